@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * dibs.h - distributed locks on Redis and Valkey: the whole public API.
+ *
+ * Threads    Any function may be called from any thread. Callbacks run on the
+ *            client's callback thread, or on yours through
+ *            dibs_client_dispatch, with no library mutex held; never on the
+ *            thread that renews leases.
+ * Ownership  X_new and X_open give you an X, X_free takes it back and accepts
+ *            NULL. Strings you pass are copied. Strings you get belong to the
+ *            object and live as long as it does.
+ * Time       All times are int64_t milliseconds and end in _ms. Zero means
+ *            the default the field documents; negative values and values
+ *            above DIBS_MS_MAX are DIBS_ERR_INVALID.
+ * Outcome    DIBS_OK from an acquire call means held, and nothing else does.
+ *            A result is written only on DIBS_OK, unless the function says
+ *            otherwise.
+ * fork       A child process cannot use its parent's client: every call
+ *            answers DIBS_ERR_FORKED and sends nothing. Open a new one there.
+ *
+ * The library never prints, never exits, never reads the environment and
+ * installs no signal handler.
+ */
+#ifndef DIBS_DIBS_H
+#define DIBS_DIBS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define DIBS_VERSION_MAJOR 0
+#define DIBS_VERSION_MINOR 1
+#define DIBS_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define DIBS_API  __attribute__((visibility("default")))
+#define DIBS_MUST __attribute__((warn_unused_result))
+#else
+#define DIBS_API
+#define DIBS_MUST
+#endif
+
+/* Limits. */
+#define DIBS_NAME_MAX     1024            /* bytes in a lock's name */
+#define DIBS_LEASE_MIN_MS 100             /* shortest lease */
+#define DIBS_MS_MAX       INT64_C(31536000000000) /* a thousand years */
+#define DIBS_OWNER_MAX    160             /* text of an owner, with its NUL */
+
+/* ---- errors ------------------------------------------------------------ */
+
+/* Numbers are never reused. */
+#define DIBS_ERR_MAP(X)                                                        \
+    X(DIBS_OK, 0, "success")                                                   \
+    X(DIBS_ERR_INVALID, -1, "invalid argument or option")                      \
+    X(DIBS_ERR_NOMEM, -2, "out of memory")                                     \
+    X(DIBS_ERR_BUSY, -3, "held by somebody else")                              \
+    X(DIBS_ERR_TIMEOUT, -4, "gave up waiting")                                 \
+    X(DIBS_ERR_NOT_OWNER, -5, "not held by this owner")                        \
+    X(DIBS_ERR_LOST, -6, "was held, lease ended before release")               \
+    X(DIBS_ERR_CONN, -7, "no usable connection; nothing was done")             \
+    X(DIBS_ERR_UNKNOWN, -8, "sent, but no reply came: outcome unknown")        \
+    X(DIBS_ERR_CLOSED, -9, "client is shutting down")                          \
+    X(DIBS_ERR_DEADLOCK, -10, "blocking call made from a dibs callback")       \
+    X(DIBS_ERR_WRONGTYPE, -11, "the key holds something that is not a lock")   \
+    X(DIBS_ERR_AUTH, -12, "the server refused our credentials or rights")      \
+    X(DIBS_ERR_SERVER, -13, "the server answered with an error")               \
+    X(DIBS_ERR_UPGRADE, -14, "asking for write while holding read")            \
+    X(DIBS_ERR_FORKED, -15, "client belongs to the parent process")            \
+    X(DIBS_ERR_CANCELED, -16, "canceled by dibs_lock_cancel")                  \
+    X(DIBS_ERR_PROTOCOL, -17, "the peer does not speak the Redis protocol")
+
+typedef enum dibs_err {
+#define DIBS_X(name, value, text) name = value,
+    DIBS_ERR_MAP(DIBS_X)
+#undef DIBS_X
+} dibs_err;
+
+DIBS_API const char *dibs_strerror(dibs_err err); /* never NULL */
+DIBS_API const char *dibs_version(void);          /* "0.1.0" */
+
+/* ---- client ------------------------------------------------------------ */
+
+typedef struct dibs_client dibs_client;
+typedef struct dibs_lock dibs_lock;
+
+/* Who holds a lock. 0 stands for the calling thread. */
+typedef uint64_t dibs_owner;
+
+/* What a log would say. */
+typedef enum dibs_event_kind {
+    DIBS_EVENT_CONNECTED = 1, /* a connection is up */
+    DIBS_EVENT_DISCONNECTED,  /* a connection failed; text says why */
+    DIBS_EVENT_ERROR,         /* the server answered with an error */
+    DIBS_EVENT_UNKNOWN,       /* a reply was lost; it is being resolved */
+    DIBS_EVENT_SUSPECT,       /* a renewal failed, the lease still runs */
+    DIBS_EVENT_LOST,          /* a lock was lost */
+    DIBS_EVENT_REAPED,        /* something granted too late was taken back */
+    DIBS_EVENT_WARNING        /* works, but not as well as it could */
+} dibs_event_kind;
+
+typedef struct dibs_event {
+    size_t size;
+    dibs_event_kind kind;
+    dibs_err err;     /* the error this is about, or DIBS_OK */
+    const char *text; /* one line, for people; valid during the call */
+} dibs_event;
+
+typedef void (*dibs_event_cb)(const dibs_event *ev, void *arg);
+
+/* Where callbacks run. */
+typedef enum dibs_callbacks {
+    DIBS_CALLBACKS_THREAD = 0, /* on a thread of the library's own */
+    DIBS_CALLBACKS_DISPATCH    /* inside your dibs_client_dispatch calls */
+} dibs_callbacks;
+
+/* Zero is the default of every field; fill it with DIBS_CLIENT_OPTS, or by
+ * hand with size first. */
+typedef struct dibs_client_opts {
+    size_t size;
+    int64_t command_timeout_ms; /* wait for one reply; 0 = 3000 */
+    int64_t connect_timeout_ms; /* name look-up included; 0 = 3000 */
+    int64_t lease_ms;           /* lease of renewed locks; 0 = 30000 */
+    unsigned max_connections;   /* for commands; 0 = 4, at most 64 */
+    dibs_callbacks callbacks;   /* where callbacks run */
+    bool lazy;                  /* open without waiting for a connection */
+    const char *user;           /* instead of the URL's; NULL = the URL's */
+    const char *password;       /* instead of the URL's; NULL = the URL's */
+    const char *client_name;    /* for CLIENT LIST; NULL = "dibs" */
+    dibs_event_cb on_event;     /* may be NULL */
+    void *event_arg;
+} dibs_client_opts;
+
+#define DIBS_CLIENT_OPTS(...)                                                  \
+    (&(const dibs_client_opts){.size = sizeof(dibs_client_opts), __VA_ARGS__})
+
+/* Opens a client: redis://[user[:password]@]host[:port][/db] or
+ * unix:///path[?db=N]. opts may be NULL. Unless opts say lazy, one connection
+ * is made, so that a bad address or password shows here.
+ *
+ * OK        *out is yours; give it back with dibs_client_free.
+ * INVALID   The URL or an option makes no sense.
+ * CONN      No connection within connect_timeout_ms.
+ * AUTH      The server refused user, password, or a needed right.
+ * PROTOCOL  Whatever answered is not Redis.
+ * SERVER    The server answered the set-up with an error.
+ */
+DIBS_API DIBS_MUST dibs_err dibs_client_open(const char *url,
+                                             const dibs_client_opts *opts,
+                                             dibs_client **out);
+
+/* Ends the client: refuses new calls, ends pending ones with CLOSED, releases
+ * every lock held, ends threads and connections. Calling it again is fine.
+ *
+ * OK        Everything that was held is released, confirmed by the server.
+ * UNKNOWN   Closed, but timeout_ms (0 = 5000) passed before every release
+ *           was confirmed; what is left ends with its lease.
+ * DEADLOCK  Called from a callback. Nothing was done.
+ */
+DIBS_API dibs_err dibs_client_close(dibs_client *c, int64_t timeout_ms);
+
+/* Closes if need be, then frees. Must not be called from a callback. */
+DIBS_API void dibs_client_free(dibs_client *c);
+
+DIBS_API const char *dibs_client_id(const dibs_client *c); /* the UUID */
+
+/* With DIBS_CALLBACKS_DISPATCH: a descriptor that is readable when callbacks
+ * wait (-1 without it), and the call that runs them; returns how many ran. */
+DIBS_API int dibs_client_fd(const dibs_client *c);
+DIBS_API int dibs_client_dispatch(dibs_client *c);
+
+/* An owner of its own, not tied to a thread: for async calls, and for locks
+ * taken on one thread and released on another. Never 0, never used again. */
+DIBS_API dibs_owner dibs_owner_new(dibs_client *c);
+/* The number that 0 stands for on this thread. */
+DIBS_API dibs_owner dibs_owner_thread(dibs_client *c);
+
+/* ---- locks ------------------------------------------------------------- */
+
+/* Tells that a lock is gone although nobody released it; exactly once. */
+typedef void (*dibs_lost_cb)(const char *name, dibs_owner owner, void *arg);
+
+typedef struct dibs_lock_opts {
+    size_t size;
+    int64_t wait_ms;      /* longest wait; 0 = no limit. For a release: the
+                             longest time to spend, 0 = two commands' worth */
+    int64_t lease_ms;     /* 0 = renewed until released */
+    dibs_owner owner;     /* 0 = the calling thread */
+    dibs_lost_cb on_lost; /* may be NULL */
+    void *arg;            /* for on_lost */
+    int64_t max_hold_ms;  /* renewed locks: renew no longer than this; 0 = no
+                             limit */
+    int64_t keep_ms;      /* release: leave the lock taken, by nobody, for so
+                             long; 0 = free it */
+} dibs_lock_opts;
+
+#define DIBS_LOCK_OPTS(...)                                                    \
+    (&(const dibs_lock_opts){.size = sizeof(dibs_lock_opts), __VA_ARGS__})
+
+/* A lock by name. Every handle of a name in a client is the same lock; one
+ * handle serves all threads. Free handles before or after the client. Freeing
+ * a handle releases nothing.
+ *
+ * The plain lock is re-entrant: an owner may take it again, and holds it until
+ * it has released it as often. */
+DIBS_API DIBS_MUST dibs_err dibs_lock_new(dibs_client *c, const char *name,
+                                          dibs_lock **out);
+/* The same for names with NUL bytes in them. */
+DIBS_API DIBS_MUST dibs_err dibs_lock_new_bytes(dibs_client *c,
+                                                const void *name, size_t len,
+                                                dibs_lock **out);
+DIBS_API void dibs_lock_free(dibs_lock *l);
+
+/* Takes the lock, waiting as opts say. opts may be NULL. A wait limit bounds
+ * the wait for others; a server that does not answer can cost one command
+ * timeout more.
+ *
+ * OK         Held. Give it back with dibs_lock_release.
+ * TIMEOUT    wait_ms passed. Not held, nothing to undo.
+ * LOST       Re-entry: the outer hold is gone. Not held.
+ * CANCELED   dibs_lock_cancel came first. Not held.
+ * CLOSED     The client is going away. Not held.
+ * CONN       No connection within the time there was. Not held.
+ * UNKNOWN    The server did not answer in time. Not held by you; should it
+ *            have been granted all the same, it is taken back for you.
+ * WRONGTYPE, AUTH, SERVER   The server said no. Not held.
+ */
+DIBS_API DIBS_MUST dibs_err dibs_lock_acquire(dibs_lock *l,
+                                              const dibs_lock_opts *opts);
+
+/* One attempt. As acquire, but BUSY instead of waiting. */
+DIBS_API DIBS_MUST dibs_err dibs_lock_try(dibs_lock *l,
+                                          const dibs_lock_opts *opts);
+
+/* Gives back one hold. Of opts only owner, wait_ms and keep_ms count.
+ *
+ * OK         Done: free, or held once less.
+ * NOT_OWNER  This owner does not hold it and did not lose it.
+ * LOST       It was held and is not any more: somebody else may have had it
+ *            since. The owner starts anew.
+ * UNKNOWN    No answer in time. It is not yours any more; the library goes on
+ *            trying to free it until its lease ends.
+ */
+DIBS_API dibs_err dibs_lock_release(dibs_lock *l, const dibs_lock_opts *opts);
+
+/* Frees the lock whoever holds it. was_locked may be NULL. The holder it found
+ * is the one it ends: should the lock change hands meanwhile, the next holder
+ * keeps it. */
+DIBS_API dibs_err dibs_lock_force_release(dibs_lock *l, bool *was_locked);
+/* The same, only if this owner (as dibs_lock_info has it) holds the lock. */
+DIBS_API dibs_err dibs_lock_force_release_owner(dibs_lock *l,
+                                                const char *owner,
+                                                bool *was_locked);
+
+/* Ends this owner's waiting acquires of this lock, from any thread, with
+ * CANCELED. One that was being granted at that moment ends with OK all the
+ * same. BUSY-free: returns OK when something was canceled, NOT_OWNER if there
+ * was nothing to cancel. */
+DIBS_API dibs_err dibs_lock_cancel(dibs_lock *l, dibs_owner owner);
+
+/* ---- what is known without asking the server --------------------------- */
+
+typedef enum dibs_state {
+    DIBS_NOT_HELD = 0,
+    DIBS_HELD,    /* ours until dibs_lock_valid_ms runs out */
+    DIBS_SUSPECT, /* ours, but the last renewal failed */
+    DIBS_LOST     /* was ours; stays so until released */
+} dibs_state;
+
+/* No I/O, no waiting. A client of the parent process, or NULL, holds
+ * nothing. */
+DIBS_API dibs_state dibs_lock_state(const dibs_lock *l, dibs_owner owner);
+/* Time left by our own clock, drift margin taken off; 0 when not held. */
+DIBS_API int64_t dibs_lock_valid_ms(const dibs_lock *l, dibs_owner owner);
+/* How often this owner holds it; 0 when not held or lost. */
+DIBS_API int64_t dibs_lock_holds(const dibs_lock *l, dibs_owner owner);
+/* The owner as the server knows it, "uuid:number", of a hold. */
+DIBS_API dibs_err dibs_lock_owner_text(const dibs_lock *l, dibs_owner owner,
+                                       char *buf, size_t size);
+
+/* ---- what the server says ---------------------------------------------- */
+
+typedef enum dibs_mode {
+    DIBS_MODE_NONE = 0,
+    DIBS_MODE_EXCLUSIVE,
+    DIBS_MODE_READ,
+    DIBS_MODE_WRITE
+} dibs_mode;
+
+typedef struct dibs_lock_info {
+    size_t size;     /* fill in with sizeof, or use DIBS_LOCK_INFO_INIT */
+    bool locked;     /* false: all the rest is zero or empty */
+    dibs_mode mode;
+    int64_t ttl_ms;  /* what is left of the lease; -1: it has none */
+    int64_t holds;   /* of the owner below */
+    size_t owners;   /* how many owners; more than one only for readers */
+    size_t waiters;  /* in the queue of a fair lock */
+    char owner[DIBS_OWNER_MAX]; /* the holder, or one of the readers; cut if
+                                   longer, and a NUL ends it */
+} dibs_lock_info;
+
+#define DIBS_LOCK_INFO_INIT {.size = sizeof(dibs_lock_info)}
+
+/* out->size must be set. OK, or an error as of acquire. */
+DIBS_API DIBS_MUST dibs_err dibs_lock_info_get(dibs_lock *l,
+                                               dibs_lock_info *out);
+
+/* Calls fn for every lock on the server whose name matches the glob-style
+ * pattern (NULL = all), in no order; a lock taken or freed meanwhile may be
+ * missing or old. fn runs on the calling thread and returns false to stop. The
+ * name is len bytes with a NUL behind them. */
+typedef bool (*dibs_list_fn)(const char *name, size_t len,
+                             const dibs_lock_info *info, void *arg);
+DIBS_API DIBS_MUST dibs_err dibs_client_list(dibs_client *c,
+                                             const char *pattern,
+                                             dibs_list_fn fn, void *arg);
+
+/* ---- the async twins --------------------------------------------------- */
+
+/* The callback comes exactly once after DIBS_OK from the start call, and never
+ * if the start call failed. With owner 0 the owner is the thread that makes
+ * the start call. Sync calls made from inside a callback answer DEADLOCK when
+ * they would have to wait. */
+typedef void (*dibs_cb)(dibs_err err, void *arg);
+typedef void (*dibs_force_cb)(dibs_err err, bool was_locked, void *arg);
+typedef void (*dibs_info_cb)(dibs_err err, const dibs_lock_info *info,
+                             void *arg);
+
+DIBS_API DIBS_MUST dibs_err dibs_lock_acquire_async(dibs_lock *l,
+                                                    const dibs_lock_opts *opts,
+                                                    dibs_cb cb, void *arg);
+DIBS_API DIBS_MUST dibs_err dibs_lock_try_async(dibs_lock *l,
+                                                const dibs_lock_opts *opts,
+                                                dibs_cb cb, void *arg);
+DIBS_API DIBS_MUST dibs_err dibs_lock_release_async(dibs_lock *l,
+                                                    const dibs_lock_opts *opts,
+                                                    dibs_cb cb, void *arg);
+DIBS_API DIBS_MUST dibs_err dibs_lock_force_release_async(dibs_lock *l,
+                                                          dibs_force_cb cb,
+                                                          void *arg);
+DIBS_API DIBS_MUST dibs_err dibs_lock_info_get_async(dibs_lock *l,
+                                                     dibs_info_cb cb,
+                                                     void *arg);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

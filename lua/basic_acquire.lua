@@ -1,0 +1,34 @@
+-- basic_acquire: take the lock, or say how long its holder still has.
+--
+-- KEYS  1 lock hash
+-- ARGV  1 owner field   2 holds the owner will then have   3 lease in ms
+-- Gives nil when taken; >= -1 when busy: the holder's remaining time in ms,
+--       -1 if it has none; -3 when the outer holds of a re-entry are gone.
+--
+-- Twice is harmless: it sets the number of holds, it does not add one. A
+-- re-entry never shortens the lease. The hash never stays without a TTL: where
+-- the expiry is refused (a missing right), what was written is undone.
+local key, owner, target, lease = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+local left = redis.call('pttl', key)
+
+if left == -2 then
+    if target ~= '1' then
+        return -3
+    end
+elseif redis.call('hexists', key, owner) == 0 then
+    return target == '1' and left or -3
+end
+
+redis.call('hset', key, owner, target)
+if left < tonumber(lease) then
+    local done = redis.pcall('pexpire', key, lease)
+    if type(done) == 'table' then
+        if target == '1' then
+            redis.call('del', key)
+        else
+            redis.call('hset', key, owner, tonumber(target) - 1)
+        end
+        return done
+    end
+end
+return false

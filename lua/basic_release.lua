@@ -1,0 +1,28 @@
+-- basic_release: give back one hold; the last one frees the lock.
+--
+-- KEYS  1 lock hash   2 channel
+-- ARGV  1 owner field   2 holds the owner will then have   3 ms to leave the
+--       lock taken, by nobody, when that is none; '0' = free it
+-- Gives >= 1 when freed: 1 + how many heard of it (a hint, no more); 0 when
+--       held once less; -1 when this owner does not hold it.
+--
+-- Twice is harmless: it sets the number of holds, it does not take one away;
+-- whether "does not hold it" means that the first sending did it, the sender
+-- knows. The last hold needs no command that a full server refuses. Who may
+-- not publish still releases: the waiters then find out by themselves.
+local key, owner, target, keep = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+
+if redis.call('hexists', key, owner) == 0 then
+    return -1
+end
+if target ~= '0' then
+    redis.call('hset', key, owner, target)
+    return 0
+end
+if keep ~= '0' then
+    redis.call('pexpire', key, keep)
+    return 1
+end
+redis.call('del', key)
+local heard = redis.pcall('publish', KEYS[2], '0')
+return type(heard) == 'number' and 1 + heard or 1

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * buf.c - growable bytes, and commands written into them.
+ *
+ * Thread  whoever owns the buffer.
+ *
+ * hiredis has a formatter too, but it allocates each command; commands go out
+ * by the million and this does not.
+ */
+#include "base/buf.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+#define NUM_MAX 21 /* digits of an int64 with its sign */
+
+static size_t num_digits(int64_t num, char out[NUM_MAX])
+{
+    char reversed[NUM_MAX];
+    uint64_t rest = num < 0 ? 0 - (uint64_t)num : (uint64_t)num;
+    size_t n = 0, at = 0;
+
+    do {
+        reversed[n++] = (char)('0' + rest % 10);
+        rest /= 10;
+    } while (rest);
+    if (num < 0)
+        out[at++] = '-';
+    while (n)
+        out[at++] = reversed[--n];
+    return at;
+}
+
+void dibs__buf_add(struct dibs__buf *b, const void *data, size_t len)
+{
+    if (b->failed || len == 0)
+        return;
+    if (len > SIZE_MAX - b->len ||
+        !dibs__grow((void **)&b->data, &b->cap, b->len + len, 1)) {
+        b->failed = true;
+        return;
+    }
+    memcpy(b->data + b->len, data, len);
+    b->len += len;
+}
+
+void dibs__buf_text(struct dibs__buf *b, const char *text)
+{
+    dibs__buf_add(b, text, strlen(text));
+}
+
+void dibs__buf_num(struct dibs__buf *b, int64_t num)
+{
+    char digits[NUM_MAX];
+
+    dibs__buf_add(b, digits, num_digits(num, digits));
+}
+
+void dibs__buf_drop(struct dibs__buf *b, size_t n)
+{
+    if (n == 0)
+        return;
+    memmove(b->data, b->data + n, b->len - n);
+    b->len -= n;
+}
+
+void dibs__buf_cut(struct dibs__buf *b, size_t n)
+{
+    b->len = n;
+    b->failed = false;
+}
+
+void dibs__buf_clear(struct dibs__buf *b)
+{
+    dibs__free(b->data);
+    *b = (struct dibs__buf){0};
+}
+
+void dibs__buf_array(struct dibs__buf *b, size_t count)
+{
+    dibs__buf_add(b, "*", 1);
+    dibs__buf_num(b, (int64_t)count);
+    dibs__buf_add(b, "\r\n", 2);
+}
+
+void dibs__buf_arg(struct dibs__buf *b, const void *data, size_t len)
+{
+    dibs__buf_add(b, "$", 1);
+    dibs__buf_num(b, (int64_t)len);
+    dibs__buf_add(b, "\r\n", 2);
+    dibs__buf_add(b, data, len);
+    dibs__buf_add(b, "\r\n", 2);
+}
+
+void dibs__buf_arg_text(struct dibs__buf *b, const char *text)
+{
+    dibs__buf_arg(b, text, strlen(text));
+}
+
+void dibs__buf_arg_num(struct dibs__buf *b, int64_t num)
+{
+    char digits[NUM_MAX];
+
+    dibs__buf_arg(b, digits, num_digits(num, digits));
+}

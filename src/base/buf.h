@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * buf.h - growable bytes, and commands written into them.
+ *
+ * A buffer remembers that it ran out of memory: write as much as you like, ask
+ * dibs__buf_ok once at the end. It keeps its memory when emptied, so a buffer
+ * in steady use allocates nothing.
+ */
+#ifndef DIBS_BASE_BUF_H
+#define DIBS_BASE_BUF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct dibs__buf {
+    char *data;
+    size_t len, cap;
+    bool failed;
+};
+
+void dibs__buf_add(struct dibs__buf *b, const void *data, size_t len);
+void dibs__buf_text(struct dibs__buf *b, const char *text);
+void dibs__buf_num(struct dibs__buf *b, int64_t num);
+/* Drops the first n bytes. */
+void dibs__buf_drop(struct dibs__buf *b, size_t n);
+/* Cuts back to the first n bytes, and forgets that memory ran out. */
+void dibs__buf_cut(struct dibs__buf *b, size_t n);
+void dibs__buf_clear(struct dibs__buf *b); /* frees */
+
+static inline bool dibs__buf_ok(const struct dibs__buf *b)
+{
+    return !b->failed;
+}
+
+/* A command as the server reads it: an array head, then so many strings. */
+void dibs__buf_array(struct dibs__buf *b, size_t count);
+void dibs__buf_arg(struct dibs__buf *b, const void *data, size_t len);
+void dibs__buf_arg_text(struct dibs__buf *b, const char *text);
+void dibs__buf_arg_num(struct dibs__buf *b, int64_t num);
+
+#endif

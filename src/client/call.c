@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * call.c - a command seen through.
+ *
+ * Thread  io, except dibs__call_start and dibs__call_talk.
+ * Locks   none.
+ *
+ * How     A call is sent; what comes back decides (classes.c): it is answered,
+ *         tried again a little later, or given up. It has one deadline for all
+ *         of that.
+ *
+ * Ghosts  A command whose reply was lost may have been executed, or not, or may
+ *         yet be: the server can hold it back for as long as it likes, even
+ *         though we closed the connection. Our scripts do not mind being
+ *         executed twice in a row, so a lost one is simply sent again. But a
+ *         copy that is executed much later could change what has long moved
+ *         on. So the new connection first asks the server to kill the old one
+ *         by its number (CLIENT KILL): once that is answered, nothing of the
+ *         old one can be executed any more, and the ghost is laid. Where the
+ *         server refuses, the caller is told that a ghost is about, and takes
+ *         care by other means.
+ */
+#include "client/call.h"
+
+#include "base/mem.h"
+#include "client/classes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define RETRY_FIRST_MS 10
+#define RETRY_MAX_MS   500
+#define LAY_MS         3000
+
+static void start(struct dibs__call *call);
+
+static void say(struct dibs__server *s, dibs_event_kind kind, dibs_err err,
+                const char *text)
+{
+    if (s->events.say)
+        s->events.say(s->events.arg, kind, err, text);
+}
+
+/* ---- ghosts ------------------------------------------------------------ */
+
+enum ghost_state { GHOST_NEW, GHOST_BEING_LAID, GHOST_LAID, GHOST_LOOSE };
+
+struct dibs__ghost {
+    struct dibs__req req; /* the killing */
+    struct dibs__server *s;
+    struct dibs__list at; /* in server.ghosts while new */
+    unsigned refs;        /* io only, once it is in use */
+    enum ghost_state state;
+    char id[24], addr[160];
+};
+
+void dibs__ghost_unref(struct dibs__ghost *g)
+{
+    if (g && --g->refs == 0)
+        dibs__free(g);
+}
+
+static void lay_write(struct dibs__req *req, struct dibs__buf *out)
+{
+    const struct dibs__ghost *g = DIBS_OF(req, struct dibs__ghost, req);
+
+    dibs__buf_array(out, g->addr[0] ? 6 : 4);
+    dibs__buf_arg_text(out, "CLIENT");
+    dibs__buf_arg_text(out, "KILL");
+    dibs__buf_arg_text(out, "ID");
+    dibs__buf_arg_text(out, g->id);
+    if (g->addr[0]) {
+        dibs__buf_arg_text(out, "ADDR");
+        dibs__buf_arg_text(out, g->addr);
+    }
+}
+
+static void lay_done(struct dibs__req *req, dibs_err err,
+                     const struct dibs__reply *reply)
+{
+    struct dibs__ghost *g = DIBS_OF(req, struct dibs__ghost, req);
+
+    if (err == DIBS_OK && reply->type == REPLY_NUM) {
+        g->state = GHOST_LAID;
+    } else if (err == DIBS_OK) {
+        g->state = GHOST_LOOSE;
+        if (!g->s->cannot_lay)
+            say(g->s, DIBS_EVENT_WARNING, DIBS_ERR_AUTH,
+                "CLIENT KILL is refused: lost replies take longer to settle");
+        g->s->cannot_lay = true;
+    } else if (!g->s->closing) { /* once more, on the next connection */
+        g->state = GHOST_NEW;
+        dibs__list_add(&g->s->ghosts, &g->at);
+        return;
+    }
+    dibs__ghost_unref(g);
+}
+
+/* Thread: whoever has the connection. */
+static struct dibs__ghost *ghost_new(struct dibs__server *s,
+                                     const struct dibs__conn *cn)
+{
+    struct dibs__ghost *g = cn->id[0] ? dibs__calloc(1, sizeof *g) : NULL;
+
+    if (!g)
+        return NULL;
+    g->s = s;
+    g->refs = 1;
+    g->req.write = lay_write;
+    g->req.done = lay_done;
+    memcpy(g->id, cn->id, sizeof g->id);
+    memcpy(g->addr, cn->addr, sizeof g->addr);
+    return g;
+}
+
+static void lay(struct dibs__server *s, struct dibs__ghost *g)
+{
+    if (g->state != GHOST_NEW || !s->up)
+        return;
+    if (dibs__list_linked(&g->at))
+        dibs__list_del(&g->at); /* its reference is now the request's */
+    else
+        g->refs++;
+    g->state = GHOST_BEING_LAID;
+    g->req.expires = dibs__now_ms() + LAY_MS;
+    dibs__conn_send(&s->main->cn, &g->req);
+}
+
+void dibs__ghosts_forget(struct dibs__server *s)
+{
+    for (struct dibs__list *l; (l = dibs__list_pop(&s->ghosts));)
+        dibs__ghost_unref(DIBS_OF(l, struct dibs__ghost, at));
+}
+
+/* The reply to this call is lost. Thread: whoever has the connection. */
+static void haunt(struct dibs__call *call)
+{
+    struct dibs__link *ln = DIBS_OF(call->req.cn, struct dibs__link, cn);
+
+    call->again = true;
+    if (call->g && call->g->state != GHOST_LAID)
+        call->loose = true; /* there is an older one already */
+    dibs__ghost_unref(call->g);
+    if (!ln->ghost)
+        ln->ghost = ghost_new(call->s, &ln->cn);
+    call->g = ln->ghost;
+    if (call->g)
+        call->g->refs++;
+    else
+        call->loose = true;
+}
+
+/* ---- one call ---------------------------------------------------------- */
+
+static void finish(struct dibs__call *call, dibs_err err,
+                   const struct dibs__reply *reply)
+{
+    dibs__timer_stop(call->s->lp, &call->timer);
+    call->ghost = call->loose || (call->g && call->g->state != GHOST_LAID);
+    dibs__ghost_unref(call->g);
+    call->g = NULL;
+    atomic_fetch_sub_explicit(&call->s->riding, 1, memory_order_relaxed);
+    call->done(call, err, reply);
+}
+
+static void give_up(struct dibs__call *call)
+{
+    if (call->again)
+        finish(call, DIBS_ERR_UNKNOWN, NULL);
+    else if (call->s->closing)
+        finish(call, DIBS_ERR_CLOSED, NULL);
+    else
+        finish(call, call->last ? call->last : DIBS_ERR_CONN, NULL);
+}
+
+static void timer_fired(struct dibs__timer *t)
+{
+    struct dibs__call *call = DIBS_OF(t, struct dibs__call, timer);
+
+    dibs__list_del(&call->req.link); /* it was waiting, or resting */
+    start(call);
+}
+
+static void start(struct dibs__call *call)
+{
+    struct dibs__server *s = call->s;
+    int64_t now = dibs__now_ms();
+
+    int64_t until = call->deadline;
+
+    if (!s->up && call->connect_by)
+        until = dibs__min(until, call->connect_by);
+    if (s->closing || now >= until) {
+        give_up(call);
+        return;
+    }
+    if (!s->up) {
+        dibs__list_add(&s->waiting, &call->req.link);
+        dibs__timer_set(s->lp, &call->timer, until);
+        return;
+    }
+    if (call->g)
+        lay(s, call->g);
+    dibs__timer_stop(s->lp, &call->timer);
+    call->sent_ms = now;
+    call->req.expires =
+        dibs__min(dibs__add(now, call->attempt_ms), call->deadline);
+    dibs__conn_send(&s->main->cn, &call->req);
+}
+
+static void later(struct dibs__call *call)
+{
+    int64_t wait = RETRY_FIRST_MS << dibs__min(call->tries, 6);
+
+    call->tries++;
+    wait = dibs__min(wait, RETRY_MAX_MS);
+    wait = dibs__now_ms() + dibs__random_in(wait / 2, wait);
+    dibs__list_add(&call->s->resting, &call->req.link);
+    dibs__timer_set(call->s->lp, &call->timer, dibs__min(wait, call->deadline));
+}
+
+/* The server answered with an error. False: that is the answer. */
+static bool try_again(struct dibs__call *call, const char *error)
+{
+    const struct dibs__class *class = dibs__classify(error);
+
+    call->partly = class->executed == EXECUTED_PARTLY;
+    call->last = class->err;
+    switch (class->next) {
+    case NEXT_GIVE_UP:
+        return false;
+    case NEXT_RELOAD:
+        if (call->whole)
+            return false;
+        call->whole = true;
+        start(call);
+        return true;
+    case NEXT_REDIAL:
+        dibs__server_redial(call->s, error);
+        later(call);
+        return true;
+    case NEXT_LATER:
+        later(call);
+        return true;
+    }
+    return false;
+}
+
+static void answered(struct dibs__req *req, dibs_err err,
+                     const struct dibs__reply *reply)
+{
+    struct dibs__call *call = DIBS_OF(req, struct dibs__call, req);
+
+    if (err == DIBS_OK && reply->type != REPLY_ERROR) {
+        finish(call, DIBS_OK, reply);
+    } else if (err == DIBS_OK) {
+        if (try_again(call, reply->text))
+            return;
+        say(call->s, DIBS_EVENT_ERROR, call->last, reply->text);
+        finish(call, call->last, reply);
+    } else {
+        if (err == DIBS_ERR_UNKNOWN) {
+            haunt(call);
+            say(call->s, DIBS_EVENT_UNKNOWN, err, "a reply was lost");
+        }
+        start(call);
+    }
+}
+
+static void write_call(struct dibs__req *req, struct dibs__buf *out)
+{
+    struct dibs__call *call = DIBS_OF(req, struct dibs__call, req);
+
+    call->write(call, out, call->whole);
+}
+
+static void start_posted(struct dibs__task *t)
+{
+    start(DIBS_OF(t, struct dibs__call, task));
+}
+
+static void prepare(struct dibs__server *s, struct dibs__call *call)
+{
+    call->s = s;
+    call->req = (struct dibs__req){.write = write_call, .done = answered};
+    call->task.run = start_posted;
+    call->timer.fire = timer_fired;
+    call->timer.armed = false;
+    call->g = NULL;
+    call->again = call->ghost = call->partly = false;
+    call->loose = call->whole = false;
+    call->tries = 0;
+    call->last = DIBS_OK;
+}
+
+static void ride(struct dibs__call *call)
+{
+    atomic_fetch_add_explicit(&call->s->riding, 1, memory_order_relaxed);
+    dibs__loop_post(call->s->lp, &call->task);
+}
+
+void dibs__call_start(struct dibs__server *s, struct dibs__call *call)
+{
+    prepare(s, call);
+    ride(call);
+}
+
+void dibs__call_talk(struct dibs__server *s, struct dibs__call *call)
+{
+    const struct dibs__reply *reply;
+    struct dibs__link *ln = dibs__server_borrow(s);
+
+    prepare(s, call);
+    if (!ln) {
+        ride(call);
+        return;
+    }
+    call->sent_ms = dibs__now_ms();
+    dibs_err err = dibs__conn_talk(&ln->cn, &call->req, &reply);
+    if (err == DIBS_OK && reply->type != REPLY_ERROR) {
+        call->done(call, DIBS_OK, reply);
+        dibs__server_give_back(ln, true);
+        return;
+    }
+    /* Anything out of the ordinary is for the io thread. An error reply is
+     * asked for once more there: the same answer comes, or a better one. */
+    if (err == DIBS_ERR_UNKNOWN)
+        haunt(call);
+    dibs__server_give_back(ln, err == DIBS_OK);
+    ride(call);
+}
+
+/* ---- all calls --------------------------------------------------------- */
+
+void dibs__calls_resume(struct dibs__server *s)
+{
+    struct dibs__list all;
+
+    dibs__list_init(&all);
+    dibs__list_move(&all, &s->ghosts);
+    for (struct dibs__list *l = all.next, *n; l != &all; l = n) {
+        n = l->next;
+        lay(s, DIBS_OF(l, struct dibs__ghost, at));
+    }
+    dibs__list_move(&all, &s->waiting);
+    for (struct dibs__list *l; (l = dibs__list_pop(&all));)
+        start(DIBS_OF(l, struct dibs__call, req.link));
+}
+
+void dibs__calls_fail(struct dibs__server *s, dibs_err err, bool patient_too)
+{
+    struct dibs__list all;
+
+    dibs__list_init(&all);
+    dibs__list_move(&all, &s->waiting);
+    if (s->closing)
+        dibs__list_move(&all, &s->resting);
+    for (struct dibs__list *l; (l = dibs__list_pop(&all));) {
+        struct dibs__call *call = DIBS_OF(l, struct dibs__call, req.link);
+        if (call->connect_by && !patient_too) {
+            dibs__list_add(&s->waiting, &call->req.link);
+        } else {
+            call->last = err;
+            give_up(call);
+        }
+    }
+}

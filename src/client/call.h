@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * call.h - a command seen through: sent, sent again, or given up with a clear
+ * word on what is known.
+ */
+#ifndef DIBS_CLIENT_CALL_H
+#define DIBS_CLIENT_CALL_H
+
+#include "client/server.h"
+
+/* Every command sent this way must be harmless when executed twice. Lives
+ * inside whatever it is about; done comes exactly once, on io or, after
+ * dibs__call_talk, on the thread that called. */
+struct dibs__call {
+    /* Filled in by the sender. */
+    void (*write)(struct dibs__call *call, struct dibs__buf *out, bool whole);
+    void (*done)(struct dibs__call *call, dibs_err err,
+                 const struct dibs__reply *reply);
+    int64_t deadline;   /* for all of it */
+    int64_t attempt_ms; /* for one reply */
+    int64_t connect_by; /* without a connection give up then; 0 = as soon as
+                           a connection could not be made */
+
+    /* Known when done. */
+    int64_t sent_ms; /* just before what was answered was sent */
+    bool again;      /* it may have been executed before that */
+    bool ghost;      /* a copy of it may still be executed some time */
+    bool partly;     /* the error came from the middle of a script */
+
+    /* call.c's own. */
+    struct dibs__server *s;
+    struct dibs__req req;
+    struct dibs__task task;
+    struct dibs__timer timer;
+    struct dibs__ghost *g;
+    bool loose; /* a ghost is about that cannot be laid */
+    bool whole; /* send the script's text */
+    unsigned tries;
+    dibs_err last;
+};
+
+/* OK       with the reply, never an error reply.
+ * CONN     Nothing was done: no connection in time.
+ * UNKNOWN  No reply in time; it may have been executed or may yet be.
+ * CLOSED   The client is going away; nothing was done.
+ * others   The server's error reply is there too (see classes.c). */
+void dibs__call_start(struct dibs__server *s, struct dibs__call *call);
+/* The same, directly if a connection is free. Thread: app. */
+void dibs__call_talk(struct dibs__server *s, struct dibs__call *call);
+
+/* For server.c, on io. */
+void dibs__calls_resume(struct dibs__server *s);
+void dibs__calls_fail(struct dibs__server *s, dibs_err err, bool patient_too);
+void dibs__ghosts_forget(struct dibs__server *s);
+void dibs__ghost_unref(struct dibs__ghost *g);
+
+#endif

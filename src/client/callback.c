@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * callback.c - where user code runs.
+ *
+ * User code may be slow, may block, may call us again. So it runs on a thread
+ * that nothing else depends on, or on the program's own through a descriptor
+ * and a dispatch call; never on the thread that renews leases.
+ *
+ * Thread  push from any; the rest as said.
+ * Locks   callback.mu, never while user code runs.
+ */
+#include "client/callback.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+static _Thread_local const struct dibs__callbacks *inside;
+
+static void run(struct dibs__callbacks *cbs, struct dibs__callback *cb)
+{
+    const struct dibs__callbacks *before = inside;
+
+    dibs__assert_no_lock();
+    inside = cbs;
+    cb->run(cb, false);
+    inside = before;
+}
+
+static struct dibs__callback *pop(struct dibs__callbacks *cbs)
+    REQUIRES(cbs->mu)
+{
+    struct dibs__list *l = dibs__list_pop(&cbs->queue);
+
+    return l ? DIBS_OF(l, struct dibs__callback, link) : NULL;
+}
+
+static void *callback_main(void *arg)
+{
+    struct dibs__callbacks *cbs = arg;
+    struct dibs__callback *cb;
+
+    dibs__lock(&cbs->mu);
+    while ((cb = pop(cbs)) || !cbs->stop) {
+        if (!cb) {
+            dibs__cond_wait(&cbs->more, &cbs->mu);
+            continue;
+        }
+        dibs__unlock(&cbs->mu);
+        run(cbs, cb);
+        dibs__lock(&cbs->mu);
+    }
+    dibs__unlock(&cbs->mu);
+    return NULL;
+}
+
+dibs_err dibs__callbacks_init(struct dibs__callbacks *cbs, bool dispatch)
+{
+    cbs->fd = -1;
+    if (dispatch) {
+        cbs->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (cbs->fd < 0)
+            return DIBS_ERR_NOMEM;
+    }
+    dibs__mutex_init(&cbs->mu, RANK_CALLBACK);
+    dibs__list_init(&cbs->queue);
+    pthread_cond_init(&cbs->more, NULL);
+    return DIBS_OK;
+}
+
+dibs_err dibs__callbacks_ready(struct dibs__callbacks *cbs)
+{
+    dibs_err err = DIBS_OK;
+
+    if (cbs->fd >= 0)
+        return DIBS_OK;
+    dibs__lock(&cbs->mu);
+    if (!cbs->started && !cbs->stop) {
+        cbs->started =
+            dibs__thread_start(&cbs->thread, "dibs-cb", callback_main, cbs);
+        if (!cbs->started)
+            err = DIBS_ERR_NOMEM;
+    }
+    dibs__unlock(&cbs->mu);
+    return err;
+}
+
+void dibs__callbacks_push(struct dibs__callbacks *cbs,
+                          struct dibs__callback *cb)
+{
+    dibs__lock(&cbs->mu);
+    dibs__list_add(&cbs->queue, &cb->link);
+    pthread_cond_signal(&cbs->more);
+    dibs__unlock(&cbs->mu);
+    if (cbs->fd >= 0) {
+        uint64_t one = 1;
+        ssize_t n = write(cbs->fd, &one, sizeof one);
+        (void)n; /* full means readable, and that is all it is for */
+    }
+}
+
+int dibs__callbacks_dispatch(struct dibs__callbacks *cbs)
+{
+    struct dibs__callback *cb;
+    uint64_t count;
+    int ran = 0;
+
+    if (cbs->fd < 0)
+        return 0;
+    ssize_t n = read(cbs->fd, &count, sizeof count);
+    (void)n;
+    for (;;) {
+        dibs__lock(&cbs->mu);
+        cb = pop(cbs);
+        dibs__unlock(&cbs->mu);
+        if (!cb)
+            return ran;
+        run(cbs, cb);
+        ran++;
+    }
+}
+
+void dibs__callbacks_stop(struct dibs__callbacks *cbs)
+{
+    dibs__lock(&cbs->mu);
+    bool join = cbs->started;
+    cbs->started = false;
+    cbs->stop = true;
+    pthread_cond_signal(&cbs->more);
+    dibs__unlock(&cbs->mu);
+    if (join)
+        pthread_join(cbs->thread, NULL);
+}
+
+void dibs__callbacks_clear(struct dibs__callbacks *cbs)
+{
+    for (struct dibs__list *l; (l = dibs__list_pop(&cbs->queue));) {
+        struct dibs__callback *cb = DIBS_OF(l, struct dibs__callback, link);
+        cb->run(cb, true);
+    }
+    if (cbs->fd >= 0)
+        close(cbs->fd);
+    pthread_cond_destroy(&cbs->more);
+    dibs__mutex_clear(&cbs->mu);
+}
+
+bool dibs__callbacks_inside(const struct dibs__callbacks *cbs)
+{
+    return inside == cbs;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * callback.h - where user code runs: a thread of its own, or the program's.
+ */
+#ifndef DIBS_CLIENT_CALLBACK_H
+#define DIBS_CLIENT_CALLBACK_H
+
+#include "base/list.h"
+#include "base/sync.h"
+
+#include <dibs/dibs.h>
+
+/* Lives inside whatever it is about. run is called once and frees it; with
+ * `drop` the user is not to be called any more. */
+struct dibs__callback {
+    struct dibs__list link;
+    void (*run)(struct dibs__callback *cb, bool drop);
+};
+
+struct dibs__callbacks {
+    dibs__mutex mu;
+    struct dibs__list queue; /* mu */
+    bool started;            /* mu: the thread runs */
+    bool stop;               /* mu */
+    pthread_cond_t more;     /* mu */
+    pthread_t thread;
+    int fd; /* const after init: readable when callbacks wait; -1 none */
+};
+
+dibs_err dibs__callbacks_init(struct dibs__callbacks *cbs, bool dispatch);
+/* Makes sure that callbacks can be run. Call it before promising one. OK or
+ * NOMEM. Thread: app. */
+dibs_err dibs__callbacks_ready(struct dibs__callbacks *cbs) EXCLUDES(cbs->mu);
+/* Thread: any. */
+void dibs__callbacks_push(struct dibs__callbacks *cbs,
+                          struct dibs__callback *cb) EXCLUDES(cbs->mu);
+/* Runs what waits; how many. Thread: app. */
+int dibs__callbacks_dispatch(struct dibs__callbacks *cbs) EXCLUDES(cbs->mu);
+/* Runs what is left and ends the thread. Thread: app, not inside a callback. */
+void dibs__callbacks_stop(struct dibs__callbacks *cbs) EXCLUDES(cbs->mu);
+/* Drops what was never dispatched. */
+void dibs__callbacks_clear(struct dibs__callbacks *cbs);
+
+/* Is this thread inside one of these callbacks? */
+bool dibs__callbacks_inside(const struct dibs__callbacks *cbs);
+
+#endif

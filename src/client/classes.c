@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * classes.c - what an error reply means: one table.
+ *
+ * Thread  any.
+ *
+ * Most errors come before a script's first write and mean that nothing was
+ * done. Some come from the middle of it: scripts are not transactions, what was
+ * written stays. Those are "partly", and whoever sent them cleans up. An error
+ * we do not know counts as partly.
+ *
+ * What is not in the table because no reply came at all, a refused connection
+ * or a lost one, is told apart in net/conn.c: CONN or UNKNOWN.
+ */
+#include "client/classes.h"
+
+#include <string.h>
+
+static const struct dibs__class classes[] = {
+    {"NOSCRIPT", EXECUTED_NO, NEXT_RELOAD, DIBS_ERR_SERVER},
+
+    {"LOADING", EXECUTED_NO, NEXT_LATER, DIBS_ERR_SERVER},
+    {"BUSY", EXECUTED_NO, NEXT_LATER, DIBS_ERR_SERVER},
+    {"MASTERDOWN", EXECUTED_NO, NEXT_LATER, DIBS_ERR_SERVER},
+    {"TRYAGAIN", EXECUTED_NO, NEXT_LATER, DIBS_ERR_SERVER},
+    {"CLUSTERDOWN", EXECUTED_NO, NEXT_LATER, DIBS_ERR_SERVER},
+    {"NOREPLICAS", EXECUTED_NO, NEXT_LATER, DIBS_ERR_SERVER},
+    {"ERR max number of clients", EXECUTED_NO, NEXT_LATER, DIBS_ERR_CONN},
+    {"ERR Script killed by user", EXECUTED_NO, NEXT_LATER, DIBS_ERR_SERVER},
+
+    {"READONLY", EXECUTED_NO, NEXT_REDIAL, DIBS_ERR_SERVER},
+
+    {"NOAUTH", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_AUTH},
+    {"WRONGPASS", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_AUTH},
+    {"NOPERM", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_AUTH},
+    {"DENIED", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_AUTH},
+    {"OOM", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_SERVER},
+    {"MISCONF", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_SERVER},
+    {"CROSSSLOT", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_SERVER},
+    {"MOVED", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_SERVER},
+    {"ASK", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_SERVER},
+
+    {"ERR The user executing the script", EXECUTED_PARTLY, NEXT_GIVE_UP,
+     DIBS_ERR_AUTH},
+    {"WRONGTYPE", EXECUTED_PARTLY, NEXT_GIVE_UP, DIBS_ERR_WRONGTYPE},
+    {"", EXECUTED_PARTLY, NEXT_GIVE_UP, DIBS_ERR_SERVER}, /* all others */
+};
+
+/* Before Redis 7 a script's error is wrapped in one of its own: "ERR Error
+ * running script (call to f_...): @user_script:3: WRONGTYPE ...". */
+static const char *unwrapped(const char *error)
+{
+    static const char wrap[] = "ERR Error running script";
+    const char *at = error, *found;
+
+    if (strncmp(error, wrap, sizeof wrap - 1) != 0)
+        return error;
+    while ((found = strstr(at, "user_script:")))
+        at = found + strlen("user_script:");
+    at += strspn(at, "0123456789: -");
+    return at;
+}
+
+const struct dibs__class *dibs__classify(const char *error)
+{
+    const struct dibs__class *c = classes;
+
+    error = unwrapped(error);
+    while (strncmp(error, c->prefix, strlen(c->prefix)) != 0)
+        c++;
+    return c;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * classes.h - what an error reply means for the command that got it.
+ */
+#ifndef DIBS_CLIENT_CLASSES_H
+#define DIBS_CLIENT_CLASSES_H
+
+#include <dibs/dibs.h>
+
+enum dibs__next {
+    NEXT_GIVE_UP, /* tell the caller now */
+    NEXT_LATER,   /* not executed; try again within the caller's time */
+    NEXT_RELOAD,  /* not executed; send the whole script */
+    NEXT_REDIAL   /* not executed; this server is not the right one now */
+};
+
+enum dibs__executed { EXECUTED_NO, EXECUTED_PARTLY };
+
+struct dibs__class {
+    const char *prefix;
+    enum dibs__executed executed;
+    enum dibs__next next;
+    dibs_err err; /* when it comes to telling */
+};
+
+/* Never NULL; an error nobody has heard of has a class as well. */
+const struct dibs__class *dibs__classify(const char *error);
+
+#endif

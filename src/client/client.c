@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * client.c - a client: opened, closed, and told apart from its copy in a child.
+ *
+ * Thread  app; the parts that run on io say so.
+ * Locks   client.mu.
+ *
+ * Closing is a sequence: refuse new calls; the tenant ends what waits and gives
+ * back what is held, as far as the time goes; the connections end, which wakes
+ * callers that still talk on one; the last call leaves; the threads end.
+ *
+ * fork    The child has our memory but not our threads, and shares our sockets.
+ *         A page that the kernel empties in a child tells it so, at the price
+ *         of one read. Every call there answers FORKED; free only closes the
+ *         descriptors, since all else may be in the middle of something.
+ */
+#include "client/client.h"
+
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define COMMAND_TIMEOUT_MS 3000
+#define CONNECT_TIMEOUT_MS 3000
+#define LEASE_MS           30000
+#define CONNECTIONS        4
+#define CONNECTIONS_MAX    64
+#define CLOSE_MS           5000
+#define EVENTS_MAX         256
+
+#define OPTS_SIZE_V1 sizeof(dibs_client_opts)
+
+/* ---- events ------------------------------------------------------------ */
+
+struct event {
+    struct dibs__callback cb;
+    dibs_client *c;
+    dibs_event_kind kind;
+    dibs_err err;
+    char text[];
+};
+
+static void event_run(struct dibs__callback *cb, bool drop)
+{
+    struct event *ev = DIBS_OF(cb, struct event, cb);
+    dibs_client *c = ev->c;
+    dibs_event told = {sizeof told, ev->kind, ev->err, ev->text};
+
+    if (!drop)
+        c->on_event(&told, c->event_arg);
+    atomic_fetch_sub(&c->events, 1);
+    dibs__free(ev);
+}
+
+void dibs__client_say(void *client, dibs_event_kind kind, dibs_err err,
+                      const char *text)
+{
+    dibs_client *c = client;
+    size_t len = strlen(text);
+
+    if (!c->on_event)
+        return;
+    struct event *ev = dibs__malloc(sizeof *ev + len + 1);
+    if (!ev)
+        return;
+    if (atomic_fetch_add(&c->events, 1) >= EVENTS_MAX) {
+        atomic_fetch_sub(&c->events, 1); /* nobody listens; not worth more */
+        dibs__free(ev);
+        return;
+    }
+    ev->cb.run = event_run;
+    ev->c = c;
+    ev->kind = kind;
+    ev->err = err;
+    memcpy(ev->text, text, len + 1);
+    dibs__callbacks_push(&c->callbacks, &ev->cb);
+}
+
+/* ---- who is inside ----------------------------------------------------- */
+
+bool dibs__client_foreign(const dibs_client *c)
+{
+    return !c || *c->here != 1;
+}
+
+dibs_err dibs__client_enter(dibs_client *c)
+{
+    if (!c)
+        return DIBS_ERR_INVALID;
+    if (dibs__client_foreign(c))
+        return DIBS_ERR_FORKED;
+    atomic_fetch_add(&c->users, 1);
+    if (!atomic_load(&c->closing))
+        return DIBS_OK;
+    dibs__client_leave(c);
+    return DIBS_ERR_CLOSED;
+}
+
+void dibs__client_leave(dibs_client *c)
+{
+    if (atomic_fetch_sub(&c->users, 1) == 1 && atomic_load(&c->closing))
+        sem_post(&c->idle);
+}
+
+void dibs__client_ref(dibs_client *c)
+{
+    atomic_fetch_add(&c->refs, 1);
+}
+
+static void client_destroy(dibs_client *c)
+{
+    if (c->here)
+        munmap((void *)c->here, 1);
+    dibs__url_clear(&c->server.to.url);
+    dibs__free((void *)c->server.to.client_name);
+    dibs__free(c);
+}
+
+/* Once the threads have ended. */
+static void client_clear(dibs_client *c)
+{
+    dibs__callbacks_clear(&c->callbacks);
+    dibs__watchdog_clear(&c->watchdog);
+    dibs__server_clear(&c->server);
+    dibs__mutex_clear(&c->mu);
+    pthread_cond_destroy(&c->closed_cv);
+    sem_destroy(&c->started);
+    sem_destroy(&c->idle);
+    client_destroy(c);
+}
+
+void dibs__client_unref(dibs_client *c)
+{
+    if (atomic_fetch_sub(&c->refs, 1) != 1 || dibs__client_foreign(c))
+        return;
+    if (c->tenant)
+        c->tenant->free(c->home);
+    client_clear(c);
+}
+
+/* ---- options ----------------------------------------------------------- */
+
+/* Brings the caller's options to our size. A newer caller may pass a longer
+ * struct; that is fine while the part we do not know is zero. */
+static dibs_err opts_take(const dibs_client_opts *in, dibs_client_opts *out)
+{
+    *out = (dibs_client_opts){.size = sizeof *out};
+    if (!in)
+        return DIBS_OK;
+    if (in->size < OPTS_SIZE_V1)
+        return DIBS_ERR_INVALID;
+    const unsigned char *raw = (const unsigned char *)in;
+    for (size_t i = sizeof *out; i < in->size; i++)
+        if (raw[i] != 0)
+            return DIBS_ERR_INVALID;
+    memcpy(out, in, sizeof *out);
+    return DIBS_OK;
+}
+
+static bool ms_ok(int64_t ms)
+{
+    return ms >= 0 && ms <= DIBS_MS_MAX;
+}
+
+static bool name_ok(const char *name)
+{
+    for (const char *p = name ? name : ""; *p; p++)
+        if (*p <= ' ' || *p > '~')
+            return false;
+    return !name || (*name && strlen(name) <= 256);
+}
+
+static dibs_err opts_check(const dibs_client_opts *o)
+{
+    if (!ms_ok(o->command_timeout_ms) || !ms_ok(o->connect_timeout_ms) ||
+        !ms_ok(o->lease_ms) || !name_ok(o->client_name))
+        return DIBS_ERR_INVALID;
+    if (o->command_timeout_ms > INT32_MAX || o->connect_timeout_ms > INT32_MAX)
+        return DIBS_ERR_INVALID;
+    if (o->lease_ms != 0 && o->lease_ms < DIBS_LEASE_MIN_MS)
+        return DIBS_ERR_INVALID;
+    if (o->max_connections > CONNECTIONS_MAX)
+        return DIBS_ERR_INVALID;
+    if (o->callbacks != DIBS_CALLBACKS_THREAD &&
+        o->callbacks != DIBS_CALLBACKS_DISPATCH)
+        return DIBS_ERR_INVALID;
+    return DIBS_OK;
+}
+
+static bool replace(char **field, const char *with)
+{
+    if (!with)
+        return true;
+    dibs__free(*field);
+    *field = *with ? dibs__strdup(with) : NULL;
+    return !*with || *field;
+}
+
+static dibs_err target_set(struct dibs__target *to, const char *url,
+                           const dibs_client_opts *o)
+{
+    dibs_err err = dibs__url_parse(url, &to->url);
+
+    if (err != DIBS_OK)
+        return err;
+    to->command_timeout_ms =
+        o->command_timeout_ms ? o->command_timeout_ms : COMMAND_TIMEOUT_MS;
+    to->connect_timeout_ms =
+        o->connect_timeout_ms ? o->connect_timeout_ms : CONNECT_TIMEOUT_MS;
+    to->client_name = dibs__strdup(o->client_name ? o->client_name : "dibs");
+    if (!to->client_name || !replace(&to->url.user, o->user) ||
+        !replace(&to->url.password, o->password))
+        return DIBS_ERR_NOMEM;
+    return to->url.user && !to->url.password ? DIBS_ERR_INVALID : DIBS_OK;
+}
+
+/* ---- opening ----------------------------------------------------------- */
+
+static bool make_id(char id[DIBS__UUID_LEN + 1])
+{
+    unsigned char r[16];
+
+    if (!dibs__random(r, sizeof r))
+        return false;
+    r[6] = (unsigned char)(0x40 | (r[6] & 0x0f));
+    r[8] = (unsigned char)(0x80 | (r[8] & 0x3f));
+    snprintf(id, DIBS__UUID_LEN + 1,
+             "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x"
+             "%02x",
+             r[0], r[1], r[2], r[3], r[4], r[5], r[6], r[7], r[8], r[9], r[10],
+             r[11], r[12], r[13], r[14], r[15]);
+    return true;
+}
+
+static bool mark_here(dibs_client *c)
+{
+    void *page = mmap(NULL, 1, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (page == MAP_FAILED)
+        return false;
+    c->here = page;
+    *c->here = 1;
+    return madvise(page, 1, MADV_WIPEONFORK) == 0;
+}
+
+static void first_came(struct dibs__server *s, dibs_err err)
+{
+    dibs_client *c = DIBS_OF(s, dibs_client, server);
+
+    c->start_err = err;
+    sem_post(&c->started);
+}
+
+static void part_ended(dibs_client *c)
+{
+    if (--c->to_end == 0)
+        sem_post(&c->started);
+}
+
+static void server_ended(struct dibs__server *s)
+{
+    part_ended(DIBS_OF(s, dibs_client, server));
+}
+
+static void pubsub_ended(struct dibs__pubsub *ps)
+{
+    part_ended(DIBS_OF(ps, dibs_client, pubsub));
+}
+
+static void start_io(struct dibs__task *t)
+{
+    dibs__server_start(&DIBS_OF(t, dibs_client, start)->server);
+}
+
+static void parts_init(dibs_client *c, const dibs_client_opts *o)
+{
+    struct dibs__events events = {dibs__client_say, c};
+    unsigned connections = o->max_connections ? o->max_connections
+                                              : CONNECTIONS;
+
+    dibs__mutex_init(&c->mu, RANK_CLIENT);
+    pthread_cond_init(&c->closed_cv, NULL);
+    sem_init(&c->started, 0, 0);
+    sem_init(&c->idle, 0, 0);
+    atomic_init(&c->refs, 1);
+    c->lease_ms = o->lease_ms ? o->lease_ms : LEASE_MS;
+    c->on_event = o->on_event;
+    c->event_arg = o->event_arg;
+    c->server.lp = c->pubsub.lp = c->watchdog.lp = &c->loop;
+    c->server.events = c->pubsub.events = events;
+    c->server.max_spares = connections - 1;
+    c->server.came = o->lazy ? NULL : first_came;
+    c->server.ended = server_ended;
+    c->pubsub.to = &c->server.to;
+    c->pubsub.ended = pubsub_ended;
+    c->start.run = start_io;
+    dibs__server_init(&c->server);
+    dibs__pubsub_init(&c->pubsub);
+    dibs__watchdog_init(&c->watchdog);
+}
+
+dibs_err dibs_client_open(const char *url, const dibs_client_opts *opts,
+                          dibs_client **out)
+{
+    dibs_client_opts o;
+    dibs_err err = opts_take(opts, &o);
+
+    if (!url || !out || err != DIBS_OK || opts_check(&o) != DIBS_OK)
+        return DIBS_ERR_INVALID;
+    dibs_client *c = dibs__calloc(1, sizeof *c);
+    if (!c)
+        return DIBS_ERR_NOMEM;
+    err = target_set(&c->server.to, url, &o);
+    if (err == DIBS_OK && (!make_id(c->id) || !mark_here(c)))
+        err = DIBS_ERR_NOMEM;
+    if (err == DIBS_OK)
+        err = dibs__callbacks_init(&c->callbacks,
+                                   o.callbacks == DIBS_CALLBACKS_DISPATCH);
+    if (err != DIBS_OK) {
+        client_destroy(c);
+        return err;
+    }
+    parts_init(c, &o);
+    if (o.on_event)
+        err = dibs__callbacks_ready(&c->callbacks);
+    if (err == DIBS_OK)
+        err = dibs__loop_start(&c->loop);
+    if (err != DIBS_OK) {
+        dibs__callbacks_stop(&c->callbacks);
+        client_clear(c);
+        return err;
+    }
+    dibs__loop_post(&c->loop, &c->start);
+    if (!o.lazy) {
+        while (sem_wait(&c->started) != 0)
+            ;
+        err = c->start_err;
+    }
+    if (err != DIBS_OK) {
+        dibs_client_free(c);
+        return err;
+    }
+    *out = c;
+    return DIBS_OK;
+}
+
+/* ---- closing ----------------------------------------------------------- */
+
+/* First step, on io. */
+static void close_tenant(struct dibs__task *t)
+{
+    dibs_client *c = DIBS_OF(t, dibs_client, start);
+
+    if (c->tenant)
+        c->tenant->close(c->home, c->close_by);
+    else
+        dibs__client_empty(c, true);
+}
+
+void dibs__client_empty(dibs_client *c, bool all_released)
+{
+    c->all_released = all_released;
+    sem_post(&c->started);
+}
+
+/* Second step, on io. */
+static void close_parts(struct dibs__task *t)
+{
+    dibs_client *c = DIBS_OF(t, dibs_client, start);
+
+    dibs__watchdog_stop(&c->watchdog);
+    c->to_end = 3;
+    dibs__server_close(&c->server);
+    dibs__pubsub_close(&c->pubsub);
+    part_ended(c);
+}
+
+static void step(dibs_client *c, void (*run)(struct dibs__task *))
+{
+    c->start.run = run;
+    dibs__loop_post(&c->loop, &c->start);
+    while (sem_wait(&c->started) != 0)
+        ;
+}
+
+static void wait_for_users(dibs_client *c)
+{
+    while (atomic_load(&c->users) > 0)
+        while (sem_wait(&c->idle) != 0)
+            ;
+}
+
+/* Somebody else closes, or has closed: the answer is the same for all. */
+static dibs_err wait_closed(dibs_client *c)
+{
+    dibs__lock(&c->mu);
+    while (!c->closed)
+        dibs__cond_wait(&c->closed_cv, &c->mu);
+    dibs_err err = c->close_err;
+    dibs__unlock(&c->mu);
+    return err;
+}
+
+dibs_err dibs_client_close(dibs_client *c, int64_t timeout_ms)
+{
+    if (!c || !ms_ok(timeout_ms))
+        return DIBS_ERR_INVALID;
+    if (dibs__client_foreign(c))
+        return DIBS_ERR_FORKED;
+    if (dibs__callbacks_inside(&c->callbacks))
+        return DIBS_ERR_DEADLOCK;
+    if (atomic_exchange(&c->closing, true))
+        return wait_closed(c);
+    c->close_by =
+        dibs__add(dibs__now_ms(), timeout_ms ? timeout_ms : CLOSE_MS);
+    step(c, close_tenant);
+    step(c, close_parts);
+    wait_for_users(c);
+    dibs__loop_stop(&c->loop);
+    dibs__callbacks_stop(&c->callbacks);
+    dibs_err err = c->all_released ? DIBS_OK : DIBS_ERR_UNKNOWN;
+    dibs__lock(&c->mu);
+    c->closed = true;
+    c->close_err = err;
+    pthread_cond_broadcast(&c->closed_cv);
+    dibs__unlock(&c->mu);
+    return err;
+}
+
+void dibs_client_free(dibs_client *c)
+{
+    if (!c)
+        return;
+    if (dibs__client_foreign(c)) {
+        dibs__server_abandon(&c->server);
+        dibs__pubsub_abandon(&c->pubsub);
+        return;
+    }
+    if (dibs_client_close(c, 0) != DIBS_ERR_DEADLOCK)
+        dibs__client_unref(c);
+}
+
+/* ---- small things ------------------------------------------------------ */
+
+const char *dibs_client_id(const dibs_client *c)
+{
+    return c ? c->id : "";
+}
+
+int dibs_client_fd(const dibs_client *c)
+{
+    return dibs__client_foreign(c) ? -1 : c->callbacks.fd;
+}
+
+int dibs_client_dispatch(dibs_client *c)
+{
+    return dibs__client_foreign(c) ? 0
+                                   : dibs__callbacks_dispatch(&c->callbacks);
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * client.h - a client: threads, connections, and who lives on them.
+ *
+ * This layer does not know what a lock is. Whoever does moves in as the tenant,
+ * and is asked to clean up when the client closes.
+ */
+#ifndef DIBS_CLIENT_CLIENT_H
+#define DIBS_CLIENT_CLIENT_H
+
+#include "client/callback.h"
+#include "client/pubsub.h"
+#include "client/server.h"
+#include "client/watchdog.h"
+
+#include <semaphore.h>
+#include <stdatomic.h>
+
+#define DIBS__UUID_LEN 36
+
+struct dibs__tenant {
+    /* Ends what is pending, gives back what is held. Calls dibs__client_empty
+     * when done, or when the time is over. Thread: io. */
+    void (*close)(void *home, int64_t deadline);
+    void (*free)(void *home);
+};
+
+struct dibs_client {
+    volatile unsigned char *here; /* 1 here, 0 in a child after fork */
+    atomic_int refs;
+    char id[DIBS__UUID_LEN + 1]; /* const after init */
+    int64_t lease_ms;            /* const after init */
+    dibs_event_cb on_event;      /* const after init */
+    void *event_arg;
+    atomic_int events; /* on their way */
+
+    struct dibs__loop loop;
+    struct dibs__server server;
+    struct dibs__pubsub pubsub;
+    struct dibs__watchdog watchdog;
+    struct dibs__callbacks callbacks;
+    struct dibs__task start; /* the first dialing; later the two steps of */
+    sem_t started;           /* closing. One at a time. */
+    dibs_err start_err;
+
+    atomic_bool closing;
+    atomic_int users; /* calls inside */
+    sem_t idle;       /* no users any more */
+    int64_t close_by;
+    unsigned to_end;  /* io only: parts that have not ended yet */
+    bool all_released; /* io, then the closing thread */
+
+    dibs__mutex mu;
+    const struct dibs__tenant *tenant; /* mu */
+    void *home;                        /* mu */
+    bool closed;                       /* mu */
+    dibs_err close_err;                /* mu */
+    pthread_cond_t closed_cv;          /* mu */
+};
+
+/* Every public call that needs the server goes through these. INVALID for NULL,
+ * FORKED, CLOSED. */
+dibs_err dibs__client_enter(dibs_client *c);
+void dibs__client_leave(dibs_client *c);
+/* NULL, or of another process. */
+bool dibs__client_foreign(const dibs_client *c);
+
+void dibs__client_ref(dibs_client *c);
+void dibs__client_unref(dibs_client *c);
+
+/* The tenant is done. Thread: io. */
+void dibs__client_empty(dibs_client *c, bool all_released);
+
+/* Tells the event callback, if there is one. Thread: any. */
+void dibs__client_say(void *client, dibs_event_kind kind, dibs_err err,
+                      const char *text);
+
+#endif

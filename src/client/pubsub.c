@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * pubsub.c - channels, and who listens to them.
+ *
+ * Thread  io.
+ *
+ * How     One connection for any number of channels, made when the first
+ *         listener comes. A channel is subscribed for its first listener and
+ *         given up with its last. The server confirms in the order in which it
+ *         was asked; a channel is ready when nothing that was asked for it is
+ *         outstanding.
+ *
+ * Trouble A message is a hint: listeners must get along without. When the
+ *         connection was down, messages may have been missed, so every channel
+ *         is subscribed anew and all listeners are called. Where the server
+ *         does not let us subscribe, they are called at once and told nothing
+ *         more; they look by themselves.
+ */
+#include "client/pubsub.h"
+
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BACKOFF_FIRST_MS 20
+#define BACKOFF_MAX_MS   2000
+
+struct dibs__channel {
+    RB_ENTRY(dibs__channel) node;
+    struct dibs__pubsub *ps;
+    struct dibs__list subs;
+    unsigned asked, unasked; /* confirmations still to come */
+    bool ready;
+    unsigned calls, calling; /* how often listeners were, and are, called */
+    struct dibs__task later; /* calls the listeners from the loop */
+    bool later_set;
+    size_t len;
+    char name[];
+};
+
+static int channel_order(const struct dibs__channel *a,
+                         const struct dibs__channel *b)
+{
+    size_t shorter = a->len < b->len ? a->len : b->len;
+    int order = memcmp(a->name, b->name, shorter);
+
+    if (order)
+        return order;
+    return a->len < b->len ? -1 : a->len > b->len;
+}
+
+#if defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+#endif
+RB_GENERATE_STATIC(dibs__channels, dibs__channel, node, channel_order)
+#if defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
+
+/* ---- channels ---------------------------------------------------------- */
+
+static struct dibs__channel *channel_find(struct dibs__pubsub *ps,
+                                          const char *name, size_t len)
+{
+    struct dibs__channel *ch = RB_ROOT(&ps->channels);
+
+    while (ch) {
+        size_t shorter = len < ch->len ? len : ch->len;
+        int order = memcmp(name, ch->name, shorter);
+        if (order == 0)
+            order = len < ch->len ? -1 : len > ch->len;
+        if (order == 0)
+            break;
+        ch = order < 0 ? RB_LEFT(ch, node) : RB_RIGHT(ch, node);
+    }
+    return ch;
+}
+
+static struct dibs__sub *next_to_call(struct dibs__channel *ch)
+{
+    for (struct dibs__list *l = ch->subs.next; l != &ch->subs; l = l->next) {
+        struct dibs__sub *sub = DIBS_OF(l, struct dibs__sub, link);
+        if (sub->heard != ch->calls)
+            return sub;
+    }
+    return NULL;
+}
+
+/* A listener may leave, or others come, while it is called. The channel stays;
+ * whoever calls this drops it afterwards if it is idle. */
+static void channel_call(struct dibs__channel *ch)
+{
+    struct dibs__sub *sub;
+
+    ch->calls++;
+    ch->calling++;
+    while ((sub = next_to_call(ch))) {
+        sub->heard = ch->calls;
+        sub->hear(sub);
+    }
+    ch->calling--;
+}
+
+/* Nobody listens and the server has nothing more to say about it. */
+static void channel_drop_if_idle(struct dibs__channel *ch)
+{
+    if (!dibs__list_empty(&ch->subs) || ch->asked || ch->unasked ||
+        ch->later_set || ch->calling)
+        return;
+    RB_REMOVE(dibs__channels, &ch->ps->channels, ch);
+    dibs__free(ch);
+}
+
+static void call_later(struct dibs__task *t)
+{
+    struct dibs__channel *ch = DIBS_OF(t, struct dibs__channel, later);
+
+    ch->later_set = false;
+    channel_call(ch);
+    channel_drop_if_idle(ch);
+}
+
+static struct dibs__channel *channel_get(struct dibs__pubsub *ps,
+                                         const char *name, size_t len)
+{
+    struct dibs__channel *ch = channel_find(ps, name, len);
+
+    if (ch)
+        return ch;
+    ch = dibs__calloc(1, sizeof *ch + len + 1);
+    if (!ch)
+        return NULL;
+    ch->ps = ps;
+    ch->len = len;
+    memcpy(ch->name, name, len);
+    ch->later.run = call_later;
+    dibs__list_init(&ch->subs);
+    RB_INSERT(dibs__channels, &ps->channels, ch);
+    return ch;
+}
+
+/* ---- asking the server ------------------------------------------------- */
+
+static bool usable(const struct dibs__pubsub *ps)
+{
+    return ps->cn && ps->cn->state == CONN_READY && !ps->refused;
+}
+
+static bool ask(struct dibs__channel *ch, const char *verb)
+{
+    struct dibs__conn *cn = ch->ps->cn;
+    size_t before = cn->out.len;
+
+    dibs__buf_array(&cn->out, 2);
+    dibs__buf_arg_text(&cn->out, verb);
+    dibs__buf_arg(&cn->out, ch->name, ch->len);
+    if (!dibs__buf_ok(&cn->out)) {
+        dibs__buf_cut(&cn->out, before);
+        return false;
+    }
+    dibs__loop_flush(ch->ps->lp, &cn->flush);
+    return true;
+}
+
+static void subscribe(struct dibs__channel *ch)
+{
+    ch->ready = false;
+    if (usable(ch->ps) && ask(ch, "SUBSCRIBE"))
+        ch->asked++;
+}
+
+static void unsubscribe(struct dibs__channel *ch)
+{
+    ch->ready = false;
+    if (usable(ch->ps) && ask(ch, "UNSUBSCRIBE"))
+        ch->unasked++;
+}
+
+/* ---- what the server says ---------------------------------------------- */
+
+static void refuse(struct dibs__pubsub *ps, const char *text)
+{
+    struct dibs__channel *ch, *next;
+
+    if (ps->events.say && !ps->refused)
+        ps->events.say(ps->events.arg, DIBS_EVENT_WARNING, DIBS_ERR_AUTH, text);
+    ps->refused = true;
+    for (ch = RB_MIN(dibs__channels, &ps->channels); ch; ch = next) {
+        next = RB_NEXT(dibs__channels, &ps->channels, ch);
+        ch->asked = ch->unasked = 0;
+        channel_call(ch);
+        channel_drop_if_idle(ch);
+    }
+}
+
+static void pushed(struct dibs__conn *cn, const struct dibs__reply *reply)
+{
+    struct dibs__pubsub *ps = cn->user;
+    const struct dibs__reply *verb = dibs__reply_text(reply, 0);
+    const struct dibs__reply *name = dibs__reply_text(reply, 1);
+
+    if (reply->type == REPLY_ERROR) {
+        refuse(ps, reply->text);
+        return;
+    }
+    struct dibs__channel *ch =
+        verb && name ? channel_find(ps, name->text, name->len) : NULL;
+    if (!ch)
+        return;
+    if (strcmp(verb->text, "message") == 0) {
+        channel_call(ch);
+    } else if (strcmp(verb->text, "subscribe") == 0 && ch->asked > 0) {
+        ch->ready = --ch->asked == 0;
+        if (ch->ready)
+            channel_call(ch);
+    } else if (strcmp(verb->text, "unsubscribe") == 0 && ch->unasked > 0) {
+        ch->unasked--;
+    }
+    channel_drop_if_idle(ch);
+}
+
+/* ---- the connection ---------------------------------------------------- */
+
+static void dial(struct dibs__pubsub *ps);
+
+static void conn_up(struct dibs__conn *cn)
+{
+    struct dibs__pubsub *ps = cn->user;
+    struct dibs__channel *ch;
+
+    ps->backoff_ms = 0;
+    ps->refused = false;
+    dibs__conn_poll(cn, UV_READABLE);
+    RB_FOREACH(ch, dibs__channels, &ps->channels)
+    subscribe(ch);
+}
+
+static void redial_later(struct dibs__pubsub *ps)
+{
+    int64_t wait = ps->backoff_ms ? ps->backoff_ms : BACKOFF_FIRST_MS;
+
+    ps->backoff_ms = dibs__min(wait * 2, BACKOFF_MAX_MS);
+    dibs__timer_set(ps->lp, &ps->redial,
+                    dibs__now_ms() + dibs__random_in(wait / 2, wait));
+}
+
+static void conn_down(struct dibs__conn *cn, dibs_err err, const char *why)
+{
+    struct dibs__pubsub *ps = cn->user;
+    struct dibs__channel *ch, *next;
+
+    ps->cn = NULL;
+    if (ps->events.say && !ps->closing)
+        ps->events.say(ps->events.arg, DIBS_EVENT_DISCONNECTED, err, why);
+    for (ch = RB_MIN(dibs__channels, &ps->channels); ch; ch = next) {
+        next = RB_NEXT(dibs__channels, &ps->channels, ch);
+        ch->asked = ch->unasked = 0;
+        ch->ready = false;
+        channel_drop_if_idle(ch);
+    }
+    if (!ps->closing && !RB_EMPTY(&ps->channels))
+        redial_later(ps);
+}
+
+static void conn_gone(struct dibs__conn *cn)
+{
+    struct dibs__pubsub *ps = cn->user;
+
+    dibs__free(cn);
+    if (--ps->conns == 0 && ps->closing)
+        ps->ended(ps);
+}
+
+static void dial(struct dibs__pubsub *ps)
+{
+    if (ps->cn || ps->closing || RB_EMPTY(&ps->channels))
+        return;
+    struct dibs__conn *cn = dibs__calloc(1, sizeof *cn);
+    if (cn) {
+        cn->lp = ps->lp;
+        cn->to = ps->to;
+        cn->user = ps;
+        cn->up = conn_up;
+        cn->down = conn_down;
+        cn->gone = conn_gone;
+        cn->push = pushed;
+    }
+    if (!cn || dibs__conn_open(cn) != DIBS_OK) {
+        dibs__free(cn);
+        redial_later(ps);
+        return;
+    }
+    ps->cn = cn;
+    ps->conns++;
+}
+
+static void redial_now(struct dibs__timer *t)
+{
+    dial(DIBS_OF(t, struct dibs__pubsub, redial));
+}
+
+/* ---- listeners --------------------------------------------------------- */
+
+dibs_err dibs__pubsub_listen(struct dibs__pubsub *ps, struct dibs__sub *sub,
+                             const char *name, size_t len)
+{
+    struct dibs__channel *ch = channel_get(ps, name, len);
+
+    if (!ch)
+        return DIBS_ERR_NOMEM;
+    bool first = dibs__list_empty(&ch->subs);
+    dibs__list_add(&ch->subs, &sub->link);
+    sub->on = ch;
+    sub->heard = ch->calls;
+    if (ch->ready || ps->refused) {
+        if (!ch->later_set)
+            dibs__loop_post(ps->lp, &ch->later);
+        ch->later_set = true;
+    } else if (first) {
+        subscribe(ch);
+    }
+    if (!ps->redial.armed)
+        dial(ps);
+    return DIBS_OK;
+}
+
+void dibs__pubsub_leave(struct dibs__pubsub *ps, struct dibs__sub *sub)
+{
+    struct dibs__channel *ch = sub->on;
+
+    (void)ps;
+    if (!ch)
+        return;
+    sub->on = NULL;
+    dibs__list_del(&sub->link);
+    if (!dibs__list_empty(&ch->subs))
+        return;
+    unsubscribe(ch);
+    channel_drop_if_idle(ch);
+}
+
+void dibs__pubsub_init(struct dibs__pubsub *ps)
+{
+    RB_INIT(&ps->channels);
+    ps->redial.fire = redial_now;
+}
+
+void dibs__pubsub_close(struct dibs__pubsub *ps)
+{
+    ps->closing = true;
+    dibs__timer_stop(ps->lp, &ps->redial);
+    if (ps->cn)
+        dibs__conn_close(ps->cn, DIBS_ERR_CLOSED, "closed");
+    if (ps->conns == 0)
+        ps->ended(ps);
+}
+
+void dibs__pubsub_abandon(struct dibs__pubsub *ps)
+{
+    if (ps->cn && ps->cn->fd >= 0)
+        close(ps->cn->fd);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * pubsub.h - channels, and who listens to them. All of it io only.
+ */
+#ifndef DIBS_CLIENT_PUBSUB_H
+#define DIBS_CLIENT_PUBSUB_H
+
+#include "client/server.h"
+
+#include <uv/tree.h>
+
+struct dibs__channel;
+
+/* A listener. Lives inside whatever listens. hear is called when the channel
+ * is ready (from then on no message is missed), when a message came, and when
+ * messages may have been missed; never from inside listen. */
+struct dibs__sub {
+    struct dibs__list link;
+    struct dibs__channel *on; /* NULL: listens to nothing */
+    unsigned heard;           /* the last call it got; pubsub.c's own */
+    void (*hear)(struct dibs__sub *sub);
+};
+
+RB_HEAD(dibs__channels, dibs__channel);
+
+struct dibs__pubsub {
+    struct dibs__loop *lp;
+    const struct dibs__target *to;
+    struct dibs__events events;
+    void (*ended)(struct dibs__pubsub *ps);
+
+    struct dibs__conn *cn; /* NULL: none, not even on its way */
+    unsigned conns;        /* that are not gone yet */
+    bool closing;
+    bool refused; /* may not subscribe; listeners look by themselves */
+    int64_t backoff_ms;
+    struct dibs__timer redial;
+    struct dibs__channels channels;
+};
+
+void dibs__pubsub_init(struct dibs__pubsub *ps);
+/* OK or NOMEM; the name is copied. */
+dibs_err dibs__pubsub_listen(struct dibs__pubsub *ps, struct dibs__sub *sub,
+                             const char *name, size_t len);
+void dibs__pubsub_leave(struct dibs__pubsub *ps, struct dibs__sub *sub);
+/* All have left. Ends the connection, then tells. */
+void dibs__pubsub_close(struct dibs__pubsub *ps);
+void dibs__pubsub_abandon(struct dibs__pubsub *ps);
+
+#endif

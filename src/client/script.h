@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * script.h - the Lua scripts, as they are in lua/, embedded by the build.
+ */
+#ifndef DIBS_CLIENT_SCRIPT_H
+#define DIBS_CLIENT_SCRIPT_H
+
+#include "base/buf.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct dibs__script {
+    const char *name;
+    const char *sha; /* 40 hex digits, as the server makes them */
+    const char *src;
+    size_t len;
+};
+
+extern const struct dibs__script dibs__script_basic_acquire;
+extern const struct dibs__script dibs__script_basic_force;
+extern const struct dibs__script dibs__script_basic_handover;
+extern const struct dibs__script dibs__script_basic_info;
+extern const struct dibs__script dibs__script_basic_release;
+extern const struct dibs__script dibs__script_basic_renew;
+
+/* The head of a call of the script, with that many KEYS and ARGV to follow.
+ * whole: with its text, for a server that does not know it. */
+void dibs__script_head(struct dibs__buf *out, const struct dibs__script *script,
+                       bool whole, size_t keys, size_t args);
+
+#endif

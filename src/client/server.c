@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * server.c - one server and our connections to it.
+ *
+ * Thread  io, except borrow and give_back.
+ * Locks   server.mu: which spare connection is whose.
+ *
+ * How     The main connection is dialed at once and dialed again whenever it
+ *         goes down: at once after one that worked, with growing, jittered
+ *         delays after one that did not come up. Calls that find it down wait
+ *         in a list; call.c sees to them.
+ *
+ *         Spare connections are made when a caller would have liked one. A
+ *         caller borrows only while few calls ride: under load, riding
+ *         together beats talking side by side.
+ *
+ * Trouble A connection that broke in a caller's hands comes back through its
+ *         drop task and is closed here. A refusal that another attempt will
+ *         not change (password, protocol) ends the waiting calls at once.
+ */
+#include "client/server.h"
+
+#include "base/mem.h"
+#include "client/call.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define BACKOFF_FIRST_MS 20
+#define BACKOFF_MAX_MS   2000
+#define REFUSED_MS       1000 /* after a refusal: no hammering */
+#define GROW_AGAIN_MS    1000
+#define RIDING_ENOUGH    3 /* so many riding already: ride along */
+
+static void dial(struct dibs__server *s);
+static void drop(struct dibs__task *t);
+
+static void say(struct dibs__server *s, dibs_event_kind kind, dibs_err err,
+                const char *text)
+{
+    if (s->events.say)
+        s->events.say(s->events.arg, kind, err, text);
+}
+
+/* ---- links ------------------------------------------------------------- */
+
+static struct dibs__link *link_of(struct dibs__conn *cn)
+{
+    return DIBS_OF(cn, struct dibs__link, cn);
+}
+
+static void link_gone(struct dibs__conn *cn)
+{
+    struct dibs__link *ln = link_of(cn);
+    struct dibs__server *s = ln->s;
+
+    dibs__ghost_unref(ln->ghost);
+    dibs__free(ln);
+    if (--s->links == 0 && s->closing)
+        s->ended(s);
+}
+
+static struct dibs__link *link_open(struct dibs__server *s, bool is_main,
+                                    void (*up)(struct dibs__conn *),
+                                    void (*down)(struct dibs__conn *, dibs_err,
+                                                 const char *))
+{
+    struct dibs__link *ln = dibs__calloc(1, sizeof *ln);
+
+    if (!ln)
+        return NULL;
+    ln->s = s;
+    ln->main = is_main;
+    ln->drop.run = drop;
+    ln->cn.lp = s->lp;
+    ln->cn.to = &s->to;
+    ln->cn.up = up;
+    ln->cn.down = down;
+    ln->cn.gone = link_gone;
+    if (dibs__conn_open(&ln->cn) != DIBS_OK) {
+        dibs__free(ln);
+        return NULL;
+    }
+    s->links++;
+    return ln;
+}
+
+/* ---- the main connection ----------------------------------------------- */
+
+static void main_up(struct dibs__conn *cn)
+{
+    struct dibs__server *s = link_of(cn)->s;
+
+    link_of(cn)->was_up = true;
+    s->up = true;
+    s->backoff_ms = 0;
+    say(s, DIBS_EVENT_CONNECTED, DIBS_OK, "connected");
+    dibs__calls_resume(s);
+    if (s->came)
+        s->came(s, DIBS_OK);
+    s->came = NULL;
+}
+
+static bool final(dibs_err err)
+{
+    return err == DIBS_ERR_AUTH || err == DIBS_ERR_PROTOCOL ||
+           err == DIBS_ERR_SERVER;
+}
+
+static void redial_later(struct dibs__server *s, bool refused)
+{
+    int64_t wait = s->backoff_ms ? s->backoff_ms : BACKOFF_FIRST_MS;
+
+    s->backoff_ms = dibs__min(wait * 2, BACKOFF_MAX_MS);
+    if (refused)
+        wait = dibs__max(wait, REFUSED_MS);
+    dibs__timer_set(s->lp, &s->redial,
+                    dibs__now_ms() + dibs__random_in(wait / 2, wait));
+}
+
+static void main_down(struct dibs__conn *cn, dibs_err err, const char *why)
+{
+    struct dibs__link *ln = link_of(cn);
+    struct dibs__server *s = ln->s;
+
+    s->main = NULL;
+    s->up = false;
+    if (s->closing)
+        return;
+    say(s, DIBS_EVENT_DISCONNECTED, err, why);
+    if (ln->was_up) {
+        dibs__timer_set(s->lp, &s->redial, dibs__now_ms());
+        return;
+    }
+    redial_later(s, final(err));
+    dibs__calls_fail(s, final(err) ? err : DIBS_ERR_CONN, final(err));
+    if (s->came)
+        s->came(s, final(err) ? err : DIBS_ERR_CONN);
+    s->came = NULL;
+}
+
+static void dial(struct dibs__server *s)
+{
+    if (s->main || s->closing)
+        return;
+    s->main = link_open(s, true, main_up, main_down);
+    if (!s->main) {
+        redial_later(s, false);
+        dibs__calls_fail(s, DIBS_ERR_NOMEM, false);
+        if (s->came)
+            s->came(s, DIBS_ERR_NOMEM);
+        s->came = NULL;
+    }
+}
+
+static void redial_now(struct dibs__timer *t)
+{
+    dial(DIBS_OF(t, struct dibs__server, redial));
+}
+
+void dibs__server_redial(struct dibs__server *s, const char *why)
+{
+    if (s->main)
+        dibs__conn_close(&s->main->cn, DIBS_ERR_CONN, why);
+}
+
+void dibs__server_start(struct dibs__server *s)
+{
+    dial(s);
+}
+
+/* ---- spare connections ------------------------------------------------- */
+
+static void spare_up(struct dibs__conn *cn)
+{
+    struct dibs__link *ln = link_of(cn);
+    struct dibs__server *s = ln->s;
+
+    ln->was_up = true;
+    dibs__conn_lend(cn);
+    dibs__lock(&s->mu);
+    s->growing = false;
+    ln->use = LINK_FREE;
+    dibs__unlock(&s->mu);
+}
+
+static void spare_down(struct dibs__conn *cn, dibs_err err, const char *why)
+{
+    struct dibs__link *ln = link_of(cn);
+    struct dibs__server *s = ln->s;
+
+    dibs__lock(&s->mu);
+    ln->use = LINK_DIALING;
+    dibs__list_del(&ln->at);
+    s->spare_count--;
+    if (!ln->was_up) {
+        s->growing = false;
+        s->grow_after = dibs__now_ms() + GROW_AGAIN_MS;
+    }
+    dibs__unlock(&s->mu);
+    if (!s->closing)
+        say(s, DIBS_EVENT_DISCONNECTED, err, why);
+}
+
+static void grow(struct dibs__task *t)
+{
+    struct dibs__server *s = DIBS_OF(t, struct dibs__server, grow);
+    struct dibs__link *ln = NULL;
+
+    if (s->up && !s->closing)
+        ln = link_open(s, false, spare_up, spare_down);
+    dibs__lock(&s->mu);
+    if (ln) {
+        dibs__list_add(&s->spares, &ln->at);
+        s->spare_count++;
+    } else {
+        s->growing = false;
+        s->grow_after = dibs__now_ms() + GROW_AGAIN_MS;
+    }
+    dibs__unlock(&s->mu);
+}
+
+/* Thread: app. Locks: needs server.mu. */
+static struct dibs__link *find_free(struct dibs__server *s) REQUIRES(s->mu)
+{
+    for (struct dibs__list *l = s->spares.next; l != &s->spares; l = l->next) {
+        struct dibs__link *ln = DIBS_OF(l, struct dibs__link, at);
+        if (ln->use == LINK_FREE)
+            return ln;
+    }
+    return NULL;
+}
+
+struct dibs__link *dibs__server_borrow(struct dibs__server *s)
+{
+    struct dibs__link *ln = NULL;
+    bool more = false;
+
+    if (atomic_load_explicit(&s->riding, memory_order_relaxed) > RIDING_ENOUGH)
+        return NULL;
+    dibs__lock(&s->mu);
+    if (!s->closed)
+        ln = find_free(s);
+    if (ln)
+        ln->use = LINK_OUT;
+    else
+        more = !s->closed && !s->growing && s->spare_count < s->max_spares &&
+               dibs__now_ms() >= s->grow_after;
+    s->growing |= more;
+    dibs__unlock(&s->mu);
+    if (more)
+        dibs__loop_post(s->lp, &s->grow);
+    return ln;
+}
+
+static void drop(struct dibs__task *t)
+{
+    struct dibs__link *ln = DIBS_OF(t, struct dibs__link, drop);
+
+    dibs__conn_close(&ln->cn, DIBS_ERR_UNKNOWN,
+                     "a connection broke while a caller waited for a reply");
+}
+
+void dibs__server_give_back(struct dibs__link *ln, bool usable)
+{
+    struct dibs__server *s = ln->s;
+
+    dibs__lock(&s->mu);
+    usable = usable && !s->closed;
+    ln->use = usable ? LINK_FREE : LINK_DIALING;
+    dibs__unlock(&s->mu);
+    if (!usable)
+        dibs__loop_post(s->lp, &ln->drop);
+}
+
+/* ---- life -------------------------------------------------------------- */
+
+void dibs__server_init(struct dibs__server *s)
+{
+    dibs__mutex_init(&s->mu, RANK_SERVER);
+    dibs__list_init(&s->spares);
+    dibs__list_init(&s->waiting);
+    dibs__list_init(&s->resting);
+    dibs__list_init(&s->ghosts);
+    atomic_init(&s->riding, 0);
+    s->redial.fire = redial_now;
+    s->grow.run = grow;
+}
+
+/* Free ones are ours to close; one that is out is woken, and comes back by
+ * itself through its drop task. */
+static void close_spares(struct dibs__server *s)
+{
+    struct dibs__list ours;
+
+    dibs__list_init(&ours);
+    dibs__lock(&s->mu);
+    s->closed = true;
+    for (struct dibs__list *l = s->spares.next, *n; l != &s->spares; l = n) {
+        struct dibs__link *ln = DIBS_OF(l, struct dibs__link, at);
+        n = l->next;
+        if (ln->use == LINK_OUT) {
+            shutdown(ln->cn.fd, SHUT_RDWR);
+        } else if (ln->use == LINK_FREE || !ln->was_up) {
+            dibs__list_del(l);
+            dibs__list_add(&ours, l);
+        }
+    }
+    dibs__unlock(&s->mu);
+    for (struct dibs__list *l; (l = dibs__list_pop(&ours));)
+        dibs__conn_close(&DIBS_OF(l, struct dibs__link, at)->cn,
+                         DIBS_ERR_CLOSED, "closed");
+}
+
+void dibs__server_close(struct dibs__server *s)
+{
+    s->closing = true;
+    dibs__timer_stop(s->lp, &s->redial);
+    if (s->main)
+        dibs__conn_close(&s->main->cn, DIBS_ERR_CLOSED, "closed");
+    close_spares(s);
+    dibs__calls_fail(s, DIBS_ERR_CLOSED, true);
+    dibs__ghosts_forget(s);
+    if (s->links == 0)
+        s->ended(s);
+}
+
+void dibs__server_clear(struct dibs__server *s)
+{
+    dibs__mutex_clear(&s->mu);
+}
+
+void dibs__server_abandon(struct dibs__server *s)
+{
+    if (s->main && s->main->cn.fd >= 0)
+        close(s->main->cn.fd);
+    for (struct dibs__list *l = s->spares.next; l != &s->spares; l = l->next)
+        close(DIBS_OF(l, struct dibs__link, at)->cn.fd);
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * server.h - one server and our connections to it.
+ *
+ * One connection is the I/O thread's: commands ride on it in batches. A few
+ * more are there to be borrowed: a caller that finds one free talks on it
+ * directly, with no other thread involved.
+ */
+#ifndef DIBS_CLIENT_SERVER_H
+#define DIBS_CLIENT_SERVER_H
+
+#include "net/conn.h"
+
+#include <stdatomic.h>
+
+struct dibs__ghost;
+
+/* Where an event goes; any thread. */
+struct dibs__events {
+    void (*say)(void *arg, dibs_event_kind kind, dibs_err err,
+                const char *text);
+    void *arg;
+};
+
+enum dibs__link_use {
+    LINK_DIALING, /* not up yet, or going down */
+    LINK_FREE,
+    LINK_OUT /* a caller has it */
+};
+
+/* A connection and what we know about it. */
+struct dibs__link {
+    struct dibs__conn cn;
+    struct dibs__server *s;
+    struct dibs__list at;       /* server.mu: in server.spares */
+    enum dibs__link_use use;    /* server.mu */
+    bool main;                  /* const after init */
+    bool was_up;                /* io only */
+    struct dibs__task drop;     /* broken in a caller's hands */
+    struct dibs__ghost *ghost;  /* what it may have left under way; owner */
+};
+
+struct dibs__server {
+    struct dibs__loop *lp;
+    struct dibs__target to;     /* const after init */
+    struct dibs__events events; /* const after init */
+    unsigned max_spares;        /* const after init */
+
+    /* Upward, on io. came: the first connection is up, or failed. ended: after
+     * close, nothing is left on the loop. */
+    void (*came)(struct dibs__server *s, dibs_err err);
+    void (*ended)(struct dibs__server *s);
+
+    struct dibs__link *main;   /* io only; NULL between connections */
+    bool up;                   /* io only: main is ready */
+    bool closing;              /* io only */
+    unsigned links;            /* io only: that are not gone yet */
+    int64_t backoff_ms;        /* io only */
+    struct dibs__timer redial; /* io only */
+    struct dibs__list waiting; /* io only: calls without a connection */
+    struct dibs__list resting; /* io only: calls between two attempts */
+    struct dibs__list ghosts;  /* io only: to be laid */
+    bool cannot_lay;           /* io only: the server refused it once */
+
+    dibs__mutex mu;
+    struct dibs__list spares;  /* mu */
+    unsigned spare_count;      /* mu */
+    bool growing;              /* mu: one is being dialed */
+    bool closed;               /* mu */
+    int64_t grow_after;        /* mu: not before this time */
+    struct dibs__task grow;
+    atomic_uint riding;        /* calls with the io thread */
+};
+
+/* to, events, lp, max_spares and the hooks must be set. */
+void dibs__server_init(struct dibs__server *s);
+/* Starts to connect, and keeps connected from then on. Thread: io. */
+void dibs__server_start(struct dibs__server *s);
+/* Ends all calls and connections, then tells. Thread: io. */
+void dibs__server_close(struct dibs__server *s) EXCLUDES(s->mu);
+void dibs__server_clear(struct dibs__server *s);
+/* Closes the descriptors and nothing else: in a child after fork. */
+void dibs__server_abandon(struct dibs__server *s);
+
+/* A connection to talk on, or NULL: ride instead. Thread: app. */
+struct dibs__link *dibs__server_borrow(struct dibs__server *s)
+    EXCLUDES(s->mu);
+void dibs__server_give_back(struct dibs__link *ln, bool usable);
+
+/* The connection for riding goes down and comes up anew. Thread: io. */
+void dibs__server_redial(struct dibs__server *s, const char *why);
+
+#endif

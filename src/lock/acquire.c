@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * acquire.c - taking a lock.
+ *
+ * Thread  app for the first attempt of a sync call, io for all else.
+ * Locks   line.mu.
+ *
+ * How     An owner that has it already takes it once more: that is one command.
+ *         Otherwise the call lines up. If nobody is before it, here, it asks
+ *         the server at once, on its caller's own thread; if somebody is, it
+ *         waits for its turn (wait.c), or is handed the lock (release.c)
+ *         without asking at all. A call that only tries asks at once and does
+ *         not line up.
+ *
+ * Trouble The command says how many holds there shall be, so asking again after
+ *         a lost reply is harmless. What remains is a copy that comes late, for
+ *         a call that has given up: then the owner goes on under another
+ *         number, and the reaper takes back what the old one may be given.
+ */
+#include "lock/locks.h"
+#include "lock/op.h"
+
+#define RETRY_MIN_MS 50
+#define RETRY_MAX_MS 250
+#define CAP_MIN_MS   1500 /* the longest sleep of a waiter, with jitter */
+#define CAP_MAX_MS   2500
+
+enum verdict {
+    TAKEN,
+    BUSY, /* somebody has it */
+    GONE, /* the outer holds are gone */
+    AGAIN, /* not executed, or nobody knows: worth another attempt */
+    REFUSED
+};
+
+static enum verdict judge(dibs_err *err, const struct dibs__reply *reply,
+                          int64_t *busy_ms)
+{
+    if (*err == DIBS_OK && reply->type == REPLY_NIL)
+        return TAKEN;
+    if (*err == DIBS_OK && reply->type == REPLY_NUM) {
+        *busy_ms = reply->num;
+        if (reply->num >= -1)
+            return BUSY;
+        if (reply->num == -3)
+            return GONE;
+    }
+    if (*err == DIBS_OK) {
+        *err = DIBS_ERR_PROTOCOL;
+        return REFUSED;
+    }
+    if (*err == DIBS_ERR_CONN || *err == DIBS_ERR_UNKNOWN ||
+        (*err == DIBS_ERR_SERVER && !reply))
+        return AGAIN;
+    return REFUSED;
+}
+
+/* ---- re-entry ---------------------------------------------------------- */
+
+static void reentry_answered(struct dibs__call *call, dibs_err err,
+                             const struct dibs__reply *reply)
+{
+    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
+    struct dibs__line *line = op->line;
+    struct dibs__hold *h = op->hold;
+    struct dibs__list blocked;
+    int64_t ms;
+
+    dibs__list_init(&blocked);
+    enum verdict verdict = judge(&err, reply, &ms);
+    dibs__lock(&line->mu);
+    h->haunted |= call->ghost || err == DIBS_ERR_UNKNOWN || call->partly;
+    h->busy = false;
+    if (verdict == TAKEN)
+        dibs__hold_taken(line, h, op, call->sent_ms);
+    if (verdict == GONE || verdict == BUSY)
+        dibs__hold_lose(line, h);
+    if (verdict == GONE || verdict == BUSY)
+        err = DIBS_ERR_LOST;
+    dibs__op_take_blocked(line, h, &blocked);
+    dibs__unlock(&line->mu);
+    dibs__op_finish(op, err);
+    dibs__op_resume(&blocked);
+}
+
+/* ---- first acquisition ------------------------------------------------- */
+
+/* How long a waiter sleeps when nothing happens. */
+static int64_t nap(int64_t busy_ms)
+{
+    int64_t cap = dibs__random_in(CAP_MIN_MS, CAP_MAX_MS);
+
+    return busy_ms < 0 ? cap : dibs__min(busy_ms + 1, cap);
+}
+
+/* Out of the line; what was prepared for the grant goes. */
+static void leave(struct dibs__line *line, struct dibs__op *op)
+    REQUIRES(line->mu)
+{
+    dibs__list_del(&op->link);
+    if (line->asking == op)
+        line->asking = NULL;
+    if (op->hold)
+        dibs__hold_free(line, op->hold);
+    op->hold = NULL;
+    if (line->awake && dibs__list_empty(&line->waiters))
+        dibs__line_wake(line); /* so that io stops looking */
+}
+
+static void stay(struct dibs__line *line, int64_t sleep_ms) REQUIRES(line->mu)
+{
+    line->asking = NULL;
+    line->next_try = dibs__now_ms() + sleep_ms;
+    dibs__line_wake(line);
+}
+
+/* Granted, but is it any use? */
+static dibs_err take(struct dibs__line *line, struct dibs__op *op, int64_t sent)
+    REQUIRES(line->mu)
+{
+    int64_t now = dibs__now_ms();
+
+    if (atomic_load(&line->locks->closing))
+        return DIBS_ERR_CLOSED;
+    if (dibs__valid_until(sent, op->ask.lease_ms) <= now)
+        return DIBS_ERR_UNKNOWN; /* the answer came when it was over */
+    dibs__hold_taken(line, op->hold, op, sent);
+    op->hold = NULL;
+    line->handed = 0;
+    line->handed_since = now;
+    return DIBS_OK;
+}
+
+static void acquire_answered(struct dibs__call *call, dibs_err err,
+                             const struct dibs__reply *reply)
+{
+    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
+    struct dibs__line *line = op->line;
+    int64_t busy_ms = 0;
+    bool stays = false;
+
+    enum verdict verdict = judge(&err, reply, &busy_ms);
+    dibs__lock(&line->mu);
+    op->haunted |= call->ghost || call->partly || err == DIBS_ERR_UNKNOWN ||
+                   err == DIBS_ERR_PROTOCOL;
+    op->last = verdict == AGAIN ? err : DIBS_OK;
+    switch (verdict) {
+    case TAKEN:
+        err = take(line, op, call->sent_ms);
+        op->haunted |= err != DIBS_OK;
+        break;
+    case BUSY:
+        stays = !op->trying;
+        err = DIBS_ERR_BUSY;
+        if (stays)
+            stay(line, nap(busy_ms));
+        break;
+    case AGAIN:
+        stays = !op->trying;
+        if (stays)
+            stay(line, dibs__random_in(RETRY_MIN_MS, RETRY_MAX_MS));
+        break;
+    case GONE:
+    case REFUSED:
+        break;
+    }
+    if (!stays)
+        leave(line, op);
+    dibs__unlock(&line->mu);
+    if (stays)
+        return;
+    if (op->haunted && err != DIBS_OK)
+        dibs__op_disown(op);
+    dibs__op_finish(op, err);
+}
+
+void dibs__acquire_ask(struct dibs__op *op)
+{
+    int64_t timeout = dibs__line_client(op->line)->server.to.command_timeout_ms;
+
+    dibs__op_send(op, VERB_ACQUIRE, acquire_answered, timeout,
+                  op->trying ? 0 : op->deadline);
+}
+
+/* ---- where to start ---------------------------------------------------- */
+
+enum plan { ASK, REENTER, WAIT, END };
+
+static enum plan plan_reentry(struct dibs__line *line, struct dibs__op *op,
+                              struct dibs__hold *h, dibs_err *err)
+    REQUIRES(line->mu)
+{
+    if (h->busy) {
+        dibs__list_add(&h->blocked, &op->link);
+        return WAIT;
+    }
+    if (dibs__hold_over(h, dibs__now_ms())) {
+        dibs__hold_run_out(line, h);
+        *err = DIBS_ERR_LOST;
+        return END;
+    }
+    if (!dibs__hold_room(h)) {
+        *err = DIBS_ERR_NOMEM;
+        return END;
+    }
+    h->busy = true;
+    op->hold = h;
+    op->ask.wire = h->wire;
+    op->ask.target = h->count + 1;
+    return REENTER;
+}
+
+static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
+                            dibs_err *err) REQUIRES(line->mu)
+{
+    op->hold = dibs__hold_new(line);
+    if (!op->hold) {
+        *err = DIBS_ERR_NOMEM;
+        return END;
+    }
+    op->ask.wire = op->wire;
+    op->ask.target = 1;
+    if (op->trying)
+        return ASK;
+    bool first = dibs__list_empty(&line->waiters) &&
+                 !dibs__hold_other(line, 0, dibs__now_ms());
+    if (first) {
+        line->asking = op;
+        dibs__list_add(&line->waiters, &op->link);
+        line->first_deadline = op->deadline;
+        return ASK;
+    }
+    dibs__line_join(line, op);
+    return WAIT;
+}
+
+void dibs__acquire_run(struct dibs__op *op)
+{
+    struct dibs__line *line = op->line;
+    dibs_err err = DIBS_ERR_CLOSED;
+    enum plan plan = END;
+
+    dibs__lock(&line->mu);
+    if (!atomic_load(&line->locks->closing)) {
+        struct dibs__hold *h = dibs__hold_of(line, op->owner);
+        plan = h ? plan_reentry(line, op, h, &err) : plan_first(line, op, &err);
+    }
+    dibs__unlock(&line->mu);
+    switch (plan) {
+    case ASK:
+        dibs__acquire_ask(op);
+        break;
+    case REENTER:
+        dibs__op_send(
+            op, VERB_ACQUIRE, reentry_answered,
+            2 * dibs__line_client(line)->server.to.command_timeout_ms, 0);
+        break;
+    case WAIT:
+        break;
+    case END:
+        dibs__op_finish(op, err);
+    }
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * kind.h - what tells one kind of lock from another: its names and scripts.
+ *
+ * A kind writes commands; it decides nothing. How locks are waited for, renewed
+ * and given back is the same for all of them.
+ */
+#ifndef DIBS_LOCK_KIND_H
+#define DIBS_LOCK_KIND_H
+
+#include "base/buf.h"
+
+#include <dibs/dibs.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct dibs__line;
+
+enum dibs__verb {
+    VERB_ACQUIRE,  /* nil taken, >= -1 busy for so long, -3 outer holds gone */
+    VERB_RELEASE,  /* >= 1 freed, 0 held once less, -1 not held */
+    VERB_HANDOVER, /* 1 the heir has it, -1 neither has it */
+    VERB_FORCE,    /* 1 ended, 0 not held by this owner */
+    VERB_INFO      /* an array, see basic_info.lua */
+};
+
+/* What a command is about. A field that a verb does not need is not read. */
+struct dibs__ask {
+    const struct dibs__line *line;
+    uint64_t wire;    /* the owner's number, as the server knows it */
+    uint64_t heir;    /* VERB_HANDOVER: the next one's */
+    int64_t target;   /* ACQUIRE, RELEASE: holds it will then have */
+    int64_t lease_ms; /* ACQUIRE, HANDOVER */
+    int64_t keep_ms;  /* RELEASE */
+    const char *text; /* FORCE: the owner as text, instead of wire */
+    size_t text_len;
+};
+
+/* One of many that are renewed together. */
+struct dibs__renew_item {
+    struct dibs__line *line;
+    uint64_t wire;
+    uint64_t hold; /* which hold; numbers are not used again */
+    int64_t lease_ms;
+};
+
+struct dibs__kind {
+    const char *channel; /* prefix of the channel's name */
+    void (*write)(enum dibs__verb verb, const struct dibs__ask *ask,
+                  struct dibs__buf *out, bool whole);
+    void (*write_renew)(const struct dibs__renew_item *items, size_t count,
+                        struct dibs__buf *out, bool whole);
+};
+
+extern const struct dibs__kind dibs__kind_basic;
+
+/* "uuid:number", as an argument of a command. */
+void dibs__owner_arg(struct dibs__buf *out, const char *uuid, uint64_t number);
+/* The same as text; how long it is. */
+size_t dibs__owner_write(char buf[DIBS_OWNER_MAX], const char *uuid,
+                         uint64_t number);
+
+#endif

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * kind_basic.c - the plain re-entrant lock.
+ *
+ * On the server a hash under the lock's own name, with one field: the owner,
+ * and how often it holds. The hash always has a TTL. A message on the channel
+ * tells that it is gone. The names are Redisson's, so is the hash; the scripts
+ * are ours.
+ *
+ * Thread  any.
+ */
+#include "client/script.h"
+#include "lock/kind.h"
+#include "lock/line.h"
+
+#include <stdio.h>
+#include <string.h>
+
+size_t dibs__owner_write(char buf[DIBS_OWNER_MAX], const char *uuid,
+                         uint64_t number)
+{
+    int n = snprintf(buf, DIBS_OWNER_MAX, "%s:%llu", uuid,
+                     (unsigned long long)number);
+
+    return n > 0 ? (size_t)n : 0;
+}
+
+void dibs__owner_arg(struct dibs__buf *out, const char *uuid, uint64_t number)
+{
+    char text[DIBS_OWNER_MAX];
+
+    dibs__buf_arg(out, text, dibs__owner_write(text, uuid, number));
+}
+
+static void head(struct dibs__buf *out, const struct dibs__script *script,
+                 bool whole, const struct dibs__line *line, size_t args)
+{
+    dibs__script_head(out, script, whole, 1, args);
+    dibs__buf_arg(out, line->name, line->name_len);
+}
+
+static void head_channel(struct dibs__buf *out,
+                         const struct dibs__script *script, bool whole,
+                         const struct dibs__line *line, size_t args)
+{
+    dibs__script_head(out, script, whole, 2, args);
+    dibs__buf_arg(out, line->name, line->name_len);
+    dibs__buf_arg(out, line->channel, line->channel_len);
+}
+
+static void basic_write(enum dibs__verb verb, const struct dibs__ask *ask,
+                        struct dibs__buf *out, bool whole)
+{
+    const char *uuid = dibs__line_uuid(ask->line);
+
+    switch (verb) {
+    case VERB_ACQUIRE:
+        head(out, &dibs__script_basic_acquire, whole, ask->line, 3);
+        dibs__owner_arg(out, uuid, ask->wire);
+        dibs__buf_arg_num(out, ask->target);
+        dibs__buf_arg_num(out, ask->lease_ms);
+        break;
+    case VERB_RELEASE:
+        head_channel(out, &dibs__script_basic_release, whole, ask->line, 3);
+        dibs__owner_arg(out, uuid, ask->wire);
+        dibs__buf_arg_num(out, ask->target);
+        dibs__buf_arg_num(out, ask->keep_ms);
+        break;
+    case VERB_HANDOVER:
+        head(out, &dibs__script_basic_handover, whole, ask->line, 3);
+        dibs__owner_arg(out, uuid, ask->wire);
+        dibs__owner_arg(out, uuid, ask->heir);
+        dibs__buf_arg_num(out, ask->lease_ms);
+        break;
+    case VERB_FORCE:
+        head_channel(out, &dibs__script_basic_force, whole, ask->line, 1);
+        if (ask->text)
+            dibs__buf_arg(out, ask->text, ask->text_len);
+        else
+            dibs__owner_arg(out, uuid, ask->wire);
+        break;
+    case VERB_INFO:
+        head(out, &dibs__script_basic_info, whole, ask->line, 0);
+        break;
+    }
+}
+
+static void basic_write_renew(const struct dibs__renew_item *items,
+                              size_t count, struct dibs__buf *out, bool whole)
+{
+    dibs__script_head(out, &dibs__script_basic_renew, whole, count, 2 * count);
+    for (size_t i = 0; i < count; i++)
+        dibs__buf_arg(out, items[i].line->name, items[i].line->name_len);
+    for (size_t i = 0; i < count; i++) {
+        dibs__owner_arg(out, dibs__line_uuid(items[i].line), items[i].wire);
+        dibs__buf_arg_num(out, items[i].lease_ms);
+    }
+}
+
+const struct dibs__kind dibs__kind_basic = {
+    .channel = "redisson_lock__channel",
+    .write = basic_write,
+    .write_renew = basic_write_renew,
+};

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * line.h - all that a client knows of one lock: who here holds it, who here
+ * waits for it, and in which order.
+ *
+ * There is one line for a name, however many handles. Threads that want the
+ * lock line up in it; only the first talks to the server.
+ */
+#ifndef DIBS_LOCK_LINE_H
+#define DIBS_LOCK_LINE_H
+
+#include "client/call.h"
+#include "client/client.h"
+#include "lock/kind.h"
+
+#include <semaphore.h>
+
+struct dibs__lines;
+struct dibs__locks;
+struct dibs__op;
+
+/* Tells the user that a lock is lost. Made when the lock is asked for, so that
+ * telling cannot fail. */
+struct dibs__lost_note {
+    struct dibs__callback cb;
+    dibs_lost_cb fn;
+    void *arg;
+    dibs_owner owner;
+    char name[];
+};
+
+/* One of the times an owner took the lock. */
+struct dibs__level {
+    bool renewed;
+    struct dibs__lost_note *note; /* or NULL */
+};
+
+#define DIBS__LEVELS 4 /* kept without an allocation */
+
+struct dibs__hold {
+    struct dibs__list link; /* all of it: line.mu */
+    struct dibs__line *line; /* const after init */
+    uint64_t number;   /* of this hold; never used again */
+    dibs_owner owner;  /* as the user knows it */
+    uint64_t wire;     /* as the server knows it */
+    int64_t count;
+    int64_t lease_ms;    /* what a renewal asks for */
+    int64_t valid_until; /* ours until then, by our clock */
+    int64_t max_until;   /* no renewal beyond; INT64_MAX none */
+    unsigned renewed;    /* levels that want renewal */
+    bool busy;           /* an operation is changing it */
+    bool ending;         /* it is being given back: renew no more */
+    bool suspect;        /* the last renewal failed */
+    bool lost;
+    bool haunted; /* a copy of some command may still come */
+    struct dibs__list blocked; /* operations that wait until it is not busy */
+    struct dibs__lease lease;
+    struct dibs__level *levels; /* count of them; own_levels or allocated */
+    size_t levels_cap;
+    struct dibs__level own_levels[DIBS__LEVELS];
+};
+
+struct dibs__line {
+    RB_ENTRY(dibs__line) node; /* locks: client.mu */
+    atomic_int refs;           /* falls to 0 under client.mu only */
+    struct dibs__locks *locks;
+    const struct dibs__kind *kind;
+
+    dibs__mutex mu;
+    struct dibs__list holds;   /* mu */
+    struct dibs__hold *spare;  /* mu: kept for the next */
+    struct dibs__list waiters; /* mu: acquires in order of arrival */
+    struct dibs__op *asking;   /* mu: the first of them, while it asks */
+    unsigned handed;           /* mu: hand-overs since it was free */
+    int64_t handed_since;      /* mu */
+    bool awake;                /* mu: io looks after the waiters */
+    bool try_now;              /* mu: something happened, ask at once */
+    int64_t next_try;          /* mu: ask then, if nothing happens */
+    int64_t yield_until;       /* mu: others first; do not ask before */
+    int64_t looks_at;          /* mu: when io looks by itself */
+    int64_t first_deadline;    /* mu: no waiter's time is over before */
+    bool listening;            /* mu: sub is on */
+    bool canceled;             /* mu: some waiter is canceled */
+
+    struct dibs__sub sub;      /* io only */
+    struct dibs__timer timer;  /* io only */
+    struct dibs__task look;
+    bool look_posted;          /* mu */
+
+    size_t name_len, channel_len; /* const after init */
+    char *channel;
+    char name[];
+};
+
+/* The line of this name, made if need be; a reference for the caller. NULL: out
+ * of memory. Thread: app. */
+struct dibs__line *dibs__line_get(struct dibs__locks *lk,
+                                  const struct dibs__kind *kind,
+                                  const char *name, size_t len);
+struct dibs__line *dibs__line_first(struct dibs__lines *lines);
+struct dibs__line *dibs__line_after(struct dibs__line *line);
+void dibs__line_ref(struct dibs__line *line);
+/* Thread: any, with no mutex held. */
+void dibs__line_unref(struct dibs__line *line);
+const char *dibs__line_uuid(const struct dibs__line *line);
+dibs_client *dibs__line_client(const struct dibs__line *line);
+
+/* ---- holds; all need line.mu ------------------------------------------- */
+
+struct dibs__hold *dibs__hold_of(struct dibs__line *line, dibs_owner owner)
+    REQUIRES(line->mu);
+struct dibs__hold *dibs__hold_on_wire(struct dibs__line *line, uint64_t wire,
+                                      uint64_t number) REQUIRES(line->mu);
+/* One that is ours by our clock, other than this owner's. */
+struct dibs__hold *dibs__hold_other(struct dibs__line *line, dibs_owner owner,
+                                    int64_t now) REQUIRES(line->mu);
+bool dibs__hold_over(const struct dibs__hold *h, int64_t now);
+
+/* An empty one, not in the line yet. NULL: out of memory. */
+struct dibs__hold *dibs__hold_new(struct dibs__line *line) REQUIRES(line->mu);
+/* Out of the line, and gone. Frees the notes that were not needed. The caller
+ * has a reference to the line. */
+void dibs__hold_free(struct dibs__line *line, struct dibs__hold *h)
+    REQUIRES(line->mu);
+/* Room for one more level. */
+bool dibs__hold_room(struct dibs__hold *h);
+
+/* One more time taken, proven by a command sent at `sent`; into the line if it
+ * is new. */
+void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
+                      struct dibs__op *op, int64_t sent) REQUIRES(line->mu);
+/* One time less. */
+void dibs__hold_dropped(struct dibs__hold *h);
+/* Renewed by a command sent at `sent`. */
+void dibs__hold_renewed(struct dibs__line *line, struct dibs__hold *h,
+                        int64_t sent, int64_t lease_ms) REQUIRES(line->mu);
+/* Sets when the watchdog looks at it next. */
+void dibs__hold_watch(struct dibs__line *line, struct dibs__hold *h,
+                      int64_t renew_at) REQUIRES(line->mu);
+/* It is gone although nobody released it: the server says so, or our clock.
+ * Tells once. */
+void dibs__hold_lose(struct dibs__line *line, struct dibs__hold *h)
+    REQUIRES(line->mu);
+void dibs__hold_run_out(struct dibs__line *line, struct dibs__hold *h)
+    REQUIRES(line->mu);
+
+/* sent + lease, less what the two clocks may differ by. */
+int64_t dibs__valid_until(int64_t sent, int64_t lease_ms);
+
+/* ---- waiting, in wait.c ------------------------------------------------ */
+
+void dibs__line_wait_init(struct dibs__line *line);
+/* One more waiter, at the end. */
+void dibs__line_join(struct dibs__line *line, struct dibs__op *op)
+    REQUIRES(line->mu);
+/* Has io look after the waiters. */
+void dibs__line_wake(struct dibs__line *line) REQUIRES(line->mu);
+/* Something happened that may have freed the lock: has io ask at once. */
+void dibs__line_kick(struct dibs__line *line) REQUIRES(line->mu);
+
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * list.c - all locks on a server, found by SCAN.
+ *
+ * Thread  app; answers also on io.
+ *
+ * SCAN goes through the keys a page at a time and never stops the server for
+ * long, whatever its size. A page may name a key twice, or one that is gone by
+ * now; each is looked at by itself, and what does not look like a lock is
+ * passed over.
+ */
+#include "base/mem.h"
+#include "lock/lock.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#define PAGE "200"
+
+struct scan {
+    struct dibs__call call;
+    sem_t done;
+    dibs_err err;
+    const char *pattern;
+    char cursor[24];
+    struct dibs__buf names; /* a length and a name, and so on */
+};
+
+static void scan_write(struct dibs__call *call, struct dibs__buf *out,
+                       bool whole)
+{
+    struct scan *s = DIBS_OF(call, struct scan, call);
+
+    (void)whole;
+    dibs__buf_array(out, s->pattern ? 8 : 6);
+    dibs__buf_arg_text(out, "SCAN");
+    dibs__buf_arg_text(out, s->cursor);
+    dibs__buf_arg_text(out, "COUNT");
+    dibs__buf_arg_text(out, PAGE);
+    dibs__buf_arg_text(out, "TYPE");
+    dibs__buf_arg_text(out, "hash");
+    if (s->pattern) {
+        dibs__buf_arg_text(out, "MATCH");
+        dibs__buf_arg_text(out, s->pattern);
+    }
+}
+
+static dibs_err scan_read(struct scan *s, const struct dibs__reply *r)
+{
+    const struct dibs__reply *cursor = dibs__reply_text(r, 0);
+
+    if (!cursor || cursor->len >= sizeof s->cursor || r->len != 2 ||
+        r->elem[1]->type != REPLY_ARRAY)
+        return DIBS_ERR_PROTOCOL;
+    memcpy(s->cursor, cursor->text, cursor->len + 1);
+    for (size_t i = 0; i < r->elem[1]->len; i++) {
+        const struct dibs__reply *name = dibs__reply_text(r->elem[1], i);
+        if (!name)
+            return DIBS_ERR_PROTOCOL;
+        dibs__buf_add(&s->names, &name->len, sizeof name->len);
+        dibs__buf_add(&s->names, name->text, name->len);
+    }
+    return dibs__buf_ok(&s->names) ? DIBS_OK : DIBS_ERR_NOMEM;
+}
+
+static void scan_answered(struct dibs__call *call, dibs_err err,
+                          const struct dibs__reply *reply)
+{
+    struct scan *s = DIBS_OF(call, struct scan, call);
+
+    s->err = err == DIBS_OK ? scan_read(s, reply) : err;
+    sem_post(&s->done);
+}
+
+static dibs_err next_page(dibs_client *c, struct scan *s)
+{
+    int64_t timeout = c->server.to.command_timeout_ms;
+    int before;
+
+    dibs__buf_cut(&s->names, 0);
+    s->call.write = scan_write;
+    s->call.done = scan_answered;
+    s->call.attempt_ms = timeout;
+    s->call.deadline = dibs__now_ms() + 2 * timeout;
+    s->call.connect_by = 0;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    dibs__call_talk(&c->server, &s->call);
+    while (sem_wait(&s->done) != 0)
+        ;
+    pthread_setcancelstate(before, NULL);
+    return s->err;
+}
+
+/* A UUID, a colon, a number. */
+static bool is_owner(const char *text)
+{
+    static const char form[] = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx:0";
+
+    for (size_t i = 0; i < sizeof form - 1; i++) {
+        unsigned char ch = (unsigned char)text[i];
+        if (form[i] == 'x' ? !isxdigit(ch)
+                           : form[i] == '0' ? !isdigit(ch) : ch != form[i])
+            return false;
+    }
+    return true;
+}
+
+/* False: enough. */
+static bool show(dibs_client *c, const char *name, size_t len, dibs_list_fn fn,
+                 void *arg, dibs_err *err)
+{
+    dibs_lock_info info = DIBS_LOCK_INFO_INIT;
+    dibs_lock *l;
+
+    if (len == 0 || len > DIBS_NAME_MAX)
+        return true;
+    *err = dibs_lock_new_bytes(c, name, len, &l);
+    if (*err != DIBS_OK)
+        return false;
+    *err = dibs_lock_info_get(l, &info);
+    bool more = *err == DIBS_OK;
+    if (*err == DIBS_ERR_WRONGTYPE) { /* it is something else by now */
+        *err = DIBS_OK;
+        more = true;
+    } else if (more && info.locked && is_owner(info.owner)) {
+        more = fn(l->line->name, len, &info, arg);
+    }
+    dibs_lock_free(l);
+    return more;
+}
+
+static bool show_page(dibs_client *c, const struct scan *s, dibs_list_fn fn,
+                      void *arg, dibs_err *err)
+{
+    size_t at = 0, len;
+
+    while (at < s->names.len) {
+        memcpy(&len, s->names.data + at, sizeof len);
+        at += sizeof len;
+        if (!show(c, s->names.data + at, len, fn, arg, err))
+            return false;
+        at += len;
+    }
+    return true;
+}
+
+dibs_err dibs_client_list(dibs_client *c, const char *pattern, dibs_list_fn fn,
+                          void *arg)
+{
+    struct scan s = {.pattern = pattern, .cursor = "0"};
+
+    if (!fn)
+        return DIBS_ERR_INVALID;
+    dibs_err err = dibs__client_enter(c);
+    if (err != DIBS_OK)
+        return err;
+    sem_init(&s.done, 0, 0);
+    do {
+        err = next_page(c, &s);
+    } while (err == DIBS_OK && show_page(c, &s, fn, arg, &err) &&
+             strcmp(s.cursor, "0") != 0);
+    dibs__buf_clear(&s.names);
+    sem_destroy(&s.done);
+    dibs__client_leave(c);
+    return err;
+}

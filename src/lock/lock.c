@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * lock.c - handles, and the public calls that take, keep and give back.
+ *
+ * Thread  app.
+ * Locks   line.mu for what is known without asking.
+ *
+ * A sync call is the async one plus a wait. It runs on its caller's thread as
+ * far as it can; only what cannot be done at once goes to io. A thread cannot
+ * be canceled while it is in here: its operation lives on its stack.
+ */
+#include "lock/lock.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+#define OPTS_SIZE_V1 sizeof(dibs_lock_opts)
+
+/* ---- handles ----------------------------------------------------------- */
+
+dibs_err dibs_lock_new_bytes(dibs_client *c, const void *name, size_t len,
+                             dibs_lock **out)
+{
+    if (!name || len == 0 || len > DIBS_NAME_MAX || !out)
+        return DIBS_ERR_INVALID;
+    dibs_err err = dibs__client_enter(c);
+    if (err != DIBS_OK)
+        return err;
+    struct dibs__locks *lk = dibs__locks_of(c);
+    dibs_lock *l = lk ? dibs__calloc(1, sizeof *l) : NULL;
+    if (l)
+        l->line = dibs__line_get(lk, &dibs__kind_basic, name, len);
+    if (l && l->line) {
+        dibs__client_ref(c);
+        l->c = c;
+        *out = l;
+    } else {
+        dibs__free(l);
+        err = DIBS_ERR_NOMEM;
+    }
+    dibs__client_leave(c);
+    return err;
+}
+
+dibs_err dibs_lock_new(dibs_client *c, const char *name, dibs_lock **out)
+{
+    return name ? dibs_lock_new_bytes(c, name, strnlen(name, DIBS_NAME_MAX + 1),
+                                      out)
+                : DIBS_ERR_INVALID;
+}
+
+void dibs_lock_free(dibs_lock *l)
+{
+    if (!l)
+        return;
+    if (!dibs__client_foreign(l->c)) {
+        dibs__line_unref(l->line);
+        dibs__client_unref(l->c);
+    }
+    dibs__free(l);
+}
+
+dibs_err dibs__lock_enter(const dibs_lock *l)
+{
+    return l ? dibs__client_enter(l->c) : DIBS_ERR_INVALID;
+}
+
+/* ---- options ----------------------------------------------------------- */
+
+static dibs_err opts_take(const dibs_lock_opts *in, dibs_lock_opts *out)
+{
+    *out = (dibs_lock_opts){.size = sizeof *out};
+    if (!in)
+        return DIBS_OK;
+    if (in->size < OPTS_SIZE_V1)
+        return DIBS_ERR_INVALID;
+    const unsigned char *raw = (const unsigned char *)in;
+    for (size_t i = sizeof *out; i < in->size; i++)
+        if (raw[i] != 0)
+            return DIBS_ERR_INVALID;
+    memcpy(out, in, sizeof *out);
+    return DIBS_OK;
+}
+
+static bool ms_ok(int64_t ms)
+{
+    return ms >= 0 && ms <= DIBS_MS_MAX;
+}
+
+static bool lease_ok(int64_t ms)
+{
+    return ms == 0 || (ms >= DIBS_LEASE_MIN_MS && ms <= DIBS_MS_MAX);
+}
+
+static dibs_err opts_check(const dibs_lock_opts *in, dibs_lock_opts *o)
+{
+    if (opts_take(in, o) != DIBS_OK || !ms_ok(o->wait_ms) ||
+        !lease_ok(o->lease_ms) || !lease_ok(o->max_hold_ms) ||
+        !ms_ok(o->keep_ms))
+        return DIBS_ERR_INVALID;
+    if (o->lease_ms && o->max_hold_ms)
+        return DIBS_ERR_INVALID;
+    return DIBS_OK;
+}
+
+/* ---- operations -------------------------------------------------------- */
+
+void dibs__op_init(struct dibs__op *op, dibs_lock *l)
+{
+    memset(op, 0, sizeof *op);
+    op->line = l->line;
+    op->ask.line = l->line;
+}
+
+dibs_err dibs__op_wait(struct dibs__op *op)
+{
+    int before;
+
+    sem_init(&op->done, 0, 0);
+    op->talk = true;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    op->run(op);
+    while (sem_wait(&op->done) != 0)
+        ; /* a signal */
+    pthread_setcancelstate(before, NULL);
+    sem_destroy(&op->done);
+    return op->err;
+}
+
+void *dibs__op_new(dibs_lock *l, size_t size)
+{
+    struct dibs__op *op = dibs__malloc(size);
+
+    if (!op)
+        return NULL;
+    memset(op, 0, size);
+    dibs__op_init(op, l);
+    dibs__line_ref(l->line);
+    op->async = true;
+    return op;
+}
+
+static void op_discard(struct dibs__op *op)
+{
+    dibs__free(op->note);
+    dibs__line_unref(op->line);
+    dibs__free(op);
+}
+
+static void lost_note_run(struct dibs__callback *cb, bool drop)
+{
+    struct dibs__lost_note *note = DIBS_OF(cb, struct dibs__lost_note, cb);
+
+    if (!drop)
+        note->fn(note->name, note->owner, note->arg);
+    dibs__free(note);
+}
+
+/* So that telling of a loss cannot fail later. */
+static dibs_err promise_note(struct dibs__op *op, const dibs_lock_opts *o)
+{
+    struct dibs__line *line = op->line;
+
+    if (!o->on_lost)
+        return DIBS_OK;
+    dibs_err err = dibs__callbacks_ready(&dibs__line_client(line)->callbacks);
+    if (err != DIBS_OK)
+        return err;
+    op->note = dibs__calloc(1, sizeof *op->note + line->name_len + 1);
+    if (!op->note)
+        return DIBS_ERR_NOMEM;
+    op->note->cb.run = lost_note_run;
+    op->note->fn = o->on_lost;
+    op->note->arg = o->arg;
+    op->note->owner = op->owner;
+    memcpy(op->note->name, line->name, line->name_len);
+    return DIBS_OK;
+}
+
+static void set_owner(struct dibs__op *op, dibs_owner owner)
+{
+    op->owner = owner ? owner : dibs__owner_thread();
+    op->wire = dibs__owner_wire(op->line->locks, op->owner);
+}
+
+static dibs_err acquire_fill(struct dibs__op *op, const dibs_lock_opts *o,
+                             bool trying)
+{
+    int64_t lease = o->lease_ms ? o->lease_ms
+                                : dibs__line_client(op->line)->lease_ms;
+
+    set_owner(op, o->owner);
+    op->run = dibs__acquire_run;
+    op->trying = trying;
+    op->lease_ms = o->lease_ms;
+    op->max_hold_ms = o->max_hold_ms;
+    op->ask.lease_ms =
+        o->max_hold_ms ? dibs__min(lease, o->max_hold_ms) : lease;
+    op->deadline = o->wait_ms ? dibs__add(dibs__now_ms(), o->wait_ms)
+                              : INT64_MAX;
+    return promise_note(op, o);
+}
+
+static dibs_err release_fill(struct dibs__op *op, const dibs_lock_opts *o,
+                             bool trying)
+{
+    int64_t timeout =
+        dibs__line_client(op->line)->server.to.command_timeout_ms;
+
+    (void)trying;
+    set_owner(op, o->owner);
+    op->run = dibs__release_run;
+    op->ask.keep_ms = o->keep_ms;
+    op->deadline = dibs__add(dibs__now_ms(),
+                             o->wait_ms ? o->wait_ms : 2 * timeout);
+    return DIBS_OK;
+}
+
+typedef dibs_err fill_fn(struct dibs__op *op, const dibs_lock_opts *o,
+                         bool trying);
+
+static dibs_err run_sync(dibs_lock *l, const dibs_lock_opts *opts,
+                         fill_fn *fill, bool trying)
+{
+    struct dibs__op op;
+    dibs_lock_opts o;
+
+    if (opts_check(opts, &o) != DIBS_OK)
+        return DIBS_ERR_INVALID;
+    dibs_err err = dibs__lock_enter(l);
+    if (err != DIBS_OK)
+        return err;
+    dibs__op_init(&op, l);
+    err = fill(&op, &o, trying);
+    if (err == DIBS_OK)
+        err = dibs__op_wait(&op);
+    dibs__client_leave(l->c);
+    return err;
+}
+
+static dibs_err run_async(dibs_lock *l, const dibs_lock_opts *opts,
+                          fill_fn *fill, bool trying, struct dibs__op *from)
+{
+    dibs_lock_opts o;
+
+    if (opts_check(opts, &o) != DIBS_OK || !from->fn)
+        return DIBS_ERR_INVALID;
+    dibs_err err = dibs__lock_enter(l);
+    if (err != DIBS_OK)
+        return err;
+    struct dibs__op *op = dibs__op_new(l, sizeof *op);
+    err = op ? dibs__callbacks_ready(&l->c->callbacks) : DIBS_ERR_NOMEM;
+    if (err == DIBS_OK)
+        err = fill(op, &o, trying);
+    if (err == DIBS_OK) {
+        op->fn = from->fn;
+        op->arg = from->arg;
+        op->run(op);
+    } else if (op) {
+        op_discard(op);
+    }
+    dibs__client_leave(l->c);
+    return err;
+}
+
+/* ---- public ------------------------------------------------------------ */
+
+dibs_err dibs_lock_acquire(dibs_lock *l, const dibs_lock_opts *opts)
+{
+    /* Inside a callback it must not wait: what it waits for may be told by a
+     * callback that waits for this one. */
+    bool inside = l && !dibs__client_foreign(l->c) &&
+                  dibs__callbacks_inside(&l->c->callbacks);
+    dibs_err err = run_sync(l, opts, acquire_fill, inside);
+
+    return inside && err == DIBS_ERR_BUSY ? DIBS_ERR_DEADLOCK : err;
+}
+
+dibs_err dibs_lock_try(dibs_lock *l, const dibs_lock_opts *opts)
+{
+    return run_sync(l, opts, acquire_fill, true);
+}
+
+dibs_err dibs_lock_release(dibs_lock *l, const dibs_lock_opts *opts)
+{
+    return run_sync(l, opts, release_fill, false);
+}
+
+dibs_err dibs_lock_acquire_async(dibs_lock *l, const dibs_lock_opts *opts,
+                                 dibs_cb cb, void *arg)
+{
+    struct dibs__op from = {.fn = cb, .arg = arg};
+
+    return run_async(l, opts, acquire_fill, false, &from);
+}
+
+dibs_err dibs_lock_try_async(dibs_lock *l, const dibs_lock_opts *opts,
+                             dibs_cb cb, void *arg)
+{
+    struct dibs__op from = {.fn = cb, .arg = arg};
+
+    return run_async(l, opts, acquire_fill, true, &from);
+}
+
+dibs_err dibs_lock_release_async(dibs_lock *l, const dibs_lock_opts *opts,
+                                 dibs_cb cb, void *arg)
+{
+    struct dibs__op from = {.fn = cb, .arg = arg};
+
+    return run_async(l, opts, release_fill, false, &from);
+}
+
+dibs_err dibs_lock_cancel(dibs_lock *l, dibs_owner owner)
+{
+    dibs_err err = dibs__lock_enter(l);
+
+    if (err != DIBS_OK)
+        return err;
+    struct dibs__line *line = l->line;
+    err = DIBS_ERR_NOT_OWNER;
+    if (!owner)
+        owner = dibs__owner_thread();
+    dibs__lock(&line->mu);
+    for (struct dibs__list *w = line->waiters.next; w != &line->waiters;
+         w = w->next) {
+        struct dibs__op *op = DIBS_OF(w, struct dibs__op, link);
+        if (op->owner != owner)
+            continue;
+        op->canceled = line->canceled = true;
+        err = DIBS_OK;
+    }
+    if (err == DIBS_OK)
+        dibs__line_wake(line);
+    dibs__unlock(&line->mu);
+    dibs__client_leave(l->c);
+    return err;
+}
+
+/* ---- what is known without asking -------------------------------------- */
+
+struct known {
+    dibs_state state;
+    int64_t valid_ms, holds;
+    uint64_t wire;
+};
+
+static struct known look_up(const dibs_lock *l, dibs_owner owner)
+{
+    struct known k = {.state = DIBS_NOT_HELD};
+
+    if (!l || dibs__client_foreign(l->c))
+        return k;
+    struct dibs__line *line = l->line;
+    int64_t now = dibs__now_ms();
+    if (!owner)
+        owner = dibs__owner_thread();
+    dibs__lock(&line->mu);
+    struct dibs__hold *h = dibs__hold_of(line, owner);
+    if (h && dibs__hold_over(h, now)) {
+        k.state = DIBS_LOST;
+    } else if (h) {
+        k.state = h->suspect ? DIBS_SUSPECT : DIBS_HELD;
+        k.valid_ms = h->valid_until - now;
+        k.holds = h->count;
+        k.wire = h->wire;
+    }
+    dibs__unlock(&line->mu);
+    return k;
+}
+
+dibs_state dibs_lock_state(const dibs_lock *l, dibs_owner owner)
+{
+    return look_up(l, owner).state;
+}
+
+int64_t dibs_lock_valid_ms(const dibs_lock *l, dibs_owner owner)
+{
+    return look_up(l, owner).valid_ms;
+}
+
+int64_t dibs_lock_holds(const dibs_lock *l, dibs_owner owner)
+{
+    return look_up(l, owner).holds;
+}
+
+dibs_err dibs_lock_owner_text(const dibs_lock *l, dibs_owner owner, char *buf,
+                              size_t size)
+{
+    char text[DIBS_OWNER_MAX];
+
+    if (!l || !buf)
+        return DIBS_ERR_INVALID;
+    if (dibs__client_foreign(l->c))
+        return DIBS_ERR_FORKED;
+    struct known k = look_up(l, owner);
+    if (k.state == DIBS_LOST)
+        return DIBS_ERR_LOST;
+    if (k.state == DIBS_NOT_HELD)
+        return DIBS_ERR_NOT_OWNER;
+    size_t len = dibs__owner_write(text, l->c->id, k.wire);
+    if (len >= size)
+        return DIBS_ERR_INVALID;
+    memcpy(buf, text, len + 1);
+    return DIBS_OK;
+}

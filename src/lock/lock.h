@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * lock.h - a handle on a lock, and the parts that public calls share.
+ */
+#ifndef DIBS_LOCK_LOCK_H
+#define DIBS_LOCK_LOCK_H
+
+#include "lock/locks.h"
+#include "lock/op.h"
+
+struct dibs_lock {
+    dibs_client *c;          /* with a reference */
+    struct dibs__line *line; /* with a reference */
+};
+
+/* Every public call that needs the server: checks, then counts the caller in.
+ * OK: dibs__client_leave must follow. */
+dibs_err dibs__lock_enter(const dibs_lock *l);
+
+/* A sync operation on the caller's stack: filled in, run, waited for. */
+void dibs__op_init(struct dibs__op *op, dibs_lock *l);
+dibs_err dibs__op_wait(struct dibs__op *op);
+/* An async one, of this size (an op comes first in it). It has a reference to
+ * its line. NULL: out of memory. */
+void *dibs__op_new(dibs_lock *l, size_t size);
+
+#endif

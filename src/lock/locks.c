@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * locks.c - all locks of one client, and how they end with it.
+ *
+ * Thread  app for dibs__locks_of, io for closing.
+ * Locks   client.mu for the table; line.mu, one line at a time.
+ *
+ * Closing goes round all lines until nothing is left or the time is over: what
+ * waits is ended with CLOSED, what is held is given back by the reaper, what is
+ * in the middle of something is waited for.
+ */
+#include "lock/locks.h"
+
+#include "base/mem.h"
+#include "lock/op.h"
+
+#define CLOSE_STEP_MS 2
+
+/* The line after this one, the first after NULL; with a reference, while the
+ * one given is let go. */
+static struct dibs__line *next_line(struct dibs__locks *lk,
+                                    struct dibs__line *line)
+{
+    dibs__lock(&lk->c->mu);
+    struct dibs__line *next = line ? dibs__line_after(line)
+                                   : dibs__line_first(&lk->lines);
+    if (next)
+        dibs__line_ref(next);
+    dibs__unlock(&lk->c->mu);
+    if (line)
+        dibs__line_unref(line);
+    return next;
+}
+
+/* Takes one hold that is idle out of the line; its number, or 0. */
+static uint64_t take_hold(struct dibs__line *line, bool *busy)
+{
+    uint64_t wire = 0;
+
+    dibs__lock(&line->mu);
+    for (struct dibs__list *l = line->holds.next, *n;
+         wire == 0 && l != &line->holds; l = n) {
+        struct dibs__hold *h = DIBS_OF(l, struct dibs__hold, link);
+        n = l->next;
+        if (h->busy) {
+            *busy = true;
+            continue;
+        }
+        wire = h->lost ? 0 : h->wire;
+        dibs__hold_free(line, h);
+    }
+    dibs__unlock(&line->mu);
+    return wire;
+}
+
+/* False: something is left in this line. */
+static bool close_line(struct dibs__line *line)
+{
+    bool busy = false;
+    uint64_t wire;
+
+    while ((wire = take_hold(line, &busy)))
+        dibs__reap_once(line, wire);
+    dibs__lock(&line->mu);
+    bool waiting = !dibs__list_empty(&line->waiters);
+    if (waiting)
+        dibs__line_wake(line);
+    dibs__unlock(&line->mu);
+    return !busy && !waiting;
+}
+
+static void close_step(struct dibs__timer *t)
+{
+    struct dibs__locks *lk = DIBS_OF(t, struct dibs__locks, close_timer);
+    int64_t now = dibs__now_ms();
+    bool empty = true;
+
+    for (struct dibs__line *l = NULL; (l = next_line(lk, l));)
+        empty &= close_line(l);
+    dibs__reaps_stop(lk, false);
+    empty &= dibs__reaps_left(lk) == 0;
+    if (!empty && now < lk->close_by) {
+        dibs__timer_set(&lk->c->loop, &lk->close_timer, now + CLOSE_STEP_MS);
+        return;
+    }
+    dibs__reaps_stop(lk, true);
+    dibs__client_empty(lk->c, empty && !lk->reap_failed);
+}
+
+static void locks_close(void *home, int64_t deadline)
+{
+    struct dibs__locks *lk = home;
+
+    lk->close_by = deadline;
+    atomic_store(&lk->closing, true);
+    lk->close_timer.fire = close_step;
+    close_step(&lk->close_timer);
+}
+
+static void locks_free(void *home)
+{
+    struct dibs__locks *lk = home;
+
+    dibs__owners_free(lk);
+    dibs__free(lk);
+}
+
+static const struct dibs__tenant tenant = {locks_close, locks_free};
+
+struct dibs__locks *dibs__locks_of(dibs_client *c)
+{
+    dibs__lock(&c->mu);
+    struct dibs__locks *lk = c->home;
+    if (!lk && (lk = dibs__calloc(1, sizeof *lk))) {
+        lk->c = c;
+        RB_INIT(&lk->lines);
+        RB_INIT(&lk->aliases);
+        dibs__list_init(&lk->reaps);
+        c->home = lk;
+        c->tenant = &tenant;
+        c->watchdog.due = dibs__renew_due;
+    }
+    dibs__unlock(&c->mu);
+    return lk;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * locks.h - all locks of one client: lines, owners, renewals, the reaper.
+ */
+#ifndef DIBS_LOCK_LOCKS_H
+#define DIBS_LOCK_LOCKS_H
+
+#include "lock/line.h"
+
+RB_HEAD(dibs__lines, dibs__line);
+
+/* An owner that goes under another number by now. */
+struct dibs__alias {
+    RB_ENTRY(dibs__alias) node;
+    dibs_owner owner;
+    uint64_t wire;
+};
+RB_HEAD(dibs__aliases, dibs__alias);
+
+#define DIBS__ALIASES_KEPT 16 /* for when memory ends */
+
+struct dibs__locks {
+    dibs_client *c;
+    struct dibs__lines lines;     /* client.mu */
+    struct dibs__aliases aliases; /* client.mu */
+    atomic_bool aliased;          /* there is one at all */
+    struct dibs__alias kept[DIBS__ALIASES_KEPT]; /* client.mu */
+    unsigned kept_used;                          /* client.mu */
+    atomic_ullong holds;          /* numbers of holds given out */
+    struct dibs__list reaps;      /* io only */
+    atomic_bool closing;
+    struct dibs__timer close_timer; /* io only */
+    int64_t close_by;               /* io only */
+    bool reap_failed;               /* io only, while closing */
+};
+
+/* The client's, made at the first call. NULL: out of memory. Thread: app. */
+struct dibs__locks *dibs__locks_of(dibs_client *c);
+
+/* ---- owner.c ----------------------------------------------------------- */
+
+/* The number behind 0 on this thread. */
+dibs_owner dibs__owner_thread(void);
+/* A number that nobody has had in this process. */
+uint64_t dibs__owner_number(void);
+/* Under which number this owner goes now. Thread: any. */
+uint64_t dibs__owner_wire(struct dibs__locks *lk, dibs_owner owner);
+/* This number has commands on their way that nobody can account for: the owner
+ * gets another one. Thread: any, line.mu not held. */
+void dibs__owner_retire(struct dibs__locks *lk, dibs_owner owner,
+                        uint64_t wire);
+void dibs__owners_free(struct dibs__locks *lk);
+
+/* ---- reap.c ------------------------------------------------------------ */
+
+/* Takes back whatever this number holds, now and for one lease from now. Thread:
+ * any. */
+void dibs__reap(struct dibs__line *line, uint64_t wire);
+/* The same until it is confirmed once: a release whose caller does not wait.
+ * Thread: io. */
+void dibs__reap_once(struct dibs__line *line, uint64_t wire);
+void dibs__reaps_stop(struct dibs__locks *lk, bool all);
+/* Those that are still to be confirmed. Thread: io. */
+size_t dibs__reaps_left(const struct dibs__locks *lk);
+
+/* ---- renew.c ----------------------------------------------------------- */
+
+void dibs__renew_due(struct dibs__watchdog *wd, int64_t now);
+
+#endif

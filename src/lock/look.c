@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * look.c - looking at a lock, and breaking it.
+ *
+ * Thread  app; answers also on io.
+ *
+ * A force release looks first and then ends the very owner it saw. So if the
+ * lock changes hands in between, or the command is executed late, whoever has
+ * it then keeps it.
+ */
+#include "lock/lock.h"
+
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define OWNER_FIELD_MAX 512 /* longest owner that can be forced out */
+
+struct look {
+    struct dibs__op op;
+    dibs_lock_info info;
+    bool was_locked;
+    bool force;
+    size_t owner_len;
+    char owner[OWNER_FIELD_MAX];
+    dibs_force_cb force_fn;
+    dibs_info_cb info_fn;
+};
+
+static struct look *look_of(struct dibs__call *call)
+{
+    return DIBS_OF(DIBS_OF(call, struct dibs__op, call), struct look, op);
+}
+
+/* ---- reading the answer ------------------------------------------------ */
+
+static int64_t number_in(const struct dibs__reply *r)
+{
+    int64_t n = 0;
+
+    for (size_t i = 0; i < r->len && r->text[i] >= '0' && r->text[i] <= '9' &&
+                       n < INT64_MAX / 10 - 9;
+         i++)
+        n = n * 10 + (r->text[i] - '0');
+    return n;
+}
+
+static bool is(const struct dibs__reply *r, const char *text)
+{
+    return r->len == strlen(text) && memcmp(r->text, text, r->len) == 0;
+}
+
+static void read_owner(struct look *lo, const struct dibs__reply *field,
+                       const struct dibs__reply *value)
+{
+    size_t cut = field->len;
+
+    if (lo->info.owners > 1)
+        return; /* the first one stands for all */
+    if (cut >= sizeof lo->info.owner)
+        cut = sizeof lo->info.owner - 1;
+    memcpy(lo->info.owner, field->text, cut);
+    lo->info.owner[cut] = '\0';
+    lo->info.holds = number_in(value);
+    lo->owner_len = field->len;
+    if (field->len <= sizeof lo->owner)
+        memcpy(lo->owner, field->text, field->len);
+}
+
+/* False: not an answer of the info script. */
+static bool read_info(struct look *lo, const struct dibs__reply *r)
+{
+    dibs_lock_info *info = &lo->info;
+    int64_t left, fields;
+
+    *info = (dibs_lock_info){.size = sizeof *info};
+    if (!dibs__reply_num(r, 0, &left) || !dibs__reply_num(r, 1, &fields))
+        return false;
+    info->locked = left != -2;
+    if (!info->locked)
+        return true;
+    info->ttl_ms = left;
+    info->mode = DIBS_MODE_EXCLUSIVE;
+    for (size_t i = 2; i + 1 < r->len; i += 2) {
+        const struct dibs__reply *field = dibs__reply_text(r, i);
+        const struct dibs__reply *value = dibs__reply_text(r, i + 1);
+        if (!field || !value)
+            return false;
+        if (is(field, "mode")) {
+            info->mode = is(value, "read") ? DIBS_MODE_READ : DIBS_MODE_WRITE;
+            fields--;
+            continue;
+        }
+        info->owners++;
+        read_owner(lo, field, value);
+    }
+    info->owners = fields > 0 ? (size_t)fields : 0;
+    return true;
+}
+
+/* ---- asking ------------------------------------------------------------ */
+
+static int64_t twice_timeout(const struct look *lo)
+{
+    return 2 * dibs__line_client(lo->op.line)->server.to.command_timeout_ms;
+}
+
+/* If it was one of ours, its holder shall know at once. */
+static void lose_ours(struct look *lo)
+{
+    struct dibs__line *line = lo->op.line;
+    char text[DIBS_OWNER_MAX];
+
+    dibs__lock(&line->mu);
+    for (struct dibs__list *l = line->holds.next; l != &line->holds;
+         l = l->next) {
+        struct dibs__hold *h = DIBS_OF(l, struct dibs__hold, link);
+        size_t len = dibs__owner_write(text, dibs__line_uuid(line), h->wire);
+        if (len == lo->owner_len && memcmp(text, lo->owner, len) == 0 &&
+            !h->ending)
+            dibs__hold_lose(line, h);
+    }
+    dibs__unlock(&line->mu);
+}
+
+static void force_answered(struct dibs__call *call, dibs_err err,
+                           const struct dibs__reply *reply)
+{
+    struct look *lo = look_of(call);
+
+    if (err == DIBS_OK && reply->type != REPLY_NUM)
+        err = DIBS_ERR_PROTOCOL;
+    if (err == DIBS_OK) {
+        lo->was_locked = reply->num == 1 || call->again;
+        if (lo->was_locked)
+            lose_ours(lo);
+    }
+    dibs__op_finish(&lo->op, err);
+}
+
+static void force_run(struct dibs__op *op)
+{
+    struct look *lo = DIBS_OF(op, struct look, op);
+
+    op->ask.text = lo->owner;
+    op->ask.text_len = lo->owner_len;
+    dibs__op_send(op, VERB_FORCE, force_answered, twice_timeout(lo), 0);
+}
+
+static void info_answered(struct dibs__call *call, dibs_err err,
+                          const struct dibs__reply *reply)
+{
+    struct look *lo = look_of(call);
+
+    if (err == DIBS_OK && !read_info(lo, reply))
+        err = DIBS_ERR_PROTOCOL;
+    if (err == DIBS_OK && lo->force && lo->info.locked) {
+        if (lo->owner_len <= sizeof lo->owner) {
+            lo->op.talk = false;
+            force_run(&lo->op);
+            return;
+        }
+        err = DIBS_ERR_SERVER;
+    }
+    dibs__op_finish(&lo->op, err);
+}
+
+static void info_run(struct dibs__op *op)
+{
+    struct look *lo = DIBS_OF(op, struct look, op);
+
+    dibs__op_send(op, VERB_INFO, info_answered, twice_timeout(lo), 0);
+}
+
+static dibs_err look_sync(dibs_lock *l, struct look *lo,
+                          void (*run)(struct dibs__op *))
+{
+    dibs_err err = dibs__lock_enter(l);
+
+    if (err != DIBS_OK)
+        return err;
+    dibs__op_init(&lo->op, l);
+    lo->op.run = run;
+    err = dibs__op_wait(&lo->op);
+    dibs__client_leave(l->c);
+    return err;
+}
+
+/* ---- public ------------------------------------------------------------ */
+
+/* As much of it as the caller's struct has room for. */
+static bool copy_info(const dibs_lock_info *from, dibs_lock_info *out)
+{
+    size_t size = out->size;
+
+    if (size < sizeof *from)
+        return false;
+    memcpy(out, from, sizeof *from);
+    out->size = size;
+    return true;
+}
+
+dibs_err dibs_lock_info_get(dibs_lock *l, dibs_lock_info *out)
+{
+    struct look lo = {.force = false};
+
+    if (!out || out->size < sizeof *out)
+        return DIBS_ERR_INVALID;
+    dibs_err err = look_sync(l, &lo, info_run);
+    if (err == DIBS_OK && !copy_info(&lo.info, out))
+        err = DIBS_ERR_INVALID;
+    return err;
+}
+
+dibs_err dibs_lock_force_release(dibs_lock *l, bool *was_locked)
+{
+    struct look lo = {.force = true};
+    dibs_err err = look_sync(l, &lo, info_run);
+
+    if (err == DIBS_OK && was_locked)
+        *was_locked = lo.was_locked;
+    return err;
+}
+
+dibs_err dibs_lock_force_release_owner(dibs_lock *l, const char *owner,
+                                       bool *was_locked)
+{
+    struct look lo = {.force = true};
+
+    if (!owner || !*owner || strlen(owner) > sizeof lo.owner)
+        return DIBS_ERR_INVALID;
+    lo.owner_len = strlen(owner);
+    memcpy(lo.owner, owner, lo.owner_len);
+    dibs_err err = look_sync(l, &lo, force_run);
+    if (err == DIBS_OK && was_locked)
+        *was_locked = lo.was_locked;
+    return err;
+}
+
+static void tell(struct dibs__op *op)
+{
+    struct look *lo = DIBS_OF(op, struct look, op);
+
+    if (lo->force)
+        lo->force_fn(op->err, lo->was_locked, op->arg);
+    else
+        lo->info_fn(op->err, op->err == DIBS_OK ? &lo->info : NULL, op->arg);
+}
+
+static dibs_err look_async(dibs_lock *l, bool force, struct look **out)
+{
+    dibs_err err = dibs__callbacks_ready(&l->c->callbacks);
+    struct look *lo = err == DIBS_OK ? dibs__op_new(l, sizeof *lo) : NULL;
+
+    if (err == DIBS_OK && !lo)
+        err = DIBS_ERR_NOMEM;
+    if (lo) {
+        lo->force = force;
+        lo->op.tell = tell;
+        lo->op.run = info_run;
+    }
+    *out = lo;
+    return err;
+}
+
+dibs_err dibs_lock_force_release_async(dibs_lock *l, dibs_force_cb cb,
+                                       void *arg)
+{
+    struct look *lo;
+
+    if (!cb)
+        return DIBS_ERR_INVALID;
+    dibs_err err = dibs__lock_enter(l);
+    if (err != DIBS_OK)
+        return err;
+    err = look_async(l, true, &lo);
+    if (err == DIBS_OK) {
+        lo->force_fn = cb;
+        lo->op.arg = arg;
+        lo->op.run(&lo->op);
+    }
+    dibs__client_leave(l->c);
+    return err;
+}
+
+dibs_err dibs_lock_info_get_async(dibs_lock *l, dibs_info_cb cb, void *arg)
+{
+    struct look *lo;
+
+    if (!cb)
+        return DIBS_ERR_INVALID;
+    dibs_err err = dibs__lock_enter(l);
+    if (err != DIBS_OK)
+        return err;
+    err = look_async(l, false, &lo);
+    if (err == DIBS_OK) {
+        lo->info_fn = cb;
+        lo->op.arg = arg;
+        lo->op.run(&lo->op);
+    }
+    dibs__client_leave(l->c);
+    return err;
+}

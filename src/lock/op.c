@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * op.c - one operation on a lock: sent, finished, resumed.
+ *
+ * Thread  app, io.
+ * Locks   none; what needs line.mu says so.
+ */
+#include "lock/op.h"
+
+#include "base/mem.h"
+#include "lock/locks.h"
+
+static void op_write(struct dibs__call *call, struct dibs__buf *out, bool whole)
+{
+    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
+
+    op->line->kind->write(op->verb, &op->ask, out, whole);
+}
+
+void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
+                   void (*answered)(struct dibs__call *, dibs_err,
+                                    const struct dibs__reply *),
+                   int64_t within, int64_t connect_by)
+{
+    struct dibs__server *s = &dibs__line_client(op->line)->server;
+
+    op->verb = verb;
+    op->call.write = op_write;
+    op->call.done = answered;
+    op->call.attempt_ms = s->to.command_timeout_ms;
+    op->call.deadline = dibs__add(dibs__now_ms(), within);
+    op->call.connect_by = connect_by;
+    if (op->talk)
+        dibs__call_talk(s, &op->call);
+    else
+        dibs__call_start(s, &op->call);
+}
+
+static void op_called_back(struct dibs__callback *cb, bool drop)
+{
+    struct dibs__op *op = DIBS_OF(cb, struct dibs__op, cb);
+
+    if (!drop && op->tell)
+        op->tell(op);
+    else if (!drop)
+        op->fn(op->err, op->arg);
+    dibs__free(op);
+}
+
+void dibs__op_finish(struct dibs__op *op, dibs_err err)
+{
+    dibs_client *c = dibs__line_client(op->line);
+
+    dibs__assert_no_lock();
+    dibs__free(op->note);
+    op->note = NULL;
+    op->err = err;
+    if (!op->async) {
+        sem_post(&op->done);
+        return;
+    }
+    dibs__line_unref(op->line);
+    op->cb.run = op_called_back;
+    dibs__callbacks_push(&c->callbacks, &op->cb);
+}
+
+void dibs__op_take_blocked(struct dibs__line *line, struct dibs__hold *h,
+                           struct dibs__list *out)
+{
+    (void)line;
+    dibs__list_move(out, &h->blocked);
+}
+
+void dibs__op_resume(struct dibs__list *ops)
+{
+    for (struct dibs__list *l; (l = dibs__list_pop(ops));) {
+        struct dibs__op *op = DIBS_OF(l, struct dibs__op, link);
+        op->talk = false; /* this is not its caller's thread */
+        op->run(op);
+    }
+}
+
+void dibs__op_disown(struct dibs__op *op)
+{
+    dibs__owner_retire(op->line->locks, op->owner, op->wire);
+    dibs__reap(op->line, op->wire);
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * op.h - one operation on a lock: what was asked for, and who waits for it.
+ *
+ * A sync operation lives on its caller's stack and ends with a semaphore; an
+ * async one is allocated and ends with a callback. All between is the same.
+ */
+#ifndef DIBS_LOCK_OP_H
+#define DIBS_LOCK_OP_H
+
+#include "lock/line.h"
+
+struct dibs__op {
+    struct dibs__call call;
+    struct dibs__ask ask;
+    enum dibs__verb verb;
+    struct dibs__list link;  /* line.mu: in line.waiters or hold.blocked */
+    struct dibs__line *line; /* an async operation has a reference */
+    void (*run)(struct dibs__op *op);
+
+    dibs_owner owner;
+    uint64_t wire;
+    int64_t lease_ms; /* as asked for; 0 = renewed */
+    int64_t max_hold_ms;
+    int64_t deadline; /* of the wait; INT64_MAX none */
+    bool trying;      /* one attempt only */
+    bool talk;        /* on its caller's thread: may talk directly */
+    bool canceled;    /* line.mu */
+    bool granting;    /* line.mu: a hand-over to it is under way */
+    bool haunted;     /* line.mu: a copy of a command may still come */
+    dibs_err last;    /* line.mu: what the last attempt failed with */
+    struct dibs__lost_note *note;
+    struct dibs__hold *hold; /* line.mu */
+    struct dibs__op *heir;   /* line.mu: to whom a release hands over */
+
+    sem_t done;    /* sync */
+    dibs_err err;  /* sync */
+    bool async;
+    struct dibs__callback cb;
+    dibs_cb fn;
+    void *arg;
+    void (*tell)(struct dibs__op *op); /* instead of fn */
+};
+
+/* Sends verb; answered will be called on this thread or on io. within: for all
+ * of it. connect_by: as of dibs__call. Thread: app, io; no mutex held. */
+void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
+                   void (*answered)(struct dibs__call *, dibs_err,
+                                    const struct dibs__reply *),
+                   int64_t within, int64_t connect_by);
+/* The end of it: op must not be touched any more. No mutex held. */
+void dibs__op_finish(struct dibs__op *op, dibs_err err);
+
+/* Operations that waited for this hold, to be run by _resume once the mutex is
+ * free again. */
+void dibs__op_take_blocked(struct dibs__line *line, struct dibs__hold *h,
+                           struct dibs__list *out) REQUIRES(line->mu);
+void dibs__op_resume(struct dibs__list *ops);
+
+/* Nobody can account for what this operation's number may still do: the owner
+ * gets another, and what it may be given is taken back. No mutex held. */
+void dibs__op_disown(struct dibs__op *op);
+
+/* ---- the operations ---------------------------------------------------- */
+
+void dibs__acquire_run(struct dibs__op *op);
+/* The head of the line asks, on io. */
+void dibs__acquire_ask(struct dibs__op *op);
+void dibs__release_run(struct dibs__op *op);
+
+#endif

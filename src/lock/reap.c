@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * reap.c - taking back what nobody can use: the reaper.
+ *
+ * A command that was given up may be executed later and take a lock for a
+ * number that nobody goes by any more. Nobody would renew that lock, but it
+ * would stand in the way for a whole lease. So for one lease after such a thing
+ * may have happened, the server is asked from time to time to end whatever that
+ * number holds: at once, then at growing distances up to a second.
+ *
+ * Also used to give back, when a client closes, what its owners still hold;
+ * there it ends with the first clear answer.
+ *
+ * Thread  io; dibs__reap from any.
+ */
+#include "base/mem.h"
+#include "lock/locks.h"
+
+#include <stdio.h>
+
+#define FIRST_MS 50
+#define MAX_MS   1000
+
+struct reap {
+    struct dibs__call call;
+    struct dibs__task start;
+    struct dibs__timer timer;
+    struct dibs__list at; /* in locks.reaps; io only */
+    struct dibs__line *line;
+    uint64_t wire;
+    int64_t until;
+    int64_t wait_ms;
+    bool once;
+    bool asking;
+};
+
+static void reap_ask(struct reap *r);
+
+static void reap_end(struct reap *r)
+{
+    dibs__timer_stop(&dibs__line_client(r->line)->loop, &r->timer);
+    dibs__list_del(&r->at);
+    dibs__line_unref(r->line);
+    dibs__free(r);
+}
+
+static void reap_write(struct dibs__call *call, struct dibs__buf *out,
+                       bool whole)
+{
+    struct reap *r = DIBS_OF(call, struct reap, call);
+    struct dibs__ask ask = {.line = r->line, .wire = r->wire};
+
+    r->line->kind->write(VERB_FORCE, &ask, out, whole);
+}
+
+static void reap_answered(struct dibs__call *call, dibs_err err,
+                          const struct dibs__reply *reply)
+{
+    struct reap *r = DIBS_OF(call, struct reap, call);
+    struct dibs__locks *lk = r->line->locks;
+    int64_t now = dibs__now_ms();
+    char text[160];
+
+    r->asking = false;
+    if (err == DIBS_OK && reply->type == REPLY_NUM && reply->num == 1 &&
+        !r->once) {
+        snprintf(text, sizeof text, "took back '%.80s'", r->line->name);
+        dibs__client_say(lk->c, DIBS_EVENT_REAPED, DIBS_OK, text);
+    }
+    bool refused = err != DIBS_OK && err != DIBS_ERR_CONN &&
+                   err != DIBS_ERR_UNKNOWN;
+    if (r->once && err != DIBS_OK && (refused || now >= r->until))
+        lk->reap_failed = true;
+    if (now >= r->until || (r->once && (err == DIBS_OK || refused)) ||
+        err == DIBS_ERR_CLOSED || (!r->once && atomic_load(&lk->closing))) {
+        reap_end(r);
+        return;
+    }
+    r->wait_ms = dibs__min(r->wait_ms ? r->wait_ms * 2 : FIRST_MS, MAX_MS);
+    dibs__timer_set(&lk->c->loop, &r->timer,
+                    dibs__min(now + r->wait_ms, r->until));
+}
+
+/* The number may be in use again: an owner that took the lock just before it
+ * was retired. Then there is nothing to take back. */
+static bool in_use(struct reap *r)
+{
+    dibs__lock(&r->line->mu);
+    struct dibs__hold *h = dibs__hold_on_wire(r->line, r->wire, 0);
+    bool held = h && !h->lost;
+    dibs__unlock(&r->line->mu);
+    return held;
+}
+
+static void reap_ask(struct reap *r)
+{
+    dibs_client *c = dibs__line_client(r->line);
+    int64_t timeout = c->server.to.command_timeout_ms;
+
+    if (in_use(r)) {
+        reap_end(r);
+        return;
+    }
+    r->asking = true;
+    r->call.write = reap_write;
+    r->call.done = reap_answered;
+    r->call.attempt_ms = timeout;
+    r->call.deadline = dibs__now_ms() + timeout;
+    r->call.connect_by = r->call.deadline;
+    dibs__call_start(&c->server, &r->call);
+}
+
+static void reap_timed(struct dibs__timer *t)
+{
+    reap_ask(DIBS_OF(t, struct reap, timer));
+}
+
+static void reap_start(struct dibs__task *t)
+{
+    struct reap *r = DIBS_OF(t, struct reap, start);
+
+    dibs__list_add(&r->line->locks->reaps, &r->at);
+    reap_ask(r);
+}
+
+static struct reap *reap_new(struct dibs__line *line, uint64_t wire)
+{
+    struct reap *r = dibs__calloc(1, sizeof *r);
+
+    if (!r)
+        return NULL; /* it ends with its lease */
+    r->line = line;
+    dibs__line_ref(line);
+    r->wire = wire;
+    r->start.run = reap_start;
+    r->timer.fire = reap_timed;
+    return r;
+}
+
+void dibs__reap(struct dibs__line *line, uint64_t wire)
+{
+    struct reap *r = reap_new(line, wire);
+
+    if (!r)
+        return;
+    r->until = dibs__add(dibs__now_ms(), dibs__line_client(line)->lease_ms);
+    dibs__loop_post(&dibs__line_client(line)->loop, &r->start);
+}
+
+void dibs__reap_once(struct dibs__line *line, uint64_t wire)
+{
+    struct reap *r = reap_new(line, wire);
+
+    if (!r) {
+        line->locks->reap_failed = true;
+        return;
+    }
+    r->once = true;
+    r->until = line->locks->close_by;
+    reap_start(&r->start);
+}
+
+size_t dibs__reaps_left(const struct dibs__locks *lk)
+{
+    size_t left = 0;
+
+    for (struct dibs__list *l = lk->reaps.next; l != &lk->reaps; l = l->next) {
+        const struct reap *r = DIBS_OF(l, struct reap, at);
+        left += r->once || r->asking;
+    }
+    return left;
+}
+
+void dibs__reaps_stop(struct dibs__locks *lk, bool all)
+{
+    for (struct dibs__list *l = lk->reaps.next, *n; l != &lk->reaps; l = n) {
+        struct reap *r = DIBS_OF(l, struct reap, at);
+        n = l->next;
+        if (!r->asking && (all || !r->once))
+            reap_end(r);
+    }
+}

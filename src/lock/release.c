@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * release.c - giving a lock back, or on.
+ *
+ * Thread  app for a sync call, io for all else.
+ * Locks   line.mu.
+ *
+ * How     One of several holds: one command, the lock stays. The last hold: if
+ *         somebody here waits, one script moves the lock from the old owner to
+ *         the next and renews it; to the rest of the world it was held all the
+ *         time. Otherwise, and after so many hand-overs that others must have
+ *         their turn, it is freed and they are told; then the line here stands
+ *         back for a moment.
+ *
+ *         Renewal ends before the command is sent: a renewal must not outlive
+ *         its lock.
+ *
+ * Trouble No answer: the lock is not ours any more, whatever the server thinks;
+ *         the reaper goes on freeing it. If it was on its way to somebody here,
+ *         that one goes on waiting under another number, since the old number
+ *         may yet be given the lock.
+ */
+#include "lock/locks.h"
+#include "lock/op.h"
+
+#define HANDOVERS_MAX    64
+#define HANDOVERS_MAX_MS 200
+#define YIELD_MIN_MS     2
+#define YIELD_MAX_MS     4
+
+static void last_answered(struct dibs__call *call, dibs_err err,
+                          const struct dibs__reply *reply);
+static void handover_answered(struct dibs__call *call, dibs_err err,
+                              const struct dibs__reply *reply);
+
+static bool number(const struct dibs__reply *reply, dibs_err *err, int64_t *out)
+{
+    if (*err != DIBS_OK)
+        return false;
+    if (reply->type != REPLY_NUM) {
+        *err = DIBS_ERR_PROTOCOL;
+        return false;
+    }
+    *out = reply->num;
+    return true;
+}
+
+/* ---- one hold of several ----------------------------------------------- */
+
+static void partial_answered(struct dibs__call *call, dibs_err err,
+                             const struct dibs__reply *reply)
+{
+    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
+    struct dibs__line *line = op->line;
+    struct dibs__hold *h = op->hold;
+    struct dibs__list blocked;
+    int64_t n = 0;
+
+    dibs__list_init(&blocked);
+    bool answered = number(reply, &err, &n);
+    dibs__lock(&line->mu);
+    h->haunted |= call->ghost || call->partly || err == DIBS_ERR_UNKNOWN;
+    h->busy = false;
+    if (answered && n < 0) {
+        dibs__hold_lose(line, h);
+        err = DIBS_ERR_LOST;
+    }
+    /* Unknown counts as done: the next command says how many there shall be. */
+    if (answered || err == DIBS_ERR_UNKNOWN)
+        dibs__hold_dropped(h);
+    if (!h->lost)
+        dibs__hold_watch(line, h, dibs__now_ms() + h->lease_ms / 3);
+    dibs__op_take_blocked(line, h, &blocked);
+    dibs__unlock(&line->mu);
+    dibs__op_finish(op, err);
+    dibs__op_resume(&blocked);
+}
+
+/* ---- the last one ------------------------------------------------------ */
+
+/* The lock is free, as far as we know: the line here may ask, unless others
+ * listen. They come first then. */
+static void stand_back(struct dibs__line *line, int64_t heard)
+    REQUIRES(line->mu)
+{
+    int64_t now = dibs__now_ms();
+
+    line->handed = 0;
+    line->handed_since = now;
+    if (heard > (line->listening ? 1 : 0))
+        line->yield_until = now + dibs__random_in(YIELD_MIN_MS, YIELD_MAX_MS);
+    dibs__line_kick(line);
+}
+
+/* The hold is over. Who waited for it to be idle goes to `blocked`. */
+static void end_hold(struct dibs__line *line, struct dibs__op *op,
+                     struct dibs__list *blocked) REQUIRES(line->mu)
+{
+    op->haunted |= op->hold->haunted;
+    dibs__op_take_blocked(line, op->hold, blocked);
+    dibs__hold_free(line, op->hold);
+    op->hold = NULL;
+}
+
+static void last_answered(struct dibs__call *call, dibs_err err,
+                          const struct dibs__reply *reply)
+{
+    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
+    struct dibs__line *line = op->line;
+    struct dibs__list blocked;
+    int64_t n = 0;
+
+    dibs__list_init(&blocked);
+    bool answered = number(reply, &err, &n);
+    bool sure = answered && (n > 0 || !call->again);
+    if (answered && n < 0 && !call->again)
+        err = DIBS_ERR_LOST;
+    if (err == DIBS_ERR_CONN || err == DIBS_ERR_CLOSED)
+        err = DIBS_ERR_UNKNOWN; /* to the caller it is the same */
+    dibs__lock(&line->mu);
+    op->haunted |= call->ghost || !sure;
+    end_hold(line, op, &blocked);
+    stand_back(line, n - 1);
+    dibs__unlock(&line->mu);
+    if (op->haunted || op->ask.keep_ms)
+        dibs__owner_retire(line->locks, op->owner, op->wire);
+    if (op->haunted && !op->ask.keep_ms)
+        dibs__reap(line, op->wire);
+    dibs__op_finish(op, err);
+    dibs__op_resume(&blocked);
+}
+
+static void send_last(struct dibs__op *op)
+{
+    op->ask.target = 0;
+    dibs__op_send(op, VERB_RELEASE, last_answered,
+                  op->deadline - dibs__now_ms(), op->deadline);
+}
+
+/* ---- handing over ------------------------------------------------------ */
+
+static bool others_turn(const struct dibs__line *line, int64_t now)
+{
+    return line->handed >= HANDOVERS_MAX ||
+           (line->handed > 0 && now - line->handed_since > HANDOVERS_MAX_MS);
+}
+
+/* Who gets it next, or NULL. */
+static struct dibs__op *pick_heir(struct dibs__line *line, struct dibs__op *op,
+                                  int64_t now) REQUIRES(line->mu)
+{
+    struct dibs__list *first = dibs__list_first(&line->waiters);
+
+    if (!first || line->asking || op->ask.keep_ms || others_turn(line, now) ||
+        atomic_load(&line->locks->closing))
+        return NULL;
+    struct dibs__op *heir = DIBS_OF(first, struct dibs__op, link);
+    return heir->canceled || heir->granting || now >= heir->deadline ? NULL
+                                                                      : heir;
+}
+
+/* The heir has it. False: the answer came when that was over again. */
+static bool bequeath(struct dibs__line *line, struct dibs__op *heir,
+                     const struct dibs__call *call) REQUIRES(line->mu)
+{
+    heir->granting = false;
+    heir->haunted |= call->ghost;
+    if (dibs__valid_until(call->sent_ms, heir->ask.lease_ms) <= dibs__now_ms())
+        return false;
+    dibs__list_del(&heir->link);
+    dibs__hold_taken(line, heir->hold, heir, call->sent_ms);
+    heir->hold = NULL;
+    line->handed++;
+    return true;
+}
+
+/* The heir is not to be trusted under its number any more, and waits on under
+ * another. */
+static void rename_heir(struct dibs__op *heir)
+{
+    struct dibs__locks *lk = heir->line->locks;
+    uint64_t old = heir->wire;
+
+    dibs__owner_retire(lk, heir->owner, old);
+    uint64_t wire = dibs__owner_wire(lk, heir->owner);
+    dibs__lock(&heir->line->mu);
+    heir->wire = heir->ask.wire = wire;
+    heir->granting = false;
+    dibs__line_kick(heir->line);
+    dibs__unlock(&heir->line->mu);
+}
+
+static void handover_lost(struct dibs__op *op, dibs_err err)
+{
+    struct dibs__line *line = op->line;
+    struct dibs__list blocked;
+    uint64_t heir_wire = op->heir->wire;
+
+    dibs__list_init(&blocked);
+    rename_heir(op->heir);
+    dibs__lock(&line->mu);
+    end_hold(line, op, &blocked);
+    stand_back(line, 0);
+    dibs__unlock(&line->mu);
+    dibs__reap(line, heir_wire);
+    dibs__op_disown(op);
+    dibs__op_finish(op, err);
+    dibs__op_resume(&blocked);
+}
+
+static void handover_done(struct dibs__op *op, bool moved)
+{
+    struct dibs__line *line = op->line;
+    struct dibs__op *heir = op->heir;
+    struct dibs__list blocked;
+
+    dibs__list_init(&blocked);
+    dibs__lock(&line->mu);
+    op->haunted |= op->call.ghost;
+    moved = moved && bequeath(line, heir, &op->call);
+    heir->granting = false;
+    end_hold(line, op, &blocked);
+    if (!moved)
+        stand_back(line, 0);
+    dibs__unlock(&line->mu);
+    if (op->haunted)
+        dibs__op_disown(op);
+    if (moved)
+        dibs__op_finish(heir, DIBS_OK);
+    dibs__op_finish(op, moved ? DIBS_OK : DIBS_ERR_LOST);
+    dibs__op_resume(&blocked);
+}
+
+static void handover_answered(struct dibs__call *call, dibs_err err,
+                              const struct dibs__reply *reply)
+{
+    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
+    int64_t n = 0;
+
+    if (number(reply, &err, &n)) {
+        handover_done(op, n == 1);
+    } else if (reply && !call->again && !call->partly) {
+        /* Refused, and nothing was done (a full server, say). A release asks
+         * for less. */
+        dibs__lock(&op->line->mu);
+        op->heir->granting = false;
+        dibs__unlock(&op->line->mu);
+        op->talk = false;
+        send_last(op);
+    } else {
+        handover_lost(op, reply && err != DIBS_ERR_PROTOCOL ? err
+                                                            : DIBS_ERR_UNKNOWN);
+    }
+}
+
+/* ---- where to start ---------------------------------------------------- */
+
+enum plan { PARTIAL, LAST, HAND_OVER, WAIT, END };
+
+/* It was lost, now or before. Each level hears of it. */
+static void end_lost(struct dibs__line *line, struct dibs__hold *h,
+                     struct dibs__op *op) REQUIRES(line->mu)
+{
+    dibs__hold_run_out(line, h);
+    op->haunted |= h->haunted;
+    dibs__hold_dropped(h);
+    if (h->count == 0)
+        dibs__hold_free(line, h);
+    else
+        op->haunted = false; /* with the last level */
+}
+
+static enum plan plan(struct dibs__line *line, struct dibs__op *op,
+                      dibs_err *err) REQUIRES(line->mu)
+{
+    struct dibs__hold *h = dibs__hold_of(line, op->owner);
+    int64_t now = dibs__now_ms();
+
+    *err = DIBS_ERR_NOT_OWNER;
+    if (!h)
+        return END;
+    if (h->busy) {
+        dibs__list_add(&h->blocked, &op->link);
+        return WAIT;
+    }
+    op->wire = op->ask.wire = h->wire;
+    if (dibs__hold_over(h, now)) {
+        end_lost(line, h, op);
+        *err = DIBS_ERR_LOST;
+        return END;
+    }
+    h->busy = true;
+    op->hold = h;
+    op->ask.target = h->count - 1;
+    if (h->count > 1)
+        return PARTIAL;
+    h->ending = true;
+    dibs__hold_watch(line, h, 0);
+    op->heir = pick_heir(line, op, now);
+    if (!op->heir)
+        return LAST;
+    op->heir->granting = true;
+    op->ask.heir = op->heir->wire;
+    op->ask.lease_ms = op->heir->ask.lease_ms;
+    return HAND_OVER;
+}
+
+void dibs__release_run(struct dibs__op *op)
+{
+    struct dibs__line *line = op->line;
+    int64_t within = op->deadline - dibs__now_ms();
+    dibs_err err;
+
+    dibs__lock(&line->mu);
+    enum plan next = plan(line, op, &err);
+    dibs__unlock(&line->mu);
+    switch (next) {
+    case PARTIAL:
+        dibs__op_send(op, VERB_RELEASE, partial_answered, within, op->deadline);
+        break;
+    case LAST:
+        send_last(op);
+        break;
+    case HAND_OVER:
+        dibs__op_send(op, VERB_HANDOVER, handover_answered, within,
+                      op->deadline);
+        break;
+    case WAIT:
+        break;
+    case END:
+        if (err == DIBS_ERR_LOST && op->haunted)
+            dibs__op_disown(op);
+        dibs__op_finish(op, err);
+    }
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * renew.c - keeps leases alive, many with one command.
+ *
+ * Thread  io.
+ * Locks   line.mu, one line at a time.
+ *
+ * How     The watchdog calls when the first lease is due. All that are due, and
+ *         some that soon will be, go into batches. The answer has a letter for
+ *         each. While it is awaited the watchdog looks at each hold again when
+ *         it is over by our clock, so a hold is lost in time even if no answer
+ *         ever comes.
+ *
+ *         A hold that was released and taken again meanwhile is another hold:
+ *         it has another number, and an answer for the old one is dropped.
+ *
+ * Trouble '0': somebody else has it, or nobody; lost. No answer, or 'e': the
+ *         hold is suspect and is asked for again soon, until it is over.
+ */
+#include "base/mem.h"
+#include "lock/locks.h"
+
+#include <string.h>
+
+#define BATCH      128
+#define SOON       20 /* part of a lease: what is due so soon comes along */
+#define RETRY_PART 20 /* part of a lease until the next try after trouble */
+#define PATIENCE   6  /* part of a lease that an answer may take */
+
+struct batch {
+    struct dibs__call call;
+    struct dibs__locks *locks;
+    size_t count;
+    struct dibs__renew_item items[BATCH];
+};
+
+/* ---- answers ----------------------------------------------------------- */
+
+static void one_answered(struct dibs__renew_item *item, char letter,
+                         int64_t sent)
+{
+    struct dibs__line *line = item->line;
+
+    dibs__lock(&line->mu);
+    struct dibs__hold *h = dibs__hold_on_wire(line, item->wire, item->hold);
+    if (h && !h->lost && !h->ending) {
+        if (letter == '1') {
+            dibs__hold_renewed(line, h, sent, item->lease_ms);
+        } else if (letter == '0') {
+            dibs__hold_lose(line, h);
+        } else {
+            h->suspect = true;
+            dibs__hold_watch(line, h,
+                             dibs__now_ms() + h->lease_ms / RETRY_PART);
+        }
+    }
+    dibs__unlock(&line->mu);
+    dibs__line_unref(line);
+}
+
+static void batch_answered(struct dibs__call *call, dibs_err err,
+                           const struct dibs__reply *reply)
+{
+    struct batch *b = DIBS_OF(call, struct batch, call);
+    bool good = err == DIBS_OK && reply->type == REPLY_TEXT &&
+                reply->len == b->count;
+
+    if (!good || memchr(reply->text, 'e', reply->len))
+        dibs__client_say(b->locks->c, DIBS_EVENT_SUSPECT,
+                         err ? err : DIBS_ERR_SERVER,
+                         "a renewal failed; trying again");
+    for (size_t i = 0; i < b->count; i++)
+        one_answered(&b->items[i], good ? reply->text[i] : 'e', call->sent_ms);
+    dibs__free(b);
+}
+
+/* ---- sending ----------------------------------------------------------- */
+
+static void batch_write(struct dibs__call *call, struct dibs__buf *out,
+                        bool whole)
+{
+    struct batch *b = DIBS_OF(call, struct batch, call);
+
+    b->items[0].line->kind->write_renew(b->items, b->count, out, whole);
+}
+
+static void batch_send(struct batch *b)
+{
+    struct dibs__server *s = &b->locks->c->server;
+    int64_t patience = s->to.command_timeout_ms;
+
+    for (size_t i = 0; i < b->count; i++)
+        patience = dibs__min(patience, b->items[i].lease_ms / PATIENCE);
+    b->call.write = batch_write;
+    b->call.done = batch_answered;
+    b->call.attempt_ms = patience;
+    b->call.deadline = dibs__now_ms() + 2 * patience;
+    b->call.connect_by = b->call.deadline;
+    dibs__call_start(s, &b->call);
+}
+
+/* ---- collecting -------------------------------------------------------- */
+
+/* Under watchdog.mu: the hold cannot go away, so its line can be kept. */
+static void note_due(struct dibs__lease *le, void *arg)
+{
+    struct dibs__hold *h = DIBS_OF(le, struct dibs__hold, lease);
+    struct dibs__renew_item *item = arg;
+
+    item->line = h->line;
+    item->hold = h->number;
+    dibs__line_ref(h->line);
+}
+
+static struct dibs__hold *hold_numbered(struct dibs__line *line,
+                                        uint64_t hold_number)
+    REQUIRES(line->mu)
+{
+    for (struct dibs__list *l = line->holds.next; l != &line->holds;
+         l = l->next) {
+        struct dibs__hold *h = DIBS_OF(l, struct dibs__hold, link);
+        if (h->number == hold_number)
+            return h;
+    }
+    return NULL;
+}
+
+enum due { DUE_NOT, DUE_RENEW, DUE_LATER };
+
+static enum due look_at(struct dibs__line *line, struct dibs__hold *h,
+                        struct dibs__renew_item *item, int64_t now)
+    REQUIRES(line->mu)
+{
+    if (!h || h->lost)
+        return DUE_NOT;
+    if (now >= h->valid_until) {
+        dibs__hold_run_out(line, h);
+        return DUE_NOT;
+    }
+    int64_t lease = dibs__min(h->lease_ms, h->max_until - now);
+    if (!h->renewed || h->ending || now + lease <= h->valid_until) {
+        dibs__hold_watch(line, h, INT64_MAX); /* until it is over */
+        return DUE_LATER;
+    }
+    item->wire = h->wire;
+    item->lease_ms = lease;
+    dibs__hold_watch(line, h, INT64_MAX);
+    return DUE_RENEW;
+}
+
+/* Takes one lease that is due by `until`. */
+static enum due take_one(struct dibs__locks *lk, struct dibs__renew_item *item,
+                         int64_t now, int64_t until)
+{
+    if (!dibs__watchdog_take(&lk->c->watchdog, until, note_due, item))
+        return DUE_NOT;
+    struct dibs__line *line = item->line;
+    dibs__lock(&line->mu);
+    enum due due = look_at(line, hold_numbered(line, item->hold), item, now);
+    dibs__unlock(&line->mu);
+    if (due != DUE_RENEW)
+        dibs__line_unref(line);
+    return due == DUE_NOT ? DUE_LATER : due;
+}
+
+static void nothing_sent(struct dibs__renew_item *item)
+{
+    one_answered(item, 'e', 0); /* no memory: suspect, and soon again */
+}
+
+void dibs__renew_due(struct dibs__watchdog *wd, int64_t now)
+{
+    dibs_client *c = DIBS_OF(wd, dibs_client, watchdog);
+    struct dibs__locks *lk = c->home;
+    int64_t soon = now + c->lease_ms / SOON;
+    struct dibs__renew_item item;
+    struct batch *b = NULL;
+    enum due due;
+
+    while ((due = take_one(lk, &item, now, b ? soon : now)) != DUE_NOT) {
+        if (due == DUE_LATER) {
+            if (b)
+                soon = now; /* deadlines come next; leave them in peace */
+            continue;
+        }
+        if (!b)
+            b = dibs__calloc(1, sizeof *b);
+        if (!b) {
+            nothing_sent(&item);
+            continue;
+        }
+        b->locks = lk;
+        b->items[b->count++] = item;
+        if (b->count == BATCH) {
+            batch_send(b);
+            b = NULL;
+        }
+    }
+    if (b)
+        batch_send(b);
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * wait.c - how a line waits for a lock that somebody has.
+ *
+ * Thread  io, except what other threads call to have io look.
+ * Locks   line.mu.
+ *
+ * How     Only the head of the line asks the server. Subscribe, ask again, then
+ *         sleep: whoever looks first and subscribes then can miss the release
+ *         in between. A sleep ends with a message, with the holder's lease,
+ *         after two seconds or so whatever happens, and when the subscription
+ *         had to be made anew. A message is a hint; the script's answer counts.
+ *
+ *         While somebody here holds the lock there is nothing to ask: the
+ *         release will hand it over. io only watches the deadlines then, and
+ *         the end of that hold.
+ *
+ *         Joining a line that io looks after wakes nobody, unless the newcomer
+ *         must be attended to earlier than io would look anyway.
+ */
+#include "lock/locks.h"
+#include "lock/op.h"
+
+#define IDLE_LOOK_MS 2000
+
+void dibs__line_wake(struct dibs__line *line)
+{
+    if (!line->awake) {
+        line->awake = true;
+        dibs__line_ref(line);
+    }
+    if (!line->look_posted) {
+        line->look_posted = true;
+        dibs__line_ref(line);
+        dibs__loop_post(&dibs__line_client(line)->loop, &line->look);
+    }
+}
+
+void dibs__line_kick(struct dibs__line *line)
+{
+    line->try_now = true;
+    if (!dibs__list_empty(&line->waiters))
+        dibs__line_wake(line);
+}
+
+void dibs__line_join(struct dibs__line *line, struct dibs__op *op)
+{
+    if (dibs__list_empty(&line->waiters))
+        line->first_deadline = INT64_MAX;
+    dibs__list_add(&line->waiters, &op->link);
+    line->first_deadline = dibs__min(line->first_deadline, op->deadline);
+    if (!line->awake || op->deadline < line->looks_at)
+        dibs__line_wake(line);
+}
+
+/* ---- looking ----------------------------------------------------------- */
+
+static bool must_go(const struct dibs__op *op, int64_t now, bool closing)
+{
+    return op->canceled || closing || now >= op->deadline;
+}
+
+/* Those whose time is over, who were canceled, or all when the client closes.
+ * Whoever is being answered stays for the answer. */
+static void sweep(struct dibs__line *line, int64_t now, struct dibs__list *over)
+    REQUIRES(line->mu)
+{
+    bool closing = atomic_load(&line->locks->closing);
+
+    if (now < line->first_deadline && !line->canceled && !closing)
+        return;
+    line->first_deadline = INT64_MAX;
+    line->canceled = false;
+    for (struct dibs__list *l = line->waiters.next, *n; l != &line->waiters;
+         l = n) {
+        struct dibs__op *op = DIBS_OF(l, struct dibs__op, link);
+        n = l->next;
+        if (op == line->asking || op->granting) {
+            line->canceled |= op->canceled;
+        } else if (must_go(op, now, closing)) {
+            dibs__list_del(l);
+            dibs__hold_free(line, op->hold);
+            op->hold = NULL;
+            dibs__list_add(over, l);
+        } else {
+            line->first_deadline =
+                dibs__min(line->first_deadline, op->deadline);
+        }
+    }
+}
+
+static void end_all(struct dibs__list *over)
+{
+    for (struct dibs__list *l; (l = dibs__list_pop(over));) {
+        struct dibs__op *op = DIBS_OF(l, struct dibs__op, link);
+        dibs_err err = op->last ? op->last : DIBS_ERR_TIMEOUT;
+
+        if (atomic_load(&op->line->locks->closing))
+            err = DIBS_ERR_CLOSED;
+        else if (op->canceled)
+            err = DIBS_ERR_CANCELED;
+        if (op->haunted)
+            dibs__op_disown(op);
+        dibs__op_finish(op, err);
+    }
+}
+
+/* What the head does now: asks, if it is returned; else when to look again. */
+static struct dibs__op *next_step(struct dibs__line *line, int64_t now,
+                                  int64_t *again) REQUIRES(line->mu)
+{
+    struct dibs__op *head =
+        DIBS_OF(line->waiters.next, struct dibs__op, link);
+    struct dibs__hold *here = dibs__hold_other(line, 0, now);
+
+    *again = now + IDLE_LOOK_MS;
+    if (line->asking || head->granting)
+        return NULL;
+    if (here) {
+        *again = here->valid_until;
+        return NULL;
+    }
+    if (now < line->yield_until) {
+        *again = line->yield_until;
+        return NULL;
+    }
+    if (!line->try_now && now < line->next_try) {
+        *again = line->next_try;
+        return NULL;
+    }
+    line->try_now = false;
+    line->asking = head;
+    return head;
+}
+
+static void stop_looking(struct dibs__line *line)
+{
+    dibs_client *c = dibs__line_client(line);
+
+    dibs__timer_stop(&c->loop, &line->timer);
+    dibs__pubsub_leave(&c->pubsub, &line->sub);
+    dibs__line_unref(line);
+}
+
+static void keep_looking(struct dibs__line *line, bool listen, int64_t at)
+{
+    dibs_client *c = dibs__line_client(line);
+
+    dibs__timer_set(&c->loop, &line->timer, at);
+    if (listen)
+        dibs__pubsub_listen(&c->pubsub, &line->sub, line->channel,
+                            line->channel_len);
+}
+
+static void look(struct dibs__line *line)
+{
+    int64_t now = dibs__now_ms(), at = 0;
+    struct dibs__op *ask = NULL;
+    struct dibs__list over;
+    bool listen = false;
+
+    dibs__list_init(&over);
+    dibs__lock(&line->mu);
+    sweep(line, now, &over);
+    bool done = dibs__list_empty(&line->waiters);
+    if (!done) {
+        listen = !line->listening && !dibs__hold_other(line, 0, now);
+        ask = next_step(line, now, &at);
+        at = dibs__min(at, line->first_deadline);
+    }
+    line->listening = !done && (line->listening || listen);
+    line->looks_at = at;
+    bool was_awake = line->awake;
+    line->awake = !done;
+    dibs__unlock(&line->mu);
+    end_all(&over);
+    if (ask)
+        dibs__acquire_ask(ask);
+    if (!done)
+        keep_looking(line, listen, at);
+    else if (was_awake)
+        stop_looking(line);
+}
+
+static void look_posted(struct dibs__task *t)
+{
+    struct dibs__line *line = DIBS_OF(t, struct dibs__line, look);
+
+    dibs__lock(&line->mu);
+    line->look_posted = false;
+    dibs__unlock(&line->mu);
+    look(line);
+    dibs__line_unref(line);
+}
+
+static void look_timed(struct dibs__timer *t)
+{
+    look(DIBS_OF(t, struct dibs__line, timer));
+}
+
+static void heard(struct dibs__sub *sub)
+{
+    struct dibs__line *line = DIBS_OF(sub, struct dibs__line, sub);
+
+    dibs__lock(&line->mu);
+    line->try_now = true;
+    dibs__unlock(&line->mu);
+    look(line);
+}
+
+void dibs__line_wait_init(struct dibs__line *line)
+{
+    line->looks_at = INT64_MAX;
+    line->first_deadline = INT64_MAX;
+    line->look.run = look_posted;
+    line->timer.fire = look_timed;
+    line->sub.hear = heard;
+}

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * conn.c - one socket to one server, in use. How it comes up is in dial.c.
+ *
+ * Thread  io, except dibs__conn_talk: a caller that borrowed the connection.
+ * Locks   none: one thread has it at a time.
+ *
+ * How     Requests wait in a queue, oldest first, as the server answers in
+ *         order. Each has a time limit; the first that passes closes the
+ *         connection, since a reply that comes late would be taken for the
+ *         answer to the next command.
+ *
+ *         The socket blocks, so that a caller can send and receive in two
+ *         system calls; the loop asks for MSG_DONTWAIT.
+ *
+ * Trouble A request of which the kernel did not take every byte was surely not
+ *         executed (CONN). Of all others without a reply nobody can tell
+ *         (UNKNOWN).
+ */
+#include "net/conn.h"
+
+#include "base/mem.h"
+#include "net/resolve.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define STALE_US 1000000 /* idle for so long: look before sending */
+
+/* ---- closing ----------------------------------------------------------- */
+
+static void gone_later(struct dibs__task *t)
+{
+    struct dibs__conn *cn = DIBS_OF(t, struct dibs__conn, step);
+
+    cn->gone(cn);
+}
+
+static void poll_closed(uv_handle_t *h)
+{
+    dibs__free(h);
+}
+
+void dibs__conn_drop_socket(struct dibs__conn *cn)
+{
+    if (cn->poll)
+        uv_close((uv_handle_t *)cn->poll, poll_closed);
+    cn->poll = NULL;
+    cn->polled = 0;
+    if (cn->fd >= 0)
+        close(cn->fd);
+    cn->fd = -1;
+}
+
+static void answer_all(struct dibs__conn *cn)
+{
+    struct dibs__list left;
+
+    dibs__list_init(&left);
+    dibs__list_move(&left, &cn->fifo);
+    for (struct dibs__list *l; (l = dibs__list_pop(&left));) {
+        struct dibs__req *req = DIBS_OF(l, struct dibs__req, link);
+        req->done(req, req->end <= cn->sent ? DIBS_ERR_UNKNOWN : DIBS_ERR_CONN,
+                  NULL);
+    }
+}
+
+void dibs__conn_close(struct dibs__conn *cn, dibs_err err, const char *why)
+{
+    if (cn->state == CONN_CLOSED)
+        return;
+    cn->state = CONN_CLOSED;
+    if (cn->resolve)
+        dibs__resolve_cancel(cn->resolve);
+    if (cn->found)
+        freeaddrinfo(cn->found);
+    cn->resolve = NULL;
+    cn->found = NULL;
+    dibs__timer_stop(cn->lp, &cn->timer);
+    dibs__list_del(&cn->flush.link);
+    dibs__conn_drop_socket(cn);
+    cn->down(cn, err, why);
+    answer_all(cn);
+    dibs__buf_clear(&cn->out);
+    dibs__reader_clear(&cn->in);
+    if (!cn->dialing) {
+        cn->step.run = gone_later;
+        dibs__loop_post(cn->lp, &cn->step);
+    }
+}
+
+void dibs__conn_fail(struct dibs__conn *cn, dibs_err err, const char *what,
+                     int error_number)
+{
+    char why[256], text[80];
+
+    if (error_number)
+        snprintf(why, sizeof why, "%s: %s", what,
+                 strerror_r(error_number, text, sizeof text));
+    else
+        snprintf(why, sizeof why, "%s", what);
+    dibs__conn_close(cn, err, why);
+}
+
+/* ---- on the loop ------------------------------------------------------- */
+
+static void timer_fired(struct dibs__timer *t)
+{
+    struct dibs__conn *cn = DIBS_OF(t, struct dibs__conn, timer);
+    int64_t now = dibs__now_ms(), first = INT64_MAX;
+
+    if (cn->state != CONN_READY) {
+        dibs__dial_late(cn);
+        return;
+    }
+    for (struct dibs__list *l = cn->fifo.next; l != &cn->fifo; l = l->next)
+        first = dibs__min(first, DIBS_OF(l, struct dibs__req, link)->expires);
+    if (first <= now)
+        dibs__conn_fail(cn, DIBS_ERR_UNKNOWN, "no reply within the time limit",
+                        0);
+    else if (first < INT64_MAX)
+        dibs__timer_set(cn->lp, &cn->timer, first);
+}
+
+void dibs__conn_poll(struct dibs__conn *cn, int events)
+{
+    if (events == cn->polled)
+        return;
+    cn->polled = events;
+    if (events)
+        uv_poll_start(cn->poll, events, dibs__conn_event);
+    else
+        uv_poll_stop(cn->poll);
+}
+
+static void flush(struct dibs__task *t)
+{
+    struct dibs__conn *cn = DIBS_OF(t, struct dibs__conn, flush);
+
+    while (cn->out.len > 0) {
+        ssize_t n = send(cn->fd, cn->out.data, cn->out.len,
+                         MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+            dibs__conn_poll(cn, UV_READABLE | UV_WRITABLE);
+            return;
+        }
+        if (n < 0) {
+            dibs__conn_fail(cn, DIBS_ERR_CONN, "send", errno);
+            return;
+        }
+        cn->sent += (uint64_t)n;
+        dibs__buf_drop(&cn->out, (size_t)n);
+    }
+    dibs__conn_poll(cn, UV_READABLE);
+}
+
+/* False: out of memory, nothing was appended. */
+static bool append(struct dibs__conn *cn, struct dibs__req *req)
+{
+    size_t before = cn->out.len;
+
+    req->cn = cn;
+    req->write(req, &cn->out);
+    if (!dibs__buf_ok(&cn->out)) {
+        dibs__buf_cut(&cn->out, before);
+        return false;
+    }
+    cn->queued += cn->out.len - before;
+    req->end = cn->queued;
+    return true;
+}
+
+void dibs__conn_send(struct dibs__conn *cn, struct dibs__req *req)
+{
+    if (!append(cn, req)) {
+        /* Nothing went out for it, so no reply may be taken for its own: the
+         * connection ends, and this one is answered as not executed. */
+        req->end = UINT64_MAX;
+        req->expires = 0;
+    }
+    dibs__list_add(&cn->fifo, &req->link);
+    if (!cn->timer.armed || req->expires < cn->timer.at)
+        dibs__timer_set(cn->lp, &cn->timer, req->expires);
+    dibs__loop_flush(cn->lp, &cn->flush);
+}
+
+static void take_reply(struct dibs__conn *cn, const struct dibs__reply *reply)
+{
+    struct dibs__list *l = NULL;
+
+    if (!cn->push || cn->state == CONN_SETUP)
+        l = dibs__list_pop(&cn->fifo);
+    if (l) {
+        struct dibs__req *req = DIBS_OF(l, struct dibs__req, link);
+        req->done(req, DIBS_OK, reply);
+    } else if (cn->push) {
+        cn->push(cn, reply);
+    } else if (reply->type == REPLY_ERROR) {
+        dibs__conn_fail(cn, DIBS_ERR_CONN, reply->text, 0);
+    } else {
+        dibs__conn_fail(cn, DIBS_ERR_PROTOCOL, "a reply nobody asked for", 0);
+    }
+}
+
+static void take_replies(struct dibs__conn *cn)
+{
+    const struct dibs__reply *reply;
+
+    while (cn->state != CONN_CLOSED) {
+        dibs_err err = dibs__reader_next(&cn->in, &reply);
+        if (err != DIBS_OK) {
+            dibs__conn_fail(cn, err, "what came is not the Redis protocol", 0);
+            return;
+        }
+        if (!reply)
+            break;
+        take_reply(cn, reply);
+    }
+    if (cn->state == CONN_READY && dibs__list_empty(&cn->fifo))
+        dibs__timer_stop(cn->lp, &cn->timer);
+}
+
+static void read_some(struct dibs__conn *cn)
+{
+    ssize_t n = recv(cn->fd, cn->bytes, sizeof cn->bytes, MSG_DONTWAIT);
+
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        return;
+    if (n < 0) {
+        dibs__conn_fail(cn, DIBS_ERR_CONN, "recv", errno);
+        return;
+    }
+    if (n == 0) {
+        dibs__conn_fail(cn, DIBS_ERR_CONN, "the server closed the connection",
+                        0);
+        return;
+    }
+    dibs_err err = dibs__reader_feed(&cn->in, cn->bytes, (size_t)n);
+    if (err == DIBS_OK)
+        take_replies(cn);
+    else
+        dibs__conn_fail(cn, err, "what came is not the Redis protocol", 0);
+}
+
+void dibs__conn_event(uv_poll_t *poll, int status, int events)
+{
+    struct dibs__conn *cn = poll->data;
+
+    if (status < 0)
+        events = UV_READABLE | UV_WRITABLE; /* the calls will say what it is */
+    if (cn->state == CONN_CONNECTING) {
+        dibs__dial_connected(cn);
+        return;
+    }
+    if (events & UV_READABLE)
+        read_some(cn);
+    if ((events & UV_WRITABLE) && cn->state >= CONN_SETUP && cn->out.len > 0)
+        flush(&cn->flush);
+}
+
+dibs_err dibs__conn_prepare(struct dibs__conn *cn)
+{
+    cn->fd = -1;
+    cn->flush.run = flush;
+    cn->timer.fire = timer_fired;
+    dibs__list_init(&cn->fifo);
+    return dibs__reader_init(&cn->in);
+}
+
+/* ---- lent to a caller -------------------------------------------------- */
+
+void dibs__conn_lend(struct dibs__conn *cn)
+{
+    dibs__conn_poll(cn, 0);
+    cn->last_used_us = dibs__now_us();
+}
+
+/* After a while without use the server, or something on the way, may have
+ * hung up; that is worth one look, so that nothing is sent in vain. */
+static bool hung_up(struct dibs__conn *cn, int64_t now_us)
+{
+    char byte;
+
+    if (now_us - cn->last_used_us < STALE_US)
+        return false;
+    ssize_t n = recv(cn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
+}
+
+static dibs_err send_all(struct dibs__conn *cn)
+{
+    size_t at = 0;
+
+    while (at < cn->out.len) {
+        ssize_t n = send(cn->fd, cn->out.data + at, cn->out.len - at,
+                         MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return DIBS_ERR_CONN; /* also when the time limit passed */
+        at += (size_t)n;
+    }
+    dibs__buf_cut(&cn->out, 0);
+    return DIBS_OK;
+}
+
+/* The first receive is limited by the socket's own time limit. Only if that
+ * did not bring all of it, the rest is limited by the clock. */
+static dibs_err receive(struct dibs__conn *cn, bool first, int64_t expires)
+{
+    if (!first) {
+        struct pollfd p = {.fd = cn->fd, .events = POLLIN};
+        int64_t left = expires - dibs__now_ms();
+        if (left <= 0 || poll(&p, 1, (int)left) == 0)
+            return DIBS_ERR_UNKNOWN;
+    }
+    ssize_t n = recv(cn->fd, cn->bytes, sizeof cn->bytes, 0);
+    if (n < 0 && errno == EINTR)
+        return DIBS_OK;
+    if (n <= 0)
+        return DIBS_ERR_UNKNOWN;
+    return dibs__reader_feed(&cn->in, cn->bytes, (size_t)n) == DIBS_OK
+               ? DIBS_OK
+               : DIBS_ERR_UNKNOWN;
+}
+
+dibs_err dibs__conn_talk(struct dibs__conn *cn, struct dibs__req *req,
+                         const struct dibs__reply **reply)
+{
+    int64_t now_us = dibs__now_us();
+    int64_t expires = now_us / 1000 + cn->to->command_timeout_ms;
+
+    if (hung_up(cn, now_us) || !append(cn, req))
+        return DIBS_ERR_CONN;
+    dibs_err err = send_all(cn);
+    *reply = NULL;
+    for (bool first = true; err == DIBS_OK && !*reply; first = false) {
+        err = receive(cn, first, expires);
+        if (err == DIBS_OK && dibs__reader_next(&cn->in, reply) != DIBS_OK)
+            err = DIBS_ERR_UNKNOWN;
+    }
+    if (err == DIBS_OK)
+        cn->last_used_us = now_us;
+    return err;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * conn.h - one socket to one server, set up and ready for commands.
+ *
+ * A connection is used by one thread at a time: by the I/O thread, which sends
+ * whole batches and never waits, or by a caller that borrowed it and talks
+ * directly. Who has it is not decided here.
+ */
+#ifndef DIBS_NET_CONN_H
+#define DIBS_NET_CONN_H
+
+#include "base/buf.h"
+#include "net/loop.h"
+#include "net/reply.h"
+#include "net/url.h"
+
+#include <sys/un.h>
+
+#define DIBS__CONN_IN 16384 /* bytes read at once */
+
+/* Where to connect to and how. Lives longer than its connections. */
+struct dibs__target {
+    struct dibs__url url;
+    const char *client_name;
+    int64_t connect_timeout_ms;
+    int64_t command_timeout_ms;
+};
+
+/* A command on its way. Lives inside whatever it is about. */
+struct dibs__req {
+    struct dibs__list link;
+    /* Appends the command; called when it is sent. */
+    void (*write)(struct dibs__req *req, struct dibs__buf *out);
+    /* OK with a reply, valid during the call; CONN: surely not executed;
+     * UNKNOWN: it may have been, or may yet be. */
+    void (*done)(struct dibs__req *req, dibs_err err,
+                 const struct dibs__reply *reply);
+    struct dibs__conn *cn; /* on which it went out */
+    int64_t expires;       /* when we stop waiting for the reply */
+    uint64_t end;          /* where it ends in all that this connection sent */
+};
+
+enum dibs__conn_state {
+    CONN_CLOSED,
+    CONN_RESOLVING,
+    CONN_CONNECTING,
+    CONN_SETUP, /* AUTH and so on are on their way */
+    CONN_READY
+};
+
+/* The commands a connection starts with. */
+enum dibs__hello_kind {
+    HELLO_AUTH,
+    HELLO_SELECT,
+    HELLO_NAME,
+    HELLO_INFO,
+    HELLO_COUNT
+};
+
+struct dibs__hello {
+    struct dibs__req req;
+    struct dibs__conn *cn;
+    enum dibs__hello_kind kind;
+};
+
+struct dibs__conn {
+    struct dibs__loop *lp;
+    const struct dibs__target *to;
+    enum dibs__conn_state state;
+    int fd;
+
+    /* Upward. up: ready. down: was closed, by us or not; err says what kind of
+     * trouble, and every request has been answered. gone: nothing of it is
+     * left on the loop, the memory may go. push: what was not asked for (set
+     * for subscriptions). */
+    void (*up)(struct dibs__conn *cn);
+    void (*down)(struct dibs__conn *cn, dibs_err err, const char *why);
+    void (*gone)(struct dibs__conn *cn);
+    void (*push)(struct dibs__conn *cn, const struct dibs__reply *reply);
+    void *user; /* for them */
+
+    struct dibs__list fifo; /* requests that wait for replies, oldest first */
+    struct dibs__buf out;   /* written but not yet sent */
+    uint64_t sent, queued;  /* bytes in all */
+    struct dibs__reader in;
+    int64_t last_used_us;
+
+    char id[24];    /* the server's number for this connection; "" unknown */
+    char addr[160]; /* the server's address for it */
+
+    struct dibs__resolve *resolve;
+    struct addrinfo *found, *next; /* addresses; the next one to try */
+    uv_poll_t *poll;
+    int polled; /* events asked for */
+    struct dibs__timer timer;
+    struct dibs__task flush;
+    struct dibs__task step; /* the dialing, later the end */
+    bool dialing;           /* step is still to come */
+    struct dibs__hello hello[HELLO_COUNT];
+    char bytes[DIBS__CONN_IN];
+};
+
+/* Starts connecting; up or down will tell. lp, to and the hooks must be set.
+ * NOMEM: nothing was started. Thread: io. */
+dibs_err dibs__conn_open(struct dibs__conn *cn);
+/* Answers all requests, tells down, then gone. Thread: io. */
+void dibs__conn_close(struct dibs__conn *cn, dibs_err err, const char *why);
+/* Sends with the next flush. Needs a connection that is ready. done is not
+ * called from inside. Thread: io. */
+void dibs__conn_send(struct dibs__conn *cn, struct dibs__req *req);
+
+/* The io thread stops looking at this socket, so that a caller may borrow the
+ * connection; sending on it makes it look again. Thread: io. */
+void dibs__conn_lend(struct dibs__conn *cn);
+
+/* For a caller that borrowed the connection: sends one command, waits for its
+ * reply. OK: *reply is valid until the next use. CONN and UNKNOWN as above;
+ * then the connection is good for nothing but close. Thread: app. */
+dibs_err dibs__conn_talk(struct dibs__conn *cn, struct dibs__req *req,
+                         const struct dibs__reply **reply);
+
+/* Between conn.c and dial.c. */
+dibs_err dibs__conn_prepare(struct dibs__conn *cn);
+void dibs__conn_drop_socket(struct dibs__conn *cn);
+void dibs__conn_fail(struct dibs__conn *cn, dibs_err err, const char *what,
+                     int error_number);
+void dibs__conn_poll(struct dibs__conn *cn, int events);
+void dibs__conn_event(uv_poll_t *poll, int status, int events);
+void dibs__dial_connected(struct dibs__conn *cn);
+void dibs__dial_late(struct dibs__conn *cn);
+
+#endif

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * loop.c - the I/O thread.
+ *
+ * One thread a client runs a libuv loop. It owns the sockets that are busy, the
+ * subscriptions and the timers, and runs no code that is not ours.
+ *
+ * Thread  io; dibs__loop_post from any.
+ * Locks   loop.mu, around the inbox only.
+ *
+ * How     Other threads put tasks into the inbox and wake the loop, but only
+ *         when it sleeps: under load a wake-up is a flag, not a system call.
+ *         Just before sleeping the loop empties the inbox and runs the flushes,
+ *         so that commands which came together leave in one write.
+ *
+ *         Timers are an ordered tree and one libuv timer for the first of
+ *         them. Their time goes on while the machine sleeps, libuv's does not;
+ *         so the loop looks again at least every two seconds.
+ */
+#include "net/loop.h"
+
+#define LONGEST_SLEEP_MS 2000
+
+static int timer_order(const struct dibs__timer *a, const struct dibs__timer *b)
+{
+    if (a->at != b->at)
+        return a->at < b->at ? -1 : 1;
+    return a < b ? -1 : a > b;
+}
+
+#if defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-function"
+#endif
+RB_GENERATE_STATIC(dibs__timers, dibs__timer, node, timer_order)
+#if defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
+
+static void clock_fired(uv_timer_t *clock);
+
+static void clock_set(struct dibs__loop *lp)
+{
+    struct dibs__timer *first = RB_MIN(dibs__timers, &lp->timers);
+
+    if (!first) {
+        uv_timer_stop(&lp->clock);
+        return;
+    }
+    int64_t in = first->at - dibs__now_ms();
+    in = dibs__min(dibs__max(in, 0), LONGEST_SLEEP_MS);
+    uv_timer_start(&lp->clock, clock_fired, (uint64_t)in, 0);
+}
+
+static void clock_fired(uv_timer_t *clock)
+{
+    struct dibs__loop *lp = clock->data;
+    int64_t now = dibs__now_ms();
+    struct dibs__timer *t;
+
+    while ((t = RB_MIN(dibs__timers, &lp->timers)) && t->at <= now) {
+        dibs__timer_stop(lp, t);
+        t->fire(t);
+    }
+    clock_set(lp);
+}
+
+void dibs__timer_set(struct dibs__loop *lp, struct dibs__timer *t, int64_t at)
+{
+    dibs__timer_stop(lp, t);
+    t->at = at;
+    t->armed = true;
+    RB_INSERT(dibs__timers, &lp->timers, t);
+    if (RB_MIN(dibs__timers, &lp->timers) == t)
+        clock_set(lp);
+}
+
+void dibs__timer_stop(struct dibs__loop *lp, struct dibs__timer *t)
+{
+    if (t->armed)
+        RB_REMOVE(dibs__timers, &lp->timers, t);
+    t->armed = false;
+}
+
+void dibs__loop_flush(struct dibs__loop *lp, struct dibs__task *t)
+{
+    if (!dibs__list_linked(&t->link))
+        dibs__list_add(&lp->flushes, &t->link);
+}
+
+void dibs__loop_post(struct dibs__loop *lp, struct dibs__task *t)
+{
+    dibs__lock(&lp->mu);
+    bool asleep = lp->asleep;
+    lp->asleep = false;
+    dibs__list_add(&lp->inbox, &t->link);
+    dibs__unlock(&lp->mu);
+    if (asleep)
+        uv_async_send(&lp->wake);
+}
+
+static void run_all(struct dibs__list *tasks)
+{
+    for (struct dibs__list *l; (l = dibs__list_pop(tasks));) {
+        struct dibs__task *t = DIBS_OF(l, struct dibs__task, link);
+        t->run(t);
+    }
+}
+
+/* Before each sleep: nothing may be left to do. */
+static void before_sleep(uv_prepare_t *prepare)
+{
+    struct dibs__loop *lp = prepare->data;
+    struct dibs__list work;
+    bool idle = false;
+
+    dibs__list_init(&work);
+    while (!idle) {
+        dibs__lock(&lp->mu);
+        dibs__list_move(&work, &lp->inbox);
+        idle = dibs__list_empty(&work) && dibs__list_empty(&lp->flushes);
+        lp->asleep = idle;
+        dibs__unlock(&lp->mu);
+        run_all(&work);
+        run_all(&lp->flushes);
+    }
+}
+
+static void after_sleep(uv_check_t *check)
+{
+    struct dibs__loop *lp = check->data;
+
+    dibs__lock(&lp->mu);
+    lp->asleep = false;
+    dibs__unlock(&lp->mu);
+}
+
+static void woken(uv_async_t *wake)
+{
+    (void)wake; /* before_sleep does the work */
+}
+
+static void stop_now(struct dibs__task *t)
+{
+    struct dibs__loop *lp = DIBS_OF(t, struct dibs__loop, stop);
+
+    uv_close((uv_handle_t *)&lp->wake, NULL);
+    uv_close((uv_handle_t *)&lp->clock, NULL);
+    uv_close((uv_handle_t *)&lp->prepare, NULL);
+    uv_close((uv_handle_t *)&lp->check, NULL);
+}
+
+static void *loop_main(void *arg)
+{
+    struct dibs__loop *lp = arg;
+
+    uv_run(&lp->uv, UV_RUN_DEFAULT);
+    return NULL;
+}
+
+static bool handles_init(struct dibs__loop *lp)
+{
+    if (uv_async_init(&lp->uv, &lp->wake, woken) != 0)
+        return false;
+    uv_timer_init(&lp->uv, &lp->clock);
+    uv_prepare_init(&lp->uv, &lp->prepare);
+    uv_check_init(&lp->uv, &lp->check);
+    lp->clock.data = lp->prepare.data = lp->check.data = lp;
+    uv_prepare_start(&lp->prepare, before_sleep);
+    uv_check_start(&lp->check, after_sleep);
+    return true;
+}
+
+dibs_err dibs__loop_start(struct dibs__loop *lp)
+{
+    dibs__mutex_init(&lp->mu, RANK_LOOP);
+    dibs__list_init(&lp->inbox);
+    dibs__list_init(&lp->flushes);
+    RB_INIT(&lp->timers);
+    lp->stop.run = stop_now;
+    if (uv_loop_init(&lp->uv) != 0)
+        goto no_loop;
+    if (!handles_init(lp))
+        goto no_handles;
+    if (dibs__thread_start(&lp->thread, "dibs-io", loop_main, lp))
+        return DIBS_OK;
+    stop_now(&lp->stop);
+    uv_run(&lp->uv, UV_RUN_DEFAULT);
+no_handles:
+    uv_loop_close(&lp->uv);
+no_loop:
+    dibs__mutex_clear(&lp->mu);
+    return DIBS_ERR_NOMEM;
+}
+
+void dibs__loop_stop(struct dibs__loop *lp)
+{
+    dibs__loop_post(lp, &lp->stop);
+    pthread_join(lp->thread, NULL);
+    int left = uv_loop_close(&lp->uv);
+    assert(left == 0);
+    (void)left;
+    dibs__mutex_clear(&lp->mu);
+}

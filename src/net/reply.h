@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * reply.h - what a server said, within limits.
+ *
+ * The parsing is hiredis's. The replies are ours: they live in the reader,
+ * cost no allocation once it is warm, and end with the next call to it; copy
+ * what you need. A reply that is larger, longer or deeper than any server would
+ * send to a lock is a protocol error, whoever sent it.
+ */
+#ifndef DIBS_NET_REPLY_H
+#define DIBS_NET_REPLY_H
+
+#include <dibs/dibs.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define DIBS__REPLY_DEPTH    4          /* arrays in arrays */
+#define DIBS__REPLY_ELEMENTS 65536      /* of one array */
+#define DIBS__REPLY_BYTES    (4u << 20) /* of one reply, all in all */
+
+enum dibs__reply_type {
+    REPLY_NIL,
+    REPLY_NUM,
+    REPLY_TEXT,   /* bulk or simple string */
+    REPLY_ERROR,
+    REPLY_ARRAY
+};
+
+struct dibs__reply {
+    enum dibs__reply_type type;
+    int64_t num;                 /* REPLY_NUM */
+    const char *text;            /* REPLY_TEXT, REPLY_ERROR; NUL behind it */
+    size_t len;                  /* of text, or elements of the array */
+    struct dibs__reply **elem;   /* REPLY_ARRAY */
+};
+
+struct dibs__reader {
+    void *hi;                    /* redisReader */
+    struct reply_chunk *chunks;  /* memory of the reply being read */
+    size_t used;                 /* of all chunks */
+    bool beyond;                 /* a limit was passed */
+    bool given;                  /* a reply is out; its memory ends next call */
+};
+
+dibs_err dibs__reader_init(struct dibs__reader *r);
+void dibs__reader_clear(struct dibs__reader *r);
+
+/* Adds bytes as they came. OK, NOMEM or PROTOCOL. */
+dibs_err dibs__reader_feed(struct dibs__reader *r, const char *data,
+                           size_t len);
+/* The next whole reply; *out is NULL if there is none yet. OK, NOMEM or
+ * PROTOCOL; after an error the reader is good for nothing but clear. */
+dibs_err dibs__reader_next(struct dibs__reader *r,
+                           const struct dibs__reply **out);
+/* The i-th element as a number or text; false if it is something else. */
+bool dibs__reply_num(const struct dibs__reply *r, size_t i, int64_t *out);
+const struct dibs__reply *dibs__reply_text(const struct dibs__reply *r,
+                                           size_t i);
+
+#endif
