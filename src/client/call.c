@@ -25,7 +25,7 @@
 #include "base/mem.h"
 #include "client/classes.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define RETRY_FIRST_MS 10
@@ -113,10 +113,27 @@ static struct dibs__ghost *ghost_new(struct dibs__server *s,
     return g;
 }
 
+/* The server counts its connections up. If the new one's number is not greater,
+ * it is another process by now, and the ghost ended with the old one. */
+static bool restarted(const struct dibs__server *s, const struct dibs__ghost *g)
+{
+    unsigned long long now = strtoull(s->main->cn.id, NULL, 10);
+
+    return now != 0 && now <= strtoull(g->id, NULL, 10);
+}
+
 static void lay(struct dibs__server *s, struct dibs__ghost *g)
 {
     if (g->state != GHOST_NEW || !s->up)
         return;
+    if (restarted(s, g)) {
+        g->state = GHOST_LAID;
+        if (dibs__list_linked(&g->at)) {
+            dibs__list_del(&g->at);
+            dibs__ghost_unref(g);
+        }
+        return;
+    }
     if (dibs__list_linked(&g->at))
         dibs__list_del(&g->at); /* its reference is now the request's */
     else

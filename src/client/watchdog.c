@@ -52,6 +52,7 @@ void dibs__watchdog_set(struct dibs__watchdog *wd, struct dibs__lease *le,
     le->set = true;
     RB_INSERT(dibs__leases, &wd->leases, le);
     bool poke = at < wd->wakes_at && !wd->poked;
+    wd->wakes_at = dibs__min(wd->wakes_at, at);
     wd->poked |= poke;
     dibs__unlock(&wd->mu);
     if (poke)
@@ -80,8 +81,11 @@ bool dibs__watchdog_take(struct dibs__watchdog *wd, int64_t until,
     return due;
 }
 
-static void aim(struct dibs__watchdog *wd)
+static void fired(struct dibs__timer *t)
 {
+    struct dibs__watchdog *wd = DIBS_OF(t, struct dibs__watchdog, timer);
+
+    wd->due(wd, dibs__now_ms());
     dibs__lock(&wd->mu);
     struct dibs__lease *first = RB_MIN(dibs__leases, &wd->leases);
     int64_t at = first ? first->at : INT64_MAX;
@@ -91,23 +95,18 @@ static void aim(struct dibs__watchdog *wd)
         dibs__timer_set(wd->lp, &wd->timer, at);
 }
 
-static void fired(struct dibs__timer *t)
-{
-    struct dibs__watchdog *wd = DIBS_OF(t, struct dibs__watchdog, timer);
-
-    wd->due(wd, dibs__now_ms());
-    aim(wd);
-}
-
+/* The lease that poked may be gone by now. The timer is set all the same: it
+ * saves the next one the poking. */
 static void poked(struct dibs__task *t)
 {
     struct dibs__watchdog *wd = DIBS_OF(t, struct dibs__watchdog, poke);
 
     dibs__lock(&wd->mu);
     wd->poked = false;
+    int64_t at = wd->wakes_at;
     dibs__unlock(&wd->mu);
     if (wd->due)
-        aim(wd);
+        dibs__timer_set(wd->lp, &wd->timer, at);
 }
 
 void dibs__watchdog_init(struct dibs__watchdog *wd)
@@ -124,7 +123,7 @@ void dibs__watchdog_stop(struct dibs__watchdog *wd)
     wd->due = NULL;
     dibs__timer_stop(wd->lp, &wd->timer);
     dibs__lock(&wd->mu);
-    wd->wakes_at = 0; /* nobody needs to poke any more */
+    wd->wakes_at = INT64_MIN; /* nobody needs to poke any more */
     dibs__unlock(&wd->mu);
 }
 

@@ -155,8 +155,10 @@ static struct dibs__op *pick_heir(struct dibs__line *line, struct dibs__op *op,
         atomic_load(&line->locks->closing))
         return NULL;
     struct dibs__op *heir = DIBS_OF(first, struct dibs__op, link);
-    return heir->canceled || heir->granting || now >= heir->deadline ? NULL
-                                                                      : heir;
+    if (heir->canceled || heir->granting || now >= heir->deadline ||
+        heir->wire == op->wire) /* another call of the same owner */
+        return NULL;
+    return heir;
 }
 
 /* The heir has it. False: the answer came when that was over again. */

@@ -147,9 +147,12 @@ static void keep_looking(struct dibs__line *line, bool listen, int64_t at)
     dibs_client *c = dibs__line_client(line);
 
     dibs__timer_set(&c->loop, &line->timer, at);
-    if (listen)
-        dibs__pubsub_listen(&c->pubsub, &line->sub, line->channel,
-                            line->channel_len);
+    if (!listen || dibs__pubsub_listen(&c->pubsub, &line->sub, line->channel,
+                                       line->channel_len) == DIBS_OK)
+        return;
+    dibs__lock(&line->mu);
+    line->listening = false; /* no memory: next time */
+    dibs__unlock(&line->mu);
 }
 
 static void look(struct dibs__line *line)

@@ -289,6 +289,8 @@ static bool hung_up(struct dibs__conn *cn, int64_t now_us)
 
     if (now_us - cn->last_used_us < STALE_US)
         return false;
+    if (dibs__reader_more(&cn->in))
+        return true;
     ssize_t n = recv(cn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     return n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
 }
@@ -317,8 +319,9 @@ static dibs_err receive(struct dibs__conn *cn, bool first, int64_t expires)
     if (!first) {
         struct pollfd p = {.fd = cn->fd, .events = POLLIN};
         int64_t left = expires - dibs__now_ms();
-        if (left <= 0 || poll(&p, 1, (int)left) == 0)
-            return DIBS_ERR_UNKNOWN;
+        int n = left > 0 ? poll(&p, 1, (int)left) : 0;
+        if (n <= 0)
+            return n < 0 && errno == EINTR ? DIBS_OK : DIBS_ERR_UNKNOWN;
     }
     ssize_t n = recv(cn->fd, cn->bytes, sizeof cn->bytes, 0);
     if (n < 0 && errno == EINTR)
@@ -345,7 +348,8 @@ dibs_err dibs__conn_talk(struct dibs__conn *cn, struct dibs__req *req,
         if (err == DIBS_OK && dibs__reader_next(&cn->in, reply) != DIBS_OK)
             err = DIBS_ERR_UNKNOWN;
     }
-    if (err == DIBS_OK)
-        cn->last_used_us = now_us;
+    cn->last_used_us = now_us;
+    if (err == DIBS_OK && dibs__reader_more(&cn->in))
+        cn->last_used_us = 0; /* it babbles: look before the next use */
     return err;
 }

@@ -247,6 +247,13 @@ dibs_err dibs__reader_next(struct dibs__reader *r,
     return DIBS_OK;
 }
 
+bool dibs__reader_more(const struct dibs__reader *r)
+{
+    const redisReader *hi = r->hi;
+
+    return hi->len > hi->pos;
+}
+
 bool dibs__reply_num(const struct dibs__reply *r, size_t i, int64_t *out)
 {
     if (r->type != REPLY_ARRAY || i >= r->len ||

@@ -53,6 +53,9 @@ dibs_err dibs__reader_feed(struct dibs__reader *r, const char *data,
  * PROTOCOL; after an error the reader is good for nothing but clear. */
 dibs_err dibs__reader_next(struct dibs__reader *r,
                            const struct dibs__reply **out);
+/* Bytes behind the last reply, which nobody asked for. */
+bool dibs__reader_more(const struct dibs__reader *r);
+
 /* The i-th element as a number or text; false if it is something else. */
 bool dibs__reply_num(const struct dibs__reply *r, size_t i, int64_t *out);
 const struct dibs__reply *dibs__reply_text(const struct dibs__reply *r,
