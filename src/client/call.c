@@ -51,6 +51,7 @@ struct dibs__ghost {
     struct dibs__list at; /* in server.ghosts while new */
     unsigned refs;        /* io only, once it is in use */
     enum ghost_state state;
+    unsigned born; /* server.ups at that time */
     char id[24], addr[160];
 };
 
@@ -106,6 +107,7 @@ static struct dibs__ghost *ghost_new(struct dibs__server *s,
         return NULL;
     g->s = s;
     g->refs = 1;
+    g->born = atomic_load(&s->ups);
     g->req.write = lay_write;
     g->req.done = lay_done;
     memcpy(g->id, cn->id, sizeof g->id);
@@ -113,13 +115,14 @@ static struct dibs__ghost *ghost_new(struct dibs__server *s,
     return g;
 }
 
-/* The server counts its connections up. If the new one's number is not greater,
+/* The server counts its connections up. If a later one has no greater number,
  * it is another process by now, and the ghost ended with the old one. */
 static bool restarted(const struct dibs__server *s, const struct dibs__ghost *g)
 {
     unsigned long long now = strtoull(s->main->cn.id, NULL, 10);
 
-    return now != 0 && now <= strtoull(g->id, NULL, 10);
+    return atomic_load(&s->ups) != g->born && now != 0 &&
+           now <= strtoull(g->id, NULL, 10);
 }
 
 static void lay(struct dibs__server *s, struct dibs__ghost *g)

@@ -95,6 +95,7 @@ static void main_up(struct dibs__conn *cn)
 
     link_of(cn)->was_up = true;
     s->up = true;
+    atomic_fetch_add(&s->ups, 1);
     s->backoff_ms = 0;
     say(s, DIBS_EVENT_CONNECTED, DIBS_OK, "connected");
     dibs__calls_resume(s);
@@ -285,6 +286,7 @@ void dibs__server_init(struct dibs__server *s)
     dibs__list_init(&s->resting);
     dibs__list_init(&s->ghosts);
     atomic_init(&s->riding, 0);
+    atomic_init(&s->ups, 0);
     s->redial.fire = redial_now;
     s->grow.run = grow;
 }

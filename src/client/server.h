@@ -70,6 +70,7 @@ struct dibs__server {
     int64_t grow_after;        /* mu: not before this time */
     struct dibs__task grow;
     atomic_uint riding;        /* calls with the io thread */
+    atomic_uint ups;           /* how often main came up */
 };
 
 /* to, events, lp, max_spares and the hooks must be set. */
