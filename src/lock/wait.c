@@ -22,6 +22,7 @@
 #include "lock/op.h"
 
 #define IDLE_LOOK_MS 2000
+#define AFTER_MS     10 /* look again at one whose time passed while it asked */
 
 void dibs__line_wake(struct dibs__line *line)
 {
@@ -77,6 +78,8 @@ static void sweep(struct dibs__line *line, int64_t now, struct dibs__list *over)
         n = l->next;
         if (op == line->asking || op->granting) {
             line->canceled |= op->canceled;
+            line->first_deadline = dibs__min(
+                line->first_deadline, dibs__max(op->deadline, now + AFTER_MS));
         } else if (must_go(op, now, closing)) {
             dibs__list_del(l);
             dibs__hold_free(line, op->hold);
