@@ -71,7 +71,7 @@ static void reap_answered(struct dibs__call *call, dibs_err err,
                    err != DIBS_ERR_UNKNOWN;
     if (r->once && err != DIBS_OK && (refused || now >= r->until))
         lk->reap_failed = true;
-    if (now >= r->until || (r->once && (err == DIBS_OK || refused)) ||
+    if (now >= r->until || refused || (r->once && err == DIBS_OK) ||
         err == DIBS_ERR_CLOSED || (!r->once && atomic_load(&lk->closing))) {
         reap_end(r);
         return;
