@@ -2,15 +2,12 @@
 --
 -- KEYS  1 lock hash
 -- Gives an array: remaining time in ms (-1 none, -2 not locked), number of
---       fields, then up to 32 of field and value.
+--       fields, 0 (nobody queues), then field and value of up to 32.
 local key = KEYS[1]
-local left = redis.call('pttl', key)
-if left == -2 then
-    return {-2, 0}
-end
 local all = redis.call('hgetall', key)
-local answer = {left, #all / 2}
+local answer = {redis.call('pttl', key), #all / 2, 0}
+
 for i = 1, math.min(#all, 64) do
-    answer[i + 2] = all[i]
+    answer[#answer + 1] = all[i]
 end
 return answer

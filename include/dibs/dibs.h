@@ -132,6 +132,10 @@ typedef struct dibs_client_opts {
     const char *client_name;    /* for CLIENT LIST; NULL = "dibs" */
     dibs_event_cb on_event;     /* may be NULL */
     void *event_arg;
+    int64_t fair_wait_ms;       /* fair locks: how long a waiter that shows no
+                                   sign of life keeps its place; 0 = 300000.
+                                   The same for all clients of a lock, Redisson
+                                   ones (fairLockWaitTimeout) included */
 } dibs_client_opts;
 
 #define DIBS_CLIENT_OPTS(...)                                                  \
@@ -212,6 +216,15 @@ DIBS_API DIBS_MUST dibs_err dibs_lock_new(dibs_client *c, const char *name,
 DIBS_API DIBS_MUST dibs_err dibs_lock_new_bytes(dibs_client *c,
                                                 const void *name, size_t len,
                                                 dibs_lock **out);
+/* The fair lock: granted in the order in which it was asked for, over all
+ * threads, processes and hosts. Re-entrant. A waiter that died costs the next
+ * one about a second. dibs_lock_try neither queues nor overtakes a queue. */
+DIBS_API DIBS_MUST dibs_err dibs_fair_lock_new(dibs_client *c, const char *name,
+                                               dibs_lock **out);
+DIBS_API DIBS_MUST dibs_err dibs_fair_lock_new_bytes(dibs_client *c,
+                                                     const void *name,
+                                                     size_t len,
+                                                     dibs_lock **out);
 DIBS_API void dibs_lock_free(dibs_lock *l);
 
 /* Takes the lock, waiting as opts say. opts may be NULL. A wait limit bounds
@@ -307,6 +320,14 @@ typedef struct dibs_lock_info {
 /* out->size must be set. OK, or an error as of acquire. */
 DIBS_API DIBS_MUST dibs_err dibs_lock_info_get(dibs_lock *l,
                                                dibs_lock_info *out);
+
+/* The queue of a fair lock, from its head; others have none. remaining_ms: for
+ * how long the waiter keeps its place without a sign of life, -1 if nobody
+ * knows. fn runs on the calling thread and returns false to stop. */
+typedef bool (*dibs_queue_fn)(size_t place, const char *owner,
+                              int64_t remaining_ms, void *arg);
+DIBS_API DIBS_MUST dibs_err dibs_lock_queue(dibs_lock *l, dibs_queue_fn fn,
+                                            void *arg);
 
 /* Calls fn for every lock on the server whose name matches the glob-style
  * pattern (NULL = all), in no order; a lock taken or freed meanwhile may be

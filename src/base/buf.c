@@ -84,13 +84,20 @@ void dibs__buf_array(struct dibs__buf *b, size_t count)
     dibs__buf_add(b, "\r\n", 2);
 }
 
-void dibs__buf_arg(struct dibs__buf *b, const void *data, size_t len)
+void dibs__buf_arg_parts(struct dibs__buf *b, const void *one, size_t one_len,
+                         const void *two, size_t two_len)
 {
     dibs__buf_add(b, "$", 1);
-    dibs__buf_num(b, (int64_t)len);
+    dibs__buf_num(b, (int64_t)(one_len + two_len));
     dibs__buf_add(b, "\r\n", 2);
-    dibs__buf_add(b, data, len);
+    dibs__buf_add(b, one, one_len);
+    dibs__buf_add(b, two, two_len);
     dibs__buf_add(b, "\r\n", 2);
+}
+
+void dibs__buf_arg(struct dibs__buf *b, const void *data, size_t len)
+{
+    dibs__buf_arg_parts(b, data, len, "", 0);
 }
 
 void dibs__buf_arg_text(struct dibs__buf *b, const char *text)

@@ -26,6 +26,8 @@
 #define COMMAND_TIMEOUT_MS 3000
 #define CONNECT_TIMEOUT_MS 3000
 #define LEASE_MS           30000
+#define FAIR_WAIT_MS       300000
+#define FAIR_WAIT_MIN_MS   1000
 #define CONNECTIONS        4
 #define CONNECTIONS_MAX    64
 #define CLOSE_MS           5000
@@ -176,11 +178,14 @@ static bool name_ok(const char *name)
 static dibs_err opts_check(const dibs_client_opts *o)
 {
     if (!ms_ok(o->command_timeout_ms) || !ms_ok(o->connect_timeout_ms) ||
-        !ms_ok(o->lease_ms) || !name_ok(o->client_name))
+        !ms_ok(o->lease_ms) || !ms_ok(o->fair_wait_ms) ||
+        !name_ok(o->client_name))
         return DIBS_ERR_INVALID;
     if (o->command_timeout_ms > INT32_MAX || o->connect_timeout_ms > INT32_MAX)
         return DIBS_ERR_INVALID;
     if (o->lease_ms != 0 && o->lease_ms < DIBS_LEASE_MIN_MS)
+        return DIBS_ERR_INVALID;
+    if (o->fair_wait_ms != 0 && o->fair_wait_ms < FAIR_WAIT_MIN_MS)
         return DIBS_ERR_INVALID;
     if (o->max_connections > CONNECTIONS_MAX)
         return DIBS_ERR_INVALID;
@@ -288,6 +293,7 @@ static void parts_init(dibs_client *c, const dibs_client_opts *o)
     sem_init(&c->idle, 0, 0);
     atomic_init(&c->refs, 1);
     c->lease_ms = o->lease_ms ? o->lease_ms : LEASE_MS;
+    c->fair_wait_ms = o->fair_wait_ms ? o->fair_wait_ms : FAIR_WAIT_MS;
     c->on_event = o->on_event;
     c->event_arg = o->event_arg;
     c->server.lp = c->pubsub.lp = c->watchdog.lp = &c->loop;

@@ -327,6 +327,11 @@ dibs_err dibs__pubsub_listen(struct dibs__pubsub *ps, struct dibs__sub *sub,
     return DIBS_OK;
 }
 
+bool dibs__pubsub_hears(const struct dibs__sub *sub)
+{
+    return sub->on && sub->on->ready;
+}
+
 void dibs__pubsub_leave(struct dibs__pubsub *ps, struct dibs__sub *sub)
 {
     struct dibs__channel *ch = sub->on;

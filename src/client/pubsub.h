@@ -42,6 +42,8 @@ void dibs__pubsub_init(struct dibs__pubsub *ps);
 /* OK or NOMEM; the name is copied. */
 dibs_err dibs__pubsub_listen(struct dibs__pubsub *ps, struct dibs__sub *sub,
                              const char *name, size_t len);
+/* Will it hear of what is published now? */
+bool dibs__pubsub_hears(const struct dibs__sub *sub);
 void dibs__pubsub_leave(struct dibs__pubsub *ps, struct dibs__sub *sub);
 /* All have left. Ends the connection, then tells. */
 void dibs__pubsub_close(struct dibs__pubsub *ps);

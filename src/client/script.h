@@ -23,6 +23,10 @@ extern const struct dibs__script dibs__script_basic_handover;
 extern const struct dibs__script dibs__script_basic_info;
 extern const struct dibs__script dibs__script_basic_release;
 extern const struct dibs__script dibs__script_basic_renew;
+extern const struct dibs__script dibs__script_fair_acquire;
+extern const struct dibs__script dibs__script_fair_info;
+extern const struct dibs__script dibs__script_fair_leave;
+extern const struct dibs__script dibs__script_fair_release;
 
 /* The head of a call of the script, with that many KEYS and ARGV to follow.
  * whole: with its text, for a server that does not know it. */

@@ -10,7 +10,8 @@
  *         the server at once, on its caller's own thread; if somebody is, it
  *         waits for its turn (wait.c), or is handed the lock (release.c)
  *         without asking at all. A call that only tries asks at once and does
- *         not line up.
+ *         not line up. For a kind with a queue on the server everybody asks,
+ *         and waits there (queue.c).
  *
  * Trouble The command says how many holds there shall be, so asking again after
  *         a lost reply is harmless. What remains is a copy that comes late, for
@@ -85,9 +86,12 @@ static void reentry_answered(struct dibs__call *call, dibs_err err,
 
 /* ---- first acquisition ------------------------------------------------- */
 
-/* How long a waiter sleeps when nothing happens. */
-static int64_t nap(int64_t busy_ms)
+/* How long a waiter sleeps when nothing happens. In a queue the server says
+ * so. */
+static int64_t nap(const struct dibs__line *line, int64_t busy_ms)
 {
+    if (line->kind->queued)
+        return dibs__max(busy_ms, 1);
     int64_t cap = dibs__random_in(CAP_MIN_MS, CAP_MAX_MS);
 
     return busy_ms < 0 ? cap : dibs__min(busy_ms + 1, cap);
@@ -107,11 +111,20 @@ static void leave(struct dibs__line *line, struct dibs__op *op)
         dibs__line_wake(line); /* so that io stops looking */
 }
 
-static void stay(struct dibs__line *line, int64_t sleep_ms) REQUIRES(line->mu)
+/* False: out of memory. */
+static bool stay(struct dibs__line *line, struct dibs__op *op, int64_t sleep_ms)
+    REQUIRES(line->mu)
 {
+    if (line->kind->queued) {
+        if (!line->awake || line->canceled || op->deadline < line->looks_at ||
+            atomic_load(&line->locks->closing))
+            dibs__line_wake(line);
+        return dibs__queue_stay(op, sleep_ms);
+    }
     line->asking = NULL;
     line->next_try = dibs__now_ms() + sleep_ms;
     dibs__line_wake(line);
+    return true;
 }
 
 /* Granted, but is it any use? */
@@ -150,15 +163,12 @@ static void acquire_answered(struct dibs__call *call, dibs_err err,
         op->haunted |= err != DIBS_OK;
         break;
     case BUSY:
-        stays = !op->trying;
-        err = DIBS_ERR_BUSY;
-        if (stays)
-            stay(line, nap(busy_ms));
+        stays = !op->trying && stay(line, op, nap(line, busy_ms));
+        err = op->trying ? DIBS_ERR_BUSY : DIBS_ERR_NOMEM;
         break;
     case AGAIN:
-        stays = !op->trying;
-        if (stays)
-            stay(line, dibs__random_in(RETRY_MIN_MS, RETRY_MAX_MS));
+        stays = !op->trying &&
+                stay(line, op, dibs__random_in(RETRY_MIN_MS, RETRY_MAX_MS));
         break;
     case GONE:
     case REFUSED:
@@ -169,6 +179,11 @@ static void acquire_answered(struct dibs__call *call, dibs_err err,
     dibs__unlock(&line->mu);
     if (stays)
         return;
+    dibs__queue_end(op);
+    if (op->ask.stay && err != DIBS_OK) {
+        dibs__queue_leave(op, err);
+        return;
+    }
     if (op->haunted && err != DIBS_OK)
         dibs__op_disown(op);
     dibs__op_finish(op, err);
@@ -222,6 +237,11 @@ static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
     op->ask.target = 1;
     if (op->trying)
         return ASK;
+    if (line->kind->queued) {
+        op->ask.stay = true;
+        dibs__line_join(line, op);
+        return ASK;
+    }
     bool first = dibs__list_empty(&line->waiters) &&
                  !dibs__hold_other(line, 0, dibs__now_ms());
     if (first) {

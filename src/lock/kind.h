@@ -22,7 +22,8 @@ enum dibs__verb {
     VERB_RELEASE,  /* >= 1 freed, 0 held once less, -1 not held */
     VERB_HANDOVER, /* 1 the heir has it, -1 neither has it */
     VERB_FORCE,    /* 1 ended, 0 not held by this owner */
-    VERB_INFO      /* an array, see basic_info.lua */
+    VERB_LEAVE,    /* a queued kind: anything, it is out of the queue */
+    VERB_INFO      /* an array, see basic_info.lua and fair_info.lua */
 };
 
 /* What a command is about. A field that a verb does not need is not read. */
@@ -33,6 +34,9 @@ struct dibs__ask {
     int64_t target;   /* ACQUIRE, RELEASE: holds it will then have */
     int64_t lease_ms; /* ACQUIRE, HANDOVER */
     int64_t keep_ms;  /* RELEASE */
+    bool stay;        /* ACQUIRE, a queued kind: wait in the queue */
+    int64_t first;    /* INFO, a queued kind: first place wanted */
+    int64_t count;    /* and how many */
     const char *text; /* FORCE: the owner as text, instead of wire */
     size_t text_len;
 };
@@ -47,6 +51,8 @@ struct dibs__renew_item {
 
 struct dibs__kind {
     const char *channel; /* prefix of the channel's name */
+    bool queued;         /* waiters stand in a queue on the server, each for
+                            itself and with a channel of its own */
     void (*write)(enum dibs__verb verb, const struct dibs__ask *ask,
                   struct dibs__buf *out, bool whole);
     void (*write_renew)(const struct dibs__renew_item *items, size_t count,
@@ -54,6 +60,11 @@ struct dibs__kind {
 };
 
 extern const struct dibs__kind dibs__kind_basic;
+extern const struct dibs__kind dibs__kind_fair;
+
+/* All kinds whose hold is a field of a hash are renewed alike. */
+void dibs__write_renew(const struct dibs__renew_item *items, size_t count,
+                       struct dibs__buf *out, bool whole);
 
 /* "uuid:number", as an argument of a command. */
 void dibs__owner_arg(struct dibs__buf *out, const char *uuid, uint64_t number);

@@ -79,14 +79,15 @@ static void basic_write(enum dibs__verb verb, const struct dibs__ask *ask,
         else
             dibs__owner_arg(out, uuid, ask->wire);
         break;
+    case VERB_LEAVE: /* there is no queue */
     case VERB_INFO:
         head(out, &dibs__script_basic_info, whole, ask->line, 0);
         break;
     }
 }
 
-static void basic_write_renew(const struct dibs__renew_item *items,
-                              size_t count, struct dibs__buf *out, bool whole)
+void dibs__write_renew(const struct dibs__renew_item *items, size_t count,
+                       struct dibs__buf *out, bool whole)
 {
     dibs__script_head(out, &dibs__script_basic_renew, whole, count, 2 * count);
     for (size_t i = 0; i < count; i++)
@@ -100,5 +101,5 @@ static void basic_write_renew(const struct dibs__renew_item *items,
 const struct dibs__kind dibs__kind_basic = {
     .channel = "redisson_lock__channel",
     .write = basic_write,
-    .write_renew = basic_write_renew,
+    .write_renew = dibs__write_renew,
 };

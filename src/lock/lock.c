@@ -19,8 +19,8 @@
 
 /* ---- handles ----------------------------------------------------------- */
 
-dibs_err dibs_lock_new_bytes(dibs_client *c, const void *name, size_t len,
-                             dibs_lock **out)
+static dibs_err lock_new(dibs_client *c, const struct dibs__kind *kind,
+                         const void *name, size_t len, dibs_lock **out)
 {
     if (!name || len == 0 || len > DIBS_NAME_MAX || !out)
         return DIBS_ERR_INVALID;
@@ -30,7 +30,7 @@ dibs_err dibs_lock_new_bytes(dibs_client *c, const void *name, size_t len,
     struct dibs__locks *lk = dibs__locks_of(c);
     dibs_lock *l = lk ? dibs__calloc(1, sizeof *l) : NULL;
     if (l)
-        l->line = dibs__line_get(lk, &dibs__kind_basic, name, len);
+        l->line = dibs__line_get(lk, kind, name, len);
     if (l && l->line) {
         dibs__client_ref(c);
         l->c = c;
@@ -43,11 +43,32 @@ dibs_err dibs_lock_new_bytes(dibs_client *c, const void *name, size_t len,
     return err;
 }
 
+/* Longer than allowed is as good as any length that is not. */
+static size_t length(const char *name)
+{
+    return name ? strnlen(name, DIBS_NAME_MAX + 1) : 0;
+}
+
 dibs_err dibs_lock_new(dibs_client *c, const char *name, dibs_lock **out)
 {
-    return name ? dibs_lock_new_bytes(c, name, strnlen(name, DIBS_NAME_MAX + 1),
-                                      out)
-                : DIBS_ERR_INVALID;
+    return lock_new(c, &dibs__kind_basic, name, length(name), out);
+}
+
+dibs_err dibs_lock_new_bytes(dibs_client *c, const void *name, size_t len,
+                             dibs_lock **out)
+{
+    return lock_new(c, &dibs__kind_basic, name, len, out);
+}
+
+dibs_err dibs_fair_lock_new(dibs_client *c, const char *name, dibs_lock **out)
+{
+    return lock_new(c, &dibs__kind_fair, name, length(name), out);
+}
+
+dibs_err dibs_fair_lock_new_bytes(dibs_client *c, const void *name, size_t len,
+                                  dibs_lock **out)
+{
+    return lock_new(c, &dibs__kind_fair, name, len, out);
 }
 
 void dibs_lock_free(dibs_lock *l)

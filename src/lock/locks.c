@@ -78,7 +78,7 @@ static void close_step(struct dibs__timer *t)
     for (struct dibs__line *l = NULL; (l = next_line(lk, l));)
         empty &= close_line(l);
     dibs__reaps_stop(lk, false);
-    empty &= dibs__reaps_left(lk) == 0;
+    empty &= dibs__reaps_left(lk) == 0 && atomic_load(&lk->leaving) == 0;
     if (!empty && now < lk->close_by) {
         dibs__timer_set(&lk->c->loop, &lk->close_timer, now + CLOSE_STEP_MS);
         return;

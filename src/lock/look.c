@@ -12,10 +12,13 @@
 
 #include "base/mem.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define OWNER_FIELD_MAX 512 /* longest owner that can be forced out */
+#define FIRST_FIELD     3   /* where the fields begin in an answer */
+#define FIELDS_MAX      32  /* so many are in it at most */
+#define QUEUE_PAGE      200 /* places asked for at once */
 
 struct look {
     struct dibs__op op;
@@ -26,6 +29,8 @@ struct look {
     char owner[OWNER_FIELD_MAX];
     dibs_force_cb force_fn;
     dibs_info_cb info_fn;
+    int64_t first;           /* place wanted */
+    struct dibs__buf *queue; /* where waiters go; NULL: nobody wants them */
 };
 
 static struct look *look_of(struct dibs__call *call)
@@ -68,21 +73,30 @@ static void read_owner(struct look *lo, const struct dibs__reply *field,
         memcpy(lo->owner, field->text, field->len);
 }
 
+/* How many of so many fields are in the answer. */
+static size_t fields_given(int64_t fields)
+{
+    return fields < 0 ? 0 : fields > FIELDS_MAX ? FIELDS_MAX : (size_t)fields;
+}
+
 /* False: not an answer of the info script. */
 static bool read_info(struct look *lo, const struct dibs__reply *r)
 {
     dibs_lock_info *info = &lo->info;
-    int64_t left, fields;
+    int64_t left, fields, waiters;
 
     *info = (dibs_lock_info){.size = sizeof *info};
-    if (!dibs__reply_num(r, 0, &left) || !dibs__reply_num(r, 1, &fields))
+    if (!dibs__reply_num(r, 0, &left) || !dibs__reply_num(r, 1, &fields) ||
+        !dibs__reply_num(r, 2, &waiters))
         return false;
+    info->waiters = waiters > 0 ? (size_t)waiters : 0;
     info->locked = left != -2;
     if (!info->locked)
         return true;
     info->ttl_ms = left;
     info->mode = DIBS_MODE_EXCLUSIVE;
-    for (size_t i = 2; i + 1 < r->len; i += 2) {
+    size_t end = FIRST_FIELD + 2 * fields_given(fields);
+    for (size_t i = FIRST_FIELD; i < end; i += 2) {
         const struct dibs__reply *field = dibs__reply_text(r, i);
         const struct dibs__reply *value = dibs__reply_text(r, i + 1);
         if (!field || !value)
@@ -97,6 +111,24 @@ static bool read_info(struct look *lo, const struct dibs__reply *r)
     }
     info->owners = fields > 0 ? (size_t)fields : 0;
     return true;
+}
+
+/* The waiters behind the fields, each a text with its NUL, then its time. */
+static dibs_err read_queue(struct look *lo, const struct dibs__reply *r)
+{
+    int64_t fields = 0;
+
+    dibs__reply_num(r, 1, &fields);
+    for (size_t i = FIRST_FIELD + 2 * fields_given(fields); i + 1 < r->len;
+         i += 2) {
+        const struct dibs__reply *who = dibs__reply_text(r, i);
+        const struct dibs__reply *ms = dibs__reply_text(r, i + 1);
+        if (!who || !ms)
+            return DIBS_ERR_PROTOCOL;
+        dibs__buf_add(lo->queue, who->text, strlen(who->text) + 1);
+        dibs__buf_add(lo->queue, ms->text, strlen(ms->text) + 1);
+    }
+    return dibs__buf_ok(lo->queue) ? DIBS_OK : DIBS_ERR_NOMEM;
 }
 
 /* ---- asking ------------------------------------------------------------ */
@@ -155,6 +187,8 @@ static void info_answered(struct dibs__call *call, dibs_err err,
 
     if (err == DIBS_OK && !read_info(lo, reply))
         err = DIBS_ERR_PROTOCOL;
+    if (err == DIBS_OK && lo->queue)
+        err = read_queue(lo, reply);
     if (err == DIBS_OK && lo->force && lo->info.locked) {
         if (lo->owner_len <= sizeof lo->owner) {
             lo->op.talk = false;
@@ -170,6 +204,8 @@ static void info_run(struct dibs__op *op)
 {
     struct look *lo = DIBS_OF(op, struct look, op);
 
+    op->ask.first = lo->first;
+    op->ask.count = lo->queue ? QUEUE_PAGE : 0;
     dibs__op_send(op, VERB_INFO, info_answered, twice_timeout(lo), 0);
 }
 
@@ -300,5 +336,43 @@ dibs_err dibs_lock_info_get_async(dibs_lock *l, dibs_info_cb cb, void *arg)
         lo->op.run(&lo->op);
     }
     dibs__client_leave(l->c);
+    return err;
+}
+
+/* ---- the queue --------------------------------------------------------- */
+
+/* False: enough. */
+static bool show_page(const struct dibs__buf *page, size_t *place,
+                      dibs_queue_fn fn, void *arg)
+{
+    const char *at = page->data, *end = page->data + page->len;
+
+    while (at < end) {
+        const char *owner = at;
+        const char *ms = owner + strlen(owner) + 1;
+        at = ms + strlen(ms) + 1;
+        if (!fn((*place)++, owner, *ms ? strtoll(ms, NULL, 10) : -1, arg))
+            return false;
+    }
+    return true;
+}
+
+dibs_err dibs_lock_queue(dibs_lock *l, dibs_queue_fn fn, void *arg)
+{
+    struct dibs__buf page = {0};
+    struct look lo = {.queue = &page};
+    size_t place = 0, before;
+    dibs_err err;
+
+    if (!l || !fn)
+        return DIBS_ERR_INVALID;
+    do {
+        before = place;
+        dibs__buf_cut(&page, 0);
+        lo.first = (int64_t)place;
+        err = look_sync(l, &lo, info_run);
+    } while (err == DIBS_OK && show_page(&page, &place, fn, arg) &&
+             place == before + QUEUE_PAGE);
+    dibs__buf_clear(&page);
     return err;
 }

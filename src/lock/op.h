@@ -32,6 +32,7 @@ struct dibs__op {
     struct dibs__lost_note *note;
     struct dibs__hold *hold; /* line.mu */
     struct dibs__op *heir;   /* line.mu: to whom a release hands over */
+    struct dibs__place *place; /* io only: in the queue of a queued kind */
 
     sem_t done;    /* sync */
     dibs_err err;  /* sync */
@@ -60,6 +61,18 @@ void dibs__op_resume(struct dibs__list *ops);
 /* Nobody can account for what this operation's number may still do: the owner
  * gets another, and what it may be given is taken back. No mutex held. */
 void dibs__op_disown(struct dibs__op *op);
+
+/* ---- queued kinds, in queue.c ------------------------------------------ */
+
+/* It was not its turn: ask again when called, or after that time. False: out of
+ * memory. */
+bool dibs__queue_stay(struct dibs__op *op, int64_t sleep_ms);
+/* Waits no more. Thread: io. */
+void dibs__queue_end(struct dibs__op *op);
+/* An answer is on its way to it, or its place is not ready. Thread: io. */
+bool dibs__queue_asking(const struct dibs__op *op);
+/* Tells the server that it has left, then finishes with that. No mutex held. */
+void dibs__queue_leave(struct dibs__op *op, dibs_err why);
 
 /* ---- the operations ---------------------------------------------------- */
 

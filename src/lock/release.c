@@ -151,7 +151,8 @@ static struct dibs__op *pick_heir(struct dibs__line *line, struct dibs__op *op,
 {
     struct dibs__list *first = dibs__list_first(&line->waiters);
 
-    if (!first || line->asking || op->ask.keep_ms || others_turn(line, now) ||
+    if (line->kind->queued || !first || line->asking || op->ask.keep_ms ||
+        others_turn(line, now) ||
         atomic_load(&line->locks->closing))
         return NULL;
     struct dibs__op *heir = DIBS_OF(first, struct dibs__op, link);

@@ -40,7 +40,7 @@ void dibs__line_wake(struct dibs__line *line)
 void dibs__line_kick(struct dibs__line *line)
 {
     line->try_now = true;
-    if (!dibs__list_empty(&line->waiters))
+    if (!dibs__list_empty(&line->waiters) && !line->kind->queued)
         dibs__line_wake(line);
 }
 
@@ -50,7 +50,8 @@ void dibs__line_join(struct dibs__line *line, struct dibs__op *op)
         line->first_deadline = INT64_MAX;
     dibs__list_add(&line->waiters, &op->link);
     line->first_deadline = dibs__min(line->first_deadline, op->deadline);
-    if (!line->awake || op->deadline < line->looks_at)
+    if (!line->kind->queued &&
+        (!line->awake || op->deadline < line->looks_at))
         dibs__line_wake(line);
 }
 
@@ -59,6 +60,13 @@ void dibs__line_join(struct dibs__line *line, struct dibs__op *op)
 static bool must_go(const struct dibs__op *op, int64_t now, bool closing)
 {
     return op->canceled || closing || now >= op->deadline;
+}
+
+/* An answer is on its way to it. */
+static bool answer_due(const struct dibs__line *line, const struct dibs__op *op)
+{
+    return line->kind->queued ? dibs__queue_asking(op)
+                              : op == line->asking || op->granting;
 }
 
 /* Those whose time is over, who were canceled, or all when the client closes.
@@ -76,7 +84,7 @@ static void sweep(struct dibs__line *line, int64_t now, struct dibs__list *over)
          l = n) {
         struct dibs__op *op = DIBS_OF(l, struct dibs__op, link);
         n = l->next;
-        if (op == line->asking || op->granting) {
+        if (answer_due(line, op)) {
             line->canceled |= op->canceled;
             line->first_deadline = dibs__min(
                 line->first_deadline, dibs__max(op->deadline, now + AFTER_MS));
@@ -102,6 +110,11 @@ static void end_all(struct dibs__list *over)
             err = DIBS_ERR_CLOSED;
         else if (op->canceled)
             err = DIBS_ERR_CANCELED;
+        if (op->ask.stay) {
+            dibs__queue_end(op);
+            dibs__queue_leave(op, err);
+            continue;
+        }
         if (op->haunted)
             dibs__op_disown(op);
         dibs__op_finish(op, err);
@@ -117,7 +130,7 @@ static struct dibs__op *next_step(struct dibs__line *line, int64_t now,
     struct dibs__hold *here = dibs__hold_other(line, 0, now);
 
     *again = now + IDLE_LOOK_MS;
-    if (line->asking || head->granting)
+    if (line->kind->queued || line->asking || head->granting)
         return NULL;
     if (here) {
         *again = here->valid_until;
@@ -170,7 +183,8 @@ static void look(struct dibs__line *line)
     sweep(line, now, &over);
     bool done = dibs__list_empty(&line->waiters);
     if (!done) {
-        listen = !line->listening && !dibs__hold_other(line, 0, now);
+        listen = !line->kind->queued && !line->listening &&
+                 !dibs__hold_other(line, 0, now);
         ask = next_step(line, now, &at);
         at = dibs__min(at, line->first_deadline);
     }

@@ -1,0 +1,120 @@
+-- fair_acquire: take the lock in turn, or stand in the queue for it.
+--
+-- KEYS  1 lock hash   2 queue   3 scores: until when each waiter counts
+-- ARGV  1 owner   2 holds it will then have   3 lease in ms
+--       4 W: how long a silent waiter counts   5 channel of a waiter, less its
+--       owner   6 '1' to wait in the queue, '0' to go away again
+-- Gives nil when taken; >= 0 when not: come back after so many ms at the
+--       latest; -3 when the outer holds of a re-entry are gone.
+--
+-- The server's clock counts, nobody else's. A waiter that asks proves that it
+-- lives and pushes its score back, beyond anything that another client may take
+-- off it meanwhile. One that is silent past its score, and does not hear when
+-- it is called, is dead, and goes. Twice is harmless.
+local lock, queue, scores = KEYS[1], KEYS[2], KEYS[3]
+local owner, target, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local wait, channel, stay = tonumber(ARGV[4]), ARGV[5], ARGV[6] == '1'
+local SOON = 1000 -- ms that a waiter has who did not hear
+local BUSY = 2000 -- ms between two questions of the first in line
+local FAR = 1000  -- places that are counted exactly
+
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local left = redis.call('pttl', lock)
+
+local function hold()
+    redis.call('hset', lock, owner, target)
+    if left < lease then
+        local done = redis.pcall('pexpire', lock, ARGV[3])
+        if type(done) == 'table' then
+            if left == -2 then
+                redis.call('hdel', lock, owner)
+            else
+                redis.call('hset', lock, owner, tonumber(target) - 1)
+            end
+            return done
+        end
+    end
+    return false
+end
+
+if left ~= -2 and redis.call('hexists', lock, owner) == 1 then
+    return hold()
+end
+if target ~= '1' then
+    return -3
+end
+
+-- The lock is free: whose turn is it? Who is called and does not hear gets a
+-- second, who had that already goes.
+local sleep
+if left == -2 then
+    local place = 0
+    for _ = 1, 128 do
+        local who = redis.call('lindex', queue, place)
+        if not who or who == owner then
+            if place == 0 then
+                if who then
+                    redis.call('lpop', queue)
+                end
+                redis.call('zrem', scores, owner)
+                local next = redis.call('lindex', queue, 0)
+                if next then
+                    redis.call('zadd', scores, now + lease + wait, next)
+                end
+                return hold()
+            end
+            break
+        end
+        local heard = redis.pcall('publish', channel .. who, '0')
+        local score = tonumber(redis.call('zscore', scores, who) or 0)
+        if heard == 0 and score <= now then
+            redis.call('lrem', queue, 1, who)
+            redis.call('zrem', scores, who)
+        elseif heard == 0 then
+            if score > now + SOON then
+                score = now + SOON
+                redis.call('zadd', scores, score, who)
+            end
+            sleep = sleep or score - now + 1
+            place = place + 1
+        else
+            if score <= now then
+                redis.call('zadd', scores, now + wait, who)
+            end
+            break
+        end
+    end
+    sleep = sleep or SOON
+end
+if not stay then
+    return sleep or left
+end
+
+-- Into the queue, or once more: here I am.
+local place
+local length = redis.call('llen', queue)
+if redis.call('zscore', scores, owner) then
+    place = redis.call('lpos', queue, owner, 'MAXLEN', FAR)
+    if not place and length > FAR then
+        place = length
+    end
+end
+if not place then
+    redis.call('rpush', queue, owner)
+    place = length
+    length = length + 1
+end
+local horizon = now + math.max(left, 0)
+redis.call('zadd', scores, horizon + wait * (place + 1), owner)
+-- Nothing stays for ever, and both end together.
+redis.call('pexpireat', queue, horizon + wait * (length + 4))
+redis.call('pexpireat', scores, horizon + wait * (length + 4))
+
+if not sleep then
+    sleep = place < 2 and BUSY or math.min(BUSY * (place + 1), wait / 3)
+    if place == 0 and left >= 0 then
+        sleep = math.min(sleep, left + 1)
+    end
+end
+return math.floor(sleep)

@@ -1,0 +1,54 @@
+-- fair_release: give back one hold; the last one frees the lock and calls the
+-- next in line.
+--
+-- KEYS  1 lock hash   2 queue   3 scores
+-- ARGV  1 owner   2 holds it will then have   3 ms to leave the lock taken, by
+--       nobody, when that is none; '0' = free it   4 W   5 channel of a waiter,
+--       less its owner
+-- Gives >= 1 when freed: 1 + how many heard of it; 0 when held once less; -1
+--       when this owner does not hold it.
+--
+-- Whoever is called and does not hear gets a second to show up, and the next is
+-- called too; so a row of dead waiters costs one second, not one each. Twice is
+-- harmless. The last hold needs no command that a full server refuses.
+local lock, queue, scores = KEYS[1], KEYS[2], KEYS[3]
+local owner, target, keep = ARGV[1], ARGV[2], ARGV[3]
+local wait, channel = tonumber(ARGV[4]), ARGV[5]
+local SOON = 1000
+
+if redis.call('hexists', lock, owner) == 0 then
+    return -1
+end
+if target ~= '0' then
+    redis.call('hset', lock, owner, target)
+    return 0
+end
+if keep ~= '0' then
+    redis.call('pexpire', lock, keep)
+    return 1
+end
+redis.call('del', lock)
+
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+for place = 0, 15 do
+    local who = redis.call('lindex', queue, place)
+    if not who then
+        break
+    end
+    local heard = redis.pcall('publish', channel .. who, '0')
+    if type(heard) ~= 'number' then
+        break
+    end
+    local score = tonumber(redis.call('zscore', scores, who) or 0)
+    if heard > 0 then
+        if score < now + wait then
+            redis.pcall('zadd', scores, now + wait, who)
+        end
+        return 1 + heard
+    end
+    if score > now + SOON then
+        redis.pcall('zadd', scores, now + SOON, who)
+    end
+end
+return 1

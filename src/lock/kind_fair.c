@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * kind_fair.c - the fair lock: first come, first served.
+ *
+ * The hash is that of the plain lock. Beside it the server keeps a queue, a
+ * list of owners in order of arrival, and a set of scores, the time until which
+ * each waiter counts without a sign of life. A waiter is called on a channel of
+ * its own, the lock's channel with its owner behind it. Keys, channels and the
+ * unit of the scores are Redisson's; how scores are set, and how a dead waiter
+ * is found out, is ours (see the scripts).
+ *
+ * Thread  any.
+ */
+#include "client/script.h"
+#include "lock/kind.h"
+#include "lock/line.h"
+
+#include <string.h>
+
+#define QUEUE  "redisson_lock_queue"
+#define SCORES "redisson_lock_timeout"
+
+/* The name as the other keys have it: behind the channel's prefix. */
+static void key(struct dibs__buf *out, const char *prefix,
+                const struct dibs__line *line)
+{
+    size_t skip = strlen(dibs__kind_fair.channel);
+
+    dibs__buf_arg_parts(out, prefix, strlen(prefix), line->channel + skip,
+                        line->channel_len - skip);
+}
+
+static void head(struct dibs__buf *out, const struct dibs__script *script,
+                 bool whole, const struct dibs__line *line, size_t args)
+{
+    dibs__script_head(out, script, whole, 3, args);
+    dibs__buf_arg(out, line->name, line->name_len);
+    key(out, QUEUE, line);
+    key(out, SCORES, line);
+}
+
+/* A waiter's channel, less its owner. */
+static void channel(struct dibs__buf *out, const struct dibs__line *line)
+{
+    dibs__buf_arg_parts(out, line->channel, line->channel_len, ":", 1);
+}
+
+static void owner(struct dibs__buf *out, const struct dibs__ask *ask)
+{
+    if (ask->text)
+        dibs__buf_arg(out, ask->text, ask->text_len);
+    else
+        dibs__owner_arg(out, dibs__line_uuid(ask->line), ask->wire);
+}
+
+static void fair_write(enum dibs__verb verb, const struct dibs__ask *ask,
+                       struct dibs__buf *out, bool whole)
+{
+    const struct dibs__line *line = ask->line;
+    int64_t wait_ms = dibs__line_client(line)->fair_wait_ms;
+
+    switch (verb) {
+    case VERB_ACQUIRE:
+        head(out, &dibs__script_fair_acquire, whole, line, 6);
+        owner(out, ask);
+        dibs__buf_arg_num(out, ask->target);
+        dibs__buf_arg_num(out, ask->lease_ms);
+        dibs__buf_arg_num(out, wait_ms);
+        channel(out, line);
+        dibs__buf_arg_num(out, ask->stay);
+        break;
+    case VERB_RELEASE:
+        head(out, &dibs__script_fair_release, whole, line, 5);
+        owner(out, ask);
+        dibs__buf_arg_num(out, ask->target);
+        dibs__buf_arg_num(out, ask->keep_ms);
+        dibs__buf_arg_num(out, wait_ms);
+        channel(out, line);
+        break;
+    case VERB_HANDOVER: /* never: the queue says who is next */
+    case VERB_LEAVE:
+    case VERB_FORCE:
+        head(out, &dibs__script_fair_leave, whole, line, 3);
+        owner(out, ask);
+        channel(out, line);
+        dibs__buf_arg_num(out, verb == VERB_FORCE);
+        break;
+    case VERB_INFO:
+        head(out, &dibs__script_fair_info, whole, line, 2);
+        dibs__buf_arg_num(out, ask->first);
+        dibs__buf_arg_num(out, ask->count);
+        break;
+    }
+}
+
+const struct dibs__kind dibs__kind_fair = {
+    .channel = "redisson_lock__channel",
+    .queued = true,
+    .write = fair_write,
+    .write_renew = dibs__write_renew,
+};
