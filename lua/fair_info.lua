@@ -8,10 +8,14 @@
 --       from now, '' if nobody knows.
 local lock, queue, scores = KEYS[1], KEYS[2], KEYS[3]
 local first, count = tonumber(ARGV[1]), tonumber(ARGV[2])
-local all = redis.call('hgetall', lock)
+local held = redis.call('hlen', lock)
+local all = {}
+if held <= 32 then
+    all = redis.call('hgetall', lock)
+end
 local answer = {redis.call('pttl', lock), #all / 2, redis.call('llen', queue)}
 
-for i = 1, math.min(#all, 64) do
+for i = 1, #all do
     answer[#answer + 1] = all[i]
 end
 if count > 0 then

@@ -253,9 +253,14 @@ DIBS_API DIBS_MUST dibs_err dibs_lock_try(dibs_lock *l,
  * OK         Done: free, or held once less.
  * NOT_OWNER  This owner does not hold it and did not lose it.
  * LOST       It was held and is not any more: somebody else may have had it
- *            since. The owner starts anew.
- * UNKNOWN    No answer in time. It is not yours any more; the library goes on
- *            trying to free it until its lease ends.
+ *            since. Each level of a nested hold hears of it; after the last
+ *            one the owner starts anew.
+ * UNKNOWN    No answer in time. It counts as given back; the library goes on
+ *            trying to free it until its lease has ended.
+ * WRONGTYPE, AUTH, SERVER, PROTOCOL   The server refused. The last hold counts
+ *            as given back, as above; one of several is still held.
+ * CONN       One of several holds, and no connection: still held.
+ * CLOSED     The client is going away, and releases it.
  */
 DIBS_API dibs_err dibs_lock_release(dibs_lock *l, const dibs_lock_opts *opts);
 
@@ -269,9 +274,12 @@ DIBS_API dibs_err dibs_lock_force_release_owner(dibs_lock *l,
                                                 bool *was_locked);
 
 /* Ends this owner's waiting acquires of this lock, from any thread, with
- * CANCELED. One that was being granted at that moment ends with OK all the
- * same. BUSY-free: returns OK when something was canceled, NOT_OWNER if there
- * was nothing to cancel. */
+ * CANCELED. One that is being granted at that moment ends with OK all the same,
+ * so look at what the acquire itself says.
+ *
+ * OK         Something was waiting, and is being canceled.
+ * NOT_OWNER  Nothing was waiting.
+ */
 DIBS_API dibs_err dibs_lock_cancel(dibs_lock *l, dibs_owner owner);
 
 /* ---- what is known without asking the server --------------------------- */
@@ -342,9 +350,11 @@ DIBS_API DIBS_MUST dibs_err dibs_client_list(dibs_client *c,
 /* ---- the async twins --------------------------------------------------- */
 
 /* The callback comes exactly once after DIBS_OK from the start call, and never
- * if the start call failed. With owner 0 the owner is the thread that makes
- * the start call. Sync calls made from inside a callback answer DEADLOCK when
- * they would have to wait. */
+ * if the start call failed. (With DIBS_CALLBACKS_DISPATCH it comes when the
+ * program dispatches; what waits when the client is freed is dropped.) With
+ * owner 0 the owner is the thread that makes the start call. From inside a
+ * callback a sync acquire never waits for another holder: it answers DEADLOCK
+ * instead. The other calls only wait for the server. */
 typedef void (*dibs_cb)(dibs_err err, void *arg);
 typedef void (*dibs_force_cb)(dibs_err err, bool was_locked, void *arg);
 typedef void (*dibs_info_cb)(dibs_err err, const dibs_lock_info *info,

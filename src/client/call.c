@@ -146,6 +146,16 @@ static void lay(struct dibs__server *s, struct dibs__ghost *g)
     dibs__conn_send(&s->main->cn, &g->req);
 }
 
+/* Whoever cared has given up, but the ghost is still about. */
+static void lay_some_time(struct dibs__server *s, struct dibs__ghost *g)
+{
+    if (g->state != GHOST_NEW || s->closing || dibs__list_linked(&g->at))
+        return;
+    g->refs++;
+    dibs__list_add(&s->ghosts, &g->at);
+    lay(s, g);
+}
+
 void dibs__ghosts_forget(struct dibs__server *s)
 {
     for (struct dibs__list *l; (l = dibs__list_pop(&s->ghosts));)
@@ -177,6 +187,8 @@ static void finish(struct dibs__call *call, dibs_err err,
 {
     dibs__timer_stop(call->s->lp, &call->timer);
     call->ghost = call->loose || (call->g && call->g->state != GHOST_LAID);
+    if (call->g)
+        lay_some_time(call->s, call->g);
     dibs__ghost_unref(call->g);
     call->g = NULL;
     atomic_fetch_sub_explicit(&call->s->riding, 1, memory_order_relaxed);
@@ -271,6 +283,8 @@ static void answered(struct dibs__req *req, dibs_err err,
 {
     struct dibs__call *call = DIBS_OF(req, struct dibs__call, req);
 
+    if (err == DIBS_OK)
+        DIBS_OF(req->cn, struct dibs__link, cn)->served = true;
     if (err == DIBS_OK && reply->type != REPLY_ERROR) {
         finish(call, DIBS_OK, reply);
     } else if (err == DIBS_OK) {
@@ -336,6 +350,8 @@ void dibs__call_talk(struct dibs__server *s, struct dibs__call *call)
         return;
     }
     call->sent_ms = dibs__now_ms();
+    call->req.expires = dibs__min(dibs__add(call->sent_ms, call->attempt_ms),
+                                  call->deadline);
     dibs_err err = dibs__conn_talk(&ln->cn, &call->req, &reply);
     if (err == DIBS_OK && reply->type != REPLY_ERROR) {
         call->done(call, DIBS_OK, reply);

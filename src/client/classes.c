@@ -25,8 +25,8 @@ static const struct dibs__class classes[] = {
     {"TRYAGAIN", EXECUTED_NO, NEXT_LATER, DIBS_ERR_SERVER},
     {"CLUSTERDOWN", EXECUTED_NO, NEXT_LATER, DIBS_ERR_SERVER},
     {"NOREPLICAS", EXECUTED_NO, NEXT_LATER, DIBS_ERR_SERVER},
-    {"ERR max number of clients", EXECUTED_NO, NEXT_LATER, DIBS_ERR_CONN},
-    {"ERR Script killed by user", EXECUTED_NO, NEXT_LATER, DIBS_ERR_SERVER},
+    {"max number of clients", EXECUTED_NO, NEXT_LATER, DIBS_ERR_CONN},
+    {"Script killed by user", EXECUTED_NO, NEXT_LATER, DIBS_ERR_SERVER},
 
     {"READONLY", EXECUTED_NO, NEXT_REDIAL, DIBS_ERR_SERVER},
 
@@ -40,25 +40,29 @@ static const struct dibs__class classes[] = {
     {"MOVED", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_SERVER},
     {"ASK", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_SERVER},
 
-    {"ERR The user executing the script", EXECUTED_PARTLY, NEXT_GIVE_UP,
+    /* Every script of ours looks at its key before it writes. */
+    {"WRONGTYPE", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_WRONGTYPE},
+
+    {"The user executing the script", EXECUTED_PARTLY, NEXT_GIVE_UP,
      DIBS_ERR_AUTH},
-    {"WRONGTYPE", EXECUTED_PARTLY, NEXT_GIVE_UP, DIBS_ERR_WRONGTYPE},
     {"", EXECUTED_PARTLY, NEXT_GIVE_UP, DIBS_ERR_SERVER}, /* all others */
 };
 
-/* Before Redis 7 a script's error is wrapped in one of its own: "ERR Error
- * running script (call to f_...): @user_script:3: WRONGTYPE ...". */
+/* The error less what is wrapped around it. Before Redis 7 a script's error is
+ * told as "ERR Error running script (call to f_...): @user_script:3: WRONGTYPE
+ * ...", one that a script passes on as "@user_script: 3: ...". And what has no
+ * code of its own begins with ERR, or not. */
 static const char *unwrapped(const char *error)
 {
-    static const char wrap[] = "ERR Error running script";
     const char *at = error, *found;
 
-    if (strncmp(error, wrap, sizeof wrap - 1) != 0)
-        return error;
-    while ((found = strstr(at, "user_script:")))
-        at = found + strlen("user_script:");
-    at += strspn(at, "0123456789: -");
-    return at;
+    if (strncmp(error, "ERR Error running script", 24) == 0 ||
+        strncmp(error, "@user_script", 12) == 0) {
+        while ((found = strstr(at, "user_script:")))
+            at = found + strlen("user_script:");
+        at += strspn(at, "0123456789: -");
+    }
+    return strncmp(at, "ERR ", 4) == 0 ? at + 4 : at;
 }
 
 const struct dibs__class *dibs__classify(const char *error)

@@ -35,6 +35,7 @@
 #define RIDING_ENOUGH    3 /* so many riding already: ride along */
 
 static void dial(struct dibs__server *s);
+static void drop_stale_spares(struct dibs__server *s);
 static void drop(struct dibs__task *t);
 
 static void say(struct dibs__server *s, dibs_event_kind kind, dibs_err err,
@@ -74,6 +75,7 @@ static struct dibs__link *link_open(struct dibs__server *s, bool is_main,
     ln->s = s;
     ln->main = is_main;
     ln->drop.run = drop;
+    ln->generation = atomic_load(&s->generation);
     ln->cn.lp = s->lp;
     ln->cn.to = &s->to;
     ln->cn.up = up;
@@ -96,7 +98,6 @@ static void main_up(struct dibs__conn *cn)
     link_of(cn)->was_up = true;
     s->up = true;
     atomic_fetch_add(&s->ups, 1);
-    s->backoff_ms = 0;
     say(s, DIBS_EVENT_CONNECTED, DIBS_OK, "connected");
     dibs__calls_resume(s);
     if (s->came)
@@ -131,11 +132,16 @@ static void main_down(struct dibs__conn *cn, dibs_err err, const char *why)
     if (s->closing)
         return;
     say(s, DIBS_EVENT_DISCONNECTED, err, why);
-    if (ln->was_up) {
+    if (ln->was_up)
+        drop_stale_spares(s);
+    if (ln->served) { /* it did work: dial at once */
+        s->backoff_ms = 0;
         dibs__timer_set(s->lp, &s->redial, dibs__now_ms());
         return;
     }
     redial_later(s, final(err));
+    if (ln->was_up)
+        return;
     dibs__calls_fail(s, final(err) ? err : DIBS_ERR_CONN, final(err));
     if (s->came)
         s->came(s, final(err) ? err : DIBS_ERR_CONN);
@@ -228,7 +234,8 @@ static struct dibs__link *find_free(struct dibs__server *s) REQUIRES(s->mu)
 {
     for (struct dibs__list *l = s->spares.next; l != &s->spares; l = l->next) {
         struct dibs__link *ln = DIBS_OF(l, struct dibs__link, at);
-        if (ln->use == LINK_FREE)
+        if (ln->use == LINK_FREE &&
+            ln->generation == atomic_load(&s->generation))
             return ln;
     }
     return NULL;
@@ -269,7 +276,8 @@ void dibs__server_give_back(struct dibs__link *ln, bool usable)
     struct dibs__server *s = ln->s;
 
     dibs__lock(&s->mu);
-    usable = usable && !s->closed;
+    usable = usable && !s->closed &&
+             ln->generation == atomic_load(&s->generation);
     ln->use = usable ? LINK_FREE : LINK_DIALING;
     dibs__unlock(&s->mu);
     if (!usable)
@@ -287,12 +295,48 @@ void dibs__server_init(struct dibs__server *s)
     dibs__list_init(&s->ghosts);
     atomic_init(&s->riding, 0);
     atomic_init(&s->ups, 0);
+    atomic_init(&s->generation, 0);
     s->redial.fire = redial_now;
     s->grow.run = grow;
 }
 
-/* Free ones are ours to close; one that is out is woken, and comes back by
- * itself through its drop task. */
+/* Those in nobody's hands go to `ours`. */
+static void take_idle(struct dibs__server *s, struct dibs__list *ours)
+    REQUIRES(s->mu)
+{
+    for (struct dibs__list *l = s->spares.next, *n; l != &s->spares; l = n) {
+        struct dibs__link *ln = DIBS_OF(l, struct dibs__link, at);
+        n = l->next;
+        if (ln->use == LINK_FREE || (ln->use == LINK_DIALING && !ln->was_up)) {
+            dibs__list_del(l);
+            dibs__list_add(ours, l);
+        }
+    }
+}
+
+static void close_all(struct dibs__list *links, const char *why)
+{
+    for (struct dibs__list *l; (l = dibs__list_pop(links));)
+        dibs__conn_close(&DIBS_OF(l, struct dibs__link, at)->cn,
+                         DIBS_ERR_CLOSED, why);
+}
+
+/* The main connection is gone: the server restarted, or another one has its
+ * place. The spare ones must not go on talking to the old one. Those that are
+ * out are refused when they come back. */
+static void drop_stale_spares(struct dibs__server *s)
+{
+    struct dibs__list ours;
+
+    dibs__list_init(&ours);
+    atomic_fetch_add(&s->generation, 1);
+    dibs__lock(&s->mu);
+    take_idle(s, &ours);
+    dibs__unlock(&s->mu);
+    close_all(&ours, "the main connection went down");
+}
+
+/* One that is out is woken, and comes back by itself through its drop task. */
 static void close_spares(struct dibs__server *s)
 {
     struct dibs__list ours;
@@ -300,20 +344,14 @@ static void close_spares(struct dibs__server *s)
     dibs__list_init(&ours);
     dibs__lock(&s->mu);
     s->closed = true;
-    for (struct dibs__list *l = s->spares.next, *n; l != &s->spares; l = n) {
+    take_idle(s, &ours);
+    for (struct dibs__list *l = s->spares.next; l != &s->spares; l = l->next) {
         struct dibs__link *ln = DIBS_OF(l, struct dibs__link, at);
-        n = l->next;
-        if (ln->use == LINK_OUT) {
+        if (ln->use == LINK_OUT)
             shutdown(ln->cn.fd, SHUT_RDWR);
-        } else if (ln->use == LINK_FREE || !ln->was_up) {
-            dibs__list_del(l);
-            dibs__list_add(&ours, l);
-        }
     }
     dibs__unlock(&s->mu);
-    for (struct dibs__list *l; (l = dibs__list_pop(&ours));)
-        dibs__conn_close(&DIBS_OF(l, struct dibs__link, at)->cn,
-                         DIBS_ERR_CLOSED, "closed");
+    close_all(&ours, "closed");
 }
 
 void dibs__server_close(struct dibs__server *s)

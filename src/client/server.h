@@ -36,6 +36,8 @@ struct dibs__link {
     enum dibs__link_use use;    /* server.mu */
     bool main;                  /* const after init */
     bool was_up;                /* io only */
+    bool served;                /* io only: it answered a command */
+    unsigned generation;        /* server.generation when it was dialed */
     struct dibs__task drop;     /* broken in a caller's hands */
     struct dibs__ghost *ghost;  /* what it may have left under way; owner */
 };
@@ -71,6 +73,7 @@ struct dibs__server {
     struct dibs__task grow;
     atomic_uint riding;        /* calls with the io thread */
     atomic_uint ups;           /* how often main came up */
+    atomic_uint generation;    /* how often main went down */
 };
 
 /* to, events, lp, max_spares and the hooks must be set. */

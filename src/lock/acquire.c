@@ -102,8 +102,6 @@ static void leave(struct dibs__line *line, struct dibs__op *op)
     REQUIRES(line->mu)
 {
     dibs__list_del(&op->link);
-    if (line->asking == op)
-        line->asking = NULL;
     if (op->hold)
         dibs__hold_free(line, op->hold);
     op->hold = NULL;
@@ -121,7 +119,6 @@ static bool stay(struct dibs__line *line, struct dibs__op *op, int64_t sleep_ms)
             dibs__line_wake(line);
         return dibs__queue_stay(op, sleep_ms);
     }
-    line->asking = NULL;
     line->next_try = dibs__now_ms() + sleep_ms;
     dibs__line_wake(line);
     return true;
@@ -144,23 +141,51 @@ static dibs_err take(struct dibs__line *line, struct dibs__op *op, int64_t sent)
     return DIBS_OK;
 }
 
+static void start_over(struct dibs__op *op)
+{
+    dibs__queue_end(op);
+    op->ask.stay = false;
+    op->talk = false;
+    dibs__acquire_run(op);
+}
+
+static void end(struct dibs__op *op, dibs_err err)
+{
+    dibs__queue_end(op);
+    if (op->ask.stay && err != DIBS_OK) {
+        dibs__queue_leave(op, err);
+        return;
+    }
+    if (op->haunted && err != DIBS_OK)
+        dibs__op_disown(op);
+    dibs__op_finish(op, err);
+}
+
 static void acquire_answered(struct dibs__call *call, dibs_err err,
                              const struct dibs__reply *reply)
 {
     struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
     struct dibs__line *line = op->line;
+    struct dibs__list resume;
     int64_t busy_ms = 0;
-    bool stays = false;
+    bool stays = false; /* in the line */
+    bool again = false; /* the owner has it already: this is a re-entry */
 
+    dibs__list_init(&resume);
     enum verdict verdict = judge(&err, reply, &busy_ms);
     dibs__lock(&line->mu);
+    dibs__list_del(&op->ask_link);
+    dibs__list_move(&resume, &op->followers);
     op->haunted |= call->ghost || call->partly || err == DIBS_ERR_UNKNOWN ||
                    err == DIBS_ERR_PROTOCOL;
     op->last = verdict == AGAIN ? err : DIBS_OK;
     switch (verdict) {
     case TAKEN:
-        err = take(line, op, call->sent_ms);
+        again = dibs__hold_of(line, op->owner) != NULL;
+        err = again ? DIBS_OK : take(line, op, call->sent_ms);
         op->haunted |= err != DIBS_OK;
+        if (err == DIBS_OK)
+            dibs__op_take_waits(line, op->owner, &resume);
         break;
     case BUSY:
         stays = !op->trying && stay(line, op, nap(line, busy_ms));
@@ -177,16 +202,20 @@ static void acquire_answered(struct dibs__call *call, dibs_err err,
     if (!stays)
         leave(line, op);
     dibs__unlock(&line->mu);
-    if (stays)
-        return;
-    dibs__queue_end(op);
-    if (op->ask.stay && err != DIBS_OK) {
-        dibs__queue_leave(op, err);
-        return;
-    }
-    if (op->haunted && err != DIBS_OK)
-        dibs__op_disown(op);
-    dibs__op_finish(op, err);
+    if (again)
+        start_over(op);
+    else if (!stays)
+        end(op, err);
+    dibs__op_resume(&resume);
+}
+
+bool dibs__acquire_may_ask(struct dibs__line *line, struct dibs__op *op)
+{
+    if (dibs__op_asking(line, op->owner))
+        return false;
+    dibs__list_init(&op->followers);
+    dibs__list_add(&line->asks, &op->ask_link);
+    return true;
 }
 
 void dibs__acquire_ask(struct dibs__op *op)
@@ -228,6 +257,12 @@ static enum plan plan_reentry(struct dibs__line *line, struct dibs__op *op,
 static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
                             dibs_err *err) REQUIRES(line->mu)
 {
+    struct dibs__op *before = dibs__op_asking(line, op->owner);
+
+    if (before) { /* its answer decides what this one has to ask */
+        dibs__list_add(&before->followers, &op->link);
+        return WAIT;
+    }
     op->hold = dibs__hold_new(line);
     if (!op->hold) {
         *err = DIBS_ERR_NOMEM;
@@ -235,23 +270,13 @@ static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
     }
     op->ask.wire = op->wire;
     op->ask.target = 1;
-    if (op->trying)
-        return ASK;
-    if (line->kind->queued) {
-        op->ask.stay = true;
-        dibs__line_join(line, op);
-        return ASK;
-    }
-    bool first = dibs__list_empty(&line->waiters) &&
-                 !dibs__hold_other(line, 0, dibs__now_ms());
-    if (first) {
-        line->asking = op;
-        dibs__list_add(&line->waiters, &op->link);
-        line->first_deadline = op->deadline;
-        return ASK;
-    }
-    dibs__line_join(line, op);
-    return WAIT;
+    bool asks = op->trying || line->kind->queued ||
+                (dibs__list_empty(&line->waiters) &&
+                 !dibs__hold_other(line, 0, dibs__now_ms()));
+    op->ask.stay = line->kind->queued && !op->trying;
+    if (!op->trying)
+        dibs__line_join(line, op, !asks);
+    return asks && dibs__acquire_may_ask(line, op) ? ASK : WAIT;
 }
 
 void dibs__acquire_run(struct dibs__op *op)

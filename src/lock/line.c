@@ -100,6 +100,7 @@ static struct dibs__line *line_new(struct dibs__locks *lk,
     dibs__mutex_init(&line->mu, RANK_LINE);
     dibs__list_init(&line->holds);
     dibs__list_init(&line->waiters);
+    dibs__list_init(&line->asks);
     line->locks = lk;
     line->kind = kind;
     line->name_len = len;
@@ -368,7 +369,7 @@ static void lose(struct dibs__line *line, struct dibs__hold *h, bool over,
     if (over && h->renewed) {
         /* A renewal that we did not hear of may have kept it there. */
         h->haunted = true;
-        dibs__reap(line, h->wire);
+        dibs__reap(line, h->wire, h->lease_ms);
     }
     for (int64_t i = 0; i < h->count; i++) {
         struct dibs__lost_note *note = h->levels[i].note;

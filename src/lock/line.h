@@ -50,6 +50,7 @@ struct dibs__hold {
     unsigned renewed;    /* levels that want renewal */
     bool busy;           /* an operation is changing it */
     bool ending;         /* it is being given back: renew no more */
+    bool renewing;       /* it is in a batch that awaits its answer */
     bool suspect;        /* the last renewal failed */
     bool lost;
     bool haunted; /* a copy of some command may still come */
@@ -70,7 +71,7 @@ struct dibs__line {
     struct dibs__list holds;   /* mu */
     struct dibs__hold *spare;  /* mu: kept for the next */
     struct dibs__list waiters; /* mu: acquires in order of arrival */
-    struct dibs__op *asking;   /* mu: the first of them, while it asks */
+    struct dibs__list asks;    /* mu: first acquisitions that await an answer */
     unsigned handed;           /* mu: hand-overs since it was free */
     int64_t handed_since;      /* mu */
     bool awake;                /* mu: io looks after the waiters */
@@ -150,8 +151,8 @@ int64_t dibs__valid_until(int64_t sent, int64_t lease_ms);
 /* ---- waiting, in wait.c ------------------------------------------------ */
 
 void dibs__line_wait_init(struct dibs__line *line);
-/* One more waiter, at the end. */
-void dibs__line_join(struct dibs__line *line, struct dibs__op *op)
+/* One more waiter, at the end; io looks after it, if need be. */
+void dibs__line_join(struct dibs__line *line, struct dibs__op *op, bool look)
     REQUIRES(line->mu);
 /* Has io look after the waiters. */
 void dibs__line_wake(struct dibs__line *line) REQUIRES(line->mu);

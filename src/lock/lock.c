@@ -218,6 +218,7 @@ static dibs_err acquire_fill(struct dibs__op *op, const dibs_lock_opts *o,
     op->max_hold_ms = o->max_hold_ms;
     op->ask.lease_ms =
         o->max_hold_ms ? dibs__min(lease, o->max_hold_ms) : lease;
+    op->reap_ms = op->ask.lease_ms;
     op->deadline = o->wait_ms ? dibs__add(dibs__now_ms(), o->wait_ms)
                               : INT64_MAX;
     return promise_note(op, o);

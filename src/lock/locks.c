@@ -77,13 +77,13 @@ static void close_step(struct dibs__timer *t)
 
     for (struct dibs__line *l = NULL; (l = next_line(lk, l));)
         empty &= close_line(l);
-    dibs__reaps_stop(lk, false);
+    dibs__reaps_close(lk);
     empty &= dibs__reaps_left(lk) == 0 && atomic_load(&lk->leaving) == 0;
     if (!empty && now < lk->close_by) {
         dibs__timer_set(&lk->c->loop, &lk->close_timer, now + CLOSE_STEP_MS);
         return;
     }
-    dibs__reaps_stop(lk, true);
+    dibs__reaps_stop(lk);
     dibs__client_empty(lk->c, empty && !lk->reap_failed);
 }
 

@@ -54,13 +54,16 @@ void dibs__owners_free(struct dibs__locks *lk);
 
 /* ---- reap.c ------------------------------------------------------------ */
 
-/* Takes back whatever this number holds, now and for one lease from now. Thread:
- * any. */
-void dibs__reap(struct dibs__line *line, uint64_t wire);
+/* Takes back whatever this number holds or may yet be given: until that long
+ * after the server first answered. Thread: any. */
+void dibs__reap(struct dibs__line *line, uint64_t wire, int64_t lease_ms);
 /* The same until it is confirmed once: a release whose caller does not wait.
  * Thread: io. */
 void dibs__reap_once(struct dibs__line *line, uint64_t wire);
-void dibs__reaps_stop(struct dibs__locks *lk, bool all);
+/* The client closes: those that were answered end, the others go on until they
+ * are, or the time is over. */
+void dibs__reaps_close(struct dibs__locks *lk);
+void dibs__reaps_stop(struct dibs__locks *lk);
 /* Those that are still to be confirmed. Thread: io. */
 size_t dibs__reaps_left(const struct dibs__locks *lk);
 

@@ -96,7 +96,7 @@ static bool read_info(struct look *lo, const struct dibs__reply *r)
     info->ttl_ms = left;
     info->mode = DIBS_MODE_EXCLUSIVE;
     size_t end = FIRST_FIELD + 2 * fields_given(fields);
-    for (size_t i = FIRST_FIELD; i < end; i += 2) {
+    for (size_t i = FIRST_FIELD; i < end && i + 1 < r->len; i += 2) {
         const struct dibs__reply *field = dibs__reply_text(r, i);
         const struct dibs__reply *value = dibs__reply_text(r, i + 1);
         if (!field || !value)

@@ -64,6 +64,39 @@ void dibs__op_finish(struct dibs__op *op, dibs_err err)
     dibs__callbacks_push(&c->callbacks, &op->cb);
 }
 
+bool dibs__op_asks(const struct dibs__op *op)
+{
+    return dibs__list_linked(&op->ask_link);
+}
+
+struct dibs__op *dibs__op_asking(struct dibs__line *line, dibs_owner owner)
+{
+    for (struct dibs__list *l = line->asks.next; l != &line->asks;
+         l = l->next) {
+        struct dibs__op *op = DIBS_OF(l, struct dibs__op, ask_link);
+        if (op->owner == owner)
+            return op;
+    }
+    return NULL;
+}
+
+void dibs__op_take_waits(struct dibs__line *line, dibs_owner owner,
+                         struct dibs__list *out)
+{
+    for (struct dibs__list *l = line->waiters.next, *n; l != &line->waiters;
+         l = n) {
+        struct dibs__op *op = DIBS_OF(l, struct dibs__op, link);
+        n = l->next;
+        if (op->owner != owner || dibs__op_asks(op) || op->granting ||
+            op->place)
+            continue;
+        dibs__list_del(l);
+        dibs__hold_free(line, op->hold);
+        op->hold = NULL;
+        dibs__list_add(out, l);
+    }
+}
+
 void dibs__op_take_blocked(struct dibs__line *line, struct dibs__hold *h,
                            struct dibs__list *out)
 {
@@ -83,5 +116,5 @@ void dibs__op_resume(struct dibs__list *ops)
 void dibs__op_disown(struct dibs__op *op)
 {
     dibs__owner_retire(op->line->locks, op->owner, op->wire);
-    dibs__reap(op->line, op->wire);
+    dibs__reap(op->line, op->wire, op->reap_ms);
 }

@@ -14,7 +14,11 @@ struct dibs__op {
     struct dibs__call call;
     struct dibs__ask ask;
     enum dibs__verb verb;
-    struct dibs__list link;  /* line.mu: in line.waiters or hold.blocked */
+    struct dibs__list link;  /* line.mu: in line.waiters, hold.blocked or
+                                another's followers */
+    struct dibs__list ask_link;  /* line.mu: in line.asks */
+    struct dibs__list followers; /* line.mu: of the same owner; they wait for
+                                    the answer to this one */
     struct dibs__line *line; /* an async operation has a reference */
     void (*run)(struct dibs__op *op);
 
@@ -28,6 +32,7 @@ struct dibs__op {
     bool canceled;    /* line.mu */
     bool granting;    /* line.mu: a hand-over to it is under way */
     bool haunted;     /* line.mu: a copy of a command may still come */
+    int64_t reap_ms;  /* for how long a copy that comes late could stand */
     dibs_err last;    /* line.mu: what the last attempt failed with */
     struct dibs__lost_note *note;
     struct dibs__hold *hold; /* line.mu */
@@ -52,6 +57,16 @@ void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
 /* The end of it: op must not be touched any more. No mutex held. */
 void dibs__op_finish(struct dibs__op *op, dibs_err err);
 
+/* Waits, of this owner: they are out of the line and to be resumed, now that
+ * the owner has the lock. */
+void dibs__op_take_waits(struct dibs__line *line, dibs_owner owner,
+                         struct dibs__list *out) REQUIRES(line->mu);
+/* An answer is on its way to this one. */
+bool dibs__op_asks(const struct dibs__op *op);
+/* One of this owner's first acquisitions that awaits an answer, or NULL. */
+struct dibs__op *dibs__op_asking(struct dibs__line *line, dibs_owner owner)
+    REQUIRES(line->mu);
+
 /* Operations that waited for this hold, to be run by _resume once the mutex is
  * free again. */
 void dibs__op_take_blocked(struct dibs__line *line, struct dibs__hold *h,
@@ -69,15 +84,16 @@ void dibs__op_disown(struct dibs__op *op);
 bool dibs__queue_stay(struct dibs__op *op, int64_t sleep_ms);
 /* Waits no more. Thread: io. */
 void dibs__queue_end(struct dibs__op *op);
-/* An answer is on its way to it, or its place is not ready. Thread: io. */
-bool dibs__queue_asking(const struct dibs__op *op);
 /* Tells the server that it has left, then finishes with that. No mutex held. */
 void dibs__queue_leave(struct dibs__op *op, dibs_err why);
 
 /* ---- the operations ---------------------------------------------------- */
 
 void dibs__acquire_run(struct dibs__op *op);
-/* The head of the line asks, on io. */
+/* Two questions of one owner at a time would get one answer for both. True: it
+ * may, and must, ask now. */
+bool dibs__acquire_may_ask(struct dibs__line *line, struct dibs__op *op)
+    REQUIRES(line->mu);
 void dibs__acquire_ask(struct dibs__op *op);
 void dibs__release_run(struct dibs__op *op);
 

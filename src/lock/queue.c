@@ -23,7 +23,8 @@
 #include "lock/locks.h"
 #include "lock/op.h"
 
-#define DEAF_MS 500
+#define DEAF_MS  500
+#define AFTER_MS 10
 
 /* A place in the queue. io only, once it is started. */
 struct dibs__place {
@@ -33,7 +34,7 @@ struct dibs__place {
     struct dibs__sub sub;
     int64_t next_ms; /* how long to sleep */
     bool called;     /* something happened while it asked */
-    bool asking;
+    bool pending;    /* start is still to come */
 };
 
 static dibs_client *client_of(const struct dibs__place *pl)
@@ -41,24 +42,28 @@ static dibs_client *client_of(const struct dibs__place *pl)
     return dibs__line_client(pl->op->line);
 }
 
-static void ask(struct dibs__place *pl)
+/* False: it asks already, or another of the same owner does. */
+static bool ask(struct dibs__place *pl)
 {
+    struct dibs__op *op = pl->op;
+
+    dibs__lock(&op->line->mu);
+    bool may = dibs__acquire_may_ask(op->line, op);
+    dibs__unlock(&op->line->mu);
+    if (!may)
+        return false;
     dibs__timer_stop(&client_of(pl)->loop, &pl->timer);
     pl->called = false;
-    pl->asking = true;
-    pl->op->talk = false;
-    dibs__acquire_ask(pl->op);
+    op->talk = false;
+    dibs__acquire_ask(op);
+    return true;
 }
 
+/* Sleeps until it is called, or for as long as the answer said. */
 static void rest(struct dibs__place *pl)
 {
-    int64_t ms = pl->next_ms;
+    int64_t ms = pl->called ? 0 : pl->next_ms;
 
-    pl->asking = false;
-    if (pl->called) {
-        ask(pl);
-        return;
-    }
     if (!dibs__pubsub_hears(&pl->sub))
         ms = dibs__min(ms, dibs__random_in(DEAF_MS / 2, DEAF_MS));
     dibs__timer_set(&client_of(pl)->loop, &pl->timer, dibs__now_ms() + ms);
@@ -68,15 +73,17 @@ static void heard(struct dibs__sub *sub)
 {
     struct dibs__place *pl = DIBS_OF(sub, struct dibs__place, sub);
 
-    if (pl->asking)
+    if (!ask(pl))
         pl->called = true;
-    else
-        ask(pl);
 }
 
 static void timed(struct dibs__timer *t)
 {
-    ask(DIBS_OF(t, struct dibs__place, timer));
+    struct dibs__place *pl = DIBS_OF(t, struct dibs__place, timer);
+
+    if (!ask(pl))
+        dibs__timer_set(&client_of(pl)->loop, &pl->timer,
+                        dibs__now_ms() + AFTER_MS);
 }
 
 static void listen_to(struct dibs__place *pl)
@@ -99,6 +106,11 @@ static void started(struct dibs__task *t)
 {
     struct dibs__place *pl = DIBS_OF(t, struct dibs__place, start);
 
+    pl->pending = false;
+    if (!pl->op) { /* it ended before it began */
+        dibs__free(pl);
+        return;
+    }
     listen_to(pl);
     rest(pl);
 }
@@ -109,7 +121,8 @@ bool dibs__queue_stay(struct dibs__op *op, int64_t sleep_ms)
 
     if (pl) { /* on io: it has been waiting before */
         pl->next_ms = sleep_ms;
-        rest(pl);
+        if (!pl->pending)
+            rest(pl);
         return true;
     }
     pl = dibs__calloc(1, sizeof *pl);
@@ -118,7 +131,7 @@ bool dibs__queue_stay(struct dibs__op *op, int64_t sleep_ms)
     op->place = pl;
     pl->op = op;
     pl->next_ms = sleep_ms;
-    pl->asking = true; /* until it is started */
+    pl->pending = true;
     pl->start.run = started;
     pl->timer.fire = timed;
     pl->sub.hear = heard;
@@ -135,12 +148,9 @@ void dibs__queue_end(struct dibs__op *op)
     dibs__timer_stop(&client_of(pl)->loop, &pl->timer);
     dibs__pubsub_leave(&client_of(pl)->pubsub, &pl->sub);
     op->place = NULL;
-    dibs__free(pl);
-}
-
-bool dibs__queue_asking(const struct dibs__op *op)
-{
-    return !op->place || op->place->asking;
+    pl->op = NULL;
+    if (!pl->pending)
+        dibs__free(pl);
 }
 
 /* ---- farewell ---------------------------------------------------------- */

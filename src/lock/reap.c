@@ -4,9 +4,10 @@
  *
  * A command that was given up may be executed later and take a lock for a
  * number that nobody goes by any more. Nobody would renew that lock, but it
- * would stand in the way for a whole lease. So for one lease after such a thing
- * may have happened, the server is asked from time to time to end whatever that
- * number holds: at once, then at growing distances up to a second.
+ * would stand in the way for a whole lease. So the server is asked from time to
+ * time to end whatever that number holds: at once, then at growing distances up
+ * to a second, until one lease after its first answer. Before it answers there
+ * is no telling what it still has to do.
  *
  * Also used to give back, when a client closes, what its owners still hold;
  * there it ends with the first clear answer.
@@ -28,9 +29,10 @@ struct reap {
     struct dibs__list at; /* in locks.reaps; io only */
     struct dibs__line *line;
     uint64_t wire;
-    int64_t until;
+    int64_t lease_ms;
+    int64_t until; /* INT64_MAX before the first answer */
     int64_t wait_ms;
-    bool once;
+    bool once; /* the first clear answer ends it */
     bool asking;
 };
 
@@ -53,26 +55,36 @@ static void reap_write(struct dibs__call *call, struct dibs__buf *out,
     r->line->kind->write(VERB_FORCE, &ask, out, whole);
 }
 
+static void say_reaped(const struct reap *r)
+{
+    char text[160];
+
+    snprintf(text, sizeof text, "took back '%.80s'", r->line->name);
+    dibs__client_say(dibs__line_client(r->line), DIBS_EVENT_REAPED, DIBS_OK,
+                     text);
+}
+
 static void reap_answered(struct dibs__call *call, dibs_err err,
                           const struct dibs__reply *reply)
 {
     struct reap *r = DIBS_OF(call, struct reap, call);
     struct dibs__locks *lk = r->line->locks;
     int64_t now = dibs__now_ms();
-    char text[160];
+    bool silent = err == DIBS_ERR_CONN || err == DIBS_ERR_UNKNOWN ||
+                  err == DIBS_ERR_CLOSED;
+    bool refused = !silent && err != DIBS_OK;
 
     r->asking = false;
     if (err == DIBS_OK && reply->type == REPLY_NUM && reply->num == 1 &&
-        !r->once) {
-        snprintf(text, sizeof text, "took back '%.80s'", r->line->name);
-        dibs__client_say(lk->c, DIBS_EVENT_REAPED, DIBS_OK, text);
-    }
-    bool refused = err != DIBS_OK && err != DIBS_ERR_CONN &&
-                   err != DIBS_ERR_UNKNOWN;
-    if (r->once && err != DIBS_OK && (refused || now >= r->until))
+        !r->once)
+        say_reaped(r);
+    if (err == DIBS_OK && r->until == INT64_MAX)
+        r->until = dibs__add(now, r->lease_ms);
+    bool done = refused || now >= r->until || err == DIBS_ERR_CLOSED ||
+                (r->once && !silent);
+    if (done && r->once && err != DIBS_OK)
         lk->reap_failed = true;
-    if (now >= r->until || refused || (r->once && err == DIBS_OK) ||
-        err == DIBS_ERR_CLOSED || (!r->once && atomic_load(&lk->closing))) {
+    if (done) {
         reap_end(r);
         return;
     }
@@ -137,13 +149,14 @@ static struct reap *reap_new(struct dibs__line *line, uint64_t wire)
     return r;
 }
 
-void dibs__reap(struct dibs__line *line, uint64_t wire)
+void dibs__reap(struct dibs__line *line, uint64_t wire, int64_t lease_ms)
 {
     struct reap *r = reap_new(line, wire);
 
     if (!r)
         return;
-    r->until = dibs__add(dibs__now_ms(), dibs__line_client(line)->lease_ms);
+    r->until = INT64_MAX;
+    r->lease_ms = dibs__max(lease_ms, dibs__line_client(line)->lease_ms);
     dibs__loop_post(&dibs__line_client(line)->loop, &r->start);
 }
 
@@ -164,19 +177,33 @@ size_t dibs__reaps_left(const struct dibs__locks *lk)
 {
     size_t left = 0;
 
-    for (struct dibs__list *l = lk->reaps.next; l != &lk->reaps; l = l->next) {
-        const struct reap *r = DIBS_OF(l, struct reap, at);
-        left += r->once || r->asking;
-    }
+    for (struct dibs__list *l = lk->reaps.next; l != &lk->reaps; l = l->next)
+        left++;
     return left;
 }
 
-void dibs__reaps_stop(struct dibs__locks *lk, bool all)
+void dibs__reaps_close(struct dibs__locks *lk)
 {
     for (struct dibs__list *l = lk->reaps.next, *n; l != &lk->reaps; l = n) {
         struct reap *r = DIBS_OF(l, struct reap, at);
         n = l->next;
-        if (!r->asking && (all || !r->once))
+        if (r->until != INT64_MAX && !r->once && !r->asking) {
+            reap_end(r);
+        } else if (!r->once) {
+            r->once = true;
+            r->until = lk->close_by;
+            if (!r->asking)
+                dibs__timer_set(&lk->c->loop, &r->timer, dibs__now_ms());
+        }
+    }
+}
+
+void dibs__reaps_stop(struct dibs__locks *lk)
+{
+    for (struct dibs__list *l = lk->reaps.next, *n; l != &lk->reaps; l = n) {
+        struct reap *r = DIBS_OF(l, struct reap, at);
+        n = l->next;
+        if (!r->asking)
             reap_end(r);
     }
 }

@@ -125,7 +125,7 @@ static void last_answered(struct dibs__call *call, dibs_err err,
     if (op->haunted || op->ask.keep_ms)
         dibs__owner_retire(line->locks, op->owner, op->wire);
     if (op->haunted && !op->ask.keep_ms)
-        dibs__reap(line, op->wire);
+        dibs__reap(line, op->wire, op->reap_ms);
     dibs__op_finish(op, err);
     dibs__op_resume(&blocked);
 }
@@ -151,20 +151,21 @@ static struct dibs__op *pick_heir(struct dibs__line *line, struct dibs__op *op,
 {
     struct dibs__list *first = dibs__list_first(&line->waiters);
 
-    if (line->kind->queued || !first || line->asking || op->ask.keep_ms ||
+    if (line->kind->queued || !first || op->ask.keep_ms ||
         others_turn(line, now) ||
         atomic_load(&line->locks->closing))
         return NULL;
     struct dibs__op *heir = DIBS_OF(first, struct dibs__op, link);
     if (heir->canceled || heir->granting || now >= heir->deadline ||
-        heir->wire == op->wire) /* another call of the same owner */
+        dibs__op_asking(line, heir->owner) || heir->owner == op->owner)
         return NULL;
     return heir;
 }
 
 /* The heir has it. False: the answer came when that was over again. */
 static bool bequeath(struct dibs__line *line, struct dibs__op *heir,
-                     const struct dibs__call *call) REQUIRES(line->mu)
+                     const struct dibs__call *call, struct dibs__list *resume)
+    REQUIRES(line->mu)
 {
     heir->granting = false;
     heir->haunted |= call->ghost;
@@ -174,6 +175,7 @@ static bool bequeath(struct dibs__line *line, struct dibs__op *heir,
     dibs__hold_taken(line, heir->hold, heir, call->sent_ms);
     heir->hold = NULL;
     line->handed++;
+    dibs__op_take_waits(line, heir->owner, resume);
     return true;
 }
 
@@ -205,7 +207,7 @@ static void handover_lost(struct dibs__op *op, dibs_err err)
     end_hold(line, op, &blocked);
     stand_back(line, 0);
     dibs__unlock(&line->mu);
-    dibs__reap(line, heir_wire);
+    dibs__reap(line, heir_wire, op->ask.lease_ms);
     dibs__op_disown(op);
     dibs__op_finish(op, err);
     dibs__op_resume(&blocked);
@@ -220,7 +222,7 @@ static void handover_done(struct dibs__op *op, bool moved)
     dibs__list_init(&blocked);
     dibs__lock(&line->mu);
     op->haunted |= op->call.ghost;
-    moved = moved && bequeath(line, heir, &op->call);
+    moved = moved && bequeath(line, heir, &op->call, &blocked);
     heir->granting = false;
     end_hold(line, op, &blocked);
     if (!moved)
@@ -287,6 +289,7 @@ static enum plan plan(struct dibs__line *line, struct dibs__op *op,
         return WAIT;
     }
     op->wire = op->ask.wire = h->wire;
+    op->reap_ms = h->valid_until - now;
     if (dibs__hold_over(h, now)) {
         end_lost(line, h, op);
         *err = DIBS_ERR_LOST;

@@ -25,7 +25,9 @@
 #define BATCH      128
 #define SOON       20 /* part of a lease: what is due so soon comes along */
 #define RETRY_PART 20 /* part of a lease until the next try after trouble */
+#define GAIN       20 /* part of a lease that is worth a renewal */
 #define PATIENCE   6  /* part of a lease that an answer may take */
+#define PATIENCE_MIN_MS 200 /* less says nothing about the connection */
 
 struct batch {
     struct dibs__call call;
@@ -43,6 +45,8 @@ static void one_answered(struct dibs__renew_item *item, char letter,
 
     dibs__lock(&line->mu);
     struct dibs__hold *h = dibs__hold_on_wire(line, item->wire, item->hold);
+    if (h)
+        h->renewing = false;
     if (h && !h->lost && !h->ending) {
         if (letter == '1') {
             dibs__hold_renewed(line, h, sent, item->lease_ms);
@@ -91,6 +95,7 @@ static void batch_send(struct batch *b)
 
     for (size_t i = 0; i < b->count; i++)
         patience = dibs__min(patience, b->items[i].lease_ms / PATIENCE);
+    patience = dibs__max(patience, PATIENCE_MIN_MS);
     b->call.write = batch_write;
     b->call.done = batch_answered;
     b->call.attempt_ms = patience;
@@ -138,10 +143,12 @@ static enum due look_at(struct dibs__line *line, struct dibs__hold *h,
         return DUE_NOT;
     }
     int64_t lease = dibs__min(h->lease_ms, h->max_until - now);
-    if (!h->renewed || h->ending || now + lease <= h->valid_until) {
+    if (!h->renewed || h->ending || h->renewing ||
+        now + lease < h->valid_until + h->lease_ms / GAIN) {
         dibs__hold_watch(line, h, INT64_MAX); /* until it is over */
         return DUE_LATER;
     }
+    h->renewing = true;
     item->wire = h->wire;
     item->lease_ms = lease;
     dibs__hold_watch(line, h, INT64_MAX);

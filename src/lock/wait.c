@@ -44,14 +44,13 @@ void dibs__line_kick(struct dibs__line *line)
         dibs__line_wake(line);
 }
 
-void dibs__line_join(struct dibs__line *line, struct dibs__op *op)
+void dibs__line_join(struct dibs__line *line, struct dibs__op *op, bool look)
 {
     if (dibs__list_empty(&line->waiters))
         line->first_deadline = INT64_MAX;
     dibs__list_add(&line->waiters, &op->link);
     line->first_deadline = dibs__min(line->first_deadline, op->deadline);
-    if (!line->kind->queued &&
-        (!line->awake || op->deadline < line->looks_at))
+    if (look && (!line->awake || op->deadline < line->looks_at))
         dibs__line_wake(line);
 }
 
@@ -62,11 +61,10 @@ static bool must_go(const struct dibs__op *op, int64_t now, bool closing)
     return op->canceled || closing || now >= op->deadline;
 }
 
-/* An answer is on its way to it. */
-static bool answer_due(const struct dibs__line *line, const struct dibs__op *op)
+/* It is about to be answered, or to be given the lock. */
+static bool answer_due(const struct dibs__op *op)
 {
-    return line->kind->queued ? dibs__queue_asking(op)
-                              : op == line->asking || op->granting;
+    return dibs__op_asks(op) || op->granting;
 }
 
 /* Those whose time is over, who were canceled, or all when the client closes.
@@ -84,7 +82,7 @@ static void sweep(struct dibs__line *line, int64_t now, struct dibs__list *over)
          l = n) {
         struct dibs__op *op = DIBS_OF(l, struct dibs__op, link);
         n = l->next;
-        if (answer_due(line, op)) {
+        if (answer_due(op)) {
             line->canceled |= op->canceled;
             line->first_deadline = dibs__min(
                 line->first_deadline, dibs__max(op->deadline, now + AFTER_MS));
@@ -130,7 +128,7 @@ static struct dibs__op *next_step(struct dibs__line *line, int64_t now,
     struct dibs__hold *here = dibs__hold_other(line, 0, now);
 
     *again = now + IDLE_LOOK_MS;
-    if (line->kind->queued || line->asking || head->granting)
+    if (line->kind->queued || answer_due(head))
         return NULL;
     if (here) {
         *again = here->valid_until;
@@ -144,8 +142,11 @@ static struct dibs__op *next_step(struct dibs__line *line, int64_t now,
         *again = line->next_try;
         return NULL;
     }
+    if (!dibs__acquire_may_ask(line, head)) {
+        *again = now + AFTER_MS; /* a try of the same owner is on its way */
+        return NULL;
+    }
     line->try_now = false;
-    line->asking = head;
     return head;
 }
 

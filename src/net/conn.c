@@ -312,11 +312,12 @@ static dibs_err send_all(struct dibs__conn *cn)
     return DIBS_OK;
 }
 
-/* The first receive is limited by the socket's own time limit. Only if that
- * did not bring all of it, the rest is limited by the clock. */
-static dibs_err receive(struct dibs__conn *cn, bool first, int64_t expires)
+/* The socket has a time limit of its own, which is as good as the clock for the
+ * first receive, and saves a system call. What that does not bring, and shorter
+ * limits, go by the clock. */
+static dibs_err receive(struct dibs__conn *cn, bool by_clock, int64_t expires)
 {
-    if (!first) {
+    if (by_clock) {
         struct pollfd p = {.fd = cn->fd, .events = POLLIN};
         int64_t left = expires - dibs__now_ms();
         int n = left > 0 ? poll(&p, 1, (int)left) : 0;
@@ -337,14 +338,14 @@ dibs_err dibs__conn_talk(struct dibs__conn *cn, struct dibs__req *req,
                          const struct dibs__reply **reply)
 {
     int64_t now_us = dibs__now_us();
-    int64_t expires = now_us / 1000 + cn->to->command_timeout_ms;
+    bool by_clock = req->expires < now_us / 1000 + cn->to->command_timeout_ms;
 
     if (hung_up(cn, now_us) || !append(cn, req))
         return DIBS_ERR_CONN;
     dibs_err err = send_all(cn);
     *reply = NULL;
-    for (bool first = true; err == DIBS_OK && !*reply; first = false) {
-        err = receive(cn, first, expires);
+    for (; err == DIBS_OK && !*reply; by_clock = true) {
+        err = receive(cn, by_clock, req->expires);
         if (err == DIBS_OK && dibs__reader_next(&cn->in, reply) != DIBS_OK)
             err = DIBS_ERR_UNKNOWN;
     }

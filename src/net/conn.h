@@ -114,8 +114,9 @@ void dibs__conn_send(struct dibs__conn *cn, struct dibs__req *req);
 void dibs__conn_lend(struct dibs__conn *cn);
 
 /* For a caller that borrowed the connection: sends one command, waits for its
- * reply. OK: *reply is valid until the next use. CONN and UNKNOWN as above;
- * then the connection is good for nothing but close. Thread: app. */
+ * reply, at most until req->expires. OK: *reply is valid until the next use.
+ * CONN and UNKNOWN as above; then the connection is good for nothing but close.
+ * Thread: app. */
 dibs_err dibs__conn_talk(struct dibs__conn *cn, struct dibs__req *req,
                          const struct dibs__reply **reply);
 
