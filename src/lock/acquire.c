@@ -181,6 +181,7 @@ static void acquire_answered(struct dibs__call *call, dibs_err err,
     op->last = verdict == AGAIN ? err : DIBS_OK;
     switch (verdict) {
     case TAKEN:
+        dibs__list_del(&op->link);
         again = dibs__hold_of(line, op->owner) != NULL;
         err = again ? DIBS_OK : take(line, op, call->sent_ms);
         op->haunted |= err != DIBS_OK;
