@@ -301,7 +301,7 @@ static enum plan plan(struct dibs__line *line, struct dibs__op *op,
     if (h->count > 1)
         return PARTIAL;
     h->ending = true;
-    dibs__hold_watch(line, h, 0);
+    dibs__watchdog_unset(&dibs__line_client(line)->watchdog, &h->lease);
     op->heir = pick_heir(line, op, now);
     if (!op->heir)
         return LAST;

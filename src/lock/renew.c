@@ -136,14 +136,14 @@ static enum due look_at(struct dibs__line *line, struct dibs__hold *h,
                         struct dibs__renew_item *item, int64_t now)
     REQUIRES(line->mu)
 {
-    if (!h || h->lost)
+    if (!h || h->lost || h->ending) /* a release tells by itself */
         return DUE_NOT;
     if (now >= h->valid_until) {
         dibs__hold_run_out(line, h);
         return DUE_NOT;
     }
     int64_t lease = dibs__min(h->lease_ms, h->max_until - now);
-    if (!h->renewed || h->ending || h->renewing ||
+    if (!h->renewed || h->renewing ||
         now + lease < h->valid_until + h->lease_ms / GAIN) {
         dibs__hold_watch(line, h, INT64_MAX); /* until it is over */
         return DUE_LATER;
