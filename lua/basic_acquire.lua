@@ -3,7 +3,8 @@
 -- KEYS  1 lock hash
 -- ARGV  1 owner field   2 holds the owner will then have   3 lease in ms
 -- Gives nil when taken; >= -1 when busy: the holder's remaining time in ms,
---       -1 if it has none; -3 when the outer holds of a re-entry are gone.
+--       -1 if it has none; -3 when the outer holds of a re-entry are gone; -6
+--       when the key holds a read-write lock.
 --
 -- Twice is harmless: it sets the number of holds, it does not add one. A
 -- re-entry never shortens the lease. The hash never stays without a TTL: where
@@ -16,6 +17,9 @@ if left == -2 then
         return -3
     end
 elseif redis.call('hexists', key, owner) == 0 then
+    if redis.call('hexists', key, 'mode') == 1 then
+        return -6
+    end
     return target == '1' and left or -3
 end
 

@@ -5,7 +5,8 @@
 --       4 W: how long a silent waiter counts   5 channel of a waiter, less its
 --       owner   6 '1' to wait in the queue, '0' to go away again
 -- Gives nil when taken; >= 0 when not: come back after so many ms at the
---       latest; -3 when the outer holds of a re-entry are gone.
+--       latest; -3 when the outer holds of a re-entry are gone; -6 when the
+--       key holds a read-write lock.
 --
 -- The server's clock counts, nobody else's. A waiter that asks proves that it
 -- lives and pushes its score back, beyond anything that another client may take
@@ -38,8 +39,13 @@ local function hold()
     return false
 end
 
-if left ~= -2 and redis.call('hexists', lock, owner) == 1 then
-    return hold()
+if left ~= -2 then
+    if redis.call('hexists', lock, owner) == 1 then
+        return hold()
+    end
+    if redis.call('hexists', lock, 'mode') == 1 then
+        return -6
+    end
 end
 if target ~= '1' then
     return -3

@@ -136,6 +136,8 @@ typedef struct dibs_client_opts {
                                    sign of life keeps its place; 0 = 300000.
                                    The same for all clients of a lock, Redisson
                                    ones (fairLockWaitTimeout) included */
+    bool prefer_readers;        /* read-write locks: a writer that waits does
+                                   not keep new readers out */
 } dibs_client_opts;
 
 #define DIBS_CLIENT_OPTS(...)                                                  \
@@ -225,6 +227,18 @@ DIBS_API DIBS_MUST dibs_err dibs_fair_lock_new_bytes(dibs_client *c,
                                                      const void *name,
                                                      size_t len,
                                                      dibs_lock **out);
+/* The two halves of a read-write lock: many readers, or one writer. Both are
+ * re-entrant. Whoever writes may read too, and go on reading after it has given
+ * back the write lock. Whoever only reads and asks for the write lock would
+ * wait for itself: that is DIBS_ERR_UPGRADE, and it goes on reading. A writer
+ * that waits keeps new readers out, unless the client prefers readers. A name
+ * must not be used for a read-write lock and another kind: what comes second
+ * gets DIBS_ERR_WRONGTYPE. */
+DIBS_API DIBS_MUST dibs_err dibs_read_lock_new(dibs_client *c, const char *name,
+                                               dibs_lock **out);
+DIBS_API DIBS_MUST dibs_err dibs_write_lock_new(dibs_client *c,
+                                                const char *name,
+                                                dibs_lock **out);
 DIBS_API void dibs_lock_free(dibs_lock *l);
 
 /* Takes the lock, waiting as opts say. opts may be NULL. A wait limit bounds
@@ -239,6 +253,7 @@ DIBS_API void dibs_lock_free(dibs_lock *l);
  * CONN       No connection within the time there was. Not held.
  * UNKNOWN    The server did not answer in time. Not held by you; should it
  *            have been granted all the same, it is taken back for you.
+ * UPGRADE    The write lock, and this owner holds the read lock. Not held.
  * WRONGTYPE, AUTH, SERVER   The server said no. Not held.
  */
 DIBS_API DIBS_MUST dibs_err dibs_lock_acquire(dibs_lock *l,
@@ -328,6 +343,14 @@ typedef struct dibs_lock_info {
 /* out->size must be set. OK, or an error as of acquire. */
 DIBS_API DIBS_MUST dibs_err dibs_lock_info_get(dibs_lock *l,
                                                dibs_lock_info *out);
+
+/* Everybody who holds the lock: owner, how often, and for how long still (-1:
+ * no limit, -2: its lease is over, it does not count any more). At most 10,000
+ * are told. fn runs on the calling thread and returns false to stop. */
+typedef bool (*dibs_holder_fn)(const char *owner, dibs_mode mode, int64_t holds,
+                               int64_t remaining_ms, void *arg);
+DIBS_API DIBS_MUST dibs_err dibs_lock_holders(dibs_lock *l, dibs_holder_fn fn,
+                                              void *arg);
 
 /* The queue of a fair lock, from its head; others have none. remaining_ms: for
  * how long the waiter keeps its place without a sign of life, -1 if nobody

@@ -84,15 +84,25 @@ void dibs__buf_array(struct dibs__buf *b, size_t count)
     dibs__buf_add(b, "\r\n", 2);
 }
 
+void dibs__buf_arg_open(struct dibs__buf *b, size_t len)
+{
+    dibs__buf_add(b, "$", 1);
+    dibs__buf_num(b, (int64_t)len);
+    dibs__buf_add(b, "\r\n", 2);
+}
+
+void dibs__buf_arg_close(struct dibs__buf *b)
+{
+    dibs__buf_add(b, "\r\n", 2);
+}
+
 void dibs__buf_arg_parts(struct dibs__buf *b, const void *one, size_t one_len,
                          const void *two, size_t two_len)
 {
-    dibs__buf_add(b, "$", 1);
-    dibs__buf_num(b, (int64_t)(one_len + two_len));
-    dibs__buf_add(b, "\r\n", 2);
+    dibs__buf_arg_open(b, one_len + two_len);
     dibs__buf_add(b, one, one_len);
     dibs__buf_add(b, two, two_len);
-    dibs__buf_add(b, "\r\n", 2);
+    dibs__buf_arg_close(b);
 }
 
 void dibs__buf_arg(struct dibs__buf *b, const void *data, size_t len)

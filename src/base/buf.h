@@ -36,9 +36,12 @@ static inline bool dibs__buf_ok(const struct dibs__buf *b)
 /* A command as the server reads it: an array head, then so many strings. */
 void dibs__buf_array(struct dibs__buf *b, size_t count);
 void dibs__buf_arg(struct dibs__buf *b, const void *data, size_t len);
-/* One argument made of two parts. */
+/* One argument made of two parts; or of many: as many bytes as were announced
+ * are added between open and close. */
 void dibs__buf_arg_parts(struct dibs__buf *b, const void *one, size_t one_len,
                          const void *two, size_t two_len);
+void dibs__buf_arg_open(struct dibs__buf *b, size_t len);
+void dibs__buf_arg_close(struct dibs__buf *b);
 void dibs__buf_arg_text(struct dibs__buf *b, const char *text);
 void dibs__buf_arg_num(struct dibs__buf *b, int64_t num);
 

@@ -294,6 +294,7 @@ static void parts_init(dibs_client *c, const dibs_client_opts *o)
     atomic_init(&c->refs, 1);
     c->lease_ms = o->lease_ms ? o->lease_ms : LEASE_MS;
     c->fair_wait_ms = o->fair_wait_ms ? o->fair_wait_ms : FAIR_WAIT_MS;
+    c->prefer_readers = o->prefer_readers;
     c->on_event = o->on_event;
     c->event_arg = o->event_arg;
     c->server.lp = c->pubsub.lp = c->watchdog.lp = &c->loop;

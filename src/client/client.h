@@ -31,6 +31,7 @@ struct dibs_client {
     char id[DIBS__UUID_LEN + 1]; /* const after init */
     int64_t lease_ms;            /* const after init */
     int64_t fair_wait_ms;        /* const after init */
+    bool prefer_readers;         /* const after init */
     dibs_event_cb on_event;      /* const after init */
     void *event_arg;
     atomic_int events; /* on their way */

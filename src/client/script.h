@@ -27,6 +27,14 @@ extern const struct dibs__script dibs__script_fair_acquire;
 extern const struct dibs__script dibs__script_fair_info;
 extern const struct dibs__script dibs__script_fair_leave;
 extern const struct dibs__script dibs__script_fair_release;
+extern const struct dibs__script dibs__script_holders;
+extern const struct dibs__script dibs__script_read_acquire;
+extern const struct dibs__script dibs__script_read_force;
+extern const struct dibs__script dibs__script_read_release;
+extern const struct dibs__script dibs__script_read_renew;
+extern const struct dibs__script dibs__script_write_acquire;
+extern const struct dibs__script dibs__script_write_leave;
+extern const struct dibs__script dibs__script_write_release;
 
 /* The head of a call of the script, with that many KEYS and ARGV to follow.
  * whole: with its text, for a server that does not know it. */

@@ -34,6 +34,15 @@ enum verdict {
     REFUSED
 };
 
+static dibs_err refusal(const struct dibs__reply *reply)
+{
+    if (reply->type == REPLY_NUM && reply->num == -5)
+        return DIBS_ERR_UPGRADE;
+    if (reply->type == REPLY_NUM && reply->num == -6)
+        return DIBS_ERR_WRONGTYPE;
+    return DIBS_ERR_PROTOCOL;
+}
+
 static enum verdict judge(dibs_err *err, const struct dibs__reply *reply,
                           int64_t *busy_ms)
 {
@@ -47,7 +56,7 @@ static enum verdict judge(dibs_err *err, const struct dibs__reply *reply,
             return GONE;
     }
     if (*err == DIBS_OK) {
-        *err = DIBS_ERR_PROTOCOL;
+        *err = refusal(reply);
         return REFUSED;
     }
     if (*err == DIBS_ERR_CONN || *err == DIBS_ERR_UNKNOWN ||
@@ -94,6 +103,8 @@ static int64_t nap(const struct dibs__line *line, int64_t busy_ms)
         return dibs__max(busy_ms, 1);
     int64_t cap = dibs__random_in(CAP_MIN_MS, CAP_MAX_MS);
 
+    if (line->kind->nap_ms)
+        cap = dibs__min(cap, line->kind->nap_ms);
     return busy_ms < 0 ? cap : dibs__min(busy_ms + 1, cap);
 }
 
@@ -136,6 +147,10 @@ static dibs_err take(struct dibs__line *line, struct dibs__op *op, int64_t sent)
         return DIBS_ERR_UNKNOWN; /* the answer came when it was over */
     dibs__hold_taken(line, op->hold, op, sent);
     op->hold = NULL;
+    if (line->kind->shared && !dibs__list_empty(&line->waiters)) {
+        line->all_ask = true; /* what one may, all may */
+        dibs__line_wake(line);
+    }
     line->handed = 0;
     line->handed_since = now;
     return DIBS_OK;
@@ -255,6 +270,20 @@ static enum plan plan_reentry(struct dibs__line *line, struct dibs__op *op,
     return REENTER;
 }
 
+/* Nobody here stands in the way. Where several can have the lock, those who ask
+ * just now do not. */
+static bool nobody_before(struct dibs__line *line) REQUIRES(line->mu)
+{
+    if (!line->kind->shared)
+        return dibs__list_empty(&line->waiters) &&
+               !dibs__hold_other(line, 0, dibs__now_ms());
+    for (struct dibs__list *l = line->waiters.next; l != &line->waiters;
+         l = l->next)
+        if (!dibs__op_asks(DIBS_OF(l, struct dibs__op, link)))
+            return false;
+    return true;
+}
+
 static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
                             dibs_err *err) REQUIRES(line->mu)
 {
@@ -271,10 +300,8 @@ static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
     }
     op->ask.wire = op->wire;
     op->ask.target = 1;
-    bool asks = op->trying || line->kind->queued ||
-                (dibs__list_empty(&line->waiters) &&
-                 !dibs__hold_other(line, 0, dibs__now_ms()));
-    op->ask.stay = line->kind->queued && !op->trying;
+    bool asks = op->trying || line->kind->queued || nobody_before(line);
+    op->ask.stay = line->kind->leaves && !op->trying;
     if (!op->trying)
         dibs__line_join(line, op, !asks);
     return asks && dibs__acquire_may_ask(line, op) ? ASK : WAIT;

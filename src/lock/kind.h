@@ -18,12 +18,14 @@
 struct dibs__line;
 
 enum dibs__verb {
-    VERB_ACQUIRE,  /* nil taken, >= -1 busy for so long, -3 outer holds gone */
+    VERB_ACQUIRE,  /* nil taken, >= -1 busy for so long, -3 outer holds gone,
+                      -5 would wait for itself, -6 another kind of lock */
     VERB_RELEASE,  /* >= 1 freed, 0 held once less, -1 not held */
     VERB_HANDOVER, /* 1 the heir has it, -1 neither has it */
     VERB_FORCE,    /* 1 ended, 0 not held by this owner */
-    VERB_LEAVE,    /* a queued kind: anything, it is out of the queue */
-    VERB_INFO      /* an array, see basic_info.lua and fair_info.lua */
+    VERB_LEAVE,    /* anything: whoever waited does not any more */
+    VERB_INFO,     /* an array, see basic_info.lua and fair_info.lua */
+    VERB_HOLDERS   /* an array, see holders.lua */
 };
 
 /* What a command is about. A field that a verb does not need is not read. */
@@ -34,7 +36,8 @@ struct dibs__ask {
     int64_t target;   /* ACQUIRE, RELEASE: holds it will then have */
     int64_t lease_ms; /* ACQUIRE, HANDOVER */
     int64_t keep_ms;  /* RELEASE */
-    bool stay;        /* ACQUIRE, a queued kind: wait in the queue */
+    bool stay;        /* ACQUIRE: it will wait, and leave if it gives up */
+    bool all;         /* FORCE: all who share the lock with this owner */
     int64_t first;    /* INFO, a queued kind: first place wanted */
     int64_t count;    /* and how many */
     const char *text; /* FORCE: the owner as text, instead of wire */
@@ -51,25 +54,37 @@ struct dibs__renew_item {
 
 struct dibs__kind {
     const char *channel; /* prefix of the channel's name */
+    const char *suffix;  /* behind an owner's name on the server */
     bool queued;         /* waiters stand in a queue on the server, each for
                             itself and with a channel of its own */
+    bool shared;         /* several owners can have it at once */
+    bool hands_over;     /* one owner can pass it to another */
+    bool leaves;         /* a waiter that gives up says so to the server */
+    int64_t nap_ms;      /* longest sleep of a waiter; 0 = the usual */
+    int renewal;         /* holds with the same number are renewed together */
     void (*write)(enum dibs__verb verb, const struct dibs__ask *ask,
                   struct dibs__buf *out, bool whole);
     void (*write_renew)(const struct dibs__renew_item *items, size_t count,
                         struct dibs__buf *out, bool whole);
 };
 
+enum { RENEW_FIELD, RENEW_READ, RENEW_COUNT };
+
 extern const struct dibs__kind dibs__kind_basic;
 extern const struct dibs__kind dibs__kind_fair;
+extern const struct dibs__kind dibs__kind_read;
+extern const struct dibs__kind dibs__kind_write;
 
 /* All kinds whose hold is a field of a hash are renewed alike. */
 void dibs__write_renew(const struct dibs__renew_item *items, size_t count,
                        struct dibs__buf *out, bool whole);
+void dibs__write_holders(const struct dibs__line *line, struct dibs__buf *out,
+                         bool whole);
 
-/* "uuid:number", as an argument of a command. */
-void dibs__owner_arg(struct dibs__buf *out, const char *uuid, uint64_t number);
-/* The same as text; how long it is. */
-size_t dibs__owner_write(char buf[DIBS_OWNER_MAX], const char *uuid,
-                         uint64_t number);
+/* The owner as the server knows it; how long the text is. */
+size_t dibs__owner_text(const struct dibs__line *line, uint64_t wire,
+                        char buf[DIBS_OWNER_MAX]);
+/* "uuid:number" as an argument of a command, or ask's text if it has one. */
+void dibs__owner_arg(struct dibs__buf *out, const struct dibs__ask *ask);
 
 #endif

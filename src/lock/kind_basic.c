@@ -16,20 +16,29 @@
 #include <stdio.h>
 #include <string.h>
 
-size_t dibs__owner_write(char buf[DIBS_OWNER_MAX], const char *uuid,
-                         uint64_t number)
+static size_t owner_write(const struct dibs__line *line, uint64_t wire,
+                          const char *suffix, char buf[DIBS_OWNER_MAX])
 {
-    int n = snprintf(buf, DIBS_OWNER_MAX, "%s:%llu", uuid,
-                     (unsigned long long)number);
+    int n = snprintf(buf, DIBS_OWNER_MAX, "%s:%llu%s", dibs__line_uuid(line),
+                     (unsigned long long)wire, suffix);
 
     return n > 0 ? (size_t)n : 0;
 }
 
-void dibs__owner_arg(struct dibs__buf *out, const char *uuid, uint64_t number)
+size_t dibs__owner_text(const struct dibs__line *line, uint64_t wire,
+                        char buf[DIBS_OWNER_MAX])
+{
+    return owner_write(line, wire, line->kind->suffix, buf);
+}
+
+void dibs__owner_arg(struct dibs__buf *out, const struct dibs__ask *ask)
 {
     char text[DIBS_OWNER_MAX];
 
-    dibs__buf_arg(out, text, dibs__owner_write(text, uuid, number));
+    if (ask->text)
+        dibs__buf_arg(out, ask->text, ask->text_len);
+    else
+        dibs__buf_arg(out, text, owner_write(ask->line, ask->wire, "", text));
 }
 
 static void head(struct dibs__buf *out, const struct dibs__script *script,
@@ -51,37 +60,37 @@ static void head_channel(struct dibs__buf *out,
 static void basic_write(enum dibs__verb verb, const struct dibs__ask *ask,
                         struct dibs__buf *out, bool whole)
 {
-    const char *uuid = dibs__line_uuid(ask->line);
+    struct dibs__ask heir = {.line = ask->line, .wire = ask->heir};
 
     switch (verb) {
     case VERB_ACQUIRE:
         head(out, &dibs__script_basic_acquire, whole, ask->line, 3);
-        dibs__owner_arg(out, uuid, ask->wire);
+        dibs__owner_arg(out, ask);
         dibs__buf_arg_num(out, ask->target);
         dibs__buf_arg_num(out, ask->lease_ms);
         break;
     case VERB_RELEASE:
         head_channel(out, &dibs__script_basic_release, whole, ask->line, 3);
-        dibs__owner_arg(out, uuid, ask->wire);
+        dibs__owner_arg(out, ask);
         dibs__buf_arg_num(out, ask->target);
         dibs__buf_arg_num(out, ask->keep_ms);
         break;
     case VERB_HANDOVER:
         head(out, &dibs__script_basic_handover, whole, ask->line, 3);
-        dibs__owner_arg(out, uuid, ask->wire);
-        dibs__owner_arg(out, uuid, ask->heir);
+        dibs__owner_arg(out, ask);
+        dibs__owner_arg(out, &heir);
         dibs__buf_arg_num(out, ask->lease_ms);
         break;
     case VERB_FORCE:
         head_channel(out, &dibs__script_basic_force, whole, ask->line, 1);
-        if (ask->text)
-            dibs__buf_arg(out, ask->text, ask->text_len);
-        else
-            dibs__owner_arg(out, uuid, ask->wire);
+        dibs__owner_arg(out, ask);
         break;
     case VERB_LEAVE: /* there is no queue */
     case VERB_INFO:
         head(out, &dibs__script_basic_info, whole, ask->line, 0);
+        break;
+    case VERB_HOLDERS:
+        dibs__write_holders(ask->line, out, whole);
         break;
     }
 }
@@ -89,17 +98,23 @@ static void basic_write(enum dibs__verb verb, const struct dibs__ask *ask,
 void dibs__write_renew(const struct dibs__renew_item *items, size_t count,
                        struct dibs__buf *out, bool whole)
 {
+    char text[DIBS_OWNER_MAX];
+
     dibs__script_head(out, &dibs__script_basic_renew, whole, count, 2 * count);
     for (size_t i = 0; i < count; i++)
         dibs__buf_arg(out, items[i].line->name, items[i].line->name_len);
     for (size_t i = 0; i < count; i++) {
-        dibs__owner_arg(out, dibs__line_uuid(items[i].line), items[i].wire);
+        dibs__buf_arg(out, text,
+                      dibs__owner_text(items[i].line, items[i].wire, text));
         dibs__buf_arg_num(out, items[i].lease_ms);
     }
 }
 
 const struct dibs__kind dibs__kind_basic = {
     .channel = "redisson_lock__channel",
+    .suffix = "",
+    .hands_over = true,
+    .renewal = RENEW_FIELD,
     .write = basic_write,
     .write_renew = dibs__write_renew,
 };

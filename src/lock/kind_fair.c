@@ -45,14 +45,6 @@ static void channel(struct dibs__buf *out, const struct dibs__line *line)
     dibs__buf_arg_parts(out, line->channel, line->channel_len, ":", 1);
 }
 
-static void owner(struct dibs__buf *out, const struct dibs__ask *ask)
-{
-    if (ask->text)
-        dibs__buf_arg(out, ask->text, ask->text_len);
-    else
-        dibs__owner_arg(out, dibs__line_uuid(ask->line), ask->wire);
-}
-
 static void fair_write(enum dibs__verb verb, const struct dibs__ask *ask,
                        struct dibs__buf *out, bool whole)
 {
@@ -62,7 +54,7 @@ static void fair_write(enum dibs__verb verb, const struct dibs__ask *ask,
     switch (verb) {
     case VERB_ACQUIRE:
         head(out, &dibs__script_fair_acquire, whole, line, 6);
-        owner(out, ask);
+        dibs__owner_arg(out, ask);
         dibs__buf_arg_num(out, ask->target);
         dibs__buf_arg_num(out, ask->lease_ms);
         dibs__buf_arg_num(out, wait_ms);
@@ -71,7 +63,7 @@ static void fair_write(enum dibs__verb verb, const struct dibs__ask *ask,
         break;
     case VERB_RELEASE:
         head(out, &dibs__script_fair_release, whole, line, 5);
-        owner(out, ask);
+        dibs__owner_arg(out, ask);
         dibs__buf_arg_num(out, ask->target);
         dibs__buf_arg_num(out, ask->keep_ms);
         dibs__buf_arg_num(out, wait_ms);
@@ -81,7 +73,7 @@ static void fair_write(enum dibs__verb verb, const struct dibs__ask *ask,
     case VERB_LEAVE:
     case VERB_FORCE:
         head(out, &dibs__script_fair_leave, whole, line, 3);
-        owner(out, ask);
+        dibs__owner_arg(out, ask);
         channel(out, line);
         dibs__buf_arg_num(out, verb == VERB_FORCE);
         break;
@@ -90,12 +82,18 @@ static void fair_write(enum dibs__verb verb, const struct dibs__ask *ask,
         dibs__buf_arg_num(out, ask->first);
         dibs__buf_arg_num(out, ask->count);
         break;
+    case VERB_HOLDERS:
+        dibs__write_holders(line, out, whole);
+        break;
     }
 }
 
 const struct dibs__kind dibs__kind_fair = {
     .channel = "redisson_lock__channel",
+    .suffix = "",
     .queued = true,
+    .leaves = true,
+    .renewal = RENEW_FIELD,
     .write = fair_write,
     .write_renew = dibs__write_renew,
 };

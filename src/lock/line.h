@@ -76,6 +76,7 @@ struct dibs__line {
     int64_t handed_since;      /* mu */
     bool awake;                /* mu: io looks after the waiters */
     bool try_now;              /* mu: something happened, ask at once */
+    bool all_ask;              /* mu: not only the head (a shared kind) */
     int64_t next_try;          /* mu: ask then, if nothing happens */
     int64_t yield_until;       /* mu: others first; do not ask before */
     int64_t looks_at;          /* mu: when io looks by itself */

@@ -71,6 +71,16 @@ dibs_err dibs_fair_lock_new_bytes(dibs_client *c, const void *name, size_t len,
     return lock_new(c, &dibs__kind_fair, name, len, out);
 }
 
+dibs_err dibs_read_lock_new(dibs_client *c, const char *name, dibs_lock **out)
+{
+    return lock_new(c, &dibs__kind_read, name, length(name), out);
+}
+
+dibs_err dibs_write_lock_new(dibs_client *c, const char *name, dibs_lock **out)
+{
+    return lock_new(c, &dibs__kind_write, name, length(name), out);
+}
+
 void dibs_lock_free(dibs_lock *l)
 {
     if (!l)
@@ -420,7 +430,7 @@ dibs_err dibs_lock_owner_text(const dibs_lock *l, dibs_owner owner, char *buf,
         return DIBS_ERR_LOST;
     if (k.state == DIBS_NOT_HELD)
         return DIBS_ERR_NOT_OWNER;
-    size_t len = dibs__owner_write(text, l->c->id, k.wire);
+    size_t len = dibs__owner_text(l->line, k.wire, text);
     if (len >= size)
         return DIBS_ERR_INVALID;
     memcpy(buf, text, len + 1);

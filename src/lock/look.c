@@ -20,6 +20,12 @@
 #define FIELDS_MAX      32  /* so many are in it at most */
 #define QUEUE_PAGE      200 /* places asked for at once */
 
+/* As it is kept on a page; the owner's text follows. */
+struct holder {
+    int64_t holds, remaining_ms;
+    dibs_mode mode;
+};
+
 struct look {
     struct dibs__op op;
     dibs_lock_info info;
@@ -29,8 +35,8 @@ struct look {
     char owner[OWNER_FIELD_MAX];
     dibs_force_cb force_fn;
     dibs_info_cb info_fn;
-    int64_t first;           /* place wanted */
-    struct dibs__buf *queue; /* where waiters go; NULL: nobody wants them */
+    int64_t first;          /* place wanted */
+    struct dibs__buf *page; /* where waiters or holders go; or NULL */
 };
 
 static struct look *look_of(struct dibs__call *call)
@@ -56,18 +62,34 @@ static bool is(const struct dibs__reply *r, const char *text)
     return r->len == strlen(text) && memcmp(r->text, text, r->len) == 0;
 }
 
+/* Is this an owner that a force release of this kind means? */
+static bool meant(const struct look *lo, const struct dibs__reply *field)
+{
+    const struct dibs__kind *kind = lo->op.line->kind;
+    size_t n = strlen(dibs__kind_write.suffix);
+    bool writer = field->len > n && memcmp(field->text + field->len - n,
+                                           dibs__kind_write.suffix, n) == 0;
+
+    if (kind == &dibs__kind_read)
+        return !writer;
+    return kind != &dibs__kind_write || writer;
+}
+
+/* The first one stands for all. */
 static void read_owner(struct look *lo, const struct dibs__reply *field,
                        const struct dibs__reply *value)
 {
     size_t cut = field->len;
 
-    if (lo->info.owners > 1)
-        return; /* the first one stands for all */
     if (cut >= sizeof lo->info.owner)
         cut = sizeof lo->info.owner - 1;
-    memcpy(lo->info.owner, field->text, cut);
-    lo->info.owner[cut] = '\0';
-    lo->info.holds = number_in(value);
+    if (!lo->info.owner[0]) {
+        memcpy(lo->info.owner, field->text, cut);
+        lo->info.owner[cut] = '\0';
+        lo->info.holds = number_in(value);
+    }
+    if (lo->owner_len || !meant(lo, field))
+        return;
     lo->owner_len = field->len;
     if (field->len <= sizeof lo->owner)
         memcpy(lo->owner, field->text, field->len);
@@ -106,7 +128,6 @@ static bool read_info(struct look *lo, const struct dibs__reply *r)
             fields--;
             continue;
         }
-        info->owners++;
         read_owner(lo, field, value);
     }
     info->owners = fields > 0 ? (size_t)fields : 0;
@@ -125,10 +146,10 @@ static dibs_err read_queue(struct look *lo, const struct dibs__reply *r)
         const struct dibs__reply *ms = dibs__reply_text(r, i + 1);
         if (!who || !ms)
             return DIBS_ERR_PROTOCOL;
-        dibs__buf_add(lo->queue, who->text, strlen(who->text) + 1);
-        dibs__buf_add(lo->queue, ms->text, strlen(ms->text) + 1);
+        dibs__buf_add(lo->page, who->text, strlen(who->text) + 1);
+        dibs__buf_add(lo->page, ms->text, strlen(ms->text) + 1);
     }
-    return dibs__buf_ok(lo->queue) ? DIBS_OK : DIBS_ERR_NOMEM;
+    return dibs__buf_ok(lo->page) ? DIBS_OK : DIBS_ERR_NOMEM;
 }
 
 /* ---- asking ------------------------------------------------------------ */
@@ -148,7 +169,7 @@ static void lose_ours(struct look *lo)
     for (struct dibs__list *l = line->holds.next; l != &line->holds;
          l = l->next) {
         struct dibs__hold *h = DIBS_OF(l, struct dibs__hold, link);
-        size_t len = dibs__owner_write(text, dibs__line_uuid(line), h->wire);
+        size_t len = dibs__owner_text(line, h->wire, text);
         if (len == lo->owner_len && memcmp(text, lo->owner, len) == 0 &&
             !h->ending)
             dibs__hold_lose(line, h);
@@ -175,9 +196,51 @@ static void force_run(struct dibs__op *op)
 {
     struct look *lo = DIBS_OF(op, struct look, op);
 
+    op->ask.all = op->line->kind->shared;
     op->ask.text = lo->owner;
     op->ask.text_len = lo->owner_len;
     dibs__op_send(op, VERB_FORCE, force_answered, twice_timeout(lo), 0);
+}
+
+/* Owner with its NUL, holds, time, mode: one after the other. */
+static bool read_holders(struct look *lo, const struct dibs__reply *r)
+{
+    const struct dibs__reply *mode = dibs__reply_text(r, 0);
+
+    for (size_t i = 1; mode && i + 2 < r->len; i += 3) {
+        const struct dibs__reply *who = dibs__reply_text(r, i);
+        const struct dibs__reply *holds = dibs__reply_text(r, i + 1);
+        struct holder h = {.mode = mode->len ? DIBS_MODE_READ
+                                             : DIBS_MODE_EXCLUSIVE};
+        if (!who || !holds || !dibs__reply_num(r, i + 2, &h.remaining_ms))
+            return false;
+        size_t n = strlen(who->text), w = strlen(dibs__kind_write.suffix);
+        if (n > w && strcmp(who->text + n - w, dibs__kind_write.suffix) == 0)
+            h.mode = DIBS_MODE_WRITE;
+        h.holds = number_in(holds);
+        dibs__buf_add(lo->page, &h, sizeof h);
+        dibs__buf_add(lo->page, who->text, n + 1);
+    }
+    return mode != NULL;
+}
+
+static void holders_answered(struct dibs__call *call, dibs_err err,
+                             const struct dibs__reply *reply)
+{
+    struct look *lo = look_of(call);
+
+    if (err == DIBS_OK && !read_holders(lo, reply))
+        err = DIBS_ERR_PROTOCOL;
+    if (err == DIBS_OK && !dibs__buf_ok(lo->page))
+        err = DIBS_ERR_NOMEM;
+    dibs__op_finish(&lo->op, err);
+}
+
+static void holders_run(struct dibs__op *op)
+{
+    struct look *lo = DIBS_OF(op, struct look, op);
+
+    dibs__op_send(op, VERB_HOLDERS, holders_answered, twice_timeout(lo), 0);
 }
 
 static void info_answered(struct dibs__call *call, dibs_err err,
@@ -187,9 +250,9 @@ static void info_answered(struct dibs__call *call, dibs_err err,
 
     if (err == DIBS_OK && !read_info(lo, reply))
         err = DIBS_ERR_PROTOCOL;
-    if (err == DIBS_OK && lo->queue)
+    if (err == DIBS_OK && lo->page)
         err = read_queue(lo, reply);
-    if (err == DIBS_OK && lo->force && lo->info.locked) {
+    if (err == DIBS_OK && lo->force && lo->owner_len) {
         if (lo->owner_len <= sizeof lo->owner) {
             lo->op.talk = false;
             force_run(&lo->op);
@@ -205,7 +268,7 @@ static void info_run(struct dibs__op *op)
     struct look *lo = DIBS_OF(op, struct look, op);
 
     op->ask.first = lo->first;
-    op->ask.count = lo->queue ? QUEUE_PAGE : 0;
+    op->ask.count = lo->page ? QUEUE_PAGE : 0;
     dibs__op_send(op, VERB_INFO, info_answered, twice_timeout(lo), 0);
 }
 
@@ -360,7 +423,7 @@ static bool show_page(const struct dibs__buf *page, size_t *place,
 dibs_err dibs_lock_queue(dibs_lock *l, dibs_queue_fn fn, void *arg)
 {
     struct dibs__buf page = {0};
-    struct look lo = {.queue = &page};
+    struct look lo = {.page = &page};
     size_t place = 0, before;
     dibs_err err;
 
@@ -373,6 +436,28 @@ dibs_err dibs_lock_queue(dibs_lock *l, dibs_queue_fn fn, void *arg)
         err = look_sync(l, &lo, info_run);
     } while (err == DIBS_OK && show_page(&page, &place, fn, arg) &&
              place == before + QUEUE_PAGE);
+    dibs__buf_clear(&page);
+    return err;
+}
+
+/* ---- the holders ------------------------------------------------------- */
+
+dibs_err dibs_lock_holders(dibs_lock *l, dibs_holder_fn fn, void *arg)
+{
+    struct dibs__buf page = {0};
+    struct look lo = {.page = &page};
+    struct holder h;
+
+    if (!l || !fn)
+        return DIBS_ERR_INVALID;
+    dibs_err err = look_sync(l, &lo, holders_run);
+    for (size_t at = 0; err == DIBS_OK && at < page.len;) {
+        memcpy(&h, page.data + at, sizeof h);
+        const char *owner = page.data + at + sizeof h;
+        at += sizeof h + strlen(owner) + 1;
+        if (!fn(owner, h.mode, h.holds, h.remaining_ms, arg))
+            break;
+    }
     dibs__buf_clear(&page);
     return err;
 }

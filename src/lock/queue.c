@@ -92,7 +92,7 @@ static void listen_to(struct dibs__place *pl)
     char text[DIBS_OWNER_MAX];
     struct dibs__buf name = {0};
 
-    size_t len = dibs__owner_write(text, dibs__line_uuid(line), pl->op->wire);
+    size_t len = dibs__owner_text(line, pl->op->wire, text);
     dibs__buf_add(&name, line->channel, line->channel_len);
     dibs__buf_add(&name, ":", 1);
     dibs__buf_add(&name, text, len);

@@ -151,7 +151,7 @@ static struct dibs__op *pick_heir(struct dibs__line *line, struct dibs__op *op,
 {
     struct dibs__list *first = dibs__list_first(&line->waiters);
 
-    if (line->kind->queued || !first || op->ask.keep_ms ||
+    if (!line->kind->hands_over || !first || op->ask.keep_ms ||
         others_turn(line, now) ||
         atomic_load(&line->locks->closing))
         return NULL;

@@ -170,39 +170,42 @@ static enum due take_one(struct dibs__locks *lk, struct dibs__renew_item *item,
     return due == DUE_NOT ? DUE_LATER : due;
 }
 
-static void nothing_sent(struct dibs__renew_item *item)
+/* Into the batch of its sort; a full one is sent. */
+static void collect(struct dibs__locks *lk, struct batch *open[RENEW_COUNT],
+                    struct dibs__renew_item *item)
 {
-    one_answered(item, 'e', 0); /* no memory: suspect, and soon again */
+    struct batch **b = &open[item->line->kind->renewal];
+
+    if (!*b)
+        *b = dibs__calloc(1, sizeof **b);
+    if (!*b) {
+        one_answered(item, 'e', 0); /* no memory: suspect, and soon again */
+        return;
+    }
+    (*b)->locks = lk;
+    (*b)->items[(*b)->count++] = *item;
+    if ((*b)->count == BATCH) {
+        batch_send(*b);
+        *b = NULL;
+    }
 }
 
 void dibs__renew_due(struct dibs__watchdog *wd, int64_t now)
 {
     dibs_client *c = DIBS_OF(wd, dibs_client, watchdog);
-    struct dibs__locks *lk = c->home;
-    int64_t soon = now + c->lease_ms / SOON;
+    struct batch *open[RENEW_COUNT] = {NULL};
+    int64_t until = now;
     struct dibs__renew_item item;
-    struct batch *b = NULL;
     enum due due;
 
-    while ((due = take_one(lk, &item, now, b ? soon : now)) != DUE_NOT) {
-        if (due == DUE_LATER) {
-            if (b)
-                soon = now; /* deadlines come next; leave them in peace */
-            continue;
-        }
-        if (!b)
-            b = dibs__calloc(1, sizeof *b);
-        if (!b) {
-            nothing_sent(&item);
-            continue;
-        }
-        b->locks = lk;
-        b->items[b->count++] = item;
-        if (b->count == BATCH) {
-            batch_send(b);
-            b = NULL;
-        }
+    while ((due = take_one(c->home, &item, now, until)) != DUE_NOT) {
+        if (due == DUE_RENEW)
+            collect(c->home, open, &item);
+        /* A batch goes anyway: take along what is due soon. Deadlines that
+         * come next are left in peace. */
+        until = due == DUE_RENEW ? now + c->lease_ms / SOON : now;
     }
-    if (b)
-        batch_send(b);
+    for (int i = 0; i < RENEW_COUNT; i++)
+        if (open[i])
+            batch_send(open[i]);
 }

@@ -125,7 +125,8 @@ static struct dibs__op *next_step(struct dibs__line *line, int64_t now,
 {
     struct dibs__op *head =
         DIBS_OF(line->waiters.next, struct dibs__op, link);
-    struct dibs__hold *here = dibs__hold_other(line, 0, now);
+    struct dibs__hold *here =
+        line->kind->shared ? NULL : dibs__hold_other(line, 0, now);
 
     *again = now + IDLE_LOOK_MS;
     if (line->kind->queued || answer_due(head))
@@ -148,6 +149,19 @@ static struct dibs__op *next_step(struct dibs__line *line, int64_t now,
     }
     line->try_now = false;
     return head;
+}
+
+/* One reader got in: all that wait here ask, in one batch. */
+static void ask_all(struct dibs__line *line) REQUIRES(line->mu)
+{
+    line->all_ask = false;
+    for (struct dibs__list *l = line->waiters.next; l != &line->waiters;
+         l = l->next) {
+        struct dibs__op *op = DIBS_OF(l, struct dibs__op, link);
+        op->talk = false;
+        if (!answer_due(op) && dibs__acquire_may_ask(line, op))
+            dibs__acquire_ask(op);
+    }
 }
 
 static void stop_looking(struct dibs__line *line)
@@ -185,7 +199,9 @@ static void look(struct dibs__line *line)
     bool done = dibs__list_empty(&line->waiters);
     if (!done) {
         listen = !line->kind->queued && !line->listening &&
-                 !dibs__hold_other(line, 0, now);
+                 (line->kind->shared || !dibs__hold_other(line, 0, now));
+        if (line->all_ask)
+            ask_all(line);
         ask = next_step(line, now, &at);
         at = dibs__min(at, line->first_deadline);
     }

@@ -1,0 +1,29 @@
+-- holders: everybody who holds a lock, of any kind.
+--
+-- KEYS  1 lock hash
+-- ARGV  1 head and 2 tail of the name of any owner's read key   3 how many
+-- Gives an array: mode ('' for a lock without one), then owner, holds and
+--       remaining time in ms (-1 none, -2 over) of each.
+local key, head, tail = KEYS[1], ARGV[1], ARGV[2]
+local mode = redis.call('hget', key, 'mode')
+local left = redis.call('pttl', key)
+local answer = {mode or ''}
+local cursor = '0'
+
+repeat
+    local page = redis.call('hscan', key, cursor, 'count', 100)
+    cursor = page[1]
+    for i = 1, #page[2], 2 do
+        local owner = page[2][i]
+        if owner ~= 'mode' and #answer < 3 * tonumber(ARGV[3]) then
+            local ms = left
+            if mode and owner:sub(-6) ~= ':write' then
+                ms = redis.call('pttl', head .. owner .. tail)
+            end
+            answer[#answer + 1] = owner
+            answer[#answer + 1] = page[2][i + 1]
+            answer[#answer + 1] = ms
+        end
+    end
+until cursor == '0' or #answer >= 3 * tonumber(ARGV[3])
+return answer

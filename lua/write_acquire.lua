@@ -1,0 +1,86 @@
+-- write_acquire: take the lock alone, or say how long to wait.
+--
+-- KEYS  1 lock hash   2 this owner's read key   3 key of a waiting writer
+-- ARGV  1 owner   2 holds it will then have   3 lease in ms
+--       4 ms to keep new readers out if it has to wait, '0' = not at all
+--       5 head and 6 tail of the name of any owner's read key
+-- Gives nil when taken; >= -1 when busy for so many ms; -3 when the outer holds
+--       of a re-entry are gone; -5 when this owner reads, and so would wait for
+--       itself; -6 when the key holds another kind of lock.
+--
+-- Readers whose lease is over do not count, and go. A re-entry never shortens
+-- the lease. Twice is harmless.
+local key, mine, gate = KEYS[1], KEYS[2], KEYS[3]
+local owner, target, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local head, tail = ARGV[5], ARGV[6]
+local writer = owner .. ':write'
+local left = redis.call('pttl', key)
+local mode = left ~= -2 and redis.call('hget', key, 'mode')
+
+local function busy(ms)
+    if ARGV[4] ~= '0' then
+        redis.pcall('set', gate, owner, 'px', ARGV[4])
+    end
+    return ms
+end
+
+-- How long the readers still have: a few tell, or all. -1 when none lives.
+local function readers()
+    local most, count = -1, redis.call('hlen', key)
+    local fields = {}
+    if count > 16 then
+        fields = redis.call('hrandfield', key, 4)
+    end
+    for round = 1, 2 do
+        for _, field in ipairs(fields) do
+            if field ~= 'mode' then
+                most = math.max(most, redis.call('pttl', head .. field .. tail))
+            end
+        end
+        if most > 0 or round == 2 then
+            return most
+        end
+        fields = redis.call('hkeys', key)
+    end
+end
+
+if left ~= -2 and not mode then
+    return -6
+end
+if mode == 'write' then
+    if redis.call('hexists', key, writer) == 0 then
+        return target == '1' and busy(left) or -3
+    end
+elseif target ~= '1' then
+    return -3
+elseif mode then
+    local most = readers()
+    if most > 0 then
+        if redis.call('hexists', key, owner) == 1 and
+            redis.call('exists', mine) == 1 then
+            return -5
+        end
+        return busy(most)
+    end
+    redis.call('del', key)
+    left = -2
+end
+
+if left == -2 then
+    redis.call('hset', key, 'mode', 'write', writer, target)
+else
+    redis.call('hset', key, writer, target)
+end
+if left < lease then
+    local done = redis.pcall('pexpire', key, ARGV[3])
+    if type(done) == 'table' then
+        if left == -2 then
+            redis.call('del', key)
+        else
+            redis.call('hset', key, writer, tonumber(target) - 1)
+        end
+        return done
+    end
+end
+redis.call('del', gate)
+return false

@@ -1,0 +1,26 @@
+-- write_leave: a writer that waited does so no more; or its hold is to end.
+--
+-- KEYS  1 lock hash   2 channel   3 key of a waiting writer
+-- ARGV  1 owner   2 '1' to end its hold as well
+-- Gives 1 when a hold was ended, else 0.
+local key, channel, gate = KEYS[1], KEYS[2], KEYS[3]
+local writer = ARGV[1] .. ':write'
+local ended, tell = 0, false
+
+if redis.call('get', gate) == ARGV[1] then
+    redis.call('del', gate)
+    tell = true
+end
+if ARGV[2] == '1' and redis.call('hexists', key, writer) == 1 then
+    redis.call('hdel', key, writer)
+    if redis.call('hlen', key) == 1 then
+        redis.call('del', key)
+    else
+        redis.call('hset', key, 'mode', 'read')
+    end
+    ended, tell = 1, true
+end
+if tell then
+    redis.pcall('publish', channel, '1')
+end
+return ended

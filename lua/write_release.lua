@@ -1,0 +1,35 @@
+-- write_release: give back one write hold; the last one lets others in. If its
+-- owner reads too, it goes on reading, and other readers may join.
+--
+-- KEYS  1 lock hash   2 channel   3 key of a waiting writer
+-- ARGV  1 owner   2 holds it will then have   3 ms to leave the lock taken, by
+--       nobody, when that is none; '0' = free it
+-- Gives >= 1 when its writing ended: 1 + how many heard of it; 0 when held once
+--       less; -1 when this owner does not write.
+--
+-- Those who waited get their chance before the next writer keeps them out
+-- again. Twice is harmless. The last hold needs no command that a full server
+-- refuses: once a script has written, it may go on.
+local key, channel, gate = KEYS[1], KEYS[2], KEYS[3]
+local writer, target, keep = ARGV[1] .. ':write', ARGV[2], ARGV[3]
+
+if redis.call('hexists', key, writer) == 0 then
+    return -1
+end
+if target ~= '0' then
+    redis.call('hset', key, writer, target)
+    return 0
+end
+if keep ~= '0' then
+    redis.call('pexpire', key, keep)
+    return 1
+end
+redis.call('hdel', key, writer)
+redis.call('del', gate)
+if redis.call('hlen', key) == 1 then
+    redis.call('del', key)
+else
+    redis.call('hset', key, 'mode', 'read')
+end
+local heard = redis.pcall('publish', channel, '1')
+return type(heard) == 'number' and 1 + heard or 1
