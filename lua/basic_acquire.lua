@@ -16,11 +16,13 @@ if left == -2 then
     if target ~= '1' then
         return -3
     end
-elseif redis.call('hexists', key, owner) == 0 then
-    if redis.call('hexists', key, 'mode') == 1 then
+else
+    local found = redis.call('hmget', key, owner, 'mode')
+    if found[2] then
         return -6
+    elseif not found[1] then
+        return target == '1' and left or -3
     end
-    return target == '1' and left or -3
 end
 
 redis.call('hset', key, owner, target)

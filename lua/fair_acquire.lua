@@ -28,8 +28,8 @@ local function hold()
     if left < lease then
         local done = redis.pcall('pexpire', lock, ARGV[3])
         if type(done) == 'table' then
-            if left == -2 then
-                redis.call('hdel', lock, owner)
+            if target == '1' then
+                redis.call('del', lock)
             else
                 redis.call('hset', lock, owner, tonumber(target) - 1)
             end
@@ -40,11 +40,11 @@ local function hold()
 end
 
 if left ~= -2 then
-    if redis.call('hexists', lock, owner) == 1 then
-        return hold()
-    end
-    if redis.call('hexists', lock, 'mode') == 1 then
+    local found = redis.call('hmget', lock, owner, 'mode')
+    if found[2] then
         return -6
+    elseif found[1] then
+        return hold()
     end
 end
 if target ~= '1' then

@@ -46,7 +46,7 @@ if type(done) ~= 'table' and reads < lease then
     done = redis.pcall('set', mine, '1', 'px', ARGV[3])
 end
 if type(done) == 'table' and done.err then
-    if reads ~= -2 then
+    if target ~= '1' then
         redis.call('hset', key, owner, tonumber(target) - 1)
     elseif mode then
         redis.call('hdel', key, owner)

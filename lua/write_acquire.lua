@@ -74,8 +74,11 @@ end
 if left < lease then
     local done = redis.pcall('pexpire', key, ARGV[3])
     if type(done) == 'table' then
-        if left == -2 then
-            redis.call('del', key)
+        if target == '1' then
+            redis.call('hdel', key, writer)
+            if redis.call('hlen', key) == 1 then
+                redis.call('del', key)
+            end
         else
             redis.call('hset', key, writer, tonumber(target) - 1)
         end

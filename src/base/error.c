@@ -4,7 +4,7 @@
  */
 #include <dibs/dibs.h>
 
-#define TEXT_OF(x)  #x
+#define TEXT_OF(x)          #x
 #define VERSION_OF(a, b, c) TEXT_OF(a) "." TEXT_OF(b) "." TEXT_OF(c)
 
 const char *dibs_strerror(dibs_err err)

@@ -350,8 +350,8 @@ void dibs__call_talk(struct dibs__server *s, struct dibs__call *call)
         return;
     }
     call->sent_ms = dibs__now_ms();
-    call->req.expires = dibs__min(dibs__add(call->sent_ms, call->attempt_ms),
-                                  call->deadline);
+    call->req.expires =
+        dibs__min(dibs__add(call->sent_ms, call->attempt_ms), call->deadline);
     dibs_err err = dibs__conn_talk(&ln->cn, &call->req, &reply);
     if (err == DIBS_OK && reply->type != REPLY_ERROR) {
         call->done(call, DIBS_OK, reply);

@@ -26,8 +26,7 @@ static void run(struct dibs__callbacks *cbs, struct dibs__callback *cb)
     inside = before;
 }
 
-static struct dibs__callback *pop(struct dibs__callbacks *cbs)
-    REQUIRES(cbs->mu)
+static struct dibs__callback *pop(struct dibs__callbacks *cbs) REQUIRES(cbs->mu)
 {
     struct dibs__list *l = dibs__list_pop(&cbs->queue);
 

@@ -199,6 +199,8 @@ static bool replace(char **field, const char *with)
 {
     if (!with)
         return true;
+    if (*field)
+        explicit_bzero(*field, strlen(*field)); /* it may be a password */
     dibs__free(*field);
     *field = *with ? dibs__strdup(with) : NULL;
     return !*with || *field;
@@ -284,8 +286,8 @@ static void start_io(struct dibs__task *t)
 static void parts_init(dibs_client *c, const dibs_client_opts *o)
 {
     struct dibs__events events = {dibs__client_say, c};
-    unsigned connections = o->max_connections ? o->max_connections
-                                              : CONNECTIONS;
+    unsigned connections =
+        o->max_connections ? o->max_connections : CONNECTIONS;
 
     dibs__mutex_init(&c->mu, RANK_CLIENT);
     pthread_cond_init(&c->closed_cv, NULL);
@@ -422,8 +424,7 @@ dibs_err dibs_client_close(dibs_client *c, int64_t timeout_ms)
         return DIBS_ERR_DEADLOCK;
     if (atomic_exchange(&c->closing, true))
         return wait_closed(c);
-    c->close_by =
-        dibs__add(dibs__now_ms(), timeout_ms ? timeout_ms : CLOSE_MS);
+    c->close_by = dibs__add(dibs__now_ms(), timeout_ms ? timeout_ms : CLOSE_MS);
     step(c, close_tenant);
     step(c, close_parts);
     wait_for_users(c);

@@ -49,7 +49,7 @@ struct dibs_client {
     atomic_int users; /* calls inside */
     sem_t idle;       /* no users any more */
     int64_t close_by;
-    unsigned to_end;  /* io only: parts that have not ended yet */
+    unsigned to_end;   /* io only: parts that have not ended yet */
     bool all_released; /* io, then the closing thread */
 
     dibs__mutex mu;

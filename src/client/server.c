@@ -63,10 +63,9 @@ static void link_gone(struct dibs__conn *cn)
         s->ended(s);
 }
 
-static struct dibs__link *link_open(struct dibs__server *s, bool is_main,
-                                    void (*up)(struct dibs__conn *),
-                                    void (*down)(struct dibs__conn *, dibs_err,
-                                                 const char *))
+static struct dibs__link *
+link_open(struct dibs__server *s, bool is_main, void (*up)(struct dibs__conn *),
+          void (*down)(struct dibs__conn *, dibs_err, const char *))
 {
     struct dibs__link *ln = dibs__calloc(1, sizeof *ln);
 
@@ -276,8 +275,8 @@ void dibs__server_give_back(struct dibs__link *ln, bool usable)
     struct dibs__server *s = ln->s;
 
     dibs__lock(&s->mu);
-    usable = usable && !s->closed &&
-             ln->generation == atomic_load(&s->generation);
+    usable =
+        usable && !s->closed && ln->generation == atomic_load(&s->generation);
     ln->use = usable ? LINK_FREE : LINK_DIALING;
     dibs__unlock(&s->mu);
     if (!usable)
@@ -314,11 +313,10 @@ static void take_idle(struct dibs__server *s, struct dibs__list *ours)
     }
 }
 
-static void close_all(struct dibs__list *links, const char *why)
+static void close_all(struct dibs__list *links, dibs_err err, const char *why)
 {
     for (struct dibs__list *l; (l = dibs__list_pop(links));)
-        dibs__conn_close(&DIBS_OF(l, struct dibs__link, at)->cn,
-                         DIBS_ERR_CLOSED, why);
+        dibs__conn_close(&DIBS_OF(l, struct dibs__link, at)->cn, err, why);
 }
 
 /* The main connection is gone: the server restarted, or another one has its
@@ -333,7 +331,7 @@ static void drop_stale_spares(struct dibs__server *s)
     dibs__lock(&s->mu);
     take_idle(s, &ours);
     dibs__unlock(&s->mu);
-    close_all(&ours, "the main connection went down");
+    close_all(&ours, DIBS_ERR_CONN, "the main connection went down");
 }
 
 /* One that is out is woken, and comes back by itself through its drop task. */
@@ -351,7 +349,7 @@ static void close_spares(struct dibs__server *s)
             shutdown(ln->cn.fd, SHUT_RDWR);
     }
     dibs__unlock(&s->mu);
-    close_all(&ours, "closed");
+    close_all(&ours, DIBS_ERR_CLOSED, "closed");
 }
 
 void dibs__server_close(struct dibs__server *s)

@@ -32,14 +32,14 @@ enum dibs__link_use {
 struct dibs__link {
     struct dibs__conn cn;
     struct dibs__server *s;
-    struct dibs__list at;       /* server.mu: in server.spares */
-    enum dibs__link_use use;    /* server.mu */
-    bool main;                  /* const after init */
-    bool was_up;                /* io only */
-    bool served;                /* io only: it answered a command */
-    unsigned generation;        /* server.generation when it was dialed */
-    struct dibs__task drop;     /* broken in a caller's hands */
-    struct dibs__ghost *ghost;  /* what it may have left under way; owner */
+    struct dibs__list at;      /* server.mu: in server.spares */
+    enum dibs__link_use use;   /* server.mu */
+    bool main;                 /* const after init */
+    bool was_up;               /* io only */
+    bool served;               /* io only: it answered a command */
+    unsigned generation;       /* server.generation when it was dialed */
+    struct dibs__task drop;    /* broken in a caller's hands */
+    struct dibs__ghost *ghost; /* what it may have left under way; owner */
 };
 
 struct dibs__server {
@@ -65,15 +65,15 @@ struct dibs__server {
     bool cannot_lay;           /* io only: the server refused it once */
 
     dibs__mutex mu;
-    struct dibs__list spares;  /* mu */
-    unsigned spare_count;      /* mu */
-    bool growing;              /* mu: one is being dialed */
-    bool closed;               /* mu */
-    int64_t grow_after;        /* mu: not before this time */
+    struct dibs__list spares; /* mu */
+    unsigned spare_count;     /* mu */
+    bool growing;             /* mu: one is being dialed */
+    bool closed;              /* mu */
+    int64_t grow_after;       /* mu: not before this time */
     struct dibs__task grow;
-    atomic_uint riding;        /* calls with the io thread */
-    atomic_uint ups;           /* how often main came up */
-    atomic_uint generation;    /* how often main went down */
+    atomic_uint riding;     /* calls with the io thread */
+    atomic_uint ups;        /* how often main came up */
+    atomic_uint generation; /* how often main went down */
 };
 
 /* to, events, lp, max_spares and the hooks must be set. */
@@ -87,8 +87,7 @@ void dibs__server_clear(struct dibs__server *s);
 void dibs__server_abandon(struct dibs__server *s);
 
 /* A connection to talk on, or NULL: ride instead. Thread: app. */
-struct dibs__link *dibs__server_borrow(struct dibs__server *s)
-    EXCLUDES(s->mu);
+struct dibs__link *dibs__server_borrow(struct dibs__server *s) EXCLUDES(s->mu);
 void dibs__server_give_back(struct dibs__link *ln, bool usable);
 
 /* The connection for riding goes down and comes up anew. Thread: io. */

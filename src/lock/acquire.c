@@ -28,8 +28,8 @@
 
 enum verdict {
     TAKEN,
-    BUSY, /* somebody has it */
-    GONE, /* the outer holds are gone */
+    BUSY,  /* somebody has it */
+    GONE,  /* the outer holds are gone */
     AGAIN, /* not executed, or nobody knows: worth another attempt */
     REFUSED
 };
@@ -324,9 +324,9 @@ void dibs__acquire_run(struct dibs__op *op)
         dibs__acquire_ask(op);
         break;
     case REENTER:
-        dibs__op_send(
-            op, VERB_ACQUIRE, reentry_answered,
-            2 * dibs__line_client(line)->server.to.command_timeout_ms, 0);
+        dibs__op_send(op, VERB_ACQUIRE, reentry_answered,
+                      2 * dibs__line_client(line)->server.to.command_timeout_ms,
+                      0);
         break;
     case WAIT:
         break;

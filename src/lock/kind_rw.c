@@ -3,11 +3,11 @@
  * kind_rw.c - the two halves of the read-write lock.
  *
  * One hash for both, with a field `mode`: read or write. A reader is a field
- * like that of a plain lock, and beside it a read key whose life is the reader's
- * lease: readers come and go, so the hash's own TTL cannot tell whose is over.
- * A writer is a field with ":write" behind its name. Redisson keeps a read key
- * for each of a reader's holds; it is content with one that lives, so here one
- * serves all of them.
+ * like that of a plain lock, and beside it a read key whose life is the
+ * reader's lease: readers come and go, so the hash's own TTL cannot tell whose
+ * is over. A writer is a field with ":write" behind its name. Redisson keeps a
+ * read key for each of a reader's holds; it is content with one that lives, so
+ * here one serves all of them.
  *
  * A writer that waits leaves a key, the gate, that keeps new readers of ours
  * out. It lives only a little longer than a writer sleeps between two

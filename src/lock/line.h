@@ -38,11 +38,11 @@ struct dibs__level {
 #define DIBS__LEVELS 4 /* kept without an allocation */
 
 struct dibs__hold {
-    struct dibs__list link; /* all of it: line.mu */
+    struct dibs__list link;  /* all of it: line.mu */
     struct dibs__line *line; /* const after init */
-    uint64_t number;   /* of this hold; never used again */
-    dibs_owner owner;  /* as the user knows it */
-    uint64_t wire;     /* as the server knows it */
+    uint64_t number;         /* of this hold; never used again */
+    dibs_owner owner;        /* as the user knows it */
+    uint64_t wire;           /* as the server knows it */
     int64_t count;
     int64_t lease_ms;    /* what a renewal asks for */
     int64_t valid_until; /* ours until then, by our clock */
@@ -53,7 +53,7 @@ struct dibs__hold {
     bool renewing;       /* it is in a batch that awaits its answer */
     bool suspect;        /* the last renewal failed */
     bool lost;
-    bool haunted; /* a copy of some command may still come */
+    bool haunted;              /* a copy of some command may still come */
     struct dibs__list blocked; /* operations that wait until it is not busy */
     struct dibs__lease lease;
     struct dibs__level *levels; /* count of them; own_levels or allocated */
@@ -84,10 +84,10 @@ struct dibs__line {
     bool listening;            /* mu: sub is on */
     bool canceled;             /* mu: some waiter is canceled */
 
-    struct dibs__sub sub;      /* io only */
-    struct dibs__timer timer;  /* io only */
+    struct dibs__sub sub;     /* io only */
+    struct dibs__timer timer; /* io only */
     struct dibs__task look;
-    bool look_posted;          /* mu */
+    bool look_posted; /* mu */
 
     size_t name_len, channel_len; /* const after init */
     char *channel;

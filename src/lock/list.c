@@ -98,8 +98,9 @@ static bool is_owner(const char *text)
 
     for (size_t i = 0; i < sizeof form - 1; i++) {
         unsigned char ch = (unsigned char)text[i];
-        if (form[i] == 'x' ? !isxdigit(ch)
-                           : form[i] == '0' ? !isdigit(ch) : ch != form[i])
+        if (form[i] == 'x'   ? !isxdigit(ch)
+            : form[i] == '0' ? !isdigit(ch)
+                             : ch != form[i])
             return false;
     }
     return true;

@@ -218,8 +218,8 @@ static void set_owner(struct dibs__op *op, dibs_owner owner)
 static dibs_err acquire_fill(struct dibs__op *op, const dibs_lock_opts *o,
                              bool trying)
 {
-    int64_t lease = o->lease_ms ? o->lease_ms
-                                : dibs__line_client(op->line)->lease_ms;
+    int64_t lease =
+        o->lease_ms ? o->lease_ms : dibs__line_client(op->line)->lease_ms;
 
     set_owner(op, o->owner);
     op->run = dibs__acquire_run;
@@ -229,23 +229,22 @@ static dibs_err acquire_fill(struct dibs__op *op, const dibs_lock_opts *o,
     op->ask.lease_ms =
         o->max_hold_ms ? dibs__min(lease, o->max_hold_ms) : lease;
     op->reap_ms = op->ask.lease_ms;
-    op->deadline = o->wait_ms ? dibs__add(dibs__now_ms(), o->wait_ms)
-                              : INT64_MAX;
+    op->deadline =
+        o->wait_ms ? dibs__add(dibs__now_ms(), o->wait_ms) : INT64_MAX;
     return promise_note(op, o);
 }
 
 static dibs_err release_fill(struct dibs__op *op, const dibs_lock_opts *o,
                              bool trying)
 {
-    int64_t timeout =
-        dibs__line_client(op->line)->server.to.command_timeout_ms;
+    int64_t timeout = dibs__line_client(op->line)->server.to.command_timeout_ms;
 
     (void)trying;
     set_owner(op, o->owner);
     op->run = dibs__release_run;
     op->ask.keep_ms = o->keep_ms;
-    op->deadline = dibs__add(dibs__now_ms(),
-                             o->wait_ms ? o->wait_ms : 2 * timeout);
+    op->deadline =
+        dibs__add(dibs__now_ms(), o->wait_ms ? o->wait_ms : 2 * timeout);
     return DIBS_OK;
 }
 

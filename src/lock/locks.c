@@ -22,8 +22,8 @@ static struct dibs__line *next_line(struct dibs__locks *lk,
                                     struct dibs__line *line)
 {
     dibs__lock(&lk->c->mu);
-    struct dibs__line *next = line ? dibs__line_after(line)
-                                   : dibs__line_first(&lk->lines);
+    struct dibs__line *next =
+        line ? dibs__line_after(line) : dibs__line_first(&lk->lines);
     if (next)
         dibs__line_ref(next);
     dibs__unlock(&lk->c->mu);

@@ -21,14 +21,14 @@ RB_HEAD(dibs__aliases, dibs__alias);
 
 struct dibs__locks {
     dibs_client *c;
-    struct dibs__lines lines;     /* client.mu */
-    struct dibs__aliases aliases; /* client.mu */
-    atomic_bool aliased;          /* there is one at all */
+    struct dibs__lines lines;                    /* client.mu */
+    struct dibs__aliases aliases;                /* client.mu */
+    atomic_bool aliased;                         /* there is one at all */
     struct dibs__alias kept[DIBS__ALIASES_KEPT]; /* client.mu */
     unsigned kept_used;                          /* client.mu */
-    atomic_ullong holds;          /* numbers of holds given out */
-    struct dibs__list reaps;      /* io only */
-    atomic_int leaving;           /* waiters that say farewell to a queue */
+    atomic_ullong holds;     /* numbers of holds given out */
+    struct dibs__list reaps; /* io only */
+    atomic_int leaving;      /* waiters that say farewell to a queue */
     atomic_bool closing;
     struct dibs__timer close_timer; /* io only */
     int64_t close_by;               /* io only */

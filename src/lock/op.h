@@ -14,12 +14,12 @@ struct dibs__op {
     struct dibs__call call;
     struct dibs__ask ask;
     enum dibs__verb verb;
-    struct dibs__list link;  /* line.mu: in line.waiters, hold.blocked or
-                                another's followers */
+    struct dibs__list link;      /* line.mu: in line.waiters, hold.blocked or
+                                    another's followers */
     struct dibs__list ask_link;  /* line.mu: in line.asks */
     struct dibs__list followers; /* line.mu: of the same owner; they wait for
                                     the answer to this one */
-    struct dibs__line *line; /* an async operation has a reference */
+    struct dibs__line *line;     /* an async operation has a reference */
     void (*run)(struct dibs__op *op);
 
     dibs_owner owner;
@@ -35,12 +35,12 @@ struct dibs__op {
     int64_t reap_ms;  /* for how long a copy that comes late could stand */
     dibs_err last;    /* line.mu: what the last attempt failed with */
     struct dibs__lost_note *note;
-    struct dibs__hold *hold; /* line.mu */
-    struct dibs__op *heir;   /* line.mu: to whom a release hands over */
+    struct dibs__hold *hold;   /* line.mu */
+    struct dibs__op *heir;     /* line.mu: to whom a release hands over */
     struct dibs__place *place; /* io only: in the queue of a queued kind */
 
-    sem_t done;    /* sync */
-    dibs_err err;  /* sync */
+    sem_t done;   /* sync */
+    dibs_err err; /* sync */
     bool async;
     struct dibs__callback cb;
     dibs_cb fn;

@@ -63,8 +63,7 @@ uint64_t dibs__owner_wire(struct dibs__locks *lk, dibs_owner owner)
 
 /* A retired number must not be used again even when memory ends, so a few
  * aliases are kept for that. */
-static struct dibs__alias *alias_new(struct dibs__locks *lk)
-    REQUIRES(lk->c->mu)
+static struct dibs__alias *alias_new(struct dibs__locks *lk) REQUIRES(lk->c->mu)
 {
     struct dibs__alias *a = dibs__calloc(1, sizeof *a);
 

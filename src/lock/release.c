@@ -152,8 +152,7 @@ static struct dibs__op *pick_heir(struct dibs__line *line, struct dibs__op *op,
     struct dibs__list *first = dibs__list_first(&line->waiters);
 
     if (!line->kind->hands_over || !first || op->ask.keep_ms ||
-        others_turn(line, now) ||
-        atomic_load(&line->locks->closing))
+        others_turn(line, now) || atomic_load(&line->locks->closing))
         return NULL;
     struct dibs__op *heir = DIBS_OF(first, struct dibs__op, link);
     if (heir->canceled || heir->granting || now >= heir->deadline ||

@@ -22,11 +22,11 @@
 
 #include <string.h>
 
-#define BATCH      128
-#define SOON       20 /* part of a lease: what is due so soon comes along */
-#define RETRY_PART 20 /* part of a lease until the next try after trouble */
-#define GAIN       20 /* part of a lease that is worth a renewal */
-#define PATIENCE   6  /* part of a lease that an answer may take */
+#define BATCH           128
+#define SOON            20 /* part of a lease: what is due so soon comes along */
+#define RETRY_PART      20 /* part of a lease until the next try after trouble */
+#define GAIN            20  /* part of a lease that is worth a renewal */
+#define PATIENCE        6   /* part of a lease that an answer may take */
 #define PATIENCE_MIN_MS 200 /* less says nothing about the connection */
 
 struct batch {
@@ -66,8 +66,8 @@ static void batch_answered(struct dibs__call *call, dibs_err err,
                            const struct dibs__reply *reply)
 {
     struct batch *b = DIBS_OF(call, struct batch, call);
-    bool good = err == DIBS_OK && reply->type == REPLY_TEXT &&
-                reply->len == b->count;
+    bool good =
+        err == DIBS_OK && reply->type == REPLY_TEXT && reply->len == b->count;
 
     if (!good || memchr(reply->text, 'e', reply->len))
         dibs__client_say(b->locks->c, DIBS_EVENT_SUSPECT,
@@ -118,8 +118,7 @@ static void note_due(struct dibs__lease *le, void *arg)
 }
 
 static struct dibs__hold *hold_numbered(struct dibs__line *line,
-                                        uint64_t hold_number)
-    REQUIRES(line->mu)
+                                        uint64_t hold_number) REQUIRES(line->mu)
 {
     for (struct dibs__list *l = line->holds.next; l != &line->holds;
          l = l->next) {

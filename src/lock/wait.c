@@ -123,8 +123,7 @@ static void end_all(struct dibs__list *over)
 static struct dibs__op *next_step(struct dibs__line *line, int64_t now,
                                   int64_t *again) REQUIRES(line->mu)
 {
-    struct dibs__op *head =
-        DIBS_OF(line->waiters.next, struct dibs__op, link);
+    struct dibs__op *head = DIBS_OF(line->waiters.next, struct dibs__op, link);
     struct dibs__hold *here =
         line->kind->shared ? NULL : dibs__hold_other(line, 0, now);
 

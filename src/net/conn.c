@@ -300,8 +300,8 @@ static dibs_err send_all(struct dibs__conn *cn)
     size_t at = 0;
 
     while (at < cn->out.len) {
-        ssize_t n = send(cn->fd, cn->out.data + at, cn->out.len - at,
-                         MSG_NOSIGNAL);
+        ssize_t n =
+            send(cn->fd, cn->out.data + at, cn->out.len - at, MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)

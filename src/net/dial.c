@@ -193,8 +193,8 @@ static void set_tcp(int fd)
 static int start_socket(struct dibs__conn *cn, const struct sockaddr *to,
                         socklen_t len)
 {
-    cn->fd = socket(to->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
-                    0);
+    cn->fd =
+        socket(to->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (cn->fd < 0)
         return errno;
     if (to->sa_family != AF_UNIX)

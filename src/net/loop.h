@@ -30,11 +30,11 @@ struct dibs__timer {
 RB_HEAD(dibs__timers, dibs__timer);
 
 struct dibs__loop {
-    uv_loop_t uv;         /* io only */
-    uv_async_t wake;      /* any */
-    uv_timer_t clock;     /* io only */
-    uv_prepare_t prepare; /* io only */
-    uv_check_t check;     /* io only */
+    uv_loop_t uv;               /* io only */
+    uv_async_t wake;            /* any */
+    uv_timer_t clock;           /* io only */
+    uv_prepare_t prepare;       /* io only */
+    uv_check_t check;           /* io only */
     struct dibs__timers timers; /* io only */
     struct dibs__list flushes;  /* io only: to run before the next sleep */
     pthread_t thread;

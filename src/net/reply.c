@@ -184,8 +184,8 @@ dibs_err dibs__reader_init(struct dibs__reader *r)
 {
     *r = (struct dibs__reader){0};
     r->chunks = chunk_new(CHUNK_SIZE);
-    redisReader *hi = r->chunks ? redisReaderCreateWithFunctions(&functions)
-                                : NULL;
+    redisReader *hi =
+        r->chunks ? redisReaderCreateWithFunctions(&functions) : NULL;
     if (!hi || !hi->buf) {
         r->hi = hi;
         dibs__reader_clear(r);
@@ -256,8 +256,7 @@ bool dibs__reader_more(const struct dibs__reader *r)
 
 bool dibs__reply_num(const struct dibs__reply *r, size_t i, int64_t *out)
 {
-    if (r->type != REPLY_ARRAY || i >= r->len ||
-        r->elem[i]->type != REPLY_NUM)
+    if (r->type != REPLY_ARRAY || i >= r->len || r->elem[i]->type != REPLY_NUM)
         return false;
     *out = r->elem[i]->num;
     return true;
@@ -266,8 +265,7 @@ bool dibs__reply_num(const struct dibs__reply *r, size_t i, int64_t *out)
 const struct dibs__reply *dibs__reply_text(const struct dibs__reply *r,
                                            size_t i)
 {
-    if (r->type != REPLY_ARRAY || i >= r->len ||
-        r->elem[i]->type != REPLY_TEXT)
+    if (r->type != REPLY_ARRAY || i >= r->len || r->elem[i]->type != REPLY_TEXT)
         return NULL;
     return r->elem[i];
 }

@@ -22,25 +22,25 @@
 enum dibs__reply_type {
     REPLY_NIL,
     REPLY_NUM,
-    REPLY_TEXT,   /* bulk or simple string */
+    REPLY_TEXT, /* bulk or simple string */
     REPLY_ERROR,
     REPLY_ARRAY
 };
 
 struct dibs__reply {
     enum dibs__reply_type type;
-    int64_t num;                 /* REPLY_NUM */
-    const char *text;            /* REPLY_TEXT, REPLY_ERROR; NUL behind it */
-    size_t len;                  /* of text, or elements of the array */
-    struct dibs__reply **elem;   /* REPLY_ARRAY */
+    int64_t num;               /* REPLY_NUM */
+    const char *text;          /* REPLY_TEXT, REPLY_ERROR; NUL behind it */
+    size_t len;                /* of text, or elements of the array */
+    struct dibs__reply **elem; /* REPLY_ARRAY */
 };
 
 struct dibs__reader {
-    void *hi;                    /* redisReader */
-    struct reply_chunk *chunks;  /* memory of the reply being read */
-    size_t used;                 /* of all chunks */
-    bool beyond;                 /* a limit was passed */
-    bool given;                  /* a reply is out; its memory ends next call */
+    void *hi;                   /* redisReader */
+    struct reply_chunk *chunks; /* memory of the reply being read */
+    size_t used;                /* of all chunks */
+    bool beyond;                /* a limit was passed */
+    bool given;                 /* a reply is out; its memory ends next call */
 };
 
 dibs_err dibs__reader_init(struct dibs__reader *r);
