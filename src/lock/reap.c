@@ -75,8 +75,9 @@ static void reap_answered(struct dibs__call *call, dibs_err err,
     bool refused = !silent && err != DIBS_OK;
 
     r->asking = false;
-    if (err == DIBS_OK && reply->type == REPLY_NUM && reply->num == 1 &&
-        !r->once)
+    if (err == DIBS_ERR_WRONGTYPE)
+        err = DIBS_OK; /* no hash, no hold: that is an answer too */
+    if (reply && reply->type == REPLY_NUM && reply->num == 1 && !r->once)
         say_reaped(r);
     if (err == DIBS_OK && r->until == INT64_MAX)
         r->until = dibs__add(now, r->lease_ms);
