@@ -6,11 +6,13 @@
 --       -1 if it has none; -3 when the outer holds of a re-entry are gone; -6
 --       when the key holds a read-write lock.
 --
--- Twice is harmless: it sets the number of holds, it does not add one. A
--- re-entry never shortens the lease. The hash never stays without a TTL: where
--- the expiry is refused (a missing right), what was written is undone.
+-- Twice is harmless, and so is late: it raises the number of holds to the one
+-- wanted, it does not add one. A re-entry never shortens the lease. The hash
+-- never stays without a TTL: where the expiry is refused (a missing right), what
+-- was written is undone.
 local key, owner, target, lease = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local left = redis.call('pttl', key)
+local has
 
 if left == -2 then
     if target ~= '1' then
@@ -23,9 +25,12 @@ else
     elseif not found[1] then
         return target == '1' and left or -3
     end
+    has = tonumber(found[1])
 end
 
-redis.call('hset', key, owner, target)
+if not has or has < tonumber(target) then
+    redis.call('hset', key, owner, target)
+end
 if left < tonumber(lease) then
     local done = redis.pcall('pexpire', key, lease)
     if type(done) == 'table' then

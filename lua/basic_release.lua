@@ -6,17 +6,20 @@
 -- Gives >= 1 when freed: 1 + how many heard of it (a hint, no more); 0 when
 --       held once less; -1 when this owner does not hold it.
 --
--- Twice is harmless: it sets the number of holds, it does not take one away;
--- whether "does not hold it" means that the first sending did it, the sender
+-- Twice is harmless: it lowers the number of holds to the one wanted, it does
+-- not take one away; whether "does not hold it" means that the first sending did it, the sender
 -- knows. The last hold needs no command that a full server refuses. Who may
 -- not publish still releases: the waiters then find out by themselves.
 local key, owner, target, keep = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 
-if redis.call('hexists', key, owner) == 0 then
+local has = redis.call('hget', key, owner)
+if not has then
     return -1
 end
 if target ~= '0' then
-    redis.call('hset', key, owner, target)
+    if tonumber(has) > tonumber(target) then
+        redis.call('hset', key, owner, target)
+    end
     return 0
 end
 if keep ~= '0' then

@@ -23,8 +23,10 @@ local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local left = redis.call('pttl', lock)
 
-local function hold()
-    redis.call('hset', lock, owner, target)
+local function hold(has)
+    if has < tonumber(target) then
+        redis.call('hset', lock, owner, target)
+    end
     if left < lease then
         local done = redis.pcall('pexpire', lock, ARGV[3])
         if type(done) == 'table' then
@@ -44,7 +46,7 @@ if left ~= -2 then
     if found[2] then
         return -6
     elseif found[1] then
-        return hold()
+        return hold(tonumber(found[1]))
     end
 end
 if target ~= '1' then
@@ -68,7 +70,7 @@ if left == -2 then
                 if next then
                     redis.call('zadd', scores, now + lease + wait, next)
                 end
-                return hold()
+                return hold(0)
             end
             break
         end

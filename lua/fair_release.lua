@@ -16,11 +16,14 @@ local owner, target, keep = ARGV[1], ARGV[2], ARGV[3]
 local wait, channel = tonumber(ARGV[4]), ARGV[5]
 local SOON = 1000
 
-if redis.call('hexists', lock, owner) == 0 then
+local has = redis.call('hget', lock, owner)
+if not has then
     return -1
 end
 if target ~= '0' then
-    redis.call('hset', lock, owner, target)
+    if tonumber(has) > tonumber(target) then
+        redis.call('hset', lock, owner, target)
+    end
     return 0
 end
 if keep ~= '0' then

@@ -18,7 +18,8 @@ if left ~= -2 and not mode then
     return -6
 end
 local reads = mode and redis.call('pttl', mine) or -2
-if reads ~= -2 and redis.call('hexists', key, owner) == 0 then
+local has = reads ~= -2 and tonumber(redis.call('hget', key, owner) or 0) or 0
+if has == 0 then
     reads = -2
 end
 if reads == -2 then
@@ -35,7 +36,7 @@ end
 
 if not mode then
     redis.call('hset', key, 'mode', 'read', owner, target)
-else
+elseif has < tonumber(target) then
     redis.call('hset', key, owner, target)
 end
 local done = true

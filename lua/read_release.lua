@@ -14,12 +14,15 @@ local key, mine, channel = KEYS[1], KEYS[2], KEYS[3]
 local owner, target, head, tail = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local FEW = 16
 
-if redis.call('hexists', key, owner) == 0 then
+local has = redis.call('hget', key, owner)
+if not has then
     return -1
 end
 local alive = redis.call('exists', mine) == 1
 if alive and target ~= '0' then
-    redis.call('hset', key, owner, target)
+    if tonumber(has) > tonumber(target) then
+        redis.call('hset', key, owner, target)
+    end
     return 0
 end
 redis.call('hdel', key, owner)

@@ -47,8 +47,10 @@ end
 if left ~= -2 and not mode then
     return -6
 end
+local has = 0
 if mode == 'write' then
-    if redis.call('hexists', key, writer) == 0 then
+    has = tonumber(redis.call('hget', key, writer) or 0)
+    if has == 0 then
         return target == '1' and busy(left) or -3
     end
 elseif target ~= '1' then
@@ -68,7 +70,7 @@ end
 
 if left == -2 then
     redis.call('hset', key, 'mode', 'write', writer, target)
-else
+elseif has < tonumber(target) then
     redis.call('hset', key, writer, target)
 end
 if left < lease then

@@ -13,11 +13,14 @@
 local key, channel, gate = KEYS[1], KEYS[2], KEYS[3]
 local writer, target, keep = ARGV[1] .. ':write', ARGV[2], ARGV[3]
 
-if redis.call('hexists', key, writer) == 0 then
+local has = redis.call('hget', key, writer)
+if not has then
     return -1
 end
 if target ~= '0' then
-    redis.call('hset', key, writer, target)
+    if tonumber(has) > tonumber(target) then
+        redis.call('hset', key, writer, target)
+    end
     return 0
 end
 if keep ~= '0' then
