@@ -7,12 +7,13 @@
 --       held once less; -1 when this owner does not hold it.
 --
 -- Twice is harmless: it lowers the number of holds to the one wanted, it does
--- not take one away; whether "does not hold it" means that the first sending did it, the sender
--- knows. The last hold needs no command that a full server refuses. Who may
--- not publish still releases: the waiters then find out by themselves.
+-- not take one away; whether "does not hold it" means that the first sending did
+-- it, the sender knows. The last hold needs no command that a full server
+-- refuses. Who may not publish still releases: the waiters then find out by
+-- themselves.
 local key, owner, target, keep = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
-
 local has = redis.call('hget', key, owner)
+
 if not has then
     return -1
 end

@@ -15,7 +15,6 @@ local lock, queue, scores = KEYS[1], KEYS[2], KEYS[3]
 local owner, target, keep = ARGV[1], ARGV[2], ARGV[3]
 local wait, channel = tonumber(ARGV[4]), ARGV[5]
 local SOON = 1000
-
 local has = redis.call('hget', lock, owner)
 if not has then
     return -1
