@@ -1,32 +1,46 @@
 -- read_force: end one owner's reading, or that of all readers.
 --
 -- KEYS  1 lock hash   2 that owner's read key   3 channel
--- ARGV  1 owner   2 head and 3 tail of the name of any owner's read key
---       4 '1' for all, if this owner is among them
--- Gives 1 when something ended, else 0.
+-- ARGV  1 owner   2 head and 3 tail of the name of an owner's read key, which
+--       has the number of a hold behind it   4 '1' for all, if this owner is
+--       among them
+-- Gives 1 when something ended, else 0; an error when the key holds another
+--       kind of lock.
 local key, mine, channel = KEYS[1], KEYS[2], KEYS[3]
 local owner, head, tail = ARGV[1], ARGV[2], ARGV[3]
+local found = redis.call('hmget', key, owner, 'mode')
+local MOST = 1000
 
-if redis.call('hexists', key, owner) == 0 then
+if not found[1] then
     return 0
+end
+if not found[2] then
+    return redis.error_reply('WRONGTYPE the key holds another kind of lock')
 end
 redis.call('hdel', key, owner)
 redis.call('del', mine)
-if redis.call('hget', key, 'mode') == 'write' then
+if found[2] == 'write' then
     return 1
 end
-local live = false
-for _, field in ipairs(redis.call('hkeys', key)) do
-    if field ~= 'mode' then
-        if ARGV[4] == '1' then
-            redis.call('del', head .. field .. tail)
-        else
-            live = live or redis.call('exists', head .. field .. tail) == 1
+
+local function lives(field, holds)
+    for i = 1, math.min(holds, MOST) do
+        if redis.call('exists', head .. field .. tail .. i) == 1 then
+            return true
         end
     end
+    return false
 end
-if not live then
-    redis.call('del', key)
-    redis.pcall('publish', channel, '0')
+
+local all = redis.call('hgetall', key)
+for i = 1, #all, 2 do
+    local holds = tonumber(all[i + 1])
+    if holds and ARGV[4] == '1' then
+        redis.call('del', head .. all[i] .. tail .. '1')
+    elseif holds and lives(all[i], holds) then
+        return 1
+    end
 end
+redis.call('del', key)
+redis.pcall('publish', channel, '0')
 return 1

@@ -3,53 +3,65 @@
 --
 -- KEYS  1 lock hash   2 this owner's read key   3 channel
 -- ARGV  1 owner   2 holds it will then have   3 head and 4 tail of the name of
---       any owner's read key
+--       an owner's read key, which has the number of a hold behind it
 -- Gives >= 1 when its reading ended, 0 when held once less, -1 when this owner
 --       does not read, or its lease is over.
 --
--- Readers whose lease is over do not count. To find one that counts, a few are
--- looked at first; only if none of those lives, all. So with many readers this
--- costs no more than with few. Twice is harmless.
+-- Readers whose lease is over do not count, and go when they are met. To find
+-- one that counts, a few are looked at first; only if none of those lives, all.
+-- So with many readers this costs no more than with few. Another client may
+-- have a read key for each of an owner's holds: one that lives is enough. Twice
+-- is harmless.
 local key, mine, channel = KEYS[1], KEYS[2], KEYS[3]
 local owner, target, head, tail = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local FEW = 16
+local found = redis.call('hmget', key, owner, 'mode')
+local FEW, MOST = 16, 1000
 
-local has = redis.call('hget', key, owner)
-if not has then
+if not found[1] or not found[2] then
     return -1
 end
 local alive = redis.call('exists', mine) == 1
 if alive and target ~= '0' then
-    if tonumber(has) > tonumber(target) then
-        redis.call('hset', key, owner, target)
-    end
+    redis.call('hset', key, owner, target)
     return 0
 end
 redis.call('hdel', key, owner)
 redis.call('del', mine)
 local answer = alive and 1 or -1
-local count = redis.call('hlen', key)
-if redis.call('hget', key, 'mode') == 'write' then
+if found[2] == 'write' then
     return answer
 end
 
--- The longest lease of these owners, -1 if none lives.
-local function longest(fields)
+-- The longest lease of these owners, -1 if none lives; looks no further once it
+-- is enough. all: field, value and so on.
+local function longest(all, enough)
     local most = -1
-    for _, field in ipairs(fields) do
-        if field ~= 'mode' then
-            most = math.max(most, redis.call('pttl', head .. field .. tail))
+    for i = 1, #all, 2 do
+        local life = -1
+        for n = 1, math.min(tonumber(all[i + 1]) or 0, MOST) do
+            life = math.max(life, redis.call('pttl', head .. all[i] .. tail .. n))
+            if life >= enough then
+                return life
+            end
         end
+        if life < 0 and all[i] ~= 'mode' then
+            redis.call('hdel', key, all[i])
+        end
+        most = math.max(most, life)
     end
     return most
 end
 
-if count > FEW and longest(redis.call('hrandfield', key, 4)) > 0 then
+if redis.call('hlen', key) > FEW and
+    longest(redis.call('hrandfield', key, 4, 'withvalues'), 0) >= 0 then
     return answer
 end
-local most = count > 1 and longest(redis.call('hkeys', key)) or -1
-if most > 0 then
-    redis.call('pexpire', key, most)
+local left = redis.call('pttl', key)
+local most = longest(redis.call('hgetall', key), left)
+if most >= 0 then
+    if most < left then
+        redis.call('pexpire', key, most)
+    end
     return answer
 end
 redis.call('del', key)

@@ -81,11 +81,13 @@ static void reentry_answered(struct dibs__call *call, dibs_err err,
     dibs__lock(&line->mu);
     h->haunted |= call->ghost || err == DIBS_ERR_UNKNOWN || call->partly;
     h->busy = false;
-    if (verdict == TAKEN)
-        dibs__hold_taken(line, h, op, call->sent_ms);
     if (verdict == GONE || verdict == BUSY)
         dibs__hold_lose(line, h);
-    if (verdict == GONE || verdict == BUSY)
+    else if (dibs__hold_over(h, dibs__now_ms()))
+        dibs__hold_run_out(line, h); /* the answer came too late */
+    else if (verdict == TAKEN)
+        dibs__hold_taken(line, h, op, call->sent_ms);
+    if (h->lost)
         err = DIBS_ERR_LOST;
     dibs__op_take_blocked(line, h, &blocked);
     dibs__unlock(&line->mu);

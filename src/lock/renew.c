@@ -48,7 +48,9 @@ static void one_answered(struct dibs__renew_item *item, char letter,
     if (h)
         h->renewing = false;
     if (h && !h->lost && !h->ending) {
-        if (letter == '1') {
+        if (dibs__hold_over(h, dibs__now_ms())) {
+            dibs__hold_run_out(line, h); /* over is over, whatever came */
+        } else if (letter == '1') {
             dibs__hold_renewed(line, h, sent, item->lease_ms);
         } else if (letter == '0') {
             dibs__hold_lose(line, h);

@@ -46,8 +46,10 @@ void dibs__line_kick(struct dibs__line *line)
 
 void dibs__line_join(struct dibs__line *line, struct dibs__op *op, bool look)
 {
-    if (dibs__list_empty(&line->waiters))
+    if (dibs__list_empty(&line->waiters)) {
         line->first_deadline = INT64_MAX;
+        line->try_now = false; /* what happened before does not matter now */
+    }
     dibs__list_add(&line->waiters, &op->link);
     line->first_deadline = dibs__min(line->first_deadline, op->deadline);
     if (look && (!line->awake || op->deadline < line->looks_at))
