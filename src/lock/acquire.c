@@ -194,7 +194,7 @@ static void acquire_answered(struct dibs__call *call, dibs_err err,
     dibs__list_del(&op->ask_link);
     dibs__list_move(&resume, &op->followers);
     op->haunted |= call->ghost || call->partly || err == DIBS_ERR_UNKNOWN ||
-                   err == DIBS_ERR_PROTOCOL;
+                   (err == DIBS_ERR_PROTOCOL && reply);
     op->last = verdict == AGAIN ? err : DIBS_OK;
     switch (verdict) {
     case TAKEN:
