@@ -1,7 +1,8 @@
 -- holders: everybody who holds a lock, of any kind.
 --
 -- KEYS  1 lock hash
--- ARGV  1 head and 2 tail of the name of any owner's read key   3 how many
+-- ARGV  1 head and 2 tail of the name of an owner's read key, which has the
+--       number of a hold behind it   3 how many
 -- Gives an array: mode ('' for a lock without one), then owner, holds and
 --       remaining time in ms (-1 none, -2 over) of each.
 local key, head, tail = KEYS[1], ARGV[1], ARGV[2]
@@ -9,6 +10,15 @@ local mode = redis.call('hget', key, 'mode')
 local left = redis.call('pttl', key)
 local answer = {mode or ''}
 local cursor = '0'
+
+-- The longest lease of a reader's holds.
+local function longest(owner, holds)
+    local most = -2
+    for i = 1, math.min(holds, 1000) do
+        most = math.max(most, redis.call('pttl', head .. owner .. tail .. i))
+    end
+    return most
+end
 
 repeat
     local page = redis.call('hscan', key, cursor, 'count', 100)
@@ -18,7 +28,7 @@ repeat
         if owner ~= 'mode' and #answer < 3 * tonumber(ARGV[3]) then
             local ms = left
             if mode and owner:sub(-6) ~= ':write' then
-                ms = redis.call('pttl', head .. owner .. tail)
+                ms = longest(owner, tonumber(page[2][i + 1]) or 1)
             end
             answer[#answer + 1] = owner
             answer[#answer + 1] = page[2][i + 1]

@@ -57,10 +57,10 @@ if redis.call('hlen', key) > FEW and
     return answer
 end
 local left = redis.call('pttl', key)
-local most = longest(redis.call('hgetall', key), left)
+local most = longest(redis.call('hgetall', key), left < 0 and math.huge or left)
 if most >= 0 then
-    if most < left then
-        redis.call('pexpire', key, most)
+    if left < 0 or most < left then
+        redis.call('pexpire', key, math.max(most, 1))
     end
     return answer
 end

@@ -3,7 +3,8 @@
 -- KEYS  1 lock hash   2 this owner's read key   3 key of a waiting writer
 -- ARGV  1 owner   2 holds it will then have   3 lease in ms
 --       4 ms to keep new readers out if it has to wait, '0' = not at all
---       5 head and 6 tail of the name of any owner's read key
+--       5 head and 6 tail of the name of an owner's read key, which has the
+--       number of a hold behind it
 -- Gives nil when taken; >= -1 when busy for so many ms; -3 when the outer holds
 --       of a re-entry are gone; -5 when this owner reads, and so would wait for
 --       itself; -6 when the key holds another kind of lock.
@@ -24,24 +25,27 @@ local function busy(ms)
     return ms
 end
 
--- How long the readers still have: a few tell, or all. -1 when none lives.
-local function readers()
-    local most, count = -1, redis.call('hlen', key)
-    local fields = {}
-    if count > 16 then
-        fields = redis.call('hrandfield', key, 4)
-    end
-    for round = 1, 2 do
-        for _, field in ipairs(fields) do
-            if field ~= 'mode' then
-                most = math.max(most, redis.call('pttl', head .. field .. tail))
+-- How long one of these owners still has, -1 when none of them lives. all:
+-- field, value and so on. Another client may have a read key for each hold.
+local function lease_left(all)
+    for i = 1, #all, 2 do
+        for n = 1, math.min(tonumber(all[i + 1]) or 0, 1000) do
+            local ms = redis.call('pttl', head .. all[i] .. tail .. n)
+            if ms >= 0 then
+                return ms
             end
         end
-        if most > 0 or round == 2 then
-            return most
-        end
-        fields = redis.call('hkeys', key)
     end
+    return -1
+end
+
+-- How long to wait for the readers: a few tell, or all.
+local function readers()
+    local ms = -1
+    if redis.call('hlen', key) > 16 then
+        ms = lease_left(redis.call('hrandfield', key, 4, 'withvalues'))
+    end
+    return ms >= 0 and ms or lease_left(redis.call('hgetall', key))
 end
 
 if left ~= -2 and not mode then
@@ -57,7 +61,7 @@ elseif target ~= '1' then
     return -3
 elseif mode then
     local most = readers()
-    if most > 0 then
+    if most >= 0 then
         if redis.call('hexists', key, owner) == 1 and
             redis.call('exists', mine) == 1 then
             return -5

@@ -342,8 +342,9 @@ void dibs__call_start(struct dibs__server *s, struct dibs__call *call)
 void dibs__call_talk(struct dibs__server *s, struct dibs__call *call)
 {
     const struct dibs__reply *reply;
-    struct dibs__link *ln = dibs__server_borrow(s);
 
+    assert(!dibs__loop_inside() && "io must not wait");
+    struct dibs__link *ln = dibs__server_borrow(s);
     prepare(s, call);
     if (!ln) {
         ride(call);

@@ -6,8 +6,9 @@
  * like that of a plain lock, and beside it a read key whose life is the
  * reader's lease: readers come and go, so the hash's own TTL cannot tell whose
  * is over. A writer is a field with ":write" behind its name. Redisson keeps a
- * read key for each of a reader's holds; it is content with one that lives, so
- * here one serves all of them.
+ * read key for each of a reader's holds, numbered from 1; it is content with
+ * one that lives, so here number 1 serves all of them. Whether somebody else's
+ * reader lives is asked of all its numbers.
  *
  * A writer that waits leaves a key, the gate, that keeps new readers of ours
  * out. It lives only a little longer than a writer sleeps between two
@@ -24,7 +25,7 @@
 
 #define CHANNEL   "redisson_rwlock"
 #define GATE      "dibs_rwlock_gate"
-#define READ_TAIL ":rwlock_timeout:1"
+#define READ_TAIL ":rwlock_timeout:" /* a number follows */
 #define GATE_MS   2500
 #define NAP_MS    1000
 
@@ -37,7 +38,8 @@ static const char *tag(const struct dibs__line *line, size_t *len)
     return line->channel + skip;
 }
 
-/* "{name}:", with which every read key begins. */
+/* "{name}:", with which every read key begins; an owner follows, then the
+ * tail. */
 static void read_head(struct dibs__buf *out, const struct dibs__line *line)
 {
     size_t len;
@@ -75,11 +77,11 @@ static void read_key(struct dibs__buf *out, const struct dibs__ask *ask)
         owner_len = dibs__owner_text(ask->line, ask->wire, text);
     }
     owner_len = reader_length(owner, owner_len);
-    dibs__buf_arg_open(out, len + owner_len + strlen(READ_TAIL));
+    dibs__buf_arg_open(out, len + owner_len + strlen(READ_TAIL) + 1);
     dibs__buf_add(out, t + 1, len - 1);
     dibs__buf_add(out, ":", 1);
     dibs__buf_add(out, owner, owner_len);
-    dibs__buf_text(out, READ_TAIL);
+    dibs__buf_text(out, READ_TAIL "1");
     dibs__buf_arg_close(out);
 }
 

@@ -30,7 +30,9 @@ void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
     op->call.attempt_ms = s->to.command_timeout_ms;
     op->call.deadline = dibs__add(dibs__now_ms(), within);
     op->call.connect_by = connect_by;
-    if (op->talk)
+    bool talk = op->talk;
+    op->talk = false; /* its next step may be on io, which must not wait */
+    if (talk)
         dibs__call_talk(s, &op->call);
     else
         dibs__call_start(s, &op->call);

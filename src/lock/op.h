@@ -28,7 +28,8 @@ struct dibs__op {
     int64_t max_hold_ms;
     int64_t deadline; /* of the wait; INT64_MAX none */
     bool trying;      /* one attempt only */
-    bool talk;        /* on its caller's thread: may talk directly */
+    bool talk;        /* the next step is on its caller's thread: it may
+                         talk directly */
     bool canceled;    /* line.mu */
     bool granting;    /* line.mu: a hand-over to it is under way */
     bool haunted;     /* line.mu: a copy of a command may still come */

@@ -100,11 +100,12 @@ static bool starts(const char *text, const char *with)
 /* Without name and number we can live; without the rest we cannot. */
 static dibs_err refusal(enum dibs__hello_kind kind, const char *text)
 {
+    if (starts(text, "ERR max number of clients") || starts(text, "LOADING") ||
+        starts(text, "BUSY") || starts(text, "MASTERDOWN"))
+        return DIBS_ERR_CONN; /* another time */
     if (kind == HELLO_AUTH || starts(text, "NOAUTH") ||
         starts(text, "WRONGPASS") || starts(text, "DENIED"))
         return DIBS_ERR_AUTH;
-    if (starts(text, "ERR max number of clients"))
-        return DIBS_ERR_CONN;
     return kind == HELLO_SELECT ? DIBS_ERR_SERVER : DIBS_OK;
 }
 

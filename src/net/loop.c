@@ -150,10 +150,18 @@ static void stop_now(struct dibs__task *t)
     uv_close((uv_handle_t *)&lp->check, NULL);
 }
 
+static _Thread_local bool inside;
+
+bool dibs__loop_inside(void)
+{
+    return inside;
+}
+
 static void *loop_main(void *arg)
 {
     struct dibs__loop *lp = arg;
 
+    inside = true;
     uv_run(&lp->uv, UV_RUN_DEFAULT);
     return NULL;
 }

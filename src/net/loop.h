@@ -52,6 +52,8 @@ void dibs__loop_stop(struct dibs__loop *lp);
 /* Thread: any. Locks: takes loop.mu. */
 void dibs__loop_post(struct dibs__loop *lp, struct dibs__task *t)
     EXCLUDES(lp->mu);
+/* Is this an io thread? */
+bool dibs__loop_inside(void);
 /* Before the loop sleeps again. Thread: io. */
 void dibs__loop_flush(struct dibs__loop *lp, struct dibs__task *t);
 
