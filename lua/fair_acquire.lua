@@ -17,6 +17,7 @@ local owner, target, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local wait, channel, stay = tonumber(ARGV[4]), ARGV[5], ARGV[6] == '1'
 local SOON = 1000 -- ms that a waiter has who did not hear
 local BUSY = 2000 -- ms between two questions of the first in line
+local NEAR = 100  -- places that look for the end of the lease, too
 local FAR = 1000  -- places that are counted exactly
 
 local time = redis.call('time')
@@ -99,14 +100,16 @@ if not stay then
     return sleep or left
 end
 
--- Into the queue, or once more: here I am.
-local place
+-- Into the queue, or once more: here I am. An entry without a score is what
+-- somebody left behind, not a place.
 local length = redis.call('llen', queue)
-if redis.call('zscore', scores, owner) then
-    place = redis.call('lpos', queue, owner, 'MAXLEN', FAR)
-    if not place and length > FAR then
-        place = length
-    end
+local known = redis.call('zscore', scores, owner)
+local place = redis.call('lpos', queue, owner, 'MAXLEN', FAR)
+if known and not place and length > FAR then
+    place = length
+elseif not known and place then
+    length = length - redis.call('lrem', queue, 0, owner)
+    place = false
 end
 if not place then
     redis.call('rpush', queue, owner)
@@ -115,14 +118,18 @@ if not place then
 end
 local horizon = now + math.max(left, 0)
 redis.call('zadd', scores, horizon + wait * (place + 1), owner)
--- Nothing stays for ever, and both end together.
-redis.call('pexpireat', queue, horizon + wait * (length + 4))
-redis.call('pexpireat', scores, horizon + wait * (length + 4))
+-- Nothing stays for ever, and both end together, behind the last score.
+local last = redis.call('zrange', scores, -1, -1, 'WITHSCORES')[2]
+local over = math.max(horizon + lease + wait * (length + 4), last + wait)
+redis.call('pexpireat', queue, over)
+redis.call('pexpireat', scores, over)
 
 if not sleep then
-    sleep = place < 2 and BUSY or math.min(BUSY * (place + 1), wait / 3)
+    sleep = math.min(place < 2 and BUSY or BUSY * (place + 1), wait / 3)
     if place == 0 and left >= 0 then
         sleep = math.min(sleep, left + 1)
+    elseif place < NEAR and left >= 0 then
+        sleep = math.min(sleep, math.max(left + 1, BUSY))
     end
 end
 return math.floor(sleep)

@@ -6,10 +6,11 @@
 -- Gives 1 when a hold was ended, else 0.
 --
 -- Whoever leaves may have been the one who was called. So if the lock is free
--- then, the next in line is called. Twice is harmless; it names the owner it
--- means, so one that comes late does a stranger no harm.
+-- then, the next in line is called, as a release does it. Twice is harmless; it
+-- names the owner it means, so one that comes late does a stranger no harm.
 local lock, queue, scores = KEYS[1], KEYS[2], KEYS[3]
 local owner, channel = ARGV[1], ARGV[2]
+local SOON = 1000
 local ended = 0
 
 if ARGV[3] == '1' and redis.call('hexists', lock, owner) == 1 then
@@ -18,10 +19,28 @@ if ARGV[3] == '1' and redis.call('hexists', lock, owner) == 1 then
 end
 redis.call('zrem', scores, owner)
 redis.call('lrem', queue, 0, owner)
-if redis.call('exists', lock) == 0 then
-    local next = redis.call('lindex', queue, 0)
-    if next then
-        redis.pcall('publish', channel .. next, '0')
+if redis.call('exists', lock) == 1 then
+    return ended
+end
+
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+for place = 0, 127 do
+    local who = redis.call('lindex', queue, place)
+    if not who then
+        if place == 0 then
+            redis.call('del', scores)
+        end
+        return ended
+    end
+    local heard = redis.pcall('publish', channel .. who, '0')
+    if heard ~= 0 then
+        return ended
+    end
+    local score = redis.call('zscore', scores, who)
+    if score and tonumber(score) > now + SOON then
+        redis.pcall('zadd', scores, now + SOON, who)
     end
 end
+redis.pcall('publish', channel .. redis.call('lindex', queue, -1), '0')
 return ended

@@ -9,8 +9,10 @@
 --       when this owner does not hold it.
 --
 -- Whoever is called and does not hear gets a second to show up, and the next is
--- called too; so a row of dead waiters costs one second, not one each. Twice is
--- harmless. The last hold needs no command that a full server refuses.
+-- called too; so a row of dead waiters costs one second, not one each. If the
+-- row is very long, the last in line is called: it came last, so it lives if
+-- anybody does, and will clear the row. Twice is harmless. The last hold needs
+-- no command that a full server refuses.
 local lock, queue, scores = KEYS[1], KEYS[2], KEYS[3]
 local owner, target, keep = ARGV[1], ARGV[2], ARGV[3]
 local wait, channel = tonumber(ARGV[4]), ARGV[5]
@@ -33,14 +35,14 @@ redis.call('del', lock)
 
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-for place = 0, 15 do
+for place = 0, 127 do
     local who = redis.call('lindex', queue, place)
     if not who then
-        break
+        return 1
     end
     local heard = redis.pcall('publish', channel .. who, '0')
     if type(heard) ~= 'number' then
-        break
+        return 1
     end
     local score = tonumber(redis.call('zscore', scores, who) or 0)
     if heard > 0 then
@@ -53,4 +55,5 @@ for place = 0, 15 do
         redis.pcall('zadd', scores, now + SOON, who)
     end
 end
+redis.pcall('publish', channel .. redis.call('lindex', queue, -1), '0')
 return 1

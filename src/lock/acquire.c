@@ -314,7 +314,9 @@ void dibs__acquire_run(struct dibs__op *op)
     struct dibs__line *line = op->line;
     dibs_err err = DIBS_ERR_CLOSED;
     enum plan plan = END;
+    bool talk = op->talk;
 
+    op->talk = false; /* if it waits, io goes on with it */
     dibs__lock(&line->mu);
     if (!atomic_load(&line->locks->closing)) {
         struct dibs__hold *h = dibs__hold_of(line, op->owner);
@@ -323,9 +325,11 @@ void dibs__acquire_run(struct dibs__op *op)
     dibs__unlock(&line->mu);
     switch (plan) {
     case ASK:
+        op->talk = talk;
         dibs__acquire_ask(op);
         break;
     case REENTER:
+        op->talk = talk;
         dibs__op_send(op, VERB_ACQUIRE, reentry_answered,
                       2 * dibs__line_client(line)->server.to.command_timeout_ms,
                       0);
