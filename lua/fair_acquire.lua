@@ -55,43 +55,48 @@ if target ~= '1' then
 end
 
 -- The lock is free: whose turn is it? Who is called and does not hear gets a
--- second, who had that already goes.
+-- second, who had that already goes. Without the right to call nobody knows who
+-- hears; then only the score counts.
 local sleep
 if left == -2 then
     local place = 0
-    for _ = 1, 128 do
+    for _ = 1, 256 do
         local who = redis.call('lindex', queue, place)
-        if not who or who == owner then
-            if place == 0 then
-                if who then
-                    redis.call('lpop', queue)
-                end
-                redis.call('zrem', scores, owner)
-                local next = redis.call('lindex', queue, 0)
-                if next then
-                    redis.call('zadd', scores, now + lease + wait, next)
-                end
-                return hold(0)
+        if (not who or who == owner) and place == 0 then
+            while who == owner do
+                redis.call('lpop', queue)
+                who = redis.call('lindex', queue, 0)
             end
+            if who then
+                redis.call('zrem', scores, owner)
+                redis.call('zadd', scores, now + lease + wait, who)
+            else
+                redis.call('del', scores)
+            end
+            return hold(0)
+        elseif not who or who == owner or place == 128 then
             break
         end
         local heard = redis.pcall('publish', channel .. who, '0')
+        local mute = type(heard) ~= 'number'
         local score = tonumber(redis.call('zscore', scores, who) or 0)
-        if heard == 0 and score <= now then
+        if not mute and heard > 0 then
+            if score <= now then
+                redis.call('zadd', scores, now + wait, who)
+            end
+            break
+        elseif score <= now then
             redis.call('lrem', queue, 1, who)
             redis.call('zrem', scores, who)
-        elseif heard == 0 then
+        elseif mute then
+            break
+        else
             if score > now + SOON then
                 score = now + SOON
                 redis.call('zadd', scores, score, who)
             end
             sleep = sleep or score - now + 1
             place = place + 1
-        else
-            if score <= now then
-                redis.call('zadd', scores, now + wait, who)
-            end
-            break
         end
     end
     sleep = sleep or SOON

@@ -22,7 +22,9 @@ if not found[1] or not found[2] then
 end
 local alive = redis.call('exists', mine) == 1
 if alive and target ~= '0' then
-    redis.call('hset', key, owner, target)
+    if tonumber(found[1]) > tonumber(target) then
+        redis.call('hset', key, owner, target)
+    end
     return 0
 end
 redis.call('hdel', key, owner)

@@ -151,7 +151,7 @@ dibs_err dibs__op_wait(struct dibs__op *op)
     sem_init(&op->done, 0, 0);
     op->talk = true;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
-    op->run(op);
+    dibs__op_begin(op);
     while (sem_wait(&op->done) != 0)
         ; /* a signal */
     pthread_setcancelstate(before, NULL);
@@ -287,7 +287,7 @@ static dibs_err run_async(dibs_lock *l, const dibs_lock_opts *opts,
     if (err == DIBS_OK) {
         op->fn = from->fn;
         op->arg = from->arg;
-        op->run(op);
+        dibs__op_begin(op);
     } else if (op) {
         op_discard(op);
     }

@@ -7,7 +7,7 @@
  *
  * Closing goes round all lines until nothing is left or the time is over: what
  * waits is ended with CLOSED, what is held is given back by the reaper, what is
- * in the middle of something is waited for.
+ * afoot is waited for.
  */
 #include "lock/locks.h"
 
@@ -78,7 +78,7 @@ static void close_step(struct dibs__timer *t)
     for (struct dibs__line *l = NULL; (l = next_line(lk, l));)
         empty &= close_line(l);
     dibs__reaps_close(lk);
-    empty &= dibs__reaps_left(lk) == 0 && atomic_load(&lk->leaving) == 0;
+    empty &= dibs__reaps_left(lk) == 0 && atomic_load(&lk->afoot) == 0;
     if (!empty && now < lk->close_by) {
         dibs__timer_set(&lk->c->loop, &lk->close_timer, now + CLOSE_STEP_MS);
         return;

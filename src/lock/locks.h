@@ -28,7 +28,7 @@ struct dibs__locks {
     unsigned kept_used;                          /* client.mu */
     atomic_ullong holds;     /* numbers of holds given out */
     struct dibs__list reaps; /* io only */
-    atomic_int leaving;      /* waiters that say farewell to a queue */
+    atomic_int afoot;        /* operations and reaps begun, not ended */
     atomic_bool closing;
     struct dibs__timer close_timer; /* io only */
     int64_t close_by;               /* io only */

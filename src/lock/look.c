@@ -377,7 +377,7 @@ dibs_err dibs_lock_force_release_async(dibs_lock *l, dibs_force_cb cb,
     if (err == DIBS_OK) {
         lo->force_fn = cb;
         lo->op.arg = arg;
-        lo->op.run(&lo->op);
+        dibs__op_begin(&lo->op);
     }
     dibs__client_leave(l->c);
     return err;
@@ -396,7 +396,7 @@ dibs_err dibs_lock_info_get_async(dibs_lock *l, dibs_info_cb cb, void *arg)
     if (err == DIBS_OK) {
         lo->info_fn = cb;
         lo->op.arg = arg;
-        lo->op.run(&lo->op);
+        dibs__op_begin(&lo->op);
     }
     dibs__client_leave(l->c);
     return err;

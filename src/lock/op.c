@@ -38,6 +38,12 @@ void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
         dibs__call_start(s, &op->call);
 }
 
+void dibs__op_begin(struct dibs__op *op)
+{
+    atomic_fetch_add(&op->line->locks->afoot, 1);
+    op->run(op);
+}
+
 static void op_called_back(struct dibs__callback *cb, bool drop)
 {
     struct dibs__op *op = DIBS_OF(cb, struct dibs__op, cb);
@@ -57,6 +63,7 @@ void dibs__op_finish(struct dibs__op *op, dibs_err err)
     dibs__free(op->note);
     op->note = NULL;
     op->err = err;
+    atomic_fetch_sub(&op->line->locks->afoot, 1);
     if (!op->async) {
         sem_post(&op->done);
         return;

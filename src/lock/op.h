@@ -49,6 +49,8 @@ struct dibs__op {
     void (*tell)(struct dibs__op *op); /* instead of fn */
 };
 
+/* Begins it; dibs__op_finish will end it. Thread: app. */
+void dibs__op_begin(struct dibs__op *op);
 /* Sends verb; answered will be called on this thread or on io. within: for all
  * of it. connect_by: as of dibs__call. Thread: app, io; no mutex held. */
 void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,

@@ -161,7 +161,6 @@ static void left(struct dibs__call *call, dibs_err err,
     struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
 
     (void)reply;
-    atomic_fetch_sub(&op->line->locks->leaving, 1);
     if (op->haunted || call->ghost || err != DIBS_OK)
         dibs__op_disown(op);
     dibs__op_finish(op, op->last);
@@ -171,7 +170,6 @@ void dibs__queue_leave(struct dibs__op *op, dibs_err why)
 {
     dibs_client *c = dibs__line_client(op->line);
 
-    atomic_fetch_add(&op->line->locks->leaving, 1);
     op->last = why;
     op->talk = false;
     dibs__op_send(op, VERB_LEAVE, left, c->server.to.command_timeout_ms, 0);
