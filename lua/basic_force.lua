@@ -1,14 +1,19 @@
 -- basic_force: end one owner's hold, however often it holds.
 --
--- KEYS  1 lock hash   2 channel
--- ARGV  1 owner field
+-- KEYS  1 lock hash
+-- ARGV  1 owner field   2 channel
 -- Gives 1 when it ended something, 0 when this owner did not hold the lock.
 --
 -- It names the owner it means, so that one that comes late cannot end a
--- stranger's hold. Also used to take back what was granted too late.
-if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
+-- stranger's hold. Also used to take back what was granted too late. A
+-- read-write lock of that name is not ours to end.
+local found = redis.call('hmget', KEYS[1], ARGV[1], 'mode')
+
+if found[2] then
+    return redis.error_reply('WRONGTYPE the key holds a read-write lock')
+elseif not found[1] then
     return 0
 end
 redis.call('del', KEYS[1])
-redis.pcall('publish', KEYS[2], '0')
+redis.pcall('publish', ARGV[2], '0')
 return 1

@@ -1,8 +1,8 @@
 -- basic_release: give back one hold; the last one frees the lock.
 --
--- KEYS  1 lock hash   2 channel
+-- KEYS  1 lock hash
 -- ARGV  1 owner field   2 holds the owner will then have   3 ms to leave the
---       lock taken, by nobody, when that is none; '0' = free it
+--       lock taken, by nobody, when that is none; '0' = free it   4 channel
 -- Gives >= 1 when freed: 1 + how many heard of it (a hint, no more); 0 when
 --       held once less; -1 when this owner does not hold it.
 --
@@ -28,5 +28,5 @@ if keep ~= '0' then
     return 1
 end
 redis.call('del', key)
-local heard = redis.pcall('publish', KEYS[2], '0')
+local heard = redis.pcall('publish', ARGV[4], '0')
 return type(heard) == 'number' and 1 + heard or 1

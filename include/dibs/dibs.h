@@ -243,7 +243,7 @@ DIBS_API void dibs_lock_free(dibs_lock *l);
 
 /* Takes the lock, waiting as opts say. opts may be NULL. A wait limit bounds
  * the wait for others; a server that does not answer can cost one command
- * timeout more.
+ * timeout more, and another one to leave the queue of a fair lock.
  *
  * OK         Held. Give it back with dibs_lock_release.
  * TIMEOUT    wait_ms passed. Not held, nothing to undo.

@@ -312,8 +312,8 @@ static void parts_init(dibs_client *c, const dibs_client_opts *o)
     dibs__watchdog_init(&c->watchdog);
 }
 
-dibs_err dibs_client_open(const char *url, const dibs_client_opts *opts,
-                          dibs_client **out)
+static dibs_err client_open(const char *url, const dibs_client_opts *opts,
+                            dibs_client **out)
 {
     dibs_client_opts o;
     dibs_err err = opts_take(opts, &o);
@@ -355,6 +355,19 @@ dibs_err dibs_client_open(const char *url, const dibs_client_opts *opts,
     }
     *out = c;
     return DIBS_OK;
+}
+
+/* A thread cannot be canceled while it opens or closes: half a client is of no
+ * use to anybody. */
+dibs_err dibs_client_open(const char *url, const dibs_client_opts *opts,
+                          dibs_client **out)
+{
+    int before;
+
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    dibs_err err = client_open(url, opts, out);
+    pthread_setcancelstate(before, NULL);
+    return err;
 }
 
 /* ---- closing ----------------------------------------------------------- */
@@ -414,14 +427,8 @@ static dibs_err wait_closed(dibs_client *c)
     return err;
 }
 
-dibs_err dibs_client_close(dibs_client *c, int64_t timeout_ms)
+static dibs_err client_close(dibs_client *c, int64_t timeout_ms)
 {
-    if (!c || !ms_ok(timeout_ms))
-        return DIBS_ERR_INVALID;
-    if (dibs__client_foreign(c))
-        return DIBS_ERR_FORKED;
-    if (dibs__callbacks_inside(&c->callbacks))
-        return DIBS_ERR_DEADLOCK;
     if (atomic_exchange(&c->closing, true))
         return wait_closed(c);
     c->close_by = dibs__add(dibs__now_ms(), timeout_ms ? timeout_ms : CLOSE_MS);
@@ -436,6 +443,22 @@ dibs_err dibs_client_close(dibs_client *c, int64_t timeout_ms)
     c->close_err = err;
     pthread_cond_broadcast(&c->closed_cv);
     dibs__unlock(&c->mu);
+    return err;
+}
+
+dibs_err dibs_client_close(dibs_client *c, int64_t timeout_ms)
+{
+    int before;
+
+    if (!c || !ms_ok(timeout_ms))
+        return DIBS_ERR_INVALID;
+    if (dibs__client_foreign(c))
+        return DIBS_ERR_FORKED;
+    if (dibs__callbacks_inside(&c->callbacks))
+        return DIBS_ERR_DEADLOCK;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    dibs_err err = client_close(c, timeout_ms);
+    pthread_setcancelstate(before, NULL);
     return err;
 }
 

@@ -36,6 +36,7 @@
 
 static void dial(struct dibs__server *s);
 static void drop_stale_spares(struct dibs__server *s);
+static void lend(struct dibs__task *t);
 static void drop(struct dibs__task *t);
 
 static void say(struct dibs__server *s, dibs_event_kind kind, dibs_err err,
@@ -73,6 +74,7 @@ link_open(struct dibs__server *s, bool is_main, void (*up)(struct dibs__conn *),
         return NULL;
     ln->s = s;
     ln->main = is_main;
+    ln->lend.run = lend;
     ln->drop.run = drop;
     ln->generation = atomic_load(&s->generation);
     ln->cn.lp = s->lp;
@@ -179,17 +181,34 @@ void dibs__server_start(struct dibs__server *s)
 
 /* ---- spare connections ------------------------------------------------- */
 
+/* Once io has nothing more to do with it: from here on a caller may have it. */
+static void lend(struct dibs__task *t)
+{
+    struct dibs__link *ln = DIBS_OF(t, struct dibs__link, lend);
+    struct dibs__server *s = ln->s;
+
+    if (ln->cn.state != CONN_READY)
+        return; /* it went down meanwhile */
+    if (s->closing || ln->generation != atomic_load(&s->generation)) {
+        dibs__conn_close(&ln->cn, DIBS_ERR_CONN, "came too late");
+        return;
+    }
+    dibs__conn_lend(&ln->cn);
+    dibs__lock(&s->mu);
+    ln->use = LINK_FREE;
+    dibs__unlock(&s->mu);
+}
+
 static void spare_up(struct dibs__conn *cn)
 {
     struct dibs__link *ln = link_of(cn);
     struct dibs__server *s = ln->s;
 
     ln->was_up = true;
-    dibs__conn_lend(cn);
     dibs__lock(&s->mu);
     s->growing = false;
-    ln->use = LINK_FREE;
     dibs__unlock(&s->mu);
+    dibs__loop_post(s->lp, &ln->lend);
 }
 
 static void spare_down(struct dibs__conn *cn, dibs_err err, const char *why)

@@ -38,6 +38,7 @@ struct dibs__link {
     bool was_up;               /* io only */
     bool served;               /* io only: it answered a command */
     unsigned generation;       /* server.generation when it was dialed */
+    struct dibs__task lend;    /* it came up, and may be borrowed */
     struct dibs__task drop;    /* broken in a caller's hands */
     struct dibs__ghost *ghost; /* what it may have left under way; owner */
 };

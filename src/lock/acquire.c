@@ -272,18 +272,19 @@ static enum plan plan_reentry(struct dibs__line *line, struct dibs__op *op,
     return REENTER;
 }
 
-/* Nobody here stands in the way. Where several can have the lock, those who ask
- * just now do not. */
-static bool nobody_before(struct dibs__line *line) REQUIRES(line->mu)
+/* Must it ask, or does it know that it has to wait? Whether one may read, or
+ * would wait for itself, depends on what else its owner has: there everybody
+ * asks once. */
+static bool must_ask(struct dibs__line *line, const struct dibs__op *op)
+    REQUIRES(line->mu)
 {
-    if (!line->kind->shared)
-        return dibs__list_empty(&line->waiters) &&
-               !dibs__hold_other(line, 0, dibs__now_ms());
-    for (struct dibs__list *l = line->waiters.next; l != &line->waiters;
-         l = l->next)
-        if (!dibs__op_asks(DIBS_OF(l, struct dibs__op, link)))
-            return false;
-    return true;
+    const struct dibs__kind *kind = line->kind;
+
+    if (op->trying || kind->queued || kind->shared)
+        return true;
+    if (dibs__hold_other(line, 0, dibs__now_ms()))
+        return false;
+    return kind->leaves || dibs__list_empty(&line->waiters);
 }
 
 static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
@@ -302,7 +303,7 @@ static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
     }
     op->ask.wire = op->wire;
     op->ask.target = 1;
-    bool asks = op->trying || line->kind->queued || nobody_before(line);
+    bool asks = must_ask(line, op);
     op->ask.stay = line->kind->leaves && !op->trying;
     if (!op->trying)
         dibs__line_join(line, op, !asks);

@@ -48,12 +48,10 @@ static void head(struct dibs__buf *out, const struct dibs__script *script,
     dibs__buf_arg(out, line->name, line->name_len);
 }
 
-static void head_channel(struct dibs__buf *out,
-                         const struct dibs__script *script, bool whole,
-                         const struct dibs__line *line, size_t args)
+/* An argument and not a key, so that whoever may use the lock's key may also
+ * give it back. */
+static void channel(struct dibs__buf *out, const struct dibs__line *line)
 {
-    dibs__script_head(out, script, whole, 2, args);
-    dibs__buf_arg(out, line->name, line->name_len);
     dibs__buf_arg(out, line->channel, line->channel_len);
 }
 
@@ -70,10 +68,11 @@ static void basic_write(enum dibs__verb verb, const struct dibs__ask *ask,
         dibs__buf_arg_num(out, ask->lease_ms);
         break;
     case VERB_RELEASE:
-        head_channel(out, &dibs__script_basic_release, whole, ask->line, 3);
+        head(out, &dibs__script_basic_release, whole, ask->line, 4);
         dibs__owner_arg(out, ask);
         dibs__buf_arg_num(out, ask->target);
         dibs__buf_arg_num(out, ask->keep_ms);
+        channel(out, ask->line);
         break;
     case VERB_HANDOVER:
         head(out, &dibs__script_basic_handover, whole, ask->line, 3);
@@ -82,8 +81,9 @@ static void basic_write(enum dibs__verb verb, const struct dibs__ask *ask,
         dibs__buf_arg_num(out, ask->lease_ms);
         break;
     case VERB_FORCE:
-        head_channel(out, &dibs__script_basic_force, whole, ask->line, 1);
+        head(out, &dibs__script_basic_force, whole, ask->line, 2);
         dibs__owner_arg(out, ask);
+        channel(out, ask->line);
         break;
     case VERB_LEAVE: /* there is no queue */
     case VERB_INFO:
