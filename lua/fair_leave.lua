@@ -25,7 +25,7 @@ end
 
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-for place = 0, 127 do
+for place = 0, 15 do
     local who = redis.call('lindex', queue, place)
     if not who then
         if place == 0 then

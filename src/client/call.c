@@ -251,6 +251,14 @@ static void later(struct dibs__call *call)
     dibs__timer_set(call->s->lp, &call->timer, dibs__min(wait, call->deadline));
 }
 
+/* A reply that this command cannot have had is somebody else's: the connection
+ * is out of step. */
+static bool fits(const struct dibs__call *call, const struct dibs__reply *reply)
+{
+    return reply->type == REPLY_ERROR || call->expects == 0 ||
+           (call->expects & 1u << reply->type);
+}
+
 /* The server answered with an error. False: that is the answer. */
 static bool try_again(struct dibs__call *call, const char *error)
 {
@@ -283,6 +291,15 @@ static void answered(struct dibs__req *req, dibs_err err,
 {
     struct dibs__call *call = DIBS_OF(req, struct dibs__call, req);
 
+    if (err == DIBS_OK && !fits(call, reply)) {
+        if (call->misfit) { /* again: that is how this server answers */
+            finish(call, DIBS_ERR_PROTOCOL, reply);
+            return;
+        }
+        call->misfit = true;
+        err = DIBS_ERR_UNKNOWN;
+        dibs__server_redial(call->s, "a reply to another command");
+    }
     if (err == DIBS_OK)
         DIBS_OF(req->cn, struct dibs__link, cn)->served = true;
     if (err == DIBS_OK && reply->type != REPLY_ERROR) {
@@ -317,12 +334,13 @@ static void prepare(struct dibs__server *s, struct dibs__call *call)
 {
     call->s = s;
     call->req = (struct dibs__req){.write = write_call, .done = answered};
+    call->req.careful = call->expects & 1u << REPLY_NIL;
     call->task.run = start_posted;
     call->timer.fire = timer_fired;
     call->timer.armed = false;
     call->g = NULL;
     call->again = call->ghost = call->partly = false;
-    call->loose = call->whole = false;
+    call->loose = call->whole = call->misfit = false;
     call->tries = 0;
     call->last = DIBS_OK;
 }
@@ -354,6 +372,10 @@ void dibs__call_talk(struct dibs__server *s, struct dibs__call *call)
     call->req.expires =
         dibs__min(dibs__add(call->sent_ms, call->attempt_ms), call->deadline);
     dibs_err err = dibs__conn_talk(&ln->cn, &call->req, &reply);
+    if (err == DIBS_OK && !fits(call, reply)) {
+        call->misfit = true;
+        err = DIBS_ERR_UNKNOWN;
+    }
     if (err == DIBS_OK && reply->type != REPLY_ERROR) {
         call->done(call, DIBS_OK, reply);
         dibs__server_give_back(ln, true);

@@ -16,6 +16,7 @@ struct dibs__call {
     void (*write)(struct dibs__call *call, struct dibs__buf *out, bool whole);
     void (*done)(struct dibs__call *call, dibs_err err,
                  const struct dibs__reply *reply);
+    unsigned expects;   /* types the reply can have, a bit each; 0 = any */
     int64_t deadline;   /* for all of it */
     int64_t attempt_ms; /* for one reply */
     int64_t connect_by; /* without a connection give up then; 0 = as soon as
@@ -33,8 +34,9 @@ struct dibs__call {
     struct dibs__task task;
     struct dibs__timer timer;
     struct dibs__ghost *g;
-    bool loose; /* a ghost is about that cannot be laid */
-    bool whole; /* send the script's text */
+    bool loose;  /* a ghost is about that cannot be laid */
+    bool whole;  /* send the script's text */
+    bool misfit; /* it got a reply that cannot be its own */
     unsigned tries;
     dibs_err last;
 };

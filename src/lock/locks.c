@@ -62,9 +62,9 @@ static bool close_line(struct dibs__line *line)
     while ((wire = take_hold(line, &busy)))
         dibs__reap_once(line, wire);
     dibs__lock(&line->mu);
-    bool waiting = !dibs__list_empty(&line->waiters);
+    bool waiting = !dibs__list_empty(&line->waiters) || line->awake;
     if (waiting)
-        dibs__line_wake(line);
+        dibs__line_wake(line); /* io ends them, and stops looking */
     dibs__unlock(&line->mu);
     return !busy && !waiting;
 }

@@ -24,7 +24,18 @@ void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
 {
     struct dibs__server *s = &dibs__line_client(op->line)->server;
 
+    static const unsigned expects[] = {
+        [VERB_ACQUIRE] = 1u << REPLY_NIL | 1u << REPLY_NUM,
+        [VERB_RELEASE] = 1u << REPLY_NUM,
+        [VERB_HANDOVER] = 1u << REPLY_NUM,
+        [VERB_FORCE] = 1u << REPLY_NUM,
+        [VERB_LEAVE] = 0,
+        [VERB_INFO] = 1u << REPLY_ARRAY,
+        [VERB_HOLDERS] = 1u << REPLY_ARRAY,
+    };
+
     op->verb = verb;
+    op->call.expects = expects[verb];
     op->call.write = op_write;
     op->call.done = answered;
     op->call.attempt_ms = s->to.command_timeout_ms;

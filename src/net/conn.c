@@ -282,15 +282,16 @@ void dibs__conn_lend(struct dibs__conn *cn)
 }
 
 /* After a while without use the server, or something on the way, may have
- * hung up; that is worth one look, so that nothing is sent in vain. */
-static bool hung_up(struct dibs__conn *cn, int64_t now_us)
+ * hung up; that is worth one look, so that nothing is sent in vain. And a reply
+ * too many must not be taken for the answer to a question that matters. */
+static bool unfit(struct dibs__conn *cn, bool careful, int64_t now_us)
 {
     char byte;
 
-    if (now_us - cn->last_used_us < STALE_US)
-        return false;
     if (dibs__reader_more(&cn->in))
         return true;
+    if (!careful && now_us - cn->last_used_us < STALE_US)
+        return false;
     ssize_t n = recv(cn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     return n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
 }
@@ -340,7 +341,7 @@ dibs_err dibs__conn_talk(struct dibs__conn *cn, struct dibs__req *req,
     int64_t now_us = dibs__now_us();
     bool by_clock = req->expires < now_us / 1000 + cn->to->command_timeout_ms;
 
-    if (hung_up(cn, now_us) || !append(cn, req))
+    if (unfit(cn, req->careful, now_us) || !append(cn, req))
         return DIBS_ERR_CONN;
     dibs_err err = send_all(cn);
     *reply = NULL;
@@ -350,7 +351,5 @@ dibs_err dibs__conn_talk(struct dibs__conn *cn, struct dibs__req *req,
             err = DIBS_ERR_UNKNOWN;
     }
     cn->last_used_us = now_us;
-    if (err == DIBS_OK && dibs__reader_more(&cn->in))
-        cn->last_used_us = 0; /* it babbles: look before the next use */
     return err;
 }

@@ -36,6 +36,7 @@ struct dibs__req {
     void (*done)(struct dibs__req *req, dibs_err err,
                  const struct dibs__reply *reply);
     struct dibs__conn *cn; /* on which it went out */
+    bool careful;          /* look for left-over bytes before it is sent */
     int64_t expires;       /* when we stop waiting for the reply */
     uint64_t end;          /* where it ends in all that this connection sent */
 };
