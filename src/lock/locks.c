@@ -94,6 +94,7 @@ static void locks_close(void *home, int64_t deadline)
     lk->close_by = deadline;
     atomic_store(&lk->closing, true);
     lk->close_timer.fire = close_step;
+    dibs__calls_fail(&lk->c->server, DIBS_ERR_CLOSED, false); /* not sent yet */
     close_step(&lk->close_timer);
 }
 
