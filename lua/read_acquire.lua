@@ -12,25 +12,28 @@
 local key, mine, gate = KEYS[1], KEYS[2], KEYS[3]
 local owner, target, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local left = redis.call('pttl', key)
-local mode = left ~= -2 and redis.call('hget', key, 'mode')
+local found = left ~= -2 and redis.call('hmget', key, 'mode', owner) or {}
+local mode = found[1]
+local reads, has = -2, 0
 
 if left ~= -2 and not mode then
     return -6
 end
-local reads = mode and redis.call('pttl', mine) or -2
-local has = reads ~= -2 and tonumber(redis.call('hget', key, owner) or 0) or 0
-if has == 0 then
-    reads = -2
+if found[2] then
+    reads = redis.call('pttl', mine)
+    has = reads ~= -2 and tonumber(found[2]) or 0
 end
 if reads == -2 then
     if target ~= '1' then
         return -3
     end
-    if mode == 'write' and redis.call('hexists', key, owner .. ':write') == 0 then
+    if mode ~= 'write' then
+        local shut = redis.call('pttl', gate)
+        if shut ~= -2 then
+            return math.max(shut, 1)
+        end
+    elseif redis.call('hexists', key, owner .. ':write') == 0 then
         return left
-    end
-    if mode ~= 'write' and redis.call('exists', gate) == 1 then
-        return math.max(redis.call('pttl', gate), 1)
     end
 end
 
@@ -49,10 +52,11 @@ end
 if type(done) == 'table' and done.err then
     if target ~= '1' then
         redis.call('hset', key, owner, tonumber(target) - 1)
-    elseif mode then
-        redis.call('hdel', key, owner)
     else
-        redis.call('del', key)
+        redis.call('hdel', key, owner)
+        if redis.call('hlen', key) == 1 then
+            redis.call('del', key)
+        end
     end
     return done
 end

@@ -10,26 +10,25 @@
 -- Readers whose lease is over do not count, and go when they are met. To find
 -- one that counts, a few are looked at first; only if none of those lives, all.
 -- So with many readers this costs no more than with few. Another client may
--- have a read key for each of an owner's holds: one that lives is enough. Twice
--- is harmless.
+-- have a read key for each of an owner's holds: one that lives is enough. If
+-- the lock would last much longer than its readers, it is shortened, but never
+-- below the longest of them. Twice is harmless.
 local key, mine, channel = KEYS[1], KEYS[2], KEYS[3]
 local owner, target, head, tail = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local found = redis.call('hmget', key, owner, 'mode')
-local FEW, MOST = 16, 1000
+local FEW, SHORT, MOST = 4, 16, 1000
 
 if not found[1] or not found[2] then
     return -1
 end
-local alive = redis.call('exists', mine) == 1
-if alive and target ~= '0' then
+if target ~= '0' and redis.call('exists', mine) == 1 then
     if tonumber(found[1]) > tonumber(target) then
         redis.call('hset', key, owner, target)
     end
     return 0
 end
+local answer = redis.call('del', mine) == 1 and 1 or -1
 redis.call('hdel', key, owner)
-redis.call('del', mine)
-local answer = alive and 1 or -1
 if found[2] == 'write' then
     return answer
 end
@@ -54,17 +53,21 @@ local function longest(all, enough)
     return most
 end
 
-if redis.call('hlen', key) > FEW and
-    longest(redis.call('hrandfield', key, 4, 'withvalues'), 0) >= 0 then
-    return answer
-end
-local left = redis.call('pttl', key)
-local most = longest(redis.call('hgetall', key), left < 0 and math.huge or left)
-if most >= 0 then
-    if left < 0 or most < left then
-        redis.call('pexpire', key, math.max(most, 1))
+local some = redis.call('hrandfield', key, FEW, 'withvalues')
+if #some > 2 then
+    local left = redis.call('pttl', key)
+    local enough = left < 0 and math.huge or left / 2
+    local most, all = longest(some, enough), #some < 2 * FEW
+    if not all and
+        (most < 0 or (most < enough and redis.call('hlen', key) <= SHORT)) then
+        most, all = longest(redis.call('hgetall', key), enough), true
     end
-    return answer
+    if most >= 0 then
+        if all and most < enough then
+            redis.call('pexpire', key, math.max(most, 1))
+        end
+        return answer
+    end
 end
 redis.call('del', key)
 local heard = redis.pcall('publish', channel, '0')

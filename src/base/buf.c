@@ -13,7 +13,8 @@
 
 #include <string.h>
 
-#define NUM_MAX 21 /* digits of an int64 with its sign */
+#define NUM_MAX  21    /* digits of an int64 with its sign */
+#define KEEP_MAX 65536 /* an emptied buffer keeps no more memory than that */
 
 static size_t num_digits(int64_t num, char out[NUM_MAX])
 {
@@ -63,6 +64,8 @@ void dibs__buf_drop(struct dibs__buf *b, size_t n)
         return;
     memmove(b->data, b->data + n, b->len - n);
     b->len -= n;
+    if (b->len == 0 && b->cap > KEEP_MAX)
+        dibs__buf_clear(b);
 }
 
 void dibs__buf_cut(struct dibs__buf *b, size_t n)

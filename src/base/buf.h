@@ -3,8 +3,8 @@
  * buf.h - growable bytes, and commands written into them.
  *
  * A buffer remembers that it ran out of memory: write as much as you like, ask
- * dibs__buf_ok once at the end. It keeps its memory when emptied, so a buffer
- * in steady use allocates nothing.
+ * dibs__buf_ok once at the end. It keeps its memory when emptied, unless that
+ * is a lot, so a buffer in steady use allocates nothing.
  */
 #ifndef DIBS_BASE_BUF_H
 #define DIBS_BASE_BUF_H

@@ -375,7 +375,7 @@ dibs_err dibs_client_open(const char *url, const dibs_client_opts *opts,
 /* First step, on io. */
 static void close_tenant(struct dibs__task *t)
 {
-    dibs_client *c = DIBS_OF(t, dibs_client, start);
+    dibs_client *c = DIBS_OF(t, dibs_client, step);
 
     if (c->tenant)
         c->tenant->close(c->home, c->close_by);
@@ -392,7 +392,7 @@ void dibs__client_empty(dibs_client *c, bool all_released)
 /* Second step, on io. */
 static void close_parts(struct dibs__task *t)
 {
-    dibs_client *c = DIBS_OF(t, dibs_client, start);
+    dibs_client *c = DIBS_OF(t, dibs_client, step);
 
     dibs__watchdog_stop(&c->watchdog);
     c->to_end = 3;
@@ -403,8 +403,8 @@ static void close_parts(struct dibs__task *t)
 
 static void step(dibs_client *c, void (*run)(struct dibs__task *))
 {
-    c->start.run = run;
-    dibs__loop_post(&c->loop, &c->start);
+    c->step.run = run;
+    dibs__loop_post(&c->loop, &c->step);
     while (sem_wait(&c->started) != 0)
         ;
 }

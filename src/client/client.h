@@ -41,8 +41,9 @@ struct dibs_client {
     struct dibs__pubsub pubsub;
     struct dibs__watchdog watchdog;
     struct dibs__callbacks callbacks;
-    struct dibs__task start; /* the first dialing; later the two steps of */
-    sem_t started;           /* closing. One at a time. */
+    struct dibs__task start; /* the first dialing */
+    struct dibs__task step;  /* of closing, one after the other */
+    sem_t started;           /* the one or the other is done */
     dibs_err start_err;
 
     atomic_bool closing;

@@ -147,6 +147,10 @@ static dibs_err take(struct dibs__line *line, struct dibs__op *op, int64_t sent)
         return DIBS_ERR_CLOSED;
     if (dibs__valid_until(sent, op->ask.lease_ms) <= now)
         return DIBS_ERR_UNKNOWN; /* the answer came when it was over */
+    if (!op->hold)
+        op->hold = dibs__hold_new(line);
+    if (!op->hold)
+        return DIBS_ERR_NOMEM;
     dibs__hold_taken(line, op->hold, op, sent);
     op->hold = NULL;
     if (line->kind->shared && !dibs__list_empty(&line->waiters)) {
@@ -296,10 +300,14 @@ static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
         dibs__list_add(&before->followers, &op->link);
         return WAIT;
     }
-    op->hold = dibs__hold_new(line);
-    if (!op->hold) {
-        *err = DIBS_ERR_NOMEM;
-        return END;
+    /* Made now, so that a grant cannot fail; but a long queue on the server is
+     * not worth a hold for everybody in it. */
+    if (op->trying || !line->kind->queued) {
+        op->hold = dibs__hold_new(line);
+        if (!op->hold) {
+            *err = DIBS_ERR_NOMEM;
+            return END;
+        }
     }
     op->ask.wire = op->wire;
     op->ask.target = 1;

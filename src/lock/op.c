@@ -111,7 +111,8 @@ void dibs__op_take_waits(struct dibs__line *line, dibs_owner owner,
             op->place)
             continue;
         dibs__list_del(l);
-        dibs__hold_free(line, op->hold);
+        if (op->hold)
+            dibs__hold_free(line, op->hold);
         op->hold = NULL;
         dibs__list_add(out, l);
     }

@@ -40,13 +40,17 @@ struct dibs__op {
     struct dibs__op *heir;     /* line.mu: to whom a release hands over */
     struct dibs__place *place; /* io only: in the queue of a queued kind */
 
-    sem_t done;   /* sync */
-    dibs_err err; /* sync */
+    dibs_err err;
     bool async;
-    struct dibs__callback cb;
-    dibs_cb fn;
-    void *arg;
-    void (*tell)(struct dibs__op *op); /* instead of fn */
+    union {
+        sem_t done; /* sync */
+        struct {    /* async */
+            struct dibs__callback cb;
+            dibs_cb fn;
+            void *arg;
+            void (*tell)(struct dibs__op *op); /* instead of fn */
+        };
+    };
 };
 
 /* Begins it; dibs__op_finish will end it. Thread: app. */

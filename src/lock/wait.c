@@ -90,7 +90,8 @@ static void sweep(struct dibs__line *line, int64_t now, struct dibs__list *over)
                 line->first_deadline, dibs__max(op->deadline, now + AFTER_MS));
         } else if (must_go(op, now, closing)) {
             dibs__list_del(l);
-            dibs__hold_free(line, op->hold);
+            if (op->hold)
+                dibs__hold_free(line, op->hold);
             op->hold = NULL;
             dibs__list_add(over, l);
         } else {
