@@ -1,0 +1,152 @@
+# A thin front for CMake. `make help` lists what there is.
+#
+# Each way of building has a folder of its own, so that none spoils another:
+#   build        what you use and install: optimised, no test hooks
+#   build-test   what `make test` runs: asserts, test hooks
+#   build-asan   build-tsan   build-gcc   build-clang   for the checks
+
+PREFIX  ?= /usr/local
+DESTDIR ?=
+JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
+CTEST_JOBS ?= 2
+BENCH_ARGS ?=
+
+CMAKE ?= cmake
+CTEST ?= ctest
+# The formatter's version is part of the style: others format differently.
+CLANG_FORMAT ?= clang-format-14
+CLANG ?= clang-14
+
+# A compiler is passed on only if somebody asked for one, and in a run of its
+# own: a change of compiler makes CMake forget all other settings.
+configure = $(CMAKE) --log-level=NOTICE -S . -B $(1) $(2)
+ifneq ($(origin CC),default)
+set_compiler = $(CMAKE) -S . -B $(1) -DCMAKE_C_COMPILER=$(CC) >/dev/null &&
+endif
+compile   = $(CMAKE) --build $(1) -j $(JOBS)
+run_tests = $(CTEST) --test-dir $(1) --output-on-failure -j $(CTEST_JOBS)
+tests_on  = -DCMAKE_BUILD_TYPE=Debug -DDIBS_TESTS=ON -DDIBS_FAULTS=ON
+tests_off = -DCMAKE_BUILD_TYPE=RelWithDebInfo -DDIBS_TESTS=OFF -DDIBS_FAULTS=OFF
+
+# Address space layouts of some kernels are too random for the thread
+# sanitizer; where it is allowed, its tests run without.
+steady := $(shell setarch -R true 2>/dev/null && echo setarch -R)
+
+c_files = $(shell find include src cli examples bench tests \
+	-name '*.[ch]' 2>/dev/null)
+
+.PHONY: all build deps test install bench demo clean format help
+.PHONY: check check-format check-layers check-lists check-size check-header
+.PHONY: check-man check-gcc check-clang check-symbols check-asan check-tsan
+.PHONY: check-install check-deps
+.NOTPARALLEL:
+MAKEFLAGS += --no-print-directory
+
+all: build
+
+build:
+	@{ $(call set_compiler,build) $(call configure,build,$(tests_off) \
+		-DCMAKE_INSTALL_PREFIX=$(PREFIX)); } || { echo "Something missing? Try: make deps"; exit 1; }
+	@$(call compile,build)
+
+deps:
+	@tools/deps.sh build test
+
+test: deps
+	@$(call set_compiler,build-test) $(call configure,build-test,$(tests_on))
+	@$(call compile,build-test)
+	@$(call run_tests,build-test)
+
+install: build
+	@DESTDIR="$(DESTDIR)" $(CMAKE) --install build
+
+bench: deps build
+	@$(call compile,build) --target dibs_bench
+	@build/bench/bench $(BENCH_ARGS)
+
+demo: deps build
+	@if [ -x cli/demo.sh ]; then cli/demo.sh build/cli/dibs; \
+	else echo "make demo: there is no cli/demo.sh" >&2; exit 1; fi
+
+clean:
+	rm -rf build build-test build-asan build-tsan build-gcc build-clang
+
+# ---- checks -----------------------------------------------------------------
+
+check-deps:
+	@tools/deps.sh build test check
+
+check: check-deps check-format check-layers check-lists check-size \
+	check-header check-man check-gcc check-clang check-symbols
+	@echo "All checks passed."
+
+format:
+	@$(CLANG_FORMAT) -i $(c_files)
+
+check-format:
+	@$(CLANG_FORMAT) --dry-run -Werror $(c_files)
+	@echo "check-format: all C files are formatted"
+
+check-layers:
+	@tools/check_layers.sh
+
+check-lists:
+	@tools/check_lists.sh
+
+check-size:
+	@tools/check_size.sh
+
+check-header:
+	@tools/check_header.sh
+
+check-man:
+	@tools/check_man.sh
+
+# gcc without asserts and optimised, clang with asserts: each sees what the
+# other build hides.
+check-gcc:
+	@$(call configure,build-gcc,$(tests_on) -DCMAKE_C_COMPILER=gcc \
+		-DCMAKE_BUILD_TYPE=Release -DDIBS_WERROR=ON)
+	@$(call compile,build-gcc)
+
+check-clang:
+	@$(call configure,build-clang,$(tests_on) -DCMAKE_C_COMPILER=$(CLANG) \
+		-DDIBS_WERROR=ON)
+	@$(call compile,build-clang)
+
+check-symbols: check-gcc
+	@tools/check_symbols.sh build-gcc/libdibs.so build-gcc/libdibs.a
+
+check-asan: deps
+	@$(call set_compiler,build-asan) $(call configure,build-asan,$(tests_on) -DDIBS_SANITIZE=address)
+	@$(call compile,build-asan)
+	@$(call run_tests,build-asan)
+
+check-tsan: deps
+	@$(call set_compiler,build-tsan) $(call configure,build-tsan,$(tests_on) -DDIBS_SANITIZE=thread)
+	@$(call compile,build-tsan)
+	@$(steady) $(call run_tests,build-tsan)
+
+check-install: deps
+	@tools/check_install.sh
+
+# ---- help -------------------------------------------------------------------
+
+help:
+	@echo "make                 build the library and the command, in build/"
+	@echo "make deps            install what building and testing need (apt)"
+	@echo "make test            deps, then build and run all tests"
+	@echo "make install         install under PREFIX ($(PREFIX)), DESTDIR"
+	@echo "make demo            watch processes contend for a lock"
+	@echo "make bench           measure, next to plain hiredis"
+	@echo "make format          format all C files"
+	@echo "make check           format, layers, lists, sizes, header, man pages,"
+	@echo "                     gcc and clang with warnings as errors, symbols"
+	@echo "make check-asan      all tests, address and undefined sanitizers"
+	@echo "make check-tsan      all tests, thread sanitizer"
+	@echo "make check-install   install into a temporary place and use it"
+	@echo "make clean           remove all build folders"
+	@echo
+	@echo "One test:            ctest --test-dir build-test -R server.lock"
+	@echo "Variables:           CC, JOBS, CTEST_JOBS, PREFIX, DESTDIR,"
+	@echo "                     BENCH_ARGS (try --quick)"

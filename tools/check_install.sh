@@ -1,0 +1,108 @@
+#!/bin/bash
+# Installs into a temporary place and uses what is there as a stranger would:
+# every example is built by pkg-config (shared and static) and by find_package
+# (shared and static), and run against a server of its own.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+dir=$(mktemp -d "${TMPDIR:-/tmp}/dibs.XXXXXX")
+trap 'rm -rf "$dir"' EXIT
+prefix=$dir/prefix
+
+say() { echo "check_install: $*"; }
+fail() {
+    say "$*" >&2
+    exit 1
+}
+quietly() { # COMMAND...: shows its output only if it fails
+    "$@" >"$dir/log" 2>&1 || {
+        cat "$dir/log" >&2
+        fail "failed: $*"
+    }
+}
+run() { # PROGRAM
+    quietly timeout 60 tools/with_redis.sh "$1"
+}
+
+shopt -s nullglob
+examples=(examples/*.c)
+[ ${#examples[@]} -gt 0 ] || fail "there are no examples"
+
+quietly make install PREFIX="$prefix"
+lib=$(dirname "$(find "$prefix" -name libdibs.a)")
+for f in include/dibs/dibs.h "${lib#"$prefix"/}"/{libdibs.so,libdibs.so.0} \
+    "${lib#"$prefix"/}"/{pkgconfig/dibs.pc,cmake/dibs/dibs-config.cmake} \
+    share/man/man3/{dibs,dibs_lock,dibs_lock_acquire}.3; do
+    [ -e "$prefix/$f" ] || fail "$f was not installed"
+done
+if [ -e cli/main.c ]; then
+    [ -x "$prefix/bin/dibs" ] || fail "bin/dibs was not installed"
+    quietly "$prefix/bin/dibs" --help
+fi
+
+export PKG_CONFIG_PATH=$lib/pkgconfig
+export LD_LIBRARY_PATH=$lib
+word() { # MAJOR|MINOR|PATCH
+    sed -n "s/^#define DIBS_VERSION_$1 //p" include/dibs/dibs.h
+}
+version=$(word MAJOR).$(word MINOR).$(word PATCH)
+[ "$(pkg-config --modversion dibs)" = "$version" ] ||
+    fail "dibs.pc does not say $version"
+readelf -d "$lib/libdibs.so" | grep -q 'SONAME.*\[libdibs\.so\.0\]' ||
+    fail "libdibs.so has no SONAME libdibs.so.0"
+if nm "$lib/libdibs.a" 2>/dev/null | grep -q dibs__mem_fail_at; then
+    fail "the installed library has the tests' fault hook in it"
+fi
+
+flags="-std=c11 -pthread -Wall -Wextra -Werror"
+mkdir "$dir/shared" "$dir/static"
+for f in "${examples[@]}"; do
+    name=$(basename "$f" .c)
+    # shellcheck disable=SC2046,SC2086 # lists of words
+    quietly cc $flags "$f" $(pkg-config --cflags --libs dibs) \
+        -o "$dir/shared/$name"
+    libs=$(pkg-config --static --libs dibs)
+    # shellcheck disable=SC2046,SC2086
+    quietly cc $flags "$f" $(pkg-config --cflags dibs) \
+        ${libs/-ldibs/"$lib/libdibs.a"} -o "$dir/static/$name"
+    if ldd "$dir/static/$name" | grep -q libdibs; then
+        fail "static/$name needs a shared libdibs"
+    fi
+    run "$dir/shared/$name"
+    run "$dir/static/$name"
+done
+say "pkg-config: ${#examples[@]} examples, shared and static"
+
+quietly cmake -S examples -B "$dir/cmake" "-DCMAKE_PREFIX_PATH=$prefix"
+quietly cmake --build "$dir/cmake"
+mkdir "$dir/user"
+cat >"$dir/user/CMakeLists.txt" <<END
+cmake_minimum_required(VERSION 3.18)
+project(user LANGUAGES C)
+find_package(dibs ${version%.*} REQUIRED COMPONENTS static)
+END
+for f in "${examples[@]}"; do
+    name=$(basename "$f" .c)
+    cat >>"$dir/user/CMakeLists.txt" <<END
+add_executable($name $PWD/$f)
+target_link_libraries($name PRIVATE dibs::dibs_static Threads::Threads)
+END
+done
+quietly cmake -S "$dir/user" -B "$dir/user/build" \
+    "-DCMAKE_PREFIX_PATH=$prefix"
+quietly cmake --build "$dir/user/build"
+for f in "${examples[@]}"; do
+    name=$(basename "$f" .c)
+    run "$dir/cmake/$name"
+    run "$dir/user/build/$name"
+done
+say "find_package: ${#examples[@]} examples, shared and static"
+
+# A packager's way: files go to one place and will live in another.
+quietly make install PREFIX=/usr DESTDIR="$dir/root"
+pc=$(find "$dir/root/usr" -name dibs.pc)
+grep -q '^prefix=/usr$' "$pc" || fail "DESTDIR: wrong prefix in dibs.pc"
+if grep -rqI "$dir" "$dir/root"; then
+    fail "DESTDIR: the temporary place is written into a file"
+fi
+say "DESTDIR: nothing outside, nothing wrong inside"

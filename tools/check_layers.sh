@@ -1,0 +1,100 @@
+#!/bin/bash
+# Who may include whom: a file its own layer and those below it, never above;
+# lock only net/reply.h of net; the public header nothing of ours; command and
+# examples only the public header.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+shopt -s nullglob
+
+bad=0
+complain() {
+    echo "check_layers: $*" >&2
+    bad=1
+}
+
+rank() {
+    case $1 in
+    base) echo 0 ;;
+    net) echo 1 ;;
+    client) echo 2 ;;
+    lock) echo 3 ;;
+    *) echo 9 ;;
+    esac
+}
+
+# Prints the includes of a file as they stand, with quotes or brackets.
+includes() {
+    sed -n 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*\(["<][^">]*[">]\).*/\1/p' \
+        "$1"
+}
+
+check_src() { # FILE
+    local layer inc path to
+    layer=$(basename "$(dirname "$1")")
+    [ "$(rank "$layer")" -ne 9 ] || complain "$1: $layer is not a layer"
+    while read -r inc; do
+        path=${inc:1:-1}
+        to=${path%%/*}
+        case $inc in
+        '<dibs/dibs.h>' | '"dibs/dibs.h"') continue ;;
+        '"'*..*) complain "$1: $inc goes by .." ;;
+        '"'*/*'"')
+            if [ "$(rank "$to")" -gt "$(rank "$layer")" ]; then
+                complain "$1: $layer may not include $inc"
+            elif [ "$layer" = lock ] && [ "$to" = net ] &&
+                [ "$path" != net/reply.h ]; then
+                complain "$1: of net, lock may include only net/reply.h"
+            fi
+            ;;
+        '"'*) complain "$1: write $inc with its layer, as in \"base/mem.h\"" ;;
+        '<dibs/'* | '<base/'* | '<client/'* | '<lock/'*)
+            complain "$1: $inc is ours; use quotes"
+            ;;
+        esac
+    done < <(includes "$1")
+}
+
+check_user() { # FILE: a program that knows the public header only
+    local inc
+    while read -r inc; do
+        case $inc in
+        '<dibs/dibs.h>') ;;
+        '<dibs/'* | '<base/'* | '<client/'* | '<lock/'*)
+            complain "$1: may not include $inc"
+            ;;
+        '"'*/*) complain "$1: may not include $inc" ;;
+        '"'*)
+            [ -e "$(dirname "$1")/${inc:1:-1}" ] ||
+                complain "$1: $inc is not in its folder"
+            ;;
+        esac
+    done < <(includes "$1")
+}
+
+check_header() { # FILE
+    local inc
+    while read -r inc; do
+        case $inc in
+        '"'* | '<dibs/'*) complain "$1: must include nothing of ours: $inc" ;;
+        esac
+    done < <(includes "$1")
+}
+
+count=0
+for f in src/*/*.[ch]; do
+    check_src "$f"
+    count=$((count + 1))
+done
+for f in src/*.[ch] src/*/*/*.[ch]; do
+    complain "$f: belongs into the folder of a layer"
+done
+for f in cli/*.[ch] examples/*.[ch]; do
+    check_user "$f"
+    count=$((count + 1))
+done
+for f in include/dibs/*.h; do
+    check_header "$f"
+    count=$((count + 1))
+done
+[ $bad -eq 0 ] && echo "check_layers: $count files keep to their layers"
+exit $bad

@@ -1,0 +1,48 @@
+#!/bin/bash
+# Nothing in the build is globbed, so a file could be written and never built,
+# a test written and never run. This finds such files.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+shopt -s nullglob
+
+bad=0
+count=0
+need() { # LIST-FILE WORD FILE
+    count=$((count + 1))
+    if ! grep -qE "(^|[[:space:](])$2([[:space:])]|\$)" "$1"; then
+        echo "check_lists: $3 is not in its list" >&2
+        bad=1
+    fi
+}
+
+for f in src/*/*.c lua/*.lua docs/man/*.3; do
+    need cmake/sources.cmake "$f" "$f"
+done
+for kind in unit server fault stress fuzz; do
+    for f in tests/$kind/*.c; do
+        name=$(basename "$f" .c)
+        need tests/CMakeLists.txt "($kind $name|$kind/$name\\.c)" "$f"
+    done
+done
+for f in tests/support/*.c; do
+    need tests/CMakeLists.txt "$(basename "$f" .c)(\\.c)?" "$f"
+done
+for f in tests/cli/*.sh; do
+    name=$(basename "$f" .sh)
+    case $name in
+    run | lib*) ;; # what the scripts share
+    *) need <(sed -n '/DIBS_CLI_TESTS$/,/^)/p' tests/CMakeLists.txt) \
+        "$name" "$f" ;;
+    esac
+done
+for f in cli/*.c; do
+    need cli/CMakeLists.txt "$(basename "$f")" "$f"
+done
+for f in examples/*.c; do
+    need examples/CMakeLists.txt "$(basename "$f" .c)" "$f"
+done
+for f in bench/*.c; do
+    need bench/CMakeLists.txt "$(basename "$f" .c)(\\.c)?" "$f"
+done
+[ $bad -eq 0 ] && echo "check_lists: $count files are in their lists"
+exit $bad

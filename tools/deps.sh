@@ -1,0 +1,123 @@
+#!/bin/bash
+# deps.sh [build] [test] [check]
+#
+# Installs the Debian or Ubuntu packages that are missing for building, for
+# testing, or for the checks; says what it does, and does nothing when nothing
+# is missing. Needs root or sudo then, and only then.
+set -euo pipefail
+
+# What is needed, how to see that it is there, and which packages bring it.
+# A probe is a command; it runs silently.
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/dibs.XXXXXX")
+compiles() {
+    echo 'int main(void) { return 0; }' | "$@" -o "$scratch/out" -
+}
+needs_build=(
+    "compiles cc -x c|gcc libc6-dev"
+    "command -v cmake|cmake"
+    "command -v make|make"
+    "command -v pkg-config|pkg-config"
+    "pkg-config --exists libuv|libuv1-dev"
+    "pkg-config --exists hiredis|libhiredis-dev"
+)
+needs_test=(
+    "pkg-config --exists cmocka|libcmocka-dev"
+    "command -v redis-server|redis-server"
+    "command -v redis-cli|redis-tools"
+)
+needs_check=(
+    "compiles gcc -x c|gcc libc6-dev"
+    "compiles g++ -x c++|g++"
+    "compiles clang-14 -x c|clang-14"
+    "compiles clang-14 -x c -fsanitize=address|libclang-rt-14-dev"
+    "command -v clang-format-14|clang-format-14"
+    "command -v groff|groff-base"
+    "command -v nm|binutils"
+)
+
+policy=/usr/sbin/policy-rc.d
+policy_is_ours=no
+as_root=()
+clean_up() {
+    rm -rf "$scratch"
+    if [ $policy_is_ours = yes ]; then
+        "${as_root[@]}" rm -f "$policy"
+    fi
+}
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+say() { echo "deps: $*"; }
+
+find_missing() { # KIND: adds to packages
+    local -n needs=needs_$1
+    local need
+    for need in "${needs[@]}"; do
+        local probe=${need%|*} names=${need#*|}
+        # shellcheck disable=SC2086 # both are lists of words
+        if ! $probe >/dev/null 2>&1; then
+            packages+=($names)
+        fi
+    done
+}
+
+packages=()
+for kind in "${@:-build}"; do
+    case $kind in
+    build | test | check) find_missing "$kind" ;;
+    *)
+        echo "deps.sh: $kind is none of: build test check" >&2
+        exit 2
+        ;;
+    esac
+done
+if [ ${#packages[@]} -eq 0 ]; then
+    exit 0
+fi
+mapfile -t packages < <(printf '%s\n' "${packages[@]}" | sort -u)
+
+say "missing: ${packages[*]}"
+if ! command -v apt-get >/dev/null; then
+    say "there is no apt-get here; please install what these packages bring"
+    exit 1
+fi
+if [ "$(id -u)" -ne 0 ]; then
+    if ! command -v sudo >/dev/null; then
+        say "neither root nor sudo; please run as root:"
+        say "  apt-get install ${packages[*]}"
+        exit 1
+    fi
+    as_root=(sudo)
+fi
+
+# Debian starts a service when its package is installed, and again at every
+# boot. We want redis-server's program, which tests start themselves, and no
+# service. policy-rc.d is how Debian is told not to start anything; an existing
+# one is left alone, and ours is gone when we are.
+wants_server=no
+case " ${packages[*]} " in
+*' redis-server '*) wants_server=yes ;;
+esac
+if [ $wants_server = yes ] && [ ! -e "$policy" ]; then
+    say "keeping redis-server from being started, by $policy while installing"
+    policy_is_ours=yes
+    printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
+    "${as_root[@]}" chmod 755 "$policy"
+fi
+
+say "installing with apt-get${as_root[*]:+ and ${as_root[*]}}"
+apt() {
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get -q -o DPkg::Lock::Timeout=120 "$@"
+}
+apt update || say "the lists could not be renewed; trying with those there are"
+apt install -y --no-install-recommends "${packages[@]}"
+
+if [ $wants_server = yes ]; then
+    if "${as_root[@]}" update-rc.d redis-server disable >/dev/null 2>&1; then
+        say "redis-server was not started, and will not be at boot"
+    else
+        say "redis-server was not started; whether it is at boot is up to you"
+    fi
+fi
