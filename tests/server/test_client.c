@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_client.c - opening a client: which addresses and credentials work, and
+ * how each that does not is told from the others.
+ */
+#include "server/fake.h"
+
+/* It works: a lock is taken, in that database, and given back. */
+static void works(const char *row, const char *url,
+                  const dibs_client_opts *opts, int db)
+{
+    dibs_client *c = kit_open_at(url, opts);
+    dibs_lock *l = kit_lock(c, "l");
+    redisContext *cn = ts_connect(srv);
+    redisReply *r;
+
+    if (dibs_lock_try(l, NULL) != DIBS_OK)
+        fail_msg("%s: no lock", row);
+    r = redisCommand(cn, "SELECT %d", db);
+    freeReplyObject(r);
+    r = redisCommand(cn, "EXISTS l");
+    if (!r || r->integer != 1)
+        fail_msg("%s: the lock is not in database %d", row, db);
+    freeReplyObject(r);
+    redisFree(cn);
+    FINE(dibs_lock_release(l, NULL));
+    dibs_lock_free(l);
+    kit_close(c);
+}
+
+/* It does not, and leaves nothing behind. */
+static void fails(const char *row, const char *url,
+                  const dibs_client_opts *opts, dibs_err want)
+{
+    size_t threads = ts_threads(), fds = ts_fds();
+    dibs_client *c = NULL;
+    dibs_err err = dibs_client_open(url, opts, &c);
+
+    if (err != want)
+        fail_msg("%s: %s", row, dibs_strerror(err));
+    assert_null(c);
+    TS_WAIT(ts_threads() <= threads);
+    assert_int_equal(ts_fds(), fds);
+}
+
+/* ---- addresses --------------------------------------------------------- */
+
+static void test_client_addresses(void **state)
+{
+    const char *path = ts_server_socket(srv);
+    int port = ts_server_port(srv);
+    const struct {
+        char *url;
+        int db;
+    } rows[] = {
+        {ts_text("unix://%s", path), 0},
+        {ts_text("unix://%s?db=3", path), 3},
+        {ts_text("redis://127.0.0.1:%d", port), 0},
+        {ts_text("redis://127.0.0.1:%d/", port), 0},
+        {ts_text("redis://127.0.0.1:%d/5", port), 5},
+        {ts_text("redis://localhost:%d", port), 0},
+        {ts_text("redis://localhost:%d/15", port), 15},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        works(rows[i].url, rows[i].url, NULL, rows[i].db);
+        free(rows[i].url);
+    }
+}
+
+static void test_client_no_such_database(void **state)
+{
+    char *url = ts_text("unix://%s?db=99", ts_server_socket(srv));
+
+    (void)state;
+    fails("db 99", url, NULL, DIBS_ERR_SERVER);
+    free(url);
+}
+
+/* A port of ours on which nobody listens. */
+static int deaf_port(int *fd)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+
+    *fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(*fd, (struct sockaddr *)&at, len), 0);
+    assert_int_equal(getsockname(*fd, (struct sockaddr *)&at, &len), 0);
+    return ntohs(at.sin_port);
+}
+
+static void test_client_refused(void **state)
+{
+    int fd;
+    char *url = ts_text("redis://127.0.0.1:%d", deaf_port(&fd));
+
+    (void)state;
+    fails("a socket that is not there", "unix:///nonexistent/dibs", NULL,
+          DIBS_ERR_CONN);
+    fails("a file that is no socket", "unix:///etc/passwd", NULL,
+          DIBS_ERR_CONN);
+    fails("a port nobody listens on", url, NULL, DIBS_ERR_CONN);
+    free(url);
+    close(fd);
+}
+
+/* The look-up counts towards the time limit. It may go on for a while, on a
+ * thread of its own, so nothing is counted here. */
+static void test_client_no_such_host(void **state)
+{
+    dibs_client *c = NULL;
+
+    (void)state;
+    WANT(dibs_client_open("redis://no-such-host.invalid",
+                          DIBS_CLIENT_OPTS(.connect_timeout_ms = 300), &c),
+         DIBS_ERR_CONN);
+    assert_null(c);
+}
+
+/* ---- who we are -------------------------------------------------------- */
+
+static void test_client_credentials(void **state)
+{
+    const char *with_password[] = {"--requirepass", "s3cret p@ss", NULL};
+    struct ts_server *before = srv;
+
+    (void)state;
+    srv = ts_server_start(with_password);
+    const char *path = ts_server_socket(srv);
+    ts_ok(srv, "ACL SETUSER ann on >hers ~* &* +@all");
+    ts_ok(srv, "ACL SETUSER off off >hers ~* &* +@all");
+    const struct {
+        char *url;
+        const char *user, *password; /* options */
+        dibs_err want;
+        int db;
+    } rows[] = {
+        {ts_text("unix://%s", path), NULL, NULL, DIBS_ERR_AUTH, 0},
+        {ts_text("unix://:s3cret%%20p%%40ss@%s", path), NULL, NULL, DIBS_OK, 0},
+        {ts_text("unix://:wrong@%s", path), NULL, NULL, DIBS_ERR_AUTH, 0},
+        {ts_text("unix://%s", path), NULL, "s3cret p@ss", DIBS_OK, 0},
+        {ts_text("unix://:wrong@%s", path), NULL, "s3cret p@ss", DIBS_OK, 0},
+        {ts_text("unix://ann:hers@%s", path), NULL, NULL, DIBS_OK, 0},
+        {ts_text("unix://ann:wrong@%s", path), NULL, NULL, DIBS_ERR_AUTH, 0},
+        {ts_text("unix://bob:hers@%s", path), NULL, NULL, DIBS_ERR_AUTH, 0},
+        {ts_text("unix://off:hers@%s", path), NULL, NULL, DIBS_ERR_AUTH, 0},
+        {ts_text("unix://ann@%s", path), NULL, "hers", DIBS_OK, 0},
+        {ts_text("unix://bob:x@%s", path), "ann", "hers", DIBS_OK, 0},
+        {ts_text("unix://%s", path), "ann", "hers", DIBS_OK, 0},
+        {ts_text("redis://ann:hers@127.0.0.1:%d/2", ts_server_port(srv)), NULL,
+         NULL, DIBS_OK, 2},
+        /* A user without a password means nothing. */
+        {ts_text("unix://ann@%s", path), NULL, NULL, DIBS_ERR_INVALID, 0},
+        {ts_text("unix://%s", path), "ann", NULL, DIBS_ERR_INVALID, 0},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        const dibs_client_opts *opts =
+            DIBS_CLIENT_OPTS(.user = rows[i].user,
+                             .password = rows[i].password);
+        if (rows[i].want == DIBS_OK)
+            works(rows[i].url, rows[i].url, opts, rows[i].db);
+        else
+            fails(rows[i].url, rows[i].url, opts, rows[i].want);
+        free(rows[i].url);
+    }
+    ts_server_stop(srv);
+    srv = before;
+}
+
+static bool listed_as(const char *name)
+{
+    char *list = ts_str(srv, "CLIENT LIST");
+    char *want = ts_text(" name=%s ", name);
+    bool found = strstr(list, want) != NULL;
+
+    free(list);
+    free(want);
+    return found;
+}
+
+static void test_client_names(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_client *d = kit_open(DIBS_CLIENT_OPTS(.client_name = "reports-7"));
+
+    (void)state;
+    assert_true(listed_as("dibs"));
+    assert_true(listed_as("reports-7"));
+    kit_close(c);
+    kit_close(d);
+}
+
+static void test_client_id(void **state)
+{
+    static const char form[] = "xxxxxxxx-xxxx-4xxx-xxxx-xxxxxxxxxxxx";
+    dibs_client *c = kit_open(NULL);
+    const char *id = dibs_client_id(c);
+
+    (void)state;
+    assert_int_equal(strlen(id), sizeof form - 1);
+    for (size_t i = 0; i < sizeof form - 1; i++)
+        if (form[i] == 'x' ? !strchr("0123456789abcdef", id[i])
+                           : id[i] != form[i])
+            fail_msg("%s is not a UUID of version 4", id);
+    assert_non_null(strchr("89ab", id[19]));
+    kit_close(c);
+}
+
+/* ---- what is not a server ---------------------------------------------- */
+
+static void test_client_not_a_server(void **state)
+{
+    static const struct {
+        const char *answer;
+        bool hang_up;
+        dibs_err want;
+    } rows[] = {
+        {"HTTP/1.1 400 Bad Request\r\n\r\n<html>", false, DIBS_ERR_PROTOCOL},
+        {"HTTP/1.1 400 Bad Request\r\n\r\n<html>", true, DIBS_ERR_PROTOCOL},
+        {"SSH-2.0-OpenSSH_9.2\r\n", false, DIBS_ERR_PROTOCOL},
+        {"220 mail ESMTP\r\n", false, DIBS_ERR_PROTOCOL},
+        {"\x15\x03\x01\x02\x02\x16", false, DIBS_ERR_PROTOCOL},
+        {"*100000000\r\n", false, DIBS_ERR_PROTOCOL},
+        {"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n", false,
+         DIBS_ERR_PROTOCOL},
+        {"$-7\r\n", false, DIBS_ERR_PROTOCOL},
+        /* Silence, a part of an answer, a length that never comes. */
+        {NULL, false, DIBS_ERR_CONN},
+        {"+O", false, DIBS_ERR_CONN},
+        {"$2000000000\r\nabc", false, DIBS_ERR_CONN},
+        {"", true, DIBS_ERR_CONN},
+        {"+OK\r\n", true, DIBS_ERR_CONN},
+        {"-DENIED go away\r\n", false, DIBS_ERR_AUTH},
+        {"-ERR max number of clients reached\r\n", true, DIBS_ERR_CONN},
+    };
+    struct fake f;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        fake_start(&f, rows[i].answer, rows[i].hang_up);
+        fails(rows[i].answer ? rows[i].answer : "silence", f.url,
+              DIBS_CLIENT_OPTS(.connect_timeout_ms = 200), rows[i].want);
+        fake_stop(&f);
+    }
+}
+
+/* ---- lazy -------------------------------------------------------------- */
+
+static void test_client_lazy(void **state)
+{
+    dibs_client *c = kit_open(DIBS_CLIENT_OPTS(.lazy = true));
+    dibs_lock *l = kit_lock(c, "l");
+
+    (void)state;
+    FINE(dibs_lock_acquire(l, NULL));
+    FINE(dibs_lock_release(l, NULL));
+    dibs_lock_free(l);
+    kit_close(c);
+}
+
+static void test_client_lazy_before_server(void **state)
+{
+    (void)state;
+    ts_server_kill(srv);
+    dibs_client *c = kit_open(DIBS_CLIENT_OPTS(.lazy = true));
+    dibs_lock *l = kit_lock(c, "l");
+    dibs_lock_info info = DIBS_LOCK_INFO_INIT;
+    struct told t = {0};
+
+    WANT(dibs_lock_try(l, NULL), DIBS_ERR_CONN);
+    WANT(dibs_lock_info_get(l, &info), DIBS_ERR_CONN);
+    WANT(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.wait_ms = 100)), DIBS_ERR_CONN);
+    WANT(dibs_lock_force_release(l, NULL), DIBS_ERR_CONN);
+    assert_int_equal(dibs_lock_state(l, 0), DIBS_NOT_HELD);
+    FINE(dibs_lock_acquire_async(l, NULL, kit_tell, &t));
+    ts_server_restart(srv);
+    kit_strange = 0;
+    FINE(kit_answer(&t)); /* as soon as there is one */
+    FINE(dibs_lock_release(l, NULL));
+    dibs_lock_free(l);
+    kit_close(c);
+}
+
+static void test_client_lazy_wrong(void **state)
+{
+    struct fake f;
+    dibs_client *c;
+
+    (void)state;
+    fake_start(&f, "HTTP/1.1 400 Bad Request\r\n\r\n", false);
+    c = kit_open_at(f.url, DIBS_CLIENT_OPTS(.lazy = true));
+    dibs_lock *l = kit_lock(c, "l");
+    WANT(dibs_lock_try(l, NULL), DIBS_ERR_PROTOCOL);
+    WANT(dibs_lock_acquire(l, NULL), DIBS_ERR_PROTOCOL);
+    dibs_lock_free(l);
+    kit_close(c);
+    fake_stop(&f);
+}
+
+/* ---- events ------------------------------------------------------------ */
+
+struct events {
+    atomic_int seen[DIBS_EVENT_WARNING + 1];
+    atomic_bool bad;
+};
+
+static void on_event(const dibs_event *ev, void *arg)
+{
+    struct events *e = arg;
+
+    if (ev->size != sizeof *ev || !ev->text || !*ev->text ||
+        ev->kind < DIBS_EVENT_CONNECTED || ev->kind > DIBS_EVENT_WARNING)
+        atomic_store(&e->bad, true);
+    else
+        atomic_fetch_add(&e->seen[ev->kind], 1);
+}
+
+static void test_client_events(void **state)
+{
+    struct events e = {0};
+    dibs_client *c =
+        kit_open(DIBS_CLIENT_OPTS(.on_event = on_event, .event_arg = &e));
+    dibs_lock *l = kit_lock(c, "l");
+
+    (void)state;
+    TS_WAIT(atomic_load(&e.seen[DIBS_EVENT_CONNECTED]) == 1);
+    ts_ok(srv, "SET l precious");
+    WANT(dibs_lock_try(l, NULL), DIBS_ERR_WRONGTYPE);
+    TS_WAIT(atomic_load(&e.seen[DIBS_EVENT_ERROR]) >= 1);
+    ts_ok(srv, "DEL l");
+    FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.lease_ms = 100)));
+    TS_WAIT(atomic_load(&e.seen[DIBS_EVENT_LOST]) == 1);
+    WANT(dibs_lock_release(l, NULL), DIBS_ERR_LOST);
+    ts_ok(srv, "CLIENT KILL TYPE normal SKIPME yes");
+    TS_WAIT(atomic_load(&e.seen[DIBS_EVENT_DISCONNECTED]) >= 1);
+    TS_WAIT(atomic_load(&e.seen[DIBS_EVENT_CONNECTED]) >= 2);
+    assert_true(ts_wait_exists(srv, "l", false));
+    dibs_lock_free(l);
+    kit_close(c);
+    assert_false(atomic_load(&e.bad));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        KIT_TEST(test_client_addresses),
+        KIT_TEST(test_client_no_such_database),
+        KIT_TEST(test_client_refused),
+        KIT_TEST(test_client_no_such_host),
+        KIT_TEST(test_client_credentials),
+        KIT_TEST(test_client_names),
+        KIT_TEST(test_client_id),
+        KIT_TEST(test_client_not_a_server),
+        KIT_TEST(test_client_lazy),
+        KIT_TEST(test_client_lazy_before_server),
+        KIT_TEST(test_client_lazy_wrong),
+        KIT_TEST(test_client_events),
+    };
+    return KIT_RUN("server.client", tests);
+}

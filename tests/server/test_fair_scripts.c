@@ -1,0 +1,717 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_fair_scripts.c - every script of the fair lock alone, against a real
+ * server, as a table: state before, arguments, reply, state after.
+ *
+ * In the tables these words stand for others:
+ *
+ *   A B C  owners; somebody listens to their channels, so they live
+ *   X Y    owners; nobody listens to theirs: they are dead, or deaf
+ *   L Q Z  the lock's hash, its queue, its scores
+ *   P      a waiter's channel, less its owner
+ *   @N     N ms after the row began, by the server's clock
+ *
+ * Times are exact where they can be. A score N is N ms after the row began; ~N
+ * is N ms after the script ran. The reply ~N is a number that was N a moment
+ * ago, in ms, and has been falling since.
+ *
+ * W is 300000 and a lease 30000 unless a row says otherwise.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/server.h"
+#include "support/util.h"
+
+#define COUNT(a)  (sizeof(a) / sizeof((a)[0]))
+#define MAX_WORDS 40
+
+#define LOCK   "order"
+#define QUEUE  "redisson_lock_queue:{order}"
+#define SCORES "redisson_lock_timeout:{order}"
+#define CALL   "redisson_lock__channel:{order}:"
+#define UUID   "1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b"
+
+enum how {
+    PLAIN,
+    FULL,      /* the server has no memory left */
+    NO_CHANNEL /* by a user who may not publish */
+};
+
+struct row {
+    const char *name;
+    const char *before; /* commands, ';' between them */
+    const char *call;   /* script, keys and arguments; see run_call */
+    const char *reply;
+    const char *again;  /* the reply when sent a second time; NULL = not sent */
+    const char *lock;   /* "OWNER=COUNT ...", "" = free */
+    const char *queue;  /* from its head */
+    const char *scores; /* "OWNER=TIME ..." */
+    const char *told;   /* whose channels got a message, in order */
+    enum how how;
+};
+
+/* What comes up again and again. */
+#define HELD     "HSET L A 1;PEXPIREAT L @30000;"
+#define IN(o, t) "RPUSH Q " o ";ZADD Z @" t " " o ";"
+#define WAIT(o)  "fair_acquire " o " 1 30000 300000 P 1"
+#define TRY(o)   "fair_acquire " o " 1 30000 300000 P 0"
+
+/* clang-format off */
+static const struct row acquire_rows[] = {
+    {"free", "", WAIT("A"), "nil", "nil", "A=1", "", "", "", PLAIN},
+    {"free, not to wait", "", TRY("A"), "nil", "nil", "A=1", "", "", "", PLAIN},
+    {"busy: into the queue", HELD, WAIT("B"), "~2000", "~2000", "A=1", "B",
+     "B=330000", "", PLAIN},
+    {"busy: second in the queue", HELD IN("B", "330000"), WAIT("C"), "~2000",
+     "~2000", "A=1", "B C", "B=330000 C=630000", "", PLAIN},
+    {"busy: third, and asks less often", HELD IN("B", "330000")
+     IN("X", "630000"), WAIT("C"), "~6000", "~6000", "A=1", "B X C",
+     "B=330000 X=630000 C=930000", "", PLAIN},
+    {"busy for a moment: the head comes back then",
+     "HSET L A 1;PEXPIREAT L @1500;", WAIT("B"), "~1501", NULL, "A=1", "B",
+     "B=301500", "", PLAIN},
+    {"busy for a moment: those behind it do not all come",
+     "HSET L A 1;PEXPIREAT L @500;" IN("B", "300500"), WAIT("C"), "~2000", NULL,
+     "A=1", "B C", "B=300500 C=600500", "", PLAIN},
+    {"far back: comes when the lease ends, not much later",
+     "HSET L A 1;PEXPIREAT L @10000;" IN("X", "1") IN("X", "1") IN("X", "1")
+     IN("X", "1") IN("X", "1") IN("X", "1"), WAIT("C"), "~10001", NULL, "A=1",
+     "X X X X X X C", "X=1 C=2110000", "", PLAIN},
+    {"busy, without a lease", "HSET L A 1", WAIT("B"), "~2000", NULL, "A=1",
+     "B", "B~300000", "", PLAIN},
+    {"busy, W is short: it shows itself in time", "HSET L A 1",
+     "fair_acquire B 1 30000 1200 P 1", "~400", NULL, "A=1", "B", "B~1200", "",
+     PLAIN},
+    {"busy: trying leaves no trace", HELD, TRY("B"), "~30000", "~30000", "A=1",
+     "", "", "", PLAIN},
+    {"busy: trying leaves the queue alone", HELD IN("B", "5"), TRY("C"),
+     "~30000", "~30000", "A=1", "B", "B=5", "", PLAIN},
+    {"asks again: its score, not its place", HELD IN("B", "5") IN("C", "7"),
+     WAIT("B"), "~2000", "~2000", "A=1", "B C", "B=330000 C=7", "", PLAIN},
+    {"re-entry", HELD IN("B", "5"), "fair_acquire A 2 60000 300000 P 1", "nil",
+     "nil", "A=2", "B", "B=5", "", PLAIN},
+    {"outer hold gone", IN("B", "9"), "fair_acquire A 2 30000 300000 P 1", "-3",
+     "-3", "", "B", "B=9", "", PLAIN},
+
+    {"free, its turn: the next one's score, nobody else's",
+     IN("A", "5") IN("B", "5") IN("C", "7"), WAIT("A"), "nil", NULL, "A=1",
+     "B C", "B~330000 C=7", "", PLAIN},
+    {"free, somebody before it: he is called", IN("B", "300000"), WAIT("C"),
+     "~1000", NULL, "", "B C", "B=300000 C~600000", "B", PLAIN},
+    {"free, trying does not overtake", IN("B", "300000"), TRY("C"), "~1000",
+     "~1000", "", "B", "B=300000", "B", PLAIN},
+    {"free, a stale head that hears is kept", IN("B", "-5"), WAIT("C"), "~1000",
+     NULL, "", "B C", "B~300000 C~600000", "B", PLAIN},
+    {"free, a deaf head gets a second", IN("X", "300000"), WAIT("C"), "~1001",
+     NULL, "", "X C", "X~1000 C~600000", "", PLAIN},
+    {"free, a deaf head keeps what is left of it", IN("X", "700"), WAIT("C"),
+     "~701", NULL, "", "X C", "X=700 C~600000", "", PLAIN},
+    {"free, a deaf head whose time is over goes", IN("X", "-1"), WAIT("C"),
+     "nil", "nil", "C=1", "", "", "", PLAIN},
+    {"free, trying clears the dead away", IN("X", "-1") IN("Y", "-1"), TRY("A"),
+     "nil", "nil", "A=1", "", "", "", PLAIN},
+    {"free, a row of deaf ones: one second for all",
+     IN("X", "300000") IN("Y", "600000") IN("B", "900000"), WAIT("C"), "~1001",
+     NULL, "", "X Y B C", "X~1000 Y~1000 B=900000 C~1200000", "B", PLAIN},
+    {"free, one dead, one deaf", IN("X", "-1") IN("Y", "300000") IN("C", "5"),
+     WAIT("C"), "~1001", NULL, "", "Y C", "Y~1000 C~600000", "", PLAIN},
+
+    {"an entry without a score, deaf", "RPUSH Q X", WAIT("A"), "nil", "nil",
+     "A=1", "", "", "", PLAIN},
+    {"an entry without a score, that hears", "RPUSH Q B", WAIT("C"), "~1000",
+     NULL, "", "B C", "B~300000 C~600000", "B", PLAIN},
+    {"its own entry without a score is no place", HELD "RPUSH Q B X B C",
+     WAIT("B"), "~6000", "~6000", "A=1", "X C B", "B=930000", "", PLAIN},
+    {"its own score without an entry", HELD "ZADD Z @5 B", WAIT("B"), "~2000",
+     "~2000", "A=1", "B", "B=330000", "", PLAIN},
+    {"scores without entries, taken", "ZADD Z @300000 X;ZADD Z @5 Y", WAIT("A"),
+     "nil", "nil", "A=1", "", "", "", PLAIN},
+    {"twice in the queue, in a row", IN("A", "5") "RPUSH Q A;" IN("B", "7"),
+     WAIT("A"), "nil", "nil", "A=1", "B", "B~330000", "", PLAIN},
+    {"twice in the queue, dead", IN("X", "-5") IN("Y", "-5") IN("X", "-5"),
+     WAIT("A"), "nil", "nil", "A=1", "", "", "", PLAIN},
+    {"garbage", "RPUSH Q a b c d;ZADD Z 1 b 2 c 3 q", WAIT("A"), "nil", "nil",
+     "A=1", "", "", "", PLAIN},
+
+    {"may not publish, the head lives by its score", IN("B", "300000"),
+     WAIT("C"), "~1000", NULL, "", "B C", "B=300000 C~600000", "", NO_CHANNEL},
+    {"may not publish, the head's time is over", IN("B", "-1"), WAIT("C"),
+     "nil", "nil", "C=1", "", "", "", NO_CHANNEL},
+    {"full, busy", HELD, TRY("B"), "~30000", "~30000", "A=1", "", "", "", FULL},
+    {"full, to wait", HELD, WAIT("B"), "-OOM", "-OOM", "A=1", "", "", "", FULL},
+    {"a read-write lock", "HSET L mode read A 1", WAIT("B"), "-6", "-6",
+     "mode=read A=1", "", "", "", PLAIN},
+};
+
+#define RELEASE(o) "fair_release " o " 0 0 300000 P"
+
+static const struct row release_rows[] = {
+    {"nobody waits", HELD, RELEASE("A"), "1", "-1", "", "", "", "", PLAIN},
+    {"the head is called", HELD IN("B", "400000") IN("C", "5"), RELEASE("A"),
+     "2", NULL, "", "B C", "B=400000 C=5", "B", PLAIN},
+    {"the head is called, and gets at least W", HELD IN("B", "-5"),
+     RELEASE("A"), "2", NULL, "", "B", "B~300000", "B", PLAIN},
+    {"a deaf head gets a second, the next is called",
+     HELD IN("X", "330000") IN("B", "630000") IN("C", "930000"), RELEASE("A"),
+     "2", NULL, "", "X B C", "X~1000 B=630000 C=930000", "B", PLAIN},
+    {"a deaf head keeps what is left of it", HELD IN("X", "300") IN("Y", "-1"),
+     RELEASE("A"), "1", NULL, "", "X Y", "X=300 Y=-1", "", PLAIN},
+    {"five deaf ones", HELD IN("X", "9") IN("Y", "9") IN("v", "9") IN("w", "9")
+     IN("z", "9") IN("C", "900000"), RELEASE("A"), "2", NULL, "", "X Y v w z C",
+     "X=9 Y=9 v=9 w=9 z=9 C=900000", "C", PLAIN},
+    {"held once less", "HSET L A 2;PEXPIREAT L @30000;" IN("B", "5"),
+     "fair_release A 1 0 300000 P", "0", "0", "A=1", "B", "B=5", "", PLAIN},
+    {"kept for a while", HELD IN("B", "5"),
+     "fair_release A 0 100000 300000 P", "1", "1", "A=1", "B", "B=5", "",
+     PLAIN},
+    {"expired: not held, and said so", IN("B", "5"), RELEASE("A"), "-1", "-1",
+     "", "B", "B=5", "", PLAIN},
+    {"somebody else's", HELD IN("B", "5"), RELEASE("C"), "-1", "-1", "A=1", "B",
+     "B=5", "", PLAIN},
+    {"may not publish", HELD IN("B", "5"), RELEASE("A"), "1", "-1", "", "B",
+     "B=5", "", NO_CHANNEL},
+    {"full", HELD IN("B", "900000"), RELEASE("A"), "2", NULL, "", "B",
+     "B=900000", "B", FULL},
+};
+
+#define LEAVE(o) "fair_leave " o " P 0"
+
+static const struct row leave_rows[] = {
+    {"out of both, nobody else is touched",
+     HELD IN("B", "5") IN("C", "7") IN("X", "9"), LEAVE("C"), "0", "0", "A=1",
+     "B X", "B=5 X=9", "", PLAIN},
+    {"not in it", HELD IN("B", "5"), LEAVE("C"), "0", "0", "A=1", "B", "B=5",
+     "", PLAIN},
+    {"twice in the queue", HELD IN("B", "5") IN("C", "7") "RPUSH Q B",
+     LEAVE("B"), "0", "0", "A=1", "C", "C=7", "", PLAIN},
+    {"the last one", HELD IN("B", "5"), LEAVE("B"), "0", "0", "A=1", "", "", "",
+     PLAIN},
+    {"free: the next is called", IN("B", "5") IN("C", "7"), LEAVE("B"), "0",
+     NULL, "", "C", "C=7", "C", PLAIN},
+    {"free: a deaf next gets a second, the one behind is called",
+     IN("B", "5") IN("X", "300000") IN("C", "7"), LEAVE("B"), "0", NULL, "",
+     "X C", "X~1000 C=7", "C", PLAIN},
+    {"free, and the last: no score stays", IN("B", "5") "ZADD Z @9 X",
+     LEAVE("B"), "0", "0", "", "", "", "", PLAIN},
+    {"its hold stays", HELD, LEAVE("A"), "0", "0", "A=1", "", "", "", PLAIN},
+    {"its hold goes", HELD IN("B", "5"), "fair_leave A P 1", "1", NULL, "", "B",
+     "B=5", "B", PLAIN},
+    {"a stranger's hold stays", HELD IN("B", "5"), "fair_leave C P 1", "0", "0",
+     "A=1", "B", "B=5", "", PLAIN},
+    {"may not publish", IN("B", "5") IN("C", "7"), LEAVE("B"), "0", "0", "",
+     "C", "C=7", "", NO_CHANNEL},
+    {"full", HELD IN("B", "5"), LEAVE("B"), "0", "0", "A=1", "", "", "", FULL},
+};
+
+static const struct row info_rows[] = {
+    {"free", "", "fair_info 0 10", "-2 0 0", NULL, "", "", "", "", PLAIN},
+    {"held, two wait", HELD IN("B", "330000") "RPUSH Q C", "fair_info 0 10",
+     "~30000 1 2 A 1 B ~330000 C ''", NULL, "A=1", "B C", "B=330000", "",
+     PLAIN},
+    {"a part of the queue", IN("B", "5") IN("C", "900000") IN("X", "7"),
+     "fair_info 1 1", "-2 0 3 C ~900000", NULL, "", "B C X",
+     "B=5 C=900000 X=7", "", PLAIN},
+    {"no part of the queue", IN("B", "5"), "fair_info 0 0", "-2 0 1", NULL, "",
+     "B", "B=5", "", PLAIN},
+};
+
+/* The protocol's golden vectors on the fair lock, by their numbers, and what we
+ * answer. Where it is not what Redisson answers, the reason is there. */
+static const struct row vector_rows[] = {
+    {"3: A takes it", "", WAIT("A"), "nil", NULL, "A=1", "", "", "", PLAIN},
+    /* Redisson answers 29999, how long the lock is taken. We answer when to
+     * come back: within two seconds at the head, so that a message that was
+     * lost costs no more. Queue and scores are the same. */
+    {"3: B waits", HELD, WAIT("B"), "~2000", NULL, "A=1", "B", "B=330000", "",
+     PLAIN},
+    /* Redisson answers 329999, when the waiter before it is given up. Scores
+     * are the same as Redisson's chain of deadlines; but queue and scores have
+     * a TTL, which is checked for every row that queues. */
+    {"3: C waits behind it", HELD IN("B", "330000"), WAIT("C"), "~2000", NULL,
+     "A=1", "B C", "B=330000 C=630000", "", PLAIN},
+    /* Redisson answers 0 and spins until B's time is over. We call B, and say
+     * when it is worth looking again; B, if it is dead, has a second left. */
+    {"4: free, the head is silent, C asks", IN("X", "330000")
+     IN("C", "630000"), WAIT("C"), "~1001", NULL, "", "X C", "X~1000 C~600000",
+     "", PLAIN},
+    {"4: a newcomer", IN("X", "1000") IN("C", "600000"), WAIT("B"), "~1001",
+     NULL, "", "X C B", "X=1000 C=600000 B~900000", "C", PLAIN},
+    /* Redisson answers -2, then 0 for ever: an entry without a score is never
+     * removed. We remove it: nobody hears, and nothing speaks for it. */
+    {"5: an entry without a score, A asks", "RPUSH Q ghost", WAIT("A"), "nil",
+     NULL, "A=1", "", "", "", PLAIN},
+    /* Redisson takes B's wait off everybody behind it, and gets it wrong, which
+     * throws C out. Our scores do not hang on one another; nobody's changes. */
+    {"6: B gives up", "HSET L A 1;PEXPIREAT L @30000;" IN("B", "40000")
+     IN("C", "50000"), LEAVE("B"), "0", "0", "A=1", "C", "C=50000", "", PLAIN},
+};
+/* clang-format on */
+
+/* ---- words ------------------------------------------------------------- */
+
+static struct ts_server *srv;
+static redisContext *users[3];   /* by enum how */
+static redisContext *subscriber; /* to all that live */
+static long long base;           /* when the row began */
+
+struct words {
+    char *text; /* what w points into */
+    const char *w[MAX_WORDS];
+    char numbers[MAX_WORDS][24];
+    int n;
+};
+
+static const char *meaning(const char *word)
+{
+    static const char *const table[][2] = {
+        {"A", UUID ":1"}, {"B", UUID ":2"}, {"C", UUID ":3"}, {"X", UUID ":8"},
+        {"Y", UUID ":9"}, {"L", LOCK},      {"Q", QUEUE},     {"Z", SCORES},
+        {"P", CALL},      {"''", ""},
+    };
+
+    for (size_t i = 0; i < COUNT(table); i++)
+        if (strcmp(table[i][0], word) == 0)
+            return table[i][1];
+    return word;
+}
+
+static void split(const char *text, struct words *ws)
+{
+    char *save = NULL;
+
+    ws->text = ts_strdup(text);
+    ws->n = 0;
+    for (char *w = strtok_r(ws->text, " ", &save); w;
+         w = strtok_r(NULL, " ", &save)) {
+        assert_true(ws->n < MAX_WORDS);
+        ws->w[ws->n] = meaning(w);
+        if (w[0] == '@') {
+            snprintf(ws->numbers[ws->n], sizeof ws->numbers[0], "%lld",
+                     base + atoll(w + 1));
+            ws->w[ws->n] = ws->numbers[ws->n];
+        }
+        ws->n++;
+    }
+}
+
+/* "OWNER=REST", or "OWNER~REST": the rest, with its sign. */
+static const char *cut(char *word)
+{
+    size_t len = strcspn(word, "=~");
+    static char rest[64];
+
+    snprintf(rest, sizeof rest, "%s", word + len);
+    word[len] = '\0';
+    return rest;
+}
+
+static long long server_now(void)
+{
+    redisReply *r = ts_cmd(srv, "TIME");
+
+    assert_int_equal(r->type, REDIS_REPLY_ARRAY);
+    long long ms =
+        atoll(r->element[0]->str) * 1000 + atoll(r->element[1]->str) / 1000;
+    freeReplyObject(r);
+    return ms;
+}
+
+/* ---- replies and calls ------------------------------------------------- */
+
+static bool falls(long long got, long long from)
+{
+    return got <= from && got > from / 2;
+}
+
+static bool is_like(const redisReply *r, const char *want)
+{
+    switch (r->type) {
+    case REDIS_REPLY_NIL:
+        return strcmp(want, "nil") == 0;
+    case REDIS_REPLY_INTEGER:
+        return want[0] == '~' ? falls(r->integer, atoll(want + 1))
+                              : r->integer == atoll(want);
+    case REDIS_REPLY_STRING:
+        return want[0] == '~' ? falls(atoll(r->str), atoll(want + 1))
+                              : strcmp(r->str, want) == 0;
+    case REDIS_REPLY_ERROR:
+        return want[0] == '-' && strtol(want, NULL, 10) == 0 &&
+               strstr(r->str, want + 1);
+    default:
+        return false;
+    }
+}
+
+static void check_reply(const char *row, const redisReply *r, const char *want)
+{
+    struct words ws;
+    bool ok = r != NULL;
+
+    split(want, &ws);
+    if (ok && r->type == REDIS_REPLY_ARRAY) {
+        ok = (int)r->elements == ws.n;
+        for (int i = 0; ok && i < ws.n; i++)
+            ok = is_like(r->element[i], ws.w[i]);
+    } else if (ok) {
+        ok = ws.n == 1 && is_like(r, ws.w[0]);
+    }
+    free(ws.text);
+    if (!ok)
+        fail_msg("%s: the reply is not %s but (type %d) %lld %s", row, want,
+                 r ? r->type : 0, r ? r->integer : 0,
+                 r && r->str ? r->str : "");
+}
+
+/* EVALSHA: all scripts of this kind have the same keys. */
+static redisReply *run_call(const char *call, enum how how)
+{
+    const char *argv[MAX_WORDS + 6] = {"EVALSHA", NULL,  "3",
+                                       LOCK,      QUEUE, SCORES};
+    struct words ws;
+    char sha[41];
+
+    split(call, &ws);
+    ts_script_load(srv, DIBS_LUA_DIR, ws.w[0], sha);
+    argv[1] = sha;
+    for (int i = 1; i < ws.n; i++)
+        argv[5 + i] = ws.w[i];
+    if (how == FULL)
+        ts_config_set(srv, "maxmemory", "1");
+    redisReply *r = redisCommandArgv(users[how], 5 + ws.n, argv, NULL);
+    if (how == FULL)
+        ts_config_set(srv, "maxmemory", "0");
+    free(ws.text);
+    return r;
+}
+
+static void do_commands(const char *row, const char *text)
+{
+    char *copy = ts_strdup(text);
+    char *save = NULL;
+
+    for (char *part = strtok_r(copy, ";", &save); part;
+         part = strtok_r(NULL, ";", &save)) {
+        struct words ws;
+        split(part, &ws);
+        redisReply *r = ts_cmdv(srv, ws.n, ws.w, NULL);
+        if (!r || r->type == REDIS_REPLY_ERROR)
+            fail_msg("%s: %s: %s", row, part, r ? r->str : "no reply");
+        freeReplyObject(r);
+        free(ws.text);
+    }
+    free(copy);
+}
+
+/* ---- states ------------------------------------------------------------ */
+
+static void check_lock(const struct row *row)
+{
+    struct words ws;
+
+    split(row->lock, &ws);
+    if (ts_hlen(srv, LOCK) != ws.n)
+        fail_msg("%s: the lock has %lld fields", row->name, ts_hlen(srv, LOCK));
+    for (int i = 0; i < ws.n; i++) {
+        char word[96];
+        snprintf(word, sizeof word, "%s", ws.w[i]);
+        const char *want = cut(word) + 1;
+        char *got = ts_hget(srv, LOCK, meaning(word));
+        if (!got || strcmp(got, want) != 0)
+            fail_msg("%s: the lock's %s is %s", row->name, word,
+                     got ? got : "nil");
+        free(got);
+    }
+    free(ws.text);
+}
+
+static void check_queue(const struct row *row)
+{
+    struct words ws;
+    redisReply *r = ts_cmd(srv, "LRANGE %s 0 -1", QUEUE);
+
+    split(row->queue, &ws);
+    bool ok = (int)r->elements == ws.n;
+    for (int i = 0; ok && i < ws.n; i++)
+        ok = strcmp(r->element[i]->str, ws.w[i]) == 0;
+    for (size_t i = 0; !ok && i < r->elements; i++)
+        print_error("  %s\n", r->element[i]->str);
+    if (!ok)
+        fail_msg("%s: the queue is not %s", row->name, row->queue);
+    freeReplyObject(r);
+    free(ws.text);
+}
+
+/* The script ran between t0 and t1. */
+static void check_scores(const struct row *row, long long t0, long long t1)
+{
+    struct words ws;
+
+    split(row->scores, &ws);
+    if (ts_int(srv, "ZCARD %s", SCORES) != ws.n)
+        fail_msg("%s: there are %lld scores", row->name,
+                 ts_int(srv, "ZCARD %s", SCORES));
+    for (int i = 0; i < ws.n; i++) {
+        char word[96];
+        snprintf(word, sizeof word, "%s", ws.w[i]);
+        const char *want = cut(word);
+        long long ms = atoll(want + 1);
+        long long low = (want[0] == '=' ? base : t0) + ms - 2;
+        long long high = (want[0] == '=' ? base : t1) + ms + 2;
+        char *got = ts_str(srv, "ZSCORE %s %s", SCORES, meaning(word));
+        if (!got || atof(got) < (double)low || atof(got) > (double)high)
+            fail_msg("%s: the score of %s is base + %.0f", row->name, word,
+                     got ? atof(got) - (double)base : -1.0);
+        free(got);
+    }
+    free(ws.text);
+}
+
+/* Whoever was put into the queue gave both the same TTL, behind all scores. */
+static void check_ttl(const struct row *row)
+{
+    const char *at = "return {redis.call('pexpiretime', KEYS[1]),"
+                     "redis.call('pexpiretime', KEYS[2]),"
+                     "redis.call('zrange', KEYS[2], -1, -1, 'WITHSCORES')[2]}";
+    redisReply *r = ts_cmd(srv, "EVAL %s 2 %s %s", at, QUEUE, SCORES);
+
+    assert_int_equal(r->type, REDIS_REPLY_ARRAY);
+    long long q = r->element[0]->integer, z = r->element[1]->integer;
+    long long last = (long long)atof(r->element[2]->str);
+    freeReplyObject(r);
+    if (q != z || q <= last)
+        fail_msg("%s: the queue ends at %lld, the scores at %lld, the last "
+                 "score at %lld",
+                 row->name, q - base, z - base, last - base);
+}
+
+/* Whose channels got a message since the last time; behind them comes one of
+ * our own. */
+static const char *told_since(const char *row)
+{
+    static char told[64];
+    bool end = false;
+
+    told[0] = '\0';
+    ts_ok(srv, "PUBLISH %s:1 end", CALL UUID);
+    while (!end) {
+        redisReply *r = NULL;
+        if (redisGetReply(subscriber, (void **)&r) != REDIS_OK)
+            fail_msg("%s: the subscriber is gone", row);
+        const char *number = strrchr(r->element[1]->str, ':') + 1;
+        end = strcmp(r->element[2]->str, "end") == 0;
+        if (!end && strcmp(r->element[2]->str, "0") != 0)
+            fail_msg("%s: a message that is not 0", row);
+        if (!end && strlen(told) < sizeof told - 4)
+            sprintf(told + strlen(told), "%s%c", *told ? " " : "",
+                    "?ABC"[atoi(number) & 3]);
+        freeReplyObject(r);
+    }
+    return told;
+}
+
+static void check_told(const struct row *row)
+{
+    const char *told = told_since(row->name);
+
+    if (strcmp(told, row->told) != 0)
+        fail_msg("%s: called '%s', not '%s'", row->name, told, row->told);
+}
+
+/* ---- running a row ----------------------------------------------------- */
+
+static void send_and_check(const struct row *row, const char *want)
+{
+    bool queued = strstr(row->call, "fair_acquire") &&
+                  strcmp(row->call + strlen(row->call) - 3, "P 1") == 0 &&
+                  want[0] == '~';
+    long long t0 = server_now();
+    redisReply *r = run_call(row->call, row->how);
+    long long t1 = server_now();
+
+    check_reply(row->name, r, want);
+    freeReplyObject(r);
+    check_lock(row);
+    check_queue(row);
+    check_scores(row, t0, t1);
+    if (queued)
+        check_ttl(row);
+}
+
+static void run_rows(const struct row *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        ts_ok(srv, "FLUSHALL");
+        told_since(rows[i].name); /* a row that failed may have left some */
+        base = server_now();
+        do_commands(rows[i].name, rows[i].before);
+        send_and_check(&rows[i], rows[i].reply);
+        check_told(&rows[i]);
+        if (!rows[i].again)
+            continue;
+        send_and_check(&rows[i], rows[i].again);
+        check_told(&rows[i]);
+    }
+}
+
+/* ---- the tests --------------------------------------------------------- */
+
+#define TABLE_TEST(what)                                                       \
+    static void test_fair_scripts_##what(void **state)                         \
+    {                                                                          \
+        (void)state;                                                           \
+        run_rows(what##_rows, COUNT(what##_rows));                             \
+    }
+
+TABLE_TEST(acquire)
+TABLE_TEST(release)
+TABLE_TEST(leave)
+TABLE_TEST(info)
+TABLE_TEST(vector)
+
+/* A crowd of dead ones: whoever comes clears them away, after one second if
+ * there are not too many, and the last in line is called when there are. */
+static void test_fair_scripts_crowd_of_dead(void **state)
+{
+    static const struct row call_last = {.name = "crowd", .told = "C"};
+    const char *fill = "for i = 1, 300 do redis.call('rpush', KEYS[1], i);"
+                       "redis.call('zadd', KEYS[2], ARGV[1], i) end";
+
+    (void)state;
+    ts_ok(srv, "FLUSHALL");
+    base = server_now();
+    do_commands("crowd", HELD);
+    ts_ok(srv, "EVAL %s 2 %s %s %lld", fill, QUEUE, SCORES, base + 900000);
+    freeReplyObject(run_call(WAIT("C"), PLAIN));
+    redisReply *r = run_call(RELEASE("A"), PLAIN);
+    check_reply("nobody hears", r, "1");
+    freeReplyObject(r);
+    check_told(&call_last);
+    /* What C does then, with the seconds left out. */
+    bool taken = false;
+    for (int i = 0; i < 10 && !taken; i++) {
+        r = run_call(WAIT("C"), PLAIN);
+        taken = r->type == REDIS_REPLY_NIL;
+        freeReplyObject(r);
+        long long marked =
+            ts_int(srv, "ZCOUNT %s -inf %lld", SCORES, server_now() + 1000);
+        assert_true(taken || marked > 0);
+        ts_ok(srv, "EVAL %s 1 %s %lld",
+              "for _, m in ipairs(redis.call('zrangebyscore', KEYS[1], 0, "
+              "ARGV[1])) do redis.call('zadd', KEYS[1], 1, m) end",
+              SCORES, server_now() + 1000);
+    }
+    assert_true(taken);
+    assert_false(ts_exists(srv, QUEUE));
+    assert_false(ts_exists(srv, SCORES));
+}
+
+/* In a long queue a waiter keeps its place though nobody counts that far, and
+ * its score is rather too high than too low. */
+static void test_fair_scripts_far_back(void **state)
+{
+    const char *fill = "for i = 1, 3000 do redis.call('rpush', KEYS[1], i);"
+                       "redis.call('zadd', KEYS[2], ARGV[1], i) end";
+
+    (void)state;
+    ts_ok(srv, "FLUSHALL");
+    base = server_now();
+    do_commands("far back", HELD);
+    ts_ok(srv, "EVAL %s 2 %s %s %lld", fill, QUEUE, SCORES, base + 900000);
+    for (int i = 0; i < 3; i++) {
+        redisReply *r = run_call(WAIT("C"), PLAIN);
+        check_reply("W / 3", r, "100000");
+        freeReplyObject(r);
+        freeReplyObject(ts_cmd(srv, "RPUSH %s behind%d", QUEUE, i));
+        assert_int_equal(ts_int(srv, "LPOS %s %s", QUEUE, meaning("C")), 3000);
+    }
+    char *score = ts_str(srv, "ZSCORE %s %s", SCORES, meaning("C"));
+    assert_true(atof(score) >= (double)(base + 30000 + 300000LL * 3001 - 2));
+    free(score);
+}
+
+/* No script of the fair lock without a table. */
+static void test_fair_scripts_all_tested(void **state)
+{
+    static const struct row *const tables[] = {acquire_rows, release_rows,
+                                               leave_rows, info_rows};
+    DIR *dir = opendir(DIBS_LUA_DIR);
+    size_t n = 0;
+
+    (void)state;
+    assert_non_null(dir);
+    for (struct dirent *e = readdir(dir); e; e = readdir(dir)) {
+        size_t len = strcspn(e->d_name, ".");
+        bool found = false;
+        if (strncmp(e->d_name, "fair_", 5) != 0)
+            continue;
+        n++;
+        for (size_t i = 0; i < COUNT(tables); i++)
+            found |= strncmp(tables[i]->call, e->d_name, len) == 0;
+        if (!found)
+            fail_msg("%s has no table", e->d_name);
+    }
+    closedir(dir);
+    assert_int_equal(n, COUNT(tables));
+}
+
+/* ---- the set-up -------------------------------------------------------- */
+
+static int group_setup(void **state)
+{
+    (void)state;
+    srv = ts_server_start(NULL);
+    users[PLAIN] = ts_connect(srv);
+    users[FULL] = ts_connect(srv);
+    users[NO_CHANNEL] = ts_connect(srv);
+    ts_ok(srv, "ACL SETUSER mute on >secret ~* resetchannels +@all");
+    redisReply *r = redisCommand(users[NO_CHANNEL], "AUTH mute secret");
+    assert_int_equal(r->type, REDIS_REPLY_STATUS);
+    freeReplyObject(r);
+    subscriber = ts_connect(srv);
+    for (int i = 1; i <= 3; i++) {
+        r = redisCommand(subscriber, "SUBSCRIBE %s:%d", CALL UUID, i);
+        assert_int_equal(r->type, REDIS_REPLY_ARRAY);
+        freeReplyObject(r);
+    }
+    return 0;
+}
+
+static int group_teardown(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(users); i++)
+        redisFree(users[i]);
+    redisFree(subscriber);
+    ts_server_stop(srv);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fair_scripts_acquire),
+        cmocka_unit_test(test_fair_scripts_release),
+        cmocka_unit_test(test_fair_scripts_leave),
+        cmocka_unit_test(test_fair_scripts_info),
+        cmocka_unit_test(test_fair_scripts_vector),
+        cmocka_unit_test(test_fair_scripts_crowd_of_dead),
+        cmocka_unit_test(test_fair_scripts_far_back),
+        cmocka_unit_test(test_fair_scripts_all_tested),
+    };
+
+    return cmocka_run_group_tests_name("fair_scripts", tests, group_setup,
+                                       group_teardown);
+}

@@ -1,0 +1,551 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_oom.c - memory ends, at every point there is.
+ *
+ * A scenario is run with its first allocation failing, then its second, and so
+ * on, until it runs through untouched; and once more with all that follow
+ * failing too. Whatever the point: nothing crashes, hangs or leaks (the
+ * address sanitizer says), what says OK is true, what does not has taken
+ * nothing, and once there is memory again everything works as before.
+ */
+#include "server/kit.h"
+
+#ifdef DIBS_FAULTS
+
+#include "base/mem.h"
+
+#define CHANNEL "redisson_lock__channel:{l}"
+
+static dibs_client *client, *other;
+static dibs_lock *lock, *theirs;
+static bool starved; /* the failure was met */
+
+/* ---- the walk ---------------------------------------------------------- */
+
+/* What a lack of memory may turn a call into. A connection that could not be
+ * read from or written to is a broken one, and waiting for a better one has
+ * its limit. */
+static bool excusable(dibs_err err)
+{
+    return err == DIBS_OK || err == DIBS_ERR_NOMEM || err == DIBS_ERR_CONN ||
+           err == DIBS_ERR_UNKNOWN || err == DIBS_ERR_TIMEOUT;
+}
+
+struct scenario {
+    const char *name;
+    void (*prepare)(void);    /* with memory; may be NULL */
+    const char *(*run)(void); /* without; what is odd, or NULL */
+    void (*finish)(void);     /* with memory again; may be NULL */
+};
+
+static void one_run(const struct scenario *s, long n, bool all)
+{
+    ts_ok(srv, "FLUSHALL");
+    size_t threads = ts_threads(), fds = ts_fds();
+    if (s->prepare)
+        s->prepare();
+    dibs__mem_fail_at(n, all);
+    const char *odd = s->run();
+    starved = dibs__mem_fail_at(0, false) >= n;
+    if (odd)
+        fail_msg("%s, allocation %ld%s: %s", s->name, n,
+                 all ? " and all after it" : "", odd);
+    if (s->finish)
+        s->finish();
+    TS_WAIT(ts_threads() <= threads);
+    TS_WAIT(ts_fds() <= fds);
+    if (!ts_wait_exists(srv, "l", false) || ts_nkeys(srv) != 0)
+        fail_msg("%s, allocation %ld: a key is left", s->name, n);
+    TS_WAIT(ts_nchannels(srv) == 0);
+}
+
+static void walk(const struct scenario *s)
+{
+    enum { MOST = 500 }; /* more means that it never ends */
+
+    for (int all = 0; all <= 1; all++) {
+        long n = 1;
+        do
+            one_run(s, n, all);
+        while (starved && ++n < MOST);
+        assert_true(n < MOST);
+    }
+}
+
+/* ---- shared parts ------------------------------------------------------ */
+
+static void open_client(void)
+{
+    client = kit_open(
+        DIBS_CLIENT_OPTS(.lease_ms = 500, .command_timeout_ms = ts_ms(100)));
+    lock = kit_lock(client, "l");
+}
+
+/* Warm: connected, the script known. */
+static void open_warm(void)
+{
+    open_client();
+    FINE(dibs_lock_acquire(lock, NULL));
+    FINE(dibs_lock_release(lock, NULL));
+}
+
+/* It works again, and closes as it should. */
+static void works_again(void)
+{
+    FINE(dibs_lock_acquire(lock, DIBS_LOCK_OPTS(.owner = dibs_owner_new(client),
+                                                .wait_ms = TS_SOON)));
+    dibs_lock_free(lock);
+    kit_close(client);
+    client = NULL;
+    lock = NULL;
+}
+
+/* What a call says about the lock must be so. */
+static const char *honest(dibs_err err)
+{
+    if (!excusable(err))
+        return dibs_strerror(err);
+    if ((err == DIBS_OK) != (dibs_lock_state(lock, 0) == DIBS_HELD))
+        return "it is not as it says";
+    return NULL;
+}
+
+/* ---- opening and closing ----------------------------------------------- */
+
+static const char *url;
+
+static void hush(const dibs_event *ev, void *arg)
+{
+    (void)ev, (void)arg;
+}
+
+static const char *run_open(void)
+{
+    dibs_client *c = NULL;
+    dibs_err err = dibs_client_open(
+        url, DIBS_CLIENT_OPTS(.client_name = "oom", .on_event = hush), &c);
+
+    if (!excusable(err))
+        return dibs_strerror(err);
+    if ((err == DIBS_OK) != (c != NULL))
+        return "a client and an error";
+    if (c && dibs_client_close(c, 0) != DIBS_OK)
+        return "not closed";
+    dibs_client_free(c);
+    return NULL;
+}
+
+static void test_oom_open(void **state)
+{
+    const struct scenario s = {.name = "open", .run = run_open};
+    char *tcp =
+        ts_text("redis://ann:secret@localhost:%d/1", ts_server_port(srv));
+
+    (void)state;
+    ts_ok(srv, "ACL SETUSER ann on >secret ~* &* +@all");
+    url = ts_server_url(srv);
+    walk(&s);
+    url = tcp;
+    walk(&s);
+    free(tcp);
+}
+
+static const char *run_new(void)
+{
+    dibs_lock *l[3] = {NULL, NULL, NULL};
+    const char *odd = NULL;
+
+    for (int i = 0; i < 3; i++) {
+        dibs_err err = dibs_lock_new(client, i ? "b" : "a", &l[i]);
+        if (err != DIBS_OK && err != DIBS_ERR_NOMEM)
+            odd = dibs_strerror(err);
+        if ((err == DIBS_OK) != (l[i] != NULL))
+            odd = "a lock and an error";
+    }
+    for (int i = 0; i < 3; i++)
+        dibs_lock_free(l[i]);
+    return odd;
+}
+
+static void open_bare(void)
+{
+    client = kit_open(NULL);
+}
+
+static void close_bare(void)
+{
+    lock = kit_lock(client, "l");
+    works_again();
+}
+
+static void test_oom_new(void **state)
+{
+    const struct scenario s = {"new", open_bare, run_new, close_bare};
+
+    (void)state;
+    walk(&s);
+}
+
+static void prepare_close(void)
+{
+    open_warm();
+    for (int i = 0; i < 3; i++)
+        FINE(dibs_lock_acquire(
+            lock, DIBS_LOCK_OPTS(.on_lost = kit_lose,
+                                 .arg = &(struct lost){.times = 0})));
+    dibs_lock_free(lock);
+}
+
+static const char *run_close(void)
+{
+    dibs_err err = dibs_client_close(client, 200);
+
+    return err == DIBS_OK || err == DIBS_ERR_UNKNOWN ? NULL
+                                                     : dibs_strerror(err);
+}
+
+static void finish_close(void)
+{
+    dibs_client_free(client);
+    kit_clients--;
+}
+
+static void test_oom_close(void **state)
+{
+    const struct scenario s = {"close", prepare_close, run_close, finish_close};
+
+    (void)state;
+    walk(&s);
+}
+
+/* ---- taking and giving back -------------------------------------------- */
+
+/* The count is what it should be, or the lease ran out meanwhile: nobody could
+ * renew it. */
+static bool counted(int held)
+{
+    return dibs_lock_holds(lock, 0) == held ||
+           dibs_lock_state(lock, 0) == DIBS_LOST;
+}
+
+/* The first time, again and again, and back; cold and warm. */
+static const char *run_pair(void)
+{
+    const dibs_lock_opts *opts = DIBS_LOCK_OPTS(.wait_ms = 100);
+    dibs_err err = DIBS_OK;
+    int held = 0;
+
+    for (int i = 0; i < 6 && err == DIBS_OK; i++) {
+        err = dibs_lock_acquire(lock, opts);
+        if (!excusable(err) && err != DIBS_ERR_LOST)
+            return dibs_strerror(err);
+        held += err == DIBS_OK;
+        if (!counted(held))
+            return "the count is wrong";
+    }
+    for (err = DIBS_OK; held > 0 && err == DIBS_OK;) {
+        err = dibs_lock_release(lock, NULL);
+        if (!excusable(err) && err != DIBS_ERR_LOST)
+            return dibs_strerror(err);
+        /* With CONN nothing was done. */
+        held -= err != DIBS_ERR_CONN && err != DIBS_ERR_NOMEM;
+        if (!counted(held))
+            return "the count is wrong after a release";
+    }
+    return NULL;
+}
+
+/* Gives back what could not be given back before. */
+static void finish_pair(void)
+{
+    dibs_err err;
+
+    do
+        err = dibs_lock_release(lock, DIBS_LOCK_OPTS(.wait_ms = TS_SOON));
+    while (err == DIBS_OK || err == DIBS_ERR_LOST);
+    WANT(err, DIBS_ERR_NOT_OWNER);
+    works_again();
+}
+
+static void test_oom_pair(void **state)
+{
+    const struct scenario cold = {"pair", open_client, run_pair, finish_pair};
+    const struct scenario warm = {"warm pair", open_warm, run_pair,
+                                  finish_pair};
+
+    (void)state;
+    walk(&cold);
+    walk(&warm);
+}
+
+static void prepare_wait(void)
+{
+    open_warm();
+    FINE(dibs_lock_acquire(theirs, DIBS_LOCK_OPTS(.lease_ms = 100)));
+}
+
+/* Behind another client whose lease ends. */
+static const char *run_wait(void)
+{
+    dibs_err err = dibs_lock_acquire(lock, DIBS_LOCK_OPTS(.wait_ms = 1000));
+    const char *odd = honest(err);
+
+    if (!odd && err == DIBS_OK) {
+        err = dibs_lock_release(lock, NULL);
+        odd = excusable(err) ? NULL : dibs_strerror(err);
+    }
+    return odd;
+}
+
+static void finish_wait(void)
+{
+    works_again();
+    dibs_err err = dibs_lock_release(theirs, NULL);
+    if (err != DIBS_OK && err != DIBS_ERR_LOST)
+        WANT(err, DIBS_ERR_LOST);
+}
+
+static void test_oom_wait(void **state)
+{
+    const struct scenario s = {"wait", prepare_wait, run_wait, finish_wait};
+
+    (void)state;
+    walk(&s);
+}
+
+/* ---- async ------------------------------------------------------------- */
+
+static struct lost lost;
+static struct told told[8];
+static unsigned started;
+
+static void forced(dibs_err err, bool was, void *arg)
+{
+    (void)was;
+    kit_tell(err, arg);
+}
+
+static void informed(dibs_err err, const dibs_lock_info *info, void *arg)
+{
+    if ((err == DIBS_OK) != (info != NULL))
+        err = DIBS_ERR_INVALID;
+    kit_tell(err, arg);
+}
+
+/* Waits for the answer of a start that said OK, and for none else. */
+static const char *settled(dibs_err err, unsigned i)
+{
+    struct ts_wait w = ts_wait_begin(TS_SOON);
+
+    if (err != DIBS_OK)
+        return err == DIBS_ERR_NOMEM ? NULL : dibs_strerror(err);
+    started |= 1u << i;
+    while (atomic_load(&told[i].times) == 0)
+        if (!ts_wait_step(&w))
+            return "not told";
+    err = atomic_load(&told[i].err);
+    return excusable(err) || err == DIBS_ERR_NOT_OWNER || err == DIBS_ERR_LOST
+               ? NULL
+               : dibs_strerror(err);
+}
+
+static const char *run_async(void)
+{
+    const dibs_lock_opts *opts =
+        DIBS_LOCK_OPTS(.wait_ms = 100, .on_lost = kit_lose, .arg = &lost);
+    const char *odd;
+
+    memset(told, 0, sizeof told);
+    started = 0;
+    odd = settled(dibs_lock_acquire_async(lock, opts, kit_tell, &told[0]), 0);
+    if (!odd)
+        odd = settled(dibs_lock_try_async(lock, opts, kit_tell, &told[1]), 1);
+    if (!odd)
+        odd = settled(dibs_lock_info_get_async(lock, informed, &told[2]), 2);
+    if (!odd)
+        odd =
+            settled(dibs_lock_release_async(lock, NULL, kit_tell, &told[3]), 3);
+    if (!odd)
+        odd = settled(dibs_lock_force_release_async(lock, forced, &told[4]), 4);
+    return odd;
+}
+
+static void finish_async(void)
+{
+    finish_pair();
+    for (unsigned i = 0; i < COUNT(told); i++)
+        if (atomic_load(&told[i].times) != (int)(started >> i & 1))
+            fail_msg("callback %u came %d times", i,
+                     atomic_load(&told[i].times));
+}
+
+static void test_oom_async(void **state)
+{
+    const struct scenario s = {"async", open_client, run_async, finish_async};
+
+    (void)state;
+    walk(&s);
+}
+
+/* ---- handing over ------------------------------------------------------ */
+
+enum { HEIRS = 4 };
+
+static struct heir {
+    struct told got;
+    dibs_owner owner;
+    bool started;
+    dibs_err gave;
+} heirs[HEIRS];
+
+static void inherit(dibs_err err, void *arg)
+{
+    struct heir *h = arg;
+
+    if (err == DIBS_OK)
+        h->gave = dibs_lock_release(lock, DIBS_LOCK_OPTS(.owner = h->owner));
+    kit_tell(err, &h->got);
+}
+
+static void prepare_handover(void)
+{
+    open_warm();
+    FINE(dibs_lock_acquire(lock, NULL));
+}
+
+static const char *run_handover(void)
+{
+    const char *odd = NULL;
+
+    memset(heirs, 0, sizeof heirs);
+    for (int i = 0; i < HEIRS; i++) {
+        heirs[i].owner = dibs_owner_new(client);
+        dibs_err err = dibs_lock_acquire_async(
+            lock, DIBS_LOCK_OPTS(.owner = heirs[i].owner, .wait_ms = 2000),
+            inherit, &heirs[i]);
+        heirs[i].started = err == DIBS_OK;
+        if (err != DIBS_OK && err != DIBS_ERR_NOMEM)
+            odd = dibs_strerror(err);
+    }
+    dibs_err err = dibs_lock_release(lock, NULL);
+    if (!excusable(err))
+        odd = dibs_strerror(err);
+    for (int i = 0; i < HEIRS; i++) {
+        struct ts_wait w = ts_wait_begin(TS_SOON);
+        while (heirs[i].started && atomic_load(&heirs[i].got.times) == 0)
+            if (!ts_wait_step(&w))
+                return "an heir was not told";
+        if (!excusable(atomic_load(&heirs[i].got.err)))
+            odd = dibs_strerror(atomic_load(&heirs[i].got.err));
+        if (!excusable(heirs[i].gave))
+            odd = dibs_strerror(heirs[i].gave);
+    }
+    return odd;
+}
+
+static void test_oom_handover(void **state)
+{
+    const struct scenario s = {"handover", prepare_handover, run_handover,
+                               works_again};
+
+    (void)state;
+    walk(&s);
+}
+
+/* ---- renewing and listing ---------------------------------------------- */
+
+static long long renewals(void)
+{
+    return ts_command_calls(srv, "pexpire");
+}
+
+/* A failure that passes costs no lock. One that lasts does, and it is told. */
+static const char *run_renew(void)
+{
+    struct ts_wait w = ts_wait_begin(TS_SOON);
+    long long before = renewals();
+
+    while (renewals() < before + 2 && dibs_lock_state(lock, 0) != DIBS_LOST)
+        if (!ts_wait_step(&w))
+            return "neither renewed nor lost";
+    return NULL;
+}
+
+static void prepare_renew(void)
+{
+    open_warm();
+    FINE(dibs_lock_acquire(lock, NULL));
+}
+
+static void test_oom_renew(void **state)
+{
+    const struct scenario s = {"renew", prepare_renew, run_renew, finish_pair};
+
+    (void)state;
+    walk(&s);
+}
+
+static bool see(const char *name, size_t len, const dibs_lock_info *info,
+                void *arg)
+{
+    (void)name, (void)len, (void)info, (void)arg;
+    return true;
+}
+
+static const char *run_list(void)
+{
+    dibs_err err = dibs_client_list(client, "l*", see, NULL);
+
+    return excusable(err) ? NULL : dibs_strerror(err);
+}
+
+static void test_oom_list(void **state)
+{
+    const struct scenario s = {"list", prepare_renew, run_list, finish_pair};
+
+    (void)state;
+    walk(&s);
+}
+
+/* ------------------------------------------------------------------------ */
+
+static int start(void **state)
+{
+    kit_start(state);
+    other = kit_open(NULL);
+    theirs = kit_lock(other, "l");
+    for (int i = 0; i < 20; i++) { /* it has all its connections then */
+        FINE(dibs_lock_acquire(theirs, NULL));
+        FINE(dibs_lock_release(theirs, NULL));
+    }
+    return 0;
+}
+
+static int stop(void **state)
+{
+    dibs_lock_free(theirs);
+    dibs_client_free(other);
+    return kit_stop(state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        KIT_TEST(test_oom_open),     KIT_TEST(test_oom_new),
+        KIT_TEST(test_oom_close),    KIT_TEST(test_oom_pair),
+        KIT_TEST(test_oom_wait),     KIT_TEST(test_oom_async),
+        KIT_TEST(test_oom_handover), KIT_TEST(test_oom_renew),
+        KIT_TEST(test_oom_list),
+    };
+    return cmocka_run_group_tests_name("server.oom", tests, start, stop);
+}
+
+#else
+
+int main(void)
+{
+    print_message("server.oom: needs a build with DIBS_FAULTS\n");
+    return 0;
+}
+
+#endif

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_opts.c - option structs of other sizes than ours.
+ *
+ * A program may be older or newer than the library. An older one's struct is
+ * shorter than any we know of, or it has the size of an older version; a newer
+ * one's is longer, and is fine while the part we do not know is zero.
+ *
+ * Nobody listens at the address used here. So options that are good end with
+ * CONN or NOT_OWNER, and options that are not with INVALID.
+ */
+#include <dibs/dibs.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+#define NOWHERE  "unix:///nonexistent/dibs"
+#define MORE     64 /* bytes that a newer struct has */
+
+/* How long the caller's struct says it is, and which byte of it is not zero
+ * (0 = none). */
+struct row {
+    size_t size, set;
+    dibs_err want;
+};
+
+#define ROWS(type, good)                                                       \
+    {                                                                          \
+        {0, 0, DIBS_ERR_INVALID}, {1, 0, DIBS_ERR_INVALID},                    \
+            {sizeof(size_t), 0, DIBS_ERR_INVALID},                             \
+            {sizeof(type) - 1, 0, DIBS_ERR_INVALID}, {sizeof(type), 0, good},  \
+            {sizeof(type) + 1, 0, good}, {sizeof(type) + MORE, 0, good},       \
+            {sizeof(type) + 1, sizeof(type), DIBS_ERR_INVALID},                \
+            {sizeof(type) + MORE, sizeof(type), DIBS_ERR_INVALID},             \
+            {sizeof(type) + MORE, sizeof(type) + MORE - 1, DIBS_ERR_INVALID},  \
+            {sizeof(type), sizeof(type), good},                                \
+            {sizeof(type) + 8, sizeof(type) + 8, good},                        \
+    }
+
+/* A struct as the row has it, in memory that ends where it says (so that a
+ * sanitizer sees a read beyond), or at the byte that is set. */
+static void *make(const struct row *row, size_t ours)
+{
+    size_t bytes = row->size > row->set + 1 ? row->size : row->set + 1;
+    unsigned char *p = calloc(1, bytes < ours ? ours : bytes);
+
+    assert_non_null(p);
+    memcpy(p, &row->size, sizeof row->size);
+    if (row->set)
+        p[row->set] = 1;
+    return p;
+}
+
+static void test_opts_client(void **state)
+{
+    static const struct row rows[] = ROWS(dibs_client_opts, DIBS_ERR_CONN);
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        dibs_client_opts *opts = make(&rows[i], sizeof *opts);
+        dibs_client *c = NULL;
+        dibs_err err = dibs_client_open(NOWHERE, opts, &c);
+        if (err != rows[i].want)
+            fail_msg("row %zu: %s", i, dibs_strerror(err));
+        assert_null(c);
+        free(opts);
+    }
+}
+
+struct heard {
+    int times;
+    dibs_err err;
+};
+
+static void hear(dibs_err err, void *arg)
+{
+    struct heard *h = arg;
+
+    h->times++;
+    h->err = err;
+}
+
+static void test_opts_lock(void **state)
+{
+    static const struct row rows[] = ROWS(dibs_lock_opts, DIBS_ERR_NOT_OWNER);
+    struct heard heard = {0, DIBS_OK};
+    dibs_client *c;
+    dibs_lock *l;
+    int started = 0;
+
+    (void)state;
+    assert_int_equal(
+        dibs_client_open(NOWHERE, DIBS_CLIENT_OPTS(.lazy = true), &c), DIBS_OK);
+    assert_int_equal(dibs_lock_new(c, "l", &l), DIBS_OK);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        dibs_lock_opts *opts = make(&rows[i], sizeof *opts);
+        bool good = rows[i].want != DIBS_ERR_INVALID;
+
+        /* What is not held cannot be released; nobody needs to be asked. */
+        dibs_err err = dibs_lock_release(l, opts);
+        if (err != rows[i].want)
+            fail_msg("row %zu: release: %s", i, dibs_strerror(err));
+        err = dibs_lock_release_async(l, opts, hear, &heard);
+        if (err != (good ? DIBS_OK : DIBS_ERR_INVALID))
+            fail_msg("row %zu: release_async: %s", i, dibs_strerror(err));
+        started += good;
+        if (!good && (dibs_lock_try(l, opts) != DIBS_ERR_INVALID ||
+                      dibs_lock_acquire(l, opts) != DIBS_ERR_INVALID))
+            fail_msg("row %zu: taken", i);
+        free(opts);
+    }
+    assert_int_equal(dibs_client_close(c, 0), DIBS_OK);
+    assert_int_equal(heard.times, started); /* once for each that began */
+    dibs_lock_free(l);
+    dibs_client_free(c);
+}
+
+static void test_opts_info(void **state)
+{
+    static const struct {
+        size_t size;
+        dibs_err want;
+    } rows[] = {
+        {0, DIBS_ERR_INVALID},
+        {sizeof(dibs_lock_info) - 1, DIBS_ERR_INVALID},
+        {sizeof(dibs_lock_info), DIBS_ERR_CONN},
+        {sizeof(dibs_lock_info) + MORE, DIBS_ERR_CONN},
+    };
+    dibs_client *c;
+    dibs_lock *l;
+
+    (void)state;
+    assert_int_equal(
+        dibs_client_open(NOWHERE, DIBS_CLIENT_OPTS(.lazy = true), &c), DIBS_OK);
+    assert_int_equal(dibs_lock_new(c, "l", &l), DIBS_OK);
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct {
+            dibs_lock_info info;
+            char more[MORE];
+        } out, before;
+
+        memset(&out, 0x5a, sizeof out);
+        out.info.size = rows[i].size;
+        before = out;
+        dibs_err err = dibs_lock_info_get(l, &out.info);
+        if (err != rows[i].want)
+            fail_msg("row %zu: %s", i, dibs_strerror(err));
+        /* A failure leaves it as it was. */
+        assert_memory_equal(&out, &before, sizeof out);
+    }
+    dibs_lock_free(l);
+    dibs_client_free(c);
+}
+
+/* What the macros make is what a struct filled by hand is. */
+static void test_opts_macros(void **state)
+{
+    const dibs_lock_opts *l = DIBS_LOCK_OPTS(.wait_ms = 5, .owner = 7);
+    const dibs_client_opts *c = DIBS_CLIENT_OPTS(.lease_ms = 500);
+    dibs_lock_info info = DIBS_LOCK_INFO_INIT;
+
+    (void)state;
+    assert_int_equal(l->size, sizeof *l);
+    assert_int_equal(l->wait_ms, 5);
+    assert_int_equal(l->owner, 7);
+    assert_int_equal(l->lease_ms, 0);
+    assert_null(l->on_lost);
+    assert_int_equal(c->size, sizeof *c);
+    assert_int_equal(c->lease_ms, 500);
+    assert_null(c->user);
+    assert_int_equal(info.size, sizeof info);
+    assert_false(info.locked);
+}
+
+static void test_opts_errors_have_texts(void **state)
+{
+    static const struct {
+        dibs_err err;
+        const char *text;
+    } rows[] = {
+#define DIBS_X(name, value, words) {name, words},
+        DIBS_ERR_MAP(DIBS_X)
+#undef DIBS_X
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        assert_int_equal(rows[i].err, -(int)i); /* numbers stay as they are */
+        assert_string_equal(dibs_strerror(rows[i].err), rows[i].text);
+    }
+    assert_non_null(dibs_strerror((dibs_err)1));
+    assert_non_null(dibs_strerror((dibs_err)-999));
+    assert_string_equal(dibs_version(), "0.1.0");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_opts_client),
+        cmocka_unit_test(test_opts_lock),
+        cmocka_unit_test(test_opts_info),
+        cmocka_unit_test(test_opts_macros),
+        cmocka_unit_test(test_opts_errors_have_texts),
+    };
+    return cmocka_run_group_tests_name("unit.opts", tests, NULL, NULL);
+}
