@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * fault_refused.c - the server is there, and says no.
+ *
+ * Some refusals pass: the server is loading, busy, a replica for a moment, out
+ * of connections. These are waited for, within the caller's time. Others do not
+ * pass by themselves: a full server, a missing right. These are errors at once.
+ * Either way nothing was done, and what is held already stays held.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "fault/kit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define HASTY_MS kit_ms(200)
+#define LEASE_MS kit_ms(900)
+
+static void want(const char *what, dibs_err err, dibs_err wanted)
+{
+    if (err != wanted)
+        fail_msg("%s: %s", what, dibs_strerror(err));
+}
+
+static void wait_async(dibs_lock *l, struct kit_end *end)
+{
+    want("lining up", dibs_lock_acquire_async(l, NULL, kit_ended, end),
+         DIBS_OK);
+}
+
+/* Error replies, made up by the proxy: the first few answers, or all. */
+static void test_error_replies(void **state)
+{
+    static const struct {
+        const char *text;
+        dibs_err at_once; /* OK: tried again until it works */
+    } rows[] = {
+        {"-LOADING Redis is loading the dataset in memory\r\n", DIBS_OK},
+        {"-BUSY Redis is busy running a script\r\n", DIBS_OK},
+        {"-MASTERDOWN Link with MASTER is down\r\n", DIBS_OK},
+        {"-TRYAGAIN Multiple keys request\r\n", DIBS_OK},
+        {"-CLUSTERDOWN The cluster is down\r\n", DIBS_OK},
+        {"-NOREPLICAS Not enough good replicas to write.\r\n", DIBS_OK},
+        {"-READONLY You can't write against a read only replica.\r\n", DIBS_OK},
+        {"-ERR Script killed by user with SCRIPT KILL.\r\n", DIBS_OK},
+        {"-NOSCRIPT No matching script.\r\n", DIBS_OK},
+        {"-OOM command not allowed\r\n", DIBS_ERR_SERVER},
+        {"-MISCONF Errors writing to the AOF file\r\n", DIBS_ERR_SERVER},
+        {"-NOPERM this user has no permissions\r\n", DIBS_ERR_AUTH},
+        {"-NOAUTH Authentication required.\r\n", DIBS_ERR_AUTH},
+        {"-WRONGTYPE Operation against a key\r\n", DIBS_ERR_WRONGTYPE},
+        {"-ERR what is this\r\n", DIBS_ERR_SERVER},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct kit_client *k = kit_open(&(struct kit_opts){.lazy = false});
+        char *name = kit_name("error");
+        dibs_lock *l = kit_lock(k, name);
+        struct ts_rule rule = {.action = TS_ANSWER,
+                               .match = "EVALSHA",
+                               .contains = name,
+                               .text = rows[i].text,
+                               .count = rows[i].at_once ? 0 : 3};
+        int id = ts_proxy_rule(kit_px, &rule);
+        want(rows[i].text, dibs_lock_try(l, NULL), rows[i].at_once);
+        if (rows[i].at_once == DIBS_OK) {
+            kit_check(rows[i].text, l, 0, name, 1);
+        } else {
+            TS_WAIT(kit_told(k, DIBS_EVENT_ERROR) > 0);
+            assert_true(ts_rule_hits(kit_px, id) <= 4); /* the reaper's too */
+        }
+        ts_proxy_unrule(kit_px, 0);
+        dibs_err err = dibs_lock_release(l, NULL);
+        want("giving back", err,
+             rows[i].at_once ? DIBS_ERR_NOT_OWNER : DIBS_OK);
+        kit_gone(rows[i].text, name);
+        dibs_lock_free(l);
+        kit_close(k);
+        free(name);
+    }
+}
+
+static bool server_is_busy(void)
+{
+    redisReply *r = ts_cmd(kit_srv, "GET x");
+    bool busy = r && r->type == REDIS_REPLY_ERROR;
+
+    freeReplyObject(r);
+    return busy;
+}
+
+/* A script that does not end keeps the server from everything else. */
+static void test_busy(void **state)
+{
+    struct kit_client *k =
+        kit_open(&(struct kit_opts){.direct = true, .timeout_ms = HASTY_MS});
+    dibs_lock *l = kit_lock(k, "busy"), *mine = kit_lock(k, "mine");
+    redisContext *endless = ts_connect(kit_srv);
+    struct kit_end end = {.err = DIBS_OK};
+    int done = 0;
+
+    (void)state;
+    want("taking", dibs_lock_acquire(mine, NULL), DIBS_OK);
+    ts_config_set(kit_srv, "busy-reply-threshold", "10");
+    redisAppendCommand(endless, "EVAL %s 0", "while true do end");
+    while (!done)
+        assert_int_equal(redisBufferWrite(endless, &done), REDIS_OK);
+    TS_WAIT(server_is_busy());
+    want("trying", dibs_lock_try(l, NULL), DIBS_ERR_SERVER);
+    want("taking, with a limit",
+         dibs_lock_acquire(l, DIBS_LOCK_OPTS(.wait_ms = HASTY_MS)),
+         DIBS_ERR_SERVER);
+    wait_async(l, &end);
+    assert_int_equal(dibs_lock_state(mine, 0), DIBS_HELD);
+    ts_ok(kit_srv, "SCRIPT KILL");
+    want("waiting on", kit_wait(&end), DIBS_OK);
+    kit_check("taken", l, 0, "busy", 1);
+    kit_check("kept", mine, 0, "mine", 1);
+    want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
+    want("giving back", dibs_lock_release(mine, NULL), DIBS_OK);
+    kit_gone("afterwards", "busy");
+    redisFree(endless);
+    dibs_lock_free(l);
+    dibs_lock_free(mine);
+    kit_close(k);
+}
+
+/* The server becomes a replica, as in a failover, and the master again. */
+static void test_readonly(void **state)
+{
+    struct kit_client *k =
+        kit_open(&(struct kit_opts){.direct = true, .timeout_ms = HASTY_MS});
+    dibs_lock *l = kit_lock(k, "ro"), *mine = kit_lock(k, "mine");
+    struct kit_end end = {.err = DIBS_OK};
+
+    (void)state;
+    want("taking", dibs_lock_acquire(mine, NULL), DIBS_OK);
+    ts_ok(kit_srv, "REPLICAOF 127.0.0.1 1");
+    want("trying", dibs_lock_try(l, NULL), DIBS_ERR_SERVER);
+    wait_async(l, &end);
+    assert_int_equal(dibs_lock_state(mine, 0), DIBS_HELD);
+    ts_ok(kit_srv, "REPLICAOF NO ONE");
+    want("waiting on", kit_wait(&end), DIBS_OK);
+    kit_check("taken", l, 0, "ro", 1);
+    want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
+    want("giving back", dibs_lock_release(mine, NULL), DIBS_OK);
+    kit_gone("afterwards", "ro");
+    dibs_lock_free(l);
+    dibs_lock_free(mine);
+    kit_close(k);
+}
+
+/* A full server: nothing can be taken, everything can be given back, what is
+ * held is renewed. */
+static void test_full(void **state)
+{
+    struct kit_client *k =
+        kit_open(&(struct kit_opts){.direct = true, .lease_ms = LEASE_MS});
+    dibs_lock *l = kit_lock(k, "full"), *fixed = kit_lock(k, "fixed");
+    dibs_owner heir = dibs_owner_new(k->c);
+    struct kit_end end = {.err = DIBS_OK};
+    atomic_int lost = 0;
+
+    (void)state;
+    want(
+        "taking",
+        dibs_lock_acquire(l, DIBS_LOCK_OPTS(.on_lost = kit_lost, .arg = &lost)),
+        DIBS_OK);
+    want("taking",
+         dibs_lock_acquire(fixed, DIBS_LOCK_OPTS(.lease_ms = KIT_LONG)),
+         DIBS_OK);
+    ts_config_set(kit_srv, "maxmemory", "1");
+    dibs_lock *other = kit_lock(k, "other");
+    want("trying", dibs_lock_try(other, NULL), DIBS_ERR_SERVER);
+    want("taking", dibs_lock_acquire(other, NULL), DIBS_ERR_SERVER);
+    TS_WAIT(kit_heard(k, DIBS_EVENT_ERROR, DIBS_ERR_SERVER, "OOM"));
+    want("once more", dibs_lock_try(l, NULL), DIBS_ERR_SERVER);
+    kit_check("once", l, 0, "full", 1);
+
+    /* A shorter lease: the hand-over's first write is one that is refused. */
+    want("lining up",
+         dibs_lock_acquire_async(
+             fixed, DIBS_LOCK_OPTS(.owner = heir, .lease_ms = LEASE_MS),
+             kit_ended, &end),
+         DIBS_OK);
+    want("handing over", dibs_lock_release(fixed, NULL), DIBS_OK);
+    want("inheriting", kit_wait(&end), DIBS_ERR_SERVER);
+    kit_gone("handed over", "fixed");
+
+    long long renewals = ts_command_calls(kit_srv, "pexpire");
+    TS_WAIT(ts_command_calls(kit_srv, "pexpire") >= renewals + 2);
+    assert_int_equal(dibs_lock_state(l, 0), DIBS_HELD);
+    want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
+    kit_gone("given back", "full");
+    ts_config_set(kit_srv, "maxmemory", "0");
+    want("taking", dibs_lock_acquire(other, NULL), DIBS_OK);
+    want("giving back", dibs_lock_release(other, NULL), DIBS_OK);
+    assert_int_equal(atomic_load(&lost), 0);
+    dibs_lock_free(l);
+    dibs_lock_free(fixed);
+    dibs_lock_free(other);
+    kit_close(k);
+}
+
+/* No more connections. */
+static void check_maxclients(enum kit_user user)
+{
+    struct kit_client *k = kit_open(&(struct kit_opts){
+        .user = user, .direct = true, .timeout_ms = HASTY_MS});
+    dibs_lock *l = kit_lock(k, "max"), *mine = kit_lock(k, "mine");
+    struct kit_opts o = {.user = user, .direct = true};
+    struct kit_end end = {.err = DIBS_OK};
+    dibs_err err;
+
+    want("taking", dibs_lock_acquire(mine, NULL), DIBS_OK);
+    ts_config_set(kit_srv, "maxclients", "1");
+    ts_ok(kit_srv, "CLIENT KILL TYPE normal SKIPME yes");
+    want("trying", dibs_lock_try(l, NULL), DIBS_ERR_CONN);
+    assert_null(kit_open_err(&o, &err));
+    want("opening", err, DIBS_ERR_CONN);
+    wait_async(l, &end);
+    assert_int_equal(dibs_lock_state(mine, 0), DIBS_HELD);
+    ts_config_set(kit_srv, "maxclients", "1000");
+    want("waiting on", kit_wait(&end), DIBS_OK);
+    want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
+    want("giving back", dibs_lock_release(mine, NULL), DIBS_OK);
+    kit_gone("afterwards", "mine");
+    dibs_lock_free(l);
+    dibs_lock_free(mine);
+    kit_close(k);
+}
+
+static void test_maxclients(void **state)
+{
+    (void)state;
+    check_maxclients(KIT_FULL);
+    check_maxclients(KIT_MEEK);
+}
+
+/* The first thing that a new connection says may be answered with something
+ * that has nothing to do with it. That is no reason to give up, or to think
+ * that the password is wrong. */
+static void test_set_up_refused(void **state)
+{
+    static const struct {
+        const char *command, *text;
+    } rows[] = {
+        {"AUTH", "-ERR max number of clients reached\r\n"},
+        {"CLIENT", "-ERR max number of clients reached\r\n"},
+        {"SELECT", "-BUSY Redis is busy running a script\r\n"},
+        {"SELECT", "-ERR max number of clients reached\r\n"},
+    };
+    char *url = ts_text("%s?db=3", ts_proxy_url(kit_px));
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        dibs_client *c = NULL;
+        dibs_lock *l = NULL;
+        int id =
+            ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_ANSWER,
+                                                    .match = rows[i].command,
+                                                    .text = rows[i].text,
+                                                    .count = 2});
+        want("opening",
+             dibs_client_open(url,
+                              DIBS_CLIENT_OPTS(.lazy = true, .user = "meek",
+                                               .password = "pass"),
+                              &c),
+             DIBS_OK);
+        want("a name", dibs_lock_new(c, "set-up", &l), DIBS_OK);
+        want(rows[i].text, dibs_lock_acquire(l, NULL), DIBS_OK);
+        want(rows[i].text, dibs_lock_release(l, NULL), DIBS_OK);
+        assert_int_equal(ts_rule_hits(kit_px, id), 2);
+        dibs_lock_free(l);
+        dibs_client_free(c);
+        ts_proxy_reset(kit_px);
+    }
+    free(url);
+}
+
+/* A server that takes connections but hangs up on every command is asked again,
+ * but not as fast as we can. */
+static void test_no_rush(void **state)
+{
+    struct kit_client *k = kit_open(&(struct kit_opts){.timeout_ms = 500});
+    dibs_lock *l = kit_lock(k, "rush");
+
+    (void)state;
+    ts_proxy_rule(
+        kit_px, &(struct ts_rule){.action = TS_CLOSE_BEFORE, .match = "EVAL*"});
+    want("trying", dibs_lock_try(l, NULL), DIBS_ERR_UNKNOWN);
+    if (ts_proxy_accepted(kit_px) > 50)
+        fail_msg("%u connections in half a second", ts_proxy_accepted(kit_px));
+    ts_proxy_unrule(kit_px, 0);
+    want("taking", dibs_lock_acquire(l, NULL), DIBS_OK);
+    want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
+    dibs_lock_free(l);
+    kit_close(k);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_error_replies, kit_fresh),
+        cmocka_unit_test_setup(test_busy, kit_fresh),
+        cmocka_unit_test_setup(test_readonly, kit_fresh),
+        cmocka_unit_test_setup(test_full, kit_fresh),
+        cmocka_unit_test_setup(test_maxclients, kit_fresh),
+        cmocka_unit_test_setup(test_set_up_refused, kit_fresh),
+        cmocka_unit_test_setup(test_no_rush, kit_fresh),
+    };
+
+    return cmocka_run_group_tests(tests, kit_up, kit_down);
+}
