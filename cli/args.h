@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * args.h - the command line: subcommands, options, what was given.
+ */
+#ifndef DIBS_CLI_ARGS_H
+#define DIBS_CLI_ARGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "out.h"
+#include "values.h"
+
+/* One bit a subcommand, so that an option can say who takes it. */
+enum {
+    CMD_RUN = 1 << 0,
+    CMD_HOLD = 1 << 1,
+    CMD_INFO = 1 << 2,
+    CMD_LS = 1 << 3,
+    CMD_FORCE = 1 << 4,
+    CMD_LOCAL = 1 << 5,
+    CMD_VERSION = 1 << 6,
+    CMD_HELP = 1 << 7,
+    CMD_ALL = (1 << 8) - 1,
+    CMD_TAKE = CMD_RUN | CMD_HOLD,            /* takes a lock */
+    CMD_LOOK = CMD_INFO | CMD_LS | CMD_FORCE, /* asks, does not wait */
+    CMD_SERVER = CMD_TAKE | CMD_LOOK          /* talks to a server */
+};
+
+#define WAIT_FOREVER  (-1)
+#define LEASE_DEFAULT INT64_C(30000)
+#define KILL_AFTER_MS INT64_C(5000)
+#define MAX_WORDS     2
+
+/* What was given, with defaults in place of what was not. Strings belong to
+ * argv. */
+struct args {
+    const char *url, *url_file, *password_file;
+    bool quiet, verbose, log_json, json, help, version;
+
+    int64_t wait_ms; /* WAIT_FOREVER, or 0 for a single try */
+    int64_t lease_ms, max_hold_ms, min_hold_ms, max_run_ms, kill_after_ms;
+    bool no_renew, ok_if_busy, foreground, any_name, no_stdin, yes, force;
+    int busy_code, status_fd;
+    struct on_lost on_lost;
+    const char *shell;    /* -c */
+    const char *if_owner; /* --if-owner */
+
+    const char *words[MAX_WORDS]; /* before --, options taken out */
+    int n_words;
+    char **argv; /* behind --, or NULL */
+};
+
+/* A subcommand. */
+struct command {
+    const char *name;
+    unsigned bit;
+    int min_words, max_words;
+    const char *words_are; /* what a missing word is */
+    const char *synopsis;  /* behind "dibs " */
+    const char *example;   /* a whole line that is right */
+    const char *summary;
+    int (*run)(const struct args *a); /* gives the exit code */
+};
+
+/* Ends with a row without a name. In main.c, in the order of the help. */
+extern const struct command commands[];
+
+const struct command *command_find(const char *name);
+
+/* An option. */
+enum option_kind {
+    OPT_FLAG,
+    OPT_TEXT,
+    OPT_TIME,
+    OPT_CODE,
+    OPT_FD,
+    OPT_LOST,
+    OPT_LOG,
+    OPT_NOWAIT
+};
+
+struct option_row {
+    char letter;       /* or 0 */
+    const char *name;  /* without --; or NULL */
+    const char *value; /* what the value is called; NULL for a flag */
+    enum option_kind kind;
+    size_t at;           /* offset in struct args */
+    unsigned commands;   /* who takes it */
+    const char *example; /* a value that would be right */
+    const char *help;
+};
+
+/* Ends with a row that has neither letter nor name. */
+extern const struct option_row option_rows[];
+
+void args_init(struct args *a);
+
+/* Reads options up to the first word; *i is then its index, or argc. */
+int args_before(struct args *a, int argc, char **argv, int *i);
+/* Reads what stands behind the subcommand's name, and checks that it makes
+ * sense. EXIT_FINE or EXIT_USAGE, and then it has been said why. */
+int args_behind(struct args *a, const struct command *cmd, int argc,
+                char **argv, int i);
+
+/* Says what is wrong and shows a line that would be right; EXIT_USAGE. */
+int args_wrong(const struct command *cmd, const char *right, const char *fmt,
+               ...) PRINTF(3, 4);
+
+#endif

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * child.c - the guarded command, with all that belongs to it.
+ *
+ * A command is rarely one process. Shell scripts start others, some of them in
+ * the background, and the lock must outlast the last of them. So the command
+ * leads a process group of its own: one kill(2) reaches all, and the lock is
+ * released when the group is empty. What leaves the group on purpose (setsid,
+ * as daemons do) is not waited for.
+ *
+ * Orphans We are their reaper (PR_SET_CHILD_SUBREAPER): a process whose parent
+ *         dies becomes our child, and its end wakes us. Only one whose parent
+ *         lives outside the group can end unseen; for that the caller asks
+ *         now and then.
+ *
+ * Death   Should we die, the kernel kills the command and the guard (guard.c)
+ *         kills its group.
+ *
+ * Gap     A child has no group until somebody calls setpgid. Parent and child
+ *         both do: whoever comes first, it is done before either goes on.
+ *
+ * exec    That the command could be started is known when a pipe, closed by
+ *         exec, ends. Until then nothing of the command has run.
+ *
+ * Terminal The command's group is in the background of the terminal. When it
+ *         reads from it, the kernel stops it, we notice, and if the terminal
+ *         is ours to give, it gets it. That way programs that never read leave
+ *         the terminal to the pipeline we may be part of.
+ *
+ * Thread  The first one: PDEATHSIG means the thread that forked, not the
+ *         process. Between fork and exec only safe functions are called,
+ *         since the library's threads may hold locks of the C library.
+ */
+#include "child.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+void child_init(struct child *ch)
+{
+    *ch = (struct child){.lost_fd = -1, .tty = -1, .guard = {.fd = -1}};
+}
+
+/* ---- environment ------------------------------------------------------- */
+
+static bool same_variable(const char *a, const char *b)
+{
+    size_t n = strcspn(a, "=");
+
+    return strncmp(a, b, n) == 0 && b[n] == '=';
+}
+
+/* Ours with some set anew. A plan's row without '=' takes one away. The array
+ * is to be freed, the strings belong to others. */
+static char **environment(const char *const *add)
+{
+    size_t ours = 0, more = 0, n = 0;
+
+    while (environ[ours])
+        ours++;
+    while (add[more])
+        more++;
+    char **env = calloc(ours + more + 1, sizeof *env);
+    if (!env)
+        return NULL;
+    for (size_t i = 0; i < ours; i++) {
+        bool kept = true;
+        for (size_t k = 0; k < more && kept; k++)
+            kept = !same_variable(add[k], environ[i]);
+        if (kept)
+            env[n++] = environ[i];
+    }
+    for (size_t k = 0; k < more; k++)
+        if (strchr(add[k], '='))
+            env[n++] = (char *)add[k];
+    return env;
+}
+
+/* The same with one row more; free it. */
+static const char **plus(const char *const *rows, const char *row)
+{
+    size_t n = 0;
+
+    while (rows[n])
+        n++;
+    const char **all = calloc(n + 2, sizeof *all);
+    if (!all)
+        return NULL;
+    memcpy(all, rows, n * sizeof *all);
+    all[n] = row;
+    return all;
+}
+
+/* ---- starting ---------------------------------------------------------- */
+
+struct start {
+    const struct child_plan *plan;
+    char **env;
+    pid_t parent;
+    int err[2];  /* errno comes back here */
+    int lost[2]; /* the command reads from the first */
+};
+
+/* In the new process. */
+static _Noreturn void become_command(const struct start *st)
+{
+    int why = 0;
+
+    if (!st->plan->foreground)
+        setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != st->parent)
+        _exit(1); /* it died before we asked to be told */
+    if (st->plan->lost_fd)
+        fcntl(st->lost[0], F_SETFD, 0);
+    signals_restore(st->plan->signals);
+    execvpe(st->plan->argv[0], st->plan->argv, st->env);
+    why = errno;
+    ssize_t n = write(st->err[1], &why, sizeof why);
+    _exit(n < 0 ? 1 : 127);
+}
+
+/* The command's errno from exec; 0 once it runs. */
+static int started(pid_t pid, int fd)
+{
+    int why = 0;
+    ssize_t n;
+
+    do
+        n = read(fd, &why, sizeof why);
+    while (n < 0 && errno == EINTR);
+    if (n != (ssize_t)sizeof why)
+        return 0;
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    return why;
+}
+
+static void close_end(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+static int fork_command(struct child *ch, const struct start *st)
+{
+    pid_t pid = fork();
+
+    if (pid < 0)
+        return errno;
+    if (pid == 0)
+        become_command(st);
+    if (ch->group)
+        setpgid(pid, pid); /* fails if it has gone on already: then it did */
+    guard_set(&ch->guard, pid, ch->group, INT64_MAX);
+    ch->pid = pid;
+    return 0;
+}
+
+int child_start(struct child *ch, const struct child_plan *plan)
+{
+    struct start st = {
+        .plan = plan, .parent = getpid(), .err = {-1, -1}, .lost = {-1, -1}};
+    char number[32];
+    const char **add = NULL;
+    int why = ENOMEM;
+
+    if (pipe2(st.err, O_CLOEXEC) != 0 ||
+        (plan->lost_fd && pipe2(st.lost, O_CLOEXEC) != 0)) {
+        why = errno;
+        goto out;
+    }
+    snprintf(number, sizeof number, "DIBS_LOST_FD=%d", st.lost[0]);
+    add = plus(plan->env, plan->lost_fd ? number : NULL);
+    st.env = add ? environment(add) : NULL;
+    if (!st.env)
+        goto out;
+    ch->group = !plan->foreground;
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    why = guard_start(&ch->guard) ? fork_command(ch, &st) : errno;
+    close_end(&st.err[1]);
+    if (why == 0)
+        why = started(ch->pid, st.err[0]);
+    if (why == 0) {
+        ch->lost_fd = st.lost[1];
+        st.lost[1] = -1;
+    } else {
+        (void)guard_stop(&ch->guard);
+        ch->pid = 0;
+    }
+out:
+    for (int i = 0; i < 2; i++) {
+        close_end(&st.err[i]);
+        close_end(&st.lost[i]);
+    }
+    free(st.env);
+    free(add);
+    return why;
+}
+
+void child_hook(const struct child *ch, const char *line,
+                const struct child_plan *plan)
+{
+    char *const argv[] = {"sh", "-c", (char *)line, NULL};
+    char pid[32];
+
+    snprintf(pid, sizeof pid, "DIBS_PID=%ld", (long)ch->pid);
+    const char **add = plus(plan->env, pid);
+    char **env = add ? environment(add) : NULL;
+    if (env && fork() == 0) {
+        setpgid(0, 0);
+        signals_restore(plan->signals);
+        execve("/bin/sh", argv, env);
+        _exit(127);
+    }
+    free(env);
+    free(add);
+}
+
+/* ---- while it runs ----------------------------------------------------- */
+
+void child_signal(struct child *ch, int sig)
+{
+    if (ch->pid == 0 || (!ch->group && ch->ended))
+        return;
+    if (kill(ch->group ? -ch->pid : ch->pid, sig) != 0 && errno == EPERM)
+        ch->denied = true;
+}
+
+void child_reap(struct child *ch)
+{
+    int status;
+    pid_t pid;
+
+    while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0) {
+        if (pid != ch->pid)
+            continue; /* an orphan of the group, a hook, the guard */
+        if (WIFSTOPPED(status)) {
+            ch->stopped_by = WSTOPSIG(status);
+        } else if (WIFCONTINUED(status)) {
+            ch->stopped_by = 0;
+        } else {
+            ch->ended = true;
+            ch->status = status;
+            ch->stopped_by = 0;
+        }
+    }
+}
+
+/* Reads "pid (name) state ppid pgrp ..." of /proc/PID/stat. */
+static bool in_group(const char *pid, pid_t group)
+{
+    char path[64], text[512];
+    char state;
+    int pgrp;
+
+    snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return false;
+    size_t n = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    text[n] = '\0';
+    const char *behind = strrchr(text, ')'); /* a name may hold anything */
+    if (!behind || sscanf(behind + 1, " %c %*d %d", &state, &pgrp) != 2)
+        return false;
+    return pgrp == group && state != 'Z' && state != 'X';
+}
+
+/* Does anything but zombies remain of the group? They are the dead of a parent
+ * that has left the group and does not care; waiting for that can take for
+ * ever. */
+static bool group_lives(pid_t group)
+{
+    bool lives = false;
+    const struct dirent *e;
+    DIR *d = opendir("/proc");
+
+    if (!d)
+        return true;
+    while (!lives && (e = readdir(d)) != NULL)
+        if (e->d_name[0] >= '1' && e->d_name[0] <= '9')
+            lives = in_group(e->d_name, group);
+    closedir(d);
+    return lives;
+}
+
+bool child_gone(struct child *ch)
+{
+    if (ch->pid == 0)
+        return true;
+    if (!ch->ended || !ch->group)
+        return ch->ended;
+    if (kill(-ch->pid, 0) != 0 && errno == ESRCH)
+        return true;
+    return !group_lives(ch->pid);
+}
+
+void child_tell_lost(struct child *ch)
+{
+    static const char text[] = "lost\n";
+
+    if (ch->lost_fd < 0)
+        return;
+    ssize_t n = write(ch->lost_fd, text, sizeof text - 1);
+    (void)n; /* its end is as readable as its text */
+    close_end(&ch->lost_fd);
+}
+
+/* ---- the terminal ------------------------------------------------------ */
+
+bool child_tty_ours(struct child *ch)
+{
+    if (ch->tty < 0)
+        ch->tty = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
+    return ch->tty >= 0 && tcgetpgrp(ch->tty) == getpgrp();
+}
+
+void child_give_tty(struct child *ch)
+{
+    if (ch->tty >= 0 && tcsetpgrp(ch->tty, ch->pid) == 0)
+        ch->has_tty = true;
+}
+
+void child_take_tty(struct child *ch)
+{
+    if (!ch->has_tty)
+        return;
+    ch->has_tty = false;
+    if (tcgetpgrp(ch->tty) == ch->pid)
+        tcsetpgrp(ch->tty, getpgrp());
+}
+
+void child_close(struct child *ch)
+{
+    child_take_tty(ch);
+    (void)guard_stop(&ch->guard);
+    close_end(&ch->lost_fd);
+    close_end(&ch->tty);
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * child.h - the guarded command, with all that belongs to it.
+ */
+#ifndef DIBS_CLI_CHILD_H
+#define DIBS_CLI_CHILD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "guard.h"
+#include "signals.h"
+
+struct child {
+    pid_t pid;      /* 0 before it is started */
+    bool group;     /* leads a process group of its own */
+    bool ended;     /* status says how */
+    int status;     /* as of waitpid(2) */
+    int stopped_by; /* the signal that stopped it; 0 while it runs */
+    bool denied;    /* a signal to it was refused by the system */
+    int lost_fd;    /* we write, it reads: the lock is lost */
+    int tty;        /* the terminal, once it asked for it; else -1 */
+    bool has_tty;   /* the terminal is its group's */
+    struct guard guard;
+};
+
+struct child_plan {
+    char *const *argv;
+    const char *const *env; /* NAME=value, to add; ends with NULL */
+    bool foreground;        /* in our process group */
+    bool lost_fd;           /* make a DIBS_LOST_FD */
+    const struct signals *signals;
+};
+
+void child_init(struct child *ch);
+
+/* Starts it. 0, or the errno of what failed: then nothing runs. */
+int child_start(struct child *ch, const struct child_plan *plan);
+
+/* Signals it: all of its group, or the process where it has none. */
+void child_signal(struct child *ch, int sig);
+
+/* Takes note of what happened to processes of ours. Call it on SIGCHLD. */
+void child_reap(struct child *ch);
+
+/* Is it gone, and everything in its group with it? */
+bool child_gone(struct child *ch);
+
+/* Makes DIBS_LOST_FD readable. */
+void child_tell_lost(struct child *ch);
+
+/* The terminal. tty_ours: is there one, and is it ours to give? give_tty does
+ * so; take_tty takes it back, if it was given. */
+bool child_tty_ours(struct child *ch);
+void child_give_tty(struct child *ch);
+void child_take_tty(struct child *ch);
+
+/* Runs a line of shell, in a group of its own, and forgets about it. */
+void child_hook(const struct child *ch, const char *line,
+                const struct child_plan *plan);
+
+/* Lets go of guard and descriptors. */
+void child_close(struct child *ch);
+
+#endif

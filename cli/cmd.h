@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cmd.h - the subcommands. Each gives the exit code.
+ */
+#ifndef DIBS_CLI_CMD_H
+#define DIBS_CLI_CMD_H
+
+#include "args.h"
+
+int cmd_run(const struct args *a);
+int cmd_hold(const struct args *a);
+int cmd_info(const struct args *a);
+int cmd_ls(const struct args *a);
+int cmd_force_unlock(const struct args *a);
+int cmd_local(const struct args *a);
+int cmd_version(const struct args *a);
+int cmd_help(const struct args *a);
+
+/* What --help shows: about one subcommand, or with NULL about all. */
+int help_show(const struct command *cmd);
+
+#endif

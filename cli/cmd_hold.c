@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cmd_hold.c - dibs hold: hold a lock until stdin ends or a signal comes.
+ *
+ * For those who cannot wrap a command: a script that guards several steps, a
+ * person who wants everybody else to keep off for a while, a systemd unit.
+ * Once the lock is held its owner is printed, so whoever started us can wait
+ * for that line. If the lock is lost we say so and end at once; our end is
+ * what the others watch.
+ *
+ * Thread  The first one.
+ */
+#include "cmd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "exits.h"
+#include "grip.h"
+#include "report.h"
+#include "times.h"
+
+#define INPUT_AGAIN_MS 1000
+
+/* Not on the stack: a thread that finds no server may outlive cmd_hold. */
+static struct {
+    struct signals signals;
+    struct grip g;
+} hold;
+
+static bool print_owner(const struct args *a, const struct grip *g)
+{
+    struct json j;
+
+    if (a->json) {
+        json_open(&j, stdout);
+        json_text(&j, "name", a->words[0]);
+        json_text(&j, "owner", g->owner_text);
+        json_int(&j, "lease_ms", a->lease_ms);
+        json_close(&j);
+        putchar('\n');
+    } else {
+        printf("%s\n", g->owner_text);
+    }
+    return fflush(stdout) == 0;
+}
+
+enum input { INPUT_COMES, INPUT_ENDED, INPUT_NOT_NOW };
+
+/* What is on stdin is nothing to us, only its end. In the background of a
+ * terminal it is not ours to read: then we look again later. */
+static enum input read_input(void)
+{
+    char rest[4096];
+    ssize_t n = read(STDIN_FILENO, rest, sizeof rest);
+
+    if (n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN)))
+        return INPUT_COMES;
+    if (n < 0 && errno == EIO && tcgetpgrp(STDIN_FILENO) >= 0)
+        return INPUT_NOT_NOW;
+    return INPUT_ENDED;
+}
+
+/* The first signal that is meant to end us; 0 when none has come. */
+static int ending_signal(const struct signals *s)
+{
+    struct signal_got got;
+
+    while (signals_next(s, &got)) {
+        if (got.sig == SIGTSTP)
+            signals_stop(SIGTSTP, false);
+        else if (signals_fatal(got.sig))
+            return got.sig;
+    }
+    return 0;
+}
+
+/* Until it is over; false when the lock was lost. */
+static bool keep(const struct args *a, struct grip *g)
+{
+    int timer = time_fd();
+    int input = a->no_stdin ? -1 : STDIN_FILENO;
+    struct pollfd p[4] = {{.fd = g->signals->fd, .events = POLLIN},
+                          {.fd = grip_fd(g), .events = POLLIN},
+                          {.fd = timer, .events = POLLIN},
+                          {.fd = input, .events = POLLIN}};
+    int64_t left;
+
+    while ((left = grip_valid_ms(g)) > 0) {
+        if (p[3].fd != input && left > INPUT_AGAIN_MS)
+            left = INPUT_AGAIN_MS;
+        time_arm(timer, time_now() + left);
+        if (poll(p, 4, TIME_POLL(timer)) < 0)
+            continue;
+        if (p[1].revents)
+            grip_pump(g);
+        if (p[0].revents && ending_signal(g->signals) != 0)
+            break;
+        enum input in = p[3].revents ? read_input() : INPUT_COMES;
+        if (in == INPUT_ENDED)
+            break;
+        p[3].fd = in == INPUT_NOT_NOW ? -1 : input;
+    }
+    if (timer >= 0)
+        close(timer);
+    return grip_valid_ms(g) > 0;
+}
+
+static int held(const struct args *a, struct grip *g)
+{
+    if (!print_owner(a, g))
+        out_tell(OUT_WARN, "stdout", "nobody reads our stdout");
+    bool ours = keep(a, g);
+    int64_t more = a->min_hold_ms - (time_now() - g->held_at);
+
+    if (g->nested)
+        return EXIT_FINE; /* it is the outer one's to give back */
+    switch (ours ? grip_drop(g, more > 0 ? more : 0) : GRIP_LOST) {
+    case GRIP_RELEASED:
+        return EXIT_FINE;
+    case GRIP_UNSURE:
+        out_tell(OUT_ERROR, "unconfirmed",
+                 "the server did not confirm that %s is free again",
+                 a->words[0]);
+        return g->sig ? EXIT_SIGNAL + g->sig : EXIT_UNSURE;
+    default:
+        g->end = GRIP_LOST;
+        out_tell(OUT_ERROR, "lost", "lost %s", a->words[0]);
+        return EXIT_LOST;
+    }
+}
+
+int cmd_hold(const struct args *a)
+{
+    struct report report = {.why = NULL};
+
+    if (!signals_open(&hold.signals)) {
+        out_tell(OUT_ERROR, "internal", "no signalfd: %s", strerror(errno));
+        return EXIT_INTERNAL;
+    }
+    int code = grip_take(&hold.g, a, &hold.signals);
+    if (code == EXIT_FINE && (hold.g.held || hold.g.nested))
+        code = held(a, &hold.g);
+    report.code = code;
+    report_write(a, &hold.g, &report);
+    grip_close(&hold.g);
+    signals_close(&hold.signals);
+    return code;
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cmd_run.c - dibs run: hold a lock while a command runs.
+ *
+ *     take the lock        grip.c        waits, signals end the wait
+ *     start the command    child.c       own process group, guard
+ *     watch both           supervise.c   until the group is gone
+ *     give the lock back   grip.c        until it is confirmed
+ *     say how it went      here          exit code, --status-fd
+ *
+ * The exit code answers two questions at once: how did the command end, and
+ * was it alone while it ran? A bad answer to the second one outweighs the
+ * first, for then a success is not worth much.
+ *
+ * Thread  The first one.
+ */
+#include "cmd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "child.h"
+#include "exits.h"
+#include "grip.h"
+#include "report.h"
+#include "supervise.h"
+#include "times.h"
+
+/* Not on the stack: a thread that finds no server may outlive cmd_run. */
+static struct run {
+    const struct args *a;
+    struct signals signals;
+    struct grip g;
+    struct child ch;
+    struct watch w;
+    struct report report;
+} run;
+
+/* ---- the command's environment ----------------------------------------- */
+
+enum { ENV_HELD, ENV_NAME, ENV_OWNER, ENV_OWNERS, ENV_LEASE, ENV_MADE };
+
+struct env {
+    char *made[ENV_MADE];
+    const char *rows[ENV_MADE + 3];
+};
+
+static char *format(const char *fmt, ...) PRINTF(1, 2);
+
+static char *format(const char *fmt, ...)
+{
+    char *text = NULL;
+    va_list ap;
+
+    va_start(ap, fmt);
+    int n = vasprintf(&text, fmt, ap);
+    va_end(ap);
+    return n < 0 ? NULL : text;
+}
+
+/* All owners around the command, the innermost first. */
+static char *owners_row(const struct grip *g)
+{
+    const char *outer = getenv("DIBS_OWNERS");
+
+    if (!(outer && *outer))
+        outer = getenv("DIBS_OWNER");
+    bool more = outer && *outer;
+    return format("DIBS_OWNERS=%s%s%s", g->owner_text, more ? " " : "",
+                  more ? outer : "");
+}
+
+static bool env_make(struct env *e, const struct run *r)
+{
+    const struct grip *g = &r->g;
+    int n = 0;
+
+    *e = (struct env){
+        .made = {
+            [ENV_HELD] = format("DIBS_HELD=1"),
+            [ENV_NAME] = format("DIBS_NAME=%s", r->a->words[0]),
+            [ENV_OWNER] = format("DIBS_OWNER=%s", g->owner_text),
+            [ENV_OWNERS] = g->nested ? NULL : owners_row(g),
+            [ENV_LEASE] =
+                g->nested ? NULL
+                          : format("DIBS_LEASE_MS=%" PRId64, r->a->lease_ms),
+        }};
+    for (int i = 0; i < ENV_MADE; i++)
+        if (e->made[i])
+            e->rows[n++] = e->made[i];
+    if (n < (g->nested ? 3 : ENV_MADE))
+        return false;
+    /* Of other kinds of locks; taken away, should an outer one have set
+     * them. */
+    e->rows[n++] = "DIBS_TOKEN";
+    e->rows[n] = "DIBS_SLOT";
+    return true;
+}
+
+static void env_clear(struct env *e)
+{
+    for (int i = 0; i < ENV_MADE; i++)
+        free(e->made[i]);
+}
+
+/* ---- how it went ------------------------------------------------------- */
+
+/* The command's own code, as a shell would say it. */
+static int child_code(struct run *r)
+{
+    int status = r->ch.status;
+
+    if (WIFEXITED(status)) {
+        r->report.why = "exit";
+        return WEXITSTATUS(status);
+    }
+    r->report.why = "signal";
+    return EXIT_SIGNAL + WTERMSIG(status);
+}
+
+static int final_code(struct run *r, enum grip_end end)
+{
+    if (r->w.why == STOP_LOST)
+        return EXIT_LOST;
+    if (end == GRIP_LOST && !r->w.late)
+        out_tell(OUT_ERROR, "lost",
+                 "lost %s before the command ended: it may not have been alone",
+                 r->a->words[0]);
+    if (end == GRIP_LOST || r->w.late)
+        return EXIT_LATE;
+    if (r->w.why == STOP_TOOLONG)
+        return EXIT_TOOLONG;
+    if (end == GRIP_UNSURE)
+        out_tell(OUT_ERROR, "unconfirmed",
+                 "the server did not confirm that %s is free again",
+                 r->a->words[0]);
+    int code = child_code(r);
+    if (code != EXIT_FINE || end != GRIP_UNSURE)
+        return code;
+    r->report.why = NULL;
+    return r->g.sig ? EXIT_SIGNAL + r->g.sig : EXIT_UNSURE;
+}
+
+/* ---- the middle part --------------------------------------------------- */
+
+static int cannot_start(struct run *r, const char *what, int why)
+{
+    out_tell(OUT_ERROR, "exec", "cannot run '%s': %s", what, strerror(why));
+    if (!r->g.nested)
+        (void)grip_drop(&r->g, 0);
+    return why == ENOENT ? EXIT_NOTFOUND : EXIT_CANNOT;
+}
+
+static int64_t keep_ms(const struct run *r)
+{
+    int64_t left = r->a->min_hold_ms - (time_now() - r->g.held_at);
+
+    return left > 0 && r->w.why != STOP_LOST ? left : 0;
+}
+
+/* With the lock in hand. */
+static int guarded(struct run *r, const struct env *e)
+{
+    char *shell[] = {"/bin/sh", "-c", (char *)r->a->shell, NULL};
+    struct child_plan plan = {
+        .argv = r->a->shell ? shell : r->a->argv,
+        .env = e->rows,
+        .foreground = r->a->foreground,
+        .lost_fd = !r->g.nested,
+        .signals = &r->signals,
+    };
+    enum grip_end end = GRIP_RELEASED;
+    int why = child_start(&r->ch, &plan);
+
+    if (why != 0)
+        return cannot_start(r, plan.argv[0], why);
+    watch_run(&r->w, r->a, &r->g, &r->ch, &plan);
+    r->report.ran = true;
+    r->report.status = r->ch.status;
+    if (!r->g.nested)
+        end = grip_drop(&r->g, keep_ms(r));
+    return final_code(r, end);
+}
+
+static int no_memory(void)
+{
+    out_tell(OUT_ERROR, "internal", "out of memory");
+    return EXIT_INTERNAL;
+}
+
+/* A shell that runs a loop goes by how we die whether the user meant to
+ * interrupt the loop, too. */
+static void die_of_interrupt(const struct run *r)
+{
+    bool typed = (r->g.sig == SIGINT && r->g.typed) ||
+                 (r->w.typed && r->report.ran && WIFSIGNALED(r->ch.status) &&
+                  WTERMSIG(r->ch.status) == SIGINT);
+    sigset_t one;
+
+    if (!typed || r->report.code != EXIT_SIGNAL + SIGINT)
+        return;
+    sigemptyset(&one);
+    sigaddset(&one, SIGINT);
+    raise(SIGINT);
+    sigprocmask(SIG_UNBLOCK, &one, NULL);
+}
+
+int cmd_run(const struct args *a)
+{
+    struct run *r = &run;
+    struct env e = {.made = {NULL}};
+
+    r->a = a;
+    child_init(&r->ch);
+    if (!signals_open(&r->signals)) {
+        out_tell(OUT_ERROR, "internal", "no signalfd: %s", strerror(errno));
+        return EXIT_INTERNAL;
+    }
+    if (a->status_fd > STDERR_FILENO)
+        fcntl(a->status_fd, F_SETFD, FD_CLOEXEC);
+    int code = grip_take(&r->g, a, &r->signals);
+    if (code == EXIT_FINE && (r->g.held || r->g.nested))
+        code = env_make(&e, r) ? guarded(r, &e) : no_memory();
+    child_close(&r->ch);
+    env_clear(&e);
+    r->report.code = code;
+    report_write(a, &r->g, &r->report);
+    grip_close(&r->g);
+    signals_close(&r->signals);
+    die_of_interrupt(r);
+    return code;
+}

@@ -1,0 +1,219 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# demo.sh [DIBS]: what dibs does, to watch, in a quarter of a minute.
+#
+# Everything happens in a temporary folder with a private server of its own: no
+# lock of yours is touched, and nothing is left, also when you press Ctrl-C.
+set -u
+
+dibs=${1:-dibs}
+case $dibs in
+*/*) dibs=$(cd "$(dirname "$dibs")" && pwd)/$(basename "$dibs") ;;
+esac
+if ! command -v "$dibs" >/dev/null; then
+    echo "demo.sh: there is no $dibs; build it first, or name it" >&2
+    exit 1
+fi
+
+dir=$(mktemp -d "${TMPDIR:-/tmp}/dibs-demo.XXXXXX") || exit 1
+unset DIBS_URL DIBS_URL_FILE DIBS_PASSWORD DIBS_OWNER DIBS_OWNERS
+export XDG_RUNTIME_DIR=$dir dibs dir
+cd "$dir" || exit 1
+
+# ---- leaving nothing behind --------------------------------------------
+
+# All we start has our folder in its environment.
+clean_up() {
+    local process
+    trap '' EXIT INT TERM HUP
+    for process in /proc/[0-9]*; do
+        grep -qs "XDG_RUNTIME_DIR=$dir" "$process/environ" &&
+            kill -KILL "${process#/proc/}" 2>/dev/null
+    done
+    wait 2>/dev/null
+    "$dibs" local stop --force >/dev/null 2>&1
+    cd / && rm -rf "$dir"
+    printf '%s' "$show_cursor"
+}
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+trap 'exit 129' HUP
+
+# ---- how it looks ------------------------------------------------------
+
+hide_cursor= show_cursor= bold= plain= green= yellow= red=
+moving=no
+if [ -t 1 ] && [ "${TERM:-dumb}" != dumb ]; then
+    moving=yes
+    hide_cursor=$'\e[?25l' show_cursor=$'\e[?25h'
+    if [ -z "${NO_COLOR:-}" ]; then
+        bold=$'\e[1m' plain=$'\e[0m'
+        green=$'\e[32m' yellow=$'\e[33m' red=$'\e[31m'
+    fi
+fi
+case ${LC_ALL:-${LC_CTYPE:-${LANG:-}}} in
+*[Uu][Tt][Ff]*) waits=· works=█ dies=✗ ;;
+*) waits=. works=# dies=X ;;
+esac
+printf '%s' "$hide_cursor"
+
+say() {
+    printf '%s\n' "$*"
+}
+
+scene() {
+    printf '\n%s%s%s\n\n' "$bold" "$*" "$plain"
+}
+
+# ---- who does what -----------------------------------------------------
+#
+# Everybody has a file that says what they do: w waits, h has the lock and
+# works, x was killed, and an empty one is for those who are not there. The
+# lanes below show these files, twenty times a second.
+
+# wants WHO SECONDS [OPTIONS...]: a dibs run that works for so long.
+wants() {
+    local who=$1 seconds=$2
+    shift 2
+    echo w >"is.$who"
+    (
+        "$dibs" run "$@" printer -- sh -c '
+            echo h >"is.$1"
+            echo $$ >"command.$1"
+            sleep "$2"
+            echo >"is.$1"' sh "$who" "$seconds" 2>"said.$who" &
+        echo $! >"pid.$who"
+        wait $!
+        code=$?
+        [ $code -eq 0 ] && echo >"is.$who" || echo x >"is.$who"
+        echo $code >"code.$who"
+    ) 2>/dev/null &
+}
+
+busy() {
+    local who is
+    for who in $cast; do
+        is=
+        [ ! -s "is.$who" ] || read -r is <"is.$who"
+        case $is in [wh]) return 0 ;; esac
+    done
+    return 1
+}
+
+declare -A lane gone
+draw() {
+    local who
+    for who in $cast; do
+        printf '%s  %-5s %s%s\n' "$erase" "$who" "${lane[$who]}" "$plain"
+    done
+}
+
+# One more column in each lane.
+advance() {
+    local who is
+    for who in $cast; do
+        is=
+        [ ! -s "is.$who" ] || read -r is <"is.$who"
+        case $is in
+        w) lane[$who]+=$yellow$waits ;;
+        h) lane[$who]+=$green$works ;;
+        x)
+            [ -n "${gone[$who]:-}" ] || lane[$who]+=$red$dies
+            gone[$who]=1
+            lane[$who]+=' '
+            ;;
+        *) lane[$who]+=' ' ;;
+        esac
+    done
+}
+
+# watch COLUMN COMMAND...: shows the lanes until all are done, and runs COMMAND
+# when it comes to that column.
+watch() {
+    local columns=0 at=$1 first=yes
+    shift
+    erase=
+    while busy || [ $columns -lt "$at" ]; do
+        [ $columns -ne "$at" ] || "$@"
+        advance
+        if [ $moving = yes ]; then
+            [ $first = yes ] || printf '\e[%dA' "$(wc -w <<<"$cast")"
+            erase=$'\e[2K'
+            draw
+        fi
+        first=no
+        columns=$((columns + 1))
+        [ $columns -lt 160 ] || break # nothing here takes eight seconds
+        sleep 0.05
+    done
+    [ $moving = yes ] || draw
+}
+
+begin() { # WHO...
+    local who
+    cast=$*
+    for who in $cast; do
+        lane[$who]=
+        gone[$who]=
+        rm -f "is.$who" "pid.$who" "code.$who" "command.$who" "said.$who"
+    done
+}
+
+await() {
+    local i
+    for ((i = 0; i < 200; i++)); do
+        [ -s "$1" ] && return
+        sleep 0.02
+    done
+}
+
+# ---- the play ----------------------------------------------------------
+
+say "${bold}dibs: one at a time.${plain} ($waits waits, $works has the lock and works, $dies is stopped)"
+
+scene '1. Four people, one printer:  dibs run printer -- ...'
+begin ann bob cleo dan
+for who in $cast; do
+    wants "$who" 0.6
+done
+watch 0 true
+say
+say "  $(grep -hs 'started a private' said.* | head -n 1)"
+
+scene '2. Ann is killed with -9 while she has the lock (a lease of 2 seconds)'
+begin ann bob
+wants ann 30 --lease 2s
+await is.ann
+await command.ann
+wants bob 0.6 --lease 2s
+ann_dies() {
+    kill -KILL "$(cat pid.ann)"
+}
+watch 12 ann_dies
+say
+if kill -0 "$(cat command.ann)" 2>/dev/null; then
+    say "  Her command lives on. That should not be."
+else
+    say "  Her command died with her. The lock was free when her lease had ended."
+fi
+
+scene "3. Somebody breaks Ann's lock:  dibs force-unlock --yes printer"
+begin ann bob
+wants ann 30 --lease 1500ms
+await command.ann
+wants bob 0.8 --lease 1500ms
+broken() {
+    "$dibs" force-unlock --yes printer >broken.txt
+}
+watch 16 broken
+say
+say "  Bob had it at once. Ann found out at her next renewal, and was stopped; for"
+say "  a moment there were two of them, which is why it takes a --yes."
+say "  $(head -n 1 said.ann)"
+say "  Her exit code is $(cat code.ann): lost."
+
+scene 'What is left?'
+say "  locks:   $("$dibs" ls | wc -l)"
+say "  server:  $("$dibs" local stop)"

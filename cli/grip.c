@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * grip.c - one lock of one command: getting it, keeping it, giving it back.
+ *
+ * What run and hold have in common. All of it must go on beside signals: a
+ * command that waits for a lock must leave the line when it is told to, and
+ * one that cannot reach its server must say so and not hang. So the lock is
+ * asked for with the library's async calls, their callbacks run here, when we
+ * call dibs_client_dispatch, and the main loop of each phase is a poll(2) over
+ * the library's descriptor and that of the signals.
+ *
+ * Opening The one call that can block is opening the client, and starting a
+ *         private server before it. A thread does that. When a signal comes
+ *         meanwhile, we leave it alone: it holds nothing, and ends with us.
+ *
+ * Nested  Inside a command that dibs runs, the environment says who the owner
+ *         is. Asked for a lock which that owner holds, we take nothing and
+ *         give nothing back: the outer dibs keeps it for as long as we run,
+ *         since we are in its process group. What the environment says is
+ *         checked with the server, and an outer dibs run of another lock in
+ *         between is looked through: DIBS_OWNERS lists them all.
+ *
+ * Giving  A release that nobody confirms is tried again until the lease must
+ * back    be over. Only then can we go, and we do not call that a success.
+ *
+ * Thread  The first one, but for opener().
+ */
+#include "grip.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "exits.h"
+#include "times.h"
+
+#define RETRY_MS        500 /* between attempts of a release the server refused */
+#define ENOUGH_MS       1000 /* from a signal to giving up on a release */
+#define CLOSE_MS        2000 /* for taking back what was granted too late */
+#define WAIT_TELL_MS    250  /* silence before -v says that we wait */
+#define RELEASE_TELL_MS 1500 /* and before we say that a release hangs */
+
+/* ---- callbacks, all inside dibs_client_dispatch ------------------------ */
+
+static void on_answer(dibs_err err, void *arg)
+{
+    struct grip *g = arg;
+
+    g->answer = err;
+    g->answered = true;
+}
+
+static void on_lost(const char *name, dibs_owner owner, void *arg)
+{
+    struct grip *g = arg;
+
+    (void)name;
+    (void)owner;
+    g->lost = true;
+}
+
+static void on_event(const dibs_event *ev, void *arg)
+{
+    struct grip *g = arg;
+    enum out_level level = OUT_INFO;
+
+    switch (ev->kind) {
+    case DIBS_EVENT_CONNECTED:
+        g->told_down = false;
+        break;
+    case DIBS_EVENT_DISCONNECTED:
+        if (g->c && !g->held && !g->told_down) {
+            g->told_down = true;
+            level = OUT_WARN;
+        }
+        break;
+    case DIBS_EVENT_SUSPECT:
+    case DIBS_EVENT_WARNING:
+        level = OUT_WARN;
+        break;
+    case DIBS_EVENT_ERROR:
+    case DIBS_EVENT_UNKNOWN:
+    case DIBS_EVENT_LOST:
+    case DIBS_EVENT_REAPED:
+        break;
+    }
+    out_tell(level, "library", "%s", ev->text);
+}
+
+/* ---- opening ----------------------------------------------------------- */
+
+/* Is owner one of the words of list? */
+static bool listed(const char *list, const char *owner)
+{
+    size_t len = strlen(owner);
+
+    while (list && *list) {
+        size_t n = strcspn(list, " ");
+        if (n == len && memcmp(list, owner, n) == 0)
+            return true;
+        list += n + strspn(list + n, " ");
+    }
+    return false;
+}
+
+/* Does an outer dibs run hold this very lock? */
+static dibs_err find_outer(struct grip *g)
+{
+    const char *one = getenv("DIBS_OWNER"), *all = getenv("DIBS_OWNERS");
+    dibs_lock_info info = DIBS_LOCK_INFO_INIT;
+
+    if (!(one && *one) && !(all && *all))
+        return DIBS_OK;
+    dibs_err err = dibs_lock_info_get(g->l, &info);
+    if (err != DIBS_OK || !info.locked)
+        return err;
+    if (listed(one, info.owner) || listed(all, info.owner)) {
+        g->nested = true;
+        memcpy(g->owner_text, info.owner, sizeof g->owner_text);
+    }
+    return DIBS_OK;
+}
+
+static int tell_failed(struct grip *g, dibs_err err)
+{
+    out_tell(OUT_ERROR, "server", "cannot take %s: %s", g->a->words[0],
+             dibs_strerror(err));
+    return out_exit_of(err);
+}
+
+static int open_all(struct grip *g)
+{
+    dibs_client_opts opts = {
+        .size = sizeof opts,
+        .lease_ms = g->a->no_renew ? 0 : g->a->lease_ms,
+        .max_connections = 1,
+        .callbacks = DIBS_CALLBACKS_DISPATCH,
+        .on_event = on_event,
+        .event_arg = g,
+    };
+    int code = target_open(&g->target, &opts, &g->c);
+
+    if (code != EXIT_FINE)
+        return code;
+    dibs_err err = dibs_lock_new(g->c, g->a->words[0], &g->l);
+    if (err == DIBS_OK)
+        err = find_outer(g);
+    return err == DIBS_OK ? EXIT_FINE : tell_failed(g, err);
+}
+
+static void *opener(void *arg)
+{
+    struct grip *g = arg;
+    uint64_t one = 1;
+
+    g->open_code = open_all(g);
+    ssize_t n = write(g->opened_fd, &one, sizeof one);
+    (void)n; /* eight bytes into an eventfd of our own */
+    return NULL;
+}
+
+/* ---- loops ------------------------------------------------------------- */
+
+/* Waits for fd, a signal, or the timer, if there is one. True when fd is
+ * readable. */
+static bool wait_for(struct grip *g, int fd, int timer)
+{
+    struct pollfd p[3] = {{.fd = fd, .events = POLLIN},
+                          {.fd = g->signals->fd, .events = POLLIN},
+                          {.fd = timer, .events = POLLIN}};
+    struct signal_got got;
+
+    if (poll(p, 3, TIME_POLL(timer)) < 0)
+        return false;
+    while (p[1].revents && signals_next(g->signals, &got)) {
+        if (got.sig == SIGTSTP) {
+            signals_stop(SIGTSTP, false);
+        } else if (signals_fatal(got.sig) && g->sig == 0) {
+            g->sig = got.sig;
+            g->typed = got.terminal;
+        }
+    }
+    return p[0].revents != 0;
+}
+
+/* Runs until what we asked for has ended, or until the time; a signal brings
+ * that forward to grace_ms from then. False when it has not ended. */
+static bool await_answer(struct grip *g, int64_t until, int64_t grace_ms)
+{
+    int timer = time_fd();
+    int sig = g->sig;
+
+    while (!g->answered && time_now() < until) {
+        time_arm(timer, until);
+        if (wait_for(g, dibs_client_fd(g->c), timer))
+            dibs_client_dispatch(g->c);
+        if (g->sig != sig && time_now() + grace_ms < until)
+            until = time_now() + grace_ms;
+        sig = g->sig;
+    }
+    if (timer >= 0)
+        close(timer);
+    return g->answered;
+}
+
+static bool open_beside(struct grip *g)
+{
+    g->opened_fd = eventfd(0, EFD_CLOEXEC);
+    if (g->opened_fd < 0)
+        return false;
+    g->opening = pthread_create(&g->opener, NULL, opener, g) == 0;
+    return g->opening;
+}
+
+static int open_client(struct grip *g)
+{
+    if (!open_beside(g)) {
+        out_tell(OUT_ERROR, "internal", "cannot start a thread: %s",
+                 strerror(errno));
+        return EXIT_INTERNAL;
+    }
+    while (g->sig == 0)
+        if (wait_for(g, g->opened_fd, -1)) {
+            pthread_join(g->opener, NULL);
+            g->opening = false;
+            return g->open_code;
+        }
+    return EXIT_SIGNAL + g->sig;
+}
+
+/* ---- taking ------------------------------------------------------------ */
+
+static dibs_err ask(struct grip *g)
+{
+    const struct args *a = g->a;
+    dibs_lock_opts opts = {
+        .size = sizeof opts,
+        .wait_ms = a->wait_ms > 0 ? a->wait_ms : 0,
+        .lease_ms = a->no_renew ? a->lease_ms : 0,
+        .owner = g->owner,
+        .on_lost = on_lost,
+        .arg = g,
+        .max_hold_ms = a->max_hold_ms,
+    };
+
+    g->answered = false;
+    return a->wait_ms == 0 ? dibs_lock_try_async(g->l, &opts, on_answer, g)
+                           : dibs_lock_acquire_async(g->l, &opts, on_answer, g);
+}
+
+/* Leaves the line. What is granted at this very moment is given back. */
+static int leave(struct grip *g)
+{
+    dibs_lock_cancel(g->l, g->owner);
+    if (!await_answer(g, time_now() + CLOSE_MS, 0) || g->answer != DIBS_OK)
+        return EXIT_SIGNAL + g->sig;
+    g->held = true;
+    (void)grip_drop(g, 0);
+    return EXIT_SIGNAL + g->sig;
+}
+
+static int tell_busy(struct grip *g)
+{
+    dibs_lock_info info = DIBS_LOCK_INFO_INIT;
+    const char *name = g->a->words[0];
+    char span[OUT_SPAN_MAX];
+
+    g->busy = true;
+    if (g->a->ok_if_busy) {
+        out_tell(OUT_INFO, "busy", "%s is taken", name);
+        return EXIT_FINE;
+    }
+    if (!g->a->quiet && dibs_lock_info_get(g->l, &info) == DIBS_OK &&
+        info.locked)
+        out_tell(OUT_WARN, "busy", "%s is taken: held by %s, %s left", name,
+                 info.owner,
+                 info.ttl_ms < 0 ? "no end" : out_span(info.ttl_ms, span));
+    else
+        out_tell(OUT_WARN, "busy", "%s is taken", name);
+    return g->a->busy_code;
+}
+
+static int taken(struct grip *g)
+{
+    char span[OUT_SPAN_MAX];
+
+    g->held = true;
+    g->held_at = time_now();
+    if (dibs_lock_owner_text(g->l, g->owner, g->owner_text,
+                             sizeof g->owner_text) != DIBS_OK)
+        g->owner_text[0] = '\0';
+    out_tell(OUT_INFO, "acquired", "got %s after %s, as %s", g->a->words[0],
+             out_span(g->held_at - g->asked_at, span), g->owner_text);
+    return EXIT_FINE;
+}
+
+static int wait_lock(struct grip *g)
+{
+    g->owner = dibs_owner_new(g->c);
+    dibs_err err = ask(g);
+    if (err != DIBS_OK)
+        return tell_failed(g, err);
+    if (!await_answer(g, time_now() + WAIT_TELL_MS, 0) && g->sig == 0) {
+        out_tell(OUT_INFO, "waiting", "waiting for %s", g->a->words[0]);
+        (void)await_answer(g, TIME_NEVER, 0);
+    }
+    if (!g->answered)
+        return leave(g);
+    if (g->answer == DIBS_OK)
+        return taken(g);
+    if (g->answer == DIBS_ERR_BUSY || g->answer == DIBS_ERR_TIMEOUT)
+        return tell_busy(g);
+    return tell_failed(g, g->answer);
+}
+
+static void disconnect(struct grip *g)
+{
+    if (g->c)
+        dibs_client_close(g->c, CLOSE_MS);
+    dibs_lock_free(g->l);
+    dibs_client_free(g->c);
+    g->l = NULL;
+    g->c = NULL;
+}
+
+static int leave_to_outer(struct grip *g)
+{
+    disconnect(g);
+    out_tell(OUT_INFO, "nested", "%s is already held for this command, by %s",
+             g->a->words[0], g->owner_text);
+    return EXIT_FINE;
+}
+
+int grip_take(struct grip *g, const struct args *a,
+              const struct signals *signals)
+{
+    *g = (struct grip){.a = a, .signals = signals, .opened_fd = -1};
+    g->asked_at = time_now();
+    int code = target_pick(a, &g->target);
+
+    if (code == EXIT_FINE)
+        code = open_client(g);
+    if (code == EXIT_FINE)
+        code = g->nested ? leave_to_outer(g) : wait_lock(g);
+    if (g->sig != 0 && code > EXIT_SIGNAL)
+        out_tell(OUT_INFO, "signal", "left the wait for %s: SIG%s", a->words[0],
+                 sigabbrev_np(g->sig) ? sigabbrev_np(g->sig) : "");
+    return code;
+}
+
+/* ---- while held -------------------------------------------------------- */
+
+int grip_fd(const struct grip *g)
+{
+    return g->c ? dibs_client_fd(g->c) : -1;
+}
+
+void grip_pump(struct grip *g)
+{
+    dibs_client_dispatch(g->c);
+}
+
+int64_t grip_valid_ms(const struct grip *g)
+{
+    if (g->nested)
+        return DIBS_MS_MAX; /* the outer one sees to it */
+    return g->lost ? 0 : dibs_lock_valid_ms(g->l, g->owner);
+}
+
+/* ---- giving back ------------------------------------------------------- */
+
+static bool await_release(struct grip *g, int64_t deadline)
+{
+    bool done = await_answer(g, time_now() + RELEASE_TELL_MS, ENOUGH_MS);
+
+    if (done || g->sig != 0)
+        return done;
+    out_tell(OUT_WARN, "release",
+             "the server does not confirm that %s is free; trying until the "
+             "lease ends",
+             g->a->words[0]);
+    /* A margin, for the library is to give up first and not we. */
+    return await_answer(g, deadline + CLOSE_MS, ENOUGH_MS);
+}
+
+/* One attempt; its outcome, or GRIP_NOT_TAKEN when it is worth another. */
+static enum grip_end try_release(struct grip *g, int64_t keep_ms,
+                                 int64_t deadline)
+{
+    int64_t left = deadline - time_now();
+    dibs_lock_opts opts = {.size = sizeof opts,
+                           .wait_ms = left > 1 ? left : 1,
+                           .owner = g->owner,
+                           .keep_ms = keep_ms};
+
+    g->answered = false;
+    dibs_err err = dibs_lock_release_async(g->l, &opts, on_answer, g);
+    if (err == DIBS_OK && !await_release(g, deadline))
+        return GRIP_UNSURE;
+    if (err == DIBS_OK)
+        err = g->answer;
+    switch (err) {
+    case DIBS_OK:
+        return GRIP_RELEASED;
+    case DIBS_ERR_LOST:
+    case DIBS_ERR_NOT_OWNER:
+        return time_now() < deadline ? GRIP_LOST : GRIP_UNSURE;
+    case DIBS_ERR_CONN:
+    case DIBS_ERR_AUTH:
+    case DIBS_ERR_SERVER:
+        return time_now() + RETRY_MS < deadline ? GRIP_NOT_TAKEN : GRIP_UNSURE;
+    default:
+        return GRIP_UNSURE;
+    }
+}
+
+enum grip_end grip_drop(struct grip *g, int64_t keep_ms)
+{
+    int64_t left = grip_valid_ms(g), deadline = time_now() + left;
+    bool again = false;
+
+    if (!g->held)
+        return g->end;
+    g->end = left > 0 ? GRIP_NOT_TAKEN : GRIP_LOST;
+    while (g->end == GRIP_NOT_TAKEN) {
+        g->end = try_release(g, keep_ms, deadline);
+        /* What one attempt left open, the next may find done: who knows? */
+        if (again && g->end == GRIP_LOST)
+            g->end = GRIP_UNSURE;
+        again = true;
+        if (g->end != GRIP_NOT_TAKEN)
+            break;
+        g->answered = false; /* nothing is asked: only time passes */
+        (void)await_answer(g, time_now() + RETRY_MS, 0);
+        if (g->sig != 0)
+            g->end = GRIP_UNSURE;
+    }
+    g->held = false;
+    g->freed_at = time_now();
+    g->kept = g->end == GRIP_RELEASED && keep_ms > 0;
+    if (g->end == GRIP_RELEASED)
+        out_tell(OUT_INFO, "released",
+                 g->kept ? "%s stays taken for a while" : "released %s",
+                 g->a->words[0]);
+    return g->end;
+}
+
+void grip_close(struct grip *g)
+{
+    if (g->opening)
+        return; /* the thread uses all of this; the process ends now */
+    disconnect(g);
+    if (g->opened_fd >= 0)
+        close(g->opened_fd);
+    target_clear(&g->target);
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * grip.h - one lock of one command: getting it, keeping it, giving it back.
+ */
+#ifndef DIBS_CLI_GRIP_H
+#define DIBS_CLI_GRIP_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <dibs/dibs.h>
+
+#include "args.h"
+#include "signals.h"
+#include "target.h"
+
+enum grip_end {
+    GRIP_NOT_TAKEN, /* never had it */
+    GRIP_RELEASED,  /* the server said so */
+    GRIP_LOST,      /* it was gone already */
+    GRIP_UNSURE     /* the server did not say */
+};
+
+struct grip {
+    const struct args *a;
+    const struct signals *signals;
+    struct target target;
+
+    pthread_t opener; /* finds the server; then it is gone */
+    bool opening;
+    int opened_fd;
+    int open_code;
+
+    dibs_client *c;
+    dibs_lock *l;
+    dibs_owner owner;
+    char owner_text[DIBS_OWNER_MAX];
+    bool nested; /* an outer dibs run holds it for us */
+    bool held;   /* from the grant to the release */
+    bool lost;   /* the library said so */
+    bool busy;   /* somebody else has it, and we do not wait */
+
+    bool answered; /* a call we started has ended, as answer says */
+    dibs_err answer;
+    int sig;        /* the signal that made us give up; 0 = none */
+    bool typed;     /* on the terminal */
+    bool told_down; /* that the server does not answer */
+    int64_t asked_at, held_at, freed_at; /* on the clock of times.h */
+    enum grip_end end;
+    bool kept; /* released, but left taken for a while */
+};
+
+/* Finds the server and takes the lock, waiting as the arguments say; signals
+ * end the wait. EXIT_FINE when it is held, by us or (nested) by an outer dibs
+ * run; otherwise the exit code, and it has been said why. */
+int grip_take(struct grip *g, const struct args *a,
+              const struct signals *signals);
+
+/* While held: a descriptor to watch, what to call when it is readable, and how
+ * long the lock is ours for sure. */
+int grip_fd(const struct grip *g);
+void grip_pump(struct grip *g);
+int64_t grip_valid_ms(const struct grip *g);
+
+/* Gives it back, leaving it taken for keep_ms. Goes on until the server has
+ * confirmed it, the lease is over, or a signal says that it is enough. */
+enum grip_end grip_drop(struct grip *g, int64_t keep_ms);
+
+/* Lets go of everything; of a lock that is still held, too. */
+void grip_close(struct grip *g);
+
+#endif

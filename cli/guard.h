@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * guard.h - a process that outlives us by the moment that counts.
+ */
+#ifndef DIBS_CLI_GUARD_H
+#define DIBS_CLI_GUARD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct guard {
+    pid_t pid; /* 0 when there is none */
+    int fd;    /* we write here; its end is our end */
+};
+
+/* False when the system has no process for us. */
+bool guard_start(struct guard *g);
+
+/* Tells whom to end: a process group, or with group false a single process;
+ * and when, on the clock of times.h. TIME_NEVER: only when we die. */
+void guard_set(struct guard *g, pid_t pid, bool group, int64_t kill_at);
+
+/* Lets it go: there is nobody left to end. True when it had to act before. */
+bool guard_stop(struct guard *g);
+
+#endif

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * help.c - what dibs help and --help show.
+ *
+ * The first page fits a screen and is enough to guard a cron job. The page of
+ * a subcommand is made from the tables of main.c and args.c, so that it tells
+ * what the parser takes. dibs(1) has the rest.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd.h"
+#include "exits.h"
+
+#define TEXT_COLUMN 26
+#define LINE_WIDTH  79
+
+static const char first_page[] =
+    "dibs run NAME -- COMMAND [ARGS...]\n"
+    "\n"
+    "waits until nobody else holds the lock NAME, runs COMMAND, frees the lock "
+    "when\n"
+    "COMMAND has ended, and exits as COMMAND did. In a crontab, skipping a run "
+    "while\n"
+    "the last one still works:\n"
+    "\n"
+    "  */5 * * * *  dibs run -n --ok-if-busy backup -- /usr/local/bin/backup\n"
+    "\n"
+    "Between machines, name a Redis or Valkey server they share, as in\n"
+    "DIBS_URL=redis://db1.example:6379; without one, dibs starts a private\n"
+    "redis-server, for this user on this machine. If the lock is lost, COMMAND "
+    "is\n"
+    "stopped. Exit codes: 75 taken, 69 no server, 80 lost; man dibs has all.\n"
+    "\n"
+    "Subcommands (dibs help SUBCOMMAND has their options):\n";
+
+/* Prints text behind column at, which we are in, wrapped between words. */
+static void wrapped(const char *text, int at)
+{
+    int column = at;
+
+    while (*text) {
+        int len = (int)strcspn(text, " ");
+
+        if (column + len > LINE_WIDTH) {
+            printf("\n%*s", at, "");
+            column = at;
+        }
+        printf("%.*s", len, text);
+        column += len;
+        text += len;
+        if (*text == ' ') {
+            text++;
+            if (column + 1 + (int)strcspn(text, " ") <= LINE_WIDTH) {
+                putchar(' ');
+                column++;
+            } else {
+                column = LINE_WIDTH + 1;
+            }
+        }
+    }
+    putchar('\n');
+}
+
+static void show_option(const struct option_row *row)
+{
+    char left[64] = "  ";
+    size_t n = 2;
+
+    if (row->letter)
+        n += (size_t)snprintf(left + n, sizeof left - n, "-%c, ", row->letter);
+    else
+        n += (size_t)snprintf(left + n, sizeof left - n, "    ");
+    n += (size_t)snprintf(left + n, sizeof left - n, "--%s%s%s", row->name,
+                          row->value ? " " : "", row->value ? row->value : "");
+    printf("%-*s", TEXT_COLUMN, left);
+    if (n >= TEXT_COLUMN)
+        printf("\n%*s", TEXT_COLUMN, "");
+    wrapped(row->help, TEXT_COLUMN);
+}
+
+static void show_exits(void)
+{
+    static const struct {
+        int code;
+        const char *text;
+    } rows[] = {
+#define EXIT_X(name, value, cause, text) {value, text},
+        EXIT_MAP(EXIT_X)
+#undef EXIT_X
+    };
+
+    puts("\nExit codes, besides the command's own:");
+    for (size_t i = 1; i < sizeof rows / sizeof *rows; i++)
+        printf("  %3d  %s\n", rows[i].code, rows[i].text);
+}
+
+static void show_command(const struct command *cmd)
+{
+    printf("dibs %s\n\n%s\n", cmd->synopsis, cmd->summary);
+    puts("\nOptions:");
+    for (const struct option_row *row = option_rows; row->name; row++)
+        if (row->commands & cmd->bit)
+            show_option(row);
+    if (cmd->bit & CMD_TAKE)
+        puts("\nA TIME is 500ms, 10s, 2m, 1h or 1d; a bare number is seconds.");
+    if (cmd->bit == CMD_RUN)
+        show_exits();
+    printf("\nExample: %s\n", cmd->example);
+}
+
+int help_show(const struct command *cmd)
+{
+    if (cmd && cmd->bit != CMD_HELP) {
+        show_command(cmd);
+    } else {
+        fputs(first_page, stdout);
+        for (const struct command *c = commands; c->name; c++)
+            printf("  %-14s%s\n", c->name, c->summary);
+    }
+    return fflush(stdout) == 0 ? EXIT_FINE : EXIT_INTERNAL;
+}
+
+int cmd_help(const struct args *a)
+{
+    const struct command *cmd =
+        a->n_words > 0 ? command_find(a->words[0]) : NULL;
+
+    if (a->n_words > 0 && !cmd)
+        return args_wrong(command_find("help"), "dibs help run",
+                          "there is no subcommand '%s'", a->words[0]);
+    return help_show(cmd);
+}

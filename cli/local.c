@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * local.c - the private server of a user who gave no URL.
+ *
+ * Locks between processes of one user on one machine should need no set-up:
+ * the first command that needs a server starts one, on a Unix socket in the
+ * user's runtime folder, and all later ones find it there. It is a real
+ * redis-server, without a port and without files, and stays until it is
+ * stopped ("dibs local stop") or the machine is.
+ *
+ * Where   $XDG_RUNTIME_DIR/dibs; without that variable /run/user/UID/dibs or,
+ *         where that does not exist, /tmp/dibs-UID. A cron job may find no
+ *         /run/user/UID while a login shell does, and both must get the same
+ *         server: so one that already listens in /tmp/dibs-UID is used.
+ *
+ * Trust   Who can swap the folder or the socket decides who holds our locks.
+ *         The folder must be a real one, ours, and closed to others; and what
+ *         answers on the socket must run as us (SO_PEERCRED).
+ *
+ * Once    Starting and stopping happen under flock(2) on a file in the folder.
+ *         Who gets that lock looks again before acting. The kernel drops it
+ *         when its holder dies, so nothing can get stuck.
+ *
+ * Thread  Any one; run and hold do this beside their main loop. Between fork
+ *         and exec only async-signal-safe functions are called.
+ */
+#include "local.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "exits.h"
+#include "out.h"
+#include "times.h"
+
+#define START_MS 10000 /* longest wait for a server to listen */
+#define STOP_MS  5000  /* from TERM to KILL */
+
+/* ---- the folder -------------------------------------------------------- */
+
+static int refuse(const char *why, const char *path)
+{
+    out_tell(OUT_ERROR, "local",
+             "no place for a private server: %s %s; give a server with -u "
+             "URL, or another folder in XDG_RUNTIME_DIR",
+             path, why);
+    return EXIT_SERVER;
+}
+
+/* Puts the paths together; false when they do not fit a socket address. */
+static bool set_dir(struct local *lo, const char *dir)
+{
+    int size = (int)LOCAL_PATH_MAX;
+
+    return snprintf(lo->dir, LOCAL_PATH_MAX, "%s", dir) < size &&
+           snprintf(lo->socket, LOCAL_PATH_MAX, "%s/redis.sock", dir) < size &&
+           snprintf(lo->start, LOCAL_PATH_MAX, "%s/start.lock", dir) < size &&
+           snprintf(lo->log, LOCAL_PATH_MAX, "%s/redis.log", dir) < size;
+}
+
+/* What is wrong with a folder that is to hold ours? Others may own it only if
+ * they cannot rename what is ours in it. */
+static const char *base_wrong(const char *path)
+{
+    struct stat st;
+
+    if (path[0] != '/')
+        return "is not an absolute path";
+    if (stat(path, &st) != 0)
+        return strerror(errno);
+    if (!S_ISDIR(st.st_mode))
+        return "is not a folder";
+    if (st.st_uid != geteuid() && !(st.st_mode & S_ISVTX))
+        return "belongs to somebody else";
+    return NULL;
+}
+
+/* What is wrong with our folder? With absent, that is not wrong. */
+static const char *dir_wrong(const char *path, bool *absent)
+{
+    struct stat st;
+
+    *absent = false;
+    if (lstat(path, &st) != 0) {
+        *absent = errno == ENOENT;
+        return *absent ? NULL : strerror(errno);
+    }
+    if (!S_ISDIR(st.st_mode))
+        return "is not a folder";
+    if (st.st_uid != geteuid())
+        return "belongs to somebody else";
+    if (st.st_mode & (S_IRWXG | S_IRWXO))
+        return "is open to others (chmod 700 it)";
+    return NULL;
+}
+
+static int dir_ready(const struct local *lo)
+{
+    bool absent;
+
+    if (mkdir(lo->dir, 0700) != 0 && errno != EEXIST)
+        return refuse(strerror(errno), lo->dir);
+    const char *why = dir_wrong(lo->dir, &absent);
+    if (!why && absent)
+        why = "was removed meanwhile";
+    return why ? refuse(why, lo->dir) : EXIT_FINE;
+}
+
+static int find_in(struct local *lo, const char *base)
+{
+    char dir[LOCAL_PATH_MAX];
+    const char *why = base_wrong(base);
+
+    if (why)
+        return refuse(why, base);
+    if (snprintf(dir, sizeof dir, "%s/dibs", base) >= (int)sizeof dir ||
+        !set_dir(lo, dir))
+        return refuse("is too long for a socket's address", base);
+    return EXIT_FINE;
+}
+
+int local_find(struct local *lo)
+{
+    const char *xdg = getenv("XDG_RUNTIME_DIR");
+    char user[LOCAL_PATH_MAX], tmp[LOCAL_PATH_MAX];
+    struct local other;
+
+    snprintf(user, sizeof user, "/run/user/%lu", (unsigned long)geteuid());
+    snprintf(tmp, sizeof tmp, "/tmp/dibs-%lu", (unsigned long)geteuid());
+    if (xdg && *xdg && strcmp(xdg, user) != 0)
+        return find_in(lo, xdg);
+
+    (void)set_dir(&other, tmp); /* fits */
+    if (base_wrong(user) != NULL) {
+        *lo = other;
+        return EXIT_FINE;
+    }
+    int code = find_in(lo, user);
+    if (code == EXIT_FINE && !local_alive(lo, NULL) &&
+        local_alive(&other, NULL))
+        *lo = other;
+    return code;
+}
+
+/* ---- is it there? ------------------------------------------------------ */
+
+/* A connection to what listens on the socket, or -1. */
+static int dial(const struct local *lo, struct ucred *peer)
+{
+    struct sockaddr_un sa = {.sun_family = AF_UNIX};
+    socklen_t len = sizeof *peer;
+    bool absent;
+
+    if (dir_wrong(lo->dir, &absent) || absent)
+        return -1;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -1;
+    memcpy(sa.sun_path, lo->socket, sizeof sa.sun_path);
+    if (connect(fd, (struct sockaddr *)&sa, sizeof sa) == 0 &&
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, peer, &len) == 0 &&
+        peer->uid == geteuid())
+        return fd;
+    close(fd);
+    return -1;
+}
+
+bool local_alive(const struct local *lo, pid_t *pid)
+{
+    struct ucred peer;
+    int fd = dial(lo, &peer);
+
+    if (fd < 0)
+        return false;
+    close(fd);
+    if (pid)
+        *pid = peer.pid;
+    return true;
+}
+
+char *local_url(const struct local *lo)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
+                                "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/-._~";
+    char *url = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&url, &size);
+
+    if (!f)
+        return NULL;
+    fputs("unix://", f);
+    for (const char *s = lo->socket; *s; s++)
+        fprintf(f, strchr(plain, *s) ? "%c" : "%%%02X", (unsigned char)*s);
+    if (fclose(f) != 0) {
+        free(url);
+        return NULL;
+    }
+    return url;
+}
+
+/* ---- start ------------------------------------------------------------- */
+
+/* In the new process: becomes the server, or sends errno and ends. err_fd
+ * closes by itself when exec works; life_fd stays open while the server
+ * lives. */
+static _Noreturn void become_server(const struct local *lo, int err_fd,
+                                    int life_fd)
+{
+    static char *const names[] = {"redis-server", "valkey-server"};
+    char *argv[] = {NULL,
+                    "--port",
+                    "0",
+                    "--unixsocket",
+                    (char *)lo->socket,
+                    "--unixsocketperm",
+                    "700",
+                    "--save",
+                    "",
+                    "--appendonly",
+                    "no",
+                    "--maxmemory-policy",
+                    "noeviction",
+                    "--dir",
+                    (char *)lo->dir,
+                    "--logfile",
+                    (char *)lo->log,
+                    "--daemonize",
+                    "no",
+                    NULL};
+    struct sigaction usual = {.sa_handler = SIG_DFL};
+    sigset_t none;
+    int null = open("/dev/null", O_RDWR);
+    int why = null < 0 ? errno : ENOENT;
+
+    for (int sig = 1; sig < NSIG; sig++)
+        sigaction(sig, &usual, NULL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    umask(077);
+    if (null >= 0 && dup2(null, 0) >= 0 && dup2(null, 1) >= 0 &&
+        dup2(null, 2) >= 0 && chdir(lo->dir) == 0) {
+        syscall(SYS_close_range, 3, ~0U, 1U << 2 /* CLOSE_RANGE_CLOEXEC */);
+        fcntl(life_fd, F_SETFD, 0);
+        for (size_t i = 0; i < 2 && why == ENOENT; i++) {
+            argv[0] = names[i];
+            execvp(argv[0], argv);
+            why = errno;
+        }
+    }
+    ssize_t n = write(err_fd, &why, sizeof why);
+    _exit(n == sizeof why ? 0 : 1);
+}
+
+/* Twice fork, so that the server is nobody's child and in a session of its
+ * own, where no terminal and no signal to our group reaches it. */
+static bool spawn(const struct local *lo, int err_fd, int life_fd)
+{
+    int status;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        setsid();
+        pid = fork();
+        if (pid == 0)
+            become_server(lo, err_fd, life_fd);
+        _exit(pid < 0 ? 1 : 0);
+    }
+    if (pid < 0)
+        return false;
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return false;
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/* Waits until the server listens. It is dead when life ends first. */
+static int await(const struct local *lo, int life)
+{
+    int64_t end = time_now() + START_MS;
+    struct pollfd p = {.fd = life, .events = POLLIN};
+
+    while (time_now() < end) {
+        if (local_alive(lo, NULL))
+            return EXIT_FINE;
+        if (poll(&p, 1, 2) > 0)
+            break; /* nobody writes to it: this is its end */
+    }
+    out_tell(OUT_ERROR, "local",
+             "the private redis-server did not come up; %s says why", lo->log);
+    return EXIT_SERVER;
+}
+
+static int launch(const struct local *lo)
+{
+    int err[2] = {-1, -1}, life[2] = {-1, -1}, why = 0;
+    int code = EXIT_SERVER;
+
+    unlink(lo->socket); /* of one that died: nobody listens there */
+    if (pipe2(err, O_CLOEXEC) != 0 || pipe2(life, O_CLOEXEC) != 0 ||
+        !spawn(lo, err[1], life[1])) {
+        out_tell(OUT_ERROR, "local", "cannot start a private redis-server: %s",
+                 strerror(errno));
+        goto out;
+    }
+    close(err[1]);
+    close(life[1]);
+    err[1] = life[1] = -1;
+    if (read(err[0], &why, sizeof why) == sizeof why) {
+        out_tell(OUT_ERROR, "local",
+                 why == ENOENT
+                     ? "no URL given, and no redis-server or valkey-server to "
+                       "start: install one, or give a server with -u URL"
+                     : "cannot start a private redis-server: %s",
+                 strerror(why));
+        goto out;
+    }
+    code = await(lo, life[0]);
+out:
+    for (int i = 0; i < 2; i++) {
+        if (err[i] >= 0)
+            close(err[i]);
+        if (life[i] >= 0)
+            close(life[i]);
+    }
+    return code;
+}
+
+/* The lock of the folder, or -1 and it has been said why. */
+static int lock_folder(const struct local *lo)
+{
+    int fd = open(lo->start, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+    if (fd >= 0) {
+        int got;
+        do
+            got = flock(fd, LOCK_EX);
+        while (got != 0 && errno == EINTR);
+        if (got == 0)
+            return fd;
+        close(fd);
+    }
+    (void)refuse(strerror(errno), lo->start);
+    return -1;
+}
+
+int local_start(const struct local *lo)
+{
+    if (local_alive(lo, NULL))
+        return EXIT_FINE;
+    int code = dir_ready(lo);
+    if (code != EXIT_FINE)
+        return code;
+    int fd = lock_folder(lo);
+    if (fd < 0)
+        return EXIT_SERVER;
+    if (!local_alive(lo, NULL)) {
+        code = launch(lo);
+        if (code == EXIT_FINE)
+            out_tell(OUT_WARN, "local",
+                     "no URL given: started a private redis-server on %s "
+                     "(end it with: dibs local stop)",
+                     lo->socket);
+    }
+    close(fd);
+    return code;
+}
+
+/* ---- stop -------------------------------------------------------------- */
+
+/* The process behind the socket, as a descriptor, which cannot come to mean
+ * another process. Ours is the right one if the connection made before is
+ * still up after. */
+static int server_pidfd(const struct local *lo, pid_t *pid)
+{
+    struct ucred peer;
+    int conn = dial(lo, &peer);
+
+    if (conn < 0)
+        return -1;
+    int fd = (int)syscall(SYS_pidfd_open, peer.pid, 0);
+    struct pollfd p = {.fd = conn, .events = POLLIN};
+    if (fd >= 0 && poll(&p, 1, 0) != 0) {
+        close(fd);
+        fd = -1;
+    }
+    close(conn);
+    *pid = peer.pid;
+    return fd;
+}
+
+int local_stop(const struct local *lo, pid_t *pid)
+{
+    *pid = 0;
+    if (!local_alive(lo, NULL))
+        return EXIT_FINE;
+    int lock = lock_folder(lo);
+    if (lock < 0)
+        return EXIT_SERVER;
+    int fd = server_pidfd(lo, pid);
+    bool gone = fd < 0;
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+
+    for (int i = 0; i < 2 && !gone; i++) {
+        syscall(SYS_pidfd_send_signal, fd, i == 0 ? SIGTERM : SIGKILL, NULL, 0);
+        gone = poll(&p, 1, STOP_MS) == 1;
+    }
+    if (gone)
+        unlink(lo->socket);
+    else
+        out_tell(OUT_ERROR, "local", "process %ld does not end", (long)*pid);
+    if (fd >= 0)
+        close(fd);
+    close(lock);
+    return gone ? EXIT_FINE : EXIT_SERVER;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * local.h - the private server of a user who gave no URL.
+ */
+#ifndef DIBS_CLI_LOCAL_H
+#define DIBS_CLI_LOCAL_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+#include <sys/un.h>
+
+#define LOCAL_PATH_MAX sizeof(((struct sockaddr_un *)NULL)->sun_path)
+
+/* Where it lives. */
+struct local {
+    char dir[LOCAL_PATH_MAX];
+    char socket[LOCAL_PATH_MAX]; /* in dir */
+    char log[LOCAL_PATH_MAX];    /* in dir */
+    char start[LOCAL_PATH_MAX];  /* in dir; locked while starting, stopping */
+};
+
+/* Picks the folder; makes nothing. EXIT_FINE, or EXIT_SERVER and it has been
+ * said why. */
+int local_find(struct local *lo);
+
+/* Does a server of ours listen there? Its process id goes to *pid, which may
+ * be NULL. */
+bool local_alive(const struct local *lo, pid_t *pid);
+
+/* Sees to it that one listens. Any number of commands may do so at once: one
+ * starts it, the others wait for that. */
+int local_start(const struct local *lo);
+
+/* Ends it. EXIT_FINE also when there was none; *pid is then 0. */
+int local_stop(const struct local *lo, pid_t *pid);
+
+/* The URL of the socket; free it. NULL when out of memory. */
+char *local_url(const struct local *lo);
+
+#endif

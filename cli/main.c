@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * main.c - the dibs command: picks the subcommand.
+ *
+ * Reading order: exits.h (what the codes mean), args.c (the command line),
+ * cmd_run.c (the main job; it leads to grip.c, child.c, supervise.c and
+ * guard.c), target.c and local.c (which server), then the smaller commands.
+ *
+ * The command is a user of the library like any other: of its headers it
+ * includes <dibs/dibs.h> and no more.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd.h"
+#include "exits.h"
+
+const struct command commands[] = {
+    {"run", CMD_RUN, 1, 1, "the NAME of the lock",
+     "run [options] NAME -- COMMAND [ARGS...]",
+     "dibs run backup -- rsync -a /home /mnt",
+     "Hold a lock while a command runs.", cmd_run},
+    {"hold", CMD_HOLD, 1, 1, "the NAME of the lock", "hold [options] NAME",
+     "dibs hold backup", "Hold a lock until stdin ends or a signal comes.",
+     cmd_hold},
+    {"info", CMD_INFO, 1, 1, "the NAME of the lock", "info [--json] NAME",
+     "dibs info backup", "Show who holds a lock, and for how long.", cmd_info},
+    {"ls", CMD_LS, 0, 1, "the PATTERN", "ls [--json] [PATTERN]",
+     "dibs ls 'backup*'", "List the locks that are held.", cmd_ls},
+    {"force-unlock", CMD_FORCE, 1, 1, "the NAME of the lock",
+     "force-unlock --yes [--if-owner OWNER] NAME",
+     "dibs force-unlock --yes backup", "Take a lock away from its holder.",
+     cmd_force_unlock},
+    {"local", CMD_LOCAL, 1, 1, "status or stop", "local status|stop",
+     "dibs local status", "Look at, or stop, the private server.", cmd_local},
+    {"version", CMD_VERSION, 0, 0, "nothing", "version", "dibs version",
+     "Show the version.", cmd_version},
+    {"help", CMD_HELP, 0, 1, "the subcommand", "help [SUBCOMMAND]",
+     "dibs help run", "Show help.", cmd_help},
+    {NULL, 0, 0, 0, NULL, NULL, NULL, NULL, NULL},
+};
+
+/* Whoever starts us without stdin, stdout or stderr must not find that the
+ * first socket we open takes its place, and a message goes down the socket.
+ * The guarded command still gets what we got: nothing. */
+static void fill_descriptors(void)
+{
+    for (int fd = 0; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 &&
+            open("/dev/null", (fd == 0 ? O_RDONLY : O_WRONLY) | O_CLOEXEC) < 0)
+            _exit(EXIT_INTERNAL);
+}
+
+static void set_style(const struct args *a, const struct command *cmd)
+{
+    bool named = cmd && (cmd->bit & (CMD_TAKE | CMD_INFO | CMD_FORCE));
+
+    out_init(&(struct out_style){
+        .quiet = a->quiet,
+        .verbose = a->verbose,
+        .json = a->log_json,
+        .name = named && a->n_words > 0 ? a->words[0] : NULL,
+    });
+}
+
+int cmd_version(const struct args *a)
+{
+    (void)a;
+    printf("dibs %s\n", dibs_version());
+    return EXIT_FINE;
+}
+
+int main(int argc, char **argv)
+{
+    struct args a;
+    int i;
+
+    fill_descriptors();
+    args_init(&a);
+    int code = args_before(&a, argc, argv, &i);
+    if (code != EXIT_FINE)
+        return code;
+    if (i >= argc && a.version)
+        return cmd_version(&a);
+    if (i >= argc && a.help)
+        return help_show(NULL);
+    if (i >= argc)
+        return args_wrong(NULL, "dibs run backup -- rsync -a /home /mnt",
+                          "what shall it be? 'dibs help' shows what there is");
+
+    const struct command *cmd = command_find(argv[i]);
+    if (!cmd)
+        return args_wrong(NULL, "dibs run backup -- rsync -a /home /mnt",
+                          "there is no subcommand '%s'", argv[i]);
+    code = args_behind(&a, cmd, argc, argv, i + 1);
+    set_style(&a, cmd);
+    if (code != EXIT_FINE)
+        return code;
+    if (a.help)
+        return help_show(cmd);
+    return a.version ? cmd_version(&a) : cmd->run(&a);
+}

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * out.c - everything the command writes: messages, JSON, columns.
+ *
+ * Results go to stdout, trouble goes to stderr. A message is one line, put
+ * together first and written by one call, so that the lines of several
+ * commands on one terminal or in one log do not mix.
+ *
+ * Thread  Any. The style is set before there is a second thread; after that
+ *         nothing here changes.
+ *
+ * Trouble Names of locks may hold any bytes. Text for people shows the unkind
+ *         ones as escapes, so that a name cannot command a terminal. JSON is
+ *         UTF-8 by definition: other bytes become U+FFFD there, and whoever
+ *         must know them exactly gets them in hexadecimal as well. A reader
+ *         that has gone away costs a message, never the command its life:
+ *         SIGPIPE is blocked wherever a lock is held.
+ */
+#include "out.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "exits.h"
+
+static struct out_style style;
+
+void out_init(const struct out_style *s)
+{
+    style = *s;
+}
+
+/* ---- JSON -------------------------------------------------------------- */
+
+/* How many of the n bytes at s are one well-formed UTF-8 character; 0 when
+ * they do not begin one. Overlong forms, surrogates and what lies beyond
+ * U+10FFFF are not well-formed. */
+static size_t utf8_length(const unsigned char *s, size_t n)
+{
+    size_t len = s[0] < 0x80   ? 1
+                 : s[0] < 0xC2 ? 0
+                 : s[0] < 0xE0 ? 2
+                 : s[0] < 0xF0 ? 3
+                 : s[0] < 0xF5 ? 4
+                               : 0;
+
+    if (len == 0 || len > n)
+        return 0;
+    for (size_t i = 1; i < len; i++)
+        if ((s[i] & 0xC0) != 0x80)
+            return 0;
+    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) ||
+        (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F))
+        return 0;
+    return len;
+}
+
+static void json_ascii(FILE *f, unsigned char c)
+{
+    static const char from[] = "\"\\\b\f\n\r\t";
+    static const char to[] = "\"\\bfnrt";
+    const char *at = c != '\0' ? strchr(from, c) : NULL;
+
+    if (at)
+        fprintf(f, "\\%c", to[at - from]);
+    else if (c < 0x20 || c == 0x7F)
+        fprintf(f, "\\u%04x", c);
+    else
+        putc(c, f);
+}
+
+bool json_string(FILE *f, const char *text, size_t len)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    bool whole = true;
+    size_t n;
+
+    putc('"', f);
+    for (size_t i = 0; i<len; i += n> 0 ? n : 1) {
+        n = utf8_length(s + i, len - i);
+        if (n == 0) {
+            fputs("\\ufffd", f);
+            whole = false;
+        } else if (n == 1) {
+            json_ascii(f, s[i]);
+        } else {
+            fwrite(s + i, 1, n, f);
+        }
+    }
+    putc('"', f);
+    return whole;
+}
+
+void json_open(struct json *j, FILE *f)
+{
+    *j = (struct json){.f = f};
+    putc('{', f);
+}
+
+void json_close(struct json *j)
+{
+    putc('}', j->f);
+}
+
+static void json_key(struct json *j, const char *key)
+{
+    if (j->more)
+        putc(',', j->f);
+    j->more = true;
+    json_string(j->f, key, strlen(key));
+    putc(':', j->f);
+}
+
+void json_null(struct json *j, const char *key)
+{
+    json_key(j, key);
+    fputs("null", j->f);
+}
+
+void json_int(struct json *j, const char *key, int64_t value)
+{
+    json_key(j, key);
+    fprintf(j->f, "%" PRId64, value);
+}
+
+void json_bool(struct json *j, const char *key, bool value)
+{
+    json_key(j, key);
+    fputs(value ? "true" : "false", j->f);
+}
+
+void json_bytes(struct json *j, const char *key, const char *s, size_t len)
+{
+    json_key(j, key);
+    if (json_string(j->f, s, len))
+        return;
+    fprintf(j->f, ",\"%s_hex\":\"", key);
+    for (size_t i = 0; i < len; i++)
+        fprintf(j->f, "%02x", (unsigned char)s[i]);
+    putc('"', j->f);
+}
+
+void json_text(struct json *j, const char *key, const char *value)
+{
+    if (value)
+        json_bytes(j, key, value, strlen(value));
+    else
+        json_null(j, key);
+}
+
+/* ---- messages ---------------------------------------------------------- */
+
+static void stamp(char *buf, size_t size)
+{
+    struct timespec now;
+    struct tm tm;
+    char day[32];
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (!gmtime_r(&now.tv_sec, &tm) ||
+        strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &tm) == 0)
+        day[0] = '\0';
+    snprintf(buf, size, "%s.%03ldZ", day, now.tv_nsec / 1000000);
+}
+
+static void log_json(FILE *f, enum out_level level, const char *event,
+                     const char *text)
+{
+    static const char *const levels[] = {"error", "warning", "info"};
+    char when[48];
+    struct json j;
+
+    stamp(when, sizeof when);
+    json_open(&j, f);
+    json_text(&j, "time", when);
+    json_text(&j, "level", levels[level]);
+    json_text(&j, "event", event);
+    if (style.name)
+        json_text(&j, "name", style.name);
+    json_text(&j, "text", text);
+    json_close(&j);
+}
+
+/* One write for the whole line. What cannot be told is not told. */
+static void write_line(const char *line, size_t len)
+{
+    while (len > 0) {
+        ssize_t n = write(STDERR_FILENO, line, len);
+
+        if (n <= 0)
+            return;
+        line += n;
+        len -= (size_t)n;
+    }
+}
+
+void out_tell(enum out_level level, const char *event, const char *fmt, ...)
+{
+    char *text = NULL, *line = NULL;
+    size_t size = 0;
+    va_list ap;
+
+    if ((level == OUT_WARN && style.quiet) ||
+        (level == OUT_INFO && !style.verbose))
+        return;
+    va_start(ap, fmt);
+    int n = vasprintf(&text, fmt, ap);
+    va_end(ap);
+    if (n < 0)
+        return;
+
+    FILE *f = open_memstream(&line, &size);
+    if (f) {
+        char *shown = style.json ? NULL : out_printable(text, (size_t)n);
+        if (style.json)
+            log_json(f, level, event, text);
+        else
+            fprintf(f, "dibs: %s", shown ? shown : text);
+        free(shown);
+        putc('\n', f);
+        if (fclose(f) == 0)
+            write_line(line, size);
+    }
+    free(line);
+    free(text);
+}
+
+/* ---- text for people --------------------------------------------------- */
+
+bool out_coloured(FILE *f)
+{
+    const char *no = getenv("NO_COLOR");
+    const char *term = getenv("TERM");
+
+    return !(no && *no) && !(term && strcmp(term, "dumb") == 0) &&
+           isatty(fileno(f));
+}
+
+const char *out_colour(bool on, enum out_colour c)
+{
+    static const char *const codes[] = {
+        [COLOUR_PLAIN] = "\033[0m",
+        [COLOUR_HEAD] = "\033[1m",
+        [COLOUR_GOOD] = "\033[32m",
+        [COLOUR_BUSY] = "\033[33m",
+    };
+
+    return on ? codes[c] : "";
+}
+
+char *out_printable(const char *text, size_t len)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    char *shown = NULL;
+    size_t size = 0, n;
+    FILE *f = open_memstream(&shown, &size);
+
+    if (!f)
+        return NULL;
+    for (size_t i = 0; i<len; i += n> 0 ? n : 1) {
+        n = utf8_length(s + i, len - i);
+        bool control = s[i] < 0x20 || s[i] == 0x7F ||               /* C0 */
+                       (n == 2 && s[i] == 0xC2 && s[i + 1] < 0xA0); /* C1 */
+
+        if (s[i] == '\n' || s[i] == '\t')
+            fputs(s[i] == '\n' ? "\\n" : "\\t", f);
+        else if (n > 0 && !control)
+            fwrite(s + i, 1, n, f);
+        else
+            for (size_t k = 0; k < (n > 0 ? n : 1); k++)
+                fprintf(f, "\\x%02x", s[i + k]);
+    }
+    if (fclose(f) != 0) {
+        free(shown);
+        return NULL;
+    }
+    return shown;
+}
+
+const char *out_span(int64_t ms, char buf[OUT_SPAN_MAX])
+{
+    int64_t s = ms / 1000;
+
+    if (ms < 1000)
+        snprintf(buf, OUT_SPAN_MAX, "%" PRId64 " ms", ms);
+    else if (s < 60)
+        snprintf(buf, OUT_SPAN_MAX, "%" PRId64 ".%" PRId64 " s", s,
+                 ms % 1000 / 100);
+    else if (s < 3600)
+        snprintf(buf, OUT_SPAN_MAX, "%" PRId64 " min %" PRId64 " s", s / 60,
+                 s % 60);
+    else
+        snprintf(buf, OUT_SPAN_MAX, "%" PRId64 " h %" PRId64 " min", s / 3600,
+                 s % 3600 / 60);
+    return buf;
+}
+
+/* ---- errors of the library --------------------------------------------- */
+
+int out_exit_of(dibs_err err)
+{
+    switch (err) { /* no default: the compiler names a missing case */
+    case DIBS_OK:
+        return EXIT_FINE;
+    case DIBS_ERR_INVALID:
+        return EXIT_USAGE;
+    case DIBS_ERR_BUSY:
+    case DIBS_ERR_TIMEOUT:
+        return EXIT_BUSY;
+    case DIBS_ERR_AUTH:
+        return EXIT_NOPERM;
+    case DIBS_ERR_CONN:
+    case DIBS_ERR_UNKNOWN:
+    case DIBS_ERR_WRONGTYPE:
+    case DIBS_ERR_SERVER:
+    case DIBS_ERR_PROTOCOL:
+        return EXIT_SERVER;
+    case DIBS_ERR_LOST:
+        return EXIT_LOST;
+    case DIBS_ERR_NOMEM:
+    case DIBS_ERR_NOT_OWNER:
+    case DIBS_ERR_CLOSED:
+    case DIBS_ERR_DEADLOCK:
+    case DIBS_ERR_UPGRADE:
+    case DIBS_ERR_FORKED:
+    case DIBS_ERR_CANCELED:
+        break;
+    }
+    return EXIT_INTERNAL;
+}

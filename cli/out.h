@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * out.h - everything the command writes: messages, JSON, columns.
+ */
+#ifndef DIBS_CLI_OUT_H
+#define DIBS_CLI_OUT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <dibs/dibs.h>
+
+#if defined(__GNUC__)
+#define PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#else
+#define PRINTF(fmt, args)
+#endif
+
+/* ---- messages: to stderr, as text or as JSON lines --------------------- */
+
+enum out_level {
+    OUT_ERROR, /* always told */
+    OUT_WARN,  /* not with -q */
+    OUT_INFO   /* only with -v */
+};
+
+struct out_style {
+    bool quiet;       /* -q */
+    bool verbose;     /* -v */
+    bool json;        /* --log json */
+    const char *name; /* the lock all of this is about, or NULL */
+};
+
+/* Set once, before there are threads. */
+void out_init(const struct out_style *style);
+
+/* One line. event is a fixed word for programs that read the log. */
+void out_tell(enum out_level level, const char *event, const char *fmt, ...)
+    PRINTF(3, 4);
+
+/* ---- JSON -------------------------------------------------------------- */
+
+/* Writes len bytes as a JSON string, quotes included. Bytes that are not
+ * UTF-8 become U+FFFD; returns whether there were none. */
+bool json_string(FILE *f, const char *s, size_t len);
+
+/* A JSON object on one line, field by field: json_open, fields, json_close. */
+struct json {
+    FILE *f;
+    bool more; /* a field was written before */
+};
+
+void json_open(struct json *j, FILE *f);
+void json_close(struct json *j);
+void json_text(struct json *j, const char *key, const char *value);
+void json_bytes(struct json *j, const char *key, const char *s, size_t len);
+void json_int(struct json *j, const char *key, int64_t value);
+void json_bool(struct json *j, const char *key, bool value);
+void json_null(struct json *j, const char *key);
+
+/* ---- text for people --------------------------------------------------- */
+
+enum out_colour { COLOUR_PLAIN, COLOUR_HEAD, COLOUR_GOOD, COLOUR_BUSY };
+
+/* Whether colours make sense on this stream: a terminal, and no NO_COLOR. */
+bool out_coloured(FILE *f);
+const char *out_colour(bool on, enum out_colour c);
+
+/* Bytes that could upset a terminal are written as \n, \x1b and the like.
+ * The caller frees it; NULL when out of memory. */
+char *out_printable(const char *s, size_t len);
+
+/* "350 ms", "27.3 s", "4 min 10 s", "5 h 3 min" into buf, which is returned. */
+#define OUT_SPAN_MAX 32
+const char *out_span(int64_t ms, char buf[OUT_SPAN_MAX]);
+
+/* ---- errors of the library --------------------------------------------- */
+
+/* The exit code that stands for an error of the library. */
+int out_exit_of(dibs_err err);
+
+#endif

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * report.c - the one line of --status-fd.
+ *
+ * Any exit code of ours can also be one of the command's. Who must know which
+ * it was gets it in words, in one line of JSON, when all is over:
+ *
+ *   name       the lock
+ *   code       our exit code
+ *   cause      exit, signal: the command ended by itself, as below;
+ *              interrupted: a signal ended our wait or our release;
+ *              otherwise the word exits.h has for the code
+ *   exit       the command's own code, or null
+ *   signal     the signal that ended it, or null
+ *   lock       released, kept (--min-hold), lost, unconfirmed, outer (nested)
+ *              or not-taken
+ *   owner      as the server knows it, or null
+ *   waited_ms, held_ms
+ */
+#include "report.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "exits.h"
+#include "times.h"
+
+static const char *cause_of(int code, const struct grip *g)
+{
+    static const struct {
+        int code;
+        const char *cause;
+    } rows[] = {
+#define EXIT_X(name, value, cause, text) {value, cause},
+        EXIT_MAP(EXIT_X)
+#undef EXIT_X
+    };
+
+    if (g->busy)
+        return "busy"; /* whatever -E says */
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].code == code)
+            return rows[i].cause;
+    return "interrupted";
+}
+
+static const char *lock_word(const struct grip *g)
+{
+    static const char *const words[] = {
+        [GRIP_NOT_TAKEN] = "not-taken",
+        [GRIP_RELEASED] = "released",
+        [GRIP_LOST] = "lost",
+        [GRIP_UNSURE] = "unconfirmed",
+    };
+
+    if (g->nested)
+        return "outer";
+    return g->kept ? "kept" : words[g->end];
+}
+
+static void add_child(struct json *j, const struct report *r)
+{
+    if (r->ran && WIFEXITED(r->status))
+        json_int(j, "exit", WEXITSTATUS(r->status));
+    else
+        json_null(j, "exit");
+    if (r->ran && WIFSIGNALED(r->status))
+        json_int(j, "signal", WTERMSIG(r->status));
+    else
+        json_null(j, "signal");
+}
+
+void report_write(const struct args *a, const struct grip *g,
+                  const struct report *r)
+{
+    char *line = NULL;
+    size_t size = 0, sent = 0;
+    struct json j;
+    FILE *f = a->status_fd >= 0 ? open_memstream(&line, &size) : NULL;
+
+    if (!f)
+        return;
+    int64_t end = g->freed_at > 0 ? g->freed_at : time_now();
+    json_open(&j, f);
+    json_text(&j, "name", a->words[0]);
+    json_int(&j, "code", r->code);
+    json_text(&j, "cause", r->why ? r->why : cause_of(r->code, g));
+    add_child(&j, r);
+    json_text(&j, "lock", lock_word(g));
+    json_text(&j, "owner", g->owner_text[0] ? g->owner_text : NULL);
+    json_int(&j, "waited_ms",
+             (g->held_at > 0 ? g->held_at : end) - g->asked_at);
+    json_int(&j, "held_ms", g->held_at > 0 ? end - g->held_at : 0);
+    json_close(&j);
+    putc('\n', f);
+    if (fclose(f) == 0)
+        while (sent < size) {
+            ssize_t n = write(a->status_fd, line + sent, size - sent);
+            if (n <= 0)
+                break;
+            sent += (size_t)n;
+        }
+    free(line);
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * signals.c - signals as things to read, not as things that happen to us.
+ *
+ * Whoever holds a lock for a command must not die of a signal in the middle:
+ * it is passed on, waited for, cleaned up after. So every signal we care about
+ * is blocked, and read from a descriptor in the same poll(2) as all the rest.
+ *
+ * What    Forwarded: whatever people and programs send each other, real-time
+ *         signals included. For ourselves: CHLD, CONT and TSTP. Only blocked:
+ *         PIPE, so that a log reader that went away cannot kill us, and TTIN
+ *         and TTOU, so that using the terminal from the background cannot
+ *         stop us. Left
+ *         alone: what tells of a bug (SEGV and its kin) and what cannot be
+ *         caught.
+ *
+ * Ignored A signal that was ignored when we were started stays so, here and
+ *         in the guarded command: nohup(1) and "&" in scripts work as ever.
+ *         SIGCHLD is the exception; ignored, it would hide how the command
+ *         ended.
+ *
+ * Thread  The first one. Others inherit the mask and are left in peace.
+ */
+#include "signals.h"
+
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+static const struct {
+    int sig;
+    bool forward, fatal;
+} rows[] = {
+    {SIGHUP, true, true},    {SIGINT, true, true},    {SIGQUIT, true, true},
+    {SIGTERM, true, true},   {SIGUSR1, true, true},   {SIGUSR2, true, true},
+    {SIGALRM, true, true},   {SIGVTALRM, true, true}, {SIGPROF, true, true},
+    {SIGIO, true, true},     {SIGPWR, true, true},    {SIGSTKFLT, true, true},
+    {SIGXCPU, true, true},   {SIGWINCH, true, false}, {SIGURG, true, false},
+    {SIGCHLD, false, false}, {SIGCONT, false, false}, {SIGTSTP, false, false},
+};
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
+bool signals_fatal(int sig)
+{
+    for (size_t i = 0; i < COUNT(rows); i++)
+        if (rows[i].sig == sig)
+            return rows[i].fatal;
+    return sig >= SIGRTMIN;
+}
+
+bool signals_forward(int sig)
+{
+    for (size_t i = 0; i < COUNT(rows); i++)
+        if (rows[i].sig == sig)
+            return rows[i].forward;
+    return sig >= SIGRTMIN;
+}
+
+static bool ignored(int sig)
+{
+    struct sigaction now;
+
+    return sigaction(sig, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
+bool signals_open(struct signals *s)
+{
+    struct sigaction usual = {.sa_handler = SIG_DFL};
+    sigset_t read, block;
+
+    s->fd = -1;
+    s->chld_ignored = ignored(SIGCHLD);
+    if (s->chld_ignored)
+        sigaction(SIGCHLD, &usual, NULL);
+    sigemptyset(&read);
+    for (size_t i = 0; i < COUNT(rows); i++)
+        if (!ignored(rows[i].sig))
+            sigaddset(&read, rows[i].sig);
+    for (int sig = SIGRTMIN; sig <= SIGRTMAX; sig++)
+        if (!ignored(sig))
+            sigaddset(&read, sig);
+    block = read;
+    sigaddset(&block, SIGPIPE);
+    sigaddset(&block, SIGTTIN);
+    sigaddset(&block, SIGTTOU);
+    if (sigprocmask(SIG_BLOCK, &block, &s->old) != 0)
+        return false;
+    s->fd = signalfd(-1, &read, SFD_CLOEXEC | SFD_NONBLOCK);
+    return s->fd >= 0;
+}
+
+void signals_close(struct signals *s)
+{
+    if (s->fd >= 0)
+        close(s->fd);
+    s->fd = -1;
+}
+
+bool signals_next(const struct signals *s, struct signal_got *out)
+{
+    struct signalfd_siginfo info;
+
+    if (read(s->fd, &info, sizeof info) != (ssize_t)sizeof info)
+        return false;
+    out->sig = (int)info.ssi_signo;
+    out->terminal = info.ssi_code == SI_KERNEL;
+    return true;
+}
+
+bool signals_stop(int sig, bool group)
+{
+    sigset_t one, before, waiting;
+
+    kill(group ? 0 : getpid(), sig);
+    sigemptyset(&one);
+    sigaddset(&one, sig);
+    sigprocmask(SIG_UNBLOCK, &one, &before); /* here we stop */
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return sigpending(&waiting) == 0 && sigismember(&waiting, SIGCONT) == 1;
+}
+
+void signals_restore(const struct signals *s)
+{
+    if (s->chld_ignored) {
+        struct sigaction off = {.sa_handler = SIG_IGN};
+        sigaction(SIGCHLD, &off, NULL);
+    }
+    sigprocmask(SIG_SETMASK, &s->old, NULL);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * signals.h - signals as things to read, not as things that happen to us.
+ */
+#ifndef DIBS_CLI_SIGNALS_H
+#define DIBS_CLI_SIGNALS_H
+
+#include <signal.h>
+#include <stdbool.h>
+
+/* How signals were before we came; a guarded command starts with it. */
+struct signals {
+    int fd;       /* readable when one has come; -1 before signals_open */
+    sigset_t old; /* the mask we were started with */
+    bool chld_ignored;
+};
+
+/* One that came. */
+struct signal_got {
+    int sig;
+    bool terminal; /* typed on the terminal: its whole group got it */
+};
+
+/* Blocks what we handle and makes fd. Call it before there are threads. False
+ * when the system will not. */
+bool signals_open(struct signals *s);
+void signals_close(struct signals *s);
+
+/* The next one that came; false when there is none. */
+bool signals_next(const struct signals *s, struct signal_got *out);
+
+/* Does it end a process that does nothing about it? Then it ends a wait. */
+bool signals_fatal(int sig);
+/* Is it one to pass on to a guarded command? */
+bool signals_forward(int sig);
+
+/* Stops this process, as that signal would have; with group, all of our
+ * process group. Returns when we are continued: true. At once and false where
+ * nobody could continue us (an orphaned process group). */
+bool signals_stop(int sig, bool group);
+
+/* In a new process, before exec: everything as it was. */
+void signals_restore(const struct signals *s);
+
+#endif

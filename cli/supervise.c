@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * supervise.c - watches over a command and its lock until the command is gone.
+ *
+ * One poll(2): signals, the library, and a timer set to whatever is due next.
+ * Each pass does what is due and looks whether it is over.
+ *
+ * Loss    The lock is ours until its deadline, which each renewal pushes back.
+ *         We go by our own clock, not by an error that somebody may or may not
+ *         send: when the deadline comes near, the command is told to end, and
+ *         shortly before it the command is killed, so that it is dead when the
+ *         server gives the lock to another. Seen backwards from the deadline:
+ *
+ *             TERM ...grace_ms... KILL ...margin_ms... deadline
+ *
+ *         When the server says that the lock is gone there is nothing left to
+ *         be early for; the same steps begin at once. --on-lost chooses what
+ *         stands for TERM, or that the command is left alone.
+ *
+ * Pauses  While dibs is stopped nothing is renewed, so its command must be
+ *         stopped, too. Stopped by the terminal, we stop it first; and when we
+ *         are continued, it is only if the lock is still ours. SIGSTOP gives
+ *         no time for that; then the guard acts (guard.c).
+ *
+ * End     The lock may be released when nobody in the group is left. Ends of
+ *         processes wake us; those we cannot see end we look for, less and
+ *         less often.
+ */
+#include "supervise.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include "exits.h"
+#include "times.h"
+
+#define MARGIN_MIN_MS 20
+#define MARGIN_MAX_MS 1000
+#define LOOK_MIN_MS   20
+#define LOOK_MAX_MS   1000
+#define LEFT_TELL_MS  3000 /* leftovers live on so long before we say so */
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static bool warn_only(const struct watch *w)
+{
+    return w->a->on_lost.kind == LOST_WARN;
+}
+
+/* ---- stopping it ------------------------------------------------------- */
+
+static void kill_it(struct watch *w)
+{
+    child_signal(w->ch, SIGKILL);
+    w->kill_at = TIME_NEVER;
+}
+
+/* A process that is stopped hears of a signal only when it is continued. */
+static void ask_to_end(struct watch *w, int sig)
+{
+    child_signal(w->ch, sig);
+    if (sig != SIGKILL)
+        child_signal(w->ch, SIGCONT);
+}
+
+static const char *loss_text(const struct watch *w)
+{
+    const struct args *a = w->a;
+    int64_t end = w->deadline - w->g->held_at; /* a little early: drift */
+
+    if (a->no_renew)
+        return "its lease ends and is not renewed";
+    if (a->max_hold_ms > 0 && end + a->max_hold_ms / 20 >= a->max_hold_ms)
+        return "--max-hold is reached";
+    return w->g->lost ? "the server says that it is not ours any more"
+                      : "it could not be renewed";
+}
+
+static void lose(struct watch *w, int64_t now)
+{
+    const struct on_lost *what = &w->a->on_lost;
+    const char *name = w->a->words[0];
+
+    child_tell_lost(w->ch);
+    if (warn_only(w)) {
+        w->late = true;
+        out_tell(OUT_ERROR, "lost", "lost %s: %s; the command runs on", name,
+                 loss_text(w));
+        return;
+    }
+    out_tell(OUT_ERROR, "lost", "lost %s: %s; stopping the command", name,
+             loss_text(w));
+    w->why = STOP_LOST;
+    w->kill_at = earlier(w->kill_at, now + w->grace_ms);
+    w->kill_at = earlier(w->kill_at, w->deadline - w->margin_ms);
+    if (w->kill_at <= now)
+        kill_it(w);
+    else if (what->kind == LOST_EXEC)
+        child_hook(w->ch, what->command, w->plan);
+    else
+        ask_to_end(w, what->sig);
+}
+
+/* Takes note of renewals; acts when they stay away. */
+static void check_lock(struct watch *w, int64_t now)
+{
+    if (!w->g->held || w->why == STOP_LOST || w->late)
+        return;
+    int64_t left = grip_valid_ms(w->g);
+    int64_t before = w->deadline;
+
+    if (left > 0)
+        w->deadline = now + left;
+    if (left <= (warn_only(w) ? 0 : w->grace_ms + w->margin_ms)) {
+        lose(w, now);
+    } else if (!warn_only(w) && w->deadline != before) {
+        guard_set(&w->ch->guard, w->ch->pid, w->ch->group,
+                  w->deadline - w->margin_ms / 2);
+    }
+}
+
+static void check_times(struct watch *w, int64_t now)
+{
+    char span[OUT_SPAN_MAX];
+
+    if (w->why == STOP_NOT && now >= w->run_end) {
+        w->why = STOP_TOOLONG;
+        out_tell(OUT_ERROR, "max-run", "still running after %s (-t); stopping",
+                 out_span(w->a->max_run_ms, span));
+        w->kill_at = now + w->a->kill_after_ms;
+        if (w->kill_at > now)
+            ask_to_end(w, SIGTERM);
+    }
+    if (now >= w->kill_at)
+        kill_it(w);
+    if (w->ch->denied && !w->told_denied) {
+        w->told_denied = true;
+        out_tell(OUT_WARN, "denied",
+                 "not allowed to signal the command: it runs as another user");
+    }
+}
+
+/* ---- pauses and the terminal ------------------------------------------- */
+
+/* Goes on after a pause: the lock first. */
+static void resume(struct watch *w)
+{
+    struct child *ch = w->ch;
+
+    check_lock(w, time_now());
+    if (w->why == STOP_LOST)
+        return;
+    if (ch->tty >= 0 && child_tty_ours(ch))
+        child_give_tty(ch);
+    child_signal(ch, SIGCONT);
+}
+
+static void pause_all(struct watch *w, int sig, bool group)
+{
+    if (w->ch->group)
+        child_signal(w->ch, SIGSTOP);
+    child_take_tty(w->ch);
+    if (!signals_stop(sig, group) && sig != SIGTSTP)
+        child_signal(w->ch, SIGHUP); /* as the kernel treats orphans */
+    resume(w);
+}
+
+/* The command was stopped. If the terminal did it, we may have to act as the
+ * shell would. */
+static void on_stopped(struct watch *w)
+{
+    struct child *ch = w->ch;
+    int sig = ch->stopped_by;
+
+    ch->stopped_by = 0;
+    if (!ch->group)
+        return;
+    if (sig == SIGTSTP && ch->has_tty) {
+        pause_all(w, SIGTSTP, true);
+    } else if (sig == SIGTTIN || sig == SIGTTOU) {
+        if (child_tty_ours(ch))
+            resume(w);
+        else if (ch->tty >= 0)
+            pause_all(w, sig, true);
+    }
+}
+
+static void on_signal(struct watch *w, struct signal_got got)
+{
+    struct child *ch = w->ch;
+
+    switch (got.sig) {
+    case SIGCHLD:
+        child_reap(ch);
+        if (ch->stopped_by != 0)
+            on_stopped(w);
+        break;
+    case SIGTSTP:
+        pause_all(w, SIGTSTP, false);
+        break;
+    case SIGCONT:
+        resume(w);
+        break;
+    default:
+        if (got.terminal && got.sig == SIGINT)
+            w->typed = true;
+        /* In our own group, the terminal has told it already. */
+        if (signals_forward(got.sig) && (ch->group || !got.terminal))
+            child_signal(ch, got.sig);
+    }
+}
+
+/* ---- the loop ---------------------------------------------------------- */
+
+static bool over(struct watch *w, int64_t now)
+{
+    if (!w->ch->ended || child_gone(w->ch))
+        return w->ch->ended;
+    if (w->look_at == TIME_NEVER)
+        w->tell_at = now + LEFT_TELL_MS;
+    if (now >= w->tell_at) {
+        w->tell_at = TIME_NEVER;
+        out_tell(OUT_WARN, "leftovers",
+                 "the command has ended, but it left processes in its group; "
+                 "%s stays held until they end",
+                 w->a->words[0]);
+    }
+    w->look_ms = earlier(2 * w->look_ms, LOOK_MAX_MS);
+    w->look_at = now + w->look_ms;
+    return false;
+}
+
+static int64_t next_due(const struct watch *w)
+{
+    int64_t due = earlier(w->kill_at, w->look_at);
+
+    if (w->why == STOP_NOT)
+        due = earlier(due, w->run_end);
+    if (w->g->held && w->why != STOP_LOST && !w->late)
+        due = earlier(due, w->deadline -
+                               (warn_only(w) ? 0 : w->grace_ms + w->margin_ms));
+    return due;
+}
+
+static void pass(struct watch *w)
+{
+    struct pollfd p[3] = {{.fd = w->g->signals->fd, .events = POLLIN},
+                          {.fd = grip_fd(w->g), .events = POLLIN},
+                          {.fd = w->timer, .events = POLLIN}};
+    struct signal_got got;
+
+    time_arm(w->timer, next_due(w));
+    if (poll(p, 3, TIME_POLL(w->timer)) < 0)
+        return;
+    while (p[0].revents && signals_next(w->g->signals, &got))
+        on_signal(w, got);
+    if (p[1].revents)
+        grip_pump(w->g);
+}
+
+void watch_run(struct watch *w, const struct args *a, struct grip *g,
+               struct child *ch, const struct child_plan *plan)
+{
+    int64_t now = time_now();
+    int64_t lease =
+        a->max_hold_ms > 0 ? earlier(a->lease_ms, a->max_hold_ms) : a->lease_ms;
+    int64_t margin = lease / 10 > MARGIN_MIN_MS ? lease / 10 : MARGIN_MIN_MS;
+
+    *w = (struct watch){
+        .a = a,
+        .g = g,
+        .ch = ch,
+        .plan = plan,
+        .timer = time_fd(),
+        .grace_ms = earlier(a->kill_after_ms, lease / 3),
+        .margin_ms = earlier(margin, MARGIN_MAX_MS),
+        .deadline = TIME_NEVER,
+        .run_end = a->max_run_ms > 0 ? now + a->max_run_ms : TIME_NEVER,
+        .kill_at = TIME_NEVER,
+        .look_at = TIME_NEVER,
+        .look_ms = LOOK_MIN_MS,
+        .tell_at = TIME_NEVER,
+    };
+    child_reap(ch);
+    while (!over(w, now)) {
+        check_lock(w, now);
+        check_times(w, now);
+        pass(w);
+        now = time_now();
+    }
+    if (guard_stop(&ch->guard) && w->why != STOP_LOST) {
+        w->why = STOP_LOST;
+        out_tell(OUT_ERROR, "lost",
+                 "stood still for too long to keep %s; the command was killed",
+                 a->words[0]);
+    }
+    if (ch->has_tty)
+        w->typed = true; /* whatever was typed, it got it and not we */
+    child_take_tty(ch);
+    if (w->timer >= 0)
+        close(w->timer);
+}

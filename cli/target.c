@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * target.c - which server, and a client of it.
+ *
+ * In this order: -u, --url-file, $DIBS_URL, $DIBS_URL_FILE, and with none of
+ * them a private server (local.c). Once a server is named, it is that one or
+ * an error: two programs that silently use different servers do not exclude
+ * each other.
+ *
+ * Secrets The command line of a process can be read by everybody on the
+ *         machine, so a URL with a password is refused there. Files and the
+ *         environment are for that. A URL in a message has its password
+ *         struck out.
+ *
+ * Thread  Picking happens on the first thread; opening may happen on another.
+ */
+#include "target.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exits.h"
+
+#define LINE_MAX_BYTES 4096
+
+/* ---- reading ----------------------------------------------------------- */
+
+/* The first line of a file, blanks at both ends taken off; NULL and it has
+ * been said why. */
+static char *first_line(const char *what, const char *path)
+{
+    char line[LINE_MAX_BYTES];
+    char *copy = NULL;
+    FILE *f = fopen(path, "re");
+
+    if (!f) {
+        out_tell(OUT_ERROR, "usage", "cannot read the %s from '%s': %s", what,
+                 path, strerror(errno));
+        return NULL;
+    }
+    if (fgets(line, sizeof line, f)) {
+        char *from = line + strspn(line, " \t\r\n");
+        size_t len = strlen(from);
+
+        while (len > 0 && strchr(" \t\r\n", from[len - 1]))
+            from[--len] = '\0';
+        copy = len > 0 ? strdup(from) : NULL;
+        explicit_bzero(line, sizeof line);
+    }
+    fclose(f);
+    if (!copy)
+        out_tell(OUT_ERROR, "usage", "there is no %s in '%s'", what, path);
+    return copy;
+}
+
+/* Where the password stands in a URL, and the '@' behind it; NULL when there
+ * is none. An '@' or '/' that should have been escaped does not hide it. */
+static const char *password_in(const char *url, const char **at)
+{
+    const char *from = strstr(url, "://");
+
+    from = from ? from + 3 : url;
+    *at = strrchr(from, '@');
+    if (!*at)
+        return NULL;
+    const char *colon = memchr(from, ':', (size_t)(*at - from));
+    return colon ? colon + 1 : NULL;
+}
+
+/* The URL as it may be shown; free it. */
+static char *without_password(const char *url)
+{
+    const char *at;
+    const char *secret = password_in(url, &at);
+    char *shown = NULL;
+
+    if (!secret)
+        return strdup(url);
+    if (asprintf(&shown, "%.*s***%s", (int)(secret - url), url, at) < 0)
+        return NULL;
+    return shown;
+}
+
+/* ---- picking ----------------------------------------------------------- */
+
+static const char *variable(const char *name)
+{
+    const char *value = getenv(name);
+
+    return value && *value ? value : NULL;
+}
+
+static int pick_url(const struct args *a, struct target *t)
+{
+    const char *file = a->url_file, *at;
+
+    if (a->url) {
+        if (password_in(a->url, &at))
+            return args_wrong(
+                NULL, "dibs run -u redis://db1.example --password-file FILE",
+                "a password in -u can be seen by everybody (ps); use "
+                "--password-file, --url-file, $DIBS_URL or $DIBS_PASSWORD");
+        t->url = strdup(a->url);
+    } else if (!file && variable("DIBS_URL")) {
+        t->url = strdup(variable("DIBS_URL"));
+    } else if (file || (file = variable("DIBS_URL_FILE")) != NULL) {
+        t->url = first_line("URL", file);
+        return t->url ? EXIT_FINE : EXIT_USAGE;
+    } else {
+        t->embedded = true;
+        return EXIT_FINE;
+    }
+    return t->url ? EXIT_FINE : EXIT_INTERNAL;
+}
+
+static int pick_password(const struct args *a, struct target *t)
+{
+    const char *text = variable("DIBS_PASSWORD");
+
+    if (a->password_file) {
+        if (t->embedded)
+            return args_wrong(NULL,
+                              "dibs run -u redis://db1.example "
+                              "--password-file FILE backup -- make",
+                              "--password-file without a server: the private "
+                              "one has no password");
+        t->password = first_line("password", a->password_file);
+        return t->password ? EXIT_FINE : EXIT_USAGE;
+    }
+    if (!text || t->embedded)
+        return EXIT_FINE;
+    t->password = strdup(text);
+    return t->password ? EXIT_FINE : EXIT_INTERNAL;
+}
+
+int target_pick(const struct args *a, struct target *t)
+{
+    *t = (struct target){.url = NULL};
+    int code = pick_url(a, t);
+
+    if (code == EXIT_FINE)
+        code = pick_password(a, t);
+    if (code != EXIT_FINE || !t->embedded)
+        return code;
+    code = local_find(&t->local);
+    if (code != EXIT_FINE)
+        return code;
+    t->url = local_url(&t->local);
+    return t->url ? EXIT_FINE : EXIT_INTERNAL;
+}
+
+void target_clear(struct target *t)
+{
+    if (t->url)
+        explicit_bzero(t->url, strlen(t->url));
+    if (t->password)
+        explicit_bzero(t->password, strlen(t->password));
+    free(t->url);
+    free(t->password);
+    *t = (struct target){.url = NULL};
+}
+
+/* ---- opening ----------------------------------------------------------- */
+
+static void tell_open_failed(const struct target *t, dibs_err err)
+{
+    char *shown = without_password(t->url);
+    const char *url = shown ? shown : "the server";
+
+    switch (err) {
+    case DIBS_ERR_INVALID:
+        out_tell(OUT_ERROR, "usage",
+                 "'%s' is not the address of a server; right would be: "
+                 "redis://db1.example:6379 or unix:///run/redis.sock",
+                 url);
+        break;
+    case DIBS_ERR_CONN:
+        out_tell(OUT_ERROR, "server", "no answer from %s", url);
+        break;
+    case DIBS_ERR_AUTH:
+        out_tell(OUT_ERROR, "noperm", "%s refused our user, password or rights",
+                 url);
+        break;
+    default:
+        out_tell(OUT_ERROR, "server", "cannot use %s: %s", url,
+                 dibs_strerror(err));
+    }
+    free(shown);
+}
+
+int target_open(const struct target *t, const dibs_client_opts *opts,
+                dibs_client **out)
+{
+    dibs_client_opts all = *opts;
+    dibs_err err = DIBS_ERR_CONN;
+
+    all.password = t->password;
+    /* A private server may be stopped between our look and our call; then a
+     * second look starts another. */
+    for (int i = 0; i < 2 && err == DIBS_ERR_CONN; i++) {
+        if (t->embedded) {
+            int code = local_start(&t->local);
+            if (code != EXIT_FINE)
+                return code;
+        } else if (i > 0) {
+            break;
+        }
+        err = dibs_client_open(t->url, &all, out);
+    }
+    if (err != DIBS_OK)
+        tell_open_failed(t, err);
+    return out_exit_of(err);
+}
+
+int target_look(const struct args *a, dibs_client **out)
+{
+    struct target t;
+    int code = target_pick(a, &t);
+
+    *out = NULL;
+    if (code == EXIT_FINE && (!t.embedded || local_alive(&t.local, NULL)))
+        code =
+            target_open(&t, DIBS_CLIENT_OPTS(.client_name = "dibs-look"), out);
+    target_clear(&t);
+    return code;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * target.h - which server, and a client of it.
+ */
+#ifndef DIBS_CLI_TARGET_H
+#define DIBS_CLI_TARGET_H
+
+#include <stdbool.h>
+
+#include <dibs/dibs.h>
+
+#include "args.h"
+#include "local.h"
+
+/* A server as the user named it, or our own. */
+struct target {
+    char *url;
+    char *password; /* NULL when none was given beside the URL */
+    bool embedded;  /* no URL was given: local says where ours is */
+    struct local local;
+};
+
+/* Finds out which. EXIT_FINE, or another code and it has been said why. Give
+ * what it holds back with target_clear, in either case. */
+int target_pick(const struct args *a, struct target *t);
+void target_clear(struct target *t);
+
+/* A client of it, made as opts say; url and password are filled in here. An
+ * embedded server is started if need be. EXIT_FINE, or another code and it
+ * has been said why. */
+int target_open(const struct target *t, const dibs_client_opts *opts,
+                dibs_client **out);
+
+/* The same for those who only look: where our own server does not run, there
+ * is nothing to see, and it is not started. *out is NULL then. */
+int target_look(const struct args *a, dibs_client **out);
+
+#endif

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * values.c - reads the values of options: times, numbers, signals.
+ *
+ * A value is taken whole or refused; nothing is guessed from half of it. Zero
+ * often means "no limit", so a time that is too small to tell from zero is
+ * rounded up, and one that is too large is refused and not cut.
+ *
+ * Thread  Any; nothing is shared.
+ */
+#include "values.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <signal.h>
+#include <stddef.h>
+#include <string.h>
+#include <strings.h>
+
+#include <dibs/dibs.h>
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
+static const struct {
+    const char *suffix;
+    int64_t ms;
+} units[] = {
+    {"ms", 1},      {"s", 1000},     {"m", 60000},
+    {"h", 3600000}, {"d", 86400000}, {"", 1000}, /* as flock(1) has it */
+};
+
+static const char too_long[] = "is longer than a thousand years";
+static const char no_time[] = "is not a time such as 500ms, 10s or 2m";
+
+static int64_t unit_ms(const char *suffix)
+{
+    for (size_t i = 0; i < COUNT(units); i++)
+        if (strcmp(suffix, units[i].suffix) == 0)
+            return units[i].ms;
+    return 0;
+}
+
+/* The part behind the point, in ms, rounded up. *at ends behind the digits. */
+static int64_t fraction_ms(const char **at, int64_t unit)
+{
+    const char *s = *at;
+    int64_t scale = 1, value = 0;
+    bool rest = false;
+
+    for (; isdigit((unsigned char)*s); s++) {
+        if (scale < 1000000000) { /* enough for the smallest part of a day */
+            value = value * 10 + (*s - '0');
+            scale *= 10;
+        } else if (*s != '0') {
+            rest = true;
+        }
+    }
+    *at = s;
+    /* value < 1e9 and unit < 1e8, so the product fits. */
+    int64_t whole = value * unit / scale;
+    return whole + (rest || value * unit % scale != 0 ? 1 : 0);
+}
+
+const char *value_time(const char *text, int64_t *ms)
+{
+    const char *s = text, *digits = NULL;
+    int64_t value = 0;
+
+    if (*s == '-' && (isdigit((unsigned char)s[1]) || s[1] == '.'))
+        return "is negative";
+    for (; isdigit((unsigned char)*s); s++) {
+        if (value > DIBS_MS_MAX)
+            return too_long;
+        value = value * 10 + (*s - '0');
+    }
+    bool number = s > text;
+    if (*s == '.') {
+        digits = ++s;
+        s += strspn(s, "0123456789");
+        number = number || s > digits;
+    }
+    int64_t unit = unit_ms(s);
+    if (!number || unit == 0)
+        return no_time;
+    if (value > DIBS_MS_MAX / unit)
+        return too_long;
+    value *= unit;
+    if (digits)
+        value += fraction_ms(&digits, unit);
+    if (value > DIBS_MS_MAX)
+        return too_long;
+    *ms = value;
+    return NULL;
+}
+
+bool value_number(const char *text, int max, int *out)
+{
+    int value = 0;
+
+    if (!*text)
+        return false;
+    for (const char *s = text; *s; s++) {
+        if (!isdigit((unsigned char)*s) || value > (max - (*s - '0')) / 10)
+            return false;
+        value = value * 10 + (*s - '0');
+    }
+    *out = value;
+    return true;
+}
+
+bool value_signal(const char *text, int *sig)
+{
+    int number;
+
+    if (value_number(text, SIGRTMAX, &number) && number > 0) {
+        *sig = number;
+        return true;
+    }
+    if (strncasecmp(text, "SIG", 3) == 0)
+        text += 3;
+    for (int i = 1; i < SIGRTMIN; i++) {
+        const char *name = sigabbrev_np(i);
+
+        if (name && strcasecmp(name, text) == 0) {
+            *sig = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool value_on_lost(const char *text, struct on_lost *out)
+{
+    struct on_lost lost = {.kind = LOST_SIGNAL};
+
+    if (strcmp(text, "warn") == 0) {
+        lost.kind = LOST_WARN;
+    } else if (strncmp(text, "exec:", 5) == 0 && text[5] != '\0') {
+        lost.kind = LOST_EXEC;
+        lost.command = text + 5;
+    } else if (!value_signal(text, &lost.sig)) {
+        return false;
+    }
+    *out = lost;
+    return true;
+}

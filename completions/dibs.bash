@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: MIT
+# Completion of dibs(1) for bash.
+
+_dibs_locks() {
+    # The names of held locks; those with blanks need quoting and are left out.
+    timeout 1 dibs ls 2>/dev/null | awk 'NR > 1 { print $1 }'
+}
+
+_dibs() {
+    local cur prev words cword
+    if declare -F _init_completion >/dev/null; then
+        _init_completion -n : || return
+    else
+        words=("${COMP_WORDS[@]}")
+        cword=$COMP_CWORD
+        cur=${words[cword]}
+        prev=${words[cword - 1]}
+    fi
+
+    local global="-u --url --url-file --password-file -q --quiet -v --verbose
+        --log -h --help -V --version"
+    local take="-n --no-wait -w --wait --lease --no-renew --max-hold --min-hold
+        -E --busy-code --ok-if-busy --any-name --status-fd"
+    local commands="run hold info ls force-unlock local version help"
+
+    # Which subcommand, and are we behind its "--"?
+    local i command= takes_value='^(-[uwtkEc]|--(url|url-file|password-file|log|wait|lease|max-hold|min-hold|max-run|kill-after|on-lost|command|busy-code|status-fd|if-owner))$'
+    local names=0
+    for ((i = 1; i < cword; i++)); do
+        if [[ ${words[i]} == -- ]]; then
+            if [[ $command == run ]]; then
+                if declare -F _command_offset >/dev/null; then
+                    _command_offset $((i + 1))
+                else
+                    COMPREPLY=($(compgen -c -f -- "$cur"))
+                fi
+            fi
+            return
+        elif [[ ${words[i]} =~ $takes_value ]]; then
+            ((i++))
+        elif [[ ${words[i]} != -* ]]; then
+            if [[ -z $command ]]; then command=${words[i]}; else ((names++)); fi
+        fi
+    done
+
+    case $prev in
+    --url-file | --password-file)
+        COMPREPLY=($(compgen -f -- "$cur"))
+        return
+        ;;
+    --log)
+        COMPREPLY=($(compgen -W "text json" -- "$cur"))
+        return
+        ;;
+    --on-lost)
+        COMPREPLY=($(compgen -W "term kill warn exec: HUP INT USR1 USR2" -- "$cur"))
+        return
+        ;;
+    esac
+    [[ $prev =~ $takes_value ]] && return
+
+    local options=$global
+    case $command in
+    '')
+        [[ $cur == -* ]] || options=$commands
+        ;;
+    run)
+        options+=" $take -t --max-run -k --kill-after --on-lost -c --command
+            --foreground"
+        ;;
+    hold) options+=" $take --no-stdin --json" ;;
+    info | ls) options+=" --json" ;;
+    force-unlock) options+=" --yes --if-owner --json" ;;
+    local) options+=" --force --json" ;;
+    esac
+    if [[ $cur != -* && $names -eq 0 ]]; then
+        case $command in
+        run | hold | info | force-unlock) options=$(_dibs_locks) ;;
+        local) options="status stop" ;;
+        help) options=$commands ;;
+        esac
+    elif [[ $cur != -* && $command == run ]]; then
+        options=--
+    fi
+    COMPREPLY=($(compgen -W "$options" -- "$cur"))
+} &&
+    complete -F _dibs dibs

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+#
+# dibs hold: until stdin ends, until a signal, until the lock is lost.
+
+server s
+export DIBS_URL=$url
+mkfifo in
+
+start() { # WORDS...
+    : >out.txt
+    "$DIBS" hold --status-fd 9 "$@" <in >out.txt 2>err.txt 9>status.txt \
+        8>&- &
+    job=$!
+    exec 8>in
+}
+
+case_is 'until stdin ends'
+start a
+await test -s out.txt
+same owner "$(redis s hkeys a)" "$(cat out.txt)"
+echo 'what comes on stdin is nothing to us' >&8
+held s a || fail 'is not held any more'
+exec 8>&-
+ended 0 $job
+free s a || fail 'is still held'
+same lock released "$(json lock "$(cat status.txt)")"
+
+case_is 'an empty stdin'
+ran 0 dibs hold a </dev/null
+free s a || fail 'is still held'
+
+case_is JSON
+start --json --lease 7s a
+await test -s out.txt
+same name a "$(json name "$(cat out.txt)")"
+same owner "$(redis s hkeys a)" "$(json owner "$(cat out.txt)")"
+same lease 7000 "$(json lease_ms "$(cat out.txt)")"
+
+for sig in TERM HUP USR1; do
+    case_is "until $sig comes"
+    await test -s out.txt
+    kill -s $sig $job
+    ended 0 $job
+    free s a || fail 'is still held'
+    start a
+done
+exec 8>&-
+ended 0 $job
+
+case_is '--no-stdin'
+: >out.txt
+"$DIBS" hold --no-stdin a </dev/null >out.txt &
+job=$!
+await test -s out.txt
+held s a || fail 'is not held any more'
+kill -TERM $job
+ended 0 $job
+
+case_is 'lost'
+start --lease 600ms a
+await test -s out.txt
+redis s del a >/dev/null
+ended 80 $job
+same stderr 'dibs: lost a' "$(cat err.txt)"
+same cause lost "$(json cause "$(cat status.txt)")"
+exec 8>&-
+
+case_is 'not renewed'
+start --lease 300ms --no-renew a
+ended 80 $job
+exec 8>&-
+
+case_is taken
+redis s hset b other:1 1 >/dev/null
+ran 75 dibs hold -n b </dev/null
+same stdout '' "$out"
+same stderr 'dibs: b is taken: held by other:1, no end left' "$err"
+ran 0 dibs hold -n --ok-if-busy b </dev/null
+ran 9 dibs hold -w 50ms -E 9 -q b </dev/null
+same stderr '' "$err"
+
+case_is 'a signal while it waits'
+"$DIBS" hold -v b </dev/null >out.txt 2>err.txt &
+job=$!
+await said waiting err.txt
+kill -TERM $job
+ended 143 $job
+
+case_is '--min-hold'
+ran 0 dibs hold --min-hold 1h c </dev/null
+held s c || fail 'is not held'

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+#
+# dibs info, ls and force-unlock: what they print, for people and for programs.
+
+server s
+export DIBS_URL=$url
+
+x=00000000-0000-4000-8000-000000000001
+
+lock() { # NAME OWNER [TTL]
+    redis s hset "$1" "$2" 1 >/dev/null
+    [ $# -lt 3 ] || redis s pexpire "$1" "$3" >/dev/null
+}
+
+case_is 'info, free'
+ran 0 dibs info a
+same stdout $'name     a\nstate    free' "$out"
+same stderr '' "$err"
+ran 0 dibs info --json a
+same stdout '{"name":"a","locked":false,"mode":null,"owner":null,"owners":0,"holds":0,"ttl_ms":null,"waiters":0}' "$out"
+
+case_is 'info, held'
+lock a other:1
+ran 0 dibs info a
+same stdout "name     a
+state    held
+mode     exclusive
+owner    other:1
+holds    1
+left     no end" "$out"
+ran 0 dibs info --json a
+same stdout '{"name":"a","locked":true,"mode":"exclusive","owner":"other:1","owners":1,"holds":1,"ttl_ms":null,"waiters":0}' "$out"
+redis s hset a other:1 3 >/dev/null
+redis s pexpire a 3600000 >/dev/null
+ran 0 dibs info a
+has stdout 'holds    3' "$out"
+has stdout 'left     59 min 59 s' "$out"
+
+case_is 'ls, nothing'
+redis s flushall >/dev/null
+ran 0 dibs ls
+same stdout '' "$out"
+same stderr '' "$err"
+ran 0 dibs ls --json
+same stdout '[]' "$out"
+
+case_is 'ls'
+lock b:2 00000000-0000-4000-8000-000000000002:17
+lock a:1 $x:1
+lock a:2 $x:2
+redis s set string x >/dev/null
+redis s sadd set x >/dev/null
+ran 0 dibs ls
+same stdout "NAME  OWNER                                    HOLDS  MODE       LEFT
+a:1   $x:1       1  exclusive  no end
+a:2   $x:2       1  exclusive  no end
+b:2   00000000-0000-4000-8000-000000000002:17      1  exclusive  no end" "$out"
+ran 0 dibs ls 'a:*'
+same lines 3 "$(wc -l <out.txt)"
+ran 0 dibs ls 'zzz*'
+same stdout '' "$out"
+ran 0 dibs ls --json 'a:?'
+row='"locked":true,"mode":"exclusive","owner":"%s","owners":1,"holds":1,"ttl_ms":null,"waiters":0'
+# shellcheck disable=SC2059
+same stdout "$(printf "[{\"name\":\"a:1\",$row},\n {\"name\":\"a:2\",$row}]" $x:1 $x:2)" "$out"
+
+case_is 'many of them'
+redis s flushall >/dev/null
+redis s eval "for i = 1, 3000 do redis.call('hset', 'many:' .. i, ARGV[1], 1) end" 0 $x:1 \
+    >/dev/null
+ran 0 dibs ls
+same lines 3001 "$(wc -l <out.txt)"
+
+case_is 'SCAN, never KEYS'
+redis s config resetstat >/dev/null
+ran 0 dibs ls
+same KEYS 0 "$(redis s info commandstats | grep -c cmdstat_keys:)"
+redis s flushall >/dev/null
+
+case_is 'names with everything in them'
+odd=$'q"\\ \n\t\e[31m\x7f\xc3\xbc\xff\xe2\x82'
+lock "$odd" $x:1
+ran 0 dibs ls --json
+same stdout '[{"name":"q\"\\ \n\t\u001b[31m\u007f'$'\xc3\xbc''\ufffd\ufffd\ufffd","name_hex":"71225c200a091b5b33316d7fc3bcffe282","locked":true,"mode":"exclusive","owner":"'$x':1","owners":1,"holds":1,"ttl_ms":null,"waiters":0}]' "$out"
+ran 0 dibs ls
+has stdout 'q"\ \n\t\x1b[31m\x7f'$'\xc3\xbc''\xff\xe2\x82' "$out"
+ran 0 dibs info "$odd"
+has stdout 'state    held' "$out"
+ran 0 dibs force-unlock --yes "$odd"
+has stdout "was held by $x:1 and is free now" "$out"
+redis s flushall >/dev/null
+
+case_is 'force-unlock'
+lock a x:1
+ran 0 dibs force-unlock --yes a
+same stdout 'a was held by x:1 and is free now' "$out"
+free s a || fail 'is still held'
+ran 0 dibs force-unlock --yes a
+same stdout 'a was not held' "$out"
+lock a x:1
+ran 0 dibs force-unlock --json --yes a
+same stdout '{"name":"a","freed":true,"owner":"x:1"}' "$out"
+ran 0 dibs force-unlock --json --yes a
+same stdout '{"name":"a","freed":false,"owner":null}' "$out"
+
+case_is 'force-unlock --if-owner'
+lock a x:1
+ran 75 dibs force-unlock --yes --if-owner y:1 a
+same stdout '' "$out"
+same stderr 'dibs: a is held by x:1: nothing done' "$err"
+held s a || fail 'is not held any more'
+ran 75 dibs force-unlock --json --yes --if-owner y:1 a
+same stdout '{"name":"a","freed":false,"owner":"x:1"}' "$out"
+ran 0 dibs force-unlock --yes --if-owner x:1 a
+free s a || fail 'is still held'
+ran 0 dibs force-unlock --yes --if-owner x:1 a
+
+case_is 'force-unlock without --yes'
+lock a x:1
+ran 64 dibs force-unlock a
+held s a || fail 'is not held any more'
+
+case_is 'force-unlock wakes who waits'
+"$DIBS" run -v a -- echo ran >job.txt 2>job.err &
+job=$!
+await said waiting job.err
+dibs force-unlock --yes a >/dev/null
+ended 0 $job
+same stdout ran "$(cat job.txt)"
+
+case_is 'a key that is not a lock'
+redis s set string x >/dev/null
+ran 69 dibs info string
+has stderr 'string: the key holds something that is not a lock' "$err"
+ran 69 dibs force-unlock --yes string
+same 'left as it is' x "$(redis s get string)"
+
+case_is 'a reader that went away'
+ran 70 sh -c '"$DIBS" ls --json >/dev/full'
+has stderr 'cannot write to stdout' "$err"

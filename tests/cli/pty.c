@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * pty.c - runs a command on a terminal of its own and types into it.
+ *
+ *     pty SCRIPT COMMAND [ARGS...]
+ *
+ * Each line of SCRIPT is one step:
+ *
+ *     expect TEXT   wait until TEXT has been shown, behind what was last
+ *                   expected
+ *     send TEXT     type TEXT; \r, \n, \e and three octal digits are escapes
+ *     until LINE    run LINE with a shell, again and again until it succeeds
+ *     hangup        close the terminal
+ *
+ * Then it waits for the command and ends as it did: with its exit code, or
+ * 128 + n for signal n. What was shown goes to stdout. When a step does not
+ * happen in time, the code is 99 and stderr says which.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct {
+    int master;
+    pid_t pid;
+    char shown[1 << 20];
+    size_t len, seen;
+    int limit_s;
+} t;
+
+static _Noreturn void give_up(const char *what, const char *text)
+{
+    fprintf(stderr, "pty: %s '%s' did not happen; shown so far:\n%s\n", what,
+            text, t.shown);
+    kill(-t.pid, SIGKILL);
+    kill(t.pid, SIGKILL);
+    exit(99);
+}
+
+static void start(char **argv)
+{
+    t.master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (t.master < 0 || grantpt(t.master) != 0 || unlockpt(t.master) != 0) {
+        perror("pty");
+        exit(99);
+    }
+    const char *name = ptsname(t.master);
+    t.pid = fork();
+    if (t.pid != 0)
+        return;
+    for (int sig = 1; sig < NSIG; sig++) /* scripts ignore some in jobs */
+        signal(sig, SIG_DFL);
+    setsid();
+    int slave = open(name, O_RDWR);
+    ioctl(slave, TIOCSCTTY, 0);
+    for (int fd = 0; fd < 3; fd++)
+        dup2(slave, fd);
+    if (slave > 2)
+        close(slave);
+    execvp(argv[0], argv);
+    perror(argv[0]);
+    _exit(127);
+}
+
+/* Reads what is there; false when the terminal is closed. */
+static int pump(int wait_ms)
+{
+    struct pollfd p = {.fd = t.master, .events = POLLIN};
+
+    if (t.master < 0 || poll(&p, 1, wait_ms) <= 0)
+        return t.master >= 0;
+    ssize_t n = read(t.master, t.shown + t.len, sizeof t.shown - 1 - t.len);
+    if (n <= 0)
+        return 0;
+    t.len += (size_t)n;
+    return 1;
+}
+
+static void expect(const char *text)
+{
+    time_t end = time(NULL) + t.limit_s;
+
+    for (;;) {
+        char *at = memmem(t.shown + t.seen, t.len - t.seen, text, strlen(text));
+        if (at) {
+            t.seen = (size_t)(at - t.shown) + strlen(text);
+            return;
+        }
+        if (time(NULL) > end || !pump(100))
+            give_up("expect", text);
+    }
+}
+
+static void type(const char *text)
+{
+    for (const char *s = text; *s; s++) {
+        char c = *s;
+        if (*s == '\\' && s[1] >= '0' && s[1] <= '7') {
+            c = (char)((s[1] - '0') * 64 + (s[2] - '0') * 8 + (s[3] - '0'));
+            s += 3;
+        } else if (*s == '\\') {
+            s++;
+            c = *s == 'r' ? '\r' : *s == 'n' ? '\n' : *s == 'e' ? 27 : *s;
+        }
+        if (write(t.master, &c, 1) != 1)
+            give_up("send", text);
+    }
+}
+
+static void until(const char *line)
+{
+    time_t end = time(NULL) + t.limit_s;
+
+    while (system(line) != 0) {
+        if (time(NULL) > end)
+            give_up("until", line);
+        pump(20);
+    }
+}
+
+static int finish(void)
+{
+    time_t end = time(NULL) + t.limit_s;
+    int status;
+
+    while (waitpid(t.pid, &status, WNOHANG) == 0) {
+        if (time(NULL) > end)
+            give_up("the end of", "the command");
+        if (!pump(20))
+            poll(NULL, 0, 20); /* closed: only its end is missing */
+    }
+    while (t.master >= 0 && pump(0) && t.len < sizeof t.shown - 1) {
+        struct pollfd p = {.fd = t.master, .events = POLLIN};
+        if (poll(&p, 1, 0) <= 0)
+            break;
+    }
+    fwrite(t.shown, 1, t.len, stdout);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int main(int argc, char **argv)
+{
+    const char *slow = getenv("DIBS_TEST_SLOWNESS");
+    char line[4096];
+    FILE *f = argc > 2 ? fopen(argv[1], "r") : NULL;
+
+    if (!f) {
+        fprintf(stderr, "usage: pty SCRIPT COMMAND [ARGS...]\n");
+        return 99;
+    }
+    t.limit_s = 30 * (slow && atoi(slow) > 0 ? atoi(slow) : 1);
+    start(argv + 2);
+    while (fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = '\0';
+        if (strncmp(line, "expect ", 7) == 0)
+            expect(line + 7);
+        else if (strncmp(line, "send ", 5) == 0)
+            type(line + 5);
+        else if (strncmp(line, "until ", 6) == 0)
+            until(line + 6);
+        else if (strcmp(line, "hangup") == 0) {
+            close(t.master);
+            t.master = -1;
+        }
+    }
+    fclose(f);
+    return finish();
+}

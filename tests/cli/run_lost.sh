@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+#
+# The lock is lost: by a key that goes away, a server that is silent, gone, or
+# back without its memory, a lease that is not renewed. What counts is that the
+# command is dead before anybody else can have the lock, and what we say.
+
+server s
+export DIBS_URL=$url
+pid=$server_pid
+
+start() { # WORDS...
+    rm -f status.txt
+    : >out.txt # here, so that nobody sees the last one's
+    : >err.txt
+    "$DIBS" run --status-fd 9 "$@" >out.txt 2>err.txt 9>status.txt &
+    job=$!
+}
+
+# over CODE CAUSE EXIT SIGNAL LOCK
+over() {
+    ended "$1" $job
+    local status
+    status=$(cat status.txt)
+    same cause "$2" "$(json cause "$status")"
+    same exit "$3" "$(json exit "$status")"
+    same signal "$4" "$(json signal "$status")"
+    same lock "$5" "$(json lock "$status")"
+}
+
+cat >work.sh <<'END'
+# Works until it is told to end, and says so.
+trap 'echo TERM; exit 5' TERM
+trap 'echo USR1; exit 6' USR1
+echo ready
+while :; do sleep 0.05; done
+END
+cat >stubborn.sh <<'END'
+trap '' TERM USR1
+echo ready
+while :; do sleep 0.05; done
+END
+gone_text='the server says that it is not ours any more; stopping the command'
+
+# ---- the key goes away under the holder --------------------------------
+
+case_is 'key deleted'
+start --lease 600ms a -- bash work.sh
+await said ready out.txt
+redis s del a >/dev/null
+over 80 lost 5 null lost
+has stdout TERM "$(cat out.txt)"
+has stderr "dibs: lost a: $gone_text" "$(cat err.txt)"
+
+case_is 'key deleted, a command that ignores TERM'
+start --lease 600ms -k 100ms a -- bash stubborn.sh
+await said ready out.txt
+redis s del a >/dev/null
+over 80 lost null 9 lost
+
+case_is 'force-unlock, and somebody else has it meanwhile'
+start --lease 600ms a -- bash work.sh
+await said ready out.txt
+dibs force-unlock --yes a >forced.txt || fail 'force-unlock'
+has force-unlock 'is free now' "$(cat forced.txt)"
+"$DIBS" run b -- true
+over 80 lost 5 null lost
+
+case_is '--on-lost kill'
+start --lease 600ms --on-lost kill a -- bash work.sh
+await said ready out.txt
+redis s del a >/dev/null
+over 80 lost null 9 lost
+
+case_is '--on-lost USR1'
+start --lease 600ms --on-lost USR1 a -- bash work.sh
+await said ready out.txt
+redis s del a >/dev/null
+over 80 lost 6 null lost
+has stdout USR1 "$(cat out.txt)"
+
+case_is '--on-lost exec: the hook can end the command itself'
+start --lease 600ms --on-lost 'exec:echo hook $DIBS_NAME >hook.txt; kill -USR1 -$DIBS_PID' \
+    a -- bash work.sh
+await said ready out.txt
+redis s del a >/dev/null
+over 80 lost 6 null lost
+await test -s hook.txt
+same hook 'hook a' "$(cat hook.txt)"
+
+case_is '--on-lost exec: if it does not, KILL does'
+start --lease 600ms -k 100ms --on-lost exec:true a -- bash work.sh
+await said ready out.txt
+redis s del a >/dev/null
+over 80 lost null 9 lost
+
+case_is '--on-lost warn: the command runs on'
+mkfifo go
+start --lease 600ms --on-lost warn a -- bash -c 'echo ready; read -r x <go; exit 0'
+await said ready out.txt
+redis s del a >/dev/null
+await said 'lost a' err.txt
+echo go on >go
+over 81 lost-before-end 0 null lost
+has stderr 'the command runs on' "$(cat err.txt)"
+
+case_is 'DIBS_LOST_FD'
+start --lease 600ms --on-lost warn a -- bash -c \
+    'echo ready; read -r what <&$DIBS_LOST_FD; echo "fd: $what"'
+await said ready out.txt
+redis s del a >/dev/null
+over 81 lost-before-end 0 null lost
+has stdout 'fd: lost' "$(cat out.txt)"
+
+case_is 'lost, and the command is done before anybody noticed'
+start a -- bash -c "redis-cli -s '$T/s.sock' del a >/dev/null"
+over 81 lost-before-end 0 null lost
+has stderr 'before the command ended' "$(cat err.txt)"
+
+case_is 'somebody else has it when the command ends'
+start a -- bash -c "redis-cli -s '$T/s.sock' del a >/dev/null
+    redis-cli -s '$T/s.sock' hset a other:1 1 >/dev/null; exit 3"
+over 81 lost-before-end 3 null lost
+same 'the other one keeps it' other:1 "$(redis s hkeys a)"
+redis s del a >/dev/null
+
+# ---- renewals fail -----------------------------------------------------
+
+# The witness runs inside the command and asks for the key without pause: it
+# must never see it gone, for then another could have the lock.
+cat >witness.sh <<'END'
+trap '' TERM
+echo ready
+while :; do
+    n=$(redis-cli -s "$1" --user root --pass root --no-auth-warning exists w)
+    [ "$n" != 0 ] || echo "alone no more" >>violation.txt
+done
+END
+case_is 'renewals are refused: dead before the lease ends'
+redis s acl setuser root on '>root' '~*' '&*' +@all >/dev/null
+start --lease 3s -k 300ms w -- bash witness.sh "$T/s.sock"
+await said ready out.txt
+redis s acl setuser default -evalsha -eval >/dev/null
+over 80 lost null 9 unconfirmed
+[ ! -e violation.txt ] || fail 'the command outlived its lease'
+redis s --user root --pass root --no-auth-warning acl setuser default +@all \
+    >/dev/null
+redis s del w >/dev/null
+
+case_is '--no-renew: dead before the lease ends'
+start --lease 3s --no-renew -k 200ms w -- bash witness.sh "$T/s.sock"
+over 80 lost null 9 released
+has stderr 'its lease ends and is not renewed' "$(cat err.txt)"
+[ ! -e violation.txt ] || fail 'the command outlived its lease'
+
+case_is '--max-hold: dead before the lock ends'
+start --lease 2s --max-hold 4s -k 100ms w -- bash witness.sh "$T/s.sock"
+over 80 lost null 9 released
+has stderr '--max-hold is reached' "$(cat err.txt)"
+[ ! -e violation.txt ] || fail 'the command outlived its lock'
+
+case_is '--max-hold shorter than the lease'
+start --max-hold 3s -k 5s w -- bash witness.sh "$T/s.sock"
+over 80 lost null 9 released
+has stderr '--max-hold is reached' "$(cat err.txt)"
+[ ! -e violation.txt ] || fail 'the command outlived its lock'
+
+case_is '--max-hold, and done before it'
+start --max-hold 1h w -- sh -c 'exit 2'
+over 2 exit 2 null released
+
+# ---- the server --------------------------------------------------------
+
+case_is 'server silent'
+start --lease 1s -k 200ms a -- bash work.sh
+await said ready out.txt
+kill -STOP $pid
+over 80 lost 5 null unconfirmed
+has stderr 'it could not be renewed' "$(cat err.txt)"
+kill -CONT $pid
+await free s a
+
+case_is 'server silent for a while only'
+start --lease 3s -k 200ms a -- bash -c 'echo ready; read -r x <go'
+await said ready out.txt
+kill -STOP $pid
+await said 'ready' out.txt
+kill -CONT $pid
+echo on >go
+over 0 exit 0 null released
+
+case_is 'server back without its memory'
+start --lease 1s -k 200ms a -- bash work.sh
+await said ready out.txt
+kill -KILL $pid
+await not alive $pid
+server s
+pid=$server_pid
+over 80 lost 5 null lost
+
+case_is 'server gone'
+start --lease 1s -k 200ms a -- bash work.sh
+await said ready out.txt
+kill -KILL $pid
+over 80 lost 5 null unconfirmed
+ran 69 dibs run a -- true
+same stderr "dibs: no answer from $url" "$err"
+
+# ---- release -----------------------------------------------------------
+
+server s
+pid=$server_pid
+case_is 'a release that nobody confirms is no success'
+start --lease 1s a -- bash -c "kill -STOP $pid"
+over 82 release-unconfirmed 0 null unconfirmed
+has stderr 'did not confirm' "$(cat err.txt)"
+kill -CONT $pid
+
+case_is 'a command that failed says so itself'
+start --lease 1s a -- bash -c "kill -STOP $pid; exit 9"
+over 9 exit 9 null unconfirmed
+kill -CONT $pid
+
+case_is 'a release that is confirmed late is one'
+start --lease 30s a -- bash -c "kill -STOP $pid"
+await said 'does not confirm' err.txt
+kill -CONT $pid
+over 0 exit 0 null released
+free s a || fail 'is still held'
+
+case_is 'server gone while waiting, and back'
+redis s hset b other:1 1 >/dev/null
+start b -- echo ran
+connected() { [ "$(redis s pubsub channels | wc -l)" -ge 1 ]; }
+await connected
+kill -KILL $pid
+await not alive $pid
+server s
+over 0 exit 0 null released
+same stdout ran "$(cat out.txt)"

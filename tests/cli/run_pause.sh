@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+#
+# dibs is stopped and continued. While it is stopped nothing is renewed, so the
+# command must not run on, and may go on only if the lock is still ours.
+
+# Runs a command in a process group of its own, as a shell with job control
+# would: a group whose parents are all in it cannot be stopped.
+cat >apart.c <<'END'
+#include <unistd.h>
+int main(int argc, char **argv)
+{
+    setpgid(0, 0);
+    execvp(argv[1], argv + 1);
+    return argc > 0;
+}
+END
+$CC -o apart apart.c || fail 'no compiler'
+
+server s
+export DIBS_URL=$url
+
+start() { # WORDS...
+    rm -f status.txt pid.command
+    ./apart "$DIBS" run --status-fd 9 "$@" >out.txt 2>err.txt 9>status.txt &
+    job=$!
+    await test -s pid.command
+    command=$(cat pid.command)
+}
+
+cat >wait.sh <<'END'
+echo $$ >pid.command
+read -r x <go
+exit 3
+END
+mkfifo go
+
+case_is 'TSTP stops both, CONT continues both'
+start a -- bash wait.sh
+kill -TSTP $job
+await stopped $job
+await stopped "$command"
+held s a || fail 'is not held any more'
+kill -CONT $job
+await running $job
+await running "$command"
+echo on >go
+ended 3 $job
+
+case_is 'TSTP while waiting'
+redis s hset b other:1 1 >/dev/null
+: >err.txt
+./apart "$DIBS" run -v b -- sh -c 'exit 4' >out.txt 2>err.txt &
+job=$!
+await said 'waiting' err.txt
+kill -TSTP $job
+await stopped $job
+redis s del b >/dev/null
+kill -CONT $job
+ended 4 $job
+
+case_is 'stopped for longer than the lease: never continued'
+cat >count.sh <<'END'
+echo $$ >pid.command
+while :; do echo x >>beats; sleep 0.02; done
+END
+start --lease 1s a -- bash count.sh
+kill -TSTP $job
+await stopped "$command"
+beats=$(wc -l <beats)
+await free s a
+kill -CONT $job
+ended 80 $job
+same 'worked on' "$beats" "$(wc -l <beats)"
+same cause lost "$(json cause "$(cat status.txt)")"
+
+case_is 'SIGSTOP of dibs alone: the guard ends the command in time'
+cat >witness.sh <<'END'
+trap '' TERM
+echo $$ >pid.command
+while :; do
+    [ "$(redis-cli -s "$1" exists w)" != 0 ] || echo no >>violation.txt
+done
+END
+start --lease 2s w -- bash witness.sh "$T/s.sock"
+kill -STOP $job
+await dead "$command"
+[ ! -e violation.txt ] || fail 'the command outlived its lease'
+kill -CONT $job
+ended 80 $job
+
+case_is 'SIGSTOP of dibs alone, and not for long'
+start --lease 1h a -- bash wait.sh
+kill -STOP $job
+await stopped $job
+running "$command" || fail 'the command does not run'
+kill -CONT $job
+echo on >go
+ended 3 $job
+
+case_is '--on-lost warn: stopped for longer than the lease, then it goes on'
+start --lease 1s --on-lost warn a -- bash wait.sh
+kill -TSTP $job
+await stopped "$command"
+await free s a
+kill -CONT $job
+await running "$command"
+echo on >go
+ended 81 $job
+same exit 3 "$(json exit "$(cat status.txt)")"
+
+case_is 'without a parent to continue it, TSTP stops nothing'
+rm -f pid.command
+setsid "$DIBS" run a -- bash wait.sh 2>/dev/null &
+await test -s pid.command
+leader=$(ps -o ppid= -p "$(cat pid.command)" | tr -d ' ')
+kill -TSTP "$leader"
+echo on >go
+await free s a

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+#
+# Which server: where the URL and the password come from, and what is said when
+# it does not work out.
+
+server one
+one=$url
+server two
+two=$url
+
+# Takes the lock m and says on which server it is.
+where() { # CODE WANT [VARIABLE=VALUE...] -- WORDS...
+    local code=$1 want=$2 vars=()
+    shift 2
+    while [ "$1" != -- ]; do
+        vars+=("$1")
+        shift
+    done
+    shift
+    ran "$code" env "${vars[@]}" "$DIBS" "$@" m -- sh -c \
+        'echo one $(redis-cli -s one.sock exists m) two $(redis-cli -s two.sock exists m)'
+    same 'taken on' "$want" "$out"
+}
+
+echo "$two" >two.url
+printf '  %s \r\nrest\n' "$one" >one.url
+on_one='one 1 two 0'
+on_two='one 0 two 1'
+
+case_is 'in this order'
+where 0 "$on_one" -- run -u "$one"
+where 0 "$on_one" -- -u "$one" run
+where 0 "$on_one" -- --url="$one" run
+where 0 "$on_one" DIBS_URL="$one" -- run
+where 0 "$on_two" -- run --url-file two.url
+where 0 "$on_one" -- run --url-file one.url
+where 0 "$on_two" DIBS_URL_FILE=two.url -- run
+where 0 "$on_one" DIBS_URL="$one" DIBS_URL_FILE=two.url -- run
+where 0 "$on_two" DIBS_URL="$one" -- run --url-file two.url
+where 0 "$on_one" DIBS_URL="$two" -- run -u "$one" --url-file two.url
+where 0 "$on_two" -- -u "$one" run -u "$two"
+
+case_is 'another database is another lock'
+ran 0 dibs run -u "$one?db=3" m -- redis-cli -s one.sock exists m
+same 'in database 0' 0 "$out"
+
+# ---- passwords ---------------------------------------------------------
+
+server three --requirepass sesame
+redis_three() {
+    redis-cli -s three.sock --no-auth-warning -a sesame "$@"
+}
+redis_three acl setuser ann on '>secret' '~*' '&*' +@all >/dev/null
+redis_three acl setuser bob on '>secret' '~*' '&*' +@all -evalsha -eval >/dev/null
+three=$url
+echo sesame >right
+echo wrong >wrong
+printf 'unix://ann:secret@%s/three.sock\n' "$T" >ann.url
+
+works() { # [VARIABLE=VALUE...] -- WORDS...
+    where 0 'one 0 two 0' "$@"
+}
+case_is 'passwords that are right'
+works -- run -u "$three" --password-file right
+works DIBS_PASSWORD=sesame -- run -u "$three"
+works DIBS_URL="unix://:sesame@$T/three.sock" -- run
+works -- run --url-file ann.url
+works DIBS_PASSWORD=secret -- run -u "unix://ann@$T/three.sock"
+works DIBS_PASSWORD=no -- run -u "$three" --password-file right
+works DIBS_PASSWORD=sesame DIBS_URL="unix://:no@$T/three.sock" -- run
+
+refused() { # SHOWN [VARIABLE=VALUE...] -- WORDS...
+    local shown=$1
+    shift
+    where 77 '' "$@"
+    same stderr "dibs: $shown refused our user, password or rights" "$err"
+}
+case_is 'passwords that are wrong'
+refused "$three" -- run -u "$three"
+refused "$three" -- run -u "$three" --password-file wrong
+refused "$three" DIBS_PASSWORD=no -- run -u "$three"
+refused "unix://:***@$T/three.sock" DIBS_URL="unix://:no@$T/three.sock" -- run
+refused "unix://ann:***@$T/three.sock" DIBS_URL="unix://ann:no@$T/three.sock" \
+    -- run
+
+case_is 'rights that are missing'
+where 77 '' DIBS_URL="unix://bob:secret@$T/three.sock" -- run
+
+case_is 'a password is not for the private server'
+DIBS_PASSWORD=no ran 0 dibs run -q a -- true
+dibs local stop >/dev/null
+
+case_is 'a password does not reach the arguments of any process'
+DIBS_PASSWORD=sesame ran 0 dibs run -u "$three" a -- sh -c \
+    'cat /proc/*/cmdline 2>/dev/null | tr "\0" "\n" | grep -c "^sesame$"; exit 0'
+same found 0 "$out"
+
+# ---- what does not work ------------------------------------------------
+
+case_is 'nobody there'
+where 69 '' -- run -u "unix://$T/none.sock"
+same stderr "dibs: no answer from unix://$T/none.sock" "$err"
+where 69 '' -- run -u redis://127.0.0.1:1
+same stderr 'dibs: no answer from redis://127.0.0.1:1' "$err"
+for sub in "hold a" "info a" ls "force-unlock --yes a"; do
+    case_is "nobody there: $sub"
+    # shellcheck disable=SC2086
+    ran 69 dibs -u "unix://$T/none.sock" $sub
+    same stdout '' "$out"
+    same stderr "dibs: no answer from unix://$T/none.sock" "$err"
+done
+
+case_is 'somebody who never answers'
+kill -STOP $server_pid
+where 69 '' DIBS_PASSWORD=sesame -- run -u "$three"
+kill -CONT $server_pid
+
+case_is 'a URL that makes no sense'
+for bad in 127.0.0.1 http://x redis:// redis://h:99999 'redis://h /0' unix://x; do
+    ran 64 dibs run -u "$bad" a -- true
+    has stderr "'$bad' is not the address of a server" "$err"
+done
+
+case_is 'a full server says no, and what was taken is given back'
+redis one config set maxmemory 1 >/dev/null
+ran 69 dibs run -u "$one" a -- echo no
+same stdout '' "$out"
+redis one config set maxmemory 0 >/dev/null
+ran 0 dibs run -u "$one" a -- redis-cli -s one.sock config set maxmemory 1
+redis one config set maxmemory 0 >/dev/null
+free one a || fail 'is still held'
