@@ -45,10 +45,10 @@ extern "C" {
 #endif
 
 /* Limits. */
-#define DIBS_NAME_MAX     1024            /* bytes in a lock's name */
-#define DIBS_LEASE_MIN_MS 100             /* shortest lease */
+#define DIBS_NAME_MAX     1024                    /* bytes in a lock's name */
+#define DIBS_LEASE_MIN_MS 100                     /* shortest lease */
 #define DIBS_MS_MAX       INT64_C(31536000000000) /* a thousand years */
-#define DIBS_OWNER_MAX    160             /* text of an owner, with its NUL */
+#define DIBS_OWNER_MAX    160 /* text of an owner, with its NUL */
 
 /* ---- errors ------------------------------------------------------------ */
 
@@ -132,12 +132,12 @@ typedef struct dibs_client_opts {
     const char *client_name;    /* for CLIENT LIST; NULL = "dibs" */
     dibs_event_cb on_event;     /* may be NULL */
     void *event_arg;
-    int64_t fair_wait_ms;       /* fair locks: how long a waiter that shows no
-                                   sign of life keeps its place; 0 = 300000.
-                                   The same for all clients of a lock, Redisson
-                                   ones (fairLockWaitTimeout) included */
-    bool prefer_readers;        /* read-write locks: a writer that waits does
-                                   not keep new readers out */
+    int64_t fair_wait_ms; /* fair locks: how long a waiter that shows no
+                             sign of life keeps its place; 0 = 300000.
+                             The same for all clients of a lock, Redisson
+                             ones (fairLockWaitTimeout) included */
+    bool prefer_readers;  /* read-write locks: a writer that waits does
+                             not keep new readers out */
 } dibs_client_opts;
 
 #define DIBS_CLIENT_OPTS(...)                                                  \
@@ -284,8 +284,7 @@ DIBS_API dibs_err dibs_lock_release(dibs_lock *l, const dibs_lock_opts *opts);
  * keeps it. */
 DIBS_API dibs_err dibs_lock_force_release(dibs_lock *l, bool *was_locked);
 /* The same, only if this owner (as dibs_lock_info has it) holds the lock. */
-DIBS_API dibs_err dibs_lock_force_release_owner(dibs_lock *l,
-                                                const char *owner,
+DIBS_API dibs_err dibs_lock_force_release_owner(dibs_lock *l, const char *owner,
                                                 bool *was_locked);
 
 /* Ends this owner's waiting acquires of this lock, from any thread, with
@@ -327,18 +326,21 @@ typedef enum dibs_mode {
 } dibs_mode;
 
 typedef struct dibs_lock_info {
-    size_t size;     /* fill in with sizeof, or use DIBS_LOCK_INFO_INIT */
-    bool locked;     /* false: all the rest is zero or empty */
+    size_t size; /* fill in with sizeof, or use DIBS_LOCK_INFO_INIT */
+    bool locked; /* false: all the rest is zero or empty */
     dibs_mode mode;
-    int64_t ttl_ms;  /* what is left of the lease; -1: it has none */
-    int64_t holds;   /* of the owner below */
-    size_t owners;   /* how many owners; more than one only for readers */
-    size_t waiters;  /* in the queue of a fair lock */
+    int64_t ttl_ms; /* what is left of the lease; -1: it has none */
+    int64_t holds;  /* of the owner below */
+    size_t owners;  /* how many owners; more than one only for readers */
+    size_t waiters; /* in the queue of a fair lock */
     char owner[DIBS_OWNER_MAX]; /* the holder, or one of the readers; cut if
                                    longer, and a NUL ends it */
 } dibs_lock_info;
 
-#define DIBS_LOCK_INFO_INIT {.size = sizeof(dibs_lock_info)}
+#define DIBS_LOCK_INFO_INIT                                                    \
+    {                                                                          \
+        .size = sizeof(dibs_lock_info)                                         \
+    }
 
 /* out->size must be set. OK, or an error as of acquire. */
 DIBS_API DIBS_MUST dibs_err dibs_lock_info_get(dibs_lock *l,
