@@ -4,12 +4,15 @@
 #   build        what you use and install: optimised, no test hooks
 #   build-test   what `make test` runs: asserts, test hooks
 #   build-asan   build-tsan   build-gcc   build-clang   for the checks
+#   build-interop   for the tests against Redisson
 
 PREFIX  ?= /usr/local
 DESTDIR ?=
 JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 CTEST_JOBS ?= 2
 BENCH_ARGS ?=
+SOAK ?= 60
+REDISSON ?= redisson4 redisson3
 
 CMAKE ?= cmake
 CTEST ?= ctest
@@ -35,7 +38,7 @@ steady := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 c_files = $(shell find include src cli examples bench tests \
 	-name '*.[ch]' 2>/dev/null)
 
-.PHONY: all build deps test install bench demo clean format help
+.PHONY: all build deps test interop install bench demo clean format help
 .PHONY: check check-format check-layers check-lists check-size check-header
 .PHONY: check-man check-gcc check-clang check-symbols check-asan check-tsan
 .PHONY: check-install check-deps
@@ -60,6 +63,14 @@ test: deps
 install: build
 	@DESTDIR="$(DESTDIR)" $(CMAKE) --install build
 
+# Against a real Redisson: needs Java and Maven, which it installs, and the
+# network the first time. Not part of `make test`.
+interop:
+	@tools/deps.sh build test interop
+	@$(call set_compiler,build-interop) $(call configure,build-interop,$(tests_on) -DDIBS_INTEROP=ON)
+	@$(call compile,build-interop) --target dibs_interop
+	@SOAK=$(SOAK) tests/interop/run.sh build-interop/tests/interop $(REDISSON)
+
 bench: deps build
 	@$(call compile,build) --target dibs_bench
 	@build/bench/bench $(BENCH_ARGS)
@@ -69,7 +80,8 @@ demo: deps build
 	else echo "make demo: there is no cli/demo.sh" >&2; exit 1; fi
 
 clean:
-	rm -rf build build-test build-asan build-tsan build-gcc build-clang
+	rm -rf build build-test build-asan build-tsan build-gcc build-clang \
+		build-interop tests/interop/target
 
 # ---- checks -----------------------------------------------------------------
 
@@ -136,6 +148,7 @@ help:
 	@echo "make                 build the library and the command, in build/"
 	@echo "make deps            install what building and testing need (apt)"
 	@echo "make test            deps, then build and run all tests"
+	@echo "make interop         the tests against a real Redisson (Java, Maven)"
 	@echo "make install         install under PREFIX ($(PREFIX)), DESTDIR"
 	@echo "make demo            watch processes contend for a lock"
 	@echo "make bench           measure, next to plain hiredis"
@@ -149,4 +162,4 @@ help:
 	@echo
 	@echo "One test:            ctest --test-dir build-test -R server.lock"
 	@echo "Variables:           CC, JOBS, CTEST_JOBS, PREFIX, DESTDIR,"
-	@echo "                     BENCH_ARGS (try --quick)"
+	@echo "                     BENCH_ARGS (try --quick), SOAK (seconds)"

@@ -1,8 +1,8 @@
 #!/bin/bash
-# deps.sh [build] [test] [check]
+# deps.sh [build] [test] [check] [interop]
 #
 # Installs the Debian or Ubuntu packages that are missing for building, for
-# testing, or for the checks; says what it does, and does nothing when nothing
+# testing, for the checks, or for the tests against Redisson; says what it does, and does nothing when nothing
 # is missing. Needs root or sudo then, and only then.
 set -euo pipefail
 
@@ -11,6 +11,10 @@ set -euo pipefail
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/dibs.XXXXXX")
 compiles() {
     echo 'int main(void) { return 0; }' | "$@" -o "$scratch/out" -
+}
+# Maven needs a compiler, not only the machine.
+has_java() {
+    javac -version 2>&1 | grep -qE '^javac (1[7-9]|[2-9][0-9])'
 }
 needs_build=(
     "compiles cc -x c|gcc libc6-dev"
@@ -33,6 +37,10 @@ needs_check=(
     "command -v clang-format-14|clang-format-14"
     "command -v groff|groff-base"
     "command -v nm|binutils"
+)
+needs_interop=(
+    "has_java|openjdk-17-jdk-headless"
+    "command -v mvn|maven"
 )
 
 policy=/usr/sbin/policy-rc.d
@@ -65,9 +73,9 @@ find_missing() { # KIND: adds to packages
 packages=()
 for kind in "${@:-build}"; do
     case $kind in
-    build | test | check) find_missing "$kind" ;;
+    build | test | check | interop) find_missing "$kind" ;;
     *)
-        echo "deps.sh: $kind is none of: build test check" >&2
+        echo "deps.sh: $kind is none of: build test check interop" >&2
         exit 2
         ;;
     esac

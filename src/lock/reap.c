@@ -70,8 +70,8 @@ static void reap_answered(struct dibs__call *call, dibs_err err,
     struct reap *r = DIBS_OF(call, struct reap, call);
     struct dibs__locks *lk = r->line->locks;
     int64_t now = dibs__now_ms();
-    bool silent = err == DIBS_ERR_CONN || err == DIBS_ERR_UNKNOWN ||
-                  err == DIBS_ERR_CLOSED;
+    /* No reply, or "not now" until its time was over. */
+    bool silent = err != DIBS_OK && !reply;
     bool refused = !silent && err != DIBS_OK;
 
     r->asking = false;

@@ -115,8 +115,8 @@ static void last_answered(struct dibs__call *call, dibs_err err,
     bool sure = answered && (n > 0 || !call->again);
     if (answered && n < 0 && !call->again)
         err = DIBS_ERR_LOST;
-    if (err == DIBS_ERR_CONN || err == DIBS_ERR_CLOSED)
-        err = DIBS_ERR_UNKNOWN; /* to the caller it is the same */
+    if (err != DIBS_OK && !reply)
+        err = DIBS_ERR_UNKNOWN; /* not sent, or "not now": it is the same */
     dibs__lock(&line->mu);
     op->haunted |= call->ghost || !sure;
     end_hold(line, op, &blocked);

@@ -35,14 +35,16 @@ C=\\003 # Ctrl-C
 D=\\004 # Ctrl-D
 Z=\\032 # Ctrl-Z
 
-# Succeeds when the command whose process is in the file pid runs, and it or
-# dibs, its parent, has the terminal.
+# Succeeds when the process in the file pid runs and has the terminal; with an
+# argument, or when dibs, its parent, has it.
 cat >in_front.sh <<'END'
 read -r p <pid || exit 1
 read -r _ _ state parent _ _ _ front _ <"/proc/$p/stat" || exit 1
-[ "$state" != T ] && { [ "$front" = "$p" ] || [ "$front" = "$parent" ]; }
+[ "$state" != T ] || exit 1
+[ "$front" = "$p" ] || { [ $# -gt 0 ] && [ "$front" = "$parent" ]; }
 END
 in_front='until sh in_front.sh'
+ours_in_front='until sh in_front.sh or-dibs'
 
 case_is 'Ctrl-C'
 on_terminal 130 "$DIBS" run a -- sh -c 'echo ready; exec sleep 1000' <<END
@@ -143,7 +145,7 @@ expect <T>
 send redis-cli -s s.sock exists a\\r
 expect 1
 send fg\\r
-$in_front
+$ours_in_front
 send $C
 expect ^C
 expect $

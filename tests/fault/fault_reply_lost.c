@@ -446,6 +446,112 @@ static void test_renewals_never_answered(void **state)
     check_renewals_lost(KIT_MEEK);
 }
 
+/* ---- late, not lost ---------------------------------------------------- */
+
+/* Waits until the lock has less than this left, at the server. */
+static void wait_ttl(const char *name, long long below)
+{
+    TS_WAIT(ts_pttl(kit_srv, name) < below);
+}
+
+static int hold_reply(const struct dibs__script *script, const char *name)
+{
+    char *needle = kit_needle(script, name);
+    int id = ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_HOLD_REPLY,
+                                                     .contains = needle,
+                                                     .count = 1});
+
+    free(needle);
+    return id;
+}
+
+/* The answer to an acquire takes a while. The lease has been running since
+ * before it was asked for, so what is left of it, as we have it, is never more
+ * than what is left of it at the server. */
+static void test_late_answer_shortens_what_is_left(void **state)
+{
+    struct kit_client *k = kit_open(&(struct kit_opts){.lazy = false});
+    dibs_lock *l = kit_lock(k, "late");
+    dibs_owner heir = dibs_owner_new(k->c);
+    struct kit_end end = {.err = DIBS_OK}, inherited = {.err = DIBS_OK};
+
+    (void)state;
+    hold_reply(&dibs__script_basic_acquire, "late");
+    assert_int_equal(dibs_lock_acquire_async(l, NULL, kit_ended, &end),
+                     DIBS_OK);
+    assert_true(ts_wait_exists(kit_srv, "late", true));
+    wait_ttl("late", KIT_LONG - 200);
+    ts_proxy_release(kit_px);
+    assert_int_equal(kit_wait(&end), DIBS_OK);
+    long long left = ts_pttl(kit_srv, "late");
+    assert_true(dibs_lock_valid_ms(l, 0) <= left);
+
+    assert_int_equal(dibs_lock_acquire_async(l, DIBS_LOCK_OPTS(.owner = heir),
+                                             kit_ended, &inherited),
+                     DIBS_OK);
+    int id = hold_reply(&dibs__script_basic_handover, "late");
+    memset(&end, 0, sizeof end);
+    assert_int_equal(dibs_lock_release_async(l, NULL, kit_ended, &end),
+                     DIBS_OK);
+    TS_WAIT(ts_rule_executed(kit_px, id) == 1);
+    wait_ttl("late", KIT_LONG - 200);
+    ts_proxy_release(kit_px);
+    assert_int_equal(kit_wait(&end), DIBS_OK);
+    assert_int_equal(kit_wait(&inherited), DIBS_OK);
+    left = ts_pttl(kit_srv, "late");
+    assert_true(dibs_lock_valid_ms(l, heir) <= left);
+    dibs_lock_free(l);
+    kit_close(k);
+}
+
+/* It takes longer than the lease. Then nothing was taken. */
+static void test_answer_after_the_lease(void **state)
+{
+    struct kit_client *k = kit_open(&(struct kit_opts){.lazy = false});
+    dibs_lock *l = kit_lock(k, "over");
+    struct kit_end end = {.err = DIBS_OK};
+
+    (void)state;
+    int id = hold_reply(&dibs__script_basic_acquire, "over");
+    assert_int_equal(dibs_lock_try_async(l, DIBS_LOCK_OPTS(.lease_ms = 200),
+                                         kit_ended, &end),
+                     DIBS_OK);
+    TS_WAIT(ts_rule_executed(kit_px, id) == 1);
+    assert_true(ts_wait_exists(kit_srv, "over", false));
+    kit_free_for_all("meanwhile", "over");
+    ts_proxy_release(kit_px);
+    assert_int_equal(kit_wait(&end), DIBS_ERR_UNKNOWN);
+    assert_int_equal(dibs_lock_state(l, 0), DIBS_NOT_HELD);
+    dibs_lock_free(l);
+    kit_close(k);
+}
+
+/* A release is on its way for longer than the lease. Nothing may renew the lock
+ * meanwhile: it ends, and the release finds it gone. */
+static void test_renewal_ends_before_release(void **state)
+{
+    struct kit_client *k =
+        kit_open(&(struct kit_opts){.lease_ms = kit_ms(900)});
+    dibs_lock *l = kit_lock(k, "end");
+    struct kit_end end = {.err = DIBS_OK};
+    char *needle = kit_needle(&dibs__script_basic_release, "end");
+
+    (void)state;
+    assert_int_equal(dibs_lock_acquire(l, NULL), DIBS_OK);
+    ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_HOLD_REQUEST,
+                                            .contains = needle,
+                                            .count = 1});
+    free(needle);
+    assert_int_equal(dibs_lock_release_async(l, NULL, kit_ended, &end),
+                     DIBS_OK);
+    kit_gone("being given back", "end");
+    ts_proxy_release(kit_px);
+    assert_int_equal(kit_wait(&end), DIBS_ERR_LOST);
+    assert_int_equal(dibs_lock_release(l, NULL), DIBS_ERR_NOT_OWNER);
+    dibs_lock_free(l);
+    kit_close(k);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -454,6 +560,10 @@ int main(void)
         cmocka_unit_test_setup(test_reply_cut_at_every_byte, kit_fresh),
         cmocka_unit_test_setup(test_all_lost, kit_fresh),
         cmocka_unit_test_setup(test_renewals_never_answered, kit_fresh),
+        cmocka_unit_test_setup(test_late_answer_shortens_what_is_left,
+                               kit_fresh),
+        cmocka_unit_test_setup(test_answer_after_the_lease, kit_fresh),
+        cmocka_unit_test_setup(test_renewal_ends_before_release, kit_fresh),
     };
 
     return cmocka_run_group_tests(tests, kit_up, kit_down);
