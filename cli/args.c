@@ -32,6 +32,14 @@ const struct option_row option_rows[] = {
      "Do not wait when the lock is taken."},
     {'w', "wait", "TIME", OPT_TIME, AT(wait_ms), CMD_TAKE, "10s",
      "Wait at most so long; 0 is -n. Default: as long as it takes."},
+    {0, "fair", NULL, OPT_FLAG, AT(fair), CMD_TAKE, NULL,
+     "A fair lock: whoever asks first gets it first."},
+    {'s', "shared", NULL, OPT_FLAG, AT(shared), CMD_TAKE, NULL,
+     "A read-write lock, to read: with others that say -s, but not while"
+     " somebody has it with -x."},
+    {'x', "exclusive", NULL, OPT_FLAG, AT(exclusive), CMD_TAKE, NULL,
+     "A read-write lock, to write: alone. Without -s, -x and --fair the lock is"
+     " a plain one, exclusive too. A name is for one of these kinds only."},
     {0, "lease", "TIME", OPT_TIME, AT(lease_ms), CMD_TAKE, "30s",
      "After so long without a sign of life from us the lock is free again."
      " Default 30s, renewed while the command runs."},
@@ -393,6 +401,13 @@ static int check_take(const struct args *a, const struct command *cmd)
     if (a->max_hold_ms > 0 && a->max_hold_ms < DIBS_LEASE_MIN_MS)
         return args_wrong(cmd, "dibs run --max-hold 1h backup -- make all",
                           "--max-hold: shorter than %d ms", DIBS_LEASE_MIN_MS);
+    if (a->fair + a->shared + a->exclusive > 1)
+        return args_wrong(cmd, "dibs run -s data -- ./report",
+                          "only one of --fair, -s and -x can be had");
+    if (a->shared && a->min_hold_ms > 0)
+        return args_wrong(cmd, "dibs run -x --min-hold 1m data -- ./load",
+                          "--min-hold does not go with -s: a lock that is "
+                          "shared cannot be left taken");
     if (a->no_renew && a->max_hold_ms > 0)
         return args_wrong(cmd,
                           "dibs run --no-renew --lease 1h backup -- make all",

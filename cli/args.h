@@ -22,10 +22,11 @@ enum {
     CMD_LOCAL = 1 << 5,
     CMD_VERSION = 1 << 6,
     CMD_HELP = 1 << 7,
-    CMD_ALL = (1 << 8) - 1,
-    CMD_TAKE = CMD_RUN | CMD_HOLD,            /* takes a lock */
-    CMD_LOOK = CMD_INFO | CMD_LS | CMD_FORCE, /* asks, does not wait */
-    CMD_SERVER = CMD_TAKE | CMD_LOOK          /* talks to a server */
+    CMD_QUEUE = 1 << 8,
+    CMD_ALL = (1 << 9) - 1,
+    CMD_TAKE = CMD_RUN | CMD_HOLD,                        /* takes a lock */
+    CMD_LOOK = CMD_INFO | CMD_LS | CMD_FORCE | CMD_QUEUE, /* does not wait */
+    CMD_SERVER = CMD_TAKE | CMD_LOOK /* talks to a server */
 };
 
 #define WAIT_FOREVER  (-1)
@@ -41,6 +42,7 @@ struct args {
 
     int64_t wait_ms; /* WAIT_FOREVER, or 0 for a single try */
     int64_t lease_ms, max_hold_ms, min_hold_ms, max_run_ms, kill_after_ms;
+    bool fair, shared, exclusive; /* the kind; none of them: plain */
     bool no_renew, ok_if_busy, foreground, any_name, no_stdin, yes, force;
     int busy_code, status_fd;
     struct on_lost on_lost;

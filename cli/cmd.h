@@ -10,6 +10,7 @@
 int cmd_run(const struct args *a);
 int cmd_hold(const struct args *a);
 int cmd_info(const struct args *a);
+int cmd_queue(const struct args *a);
 int cmd_ls(const struct args *a);
 int cmd_force_unlock(const struct args *a);
 int cmd_local(const struct args *a);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * cmd_look.c - dibs info, ls and force-unlock: what the server knows.
+ * cmd_look.c - dibs info, queue, ls and force-unlock: what the server knows.
  *
  * These ask and answer; nothing is held, nobody is waited for, and a signal
  * may simply end them. Where no URL is given and no private server runs, there
@@ -99,7 +99,8 @@ static int look_open(const struct args *a, struct look *k)
 
     if (code != EXIT_FINE || !k->c)
         return code;
-    dibs_err err = dibs_lock_new(k->c, a->words[0], &k->l);
+    /* A handle for fair locks sees all there is to see of the other kinds. */
+    dibs_err err = dibs_fair_lock_new(k->c, a->words[0], &k->l);
     return err == DIBS_OK ? EXIT_FINE : tell_error(a->words[0], err);
 }
 
@@ -115,6 +116,48 @@ static void print_row(bool coloured, const char *key, const char *value)
 {
     printf("%s%-8s%s %s\n", out_colour(coloured, COLOUR_HEAD), key,
            out_colour(coloured, COLOUR_PLAIN), value);
+}
+
+/* Readers, each with its time, and the writer. */
+static bool print_holder(const char *owner, dibs_mode mode, int64_t holds,
+                         int64_t remaining_ms, void *arg)
+{
+    char span[OUT_SPAN_MAX], text[DIBS_OWNER_MAX + 2 * OUT_SPAN_MAX];
+    char *shown = out_printable(owner, strlen(owner));
+
+    snprintf(text, sizeof text, "%s, %" PRId64 " %s, %s", shown ? shown : owner,
+             holds, holds == 1 ? "hold" : "holds",
+             remaining_ms == -2 ? "over" : left_text(remaining_ms, span));
+    print_row(*(bool *)arg, mode == DIBS_MODE_WRITE ? "writer" : "reader",
+              text);
+    free(shown);
+    return true;
+}
+
+static bool print_waiter(size_t place, const char *owner, int64_t remaining_ms,
+                         void *arg)
+{
+    char span[OUT_SPAN_MAX], text[DIBS_OWNER_MAX + 2 * OUT_SPAN_MAX];
+    char *shown = out_printable(owner, strlen(owner));
+
+    snprintf(text, sizeof text, "%zu. %s, %s", place + 1, shown ? shown : owner,
+             remaining_ms < 0 ? "overdue" : out_span(remaining_ms, span));
+    print_row(*(bool *)arg, "waits", text);
+    free(shown);
+    return true;
+}
+
+/* What the first lines do not tell: all readers, all waiters. */
+static dibs_err print_more(dibs_lock *l, const dibs_lock_info *i)
+{
+    bool coloured = out_coloured(stdout);
+    dibs_err err = DIBS_OK;
+
+    if (i->locked && i->mode != DIBS_MODE_EXCLUSIVE)
+        err = dibs_lock_holders(l, print_holder, &coloured);
+    if (err == DIBS_OK && i->waiters > 0)
+        err = dibs_lock_queue(l, print_waiter, &coloured);
+    return err;
 }
 
 static void print_info(const struct seen *s)
@@ -159,7 +202,50 @@ int cmd_info(const struct args *a)
         putchar('\n');
     } else if (code == EXIT_FINE) {
         print_info(&s);
+        dibs_err err = k.l ? print_more(k.l, &s.info) : DIBS_OK;
+        if (err != DIBS_OK)
+            code = tell_error(a->words[0], err);
     }
+    look_close(&k);
+    return finish(code);
+}
+
+/* ---- queue ------------------------------------------------------------- */
+
+static bool json_waiter(size_t place, const char *owner, int64_t remaining_ms,
+                        void *arg)
+{
+    struct json j;
+
+    (void)arg;
+    fputs(place > 0 ? ",\n " : "", stdout);
+    json_open(&j, stdout);
+    json_int(&j, "place", (int64_t)place + 1);
+    json_text(&j, "owner", owner);
+    if (remaining_ms >= 0)
+        json_int(&j, "remaining_ms", remaining_ms);
+    else
+        json_null(&j, "remaining_ms");
+    json_close(&j);
+    return true;
+}
+
+int cmd_queue(const struct args *a)
+{
+    bool coloured = out_coloured(stdout);
+    struct look k;
+    int code = look_open(a, &k);
+
+    if (code == EXIT_FINE && a->json)
+        putchar('[');
+    if (code == EXIT_FINE && k.l) {
+        dibs_err err = dibs_lock_queue(
+            k.l, a->json ? json_waiter : print_waiter, &coloured);
+        if (err != DIBS_OK)
+            code = tell_error(a->words[0], err);
+    }
+    if (code == EXIT_FINE && a->json)
+        puts("]");
     look_close(&k);
     return finish(code);
 }
@@ -319,18 +405,38 @@ static void print_forced(const struct args *a, bool freed, const char *owner)
     free(name);
 }
 
+/* Those who wait for it must be told in the way of their kind. */
+static dibs_err force_kind(const struct args *a, struct look *k,
+                           const dibs_lock_info *info, bool *freed)
+{
+    const char *name = a->words[0];
+    dibs_lock *l = NULL;
+    dibs_err err = DIBS_OK;
+
+    if (info->mode == DIBS_MODE_READ)
+        err = dibs_read_lock_new(k->c, name, &l);
+    else if (info->mode == DIBS_MODE_WRITE)
+        err = dibs_write_lock_new(k->c, name, &l);
+    else if (info->waiters == 0)
+        err = dibs_lock_new(k->c, name, &l);
+    if (err == DIBS_OK)
+        err = dibs_lock_force_release_owner(l ? l : k->l, info->owner, freed);
+    dibs_lock_free(l);
+    return err;
+}
+
 /* Ends the hold of the one who has it, if it is the one that is meant. */
-static int force(const struct args *a, dibs_lock *l)
+static int force(const struct args *a, struct look *k)
 {
     dibs_lock_info info = DIBS_LOCK_INFO_INIT;
     const char *meant = a->if_owner;
     bool freed = false;
-    dibs_err err = dibs_lock_info_get(l, &info);
+    dibs_err err = dibs_lock_info_get(k->l, &info);
 
     if (err != DIBS_OK)
         return tell_error(a->words[0], err);
     if (info.locked && (!meant || strcmp(meant, info.owner) == 0)) {
-        err = dibs_lock_force_release_owner(l, info.owner, &freed);
+        err = force_kind(a, k, &info, &freed);
         if (err != DIBS_OK)
             return tell_error(a->words[0], err);
     }
@@ -356,7 +462,7 @@ int cmd_force_unlock(const struct args *a)
                           a->words[0]);
     int code = look_open(a, &k);
     if (code == EXIT_FINE && k.l)
-        code = force(a, k.l);
+        code = force(a, &k);
     else if (code == EXIT_FINE)
         print_forced(a, false, NULL);
     look_close(&k);

@@ -37,7 +37,7 @@
 #include "exits.h"
 #include "times.h"
 
-#define RETRY_MS        500 /* between attempts of a release the server refused */
+#define RETRY_MS        500  /* between attempts of a refused release */
 #define ENOUGH_MS       1000 /* from a signal to giving up on a release */
 #define CLOSE_MS        2000 /* for taking back what was granted too late */
 #define WAIT_TELL_MS    250  /* silence before -v says that we wait */
@@ -106,22 +106,57 @@ static bool listed(const char *list, const char *owner)
     return false;
 }
 
+struct outer {
+    const char *one, *all; /* owners around us */
+    dibs_mode mode;        /* how the one that was found holds it */
+    char owner[DIBS_OWNER_MAX];
+};
+
+/* One of those who hold the lock. Whoever writes may read, too; what it writes
+ * counts. */
+static bool is_outer(const char *owner, dibs_mode mode, int64_t holds,
+                     int64_t remaining_ms, void *arg)
+{
+    struct outer *o = arg;
+
+    (void)holds;
+    if (remaining_ms == -2 || strlen(owner) >= sizeof o->owner ||
+        !(listed(o->one, owner) || listed(o->all, owner)))
+        return true;
+    o->mode = mode;
+    strcpy(o->owner, owner);
+    return mode == DIBS_MODE_READ;
+}
+
 /* Does an outer dibs run hold this very lock? */
 static dibs_err find_outer(struct grip *g)
 {
-    const char *one = getenv("DIBS_OWNER"), *all = getenv("DIBS_OWNERS");
-    dibs_lock_info info = DIBS_LOCK_INFO_INIT;
+    struct outer o = {.one = getenv("DIBS_OWNER"),
+                      .all = getenv("DIBS_OWNERS")};
 
-    if (!(one && *one) && !(all && *all))
+    if (!(o.one && *o.one) && !(o.all && *o.all))
         return DIBS_OK;
-    dibs_err err = dibs_lock_info_get(g->l, &info);
-    if (err != DIBS_OK || !info.locked)
+    dibs_err err = dibs_lock_holders(g->l, is_outer, &o);
+    if (err != DIBS_OK || o.mode == DIBS_MODE_NONE)
         return err;
-    if (listed(one, info.owner) || listed(all, info.owner)) {
-        g->nested = true;
-        memcpy(g->owner_text, info.owner, sizeof g->owner_text);
-    }
+    if (o.mode == DIBS_MODE_READ && g->a->exclusive)
+        return DIBS_ERR_UPGRADE; /* it would wait for its own parent */
+    g->nested = true;
+    memcpy(g->owner_text, o.owner, sizeof g->owner_text);
     return DIBS_OK;
+}
+
+static dibs_err new_lock(struct grip *g)
+{
+    const char *name = g->a->words[0];
+
+    if (g->a->fair)
+        return dibs_fair_lock_new(g->c, name, &g->l);
+    if (g->a->shared)
+        return dibs_read_lock_new(g->c, name, &g->l);
+    if (g->a->exclusive)
+        return dibs_write_lock_new(g->c, name, &g->l);
+    return dibs_lock_new(g->c, name, &g->l);
 }
 
 static int tell_failed(struct grip *g, dibs_err err)
@@ -145,7 +180,7 @@ static int open_all(struct grip *g)
 
     if (code != EXIT_FINE)
         return code;
-    dibs_err err = dibs_lock_new(g->c, g->a->words[0], &g->l);
+    dibs_err err = new_lock(g);
     if (err == DIBS_OK)
         err = find_outer(g);
     return err == DIBS_OK ? EXIT_FINE : tell_failed(g, err);
@@ -206,29 +241,32 @@ static bool await_answer(struct grip *g, int64_t until, int64_t grace_ms)
     return g->answered;
 }
 
-static bool open_beside(struct grip *g)
+/* 0, or an errno. */
+static int open_beside(struct grip *g)
 {
     g->opened_fd = eventfd(0, EFD_CLOEXEC);
     if (g->opened_fd < 0)
-        return false;
-    g->opening = pthread_create(&g->opener, NULL, opener, g) == 0;
-    return g->opening;
+        return errno;
+    int why = pthread_create(&g->opener, NULL, opener, g);
+    g->opening = why == 0;
+    return why;
 }
 
 static int open_client(struct grip *g)
 {
-    if (!open_beside(g)) {
+    int why = open_beside(g);
+
+    if (why != 0) {
         out_tell(OUT_ERROR, "internal", "cannot start a thread: %s",
-                 strerror(errno));
+                 strerror(why));
         return EXIT_INTERNAL;
     }
-    while (g->sig == 0)
+    while (g->sig == 0 && g->opening)
         if (wait_for(g, g->opened_fd, -1)) {
             pthread_join(g->opener, NULL);
             g->opening = false;
-            return g->open_code;
         }
-    return EXIT_SIGNAL + g->sig;
+    return g->sig != 0 ? EXIT_SIGNAL + g->sig : g->open_code;
 }
 
 /* ---- taking ------------------------------------------------------------ */
@@ -254,11 +292,14 @@ static dibs_err ask(struct grip *g)
 /* Leaves the line. What is granted at this very moment is given back. */
 static int leave(struct grip *g)
 {
-    dibs_lock_cancel(g->l, g->owner);
-    if (!await_answer(g, time_now() + CLOSE_MS, 0) || g->answer != DIBS_OK)
-        return EXIT_SIGNAL + g->sig;
-    g->held = true;
-    (void)grip_drop(g, 0);
+    if (!g->answered) {
+        dibs_lock_cancel(g->l, g->owner);
+        (void)await_answer(g, time_now() + CLOSE_MS, 0);
+    }
+    if (g->answered && g->answer == DIBS_OK) {
+        g->held = true;
+        (void)grip_drop(g, 0);
+    }
     return EXIT_SIGNAL + g->sig;
 }
 
@@ -307,7 +348,7 @@ static int wait_lock(struct grip *g)
         out_tell(OUT_INFO, "waiting", "waiting for %s", g->a->words[0]);
         (void)await_answer(g, TIME_NEVER, 0);
     }
-    if (!g->answered)
+    if (g->sig != 0)
         return leave(g);
     if (g->answer == DIBS_OK)
         return taken(g);

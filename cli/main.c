@@ -28,6 +28,8 @@ const struct command commands[] = {
      cmd_hold},
     {"info", CMD_INFO, 1, 1, "the NAME of the lock", "info [--json] NAME",
      "dibs info backup", "Show who holds a lock, and for how long.", cmd_info},
+    {"queue", CMD_QUEUE, 1, 1, "the NAME of the lock", "queue [--json] NAME",
+     "dibs queue backup", "Show who waits for a fair lock.", cmd_queue},
     {"ls", CMD_LS, 0, 1, "the PATTERN", "ls [--json] [PATTERN]",
      "dibs ls 'backup*'", "List the locks that are held.", cmd_ls},
     {"force-unlock", CMD_FORCE, 1, 1, "the NAME of the lock",
@@ -56,7 +58,8 @@ static void fill_descriptors(void)
 
 static void set_style(const struct args *a, const struct command *cmd)
 {
-    bool named = cmd && (cmd->bit & (CMD_TAKE | CMD_INFO | CMD_FORCE));
+    bool named =
+        cmd && (cmd->bit & (CMD_TAKE | CMD_INFO | CMD_QUEUE | CMD_FORCE));
 
     out_init(&(struct out_style){
         .quiet = a->quiet,

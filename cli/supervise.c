@@ -160,8 +160,7 @@ static void resume(struct watch *w)
 
 static void pause_all(struct watch *w, int sig, bool group)
 {
-    if (w->ch->group)
-        child_signal(w->ch, SIGSTOP);
+    child_signal(w->ch, SIGSTOP);
     child_take_tty(w->ch);
     if (!signals_stop(sig, group) && sig != SIGTSTP)
         child_signal(w->ch, SIGHUP); /* as the kernel treats orphans */
