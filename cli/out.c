@@ -307,6 +307,7 @@ int out_exit_of(dibs_err err)
     case DIBS_OK:
         return EXIT_FINE;
     case DIBS_ERR_INVALID:
+    case DIBS_ERR_UPGRADE:
         return EXIT_USAGE;
     case DIBS_ERR_BUSY:
     case DIBS_ERR_TIMEOUT:
@@ -325,7 +326,6 @@ int out_exit_of(dibs_err err)
     case DIBS_ERR_NOT_OWNER:
     case DIBS_ERR_CLOSED:
     case DIBS_ERR_DEADLOCK:
-    case DIBS_ERR_UPGRADE:
     case DIBS_ERR_FORKED:
     case DIBS_ERR_CANCELED:
         break;

@@ -14,7 +14,8 @@ local holds = redis.call('hmget', key, old, new)
 if not holds[1] and not holds[2] then
     return -1
 end
-if redis.call('pttl', key) < tonumber(lease) then
+-- A new owner, a new lease; but a second sending only lengthens.
+if holds[1] or redis.call('pttl', key) < tonumber(lease) then
     redis.call('pexpire', key, lease)
 end
 if holds[1] then

@@ -16,6 +16,6 @@ end
 local answer = {redis.call('pttl', key), count, 0}
 
 for i = 1, math.min(#all, 64) do
-    answer[#answer + 1] = all[i]
+    answer[#answer + 1] = all[i]:sub(1, 512) -- a stranger's may be long
 end
 return answer

@@ -18,7 +18,7 @@ local wait, channel, stay = tonumber(ARGV[4]), ARGV[5], ARGV[6] == '1'
 local SOON = 1000 -- ms that a waiter has who did not hear
 local BUSY = 2000 -- ms between two questions of the first in line
 local NEAR = 100  -- places that look for the end of the lease, too
-local FAR = 1000  -- places that are counted exactly
+local FAR = 256   -- places that are counted exactly
 
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -80,10 +80,16 @@ if left == -2 then
         local heard = redis.pcall('publish', channel .. who, '0')
         local mute = type(heard) ~= 'number'
         local score = tonumber(redis.call('zscore', scores, who) or 0)
-        if not mute and heard > 0 then
+        if not mute and heard > 0 and score % 1 == 0 then
+            -- It hears, so it will ask. If it does not (a stopped process hears
+            -- too), it has one second more: the half marks that.
             if score <= now then
-                redis.call('zadd', scores, now + wait, who)
+                redis.call('zadd', scores, now + SOON + 0.5, who)
+                sleep = SOON
             end
+            break
+        elseif not mute and heard > 0 and score > now then
+            sleep = score - now + 1
             break
         elseif score <= now then
             redis.call('lrem', queue, 1, who)

@@ -15,8 +15,8 @@ if held <= 32 then
 end
 local answer = {redis.call('pttl', lock), #all / 2, redis.call('llen', queue)}
 
-for i = 1, #all do
-    answer[#answer + 1] = all[i]
+for i = 1, math.min(#all, 64) do
+    answer[#answer + 1] = all[i]:sub(1, 512) -- a stranger's may be long
 end
 if count > 0 then
     local time = redis.call('time')

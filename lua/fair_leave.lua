@@ -13,9 +13,14 @@ local owner, channel = ARGV[1], ARGV[2]
 local SOON = 1000
 local ended = 0
 
-if ARGV[3] == '1' and redis.call('hexists', lock, owner) == 1 then
-    redis.call('del', lock)
-    ended = 1
+if ARGV[3] == '1' then
+    local found = redis.call('hmget', lock, owner, 'mode')
+    if found[2] then
+        return redis.error_reply('WRONGTYPE the key holds a read-write lock')
+    elseif found[1] then
+        redis.call('del', lock)
+        ended = 1
+    end
 end
 redis.call('zrem', scores, owner)
 redis.call('lrem', queue, 0, owner)

@@ -29,8 +29,8 @@ if reads == -2 then
     end
     if mode ~= 'write' then
         local shut = redis.call('pttl', gate)
-        if shut ~= -2 then
-            return math.max(shut, 1)
+        if shut > 0 then
+            return shut
         end
     elseif redis.call('hexists', key, owner .. ':write') == 0 then
         return left

@@ -19,6 +19,7 @@ local found = redis.call('hmget', key, owner, 'mode')
 local FEW, SHORT, MOST = 4, 16, 1000
 
 if not found[1] or not found[2] then
+    redis.call('del', mine)
     return -1
 end
 if target ~= '0' and redis.call('exists', mine) == 1 then
@@ -40,7 +41,8 @@ local function longest(all, enough)
     for i = 1, #all, 2 do
         local life = -1
         for n = 1, math.min(tonumber(all[i + 1]) or 0, MOST) do
-            life = math.max(life, redis.call('pttl', head .. all[i] .. tail .. n))
+            local ms = redis.call('pttl', head .. all[i] .. tail .. n)
+            life = math.max(life, ms == -1 and math.huge or ms)
             if life >= enough then
                 return life
             end
@@ -63,7 +65,7 @@ if #some > 2 then
         most, all = longest(redis.call('hgetall', key), enough), true
     end
     if most >= 0 then
-        if all and most < enough then
+        if all and most < enough and most < math.huge then
             redis.call('pexpire', key, math.max(most, 1))
         end
         return answer

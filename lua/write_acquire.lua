@@ -31,8 +31,8 @@ local function lease_left(all)
     for i = 1, #all, 2 do
         for n = 1, math.min(tonumber(all[i + 1]) or 0, 1000) do
             local ms = redis.call('pttl', head .. all[i] .. tail .. n)
-            if ms >= 0 then
-                return ms
+            if ms ~= -2 then
+                return math.max(ms, 0)
             end
         end
     end

@@ -7,13 +7,13 @@ local key, channel, gate = KEYS[1], KEYS[2], KEYS[3]
 local writer = ARGV[1] .. ':write'
 local ended, tell = 0, false
 
-if redis.call('get', gate) == ARGV[1] then
+if redis.pcall('get', gate) == ARGV[1] then
     redis.call('del', gate)
     tell = true
 end
 if ARGV[2] == '1' and redis.call('hexists', key, writer) == 1 then
     redis.call('hdel', key, writer)
-    if redis.call('hlen', key) == 1 then
+    if redis.call('hlen', key) <= 1 then
         redis.call('del', key)
     else
         redis.call('hset', key, 'mode', 'read')
@@ -22,5 +22,6 @@ if ARGV[2] == '1' and redis.call('hexists', key, writer) == 1 then
 end
 if tell then
     redis.pcall('publish', channel, '1')
+    redis.pcall('publish', channel, '0')
 end
 return ended

@@ -23,16 +23,19 @@ if target ~= '0' then
     end
     return 0
 end
-if keep ~= '0' then
+-- Whoever reads, too, needs the key for that: then there is no keeping.
+if keep ~= '0' and redis.call('hexists', key, ARGV[1]) == 0 then
     redis.call('pexpire', key, keep)
     return 1
 end
 redis.call('hdel', key, writer)
 redis.call('del', gate)
-if redis.call('hlen', key) == 1 then
+if redis.call('hlen', key) <= 1 then
     redis.call('del', key)
 else
     redis.call('hset', key, 'mode', 'read')
 end
+-- '1' wakes all who sleep in a Redisson client, '0' one that is about to.
 local heard = redis.pcall('publish', channel, '1')
+redis.pcall('publish', channel, '0')
 return type(heard) == 'number' and 1 + heard or 1

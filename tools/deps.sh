@@ -2,8 +2,9 @@
 # deps.sh [build] [test] [check] [interop]
 #
 # Installs the Debian or Ubuntu packages that are missing for building, for
-# testing, for the checks, or for the tests against Redisson; says what it does, and does nothing when nothing
-# is missing. Needs root or sudo then, and only then.
+# testing, for the checks, or for the tests against Redisson; says what it does,
+# and does nothing when nothing is missing. Needs root or sudo then, and only
+# then.
 set -euo pipefail
 
 # What is needed, how to see that it is there, and which packages bring it.

@@ -18,6 +18,7 @@
 
 #include "base/mem.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -88,12 +89,29 @@ bool dibs__client_foreign(const dibs_client *c)
     return !c || *c->here != 1;
 }
 
+/* A thread cannot be canceled while it is inside: it may hold a mutex, and its
+ * operation may live on its stack. */
+static _Thread_local int inside, cancel_before;
+
+static void no_cancel(void)
+{
+    if (inside++ == 0)
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_before);
+}
+
+static void cancel_again(void)
+{
+    if (--inside == 0)
+        pthread_setcancelstate(cancel_before, NULL);
+}
+
 dibs_err dibs__client_enter(dibs_client *c)
 {
     if (!c)
         return DIBS_ERR_INVALID;
     if (dibs__client_foreign(c))
         return DIBS_ERR_FORKED;
+    no_cancel();
     atomic_fetch_add(&c->users, 1);
     if (!atomic_load(&c->closing))
         return DIBS_OK;
@@ -101,10 +119,15 @@ dibs_err dibs__client_enter(dibs_client *c)
     return DIBS_ERR_CLOSED;
 }
 
+/* Once there are no users the closing thread may go on and free the client, but
+ * not before nobody is leaving. */
 void dibs__client_leave(dibs_client *c)
 {
+    atomic_fetch_add(&c->leaving, 1);
     if (atomic_fetch_sub(&c->users, 1) == 1 && atomic_load(&c->closing))
         sem_post(&c->idle);
+    atomic_fetch_sub(&c->leaving, 1);
+    cancel_again();
 }
 
 void dibs__client_ref(dibs_client *c)
@@ -357,16 +380,12 @@ static dibs_err client_open(const char *url, const dibs_client_opts *opts,
     return DIBS_OK;
 }
 
-/* A thread cannot be canceled while it opens or closes: half a client is of no
- * use to anybody. */
 dibs_err dibs_client_open(const char *url, const dibs_client_opts *opts,
                           dibs_client **out)
 {
-    int before;
-
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    no_cancel();
     dibs_err err = client_open(url, opts, out);
-    pthread_setcancelstate(before, NULL);
+    cancel_again();
     return err;
 }
 
@@ -414,6 +433,8 @@ static void wait_for_users(dibs_client *c)
     while (atomic_load(&c->users) > 0)
         while (sem_wait(&c->idle) != 0)
             ;
+    while (atomic_load(&c->leaving) > 0)
+        sched_yield(); /* a few instructions of another thread */
 }
 
 /* Somebody else closes, or has closed: the answer is the same for all. */
@@ -448,17 +469,15 @@ static dibs_err client_close(dibs_client *c, int64_t timeout_ms)
 
 dibs_err dibs_client_close(dibs_client *c, int64_t timeout_ms)
 {
-    int before;
-
     if (!c || !ms_ok(timeout_ms))
         return DIBS_ERR_INVALID;
     if (dibs__client_foreign(c))
         return DIBS_ERR_FORKED;
     if (dibs__callbacks_inside(&c->callbacks))
         return DIBS_ERR_DEADLOCK;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    no_cancel();
     dibs_err err = client_close(c, timeout_ms);
-    pthread_setcancelstate(before, NULL);
+    cancel_again();
     return err;
 }
 

@@ -47,8 +47,9 @@ struct dibs_client {
     dibs_err start_err;
 
     atomic_bool closing;
-    atomic_int users; /* calls inside */
-    sem_t idle;       /* no users any more */
+    atomic_int users;   /* calls inside */
+    atomic_int leaving; /* calls on their way out */
+    sem_t idle;         /* no users any more */
     int64_t close_by;
     unsigned to_end;   /* io only: parts that have not ended yet */
     bool all_released; /* io, then the closing thread */

@@ -213,6 +213,7 @@ static void pushed(struct dibs__conn *cn, const struct dibs__reply *reply)
     if (strcmp(verb->text, "message") == 0) {
         channel_call(ch);
     } else if (strcmp(verb->text, "subscribe") == 0 && ch->asked > 0) {
+        ps->backoff_ms = 0; /* it works */
         ch->ready = --ch->asked == 0;
         if (ch->ready)
             channel_call(ch);
@@ -231,7 +232,6 @@ static void conn_up(struct dibs__conn *cn)
     struct dibs__pubsub *ps = cn->user;
     struct dibs__channel *ch;
 
-    ps->backoff_ms = 0;
     ps->refused = false;
     dibs__conn_poll(cn, UV_READABLE);
     RB_FOREACH(ch, dibs__channels, &ps->channels)

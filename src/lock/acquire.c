@@ -137,6 +137,17 @@ static bool stay(struct dibs__line *line, struct dibs__op *op, int64_t sleep_ms)
     return true;
 }
 
+/* The server gave it to this owner, so nobody else here has it any more: it was
+ * taken away by force. */
+static void lose_others(struct dibs__line *line, dibs_owner owner)
+    REQUIRES(line->mu)
+{
+    struct dibs__hold *h;
+
+    while ((h = dibs__hold_other(line, owner, dibs__now_ms())))
+        dibs__hold_lose(line, h);
+}
+
 /* Granted, but is it any use? */
 static dibs_err take(struct dibs__line *line, struct dibs__op *op, int64_t sent)
     REQUIRES(line->mu)
@@ -153,10 +164,10 @@ static dibs_err take(struct dibs__line *line, struct dibs__op *op, int64_t sent)
         return DIBS_ERR_NOMEM;
     dibs__hold_taken(line, op->hold, op, sent);
     op->hold = NULL;
-    if (line->kind->shared && !dibs__list_empty(&line->waiters)) {
-        line->all_ask = true; /* what one may, all may */
-        dibs__line_wake(line);
-    }
+    if (line->kind->shared)
+        dibs__line_kick_all(line); /* what one may, all may */
+    else
+        lose_others(line, op->owner);
     line->handed = 0;
     line->handed_since = now;
     return DIBS_OK;
@@ -326,8 +337,14 @@ void dibs__acquire_run(struct dibs__op *op)
     bool talk = op->talk;
 
     op->talk = false; /* if it waits, io goes on with it */
+    op->wire = dibs__owner_wire_for(line, op->owner);
+    /* A plain and a fair lock of one name are one lock on the server. */
+    bool mixed = !line->kind->shared && !line->kind->suffix[0] &&
+                 dibs__line_held_by_sibling(line, op->owner);
     dibs__lock(&line->mu);
-    if (!atomic_load(&line->locks->closing)) {
+    if (mixed) {
+        err = DIBS_ERR_WRONGTYPE;
+    } else if (!atomic_load(&line->locks->closing)) {
         struct dibs__hold *h = dibs__hold_of(line, op->owner);
         plan = h ? plan_reentry(line, op, h, &err) : plan_first(line, op, &err);
     }

@@ -61,7 +61,8 @@ struct dibs__kind {
     bool hands_over;     /* one owner can pass it to another */
     bool leaves;         /* a waiter that gives up says so to the server */
     int64_t nap_ms;      /* longest sleep of a waiter; 0 = the usual */
-    int renewal;         /* holds with the same number are renewed together */
+    const struct dibs__kind *sibling; /* whose holds are in the same hash */
+    int renewal; /* holds with the same number are renewed together */
     void (*write)(enum dibs__verb verb, const struct dibs__ask *ask,
                   struct dibs__buf *out, bool whole);
     void (*write_renew)(const struct dibs__renew_item *items, size_t count,

@@ -26,16 +26,26 @@
 #define DRIFT_PERCENT 1
 #define DRIFT_MS      2
 
-static int line_order(const struct dibs__line *a, const struct dibs__line *b)
+static int name_order(const struct dibs__line *a, const struct dibs__line *b)
 {
     size_t shorter = a->name_len < b->name_len ? a->name_len : b->name_len;
     int order = memcmp(a->name, b->name, shorter);
 
     if (order)
         return order;
-    if (a->name_len != b->name_len)
-        return a->name_len < b->name_len ? -1 : 1;
-    return a->kind < b->kind ? -1 : a->kind > b->kind;
+    return a->name_len < b->name_len ? -1 : a->name_len > b->name_len;
+}
+
+static int kind_order(const struct dibs__kind *a, const struct dibs__kind *b)
+{
+    return a < b ? -1 : a > b;
+}
+
+static int line_order(const struct dibs__line *a, const struct dibs__line *b)
+{
+    int order = name_order(a, b);
+
+    return order ? order : kind_order(a->kind, b->kind);
 }
 
 #if defined(__GNUC__)
@@ -149,6 +159,39 @@ struct dibs__line *dibs__line_get(struct dibs__locks *lk,
     dibs__unlock(&lk->c->mu);
     line_free(fresh);
     return line;
+}
+
+struct dibs__line *dibs__line_sibling(struct dibs__line *line)
+{
+    struct dibs__locks *lk = line->locks;
+
+    dibs__lock(&lk->c->mu);
+    struct dibs__line *found = RB_ROOT(&lk->lines);
+    while (found) {
+        int order = name_order(line, found);
+        if (order == 0)
+            order = kind_order(line->kind->sibling, found->kind);
+        if (order == 0)
+            break;
+        found = order < 0 ? RB_LEFT(found, node) : RB_RIGHT(found, node);
+    }
+    if (found)
+        dibs__line_ref(found);
+    dibs__unlock(&lk->c->mu);
+    return found;
+}
+
+bool dibs__line_held_by_sibling(struct dibs__line *line, dibs_owner owner)
+{
+    struct dibs__line *other = dibs__line_sibling(line);
+
+    if (!other)
+        return false;
+    dibs__lock(&other->mu);
+    bool held = dibs__hold_of(other, owner) != NULL;
+    dibs__unlock(&other->mu);
+    dibs__line_unref(other);
+    return held;
 }
 
 struct dibs__line *dibs__line_first(struct dibs__lines *lines)
@@ -317,40 +360,45 @@ void dibs__hold_renewed(struct dibs__line *line, struct dibs__hold *h,
     dibs__hold_watch(line, h, renewal_time(h, sent));
 }
 
+/* Renewed for as long as any of the levels wants it. */
+static void count_renewed(struct dibs__hold *h)
+{
+    h->renewed = 0;
+    h->max_until = 0;
+    for (int64_t i = 0; i < h->count; i++) {
+        if (!h->levels[i].renewed)
+            continue;
+        h->renewed++;
+        h->max_until = dibs__max(h->max_until, h->levels[i].max_until);
+    }
+}
+
 void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
                       struct dibs__op *op, int64_t sent)
 {
-    bool renewed = op->lease_ms == 0;
-    int64_t lease = op->ask.lease_ms;
-
-    h->levels[h->count++] = (struct dibs__level){renewed, op->note};
+    h->levels[h->count++] = (struct dibs__level){
+        .renewed = op->lease_ms == 0,
+        .max_until =
+            op->max_hold_ms ? dibs__add(sent, op->max_hold_ms) : INT64_MAX,
+        .note = op->note,
+    };
     op->note = NULL;
     h->haunted |= op->haunted;
-    if (renewed) {
-        h->renewed++;
-        h->lease_ms = dibs__line_client(line)->lease_ms;
-        if (op->max_hold_ms)
-            h->max_until =
-                dibs__min(h->max_until, dibs__add(sent, op->max_hold_ms));
-    }
+    h->lease_ms = dibs__line_client(line)->lease_ms;
+    count_renewed(h);
     if (!dibs__list_linked(&h->link)) {
         h->owner = op->owner;
         h->wire = op->wire;
         dibs__list_add(&line->holds, &h->link);
         dibs__line_ref(line);
     }
-    dibs__hold_renewed(line, h, sent, lease);
+    dibs__hold_renewed(line, h, sent, op->ask.lease_ms);
 }
 
 void dibs__hold_dropped(struct dibs__hold *h)
 {
-    struct dibs__level *level = &h->levels[--h->count];
-
-    dibs__free(level->note);
-    if (level->renewed)
-        h->renewed--;
-    if (!h->renewed)
-        h->max_until = INT64_MAX;
+    dibs__free(h->levels[--h->count].note);
+    count_renewed(h);
 }
 
 /* ---- loss -------------------------------------------------------------- */

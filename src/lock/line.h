@@ -32,6 +32,7 @@ struct dibs__lost_note {
 /* One of the times an owner took the lock. */
 struct dibs__level {
     bool renewed;
+    int64_t max_until;            /* of a renewed one: no renewal beyond */
     struct dibs__lost_note *note; /* or NULL */
 };
 
@@ -99,6 +100,11 @@ struct dibs__line {
 struct dibs__line *dibs__line_get(struct dibs__locks *lk,
                                   const struct dibs__kind *kind,
                                   const char *name, size_t len);
+/* That of the same name whose holds are in the same hash, with a reference; or
+ * NULL. Thread: any, no mutex held. */
+struct dibs__line *dibs__line_sibling(struct dibs__line *line);
+/* Does this owner hold the lock through the sibling? The same conditions. */
+bool dibs__line_held_by_sibling(struct dibs__line *line, dibs_owner owner);
 struct dibs__line *dibs__line_first(struct dibs__lines *lines);
 struct dibs__line *dibs__line_after(struct dibs__line *line);
 void dibs__line_ref(struct dibs__line *line);
@@ -159,5 +165,7 @@ void dibs__line_join(struct dibs__line *line, struct dibs__op *op, bool look)
 void dibs__line_wake(struct dibs__line *line) REQUIRES(line->mu);
 /* Something happened that may have freed the lock: has io ask at once. */
 void dibs__line_kick(struct dibs__line *line) REQUIRES(line->mu);
+/* One reader got in: all that sleep here may ask. */
+void dibs__line_kick_all(struct dibs__line *line) REQUIRES(line->mu);
 
 #endif

@@ -74,20 +74,22 @@ static void scan_answered(struct dibs__call *call, dibs_err err,
 
 static dibs_err next_page(dibs_client *c, struct scan *s)
 {
-    int64_t timeout = c->server.to.command_timeout_ms;
-    int before;
+    dibs_err err = dibs__client_enter(c);
 
+    if (err != DIBS_OK)
+        return err;
+    int64_t timeout = c->server.to.command_timeout_ms;
     dibs__buf_cut(&s->names, 0);
     s->call.write = scan_write;
     s->call.done = scan_answered;
     s->call.attempt_ms = timeout;
     s->call.deadline = dibs__now_ms() + 2 * timeout;
     s->call.connect_by = 0;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    s->call.expects = 1u << REPLY_ARRAY;
     dibs__call_talk(&c->server, &s->call);
     while (sem_wait(&s->done) != 0)
         ;
-    pthread_setcancelstate(before, NULL);
+    dibs__client_leave(c);
     return s->err;
 }
 
@@ -150,11 +152,10 @@ dibs_err dibs_client_list(dibs_client *c, const char *pattern, dibs_list_fn fn,
 {
     struct scan s = {.pattern = pattern, .cursor = "0"};
 
+    dibs_err err;
+
     if (!fn)
         return DIBS_ERR_INVALID;
-    dibs_err err = dibs__client_enter(c);
-    if (err != DIBS_OK)
-        return err;
     sem_init(&s.done, 0, 0);
     do {
         err = next_page(c, &s);
@@ -162,6 +163,5 @@ dibs_err dibs_client_list(dibs_client *c, const char *pattern, dibs_list_fn fn,
              strcmp(s.cursor, "0") != 0);
     dibs__buf_clear(&s.names);
     sem_destroy(&s.done);
-    dibs__client_leave(c);
     return err;
 }

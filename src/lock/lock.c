@@ -146,15 +146,11 @@ void dibs__op_init(struct dibs__op *op, dibs_lock *l)
 
 dibs_err dibs__op_wait(struct dibs__op *op)
 {
-    int before;
-
     sem_init(&op->done, 0, 0);
     op->talk = true;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
     dibs__op_begin(op);
     while (sem_wait(&op->done) != 0)
         ; /* a signal */
-    pthread_setcancelstate(before, NULL);
     sem_destroy(&op->done);
     return op->err;
 }
@@ -280,6 +276,7 @@ static dibs_err run_async(dibs_lock *l, const dibs_lock_opts *opts,
     dibs_err err = dibs__lock_enter(l);
     if (err != DIBS_OK)
         return err;
+    dibs_client *c = l->c; /* a callback may free the handle meanwhile */
     struct dibs__op *op = dibs__op_new(l, sizeof *op);
     err = op ? dibs__callbacks_ready(&l->c->callbacks) : DIBS_ERR_NOMEM;
     if (err == DIBS_OK)
@@ -291,7 +288,7 @@ static dibs_err run_async(dibs_lock *l, const dibs_lock_opts *opts,
     } else if (op) {
         op_discard(op);
     }
-    dibs__client_leave(l->c);
+    dibs__client_leave(c);
     return err;
 }
 

@@ -46,6 +46,10 @@ dibs_owner dibs__owner_thread(void);
 uint64_t dibs__owner_number(void);
 /* Under which number this owner goes now. Thread: any. */
 uint64_t dibs__owner_wire(struct dibs__locks *lk, dibs_owner owner);
+/* The same for an acquire on this line: the two halves of a read-write lock
+ * know each other by the number, so what the owner has in the other half says
+ * which one it is. Thread: any, no mutex held. */
+uint64_t dibs__owner_wire_for(struct dibs__line *line, dibs_owner owner);
 /* This number has commands on their way that nobody can account for: the owner
  * gets another one. Thread: any, line.mu not held. */
 void dibs__owner_retire(struct dibs__locks *lk, dibs_owner owner,

@@ -373,13 +373,14 @@ dibs_err dibs_lock_force_release_async(dibs_lock *l, dibs_force_cb cb,
     dibs_err err = dibs__lock_enter(l);
     if (err != DIBS_OK)
         return err;
+    dibs_client *c = l->c; /* a callback may free the handle meanwhile */
     err = look_async(l, true, &lo);
     if (err == DIBS_OK) {
         lo->force_fn = cb;
         lo->op.arg = arg;
         dibs__op_begin(&lo->op);
     }
-    dibs__client_leave(l->c);
+    dibs__client_leave(c);
     return err;
 }
 
@@ -392,13 +393,14 @@ dibs_err dibs_lock_info_get_async(dibs_lock *l, dibs_info_cb cb, void *arg)
     dibs_err err = dibs__lock_enter(l);
     if (err != DIBS_OK)
         return err;
+    dibs_client *c = l->c; /* a callback may free the handle meanwhile */
     err = look_async(l, false, &lo);
     if (err == DIBS_OK) {
         lo->info_fn = cb;
         lo->op.arg = arg;
         dibs__op_begin(&lo->op);
     }
-    dibs__client_leave(l->c);
+    dibs__client_leave(c);
     return err;
 }
 

@@ -100,6 +100,18 @@ struct dibs__op *dibs__op_asking(struct dibs__line *line, dibs_owner owner)
     return NULL;
 }
 
+bool dibs__op_on_wire(struct dibs__line *line, uint64_t wire)
+{
+    for (struct dibs__list *l = line->waiters.next; l != &line->waiters;
+         l = l->next)
+        if (DIBS_OF(l, struct dibs__op, link)->wire == wire)
+            return true;
+    for (struct dibs__list *l = line->asks.next; l != &line->asks; l = l->next)
+        if (DIBS_OF(l, struct dibs__op, ask_link)->wire == wire)
+            return true;
+    return false;
+}
+
 void dibs__op_take_waits(struct dibs__line *line, dibs_owner owner,
                          struct dibs__list *out)
 {

@@ -74,6 +74,10 @@ bool dibs__op_asks(const struct dibs__op *op);
 struct dibs__op *dibs__op_asking(struct dibs__line *line, dibs_owner owner)
     REQUIRES(line->mu);
 
+/* Does one that waits or asks go by this number? */
+bool dibs__op_on_wire(struct dibs__line *line, uint64_t wire)
+    REQUIRES(line->mu);
+
 /* Operations that waited for this hold, to be run by _resume once the mutex is
  * free again. */
 void dibs__op_take_blocked(struct dibs__line *line, struct dibs__hold *h,

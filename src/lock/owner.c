@@ -61,6 +61,23 @@ uint64_t dibs__owner_wire(struct dibs__locks *lk, dibs_owner owner)
     return wire;
 }
 
+uint64_t dibs__owner_wire_for(struct dibs__line *line, dibs_owner owner)
+{
+    uint64_t wire = 0;
+    struct dibs__line *other = line->kind->suffix[0] || line->kind->shared
+                                   ? dibs__line_sibling(line)
+                                   : NULL; /* only halves need to agree */
+
+    if (other) {
+        dibs__lock(&other->mu);
+        struct dibs__hold *h = dibs__hold_of(other, owner);
+        wire = h && !h->lost ? h->wire : 0;
+        dibs__unlock(&other->mu);
+        dibs__line_unref(other);
+    }
+    return wire ? wire : dibs__owner_wire(line->locks, owner);
+}
+
 /* A retired number must not be used again even when memory ends, so a few
  * aliases are kept for that. */
 static struct dibs__alias *alias_new(struct dibs__locks *lk) REQUIRES(lk->c->mu)

@@ -6,8 +6,8 @@
  * number that nobody goes by any more. Nobody would renew that lock, but it
  * would stand in the way for a whole lease. So the server is asked from time to
  * time to end whatever that number holds: at once, then at growing distances up
- * to a second, until one lease after its first answer. Before it answers there
- * is no telling what it still has to do.
+ * to a second, until one lease (or a minute) after its first answer. Before it
+ * answers there is no telling what it still has to do.
  *
  * Also used to give back, when a client closes, what its owners still hold;
  * there it ends with the first clear answer.
@@ -16,11 +16,13 @@
  */
 #include "base/mem.h"
 #include "lock/locks.h"
+#include "lock/op.h"
 
 #include <stdio.h>
 
-#define FIRST_MS 50
-#define MAX_MS   1000
+#define FIRST_MS   50
+#define MAX_MS     1000
+#define LONGEST_MS 60000 /* no copy is that late, once the server answers */
 
 struct reap {
     struct dibs__call call;
@@ -80,7 +82,7 @@ static void reap_answered(struct dibs__call *call, dibs_err err,
     if (reply && reply->type == REPLY_NUM && reply->num == 1 && !r->once)
         say_reaped(r);
     if (err == DIBS_OK && r->until == INT64_MAX)
-        r->until = dibs__add(now, r->lease_ms);
+        r->until = dibs__add(now, dibs__min(r->lease_ms, LONGEST_MS));
     bool done = refused || now >= r->until || err == DIBS_ERR_CLOSED ||
                 (r->once && !silent);
     if (done && r->once && err != DIBS_OK)
@@ -94,15 +96,17 @@ static void reap_answered(struct dibs__call *call, dibs_err err,
                     dibs__min(now + r->wait_ms, r->until));
 }
 
-/* The number may be in use again: an owner that took the lock just before it
- * was retired. Then there is nothing to take back. */
+/* Some operation may still go by this number: what it gets is not ours to take
+ * back, and should a late copy get it the lock, it will find out. */
 static bool in_use(struct reap *r)
 {
-    dibs__lock(&r->line->mu);
-    struct dibs__hold *h = dibs__hold_on_wire(r->line, r->wire, 0);
-    bool held = h && !h->lost;
-    dibs__unlock(&r->line->mu);
-    return held;
+    struct dibs__line *line = r->line;
+
+    dibs__lock(&line->mu);
+    struct dibs__hold *h = dibs__hold_on_wire(line, r->wire, 0);
+    bool used = (h && !h->lost) || dibs__op_on_wire(line, r->wire);
+    dibs__unlock(&line->mu);
+    return used;
 }
 
 static void reap_ask(struct reap *r)
@@ -111,7 +115,10 @@ static void reap_ask(struct reap *r)
     int64_t timeout = c->server.to.command_timeout_ms;
 
     if (in_use(r)) {
-        reap_end(r);
+        if (r->once)
+            reap_end(r);
+        else
+            dibs__timer_set(&c->loop, &r->timer, dibs__now_ms() + MAX_MS);
         return;
     }
     r->asking = true;

@@ -37,11 +37,29 @@ void dibs__line_wake(struct dibs__line *line)
     }
 }
 
+/* Somebody waits who does not ask for itself just now. */
+static bool somebody_sleeps(struct dibs__line *line) REQUIRES(line->mu)
+{
+    for (struct dibs__list *l = line->waiters.next; l != &line->waiters;
+         l = l->next)
+        if (!dibs__op_asks(DIBS_OF(l, struct dibs__op, link)))
+            return true;
+    return false;
+}
+
 void dibs__line_kick(struct dibs__line *line)
 {
     line->try_now = true;
-    if (!dibs__list_empty(&line->waiters) && !line->kind->queued)
+    if (!line->kind->queued && somebody_sleeps(line))
         dibs__line_wake(line);
+}
+
+void dibs__line_kick_all(struct dibs__line *line)
+{
+    if (!somebody_sleeps(line))
+        return;
+    line->all_ask = true;
+    dibs__line_wake(line);
 }
 
 void dibs__line_join(struct dibs__line *line, struct dibs__op *op, bool look)
@@ -160,7 +178,6 @@ static void ask_all(struct dibs__line *line) REQUIRES(line->mu)
     for (struct dibs__list *l = line->waiters.next; l != &line->waiters;
          l = l->next) {
         struct dibs__op *op = DIBS_OF(l, struct dibs__op, link);
-        op->talk = false;
         if (!answer_due(op) && dibs__acquire_may_ask(line, op))
             dibs__acquire_ask(op);
     }
@@ -211,6 +228,8 @@ static void look(struct dibs__line *line)
     line->looks_at = at;
     bool was_awake = line->awake;
     line->awake = !done;
+    if (line->awake && !was_awake)
+        dibs__line_ref(line);
     dibs__unlock(&line->mu);
     end_all(&over);
     if (ask)

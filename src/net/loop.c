@@ -107,23 +107,33 @@ static void run_all(struct dibs__list *tasks)
     }
 }
 
-/* Before each sleep: nothing may be left to do. */
+/* One round of what was posted, and what is to be sent. False: there is more by
+ * now. */
+static bool work_off(struct dibs__loop *lp)
+{
+    struct dibs__list work;
+
+    dibs__list_init(&work);
+    dibs__lock(&lp->mu);
+    dibs__list_move(&work, &lp->inbox);
+    dibs__unlock(&lp->mu);
+    run_all(&work);
+    run_all(&lp->flushes);
+    dibs__lock(&lp->mu);
+    bool idle = dibs__list_empty(&lp->inbox);
+    lp->asleep = idle;
+    dibs__unlock(&lp->mu);
+    return idle;
+}
+
+/* Before each sleep. If more has come meanwhile there is no sleep, but sockets
+ * and timers have their turn: others can post faster than we work. */
 static void before_sleep(uv_prepare_t *prepare)
 {
     struct dibs__loop *lp = prepare->data;
-    struct dibs__list work;
-    bool idle = false;
 
-    dibs__list_init(&work);
-    while (!idle) {
-        dibs__lock(&lp->mu);
-        dibs__list_move(&work, &lp->inbox);
-        idle = dibs__list_empty(&work) && dibs__list_empty(&lp->flushes);
-        lp->asleep = idle;
-        dibs__unlock(&lp->mu);
-        run_all(&work);
-        run_all(&lp->flushes);
-    }
+    if (!work_off(lp))
+        uv_async_send(&lp->wake);
 }
 
 static void after_sleep(uv_check_t *check)
@@ -144,6 +154,8 @@ static void stop_now(struct dibs__task *t)
 {
     struct dibs__loop *lp = DIBS_OF(t, struct dibs__loop, stop);
 
+    while (!work_off(lp)) /* nobody posts any more, but our own tasks */
+        ;
     uv_close((uv_handle_t *)&lp->wake, NULL);
     uv_close((uv_handle_t *)&lp->clock, NULL);
     uv_close((uv_handle_t *)&lp->prepare, NULL);

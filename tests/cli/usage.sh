@@ -29,7 +29,7 @@ wrong 'run: the command is missing' "$example" run a --
 wrong "run: unexpected word 'true'; the command stands behind --" "$example" \
     run a true
 wrong "run: unknown option '--frob'" "$example" run --frob a -- true
-wrong "run: unknown option '-x' in '-nx'" "$example" run -nx a -- true
+wrong "run: unknown option '-z' in '-nz'" "$example" run -nz a -- true
 wrong "run: unknown option '--yes'" "$example" run --yes a -- true
 wrong "run: unknown option '--a\\nb\\x1b'" "$example" run $'--a\nb\e' a -- true
 wrong "run: --no-wait takes no value: '--no-wait=1'" "$example" \

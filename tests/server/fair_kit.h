@@ -93,6 +93,13 @@ static inline void check_queue_sound(void)
         fail_msg("the queue: %s", bad);
 }
 
+/* One who never asks again stands in it, with so much time left. */
+static inline void queue_dead(const char *owner, long long ms)
+{
+    ts_ok(srv, "RPUSH %s %s", QUEUE, owner);
+    ts_ok(srv, "ZADD %s %lld %s", SCORES, server_now() + ms, owner);
+}
+
 /* ---- waiters ----------------------------------------------------------- */
 
 static atomic_int served;

@@ -159,8 +159,10 @@ static const struct row renew_rows[] = {
 static const struct row handover_rows[] = {
     {"from one to the next", HELD("100000"), "basic_handover L | A B 600000",
      "1", "1", "L B=1 ~600000", 0, PLAIN},
-    {"never shortens", HELD("600000"), "basic_handover L | A B 100000", "1",
-     "1", "L B=1 ~600000", 0, PLAIN},
+    {"a new owner has a lease of its own", HELD("600000"),
+     "basic_handover L | A B 100000", "1", "1", "L B=1 ~100000", 0, PLAIN},
+    {"done before, never shortens", "HSET L B 1;PEXPIRE L 600000",
+     "basic_handover L | A B 100000", "1", "1", "L B=1 ~600000", 0, PLAIN},
     {"gives a lease", "HSET L A 1", "basic_handover L | A B 100000", "1", "1",
      "L B=1 ~100000", 0, PLAIN},
     {"done before, held more often since", "HSET L B 2;PEXPIRE L 100000",
@@ -175,8 +177,8 @@ static const struct row handover_rows[] = {
      "-WRONGTYPE", "L string", 0, PLAIN},
     {"lease refused", HELD("100000"), "basic_handover L | A B " TOO_LONG,
      "-invalid", "-invalid", "L A=1 ~100000", 0, PLAIN},
-    {"full", HELD("600000"), "basic_handover L | A B 100000", "-OOM", "-OOM",
-     "L A=1 ~600000", 0, FULL},
+    {"full", HELD("600000"), "basic_handover L | A B 100000", "1", "1",
+     "L B=1 ~100000", 0, FULL},
     {"no right to expire", HELD("100000"), "basic_handover L | A B 600000",
      "-any", "-any", "L A=1 ~100000", 0, NO_PEXPIRE},
 };

@@ -385,8 +385,9 @@ static void test_async_dispatch_all_kinds(void **state)
     struct lost lost = {0};
 
     (void)state;
-    FINE(dibs_lock_acquire(
-        l, DIBS_LOCK_OPTS(.lease_ms = 100, .on_lost = kit_lose, .arg = &lost)));
+    FINE(dibs_lock_acquire(l,
+                           DIBS_LOCK_OPTS(.lease_ms = kit_short(),
+                                          .on_lost = kit_lose, .arg = &lost)));
     while (atomic_load(&lost.times) == 0 && readable(c, TS_SOON))
         dibs_client_dispatch(c);
     assert_int_equal(atomic_load(&lost.times), 1);

@@ -40,7 +40,7 @@ static void fails(const char *row, const char *url,
         fail_msg("%s: %s", row, dibs_strerror(err));
     assert_null(c);
     TS_WAIT(ts_threads() <= threads);
-    assert_int_equal(ts_fds(), fds);
+    TS_WAIT(ts_fds() <= fds); /* a listener of ours may still have its end */
 }
 
 /* ---- addresses --------------------------------------------------------- */
@@ -330,7 +330,7 @@ static void test_client_events(void **state)
     WANT(dibs_lock_try(l, NULL), DIBS_ERR_WRONGTYPE);
     TS_WAIT(atomic_load(&e.seen[DIBS_EVENT_ERROR]) >= 1);
     ts_ok(srv, "DEL l");
-    FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.lease_ms = 100)));
+    FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.lease_ms = kit_short())));
     TS_WAIT(atomic_load(&e.seen[DIBS_EVENT_LOST]) == 1);
     WANT(dibs_lock_release(l, NULL), DIBS_ERR_LOST);
     ts_ok(srv, "CLIENT KILL TYPE normal SKIPME yes");

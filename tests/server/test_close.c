@@ -355,7 +355,9 @@ static void close_during(start_fn *start)
         ts_proxy_release(px);
         pthread_join(closer, &err);
         FINE((dibs_err)(intptr_t)err);
-        WANT(kit_answer(&t), DIBS_ERR_CLOSED);
+        /* Told before the client began to close, or after. */
+        if (kit_answer(&t) != DIBS_OK)
+            WANT(kit_answer(&t), DIBS_ERR_CLOSED);
         if (ts_exists(srv, "l"))
             fail_msg("round %d: the lock stays with nobody", round);
         dibs_lock_free(l);
@@ -401,15 +403,6 @@ static void test_close_without_answer(void **state)
     ts_ok(srv, "DEL l");
 }
 
-/* The first client of a process has libuv make a pipe that stays. */
-static int start(void **state)
-{
-    int failed = kit_start(state);
-
-    kit_close(kit_open(NULL));
-    return failed;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -426,5 +419,5 @@ int main(void)
         KIT_TEST(test_close_during_try),
         KIT_TEST(test_close_without_answer),
     };
-    return cmocka_run_group_tests_name("server.close", tests, start, kit_stop);
+    return KIT_RUN("server.close", tests);
 }

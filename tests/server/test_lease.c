@@ -36,9 +36,10 @@ static void test_lease_ends(void **state)
     char text[DIBS_OWNER_MAX];
 
     (void)state;
-    FINE(dibs_lock_acquire(
-        l, DIBS_LOCK_OPTS(.lease_ms = 300, .on_lost = kit_lose, .arg = &lost)));
-    assert_true(ts_pttl(srv, "l") <= 300);
+    FINE(dibs_lock_acquire(l,
+                           DIBS_LOCK_OPTS(.lease_ms = kit_short(),
+                                          .on_lost = kit_lose, .arg = &lost)));
+    assert_true(ts_pttl(srv, "l") <= kit_short());
     TS_WAIT(dibs_lock_state(l, 0) == DIBS_LOST);
     assert_int_equal(dibs_lock_valid_ms(l, 0), 0);
     assert_int_equal(dibs_lock_holds(l, 0), 0);
@@ -68,8 +69,9 @@ static void test_lease_ends_without_server(void **state)
     struct lost lost = {0};
 
     (void)state;
-    FINE(dibs_lock_acquire(
-        l, DIBS_LOCK_OPTS(.lease_ms = 300, .on_lost = kit_lose, .arg = &lost)));
+    FINE(dibs_lock_acquire(l,
+                           DIBS_LOCK_OPTS(.lease_ms = kit_short(),
+                                          .on_lost = kit_lose, .arg = &lost)));
     ts_server_pause(srv);
     TS_WAIT(dibs_lock_state(l, 0) == DIBS_LOST);
     TS_WAIT(atomic_load(&lost.times) == 1);
@@ -90,9 +92,9 @@ static void test_lease_ends_for_every_level(void **state)
     (void)state;
     for (int i = 0; i < 3; i++)
         FINE(dibs_lock_acquire(
-            l,
-            DIBS_LOCK_OPTS(.lease_ms = 500, .on_lost = i == 1 ? NULL : kit_lose,
-                           .arg = &lost[i])));
+            l, DIBS_LOCK_OPTS(.lease_ms = kit_short() + 200,
+                              .on_lost = i == 1 ? NULL : kit_lose,
+                              .arg = &lost[i])));
     TS_WAIT(atomic_load(&lost[0].times) && atomic_load(&lost[2].times));
     for (int i = 0; i < 3; i++) {
         assert_int_equal(dibs_lock_state(l, 0), DIBS_LOST);
@@ -116,12 +118,12 @@ static void test_lease_released_in_time(void **state)
     struct lost never = {0}, lost = {0};
 
     (void)state;
-    FINE(dibs_lock_acquire(
-        first,
-        DIBS_LOCK_OPTS(.lease_ms = 300, .on_lost = kit_lose, .arg = &never)));
-    FINE(dibs_lock_acquire(
-        second,
-        DIBS_LOCK_OPTS(.lease_ms = 400, .on_lost = kit_lose, .arg = &lost)));
+    FINE(dibs_lock_acquire(first,
+                           DIBS_LOCK_OPTS(.lease_ms = kit_short(),
+                                          .on_lost = kit_lose, .arg = &never)));
+    FINE(dibs_lock_acquire(second,
+                           DIBS_LOCK_OPTS(.lease_ms = kit_short() + 100,
+                                          .on_lost = kit_lose, .arg = &lost)));
     dibs_err err = dibs_lock_release(first, NULL);
     TS_WAIT(atomic_load(&lost.times) == 1);
     /* On a machine that slept all that time it was lost indeed. */
@@ -141,7 +143,7 @@ static void test_lease_lost_and_taken_by_others(void **state)
     dibs_owner other = dibs_owner_new(c);
 
     (void)state;
-    FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.lease_ms = 200)));
+    FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.lease_ms = kit_short())));
     TS_WAIT(dibs_lock_state(l, 0) == DIBS_LOST);
     FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.owner = other)));
     WANT(dibs_lock_release(l, NULL), DIBS_ERR_LOST);
@@ -271,8 +273,8 @@ static void test_lease_max_hold(void **state)
     WANT(dibs_lock_release(l, NULL), DIBS_ERR_LOST);
 
     /* Shorter than a lease: it is the lease. */
-    FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.max_hold_ms = 150)));
-    assert_true(ts_pttl(srv, "l") <= 150);
+    FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.max_hold_ms = kit_short())));
+    assert_true(ts_pttl(srv, "l") <= kit_short());
     TS_WAIT(dibs_lock_state(l, 0) == DIBS_LOST);
     assert_true(ts_wait_exists(srv, "l", false));
     WANT(dibs_lock_release(l, NULL), DIBS_ERR_LOST);

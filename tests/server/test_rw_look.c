@@ -263,6 +263,10 @@ static void test_rw_force_another_kind(void **state)
     assert_false(was);
     assert_int_equal(kit_count(plain, "l", 0), 1);
     FINE(dibs_lock_release(plain, NULL));
+    FINE(dibs_lock_acquire(h.r, NULL));
+    WANT(dibs_lock_force_release(plain, &was), DIBS_ERR_WRONGTYPE);
+    assert_int_equal(kit_count(h.r, "l", 0), 1);
+    FINE(dibs_lock_release(h.r, NULL));
     dibs_lock_free(plain);
     kit_halves_free(&h);
     kit_close(c);

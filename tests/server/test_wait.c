@@ -177,7 +177,7 @@ static void test_wait_woken_by_expiry_of_own(void **state)
     dibs_owner other = dibs_owner_new(c);
 
     (void)state;
-    FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.lease_ms = 300)));
+    FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.lease_ms = kit_short())));
     FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.owner = other)));
     assert_int_equal(dibs_lock_state(l, 0), DIBS_LOST);
     assert_int_equal(kit_count(l, "l", other), 1);

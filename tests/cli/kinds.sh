@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+#
+# The kinds: --fair, -s and -x; dibs queue, and what info says of them.
+
+server s
+export DIBS_URL=$url
+
+holder() { # WORDS...: holds until stop_holder
+    mkfifo in 2>/dev/null
+    : >held.txt
+    "$DIBS" hold "$@" <in >held.txt 2>/dev/null 8>&- &
+    job=$!
+    exec 8>in
+    await test -s held.txt
+}
+
+stop_holder() {
+    exec 8>&-
+    ended 0 $job
+}
+
+case_is 'readers share'
+holder -s a
+ran 0 dibs run -s -n a -- true
+ran 75 dibs run -x -n a -- true
+ran 0 dibs info a
+has stdout 'mode     read' "$out"
+has stdout "reader   $(cat held.txt), 1 hold" "$out"
+stop_holder
+
+case_is 'a writer is alone'
+holder -x a
+ran 75 dibs run -s -n a -- true
+ran 75 dibs run -x -n a -- true
+ran 0 dibs info a
+has stdout 'mode     write' "$out"
+has stdout "writer   $(cat held.txt), 1 hold" "$out"
+ran 69 dibs run -n a -- true
+has stderr 'not a lock' "$err"
+stop_holder
+free s a || fail 'is still held'
+
+case_is 'nested'
+ran 0 dibs run -x a -- "$DIBS" run -s a -- "$DIBS" run -x a -- echo in
+same stdout in "$out"
+ran 0 dibs run -s a -- "$DIBS" run -s a -- echo in
+same stdout in "$out"
+ran 64 dibs run -s a -- "$DIBS" run -x a -- echo in
+has stderr 'asking for write while holding read' "$err"
+
+case_is 'a fair lock and its queue'
+ran 0 dibs queue f
+same stdout '' "$out"
+ran 0 dibs queue --json f
+same stdout '[]' "$out"
+holder --fair f
+"$DIBS" run --fair f -- true 8>&- &
+waiter=$!
+queued() { [ "$(redis s llen 'redisson_lock_queue:{f}')" = 1 ]; }
+await queued
+ran 75 dibs run --fair -n f -- true
+ran 75 dibs run --fair -w 10ms f -- true
+ran 0 dibs queue f
+has stdout "waits    1. $(redis s lindex 'redisson_lock_queue:{f}' 0), " "$out"
+ran 0 dibs queue --json f
+has stdout '"place":1' "$out"
+ran 0 dibs info f
+has stdout 'waits    1. ' "$out"
+stop_holder
+ended 0 $waiter
+free s f || fail 'is still held'
+same queue 0 "$(redis s exists 'redisson_lock_queue:{f}')"
+
+case_is 'broken by force'
+holder -s a
+ran 0 dibs force-unlock --yes a
+has stdout 'is free now' "$out"
+exec 8>&-
+ended 80 $job
+free s a || fail 'is still held'
+
+case_is 'what does not go together'
+ran 64 dibs run -s -x a -- true
+has stderr 'only one of --fair, -s and -x' "$err"
+ran 64 dibs run --fair -s a -- true
+ran 64 dibs run -s --min-hold 1s a -- true
+has stderr '--min-hold does not go with -s' "$err"
+
+finish
