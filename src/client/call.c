@@ -80,6 +80,7 @@ static void lay_done(struct dibs__req *req, dibs_err err,
                      const struct dibs__reply *reply)
 {
     struct dibs__ghost *g = DIBS_OF(req, struct dibs__ghost, req);
+    struct dibs__server *s = g->s;
 
     if (err == DIBS_OK && reply->type == REPLY_NUM) {
         g->state = GHOST_LAID;
@@ -95,6 +96,7 @@ static void lay_done(struct dibs__req *req, dibs_err err,
         return;
     }
     dibs__ghost_unref(g);
+    dibs__server_answered(s);
 }
 
 /* Thread: whoever has the connection. */
@@ -276,7 +278,7 @@ static bool try_again(struct dibs__call *call, const char *error)
         start(call);
         return true;
     case NEXT_REDIAL:
-        dibs__server_redial(call->s, error);
+        dibs__server_redial(call->s);
         later(call);
         return true;
     case NEXT_LATER:
@@ -286,8 +288,8 @@ static bool try_again(struct dibs__call *call, const char *error)
     return false;
 }
 
-static void answered(struct dibs__req *req, dibs_err err,
-                     const struct dibs__reply *reply)
+static void judge(struct dibs__req *req, dibs_err err,
+                  const struct dibs__reply *reply)
 {
     struct dibs__call *call = DIBS_OF(req, struct dibs__call, req);
 
@@ -298,7 +300,7 @@ static void answered(struct dibs__req *req, dibs_err err,
         }
         call->misfit = true;
         err = DIBS_ERR_UNKNOWN;
-        dibs__server_redial(call->s, "a reply to another command");
+        dibs__server_cut(call->s, "a reply to another command");
     }
     if (err == DIBS_OK)
         DIBS_OF(req->cn, struct dibs__link, cn)->served = true;
@@ -316,6 +318,15 @@ static void answered(struct dibs__req *req, dibs_err err,
         }
         start(call);
     }
+}
+
+static void answered(struct dibs__req *req, dibs_err err,
+                     const struct dibs__reply *reply)
+{
+    struct dibs__server *s = DIBS_OF(req, struct dibs__call, req)->s;
+
+    judge(req, err, reply);
+    dibs__server_answered(s);
 }
 
 static void write_call(struct dibs__req *req, struct dibs__buf *out)

@@ -168,10 +168,25 @@ static void redial_now(struct dibs__timer *t)
     dial(DIBS_OF(t, struct dibs__server, redial));
 }
 
-void dibs__server_redial(struct dibs__server *s, const char *why)
+void dibs__server_cut(struct dibs__server *s, const char *why)
 {
     if (s->main)
         dibs__conn_close(&s->main->cn, DIBS_ERR_CONN, why);
+}
+
+void dibs__server_redial(struct dibs__server *s)
+{
+    if (!s->main)
+        return;
+    s->up = false;
+    s->main->retiring = true;
+    dibs__server_answered(s);
+}
+
+void dibs__server_answered(struct dibs__server *s)
+{
+    if (s->main && s->main->retiring && dibs__list_empty(&s->main->cn.fifo))
+        dibs__server_cut(s, "the server is not writable");
 }
 
 void dibs__server_start(struct dibs__server *s)

@@ -37,6 +37,7 @@ struct dibs__link {
     bool main;                 /* const after init */
     bool was_up;               /* io only */
     bool served;               /* io only: it answered a command */
+    bool retiring;             /* io only: closes with its last answer */
     unsigned generation;       /* server.generation when it was dialed */
     struct dibs__task lend;    /* it came up, and may be borrowed */
     struct dibs__task drop;    /* broken in a caller's hands */
@@ -91,7 +92,11 @@ void dibs__server_abandon(struct dibs__server *s);
 struct dibs__link *dibs__server_borrow(struct dibs__server *s) EXCLUDES(s->mu);
 void dibs__server_give_back(struct dibs__link *ln, bool usable);
 
-/* The connection for riding goes down and comes up anew. Thread: io. */
-void dibs__server_redial(struct dibs__server *s, const char *why);
+/* The connection for riding goes down and comes up anew: at once, or when all
+ * that is on it is answered. Thread: io. */
+void dibs__server_cut(struct dibs__server *s, const char *why);
+void dibs__server_redial(struct dibs__server *s);
+/* After each answer. Thread: io. */
+void dibs__server_answered(struct dibs__server *s);
 
 #endif

@@ -173,7 +173,7 @@ static dibs_err take(struct dibs__line *line, struct dibs__op *op, int64_t sent)
     return DIBS_OK;
 }
 
-static void start_over(struct dibs__op *op)
+void dibs__acquire_start_over(struct dibs__op *op)
 {
     dibs__queue_end(op);
     op->ask.stay = false;
@@ -236,7 +236,7 @@ static void acquire_answered(struct dibs__call *call, dibs_err err,
         leave(line, op);
     dibs__unlock(&line->mu);
     if (again)
-        start_over(op);
+        dibs__acquire_start_over(op);
     else if (!stays)
         end(op, err);
     dibs__op_resume(&resume);

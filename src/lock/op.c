@@ -39,7 +39,7 @@ void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
     op->call.write = op_write;
     op->call.done = answered;
     op->call.attempt_ms = s->to.command_timeout_ms;
-    op->call.deadline = dibs__add(dibs__now_ms(), within);
+    op->call.deadline = dibs__add(dibs__now_ms(), dibs__max(within, 0));
     op->call.connect_by = connect_by;
     bool talk = op->talk;
     op->talk = false; /* its next step may be on io, which must not wait */

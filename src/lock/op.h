@@ -106,6 +106,9 @@ void dibs__acquire_run(struct dibs__op *op);
 bool dibs__acquire_may_ask(struct dibs__line *line, struct dibs__op *op)
     REQUIRES(line->mu);
 void dibs__acquire_ask(struct dibs__op *op);
+/* Its owner has the lock by now: what it asks for is a re-entry. It is out of
+ * the line. */
+void dibs__acquire_start_over(struct dibs__op *op);
 void dibs__release_run(struct dibs__op *op);
 
 #endif

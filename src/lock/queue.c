@@ -48,8 +48,15 @@ static bool ask(struct dibs__place *pl)
     struct dibs__op *op = pl->op;
 
     dibs__lock(&op->line->mu);
-    bool may = dibs__acquire_may_ask(op->line, op);
+    bool has = dibs__hold_of(op->line, op->owner) != NULL;
+    if (has)
+        dibs__list_del(&op->link);
+    bool may = !has && dibs__acquire_may_ask(op->line, op);
     dibs__unlock(&op->line->mu);
+    if (has) {
+        dibs__acquire_start_over(op); /* and this place is no more */
+        return true;
+    }
     if (!may)
         return false;
     dibs__timer_stop(&client_of(pl)->loop, &pl->timer);

@@ -161,12 +161,30 @@ static struct dibs__op *pick_heir(struct dibs__line *line, struct dibs__op *op,
     return heir;
 }
 
+/* While it is on its way to the heir, that one's owner asks for nothing else:
+ * it counts as asking. */
+static void promise(struct dibs__line *line, struct dibs__op *heir)
+    REQUIRES(line->mu)
+{
+    heir->granting = true;
+    dibs__list_init(&heir->followers);
+    dibs__list_add(&line->asks, &heir->ask_link);
+}
+
+static void promise_over(struct dibs__line *line, struct dibs__op *heir,
+                         struct dibs__list *resume) REQUIRES(line->mu)
+{
+    (void)line;
+    heir->granting = false;
+    dibs__list_del(&heir->ask_link);
+    dibs__list_move(resume, &heir->followers);
+}
+
 /* The heir has it. False: the answer came when that was over again. */
 static bool bequeath(struct dibs__line *line, struct dibs__op *heir,
                      const struct dibs__call *call, struct dibs__list *resume)
     REQUIRES(line->mu)
 {
-    heir->granting = false;
     heir->haunted |= call->ghost;
     if (dibs__valid_until(call->sent_ms, heir->ask.lease_ms) <= dibs__now_ms())
         return false;
@@ -180,7 +198,7 @@ static bool bequeath(struct dibs__line *line, struct dibs__op *heir,
 
 /* The heir is not to be trusted under its number any more, and waits on under
  * another. */
-static void rename_heir(struct dibs__op *heir)
+static void rename_heir(struct dibs__op *heir, struct dibs__list *resume)
 {
     struct dibs__locks *lk = heir->line->locks;
     uint64_t old = heir->wire;
@@ -189,7 +207,7 @@ static void rename_heir(struct dibs__op *heir)
     uint64_t wire = dibs__owner_wire(lk, heir->owner);
     dibs__lock(&heir->line->mu);
     heir->wire = heir->ask.wire = wire;
-    heir->granting = false;
+    promise_over(heir->line, heir, resume);
     dibs__line_kick(heir->line);
     dibs__unlock(&heir->line->mu);
 }
@@ -201,7 +219,7 @@ static void handover_lost(struct dibs__op *op, dibs_err err)
     uint64_t heir_wire = op->heir->wire;
 
     dibs__list_init(&blocked);
-    rename_heir(op->heir);
+    rename_heir(op->heir, &blocked);
     dibs__lock(&line->mu);
     end_hold(line, op, &blocked);
     stand_back(line, 0);
@@ -221,8 +239,8 @@ static void handover_done(struct dibs__op *op, bool moved)
     dibs__list_init(&blocked);
     dibs__lock(&line->mu);
     op->haunted |= op->call.ghost;
+    promise_over(line, heir, &blocked);
     moved = moved && bequeath(line, heir, &op->call, &blocked);
-    heir->granting = false;
     end_hold(line, op, &blocked);
     if (!moved)
         stand_back(line, 0);
@@ -246,11 +264,14 @@ static void handover_answered(struct dibs__call *call, dibs_err err,
     } else if (reply && !call->again && !call->partly) {
         /* Refused, and nothing was done (a full server, say). A release asks
          * for less. */
+        struct dibs__list resume;
+        dibs__list_init(&resume);
         dibs__lock(&op->line->mu);
-        op->heir->granting = false;
+        promise_over(op->line, op->heir, &resume);
         dibs__unlock(&op->line->mu);
         op->talk = false;
         send_last(op);
+        dibs__op_resume(&resume);
     } else {
         handover_lost(op, reply && err != DIBS_ERR_PROTOCOL ? err
                                                             : DIBS_ERR_UNKNOWN);
@@ -304,7 +325,7 @@ static enum plan plan(struct dibs__line *line, struct dibs__op *op,
     op->heir = pick_heir(line, op, now);
     if (!op->heir)
         return LAST;
-    op->heir->granting = true;
+    promise(line, op->heir);
     op->ask.heir = op->heir->wire;
     op->ask.lease_ms = op->heir->ask.lease_ms;
     return HAND_OVER;

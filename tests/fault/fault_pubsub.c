@@ -92,6 +92,26 @@ static void close_both(struct scene *sc)
     kit_close(sc->wants);
 }
 
+/* ---- as it should be --------------------------------------------------- */
+
+static void test_message_wakes(void **state)
+{
+    struct scene sc = open_both(NULL);
+    int64_t until = ts_now_ms() + TS_SOON;
+
+    (void)state;
+    for (unsigned i = 0; i < OFTEN; i++) {
+        lock_up(&sc);
+        line_up(&sc);
+        asleep(&sc);
+        want("giving back", dibs_lock_release(sc.held, NULL), DIBS_OK);
+        gets_it(&sc);
+    }
+    if (ts_now_ms() > until)
+        fail_msg("nobody was woken");
+    close_both(&sc);
+}
+
 /* ---- lost -------------------------------------------------------------- */
 
 static void test_message_dropped(void **state)
@@ -318,6 +338,7 @@ static void test_many_channels(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_message_wakes, kit_fresh),
         cmocka_unit_test_setup(test_message_dropped, kit_fresh),
         cmocka_unit_test_setup(test_connection_down_at_release, kit_fresh),
         cmocka_unit_test_setup(test_new_subscription_wakes, kit_fresh),

@@ -206,6 +206,7 @@ static void test_stopped_for_longer_than_a_lease(void **state)
     ts_server_resume(kit_srv);
     kit_free_for_all("afterwards", "s");
     assert_int_equal(atomic_load(&lost), 1);
+    assert_int_equal(kit_told(k, DIBS_EVENT_LOST), 1);
     dibs_lock_free(l);
     kit_close(k);
 }

@@ -10,6 +10,10 @@
  * lose one. The dibs processes also have a witness in shared memory.
  * Helper.java does the same.
  *
+ * A Java waiter that misses the message of a writer (docs/interop.md) sleeps
+ * for as long as the lease it saw, re-entries added; so the guard against
+ * hanging is longer than that.
+ *
  * In the end everybody has got everything they asked for, the cells are zero,
  * no count is lost and no key is left.
  */
@@ -131,7 +135,7 @@ static bool take(struct worker *me, dibs_lock *l, const char *kind)
         err = dibs_lock_acquire(l, DIBS_LOCK_OPTS(.wait_ms = 1 + dice(me, 50)));
         break;
     case 1:
-        err = dibs_lock_acquire(l, DIBS_LOCK_OPTS(.lease_ms = 60000));
+        err = dibs_lock_acquire(l, DIBS_LOCK_OPTS(.lease_ms = 15000));
         break;
     case 2:
         err = dibs_lock_try(l, NULL);

@@ -35,12 +35,12 @@ for profile; do
         maven "$profile" -o >/dev/null 2>&1 || maven "$profile"
         touch "$here/target/$profile/classpath"
     fi
-    export DIBS_INTEROP_CLASSPATH
-    DIBS_INTEROP_CLASSPATH=$here/target/$profile/classes:$(<"$here/target/$profile/classpath")
+    built=$here/target/$profile
+    export DIBS_INTEROP_CLASSPATH=$built/classes:$(<"$built/classpath")
     for test in lock fair rw known soak; do
         printf '\n-- %s, %s\n' "$profile" "$test"
         limit=300
-        [ $test != soak ] || limit=$((${SOAK:-60} + 200))
+        [ $test != soak ] || limit=$((${SOAK:-60} + 300))
         timeout -k 10 "$limit" "$programs/interop_$test"
     done
 done

@@ -109,7 +109,7 @@ static const struct row acquire_rows[] = {
     {"an entry without a score, deaf", "RPUSH Q X", WAIT("A"), "nil", "nil",
      "A=1", "", "", "", PLAIN},
     {"an entry without a score, that hears", "RPUSH Q B", WAIT("C"), "~1000",
-     NULL, "", "B C", "B~300000 C~600000", "B", PLAIN},
+     NULL, "", "B C", "B~1000 C~600000", "B", PLAIN},
     {"its own entry without a score is no place", HELD "RPUSH Q B X B C",
      WAIT("B"), "~6000", "~6000", "A=1", "X C B", "B=930000", "", PLAIN},
     {"its own score without an entry", HELD "ZADD Z @5 B", WAIT("B"), "~2000",

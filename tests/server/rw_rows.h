@@ -6,7 +6,9 @@
  *          C its channel, G the key of a waiting writer. P and P2 are the read
  *          keys of A's first and second hold, Q and Q2 those of B. H and T are
  *          head and tail of the names of read keys. Everything else stands for
- *          itself.
+ *          itself. The end of writing is told twice, as 1 and as 0: the one
+ *          wakes all who sleep in a Redisson client, the other one that is
+ *          about to.
  * A call   is the script, its keys, '|', its arguments.
  * A reply  is a number, a string, "nil" or "-TEXT" for an error with that text
  *          in it, several of these for an array; ~N is a number that was N a
@@ -155,6 +157,11 @@ static const struct row read_release_rows[] = {
      A_READS("60000") ";PERSIST L;HSET L B 1;SET Q 1 PX 60000",
      UNREAD("A", "P", "0"), "1", "-1", "L mode=read B=1 ~60000;Q string ~60000",
      "", PLAIN},
+    {"another reads without an end", A_READS("60000") ";HSET L B 1;SET Q 1",
+     UNREAD("A", "P", "0"), "1", "-1", "L mode=read B=1 ~60000;Q string -1", "",
+     PLAIN},
+    {"the lock is gone, the key is not", "SET P 1 PX 5000",
+     UNREAD("A", "P", "0"), "-1", "-1", "", "", PLAIN},
     {"one's own lease is over", B_READS("60000") ";HSET L A 1",
      UNREAD("A", "P", "0"), "-1", "-1",
      "L mode=read B=1 ~60000;Q string ~60000", "", PLAIN},
@@ -280,6 +287,9 @@ static const struct row write_acquire_rows[] = {
      B_READ("60000") ";HSET L B 2;SET Q2 1 PX 9000",
      WRITE("A", "P", "1", "30000", "0"), "~9000", "~9000",
      "L mode=read B=2 ~60000;Q2 string ~9000", "", PLAIN},
+    {"somebody reads, without an end", B_READS("60000") ";PERSIST Q",
+     WRITE("A", "P", "1", "30000", "0"), "0", "0",
+     "L mode=read B=1 ~60000;Q string -1", "", PLAIN},
     {"the reader's lease is over", B_READ("60000"),
      WRITE("A", "P", "1", "30000", "0"), "nil", "nil",
      "L mode=write AW=1 ~30000", "", PLAIN},
@@ -334,8 +344,8 @@ static const struct row write_acquire_rows[] = {
 };
 
 static const struct row write_release_rows[] = {
-    {"last hold", A_WRITES("60000"), UNWRITE("A", "0", "0"), "2", "-1", "", "10",
-     PLAIN},
+    {"last hold", A_WRITES("60000"), UNWRITE("A", "0", "0"), "2", "-1", "",
+     "10", PLAIN},
     {"last hold, another writer waits", A_WRITES("60000") ";SET G BW PX 2500",
      UNWRITE("A", "0", "0"), "2", "-1", "", "10", PLAIN},
     {"all holds at once", A_WRITES("60000") ";HSET L AW 3",
@@ -347,6 +357,9 @@ static const struct row write_release_rows[] = {
      "10", PLAIN},
     {"kept", A_WRITES("60000"), UNWRITE("A", "0", "9000"), "1", "1",
      "L mode=write AW=1 ~9000", "", PLAIN},
+    {"not kept: it goes on reading",
+     A_WRITES("60000") ";HSET L A 1;SET P 1 PX 5000", UNWRITE("A", "0", "9000"),
+     "2", "-1", "L mode=read A=1 ~60000;P string ~5000", "10", PLAIN},
     {"never wrote", "", UNWRITE("A", "0", "0"), "-1", "-1", "", "", PLAIN},
     {"somebody else writes", B_WRITES("60000"), UNWRITE("A", "0", "0"), "-1",
      "-1", "L mode=write BW=1 ~60000", "", PLAIN},

@@ -297,8 +297,9 @@ static void hears(redisContext *cn, const char *want)
     freeReplyObject(r);
 }
 
-/* Their waiters are told what they know: 1 when somebody stopped writing, 0
- * when the last reader left. Nothing that is not a number. */
+/* Their waiters are told what they know: 1, which wakes all who sleep, and 0,
+ * which wakes one that is about to, when somebody stopped writing; 0 when the
+ * last reader left. Nothing that is not a number. */
 static void test_rw_peers_told(void **state)
 {
     dibs_client *c = kit_open(NULL);

@@ -277,7 +277,7 @@ public final class Helper {
             boolean got = true;
             switch (random.nextInt(4)) {
             case 0 -> got = l.tryLock(random.nextInt(50), -1, TimeUnit.MILLISECONDS);
-            case 1 -> l.lock(60000, TimeUnit.MILLISECONDS);
+            case 1 -> l.lock(15000, TimeUnit.MILLISECONDS);
             case 2 -> got = l.tryLock();
             default -> l.lock();
             }
