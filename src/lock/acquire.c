@@ -142,10 +142,12 @@ static bool stay(struct dibs__line *line, struct dibs__op *op, int64_t sleep_ms)
 static void lose_others(struct dibs__line *line, dibs_owner owner)
     REQUIRES(line->mu)
 {
-    struct dibs__hold *h;
-
-    while ((h = dibs__hold_other(line, owner, dibs__now_ms())))
-        dibs__hold_lose(line, h);
+    for (struct dibs__list *l = line->holds.next; l != &line->holds;
+         l = l->next) {
+        struct dibs__hold *h = DIBS_OF(l, struct dibs__hold, link);
+        if (h->owner != owner && !h->ending) /* that one gives it back */
+            dibs__hold_lose(line, h);
+    }
 }
 
 /* Granted, but is it any use? */

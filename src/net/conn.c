@@ -29,7 +29,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define STALE_US 1000000 /* idle for so long: look before sending */
+#define STALE_US  1000000 /* idle for so long: look before sending */
+#define READS_MAX 16      /* at a time, then others have their turn */
 
 /* ---- closing ----------------------------------------------------------- */
 
@@ -137,27 +138,38 @@ void dibs__conn_poll(struct dibs__conn *cn, int events)
         uv_poll_stop(cn->poll);
 }
 
-static void flush(struct dibs__task *t)
+/* Sends as much as the kernel takes; how much, or the error number, negative.
+ */
+static ssize_t send_some(const struct dibs__conn *cn)
 {
-    struct dibs__conn *cn = DIBS_OF(t, struct dibs__conn, flush);
+    size_t at = 0;
 
-    while (cn->out.len > 0) {
-        ssize_t n = send(cn->fd, cn->out.data, cn->out.len,
+    while (at < cn->out.len) {
+        ssize_t n = send(cn->fd, cn->out.data + at, cn->out.len - at,
                          MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
-        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-            dibs__conn_poll(cn, UV_READABLE | UV_WRITABLE);
-            return;
-        }
-        if (n < 0) {
-            dibs__conn_fail(cn, DIBS_ERR_CONN, "send", errno);
-            return;
-        }
-        cn->sent += (uint64_t)n;
-        dibs__buf_drop(&cn->out, (size_t)n);
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            break;
+        if (n < 0)
+            return -errno;
+        at += (size_t)n;
     }
-    dibs__conn_poll(cn, UV_READABLE);
+    return (ssize_t)at;
+}
+
+static void flush(struct dibs__task *t)
+{
+    struct dibs__conn *cn = DIBS_OF(t, struct dibs__conn, flush);
+    ssize_t n = send_some(cn);
+
+    if (n < 0) {
+        dibs__conn_fail(cn, DIBS_ERR_CONN, "send", (int)-n);
+        return;
+    }
+    cn->sent += (uint64_t)n;
+    dibs__buf_drop(&cn->out, (size_t)n);
+    dibs__conn_poll(cn, cn->out.len ? UV_READABLE | UV_WRITABLE : UV_READABLE);
 }
 
 /* False: out of memory, nothing was appended. */
@@ -226,26 +238,28 @@ static void take_replies(struct dibs__conn *cn)
         dibs__timer_stop(cn->lp, &cn->timer);
 }
 
-static void read_some(struct dibs__conn *cn)
+/* True: there may be more. */
+static bool read_some(struct dibs__conn *cn)
 {
     ssize_t n = recv(cn->fd, cn->bytes, sizeof cn->bytes, MSG_DONTWAIT);
 
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-        return;
+        return false;
     if (n < 0) {
         dibs__conn_fail(cn, DIBS_ERR_CONN, "recv", errno);
-        return;
+        return false;
     }
     if (n == 0) {
         dibs__conn_fail(cn, DIBS_ERR_CONN, "the server closed the connection",
                         0);
-        return;
+        return false;
     }
     dibs_err err = dibs__reader_feed(&cn->in, cn->bytes, (size_t)n);
     if (err == DIBS_OK)
         take_replies(cn);
     else
         dibs__conn_fail(cn, err, "what came is not the Redis protocol", 0);
+    return cn->state >= CONN_SETUP && (size_t)n == sizeof cn->bytes;
 }
 
 void dibs__conn_event(uv_poll_t *poll, int status, int events)
@@ -258,8 +272,9 @@ void dibs__conn_event(uv_poll_t *poll, int status, int events)
         dibs__dial_connected(cn);
         return;
     }
-    if (events & UV_READABLE)
-        read_some(cn);
+    for (int i = 0; (events & UV_READABLE) && i < READS_MAX; i++)
+        if (!read_some(cn))
+            break;
     if ((events & UV_WRITABLE) && cn->state >= CONN_SETUP && cn->out.len > 0)
         flush(&cn->flush);
 }

@@ -20,6 +20,7 @@
 #include "net/loop.h"
 
 #define LONGEST_SLEEP_MS 2000
+#define ROUND_MAX        1000 /* tasks, then sockets and timers have a turn */
 
 static int timer_order(const struct dibs__timer *a, const struct dibs__timer *b)
 {
@@ -99,9 +100,9 @@ void dibs__loop_post(struct dibs__loop *lp, struct dibs__task *t)
         uv_async_send(&lp->wake);
 }
 
-static void run_all(struct dibs__list *tasks)
+static void run_some(struct dibs__list *tasks, size_t most)
 {
-    for (struct dibs__list *l; (l = dibs__list_pop(tasks));) {
+    for (struct dibs__list *l; most-- > 0 && (l = dibs__list_pop(tasks));) {
         struct dibs__task *t = DIBS_OF(l, struct dibs__task, link);
         t->run(t);
     }
@@ -117,9 +118,11 @@ static bool work_off(struct dibs__loop *lp)
     dibs__lock(&lp->mu);
     dibs__list_move(&work, &lp->inbox);
     dibs__unlock(&lp->mu);
-    run_all(&work);
-    run_all(&lp->flushes);
+    run_some(&work, ROUND_MAX);
+    run_some(&lp->flushes, SIZE_MAX);
     dibs__lock(&lp->mu);
+    dibs__list_move(&work, &lp->inbox); /* behind what is left over */
+    dibs__list_move(&lp->inbox, &work);
     bool idle = dibs__list_empty(&lp->inbox);
     lp->asleep = idle;
     dibs__unlock(&lp->mu);
