@@ -74,6 +74,7 @@ interop:
 bench: deps build
 	@$(call compile,build) --target dibs_bench
 	@build/bench/bench $(BENCH_ARGS)
+	@cli/bench.sh build/cli/dibs
 
 demo: deps build
 	@if [ -x cli/demo.sh ]; then cli/demo.sh build/cli/dibs; \

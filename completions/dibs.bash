@@ -19,9 +19,9 @@ _dibs() {
 
     local global="-u --url --url-file --password-file -q --quiet -v --verbose
         --log -h --help -V --version"
-    local take="-n --no-wait -w --wait --lease --no-renew --max-hold --min-hold
+    local take="-n --no-wait -w --wait --fair -s --shared -x --exclusive --lease --no-renew --max-hold --min-hold
         -E --busy-code --ok-if-busy --any-name --status-fd"
-    local commands="run hold info ls force-unlock local version help"
+    local commands="run hold info queue ls force-unlock local version help"
 
     # Which subcommand, and are we behind its "--"?
     local i command= takes_value='^(-[uwtkEc]|--(url|url-file|password-file|log|wait|lease|max-hold|min-hold|max-run|kill-after|on-lost|command|busy-code|status-fd|if-owner))$'
@@ -69,13 +69,13 @@ _dibs() {
             --foreground"
         ;;
     hold) options+=" $take --no-stdin --json" ;;
-    info | ls) options+=" --json" ;;
+    info | queue | ls) options+=" --json" ;;
     force-unlock) options+=" --yes --if-owner --json" ;;
     local) options+=" --force --json" ;;
     esac
     if [[ $cur != -* && $names -eq 0 ]]; then
         case $command in
-        run | hold | info | force-unlock) options=$(_dibs_locks) ;;
+        run | hold | info | queue | force-unlock) options=$(_dibs_locks) ;;
         local) options="status stop" ;;
         help) options=$commands ;;
         esac

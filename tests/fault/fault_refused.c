@@ -24,6 +24,13 @@ static void want(const char *what, dibs_err err, dibs_err wanted)
         fail_msg("%s: %s", what, dibs_strerror(err));
 }
 
+/* However long it takes. */
+static void give_back(dibs_lock *l)
+{
+    want("giving back",
+         dibs_lock_release(l, DIBS_LOCK_OPTS(.wait_ms = TS_SOON)), DIBS_OK);
+}
+
 /* The server can do nothing just now, and may not even say so in time. */
 static void not_now(const char *what, dibs_err err)
 {
@@ -137,8 +144,8 @@ static void test_busy(void **state)
     want("waiting on", kit_wait(&end), DIBS_OK);
     kit_check("taken", l, 0, "busy", 1);
     kit_check("kept", mine, 0, "mine", 1);
-    want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
-    want("giving back", dibs_lock_release(mine, NULL), DIBS_OK);
+    give_back(l);
+    give_back(mine);
     kit_gone("afterwards", "busy");
     kit_gone("given back in vain", "vain");
     redisFree(endless);
@@ -169,8 +176,8 @@ static void test_readonly(void **state)
     ts_ok(kit_srv, "REPLICAOF NO ONE");
     want("waiting on", kit_wait(&end), DIBS_OK);
     kit_check("taken", l, 0, "ro", 1);
-    want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
-    want("giving back", dibs_lock_release(mine, NULL), DIBS_OK);
+    give_back(l);
+    give_back(mine);
     kit_gone("afterwards", "ro");
     kit_gone("given back in vain", "vain");
     dibs_lock_free(l);
@@ -233,6 +240,38 @@ static void test_full(void **state)
     kit_close(k);
 }
 
+/* A hand-over is refused before it has done anything. Then the lock is simply
+ * given back, and the heir gets it like anybody else. */
+static void test_handover_refused(void **state)
+{
+    struct kit_client *k = kit_open(&(struct kit_opts){.lazy = false});
+    dibs_lock *l = kit_lock(k, "refused");
+    dibs_owner heir = dibs_owner_new(k->c);
+    struct kit_end end = {.err = DIBS_OK};
+    char *needle = kit_needle(&dibs__script_basic_handover, "refused");
+
+    (void)state;
+    want("taking", dibs_lock_acquire(l, NULL), DIBS_OK);
+    want("lining up",
+         dibs_lock_acquire_async(l, DIBS_LOCK_OPTS(.owner = heir), kit_ended,
+                                 &end),
+         DIBS_OK);
+    int id = ts_proxy_rule(
+        kit_px, &(struct ts_rule){.action = TS_ANSWER,
+                                  .contains = needle,
+                                  .text = "-OOM command not allowed\r\n"});
+    free(needle);
+    want("handing over", dibs_lock_release(l, NULL), DIBS_OK);
+    assert_true(ts_rule_hits(kit_px, id) > 0);
+    want("inheriting", kit_wait(&end), DIBS_OK);
+    kit_check("the heir's", l, heir, "refused", 1);
+    want("giving back", dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = heir)),
+         DIBS_OK);
+    kit_gone("given back", "refused");
+    dibs_lock_free(l);
+    kit_close(k);
+}
+
 /* No more connections. */
 static void check_maxclients(enum kit_user user)
 {
@@ -253,8 +292,8 @@ static void check_maxclients(enum kit_user user)
     assert_int_equal(dibs_lock_state(mine, 0), DIBS_HELD);
     ts_config_set(kit_srv, "maxclients", "1000");
     want("waiting on", kit_wait(&end), DIBS_OK);
-    want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
-    want("giving back", dibs_lock_release(mine, NULL), DIBS_OK);
+    give_back(l);
+    give_back(mine);
     kit_gone("afterwards", "mine");
     dibs_lock_free(l);
     dibs_lock_free(mine);
@@ -336,6 +375,7 @@ int main(void)
         cmocka_unit_test_setup(test_busy, kit_fresh),
         cmocka_unit_test_setup(test_readonly, kit_fresh),
         cmocka_unit_test_setup(test_full, kit_fresh),
+        cmocka_unit_test_setup(test_handover_refused, kit_fresh),
         cmocka_unit_test_setup(test_maxclients, kit_fresh),
         cmocka_unit_test_setup(test_set_up_refused, kit_fresh),
         cmocka_unit_test_setup(test_no_rush, kit_fresh),
