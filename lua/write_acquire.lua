@@ -32,20 +32,20 @@ local function lease_left(all)
         for n = 1, math.min(tonumber(all[i + 1]) or 0, 1000) do
             local ms = redis.call('pttl', head .. all[i] .. tail .. n)
             if ms ~= -2 then
-                return math.max(ms, 0)
+                return ms
             end
         end
     end
-    return -1
+    return -2
 end
 
 -- How long to wait for the readers: a few tell, or all.
 local function readers()
-    local ms = -1
+    local ms = -2
     if redis.call('hlen', key) > 16 then
         ms = lease_left(redis.call('hrandfield', key, 4, 'withvalues'))
     end
-    return ms >= 0 and ms or lease_left(redis.call('hgetall', key))
+    return ms ~= -2 and ms or lease_left(redis.call('hgetall', key))
 end
 
 if left ~= -2 and not mode then
@@ -61,7 +61,7 @@ elseif target ~= '1' then
     return -3
 elseif mode then
     local most = readers()
-    if most >= 0 then
+    if most ~= -2 then
         if redis.call('hexists', key, owner) == 1 and
             redis.call('exists', mine) == 1 then
             return -5

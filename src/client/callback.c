@@ -99,7 +99,7 @@ void dibs__callbacks_push(struct dibs__callbacks *cbs,
 
 int dibs__callbacks_dispatch(struct dibs__callbacks *cbs)
 {
-    struct dibs__callback *cb;
+    struct dibs__list now;
     uint64_t count;
     int ran = 0;
 
@@ -107,15 +107,15 @@ int dibs__callbacks_dispatch(struct dibs__callbacks *cbs)
         return 0;
     ssize_t n = read(cbs->fd, &count, sizeof count);
     (void)n;
-    for (;;) {
-        dibs__lock(&cbs->mu);
-        cb = pop(cbs);
-        dibs__unlock(&cbs->mu);
-        if (!cb)
-            return ran;
-        run(cbs, cb);
-        ran++;
-    }
+    /* What comes meanwhile is for the next time: the program has other things
+     * to do, too. */
+    dibs__list_init(&now);
+    dibs__lock(&cbs->mu);
+    dibs__list_move(&now, &cbs->queue);
+    dibs__unlock(&cbs->mu);
+    for (struct dibs__list *l; (l = dibs__list_pop(&now)); ran++)
+        run(cbs, DIBS_OF(l, struct dibs__callback, link));
+    return ran;
 }
 
 void dibs__callbacks_stop(struct dibs__callbacks *cbs)

@@ -83,7 +83,7 @@ static void reap_answered(struct dibs__call *call, dibs_err err,
         say_reaped(r);
     if (err == DIBS_OK && r->until == INT64_MAX)
         r->until = dibs__add(now, dibs__min(r->lease_ms, LONGEST_MS));
-    bool done = refused || now >= r->until || err == DIBS_ERR_CLOSED ||
+    bool done = refused || now >= r->until || lk->c->server.closing ||
                 (r->once && !silent);
     if (done && r->once && err != DIBS_OK)
         lk->reap_failed = true;

@@ -70,6 +70,8 @@ static void partial_answered(struct dibs__call *call, dibs_err err,
         dibs__hold_dropped(h);
     if (!h->lost)
         dibs__hold_watch(line, h, dibs__now_ms() + h->lease_ms / 3);
+    else
+        err = DIBS_ERR_LOST;
     dibs__op_take_blocked(line, h, &blocked);
     dibs__unlock(&line->mu);
     dibs__op_finish(op, err);

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define HASTY_MS kit_ms(200)
 #define LEASE_MS kit_ms(900)
 
 static void want(const char *where, const char *what, dibs_err err,

@@ -9,6 +9,7 @@
  * Time    Leases here are either so long that nothing in a test ends by itself
  *         (KIT_LONG), or as short as the test needs. So when a lock is free
  *         again soon, somebody has freed it.
+ * Noise   With $KIT_LOUD set, every event of every client goes to stderr.
  */
 #ifndef DIBS_TESTS_KIT_H
 #define DIBS_TESTS_KIT_H

@@ -249,6 +249,34 @@ static void test_dead_head(void **state)
     jvm_stop(doomed);
 }
 
+/* A holder outlives the lease that a waiter saw, and then dies. Before 3.32 the
+ * waiter sleeps without a limit by then: only a message wakes it. */
+static void test_fair_waiter_outlives_a_lease(void **state)
+{
+    dibs_client *c = kit_open(DIBS_CLIENT_OPTS(.lease_ms = 1000));
+    dibs_lock *l = kit_lock(c, FAIR, NAME);
+
+    (void)state;
+    FINE(dibs_lock_acquire(l, NULL));
+    int id = jvm_send(jvm, "a", "lock", "fair", NAME, "\t-1");
+    kit_pass(2500);
+    assert_false(jvm_done(jvm, id));
+    ts_ok(srv, "DEL " NAME); /* as if its lease had ended */
+    kit_pass(3000);
+    bool asleep = !jvm_done(jvm, id);
+    print_message("             a fair waiter whose holder dies after a "
+                  "renewal %s\n",
+                  asleep ? "sleeps on, until dibs comes along" : "is served");
+    assert_int_equal(asleep, jvm_older(jvm, 3, 32));
+    if (asleep)
+        assert_false(kit_free_for_dibs(FAIR, NAME));
+    GRANTED(jvm, id);
+    JAVA("a", "unlock", FAIR, NAME, NULL);
+    WANT(dibs_lock_release(l, NULL), DIBS_ERR_LOST);
+    dibs_lock_free(l);
+    dibs_client_free(c);
+}
+
 /* Java takes 300 s off the score of a dibs waiter that counts on 5 s: it is
  * thrown out as dead, and stands at the end when it asks again. */
 static void test_settings_that_differ(void **state)
@@ -295,6 +323,7 @@ int main(void)
         KIT_TEST(test_upgrade),
         KIT_TEST(test_release_meets_a_java_waiter_about_to_sleep),
         KIT_TEST(test_dead_head),
+        KIT_TEST(test_fair_waiter_outlives_a_lease),
         KIT_TEST(test_settings_that_differ),
     };
     return KIT_RUN("interop.known", tests);

@@ -288,7 +288,7 @@ static const struct row write_acquire_rows[] = {
      WRITE("A", "P", "1", "30000", "0"), "~9000", "~9000",
      "L mode=read B=2 ~60000;Q2 string ~9000", "", PLAIN},
     {"somebody reads, without an end", B_READS("60000") ";PERSIST Q",
-     WRITE("A", "P", "1", "30000", "0"), "0", "0",
+     WRITE("A", "P", "1", "30000", "0"), "-1", "-1",
      "L mode=read B=1 ~60000;Q string -1", "", PLAIN},
     {"the reader's lease is over", B_READ("60000"),
      WRITE("A", "P", "1", "30000", "0"), "nil", "nil",
