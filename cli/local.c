@@ -58,15 +58,23 @@ static int refuse(const char *why, const char *path)
     return EXIT_SERVER;
 }
 
+static bool join(char out[LOCAL_PATH_MAX], const char *dir, const char *name)
+{
+    size_t n = strlen(dir), more = strlen(name);
+
+    if (n + more >= LOCAL_PATH_MAX)
+        return false;
+    memcpy(out, dir, n);
+    memcpy(out + n, name, more + 1);
+    return true;
+}
+
 /* Puts the paths together; false when they do not fit a socket address. */
 static bool set_dir(struct local *lo, const char *dir)
 {
-    int size = (int)LOCAL_PATH_MAX;
-
-    return snprintf(lo->dir, LOCAL_PATH_MAX, "%s", dir) < size &&
-           snprintf(lo->socket, LOCAL_PATH_MAX, "%s/redis.sock", dir) < size &&
-           snprintf(lo->start, LOCAL_PATH_MAX, "%s/start.lock", dir) < size &&
-           snprintf(lo->log, LOCAL_PATH_MAX, "%s/redis.log", dir) < size;
+    return join(lo->dir, dir, "") && join(lo->socket, dir, "/redis.sock") &&
+           join(lo->start, dir, "/start.lock") &&
+           join(lo->log, dir, "/redis.log");
 }
 
 /* What is wrong with a folder that is to hold ours? Others may own it only if

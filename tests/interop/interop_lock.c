@@ -308,10 +308,9 @@ static int hold_all(int fd, void *arg)
 
 /* Before 3.32 a fair waiter of Redisson's may sleep for ever when a holder dies
  * (interop_known). A dibs client that comes along calls it. */
-static void wake_old_fair_waiter(const char *name)
+static void wake_old_fair_waiter(int id, const char *name)
 {
-    if (!ts_wait_exists(srv, name, false))
-        return; /* it has the lock already */
+    TS_WAIT(jvm_done(jvm, id) || !ts_exists(srv, name));
     assert_false(kit_free_for_dibs(FAIR, name));
 }
 
@@ -333,7 +332,7 @@ static void test_dibs_holder_dies(void **state)
     ts_child_kill(doomed);
     for (size_t i = 0; i < COUNT(pairs); i++) {
         if (pairs[i].asks == FAIR && jvm_older(jvm, 3, 32))
-            wake_old_fair_waiter(name[i]);
+            wake_old_fair_waiter(id[i], name[i]);
         GRANTED(jvm, id[i]);
         JAVA(worker[i], "unlock", pairs[i].asks, name[i], NULL);
     }

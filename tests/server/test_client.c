@@ -78,6 +78,16 @@ static void test_client_no_such_database(void **state)
     free(url);
 }
 
+/* The server has no passwords, so ours is for another one. */
+static void test_client_password_for_nothing(void **state)
+{
+    char *url = ts_text("unix://:secret@%s", ts_server_socket(srv));
+
+    (void)state;
+    fails("a password where there is none", url, NULL, DIBS_ERR_AUTH);
+    free(url);
+}
+
 /* A port of ours on which nobody listens. */
 static int deaf_port(int *fd)
 {
@@ -347,6 +357,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         KIT_TEST(test_client_addresses),
         KIT_TEST(test_client_no_such_database),
+        KIT_TEST(test_client_password_for_nothing),
         KIT_TEST(test_client_refused),
         KIT_TEST(test_client_no_such_host),
         KIT_TEST(test_client_credentials),

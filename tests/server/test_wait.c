@@ -371,53 +371,77 @@ static void test_wait_impatient_in_line(void **state)
 
 /* ---- turns ------------------------------------------------------------- */
 
+enum { GREEDY = 8, TURNS = 5 };
+
 static atomic_bool enough;
+static atomic_int at_it;   /* greedy ones that have not stopped */
+static atomic_int trouble; /* calls that failed */
 
-/* Takes and gives back as fast as it can. */
-static void *grab(void *arg)
+struct greedy {
+    dibs_client *c;
+    dibs_lock *l;
+    dibs_owner owner;
+};
+
+static void gave_back(dibs_err err, void *arg)
 {
-    dibs_lock *l = arg;
-    dibs_err err = DIBS_OK;
-
-    while (err == DIBS_OK && !atomic_load(&enough)) {
-        err = dibs_lock_acquire(l, NULL);
-        if (err == DIBS_OK)
-            err = dibs_lock_release(l, NULL);
-    }
-    return (void *)(intptr_t)err;
+    (void)arg;
+    atomic_fetch_add(&trouble, err != DIBS_OK);
 }
 
-/* A client whose threads never leave the lock alone still lets others in. */
+/* It lines up again before it gives back, so the line is never empty. */
+static void grab(dibs_err err, void *arg)
+{
+    struct greedy *g = arg;
+    dibs_owner mine = g->owner;
+    bool more = err == DIBS_OK && !atomic_load(&enough);
+
+    if (more) {
+        g->owner = dibs_owner_new(g->c);
+        err = dibs_lock_acquire_async(g->l, DIBS_LOCK_OPTS(.owner = g->owner),
+                                      grab, g);
+    }
+    if (err == DIBS_OK)
+        err = dibs_lock_release_async(g->l, DIBS_LOCK_OPTS(.owner = mine),
+                                      gave_back, NULL);
+    atomic_fetch_add(&trouble, err != DIBS_OK);
+    atomic_fetch_sub(&at_it, !more);
+}
+
+/* A client that never leaves the lock alone still lets others in. */
 static void test_wait_others_have_their_turn(void **state)
 {
-    enum { GREEDY = 4, TURNS = 5 };
     dibs_client *c = kit_open(NULL);
     dibs_client *d = kit_open(NULL);
-    dibs_lock *greedy = kit_lock(c, "l");
+    dibs_lock *theirs = kit_lock(c, "l");
     dibs_lock *l = kit_lock(d, "l");
-    pthread_t threads[GREEDY];
-    void *ended;
+    struct greedy greedy[GREEDY];
 
     (void)state;
     atomic_store(&enough, false);
-    for (int i = 0; i < GREEDY; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, grab, greedy), 0);
+    atomic_store(&at_it, GREEDY);
+    atomic_store(&trouble, 0);
+    for (int i = 0; i < GREEDY; i++) {
+        greedy[i] = (struct greedy){c, theirs, dibs_owner_new(c)};
+        FINE(dibs_lock_acquire_async(theirs,
+                                     DIBS_LOCK_OPTS(.owner = greedy[i].owner),
+                                     grab, &greedy[i]));
+    }
     dibs_err err = DIBS_OK;
     for (int i = 0; i < TURNS && err == DIBS_OK; i++) {
-        err = dibs_lock_acquire(l, DIBS_LOCK_OPTS(.wait_ms = TS_SOON));
+        err = dibs_lock_acquire(l, DIBS_LOCK_OPTS(.wait_ms = TS_SOON / 2));
         if (err == DIBS_OK)
             err = dibs_lock_release(l, NULL);
     }
     atomic_store(&enough, true);
-    for (int i = 0; i < GREEDY; i++) {
-        pthread_join(threads[i], &ended);
-        FINE((dibs_err)(intptr_t)ended);
-    }
+    TS_WAIT(atomic_load(&at_it) == 0);
+    assert_true(ts_wait_exists(srv, "l", false));
     FINE(err);
     dibs_lock_free(l);
-    dibs_lock_free(greedy);
+    dibs_lock_free(theirs);
     kit_close(c);
     kit_close(d);
+    assert_int_equal(atomic_load(&trouble), 0);
 }
 
 /* ---- calling off ------------------------------------------------------- */
