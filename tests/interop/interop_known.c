@@ -180,8 +180,9 @@ static void test_upgrade(void **state)
     dibs_lock_free(w);
 }
 
-/* A writer's release reaches only those Java waiters that sleep already; one
- * that is about to lie down sleeps for as long as the lease it saw. */
+/* A writer's message 1 reaches only those Java waiters that sleep already; one
+ * that is about to lie down would sleep for as long as the lease it saw. So
+ * dibs sends a 0 as well, which is kept for it. */
 static void test_release_meets_a_java_waiter_about_to_sleep(void **state)
 {
     enum { ROUNDS = 40 };

@@ -105,8 +105,11 @@ static bool was_killed(const char *owner, void *arg)
 
 static void kill_process(struct ts_child *ch, int number, const char *id)
 {
+    size_t len = strnlen(id, sizeof killed[number] - 1);
+
     /* Before anybody can throw its waiters out. */
-    snprintf(killed[number], sizeof killed[number], "%s", id);
+    memcpy(killed[number], id, len);
+    killed[number][len] = '\0';
     ts_child_kill(ch);
     for (size_t i = 0; i < WAITERS; i++)
         ts_witness_forget(witness, (size_t)number * WAITERS + i);
