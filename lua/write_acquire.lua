@@ -25,7 +25,7 @@ local function busy(ms)
     return ms
 end
 
--- How long one of these owners still has, -1 when none of them lives. all:
+-- How long one of these owners still has, -2 when none of them lives. all:
 -- field, value and so on. Another client may have a read key for each hold.
 local function lease_left(all)
     for i = 1, #all, 2 do
