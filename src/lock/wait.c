@@ -11,9 +11,10 @@
  *         after two seconds or so whatever happens, and when the subscription
  *         had to be made anew. A message is a hint; the script's answer counts.
  *
- *         While somebody here holds the lock there is nothing to ask: the
- *         release will hand it over. io only watches the deadlines then, and
- *         the end of that hold.
+ *         While somebody here holds the lock there is little to ask: the
+ * release will hand it over. io watches the deadlines then, and the end of that
+ *         hold; and every two seconds the head does ask, for the lock may have
+ *         been taken away by force.
  *
  *         Joining a line that io looks after wakes nobody, unless the newcomer
  *         must be attended to earlier than io would look anyway.
@@ -67,6 +68,7 @@ void dibs__line_join(struct dibs__line *line, struct dibs__op *op, bool look)
     if (dibs__list_empty(&line->waiters)) {
         line->first_deadline = INT64_MAX;
         line->try_now = false; /* what happened before does not matter now */
+        line->next_try = dibs__now_ms() + IDLE_LOOK_MS;
     }
     dibs__list_add(&line->waiters, &op->link);
     line->first_deadline = dibs__min(line->first_deadline, op->deadline);
@@ -151,8 +153,8 @@ static struct dibs__op *next_step(struct dibs__line *line, int64_t now,
     *again = now + IDLE_LOOK_MS;
     if (line->kind->queued || answer_due(head))
         return NULL;
-    if (here) {
-        *again = here->valid_until;
+    if (here && now < line->next_try) {
+        *again = dibs__min(here->valid_until, line->next_try);
         return NULL;
     }
     if (now < line->yield_until) {
