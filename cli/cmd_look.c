@@ -104,6 +104,21 @@ static int look_open(const struct args *a, struct look *k)
     return err == DIBS_OK ? EXIT_FINE : tell_error(a->words[0], err);
 }
 
+static dibs_err look_info(const struct args *a, struct look *k,
+                          dibs_lock_info *info)
+{
+    dibs_err err = dibs_lock_info_get(k->l, info);
+    dibs_lock *plain;
+
+    if (err != DIBS_ERR_AUTH ||
+        dibs_lock_new(k->c, a->words[0], &plain) != DIBS_OK)
+        return err;
+    /* No right to look at a queue; perhaps one to look at the lock. */
+    dibs_lock_free(k->l);
+    k->l = plain;
+    return dibs_lock_info_get(k->l, info);
+}
+
 static void look_close(struct look *k)
 {
     dibs_lock_free(k->l);
@@ -193,7 +208,7 @@ int cmd_info(const struct args *a)
     int code = look_open(a, &k);
 
     if (code == EXIT_FINE && k.l) {
-        dibs_err err = dibs_lock_info_get(k.l, &s.info);
+        dibs_err err = look_info(a, &k, &s.info);
         if (err != DIBS_OK)
             code = tell_error(a->words[0], err);
     }
@@ -431,7 +446,7 @@ static int force(const struct args *a, struct look *k)
     dibs_lock_info info = DIBS_LOCK_INFO_INIT;
     const char *meant = a->if_owner;
     bool freed = false;
-    dibs_err err = dibs_lock_info_get(k->l, &info);
+    dibs_err err = look_info(a, k, &info);
 
     if (err != DIBS_OK)
         return tell_error(a->words[0], err);
