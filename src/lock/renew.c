@@ -22,7 +22,7 @@
 
 #include <string.h>
 
-#define BATCH           128
+#define BATCH           200
 #define SOON            10 /* part of a lease: what is due so soon comes along */
 #define RETRY_PART      20 /* part of a lease until the next try after trouble */
 #define GAIN            20  /* part of a lease that is worth a renewal */
