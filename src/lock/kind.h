@@ -61,6 +61,7 @@ struct dibs__kind {
     bool hands_over;     /* one owner can pass it to another */
     bool leaves;         /* a waiter that gives up says so to the server */
     int64_t nap_ms;      /* longest sleep of a waiter; 0 = the usual */
+    unsigned bit;        /* of its own, to know which kinds are in use */
     const struct dibs__kind *sibling; /* whose holds are in the same hash */
     int renewal; /* holds with the same number are renewed together */
     void (*write)(enum dibs__verb verb, const struct dibs__ask *ask,

@@ -113,6 +113,7 @@ void dibs__write_renew(const struct dibs__renew_item *items, size_t count,
 const struct dibs__kind dibs__kind_basic = {
     .channel = "redisson_lock__channel",
     .suffix = "",
+    .bit = 1,
     .sibling = &dibs__kind_fair,
     .hands_over = true,
     .renewal = RENEW_FIELD,

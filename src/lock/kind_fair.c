@@ -91,6 +91,7 @@ static void fair_write(enum dibs__verb verb, const struct dibs__ask *ask,
 const struct dibs__kind dibs__kind_fair = {
     .channel = "redisson_lock__channel",
     .suffix = "",
+    .bit = 2,
     .sibling = &dibs__kind_basic,
     .queued = true,
     .leaves = true,

@@ -147,6 +147,7 @@ struct dibs__line *dibs__line_get(struct dibs__locks *lk,
 
     if (!fresh)
         return NULL;
+    atomic_fetch_or(&lk->kinds, kind->bit);
     dibs__lock(&lk->c->mu);
     struct dibs__line *line = line_find(lk, fresh);
     if (line) {
@@ -165,6 +166,8 @@ struct dibs__line *dibs__line_sibling(struct dibs__line *line)
 {
     struct dibs__locks *lk = line->locks;
 
+    if (!(atomic_load(&lk->kinds) & line->kind->sibling->bit))
+        return NULL; /* nearly always, and without a mutex */
     dibs__lock(&lk->c->mu);
     struct dibs__line *found = RB_ROOT(&lk->lines);
     while (found) {

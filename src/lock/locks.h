@@ -27,6 +27,7 @@ struct dibs__locks {
     struct dibs__alias kept[DIBS__ALIASES_KEPT]; /* client.mu */
     unsigned kept_used;                          /* client.mu */
     atomic_ullong holds;     /* numbers of holds given out */
+    atomic_uint kinds;       /* bits of those that were asked for */
     struct dibs__list reaps; /* io only */
     atomic_int afoot;        /* operations and reaps begun, not ended */
     atomic_bool closing;

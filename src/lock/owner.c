@@ -64,10 +64,12 @@ uint64_t dibs__owner_wire(struct dibs__locks *lk, dibs_owner owner)
 uint64_t dibs__owner_wire_for(struct dibs__line *line, dibs_owner owner)
 {
     uint64_t wire = 0;
-    struct dibs__line *other = line->kind->suffix[0] || line->kind->shared
-                                   ? dibs__line_sibling(line)
-                                   : NULL; /* only halves need to agree */
+    struct dibs__line *other = NULL;
 
+    if (!atomic_load_explicit(&line->locks->aliased, memory_order_acquire))
+        return owner; /* nobody goes by another number */
+    if (line->kind->suffix[0] || line->kind->shared)
+        other = dibs__line_sibling(line); /* only halves need to agree */
     if (other) {
         dibs__lock(&other->mu);
         struct dibs__hold *h = dibs__hold_of(other, owner);

@@ -135,6 +135,49 @@ static void test_lease_released_in_time(void **state)
     kit_close(c);
 }
 
+struct told_late {
+    dibs_lock *l;
+    dibs_owner owner;
+    dibs_state state;
+    dibs_err gave, took;
+    atomic_bool done;
+};
+
+/* Told of the loss, it gives back and starts anew at once. */
+static void start_anew(const char *name, dibs_owner owner, void *arg)
+{
+    struct told_late *t = arg;
+    const dibs_lock_opts *opts =
+        DIBS_LOCK_OPTS(.owner = owner, .lease_ms = 600000);
+
+    (void)name;
+    t->state = dibs_lock_state(t->l, owner);
+    t->gave = dibs_lock_release(t->l, opts);
+    do /* the server's clock is a little behind ours */
+        t->took = dibs_lock_try(t->l, opts);
+    while (t->took == DIBS_ERR_BUSY);
+    atomic_store(&t->done, true);
+}
+
+static void test_lease_lost_and_started_anew(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    struct told_late t = {.l = kit_lock(c, "l"), .owner = dibs_owner_new(c)};
+
+    (void)state;
+    FINE(dibs_lock_acquire(
+        t.l, DIBS_LOCK_OPTS(.owner = t.owner, .lease_ms = kit_short(),
+                            .on_lost = start_anew, .arg = &t)));
+    TS_WAIT(atomic_load(&t.done));
+    assert_int_equal(t.state, DIBS_LOST);
+    WANT(t.gave, DIBS_ERR_LOST);
+    FINE(t.took);
+    assert_int_equal(kit_count(t.l, "l", t.owner), 1);
+    FINE(dibs_lock_release(t.l, DIBS_LOCK_OPTS(.owner = t.owner)));
+    dibs_lock_free(t.l);
+    kit_close(c);
+}
+
 /* The loser's number does not spoil what others here do with the lock. */
 static void test_lease_lost_and_taken_by_others(void **state)
 {
@@ -442,6 +485,7 @@ int main(void)
         KIT_TEST(test_lease_ends_without_server),
         KIT_TEST(test_lease_ends_for_every_level),
         KIT_TEST(test_lease_released_in_time),
+        KIT_TEST(test_lease_lost_and_started_anew),
         KIT_TEST(test_lease_lost_and_taken_by_others),
         KIT_TEST(test_lease_renewed),
         KIT_TEST(test_lease_nested_shorter),

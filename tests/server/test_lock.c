@@ -179,6 +179,40 @@ static void test_lock_owner_travels(void **state)
     kit_close(c);
 }
 
+/* Pairs by the one owner that both threads are. */
+static dibs_err many_pairs(dibs_lock *l, const dibs_lock_opts *opts)
+{
+    dibs_err err = DIBS_OK;
+
+    for (int i = 0; i < 300 && err == DIBS_OK; i++) {
+        err = i % 3 ? dibs_lock_acquire(l, opts) : dibs_lock_try(l, opts);
+        if (err == DIBS_OK)
+            err = dibs_lock_release(l, opts);
+    }
+    return err;
+}
+
+/* One owner on several threads at once: every call is a hold, every release
+ * takes one away, and the lock is free in the end. */
+static void test_lock_owner_on_many_threads(void **state)
+{
+    enum { THREADS = 3 };
+    static struct call calls[THREADS];
+    dibs_client *c = kit_open(NULL);
+    dibs_lock *l = kit_lock(c, "l");
+    dibs_owner both = dibs_owner_new(c);
+
+    (void)state;
+    for (int i = 0; i < THREADS; i++)
+        kit_call_start(&calls[i], l, DIBS_LOCK_OPTS(.owner = both), many_pairs);
+    for (int i = 0; i < THREADS; i++)
+        FINE(kit_call_end(&calls[i]));
+    assert_int_equal(dibs_lock_state(l, both), DIBS_NOT_HELD);
+    assert_false(ts_exists(srv, "l"));
+    dibs_lock_free(l);
+    kit_close(c);
+}
+
 /* What a thread left behind is not inherited by the threads that come. */
 static void test_lock_owner_of_dead_thread(void **state)
 {
@@ -388,6 +422,7 @@ int main(void)
         KIT_TEST(test_lock_owner_numbers),
         KIT_TEST(test_lock_owner_of_thread),
         KIT_TEST(test_lock_owner_travels),
+        KIT_TEST(test_lock_owner_on_many_threads),
         KIT_TEST(test_lock_owner_of_dead_thread),
         KIT_TEST(test_lock_handles_of_a_name),
         KIT_TEST(test_lock_two_clients),

@@ -303,6 +303,28 @@ static void test_look_list_many(void **state)
     kit_close(c);
 }
 
+/* The client ends while its locks are listed, by the very function that is
+ * shown them. */
+static bool close_inside(const char *name, size_t len,
+                         const dibs_lock_info *info, void *arg)
+{
+    (void)name, (void)len, (void)info;
+    return dibs_client_close(arg, 0) != DIBS_OK;
+}
+
+static void test_look_list_and_close(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_lock *l = kit_lock(c, "l");
+
+    (void)state;
+    FINE(dibs_lock_acquire(l, NULL));
+    FINE(dibs_client_list(c, NULL, close_inside, c));
+    WANT(dibs_lock_try(l, NULL), DIBS_ERR_CLOSED);
+    dibs_lock_free(l);
+    kit_close(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -315,6 +337,7 @@ int main(void)
         KIT_TEST(test_look_force_owner),
         KIT_TEST(test_look_list),
         KIT_TEST(test_look_list_many),
+        KIT_TEST(test_look_list_and_close),
     };
     return KIT_RUN("server.look", tests);
 }
