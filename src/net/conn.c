@@ -161,8 +161,12 @@ static ssize_t send_some(const struct dibs__conn *cn)
 static void flush(struct dibs__task *t)
 {
     struct dibs__conn *cn = DIBS_OF(t, struct dibs__conn, flush);
-    ssize_t n = send_some(cn);
 
+    if (cn->lacking) { /* a reply could be taken for one that never went out */
+        dibs__conn_fail(cn, DIBS_ERR_CONN, "out of memory", 0);
+        return;
+    }
+    ssize_t n = send_some(cn);
     if (n < 0) {
         dibs__conn_fail(cn, DIBS_ERR_CONN, "send", (int)-n);
         return;
@@ -194,7 +198,7 @@ void dibs__conn_send(struct dibs__conn *cn, struct dibs__req *req)
         /* Nothing went out for it, so no reply may be taken for its own: the
          * connection ends, and this one is answered as not executed. */
         req->end = UINT64_MAX;
-        req->expires = 0;
+        cn->lacking = true;
     }
     dibs__list_add(&cn->fifo, &req->link);
     if (!cn->timer.armed || req->expires < cn->timer.at)

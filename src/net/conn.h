@@ -83,6 +83,7 @@ struct dibs__conn {
     struct dibs__list fifo; /* requests that wait for replies, oldest first */
     struct dibs__buf out;   /* written but not yet sent */
     uint64_t sent, queued;  /* bytes in all */
+    bool lacking;           /* no memory for a request: it is over */
     struct dibs__reader in;
     int64_t last_used_us;
 
