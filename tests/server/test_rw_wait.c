@@ -118,11 +118,14 @@ static void test_rw_wait_all_readers(void **state)
 
     (void)state;
     FINE(dibs_lock_acquire(p.mine.w, DIBS_LOCK_OPTS(.lease_ms = LONG_MS)));
+    long long before = ts_command_calls(srv, "evalsha");
     for (int i = 0; i < CROWD; i++) {
         wait_for(&w[i], p.c, p.mine.r);
         wait_for(&w[CROWD + i], p.d, p.yours.r);
     }
     assert_true(ts_wait_numsub(srv, CHANNEL, 2));
+    /* Each asks once when it comes. */
+    TS_WAIT(ts_command_calls(srv, "evalsha") >= before + 2 * CROWD);
     ts_reset_stats(srv);
     FINE(dibs_lock_release(p.mine.w, NULL));
     for (int i = 0; i < 2 * CROWD; i++)
