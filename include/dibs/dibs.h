@@ -200,7 +200,8 @@ typedef struct dibs_lock_opts {
     int64_t max_hold_ms;  /* renewed locks: renew no longer than this; 0 = no
                              limit */
     int64_t keep_ms;      /* release: leave the lock taken, by nobody, for so
-                             long; 0 = free it */
+                             long; 0 = free it. Not for the read lock, nor
+                             while the writer reads too */
 } dibs_lock_opts;
 
 #define DIBS_LOCK_OPTS(...)                                                    \
@@ -220,7 +221,9 @@ DIBS_API DIBS_MUST dibs_err dibs_lock_new_bytes(dibs_client *c,
                                                 dibs_lock **out);
 /* The fair lock: granted in the order in which it was asked for, over all
  * threads, processes and hosts. Re-entrant. A waiter that died costs the next
- * one about a second. dibs_lock_try neither queues nor overtakes a queue. */
+ * one about a second. dibs_lock_try neither queues nor overtakes a queue. On
+ * the server it is one lock with the plain one of that name: an owner that
+ * holds the one gets DIBS_ERR_WRONGTYPE for the other. */
 DIBS_API DIBS_MUST dibs_err dibs_fair_lock_new(dibs_client *c, const char *name,
                                                dibs_lock **out);
 DIBS_API DIBS_MUST dibs_err dibs_fair_lock_new_bytes(dibs_client *c,

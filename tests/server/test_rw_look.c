@@ -289,6 +289,69 @@ static void test_rw_not_a_lock(void **state)
     kit_close(c);
 }
 
+/* A plain and a fair lock of one name are one lock on the server: who has the
+ * one is refused the other, and keeps what it has. */
+static void test_rw_plain_and_fair(void **state)
+{
+    dibs_client *c = kit_open(NULL), *d = kit_open(NULL);
+    dibs_lock *plain = kit_lock(c, "l"), *other = kit_lock(d, "l"), *fair;
+
+    (void)state;
+    FINE(dibs_fair_lock_new(c, "l", &fair));
+    FINE(dibs_lock_acquire(plain, NULL));
+    WANT(dibs_lock_acquire(fair, NULL), DIBS_ERR_WRONGTYPE);
+    WANT(dibs_lock_release(fair, NULL), DIBS_ERR_NOT_OWNER);
+    WANT(dibs_lock_try(other, NULL), DIBS_ERR_BUSY);
+    FINE(dibs_lock_release(plain, NULL));
+    dibs_lock_free(plain);
+    dibs_lock_free(fair);
+    dibs_lock_free(other);
+    kit_close(c);
+    kit_close(d);
+}
+
+/* A number that was retired by another lock: the halves still know each other,
+ * and nobody waits for itself. */
+static void test_rw_number_retired(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    struct halves h = kit_halves(c);
+    dibs_lock *m = kit_lock(c, "m");
+
+    (void)state;
+    FINE(dibs_lock_acquire(h.w, NULL));
+    FINE(dibs_lock_acquire(m, NULL));
+    FINE(dibs_lock_release(m, DIBS_LOCK_OPTS(.keep_ms = 1)));
+    FINE(dibs_lock_try(h.r, NULL));
+    FINE(dibs_lock_release(h.w, NULL));
+    WANT(dibs_lock_try(h.w, NULL), DIBS_ERR_UPGRADE);
+    FINE(dibs_lock_release(h.r, NULL));
+    TS_WAIT(ts_nkeys(srv) == 0);
+    dibs_lock_free(m);
+    kit_halves_free(&h);
+    kit_close(c);
+}
+
+/* Keeping the write lock taken must not cut the key under its owner's reading.
+ */
+static void test_rw_keep_while_reading(void **state)
+{
+    dibs_client *c = kit_open(NULL), *d = kit_open(NULL);
+    struct halves h = kit_halves(c), other = kit_halves(d);
+
+    (void)state;
+    FINE(dibs_lock_acquire(h.w, NULL));
+    FINE(dibs_lock_acquire(h.r, NULL));
+    FINE(dibs_lock_release(h.w, DIBS_LOCK_OPTS(.keep_ms = 1)));
+    assert_true(ts_pttl(srv, "l") > 1000);
+    WANT(dibs_lock_try(other.w, NULL), DIBS_ERR_BUSY);
+    FINE(dibs_lock_release(h.r, NULL));
+    kit_halves_free(&h);
+    kit_halves_free(&other);
+    kit_close(c);
+    kit_close(d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -300,6 +363,9 @@ int main(void)
         KIT_TEST(test_rw_one_name_two_kinds),
         KIT_TEST(test_rw_force_another_kind),
         KIT_TEST(test_rw_not_a_lock),
+        KIT_TEST(test_rw_plain_and_fair),
+        KIT_TEST(test_rw_number_retired),
+        KIT_TEST(test_rw_keep_while_reading),
     };
 
     return KIT_RUN("rw_look", tests);
