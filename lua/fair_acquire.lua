@@ -1,6 +1,7 @@
 -- fair_acquire: take the lock in turn, or stand in the queue for it.
 --
 -- KEYS  1 lock hash   2 queue   3 scores: until when each waiter counts
+--       4 silent: who did not hear, and since when
 -- ARGV  1 owner   2 holds it will then have   3 lease in ms
 --       4 W: how long a silent waiter counts   5 channel of a waiter, less its
 --       owner   6 '1' to wait in the queue, '0' to go away again
@@ -10,9 +11,11 @@
 --
 -- The server's clock counts, nobody else's. A waiter that asks proves that it
 -- lives and pushes its score back, beyond anything that another client may take
--- off it meanwhile. One that is silent past its score, and does not hear when
--- it is called, is dead, and goes. Twice is harmless.
-local lock, queue, scores = KEYS[1], KEYS[2], KEYS[3]
+-- off it meanwhile. One that does not hear when it is called, and a second later
+-- still does not, is dead, and goes; so does one that is silent past its score.
+-- That second is noted apart: a score taken down would have other clients throw
+-- out a waiter that just has not begun to listen. Twice is harmless.
+local lock, queue, scores, silent = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, target, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local wait, channel, stay = tonumber(ARGV[4]), ARGV[5], ARGV[6] == '1'
 local SOON = 1000 -- ms that a waiter has who did not hear
@@ -54,6 +57,24 @@ if target ~= '1' then
     return -3
 end
 
+-- Nobody heard the call. The ms that it still has; 0: it had them, and goes. What
+-- is left of a score after whole Ws tells one stay in the queue from the next.
+local function rest(who, score)
+    local noted = redis.call('hget', silent, who) or ''
+    local since, stay = noted:match('^(%d+) (.+)$')
+    since = tonumber(since or 0)
+    if stay ~= tostring(score % wait) or since > now or
+        now - since >= 10 * SOON then
+        redis.call('hset', silent, who, now .. ' ' .. score % wait)
+        redis.call('pexpire', silent, 10 * SOON)
+        return SOON
+    elseif now - since < SOON then
+        return since + SOON - now
+    end
+    redis.call('hdel', silent, who)
+    return 0
+end
+
 -- The lock is free: whose turn is it? Who is called and does not hear gets a
 -- second, who had that already goes. Without the right to call nobody knows who
 -- hears; then only the score counts.
@@ -71,7 +92,7 @@ if left == -2 then
                 redis.call('zrem', scores, owner)
                 redis.call('zadd', scores, now + lease + wait, who)
             else
-                redis.call('del', scores)
+                redis.call('del', scores, silent)
             end
             return hold(0)
         elseif not who or who == owner or place == 128 then
@@ -80,7 +101,12 @@ if left == -2 then
         local heard = redis.pcall('publish', channel .. who, '0')
         local mute = type(heard) ~= 'number'
         local score = tonumber(redis.call('zscore', scores, who) or 0)
-        if not mute and heard > 0 and score % 1 == 0 then
+        local mine = 0 -- ms that it still has without asking
+        if mute then
+            mine = score > now and -1 or 0
+        elseif heard == 0 then
+            mine = score > now and rest(who, score) or 0
+        elseif score % 1 == 0 or score > now + 2 * SOON then
             -- It hears, so it will ask. If it does not (a stopped process hears
             -- too), it has one second more: the half marks that.
             if score <= now then
@@ -88,20 +114,17 @@ if left == -2 then
                 sleep = SOON
             end
             break
-        elseif not mute and heard > 0 and score > now then
+        elseif score > now then
             sleep = score - now + 1
             break
-        elseif score <= now then
+        end
+        if mine < 0 then
+            break
+        elseif mine == 0 then
             redis.call('lrem', queue, 1, who)
             redis.call('zrem', scores, who)
-        elseif mute then
-            break
         else
-            if score > now + SOON then
-                score = now + SOON
-                redis.call('zadd', scores, score, who)
-            end
-            sleep = sleep or score - now + 1
+            sleep = sleep or mine + 1
             place = place + 1
         end
     end
@@ -131,7 +154,8 @@ local horizon = now + math.max(left, 0)
 redis.call('zadd', scores, horizon + wait * (place + 1), owner)
 -- Nothing stays for ever, and both end together, behind the last score.
 local last = redis.call('zrange', scores, -1, -1, 'WITHSCORES')[2]
-local over = math.max(horizon + lease + wait * (length + 4), last + wait)
+local over = math.max(horizon + lease + wait * (length + 4),
+                      math.ceil(last) + wait)
 redis.call('pexpireat', queue, over)
 redis.call('pexpireat', scores, over)
 

@@ -1,15 +1,17 @@
 -- fair_leave: take an owner out of the queue, and if need be off the lock.
 --
--- KEYS  1 lock hash   2 queue   3 scores
+-- KEYS  1 lock hash   2 queue   3 scores   4 silent: who did not hear, and since
+--       when
 -- ARGV  1 owner   2 channel of a waiter, less its owner   3 '1' to end its hold
---       as well
--- Gives 1 when a hold was ended, else 0.
+--       as well   4 W
+-- Gives 1 when a hold was ended; else 0, or 2 when the first in line did not
+--       hear: look again in a second.
 --
 -- Whoever leaves may have been the one who was called. So if the lock is free
 -- then, the next in line is called, as a release does it. Twice is harmless; it
 -- names the owner it means, so one that comes late does a stranger no harm.
-local lock, queue, scores = KEYS[1], KEYS[2], KEYS[3]
-local owner, channel = ARGV[1], ARGV[2]
+local lock, queue, scores, silent = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local owner, channel, wait = ARGV[1], ARGV[2], tonumber(ARGV[4])
 local SOON = 1000
 local ended = 0
 
@@ -30,22 +32,44 @@ end
 
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-for place = 0, 15 do
+-- Nobody heard the call. Had it its second already? What is left of a score
+-- after whole Ws tells one stay in the queue from the next.
+local function dead(who, score)
+    local noted = redis.call('hget', silent, who) or ''
+    local since, stay = noted:match('^(%d+) (.+)$')
+    since = tonumber(since or 0)
+    if stay ~= tostring(score % wait) or since > now or
+        now - since >= 10 * SOON then
+        redis.pcall('hset', silent, who, now .. ' ' .. score % wait)
+        redis.pcall('pexpire', silent, 10 * SOON)
+        return false
+    end
+    return now - since >= SOON
+end
+
+local place = 0
+for _ = 1, 128 do
     local who = redis.call('lindex', queue, place)
-    if not who then
-        if place == 0 then
-            redis.call('del', scores)
-        end
+    if not who and place == 0 then
+        redis.call('del', scores, silent)
         return ended
+    elseif not who then
+        break
     end
     local heard = redis.pcall('publish', channel .. who, '0')
     if heard ~= 0 then
-        return ended
+        return (place == 0 or ended == 1) and ended or 2
     end
-    local score = redis.call('zscore', scores, who)
-    if score and tonumber(score) > now + SOON then
-        redis.pcall('zadd', scores, now + SOON, who)
+    local score = tonumber(redis.call('zscore', scores, who) or 0)
+    if dead(who, score) then
+        redis.call('lrem', queue, 1, who)
+        redis.call('zrem', scores, who)
+        redis.call('hdel', silent, who)
+    else
+        place = place + 1
     end
 end
-redis.pcall('publish', channel .. redis.call('lindex', queue, -1), '0')
-return ended
+if place == 128 then
+    redis.pcall('publish', channel .. redis.call('lindex', queue, -1), '0')
+end
+return ended == 1 and 1 or 2

@@ -1,19 +1,21 @@
 -- fair_release: give back one hold; the last one frees the lock and calls the
 -- next in line.
 --
--- KEYS  1 lock hash   2 queue   3 scores
+-- KEYS  1 lock hash   2 queue   3 scores   4 silent: who did not hear, and since
+--       when
 -- ARGV  1 owner   2 holds it will then have   3 ms to leave the lock taken, by
 --       nobody, when that is none; '0' = free it   4 W   5 channel of a waiter,
 --       less its owner
 -- Gives >= 1 when freed: 1 + how many heard of it; 0 when held once less; -1
---       when this owner does not hold it.
+--       when this owner does not hold it; -2 when freed, but the first in line
+--       did not hear: look again in a second, with fair_leave.
 --
 -- Whoever is called and does not hear gets a second to show up, and the next is
 -- called too; so a row of dead waiters costs one second, not one each. If the
 -- row is very long, the last in line is called: it came last, so it lives if
 -- anybody does, and will clear the row. Twice is harmless. The last hold needs
 -- no command that a full server refuses.
-local lock, queue, scores = KEYS[1], KEYS[2], KEYS[3]
+local lock, queue, scores, silent = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, target, keep = ARGV[1], ARGV[2], ARGV[3]
 local wait, channel = tonumber(ARGV[4]), ARGV[5]
 local SOON = 1000
@@ -35,10 +37,26 @@ redis.call('del', lock)
 
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-for place = 0, 127 do
+-- Nobody heard the call. Had it its second already? What is left of a score
+-- after whole Ws tells one stay in the queue from the next.
+local function dead(who, score)
+    local noted = redis.call('hget', silent, who) or ''
+    local since, stay = noted:match('^(%d+) (.+)$')
+    since = tonumber(since or 0)
+    if stay ~= tostring(score % wait) or since > now or
+        now - since >= 10 * SOON then
+        redis.pcall('hset', silent, who, now .. ' ' .. score % wait)
+        redis.pcall('pexpire', silent, 10 * SOON)
+        return false
+    end
+    return now - since >= SOON
+end
+
+local place = 0
+for _ = 1, 128 do
     local who = redis.call('lindex', queue, place)
     if not who then
-        return 1
+        return place == 0 and 1 or -2
     end
     local heard = redis.pcall('publish', channel .. who, '0')
     if type(heard) ~= 'number' then
@@ -49,11 +67,15 @@ for place = 0, 127 do
         if score < now + wait then
             redis.pcall('zadd', scores, now + wait, who)
         end
-        return 1 + heard
+        return place == 0 and 1 + heard or -2
     end
-    if score > now + SOON then
-        redis.pcall('zadd', scores, now + SOON, who)
+    if dead(who, score) then
+        redis.call('lrem', queue, 1, who)
+        redis.call('zrem', scores, who)
+        redis.call('hdel', silent, who)
+    else
+        place = place + 1
     end
 end
 redis.pcall('publish', channel .. redis.call('lindex', queue, -1), '0')
-return 1
+return -2

@@ -5,9 +5,10 @@
  * The hash is that of the plain lock. Beside it the server keeps a queue, a
  * list of owners in order of arrival, and a set of scores, the time until which
  * each waiter counts without a sign of life. A waiter is called on a channel of
- * its own, the lock's channel with its owner behind it. Keys, channels and the
- * unit of the scores are Redisson's; how scores are set, and how a dead waiter
- * is found out, is ours (see the scripts).
+ * its own, the lock's channel with its owner behind it. These keys, channels
+ * and the unit of the scores are Redisson's; how scores are set, and how a dead
+ * waiter is found out, is ours (see the scripts), and so is the hash of those
+ * who did not hear when they were called. That one ends by itself.
  *
  * Thread  any.
  */
@@ -19,6 +20,7 @@
 
 #define QUEUE  "redisson_lock_queue"
 #define SCORES "redisson_lock_timeout"
+#define SILENT "dibs_lock_silent"
 
 /* The name as the other keys have it: behind the channel's prefix. */
 static void key(struct dibs__buf *out, const char *prefix,
@@ -33,10 +35,11 @@ static void key(struct dibs__buf *out, const char *prefix,
 static void head(struct dibs__buf *out, const struct dibs__script *script,
                  bool whole, const struct dibs__line *line, size_t args)
 {
-    dibs__script_head(out, script, whole, 3, args);
+    dibs__script_head(out, script, whole, 4, args);
     dibs__buf_arg(out, line->name, line->name_len);
     key(out, QUEUE, line);
     key(out, SCORES, line);
+    key(out, SILENT, line);
 }
 
 /* A waiter's channel, less its owner. */
@@ -72,10 +75,11 @@ static void fair_write(enum dibs__verb verb, const struct dibs__ask *ask,
     case VERB_HANDOVER: /* never: the queue says who is next */
     case VERB_LEAVE:
     case VERB_FORCE:
-        head(out, &dibs__script_fair_leave, whole, line, 3);
+        head(out, &dibs__script_fair_leave, whole, line, 4);
         dibs__owner_arg(out, ask);
         channel(out, line);
         dibs__buf_arg_num(out, verb == VERB_FORCE);
+        dibs__buf_arg_num(out, wait_ms);
         break;
     case VERB_INFO:
         head(out, &dibs__script_fair_info, whole, line, 2);

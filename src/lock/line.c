@@ -107,6 +107,7 @@ static struct dibs__line *line_new(struct dibs__locks *lk,
     if (!line)
         return NULL;
     atomic_init(&line->refs, 1);
+    atomic_init(&line->swept, false);
     dibs__mutex_init(&line->mu, RANK_LINE);
     dibs__list_init(&line->holds);
     dibs__list_init(&line->waiters);

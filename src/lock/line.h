@@ -84,6 +84,7 @@ struct dibs__line {
     int64_t first_deadline;    /* mu: no waiter's time is over before */
     bool listening;            /* mu: sub is on */
     bool canceled;             /* mu: some waiter is canceled */
+    atomic_bool swept;         /* a sweep of its queue is on */
 
     struct dibs__sub sub;     /* io only */
     struct dibs__timer timer; /* io only */

@@ -10,9 +10,12 @@
  * answers there is no telling what it still has to do.
  *
  * Also used to give back, when a client closes, what its owners still hold;
- * there it ends with the first clear answer.
+ * there it ends with the first clear answer. And to sweep: when the first in
+ * the queue of a fair lock did not hear of a release, it is called again a
+ * second later, and again, until somebody has the lock or hears. The number is
+ * 0 then, which holds nothing.
  *
- * Thread  io; dibs__reap from any.
+ * Thread  io; dibs__reap and dibs__sweep from any.
  */
 #include "base/mem.h"
 #include "lock/locks.h"
@@ -23,6 +26,8 @@
 #define FIRST_MS   50
 #define MAX_MS     1000
 #define LONGEST_MS 60000 /* no copy is that late, once the server answers */
+#define SWEEP_MS   1050  /* a waiter that did not hear has a second */
+#define SWEEPS_MS  10000 /* others will come along by then, or nobody cares */
 
 struct reap {
     struct dibs__call call;
@@ -34,7 +39,8 @@ struct reap {
     int64_t lease_ms;
     int64_t until; /* INT64_MAX before the first answer */
     int64_t wait_ms;
-    bool once; /* the first clear answer ends it */
+    bool once;  /* the first clear answer ends it */
+    bool sweep; /* it only calls */
     bool asking;
 };
 
@@ -42,6 +48,8 @@ static void reap_ask(struct reap *r);
 
 static void reap_end(struct reap *r)
 {
+    if (r->sweep)
+        atomic_store(&r->line->swept, false);
     dibs__timer_stop(&dibs__line_client(r->line)->loop, &r->timer);
     dibs__list_del(&r->at);
     dibs__line_unref(r->line);
@@ -66,6 +74,12 @@ static void say_reaped(const struct reap *r)
                      text);
 }
 
+/* The first in the queue did not hear. */
+static bool is_silent(const struct dibs__reply *reply)
+{
+    return reply && reply->type == REPLY_NUM && reply->num == 2;
+}
+
 static void reap_answered(struct dibs__call *call, dibs_err err,
                           const struct dibs__reply *reply)
 {
@@ -84,14 +98,16 @@ static void reap_answered(struct dibs__call *call, dibs_err err,
     if (err == DIBS_OK && r->until == INT64_MAX)
         r->until = dibs__add(now, dibs__min(r->lease_ms, LONGEST_MS));
     bool done = refused || now >= r->until || lk->c->server.closing ||
-                (r->once && !silent);
-    if (done && r->once && err != DIBS_OK)
+                (r->once && !silent) || (r->sweep && !is_silent(reply));
+    if (done && r->once && err != DIBS_OK && !r->sweep)
         lk->reap_failed = true;
     if (done) {
         reap_end(r);
         return;
     }
     r->wait_ms = dibs__min(r->wait_ms ? r->wait_ms * 2 : FIRST_MS, MAX_MS);
+    if (r->sweep)
+        r->wait_ms = SWEEP_MS;
     dibs__timer_set(&lk->c->loop, &r->timer,
                     dibs__min(now + r->wait_ms, r->until));
 }
@@ -141,7 +157,11 @@ static void reap_start(struct dibs__task *t)
 
     atomic_fetch_sub(&r->line->locks->afoot, 1);
     dibs__list_add(&r->line->locks->reaps, &r->at);
-    reap_ask(r);
+    if (r->sweep)
+        dibs__timer_set(&dibs__line_client(r->line)->loop, &r->timer,
+                        dibs__now_ms() + SWEEP_MS);
+    else
+        reap_ask(r);
 }
 
 static struct reap *reap_new(struct dibs__line *line, uint64_t wire)
@@ -167,6 +187,20 @@ void dibs__reap(struct dibs__line *line, uint64_t wire, int64_t lease_ms)
         return;
     r->until = INT64_MAX;
     r->lease_ms = dibs__max(lease_ms, dibs__line_client(line)->lease_ms);
+    dibs__loop_post(&dibs__line_client(line)->loop, &r->start);
+}
+
+void dibs__sweep(struct dibs__line *line)
+{
+    if (atomic_exchange(&line->swept, true))
+        return;
+    struct reap *r = reap_new(line, 0);
+    if (!r) {
+        atomic_store(&line->swept, false);
+        return;
+    }
+    r->sweep = true;
+    r->until = dibs__now_ms() + SWEEPS_MS;
     dibs__loop_post(&dibs__line_client(line)->loop, &r->start);
 }
 

@@ -114,6 +114,9 @@ static void last_answered(struct dibs__call *call, dibs_err err,
 
     dibs__list_init(&blocked);
     bool answered = number(reply, &err, &n);
+    bool unheard = answered && n == -2;
+    if (unheard)
+        n = 1;
     bool sure = answered && (n > 0 || !call->again);
     if (answered && n < 0 && !call->again)
         err = DIBS_ERR_LOST;
@@ -124,6 +127,8 @@ static void last_answered(struct dibs__call *call, dibs_err err,
     end_hold(line, op, &blocked);
     stand_back(line, n - 1);
     dibs__unlock(&line->mu);
+    if (unheard)
+        dibs__sweep(line);
     if (op->haunted || op->ask.keep_ms)
         dibs__owner_retire(line->locks, op->owner, op->wire);
     if (op->haunted && !op->ask.keep_ms)

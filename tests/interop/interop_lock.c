@@ -193,6 +193,18 @@ static void test_java_lease_ends(void **state)
     }
 }
 
+/* Before 3.32 a fair waiter of Redisson's may sleep for ever when a lease ends
+ * (interop_known). A dibs client that comes along calls it. */
+static void wake_old_fair_waiter(const struct pair *p, int id, const char *name)
+{
+    if (p->asks != FAIR || !jvm_older(jvm, 3, 32))
+        return;
+    TS_WAIT(jvm_done(jvm, id) ||
+            (ts_int(srv, "LLEN redisson_lock_queue:{%s}", name) == 1 &&
+             !ts_exists(srv, name)));
+    assert_false(kit_free_for_dibs(FAIR, name));
+}
+
 static void test_dibs_lease_ends(void **state)
 {
     (void)state;
@@ -201,10 +213,10 @@ static void test_dibs_lease_ends(void **state)
         dibs_lock *l = kit_lock(dib, p->holds, "order");
         int64_t begin = kit_now_us();
         FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.lease_ms = LEASE_MS)));
-        struct jvm_answer a = jvm_await(
-            jvm,
-            jvm_send(jvm, "a", "lock", kind_name(p->asks), "order", "\t-1"),
-            TS_SOON);
+        int id =
+            jvm_send(jvm, "a", "lock", kind_name(p->asks), "order", "\t-1");
+        wake_old_fair_waiter(p, id, "order");
+        struct jvm_answer a = jvm_await(jvm, id, TS_SOON);
         assert_true(a.ok);
         check_lease(begin, a.end_us);
         WANT(dibs_lock_release(l, NULL), DIBS_ERR_LOST);
@@ -306,14 +318,6 @@ static int hold_all(int fd, void *arg)
     return 0;
 }
 
-/* Before 3.32 a fair waiter of Redisson's may sleep for ever when a holder dies
- * (interop_known). A dibs client that comes along calls it. */
-static void wake_old_fair_waiter(int id, const char *name)
-{
-    TS_WAIT(jvm_done(jvm, id) || !ts_exists(srv, name));
-    assert_false(kit_free_for_dibs(FAIR, name));
-}
-
 static void test_dibs_holder_dies(void **state)
 {
     struct ts_child *doomed = ts_spawn(hold_all, NULL);
@@ -331,8 +335,7 @@ static void test_dibs_holder_dies(void **state)
     }
     ts_child_kill(doomed);
     for (size_t i = 0; i < COUNT(pairs); i++) {
-        if (pairs[i].asks == FAIR && jvm_older(jvm, 3, 32))
-            wake_old_fair_waiter(id[i], name[i]);
+        wake_old_fair_waiter(&pairs[i], id[i], name[i]);
         GRANTED(jvm, id[i]);
         JAVA(worker[i], "unlock", pairs[i].asks, name[i], NULL);
     }
