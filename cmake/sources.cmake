@@ -25,6 +25,7 @@ set(DIBS_SOURCES
   src/lock/owner.c
   src/lock/line.c
   src/lock/op.c
+  src/lock/batch.c
   src/lock/acquire.c
   src/lock/wait.c
   src/lock/queue.c
@@ -35,6 +36,12 @@ set(DIBS_SOURCES
   src/lock/lock.c
   src/lock/look.c
   src/lock/list.c
+  src/lock/group.c
+  src/lock/group_op.c
+  src/lock/group_time.c
+  src/lock/group_release.c
+  src/lock/multi.c
+  src/lock/quorum.c
 )
 
 # Embedded at build time, each as dibs__script_<name>.
@@ -57,6 +64,8 @@ set(DIBS_SCRIPTS
   lua/write_release.lua
   lua/write_leave.lua
   lua/holders.lua
+  lua/multi_acquire.lua
+  lua/multi_release.lua
 )
 
 # Section 3 of the manual. Each function in a page's synopsis also gets a page

@@ -202,6 +202,9 @@ typedef struct dibs_lock_opts {
     int64_t keep_ms;      /* release: leave the lock taken, by nobody, for so
                              long; 0 = free it. Not for the read lock, nor
                              while the writer reads too */
+    int64_t member_ms;    /* acquire of a quorum: the longest wait for one
+                             server; 0 = a fiftieth of the lease, at least 20
+                             and at most 500 */
 } dibs_lock_opts;
 
 #define DIBS_LOCK_OPTS(...)                                                    \
@@ -242,6 +245,32 @@ DIBS_API DIBS_MUST dibs_err dibs_read_lock_new(dibs_client *c, const char *name,
 DIBS_API DIBS_MUST dibs_err dibs_write_lock_new(dibs_client *c,
                                                 const char *name,
                                                 dibs_lock **out);
+
+/* Several locks as one, of any kinds and clients; n of them, at most 1000.
+ * Members may be freed afterwards; the order in which they are given does not
+ * matter. All calls below work on it but those that ask the server (info,
+ * holders, queue, force release) and owner_text: those are INVALID, ask the
+ * members. The members' holds are ordinary ones: whoever holds one of them
+ * already holds it once more. A hold of a group belongs to this handle.
+ *
+ * multi   All or none. Members of one client that are plain or write locks are
+ *         taken by one command. A multi lock may be a member. If one member is
+ *         lost, the whole is, told once; release gives back all the same, and
+ *         reports the first error.
+ * quorum  More than half, each on a server of its own that has no replicas
+ *         (RedLock). Held as long as a majority is, counted by our own clock
+ *         from when each was asked for. See docs/guarantees.md for what it does
+ *         not give. There is no message to wake a waiter: it looks again after
+ *         a random while of up to 200 ms.
+ *
+ * OK       *out is yours; give it back with dibs_lock_free.
+ * INVALID  No members, one of them twice, a quorum among them, or two servers
+ *          of a quorum are one and the same. (One that cannot be reached now is
+ *          looked at when it can: then acquire says INVALID.) */
+DIBS_API DIBS_MUST dibs_err dibs_multi_lock_new(dibs_lock *const *members,
+                                                size_t n, dibs_lock **out);
+DIBS_API DIBS_MUST dibs_err dibs_quorum_lock_new(dibs_lock *const *members,
+                                                 size_t n, dibs_lock **out);
 DIBS_API void dibs_lock_free(dibs_lock *l);
 
 /* Takes the lock, waiting as opts say. opts may be NULL. A wait limit bounds
@@ -318,6 +347,35 @@ DIBS_API int64_t dibs_lock_holds(const dibs_lock *l, dibs_owner owner);
 /* The owner as the server knows it, "uuid:number", of a hold. */
 DIBS_API dibs_err dibs_lock_owner_text(const dibs_lock *l, dibs_owner owner,
                                        char *buf, size_t size);
+
+/* One member of a group, as this owner's last acquire left it. */
+typedef struct dibs_member {
+    size_t size;      /* fill in with sizeof, or use DIBS_MEMBER_INIT */
+    const char *name; /* its lock; lives as long as the group's handle */
+    size_t name_len;
+    const char *server; /* host:port/db or path/db; lives as long */
+    dibs_err verdict;   /* OK: taken. BUSY: somebody has it. LOST: it was taken.
+                           CANCELED: not asked, or not taken because of another.
+                           NOT_OWNER: nothing is known. Others as of acquire */
+    dibs_state state;   /* of the member; NOT_HELD unless it was taken */
+    int64_t valid_ms;   /* what is left of that */
+} dibs_member;
+
+#define DIBS_MEMBER_INIT                                                       \
+    {                                                                          \
+        .size = sizeof(dibs_member)                                            \
+    }
+
+/* The members by index, from 0, as they were given (those of a multi lock in
+ * its place). No I/O, no waiting. The verdicts of failed acquires are kept for
+ * the last few of a handle.
+ *
+ * OK       *out is filled.
+ * INVALID  Not a group, or it has no more members.
+ */
+DIBS_API DIBS_MUST dibs_err dibs_lock_members(dibs_lock *l, size_t index,
+                                              dibs_owner owner,
+                                              dibs_member *out);
 
 /* ---- what the server says ---------------------------------------------- */
 

@@ -7,12 +7,13 @@
  * system call that can block, or a user callback.
  *
  *   rank  mutex         guards                            taken by
- *   1     client.mu     table of lines, owners, closing   app, io
- *   2     line.mu       all that is known of one name     app, io
- *   3     server.mu     who uses which connection         app, io
- *   4     watchdog.mu   due times                         app, io
- *   5     loop.mu       work not yet picked up by io      app, io
- *   6     callback.mu   callbacks not yet run             app, io, cb
+ *   1     group.mu      who holds several locks at once   app, io
+ *   2     client.mu     table of lines, owners, closing   app, io
+ *   3     line.mu       all that is known of one name     app, io
+ *   4     server.mu     who uses which connection         app, io
+ *   5     watchdog.mu   due times                         app, io
+ *   6     loop.mu       work not yet picked up by io      app, io
+ *   7     callback.mu   callbacks not yet run             app, io, cb
  */
 #ifndef DIBS_BASE_SYNC_H
 #define DIBS_BASE_SYNC_H
@@ -35,7 +36,8 @@
 #define UNCHECKED     DIBS_TS(no_thread_safety_analysis)
 
 enum dibs__rank {
-    RANK_CLIENT = 1,
+    RANK_GROUP = 1,
+    RANK_CLIENT,
     RANK_LINE,
     RANK_SERVER,
     RANK_WATCHDOG,

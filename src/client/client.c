@@ -130,6 +130,16 @@ void dibs__client_leave(dibs_client *c)
     cancel_again();
 }
 
+void dibs__client_where(const dibs_client *c, char *buf, size_t size)
+{
+    const struct dibs__url *url = &c->server.to.url;
+
+    if (url->unix_socket)
+        snprintf(buf, size, "%s/%d", url->path, url->db);
+    else
+        snprintf(buf, size, "%s:%d/%d", url->host, url->port, url->db);
+}
+
 void dibs__client_ref(dibs_client *c)
 {
     atomic_fetch_add(&c->refs, 1);

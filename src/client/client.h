@@ -69,6 +69,9 @@ void dibs__client_leave(dibs_client *c);
 /* NULL, or of another process. */
 bool dibs__client_foreign(const dibs_client *c);
 
+/* The server and its database, as text; cut if need be. */
+void dibs__client_where(const dibs_client *c, char *buf, size_t size);
+
 void dibs__client_ref(dibs_client *c);
 void dibs__client_unref(dibs_client *c);
 

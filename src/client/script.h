@@ -28,6 +28,8 @@ extern const struct dibs__script dibs__script_fair_info;
 extern const struct dibs__script dibs__script_fair_leave;
 extern const struct dibs__script dibs__script_fair_release;
 extern const struct dibs__script dibs__script_holders;
+extern const struct dibs__script dibs__script_multi_acquire;
+extern const struct dibs__script dibs__script_multi_release;
 extern const struct dibs__script dibs__script_read_acquire;
 extern const struct dibs__script dibs__script_read_force;
 extern const struct dibs__script dibs__script_read_release;

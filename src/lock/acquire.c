@@ -269,6 +269,10 @@ static enum plan plan_reentry(struct dibs__line *line, struct dibs__op *op,
                               struct dibs__hold *h, dibs_err *err)
     REQUIRES(line->mu)
 {
+    if (h->busy && op->batch) { /* the others must not wait for it */
+        *err = DIBS_ERR_CANCELED;
+        return END;
+    }
     if (h->busy) {
         dibs__list_add(&h->blocked, &op->link);
         return WAIT;
@@ -309,6 +313,10 @@ static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
 {
     struct dibs__op *before = dibs__op_asking(line, op->owner);
 
+    if (before && op->batch) {
+        *err = DIBS_ERR_CANCELED;
+        return END;
+    }
     if (before) { /* its answer decides what this one has to ask */
         dibs__list_add(&before->followers, &op->link);
         return WAIT;
@@ -336,6 +344,7 @@ void dibs__acquire_run(struct dibs__op *op)
     struct dibs__line *line = op->line;
     dibs_err err = DIBS_ERR_CLOSED;
     enum plan plan = END;
+    int64_t timeout = dibs__line_client(line)->server.to.command_timeout_ms;
     bool talk = op->talk;
 
     op->talk = false; /* if it waits, io goes on with it */
@@ -358,9 +367,7 @@ void dibs__acquire_run(struct dibs__op *op)
         break;
     case REENTER:
         op->talk = talk;
-        dibs__op_send(op, VERB_ACQUIRE, reentry_answered,
-                      2 * dibs__line_client(line)->server.to.command_timeout_ms,
-                      0);
+        dibs__op_send(op, VERB_ACQUIRE, reentry_answered, 2 * timeout, 0);
         break;
     case WAIT:
         break;

@@ -65,6 +65,8 @@ struct dibs__kind {
     unsigned bit;        /* of its own, to know which kinds are in use */
     const struct dibs__kind *sibling; /* whose holds are in the same hash */
     int renewal; /* holds with the same number are renewed together */
+    char batch;  /* what multi_acquire.lua calls it; 0 = it asks by itself */
+    void (*gate)(struct dibs__buf *out, const struct dibs__line *line);
     void (*write)(enum dibs__verb verb, const struct dibs__ask *ask,
                   struct dibs__buf *out, bool whole);
     void (*write_renew)(const struct dibs__renew_item *items, size_t count,

@@ -117,6 +117,7 @@ const struct dibs__kind dibs__kind_basic = {
     .sibling = &dibs__kind_fair,
     .hands_over = true,
     .renewal = RENEW_FIELD,
+    .batch = 'p',
     .write = basic_write,
     .write_renew = dibs__write_renew,
 };

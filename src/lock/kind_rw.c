@@ -259,6 +259,8 @@ const struct dibs__kind dibs__kind_write = {
     .leaves = true,
     .nap_ms = NAP_MS,
     .renewal = RENEW_FIELD,
+    .batch = 'w',
+    .gate = gate_key,
     .write = write_write,
     .write_renew = dibs__write_renew,
 };

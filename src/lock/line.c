@@ -381,14 +381,17 @@ void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
                       struct dibs__op *op, int64_t sent)
 {
     h->levels[h->count++] = (struct dibs__level){
-        .renewed = op->lease_ms == 0,
-        .max_until =
-            op->max_hold_ms ? dibs__add(sent, op->max_hold_ms) : INT64_MAX,
+        .renewed = op->lease_ms == 0 || op->kept,
+        .max_until = op->max_hold_ms && !op->kept
+                         ? dibs__add(sent, op->max_hold_ms)
+                         : INT64_MAX,
         .note = op->note,
     };
     op->note = NULL;
+    op->level = (size_t)h->count - 1;
     h->haunted |= op->haunted;
-    h->lease_ms = dibs__line_client(line)->lease_ms;
+    h->lease_ms = op->kept && op->lease_ms ? op->lease_ms
+                                           : dibs__line_client(line)->lease_ms;
     count_renewed(h);
     if (!dibs__list_linked(&h->link)) {
         h->owner = op->owner;
@@ -399,9 +402,27 @@ void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
     dibs__hold_renewed(line, h, sent, op->ask.lease_ms);
 }
 
+bool dibs__hold_seal(struct dibs__line *line, const struct dibs__op *op)
+{
+    struct dibs__hold *h = dibs__hold_of(line, op->owner);
+    int64_t now = dibs__now_ms();
+
+    if (!h || dibs__hold_over(h, now) || op->level >= (size_t)h->count)
+        return false;
+    struct dibs__level *level = &h->levels[op->level];
+    level->renewed = op->lease_ms == 0;
+    if (op->max_hold_ms)
+        level->max_until = dibs__add(now, op->max_hold_ms);
+    h->lease_ms = dibs__line_client(line)->lease_ms;
+    count_renewed(h);
+    if (!h->renewing)
+        dibs__hold_watch(line, h, renewal_time(h, now));
+    return true;
+}
+
 void dibs__hold_dropped(struct dibs__hold *h)
 {
-    dibs__free(h->levels[--h->count].note);
+    dibs__note_free(h->levels[--h->count].note);
     count_renewed(h);
 }
 

@@ -19,6 +19,8 @@ struct dibs__lines;
 struct dibs__locks;
 struct dibs__op;
 
+struct dibs__loss;
+
 /* Tells the user that a lock is lost. Made when the lock is asked for, so that
  * telling cannot fail. */
 struct dibs__lost_note {
@@ -26,8 +28,11 @@ struct dibs__lost_note {
     dibs_lost_cb fn;
     void *arg;
     dibs_owner owner;
+    struct dibs__loss *loss; /* instead of those: one of a group is lost */
     char name[];
 };
+
+void dibs__note_free(struct dibs__lost_note *note);
 
 /* One of the times an owner took the lock. */
 struct dibs__level {
@@ -140,6 +145,10 @@ void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
                       struct dibs__op *op, int64_t sent) REQUIRES(line->mu);
 /* One time less. */
 void dibs__hold_dropped(struct dibs__hold *h);
+/* What was kept by renewal until now goes on as its operation asked for, from
+ * now. False: it is lost. */
+bool dibs__hold_seal(struct dibs__line *line, const struct dibs__op *op)
+    REQUIRES(line->mu);
 /* Renewed by a command sent at `sent`. */
 void dibs__hold_renewed(struct dibs__line *line, struct dibs__hold *h,
                         int64_t sent, int64_t lease_ms) REQUIRES(line->mu);

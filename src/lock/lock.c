@@ -12,6 +12,7 @@
 #include "lock/lock.h"
 
 #include "base/mem.h"
+#include "lock/group.h"
 
 #include <string.h>
 
@@ -85,7 +86,9 @@ void dibs_lock_free(dibs_lock *l)
 {
     if (!l)
         return;
-    if (!dibs__client_foreign(l->c)) {
+    if (l->group) {
+        dibs__group_free(l->group);
+    } else if (!dibs__client_foreign(l->c)) {
         dibs__line_unref(l->line);
         dibs__client_unref(l->c);
     }
@@ -94,7 +97,7 @@ void dibs_lock_free(dibs_lock *l)
 
 dibs_err dibs__lock_enter(const dibs_lock *l)
 {
-    return l ? dibs__client_enter(l->c) : DIBS_ERR_INVALID;
+    return l && !l->group ? dibs__client_enter(l->c) : DIBS_ERR_INVALID;
 }
 
 /* ---- options ----------------------------------------------------------- */
@@ -124,11 +127,11 @@ static bool lease_ok(int64_t ms)
     return ms == 0 || (ms >= DIBS_LEASE_MIN_MS && ms <= DIBS_MS_MAX);
 }
 
-static dibs_err opts_check(const dibs_lock_opts *in, dibs_lock_opts *o)
+dibs_err dibs__opts_check(const dibs_lock_opts *in, dibs_lock_opts *o)
 {
     if (opts_take(in, o) != DIBS_OK || !ms_ok(o->wait_ms) ||
         !lease_ok(o->lease_ms) || !lease_ok(o->max_hold_ms) ||
-        !ms_ok(o->keep_ms))
+        !ms_ok(o->keep_ms) || !ms_ok(o->member_ms))
         return DIBS_ERR_INVALID;
     if (o->lease_ms && o->max_hold_ms)
         return DIBS_ERR_INVALID;
@@ -170,7 +173,7 @@ void *dibs__op_new(dibs_lock *l, size_t size)
 
 static void op_discard(struct dibs__op *op)
 {
-    dibs__free(op->note);
+    dibs__note_free(op->note);
     dibs__line_unref(op->line);
     dibs__free(op);
 }
@@ -211,8 +214,8 @@ static void set_owner(struct dibs__op *op, dibs_owner owner)
     op->wire = dibs__owner_wire(op->line->locks, op->owner);
 }
 
-static dibs_err acquire_fill(struct dibs__op *op, const dibs_lock_opts *o,
-                             bool trying)
+dibs_err dibs__acquire_fill(struct dibs__op *op, const dibs_lock_opts *o,
+                            bool trying)
 {
     int64_t lease =
         o->lease_ms ? o->lease_ms : dibs__line_client(op->line)->lease_ms;
@@ -230,8 +233,8 @@ static dibs_err acquire_fill(struct dibs__op *op, const dibs_lock_opts *o,
     return promise_note(op, o);
 }
 
-static dibs_err release_fill(struct dibs__op *op, const dibs_lock_opts *o,
-                             bool trying)
+dibs_err dibs__release_fill(struct dibs__op *op, const dibs_lock_opts *o,
+                            bool trying)
 {
     int64_t timeout = dibs__line_client(op->line)->server.to.command_timeout_ms;
 
@@ -253,7 +256,7 @@ static dibs_err run_sync(dibs_lock *l, const dibs_lock_opts *opts,
     struct dibs__op op;
     dibs_lock_opts o;
 
-    if (opts_check(opts, &o) != DIBS_OK)
+    if (dibs__opts_check(opts, &o) != DIBS_OK)
         return DIBS_ERR_INVALID;
     dibs_err err = dibs__lock_enter(l);
     if (err != DIBS_OK)
@@ -271,7 +274,7 @@ static dibs_err run_async(dibs_lock *l, const dibs_lock_opts *opts,
 {
     dibs_lock_opts o;
 
-    if (opts_check(opts, &o) != DIBS_OK || !from->fn)
+    if (dibs__opts_check(opts, &o) != DIBS_OK || !from->fn)
         return DIBS_ERR_INVALID;
     dibs_err err = dibs__lock_enter(l);
     if (err != DIBS_OK)
@@ -292,27 +295,64 @@ static dibs_err run_async(dibs_lock *l, const dibs_lock_opts *opts,
     return err;
 }
 
+/* ---- groups ------------------------------------------------------------ */
+
+static dibs_err acquire_group(struct dibs__group *g, const dibs_lock_opts *opts,
+                              bool trying, dibs_cb cb, void *arg)
+{
+    dibs_lock_opts o;
+
+    return dibs__opts_check(opts, &o) == DIBS_OK
+               ? dibs__group_acquire(g, &o, trying, cb, arg)
+               : DIBS_ERR_INVALID;
+}
+
+static dibs_err release_group(struct dibs__group *g, const dibs_lock_opts *opts,
+                              dibs_cb cb, void *arg)
+{
+    dibs_lock_opts o;
+
+    return dibs__opts_check(opts, &o) == DIBS_OK
+               ? dibs__group_release(g, &o, cb, arg)
+               : DIBS_ERR_INVALID;
+}
+
+static bool is_inside(const dibs_lock *l)
+{
+    if (!l)
+        return false;
+    if (l->group)
+        return !dibs__group_foreign(l->group) && dibs__group_inside(l->group);
+    return !dibs__client_foreign(l->c) &&
+           dibs__callbacks_inside(&l->c->callbacks);
+}
+
 /* ---- public ------------------------------------------------------------ */
 
 dibs_err dibs_lock_acquire(dibs_lock *l, const dibs_lock_opts *opts)
 {
     /* Inside a callback it must not wait: what it waits for may be told by a
      * callback that waits for this one. */
-    bool inside = l && !dibs__client_foreign(l->c) &&
-                  dibs__callbacks_inside(&l->c->callbacks);
-    dibs_err err = run_sync(l, opts, acquire_fill, inside);
+    bool inside = is_inside(l);
+    dibs_err err = l && l->group
+                       ? acquire_group(l->group, opts, inside, NULL, NULL)
+                       : run_sync(l, opts, dibs__acquire_fill, inside);
 
     return inside && err == DIBS_ERR_BUSY ? DIBS_ERR_DEADLOCK : err;
 }
 
 dibs_err dibs_lock_try(dibs_lock *l, const dibs_lock_opts *opts)
 {
-    return run_sync(l, opts, acquire_fill, true);
+    if (l && l->group)
+        return acquire_group(l->group, opts, true, NULL, NULL);
+    return run_sync(l, opts, dibs__acquire_fill, true);
 }
 
 dibs_err dibs_lock_release(dibs_lock *l, const dibs_lock_opts *opts)
 {
-    return run_sync(l, opts, release_fill, false);
+    if (l && l->group)
+        return release_group(l->group, opts, NULL, NULL);
+    return run_sync(l, opts, dibs__release_fill, false);
 }
 
 dibs_err dibs_lock_acquire_async(dibs_lock *l, const dibs_lock_opts *opts,
@@ -320,7 +360,10 @@ dibs_err dibs_lock_acquire_async(dibs_lock *l, const dibs_lock_opts *opts,
 {
     struct dibs__op from = {.fn = cb, .arg = arg};
 
-    return run_async(l, opts, acquire_fill, false, &from);
+    if (l && l->group)
+        return cb ? acquire_group(l->group, opts, false, cb, arg)
+                  : DIBS_ERR_INVALID;
+    return run_async(l, opts, dibs__acquire_fill, false, &from);
 }
 
 dibs_err dibs_lock_try_async(dibs_lock *l, const dibs_lock_opts *opts,
@@ -328,7 +371,10 @@ dibs_err dibs_lock_try_async(dibs_lock *l, const dibs_lock_opts *opts,
 {
     struct dibs__op from = {.fn = cb, .arg = arg};
 
-    return run_async(l, opts, acquire_fill, true, &from);
+    if (l && l->group)
+        return cb ? acquire_group(l->group, opts, true, cb, arg)
+                  : DIBS_ERR_INVALID;
+    return run_async(l, opts, dibs__acquire_fill, true, &from);
 }
 
 dibs_err dibs_lock_release_async(dibs_lock *l, const dibs_lock_opts *opts,
@@ -336,11 +382,15 @@ dibs_err dibs_lock_release_async(dibs_lock *l, const dibs_lock_opts *opts,
 {
     struct dibs__op from = {.fn = cb, .arg = arg};
 
-    return run_async(l, opts, release_fill, false, &from);
+    if (l && l->group)
+        return cb ? release_group(l->group, opts, cb, arg) : DIBS_ERR_INVALID;
+    return run_async(l, opts, dibs__release_fill, false, &from);
 }
 
 dibs_err dibs_lock_cancel(dibs_lock *l, dibs_owner owner)
 {
+    if (l && l->group)
+        return dibs__group_cancel(l->group, owner);
     dibs_err err = dibs__lock_enter(l);
 
     if (err != DIBS_OK)
@@ -377,6 +427,10 @@ static struct known look_up(const dibs_lock *l, dibs_owner owner)
 {
     struct known k = {.state = DIBS_NOT_HELD};
 
+    if (l && l->group) {
+        k.state = dibs__group_state(l->group, owner, &k.valid_ms, &k.holds);
+        return k;
+    }
     if (!l || dibs__client_foreign(l->c))
         return k;
     struct dibs__line *line = l->line;
@@ -417,7 +471,7 @@ dibs_err dibs_lock_owner_text(const dibs_lock *l, dibs_owner owner, char *buf,
 {
     char text[DIBS_OWNER_MAX];
 
-    if (!l || !buf)
+    if (!l || l->group || !buf)
         return DIBS_ERR_INVALID;
     if (dibs__client_foreign(l->c))
         return DIBS_ERR_FORKED;

@@ -8,14 +8,25 @@
 #include "lock/locks.h"
 #include "lock/op.h"
 
+struct dibs__group;
+
 struct dibs_lock {
-    dibs_client *c;          /* with a reference */
-    struct dibs__line *line; /* with a reference */
+    dibs_client *c;            /* with a reference */
+    struct dibs__line *line;   /* with a reference */
+    struct dibs__group *group; /* instead of both */
 };
 
 /* Every public call that needs the server: checks, then counts the caller in.
  * OK: dibs__client_leave must follow. */
 dibs_err dibs__lock_enter(const dibs_lock *l);
+
+/* Options as given, or those of nobody; checked. OK or INVALID. */
+dibs_err dibs__opts_check(const dibs_lock_opts *in, dibs_lock_opts *out);
+/* What the options say, into an operation that has its line. Thread: any. */
+dibs_err dibs__acquire_fill(struct dibs__op *op, const dibs_lock_opts *o,
+                            bool trying);
+dibs_err dibs__release_fill(struct dibs__op *op, const dibs_lock_opts *o,
+                            bool trying);
 
 /* A sync operation on the caller's stack: filled in, run, waited for. */
 void dibs__op_init(struct dibs__op *op, dibs_lock *l);

@@ -78,6 +78,8 @@ static void close_step(struct dibs__timer *t)
     for (struct dibs__line *l = NULL; (l = next_line(lk, l));)
         empty &= close_line(l);
     dibs__reaps_close(lk);
+    dibs__gops_close(lk);
+    dibs__naps_end(lk);
     empty &= dibs__reaps_left(lk) == 0 && atomic_load(&lk->afoot) == 0;
     if (!empty && now < lk->close_by) {
         dibs__timer_set(&lk->c->loop, &lk->close_timer, now + CLOSE_STEP_MS);
@@ -117,6 +119,8 @@ struct dibs__locks *dibs__locks_of(dibs_client *c)
         RB_INIT(&lk->lines);
         RB_INIT(&lk->aliases);
         dibs__list_init(&lk->reaps);
+        dibs__list_init(&lk->naps);
+        dibs__list_init(&lk->gops);
         c->home = lk;
         c->tenant = &tenant;
         c->watchdog.due = dibs__renew_due;

@@ -29,6 +29,8 @@ struct dibs__locks {
     atomic_ullong holds;     /* numbers of holds given out */
     atomic_uint kinds;       /* bits of those that were asked for */
     struct dibs__list reaps; /* io only */
+    struct dibs__list naps;  /* io only: of operations on several locks */
+    struct dibs__list gops;  /* client.mu: such operations */
     atomic_int afoot;        /* operations and reaps begun, not ended */
     atomic_bool closing;
     struct dibs__timer close_timer; /* io only */
@@ -74,6 +76,13 @@ void dibs__reaps_close(struct dibs__locks *lk);
 void dibs__reaps_stop(struct dibs__locks *lk);
 /* Those that are still to be confirmed. Thread: io. */
 size_t dibs__reaps_left(const struct dibs__locks *lk);
+
+/* ---- group_op.c -------------------------------------------------------- */
+
+/* The client closes: those whose time it keeps go on at once. Thread: io. */
+void dibs__naps_end(struct dibs__locks *lk);
+/* Those that begin with one of its locks end. */
+void dibs__gops_close(struct dibs__locks *lk);
 
 /* ---- renew.c ----------------------------------------------------------- */
 

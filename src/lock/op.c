@@ -8,6 +8,7 @@
 #include "lock/op.h"
 
 #include "base/mem.h"
+#include "lock/batch.h"
 #include "lock/locks.h"
 
 static void op_write(struct dibs__call *call, struct dibs__buf *out, bool whole)
@@ -24,6 +25,8 @@ void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
 {
     struct dibs__server *s = &dibs__line_client(op->line)->server;
 
+    if (op->batch && dibs__batch_take(op, verb, answered))
+        return;
     static const unsigned expects[] = {
         [VERB_ACQUIRE] = 1u << REPLY_NIL | 1u << REPLY_NUM,
         [VERB_RELEASE] = 1u << REPLY_NUM,
@@ -68,18 +71,25 @@ static void op_called_back(struct dibs__callback *cb, bool drop)
 
 void dibs__op_finish(struct dibs__op *op, dibs_err err)
 {
-    dibs_client *c = dibs__line_client(op->line);
+    struct dibs__line *line = op->line;
+    dibs_client *c = dibs__line_client(line);
 
     dibs__assert_no_lock();
-    dibs__free(op->note);
+    dibs__note_free(op->note);
     op->note = NULL;
     op->err = err;
-    atomic_fetch_sub(&op->line->locks->afoot, 1);
+    if (op->ended) { /* what it does next counts as begun before this ends */
+        op->ended(op);
+        atomic_fetch_sub(&line->locks->afoot, 1);
+        dibs__line_unref(line);
+        return;
+    }
+    atomic_fetch_sub(&line->locks->afoot, 1);
     if (!op->async) {
         sem_post(&op->done);
         return;
     }
-    dibs__line_unref(op->line);
+    dibs__line_unref(line);
     op->cb.run = op_called_back;
     dibs__callbacks_push(&c->callbacks, &op->cb);
 }

@@ -34,13 +34,18 @@ struct dibs__op {
     bool granting;    /* line.mu: a hand-over to it is under way */
     bool haunted;     /* line.mu: a copy of a command may still come */
     int64_t reap_ms;  /* for how long a copy that comes late could stand */
-    dibs_err last;    /* line.mu: what the last attempt failed with */
+    bool still;       /* line.mu: what it was to give back is held still */
+    bool kept;        /* renewed whatever its lease, until it is sealed */
+    size_t level;     /* line.mu: which of the owner's holds it became */
+    struct dibs__batch *batch; /* to be sent with others in one command */
+    dibs_err last;             /* line.mu: what the last attempt failed with */
     struct dibs__lost_note *note;
     struct dibs__hold *hold;   /* line.mu */
     struct dibs__op *heir;     /* line.mu: to whom a release hands over */
     struct dibs__place *place; /* io only: in the queue of a queued kind */
 
     dibs_err err;
+    void (*ended)(struct dibs__op *op); /* instead of both below; may free it */
     bool async;
     union {
         sem_t done; /* sync */

@@ -66,8 +66,10 @@ static void partial_answered(struct dibs__call *call, dibs_err err,
         err = DIBS_ERR_LOST;
     }
     /* Unknown counts as done: the next command says how many there shall be. */
-    if (answered || err == DIBS_ERR_UNKNOWN)
+    if (answered || err == DIBS_ERR_UNKNOWN || h->lost)
         dibs__hold_dropped(h);
+    else
+        op->still = true;
     if (!h->lost)
         dibs__hold_watch(line, h, dibs__now_ms() + h->lease_ms / 3);
     else
@@ -312,6 +314,7 @@ static enum plan plan(struct dibs__line *line, struct dibs__op *op,
     if (!h)
         return END;
     if (h->busy) {
+        op->batch = NULL; /* the others do not wait for it */
         dibs__list_add(&h->blocked, &op->link);
         return WAIT;
     }

@@ -1,0 +1,92 @@
+-- multi_acquire: take several locks at once, or none of them.
+--
+-- KEYS  lock hashes; behind them, for each write lock among them, the key of a
+--       waiting writer
+-- ARGV  for each lock: 'w' for a write lock, else 'p'; owner; holds it will then
+--       have; lease in ms
+-- Gives nil when all are taken; else which one is in the way, from 1, and why:
+--       >= -1 busy for so many ms; -3 its outer holds are gone; -6 another kind
+--       of lock, or something else; -7 readers have it, or had it: that is for
+--       write_acquire to find out.
+--
+-- First all are looked at, then all are taken; nothing can come between. As with
+-- each lock by itself a re-entry never shortens a lease, twice is harmless, and
+-- no hash stays without a TTL.
+local count = #ARGV / 4
+local todo, gates = {}, count
+
+-- Nearly always none of them is there.
+local keys = {}
+for i = 1, count do
+    keys[i] = KEYS[i]
+end
+local free = redis.call('exists', unpack(keys)) == 0
+
+local function in_the_way(item)
+    local found = not free and
+        redis.pcall('hmget', item.key, item.owner, 'mode')
+    if found and found.err then
+        return found.err:find('WRONGTYPE', 1, true) and -6 or found
+    end
+    item.left = free and -2 or redis.call('pttl', item.key)
+    item.fresh = item.left == -2
+    if item.fresh then
+        item.has = 0
+        return item.target ~= 1 and -3
+    end
+    item.has = tonumber(found[1] or 0)
+    local mode = found[2] or nil
+    if item.gate and mode == 'read' then
+        return -7
+    elseif (mode ~= nil) ~= (item.gate ~= nil) then
+        return -6
+    elseif item.has == 0 then
+        return item.target == 1 and item.left or -3
+    end
+    return false
+end
+
+local function undo(item)
+    if item.target > 1 then
+        redis.call('hset', item.key, item.owner, item.target - 1)
+    elseif item.fresh then
+        redis.call('del', item.key)
+    end
+end
+
+for i = 1, count do
+    local item = {key = KEYS[i], owner = ARGV[4 * i - 2],
+                  target = tonumber(ARGV[4 * i - 1]), lease = ARGV[4 * i]}
+    if ARGV[4 * i - 3] == 'w' then
+        gates = gates + 1
+        item.gate = KEYS[gates]
+        item.owner = item.owner .. ':write'
+    end
+    local why = in_the_way(item)
+    if type(why) == 'table' then
+        return why
+    elseif why then
+        return {i, why}
+    end
+    todo[i] = item
+end
+
+for i, item in ipairs(todo) do
+    if item.fresh and item.gate then
+        redis.call('hset', item.key, 'mode', 'write', item.owner, 1)
+    elseif item.has < item.target then
+        redis.call('hset', item.key, item.owner, item.target)
+    end
+    local done = item.left < tonumber(item.lease) and
+        redis.pcall('pexpire', item.key, item.lease)
+    if type(done) == 'table' then
+        for j = 1, i do
+            undo(todo[j])
+        end
+        return done
+    end
+    if item.gate then
+        redis.call('del', item.gate)
+    end
+end
+return false

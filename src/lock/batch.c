@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * batch.c - several operations of one client in one command.
+ *
+ * Thread  app, io: whoever makes it sends it; the answer comes where a call's
+ *         answer comes.
+ * Locks   none.
+ *
+ * How     Each operation prepares itself as if it were alone, up to the point
+ *         where it would send its command; there the batch takes it. One script
+ *         then does for all of them what each would have asked for, and each
+ *         is given the answer it would have had. So an operation does not know
+ *         that it was in a batch, and everything it does about lost replies,
+ *         ghosts and losses holds here too.
+ *
+ *         Acquires are taken all or none. One that was not in the way, but was
+ *         not taken because of another, is told CANCELED: nothing was done, and
+ *         nothing is known about it.
+ */
+#include "lock/batch.h"
+
+#include "base/mem.h"
+#include "client/script.h"
+#include "lock/locks.h"
+
+struct item {
+    struct dibs__op *op;
+    dibs__answered *answered;
+};
+
+struct dibs__batch {
+    struct dibs__call call;
+    enum dibs__verb verb;
+    size_t count, max;
+    struct item items[];
+};
+
+struct dibs__batch *dibs__batch_new(enum dibs__verb verb, size_t max)
+{
+    struct dibs__batch *b =
+        dibs__calloc(1, sizeof *b + max * sizeof b->items[0]);
+
+    if (!b)
+        return NULL;
+    b->verb = verb;
+    b->max = max;
+    return b;
+}
+
+bool dibs__batch_take(struct dibs__op *op, enum dibs__verb verb,
+                      dibs__answered *answered)
+{
+    struct dibs__batch *b = op->batch;
+
+    if (verb != b->verb || !op->line->kind->batch || b->count == b->max) {
+        op->batch = NULL;
+        return false;
+    }
+    b->items[b->count++] = (struct item){.op = op, .answered = answered};
+    return true;
+}
+
+size_t dibs__batch_count(const struct dibs__batch *b)
+{
+    return b->count;
+}
+
+/* ---- the command ------------------------------------------------------- */
+
+static size_t count_gates(const struct dibs__batch *b)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < b->count; i++)
+        n += b->items[i].op->line->kind->gate != NULL;
+    return n;
+}
+
+static void write_keys(const struct dibs__batch *b, struct dibs__buf *out)
+{
+    for (size_t i = 0; i < b->count; i++) {
+        const struct dibs__line *line = b->items[i].op->line;
+        dibs__buf_arg(out, line->name, line->name_len);
+    }
+    for (size_t i = 0; i < b->count; i++) {
+        const struct dibs__line *line = b->items[i].op->line;
+        if (line->kind->gate)
+            line->kind->gate(out, line);
+    }
+}
+
+static void batch_write(struct dibs__call *call, struct dibs__buf *out,
+                        bool whole)
+{
+    const struct dibs__batch *b = DIBS_OF(call, struct dibs__batch, call);
+    bool acquire = b->verb == VERB_ACQUIRE;
+
+    dibs__script_head(
+        out,
+        acquire ? &dibs__script_multi_acquire : &dibs__script_multi_release,
+        whole, b->count + count_gates(b), 4 * b->count + !acquire);
+    write_keys(b, out);
+    if (!acquire)
+        dibs__buf_arg_num(out, b->items[0].op->ask.keep_ms);
+    for (size_t i = 0; i < b->count; i++) {
+        const struct dibs__op *op = b->items[i].op;
+        dibs__buf_arg(out, &op->line->kind->batch, 1);
+        dibs__owner_arg(out, &op->ask);
+        dibs__buf_arg_num(out, op->ask.target);
+        if (acquire)
+            dibs__buf_arg_num(out, op->ask.lease_ms);
+        else
+            dibs__buf_arg(out, op->line->channel, op->line->channel_len);
+    }
+}
+
+/* ---- the answer -------------------------------------------------------- */
+
+/* Each as if it had been asked by itself; the batch is gone then. */
+static void answer(struct dibs__batch *b, size_t i, dibs_err err,
+                   const struct dibs__reply *reply)
+{
+    struct dibs__op *op = b->items[i].op;
+
+    op->batch = NULL;
+    op->talk = false;
+    op->call.sent_ms = b->call.sent_ms;
+    op->call.again = b->call.again;
+    op->call.ghost = b->call.ghost;
+    op->call.partly = b->call.partly;
+    b->items[i].answered(&op->call, err, reply);
+}
+
+static void answer_all(struct dibs__batch *b, dibs_err err,
+                       const struct dibs__reply *reply)
+{
+    for (size_t i = 0; i < b->count; i++)
+        answer(b, i, err, reply);
+    dibs__free(b);
+}
+
+static void acquire_answered(struct dibs__call *call, dibs_err err,
+                             const struct dibs__reply *reply)
+{
+    struct dibs__batch *b = DIBS_OF(call, struct dibs__batch, call);
+    struct dibs__reply why = {.type = REPLY_NUM};
+    int64_t which = 0;
+
+    if (err != DIBS_OK || reply->type == REPLY_NIL) {
+        answer_all(b, err, reply);
+        return;
+    }
+    if (reply->len != 2 || !dibs__reply_num(reply, 0, &which) ||
+        !dibs__reply_num(reply, 1, &why.num) || which < 1 ||
+        which > (int64_t)b->count) {
+        answer_all(b, DIBS_ERR_PROTOCOL, reply);
+        return;
+    }
+    for (size_t i = 0; i < b->count; i++)
+        if ((int64_t)i + 1 == which && why.num != -7)
+            answer(b, i, DIBS_OK, &why);
+        else
+            answer(b, i, DIBS_ERR_CANCELED, NULL);
+    dibs__free(b);
+}
+
+static void release_answered(struct dibs__call *call, dibs_err err,
+                             const struct dibs__reply *reply)
+{
+    struct dibs__batch *b = DIBS_OF(call, struct dibs__batch, call);
+    struct dibs__reply one = {.type = REPLY_NUM};
+
+    if (err == DIBS_OK && reply->len != b->count)
+        err = DIBS_ERR_PROTOCOL;
+    if (err != DIBS_OK) {
+        answer_all(b, err, reply);
+        return;
+    }
+    for (size_t i = 0; i < b->count; i++) {
+        if (!dibs__reply_num(reply, i, &one.num))
+            answer(b, i, DIBS_ERR_PROTOCOL, reply);
+        else
+            answer(b, i, one.num == -6 ? DIBS_ERR_WRONGTYPE : DIBS_OK, &one);
+    }
+    dibs__free(b);
+}
+
+/* ---- sending ----------------------------------------------------------- */
+
+void dibs__batch_send(struct dibs__batch *b, bool talk)
+{
+    const struct dibs__op *op = b->items[0].op;
+    struct dibs__server *s = &dibs__line_client(op->line)->server;
+    bool acquire = b->verb == VERB_ACQUIRE;
+    int64_t now = dibs__now_ms();
+
+    b->call.write = batch_write;
+    b->call.done = acquire ? acquire_answered : release_answered;
+    b->call.expects = 1u << REPLY_ARRAY | (acquire ? 1u << REPLY_NIL : 0);
+    b->call.attempt_ms = s->to.command_timeout_ms;
+    b->call.deadline =
+        acquire ? dibs__add(now, b->call.attempt_ms) : op->deadline;
+    b->call.connect_by = acquire ? 0 : op->deadline;
+    if (talk)
+        dibs__call_talk(s, &b->call);
+    else
+        dibs__call_start(s, &b->call);
+}
+
+void dibs__batch_drop(struct dibs__batch *b)
+{
+    answer_all(b, DIBS_ERR_CANCELED, NULL);
+}

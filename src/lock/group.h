@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * group.h - several locks held as one: all of them (multi), or most of them
+ * (quorum).
+ *
+ * A group has nothing on any server but its members. What it adds is here: who
+ * holds it, and when that is lost.
+ */
+#ifndef DIBS_LOCK_GROUP_H
+#define DIBS_LOCK_GROUP_H
+
+#include "lock/batch.h"
+#include "lock/lock.h"
+#include "lock/locks.h"
+
+#define DIBS__RUN_ID_MAX  64
+#define DIBS__MEMBERS_MAX 1000
+
+struct dibs__gop;
+
+/* One of the locks; const after init but for what the quorum learns. */
+struct dibs__member {
+    dibs_client *c;          /* with a reference */
+    struct dibs__line *line; /* with a reference */
+    size_t given;            /* place in which the caller gave it */
+    char server[96];         /* where it is, as text */
+    unsigned known;          /* group.mu: 1 + server.ups when run_id was asked
+                                for; 0 = never */
+    char run_id[DIBS__RUN_ID_MAX]; /* group.mu; "" = it is not told */
+};
+
+struct dibs__group {
+    atomic_int refs;
+    bool quorum;
+    size_t n, need; /* members, and how many make it held */
+    char *label;    /* its name, for on_lost */
+
+    dibs__mutex mu;
+    struct dibs__list levels; /* mu: struct dibs__glevel, the oldest first */
+    struct dibs__list gops;   /* mu: acquires under way */
+    struct dibs__list past;   /* mu: verdicts of acquires that failed */
+    struct dibs__member members[];
+};
+
+/* Counts down to the loss of a group. Each note of a member has a reference. */
+struct dibs__loss {
+    atomic_int refs;
+    atomic_int left; /* members that may be lost, and one more */
+    dibs_lost_cb fn;
+    void *arg;
+    dibs_owner owner;
+    char name[];
+};
+
+/* One of the times an owner took the group. */
+struct dibs__glevel {
+    struct dibs__list link; /* group.mu: in group.levels or group.past */
+    unsigned refs;          /* group.mu */
+    bool live;              /* group.mu: taken, and not given back */
+    dibs_owner owner;
+    struct dibs__loss *loss; /* or NULL */
+    struct dibs__verdict {
+        dibs_err err; /* what the member's server said */
+        bool got;     /* this level has a hold there */
+    } members[];      /* group.mu */
+};
+
+/* Thread: any. The group outlives the handle for as long as somebody works on
+ * it. */
+void dibs__group_ref(struct dibs__group *g);
+void dibs__group_unref(struct dibs__group *g);
+
+struct dibs__glevel *dibs__glevel_new(struct dibs__group *g, dibs_owner owner);
+void dibs__glevel_unref(struct dibs__group *g, struct dibs__glevel *lv)
+    REQUIRES(g->mu);
+/* The newest one of this owner's, or NULL. */
+struct dibs__glevel *dibs__glevel_of(struct dibs__group *g, dibs_owner owner)
+    REQUIRES(g->mu);
+/* Nobody got it; its verdicts can be read for a while. */
+void dibs__glevel_bury(struct dibs__group *g, struct dibs__glevel *lv)
+    REQUIRES(g->mu);
+
+/* A note for one member's hold. NULL: out of memory. */
+struct dibs__lost_note *dibs__loss_note(struct dibs__loss *loss);
+struct dibs__loss *dibs__loss_new(const struct dibs__group *g,
+                                  const dibs_lock_opts *o, dibs_owner owner);
+void dibs__loss_unref(struct dibs__loss *loss);
+/* From now on the loss of so many members is that of the group. False: so many
+ * are lost already. */
+bool dibs__loss_arm(struct dibs__loss *loss, size_t members);
+/* One more member may be lost. */
+void dibs__loss_allow(struct dibs__loss *loss);
+/* What was lost until now does not count. False: out of memory. */
+bool dibs__glevel_new_loss(struct dibs__group *g, struct dibs__glevel *lv);
+
+/* ---- the calls of lock.c on a group ------------------------------------ */
+
+void dibs__group_free(struct dibs__group *g); /* the handle's reference */
+/* Of any of its members. */
+bool dibs__group_foreign(const struct dibs__group *g);
+bool dibs__group_inside(const struct dibs__group *g);
+dibs_err dibs__group_acquire(struct dibs__group *g, const dibs_lock_opts *o,
+                             bool trying, dibs_cb fn, void *arg);
+dibs_err dibs__group_release(struct dibs__group *g, const dibs_lock_opts *o,
+                             dibs_cb fn, void *arg);
+dibs_err dibs__group_cancel(struct dibs__group *g, dibs_owner owner);
+dibs_state dibs__group_state(struct dibs__group *g, dibs_owner owner,
+                             int64_t *valid_ms, int64_t *holds);
+
+/* ---- one operation on a group, in group_op.c --------------------------- */
+
+/* One member's part in it. */
+struct dibs__mop {
+    struct dibs__op op;
+    struct dibs__gop *gop;
+    size_t index;
+    bool under_way; /* group.mu */
+    bool got;       /* group.mu: this operation took it, and has it still */
+    bool part;      /* of a release: it had a hold to give back */
+    bool checking;  /* group.mu: the quorum asks who the server is */
+    bool astray;    /* group.mu: under way, and nobody waits for it */
+    unsigned round; /* group.mu: of the quorum, when it was asked */
+    struct dibs__call ask;
+    dibs_err err; /* group.mu: how its last operation ended */
+};
+
+struct dibs__nap {
+    struct dibs__list at; /* io only: in locks.naps */
+    struct dibs__locks *lk;
+    struct dibs__task start;
+    struct dibs__timer timer;
+    int64_t ms;
+    void (*over)(struct dibs__nap *nap);
+};
+
+struct dibs__gop {
+    struct dibs__group *g;
+    struct dibs__list link;    /* group.mu: in group.gops */
+    struct dibs__list at_home; /* the first member's client.mu: in locks.gops */
+    dibs_lock_opts o;
+    int64_t deadline; /* INT64_MAX none */
+    bool trying;
+    bool talk; /* the next step is on its caller's thread */
+    bool releasing;
+    dibs_err canceled; /* group.mu: or CLOSED; OK = go on */
+    bool told;         /* group.mu: its caller has the result */
+    dibs_err err;
+    struct dibs__glevel *level;
+
+    atomic_uint refs;
+    unsigned pending; /* group.mu: members under way, and whoever starts them */
+    void (*step)(struct dibs__gop *gop); /* none is any more */
+    /* One ended. */
+    void (*heard)(struct dibs__gop *gop, struct dibs__mop *m, bool astray);
+    struct dibs__nap nap;
+
+    /* multi.c: members before `held` are ours, those before `end` are next. */
+    size_t held, end;
+    bool kept;                            /* by renewal, until all are taken */
+    bool single;                          /* no batches */
+    void (*after)(struct dibs__gop *gop); /* what follows taking back */
+    /* quorum.c */
+    bool back;              /* group.mu: this round is lost, all goes back */
+    bool won;               /* group.mu */
+    bool winning;           /* group.mu: a majority is being looked at */
+    bool twice;             /* group.mu: two members are one server */
+    unsigned rounds;        /* group.mu */
+    size_t to_ask;          /* group.mu: members of this round not begun yet */
+    int64_t patience_ms;    /* 0 = not a quorum's acquire */
+    int64_t late_at;        /* group.mu: no answer is waited for beyond */
+    struct dibs__nap watch; /* of an async one: looks at late_at */
+
+    bool async;
+    union {
+        sem_t done;
+        struct {
+            struct dibs__callback cb;
+            dibs_cb fn;
+            void *arg;
+        };
+    };
+    struct dibs__mop m[];
+};
+
+struct dibs__gop *dibs__gop_new(struct dibs__group *g, const dibs_lock_opts *o);
+void dibs__gop_unref(struct dibs__gop *gop);
+/* An async one counts as afoot until its callback is on its way. */
+dibs_err dibs__gop_ready(struct dibs__gop *gop, bool async);
+/* Runs it: waits for a sync one, leaves an async one (with fn) to itself. */
+dibs_err dibs__gop_go(struct dibs__gop *gop, void (*start)(struct dibs__gop *),
+                      dibs_cb fn, void *arg);
+
+/* Between the two any number of members are started; when the last has ended
+ * the step is run, on whichever thread that is. */
+void dibs__gop_open(struct dibs__gop *gop, void (*step)(struct dibs__gop *));
+void dibs__gop_run(struct dibs__gop *gop);
+/* One more thing the next step waits for, or does not; and its end. */
+void dibs__gop_begun(struct dibs__gop *gop, bool astray);
+void dibs__gop_done(struct dibs__gop *gop, bool astray);
+/* Begins a member's part. astray: the step does not wait for it. */
+void dibs__mop_acquire(struct dibs__gop *gop, size_t i, bool trying,
+                       int64_t deadline, struct dibs__batch *batch);
+void dibs__mop_release(struct dibs__gop *gop, size_t i, int64_t deadline,
+                       struct dibs__batch *batch, bool astray);
+/* Gives back what it took of these members, one client's in one command. */
+void dibs__gop_release(struct dibs__gop *gop, size_t from, size_t to,
+                       bool talk);
+/* The end of the index range with the same client as the first. */
+size_t dibs__gop_client_end(const struct dibs__gop *gop, size_t from,
+                            size_t to);
+/* Its caller gets the result. Members may still be under way. */
+void dibs__gop_tell(struct dibs__gop *gop, dibs_err err);
+/* Waits for that. Thread: app. */
+void dibs__gop_await(struct dibs__gop *gop);
+/* Has somebody look whether answers are overdue. */
+void dibs__gop_watch(struct dibs__gop *gop);
+/* Steps on after so many ms, or when the client that keeps the time closes. */
+void dibs__gop_nap(struct dibs__gop *gop, int64_t ms,
+                   void (*step)(struct dibs__gop *));
+/* Why it must end, or OK. */
+dibs_err dibs__gop_canceled(struct dibs__gop *gop);
+
+/* ---- the two kinds ----------------------------------------------------- */
+
+void dibs__multi_start(struct dibs__gop *gop);  /* multi.c */
+void dibs__quorum_start(struct dibs__gop *gop); /* quorum.c */
+/* Looks whether somebody's answer is not to be waited for any more. */
+void dibs__quorum_late(struct dibs__gop *gop);
+/* Asks the members that can be reached who they are. INVALID: two of them are
+ * one server. Thread: app. */
+dibs_err dibs__quorum_check(struct dibs__group *g);
+
+#endif

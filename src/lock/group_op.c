@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * group_op.c - one operation on several locks: its life, and its members'
+ * parts in it.
+ *
+ * Thread  app starts it; then whichever thread has a member's answer.
+ * Locks   group.mu, never while anything is started or told.
+ *
+ * How     An operation on a group is made of ordinary operations on its members
+ *         and goes from step to step: some members are started, and when the
+ *         last of them has ended, the next step is taken. No thread waits
+ *         meanwhile, except a sync caller. What is done in which order, multi.c
+ *         and quorum.c say; giving back is in group_release.c, passing time in
+ *         group_time.c.
+ *
+ *         Members may be of several clients. Before a client's member is
+ *         started its client is entered, so it cannot close in between; one
+ *         that is closing answers CLOSED.
+ *
+ *         The operation ends when its caller is told and no member is under
+ *         way; the group lives as long.
+ */
+#include "lock/group.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+/* ---- its life ---------------------------------------------------------- */
+
+void dibs__gop_unref(struct dibs__gop *gop)
+{
+    struct dibs__group *g = gop->g;
+
+    if (atomic_fetch_sub(&gop->refs, 1) != 1)
+        return;
+    dibs__lock(&g->mu);
+    dibs__list_del(&gop->link);
+    dibs__glevel_unref(g, gop->level);
+    dibs__unlock(&g->mu);
+    dibs__free(gop);
+    dibs__group_unref(g);
+}
+
+struct dibs__gop *dibs__gop_new(struct dibs__group *g, const dibs_lock_opts *o)
+{
+    struct dibs__gop *gop =
+        dibs__calloc(1, sizeof *gop + g->n * sizeof gop->m[0]);
+
+    if (!gop)
+        return NULL;
+    gop->g = g;
+    gop->o = *o;
+    if (!gop->o.owner)
+        gop->o.owner = dibs__owner_thread();
+    atomic_init(&gop->refs, 1);
+    gop->end = g->n;
+    gop->deadline =
+        o->wait_ms ? dibs__add(dibs__now_ms(), o->wait_ms) : INT64_MAX;
+    for (size_t i = 0; i < g->n; i++) {
+        gop->m[i].gop = gop;
+        gop->m[i].index = i;
+    }
+    dibs__group_ref(g);
+    return gop;
+}
+
+static void called_back(struct dibs__callback *cb, bool drop)
+{
+    struct dibs__gop *gop = DIBS_OF(cb, struct dibs__gop, cb);
+
+    if (!drop)
+        gop->fn(gop->err, gop->arg);
+    dibs__gop_unref(gop);
+}
+
+/* The client on whose thread the caller hears of it. */
+static dibs_client *home(const struct dibs__gop *gop)
+{
+    return gop->g->members[0].c;
+}
+
+static struct dibs__locks *home_locks(const struct dibs__gop *gop)
+{
+    return gop->g->members[0].line->locks;
+}
+
+/* The home client knows of it until it is told: if it closes, it ends. */
+static void leave_home(struct dibs__gop *gop)
+{
+    dibs_client *c = home(gop);
+
+    dibs__lock(&c->mu);
+    dibs__list_add(&home_locks(gop)->gops, &gop->at_home);
+    dibs__unlock(&c->mu);
+}
+
+static void go_home(struct dibs__gop *gop)
+{
+    dibs_client *c = home(gop);
+
+    dibs__lock(&c->mu);
+    dibs__list_del(&gop->at_home);
+    dibs__unlock(&c->mu);
+}
+
+void dibs__gop_tell(struct dibs__gop *gop, dibs_err err)
+{
+    dibs__lock(&gop->g->mu);
+    bool told = gop->told;
+    gop->told = true;
+    dibs__unlock(&gop->g->mu);
+    if (told)
+        return;
+    gop->err = err;
+    go_home(gop);
+    if (!gop->async) {
+        sem_post(&gop->done); /* its caller has a reference */
+        return;
+    }
+    gop->cb.run = called_back;
+    struct dibs__locks *lk = home_locks(gop);
+    dibs__callbacks_push(&home(gop)->callbacks, &gop->cb);
+    atomic_fetch_sub(&lk->afoot, 1);
+}
+
+/* ---- steps ------------------------------------------------------------- */
+
+void dibs__gop_begun(struct dibs__gop *gop, bool astray)
+{
+    dibs__lock(&gop->g->mu);
+    gop->pending += !astray;
+    dibs__unlock(&gop->g->mu);
+    atomic_fetch_add(&gop->refs, 1);
+}
+
+void dibs__gop_done(struct dibs__gop *gop, bool astray)
+{
+    dibs__lock(&gop->g->mu);
+    gop->pending -= !astray;
+    bool last = !astray && gop->pending == 0;
+    void (*step)(struct dibs__gop *) = gop->step;
+    dibs__unlock(&gop->g->mu);
+    if (last)
+        step(gop);
+    dibs__gop_unref(gop);
+}
+
+void dibs__gop_open(struct dibs__gop *gop, void (*step)(struct dibs__gop *))
+{
+    dibs__lock(&gop->g->mu);
+    gop->step = step;
+    dibs__unlock(&gop->g->mu);
+    dibs__gop_begun(gop, false);
+}
+
+void dibs__gop_run(struct dibs__gop *gop)
+{
+    dibs__gop_done(gop, false);
+}
+
+dibs_err dibs__gop_canceled(struct dibs__gop *gop)
+{
+    dibs__lock(&gop->g->mu);
+    dibs_err why = gop->canceled;
+    dibs__unlock(&gop->g->mu);
+    return why;
+}
+
+/* ---- members ----------------------------------------------------------- */
+
+static void mop_ended(struct dibs__mop *m, dibs_err err)
+{
+    struct dibs__gop *gop = m->gop;
+
+    dibs__lock(&gop->g->mu);
+    bool astray = m->astray;
+    m->under_way = m->astray = false;
+    m->err = err;
+    dibs__unlock(&gop->g->mu);
+    if (gop->heard)
+        gop->heard(gop, m, astray);
+    dibs__gop_done(gop, astray);
+}
+
+/* It did not even begin. */
+static void mop_refused(struct dibs__mop *m, dibs_err err)
+{
+    struct dibs__gop *gop = m->gop;
+
+    dibs__lock(&gop->g->mu);
+    if (!gop->releasing && gop->level->members[m->index].err != DIBS_OK)
+        gop->level->members[m->index].err = err;
+    dibs__unlock(&gop->g->mu);
+    mop_ended(m, err);
+}
+
+static void acquire_ended(struct dibs__op *op)
+{
+    struct dibs__mop *m = DIBS_OF(op, struct dibs__mop, op);
+    struct dibs__glevel *lv = m->gop->level;
+
+    dibs__lock(&m->gop->g->mu);
+    m->got = op->err == DIBS_OK;
+    lv->members[m->index].got = m->got;
+    lv->members[m->index].err = op->err;
+    dibs__unlock(&m->gop->g->mu);
+    mop_ended(m, op->err);
+}
+
+static void release_ended(struct dibs__op *op)
+{
+    struct dibs__mop *m = DIBS_OF(op, struct dibs__mop, op);
+
+    mop_ended(m, op->err);
+}
+
+/* False: its client is closing, or there is no memory; it has ended. OK:
+ * dibs__client_leave must follow. */
+static struct dibs__op *mop_begin(struct dibs__gop *gop, size_t i, bool asks,
+                                  bool astray)
+{
+    struct dibs__mop *m = &gop->m[i];
+    const struct dibs__member *member = &gop->g->members[i];
+
+    dibs__gop_begun(gop, astray);
+    dibs__lock(&gop->g->mu);
+    m->under_way = true;
+    m->astray = astray;
+    if (asks && gop->to_ask > 0)
+        gop->to_ask--;
+    memset(&m->op, 0, sizeof m->op);
+    m->op.ask.line = member->line;
+    m->op.line = member->line;
+    dibs__unlock(&gop->g->mu);
+    dibs_err err = dibs__client_enter(member->c);
+    if (err != DIBS_OK) {
+        mop_refused(m, err);
+        return NULL;
+    }
+    dibs__line_ref(member->line);
+    return &m->op;
+}
+
+static void mop_failed(struct dibs__gop *gop, size_t i, dibs_err err)
+{
+    const struct dibs__member *member = &gop->g->members[i];
+
+    dibs__note_free(gop->m[i].op.note);
+    dibs__line_unref(member->line);
+    dibs__client_leave(member->c);
+    mop_refused(&gop->m[i], err);
+}
+
+void dibs__mop_acquire(struct dibs__gop *gop, size_t i, bool trying,
+                       int64_t deadline, struct dibs__batch *batch)
+{
+    dibs_lock_opts o = gop->o;
+    struct dibs__op *op = mop_begin(gop, i, true, false);
+
+    if (!op)
+        return;
+    o.on_lost = NULL; /* the group's own note instead */
+    dibs_err err = dibs__acquire_fill(op, &o, trying);
+    if (err == DIBS_OK && gop->level->loss) {
+        err = dibs__callbacks_ready(&gop->g->members[i].c->callbacks);
+        op->note = err ? NULL : dibs__loss_note(gop->level->loss);
+        if (!op->note)
+            err = DIBS_ERR_NOMEM;
+    }
+    if (err != DIBS_OK) {
+        mop_failed(gop, i, err);
+        return;
+    }
+    op->deadline = deadline;
+    op->kept = gop->kept;
+    op->batch = batch;
+    op->ended = acquire_ended;
+    dibs__op_begin(op);
+    dibs__client_leave(gop->g->members[i].c);
+}
+
+void dibs__mop_release(struct dibs__gop *gop, size_t i, int64_t deadline,
+                       struct dibs__batch *batch, bool astray)
+{
+    struct dibs__op *op = mop_begin(gop, i, false, astray);
+
+    if (!op)
+        return;
+    dibs__lock(&gop->g->mu);
+    gop->m[i].got = false;
+    if (!gop->releasing)
+        gop->level->members[i].got = false;
+    dibs__unlock(&gop->g->mu);
+    dibs__release_fill(op, &gop->o, false);
+    op->deadline = deadline ? deadline : op->deadline;
+    op->batch = batch;
+    op->ended = release_ended;
+    dibs__op_begin(op);
+    dibs__client_leave(gop->g->members[i].c);
+}
+
+size_t dibs__gop_client_end(const struct dibs__gop *gop, size_t from, size_t to)
+{
+    size_t end = from + 1;
+
+    while (end < to && gop->g->members[end].c == gop->g->members[from].c)
+        end++;
+    return end;
+}
+
+/* ---- acquire ----------------------------------------------------------- */
+
+static bool is_told(struct dibs__gop *gop)
+{
+    dibs__lock(&gop->g->mu);
+    bool told = gop->told;
+    dibs__unlock(&gop->g->mu);
+    return told;
+}
+
+/* Runs it: waits for a sync one, leaves an async one to itself. */
+dibs_err dibs__gop_go(struct dibs__gop *gop, void (*start)(struct dibs__gop *),
+                      dibs_cb fn, void *arg)
+{
+    dibs_err err = DIBS_OK;
+
+    if (fn) {
+        gop->async = true;
+        gop->fn = fn;
+        gop->arg = arg;
+        atomic_fetch_add(&gop->refs, 1); /* for the callback */
+        start(gop);
+        if (gop->patience_ms && !is_told(gop))
+            dibs__gop_watch(gop);
+    } else {
+        sem_init(&gop->done, 0, 0);
+        gop->talk = true;
+        start(gop);
+        dibs__gop_await(gop);
+        sem_destroy(&gop->done);
+        err = gop->err;
+    }
+    dibs__gop_unref(gop);
+    return err;
+}
+
+/* An async operation counts as afoot until its callback is on its way. */
+dibs_err dibs__gop_ready(struct dibs__gop *gop, bool async)
+{
+    if (!async)
+        return DIBS_OK;
+    dibs_err err = dibs__client_enter(home(gop));
+    if (err != DIBS_OK)
+        return err;
+    err = dibs__callbacks_ready(&home(gop)->callbacks);
+    if (err == DIBS_OK)
+        atomic_fetch_add(&home_locks(gop)->afoot, 1);
+    dibs__client_leave(home(gop));
+    return err;
+}
+
+static dibs_err prepare(struct dibs__gop *gop)
+{
+    struct dibs__group *g = gop->g;
+
+    gop->level = dibs__glevel_new(g, gop->o.owner);
+    if (!gop->level)
+        return DIBS_ERR_NOMEM;
+    if (gop->o.on_lost) {
+        gop->level->loss = dibs__loss_new(g, &gop->o, gop->o.owner);
+        if (!gop->level->loss)
+            return DIBS_ERR_NOMEM;
+    }
+    return DIBS_OK;
+}
+
+dibs_err dibs__group_acquire(struct dibs__group *g, const dibs_lock_opts *o,
+                             bool trying, dibs_cb fn, void *arg)
+{
+    if (dibs__group_foreign(g))
+        return DIBS_ERR_FORKED;
+    struct dibs__gop *gop = dibs__gop_new(g, o);
+    if (!gop)
+        return DIBS_ERR_NOMEM;
+    gop->trying = trying;
+    dibs_err err = prepare(gop);
+    if (err == DIBS_OK)
+        err = dibs__gop_ready(gop, fn != NULL);
+    if (err != DIBS_OK) {
+        dibs__gop_unref(gop);
+        return err;
+    }
+    dibs__lock(&g->mu);
+    dibs__list_add(&g->gops, &gop->link);
+    dibs__unlock(&g->mu);
+    leave_home(gop);
+    return dibs__gop_go(gop, g->quorum ? dibs__quorum_start : dibs__multi_start,
+                        fn, arg);
+}
+
+/* ---- cancel ------------------------------------------------------------ */
+
+/* The member that waits, if one does, is told to. */
+static void cancel_members(struct dibs__gop *gop) REQUIRES(gop->g->mu)
+{
+    for (size_t i = 0; i < gop->g->n; i++) {
+        struct dibs__line *line = gop->g->members[i].line;
+        if (!gop->m[i].under_way)
+            continue;
+        dibs__lock(&line->mu);
+        gop->m[i].op.canceled = line->canceled = true;
+        dibs__line_wake(line);
+        dibs__unlock(&line->mu);
+    }
+}
+
+static void cancel(struct dibs__gop *gop, dibs_err why) REQUIRES(gop->g->mu)
+{
+    if (!gop->canceled)
+        gop->canceled = why;
+    cancel_members(gop);
+}
+
+static struct dibs__gop *next_at_home(struct dibs__locks *lk)
+{
+    dibs__lock(&lk->c->mu);
+    struct dibs__list *l = dibs__list_pop(&lk->gops);
+    struct dibs__gop *gop = l ? DIBS_OF(l, struct dibs__gop, at_home) : NULL;
+    if (gop) /* it is not told yet, so somebody has a reference */
+        atomic_fetch_add(&gop->refs, 1);
+    dibs__unlock(&lk->c->mu);
+    return gop;
+}
+
+void dibs__gops_close(struct dibs__locks *lk)
+{
+    for (struct dibs__gop *gop; (gop = next_at_home(lk));) {
+        dibs__lock(&gop->g->mu);
+        cancel(gop, DIBS_ERR_CLOSED);
+        dibs__unlock(&gop->g->mu);
+        dibs__gop_unref(gop);
+    }
+}
+
+dibs_err dibs__group_cancel(struct dibs__group *g, dibs_owner owner)
+{
+    dibs_err err = DIBS_ERR_NOT_OWNER;
+
+    if (dibs__group_foreign(g))
+        return DIBS_ERR_FORKED;
+    if (!owner)
+        owner = dibs__owner_thread();
+    dibs__lock(&g->mu);
+    for (struct dibs__list *l = g->gops.next; l != &g->gops; l = l->next) {
+        struct dibs__gop *gop = DIBS_OF(l, struct dibs__gop, link);
+        if (gop->o.owner != owner || gop->told)
+            continue;
+        cancel(gop, DIBS_ERR_CANCELED);
+        err = DIBS_OK;
+    }
+    dibs__unlock(&g->mu);
+    return err;
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * group_release.c - giving back several locks.
+ *
+ * Thread  as group_op.c.
+ * Locks   group.mu.
+ *
+ * How     All that one client holds in one command where the kinds allow it,
+ *         the clients side by side. One that fails spoils nothing for the
+ *         others. A quorum is given back when a majority says so; whatever the
+ *         others do takes its course.
+ */
+#include "lock/group.h"
+
+#include "base/mem.h"
+
+/* ---- taking back ------------------------------------------------------- */
+
+static size_t count_got(struct dibs__gop *gop, size_t from, size_t to)
+{
+    size_t n = 0;
+
+    dibs__lock(&gop->g->mu);
+    for (size_t i = from; i < to; i++)
+        n += gop->m[i].got;
+    dibs__unlock(&gop->g->mu);
+    return n;
+}
+
+static void send_or_drop(struct dibs__batch *b, bool talk)
+{
+    if (b && dibs__batch_count(b) > 0)
+        dibs__batch_send(b, talk);
+    else
+        dibs__free(b);
+}
+
+static void release_some(struct dibs__gop *gop, size_t from, size_t to,
+                         bool talk)
+{
+    size_t n = count_got(gop, from, to);
+    struct dibs__batch *b = n > 1 ? dibs__batch_new(VERB_RELEASE, n) : NULL;
+
+    for (size_t i = from; i < to; i++) {
+        dibs__lock(&gop->g->mu);
+        bool got = gop->m[i].got;
+        dibs__unlock(&gop->g->mu);
+        if (got)
+            dibs__mop_release(gop, i, 0, b, false);
+    }
+    send_or_drop(b, talk);
+}
+
+void dibs__gop_release(struct dibs__gop *gop, size_t from, size_t to, bool talk)
+{
+    for (size_t i = from, end; i < to; i = end) {
+        end = dibs__gop_client_end(gop, i, to);
+        release_some(gop, i, end, talk && end == to);
+    }
+}
+
+/* ---- release ----------------------------------------------------------- */
+
+/* Some confirmed: enough for the group, or the first error there was. */
+static dibs_err release_verdict(struct dibs__gop *gop) REQUIRES(gop->g->mu)
+{
+    size_t fine = 0;
+    dibs_err first = DIBS_OK;
+
+    for (size_t i = 0; i < gop->g->n; i++) {
+        const struct dibs__mop *m = &gop->m[i];
+        if (!m->part || m->under_way)
+            continue;
+        fine += m->err == DIBS_OK;
+        if (first == DIBS_OK)
+            first = m->err;
+    }
+    return fine >= gop->g->need ? DIBS_OK : first;
+}
+
+/* A quorum need not wait for the slowest. */
+static void release_heard(struct dibs__gop *gop, struct dibs__mop *m,
+                          bool astray)
+{
+    size_t fine = 0;
+
+    (void)m;
+    (void)astray;
+    dibs__lock(&gop->g->mu);
+    for (size_t i = 0; i < gop->g->n; i++)
+        fine +=
+            gop->m[i].part && !gop->m[i].under_way && gop->m[i].err == DIBS_OK;
+    dibs__unlock(&gop->g->mu);
+    if (fine >= gop->g->need)
+        dibs__gop_tell(gop, DIBS_OK);
+}
+
+static void tell_only(struct dibs__gop *gop)
+{
+    dibs__gop_tell(gop, gop->err);
+}
+
+static void nothing_more(struct dibs__gop *gop)
+{
+    (void)gop;
+}
+
+/* An inner hold that could not be given back is still held there, and nobody
+ * else would ever do it: it is tried once more, for as long as it can last. */
+static void release_done(struct dibs__gop *gop)
+{
+    dibs__lock(&gop->g->mu);
+    dibs_err err = release_verdict(gop);
+    dibs__unlock(&gop->g->mu);
+    gop->heard = NULL;
+    dibs__gop_open(gop, nothing_more);
+    for (size_t i = 0; i < gop->g->n; i++) {
+        if (!gop->m[i].part || !gop->m[i].op.still)
+            continue;
+        gop->m[i].part = false;
+        dibs__mop_release(gop, i,
+                          dibs__now_ms() + 2 * gop->g->members[i].c->lease_ms,
+                          NULL, false);
+    }
+    dibs__gop_tell(gop, err);
+    dibs__gop_run(gop);
+}
+
+static void release_start(struct dibs__gop *gop)
+{
+    bool talk = gop->talk;
+
+    gop->talk = false;
+    gop->heard = gop->g->quorum ? release_heard : NULL;
+    dibs__gop_open(gop, release_done);
+    dibs__gop_release(gop, 0, gop->g->n, talk);
+    dibs__gop_run(gop);
+}
+
+/* The owner's newest level, out of the group. */
+static dibs_err take_level(struct dibs__gop *gop)
+{
+    struct dibs__group *g = gop->g;
+
+    dibs__lock(&g->mu);
+    struct dibs__glevel *lv = dibs__glevel_of(g, gop->o.owner);
+    if (lv) {
+        dibs__list_del(&lv->link);
+        lv->live = false;
+        gop->level = lv; /* with the list's reference */
+        for (size_t i = 0; i < g->n; i++)
+            gop->m[i].part = gop->m[i].got = lv->members[i].got;
+    }
+    dibs__unlock(&g->mu);
+    return lv ? DIBS_OK : DIBS_ERR_NOT_OWNER;
+}
+
+dibs_err dibs__group_release(struct dibs__group *g, const dibs_lock_opts *o,
+                             dibs_cb fn, void *arg)
+{
+    if (dibs__group_foreign(g))
+        return DIBS_ERR_FORKED;
+    struct dibs__gop *gop = dibs__gop_new(g, o);
+    if (!gop)
+        return DIBS_ERR_NOMEM;
+    gop->releasing = true;
+    dibs_err err = dibs__gop_ready(gop, fn != NULL);
+    if (err == DIBS_OK && !fn)
+        err = take_level(gop);
+    else if (err == DIBS_OK && take_level(gop) != DIBS_OK)
+        gop->err = DIBS_ERR_NOT_OWNER; /* told by the callback */
+    if (err != DIBS_OK) {
+        dibs__gop_unref(gop);
+        return err;
+    }
+    return dibs__gop_go(gop, gop->err ? tell_only : release_start, fn, arg);
+}
