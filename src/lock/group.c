@@ -280,6 +280,13 @@ struct dibs__glevel *dibs__glevel_of(struct dibs__group *g, dibs_owner owner)
     return newest(&g->levels, owner);
 }
 
+void dibs__glevel_live(struct dibs__group *g, struct dibs__glevel *lv)
+{
+    lv->live = true;
+    lv->refs++;
+    dibs__list_add(&g->levels, &lv->link);
+}
+
 void dibs__glevel_bury(struct dibs__group *g, struct dibs__glevel *lv)
 {
     size_t n = 0;

@@ -76,6 +76,9 @@ void dibs__glevel_unref(struct dibs__group *g, struct dibs__glevel *lv)
 /* The newest one of this owner's, or NULL. */
 struct dibs__glevel *dibs__glevel_of(struct dibs__group *g, dibs_owner owner)
     REQUIRES(g->mu);
+/* Its owner has the group. */
+void dibs__glevel_live(struct dibs__group *g, struct dibs__glevel *lv)
+    REQUIRES(g->mu);
 /* Nobody got it; its verdicts can be read for a while. */
 void dibs__glevel_bury(struct dibs__group *g, struct dibs__glevel *lv)
     REQUIRES(g->mu);

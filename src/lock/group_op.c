@@ -202,7 +202,6 @@ static void acquire_ended(struct dibs__op *op)
 
     dibs__lock(&m->gop->g->mu);
     m->got = op->err == DIBS_OK;
-    lv->members[m->index].got = m->got;
     lv->members[m->index].err = op->err;
     dibs__unlock(&m->gop->g->mu);
     mop_ended(m, op->err);
@@ -289,8 +288,6 @@ void dibs__mop_release(struct dibs__gop *gop, size_t i, int64_t deadline,
         return;
     dibs__lock(&gop->g->mu);
     gop->m[i].got = false;
-    if (!gop->releasing)
-        gop->level->members[i].got = false;
     dibs__unlock(&gop->g->mu);
     dibs__release_fill(op, &gop->o, false);
     op->deadline = deadline ? deadline : op->deadline;

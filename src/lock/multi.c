@@ -86,9 +86,9 @@ static void all_held(struct dibs__gop *gop)
         return;
     }
     dibs__lock(&g->mu);
-    gop->level->live = true;
-    gop->level->refs++;
-    dibs__list_add(&g->levels, &gop->level->link);
+    dibs__glevel_live(g, gop->level);
+    for (size_t i = 0; i < g->n; i++)
+        gop->level->members[i].got = true;
     dibs__unlock(&g->mu);
     dibs__gop_tell(gop, DIBS_OK);
 }

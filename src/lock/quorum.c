@@ -204,9 +204,10 @@ static void try_to_win(struct dibs__gop *gop)
     bool wins = valid && !gop->back && !gop->canceled && yes >= g->need &&
                 dibs__loss_arm(gop->level->loss, yes - g->need + 1);
     if (wins) {
-        gop->won = gop->level->live = true;
-        gop->level->refs++;
-        dibs__list_add(&g->levels, &gop->level->link);
+        gop->won = true;
+        dibs__glevel_live(g, gop->level);
+        for (size_t i = 0; i < g->n; i++)
+            gop->level->members[i].got = counts(gop, i);
     }
     dibs__unlock(&g->mu);
     if (wins)
@@ -222,13 +223,17 @@ static void counted(struct dibs__gop *gop, struct dibs__mop *m, bool astray)
     bool yes = counts(gop, m->index) && !gop->twice;
     size_t all = votes(gop);
     bool playing = !gop->won && !gop->back;
-    bool unwanted =
-        m->got && (gop->won ? !gop->level->live || !yes : gop->back);
-    bool late = gop->won && yes && !unwanted;
+    bool kept = gop->level->members[m->index].got; /* the level's, not ours */
+    bool unwanted = m->got && !kept &&
+                    (gop->won ? !gop->level->live || !yes
+                              : gop->back || m->round != gop->rounds);
+    bool late = gop->won && yes && !unwanted && !kept;
     bool wins = playing && yes && all >= g->need && !gop->winning;
     bool loses = playing && !gop->winning && all + open_votes(gop) < g->need;
     gop->winning |= wins;
     gop->back |= loses;
+    if (late) /* whoever gives it back gives back this one, too */
+        gop->level->members[m->index].got = true;
     dibs__unlock(&g->mu);
     if (unwanted)
         dibs__mop_release(gop, m->index, 0, NULL, astray);
