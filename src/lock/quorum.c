@@ -95,6 +95,13 @@ static unsigned ups(const struct dibs__member *m)
     return 1 + atomic_load(&m->c->server.ups);
 }
 
+static bool is_up(const struct dibs__member *m)
+{
+    const struct dibs__server *s = &m->c->server;
+
+    return atomic_load(&s->ups) > atomic_load(&s->generation);
+}
+
 /* No answer: it stays unknown. Refused: it is believed. */
 static void learn(struct dibs__group *g, size_t i, dibs_err err,
                   const struct dibs__reply *reply)
@@ -330,8 +337,8 @@ void dibs__quorum_late(struct dibs__gop *gop)
             continue;
         m->astray = true;
         gop->pending--;
-        if (lost)
-            gop->level->members[i].err = DIBS_ERR_UNKNOWN;
+        if (lost && !is_up(&g->members[i]))
+            gop->level->members[i].err = DIBS_ERR_CONN;
     }
     dibs__unlock(&g->mu);
     if (lost)
@@ -434,8 +441,7 @@ static void deal(struct dibs__gop *gop, bool ask[]) REQUIRES(gop->g->mu)
     for (size_t i = 0; i < gop->g->n; i++) {
         struct dibs__mop *m = &gop->m[i];
         ask[i] = !m->astray;
-        gop->level->members[i].err =
-            m->astray ? DIBS_ERR_UNKNOWN : DIBS_ERR_CANCELED;
+        gop->level->members[i].err = DIBS_ERR_UNKNOWN; /* until it answers */
         if (ask[i]) {
             m->got = false;
             m->round = gop->rounds;
@@ -454,6 +460,8 @@ static void round_start(struct dibs__gop *gop)
     if (!canceled && gop->rounds && gop->level->loss &&
         !dibs__glevel_new_loss(g, gop->level))
         canceled = DIBS_ERR_NOMEM;
+    if (!canceled && gop->rounds && now >= gop->deadline)
+        canceled = reason(gop); /* as the last round left it */
     if (canceled) {
         give_up(gop, canceled);
         return;
