@@ -130,7 +130,7 @@ static bool is_known(const struct dibs__group *g, size_t i)
 static bool is_twice(const struct dibs__group *g, size_t i)
 {
     for (size_t j = 0; j < g->n; j++)
-        if (j != i && g->members[j].known && g->members[i].run_id[0] &&
+        if (j != i && is_known(g, j) && g->members[i].run_id[0] &&
             strcmp(g->members[i].run_id, g->members[j].run_id) == 0)
             return true;
     return false;
@@ -227,6 +227,10 @@ static void counted(struct dibs__gop *gop, struct dibs__mop *m, bool astray)
     struct dibs__group *g = gop->g;
 
     dibs__lock(&g->mu);
+    if (counts(gop, m->index) && is_twice(g, m->index)) {
+        gop->twice = true;
+        gop->level->members[m->index].err = DIBS_ERR_INVALID;
+    }
     bool yes = counts(gop, m->index) && !gop->twice;
     size_t all = votes(gop);
     bool playing = !gop->won && !gop->back;
@@ -263,12 +267,8 @@ static void who_answered(struct dibs__call *call, dibs_err err,
     dibs__lock(&gop->g->mu);
     bool astray = m->astray;
     m->checking = m->astray = false;
-    bool twice = is_twice(gop->g, m->index);
-    gop->twice |= twice;
     if (err != DIBS_OK && !reply)
         gop->level->members[m->index].err = err;
-    else if (twice)
-        gop->level->members[m->index].err = DIBS_ERR_INVALID;
     dibs__unlock(&gop->g->mu);
     counted(gop, m, astray);
     dibs__gop_done(gop, astray);
