@@ -232,10 +232,12 @@ static bool replace(char **field, const char *with)
 static dibs_err target_set(struct dibs__target *to, const char *url,
                            const dibs_client_opts *o)
 {
-    dibs_err err = dibs__url_parse(url, &to->url);
+    dibs_err err = dibs__url_parse(url, &to->url, NULL);
 
     if (err != DIBS_OK)
         return err;
+    if (to->url.mode != URL_SINGLE || to->url.tls.on)
+        return DIBS_ERR_INVALID;
     to->command_timeout_ms =
         o->command_timeout_ms ? o->command_timeout_ms : COMMAND_TIMEOUT_MS;
     to->connect_timeout_ms =
