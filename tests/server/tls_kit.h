@@ -105,13 +105,33 @@ static inline void tls_start_server(void)
     free(ca);
 }
 
-/* A server may have been built without TLS. */
-static inline bool tls_there(void)
+static inline bool tls_config(const char *name, const char *value)
 {
-    redisReply *r = ts_cmd(tls_home, "CONFIG GET tls-port");
-    bool there = r && r->type == REDIS_REPLY_ARRAY && r->elements == 2;
+    redisReply *r = ts_cmd(tls_home, "CONFIG SET %s %s", name, value);
+    bool set = r && r->type == REDIS_REPLY_STATUS;
 
     freeReplyObject(r);
+    return set;
+}
+
+/* A server may have been built without TLS, and shows it only when it is to
+ * listen. */
+static inline bool tls_there(void)
+{
+    char *key = ts_text("%s/server.key", tls_dir);
+    char *cert = ts_text("%s/good.crt", tls_dir);
+    char *ca = ts_text("%s/ca.crt", tls_dir);
+    char port[16];
+    int number, fd = ts__port_take(&number);
+
+    snprintf(port, sizeof port, "%d", number);
+    bool there =
+        tls_config("tls-cert-file", cert) && tls_config("tls-key-file", key) &&
+        tls_config("tls-ca-cert-file", ca) && tls_config("tls-port", port);
+    close(fd);
+    free(key);
+    free(cert);
+    free(ca);
     return there;
 }
 
@@ -154,8 +174,6 @@ static inline int tls_start(void **state)
     dibs_client *c = NULL;
 
     (void)state;
-    tls_dir = ts_server_dir(tls_home);
-    tls_make();
     tls_start_server();
     if (dibs_client_open(ts_server_url(srv), NULL, &c) != DIBS_OK)
         return -1;
@@ -189,6 +207,8 @@ static inline int tls_run(const char *name, const struct CMUnitTest *tests,
     int failed = 0;
 
     tls_home = ts_server_start(NULL);
+    tls_dir = ts_server_dir(tls_home);
+    tls_make();
     if (tls_there())
         failed =
             _cmocka_run_group_tests(name, tests, count, tls_start, tls_stop);
