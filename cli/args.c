@@ -58,6 +58,9 @@ const struct option_row option_rows[] = {
     {0, "min-hold", "TIME", OPT_TIME, AT(min_hold_ms), CMD_TAKE, "1m",
      "Keep the lock taken for at least so long, also when the command is done"
      " sooner."},
+    {0, "replicas", "N", OPT_REPLICAS, AT(replicas), CMD_TAKE, "1",
+     "So many replicas of the server must have the lock, too, or it is not"
+     " taken: a number, or all that are connected. Default 0."},
     {'t', "max-run", "TIME", OPT_TIME, AT(max_run_ms), CMD_RUN, "10m",
      "Stop the command after so long; exit 124. Default: no limit."},
     {'k', "kill-after", "TIME", OPT_TIME, AT(kill_after_ms), CMD_RUN, "5s",
@@ -212,6 +215,9 @@ static int set_value(struct args *a, const struct command *cmd,
         break;
     case OPT_FD:
         why = value_number(text, 1 << 20, at) ? NULL : "is not a descriptor";
+        break;
+    case OPT_REPLICAS:
+        why = value_replicas(text, at) ? NULL : "is neither a number nor all";
         break;
     case OPT_LOST:
         why = value_on_lost(text, at)

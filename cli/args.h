@@ -46,7 +46,7 @@ struct args {
     const char *multi;            /* names; words[0] is the same then */
     const char *quorum;           /* URLs */
     bool no_renew, ok_if_busy, foreground, any_name, no_stdin, yes, force;
-    int busy_code, status_fd;
+    int busy_code, status_fd, replicas;
     struct on_lost on_lost;
     const char *shell;    /* -c */
     const char *if_owner; /* --if-owner */
@@ -82,6 +82,7 @@ enum option_kind {
     OPT_FD,
     OPT_LOST,
     OPT_LOG,
+    OPT_REPLICAS,
     OPT_NOWAIT
 };
 

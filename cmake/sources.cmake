@@ -13,6 +13,7 @@ set(DIBS_SOURCES
   src/net/conn.c
   src/client/classes.c
   src/client/call.c
+  src/client/acks.c
   src/client/server.c
   src/client/script.c
   src/client/pubsub.c
