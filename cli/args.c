@@ -48,7 +48,7 @@ const struct option_row option_rows[] = {
      "redis://a,redis://b,redis://c",
      "The lock on more than half of these independent servers (RedLock), in"
      " place of -u: three URLs or more, with commas between them."},
-    {0, "lease", "TIME", OPT_TIME, AT(lease_ms), CMD_TAKE, "30s",
+    {0, "lease", "TIME", OPT_TIME, AT(lease_ms), CMD_TAKE | CMD_DOCTOR, "30s",
      "After so long without a sign of life from us the lock is free again."
      " Default 30s, renewed while the command runs."},
     {0, "no-renew", NULL, OPT_FLAG, AT(no_renew), CMD_TAKE, NULL,
@@ -92,8 +92,8 @@ const struct option_row option_rows[] = {
      "Only if this owner, as 'dibs info' shows it, holds the lock."},
     {0, "force", NULL, OPT_FLAG, AT(force), CMD_LOCAL, NULL,
      "Stop the private server even while locks are held."},
-    {0, "json", NULL, OPT_FLAG, AT(json), CMD_LOOK | CMD_HOLD | CMD_LOCAL, NULL,
-     "Answer in JSON."},
+    {0, "json", NULL, OPT_FLAG, AT(json),
+     CMD_LOOK | CMD_HOLD | CMD_LOCAL | CMD_DOCTOR, NULL, "Answer in JSON."},
     {'u', "url", "URL", OPT_TEXT, AT(url), CMD_ALL, "redis://db1.example:6379",
      "The server: redis://[user@]host[:port][/db] or unix:///path[?db=N]."
      " Passwords do not belong here: everybody can see them."},
@@ -481,11 +481,19 @@ static int check_run(const struct args *a, const struct command *cmd)
     return EXIT_FINE;
 }
 
+static int check_lease(const struct args *a, const struct command *cmd)
+{
+    if (a->lease_ms >= DIBS_LEASE_MIN_MS)
+        return EXIT_FINE;
+    return args_wrong(cmd,
+                      cmd->bit == CMD_DOCTOR
+                          ? "dibs doctor --lease 30s"
+                          : "dibs run --lease 30s backup -- rsync -a x y",
+                      "--lease: shorter than %d ms", DIBS_LEASE_MIN_MS);
+}
+
 static int check_take(const struct args *a, const struct command *cmd)
 {
-    if (a->lease_ms < DIBS_LEASE_MIN_MS)
-        return args_wrong(cmd, "dibs run --lease 30s backup -- rsync -a x y",
-                          "--lease: shorter than %d ms", DIBS_LEASE_MIN_MS);
     if (a->max_hold_ms > 0 && a->max_hold_ms < DIBS_LEASE_MIN_MS)
         return args_wrong(cmd, "dibs run --max-hold 1h backup -- make all",
                           "--max-hold: shorter than %d ms", DIBS_LEASE_MIN_MS);
@@ -535,8 +543,11 @@ int args_behind(struct args *a, const struct command *cmd, int argc,
         return code;
     if (a->n_words < cmd->min_words)
         return args_wrong(cmd, cmd->example, "%s is missing", cmd->words_are);
-    if (cmd->bit & (CMD_TAKE | CMD_INFO | CMD_FORCE))
+    if (a->n_words > 0 &&
+        (cmd->bit & (CMD_TAKE | CMD_INFO | CMD_FORCE | CMD_DOCTOR)))
         code = check_name(a, cmd);
+    if (code == EXIT_FINE)
+        code = check_lease(a, cmd);
     if (code == EXIT_FINE && (cmd->bit & CMD_TAKE))
         code = check_take(a, cmd);
     return code;

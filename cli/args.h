@@ -23,10 +23,11 @@ enum {
     CMD_VERSION = 1 << 6,
     CMD_HELP = 1 << 7,
     CMD_QUEUE = 1 << 8,
-    CMD_ALL = (1 << 9) - 1,
+    CMD_DOCTOR = 1 << 9,
+    CMD_ALL = (1 << 10) - 1,
     CMD_TAKE = CMD_RUN | CMD_HOLD,                        /* takes a lock */
     CMD_LOOK = CMD_INFO | CMD_LS | CMD_FORCE | CMD_QUEUE, /* does not wait */
-    CMD_SERVER = CMD_TAKE | CMD_LOOK /* talks to a server */
+    CMD_SERVER = CMD_TAKE | CMD_LOOK | CMD_DOCTOR /* talks to a server */
 };
 
 #define WAIT_FOREVER  (-1)

@@ -21,7 +21,7 @@ _dibs() {
         --log -h --help -V --version"
     local take="-n --no-wait -w --wait --fair -s --shared -x --exclusive --lease --no-renew --max-hold --min-hold --replicas
         -E --busy-code --ok-if-busy --any-name --status-fd"
-    local commands="run hold info queue ls force-unlock local version help"
+    local commands="run hold info queue ls force-unlock doctor local version help"
 
     # Which subcommand, and are we behind its "--"?
     local i command= takes_value='^(-[uwtkEc]|--(url|url-file|password-file|log|wait|lease|max-hold|min-hold|replicas|max-run|kill-after|on-lost|command|busy-code|status-fd|if-owner))$'
@@ -75,11 +75,12 @@ _dibs() {
     hold) options+=" $take --no-stdin --json" ;;
     info | queue | ls) options+=" --json" ;;
     force-unlock) options+=" --yes --if-owner --json" ;;
+    doctor) options+=" --json --lease" ;;
     local) options+=" --force --json" ;;
     esac
     if [[ $cur != -* && $names -eq 0 ]]; then
         case $command in
-        run | hold | info | queue | force-unlock) options=$(_dibs_locks) ;;
+        run | hold | info | queue | force-unlock | doctor) options=$(_dibs_locks) ;;
         local) options="status stop" ;;
         help) options=$commands ;;
         esac

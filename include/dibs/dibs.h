@@ -450,6 +450,28 @@ DIBS_API DIBS_MUST dibs_err dibs_client_list(dibs_client *c,
                                              const char *pattern,
                                              dibs_list_fn fn, void *arg);
 
+/* What a check of dibs_client_doctor found. */
+typedef enum dibs_verdict {
+    DIBS_VERDICT_OK = 0,
+    DIBS_VERDICT_NOTE,    /* good to know */
+    DIBS_VERDICT_WARNING, /* locks can be lost, or late, if something fails */
+    DIBS_VERDICT_PROBLEM  /* locks do not work here as they should */
+} dibs_verdict;
+
+/* Examines the server: what it means for locks. fn is called for each finding,
+ * with a word for the check (there may be several of one), the verdict and a
+ * line for people; on the calling thread, and returns false to stop. name is
+ * that of a lock whose rights are looked at, or NULL. Nothing is changed on the
+ * server, but commands are tried, in forms that do nothing.
+ *
+ * OK      It was examined; what is wrong, fn was told.
+ * others  As of dibs_lock_info_get: the server could not be asked (any more).
+ */
+typedef bool (*dibs_doctor_fn)(const char *check, dibs_verdict verdict,
+                               const char *text, void *arg);
+DIBS_API DIBS_MUST dibs_err dibs_client_doctor(dibs_client *c, const char *name,
+                                               dibs_doctor_fn fn, void *arg);
+
 /* ---- the async twins --------------------------------------------------- */
 
 /* The callback comes exactly once after DIBS_OK from the start call, and never

@@ -343,7 +343,8 @@ static void judge(struct dibs__req *req, dibs_err err,
     } else if (err == DIBS_OK) {
         if (try_again(call, reply->text))
             return;
-        say(call->s, DIBS_EVENT_ERROR, call->last, reply->text);
+        if (!call->quiet)
+            say(call->s, DIBS_EVENT_ERROR, call->last, reply->text);
         finish(call, call->last, reply);
     } else {
         if (err == DIBS_ERR_UNKNOWN) {

@@ -16,6 +16,7 @@ struct dibs__call {
     void (*write)(struct dibs__call *call, struct dibs__buf *out, bool whole);
     void (*done)(struct dibs__call *call, dibs_err err,
                  const struct dibs__reply *reply);
+    bool quiet;         /* an error reply is no event */
     unsigned expects;   /* types the reply can have, a bit each; 0 = any */
     int64_t deadline;   /* for all of it */
     int64_t attempt_ms; /* for one reply */
