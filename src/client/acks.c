@@ -148,6 +148,9 @@ static void waited(struct dibs__req *req, dibs_err err,
         else
             dibs__call_again(call, true);
     }
+    if (err == DIBS_OK && reply->type != REPLY_NUM &&
+        reply->type != REPLY_ERROR && a->ln)
+        dibs__conn_close(&a->ln->cn, DIBS_ERR_CONN, "no answer to a WAIT");
     go_soon(s);
 }
 
@@ -215,6 +218,13 @@ static void link_up(struct dibs__conn *cn)
     go_soon(ln->s);
 }
 
+static void redial_later(struct dibs__server *s)
+{
+    dibs__timer_set(s->lp, &s->acks.timer,
+                    dibs__now_ms() +
+                        dibs__random_in(REDIAL_MIN_MS, REDIAL_MAX_MS));
+}
+
 /* Could not be made. Whoever has no patience ends, the others wait until their
  * time is over. */
 static void not_made(struct dibs__server *s, dibs_err err)
@@ -222,9 +232,7 @@ static void not_made(struct dibs__server *s, dibs_err err)
     struct dibs__acks *a = &s->acks;
     struct dibs__list all;
 
-    dibs__timer_set(s->lp, &a->timer,
-                    dibs__now_ms() +
-                        dibs__random_in(REDIAL_MIN_MS, REDIAL_MAX_MS));
+    redial_later(s);
     dibs__list_init(&all);
     dibs__list_move(&all, &a->queue);
     for (struct dibs__list *l; (l = dibs__list_pop(&all));) {
@@ -250,7 +258,9 @@ static void link_down(struct dibs__conn *cn, dibs_err err, const char *why)
         say(s, DIBS_EVENT_DISCONNECTED, err, why);
     if (!ln->was_up)
         not_made(s, err);
-    else if (!dibs__list_empty(&s->acks.queue))
+    else if (!ln->served) /* no hammering */
+        redial_later(s);
+    else
         go_soon(s);
 }
 

@@ -315,6 +315,38 @@ static void test_replicas_all_grows(void **state)
     kit_close(c);
 }
 
+/* All of several: one script and one WAIT for them, and too few means none. */
+static void test_replicas_multi(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_lock *m[] = {kit_lock(c, "a"), kit_lock(c, "b"), NULL}, *all;
+    const dibs_lock_opts *o =
+        DIBS_LOCK_OPTS(.replicas = 2, .replicas_timeout_ms = SHORT_MS);
+
+    (void)state;
+    FINE(dibs_read_lock_new(c, "c", &m[2])); /* never in one script */
+    for (size_t n = 2; n <= COUNT(m); n++) {
+        FINE(dibs_multi_lock_new(m, n, &all));
+        FINE(dibs_lock_try(all, DIBS_LOCK_OPTS(.replicas = 2)));
+        for (int r = 0; r < REPLICAS; r++)
+            assert_true(ts_exists(replica[r], "a") &&
+                        ts_exists(replica[r], "b"));
+        ts_server_pause(replica[0]);
+        WANT(dibs_lock_try(all, o), DIBS_ERR_REPLICAS); /* a re-entry */
+        assert_int_equal(kit_count(m[0], "a", 0), 1);
+        assert_int_equal(kit_count(m[1], "b", 0), 1);
+        FINE(dibs_lock_release(all, NULL));
+        WANT(dibs_lock_acquire(all, o), DIBS_ERR_REPLICAS);
+        assert_int_equal(dibs_lock_state(all, 0), DIBS_NOT_HELD);
+        assert_int_equal(ts_nkeys(srv), 0);
+        ts_server_resume(replica[0]);
+        dibs_lock_free(all);
+    }
+    for (size_t i = 0; i < COUNT(m); i++)
+        dibs_lock_free(m[i]);
+    kit_close(c);
+}
+
 /* ---- waiting ----------------------------------------------------------- */
 
 /* The attempt that takes is the one that is acknowledged; a release here does
@@ -337,8 +369,10 @@ static void test_replicas_after_a_wait(void **state)
             kit_call_start(&call, l, DIBS_LOCK_OPTS(.replicas = 2, .owner = 9),
                            dibs_lock_acquire);
             TS_WAIT(ts_nchannels(srv) > 0 || here);
+            long long waits = ts_command_calls(srv, "wait");
             FINE(dibs_lock_release(held, NULL));
             FINE(kit_call_end(&call));
+            assert_true(ts_command_calls(srv, "wait") > waits);
             assert_true(ts_exists(replica[0], "l"));
             assert_true(ts_exists(replica[1], "l"));
             FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = 9)));
@@ -560,6 +594,7 @@ int main(void)
         TEST(test_replicas_too_few_reentry),
         TEST(test_replicas_none_connected),
         TEST(test_replicas_all_grows),
+        TEST(test_replicas_multi),
         TEST(test_replicas_after_a_wait),
         TEST(test_replicas_too_few_after_a_wait),
         TEST(test_replicas_many_wait),
