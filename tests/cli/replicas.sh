@@ -38,6 +38,9 @@ for n in 2 3 all; do
     free m a || fail 'is still held'
 done
 ran 69 dibs hold --lease 3s --replicas 2 a </dev/null
+ran 69 dibs run --lease 3s --replicas 2 --multi a,b -- true
+has stderr '1 of 2 replicas have it' "$err"
+free m a && free m b || fail 'is still held'
 # Taken is another matter than too few.
 ran 69 dibs run --lease 3s -n --ok-if-busy --replicas 2 a -- true
 ran 0 dibs run --replicas 1 a -- echo in
