@@ -7,6 +7,7 @@
  */
 #include "fault/kit.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define SHORT_MS kit_ms(100)
@@ -63,6 +64,44 @@ static const dibs_lock_opts *one(void)
     static dibs_lock_opts o = {.size = sizeof o, .replicas = 1};
 
     return &o;
+}
+
+/* ---- on which connection ------------------------------------------------ */
+
+static int connection_of(const char *text, unsigned nth)
+{
+    char *line = ts_proxy_log_line(kit_px, text, nth);
+    int number = -1;
+
+    assert_non_null(line);
+    assert_int_equal(sscanf(line, "%*d #%d", &number), 1);
+    free(line);
+    return number;
+}
+
+/* WAIT counts the writes of its own connection: behind the script, on the same
+ * one, and what asks for no replicas is not on it. */
+static void test_same_connection(void **state)
+{
+    struct kit_client *k = kit_open(&(struct kit_opts){.lazy = false});
+    dibs_lock *l = kit_lock(k, "mine"), *other = kit_lock(k, "other");
+
+    (void)state;
+    ts_proxy_reset(kit_px);
+    for (unsigned i = 0; i < 3; i++) {
+        want("acquire", dibs_lock_acquire(l, one()), DIBS_OK);
+        want("other", dibs_lock_acquire(other, NULL), DIBS_OK);
+        int waits_on = connection_of(" WAIT 1 ", i);
+        assert_int_equal(connection_of(" 1 mine ", 2 * i), waits_on);
+        want("release", dibs_lock_release(l, NULL), DIBS_OK);
+        assert_int_not_equal(connection_of(" 1 mine ", 2 * i + 1), waits_on);
+        assert_int_not_equal(connection_of(" 1 other ", 2 * i), waits_on);
+        want("release", dibs_lock_release(other, NULL), DIBS_OK);
+    }
+    assert_int_equal(ts_proxy_logged(kit_px, " WAIT "), 3);
+    dibs_lock_free(l);
+    dibs_lock_free(other);
+    kit_close(k);
 }
 
 /* ---- lost -------------------------------------------------------------- */
@@ -375,15 +414,11 @@ static void test_server_dies_meanwhile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_lost_once),
-        TEST(test_lost_always),
-        TEST(test_lost_while_waiting),
-        TEST(test_second_time_writes),
-        TEST(test_scripts_write_again),
-        TEST(test_take_back_lost),
-        TEST(test_strange_answers),
-        TEST(test_no_second_connection),
-        TEST(test_server_dies_meanwhile),
+        TEST(test_same_connection),      TEST(test_lost_once),
+        TEST(test_lost_always),          TEST(test_lost_while_waiting),
+        TEST(test_second_time_writes),   TEST(test_scripts_write_again),
+        TEST(test_take_back_lost),       TEST(test_strange_answers),
+        TEST(test_no_second_connection), TEST(test_server_dies_meanwhile),
     };
     return cmocka_run_group_tests_name("fault.replicas", tests, up, down);
 }
