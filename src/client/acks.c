@@ -36,7 +36,7 @@
 #include "client/call.h"
 #include "client/classes.h"
 
-#include <stdio.h>
+#include <limits.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -113,9 +113,9 @@ static void judge(struct dibs__acks *a, struct dibs__call *call, int64_t acked,
 
     if (refused == DIBS_OK && all)
         refused = a->refused;
-    call->acked = acked;
+    call->acked = (int)dibs__min(acked, INT_MAX);
     /* None at all is not what anybody means by all. */
-    call->wanted = all ? dibs__max(a->online, 1) : call->replicas;
+    call->wanted = all ? (int)dibs__max(a->online, 1) : call->replicas;
     if (refused == DIBS_OK && (acked < call->wanted || (all && !a->online)))
         refused = DIBS_ERR_REPLICAS;
     dibs__call_acked(call, refused);

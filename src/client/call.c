@@ -268,8 +268,10 @@ void dibs__call_give_up(struct dibs__call *call, dibs_err err)
 
 void dibs__call_acked(struct dibs__call *call, dibs_err err)
 {
+    struct dibs__reply reply = {.type = call->kept, .num = call->kept_num};
+
     call->unacked = err != DIBS_OK;
-    finish(call, err, &call->kept);
+    finish(call, err, &reply);
 }
 
 static void later(struct dibs__call *call)
@@ -335,8 +337,8 @@ static void judge(struct dibs__req *req, dibs_err err,
     if (err == DIBS_OK)
         DIBS_OF(req->cn, struct dibs__link, cn)->served = true;
     if (err == DIBS_OK && call->replicas && call->writes & 1u << reply->type) {
-        call->kept = (struct dibs__reply){.type = reply->type};
-        call->kept.num = reply->num;
+        call->kept = reply->type;
+        call->kept_num = reply->num;
         dibs__acks_keep(call->s, call);
     } else if (err == DIBS_OK && reply->type != REPLY_ERROR) {
         finish(call, DIBS_OK, reply);

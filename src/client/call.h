@@ -28,12 +28,12 @@ struct dibs__call {
                             something for them to have */
 
     /* Known when done. */
-    int64_t sent_ms; /* just before what was answered was sent */
-    bool again;      /* it may have been executed before that */
-    bool ghost;      /* a copy of it may still be executed some time */
-    bool partly;     /* the error came from the middle of a script */
-    bool unacked;    /* executed, but too few replicas are known to have it */
-    int64_t acked, wanted; /* then: how many have it, how many should */
+    int64_t sent_ms;   /* just before what was answered was sent */
+    bool again;        /* it may have been executed before that */
+    bool ghost;        /* a copy of it may still be executed some time */
+    bool partly;       /* the error came from the middle of a script */
+    bool unacked;      /* executed, but too few replicas are known to have it */
+    int acked, wanted; /* then: how many have it, how many should */
 
     /* call.c's own. */
     struct dibs__server *s;
@@ -46,7 +46,8 @@ struct dibs__call {
     bool misfit; /* it got a reply that cannot be its own */
     unsigned tries;
     dibs_err last;
-    struct dibs__reply kept; /* while replicas are waited for */
+    enum dibs__reply_type kept; /* the reply, while replicas are waited for */
+    int64_t kept_num;
 };
 
 /* OK       with the reply, never an error reply.

@@ -89,8 +89,8 @@ static void say_short(const struct dibs__op *op, dibs_err why)
     if (why == DIBS_ERR_CLOSED)
         return; /* nobody waited for them */
     snprintf(text, sizeof text,
-             "'%.80s': %lld of %lld replicas have it; given back",
-             op->line->name, (long long)call->acked, (long long)call->wanted);
+             "'%.80s': %d of %d replicas have it; given back", op->line->name,
+             call->acked, call->wanted);
     dibs__client_say(dibs__line_client(op->line), DIBS_EVENT_REPLICAS,
                      DIBS_ERR_REPLICAS, text);
 }
