@@ -8,7 +8,7 @@
  * How     All that one client holds in one command where the kinds allow it,
  *         the clients side by side. One that fails spoils nothing for the
  *         others, and counts as given back itself. A quorum is given back when
- * a majority says so; whatever the others do takes its course.
+ *         a majority says so; whatever the others do takes its course.
  */
 #include "lock/group.h"
 
