@@ -14,10 +14,14 @@ set(DIBS_SOURCES
   src/client/classes.c
   src/client/call.c
   src/client/server.c
+  src/client/slot.c
+  src/client/cluster.c
+  src/client/sentinel.c
   src/client/script.c
   src/client/pubsub.c
   src/client/watchdog.c
   src/client/callback.c
+  src/client/topology.c
   src/client/client.c
   src/lock/kind_basic.c
   src/lock/kind_fair.c

@@ -2,7 +2,7 @@
 --
 -- KEYS  1 lock hash   2 queue   3 scores
 -- ARGV  1 owner   2 channel of a waiter, less its owner   3 '1' to end its hold
---       as well
+--       as well   then the commands to publish with; none = 'publish'
 -- Gives 1 when a hold was ended, else 0.
 --
 -- Whoever leaves may have been the one who was called. So if the lock is free
@@ -12,6 +12,18 @@ local lock, queue, scores = KEYS[1], KEYS[2], KEYS[3]
 local owner, channel = ARGV[1], ARGV[2]
 local SOON = 1000
 local ended = 0
+
+-- Calls a waiter: how many heard, or -1 if nobody can tell. That is so without
+-- the right to publish; and where a message goes to all nodes of a cluster, for
+-- only those who listen at this one are counted.
+local function call(who)
+    local most = -1
+    for i = 4, math.max(4, #ARGV) do
+        local heard = redis.pcall(ARGV[i] or 'publish', channel .. who, '0')
+        most = math.max(most, type(heard) == 'number' and heard or -1)
+    end
+    return most == 0 and ARGV[#ARGV] == 'publish' and -1 or most
+end
 
 if ARGV[3] == '1' then
     local found = redis.call('hmget', lock, owner, 'mode')
@@ -38,8 +50,7 @@ for place = 0, 15 do
         end
         return ended
     end
-    local heard = redis.pcall('publish', channel .. who, '0')
-    if heard ~= 0 then
+    if call(who) ~= 0 then
         return ended
     end
     local score = redis.call('zscore', scores, who)
@@ -47,5 +58,5 @@ for place = 0, 15 do
         redis.pcall('zadd', scores, now + SOON, who)
     end
 end
-redis.pcall('publish', channel .. redis.call('lindex', queue, -1), '0')
+call(redis.call('lindex', queue, -1))
 return ended

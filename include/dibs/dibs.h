@@ -117,6 +117,15 @@ typedef enum dibs_callbacks {
     DIBS_CALLBACKS_DISPATCH    /* inside your dibs_client_dispatch calls */
 } dibs_callbacks;
 
+/* How wake-ups travel in a cluster. The same for all clients of a lock, or they
+ * do not hear each other and find out by looking. */
+typedef enum dibs_pubsub {
+    DIBS_PUBSUB_AUTO = 0, /* sharded if the servers can, as Redisson does it */
+    DIBS_PUBSUB_CLASSIC,  /* PUBLISH: every node hears every message */
+    DIBS_PUBSUB_SHARDED,  /* SPUBLISH: only the lock's node does */
+    DIBS_PUBSUB_BOTH      /* to be heard by either */
+} dibs_pubsub;
+
 /* Zero is the default of every field; fill it with DIBS_CLIENT_OPTS, or by
  * hand with size first. */
 typedef struct dibs_client_opts {
@@ -132,20 +141,30 @@ typedef struct dibs_client_opts {
     const char *client_name;    /* for CLIENT LIST; NULL = "dibs" */
     dibs_event_cb on_event;     /* may be NULL */
     void *event_arg;
-    int64_t fair_wait_ms; /* fair locks: how long a waiter that shows no
-                             sign of life keeps its place; 0 = 300000.
-                             The same for all clients of a lock, Redisson
-                             ones (fairLockWaitTimeout) included */
-    bool prefer_readers;  /* read-write locks: a writer that waits does
-                             not keep new readers out */
+    int64_t fair_wait_ms;      /* fair locks: how long a waiter that shows no
+                                  sign of life keeps its place; 0 = 300000.
+                                  The same for all clients of a lock, Redisson
+                                  ones (fairLockWaitTimeout) included */
+    bool prefer_readers;       /* read-write locks: a writer that waits does
+                                  not keep new readers out */
+    const char *sentinel_user; /* instead of the URL's; NULL = the URL's */
+    const char *sentinel_password; /* the same */
+    dibs_pubsub pubsub;            /* in a cluster: how wake-ups travel */
 } dibs_client_opts;
 
 #define DIBS_CLIENT_OPTS(...)                                                  \
     (&(const dibs_client_opts){.size = sizeof(dibs_client_opts), __VA_ARGS__})
 
-/* Opens a client: redis://[user[:password]@]host[:port][/db] or
- * unix:///path[?db=N]. opts may be NULL. Unless opts say lazy, one connection
- * is made, so that a bad address or password shows here.
+/* Opens a client. opts may be NULL. Unless opts say lazy, one connection is
+ * made, so that a bad address or password shows here. The URL:
+ *
+ *   redis://[user[:password]@]host[:port][/db]
+ *   unix:///path[?db=N]
+ *   redis-sentinel://[user[:password]@]host[:port],.../service[?db=N]
+ *       the hosts are sentinels; sentinel_user= and sentinel_password= may
+ *       follow. The client goes where the master goes.
+ *   redis-cluster://[user[:password]@]host[:port],...
+ *       some nodes of a cluster; they tell of the others.
  *
  * OK        *out is yours; give it back with dibs_client_free.
  * INVALID   The URL or an option makes no sense.

@@ -21,6 +21,7 @@ struct dibs__call {
     int64_t attempt_ms; /* for one reply */
     int64_t connect_by; /* without a connection give up then; 0 = as soon as
                            a connection could not be made */
+    int slot;           /* in a cluster: of its keys; -1: for this server */
 
     /* Known when done. */
     int64_t sent_ms; /* just before what was answered was sent */
@@ -37,7 +38,8 @@ struct dibs__call {
     bool loose;  /* a ghost is about that cannot be laid */
     bool whole;  /* send the script's text */
     bool misfit; /* it got a reply that cannot be its own */
-    unsigned tries;
+    bool asking; /* the server is about to take over the slot: say so */
+    unsigned tries, hops;
     dibs_err last;
 };
 
@@ -49,6 +51,9 @@ struct dibs__call {
 void dibs__call_start(struct dibs__server *s, struct dibs__call *call);
 /* The same, directly if a connection is free. Thread: app. */
 void dibs__call_talk(struct dibs__server *s, struct dibs__call *call);
+
+/* Calls that wait for this server look where their slot is now. Thread: io. */
+void dibs__calls_reroute(struct dibs__server *s);
 
 /* For server.c, on io. */
 void dibs__calls_resume(struct dibs__server *s);

@@ -34,7 +34,8 @@
 #define CLOSE_MS           5000
 #define EVENTS_MAX         256
 
-#define OPTS_SIZE_V1 sizeof(dibs_client_opts)
+/* The struct as it was at first; fields were added behind. */
+#define OPTS_SIZE_V1 offsetof(dibs_client_opts, sentinel_user)
 
 /* ---- events ------------------------------------------------------------ */
 
@@ -149,6 +150,7 @@ static void client_clear(dibs_client *c)
 {
     dibs__callbacks_clear(&c->callbacks);
     dibs__watchdog_clear(&c->watchdog);
+    dibs__topology_clear(c);
     dibs__server_clear(&c->server);
     dibs__mutex_clear(&c->mu);
     pthread_cond_destroy(&c->closed_cv);
@@ -177,11 +179,13 @@ static dibs_err opts_take(const dibs_client_opts *in, dibs_client_opts *out)
         return DIBS_OK;
     if (in->size < OPTS_SIZE_V1)
         return DIBS_ERR_INVALID;
+    size_t size = in->size < sizeof *out ? in->size : sizeof *out;
     const unsigned char *raw = (const unsigned char *)in;
     for (size_t i = sizeof *out; i < in->size; i++)
         if (raw[i] != 0)
             return DIBS_ERR_INVALID;
-    memcpy(out, in, sizeof *out);
+    memcpy(out, in, size);
+    out->size = sizeof *out;
     return DIBS_OK;
 }
 
@@ -215,6 +219,8 @@ static dibs_err opts_check(const dibs_client_opts *o)
     if (o->callbacks != DIBS_CALLBACKS_THREAD &&
         o->callbacks != DIBS_CALLBACKS_DISPATCH)
         return DIBS_ERR_INVALID;
+    if ((unsigned)o->pubsub > DIBS_PUBSUB_BOTH)
+        return DIBS_ERR_INVALID;
     return DIBS_OK;
 }
 
@@ -236,7 +242,7 @@ static dibs_err target_set(struct dibs__target *to, const char *url,
 
     if (err != DIBS_OK)
         return err;
-    if (to->url.mode != URL_SINGLE || to->url.tls.on)
+    if (to->url.tls.on)
         return DIBS_ERR_INVALID;
     to->command_timeout_ms =
         o->command_timeout_ms ? o->command_timeout_ms : COMMAND_TIMEOUT_MS;
@@ -244,8 +250,12 @@ static dibs_err target_set(struct dibs__target *to, const char *url,
         o->connect_timeout_ms ? o->connect_timeout_ms : CONNECT_TIMEOUT_MS;
     to->client_name = dibs__strdup(o->client_name ? o->client_name : "dibs");
     if (!to->client_name || !replace(&to->url.user, o->user) ||
-        !replace(&to->url.password, o->password))
+        !replace(&to->url.password, o->password) ||
+        !replace(&to->url.sentinel_user, o->sentinel_user) ||
+        !replace(&to->url.sentinel_password, o->sentinel_password))
         return DIBS_ERR_NOMEM;
+    if (to->url.sentinel_user && !to->url.sentinel_password)
+        return DIBS_ERR_INVALID;
     return to->url.user && !to->url.password ? DIBS_ERR_INVALID : DIBS_OK;
 }
 
@@ -287,7 +297,7 @@ static void first_came(struct dibs__server *s, dibs_err err)
     sem_post(&c->started);
 }
 
-static void part_ended(dibs_client *c)
+void dibs__client_part_ended(dibs_client *c)
 {
     if (--c->to_end == 0)
         sem_post(&c->started);
@@ -295,12 +305,12 @@ static void part_ended(dibs_client *c)
 
 static void server_ended(struct dibs__server *s)
 {
-    part_ended(DIBS_OF(s, dibs_client, server));
+    dibs__client_part_ended(DIBS_OF(s, dibs_client, server));
 }
 
 static void pubsub_ended(struct dibs__pubsub *ps)
 {
-    part_ended(DIBS_OF(ps, dibs_client, pubsub));
+    dibs__client_part_ended(DIBS_OF(ps, dibs_client, pubsub));
 }
 
 static void start_io(struct dibs__task *t)
@@ -359,7 +369,8 @@ static dibs_err client_open(const char *url, const dibs_client_opts *opts,
         return err;
     }
     parts_init(c, &o);
-    if (o.on_event)
+    err = dibs__topology_init(c, &o);
+    if (err == DIBS_OK && o.on_event)
         err = dibs__callbacks_ready(&c->callbacks);
     if (err == DIBS_OK)
         err = dibs__loop_start(&c->loop);
@@ -416,10 +427,11 @@ static void close_parts(struct dibs__task *t)
     dibs_client *c = DIBS_OF(t, dibs_client, step);
 
     dibs__watchdog_stop(&c->watchdog);
-    c->to_end = 3;
+    c->to_end = 3 + dibs__topology_parts(c);
     dibs__server_close(&c->server);
     dibs__pubsub_close(&c->pubsub);
-    part_ended(c);
+    dibs__topology_close(c);
+    dibs__client_part_ended(c);
 }
 
 static void step(dibs_client *c, void (*run)(struct dibs__task *))
@@ -490,6 +502,7 @@ void dibs_client_free(dibs_client *c)
     if (dibs__client_foreign(c)) {
         dibs__server_abandon(&c->server);
         dibs__pubsub_abandon(&c->pubsub);
+        dibs__topology_abandon(c);
         return;
     }
     if (dibs_client_close(c, 0) != DIBS_ERR_DEADLOCK)

@@ -22,7 +22,7 @@ void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
                                     const struct dibs__reply *),
                    int64_t within, int64_t connect_by)
 {
-    struct dibs__server *s = &dibs__line_client(op->line)->server;
+    struct dibs__server *s = dibs__line_server(op->line);
 
     static const unsigned expects[] = {
         [VERB_ACQUIRE] = 1u << REPLY_NIL | 1u << REPLY_NUM,
@@ -41,6 +41,7 @@ void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
     op->call.attempt_ms = s->to.command_timeout_ms;
     op->call.deadline = dibs__add(dibs__now_ms(), dibs__max(within, 0));
     op->call.connect_by = connect_by;
+    op->call.slot = op->line->slot;
     bool talk = op->talk;
     op->talk = false; /* its next step may be on io, which must not wait */
     if (talk)

@@ -31,11 +31,13 @@ struct row {
     dibs_err want;
 };
 
-#define ROWS(type, good)                                                       \
+/* first: the size of the first version. */
+#define ROWS(type, first, good)                                                \
     {                                                                          \
         {0, 0, DIBS_ERR_INVALID}, {1, 0, DIBS_ERR_INVALID},                    \
             {sizeof(size_t), 0, DIBS_ERR_INVALID},                             \
-            {sizeof(type) - 1, 0, DIBS_ERR_INVALID}, {sizeof(type), 0, good},  \
+            {first - 1, 0, DIBS_ERR_INVALID}, {first, 0, good},                \
+            {first, first, good}, {sizeof(type), 0, good},                     \
             {sizeof(type) + 1, 0, good}, {sizeof(type) + MORE, 0, good},       \
             {sizeof(type) + 1, sizeof(type), DIBS_ERR_INVALID},                \
             {sizeof(type) + MORE, sizeof(type), DIBS_ERR_INVALID},             \
@@ -60,7 +62,9 @@ static void *make(const struct row *row, size_t ours)
 
 static void test_opts_client(void **state)
 {
-    static const struct row rows[] = ROWS(dibs_client_opts, DIBS_ERR_CONN);
+    static const struct row rows[] =
+        ROWS(dibs_client_opts, offsetof(dibs_client_opts, sentinel_user),
+             DIBS_ERR_CONN);
 
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -89,7 +93,8 @@ static void hear(dibs_err err, void *arg)
 
 static void test_opts_lock(void **state)
 {
-    static const struct row rows[] = ROWS(dibs_lock_opts, DIBS_ERR_NOT_OWNER);
+    static const struct row rows[] =
+        ROWS(dibs_lock_opts, sizeof(dibs_lock_opts), DIBS_ERR_NOT_OWNER);
     struct heard heard = {0, DIBS_OK};
     dibs_client *c;
     dibs_lock *l;
