@@ -198,7 +198,7 @@ static struct dibs__node *node_from(struct dibs__cluster *cl,
 
 /* One range of slots; how many of them. */
 static int take_range(struct dibs__cluster *cl, const struct dibs__reply *r,
-                      const struct dibs__server *from, bool *changed)
+                      const struct dibs__server *from)
 {
     int64_t first, last;
 
@@ -210,7 +210,7 @@ static int take_range(struct dibs__cluster *cl, const struct dibs__reply *r,
         return 0;
     n->in_map = true;
     for (int64_t slot = first; slot <= last; slot++)
-        *changed |= slot_set(cl, (int)slot, n);
+        slot_set(cl, (int)slot, n);
     return (int)(last - first + 1);
 }
 
@@ -228,7 +228,6 @@ static void keep_others(struct dibs__cluster *cl)
 static bool take_map(struct dibs__cluster *cl, const struct dibs__reply *r,
                      const struct dibs__server *from)
 {
-    bool changed = false;
     int covered = 0;
 
     if (r->type != REPLY_ARRAY || r->len == 0)
@@ -236,10 +235,9 @@ static bool take_map(struct dibs__cluster *cl, const struct dibs__reply *r,
     for (unsigned i = 0; i < atomic_load(&cl->count); i++)
         cl->nodes[i]->in_map = false;
     for (size_t i = 0; i < r->len; i++)
-        covered += take_range(cl, r->elem[i], from, &changed);
+        covered += take_range(cl, r->elem[i], from);
     keep_others(cl);
-    if (changed)
-        reroute(cl);
+    reroute(cl); /* also if nothing changed: a channel may wait for it */
     return covered > 0;
 }
 

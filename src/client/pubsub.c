@@ -28,12 +28,13 @@
 #include "client/classes.h"
 #include "client/cluster.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define BACKOFF_FIRST_MS 20
 #define BACKOFF_MAX_MS   2000
+#define MOVED            "MOVED "
 
 struct dibs__channel {
     RB_ENTRY(dibs__channel) node;
@@ -224,18 +225,14 @@ static void refuse(struct dibs__pubsub *ps, const char *text)
 }
 
 /* MOVED: what was asked for channels of that slot will not be answered. They
- * go where the slot is. */
+ * are looked after when the next map has come, and not at once: two nodes can
+ * point to each other for a while. */
 static void moved(struct dibs__pubsub *ps, const char *error)
 {
+    int slot = atoi(error + strlen(MOVED));
     struct dibs__channel *ch, *next;
-    struct dibs__node *n = DIBS_OF(ps, struct dibs__node, pubsub);
-    int slot = -1;
-    bool ask;
 
-    if (!dibs__cluster_redirect(ps->cluster, &n->server, error, &slot, &ask)) {
-        dibs__conn_close(ps->cn, DIBS_ERR_CONN, error); /* and then again */
-        return;
-    }
+    dibs__cluster_doubt(ps->cluster);
     for (ch = RB_MIN(dibs__channels, &ps->channels); ch; ch = next) {
         next = RB_NEXT(dibs__channels, &ps->channels, ch);
         if (ch->slot != slot)
@@ -248,7 +245,7 @@ static void moved(struct dibs__pubsub *ps, const char *error)
 
 static void error_came(struct dibs__pubsub *ps, const char *text)
 {
-    if (ps->cluster && strncmp(text, "MOVED ", 6) == 0)
+    if (ps->cluster && strncmp(text, MOVED, strlen(MOVED)) == 0)
         moved(ps, text);
     else if (ps->cluster && dibs__classify(text)->next == NEXT_LATER)
         dibs__conn_close(ps->cn, DIBS_ERR_CONN, text); /* and then again */
@@ -256,13 +253,11 @@ static void error_came(struct dibs__pubsub *ps, const char *text)
         refuse(ps, text);
 }
 
-/* The server has unsubscribed us, since the slot went elsewhere. Asking once
- * more makes it say where. */
+/* The server has unsubscribed us, since the slot went elsewhere. */
 static void put_out(struct dibs__channel *ch)
 {
+    ch->ready = false;
     dibs__cluster_doubt(ch->ps->cluster);
-    if (!dibs__list_empty(&ch->subs))
-        subscribe(ch);
 }
 
 static bool same(const char *verb, const char *plain)
@@ -455,7 +450,7 @@ void dibs__pubsub_reroute(struct dibs__pubsub *ps)
         if (to != ps)
             channel_move(ch, to);
         else if (!ch->ready && !ch->asked)
-            subscribe(ch); /* the slot went, and came back */
+            subscribe(ch); /* the map was wrong, or the slot came back */
     }
     if (ps->cn && RB_EMPTY(&ps->channels) &&
         !DIBS_OF(ps, struct dibs__node, pubsub)->in_map)

@@ -341,19 +341,28 @@ static int node_at(struct top_cluster *t, long long port)
     return -1;
 }
 
+/* Which node this one takes for the slot's owner. */
+static int believed(struct top_cluster *t, int node, int slot)
+{
+    redisReply *r = ts_cmd(t->node[node], "CLUSTER SLOTS");
+    int found = -1;
+
+    for (size_t e = 0; r && e < r->elements; e++) {
+        redisReply **x = r->element[e]->element;
+        if (x[0]->integer <= slot && slot <= x[1]->integer)
+            found = node_at(t, x[2]->element[1]->integer);
+    }
+    freeReplyObject(r);
+    return found;
+}
+
 int top_owner(struct top_cluster *t, int slot)
 {
     int found = -1;
 
     for (int i = 0; i < 6 && found < 0; i++) {
-        redisReply *r =
-            ts_server_pid(t->node[i]) ? ts_cmd(t->node[i], "CLUSTER SLOTS") : 0;
-        for (size_t e = 0; r && e < r->elements; e++) {
-            redisReply **x = r->element[e]->element;
-            if (x[0]->integer <= slot && slot <= x[1]->integer)
-                found = node_at(t, x[2]->element[1]->integer);
-        }
-        freeReplyObject(r);
+        if (ts_server_pid(t->node[i]))
+            found = believed(t, i, slot);
         if (found >= 0 && !ts_server_pid(t->node[found]))
             found = -1;
     }
@@ -394,11 +403,15 @@ void top_end_move(struct top_cluster *t, int slot, int from, int to)
     ts_ok(t->node[from], "CLUSTER SETSLOT %d NODE %s", slot, t->id[to]);
 }
 
+/* All masters must agree before another slot goes the other way: a node that
+ * has just taken a slot can overrule one to which it just gave another. */
 void top_move_slot(struct top_cluster *t, int slot, int from, int to)
 {
     top_begin_move(t, slot, from, to);
     top_move_keys(t, slot, from, to);
     top_end_move(t, slot, from, to);
+    for (int i = 0; i < 3; i++)
+        TS_WAIT(believed(t, i, slot) == to);
 }
 
 void top_name_in(struct top_cluster *t, int slot, char *buf, size_t size)
