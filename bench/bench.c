@@ -110,6 +110,8 @@ int main(int argc, char **argv)
     measure_fair(&p);
     measure_fair_waiters(&p);
     measure_readers(&p);
+    if (!a.url)
+        measure_cluster(&p);
     targets_print();
     return 0;
 }

@@ -17,6 +17,7 @@
  *   many.c      many locks held, many waiters for one
  *   fair.c      the fair lock: hand-overs, and many waiters
  *   rw.c        the read-write lock: many readers
+ *   cluster.c   a cluster next to a single server
  *
  * Whatever does not work ends the program with a message and exit code 1: a
  * benchmark that goes on after an error measures the error.
@@ -133,6 +134,7 @@ void measure_waiters(const struct plan *p);
 void measure_fair(const struct plan *p);
 void measure_fair_waiters(const struct plan *p);
 void measure_readers(const struct plan *p);
+void measure_cluster(const struct plan *p); /* starts servers of its own */
 
 /* How many entries a folder of /proc/self has; with a prefix, only links to
  * something that begins so. */

@@ -53,10 +53,10 @@ void top_hear(const dibs_event *ev, void *arg)
 {
     struct top_events *e = arg;
 
-    if ((size_t)ev->kind < COUNT(e->of))
-        atomic_fetch_add(&e->of[ev->kind], 1);
     if (ev->err != DIBS_OK)
         snprintf(e->last, sizeof e->last, "%s", ev->text);
+    if ((size_t)ev->kind < COUNT(e->of)) /* behind the text: it tells of it */
+        atomic_fetch_add(&e->of[ev->kind], 1);
     if (getenv("KIT_LOUD"))
         fprintf(stderr, "%lld event %d: %s (%s)\n", (long long)ts_now_ms(),
                 (int)ev->kind, ev->text, dibs_strerror(ev->err));
