@@ -35,7 +35,7 @@
 #include <string.h>
 
 #define REFRESH_MS 500  /* between two refreshes, at least */
-#define ANSWER_MS  1000 /* for the map, if others can be asked */
+#define CONNECT_MS 1000 /* to ask for the map, if others can be asked */
 #define TIDY_MS    5000
 
 static void ask_somebody(struct dibs__cluster *cl);
@@ -234,7 +234,7 @@ static bool take_map(struct dibs__cluster *cl, const struct dibs__reply *r,
         return false;
     for (unsigned i = 0; i < atomic_load(&cl->count); i++)
         cl->nodes[i]->in_map = false;
-    for (size_t i = 0; i < r->len; i++)
+    for (size_t i = 0; i < r->len && covered <= DIBS__SLOTS; i++)
         covered += take_range(cl, r->elem[i], from);
     keep_others(cl);
     reroute(cl); /* also if nothing changed: a channel may wait for it */
@@ -360,9 +360,12 @@ static void ask_somebody(struct dibs__cluster *cl)
         return;
     }
     n->asked = cl->round;
-    int64_t within = dibs__min(to->command_timeout_ms, to->connect_timeout_ms);
-    if (more)
-        within = dibs__min(within, ANSWER_MS);
+    /* One that is connected gets the time that others on that connection have:
+     * its end would end theirs. */
+    int64_t within = to->command_timeout_ms;
+    if (!n->server.up)
+        within = more ? dibs__min(to->connect_timeout_ms, CONNECT_MS)
+                      : to->connect_timeout_ms;
     cl->call.write = write_question;
     cl->call.done = answered;
     cl->call.expects = 0;

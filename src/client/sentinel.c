@@ -308,15 +308,16 @@ static void link_down(struct dibs__conn *cn, dibs_err err, const char *why)
 
     dibs__list_del(&ln->at);
     dibs__timer_stop(sn->lp, &ln->ping);
+    if (sn->closing)
+        return;
     if (ln == sn->watched) {
         sn->watched = NULL;
-        if (!sn->closing) {
-            say(sn, DIBS_EVENT_DISCONNECTED, err, why);
-            place(sn, ln, false);
-            watch_again(sn);
-        }
+        say(sn, DIBS_EVENT_DISCONNECTED, err, why);
+        place(sn, ln, false);
     }
-    if (ln->answered || !sn->hunting || sn->closing)
+    if (!sn->watched && !sn->hunting && !sn->again.armed)
+        watch_again(sn);
+    if (ln->answered || !sn->hunting)
         return;
     sn->err = err;
     if (err != DIBS_ERR_SERVER)
@@ -499,7 +500,6 @@ static void watch(struct sentinel_link *ln)
 {
     if (!send_words(&ln->cn, "SUBSCRIBE", SWITCH_MASTER)) {
         dibs__conn_close(&ln->cn, DIBS_ERR_NOMEM, "out of memory");
-        watch_again(ln->sn);
         return;
     }
     ln->sn->watched = ln;

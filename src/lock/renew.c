@@ -16,6 +16,8 @@
  *         have to be in one slot; so the script is told of them as arguments,
  *         and each that the node does not have (any more) comes back as 'm'.
  *         That one is asked for alone, as a key, and finds its way by its slot.
+ *         If there are many of them, a few lead the way: their MOVED brings a
+ *         new map, and the others go with the next batches.
  *
  *         A hold that was released and taken again meanwhile is another hold:
  *         it has another number, and an answer for the old one is dropped.
@@ -34,6 +36,7 @@
 #define GAIN            20  /* part of a lease that is worth a renewal */
 #define PATIENCE        6   /* part of a lease that an answer may take */
 #define PATIENCE_MIN_MS 200 /* less says nothing about the connection */
+#define ALONE_MAX       10  /* of a batch; others when the map is new */
 
 struct batch {
     struct dibs__call call;
@@ -63,7 +66,7 @@ static void one_answered(struct dibs__renew_item *item, char letter,
         } else if (letter == '0') {
             dibs__hold_lose(line, h);
         } else {
-            h->suspect = true;
+            h->suspect |= letter != 'm';
             dibs__hold_watch(line, h,
                              dibs__now_ms() + h->lease_ms / RETRY_PART);
         }
@@ -86,9 +89,9 @@ static void batch_answered(struct dibs__call *call, dibs_err err,
         dibs__client_say(b->locks->c, DIBS_EVENT_SUSPECT,
                          err ? err : DIBS_ERR_SERVER,
                          "a renewal failed; trying again");
-    for (size_t i = 0; i < b->count; i++) {
+    for (size_t i = 0, alone = 0; i < b->count; i++) {
         char letter = good ? reply->text[i] : 'e';
-        if (letter == 'm' && b->count > 1)
+        if (letter == 'm' && b->count > 1 && alone++ < ALONE_MAX)
             ask_alone(b->locks, &b->items[i]);
         else
             one_answered(&b->items[i], letter, call->sent_ms);

@@ -651,6 +651,121 @@ static void down_and_back(void **state)
     dibs_client_free(c);
 }
 
+/* What CLUSTER SLOTS calls the first node; "" for nil. */
+static bool called(const char *name)
+{
+    bool yes = true;
+
+    for (int i = 0; yes && i < 3; i++) {
+        redisReply *r = ts_cmd(top.node[i], "CLUSTER SLOTS");
+        for (size_t e = 0; r && e < r->elements; e++) {
+            redisReply *host = r->element[e]->element[2]->element[0];
+            yes &= host->type == REDIS_REPLY_NIL ? !*name
+                                                 : !strcmp(host->str, name);
+        }
+        freeReplyObject(r);
+    }
+    return yes;
+}
+
+/* Nodes that are known by a name, and nodes that do not know their own. */
+static void endpoints(void **state)
+{
+    static const char *const rows[][2] = {{"hostname", "localhost"},
+                                          {"unknown-endpoint", ""},
+                                          {"ip", "127.0.0.1"}};
+
+    (void)state;
+    for (int i = 0; i < 6; i++)
+        ts_config_set(top.node[i], "cluster-announce-hostname", "localhost");
+    for (size_t r = 0; r < COUNT(rows); r++) {
+        for (int i = 0; i < 6; i++)
+            ts_config_set(top.node[i], "cluster-preferred-endpoint-type",
+                          rows[r][0]);
+        TS_WAIT(called(rows[r][1]));
+        dibs_client *c = open_client(NULL);
+        char name[40];
+        for (int i = 0; i < 6; i++) {
+            snprintf(name, sizeof name, "endpoint%d", i);
+            top_all_kinds(c, name);
+        }
+        /* And so says MOVED. */
+        int slot = top_slot(&top, "endpoint"), from = top_owner(&top, slot);
+        dibs_lock *l = top_lock(c, 0, "endpoint");
+        want("taking", dibs_lock_acquire(l, NULL), DIBS_OK);
+        if (from >= 0) {
+            top_move_slot(&top, slot, from, (from + 1) % 3);
+            want("nesting", dibs_lock_acquire(l, NULL), DIBS_OK);
+            want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
+            top_move_slot(&top, slot, (from + 1) % 3, from);
+        }
+        want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
+        dibs_lock_free(l);
+        dibs_client_free(c);
+    }
+}
+
+static void take_every_second(struct ts_server *s, int first)
+{
+    enum { HALF = DIBS__SLOTS / 2 };
+    const char **argv = ts_alloc((HALF + 2) * sizeof *argv);
+    char(*text)[8] = ts_alloc(HALF * sizeof *text);
+
+    argv[0] = "CLUSTER";
+    argv[1] = "ADDSLOTS";
+    for (int i = 0; i < HALF; i++) {
+        snprintf(text[i], sizeof text[i], "%d", 2 * i + first);
+        argv[i + 2] = text[i];
+    }
+    redisReply *r = ts_cmdv(s, HALF + 2, argv, NULL);
+    assert_true(r && r->type == REDIS_REPLY_STATUS);
+    freeReplyObject(r);
+    free(argv);
+    free(text);
+}
+
+static bool whole(struct ts_server *s)
+{
+    char *text = ts_str(s, "CLUSTER INFO");
+    bool ok = text && strstr(text, "cluster_state:ok") &&
+              strstr(text, "cluster_known_nodes:2");
+
+    free(text);
+    return ok;
+}
+
+/* Every second slot is on the other node: the longest map there can be. */
+static void map_in_pieces(void **state)
+{
+    static const char *const extra[] = {"--cluster-enabled", "yes", NULL};
+    struct ts_server *a = ts_server_start(extra), *b = ts_server_start(extra);
+    dibs_client *c = NULL;
+    char url[100];
+
+    (void)state;
+    ts_ok(a, "CLUSTER SET-CONFIG-EPOCH 1");
+    ts_ok(b, "CLUSTER SET-CONFIG-EPOCH 2");
+    take_every_second(a, 0);
+    take_every_second(b, 1);
+    ts_ok(a, "CLUSTER MEET 127.0.0.1 %d", ts_server_port(b));
+    TS_WAIT(whole(a) && whole(b));
+    snprintf(url, sizeof url, "redis-cluster://127.0.0.1:%d",
+             ts_server_port(a));
+    want("opening", dibs_client_open(url, NULL, &c), DIBS_OK);
+    ts_reset_stats(a);
+    ts_reset_stats(b);
+    for (int i = 0; i < 10; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "piece%d", i);
+        top_all_kinds(c, name);
+    }
+    assert_true(ts_command_calls(a, "eval") > 0);
+    assert_true(ts_command_calls(b, "eval") > 0);
+    dibs_client_free(c);
+    ts_server_stop(a);
+    ts_server_stop(b);
+}
+
 /* Not a cluster: it says so. Nobody there: it says that. */
 static void no_cluster(void **state)
 {
@@ -680,6 +795,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(no_cluster),
         cmocka_unit_test(all_kinds),
         cmocka_unit_test(bad_names),
+        cmocka_unit_test(endpoints),
+        cmocka_unit_test(map_in_pieces),
         cmocka_unit_test(looking),
         cmocka_unit_test(wake_ups),
         cmocka_unit_test(many_renewals),

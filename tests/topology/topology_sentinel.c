@@ -128,6 +128,29 @@ static void a_service_nobody_knows(void **state)
         fail_msg("it said: %s", e.last);
 }
 
+/* Whoever is asked is no sentinel, but an ordinary server. */
+static void no_sentinel(void **state)
+{
+    struct ts_server *s = ts_server_start(NULL);
+    struct top_events e = {0};
+    char url[200];
+    dibs_client *c = NULL;
+
+    (void)state;
+    snprintf(url, sizeof url, "redis-sentinel://127.0.0.1:%d/" SERVICE,
+             ts_server_port(s));
+    want("opening",
+         dibs_client_open(url,
+                          DIBS_CLIENT_OPTS(.connect_timeout_ms = 300,
+                                           .on_event = top_hear,
+                                           .event_arg = &e),
+                          &c),
+         DIBS_ERR_CONN);
+    if (!strstr(e.last, "unknown command"))
+        fail_msg("it said: %s", e.last);
+    ts_server_stop(s);
+}
+
 /* Sentinels may have a password of their own. */
 static void sentinels_with_a_password(void **state)
 {
@@ -396,6 +419,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(all_kinds),
         cmocka_unit_test(a_sentinel_is_wrong),
         cmocka_unit_test(a_service_nobody_knows),
+        cmocka_unit_test(no_sentinel),
         cmocka_unit_test(sentinels_with_a_password),
         cmocka_unit_test(demoted_in_silence),
         cmocka_unit_test(master_killed),
