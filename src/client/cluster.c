@@ -273,7 +273,7 @@ static void refresh_failed(struct dibs__cluster *cl)
 {
     char why[300];
     bool final = cl->err == DIBS_ERR_AUTH || cl->err == DIBS_ERR_SERVER ||
-                 cl->err == DIBS_ERR_PROTOCOL;
+                 cl->err == DIBS_ERR_PROTOCOL || cl->err == DIBS_ERR_TLS;
 
     refresh_over(cl);
     if (!cl->whole->seeking)

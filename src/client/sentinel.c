@@ -138,7 +138,8 @@ static void watch_again(struct dibs__sentinels *sn)
 
 static void hunt_failed(struct dibs__sentinels *sn)
 {
-    dibs_err err = sn->err == DIBS_ERR_AUTH ? sn->err : DIBS_ERR_CONN;
+    bool final = sn->err == DIBS_ERR_AUTH || sn->err == DIBS_ERR_TLS;
+    dibs_err err = final ? sn->err : DIBS_ERR_CONN;
     char why[300];
 
     dismiss(sn, NULL);

@@ -118,6 +118,9 @@ static void main_up(struct dibs__conn *cn)
     s->up = true;
     atomic_fetch_add(&s->ups, 1);
     say(s, DIBS_EVENT_CONNECTED, DIBS_OK, "connected");
+    if (s->to.url.tls.insecure && atomic_load(&s->ups) == 1)
+        say(s, DIBS_EVENT_WARNING, DIBS_OK,
+            "TLS without verification: who answers may be anybody");
     dibs__calls_resume(s);
     tell_came(s, DIBS_OK);
 }
@@ -125,7 +128,7 @@ static void main_up(struct dibs__conn *cn)
 static bool final(dibs_err err)
 {
     return err == DIBS_ERR_AUTH || err == DIBS_ERR_PROTOCOL ||
-           err == DIBS_ERR_SERVER;
+           err == DIBS_ERR_SERVER || err == DIBS_ERR_TLS;
 }
 
 /* One that sleeps is dialed only if a call waits for it. Those that were on

@@ -457,9 +457,7 @@ static dibs_err read_any(struct reading *r, struct piece p)
         r->u.tls.on = (schemes[i].words & WORDS_TLS) != 0;
         return schemes[i].read(r, piece_of(p.at + len, p.at + p.len));
     }
-    return refuse(r, "it begins with none of redis:// rediss:// unix:// "
-                     "redis-sentinel:// rediss-sentinel:// redis-cluster:// "
-                     "rediss-cluster://");
+    return refuse(r, "it begins with no scheme that dibs knows");
 }
 
 dibs_err dibs__url_parse(const char *text, struct dibs__url *out,

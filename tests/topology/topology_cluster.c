@@ -651,6 +651,86 @@ static void down_and_back(void **state)
     dibs_client_free(c);
 }
 
+/* What is between the first `from` and the next `to` on docs/guarantees.md;
+ * free() it. */
+static char *rule(const char *from, const char *to)
+{
+    FILE *f = fopen(DIBS_DOCS_DIR "/guarantees.md", "re");
+    char *page = ts_alloc(200000);
+
+    assert_non_null(f);
+    assert_true(fread(page, 1, 199999, f) > 0);
+    fclose(f);
+    char *a = strstr(page, from);
+    assert_non_null(a);
+    a += strlen(from);
+    *strstr(a, to) = '\0';
+    char *found = ts_strdup(a);
+    free(page);
+    /* A bar in a table has a backslash before it. */
+    for (char *at; (at = strstr(found, "\\|"));)
+        memmove(at, at + 1, strlen(at));
+    return found;
+}
+
+/* A user with the rights that the page names can use every kind, and nothing is
+ * refused. */
+static void rights(void **state)
+{
+    char *parts[] = {rule("ACL SETUSER jobs on >PASSWORD", "```"),
+                     rule("| fair locks | `", "`"),
+                     rule("| read-write locks | `", "`"),
+                     rule("| a cluster | `", "`")};
+    char *line = ts_text("ACL SETUSER jobs reset on >pass %s %s %s %s",
+                         parts[0], parts[1], parts[2], parts[3]);
+    const char *argv[128];
+    int argc = 0;
+    dibs_client *c = NULL;
+
+    (void)state;
+    for (char *save, *w = strtok_r(line, " \n", &save); w;
+         w = strtok_r(NULL, " \n", &save))
+        argv[argc++] = w;
+    for (int i = 0; i < 6; i++) {
+        redisReply *r = ts_cmdv(top.node[i], argc, argv, NULL);
+        if (!r || r->type == REDIS_REPLY_ERROR)
+            fail_msg("the page's rule: %s", r ? r->str : "no reply");
+        freeReplyObject(r);
+        ts_ok(top.node[i], "ACL LOG RESET");
+    }
+    want("opening",
+         dibs_client_open(
+             top.url, DIBS_CLIENT_OPTS(.user = "jobs", .password = "pass"), &c),
+         DIBS_OK);
+    top_all_kinds(c, "jobs:1");
+    top_all_kinds(c, "jobs:2");
+    for (size_t k = 0; k < COUNT(top_kinds); k++) { /* and waiting */
+        struct top_end end = {.err = DIBS_OK};
+        dibs_lock *l = top_lock(c, k, "jobs:3");
+        dibs_owner other = dibs_owner_new(c);
+        want("taking", dibs_lock_acquire(l, NULL), DIBS_OK);
+        want("lining up",
+             dibs_lock_acquire_async(l, DIBS_LOCK_OPTS(.owner = other),
+                                     top_ended, &end),
+             DIBS_OK);
+        want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
+        want("waiting", top_wait(&end), DIBS_OK);
+        want("giving back",
+             dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = other)), DIBS_OK);
+        dibs_lock_free(l);
+    }
+    dibs_client_free(c);
+    for (int i = 0; i < 6; i++) {
+        redisReply *r = ts_cmd(top.node[i], "ACL LOG");
+        if (r->elements > 0)
+            fail_msg("refused: %s", r->element[0]->element[7]->str);
+        freeReplyObject(r);
+    }
+    free(line);
+    for (size_t i = 0; i < COUNT(parts); i++)
+        free(parts[i]);
+}
+
 /* What CLUSTER SLOTS calls the first node; "" for nil. */
 static bool called(const char *name)
 {
@@ -795,6 +875,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(no_cluster),
         cmocka_unit_test(all_kinds),
         cmocka_unit_test(bad_names),
+        cmocka_unit_test(rights),
         cmocka_unit_test(endpoints),
         cmocka_unit_test(map_in_pieces),
         cmocka_unit_test(looking),

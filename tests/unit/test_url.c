@@ -511,7 +511,7 @@ static void test_url_says_why(void **state)
     static const struct {
         const char *in, *part;
     } rows[] = {
-        {"http://h", "begins with none of"},
+        {"http://h", "no scheme"},
         {"redis://h,h2", "list of hosts"},
         {"redis://h:0", "port"},
         {"redis://h?db=1", "no query"},
