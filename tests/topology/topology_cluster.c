@@ -332,6 +332,9 @@ static void moved(void **state)
              dibs_lock_acquire_async(wanted, NULL, top_ended, &end), DIBS_OK);
         top_move_slot(&top, slot, from, to);
         assert_true(ts_exists(top.node[to], name));
+        if (k == 0) /* whoever waits listens there by now */
+            TS_WAIT(numsub(top.node[to], true,
+                           "redisson_lock__channel:{moved0}") == 1);
         want("nesting", dibs_lock_acquire(held, NULL), DIBS_OK);
         want("giving back", dibs_lock_release(held, NULL), DIBS_OK);
         assert_int_equal(dibs_lock_state(held, 0), DIBS_HELD);
