@@ -220,9 +220,9 @@ void dibs__gop_release(struct dibs__gop *gop, size_t from, size_t to,
                        bool talk);
 /* Hears those that were asked. */
 void dibs__gop_hear(struct dibs__gop *gop, struct dibs__scatter *sc);
-/* The end of the index range with the same client as the first. */
-size_t dibs__gop_client_end(const struct dibs__gop *gop, size_t from,
-                            size_t to);
+/* The end of the index range with the client, and in a cluster the slot, of the
+ * first: what one command can be about. */
+size_t dibs__gop_place_end(const struct dibs__gop *gop, size_t from, size_t to);
 /* Its caller gets the result. Members may still be under way. */
 void dibs__gop_tell(struct dibs__gop *gop, dibs_err err);
 /* Waits for that. Thread: app. */

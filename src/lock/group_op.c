@@ -328,11 +328,13 @@ void dibs__mop_release(struct dibs__gop *gop, size_t i, int64_t deadline,
     dibs__client_leave(gop->g->members[i].c);
 }
 
-size_t dibs__gop_client_end(const struct dibs__gop *gop, size_t from, size_t to)
+size_t dibs__gop_place_end(const struct dibs__gop *gop, size_t from, size_t to)
 {
+    const struct dibs__member *first = &gop->g->members[from];
     size_t end = from + 1;
 
-    while (end < to && gop->g->members[end].c == gop->g->members[from].c)
+    while (end < to && gop->g->members[end].c == first->c &&
+           gop->g->members[end].line->slot == first->line->slot)
         end++;
     return end;
 }

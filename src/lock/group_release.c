@@ -54,7 +54,7 @@ static void release_some(struct dibs__gop *gop, size_t from, size_t to,
 void dibs__gop_release(struct dibs__gop *gop, size_t from, size_t to, bool talk)
 {
     for (size_t i = from, end; i < to; i = end) {
-        end = dibs__gop_client_end(gop, i, to);
+        end = dibs__gop_place_end(gop, i, to);
         release_some(gop, i, end, NULL, talk && end == to);
     }
 }

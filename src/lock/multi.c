@@ -164,8 +164,8 @@ static bool batched(const struct dibs__gop *gop, size_t i)
     return !gop->single && gop->g->members[i].line->kind->batch;
 }
 
-/* Those of one client: in one script, or by themselves. All of the batch are
- * asked for, or none. */
+/* Those of one client and slot: in one script, or by themselves. All of the
+ * batch are asked for, or none. */
 static void try_client(struct dibs__gop *gop, size_t from, size_t to, bool talk)
 {
     size_t n = 0;
@@ -195,7 +195,7 @@ static void try_rest(struct dibs__gop *gop)
     gop->talk = false;
     dibs__gop_open(gop, tried);
     for (size_t i = from, end; i < to; i = end) {
-        end = dibs__gop_client_end(gop, i, to);
+        end = dibs__gop_place_end(gop, i, to);
         try_client(gop, i, end, talk && end == to);
     }
     dibs__gop_run(gop);
@@ -205,7 +205,7 @@ static void try_rest(struct dibs__gop *gop)
 
 static bool several_clients(const struct dibs__gop *gop)
 {
-    return dibs__gop_client_end(gop, 0, gop->g->n) < gop->g->n;
+    return dibs__gop_place_end(gop, 0, gop->g->n) < gop->g->n;
 }
 
 static void waited(struct dibs__gop *gop)

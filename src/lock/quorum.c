@@ -92,12 +92,12 @@ static void find_run_id(const struct dibs__reply *reply,
 
 static unsigned ups(const struct dibs__member *m)
 {
-    return 1 + atomic_load(&m->c->server.ups);
+    return 1 + atomic_load(&dibs__line_server(m->line)->ups);
 }
 
 static bool is_up(const struct dibs__member *m)
 {
-    const struct dibs__server *s = &m->c->server;
+    const struct dibs__server *s = dibs__line_server(m->line);
 
     return atomic_load(&s->ups) > atomic_load(&s->generation);
 }
@@ -146,7 +146,8 @@ ask_who(struct dibs__member *m, struct dibs__call *call, int64_t within,
     call->attempt_ms = within;
     call->deadline = dibs__add(dibs__now_ms(), within);
     call->connect_by = 0;
-    dibs__call_start(&m->c->server, call);
+    call->slot = m->line->slot;
+    dibs__call_start(dibs__line_server(m->line), call);
 }
 
 /* ---- a round ----------------------------------------------------------- */
