@@ -86,6 +86,7 @@ static void close_step(struct dibs__timer *t)
         return;
     }
     dibs__reaps_stop(lk);
+    dibs__gops_tell(lk);
     dibs__client_empty(lk->c, empty && !lk->reap_failed);
 }
 

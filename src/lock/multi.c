@@ -170,10 +170,12 @@ static void try_client(struct dibs__gop *gop, size_t from, size_t to, bool talk)
 {
     size_t n = 0;
     struct dibs__batch *b = NULL;
+    dibs_client *c = gop->g->members[from].c;
+    bool inside = dibs__client_enter(c) == DIBS_OK;
 
     for (size_t i = from; i < to; i++)
         n += batched(gop, i);
-    if (n > 1)
+    if (n > 1 && inside)
         b = dibs__batch_new(VERB_ACQUIRE, n);
     for (size_t i = from; i < to; i++)
         if (!b || !batched(gop, i))
@@ -185,6 +187,8 @@ static void try_client(struct dibs__gop *gop, size_t from, size_t to, bool talk)
         dibs__batch_send(b, talk);
     else if (b)
         dibs__batch_drop(b);
+    if (inside)
+        dibs__client_leave(c);
 }
 
 static void try_rest(struct dibs__gop *gop)
@@ -227,8 +231,9 @@ static void waited(struct dibs__gop *gop)
             all_held(gop);
         else
             try_rest(gop);
-    } else if (err == DIBS_ERR_TIMEOUT && dibs__now_ms() < gop->deadline) {
-        start_over(gop);
+    } else if ((err == DIBS_ERR_TIMEOUT || may_wait(gop, err)) &&
+               dibs__now_ms() < gop->deadline) {
+        start_over(gop); /* only its patience is over */
     } else {
         fail(gop, err);
     }

@@ -50,8 +50,9 @@ void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
     op->call.slot = op->line->slot;
     bool talk = op->talk;
     op->talk = false; /* its next step may be on io, which must not wait */
-    if (talk && op->asked)
-        *op->asked = dibs__call_ask(s, &op->call);
+    bool *asked = op->asked;
+    if (talk && asked) /* op may be gone by the time it says no */
+        *asked = dibs__call_ask(s, &op->call);
     else if (talk)
         dibs__call_talk(s, &op->call);
     else
