@@ -110,10 +110,11 @@ void dibs__gop_tell(struct dibs__gop *gop, dibs_err err)
     dibs__lock(&gop->g->mu);
     bool told = gop->told;
     gop->told = true;
+    if (!told)
+        gop->err = err;
     dibs__unlock(&gop->g->mu);
     if (told)
         return;
-    gop->err = err;
     go_home(gop);
     if (!gop->async) {
         sem_post(&gop->done); /* its caller has a reference */
@@ -394,7 +395,9 @@ dibs_err dibs__gop_go(struct dibs__gop *gop, void (*start)(struct dibs__gop *),
         start(gop);
         dibs__gop_await(gop);
         sem_destroy(&gop->done);
+        dibs__lock(&gop->g->mu);
         err = gop->err;
+        dibs__unlock(&gop->g->mu);
     }
     dibs__gop_unref(gop);
     return err;
