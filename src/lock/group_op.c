@@ -464,10 +464,11 @@ dibs_err dibs__group_acquire(struct dibs__group *g, const dibs_lock_opts *o,
 /* ---- cancel ------------------------------------------------------------ */
 
 /* The member that waits, if one does, is told to. */
-static void cancel_members(struct dibs__gop *gop) REQUIRES(gop->g->mu)
+static void cancel_members(struct dibs__group *g, struct dibs__gop *gop)
+    REQUIRES(g->mu)
 {
-    for (size_t i = 0; i < gop->g->n; i++) {
-        struct dibs__line *line = gop->g->members[i].line;
+    for (size_t i = 0; i < g->n; i++) {
+        struct dibs__line *line = g->members[i].line;
         if (!gop->m[i].under_way)
             continue;
         dibs__lock(&line->mu);
@@ -477,11 +478,12 @@ static void cancel_members(struct dibs__gop *gop) REQUIRES(gop->g->mu)
     }
 }
 
-static void cancel(struct dibs__gop *gop, dibs_err why) REQUIRES(gop->g->mu)
+static void cancel(struct dibs__group *g, struct dibs__gop *gop, dibs_err why)
+    REQUIRES(g->mu)
 {
     if (!gop->canceled)
         gop->canceled = why;
-    cancel_members(gop);
+    cancel_members(g, gop);
 }
 
 /* One that was not told to end yet, or any, with a reference: while it is in
@@ -508,9 +510,10 @@ static struct dibs__gop *next_at_home(struct dibs__locks *lk, bool any)
 void dibs__gops_close(struct dibs__locks *lk)
 {
     for (struct dibs__gop *gop; (gop = next_at_home(lk, false));) {
-        dibs__lock(&gop->g->mu);
-        cancel(gop, DIBS_ERR_CLOSED);
-        dibs__unlock(&gop->g->mu);
+        struct dibs__group *g = gop->g;
+        dibs__lock(&g->mu);
+        cancel(g, gop, DIBS_ERR_CLOSED);
+        dibs__unlock(&g->mu);
         dibs__gop_unref(gop);
     }
 }
@@ -536,7 +539,7 @@ dibs_err dibs__group_cancel(struct dibs__group *g, dibs_owner owner)
         struct dibs__gop *gop = DIBS_OF(l, struct dibs__gop, link);
         if (gop->o.owner != owner || gop->told || gop->releasing)
             continue;
-        cancel(gop, DIBS_ERR_CANCELED);
+        cancel(g, gop, DIBS_ERR_CANCELED);
         err = DIBS_OK;
     }
     dibs__unlock(&g->mu);

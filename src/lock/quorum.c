@@ -232,7 +232,7 @@ static void try_to_win(struct dibs__gop *gop)
     struct dibs__group *g = gop->g;
     bool valid = is_valid(gop), vote[MEMBERS_MAX];
 
-    dibs__lock(&g->mu);
+    dibs__lock(&gop->g->mu);
     gop->winning = false;
     size_t yes = pick_votes(gop, vote);
     bool wins = valid && !gop->back && !gop->canceled && !gop->twice &&
@@ -240,10 +240,10 @@ static void try_to_win(struct dibs__gop *gop)
                 dibs__loss_arm(gop->level->loss, yes - g->need + 1);
     if (wins) {
         gop->won = true;
-        dibs__glevel_live(g, gop->level);
+        dibs__glevel_live(gop->g, gop->level);
         share(gop, vote);
     }
-    dibs__unlock(&g->mu);
+    dibs__unlock(&gop->g->mu);
     if (!wins)
         return;
     for (size_t i = 0; i < g->n; i++)
@@ -259,7 +259,7 @@ static void counted(struct dibs__gop *gop, struct dibs__mop *m, bool astray)
 {
     struct dibs__group *g = gop->g;
 
-    dibs__lock(&g->mu);
+    dibs__lock(&gop->g->mu);
     if (counts(gop, m->index) && is_twice(g, m->index)) {
         gop->twice = true;
         gop->level->members[m->index].err = DIBS_ERR_INVALID;
@@ -280,7 +280,7 @@ static void counted(struct dibs__gop *gop, struct dibs__mop *m, bool astray)
         gop->level->members[m->index].got = true;
     if (unwanted) /* ours to give back, and nobody else's */
         m->got = false;
-    dibs__unlock(&g->mu);
+    dibs__unlock(&gop->g->mu);
     if (unwanted)
         dibs__mop_release(gop, m->index, 0, NULL, NULL, astray);
     else if (late)
@@ -370,9 +370,9 @@ void dibs__quorum_late(struct dibs__gop *gop)
     struct dibs__group *g = gop->g;
     bool lost = false;
 
-    dibs__lock(&g->mu);
+    dibs__lock(&gop->g->mu);
     if (!is_late(gop)) {
-        dibs__unlock(&g->mu);
+        dibs__unlock(&gop->g->mu);
         return;
     }
     gop->pending++;
@@ -382,7 +382,7 @@ void dibs__quorum_late(struct dibs__gop *gop)
     gop->back = true;
     for (size_t i = 0; i < g->n; i++)
         leave_astray(gop, i, lost);
-    dibs__unlock(&g->mu);
+    dibs__unlock(&gop->g->mu);
     if (lost)
         dibs__gop_release(gop, 0, g->n, false);
     dibs__gop_done(gop, false);
@@ -397,7 +397,7 @@ static dibs_err reason(struct dibs__gop *gop)
     dibs_err first = DIBS_OK;
     size_t out = 0;
 
-    dibs__lock(&g->mu);
+    dibs__lock(&gop->g->mu);
     for (size_t i = 0; i < g->n; i++) {
         dibs_err err = gop->level->members[i].err;
         if (err == DIBS_OK || err == DIBS_ERR_BUSY)
@@ -410,7 +410,7 @@ static dibs_err reason(struct dibs__gop *gop)
                    : gop->twice           ? DIBS_ERR_INVALID
                    : out > g->n - g->need ? first
                                           : DIBS_ERR_BUSY;
-    dibs__unlock(&g->mu);
+    dibs__unlock(&gop->g->mu);
     return err;
 }
 
@@ -513,12 +513,12 @@ static void round_start(struct dibs__gop *gop)
     bool talk = gop->talk;
     gop->talk = false;
     dibs__gop_open(gop, round_over);
-    dibs__lock(&g->mu);
+    dibs__lock(&gop->g->mu);
     gop->back = false;
     gop->late_at = dibs__min(dibs__add(now, patience(gop)),
                              gop->trying ? INT64_MAX : gop->deadline);
     deal(gop, ask);
-    dibs__unlock(&g->mu);
+    dibs__unlock(&gop->g->mu);
     if (talk)
         dibs__gop_enter(gop, in);
     for (size_t i = 0; i < g->n; i++) {
