@@ -12,6 +12,7 @@
 #include <dibs/dibs.h>
 
 #include "args.h"
+#include "bundle.h"
 #include "signals.h"
 #include "target.h"
 
@@ -32,8 +33,7 @@ struct grip {
     int opened_fd;
     int open_code;
 
-    dibs_client *c;
-    dibs_lock *l;
+    struct bundle b;
     dibs_owner owner;
     char owner_text[DIBS_OWNER_MAX];
     bool nested; /* an outer dibs run holds it for us */
@@ -43,6 +43,7 @@ struct grip {
 
     bool answered; /* a call we started has ended, as answer says */
     dibs_err answer;
+    char why[200];  /* what the library said of it */
     int sig;        /* the signal that made us give up; 0 = none */
     bool typed;     /* on the terminal */
     bool told_down; /* that the server does not answer */

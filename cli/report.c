@@ -9,6 +9,7 @@
  *   code       our exit code
  *   cause      exit, signal: the command ended by itself, as below;
  *              interrupted: a signal ended our wait or our release;
+ *              replicas: too few of them had the lock;
  *              otherwise the word exits.h has for the code
  *   exit       the command's own code, or null
  *   signal     the signal that ended it, or null
@@ -16,6 +17,7 @@
  *              or not-taken
  *   owner      as the server knows it, or null
  *   waited_ms, held_ms
+ *   members    of --multi and --quorum: name, server and verdict of each
  */
 #include "report.h"
 
@@ -40,6 +42,8 @@ static const char *cause_of(int code, const struct grip *g)
 
     if (g->busy)
         return "busy"; /* whatever -E says */
+    if (g->answer == DIBS_ERR_REPLICAS)
+        return "replicas";
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].code == code)
             return rows[i].cause;
@@ -72,8 +76,7 @@ static void add_child(struct json *j, const struct report *r)
         json_null(j, "signal");
 }
 
-void report_write(const struct args *a, const struct grip *g,
-                  const struct report *r)
+void report_write(const struct args *a, struct grip *g, const struct report *r)
 {
     char *line = NULL;
     size_t size = 0, sent = 0;
@@ -93,6 +96,10 @@ void report_write(const struct args *a, const struct grip *g,
     json_int(&j, "waited_ms",
              (g->held_at > 0 ? g->held_at : end) - g->asked_at);
     json_int(&j, "held_ms", g->held_at > 0 ? end - g->held_at : 0);
+    if (g->b.group) {
+        json_any(&j, "members");
+        bundle_json(&g->b, g->owner, f);
+    }
     json_close(&j);
     putc('\n', f);
     if (fclose(f) == 0)

@@ -39,8 +39,10 @@ local function hold(has)
             else
                 redis.call('hset', lock, owner, tonumber(target) - 1)
             end
-            return done
+            return {err = done.err .. ' (pexpire)'}
         end
+    elseif has >= tonumber(target) then
+        redis.pcall('pexpire', lock, left) -- so that a WAIT counts it
     end
     return false
 end

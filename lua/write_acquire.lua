@@ -88,8 +88,10 @@ if left < lease then
         else
             redis.call('hset', key, writer, tonumber(target) - 1)
         end
-        return done
+        return {err = done.err .. ' (pexpire)'}
     end
+elseif has >= tonumber(target) then
+    redis.pcall('pexpire', key, left) -- so that a WAIT counts it
 end
 redis.call('del', gate)
 return false

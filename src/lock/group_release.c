@@ -148,8 +148,11 @@ static dibs_err take_level(struct dibs__gop *gop)
         dibs__list_del(&lv->link);
         lv->live = false;
         gop->level = lv; /* with the list's reference */
-        for (size_t i = 0; i < g->n; i++)
+        dibs__glevel_bury(g, lv);
+        for (size_t i = 0; i < g->n; i++) {
             gop->m[i].part = gop->m[i].got = lv->members[i].got;
+            gop->m[i].err = DIBS_ERR_CANCELED; /* until it has ended */
+        }
     }
     dibs__unlock(&g->mu);
     return lv ? DIBS_OK : DIBS_ERR_NOT_OWNER;
