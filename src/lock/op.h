@@ -32,6 +32,8 @@ struct dibs__op {
     bool trying;     /* one attempt only */
     bool talk;       /* the next step is on its caller's thread: it may
                         talk directly */
+    bool *asked;     /* with talk: only send; true: it is to be heard, by
+                        dibs__call_hear, on the same thread */
     bool canceled;   /* line.mu */
     bool granting;   /* line.mu: a hand-over to it is under way */
     bool haunted;    /* line.mu: a copy of a command may still come */
