@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_multi.c - several locks as one: all of them or none, of every kind and
- * wherever they are; what a group may be made of; re-entry.
+ * wherever they are; what a group may be made of.
  *
- * Leases and losses are in test_multi_hold.c, async calls in
+ * Re-entry, leases and losses are in test_multi_hold.c, async calls in
  * test_multi_async.c, the scripts alone in test_multi_scripts.c.
  */
 #ifndef _GNU_SOURCE
@@ -480,82 +480,6 @@ static void test_multi_not_for_groups(void **state)
     kit_world_end(&w);
 }
 
-/* ---- re-entry ---------------------------------------------------------- */
-
-static void test_multi_reentry(void **state)
-{
-    struct world w = kit_world(NULL);
-    static const char *const text = "wc pa rb@1 fd pe@2";
-    dibs_lock *g = kit_group(&w, text);
-
-    (void)state;
-    for (int i = 1; i <= 3; i++) {
-        FINE(dibs_lock_acquire(g, NULL));
-        kit_have(&w, text, 0, i);
-        assert_int_equal(dibs_lock_holds(g, 0), i);
-    }
-    WANT(kit_elsewhere(g, NULL, dibs_lock_try), DIBS_ERR_BUSY);
-    kit_have(&w, text, 0, 3);
-    for (int i = 2; i >= 0; i--) {
-        FINE(dibs_lock_release(g, NULL));
-        assert_int_equal(dibs_lock_holds(g, 0), i);
-        if (i)
-            kit_have(&w, text, 0, i);
-    }
-    WANT(dibs_lock_release(g, NULL), DIBS_ERR_NOT_OWNER);
-    kit_keys(text, 0, 0);
-    dibs_lock_free(g);
-    kit_world_end(&w);
-}
-
-/* Two groups with a member in common, and the member by itself. */
-static void test_multi_shared_member(void **state)
-{
-    struct world w = kit_world(NULL);
-    dibs_lock *ab = kit_group(&w, "pa pb"), *bc = kit_group(&w, "wc pb");
-    dibs_lock *b = kit_one(&w, "pb");
-
-    (void)state;
-    FINE(dibs_lock_acquire(b, NULL));
-    FINE(dibs_lock_acquire(ab, NULL));
-    FINE(dibs_lock_acquire(bc, NULL));
-    kit_have(&w, "pb", 0, 3);
-    FINE(dibs_lock_release(ab, NULL));
-    assert_false(ts_exists(srv, "a"));
-    assert_int_equal(dibs_lock_state(bc, 0), DIBS_HELD);
-    kit_have(&w, "pb", 0, 2);
-    kit_have(&w, "wc", 0, 1);
-    FINE(dibs_lock_release(b, NULL));
-    FINE(dibs_lock_release(bc, NULL));
-    kit_keys("shared", 0, 0);
-    WANT(dibs_lock_release(b, NULL), DIBS_ERR_NOT_OWNER);
-    dibs_lock_free(b);
-    dibs_lock_free(ab);
-    dibs_lock_free(bc);
-    kit_world_end(&w);
-}
-
-/* Somebody gives back a member behind the group's back: that is a loss of the
- * group, the rest is given back all the same. */
-static void test_multi_member_given_back(void **state)
-{
-    struct world w = kit_world(NULL);
-    dibs_lock *g = kit_group(&w, "pa pb pc@2"), *b = kit_one(&w, "pb");
-
-    (void)state;
-    FINE(dibs_lock_acquire(g, NULL));
-    FINE(dibs_lock_release(b, NULL));
-    assert_int_equal(dibs_lock_state(g, 0), DIBS_LOST);
-    assert_int_equal(dibs_lock_valid_ms(g, 0), 0);
-    assert_int_equal(kit_member(g, 1, 0).state, DIBS_LOST);
-    assert_int_equal(kit_member(g, 0, 0).state, DIBS_HELD);
-    assert_int_not_equal(dibs_lock_release(g, NULL), DIBS_OK);
-    kit_keys("given back", 0, 0);
-    dibs_lock_free(b);
-    dibs_lock_free(g);
-    kit_world_end(&w);
-}
-
 /* ---- fork -------------------------------------------------------------- */
 
 static int refused(dibs_lock *g, dibs_lock *one)
@@ -621,9 +545,6 @@ int main(void)
         MULTI_TEST(test_multi_freed_while_held),
         MULTI_TEST(test_multi_outlives_clients),
         MULTI_TEST(test_multi_not_for_groups),
-        MULTI_TEST(test_multi_reentry),
-        MULTI_TEST(test_multi_shared_member),
-        MULTI_TEST(test_multi_member_given_back),
         MULTI_TEST(test_multi_fork),
     };
     return MULTI_RUN("server.multi", tests);

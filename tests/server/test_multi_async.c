@@ -282,19 +282,32 @@ static void test_multi_async_close_sync(void **state)
 
 /* One of the clients has closed while the group was held: its members are
  * free, and a release gives back the rest. */
+static void release_after_close(int which, bool async)
+{
+    struct world w = kit_world(NULL);
+    dibs_lock *g = kit_group(&w, "pa pb@1 pa@2");
+    struct told told = {.times = 0};
+
+    FINE(dibs_lock_acquire(g, NULL));
+    FINE(dibs_client_close(w.c[which], TS_SOON));
+    assert_int_not_equal(dibs_lock_state(g, 0), DIBS_HELD);
+    if (async) {
+        FINE(dibs_lock_release_async(g, NULL, kit_tell, &told));
+        assert_int_not_equal(kit_answer(&told), DIBS_OK);
+    } else {
+        assert_int_not_equal(dibs_lock_release(g, NULL), DIBS_OK);
+    }
+    kit_keys("closed", 0, 0);
+    dibs_lock_free(g);
+    kit_world_end(&w);
+}
+
 static void test_multi_async_release_after_close(void **state)
 {
     (void)state;
     for (int which = 0; which < CLIENTS; which++) {
-        struct world w = kit_world(NULL);
-        dibs_lock *g = kit_group(&w, "pa pb@1 pa@2");
-        FINE(dibs_lock_acquire(g, NULL));
-        FINE(dibs_client_close(w.c[which], TS_SOON));
-        assert_int_not_equal(dibs_lock_state(g, 0), DIBS_HELD);
-        assert_int_not_equal(dibs_lock_release(g, NULL), DIBS_OK);
-        kit_keys("closed", 0, 0);
-        dibs_lock_free(g);
-        kit_world_end(&w);
+        release_after_close(which, false);
+        release_after_close(which, true);
     }
 }
 

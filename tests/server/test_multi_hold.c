@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_multi_hold.c - how long a multi lock is held: renewed, for a lease of
- * its own, for a limited time; and how it is lost: with any of its members,
- * told once, and the others are given back.
+ * test_multi_hold.c - how often and how long a multi lock is held: renewed, for
+ * a lease of its own, for a limited time; and how it is lost: with any of its
+ * members, told once, and the others are given back.
  */
 #include "server/multi_kit.h"
 
@@ -11,6 +11,82 @@
 static struct world open_world(int64_t lease_ms)
 {
     return kit_world(DIBS_CLIENT_OPTS(.lease_ms = lease_ms));
+}
+
+/* ---- re-entry ---------------------------------------------------------- */
+
+static void test_multi_hold_reentry(void **state)
+{
+    struct world w = kit_world(NULL);
+    static const char *const text = "wc pa rb@1 fd pe@2";
+    dibs_lock *g = kit_group(&w, text);
+
+    (void)state;
+    for (int i = 1; i <= 3; i++) {
+        FINE(dibs_lock_acquire(g, NULL));
+        kit_have(&w, text, 0, i);
+        assert_int_equal(dibs_lock_holds(g, 0), i);
+    }
+    WANT(kit_elsewhere(g, NULL, dibs_lock_try), DIBS_ERR_BUSY);
+    kit_have(&w, text, 0, 3);
+    for (int i = 2; i >= 0; i--) {
+        FINE(dibs_lock_release(g, NULL));
+        assert_int_equal(dibs_lock_holds(g, 0), i);
+        if (i)
+            kit_have(&w, text, 0, i);
+    }
+    WANT(dibs_lock_release(g, NULL), DIBS_ERR_NOT_OWNER);
+    kit_keys(text, 0, 0);
+    dibs_lock_free(g);
+    kit_world_end(&w);
+}
+
+/* Two groups with a member in common, and the member by itself. */
+static void test_multi_hold_shared_member(void **state)
+{
+    struct world w = kit_world(NULL);
+    dibs_lock *ab = kit_group(&w, "pa pb"), *bc = kit_group(&w, "wc pb");
+    dibs_lock *b = kit_one(&w, "pb");
+
+    (void)state;
+    FINE(dibs_lock_acquire(b, NULL));
+    FINE(dibs_lock_acquire(ab, NULL));
+    FINE(dibs_lock_acquire(bc, NULL));
+    kit_have(&w, "pb", 0, 3);
+    FINE(dibs_lock_release(ab, NULL));
+    assert_false(ts_exists(srv, "a"));
+    assert_int_equal(dibs_lock_state(bc, 0), DIBS_HELD);
+    kit_have(&w, "pb", 0, 2);
+    kit_have(&w, "wc", 0, 1);
+    FINE(dibs_lock_release(b, NULL));
+    FINE(dibs_lock_release(bc, NULL));
+    kit_keys("shared", 0, 0);
+    WANT(dibs_lock_release(b, NULL), DIBS_ERR_NOT_OWNER);
+    dibs_lock_free(b);
+    dibs_lock_free(ab);
+    dibs_lock_free(bc);
+    kit_world_end(&w);
+}
+
+/* Somebody gives back a member behind the group's back: that is a loss of the
+ * group, the rest is given back all the same. */
+static void test_multi_hold_member_given_back(void **state)
+{
+    struct world w = kit_world(NULL);
+    dibs_lock *g = kit_group(&w, "pa pb pc@2"), *b = kit_one(&w, "pb");
+
+    (void)state;
+    FINE(dibs_lock_acquire(g, NULL));
+    FINE(dibs_lock_release(b, NULL));
+    assert_int_equal(dibs_lock_state(g, 0), DIBS_LOST);
+    assert_int_equal(dibs_lock_valid_ms(g, 0), 0);
+    assert_int_equal(kit_member(g, 1, 0).state, DIBS_LOST);
+    assert_int_equal(kit_member(g, 0, 0).state, DIBS_HELD);
+    assert_int_not_equal(dibs_lock_release(g, NULL), DIBS_OK);
+    kit_keys("given back", 0, 0);
+    dibs_lock_free(b);
+    dibs_lock_free(g);
+    kit_world_end(&w);
 }
 
 /* ---- renewed ----------------------------------------------------------- */
@@ -350,6 +426,9 @@ static void test_multi_hold_keep(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        MULTI_TEST(test_multi_hold_reentry),
+        MULTI_TEST(test_multi_hold_shared_member),
+        MULTI_TEST(test_multi_hold_member_given_back),
         MULTI_TEST(test_multi_hold_renewed),
         MULTI_TEST(test_multi_hold_shortest_counts),
         MULTI_TEST(test_multi_hold_lease),

@@ -3,8 +3,9 @@
  * test_multi_scripts.c - the scripts of the multi lock alone, against a real
  * server, as tables: state before, call, reply, state after, messages.
  *
- * Words    A and B are owners, AW and BW the same as writers. a, b and c are
- *          locks, Ga to Gc the keys of waiting writers, Ca to Cc channels.
+ * Words    A and B are owners, AW and BW the same as writers, - is empty. a, b
+ *          and c are locks, Ga to Gc the keys of waiting writers, Ca to Cc
+ *          channels.
  * A call   is the script, its keys, '|', its arguments.
  * A reply  is "nil", a number, "-TEXT" for an error with that text in it, or
  *          several numbers for an array; ~N is a number that was N a moment ago
@@ -54,9 +55,9 @@ struct row {
 };
 
 #define TOO_LONG          "9223372036854775807"
-#define PLAIN_2           "multi_acquire a b | p A 1 30000 p A 1 30000"
-#define MIXED_2           "multi_acquire a b Gb | p A 1 30000 w A 1 30000"
-#define AGAIN_2           "multi_acquire a b | p A 2 30000 p A 1 30000"
+#define PLAIN_2           "multi_acquire a b | 30000 p1 A p1 A"
+#define MIXED_2           "multi_acquire a b Gb | 30000 p1 A w1 A"
+#define AGAIN_2           "multi_acquire a b | 30000 p2 A p1 A"
 #define HELD(k, ms)       "HSET " k " A 1;PEXPIRE " k " " ms
 #define TAKEN(k, ms)      "HSET " k " B 1;PEXPIRE " k " " ms
 #define WRITTEN(k, o, ms) "HSET " k " mode write " o " 1;PEXPIRE " k " " ms
@@ -64,17 +65,18 @@ struct row {
 static const struct row acquire_rows[] = {
     {"fresh", "", PLAIN_2, "nil", "nil", "a A=1 ~30000;b A=1 ~30000", "",
      PLAIN},
-    {"fresh, each with its lease", "",
-     "multi_acquire a b | p A 1 30000 p A 1 90000", "nil", "nil",
-     "a A=1 ~30000;b A=1 ~90000", "", PLAIN},
-    {"fresh, each with its owner", "",
-     "multi_acquire a b | p A 1 30000 p B 1 30000", "nil", "nil",
-     "a A=1 ~30000;b B=1 ~30000", "", PLAIN},
+    {"an owner is named once", "",
+     "multi_acquire a b c Gb | 30000 p1 A w1 - p1 -", "nil", "nil",
+     "a A=1 ~30000;b mode=write AW=1 ~30000;c A=1 ~30000", "", PLAIN},
+    {"two owners, each named once", "",
+     "multi_acquire a b c | 30000 p1 A p1 B p1 -", "nil", "nil",
+     "a A=1 ~30000;b B=1 ~30000;c B=1 ~30000", "", PLAIN},
+    {"fresh, each with its owner", "", "multi_acquire a b | 30000 p1 A p1 B",
+     "nil", "nil", "a A=1 ~30000;b B=1 ~30000", "", PLAIN},
     {"plain and write", "", MIXED_2, "nil", "nil",
      "a A=1 ~30000;b mode=write AW=1 ~30000", "", PLAIN},
     {"write and plain, the gates go by writers", "SET Ga BW PX 2500",
-     "multi_acquire a b c Ga Gc | w A 1 30000 p A 1 30000 w A 1 30000", "nil",
-     "nil",
+     "multi_acquire a b c Ga Gc | 30000 w1 A p1 A w1 A", "nil", "nil",
      "a mode=write AW=1 ~30000;b A=1 ~30000;c mode=write AW=1 "
      "~30000",
      "", PLAIN},
@@ -86,7 +88,7 @@ static const struct row acquire_rows[] = {
      "a A=2 ~60000;b A=1 ~30000", "", PLAIN},
     {"re-entry of a writer that reads too",
      WRITTEN("b", "AW", "60000") ";HSET b A 1",
-     "multi_acquire a b Gb | p A 1 30000 w A 2 30000", "nil", "nil",
+     "multi_acquire a b Gb | 30000 p1 A w2 A", "nil", "nil",
      "a A=1 ~30000;b mode=write AW=2 A=1 ~60000", "", PLAIN},
     {"a copy that comes late lowers nothing", HELD("a", "60000") ";HSET a A 3",
      AGAIN_2, "nil", "nil", "a A=3 ~60000;b A=1 ~30000", "", PLAIN},
@@ -109,7 +111,7 @@ static const struct row acquire_rows[] = {
     {"outer hold gone, somebody has it", TAKEN("a", "60000"), AGAIN_2, "1 -3",
      "1 -3", "a B=1 ~60000", "", PLAIN},
     {"outer write hold gone", WRITTEN("b", "BW", "60000"),
-     "multi_acquire a b Gb | p A 1 30000 w A 2 30000", "2 -3", NULL,
+     "multi_acquire a b Gb | 30000 p1 A w2 A", "2 -3", NULL,
      "b mode=write BW=1 ~60000", "", PLAIN},
     {"a write lock where a plain one is asked for", WRITTEN("b", "BW", "60000"),
      PLAIN_2, "2 -6", "2 -6", "b mode=write BW=1 ~60000", "", PLAIN},
@@ -124,21 +126,24 @@ static const struct row acquire_rows[] = {
     {"one reads itself", "HSET b mode read A 1;PEXPIRE b 60000", MIXED_2,
      "2 -7", NULL, "b mode=read A=1 ~60000", "", PLAIN},
     {"lease refused: none is taken", "",
-     "multi_acquire a b c | p A 1 30000 p A 1 " TOO_LONG " p A 1 30000",
-     "-invalid", "-invalid", "", "", PLAIN},
+     "multi_acquire a b c | " TOO_LONG " p1 A p1 A p1 A", "-invalid",
+     "-invalid", "", "", PLAIN},
     {"lease refused: as before",
      HELD("a", "60000") ";" WRITTEN("b", "AW", "60000"),
-     "multi_acquire a b c Gb | p A 2 90000 w A 2 90000 p A 1 " TOO_LONG,
-     "-invalid", "-invalid", "a A=1 ~90000;b mode=write AW=1 ~90000", "",
-     PLAIN},
+     "multi_acquire c a b Gb | " TOO_LONG " p1 A p2 A w2 A", "-invalid",
+     "-invalid", "a A=1 ~60000;b mode=write AW=1 ~60000", "", PLAIN},
     {"lease refused, write lock", "",
-     "multi_acquire a b Gb | p A 1 30000 w A 1 " TOO_LONG, "-invalid", NULL, "",
-     "", PLAIN},
+     "multi_acquire a b Gb | " TOO_LONG " p1 A w1 A", "-invalid", NULL, "", "",
+     PLAIN},
     {"no right to expire", "", PLAIN_2, "-any", "-any", "", "", NO_PEXPIRE},
     {"no right to expire, mixed", "", MIXED_2, "-any", "-any", "", "",
      NO_PEXPIRE},
     {"no right to expire, re-entry", HELD("a", "60000"), AGAIN_2, "-any",
      "-any", "a A=1 ~60000", "", NO_PEXPIRE},
+    {"no right to expire, re-entry of a writer",
+     HELD("a", "60000") ";" WRITTEN("b", "AW", "60000"),
+     "multi_acquire a b c Gb | 30000 p2 A w2 A p1 A", "-any", "-any",
+     "a A=1 ~60000;b mode=write AW=1 ~60000", "", NO_PEXPIRE},
     {"full", "", PLAIN_2, "-OOM", "-OOM", "", "", FULL},
     {"full, mixed", "SET Gb BW PX 2500", MIXED_2, "-OOM", "-OOM",
      "Gb string ~2500", "", FULL},
@@ -148,8 +153,8 @@ static const struct row acquire_rows[] = {
      "a B=1 ~60000", "", FULL},
 };
 
-#define FREE_2     "multi_release a b | 0 p A 0 Ca p A 0 Cb"
-#define FREE_MIXED "multi_release a b Gb | 0 p A 0 Ca w A 0 Cb"
+#define FREE_2     "multi_release a b | 0 p0 A Ca p0 A Cb"
+#define FREE_MIXED "multi_release a b Gb | 0 p0 A Ca w0 A Cb"
 
 static const struct row release_rows[] = {
     {"all", HELD("a", "60000") ";" HELD("b", "60000"), FREE_2, "2 2", "-1 -1",
@@ -158,16 +163,20 @@ static const struct row release_rows[] = {
      HELD("a", "60000") ";" HELD("b", "60000") ";HSET a A 3", FREE_2, "2 2",
      "-1 -1", "", "a=0 b=0 ", PLAIN},
     {"once less", HELD("a", "60000") ";" HELD("b", "60000") ";HSET a A 3",
-     "multi_release a b | 0 p A 2 Ca p A 0 Cb", "0 2", "0 -1", "a A=2 ~60000",
+     "multi_release a b | 0 p2 A Ca p0 A Cb", "0 2", "0 -1", "a A=2 ~60000",
      "b=0 ", PLAIN},
     {"a copy that comes late raises nothing", HELD("a", "60000"),
-     "multi_release a b | 0 p A 2 Ca p A 0 Cb", "0 -1", "0 -1", "a A=1 ~60000",
+     "multi_release a b | 0 p2 A Ca p0 A Cb", "0 -1", "0 -1", "a A=1 ~60000",
      "", PLAIN},
     {"plain and write", HELD("a", "60000") ";" WRITTEN("b", "AW", "60000"),
      FREE_MIXED, "2 2", "-1 -1", "", "b=1 b=0 a=0 ", PLAIN},
+    {"an owner is named once",
+     HELD("a", "60000") ";" WRITTEN("b", "AW", "60000") ";" HELD("c", "60000"),
+     "multi_release a b c Gb | 0 p0 A Ca w0 - Cb p0 - Cc", "2 2 2", "-1 -1 -1",
+     "", "b=1 b=0 a=0 c=0 ", PLAIN},
     {"once less, write",
      HELD("a", "60000") ";" WRITTEN("b", "AW", "60000") ";HSET b AW 2",
-     "multi_release a b Gb | 0 p A 0 Ca w A 1 Cb", "2 0", "-1 0",
+     "multi_release a b Gb | 0 p0 A Ca w1 A Cb", "2 0", "-1 0",
      "b mode=write AW=1 ~60000", "a=0 ", PLAIN},
     {"the key of a waiting writer goes",
      HELD("a", "60000") ";" WRITTEN("b", "AW", "60000") ";SET Gb BW PX 2500",
@@ -189,10 +198,10 @@ static const struct row release_rows[] = {
      FREE_MIXED, "2 -6", "-1 -6", "b string ~60000", "a=0 ", PLAIN},
     {"none is held", "", FREE_2, "-1 -1", "-1 -1", "", "", PLAIN},
     {"keep", HELD("a", "60000") ";" WRITTEN("b", "AW", "60000"),
-     "multi_release a b Gb | 9000 p A 0 Ca w A 0 Cb", "1 1", NULL,
+     "multi_release a b Gb | 9000 p0 A Ca w0 A Cb", "1 1", NULL,
      "a A=1 ~9000;b mode=write AW=1 ~9000", "", PLAIN},
     {"keep, once less", HELD("a", "60000") ";HSET a A 2;" HELD("b", "60000"),
-     "multi_release a b | 9000 p A 1 Ca p A 0 Cb", "0 1", NULL,
+     "multi_release a b | 9000 p1 A Ca p0 A Cb", "0 1", NULL,
      "a A=1 ~60000;b A=1 ~9000", "", PLAIN},
     {"no right to publish", HELD("a", "60000") ";" WRITTEN("b", "AW", "60000"),
      FREE_MIXED, "1 1", "-1 -1", "", "", NO_CHANNEL},
@@ -200,8 +209,12 @@ static const struct row release_rows[] = {
      FREE_MIXED, "2 2", "-1 -1", "", "b=1 b=0 a=0 ", NO_PEXPIRE},
     {"full", HELD("a", "60000") ";" WRITTEN("b", "AW", "60000"), FREE_MIXED,
      "2 2", "-1 -1", "", "b=1 b=0 a=0 ", FULL},
+    {"full, one ends and one is held once less",
+     HELD("a", "60000") ";HSET a A 2;" HELD("b", "60000"),
+     "multi_release a b | 0 p1 A Ca p0 A Cb", "0 2", "0 -1", "a A=1 ~60000",
+     "b=0 ", FULL},
     {"full, the writer reads on", WRITTEN("b", "AW", "60000") ";HSET b A 1",
-     "multi_release b Gb | 0 w A 0 Cb", "2", "-1", "b mode=read A=1 ~60000",
+     "multi_release b Gb | 0 w0 A Cb", "2", "-1", "b mode=read A=1 ~60000",
      "b=1 b=0 ", FULL},
 };
 
@@ -223,7 +236,7 @@ static const char *meaning(const char *word)
         {"A", OWNER_A},           {"B", OWNER_B},      {"AW", OWNER_A ":write"},
         {"BW", OWNER_B ":write"}, {"Ga", "gate:a"},    {"Gb", "gate:b"},
         {"Gc", "gate:c"},         {"Ca", "channel:a"}, {"Cb", "channel:b"},
-        {"Cc", "channel:c"},
+        {"Cc", "channel:c"},      {"-", ""},
     };
 
     for (size_t i = 0; i < COUNT(table); i++)
@@ -440,8 +453,8 @@ static void test_multi_scripts_release(void **state)
 /* How many commands the server runs for this call, which must give that. */
 static long long cost(const char *call, const char *want)
 {
-    freeReplyObject(run_call("multi_acquire x | p A 9 30000", PLAIN));
-    freeReplyObject(run_call("multi_release x | 0 p A 0 Cx", PLAIN));
+    freeReplyObject(run_call("multi_acquire x | 30000 p9 A", PLAIN));
+    freeReplyObject(run_call("multi_release x | 0 p0 A Cx", PLAIN));
     ts_reset_stats(srv);
     redisReply *r = run_call(call, PLAIN);
     long long n = ts_total_commands(srv);
@@ -460,10 +473,10 @@ static void test_multi_scripts_cost(void **state)
 {
     (void)state;
     ts_ok(srv, "FLUSHALL");
-    assert_in_range(cost("multi_acquire " TEN_KEYS TEN("p A 1 30000 "), "nil"),
-                    20, 23);
     assert_in_range(
-        cost("multi_release " TEN_KEYS "0 " TEN("p A 0 Ca "), TEN("2 ")), 20,
+        cost("multi_acquire " TEN_KEYS "30000 " TEN("p1 A "), "nil"), 20, 23);
+    assert_in_range(
+        cost("multi_release " TEN_KEYS "0 " TEN("p0 A Ca "), TEN("2 ")), 20,
         23);
     check_told("cost", TEN("a=0 "));
     assert_int_equal(ts_nkeys(srv), 0);
@@ -485,13 +498,12 @@ static redisReply *thousand(const char *script, const char *kind, bool acquire)
         snprintf(keys[i], sizeof keys[i], i < N ? "k%d" : "gate:%d", i);
         argv[argc++] = keys[i];
     }
-    if (!acquire)
-        argv[argc++] = "0";
+    argv[argc++] = acquire ? "60000" : "0";
     for (int i = 0; i < N; i++) {
         argv[argc++] = kind;
-        argv[argc++] = OWNER_A;
-        argv[argc++] = acquire ? "1" : "0";
-        argv[argc++] = acquire ? "60000" : "channel:a";
+        argv[argc++] = i == 0 ? OWNER_A : "";
+        if (!acquire)
+            argv[argc++] = "channel:a";
     }
     redisReply *r = redisCommandArgv(users[PLAIN], argc, argv, NULL);
     free(keys);
@@ -501,16 +513,16 @@ static redisReply *thousand(const char *script, const char *kind, bool acquire)
 
 static void test_multi_scripts_thousand(void **state)
 {
-    static const char *const kinds[] = {"p", "w"};
+    static const char *const kinds[][2] = {{"p1", "p0"}, {"w1", "w0"}};
 
     (void)state;
     ts_ok(srv, "FLUSHALL");
     for (size_t i = 0; i < COUNT(kinds); i++) {
-        redisReply *r = thousand("multi_acquire", kinds[i], true);
-        check_reply(kinds[i], r, "nil");
+        redisReply *r = thousand("multi_acquire", kinds[i][0], true);
+        check_reply(kinds[i][0], r, "nil");
         freeReplyObject(r);
         assert_int_equal(ts_nkeys(srv), 1000);
-        r = thousand("multi_release", kinds[i], false);
+        r = thousand("multi_release", kinds[i][1], false);
         assert_int_equal(r->type, REDIS_REPLY_ARRAY);
         assert_int_equal(r->elements, 1000);
         freeReplyObject(r);
