@@ -403,6 +403,67 @@ static void test_multi_odd_answers(void **state)
         }
 }
 
+/* ---- taking back what was taken in vain -------------------------------- */
+
+/* Its owner has one member by itself. The group takes it once more, finds the
+ * other busy, and cannot give it back: in the end the owner has it once, and
+ * when that is given back it is free. */
+static void undo_fails(const struct fault *f, enum kit_user user)
+{
+    struct kit_opts o = {.user = user, .timeout_ms = HASTY_MS};
+    struct kit_client *k = kit_open(&o);
+    struct kit_client *other = kit_open(&(struct kit_opts){.direct = true});
+    char *mine = kit_name("mine"), *busy = kit_name("busy");
+    dibs_lock *m[] = {kit_lock(k, mine), kit_lock(other, busy)}, *g = NULL;
+    struct ts_rule rule = f->rule;
+    struct ts_wait w = ts_wait_begin(TS_SOON);
+    char *needle = kit_needle(&dibs__script_basic_release, mine);
+
+    assert_int_equal(dibs_multi_lock_new(m, 2, &g), DIBS_OK);
+    assert_int_equal(dibs_lock_acquire(m[0], NULL), DIBS_OK);
+    ts_ok(kit_srv, "HSET %s stranger 1", busy);
+    rule.contains = needle;
+    int id = ts_proxy_rule(kit_px, &rule);
+    assert_int_equal(dibs_lock_try(g, NULL), DIBS_ERR_BUSY);
+    assert_true(ts_rule_hits(kit_px, id) > 0);
+    ts_proxy_unrule(kit_px, 0);
+    ts_proxy_release(kit_px);
+    while (dibs_lock_holds(m[0], 0) != 1)
+        if (!ts_wait_step(&w))
+            fail_msg("%s: held %lld times", f->name,
+                     (long long)dibs_lock_holds(m[0], 0));
+    assert_int_equal(dibs_lock_release(m[0], NULL), DIBS_OK);
+    kit_gone(f->name, mine);
+    ts_ok(kit_srv, "DEL %s", busy);
+    dibs_lock_free(m[0]);
+    dibs_lock_free(m[1]);
+    dibs_lock_free(g);
+    kit_close(k);
+    kit_close(other);
+    free(needle);
+    free(mine);
+    free(busy);
+}
+
+static void test_multi_undo_fails(void **state)
+{
+    static const struct fault ways[] = {
+        {"not passed on", {.action = TS_CLOSE_BEFORE}, 0, 0},
+        {"not answered", {.action = TS_SWALLOW_REPLY}, 0, 0},
+        {"refused", {.action = TS_ANSWER, .text = "-ERR no\r\n"}, 0, 0},
+        {"forbidden", {.action = TS_ANSWER, .text = "-NOPERM no\r\n"}, 0, 0},
+        {"full", {.action = TS_ANSWER, .text = "-OOM no\r\n"}, 0, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(ways); i++) {
+        ts_proxy_reset(kit_px);
+        undo_fails(&ways[i], KIT_FULL);
+        ts_proxy_reset(kit_px);
+        undo_fails(&ways[i], KIT_MEEK);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -411,6 +472,7 @@ int main(void)
         cmocka_unit_test_setup(test_multi_reply_cut_at_every_byte, kit_fresh),
         cmocka_unit_test_setup(test_multi_all_lost, kit_fresh),
         cmocka_unit_test_setup(test_multi_odd_answers, kit_fresh),
+        cmocka_unit_test_setup(test_multi_undo_fails, kit_fresh),
     };
 
     return cmocka_run_group_tests_name("fault.multi", tests, kit_up, kit_down);
