@@ -9,8 +9,8 @@
  * (a witness outside Redis says), nobody starves, and in the end nothing is
  * left on any server.
  *
- * A round is one group taken, or one single lock; $DIBS_STRESS_ROUNDS says how
- * many there are in all. A witness's number is for one lock at a time, so each
+ * A round is one group taken and given back; $DIBS_STRESS_ROUNDS says how many
+ * there are in all. A witness's number is for one lock at a time, so each
  * worker has one for each lock.
  */
 #ifndef _GNU_SOURCE
@@ -143,7 +143,7 @@ static void *work(void *arg)
     struct worker *me = arg;
 
     while (!atomic_load(&sh->stop) &&
-           atomic_fetch_add(&sh->begun, 1) < sh->rounds)
+           atomic_fetch_add(&sh->begun, !me->single) < sh->rounds)
         one_round(me);
     return NULL;
 }
@@ -311,7 +311,7 @@ static void test_multi_opposite_orders(void **state)
 static void test_multi_opposite_orders_two_servers(void **state)
 {
     (void)state;
-    opposite_orders(2, rounds(2000));
+    opposite_orders(2, rounds(4000));
 }
 
 static int group_setup(void **state)
