@@ -402,6 +402,37 @@ static void test_multi_hold_not_told_after_release(void **state)
     dibs_lock_free(g);
 }
 
+/* A full server writes down no smaller number, but lets go of what ends. */
+static void test_multi_hold_full_server(void **state)
+{
+    struct world w = open_world(LONG_MS);
+    dibs_lock *g = kit_group(&w, "pa wb pc"), *a = kit_one(&w, "pa");
+
+    (void)state;
+    FINE(dibs_lock_acquire(a, NULL));
+    FINE(dibs_lock_acquire(g, NULL));
+    ts_config_set(srv, "maxmemory", "1");
+    FINE(dibs_lock_release(g, NULL));
+    kit_have(&w, "pa", 0, 1);
+    kit_keys("full", 1, 0);
+    FINE(dibs_lock_release(a, NULL));
+    kit_keys("full", 0, 0);
+    WANT(dibs_lock_acquire(g, DIBS_LOCK_OPTS(.wait_ms = 50)), DIBS_ERR_SERVER);
+    kit_keys("full", 0, 0);
+    ts_config_set(srv, "maxmemory", "0");
+    FINE(dibs_lock_acquire(g, NULL));
+    FINE(dibs_lock_acquire(g, NULL));
+    ts_config_set(srv, "maxmemory", "1");
+    WANT(dibs_lock_release(g, NULL), DIBS_ERR_SERVER);
+    assert_int_equal(dibs_lock_holds(g, 0), 1);
+    FINE(dibs_lock_release(g, NULL));
+    kit_keys("full", 0, 0);
+    ts_config_set(srv, "maxmemory", "0");
+    dibs_lock_free(a);
+    dibs_lock_free(g);
+    kit_world_end(&w);
+}
+
 /* ---- keeping it taken -------------------------------------------------- */
 
 static void test_multi_hold_keep(void **state)
@@ -442,6 +473,7 @@ int main(void)
         MULTI_TEST(test_multi_hold_loss_at_reentry),
         MULTI_TEST(test_multi_hold_loss_while_waiting),
         MULTI_TEST(test_multi_hold_not_told_after_release),
+        MULTI_TEST(test_multi_hold_full_server),
         MULTI_TEST(test_multi_hold_keep),
     };
     return MULTI_RUN("server.multi_hold", tests);

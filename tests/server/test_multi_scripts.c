@@ -213,6 +213,11 @@ static const struct row release_rows[] = {
      HELD("a", "60000") ";HSET a A 2;" HELD("b", "60000"),
      "multi_release a b | 0 p1 A Ca p0 A Cb", "0 2", "0 -1", "a A=1 ~60000",
      "b=0 ", FULL},
+    {"full, both are held once less: refused",
+     HELD("a", "60000") ";HSET a A 2;" WRITTEN("b", "AW", "60000") ";HSET b AW "
+                                                                   "3",
+     "multi_release a b Gb | 0 p1 A Ca w2 A Cb", "-8 -8", "-8 -8",
+     "a A=2 ~60000;b mode=write AW=3 ~60000", "", FULL},
     {"full, the writer reads on", WRITTEN("b", "AW", "60000") ";HSET b A 1",
      "multi_release b Gb | 0 w0 A Cb", "2", "-1", "b mode=read A=1 ~60000",
      "b=1 b=0 ", FULL},
