@@ -26,6 +26,7 @@
 #include "exits.h"
 
 #define AT(field) offsetof(struct args, field)
+#define NAMES_MAX 64
 
 const struct option_row option_rows[] = {
     {'n', "no-wait", NULL, OPT_NOWAIT, AT(wait_ms), CMD_TAKE, NULL,
@@ -40,6 +41,13 @@ const struct option_row option_rows[] = {
     {'x', "exclusive", NULL, OPT_FLAG, AT(exclusive), CMD_TAKE, NULL,
      "A read-write lock, to write: alone. Without -s, -x and --fair the lock is"
      " a plain one, exclusive too. A name is for one of these kinds only."},
+    {0, "multi", "NAMES", OPT_TEXT, AT(multi), CMD_TAKE, "stock,orders",
+     "Several locks at once, all or none, in place of NAME: names with commas"
+     " between them."},
+    {0, "quorum", "URLS", OPT_TEXT, AT(quorum), CMD_TAKE,
+     "redis://a,redis://b,redis://c",
+     "The lock on more than half of these independent servers (RedLock), in"
+     " place of -u: three URLs or more, with commas between them."},
     {0, "lease", "TIME", OPT_TIME, AT(lease_ms), CMD_TAKE, "30s",
      "After so long without a sign of life from us the lock is free again."
      " Default 30s, renewed while the command runs."},
@@ -357,28 +365,102 @@ static int behind_dashes(struct scan *s)
 
 /* ---- does it make sense? ----------------------------------------------- */
 
-static int check_name(const struct args *a, const struct command *cmd)
-{
-    const char *name = a->words[0];
-    size_t len = strlen(name);
+static const char multi_example[] = "dibs run --multi stock,orders -- ./move";
 
+/* One name, which ends at a NUL or after len bytes. */
+static int check_one(const struct args *a, const struct command *cmd,
+                     const char *name, size_t len)
+{
     if (len == 0)
-        return args_wrong(cmd, cmd->example, "the name '' is empty");
+        return args_wrong(cmd, a->multi ? multi_example : cmd->example,
+                          "the name '' is empty");
     if (len > DIBS_NAME_MAX)
         return args_wrong(cmd, cmd->example,
                           "the name '%.20s...' has %zu bytes, %d are allowed",
                           name, len, DIBS_NAME_MAX);
     if ((cmd->bit & CMD_TAKE) == 0 || a->any_name)
         return EXIT_FINE;
-    for (const char *s = name; *s; s++) {
+    for (const char *s = name; s < name + len; s++) {
         if ((unsigned char)*s > ' ' && *s != 0x7F)
             continue;
         char right[128];
         snprintf(right, sizeof right, "%s   (or, if you mean it, --any-name)",
                  cmd->example);
-        return args_wrong(cmd, right, "the name '%s' has a %s in it", name,
+        return args_wrong(cmd, right, "the name '%.*s' has a %s in it",
+                          (int)len, name,
                           *s == ' ' ? "space" : "control character");
     }
+    return EXIT_FINE;
+}
+
+/* Does the name occur among those that stand before it? */
+static bool named_before(const char *names, const char *name, size_t len)
+{
+    for (const char *s = names; s < name;) {
+        size_t n = strcspn(s, ",");
+        if (n == len && memcmp(s, name, n) == 0)
+            return true;
+        s += n + 1;
+    }
+    return false;
+}
+
+static int check_names(const struct args *a, const struct command *cmd)
+{
+    size_t count = 0, len;
+    int code = EXIT_FINE;
+
+    for (const char *s = a->multi; s && code == EXIT_FINE;
+         s = s[len] ? s + len + 1 : NULL) {
+        len = strcspn(s, ",");
+        code = check_one(a, cmd, s, len);
+        if (code == EXIT_FINE && named_before(a->multi, s, len))
+            return args_wrong(cmd, multi_example, "--multi: '%.*s' twice",
+                              (int)len, s);
+        if (++count > NAMES_MAX)
+            return args_wrong(cmd, multi_example, "--multi: more than %d names",
+                              NAMES_MAX);
+    }
+    return code;
+}
+
+static int check_name(const struct args *a, const struct command *cmd)
+{
+    return a->multi ? check_names(a, cmd)
+                    : check_one(a, cmd, a->words[0], strlen(a->words[0]));
+}
+
+static int check_quorum(const struct args *a, const struct command *cmd)
+{
+    static const char right[] =
+        "dibs run --quorum redis://a,redis://b,redis://c backup -- make";
+
+    if (!a->quorum)
+        return EXIT_FINE;
+    if (a->multi)
+        return args_wrong(cmd, right,
+                          "--multi and --quorum do not go together");
+    if (a->url || a->url_file)
+        return args_wrong(cmd, right,
+                          "--quorum names the servers; %s is one "
+                          "too many",
+                          a->url ? "-u" : "--url-file");
+    if (a->min_hold_ms > 0)
+        return args_wrong(cmd, right,
+                          "--min-hold and --quorum do not go together");
+    return EXIT_FINE;
+}
+
+/* The names stand where NAME would. */
+static int place_names(struct args *a, const struct command *cmd)
+{
+    if (!a->multi)
+        return EXIT_FINE;
+    if (a->n_words > 0)
+        return args_wrong(cmd, multi_example,
+                          "unexpected word '%s'; --multi has the names",
+                          a->words[0]);
+    a->words[a->n_words++] = a->multi;
     return EXIT_FINE;
 }
 
@@ -401,6 +483,9 @@ static int check_take(const struct args *a, const struct command *cmd)
     if (a->max_hold_ms > 0 && a->max_hold_ms < DIBS_LEASE_MIN_MS)
         return args_wrong(cmd, "dibs run --max-hold 1h backup -- make all",
                           "--max-hold: shorter than %d ms", DIBS_LEASE_MIN_MS);
+    int code = check_quorum(a, cmd);
+    if (code != EXIT_FINE)
+        return code;
     if (a->fair + a->shared + a->exclusive > 1)
         return args_wrong(cmd, "dibs run -s data -- ./report",
                           "only one of --fair, -s and -x can be had");
@@ -438,6 +523,9 @@ int args_behind(struct args *a, const struct command *cmd, int argc,
         code = one_word(&s);
     }
     if (code != EXIT_FINE || a->help || a->version)
+        return code;
+    code = place_names(a, cmd);
+    if (code != EXIT_FINE)
         return code;
     if (a->n_words < cmd->min_words)
         return args_wrong(cmd, cmd->example, "%s is missing", cmd->words_are);

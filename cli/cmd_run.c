@@ -72,7 +72,7 @@ static char *owners_row(const struct grip *g)
     if (!(outer && *outer))
         outer = getenv("DIBS_OWNER");
     bool more = outer && *outer;
-    return format("DIBS_OWNERS=%s%s%s", g->owner_text, more ? " " : "",
+    return format("DIBS_OWNERS=%s%s%s", g->b.owners, more ? " " : "",
                   more ? outer : "");
 }
 

@@ -13,13 +13,6 @@
  *         private server before it. A thread does that. When a signal comes
  *         meanwhile, we leave it alone: it holds nothing, and ends with us.
  *
- * Nested  Inside a command that dibs runs, the environment says who the owner
- *         is. Asked for a lock which that owner holds, we take nothing and
- *         give nothing back: the outer dibs keeps it for as long as we run,
- *         since we are in its process group. What the environment says is
- *         checked with the server, and an outer dibs run of another lock in
- *         between is looked through: DIBS_OWNERS lists them all.
- *
  * Giving  A release that nobody confirms is tried again until the lease must
  * back    be over. Only then can we go, and we do not call that a success.
  *
@@ -29,6 +22,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -72,7 +66,7 @@ static void on_event(const dibs_event *ev, void *arg)
         g->told_down = false;
         break;
     case DIBS_EVENT_DISCONNECTED:
-        if (g->c && !g->held && !g->told_down) {
+        if (g->b.l && !g->held && !g->told_down) {
             g->told_down = true;
             level = OUT_WARN;
         }
@@ -92,73 +86,6 @@ static void on_event(const dibs_event *ev, void *arg)
 
 /* ---- opening ----------------------------------------------------------- */
 
-/* Is owner one of the words of list? */
-static bool listed(const char *list, const char *owner)
-{
-    size_t len = strlen(owner);
-
-    while (list && *list) {
-        size_t n = strcspn(list, " ");
-        if (n == len && memcmp(list, owner, n) == 0)
-            return true;
-        list += n + strspn(list + n, " ");
-    }
-    return false;
-}
-
-struct outer {
-    const char *one, *all; /* owners around us */
-    dibs_mode mode;        /* how the one that was found holds it */
-    char owner[DIBS_OWNER_MAX];
-};
-
-/* One of those who hold the lock. Whoever writes may read, too; what it writes
- * counts. */
-static bool is_outer(const char *owner, dibs_mode mode, int64_t holds,
-                     int64_t remaining_ms, void *arg)
-{
-    struct outer *o = arg;
-
-    (void)holds;
-    if (remaining_ms == -2 || strlen(owner) >= sizeof o->owner ||
-        !(listed(o->one, owner) || listed(o->all, owner)))
-        return true;
-    o->mode = mode;
-    strcpy(o->owner, owner);
-    return mode == DIBS_MODE_READ;
-}
-
-/* Does an outer dibs run hold this very lock? */
-static dibs_err find_outer(struct grip *g)
-{
-    struct outer o = {.one = getenv("DIBS_OWNER"),
-                      .all = getenv("DIBS_OWNERS")};
-
-    if (!(o.one && *o.one) && !(o.all && *o.all))
-        return DIBS_OK;
-    dibs_err err = dibs_lock_holders(g->l, is_outer, &o);
-    if (err != DIBS_OK || o.mode == DIBS_MODE_NONE)
-        return err;
-    if (o.mode == DIBS_MODE_READ && g->a->exclusive)
-        return DIBS_ERR_UPGRADE; /* it would wait for its own parent */
-    g->nested = true;
-    memcpy(g->owner_text, o.owner, sizeof g->owner_text);
-    return DIBS_OK;
-}
-
-static dibs_err new_lock(struct grip *g)
-{
-    const char *name = g->a->words[0];
-
-    if (g->a->fair)
-        return dibs_fair_lock_new(g->c, name, &g->l);
-    if (g->a->shared)
-        return dibs_read_lock_new(g->c, name, &g->l);
-    if (g->a->exclusive)
-        return dibs_write_lock_new(g->c, name, &g->l);
-    return dibs_lock_new(g->c, name, &g->l);
-}
-
 static int tell_failed(struct grip *g, dibs_err err)
 {
     out_tell(OUT_ERROR, "server", "cannot take %s: %s", g->a->words[0],
@@ -176,14 +103,13 @@ static int open_all(struct grip *g)
         .on_event = on_event,
         .event_arg = g,
     };
-    int code = target_open(&g->target, &opts, &g->c);
+    int code = bundle_open(&g->b, g->a, &g->target, &opts);
 
-    if (code != EXIT_FINE)
-        return code;
-    dibs_err err = new_lock(g);
-    if (err == DIBS_OK)
-        err = find_outer(g);
-    return err == DIBS_OK ? EXIT_FINE : tell_failed(g, err);
+    g->nested = g->b.nested;
+    if (g->nested)
+        snprintf(g->owner_text, sizeof g->owner_text, "%.*s",
+                 (int)strcspn(g->b.owners, " "), g->b.owners);
+    return code;
 }
 
 static void *opener(void *arg)
@@ -230,8 +156,8 @@ static bool await_answer(struct grip *g, int64_t until, int64_t grace_ms)
 
     while (!g->answered && time_now() < until) {
         time_arm(timer, until);
-        if (wait_for(g, dibs_client_fd(g->c), timer))
-            dibs_client_dispatch(g->c);
+        if (wait_for(g, bundle_fd(&g->b), timer))
+            bundle_pump(&g->b);
         if (g->sig != sig && time_now() + grace_ms < until)
             until = time_now() + grace_ms;
         sig = g->sig;
@@ -285,15 +211,16 @@ static dibs_err ask(struct grip *g)
     };
 
     g->answered = false;
-    return a->wait_ms == 0 ? dibs_lock_try_async(g->l, &opts, on_answer, g)
-                           : dibs_lock_acquire_async(g->l, &opts, on_answer, g);
+    return a->wait_ms == 0
+               ? dibs_lock_try_async(g->b.l, &opts, on_answer, g)
+               : dibs_lock_acquire_async(g->b.l, &opts, on_answer, g);
 }
 
 /* Leaves the line. What is granted at this very moment is given back. */
 static int leave(struct grip *g)
 {
     if (!g->answered) {
-        dibs_lock_cancel(g->l, g->owner);
+        dibs_lock_cancel(g->b.l, g->owner);
         (void)await_answer(g, time_now() + CLOSE_MS, 0);
     }
     if (g->answered && g->answer == DIBS_OK) {
@@ -305,22 +232,19 @@ static int leave(struct grip *g)
 
 static int tell_busy(struct grip *g)
 {
-    dibs_lock_info info = DIBS_LOCK_INFO_INIT;
     const char *name = g->a->words[0];
-    char span[OUT_SPAN_MAX];
+    char blocker[512] = "";
 
     g->busy = true;
+    bundle_tell(&g->b, g->owner);
     if (g->a->ok_if_busy) {
         out_tell(OUT_INFO, "busy", "%s is taken", name);
         return EXIT_FINE;
     }
-    if (!g->a->quiet && dibs_lock_info_get(g->l, &info) == DIBS_OK &&
-        info.locked)
-        out_tell(OUT_WARN, "busy", "%s is taken: held by %s, %s left", name,
-                 info.owner,
-                 info.ttl_ms < 0 ? "no end" : out_span(info.ttl_ms, span));
-    else
-        out_tell(OUT_WARN, "busy", "%s is taken", name);
+    if (!g->a->quiet)
+        bundle_blocker(&g->b, g->owner, blocker, sizeof blocker);
+    out_tell(OUT_WARN, "busy", "%s is taken%s%s", name, *blocker ? ": " : "",
+             blocker);
     return g->a->busy_code;
 }
 
@@ -330,9 +254,8 @@ static int taken(struct grip *g)
 
     g->held = true;
     g->held_at = time_now();
-    if (dibs_lock_owner_text(g->l, g->owner, g->owner_text,
-                             sizeof g->owner_text) != DIBS_OK)
-        g->owner_text[0] = '\0';
+    bundle_owner(&g->b, g->owner, g->owner_text);
+    bundle_tell(&g->b, g->owner);
     out_tell(OUT_INFO, "acquired", "got %s after %s, as %s", g->a->words[0],
              out_span(g->held_at - g->asked_at, span), g->owner_text);
     return EXIT_FINE;
@@ -340,7 +263,7 @@ static int taken(struct grip *g)
 
 static int wait_lock(struct grip *g)
 {
-    g->owner = dibs_owner_new(g->c);
+    g->owner = dibs_owner_new(g->b.clients[0]);
     dibs_err err = ask(g);
     if (err != DIBS_OK)
         return tell_failed(g, err);
@@ -354,17 +277,13 @@ static int wait_lock(struct grip *g)
         return taken(g);
     if (g->answer == DIBS_ERR_BUSY || g->answer == DIBS_ERR_TIMEOUT)
         return tell_busy(g);
+    bundle_tell(&g->b, g->owner);
     return tell_failed(g, g->answer);
 }
 
 static void disconnect(struct grip *g)
 {
-    if (g->c)
-        dibs_client_close(g->c, CLOSE_MS);
-    dibs_lock_free(g->l);
-    dibs_client_free(g->c);
-    g->l = NULL;
-    g->c = NULL;
+    bundle_close(&g->b, CLOSE_MS);
 }
 
 static int leave_to_outer(struct grip *g)
@@ -396,19 +315,19 @@ int grip_take(struct grip *g, const struct args *a,
 
 int grip_fd(const struct grip *g)
 {
-    return g->c ? dibs_client_fd(g->c) : -1;
+    return bundle_fd(&g->b);
 }
 
 void grip_pump(struct grip *g)
 {
-    dibs_client_dispatch(g->c);
+    bundle_pump(&g->b);
 }
 
 int64_t grip_valid_ms(const struct grip *g)
 {
     if (g->nested)
         return DIBS_MS_MAX; /* the outer one sees to it */
-    return g->lost ? 0 : dibs_lock_valid_ms(g->l, g->owner);
+    return g->lost ? 0 : dibs_lock_valid_ms(g->b.l, g->owner);
 }
 
 /* ---- giving back ------------------------------------------------------- */
@@ -438,7 +357,7 @@ static enum grip_end try_release(struct grip *g, int64_t keep_ms,
                            .keep_ms = keep_ms};
 
     g->answered = false;
-    dibs_err err = dibs_lock_release_async(g->l, &opts, on_answer, g);
+    dibs_err err = dibs_lock_release_async(g->b.l, &opts, on_answer, g);
     if (err == DIBS_OK && !await_release(g, deadline))
         return GRIP_UNSURE;
     if (err == DIBS_OK)

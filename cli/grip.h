@@ -12,6 +12,7 @@
 #include <dibs/dibs.h>
 
 #include "args.h"
+#include "bundle.h"
 #include "signals.h"
 #include "target.h"
 
@@ -32,8 +33,7 @@ struct grip {
     int opened_fd;
     int open_code;
 
-    dibs_client *c;
-    dibs_lock *l;
+    struct bundle b;
     dibs_owner owner;
     char owner_text[DIBS_OWNER_MAX];
     bool nested; /* an outer dibs run holds it for us */

@@ -115,6 +115,11 @@ static void json_key(struct json *j, const char *key)
     putc(':', j->f);
 }
 
+void json_any(struct json *j, const char *key)
+{
+    json_key(j, key);
+}
+
 void json_null(struct json *j, const char *key)
 {
     json_key(j, key);

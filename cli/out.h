@@ -59,6 +59,8 @@ void json_bytes(struct json *j, const char *key, const char *s, size_t len);
 void json_int(struct json *j, const char *key, int64_t value);
 void json_bool(struct json *j, const char *key, bool value);
 void json_null(struct json *j, const char *key);
+/* What the caller writes next is the value. */
+void json_any(struct json *j, const char *key);
 
 /* ---- text for people --------------------------------------------------- */
 

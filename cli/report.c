@@ -16,6 +16,7 @@
  *              or not-taken
  *   owner      as the server knows it, or null
  *   waited_ms, held_ms
+ *   members    of --multi and --quorum: name, server and verdict of each
  */
 #include "report.h"
 
@@ -72,8 +73,7 @@ static void add_child(struct json *j, const struct report *r)
         json_null(j, "signal");
 }
 
-void report_write(const struct args *a, const struct grip *g,
-                  const struct report *r)
+void report_write(const struct args *a, struct grip *g, const struct report *r)
 {
     char *line = NULL;
     size_t size = 0, sent = 0;
@@ -93,6 +93,10 @@ void report_write(const struct args *a, const struct grip *g,
     json_int(&j, "waited_ms",
              (g->held_at > 0 ? g->held_at : end) - g->asked_at);
     json_int(&j, "held_ms", g->held_at > 0 ? end - g->held_at : 0);
+    if (g->b.group) {
+        json_any(&j, "members");
+        bundle_json(&g->b, g->owner, f);
+    }
     json_close(&j);
     putc('\n', f);
     if (fclose(f) == 0)

@@ -18,7 +18,6 @@ struct report {
 };
 
 /* Writes it, if it was asked for. */
-void report_write(const struct args *a, const struct grip *g,
-                  const struct report *r);
+void report_write(const struct args *a, struct grip *g, const struct report *r);
 
 #endif

@@ -24,6 +24,8 @@
 #include "exits.h"
 
 #define LINE_MAX_BYTES 4096
+#define QUORUM_MIN     3
+#define QUORUM_MAX     64
 
 /* ---- reading ----------------------------------------------------------- */
 
@@ -92,16 +94,68 @@ static const char *variable(const char *name)
     return value && *value ? value : NULL;
 }
 
+static int refuse_password(const char *option)
+{
+    return args_wrong(NULL,
+                      "dibs run -u redis://db1.example --password-file FILE",
+                      "a password in %s can be seen by everybody (ps); use "
+                      "--password-file, --url-file, $DIBS_URL or "
+                      "$DIBS_PASSWORD",
+                      option);
+}
+
+/* Where the next URL begins: behind a comma that a scheme follows. A list of
+ * hosts within a URL has commas, too. */
+static char *next_url(char *s)
+{
+    for (; (s = strchr(s, ',')); s++) {
+        size_t n = strspn(s + 1, "abcdefghijklmnopqrstuvwxyz-");
+        if (n > 0 && strncmp(s + 1 + n, "://", 3) == 0)
+            return s;
+    }
+    return NULL;
+}
+
+/* t->url is cut into the URLs. */
+static int pick_quorum(const struct args *a, struct target *t)
+{
+    static const char right[] =
+        "dibs run --quorum redis://a,redis://b,redis://c backup -- make";
+    size_t n = 0;
+    const char *at;
+
+    t->url = strdup(a->quorum);
+    t->urls = calloc(QUORUM_MAX + 1, sizeof *t->urls);
+    if (!t->url || !t->urls)
+        return EXIT_INTERNAL;
+    for (char *s = t->url, *end; s; s = end ? end + 1 : NULL) {
+        end = next_url(s);
+        if (end)
+            *end = '\0';
+        if (n == QUORUM_MAX)
+            return args_wrong(NULL, right, "--quorum: more than %d servers",
+                              QUORUM_MAX);
+        if (password_in(s, &at))
+            return refuse_password("--quorum");
+        t->urls[n++] = s;
+    }
+    if (n < QUORUM_MIN)
+        return args_wrong(NULL, right,
+                          "--quorum: %zu server%s; it takes %d to have a "
+                          "majority when one is gone",
+                          n, n == 1 ? "" : "s", QUORUM_MIN);
+    return EXIT_FINE;
+}
+
 static int pick_url(const struct args *a, struct target *t)
 {
     const char *file = a->url_file, *at;
 
+    if (a->quorum)
+        return pick_quorum(a, t);
     if (a->url) {
         if (password_in(a->url, &at))
-            return args_wrong(
-                NULL, "dibs run -u redis://db1.example --password-file FILE",
-                "a password in -u can be seen by everybody (ps); use "
-                "--password-file, --url-file, $DIBS_URL or $DIBS_PASSWORD");
+            return refuse_password("-u");
         t->url = strdup(a->url);
     } else if (!file && variable("DIBS_URL")) {
         t->url = strdup(variable("DIBS_URL"));
@@ -158,15 +212,25 @@ void target_clear(struct target *t)
     if (t->password)
         explicit_bzero(t->password, strlen(t->password));
     free(t->url);
+    free(t->urls);
     free(t->password);
     *t = (struct target){.url = NULL};
 }
 
 /* ---- opening ----------------------------------------------------------- */
 
-static void tell_open_failed(const struct target *t, dibs_err err)
+size_t target_count(const struct target *t)
 {
-    char *shown = without_password(t->url);
+    size_t n = 0;
+
+    while (t->urls && t->urls[n])
+        n++;
+    return t->urls ? n : 1;
+}
+
+static void tell_open_failed(const char *name, dibs_err err)
+{
+    char *shown = without_password(name);
     const char *url = shown ? shown : "the server";
 
     switch (err) {
@@ -190,27 +254,29 @@ static void tell_open_failed(const struct target *t, dibs_err err)
     free(shown);
 }
 
-int target_open(const struct target *t, const dibs_client_opts *opts,
+int target_open(const struct target *t, size_t i, const dibs_client_opts *opts,
                 dibs_client **out)
 {
+    const char *url = t->urls ? t->urls[i] : t->url;
     dibs_client_opts all = *opts;
     dibs_err err = DIBS_ERR_CONN;
 
     all.password = t->password;
+    all.lazy |= t->urls != NULL;
     /* A private server may be stopped between our look and our call; then a
      * second look starts another. */
-    for (int i = 0; i < 2 && err == DIBS_ERR_CONN; i++) {
+    for (int again = 0; again < 2 && err == DIBS_ERR_CONN; again++) {
         if (t->embedded) {
             int code = local_start(&t->local);
             if (code != EXIT_FINE)
                 return code;
-        } else if (i > 0) {
+        } else if (again > 0) {
             break;
         }
-        err = dibs_client_open(t->url, &all, out);
+        err = dibs_client_open(url, &all, out);
     }
     if (err != DIBS_OK)
-        tell_open_failed(t, err);
+        tell_open_failed(url, err);
     return out_exit_of(err);
 }
 
@@ -221,8 +287,8 @@ int target_look(const struct args *a, dibs_client **out)
 
     *out = NULL;
     if (code == EXIT_FINE && (!t.embedded || local_alive(&t.local, NULL)))
-        code =
-            target_open(&t, DIBS_CLIENT_OPTS(.client_name = "dibs-look"), out);
+        code = target_open(&t, 0, DIBS_CLIENT_OPTS(.client_name = "dibs-look"),
+                           out);
     target_clear(&t);
     return code;
 }

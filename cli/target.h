@@ -15,6 +15,7 @@
 /* A server as the user named it, or our own. */
 struct target {
     char *url;
+    char **urls;    /* of a quorum: all of them, ended by NULL; or NULL */
     char *password; /* NULL when none was given beside the URL */
     bool embedded;  /* no URL was given: local says where ours is */
     struct local local;
@@ -25,10 +26,13 @@ struct target {
 int target_pick(const struct args *a, struct target *t);
 void target_clear(struct target *t);
 
-/* A client of it, made as opts say; url and password are filled in here. An
- * embedded server is started if need be. EXIT_FINE, or another code and it
- * has been said why. */
-int target_open(const struct target *t, const dibs_client_opts *opts,
+/* How many servers it stands for. */
+size_t target_count(const struct target *t);
+
+/* A client of the i-th, made as opts say; url and password are filled in here.
+ * An embedded server is started if need be; those of a quorum need not answer
+ * yet. EXIT_FINE, or another code and it has been said why. */
+int target_open(const struct target *t, size_t i, const dibs_client_opts *opts,
                 dibs_client **out);
 
 /* The same for those who only look: where our own server does not run, there

@@ -356,7 +356,8 @@ typedef struct dibs_member {
     const char *server; /* host:port/db or path/db; lives as long */
     dibs_err verdict;   /* OK: taken. BUSY: somebody has it. LOST: it was taken.
                            CANCELED: not asked, or not taken because of another.
-                           NOT_OWNER: nothing is known. Others as of acquire */
+                           UNKNOWN: no answer (yet). NOT_OWNER: nothing is
+                           known. Others as of acquire */
     dibs_state state;   /* of the member; NOT_HELD unless it was taken */
     int64_t valid_ms;   /* what is left of that */
 } dibs_member;
@@ -367,8 +368,8 @@ typedef struct dibs_member {
     }
 
 /* The members by index, from 0, as they were given (those of a multi lock in
- * its place). No I/O, no waiting. The verdicts of failed acquires are kept for
- * the last few of a handle.
+ * its place). No I/O, no waiting. The verdicts of acquires that failed or were
+ * released are kept for the last few of a handle.
  *
  * OK       *out is filled.
  * INVALID  Not a group, or it has no more members.

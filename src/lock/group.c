@@ -503,7 +503,7 @@ dibs_err dibs_lock_members(dibs_lock *l, size_t index, dibs_owner owner,
     if (!lv)
         lv = newest(&g->past, owner);
     got.verdict = lv ? lv->members[at].err : DIBS_ERR_NOT_OWNER;
-    if (lv && lv->members[at].got) {
+    if (lv && lv->live && lv->members[at].got) {
         struct seen s = look_at(m, owner, dibs__now_ms());
         got.state = s.state == DIBS_NOT_HELD ? DIBS_LOST : s.state;
         got.valid_ms = s.valid_ms;

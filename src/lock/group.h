@@ -139,12 +139,13 @@ struct dibs__nap {
 struct dibs__gop {
     struct dibs__group *g;
     struct dibs__list link;    /* group.mu: in group.gops */
-    struct dibs__list at_home; /* the first member's client.mu: in locks.gops */
+    struct dibs__list at_home; /* that client's client.mu: in locks.gops */
     dibs_lock_opts o;
     int64_t deadline; /* INT64_MAX none */
     bool trying;
     bool talk; /* the next step is on its caller's thread */
     bool releasing;
+    size_t home;       /* the member whose client tells the caller */
     dibs_err canceled; /* group.mu: or CLOSED; OK = go on */
     bool told;         /* group.mu: its caller has the result */
     dibs_err err;

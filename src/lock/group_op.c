@@ -77,12 +77,12 @@ static void called_back(struct dibs__callback *cb, bool drop)
 /* The client on whose thread the caller hears of it. */
 static dibs_client *home(const struct dibs__gop *gop)
 {
-    return gop->g->members[0].c;
+    return gop->g->members[gop->home].c;
 }
 
 static struct dibs__locks *home_locks(const struct dibs__gop *gop)
 {
-    return gop->g->members[0].line->locks;
+    return gop->g->members[gop->home].line->locks;
 }
 
 /* The home client knows of it until it is told: if it closes, it ends. */
@@ -228,11 +228,13 @@ static struct dibs__op *mop_begin(struct dibs__gop *gop, size_t i, bool asks,
     m->astray = astray;
     if (asks && gop->to_ask > 0)
         gop->to_ask--;
+    dibs_err canceled = asks ? gop->canceled : DIBS_OK; /* from now on it hears
+                                                           of that itself */
     memset(&m->op, 0, sizeof m->op);
     m->op.ask.line = member->line;
     m->op.line = member->line;
     dibs__unlock(&gop->g->mu);
-    dibs_err err = dibs__client_enter(member->c);
+    dibs_err err = canceled ? canceled : dibs__client_enter(member->c);
     if (err != DIBS_OK) {
         mop_refused(m, err);
         return NULL;
@@ -345,15 +347,19 @@ dibs_err dibs__gop_go(struct dibs__gop *gop, void (*start)(struct dibs__gop *),
 /* An async operation counts as afoot until its callback is on its way. */
 dibs_err dibs__gop_ready(struct dibs__gop *gop, bool async)
 {
-    if (!async)
-        return DIBS_OK;
-    dibs_err err = dibs__client_enter(home(gop));
-    if (err != DIBS_OK)
+    dibs_err err = DIBS_OK;
+
+    for (size_t i = 0; async && i < gop->g->n; i++) {
+        gop->home = i; /* one that is not closing */
+        err = dibs__client_enter(home(gop));
+        if (err != DIBS_OK)
+            continue;
+        err = dibs__callbacks_ready(&home(gop)->callbacks);
+        if (err == DIBS_OK)
+            atomic_fetch_add(&home_locks(gop)->afoot, 1);
+        dibs__client_leave(home(gop));
         return err;
-    err = dibs__callbacks_ready(&home(gop)->callbacks);
-    if (err == DIBS_OK)
-        atomic_fetch_add(&home_locks(gop)->afoot, 1);
-    dibs__client_leave(home(gop));
+    }
     return err;
 }
 

@@ -148,6 +148,7 @@ static dibs_err take_level(struct dibs__gop *gop)
         dibs__list_del(&lv->link);
         lv->live = false;
         gop->level = lv; /* with the list's reference */
+        dibs__glevel_bury(g, lv);
         for (size_t i = 0; i < g->n; i++)
             gop->m[i].part = gop->m[i].got = lv->members[i].got;
     }

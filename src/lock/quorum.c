@@ -95,6 +95,13 @@ static unsigned ups(const struct dibs__member *m)
     return 1 + atomic_load(&m->c->server.ups);
 }
 
+static bool is_up(const struct dibs__member *m)
+{
+    const struct dibs__server *s = &m->c->server;
+
+    return atomic_load(&s->ups) > atomic_load(&s->generation);
+}
+
 /* No answer: it stays unknown. Refused: it is believed. */
 static void learn(struct dibs__group *g, size_t i, dibs_err err,
                   const struct dibs__reply *reply)
@@ -123,7 +130,7 @@ static bool is_known(const struct dibs__group *g, size_t i)
 static bool is_twice(const struct dibs__group *g, size_t i)
 {
     for (size_t j = 0; j < g->n; j++)
-        if (j != i && g->members[j].known && g->members[i].run_id[0] &&
+        if (j != i && is_known(g, j) && g->members[i].run_id[0] &&
             strcmp(g->members[i].run_id, g->members[j].run_id) == 0)
             return true;
     return false;
@@ -220,6 +227,10 @@ static void counted(struct dibs__gop *gop, struct dibs__mop *m, bool astray)
     struct dibs__group *g = gop->g;
 
     dibs__lock(&g->mu);
+    if (counts(gop, m->index) && is_twice(g, m->index)) {
+        gop->twice = true;
+        gop->level->members[m->index].err = DIBS_ERR_INVALID;
+    }
     bool yes = counts(gop, m->index) && !gop->twice;
     size_t all = votes(gop);
     bool playing = !gop->won && !gop->back;
@@ -256,12 +267,8 @@ static void who_answered(struct dibs__call *call, dibs_err err,
     dibs__lock(&gop->g->mu);
     bool astray = m->astray;
     m->checking = m->astray = false;
-    bool twice = is_twice(gop->g, m->index);
-    gop->twice |= twice;
     if (err != DIBS_OK && !reply)
         gop->level->members[m->index].err = err;
-    else if (twice)
-        gop->level->members[m->index].err = DIBS_ERR_INVALID;
     dibs__unlock(&gop->g->mu);
     counted(gop, m, astray);
     dibs__gop_done(gop, astray);
@@ -330,8 +337,8 @@ void dibs__quorum_late(struct dibs__gop *gop)
             continue;
         m->astray = true;
         gop->pending--;
-        if (lost)
-            gop->level->members[i].err = DIBS_ERR_UNKNOWN;
+        if (lost && !is_up(&g->members[i]))
+            gop->level->members[i].err = DIBS_ERR_CONN;
     }
     dibs__unlock(&g->mu);
     if (lost)
@@ -434,8 +441,7 @@ static void deal(struct dibs__gop *gop, bool ask[]) REQUIRES(gop->g->mu)
     for (size_t i = 0; i < gop->g->n; i++) {
         struct dibs__mop *m = &gop->m[i];
         ask[i] = !m->astray;
-        gop->level->members[i].err =
-            m->astray ? DIBS_ERR_UNKNOWN : DIBS_ERR_CANCELED;
+        gop->level->members[i].err = DIBS_ERR_UNKNOWN; /* until it answers */
         if (ask[i]) {
             m->got = false;
             m->round = gop->rounds;
@@ -454,6 +460,8 @@ static void round_start(struct dibs__gop *gop)
     if (!canceled && gop->rounds && gop->level->loss &&
         !dibs__glevel_new_loss(g, gop->level))
         canceled = DIBS_ERR_NOMEM;
+    if (!canceled && gop->rounds && now >= gop->deadline)
+        canceled = reason(gop); /* as the last round left it */
     if (canceled) {
         give_up(gop, canceled);
         return;

@@ -72,6 +72,10 @@ void dibs__line_join(struct dibs__line *line, struct dibs__op *op, bool look)
     }
     dibs__list_add(&line->waiters, &op->link);
     line->first_deadline = dibs__min(line->first_deadline, op->deadline);
+    if (op->canceled) { /* before it came here */
+        line->canceled = true;
+        dibs__line_wake(line);
+    }
     if (look && (!line->awake || op->deadline < line->looks_at))
         dibs__line_wake(line);
 }

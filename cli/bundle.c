@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * bundle.c - the lock that a command is about: one, several, or one on several
+ * servers.
+ *
+ * Several names are members of a multi lock, one name on several servers is a
+ * quorum lock; for whoever takes and keeps it that is one lock like any other.
+ * What is different is here: more than one client to serve, and more than one
+ * answer to the question who was in the way.
+ *
+ * Nested  Inside a command that dibs runs, the environment says who the owners
+ *         around it are. A member which one of them holds is left to it: the
+ *         outer dibs keeps it for as long as we run, since we are in its
+ *         process group. What the environment says is checked with the server,
+ *         and an outer dibs run of another lock in between is looked through:
+ *         DIBS_OWNERS lists them all. If nothing is left to take, we are
+ *         nested altogether.
+ *
+ * Thread  Opening happens on a thread of its own, all else on the first.
+ */
+#include "bundle.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "exits.h"
+
+/* ---- outer owners ------------------------------------------------------ */
+
+/* Is owner one of the words of list? */
+static bool listed(const char *list, const char *owner)
+{
+    size_t len = strlen(owner);
+
+    while (list && *list) {
+        size_t n = strcspn(list, " ");
+        if (n == len && memcmp(list, owner, n) == 0)
+            return true;
+        list += n + strspn(list + n, " ");
+    }
+    return false;
+}
+
+struct outer {
+    const char *one, *all; /* owners around us */
+    dibs_mode mode;        /* how the one that was found holds it */
+    char owner[DIBS_OWNER_MAX];
+};
+
+/* One of those who hold the lock. Whoever writes may read, too; what it writes
+ * counts. */
+static bool is_outer(const char *owner, dibs_mode mode, int64_t holds,
+                     int64_t remaining_ms, void *arg)
+{
+    struct outer *o = arg;
+
+    (void)holds;
+    if (remaining_ms == -2 || strlen(owner) >= sizeof o->owner ||
+        !(listed(o->one, owner) || listed(o->all, owner)))
+        return true;
+    o->mode = mode;
+    strcpy(o->owner, owner);
+    return mode == DIBS_MODE_READ;
+}
+
+static void add_owner(struct bundle *b, const char *owner)
+{
+    size_t len = strlen(b->owners), more = strlen(owner);
+
+    if (more == 0 || listed(b->owners, owner) ||
+        len + more + 2 > sizeof b->owners)
+        return;
+    if (len > 0)
+        b->owners[len++] = ' ';
+    memcpy(b->owners + len, owner, more + 1);
+}
+
+/* Does an outer dibs run hold this very lock? A server of a quorum that does
+ * not answer says nothing about that. */
+static dibs_err find_outer(struct bundle *b, const struct args *a, dibs_lock *l,
+                           bool *found)
+{
+    struct outer o = {.one = getenv("DIBS_OWNER"),
+                      .all = getenv("DIBS_OWNERS")};
+
+    *found = false;
+    if (!(o.one && *o.one) && !(o.all && *o.all))
+        return DIBS_OK;
+    dibs_err err = dibs_lock_holders(l, is_outer, &o);
+    if (err != DIBS_OK && a->quorum)
+        return DIBS_OK;
+    if (err != DIBS_OK || o.mode == DIBS_MODE_NONE)
+        return err;
+    if (o.mode == DIBS_MODE_READ && a->exclusive)
+        return DIBS_ERR_UPGRADE; /* it would wait for its own parent */
+    *found = true;
+    add_owner(b, o.owner);
+    return DIBS_OK;
+}
+
+/* ---- opening ----------------------------------------------------------- */
+
+static dibs_err new_lock(dibs_client *c, const struct args *a, const char *name,
+                         dibs_lock **out)
+{
+    if (a->fair)
+        return dibs_fair_lock_new(c, name, out);
+    if (a->shared)
+        return dibs_read_lock_new(c, name, out);
+    if (a->exclusive)
+        return dibs_write_lock_new(c, name, out);
+    return dibs_lock_new(c, name, out);
+}
+
+/* One more member, unless it is held for us already. */
+static dibs_err add_member(struct bundle *b, const struct args *a,
+                           dibs_client *c, const char *name, size_t *outer)
+{
+    dibs_lock *l = NULL;
+    bool found = false;
+    dibs_err err = new_lock(c, a, name, &l);
+
+    if (err == DIBS_OK)
+        err = find_outer(b, a, l, &found);
+    if (err != DIBS_OK || (found && !a->quorum))
+        dibs_lock_free(l);
+    else
+        b->members[b->n_members++] = l;
+    *outer += found;
+    return err;
+}
+
+static dibs_err add_names(struct bundle *b, const struct args *a, size_t *outer)
+{
+    char *copy = strdup(a->multi), *save = NULL;
+    dibs_err err = copy ? DIBS_OK : DIBS_ERR_NOMEM;
+
+    for (char *name = copy ? strtok_r(copy, ",", &save) : NULL;
+         name && err == DIBS_OK; name = strtok_r(NULL, ",", &save))
+        err = add_member(b, a, b->clients[0], name, outer);
+    free(copy);
+    return err;
+}
+
+static dibs_err make_lock(struct bundle *b, const struct args *a)
+{
+    size_t outer = 0;
+    dibs_err err = DIBS_OK;
+
+    if (a->multi)
+        err = add_names(b, a, &outer);
+    for (size_t i = 0; !a->multi && i < b->n_clients && err == DIBS_OK; i++)
+        err = add_member(b, a, b->clients[i], a->words[0], &outer);
+    if (err != DIBS_OK)
+        return err;
+    b->nested = a->quorum ? outer > b->n_clients / 2 : b->n_members == 0;
+    if (b->nested)
+        return DIBS_OK;
+    b->group = a->quorum || b->n_members > 1;
+    if (!b->group)
+        b->l = b->members[0];
+    else if (a->quorum)
+        err = dibs_quorum_lock_new(b->members, b->n_members, &b->l);
+    else
+        err = dibs_multi_lock_new(b->members, b->n_members, &b->l);
+    b->owners[0] = '\0';
+    return err;
+}
+
+static int tell_failed(const struct args *a, dibs_err err)
+{
+    if (a->quorum && err == DIBS_ERR_INVALID)
+        out_tell(OUT_ERROR, "usage",
+                 "--quorum: two of the addresses are one and the same server");
+    else
+        out_tell(OUT_ERROR, "server", "cannot take %s: %s", a->words[0],
+                 dibs_strerror(err));
+    return out_exit_of(err);
+}
+
+/* One descriptor for all clients. */
+static bool join_fds(struct bundle *b)
+{
+    if (b->n_clients == 1) {
+        b->fd = dibs_client_fd(b->clients[0]);
+        return true;
+    }
+    b->fd = epoll_create1(EPOLL_CLOEXEC);
+    for (size_t i = 0; b->fd >= 0 && i < b->n_clients; i++) {
+        struct epoll_event ev = {.events = EPOLLIN};
+        if (epoll_ctl(b->fd, EPOLL_CTL_ADD, dibs_client_fd(b->clients[i]),
+                      &ev) != 0)
+            return false;
+    }
+    return b->fd >= 0;
+}
+
+int bundle_open(struct bundle *b, const struct args *a, const struct target *t,
+                const dibs_client_opts *opts)
+{
+    *b = (struct bundle){.fd = -1};
+    for (size_t i = 0; i < target_count(t); i++) {
+        int code = target_open(t, i, opts, &b->clients[i]);
+        if (code != EXIT_FINE)
+            return code;
+        b->n_clients++;
+    }
+    if (!join_fds(b)) {
+        out_tell(OUT_ERROR, "internal", "no descriptors left");
+        return EXIT_INTERNAL;
+    }
+    dibs_err err = make_lock(b, a);
+    return err == DIBS_OK ? EXIT_FINE : tell_failed(a, err);
+}
+
+void bundle_close(struct bundle *b, int64_t ms)
+{
+    for (size_t i = 0; i < b->n_clients; i++)
+        dibs_client_close(b->clients[i], ms);
+    if (b->group)
+        dibs_lock_free(b->l);
+    for (size_t i = 0; i < b->n_members; i++)
+        dibs_lock_free(b->members[i]);
+    for (size_t i = 0; i < b->n_clients; i++)
+        dibs_client_free(b->clients[i]);
+    if (b->n_clients > 1 && b->fd >= 0)
+        close(b->fd);
+    b->n_clients = b->n_members = 0;
+    b->l = NULL;
+    b->fd = -1;
+}
+
+/* ---- callbacks --------------------------------------------------------- */
+
+int bundle_fd(const struct bundle *b)
+{
+    return b->fd;
+}
+
+void bundle_pump(struct bundle *b)
+{
+    for (size_t i = 0; i < b->n_clients; i++)
+        dibs_client_dispatch(b->clients[i]);
+}
+
+/* ---- what became of it ------------------------------------------------- */
+
+void bundle_owner(struct bundle *b, dibs_owner owner, char text[DIBS_OWNER_MAX])
+{
+    char one[DIBS_OWNER_MAX];
+
+    text[0] = '\0';
+    for (size_t i = 0; i < b->n_members; i++) {
+        if (dibs_lock_owner_text(b->members[i], owner, one, sizeof one) !=
+            DIBS_OK)
+            continue;
+        if (!text[0])
+            memcpy(text, one, sizeof one);
+        add_owner(b, one);
+    }
+}
+
+static bool member(struct bundle *b, size_t i, dibs_owner owner, dibs_member *m)
+{
+    *m = (dibs_member){.size = sizeof *m};
+    return b->group && dibs_lock_members(b->l, i, owner, m) == DIBS_OK;
+}
+
+static void describe(dibs_lock *l, const char *name, char *text, size_t size)
+{
+    dibs_lock_info info = DIBS_LOCK_INFO_INIT;
+    char span[OUT_SPAN_MAX];
+
+    if (dibs_lock_info_get(l, &info) != DIBS_OK || !info.locked)
+        return;
+    snprintf(text, size, "%s%sheld by %s, %s left", name, *name ? " is " : "",
+             info.owner,
+             info.ttl_ms < 0 ? "no end" : out_span(info.ttl_ms, span));
+}
+
+void bundle_blocker(struct bundle *b, dibs_owner owner, char *text, size_t size)
+{
+    dibs_member m;
+
+    *text = '\0';
+    if (!b->group) {
+        describe(b->l, "", text, size);
+        return;
+    }
+    for (size_t i = 0; i < b->n_members && !*text; i++)
+        if (member(b, i, owner, &m) && m.verdict == DIBS_ERR_BUSY)
+            describe(b->members[i], m.name, text, size);
+}
+
+static const char *verdict(const dibs_member *m)
+{
+    if (m->verdict == DIBS_OK)
+        return "taken";
+    if (m->verdict == DIBS_ERR_CANCELED)
+        return "not asked";
+    if (m->verdict == DIBS_ERR_UNKNOWN)
+        return "no answer";
+    return dibs_strerror(m->verdict);
+}
+
+void bundle_tell(struct bundle *b, dibs_owner owner)
+{
+    dibs_member m;
+
+    for (size_t i = 0; i < b->n_members && member(b, i, owner, &m); i++)
+        out_tell(OUT_INFO, "member", "%s at %s: %s", m.name, m.server,
+                 verdict(&m));
+}
+
+void bundle_json(struct bundle *b, dibs_owner owner, FILE *f)
+{
+    struct json j;
+    dibs_member m;
+
+    putc('[', f);
+    for (size_t i = 0; i < b->n_members && member(b, i, owner, &m); i++) {
+        if (i > 0)
+            putc(',', f);
+        json_open(&j, f);
+        json_bytes(&j, "name", m.name, m.name_len);
+        json_text(&j, "server", m.server);
+        json_text(&j, "verdict", verdict(&m));
+        json_close(&j);
+    }
+    putc(']', f);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * bundle.h - the lock that a command is about: one, several (--multi), or one
+ * on several servers (--quorum).
+ */
+#ifndef DIBS_CLI_BUNDLE_H
+#define DIBS_CLI_BUNDLE_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include <dibs/dibs.h>
+
+#include "args.h"
+#include "target.h"
+
+#define BUNDLE_MAX 64 /* names, or servers */
+
+struct bundle {
+    dibs_client *clients[BUNDLE_MAX];
+    size_t n_clients;
+    dibs_lock *members[BUNDLE_MAX]; /* those that are ours to take */
+    size_t n_members;
+    dibs_lock *l; /* what is taken: the one member, or all of them */
+    bool group;   /* l is more than the one member */
+    int fd;       /* readable when a callback waits; -1 none */
+
+    bool nested; /* outer dibs runs hold all of it */
+    char owners[BUNDLE_MAX * DIBS_OWNER_MAX / 4]; /* of those, or our own */
+};
+
+/* Servers and locks. EXIT_FINE, or another code and it has been said why. */
+int bundle_open(struct bundle *b, const struct args *a, const struct target *t,
+                const dibs_client_opts *opts);
+/* Releases what is held, waiting so long for that. */
+void bundle_close(struct bundle *b, int64_t ms);
+
+int bundle_fd(const struct bundle *b);
+void bundle_pump(struct bundle *b);
+
+/* The owner as the servers know it: of the first member that is held, and all
+ * of them, blanks between, in b->owners. */
+void bundle_owner(struct bundle *b, dibs_owner owner,
+                  char text[DIBS_OWNER_MAX]);
+
+/* Who was in the way, "" if that is not known. */
+void bundle_blocker(struct bundle *b, dibs_owner owner, char *text,
+                    size_t size);
+/* -v: what became of each member. Nothing for a single lock. */
+void bundle_tell(struct bundle *b, dibs_owner owner);
+/* The same as an array of JSON objects. */
+void bundle_json(struct bundle *b, dibs_owner owner, FILE *f);
+
+#endif
