@@ -188,7 +188,9 @@ redisContext *server_connect(const char *url)
     struct dibs__url u;
     struct timeval limit = {.tv_sec = 5};
 
-    must(dibs__url_parse(url, &u), "URL");
+    must(dibs__url_parse(url, &u, NULL), "URL");
+    if (u.mode != URL_SINGLE || u.tls.on)
+        die("the comparison needs redis:// or unix://");
     redisContext *rc = u.unix_socket
                            ? redisConnectUnixWithTimeout(u.path, limit)
                            : redisConnectWithTimeout(u.host, u.port, limit);

@@ -92,7 +92,8 @@ const struct option_row option_rows[] = {
     {0, "json", NULL, OPT_FLAG, AT(json), CMD_LOOK | CMD_HOLD | CMD_LOCAL, NULL,
      "Answer in JSON."},
     {'u', "url", "URL", OPT_TEXT, AT(url), CMD_ALL, "redis://db1.example:6379",
-     "The server: redis://[user@]host[:port][/db] or unix:///path[?db=N]."
+     "The server: redis://[user@]host[:port][/db] or unix:///path[?db=N];"
+     " rediss://host[:port][?ca=FILE&cert=FILE&key=FILE] for TLS."
      " Passwords do not belong here: everybody can see them."},
     {0, "url-file", "FILE", OPT_TEXT, AT(url_file), CMD_ALL, "/etc/dibs.url",
      "Read the URL, which may have a password, from a file."},

@@ -324,6 +324,7 @@ int out_exit_of(dibs_err err)
     case DIBS_ERR_WRONGTYPE:
     case DIBS_ERR_SERVER:
     case DIBS_ERR_PROTOCOL:
+    case DIBS_ERR_TLS:
         return EXIT_SERVER;
     case DIBS_ERR_LOST:
         return EXIT_LOST;

@@ -17,6 +17,7 @@
 #include "target.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,18 +72,42 @@ static const char *password_in(const char *url, const char **at)
     return colon ? colon + 1 : NULL;
 }
 
+/* The same for the password that is for sentinels. */
+static const char *sentinel_password_in(const char *url, const char **end)
+{
+    const char *word = strstr(url, "sentinel_password=");
+
+    if (!word)
+        return NULL;
+    word += strlen("sentinel_password=");
+    *end = word + strcspn(word, "&");
+    return word;
+}
+
+/* The URL with what is between secret and end struck out; frees url. */
+static char *strike(char *url, const char *secret, const char *end)
+{
+    char *shown = NULL;
+
+    if (url && secret &&
+        asprintf(&shown, "%.*s***%s", (int)(secret - url), url, end) < 0)
+        shown = NULL;
+    if (!url || !secret)
+        return url;
+    free(url);
+    return shown;
+}
+
 /* The URL as it may be shown; free it. */
 static char *without_password(const char *url)
 {
-    const char *at;
-    const char *secret = password_in(url, &at);
-    char *shown = NULL;
+    const char *end = NULL;
+    char *shown = strdup(url);
 
-    if (!secret)
-        return strdup(url);
-    if (asprintf(&shown, "%.*s***%s", (int)(secret - url), url, at) < 0)
-        return NULL;
-    return shown;
+    const char *secret = shown ? sentinel_password_in(shown, &end) : NULL;
+    shown = strike(shown, secret, end);
+    secret = shown ? password_in(shown, &end) : NULL;
+    return strike(shown, secret, end);
 }
 
 /* ---- picking ----------------------------------------------------------- */
@@ -135,7 +160,7 @@ static int pick_quorum(const struct args *a, struct target *t)
         if (n == QUORUM_MAX)
             return args_wrong(NULL, right, "--quorum: more than %d servers",
                               QUORUM_MAX);
-        if (password_in(s, &at))
+        if (password_in(s, &at) || sentinel_password_in(s, &at))
             return refuse_password("--quorum");
         t->urls[n++] = s;
     }
@@ -154,7 +179,7 @@ static int pick_url(const struct args *a, struct target *t)
     if (a->quorum)
         return pick_quorum(a, t);
     if (a->url) {
-        if (password_in(a->url, &at))
+        if (password_in(a->url, &at) || sentinel_password_in(a->url, &at))
             return refuse_password("-u");
         t->url = strdup(a->url);
     } else if (!file && variable("DIBS_URL")) {
@@ -228,28 +253,50 @@ size_t target_count(const struct target *t)
     return t->urls ? n : 1;
 }
 
+/* What the library says while a client is opened: the last of it is the
+ * reason if that fails. Later events are whoever's they were to be. */
+static struct {
+    atomic_bool over;
+    dibs_event_cb then;
+    void *arg;
+    char why[256];
+} opening;
+
+static void while_opening(const dibs_event *ev, void *arg)
+{
+    (void)arg;
+    if (opening.over) {
+        if (opening.then)
+            opening.then(ev, opening.arg);
+    } else if (ev->kind == DIBS_EVENT_DISCONNECTED ||
+               ev->kind == DIBS_EVENT_ERROR) {
+        snprintf(opening.why, sizeof opening.why, ": %s", ev->text);
+    }
+}
+
 static void tell_open_failed(const char *name, dibs_err err)
 {
+    const char *why = opening.why;
     char *shown = without_password(name);
     const char *url = shown ? shown : "the server";
 
     switch (err) {
     case DIBS_ERR_INVALID:
         out_tell(OUT_ERROR, "usage",
-                 "'%s' is not the address of a server; right would be: "
+                 "'%s' is not the address of a server%s; right would be: "
                  "redis://db1.example:6379 or unix:///run/redis.sock",
-                 url);
+                 url, why);
         break;
     case DIBS_ERR_CONN:
-        out_tell(OUT_ERROR, "server", "no answer from %s", url);
+        out_tell(OUT_ERROR, "server", "no answer from %s%s", url, why);
         break;
     case DIBS_ERR_AUTH:
-        out_tell(OUT_ERROR, "noperm", "%s refused our user, password or rights",
-                 url);
+        out_tell(OUT_ERROR, "noperm",
+                 "%s refused our user, password or rights%s", url, why);
         break;
     default:
-        out_tell(OUT_ERROR, "server", "cannot use %s: %s", url,
-                 dibs_strerror(err));
+        out_tell(OUT_ERROR, "server", "cannot use %s: %s%s", url,
+                 dibs_strerror(err), why);
     }
     free(shown);
 }
@@ -261,6 +308,12 @@ int target_open(const struct target *t, size_t i, const dibs_client_opts *opts,
     dibs_client_opts all = *opts;
     dibs_err err = DIBS_ERR_CONN;
 
+    opening.over = false;
+    opening.why[0] = '\0';
+    opening.then = opts->on_event;
+    opening.arg = opts->event_arg;
+    if (!t->urls) /* those of a quorum are opened without a look at them */
+        all.on_event = while_opening;
     all.password = t->password;
     all.lazy |= t->urls != NULL;
     /* A private server may be stopped between our look and our call; then a
@@ -275,6 +328,7 @@ int target_open(const struct target *t, size_t i, const dibs_client_opts *opts,
         }
         err = dibs_client_open(url, &all, out);
     }
+    opening.over = true;
     if (err != DIBS_OK)
         tell_open_failed(url, err);
     return out_exit_of(err);

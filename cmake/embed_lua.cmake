@@ -9,6 +9,7 @@
 cmake_minimum_required(VERSION 3.18)
 
 set(body "")
+set(all "")
 foreach(path IN LISTS IN)
   get_filename_component(name "${path}" NAME_WE)
   if(NOT name MATCHES "^[a-z][a-z0-9_]*$")
@@ -42,7 +43,10 @@ foreach(path IN LISTS IN)
     "const struct dibs__script dibs__script_${name} = {\n"
     "    \"${name}\", \"${sha}\", ${name}_src, ${len}\n"
     "};\n\n")
+  string(APPEND all "    &dibs__script_${name},\n")
 endforeach()
+string(APPEND body
+  "const struct dibs__script *const dibs__scripts[] = {\n${all}    0\n};\n")
 
 file(WRITE "${OUT}"
   "/* Made by embed_lua.cmake from the files in lua. Do not edit. */\n"

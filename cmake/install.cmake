@@ -5,8 +5,8 @@ include(CMakePackageConfigHelpers)
 install(FILES include/dibs/dibs.h
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/dibs")
 
-# Two exports, because only the static library needs libuv and hiredis to be
-# found by whoever links with it.
+# Two exports, because only the static library needs libuv, hiredis and OpenSSL
+# to be found by whoever links with it.
 set(dibs_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/dibs")
 install(TARGETS dibs_shared EXPORT dibs-targets
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
@@ -29,6 +29,10 @@ install(FILES
   "${PROJECT_BINARY_DIR}/dibs-config-version.cmake"
   DESTINATION "${dibs_package_dir}")
 
+set(dibs_pc_tls "")
+if(DIBS_TLS)
+  set(dibs_pc_tls " openssl")
+endif()
 configure_file(dibs.pc.in "${PROJECT_BINARY_DIR}/dibs.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/dibs.pc"
   DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")

@@ -8,6 +8,7 @@ set(DIBS_SOURCES
   src/net/loop.c
   src/net/reply.c
   src/net/url.c
+  src/net/tls.c
   src/net/resolve.c
   src/net/dial.c
   src/net/conn.c

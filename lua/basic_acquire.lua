@@ -39,7 +39,7 @@ if left < tonumber(lease) then
         else
             redis.call('hset', key, owner, tonumber(target) - 1)
         end
-        return done
+        return {err = done.err .. ' (pexpire)'}
     end
 end
 return false

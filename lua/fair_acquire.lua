@@ -39,7 +39,7 @@ local function hold(has)
             else
                 redis.call('hset', lock, owner, tonumber(target) - 1)
             end
-            return done
+            return {err = done.err .. ' (pexpire)'}
         end
     end
     return false

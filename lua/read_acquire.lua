@@ -58,6 +58,6 @@ if type(done) == 'table' and done.err then
             redis.call('del', key)
         end
     end
-    return done
+    return {err = done.err .. ' (pexpire or set)'}
 end
 return false

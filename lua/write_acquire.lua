@@ -88,7 +88,7 @@ if left < lease then
         else
             redis.call('hset', key, writer, tonumber(target) - 1)
         end
-        return done
+        return {err = done.err .. ' (pexpire)'}
     end
 end
 redis.call('del', gate)

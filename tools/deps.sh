@@ -24,11 +24,13 @@ needs_build=(
     "command -v pkg-config|pkg-config"
     "pkg-config --exists libuv|libuv1-dev"
     "pkg-config --exists hiredis|libhiredis-dev"
+    "pkg-config --exists openssl|libssl-dev"
 )
 needs_test=(
     "pkg-config --exists cmocka|libcmocka-dev"
     "command -v redis-server|redis-server"
     "command -v redis-cli|redis-tools"
+    "command -v openssl|openssl"
 )
 needs_check=(
     "compiles gcc -x c|gcc libc6-dev"

@@ -71,7 +71,8 @@ extern "C" {
     X(DIBS_ERR_UPGRADE, -14, "asking for write while holding read")            \
     X(DIBS_ERR_FORKED, -15, "client belongs to the parent process")            \
     X(DIBS_ERR_CANCELED, -16, "canceled by dibs_lock_cancel")                  \
-    X(DIBS_ERR_PROTOCOL, -17, "the peer does not speak the Redis protocol")
+    X(DIBS_ERR_PROTOCOL, -17, "the peer does not speak the Redis protocol")    \
+    X(DIBS_ERR_TLS, -19, "no TLS connection that can be trusted")
 
 typedef enum dibs_err {
 #define DIBS_X(name, value, text) name = value,
@@ -138,17 +139,30 @@ typedef struct dibs_client_opts {
                              ones (fairLockWaitTimeout) included */
     bool prefer_readers;  /* read-write locks: a writer that waits does
                              not keep new readers out */
+    /* TLS, instead of what the URL says; NULL = as the URL says. Only for a
+     * URL that begins with rediss. The files are read anew for each
+     * connection. */
+    const char *tls_ca;   /* trusted certificates: a PEM file, or a folder */
+    const char *tls_cert; /* our own certificate, with its chain; PEM */
+    const char *tls_key;  /* its key; NULL = in the file of the certificate */
+    const char *tls_sni;  /* whom to ask for and expect; NULL = the host */
+    bool tls_insecure;    /* take whoever answers for the server */
 } dibs_client_opts;
 
 #define DIBS_CLIENT_OPTS(...)                                                  \
     (&(const dibs_client_opts){.size = sizeof(dibs_client_opts), __VA_ARGS__})
 
-/* Opens a client: redis://[user[:password]@]host[:port][/db] or
+/* Opens a client: redis://[user[:password]@]host[:port][/db],
+ * rediss:// for the same over TLS (dibs_client(3) has its query), or
  * unix:///path[?db=N]. opts may be NULL. Unless opts say lazy, one connection
- * is made, so that a bad address or password shows here.
+ * is made, so that a bad address or password shows here. When it fails, events
+ * that say why reach on_event before this returns, with
+ * DIBS_CALLBACKS_DISPATCH on the calling thread.
  *
  * OK        *out is yours; give it back with dibs_client_free.
  * INVALID   The URL or an option makes no sense.
+ * TLS       The server could not prove who it is, or did not accept our
+ *           certificate, or a file for TLS is of no use; the event says which.
  * CONN      No connection within connect_timeout_ms.
  * AUTH      The server refused user, password, or a needed right.
  * PROTOCOL  Whatever answered is not Redis.

@@ -24,7 +24,9 @@
 
 #include "base/mem.h"
 #include "client/classes.h"
+#include "client/script.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -288,6 +290,16 @@ static bool try_again(struct dibs__call *call, const char *error)
     return false;
 }
 
+/* The server's own words, and which command it means if they leave it open. */
+static void say_error(const struct dibs__call *call, const char *error)
+{
+    char place[64], text[512];
+
+    dibs__script_place(error, place, sizeof place);
+    snprintf(text, sizeof text, "%s%s", error, place);
+    say(call->s, DIBS_EVENT_ERROR, call->last, place[0] ? text : error);
+}
+
 static void judge(struct dibs__req *req, dibs_err err,
                   const struct dibs__reply *reply)
 {
@@ -309,7 +321,7 @@ static void judge(struct dibs__req *req, dibs_err err,
     } else if (err == DIBS_OK) {
         if (try_again(call, reply->text))
             return;
-        say(call->s, DIBS_EVENT_ERROR, call->last, reply->text);
+        say_error(call, reply->text);
         finish(call, call->last, reply);
     } else {
         if (err == DIBS_ERR_UNKNOWN) {

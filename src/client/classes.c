@@ -32,6 +32,8 @@ static const struct dibs__class classes[] = {
 
     {"NOAUTH", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_AUTH},
     {"WRONGPASS", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_AUTH},
+    {"NOPERM ACL failure in script", EXECUTED_PARTLY, NEXT_GIVE_UP,
+     DIBS_ERR_AUTH},
     {"NOPERM", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_AUTH},
     {"DENIED", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_AUTH},
     {"OOM", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_SERVER},
@@ -45,6 +47,7 @@ static const struct dibs__class classes[] = {
 
     {"The user executing the script", EXECUTED_PARTLY, NEXT_GIVE_UP,
      DIBS_ERR_AUTH},
+    {"ACL failure in script", EXECUTED_PARTLY, NEXT_GIVE_UP, DIBS_ERR_AUTH},
     {"", EXECUTED_PARTLY, NEXT_GIVE_UP, DIBS_ERR_SERVER}, /* all others */
 };
 

@@ -34,7 +34,7 @@
 #define CLOSE_MS           5000
 #define EVENTS_MAX         256
 
-#define OPTS_SIZE_V1 sizeof(dibs_client_opts)
+#define OPTS_SIZE_V1 offsetof(dibs_client_opts, tls_ca)
 
 /* ---- events ------------------------------------------------------------ */
 
@@ -178,8 +178,9 @@ void dibs__client_unref(dibs_client *c)
 
 /* ---- options ----------------------------------------------------------- */
 
-/* Brings the caller's options to our size. A newer caller may pass a longer
- * struct; that is fine while the part we do not know is zero. */
+/* Brings the caller's options to our size. What an older caller does not have
+ * is zero. A newer one may pass a longer struct; that is fine while the part we
+ * do not know is zero. */
 static dibs_err opts_take(const dibs_client_opts *in, dibs_client_opts *out)
 {
     *out = (dibs_client_opts){.size = sizeof *out};
@@ -191,7 +192,8 @@ static dibs_err opts_take(const dibs_client_opts *in, dibs_client_opts *out)
     for (size_t i = sizeof *out; i < in->size; i++)
         if (raw[i] != 0)
             return DIBS_ERR_INVALID;
-    memcpy(out, in, sizeof *out);
+    memcpy(out, in, in->size < sizeof *out ? in->size : sizeof *out);
+    out->size = sizeof *out;
     return DIBS_OK;
 }
 
@@ -239,13 +241,46 @@ static bool replace(char **field, const char *with)
     return !*with || *field;
 }
 
-static dibs_err target_set(struct dibs__target *to, const char *url,
+static dibs_err refuse(dibs_client *c, const char *why)
+{
+    dibs__client_say(c, DIBS_EVENT_ERROR, DIBS_ERR_INVALID, why);
+    return DIBS_ERR_INVALID;
+}
+
+/* What the options say counts more than what the URL says. */
+static dibs_err tls_set(dibs_client *c, struct dibs__url_tls *tls,
+                        const dibs_client_opts *o)
+{
+    bool some =
+        o->tls_ca || o->tls_cert || o->tls_key || o->tls_sni || o->tls_insecure;
+
+    if (some && !tls->on)
+        return refuse(c, "TLS options, but the URL begins with no rediss");
+    if (tls->on && !DIBS__TLS_BUILT)
+        return refuse(c,
+                      "this dibs was built without TLS, which the URL wants");
+    if (!replace(&tls->ca, o->tls_ca) || !replace(&tls->cert, o->tls_cert) ||
+        !replace(&tls->key, o->tls_key) || !replace(&tls->sni, o->tls_sni))
+        return DIBS_ERR_NOMEM;
+    tls->insecure |= o->tls_insecure;
+    if (tls->key && !tls->cert)
+        return refuse(c, "a key for TLS, but no certificate");
+    return DIBS_OK;
+}
+
+static dibs_err target_set(dibs_client *c, const char *url,
                            const dibs_client_opts *o)
 {
-    dibs_err err = dibs__url_parse(url, &to->url);
+    struct dibs__target *to = &c->server.to;
+    const char *why = "";
+    dibs_err err = dibs__url_parse(url, &to->url, &why);
 
+    if (err == DIBS_ERR_INVALID)
+        return refuse(c, why);
     if (err != DIBS_OK)
         return err;
+    if (to->url.mode != URL_SINGLE)
+        return refuse(c, "sentinels and clusters are not supported yet");
     to->command_timeout_ms =
         o->command_timeout_ms ? o->command_timeout_ms : COMMAND_TIMEOUT_MS;
     to->connect_timeout_ms =
@@ -254,7 +289,9 @@ static dibs_err target_set(struct dibs__target *to, const char *url,
     if (!to->client_name || !replace(&to->url.user, o->user) ||
         !replace(&to->url.password, o->password))
         return DIBS_ERR_NOMEM;
-    return to->url.user && !to->url.password ? DIBS_ERR_INVALID : DIBS_OK;
+    if (to->url.user && !to->url.password)
+        return refuse(c, "a user, but no password");
+    return tls_set(c, &to->url.tls, o);
 }
 
 /* ---- opening ----------------------------------------------------------- */
@@ -345,37 +382,57 @@ static void parts_init(dibs_client *c, const dibs_client_opts *o)
     dibs__watchdog_init(&c->watchdog);
 }
 
+/* Nobody has the client yet, so nobody can dispatch what it has to say. */
+static void tell_failure(dibs_client *c)
+{
+    dibs__callbacks_stop(&c->callbacks);
+    (void)dibs__callbacks_dispatch(&c->callbacks);
+}
+
+/* The parts that need no thread. On failure all is gone. */
+static dibs_err client_new(const char *url, const dibs_client_opts *o,
+                           dibs_client **out)
+{
+    dibs_client *c = dibs__calloc(1, sizeof *c);
+
+    if (!c)
+        return DIBS_ERR_NOMEM;
+    dibs_err err = DIBS_ERR_NOMEM;
+    if (make_id(c->id) && mark_here(c))
+        err = dibs__callbacks_init(&c->callbacks,
+                                   o->callbacks == DIBS_CALLBACKS_DISPATCH);
+    if (err != DIBS_OK) {
+        client_destroy(c);
+        return err;
+    }
+    parts_init(c, o);
+    if (o->on_event)
+        err = dibs__callbacks_ready(&c->callbacks);
+    if (err == DIBS_OK)
+        err = target_set(c, url, o);
+    if (err == DIBS_OK)
+        err = dibs__loop_start(&c->loop);
+    if (err == DIBS_OK) {
+        *out = c;
+        return DIBS_OK;
+    }
+    tell_failure(c);
+    client_clear(c);
+    return err;
+}
+
 static dibs_err client_open(const char *url, const dibs_client_opts *opts,
                             dibs_client **out)
 {
+    dibs_client *c = NULL;
     dibs_client_opts o;
     dibs_err err = opts_take(opts, &o);
 
     if (!url || !out || err != DIBS_OK || opts_check(&o) != DIBS_OK)
         return DIBS_ERR_INVALID;
-    dibs_client *c = dibs__calloc(1, sizeof *c);
-    if (!c)
-        return DIBS_ERR_NOMEM;
-    err = target_set(&c->server.to, url, &o);
-    if (err == DIBS_OK && (!make_id(c->id) || !mark_here(c)))
-        err = DIBS_ERR_NOMEM;
-    if (err == DIBS_OK)
-        err = dibs__callbacks_init(&c->callbacks,
-                                   o.callbacks == DIBS_CALLBACKS_DISPATCH);
-    if (err != DIBS_OK) {
-        client_destroy(c);
+    err = client_new(url, &o, &c);
+    if (err != DIBS_OK)
         return err;
-    }
-    parts_init(c, &o);
-    if (o.on_event)
-        err = dibs__callbacks_ready(&c->callbacks);
-    if (err == DIBS_OK)
-        err = dibs__loop_start(&c->loop);
-    if (err != DIBS_OK) {
-        dibs__callbacks_stop(&c->callbacks);
-        client_clear(c);
-        return err;
-    }
     dibs__loop_post(&c->loop, &c->start);
     if (!o.lazy) {
         while (sem_wait(&c->started) != 0)
@@ -383,6 +440,8 @@ static dibs_err client_open(const char *url, const dibs_client_opts *opts,
         err = c->start_err;
     }
     if (err != DIBS_OK) {
+        (void)dibs_client_close(c, 0);
+        tell_failure(c);
         dibs_client_free(c);
         return err;
     }

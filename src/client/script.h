@@ -38,6 +38,13 @@ extern const struct dibs__script dibs__script_write_acquire;
 extern const struct dibs__script dibs__script_write_leave;
 extern const struct dibs__script dibs__script_write_release;
 
+extern const struct dibs__script *const dibs__scripts[]; /* ended by NULL */
+
+/* Where a script was when this error came, as " (hset in basic_acquire)"; ""
+ * if the error does not tell, or is not a script's. Most servers say that a
+ * right is missing, but not which. */
+void dibs__script_place(const char *error, char *out, size_t size);
+
 /* The head of a call of the script, with that many KEYS and ARGV to follow.
  * whole: with its text, for a server that does not know it. */
 void dibs__script_head(struct dibs__buf *out, const struct dibs__script *script,

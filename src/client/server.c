@@ -100,6 +100,9 @@ static void main_up(struct dibs__conn *cn)
     s->up = true;
     atomic_fetch_add(&s->ups, 1);
     say(s, DIBS_EVENT_CONNECTED, DIBS_OK, "connected");
+    if (s->to.url.tls.insecure && atomic_load(&s->ups) == 1)
+        say(s, DIBS_EVENT_WARNING, DIBS_OK,
+            "TLS without verification: who answers may be anybody");
     dibs__calls_resume(s);
     if (s->came)
         s->came(s, DIBS_OK);
@@ -109,7 +112,7 @@ static void main_up(struct dibs__conn *cn)
 static bool final(dibs_err err)
 {
     return err == DIBS_ERR_AUTH || err == DIBS_ERR_PROTOCOL ||
-           err == DIBS_ERR_SERVER;
+           err == DIBS_ERR_SERVER || err == DIBS_ERR_TLS;
 }
 
 static void redial_later(struct dibs__server *s, bool refused)

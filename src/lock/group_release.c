@@ -149,8 +149,10 @@ static dibs_err take_level(struct dibs__gop *gop)
         lv->live = false;
         gop->level = lv; /* with the list's reference */
         dibs__glevel_bury(g, lv);
-        for (size_t i = 0; i < g->n; i++)
+        for (size_t i = 0; i < g->n; i++) {
             gop->m[i].part = gop->m[i].got = lv->members[i].got;
+            gop->m[i].err = DIBS_ERR_CANCELED; /* until it has ended */
+        }
     }
     dibs__unlock(&g->mu);
     return lv ? DIBS_OK : DIBS_ERR_NOT_OWNER;

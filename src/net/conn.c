@@ -11,7 +11,8 @@
  *         answer to the next command.
  *
  *         The socket blocks, so that a caller can send and receive in two
- *         system calls; the loop asks for MSG_DONTWAIT.
+ *         system calls; the loop asks for MSG_DONTWAIT. With TLS the same goes
+ *         through a session, which may have bytes that poll does not know of.
  *
  * Trouble A request of which the kernel did not take every byte was surely not
  *         executed (CONN). Of all others without a reply nobody can tell
@@ -83,6 +84,8 @@ void dibs__conn_close(struct dibs__conn *cn, dibs_err err, const char *why)
     cn->found = NULL;
     dibs__timer_stop(cn->lp, &cn->timer);
     dibs__list_del(&cn->flush.link);
+    dibs__tls_free(cn->tls);
+    cn->tls = NULL;
     dibs__conn_drop_socket(cn);
     cn->down(cn, err, why);
     answer_all(cn);
@@ -105,6 +108,35 @@ void dibs__conn_fail(struct dibs__conn *cn, dibs_err err, const char *what,
     else
         snprintf(why, sizeof why, "%s", what);
     dibs__conn_close(cn, err, why);
+}
+
+/* ---- bytes ------------------------------------------------------------- */
+
+/* As send and recv have it; flags: 0 or MSG_DONTWAIT. */
+static ssize_t put(const struct dibs__conn *cn, const char *data, size_t len,
+                   int flags)
+{
+    return cn->tls ? dibs__tls_send(cn->tls, data, len, flags)
+                   : send(cn->fd, data, len, MSG_NOSIGNAL | flags);
+}
+
+static ssize_t get(struct dibs__conn *cn, int flags)
+{
+    return cn->tls ? dibs__tls_recv(cn->tls, cn->bytes, sizeof cn->bytes, flags)
+                   : recv(cn->fd, cn->bytes, sizeof cn->bytes, flags);
+}
+
+/* One of the two failed. Where the server ends a session that has hardly
+ * begun, it does not like our certificate, and will not like it next time. */
+static void fail_bytes(struct dibs__conn *cn, const char *what,
+                       int error_number)
+{
+    if (cn->tls && error_number == EPROTO)
+        dibs__conn_fail(cn,
+                        cn->state == CONN_READY ? DIBS_ERR_CONN : DIBS_ERR_TLS,
+                        dibs__tls_why(cn->tls), 0);
+    else
+        dibs__conn_fail(cn, DIBS_ERR_CONN, what, error_number);
 }
 
 /* ---- on the loop ------------------------------------------------------- */
@@ -145,8 +177,7 @@ static ssize_t send_some(const struct dibs__conn *cn)
     size_t at = 0;
 
     while (at < cn->out.len) {
-        ssize_t n = send(cn->fd, cn->out.data + at, cn->out.len - at,
-                         MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t n = put(cn, cn->out.data + at, cn->out.len - at, MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
@@ -168,7 +199,9 @@ static void flush(struct dibs__task *t)
     }
     ssize_t n = send_some(cn);
     if (n < 0) {
-        dibs__conn_fail(cn, DIBS_ERR_CONN, "send", (int)-n);
+        /* A session's last word says more than that nobody listens. */
+        bool more = cn->tls && get(cn, MSG_DONTWAIT) < 0 && errno == EPROTO;
+        fail_bytes(cn, "send", more ? EPROTO : (int)-n);
         return;
     }
     cn->sent += (uint64_t)n;
@@ -224,6 +257,22 @@ static void take_reply(struct dibs__conn *cn, const struct dibs__reply *reply)
     }
 }
 
+/* The first bytes a plain connection gets are a TLS alert or handshake. */
+static bool looks_like_tls(const struct dibs__conn *cn)
+{
+    return !cn->tls && cn->state == CONN_SETUP &&
+           (cn->bytes[0] == 0x15 || cn->bytes[0] == 0x16) && cn->bytes[1] == 3;
+}
+
+static void not_redis(struct dibs__conn *cn, dibs_err err)
+{
+    dibs__conn_fail(cn, err,
+                    looks_like_tls(cn)
+                        ? "what came is TLS; the URL says that there is none"
+                        : "what came is not the Redis protocol",
+                    0);
+}
+
 static void take_replies(struct dibs__conn *cn)
 {
     const struct dibs__reply *reply;
@@ -231,7 +280,7 @@ static void take_replies(struct dibs__conn *cn)
     while (cn->state != CONN_CLOSED) {
         dibs_err err = dibs__reader_next(&cn->in, &reply);
         if (err != DIBS_OK) {
-            dibs__conn_fail(cn, err, "what came is not the Redis protocol", 0);
+            not_redis(cn, err);
             return;
         }
         if (!reply)
@@ -245,12 +294,12 @@ static void take_replies(struct dibs__conn *cn)
 /* True: there may be more. */
 static bool read_some(struct dibs__conn *cn)
 {
-    ssize_t n = recv(cn->fd, cn->bytes, sizeof cn->bytes, MSG_DONTWAIT);
+    ssize_t n = get(cn, MSG_DONTWAIT);
 
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return false;
     if (n < 0) {
-        dibs__conn_fail(cn, DIBS_ERR_CONN, "recv", errno);
+        fail_bytes(cn, "recv", errno);
         return false;
     }
     if (n == 0) {
@@ -262,8 +311,21 @@ static bool read_some(struct dibs__conn *cn)
     if (err == DIBS_OK)
         take_replies(cn);
     else
-        dibs__conn_fail(cn, err, "what came is not the Redis protocol", 0);
-    return cn->state >= CONN_SETUP && (size_t)n == sizeof cn->bytes;
+        not_redis(cn, err);
+    if (cn->state < CONN_SETUP)
+        return false;
+    return cn->tls ? dibs__tls_more(cn->tls) : (size_t)n == sizeof cn->bytes;
+}
+
+/* What the session has in hand would not wake us again; what is still in the
+ * socket will. */
+static void read_rest(struct dibs__conn *cn)
+{
+    dibs__tls_dry(cn->tls, true);
+    while (read_some(cn))
+        ;
+    if (cn->tls)
+        dibs__tls_dry(cn->tls, false);
 }
 
 void dibs__conn_event(uv_poll_t *poll, int status, int events)
@@ -276,9 +338,15 @@ void dibs__conn_event(uv_poll_t *poll, int status, int events)
         dibs__dial_connected(cn);
         return;
     }
-    for (int i = 0; (events & UV_READABLE) && i < READS_MAX; i++)
-        if (!read_some(cn))
-            break;
+    if (cn->state == CONN_SHAKING) {
+        dibs__dial_shake(cn);
+        return;
+    }
+    bool more = (events & UV_READABLE) != 0;
+    for (int i = 0; more && i < READS_MAX; i++)
+        more = read_some(cn);
+    if (more && cn->tls)
+        read_rest(cn);
     if ((events & UV_WRITABLE) && cn->state >= CONN_SETUP && cn->out.len > 0)
         flush(&cn->flush);
 }
@@ -307,9 +375,12 @@ static bool unfit(struct dibs__conn *cn, bool careful, int64_t now_us)
 {
     char byte;
 
+    bool look = careful || now_us - cn->last_used_us >= STALE_US;
     if (dibs__reader_more(&cn->in))
         return true;
-    if (!careful && now_us - cn->last_used_us < STALE_US)
+    if (cn->tls)
+        return !dibs__tls_quiet(cn->tls, look);
+    if (!look)
         return false;
     ssize_t n = recv(cn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     return n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
@@ -320,8 +391,7 @@ static dibs_err send_all(struct dibs__conn *cn)
     size_t at = 0;
 
     while (at < cn->out.len) {
-        ssize_t n =
-            send(cn->fd, cn->out.data + at, cn->out.len - at, MSG_NOSIGNAL);
+        ssize_t n = put(cn, cn->out.data + at, cn->out.len - at, 0);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -332,26 +402,44 @@ static dibs_err send_all(struct dibs__conn *cn)
     return DIBS_OK;
 }
 
-/* The socket has a time limit of its own, which is as good as the clock for the
- * first receive, and saves a system call. What that does not bring, and shorter
- * limits, go by the clock. */
-static dibs_err receive(struct dibs__conn *cn, bool by_clock, int64_t expires)
+static dibs_err take_bytes(struct dibs__conn *cn, ssize_t n)
 {
-    if (by_clock) {
-        struct pollfd p = {.fd = cn->fd, .events = POLLIN};
-        int64_t left = expires - dibs__now_ms();
-        int n = left > 0 ? poll(&p, 1, (int)left) : 0;
-        if (n <= 0)
-            return n < 0 && errno == EINTR ? DIBS_OK : DIBS_ERR_UNKNOWN;
-    }
-    ssize_t n = recv(cn->fd, cn->bytes, sizeof cn->bytes, 0);
-    if (n < 0 && errno == EINTR)
-        return DIBS_OK;
     if (n <= 0)
         return DIBS_ERR_UNKNOWN;
     return dibs__reader_feed(&cn->in, cn->bytes, (size_t)n) == DIBS_OK
                ? DIBS_OK
                : DIBS_ERR_UNKNOWN;
+}
+
+/* Waits for the socket until it is time. A signal ends the wait as well. */
+static bool wait_for_bytes(const struct dibs__conn *cn, int64_t expires)
+{
+    struct pollfd p = {.fd = cn->fd, .events = POLLIN};
+    int64_t left = expires - dibs__now_ms();
+    int n = left > 0 ? poll(&p, 1, (int)left) : 0;
+
+    return n > 0 || (n < 0 && errno == EINTR);
+}
+
+/* The socket has a time limit of its own, which is as good as the clock for the
+ * first receive, and saves a system call. What that does not bring, and shorter
+ * limits, go by the clock. OK: there may be something, look. */
+static dibs_err receive(struct dibs__conn *cn, bool by_clock, int64_t expires)
+{
+    int flags = cn->tls && by_clock ? MSG_DONTWAIT : 0;
+    ssize_t n = -1;
+
+    if (flags) { /* what the session has in hand, no poll tells of */
+        n = get(cn, flags);
+        if (n >= 0 || errno != EAGAIN)
+            return take_bytes(cn, n);
+    }
+    if (by_clock && !wait_for_bytes(cn, expires))
+        return DIBS_ERR_UNKNOWN;
+    n = get(cn, flags);
+    if (n < 0 && (errno == EINTR || (cn->tls && errno == EAGAIN)))
+        return DIBS_OK;
+    return take_bytes(cn, n);
 }
 
 dibs_err dibs__conn_talk(struct dibs__conn *cn, struct dibs__req *req,

@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "net/loop.h"
 #include "net/reply.h"
+#include "net/tls.h"
 #include "net/url.h"
 
 #include <sys/un.h>
@@ -45,7 +46,8 @@ enum dibs__conn_state {
     CONN_CLOSED,
     CONN_RESOLVING,
     CONN_CONNECTING,
-    CONN_SETUP, /* AUTH and so on are on their way */
+    CONN_SHAKING, /* the TLS handshake */
+    CONN_SETUP,   /* AUTH and so on are on their way */
     CONN_READY
 };
 
@@ -69,6 +71,7 @@ struct dibs__conn {
     const struct dibs__target *to;
     enum dibs__conn_state state;
     int fd;
+    struct dibs__tls *tls; /* NULL: bytes go out as they are */
 
     /* Upward. up: ready. down: was closed, by us or not; err says what kind of
      * trouble, and every request has been answered. gone: nothing of it is
@@ -130,6 +133,7 @@ void dibs__conn_fail(struct dibs__conn *cn, dibs_err err, const char *what,
 void dibs__conn_poll(struct dibs__conn *cn, int events);
 void dibs__conn_event(uv_poll_t *poll, int status, int events);
 void dibs__dial_connected(struct dibs__conn *cn);
+void dibs__dial_shake(struct dibs__conn *cn);
 void dibs__dial_late(struct dibs__conn *cn);
 
 #endif

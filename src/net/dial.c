@@ -4,9 +4,10 @@
  *
  * Thread  io.
  *
- * How     Look up the name, try its addresses one after the other, then send
- *         the set-up (AUTH, SELECT, CLIENT SETNAME, CLIENT INFO) in one write.
- *         One time limit for all of it. When all are answered it is up.
+ * How     Look up the name, try its addresses one after the other, shake hands
+ *         if it is TLS, then send the set-up (AUTH, SELECT, CLIENT SETNAME,
+ *         CLIENT INFO) in one write. One time limit for all of it. When all are
+ *         answered it is up.
  *
  *         CLIENT INFO tells the number under which the server knows this
  *         connection: with it, a later one can have the server forget what
@@ -230,16 +231,47 @@ void dibs__dial_connected(struct dibs__conn *cn)
         try_next_address(cn, failed);
         return;
     }
-    say_hello(cn);
+    if (!cn->tls) {
+        say_hello(cn);
+        return;
+    }
+    cn->state = CONN_SHAKING;
+    dibs__dial_shake(cn);
+}
+
+/* With a server that fails the test no other address is tried: nobody else has
+ * a right to answer in its place. */
+void dibs__dial_shake(struct dibs__conn *cn)
+{
+    switch (dibs__tls_shake(cn->tls, cn->fd)) {
+    case TLS_DONE:
+        say_hello(cn);
+        break;
+    case TLS_READ:
+        dibs__conn_poll(cn, UV_READABLE);
+        break;
+    case TLS_WRITE:
+        dibs__conn_poll(cn, UV_WRITABLE);
+        break;
+    case TLS_CUT:
+        dibs__conn_fail(cn, DIBS_ERR_CONN, dibs__tls_why(cn->tls), 0);
+        break;
+    case TLS_FAILED:
+        dibs__conn_fail(cn, DIBS_ERR_TLS, dibs__tls_why(cn->tls), 0);
+        break;
+    }
 }
 
 void dibs__dial_late(struct dibs__conn *cn)
 {
-    dibs__conn_fail(cn, DIBS_ERR_CONN,
-                    cn->state == CONN_SETUP
-                        ? "connected, but the server did not answer in time"
-                        : "no connection within the time limit",
-                    0);
+    const char *why = "no connection within the time limit";
+
+    if (cn->state == CONN_SHAKING)
+        why = "connected, but the TLS handshake did not end in time; is this "
+              "the server's port for TLS?";
+    else if (cn->state == CONN_SETUP)
+        why = "connected, but the server did not answer in time";
+    dibs__conn_fail(cn, DIBS_ERR_CONN, why, 0);
 }
 
 static void try_next_address(struct dibs__conn *cn, int error_number)
@@ -255,16 +287,17 @@ static void try_next_address(struct dibs__conn *cn, int error_number)
     dibs__conn_fail(cn, DIBS_ERR_CONN, "connect", error_number);
 }
 
-static void resolved(void *arg, struct addrinfo *found, const char *why)
+static void resolved(void *arg, const struct dibs__resolved *r)
 {
     struct dibs__conn *cn = arg;
 
     cn->resolve = NULL;
-    if (!found) {
-        dibs__conn_fail(cn, DIBS_ERR_CONN, why, 0);
+    cn->tls = r->tls;
+    if (!r->found) {
+        dibs__conn_fail(cn, r->err, r->why, 0);
         return;
     }
-    cn->found = cn->next = found;
+    cn->found = cn->next = r->found;
     try_next_address(cn, 0);
 }
 
@@ -292,8 +325,7 @@ static void dial(struct dibs__task *t)
         dial_unix(cn);
         return;
     }
-    cn->resolve =
-        dibs__resolve_start(cn->lp, url->host, url->port, resolved, cn);
+    cn->resolve = dibs__resolve_start(cn->lp, url, resolved, cn);
     if (!cn->resolve)
         dibs__conn_fail(cn, DIBS_ERR_NOMEM, "no memory or thread for a look-up",
                         0);

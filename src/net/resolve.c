@@ -5,7 +5,8 @@
  * getaddrinfo can take as long as it likes and cannot be stopped. So each
  * look-up has a thread of its own that ends by itself, and shares nothing with
  * us but one small struct. (libuv's own look-up runs on a pool of threads that
- * stays for the life of the process; a closed client shall leave none.)
+ * stays for the life of the process; a closed client shall leave none.) Files
+ * for TLS can be as slow, so they are read on the same thread.
  *
  * Thread  start, cancel and the answer on io; look_up on its own.
  *
@@ -28,6 +29,8 @@ struct dibs__resolve {
     void *arg;
     char *host;
     char port[8];
+    struct dibs__tls *tls; /* or NULL */
+    bool unusable;         /* tls could not be loaded */
     pthread_mutex_t mu;
     bool canceled; /* mu */
     bool posted;   /* mu */
@@ -41,6 +44,7 @@ static void resolve_free(struct dibs__resolve *rs)
         return;
     if (rs->found)
         freeaddrinfo(rs->found);
+    dibs__tls_free(rs->tls);
     pthread_mutex_destroy(&rs->mu);
     dibs__free(rs->host);
     dibs__free(rs);
@@ -53,7 +57,9 @@ static void *look_up(void *arg)
                             .ai_socktype = SOCK_STREAM,
                             .ai_flags = AI_ADDRCONFIG};
 
-    rs->failed = getaddrinfo(rs->host, rs->port, &want, &rs->found);
+    rs->unusable = rs->tls && !dibs__tls_load(rs->tls);
+    if (!rs->unusable)
+        rs->failed = getaddrinfo(rs->host, rs->port, &want, &rs->found);
     if (rs->failed)
         rs->found = NULL;
     pthread_mutex_lock(&rs->mu);
@@ -76,15 +82,18 @@ static void answer(struct dibs__task *t)
     bool canceled = rs->canceled;
     pthread_mutex_unlock(&rs->mu);
     if (!canceled) {
-        struct addrinfo *found = rs->found;
+        struct dibs__resolved r = {
+            rs->found, rs->tls, rs->unusable ? DIBS_ERR_TLS : DIBS_ERR_CONN,
+            rs->unusable ? dibs__tls_why(rs->tls) : gai_strerror(rs->failed)};
         rs->found = NULL;
-        rs->fn(rs->arg, found, rs->failed ? gai_strerror(rs->failed) : "");
+        rs->tls = NULL;
+        rs->fn(rs->arg, &r);
     }
     resolve_free(rs);
 }
 
 struct dibs__resolve *dibs__resolve_start(struct dibs__loop *lp,
-                                          const char *host, int port,
+                                          const struct dibs__url *url,
                                           dibs__resolve_fn fn, void *arg)
 {
     struct dibs__resolve *rs = dibs__calloc(1, sizeof *rs);
@@ -97,9 +106,11 @@ struct dibs__resolve *dibs__resolve_start(struct dibs__loop *lp,
     rs->fn = fn;
     rs->arg = arg;
     rs->answer.run = answer;
-    rs->host = dibs__strdup(host);
-    snprintf(rs->port, sizeof rs->port, "%d", port & 0xffff);
-    if (rs->host && dibs__thread_start(&thread, "dibs-dns", look_up, rs)) {
+    rs->host = dibs__strdup(url->host);
+    snprintf(rs->port, sizeof rs->port, "%d", url->port & 0xffff);
+    rs->tls = url->tls.on ? dibs__tls_new(url) : NULL;
+    if (rs->host && (rs->tls || !url->tls.on) &&
+        dibs__thread_start(&thread, "dibs-dns", look_up, rs)) {
         pthread_detach(thread);
         return rs;
     }

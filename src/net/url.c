@@ -12,11 +12,13 @@
  * How     The text is checked once for its length and for bytes that no URL
  *         has. The scheme picks a row of a table, and the row's reader cuts
  *         the rest into pieces at the first delimiter of each kind, never
- *         copying before it knows what a piece is. A new scheme is a new row.
+ *         copying before it knows what a piece is. A new scheme is a new row;
+ *         so is a new word of the query, in a table of its own.
  *
  * Trouble Every reader fills a URL of its own, which is handed over whole or
  *         cleared whole. A password is decoded in the place where clearing
- *         wipes it, so no copy stays behind, whatever goes wrong.
+ *         wipes it, so no copy stays behind, whatever goes wrong. Whoever
+ *         refuses says why in words that show nothing of the text.
  */
 #include "net/url.h"
 
@@ -41,6 +43,22 @@ struct piece {
 static struct piece piece_of(const char *from, const char *to)
 {
     return (struct piece){from, (size_t)(to - from)};
+}
+
+struct scheme;
+
+/* A URL that is being read. */
+struct reading {
+    const struct scheme *scheme;
+    struct dibs__url u;
+    unsigned seen; /* which words of the query, a bit each */
+    const char *why;
+};
+
+static dibs_err refuse(struct reading *r, const char *why)
+{
+    r->why = why;
+    return DIBS_ERR_INVALID;
 }
 
 /* Cuts p at the first c: what is before it goes into *head, what is behind it
@@ -69,7 +87,7 @@ static int hex_value(char c)
 
 /* Copies p with its %XX resolved. On failure *out may hold the part that was
  * read; it belongs to the URL, which is cleared then. */
-static dibs_err decode(struct piece p, char **out)
+static dibs_err decode(struct reading *r, struct piece p, char **out)
 {
     char *to = *out = dibs__calloc(p.len + 1, 1);
 
@@ -81,11 +99,11 @@ static dibs_err decode(struct piece p, char **out)
             continue;
         }
         if (p.len - i < 3)
-            return DIBS_ERR_INVALID;
+            return refuse(r, "a % is followed by two hex digits");
         int high = hex_value(p.at[i + 1]);
         int low = hex_value(p.at[i + 2]);
         if (high < 0 || low < 0 || (high == 0 && low == 0))
-            return DIBS_ERR_INVALID; /* a NUL would cut the string short */
+            return refuse(r, "a % is followed by two hex digits, not 00");
         *to++ = (char)(high << 4 | low);
         i += 2;
     }
@@ -93,39 +111,46 @@ static dibs_err decode(struct piece p, char **out)
 }
 
 /* Reads a plain decimal number from 0 to INT_MAX. */
-static dibs_err read_number(struct piece p, int *out)
+static bool read_number(struct piece p, int *out)
 {
     int n = 0;
 
-    if (p.len == 0)
-        return DIBS_ERR_INVALID;
     for (size_t i = 0; i < p.len; i++) {
         if (p.at[i] < '0' || p.at[i] > '9')
-            return DIBS_ERR_INVALID;
+            return false;
         int digit = p.at[i] - '0';
         if (n > (INT_MAX - digit) / 10)
-            return DIBS_ERR_INVALID;
+            return false;
         n = n * 10 + digit;
     }
     *out = n;
-    return DIBS_OK;
+    return p.len > 0;
 }
+
+static dibs_err read_db(struct reading *r, struct piece p)
+{
+    return read_number(p, &r->u.db)
+               ? DIBS_OK
+               : refuse(r, "the database is a plain number");
+}
+
+/* ---- who and where ------------------------------------------------------ */
 
 /* user[:password]. Behind the first colon all is password. One of the two
  * must be there: a bare "@" is more likely a variable that came out empty than
  * somebody's wish. */
-static dibs_err read_login(struct piece p, struct dibs__url *u)
+static dibs_err read_login(struct reading *r, struct piece p)
 {
     struct piece user = p;
     bool has_password = cut(&p, ':', &user);
     dibs_err err = DIBS_OK;
 
     if (user.len == 0 && (!has_password || p.len == 0))
-        return DIBS_ERR_INVALID;
+        return refuse(r, "there is an @, but neither user nor password");
     if (user.len > 0)
-        err = decode(user, &u->user);
+        err = decode(r, user, &r->u.user);
     if (err == DIBS_OK && has_password)
-        err = decode(p, &u->password);
+        err = decode(r, p, &r->u.password);
     return err;
 }
 
@@ -143,6 +168,11 @@ static bool is_name(struct piece p)
     return p.len > 0 && p.len <= DIBS__URL_HOST_MAX;
 }
 
+static bool is_port(int port)
+{
+    return port >= 1 && port <= 65535;
+}
+
 static bool is_ipv6(struct piece p)
 {
     char text[INET6_ADDRSTRLEN] = "";
@@ -155,7 +185,8 @@ static bool is_ipv6(struct piece p)
 }
 
 /* host[:port], to the end of p. */
-static dibs_err read_address(struct piece p, struct dibs__url *u)
+static dibs_err read_address(struct reading *r, struct piece p, int port,
+                             struct dibs__url_host *out)
 {
     struct piece host = p;
     struct piece rest = {NULL, 0};
@@ -164,9 +195,9 @@ static dibs_err read_address(struct piece p, struct dibs__url *u)
     if (bracket) {
         rest = piece_of(p.at + 1, p.at + p.len);
         if (!cut(&rest, ']', &host) || !is_ipv6(host))
-            return DIBS_ERR_INVALID;
+            return refuse(r, "in brackets there is an IPv6 address");
         if (rest.len > 0 && rest.at[0] != ':')
-            return DIBS_ERR_INVALID;
+            return refuse(r, "behind the bracket there is a colon and a port");
     } else {
         const char *colon = p.len > 0 ? memchr(p.at, ':', p.len) : NULL;
         if (colon) {
@@ -174,57 +205,191 @@ static dibs_err read_address(struct piece p, struct dibs__url *u)
             rest = piece_of(colon, p.at + p.len);
         }
         if (!is_name(host))
-            return DIBS_ERR_INVALID;
+            return refuse(r, "a host is missing, or is no name or address");
     }
 
-    u->port = DIBS__URL_PORT;
+    out->port = port;
     if (rest.len > 0) {
         rest = piece_of(rest.at + 1, rest.at + rest.len);
-        if (read_number(rest, &u->port) != DIBS_OK || u->port < 1 ||
-            u->port > 65535)
-            return DIBS_ERR_INVALID;
+        if (!read_number(rest, &out->port) || !is_port(out->port))
+            return refuse(r, "a port is a number from 1 to 65535");
     }
-    u->host = dibs__strndup(host.at, host.len);
-    return u->host ? DIBS_OK : DIBS_ERR_NOMEM;
+    out->name = dibs__strndup(host.at, host.len);
+    return out->name ? DIBS_OK : DIBS_ERR_NOMEM;
 }
 
-/* [user[:password]@]host[:port][/db]. A lone slash at the end is what many
- * programs put behind a host; it says nothing. */
-static dibs_err read_redis(struct piece p, struct dibs__url *u)
+static dibs_err read_one_address(struct reading *r, struct piece p)
+{
+    struct dibs__url_host only = {NULL, 0};
+
+    if (p.len > 0 && memchr(p.at, ',', p.len))
+        return refuse(r, "a list of hosts needs a sentinel or cluster URL");
+    dibs_err err = read_address(r, p, DIBS__URL_PORT, &only);
+    r->u.host = only.name;
+    r->u.port = only.port;
+    return err;
+}
+
+/* host[:port],host[:port],... to the end of p. */
+static dibs_err read_list(struct reading *r, struct piece p, int port)
+{
+    size_t count = 1;
+
+    for (size_t i = 0; i < p.len; i++)
+        count += p.at[i] == ',';
+    if (count > DIBS__URL_HOSTS_MAX)
+        return refuse(r, "there are more than 64 hosts");
+    r->u.hosts = dibs__calloc(count, sizeof *r->u.hosts);
+    if (!r->u.hosts)
+        return DIBS_ERR_NOMEM;
+    r->u.host_count = count;
+    for (size_t i = 0; i < count; i++) {
+        struct piece one = p;
+        if (i + 1 < count)
+            cut(&p, ',', &one);
+        dibs_err err = read_address(r, one, port, &r->u.hosts[i]);
+        if (err != DIBS_OK)
+            return err;
+    }
+    return DIBS_OK;
+}
+
+/* ---- behind the question mark ------------------------------------------- */
+
+enum { WORDS_NONE = 0, WORDS_DB = 1, WORDS_SENTINEL = 2, WORDS_TLS = 4 };
+
+#define FIELD(name) offsetof(struct dibs__url, name)
+
+/* Which words there are, and where their text goes. */
+static const struct word {
+    const char *name;
+    int group;
+    size_t field; /* a string in the URL */
+} words[] = {
+    {"db", WORDS_DB, FIELD(db)},                  /* but this is a number, */
+    {"insecure", WORDS_TLS, FIELD(tls.insecure)}, /* and this a flag */
+    {"ca", WORDS_TLS, FIELD(tls.ca)},
+    {"cert", WORDS_TLS, FIELD(tls.cert)},
+    {"key", WORDS_TLS, FIELD(tls.key)},
+    {"sni", WORDS_TLS, FIELD(tls.sni)},
+    {"sentinel_user", WORDS_SENTINEL, FIELD(sentinel_user)},
+    {"sentinel_password", WORDS_SENTINEL, FIELD(sentinel_password)},
+};
+
+static dibs_err read_value(struct reading *r, const struct word *w,
+                           struct piece value)
+{
+    if (w->field == FIELD(db))
+        return read_db(r, value);
+    if (value.len == 0)
+        return refuse(r, "a word of the query has nothing behind its =");
+    if (w->field == FIELD(tls.insecure)) {
+        r->u.tls.insecure = true;
+        return value.len == 1 && value.at[0] == '1'
+                   ? DIBS_OK
+                   : refuse(r, "insecure is 1, or is not there");
+    }
+    return decode(r, value, (char **)((char *)&r->u + w->field));
+}
+
+/* word=value */
+static dibs_err read_pair(struct reading *r, struct piece p, int groups)
+{
+    struct piece key;
+
+    if (!cut(&p, '=', &key))
+        return refuse(r, "behind the ? there is word=value&word=value");
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        const struct word *w = &words[i];
+        if (strlen(w->name) != key.len || memcmp(w->name, key.at, key.len) != 0)
+            continue;
+        if (!(w->group & groups))
+            return refuse(r, "the query has a word that this scheme has not");
+        if (r->seen & 1u << i)
+            return refuse(r, "the query has a word twice");
+        r->seen |= 1u << i;
+        return read_value(r, w, p);
+    }
+    return refuse(r, "the query has a word that dibs does not know");
+}
+
+static dibs_err read_query(struct reading *r, struct piece p, int groups)
+{
+    struct piece pair;
+    dibs_err err = DIBS_OK;
+
+    if (groups == WORDS_NONE)
+        return refuse(r, "this scheme has no query");
+    while (err == DIBS_OK && cut(&p, '&', &pair))
+        err = read_pair(r, pair, groups);
+    if (err == DIBS_OK)
+        err = read_pair(r, p, groups);
+    if (err == DIBS_OK && r->u.sentinel_user && !r->u.sentinel_password)
+        err = refuse(r, "sentinel_user needs a sentinel_password");
+    if (err == DIBS_OK && r->u.tls.key && !r->u.tls.cert)
+        err = refuse(r, "key needs a cert");
+    return err;
+}
+
+/* ---- the schemes -------------------------------------------------------- */
+
+struct scheme {
+    const char *prefix;
+    dibs_err (*read)(struct reading *r, struct piece p);
+    enum dibs__url_mode mode;
+    int words; /* groups of them */
+};
+
+/* What is between the hosts and the question mark, slash included: a
+ * database, a service, nothing. A lone slash at the end is what many programs
+ * put behind a host; it says nothing. */
+static dibs_err read_tail(struct reading *r, struct piece p)
+{
+    struct piece rest = {p.at + 1, p.len > 0 ? p.len - 1 : 0};
+
+    switch (r->scheme->mode) {
+    case URL_SINGLE:
+        return rest.len > 0 ? read_db(r, rest) : DIBS_OK;
+    case URL_SENTINEL:
+        if (rest.len == 0 || memchr(rest.at, '/', rest.len))
+            return refuse(r, "behind the sentinels there is /service");
+        return decode(r, rest, &r->u.service);
+    case URL_CLUSTER:
+        break;
+    }
+    if (rest.len > 0 && (read_db(r, rest) != DIBS_OK || r->u.db != 0))
+        return refuse(r, "a cluster has database 0 only");
+    return DIBS_OK;
+}
+
+/* [user[:password]@]hosts[/tail][?query] */
+static dibs_err read_hosts(struct reading *r, struct piece p)
 {
     size_t authority = strcspn(p.at, "/?#");
     struct piece address = {p.at, authority};
     struct piece tail = piece_of(p.at + authority, p.at + p.len);
+    struct piece query = tail;
     struct piece login;
+    dibs_err err = DIBS_OK;
 
-    if (cut(&address, '@', &login)) {
-        dibs_err err = read_login(login, u);
-        if (err != DIBS_OK)
-            return err;
-    }
-    if (tail.len > 0 && tail.at[0] != '/')
-        return DIBS_ERR_INVALID;
-    if (tail.len > 1) {
-        struct piece db = {tail.at + 1, tail.len - 1};
-        if (read_number(db, &u->db) != DIBS_OK)
-            return DIBS_ERR_INVALID;
-    }
-    return read_address(address, u);
-}
-
-/* What may stand behind the question mark: db=N, once. */
-static dibs_err read_query(struct piece p, struct dibs__url *u)
-{
-    struct piece key;
-
-    if (!cut(&p, '=', &key) || key.len != 2 || memcmp(key.at, "db", 2) != 0)
-        return DIBS_ERR_INVALID;
-    return read_number(p, &u->db);
+    if (cut(&address, '@', &login))
+        err = read_login(r, login);
+    if (err == DIBS_OK && cut(&query, '?', &tail))
+        err = read_query(r, query, r->scheme->words);
+    if (err == DIBS_OK)
+        err = read_tail(r, tail);
+    if (err != DIBS_OK)
+        return err;
+    if (r->scheme->mode == URL_SINGLE)
+        return read_one_address(r, address);
+    return read_list(r, address,
+                     r->scheme->mode == URL_SENTINEL ? DIBS__URL_SENTINEL_PORT
+                                                     : DIBS__URL_PORT);
 }
 
 /* [user[:password]@]/path[?db=N]. The path begins at the first slash, so what
  * is before it must be a login or nothing: "unix://tmp/x" names no path. */
-static dibs_err read_unix(struct piece p, struct dibs__url *u)
+static dibs_err read_unix(struct reading *r, struct piece p)
 {
     struct piece before = {p.at, strcspn(p.at, "/?#")};
     struct piece path = piece_of(before.at + before.len, p.at + p.len);
@@ -232,67 +397,126 @@ static dibs_err read_unix(struct piece p, struct dibs__url *u)
     struct piece login;
     dibs_err err = DIBS_OK;
 
-    u->unix_socket = true;
+    r->u.unix_socket = true;
     if (before.len > 0) {
         if (!cut(&before, '@', &login) || before.len > 0)
-            return DIBS_ERR_INVALID;
-        err = read_login(login, u);
+            return refuse(r, "the path of a socket begins with a slash");
+        err = read_login(r, login);
     }
     if (err == DIBS_OK && cut(&query, '?', &path))
-        err = read_query(query, u);
-    if (err == DIBS_OK && (path.len == 0 || path.at[0] != '/' ||
-                           memchr(path.at, '#', path.len) != NULL))
-        err = DIBS_ERR_INVALID;
+        err = read_query(r, query, r->scheme->words);
+    if (err == DIBS_OK && (path.len == 0 || path.at[0] != '/'))
+        err = refuse(r, "the path of a socket begins with a slash");
     if (err == DIBS_OK)
-        err = decode(path, &u->path);
+        err = decode(r, path, &r->u.path);
     if (err != DIBS_OK)
         return err;
 
-    size_t len = strlen(u->path);
-    bool folder = u->path[len - 1] == '/';
-    return folder || len > PATH_LIMIT ? DIBS_ERR_INVALID : DIBS_OK;
+    size_t len = strlen(r->u.path);
+    if (r->u.path[len - 1] == '/')
+        return refuse(r, "the path of a socket is a folder");
+    return len > PATH_LIMIT ? refuse(r, "the path of a socket is too long")
+                            : DIBS_OK;
 }
 
-static const struct scheme {
-    const char *prefix;
-    dibs_err (*read)(struct piece p, struct dibs__url *u);
-} schemes[] = {
-    {"redis://", read_redis},
-    {"unix://", read_unix},
+static const struct scheme schemes[] = {
+    {"redis://", read_hosts, URL_SINGLE, WORDS_NONE},
+    {"rediss://", read_hosts, URL_SINGLE, WORDS_TLS},
+    {"redis-sentinel://", read_hosts, URL_SENTINEL, WORDS_DB | WORDS_SENTINEL},
+    {"rediss-sentinel://", read_hosts, URL_SENTINEL,
+     WORDS_DB | WORDS_SENTINEL | WORDS_TLS},
+    {"redis-cluster://", read_hosts, URL_CLUSTER, WORDS_NONE},
+    {"rediss-cluster://", read_hosts, URL_CLUSTER, WORDS_TLS},
+    {"unix://", read_unix, URL_SINGLE, WORDS_DB},
 };
 
-/* No URL is longer, and none has blanks or control characters in it: those
- * come from a line that was not trimmed or a file that was not text. */
+/* No URL has blanks or control characters in it: those come from a line that
+ * was not trimmed or a file that was not text. Nor has one of ours a #. */
 static bool is_clean(struct piece p)
 {
-    if (p.len > DIBS__URL_MAX)
-        return false;
     for (size_t i = 0; i < p.len; i++) {
         unsigned char c = (unsigned char)p.at[i];
-        if (c <= ' ' || c == 0x7f)
+        if (c <= ' ' || c == 0x7f || c == '#')
             return false;
     }
     return true;
 }
 
-static dibs_err read_any(struct piece p, struct dibs__url *u)
+static dibs_err read_any(struct reading *r, struct piece p)
 {
+    if (p.len > DIBS__URL_MAX)
+        return refuse(r, "it is longer than 4096 bytes");
     if (!is_clean(p))
-        return DIBS_ERR_INVALID;
+        return refuse(r, "it has a blank, a control character or a # in it");
     for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++) {
         size_t len = strlen(schemes[i].prefix);
-        if (p.len >= len && memcmp(p.at, schemes[i].prefix, len) == 0)
-            return schemes[i].read(piece_of(p.at + len, p.at + p.len), u);
+        if (p.len < len || memcmp(p.at, schemes[i].prefix, len) != 0)
+            continue;
+        r->scheme = &schemes[i];
+        r->u.mode = schemes[i].mode;
+        r->u.tls.on = (schemes[i].words & WORDS_TLS) != 0;
+        return schemes[i].read(r, piece_of(p.at + len, p.at + p.len));
     }
-    return DIBS_ERR_INVALID;
+    return refuse(r, "it begins with no scheme that dibs knows");
 }
 
-dibs_err dibs__url_parse(const char *text, struct dibs__url *out)
+dibs_err dibs__url_parse(const char *text, struct dibs__url *out,
+                         const char **why)
 {
     assert(text && out);
 
+    struct reading r = {.why = ""};
+    dibs_err err = read_any(&r, (struct piece){text, strlen(text)});
+    if (err == DIBS_OK)
+        *out = r.u;
+    else
+        dibs__url_clear(&r.u);
+    if (err == DIBS_ERR_INVALID && why)
+        *why = r.why;
+    return err;
+}
+
+/* ---- one of many -------------------------------------------------------- */
+
+static bool copy_text(const char *from, char **to)
+{
+    *to = from ? dibs__strdup(from) : NULL;
+    return !from || *to;
+}
+
+static bool copy_tls(const struct dibs__url_tls *from, struct dibs__url_tls *to)
+{
+    to->on = from->on;
+    to->insecure = from->insecure;
+    return copy_text(from->ca, &to->ca) && copy_text(from->cert, &to->cert) &&
+           copy_text(from->key, &to->key) && copy_text(from->sni, &to->sni);
+}
+
+/* A single server's URL, all but login and db. */
+static dibs_err make_single(const struct dibs__url *from, const char *name,
+                            int port, struct dibs__url *u)
+{
+    struct piece p = {name, strlen(name)};
+
+    if ((!is_name(p) && !is_ipv6(p)) || !is_port(port))
+        return DIBS_ERR_INVALID;
+    u->mode = URL_SINGLE;
+    u->port = port;
+    return copy_text(name, &u->host) && copy_tls(&from->tls, &u->tls)
+               ? DIBS_OK
+               : DIBS_ERR_NOMEM;
+}
+
+dibs_err dibs__url_of_server(const struct dibs__url *from, const char *name,
+                             int port, struct dibs__url *out)
+{
     struct dibs__url u = {0};
-    dibs_err err = read_any((struct piece){text, strlen(text)}, &u);
+    dibs_err err = make_single(from, name, port, &u);
+
+    u.db = from->db;
+    if (err == DIBS_OK && (!copy_text(from->user, &u.user) ||
+                           !copy_text(from->password, &u.password)))
+        err = DIBS_ERR_NOMEM;
     if (err == DIBS_OK)
         *out = u;
     else
@@ -300,23 +524,51 @@ dibs_err dibs__url_parse(const char *text, struct dibs__url *out)
     return err;
 }
 
-/* Overwrites s in a way the compiler may not drop. */
-static void wipe(char *s)
+dibs_err dibs__url_of_sentinel(const struct dibs__url *from, const char *name,
+                               int port, struct dibs__url *out)
+{
+    struct dibs__url u = {0};
+    dibs_err err = make_single(from, name, port, &u);
+
+    if (err == DIBS_OK && (!copy_text(from->sentinel_user, &u.user) ||
+                           !copy_text(from->sentinel_password, &u.password)))
+        err = DIBS_ERR_NOMEM;
+    if (err == DIBS_OK)
+        *out = u;
+    else
+        dibs__url_clear(&u);
+    return err;
+}
+
+/* ---- the end ------------------------------------------------------------ */
+
+/* Overwrites s in a way the compiler may not drop, and frees it. */
+static void free_secret(char *s)
 {
     volatile char *p = s;
 
     while (p && *p)
         *p++ = '\0';
+    dibs__free(s);
 }
 
 void dibs__url_clear(struct dibs__url *u)
 {
     assert(u);
 
-    wipe(u->password);
-    dibs__free(u->password);
+    free_secret(u->password);
+    free_secret(u->sentinel_password);
+    for (size_t i = 0; i < u->host_count; i++)
+        dibs__free(u->hosts[i].name);
+    dibs__free(u->hosts);
     dibs__free(u->user);
+    dibs__free(u->sentinel_user);
+    dibs__free(u->service);
     dibs__free(u->path);
     dibs__free(u->host);
+    dibs__free(u->tls.ca);
+    dibs__free(u->tls.cert);
+    dibs__free(u->tls.key);
+    dibs__free(u->tls.sni);
     *u = (struct dibs__url){0};
 }

@@ -112,12 +112,12 @@ json() {
 
 # ---- servers ------------------------------------------------------------
 
-# server NAME [OPTION...]: starts a redis-server on $T/NAME.sock; its process
+# server NAME [OPTION...]: starts $SERVER (redis-server) on $T/NAME.sock; its process
 # is in $server_pid, its URL in $url.
 server() {
     local name=$1
     shift
-    redis-server --port 0 --unixsocket "$T/$name.sock" --save '' \
+    "${SERVER:-redis-server}" --port 0 --unixsocket "$T/$name.sock" --save '' \
         --appendonly no --dir "$T" --logfile "$T/$name.log" "$@" &
     server_pid=$!
     disown $server_pid

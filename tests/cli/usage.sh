@@ -126,7 +126,7 @@ refused "cannot read the URL from '$T/none': No such file or directory" \
 refused "there is no URL in '$T/empty'" run --url-file "$T/empty" a -- true
 refused "there is no password in '$T/empty'" \
     run -u redis://h --password-file "$T/empty" a -- true
-refused "'db1.example' is not the address of a server; right would be: redis://db1.example:6379 or unix:///run/redis.sock" \
+refused "'db1.example' is not the address of a server: it begins with no scheme that dibs knows; right would be: redis://db1.example:6379 or unix:///run/redis.sock" \
     run -u db1.example a -- true
 
 case_is 'a password is not shown'

@@ -55,16 +55,16 @@ static void no_key_without_ttl(const char *where, const char *name)
 struct row {
     const char *rights;
     dibs_err taking, giving;
-    const char *text; /* of the server's refusal; NULL: there is none */
+    const char *text; /* of the event: the command; NULL: there is none */
 };
 
 static const struct row rows[] = {
-    {"-evalsha", DIBS_ERR_AUTH, DIBS_ERR_NOT_OWNER, "NOPERM"},
+    {"-evalsha", DIBS_ERR_AUTH, DIBS_ERR_NOT_OWNER, "'evalsha'"},
     {"resetkeys ~other:*", DIBS_ERR_AUTH, DIBS_ERR_NOT_OWNER, "NOPERM"},
-    {"-pttl", DIBS_ERR_AUTH, DIBS_ERR_NOT_OWNER, "can't run this command"},
-    {"-hset", DIBS_ERR_AUTH, DIBS_ERR_NOT_OWNER, "can't run this command"},
-    {"-pexpire", DIBS_ERR_AUTH, DIBS_ERR_NOT_OWNER, "can't run this command"},
-    {"-del", DIBS_OK, DIBS_ERR_AUTH, "can't run this command"},
+    {"-pttl", DIBS_ERR_AUTH, DIBS_ERR_NOT_OWNER, "pttl"},
+    {"-hset", DIBS_ERR_AUTH, DIBS_ERR_NOT_OWNER, "hset"},
+    {"-pexpire", DIBS_ERR_AUTH, DIBS_ERR_NOT_OWNER, "pexpire"},
+    {"-del", DIBS_OK, DIBS_ERR_AUTH, "del"},
     {"-publish", DIBS_OK, DIBS_OK, NULL},
     {"resetchannels", DIBS_OK, DIBS_OK, NULL},
     {"-client", DIBS_OK, DIBS_OK, NULL},

@@ -62,8 +62,8 @@ int kit_fresh(void **state)
     ts_config_set(kit_srv, "maxclients", "10000");
     ts_config_set(kit_srv, "maxmemory", "0");
     ts_ok(kit_srv, "FLUSHALL");
-    ts_ok(kit_srv, "ACL SETUSER meek reset on >pass ~* &* +@all -client|kill "
-                   "-client|info");
+    ts_ok(kit_srv, "ACL SETUSER meek reset on >pass ~* &* +@all -client "
+                   "+client|setname");
     load(&dibs__script_basic_acquire);
     load(&dibs__script_basic_force);
     load(&dibs__script_basic_handover);

@@ -25,24 +25,54 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
         }                                                                      \
     } while (0)
 
+static void check_host(const char *name, int port)
+{
+    MUST(name && *name && strlen(name) <= DIBS__URL_HOST_MAX);
+    MUST(!strpbrk(name, "/@[]%?,& "));
+    MUST(port >= 1 && port <= 65535);
+}
+
+static void check_words(const struct dibs__url *u)
+{
+    const char *const texts[] = {
+        u->user,    u->service, u->tls.ca,        u->tls.cert,
+        u->tls.key, u->tls.sni, u->sentinel_user, u->sentinel_password};
+
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        MUST(!texts[i] || *texts[i]);
+    MUST(u->tls.on || (!u->tls.ca && !u->tls.cert && !u->tls.sni));
+    MUST(u->tls.on || !u->tls.insecure);
+    MUST(u->tls.cert || !u->tls.key);
+    MUST(!u->sentinel_user || u->sentinel_password);
+}
+
 /* What url.h promises of a URL that was read. */
 static void check(const char *text, const struct dibs__url *u)
 {
     MUST(strlen(text) <= DIBS__URL_MAX);
     MUST(u->db >= 0);
-    MUST(!u->user || *u->user);
+    MUST((strncmp(text, "rediss", 6) == 0) == u->tls.on);
+    MUST(!u->service == (u->mode != URL_SENTINEL));
+    check_words(u);
     if (u->unix_socket) {
         MUST(strncmp(text, "unix://", 7) == 0);
         MUST(!u->host && u->port == 0);
         MUST(u->path && u->path[0] == '/' && u->path[1]);
         MUST(strlen(u->path) <= 107);
-    } else {
-        MUST(strncmp(text, "redis://", 8) == 0);
-        MUST(!u->path);
-        MUST(u->host && *u->host && strlen(u->host) <= DIBS__URL_HOST_MAX);
-        MUST(!strpbrk(u->host, "/@[]%? "));
-        MUST(u->port >= 1 && u->port <= 65535);
+        return;
     }
+    MUST(strncmp(text, "redis", 5) == 0);
+    MUST(!u->path);
+    if (u->mode == URL_SINGLE) {
+        MUST(!u->hosts && u->host_count == 0);
+        check_host(u->host, u->port);
+        return;
+    }
+    MUST(!u->host && u->port == 0);
+    MUST(u->mode == URL_SENTINEL || u->db == 0);
+    MUST(u->host_count >= 1 && u->host_count <= DIBS__URL_HOSTS_MAX);
+    for (size_t i = 0; i < u->host_count; i++)
+        check_host(u->hosts[i].name, u->hosts[i].port);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -59,10 +89,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     memset(&u, 0x5a, sizeof u);
     memcpy(&before, &u, sizeof u);
-    if (dibs__url_parse(text, &u) == DIBS_OK) {
+    const char *why = "";
+    dibs_err err = dibs__url_parse(text, &u, &why);
+    if (err == DIBS_OK) {
         check(text, &u);
         dibs__url_clear(&u);
     } else {
+        MUST(err == DIBS_ERR_NOMEM || *why);
         MUST(memcmp(&u, &before, sizeof u) == 0);
     }
     free(text);

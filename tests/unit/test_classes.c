@@ -109,6 +109,13 @@ static void test_classes_of_scripts(void **state)
         {"ERR The user executing the script can't run this command or "
          "subcommand" PLACE,
          EXECUTED_PARTLY, NEXT_GIVE_UP, DIBS_ERR_AUTH},
+        {"ERR ACL failure in script: User some has no permissions to run the "
+         "'hset' command script: on @user_script:2.",
+         EXECUTED_PARTLY, NEXT_GIVE_UP, DIBS_ERR_AUTH},
+        {"NOPERM ACL failure in script: No permissions to access a key",
+         EXECUTED_PARTLY, NEXT_GIVE_UP, DIBS_ERR_AUTH},
+        {"NOPERM User some has no permissions to run the 'evalsha' command",
+         EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_AUTH},
         {"ERR The user executing the script can't access at least one of the "
          "keys mentioned in the command arguments" PLACE,
          EXECUTED_PARTLY, NEXT_GIVE_UP, DIBS_ERR_AUTH},

@@ -13,6 +13,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -49,7 +50,7 @@ static void same_number(const char *row, const char *what, int got, int want)
 static void check_good(const struct good *row)
 {
     struct dibs__url u;
-    dibs_err err = dibs__url_parse(row->in, &u);
+    dibs_err err = dibs__url_parse(row->in, &u, NULL);
 
     if (err != DIBS_OK)
         fail_msg("%s: refused: %s", row->in, dibs_strerror(err));
@@ -60,6 +61,9 @@ static void check_good(const struct good *row)
     same_number(row->in, "db", u.db, row->db);
     same(row->in, "user", u.user, row->user);
     same(row->in, "password", u.password, row->password);
+    same_number(row->in, "mode", u.mode, URL_SINGLE);
+    same_number(row->in, "list", (int)u.host_count, 0);
+    same_number(row->in, "tls", u.tls.on, 0);
     dibs__url_clear(&u);
     if (u.host || u.path || u.user || u.password || u.port || u.db)
         fail_msg("%s: not empty after clear", row->in);
@@ -147,12 +151,15 @@ static void check_bad(const char *row, const char *in)
 {
     struct dibs__url u;
     struct dibs__url before;
+    const char *why = NULL;
 
     memset(&u, 0xa5, sizeof u);
     memcpy(&before, &u, sizeof u);
-    dibs_err err = dibs__url_parse(in, &u);
+    dibs_err err = dibs__url_parse(in, &u, &why);
     if (err != DIBS_ERR_INVALID)
         fail_msg("%s: gave %s", row, dibs_strerror(err));
+    if (!why || !*why)
+        fail_msg("%s: refused without a word", row);
     if (memcmp(&u, &before, sizeof u) != 0)
         fail_msg("%s: refused, but the result was written", row);
 }
@@ -180,8 +187,12 @@ static void test_url_bad_schemes(void **state)
         "/run/redis.sock",
         "://h",
         "REDIS://h",
-        "rediss://h",
-        "redis-sentinel://h",
+        "REDISS://h",
+        "redis-tls://h",
+        "redis-sentinel:/h/s",
+        "redis-Cluster://h",
+        "sentinel://h/s",
+        "unixs:///s",
         "redis+unix:///s",
         "valkey://h",
         "http://h",
@@ -321,6 +332,254 @@ static void test_url_bad_sockets(void **state)
     check_all_bad(rows, COUNT(rows));
 }
 
+/* ---- lists, and TLS ---------------------------------------------------- */
+
+/* A URL that was read, as one line. */
+static void print(const struct dibs__url *u, char *to, size_t size)
+{
+    static const char *const modes[] = {"single", "sentinel", "cluster"};
+    const struct {
+        const char *name, *text;
+    } strings[] = {
+        {"host", u->host},
+        {"service", u->service},
+        {"user", u->user},
+        {"password", u->password},
+        {"sentinel_user", u->sentinel_user},
+        {"sentinel_password", u->sentinel_password},
+        {"ca", u->tls.ca},
+        {"cert", u->tls.cert},
+        {"key", u->tls.key},
+        {"sni", u->tls.sni},
+    };
+    FILE *f = fmemopen(to, size, "w");
+
+    assert_non_null(f);
+    fprintf(f, "%s", modes[u->mode]);
+    for (size_t i = 0; i < u->host_count; i++)
+        fprintf(f, " <%s>%d", u->hosts[i].name, u->hosts[i].port);
+    for (size_t i = 0; i < COUNT(strings); i++)
+        if (strings[i].text)
+            fprintf(f, " %s=%s", strings[i].name, strings[i].text);
+    if (u->port)
+        fprintf(f, " port=%d", u->port);
+    if (u->db)
+        fprintf(f, " db=%d", u->db);
+    fprintf(f, "%s%s", u->tls.on ? " tls" : "",
+            u->tls.insecure ? " insecure" : "");
+    fclose(f);
+}
+
+static void test_url_lists(void **state)
+{
+    static const struct {
+        const char *in, *want;
+    } rows[] = {
+        {"redis-sentinel://h/s", "sentinel <h>26379 service=s"},
+        {"redis-sentinel://a:1,b,[::1]:3,[::2]/my%2fs",
+         "sentinel <a>1 <b>26379 <::1>3 <::2>26379 service=my/s"},
+        {"redis-sentinel://ann:p,w@a,b/s?db=7",
+         "sentinel <a>26379 <b>26379 service=s user=ann password=p,w db=7"},
+        {"redis-sentinel://a/s?sentinel_password=x%26y=z/?@",
+         "sentinel <a>26379 service=s sentinel_password=x&y=z/?@"},
+        {"redis-sentinel://:pw@a/s?sentinel_user=eve&db=0&sentinel_password=q",
+         "sentinel <a>26379 service=s password=pw sentinel_user=eve "
+         "sentinel_password=q"},
+        {"redis-cluster://a", "cluster <a>6379"},
+        {"redis-cluster://a/", "cluster <a>6379"},
+        {"redis-cluster://a,b:7001/0", "cluster <a>6379 <b>7001"},
+        {"redis-cluster://ann:pw@[::1]:7000,127.0.0.1:7001",
+         "cluster <::1>7000 <127.0.0.1>7001 user=ann password=pw"},
+        {"rediss://h", "single host=h port=6379 tls"},
+        {"rediss://h/", "single host=h port=6379 tls"},
+        {"rediss://ann:pw@[::1]:7000/3",
+         "single host=::1 user=ann password=pw port=7000 db=3 tls"},
+        {"rediss://h?ca=/etc/a.pem", "single host=h ca=/etc/a.pem port=6379 "
+                                     "tls"},
+        {"rediss://h/2?cert=c%20d.pem&key=./k&ca=a&sni=redis.example",
+         "single host=h ca=a cert=c d.pem key=./k sni=redis.example port=6379 "
+         "db=2 tls"},
+        {"rediss://h?cert=both.pem", "single host=h cert=both.pem port=6379 "
+                                     "tls"},
+        {"rediss://h?insecure=1", "single host=h port=6379 tls insecure"},
+        {"rediss-sentinel://a,b/s?db=1&ca=x&sentinel_password=y",
+         "sentinel <a>26379 <b>26379 service=s sentinel_password=y ca=x db=1 "
+         "tls"},
+        {"rediss-cluster://a,b?sni=n", "cluster <a>6379 <b>6379 sni=n tls"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct dibs__url u;
+        const char *why = "no memory";
+        char got[512];
+        if (dibs__url_parse(rows[i].in, &u, &why) != DIBS_OK)
+            fail_msg("%s: refused: %s", rows[i].in, why);
+        print(&u, got, sizeof got);
+        same(rows[i].in, "it", got, rows[i].want);
+        dibs__url_clear(&u);
+    }
+}
+
+static void test_url_bad_lists(void **state)
+{
+    static const char *const rows[] = {
+        "redis-sentinel://h",
+        "redis-sentinel://h/",
+        "redis-sentinel://h?db=1",
+        "redis-sentinel://h/?db=1",
+        "redis-sentinel:///s",
+        "redis-sentinel://,/s",
+        "redis-sentinel://a,/s",
+        "redis-sentinel://,a/s",
+        "redis-sentinel://a,,b/s",
+        "redis-sentinel://a:0,b/s",
+        "redis-sentinel://a,b:/s",
+        "redis-sentinel://a;b/s",
+        "redis-sentinel://[a],b/s",
+        "redis-sentinel://[::1,::2]/s",
+        "redis-sentinel://a/s/",
+        "redis-sentinel://a/s/t",
+        "redis-sentinel://a/s%00",
+        "redis-sentinel://a/s%4",
+        "redis-sentinel://a/s?",
+        "redis-sentinel://a/s?db=",
+        "redis-sentinel://a/s?db=x",
+        "redis-sentinel://a/s?db=1&db=1",
+        "redis-sentinel://a/s?db=1&",
+        "redis-sentinel://a/s?ca=x",
+        "redis-sentinel://a/s?insecure=1",
+        "redis-sentinel://a/s?service=t",
+        "redis-sentinel://a/s?sentinel_user=x",
+        "redis-sentinel://a/s?sentinel_password=",
+        "redis-sentinel://a/s?sentinel_password=%zz",
+        "redis-sentinel://a/s?sentinel_password=x#y",
+        "redis-cluster://",
+        "redis-cluster:///0",
+        "redis-cluster://a/1",
+        "redis-cluster://a/x",
+        "redis-cluster://a/0/",
+        "redis-cluster://a,b,",
+        "redis-cluster://a?db=0",
+        "redis-cluster://a/0?",
+        "rediss-cluster://a/1?ca=x",
+        "rediss-cluster://a?db=0",
+        "rediss-cluster://a?sentinel_password=x",
+    };
+    (void)state;
+    check_all_bad(rows, COUNT(rows));
+}
+
+static void test_url_bad_tls(void **state)
+{
+    static const char *const rows[] = {
+        "rediss://",
+        "rediss://h,h2",
+        "rediss://h?",
+        "rediss://h?ca",
+        "rediss://h?ca=",
+        "rediss://h?=x",
+        "rediss://h?ca=a&ca=a",
+        "rediss://h?CA=a",
+        "rediss://h?cas=a",
+        "rediss://h?c=a",
+        "rediss://h?ca=a%0",
+        "rediss://h?ca=a%00",
+        "rediss://h?ca=a&",
+        "rediss://h?&ca=a",
+        "rediss://h?ca=a&&sni=b",
+        "rediss://h?key=k",
+        "rediss://h?insecure",
+        "rediss://h?insecure=",
+        "rediss://h?insecure=0",
+        "rediss://h?insecure=11",
+        "rediss://h?insecure=true",
+        "rediss://h?insecure=1&insecure=1",
+        "rediss://h?verify=0",
+        "rediss://h?db=1",
+        "rediss://h/1x?ca=a",
+        "redis://h?ca=a",
+        "redis://h?insecure=1",
+        "unix:///s?ca=a",
+        "rediss+unix:///s",
+    };
+    (void)state;
+    check_all_bad(rows, COUNT(rows));
+}
+
+static void test_url_says_why(void **state)
+{
+    static const struct {
+        const char *in, *part;
+    } rows[] = {
+        {"http://h", "no scheme"},
+        {"redis://h,h2", "list of hosts"},
+        {"redis://h:0", "port"},
+        {"redis://h?db=1", "no query"},
+        {"redis-sentinel://a,b", "/service"},
+        {"redis-cluster://a/1", "database 0 only"},
+        {"rediss://h?key=k", "key needs a cert"},
+        {"rediss://h?ca=a&ca=b", "twice"},
+        {"rediss://h?verify=0", "does not know"},
+        {"redis-sentinel://a/s?ca=a", "this scheme has not"},
+        {"redis-sentinel://a/s?sentinel_user=u", "sentinel_password"},
+        {"redis://:%zz@h", "hex"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct dibs__url u;
+        const char *why = "";
+        assert_int_equal(dibs__url_parse(rows[i].in, &u, &why),
+                         DIBS_ERR_INVALID);
+        if (!strstr(why, rows[i].part))
+            fail_msg("%s: refused with: %s", rows[i].in, why);
+    }
+}
+
+/* 64 hosts are a list, 65 are a mistake. */
+static void test_url_list_length(void **state)
+{
+    char text[256] = "redis-cluster://h";
+    struct dibs__url u;
+
+    (void)state;
+    for (int i = 1; i < DIBS__URL_HOSTS_MAX; i++)
+        strcat(text, ",h");
+    assert_int_equal(dibs__url_parse(text, &u, NULL), DIBS_OK);
+    assert_int_equal(u.host_count, DIBS__URL_HOSTS_MAX);
+    dibs__url_clear(&u);
+    strcat(text, ",h");
+    check_bad(text, text);
+}
+
+static void test_url_one_of_many(void **state)
+{
+    static const char many[] = "rediss-sentinel://ann:pw@a,b/s?db=3&ca=x&sni=n&"
+                               "sentinel_user=eve&sentinel_password=q";
+    struct dibs__url all, one = {0};
+    char got[512];
+
+    (void)state;
+    assert_int_equal(dibs__url_parse(many, &all, NULL), DIBS_OK);
+    assert_int_equal(dibs__url_of_server(&all, "::1", 7, &one), DIBS_OK);
+    print(&one, got, sizeof got);
+    assert_string_equal(got, "single host=::1 user=ann password=pw ca=x sni=n "
+                             "port=7 db=3 tls");
+    dibs__url_clear(&one);
+    assert_int_equal(dibs__url_of_sentinel(&all, "b", 26379, &one), DIBS_OK);
+    print(&one, got, sizeof got);
+    assert_string_equal(got, "single host=b user=eve password=q ca=x sni=n "
+                             "port=26379 tls");
+    dibs__url_clear(&one);
+    assert_int_equal(dibs__url_of_server(&all, "", 7, &one), DIBS_ERR_INVALID);
+    assert_int_equal(dibs__url_of_server(&all, "a b", 7, &one),
+                     DIBS_ERR_INVALID);
+    assert_int_equal(dibs__url_of_server(&all, "a", 0, &one), DIBS_ERR_INVALID);
+    assert_int_equal(dibs__url_of_sentinel(&all, "a", 65536, &one),
+                     DIBS_ERR_INVALID);
+    assert_null(one.host);
+    dibs__url_clear(&all);
+}
+
 /* ---- the limits, from both sides --------------------------------------- */
 
 /* Writes head, then c so often that the whole has len bytes, then tail. */
@@ -345,7 +604,7 @@ static void check_length(const char *row, const char *in, bool good)
         check_bad(row, in);
         return;
     }
-    if (dibs__url_parse(in, &u) != DIBS_OK)
+    if (dibs__url_parse(in, &u, NULL) != DIBS_OK)
         fail_msg("%s: refused", row);
     dibs__url_clear(&u);
 }
@@ -423,17 +682,46 @@ static void test_url_out_of_memory(void **state)
             memset(&u, 0xa5, sizeof u);
             memcpy(&before, &u, sizeof u);
             dibs__mem_fail_at(n, false);
-            dibs_err err = dibs__url_parse(rows[i], &u);
+            dibs_err err = dibs__url_parse(rows[i], &u, NULL);
             if (err != DIBS_ERR_NOMEM || memcmp(&u, &before, sizeof u) != 0)
                 fail_msg("%s: allocation %ld failed, %s", rows[i], n,
                          dibs_strerror(err));
         }
         dibs__mem_fail_at(4, false);
-        if (dibs__url_parse(rows[i], &u) != DIBS_OK)
+        if (dibs__url_parse(rows[i], &u, NULL) != DIBS_OK)
             fail_msg("%s: needs more than three allocations", rows[i]);
         dibs__mem_fail_at(0, false);
         dibs__url_clear(&u);
     }
+}
+
+/* The same for a long one, where the number of allocations is not the point. */
+static void test_url_list_out_of_memory(void **state)
+{
+    static const char text[] =
+        "rediss-sentinel://ann:pw@a,b,[::1]:1/s?ca=a&cert=b&key=c&sni=d&"
+        "sentinel_user=e&sentinel_password=f";
+    struct dibs__url u, one;
+    dibs_err err = DIBS_ERR_NOMEM;
+    long n = 0;
+
+    (void)state;
+    while (err == DIBS_ERR_NOMEM) {
+        dibs__mem_fail_at(++n, false);
+        err = dibs__url_parse(text, &u, NULL);
+    }
+    dibs__mem_fail_at(0, false);
+    assert_int_equal(err, DIBS_OK);
+    assert_true(n > 10);
+    err = DIBS_ERR_NOMEM;
+    for (n = 0; err == DIBS_ERR_NOMEM;) {
+        dibs__mem_fail_at(++n, false);
+        err = dibs__url_of_server(&u, "h", 1, &one);
+    }
+    dibs__mem_fail_at(0, false);
+    assert_int_equal(err, DIBS_OK);
+    dibs__url_clear(&one);
+    dibs__url_clear(&u);
 }
 #endif
 
@@ -448,11 +736,18 @@ int main(void)
         cmocka_unit_test(test_url_bad_logins),
         cmocka_unit_test(test_url_bad_tails),
         cmocka_unit_test(test_url_bad_sockets),
+        cmocka_unit_test(test_url_lists),
+        cmocka_unit_test(test_url_bad_lists),
+        cmocka_unit_test(test_url_bad_tls),
+        cmocka_unit_test(test_url_says_why),
+        cmocka_unit_test(test_url_list_length),
+        cmocka_unit_test(test_url_one_of_many),
         cmocka_unit_test(test_url_lengths),
         cmocka_unit_test(test_url_bad_bytes),
         cmocka_unit_test(test_url_clear_empty),
 #ifdef DIBS_FAULTS
         cmocka_unit_test(test_url_out_of_memory),
+        cmocka_unit_test(test_url_list_out_of_memory),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
