@@ -48,7 +48,7 @@ const struct option_row option_rows[] = {
      "redis://a,redis://b,redis://c",
      "The lock on more than half of these independent servers (RedLock), in"
      " place of -u: three URLs or more, with commas between them."},
-    {0, "lease", "TIME", OPT_TIME, AT(lease_ms), CMD_TAKE, "30s",
+    {0, "lease", "TIME", OPT_TIME, AT(lease_ms), CMD_TAKE | CMD_DOCTOR, "30s",
      "After so long without a sign of life from us the lock is free again."
      " Default 30s, renewed while the command runs."},
     {0, "no-renew", NULL, OPT_FLAG, AT(no_renew), CMD_TAKE, NULL,
@@ -58,6 +58,9 @@ const struct option_row option_rows[] = {
     {0, "min-hold", "TIME", OPT_TIME, AT(min_hold_ms), CMD_TAKE, "1m",
      "Keep the lock taken for at least so long, also when the command is done"
      " sooner."},
+    {0, "replicas", "N", OPT_REPLICAS, AT(replicas), CMD_TAKE, "1",
+     "So many replicas of the server must have the lock, too, or it is not"
+     " taken: a number, or all that are connected. Default 0."},
     {'t', "max-run", "TIME", OPT_TIME, AT(max_run_ms), CMD_RUN, "10m",
      "Stop the command after so long; exit 124. Default: no limit."},
     {'k', "kill-after", "TIME", OPT_TIME, AT(kill_after_ms), CMD_RUN, "5s",
@@ -89,8 +92,8 @@ const struct option_row option_rows[] = {
      "Only if this owner, as 'dibs info' shows it, holds the lock."},
     {0, "force", NULL, OPT_FLAG, AT(force), CMD_LOCAL, NULL,
      "Stop the private server even while locks are held."},
-    {0, "json", NULL, OPT_FLAG, AT(json), CMD_LOOK | CMD_HOLD | CMD_LOCAL, NULL,
-     "Answer in JSON."},
+    {0, "json", NULL, OPT_FLAG, AT(json),
+     CMD_LOOK | CMD_HOLD | CMD_LOCAL | CMD_DOCTOR, NULL, "Answer in JSON."},
     {'u', "url", "URL", OPT_TEXT, AT(url), CMD_ALL, "redis://db1.example:6379",
      "The server: redis://[user@]host[:port][/db] or unix:///path[?db=N];"
      " rediss://host[:port][?ca=FILE&cert=FILE&key=FILE] for TLS."
@@ -213,6 +216,9 @@ static int set_value(struct args *a, const struct command *cmd,
         break;
     case OPT_FD:
         why = value_number(text, 1 << 20, at) ? NULL : "is not a descriptor";
+        break;
+    case OPT_REPLICAS:
+        why = value_replicas(text, at) ? NULL : "is neither a number nor all";
         break;
     case OPT_LOST:
         why = value_on_lost(text, at)
@@ -476,11 +482,19 @@ static int check_run(const struct args *a, const struct command *cmd)
     return EXIT_FINE;
 }
 
+static int check_lease(const struct args *a, const struct command *cmd)
+{
+    if (a->lease_ms >= DIBS_LEASE_MIN_MS)
+        return EXIT_FINE;
+    return args_wrong(cmd,
+                      cmd->bit == CMD_DOCTOR
+                          ? "dibs doctor --lease 30s"
+                          : "dibs run --lease 30s backup -- rsync -a x y",
+                      "--lease: shorter than %d ms", DIBS_LEASE_MIN_MS);
+}
+
 static int check_take(const struct args *a, const struct command *cmd)
 {
-    if (a->lease_ms < DIBS_LEASE_MIN_MS)
-        return args_wrong(cmd, "dibs run --lease 30s backup -- rsync -a x y",
-                          "--lease: shorter than %d ms", DIBS_LEASE_MIN_MS);
     if (a->max_hold_ms > 0 && a->max_hold_ms < DIBS_LEASE_MIN_MS)
         return args_wrong(cmd, "dibs run --max-hold 1h backup -- make all",
                           "--max-hold: shorter than %d ms", DIBS_LEASE_MIN_MS);
@@ -530,8 +544,11 @@ int args_behind(struct args *a, const struct command *cmd, int argc,
         return code;
     if (a->n_words < cmd->min_words)
         return args_wrong(cmd, cmd->example, "%s is missing", cmd->words_are);
-    if (cmd->bit & (CMD_TAKE | CMD_INFO | CMD_FORCE))
+    if (a->n_words > 0 &&
+        (cmd->bit & (CMD_TAKE | CMD_INFO | CMD_FORCE | CMD_DOCTOR)))
         code = check_name(a, cmd);
+    if (code == EXIT_FINE)
+        code = check_lease(a, cmd);
     if (code == EXIT_FINE && (cmd->bit & CMD_TAKE))
         code = check_take(a, cmd);
     return code;

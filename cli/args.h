@@ -23,10 +23,11 @@ enum {
     CMD_VERSION = 1 << 6,
     CMD_HELP = 1 << 7,
     CMD_QUEUE = 1 << 8,
-    CMD_ALL = (1 << 9) - 1,
+    CMD_DOCTOR = 1 << 9,
+    CMD_ALL = (1 << 10) - 1,
     CMD_TAKE = CMD_RUN | CMD_HOLD,                        /* takes a lock */
     CMD_LOOK = CMD_INFO | CMD_LS | CMD_FORCE | CMD_QUEUE, /* does not wait */
-    CMD_SERVER = CMD_TAKE | CMD_LOOK /* talks to a server */
+    CMD_SERVER = CMD_TAKE | CMD_LOOK | CMD_DOCTOR /* talks to a server */
 };
 
 #define WAIT_FOREVER  (-1)
@@ -46,7 +47,7 @@ struct args {
     const char *multi;            /* names; words[0] is the same then */
     const char *quorum;           /* URLs */
     bool no_renew, ok_if_busy, foreground, any_name, no_stdin, yes, force;
-    int busy_code, status_fd;
+    int busy_code, status_fd, replicas;
     struct on_lost on_lost;
     const char *shell;    /* -c */
     const char *if_owner; /* --if-owner */
@@ -82,6 +83,7 @@ enum option_kind {
     OPT_FD,
     OPT_LOST,
     OPT_LOG,
+    OPT_REPLICAS,
     OPT_NOWAIT
 };
 

@@ -13,6 +13,7 @@ int cmd_info(const struct args *a);
 int cmd_queue(const struct args *a);
 int cmd_ls(const struct args *a);
 int cmd_force_unlock(const struct args *a);
+int cmd_doctor(const struct args *a);
 int cmd_local(const struct args *a);
 int cmd_version(const struct args *a);
 int cmd_help(const struct args *a);

@@ -75,6 +75,9 @@ static void on_event(const dibs_event *ev, void *arg)
     case DIBS_EVENT_WARNING:
         level = OUT_WARN;
         break;
+    case DIBS_EVENT_REPLICAS: /* said with the error that follows */
+        snprintf(g->why, sizeof g->why, "%s", ev->text);
+        break;
     case DIBS_EVENT_ERROR:
     case DIBS_EVENT_UNKNOWN:
     case DIBS_EVENT_LOST:
@@ -88,8 +91,11 @@ static void on_event(const dibs_event *ev, void *arg)
 
 static int tell_failed(struct grip *g, dibs_err err)
 {
-    out_tell(OUT_ERROR, "server", "cannot take %s: %s", g->a->words[0],
-             dibs_strerror(err));
+    bool more = err == DIBS_ERR_REPLICAS && g->why[0];
+
+    out_tell(OUT_ERROR, err == DIBS_ERR_REPLICAS ? "replicas" : "server",
+             "cannot take %s: %s%s%s", g->a->words[0], dibs_strerror(err),
+             more ? ": " : "", more ? g->why : "");
     return out_exit_of(err);
 }
 
@@ -208,6 +214,7 @@ static dibs_err ask(struct grip *g)
         .on_lost = on_lost,
         .arg = g,
         .max_hold_ms = a->max_hold_ms,
+        .replicas = a->replicas,
     };
 
     g->answered = false;

@@ -43,6 +43,7 @@ struct grip {
 
     bool answered; /* a call we started has ended, as answer says */
     dibs_err answer;
+    char why[200];  /* what the library said of it */
     int sig;        /* the signal that made us give up; 0 = none */
     bool typed;     /* on the terminal */
     bool told_down; /* that the server does not answer */

@@ -157,6 +157,26 @@ void json_text(struct json *j, const char *key, const char *value)
         json_null(j, key);
 }
 
+void json_list_open(struct json *j, const char *key)
+{
+    json_key(j, key);
+    putc('[', j->f);
+    j->items = false;
+}
+
+void json_list_next(struct json *j, struct json *item)
+{
+    if (j->items)
+        fputs(",\n ", j->f);
+    j->items = true;
+    json_open(item, j->f);
+}
+
+void json_list_close(struct json *j)
+{
+    putc(']', j->f);
+}
+
 /* ---- messages ---------------------------------------------------------- */
 
 static void stamp(char *buf, size_t size)
@@ -248,10 +268,9 @@ bool out_coloured(FILE *f)
 const char *out_colour(bool on, enum out_colour c)
 {
     static const char *const codes[] = {
-        [COLOUR_PLAIN] = "\033[0m",
-        [COLOUR_HEAD] = "\033[1m",
-        [COLOUR_GOOD] = "\033[32m",
-        [COLOUR_BUSY] = "\033[33m",
+        [COLOUR_PLAIN] = "\033[0m", [COLOUR_HEAD] = "\033[1m",
+        [COLOUR_GOOD] = "\033[32m", [COLOUR_BUSY] = "\033[33m",
+        [COLOUR_BAD] = "\033[31m",
     };
 
     return on ? codes[c] : "";
@@ -325,6 +344,7 @@ int out_exit_of(dibs_err err)
     case DIBS_ERR_SERVER:
     case DIBS_ERR_PROTOCOL:
     case DIBS_ERR_TLS:
+    case DIBS_ERR_REPLICAS:
         return EXIT_SERVER;
     case DIBS_ERR_LOST:
         return EXIT_LOST;

@@ -49,7 +49,8 @@ bool json_string(FILE *f, const char *s, size_t len);
 /* A JSON object on one line, field by field: json_open, fields, json_close. */
 struct json {
     FILE *f;
-    bool more; /* a field was written before */
+    bool more;  /* a field was written before */
+    bool items; /* an object of the list was written before */
 };
 
 void json_open(struct json *j, FILE *f);
@@ -62,9 +63,21 @@ void json_null(struct json *j, const char *key);
 /* What the caller writes next is the value. */
 void json_any(struct json *j, const char *key);
 
+/* A field that is a list of objects: open, next for each (then its fields and
+ * json_close of the item), close. */
+void json_list_open(struct json *j, const char *key);
+void json_list_next(struct json *j, struct json *item);
+void json_list_close(struct json *j);
+
 /* ---- text for people --------------------------------------------------- */
 
-enum out_colour { COLOUR_PLAIN, COLOUR_HEAD, COLOUR_GOOD, COLOUR_BUSY };
+enum out_colour {
+    COLOUR_PLAIN,
+    COLOUR_HEAD,
+    COLOUR_GOOD,
+    COLOUR_BUSY,
+    COLOUR_BAD
+};
 
 /* Whether colours make sense on this stream: a terminal, and no NO_COLOR. */
 bool out_coloured(FILE *f);

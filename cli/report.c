@@ -9,6 +9,7 @@
  *   code       our exit code
  *   cause      exit, signal: the command ended by itself, as below;
  *              interrupted: a signal ended our wait or our release;
+ *              replicas: too few of them had the lock;
  *              otherwise the word exits.h has for the code
  *   exit       the command's own code, or null
  *   signal     the signal that ended it, or null
@@ -41,6 +42,8 @@ static const char *cause_of(int code, const struct grip *g)
 
     if (g->busy)
         return "busy"; /* whatever -E says */
+    if (g->answer == DIBS_ERR_REPLICAS)
+        return "replicas";
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].code == code)
             return rows[i].cause;

@@ -341,7 +341,9 @@ int target_look(const struct args *a, dibs_client **out)
 
     *out = NULL;
     if (code == EXIT_FINE && (!t.embedded || local_alive(&t.local, NULL)))
-        code = target_open(&t, 0, DIBS_CLIENT_OPTS(.client_name = "dibs-look"),
+        code = target_open(&t, 0,
+                           DIBS_CLIENT_OPTS(.client_name = "dibs-look",
+                                            .lease_ms = a->lease_ms),
                            out);
     target_clear(&t);
     return code;

@@ -108,6 +108,14 @@ bool value_number(const char *text, int max, int *out)
     return true;
 }
 
+bool value_replicas(const char *text, int *out)
+{
+    if (strcmp(text, "all") != 0)
+        return value_number(text, INT_MAX, out);
+    *out = DIBS_REPLICAS_ALL;
+    return true;
+}
+
 bool value_signal(const char *text, int *sig)
 {
     int number;

@@ -17,6 +17,9 @@ const char *value_time(const char *text, int64_t *ms);
 /* A decimal number from 0 to max, and nothing else. */
 bool value_number(const char *text, int max, int *out);
 
+/* A number, or all. */
+bool value_replicas(const char *text, int *out);
+
 /* TERM, SIGTERM, sigterm, 15. */
 bool value_signal(const char *text, int *sig);
 

@@ -14,12 +14,14 @@ set(DIBS_SOURCES
   src/net/conn.c
   src/client/classes.c
   src/client/call.c
+  src/client/acks.c
   src/client/server.c
   src/client/script.c
   src/client/pubsub.c
   src/client/watchdog.c
   src/client/callback.c
   src/client/client.c
+  src/client/query.c
   src/lock/kind_basic.c
   src/lock/kind_fair.c
   src/lock/kind_rw.c
@@ -43,6 +45,8 @@ set(DIBS_SOURCES
   src/lock/group_release.c
   src/lock/multi.c
   src/lock/quorum.c
+  src/lock/doctor.c
+  src/lock/doctor_rights.c
 )
 
 # Embedded at build time, each as dibs__script_<name>.

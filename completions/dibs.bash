@@ -19,12 +19,12 @@ _dibs() {
 
     local global="-u --url --url-file --password-file -q --quiet -v --verbose
         --log -h --help -V --version"
-    local take="-n --no-wait -w --wait --fair -s --shared -x --exclusive --multi --quorum --lease --no-renew --max-hold --min-hold
+    local take="-n --no-wait -w --wait --fair -s --shared -x --exclusive --multi --quorum --lease --no-renew --max-hold --min-hold --replicas
         -E --busy-code --ok-if-busy --any-name --status-fd"
-    local commands="run hold info queue ls force-unlock local version help"
+    local commands="run hold info queue ls force-unlock doctor local version help"
 
     # Which subcommand, and are we behind its "--"?
-    local i command= takes_value='^(-[uwtkEc]|--(url|url-file|password-file|log|wait|lease|max-hold|min-hold|max-run|kill-after|on-lost|command|busy-code|status-fd|if-owner|multi|quorum))$'
+    local i command= takes_value='^(-[uwtkEc]|--(url|url-file|password-file|log|wait|lease|max-hold|min-hold|max-run|kill-after|on-lost|command|busy-code|status-fd|if-owner|multi|quorum|replicas))$'
     local names=0
     for ((i = 1; i < cword; i++)); do
         if [[ ${words[i]} == -- ]]; then
@@ -52,6 +52,10 @@ _dibs() {
         COMPREPLY=($(compgen -W "text json" -- "$cur"))
         return
         ;;
+    --replicas)
+        COMPREPLY=($(compgen -W "0 1 2 all" -- "$cur"))
+        return
+        ;;
     --on-lost)
         COMPREPLY=($(compgen -W "term kill warn exec: HUP INT USR1 USR2" -- "$cur"))
         return
@@ -71,11 +75,12 @@ _dibs() {
     hold) options+=" $take --no-stdin --json" ;;
     info | queue | ls) options+=" --json" ;;
     force-unlock) options+=" --yes --if-owner --json" ;;
+    doctor) options+=" --json --lease" ;;
     local) options+=" --force --json" ;;
     esac
     if [[ $cur != -* && $names -eq 0 ]]; then
         case $command in
-        run | hold | info | queue | force-unlock) options=$(_dibs_locks) ;;
+        run | hold | info | queue | force-unlock | doctor) options=$(_dibs_locks) ;;
         local) options="status stop" ;;
         help) options=$commands ;;
         esac

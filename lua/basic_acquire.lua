@@ -9,7 +9,8 @@
 -- Twice is harmless, and so is late: it raises the number of holds to the one
 -- wanted, it does not add one. A re-entry never shortens the lease. The hash
 -- never stays without a TTL: where the expiry is refused (a missing right), what
--- was written is undone.
+-- was written is undone. Who has it always writes, so that a WAIT behind it
+-- counts it, also the second time and on another connection.
 local key, owner, target, lease = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local left = redis.call('pttl', key)
 local has
@@ -41,5 +42,7 @@ if left < tonumber(lease) then
         end
         return {err = done.err .. ' (pexpire)'}
     end
+elseif has and has >= tonumber(target) then
+    redis.pcall('pexpire', key, left) -- nothing new, but something written
 end
 return false

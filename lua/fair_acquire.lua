@@ -41,6 +41,8 @@ local function hold(has)
             end
             return {err = done.err .. ' (pexpire)'}
         end
+    elseif has >= tonumber(target) then
+        redis.pcall('pexpire', lock, left) -- so that a WAIT counts it
     end
     return false
 end

@@ -77,13 +77,16 @@ for i, item in ipairs(todo) do
     elseif item.has < item.target then
         redis.call('hset', item.key, item.owner, item.target)
     end
-    local done = item.left < tonumber(item.lease) and
-        redis.pcall('pexpire', item.key, item.lease)
+    local short = item.left < tonumber(item.lease)
+    local done = short and redis.pcall('pexpire', item.key, item.lease)
     if type(done) == 'table' then
         for j = 1, i do
             undo(todo[j])
         end
         return done
+    end
+    if not short and item.has >= item.target then
+        redis.pcall('pexpire', item.key, item.left) -- so that a WAIT counts it
     end
     if item.gate then
         redis.call('del', item.gate)

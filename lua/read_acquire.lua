@@ -45,6 +45,8 @@ end
 local done = true
 if left < lease then
     done = redis.pcall('pexpire', key, ARGV[3])
+elseif has >= tonumber(target) then
+    redis.pcall('pexpire', key, left) -- so that a WAIT counts it
 end
 if type(done) ~= 'table' and reads < lease then
     done = redis.pcall('set', mine, '1', 'px', ARGV[3])

@@ -90,6 +90,8 @@ if left < lease then
         end
         return {err = done.err .. ' (pexpire)'}
     end
+elseif has >= tonumber(target) then
+    redis.pcall('pexpire', key, left) -- so that a WAIT counts it
 end
 redis.call('del', gate)
 return false

@@ -72,6 +72,7 @@ extern "C" {
     X(DIBS_ERR_FORKED, -15, "client belongs to the parent process")            \
     X(DIBS_ERR_CANCELED, -16, "canceled by dibs_lock_cancel")                  \
     X(DIBS_ERR_PROTOCOL, -17, "the peer does not speak the Redis protocol")    \
+    X(DIBS_ERR_REPLICAS, -18, "too few replicas acknowledged it")              \
     X(DIBS_ERR_TLS, -19, "no TLS connection that can be trusted")
 
 typedef enum dibs_err {
@@ -100,7 +101,8 @@ typedef enum dibs_event_kind {
     DIBS_EVENT_SUSPECT,       /* a renewal failed, the lease still runs */
     DIBS_EVENT_LOST,          /* a lock was lost */
     DIBS_EVENT_REAPED,        /* something granted too late was taken back */
-    DIBS_EVENT_WARNING        /* works, but not as well as it could */
+    DIBS_EVENT_WARNING,       /* works, but not as well as it could */
+    DIBS_EVENT_REPLICAS       /* too few replicas; text says how many */
 } dibs_event_kind;
 
 typedef struct dibs_event {
@@ -117,6 +119,12 @@ typedef enum dibs_callbacks {
     DIBS_CALLBACKS_THREAD = 0, /* on a thread of the library's own */
     DIBS_CALLBACKS_DISPATCH    /* inside your dibs_client_dispatch calls */
 } dibs_callbacks;
+
+/* How many replicas must have a lock before it counts as taken: a number, or
+ * one of these. All that are connected means those that the server has at that
+ * moment; if it has none, that is too few. */
+#define DIBS_REPLICAS_ALL  (-1)
+#define DIBS_REPLICAS_NONE (-2) /* none, whatever the client's default is */
 
 /* Zero is the default of every field; fill it with DIBS_CLIENT_OPTS, or by
  * hand with size first. */
@@ -147,6 +155,7 @@ typedef struct dibs_client_opts {
     const char *tls_key;  /* its key; NULL = in the file of the certificate */
     const char *tls_sni;  /* whom to ask for and expect; NULL = the host */
     bool tls_insecure;    /* take whoever answers for the server */
+    int replicas;         /* for acquires that do not say; 0 = none */
 } dibs_client_opts;
 
 #define DIBS_CLIENT_OPTS(...)                                                  \
@@ -219,6 +228,11 @@ typedef struct dibs_lock_opts {
     int64_t member_ms;    /* acquire of a quorum: the longest wait for one
                              server; 0 = a fiftieth of the lease, at least 20
                              and at most 500 */
+    int replicas;         /* acquire: so many replicas must have it, or it is
+                             given back; 0 = the client's default */
+    int64_t replicas_timeout_ms; /* how long they have; 0 = 1000, but a tenth
+                                    of the lease at most. Never more than half
+                                    the lease */
 } dibs_lock_opts;
 
 #define DIBS_LOCK_OPTS(...)                                                    \
@@ -300,6 +314,8 @@ DIBS_API void dibs_lock_free(dibs_lock *l);
  * UNKNOWN    The server did not answer in time. Not held by you; should it
  *            have been granted all the same, it is taken back for you.
  * UPGRADE    The write lock, and this owner holds the read lock. Not held.
+ * REPLICAS   Fewer replicas than asked for had it in time, or the server cannot
+ *            tell. It was given back: not held. The event says how many.
  * WRONGTYPE, AUTH, SERVER   The server said no. Not held.
  */
 DIBS_API DIBS_MUST dibs_err dibs_lock_acquire(dibs_lock *l,
@@ -447,6 +463,28 @@ typedef bool (*dibs_list_fn)(const char *name, size_t len,
 DIBS_API DIBS_MUST dibs_err dibs_client_list(dibs_client *c,
                                              const char *pattern,
                                              dibs_list_fn fn, void *arg);
+
+/* What a check of dibs_client_doctor found. */
+typedef enum dibs_verdict {
+    DIBS_VERDICT_OK = 0,
+    DIBS_VERDICT_NOTE,    /* good to know */
+    DIBS_VERDICT_WARNING, /* locks can be lost, or late, if something fails */
+    DIBS_VERDICT_PROBLEM  /* locks do not work here as they should */
+} dibs_verdict;
+
+/* Examines the server: what it means for locks. fn is called for each finding,
+ * with a word for the check (there may be several of one), the verdict and a
+ * line for people; on the calling thread, and returns false to stop. name is
+ * that of a lock whose rights are looked at, or NULL. Nothing is changed on the
+ * server, but commands are tried, in forms that do nothing.
+ *
+ * OK      It was examined; what is wrong, fn was told.
+ * others  As of dibs_lock_info_get: the server could not be asked (any more).
+ */
+typedef bool (*dibs_doctor_fn)(const char *check, dibs_verdict verdict,
+                               const char *text, void *arg);
+DIBS_API DIBS_MUST dibs_err dibs_client_doctor(dibs_client *c, const char *name,
+                                               dibs_doctor_fn fn, void *arg);
 
 /* ---- the async twins --------------------------------------------------- */
 

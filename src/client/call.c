@@ -23,6 +23,7 @@
 #include "client/call.h"
 
 #include "base/mem.h"
+#include "client/acks.h"
 #include "client/classes.h"
 #include "client/script.h"
 
@@ -195,7 +196,8 @@ static void finish(struct dibs__call *call, dibs_err err,
         lay_some_time(call->s, call->g);
     dibs__ghost_unref(call->g);
     call->g = NULL;
-    atomic_fetch_sub_explicit(&call->s->riding, 1, memory_order_relaxed);
+    if (!call->replicas)
+        atomic_fetch_sub_explicit(&call->s->riding, 1, memory_order_relaxed);
     call->done(call, err, reply);
 }
 
@@ -237,11 +239,41 @@ static void start(struct dibs__call *call)
     }
     if (call->g)
         lay(s, call->g);
-    dibs__timer_stop(s->lp, &call->timer);
+    if (call->replicas)
+        dibs__acks_add(s, call);
+    else
+        dibs__call_send(call, s->main);
+}
+
+void dibs__call_send(struct dibs__call *call, struct dibs__link *ln)
+{
+    int64_t now = dibs__now_ms();
+
+    dibs__timer_stop(call->s->lp, &call->timer);
     call->sent_ms = now;
     call->req.expires =
         dibs__min(dibs__add(now, call->attempt_ms), call->deadline);
-    dibs__conn_send(&s->main->cn, &call->req);
+    dibs__conn_send(&ln->cn, &call->req);
+}
+
+void dibs__call_again(struct dibs__call *call, bool executed)
+{
+    call->again |= executed;
+    start(call);
+}
+
+void dibs__call_give_up(struct dibs__call *call, dibs_err err)
+{
+    call->last = err;
+    give_up(call);
+}
+
+void dibs__call_acked(struct dibs__call *call, dibs_err err)
+{
+    struct dibs__reply reply = {.type = call->kept, .num = call->kept_num};
+
+    call->unacked = err != DIBS_OK;
+    finish(call, err, &reply);
 }
 
 static void later(struct dibs__call *call)
@@ -312,16 +344,21 @@ static void judge(struct dibs__req *req, dibs_err err,
         }
         call->misfit = true;
         err = DIBS_ERR_UNKNOWN;
-        dibs__server_cut(call->s, "a reply to another command");
+        dibs__conn_close(req->cn, DIBS_ERR_CONN, "a reply to another command");
     }
     if (err == DIBS_OK)
         DIBS_OF(req->cn, struct dibs__link, cn)->served = true;
-    if (err == DIBS_OK && reply->type != REPLY_ERROR) {
+    if (err == DIBS_OK && call->replicas && call->writes & 1u << reply->type) {
+        call->kept = reply->type;
+        call->kept_num = reply->num;
+        dibs__acks_keep(call->s, call);
+    } else if (err == DIBS_OK && reply->type != REPLY_ERROR) {
         finish(call, DIBS_OK, reply);
     } else if (err == DIBS_OK) {
         if (try_again(call, reply->text))
             return;
-        say_error(call, reply->text);
+        if (!call->quiet)
+            say_error(call, reply->text);
         finish(call, call->last, reply);
     } else {
         if (err == DIBS_ERR_UNKNOWN) {
@@ -362,7 +399,7 @@ static void prepare(struct dibs__server *s, struct dibs__call *call)
     call->timer.fire = timer_fired;
     call->timer.armed = false;
     call->g = NULL;
-    call->again = call->ghost = call->partly = false;
+    call->again = call->ghost = call->partly = call->unacked = false;
     call->loose = call->whole = call->misfit = false;
     call->tries = 0;
     call->last = DIBS_OK;
@@ -370,7 +407,8 @@ static void prepare(struct dibs__server *s, struct dibs__call *call)
 
 static void ride(struct dibs__call *call)
 {
-    atomic_fetch_add_explicit(&call->s->riding, 1, memory_order_relaxed);
+    if (!call->replicas) /* that one has a connection of its own */
+        atomic_fetch_add_explicit(&call->s->riding, 1, memory_order_relaxed);
     dibs__loop_post(call->s->lp, &call->task);
 }
 
@@ -385,7 +423,7 @@ void dibs__call_talk(struct dibs__server *s, struct dibs__call *call)
     const struct dibs__reply *reply;
 
     assert(!dibs__loop_inside() && "io must not wait");
-    struct dibs__link *ln = dibs__server_borrow(s);
+    struct dibs__link *ln = call->replicas ? NULL : dibs__server_borrow(s);
     prepare(s, call);
     if (!ln) {
         ride(call);

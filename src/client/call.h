@@ -16,17 +16,24 @@ struct dibs__call {
     void (*write)(struct dibs__call *call, struct dibs__buf *out, bool whole);
     void (*done)(struct dibs__call *call, dibs_err err,
                  const struct dibs__reply *reply);
+    bool quiet;         /* an error reply is no event */
     unsigned expects;   /* types the reply can have, a bit each; 0 = any */
     int64_t deadline;   /* for all of it */
     int64_t attempt_ms; /* for one reply */
     int64_t connect_by; /* without a connection give up then; 0 = as soon as
                            a connection could not be made */
+    int replicas; /* so many must have it, too; 0 none, < 0 all (acks.c) */
+    int64_t replicas_ms; /* how long they have */
+    unsigned writes;     /* types of replies, as of expects, that say there is
+                            something for them to have */
 
     /* Known when done. */
-    int64_t sent_ms; /* just before what was answered was sent */
-    bool again;      /* it may have been executed before that */
-    bool ghost;      /* a copy of it may still be executed some time */
-    bool partly;     /* the error came from the middle of a script */
+    int64_t sent_ms;   /* just before what was answered was sent */
+    bool again;        /* it may have been executed before that */
+    bool ghost;        /* a copy of it may still be executed some time */
+    bool partly;       /* the error came from the middle of a script */
+    bool unacked;      /* executed, but too few replicas are known to have it */
+    int acked, wanted; /* then: how many have it, how many should */
 
     /* call.c's own. */
     struct dibs__server *s;
@@ -39,16 +46,27 @@ struct dibs__call {
     bool misfit; /* it got a reply that cannot be its own */
     unsigned tries;
     dibs_err last;
+    enum dibs__reply_type kept; /* the reply, while replicas are waited for */
+    int64_t kept_num;
 };
 
 /* OK       with the reply, never an error reply.
  * CONN     Nothing was done: no connection in time.
  * UNKNOWN  No reply in time; it may have been executed or may yet be.
  * CLOSED   The client is going away; nothing was done.
+ * REPLICAS It was executed, reply is there, but see unacked. Also with AUTH,
+ *          where the user may not ask for acknowledgements.
  * others   The server's error reply is there too (see classes.c). */
 void dibs__call_start(struct dibs__server *s, struct dibs__call *call);
 /* The same, directly if a connection is free. Thread: app. */
 void dibs__call_talk(struct dibs__server *s, struct dibs__call *call);
+
+/* For acks.c, on io: sends it; starts it anew, executed before or not; gives
+ * up; the replicas are known: OK, or why not. */
+void dibs__call_send(struct dibs__call *call, struct dibs__link *ln);
+void dibs__call_again(struct dibs__call *call, bool executed);
+void dibs__call_give_up(struct dibs__call *call, dibs_err err);
+void dibs__call_acked(struct dibs__call *call, dibs_err err);
 
 /* For server.c, on io. */
 void dibs__calls_resume(struct dibs__server *s);

@@ -222,7 +222,8 @@ static dibs_err opts_check(const dibs_client_opts *o)
         return DIBS_ERR_INVALID;
     if (o->fair_wait_ms != 0 && o->fair_wait_ms < FAIR_WAIT_MIN_MS)
         return DIBS_ERR_INVALID;
-    if (o->max_connections > CONNECTIONS_MAX)
+    if (o->max_connections > CONNECTIONS_MAX ||
+        o->replicas < DIBS_REPLICAS_NONE)
         return DIBS_ERR_INVALID;
     if (o->callbacks != DIBS_CALLBACKS_THREAD &&
         o->callbacks != DIBS_CALLBACKS_DISPATCH)
@@ -367,6 +368,7 @@ static void parts_init(dibs_client *c, const dibs_client_opts *o)
     c->lease_ms = o->lease_ms ? o->lease_ms : LEASE_MS;
     c->fair_wait_ms = o->fair_wait_ms ? o->fair_wait_ms : FAIR_WAIT_MS;
     c->prefer_readers = o->prefer_readers;
+    c->replicas = o->replicas;
     c->on_event = o->on_event;
     c->event_arg = o->event_arg;
     c->server.lp = c->pubsub.lp = c->watchdog.lp = &c->loop;

@@ -32,6 +32,7 @@ struct dibs_client {
     int64_t lease_ms;            /* const after init */
     int64_t fair_wait_ms;        /* const after init */
     bool prefer_readers;         /* const after init */
+    int replicas;                /* const after init */
     dibs_event_cb on_event;      /* const after init */
     void *event_arg;
     atomic_int events; /* on their way */

@@ -64,9 +64,10 @@ static void link_gone(struct dibs__conn *cn)
         s->ended(s);
 }
 
-static struct dibs__link *
-link_open(struct dibs__server *s, bool is_main, void (*up)(struct dibs__conn *),
-          void (*down)(struct dibs__conn *, dibs_err, const char *))
+struct dibs__link *dibs__link_open(struct dibs__server *s, bool is_main,
+                                   void (*up)(struct dibs__conn *),
+                                   void (*down)(struct dibs__conn *, dibs_err,
+                                                const char *))
 {
     struct dibs__link *ln = dibs__calloc(1, sizeof *ln);
 
@@ -156,7 +157,7 @@ static void dial(struct dibs__server *s)
 {
     if (s->main || s->closing)
         return;
-    s->main = link_open(s, true, main_up, main_down);
+    s->main = dibs__link_open(s, true, main_up, main_down);
     if (!s->main) {
         redial_later(s, false);
         dibs__calls_fail(s, DIBS_ERR_NOMEM, false);
@@ -253,7 +254,7 @@ static void grow(struct dibs__task *t)
     struct dibs__link *ln = NULL;
 
     if (s->up && !s->closing)
-        ln = link_open(s, false, spare_up, spare_down);
+        ln = dibs__link_open(s, false, spare_up, spare_down);
     dibs__lock(&s->mu);
     if (ln) {
         dibs__list_add(&s->spares, &ln->at);
@@ -334,6 +335,7 @@ void dibs__server_init(struct dibs__server *s)
     atomic_init(&s->generation, 0);
     s->redial.fire = redial_now;
     s->grow.run = grow;
+    dibs__acks_init(s);
 }
 
 /* Those in nobody's hands go to `ours`. */
@@ -369,6 +371,7 @@ static void drop_stale_spares(struct dibs__server *s)
     take_idle(s, &ours);
     dibs__unlock(&s->mu);
     close_all(&ours, DIBS_ERR_CONN, "the main connection went down");
+    dibs__acks_drop(s);
 }
 
 /* One that is out is woken, and comes back by itself through its drop task. */
@@ -396,6 +399,7 @@ void dibs__server_close(struct dibs__server *s)
     if (s->main)
         dibs__conn_close(&s->main->cn, DIBS_ERR_CLOSED, "closed");
     close_spares(s);
+    dibs__acks_drop(s);
     dibs__calls_fail(s, DIBS_ERR_CLOSED, true);
     dibs__ghosts_forget(s);
     if (s->links == 0)
@@ -413,4 +417,5 @@ void dibs__server_abandon(struct dibs__server *s)
         close(s->main->cn.fd);
     for (struct dibs__list *l = s->spares.next; l != &s->spares; l = l->next)
         close(DIBS_OF(l, struct dibs__link, at)->cn.fd);
+    dibs__acks_abandon(s);
 }

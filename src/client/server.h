@@ -9,6 +9,7 @@
 #ifndef DIBS_CLIENT_SERVER_H
 #define DIBS_CLIENT_SERVER_H
 
+#include "client/acks.h"
 #include "net/conn.h"
 
 #include <stdatomic.h>
@@ -65,6 +66,7 @@ struct dibs__server {
     struct dibs__list resting; /* io only: calls between two attempts */
     struct dibs__list ghosts;  /* io only: to be laid */
     bool cannot_lay;           /* io only: the server refused it once */
+    struct dibs__acks acks;    /* io only: calls that replicas must have */
 
     dibs__mutex mu;
     struct dibs__list spares; /* mu */
@@ -87,6 +89,12 @@ void dibs__server_close(struct dibs__server *s) EXCLUDES(s->mu);
 void dibs__server_clear(struct dibs__server *s);
 /* Closes the descriptors and nothing else: in a child after fork. */
 void dibs__server_abandon(struct dibs__server *s);
+
+/* One more connection; NULL: out of memory. Thread: io. */
+struct dibs__link *dibs__link_open(struct dibs__server *s, bool is_main,
+                                   void (*up)(struct dibs__conn *),
+                                   void (*down)(struct dibs__conn *, dibs_err,
+                                                const char *));
 
 /* A connection to talk on, or NULL: ride instead. Thread: app. */
 struct dibs__link *dibs__server_borrow(struct dibs__server *s) EXCLUDES(s->mu);

@@ -13,6 +13,10 @@
  *         not line up. For a kind with a queue on the server everybody asks,
  *         and waits there (queue.c).
  *
+ * Replicas  If some must have it, too, the server's yes is not enough: until
+ *         they said so, nobody here sees it as held. If too few do, what was
+ *         taken is given back before the call ends.
+ *
  * Trouble The command says how many holds there shall be, so asking again after
  *         a lost reply is harmless. What remains is a copy that comes late, for
  *         a call that has given up: then the owner goes on under another
@@ -20,6 +24,8 @@
  */
 #include "lock/locks.h"
 #include "lock/op.h"
+
+#include <stdio.h>
 
 #define RETRY_MIN_MS 50
 #define RETRY_MAX_MS 250
@@ -31,6 +37,7 @@ enum verdict {
     BUSY,  /* somebody has it */
     GONE,  /* the outer holds are gone */
     AGAIN, /* not executed, or nobody knows: worth another attempt */
+    SHORT, /* taken, but too few replicas have it */
     REFUSED
 };
 
@@ -43,9 +50,11 @@ static dibs_err refusal(const struct dibs__reply *reply)
     return DIBS_ERR_PROTOCOL;
 }
 
-static enum verdict judge(dibs_err *err, const struct dibs__reply *reply,
-                          int64_t *busy_ms)
+static enum verdict judge(const struct dibs__call *call, dibs_err *err,
+                          const struct dibs__reply *reply, int64_t *busy_ms)
 {
+    if (call->unacked)
+        return SHORT;
     if (*err == DIBS_OK && reply->type == REPLY_NIL)
         return TAKEN;
     if (*err == DIBS_OK && reply->type == REPLY_NUM) {
@@ -65,6 +74,92 @@ static enum verdict judge(dibs_err *err, const struct dibs__reply *reply,
     return REFUSED;
 }
 
+static int64_t command_ms(const struct dibs__op *op)
+{
+    return dibs__line_client(op->line)->server.to.command_timeout_ms;
+}
+
+/* ---- too few replicas have it ------------------------------------------ */
+
+static void say_short(const struct dibs__op *op, dibs_err why)
+{
+    const struct dibs__call *call = &op->call;
+    char text[200];
+
+    if (why == DIBS_ERR_CLOSED)
+        return; /* nobody waited for them */
+    snprintf(text, sizeof text,
+             "'%.80s': %d of %d replicas have it; given back", op->line->name,
+             call->acked, call->wanted);
+    dibs__client_say(dibs__line_client(op->line), DIBS_EVENT_REPLICAS,
+                     DIBS_ERR_REPLICAS, text);
+}
+
+static void taken_back(struct dibs__call *call, dibs_err err,
+                       const struct dibs__reply *reply)
+{
+    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
+    struct dibs__line *line = op->line;
+    struct dibs__list resume;
+
+    (void)reply;
+    dibs__list_init(&resume);
+    dibs__lock(&line->mu);
+    dibs__list_del(&op->ask_link);
+    dibs__list_move(&resume, &op->followers);
+    op->haunted |= call->ghost || err != DIBS_OK;
+    dibs__line_kick(line);
+    dibs__unlock(&line->mu);
+    if (op->haunted)
+        dibs__op_disown(op);
+    dibs__op_finish(op, op->last);
+    dibs__op_resume(&resume);
+}
+
+/* It is out of the line, but counts as asking until the server has confirmed
+ * that it is free again: its owner must not ask for it meanwhile. */
+static void take_back(struct dibs__op *op, dibs_err why)
+{
+    say_short(op, why);
+    dibs__queue_end(op);
+    op->last = why;
+    op->ask.stay = false;
+    op->ask.target = 0;
+    dibs__op_send(op, VERB_RELEASE, taken_back, command_ms(op), 0);
+}
+
+static void reentry_taken_back(struct dibs__call *call, dibs_err err,
+                               const struct dibs__reply *reply)
+{
+    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
+    struct dibs__line *line = op->line;
+    struct dibs__hold *h = op->hold;
+    struct dibs__list blocked;
+
+    dibs__list_init(&blocked);
+    dibs__lock(&line->mu);
+    /* Should there be one too many now, the next release says how many there
+     * shall be. */
+    h->haunted |= call->ghost || err != DIBS_OK;
+    h->busy = false;
+    if (err == DIBS_OK && reply->type == REPLY_NUM && reply->num < 0)
+        dibs__hold_lose(line, h);
+    err = h->lost ? DIBS_ERR_LOST : op->last;
+    dibs__op_take_blocked(line, h, &blocked);
+    dibs__unlock(&line->mu);
+    dibs__op_finish(op, err);
+    dibs__op_resume(&blocked);
+}
+
+/* One level less than the server has; the outer ones stay. */
+static void reentry_take_back(struct dibs__op *op, dibs_err why)
+{
+    say_short(op, why);
+    op->last = why;
+    op->ask.target--;
+    dibs__op_send(op, VERB_RELEASE, reentry_taken_back, command_ms(op), 0);
+}
+
 /* ---- re-entry ---------------------------------------------------------- */
 
 static void reentry_answered(struct dibs__call *call, dibs_err err,
@@ -77,9 +172,14 @@ static void reentry_answered(struct dibs__call *call, dibs_err err,
     int64_t ms;
 
     dibs__list_init(&blocked);
-    enum verdict verdict = judge(&err, reply, &ms);
+    enum verdict verdict = judge(call, &err, reply, &ms);
     dibs__lock(&line->mu);
     h->haunted |= call->ghost || err == DIBS_ERR_UNKNOWN || call->partly;
+    if (verdict == SHORT && !dibs__hold_over(h, dibs__now_ms())) {
+        dibs__unlock(&line->mu);
+        reentry_take_back(op, err); /* and stays busy until then */
+        return;
+    }
     h->busy = false;
     if (verdict == GONE || verdict == BUSY)
         dibs__hold_lose(line, h);
@@ -206,14 +306,22 @@ static void acquire_answered(struct dibs__call *call, dibs_err err,
     bool again = false; /* the owner has it already: this is a re-entry */
 
     dibs__list_init(&resume);
-    enum verdict verdict = judge(&err, reply, &busy_ms);
+    enum verdict verdict = judge(call, &err, reply, &busy_ms);
     dibs__lock(&line->mu);
+    if (verdict == SHORT && !dibs__hold_of(line, op->owner)) {
+        op->haunted |= call->ghost;
+        leave(line, op);
+        dibs__unlock(&line->mu);
+        take_back(op, err);
+        return;
+    }
     dibs__list_del(&op->ask_link);
     dibs__list_move(&resume, &op->followers);
     op->haunted |= call->ghost || call->partly || err == DIBS_ERR_UNKNOWN ||
                    (err == DIBS_ERR_PROTOCOL && reply);
     op->last = verdict == AGAIN ? err : DIBS_OK;
     switch (verdict) {
+    case SHORT: /* what its owner has stands; this is a re-entry, then */
     case TAKEN:
         dibs__list_del(&op->link);
         again = dibs__hold_of(line, op->owner) != NULL;
@@ -255,9 +363,8 @@ bool dibs__acquire_may_ask(struct dibs__line *line, struct dibs__op *op)
 
 void dibs__acquire_ask(struct dibs__op *op)
 {
-    int64_t timeout = dibs__line_client(op->line)->server.to.command_timeout_ms;
-
-    dibs__op_send(op, VERB_ACQUIRE, acquire_answered, timeout,
+    dibs__op_send(op, VERB_ACQUIRE, acquire_answered,
+                  command_ms(op) + op->replicas_ms,
                   op->trying ? 0 : op->deadline);
 }
 
@@ -344,7 +451,6 @@ void dibs__acquire_run(struct dibs__op *op)
     struct dibs__line *line = op->line;
     dibs_err err = DIBS_ERR_CLOSED;
     enum plan plan = END;
-    int64_t timeout = dibs__line_client(line)->server.to.command_timeout_ms;
     bool talk = op->talk;
 
     op->talk = false; /* if it waits, io goes on with it */
@@ -367,7 +473,8 @@ void dibs__acquire_run(struct dibs__op *op)
         break;
     case REENTER:
         op->talk = talk;
-        dibs__op_send(op, VERB_ACQUIRE, reentry_answered, 2 * timeout, 0);
+        dibs__op_send(op, VERB_ACQUIRE, reentry_answered,
+                      2 * command_ms(op) + op->replicas_ms, 0);
         break;
     case WAIT:
         break;

@@ -128,6 +128,9 @@ static void answer(struct dibs__batch *b, size_t i, dibs_err err,
     op->call.again = b->call.again;
     op->call.ghost = b->call.ghost;
     op->call.partly = b->call.partly;
+    op->call.unacked = b->call.unacked;
+    op->call.acked = b->call.acked;
+    op->call.wanted = b->call.wanted;
     b->items[i].answered(&op->call, err, reply);
 }
 
@@ -201,6 +204,12 @@ void dibs__batch_send(struct dibs__batch *b, bool talk)
     b->call.deadline =
         acquire ? dibs__add(now, b->call.attempt_ms) : op->deadline;
     b->call.connect_by = acquire ? 0 : op->deadline;
+    if (acquire) { /* one client's, so they are alike in this */
+        b->call.replicas = op->replicas;
+        b->call.replicas_ms = op->replicas_ms;
+        b->call.writes = 1u << REPLY_NIL;
+        b->call.deadline = dibs__add(b->call.deadline, op->replicas_ms);
+    }
     if (talk)
         dibs__call_talk(s, &b->call);
     else

@@ -16,7 +16,9 @@
 
 #include <string.h>
 
-#define OPTS_SIZE_V1 sizeof(dibs_lock_opts)
+#define OPTS_SIZE_V1  sizeof(dibs_lock_opts)
+#define REPLICAS_MS   1000
+#define REPLICAS_PART 10 /* of the lease, at most */
 
 /* ---- handles ----------------------------------------------------------- */
 
@@ -135,6 +137,8 @@ dibs_err dibs__opts_check(const dibs_lock_opts *in, dibs_lock_opts *o)
         return DIBS_ERR_INVALID;
     if (o->lease_ms && o->max_hold_ms)
         return DIBS_ERR_INVALID;
+    if (o->replicas < DIBS_REPLICAS_NONE || !ms_ok(o->replicas_timeout_ms))
+        return DIBS_ERR_INVALID;
     return DIBS_OK;
 }
 
@@ -214,6 +218,21 @@ static void set_owner(struct dibs__op *op, dibs_owner owner)
     op->wire = dibs__owner_wire(op->line->locks, op->owner);
 }
 
+/* Their time is taken off the lease, so it is a part of it. */
+static void set_replicas(struct dibs__op *op, const dibs_lock_opts *o)
+{
+    int64_t ms = o->replicas_timeout_ms, lease = op->ask.lease_ms;
+
+    op->replicas =
+        o->replicas ? o->replicas : dibs__line_client(op->line)->replicas;
+    if (op->replicas == DIBS_REPLICAS_NONE)
+        op->replicas = 0;
+    if (!op->replicas)
+        return;
+    op->replicas_ms = ms ? dibs__min(ms, lease / 2)
+                         : dibs__min(REPLICAS_MS, lease / REPLICAS_PART);
+}
+
 dibs_err dibs__acquire_fill(struct dibs__op *op, const dibs_lock_opts *o,
                             bool trying)
 {
@@ -228,6 +247,7 @@ dibs_err dibs__acquire_fill(struct dibs__op *op, const dibs_lock_opts *o,
     op->ask.lease_ms =
         o->max_hold_ms ? dibs__min(lease, o->max_hold_ms) : lease;
     op->reap_ms = op->ask.lease_ms;
+    set_replicas(op, o);
     op->deadline =
         o->wait_ms ? dibs__add(dibs__now_ms(), o->wait_ms) : INT64_MAX;
     return promise_note(op, o);

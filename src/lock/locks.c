@@ -97,6 +97,7 @@ static void locks_close(void *home, int64_t deadline)
     atomic_store(&lk->closing, true);
     lk->close_timer.fire = close_step;
     dibs__calls_fail(&lk->c->server, DIBS_ERR_CLOSED, false); /* not sent yet */
+    dibs__acks_end(&lk->c->server);
     close_step(&lk->close_timer);
 }
 

@@ -44,6 +44,9 @@ void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
     op->call.attempt_ms = s->to.command_timeout_ms;
     op->call.deadline = dibs__add(dibs__now_ms(), dibs__max(within, 0));
     op->call.connect_by = connect_by;
+    op->call.replicas = verb == VERB_ACQUIRE ? op->replicas : 0;
+    op->call.replicas_ms = op->replicas_ms;
+    op->call.writes = 1u << REPLY_NIL;
     bool talk = op->talk;
     op->talk = false; /* its next step may be on io, which must not wait */
     if (talk)

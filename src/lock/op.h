@@ -27,16 +27,18 @@ struct dibs__op {
     int64_t lease_ms; /* as asked for; 0 = renewed */
     int64_t max_hold_ms;
     int64_t deadline; /* of the wait; INT64_MAX none */
-    bool trying;      /* one attempt only */
-    bool talk;        /* the next step is on its caller's thread: it may
-                         talk directly */
-    bool canceled;    /* line.mu */
-    bool granting;    /* line.mu: a hand-over to it is under way */
-    bool haunted;     /* line.mu: a copy of a command may still come */
-    int64_t reap_ms;  /* for how long a copy that comes late could stand */
-    bool still;       /* line.mu: what it was to give back is held still */
-    bool kept;        /* renewed whatever its lease, until it is sealed */
-    size_t level;     /* line.mu: which of the owner's holds it became */
+    int replicas;     /* acquire: so many must have it; 0 none, -1 all */
+    int64_t replicas_ms;
+    bool trying;     /* one attempt only */
+    bool talk;       /* the next step is on its caller's thread: it may
+                        talk directly */
+    bool canceled;   /* line.mu */
+    bool granting;   /* line.mu: a hand-over to it is under way */
+    bool haunted;    /* line.mu: a copy of a command may still come */
+    int64_t reap_ms; /* for how long a copy that comes late could stand */
+    bool still;      /* line.mu: what it was to give back is held still */
+    bool kept;       /* renewed whatever its lease, until it is sealed */
+    size_t level;    /* line.mu: which of the owner's holds it became */
     struct dibs__batch *batch; /* to be sent with others in one command */
     dibs_err last;             /* line.mu: what the last attempt failed with */
     struct dibs__lost_note *note;

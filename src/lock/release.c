@@ -164,6 +164,8 @@ static struct dibs__op *pick_heir(struct dibs__line *line, struct dibs__op *op,
         others_turn(line, now) || atomic_load(&line->locks->closing))
         return NULL;
     struct dibs__op *heir = DIBS_OF(first, struct dibs__op, link);
+    if (heir->replicas) /* it must hear from them, too: so it asks itself */
+        return NULL;
     if (heir->canceled || heir->granting || now >= heir->deadline ||
         dibs__op_asking(line, heir->owner) || heir->owner == op->owner)
         return NULL;

@@ -70,6 +70,10 @@ wrong "run: --on-lost: 'pray' is none of term, kill, warn, exec:CMD or a signal"
     "$(with '--on-lost term')" run --on-lost pray a -- true
 wrong "run: --status-fd: 'x' is not a descriptor" "$(with '--status-fd 3')" \
     run --status-fd x a -- true
+for n in x -1 1.5 ALL '' 99999999999; do
+    wrong "run: --replicas: '$n' is neither a number nor all" \
+        "$(with '--replicas 1')" run --replicas "$n" a -- true
+done
 wrong 'run: --status-fd: descriptor 77 is not open for writing' \
     'dibs run --status-fd 3 backup -- make 3>status' \
     run --status-fd 77 a -- true

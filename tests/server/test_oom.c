@@ -498,6 +498,69 @@ static void test_oom_list(void **state)
     walk(&s);
 }
 
+/* ---- replicas, and the doctor ------------------------------------------ */
+
+/* One replica: one is enough, two are too many; also on top of the first. */
+static const char *run_replicas(void)
+{
+    dibs_err err = dibs_lock_try(
+        lock, DIBS_LOCK_OPTS(.replicas = 2, .replicas_timeout_ms = 1));
+    int held = 0;
+
+    if (err == DIBS_OK || (!excusable(err) && err != DIBS_ERR_REPLICAS))
+        return dibs_strerror(err);
+    for (int want = 1; want <= 2; want++) {
+        err = dibs_lock_try(
+            lock, DIBS_LOCK_OPTS(.replicas = want, .replicas_timeout_ms = 100));
+        if (want == 2 && err == DIBS_OK)
+            return "two of one";
+        if (!excusable(err) && err != DIBS_ERR_REPLICAS && err != DIBS_ERR_LOST)
+            return dibs_strerror(err);
+        held += err == DIBS_OK;
+        if (!counted(held))
+            return "the count is wrong";
+    }
+    return NULL;
+}
+
+static void test_oom_replicas(void **state)
+{
+    const struct scenario s = {"replicas", open_warm, run_replicas,
+                               finish_pair};
+    char *port = ts_text("%d", ts_server_port(srv));
+    const char *extra[] = {"--replicaof", "127.0.0.1", port, NULL};
+
+    (void)state;
+    ts_config_set(srv, "repl-diskless-sync-delay", "0");
+    struct ts_server *replica = ts_server_start(extra);
+    TS_WAIT(ts_int(srv, "WAIT 1 0") == 1);
+    walk(&s);
+    ts_server_stop(replica);
+    free(port);
+}
+
+static bool finding(const char *check, dibs_verdict verdict, const char *text,
+                    void *arg)
+{
+    (void)check, (void)verdict, (void)text, (void)arg;
+    return strcmp(check, "scripting") != 0; /* enough; the clock takes time */
+}
+
+static const char *run_doctor(void)
+{
+    dibs_err err = dibs_client_doctor(client, "l", finding, NULL);
+
+    return excusable(err) ? NULL : dibs_strerror(err);
+}
+
+static void test_oom_doctor(void **state)
+{
+    const struct scenario s = {"doctor", open_warm, run_doctor, works_again};
+
+    (void)state;
+    walk(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -505,7 +568,8 @@ int main(void)
         KIT_TEST(test_oom_close),    KIT_TEST(test_oom_pair),
         KIT_TEST(test_oom_wait),     KIT_TEST(test_oom_async),
         KIT_TEST(test_oom_handover), KIT_TEST(test_oom_renew),
-        KIT_TEST(test_oom_list),
+        KIT_TEST(test_oom_list),     KIT_TEST(test_oom_replicas),
+        KIT_TEST(test_oom_doctor),
     };
     return KIT_RUN("server.oom", tests);
 }

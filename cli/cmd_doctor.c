@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cmd_doctor.c - dibs doctor: what this server means for locks.
+ *
+ * One line for each finding, the verdict first; with --json one object, and
+ * only when all of it is known. A problem makes the exit code 1, so that a
+ * deployment can end with it; warnings and notes do not.
+ *
+ * Thread  The first one.
+ */
+#include "cmd.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "exits.h"
+#include "target.h"
+
+#define EXIT_PROBLEM 1
+
+static const struct {
+    const char *word;
+    enum out_colour colour;
+} verdicts[] = {
+    [DIBS_VERDICT_OK] = {"ok", COLOUR_GOOD},
+    [DIBS_VERDICT_NOTE] = {"note", COLOUR_HEAD},
+    [DIBS_VERDICT_WARNING] = {"warning", COLOUR_BUSY},
+    [DIBS_VERDICT_PROBLEM] = {"problem", COLOUR_BAD},
+};
+
+struct findings {
+    dibs_verdict worst;
+    bool coloured;
+    struct json *j; /* NULL: as text */
+};
+
+static bool tell(const char *check, dibs_verdict verdict, const char *text,
+                 void *arg)
+{
+    struct findings *all = arg;
+    struct json item;
+
+    if (verdict > all->worst)
+        all->worst = verdict;
+    if (all->j) {
+        json_list_next(all->j, &item);
+        json_text(&item, "check", check);
+        json_text(&item, "verdict", verdicts[verdict].word);
+        json_text(&item, "text", text);
+        json_close(&item);
+        return true;
+    }
+    char *shown = out_printable(text, strlen(text)); /* some is the server's */
+    printf("%s%-8s%s %-12s %s\n",
+           out_colour(all->coloured, verdicts[verdict].colour),
+           verdicts[verdict].word, out_colour(all->coloured, COLOUR_PLAIN),
+           check, shown ? shown : "");
+    free(shown);
+    return true;
+}
+
+static dibs_err as_text(dibs_client *c, const char *name, struct findings *all)
+{
+    all->coloured = out_coloured(stdout);
+    return dibs_client_doctor(c, name, tell, all);
+}
+
+static dibs_err as_json(dibs_client *c, const char *name, struct findings *all)
+{
+    char *text = NULL;
+    size_t size = 0;
+    struct json j;
+    FILE *f = open_memstream(&text, &size);
+
+    if (!f)
+        return DIBS_ERR_NOMEM;
+    json_open(&j, f);
+    all->j = &j;
+    json_list_open(&j, "checks");
+    dibs_err err = dibs_client_doctor(c, name, tell, all);
+    json_list_close(&j);
+    json_text(&j, "verdict", verdicts[all->worst].word);
+    json_close(&j);
+    putc('\n', f);
+    if (fclose(f) != 0)
+        err = DIBS_ERR_NOMEM;
+    else if (err == DIBS_OK)
+        fwrite(text, 1, size, stdout);
+    free(text);
+    return err;
+}
+
+int cmd_doctor(const struct args *a)
+{
+    const char *name = a->n_words > 0 ? a->words[0] : NULL;
+    struct findings all = {.worst = DIBS_VERDICT_OK};
+    dibs_client *c;
+    int code = target_look(a, &c);
+
+    if (code == EXIT_FINE && !c) {
+        out_tell(OUT_ERROR, "server",
+                 "there is nobody to examine: no URL was given, and the "
+                 "private server does not run");
+        return EXIT_SERVER;
+    }
+    if (code == EXIT_FINE) {
+        dibs_err err = (a->json ? as_json : as_text)(c, name, &all);
+        if (err != DIBS_OK)
+            out_tell(OUT_ERROR, "server", "cannot examine the server: %s",
+                     dibs_strerror(err));
+        code = out_exit_of(err);
+    }
+    dibs_client_free(c);
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        out_tell(OUT_ERROR, "stdout", "cannot write to stdout");
+        return EXIT_INTERNAL;
+    }
+    if (code == EXIT_FINE && all.worst == DIBS_VERDICT_PROBLEM)
+        code = EXIT_PROBLEM;
+    return code;
+}

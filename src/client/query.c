@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * query.c - one command, asked and waited for.
+ *
+ * Thread  app; the answer also on io.
+ * Locks   none.
+ *
+ * How     The reply is copied as text, an array as a line for each element, so
+ *         that whoever asked can read it at leisure. For questions that are
+ *         asked now and then by people; whatever is asked often has code of its
+ *         own.
+ */
+#include "client/query.h"
+
+#include "client/call.h"
+
+#include <string.h>
+
+struct query {
+    struct dibs__call call;
+    const char *const *argv;
+    struct dibs__answer *out;
+    sem_t done;
+};
+
+static void query_write(struct dibs__call *call, struct dibs__buf *out,
+                        bool whole)
+{
+    const struct query *q = DIBS_OF(call, struct query, call);
+    size_t count = 0;
+
+    (void)whole;
+    while (q->argv[count])
+        count++;
+    dibs__buf_array(out, count);
+    for (size_t i = 0; i < count; i++)
+        dibs__buf_arg_text(out, q->argv[i]);
+}
+
+static void copy(struct dibs__buf *text, const struct dibs__reply *r)
+{
+    switch (r->type) {
+    case REPLY_NIL:
+        break;
+    case REPLY_NUM:
+        dibs__buf_num(text, r->num);
+        break;
+    case REPLY_TEXT:
+    case REPLY_ERROR:
+        dibs__buf_add(text, r->text, r->len);
+        break;
+    case REPLY_ARRAY:
+        for (size_t i = 0; i < r->len; i++) {
+            copy(text, r->elem[i]);
+            if (r->elem[i]->type != REPLY_ARRAY)
+                dibs__buf_add(text, "\n", 1);
+        }
+    }
+}
+
+static void query_answered(struct dibs__call *call, dibs_err err,
+                           const struct dibs__reply *reply)
+{
+    struct query *q = DIBS_OF(call, struct query, call);
+    struct dibs__answer *out = q->out;
+
+    out->came_us = dibs__now_us();
+    out->sent_us = call->sent_ms * 1000; /* a direct talk is told below */
+    out->err = err;
+    out->replied = reply != NULL;
+    if (reply) {
+        out->array = reply->type == REPLY_ARRAY;
+        out->num = reply->type == REPLY_NUM ? reply->num : 0;
+        copy(&out->text, reply);
+        dibs__buf_add(&out->text, "", 1);
+    }
+    sem_post(&q->done);
+}
+
+static void ask(dibs_client *c, struct query *q)
+{
+    int64_t timeout = c->server.to.command_timeout_ms;
+
+    q->call.write = query_write;
+    q->call.done = query_answered;
+    q->call.quiet = true; /* whoever asks reads the answer */
+    q->call.attempt_ms = timeout;
+    q->call.deadline = dibs__now_ms() + 2 * timeout;
+    dibs__call_talk(&c->server, &q->call);
+    while (sem_wait(&q->done) != 0)
+        ; /* a signal */
+}
+
+dibs_err dibs__query(dibs_client *c, const char *const *argv,
+                     struct dibs__answer *out)
+{
+    struct query q = {.argv = argv, .out = out};
+    int64_t before = dibs__now_us();
+
+    dibs__buf_cut(&out->text, 0);
+    out->replied = out->array = false;
+    out->num = 0;
+    out->err = dibs__client_enter(c);
+    if (out->err != DIBS_OK)
+        return out->err;
+    sem_init(&q.done, 0, 0);
+    ask(c, &q);
+    sem_destroy(&q.done);
+    dibs__client_leave(c);
+    out->sent_us = dibs__max(out->sent_us, before);
+    if (!dibs__buf_ok(&out->text))
+        out->err = DIBS_ERR_NOMEM;
+    return out->err;
+}
+
+const char *dibs__answer_text(const struct dibs__answer *a)
+{
+    return a->replied && dibs__buf_ok(&a->text) && a->text.len ? a->text.data
+                                                               : "";
+}
+
+const char *dibs__answer_line(const struct dibs__answer *a, size_t n,
+                              char buf[], size_t size)
+{
+    const char *at = dibs__answer_text(a);
+
+    for (; n > 0 && *at; n--) {
+        at += strcspn(at, "\n");
+        at += *at == '\n';
+    }
+    size_t len = strcspn(at, "\n");
+    if (len >= size)
+        len = size - 1;
+    memcpy(buf, at, len);
+    buf[len] = '\0';
+    return buf;
+}
+
+void dibs__answer_clear(struct dibs__answer *a)
+{
+    dibs__buf_clear(&a->text);
+}

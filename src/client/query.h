@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * query.h - one command, asked and waited for; its reply as plain text.
+ */
+#ifndef DIBS_CLIENT_QUERY_H
+#define DIBS_CLIENT_QUERY_H
+
+#include "client/client.h"
+
+#define DIBS__QUERY_ARGS 16
+
+/* All zero = none yet. */
+struct dibs__answer {
+    dibs_err err; /* OK, or as of a call */
+    bool replied; /* the server said something, be it an error */
+    bool array;   /* text is a line for each element, nested ones as well */
+    int64_t num;  /* of a number */
+    int64_t sent_us, came_us; /* on our own clock */
+    struct dibs__buf text;    /* of text, error, number or array; NUL behind */
+};
+
+/* Asks, with argv ended by NULL. A command must be harmless when it is executed
+ * twice. NOMEM where there is no room for the answer. Thread: app. */
+dibs_err dibs__query(dibs_client *c, const char *const *argv,
+                     struct dibs__answer *out);
+/* The n-th line of an array's text, from 0; "" when there is none. */
+const char *dibs__answer_line(const struct dibs__answer *a, size_t n,
+                              char buf[], size_t size);
+const char *dibs__answer_text(const struct dibs__answer *a); /* never NULL */
+void dibs__answer_clear(struct dibs__answer *a);
+
+#endif

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * doctor_rights.c - what our user may do on the server, and what not.
+ *
+ * Thread  app.
+ * Locks   none.
+ *
+ * How     A table has every command that locks need, with arguments. Where ACL
+ *         DRYRUN is to be had (Redis 7, and the right to it), it says what
+ * would be refused, keys and channels of the lock in question included.
+ *         Elsewhere the commands are tried, in a form that cannot do anything:
+ *         rights are looked at before arguments, so a command whose arguments
+ *         are wrong says whether we may. Some have no such form; they are
+ *         passed over.
+ *
+ * Keys    Without the name of a lock nobody can tell which keys matter, so
+ *         only commands count then.
+ */
+#include "lock/doctor.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum group { PLAIN, WAKE, BARRIER, FAIR, RW, LIST, ACKS, GROUPS };
+
+static const struct {
+    const char *without; /* what there is not, if a right is missing */
+    dibs_verdict verdict;
+} groups[GROUPS] = {
+    [PLAIN] = {"locks do not work", DIBS_VERDICT_PROBLEM},
+    [WAKE] = {"waiters are not woken, and look every two seconds",
+              DIBS_VERDICT_WARNING},
+    [BARRIER] = {"a lost reply takes longer to settle", DIBS_VERDICT_NOTE},
+    [FAIR] = {"no fair locks", DIBS_VERDICT_NOTE},
+    [RW] = {"no read-write locks", DIBS_VERDICT_NOTE},
+    [LIST] = {"locks cannot be listed", DIBS_VERDICT_NOTE},
+    [ACKS] = {"no acknowledgement by all replicas", DIBS_VERDICT_NOTE},
+};
+
+/* Words are parted by blanks. In place of %k the name of the lock, of %c its
+ * channel, of %q, %s and %z the keys of its queue, of %r, %g and %w those of a
+ * read-write lock. */
+struct need {
+    enum group group;
+    const char *command; /* as it would be sent, with good arguments */
+    const char *trial;   /* in a form that does nothing; NULL: there is none */
+};
+
+static const struct need needs[] = {
+    {PLAIN, "EVAL x 1 %k", "EVAL return%n0 0"},
+    {PLAIN, "EVALSHA x 1 %k",
+     "EVALSHA ffffffffffffffffffffffffffffffffffffffff 0"},
+    {PLAIN, "HEXISTS %k f", "HEXISTS %k f"},
+    {PLAIN, "HSET %k f v", "HSET %k f v f"},
+    {PLAIN, "HGET %k f", "HGET %k f"},
+    {PLAIN, "HMGET %k f", "HMGET %k f"},
+    {PLAIN, "HDEL %k f", "HDEL %t f"},
+    {PLAIN, "HLEN %k", "HLEN %k"},
+    {PLAIN, "HGETALL %k", "HGETALL %t"},
+    {PLAIN, "PTTL %k", "PTTL %k"},
+    {PLAIN, "PEXPIRE %k 1", "PEXPIRE %k x"},
+    {PLAIN, "DEL %k", "DEL %t"},
+    {WAKE, "PUBLISH %c 0", "PUBLISH %t 0"},
+    {WAKE, "SUBSCRIBE %c", NULL},
+    {WAKE, "UNSUBSCRIBE %c", NULL},
+    {BARRIER, "CLIENT INFO", "CLIENT INFO"},
+    {BARRIER, "CLIENT KILL ID 1", "CLIENT KILL ID 0"},
+    {FAIR, "TIME", "TIME"},
+    {FAIR, "EXISTS %q", "EXISTS %t"},
+    {FAIR, "LINDEX %q 0", "LINDEX %t 0"},
+    {FAIR, "LPOP %q", "LPOP %t"},
+    {FAIR, "LPOS %q x", "LPOS %t x"},
+    {FAIR, "LREM %q 1 x", "LREM %t 1 x"},
+    {FAIR, "RPUSH %q x", NULL},
+    {FAIR, "LLEN %q", "LLEN %t"},
+    {FAIR, "LRANGE %q 0 1", "LRANGE %t 0 1"},
+    {FAIR, "ZADD %s 1 x", "ZADD %t x x"},
+    {FAIR, "ZREM %s x", "ZREM %t x"},
+    {FAIR, "ZSCORE %s x", "ZSCORE %t x"},
+    {FAIR, "ZRANGE %s 0 1", "ZRANGE %t 0 1"},
+    {FAIR, "PEXPIREAT %s 1", "PEXPIREAT %t x"},
+    {FAIR, "HSET %z f v", NULL},
+    {RW, "HRANDFIELD %k 1", "HRANDFIELD %t 1"},
+    {RW, "SET %r 1 PX 1", "SET %t 1 PX x"},
+    {RW, "GET %g", "GET %t"},
+    {RW, "EXISTS %r", "EXISTS %t"},
+    {RW, "PUBLISH %w 0", NULL},
+    {LIST, "SCAN 0", "SCAN 0 COUNT 1"},
+    {LIST, "HSCAN %k 0", "HSCAN %t 0"},
+    {ACKS, "ROLE", "ROLE"},
+};
+
+struct rights {
+    struct dibs__doctor *d;
+    char user[64]; /* "" where ACL is not to be had */
+    bool dry;      /* ACL DRYRUN is there */
+    char lacking[GROUPS][160];
+    bool keys; /* some key or channel was refused */
+};
+
+/* ---- commands from the table ------------------------------------------- */
+
+static const char *tagged(const char *name, const char *prefix, char buf[],
+                          size_t size)
+{
+    bool has = strchr(name, '{') != NULL;
+
+    snprintf(buf, size, "%s:%s%s%s", prefix, has ? "" : "{", name,
+             has ? "" : "}");
+    return buf;
+}
+
+/* What stands for a word of the table. */
+static const char *word(const struct rights *r, const char *text, char buf[],
+                        size_t size)
+{
+    const char *name = r->d->name ? r->d->name : "dibs-doctor";
+
+    if (strcmp(text, "return%n0") == 0)
+        return "return 0";
+    if (text[0] != '%')
+        return text;
+    switch (text[1]) {
+    case 'k':
+        return name;
+    case 't': /* nobody's, and not there */
+        snprintf(buf, size, "dibs-doctor:%s", dibs_client_id(r->d->c));
+        return buf;
+    case 'c':
+        return tagged(name, "redisson_lock__channel", buf, size);
+    case 'q':
+        return tagged(name, "redisson_lock_queue", buf, size);
+    case 's':
+        return tagged(name, "redisson_lock_timeout", buf, size);
+    case 'z':
+        return tagged(name, "dibs_lock_silent", buf, size);
+    case 'g':
+        return tagged(name, "dibs_rwlock_gate", buf, size);
+    case 'w':
+        return tagged(name, "redisson_rwlock", buf, size);
+    default: { /* r */
+        bool has = strchr(name, '{') != NULL;
+        snprintf(buf, size, "%s%s%s:%s:1:rwlock_timeout:1", has ? "" : "{",
+                 name, has ? "" : "}", dibs_client_id(r->d->c));
+        return buf;
+    }
+    }
+}
+
+/* Asks the command of the table, behind so many words that are there. */
+static dibs_err put(const struct rights *r, const char *command,
+                    const char *argv[DIBS__QUERY_ARGS], size_t count)
+{
+    char words[64], made[DIBS_NAME_MAX + 64], *rest = words, *one;
+
+    snprintf(words, sizeof words, "%s", command);
+    while ((one = strsep(&rest, " ")) && count < DIBS__QUERY_ARGS - 1)
+        argv[count++] = word(r, one, made, sizeof made);
+    argv[count] = NULL;
+    return dibs__doctor_ask(r->d, argv);
+}
+
+/* ---- one right --------------------------------------------------------- */
+
+/* The command, and its subcommand if it is one of CLIENT's. */
+static void lacks(struct rights *r, const struct need *n)
+{
+    char *list = r->lacking[n->group];
+    size_t used = strlen(list);
+    int words = strncmp(n->command, "CLIENT ", 7) == 0 ? 2 : 1;
+    size_t len = 0;
+
+    while (words-- > 0)
+        len += strcspn(n->command + len, " ") + (words > 0);
+    snprintf(list + used, sizeof r->lacking[0] - used, "%s%.*s",
+             used ? ", " : "", (int)len, n->command);
+}
+
+/* Is this about the command itself, and not about a key or a channel? */
+static bool about_command(const char *text)
+{
+    return strstr(text, "to run the") != NULL;
+}
+
+static void refused(struct rights *r, const struct need *n, const char *text)
+{
+    if (about_command(text)) {
+        lacks(r, n);
+    } else if (r->d->name && r->dry) {
+        r->keys = true;
+        lacks(r, n);
+    }
+}
+
+static void look(struct rights *r, const struct need *n)
+{
+    const char *argv[DIBS__QUERY_ARGS] = {"ACL", "DRYRUN", r->user};
+    struct dibs__doctor *d = r->d;
+
+    if (r->dry) {
+        dibs_err err = put(r, n->command, argv, 3);
+        if (err == DIBS_OK && strcmp(dibs__answer_text(&d->reply), "OK") != 0)
+            refused(r, n, dibs__answer_text(&d->reply));
+    } else if (n->trial && !d->replica) {
+        if (put(r, n->trial, argv, 0) == DIBS_ERR_AUTH)
+            refused(r, n, dibs__answer_text(&d->reply));
+    }
+}
+
+/* ---- all of them ------------------------------------------------------- */
+
+static void who(struct rights *r)
+{
+    struct dibs__doctor *d = r->d;
+
+    if (DIBS__ASK(d, "ACL", "WHOAMI") == DIBS_OK)
+        snprintf(r->user, sizeof r->user, "%s", dibs__answer_text(&d->reply));
+    r->dry =
+        r->user[0] && DIBS__ASK(d, "ACL", "DRYRUN", r->user, "PING") == DIBS_OK;
+}
+
+void dibs__doctor_rights(struct dibs__doctor *d)
+{
+    struct rights r = {.d = d};
+    bool all = true;
+
+    who(&r);
+    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
+        look(&r, &needs[i]);
+        if (d->gone)
+            return;
+    }
+    for (int g = 0; g < GROUPS; g++) {
+        if (!r.lacking[g][0])
+            continue;
+        all = false;
+        dibs__doctor_say(
+            d, "rights", groups[g].verdict, "%s%s%s may not %s: %s",
+            r.user[0] ? "user " : "this user", r.user,
+            r.keys ? ", with this name," : "", r.lacking[g], groups[g].without);
+    }
+    if (all)
+        dibs__doctor_say(
+            d, "rights",
+            r.dry || !d->replica ? DIBS_VERDICT_OK : DIBS_VERDICT_NOTE,
+            "%s%s may do what locks need%s", r.user[0] ? "user " : "this user",
+            r.user, r.dry ? "" : ", as far as that can be tried");
+}
