@@ -234,7 +234,11 @@ static void two_bad(enum qk_fault fault, unsigned bad, bool at_once)
         qk_works(where, &p);
     qk_break(fault, bad);
     int64_t begun = ts_now_ms();
-    qk_take(where, &p);
+    QK_WANT(where,
+            dibs_lock_acquire(p.q, DIBS_LOCK_OPTS(.wait_ms = TS_SOON,
+                                                  .on_lost = kit_lost,
+                                                  .arg = &p.lost)),
+            DIBS_OK);
     if (ts_now_ms() - begun > TS_SOON / 2)
         fail_msg("%s: somebody was waited for", where);
     if (fault == QK_RESTARTED)

@@ -181,9 +181,9 @@ void qk_drop(struct qk_party *p)
 void qk_take(const char *where, struct qk_party *p)
 {
     QK_WANT(where,
-            dibs_lock_acquire(p->q, DIBS_LOCK_OPTS(.wait_ms = TS_SOON,
-                                                   .on_lost = kit_lost,
-                                                   .arg = &p->lost)),
+            dibs_lock_acquire(
+                p->q, DIBS_LOCK_OPTS(.wait_ms = TS_SOON, .member_ms = TS_SOON,
+                                     .on_lost = kit_lost, .arg = &p->lost)),
             DIBS_OK);
 }
 

@@ -80,7 +80,8 @@ void qk_part(struct qk_party *p);
 /* The same, where that may be too much to ask. */
 void qk_drop(struct qk_party *p);
 
-/* Takes it, with much patience, which must be granted. */
+/* Takes it, which must be granted; with so much patience that the first round
+ * is the only one. */
 void qk_take(const char *where, struct qk_party *p);
 /* Takes it and has all five, and gives it back, and nothing is left. */
 void qk_works(const char *where, struct qk_party *p);
