@@ -110,6 +110,9 @@ int main(int argc, char **argv)
     measure_fair(&p);
     measure_fair_waiters(&p);
     measure_readers(&p);
+    measure_multi(&p);
+    if (!a.url)
+        measure_quorum(&p);
     targets_print();
     return 0;
 }

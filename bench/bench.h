@@ -17,6 +17,7 @@
  *   many.c      many locks held, many waiters for one
  *   fair.c      the fair lock: hand-overs, and many waiters
  *   rw.c        the read-write lock: many readers
+ *   groups.c    several locks at once, and one on several servers
  *
  * Whatever does not work ends the program with a message and exit code 1: a
  * benchmark that goes on after an error measures the error.
@@ -64,6 +65,8 @@ void sleep_ms(int64_t ms);
  * ends with this program, whichever way that ends. */
 void server_start(bool tcp);
 const char *server_url(bool tcp);
+/* One more, on a Unix socket; where it is. */
+const char *server_more(void);
 
 /* A plain connection, logged in and with the right database. */
 redisContext *server_connect(const char *url);
@@ -133,6 +136,8 @@ void measure_waiters(const struct plan *p);
 void measure_fair(const struct plan *p);
 void measure_fair_waiters(const struct plan *p);
 void measure_readers(const struct plan *p);
+void measure_multi(const struct plan *p);
+void measure_quorum(const struct plan *p);
 
 /* How many entries a folder of /proc/self has; with a prefix, only links to
  * something that begins so. */

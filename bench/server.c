@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * server.c - the redis-server that is measured against.
+ * server.c - the redis-servers that are measured against.
  *
  * It is started here, in a folder of its own, so that nobody else's commands
  * are in the numbers and nobody's data is in danger. It must not outlive us:
@@ -30,22 +30,28 @@
 
 #define START_MS 5000 /* it has this long to answer */
 
+#define SERVERS_MAX 8
+
 static struct {
-    pid_t keeper; /* who started it */
-    pid_t pid;    /* 0: none */
-    int port;     /* 0: no TCP */
+    pid_t keeper; /* who started them */
+    int port;     /* of the first; 0: no TCP */
     char dir[96];
-    char sock[112];
     char log[112];
-    char url[128];
     char tcp_url[64];
+    int n; /* the first is the one that is measured; more for a quorum */
+    struct server {
+        pid_t pid; /* 0: none */
+        char sock[112];
+        char url[128];
+    } all[SERVERS_MAX];
 } sv;
 
 /* ---- its end ----------------------------------------------------------- */
 
 static void remove_files(void)
 {
-    unlink(sv.sock);
+    for (int i = 0; i < sv.n; i++)
+        unlink(sv.all[i].sock);
     unlink(sv.log);
     rmdir(sv.dir);
 }
@@ -55,10 +61,12 @@ static void stop(void)
     if (getpid() != sv.keeper)
         return;
     remove_files();
-    if (sv.pid > 0) {
-        kill(sv.pid, SIGKILL);
-        waitpid(sv.pid, NULL, 0);
-        sv.pid = 0;
+    for (int i = 0; i < sv.n; i++) {
+        if (sv.all[i].pid <= 0)
+            continue;
+        kill(sv.all[i].pid, SIGKILL);
+        waitpid(sv.all[i].pid, NULL, 0);
+        sv.all[i].pid = 0;
     }
 }
 
@@ -100,13 +108,11 @@ static void make_folder(void)
         die("TMPDIR is too long");
     if (!mkdtemp(sv.dir))
         die("%s: %s", sv.dir, strerror(errno));
-    snprintf(sv.sock, sizeof sv.sock, "%s/redis.sock", sv.dir);
     snprintf(sv.log, sizeof sv.log, "%s/log", sv.dir);
-    snprintf(sv.url, sizeof sv.url, "unix://%s", sv.sock);
 }
 
 /* In the child: becomes the server. */
-static void become_server(pid_t parent)
+static void become_server(pid_t parent, const char *sock, int tcp)
 {
     char port[16];
     int log = open(sv.log, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
@@ -116,27 +122,27 @@ static void become_server(pid_t parent)
         _exit(126);
     dup2(log, STDOUT_FILENO);
     dup2(log, STDERR_FILENO);
-    snprintf(port, sizeof port, "%d", sv.port);
+    snprintf(port, sizeof port, "%d", tcp);
     execlp("redis-server", "redis-server", "--port", port, "--bind",
-           "127.0.0.1", "--unixsocket", sv.sock, "--dir", sv.dir, "--save", "",
+           "127.0.0.1", "--unixsocket", sock, "--dir", sv.dir, "--save", "",
            "--appendonly", "no", "--daemonize", "no", (char *)NULL);
     _exit(127);
 }
 
 /* Waits until it answers. */
-static void wait_for_server(void)
+static void wait_for_server(struct server *s)
 {
     int64_t limit = now_ns() + (int64_t)START_MS * 1000000;
 
     while (now_ns() < limit) {
         int status = 0;
-        redisContext *rc = redisConnectUnix(sv.sock);
+        redisContext *rc = redisConnectUnix(s->sock);
         bool up = rc && !rc->err;
         redisFree(rc);
         if (up)
             return;
-        if (waitpid(sv.pid, &status, WNOHANG) == sv.pid) {
-            sv.pid = 0;
+        if (waitpid(s->pid, &status, WNOHANG) == s->pid) {
+            s->pid = 0;
             die(WIFEXITED(status) && WEXITSTATUS(status) == 127
                     ? "redis-server was not found"
                     : "redis-server ended at once");
@@ -144,6 +150,32 @@ static void wait_for_server(void)
         sleep_ms(5);
     }
     die("redis-server did not answer within %d ms", START_MS);
+}
+
+static struct server *start_one(int port)
+{
+    struct server *s = &sv.all[sv.n];
+    char dir[sizeof sv.dir], sock[sizeof s->sock];
+
+    if (sv.n == SERVERS_MAX)
+        die("too many servers");
+    memcpy(dir, sv.dir, sizeof dir);
+    snprintf(sock, sizeof sock, "%s/redis%d.sock", dir, sv.n);
+    memcpy(s->sock, sock, sizeof sock);
+    snprintf(s->url, sizeof s->url, "unix://%s", sock);
+    sv.n++;
+    s->pid = fork();
+    if (s->pid < 0)
+        die("fork: %s", strerror(errno));
+    if (s->pid == 0)
+        become_server(sv.keeper, s->sock, port);
+    wait_for_server(s);
+    return s;
+}
+
+const char *server_more(void)
+{
+    return start_one(0)->url;
 }
 
 void server_start(bool tcp)
@@ -158,17 +190,12 @@ void server_start(bool tcp)
     for (size_t i = 0; i < COUNT(signals); i++)
         signal(signals[i], on_signal);
 
-    sv.pid = fork();
-    if (sv.pid < 0)
-        die("fork: %s", strerror(errno));
-    if (sv.pid == 0)
-        become_server(sv.keeper);
-    wait_for_server();
+    start_one(sv.port);
 }
 
 const char *server_url(bool tcp)
 {
-    return tcp ? sv.tcp_url : sv.url;
+    return tcp ? sv.tcp_url : sv.all[0].url;
 }
 
 /* ---- talking to it ----------------------------------------------------- */

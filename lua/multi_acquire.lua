@@ -2,8 +2,8 @@
 --
 -- KEYS  lock hashes; behind them, for each write lock among them, the key of a
 --       waiting writer
--- ARGV  for each lock: 'w' for a write lock, else 'p'; owner; holds it will then
---       have; lease in ms
+-- ARGV  1 lease in ms; then for each lock: 'p', or 'w' for a write lock, with
+--       the holds it will then have behind it; owner, '' = as the one before
 -- Gives nil when all are taken; else which one is in the way, from 1, and why:
 --       >= -1 busy for so many ms; -3 its outer holds are gone; -6 another kind
 --       of lock, or something else; -7 readers have it, or had it: that is for
@@ -12,15 +12,28 @@
 -- First all are looked at, then all are taken; nothing can come between. As with
 -- each lock by itself a re-entry never shortens a lease, twice is harmless, and
 -- no hash stays without a TTL.
-local count = #ARGV / 4
-local todo, gates = {}, count
+local lease, count = ARGV[1], (#ARGV - 1) / 2
+local owners, simple = {}, true
 
--- Nearly always none of them is there.
-local keys = {}
 for i = 1, count do
-    keys[i] = KEYS[i]
+    local owner = ARGV[2 * i + 1]
+    owners[i] = owner ~= '' and owner or owners[i - 1]
+    simple = simple and ARGV[2 * i] == 'p1'
 end
-local free = redis.call('exists', unpack(keys)) == 0
+
+-- Nearly always none of them is there, and none is a re-entry.
+local free = redis.call('exists', unpack(KEYS, 1, count)) == 0
+if free and simple then
+    for i = 1, count do
+        redis.call('hset', KEYS[i], owners[i], '1')
+        local done = redis.pcall('pexpire', KEYS[i], lease)
+        if done ~= 1 then
+            redis.call('del', unpack(KEYS, 1, i))
+            return done
+        end
+    end
+    return false
+end
 
 local function in_the_way(item)
     local found = not free and
@@ -54,10 +67,11 @@ local function undo(item)
     end
 end
 
+local todo, gates = {}, count
 for i = 1, count do
-    local item = {key = KEYS[i], owner = ARGV[4 * i - 2],
-                  target = tonumber(ARGV[4 * i - 1]), lease = ARGV[4 * i]}
-    if ARGV[4 * i - 3] == 'w' then
+    local item = {key = KEYS[i], owner = owners[i],
+                  target = tonumber(ARGV[2 * i]:sub(2))}
+    if ARGV[2 * i]:sub(1, 1) == 'w' then
         gates = gates + 1
         item.gate = KEYS[gates]
         item.owner = item.owner .. ':write'
@@ -77,8 +91,8 @@ for i, item in ipairs(todo) do
     elseif item.has < item.target then
         redis.call('hset', item.key, item.owner, item.target)
     end
-    local short = item.left < tonumber(item.lease)
-    local done = short and redis.pcall('pexpire', item.key, item.lease)
+    local short = item.left < tonumber(lease)
+    local done = short and redis.pcall('pexpire', item.key, lease)
     if type(done) == 'table' then
         for j = 1, i do
             undo(todo[j])

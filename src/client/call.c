@@ -418,21 +418,12 @@ void dibs__call_start(struct dibs__server *s, struct dibs__call *call)
     ride(call);
 }
 
-void dibs__call_talk(struct dibs__server *s, struct dibs__call *call)
+/* What came of talking. Anything out of the ordinary is for the io thread. An
+ * error reply is asked for once more there: the same answer comes, or a better
+ * one. */
+static void settle(struct dibs__call *call, struct dibs__link *ln, dibs_err err,
+                   const struct dibs__reply *reply)
 {
-    const struct dibs__reply *reply;
-
-    assert(!dibs__loop_inside() && "io must not wait");
-    struct dibs__link *ln = call->replicas ? NULL : dibs__server_borrow(s);
-    prepare(s, call);
-    if (!ln) {
-        ride(call);
-        return;
-    }
-    call->sent_ms = dibs__now_ms();
-    call->req.expires =
-        dibs__min(dibs__add(call->sent_ms, call->attempt_ms), call->deadline);
-    dibs_err err = dibs__conn_talk(&ln->cn, &call->req, &reply);
     if (err == DIBS_OK && !fits(call, reply)) {
         call->misfit = true;
         err = DIBS_ERR_UNKNOWN;
@@ -442,12 +433,45 @@ void dibs__call_talk(struct dibs__server *s, struct dibs__call *call)
         dibs__server_give_back(ln, true);
         return;
     }
-    /* Anything out of the ordinary is for the io thread. An error reply is
-     * asked for once more there: the same answer comes, or a better one. */
     if (err == DIBS_ERR_UNKNOWN)
         haunt(call);
     dibs__server_give_back(ln, err == DIBS_OK);
     ride(call);
+}
+
+bool dibs__call_ask(struct dibs__server *s, struct dibs__call *call)
+{
+    assert(!dibs__loop_inside() && "io must not wait");
+    struct dibs__link *ln = call->replicas ? NULL : dibs__server_borrow(s);
+    prepare(s, call);
+    if (!ln) {
+        ride(call);
+        return false;
+    }
+    call->sent_ms = dibs__now_ms();
+    call->req.expires =
+        dibs__min(dibs__add(call->sent_ms, call->attempt_ms), call->deadline);
+    dibs_err err = dibs__conn_ask(&ln->cn, &call->req);
+    if (err != DIBS_OK)
+        settle(call, ln, err, NULL);
+    return err == DIBS_OK;
+}
+
+bool dibs__call_hear(struct dibs__call *call, int64_t until)
+{
+    struct dibs__link *ln = DIBS_OF(call->req.cn, struct dibs__link, cn);
+    const struct dibs__reply *reply;
+    dibs_err err =
+        dibs__conn_hear(&ln->cn, dibs__min(call->req.expires, until), &reply);
+
+    settle(call, ln, err, reply);
+    return err == DIBS_OK;
+}
+
+void dibs__call_talk(struct dibs__server *s, struct dibs__call *call)
+{
+    if (dibs__call_ask(s, call))
+        dibs__call_hear(call, INT64_MAX);
 }
 
 /* ---- all calls --------------------------------------------------------- */

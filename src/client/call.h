@@ -60,6 +60,11 @@ struct dibs__call {
 void dibs__call_start(struct dibs__server *s, struct dibs__call *call);
 /* The same, directly if a connection is free. Thread: app. */
 void dibs__call_talk(struct dibs__server *s, struct dibs__call *call);
+/* The same in two parts, for a caller that asks several servers at once. True
+ * from ask: the reply is to be heard on this thread. hear: what has not come by
+ * then goes to the io thread, which asks anew; false then. */
+bool dibs__call_ask(struct dibs__server *s, struct dibs__call *call);
+bool dibs__call_hear(struct dibs__call *call, int64_t until);
 
 /* For acks.c, on io: sends it; starts it anew, executed before or not; gives
  * up; the replicas are known: OK, or why not. */

@@ -23,6 +23,8 @@
 #include "client/script.h"
 #include "lock/locks.h"
 
+#include <stdio.h>
+
 struct item {
     struct dibs__op *op;
     dibs__answered *answered;
@@ -89,27 +91,46 @@ static void write_keys(const struct dibs__batch *b, struct dibs__buf *out)
     }
 }
 
+/* Kind and holds in one word. */
+static void write_word(const struct dibs__op *op, struct dibs__buf *out)
+{
+    char word[32];
+    int n = snprintf(word, sizeof word, "%c%lld", op->line->kind->batch,
+                     (long long)op->ask.target);
+
+    dibs__buf_arg(out, word, (size_t)n);
+}
+
+/* The owner, unless it is that of the one before. */
+static void write_owner(const struct dibs__batch *b, size_t i,
+                        struct dibs__buf *out)
+{
+    const struct dibs__ask *ask = &b->items[i].op->ask;
+
+    if (i > 0 && b->items[i - 1].op->ask.wire == ask->wire)
+        dibs__buf_arg(out, "", 0);
+    else
+        dibs__owner_arg(out, ask);
+}
+
 static void batch_write(struct dibs__call *call, struct dibs__buf *out,
                         bool whole)
 {
     const struct dibs__batch *b = DIBS_OF(call, struct dibs__batch, call);
+    const struct dibs__ask *first = &b->items[0].op->ask;
     bool acquire = b->verb == VERB_ACQUIRE;
 
     dibs__script_head(
         out,
         acquire ? &dibs__script_multi_acquire : &dibs__script_multi_release,
-        whole, b->count + count_gates(b), 4 * b->count + !acquire);
+        whole, b->count + count_gates(b), 1 + (acquire ? 2 : 3) * b->count);
     write_keys(b, out);
-    if (!acquire)
-        dibs__buf_arg_num(out, b->items[0].op->ask.keep_ms);
+    dibs__buf_arg_num(out, acquire ? first->lease_ms : first->keep_ms);
     for (size_t i = 0; i < b->count; i++) {
         const struct dibs__op *op = b->items[i].op;
-        dibs__buf_arg(out, &op->line->kind->batch, 1);
-        dibs__owner_arg(out, &op->ask);
-        dibs__buf_arg_num(out, op->ask.target);
-        if (acquire)
-            dibs__buf_arg_num(out, op->ask.lease_ms);
-        else
+        write_word(op, out);
+        write_owner(b, i, out);
+        if (!acquire)
             dibs__buf_arg(out, op->line->channel, op->line->channel_len);
     }
 }

@@ -454,10 +454,18 @@ static void acknowledgement(struct dibs__doctor *d)
 
 /* ---- the way there ----------------------------------------------------- */
 
-static bool on_this_machine(const char *host)
+static bool is_local(const char *host)
 {
     return strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0 ||
            strncmp(host, "127.", 4) == 0;
+}
+
+static bool on_this_machine(const struct dibs__url *url)
+{
+    for (size_t i = 0; i < url->host_count; i++)
+        if (!is_local(url->hosts[i].name))
+            return false;
+    return url->host ? is_local(url->host) : url->host_count > 0;
 }
 
 static void encryption(struct dibs__doctor *d)
@@ -467,7 +475,15 @@ static void encryption(struct dibs__doctor *d)
     if (url->unix_socket)
         dibs__doctor_say(d, "tls", DIBS_VERDICT_OK,
                          "none needed: a Unix socket");
-    else if (on_this_machine(url->host))
+    else if (url->tls.on && url->tls.insecure)
+        dibs__doctor_say(d, "tls", DIBS_VERDICT_WARNING,
+                         "encrypted, but insecure=1: whoever answers is taken "
+                         "for the server");
+    else if (url->tls.on)
+        dibs__doctor_say(d, "tls", DIBS_VERDICT_OK,
+                         "encrypted, the server's certificate is verified%s",
+                         url->tls.cert ? ", and ours is shown" : "");
+    else if (on_this_machine(url))
         dibs__doctor_say(d, "tls", DIBS_VERDICT_OK,
                          "none, but it does not leave this machine");
     else

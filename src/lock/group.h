@@ -24,6 +24,7 @@ struct dibs__member {
     struct dibs__line *line; /* with a reference */
     size_t given;            /* place in which the caller gave it */
     char server[96];         /* where it is, as text */
+    atomic_bool slow;        /* its server kept a caller waiting */
     unsigned known;          /* group.mu: 1 + server.ups when run_id was asked
                                 for; 0 = never */
     char run_id[DIBS__RUN_ID_MAX]; /* group.mu; "" = it is not told */
@@ -127,6 +128,12 @@ struct dibs__mop {
     dibs_err err; /* group.mu: how its last operation ended */
 };
 
+/* A sync caller asks several servers itself, one after the other, and then
+ * hears them; no other thread need be woken for that. */
+struct dibs__scatter {
+    bool asked[DIBS__MEMBERS_MAX];
+};
+
 struct dibs__nap {
     struct dibs__list at; /* io only: in locks.naps */
     struct dibs__locks *lk;
@@ -203,12 +210,16 @@ void dibs__gop_begun(struct dibs__gop *gop, bool astray);
 void dibs__gop_done(struct dibs__gop *gop, bool astray);
 /* Begins a member's part. astray: the step does not wait for it. */
 void dibs__mop_acquire(struct dibs__gop *gop, size_t i, bool trying,
-                       int64_t deadline, struct dibs__batch *batch);
+                       int64_t deadline, struct dibs__batch *batch,
+                       struct dibs__scatter *sc);
 void dibs__mop_release(struct dibs__gop *gop, size_t i, int64_t deadline,
-                       struct dibs__batch *batch, bool astray);
+                       struct dibs__batch *batch, struct dibs__scatter *sc,
+                       bool astray);
 /* Gives back what it took of these members, one client's in one command. */
 void dibs__gop_release(struct dibs__gop *gop, size_t from, size_t to,
                        bool talk);
+/* Hears those that were asked. */
+void dibs__gop_hear(struct dibs__gop *gop, struct dibs__scatter *sc);
 /* The end of the index range with the same client as the first. */
 size_t dibs__gop_client_end(const struct dibs__gop *gop, size_t from,
                             size_t to);

@@ -26,6 +26,8 @@
 
 #include <string.h>
 
+#define HEAR_MS 10 /* a server that takes longer is slow */
+
 /* ---- its life ---------------------------------------------------------- */
 
 void dibs__gop_unref(struct dibs__gop *gop)
@@ -169,7 +171,8 @@ dibs_err dibs__gop_canceled(struct dibs__gop *gop)
 
 /* ---- members ----------------------------------------------------------- */
 
-static void mop_ended(struct dibs__mop *m, dibs_err err)
+/* acquire: what it took is the operation's, for now. */
+static void mop_ended(struct dibs__mop *m, dibs_err err, bool acquire)
 {
     struct dibs__gop *gop = m->gop;
 
@@ -177,6 +180,10 @@ static void mop_ended(struct dibs__mop *m, dibs_err err)
     bool astray = m->astray;
     m->under_way = m->astray = false;
     m->err = err;
+    if (acquire) {
+        m->got = err == DIBS_OK;
+        gop->level->members[m->index].err = err;
+    }
     dibs__unlock(&gop->g->mu);
     if (gop->heard)
         gop->heard(gop, m, astray);
@@ -192,26 +199,25 @@ static void mop_refused(struct dibs__mop *m, dibs_err err)
     if (!gop->releasing && gop->level->members[m->index].err != DIBS_OK)
         gop->level->members[m->index].err = err;
     dibs__unlock(&gop->g->mu);
-    mop_ended(m, err);
+    mop_ended(m, err, false);
 }
 
 static void acquire_ended(struct dibs__op *op)
 {
     struct dibs__mop *m = DIBS_OF(op, struct dibs__mop, op);
-    struct dibs__glevel *lv = m->gop->level;
+    struct dibs__member *member = &m->gop->g->members[m->index];
 
-    dibs__lock(&m->gop->g->mu);
-    m->got = op->err == DIBS_OK;
-    lv->members[m->index].err = op->err;
-    dibs__unlock(&m->gop->g->mu);
-    mop_ended(m, op->err);
+    if (atomic_load(&member->slow) &&
+        dibs__now_ms() - op->call.sent_ms < HEAR_MS)
+        atomic_store(&member->slow, false);
+    mop_ended(m, op->err, true);
 }
 
 static void release_ended(struct dibs__op *op)
 {
     struct dibs__mop *m = DIBS_OF(op, struct dibs__mop, op);
 
-    mop_ended(m, op->err);
+    mop_ended(m, op->err, false);
 }
 
 /* False: its client is closing, or there is no memory; it has ended. OK:
@@ -222,8 +228,9 @@ static struct dibs__op *mop_begin(struct dibs__gop *gop, size_t i, bool asks,
     struct dibs__mop *m = &gop->m[i];
     const struct dibs__member *member = &gop->g->members[i];
 
-    dibs__gop_begun(gop, astray);
+    atomic_fetch_add(&gop->refs, 1);
     dibs__lock(&gop->g->mu);
+    gop->pending += !astray;
     m->under_way = true;
     m->astray = astray;
     if (asks && gop->to_ask > 0)
@@ -253,8 +260,28 @@ static void mop_failed(struct dibs__gop *gop, size_t i, dibs_err err)
     mop_refused(&gop->m[i], err);
 }
 
+/* Not where a server was slow: somebody else shall wait for that one. */
+static void scatter(struct dibs__gop *gop, size_t i, struct dibs__op *op,
+                    struct dibs__scatter *sc)
+{
+    if (!sc || atomic_load(&gop->g->members[i].slow))
+        return;
+    op->talk = true;
+    op->asked = &sc->asked[i];
+}
+
+void dibs__gop_hear(struct dibs__gop *gop, struct dibs__scatter *sc)
+{
+    int64_t until = dibs__now_ms() + HEAR_MS;
+
+    for (size_t i = 0; i < gop->g->n; i++)
+        if (sc->asked[i] && !dibs__call_hear(&gop->m[i].op.call, until))
+            atomic_store(&gop->g->members[i].slow, true);
+}
+
 void dibs__mop_acquire(struct dibs__gop *gop, size_t i, bool trying,
-                       int64_t deadline, struct dibs__batch *batch)
+                       int64_t deadline, struct dibs__batch *batch,
+                       struct dibs__scatter *sc)
 {
     dibs_lock_opts o = gop->o;
     struct dibs__op *op = mop_begin(gop, i, true, false);
@@ -276,24 +303,26 @@ void dibs__mop_acquire(struct dibs__gop *gop, size_t i, bool trying,
     op->deadline = deadline;
     op->kept = gop->kept;
     op->batch = batch;
+    scatter(gop, i, op, sc);
     op->ended = acquire_ended;
     dibs__op_begin(op);
     dibs__client_leave(gop->g->members[i].c);
 }
 
 void dibs__mop_release(struct dibs__gop *gop, size_t i, int64_t deadline,
-                       struct dibs__batch *batch, bool astray)
+                       struct dibs__batch *batch, struct dibs__scatter *sc,
+                       bool astray)
 {
+    dibs__lock(&gop->g->mu);
+    gop->m[i].got = false; /* a client that closes gives it back itself */
+    dibs__unlock(&gop->g->mu);
     struct dibs__op *op = mop_begin(gop, i, false, astray);
-
     if (!op)
         return;
-    dibs__lock(&gop->g->mu);
-    gop->m[i].got = false;
-    dibs__unlock(&gop->g->mu);
     dibs__release_fill(op, &gop->o, false);
     op->deadline = deadline ? deadline : op->deadline;
     op->batch = batch;
+    scatter(gop, i, op, sc);
     op->ended = release_ended;
     dibs__op_begin(op);
     dibs__client_leave(gop->g->members[i].c);

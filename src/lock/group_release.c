@@ -36,7 +36,7 @@ static void send_or_drop(struct dibs__batch *b, bool talk)
 }
 
 static void release_some(struct dibs__gop *gop, size_t from, size_t to,
-                         bool talk)
+                         struct dibs__scatter *sc, bool talk)
 {
     size_t n = count_got(gop, from, to);
     struct dibs__batch *b = n > 1 ? dibs__batch_new(VERB_RELEASE, n) : NULL;
@@ -46,7 +46,7 @@ static void release_some(struct dibs__gop *gop, size_t from, size_t to,
         bool got = gop->m[i].got;
         dibs__unlock(&gop->g->mu);
         if (got)
-            dibs__mop_release(gop, i, 0, b, false);
+            dibs__mop_release(gop, i, 0, b, sc, false);
     }
     send_or_drop(b, talk);
 }
@@ -55,7 +55,7 @@ void dibs__gop_release(struct dibs__gop *gop, size_t from, size_t to, bool talk)
 {
     for (size_t i = from, end; i < to; i = end) {
         end = dibs__gop_client_end(gop, i, to);
-        release_some(gop, i, end, talk && end == to);
+        release_some(gop, i, end, NULL, talk && end == to);
     }
 }
 
@@ -120,10 +120,19 @@ static void release_done(struct dibs__gop *gop)
         gop->m[i].part = false;
         dibs__mop_release(gop, i,
                           dibs__now_ms() + 2 * gop->g->members[i].c->lease_ms,
-                          NULL, false);
+                          NULL, NULL, false);
     }
     dibs__gop_tell(gop, err);
     dibs__gop_run(gop);
+}
+
+static void release_scattered(struct dibs__gop *gop)
+{
+    struct dibs__scatter sc = {{false}};
+
+    for (size_t i = 0; i < gop->g->n; i++)
+        release_some(gop, i, i + 1, &sc, false);
+    dibs__gop_hear(gop, &sc);
 }
 
 static void release_start(struct dibs__gop *gop)
@@ -133,7 +142,10 @@ static void release_start(struct dibs__gop *gop)
     gop->talk = false;
     gop->heard = gop->g->quorum ? release_heard : NULL;
     dibs__gop_open(gop, release_done);
-    dibs__gop_release(gop, 0, gop->g->n, talk);
+    if (gop->g->quorum && talk)
+        release_scattered(gop);
+    else
+        dibs__gop_release(gop, 0, gop->g->n, talk);
     dibs__gop_run(gop);
 }
 

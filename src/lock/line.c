@@ -388,7 +388,7 @@ void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
         .note = op->note,
     };
     op->note = NULL;
-    op->level = (size_t)h->count - 1;
+    op->level = (uint32_t)(h->count - 1);
     h->haunted |= op->haunted;
     h->lease_ms = op->kept && op->lease_ms ? op->lease_ms
                                            : dibs__line_client(line)->lease_ms;
@@ -407,7 +407,7 @@ bool dibs__hold_seal(struct dibs__line *line, const struct dibs__op *op)
     struct dibs__hold *h = dibs__hold_of(line, op->owner);
     int64_t now = dibs__now_ms();
 
-    if (!h || dibs__hold_over(h, now) || op->level >= (size_t)h->count)
+    if (!h || dibs__hold_over(h, now) || op->level >= h->count)
         return false;
     struct dibs__level *level = &h->levels[op->level];
     level->renewed = op->lease_ms == 0;

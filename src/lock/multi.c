@@ -177,10 +177,10 @@ static void try_client(struct dibs__gop *gop, size_t from, size_t to, bool talk)
         b = dibs__batch_new(VERB_ACQUIRE, n);
     for (size_t i = from; i < to; i++)
         if (!b || !batched(gop, i))
-            dibs__mop_acquire(gop, i, true, INT64_MAX, NULL);
+            dibs__mop_acquire(gop, i, true, INT64_MAX, NULL, NULL);
     for (size_t i = from; b && i < to; i++)
         if (batched(gop, i))
-            dibs__mop_acquire(gop, i, true, INT64_MAX, b);
+            dibs__mop_acquire(gop, i, true, INT64_MAX, b, NULL);
     if (b && dibs__batch_count(b) == n)
         dibs__batch_send(b, talk);
     else if (b)
@@ -243,7 +243,7 @@ static void wait_for_next(struct dibs__gop *gop)
             dibs__min(until, dibs__now_ms() + dibs__random_in(PATIENCE_MIN_MS,
                                                               PATIENCE_MAX_MS));
     dibs__gop_open(gop, waited);
-    dibs__mop_acquire(gop, gop->held, false, until, NULL);
+    dibs__mop_acquire(gop, gop->held, false, until, NULL, NULL);
     dibs__gop_run(gop);
 }
 

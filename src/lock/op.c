@@ -49,7 +49,9 @@ void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
     op->call.writes = 1u << REPLY_NIL;
     bool talk = op->talk;
     op->talk = false; /* its next step may be on io, which must not wait */
-    if (talk)
+    if (talk && op->asked)
+        *op->asked = dibs__call_ask(s, &op->call);
+    else if (talk)
         dibs__call_talk(s, &op->call);
     else
         dibs__call_start(s, &op->call);

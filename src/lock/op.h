@@ -13,7 +13,6 @@
 struct dibs__op {
     struct dibs__call call;
     struct dibs__ask ask;
-    enum dibs__verb verb;
     struct dibs__list link;      /* line.mu: in line.waiters, hold.blocked or
                                     another's followers */
     struct dibs__list ask_link;  /* line.mu: in line.asks */
@@ -27,27 +26,32 @@ struct dibs__op {
     int64_t lease_ms; /* as asked for; 0 = renewed */
     int64_t max_hold_ms;
     int64_t deadline; /* of the wait; INT64_MAX none */
-    int replicas;     /* acquire: so many must have it; 0 none, -1 all */
     int64_t replicas_ms;
-    bool trying;     /* one attempt only */
-    bool talk;       /* the next step is on its caller's thread: it may
-                        talk directly */
-    bool canceled;   /* line.mu */
-    bool granting;   /* line.mu: a hand-over to it is under way */
-    bool haunted;    /* line.mu: a copy of a command may still come */
     int64_t reap_ms; /* for how long a copy that comes late could stand */
-    bool still;      /* line.mu: what it was to give back is held still */
-    bool kept;       /* renewed whatever its lease, until it is sealed */
-    size_t level;    /* line.mu: which of the owner's holds it became */
-    struct dibs__batch *batch; /* to be sent with others in one command */
-    dibs_err last;             /* line.mu: what the last attempt failed with */
     struct dibs__lost_note *note;
     struct dibs__hold *hold;   /* line.mu */
     struct dibs__op *heir;     /* line.mu: to whom a release hands over */
     struct dibs__place *place; /* io only: in the queue of a queued kind */
+    struct dibs__batch *batch; /* to be sent with others in one command */
+    bool *asked;               /* with talk: only send; true: it is to be heard,
+                                  by dibs__call_hear, on the same thread */
+    void (*ended)(struct dibs__op *op); /* instead of what async says; may free
+                                           it */
 
-    dibs_err err;
-    void (*ended)(struct dibs__op *op); /* instead of both below; may free it */
+    /* Small things together: there can be very many of these. */
+    enum dibs__verb verb;
+    int replicas;   /* acquire: so many must have it; 0 none, -1 all */
+    dibs_err last;  /* line.mu: what the last attempt failed with */
+    dibs_err err;   /* the result */
+    uint32_t level; /* line.mu: which of the owner's holds it became */
+    bool trying;    /* one attempt only */
+    bool talk;      /* the next step is on its caller's thread: it may talk
+                       directly */
+    bool canceled;  /* line.mu */
+    bool granting;  /* line.mu: a hand-over to it is under way */
+    bool haunted;   /* line.mu: a copy of a command may still come */
+    bool still;     /* line.mu: what it was to give back is held still */
+    bool kept;      /* renewed whatever its lease, until it is sealed */
     bool async;
     union {
         sem_t done; /* sync */

@@ -247,7 +247,7 @@ static void counted(struct dibs__gop *gop, struct dibs__mop *m, bool astray)
         gop->level->members[m->index].got = true;
     dibs__unlock(&g->mu);
     if (unwanted)
-        dibs__mop_release(gop, m->index, 0, NULL, astray);
+        dibs__mop_release(gop, m->index, 0, NULL, NULL, astray);
     else if (late)
         dibs__loss_allow(gop->level->loss);
     else if (wins)
@@ -455,6 +455,7 @@ static void round_start(struct dibs__gop *gop)
     struct dibs__group *g = gop->g;
     int64_t now = dibs__now_ms();
     bool ask[MEMBERS_MAX];
+    struct dibs__scatter sc = {{false}};
     dibs_err canceled = dibs__gop_canceled(gop);
 
     if (!canceled && gop->rounds && gop->level->loss &&
@@ -467,6 +468,7 @@ static void round_start(struct dibs__gop *gop)
         return;
     }
     gop->heard = heard;
+    bool talk = gop->talk;
     gop->talk = false;
     dibs__gop_open(gop, round_over);
     dibs__lock(&g->mu);
@@ -478,8 +480,10 @@ static void round_start(struct dibs__gop *gop)
     for (size_t i = 0; i < g->n; i++) {
         if (!ask[i])
             continue;
-        dibs__mop_acquire(gop, i, true, INT64_MAX, NULL);
+        dibs__mop_acquire(gop, i, true, INT64_MAX, NULL, talk ? &sc : NULL);
     }
+    if (talk)
+        dibs__gop_hear(gop, &sc);
     dibs__gop_run(gop);
 }
 

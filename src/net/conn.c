@@ -2,7 +2,7 @@
  *
  * conn.c - one socket to one server, in use. How it comes up is in dial.c.
  *
- * Thread  io, except dibs__conn_talk: a caller that borrowed the connection.
+ * Thread  io, except ask and hear: a caller that borrowed the connection.
  * Locks   none: one thread has it at a time.
  *
  * How     Requests wait in a queue, oldest first, as the server answers in
@@ -442,21 +442,28 @@ static dibs_err receive(struct dibs__conn *cn, bool by_clock, int64_t expires)
     return take_bytes(cn, n);
 }
 
-dibs_err dibs__conn_talk(struct dibs__conn *cn, struct dibs__req *req,
-                         const struct dibs__reply **reply)
+dibs_err dibs__conn_ask(struct dibs__conn *cn, struct dibs__req *req)
 {
     int64_t now_us = dibs__now_us();
-    bool by_clock = req->expires < now_us / 1000 + cn->to->command_timeout_ms;
 
     if (unfit(cn, req->careful, now_us) || !append(cn, req))
         return DIBS_ERR_CONN;
-    dibs_err err = send_all(cn);
+    cn->last_used_us = now_us;
+    return send_all(cn);
+}
+
+dibs_err dibs__conn_hear(struct dibs__conn *cn, int64_t expires,
+                         const struct dibs__reply **reply)
+{
+    int64_t limit = cn->last_used_us / 1000 + cn->to->command_timeout_ms;
+    bool by_clock = expires < limit;
+    dibs_err err = DIBS_OK;
+
     *reply = NULL;
     for (; err == DIBS_OK && !*reply; by_clock = true) {
-        err = receive(cn, by_clock, req->expires);
+        err = receive(cn, by_clock, expires);
         if (err == DIBS_OK && dibs__reader_next(&cn->in, reply) != DIBS_OK)
             err = DIBS_ERR_UNKNOWN;
     }
-    cn->last_used_us = now_us;
     return err;
 }

@@ -118,11 +118,12 @@ void dibs__conn_send(struct dibs__conn *cn, struct dibs__req *req);
  * connection; sending on it makes it look again. Thread: io. */
 void dibs__conn_lend(struct dibs__conn *cn);
 
-/* For a caller that borrowed the connection: sends one command, waits for its
- * reply, at most until req->expires. OK: *reply is valid until the next use.
+/* For a caller that borrowed the connection: sends one command; then waits for
+ * its reply, at most until it expires. OK: *reply is valid until the next use.
  * CONN and UNKNOWN as above; then the connection is good for nothing but close.
  * Thread: app. */
-dibs_err dibs__conn_talk(struct dibs__conn *cn, struct dibs__req *req,
+dibs_err dibs__conn_ask(struct dibs__conn *cn, struct dibs__req *req);
+dibs_err dibs__conn_hear(struct dibs__conn *cn, int64_t expires,
                          const struct dibs__reply **reply);
 
 /* Between conn.c and dial.c. */

@@ -128,7 +128,7 @@ static void test_busy(void **state)
     (void)state;
     want("taking", dibs_lock_acquire(mine, NULL), DIBS_OK);
     want("taking", dibs_lock_acquire(vain, NULL), DIBS_OK);
-    ts_config_set(kit_srv, "busy-reply-threshold", "10");
+    ts_config_set(kit_srv, "lua-time-limit", "10");
     redisAppendCommand(endless, "EVAL %s 0", "while true do end");
     while (!done)
         assert_int_equal(redisBufferWrite(endless, &done), REDIS_OK);

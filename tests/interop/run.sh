@@ -37,7 +37,7 @@ for profile; do
     fi
     built=$here/target/$profile
     export DIBS_INTEROP_CLASSPATH=$built/classes:$(<"$built/classpath")
-    for test in lock fair rw known soak; do
+    for test in lock fair rw known multi soak; do
         printf '\n-- %s, %s\n' "$profile" "$test"
         limit=300
         [ $test != soak ] || limit=$((${SOAK:-60} + 300))

@@ -68,17 +68,19 @@ static inline void relay_down(struct relay *r, int i)
     int drip = atomic_load(&r->drip_ms);
     size_t most = drip ? 1 : sizeof bytes;
 
-    if (left == 0) {
+    if (left <= 0) {
         relay_cut(r, i);
         return;
     }
     most = left < (long)most ? (size_t)left : most;
     ssize_t n = recv(r->server[i], bytes, most, MSG_DONTWAIT);
+    /* Counted before anybody can act on them. */
+    if (n > 0)
+        atomic_fetch_sub(&r->left, n);
     if (n <= 0 || !ts_tell(r->client[i], bytes, (size_t)n)) {
         relay_cut(r, i);
         return;
     }
-    atomic_fetch_sub(&r->left, n);
     if (drip)
         poll(NULL, 0, drip);
 }
@@ -89,7 +91,7 @@ static inline void *relay_main(void *arg)
 
     while (!atomic_load(&r->stop)) {
         struct pollfd p[1 + 2 * RELAY_MAX] = {{.fd = r->fd, .events = POLLIN}};
-        bool frozen = atomic_load(&r->freeze) && atomic_load(&r->left) == 0;
+        bool frozen = atomic_load(&r->freeze) && atomic_load(&r->left) <= 0;
 
         for (int i = 0; i < RELAY_MAX; i++) {
             p[1 + i] = (struct pollfd){.fd = r->client[i], .events = POLLIN};

@@ -195,9 +195,8 @@ static void test_tls_large_commands(void **state)
     memset(name, 'n', sizeof name - 1);
     name[sizeof name - 1] = '\0';
     for (int i = 0; i < MANY; i++) {
-        snprintf(name, 8, "%06d", i);
-        name[6] = 'n';
-        name[7] = 'n';
+        name[0] = (char)('a' + i % 26);
+        name[1] = (char)('a' + i / 26);
         locks[i] = kit_lock(c, name);
         FINE(dibs_lock_acquire_async(locks[i], NULL, kit_tell, &told));
     }
@@ -422,6 +421,72 @@ static void test_tls_fork(void **state)
     kit_close(c);
 }
 
+/* ---- replicas, and what the doctor says --------------------------------- */
+
+/* The connection for acknowledgements is encrypted as the others are. */
+static void test_tls_replicas(void **state)
+{
+    dibs_client *c = tls_open(CA, NULL);
+    dibs_lock *l = kit_lock(c, "l");
+    char *port = ts_text("%d", ts_server_port(srv));
+
+    (void)state;
+    WANT(dibs_lock_try(l, DIBS_LOCK_OPTS(.replicas = DIBS_REPLICAS_ALL)),
+         DIBS_ERR_REPLICAS);
+    assert_false(ts_exists(srv, "l"));
+    ts_config_set(srv, "repl-diskless-sync-delay", "0");
+    struct ts_server *replica = ts_server_start(
+        (const char *[]){"--replicaof", "127.0.0.1", port, NULL});
+    TS_WAIT(ts_int(srv, "WAIT 1 0") == 1);
+    FINE(dibs_lock_try(l, DIBS_LOCK_OPTS(.replicas = DIBS_REPLICAS_ALL)));
+    assert_true(ts_exists(replica, "l"));
+    FINE(dibs_lock_release(l, NULL));
+    dibs_lock_free(l);
+    kit_close(c);
+    ts_server_stop(replica);
+    free(port);
+}
+
+struct said {
+    dibs_verdict verdict;
+    char text[256];
+};
+
+static bool about_tls(const char *check, dibs_verdict verdict, const char *text,
+                      void *arg)
+{
+    struct said *said = arg;
+
+    if (strcmp(check, "tls") != 0)
+        return true;
+    said->verdict = verdict;
+    snprintf(said->text, sizeof said->text, "%s", text);
+    return false;
+}
+
+static void test_tls_doctor(void **state)
+{
+    static const struct {
+        const char *words;
+        dibs_verdict verdict;
+        const char *text;
+    } rows[] = {
+        {CA, DIBS_VERDICT_OK, "is verified"},
+        {CA "&cert=%s/both.pem", DIBS_VERDICT_OK, "ours is shown"},
+        {"insecure=1", DIBS_VERDICT_WARNING, "insecure=1"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct said said = {DIBS_VERDICT_PROBLEM, ""};
+        dibs_client *c = tls_open(rows[i].words, NULL);
+        FINE(dibs_client_doctor(c, NULL, about_tls, &said));
+        assert_int_equal(said.verdict, rows[i].verdict);
+        assert_non_null(strstr(said.text, rows[i].text));
+        kit_close(c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -438,6 +503,8 @@ int main(void)
         TLS_TEST(test_tls_renewed_certificates),
         TLS_TEST(test_tls_no_sigpipe),
         TLS_TEST(test_tls_fork),
+        TLS_TEST(test_tls_replicas),
+        TLS_TEST(test_tls_doctor),
     };
     return tls_run("tls", tests, COUNT(tests));
 }

@@ -3,6 +3,7 @@
  * test_tls_refused.c - TLS that must not come about, or does not last: each
  * refusal with its own words, and faults on the wire.
  */
+#include "base/mem.h"
 #include "server/fake.h"
 #include "server/relay.h"
 #include "server/tls_kit.h"
@@ -153,6 +154,33 @@ static void test_tls_insecure_warns(void **state)
     kit_close(c);
 }
 
+#ifdef DIBS_FAULTS
+/* Each allocation of ours fails once while a client is opened; with every file
+ * named, and where it is refused in the end as well. */
+static void test_tls_out_of_memory(void **state)
+{
+    static const char words[] = CA "&cert=%s/client.crt&key=%s/client.key";
+    char *urls[] = {tls_url(words), tls_url("sni=localhost")};
+    const dibs_err ends[] = {DIBS_OK, DIBS_ERR_TLS};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(urls); i++) {
+        bool all = false;
+        for (long n = 1; !all; n++) {
+            dibs_client *c = NULL;
+            dibs__mem_fail_at(n, false);
+            dibs_err err = dibs_client_open(urls[i], NULL, &c);
+            all = dibs__mem_fail_at(0, false) < n;
+            if (err != ends[i] && err != DIBS_ERR_NOMEM && err != DIBS_ERR_CONN)
+                fail_msg("%s, %ld: %s", urls[i], n, dibs_strerror(err));
+            assert_true((err == DIBS_OK) == (c != NULL));
+            dibs_client_free(c);
+        }
+        free(urls[i]);
+    }
+}
+#endif
+
 /* ---- not TLS ----------------------------------------------------------- */
 
 static void test_tls_plain_peers(void **state)
@@ -175,7 +203,7 @@ static void test_tls_plain_peers(void **state)
         struct fake f;
         fake_start(&f, rows[i].answer, rows[i].hang_up);
         char *url = tls_url_at("127.0.0.1", f.port, "");
-        int64_t limit = rows[i].want == DIBS_ERR_TLS ? TS_SOON : 300;
+        int64_t limit = rows[i].want == DIBS_ERR_TLS ? TS_SOON : 1000;
         check_refused(url, DIBS_CLIENT_OPTS(.connect_timeout_ms = limit),
                       rows[i].want, rows[i].part);
         free(url);
@@ -224,9 +252,9 @@ static void test_tls_handshake_interrupted(void **state)
         WANT(dibs_client_open(url, NULL, &c), DIBS_ERR_CONN);
     }
     atomic_store(&r.freeze, true);
-    for (long bytes = 0; bytes < 800; bytes += 397) {
+    for (long bytes = 0; bytes < 800; bytes += 497) {
         atomic_store(&r.left, bytes);
-        check_refused(url, DIBS_CLIENT_OPTS(.connect_timeout_ms = 200),
+        check_refused(url, DIBS_CLIENT_OPTS(.connect_timeout_ms = 1000),
                       DIBS_ERR_CONN, "handshake did not end in time");
     }
     free(url);
@@ -312,6 +340,9 @@ int main(void)
         TLS_TEST(test_tls_options_refused),
         TLS_TEST(test_tls_lazy),
         TLS_TEST(test_tls_insecure_warns),
+#ifdef DIBS_FAULTS
+        TLS_TEST(test_tls_out_of_memory),
+#endif
         TLS_TEST(test_tls_plain_peers),
         TLS_TEST(test_tls_ports_mixed_up),
         TLS_TEST(test_tls_handshake_interrupted),

@@ -109,6 +109,15 @@ long long ts_info(struct ts_server *s, const char *section, const char *field);
 void ts_script_load(struct ts_server *s, const char *dir, const char *name,
                     char sha[41]);
 
+/* For scripts: ends(key) is when a key ends, to a millisecond or so:
+ * PEXPIRETIME is not older than Redis 7. */
+#define TS_LUA_ENDS                                                            \
+    "local function ends(key) "                                                \
+    "  local t, left = redis.call('time'), redis.call('pttl', key) "           \
+    "  if left < 0 then return left end "                                      \
+    "  return t[1] * 1000 + math.floor(t[2] / 1000) + left "                   \
+    "end "
+
 /* ---- waiting ----------------------------------------------------------- */
 
 /* Until so many listen to the channel; so many clients but for ourselves are

@@ -61,7 +61,7 @@ static void check_good(const struct good *row)
     same_number(row->in, "db", u.db, row->db);
     same(row->in, "user", u.user, row->user);
     same(row->in, "password", u.password, row->password);
-    same_number(row->in, "mode", u.mode, URL_SINGLE);
+    same_number(row->in, "mode", (int)u.mode, URL_SINGLE);
     same_number(row->in, "list", (int)u.host_count, 0);
     same_number(row->in, "tls", u.tls.on, 0);
     dibs__url_clear(&u);
