@@ -8,13 +8,16 @@
 --       channel
 -- Gives a number for each: >= 1 when freed: 1 + how many heard of it; 0 when
 --       held once less; -1 when this owner does not hold it; -6 when the key is
---       something else.
+--       something else; -8 when it should be held once less, and that is refused.
 --
 -- One that is not held, or not a lock any more, spoils nothing for the others.
--- Otherwise as basic_release and write_release.
+-- A full server refuses to write down a smaller number, so that comes last: then
+-- it lets the script go on if it has ended any lock. Otherwise as basic_release
+-- and write_release.
 local keep, count = ARGV[1], (#ARGV - 1) / 3
 local gates, verdicts, owner = count, {}, nil
 local gone, at = {}, {} -- plain locks that end, and which ones they are
+local less = {}         -- those that are held once less
 
 local function tell(channel, payload)
     local heard = redis.pcall('publish', channel, payload)
@@ -49,10 +52,10 @@ for i = 1, count do
     elseif not has then
         verdicts[i] = -1
     elseif target ~= '0' then
-        if tonumber(has) > tonumber(target) then
-            redis.call('hset', key, field, target)
-        end
         verdicts[i] = 0
+        if tonumber(has) > tonumber(target) then
+            less[#less + 1] = {key, field, target, i}
+        end
     elseif keep ~= '0' and
         not (gate and redis.call('hexists', key, owner) == 1) then
         redis.call('pexpire', key, keep)
@@ -70,5 +73,9 @@ if #gone > 0 then
 end
 for _, i in ipairs(at) do
     verdicts[i] = tell(ARGV[3 * i + 1], '0')
+end
+for _, one in ipairs(less) do
+    local done = redis.pcall('hset', one[1], one[2], one[3])
+    verdicts[one[4]] = type(done) == 'table' and -8 or 0
 end
 return verdicts

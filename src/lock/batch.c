@@ -188,6 +188,13 @@ static void acquire_answered(struct dibs__call *call, dibs_err err,
     dibs__free(b);
 }
 
+static dibs_err refusal(int64_t verdict)
+{
+    return verdict == -6   ? DIBS_ERR_WRONGTYPE
+           : verdict == -8 ? DIBS_ERR_SERVER
+                           : DIBS_OK;
+}
+
 static void release_answered(struct dibs__call *call, dibs_err err,
                              const struct dibs__reply *reply)
 {
@@ -204,7 +211,7 @@ static void release_answered(struct dibs__call *call, dibs_err err,
         if (!dibs__reply_num(reply, i, &one.num))
             answer(b, i, DIBS_ERR_PROTOCOL, reply);
         else
-            answer(b, i, one.num == -6 ? DIBS_ERR_WRONGTYPE : DIBS_OK, &one);
+            answer(b, i, refusal(one.num), &one);
     }
     dibs__free(b);
 }

@@ -7,8 +7,8 @@
  *
  * How     All that one client holds in one command where the kinds allow it,
  *         the clients side by side. One that fails spoils nothing for the
- *         others. A quorum is given back when a majority says so; whatever the
- *         others do takes its course.
+ *         others, and counts as given back itself. A quorum is given back when
+ *         a majority says so; whatever the others do takes its course.
  */
 #include "lock/group.h"
 
@@ -100,30 +100,12 @@ static void tell_only(struct dibs__gop *gop)
     dibs__gop_tell(gop, gop->err);
 }
 
-static void nothing_more(struct dibs__gop *gop)
-{
-    (void)gop;
-}
-
-/* An inner hold that could not be given back is still held there, and nobody
- * else would ever do it: it is tried once more, for as long as it can last. */
 static void release_done(struct dibs__gop *gop)
 {
     dibs__lock(&gop->g->mu);
     dibs_err err = release_verdict(gop);
     dibs__unlock(&gop->g->mu);
-    gop->heard = NULL;
-    dibs__gop_open(gop, nothing_more);
-    for (size_t i = 0; i < gop->g->n; i++) {
-        if (!gop->m[i].part || !gop->m[i].op.still)
-            continue;
-        gop->m[i].part = false;
-        dibs__mop_release(gop, i,
-                          dibs__now_ms() + 2 * gop->g->members[i].c->lease_ms,
-                          NULL, NULL, false);
-    }
     dibs__gop_tell(gop, err);
-    dibs__gop_run(gop);
 }
 
 static void release_scattered(struct dibs__gop *gop)

@@ -50,7 +50,6 @@ struct dibs__op {
     bool canceled;  /* line.mu */
     bool granting;  /* line.mu: a hand-over to it is under way */
     bool haunted;   /* line.mu: a copy of a command may still come */
-    bool still;     /* line.mu: what it was to give back is held still */
     bool kept;      /* renewed whatever its lease, until it is sealed */
     bool async;
     union {

@@ -65,11 +65,10 @@ static void partial_answered(struct dibs__call *call, dibs_err err,
         dibs__hold_lose(line, h);
         err = DIBS_ERR_LOST;
     }
-    /* Unknown counts as done: the next command says how many there shall be. */
-    if (answered || err == DIBS_ERR_UNKNOWN || h->lost)
+    /* Unknown counts as done: the next command says how many there shall be.
+     * So does a refusal where nobody would ask again: for a group. */
+    if (answered || err == DIBS_ERR_UNKNOWN || h->lost || op->ended)
         dibs__hold_dropped(h);
-    else
-        op->still = true;
     if (!h->lost)
         dibs__hold_watch(line, h, dibs__now_ms() + h->lease_ms / 3);
     else
