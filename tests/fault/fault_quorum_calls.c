@@ -325,6 +325,27 @@ static void test_quorum_close_race(void **state)
     }
 }
 
+/* Three are silent, and nobody is there to wait for them any more. */
+static void test_quorum_close_silent(void **state)
+{
+    struct kit_end end;
+    struct qk_party p;
+
+    (void)state;
+    qk_join(&p, &(struct kit_opts){.lease_ms = kit_ms(2000)});
+    qk_break(QK_PAUSED, 0x0d);
+    wait_for_it(&p, &end);
+    some_rounds(1);
+    for (size_t i = 0; i < QK_N; i++)
+        dibs_client_close(p.k[i]->c, 50); /* it cannot be sure */
+    dibs_err err = kit_wait(&end);
+    if (err != DIBS_ERR_CLOSED)
+        fail_msg("closed: %s", dibs_strerror(err));
+    qk_mend(0x0d);
+    qk_clean("close silent", QK_ALL, 0);
+    qk_drop(&p);
+}
+
 /* The handle goes while answers are still out. */
 static void test_quorum_free_early(void **state)
 {
@@ -646,6 +667,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(test_quorum_close_one_waiting, qk_fresh),
         cmocka_unit_test_setup(test_quorum_close_all, qk_fresh),
         cmocka_unit_test_setup(test_quorum_close_race, qk_fresh),
+        cmocka_unit_test_setup(test_quorum_close_silent, qk_fresh),
         cmocka_unit_test_setup(test_quorum_free_early, qk_fresh),
         cmocka_unit_test_setup(test_quorum_crowd, qk_fresh),
         cmocka_unit_test_setup(test_quorum_inside_callback, qk_fresh),

@@ -392,6 +392,82 @@ static void test_quorum_late_yes_of_old_round(void **state)
     qk_part(&p);
 }
 
+/* ---- answers that come as patience ends -------------------------------- */
+
+/* A delay that moves around the limit, a little more or less each time. */
+static int64_t around(int64_t limit, int i)
+{
+    return limit - 3 + i % 7;
+}
+
+/* Granted or not, it is so, and nothing is left. */
+static void settle_try(struct qk_party *p, dibs_err err)
+{
+    if (err != DIBS_OK && err != DIBS_ERR_UNKNOWN && err != DIBS_ERR_CONN &&
+        err != DIBS_ERR_BUSY && err != DIBS_ERR_TIMEOUT)
+        fail_msg("at the limit: %s", dibs_strerror(err));
+    assert_int_equal(dibs_lock_state(p->q, 0),
+                     err == DIBS_OK ? DIBS_HELD : DIBS_NOT_HELD);
+    if (err == DIBS_OK)
+        QK_WANT("at the limit", dibs_lock_release(p->q, NULL), DIBS_OK);
+    qk_clean("at the limit", QK_ALL, 0);
+}
+
+/* Taken back because it is late, and because it is a yes: once. */
+static void test_quorum_late_at_the_limit(void **state)
+{
+    struct qk_party p;
+    int granted = 0;
+
+    (void)state;
+    qk_join(&p, &(struct kit_opts){0});
+    for (int i = 0; i < 150; i++) {
+        qk_rule(0x0e,
+                &(struct ts_rule){.action = TS_DELAY_REPLY,
+                                  .contains = dibs__script_basic_acquire.sha,
+                                  .ms = around(20, i)},
+                NULL);
+        dibs_err err = dibs_lock_try(p.q, DIBS_LOCK_OPTS(.member_ms = 20));
+        granted += err == DIBS_OK;
+        settle_try(&p, err);
+        qk_unrule(QK_ALL);
+    }
+    print_message("granted at the limit: %d of 150\n", granted);
+    qk_works("at the limit", &p);
+    qk_part(&p);
+}
+
+/* The same for the question which server it is: asked anew whenever it may be
+ * another one. */
+static void test_quorum_check_at_the_limit(void **state)
+{
+    struct qk_party p;
+    int granted = 0;
+
+    (void)state;
+    qk_join(&p, &(struct kit_opts){0});
+    for (int i = 0; i < 60; i++) {
+        QK_EACH(n, 0x0e)
+        {
+            ts_proxy_kill_all(qk_nodes[n].px, false);
+            ts_proxy_rule(qk_nodes[n].px,
+                          &(struct ts_rule){.action = TS_DELAY_REPLY,
+                                            .match = "INFO",
+                                            .ms = around(60, i * 3)});
+        }
+        dibs_err err =
+            i % 2 ? dibs_lock_try(p.q, DIBS_LOCK_OPTS(.member_ms = 60))
+                  : dibs_lock_acquire(
+                        p.q, DIBS_LOCK_OPTS(.member_ms = 60, .wait_ms = 200));
+        granted += err == DIBS_OK;
+        settle_try(&p, err);
+        qk_unrule(QK_ALL);
+    }
+    print_message("granted with late INFO: %d of 60\n", granted);
+    qk_works("late INFO", &p);
+    qk_part(&p);
+}
+
 /* ---- patience ---------------------------------------------------------- */
 
 /* With much patience three late answers are waited for, with little not. */
@@ -440,6 +516,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(test_quorum_late_yes_after_next, qk_fresh),
         cmocka_unit_test_setup(test_quorum_late_yes_after_failure, qk_fresh),
         cmocka_unit_test_setup(test_quorum_late_yes_of_old_round, qk_fresh),
+        cmocka_unit_test_setup(test_quorum_late_at_the_limit, qk_fresh),
+        cmocka_unit_test_setup(test_quorum_check_at_the_limit, qk_fresh),
         cmocka_unit_test_setup(test_quorum_member_ms, qk_fresh),
     };
 
