@@ -27,7 +27,8 @@ ifneq ($(origin CC),default)
 set_compiler = $(CMAKE) -S . -B $(1) -DCMAKE_C_COMPILER=$(CC) >/dev/null &&
 endif
 compile   = $(CMAKE) --build $(1) -j $(JOBS)
-run_tests = $(CTEST) --test-dir $(1) --output-on-failure -j $(CTEST_JOBS)
+run_tests = $(CTEST) --test-dir $(1) --output-on-failure -j $(CTEST_JOBS) \
+	-LE topology
 tests_on  = -DCMAKE_BUILD_TYPE=Debug -DDIBS_TESTS=ON -DDIBS_FAULTS=ON
 tests_off = -DCMAKE_BUILD_TYPE=RelWithDebInfo -DDIBS_TESTS=OFF -DDIBS_FAULTS=OFF
 
@@ -38,7 +39,7 @@ steady := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 c_files = $(shell find include src cli examples bench tests \
 	-name '*.[ch]' 2>/dev/null)
 
-.PHONY: all build deps test interop install bench demo clean format help
+.PHONY: all build deps test test-topology interop install bench demo clean format help
 .PHONY: check check-format check-layers check-lists check-size check-header
 .PHONY: check-man check-gcc check-clang check-symbols check-asan check-tsan
 .PHONY: check-install check-deps
@@ -59,6 +60,12 @@ test: deps
 	@$(call set_compiler,build-test) $(call configure,build-test,$(tests_on))
 	@$(call compile,build-test)
 	@$(call run_tests,build-test)
+
+# Sentinels, clusters, failovers: many servers, a few minutes.
+test-topology: deps
+	@$(call set_compiler,build-test) $(call configure,build-test,$(tests_on))
+	@$(call compile,build-test)
+	@$(CTEST) --test-dir build-test --output-on-failure -L topology
 
 install: build
 	@DESTDIR="$(DESTDIR)" $(CMAKE) --install build

@@ -113,6 +113,8 @@ int main(int argc, char **argv)
     measure_multi(&p);
     if (!a.url)
         measure_quorum(&p);
+    if (!a.url)
+        measure_cluster(&p);
     targets_print();
     return 0;
 }

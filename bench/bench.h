@@ -18,6 +18,7 @@
  *   fair.c      the fair lock: hand-overs, and many waiters
  *   rw.c        the read-write lock: many readers
  *   groups.c    several locks at once, and one on several servers
+ *   cluster.c   a cluster next to a single server
  *
  * Whatever does not work ends the program with a message and exit code 1: a
  * benchmark that goes on after an error measures the error.
@@ -138,6 +139,7 @@ void measure_fair_waiters(const struct plan *p);
 void measure_readers(const struct plan *p);
 void measure_multi(const struct plan *p);
 void measure_quorum(const struct plan *p);
+void measure_cluster(const struct plan *p); /* starts servers of its own */
 
 /* How many entries a folder of /proc/self has; with a prefix, only links to
  * something that begins so. */

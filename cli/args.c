@@ -96,7 +96,9 @@ const struct option_row option_rows[] = {
      CMD_LOOK | CMD_HOLD | CMD_LOCAL | CMD_DOCTOR, NULL, "Answer in JSON."},
     {'u', "url", "URL", OPT_TEXT, AT(url), CMD_ALL, "redis://db1.example:6379",
      "The server: redis://[user@]host[:port][/db] or unix:///path[?db=N];"
-     " rediss://host[:port][?ca=FILE&cert=FILE&key=FILE] for TLS."
+     " rediss://host[:port][?ca=FILE&cert=FILE&key=FILE] for TLS;"
+     " redis-sentinel://host[:port],.../service or"
+     " redis-cluster://host[:port],... for more than one."
      " Passwords do not belong here: everybody can see them."},
     {0, "url-file", "FILE", OPT_TEXT, AT(url_file), CMD_ALL, "/etc/dibs.url",
      "Read the URL, which may have a password, from a file."},

@@ -16,10 +16,14 @@ set(DIBS_SOURCES
   src/client/call.c
   src/client/acks.c
   src/client/server.c
+  src/client/slot.c
+  src/client/cluster.c
+  src/client/sentinel.c
   src/client/script.c
   src/client/pubsub.c
   src/client/watchdog.c
   src/client/callback.c
+  src/client/topology.c
   src/client/client.c
   src/client/query.c
   src/lock/kind_basic.c

@@ -1,7 +1,8 @@
 -- basic_force: end one owner's hold, however often it holds.
 --
 -- KEYS  1 lock hash
--- ARGV  1 owner field   2 channel
+-- ARGV  1 owner field   2 channel   then the commands to publish with; none =
+--       'publish'
 -- Gives 1 when it ended something, 0 when this owner did not hold the lock.
 --
 -- It names the owner it means, so that one that comes late cannot end a
@@ -15,5 +16,7 @@ elseif not found[1] then
     return 0
 end
 redis.call('del', KEYS[1])
-redis.pcall('publish', ARGV[2], '0')
+for i = 3, math.max(3, #ARGV) do
+    redis.pcall(ARGV[i] or 'publish', ARGV[2], '0')
+end
 return 1

@@ -3,6 +3,7 @@
 -- KEYS  1 lock hash
 -- ARGV  1 owner field   2 holds the owner will then have   3 ms to leave the
 --       lock taken, by nobody, when that is none; '0' = free it   4 channel
+--       then the commands to publish with; none = 'publish'
 -- Gives >= 1 when freed: 1 + how many heard of it (a hint, no more); 0 when
 --       held once less; -1 when this owner does not hold it.
 --
@@ -28,5 +29,9 @@ if keep ~= '0' then
     return 1
 end
 redis.call('del', key)
-local heard = redis.pcall('publish', ARGV[4], '0')
-return type(heard) == 'number' and 1 + heard or 1
+local most = 0
+for i = 5, math.max(5, #ARGV) do
+    local heard = redis.pcall(ARGV[i] or 'publish', ARGV[4], '0')
+    most = math.max(most, type(heard) == 'number' and heard or 0)
+end
+return 1 + most

@@ -1,15 +1,22 @@
 -- basic_renew: push back the end of many leases at once.
 --
--- KEYS  lock hashes
--- ARGV  for each key: owner field, lease in ms
+-- KEYS  lock hashes; none: they are behind the other arguments
+-- ARGV  for each key: owner field, lease in ms; then, if there are no KEYS, the
+--       lock hashes
 -- Gives a string with one letter a key: '1' renewed, '0' not this owner's any
---       more, 'e' the key is something else.
+--       more, 'e' the key is something else. Without KEYS also 'm': ask for
+--       this one alone, as a key.
 --
 -- A renewal only ever lengthens, so one that comes late does no harm. One bad
--- key spoils nothing for the others.
+-- key spoils nothing for the others. In a cluster, keys of one command must be
+-- in one slot, but a script may use whatever its node has: hence without KEYS.
+-- What the node does not have (any more) is an error for that key.
 local verdicts = {}
+local count = #KEYS > 0 and #KEYS or #ARGV / 3
+local bad = #KEYS > 0 and 'e' or 'm'
 
-for i, key in ipairs(KEYS) do
+for i = 1, count do
+    local key = KEYS[i] or ARGV[2 * count + i]
     local mine = redis.pcall('hexists', key, ARGV[2 * i - 1])
     local lease = ARGV[2 * i]
     local verdict = '0'
@@ -18,11 +25,11 @@ for i, key in ipairs(KEYS) do
         if redis.call('pttl', key) < tonumber(lease) then
             local done = redis.pcall('pexpire', key, lease)
             if type(done) == 'table' then
-                verdict = 'e'
+                verdict = bad
             end
         end
     elseif mine ~= 0 then
-        verdict = 'e'
+        verdict = bad
     end
     verdicts[i] = verdict
 end

@@ -4,7 +4,8 @@
 --       4 silent: who did not hear, and since when
 -- ARGV  1 owner   2 holds it will then have   3 lease in ms
 --       4 W: how long a silent waiter counts   5 channel of a waiter, less its
---       owner   6 '1' to wait in the queue, '0' to go away again
+--       owner   6 '1' to wait in the queue, '0' to go away again   then the
+--       commands to publish with; none = 'publish'
 -- Gives nil when taken; >= 0 when not: come back after so many ms at the
 --       latest; -3 when the outer holds of a re-entry are gone; -6 when the
 --       key holds a read-write lock.
@@ -26,6 +27,18 @@ local FAR = 256   -- places that are counted exactly
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local left = redis.call('pttl', lock)
+
+-- Calls a waiter: how many heard, or -1 if nobody can tell. That is so without
+-- the right to publish; and where a message goes to all nodes of a cluster, for
+-- only those who listen at this one are counted.
+local function call(who)
+    local most = -1
+    for i = 7, math.max(7, #ARGV) do
+        local heard = redis.pcall(ARGV[i] or 'publish', channel .. who, '0')
+        most = math.max(most, type(heard) == 'number' and heard or -1)
+    end
+    return most == 0 and ARGV[#ARGV] == 'publish' and -1 or most
+end
 
 local function hold(has)
     if has < tonumber(target) then
@@ -100,8 +113,8 @@ if left == -2 then
         elseif not who or who == owner or place == 128 then
             break
         end
-        local heard = redis.pcall('publish', channel .. who, '0')
-        local mute = type(heard) ~= 'number'
+        local heard = call(who)
+        local mute = heard < 0
         local score = tonumber(redis.call('zscore', scores, who) or 0)
         local mine = 0 -- ms that it still has without asking
         if mute then

@@ -3,7 +3,7 @@
 -- KEYS  1 lock hash   2 queue   3 scores   4 silent: who did not hear, and since
 --       when
 -- ARGV  1 owner   2 channel of a waiter, less its owner   3 '1' to end its hold
---       as well   4 W
+--       as well   4 W   then the commands to publish with; none = 'publish'
 -- Gives 1 when a hold was ended; else 0, or 2 when the first in line did not
 --       hear: look again in a second.
 --
@@ -14,6 +14,18 @@ local lock, queue, scores, silent = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, channel, wait = ARGV[1], ARGV[2], tonumber(ARGV[4])
 local SOON = 1000
 local ended = 0
+
+-- Calls a waiter: how many heard, or -1 if nobody can tell. That is so without
+-- the right to publish; and where a message goes to all nodes of a cluster, for
+-- only those who listen at this one are counted.
+local function call(who)
+    local most = -1
+    for i = 5, math.max(5, #ARGV) do
+        local heard = redis.pcall(ARGV[i] or 'publish', channel .. who, '0')
+        most = math.max(most, type(heard) == 'number' and heard or -1)
+    end
+    return most == 0 and ARGV[#ARGV] == 'publish' and -1 or most
+end
 
 if ARGV[3] == '1' then
     local found = redis.call('hmget', lock, owner, 'mode')
@@ -56,8 +68,7 @@ for _ = 1, 128 do
     elseif not who then
         break
     end
-    local heard = redis.pcall('publish', channel .. who, '0')
-    if heard ~= 0 then
+    if call(who) ~= 0 then
         return (place == 0 or ended == 1) and ended or 2
     end
     local score = tonumber(redis.call('zscore', scores, who) or 0)
@@ -70,6 +81,6 @@ for _ = 1, 128 do
     end
 end
 if place == 128 then
-    redis.pcall('publish', channel .. redis.call('lindex', queue, -1), '0')
+    call(redis.call('lindex', queue, -1))
 end
 return ended == 1 and 1 or 2

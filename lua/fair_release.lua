@@ -5,7 +5,7 @@
 --       when
 -- ARGV  1 owner   2 holds it will then have   3 ms to leave the lock taken, by
 --       nobody, when that is none; '0' = free it   4 W   5 channel of a waiter,
---       less its owner
+--       less its owner   then the commands to publish with; none = 'publish'
 -- Gives >= 1 when freed: 1 + how many heard of it; 0 when held once less; -1
 --       when this owner does not hold it; -2 when freed, but the first in line
 --       did not hear: look again in a second, with fair_leave.
@@ -19,6 +19,18 @@ local lock, queue, scores, silent = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, target, keep = ARGV[1], ARGV[2], ARGV[3]
 local wait, channel = tonumber(ARGV[4]), ARGV[5]
 local SOON = 1000
+-- Calls a waiter: how many heard, or -1 if nobody can tell. That is so without
+-- the right to publish; and where a message goes to all nodes of a cluster, for
+-- only those who listen at this one are counted.
+local function call(who)
+    local most = -1
+    for i = 6, math.max(6, #ARGV) do
+        local heard = redis.pcall(ARGV[i] or 'publish', channel .. who, '0')
+        most = math.max(most, type(heard) == 'number' and heard or -1)
+    end
+    return most == 0 and ARGV[#ARGV] == 'publish' and -1 or most
+end
+
 local has = redis.call('hget', lock, owner)
 if not has then
     return -1
@@ -58,8 +70,8 @@ for _ = 1, 128 do
     if not who then
         return place == 0 and 1 or -2
     end
-    local heard = redis.pcall('publish', channel .. who, '0')
-    if type(heard) ~= 'number' then
+    local heard = call(who)
+    if heard < 0 then
         return 1
     end
     local score = tonumber(redis.call('zscore', scores, who) or 0)
@@ -77,5 +89,5 @@ for _ = 1, 128 do
         place = place + 1
     end
 end
-redis.pcall('publish', channel .. redis.call('lindex', queue, -1), '0')
+call(redis.call('lindex', queue, -1))
 return -2

@@ -3,9 +3,10 @@
 -- KEYS  lock hashes; behind them, for each write lock among them, the key of a
 --       waiting writer
 -- ARGV  1 ms to leave a lock taken, by nobody, when that was its last hold; '0'
---       = free it; then for each lock: 'p', or 'w' for a write lock, with the
---       holds it will then have behind it; owner, '' = as the one before;
---       channel
+--       = free it; 2 number of locks; then for each lock: 'p', or 'w' for a
+--       write lock, with the holds it will then have behind it; owner, '' = as
+--       the one before; channel; then the commands to publish with; none =
+--       'publish'
 -- Gives a number for each: >= 1 when freed: 1 + how many heard of it; 0 when
 --       held once less; -1 when this owner does not hold it; -6 when the key is
 --       something else; -8 when it should be held once less, and that is refused.
@@ -14,14 +15,19 @@
 -- A full server refuses to write down a smaller number, so that comes last: then
 -- it lets the script go on if it has ended any lock. Otherwise as basic_release
 -- and write_release.
-local keep, count = ARGV[1], (#ARGV - 1) / 3
+local keep, count = ARGV[1], tonumber(ARGV[2])
+local how = 3 * count + 3
 local gates, verdicts, owner = count, {}, nil
 local gone, at = {}, {} -- plain locks that end, and which ones they are
 local less = {}         -- those that are held once less
 
 local function tell(channel, payload)
-    local heard = redis.pcall('publish', channel, payload)
-    return type(heard) == 'number' and 1 + heard or 1
+    local most = 0
+    for i = how, math.max(how, #ARGV) do
+        local heard = redis.pcall(ARGV[i] or 'publish', channel, payload)
+        most = math.max(most, type(heard) == 'number' and heard or 0)
+    end
+    return 1 + most
 end
 
 local function write_ends(key, reader, channel, gate)
@@ -38,8 +44,8 @@ local function write_ends(key, reader, channel, gate)
 end
 
 for i = 1, count do
-    local key, word, channel = KEYS[i], ARGV[3 * i - 1], ARGV[3 * i + 1]
-    owner = ARGV[3 * i] ~= '' and ARGV[3 * i] or owner
+    local key, word, channel = KEYS[i], ARGV[3 * i], ARGV[3 * i + 2]
+    owner = ARGV[3 * i + 1] ~= '' and ARGV[3 * i + 1] or owner
     local field, gate, target = owner, nil, word:sub(2)
     if word:sub(1, 1) == 'w' then
         gates = gates + 1
@@ -72,7 +78,7 @@ if #gone > 0 then
     redis.call('del', unpack(gone))
 end
 for _, i in ipairs(at) do
-    verdicts[i] = tell(ARGV[3 * i + 1], '0')
+    verdicts[i] = tell(ARGV[3 * i + 2], '0')
 end
 for _, one in ipairs(less) do
     local done = redis.pcall('hset', one[1], one[2], one[3])

@@ -3,7 +3,7 @@
 -- KEYS  1 lock hash   2 that owner's read key   3 channel
 -- ARGV  1 owner   2 head and 3 tail of the name of an owner's read key, which
 --       has the number of a hold behind it   4 '1' for all, if this owner is
---       among them
+--       among them   then the commands to publish with; none = 'publish'
 -- Gives 1 when something ended, else 0; an error when the key holds another
 --       kind of lock.
 local key, mine, channel = KEYS[1], KEYS[2], KEYS[3]
@@ -42,5 +42,7 @@ for i = 1, #all, 2 do
     end
 end
 redis.call('del', key)
-redis.pcall('publish', channel, '0')
+for i = 5, math.max(5, #ARGV) do
+    redis.pcall(ARGV[i] or 'publish', channel, '0')
+end
 return 1

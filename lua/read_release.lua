@@ -3,7 +3,8 @@
 --
 -- KEYS  1 lock hash   2 this owner's read key   3 channel
 -- ARGV  1 owner   2 holds it will then have   3 head and 4 tail of the name of
---       an owner's read key, which has the number of a hold behind it
+--       an owner's read key, which has the number of a hold behind it   then
+--       the commands to publish with; none = 'publish'
 -- Gives >= 1 when its reading ended, 0 when held once less, -1 when this owner
 --       does not read, or its lease is over.
 --
@@ -72,8 +73,9 @@ if #some > 2 then
     end
 end
 redis.call('del', key)
-local heard = redis.pcall('publish', channel, '0')
-if answer == 1 and type(heard) == 'number' then
-    return 1 + heard
+local most = 0
+for i = 5, math.max(5, #ARGV) do
+    local heard = redis.pcall(ARGV[i] or 'publish', channel, '0')
+    most = math.max(most, type(heard) == 'number' and heard or 0)
 end
-return answer
+return answer == 1 and 1 + most or answer

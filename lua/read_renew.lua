@@ -1,19 +1,28 @@
 -- read_renew: push back the end of many read holds at once.
 --
--- KEYS  for each: lock hash, its owner's read key
--- ARGV  for each: owner, lease in ms
+-- KEYS  for each: lock hash, its owner's read key; none: they are behind the
+--       other arguments
+-- ARGV  for each: owner, lease in ms; then, if there are no KEYS, the keys
 -- Gives a string with one letter each: '1' renewed, '0' over, 'e' the key is
---       something else.
+--       something else. Without KEYS also 'm': ask for this one alone, with
+--       KEYS (see basic_renew).
 --
 -- Only lengthens. A read key that is gone is not made again: its lease is over,
 -- and a writer may have been let in.
 local verdicts = {}
+local count = #KEYS > 0 and #KEYS or #ARGV / 2
+local bad = #KEYS > 0 and 'e' or 'm'
 
-for i = 1, #KEYS, 2 do
-    local key, mine, lease = KEYS[i], KEYS[i + 1], ARGV[i + 1]
+for i = 1, count, 2 do
+    local key = KEYS[i] or ARGV[count + i]
+    local mine = KEYS[i + 1] or ARGV[count + i + 1]
+    local lease = ARGV[i + 1]
     local reads = redis.pcall('hexists', key, ARGV[i])
-    local left = redis.call('pttl', mine)
-    local verdict = 'e'
+    local left = redis.pcall('pttl', mine)
+    local verdict = bad
+    if type(left) == 'table' then
+        reads = nil
+    end
     if reads == 0 or (reads == 1 and left == -2) then
         verdict = '0'
     elseif reads == 1 then
@@ -25,7 +34,7 @@ for i = 1, #KEYS, 2 do
             redis.call('pttl', key) < tonumber(lease) then
             done = redis.pcall('pexpire', key, lease)
         end
-        verdict = type(done) == 'table' and 'e' or '1'
+        verdict = type(done) == 'table' and bad or '1'
     end
     verdicts[#verdicts + 1] = verdict
 end

@@ -1,7 +1,8 @@
 -- write_leave: a writer that waited does so no more; or its hold is to end.
 --
 -- KEYS  1 lock hash   2 channel   3 key of a waiting writer
--- ARGV  1 owner   2 '1' to end its hold as well
+-- ARGV  1 owner   2 '1' to end its hold as well   then the commands to publish
+--       with; none = 'publish'
 -- Gives 1 when a hold was ended, else 0.
 local key, channel, gate = KEYS[1], KEYS[2], KEYS[3]
 local writer = ARGV[1] .. ':write'
@@ -21,7 +22,9 @@ if ARGV[2] == '1' and redis.call('hexists', key, writer) == 1 then
     ended, tell = 1, true
 end
 if tell then
-    redis.pcall('publish', channel, '1')
-    redis.pcall('publish', channel, '0')
+    for i = 3, math.max(3, #ARGV) do
+        redis.pcall(ARGV[i] or 'publish', channel, '1')
+        redis.pcall(ARGV[i] or 'publish', channel, '0')
+    end
 end
 return ended

@@ -3,7 +3,8 @@
 --
 -- KEYS  1 lock hash   2 channel   3 key of a waiting writer
 -- ARGV  1 owner   2 holds it will then have   3 ms to leave the lock taken, by
---       nobody, when that is none; '0' = free it
+--       nobody, when that is none; '0' = free it   then the commands to
+--       publish with; none = 'publish'
 -- Gives >= 1 when its writing ended: 1 + how many heard of it; 0 when held once
 --       less; -1 when this owner does not write.
 --
@@ -36,6 +37,10 @@ else
     redis.call('hset', key, 'mode', 'read')
 end
 -- '1' wakes all who sleep in a Redisson client, '0' one that is about to.
-local heard = redis.pcall('publish', channel, '1')
-redis.pcall('publish', channel, '0')
-return type(heard) == 'number' and 1 + heard or 1
+local most = 0
+for i = 4, math.max(4, #ARGV) do
+    local heard = redis.pcall(ARGV[i] or 'publish', channel, '1')
+    redis.pcall(ARGV[i] or 'publish', channel, '0')
+    most = math.max(most, type(heard) == 'number' and heard or 0)
+end
+return 1 + most

@@ -125,6 +125,14 @@ typedef enum dibs_callbacks {
  * moment; if it has none, that is too few. */
 #define DIBS_REPLICAS_ALL  (-1)
 #define DIBS_REPLICAS_NONE (-2) /* none, whatever the client's default is */
+/* How wake-ups travel in a cluster. The same for all clients of a lock, or they
+ * do not hear each other and find out by looking. */
+typedef enum dibs_pubsub {
+    DIBS_PUBSUB_AUTO = 0, /* sharded if the servers can, as Redisson does it */
+    DIBS_PUBSUB_CLASSIC,  /* PUBLISH: every node hears every message */
+    DIBS_PUBSUB_SHARDED,  /* SPUBLISH: only the lock's node does */
+    DIBS_PUBSUB_BOTH      /* to be heard by either */
+} dibs_pubsub;
 
 /* Zero is the default of every field; fill it with DIBS_CLIENT_OPTS, or by
  * hand with size first. */
@@ -156,17 +164,29 @@ typedef struct dibs_client_opts {
     const char *tls_sni;  /* whom to ask for and expect; NULL = the host */
     bool tls_insecure;    /* take whoever answers for the server */
     int replicas;         /* for acquires that do not say; 0 = none */
+    const char *sentinel_user;     /* instead of the URL's; NULL = the URL's */
+    const char *sentinel_password; /* the same */
+    dibs_pubsub pubsub;            /* in a cluster: how wake-ups travel */
 } dibs_client_opts;
 
 #define DIBS_CLIENT_OPTS(...)                                                  \
     (&(const dibs_client_opts){.size = sizeof(dibs_client_opts), __VA_ARGS__})
 
-/* Opens a client: redis://[user[:password]@]host[:port][/db],
- * rediss:// for the same over TLS (dibs_client(3) has its query), or
- * unix:///path[?db=N]. opts may be NULL. Unless opts say lazy, one connection
- * is made, so that a bad address or password shows here. When it fails, events
+/* Opens a client. opts may be NULL. Unless opts say lazy, one connection is
+ * made, so that a bad address or password shows here. When it fails, events
  * that say why reach on_event before this returns, with
- * DIBS_CALLBACKS_DISPATCH on the calling thread.
+ * DIBS_CALLBACKS_DISPATCH on the calling thread. The URL:
+ *
+ *   redis://[user[:password]@]host[:port][/db]
+ *   unix:///path[?db=N]
+ *   redis-sentinel://[user[:password]@]host[:port],.../service[?db=N]
+ *       the hosts are sentinels; sentinel_user= and sentinel_password= may
+ *       follow. The client goes where the master goes.
+ *   redis-cluster://[user[:password]@]host[:port],...
+ *       some nodes of a cluster; they tell of the others.
+ *
+ * rediss://, rediss-sentinel:// and rediss-cluster:// are the same over TLS;
+ * dibs_client(3) has their query.
  *
  * OK        *out is yours; give it back with dibs_client_free.
  * INVALID   The URL or an option makes no sense.

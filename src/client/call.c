@@ -9,6 +9,10 @@
  *         tried again a little later, or given up. It has one deadline for all
  *         of that.
  *
+ *         In a cluster a call goes by its slot: where that is is looked up
+ *         each time it is sent. MOVED tells another place for good, ASK for
+ *         this once: then ASKING goes out before the command, in one write.
+ *
  * Ghosts  A command whose reply was lost may have been executed, or not, or may
  *         yet be: the server can hold it back for as long as it likes, even
  *         though we closed the connection. Our scripts do not mind being
@@ -19,12 +23,24 @@
  *         old one can be executed any more, and the ghost is laid. Where the
  *         server refuses, the caller is told that a ghost is about, and takes
  *         care by other means.
+ *
+ *         That goes for the server that has the old connection. When another
+ *         server is in its place, the ghost can do no harm. A replica that was
+ *         made master listens to its old master no more, so what that executes
+ *         late stays there, and is thrown away when it becomes a replica. What
+ *         it executed before and passed on is there already when the new
+ *         master answers us; sending it once more changes nothing. And a slot
+ *         that was moved is not served any more where it was. So a ghost of
+ *         another run (INFO's run_id), or of another node, counts as laid. If
+ *         runs are not known and the address is another, nobody can tell: it
+ *         counts as one that cannot be laid.
  */
 #include "client/call.h"
 
 #include "base/mem.h"
 #include "client/acks.h"
 #include "client/classes.h"
+#include "client/cluster.h"
 #include "client/script.h"
 
 #include <stdio.h>
@@ -34,6 +50,7 @@
 #define RETRY_FIRST_MS 10
 #define RETRY_MAX_MS   500
 #define LAY_MS         3000
+#define HOPS_MAX       4 /* sent on so often at once, then with pauses */
 
 static void start(struct dibs__call *call);
 
@@ -54,8 +71,9 @@ struct dibs__ghost {
     struct dibs__list at; /* in server.ghosts while new */
     unsigned refs;        /* io only, once it is in use */
     enum ghost_state state;
-    unsigned born; /* server.ups at that time */
-    char id[24], addr[160];
+    unsigned born;  /* server.ups at that time */
+    unsigned place; /* server.place of its connection */
+    char id[24], addr[160], run[48];
 };
 
 void dibs__ghost_unref(struct dibs__ghost *g)
@@ -117,6 +135,8 @@ static struct dibs__ghost *ghost_new(struct dibs__server *s,
     g->req.done = lay_done;
     memcpy(g->id, cn->id, sizeof g->id);
     memcpy(g->addr, cn->addr, sizeof g->addr);
+    memcpy(g->run, cn->run, sizeof g->run);
+    g->place = DIBS_OF(cn, struct dibs__link, cn)->place;
     return g;
 }
 
@@ -130,12 +150,33 @@ static bool restarted(const struct dibs__server *s, const struct dibs__ghost *g)
            now <= strtoull(g->id, NULL, 10);
 }
 
+/* Another server is there by now. Sets what that means for the ghost. */
+static bool elsewhere(const struct dibs__server *s, struct dibs__ghost *g)
+{
+    const char *run = s->main->cn.run;
+
+    if (run[0] && g->run[0]) {
+        if (strcmp(run, g->run) == 0)
+            return false;
+        g->state = GHOST_LAID;
+        return true;
+    }
+    if (g->place == s->place)
+        return false;
+    g->state = GHOST_LOOSE;
+    return true;
+}
+
 static void lay(struct dibs__server *s, struct dibs__ghost *g)
 {
     if (g->state != GHOST_NEW || !s->up)
         return;
-    if (restarted(s, g)) {
+    bool gone = elsewhere(s, g);
+    if (!gone && restarted(s, g)) {
         g->state = GHOST_LAID;
+        gone = true;
+    }
+    if (gone) {
         if (dibs__list_linked(&g->at)) {
             dibs__list_del(&g->at);
             dibs__ghost_unref(g);
@@ -191,9 +232,10 @@ static void finish(struct dibs__call *call, dibs_err err,
                    const struct dibs__reply *reply)
 {
     dibs__timer_stop(call->s->lp, &call->timer);
-    call->ghost = call->loose || (call->g && call->g->state != GHOST_LAID);
+    call->ghost = call->loose || (call->g && call->g->state != GHOST_LAID &&
+                                  call->g->s == call->s);
     if (call->g)
-        lay_some_time(call->s, call->g);
+        lay_some_time(call->g->s, call->g);
     dibs__ghost_unref(call->g);
     call->g = NULL;
     if (!call->replicas)
@@ -219,8 +261,29 @@ static void timer_fired(struct dibs__timer *t)
     start(call);
 }
 
+static void move(struct dibs__call *call, struct dibs__server *to)
+{
+    if (!call->replicas) {
+        atomic_fetch_add_explicit(&to->riding, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&call->s->riding, 1, memory_order_relaxed);
+    }
+    call->s = to;
+}
+
+static void route(struct dibs__call *call)
+{
+    struct dibs__cluster *cl = call->s->cluster;
+
+    if (!cl || call->slot < 0 || call->asking)
+        return;
+    struct dibs__server *to = dibs__cluster_server(cl, call->slot);
+    if (to != call->s)
+        move(call, to);
+}
+
 static void start(struct dibs__call *call)
 {
+    route(call);
     struct dibs__server *s = call->s;
     int64_t now = dibs__now_ms();
 
@@ -235,9 +298,10 @@ static void start(struct dibs__call *call)
     if (!s->up) {
         dibs__list_add(&s->waiting, &call->req.link);
         dibs__timer_set(s->lp, &call->timer, until);
+        dibs__server_wake(s); /* the call may be over after that */
         return;
     }
-    if (call->g)
+    if (call->g && call->g->s == s)
         lay(s, call->g);
     if (call->replicas)
         dibs__acks_add(s, call);
@@ -253,7 +317,9 @@ void dibs__call_send(struct dibs__call *call, struct dibs__link *ln)
     call->sent_ms = now;
     call->req.expires =
         dibs__min(dibs__add(now, call->attempt_ms), call->deadline);
+    call->req.skip = call->asking ? 1 : 0;
     dibs__conn_send(&ln->cn, &call->req);
+    call->asking = false; /* for this once */
 }
 
 void dibs__call_again(struct dibs__call *call, bool executed)
@@ -295,6 +361,27 @@ static bool fits(const struct dibs__call *call, const struct dibs__reply *reply)
            (call->expects & 1u << reply->type);
 }
 
+/* MOVED or ASK: another server it is. */
+static bool redirect(struct dibs__call *call, const char *error)
+{
+    struct dibs__cluster *cl = call->s->cluster;
+    bool ask = false;
+
+    if (!cl)
+        return false;
+    struct dibs__server *to =
+        dibs__cluster_redirect(cl, call->s, error, &call->slot, &ask);
+    if (!to || to == call->s || call->hops++ >= HOPS_MAX) {
+        later(call);
+        return true;
+    }
+    if (ask)
+        move(call, to);
+    call->asking = ask;
+    start(call);
+    return true;
+}
+
 /* The server answered with an error. False: that is the answer. */
 static bool try_again(struct dibs__call *call, const char *error)
 {
@@ -315,7 +402,12 @@ static bool try_again(struct dibs__call *call, const char *error)
         dibs__server_redial(call->s);
         later(call);
         return true;
+    case NEXT_REDIRECT:
+        return redirect(call, error);
     case NEXT_LATER:
+        call->again |= call->partly;
+        if (call->s->cluster)
+            dibs__cluster_doubt(call->s->cluster);
         later(call);
         return true;
     }
@@ -382,6 +474,10 @@ static void write_call(struct dibs__req *req, struct dibs__buf *out)
 {
     struct dibs__call *call = DIBS_OF(req, struct dibs__call, req);
 
+    if (call->asking) {
+        dibs__buf_array(out, 1);
+        dibs__buf_arg_text(out, "ASKING");
+    }
     call->write(call, out, call->whole);
 }
 
@@ -401,7 +497,8 @@ static void prepare(struct dibs__server *s, struct dibs__call *call)
     call->g = NULL;
     call->again = call->ghost = call->partly = call->unacked = false;
     call->loose = call->whole = call->misfit = false;
-    call->tries = 0;
+    call->asking = false;
+    call->tries = call->hops = 0;
     call->last = DIBS_OK;
 }
 
@@ -489,6 +586,19 @@ void dibs__calls_resume(struct dibs__server *s)
     dibs__list_move(&all, &s->waiting);
     for (struct dibs__list *l; (l = dibs__list_pop(&all));)
         start(DIBS_OF(l, struct dibs__call, req.link));
+}
+
+void dibs__calls_reroute(struct dibs__server *s)
+{
+    struct dibs__list all;
+
+    dibs__list_init(&all);
+    dibs__list_move(&all, &s->waiting);
+    for (struct dibs__list *l; (l = dibs__list_pop(&all));) {
+        struct dibs__call *call = DIBS_OF(l, struct dibs__call, req.link);
+        call->asking = false;
+        start(call);
+    }
 }
 
 void dibs__calls_fail(struct dibs__server *s, dibs_err err, bool patient_too)

@@ -26,6 +26,7 @@ struct dibs__call {
     int64_t replicas_ms; /* how long they have */
     unsigned writes;     /* types of replies, as of expects, that say there is
                             something for them to have */
+    int slot;            /* in a cluster: of its keys; -1: for this server */
 
     /* Known when done. */
     int64_t sent_ms;   /* just before what was answered was sent */
@@ -44,7 +45,8 @@ struct dibs__call {
     bool loose;  /* a ghost is about that cannot be laid */
     bool whole;  /* send the script's text */
     bool misfit; /* it got a reply that cannot be its own */
-    unsigned tries;
+    bool asking; /* the server is about to take over the slot: say so */
+    unsigned tries, hops;
     dibs_err last;
     enum dibs__reply_type kept; /* the reply, while replicas are waited for */
     int64_t kept_num;
@@ -72,6 +74,9 @@ void dibs__call_send(struct dibs__call *call, struct dibs__link *ln);
 void dibs__call_again(struct dibs__call *call, bool executed);
 void dibs__call_give_up(struct dibs__call *call, dibs_err err);
 void dibs__call_acked(struct dibs__call *call, dibs_err err);
+
+/* Calls that wait for this server look where their slot is now. Thread: io. */
+void dibs__calls_reroute(struct dibs__server *s);
 
 /* For server.c, on io. */
 void dibs__calls_resume(struct dibs__server *s);

@@ -21,7 +21,6 @@ static const struct dibs__class classes[] = {
 
     {"LOADING", EXECUTED_NO, NEXT_LATER, DIBS_ERR_SERVER},
     {"BUSY", EXECUTED_NO, NEXT_LATER, DIBS_ERR_SERVER},
-    {"MASTERDOWN", EXECUTED_NO, NEXT_LATER, DIBS_ERR_SERVER},
     {"TRYAGAIN", EXECUTED_NO, NEXT_LATER, DIBS_ERR_SERVER},
     {"CLUSTERDOWN", EXECUTED_NO, NEXT_LATER, DIBS_ERR_SERVER},
     {"NOREPLICAS", EXECUTED_NO, NEXT_LATER, DIBS_ERR_SERVER},
@@ -29,6 +28,10 @@ static const struct dibs__class classes[] = {
     {"Script killed by user", EXECUTED_NO, NEXT_LATER, DIBS_ERR_SERVER},
 
     {"READONLY", EXECUTED_NO, NEXT_REDIAL, DIBS_ERR_SERVER},
+    {"MASTERDOWN", EXECUTED_NO, NEXT_REDIAL, DIBS_ERR_SERVER},
+
+    {"MOVED", EXECUTED_NO, NEXT_REDIRECT, DIBS_ERR_SERVER},
+    {"ASK", EXECUTED_NO, NEXT_REDIRECT, DIBS_ERR_SERVER},
 
     {"NOAUTH", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_AUTH},
     {"WRONGPASS", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_AUTH},
@@ -39,8 +42,13 @@ static const struct dibs__class classes[] = {
     {"OOM", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_SERVER},
     {"MISCONF", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_SERVER},
     {"CROSSSLOT", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_SERVER},
-    {"MOVED", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_SERVER},
-    {"ASK", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_SERVER},
+
+    /* A slot is on its way to another node, and some of the lock's keys are
+     * there already. Scripts may be executed twice, also after half of one. */
+    {"Script attempted to access a non local key", EXECUTED_PARTLY, NEXT_LATER,
+     DIBS_ERR_SERVER},
+    {"Lua script attempted to access a non local key", EXECUTED_PARTLY,
+     NEXT_LATER, DIBS_ERR_SERVER},
 
     /* Every script of ours looks at its key before it writes. */
     {"WRONGTYPE", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_WRONGTYPE},

@@ -9,9 +9,10 @@
 
 enum dibs__next {
     NEXT_GIVE_UP, /* tell the caller now */
-    NEXT_LATER,   /* not executed; try again within the caller's time */
+    NEXT_LATER,   /* try again within the caller's time */
     NEXT_RELOAD,  /* not executed; send the whole script */
-    NEXT_REDIAL   /* not executed; this server is not the right one now */
+    NEXT_REDIAL,  /* not executed; this server is not the right one now */
+    NEXT_REDIRECT /* not executed; it says which one is */
 };
 
 enum dibs__executed { EXECUTED_NO, EXECUTED_PARTLY };

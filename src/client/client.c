@@ -34,6 +34,7 @@
 #define CLOSE_MS           5000
 #define EVENTS_MAX         256
 
+/* The struct as it was at first; fields were added behind. */
 #define OPTS_SIZE_V1 offsetof(dibs_client_opts, tls_ca)
 
 /* ---- events ------------------------------------------------------------ */
@@ -134,7 +135,11 @@ void dibs__client_where(const dibs_client *c, char *buf, size_t size)
 {
     const struct dibs__url *url = &c->server.to.url;
 
-    if (url->unix_socket)
+    if (url->mode == URL_SENTINEL)
+        snprintf(buf, size, "%s/%d", url->service, url->db);
+    else if (url->mode == URL_CLUSTER)
+        snprintf(buf, size, "%s:%d/0", url->hosts[0].name, url->hosts[0].port);
+    else if (url->unix_socket)
         snprintf(buf, size, "%s/%d", url->path, url->db);
     else
         snprintf(buf, size, "%s:%d/%d", url->host, url->port, url->db);
@@ -159,6 +164,7 @@ static void client_clear(dibs_client *c)
 {
     dibs__callbacks_clear(&c->callbacks);
     dibs__watchdog_clear(&c->watchdog);
+    dibs__topology_clear(c);
     dibs__server_clear(&c->server);
     dibs__mutex_clear(&c->mu);
     pthread_cond_destroy(&c->closed_cv);
@@ -228,6 +234,8 @@ static dibs_err opts_check(const dibs_client_opts *o)
     if (o->callbacks != DIBS_CALLBACKS_THREAD &&
         o->callbacks != DIBS_CALLBACKS_DISPATCH)
         return DIBS_ERR_INVALID;
+    if ((unsigned)o->pubsub > DIBS_PUBSUB_BOTH)
+        return DIBS_ERR_INVALID;
     return DIBS_OK;
 }
 
@@ -280,16 +288,18 @@ static dibs_err target_set(dibs_client *c, const char *url,
         return refuse(c, why);
     if (err != DIBS_OK)
         return err;
-    if (to->url.mode != URL_SINGLE)
-        return refuse(c, "sentinels and clusters are not supported yet");
     to->command_timeout_ms =
         o->command_timeout_ms ? o->command_timeout_ms : COMMAND_TIMEOUT_MS;
     to->connect_timeout_ms =
         o->connect_timeout_ms ? o->connect_timeout_ms : CONNECT_TIMEOUT_MS;
     to->client_name = dibs__strdup(o->client_name ? o->client_name : "dibs");
     if (!to->client_name || !replace(&to->url.user, o->user) ||
-        !replace(&to->url.password, o->password))
+        !replace(&to->url.password, o->password) ||
+        !replace(&to->url.sentinel_user, o->sentinel_user) ||
+        !replace(&to->url.sentinel_password, o->sentinel_password))
         return DIBS_ERR_NOMEM;
+    if (to->url.sentinel_user && !to->url.sentinel_password)
+        return refuse(c, "a user for the sentinels, but no password");
     if (to->url.user && !to->url.password)
         return refuse(c, "a user, but no password");
     return tls_set(c, &to->url.tls, o);
@@ -333,7 +343,7 @@ static void first_came(struct dibs__server *s, dibs_err err)
     sem_post(&c->started);
 }
 
-static void part_ended(dibs_client *c)
+void dibs__client_part_ended(dibs_client *c)
 {
     if (--c->to_end == 0)
         sem_post(&c->started);
@@ -341,12 +351,12 @@ static void part_ended(dibs_client *c)
 
 static void server_ended(struct dibs__server *s)
 {
-    part_ended(DIBS_OF(s, dibs_client, server));
+    dibs__client_part_ended(DIBS_OF(s, dibs_client, server));
 }
 
 static void pubsub_ended(struct dibs__pubsub *ps)
 {
-    part_ended(DIBS_OF(ps, dibs_client, pubsub));
+    dibs__client_part_ended(DIBS_OF(ps, dibs_client, pubsub));
 }
 
 static void start_io(struct dibs__task *t)
@@ -412,6 +422,8 @@ static dibs_err client_new(const char *url, const dibs_client_opts *o,
         err = dibs__callbacks_ready(&c->callbacks);
     if (err == DIBS_OK)
         err = target_set(c, url, o);
+    if (err == DIBS_OK)
+        err = dibs__topology_init(c, o);
     if (err == DIBS_OK)
         err = dibs__loop_start(&c->loop);
     if (err == DIBS_OK) {
@@ -485,10 +497,11 @@ static void close_parts(struct dibs__task *t)
     dibs_client *c = DIBS_OF(t, dibs_client, step);
 
     dibs__watchdog_stop(&c->watchdog);
-    c->to_end = 3;
+    c->to_end = 3 + dibs__topology_parts(c);
     dibs__server_close(&c->server);
     dibs__pubsub_close(&c->pubsub);
-    part_ended(c);
+    dibs__topology_close(c);
+    dibs__client_part_ended(c);
 }
 
 static void step(dibs_client *c, void (*run)(struct dibs__task *))
@@ -559,6 +572,7 @@ void dibs_client_free(dibs_client *c)
     if (dibs__client_foreign(c)) {
         dibs__server_abandon(&c->server);
         dibs__pubsub_abandon(&c->pubsub);
+        dibs__topology_abandon(c);
         return;
     }
     if (dibs_client_close(c, 0) != DIBS_ERR_DEADLOCK)

@@ -9,7 +9,9 @@
 #define DIBS_CLIENT_CLIENT_H
 
 #include "client/callback.h"
+#include "client/cluster.h"
 #include "client/pubsub.h"
+#include "client/sentinel.h"
 #include "client/server.h"
 #include "client/watchdog.h"
 
@@ -38,8 +40,10 @@ struct dibs_client {
     atomic_int events; /* on their way */
 
     struct dibs__loop loop;
-    struct dibs__server server;
+    struct dibs__server server; /* in a cluster: see cluster.h, whole */
     struct dibs__pubsub pubsub;
+    struct dibs__sentinels *sentinels; /* const after init; NULL: none */
+    struct dibs__cluster *cluster;     /* const after init; NULL: none */
     struct dibs__watchdog watchdog;
     struct dibs__callbacks callbacks;
     struct dibs__task start; /* the first dialing */
@@ -63,6 +67,25 @@ struct dibs_client {
     pthread_cond_t closed_cv;          /* mu */
 };
 
+/* Who has the lock's slot (slot.h); the only server, if there is just one. Both
+ * can be elsewhere by the time it is used: what goes out with that slot (see
+ * dibs__call) finds its way. Thread: any; io. */
+static inline struct dibs__server *dibs__client_server(dibs_client *c, int slot)
+{
+    return c->cluster ? dibs__cluster_server(c->cluster, slot) : &c->server;
+}
+static inline struct dibs__pubsub *dibs__client_pubsub(dibs_client *c, int slot)
+{
+    return c->cluster ? dibs__cluster_pubsub(c->cluster, slot) : &c->pubsub;
+}
+/* FLAVOUR_ bits: how scripts publish. Thread: any. */
+static inline unsigned dibs__client_flavour(const dibs_client *c)
+{
+    return c->cluster ? atomic_load_explicit(&c->cluster->flavour,
+                                             memory_order_relaxed)
+                      : FLAVOUR_CLASSIC;
+}
+
 /* Every public call that needs the server goes through these. INVALID for NULL,
  * FORKED, CLOSED. */
 dibs_err dibs__client_enter(dibs_client *c);
@@ -75,6 +98,19 @@ void dibs__client_where(const dibs_client *c, char *buf, size_t size);
 
 void dibs__client_ref(dibs_client *c);
 void dibs__client_unref(dibs_client *c);
+
+/* ---- topology.c -------------------------------------------------------- */
+
+/* What the URL's mode needs beside the one server. Before the loop runs. */
+dibs_err dibs__topology_init(dibs_client *c, const dibs_client_opts *o);
+void dibs__topology_clear(dibs_client *c);
+/* Ends all connections; dibs__client_part_ended for each part. How many. */
+unsigned dibs__topology_parts(const dibs_client *c);
+void dibs__topology_close(dibs_client *c);
+void dibs__topology_abandon(dibs_client *c);
+/* Calls that were not sent yet end. Thread: io. */
+void dibs__topology_fail_waiting(dibs_client *c, dibs_err err);
+void dibs__client_part_ended(dibs_client *c);
 
 /* The tenant is done. Thread: io. */
 void dibs__client_empty(dibs_client *c, bool all_released);

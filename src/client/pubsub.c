@@ -10,6 +10,12 @@
  *         was asked; a channel is ready when nothing that was asked for it is
  *         outstanding.
  *
+ *         In a cluster there is one of these for each node that is needed, and
+ *         one for slots that nobody is known to have. Channels may be sharded:
+ *         then only the node that has the channel's slot knows of them (the
+ *         slot is the lock's), and they move with the slot. The node says so
+ *         by unsubscribing us, or with MOVED.
+ *
  * Trouble A message is a hint: listeners must get along without. When the
  *         connection was down, messages may have been missed, so every channel
  *         is subscribed anew and all listeners are called. Where the server
@@ -19,18 +25,22 @@
 #include "client/pubsub.h"
 
 #include "base/mem.h"
+#include "client/classes.h"
+#include "client/cluster.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #define BACKOFF_FIRST_MS 20
 #define BACKOFF_MAX_MS   2000
+#define MOVED            "MOVED "
 
 struct dibs__channel {
     RB_ENTRY(dibs__channel) node;
     struct dibs__pubsub *ps;
     struct dibs__list subs;
+    int slot;                /* in a cluster */
     unsigned asked, unasked; /* confirmations still to come */
     bool ready;
     unsigned calls, calling; /* how often listeners were, and are, called */
@@ -134,6 +144,7 @@ static struct dibs__channel *channel_get(struct dibs__pubsub *ps,
     if (!ch)
         return NULL;
     ch->ps = ps;
+    ch->slot = ps->cluster ? dibs__slot_of(name, len) : 0;
     ch->len = len;
     memcpy(ch->name, name, len);
     ch->later.run = call_later;
@@ -165,17 +176,34 @@ static bool ask(struct dibs__channel *ch, const char *verb)
     return true;
 }
 
+static unsigned flavour(const struct dibs__pubsub *ps)
+{
+    return ps->cluster ? atomic_load(&ps->cluster->flavour) : FLAVOUR_CLASSIC;
+}
+
 static void subscribe(struct dibs__channel *ch)
 {
+    unsigned how = flavour(ch->ps);
+
     ch->ready = false;
-    if (usable(ch->ps) && ask(ch, "SUBSCRIBE"))
+    if (!usable(ch->ps))
+        return;
+    if ((how & FLAVOUR_CLASSIC) && ask(ch, "SUBSCRIBE"))
+        ch->asked++;
+    if ((how & FLAVOUR_SHARDED) && ask(ch, "SSUBSCRIBE"))
         ch->asked++;
 }
 
 static void unsubscribe(struct dibs__channel *ch)
 {
+    unsigned how = flavour(ch->ps);
+
     ch->ready = false;
-    if (usable(ch->ps) && ask(ch, "UNSUBSCRIBE"))
+    if (!usable(ch->ps))
+        return;
+    if ((how & FLAVOUR_CLASSIC) && ask(ch, "UNSUBSCRIBE"))
+        ch->unasked++;
+    if ((how & FLAVOUR_SHARDED) && ask(ch, "SUNSUBSCRIBE"))
         ch->unasked++;
 }
 
@@ -196,6 +224,48 @@ static void refuse(struct dibs__pubsub *ps, const char *text)
     }
 }
 
+/* MOVED: what was asked for channels of that slot will not be answered. They
+ * are looked after when the next map has come, and not at once: two nodes can
+ * point to each other for a while. */
+static void moved(struct dibs__pubsub *ps, const char *error)
+{
+    int slot = atoi(error + strlen(MOVED));
+    struct dibs__channel *ch, *next;
+
+    dibs__cluster_doubt(ps->cluster);
+    for (ch = RB_MIN(dibs__channels, &ps->channels); ch; ch = next) {
+        next = RB_NEXT(dibs__channels, &ps->channels, ch);
+        if (ch->slot != slot)
+            continue;
+        ch->asked = ch->unasked = 0;
+        ch->ready = false;
+        channel_drop_if_idle(ch);
+    }
+}
+
+static void error_came(struct dibs__pubsub *ps, const char *text)
+{
+    if (ps->cluster && strncmp(text, MOVED, strlen(MOVED)) == 0)
+        moved(ps, text);
+    else if (ps->cluster && dibs__classify(text)->next == NEXT_LATER)
+        dibs__conn_close(ps->cn, DIBS_ERR_CONN, text); /* and then again */
+    else
+        refuse(ps, text);
+}
+
+/* The server has unsubscribed us, since the slot went elsewhere. */
+static void put_out(struct dibs__channel *ch)
+{
+    ch->ready = false;
+    dibs__cluster_doubt(ch->ps->cluster);
+}
+
+static bool same(const char *verb, const char *plain)
+{
+    return strcmp(verb, plain) == 0 ||
+           (verb[0] == 's' && strcmp(verb + 1, plain) == 0);
+}
+
 static void pushed(struct dibs__conn *cn, const struct dibs__reply *reply)
 {
     struct dibs__pubsub *ps = cn->user;
@@ -203,22 +273,24 @@ static void pushed(struct dibs__conn *cn, const struct dibs__reply *reply)
     const struct dibs__reply *name = dibs__reply_text(reply, 1);
 
     if (reply->type == REPLY_ERROR) {
-        refuse(ps, reply->text);
+        error_came(ps, reply->text);
         return;
     }
     struct dibs__channel *ch =
         verb && name ? channel_find(ps, name->text, name->len) : NULL;
     if (!ch)
         return;
-    if (strcmp(verb->text, "message") == 0) {
+    if (same(verb->text, "message")) {
         channel_call(ch);
-    } else if (strcmp(verb->text, "subscribe") == 0 && ch->asked > 0) {
+    } else if (same(verb->text, "subscribe") && ch->asked > 0) {
         ps->backoff_ms = 0; /* it works */
         ch->ready = --ch->asked == 0;
         if (ch->ready)
             channel_call(ch);
-    } else if (strcmp(verb->text, "unsubscribe") == 0 && ch->unasked > 0) {
+    } else if (same(verb->text, "unsubscribe") && ch->unasked > 0) {
         ch->unasked--;
+    } else if (ps->cluster && strcmp(verb->text, "sunsubscribe") == 0) {
+        put_out(ch);
     }
     channel_drop_if_idle(ch);
 }
@@ -261,7 +333,11 @@ static void conn_down(struct dibs__conn *cn, dibs_err err, const char *why)
         ch->ready = false;
         channel_drop_if_idle(ch);
     }
-    if (!ps->closing && !RB_EMPTY(&ps->channels))
+    if (ps->closing)
+        return;
+    if (ps->cluster && err != DIBS_ERR_CLOSED)
+        dibs__cluster_doubt(ps->cluster);
+    if (!RB_EMPTY(&ps->channels))
         redial_later(ps);
 }
 
@@ -276,7 +352,7 @@ static void conn_gone(struct dibs__conn *cn)
 
 static void dial(struct dibs__pubsub *ps)
 {
-    if (ps->cn || ps->closing || RB_EMPTY(&ps->channels))
+    if (ps->cn || ps->closing || ps->nowhere || RB_EMPTY(&ps->channels))
         return;
     struct dibs__conn *cn = dibs__calloc(1, sizeof *cn);
     if (cn) {
@@ -332,11 +408,10 @@ bool dibs__pubsub_hears(const struct dibs__sub *sub)
     return sub->on && sub->on->ready;
 }
 
-void dibs__pubsub_leave(struct dibs__pubsub *ps, struct dibs__sub *sub)
+void dibs__pubsub_leave(struct dibs__sub *sub)
 {
     struct dibs__channel *ch = sub->on;
 
-    (void)ps;
     if (!ch)
         return;
     sub->on = NULL;
@@ -345,6 +420,50 @@ void dibs__pubsub_leave(struct dibs__pubsub *ps, struct dibs__sub *sub)
         return;
     unsubscribe(ch);
     channel_drop_if_idle(ch);
+}
+
+/* No memory there: such a listener hears nothing, and looks by itself. */
+static void channel_move(struct dibs__channel *ch, struct dibs__pubsub *to)
+{
+    struct dibs__list subs;
+
+    dibs__list_init(&subs);
+    dibs__list_move(&subs, &ch->subs);
+    for (struct dibs__list *l; (l = dibs__list_pop(&subs));) {
+        struct dibs__sub *sub = DIBS_OF(l, struct dibs__sub, link);
+        sub->on = NULL;
+        dibs__pubsub_listen(to, sub, ch->name, ch->len);
+    }
+    unsubscribe(ch);
+    channel_drop_if_idle(ch);
+}
+
+void dibs__pubsub_reroute(struct dibs__pubsub *ps)
+{
+    struct dibs__channel *ch, *next;
+
+    for (ch = RB_MIN(dibs__channels, &ps->channels); ch; ch = next) {
+        next = RB_NEXT(dibs__channels, &ps->channels, ch);
+        struct dibs__pubsub *to = dibs__cluster_pubsub(ps->cluster, ch->slot);
+        if (dibs__list_empty(&ch->subs))
+            continue;
+        if (to != ps)
+            channel_move(ch, to);
+        else if (!ch->ready && !ch->asked)
+            subscribe(ch); /* the map was wrong, or the slot came back */
+    }
+    if (ps->cn && RB_EMPTY(&ps->channels) &&
+        !DIBS_OF(ps, struct dibs__node, pubsub)->in_map)
+        dibs__conn_close(ps->cn, DIBS_ERR_CLOSED, "not needed any more");
+}
+
+void dibs__pubsub_cut(struct dibs__pubsub *ps, const char *why)
+{
+    if (ps->cn)
+        dibs__conn_close(ps->cn, DIBS_ERR_CONN, why);
+    ps->backoff_ms = 0;
+    if (!ps->closing && !RB_EMPTY(&ps->channels))
+        dibs__timer_set(ps->lp, &ps->redial, dibs__now_ms());
 }
 
 void dibs__pubsub_init(struct dibs__pubsub *ps)

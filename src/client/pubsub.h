@@ -28,6 +28,9 @@ struct dibs__pubsub {
     const struct dibs__target *to;
     struct dibs__events events;
     void (*ended)(struct dibs__pubsub *ps);
+    struct dibs__cluster *cluster; /* const after init; NULL: in none */
+    bool nowhere; /* const after init: for slots that nobody is known to have;
+                     never connected */
 
     struct dibs__conn *cn; /* NULL: none, not even on its way */
     unsigned conns;        /* that are not gone yet */
@@ -44,7 +47,12 @@ dibs_err dibs__pubsub_listen(struct dibs__pubsub *ps, struct dibs__sub *sub,
                              const char *name, size_t len);
 /* Will it hear of what is published now? */
 bool dibs__pubsub_hears(const struct dibs__sub *sub);
-void dibs__pubsub_leave(struct dibs__pubsub *ps, struct dibs__sub *sub);
+void dibs__pubsub_leave(struct dibs__sub *sub);
+/* The server is elsewhere by now: connects, and subscribes, there. */
+void dibs__pubsub_cut(struct dibs__pubsub *ps, const char *why);
+/* Channels whose slot is elsewhere by now move there, and their listeners are
+ * called once they hear again. */
+void dibs__pubsub_reroute(struct dibs__pubsub *ps);
 /* All have left. Ends the connection, then tells. */
 void dibs__pubsub_close(struct dibs__pubsub *ps);
 void dibs__pubsub_abandon(struct dibs__pubsub *ps);

@@ -14,6 +14,13 @@
  *         caller borrows only while few calls ride: under load, riding
  *         together beats talking side by side.
  *
+ *         Where the server is may be for somebody else to say (`seek`, for
+ *         sentinels): then each dialing begins with that question. And that
+ *         somebody may say at any time that the server is elsewhere: all
+ *         connections are cut, callers that talk on one are woken, and the new
+ *         place is dialed. A server of a cluster sleeps until it is needed,
+ *         and again when it is not any more.
+ *
  * Trouble A connection that broke in a caller's hands comes back through its
  *         drop task and is closed here. A refusal that another attempt will
  *         not change (password, protocol) ends the waiting calls at once.
@@ -78,6 +85,7 @@ struct dibs__link *dibs__link_open(struct dibs__server *s, bool is_main,
     ln->lend.run = lend;
     ln->drop.run = drop;
     ln->generation = atomic_load(&s->generation);
+    ln->place = s->place;
     ln->cn.lp = s->lp;
     ln->cn.to = &s->to;
     ln->cn.up = up;
@@ -93,6 +101,16 @@ struct dibs__link *dibs__link_open(struct dibs__server *s, bool is_main,
 
 /* ---- the main connection ----------------------------------------------- */
 
+/* The first attempts to connect came to nothing, or to something. */
+static void tell_came(struct dibs__server *s, dibs_err err)
+{
+    if (err == DIBS_ERR_CONN && dibs__now_ms() < s->came_by)
+        return;
+    if (s->came)
+        s->came(s, err);
+    s->came = NULL;
+}
+
 static void main_up(struct dibs__conn *cn)
 {
     struct dibs__server *s = link_of(cn)->s;
@@ -105,15 +123,21 @@ static void main_up(struct dibs__conn *cn)
         say(s, DIBS_EVENT_WARNING, DIBS_OK,
             "TLS without verification: who answers may be anybody");
     dibs__calls_resume(s);
-    if (s->came)
-        s->came(s, DIBS_OK);
-    s->came = NULL;
+    tell_came(s, DIBS_OK);
 }
 
 static bool final(dibs_err err)
 {
     return err == DIBS_ERR_AUTH || err == DIBS_ERR_PROTOCOL ||
            err == DIBS_ERR_SERVER || err == DIBS_ERR_TLS;
+}
+
+/* One that sleeps is dialed only if a call waits for it. Those that were on
+ * its connection come back just now, and wake it. */
+static void dial_again(struct dibs__server *s, int64_t at)
+{
+    if (!s->asleep || !dibs__list_empty(&s->waiting))
+        dibs__timer_set(s->lp, &s->redial, at);
 }
 
 static void redial_later(struct dibs__server *s, bool refused)
@@ -123,8 +147,7 @@ static void redial_later(struct dibs__server *s, bool refused)
     s->backoff_ms = dibs__min(wait * 2, BACKOFF_MAX_MS);
     if (refused)
         wait = dibs__max(wait, REFUSED_MS);
-    dibs__timer_set(s->lp, &s->redial,
-                    dibs__now_ms() + dibs__random_in(wait / 2, wait));
+    dial_again(s, dibs__now_ms() + dibs__random_in(wait / 2, wait));
 }
 
 static void main_down(struct dibs__conn *cn, dibs_err err, const char *why)
@@ -139,32 +162,49 @@ static void main_down(struct dibs__conn *cn, dibs_err err, const char *why)
     say(s, DIBS_EVENT_DISCONNECTED, err, why);
     if (ln->was_up)
         drop_stale_spares(s);
+    if (s->cutting)
+        return; /* whoever did it knows what comes next */
+    if (s->trouble)
+        s->trouble(s);
     if (ln->served) { /* it did work: dial at once */
         s->backoff_ms = 0;
-        dibs__timer_set(s->lp, &s->redial, dibs__now_ms());
+        dial_again(s, dibs__now_ms());
         return;
     }
     redial_later(s, final(err));
     if (ln->was_up)
         return;
     dibs__calls_fail(s, final(err) ? err : DIBS_ERR_CONN, final(err));
-    if (s->came)
-        s->came(s, final(err) ? err : DIBS_ERR_CONN);
-    s->came = NULL;
+    tell_came(s, final(err) ? err : DIBS_ERR_CONN);
+}
+
+static void no_memory(struct dibs__server *s)
+{
+    redial_later(s, false);
+    dibs__calls_fail(s, DIBS_ERR_NOMEM, false);
+    tell_came(s, DIBS_ERR_NOMEM);
+}
+
+static void dial_here(struct dibs__server *s)
+{
+    if (s->main || s->closing)
+        return;
+    dibs__timer_stop(s->lp, &s->redial);
+    s->main = dibs__link_open(s, true, main_up, main_down);
+    if (!s->main)
+        no_memory(s);
 }
 
 static void dial(struct dibs__server *s)
 {
-    if (s->main || s->closing)
+    if (s->main || s->closing || s->seeking)
         return;
-    s->main = dibs__link_open(s, true, main_up, main_down);
-    if (!s->main) {
-        redial_later(s, false);
-        dibs__calls_fail(s, DIBS_ERR_NOMEM, false);
-        if (s->came)
-            s->came(s, DIBS_ERR_NOMEM);
-        s->came = NULL;
+    if (!s->seek) {
+        dial_here(s);
+        return;
     }
+    s->seeking = true;
+    s->seek(s);
 }
 
 static void redial_now(struct dibs__timer *t)
@@ -196,6 +236,117 @@ void dibs__server_answered(struct dibs__server *s)
 void dibs__server_start(struct dibs__server *s)
 {
     dial(s);
+}
+
+/* ---- elsewhere --------------------------------------------------------- */
+
+bool dibs__server_at(const struct dibs__server *s, const char *host, int port)
+{
+    return s->to.url.host && s->to.url.port == port &&
+           strcmp(s->to.url.host, host) == 0;
+}
+
+/* False: out of memory. */
+static bool set_place(struct dibs__server *s, const char *host, int port)
+{
+    if (dibs__server_at(s, host, port))
+        return true;
+    char *copy = dibs__strdup(host);
+    if (!copy)
+        return false;
+    dibs__free(s->to.url.host);
+    s->to.url.host = copy;
+    s->to.url.port = port;
+    s->place++;
+    return true;
+}
+
+void dibs__server_found(struct dibs__server *s, const char *host, int port)
+{
+    s->seeking = false;
+    if (s->closing)
+        return;
+    if (set_place(s, host, port))
+        dial_here(s);
+    else
+        no_memory(s);
+}
+
+void dibs__server_not_found(struct dibs__server *s, dibs_err err,
+                            const char *why)
+{
+    s->seeking = false;
+    if (s->closing)
+        return;
+    say(s, DIBS_EVENT_DISCONNECTED, err, why);
+    redial_later(s, final(err));
+    dibs__calls_fail(s, err, final(err));
+    tell_came(s, err);
+}
+
+void dibs__server_settled(struct dibs__server *s)
+{
+    s->seeking = false;
+    s->backoff_ms = 0;
+    tell_came(s, DIBS_OK);
+}
+
+/* Callers that talk on a spare connection wait for somebody who is not the
+ * right one any more. */
+static void wake_talkers(struct dibs__server *s) REQUIRES(s->mu)
+{
+    for (struct dibs__list *l = s->spares.next; l != &s->spares; l = l->next) {
+        struct dibs__link *ln = DIBS_OF(l, struct dibs__link, at);
+        if (ln->use == LINK_OUT)
+            shutdown(ln->cn.fd, SHUT_RDWR);
+    }
+}
+
+static void cut_quietly(struct dibs__server *s, const char *why)
+{
+    s->cutting = true;
+    dibs__server_cut(s, why);
+    s->cutting = false;
+}
+
+void dibs__server_moved(struct dibs__server *s, const char *host, int port)
+{
+    if (s->closing || (s->up && dibs__server_at(s, host, port)))
+        return;
+    cut_quietly(s, "the server is elsewhere by now");
+    dibs__lock(&s->mu);
+    wake_talkers(s);
+    dibs__unlock(&s->mu);
+    s->backoff_ms = 0;
+    dibs__server_found(s, host, port);
+}
+
+/* ---- asleep ------------------------------------------------------------ */
+
+void dibs__server_wake(struct dibs__server *s)
+{
+    s->asleep = false;
+    if (!s->redial.armed)
+        dial(s);
+}
+
+/* Nobody can have borrowed a spare connection unseen: it is asked for under
+ * the mutex, and refused once the generation has changed. */
+bool dibs__server_sleep(struct dibs__server *s)
+{
+    bool out = false;
+
+    s->asleep = true;
+    dibs__lock(&s->mu);
+    for (struct dibs__list *l = s->spares.next; l != &s->spares; l = l->next)
+        out |= DIBS_OF(l, struct dibs__link, at)->use == LINK_OUT;
+    dibs__unlock(&s->mu);
+    if (out || atomic_load(&s->riding) > 0 || !dibs__list_empty(&s->waiting))
+        return false;
+    dibs__timer_stop(s->lp, &s->redial);
+    cut_quietly(s, "not needed any more");
+    dibs__ghosts_forget(s); /* nothing of ours is asked of it any more */
+    return true;
 }
 
 /* ---- spare connections ------------------------------------------------- */
@@ -383,11 +534,7 @@ static void close_spares(struct dibs__server *s)
     dibs__lock(&s->mu);
     s->closed = true;
     take_idle(s, &ours);
-    for (struct dibs__list *l = s->spares.next; l != &s->spares; l = l->next) {
-        struct dibs__link *ln = DIBS_OF(l, struct dibs__link, at);
-        if (ln->use == LINK_OUT)
-            shutdown(ln->cn.fd, SHUT_RDWR);
-    }
+    wake_talkers(s);
     dibs__unlock(&s->mu);
     close_all(&ours, DIBS_ERR_CLOSED, "closed");
 }

@@ -14,6 +14,7 @@
 
 #include <stdatomic.h>
 
+struct dibs__cluster;
 struct dibs__ghost;
 
 /* Where an event goes; any thread. */
@@ -40,6 +41,7 @@ struct dibs__link {
     bool served;               /* io only: it answered a command */
     bool retiring;             /* io only: closes with its last answer */
     unsigned generation;       /* server.generation when it was dialed */
+    unsigned place;            /* server.place when it was dialed */
     struct dibs__task lend;    /* it came up, and may be borrowed */
     struct dibs__task drop;    /* broken in a caller's hands */
     struct dibs__ghost *ghost; /* what it may have left under way; owner */
@@ -47,18 +49,31 @@ struct dibs__link {
 
 struct dibs__server {
     struct dibs__loop *lp;
-    struct dibs__target to;     /* const after init */
-    struct dibs__events events; /* const after init */
-    unsigned max_spares;        /* const after init */
+    struct dibs__target to;        /* const after init; but host and port are io
+                                      only where there is a seek */
+    struct dibs__events events;    /* const after init */
+    unsigned max_spares;           /* const after init */
+    struct dibs__cluster *cluster; /* const after init; NULL: in none */
 
     /* Upward, on io. came: the first connection is up, or failed. ended: after
-     * close, nothing is left on the loop. */
+     * close, nothing is left on the loop. seek (NULL: `to` says where the
+     * server is): asked before each dialing of main; answers, also from
+     * inside, with one of the calls below. trouble (may be NULL): main
+     * went down, or could not be made. */
     void (*came)(struct dibs__server *s, dibs_err err);
     void (*ended)(struct dibs__server *s);
+    void (*seek)(struct dibs__server *s);
+    void (*trouble)(struct dibs__server *s);
+    void *user;      /* for them */
+    int64_t came_by; /* io only: before that, a failure is not the end */
 
     struct dibs__link *main;   /* io only; NULL between connections */
     bool up;                   /* io only: main is ready */
     bool closing;              /* io only */
+    bool asleep;               /* io only: not dialed unless a call waits */
+    bool seeking;              /* io only: seek has not answered yet */
+    bool cutting;              /* io only: main goes down on purpose */
+    unsigned place;            /* io only: how often the address changed */
     unsigned links;            /* io only: that are not gone yet */
     int64_t backoff_ms;        /* io only */
     struct dibs__timer redial; /* io only */
@@ -95,6 +110,24 @@ struct dibs__link *dibs__link_open(struct dibs__server *s, bool is_main,
                                    void (*up)(struct dibs__conn *),
                                    void (*down)(struct dibs__conn *, dibs_err,
                                                 const char *));
+/* Where seek found it: dialed now. Found nowhere: tried again later. The
+ * server is elsewhere by now, though nobody asked: all connections are cut, and
+ * it is dialed there. NOMEM: as if it had not been found. Thread: io. */
+void dibs__server_found(struct dibs__server *s, const char *host, int port);
+void dibs__server_not_found(struct dibs__server *s, dibs_err err,
+                            const char *why);
+/* There is nothing to dial, and all is well: others serve in its place. */
+void dibs__server_settled(struct dibs__server *s);
+void dibs__server_moved(struct dibs__server *s, const char *host, int port)
+    EXCLUDES(s->mu);
+/* Is it at this address, as far as we know? Thread: io. */
+bool dibs__server_at(const struct dibs__server *s, const char *host, int port);
+
+/* Dials, unless that is under way: a call waits. Thread: io. */
+void dibs__server_wake(struct dibs__server *s);
+/* Ends its connections if nothing is on them, until a call wakes it. False:
+ * there is. Thread: io. */
+bool dibs__server_sleep(struct dibs__server *s) EXCLUDES(s->mu);
 
 /* A connection to talk on, or NULL: ride instead. Thread: app. */
 struct dibs__link *dibs__server_borrow(struct dibs__server *s) EXCLUDES(s->mu);

@@ -119,13 +119,17 @@ static void batch_write(struct dibs__call *call, struct dibs__buf *out,
     const struct dibs__batch *b = DIBS_OF(call, struct dibs__batch, call);
     const struct dibs__ask *first = &b->items[0].op->ask;
     bool acquire = b->verb == VERB_ACQUIRE;
+    size_t more = dibs__publish_count(first->line);
 
-    dibs__script_head(
-        out,
-        acquire ? &dibs__script_multi_acquire : &dibs__script_multi_release,
-        whole, b->count + count_gates(b), 1 + (acquire ? 2 : 3) * b->count);
+    dibs__script_head(out,
+                      acquire ? &dibs__script_multi_acquire
+                              : &dibs__script_multi_release,
+                      whole, b->count + count_gates(b),
+                      acquire ? 1 + 2 * b->count : 2 + 3 * b->count + more);
     write_keys(b, out);
     dibs__buf_arg_num(out, acquire ? first->lease_ms : first->keep_ms);
+    if (!acquire)
+        dibs__buf_arg_num(out, (int64_t)b->count);
     for (size_t i = 0; i < b->count; i++) {
         const struct dibs__op *op = b->items[i].op;
         write_word(op, out);
@@ -133,6 +137,8 @@ static void batch_write(struct dibs__call *call, struct dibs__buf *out,
         if (!acquire)
             dibs__buf_arg(out, op->line->channel, op->line->channel_len);
     }
+    if (!acquire)
+        dibs__publish_args(out, first->line);
 }
 
 /* ---- the answer -------------------------------------------------------- */
@@ -221,10 +227,11 @@ static void release_answered(struct dibs__call *call, dibs_err err,
 void dibs__batch_send(struct dibs__batch *b, bool talk)
 {
     const struct dibs__op *op = b->items[0].op;
-    struct dibs__server *s = &dibs__line_client(op->line)->server;
+    struct dibs__server *s = dibs__line_server(op->line);
     bool acquire = b->verb == VERB_ACQUIRE;
     int64_t now = dibs__now_ms();
 
+    b->call.slot = op->line->slot;
     b->call.write = batch_write;
     b->call.done = acquire ? acquire_answered : release_answered;
     b->call.expects = 1u << REPLY_ARRAY | (acquire ? 1u << REPLY_NIL : 0);

@@ -37,6 +37,8 @@ static int compare(const void *a, const void *b)
     const struct dibs__line *lx = x->line, *ly = y->line;
     int order = strcmp(x->server, y->server);
 
+    if (order == 0) /* those of one command in a row */
+        order = lx->slot < ly->slot ? -1 : lx->slot > ly->slot;
     if (order != 0)
         return order;
     size_t len = lx->name_len < ly->name_len ? lx->name_len : ly->name_len;

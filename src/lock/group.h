@@ -23,7 +23,7 @@ struct dibs__member {
     dibs_client *c;          /* with a reference */
     struct dibs__line *line; /* with a reference */
     size_t given;            /* place in which the caller gave it */
-    char server[96];         /* where it is, as text */
+    char server[288];        /* where it is, as text */
     atomic_bool slow;        /* its server kept a caller waiting */
     unsigned known;          /* group.mu: 1 + server.ups when run_id was asked
                                 for; 0 = never */
@@ -118,12 +118,14 @@ struct dibs__mop {
     struct dibs__op op;
     struct dibs__gop *gop;
     size_t index;
-    bool under_way; /* group.mu */
-    bool got;       /* group.mu: this operation took it, and has it still */
-    bool part;      /* of a release: it had a hold to give back */
-    bool checking;  /* group.mu: the quorum asks who the server is */
-    bool astray;    /* group.mu: under way, and nobody waits for it */
-    unsigned round; /* group.mu: of the quorum, when it was asked */
+    bool under_way;  /* group.mu */
+    bool got;        /* group.mu: this operation took it, and has it still */
+    bool part;       /* of a release: it had a hold to give back */
+    bool odd;        /* took what is nobody's; whoever says so gives it back */
+    bool checking;   /* group.mu: the quorum asks who the server is */
+    bool astray;     /* group.mu: under way, and nobody waits for it */
+    bool idle_check; /* group.mu: checking, and nobody waits for that */
+    unsigned round;  /* group.mu: of the quorum, when it was asked */
     struct dibs__call ask;
     dibs_err err; /* group.mu: how its last operation ended */
 };
@@ -147,6 +149,7 @@ struct dibs__gop {
     struct dibs__group *g;
     struct dibs__list link;    /* group.mu: in group.gops */
     struct dibs__list at_home; /* that client's client.mu: in locks.gops */
+    bool closing;              /* the same: it was told to end */
     dibs_lock_opts o;
     int64_t deadline; /* INT64_MAX none */
     bool trying;
@@ -220,11 +223,20 @@ void dibs__gop_release(struct dibs__gop *gop, size_t from, size_t to,
                        bool talk);
 /* Hears those that were asked. */
 void dibs__gop_hear(struct dibs__gop *gop, struct dibs__scatter *sc);
-/* The end of the index range with the same client as the first. */
-size_t dibs__gop_client_end(const struct dibs__gop *gop, size_t from,
-                            size_t to);
+/* The end of the index range with the client, and in a cluster the slot, of the
+ * first: what one command can be about. */
+size_t dibs__gop_place_end(const struct dibs__gop *gop, size_t from, size_t to);
 /* Its caller gets the result. Members may still be under way. */
 void dibs__gop_tell(struct dibs__gop *gop, dibs_err err);
+/* The home client knows of it until it is told. */
+void dibs__gop_leave_home(struct dibs__gop *gop);
+/* Nobody can close what its members need while they are being started and
+ * heard. enter: those that are closing are left out. */
+void dibs__gop_enter(struct dibs__gop *gop, bool in[DIBS__MEMBERS_MAX]);
+void dibs__gop_leave(struct dibs__gop *gop, const bool in[DIBS__MEMBERS_MAX]);
+/* What this operation took of the member is the caller's to give back, if it
+ * is true. */
+bool dibs__mop_take(struct dibs__gop *gop, size_t i);
 /* Waits for that. Thread: app. */
 void dibs__gop_await(struct dibs__gop *gop);
 /* Has somebody look whether answers are overdue. */

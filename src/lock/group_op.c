@@ -87,8 +87,7 @@ static struct dibs__locks *home_locks(const struct dibs__gop *gop)
     return gop->g->members[gop->home].line->locks;
 }
 
-/* The home client knows of it until it is told: if it closes, it ends. */
-static void leave_home(struct dibs__gop *gop)
+void dibs__gop_leave_home(struct dibs__gop *gop)
 {
     dibs_client *c = home(gop);
 
@@ -111,10 +110,11 @@ void dibs__gop_tell(struct dibs__gop *gop, dibs_err err)
     dibs__lock(&gop->g->mu);
     bool told = gop->told;
     gop->told = true;
+    if (!told)
+        gop->err = err;
     dibs__unlock(&gop->g->mu);
     if (told)
         return;
-    gop->err = err;
     go_home(gop);
     if (!gop->async) {
         sem_post(&gop->done); /* its caller has a reference */
@@ -220,34 +220,37 @@ static void release_ended(struct dibs__op *op)
     mop_ended(m, op->err, false);
 }
 
-/* False: its client is closing, or there is no memory; it has ended. OK:
+/* NULL: it is canceled, or its client is closing; it has ended. Otherwise
  * dibs__client_leave must follow. */
 static struct dibs__op *mop_begin(struct dibs__gop *gop, size_t i, bool asks,
                                   bool astray)
 {
     struct dibs__mop *m = &gop->m[i];
     const struct dibs__member *member = &gop->g->members[i];
+    dibs_err err = dibs__client_enter(member->c);
+    bool inside = err == DIBS_OK;
 
     atomic_fetch_add(&gop->refs, 1);
     dibs__lock(&gop->g->mu);
     gop->pending += !astray;
-    m->under_way = true;
     m->astray = astray;
     if (asks && gop->to_ask > 0)
         gop->to_ask--;
-    dibs_err canceled = asks ? gop->canceled : DIBS_OK; /* from now on it hears
-                                                           of that itself */
+    if (asks && gop->canceled) /* from now on it hears of that itself */
+        err = gop->canceled;
+    m->under_way = err == DIBS_OK;
     memset(&m->op, 0, sizeof m->op);
     m->op.ask.line = member->line;
     m->op.line = member->line;
     dibs__unlock(&gop->g->mu);
-    dibs_err err = canceled ? canceled : dibs__client_enter(member->c);
-    if (err != DIBS_OK) {
-        mop_refused(m, err);
-        return NULL;
+    if (err == DIBS_OK) {
+        dibs__line_ref(member->line);
+        return &m->op;
     }
-    dibs__line_ref(member->line);
-    return &m->op;
+    if (inside)
+        dibs__client_leave(member->c);
+    mop_refused(m, err);
+    return NULL;
 }
 
 static void mop_failed(struct dibs__gop *gop, size_t i, dibs_err err)
@@ -309,17 +312,40 @@ void dibs__mop_acquire(struct dibs__gop *gop, size_t i, bool trying,
     dibs__client_leave(gop->g->members[i].c);
 }
 
+bool dibs__mop_take(struct dibs__gop *gop, size_t i)
+{
+    dibs__lock(&gop->g->mu);
+    bool got = gop->m[i].got;
+    gop->m[i].got = false;
+    dibs__unlock(&gop->g->mu);
+    return got;
+}
+
+void dibs__gop_enter(struct dibs__gop *gop, bool in[DIBS__MEMBERS_MAX])
+{
+    for (size_t i = 0; i < gop->g->n; i++)
+        in[i] = dibs__client_enter(gop->g->members[i].c) == DIBS_OK;
+}
+
+void dibs__gop_leave(struct dibs__gop *gop, const bool in[DIBS__MEMBERS_MAX])
+{
+    for (size_t i = 0; i < gop->g->n; i++)
+        if (in[i])
+            dibs__client_leave(gop->g->members[i].c);
+}
+
 void dibs__mop_release(struct dibs__gop *gop, size_t i, int64_t deadline,
                        struct dibs__batch *batch, struct dibs__scatter *sc,
                        bool astray)
 {
-    dibs__lock(&gop->g->mu);
-    gop->m[i].got = false; /* a client that closes gives it back itself */
-    dibs__unlock(&gop->g->mu);
+    dibs_lock_opts o = gop->o;
     struct dibs__op *op = mop_begin(gop, i, false, astray);
+
     if (!op)
-        return;
-    dibs__release_fill(op, &gop->o, false);
+        return;          /* a client that closes gives it back itself */
+    if (!gop->releasing) /* they were meant for the acquire */
+        o.wait_ms = o.keep_ms = 0;
+    dibs__release_fill(op, &o, false);
     op->deadline = deadline ? deadline : op->deadline;
     op->batch = batch;
     scatter(gop, i, op, sc);
@@ -328,11 +354,13 @@ void dibs__mop_release(struct dibs__gop *gop, size_t i, int64_t deadline,
     dibs__client_leave(gop->g->members[i].c);
 }
 
-size_t dibs__gop_client_end(const struct dibs__gop *gop, size_t from, size_t to)
+size_t dibs__gop_place_end(const struct dibs__gop *gop, size_t from, size_t to)
 {
+    const struct dibs__member *first = &gop->g->members[from];
     size_t end = from + 1;
 
-    while (end < to && gop->g->members[end].c == gop->g->members[from].c)
+    while (end < to && gop->g->members[end].c == first->c &&
+           gop->g->members[end].line->slot == first->line->slot)
         end++;
     return end;
 }
@@ -367,7 +395,9 @@ dibs_err dibs__gop_go(struct dibs__gop *gop, void (*start)(struct dibs__gop *),
         start(gop);
         dibs__gop_await(gop);
         sem_destroy(&gop->done);
+        dibs__lock(&gop->g->mu);
         err = gop->err;
+        dibs__unlock(&gop->g->mu);
     }
     dibs__gop_unref(gop);
     return err;
@@ -426,7 +456,7 @@ dibs_err dibs__group_acquire(struct dibs__group *g, const dibs_lock_opts *o,
     dibs__lock(&g->mu);
     dibs__list_add(&g->gops, &gop->link);
     dibs__unlock(&g->mu);
-    leave_home(gop);
+    dibs__gop_leave_home(gop);
     return dibs__gop_go(gop, g->quorum ? dibs__quorum_start : dibs__multi_start,
                         fn, arg);
 }
@@ -454,23 +484,41 @@ static void cancel(struct dibs__gop *gop, dibs_err why) REQUIRES(gop->g->mu)
     cancel_members(gop);
 }
 
-static struct dibs__gop *next_at_home(struct dibs__locks *lk)
+/* One that was not told to end yet, or any, with a reference: while it is in
+ * the list its caller is not told, so somebody has one. */
+static struct dibs__gop *next_at_home(struct dibs__locks *lk, bool any)
 {
+    struct dibs__gop *found = NULL;
+
     dibs__lock(&lk->c->mu);
-    struct dibs__list *l = dibs__list_pop(&lk->gops);
-    struct dibs__gop *gop = l ? DIBS_OF(l, struct dibs__gop, at_home) : NULL;
-    if (gop) /* it is not told yet, so somebody has a reference */
-        atomic_fetch_add(&gop->refs, 1);
+    for (struct dibs__list *l = lk->gops.next; l != &lk->gops && !found;
+         l = l->next) {
+        struct dibs__gop *gop = DIBS_OF(l, struct dibs__gop, at_home);
+        if (any || !gop->closing)
+            found = gop;
+    }
+    if (found) {
+        found->closing = true;
+        atomic_fetch_add(&found->refs, 1);
+    }
     dibs__unlock(&lk->c->mu);
-    return gop;
+    return found;
 }
 
 void dibs__gops_close(struct dibs__locks *lk)
 {
-    for (struct dibs__gop *gop; (gop = next_at_home(lk));) {
+    for (struct dibs__gop *gop; (gop = next_at_home(lk, false));) {
         dibs__lock(&gop->g->mu);
         cancel(gop, DIBS_ERR_CLOSED);
         dibs__unlock(&gop->g->mu);
+        dibs__gop_unref(gop);
+    }
+}
+
+void dibs__gops_tell(struct dibs__locks *lk)
+{
+    for (struct dibs__gop *gop; (gop = next_at_home(lk, true));) {
+        dibs__gop_tell(gop, DIBS_ERR_CLOSED);
         dibs__gop_unref(gop);
     }
 }
@@ -486,7 +534,7 @@ dibs_err dibs__group_cancel(struct dibs__group *g, dibs_owner owner)
     dibs__lock(&g->mu);
     for (struct dibs__list *l = g->gops.next; l != &g->gops; l = l->next) {
         struct dibs__gop *gop = DIBS_OF(l, struct dibs__gop, link);
-        if (gop->o.owner != owner || gop->told)
+        if (gop->o.owner != owner || gop->told || gop->releasing)
             continue;
         cancel(gop, DIBS_ERR_CANCELED);
         err = DIBS_OK;

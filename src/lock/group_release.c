@@ -39,22 +39,24 @@ static void release_some(struct dibs__gop *gop, size_t from, size_t to,
                          struct dibs__scatter *sc, bool talk)
 {
     size_t n = count_got(gop, from, to);
-    struct dibs__batch *b = n > 1 ? dibs__batch_new(VERB_RELEASE, n) : NULL;
+    dibs_client *c = gop->g->members[from].c;
+    bool inside = dibs__client_enter(c) == DIBS_OK;
+    struct dibs__batch *b =
+        inside && n > 1 ? dibs__batch_new(VERB_RELEASE, n) : NULL;
 
     for (size_t i = from; i < to; i++) {
-        dibs__lock(&gop->g->mu);
-        bool got = gop->m[i].got;
-        dibs__unlock(&gop->g->mu);
-        if (got)
+        if (dibs__mop_take(gop, i))
             dibs__mop_release(gop, i, 0, b, sc, false);
     }
     send_or_drop(b, talk);
+    if (inside)
+        dibs__client_leave(c);
 }
 
 void dibs__gop_release(struct dibs__gop *gop, size_t from, size_t to, bool talk)
 {
     for (size_t i = from, end; i < to; i = end) {
-        end = dibs__gop_client_end(gop, i, to);
+        end = dibs__gop_place_end(gop, i, to);
         release_some(gop, i, end, NULL, talk && end == to);
     }
 }
@@ -111,10 +113,13 @@ static void release_done(struct dibs__gop *gop)
 static void release_scattered(struct dibs__gop *gop)
 {
     struct dibs__scatter sc = {{false}};
+    bool in[DIBS__MEMBERS_MAX];
 
+    dibs__gop_enter(gop, in);
     for (size_t i = 0; i < gop->g->n; i++)
         release_some(gop, i, i + 1, &sc, false);
     dibs__gop_hear(gop, &sc);
+    dibs__gop_leave(gop, in);
 }
 
 static void release_start(struct dibs__gop *gop)
@@ -170,5 +175,6 @@ dibs_err dibs__group_release(struct dibs__group *g, const dibs_lock_opts *o,
         dibs__gop_unref(gop);
         return err;
     }
+    dibs__gop_leave_home(gop);
     return dibs__gop_go(gop, gop->err ? tell_only : release_start, fn, arg);
 }

@@ -89,6 +89,12 @@ void dibs__write_holders(const struct dibs__line *line, struct dibs__buf *out,
 /* The owner as the server knows it; how long the text is. */
 size_t dibs__owner_text(const struct dibs__line *line, uint64_t wire,
                         char buf[DIBS_OWNER_MAX]);
+/* The commands with which scripts publish, behind all other arguments, and how
+ * many that are: none but in a cluster. */
+size_t dibs__publish_count(const struct dibs__line *line);
+void dibs__publish_args(struct dibs__buf *out, const struct dibs__line *line);
+/* Renewals that are keys of several slots: names go behind the arguments. */
+bool dibs__renews_apart(const struct dibs__renew_item *items, size_t count);
 /* "uuid:number" as an argument of a command, or ask's text if it has one. */
 void dibs__owner_arg(struct dibs__buf *out, const struct dibs__ask *ask);
 

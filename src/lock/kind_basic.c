@@ -41,6 +41,31 @@ void dibs__owner_arg(struct dibs__buf *out, const struct dibs__ask *ask)
         dibs__buf_arg(out, text, owner_write(ask->line, ask->wire, "", text));
 }
 
+size_t dibs__publish_count(const struct dibs__line *line)
+{
+    const dibs_client *c = dibs__line_client(line);
+    unsigned how = c->cluster ? dibs__client_flavour(c) : 0;
+
+    return (how & FLAVOUR_SHARDED ? 1u : 0u) +
+           (how & FLAVOUR_CLASSIC ? 1u : 0u);
+}
+
+void dibs__publish_args(struct dibs__buf *out, const struct dibs__line *line)
+{
+    const dibs_client *c = dibs__line_client(line);
+    unsigned how = c->cluster ? dibs__client_flavour(c) : 0;
+
+    if (how & FLAVOUR_SHARDED)
+        dibs__buf_arg_text(out, "spublish");
+    if (how & FLAVOUR_CLASSIC)
+        dibs__buf_arg_text(out, "publish");
+}
+
+bool dibs__renews_apart(const struct dibs__renew_item *items, size_t count)
+{
+    return count > 1 && dibs__line_client(items[0].line)->cluster;
+}
+
 static void head(struct dibs__buf *out, const struct dibs__script *script,
                  bool whole, const struct dibs__line *line, size_t args)
 {
@@ -49,16 +74,18 @@ static void head(struct dibs__buf *out, const struct dibs__script *script,
 }
 
 /* An argument and not a key, so that whoever may use the lock's key may also
- * give it back. */
+ * give it back. It is the last but for how to publish. */
 static void channel(struct dibs__buf *out, const struct dibs__line *line)
 {
     dibs__buf_arg(out, line->channel, line->channel_len);
+    dibs__publish_args(out, line);
 }
 
 static void basic_write(enum dibs__verb verb, const struct dibs__ask *ask,
                         struct dibs__buf *out, bool whole)
 {
     struct dibs__ask heir = {.line = ask->line, .wire = ask->heir};
+    size_t more = dibs__publish_count(ask->line);
 
     switch (verb) {
     case VERB_ACQUIRE:
@@ -68,7 +95,7 @@ static void basic_write(enum dibs__verb verb, const struct dibs__ask *ask,
         dibs__buf_arg_num(out, ask->lease_ms);
         break;
     case VERB_RELEASE:
-        head(out, &dibs__script_basic_release, whole, ask->line, 4);
+        head(out, &dibs__script_basic_release, whole, ask->line, 4 + more);
         dibs__owner_arg(out, ask);
         dibs__buf_arg_num(out, ask->target);
         dibs__buf_arg_num(out, ask->keep_ms);
@@ -81,7 +108,7 @@ static void basic_write(enum dibs__verb verb, const struct dibs__ask *ask,
         dibs__buf_arg_num(out, ask->lease_ms);
         break;
     case VERB_FORCE:
-        head(out, &dibs__script_basic_force, whole, ask->line, 2);
+        head(out, &dibs__script_basic_force, whole, ask->line, 2 + more);
         dibs__owner_arg(out, ask);
         channel(out, ask->line);
         break;
@@ -95,19 +122,31 @@ static void basic_write(enum dibs__verb verb, const struct dibs__ask *ask,
     }
 }
 
+static void names(const struct dibs__renew_item *items, size_t count,
+                  struct dibs__buf *out)
+{
+    for (size_t i = 0; i < count; i++)
+        dibs__buf_arg(out, items[i].line->name, items[i].line->name_len);
+}
+
 void dibs__write_renew(const struct dibs__renew_item *items, size_t count,
                        struct dibs__buf *out, bool whole)
 {
     char text[DIBS_OWNER_MAX];
 
-    dibs__script_head(out, &dibs__script_basic_renew, whole, count, 2 * count);
-    for (size_t i = 0; i < count; i++)
-        dibs__buf_arg(out, items[i].line->name, items[i].line->name_len);
+    bool apart = dibs__renews_apart(items, count);
+
+    dibs__script_head(out, &dibs__script_basic_renew, whole, apart ? 0 : count,
+                      (apart ? 3 : 2) * count);
+    if (!apart)
+        names(items, count, out);
     for (size_t i = 0; i < count; i++) {
         dibs__buf_arg(out, text,
                       dibs__owner_text(items[i].line, items[i].wire, text));
         dibs__buf_arg_num(out, items[i].lease_ms);
     }
+    if (apart)
+        names(items, count, out);
 }
 
 const struct dibs__kind dibs__kind_basic = {

@@ -53,33 +53,37 @@ static void fair_write(enum dibs__verb verb, const struct dibs__ask *ask,
 {
     const struct dibs__line *line = ask->line;
     int64_t wait_ms = dibs__line_client(line)->fair_wait_ms;
+    size_t more = dibs__publish_count(line);
 
     switch (verb) {
     case VERB_ACQUIRE:
-        head(out, &dibs__script_fair_acquire, whole, line, 6);
+        head(out, &dibs__script_fair_acquire, whole, line, 6 + more);
         dibs__owner_arg(out, ask);
         dibs__buf_arg_num(out, ask->target);
         dibs__buf_arg_num(out, ask->lease_ms);
         dibs__buf_arg_num(out, wait_ms);
         channel(out, line);
         dibs__buf_arg_num(out, ask->stay);
+        dibs__publish_args(out, line);
         break;
     case VERB_RELEASE:
-        head(out, &dibs__script_fair_release, whole, line, 5);
+        head(out, &dibs__script_fair_release, whole, line, 5 + more);
         dibs__owner_arg(out, ask);
         dibs__buf_arg_num(out, ask->target);
         dibs__buf_arg_num(out, ask->keep_ms);
         dibs__buf_arg_num(out, wait_ms);
         channel(out, line);
+        dibs__publish_args(out, line);
         break;
     case VERB_HANDOVER: /* never: the queue says who is next */
     case VERB_LEAVE:
     case VERB_FORCE:
-        head(out, &dibs__script_fair_leave, whole, line, 4);
+        head(out, &dibs__script_fair_leave, whole, line, 4 + more);
         dibs__owner_arg(out, ask);
         channel(out, line);
         dibs__buf_arg_num(out, verb == VERB_FORCE);
         dibs__buf_arg_num(out, wait_ms);
+        dibs__publish_args(out, line);
         break;
     case VERB_INFO:
         head(out, &dibs__script_fair_info, whole, line, 2);

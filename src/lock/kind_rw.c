@@ -125,6 +125,7 @@ static void read_write(enum dibs__verb verb, const struct dibs__ask *ask,
                        struct dibs__buf *out, bool whole)
 {
     const struct dibs__line *line = ask->line;
+    size_t more = dibs__publish_count(line);
 
     switch (verb) {
     case VERB_ACQUIRE:
@@ -137,24 +138,26 @@ static void read_write(enum dibs__verb verb, const struct dibs__ask *ask,
         dibs__buf_arg_num(out, ask->lease_ms);
         break;
     case VERB_RELEASE:
-        dibs__script_head(out, &dibs__script_read_release, whole, 3, 4);
+        dibs__script_head(out, &dibs__script_read_release, whole, 3, 4 + more);
         name_key(out, line);
         read_key(out, ask);
         channel(out, line);
         dibs__owner_arg(out, ask);
         dibs__buf_arg_num(out, ask->target);
         read_ends(out, line);
+        dibs__publish_args(out, line);
         break;
     case VERB_HANDOVER: /* never: readers need not */
     case VERB_LEAVE:    /* never: nobody knows of a reader that waits */
     case VERB_FORCE:
-        dibs__script_head(out, &dibs__script_read_force, whole, 3, 4);
+        dibs__script_head(out, &dibs__script_read_force, whole, 3, 4 + more);
         name_key(out, line);
         read_key(out, ask);
         channel(out, line);
         dibs__owner_arg(out, ask);
         read_ends(out, line);
         dibs__buf_arg_num(out, ask->all);
+        dibs__publish_args(out, line);
         break;
     case VERB_INFO:
         info(line, out, whole);
@@ -165,21 +168,32 @@ static void read_write(enum dibs__verb verb, const struct dibs__ask *ask,
     }
 }
 
-static void read_write_renew(const struct dibs__renew_item *items, size_t count,
-                             struct dibs__buf *out, bool whole)
+static void both_keys(const struct dibs__renew_item *items, size_t count,
+                      struct dibs__buf *out)
 {
-    dibs__script_head(out, &dibs__script_read_renew, whole, 2 * count,
-                      2 * count);
     for (size_t i = 0; i < count; i++) {
         struct dibs__ask ask = {.line = items[i].line, .wire = items[i].wire};
         name_key(out, ask.line);
         read_key(out, &ask);
     }
+}
+
+static void read_write_renew(const struct dibs__renew_item *items, size_t count,
+                             struct dibs__buf *out, bool whole)
+{
+    bool apart = dibs__renews_apart(items, count);
+
+    dibs__script_head(out, &dibs__script_read_renew, whole,
+                      apart ? 0 : 2 * count, (apart ? 4 : 2) * count);
+    if (!apart)
+        both_keys(items, count, out);
     for (size_t i = 0; i < count; i++) {
         struct dibs__ask ask = {.line = items[i].line, .wire = items[i].wire};
         dibs__owner_arg(out, &ask);
         dibs__buf_arg_num(out, items[i].lease_ms);
     }
+    if (apart)
+        both_keys(items, count, out);
 }
 
 const struct dibs__kind dibs__kind_read = {
@@ -202,12 +216,14 @@ static void write_leave(const struct dibs__ask *ask, struct dibs__buf *out,
 
     if (ask->text)
         reader.text_len = reader_length(ask->text, ask->text_len);
-    dibs__script_head(out, &dibs__script_write_leave, whole, 3, 2);
+    dibs__script_head(out, &dibs__script_write_leave, whole, 3,
+                      2 + dibs__publish_count(ask->line));
     name_key(out, ask->line);
     channel(out, ask->line);
     gate_key(out, ask->line);
     dibs__owner_arg(out, &reader);
     dibs__buf_arg_num(out, force);
+    dibs__publish_args(out, ask->line);
 }
 
 static void write_write(enum dibs__verb verb, const struct dibs__ask *ask,
@@ -229,13 +245,15 @@ static void write_write(enum dibs__verb verb, const struct dibs__ask *ask,
         read_ends(out, line);
         break;
     case VERB_RELEASE:
-        dibs__script_head(out, &dibs__script_write_release, whole, 3, 3);
+        dibs__script_head(out, &dibs__script_write_release, whole, 3,
+                          3 + dibs__publish_count(line));
         name_key(out, line);
         channel(out, line);
         gate_key(out, line);
         dibs__owner_arg(out, ask);
         dibs__buf_arg_num(out, ask->target);
         dibs__buf_arg_num(out, ask->keep_ms);
+        dibs__publish_args(out, line);
         break;
     case VERB_HANDOVER: /* never: its owner may be reading too */
     case VERB_LEAVE:

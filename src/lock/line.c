@@ -64,6 +64,16 @@ dibs_client *dibs__line_client(const struct dibs__line *line)
     return line->locks->c;
 }
 
+struct dibs__server *dibs__line_server(const struct dibs__line *line)
+{
+    return dibs__client_server(line->locks->c, line->slot);
+}
+
+struct dibs__pubsub *dibs__line_pubsub(const struct dibs__line *line)
+{
+    return dibs__client_pubsub(line->locks->c, line->slot);
+}
+
 const char *dibs__line_uuid(const struct dibs__line *line)
 {
     return line->locks->c->id;
@@ -116,6 +126,7 @@ static struct dibs__line *line_new(struct dibs__locks *lk,
     line->kind = kind;
     line->name_len = len;
     memcpy(line->name, name, len);
+    line->slot = lk->c->cluster ? dibs__slot_of(name, len) : 0;
     line->channel = channel_name(kind->channel, name, len, &line->channel_len);
     dibs__line_wait_init(line);
     if (!line->channel) {

@@ -96,6 +96,7 @@ struct dibs__line {
     struct dibs__task look;
     bool look_posted; /* mu */
 
+    int slot;                     /* const after init; 0 if in no cluster */
     size_t name_len, channel_len; /* const after init */
     char *channel;
     char name[];
@@ -118,6 +119,11 @@ void dibs__line_ref(struct dibs__line *line);
 void dibs__line_unref(struct dibs__line *line);
 const char *dibs__line_uuid(const struct dibs__line *line);
 dibs_client *dibs__line_client(const struct dibs__line *line);
+/* Which server has the lock, as far as we know, and where its channel is. What
+ * is sent goes with the line's slot, so that it finds its way if that has
+ * changed. Thread: any; io. */
+struct dibs__server *dibs__line_server(const struct dibs__line *line);
+struct dibs__pubsub *dibs__line_pubsub(const struct dibs__line *line);
 
 /* ---- holds; all need line.mu ------------------------------------------- */
 

@@ -7,7 +7,8 @@
  * SCAN goes through the keys a page at a time and never stops the server for
  * long, whatever its size. A page may name a key twice, or one that is gone by
  * now; each is looked at by itself, and what does not look like a lock is
- * passed over.
+ * passed over. In a cluster that is done on every server that has slots; a lock
+ * whose slot moves meanwhile may come twice, or not at all.
  */
 #include "base/mem.h"
 #include "lock/lock.h"
@@ -22,6 +23,7 @@ struct scan {
     sem_t done;
     dibs_err err;
     const char *pattern;
+    struct dibs__server *server;
     char cursor[24];
     struct dibs__buf names; /* a length and a name, and so on */
 };
@@ -86,7 +88,8 @@ static dibs_err next_page(dibs_client *c, struct scan *s)
     s->call.deadline = dibs__now_ms() + 2 * timeout;
     s->call.connect_by = 0;
     s->call.expects = 1u << REPLY_ARRAY;
-    dibs__call_talk(&c->server, &s->call);
+    s->call.slot = s->server == &c->server ? 0 : -1;
+    dibs__call_talk(s->server, &s->call);
     while (sem_wait(&s->done) != 0)
         ;
     dibs__client_leave(c);
@@ -117,6 +120,8 @@ static bool show(dibs_client *c, const char *name, size_t len, dibs_list_fn fn,
 
     if (len == 0 || len > DIBS_NAME_MAX)
         return true;
+    if (c->cluster && !dibs__slot_fits(name, len))
+        return true; /* not one of ours, nor of Redisson's */
     *err = dibs_lock_new_bytes(c, name, len, &l);
     if (*err != DIBS_OK)
         return false;
@@ -147,20 +152,51 @@ static bool show_page(dibs_client *c, const struct scan *s, dibs_list_fn fn,
     return true;
 }
 
+/* All of one server. False: enough, or *err says why. */
+static bool scan_server(dibs_client *c, struct scan *s, dibs_list_fn fn,
+                        void *arg, dibs_err *err)
+{
+    bool more = true;
+
+    strcpy(s->cursor, "0");
+    do {
+        *err = next_page(c, s);
+        more = *err == DIBS_OK && show_page(c, s, fn, arg, err);
+    } while (more && strcmp(s->cursor, "0") != 0);
+    return more;
+}
+
+/* One page of whoever has slot 0 is asked for in vain, so that the servers are
+ * known from then on. */
+static dibs_err scan_cluster(dibs_client *c, struct scan *s, dibs_list_fn fn,
+                             void *arg)
+{
+    dibs_err err = next_page(c, s);
+    bool more = err == DIBS_OK;
+
+    for (unsigned i = 0; more && (s->server = dibs__cluster_nth(c->cluster, i));
+         i++)
+        if (dibs__cluster_serves(c->cluster, s->server))
+            more = scan_server(c, s, fn, arg, &err);
+    return err;
+}
+
 dibs_err dibs_client_list(dibs_client *c, const char *pattern, dibs_list_fn fn,
                           void *arg)
 {
     struct scan s = {.pattern = pattern, .cursor = "0"};
-
-    dibs_err err;
+    dibs_err err = DIBS_OK;
 
     if (!fn)
         return DIBS_ERR_INVALID;
+    if (dibs__client_foreign(c))
+        return c ? DIBS_ERR_FORKED : DIBS_ERR_INVALID;
+    s.server = &c->server;
     sem_init(&s.done, 0, 0);
-    do {
-        err = next_page(c, &s);
-    } while (err == DIBS_OK && show_page(c, &s, fn, arg, &err) &&
-             strcmp(s.cursor, "0") != 0);
+    if (c->cluster)
+        err = scan_cluster(c, &s, fn, arg);
+    else
+        scan_server(c, &s, fn, arg, &err);
     dibs__buf_clear(&s.names);
     sem_destroy(&s.done);
     return err;

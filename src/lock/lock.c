@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "lock/group.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define OPTS_SIZE_V1  sizeof(dibs_lock_opts)
@@ -21,6 +22,21 @@
 #define REPLICAS_PART 10 /* of the lease, at most */
 
 /* ---- handles ----------------------------------------------------------- */
+
+/* In a cluster all keys of a lock must be in one slot. */
+static dibs_err check_name(dibs_client *c, const char *name, size_t len)
+{
+    char text[200];
+
+    if (!c->cluster || dibs__slot_fits(name, len))
+        return DIBS_OK;
+    snprintf(text, sizeof text,
+             "'%.80s' is no name for a lock in a cluster: a brace without its "
+             "partner, or with nothing between them",
+             name);
+    dibs__client_say(c, DIBS_EVENT_ERROR, DIBS_ERR_INVALID, text);
+    return DIBS_ERR_INVALID;
+}
 
 static dibs_err lock_new(dibs_client *c, const struct dibs__kind *kind,
                          const void *name, size_t len, dibs_lock **out)
@@ -30,6 +46,11 @@ static dibs_err lock_new(dibs_client *c, const struct dibs__kind *kind,
     dibs_err err = dibs__client_enter(c);
     if (err != DIBS_OK)
         return err;
+    err = check_name(c, name, len);
+    if (err != DIBS_OK) {
+        dibs__client_leave(c);
+        return err;
+    }
     struct dibs__locks *lk = dibs__locks_of(c);
     dibs_lock *l = lk ? dibs__calloc(1, sizeof *l) : NULL;
     if (l)

@@ -86,6 +86,7 @@ static void close_step(struct dibs__timer *t)
         return;
     }
     dibs__reaps_stop(lk);
+    dibs__gops_tell(lk);
     dibs__client_empty(lk->c, empty && !lk->reap_failed);
 }
 
@@ -96,8 +97,7 @@ static void locks_close(void *home, int64_t deadline)
     lk->close_by = deadline;
     atomic_store(&lk->closing, true);
     lk->close_timer.fire = close_step;
-    dibs__calls_fail(&lk->c->server, DIBS_ERR_CLOSED, false); /* not sent yet */
-    dibs__acks_end(&lk->c->server);
+    dibs__topology_fail_waiting(lk->c, DIBS_ERR_CLOSED);
     close_step(&lk->close_timer);
 }
 

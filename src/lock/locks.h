@@ -81,8 +81,10 @@ size_t dibs__reaps_left(const struct dibs__locks *lk);
 
 /* The client closes: those whose time it keeps go on at once. Thread: io. */
 void dibs__naps_end(struct dibs__locks *lk);
-/* Those that begin with one of its locks end. */
+/* Those whose caller hears from this client are to end; their time is over:
+ * the callers hear so. */
 void dibs__gops_close(struct dibs__locks *lk);
+void dibs__gops_tell(struct dibs__locks *lk);
 
 /* ---- renew.c ----------------------------------------------------------- */
 

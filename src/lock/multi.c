@@ -164,16 +164,18 @@ static bool batched(const struct dibs__gop *gop, size_t i)
     return !gop->single && gop->g->members[i].line->kind->batch;
 }
 
-/* Those of one client: in one script, or by themselves. All of the batch are
- * asked for, or none. */
+/* Those of one client and slot: in one script, or by themselves. All of the
+ * batch are asked for, or none. */
 static void try_client(struct dibs__gop *gop, size_t from, size_t to, bool talk)
 {
     size_t n = 0;
     struct dibs__batch *b = NULL;
+    dibs_client *c = gop->g->members[from].c;
+    bool inside = dibs__client_enter(c) == DIBS_OK;
 
     for (size_t i = from; i < to; i++)
         n += batched(gop, i);
-    if (n > 1)
+    if (n > 1 && inside)
         b = dibs__batch_new(VERB_ACQUIRE, n);
     for (size_t i = from; i < to; i++)
         if (!b || !batched(gop, i))
@@ -185,6 +187,8 @@ static void try_client(struct dibs__gop *gop, size_t from, size_t to, bool talk)
         dibs__batch_send(b, talk);
     else if (b)
         dibs__batch_drop(b);
+    if (inside)
+        dibs__client_leave(c);
 }
 
 static void try_rest(struct dibs__gop *gop)
@@ -195,7 +199,7 @@ static void try_rest(struct dibs__gop *gop)
     gop->talk = false;
     dibs__gop_open(gop, tried);
     for (size_t i = from, end; i < to; i = end) {
-        end = dibs__gop_client_end(gop, i, to);
+        end = dibs__gop_place_end(gop, i, to);
         try_client(gop, i, end, talk && end == to);
     }
     dibs__gop_run(gop);
@@ -205,7 +209,7 @@ static void try_rest(struct dibs__gop *gop)
 
 static bool several_clients(const struct dibs__gop *gop)
 {
-    return dibs__gop_client_end(gop, 0, gop->g->n) < gop->g->n;
+    return dibs__gop_place_end(gop, 0, gop->g->n) < gop->g->n;
 }
 
 static void waited(struct dibs__gop *gop)
@@ -227,8 +231,9 @@ static void waited(struct dibs__gop *gop)
             all_held(gop);
         else
             try_rest(gop);
-    } else if (err == DIBS_ERR_TIMEOUT && dibs__now_ms() < gop->deadline) {
-        start_over(gop);
+    } else if ((err == DIBS_ERR_TIMEOUT || may_wait(gop, err)) &&
+               dibs__now_ms() < gop->deadline) {
+        start_over(gop); /* only its patience is over */
     } else {
         fail(gop, err);
     }

@@ -23,7 +23,7 @@ void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
                                     const struct dibs__reply *),
                    int64_t within, int64_t connect_by)
 {
-    struct dibs__server *s = &dibs__line_client(op->line)->server;
+    struct dibs__server *s = dibs__line_server(op->line);
 
     if (op->batch && dibs__batch_take(op, verb, answered))
         return;
@@ -47,10 +47,12 @@ void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
     op->call.replicas = verb == VERB_ACQUIRE ? op->replicas : 0;
     op->call.replicas_ms = op->replicas_ms;
     op->call.writes = 1u << REPLY_NIL;
+    op->call.slot = op->line->slot;
     bool talk = op->talk;
     op->talk = false; /* its next step may be on io, which must not wait */
-    if (talk && op->asked)
-        *op->asked = dibs__call_ask(s, &op->call);
+    bool *asked = op->asked;
+    if (talk && asked) /* op may be gone by the time it says no */
+        *asked = dibs__call_ask(s, &op->call);
     else if (talk)
         dibs__call_talk(s, &op->call);
     else

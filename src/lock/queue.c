@@ -104,7 +104,7 @@ static void listen_to(struct dibs__place *pl)
     dibs__buf_add(&name, ":", 1);
     dibs__buf_add(&name, text, len);
     if (dibs__buf_ok(&name))
-        dibs__pubsub_listen(&client_of(pl)->pubsub, &pl->sub, name.data,
+        dibs__pubsub_listen(dibs__line_pubsub(line), &pl->sub, name.data,
                             name.len); /* no memory: it stays deaf */
     dibs__buf_clear(&name);
 }
@@ -153,7 +153,7 @@ void dibs__queue_end(struct dibs__op *op)
     if (!pl)
         return;
     dibs__timer_stop(&client_of(pl)->loop, &pl->timer);
-    dibs__pubsub_leave(&client_of(pl)->pubsub, &pl->sub);
+    dibs__pubsub_leave(&pl->sub);
     op->place = NULL;
     pl->op = NULL;
     if (!pl->pending)

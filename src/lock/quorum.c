@@ -92,12 +92,12 @@ static void find_run_id(const struct dibs__reply *reply,
 
 static unsigned ups(const struct dibs__member *m)
 {
-    return 1 + atomic_load(&m->c->server.ups);
+    return 1 + atomic_load(&dibs__line_server(m->line)->ups);
 }
 
 static bool is_up(const struct dibs__member *m)
 {
-    const struct dibs__server *s = &m->c->server;
+    const struct dibs__server *s = dibs__line_server(m->line);
 
     return atomic_load(&s->ups) > atomic_load(&s->generation);
 }
@@ -146,7 +146,8 @@ ask_who(struct dibs__member *m, struct dibs__call *call, int64_t within,
     call->attempt_ms = within;
     call->deadline = dibs__add(dibs__now_ms(), within);
     call->connect_by = 0;
-    dibs__call_start(&m->c->server, call);
+    call->slot = m->line->slot;
+    dibs__call_start(dibs__line_server(m->line), call);
 }
 
 /* ---- a round ----------------------------------------------------------- */
@@ -173,7 +174,8 @@ static size_t open_votes(struct dibs__gop *gop) REQUIRES(gop->g->mu)
     size_t n = gop->to_ask;
 
     for (size_t i = 0; i < gop->g->n; i++)
-        n += (gop->m[i].under_way || gop->m[i].checking) && !gop->m[i].astray;
+        n += (gop->m[i].under_way && !gop->m[i].astray) ||
+             (gop->m[i].checking && !gop->m[i].idle_check);
     return n;
 }
 
@@ -198,27 +200,58 @@ static bool is_valid(struct dibs__gop *gop)
     return n >= gop->g->need;
 }
 
+/* Whose vote counts, at one moment; how many. */
+static size_t pick_votes(struct dibs__gop *gop, bool vote[])
+    REQUIRES(gop->g->mu)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < gop->g->n; i++)
+        n += vote[i] = counts(gop, i);
+    return n;
+}
+
+/* The votes are the level's. A yes that does not count (its connection was made
+ * anew meanwhile) is nobody's, and goes back; if its server is being asked who
+ * it is, that decides. */
+static void share(struct dibs__gop *gop, const bool vote[]) REQUIRES(gop->g->mu)
+{
+    for (size_t i = 0; i < gop->g->n; i++) {
+        struct dibs__mop *m = &gop->m[i];
+        gop->level->members[i].got = vote[i];
+        m->odd = m->got && !vote[i] && !m->checking && !m->under_way;
+        if (m->odd)
+            m->got = false;
+    }
+}
+
 /* A majority said yes: is that worth something? Whoever else says yes now is
  * counted here, or later by itself. */
 static void try_to_win(struct dibs__gop *gop)
 {
     struct dibs__group *g = gop->g;
-    bool valid = is_valid(gop);
+    bool valid = is_valid(gop), vote[MEMBERS_MAX];
 
     dibs__lock(&g->mu);
     gop->winning = false;
-    size_t yes = votes(gop);
-    bool wins = valid && !gop->back && !gop->canceled && yes >= g->need &&
+    size_t yes = pick_votes(gop, vote);
+    bool wins = valid && !gop->back && !gop->canceled && !gop->twice &&
+                yes >= g->need &&
                 dibs__loss_arm(gop->level->loss, yes - g->need + 1);
     if (wins) {
         gop->won = true;
         dibs__glevel_live(g, gop->level);
-        for (size_t i = 0; i < g->n; i++)
-            gop->level->members[i].got = counts(gop, i);
+        share(gop, vote);
     }
     dibs__unlock(&g->mu);
-    if (wins)
-        dibs__gop_tell(gop, DIBS_OK);
+    if (!wins)
+        return;
+    for (size_t i = 0; i < g->n; i++)
+        if (!vote[i] && gop->m[i].odd) {
+            gop->m[i].odd = false;
+            dibs__mop_release(gop, i, 0, NULL, NULL, true);
+        }
+    dibs__gop_tell(gop, DIBS_OK);
 }
 
 /* One member's answer is in, and its server is known, or it will not be. */
@@ -245,6 +278,8 @@ static void counted(struct dibs__gop *gop, struct dibs__mop *m, bool astray)
     gop->back |= loses;
     if (late) /* whoever gives it back gives back this one, too */
         gop->level->members[m->index].got = true;
+    if (unwanted) /* ours to give back, and nobody else's */
+        m->got = false;
     dibs__unlock(&g->mu);
     if (unwanted)
         dibs__mop_release(gop, m->index, 0, NULL, NULL, astray);
@@ -265,8 +300,8 @@ static void who_answered(struct dibs__call *call, dibs_err err,
 
     learn(gop->g, m->index, err, reply);
     dibs__lock(&gop->g->mu);
-    bool astray = m->astray;
-    m->checking = m->astray = false;
+    bool astray = m->idle_check;
+    m->checking = m->idle_check = false;
     if (err != DIBS_OK && !reply)
         gop->level->members[m->index].err = err;
     dibs__unlock(&gop->g->mu);
@@ -288,7 +323,7 @@ static void check_first(struct dibs__gop *gop, struct dibs__mop *m, bool astray)
     dibs__gop_begun(gop, astray);
     dibs__lock(&gop->g->mu);
     m->checking = true;
-    m->astray = astray;
+    m->idle_check = astray;
     dibs__unlock(&gop->g->mu);
     dibs__line_ref(member->line);
     atomic_fetch_add(&member->line->locks->afoot, 1);
@@ -315,6 +350,20 @@ static bool is_late(struct dibs__gop *gop) REQUIRES(gop->g->mu)
            gop->to_ask == 0 && dibs__now_ms() >= gop->late_at;
 }
 
+static void leave_astray(struct dibs__gop *gop, size_t i, bool lost)
+    REQUIRES(gop->g->mu)
+{
+    struct dibs__mop *m = &gop->m[i];
+    bool op = m->under_way && !m->astray;
+    bool check = m->checking && !m->idle_check;
+
+    m->astray |= op;
+    m->idle_check |= check;
+    gop->pending -= op + check;
+    if ((op || check) && lost && !is_up(&gop->g->members[i]))
+        gop->level->members[i].err = DIBS_ERR_CONN;
+}
+
 /* Whoever has not answered by now is not waited for. */
 void dibs__quorum_late(struct dibs__gop *gop)
 {
@@ -331,15 +380,8 @@ void dibs__quorum_late(struct dibs__gop *gop)
     gop->late_at = INT64_MAX;
     lost = !gop->back;
     gop->back = true;
-    for (size_t i = 0; i < g->n; i++) {
-        struct dibs__mop *m = &gop->m[i];
-        if ((!m->under_way && !m->checking) || m->astray)
-            continue;
-        m->astray = true;
-        gop->pending--;
-        if (lost && !is_up(&g->members[i]))
-            gop->level->members[i].err = DIBS_ERR_CONN;
-    }
+    for (size_t i = 0; i < g->n; i++)
+        leave_astray(gop, i, lost);
     dibs__unlock(&g->mu);
     if (lost)
         dibs__gop_release(gop, 0, g->n, false);
@@ -440,7 +482,7 @@ static void deal(struct dibs__gop *gop, bool ask[]) REQUIRES(gop->g->mu)
 {
     for (size_t i = 0; i < gop->g->n; i++) {
         struct dibs__mop *m = &gop->m[i];
-        ask[i] = !m->astray;
+        ask[i] = !m->under_way && !m->checking;
         gop->level->members[i].err = DIBS_ERR_UNKNOWN; /* until it answers */
         if (ask[i]) {
             m->got = false;
@@ -454,7 +496,7 @@ static void round_start(struct dibs__gop *gop)
 {
     struct dibs__group *g = gop->g;
     int64_t now = dibs__now_ms();
-    bool ask[MEMBERS_MAX];
+    bool ask[MEMBERS_MAX], in[MEMBERS_MAX];
     struct dibs__scatter sc = {{false}};
     dibs_err canceled = dibs__gop_canceled(gop);
 
@@ -477,13 +519,17 @@ static void round_start(struct dibs__gop *gop)
                              gop->trying ? INT64_MAX : gop->deadline);
     deal(gop, ask);
     dibs__unlock(&g->mu);
+    if (talk)
+        dibs__gop_enter(gop, in);
     for (size_t i = 0; i < g->n; i++) {
         if (!ask[i])
             continue;
         dibs__mop_acquire(gop, i, true, INT64_MAX, NULL, talk ? &sc : NULL);
     }
-    if (talk)
+    if (talk) {
         dibs__gop_hear(gop, &sc);
+        dibs__gop_leave(gop, in);
+    }
     dibs__gop_run(gop);
 }
 

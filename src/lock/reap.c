@@ -143,7 +143,8 @@ static void reap_ask(struct reap *r)
     r->call.attempt_ms = timeout;
     r->call.deadline = dibs__now_ms() + timeout;
     r->call.connect_by = r->call.deadline;
-    dibs__call_start(&c->server, &r->call);
+    r->call.slot = r->line->slot;
+    dibs__call_start(dibs__line_server(r->line), &r->call);
 }
 
 static void reap_timed(struct dibs__timer *t)

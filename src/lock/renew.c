@@ -11,6 +11,14 @@
  *         it is over by our clock, so a hold is lost in time even if no answer
  *         ever comes.
  *
+ *         In a cluster there is a batch for each node, each on its own
+ *         connection, so none waits for another. Keys of one command would
+ *         have to be in one slot; so the script is told of them as arguments,
+ *         and each that the node does not have (any more) comes back as 'm'.
+ *         That one is asked for alone, as a key, and finds its way by its slot.
+ *         If there are many of them, a few lead the way: their MOVED brings a
+ *         new map, and the others go with the next batches.
+ *
  *         A hold that was released and taken again meanwhile is another hold:
  *         it has another number, and an answer for the old one is dropped.
  *
@@ -28,10 +36,13 @@
 #define GAIN            20  /* part of a lease that is worth a renewal */
 #define PATIENCE        6   /* part of a lease that an answer may take */
 #define PATIENCE_MIN_MS 200 /* less says nothing about the connection */
+#define ALONE_MAX       10  /* of a batch; others when the map is new */
 
 struct batch {
     struct dibs__call call;
+    struct batch *next; /* of those that are being filled */
     struct dibs__locks *locks;
+    struct dibs__server *server;
     size_t count;
     struct dibs__renew_item items[BATCH];
 };
@@ -55,7 +66,7 @@ static void one_answered(struct dibs__renew_item *item, char letter,
         } else if (letter == '0') {
             dibs__hold_lose(line, h);
         } else {
-            h->suspect = true;
+            h->suspect |= letter != 'm';
             dibs__hold_watch(line, h,
                              dibs__now_ms() + h->lease_ms / RETRY_PART);
         }
@@ -63,6 +74,9 @@ static void one_answered(struct dibs__renew_item *item, char letter,
     dibs__unlock(&line->mu);
     dibs__line_unref(line);
 }
+
+static void ask_alone(struct dibs__locks *lk,
+                      const struct dibs__renew_item *item);
 
 static void batch_answered(struct dibs__call *call, dibs_err err,
                            const struct dibs__reply *reply)
@@ -75,8 +89,13 @@ static void batch_answered(struct dibs__call *call, dibs_err err,
         dibs__client_say(b->locks->c, DIBS_EVENT_SUSPECT,
                          err ? err : DIBS_ERR_SERVER,
                          "a renewal failed; trying again");
-    for (size_t i = 0; i < b->count; i++)
-        one_answered(&b->items[i], good ? reply->text[i] : 'e', call->sent_ms);
+    for (size_t i = 0, alone = 0; i < b->count; i++) {
+        char letter = good ? reply->text[i] : 'e';
+        if (letter == 'm' && b->count > 1 && alone++ < ALONE_MAX)
+            ask_alone(b->locks, &b->items[i]);
+        else
+            one_answered(&b->items[i], letter, call->sent_ms);
+    }
     dibs__free(b);
 }
 
@@ -92,8 +111,7 @@ static void batch_write(struct dibs__call *call, struct dibs__buf *out,
 
 static void batch_send(struct batch *b)
 {
-    struct dibs__server *s = &b->locks->c->server;
-    int64_t patience = s->to.command_timeout_ms;
+    int64_t patience = b->locks->c->server.to.command_timeout_ms;
 
     for (size_t i = 0; i < b->count; i++)
         patience = dibs__min(patience, b->items[i].lease_ms / PATIENCE);
@@ -103,7 +121,8 @@ static void batch_send(struct batch *b)
     b->call.attempt_ms = patience;
     b->call.deadline = dibs__now_ms() + 2 * patience;
     b->call.connect_by = b->call.deadline;
-    dibs__call_start(s, &b->call);
+    b->call.slot = b->count > 1 ? -1 : b->items[0].line->slot;
+    dibs__call_start(b->server, &b->call);
 }
 
 /* ---- collecting -------------------------------------------------------- */
@@ -171,42 +190,65 @@ static enum due take_one(struct dibs__locks *lk, struct dibs__renew_item *item,
     return due == DUE_NOT ? DUE_LATER : due;
 }
 
-/* Into the batch of its sort; a full one is sent. */
-static void collect(struct dibs__locks *lk, struct batch *open[RENEW_COUNT],
+/* Into the batch of its sort and server; a full one is sent. */
+static void collect(struct dibs__locks *lk, struct batch **open,
                     struct dibs__renew_item *item)
 {
-    struct batch **b = &open[item->line->kind->renewal];
+    struct dibs__server *server = dibs__line_server(item->line);
+    struct batch **at = open, *b;
 
-    if (!*b)
-        *b = dibs__calloc(1, sizeof **b);
-    if (!*b) {
+    while ((b = *at) &&
+           (b->server != server ||
+            b->items[0].line->kind->renewal != item->line->kind->renewal))
+        at = &b->next;
+    if (!b)
+        b = *at = dibs__calloc(1, sizeof *b);
+    if (!b) {
         one_answered(item, 'e', 0); /* no memory: suspect, and soon again */
         return;
     }
-    (*b)->locks = lk;
-    (*b)->items[(*b)->count++] = *item;
-    if ((*b)->count == BATCH) {
-        batch_send(*b);
-        *b = NULL;
+    b->locks = lk;
+    b->server = server;
+    b->items[b->count++] = *item;
+    if (b->count == BATCH) {
+        *at = b->next;
+        batch_send(b);
     }
+}
+
+static void send_all(struct batch *open)
+{
+    for (struct batch *b; (b = open);) {
+        open = b->next;
+        batch_send(b);
+    }
+}
+
+/* Its node does not have it: by its slot it finds its way. */
+static void ask_alone(struct dibs__locks *lk,
+                      const struct dibs__renew_item *item)
+{
+    struct dibs__renew_item copy = *item;
+    struct batch *open = NULL;
+
+    collect(lk, &open, &copy);
+    send_all(open);
 }
 
 void dibs__renew_due(struct dibs__watchdog *wd, int64_t now)
 {
     dibs_client *c = DIBS_OF(wd, dibs_client, watchdog);
-    struct batch *open[RENEW_COUNT] = {NULL};
+    struct batch *open = NULL;
     int64_t until = now;
     struct dibs__renew_item item;
     enum due due;
 
     while ((due = take_one(c->home, &item, now, until)) != DUE_NOT) {
         if (due == DUE_RENEW)
-            collect(c->home, open, &item);
+            collect(c->home, &open, &item);
         /* A batch goes anyway: take along what is due soon. Deadlines that
          * come next are left in peace. */
         until = due == DUE_RENEW ? now + c->lease_ms / SOON : now;
     }
-    for (int i = 0; i < RENEW_COUNT; i++)
-        if (open[i])
-            batch_send(open[i]);
+    send_all(open);
 }

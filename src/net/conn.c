@@ -247,6 +247,11 @@ static void take_reply(struct dibs__conn *cn, const struct dibs__reply *reply)
         l = dibs__list_pop(&cn->fifo);
     if (l) {
         struct dibs__req *req = DIBS_OF(l, struct dibs__req, link);
+        if (req->skip > 0) {
+            req->skip--;
+            dibs__list_add_first(&cn->fifo, l);
+            return;
+        }
         req->done(req, DIBS_OK, reply);
     } else if (cn->push) {
         cn->push(cn, reply);

@@ -25,6 +25,8 @@ struct dibs__target {
     const char *client_name;
     int64_t connect_timeout_ms;
     int64_t command_timeout_ms;
+    bool changes; /* another server can come in its place: see that it is a
+                     master, and which one */
 };
 
 /* A command on its way. Lives inside whatever it is about. */
@@ -38,6 +40,7 @@ struct dibs__req {
                  const struct dibs__reply *reply);
     struct dibs__conn *cn; /* on which it went out */
     bool careful;          /* look for left-over bytes before it is sent */
+    unsigned skip;         /* replies that come before its own */
     int64_t expires;       /* when we stop waiting for the reply */
     uint64_t end;          /* where it ends in all that this connection sent */
 };
@@ -56,6 +59,8 @@ enum dibs__hello_kind {
     HELLO_AUTH,
     HELLO_SELECT,
     HELLO_NAME,
+    HELLO_ROLE, /* if another server can come in its place */
+    HELLO_RUN,  /* the same */
     HELLO_INFO,
     HELLO_COUNT
 };
@@ -92,6 +97,7 @@ struct dibs__conn {
 
     char id[24];    /* the server's number for this connection; "" unknown */
     char addr[160]; /* the server's address for it */
+    char run[48];   /* which run of which server; "" unknown */
 
     struct dibs__resolve *resolve;
     struct addrinfo *found, *next; /* addresses; the next one to try */

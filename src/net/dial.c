@@ -7,7 +7,9 @@
  * How     Look up the name, try its addresses one after the other, shake hands
  *         if it is TLS, then send the set-up (AUTH, SELECT, CLIENT SETNAME,
  *         CLIENT INFO) in one write. One time limit for all of it. When all are
- *         answered it is up.
+ *         answered it is up. Where another server can come in the place of this
+ *         one, ROLE must say that it is a master, and INFO tells which run of
+ *         which server it is.
  *
  *         CLIENT INFO tells the number under which the server knows this
  *         connection: with it, a later one can have the server forget what
@@ -42,6 +44,8 @@ static bool wanted(const struct dibs__conn *cn, enum dibs__hello_kind kind)
         return cn->to->url.password != NULL;
     if (kind == HELLO_SELECT)
         return cn->to->url.db != 0;
+    if (kind == HELLO_ROLE || kind == HELLO_RUN)
+        return cn->to->changes;
     return true;
 }
 
@@ -68,6 +72,15 @@ static void hello_write(struct dibs__req *req, struct dibs__buf *out)
         dibs__buf_arg_text(out, "CLIENT");
         dibs__buf_arg_text(out, "SETNAME");
         dibs__buf_arg_text(out, to->client_name);
+        break;
+    case HELLO_ROLE:
+        dibs__buf_array(out, 1);
+        dibs__buf_arg_text(out, "ROLE");
+        break;
+    case HELLO_RUN:
+        dibs__buf_array(out, 2);
+        dibs__buf_arg_text(out, "INFO");
+        dibs__buf_arg_text(out, "server");
         break;
     case HELLO_INFO:
     case HELLO_COUNT:
@@ -110,6 +123,13 @@ static dibs_err refusal(enum dibs__hello_kind kind, const char *text)
     return kind == HELLO_SELECT ? DIBS_ERR_SERVER : DIBS_OK;
 }
 
+static bool is_master(const struct dibs__reply *reply)
+{
+    const struct dibs__reply *role = dibs__reply_text(reply, 0);
+
+    return role && strcmp(role->text, "master") == 0;
+}
+
 static void ready(struct dibs__conn *cn)
 {
     int flags = fcntl(cn->fd, F_GETFL);
@@ -134,6 +154,11 @@ static void hello_done(struct dibs__req *req, dibs_err err,
             dibs__conn_fail(cn, no, reply->text, 0);
             return;
         }
+    } else if (h->kind == HELLO_ROLE && !is_master(reply)) {
+        dibs__conn_fail(cn, DIBS_ERR_CONN, "the server is not a master", 0);
+        return;
+    } else if (h->kind == HELLO_RUN && reply->type == REPLY_TEXT) {
+        field(reply->text, "\nrun_id:", cn->run, sizeof cn->run);
     } else if (h->kind == HELLO_INFO && reply->type == REPLY_TEXT) {
         field(reply->text, "id=", cn->id, sizeof cn->id);
         field(reply->text, " addr=", cn->addr, sizeof cn->addr);

@@ -15,9 +15,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DIBS__REPLY_DEPTH    4          /* arrays in arrays */
-#define DIBS__REPLY_ELEMENTS 65536      /* of one array */
-#define DIBS__REPLY_BYTES    (4u << 20) /* of one reply, all in all */
+#define DIBS__REPLY_DEPTH    4           /* arrays in arrays */
+#define DIBS__REPLY_ELEMENTS 65536       /* of one array */
+#define DIBS__REPLY_BYTES    (16u << 20) /* of one reply, all in all */
 
 enum dibs__reply_type {
     REPLY_NIL,

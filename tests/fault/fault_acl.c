@@ -301,6 +301,9 @@ static void each_command(const char *prefix,
             at += strlen("call('");
             fn(at, strcspn(at, "'"), arg);
         }
+        /* How to publish is an argument, if it is not the usual way. */
+        if (strstr(text, "call(ARGV[i] or 'publish'"))
+            fn("publish", strlen("publish"), arg);
         free(text);
     }
     closedir(dir);

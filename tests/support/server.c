@@ -253,6 +253,24 @@ int ts__port_take(int *port)
     return fd;
 }
 
+/* A sentinel has its configuration in a file, which it rewrites. */
+static void build_sentinel(struct ts_server *s, const char *lines)
+{
+    const char *program = getenv("SERVER");
+    char *path = ts_text("%s/sentinel.conf", s->dir);
+    FILE *f = fopen(path, "we");
+
+    if (!f ||
+        fprintf(f, "port %d\nbind 127.0.0.1\nunixsocket %s\ndir %s\n%s\n",
+                s->port, s->socket, s->dir, lines) < 0 ||
+        fclose(f) != 0)
+        ts_fatal("cannot write %s", path);
+    s->argv = ts_alloc(4 * sizeof *s->argv);
+    s->argv[0] = ts_strdup(program && *program ? program : "redis-server");
+    s->argv[1] = path;
+    s->argv[2] = ts_strdup("--sentinel");
+}
+
 static void build_argv(struct ts_server *s, const char *const *extra)
 {
     const char *program = getenv("SERVER");
@@ -288,7 +306,8 @@ static void build_argv(struct ts_server *s, const char *const *extra)
     }
 }
 
-static struct ts_server *new_server(const char *const *extra)
+static struct ts_server *new_server(const char *const *extra,
+                                    const char *sentinel)
 {
     struct ts_server *s = ts_alloc(sizeof *s);
     char dir[] = "/tmp/dibs-test-XXXXXX";
@@ -303,7 +322,10 @@ static struct ts_server *new_server(const char *const *extra)
     s->port_fd = ts__port_take(&s->port);
     s->url = ts_text("unix://%s", s->socket);
     s->tcp_url = ts_text("redis://127.0.0.1:%d", s->port);
-    build_argv(s, extra);
+    if (sentinel)
+        build_sentinel(s, sentinel);
+    else
+        build_argv(s, extra);
     return s;
 }
 
@@ -392,13 +414,14 @@ static void at_exit_once(void)
     atexit(stop_all);
 }
 
-struct ts_server *ts_server_start(const char *const *extra)
+static struct ts_server *start_new(const char *const *extra,
+                                   const char *sentinel)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
     pthread_once(&once, at_exit_once);
     for (int attempt = 1;; attempt++) {
-        struct ts_server *s = new_server(extra);
+        struct ts_server *s = new_server(extra, sentinel);
 
         fork_keeper(s);
         list_add(s);
@@ -409,10 +432,22 @@ struct ts_server *ts_server_start(const char *const *extra)
             return s;
         char *log = read_log(s);
         ts_server_stop(s);
-        if (attempt == 3 || !strstr(log, "already in use"))
+        /* A node of a cluster needs a second port, 10,000 above the first. */
+        if (attempt == 20 || !(strstr(log, "already in use") ||
+                               strstr(log, "port number too high")))
             ts_fatal("the server does not start:\n%s", log);
         free(log);
     }
+}
+
+struct ts_server *ts_server_start(const char *const *extra)
+{
+    return start_new(extra, NULL);
+}
+
+struct ts_server *ts_sentinel_start(const char *lines)
+{
+    return start_new(NULL, lines);
 }
 
 /* ---- its life ---------------------------------------------------------- */

@@ -37,6 +37,9 @@ struct ts_server;
  * password in extra (--requirepass) is noticed and used. */
 struct ts_server *ts_server_start(const char *const *extra);
 
+/* A sentinel instead, with these lines in its configuration. */
+struct ts_server *ts_sentinel_start(const char *lines);
+
 /* Ends it, removes its folder, frees s. Accepts NULL. */
 void ts_server_stop(struct ts_server *s);
 

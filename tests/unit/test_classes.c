@@ -57,7 +57,7 @@ static void test_classes_of_commands(void **state)
          EXECUTED_NO, NEXT_LATER, DIBS_ERR_SERVER},
         {"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is "
          "set to 'no'.",
-         EXECUTED_NO, NEXT_LATER, DIBS_ERR_SERVER},
+         EXECUTED_NO, NEXT_REDIAL, DIBS_ERR_SERVER},
         {"TRYAGAIN Multiple keys request during rehashing of slot", EXECUTED_NO,
          NEXT_LATER, DIBS_ERR_SERVER},
         {"CLUSTERDOWN The cluster is down", EXECUTED_NO, NEXT_LATER,
@@ -83,9 +83,16 @@ static void test_classes_of_commands(void **state)
          EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_SERVER},
         {"CROSSSLOT Keys in request don't hash to the same slot", EXECUTED_NO,
          NEXT_GIVE_UP, DIBS_ERR_SERVER},
-        {"MOVED 866 127.0.0.1:7001", EXECUTED_NO, NEXT_GIVE_UP,
+        {"MOVED 866 127.0.0.1:7001", EXECUTED_NO, NEXT_REDIRECT,
          DIBS_ERR_SERVER},
-        {"ASK 866 127.0.0.1:7001", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_SERVER},
+        {"ASK 866 127.0.0.1:7001", EXECUTED_NO, NEXT_REDIRECT, DIBS_ERR_SERVER},
+        {"ERR Script attempted to access a non local key in a cluster node "
+         "script: 0123, on @user_script:7.",
+         EXECUTED_PARTLY, NEXT_LATER, DIBS_ERR_SERVER},
+        {"ERR Error running script (call to f_0123): @user_script:7: "
+         "@user_script: 7: Lua script attempted to access a non local key in a "
+         "cluster node",
+         EXECUTED_PARTLY, NEXT_LATER, DIBS_ERR_SERVER},
     };
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++)

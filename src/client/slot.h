@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * slot.h - where a key is in a cluster.
+ */
+#ifndef DIBS_CLIENT_SLOT_H
+#define DIBS_CLIENT_SLOT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define DIBS__SLOTS 16384
+
+/* The part of a key that decides on its slot: what is between the first { and
+ * the first } behind it, unless that is nothing; else all of it. */
+const char *dibs__slot_tag(const char *key, size_t len, size_t *tag_len);
+/* Are all keys of a lock with this name in one slot? They have the name in
+ * braces, unless it has a brace already. */
+bool dibs__slot_fits(const char *name, size_t len);
+/* 0 to 16383. */
+int dibs__slot_of(const char *key, size_t len);
+
+#endif
