@@ -361,8 +361,9 @@ static void leave_astray(struct dibs__gop *gop, size_t i, bool lost)
     m->astray |= op;
     m->idle_check |= check;
     gop->pending -= op + check;
-    if ((op || check) && lost && !is_up(&gop->g->members[i]))
-        gop->level->members[i].err = DIBS_ERR_CONN;
+    if ((op || check) && lost && dibs__now_ms() < gop->deadline)
+        gop->level->members[i].err =
+            is_up(&gop->g->members[i]) ? DIBS_ERR_UNKNOWN : DIBS_ERR_CONN;
 }
 
 /* Whoever has not answered by now is not waited for. */
@@ -487,7 +488,8 @@ static void deal(struct dibs__gop *gop, bool ask[]) REQUIRES(gop->g->mu)
     for (size_t i = 0; i < gop->g->n; i++) {
         struct dibs__mop *m = &gop->m[i];
         ask[i] = !m->under_way && !m->checking;
-        gop->level->members[i].err = DIBS_ERR_UNKNOWN; /* until it answers */
+        if (gop->rounds == 0) /* later on, what the last round knows */
+            gop->level->members[i].err = DIBS_ERR_UNKNOWN;
         if (ask[i]) {
             m->got = false;
             m->round = gop->rounds;
