@@ -376,6 +376,7 @@ static enum grip_end try_release(struct grip *g, int64_t keep_ms,
     case DIBS_ERR_NOT_OWNER:
         return time_now() < deadline ? GRIP_LOST : GRIP_UNSURE;
     case DIBS_ERR_CONN:
+    case DIBS_ERR_TLS:
     case DIBS_ERR_AUTH:
     case DIBS_ERR_SERVER:
         return time_now() + RETRY_MS < deadline ? GRIP_NOT_TAKEN : GRIP_UNSURE;

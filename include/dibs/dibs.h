@@ -333,6 +333,7 @@ DIBS_API void dibs_lock_free(dibs_lock *l);
  * CONN       No connection within the time there was. Not held.
  * UNKNOWN    The server did not answer in time. Not held by you; should it
  *            have been granted all the same, it is taken back for you.
+ * TLS        There is no server that can be trusted. Not held.
  * UPGRADE    The write lock, and this owner holds the read lock. Not held.
  * REPLICAS   Fewer replicas than asked for had it in time, or the server cannot
  *            tell. It was given back: not held. The event says how many.

@@ -94,13 +94,13 @@ bool dibs__client_foreign(const dibs_client *c)
  * operation may live on its stack. */
 static _Thread_local int inside, cancel_before;
 
-static void no_cancel(void)
+void dibs__no_cancel(void)
 {
     if (inside++ == 0)
         pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_before);
 }
 
-static void cancel_again(void)
+void dibs__cancel_again(void)
 {
     if (--inside == 0)
         pthread_setcancelstate(cancel_before, NULL);
@@ -112,7 +112,7 @@ dibs_err dibs__client_enter(dibs_client *c)
         return DIBS_ERR_INVALID;
     if (dibs__client_foreign(c))
         return DIBS_ERR_FORKED;
-    no_cancel();
+    dibs__no_cancel();
     atomic_fetch_add(&c->users, 1);
     if (!atomic_load(&c->closing))
         return DIBS_OK;
@@ -128,7 +128,7 @@ void dibs__client_leave(dibs_client *c)
     if (atomic_fetch_sub(&c->users, 1) == 1 && atomic_load(&c->closing))
         sem_post(&c->idle);
     atomic_fetch_sub(&c->leaving, 1);
-    cancel_again();
+    dibs__cancel_again();
 }
 
 void dibs__client_where(const dibs_client *c, char *buf, size_t size)
@@ -466,9 +466,9 @@ static dibs_err client_open(const char *url, const dibs_client_opts *opts,
 dibs_err dibs_client_open(const char *url, const dibs_client_opts *opts,
                           dibs_client **out)
 {
-    no_cancel();
+    dibs__no_cancel();
     dibs_err err = client_open(url, opts, out);
-    cancel_again();
+    dibs__cancel_again();
     return err;
 }
 
@@ -559,9 +559,9 @@ dibs_err dibs_client_close(dibs_client *c, int64_t timeout_ms)
         return DIBS_ERR_FORKED;
     if (dibs__callbacks_inside(&c->callbacks))
         return DIBS_ERR_DEADLOCK;
-    no_cancel();
+    dibs__no_cancel();
     dibs_err err = client_close(c, timeout_ms);
-    cancel_again();
+    dibs__cancel_again();
     return err;
 }
 

@@ -90,6 +90,10 @@ static inline unsigned dibs__client_flavour(const dibs_client *c)
  * FORKED, CLOSED. */
 dibs_err dibs__client_enter(dibs_client *c);
 void dibs__client_leave(dibs_client *c);
+/* Between the two the calling thread cannot be canceled. (Enter and leave see
+ * to that themselves.) */
+void dibs__no_cancel(void);
+void dibs__cancel_again(void);
 /* NULL, or of another process. */
 bool dibs__client_foreign(const dibs_client *c);
 

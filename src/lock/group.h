@@ -226,8 +226,12 @@ void dibs__gop_hear(struct dibs__gop *gop, struct dibs__scatter *sc);
 /* The end of the index range with the client, and in a cluster the slot, of the
  * first: what one command can be about. */
 size_t dibs__gop_place_end(const struct dibs__gop *gop, size_t from, size_t to);
-/* Its caller gets the result. Members may still be under way. */
+/* Its caller gets the result, the first there is. Members may still be under
+ * way. In two parts where more has to be decided at that moment: the first says
+ * whether this is the result. */
 void dibs__gop_tell(struct dibs__gop *gop, dibs_err err);
+bool dibs__gop_decide(struct dibs__gop *gop, dibs_err err) REQUIRES(gop->g->mu);
+void dibs__gop_deliver(struct dibs__gop *gop);
 /* The home client knows of it until it is told. */
 void dibs__gop_leave_home(struct dibs__gop *gop);
 /* Nobody can close what its members need while they are being started and

@@ -105,16 +105,26 @@ static void go_home(struct dibs__gop *gop)
     dibs__unlock(&c->mu);
 }
 
+bool dibs__gop_decide(struct dibs__gop *gop, dibs_err err)
+{
+    if (gop->told)
+        return false;
+    gop->told = true;
+    gop->err = err;
+    return true;
+}
+
 void dibs__gop_tell(struct dibs__gop *gop, dibs_err err)
 {
     dibs__lock(&gop->g->mu);
-    bool told = gop->told;
-    gop->told = true;
-    if (!told)
-        gop->err = err;
+    bool first = dibs__gop_decide(gop, err);
     dibs__unlock(&gop->g->mu);
-    if (told)
-        return;
+    if (first)
+        dibs__gop_deliver(gop);
+}
+
+void dibs__gop_deliver(struct dibs__gop *gop)
+{
     go_home(gop);
     if (!gop->async) {
         sem_post(&gop->done); /* its caller has a reference */
@@ -381,6 +391,7 @@ dibs_err dibs__gop_go(struct dibs__gop *gop, void (*start)(struct dibs__gop *),
 {
     dibs_err err = DIBS_OK;
 
+    dibs__no_cancel(); /* it works for others, too */
     if (fn) {
         gop->async = true;
         gop->fn = fn;
@@ -400,6 +411,7 @@ dibs_err dibs__gop_go(struct dibs__gop *gop, void (*start)(struct dibs__gop *),
         dibs__unlock(&gop->g->mu);
     }
     dibs__gop_unref(gop);
+    dibs__cancel_again();
     return err;
 }
 
@@ -469,12 +481,14 @@ static void cancel_members(struct dibs__group *g, struct dibs__gop *gop)
 {
     for (size_t i = 0; i < g->n; i++) {
         struct dibs__line *line = g->members[i].line;
-        if (!gop->m[i].under_way)
-            continue;
+        if (!gop->m[i].under_way ||
+            dibs__client_enter(g->members[i].c) != DIBS_OK)
+            continue; /* one that closes ends its waiters itself */
         dibs__lock(&line->mu);
         gop->m[i].op.canceled = line->canceled = true;
         dibs__line_wake(line);
         dibs__unlock(&line->mu);
+        dibs__client_leave(g->members[i].c);
     }
 }
 

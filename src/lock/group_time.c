@@ -79,8 +79,13 @@ void dibs__gop_nap(struct dibs__gop *gop, int64_t ms,
                    void (*step)(struct dibs__gop *))
 {
     dibs__gop_open(gop, step);
-    if (!nap_begin(gop, &gop->nap, ms, nap_over))
-        dibs__gop_run(gop); /* the members will say so */
+    if (nap_begin(gop, &gop->nap, ms, nap_over))
+        return;
+    dibs__lock(&gop->g->mu);
+    if (!gop->canceled)
+        gop->canceled = DIBS_ERR_CLOSED; /* all of them */
+    dibs__unlock(&gop->g->mu);
+    dibs__gop_run(gop);
 }
 
 /* An async acquire of a quorum is looked at from time to time; for a sync one

@@ -85,12 +85,17 @@ static void all_held(struct dibs__gop *gop)
             start_over(gop);
         return;
     }
-    dibs__lock(&g->mu);
-    dibs__glevel_live(g, gop->level);
-    for (size_t i = 0; i < g->n; i++)
+    dibs__lock(&gop->g->mu);
+    bool first = dibs__gop_decide(gop, DIBS_OK);
+    if (first)
+        dibs__glevel_live(gop->g, gop->level);
+    for (size_t i = 0; first && i < g->n; i++)
         gop->level->members[i].got = true;
-    dibs__unlock(&g->mu);
-    dibs__gop_tell(gop, DIBS_OK);
+    dibs__unlock(&gop->g->mu);
+    if (first)
+        dibs__gop_deliver(gop);
+    else
+        fail(gop, DIBS_ERR_CLOSED); /* its caller has gone */
 }
 
 /* ---- trying ------------------------------------------------------------ */

@@ -237,7 +237,8 @@ static void try_to_win(struct dibs__gop *gop)
     size_t yes = pick_votes(gop, vote);
     bool wins = valid && !gop->back && !gop->canceled && !gop->twice &&
                 yes >= g->need &&
-                dibs__loss_arm(gop->level->loss, yes - g->need + 1);
+                dibs__loss_arm(gop->level->loss, yes - g->need + 1) &&
+                dibs__gop_decide(gop, DIBS_OK);
     if (wins) {
         gop->won = true;
         dibs__glevel_live(gop->g, gop->level);
@@ -251,7 +252,7 @@ static void try_to_win(struct dibs__gop *gop)
             gop->m[i].odd = false;
             dibs__mop_release(gop, i, 0, NULL, NULL, true);
         }
-    dibs__gop_tell(gop, DIBS_OK);
+    dibs__gop_deliver(gop);
 }
 
 /* One member's answer is in, and its server is known, or it will not be. */
@@ -396,20 +397,23 @@ static dibs_err reason(struct dibs__gop *gop)
     struct dibs__group *g = gop->g;
     dibs_err first = DIBS_OK;
     size_t out = 0;
+    bool busy = false;
 
     dibs__lock(&gop->g->mu);
     for (size_t i = 0; i < g->n; i++) {
         dibs_err err = gop->level->members[i].err;
+        busy |= err == DIBS_ERR_BUSY;
         if (err == DIBS_OK || err == DIBS_ERR_BUSY)
             continue;
         out++;
         if (first == DIBS_OK)
             first = err;
     }
-    dibs_err err = gop->canceled          ? gop->canceled
-                   : gop->twice           ? DIBS_ERR_INVALID
-                   : out > g->n - g->need ? first
-                                          : DIBS_ERR_BUSY;
+    bool servers = out > g->n - g->need || !busy; /* and not a holder */
+    dibs_err err = gop->canceled      ? gop->canceled
+                   : gop->twice       ? DIBS_ERR_INVALID
+                   : servers && first ? first
+                                      : DIBS_ERR_BUSY;
     dibs__unlock(&gop->g->mu);
     return err;
 }

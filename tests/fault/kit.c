@@ -113,6 +113,8 @@ struct kit_client *kit_open_err(const struct kit_opts *o, dibs_err *err)
         DIBS_CLIENT_OPTS(.command_timeout_ms =
                              o->timeout_ms ? o->timeout_ms : TS_SOON,
                          .connect_timeout_ms = TS_SOON, .lazy = o->lazy,
+                         .callbacks = o->dispatch ? DIBS_CALLBACKS_DISPATCH
+                                                  : DIBS_CALLBACKS_THREAD,
                          .lease_ms = o->lease_ms ? o->lease_ms : KIT_LONG,
                          .user = user, .password = user ? "pass" : NULL,
                          .client_name = k->label, .on_event = event_told,

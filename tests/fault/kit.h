@@ -60,6 +60,7 @@ struct kit_opts {
     bool direct; /* not through the proxy */
     bool tcp;    /* through the proxy, by TCP */
     bool lazy;
+    bool dispatch;      /* callbacks run in dibs_client_dispatch */
     int64_t timeout_ms; /* of a command; 0 = one that will not pass */
     int64_t lease_ms;   /* 0 = KIT_LONG */
     const char *name;   /* user and password, instead of the above */

@@ -283,7 +283,7 @@ static void test_tls_reply_cut(void **state)
             atomic_store(&r.left, bytes);
             struct call call;
             kit_call_start(&call, l, NULL, dibs_lock_acquire);
-            TS_WAIT(atomic_load(&r.left) == 0);
+            TS_WAIT(atomic_load(&r.left) <= 0);
             /* The rest is cut with the connection; the next one is whole. */
             TS_WAIT(ts_exists(srv, "cut"));
             atomic_store(&r.left, RELAY_ALL);
