@@ -153,8 +153,8 @@ static const struct row acquire_rows[] = {
      "a B=1 ~60000", "", FULL},
 };
 
-#define FREE_2     "multi_release a b | 0 p0 A Ca p0 A Cb"
-#define FREE_MIXED "multi_release a b Gb | 0 p0 A Ca w0 A Cb"
+#define FREE_2     "multi_release a b | 0 2 p0 A Ca p0 A Cb"
+#define FREE_MIXED "multi_release a b Gb | 0 2 p0 A Ca w0 A Cb"
 
 static const struct row release_rows[] = {
     {"all", HELD("a", "60000") ";" HELD("b", "60000"), FREE_2, "2 2", "-1 -1",
@@ -163,20 +163,25 @@ static const struct row release_rows[] = {
      HELD("a", "60000") ";" HELD("b", "60000") ";HSET a A 3", FREE_2, "2 2",
      "-1 -1", "", "a=0 b=0 ", PLAIN},
     {"once less", HELD("a", "60000") ";" HELD("b", "60000") ";HSET a A 3",
-     "multi_release a b | 0 p2 A Ca p0 A Cb", "0 2", "0 -1", "a A=2 ~60000",
+     "multi_release a b | 0 2 p2 A Ca p0 A Cb", "0 2", "0 -1", "a A=2 ~60000",
      "b=0 ", PLAIN},
     {"a copy that comes late raises nothing", HELD("a", "60000"),
-     "multi_release a b | 0 p2 A Ca p0 A Cb", "0 -1", "0 -1", "a A=1 ~60000",
+     "multi_release a b | 0 2 p2 A Ca p0 A Cb", "0 -1", "0 -1", "a A=1 ~60000",
      "", PLAIN},
     {"plain and write", HELD("a", "60000") ";" WRITTEN("b", "AW", "60000"),
      FREE_MIXED, "2 2", "-1 -1", "", "b=1 b=0 a=0 ", PLAIN},
     {"an owner is named once",
      HELD("a", "60000") ";" WRITTEN("b", "AW", "60000") ";" HELD("c", "60000"),
-     "multi_release a b c Gb | 0 p0 A Ca w0 - Cb p0 - Cc", "2 2 2", "-1 -1 -1",
-     "", "b=1 b=0 a=0 c=0 ", PLAIN},
+     "multi_release a b c Gb | 0 3 p0 A Ca w0 - Cb p0 - Cc", "2 2 2",
+     "-1 -1 -1", "", "b=1 b=0 a=0 c=0 ", PLAIN},
+    {"told in two ways", HELD("a", "60000") ";" WRITTEN("b", "AW", "60000"),
+     "multi_release a b Gb | 0 2 p0 A Ca w0 - Cb publish spublish", "2 2",
+     "-1 -1", "", "b=1 b=0 a=0 ", PLAIN},
+    {"told where nobody listens", HELD("a", "60000"),
+     "multi_release a | 0 1 p0 A Ca spublish", "1", "-1", "", "", PLAIN},
     {"once less, write",
      HELD("a", "60000") ";" WRITTEN("b", "AW", "60000") ";HSET b AW 2",
-     "multi_release a b Gb | 0 p0 A Ca w1 A Cb", "2 0", "-1 0",
+     "multi_release a b Gb | 0 2 p0 A Ca w1 A Cb", "2 0", "-1 0",
      "b mode=write AW=1 ~60000", "a=0 ", PLAIN},
     {"the key of a waiting writer goes",
      HELD("a", "60000") ";" WRITTEN("b", "AW", "60000") ";SET Gb BW PX 2500",
@@ -198,10 +203,10 @@ static const struct row release_rows[] = {
      FREE_MIXED, "2 -6", "-1 -6", "b string ~60000", "a=0 ", PLAIN},
     {"none is held", "", FREE_2, "-1 -1", "-1 -1", "", "", PLAIN},
     {"keep", HELD("a", "60000") ";" WRITTEN("b", "AW", "60000"),
-     "multi_release a b Gb | 9000 p0 A Ca w0 A Cb", "1 1", NULL,
+     "multi_release a b Gb | 9000 2 p0 A Ca w0 A Cb", "1 1", NULL,
      "a A=1 ~9000;b mode=write AW=1 ~9000", "", PLAIN},
     {"keep, once less", HELD("a", "60000") ";HSET a A 2;" HELD("b", "60000"),
-     "multi_release a b | 9000 p1 A Ca p0 A Cb", "0 1", NULL,
+     "multi_release a b | 9000 2 p1 A Ca p0 A Cb", "0 1", NULL,
      "a A=1 ~60000;b A=1 ~9000", "", PLAIN},
     {"no right to publish", HELD("a", "60000") ";" WRITTEN("b", "AW", "60000"),
      FREE_MIXED, "1 1", "-1 -1", "", "", NO_CHANNEL},
@@ -211,15 +216,15 @@ static const struct row release_rows[] = {
      "2 2", "-1 -1", "", "b=1 b=0 a=0 ", FULL},
     {"full, one ends and one is held once less",
      HELD("a", "60000") ";HSET a A 2;" HELD("b", "60000"),
-     "multi_release a b | 0 p1 A Ca p0 A Cb", "0 2", "0 -1", "a A=1 ~60000",
+     "multi_release a b | 0 2 p1 A Ca p0 A Cb", "0 2", "0 -1", "a A=1 ~60000",
      "b=0 ", FULL},
     {"full, both are held once less: refused",
      HELD("a", "60000") ";HSET a A 2;" WRITTEN("b", "AW", "60000") ";HSET b AW "
                                                                    "3",
-     "multi_release a b Gb | 0 p1 A Ca w2 A Cb", "-8 -8", "-8 -8",
+     "multi_release a b Gb | 0 2 p1 A Ca w2 A Cb", "-8 -8", "-8 -8",
      "a A=2 ~60000;b mode=write AW=3 ~60000", "", FULL},
     {"full, the writer reads on", WRITTEN("b", "AW", "60000") ";HSET b A 1",
-     "multi_release b Gb | 0 w0 A Cb", "2", "-1", "b mode=read A=1 ~60000",
+     "multi_release b Gb | 0 1 w0 A Cb", "2", "-1", "b mode=read A=1 ~60000",
      "b=1 b=0 ", FULL},
 };
 
@@ -459,7 +464,7 @@ static void test_multi_scripts_release(void **state)
 static long long cost(const char *call, const char *want)
 {
     freeReplyObject(run_call("multi_acquire x | 30000 p9 A", PLAIN));
-    freeReplyObject(run_call("multi_release x | 0 p0 A Cx", PLAIN));
+    freeReplyObject(run_call("multi_release x | 0 1 p0 A Cx", PLAIN));
     ts_reset_stats(srv);
     redisReply *r = run_call(call, PLAIN);
     long long n = ts_total_commands(srv);
@@ -481,7 +486,7 @@ static void test_multi_scripts_cost(void **state)
     assert_in_range(
         cost("multi_acquire " TEN_KEYS "30000 " TEN("p1 A "), "nil"), 20, 23);
     assert_in_range(
-        cost("multi_release " TEN_KEYS "0 " TEN("p0 A Ca "), TEN("2 ")), 20,
+        cost("multi_release " TEN_KEYS "0 10 " TEN("p0 A Ca "), TEN("2 ")), 20,
         23);
     check_told("cost", TEN("a=0 "));
     assert_int_equal(ts_nkeys(srv), 0);
@@ -492,7 +497,7 @@ static redisReply *thousand(const char *script, const char *kind, bool acquire)
 {
     enum { N = 1000 };
     char sha[41], (*keys)[24] = ts_alloc(2 * N * sizeof keys[0]);
-    const char **argv = ts_alloc((4 + 6 * N) * sizeof argv[0]);
+    const char **argv = ts_alloc((5 + 6 * N) * sizeof argv[0]);
     int argc = 3;
 
     ts_script_load(srv, DIBS_LUA_DIR, script, sha);
@@ -504,6 +509,8 @@ static redisReply *thousand(const char *script, const char *kind, bool acquire)
         argv[argc++] = keys[i];
     }
     argv[argc++] = acquire ? "60000" : "0";
+    if (!acquire)
+        argv[argc++] = "1000";
     for (int i = 0; i < N; i++) {
         argv[argc++] = kind;
         argv[argc++] = i == 0 ? OWNER_A : "";
