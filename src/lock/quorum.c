@@ -220,7 +220,7 @@ static void share(struct dibs__gop *gop, const bool vote[]) REQUIRES(gop->g->mu)
         struct dibs__mop *m = &gop->m[i];
         gop->level->members[i].got = vote[i];
         m->odd = m->got && !vote[i] && !m->checking && !m->under_way;
-        if (m->odd)
+        if (m->odd || vote[i])
             m->got = false;
     }
 }
@@ -347,7 +347,7 @@ static void heard(struct dibs__gop *gop, struct dibs__mop *m, bool astray)
 
 static bool is_late(struct dibs__gop *gop) REQUIRES(gop->g->mu)
 {
-    return !gop->told && !gop->winning && gop->pending > 0 &&
+    return !gop->told && !gop->won && !gop->winning && gop->pending > 0 &&
            gop->to_ask == 0 && dibs__now_ms() >= gop->late_at;
 }
 
