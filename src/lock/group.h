@@ -159,6 +159,7 @@ struct dibs__gop {
     dibs_err canceled; /* group.mu: or CLOSED; OK = go on */
     bool told;         /* group.mu: its caller has the result */
     dibs_err err;
+    dibs_err why; /* it fails with that, once all is given back */
     struct dibs__glevel *level;
 
     atomic_uint refs;

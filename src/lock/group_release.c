@@ -99,7 +99,7 @@ static void release_heard(struct dibs__gop *gop, struct dibs__mop *m,
 
 static void tell_only(struct dibs__gop *gop)
 {
-    dibs__gop_tell(gop, gop->err);
+    dibs__gop_tell(gop, gop->why);
 }
 
 static void release_done(struct dibs__gop *gop)
@@ -170,11 +170,11 @@ dibs_err dibs__group_release(struct dibs__group *g, const dibs_lock_opts *o,
     if (err == DIBS_OK && !fn)
         err = take_level(gop);
     else if (err == DIBS_OK && take_level(gop) != DIBS_OK)
-        gop->err = DIBS_ERR_NOT_OWNER; /* told by the callback */
+        gop->why = DIBS_ERR_NOT_OWNER; /* told by the callback */
     if (err != DIBS_OK) {
         dibs__gop_unref(gop);
         return err;
     }
     dibs__gop_leave_home(gop);
-    return dibs__gop_go(gop, gop->err ? tell_only : release_start, fn, arg);
+    return dibs__gop_go(gop, gop->why ? tell_only : release_start, fn, arg);
 }

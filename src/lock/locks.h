@@ -36,6 +36,7 @@ struct dibs__locks {
     struct dibs__timer close_timer; /* io only */
     int64_t close_by;               /* io only */
     bool reap_failed;               /* io only, while closing */
+    bool reaps_over; /* io only: nobody waits for them any more */
 };
 
 /* The client's, made at the first call. NULL: out of memory. Thread: app. */

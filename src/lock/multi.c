@@ -43,13 +43,13 @@ static void failed(struct dibs__gop *gop)
     dibs__lock(&gop->g->mu);
     dibs__glevel_bury(gop->g, gop->level);
     dibs__unlock(&gop->g->mu);
-    dibs__gop_tell(gop, gop->err);
+    dibs__gop_tell(gop, gop->why);
 }
 
 /* Everything goes back, then it ends with that. */
 static void fail(struct dibs__gop *gop, dibs_err err)
 {
-    gop->err = err;
+    gop->why = err;
     dibs__gop_open(gop, failed);
     dibs__gop_release(gop, 0, gop->g->n, false);
     dibs__gop_run(gop);

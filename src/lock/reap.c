@@ -97,8 +97,9 @@ static void reap_answered(struct dibs__call *call, dibs_err err,
         say_reaped(r);
     if (err == DIBS_OK && r->until == INT64_MAX)
         r->until = dibs__add(now, dibs__min(r->lease_ms, LONGEST_MS));
-    bool done = refused || now >= r->until || lk->c->server.closing ||
-                (r->once && !silent) || (r->sweep && !is_silent(reply));
+    bool done = refused || now >= r->until || lk->reaps_over ||
+                lk->c->server.closing || (r->once && !silent) ||
+                (r->sweep && !is_silent(reply));
     if (done && r->once && err != DIBS_OK && !r->sweep)
         lk->reap_failed = true;
     if (done) {
@@ -131,7 +132,7 @@ static void reap_ask(struct reap *r)
     int64_t timeout = c->server.to.command_timeout_ms;
 
     if (in_use(r)) {
-        if (r->once)
+        if (r->once || r->line->locks->reaps_over)
             reap_end(r);
         else
             dibs__timer_set(&c->loop, &r->timer, dibs__now_ms() + MAX_MS);
@@ -158,7 +159,9 @@ static void reap_start(struct dibs__task *t)
 
     atomic_fetch_sub(&r->line->locks->afoot, 1);
     dibs__list_add(&r->line->locks->reaps, &r->at);
-    if (r->sweep)
+    if (r->sweep && r->line->locks->reaps_over)
+        reap_end(r);
+    else if (r->sweep)
         dibs__timer_set(&dibs__line_client(r->line)->loop, &r->timer,
                         dibs__now_ms() + SWEEP_MS);
     else
@@ -245,6 +248,7 @@ void dibs__reaps_close(struct dibs__locks *lk)
 
 void dibs__reaps_stop(struct dibs__locks *lk)
 {
+    lk->reaps_over = true; /* one that comes now asks once at most */
     for (struct dibs__list *l = lk->reaps.next, *n; l != &lk->reaps; l = n) {
         struct reap *r = DIBS_OF(l, struct reap, at);
         n = l->next;

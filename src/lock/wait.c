@@ -113,6 +113,8 @@ static void sweep(struct dibs__line *line, int64_t now, struct dibs__list *over)
             line->first_deadline = dibs__min(
                 line->first_deadline, dibs__max(op->deadline, now + AFTER_MS));
         } else if (must_go(op, now, closing)) {
+            if (op->canceled)
+                op->last = DIBS_ERR_CANCELED;
             dibs__list_del(l);
             if (op->hold)
                 dibs__hold_free(line, op->hold);
@@ -133,8 +135,6 @@ static void end_all(struct dibs__list *over)
 
         if (atomic_load(&op->line->locks->closing))
             err = DIBS_ERR_CLOSED;
-        else if (op->canceled)
-            err = DIBS_ERR_CANCELED;
         if (op->ask.stay) {
             dibs__queue_end(op);
             dibs__queue_leave(op, err);
