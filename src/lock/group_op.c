@@ -314,6 +314,7 @@ void dibs__mop_acquire(struct dibs__gop *gop, size_t i, bool trying,
         return;
     }
     op->deadline = deadline;
+    op->with = gop->level;
     op->kept = gop->kept;
     op->batch = batch;
     scatter(gop, i, op, sc);
@@ -356,6 +357,7 @@ void dibs__mop_release(struct dibs__gop *gop, size_t i, int64_t deadline,
     if (!gop->releasing) /* they were meant for the acquire */
         o.wait_ms = o.keep_ms = 0;
     dibs__release_fill(op, &o, false);
+    op->with = gop->level;
     op->deadline = deadline ? deadline : op->deadline;
     op->batch = batch;
     scatter(gop, i, op, sc);

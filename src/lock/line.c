@@ -318,7 +318,7 @@ void dibs__hold_free(struct dibs__line *line, struct dibs__hold *h)
     bool inside = dibs__list_linked(&h->link);
     dibs__list_del(&h->link);
     while (h->count > 0)
-        dibs__hold_dropped(h);
+        dibs__hold_dropped(h, NULL);
     if (h->levels != h->own_levels)
         dibs__free(h->levels);
     if (line->spare)
@@ -392,6 +392,7 @@ void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
                       struct dibs__op *op, int64_t sent)
 {
     h->levels[h->count++] = (struct dibs__level){
+        .with = op->with,
         .renewed = op->lease_ms == 0 || op->kept,
         .max_until = op->max_hold_ms && !op->kept
                          ? dibs__add(sent, op->max_hold_ms)
@@ -399,7 +400,6 @@ void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
         .note = op->note,
     };
     op->note = NULL;
-    op->level = (uint32_t)(h->count - 1);
     h->haunted |= op->haunted;
     h->lease_ms = op->kept && op->lease_ms ? op->lease_ms
                                            : dibs__line_client(line)->lease_ms;
@@ -413,14 +413,25 @@ void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
     dibs__hold_renewed(line, h, sent, op->ask.lease_ms);
 }
 
+/* The last that was taken with this, or NULL. */
+static struct dibs__level *level_with(struct dibs__hold *h, const void *with)
+{
+    for (int64_t i = h->count; i-- > 0;)
+        if (h->levels[i].with == with)
+            return &h->levels[i];
+    return NULL;
+}
+
 bool dibs__hold_seal(struct dibs__line *line, const struct dibs__op *op)
 {
     struct dibs__hold *h = dibs__hold_of(line, op->owner);
     int64_t now = dibs__now_ms();
 
-    if (!h || dibs__hold_over(h, now) || op->level >= h->count)
+    if (!h || dibs__hold_over(h, now))
         return false;
-    struct dibs__level *level = &h->levels[op->level];
+    struct dibs__level *level = level_with(h, op->with);
+    if (!level)
+        return false;
     level->renewed = op->lease_ms == 0;
     if (op->max_hold_ms)
         level->max_until = dibs__add(now, op->max_hold_ms);
@@ -431,9 +442,18 @@ bool dibs__hold_seal(struct dibs__line *line, const struct dibs__op *op)
     return true;
 }
 
-void dibs__hold_dropped(struct dibs__hold *h)
+/* Whoever holds it twice, by itself and in a group, may give back either one
+ * first: each goes on as it was asked for. */
+void dibs__hold_dropped(struct dibs__hold *h, const void *with)
 {
-    dibs__note_free(h->levels[--h->count].note);
+    struct dibs__level *last = &h->levels[h->count - 1];
+    struct dibs__level *level = level_with(h, with);
+
+    if (!level)
+        level = last;
+    dibs__note_free(level->note);
+    memmove(level, level + 1, (size_t)(last - level) * sizeof *level);
+    h->count--;
     count_renewed(h);
 }
 

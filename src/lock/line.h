@@ -36,6 +36,7 @@ void dibs__note_free(struct dibs__lost_note *note);
 
 /* One of the times an owner took the lock. */
 struct dibs__level {
+    const void *with; /* what it was taken with: a group's level, or NULL */
     bool renewed;
     int64_t max_until;            /* of a renewed one: no renewal beyond */
     struct dibs__lost_note *note; /* or NULL */
@@ -149,8 +150,8 @@ bool dibs__hold_room(struct dibs__hold *h);
  * is new. */
 void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
                       struct dibs__op *op, int64_t sent) REQUIRES(line->mu);
-/* One time less. */
-void dibs__hold_dropped(struct dibs__hold *h);
+/* One time less: the last of those that were taken with this. */
+void dibs__hold_dropped(struct dibs__hold *h, const void *with);
 /* What was kept by renewal until now goes on as its operation asked for, from
  * now. False: it is lost. */
 bool dibs__hold_seal(struct dibs__line *line, const struct dibs__op *op)

@@ -27,7 +27,8 @@ struct dibs__op {
     int64_t max_hold_ms;
     int64_t deadline; /* of the wait; INT64_MAX none */
     int64_t replicas_ms;
-    int64_t reap_ms; /* for how long a copy that comes late could stand */
+    int64_t reap_ms;  /* for how long a copy that comes late could stand */
+    const void *with; /* of a group: its level; NULL = by itself */
     struct dibs__lost_note *note;
     struct dibs__hold *hold;   /* line.mu */
     struct dibs__op *heir;     /* line.mu: to whom a release hands over */
@@ -40,17 +41,16 @@ struct dibs__op {
 
     /* Small things together: there can be very many of these. */
     enum dibs__verb verb;
-    int replicas;   /* acquire: so many must have it; 0 none, -1 all */
-    dibs_err last;  /* line.mu: what the last attempt failed with */
-    dibs_err err;   /* the result */
-    uint32_t level; /* line.mu: which of the owner's holds it became */
-    bool trying;    /* one attempt only */
-    bool talk;      /* the next step is on its caller's thread: it may talk
-                       directly */
-    bool canceled;  /* line.mu */
-    bool granting;  /* line.mu: a hand-over to it is under way */
-    bool haunted;   /* line.mu: a copy of a command may still come */
-    bool kept;      /* renewed whatever its lease, until it is sealed */
+    int replicas;  /* acquire: so many must have it; 0 none, -1 all */
+    dibs_err last; /* line.mu: what the last attempt failed with */
+    dibs_err err;  /* the result */
+    bool trying;   /* one attempt only */
+    bool talk;     /* the next step is on its caller's thread: it may talk
+                      directly */
+    bool canceled; /* line.mu */
+    bool granting; /* line.mu: a hand-over to it is under way */
+    bool haunted;  /* line.mu: a copy of a command may still come */
+    bool kept;     /* renewed whatever its lease, until it is sealed */
     bool async;
     union {
         sem_t done; /* sync */

@@ -68,7 +68,7 @@ static void partial_answered(struct dibs__call *call, dibs_err err,
     /* Unknown counts as done: the next command says how many there shall be.
      * So does a refusal where nobody would ask again: for a group. */
     if (answered || err == DIBS_ERR_UNKNOWN || h->lost || op->ended)
-        dibs__hold_dropped(h);
+        dibs__hold_dropped(h, op->with);
     if (!h->lost)
         dibs__hold_watch(line, h, dibs__now_ms() + h->lease_ms / 3);
     else
@@ -298,7 +298,7 @@ static void end_lost(struct dibs__line *line, struct dibs__hold *h,
 {
     dibs__hold_run_out(line, h);
     op->haunted |= h->haunted;
-    dibs__hold_dropped(h);
+    dibs__hold_dropped(h, op->with);
     if (h->count == 0)
         dibs__hold_free(line, h);
     else

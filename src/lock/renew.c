@@ -152,6 +152,14 @@ static struct dibs__hold *hold_numbered(struct dibs__line *line,
 
 enum due { DUE_NOT, DUE_RENEW, DUE_LATER };
 
+/* A longer lease than ours still runs: it was that of another level. When a
+ * renewal is worth something again; never, if it may not last longer. */
+static int64_t worth_at(const struct dibs__hold *h, int64_t lease)
+{
+    return lease < h->lease_ms ? INT64_MAX
+                               : h->valid_until - h->lease_ms / 3 * 2;
+}
+
 static enum due look_at(struct dibs__line *line, struct dibs__hold *h,
                         struct dibs__renew_item *item, int64_t now)
     REQUIRES(line->mu)
@@ -163,9 +171,9 @@ static enum due look_at(struct dibs__line *line, struct dibs__hold *h,
         return DUE_NOT;
     }
     int64_t lease = dibs__min(h->lease_ms, h->max_until - now);
-    if (!h->renewed || h->renewing ||
-        now + lease < h->valid_until + h->lease_ms / GAIN) {
-        dibs__hold_watch(line, h, INT64_MAX); /* until it is over */
+    bool gains = now + lease >= h->valid_until + h->lease_ms / GAIN;
+    if (!h->renewed || h->renewing || !gains) {
+        dibs__hold_watch(line, h, gains ? INT64_MAX : worth_at(h, lease));
         return DUE_LATER;
     }
     h->renewing = true;

@@ -278,6 +278,23 @@ static void test_lease_nested_in_renewed(void **state)
     kit_close(c);
 }
 
+/* One that is longer than ours: renewed again when that is worth it. */
+static void test_lease_renewed_after_longer(void **state)
+{
+    dibs_client *c = kit_open(DIBS_CLIENT_OPTS(.lease_ms = kit_lease()));
+    dibs_lock *l = kit_lock(c, "l");
+
+    (void)state;
+    FINE(dibs_lock_acquire(l, NULL));
+    FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.lease_ms = 3 * kit_lease())));
+    FINE(dibs_lock_release(l, NULL));
+    wait_renewals(3);
+    assert_true(held(l));
+    FINE(dibs_lock_release(l, NULL));
+    dibs_lock_free(l);
+    kit_close(c);
+}
+
 /* And a renewed level inside one with a lease. */
 static void test_lease_renewed_in_leased(void **state)
 {
@@ -491,6 +508,7 @@ int main(void)
         KIT_TEST(test_lease_nested_shorter),
         KIT_TEST(test_lease_nested_longer),
         KIT_TEST(test_lease_nested_in_renewed),
+        KIT_TEST(test_lease_renewed_after_longer),
         KIT_TEST(test_lease_renewed_in_leased),
         KIT_TEST(test_lease_max_hold),
         KIT_TEST(test_lease_key_deleted),

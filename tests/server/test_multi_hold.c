@@ -68,6 +68,35 @@ static void test_multi_hold_shared_member(void **state)
     kit_world_end(&w);
 }
 
+/* A member by itself and the group, given back in the order in which they were
+ * taken: what is left goes on as it was asked for. */
+static void test_multi_hold_overlap(void **state)
+{
+    struct world w = kit_world(DIBS_CLIENT_OPTS(.lease_ms = kit_lease()));
+    dibs_lock *g = kit_group(&w, "pa pb"), *a = kit_one(&w, "pa");
+    struct lost lost = {0};
+
+    (void)state;
+    FINE(dibs_lock_acquire(a, NULL));
+    FINE(dibs_lock_acquire(g,
+                           DIBS_LOCK_OPTS(.on_lost = kit_lose, .arg = &lost)));
+    FINE(dibs_lock_release(a, NULL));
+    ts_ok(srv, "DEL a");
+    TS_WAIT(atomic_load(&lost.times) == 1); /* the group's, not the other's */
+    WANT(dibs_lock_release(g, NULL), DIBS_ERR_LOST);
+
+    FINE(dibs_lock_acquire(g, DIBS_LOCK_OPTS(.lease_ms = kit_lease())));
+    FINE(dibs_lock_acquire(a, NULL));
+    int64_t until = ts_now_ms() + 2 * kit_lease();
+    FINE(dibs_lock_release(g, NULL));
+    TS_WAIT(ts_now_ms() >= until); /* renewed, as nobody asked for an end */
+    assert_int_equal(dibs_lock_state(a, 0), DIBS_HELD);
+    FINE(dibs_lock_release(a, NULL));
+    dibs_lock_free(a);
+    dibs_lock_free(g);
+    kit_world_end(&w);
+}
+
 /* Somebody gives back a member behind the group's back: that is a loss of the
  * group, the rest is given back all the same. */
 static void test_multi_hold_member_given_back(void **state)
@@ -460,6 +489,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         MULTI_TEST(test_multi_hold_reentry),
         MULTI_TEST(test_multi_hold_shared_member),
+        MULTI_TEST(test_multi_hold_overlap),
         MULTI_TEST(test_multi_hold_member_given_back),
         MULTI_TEST(test_multi_hold_renewed),
         MULTI_TEST(test_multi_hold_shortest_counts),
