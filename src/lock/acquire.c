@@ -446,6 +446,25 @@ static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
     return asks && dibs__acquire_may_ask(line, op) ? ASK : WAIT;
 }
 
+/* Takes line.mu, and the number under which the owner goes. Whether it is mixed
+ * up: a plain and a fair lock of one name are one lock on the server. A number
+ * that is retired meanwhile must not be used: the reaper looks for those who
+ * do, under the same mutex, before it takes back what that number has. */
+static bool lock_by_number(struct dibs__line *line, struct dibs__op *op)
+    TAKES(line->mu)
+{
+    for (;;) {
+        unsigned before = atomic_load(&line->locks->retired);
+        op->wire = dibs__owner_wire_for(line, op->owner);
+        bool mixed = !line->kind->shared && !line->kind->suffix[0] &&
+                     dibs__line_held_by_sibling(line, op->owner);
+        dibs__lock(&line->mu);
+        if (atomic_load(&line->locks->retired) == before)
+            return mixed;
+        dibs__unlock(&line->mu);
+    }
+}
+
 void dibs__acquire_run(struct dibs__op *op)
 {
     struct dibs__line *line = op->line;
@@ -454,11 +473,7 @@ void dibs__acquire_run(struct dibs__op *op)
     bool talk = op->talk;
 
     op->talk = false; /* if it waits, io goes on with it */
-    op->wire = dibs__owner_wire_for(line, op->owner);
-    /* A plain and a fair lock of one name are one lock on the server. */
-    bool mixed = !line->kind->shared && !line->kind->suffix[0] &&
-                 dibs__line_held_by_sibling(line, op->owner);
-    dibs__lock(&line->mu);
+    bool mixed = lock_by_number(line, op);
     if (mixed) {
         err = DIBS_ERR_WRONGTYPE;
     } else if (!atomic_load(&line->locks->closing)) {

@@ -24,6 +24,7 @@ struct dibs__locks {
     struct dibs__lines lines;                    /* client.mu */
     struct dibs__aliases aliases;                /* client.mu */
     atomic_bool aliased;                         /* there is one at all */
+    atomic_uint retired;                         /* how often one was made */
     struct dibs__alias kept[DIBS__ALIASES_KEPT]; /* client.mu */
     unsigned kept_used;                          /* client.mu */
     atomic_ullong holds;     /* numbers of holds given out */

@@ -106,6 +106,7 @@ void dibs__owner_retire(struct dibs__locks *lk, dibs_owner owner, uint64_t wire)
     if (a && a->wire == wire)
         a->wire = dibs__owner_number();
     dibs__unlock(&lk->c->mu);
+    atomic_fetch_add(&lk->retired, 1);
 }
 
 void dibs__owners_free(struct dibs__locks *lk)

@@ -105,6 +105,17 @@ static void end_hold(struct dibs__line *line, struct dibs__op *op,
     op->hold = NULL;
 }
 
+/* Before the hold is over: whoever of the same owner comes next must not go by
+ * a number under which a copy of this release may still come. */
+static void note_ghosts(struct dibs__op *op, bool haunted)
+{
+    dibs__lock(&op->line->mu);
+    op->haunted |= haunted || op->hold->haunted;
+    dibs__unlock(&op->line->mu);
+    if (op->haunted || op->ask.keep_ms)
+        dibs__owner_retire(op->line->locks, op->owner, op->wire);
+}
+
 static void last_answered(struct dibs__call *call, dibs_err err,
                           const struct dibs__reply *reply)
 {
@@ -123,15 +134,13 @@ static void last_answered(struct dibs__call *call, dibs_err err,
         err = DIBS_ERR_LOST;
     if (err != DIBS_OK && !reply)
         err = DIBS_ERR_UNKNOWN; /* not sent, or "not now": it is the same */
+    note_ghosts(op, call->ghost || !sure);
     dibs__lock(&line->mu);
-    op->haunted |= call->ghost || !sure;
     end_hold(line, op, &blocked);
     stand_back(line, n - 1);
     dibs__unlock(&line->mu);
     if (unheard)
         dibs__sweep(line);
-    if (op->haunted || op->ask.keep_ms)
-        dibs__owner_retire(line->locks, op->owner, op->wire);
     if (op->haunted && !op->ask.keep_ms)
         dibs__reap(line, op->wire, op->reap_ms);
     dibs__op_finish(op, err);
@@ -230,6 +239,7 @@ static void handover_lost(struct dibs__op *op, dibs_err err)
 
     dibs__list_init(&blocked);
     rename_heir(op->heir, &blocked);
+    note_ghosts(op, true);
     dibs__lock(&line->mu);
     end_hold(line, op, &blocked);
     stand_back(line, 0);
@@ -247,8 +257,8 @@ static void handover_done(struct dibs__op *op, bool moved)
     struct dibs__list blocked;
 
     dibs__list_init(&blocked);
+    note_ghosts(op, op->call.ghost);
     dibs__lock(&line->mu);
-    op->haunted |= op->call.ghost;
     promise_over(line, heir, &blocked);
     moved = moved && bequeath(line, heir, &op->call, &blocked);
     end_hold(line, op, &blocked);
