@@ -13,6 +13,7 @@ set(DIBS_SOURCES
   src/net/dial.c
   src/net/conn.c
   src/client/classes.c
+  src/client/ghost.c
   src/client/call.c
   src/client/acks.c
   src/client/server.c

@@ -13,27 +13,9 @@
  *         each time it is sent. MOVED tells another place for good, ASK for
  *         this once: then ASKING goes out before the command, in one write.
  *
- * Ghosts  A command whose reply was lost may have been executed, or not, or may
- *         yet be: the server can hold it back for as long as it likes, even
- *         though we closed the connection. Our scripts do not mind being
- *         executed twice in a row, so a lost one is simply sent again. But a
- *         copy that is executed much later could change what has long moved
- *         on. So the new connection first asks the server to kill the old one
- *         by its number (CLIENT KILL): once that is answered, nothing of the
- *         old one can be executed any more, and the ghost is laid. Where the
- *         server refuses, the caller is told that a ghost is about, and takes
- *         care by other means.
- *
- *         That goes for the server that has the old connection. When another
- *         server is in its place, the ghost can do no harm. A replica that was
- *         made master listens to its old master no more, so what that executes
- *         late stays there, and is thrown away when it becomes a replica. What
- *         it executed before and passed on is there already when the new
- *         master answers us; sending it once more changes nothing. And a slot
- *         that was moved is not served any more where it was. So a ghost of
- *         another run (INFO's run_id), or of another node, counts as laid. If
- *         runs are not known and the address is another, nobody can tell: it
- *         counts as one that cannot be laid.
+ * Ghosts  A call whose reply was lost has a ghost about: see ghost.c. It is
+ * laid before the call is sent again; where that cannot be, the caller is told,
+ * and takes care by other means.
  */
 #include "client/call.h"
 
@@ -41,6 +23,7 @@
 #include "client/acks.h"
 #include "client/classes.h"
 #include "client/cluster.h"
+#include "client/ghost.h"
 #include "client/script.h"
 
 #include <stdio.h>
@@ -49,7 +32,6 @@
 
 #define RETRY_FIRST_MS 10
 #define RETRY_MAX_MS   500
-#define LAY_MS         3000
 #define HOPS_MAX       4 /* sent on so often at once, then with pauses */
 
 static void start(struct dibs__call *call);
@@ -61,167 +43,20 @@ static void say(struct dibs__server *s, dibs_event_kind kind, dibs_err err,
         s->events.say(s->events.arg, kind, err, text);
 }
 
-/* ---- ghosts ------------------------------------------------------------ */
-
-enum ghost_state { GHOST_NEW, GHOST_BEING_LAID, GHOST_LAID, GHOST_LOOSE };
-
-struct dibs__ghost {
-    struct dibs__req req; /* the killing */
-    struct dibs__server *s;
-    struct dibs__list at; /* in server.ghosts while new */
-    unsigned refs;        /* io only, once it is in use */
-    enum ghost_state state;
-    unsigned born;  /* server.ups at that time */
-    unsigned place; /* server.place of its connection */
-    char id[24], addr[160], run[48];
-};
-
-void dibs__ghost_unref(struct dibs__ghost *g)
-{
-    if (g && --g->refs == 0)
-        dibs__free(g);
-}
-
-static void lay_write(struct dibs__req *req, struct dibs__buf *out)
-{
-    const struct dibs__ghost *g = DIBS_OF(req, struct dibs__ghost, req);
-
-    dibs__buf_array(out, g->addr[0] ? 6 : 4);
-    dibs__buf_arg_text(out, "CLIENT");
-    dibs__buf_arg_text(out, "KILL");
-    dibs__buf_arg_text(out, "ID");
-    dibs__buf_arg_text(out, g->id);
-    if (g->addr[0]) {
-        dibs__buf_arg_text(out, "ADDR");
-        dibs__buf_arg_text(out, g->addr);
-    }
-}
-
-static void lay_done(struct dibs__req *req, dibs_err err,
-                     const struct dibs__reply *reply)
-{
-    struct dibs__ghost *g = DIBS_OF(req, struct dibs__ghost, req);
-    struct dibs__server *s = g->s;
-
-    if (err == DIBS_OK && reply->type == REPLY_NUM) {
-        g->state = GHOST_LAID;
-    } else if (err == DIBS_OK) {
-        g->state = GHOST_LOOSE;
-        if (!g->s->cannot_lay)
-            say(g->s, DIBS_EVENT_WARNING, DIBS_ERR_AUTH,
-                "CLIENT KILL is refused: lost replies take longer to settle");
-        g->s->cannot_lay = true;
-    } else if (!g->s->closing) { /* once more, on the next connection */
-        g->state = GHOST_NEW;
-        dibs__list_add(&g->s->ghosts, &g->at);
-        return;
-    }
-    dibs__ghost_unref(g);
-    dibs__server_answered(s);
-}
-
-/* Thread: whoever has the connection. */
-static struct dibs__ghost *ghost_new(struct dibs__server *s,
-                                     const struct dibs__conn *cn)
-{
-    struct dibs__ghost *g = cn->id[0] ? dibs__calloc(1, sizeof *g) : NULL;
-
-    if (!g)
-        return NULL;
-    g->s = s;
-    g->refs = 1;
-    g->born = atomic_load(&s->ups);
-    g->req.write = lay_write;
-    g->req.done = lay_done;
-    memcpy(g->id, cn->id, sizeof g->id);
-    memcpy(g->addr, cn->addr, sizeof g->addr);
-    memcpy(g->run, cn->run, sizeof g->run);
-    g->place = DIBS_OF(cn, struct dibs__link, cn)->place;
-    return g;
-}
-
-/* The server counts its connections up. If a later one has no greater number,
- * it is another process by now, and the ghost ended with the old one. */
-static bool restarted(const struct dibs__server *s, const struct dibs__ghost *g)
-{
-    unsigned long long now = strtoull(s->main->cn.id, NULL, 10);
-
-    return atomic_load(&s->ups) != g->born && now != 0 &&
-           now <= strtoull(g->id, NULL, 10);
-}
-
-/* Another server is there by now. Sets what that means for the ghost. */
-static bool elsewhere(const struct dibs__server *s, struct dibs__ghost *g)
-{
-    const char *run = s->main->cn.run;
-
-    if (run[0] && g->run[0]) {
-        if (strcmp(run, g->run) == 0)
-            return false;
-        g->state = GHOST_LAID;
-        return true;
-    }
-    if (g->place == s->place)
-        return false;
-    g->state = GHOST_LOOSE;
-    return true;
-}
-
-static void lay(struct dibs__server *s, struct dibs__ghost *g)
-{
-    if (g->state != GHOST_NEW || !s->up)
-        return;
-    bool gone = elsewhere(s, g);
-    if (!gone && restarted(s, g)) {
-        g->state = GHOST_LAID;
-        gone = true;
-    }
-    if (gone) {
-        if (dibs__list_linked(&g->at)) {
-            dibs__list_del(&g->at);
-            dibs__ghost_unref(g);
-        }
-        return;
-    }
-    if (dibs__list_linked(&g->at))
-        dibs__list_del(&g->at); /* its reference is now the request's */
-    else
-        g->refs++;
-    g->state = GHOST_BEING_LAID;
-    g->req.expires = dibs__now_ms() + LAY_MS;
-    dibs__conn_send(&s->main->cn, &g->req);
-}
-
-/* Whoever cared has given up, but the ghost is still about. */
-static void lay_some_time(struct dibs__server *s, struct dibs__ghost *g)
-{
-    if (g->state != GHOST_NEW || s->closing || dibs__list_linked(&g->at))
-        return;
-    g->refs++;
-    dibs__list_add(&s->ghosts, &g->at);
-    lay(s, g);
-}
-
-void dibs__ghosts_forget(struct dibs__server *s)
-{
-    for (struct dibs__list *l; (l = dibs__list_pop(&s->ghosts));)
-        dibs__ghost_unref(DIBS_OF(l, struct dibs__ghost, at));
-}
-
 /* The reply to this call is lost. Thread: whoever has the connection. */
 static void haunt(struct dibs__call *call)
 {
     struct dibs__link *ln = DIBS_OF(call->req.cn, struct dibs__link, cn);
 
     call->again = true;
-    if (call->g && call->g->state != GHOST_LAID)
+    if (call->g && !dibs__ghost_laid(call->g))
         call->loose = true; /* there is an older one already */
     dibs__ghost_unref(call->g);
     if (!ln->ghost)
-        ln->ghost = ghost_new(call->s, &ln->cn);
+        ln->ghost = dibs__ghost_new(ln);
     call->g = ln->ghost;
     if (call->g)
-        call->g->refs++;
+        dibs__ghost_ref(call->g);
     else
         call->loose = true;
 }
@@ -232,10 +67,10 @@ static void finish(struct dibs__call *call, dibs_err err,
                    const struct dibs__reply *reply)
 {
     dibs__timer_stop(call->s->lp, &call->timer);
-    call->ghost = call->loose || (call->g && call->g->state != GHOST_LAID &&
-                                  call->g->s == call->s);
+    call->ghost = call->loose || (call->g && !dibs__ghost_laid(call->g) &&
+                                  dibs__ghost_of(call->g, call->s));
     if (call->g)
-        lay_some_time(call->g->s, call->g);
+        dibs__ghost_lay_later(call->g);
     dibs__ghost_unref(call->g);
     call->g = NULL;
     if (!call->replicas)
@@ -301,8 +136,8 @@ static void start(struct dibs__call *call)
         dibs__server_wake(s); /* the call may be over after that */
         return;
     }
-    if (call->g && call->g->s == s)
-        lay(s, call->g);
+    if (call->g && dibs__ghost_of(call->g, s))
+        dibs__ghost_lay(call->g);
     if (call->replicas)
         dibs__acks_add(s, call);
     else
@@ -578,11 +413,7 @@ void dibs__calls_resume(struct dibs__server *s)
     struct dibs__list all;
 
     dibs__list_init(&all);
-    dibs__list_move(&all, &s->ghosts);
-    for (struct dibs__list *l = all.next, *n; l != &all; l = n) {
-        n = l->next;
-        lay(s, DIBS_OF(l, struct dibs__ghost, at));
-    }
+    dibs__ghosts_lay(s);
     dibs__list_move(&all, &s->waiting);
     for (struct dibs__list *l; (l = dibs__list_pop(&all));)
         start(DIBS_OF(l, struct dibs__call, req.link));

@@ -81,7 +81,5 @@ void dibs__calls_reroute(struct dibs__server *s);
 /* For server.c, on io. */
 void dibs__calls_resume(struct dibs__server *s);
 void dibs__calls_fail(struct dibs__server *s, dibs_err err, bool patient_too);
-void dibs__ghosts_forget(struct dibs__server *s);
-void dibs__ghost_unref(struct dibs__ghost *g);
 
 #endif

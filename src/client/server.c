@@ -29,6 +29,7 @@
 
 #include "base/mem.h"
 #include "client/call.h"
+#include "client/ghost.h"
 
 #include <stdio.h>
 #include <string.h>
