@@ -198,7 +198,7 @@ static void dial_here(struct dibs__server *s)
 
 static void dial(struct dibs__server *s)
 {
-    if (s->main || s->closing || s->seeking)
+    if (s->main || s->closing || s->seeking || s->cutting)
         return;
     if (!s->seek) {
         dial_here(s);
@@ -265,7 +265,7 @@ static bool set_place(struct dibs__server *s, const char *host, int port)
 void dibs__server_found(struct dibs__server *s, const char *host, int port)
 {
     s->seeking = false;
-    if (s->closing)
+    if (s->closing || s->main) /* spare ones must not go elsewhere than main */
         return;
     if (set_place(s, host, port))
         dial_here(s);

@@ -342,7 +342,7 @@ static int node_at(struct top_cluster *t, long long port)
 }
 
 /* Which node this one takes for the slot's owner. */
-static int believed(struct top_cluster *t, int node, int slot)
+int top_believed(struct top_cluster *t, int node, int slot)
 {
     redisReply *r = ts_cmd(t->node[node], "CLUSTER SLOTS");
     int found = -1;
@@ -362,7 +362,7 @@ int top_owner(struct top_cluster *t, int slot)
 
     for (int i = 0; i < 6 && found < 0; i++) {
         if (ts_server_pid(t->node[i]))
-            found = believed(t, i, slot);
+            found = top_believed(t, i, slot);
         if (found >= 0 && !ts_server_pid(t->node[found]))
             found = -1;
     }
@@ -411,7 +411,7 @@ void top_move_slot(struct top_cluster *t, int slot, int from, int to)
     top_move_keys(t, slot, from, to);
     top_end_move(t, slot, from, to);
     for (int i = 0; i < 3; i++)
-        TS_WAIT(believed(t, i, slot) == to);
+        TS_WAIT(top_believed(t, i, slot) == to);
 }
 
 void top_name_in(struct top_cluster *t, int slot, char *buf, size_t size)

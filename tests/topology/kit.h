@@ -104,6 +104,8 @@ struct top_cluster {
 void top_cluster_start(struct top_cluster *t, const char *const *extra);
 void top_cluster_stop(struct top_cluster *t);
 int top_slot(struct top_cluster *t, const char *key);
+/* Which node this one takes for the slot's owner; -1: none. */
+int top_believed(struct top_cluster *t, int node, int slot);
 /* Which of the nodes has this slot now; -1: none that answers. */
 int top_owner(struct top_cluster *t, int slot);
 /* Moves a slot with its keys, step by step as redis-cli does. */

@@ -623,6 +623,41 @@ static void master_killed(void **state)
     ts_server_restart(top.node[1]);
 }
 
+/* A master stops while all is busy, is replaced, and goes on later with what it
+ * had not yet read: too late to change anything. */
+static void master_stopped(void **state)
+{
+    struct top_events e = {0};
+    struct fight f = {.stop = false};
+    struct fighter all[THREADS];
+    dibs_client *c = open_client(&e);
+    char name[40];
+
+    (void)state;
+    top_name_in(&top, 100, name, sizeof name);
+    dibs_lock *held = top_lock(c, 0, name);
+    want(
+        "taking",
+        dibs_lock_acquire(held, DIBS_LOCK_OPTS(.on_lost = top_lost, .arg = &e)),
+        DIBS_OK);
+    fight_start(&f, all);
+    fight_goes_on(&f);
+    TS_WAIT(ts_int(top.node[0], "WAIT 1 100") == 1);
+    ts_server_pause(top.node[0]);
+    TS_WAIT(top_believed(&top, 3, 100) == 3);
+    fight_goes_on(&f);
+    ts_server_resume(top.node[0]);
+    TS_WAIT(top_believed(&top, 0, 100) == 3);
+    fight_goes_on(&f);
+    TS_WAIT(dibs_lock_valid_ms(held, 0) > LEASE_MS * 9 / 10);
+    assert_int_equal(dibs_lock_state(held, 0), DIBS_HELD);
+    assert_int_equal(atomic_load(&e.lost), 0);
+    want("giving back", dibs_lock_release(held, NULL), DIBS_OK);
+    dibs_lock_free(held);
+    fight_stop(&f, all);
+    dibs_client_free(c);
+}
+
 /* The slots of a master without a replica are down; others go on. When it is
  * back, those who waited for it go on too. */
 static void down_and_back(void **state)
@@ -891,6 +926,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(on_its_way),
         cmocka_unit_test(resharded),
         cmocka_unit_test(master_killed),
+        cmocka_unit_test(master_stopped),
         cmocka_unit_test(down_and_back),
     };
 

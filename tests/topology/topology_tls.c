@@ -78,9 +78,21 @@ static bool whole(struct ts_server *s)
     return ok;
 }
 
+/* A node uses the port 10,000 above its own, too. */
+static int low_port(int *port)
+{
+    int fd = ts__port_take(port);
+
+    for (int i = 0; *port > 55000 && i < 1000; i++) {
+        close(fd);
+        fd = ts__port_take(port);
+    }
+    return fd;
+}
+
 static void test_tls_cluster(void **state)
 {
-    int port, fd = ts__port_take(&port);
+    int port, fd = low_port(&port);
     char *key = ts_text("%s/server.key", tls_dir);
     char *cert = ts_text("%s/good.crt", tls_dir);
     char *ca = ts_text("%s/ca.crt", tls_dir);
