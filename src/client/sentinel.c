@@ -89,6 +89,7 @@ static void learn(struct dibs__sentinels *sn, const char *name, int port)
         return;
     sn->known[sn->count].name = url.host;
     sn->known[sn->count++].port = port;
+    atomic_store(&sn->seen, (unsigned)sn->count);
     url.host = NULL;
     dibs__url_clear(&url);
 }
@@ -313,6 +314,7 @@ static void link_down(struct dibs__conn *cn, dibs_err err, const char *why)
         return;
     if (ln == sn->watched) {
         sn->watched = NULL;
+        atomic_store(&sn->watches, false);
         say(sn, DIBS_EVENT_DISCONNECTED, err, why);
         place(sn, ln, false);
     }
@@ -504,6 +506,7 @@ static void watch(struct sentinel_link *ln)
         return;
     }
     ln->sn->watched = ln;
+    atomic_store(&ln->sn->watches, true);
     ln->cn.push = pushed;
     ln->heard = true;
     ln->ping.fire = ping_fired;

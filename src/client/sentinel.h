@@ -31,6 +31,8 @@ struct dibs__sentinels {
     struct dibs__list links;       /* connections to sentinels */
     unsigned open;                 /* of them, that are not gone yet */
     struct sentinel_link *watched; /* tells of changes; or NULL */
+    atomic_uint seen;              /* count, for whoever asks */
+    atomic_bool watches;           /* watched is not NULL */
     int64_t backoff_ms;
     bool closing;
     char why[200]; /* why the last one asked was no help */

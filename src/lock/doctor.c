@@ -518,15 +518,41 @@ static void cluster(struct dibs__doctor *d)
                          well ? "" : ", and the cluster is down");
 }
 
+static void sentinels(struct dibs__doctor *d)
+{
+    const struct dibs__sentinels *sn = d->c->sentinels;
+    unsigned n = atomic_load(&sn->seen);
+
+    if (n < 3)
+        dibs__doctor_say(d, "sentinels", DIBS_VERDICT_WARNING,
+                         "%u known: with fewer than three nobody can tell a "
+                         "dead master from a cut cable",
+                         n);
+    else if (!atomic_load(&sn->watches))
+        dibs__doctor_say(d, "sentinels", DIBS_VERDICT_WARNING,
+                         "%u known, but none tells of changes: a failover is "
+                         "noticed when commands fail",
+                         n);
+    else
+        dibs__doctor_say(d, "sentinels", DIBS_VERDICT_OK,
+                         "%u known, one of them tells of changes", n);
+}
+
 /* What depends on how servers stand together. */
 static void topology(struct dibs__doctor *d)
 {
-    if (dibs__doctor_number(d, "cluster_enabled")) {
+    if (d->c->cluster)
+        dibs__doctor_say(d, "cluster", DIBS_VERDICT_NOTE,
+                         "all of this is about one of its nodes, the one that "
+                         "has slot 0; ask others by their own URLs");
+    else if (dibs__doctor_number(d, "cluster_enabled"))
         dibs__doctor_say(d, "cluster", DIBS_VERDICT_WARNING,
                          "a node of a cluster, used as a single server: locks "
                          "of other nodes' slots fail");
+    if (dibs__doctor_number(d, "cluster_enabled"))
         cluster(d);
-    }
+    if (d->c->sentinels)
+        sentinels(d);
 }
 
 /* ---- all of it --------------------------------------------------------- */

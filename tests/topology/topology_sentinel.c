@@ -413,9 +413,37 @@ static void demoted_in_silence(void **state)
     ts_server_stop(b);
 }
 
+/* ---- the doctor -------------------------------------------------------- */
+
+static bool look_for(const char *check, dibs_verdict verdict, const char *text,
+                     void *arg)
+{
+    if (strcmp(check, "sentinels") == 0)
+        snprintf(arg, 200, "%d %s", (int)verdict, text);
+    return true;
+}
+
+static void doctor(void **state)
+{
+    dibs_client *c = open_client(NULL);
+    struct ts_wait w = ts_wait_begin(TS_SOON);
+    char found[200] = "", wanted[200];
+
+    (void)state;
+    snprintf(wanted, sizeof wanted, "%d 3 known, one of them tells of changes",
+             DIBS_VERDICT_OK);
+    while (strcmp(found, wanted) != 0) { /* until one of them is watched */
+        if (!ts_wait_step(&w))
+            fail_msg("the doctor says: %s", found);
+        want("doctor", dibs_client_doctor(c, NULL, look_for, found), DIBS_OK);
+    }
+    dibs_client_free(c);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(doctor),
         cmocka_unit_test(all_kinds),
         cmocka_unit_test(a_sentinel_is_wrong),
         cmocka_unit_test(a_service_nobody_knows),
