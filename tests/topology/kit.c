@@ -404,7 +404,7 @@ void top_end_move(struct top_cluster *t, int slot, int from, int to)
 }
 
 /* All masters have heard of the latest epoch. */
-static bool in_step(struct top_cluster *t)
+bool top_in_epoch(struct top_cluster *t)
 {
     char seen[3][40];
 
@@ -422,7 +422,7 @@ static bool in_step(struct top_cluster *t)
  * goes the other way: who takes a slot must outdo all others to be believed. */
 void top_move_slot(struct top_cluster *t, int slot, int from, int to)
 {
-    TS_WAIT(in_step(t));
+    TS_WAIT(top_in_epoch(t));
     top_begin_move(t, slot, from, to);
     top_move_keys(t, slot, from, to);
     top_end_move(t, slot, from, to);
