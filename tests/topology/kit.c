@@ -422,10 +422,26 @@ void top_end_move(struct top_cluster *t, int slot, int from, int to)
     ts_ok(t->node[from], "CLUSTER SETSLOT %d NODE %s", slot, t->id[to]);
 }
 
-/* All masters must agree before another slot goes the other way: a node that
- * has just taken a slot can overrule one to which it just gave another. */
+/* All masters have heard of the latest epoch. */
+bool top_in_epoch(struct top_cluster *t)
+{
+    char seen[3][40];
+
+    for (int i = 0; i < 3; i++) {
+        char *text = ts_str(t->node[i], "CLUSTER INFO");
+        const char *at = text ? strstr(text, "cluster_current_epoch:") : NULL;
+        snprintf(seen[i], sizeof seen[i], "%.*s",
+                 at ? (int)strcspn(at, "\r\n") : 0, at ? at : "");
+        free(text);
+    }
+    return strcmp(seen[0], seen[1]) == 0 && strcmp(seen[0], seen[2]) == 0;
+}
+
+/* All masters must agree, on the slot and on the epoch, before another slot
+ * goes the other way: who takes a slot must outdo all others to be believed. */
 void top_move_slot(struct top_cluster *t, int slot, int from, int to)
 {
+    TS_WAIT(top_in_epoch(t));
     top_begin_move(t, slot, from, to);
     top_move_keys(t, slot, from, to);
     top_end_move(t, slot, from, to);

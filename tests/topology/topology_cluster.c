@@ -551,6 +551,7 @@ static void resharded(void **state)
     fight_start(&f, all);
     fight_goes_on(&f);
     for (int from = 0; from < 2; from++) {
+        TS_WAIT(top_in_epoch(&top));
         for (int i = 0; i < LOCKS; i++) {
             char name[40];
             snprintf(name, sizeof name, "fight%d", i);
@@ -560,6 +561,7 @@ static void resharded(void **state)
         }
         fight_goes_on(&f);
     }
+    TS_WAIT(top_in_epoch(&top));
     for (int slot = 2000; slot < 2950; slot++)
         if (!fought_over(slot))
             move_quickly(slot, 0, 1);
