@@ -175,6 +175,8 @@ static const char *right_line(const struct command *cmd,
     const char *rest = cmd ? strstr(cmd->example, cmd->name) : NULL;
     if (row->at == AT(shell))
         rest = " backup";
+    else if (row->at == AT(multi)) /* in place of a name */
+        rest = " -- ./move";
     else
         rest = rest ? rest + strlen(cmd->name) : run_example;
     snprintf(buf, 256, "dibs %s %s%s%s", name, option, *rest == ' ' ? "" : " ",
