@@ -28,7 +28,7 @@ set_compiler = $(CMAKE) -S . -B $(1) -DCMAKE_C_COMPILER=$(CC) >/dev/null &&
 endif
 compile   = $(CMAKE) --build $(1) -j $(JOBS)
 run_tests = $(CTEST) --test-dir $(1) --output-on-failure -j $(CTEST_JOBS) \
-	-LE topology
+	-LE 'topology$(2)'
 tests_on  = -DCMAKE_BUILD_TYPE=Debug -DDIBS_TESTS=ON -DDIBS_FAULTS=ON
 tests_off = -DCMAKE_BUILD_TYPE=RelWithDebInfo -DDIBS_TESTS=OFF -DDIBS_FAULTS=OFF
 
@@ -145,7 +145,7 @@ check-asan: deps
 check-tsan: deps
 	@$(call set_compiler,build-tsan) $(call configure,build-tsan,$(tests_on) -DDIBS_SANITIZE=thread)
 	@$(call compile,build-tsan)
-	@$(steady) $(call run_tests,build-tsan)
+	@$(steady) $(call run_tests,build-tsan,|cli)
 
 check-install: deps
 	@tools/check_install.sh
