@@ -254,7 +254,7 @@ static void link_down(struct dibs__conn *cn, dibs_err err, const char *why)
     if (s->closing)
         return;
     dibs__timer_stop(s->lp, &s->acks.timer);
-    if (err != DIBS_OK)
+    if (err != DIBS_OK && !dibs__server_dozes(s))
         say(s, DIBS_EVENT_DISCONNECTED, err, why);
     if (!ln->was_up)
         not_made(s, err);

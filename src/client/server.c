@@ -160,7 +160,8 @@ static void main_down(struct dibs__conn *cn, dibs_err err, const char *why)
     s->up = false;
     if (s->closing)
         return;
-    say(s, DIBS_EVENT_DISCONNECTED, err, why);
+    if (!dibs__server_dozes(s))
+        say(s, DIBS_EVENT_DISCONNECTED, err, why);
     if (ln->was_up)
         drop_stale_spares(s);
     if (s->cutting)
@@ -396,7 +397,7 @@ static void spare_down(struct dibs__conn *cn, dibs_err err, const char *why)
         s->grow_after = dibs__now_ms() + GROW_AGAIN_MS;
     }
     dibs__unlock(&s->mu);
-    if (!s->closing)
+    if (!s->closing && !dibs__server_dozes(s))
         say(s, DIBS_EVENT_DISCONNECTED, err, why);
 }
 
