@@ -343,7 +343,8 @@ bool dibs__server_sleep(struct dibs__server *s)
     for (struct dibs__list *l = s->spares.next; l != &s->spares; l = l->next)
         out |= DIBS_OF(l, struct dibs__link, at)->use == LINK_OUT;
     dibs__unlock(&s->mu);
-    if (out || atomic_load(&s->riding) > 0 || !dibs__list_empty(&s->waiting))
+    if (out || atomic_load(&s->riding) > 0 || !dibs__list_empty(&s->waiting) ||
+        s->acks.under_way || !dibs__list_empty(&s->acks.queue))
         return false;
     dibs__timer_stop(s->lp, &s->redial);
     cut_quietly(s, "not needed any more");
