@@ -134,7 +134,7 @@ static void refused(struct dibs__conn *cn, const struct dibs__hello *h,
     snprintf(less, sizeof less, "%.*s", (int)strcspn(text, ",\r\n"), text);
     if (h->kind != HELLO_AUTH)
         dibs__conn_fail(cn, err, text, 0);
-    else if (*password && strstr(less, password))
+    else if (!starts(less, "WRONGPASS") && *password && strstr(less, password))
         dibs__conn_fail(cn, err, "AUTH was refused", 0);
     else
         dibs__conn_fail(cn, err, less, 0);
