@@ -51,6 +51,7 @@ set(DIBS_SOURCES
   src/lock/multi.c
   src/lock/quorum.c
   src/lock/doctor.c
+  src/lock/doctor_place.c
   src/lock/doctor_rights.c
 )
 

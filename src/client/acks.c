@@ -254,7 +254,7 @@ static void link_down(struct dibs__conn *cn, dibs_err err, const char *why)
     if (s->closing)
         return;
     dibs__timer_stop(s->lp, &s->acks.timer);
-    if (err != DIBS_OK)
+    if (err != DIBS_OK && !dibs__server_dozes(s))
         say(s, DIBS_EVENT_DISCONNECTED, err, why);
     if (!ln->was_up)
         not_made(s, err);
@@ -308,10 +308,14 @@ void dibs__acks_add(struct dibs__server *s, struct dibs__call *call)
 {
     struct dibs__acks *a = &s->acks;
 
-    /* The group before it takes its time; that is not this call's fault. */
-    if (a->under_way)
+    /* The group before it takes its time; that is not this call's fault. But
+     * only once, or a call that fails again and again would never end; and not
+     * if it was in that group itself. */
+    if (a->under_way && !call->put_off && !call->again) {
+        call->put_off = true;
         call->deadline = dibs__max(
             call->deadline, dibs__add(a->wait.expires, call->attempt_ms));
+    }
     if (a->ending) {
         dibs__call_give_up(call, DIBS_ERR_CLOSED);
         return;

@@ -332,7 +332,7 @@ static void prepare(struct dibs__server *s, struct dibs__call *call)
     call->g = NULL;
     call->again = call->ghost = call->partly = call->unacked = false;
     call->loose = call->whole = call->misfit = false;
-    call->asking = false;
+    call->asking = call->put_off = false;
     call->tries = call->hops = 0;
     call->last = DIBS_OK;
 }

@@ -42,10 +42,11 @@ struct dibs__call {
     struct dibs__task task;
     struct dibs__timer timer;
     struct dibs__ghost *g;
-    bool loose;  /* a ghost is about that cannot be laid */
-    bool whole;  /* send the script's text */
-    bool misfit; /* it got a reply that cannot be its own */
-    bool asking; /* the server is about to take over the slot: say so */
+    bool loose;   /* a ghost is about that cannot be laid */
+    bool whole;   /* send the script's text */
+    bool misfit;  /* it got a reply that cannot be its own */
+    bool asking;  /* the server is about to take over the slot: say so */
+    bool put_off; /* its deadline was, since others were before it (acks.c) */
     unsigned tries, hops;
     dibs_err last;
     enum dibs__reply_type kept; /* the reply, while replicas are waited for */

@@ -160,7 +160,8 @@ static void main_down(struct dibs__conn *cn, dibs_err err, const char *why)
     s->up = false;
     if (s->closing)
         return;
-    say(s, DIBS_EVENT_DISCONNECTED, err, why);
+    if (!dibs__server_dozes(s))
+        say(s, DIBS_EVENT_DISCONNECTED, err, why);
     if (ln->was_up)
         drop_stale_spares(s);
     if (s->cutting)
@@ -342,7 +343,8 @@ bool dibs__server_sleep(struct dibs__server *s)
     for (struct dibs__list *l = s->spares.next; l != &s->spares; l = l->next)
         out |= DIBS_OF(l, struct dibs__link, at)->use == LINK_OUT;
     dibs__unlock(&s->mu);
-    if (out || atomic_load(&s->riding) > 0 || !dibs__list_empty(&s->waiting))
+    if (out || atomic_load(&s->riding) > 0 || !dibs__list_empty(&s->waiting) ||
+        s->acks.under_way || !dibs__list_empty(&s->acks.queue))
         return false;
     dibs__timer_stop(s->lp, &s->redial);
     cut_quietly(s, "not needed any more");
@@ -396,7 +398,7 @@ static void spare_down(struct dibs__conn *cn, dibs_err err, const char *why)
         s->grow_after = dibs__now_ms() + GROW_AGAIN_MS;
     }
     dibs__unlock(&s->mu);
-    if (!s->closing)
+    if (!s->closing && !dibs__server_dozes(s))
         say(s, DIBS_EVENT_DISCONNECTED, err, why);
 }
 

@@ -128,6 +128,12 @@ void dibs__server_wake(struct dibs__server *s);
 /* Ends its connections if nothing is on them, until a call wakes it. False:
  * there is. Thread: io. */
 bool dibs__server_sleep(struct dibs__server *s) EXCLUDES(s->mu);
+/* Its connections are ended because nobody needs them: nothing has failed, and
+ * nothing is told. Thread: io. */
+static inline bool dibs__server_dozes(const struct dibs__server *s)
+{
+    return s->asleep && s->cutting;
+}
 
 /* A connection to talk on, or NULL: ride instead. Thread: app. */
 struct dibs__link *dibs__server_borrow(struct dibs__server *s) EXCLUDES(s->mu);

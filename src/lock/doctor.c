@@ -16,7 +16,8 @@
  *         when something goes wrong; problem: locks do not work here, or not as
  *         they should, as things are.
  *
- * Topology  What only a cluster, or sentinels, have to tell is in topology().
+ * Elsewhere  What our user may do is in doctor_rights.c; how servers stand
+ *         together, and the way there, in doctor_place.c.
  */
 #include "lock/doctor.h"
 
@@ -34,7 +35,6 @@
 #define JUMP_US      100000 /* no clock that is slewed gains that much */
 #define OFFSET_S     60     /* of a clock that is set by something */
 #define SLOW_US      50000  /* for an answer */
-#define SLOTS        16384
 #define NUMBER_MAX   INT64_C(1000000000000000)
 #define CLOCK_MAX_S  INT64_C(100000000000)
 #define REPLICAS_MAX 1000 /* that are looked at */
@@ -87,7 +87,7 @@ const char *dibs__doctor_info(const struct dibs__doctor *d, const char *field,
 }
 
 /* No number here is larger than that, whatever the server says. */
-static int64_t number(const char *text)
+int64_t dibs__doctor_count(const char *text)
 {
     return dibs__max(-1, dibs__min(strtoll(text, NULL, 10), NUMBER_MAX));
 }
@@ -96,7 +96,7 @@ int64_t dibs__doctor_number(const struct dibs__doctor *d, const char *field)
 {
     char buf[32];
 
-    return number(dibs__doctor_info(d, field, buf, sizeof buf));
+    return dibs__doctor_count(dibs__doctor_info(d, field, buf, sizeof buf));
 }
 
 static bool is(const struct dibs__doctor *d, const char *field,
@@ -118,7 +118,7 @@ static const char *setting(struct dibs__doctor *d, const char *name, char buf[],
 }
 
 /* What the server said instead of an answer. */
-static const char *why(const struct dibs__doctor *d)
+const char *dibs__doctor_why(const struct dibs__doctor *d)
 {
     return d->reply.replied ? dibs__answer_text(&d->reply)
                             : dibs_strerror(d->reply.err);
@@ -145,7 +145,8 @@ static void version(struct dibs__doctor *d)
     }
     if (sscanf(text, "%u.%u", &major, &minor) < 1)
         dibs__doctor_say(d, "version", DIBS_VERDICT_NOTE,
-                         "unknown, as INFO is not to be had: %s", why(d));
+                         "unknown, as INFO is not to be had: %s",
+                         dibs__doctor_why(d));
     else if (major < OLDEST_MAJOR ||
              (major == OLDEST_MAJOR && minor < OLDEST_MINOR))
         dibs__doctor_say(d, "version", DIBS_VERDICT_PROBLEM,
@@ -182,7 +183,7 @@ static int64_t part(const char *list, const char *name)
 {
     const char *at = strstr(list, name);
 
-    return at ? number(at + strlen(name)) : -1;
+    return at ? dibs__doctor_count(at + strlen(name)) : -1;
 }
 
 static void replicas(struct dibs__doctor *d)
@@ -338,11 +339,12 @@ static int64_t read_clock(struct dibs__doctor *d)
 
     if (DIBS__ASK(d, "TIME") != DIBS_OK || !d->reply.array)
         return -1;
-    int64_t whole = number(dibs__answer_line(&d->reply, 0, s, sizeof s));
+    int64_t whole =
+        dibs__doctor_count(dibs__answer_line(&d->reply, 0, s, sizeof s));
     if (whole <= 0 || whole > CLOCK_MAX_S)
         return -1;
     return whole * 1000000 +
-           number(dibs__answer_line(&d->reply, 1, us, sizeof us));
+           dibs__doctor_count(dibs__answer_line(&d->reply, 1, us, sizeof us));
 }
 
 static void first_look(struct dibs__doctor *d)
@@ -371,7 +373,8 @@ static void clock_jumps(struct dibs__doctor *d)
     int64_t trip = d->reply.came_us - d->reply.sent_us;
     int64_t ours = at - d->at_us, theirs = now - d->clock_us;
     if (now < 0 || d->clock_us < 0)
-        dibs__doctor_say(d, "clock", DIBS_VERDICT_NOTE, "unknown: %s", why(d));
+        dibs__doctor_say(d, "clock", DIBS_VERDICT_NOTE, "unknown: %s",
+                         dibs__doctor_why(d));
     else if (llabs(theirs - ours) > JUMP_US + trip + d->trip_us)
         dibs__doctor_say(d, "clock", DIBS_VERDICT_PROBLEM,
                          "it went %lld ms while %lld ms passed here: leases "
@@ -422,7 +425,8 @@ static void scripting(struct dibs__doctor *d)
         dibs__doctor_say(d, "scripting", DIBS_VERDICT_OK, "a script runs");
     else
         dibs__doctor_say(d, "scripting", DIBS_VERDICT_PROBLEM,
-                         "no script runs, and so no lock works: %s", why(d));
+                         "no script runs, and so no lock works: %s",
+                         dibs__doctor_why(d));
 }
 
 static void pubsub(struct dibs__doctor *d)
@@ -430,9 +434,17 @@ static void pubsub(struct dibs__doctor *d)
     bool sharded = DIBS__ASK(d, "PUBSUB", "SHARDNUMSUB") == DIBS_OK;
 
     if (!sharded && d->reply.err == DIBS_ERR_AUTH)
-        dibs__doctor_say(d, "pubsub", DIBS_VERDICT_OK,
-                         "plain channels; whether sharded ones are known may "
-                         "not be asked");
+        dibs__doctor_say(
+            d, "pubsub", DIBS_VERDICT_OK,
+            "%s channels; whether sharded ones are known may not "
+            "be asked",
+            dibs__client_flavour(d->c) & FLAVOUR_SHARDED ? "sharded" : "plain");
+    else if (dibs__client_flavour(d->c) & FLAVOUR_SHARDED)
+        dibs__doctor_say(
+            d, "pubsub", sharded ? DIBS_VERDICT_OK : DIBS_VERDICT_WARNING,
+            sharded ? "sharded channels are used"
+                    : "sharded channels are asked for, but unknown here: "
+                      "waiters are not woken, and look every two seconds");
     else
         dibs__doctor_say(d, "pubsub", DIBS_VERDICT_OK,
                          "plain channels are used; sharded ones are %s",
@@ -449,110 +461,7 @@ static void acknowledgement(struct dibs__doctor *d)
     else
         dibs__doctor_say(d, "wait", DIBS_VERDICT_NOTE,
                          "replicas cannot be made to acknowledge a lock: %s",
-                         why(d));
-}
-
-/* ---- the way there ----------------------------------------------------- */
-
-static bool is_local(const char *host)
-{
-    return strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0 ||
-           strncmp(host, "127.", 4) == 0;
-}
-
-static bool on_this_machine(const struct dibs__url *url)
-{
-    for (size_t i = 0; i < url->host_count; i++)
-        if (!is_local(url->hosts[i].name))
-            return false;
-    return url->host ? is_local(url->host) : url->host_count > 0;
-}
-
-static void encryption(struct dibs__doctor *d)
-{
-    const struct dibs__url *url = &d->c->server.to.url;
-
-    if (url->unix_socket)
-        dibs__doctor_say(d, "tls", DIBS_VERDICT_OK,
-                         "none needed: a Unix socket");
-    else if (url->tls.on && url->tls.insecure)
-        dibs__doctor_say(d, "tls", DIBS_VERDICT_WARNING,
-                         "encrypted, but insecure=1: whoever answers is taken "
-                         "for the server");
-    else if (url->tls.on)
-        dibs__doctor_say(d, "tls", DIBS_VERDICT_OK,
-                         "encrypted, the server's certificate is verified%s",
-                         url->tls.cert ? ", and ours is shown" : "");
-    else if (on_this_machine(url))
-        dibs__doctor_say(d, "tls", DIBS_VERDICT_OK,
-                         "none, but it does not leave this machine");
-    else
-        dibs__doctor_say(d, "tls", DIBS_VERDICT_WARNING,
-                         "none: password and locks can be read, and changed, "
-                         "on the way");
-}
-
-/* A field of CLUSTER INFO, which d->reply has. */
-static int64_t cluster_number(const struct dibs__doctor *d, const char *field)
-{
-    const char *at = strstr(dibs__answer_text(&d->reply), field);
-
-    return at && at[strlen(field)] ? number(at + strlen(field) + 1) : -1;
-}
-
-static void cluster(struct dibs__doctor *d)
-{
-    if (DIBS__ASK(d, "CLUSTER", "INFO") != DIBS_OK) {
-        dibs__doctor_say(d, "slots", DIBS_VERDICT_NOTE, "unknown: %s", why(d));
-        return;
-    }
-    int64_t ok = cluster_number(d, "cluster_slots_ok");
-    bool well = strstr(dibs__answer_text(&d->reply), "cluster_state:ok");
-    if (well && ok == SLOTS)
-        dibs__doctor_say(d, "slots", DIBS_VERDICT_OK, "all %d are served",
-                         SLOTS);
-    else
-        dibs__doctor_say(d, "slots", DIBS_VERDICT_PROBLEM,
-                         "%lld of %d are served%s: locks elsewhere fail",
-                         (long long)ok, SLOTS,
-                         well ? "" : ", and the cluster is down");
-}
-
-static void sentinels(struct dibs__doctor *d)
-{
-    const struct dibs__sentinels *sn = d->c->sentinels;
-    unsigned n = atomic_load(&sn->seen);
-
-    if (n < 3)
-        dibs__doctor_say(d, "sentinels", DIBS_VERDICT_WARNING,
-                         "%u known: with fewer than three nobody can tell a "
-                         "dead master from a cut cable",
-                         n);
-    else if (!atomic_load(&sn->watches))
-        dibs__doctor_say(d, "sentinels", DIBS_VERDICT_WARNING,
-                         "%u known, but none tells of changes: a failover is "
-                         "noticed when commands fail",
-                         n);
-    else
-        dibs__doctor_say(d, "sentinels", DIBS_VERDICT_OK,
-                         "%u known, one of them tells of changes", n);
-}
-
-/* What depends on how servers stand together. */
-static void topology(struct dibs__doctor *d)
-{
-    if (d->c->cluster)
-        dibs__doctor_say(d, "cluster", DIBS_VERDICT_NOTE,
-                         "all of this is about one of its nodes, the one that "
-                         "has slot 0; ask others by their own URLs");
-    else if (dibs__doctor_number(d, "cluster_enabled"))
-        dibs__doctor_say(d, "cluster", DIBS_VERDICT_WARNING,
-                         "a node of a cluster, used as a single server: locks "
-                         "of other nodes' slots fail");
-    if (dibs__doctor_number(d, "cluster_enabled"))
-        cluster(d);
-    if (d->c->sentinels)
-        sentinels(d);
+                         dibs__doctor_why(d));
 }
 
 /* ---- all of it --------------------------------------------------------- */
@@ -571,8 +480,7 @@ static check_fn *const checks[] = {
     pubsub,
     acknowledgement,
     dibs__doctor_rights,
-    encryption,
-    topology,
+    dibs__doctor_place,
     clock_offset,
     clock_jumps,
 };

@@ -35,8 +35,14 @@ dibs_err dibs__doctor_ask(struct dibs__doctor *d, const char *const *argv);
 const char *dibs__doctor_info(const struct dibs__doctor *d, const char *field,
                               char buf[], size_t size);
 int64_t dibs__doctor_number(const struct dibs__doctor *d, const char *field);
+/* A number in a text, cut to what any number here can be. */
+int64_t dibs__doctor_count(const char *text);
+/* What the server said instead of an answer. */
+const char *dibs__doctor_why(const struct dibs__doctor *d);
 
 /* What this user may do; in doctor_rights.c. */
 void dibs__doctor_rights(struct dibs__doctor *d);
+/* The way there, and with whom it stands; in doctor_place.c. */
+void dibs__doctor_place(struct dibs__doctor *d);
 
 #endif

@@ -21,7 +21,9 @@
 #include <stdio.h>
 #include <string.h>
 
-enum group { PLAIN, WAKE, BARRIER, FAIR, RW, LIST, ACKS, GROUPS };
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+enum group { PLAIN, WAKE, BARRIER, FAIR, RW, LIST, ACKS, MOVES, GROUPS };
 
 static const struct {
     const char *without; /* what there is not, if a right is missing */
@@ -35,6 +37,7 @@ static const struct {
     [RW] = {"no read-write locks", DIBS_VERDICT_NOTE},
     [LIST] = {"locks cannot be listed", DIBS_VERDICT_NOTE},
     [ACKS] = {"no acknowledgement by all replicas", DIBS_VERDICT_NOTE},
+    [MOVES] = {"locks whose slot moves fail meanwhile", DIBS_VERDICT_WARNING},
 };
 
 /* Words are parted by blanks. In place of %k the name of the lock, of %c its
@@ -60,9 +63,6 @@ static const struct need needs[] = {
     {PLAIN, "PTTL %k", "PTTL %k"},
     {PLAIN, "PEXPIRE %k 1", "PEXPIRE %k x"},
     {PLAIN, "DEL %k", "DEL %t"},
-    {WAKE, "PUBLISH %c 0", "PUBLISH %t 0"},
-    {WAKE, "SUBSCRIBE %c", NULL},
-    {WAKE, "UNSUBSCRIBE %c", NULL},
     {BARRIER, "CLIENT INFO", "CLIENT INFO"},
     {BARRIER, "CLIENT KILL ID 1", "CLIENT KILL ID 0"},
     {FAIR, "TIME", "TIME"},
@@ -84,10 +84,27 @@ static const struct need needs[] = {
     {RW, "SET %r 1 PX 1", "SET %t 1 PX x"},
     {RW, "GET %g", "GET %t"},
     {RW, "EXISTS %r", "EXISTS %t"},
-    {RW, "PUBLISH %w 0", NULL},
     {LIST, "SCAN 0", "SCAN 0 COUNT 1"},
     {LIST, "HSCAN %k 0", "HSCAN %t 0"},
     {ACKS, "ROLE", "ROLE"},
+};
+
+static const struct need classic[] = {
+    {WAKE, "PUBLISH %c 0", "PUBLISH %t 0"},
+    {WAKE, "SUBSCRIBE %c", NULL},
+    {WAKE, "UNSUBSCRIBE %c", NULL},
+    {RW, "PUBLISH %w 0", NULL},
+};
+
+static const struct need sharded[] = {
+    {WAKE, "SPUBLISH %c 0", "SPUBLISH %t 0"},
+    {WAKE, "SSUBSCRIBE %c", NULL},
+    {WAKE, "SUNSUBSCRIBE %c", NULL},
+    {RW, "SPUBLISH %w 0", NULL},
+};
+
+static const struct need in_cluster[] = {
+    {MOVES, "ASKING", "ASKING"},
 };
 
 struct rights {
@@ -209,6 +226,12 @@ static void look(struct rights *r, const struct need *n)
 
 /* ---- all of them ------------------------------------------------------- */
 
+static void look_at(struct rights *r, const struct need *rows, size_t count)
+{
+    for (size_t i = 0; i < count && !r->d->gone; i++)
+        look(r, &rows[i]);
+}
+
 static void who(struct rights *r)
 {
     struct dibs__doctor *d = r->d;
@@ -225,11 +248,15 @@ void dibs__doctor_rights(struct dibs__doctor *d)
     bool all = true;
 
     who(&r);
-    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
-        look(&r, &needs[i]);
-        if (d->gone)
-            return;
-    }
+    look_at(&r, needs, COUNT(needs));
+    if (dibs__client_flavour(d->c) & FLAVOUR_CLASSIC)
+        look_at(&r, classic, COUNT(classic));
+    if (dibs__client_flavour(d->c) & FLAVOUR_SHARDED)
+        look_at(&r, sharded, COUNT(sharded));
+    if (d->c->cluster)
+        look_at(&r, in_cluster, COUNT(in_cluster));
+    if (d->gone)
+        return;
     for (int g = 0; g < GROUPS; g++) {
         if (!r.lacking[g][0])
             continue;

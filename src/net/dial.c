@@ -123,6 +123,23 @@ static dibs_err refusal(enum dibs__hello_kind kind, const char *text)
     return kind == HELLO_SELECT ? DIBS_ERR_SERVER : DIBS_OK;
 }
 
+/* A server that does not know AUTH repeats what it was told. Nobody else shall
+ * read our password there. */
+static void refused(struct dibs__conn *cn, const struct dibs__hello *h,
+                    dibs_err err, const char *text)
+{
+    const char *password = cn->to->url.password;
+    char less[160];
+
+    snprintf(less, sizeof less, "%.*s", (int)strcspn(text, ",\r\n"), text);
+    if (h->kind != HELLO_AUTH)
+        dibs__conn_fail(cn, err, text, 0);
+    else if (!starts(less, "WRONGPASS") && *password && strstr(less, password))
+        dibs__conn_fail(cn, err, "AUTH was refused", 0);
+    else
+        dibs__conn_fail(cn, err, less, 0);
+}
+
 static bool is_master(const struct dibs__reply *reply)
 {
     const struct dibs__reply *role = dibs__reply_text(reply, 0);
@@ -151,7 +168,7 @@ static void hello_done(struct dibs__req *req, dibs_err err,
     if (reply->type == REPLY_ERROR) {
         dibs_err no = refusal(h->kind, reply->text);
         if (no != DIBS_OK) {
-            dibs__conn_fail(cn, no, reply->text, 0);
+            refused(cn, h, no, reply->text);
             return;
         }
     } else if (h->kind == HELLO_ROLE && !is_master(reply)) {

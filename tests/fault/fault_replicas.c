@@ -188,6 +188,24 @@ static void test_lost_always(void **state)
     }
 }
 
+/* A server that answers, but executes nothing for a while (CLIENT PAUSE; so
+ * does a failover): the call has its time, and not more each time it fails. */
+static void test_paused(void **state)
+{
+    struct kit_client *k = kit_open(&(struct kit_opts){.timeout_ms = HASTY_MS});
+    dibs_lock *l = kit_lock(k, "paused");
+    dibs_lock_opts o = *one();
+
+    (void)state;
+    o.replicas_timeout_ms = SHORT_MS;
+    ts_ok(kit_srv, "CLIENT PAUSE 60000 WRITE");
+    want("try", dibs_lock_try(l, &o), DIBS_ERR_UNKNOWN);
+    ts_ok(kit_srv, "CLIENT UNPAUSE");
+    kit_free_for_all("paused", "paused");
+    dibs_lock_free(l);
+    kit_close(k);
+}
+
 /* One that waits goes on trying, and has it when that is true. */
 static void test_lost_while_waiting(void **state)
 {
@@ -414,11 +432,12 @@ static void test_server_dies_meanwhile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_same_connection),      TEST(test_lost_once),
-        TEST(test_lost_always),          TEST(test_lost_while_waiting),
-        TEST(test_second_time_writes),   TEST(test_scripts_write_again),
-        TEST(test_take_back_lost),       TEST(test_strange_answers),
-        TEST(test_no_second_connection), TEST(test_server_dies_meanwhile),
+        TEST(test_same_connection),       TEST(test_lost_once),
+        TEST(test_lost_always),           TEST(test_paused),
+        TEST(test_lost_while_waiting),    TEST(test_second_time_writes),
+        TEST(test_scripts_write_again),   TEST(test_take_back_lost),
+        TEST(test_strange_answers),       TEST(test_no_second_connection),
+        TEST(test_server_dies_meanwhile),
     };
     return cmocka_run_group_tests_name("fault.replicas", tests, up, down);
 }

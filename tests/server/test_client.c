@@ -88,6 +88,32 @@ static void test_client_password_for_nothing(void **state)
     free(url);
 }
 
+static void keep_text(const dibs_event *ev, void *arg)
+{
+    if (ev->err == DIBS_ERR_AUTH)
+        snprintf(arg, 300, "%s", ev->text);
+}
+
+/* A server that does not know AUTH says what it was told, all of it. */
+static void test_client_password_unsaid(void **state)
+{
+    const char *without[] = {"--rename-command", "AUTH", "", NULL};
+    struct ts_server *s = ts_server_start(without);
+    char *url = ts_text("unix://joe:s3cret@%s", ts_server_socket(s));
+    char text[300] = "";
+    dibs_client *c = NULL;
+
+    (void)state;
+    WANT(dibs_client_open(
+             url, DIBS_CLIENT_OPTS(.on_event = keep_text, .event_arg = text),
+             &c),
+         DIBS_ERR_AUTH);
+    assert_non_null(strstr(text, "AUTH"));
+    assert_null(strstr(text, "s3cret"));
+    free(url);
+    ts_server_stop(s);
+}
+
 /* A port of ours on which nobody listens. */
 static int deaf_port(int *fd)
 {
@@ -358,6 +384,7 @@ int main(void)
         KIT_TEST(test_client_addresses),
         KIT_TEST(test_client_no_such_database),
         KIT_TEST(test_client_password_for_nothing),
+        KIT_TEST(test_client_password_unsaid),
         KIT_TEST(test_client_refused),
         KIT_TEST(test_client_no_such_host),
         KIT_TEST(test_client_credentials),

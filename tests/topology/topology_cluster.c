@@ -773,6 +773,38 @@ static void rights(void **state)
         free(parts[i]);
 }
 
+static bool note_findings(const char *check, dibs_verdict verdict,
+                          const char *text, void *arg)
+{
+    char *all = arg;
+    size_t used = strlen(all);
+
+    snprintf(all + used, 4000 - used, "%s %d %s\n", check, (int)verdict, text);
+    return true;
+}
+
+/* The doctor looks at the rights that matter in a cluster. */
+static void doctor(void **state)
+{
+    char all[4000] = "";
+    dibs_client *c = NULL;
+
+    (void)state;
+    for (int i = 0; i < 6; i++)
+        ts_ok(top.node[i],
+              "ACL SETUSER mute reset on >pass ~* &* +@all -spublish -asking");
+    want("opening",
+         dibs_client_open(
+             top.url, DIBS_CLIENT_OPTS(.user = "mute", .password = "pass"), &c),
+         DIBS_OK);
+    want("doctor", dibs_client_doctor(c, NULL, note_findings, all), DIBS_OK);
+    assert_non_null(strstr(all, "sharded channels are used"));
+    assert_non_null(strstr(all, "may not SPUBLISH: waiters"));
+    assert_non_null(strstr(all, "may not ASKING: locks"));
+    assert_null(strstr(all, "may not PUBLISH"));
+    dibs_client_free(c);
+}
+
 /* What CLUSTER SLOTS calls the first node; "" for nil. */
 static bool called(const char *name)
 {
@@ -918,6 +950,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(all_kinds),
         cmocka_unit_test(bad_names),
         cmocka_unit_test(rights),
+        cmocka_unit_test(doctor),
         cmocka_unit_test(endpoints),
         cmocka_unit_test(map_in_pieces),
         cmocka_unit_test(looking),
