@@ -319,7 +319,7 @@ static void strike(size_t i)
 {
     static const enum ts_action actions[] = {
         TS_CLOSE_BEFORE, TS_CUT_REPLY_AT, TS_DROP_REPLY_CLOSE,
-        TS_HOLD_REPLY,   TS_HOLD_REQUEST, TS_SWALLOW_REPLY};
+        TS_HOLD_REPLY,   TS_HOLD_REQUEST, TS_DROP_REPLY_CLOSE};
 
     switch (any(10)) {
     case 0:
