@@ -171,9 +171,8 @@ struct dibs__gop {
 
     /* multi.c: members before `held` are ours, those before `end` are next. */
     size_t held, end;
-    bool kept;                            /* by renewal, until all are taken */
-    bool single;                          /* no batches */
-    void (*after)(struct dibs__gop *gop); /* what follows taking back */
+    bool kept;   /* by renewal, until all are taken */
+    bool single; /* no batches */
     /* quorum.c */
     bool back;              /* group.mu: this round is lost, all goes back */
     bool won;               /* group.mu */

@@ -181,7 +181,8 @@ dibs_err dibs__gop_canceled(struct dibs__gop *gop)
 
 /* ---- members ----------------------------------------------------------- */
 
-/* acquire: what it took is the operation's, for now. */
+/* acquire: what it took is the operation's, until a level has it or it is given
+ * back. */
 static void mop_ended(struct dibs__mop *m, dibs_err err, bool acquire)
 {
     struct dibs__gop *gop = m->gop;

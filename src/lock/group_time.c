@@ -5,15 +5,14 @@
  * Thread  app for waiting; io for naps.
  * Locks   group.mu.
  *
- * How     A nap is kept by the loop of whichever member's client is not
- * closing; when that client closes, it is over at once, and what follows finds
+ * How     A nap is kept by the loop of a member's client that is not closing;
+ *         when that one closes, it is over at once, and what follows finds
  *         out. A sync caller waits for its result and, for a quorum, looks from
  *         time to time whether some server's answer is overdue; for an async
  *         call a nap does that.
  */
 #include "lock/group.h"
 
-#include <errno.h>
 #include <time.h>
 
 #define AWAIT_MS 3600000

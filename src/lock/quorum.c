@@ -14,7 +14,8 @@
  *         A server that has not answered by then is left astray: nobody waits
  *         for it, it is not asked anew before it has answered, and should that
  *         be a yes, it goes back. If it never answers, the member's own
- * operation sees to it (a number that nobody goes by any more, and the reaper).
+ *         operation sees to it (a number that nobody goes by any more, and the
+ *         reaper).
  *
  *         How long it is held needs no sum of its own. Each member's hold knows
  *         until when it is ours, counted from when it was asked for, less what
