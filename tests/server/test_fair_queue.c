@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * test_fair_queue_queue.c - the fair lock's queue, and who else may be in it or
+ * test_fair_queue.c - the fair lock's queue, and who else may be in it or
  * at it: a waiter that lives keeps its place, among Redisson's clients,
  * whatever the clocks say, and without ears; and whatever was left behind is
  * cleared away.
@@ -295,6 +295,74 @@ static void test_fair_queue_wiped(void **state)
     kit_close(c);
 }
 
+/* ---- a head that did not hear ------------------------------------------ */
+
+#define SLOW   UUID ":98"
+#define SILENT "dibs_lock_silent:{l}"
+
+/* It is queued, and listens only when the release is over. False: this machine
+ * stood still meanwhile, for nearly the second that it has. */
+static bool listens_late(dibs_lock *l, redisContext *slow)
+{
+    ts_ok(srv, "DEL %s %s %s", QUEUE, SCORES, SILENT);
+    FINE(dibs_lock_acquire(l, NULL));
+    queue_dead(SLOW, 60000);
+    int64_t began = ts_now_ms();
+    FINE(dibs_lock_release(l, NULL)); /* nobody hears */
+    freeReplyObject(redisCommand(slow, "SUBSCRIBE %s", CALL SLOW));
+    return ts_now_ms() - began < 700;
+}
+
+/* One that stands in the queue and does not listen yet, as a Java client for a
+ * moment: the release cannot reach it, so whoever released calls it again. It
+ * keeps its place and its time. */
+static void test_fair_queue_called_again(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_lock *l = fair_lock(c);
+    redisContext *slow = ts_connect(srv);
+    redisReply *r = NULL;
+
+    (void)state;
+    for (int i = 0; !listens_late(l, slow); i++) {
+        assert_in_range(i, 0, 9);
+        redisFree(slow);
+        slow = ts_connect(srv);
+    }
+    char *before = ts_str(srv, "ZSCORE %s %s", SCORES, SLOW);
+    assert_int_equal(redisGetReply(slow, (void **)&r), REDIS_OK);
+    assert_string_equal(r->element[0]->str, "message");
+    freeReplyObject(r);
+    char *after = ts_str(srv, "ZSCORE %s %s", SCORES, SLOW);
+    assert_string_equal(after, before);
+    assert_int_equal(queued(), 1);
+    ts_ok(srv, "DEL %s %s %s", QUEUE, SCORES, SILENT);
+    free(before);
+    free(after);
+    redisFree(slow);
+    dibs_lock_free(l);
+    kit_close(c);
+}
+
+/* And those who never listen are cleared away, although nobody else comes. */
+static void test_fair_queue_swept(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_lock *l = fair_lock(c);
+
+    (void)state;
+    FINE(dibs_lock_acquire(l, NULL));
+    for (int i = 0; i < 5; i++) {
+        char owner[64];
+        snprintf(owner, sizeof owner, UUID ":%d", 100 + i);
+        queue_dead(owner, 60000);
+    }
+    FINE(dibs_lock_release(l, NULL));
+    TS_WAIT(ts_nkeys(srv) == 0);
+    dibs_lock_free(l);
+    kit_close(c);
+}
+
 /* ---- without ears ------------------------------------------------------ */
 
 /* No right to any channel, neither to listen nor to call. */
@@ -364,6 +432,8 @@ int main(void)
         KIT_TEST(test_fair_queue_heals),
         KIT_TEST(test_fair_queue_heals_under_waiters),
         KIT_TEST(test_fair_queue_wiped),
+        KIT_TEST(test_fair_queue_called_again),
+        KIT_TEST(test_fair_queue_swept),
         KIT_TEST(test_fair_queue_without_channels),
         KIT_TEST(test_fair_queue_deaf_among_others),
     };
