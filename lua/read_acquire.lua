@@ -11,12 +11,12 @@
 -- lock. Twice is harmless.
 local key, mine, gate = KEYS[1], KEYS[2], KEYS[3]
 local owner, target, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local left = redis.call('pttl', key)
-local found = left ~= -2 and redis.call('hmget', key, 'mode', owner) or {}
+local there = redis.call('exists', key, gate)
+local found = there > 0 and redis.call('hmget', key, 'mode', owner) or {}
 local mode = found[1]
 local reads, has = -2, 0
 
-if left ~= -2 and not mode then
+if there > 0 and not mode and redis.call('exists', key) == 1 then
     return -6
 end
 if found[2] then
@@ -27,14 +27,32 @@ if reads == -2 then
     if target ~= '1' then
         return -3
     end
-    if mode ~= 'write' then
+    if mode == 'write' then
+        if redis.call('hexists', key, owner .. ':write') == 0 then
+            return redis.call('pttl', key)
+        end
+    elseif there > (mode and 1 or 0) then
         local shut = redis.call('pttl', gate)
         if shut > 0 then
             return shut
         end
-    elseif redis.call('hexists', key, owner .. ':write') == 0 then
-        return left
     end
+end
+
+-- The hash lives at least as long as this hold. Who has it already writes all
+-- the same, so that a WAIT counts it. Before Redis 7 there is no 'gt'; nor does
+-- that give a TTL to what has none.
+local function prolong()
+    if not mode then
+        return redis.pcall('pexpire', key, ARGV[3])
+    elseif has < tonumber(target) and redis.REDIS_VERSION_NUM then
+        local done = redis.pcall('pexpire', key, ARGV[3], 'gt')
+        if done ~= 0 then
+            return done
+        end
+    end
+    local left = redis.call('pttl', key)
+    return redis.pcall('pexpire', key, left < lease and ARGV[3] or left)
 end
 
 if not mode then
@@ -42,12 +60,7 @@ if not mode then
 elseif has < tonumber(target) then
     redis.call('hset', key, owner, target)
 end
-local done = true
-if left < lease then
-    done = redis.pcall('pexpire', key, ARGV[3])
-elseif has >= tonumber(target) then
-    redis.pcall('pexpire', key, left) -- so that a WAIT counts it
-end
+local done = prolong()
 if type(done) ~= 'table' and reads < lease then
     done = redis.pcall('set', mine, '1', 'px', ARGV[3])
 end

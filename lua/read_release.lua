@@ -3,20 +3,22 @@
 --
 -- KEYS  1 lock hash   2 this owner's read key   3 channel
 -- ARGV  1 owner   2 holds it will then have   3 head and 4 tail of the name of
---       an owner's read key, which has the number of a hold behind it   then
---       the commands to publish with; none = 'publish'
+--       an owner's read key, which has the number of a hold behind it   5 another
+--       owner who may be reading; '' = nobody is known   then the commands to
+--       publish with; none = 'publish'
 -- Gives >= 1 when its reading ended, 0 when held once less, -1 when this owner
 --       does not read, or its lease is over.
 --
 -- Readers whose lease is over do not count, and go when they are met. To find
--- one that counts, a few are looked at first; only if none of those lives, all.
--- So with many readers this costs no more than with few. Another client may
--- have a read key for each of an owner's holds: one that lives is enough. If
--- the lock would last much longer than its readers, it is shortened, but never
--- below the longest of them. Twice is harmless.
+-- one that counts, the one who is known here and a few others are looked at
+-- first; only if none of those lives, all. So with many readers this costs no
+-- more than with few. Another client may have a read key for each of an owner's
+-- holds: one that lives is enough. If the lock would last much longer than its
+-- readers, it is shortened, but never below the longest of them. Twice is
+-- harmless.
 local key, mine, channel = KEYS[1], KEYS[2], KEYS[3]
 local owner, target, head, tail = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local found = redis.call('hmget', key, owner, 'mode')
+local found = redis.call('hmget', key, owner, 'mode', ARGV[5])
 local FEW, SHORT, MOST = 4, 16, 1000
 
 if not found[1] or not found[2] then
@@ -29,11 +31,6 @@ if target ~= '0' and redis.call('exists', mine) == 1 then
     end
     return 0
 end
-local answer = redis.call('del', mine) == 1 and 1 or -1
-redis.call('hdel', key, owner)
-if found[2] == 'write' then
-    return answer
-end
 
 -- The longest lease of these owners, -1 if none lives; looks no further once it
 -- is enough. all: field, value and so on.
@@ -41,7 +38,8 @@ local function longest(all, enough)
     local most = -1
     for i = 1, #all, 2 do
         local life = -1
-        for n = 1, math.min(tonumber(all[i + 1]) or 0, MOST) do
+        local holds = all[i] ~= owner and tonumber(all[i + 1]) or 0
+        for n = 1, math.min(holds, MOST) do
             local ms = redis.call('pttl', head .. all[i] .. tail .. n)
             life = math.max(life, ms == -1 and math.huge or ms)
             if life >= enough then
@@ -56,25 +54,44 @@ local function longest(all, enough)
     return most
 end
 
-local some = redis.call('hrandfield', key, FEW, 'withvalues')
-if #some > 2 then
+-- Does anybody else read? some: a few of the hash, if we have them already.
+local function others(some)
     local left = redis.call('pttl', key)
     local enough = left < 0 and math.huge or left / 2
-    local most, all = longest(some, enough), #some < 2 * FEW
+    local most, all = -1, false
+    if found[3] then
+        most = longest({ARGV[5], found[3]}, enough)
+    end
+    if most < enough then
+        some = some or redis.call('hrandfield', key, FEW, 'withvalues')
+        most, all = math.max(most, longest(some, enough)), #some < 2 * FEW
+    end
     if not all and
         (most < 0 or (most < enough and redis.call('hlen', key) <= SHORT)) then
         most, all = longest(redis.call('hgetall', key), enough), true
     end
-    if most >= 0 then
-        if all and most < enough and most < math.huge then
-            redis.call('pexpire', key, math.max(most, 1))
-        end
+    if all and most >= 0 and most < enough and most < math.huge then
+        redis.call('pexpire', key, math.max(most, 1))
+    end
+    return most >= 0
+end
+
+local answer, some
+if found[2] == 'read' and not found[3] then
+    some = redis.call('hrandfield', key, FEW, 'withvalues')
+end
+if some and #some == 4 then -- the mode, and this owner
+    answer = redis.call('del', key, mine) == 2 and 1 or -1
+else
+    answer = redis.call('del', mine) == 1 and 1 or -1
+    redis.call('hdel', key, owner)
+    if found[2] == 'write' or others(some) then
         return answer
     end
+    redis.call('del', key)
 end
-redis.call('del', key)
 local most = 0
-for i = 5, math.max(5, #ARGV) do
+for i = 6, math.max(6, #ARGV) do
     local heard = redis.pcall(ARGV[i] or 'publish', channel, '0')
     most = math.max(most, type(heard) == 'number' and heard or 0)
 end

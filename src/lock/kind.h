@@ -32,15 +32,23 @@ enum dibs__verb {
 /* What a command is about. A field that a verb does not need is not read. */
 struct dibs__ask {
     const struct dibs__line *line;
-    uint64_t wire;    /* the owner's number, as the server knows it */
-    uint64_t heir;    /* VERB_HANDOVER: the next one's */
-    int64_t target;   /* ACQUIRE, RELEASE: holds it will then have */
-    int64_t lease_ms; /* ACQUIRE, HANDOVER */
+    uint64_t wire; /* the owner's number, as the server knows it */
+    union {
+        uint64_t heir;  /* HANDOVER: the next one's */
+        uint64_t other; /* RELEASE, a shared kind: of one who has it too, as far
+                           as is known here; 0 = nobody is */
+    };
+    union {
+        int64_t target; /* ACQUIRE, RELEASE: holds it will then have */
+        int64_t first;  /* INFO, a queued kind: first place wanted */
+    };
+    union {
+        int64_t lease_ms; /* ACQUIRE, HANDOVER */
+        int64_t count;    /* INFO: and how many */
+    };
     int64_t keep_ms;  /* RELEASE */
     bool stay;        /* ACQUIRE: it will wait, and leave if it gives up */
     bool all;         /* FORCE: all who share the lock with this owner */
-    int64_t first;    /* INFO, a queued kind: first place wanted */
-    int64_t count;    /* and how many */
     const char *text; /* FORCE: the owner as text, instead of wire */
     size_t text_len;
 };

@@ -121,6 +121,17 @@ static void info(const struct dibs__line *line, struct dibs__buf *out,
 
 /* ---- reading ----------------------------------------------------------- */
 
+/* Another reader, or nothing. */
+static void other_arg(struct dibs__buf *out, const struct dibs__ask *ask)
+{
+    struct dibs__ask other = {.line = ask->line, .wire = ask->other};
+
+    if (ask->other)
+        dibs__owner_arg(out, &other);
+    else
+        dibs__buf_arg_text(out, "");
+}
+
 static void read_write(enum dibs__verb verb, const struct dibs__ask *ask,
                        struct dibs__buf *out, bool whole)
 {
@@ -138,13 +149,14 @@ static void read_write(enum dibs__verb verb, const struct dibs__ask *ask,
         dibs__buf_arg_num(out, ask->lease_ms);
         break;
     case VERB_RELEASE:
-        dibs__script_head(out, &dibs__script_read_release, whole, 3, 4 + more);
+        dibs__script_head(out, &dibs__script_read_release, whole, 3, 5 + more);
         name_key(out, line);
         read_key(out, ask);
         channel(out, line);
         dibs__owner_arg(out, ask);
         dibs__buf_arg_num(out, ask->target);
         read_ends(out, line);
+        other_arg(out, ask);
         dibs__publish_args(out, line);
         break;
     case VERB_HANDOVER: /* never: readers need not */

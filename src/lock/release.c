@@ -27,6 +27,7 @@
 #define HANDOVERS_MAX_MS 200
 #define YIELD_MIN_MS     2
 #define YIELD_MAX_MS     4
+#define LOOKS            8 /* for a companion */
 
 static void last_answered(struct dibs__call *call, dibs_err err,
                           const struct dibs__reply *reply);
@@ -300,6 +301,21 @@ static void handover_answered(struct dibs__call *call, dibs_err err,
 
 /* ---- where to start ---------------------------------------------------- */
 
+/* Somebody here who has it too and is not about to give it back: by its number,
+ * 0 if none is found soon. The latest will have it longest. */
+static uint64_t companion(const struct dibs__line *line,
+                          const struct dibs__hold *mine) REQUIRES(line->mu)
+{
+    const struct dibs__list *at = line->holds.prev;
+
+    for (int i = 0; i < LOOKS && at != &line->holds; i++, at = at->prev) {
+        const struct dibs__hold *h = DIBS_OF(at, struct dibs__hold, link);
+        if (h != mine && !h->ending && !h->lost)
+            return h->wire;
+    }
+    return 0;
+}
+
 enum plan { PARTIAL, LAST, HAND_OVER, WAIT, END };
 
 /* It was lost, now or before. Each level hears of it. */
@@ -343,6 +359,8 @@ static enum plan plan(struct dibs__line *line, struct dibs__op *op,
         return PARTIAL;
     h->ending = true;
     dibs__watchdog_unset(&dibs__line_client(line)->watchdog, &h->lease);
+    if (line->kind->shared)
+        op->ask.other = companion(line, h);
     op->heir = pick_heir(line, op, now);
     if (!op->heir)
         return LAST;

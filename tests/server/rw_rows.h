@@ -50,7 +50,10 @@ struct row {
 #define TOO_LONG   "9223372036854775807"
 
 #define READ(o, p, holds, ms) "read_acquire L " p " G | " o " " holds " " ms
-#define UNREAD(o, p, holds)   "read_release L " p " C | " o " " holds " H T"
+#define UNREAD(o, p, holds)   UNREAD_BY(o, p, holds, "<none>")
+/* The client knows of another reader. */
+#define UNREAD_BY(o, p, holds, other)                                          \
+    "read_release L " p " C | " o " " holds " H T " other
 #define WRITE(o, p, holds, ms, gate)                                           \
     "write_acquire L " p " G | " o " " holds " " ms " " gate " H T"
 #define UNWRITE(o, holds, keep) "write_release L C G | " o " " holds " " keep
@@ -60,6 +63,16 @@ static const struct row read_acquire_rows[] = {
      "L mode=read A=1 ~30000;P string ~30000", "", PLAIN},
     {"free, a writer waits", "SET G BW PX 2500", READ("A", "P", "1", "30000"),
      "~2500", NULL, "G string ~2500", "", PLAIN},
+    {"free, a gate without an end counts for nothing", "SET G BW",
+     READ("A", "P", "1", "30000"), "nil", "nil",
+     "L mode=read A=1 ~30000;P string ~30000;G string -1", "", PLAIN},
+    {"a plain lock, a writer waits",
+     "HSET L B 1;PEXPIRE L 60000;SET G BW PX 2500",
+     READ("A", "P", "1", "30000"), "-6", "-6", "L B=1 ~60000;G string ~2500",
+     "", PLAIN},
+    {"beside a reader, the lock has no end", B_READS("20000") ";PERSIST L",
+     READ("A", "P", "1", "30000"), "nil", "nil",
+     "L mode=read A=1 B=1 ~30000;P string ~30000;Q string ~20000", "", PLAIN},
     {"beside a reader", B_READS("60000"), READ("A", "P", "1", "30000"), "nil",
      "nil", "L mode=read A=1 B=1 ~60000;P string ~30000;Q string ~60000", "",
      PLAIN},
@@ -193,6 +206,35 @@ static const struct row read_release_rows[] = {
      "-OOM", "-OOM", "L mode=read A=2 ~60000;P string ~60000", "", FULL},
     {"no right to publish", A_READS("60000"), UNREAD("A", "P", "0"), "1", "-1",
      "", "", NO_CHANNEL},
+    {"a known one goes on", A_READS("60000") ";HSET L B 1;SET Q 1 PX 60000",
+     UNREAD_BY("A", "P", "0", "B"), "1", "-1",
+     "L mode=read B=1 ~60000;Q string ~60000", "", PLAIN},
+    {"a known one goes on, not for so long",
+     A_READS("60000") ";HSET L B 1;SET Q 1 PX 9000",
+     UNREAD_BY("A", "P", "0", "B"), "1", "-1",
+     "L mode=read B=1 ~9000;Q string ~9000", "", PLAIN},
+    {"the known one's lease is over, too", A_READS("60000") ";HSET L B 1",
+     UNREAD_BY("A", "P", "0", "B"), "2", "-1", "", "0", PLAIN},
+    {"the known one's lease is over, another goes on",
+     A_READS("60000") ";HSET L X 1 B 1;SET Q 1 PX 60000",
+     UNREAD_BY("A", "P", "0", "X"), "1", "-1",
+     "L mode=read B=1 ~60000;Q string ~60000", "", PLAIN},
+    {"the known one does not read any more, nor does anybody", A_READS("60000"),
+     UNREAD_BY("A", "P", "0", "B"), "2", "-1", "", "0", PLAIN},
+    {"the known one does not read, but has a key",
+     A_READS("60000") ";SET Q 1 PX 60000", UNREAD_BY("A", "P", "0", "B"), "2",
+     "-1", "Q string ~60000", "0", PLAIN},
+    {"the known one does not read any more, another goes on",
+     A_READS("60000") ";HSET L B 1;SET Q 1 PX 60000",
+     UNREAD_BY("A", "P", "0", "X"), "1", "-1",
+     "L mode=read B=1 ~60000;Q string ~60000", "", PLAIN},
+    {"the known one is oneself", A_READS("60000"),
+     UNREAD_BY("A", "P", "0", "A"), "2", "-1", "", "0", PLAIN},
+    {"one writes too, and is known",
+     A_WRITES("60000") ";HSET L A 1;SET P 1 PX "
+                       "5000",
+     UNREAD_BY("A", "P", "0", "AW"), "1", "-1", "L mode=write AW=1 ~60000", "",
+     PLAIN},
 };
 
 static const struct row read_renew_rows[] = {
