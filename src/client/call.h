@@ -16,25 +16,24 @@ struct dibs__call {
     void (*write)(struct dibs__call *call, struct dibs__buf *out, bool whole);
     void (*done)(struct dibs__call *call, dibs_err err,
                  const struct dibs__reply *reply);
-    bool quiet;         /* an error reply is no event */
-    unsigned expects;   /* types the reply can have, a bit each; 0 = any */
-    int64_t deadline;   /* for all of it */
-    int64_t attempt_ms; /* for one reply */
-    int64_t connect_by; /* without a connection give up then; 0 = as soon as
-                           a connection could not be made */
-    int replicas; /* so many must have it, too; 0 none, < 0 all (acks.c) */
-    int64_t replicas_ms; /* how long they have */
-    unsigned writes;     /* types of replies, as of expects, that say there is
-                            something for them to have */
-    int slot;            /* in a cluster: of its keys; -1: for this server */
+    int64_t deadline;    /* for all of it */
+    int64_t attempt_ms;  /* for one reply */
+    int64_t connect_by;  /* without a connection give up then; 0 = as soon as
+                            a connection could not be made */
+    int64_t replicas_ms; /* how long replicas have */
+    int replicas;     /* so many must have it, too; 0 none, < 0 all (acks.c) */
+    unsigned expects; /* types the reply can have, a bit each; 0 = any */
+    unsigned writes;  /* those that say there is something for replicas */
+    int slot;         /* in a cluster: of its keys; -1: for this server */
+    bool quiet;       /* an error reply is no event */
 
     /* Known when done. */
-    int64_t sent_ms;   /* just before what was answered was sent */
-    bool again;        /* it may have been executed before that */
+    bool again;        /* it may have been executed before, too */
     bool ghost;        /* a copy of it may still be executed some time */
     bool partly;       /* the error came from the middle of a script */
     bool unacked;      /* executed, but too few replicas are known to have it */
     int acked, wanted; /* then: how many have it, how many should */
+    int64_t sent_ms;   /* just before what was answered was sent */
 
     /* call.c's own. */
     struct dibs__server *s;

@@ -42,10 +42,10 @@ struct dibs__channel {
     struct dibs__list subs;
     int slot;                /* in a cluster */
     unsigned asked, unasked; /* confirmations still to come */
-    bool ready;
     unsigned calls, calling; /* how often listeners were, and are, called */
-    struct dibs__task later; /* calls the listeners from the loop */
+    bool ready;
     bool later_set;
+    struct dibs__task later; /* calls the listeners from the loop */
     size_t len;
     char name[];
 };

@@ -364,7 +364,7 @@ bool dibs__acquire_may_ask(struct dibs__line *line, struct dibs__op *op)
 void dibs__acquire_ask(struct dibs__op *op)
 {
     dibs__op_send(op, VERB_ACQUIRE, acquire_answered,
-                  command_ms(op) + op->replicas_ms,
+                  command_ms(op) + op->call.replicas_ms,
                   op->trying ? 0 : op->deadline);
 }
 
@@ -489,7 +489,7 @@ void dibs__acquire_run(struct dibs__op *op)
     case REENTER:
         op->talk = talk;
         dibs__op_send(op, VERB_ACQUIRE, reentry_answered,
-                      2 * command_ms(op) + op->replicas_ms, 0);
+                      2 * command_ms(op) + op->call.replicas_ms, 0);
         break;
     case WAIT:
         break;

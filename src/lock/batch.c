@@ -241,9 +241,9 @@ void dibs__batch_send(struct dibs__batch *b, bool talk)
     b->call.connect_by = acquire ? 0 : op->deadline;
     if (acquire) { /* one client's, so they are alike in this */
         b->call.replicas = op->replicas;
-        b->call.replicas_ms = op->replicas_ms;
+        b->call.replicas_ms = op->call.replicas_ms;
         b->call.writes = 1u << REPLY_NIL;
-        b->call.deadline = dibs__add(b->call.deadline, op->replicas_ms);
+        b->call.deadline = dibs__add(b->call.deadline, op->call.replicas_ms);
     }
     if (talk)
         dibs__call_talk(s, &b->call);

@@ -250,8 +250,8 @@ static void set_replicas(struct dibs__op *op, const dibs_lock_opts *o)
         op->replicas = 0;
     if (!op->replicas)
         return;
-    op->replicas_ms = ms ? dibs__min(ms, lease / 2)
-                         : dibs__min(REPLICAS_MS, lease / REPLICAS_PART);
+    op->call.replicas_ms = ms ? dibs__min(ms, lease / 2)
+                              : dibs__min(REPLICAS_MS, lease / REPLICAS_PART);
 }
 
 dibs_err dibs__acquire_fill(struct dibs__op *op, const dibs_lock_opts *o,

@@ -356,6 +356,7 @@ static dibs_err look_async(dibs_lock *l, bool force, struct look **out)
         err = DIBS_ERR_NOMEM;
     if (lo) {
         lo->force = force;
+        lo->op.tells = true;
         lo->op.tell = tell;
         lo->op.run = info_run;
     }

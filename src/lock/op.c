@@ -45,7 +45,6 @@ void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
     op->call.deadline = dibs__add(dibs__now_ms(), dibs__max(within, 0));
     op->call.connect_by = connect_by;
     op->call.replicas = verb == VERB_ACQUIRE ? op->replicas : 0;
-    op->call.replicas_ms = op->replicas_ms;
     op->call.writes = 1u << REPLY_NIL;
     op->call.slot = op->line->slot;
     bool talk = op->talk;
@@ -69,7 +68,7 @@ static void op_called_back(struct dibs__callback *cb, bool drop)
 {
     struct dibs__op *op = DIBS_OF(cb, struct dibs__op, cb);
 
-    if (!drop && op->tell)
+    if (!drop && op->tells)
         op->tell(op);
     else if (!drop)
         op->fn(op->err, op->arg);

@@ -11,7 +11,7 @@
 #include "lock/line.h"
 
 struct dibs__op {
-    struct dibs__call call;
+    struct dibs__call call; /* replicas_ms is set with the operation */
     struct dibs__ask ask;
     struct dibs__list link;      /* line.mu: in line.waiters, hold.blocked or
                                     another's followers */
@@ -26,7 +26,6 @@ struct dibs__op {
     int64_t lease_ms; /* as asked for; 0 = renewed */
     int64_t max_hold_ms;
     int64_t deadline; /* of the wait; INT64_MAX none */
-    int64_t replicas_ms;
     int64_t reap_ms;  /* for how long a copy that comes late could stand */
     const void *with; /* of a group: its level; NULL = by itself */
     struct dibs__lost_note *note;
@@ -52,13 +51,16 @@ struct dibs__op {
     bool haunted;  /* line.mu: a copy of a command may still come */
     bool kept;     /* renewed whatever its lease, until it is sealed */
     bool async;
+    bool tells; /* async: by itself, instead of fn */
     union {
         sem_t done; /* sync */
         struct {    /* async */
             struct dibs__callback cb;
-            dibs_cb fn;
+            union {
+                dibs_cb fn;
+                void (*tell)(struct dibs__op *op); /* if it tells */
+            };
             void *arg;
-            void (*tell)(struct dibs__op *op); /* instead of fn */
         };
     };
 };
