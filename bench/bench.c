@@ -111,10 +111,11 @@ int main(int argc, char **argv)
     measure_fair_waiters(&p);
     measure_readers(&p);
     measure_multi(&p);
-    if (!a.url)
+    if (!a.url) { /* these start servers of their own */
+        measure_orders(&p);
         measure_quorum(&p);
-    if (!a.url)
         measure_cluster(&p);
+    }
     targets_print();
     return 0;
 }

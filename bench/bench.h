@@ -138,6 +138,7 @@ void measure_fair(const struct plan *p);
 void measure_fair_waiters(const struct plan *p);
 void measure_readers(const struct plan *p);
 void measure_multi(const struct plan *p);
+void measure_orders(const struct plan *p);
 void measure_quorum(const struct plan *p);
 void measure_cluster(const struct plan *p); /* starts servers of its own */
 
