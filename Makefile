@@ -5,6 +5,7 @@
 #   build-test   what `make test` runs: asserts, test hooks
 #   build-asan   build-tsan   build-gcc   build-clang   for the checks
 #   build-interop   for the tests against Redisson
+#   build-servers   other servers than Debian's, for `make test-servers`
 
 PREFIX  ?= /usr/local
 DESTDIR ?=
@@ -39,7 +40,7 @@ steady := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 c_files = $(shell find include src cli examples bench tests \
 	-name '*.[ch]' 2>/dev/null)
 
-.PHONY: all build deps test test-topology interop install bench demo clean format help
+.PHONY: all build deps test test-topology test-servers interop install bench demo clean format help
 .PHONY: check check-format check-layers check-lists check-size check-header
 .PHONY: check-man check-gcc check-clang check-symbols check-asan check-tsan
 .PHONY: check-install check-deps
@@ -66,6 +67,17 @@ test-topology: deps
 	@$(call set_compiler,build-test) $(call configure,build-test,$(tests_on))
 	@$(call compile,build-test)
 	@$(CTEST) --test-dir build-test --output-on-failure -L topology
+
+# All that a server could do differently, on others than Debian's. Needs the
+# network the first time. They mostly wait, so many go together.
+test-servers:
+	@tools/deps.sh build test servers
+	@$(call set_compiler,build-test) $(call configure,build-test,$(tests_on))
+	@$(call compile,build-test)
+	@set -e; servers=$$(tools/servers.sh build-servers); \
+	for server in $$servers; do \
+		echo "On $$server:"; SERVER=$$server $(CTEST) --test-dir build-test \
+			--output-on-failure -j 4 -L server; done
 
 install: build
 	@DESTDIR="$(DESTDIR)" $(CMAKE) --install build
@@ -156,6 +168,8 @@ help:
 	@echo "make                 build the library and the command, in build/"
 	@echo "make deps            install what building and testing need (apt)"
 	@echo "make test            deps, then build and run all tests"
+	@echo "make test-topology   the tests with sentinels and clusters"
+	@echo "make test-servers    the tests on a Valkey and on an old Redis"
 	@echo "make interop         the tests against a real Redisson (Java, Maven)"
 	@echo "make install         install under PREFIX ($(PREFIX)), DESTDIR"
 	@echo "make demo            watch processes contend for a lock"

@@ -1,8 +1,9 @@
 #!/bin/bash
-# deps.sh [build] [test] [check] [interop]
+# deps.sh [build] [test] [check] [interop] [servers]
 #
 # Installs the Debian or Ubuntu packages that are missing for building, for
-# testing, for the checks, or for the tests against Redisson; says what it does,
+# testing, for the checks, for the tests against Redisson, or for bringing other
+# servers; says what it does,
 # and does nothing when nothing is missing. Needs root or sudo then, and only
 # then.
 set -euo pipefail
@@ -45,6 +46,9 @@ needs_interop=(
     "has_java|openjdk-17-jdk-headless"
     "command -v mvn|maven"
 )
+needs_servers=(
+    "python3 -m pip --version|python3 python3-pip"
+)
 
 policy=/usr/sbin/policy-rc.d
 policy_is_ours=no
@@ -76,9 +80,9 @@ find_missing() { # KIND: adds to packages
 packages=()
 for kind in "${@:-build}"; do
     case $kind in
-    build | test | check | interop) find_missing "$kind" ;;
+    build | test | check | interop | servers) find_missing "$kind" ;;
     *)
-        echo "deps.sh: $kind is none of: build test check interop" >&2
+        echo "deps.sh: $kind is none of: build test check interop servers" >&2
         exit 2
         ;;
     esac
