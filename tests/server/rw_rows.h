@@ -1,45 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * rw_rows.h - what each script of the read-write lock does, in tables.
+ * rw_rows.h - what each script of the read-write lock does, as tables; how to
+ * read them is in script_kit.h. The words:
  *
- * Words    A and B are owners, AW and BW the same as writers. L is the lock,
- *          C its channel, G the key of a waiting writer. P and P2 are the read
- *          keys of A's first and second hold, Q and Q2 those of B. H and T are
- *          head and tail of the names of read keys. Everything else stands for
- *          itself. The end of writing is told twice, as 1 and as 0: the one
- *          wakes all who sleep in a Redisson client, the other one that is
- *          about to.
- * A call   is the script, its keys, '|', its arguments.
- * A reply  is a number, a string, "nil" or "-TEXT" for an error with that text
- *          in it, several of these for an array; ~N is a number that was N a
- *          moment ago and has been falling since.
- * A state  is "KEY FIELD=VALUE ... TTL" or "KEY string TTL" for each key; a key
- *          that is not named must not exist, so nothing is left unnoticed.
+ *   A B    owners                   P P2  the read keys of A's first and second
+ *   AW BW  the same as writers            hold
+ *   L C    the lock, its channel    Q Q2  those of B
+ *   G      the key of a waiting     H T   head and tail of the names of read
+ *          writer                         keys
+ *
+ * The end of writing is told twice, as 1 and as 0: the one wakes all who sleep
+ * in a Redisson client, the other one that is about to.
  */
 #ifndef DIBS_TESTS_RW_ROWS_H
 #define DIBS_TESTS_RW_ROWS_H
 
-#include <stddef.h>
-
-enum how {
-    PLAIN,
-    FULL,       /* the server has no memory left */
-    NO_PEXPIRE, /* by a user who may not set an expiry */
-    NO_SET,     /* by a user who may not make a read key */
-    NO_CHANNEL, /* by a user who may not publish */
-    HOWS
-};
-
-struct row {
-    const char *name;
-    const char *before; /* commands, ';' between them */
-    const char *call;
-    const char *reply;
-    const char *again; /* the reply when sent a second time; NULL = not sent */
-    const char *after; /* states, ';' between them */
-    const char *told;  /* messages on C, one after the other */
-    enum how how;
-};
+#include "server/script_kit.h"
 
 #define A_READS(ms)  "HSET L mode read A 1;PEXPIRE L " ms ";SET P 1 PX " ms
 #define B_READS(ms)  "HSET L mode read B 1;PEXPIRE L " ms ";SET Q 1 PX " ms
@@ -50,7 +26,7 @@ struct row {
 #define TOO_LONG   "9223372036854775807"
 
 #define READ(o, p, holds, ms) "read_acquire L " p " G | " o " " holds " " ms
-#define UNREAD(o, p, holds)   UNREAD_BY(o, p, holds, "<none>")
+#define UNREAD(o, p, holds)   UNREAD_BY(o, p, holds, "''")
 /* The client knows of another reader. */
 #define UNREAD_BY(o, p, holds, other)                                          \
     "read_release L " p " C | " o " " holds " H T " other
@@ -134,10 +110,10 @@ static const struct row read_acquire_rows[] = {
 };
 
 static const struct row read_release_rows[] = {
-    {"last of all", A_READS("60000"), UNREAD("A", "P", "0"), "2", "-1", "", "0",
-     PLAIN},
+    {"last of all", A_READS("60000"), UNREAD("A", "P", "0"), "2", "-1", "",
+     "C=0", PLAIN},
     {"all holds at once", A_READS("60000") ";HSET L A 3", UNREAD("A", "P", "0"),
-     "2", "-1", "", "0", PLAIN},
+     "2", "-1", "", "C=0", PLAIN},
     {"once less", A_READS("60000") ";HSET L A 3", UNREAD("A", "P", "2"), "0",
      "0", "L mode=read A=2 ~60000;P string ~60000", "", PLAIN},
     {"others go on, for longer",
@@ -152,7 +128,7 @@ static const struct row read_release_rows[] = {
      A_READS("60000") ";HSET L B 1;SET Q 1 PX 50000", UNREAD("A", "P", "0"),
      "1", "-1", "L mode=read B=1 ~60000;Q string ~50000", "", PLAIN},
     {"no other lives", A_READS("60000") ";HSET L B 1", UNREAD("A", "P", "0"),
-     "2", "-1", "", "0", PLAIN},
+     "2", "-1", "", "C=0", PLAIN},
     {"one lives, one does not",
      A_READS("60000") ";HSET L B 1 X 1;SET Q 1 PX 9000", UNREAD("A", "P", "0"),
      "1", "-1", "L mode=read B=1 ~9000;Q string ~9000", "", PLAIN},
@@ -165,7 +141,7 @@ static const struct row read_release_rows[] = {
      "L mode=read B=2 ~20000;Q string ~9000;Q2 string ~20000", "", PLAIN},
     {"a key beyond its holds does not count",
      A_READS("60000") ";HSET L B 1;SET Q2 1 PX 60000", UNREAD("A", "P", "0"),
-     "2", "-1", "Q2 string ~60000", "0", PLAIN},
+     "2", "-1", "Q2 string ~60000", "C=0", PLAIN},
     {"the lock has no end, others go on",
      A_READS("60000") ";PERSIST L;HSET L B 1;SET Q 1 PX 60000",
      UNREAD("A", "P", "0"), "1", "-1", "L mode=read B=1 ~60000;Q string ~60000",
@@ -182,7 +158,7 @@ static const struct row read_release_rows[] = {
      UNREAD("A", "P", "1"), "-1", "-1",
      "L mode=read B=1 ~60000;Q string ~60000", "", PLAIN},
     {"all leases are over", "HSET L mode read A 1;PEXPIRE L 60000",
-     UNREAD("A", "P", "0"), "-1", "-1", "", "0", PLAIN},
+     UNREAD("A", "P", "0"), "-1", "-1", "", "C=0", PLAIN},
     {"one writes too", A_WRITES("60000") ";HSET L A 1;SET P 1 PX 5000",
      UNREAD("A", "P", "0"), "1", "-1", "L mode=write AW=1 ~60000", "", PLAIN},
     {"one writes too, once less",
@@ -198,7 +174,7 @@ static const struct row read_release_rows[] = {
     {"not a lock", "SET L x PX 60000", UNREAD("A", "P", "0"), "-WRONGTYPE",
      "-WRONGTYPE", "L string ~60000", "", PLAIN},
     {"full, last of all", A_READS("60000"), UNREAD("A", "P", "0"), "2", "-1",
-     "", "0", FULL},
+     "", "C=0", FULL},
     {"full, others go on", A_READS("60000") ";HSET L B 1;SET Q 1 PX 9000",
      UNREAD("A", "P", "0"), "1", "-1", "L mode=read B=1 ~9000;Q string ~9000",
      "", FULL},
@@ -214,22 +190,22 @@ static const struct row read_release_rows[] = {
      UNREAD_BY("A", "P", "0", "B"), "1", "-1",
      "L mode=read B=1 ~9000;Q string ~9000", "", PLAIN},
     {"the known one's lease is over, too", A_READS("60000") ";HSET L B 1",
-     UNREAD_BY("A", "P", "0", "B"), "2", "-1", "", "0", PLAIN},
+     UNREAD_BY("A", "P", "0", "B"), "2", "-1", "", "C=0", PLAIN},
     {"the known one's lease is over, another goes on",
      A_READS("60000") ";HSET L X 1 B 1;SET Q 1 PX 60000",
      UNREAD_BY("A", "P", "0", "X"), "1", "-1",
      "L mode=read B=1 ~60000;Q string ~60000", "", PLAIN},
     {"the known one does not read any more, nor does anybody", A_READS("60000"),
-     UNREAD_BY("A", "P", "0", "B"), "2", "-1", "", "0", PLAIN},
+     UNREAD_BY("A", "P", "0", "B"), "2", "-1", "", "C=0", PLAIN},
     {"the known one does not read, but has a key",
      A_READS("60000") ";SET Q 1 PX 60000", UNREAD_BY("A", "P", "0", "B"), "2",
-     "-1", "Q string ~60000", "0", PLAIN},
+     "-1", "Q string ~60000", "C=0", PLAIN},
     {"the known one does not read any more, another goes on",
      A_READS("60000") ";HSET L B 1;SET Q 1 PX 60000",
      UNREAD_BY("A", "P", "0", "X"), "1", "-1",
      "L mode=read B=1 ~60000;Q string ~60000", "", PLAIN},
     {"the known one is oneself", A_READS("60000"),
-     UNREAD_BY("A", "P", "0", "A"), "2", "-1", "", "0", PLAIN},
+     UNREAD_BY("A", "P", "0", "A"), "2", "-1", "", "C=0", PLAIN},
     {"one writes too, and is known",
      A_WRITES("60000") ";HSET L A 1;SET P 1 PX "
                        "5000",
@@ -276,7 +252,7 @@ static const struct row read_renew_rows[] = {
 
 static const struct row read_force_rows[] = {
     {"the only reader", A_READS("60000") ";HSET L A 2", FORCE("A", "P", "0"),
-     "1", "0", "", "0", PLAIN},
+     "1", "0", "", "C=0", PLAIN},
     {"one of two", A_READS("60000") ";HSET L B 1;SET Q 1 PX 60000",
      FORCE("A", "P", "0"), "1", "0", "L mode=read B=1 ~60000;Q string ~60000",
      "", PLAIN},
@@ -284,9 +260,9 @@ static const struct row read_force_rows[] = {
      A_READS("60000") ";HSET L B 2;SET Q2 1 PX 60000", FORCE("A", "P", "0"),
      "1", "0", "L mode=read B=2 ~60000;Q2 string ~60000", "", PLAIN},
     {"the last that lived", A_READS("60000") ";HSET L B 1",
-     FORCE("A", "P", "0"), "1", "0", "", "0", PLAIN},
+     FORCE("A", "P", "0"), "1", "0", "", "C=0", PLAIN},
     {"all", A_READS("60000") ";HSET L B 1;SET Q 1 PX 60000",
-     FORCE("A", "P", "1"), "1", "0", "", "0", PLAIN},
+     FORCE("A", "P", "1"), "1", "0", "", "C=0", PLAIN},
     {"all, but another one was meant", B_READS("60000"), FORCE("A", "P", "1"),
      "0", "0", "L mode=read B=1 ~60000;Q string ~60000", "", PLAIN},
     {"one writes too", A_WRITES("60000") ";HSET L A 1;SET P 1 PX 60000",
@@ -299,7 +275,7 @@ static const struct row read_force_rows[] = {
      PLAIN},
     {"not a lock", "SET L x PX 60000", FORCE("A", "P", "0"), "-WRONGTYPE",
      "-WRONGTYPE", "L string ~60000", "", PLAIN},
-    {"full", A_READS("60000"), FORCE("A", "P", "1"), "1", "0", "", "0", FULL},
+    {"full", A_READS("60000"), FORCE("A", "P", "1"), "1", "0", "", "C=0", FULL},
     {"no right to publish", A_READS("60000"), FORCE("A", "P", "0"), "1", "0",
      "", "", NO_CHANNEL},
 };
@@ -387,21 +363,21 @@ static const struct row write_acquire_rows[] = {
 
 static const struct row write_release_rows[] = {
     {"last hold", A_WRITES("60000"), UNWRITE("A", "0", "0"), "2", "-1", "",
-     "10", PLAIN},
+     "C=1 C=0", PLAIN},
     {"last hold, another writer waits", A_WRITES("60000") ";SET G BW PX 2500",
-     UNWRITE("A", "0", "0"), "2", "-1", "", "10", PLAIN},
+     UNWRITE("A", "0", "0"), "2", "-1", "", "C=1 C=0", PLAIN},
     {"all holds at once", A_WRITES("60000") ";HSET L AW 3",
-     UNWRITE("A", "0", "0"), "2", "-1", "", "10", PLAIN},
+     UNWRITE("A", "0", "0"), "2", "-1", "", "C=1 C=0", PLAIN},
     {"once less", A_WRITES("60000") ";HSET L AW 3", UNWRITE("A", "2", "0"), "0",
      "0", "L mode=write AW=2 ~60000", "", PLAIN},
     {"goes on reading", A_WRITES("60000") ";HSET L A 1;SET P 1 PX 5000",
      UNWRITE("A", "0", "0"), "2", "-1", "L mode=read A=1 ~60000;P string ~5000",
-     "10", PLAIN},
+     "C=1 C=0", PLAIN},
     {"kept", A_WRITES("60000"), UNWRITE("A", "0", "9000"), "1", "1",
      "L mode=write AW=1 ~9000", "", PLAIN},
     {"not kept: it goes on reading",
      A_WRITES("60000") ";HSET L A 1;SET P 1 PX 5000", UNWRITE("A", "0", "9000"),
-     "2", "-1", "L mode=read A=1 ~60000;P string ~5000", "10", PLAIN},
+     "2", "-1", "L mode=read A=1 ~60000;P string ~5000", "C=1 C=0", PLAIN},
     {"never wrote", "", UNWRITE("A", "0", "0"), "-1", "-1", "", "", PLAIN},
     {"somebody else writes", B_WRITES("60000"), UNWRITE("A", "0", "0"), "-1",
      "-1", "L mode=write BW=1 ~60000", "", PLAIN},
@@ -411,11 +387,11 @@ static const struct row write_release_rows[] = {
      UNWRITE("A", "0", "0"), "-1", "-1", "L A=1 ~60000", "", PLAIN},
     {"not a lock", "SET L x PX 60000", UNWRITE("A", "0", "0"), "-WRONGTYPE",
      "-WRONGTYPE", "L string ~60000", "", PLAIN},
-    {"full", A_WRITES("60000"), UNWRITE("A", "0", "0"), "2", "-1", "", "10",
-     FULL},
+    {"full", A_WRITES("60000"), UNWRITE("A", "0", "0"), "2", "-1", "",
+     "C=1 C=0", FULL},
     {"full, goes on reading", A_WRITES("60000") ";HSET L A 1;SET P 1 PX 5000",
      UNWRITE("A", "0", "0"), "2", "-1", "L mode=read A=1 ~60000;P string ~5000",
-     "10", FULL},
+     "C=1 C=0", FULL},
     {"no right to publish", A_WRITES("60000"), UNWRITE("A", "0", "0"), "1",
      "-1", "", "", NO_CHANNEL},
 };
@@ -423,7 +399,7 @@ static const struct row write_release_rows[] = {
 static const struct row write_leave_rows[] = {
     {"waits no more", B_READS("60000") ";SET G A PX 2500",
      "write_leave L C G | A 0", "0", NULL,
-     "L mode=read B=1 ~60000;Q string ~60000", "10", PLAIN},
+     "L mode=read B=1 ~60000;Q string ~60000", "C=1 C=0", PLAIN},
     {"another writer keeps readers out", B_READS("60000") ";SET G B PX 2500",
      "write_leave L C G | A 0", "0", "0",
      "L mode=read B=1 ~60000;Q string ~60000;G string ~2500", "", PLAIN},
@@ -432,22 +408,22 @@ static const struct row write_leave_rows[] = {
     {"its hold stays", A_WRITES("60000"), "write_leave L C G | A 0", "0", "0",
      "L mode=write AW=1 ~60000", "", PLAIN},
     {"its hold ends", A_WRITES("60000") ";HSET L AW 3",
-     "write_leave L C G | A 1", "1", "0", "", "10", PLAIN},
+     "write_leave L C G | A 1", "1", "0", "", "C=1 C=0", PLAIN},
     {"its hold ends, it goes on reading",
      A_WRITES("60000") ";HSET L A 1;SET P 1 PX 5000", "write_leave L C G | A 1",
-     "1", "0", "L mode=read A=1 ~60000;P string ~5000", "10", PLAIN},
+     "1", "0", "L mode=read A=1 ~60000;P string ~5000", "C=1 C=0", PLAIN},
     {"somebody else's hold", B_WRITES("60000"), "write_leave L C G | A 1", "0",
      "0", "L mode=write BW=1 ~60000", "", PLAIN},
     {"not a lock", "SET L x PX 60000", "write_leave L C G | A 1", "-WRONGTYPE",
      "-WRONGTYPE", "L string ~60000", "", PLAIN},
-    {"full", A_WRITES("60000"), "write_leave L C G | A 1", "1", "0", "", "10",
-     FULL},
+    {"full", A_WRITES("60000"), "write_leave L C G | A 1", "1", "0", "",
+     "C=1 C=0", FULL},
     {"no right to publish", A_WRITES("60000"), "write_leave L C G | A 1", "1",
      "0", "", "", NO_CHANNEL},
 };
 
 static const struct row holders_rows[] = {
-    {"nobody", "", "holders L | H T 10", "<none>", NULL, "", "", PLAIN},
+    {"nobody", "", "holders L | H T 10", "''", NULL, "", "", PLAIN},
     {"a reader", A_READS("60000"), "holders L | H T 10", "read A 1 ~60000",
      NULL, "L mode=read A=1 ~60000;P string ~60000", "", PLAIN},
     {"two readers, one is over", A_READS("60000") ";HSET L B 2",
@@ -462,7 +438,7 @@ static const struct row holders_rows[] = {
      "holders L | H T 10", "write AW 1 ~60000 A 2 ~5000", NULL,
      "L mode=write AW=1 A=2 ~60000;P string ~5000", "", PLAIN},
     {"a plain lock", "HSET L A 2;PEXPIRE L 60000", "holders L | H T 10",
-     "<none> A 2 ~60000", NULL, "L A=2 ~60000", "", PLAIN},
+     "'' A 2 ~60000", NULL, "L A=2 ~60000", "", PLAIN},
     {"no more than asked for", A_READS("60000") ";HSET L B 2",
      "holders L | H T 1", "read A 1 ~60000", NULL,
      "L mode=read A=1 B=2 ~60000;P string ~60000", "", PLAIN},
@@ -482,7 +458,7 @@ static const struct row vector_rows[] = {
      "L mode=write AW=1 A=1 ~60000;P string ~5000", "", PLAIN},
     {"8: A writes no more; unlike the vector, waiting readers are told", "",
      UNWRITE("A", "0", "0"), "2", NULL, "L mode=read A=1 ~60000;P string ~5000",
-     "10", PLAIN},
+     "C=1 C=0", PLAIN},
     {"9: B reads", "", READ("B", "Q", "1", "5000"), "nil", NULL,
      "L mode=read A=1 B=1 ~60000;P string ~5000;Q string ~5000", "", PLAIN},
     {"9: B reads no more; the vector's 0 means that others do, our 1 that B "
@@ -490,7 +466,7 @@ static const struct row vector_rows[] = {
      "", UNREAD("B", "Q", "0"), "1", NULL,
      "L mode=read A=1 ~5000;P string ~5000", "", PLAIN},
     {"9: A reads no more; and how many were told", "", UNREAD("A", "P", "0"),
-     "2", NULL, "", "0", PLAIN},
+     "2", NULL, "", "C=0", PLAIN},
     {"anew, 10: A writes", "", WRITE("A", "P", "1", "60000", "0"), "nil", NULL,
      "L mode=write AW=1 ~60000", "", PLAIN},
     {"10: A reads", "", READ("A", "P", "1", "5000"), "nil", NULL,
