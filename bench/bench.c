@@ -2,12 +2,13 @@
  *
  * bench.c - how fast dibs is, and what it costs.
  *
- *   bench [-u URL] [--tcp] [--quick]
+ *   bench [-u URL | --tcp] [--quick] [PART...]
  *
  *   -u URL    measure against this server instead of a private one. It must
  *             be idle otherwise: its command counts go into the numbers
  *   --tcp     acquire + release over loopback TCP too
  *   --quick   shorter rounds and fewer locks: less exact, in seconds
+ *   PART      only this: see parts[] below
  *
  * Everything in one run, one number a line, the targets at the end. Times
  * depend on the machine, so compare the ratios, which come from rounds that
@@ -43,11 +44,53 @@ static const struct plan quick = {
     .lease_ms = 1500,
 };
 
+static void measure_places(const struct plan *p)
+{
+    struct plan tcp = *p;
+
+    measure_pairs(p, p->where, true);
+    tcp.url = p->tcp_url;
+    if (tcp.url)
+        measure_pairs(&tcp, "loopback TCP", false);
+}
+
+/* In the order in which they are measured. */
+static const struct part {
+    const char *name;
+    void (*measure)(const struct plan *p);
+    bool own_servers; /* not with a URL */
+} parts[] = {
+    {"pairs", measure_places, false},
+    {"counts", measure_counts, false},
+    {"handover", measure_handover, false},
+    {"processes", measure_processes, false},
+    {"renewal", measure_renewal, false},
+    {"waiters", measure_waiters, false},
+    {"fair", measure_fair, false},
+    {"fair-waiters", measure_fair_waiters, false},
+    {"readers", measure_readers, false},
+    {"multi", measure_multi, false},
+    {"orders", measure_orders, true},
+    {"quorum", measure_quorum, true},
+    {"cluster", measure_cluster, true},
+};
+
 struct args {
     const char *url;
     bool tcp;
     bool quick;
+    bool some; /* of the parts */
+    bool wanted[COUNT(parts)];
 };
+
+/* False: there is no such part. */
+static bool want(struct args *a, const char *name)
+{
+    for (size_t i = 0; i < COUNT(parts); i++)
+        if (strcmp(parts[i].name, name) == 0)
+            return a->some = a->wanted[i] = true;
+    return false;
+}
 
 /* False: the word that was wrong is in *bad. */
 static bool read_args(int argc, char **argv, struct args *a, const char **bad)
@@ -60,7 +103,7 @@ static bool read_args(int argc, char **argv, struct args *a, const char **bad)
             a->tcp = true;
         else if (strcmp(argv[i], "-u") == 0 && i + 1 < argc)
             a->url = argv[++i];
-        else
+        else if (!want(a, argv[i]))
             return false;
     }
     *bad = "--tcp"; /* is about the private server */
@@ -86,7 +129,7 @@ int main(int argc, char **argv)
     if (!read_args(argc, argv, &a, &bad)) {
         fprintf(stderr,
                 "bench: %s is wrong here\n"
-                "usage: bench [-u URL | --tcp] [--quick]\n",
+                "usage: bench [-u URL | --tcp] [--quick] [PART...]\n",
                 bad);
         return 2;
     }
@@ -94,27 +137,14 @@ int main(int argc, char **argv)
         server_start(a.tcp);
     struct plan p = a.quick ? quick : full;
     p.url = a.url ? a.url : server_url(false);
+    p.where = a.url ? "the given URL" : "a Unix socket";
+    p.tcp_url = a.tcp ? server_url(true) : NULL;
     print_head(p.url);
 
-    measure_pairs(&p, a.url ? "the given URL" : "a Unix socket", true);
-    if (a.tcp) {
-        struct plan tcp = p;
-        tcp.url = server_url(true);
-        measure_pairs(&tcp, "loopback TCP", false);
-    }
-    measure_counts(&p);
-    measure_handover(&p);
-    measure_processes(&p);
-    measure_renewal(&p);
-    measure_waiters(&p);
-    measure_fair(&p);
-    measure_fair_waiters(&p);
-    measure_readers(&p);
-    measure_multi(&p);
-    if (!a.url) { /* these start servers of their own */
-        measure_orders(&p);
-        measure_quorum(&p);
-        measure_cluster(&p);
+    for (size_t i = 0; i < COUNT(parts); i++) {
+        bool possible = !a.url || !parts[i].own_servers;
+        if (possible && (!a.some || a.wanted[i]))
+            parts[i].measure(&p);
     }
     targets_print();
     return 0;

@@ -120,12 +120,14 @@ void trace_mark(void);
 /* What to measure, and for how long. */
 struct plan {
     const char *url;
-    int rounds;       /* of each kind */
-    int64_t lap_ms;   /* of a race */
-    int pairs;        /* for counting */
-    int locks;        /* held at once */
-    int waiters;      /* for one lock */
-    int64_t lease_ms; /* of the locks held at once */
+    const char *where;   /* that is, in words */
+    const char *tcp_url; /* the same server; or NULL */
+    int rounds;          /* of each kind */
+    int64_t lap_ms;      /* of a race */
+    int pairs;           /* for counting */
+    int locks;           /* held at once */
+    int waiters;         /* for one lock */
+    int64_t lease_ms;    /* of the locks held at once */
 };
 
 void measure_pairs(const struct plan *p, const char *where, bool targets);

@@ -39,28 +39,18 @@ if reads == -2 then
     end
 end
 
--- The hash lives at least as long as this hold. Who has it already writes all
--- the same, so that a WAIT counts it. Before Redis 7 there is no 'gt'; nor does
--- that give a TTL to what has none.
-local function prolong()
-    if not mode then
-        return redis.pcall('pexpire', key, ARGV[3])
-    elseif has < tonumber(target) and redis.REDIS_VERSION_NUM then
-        local done = redis.pcall('pexpire', key, ARGV[3], 'gt')
-        if done ~= 0 then
-            return done
-        end
-    end
-    local left = redis.call('pttl', key)
-    return redis.pcall('pexpire', key, left < lease and ARGV[3] or left)
-end
-
 if not mode then
     redis.call('hset', key, 'mode', 'read', owner, target)
 elseif has < tonumber(target) then
     redis.call('hset', key, owner, target)
 end
-local done = prolong()
+local left = mode and redis.call('pttl', key) or -1
+local done = true
+if left < lease then
+    done = redis.pcall('pexpire', key, ARGV[3])
+elseif has >= tonumber(target) then
+    redis.pcall('pexpire', key, left) -- so that a WAIT counts it
+end
 if type(done) ~= 'table' and reads < lease then
     done = redis.pcall('set', mine, '1', 'px', ARGV[3])
 end

@@ -4,16 +4,17 @@
 -- KEYS  1 lock hash   2 this owner's read key   3 channel
 -- ARGV  1 owner   2 holds it will then have   3 head and 4 tail of the name of
 --       an owner's read key, which has the number of a hold behind it   5 another
---       owner who may be reading; '' = nobody is known   then the commands to
---       publish with; none = 'publish'
+--       owner who reads, and will about as long, says the client; '' = it knows
+--       nobody   then the commands to publish with; none = 'publish'
 -- Gives >= 1 when its reading ended, 0 when held once less, -1 when this owner
 --       does not read, or its lease is over.
 --
 -- Readers whose lease is over do not count, and go when they are met. To find
--- one that counts, the one who is known here and a few others are looked at
--- first; only if none of those lives, all. So with many readers this costs no
--- more than with few. Another client may have a read key for each of an owner's
--- holds: one that lives is enough. If the lock would last much longer than its
+-- one that counts, a few are looked at first; only if none of those lives, all.
+-- So with many readers this costs no more than with few. It costs least when
+-- the client has another reader: if the hash knows that one, nothing is left to
+-- find out. Another client may have a read key for each of an owner's holds:
+-- one that lives is enough. If the lock would last much longer than its
 -- readers, it is shortened, but never below the longest of them. Twice is
 -- harmless.
 local key, mine, channel = KEYS[1], KEYS[2], KEYS[3]
@@ -30,6 +31,21 @@ if target ~= '0' and redis.call('exists', mine) == 1 then
         redis.call('hset', key, owner, target)
     end
     return 0
+end
+
+local some, alone, answer
+if found[2] ~= 'write' and (not found[3] or ARGV[5] == owner) then
+    some = redis.call('hrandfield', key, FEW, 'withvalues')
+    alone = #some == 4 -- the mode, and this owner
+end
+if alone then
+    answer = redis.call('del', key, mine) == 2 and 1 or -1
+else
+    answer = redis.call('del', mine) == 1 and 1 or -1
+    redis.call('hdel', key, owner)
+end
+if not some then
+    return answer
 end
 
 -- The longest lease of these owners, -1 if none lives; looks no further once it
@@ -54,18 +70,11 @@ local function longest(all, enough)
     return most
 end
 
--- Does anybody else read? some: a few of the hash, if we have them already.
-local function others(some)
+-- Does anybody else read?
+local function others()
     local left = redis.call('pttl', key)
     local enough = left < 0 and math.huge or left / 2
-    local most, all = -1, false
-    if found[3] then
-        most = longest({ARGV[5], found[3]}, enough)
-    end
-    if most < enough then
-        some = some or redis.call('hrandfield', key, FEW, 'withvalues')
-        most, all = math.max(most, longest(some, enough)), #some < 2 * FEW
-    end
+    local most, all = longest(some, enough), #some < 2 * FEW
     if not all and
         (most < 0 or (most < enough and redis.call('hlen', key) <= SHORT)) then
         most, all = longest(redis.call('hgetall', key), enough), true
@@ -76,16 +85,8 @@ local function others(some)
     return most >= 0
 end
 
-local answer, some
-if found[2] == 'read' and not found[3] then
-    some = redis.call('hrandfield', key, FEW, 'withvalues')
-end
-if some and #some == 4 then -- the mode, and this owner
-    answer = redis.call('del', key, mine) == 2 and 1 or -1
-else
-    answer = redis.call('del', mine) == 1 and 1 or -1
-    redis.call('hdel', key, owner)
-    if found[2] == 'write' or others(some) then
+if not alone then
+    if others() then
         return answer
     end
     redis.call('del', key)

@@ -301,16 +301,19 @@ static void handover_answered(struct dibs__call *call, dibs_err err,
 
 /* ---- where to start ---------------------------------------------------- */
 
-/* Somebody here who has it too and is not about to give it back: by its number,
- * 0 if none is found soon. The latest will have it longest. */
+/* Somebody here who has it too, is not about to give it back, and has at least
+ * half as much time left: by its number, 0 if none is found soon. The server
+ * then need not look whether anybody else has it. */
 static uint64_t companion(const struct dibs__line *line,
-                          const struct dibs__hold *mine) REQUIRES(line->mu)
+                          const struct dibs__hold *mine, int64_t now)
+    REQUIRES(line->mu)
 {
-    const struct dibs__list *at = line->holds.prev;
+    const struct dibs__list *at = line->holds.prev; /* the latest first */
 
     for (int i = 0; i < LOOKS && at != &line->holds; i++, at = at->prev) {
         const struct dibs__hold *h = DIBS_OF(at, struct dibs__hold, link);
-        if (h != mine && !h->ending && !h->lost)
+        if (h != mine && !h->ending && !h->lost &&
+            h->valid_until - now >= (mine->valid_until - now) / 2)
             return h->wire;
     }
     return 0;
@@ -360,7 +363,7 @@ static enum plan plan(struct dibs__line *line, struct dibs__op *op,
     h->ending = true;
     dibs__watchdog_unset(&dibs__line_client(line)->watchdog, &h->lease);
     if (line->kind->shared)
-        op->ask.other = companion(line, h);
+        op->ask.other = companion(line, h, now);
     op->heir = pick_heir(line, op, now);
     if (!op->heir)
         return LAST;
