@@ -37,7 +37,11 @@ if ARGV[3] == '1' then
     end
 end
 redis.call('zrem', scores, owner)
-redis.call('lrem', queue, 0, owner)
+-- It is there once; looking for more is worth it only if the numbers differ.
+if redis.call('lrem', queue, 1, owner) == 1 and
+    redis.call('llen', queue) ~= redis.call('zcard', scores) then
+    redis.call('lrem', queue, 0, owner)
+end
 if redis.call('exists', lock) == 1 then
     return ended
 end

@@ -178,6 +178,8 @@ void dibs__line_wait_init(struct dibs__line *line);
 /* One more waiter, at the end; io looks after it, if need be. */
 void dibs__line_join(struct dibs__line *line, struct dibs__op *op, bool look)
     REQUIRES(line->mu);
+/* The client closes: ends all who do not await an answer. Thread: io. */
+void dibs__line_end_waits(struct dibs__line *line);
 /* Has io look after the waiters. */
 void dibs__line_wake(struct dibs__line *line) REQUIRES(line->mu);
 /* Something happened that may have freed the lock: has io ask at once. */

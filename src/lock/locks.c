@@ -7,7 +7,8 @@
  *
  * Closing goes round all lines until nothing is left or the time is over: what
  * waits is ended with CLOSED, what is held is given back by the reaper, what is
- * afoot is waited for.
+ * afoot is waited for. In this order: a lock that comes free calls the first in
+ * its queue, which should not be one of those who are just leaving.
  */
 #include "lock/locks.h"
 
@@ -59,6 +60,7 @@ static bool close_line(struct dibs__line *line)
     bool busy = false;
     uint64_t wire;
 
+    dibs__line_end_waits(line);
     while ((wire = take_hold(line, &busy)))
         dibs__reap_once(line, wire);
     dibs__lock(&line->mu);

@@ -146,6 +146,17 @@ static void end_all(struct dibs__list *over)
     }
 }
 
+void dibs__line_end_waits(struct dibs__line *line)
+{
+    struct dibs__list over;
+
+    dibs__list_init(&over);
+    dibs__lock(&line->mu);
+    sweep(line, dibs__now_ms(), &over);
+    dibs__unlock(&line->mu);
+    end_all(&over);
+}
+
 /* What the head does now: asks, if it is returned; else when to look again. */
 static struct dibs__op *next_step(struct dibs__line *line, int64_t now,
                                   int64_t *again) REQUIRES(line->mu)

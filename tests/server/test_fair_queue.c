@@ -363,6 +363,35 @@ static void test_fair_queue_swept(void **state)
     kit_close(c);
 }
 
+/* A client closes that has the lock and many waiters: they leave before it is
+ * free, so that the first who is called is somebody else's. */
+static void test_fair_queue_closed_leave_first(void **state)
+{
+    enum { LINE = 50 };
+    static struct waiter w[LINE], other;
+    dibs_client *c = kit_open(NULL), *d = kit_open(NULL);
+    dibs_lock *l = fair_lock(c), *m = fair_lock(d);
+
+    (void)state;
+    atomic_store(&served, 0);
+    FINE(dibs_lock_acquire(l, NULL));
+    long long asked = ts_command_calls(srv, "evalsha");
+    line_up(w, LINE, c, l);
+    line_up(&other, 1, d, m);
+    TS_WAIT(ts_command_calls(srv, "evalsha") >= asked + 2 * LINE); /* at rest */
+    long long before = ts_command_calls(srv, "publish");
+    dibs_lock_free(l);
+    kit_close(c);
+    check_served(&other, 1, 0);
+    /* One, and one for each who awaited an answer just then. */
+    assert_in_range(ts_command_calls(srv, "publish"), before + 1,
+                    before + LINE);
+    for (int i = 0; i < LINE; i++)
+        WANT(kit_answer(&w[i].got), DIBS_ERR_CLOSED);
+    dibs_lock_free(m);
+    kit_close(d);
+}
+
 /* ---- without ears ------------------------------------------------------ */
 
 /* No right to any channel, neither to listen nor to call. */
@@ -434,6 +463,7 @@ int main(void)
         KIT_TEST(test_fair_queue_wiped),
         KIT_TEST(test_fair_queue_called_again),
         KIT_TEST(test_fair_queue_swept),
+        KIT_TEST(test_fair_queue_closed_leave_first),
         KIT_TEST(test_fair_queue_without_channels),
         KIT_TEST(test_fair_queue_deaf_among_others),
     };
