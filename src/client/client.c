@@ -184,22 +184,22 @@ void dibs__client_unref(dibs_client *c)
 
 /* ---- options ----------------------------------------------------------- */
 
-/* Brings the caller's options to our size. What an older caller does not have
- * is zero. A newer one may pass a longer struct; that is fine while the part we
- * do not know is zero. */
-static dibs_err opts_take(const dibs_client_opts *in, dibs_client_opts *out)
+dibs_err dibs__opts_take(void *out, size_t size, const void *in, size_t least)
 {
-    *out = (dibs_client_opts){.size = sizeof *out};
-    if (!in)
-        return DIBS_OK;
-    if (in->size < OPTS_SIZE_V1)
+    const unsigned char *raw = in;
+    size_t given = size;
+
+    memset(out, 0, size);
+    if (in)
+        memcpy(&given, in, sizeof given);
+    if (given < least)
         return DIBS_ERR_INVALID;
-    const unsigned char *raw = (const unsigned char *)in;
-    for (size_t i = sizeof *out; i < in->size; i++)
+    for (size_t i = size; i < given; i++)
         if (raw[i] != 0)
             return DIBS_ERR_INVALID;
-    memcpy(out, in, in->size < sizeof *out ? in->size : sizeof *out);
-    out->size = sizeof *out;
+    if (in)
+        memcpy(out, in, given < size ? given : size);
+    memcpy(out, &size, sizeof size);
     return DIBS_OK;
 }
 
@@ -440,7 +440,7 @@ static dibs_err client_open(const char *url, const dibs_client_opts *opts,
 {
     dibs_client *c = NULL;
     dibs_client_opts o;
-    dibs_err err = opts_take(opts, &o);
+    dibs_err err = dibs__opts_take(&o, sizeof o, opts, OPTS_SIZE_V1);
 
     if (!url || !out || err != DIBS_OK || opts_check(&o) != DIBS_OK)
         return DIBS_ERR_INVALID;

@@ -125,21 +125,6 @@ dibs_err dibs__lock_enter(const dibs_lock *l)
 
 /* ---- options ----------------------------------------------------------- */
 
-static dibs_err opts_take(const dibs_lock_opts *in, dibs_lock_opts *out)
-{
-    *out = (dibs_lock_opts){.size = sizeof *out};
-    if (!in)
-        return DIBS_OK;
-    if (in->size < OPTS_SIZE_V1)
-        return DIBS_ERR_INVALID;
-    const unsigned char *raw = (const unsigned char *)in;
-    for (size_t i = sizeof *out; i < in->size; i++)
-        if (raw[i] != 0)
-            return DIBS_ERR_INVALID;
-    memcpy(out, in, sizeof *out);
-    return DIBS_OK;
-}
-
 static bool ms_ok(int64_t ms)
 {
     return ms >= 0 && ms <= DIBS_MS_MAX;
@@ -152,9 +137,9 @@ static bool lease_ok(int64_t ms)
 
 dibs_err dibs__opts_check(const dibs_lock_opts *in, dibs_lock_opts *o)
 {
-    if (opts_take(in, o) != DIBS_OK || !ms_ok(o->wait_ms) ||
-        !lease_ok(o->lease_ms) || !lease_ok(o->max_hold_ms) ||
-        !ms_ok(o->keep_ms) || !ms_ok(o->member_ms))
+    if (dibs__opts_take(o, sizeof *o, in, OPTS_SIZE_V1) != DIBS_OK ||
+        !ms_ok(o->wait_ms) || !lease_ok(o->lease_ms) ||
+        !lease_ok(o->max_hold_ms) || !ms_ok(o->keep_ms) || !ms_ok(o->member_ms))
         return DIBS_ERR_INVALID;
     if (o->lease_ms && o->max_hold_ms)
         return DIBS_ERR_INVALID;

@@ -12,9 +12,9 @@
  *         had to be made anew. A message is a hint; the script's answer counts.
  *
  *         While somebody here holds the lock there is little to ask: the
- * release will hand it over. io watches the deadlines then, and the end of that
- *         hold; and every two seconds the head does ask, for the lock may have
- *         been taken away by force.
+ *         release will hand it over. io watches the deadlines then, and the end
+ *         of that hold; and every two seconds the head does ask, for the lock
+ *         may have been taken away by force.
  *
  *         Joining a line that io looks after wakes nobody, unless the newcomer
  *         must be attended to earlier than io would look anyway.
