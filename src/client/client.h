@@ -89,7 +89,7 @@ static inline unsigned dibs__client_flavour(const dibs_client *c)
 /* Options, which begin with their size, as the caller gave them, brought to our
  * size. What an older caller does not have is zero. A newer one may pass a
  * longer struct; that is fine while the part we do not know is zero. NULL is
- * all zero. least: as long as they ever were. */
+ * all zero. least: as short as they ever were. */
 dibs_err dibs__opts_take(void *out, size_t size, const void *in, size_t least);
 
 /* Every public call that needs the server goes through these. INVALID for NULL,
