@@ -10,10 +10,9 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "fault/kit.h"
+#include "fault/loss.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #define HASTY_MS ts_ms(150) /* a command's time where a reply never comes */
 #define HOLDER   "1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:7"
@@ -27,14 +26,8 @@ static int fresh(void **state)
         &dibs__script_fair_leave, &dibs__script_fair_release};
 
     kit_fresh(state);
-    for (size_t i = 0; i < COUNT(scripts); i++) {
-        const char *argv[] = {"SCRIPT", "LOAD", scripts[i]->src};
-        const size_t lens[] = {6, 4, scripts[i]->len};
-        redisReply *r = ts_cmdv(kit_srv, 3, argv, lens);
-        if (!r || r->type != REDIS_REPLY_STRING)
-            ts_fatal("%s was not loaded", scripts[i]->name);
-        freeReplyObject(r);
-    }
+    for (size_t i = 0; i < COUNT(scripts); i++)
+        kit_load(scripts[i]);
     return 0;
 }
 
@@ -93,11 +86,7 @@ static void check_queue(const char *where, const char *name, long long n)
 /* Everything is gone, and a stranger gets the lock at once. */
 static void check_over(const char *where, const char *name)
 {
-    struct ts_wait w = ts_wait_begin(TS_SOON);
-
-    while (ts_nkeys(kit_srv) != 0)
-        if (!ts_wait_step(&w))
-            fail_msg("%s: %lld keys stay", where, ts_nkeys(kit_srv));
+    kit_no_keys(where);
     struct kit_client *k = kit_open(&(struct kit_opts){.direct = true});
     dibs_lock *l = fair_lock(k, name);
     if (dibs_lock_acquire(l, DIBS_LOCK_OPTS(.wait_ms = TS_SOON)) != DIBS_OK ||
@@ -109,19 +98,12 @@ static void check_over(const char *where, const char *name)
 
 /* ---- a lost reply ------------------------------------------------------ */
 
-struct fault {
-    const char *name;
-    struct ts_rule rule;
-    bool silent; /* nothing comes, nothing ends */
-};
+static const struct loss reply_cut = {
+    .name = "reply cut", .rule = {.action = TS_CUT_REPLY_AT, .at = 1}};
 
-static const struct fault faults[] = {
-    {"not passed on", {.action = TS_CLOSE_BEFORE}, false},
-    {"request cut", {.action = TS_CUT_REQUEST_AT, .at = 20}, false},
-    {"reply dropped", {.action = TS_DROP_REPLY_CLOSE}, false},
-    {"reply cut", {.action = TS_CUT_REPLY_AT, .at = 1}, false},
-    {"reply never comes", {.action = TS_SWALLOW_REPLY}, true},
-    {"request held back", {.action = TS_HOLD_REQUEST}, true},
+static const struct loss *const losses[] = {
+    &loss_not_passed_on, &loss_request_cut,     &loss_reply_dropped,
+    &reply_cut,          &loss_reply_swallowed, &loss_request_held,
 };
 
 struct run {
@@ -131,15 +113,14 @@ struct run {
     dibs_lock *l;
     dibs_owner owner;
     struct kit_end end;
-    const struct fault *fault;
+    const struct loss *loss;
     bool for_ever; /* every one is lost, until it is called off */
 };
 
 static int lose(struct run *r, const struct dibs__script *script)
 {
-    struct ts_rule rule = r->fault->rule;
-    char *needle = ts_text("%s\r\n$1\r\n4\r\n$%zu\r\n%s\r\n", script->sha,
-                           strlen(r->name), r->name);
+    struct ts_rule rule = r->loss->rule;
+    char *needle = kit_needle_keys(script, 4, r->name);
 
     rule.match = "EVAL*";
     rule.contains = needle;
@@ -147,13 +128,6 @@ static int lose(struct run *r, const struct dibs__script *script)
     int id = ts_proxy_rule(kit_px, &rule);
     free(needle);
     return id;
-}
-
-/* The fault is over, and what was held back comes after all. */
-static void relent(void)
-{
-    ts_proxy_unrule(kit_px, 0);
-    ts_proxy_release(kit_px);
 }
 
 static void wait_for_it(struct run *r, int64_t wait_ms)
@@ -190,7 +164,7 @@ static void lose_at_enqueue(struct run *r)
     wait_for_it(r, 0);
     assert_true(ts_rule_wait(kit_px, id, 1, TS_SOON));
     TS_WAIT(queued(r->name) == 1);
-    relent();
+    kit_relent();
     check_queue(r->where, r->name, 1);
     stranger_gives_back(r->name);
     must_have_it(r, "enqueue");
@@ -204,7 +178,7 @@ static void lose_at_acquire(struct run *r)
     wait_for_it(r, 0);
     assert_true(ts_rule_wait(kit_px, id, 1, TS_SOON));
     must_have_it(r, "acquire");
-    relent();
+    kit_relent();
     must_give_back(r);
 }
 
@@ -220,7 +194,7 @@ static void lose_at_turn(struct run *r)
     stranger_gives_back(r->name);
     assert_true(ts_rule_wait(kit_px, id, 1, TS_SOON));
     must_have_it(r, "its turn");
-    relent();
+    kit_relent();
     must_give_back(r);
 }
 
@@ -235,7 +209,7 @@ static void lose_at_give_up(struct run *r)
     dibs_err err = kit_wait(&r->end);
     if (err != DIBS_ERR_CANCELED)
         fail_msg("%s: %s", r->where, dibs_strerror(err));
-    relent();
+    kit_relent();
     TS_WAIT(queued(r->name) == 0);
     check_queue(r->where, r->name, 0);
     ts_ok(kit_srv, "DEL %s", r->name);
@@ -256,7 +230,7 @@ static void lose_at_release(struct run *r)
     must_give_back(r);
     assert_int_equal(ts_rule_hits(kit_px, id), 1);
     assert_int_equal(kit_wait(&end), DIBS_OK);
-    relent(); /* a late release must not end the next one's hold */
+    kit_relent(); /* a late release must not end the next one's hold */
     dibs_lock_info info = DIBS_LOCK_INFO_INIT;
     assert_int_equal(dibs_lock_info_get(r->l, &info), DIBS_OK);
     kit_check(r->where, l, 0, r->name, 1);
@@ -276,24 +250,24 @@ static void lose_all(struct run *r)
     if (err != DIBS_ERR_TIMEOUT && err != DIBS_ERR_UNKNOWN &&
         err != DIBS_ERR_CONN)
         fail_msg("%s: %s", r->where, dibs_strerror(err));
-    relent();
+    kit_relent();
 }
 
 static void run_all(void (*step)(struct run *r), const char *what)
 {
-    for (size_t i = 0; i < COUNT(faults); i++) {
+    for (size_t i = 0; i < COUNT(losses); i++) {
         for (int user = KIT_FULL; user <= KIT_MEEK; user++) {
-            struct run r = {.fault = &faults[i]};
+            struct run r = {.loss = losses[i]};
             void *state = NULL;
 
             fresh(&state);
             snprintf(r.where, sizeof r.where, "%s, %s, %s", what,
-                     faults[i].name, user ? "meek" : "full");
+                     losses[i]->name, user ? "meek" : "full");
             r.name = kit_name("fair");
             r.k = kit_open(&(struct kit_opts){
                 .user = (enum kit_user)user,
                 .timeout_ms =
-                    faults[i].silent || step == lose_all ? HASTY_MS : 0});
+                    losses[i]->silent || step == lose_all ? HASTY_MS : 0});
             r.l = fair_lock(r.k, r.name);
             r.owner = dibs_owner_new(r.k->c);
             step(&r);
@@ -330,10 +304,12 @@ struct line {
     struct kit_end end[LINE];
 };
 
+/* A stranger has the lock, and these wait for it. */
 static void line_up(struct line *line)
 {
     long long channels = ts_nchannels(kit_srv);
 
+    taken_by_stranger("l");
     line->k = kit_open(&(struct kit_opts){.direct = false});
     line->l = fair_lock(line->k, "l");
     for (int i = 0; i < LINE; i++) {
@@ -370,7 +346,6 @@ static void test_fair_messages_lost(void **state)
     struct line line = {.k = NULL};
 
     (void)state;
-    taken_by_stranger("l");
     line_up(&line);
     int id =
         ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_SWALLOW_MESSAGE});
@@ -386,7 +361,6 @@ static void test_fair_connections_lost(void **state)
     struct line line = {.k = NULL};
 
     (void)state;
-    taken_by_stranger("l");
     line_up(&line);
     for (int i = 0; i < 5; i++) {
         char *before = ts_str(kit_srv, "LINDEX redisson_lock_queue:{l} 0");
@@ -410,7 +384,6 @@ static void test_fair_freed_meanwhile(void **state)
     struct line line = {.k = NULL};
 
     (void)state;
-    taken_by_stranger("l");
     line_up(&line);
     ts_proxy_refuse(kit_px, true);
     ts_proxy_kill_all(kit_px, false);
@@ -426,7 +399,6 @@ static void test_fair_server_restarted(void **state)
     struct line line = {.k = NULL};
 
     (void)state;
-    taken_by_stranger("l");
     line_up(&line);
     ts_server_restart(kit_srv);
     for (int i = 0; i < LINE; i++) { /* whoever comes first has it first */
@@ -457,7 +429,6 @@ static void test_fair_close_unheard(void **state)
     struct line line = {.k = NULL};
 
     (void)state;
-    taken_by_stranger("l");
     line_up(&line);
     ts_proxy_refuse(kit_px, true);
     ts_proxy_kill_all(kit_px, false);

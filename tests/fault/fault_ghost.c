@@ -91,17 +91,22 @@ static void give(struct scene *sc, dibs_owner owner, dibs_err wanted)
          wanted);
 }
 
+/* This owner waits for it from now on. */
+static void line_up(struct scene *sc, dibs_owner owner, struct kit_end *end)
+{
+    want(sc, "lining up",
+         dibs_lock_acquire_async(sc->l, DIBS_LOCK_OPTS(.owner = owner),
+                                 kit_ended, end),
+         DIBS_OK);
+}
+
 /* Holds back the next so many commands of this kind. */
 static void hold_back(struct scene *sc, const struct dibs__script *script,
                       unsigned count)
 {
-    char *needle = kit_needle(script, sc->name);
-
     sc->rule =
-        ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_HOLD_REQUEST,
-                                                .contains = needle,
-                                                .count = count});
-    free(needle);
+        kit_rule(script, sc->name,
+                 &(struct ts_rule){.action = TS_HOLD_REQUEST, .count = count});
 }
 
 /* Lets them go, and waits until they have run or cannot any more. */
@@ -122,10 +127,9 @@ static void let_go(struct scene *sc)
 /* The owner's hold is as it should be, and stays so while it is renewed. */
 static void intact(struct scene *sc, dibs_owner owner, long long holds)
 {
-    char *needle = kit_needle(&dibs__script_basic_renew, sc->name);
-    int renewal = ts_proxy_rule(kit_px, &(struct ts_rule){.contains = needle});
+    int renewal = kit_rule(&dibs__script_basic_renew, sc->name,
+                           &(struct ts_rule){.action = TS_PASS});
 
-    free(needle);
     kit_check(sc->where, sc->l, owner, sc->name, holds);
     if (!ts_rule_wait_done(kit_px, renewal, 1, TS_SOON))
         fail_msg("%s: not renewed any more", sc->where);
@@ -167,10 +171,9 @@ static void acquire_then_taken(enum kit_user user)
 static void acquire_then_nothing(enum kit_user user)
 {
     struct scene sc = scene("acquire, given up", user, false);
-    char *needle = kit_needle(&dibs__script_basic_force, sc.name);
-    int looks = ts_proxy_rule(kit_px, &(struct ts_rule){.contains = needle});
+    int looks = kit_rule(&dibs__script_basic_force, sc.name,
+                         &(struct ts_rule){.action = TS_PASS});
 
-    free(needle);
     hold_back(&sc, &dibs__script_basic_acquire, 1);
     want(&sc, "trying", dibs_lock_try(sc.l, NULL), DIBS_ERR_UNKNOWN);
     if (!ts_rule_wait_done(kit_px, looks, 3, TS_SOON))
@@ -255,10 +258,7 @@ static void handover_then_taken(enum kit_user user, unsigned copies,
     struct kit_end heir = {.err = DIBS_OK};
 
     take(&sc, sc.a);
-    want(&sc, "lining up",
-         dibs_lock_acquire_async(sc.l, DIBS_LOCK_OPTS(.owner = sc.b), kit_ended,
-                                 &heir),
-         DIBS_OK);
+    line_up(&sc, sc.b, &heir);
     hold_back(&sc, &dibs__script_basic_handover, copies);
     give(&sc, sc.a, copies > 1 ? DIBS_ERR_UNKNOWN : DIBS_OK);
     want(&sc, "inheriting", kit_wait(&heir), DIBS_OK);
@@ -280,18 +280,12 @@ static void handover_at_once(enum kit_user user)
 {
     struct scene sc = scene("hand-over, at once", user, false);
     struct kit_end heir = {.err = DIBS_OK};
-    char *needle = kit_needle(&dibs__script_basic_force, sc.name);
 
     take(&sc, sc.a);
-    want(&sc, "lining up",
-         dibs_lock_acquire_async(sc.l, DIBS_LOCK_OPTS(.owner = sc.b), kit_ended,
-                                 &heir),
-         DIBS_OK);
+    line_up(&sc, sc.b, &heir);
     hold_back(&sc, &dibs__script_basic_handover, 0);
-    ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_HOLD_REQUEST,
-                                            .contains = needle,
-                                            .count = 2});
-    free(needle);
+    kit_rule(&dibs__script_basic_force, sc.name,
+             &(struct ts_rule){.action = TS_HOLD_REQUEST, .count = 2});
     give(&sc, sc.a, DIBS_ERR_UNKNOWN);
     let_go(&sc);
     want(&sc, "inheriting", kit_wait(&heir), DIBS_OK);
@@ -404,19 +398,13 @@ static void one_round(struct scene *sc, enum stop how, enum verb verb)
     if (verb != ACQUIRE)
         take(sc, sc->a);
     if (verb == HAND_OVER)
-        want(sc, "lining up",
-             dibs_lock_acquire_async(sc->l, DIBS_LOCK_OPTS(.owner = sc->b),
-                                     kit_ended, &heir),
-             DIBS_OK);
+        line_up(sc, sc->b, &heir);
     server_stop(how);
     if (verb == ACQUIRE)
         want(sc, "trying", dibs_lock_try(sc->l, NULL), DIBS_ERR_UNKNOWN);
     else
         give(sc, sc->a, DIBS_ERR_UNKNOWN);
-    want(sc, "asking again",
-         dibs_lock_acquire_async(sc->l, DIBS_LOCK_OPTS(.owner = sc->a),
-                                 kit_ended, &again),
-         DIBS_OK);
+    line_up(sc, sc->a, &again);
     server_go_on(how);
     if (verb == HAND_OVER) {
         want(sc, "inheriting", kit_wait(&heir), DIBS_OK);

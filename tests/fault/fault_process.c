@@ -19,12 +19,6 @@
 
 #define LEASE_MS kit_ms(900)
 
-static void want(const char *what, dibs_err err, dibs_err wanted)
-{
-    if (err != wanted)
-        fail_msg("%s: %s", what, dibs_strerror(err));
-}
-
 /* ---- children ---------------------------------------------------------- */
 
 enum what { OPEN, TAKE, LINE_UP, LOOK, GIVE };
@@ -134,14 +128,14 @@ static void test_stopped_beyond_the_lease(void **state)
     struct answer a;
 
     (void)state;
-    want("opening", ask(ch, OPEN, ts_server_url(kit_srv)).err, DIBS_OK);
-    want("taking", ask(ch, TAKE, "stop").err, DIBS_OK);
+    kit_want("opening", ask(ch, OPEN, ts_server_url(kit_srv)).err, DIBS_OK);
+    kit_want("taking", ask(ch, TAKE, "stop").err, DIBS_OK);
     assert_int_equal(ask(ch, LOOK, NULL).state, DIBS_HELD);
     ts_child_pause(ch);
     assert_true(ts_wait_exists(kit_srv, "stop", false));
     k = kit_open(&(struct kit_opts){.direct = true});
     dibs_lock *l = kit_lock(k, "stop");
-    want("a stranger", dibs_lock_try(l, NULL), DIBS_OK);
+    kit_want("a stranger", dibs_lock_try(l, NULL), DIBS_OK);
     ts_server_pause(kit_srv);
     tell(ch, LOOK, NULL);
     ts_child_resume(ch);
@@ -154,16 +148,16 @@ static void test_stopped_beyond_the_lease(void **state)
         if (!ts_wait_step(&w))
             fail_msg("not told");
     a = ask(ch, GIVE, NULL);
-    want("giving back", a.err, DIBS_ERR_LOST);
+    kit_want("giving back", a.err, DIBS_ERR_LOST);
     assert_int_equal(a.lost, 1);
     ts_server_resume(kit_srv);
     kit_check("the stranger's", l, 0, "stop", 1);
-    want("the child", ask(ch, GIVE, NULL).err, DIBS_ERR_NOT_OWNER);
+    kit_want("the child", ask(ch, GIVE, NULL).err, DIBS_ERR_NOT_OWNER);
     assert_int_equal(ask(ch, LOOK, NULL).lost, 1);
     kit_check("the stranger's", l, 0, "stop", 1);
-    want("the stranger", dibs_lock_release(l, NULL), DIBS_OK);
-    want("the child again", ask(ch, TAKE, "stop").err, DIBS_OK);
-    want("the child again", ask(ch, GIVE, NULL).err, DIBS_OK);
+    kit_want("the stranger", dibs_lock_release(l, NULL), DIBS_OK);
+    kit_want("the child again", ask(ch, TAKE, "stop").err, DIBS_OK);
+    kit_want("the child again", ask(ch, GIVE, NULL).err, DIBS_OK);
     dibs_lock_free(l);
     kit_close(k);
 }
@@ -177,17 +171,17 @@ static void test_holder_killed(void **state)
     struct kit_end end = {.err = DIBS_OK};
 
     (void)state;
-    want("opening", ask(ch, OPEN, ts_server_url(kit_srv)).err, DIBS_OK);
-    want("taking", ask(ch, TAKE, "kill").err, DIBS_OK);
+    kit_want("opening", ask(ch, OPEN, ts_server_url(kit_srv)).err, DIBS_OK);
+    kit_want("taking", ask(ch, TAKE, "kill").err, DIBS_OK);
     struct kit_client *k = kit_open(&(struct kit_opts){.direct = true});
     dibs_lock *l = kit_lock(k, "kill");
-    want("trying", dibs_lock_try(l, NULL), DIBS_ERR_BUSY);
-    want("lining up", dibs_lock_acquire_async(l, NULL, kit_ended, &end),
-         DIBS_OK);
+    kit_want("trying", dibs_lock_try(l, NULL), DIBS_ERR_BUSY);
+    kit_want("lining up", dibs_lock_acquire_async(l, NULL, kit_ended, &end),
+             DIBS_OK);
     ts_child_kill(ch);
-    want("waiting", kit_wait(&end), DIBS_OK);
+    kit_want("waiting", kit_wait(&end), DIBS_OK);
     kit_check("the waiter's", l, 0, "kill", 1);
-    want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
+    kit_want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
     kit_gone("afterwards", "kill");
     dibs_lock_free(l);
     kit_close(k);
@@ -203,17 +197,17 @@ static void test_waiter_killed(void **state)
     struct kit_client *k = kit_open(&(struct kit_opts){.direct = true});
     struct kit_client *other = kit_open(&(struct kit_opts){.direct = true});
     dibs_lock *l = kit_lock(k, "wait"), *ol = kit_lock(other, "wait");
-    want("taking", dibs_lock_acquire(l, NULL), DIBS_OK);
-    want("opening", ask(ch, OPEN, ts_server_url(kit_srv)).err, DIBS_OK);
-    want("the child", ask(ch, LINE_UP, "wait").err, DIBS_OK);
+    kit_want("taking", dibs_lock_acquire(l, NULL), DIBS_OK);
+    kit_want("opening", ask(ch, OPEN, ts_server_url(kit_srv)).err, DIBS_OK);
+    kit_want("the child", ask(ch, LINE_UP, "wait").err, DIBS_OK);
     assert_true(ts_wait_numsub(kit_srv, "redisson_lock__channel:{wait}", 1));
-    want("lining up", dibs_lock_acquire_async(ol, NULL, kit_ended, &end),
-         DIBS_OK);
+    kit_want("lining up", dibs_lock_acquire_async(ol, NULL, kit_ended, &end),
+             DIBS_OK);
     ts_child_kill(ch);
-    want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
-    want("waiting", kit_wait(&end), DIBS_OK);
+    kit_want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
+    kit_want("waiting", kit_wait(&end), DIBS_OK);
     kit_check("the other's", ol, 0, "wait", 1);
-    want("giving back", dibs_lock_release(ol, NULL), DIBS_OK);
+    kit_want("giving back", dibs_lock_release(ol, NULL), DIBS_OK);
     kit_gone("afterwards", "wait");
     assert_true(ts_wait_numsub(kit_srv, "redisson_lock__channel:{wait}", 0));
     dibs_lock_free(l);
@@ -293,8 +287,8 @@ static void test_threads_canceled(void **state)
         }
         kit_gone("canceled", "cancel");
     }
-    want("taking", dibs_lock_acquire(l, NULL), DIBS_OK);
-    want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
+    kit_want("taking", dibs_lock_acquire(l, NULL), DIBS_OK);
+    kit_want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
     dibs_lock_free(l);
     kit_close(k);
 }
@@ -340,9 +334,9 @@ static void test_canceled_in_open_and_close(void **state)
     assert_int_equal(ts_fds(), fds);
     ts_server_resume(kit_srv);
 
-    want("opening", dibs_client_open(d.url, NULL, &d.c), DIBS_OK);
-    want("a name", dibs_lock_new(d.c, "close", &d.l), DIBS_OK);
-    want("taking", dibs_lock_acquire(d.l, NULL), DIBS_OK);
+    kit_want("opening", dibs_client_open(d.url, NULL, &d.c), DIBS_OK);
+    kit_want("a name", dibs_lock_new(d.c, "close", &d.l), DIBS_OK);
+    kit_want("taking", dibs_lock_acquire(d.l, NULL), DIBS_OK);
     ts_server_pause(kit_srv);
     atomic_store(&d.started, false);
     pthread_create(&d.thread, NULL, close_slowly, &d);
@@ -392,14 +386,14 @@ static void test_interrupted(void **state)
             err = dibs_lock_release(l, DIBS_LOCK_OPTS(.wait_ms = TS_SOON));
     }
     alarm_every(0);
-    want("taking and giving", err, DIBS_OK);
+    kit_want("taking and giving", err, DIBS_OK);
     ts_server_pause(kit_srv);
     alarm_every(1000);
     err = dibs_lock_try(l, NULL);
     alarm_every(0);
     ts_server_resume(kit_srv);
     sigaction(SIGALRM, &before, NULL);
-    want("trying", err, DIBS_ERR_UNKNOWN);
+    kit_want("trying", err, DIBS_ERR_UNKNOWN);
     kit_free_for_all("afterwards", "alarm");
     dibs_lock_free(l);
     kit_close(k);

@@ -29,12 +29,6 @@ struct scene {
     int asks; /* the waiter's attempts, as the proxy counts them */
 };
 
-static void want(const char *what, dibs_err err, dibs_err wanted)
-{
-    if (err != wanted)
-        fail_msg("%s: %s", what, dibs_strerror(err));
-}
-
 static void lock_up(struct scene *sc)
 {
     sc->name = kit_name("ps");
@@ -43,17 +37,16 @@ static void lock_up(struct scene *sc)
     sc->wanted = kit_lock(sc->wants, sc->name);
     sc->end.err = DIBS_OK;
     atomic_store(&sc->end.over, false);
-    char *ask = kit_needle(&dibs__script_basic_acquire, sc->name);
-    sc->asks = ts_proxy_rule(kit_px, &(struct ts_rule){.contains = ask});
-    free(ask);
-    want("taking", dibs_lock_acquire(sc->held, NULL), DIBS_OK);
+    sc->asks = kit_rule(&dibs__script_basic_acquire, sc->name,
+                        &(struct ts_rule){.action = TS_PASS});
+    kit_want("taking", dibs_lock_acquire(sc->held, NULL), DIBS_OK);
 }
 
 static void line_up(struct scene *sc)
 {
-    want("lining up",
-         dibs_lock_acquire_async(sc->wanted, NULL, kit_ended, &sc->end),
-         DIBS_OK);
+    kit_want("lining up",
+             dibs_lock_acquire_async(sc->wanted, NULL, kit_ended, &sc->end),
+             DIBS_OK);
 }
 
 /* It has asked, subscribed, asked again, and sleeps now. */
@@ -66,9 +59,9 @@ static void asleep(struct scene *sc)
 /* The waiter gets it; then all is undone. */
 static void gets_it(struct scene *sc)
 {
-    want("waiting", kit_wait(&sc->end), DIBS_OK);
+    kit_want("waiting", kit_wait(&sc->end), DIBS_OK);
     kit_check("the waiter's", sc->wanted, 0, sc->name, 1);
-    want("giving back", dibs_lock_release(sc->wanted, NULL), DIBS_OK);
+    kit_want("giving back", dibs_lock_release(sc->wanted, NULL), DIBS_OK);
     assert_true(ts_wait_numsub(kit_srv, sc->channel, 0));
     kit_gone("afterwards", sc->name);
     dibs_lock_free(sc->held);
@@ -104,7 +97,7 @@ static void test_message_wakes(void **state)
         lock_up(&sc);
         line_up(&sc);
         asleep(&sc);
-        want("giving back", dibs_lock_release(sc.held, NULL), DIBS_OK);
+        kit_want("giving back", dibs_lock_release(sc.held, NULL), DIBS_OK);
         gets_it(&sc);
     }
     if (ts_now_ms() > until)
@@ -124,7 +117,7 @@ static void test_message_dropped(void **state)
     asleep(&sc);
     int dropped =
         ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_SWALLOW_MESSAGE});
-    want("giving back", dibs_lock_release(sc.held, NULL), DIBS_OK);
+    kit_want("giving back", dibs_lock_release(sc.held, NULL), DIBS_OK);
     gets_it(&sc);
     assert_int_equal(ts_rule_hits(kit_px, dropped), 1);
     close_both(&sc);
@@ -143,7 +136,7 @@ static void test_connection_down_at_release(void **state)
     ts_proxy_refuse(kit_px, true);
     ts_ok(kit_srv, "CLIENT KILL TYPE pubsub");
     assert_true(ts_wait_numsub(kit_srv, sc.channel, 0));
-    want("giving back", dibs_lock_release(sc.held, NULL), DIBS_OK);
+    kit_want("giving back", dibs_lock_release(sc.held, NULL), DIBS_OK);
     ts_proxy_refuse(kit_px, false);
     gets_it(&sc);
     close_both(&sc);
@@ -168,7 +161,7 @@ static void test_new_subscription_wakes(void **state)
     if (ts_now_ms() > until)
         fail_msg("nobody was woken");
     assert_false(atomic_load(&sc.end.over));
-    want("giving back", dibs_lock_release(sc.held, NULL), DIBS_OK);
+    kit_want("giving back", dibs_lock_release(sc.held, NULL), DIBS_OK);
     gets_it(&sc);
     close_both(&sc);
 }
@@ -190,7 +183,7 @@ static void check_release_in_between(enum ts_action action)
         if (action == TS_HOLD_REPLY)
             TS_WAIT(ts_rule_executed(kit_px, held) == 1);
         assert_true(ts_rule_wait_done(kit_px, sc.asks, 1, TS_SOON));
-        want("giving back", dibs_lock_release(sc.held, NULL), DIBS_OK);
+        kit_want("giving back", dibs_lock_release(sc.held, NULL), DIBS_OK);
         ts_proxy_release(kit_px);
         gets_it(&sc);
     }
@@ -223,18 +216,18 @@ static void test_no_channel_right(void **state)
     lock_up(&sc);
     line_up(&sc);
     TS_WAIT(kit_heard(sc.wants, DIBS_EVENT_WARNING, DIBS_ERR_AUTH, "NOPERM"));
-    want("giving back", dibs_lock_release(sc.held, NULL), DIBS_OK);
-    want("waiting", kit_wait(&sc.end), DIBS_OK);
+    kit_want("giving back", dibs_lock_release(sc.held, NULL), DIBS_OK);
+    kit_want("waiting", kit_wait(&sc.end), DIBS_OK);
 
     /* The other way round: its release is not heard of. */
     struct kit_end end = {.err = DIBS_OK};
-    want("lining up", dibs_lock_acquire_async(sc.held, NULL, kit_ended, &end),
-         DIBS_OK);
+    kit_want("lining up",
+             dibs_lock_acquire_async(sc.held, NULL, kit_ended, &end), DIBS_OK);
     assert_true(ts_wait_numsub(kit_srv, sc.channel, 1));
-    want("giving back", dibs_lock_release(sc.wanted, NULL), DIBS_OK);
-    want("waiting", kit_wait(&end), DIBS_OK);
+    kit_want("giving back", dibs_lock_release(sc.wanted, NULL), DIBS_OK);
+    kit_want("waiting", kit_wait(&end), DIBS_OK);
     kit_check("the first one's", sc.held, 0, sc.name, 1);
-    want("giving back", dibs_lock_release(sc.held, NULL), DIBS_OK);
+    kit_want("giving back", dibs_lock_release(sc.held, NULL), DIBS_OK);
     kit_gone("afterwards", sc.name);
     assert_int_equal(kit_told(sc.wants, DIBS_EVENT_WARNING), 1);
     dibs_lock_free(sc.held);
@@ -274,7 +267,7 @@ static void test_junk_messages(void **state)
         assert_true(ts_rule_wait_done(kit_px, sc.asks, asks + 1, TS_SOON));
         assert_false(atomic_load(&sc.end.over));
     }
-    want("giving back", dibs_lock_release(sc.held, NULL), DIBS_OK);
+    kit_want("giving back", dibs_lock_release(sc.held, NULL), DIBS_OK);
     gets_it(&sc);
     free(junk);
     close_both(&sc);
@@ -295,12 +288,12 @@ static void many_wait(struct scene *sc, struct many *m)
         m->held[i] = kit_lock(sc->has, name);
         m->wanted[i] = kit_lock(sc->wants, name);
         m->owners[i] = dibs_owner_new(sc->wants->c);
-        want("taking", dibs_lock_acquire(m->held[i], NULL), DIBS_OK);
-        want("lining up",
-             dibs_lock_acquire_async(m->wanted[i],
-                                     DIBS_LOCK_OPTS(.owner = m->owners[i]),
-                                     kit_ended, &m->ends[i]),
-             DIBS_OK);
+        kit_want("taking", dibs_lock_acquire(m->held[i], NULL), DIBS_OK);
+        kit_want("lining up",
+                 dibs_lock_acquire_async(m->wanted[i],
+                                         DIBS_LOCK_OPTS(.owner = m->owners[i]),
+                                         kit_ended, &m->ends[i]),
+                 DIBS_OK);
         free(name);
     }
 }
@@ -317,13 +310,13 @@ static void test_many_channels(void **state)
     assert_int_equal(ts_int(kit_srv, "CLIENT KILL TYPE pubsub"), 1);
     TS_WAIT(ts_nchannels(kit_srv) == MANY);
     for (size_t i = 0; i < MANY; i++)
-        want("giving back", dibs_lock_release(m->held[i], NULL), DIBS_OK);
+        kit_want("giving back", dibs_lock_release(m->held[i], NULL), DIBS_OK);
     for (size_t i = 0; i < MANY; i++) {
-        want("waiting", kit_wait(&m->ends[i]), DIBS_OK);
-        want("giving back",
-             dibs_lock_release(m->wanted[i],
-                               DIBS_LOCK_OPTS(.owner = m->owners[i])),
-             DIBS_OK);
+        kit_want("waiting", kit_wait(&m->ends[i]), DIBS_OK);
+        kit_want("giving back",
+                 dibs_lock_release(m->wanted[i],
+                                   DIBS_LOCK_OPTS(.owner = m->owners[i])),
+                 DIBS_OK);
     }
     TS_WAIT(ts_nchannels(kit_srv) == 0);
     TS_WAIT(ts_nkeys(kit_srv) == 0);

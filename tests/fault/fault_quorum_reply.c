@@ -11,10 +11,10 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "fault/loss.h"
 #include "fault/quorum_kit.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #define HASTY_MS ts_ms(100) /* a command's time where a reply never comes */
 
@@ -25,19 +25,12 @@ static dibs_owner me(struct qk_party *p)
 
 /* ---- replies that are lost --------------------------------------------- */
 
-struct fault {
-    const char *name;
-    struct ts_rule rule;
-    bool silent; /* nothing comes, nothing ends */
-};
+static const struct loss reply_cut = {
+    .name = "reply cut", .rule = {.action = TS_CUT_REPLY_AT, .at = 2}};
 
-static const struct fault faults[] = {
-    {"not passed on", {.action = TS_CLOSE_BEFORE}, false},
-    {"request cut", {.action = TS_CUT_REQUEST_AT, .at = 20}, false},
-    {"reply dropped", {.action = TS_DROP_REPLY_CLOSE}, false},
-    {"reply cut", {.action = TS_CUT_REPLY_AT, .at = 2}, false},
-    {"reply held back", {.action = TS_HOLD_REPLY}, true},
-    {"request held back", {.action = TS_HOLD_REQUEST}, true},
+static const struct loss *const losses[] = {
+    &loss_not_passed_on, &loss_request_cut, &loss_reply_dropped,
+    &reply_cut,          &loss_reply_held,  &loss_request_held,
 };
 
 enum step { ACQUIRE, TRY, REENTRY, RELEASE, INNER_RELEASE, STEPS };
@@ -55,39 +48,38 @@ struct run {
 
 static dibs_err call(struct run *r, enum step st)
 {
-    struct kit_end end = {.err = DIBS_OK};
     const dibs_lock_opts o = {
         .size = sizeof o,
         .owner = me(&r->p),
         .wait_ms = r->for_ever ? HASTY_MS : TS_SOON,
     };
-    dibs_err err;
 
-    if (!r->async)
-        return st == TRY      ? dibs_lock_try(r->p.q, &o)
-               : st < RELEASE ? dibs_lock_acquire(r->p.q, &o)
-                              : dibs_lock_release(r->p.q, &o);
-    err = st == TRY      ? dibs_lock_try_async(r->p.q, &o, kit_ended, &end)
-          : st < RELEASE ? dibs_lock_acquire_async(r->p.q, &o, kit_ended, &end)
-                         : dibs_lock_release_async(r->p.q, &o, kit_ended, &end);
-    return err == DIBS_OK ? kit_wait(&end) : err;
+    if (st == TRY)
+        return kit_call(r->p.q, r->async, dibs_lock_try, dibs_lock_try_async,
+                        &o);
+    if (st < RELEASE)
+        return kit_call(r->p.q, r->async, dibs_lock_acquire,
+                        dibs_lock_acquire_async, &o);
+    return kit_call(r->p.q, r->async, dibs_lock_release,
+                    dibs_lock_release_async, &o);
 }
 
-static void begin(struct run *r, enum step st, const struct fault *f,
+static void begin(struct run *r, enum step st, const struct loss *loss,
                   unsigned way)
 {
     snprintf(r->where, sizeof r->where, "%s, %s%s at %#x, %s, %s",
-             step_names[st], f->name, r->for_ever ? " for ever" : "", r->bad,
+             step_names[st], loss->name, r->for_ever ? " for ever" : "", r->bad,
              way & 2 ? "no CLIENT KILL" : "CLIENT KILL",
              way & 1 ? "async" : "sync");
     r->async = way & 1;
-    qk_join(&r->p, &(struct kit_opts){.user = way & 2 ? KIT_MEEK : KIT_FULL,
-                                      .timeout_ms = f->silent ? HASTY_MS : 0});
+    qk_join(&r->p,
+            &(struct kit_opts){.user = way & 2 ? KIT_MEEK : KIT_FULL,
+                               .timeout_ms = loss->silent ? HASTY_MS : 0});
     for (int i = 0; i < (st == INNER_RELEASE ? 2 : st >= REENTRY); i++)
         qk_take(r->where, &r->p);
     if (st >= REENTRY) /* else a late yes would be the one that is lost */
         TS_WAIT(qk_held(&r->p) == QK_ALL);
-    struct ts_rule rule = f->rule;
+    struct ts_rule rule = loss->rule;
     rule.contains = st < RELEASE ? dibs__script_basic_acquire.sha
                                  : dibs__script_basic_release.sha;
     rule.count = r->for_ever ? 0 : 1;
@@ -131,13 +123,13 @@ static void settle(struct run *r)
 /* One reply at each of these servers: it is asked for again, and all is well.
  * Only a single attempt, or a release with so little time, may say that it does
  * not know. */
-static void lose(enum step st, const struct fault *f, unsigned bad,
+static void lose(enum step st, const struct loss *loss, unsigned bad,
                  unsigned way)
 {
     struct run r = {.bad = bad};
     bool may_fail = st == TRY || st >= RELEASE;
 
-    begin(&r, st, f, way);
+    begin(&r, st, loss, way);
     dibs_err err = call(&r, st);
     QK_EACH(i, bad)
     if (!ts_rule_wait(qk_nodes[i].px, r.rules[i], 1, TS_SOON))
@@ -154,10 +146,10 @@ static void lose_all_ways(enum step st)
     static const unsigned sets[] = {0x04, 0x11, 0x0b};
     unsigned way = 0;
 
-    for (size_t f = 0; f < COUNT(faults); f++)
+    for (size_t f = 0; f < COUNT(losses); f++)
         for (size_t s = 0; s < COUNT(sets); s++)
             for (unsigned meek = 0; meek < 2; meek++)
-                lose(st, &faults[f], sets[s], meek * 2 + way++ / 2 % 2);
+                lose(st, losses[f], sets[s], meek * 2 + way++ / 2 % 2);
 }
 
 static void test_quorum_acquire_lost(void **state)
@@ -191,11 +183,11 @@ static void test_quorum_inner_release_lost(void **state)
 }
 
 /* Every reply of three servers is lost until the caller has given up. */
-static void lose_for_ever(enum step st, const struct fault *f, unsigned way)
+static void lose_for_ever(enum step st, const struct loss *loss, unsigned way)
 {
     struct run r = {.bad = 0x16, .for_ever = true};
 
-    begin(&r, st, f, way);
+    begin(&r, st, loss, way);
     dibs_err err = call(&r, st);
     if (err != DIBS_ERR_UNKNOWN && err != DIBS_ERR_CONN)
         fail_msg("%s: %s", r.where, dibs_strerror(err));
@@ -210,8 +202,8 @@ static void test_quorum_majority_lost(void **state)
 
     (void)state;
     for (size_t s = 0; s < COUNT(some); s++)
-        for (size_t f = 0; f < COUNT(faults); f++)
-            lose_for_ever(some[s], &faults[f], (unsigned)(s + f) % 4);
+        for (size_t f = 0; f < COUNT(losses); f++)
+            lose_for_ever(some[s], losses[f], (unsigned)(s + f) % 4);
 }
 
 /* ---- answers that come late -------------------------------------------- */

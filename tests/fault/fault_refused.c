@@ -18,17 +18,11 @@
 #define HASTY_MS kit_ms(200)
 #define LEASE_MS kit_ms(900)
 
-static void want(const char *what, dibs_err err, dibs_err wanted)
-{
-    if (err != wanted)
-        fail_msg("%s: %s", what, dibs_strerror(err));
-}
-
 /* However long it takes. */
 static void give_back(dibs_lock *l)
 {
-    want("giving back",
-         dibs_lock_release(l, DIBS_LOCK_OPTS(.wait_ms = TS_SOON)), DIBS_OK);
+    kit_want("giving back",
+             dibs_lock_release(l, DIBS_LOCK_OPTS(.wait_ms = TS_SOON)), DIBS_OK);
 }
 
 /* The server can do nothing just now, and may not even say so in time. */
@@ -40,8 +34,8 @@ static void not_now(const char *what, dibs_err err)
 
 static void wait_async(dibs_lock *l, struct kit_end *end)
 {
-    want("lining up", dibs_lock_acquire_async(l, NULL, kit_ended, end),
-         DIBS_OK);
+    kit_want("lining up", dibs_lock_acquire_async(l, NULL, kit_ended, end),
+             DIBS_OK);
 }
 
 /* Error replies, made up by the proxy: the first few answers, or all. */
@@ -79,7 +73,7 @@ static void test_error_replies(void **state)
                                .text = rows[i].text,
                                .count = rows[i].at_once ? 0 : 3};
         int id = ts_proxy_rule(kit_px, &rule);
-        want(rows[i].text, dibs_lock_try(l, NULL), rows[i].at_once);
+        kit_want(rows[i].text, dibs_lock_try(l, NULL), rows[i].at_once);
         if (rows[i].at_once == DIBS_OK) {
             kit_check(rows[i].text, l, 0, name, 1);
         } else {
@@ -88,8 +82,8 @@ static void test_error_replies(void **state)
         }
         ts_proxy_unrule(kit_px, 0);
         dibs_err err = dibs_lock_release(l, NULL);
-        want("giving back", err,
-             rows[i].at_once ? DIBS_ERR_NOT_OWNER : DIBS_OK);
+        kit_want("giving back", err,
+                 rows[i].at_once ? DIBS_ERR_NOT_OWNER : DIBS_OK);
         kit_gone(rows[i].text, name);
         dibs_lock_free(l);
         kit_close(k);
@@ -126,8 +120,8 @@ static void test_busy(void **state)
     int done = 0;
 
     (void)state;
-    want("taking", dibs_lock_acquire(mine, NULL), DIBS_OK);
-    want("taking", dibs_lock_acquire(vain, NULL), DIBS_OK);
+    kit_want("taking", dibs_lock_acquire(mine, NULL), DIBS_OK);
+    kit_want("taking", dibs_lock_acquire(vain, NULL), DIBS_OK);
     ts_config_set(kit_srv, "lua-time-limit", "10");
     redisAppendCommand(endless, "EVAL %s 0", "while true do end");
     while (!done)
@@ -141,7 +135,7 @@ static void test_busy(void **state)
     wait_async(l, &end);
     assert_int_equal(dibs_lock_state(mine, 0), DIBS_HELD);
     ts_ok(kit_srv, "SCRIPT KILL");
-    want("waiting on", kit_wait(&end), DIBS_OK);
+    kit_want("waiting on", kit_wait(&end), DIBS_OK);
     kit_check("taken", l, 0, "busy", 1);
     kit_check("kept", mine, 0, "mine", 1);
     give_back(l);
@@ -165,8 +159,8 @@ static void test_readonly(void **state)
     struct kit_end end = {.err = DIBS_OK};
 
     (void)state;
-    want("taking", dibs_lock_acquire(mine, NULL), DIBS_OK);
-    want("taking", dibs_lock_acquire(vain, NULL), DIBS_OK);
+    kit_want("taking", dibs_lock_acquire(mine, NULL), DIBS_OK);
+    kit_want("taking", dibs_lock_acquire(vain, NULL), DIBS_OK);
     ts_ok(kit_srv, "REPLICAOF 127.0.0.1 1");
     not_now("trying", dibs_lock_try(l, NULL));
     release_in_vain(vain);
@@ -174,7 +168,7 @@ static void test_readonly(void **state)
     wait_async(l, &end);
     assert_int_equal(dibs_lock_state(mine, 0), DIBS_HELD);
     ts_ok(kit_srv, "REPLICAOF NO ONE");
-    want("waiting on", kit_wait(&end), DIBS_OK);
+    kit_want("waiting on", kit_wait(&end), DIBS_OK);
     kit_check("taken", l, 0, "ro", 1);
     give_back(l);
     give_back(mine);
@@ -198,41 +192,41 @@ static void test_full(void **state)
     atomic_int lost = 0;
 
     (void)state;
-    want(
+    kit_want(
         "taking",
         dibs_lock_acquire(l, DIBS_LOCK_OPTS(.on_lost = kit_lost, .arg = &lost)),
         DIBS_OK);
-    want("taking",
-         dibs_lock_acquire(fixed, DIBS_LOCK_OPTS(.lease_ms = KIT_LONG)),
-         DIBS_OK);
+    kit_want("taking",
+             dibs_lock_acquire(fixed, DIBS_LOCK_OPTS(.lease_ms = KIT_LONG)),
+             DIBS_OK);
     ts_config_set(kit_srv, "maxmemory", "1");
     dibs_lock *other = kit_lock(k, "other");
-    want("trying", dibs_lock_try(other, NULL), DIBS_ERR_SERVER);
-    want("taking", dibs_lock_acquire(other, NULL), DIBS_ERR_SERVER);
+    kit_want("trying", dibs_lock_try(other, NULL), DIBS_ERR_SERVER);
+    kit_want("taking", dibs_lock_acquire(other, NULL), DIBS_ERR_SERVER);
     TS_WAIT(kit_heard(k, DIBS_EVENT_ERROR, DIBS_ERR_SERVER, "OOM"));
-    want("once more", dibs_lock_try(l, NULL), DIBS_ERR_SERVER);
+    kit_want("once more", dibs_lock_try(l, NULL), DIBS_ERR_SERVER);
     kit_check("once", l, 0, "full", 1);
 
     /* The lease is the first write of a hand-over, and is not refused. */
-    want("lining up",
-         dibs_lock_acquire_async(
-             fixed, DIBS_LOCK_OPTS(.owner = heir, .lease_ms = LEASE_MS),
-             kit_ended, &end),
-         DIBS_OK);
-    want("handing over", dibs_lock_release(fixed, NULL), DIBS_OK);
-    want("inheriting", kit_wait(&end), DIBS_OK);
-    want("giving back", dibs_lock_release(fixed, DIBS_LOCK_OPTS(.owner = heir)),
-         DIBS_OK);
+    kit_want("lining up",
+             dibs_lock_acquire_async(
+                 fixed, DIBS_LOCK_OPTS(.owner = heir, .lease_ms = LEASE_MS),
+                 kit_ended, &end),
+             DIBS_OK);
+    kit_want("handing over", dibs_lock_release(fixed, NULL), DIBS_OK);
+    kit_want("inheriting", kit_wait(&end), DIBS_OK);
+    kit_want("giving back",
+             dibs_lock_release(fixed, DIBS_LOCK_OPTS(.owner = heir)), DIBS_OK);
     kit_gone("given back", "fixed");
 
     long long renewals = ts_command_calls(kit_srv, "pexpire");
     TS_WAIT(ts_command_calls(kit_srv, "pexpire") >= renewals + 2);
     assert_int_equal(dibs_lock_state(l, 0), DIBS_HELD);
-    want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
+    kit_want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
     kit_gone("given back", "full");
     ts_config_set(kit_srv, "maxmemory", "0");
-    want("taking", dibs_lock_acquire(other, NULL), DIBS_OK);
-    want("giving back", dibs_lock_release(other, NULL), DIBS_OK);
+    kit_want("taking", dibs_lock_acquire(other, NULL), DIBS_OK);
+    kit_want("giving back", dibs_lock_release(other, NULL), DIBS_OK);
     assert_int_equal(atomic_load(&lost), 0);
     dibs_lock_free(l);
     dibs_lock_free(fixed);
@@ -248,25 +242,23 @@ static void test_handover_refused(void **state)
     dibs_lock *l = kit_lock(k, "refused");
     dibs_owner heir = dibs_owner_new(k->c);
     struct kit_end end = {.err = DIBS_OK};
-    char *needle = kit_needle(&dibs__script_basic_handover, "refused");
 
     (void)state;
-    want("taking", dibs_lock_acquire(l, NULL), DIBS_OK);
-    want("lining up",
-         dibs_lock_acquire_async(l, DIBS_LOCK_OPTS(.owner = heir), kit_ended,
-                                 &end),
-         DIBS_OK);
-    int id = ts_proxy_rule(
-        kit_px, &(struct ts_rule){.action = TS_ANSWER,
-                                  .contains = needle,
-                                  .text = "-OOM command not allowed\r\n"});
-    free(needle);
-    want("handing over", dibs_lock_release(l, NULL), DIBS_OK);
+    kit_want("taking", dibs_lock_acquire(l, NULL), DIBS_OK);
+    kit_want("lining up",
+             dibs_lock_acquire_async(l, DIBS_LOCK_OPTS(.owner = heir),
+                                     kit_ended, &end),
+             DIBS_OK);
+    int id =
+        kit_rule(&dibs__script_basic_handover, "refused",
+                 &(struct ts_rule){.action = TS_ANSWER,
+                                   .text = "-OOM command not allowed\r\n"});
+    kit_want("handing over", dibs_lock_release(l, NULL), DIBS_OK);
     assert_true(ts_rule_hits(kit_px, id) > 0);
-    want("inheriting", kit_wait(&end), DIBS_OK);
+    kit_want("inheriting", kit_wait(&end), DIBS_OK);
     kit_check("the heir's", l, heir, "refused", 1);
-    want("giving back", dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = heir)),
-         DIBS_OK);
+    kit_want("giving back", dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = heir)),
+             DIBS_OK);
     kit_gone("given back", "refused");
     dibs_lock_free(l);
     kit_close(k);
@@ -282,16 +274,16 @@ static void check_maxclients(enum kit_user user)
     struct kit_end end = {.err = DIBS_OK};
     dibs_err err;
 
-    want("taking", dibs_lock_acquire(mine, NULL), DIBS_OK);
+    kit_want("taking", dibs_lock_acquire(mine, NULL), DIBS_OK);
     ts_config_set(kit_srv, "maxclients", "1");
     ts_ok(kit_srv, "CLIENT KILL TYPE normal SKIPME yes");
-    want("trying", dibs_lock_try(l, NULL), DIBS_ERR_CONN);
+    kit_want("trying", dibs_lock_try(l, NULL), DIBS_ERR_CONN);
     assert_null(kit_open_err(&o, &err));
-    want("opening", err, DIBS_ERR_CONN);
+    kit_want("opening", err, DIBS_ERR_CONN);
     wait_async(l, &end);
     assert_int_equal(dibs_lock_state(mine, 0), DIBS_HELD);
     ts_config_set(kit_srv, "maxclients", "1000");
-    want("waiting on", kit_wait(&end), DIBS_OK);
+    kit_want("waiting on", kit_wait(&end), DIBS_OK);
     give_back(l);
     give_back(mine);
     kit_gone("afterwards", "mine");
@@ -331,15 +323,15 @@ static void test_set_up_refused(void **state)
                                                     .match = rows[i].command,
                                                     .text = rows[i].text,
                                                     .count = 2});
-        want("opening",
-             dibs_client_open(url,
-                              DIBS_CLIENT_OPTS(.lazy = true, .user = "meek",
-                                               .password = "pass"),
-                              &c),
-             DIBS_OK);
-        want("a name", dibs_lock_new(c, "set-up", &l), DIBS_OK);
-        want(rows[i].text, dibs_lock_acquire(l, NULL), DIBS_OK);
-        want(rows[i].text, dibs_lock_release(l, NULL), DIBS_OK);
+        kit_want("opening",
+                 dibs_client_open(url,
+                                  DIBS_CLIENT_OPTS(.lazy = true, .user = "meek",
+                                                   .password = "pass"),
+                                  &c),
+                 DIBS_OK);
+        kit_want("a name", dibs_lock_new(c, "set-up", &l), DIBS_OK);
+        kit_want(rows[i].text, dibs_lock_acquire(l, NULL), DIBS_OK);
+        kit_want(rows[i].text, dibs_lock_release(l, NULL), DIBS_OK);
         assert_int_equal(ts_rule_hits(kit_px, id), 2);
         dibs_lock_free(l);
         dibs_client_free(c);
@@ -358,12 +350,12 @@ static void test_no_rush(void **state)
     (void)state;
     ts_proxy_rule(
         kit_px, &(struct ts_rule){.action = TS_CLOSE_BEFORE, .match = "EVAL*"});
-    want("trying", dibs_lock_try(l, NULL), DIBS_ERR_UNKNOWN);
+    kit_want("trying", dibs_lock_try(l, NULL), DIBS_ERR_UNKNOWN);
     if (ts_proxy_accepted(kit_px) > 50)
         fail_msg("%u connections in half a second", ts_proxy_accepted(kit_px));
     ts_proxy_unrule(kit_px, 0);
-    want("taking", dibs_lock_acquire(l, NULL), DIBS_OK);
-    want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
+    kit_want("taking", dibs_lock_acquire(l, NULL), DIBS_OK);
+    kit_want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
     dibs_lock_free(l);
     kit_close(k);
 }

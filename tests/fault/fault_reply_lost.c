@@ -19,60 +19,20 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "fault/kit.h"
+#include "fault/loss.h"
 
-#include <stdio.h>
 #include <string.h>
 
-#define HASTY_MS kit_ms(100) /* a command's time where a reply never comes */
-#define TRIES    5
-
-struct run {
-    char *where; /* for people */
-    struct kit_client *k, *rival;
-    dibs_lock *l, *rival_lock;
-    char *name;
-    bool async;
-    bool for_ever;   /* every reply is lost, not one */
-    int rule, later; /* the fault, and requests that it lets pass */
+/* A run, and who else is in it. */
+struct scene {
+    struct loss_run run;
+    struct kit_client *rival; /* it has the lock, if there is one */
+    dibs_lock *rival_lock;
     dibs_owner heir;
     struct kit_end heir_end;
-    atomic_int lost;
 };
 
 /* ---- calls, sync or async ---------------------------------------------- */
-
-typedef dibs_err start_fn(dibs_lock *l, const dibs_lock_opts *o, dibs_cb cb,
-                          void *arg);
-typedef dibs_err call_fn(dibs_lock *l, const dibs_lock_opts *o);
-
-static dibs_err call(struct run *r, call_fn *sync, start_fn *async,
-                     const dibs_lock_opts *o)
-{
-    struct kit_end end = {.err = DIBS_OK};
-
-    if (!r->async)
-        return sync(r->l, o);
-    dibs_err err = async(r->l, o, kit_ended, &end);
-    return err == DIBS_OK ? kit_wait(&end) : err;
-}
-
-static dibs_err acquire(struct run *r)
-{
-    return call(r, dibs_lock_acquire, dibs_lock_acquire_async,
-                DIBS_LOCK_OPTS(.wait_ms = r->for_ever ? HASTY_MS : 0,
-                               .on_lost = kit_lost, .arg = &r->lost));
-}
-
-static dibs_err try(struct run *r)
-{
-    return call(r, dibs_lock_try, dibs_lock_try_async, NULL);
-}
-
-static dibs_err release(struct run *r)
-{
-    return call(r, dibs_lock_release, dibs_lock_release_async, NULL);
-}
 
 struct told {
     struct kit_end end;
@@ -88,7 +48,7 @@ static void forced(dibs_err err, bool was_locked, void *arg)
     kit_ended(err, &t->end);
 }
 
-static dibs_err force(struct run *r)
+static dibs_err force(struct loss_run *r)
 {
     struct told t = {.was_locked = false};
     dibs_err err;
@@ -113,7 +73,7 @@ static void informed(dibs_err err, const dibs_lock_info *info, void *arg)
     kit_ended(err, &t->end);
 }
 
-static dibs_err look(struct run *r)
+static dibs_err look(struct loss_run *r)
 {
     struct told t = {.info = DIBS_LOCK_INFO_INIT};
     char owner[DIBS_OWNER_MAX] = "";
@@ -133,17 +93,6 @@ static dibs_err look(struct run *r)
     return err;
 }
 
-/* Renewal comes by itself: one that fails, and one that does not. */
-static dibs_err renewed(struct run *r)
-{
-    if (!ts_rule_wait(kit_px, r->rule, 1, TS_SOON) ||
-        !ts_rule_wait(kit_px, r->later, 2, TS_SOON))
-        fail_msg("%s: no renewal", r->where);
-    if (dibs_lock_state(r->l, 0) == DIBS_LOST || atomic_load(&r->lost))
-        return DIBS_ERR_LOST;
-    return DIBS_OK;
-}
-
 /* ---- steps and faults -------------------------------------------------- */
 
 struct step {
@@ -155,180 +104,131 @@ struct step {
     bool rival;         /* somebody else has it */
     bool watched;       /* the watchdog's doing: a short lease */
     dibs_err timed_out; /* what one reply that never comes leads to */
-    dibs_err (*act)(struct run *r);
+    dibs_err (*act)(struct loss_run *r);
 };
 
 static const struct step steps[] = {
     {"acquire", &dibs__script_basic_acquire, 5, .before = 0, .after = 1,
-     .act = acquire},
+     .act = loss_acquire},
     {"try", &dibs__script_basic_acquire, 5, .before = 0, .after = 1,
-     .timed_out = DIBS_ERR_UNKNOWN, .act = try},
+     .timed_out = DIBS_ERR_UNKNOWN, .act = loss_try},
     {"re-entry", &dibs__script_basic_acquire, 5, .before = 1, .after = 2,
-     .act = acquire},
+     .act = loss_acquire},
     {"partial release", &dibs__script_basic_release, 4, .before = 2, .after = 1,
-     .act = release},
+     .act = loss_release},
     {"release", &dibs__script_basic_release, 4, .before = 1, .after = 0,
-     .act = release},
+     .act = loss_release},
     {"hand-over", &dibs__script_basic_handover, 4, .before = 1, .after = 0,
-     .heir = true, .act = release},
+     .heir = true, .act = loss_release},
     {"force release", &dibs__script_basic_force, 4, .rival = true,
      .act = force},
     {"info", &dibs__script_basic_info, 60, .before = 1, .after = 1,
      .act = look},
     {"renewal", &dibs__script_basic_renew, 7, .before = 1, .after = 1,
-     .watched = true, .act = renewed},
+     .watched = true, .act = loss_renewed},
 };
 
-struct fault {
-    const char *name;
-    struct ts_rule rule;
-    bool silent; /* nothing comes, nothing ends */
-    bool tcp;
-};
-
-static const struct fault faults[] = {
-    {"not passed on", {.action = TS_CLOSE_BEFORE}, false, false},
-    {"not passed on, reset",
-     {.action = TS_CLOSE_BEFORE, .rst = true},
-     false,
-     true},
-    {"request cut", {.action = TS_CUT_REQUEST_AT, .at = 20}, false, false},
-    {"reply dropped", {.action = TS_DROP_REPLY_CLOSE}, false, false},
-    {"reply dropped, reset",
-     {.action = TS_DROP_REPLY_CLOSE, .rst = true},
-     false,
-     true},
-    {"no reply", {.action = TS_HOLD_REPLY}, true, false},
+static const struct loss *const losses[] = {
+    &loss_not_passed_on, &loss_not_passed_on_reset, &loss_request_cut,
+    &loss_reply_dropped, &loss_reply_dropped_reset, &loss_reply_held,
 };
 
 /* ---- one run ----------------------------------------------------------- */
 
-static void begin(struct run *r, const struct step *st, const struct fault *f,
-                  enum kit_user user)
+/* Up to the trap. */
+static void begin(struct scene *sc, const struct step *st,
+                  const struct loss *loss)
 {
-    struct kit_opts o = {.user = user, .tcp = f->tcp};
-    bool hasty = (f->silent || r->for_ever) && !st->watched;
+    struct loss_run *r = &sc->run;
 
-    o.timeout_ms = hasty ? HASTY_MS : 0;
-    o.lease_ms = st->watched ? kit_ms(900) : 0;
-    r->where = ts_text("%s, %s%s, %s, %s", st->name, f->name,
-                       r->for_ever ? " for ever" : "",
-                       user == KIT_MEEK ? "no CLIENT KILL" : "CLIENT KILL",
-                       r->async ? "async" : "sync");
-    r->name = kit_name("reply");
-    ts_proxy_reset(kit_px);
-    r->k = kit_open(&o);
+    loss_begin(r, "reply", st->name, loss, st->watched);
     r->l = kit_lock(r->k, r->name);
-    for (int i = 0; i < st->before; i++)
-        assert_int_equal(
-            dibs_lock_acquire(
-                r->l, DIBS_LOCK_OPTS(.on_lost = kit_lost, .arg = &r->lost)),
-            DIBS_OK);
+    loss_hold(r, st->before);
     if (st->rival) {
-        r->rival = kit_open(&(struct kit_opts){.direct = true});
-        r->rival_lock = kit_lock(r->rival, r->name);
-        assert_int_equal(dibs_lock_acquire(r->rival_lock, NULL), DIBS_OK);
+        sc->rival = kit_open(&(struct kit_opts){.direct = true});
+        sc->rival_lock = kit_lock(sc->rival, r->name);
+        assert_int_equal(dibs_lock_acquire(sc->rival_lock, NULL), DIBS_OK);
     }
-    r->heir = dibs_owner_new(r->k->c);
+    sc->heir = dibs_owner_new(r->k->c);
     if (st->heir)
         assert_int_equal(
-            dibs_lock_acquire_async(r->l, DIBS_LOCK_OPTS(.owner = r->heir),
-                                    kit_ended, &r->heir_end),
+            dibs_lock_acquire_async(r->l, DIBS_LOCK_OPTS(.owner = sc->heir),
+                                    kit_ended, &sc->heir_end),
             DIBS_OK);
     if (!r->async)
         kit_warm(r->k, r->l, r->name);
-}
-
-static void lay_trap(struct run *r, const struct step *st,
-                     const struct fault *f)
-{
     char *needle = kit_needle(st->script, r->name);
-    struct ts_rule rule = f->rule;
-
-    rule.contains = needle;
-    rule.count = r->for_ever ? 0 : 1;
-    r->rule = ts_proxy_rule(kit_px, &rule);
-    r->later = ts_proxy_rule(kit_px, &(struct ts_rule){.contains = needle});
+    loss_trap(r, needle);
     free(needle);
 }
 
 /* Gives back what is held, whatever that is by now. */
-static void give_back(struct run *r, const struct step *st)
+static void give_back(struct scene *sc, const struct step *st)
 {
+    struct loss_run *r = &sc->run;
     dibs_err err;
 
     if (st->heir) {
-        err = kit_wait(&r->heir_end);
+        err = kit_wait(&sc->heir_end);
         if (err != DIBS_OK)
             fail_msg("%s: the heir gets: %s", r->where, dibs_strerror(err));
-        kit_check(r->where, r->l, r->heir, r->name, 1);
+        kit_check(r->where, r->l, sc->heir, r->name, 1);
         err = dibs_lock_release(
-            r->l, DIBS_LOCK_OPTS(.owner = r->heir, .wait_ms = TS_SOON));
+            r->l, DIBS_LOCK_OPTS(.owner = sc->heir, .wait_ms = TS_SOON));
         if (err != DIBS_OK)
             fail_msg("%s: the heir gives it back: %s", r->where,
                      dibs_strerror(err));
     }
-    while (dibs_lock_holds(r->l, 0) > 0)
-        if ((err = dibs_lock_release(
-                 r->l, DIBS_LOCK_OPTS(.wait_ms = TS_SOON))) != DIBS_OK)
-            fail_msg("%s: giving back: %s", r->where, dibs_strerror(err));
+    loss_give_back(r);
+}
+
+/* The rival goes. Whoever lost one reply has forced it out; whoever lost all
+ * of them may have, or not. */
+static void part(struct scene *sc)
+{
+    if (!sc->rival)
+        return;
+    if (dibs_lock_release(sc->rival_lock, NULL) != DIBS_ERR_LOST &&
+        !sc->run.for_ever)
+        fail_msg("%s: the one forced out does not know", sc->run.where);
+    dibs_lock_free(sc->rival_lock);
+    kit_close(sc->rival);
 }
 
 /* Nothing is left, and the same thread can have the lock again. */
-static void end(struct run *r, bool ask_a_stranger)
+static void end(struct loss_run *r)
 {
     kit_gone(r->where, r->name);
-    if (dibs_lock_acquire(r->l, DIBS_LOCK_OPTS(.wait_ms = TS_SOON)) != DIBS_OK)
-        fail_msg("%s: not to be had again", r->where);
+    loss_take_again(r);
     kit_check(r->where, r->l, 0, r->name, 1);
-    if (dibs_lock_release(r->l, DIBS_LOCK_OPTS(.wait_ms = TS_SOON)) != DIBS_OK)
-        fail_msg("%s: not to be given back again", r->where);
-    if (ask_a_stranger)
+    loss_give_back(r);
+    if (r->for_ever)
         kit_free_for_all(r->where, r->name);
-    if (r->rival) {
-        if (dibs_lock_release(r->rival_lock, NULL) != DIBS_ERR_LOST)
-            fail_msg("%s: the one forced out does not know", r->where);
-        dibs_lock_free(r->rival_lock);
-        kit_close(r->rival);
-    }
-    dibs_lock_free(r->l);
-    kit_close(r->k);
-    free(r->name);
-    free(r->where);
+    loss_end(r);
 }
 
-/* False: a reply did not come in time although nobody lost it, so this says
- * nothing; all is well all the same. */
-static bool lose_one(const struct step *st, const struct fault *f,
+static bool lose_one(const struct step *st, const struct loss *loss,
                      enum kit_user user, bool async)
 {
-    struct run r = {.async = async};
-    dibs_err want = f->silent ? st->timed_out : DIBS_OK;
+    struct scene sc = {.run = {.user = user, .async = async}};
+    struct loss_run *r = &sc.run;
 
-    begin(&r, st, f, user);
-    lay_trap(&r, st, f);
-    dibs_err err = st->act(&r);
-    if (ts_rule_hits(kit_px, r.rule) != 1)
-        fail_msg("%s: %u replies were lost", r.where,
-                 ts_rule_hits(kit_px, r.rule));
-    if (err == DIBS_OK && want == DIBS_OK && !st->heir)
-        kit_check(r.where, r.l, 0, r.name, st->after);
-    bool slow = f->silent && err == DIBS_ERR_UNKNOWN;
-    if (err != want && !slow)
-        fail_msg("%s: %s", r.where, dibs_strerror(err));
-    give_back(&r, st);
-    end(&r, false);
-    return err == want;
+    begin(&sc, st, loss);
+    dibs_err err = st->act(r);
+    bool sure = loss_verdict(r, err, st->timed_out);
+    if (err == DIBS_OK && !st->heir)
+        kit_check(r->where, r->l, 0, r->name, st->after);
+    give_back(&sc, st);
+    end(r);
+    part(&sc);
+    return sure;
 }
 
-static void lose_one_surely(const struct step *st, const struct fault *f,
+static void lose_one_surely(const struct step *st, const struct loss *loss,
                             enum kit_user user, bool async)
 {
-    int tries = 1;
-
-    while (!lose_one(st, f, user, async))
-        if (++tries > TRIES)
-            fail_msg("%s, %s: never answered", st->name, f->name);
+    for (int times = 1; !lose_one(st, loss, user, async); times++)
+        loss_unsure(st->name, loss, times);
 }
 
 /* ---- tests ------------------------------------------------------------- */
@@ -337,12 +237,12 @@ static void lose_one_surely(const struct step *st, const struct fault *f,
 static void lose_all_ways(enum kit_user user)
 {
     for (size_t s = 0; s < COUNT(steps); s++)
-        for (size_t i = 0; i < COUNT(faults); i++)
+        for (size_t i = 0; i < COUNT(losses); i++)
             if (!steps[s].watched) {
-                lose_one_surely(&steps[s], &faults[i], user, false);
-                lose_one_surely(&steps[s], &faults[i], user, true);
+                lose_one_surely(&steps[s], losses[i], user, false);
+                lose_one_surely(&steps[s], losses[i], user, true);
             } else if (i % 3 == 2) {
-                lose_one_surely(&steps[s], &faults[i], user, false);
+                lose_one_surely(&steps[s], losses[i], user, false);
             }
 }
 
@@ -361,57 +261,49 @@ static void test_one_lost_kill_forbidden(void **state)
 /* The reply is cut at each of its bytes. */
 static void test_reply_cut_at_every_byte(void **state)
 {
-    char name[48];
-
     (void)state;
     for (size_t s = 0; s < COUNT(steps); s++)
         for (size_t at = 0; at < steps[s].reply_len; at++) {
-            struct fault f = {
-                name, {.action = TS_CUT_REPLY_AT, .at = at}, false, false};
-            snprintf(name, sizeof name, "reply cut at %zu", at);
+            struct loss loss = loss_reply_cut_at(at);
             if (steps[s].watched && at != 3)
                 continue;
             enum kit_user user = at % 2 ? KIT_MEEK : KIT_FULL;
-            lose_one_surely(&steps[s], &f, user, at / 2 % 2);
+            lose_one_surely(&steps[s], &loss, user, at / 2 % 2);
         }
 }
 
 /* Every reply of this step is lost, until the caller gives up. */
-static void lose_for_ever(const struct step *st, const struct fault *f,
+static void lose_for_ever(const struct step *st, const struct loss *loss,
                           enum kit_user user, bool async)
 {
-    struct run r = {.async = async, .for_ever = true};
+    struct scene sc = {.run = {.user = user, .async = async, .for_ever = true}};
+    struct loss_run *r = &sc.run;
 
-    begin(&r, st, f, user);
-    lay_trap(&r, st, f);
-    dibs_err err = st->act(&r);
+    begin(&sc, st, loss);
+    dibs_err err = st->act(r);
     if (err != DIBS_ERR_UNKNOWN)
-        fail_msg("%s: %s", r.where, dibs_strerror(err));
-    if (dibs_lock_holds(r.l, 0) !=
+        fail_msg("%s: %s", r->where, dibs_strerror(err));
+    if (dibs_lock_holds(r->l, 0) !=
         (st->after < st->before ? st->after : st->before))
-        fail_msg("%s: holds %lld", r.where, (long long)dibs_lock_holds(r.l, 0));
+        fail_msg("%s: holds %lld", r->where,
+                 (long long)dibs_lock_holds(r->l, 0));
     ts_proxy_unrule(kit_px, 0);
-    give_back(&r, st);
-    if (r.rival) { /* it may have been forced out, or not */
-        dibs_lock_release(r.rival_lock, NULL);
-        dibs_lock_free(r.rival_lock);
-        kit_close(r.rival);
-        r.rival = NULL;
-    }
-    r.for_ever = false;
-    end(&r, true);
+    give_back(&sc, st);
+    part(&sc);
+    end(r);
 }
 
 static void test_all_lost(void **state)
 {
-    static const size_t some[] = {0, 5}; /* never arrived; never answered */
+    static const struct loss *const some[] = {&loss_not_passed_on,
+                                              &loss_reply_held};
     bool async = false;
 
     (void)state;
     for (size_t s = 0; s < COUNT(steps); s++)
         for (size_t i = 0; i < COUNT(some) && !steps[s].watched; i++) {
-            lose_for_ever(&steps[s], &faults[some[i]], KIT_FULL, async);
-            lose_for_ever(&steps[s], &faults[some[i]], KIT_MEEK, !async);
+            lose_for_ever(&steps[s], some[i], KIT_FULL, async);
+            lose_for_ever(&steps[s], some[i], KIT_MEEK, !async);
             async = !async;
         }
 }
@@ -420,23 +312,22 @@ static void test_all_lost(void **state)
  * the lock is lost; our own clock must. Then it must not stay locked. */
 static void check_renewals_lost(enum kit_user user)
 {
-    const struct step *st = &steps[COUNT(steps) - 1];
-    struct run r = {.for_ever = true};
+    struct scene sc = {.run = {.user = user, .for_ever = true}};
+    struct loss_run *r = &sc.run;
 
-    begin(&r, st, &faults[COUNT(faults) - 1], user);
-    lay_trap(&r, st, &faults[COUNT(faults) - 1]);
-    TS_WAIT(dibs_lock_state(r.l, 0) != DIBS_HELD);
-    assert_int_equal(dibs_lock_state(r.l, 0), DIBS_SUSPECT);
-    assert_true(dibs_lock_valid_ms(r.l, 0) > 0);
-    TS_WAIT(dibs_lock_state(r.l, 0) == DIBS_LOST);
-    assert_int_equal(dibs_lock_valid_ms(r.l, 0), 0);
-    TS_WAIT(atomic_load(&r.lost) == 1);
-    assert_true(kit_told(r.k, DIBS_EVENT_SUSPECT) > 0);
-    assert_int_equal(dibs_lock_release(r.l, NULL), DIBS_ERR_LOST);
-    assert_int_equal(dibs_lock_release(r.l, NULL), DIBS_ERR_NOT_OWNER);
+    begin(&sc, &steps[COUNT(steps) - 1], &loss_reply_held);
+    TS_WAIT(dibs_lock_state(r->l, 0) != DIBS_HELD);
+    assert_int_equal(dibs_lock_state(r->l, 0), DIBS_SUSPECT);
+    assert_true(dibs_lock_valid_ms(r->l, 0) > 0);
+    TS_WAIT(dibs_lock_state(r->l, 0) == DIBS_LOST);
+    assert_int_equal(dibs_lock_valid_ms(r->l, 0), 0);
+    TS_WAIT(atomic_load(&r->lost) == 1);
+    assert_true(kit_told(r->k, DIBS_EVENT_SUSPECT) > 0);
+    assert_int_equal(dibs_lock_release(r->l, NULL), DIBS_ERR_LOST);
+    assert_int_equal(dibs_lock_release(r->l, NULL), DIBS_ERR_NOT_OWNER);
     ts_proxy_unrule(kit_px, 0);
-    end(&r, true);
-    assert_int_equal(atomic_load(&r.lost), 1);
+    end(r);
+    assert_int_equal(atomic_load(&r->lost), 1);
 }
 
 static void test_renewals_never_answered(void **state)
@@ -456,13 +347,8 @@ static void wait_ttl(const char *name, long long below)
 
 static int hold_reply(const struct dibs__script *script, const char *name)
 {
-    char *needle = kit_needle(script, name);
-    int id = ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_HOLD_REPLY,
-                                                     .contains = needle,
-                                                     .count = 1});
-
-    free(needle);
-    return id;
+    return kit_rule(script, name,
+                    &(struct ts_rule){.action = TS_HOLD_REPLY, .count = 1});
 }
 
 /* The answer to an acquire takes a while. The lease has been running since
@@ -534,14 +420,11 @@ static void test_renewal_ends_before_release(void **state)
         kit_open(&(struct kit_opts){.lease_ms = kit_ms(900)});
     dibs_lock *l = kit_lock(k, "end");
     struct kit_end end = {.err = DIBS_OK};
-    char *needle = kit_needle(&dibs__script_basic_release, "end");
 
     (void)state;
     assert_int_equal(dibs_lock_acquire(l, NULL), DIBS_OK);
-    ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_HOLD_REQUEST,
-                                            .contains = needle,
-                                            .count = 1});
-    free(needle);
+    kit_rule(&dibs__script_basic_release, "end",
+             &(struct ts_rule){.action = TS_HOLD_REQUEST, .count = 1});
     assert_int_equal(dibs_lock_release_async(l, NULL, kit_ended, &end),
                      DIBS_OK);
     kit_gone("being given back", "end");

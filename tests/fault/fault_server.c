@@ -20,18 +20,12 @@
 #define HASTY_MS kit_ms(200)
 #define LEASE_MS kit_ms(900)
 
-static void want(const char *what, dibs_err err, dibs_err wanted)
-{
-    if (err != wanted)
-        fail_msg("%s: %s", what, dibs_strerror(err));
-}
-
 static void wait_async(dibs_lock *l, struct kit_end *end)
 {
-    want("lining up",
-         dibs_lock_acquire_async(l, DIBS_LOCK_OPTS(.lease_ms = KIT_LONG),
-                                 kit_ended, end),
-         DIBS_OK);
+    kit_want("lining up",
+             dibs_lock_acquire_async(l, DIBS_LOCK_OPTS(.lease_ms = KIT_LONG),
+                                     kit_ended, end),
+             DIBS_OK);
 }
 
 /* ---- gone and back ----------------------------------------------------- */
@@ -47,20 +41,20 @@ static void test_restarted_empty(void **state)
     atomic_int lost = 0;
 
     (void)state;
-    want("taking",
-         dibs_lock_acquire(held,
-                           DIBS_LOCK_OPTS(.on_lost = kit_lost, .arg = &lost)),
-         DIBS_OK);
+    kit_want("taking",
+             dibs_lock_acquire(
+                 held, DIBS_LOCK_OPTS(.on_lost = kit_lost, .arg = &lost)),
+             DIBS_OK);
     wait_async(wanted, &end);
     ts_server_kill(kit_srv);
     ts_server_restart(kit_srv);
-    want("waiting on", kit_wait(&end), DIBS_OK);
+    kit_want("waiting on", kit_wait(&end), DIBS_OK);
     TS_WAIT(dibs_lock_state(held, 0) == DIBS_LOST);
     TS_WAIT(atomic_load(&lost) == 1);
-    want("giving back", dibs_lock_release(held, NULL), DIBS_ERR_LOST);
+    kit_want("giving back", dibs_lock_release(held, NULL), DIBS_ERR_LOST);
     kit_check("the waiter's", wanted, 0, "r", 1);
-    want("trying", dibs_lock_try(held, NULL), DIBS_ERR_BUSY);
-    want("giving back", dibs_lock_release(wanted, NULL), DIBS_OK);
+    kit_want("trying", dibs_lock_try(held, NULL), DIBS_ERR_BUSY);
+    kit_want("giving back", dibs_lock_release(wanted, NULL), DIBS_OK);
     kit_free_for_all("afterwards", "r");
     assert_int_equal(atomic_load(&lost), 1);
     dibs_lock_free(held);
@@ -80,15 +74,15 @@ static void test_restarted_with_its_data(void **state)
     kit_srv = ts_server_start(extra);
     struct kit_client *k = kit_open(&(struct kit_opts){.direct = true});
     dibs_lock *l = kit_lock(k, "aof");
-    want("taking", dibs_lock_acquire(l, NULL), DIBS_OK);
-    want("taking", dibs_lock_acquire(l, NULL), DIBS_OK);
+    kit_want("taking", dibs_lock_acquire(l, NULL), DIBS_OK);
+    kit_want("taking", dibs_lock_acquire(l, NULL), DIBS_OK);
     ts_server_kill(kit_srv);
     ts_server_restart(kit_srv);
     kit_check("after the restart", l, 0, "aof", 2);
-    want("taking", dibs_lock_acquire(l, NULL), DIBS_OK);
+    kit_want("taking", dibs_lock_acquire(l, NULL), DIBS_OK);
     kit_check("once more", l, 0, "aof", 3);
     for (int left = 2; left >= 0; left--) {
-        want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
+        kit_want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
         kit_check("one less", l, 0, "aof", left);
     }
     dibs_lock_free(l);
@@ -110,26 +104,26 @@ static void test_away(void **state)
     dibs_err err;
 
     (void)state;
-    want("taking", dibs_lock_acquire(mine, NULL), DIBS_OK);
+    kit_want("taking", dibs_lock_acquire(mine, NULL), DIBS_OK);
     ts_server_kill(kit_srv);
-    want("trying", dibs_lock_try(l, NULL), DIBS_ERR_CONN);
-    want("taking, with a limit",
-         dibs_lock_acquire(l, DIBS_LOCK_OPTS(.wait_ms = HASTY_MS)),
-         DIBS_ERR_CONN);
-    want("looking", dibs_lock_info_get(l, &info), DIBS_ERR_CONN);
-    want("forcing", dibs_lock_force_release(l, NULL), DIBS_ERR_CONN);
-    want("giving back", dibs_lock_release(mine, NULL), DIBS_ERR_UNKNOWN);
-    want("lining up",
-         dibs_lock_acquire_async(l, DIBS_LOCK_OPTS(.owner = owner), kit_ended,
-                                 &end),
-         DIBS_OK);
+    kit_want("trying", dibs_lock_try(l, NULL), DIBS_ERR_CONN);
+    kit_want("taking, with a limit",
+             dibs_lock_acquire(l, DIBS_LOCK_OPTS(.wait_ms = HASTY_MS)),
+             DIBS_ERR_CONN);
+    kit_want("looking", dibs_lock_info_get(l, &info), DIBS_ERR_CONN);
+    kit_want("forcing", dibs_lock_force_release(l, NULL), DIBS_ERR_CONN);
+    kit_want("giving back", dibs_lock_release(mine, NULL), DIBS_ERR_UNKNOWN);
+    kit_want("lining up",
+             dibs_lock_acquire_async(l, DIBS_LOCK_OPTS(.owner = owner),
+                                     kit_ended, &end),
+             DIBS_OK);
     assert_null(kit_open_err(&(struct kit_opts){.direct = true}, &err));
-    want("opening", err, DIBS_ERR_CONN);
+    kit_want("opening", err, DIBS_ERR_CONN);
     ts_server_restart(kit_srv);
-    want("waiting on", kit_wait(&end), DIBS_OK);
+    kit_want("waiting on", kit_wait(&end), DIBS_OK);
     kit_check("the waiter's", l, owner, "away", 1);
-    want("giving back", dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = owner)),
-         DIBS_OK);
+    kit_want("giving back",
+             dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = owner)), DIBS_OK);
     kit_free_for_all("afterwards", "away");
     dibs_lock_free(l);
     dibs_lock_free(mine);
@@ -147,20 +141,22 @@ static void test_release_outlives_short_leases(void **state)
     dibs_owner other = dibs_owner_new(k->c);
 
     (void)state;
-    want("taking", dibs_lock_acquire(l, DIBS_LOCK_OPTS(.lease_ms = KIT_LONG)),
-         DIBS_OK);
+    kit_want("taking",
+             dibs_lock_acquire(l, DIBS_LOCK_OPTS(.lease_ms = KIT_LONG)),
+             DIBS_OK);
     ts_proxy_refuse(kit_px, true);
     ts_proxy_kill_all(kit_px, false);
-    want("giving back", dibs_lock_release(l, NULL), DIBS_ERR_UNKNOWN);
+    kit_want("giving back", dibs_lock_release(l, NULL), DIBS_ERR_UNKNOWN);
     ts_proxy_refuse(kit_px, false);
     /* One and a half of those other leases pass, from here to their end. */
     ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_HOLD_REQUEST,
                                             .match = "EVAL*",
                                             .contains = "long"});
-    want("taking",
-         dibs_lock_acquire(clock, DIBS_LOCK_OPTS(.owner = other,
-                                                 .lease_ms = LEASE_MS * 3 / 2)),
-         DIBS_OK);
+    kit_want(
+        "taking",
+        dibs_lock_acquire(clock, DIBS_LOCK_OPTS(.owner = other,
+                                                .lease_ms = LEASE_MS * 3 / 2)),
+        DIBS_OK);
     TS_WAIT(dibs_lock_state(clock, other) == DIBS_LOST);
     assert_true(ts_exists(kit_srv, "long"));
     ts_proxy_unrule(kit_px, 0);
@@ -183,7 +179,7 @@ static void test_stopped_for_longer_than_a_lease(void **state)
     dibs_state st;
 
     (void)state;
-    want(
+    kit_want(
         "taking",
         dibs_lock_acquire(l, DIBS_LOCK_OPTS(.on_lost = kit_lost, .arg = &lost)),
         DIBS_OK);
@@ -221,13 +217,13 @@ static void test_paused_for_a_moment(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(modes); i++) {
         ts_ok(kit_srv, "CLIENT PAUSE 100 %s", modes[i]);
-        want("taking", dibs_lock_acquire(l, NULL), DIBS_OK);
+        kit_want("taking", dibs_lock_acquire(l, NULL), DIBS_OK);
         ts_ok(kit_srv, "CLIENT PAUSE 100 %s", modes[i]);
-        want("taking", dibs_lock_acquire(l, NULL), DIBS_OK);
+        kit_want("taking", dibs_lock_acquire(l, NULL), DIBS_OK);
         kit_check("twice", l, 0, "p", 2);
         ts_ok(kit_srv, "CLIENT PAUSE 100 %s", modes[i]);
-        want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
-        want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
+        kit_want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
+        kit_want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
         kit_check("none", l, 0, "p", 0);
     }
     assert_int_equal(kit_told(k, DIBS_EVENT_UNKNOWN), 0);
@@ -260,35 +256,31 @@ static void test_silence_delays_no_renewal(void **state)
     struct kit_client *rival = kit_open(&(struct kit_opts){.direct = true});
     dibs_lock *mine = kit_lock(k, "mine"), *theirs = kit_lock(rival, "theirs");
     struct sync_waiter w = {.l = kit_lock(k, "theirs")};
-    char *ask = kit_needle(&dibs__script_basic_acquire, "theirs");
-    char *renew = kit_needle(&dibs__script_basic_renew, "mine");
     atomic_int lost = 0;
 
     (void)state;
-    want("a rival", dibs_lock_acquire(theirs, NULL), DIBS_OK);
-    want("taking",
-         dibs_lock_acquire(mine,
-                           DIBS_LOCK_OPTS(.on_lost = kit_lost, .arg = &lost)),
-         DIBS_OK);
+    kit_want("a rival", dibs_lock_acquire(theirs, NULL), DIBS_OK);
+    kit_want("taking",
+             dibs_lock_acquire(
+                 mine, DIBS_LOCK_OPTS(.on_lost = kit_lost, .arg = &lost)),
+             DIBS_OK);
     kit_warm(k, mine, "mine");
-    int held = ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_HOLD_REPLY,
-                                                       .contains = ask,
-                                                       .skip = 1,
-                                                       .count = 1});
+    int held = kit_rule(
+        &dibs__script_basic_acquire, "theirs",
+        &(struct ts_rule){.action = TS_HOLD_REPLY, .skip = 1, .count = 1});
     pthread_create(&w.thread, NULL, wait_sync, &w);
     assert_true(ts_rule_wait(kit_px, held, 1, TS_SOON));
-    int renewals = ts_proxy_rule(kit_px, &(struct ts_rule){.contains = renew});
+    int renewals = kit_rule(&dibs__script_basic_renew, "mine",
+                            &(struct ts_rule){.action = TS_PASS});
     bool renewed = ts_rule_wait_done(kit_px, renewals, 3, LEASE_MS * 4);
     dibs_state st = dibs_lock_state(mine, 0);
     ts_proxy_release(kit_px);
-    want("the rival", dibs_lock_release(theirs, NULL), DIBS_OK);
+    kit_want("the rival", dibs_lock_release(theirs, NULL), DIBS_OK);
     pthread_join(w.thread, NULL);
-    want("the waiter", w.err, DIBS_OK);
+    kit_want("the waiter", w.err, DIBS_OK);
     if (!renewed || st == DIBS_LOST || atomic_load(&lost))
         fail_msg("a waiter's silence cost another lock its renewal");
-    want("giving back", dibs_lock_release(mine, NULL), DIBS_OK);
-    free(ask);
-    free(renew);
+    kit_want("giving back", dibs_lock_release(mine, NULL), DIBS_OK);
     dibs_lock_free(mine);
     dibs_lock_free(theirs);
     dibs_lock_free(w.l);
@@ -373,7 +365,7 @@ static void check_storm(const char *command)
     for (size_t i = 0; i < WORKERS; i++)
         pthread_join(workers[i].thread, NULL);
     for (size_t i = 0; i < WORKERS; i++)
-        want(command, workers[i].err, DIBS_OK);
+        kit_want(command, workers[i].err, DIBS_OK);
     if (ts_witness_violations(st.w) > 0)
         fail_msg("%s: %s", command, ts_witness_first(st.w));
     kit_gone(command, "storm");

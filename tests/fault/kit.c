@@ -39,7 +39,7 @@ int kit_down(void **state)
     return 0;
 }
 
-static void load(const struct dibs__script *script)
+void kit_load(const struct dibs__script *script)
 {
     const char *argv[] = {"SCRIPT", "LOAD", script->src};
     const size_t lens[] = {6, 4, script->len};
@@ -64,12 +64,12 @@ int kit_fresh(void **state)
     ts_ok(kit_srv, "FLUSHALL");
     ts_ok(kit_srv, "ACL SETUSER meek reset on >pass ~* &* +@all -client "
                    "+client|setname");
-    load(&dibs__script_basic_acquire);
-    load(&dibs__script_basic_force);
-    load(&dibs__script_basic_handover);
-    load(&dibs__script_basic_info);
-    load(&dibs__script_basic_release);
-    load(&dibs__script_basic_renew);
+    kit_load(&dibs__script_basic_acquire);
+    kit_load(&dibs__script_basic_force);
+    kit_load(&dibs__script_basic_handover);
+    kit_load(&dibs__script_basic_info);
+    kit_load(&dibs__script_basic_release);
+    kit_load(&dibs__script_basic_renew);
     return 0;
 }
 
@@ -229,6 +229,23 @@ dibs_err kit_wait(struct kit_end *end)
     return end->err;
 }
 
+dibs_err kit_call(dibs_lock *l, bool is_async, kit_sync_fn *sync,
+                  kit_async_fn *async, const dibs_lock_opts *o)
+{
+    struct kit_end end = {.err = DIBS_OK};
+
+    if (!is_async)
+        return sync(l, o);
+    dibs_err err = async(l, o, kit_ended, &end);
+    return err == DIBS_OK ? kit_wait(&end) : err;
+}
+
+void kit_want(const char *what, dibs_err err, dibs_err wanted)
+{
+    if (err != wanted)
+        fail_msg("%s: %s", what, dibs_strerror(err));
+}
+
 void kit_lost(const char *name, dibs_owner owner, void *arg)
 {
     (void)name;
@@ -290,12 +307,45 @@ void kit_free_for_all(const char *where, const char *name)
     kit_gone(where, name);
 }
 
-/* ---- names ------------------------------------------------------------- */
+void kit_no_keys(const char *where)
+{
+    struct ts_wait w = ts_wait_begin(TS_SOON);
+
+    while (ts_nkeys(kit_srv) != 0)
+        if (!ts_wait_step(&w))
+            fail_msg("%s: %lld keys stay", where, ts_nkeys(kit_srv));
+}
+
+/* ---- rules and names --------------------------------------------------- */
+
+char *kit_needle_keys(const struct dibs__script *script, int keys,
+                      const char *first)
+{
+    return ts_text("%s\r\n$1\r\n%d\r\n$%zu\r\n%s\r\n", script->sha, keys,
+                   strlen(first), first);
+}
 
 char *kit_needle(const struct dibs__script *script, const char *name)
 {
-    return ts_text("%s\r\n$1\r\n1\r\n$%zu\r\n%s\r\n", script->sha, strlen(name),
-                   name);
+    return kit_needle_keys(script, 1, name);
+}
+
+int kit_rule(const struct dibs__script *script, const char *name,
+             const struct ts_rule *rule)
+{
+    char *needle = kit_needle(script, name);
+    struct ts_rule whole = *rule;
+
+    whole.contains = needle;
+    int id = ts_proxy_rule(kit_px, &whole);
+    free(needle);
+    return id;
+}
+
+void kit_relent(void)
+{
+    ts_proxy_unrule(kit_px, 0);
+    ts_proxy_release(kit_px);
 }
 
 char *kit_name(const char *stem)

@@ -46,6 +46,8 @@ int kit_up(void **state);
 int kit_down(void **state);
 /* No rules, no keys, no clients, full rights; the scripts are loaded. */
 int kit_fresh(void **state);
+/* The server knows this script, too. */
+void kit_load(const struct dibs__script *script);
 
 /* ---- clients ----------------------------------------------------------- */
 
@@ -105,6 +107,16 @@ struct kit_end {
 void kit_ended(dibs_err err, void *end); /* the callback for it */
 dibs_err kit_wait(struct kit_end *end);  /* until it is over */
 
+typedef dibs_err kit_sync_fn(dibs_lock *l, const dibs_lock_opts *o);
+typedef dibs_err kit_async_fn(dibs_lock *l, const dibs_lock_opts *o, dibs_cb cb,
+                              void *arg);
+/* One or the other, to its end. */
+dibs_err kit_call(dibs_lock *l, bool is_async, kit_sync_fn *sync,
+                  kit_async_fn *async, const dibs_lock_opts *o);
+
+/* The call must end so; what says which. */
+void kit_want(const char *what, dibs_err err, dibs_err wanted);
+
 /* on_lost that counts; arg is an atomic_int. */
 void kit_lost(const char *name, dibs_owner owner, void *arg);
 
@@ -120,10 +132,24 @@ void kit_check(const char *where, dibs_lock *l, dibs_owner owner,
 void kit_gone(const char *where, const char *name);
 /* The key goes, and a stranger can have the lock, and gives it back. */
 void kit_free_for_all(const char *where, const char *name);
+/* Waits until the server has no key at all; fails the test if one stays. */
+void kit_no_keys(const char *where);
 
-/* What a request of this script for this key, and no other key, has in it, and
- * no other request has: for a rule's contains. free() it. */
+/* ---- rules ------------------------------------------------------------- */
+
+/* What a request of this script for so many keys, this one the first, has in
+ * it, and no other request has: for a rule's contains. free() it. */
+char *kit_needle_keys(const struct dibs__script *script, int keys,
+                      const char *first);
+/* The same for a request with this key alone. */
 char *kit_needle(const struct dibs__script *script, const char *name);
+/* The rule for these requests; its contains is filled in. Returns its number.
+ */
+int kit_rule(const struct dibs__script *script, const char *name,
+             const struct ts_rule *rule);
+/* All rules are over, and what was held back comes after all. */
+void kit_relent(void);
+
 /* A name nobody had before in this program. free() it. */
 char *kit_name(const char *stem);
 

@@ -5,8 +5,8 @@
  * killed. The judge is the server's own record of what happened (fifo.h); that
  * no two have the lock at once is seen by the processes themselves (witness.h).
  *
- * Chance is seeded; a failure names the seed, and DIBS_TEST_SEED repeats it as
- * far as the machine's timing lets it.
+ * Chance is seeded; a failure names the seed, and DIBS_STRESS_SEED repeats it
+ * as far as the machine's timing lets it.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -43,7 +43,7 @@ static struct ts_witness *witness;
 
 static unsigned seed(void)
 {
-    const char *text = getenv("DIBS_TEST_SEED");
+    const char *text = getenv("DIBS_STRESS_SEED");
 
     return text ? (unsigned)atoi(text) : (unsigned)getpid();
 }

@@ -16,24 +16,11 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "stress/kit.h"
 
-#include <cmocka.h>
-
-#include <dibs/dibs.h>
 #include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-
-#include "support/server.h"
-#include "support/util.h"
-#include "support/witness.h"
 
 enum {
     PROCESSES = 2,
@@ -54,13 +41,9 @@ struct shared {
     long rounds;       /* to do */
     atomic_long begun; /* of these */
     atomic_long waits; /* that came after a try that found it busy */
-    atomic_bool stop;
-    atomic_bool told; /* problem is taken */
-    char problem[160];
 };
 
 static struct shared *sh;
-static struct ts_witness *witness;
 static struct ts_server *srv[2];
 
 /* ---- workers, in the children ------------------------------------------ */
@@ -74,40 +57,24 @@ struct worker {
     dibs_lock *const *groups;
 };
 
-static void complain(size_t number, const char *what, dibs_err err)
-{
-    bool none = false;
-
-    if (atomic_compare_exchange_strong(&sh->told, &none, true))
-        snprintf(sh->problem, sizeof sh->problem, "worker %zu: %s: %s", number,
-                 what, dibs_strerror(err));
-    atomic_store(&sh->stop, true);
-}
-
 static void enter(struct worker *me, unsigned set)
 {
     for (size_t i = 0; i < NAMES; i++)
         if (set >> i & 1)
-            ts_witness_enter(witness, i, me->number * NAMES + i);
+            ts_witness_enter(st_witness, i, me->number * NAMES + i);
 }
 
 static void leave(struct worker *me, unsigned set)
 {
     for (size_t i = 0; i < NAMES; i++)
         if (set >> i & 1)
-            ts_witness_leave(witness, i, me->number * NAMES + i);
-}
-
-static unsigned dice(struct worker *me, unsigned sides)
-{
-    me->seed = me->seed * 1103515245u + 12345u;
-    return (me->seed >> 16) % sides;
+            ts_witness_leave(st_witness, i, me->number * NAMES + i);
 }
 
 /* Now and then it gives up at once, or almost; that is not a round. */
 static dibs_err take(struct worker *me, dibs_lock *l)
 {
-    unsigned way = dice(me, 8);
+    unsigned way = st_dice(&me->seed, 8);
     dibs_err err = DIBS_ERR_BUSY;
 
     if (way == 0)
@@ -123,26 +90,26 @@ static dibs_err take(struct worker *me, dibs_lock *l)
 
 static void one_round(struct worker *me)
 {
-    size_t which = dice(me, me->single ? NAMES : SETS);
+    size_t which = st_dice(&me->seed, me->single ? NAMES : SETS);
     unsigned set = me->single ? 1u << which : sets[which];
     dibs_lock *l = me->single ? me->locks[which] : me->groups[which];
     dibs_err err = take(me, l);
 
     if (err != DIBS_OK) {
-        complain(me->number, "acquire", err);
+        st_complain(me->number, "acquire", err);
         return;
     }
     enter(me, set);
     leave(me, set);
     if ((err = dibs_lock_release(l, NULL)) != DIBS_OK)
-        complain(me->number, "release", err);
+        st_complain(me->number, "release", err);
 }
 
 static void *work(void *arg)
 {
     struct worker *me = arg;
 
-    while (!atomic_load(&sh->stop) &&
+    while (!atomic_load(&st_board->stop) &&
            atomic_fetch_add(&sh->begun, !me->single) < sh->rounds)
         one_round(me);
     return NULL;
@@ -206,18 +173,18 @@ static dibs_err clear_out(struct house *h)
     return err;
 }
 
-/* Says 'r' when it is ready, begins when it is told anything. */
 static int process(int fd, void *arg)
 {
     size_t number = *(const size_t *)arg;
     struct worker workers[THREADS];
     struct house h = {{NULL}, {NULL}, {NULL}};
-    char go;
-    dibs_err err = furnish(&h, number % 2);
 
+    if (!st_may_open(fd))
+        return 2;
+    dibs_err err = furnish(&h, number % 2);
     if (err != DIBS_OK)
-        complain(number, "furnishing", err);
-    if (!ts_tell(fd, "r", 1) || !ts_hear(fd, &go, 1, TS_SOON))
+        st_complain(number, "furnishing", err);
+    if (!st_ready(fd))
         return 2;
     for (size_t i = 0; err == DIBS_OK && i < THREADS; i++) {
         workers[i] = (struct worker){.number = number * THREADS + i,
@@ -232,7 +199,7 @@ static int process(int fd, void *arg)
         pthread_join(workers[i].thread, NULL);
     err = clear_out(&h);
     if (err != DIBS_OK)
-        complain(number, "closing", err);
+        st_complain(number, "closing", err);
     return 0;
 }
 
@@ -251,33 +218,8 @@ static uint64_t entries(size_t worker)
     uint64_t n = 0;
 
     for (size_t i = 0; i < NAMES; i++)
-        n += ts_witness_entries(witness, worker * NAMES + i);
+        n += ts_witness_entries(st_witness, worker * NAMES + i);
     return n;
-}
-
-static void run_all(void)
-{
-    struct ts_child *ch[PROCESSES];
-    size_t numbers[PROCESSES];
-    char ready;
-
-    for (size_t i = 0; i < PROCESSES; i++) {
-        numbers[i] = i;
-        ch[i] = ts_spawn(process, &numbers[i]);
-    }
-    for (size_t i = 0; i < PROCESSES; i++)
-        assert_true(ts_hear(ts_child_fd(ch[i]), &ready, 1, TS_SOON));
-    for (size_t i = 0; i < PROCESSES; i++)
-        assert_true(ts_tell(ts_child_fd(ch[i]), "g", 1));
-    for (size_t i = 0; i < PROCESSES; i++) {
-        int end = ts_child_wait(ch[i], 2 * TS_SOON);
-        if (end != 0)
-            fail_msg("process %zu ends with %d after %ld rounds%s%s", i, end,
-                     atomic_load(&sh->begun), sh->problem[0] ? ": " : "",
-                     sh->problem);
-    }
-    for (size_t i = 0; i < PROCESSES; i++)
-        ts_child_free(ch[i]);
 }
 
 static void opposite_orders(int servers, long n)
@@ -285,21 +227,20 @@ static void opposite_orders(int servers, long n)
     memset(sh, 0, sizeof *sh);
     sh->servers = servers;
     sh->rounds = n;
-    witness = ts_witness_new(NAMES, WORKERS * NAMES);
-    run_all();
-    if (sh->problem[0])
-        fail_msg("%s", sh->problem);
+    st_spawn(ST_PLAIN, ts_witness_new(NAMES, WORKERS * NAMES), PROCESSES,
+             process);
+    st_begin();
+    st_join();
     print_message("%ld rounds, %ld of them at the second attempt\n", n,
                   atomic_load(&sh->waits));
-    if (ts_witness_violations(witness) != 0)
-        fail_msg("%s", ts_witness_first(witness));
-    assert_true(ts_witness_total(witness) > (uint64_t)n);
+    st_nobody_met();
+    assert_true(ts_witness_total(st_witness) > (uint64_t)n);
     for (size_t i = 0; i < WORKERS; i++)
         if (entries(i) == 0)
             fail_msg("worker %zu never had its turn", i);
     for (int i = 0; i < servers; i++)
         assert_int_equal(ts_nkeys(srv[i]), 0);
-    ts_witness_free(witness);
+    st_over();
 }
 
 static void test_multi_opposite_orders(void **state)
@@ -319,9 +260,9 @@ static int group_setup(void **state)
     (void)state;
     srv[0] = ts_server_start(NULL);
     srv[1] = ts_server_start(NULL);
-    sh = mmap(NULL, sizeof *sh, PROT_READ | PROT_WRITE,
-              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return sh == MAP_FAILED ? -1 : 0;
+    st_up();
+    sh = st_share(sizeof *sh);
+    return 0;
 }
 
 static int group_teardown(void **state)
@@ -329,7 +270,7 @@ static int group_teardown(void **state)
     (void)state;
     ts_server_stop(srv[0]);
     ts_server_stop(srv[1]);
-    munmap(sh, sizeof *sh);
+    st_down();
     return 0;
 }
 

@@ -19,23 +19,13 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "stress/kit.h"
 
-#include <cmocka.h>
-
-#include <dibs/dibs.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "support/server.h"
-#include "support/util.h"
 
 #define RUN_MS 4000
 #define UUID   36
@@ -55,12 +45,6 @@ struct worker {
     int bad;
 };
 
-static unsigned dice(struct worker *wk, unsigned sides)
-{
-    wk->seed = wk->seed * 1103515245u + 12345u;
-    return (wk->seed >> 16) % sides;
-}
-
 /* A line: "+" taken, "-" about to be given back; then the owner. */
 static void note(struct worker *wk, char sign, dibs_lock *l)
 {
@@ -76,14 +60,14 @@ static void note(struct worker *wk, char sign, dibs_lock *l)
 
 static void rest(struct worker *wk)
 {
-    usleep(dice(wk, 2000));
+    usleep(st_dice(&wk->seed, 2000));
 }
 
 /* Takes it one way or another; writes it down if it is new. */
 static bool take(struct worker *wk, dibs_lock *l)
 {
     bool had = dibs_lock_holds(l, 0) > 0;
-    unsigned way = dice(wk, 4);
+    unsigned way = st_dice(&wk->seed, 4);
     dibs_err err =
         way == 0 ? dibs_lock_try(l, NULL)
                  : dibs_lock_acquire(
@@ -108,14 +92,14 @@ static void give(struct worker *wk, dibs_lock *l)
 
 static void reads(struct worker *wk)
 {
-    unsigned depth = 0, want = 1 + dice(wk, 3);
+    unsigned depth = 0, want = 1 + st_dice(&wk->seed, 3);
 
     while (depth < want && take(wk, wk->r))
         depth++;
     if (depth > 0) {
         wk->reads++;
         rest(wk);
-        if (dice(wk, 4) == 0 &&
+        if (st_dice(&wk->seed, 4) == 0 &&
             dibs_lock_acquire(wk->w, NULL) != DIBS_ERR_UPGRADE)
             wk->bad |= 32;
     }
@@ -125,7 +109,7 @@ static void reads(struct worker *wk)
 
 static void writes(struct worker *wk)
 {
-    unsigned depth = 0, want = 1 + dice(wk, 2);
+    unsigned depth = 0, want = 1 + st_dice(&wk->seed, 2);
 
     while (depth < want && take(wk, wk->w))
         depth++;
@@ -133,8 +117,8 @@ static void writes(struct worker *wk)
         return;
     wk->writes++;
     rest(wk);
-    bool reads_too = dice(wk, 2) && take(wk, wk->r);
-    bool first = dice(wk, 2); /* ends reading before writing */
+    bool reads_too = st_dice(&wk->seed, 2) && take(wk, wk->r);
+    bool first = st_dice(&wk->seed, 2); /* ends reading before writing */
     if (reads_too && first)
         give(wk, wk->r);
     while (depth-- > 0)
@@ -150,7 +134,7 @@ static void *work(void *arg)
     struct worker *wk = arg;
 
     while (!wk->bad && !atomic_load(wk->enough))
-        if (dice(wk, 4) == 0)
+        if (st_dice(&wk->seed, 4) == 0)
             writes(wk);
         else
             reads(wk);
