@@ -37,11 +37,7 @@ if ARGV[3] == '1' then
     end
 end
 redis.call('zrem', scores, owner)
--- It is there once; looking for more is worth it only if the numbers differ.
-if redis.call('lrem', queue, 1, owner) == 1 and
-    redis.call('llen', queue) ~= redis.call('zcard', scores) then
-    redis.call('lrem', queue, 0, owner)
-end
+redis.call('lrem', queue, 0, owner)
 if redis.call('exists', lock) == 1 then
     return ended
 end

@@ -3,18 +3,17 @@
 --
 -- KEYS  1 lock hash   2 this owner's read key   3 channel
 -- ARGV  1 owner   2 holds it will then have   3 head and 4 tail of the name of
---       an owner's read key, which has the number of a hold behind it   5 another
---       owner who reads, and will about as long, says the client; '' = it knows
---       nobody   then the commands to publish with; none = 'publish'
+--       an owner's read key, which has the number of a hold behind it   5 an
+--       owner who reads, too, as far as the client knows; '' = none   then the
+--       commands to publish with; none = 'publish'
 -- Gives >= 1 when its reading ended, 0 when held once less, -1 when this owner
 --       does not read, or its lease is over.
 --
 -- Readers whose lease is over do not count, and go when they are met. To find
--- one that counts, a few are looked at first; only if none of those lives, all.
--- So with many readers this costs no more than with few. It costs least when
--- the client has another reader: if the hash knows that one, nothing is left to
--- find out. Another client may have a read key for each of an owner's holds:
--- one that lives is enough. If the lock would last much longer than its
+-- one that counts, the one that the client names is looked at first, then a few
+-- others; only if none of those lives, all. So with many readers this costs no
+-- more than with few. Another client may have a read key for each of an owner's
+-- holds: one that lives is enough. If the lock would last much longer than its
 -- readers, it is shortened, but never below the longest of them. Twice is
 -- harmless.
 local key, mine, channel = KEYS[1], KEYS[2], KEYS[3]
@@ -33,8 +32,9 @@ if target ~= '0' and redis.call('exists', mine) == 1 then
     return 0
 end
 
+local named = found[3] and ARGV[5] ~= owner and {ARGV[5], found[3]}
 local some, alone, answer
-if found[2] ~= 'write' and (not found[3] or ARGV[5] == owner) then
+if found[2] ~= 'write' and not named then
     some = redis.call('hrandfield', key, FEW, 'withvalues')
     alone = #some == 4 -- the mode, and this owner
 end
@@ -44,7 +44,7 @@ else
     answer = redis.call('del', mine) == 1 and 1 or -1
     redis.call('hdel', key, owner)
 end
-if not some then
+if found[2] == 'write' then
     return answer
 end
 
@@ -74,6 +74,10 @@ end
 local function others()
     local left = redis.call('pttl', key)
     local enough = left < 0 and math.huge or left / 2
+    if named and longest(named, enough) >= enough then
+        return true
+    end
+    some = some or redis.call('hrandfield', key, FEW, 'withvalues')
     local most, all = longest(some, enough), #some < 2 * FEW
     if not all and
         (most < 0 or (most < enough and redis.call('hlen', key) <= SHORT)) then

@@ -23,7 +23,8 @@ enum dibs__verb {
     VERB_RELEASE,  /* >= 1 freed, 0 held once less, -1 not held, -2 freed, and
                       the first in the queue did not hear of it */
     VERB_HANDOVER, /* 1 the heir has it, -1 neither has it */
-    VERB_FORCE,    /* 1 ended, 0 not held by this owner */
+    VERB_FORCE,    /* 1, or more if it is not queued, ended; else not held by
+                      this owner */
     VERB_LEAVE,    /* whoever waited does not any more; 2 as -2 above */
     VERB_INFO,     /* an array, see basic_info.lua and fair_info.lua */
     VERB_HOLDERS   /* an array, see holders.lua */
@@ -36,7 +37,7 @@ struct dibs__ask {
     union {
         uint64_t heir;  /* HANDOVER: the next one's */
         uint64_t other; /* RELEASE, a shared kind: of one who has it too, as far
-                           as is known here; 0 = nobody is */
+                           as is known here; 0 = of nobody */
     };
     union {
         int64_t target; /* ACQUIRE, RELEASE: holds it will then have */

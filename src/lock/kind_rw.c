@@ -132,11 +132,50 @@ static void other_arg(struct dibs__buf *out, const struct dibs__ask *ask)
         dibs__buf_arg_text(out, "");
 }
 
+static void read_release(const struct dibs__ask *ask, struct dibs__buf *out,
+                         bool whole)
+{
+    const struct dibs__line *line = ask->line;
+
+    dibs__script_head(out, &dibs__script_read_release, whole, 3,
+                      5 + dibs__publish_count(line));
+    name_key(out, line);
+    read_key(out, ask);
+    channel(out, line);
+    dibs__owner_arg(out, ask);
+    dibs__buf_arg_num(out, ask->target);
+    read_ends(out, line);
+    other_arg(out, ask);
+    dibs__publish_args(out, line);
+}
+
+/* One of ours is ended like any other, so that the end of many costs no more
+ * than that of each; a stranger's, or all, by a script of its own. */
+static void read_force(const struct dibs__ask *ask, struct dibs__buf *out,
+                       bool whole)
+{
+    const struct dibs__line *line = ask->line;
+    struct dibs__ask last = {.line = line, .wire = ask->wire};
+
+    if (!ask->text && !ask->all) {
+        read_release(&last, out, whole);
+        return;
+    }
+    dibs__script_head(out, &dibs__script_read_force, whole, 3,
+                      4 + dibs__publish_count(line));
+    name_key(out, line);
+    read_key(out, ask);
+    channel(out, line);
+    dibs__owner_arg(out, ask);
+    read_ends(out, line);
+    dibs__buf_arg_num(out, ask->all);
+    dibs__publish_args(out, line);
+}
+
 static void read_write(enum dibs__verb verb, const struct dibs__ask *ask,
                        struct dibs__buf *out, bool whole)
 {
     const struct dibs__line *line = ask->line;
-    size_t more = dibs__publish_count(line);
 
     switch (verb) {
     case VERB_ACQUIRE:
@@ -149,27 +188,12 @@ static void read_write(enum dibs__verb verb, const struct dibs__ask *ask,
         dibs__buf_arg_num(out, ask->lease_ms);
         break;
     case VERB_RELEASE:
-        dibs__script_head(out, &dibs__script_read_release, whole, 3, 5 + more);
-        name_key(out, line);
-        read_key(out, ask);
-        channel(out, line);
-        dibs__owner_arg(out, ask);
-        dibs__buf_arg_num(out, ask->target);
-        read_ends(out, line);
-        other_arg(out, ask);
-        dibs__publish_args(out, line);
+        read_release(ask, out, whole);
         break;
     case VERB_HANDOVER: /* never: readers need not */
     case VERB_LEAVE:    /* never: nobody knows of a reader that waits */
     case VERB_FORCE:
-        dibs__script_head(out, &dibs__script_read_force, whole, 3, 4 + more);
-        name_key(out, line);
-        read_key(out, ask);
-        channel(out, line);
-        dibs__owner_arg(out, ask);
-        read_ends(out, line);
-        dibs__buf_arg_num(out, ask->all);
-        dibs__publish_args(out, line);
+        read_force(ask, out, whole);
         break;
     case VERB_INFO:
         info(line, out, whole);

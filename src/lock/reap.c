@@ -74,6 +74,12 @@ static void say_reaped(const struct reap *r)
                      text);
 }
 
+static bool has_ended(const struct reap *r, const struct dibs__reply *reply)
+{
+    return reply && reply->type == REPLY_NUM &&
+           (reply->num == 1 || (reply->num > 1 && !r->line->kind->queued));
+}
+
 /* The first in the queue did not hear. */
 static bool is_silent(const struct dibs__reply *reply)
 {
@@ -93,7 +99,7 @@ static void reap_answered(struct dibs__call *call, dibs_err err,
     r->asking = false;
     if (err == DIBS_ERR_WRONGTYPE)
         err = DIBS_OK; /* no hash, no hold: that is an answer too */
-    if (reply && reply->type == REPLY_NUM && reply->num == 1 && !r->once)
+    if (has_ended(r, reply) && !r->once)
         say_reaped(r);
     if (err == DIBS_OK && r->until == INT64_MAX)
         r->until = dibs__add(now, dibs__min(r->lease_ms, LONGEST_MS));

@@ -28,6 +28,7 @@
 #define YIELD_MIN_MS     2
 #define YIELD_MAX_MS     4
 #define LOOKS            8 /* for a companion */
+#define LOOK_AROUND      8 /* holds, of which one names no companion */
 
 static void last_answered(struct dibs__call *call, dibs_err err,
                           const struct dibs__reply *reply);
@@ -301,19 +302,19 @@ static void handover_answered(struct dibs__call *call, dibs_err err,
 
 /* ---- where to start ---------------------------------------------------- */
 
-/* Somebody here who has it too, is not about to give it back, and has at least
- * half as much time left: by its number, 0 if none is found soon. The server
- * then need not look whether anybody else has it. */
+/* Somebody here who has it too and is not about to give it back: by its number,
+ * 0 if none is found soon. The server looks at that one first, and mostly at no
+ * other; now and then it shall meet others, to see who is gone. */
 static uint64_t companion(const struct dibs__line *line,
-                          const struct dibs__hold *mine, int64_t now)
-    REQUIRES(line->mu)
+                          const struct dibs__hold *mine) REQUIRES(line->mu)
 {
     const struct dibs__list *at = line->holds.prev; /* the latest first */
 
+    if (mine->number % LOOK_AROUND == 0)
+        return 0;
     for (int i = 0; i < LOOKS && at != &line->holds; i++, at = at->prev) {
         const struct dibs__hold *h = DIBS_OF(at, struct dibs__hold, link);
-        if (h != mine && !h->ending && !h->lost &&
-            h->valid_until - now >= (mine->valid_until - now) / 2)
+        if (h != mine && !h->ending && !h->lost)
             return h->wire;
     }
     return 0;
@@ -362,8 +363,10 @@ static enum plan plan(struct dibs__line *line, struct dibs__op *op,
         return PARTIAL;
     h->ending = true;
     dibs__watchdog_unset(&dibs__line_client(line)->watchdog, &h->lease);
-    if (line->kind->shared)
-        op->ask.other = companion(line, h, now);
+    if (line->kind->shared) {
+        op->ask.other = companion(line, h);
+        op->ask.keep_ms = 0; /* cannot be kept: others may have it, too */
+    }
     op->heir = pick_heir(line, op, now);
     if (!op->heir)
         return LAST;
