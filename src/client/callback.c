@@ -130,12 +130,23 @@ void dibs__callbacks_stop(struct dibs__callbacks *cbs)
         pthread_join(cbs->thread, NULL);
 }
 
-void dibs__callbacks_clear(struct dibs__callbacks *cbs)
+void dibs__callbacks_drop(struct dibs__callbacks *cbs)
 {
-    for (struct dibs__list *l; (l = dibs__list_pop(&cbs->queue));) {
+    struct dibs__list all;
+
+    dibs__list_init(&all);
+    dibs__lock(&cbs->mu);
+    dibs__list_move(&all, &cbs->queue);
+    dibs__unlock(&cbs->mu);
+    for (struct dibs__list *l; (l = dibs__list_pop(&all));) {
         struct dibs__callback *cb = DIBS_OF(l, struct dibs__callback, link);
         cb->run(cb, true);
     }
+}
+
+void dibs__callbacks_clear(struct dibs__callbacks *cbs)
+{
+    dibs__callbacks_drop(cbs);
     if (cbs->fd >= 0)
         close(cbs->fd);
     pthread_cond_destroy(&cbs->more);

@@ -38,7 +38,8 @@ void dibs__callbacks_push(struct dibs__callbacks *cbs,
 int dibs__callbacks_dispatch(struct dibs__callbacks *cbs) EXCLUDES(cbs->mu);
 /* Runs what is left and ends the thread. Thread: app, not inside a callback. */
 void dibs__callbacks_stop(struct dibs__callbacks *cbs) EXCLUDES(cbs->mu);
-/* Drops what was never dispatched. */
+/* Drops what was never dispatched; and then ends. */
+void dibs__callbacks_drop(struct dibs__callbacks *cbs) EXCLUDES(cbs->mu);
 void dibs__callbacks_clear(struct dibs__callbacks *cbs);
 
 /* Is this thread inside one of these callbacks? */

@@ -575,8 +575,10 @@ void dibs_client_free(dibs_client *c)
         dibs__topology_abandon(c);
         return;
     }
-    if (dibs_client_close(c, 0) != DIBS_ERR_DEADLOCK)
-        dibs__client_unref(c);
+    if (dibs_client_close(c, 0) == DIBS_ERR_DEADLOCK)
+        return;
+    dibs__callbacks_drop(&c->callbacks); /* they may hold us in turn */
+    dibs__client_unref(c);
 }
 
 /* ---- small things ------------------------------------------------------ */

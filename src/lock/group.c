@@ -458,9 +458,10 @@ dibs_state dibs__group_state(struct dibs__group *g, dibs_owner owner,
         struct dibs__glevel *lv = DIBS_OF(l, struct dibs__glevel, link);
         if (lv->owner != owner)
             continue;
-        count++;
-        if (state != DIBS_LOST) /* any level's loss is the owner's */
-            state = judge(g, owner, lv, valid_ms);
+        int64_t valid = 0;
+        dibs_state one = judge(g, owner, lv, &valid);
+        *valid_ms = count++ ? dibs__min(*valid_ms, valid) : valid;
+        state = one > state ? one : state; /* the worst of them */
     }
     dibs__unlock(&g->mu);
     if (state == DIBS_LOST)

@@ -359,7 +359,11 @@ void dibs__mop_release(struct dibs__gop *gop, size_t i, int64_t deadline,
         o.wait_ms = o.keep_ms = 0;
     dibs__release_fill(op, &o, false);
     op->with = gop->level;
-    op->deadline = deadline ? deadline : op->deadline;
+    if (!gop->releasing) /* its caller has waited long enough */
+        op->deadline =
+            dibs__now_ms() + gop->g->members[i].c->server.to.command_timeout_ms;
+    if (deadline)
+        op->deadline = deadline;
     op->batch = batch;
     scatter(gop, i, op, sc);
     op->ended = release_ended;

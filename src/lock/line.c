@@ -375,17 +375,22 @@ void dibs__hold_renewed(struct dibs__line *line, struct dibs__hold *h,
     dibs__hold_watch(line, h, renewal_time(h, sent));
 }
 
-/* Renewed for as long as any of the levels wants it. */
+/* Renewed for as long as any of the levels wants it, as much as the most
+ * demanding of them wants. */
 static void count_renewed(struct dibs__hold *h)
 {
     h->renewed = 0;
     h->max_until = 0;
+    h->lease_ms = 0;
     for (int64_t i = 0; i < h->count; i++) {
         if (!h->levels[i].renewed)
             continue;
         h->renewed++;
         h->max_until = dibs__max(h->max_until, h->levels[i].max_until);
+        h->lease_ms = dibs__max(h->lease_ms, h->levels[i].lease_ms);
     }
+    if (!h->renewed)
+        h->lease_ms = dibs__line_client(h->line)->lease_ms;
 }
 
 void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
@@ -394,6 +399,8 @@ void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
     h->levels[h->count++] = (struct dibs__level){
         .with = op->with,
         .renewed = op->lease_ms == 0 || op->kept,
+        .lease_ms =
+            op->kept ? op->ask.lease_ms : dibs__line_client(line)->lease_ms,
         .max_until = op->max_hold_ms && !op->kept
                          ? dibs__add(sent, op->max_hold_ms)
                          : INT64_MAX,
@@ -401,8 +408,6 @@ void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
     };
     op->note = NULL;
     h->haunted |= op->haunted;
-    h->lease_ms = op->kept && op->lease_ms ? op->lease_ms
-                                           : dibs__line_client(line)->lease_ms;
     count_renewed(h);
     if (!dibs__list_linked(&h->link)) {
         h->owner = op->owner;
@@ -432,10 +437,12 @@ bool dibs__hold_seal(struct dibs__line *line, const struct dibs__op *op)
     struct dibs__level *level = level_with(h, op->with);
     if (!level)
         return false;
+    if (!op->kept)
+        return true;
     level->renewed = op->lease_ms == 0;
+    level->lease_ms = dibs__line_client(line)->lease_ms;
     if (op->max_hold_ms)
         level->max_until = dibs__add(now, op->max_hold_ms);
-    h->lease_ms = dibs__line_client(line)->lease_ms;
     count_renewed(h);
     if (!h->renewing)
         dibs__hold_watch(line, h, renewal_time(h, now));

@@ -38,7 +38,8 @@ void dibs__note_free(struct dibs__lost_note *note);
 struct dibs__level {
     const void *with; /* what it was taken with: a group's level, or NULL */
     bool renewed;
-    int64_t max_until;            /* of a renewed one: no renewal beyond */
+    int64_t lease_ms;  /* of a renewed one: what a renewal asks for */
+    int64_t max_until; /* and no renewal beyond */
     struct dibs__lost_note *note; /* or NULL */
 };
 
@@ -51,7 +52,7 @@ struct dibs__hold {
     dibs_owner owner;        /* as the user knows it */
     uint64_t wire;           /* as the server knows it */
     int64_t count;
-    int64_t lease_ms;    /* what a renewal asks for */
+    int64_t lease_ms;    /* what a renewal asks for: the most of its levels */
     int64_t valid_until; /* ours until then, by our clock */
     int64_t max_until;   /* no renewal beyond; INT64_MAX none */
     unsigned renewed;    /* levels that want renewal */
@@ -152,8 +153,8 @@ void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
                       struct dibs__op *op, int64_t sent) REQUIRES(line->mu);
 /* One time less: the last of those that were taken with this. */
 void dibs__hold_dropped(struct dibs__hold *h, const void *with);
-/* What was kept by renewal until now goes on as its operation asked for, from
- * now. False: it is lost. */
+/* Has the operation what it took, still? If that was kept by renewal until now,
+ * it goes on as it was asked for, from now. False: it is lost. */
 bool dibs__hold_seal(struct dibs__line *line, const struct dibs__op *op)
     REQUIRES(line->mu);
 /* Renewed by a command sent at `sent`. */

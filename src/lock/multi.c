@@ -60,7 +60,7 @@ static bool seal(struct dibs__gop *gop)
 {
     bool fine = true;
 
-    for (size_t i = 0; gop->kept && i < gop->g->n; i++) {
+    for (size_t i = 0; i < gop->g->n; i++) {
         struct dibs__line *line = gop->g->members[i].line;
         dibs__lock(&line->mu);
         fine &= dibs__hold_seal(line, &gop->m[i].op);
@@ -107,11 +107,17 @@ struct outcome {
     size_t blocker; /* the first that is busy; end = none is */
 };
 
-/* A server that cannot be reached is waited for as a holder is. */
-static bool may_wait(const struct dibs__gop *gop, dibs_err err)
+/* A server that cannot be reached, or says "not now", is waited for as a holder
+ * is. */
+static bool may_wait(struct dibs__gop *gop, const struct dibs__mop *m)
+    REQUIRES(gop->g->mu)
 {
+    dibs_err err = m->err;
+    bool not_now = err != DIBS_OK && err == m->op.last;
+
     return err == DIBS_ERR_BUSY ||
-           (!gop->trying && (err == DIBS_ERR_CONN || err == DIBS_ERR_UNKNOWN));
+           (!gop->trying &&
+            (err == DIBS_ERR_CONN || err == DIBS_ERR_UNKNOWN || not_now));
 }
 
 static struct outcome look(struct dibs__gop *gop)
@@ -122,7 +128,7 @@ static struct outcome look(struct dibs__gop *gop)
     for (size_t i = gop->end; i-- > gop->held;) {
         const struct dibs__mop *m = &gop->m[i];
         o.all &= m->got;
-        if (may_wait(gop, m->err))
+        if (may_wait(gop, m))
             o.blocker = i;
         else if (m->err != DIBS_OK && m->err != DIBS_ERR_CANCELED)
             o.error = m->err;
@@ -224,6 +230,7 @@ static void waited(struct dibs__gop *gop)
 
     dibs__lock(&gop->g->mu);
     dibs_err err = m->err;
+    bool patient = err == DIBS_ERR_TIMEOUT || may_wait(gop, m);
     if (err == DIBS_ERR_TIMEOUT) /* who was in the way */
         gop->level->members[m->index].err = DIBS_ERR_BUSY;
     dibs__unlock(&gop->g->mu);
@@ -236,8 +243,7 @@ static void waited(struct dibs__gop *gop)
             all_held(gop);
         else
             try_rest(gop);
-    } else if ((err == DIBS_ERR_TIMEOUT || may_wait(gop, err)) &&
-               dibs__now_ms() < gop->deadline) {
+    } else if (patient && dibs__now_ms() < gop->deadline) {
         start_over(gop); /* only its patience is over */
     } else {
         fail(gop, err);

@@ -380,8 +380,8 @@ void dibs__quorum_late(struct dibs__gop *gop)
     }
     gop->pending++;
     atomic_fetch_add(&gop->refs, 1);
-    gop->late_at = INT64_MAX;
     lost = !gop->back;
+    gop->late_at = lost ? dibs__now_ms() + patience(gop) : INT64_MAX;
     gop->back = true;
     for (size_t i = 0; i < g->n; i++)
         leave_astray(gop, i, lost);

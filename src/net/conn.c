@@ -421,7 +421,7 @@ static bool wait_for_bytes(const struct dibs__conn *cn, int64_t expires)
 {
     struct pollfd p = {.fd = cn->fd, .events = POLLIN};
     int64_t left = expires - dibs__now_ms();
-    int n = left > 0 ? poll(&p, 1, (int)left) : 0;
+    int n = poll(&p, 1, left > 0 ? (int)left : 0); /* it may be there already */
 
     return n > 0 || (n < 0 && errno == EINTR);
 }
