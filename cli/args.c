@@ -209,8 +209,11 @@ static int set_value(struct args *a, const struct command *cmd,
         *(int64_t *)at = 0;
         break;
     case OPT_TEXT:
-        *(const char **)at = text;
         why = *text ? NULL : "is empty";
+        if (*(const char **)at &&
+            (row->at == AT(multi) || row->at == AT(quorum)))
+            why = "is a second one; put all of them behind the first";
+        *(const char **)at = text;
         break;
     case OPT_TIME:
         why = value_time(text, at);

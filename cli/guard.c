@@ -30,10 +30,10 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "fds.h"
 #include "times.h"
 
 /* Smaller than PIPE_BUF: it comes whole. */
@@ -47,7 +47,7 @@ static void shed(int fd)
 {
     if (fd != 0)
         dup2(fd, 0);
-    syscall(SYS_close_range, 1, ~0U, 0);
+    fds_close_from(1, false);
 }
 
 /* Until dibs has ended; whether we killed before that. */

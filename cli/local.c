@@ -41,6 +41,7 @@
 #include <unistd.h>
 
 #include "exits.h"
+#include "fds.h"
 #include "out.h"
 #include "times.h"
 
@@ -258,7 +259,7 @@ static _Noreturn void become_server(const struct local *lo, int err_fd,
     umask(077);
     if (null >= 0 && dup2(null, 0) >= 0 && dup2(null, 1) >= 0 &&
         dup2(null, 2) >= 0 && chdir(lo->dir) == 0) {
-        syscall(SYS_close_range, 3, ~0U, 1U << 2 /* CLOSE_RANGE_CLOEXEC */);
+        fds_close_from(3, true);
         fcntl(life_fd, F_SETFD, 0);
         for (size_t i = 0; i < 2 && why == ENOENT; i++) {
             argv[0] = names[i];
@@ -386,49 +387,55 @@ int local_start(const struct local *lo)
 
 /* ---- stop -------------------------------------------------------------- */
 
-/* The process behind the socket, as a descriptor, which cannot come to mean
- * another process. Ours is the right one if the connection made before is
- * still up after. */
-static int server_pidfd(const struct local *lo, pid_t *pid)
+/* Signals the process behind the socket, and waits until it is gone. A
+ * descriptor of it cannot come to mean another process, and is that of the
+ * right one if the connection made before is still up after. Where there are
+ * none (an old Linux), its number will do while the connection is up: it ends
+ * with the process. */
+static bool end_server(int conn, pid_t pid, int sig)
 {
-    struct ucred peer;
-    int conn = dial(lo, &peer);
-
-    if (conn < 0)
-        return -1;
-    int fd = (int)syscall(SYS_pidfd_open, peer.pid, 0);
+    int fd = (int)syscall(SYS_pidfd_open, pid, 0);
     struct pollfd p = {.fd = conn, .events = POLLIN};
-    if (fd >= 0 && poll(&p, 1, 0) != 0) {
-        close(fd);
-        fd = -1;
+
+    if (poll(&p, 1, 0) != 0) { /* it said nothing, so it has ended */
+        if (fd >= 0)
+            close(fd);
+        return true;
     }
-    close(conn);
-    *pid = peer.pid;
-    return fd;
+    if (fd >= 0)
+        syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0);
+    else
+        kill(pid, sig);
+    p.fd = fd >= 0 ? fd : conn;
+    bool gone = poll(&p, 1, STOP_MS) == 1;
+    if (fd >= 0)
+        close(fd);
+    return gone;
 }
 
 int local_stop(const struct local *lo, pid_t *pid)
 {
+    struct ucred peer;
+
     *pid = 0;
     if (!local_alive(lo, NULL))
         return EXIT_FINE;
     int lock = lock_folder(lo);
     if (lock < 0)
         return EXIT_SERVER;
-    int fd = server_pidfd(lo, pid);
-    bool gone = fd < 0;
-    struct pollfd p = {.fd = fd, .events = POLLIN};
+    int conn = dial(lo, &peer);
+    bool gone = conn < 0;
 
-    for (int i = 0; i < 2 && !gone; i++) {
-        syscall(SYS_pidfd_send_signal, fd, i == 0 ? SIGTERM : SIGKILL, NULL, 0);
-        gone = poll(&p, 1, STOP_MS) == 1;
+    if (!gone) {
+        *pid = peer.pid;
+        gone = end_server(conn, peer.pid, SIGTERM) ||
+               end_server(conn, peer.pid, SIGKILL);
+        close(conn);
     }
     if (gone)
         unlink(lo->socket);
     else
         out_tell(OUT_ERROR, "local", "process %ld does not end", (long)*pid);
-    if (fd >= 0)
-        close(fd);
     close(lock);
     return gone ? EXIT_FINE : EXIT_SERVER;
 }

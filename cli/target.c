@@ -119,6 +119,15 @@ static const char *variable(const char *name)
     return value && *value ? value : NULL;
 }
 
+/* Set, but to nothing: a mistake in a script, and no reason to look for locks
+ * elsewhere. */
+static bool is_hollow(const char *name)
+{
+    const char *value = getenv(name);
+
+    return value && !*value;
+}
+
 static int refuse_password(const char *option)
 {
     return args_wrong(NULL,
@@ -182,6 +191,12 @@ static int pick_url(const struct args *a, struct target *t)
         if (password_in(a->url, &at) || sentinel_password_in(a->url, &at))
             return refuse_password("-u");
         t->url = strdup(a->url);
+    } else if (!file &&
+               (is_hollow("DIBS_URL") ||
+                (!variable("DIBS_URL") && is_hollow("DIBS_URL_FILE")))) {
+        return args_wrong(NULL, "unset DIBS_URL DIBS_URL_FILE",
+                          "$%s is set, but empty",
+                          is_hollow("DIBS_URL") ? "DIBS_URL" : "DIBS_URL_FILE");
     } else if (!file && variable("DIBS_URL")) {
         t->url = strdup(variable("DIBS_URL"));
     } else if (file || (file = variable("DIBS_URL_FILE")) != NULL) {

@@ -63,7 +63,7 @@ _dibs() {
     esac
     [[ $prev =~ $takes_value ]] && return
 
-    local options=$global
+    local name options=$global
     case $command in
     '')
         [[ $cur == -* ]] || options=$commands
@@ -80,7 +80,13 @@ _dibs() {
     esac
     if [[ $cur != -* && $names -eq 0 ]]; then
         case $command in
-        run | hold | info | queue | force-unlock | doctor) options=$(_dibs_locks) ;;
+        run | hold | info | queue | force-unlock | doctor)
+            # Names are anybody's: compgen -W would expand what is in them.
+            while IFS= read -r name; do
+                [[ $name == "$cur"* ]] && COMPREPLY+=("$(printf %q "$name")")
+            done < <(_dibs_locks)
+            return
+            ;;
         local) options="status stop" ;;
         help) options=$commands ;;
         esac

@@ -159,12 +159,16 @@ void dibs__op_init(struct dibs__op *op, dibs_lock *l)
 
 dibs_err dibs__op_wait(struct dibs__op *op)
 {
+    struct dibs__line *line = op->line;
+
+    dibs__line_ref(line); /* the handle's may go while we wait */
     sem_init(&op->done, 0, 0);
     op->talk = true;
     dibs__op_begin(op);
     while (sem_wait(&op->done) != 0)
         ; /* a signal */
     sem_destroy(&op->done);
+    dibs__line_unref(line);
     return op->err;
 }
 
@@ -287,11 +291,12 @@ static dibs_err run_sync(dibs_lock *l, const dibs_lock_opts *opts,
     dibs_err err = dibs__lock_enter(l);
     if (err != DIBS_OK)
         return err;
+    dibs_client *c = l->c; /* another thread may free the handle meanwhile */
     dibs__op_init(&op, l);
     err = fill(&op, &o, trying);
     if (err == DIBS_OK)
         err = dibs__op_wait(&op);
-    dibs__client_leave(l->c);
+    dibs__client_leave(c);
     return err;
 }
 

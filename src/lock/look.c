@@ -279,10 +279,11 @@ static dibs_err look_sync(dibs_lock *l, struct look *lo,
 
     if (err != DIBS_OK)
         return err;
+    dibs_client *c = l->c; /* another thread may free the handle meanwhile */
     dibs__op_init(&lo->op, l);
     lo->op.run = run;
     err = dibs__op_wait(&lo->op);
-    dibs__client_leave(l->c);
+    dibs__client_leave(c);
     return err;
 }
 

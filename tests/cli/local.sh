@@ -202,3 +202,14 @@ mkdir -m 700 "$odd"
 XDG_RUNTIME_DIR=$odd ran 0 dibs run a -- echo here
 same stdout here "$out"
 XDG_RUNTIME_DIR=$odd dibs local stop >/dev/null
+
+case_is 'stopped where a process has no descriptor'
+$CC -o nosys "$HERE/nosys.c" || fail 'cannot build nosys'
+if ./nosys true; then
+    ran 0 ./nosys "$DIBS" run a -- true
+    ran 0 dibs local status
+    pid=$(grep -o 'process [0-9]*' <<<"$out" | grep -o '[0-9]*')
+    ran 0 ./nosys "$DIBS" local stop
+    has stdout "stopped process $pid" "$out$err"
+    dead "$pid" || fail 'it lives'
+fi

@@ -139,3 +139,23 @@ same 'left as it is' x "$(redis s get string)"
 case_is 'a reader that went away'
 ran 70 sh -c '"$DIBS" ls --json >/dev/full'
 has stderr 'cannot write to stdout' "$err"
+
+case_is 'completion takes names as they are, and runs nothing'
+redis s flushall >/dev/null
+lock '$(touch${IFS}pwned)' "$x:1"
+lock 'jobs:nightly' "$x:1"
+mkdir -p path
+ln -sf "$DIBS" path/dibs
+complete_info() { # WORD: prints what is offered
+    PATH="$T/path:$PATH" bash --norc -c '
+        . "$1"
+        COMP_WORDS=(dibs info "$2")
+        COMP_CWORD=2
+        _dibs
+        printf "%s\n" "${COMPREPLY[@]}"' - "$HERE/../../completions/dibs.bash" "$1"
+}
+ran 0 complete_info jobs
+same stdout jobs:nightly "$out"
+ran 0 complete_info ''
+has stdout '\$\(touch' "$out"
+[ ! -e pwned ] || fail 'a name was run'

@@ -150,3 +150,24 @@ ran 7 bash -c 'trap "" CHLD; exec "$DIBS" run a -- sh -c "exit 7"'
 
 case_is 'children of somebody else, inherited through exec'
 ran 7 bash -c 'sleep 0.1 & exec "$DIBS" run a -- sh -c "sleep 0.3; exit 7"'
+
+# ---- an older Linux ----------------------------------------------------
+
+$CC -o nosys "$HERE/nosys.c" || fail 'cannot build nosys'
+if ./nosys true; then
+    case_is 'without close_range it ends all the same'
+    ran 7 timeout 20 ./nosys "$DIBS" run old -- sh -c 'exit 7'
+    free s old || fail 'still held'
+
+    case_is 'without close_range, killed with -9, it takes its kin with it'
+    rm -f pid.* out.txt
+    ./nosys "$DIBS" run old -- bash family.sh >out.txt 2>err.txt &
+    job=$!
+    await said ready out.txt
+    await test -s pid.grandchild
+    kill -KILL $job
+    ended 137 $job
+    for who in command child grandchild; do
+        await dead "$(cat pid.$who)" || fail "$who lives"
+    done
+fi

@@ -82,6 +82,14 @@ wrong "run: --log: 'xml' is neither text nor json" "$(with '--log json')" \
 wrong "run: -u: '' is empty" "$(with '-u redis://db1.example:6379')" \
     run -u '' a -- true
 
+wrong "run: --multi: 'c,d' is a second one; put all of them behind the first" \
+    'dibs run --multi stock,orders -- ./move' \
+    run --multi a,b --multi c,d -- true
+DIBS_URL='' wrong '$DIBS_URL is set, but empty' 'unset DIBS_URL DIBS_URL_FILE' \
+    run a -- true
+DIBS_URL_FILE='' wrong '$DIBS_URL_FILE is set, but empty' \
+    'unset DIBS_URL DIBS_URL_FILE' run a -- true
+
 # Names.
 hint='   (or, if you mean it, --any-name)'
 wrong "run: the name '' is empty" "$example" run '' -- true
