@@ -15,8 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define FDS_MOST 1048576 /* where there is no limit: as many as Linux allows   \
-                          */
+#define FDS_MOST 1048576 /* where there is no limit */
 
 /* Closes first and all above: now, or when a program is started. */
 static inline void fds_close_from(int first, bool on_exec)
