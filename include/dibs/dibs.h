@@ -5,7 +5,9 @@
  * Threads    Any function may be called from any thread. Callbacks run on the
  *            client's callback thread, or on yours through
  *            dibs_client_dispatch, with no library mutex held; never on the
- *            thread that renews leases.
+ *            thread that renews leases. A callback must return: if a C++
+ *            exception or a longjmp leaves it, the program ends, or the
+ *            client goes on believing that this thread is inside it.
  * Ownership  X_new and X_open give you an X, X_free takes it back and accepts
  *            NULL. Strings you pass are copied. Strings you get belong to the
  *            object and live as long as it does.
