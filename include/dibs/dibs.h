@@ -373,6 +373,7 @@ DIBS_API DIBS_MUST dibs_err dibs_lock_try(dibs_lock *l,
  *            as given back, as above; one of several is still held.
  * CONN       One of several holds, and no connection: still held.
  * CLOSED     The client is going away, and releases it.
+ * NOMEM      A group, and there is no memory to begin: still held.
  */
 DIBS_API dibs_err dibs_lock_release(dibs_lock *l, const dibs_lock_opts *opts);
 
