@@ -78,11 +78,7 @@ static int finish(int code)
 
 static int tell_error(const char *what, dibs_err err)
 {
-    if (err == DIBS_ERR_WRONGTYPE)
-        out_tell(OUT_ERROR, "server",
-                 "%s: the key holds something that is not a lock", what);
-    else
-        out_tell(OUT_ERROR, "server", "%s: %s", what, dibs_strerror(err));
+    out_tell(OUT_ERROR, "server", "%s: %s", what, dibs_strerror(err));
     return out_exit_of(err);
 }
 

@@ -67,7 +67,8 @@ extern "C" {
     X(DIBS_ERR_UNKNOWN, -8, "sent, but no reply came: outcome unknown")        \
     X(DIBS_ERR_CLOSED, -9, "client is shutting down")                          \
     X(DIBS_ERR_DEADLOCK, -10, "blocking call made from a dibs callback")       \
-    X(DIBS_ERR_WRONGTYPE, -11, "the key holds something that is not a lock")   \
+    X(DIBS_ERR_WRONGTYPE, -11,                                                 \
+      "the key holds something else: not a lock, or a lock of another kind")   \
     X(DIBS_ERR_AUTH, -12, "the server refused our credentials or rights")      \
     X(DIBS_ERR_SERVER, -13, "the server answered with an error")               \
     X(DIBS_ERR_UPGRADE, -14, "asking for write while holding read")            \
