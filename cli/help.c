@@ -160,7 +160,7 @@ int help_show(const struct command *cmd)
         for (const struct command *c = commands; c->name; c++)
             printf("  %-14s%s\n", c->name, c->summary);
     }
-    return fflush(stdout) == 0 ? EXIT_FINE : EXIT_INTERNAL;
+    return out_finish(EXIT_FINE);
 }
 
 int cmd_help(const struct args *a)

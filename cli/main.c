@@ -76,7 +76,7 @@ int cmd_version(const struct args *a)
 {
     (void)a;
     printf("dibs %s\n", dibs_version());
-    return EXIT_FINE;
+    return out_finish(EXIT_FINE);
 }
 
 int main(int argc, char **argv)

@@ -182,3 +182,10 @@ esac
 version=$out
 ran 0 dibs --version
 same '--version' "$version" "$out"
+
+case_is 'a full disk is not success'
+for words in version --version help 'help run'; do
+    # shellcheck disable=SC2086 # words
+    ran 70 sh -c '"$DIBS" "$@" >/dev/full' sh $words
+    same stderr 'dibs: cannot write to stdout' "$err"
+done
