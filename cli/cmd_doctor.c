@@ -111,11 +111,7 @@ int cmd_doctor(const struct args *a)
         code = out_exit_of(err);
     }
     dibs_client_free(c);
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        out_tell(OUT_ERROR, "stdout", "cannot write to stdout");
-        return EXIT_INTERNAL;
-    }
     if (code == EXIT_FINE && all.worst == DIBS_VERDICT_PROBLEM)
         code = EXIT_PROBLEM;
-    return code;
+    return out_finish(code);
 }

@@ -87,7 +87,7 @@ static int stop(const struct args *a, const struct local *lo)
         printf("stopped process %ld\n", (long)pid);
     else
         printf("not running\n");
-    return EXIT_FINE;
+    return out_finish(EXIT_FINE);
 }
 
 int cmd_local(const struct args *a)
@@ -105,5 +105,5 @@ int cmd_local(const struct args *a)
     if (!local_alive(&lo, &pid))
         code = EXIT_SERVER;
     print_status(a, &lo, pid);
-    return code;
+    return out_finish(code);
 }

@@ -67,22 +67,9 @@ static void print_json(const struct seen *s)
     json_close(&j);
 }
 
-/* All output is out, or somebody must know. */
-static int finish(int code)
-{
-    if (fflush(stdout) == 0 && !ferror(stdout))
-        return code;
-    out_tell(OUT_ERROR, "stdout", "cannot write to stdout");
-    return EXIT_INTERNAL;
-}
-
 static int tell_error(const char *what, dibs_err err)
 {
-    if (err == DIBS_ERR_WRONGTYPE)
-        out_tell(OUT_ERROR, "server",
-                 "%s: the key holds something that is not a lock", what);
-    else
-        out_tell(OUT_ERROR, "server", "%s: %s", what, dibs_strerror(err));
+    out_tell(OUT_ERROR, "server", "%s: %s", what, dibs_strerror(err));
     return out_exit_of(err);
 }
 
@@ -222,7 +209,7 @@ int cmd_info(const struct args *a)
             code = tell_error(a->words[0], err);
     }
     look_close(&k);
-    return finish(code);
+    return out_finish(code);
 }
 
 /* ---- queue ------------------------------------------------------------- */
@@ -262,7 +249,7 @@ int cmd_queue(const struct args *a)
     if (code == EXIT_FINE && a->json)
         puts("]");
     look_close(&k);
-    return finish(code);
+    return out_finish(code);
 }
 
 /* ---- ls ---------------------------------------------------------------- */
@@ -393,7 +380,7 @@ int cmd_ls(const struct args *a)
         free(all.rows[i].name);
     free(all.rows);
     dibs_client_free(c);
-    return finish(code);
+    return out_finish(code);
 }
 
 /* ---- force-unlock ------------------------------------------------------ */
@@ -481,5 +468,5 @@ int cmd_force_unlock(const struct args *a)
     else if (code == EXIT_FINE)
         print_forced(a, false, NULL);
     look_close(&k);
-    return finish(code);
+    return out_finish(code);
 }

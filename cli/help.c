@@ -4,7 +4,8 @@
  *
  * The first page fits a screen and is enough to guard a cron job. The page of
  * a subcommand is made from the tables of main.c and args.c, so that it tells
- * what the parser takes. dibs(1) has the rest.
+ * what the parser takes; but for sentences that do not suit all subcommands,
+ * and options that are taken and mean nothing. dibs(1) has the rest.
  */
 #include <stdio.h>
 #include <string.h>
@@ -62,7 +63,48 @@ static void wrapped(const char *text, int at)
     putchar('\n');
 }
 
-static void show_option(const struct option_row *row)
+/* Instead of the sentence in option_rows. */
+static const struct {
+    unsigned commands;
+    const char *option, *help;
+} other_words[] = {
+    {CMD_DOCTOR, "lease",
+     "The lease of the locks that the server is meant for: it is compared with"
+     " the server's uptime. Default 30s."},
+    {CMD_HOLD, "lease",
+     "After so long without a sign of life from us the lock is free again."
+     " Default 30s, renewed while we hold it."},
+    {CMD_HOLD, "no-renew",
+     "Do not renew: the lock ends with its lease; exit 80."},
+    {CMD_HOLD, "max-hold",
+     "Renew no longer than this; then the lock ends, and we exit 80."},
+    {CMD_HOLD, "min-hold",
+     "Keep the lock taken for at least so long, also when stdin ends or a"
+     " signal comes sooner."},
+    {CMD_RUN, "kill-after",
+     "From TERM to KILL when we stop the command. Default 5s; when the lock is"
+     " being lost, never more than a third of the lease."},
+};
+
+static const char *words_for(const struct option_row *row, unsigned command)
+{
+    for (size_t i = 0; i < sizeof other_words / sizeof *other_words; i++)
+        if ((other_words[i].commands & command) &&
+            strcmp(other_words[i].option, row->name) == 0)
+            return other_words[i].help;
+    return row->help;
+}
+
+/* A server can be named to every subcommand, since such options may stand
+ * before it; but some ask none. */
+static bool means_nothing(const struct option_row *row, unsigned command)
+{
+    return !(command & CMD_SERVER) && (strcmp(row->name, "url") == 0 ||
+                                       strcmp(row->name, "url-file") == 0 ||
+                                       strcmp(row->name, "password-file") == 0);
+}
+
+static void show_option(const struct option_row *row, unsigned command)
 {
     char left[64] = "  ";
     size_t n = 2;
@@ -76,7 +118,7 @@ static void show_option(const struct option_row *row)
     printf("%-*s", TEXT_COLUMN, left);
     if (n >= TEXT_COLUMN)
         printf("\n%*s", TEXT_COLUMN, "");
-    wrapped(row->help, TEXT_COLUMN);
+    wrapped(words_for(row, command), TEXT_COLUMN);
 }
 
 static void show_exits(void)
@@ -100,8 +142,8 @@ static void show_command(const struct command *cmd)
     printf("dibs %s\n\n%s\n", cmd->synopsis, cmd->summary);
     puts("\nOptions:");
     for (const struct option_row *row = option_rows; row->name; row++)
-        if (row->commands & cmd->bit)
-            show_option(row);
+        if ((row->commands & cmd->bit) && !means_nothing(row, cmd->bit))
+            show_option(row, cmd->bit);
     if (cmd->bit & CMD_TAKE)
         puts("\nA TIME is 500ms, 10s, 2m, 1h or 1d; a bare number is seconds.");
     if (cmd->bit == CMD_RUN)
@@ -118,7 +160,7 @@ int help_show(const struct command *cmd)
         for (const struct command *c = commands; c->name; c++)
             printf("  %-14s%s\n", c->name, c->summary);
     }
-    return fflush(stdout) == 0 ? EXIT_FINE : EXIT_INTERNAL;
+    return out_finish(EXIT_FINE);
 }
 
 int cmd_help(const struct args *a)

@@ -39,7 +39,7 @@ const struct command commands[] = {
     {"doctor", CMD_DOCTOR, 0, 1, "the NAME of a lock",
      "doctor [--json] [--lease TIME] [NAME]", "dibs doctor",
      "Examine the server: what it means for locks.", cmd_doctor},
-    {"local", CMD_LOCAL, 1, 1, "status or stop", "local status|stop",
+    {"local", CMD_LOCAL, 1, 1, "status or stop", "local status|stop [--force]",
      "dibs local status", "Look at, or stop, the private server.", cmd_local},
     {"version", CMD_VERSION, 0, 0, "nothing", "version", "dibs version",
      "Show the version.", cmd_version},
@@ -76,7 +76,7 @@ int cmd_version(const struct args *a)
 {
     (void)a;
     printf("dibs %s\n", dibs_version());
-    return EXIT_FINE;
+    return out_finish(EXIT_FINE);
 }
 
 int main(int argc, char **argv)

@@ -323,6 +323,14 @@ const char *out_span(int64_t ms, char buf[OUT_SPAN_MAX])
     return buf;
 }
 
+int out_finish(int code)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    out_tell(OUT_ERROR, "stdout", "cannot write to stdout");
+    return EXIT_INTERNAL;
+}
+
 /* ---- errors of the library --------------------------------------------- */
 
 int out_exit_of(dibs_err err)

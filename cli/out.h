@@ -91,6 +91,10 @@ char *out_printable(const char *s, size_t len);
 #define OUT_SPAN_MAX 32
 const char *out_span(int64_t ms, char buf[OUT_SPAN_MAX]);
 
+/* The last word of a subcommand that answers on stdout: code, or EXIT_INTERNAL
+ * and a message when not all of the answer could be written. */
+int out_finish(int code);
+
 /* ---- errors of the library --------------------------------------------- */
 
 /* The exit code that stands for an error of the library. */

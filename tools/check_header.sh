@@ -28,21 +28,44 @@ dibs_err use(dibs_client **c, dibs_lock *l)
     return err;
 }
 END
-# C++ has no compound literals; there the structs are filled by hand.
+# C++ has no compound literals; there the structs are filled by hand. What the
+# macros for results make is looked at, too: all zero but the size.
 cat >"$dir/used.cc" <<'END'
 #include <dibs/dibs.h>
+#if defined(DIBS_CLIENT_OPTS) || defined(DIBS_LOCK_OPTS)
+#error "these do not compile as C++"
+#endif
 dibs_err use(dibs_client **c, dibs_lock *l);
 dibs_err use(dibs_client **c, dibs_lock *l)
 {
-    dibs_client_opts copts = dibs_client_opts();
+    dibs_client_opts copts = {};
     copts.size = sizeof copts;
     copts.lazy = true;
-    dibs_lock_opts lopts = dibs_lock_opts();
+    dibs_lock_opts lopts = {};
     lopts.size = sizeof lopts;
     lopts.wait_ms = DIBS_MS_MAX;
+    dibs_lock_info info = DIBS_LOCK_INFO_INIT;
+    dibs_member member = DIBS_MEMBER_INIT;
     dibs_err err = dibs_client_open("redis://h", &copts, c);
-    return err == DIBS_OK ? dibs_lock_acquire(l, &lopts) : err;
+    if (err == DIBS_OK)
+        err = dibs_lock_acquire(l, &lopts);
+    if (err == DIBS_OK)
+        err = dibs_lock_info_get(l, &info);
+    if (err == DIBS_OK)
+        err = dibs_lock_members(l, 0, 0, &member);
+    return err;
 }
+static constexpr dibs_lock_info no_info = DIBS_LOCK_INFO_INIT;
+static constexpr dibs_member no_member = DIBS_MEMBER_INIT;
+static_assert(no_info.size == sizeof no_info && !no_info.locked &&
+              no_info.mode == DIBS_MODE_NONE && no_info.ttl_ms == 0 &&
+              no_info.holds == 0 && no_info.owners == 0 &&
+              no_info.waiters == 0 && no_info.owner[0] == '\0', "info");
+static_assert(no_member.size == sizeof no_member && !no_member.name &&
+              no_member.name_len == 0 && !no_member.server &&
+              no_member.verdict == DIBS_OK &&
+              no_member.state == DIBS_NOT_HELD && no_member.valid_ms == 0,
+              "member");
 END
 
 warnings="-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wundef -Werror"
@@ -59,8 +82,9 @@ for what in alone used; do
         compile $cc c17 "$dir/$what.c"
     done
     for cxx in g++ clang++-14; do
-        compile $cxx c++11 "$dir/$what.cc"
-        compile $cxx c++20 "$dir/$what.cc"
+        for standard in c++11 c++17 c++20; do
+            compile $cxx $standard "$dir/$what.cc"
+        done
     done
 done
 echo "check_header: compiled $count times, as C and as C++"

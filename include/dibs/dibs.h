@@ -5,7 +5,9 @@
  * Threads    Any function may be called from any thread. Callbacks run on the
  *            client's callback thread, or on yours through
  *            dibs_client_dispatch, with no library mutex held; never on the
- *            thread that renews leases.
+ *            thread that renews leases. A callback must return: if a C++
+ *            exception or a longjmp leaves it, the program ends, or the
+ *            client goes on believing that this thread is inside it.
  * Ownership  X_new and X_open give you an X, X_free takes it back and accepts
  *            NULL. Strings you pass are copied. Strings you get belong to the
  *            object and live as long as it does.
@@ -65,7 +67,8 @@ extern "C" {
     X(DIBS_ERR_UNKNOWN, -8, "sent, but no reply came: outcome unknown")        \
     X(DIBS_ERR_CLOSED, -9, "client is shutting down")                          \
     X(DIBS_ERR_DEADLOCK, -10, "blocking call made from a dibs callback")       \
-    X(DIBS_ERR_WRONGTYPE, -11, "the key holds something that is not a lock")   \
+    X(DIBS_ERR_WRONGTYPE, -11,                                                 \
+      "the key holds something else: not a lock, or a lock of another kind")   \
     X(DIBS_ERR_AUTH, -12, "the server refused our credentials or rights")      \
     X(DIBS_ERR_SERVER, -13, "the server answered with an error")               \
     X(DIBS_ERR_UPGRADE, -14, "asking for write while holding read")            \
@@ -134,8 +137,15 @@ typedef enum dibs_pubsub {
     DIBS_PUBSUB_BOTH      /* to be heard by either */
 } dibs_pubsub;
 
-/* Zero is the default of every field; fill it with DIBS_CLIENT_OPTS, or by
- * hand with size first. */
+/* Zero is the default of every field. In C, DIBS_CLIENT_OPTS fills it. C++ has
+ * no compound literals, so the macros ..._OPTS are not there; make all zero,
+ * set the size, then what is wanted:
+ *
+ *   dibs_lock_opts o = {};
+ *   o.size = sizeof o;
+ *   o.wait_ms = 500;
+ *   err = dibs_lock_acquire(l, &o);
+ */
 typedef struct dibs_client_opts {
     size_t size;
     int64_t command_timeout_ms; /* wait for one reply; 0 = 3000 */
@@ -170,8 +180,10 @@ typedef struct dibs_client_opts {
     dibs_pubsub pubsub;            /* in a cluster: how wake-ups travel */
 } dibs_client_opts;
 
+#ifndef __cplusplus
 #define DIBS_CLIENT_OPTS(...)                                                  \
     (&(const dibs_client_opts){.size = sizeof(dibs_client_opts), __VA_ARGS__})
+#endif
 
 /* Opens a client. opts may be NULL. Unless opts say lazy, one connection is
  * made, so that a bad address or password shows here. When it fails, events
@@ -256,8 +268,10 @@ typedef struct dibs_lock_opts {
                                     the lease */
 } dibs_lock_opts;
 
+#ifndef __cplusplus /* there by hand, as with the client's options */
 #define DIBS_LOCK_OPTS(...)                                                    \
     (&(const dibs_lock_opts){.size = sizeof(dibs_lock_opts), __VA_ARGS__})
+#endif
 
 /* A lock by name. Every handle of a name in a client is the same lock; one
  * handle serves all threads. Free handles before or after the client. Freeing
@@ -360,6 +374,7 @@ DIBS_API DIBS_MUST dibs_err dibs_lock_try(dibs_lock *l,
  *            as given back, as above; one of several is still held.
  * CONN       One of several holds, and no connection: still held.
  * CLOSED     The client is going away, and releases it.
+ * NOMEM      A group, and there is no memory to begin: still held.
  */
 DIBS_API dibs_err dibs_lock_release(dibs_lock *l, const dibs_lock_opts *opts);
 
@@ -414,10 +429,17 @@ typedef struct dibs_member {
     int64_t valid_ms;   /* what is left of that */
 } dibs_member;
 
+#ifdef __cplusplus /* every field, or compilers warn */
+#define DIBS_MEMBER_INIT                                                       \
+    {                                                                          \
+        sizeof(dibs_member), nullptr, 0, nullptr, DIBS_OK, DIBS_NOT_HELD, 0    \
+    }
+#else
 #define DIBS_MEMBER_INIT                                                       \
     {                                                                          \
         .size = sizeof(dibs_member)                                            \
     }
+#endif
 
 /* The members by index, from 0, as they were given (those of a multi lock in
  * its place). No I/O, no waiting. The verdicts of acquires that failed or were
@@ -451,10 +473,17 @@ typedef struct dibs_lock_info {
                                    longer, and a NUL ends it */
 } dibs_lock_info;
 
+#ifdef __cplusplus
+#define DIBS_LOCK_INFO_INIT                                                    \
+    {                                                                          \
+        sizeof(dibs_lock_info), false, DIBS_MODE_NONE, 0, 0, 0, 0, ""          \
+    }
+#else
 #define DIBS_LOCK_INFO_INIT                                                    \
     {                                                                          \
         .size = sizeof(dibs_lock_info)                                         \
     }
+#endif
 
 /* out->size must be set. OK, or an error as of acquire. */
 DIBS_API DIBS_MUST dibs_err dibs_lock_info_get(dibs_lock *l,

@@ -13,6 +13,7 @@ ran 69 dibs local status
 has stdout 'not running' "$out"
 ran 0 dibs local stop
 same stdout 'not running' "$out"
+ran 70 sh -c '"$DIBS" local status >/dev/full'
 ran 69 dibs local status --json
 same running false "$(json running "$out")"
 
@@ -56,6 +57,7 @@ same 'no eviction' noeviction \
 same 'no snapshots' '' "$(redis-cli -s "$sock" config get save | tail -n 1)"
 
 case_is 'apart from us'
+ran 70 sh -c '"$DIBS" local status >/dev/full'
 ran 0 dibs local status --json
 pid=$(json pid "$out")
 same 'its own session' 0 "$(ps -o sid= -p "$pid" | grep -c "^ *$(ps -o sid= -p $$ | tr -d ' ')$")"

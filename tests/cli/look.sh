@@ -132,7 +132,7 @@ same stdout ran "$(cat job.txt)"
 case_is 'a key that is not a lock'
 redis s set string x >/dev/null
 ran 69 dibs info string
-has stderr 'string: the key holds something that is not a lock' "$err"
+has stderr 'string: the key holds something else: not a lock, or a lock of another kind' "$err"
 ran 69 dibs force-unlock --yes string
 same 'left as it is' x "$(redis s get string)"
 

@@ -158,14 +158,29 @@ has stdout 'dibs run NAME -- COMMAND' "$out"
 first=$out
 ran 0 dibs --help
 same '--help' "$first" "$out"
-for sub in run hold info ls force-unlock local version help; do
+for sub in run hold info queue ls force-unlock doctor local version help; do
     case_is "help $sub"
     ran 0 dibs help $sub
     page=$out
     ran 0 dibs $sub --help
     same "$sub --help" "$page" "$out"
     [ "$(wc -L <out.txt)" -le 80 ] || fail 'wider than a screen'
+    case $sub in
+    local | version | help)
+        ! grep -q -e --url out.txt || fail "there is no server to name"
+        ;;
+    *) has stdout '--url URL' "$out" ;;
+    esac
+    # Only run has one.
+    [ $sub = run ] || ! grep -q 'the command' out.txt || fail 'which command?'
 done
+case_is 'help suits the subcommand'
+ran 0 dibs help doctor
+has stdout uptime "$out"
+ran 0 dibs help local
+has stdout 'dibs local status|stop [--force]' "$out"
+ran 0 dibs help run
+has stdout 'when the lock is being lost, never more than a third' "$(tr -s ' \n' ' ' <out.txt)"
 case_is version
 ran 0 dibs version
 case $out in
@@ -175,3 +190,10 @@ esac
 version=$out
 ran 0 dibs --version
 same '--version' "$version" "$out"
+
+case_is 'a full disk is not success'
+for words in version --version help 'help run'; do
+    # shellcheck disable=SC2086 # words
+    ran 70 sh -c '"$DIBS" "$@" >/dev/full' sh $words
+    same stderr 'dibs: cannot write to stdout' "$err"
+done
