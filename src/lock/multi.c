@@ -113,7 +113,7 @@ static bool may_wait(struct dibs__gop *gop, const struct dibs__mop *m)
     REQUIRES(gop->g->mu)
 {
     dibs_err err = m->err;
-    bool not_now = err != DIBS_OK && err == m->op.last;
+    bool not_now = err == DIBS_ERR_SERVER && err == m->op.last;
 
     return err == DIBS_ERR_BUSY ||
            (!gop->trying &&

@@ -88,7 +88,8 @@ struct ts_rule {
 int ts_proxy_rule(struct ts_proxy *p, const struct ts_rule *rule);
 /* The rule acts no more; what it has begun goes on. 0 = all rules. */
 void ts_proxy_unrule(struct ts_proxy *p, int id);
-/* Lets go all that is held, in both directions. Rules stay. */
+/* Lets go all that is held, in both directions. Rules stay; what one that acts
+ * no more has begun to hold, but has no reply yet, it will not hold. */
 void ts_proxy_release(struct ts_proxy *p);
 
 /* hits: requests the rule acted on. executed: how many of them the server

@@ -53,6 +53,7 @@ struct req {
     struct req *next;
     struct rule *rule; /* or NULL */
     bool local;        /* the server has not got it */
+    bool let_go;       /* its reply is not held any more */
     long replies;      /* to come; -1: until nothing is subscribed to */
 };
 
@@ -341,6 +342,8 @@ static void take_reply(struct link *l, const char *msg, size_t len)
     bool last = was_last(l->reqs, msg, len);
     struct parcel *c = wrap(l, r ? &r->spec : &plain, msg, len);
 
+    if (c && l->reqs->let_go)
+        c->held = false;
     if (r && (r->spec.action == TS_DROP_REPLY_CLOSE ||
               r->spec.action == TS_CUT_REPLY_AT)) {
         ts__book_executed(l->p, r);
@@ -526,6 +529,8 @@ void ts__link_release(struct link *l)
     l->held = false;
     for (struct parcel *c = l->parcels; c; c = c->next)
         c->held = false;
+    for (struct req *r = l->reqs; r; r = r->next)
+        r->let_go = r->rule && !r->rule->active;
 }
 
 /* An end, or a reset. What we have not read would turn an end into a reset, so
