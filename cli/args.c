@@ -64,8 +64,8 @@ const struct option_row option_rows[] = {
     {'t', "max-run", "TIME", OPT_TIME, AT(max_run_ms), CMD_RUN, "10m",
      "Stop the command after so long; exit 124. Default: no limit."},
     {'k', "kill-after", "TIME", OPT_TIME, AT(kill_after_ms), CMD_RUN, "5s",
-     "From TERM to KILL when we stop the command. Default 5s, and never more"
-     " than a third of the lease."},
+     "From TERM to KILL when we stop the command. Default 5s; when the lock is"
+     " being lost, never more than a third of the lease."},
     {0, "on-lost", "WHAT", OPT_LOST, AT(on_lost), CMD_RUN, "term",
      "When the lock is being lost: term (default), kill, a signal's name,"
      " exec:CMD or warn. All but warn end with KILL before the lease ends."},

@@ -81,9 +81,6 @@ static const struct {
     {CMD_HOLD, "min-hold",
      "Keep the lock taken for at least so long, also when stdin ends or a"
      " signal comes sooner."},
-    {CMD_RUN, "kill-after",
-     "From TERM to KILL when we stop the command. Default 5s; when the lock is"
-     " being lost, never more than a third of the lease."},
 };
 
 static const char *words_for(const struct option_row *row, unsigned command)
