@@ -5,6 +5,8 @@
  */
 #include "server/multi_kit.h"
 
+#include <poll.h>
+
 static const struct word B = {.kind = 'p', .name = "b"};
 
 /* An acquire of "pa pb..." that waits for b. */
@@ -440,6 +442,26 @@ static void test_multi_async_one_owner(void **state)
     kit_world_end(&w);
 }
 
+/* What was never dispatched is dropped with its client, though the operation
+ * has a share in the client itself: the address sanitizer would tell. */
+static void test_multi_async_never_dispatched(void **state)
+{
+    struct world w =
+        kit_world(DIBS_CLIENT_OPTS(.callbacks = DIBS_CALLBACKS_DISPATCH));
+    dibs_lock *g = kit_group(&w, "pa pb");
+    struct told told = {0};
+    struct pollfd ready = {.fd = dibs_client_fd(w.c[0]), .events = POLLIN};
+
+    (void)state;
+    size_t fds = ts_fds();
+    FINE(dibs_lock_try_async(g, NULL, kit_tell, &told));
+    assert_int_equal(poll(&ready, 1, (int)TS_SOON), 1);
+    dibs_lock_free(g);
+    kit_world_end(&w);
+    assert_int_equal(atomic_load(&told.times), 0);
+    assert_true(ts_fds() < fds);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -456,6 +478,7 @@ int main(void)
         MULTI_TEST(test_multi_async_dispatch),
         MULTI_TEST(test_multi_async_inside),
         MULTI_TEST(test_multi_async_one_owner),
+        MULTI_TEST(test_multi_async_never_dispatched),
     };
     return MULTI_RUN("server.multi_async", tests);
 }
