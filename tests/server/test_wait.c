@@ -534,6 +534,28 @@ static void test_wait_cancel_behind_own(void **state)
     kit_close(c);
 }
 
+/* ---- a handle that goes ------------------------------------------------ */
+
+/* Freed by another thread while somebody waits on it: the wait goes on. */
+static void test_wait_handle_freed(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_lock *l = kit_lock(c, "l");
+    struct call waits;
+
+    (void)state;
+    ts_ok(srv, "HSET l stranger:1 1");
+    ts_ok(srv, "PEXPIRE l 600000");
+    kit_call_start(&waits, l, NULL, dibs_lock_acquire);
+    assert_true(ts_wait_numsub(srv, "redisson_lock__channel:{l}", 1));
+    dibs_lock_free(l);
+    ts_ok(srv, "DEL l");
+    ts_ok(srv, "PUBLISH redisson_lock__channel:{l} 0");
+    FINE(kit_call_end(&waits));
+    assert_true(ts_exists(srv, "l"));
+    kit_close(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -555,6 +577,7 @@ int main(void)
         KIT_TEST(test_wait_cancel_all),
         KIT_TEST(test_wait_cancel_sync),
         KIT_TEST(test_wait_cancel_behind_own),
+        KIT_TEST(test_wait_handle_freed),
     };
     return KIT_RUN("server.wait", tests);
 }
