@@ -154,9 +154,12 @@ static void test_multi_time_kept_with_limit(void **state)
 
 /* ---- a server that says "not now" -------------------------------------- */
 
-/* It is waited for as long as the caller waits, as with a plain lock. */
+/* It is waited for as long as the caller waits, as with a plain lock. Before
+ * Redis 7 a script that meets this error ends with another. */
 static void test_multi_time_not_now(void **state)
 {
+    if (!ts_int(srv, "EVAL %s 0", "return redis.REDIS_VERSION_NUM or 0"))
+        skip();
     struct world w = kit_world(DIBS_CLIENT_OPTS(.command_timeout_ms = 200));
     dibs_lock *g = kit_group(&w, "pa pb pc@2");
     struct told told = {0};
