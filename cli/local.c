@@ -13,6 +13,9 @@
  *         /run/user/UID while a login shell does, and both must get the same
  *         server: so one that already listens in /tmp/dibs-UID is used.
  *
+ *         One that runs but cannot be reached any more is no reason to start
+ *         a second one: see orphan.c.
+ *
  * Trust   Who can swap the folder or the socket decides who holds our locks.
  *         The folder must be a real one, ours, and closed to others; and what
  *         answers on the socket must run as us (SO_PEERCRED).
@@ -42,6 +45,7 @@
 
 #include "exits.h"
 #include "fds.h"
+#include "orphan.h"
 #include "out.h"
 #include "times.h"
 
@@ -75,7 +79,7 @@ static bool set_dir(struct local *lo, const char *dir)
 {
     return join(lo->dir, dir, "") && join(lo->socket, dir, "/redis.sock") &&
            join(lo->start, dir, "/start.lock") &&
-           join(lo->log, dir, "/redis.log");
+           join(lo->log, dir, "/redis.log") && join(lo->other, "", "");
 }
 
 /* What is wrong with a folder that is to hold ours? Others may own it only if
@@ -150,12 +154,15 @@ int local_find(struct local *lo)
     if (xdg && *xdg && strcmp(xdg, user) != 0)
         return find_in(lo, xdg);
 
-    (void)set_dir(&other, tmp); /* fits */
+    (void)set_dir(&other, tmp); /* fits, as the other place does */
+    (void)snprintf(other.other, sizeof other.other, "%.64s/dibs", user);
     if (base_wrong(user) != NULL) {
         *lo = other;
         return EXIT_FINE;
     }
     int code = find_in(lo, user);
+    if (code == EXIT_FINE)
+        (void)join(lo->other, tmp, "");
     if (code == EXIT_FINE && !local_alive(lo, NULL) &&
         local_alive(&other, NULL))
         *lo = other;
@@ -363,6 +370,24 @@ static int lock_folder(const struct local *lo)
     return -1;
 }
 
+/* False, and it is said why: there is one with locks on it, which nobody can
+ * reach any more. */
+static bool none_left(const struct local *lo)
+{
+    pid_t pid = orphan_busy(lo->dir, lo->socket);
+    struct local other;
+
+    if (!pid && lo->other[0] && set_dir(&other, lo->other))
+        pid = orphan_busy(other.dir, other.socket);
+    if (pid)
+        out_tell(OUT_ERROR, "local",
+                 "a private redis-server is at work, but its socket is gone "
+                 "(process %ld): somebody may hold locks there; wait for that, "
+                 "or end it: kill %ld",
+                 (long)pid, (long)pid);
+    return pid == 0;
+}
+
 int local_start(const struct local *lo)
 {
     if (local_alive(lo, NULL))
@@ -374,7 +399,7 @@ int local_start(const struct local *lo)
     if (fd < 0)
         return EXIT_SERVER;
     if (!local_alive(lo, NULL)) {
-        code = launch(lo);
+        code = none_left(lo) ? launch(lo) : EXIT_SERVER;
         if (code == EXIT_FINE)
             out_tell(OUT_WARN, "local",
                      "no URL given: started a private redis-server on %s "

@@ -17,6 +17,7 @@ struct local {
     char socket[LOCAL_PATH_MAX]; /* in dir */
     char log[LOCAL_PATH_MAX];    /* in dir */
     char start[LOCAL_PATH_MAX];  /* in dir; locked while starting, stopping */
+    char other[LOCAL_PATH_MAX];  /* where it may also have been; or "" */
 };
 
 /* Picks the folder; makes nothing. EXIT_FINE, or EXIT_SERVER and it has been

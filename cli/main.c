@@ -4,7 +4,8 @@
  *
  * Reading order: exits.h (what the codes mean), args.c (the command line),
  * cmd_run.c (the main job; it leads to grip.c, child.c, supervise.c and
- * guard.c), target.c and local.c (which server), then the smaller commands.
+ * guard.c), target.c, local.c and orphan.c (which server), then the smaller
+ * commands.
  *
  * The command is a user of the library like any other: of its headers it
  * includes <dibs/dibs.h> and no more.

@@ -215,3 +215,30 @@ if ./nosys true; then
     has stdout "stopped process $pid" "$out$err"
     dead "$pid" || fail 'it lives'
 fi
+
+case_is 'its folder is removed: no second server while the first is in use'
+mkdir -m 700 gone
+export XDG_RUNTIME_DIR=$T/gone
+"$DIBS" hold --no-stdin a >held.txt 2>/dev/null &
+job=$!
+await test -s held.txt
+ran 0 dibs local status
+pid=$(grep -o 'process [0-9]*' <<<"$out" | grep -o '[0-9]*')
+rm -rf gone/dibs
+ran 69 dibs run -n a -- echo here
+has stderr "its socket is gone (process $pid)" "$err"
+same stdout '' "$out"
+kill $job
+ended 0 $job
+ran 0 dibs run -n a -- echo here
+same stdout here "$out"
+dead "$pid" || fail 'the first server lives'
+
+case_is 'its socket is removed'
+ran 0 dibs local status
+pid=$(grep -o 'process [0-9]*' <<<"$out" | grep -o '[0-9]*')
+rm gone/dibs/redis.sock
+ran 0 dibs run -n a -- echo here
+same stdout here "$out"
+dead "$pid" || fail 'the first server lives'
+ran 0 dibs local stop
