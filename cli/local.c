@@ -77,9 +77,10 @@ static bool join(char out[LOCAL_PATH_MAX], const char *dir, const char *name)
 /* Puts the paths together; false when they do not fit a socket address. */
 static bool set_dir(struct local *lo, const char *dir)
 {
+    lo->other[0] = '\0';
     return join(lo->dir, dir, "") && join(lo->socket, dir, "/redis.sock") &&
            join(lo->start, dir, "/start.lock") &&
-           join(lo->log, dir, "/redis.log") && join(lo->other, "", "");
+           join(lo->log, dir, "/redis.log");
 }
 
 /* What is wrong with a folder that is to hold ours? Others may own it only if
@@ -155,7 +156,7 @@ int local_find(struct local *lo)
         return find_in(lo, xdg);
 
     (void)set_dir(&other, tmp); /* fits, as the other place does */
-    (void)snprintf(other.other, sizeof other.other, "%.64s/dibs", user);
+    (void)join(other.other, user, "/dibs");
     if (base_wrong(user) != NULL) {
         *lo = other;
         return EXIT_FINE;

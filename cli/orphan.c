@@ -108,8 +108,8 @@ static bool has_clients(pid_t pid, const char *socket)
     return found;
 }
 
-/* Whether it is gone now. It cannot have become another process meanwhile, but
- * for where there are no descriptors of processes (an old Linux). */
+/* Whether it is gone now. A descriptor of it cannot come to mean another
+ * process; where there are none (an old Linux), its number must do. */
 static bool end(pid_t pid, const char *dir)
 {
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -117,9 +117,12 @@ static bool end(pid_t pid, const char *dir)
     bool gone = false;
 
     if (find_server(dir) == pid) {
-        kill(pid, SIGTERM);
-        if (fd >= 0)
+        if (fd >= 0) {
+            syscall(SYS_pidfd_send_signal, fd, SIGTERM, NULL, 0);
             gone = poll(&p, 1, END_MS) == 1;
+        } else {
+            kill(pid, SIGTERM);
+        }
         for (int i = 0; fd < 0 && !gone && i < END_MS / 10; i++) {
             gone = kill(pid, 0) != 0;
             poll(NULL, 0, 10);

@@ -19,16 +19,20 @@ trap '' TERM
 echo ready
 wait
 END
+kill_family() { # COMMAND...: runs the family under it, then kills it
+    rm -f pid.* out.txt
+    "$@" bash family.sh >out.txt 2>err.txt &
+    job=$!
+    await said ready out.txt
+    await test -s pid.grandchild
+    kill -KILL $job
+    ended 137 $job
+    for who in command child grandchild; do
+        await dead "$(cat pid.$who)" || fail "$who lives"
+    done
+}
 case_is 'killed with -9, it takes the command and all its kin with it'
-"$DIBS" run a -- bash family.sh >out.txt 2>err.txt &
-job=$!
-await said ready out.txt
-await test -s pid.grandchild
-kill -KILL $job
-ended 137 $job
-for who in command child grandchild; do
-    await dead "$(cat pid.$who)" || fail "$who lives"
-done
+kill_family "$DIBS" run a --
 case_is 'its lock ends with its lease'
 held s a || fail 'the lock was freed by nobody'
 [ "$(redis s pttl a)" -le 30000 ] || fail 'has no end'
@@ -160,14 +164,5 @@ if ./nosys true; then
     free s old || fail 'still held'
 
     case_is 'without close_range, killed with -9, it takes its kin with it'
-    rm -f pid.* out.txt
-    ./nosys "$DIBS" run old -- bash family.sh >out.txt 2>err.txt &
-    job=$!
-    await said ready out.txt
-    await test -s pid.grandchild
-    kill -KILL $job
-    ended 137 $job
-    for who in command child grandchild; do
-        await dead "$(cat pid.$who)" || fail "$who lives"
-    done
+    kill_family ./nosys "$DIBS" run old --
 fi

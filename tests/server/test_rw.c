@@ -341,6 +341,45 @@ static void test_rw_lease_renewal_of_both(void **state)
     kit_close(c);
 }
 
+/* ---- the end of reading ------------------------------------------------ */
+
+/* A release whose reply is lost is seen to, also if it asks for what a read
+ * lock cannot do: to leave the lock taken. */
+static void test_rw_release_lost_with_keep(void **state)
+{
+    dibs_client *c = kit_open(
+        DIBS_CLIENT_OPTS(.command_timeout_ms = 200, .lease_ms = 600000));
+    struct halves h = kit_halves(c);
+
+    (void)state;
+    FINE(dibs_lock_acquire(h.r, NULL));
+    ts_ok(srv, "CLIENT PAUSE 60000 WRITE");
+    WANT(dibs_lock_release(h.r, DIBS_LOCK_OPTS(.keep_ms = 100)),
+         DIBS_ERR_UNKNOWN);
+    ts_ok(srv, "CLIENT UNPAUSE");
+    TS_WAIT(ts_nkeys(srv) == 0);
+    kit_halves_free(&h);
+    kit_close(c);
+}
+
+/* However many readers a client has, its end does not look at all of them for
+ * each of them. */
+static void test_rw_close_with_many(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    struct halves h = kit_halves(c);
+
+    (void)state;
+    for (int i = 0; i < 200; i++)
+        FINE(
+            dibs_lock_acquire(h.r, DIBS_LOCK_OPTS(.owner = dibs_owner_new(c))));
+    long long before = ts_command_calls(srv, "hgetall");
+    kit_halves_free(&h);
+    kit_close(c);
+    assert_int_equal(ts_nkeys(srv), 0);
+    assert_in_range(ts_command_calls(srv, "hgetall"), before, before + 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -352,6 +391,8 @@ int main(void)
         KIT_TEST(test_rw_lease_is_not_shortened),
         KIT_TEST(test_rw_lease_renewal),
         KIT_TEST(test_rw_lease_renewal_of_both),
+        KIT_TEST(test_rw_release_lost_with_keep),
+        KIT_TEST(test_rw_close_with_many),
     };
 
     return KIT_RUN("rw", tests);
