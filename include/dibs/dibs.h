@@ -85,7 +85,15 @@ typedef enum dibs_err {
 } dibs_err;
 
 DIBS_API const char *dibs_strerror(dibs_err err); /* never NULL */
-DIBS_API const char *dibs_version(void);          /* "0.1.0" */
+/* Why the last dibs call that failed on this thread failed, in one line for
+ * people: which argument is INVALID and why; for what went wrong at a server,
+ * its address and its own words, or the system's ("redis://127.0.0.1:6379:
+ * Connection refused"); for a group, the member. Inside the callback of an
+ * async call that failed: why that one did. Never NULL; empty if no more is
+ * known than the code. No password is in it. It is this thread's own, and valid
+ * until its next dibs call. */
+DIBS_API const char *dibs_error_text(void);
+DIBS_API const char *dibs_version(void); /* "0.1.0" */
 
 /* ---- client ------------------------------------------------------------ */
 
