@@ -51,6 +51,7 @@ set(DIBS_SOURCES
   src/lock/list.c
   src/lock/group.c
   src/lock/group_op.c
+  src/lock/group_reason.c
   src/lock/group_time.c
   src/lock/group_release.c
   src/lock/multi.c

@@ -588,8 +588,11 @@ dibs_err dibs__quorum_check(struct dibs__group *g)
         if (all[i].done)
             dibs__client_leave(g->members[i].c);
         dibs__lock(&g->mu);
-        twice |= is_twice(g, i);
+        bool same = is_twice(g, i);
         dibs__unlock(&g->mu);
+        if (same && !twice)
+            dibs__group_same_server(g, i);
+        twice |= same;
     }
     sem_destroy(&done);
     dibs__free(all);
