@@ -78,8 +78,10 @@ static void explain(struct dibs__call *call, dibs_err err,
         dibs__event_text(&call->s->to.url, words, why);
     } else if (err == DIBS_ERR_PROTOCOL) {
         dibs__event_text(&call->s->to.url, "the reply makes no sense", why);
-    } else {
+    } else if (call->s->why[0]) {
         snprintf(why, sizeof why, "%s", call->s->why);
+    } else {
+        dibs__event_text(&call->s->to.url, dibs_strerror(err), why);
     }
     call->explain(call, err, why);
 }

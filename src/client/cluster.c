@@ -266,6 +266,7 @@ static void refreshed(struct dibs__cluster *cl)
     dibs__server_settled(cl->whole);
     dibs__calls_reroute(cl->whole);
     /* What is left wants a slot that nobody has. */
+    dibs__server_note(cl->whole, "no node serves the slot of the name");
     dibs__calls_fail(cl->whole, DIBS_ERR_CONN, false);
 }
 
