@@ -279,7 +279,8 @@ static void refresh_failed(struct dibs__cluster *cl)
     refresh_over(cl);
     if (!cl->whole->seeking)
         return;
-    snprintf(why, sizeof why, "no node told where the slots are: %s", cl->why);
+    snprintf(why, sizeof why, "no node told where the slots are: %.400s",
+             cl->why);
     dibs__server_not_found(cl->whole, final ? cl->err : DIBS_ERR_CONN, why);
 }
 
