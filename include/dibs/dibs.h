@@ -19,14 +19,15 @@
  *            sense. dibs_error_text says which and why, and an event does.
  *            A result is written only on DIBS_OK, unless the function says
  *            otherwise.
- * Structs    One that begins with its size may grow at its end. Set the size to
- *            sizeof, by hand or by its macro: then a program works with an
- * older or newer library than its header. The library takes any size from that
- * of 0.1 up to 65536 (others are INVALID); options that it does not know must
- * be zero, and of a result it fills what both know. In what the library hands
- * out, the size is the library's. fork       A child process cannot use its
- * parent's client: every call answers DIBS_ERR_FORKED and sends nothing. Open a
- * new one there.
+ * Structs    One that begins with its size may grow at its end. Set the size
+ *            to sizeof, by hand or by its macro: then a program works with a
+ *            library that is older or newer than its header. Any size from
+ *            that of 0.1 (see dibs(3)) up to 65536 is taken, any other is
+ *            DIBS_ERR_INVALID. Options that the library does not know must be
+ *            zero; of a result it fills what both know. In what the library
+ *            hands out, the size is the library's.
+ * fork       A child process cannot use its parent's client: every call
+ *            answers DIBS_ERR_FORKED and sends nothing. Open a new one there.
  *
  * The library never prints, never exits, never reads the environment and
  * installs no signal handler.
@@ -115,7 +116,8 @@ typedef uint64_t dibs_owner;
 typedef enum dibs_event_kind {
     DIBS_EVENT_CONNECTED = 1, /* a connection is up */
     DIBS_EVENT_DISCONNECTED,  /* a connection failed; text says why */
-    DIBS_EVENT_ERROR,         /* the server answered with an error */
+    DIBS_EVENT_ERROR,         /* the server answered with an error; INVALID: an
+                                 argument was refused */
     DIBS_EVENT_UNKNOWN,       /* a reply was lost; it is being resolved */
     DIBS_EVENT_SUSPECT,       /* a renewal failed, the lease still runs */
     DIBS_EVENT_LOST,          /* a lock was lost */

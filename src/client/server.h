@@ -62,24 +62,26 @@ struct dibs__server {
     void *user;      /* for them */
     int64_t came_by; /* io only: before that, a failure is not the end */
 
-    struct dibs__link *main;    /* io only; NULL between connections */
-    bool up;                    /* io only: main is ready */
-    bool closing;               /* io only */
-    bool asleep;                /* io only: not dialed unless a call waits */
-    bool seeking;               /* io only: seek has not answered yet */
-    bool cutting;               /* io only: main goes down on purpose */
-    unsigned place;             /* io only: how often the address changed */
-    unsigned links;             /* io only: that are not gone yet */
-    int64_t backoff_ms;         /* io only */
-    struct dibs__timer redial;  /* io only */
-    struct dibs__list waiting;  /* io only: calls without a connection */
-    struct dibs__list resting;  /* io only: calls between two attempts */
-    struct dibs__list ghosts;   /* io only: to be laid */
-    bool cannot_lay;            /* io only: the server refused it once */
-    char why[DIBS__REASON_MAX]; /* io only: the last trouble with it */
-    int64_t hush_until;         /* io only: "not now" was told lately */
-    char redial_why[160];       /* io only: why main retires */
-    struct dibs__acks acks;     /* io only: calls that replicas must have */
+    struct dibs__link *main;   /* io only; NULL between connections */
+    bool up;                   /* io only: main is ready */
+    bool closing;              /* io only */
+    bool asleep;               /* io only: not dialed unless a call waits */
+    bool seeking;              /* io only: seek has not answered yet */
+    bool cutting;              /* io only: main goes down on purpose */
+    unsigned place;            /* io only: how often the address changed */
+    unsigned links;            /* io only: that are not gone yet */
+    int64_t backoff_ms;        /* io only */
+    struct dibs__timer redial; /* io only */
+    struct dibs__list waiting; /* io only: calls without a connection */
+    struct dibs__list resting; /* io only: calls between two attempts */
+    struct dibs__list ghosts;  /* io only: to be laid */
+    bool cannot_lay;           /* io only: the server refused it once */
+    struct dibs__acks acks;    /* io only: calls that replicas must have */
+    int64_t hush_until;        /* io only: "not now" was told lately */
+
+    /* In words, io only: the last trouble with it; why main retires. */
+    char why[DIBS__REASON_MAX];
+    char redial_why[160];
 
     dibs__mutex mu;
     struct dibs__list spares; /* mu */
