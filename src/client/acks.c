@@ -114,8 +114,11 @@ static void judge(struct dibs__acks *a, struct dibs__call *call, int64_t acked,
     if (refused == DIBS_OK && all)
         refused = a->refused;
     call->acked = (int)dibs__min(acked, INT_MAX);
+    /* 0: all of them, and the server says that it has none. */
+    call->wanted = !all                 ? call->replicas
+                   : refused != DIBS_OK ? (int)dibs__max(a->online, 1)
+                                        : (int)a->online;
     /* None at all is not what anybody means by all. */
-    call->wanted = all ? (int)dibs__max(a->online, 1) : call->replicas;
     if (refused == DIBS_OK && (acked < call->wanted || (all && !a->online)))
         refused = DIBS_ERR_REPLICAS;
     dibs__call_acked(call, refused);

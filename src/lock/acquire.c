@@ -87,10 +87,15 @@ static void say_short(const struct dibs__op *op, dibs_err why)
     char text[200];
 
     if (why == DIBS_ERR_CLOSED)
-        return; /* nobody waited for them */
-    snprintf(text, sizeof text,
-             "'%.80s': %d of %d replicas have it; given back", op->line->name,
-             call->acked, call->wanted);
+        return;            /* nobody waited for them */
+    if (call->wanted == 0) /* all of them, and there are none */
+        snprintf(text, sizeof text,
+                 "'%.80s': the server has no replicas connected; given back",
+                 op->line->name);
+    else
+        snprintf(text, sizeof text,
+                 "'%.80s': %d of %d replicas have it; given back",
+                 op->line->name, call->acked, call->wanted);
     dibs__client_say(dibs__line_client(op->line), DIBS_EVENT_REPLICAS,
                      DIBS_ERR_REPLICAS, text);
 }

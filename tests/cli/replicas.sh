@@ -47,6 +47,16 @@ ran 0 dibs run --replicas 1 a -- echo in
 same stdout in "$out"
 kill -CONT $r2_pid
 
+case_is 'none at all'
+server alone
+ran 69 dibs run -u "$url" --replicas all a -- echo in
+same stdout '' "$out"
+has stderr 'the server has no replicas connected' "$err"
+ran 69 dibs run -u "$url" --lease 3s --replicas 1 a -- echo in
+has stderr '0 of 1 replicas have it' "$err"
+ran 69 dibs run -u "$url" --replicas all --multi a,b -- echo in
+has stderr 'the server has no replicas connected' "$err"
+
 case_is 'no right'
 redis m acl setuser default -wait >/dev/null
 ran 77 dibs run --replicas 1 a -- true
