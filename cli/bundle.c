@@ -14,7 +14,8 @@
  *         process group. What the environment says is checked with the server,
  *         and an outer dibs run of another lock in between is looked through:
  *         DIBS_OWNERS lists them all. If nothing is left to take, we are
- *         nested altogether.
+ *         nested altogether. Should an outer hold end before we do, a pipe
+ *         tells us (outer.c).
  *
  * Thread  Opening happens on a thread of its own, all else on the first.
  */
@@ -43,7 +44,7 @@ static bool listed(const char *list, const char *owner)
     return false;
 }
 
-struct outer {
+struct found_outer {
     const char *one, *all; /* owners around us */
     dibs_mode mode;        /* how the one that was found holds it */
     char owner[DIBS_OWNER_MAX];
@@ -54,7 +55,7 @@ struct outer {
 static bool is_outer(const char *owner, dibs_mode mode, int64_t holds,
                      int64_t remaining_ms, void *arg)
 {
-    struct outer *o = arg;
+    struct found_outer *o = arg;
 
     (void)holds;
     if (remaining_ms == -2 || strlen(owner) >= sizeof o->owner ||
@@ -82,8 +83,8 @@ static void add_owner(struct bundle *b, const char *owner)
 static dibs_err find_outer(struct bundle *b, const struct args *a, dibs_lock *l,
                            bool *found)
 {
-    struct outer o = {.one = getenv("DIBS_OWNER"),
-                      .all = getenv("DIBS_OWNERS")};
+    struct found_outer o = {.one = getenv("DIBS_OWNER"),
+                            .all = getenv("DIBS_OWNERS")};
 
     *found = false;
     if (!(o.one && *o.one) && !(o.all && *o.all))
@@ -156,6 +157,8 @@ static dibs_err make_lock(struct bundle *b, const struct args *a)
     if (err != DIBS_OK)
         return err;
     b->nested = a->quorum ? outer > b->n_clients / 2 : b->n_members == 0;
+    if (b->nested || !a->quorum)
+        b->deaf = !outer_open(&b->outer, b->owners);
     if (b->nested)
         return DIBS_OK;
     b->group = a->quorum || b->n_members > 1;
@@ -200,7 +203,7 @@ static bool join_fds(struct bundle *b)
 int bundle_open(struct bundle *b, const struct args *a, const struct target *t,
                 const dibs_client_opts *opts)
 {
-    *b = (struct bundle){.fd = -1};
+    *b = (struct bundle){.fd = -1, .outer = {.fd = -1}};
     for (size_t i = 0; i < target_count(t); i++) {
         int code = target_open(t, i, opts, &b->clients[i]);
         if (code != EXIT_FINE)

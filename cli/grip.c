@@ -59,43 +59,20 @@ static void on_lost(const char *name, dibs_owner owner, void *arg)
 static void on_event(const dibs_event *ev, void *arg)
 {
     struct grip *g = arg;
-    enum out_level level = OUT_INFO;
 
-    switch (ev->kind) {
-    case DIBS_EVENT_CONNECTED:
-        g->told_down = false;
-        break;
-    case DIBS_EVENT_DISCONNECTED:
-        if (g->b.l && !g->held && !g->told_down) {
-            g->told_down = true;
-            level = OUT_WARN;
-        }
-        break;
-    case DIBS_EVENT_SUSPECT:
-    case DIBS_EVENT_WARNING:
-        level = OUT_WARN;
-        break;
-    case DIBS_EVENT_REPLICAS: /* said with the error that follows */
-        snprintf(g->why, sizeof g->why, "%s", ev->text);
-        break;
-    case DIBS_EVENT_ERROR:
-    case DIBS_EVENT_UNKNOWN:
-    case DIBS_EVENT_LOST:
-    case DIBS_EVENT_REAPED:
-        break;
-    }
-    out_tell(level, "library", "%s", ev->text);
+    g->events.waiting = g->b.l && !g->held;
+    events_tell(&g->events, ev);
 }
 
 /* ---- opening ----------------------------------------------------------- */
 
 static int tell_failed(struct grip *g, dibs_err err)
 {
-    bool more = err == DIBS_ERR_REPLICAS && g->why[0];
+    bool more = err == DIBS_ERR_REPLICAS && g->events.why[0];
 
     out_tell(OUT_ERROR, err == DIBS_ERR_REPLICAS ? "replicas" : "server",
              "cannot take %s: %s%s%s", g->a->words[0], dibs_strerror(err),
-             more ? ": " : "", more ? g->why : "");
+             more ? ": " : "", more ? g->events.why : "");
     return out_exit_of(err);
 }
 
@@ -203,12 +180,22 @@ static int open_client(struct grip *g)
 
 /* ---- taking ------------------------------------------------------------ */
 
+/* What is left of -w, at least one attempt; 0: no limit. */
+static int64_t left_ms(const struct grip *g)
+{
+    int64_t left = g->until - time_now();
+
+    if (g->until == TIME_NEVER)
+        return 0;
+    return left > 1 ? left : 1;
+}
+
 static dibs_err ask(struct grip *g)
 {
     const struct args *a = g->a;
     dibs_lock_opts opts = {
         .size = sizeof opts,
-        .wait_ms = a->wait_ms > 0 ? a->wait_ms : 0,
+        .wait_ms = left_ms(g),
         .lease_ms = a->no_renew ? a->lease_ms : 0,
         .owner = g->owner,
         .on_lost = on_lost,
@@ -296,6 +283,7 @@ static void disconnect(struct grip *g)
 static int leave_to_outer(struct grip *g)
 {
     disconnect(g);
+    g->held_at = time_now();
     out_tell(OUT_INFO, "nested", "%s is already held for this command, by %s",
              g->a->words[0], g->owner_text);
     return EXIT_FINE;
@@ -304,10 +292,16 @@ static int leave_to_outer(struct grip *g)
 int grip_take(struct grip *g, const struct args *a,
               const struct signals *signals)
 {
-    *g = (struct grip){.a = a, .signals = signals, .opened_fd = -1};
+    *g = (struct grip){.a = a,
+                       .signals = signals,
+                       .opened_fd = -1,
+                       .b = {.fd = -1, .outer = {.fd = -1}}};
     g->asked_at = time_now();
+    g->until =
+        a->wait_ms == WAIT_FOREVER ? TIME_NEVER : g->asked_at + a->wait_ms;
     int code = target_pick(a, &g->target);
 
+    g->target.until = g->until;
     if (code == EXIT_FINE)
         code = open_client(g);
     if (code == EXIT_FINE)
@@ -335,6 +329,24 @@ int64_t grip_valid_ms(const struct grip *g)
     if (g->nested)
         return DIBS_MS_MAX; /* the outer one sees to it */
     return g->lost ? 0 : dibs_lock_valid_ms(g->b.l, g->owner);
+}
+
+int grip_outer_fd(const struct grip *g)
+{
+    return g->outer == OUTER_HOLDS ? g->b.outer.fd : -1;
+}
+
+void grip_outer_look(struct grip *g)
+{
+    if (g->outer == OUTER_HOLDS)
+        g->outer = outer_state(&g->b.outer);
+}
+
+const char *grip_outer_text(const struct grip *g)
+{
+    return g->outer == OUTER_LOST
+               ? "the dibs run around it lost it"
+               : "the dibs run around it has ended, and its hold with it";
 }
 
 /* ---- giving back ------------------------------------------------------- */
@@ -421,6 +433,7 @@ void grip_close(struct grip *g)
     if (g->opening)
         return; /* the thread uses all of this; the process ends now */
     disconnect(g);
+    outer_close(&g->b.outer);
     if (g->opened_fd >= 0)
         close(g->opened_fd);
     target_clear(&g->target);

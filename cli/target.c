@@ -17,46 +17,23 @@
 #include "target.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "exits.h"
+#include "times.h"
 
 #define LINE_MAX_BYTES 4096
+#define RETRY_MIN_MS   50 /* between attempts to reach a server */
+#define RETRY_MAX_MS   1000
 #define QUORUM_MIN     3
 #define QUORUM_MAX     64
 
 /* ---- reading ----------------------------------------------------------- */
-
-/* The first line of a file, blanks at both ends taken off; NULL and it has
- * been said why. */
-static char *first_line(const char *what, const char *path)
-{
-    char line[LINE_MAX_BYTES];
-    char *copy = NULL;
-    FILE *f = fopen(path, "re");
-
-    if (!f) {
-        out_tell(OUT_ERROR, "usage", "cannot read the %s from '%s': %s", what,
-                 path, strerror(errno));
-        return NULL;
-    }
-    if (fgets(line, sizeof line, f)) {
-        char *from = line + strspn(line, " \t\r\n");
-        size_t len = strlen(from);
-
-        while (len > 0 && strchr(" \t\r\n", from[len - 1]))
-            from[--len] = '\0';
-        copy = len > 0 ? strdup(from) : NULL;
-        explicit_bzero(line, sizeof line);
-    }
-    fclose(f);
-    if (!copy)
-        out_tell(OUT_ERROR, "usage", "there is no %s in '%s'", what, path);
-    return copy;
-}
 
 /* Where the password stands in a URL, and the '@' behind it; NULL when there
  * is none. An '@' or '/' that should have been escaped does not hide it. */
@@ -82,6 +59,71 @@ static const char *sentinel_password_in(const char *url, const char **end)
     word += strlen("sentinel_password=");
     *end = word + strcspn(word, "&");
     return word;
+}
+
+static bool has_secret(const char *what, const char *line)
+{
+    const char *end;
+
+    return strcmp(what, "password") == 0 || password_in(line, &end) ||
+           sentinel_password_in(line, &end);
+}
+
+/* Who may write the file chooses our server or our user; who may read it has
+ * the password. Groups are the administrator's matter. False when it is
+ * refused, and it has been said why. */
+static bool may_use(const char *what, const char *path, FILE *f, bool secret)
+{
+    struct stat st;
+
+    if (fstat(fileno(f), &st) != 0 || !S_ISREG(st.st_mode))
+        return true; /* a pipe, for instance */
+    if (st.st_mode & S_IWOTH) {
+        out_tell(OUT_ERROR, "usage",
+                 "everybody may write to '%s', so the %s in it is not used; "
+                 "try: chmod 600 '%s'",
+                 path, what, path);
+        return false;
+    }
+    if (secret && st.st_mode & S_IROTH)
+        out_tell(OUT_WARN, "usage",
+                 "everybody may read the password in '%s'; try: chmod 600 '%s'",
+                 path, path);
+    return true;
+}
+
+/* The first line of a file, blanks at both ends taken off; NULL and it has
+ * been said why. */
+static char *first_line(const char *what, const char *path)
+{
+    char line[LINE_MAX_BYTES];
+    char *copy = NULL;
+    FILE *f = fopen(path, "re");
+
+    if (!f) {
+        out_tell(OUT_ERROR, "usage", "cannot read the %s from '%s': %s", what,
+                 path, strerror(errno));
+        return NULL;
+    }
+    if (fgets(line, sizeof line, f)) {
+        char *from = line + strspn(line, " \t\r\n");
+        size_t len = strlen(from);
+
+        while (len > 0 && strchr(" \t\r\n", from[len - 1]))
+            from[--len] = '\0';
+        copy = len > 0 ? strdup(from) : NULL;
+        explicit_bzero(line, sizeof line);
+    }
+    bool usable = !copy || may_use(what, path, f, has_secret(what, copy));
+    fclose(f);
+    if (!usable) {
+        explicit_bzero(copy, strlen(copy));
+        free(copy);
+        return NULL;
+    }
+    if (!copy)
+        out_tell(OUT_ERROR, "usage", "there is no %s in '%s'", what, path);
+    return copy;
 }
 
 /* The URL with what is between secret and end struck out; frees url. */
@@ -173,11 +215,18 @@ static int pick_quorum(const struct args *a, struct target *t)
             return refuse_password("--quorum");
         t->urls[n++] = s;
     }
+    for (size_t i = 0; i < n && n < QUORUM_MIN; i++)
+        if (strchr(t->urls[i], ','))
+            return args_wrong(NULL, right,
+                              "--quorum: '%s' counts as one address; each "
+                              "server needs its own scheme, such as redis://",
+                              t->urls[i]);
     if (n < QUORUM_MIN)
         return args_wrong(NULL, right,
-                          "--quorum: %zu server%s; it takes %d to have a "
-                          "majority when one is gone",
-                          n, n == 1 ? "" : "s", QUORUM_MIN);
+                          "--quorum: %zu address%s given, and at least %d are "
+                          "needed: a majority must be left when one server is "
+                          "gone",
+                          n, n == 1 ? "" : "es", QUORUM_MIN);
     return EXIT_FINE;
 }
 
@@ -289,8 +338,10 @@ static void while_opening(const dibs_event *ev, void *arg)
     }
 }
 
-static void tell_open_failed(const char *name, dibs_err err)
+/* With retry_ms, it is being tried again for so long. */
+static void tell_open_failed(const char *name, dibs_err err, int64_t retry_ms)
 {
+    char span[OUT_SPAN_MAX];
     const char *why = opening.why;
     char *shown = without_password(name);
     const char *url = shown ? shown : "the server";
@@ -303,7 +354,12 @@ static void tell_open_failed(const char *name, dibs_err err)
                  url, why);
         break;
     case DIBS_ERR_CONN:
-        out_tell(OUT_ERROR, "server", "no answer from %s%s", url, why);
+        if (retry_ms > 0)
+            out_tell(OUT_WARN, "server",
+                     "no answer from %s%s; trying again for %s", url, why,
+                     out_span(retry_ms, span));
+        else
+            out_tell(OUT_ERROR, "server", "no answer from %s%s", url, why);
         break;
     case DIBS_ERR_AUTH:
         out_tell(OUT_ERROR, "noperm",
@@ -316,12 +372,52 @@ static void tell_open_failed(const char *name, dibs_err err)
     free(shown);
 }
 
+/* A private server may be stopped between our look and our call; then a second
+ * look starts another. */
+static int open_embedded(const struct target *t, const dibs_client_opts *opts,
+                         dibs_client **out, dibs_err *err)
+{
+    int code = EXIT_FINE;
+
+    *err = DIBS_ERR_CONN;
+    for (int again = 0; again < 2 && *err == DIBS_ERR_CONN; again++) {
+        code = local_start(&t->local, t->until);
+        if (code != EXIT_FINE)
+            return code;
+        *err = dibs_client_open(t->url, opts, out);
+    }
+    return code;
+}
+
+/* A server that was named may not be there yet: the machine, or the server, is
+ * being started. With a limit for waiting that is waited for, too. */
+static dibs_err open_named(const struct target *t, const char *url,
+                           const dibs_client_opts *opts, dibs_client **out)
+{
+    dibs_err err = dibs_client_open(url, opts, out);
+    int64_t pause = RETRY_MIN_MS, left;
+    bool told = false;
+
+    while (err == DIBS_ERR_CONN && t->until != TIME_NEVER &&
+           (left = t->until - time_now()) > 0) {
+        if (!told)
+            tell_open_failed(url, err, left);
+        told = true;
+        poll(NULL, 0, (int)(pause < left ? pause : left));
+        pause = pause < RETRY_MAX_MS / 2 ? 2 * pause : RETRY_MAX_MS;
+        opening.why[0] = '\0';
+        err = dibs_client_open(url, opts, out);
+    }
+    return err;
+}
+
 int target_open(const struct target *t, size_t i, const dibs_client_opts *opts,
                 dibs_client **out)
 {
     const char *url = t->urls ? t->urls[i] : t->url;
     dibs_client_opts all = *opts;
-    dibs_err err = DIBS_ERR_CONN;
+    int code = EXIT_FINE;
+    dibs_err err;
 
     opening.over = false;
     opening.why[0] = '\0';
@@ -331,21 +427,15 @@ int target_open(const struct target *t, size_t i, const dibs_client_opts *opts,
         all.on_event = while_opening;
     all.password = t->password;
     all.lazy |= t->urls != NULL;
-    /* A private server may be stopped between our look and our call; then a
-     * second look starts another. */
-    for (int again = 0; again < 2 && err == DIBS_ERR_CONN; again++) {
-        if (t->embedded) {
-            int code = local_start(&t->local);
-            if (code != EXIT_FINE)
-                return code;
-        } else if (again > 0) {
-            break;
-        }
-        err = dibs_client_open(url, &all, out);
-    }
+    if (t->embedded)
+        code = open_embedded(t, &all, out, &err);
+    else
+        err = open_named(t, url, &all, out);
+    if (code != EXIT_FINE)
+        return code;
     opening.over = true;
     if (err != DIBS_OK)
-        tell_open_failed(url, err);
+        tell_open_failed(url, err, 0);
     return out_exit_of(err);
 }
 

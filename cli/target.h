@@ -19,6 +19,8 @@ struct target {
     char *password; /* NULL when none was given beside the URL */
     bool embedded;  /* no URL was given: local says where ours is */
     struct local local;
+    int64_t until; /* a server that does not answer is tried again until then,
+                      on the clock of times.h. 0, TIME_NEVER: not */
 };
 
 /* Finds out which. EXIT_FINE, or another code and it has been said why. Give

@@ -57,6 +57,7 @@ three=$url
 echo sesame >right
 echo wrong >wrong
 printf 'unix://ann:secret@%s/three.sock\n' "$T" >ann.url
+chmod 600 right wrong ann.url
 
 works() { # [VARIABLE=VALUE...] -- WORDS...
     where 0 'one 0 two 0' "$@"
@@ -84,6 +85,31 @@ refused "$three" DIBS_PASSWORD=no -- run -u "$three"
 refused "unix://:***@$T/three.sock" DIBS_URL="unix://:no@$T/three.sock" -- run
 refused "unix://ann:***@$T/three.sock" DIBS_URL="unix://ann:no@$T/three.sock" \
     -- run
+
+case_is 'files that others can read or write'
+readable() { # CODE STDERR MODE WORDS...
+    local code=$1 stderr=$2
+    chmod "$3" right ann.url two.url
+    shift 3
+    ran "$code" dibs run "$@" m -- true
+    same stderr "${stderr:+dibs: }$stderr" "$err"
+}
+read="everybody may read the password in"
+readable 0 '' 600 -u "$three" --password-file right
+readable 0 '' 640 -u "$three" --password-file right
+readable 0 "$read 'right'; try: chmod 600 'right'" 644 \
+    -u "$three" --password-file right
+readable 0 '' 644 -q -u "$three" --password-file right
+readable 0 "$read 'ann.url'; try: chmod 600 'ann.url'" 604 --url-file ann.url
+readable 0 '' 644 --url-file two.url
+write=", so the password in it is not used; try: chmod 600 'right'"
+readable 64 "everybody may write to 'right'$write" 602 \
+    -u "$three" --password-file right
+readable 64 "everybody may write to 'two.url', so the URL in it is not used; try: chmod 600 'two.url'" \
+    666 --url-file two.url
+chmod 600 right ann.url two.url
+ran 0 dibs run -u "$three" --password-file <(cat right) m -- true
+same 'a pipe' '' "$err"
 
 case_is 'rights that are missing'
 where 77 '' DIBS_URL="unix://bob:secret@$T/three.sock" -- run
