@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "exits.h"
+#include "failure.h"
 
 /* ---- outer owners ------------------------------------------------------ */
 
@@ -174,12 +175,14 @@ static dibs_err make_lock(struct bundle *b, const struct args *a)
 
 static int tell_failed(const struct args *a, dibs_err err)
 {
+    char text[512]; /* the library's own is gone with its next call */
+
+    snprintf(text, sizeof text, "%s", dibs_error_text());
     if (a->quorum && err == DIBS_ERR_INVALID)
         out_tell(OUT_ERROR, "usage",
                  "--quorum: two of the addresses are one and the same server");
     else
-        out_tell(OUT_ERROR, "server", "cannot take %s: %s", a->words[0],
-                 dibs_strerror(err));
+        return failure_tell(a, err, text, NULL);
     return out_exit_of(err);
 }
 
@@ -271,30 +274,31 @@ static bool member(struct bundle *b, size_t i, dibs_owner owner, dibs_member *m)
     return b->group && dibs_lock_members(b->l, i, owner, m) == DIBS_OK;
 }
 
-static void describe(dibs_lock *l, const char *name, char *text, size_t size)
+static void describe(dibs_lock *l, const char *name, char *text, size_t size,
+                     dibs_lock_info *info)
 {
-    dibs_lock_info info = DIBS_LOCK_INFO_INIT;
     char span[OUT_SPAN_MAX];
 
-    if (dibs_lock_info_get(l, &info) != DIBS_OK || !info.locked)
+    if (dibs_lock_info_get(l, info) != DIBS_OK || !info->locked)
         return;
     snprintf(text, size, "%s%sheld by %s, %s left", name, *name ? " is " : "",
-             info.owner,
-             info.ttl_ms < 0 ? "no end" : out_span(info.ttl_ms, span));
+             info->owner,
+             info->ttl_ms < 0 ? "no end" : out_span(info->ttl_ms, span));
 }
 
-void bundle_blocker(struct bundle *b, dibs_owner owner, char *text, size_t size)
+void bundle_blocker(struct bundle *b, dibs_owner owner, char *text, size_t size,
+                    dibs_lock_info *info)
 {
     dibs_member m;
 
     *text = '\0';
     if (!b->group) {
-        describe(b->l, "", text, size);
+        describe(b->l, "", text, size, info);
         return;
     }
     for (size_t i = 0; i < b->n_members && !*text; i++)
         if (member(b, i, owner, &m) && m.verdict == DIBS_ERR_BUSY)
-            describe(b->members[i], m.name, text, size);
+            describe(b->members[i], m.name, text, size, info);
 }
 
 static const char *verdict(const dibs_member *m)

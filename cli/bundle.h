@@ -26,6 +26,8 @@ struct bundle {
     bool group;   /* l is more than the one member */
     int fd;       /* readable when a callback waits; -1 none */
 
+    dibs_owner owner; /* who asks for it */
+
     bool nested;        /* outer dibs runs hold all of it */
     bool deaf;          /* nothing tells us when one of their holds ends */
     struct outer outer; /* those that hold all or a part of it */
@@ -47,9 +49,10 @@ void bundle_pump(struct bundle *b);
 void bundle_owner(struct bundle *b, dibs_owner owner,
                   char text[DIBS_OWNER_MAX]);
 
-/* Who was in the way, "" if that is not known. */
-void bundle_blocker(struct bundle *b, dibs_owner owner, char *text,
-                    size_t size);
+/* Who was in the way, "" if that is not known; and what the server says of
+ * that lock. */
+void bundle_blocker(struct bundle *b, dibs_owner owner, char *text, size_t size,
+                    dibs_lock_info *info);
 /* -v: what became of each member. Nothing for a single lock. */
 void bundle_tell(struct bundle *b, dibs_owner owner);
 /* The same as an array of JSON objects. */

@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "failure.h"
 #include "out.h"
 #include "times.h"
 
@@ -51,8 +52,12 @@ static struct seen *find_seen(uint64_t hash)
     return oldest;
 }
 
-static void tell_seldom(enum out_level level, const char *text)
+static void tell_seldom(enum out_level level, const char *whole)
 {
+    char text[FAILURE_MAX];
+
+    snprintf(text, sizeof text, "%s", whole);
+    failure_trim(text);
     struct seen *s = find_seen(hash_text(text) + level);
     int64_t now = time_now();
 
@@ -88,8 +93,6 @@ void events_tell(struct events *e, const dibs_event *ev)
         level = OUT_WARN;
         break;
     case DIBS_EVENT_REPLICAS: /* said with the error that follows */
-        snprintf(e->why, sizeof e->why, "%s", ev->text);
-        break;
     case DIBS_EVENT_ERROR:
     case DIBS_EVENT_UNKNOWN:
     case DIBS_EVENT_LOST:

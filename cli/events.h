@@ -12,7 +12,6 @@
 struct events {
     bool waiting;   /* we wait for a lock: a lost server matters to the user */
     bool told_down; /* that the server does not answer */
-    char why[200];  /* what was said of replicas that do not have the lock */
 };
 
 /* Tells of one. An event with the same text as an earlier one is told at most

@@ -29,6 +29,8 @@
 #include <unistd.h>
 
 #include "exits.h"
+#include "failure.h"
+#include "progress.h"
 #include "times.h"
 
 #define RETRY_MS        500  /* between attempts of a refused release */
@@ -39,12 +41,19 @@
 
 /* ---- callbacks, all inside dibs_client_dispatch ------------------------ */
 
+static void keep_why(struct grip *g, dibs_err err)
+{
+    snprintf(g->why, sizeof g->why, "%s",
+             err != DIBS_OK ? dibs_error_text() : "");
+}
+
 static void on_answer(dibs_err err, void *arg)
 {
     struct grip *g = arg;
 
     g->answer = err;
     g->answered = true;
+    keep_why(g, err);
 }
 
 static void on_lost(const char *name, dibs_owner owner, void *arg)
@@ -60,7 +69,8 @@ static void on_event(const dibs_event *ev, void *arg)
 {
     struct grip *g = arg;
 
-    g->events.waiting = g->b.l && !g->held;
+    /* A single attempt that fails is told as the error that it ends with. */
+    g->events.waiting = g->b.l && !g->held && g->a->wait_ms != 0;
     events_tell(&g->events, ev);
 }
 
@@ -68,12 +78,8 @@ static void on_event(const dibs_event *ev, void *arg)
 
 static int tell_failed(struct grip *g, dibs_err err)
 {
-    bool more = err == DIBS_ERR_REPLICAS && g->events.why[0];
-
-    out_tell(OUT_ERROR, err == DIBS_ERR_REPLICAS ? "replicas" : "server",
-             "cannot take %s: %s%s%s", g->a->words[0], dibs_strerror(err),
-             more ? ": " : "", more ? g->events.why : "");
-    return out_exit_of(err);
+    return failure_tell(g->a, err, g->why,
+                        g->b.n_clients == 1 ? g->b.clients[0] : NULL);
 }
 
 static int open_all(struct grip *g)
@@ -121,6 +127,7 @@ static bool wait_for(struct grip *g, int fd, int timer)
         return false;
     while (p[1].revents && signals_next(g->signals, &got)) {
         if (got.sig == SIGTSTP) {
+            progress_clear();
             signals_stop(SIGTSTP, false);
         } else if (signals_fatal(got.sig) && g->sig == 0) {
             g->sig = got.sig;
@@ -228,6 +235,8 @@ static int tell_busy(struct grip *g)
 {
     const char *name = g->a->words[0];
     char blocker[512] = "";
+    dibs_lock_info info = DIBS_LOCK_INFO_INIT;
+    struct out_fact facts[4] = {{"waited_ms", NULL, time_now() - g->asked_at}};
 
     g->busy = true;
     bundle_tell(&g->b, g->owner);
@@ -236,9 +245,13 @@ static int tell_busy(struct grip *g)
         return EXIT_FINE;
     }
     if (!g->a->quiet)
-        bundle_blocker(&g->b, g->owner, blocker, sizeof blocker);
-    out_tell(OUT_WARN, "busy", "%s is taken%s%s", name, *blocker ? ": " : "",
-             blocker);
+        bundle_blocker(&g->b, g->owner, blocker, sizeof blocker, &info);
+    if (info.locked) {
+        facts[1] = (struct out_fact){"owner", info.owner, 0};
+        facts[2] = (struct out_fact){"left_ms", NULL, info.ttl_ms};
+    }
+    out_tell_facts(OUT_WARN, "busy", facts, "%s is taken%s%s", name,
+                   *blocker ? ": " : "", blocker);
     return g->a->busy_code;
 }
 
@@ -250,20 +263,30 @@ static int taken(struct grip *g)
     g->held_at = time_now();
     bundle_owner(&g->b, g->owner, g->owner_text);
     bundle_tell(&g->b, g->owner);
-    out_tell(OUT_INFO, "acquired", "got %s after %s, as %s", g->a->words[0],
-             out_span(g->held_at - g->asked_at, span), g->owner_text);
+    const struct out_fact facts[] = {
+        {"owner", g->owner_text, 0},
+        {"waited_ms", NULL, g->held_at - g->asked_at},
+        {NULL, NULL, 0}};
+    out_tell_facts(OUT_INFO, "acquired", facts, "got %s after %s, as %s",
+                   g->a->words[0], out_span(g->held_at - g->asked_at, span),
+                   g->owner_text);
     return EXIT_FINE;
 }
 
 static int wait_lock(struct grip *g)
 {
-    g->owner = dibs_owner_new(g->b.clients[0]);
+    g->owner = g->b.owner = dibs_owner_new(g->b.clients[0]);
     dibs_err err = ask(g);
-    if (err != DIBS_OK)
+    if (err != DIBS_OK) {
+        keep_why(g, err);
         return tell_failed(g, err);
+    }
     if (!await_answer(g, time_now() + WAIT_TELL_MS, 0) && g->sig == 0) {
         out_tell(OUT_INFO, "waiting", "waiting for %s", g->a->words[0]);
-        (void)await_answer(g, TIME_NEVER, 0);
+        waiting_begin(&g->waiting, g->a, &g->b, g->asked_at);
+        while (!await_answer(g, waiting_due(&g->waiting), 0) && g->sig == 0)
+            waiting_tick(&g->waiting);
+        waiting_end(&g->waiting);
     }
     if (g->sig != 0)
         return leave(g);
@@ -421,10 +444,14 @@ enum grip_end grip_drop(struct grip *g, int64_t keep_ms)
     g->held = false;
     g->freed_at = time_now();
     g->kept = g->end == GRIP_RELEASED && keep_ms > 0;
+    const struct out_fact facts[] = {
+        {"owner", g->owner_text, 0},
+        {"held_ms", NULL, g->freed_at - g->held_at},
+        {NULL, NULL, 0}};
     if (g->end == GRIP_RELEASED)
-        out_tell(OUT_INFO, "released",
-                 g->kept ? "%s stays taken for a while" : "released %s",
-                 g->a->words[0]);
+        out_tell_facts(OUT_INFO, "released", facts,
+                       g->kept ? "%s stays taken for a while" : "released %s",
+                       g->a->words[0]);
     return g->end;
 }
 

@@ -16,6 +16,7 @@
 #include "events.h"
 #include "signals.h"
 #include "target.h"
+#include "waiting.h"
 
 enum grip_end {
     GRIP_NOT_TAKEN, /* never had it */
@@ -45,7 +46,9 @@ struct grip {
 
     bool answered; /* a call we started has ended, as answer says */
     dibs_err answer;
+    char why[512]; /* what the library says of a call that failed */
     struct events events;
+    struct waiting waiting;
     int sig;    /* the signal that made us give up; 0 = none */
     bool typed; /* on the terminal */
     int64_t asked_at, held_at, freed_at; /* on the clock of times.h */

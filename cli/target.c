@@ -25,6 +25,7 @@
 #include <sys/stat.h>
 
 #include "exits.h"
+#include "failure.h"
 #include "times.h"
 
 #define LINE_MAX_BYTES 4096
@@ -280,7 +281,7 @@ static int pick_password(const struct args *a, struct target *t)
 
 int target_pick(const struct args *a, struct target *t)
 {
-    *t = (struct target){.url = NULL};
+    *t = (struct target){.a = a};
     int code = pick_url(a, t);
 
     if (code == EXIT_FINE)
@@ -317,57 +318,85 @@ size_t target_count(const struct target *t)
     return t->urls ? n : 1;
 }
 
-/* What the library says while a client is opened: the last of it is the
- * reason if that fails. Later events are whoever's they were to be. */
+/* Events while a client is opened are not told: if that fails, its reason is.
+ * Later ones go where they were to go. */
 static struct {
     atomic_bool over;
     dibs_event_cb then;
     void *arg;
-    char why[256];
 } opening;
 
 static void while_opening(const dibs_event *ev, void *arg)
 {
     (void)arg;
-    if (opening.over) {
-        if (opening.then)
-            opening.then(ev, opening.arg);
-    } else if (ev->kind == DIBS_EVENT_DISCONNECTED ||
-               ev->kind == DIBS_EVENT_ERROR) {
-        snprintf(opening.why, sizeof opening.why, ": %s", ev->text);
-    }
+    if (opening.over && opening.then)
+        opening.then(ev, opening.arg);
 }
 
-/* With retry_ms, it is being tried again for so long. */
-static void tell_open_failed(const char *name, dibs_err err, int64_t retry_ms)
+/* What the library says: "redis://host:port: words", or only words. */
+struct reason {
+    char text[FAILURE_MAX];
+    const char *words;
+};
+
+static void get_reason(struct reason *r)
 {
-    char span[OUT_SPAN_MAX];
-    const char *why = opening.why;
+    snprintf(r->text, sizeof r->text, "%s", dibs_error_text());
+    failure_trim(r->text);
+    r->words = failure_words(r->text);
+}
+
+/* It does not answer. The library's address has a port, which the user's may
+ * not have. With retry_ms, it is being tried again for so long. */
+static void tell_no_answer(const struct target *t, const char *url,
+                           const struct reason *r, int64_t retry_ms)
+{
+    char span[OUT_SPAN_MAX], step[FAILURE_MAX];
+    bool addressed = r->words > r->text;
+
+    if (retry_ms > 0)
+        out_tell(OUT_WARN, "server",
+                 "no answer from %s%s%s; trying again for %s",
+                 addressed ? "" : url, addressed || !*r->text ? "" : ": ",
+                 r->text, out_span(retry_ms, span));
+    else
+        out_tell(OUT_ERROR, "server", "no answer from %s%s%s%s",
+                 addressed ? "" : url, addressed || !*r->text ? "" : ": ",
+                 r->text, failure_step(t->a, DIBS_ERR_CONN, r->text, step));
+}
+
+static void tell_open_failed(const struct target *t, const char *name,
+                             dibs_err err, int64_t retry_ms)
+{
+    char step[FAILURE_MAX];
+    struct reason r;
+
+    get_reason(&r);
     char *shown = without_password(name);
     const char *url = shown ? shown : "the server";
+    const char *colon = *r.words ? ": " : "";
+    const char *words =
+        strncmp(r.words, "url: ", 5) == 0 ? r.words + 5 : r.words;
 
     switch (err) {
     case DIBS_ERR_INVALID:
         out_tell(OUT_ERROR, "usage",
-                 "'%s' is not the address of a server%s; right would be: "
+                 "'%s' is not the address of a server%s%s; right would be: "
                  "redis://db1.example:6379 or unix:///run/redis.sock",
-                 url, why);
+                 url, colon, words);
         break;
     case DIBS_ERR_CONN:
-        if (retry_ms > 0)
-            out_tell(OUT_WARN, "server",
-                     "no answer from %s%s; trying again for %s", url, why,
-                     out_span(retry_ms, span));
-        else
-            out_tell(OUT_ERROR, "server", "no answer from %s%s", url, why);
+        tell_no_answer(t, url, &r, retry_ms);
         break;
     case DIBS_ERR_AUTH:
         out_tell(OUT_ERROR, "noperm",
-                 "%s refused our user, password or rights%s", url, why);
+                 "%s refused our user, password or rights%s%s%s", url, colon,
+                 r.words, failure_step(t->a, err, r.text, step));
         break;
     default:
-        out_tell(OUT_ERROR, "server", "cannot use %s: %s%s", url,
-                 dibs_strerror(err), why);
+        out_tell(OUT_ERROR, "server", "cannot use %s: %s%s%s%s", url,
+                 dibs_strerror(err), colon, r.words,
+                 failure_step(t->a, err, r.text, step));
     }
     free(shown);
 }
@@ -401,11 +430,10 @@ static dibs_err open_named(const struct target *t, const char *url,
     while (err == DIBS_ERR_CONN && t->until != TIME_NEVER &&
            (left = t->until - time_now()) > 0) {
         if (!told)
-            tell_open_failed(url, err, left);
+            tell_open_failed(t, url, err, left);
         told = true;
         poll(NULL, 0, (int)(pause < left ? pause : left));
         pause = pause < RETRY_MAX_MS / 2 ? 2 * pause : RETRY_MAX_MS;
-        opening.why[0] = '\0';
         err = dibs_client_open(url, opts, out);
     }
     return err;
@@ -420,7 +448,6 @@ int target_open(const struct target *t, size_t i, const dibs_client_opts *opts,
     dibs_err err;
 
     opening.over = false;
-    opening.why[0] = '\0';
     opening.then = opts->on_event;
     opening.arg = opts->event_arg;
     if (!t->urls) /* those of a quorum are opened without a look at them */
@@ -435,7 +462,7 @@ int target_open(const struct target *t, size_t i, const dibs_client_opts *opts,
         return code;
     opening.over = true;
     if (err != DIBS_OK)
-        tell_open_failed(url, err, 0);
+        tell_open_failed(t, url, err, 0);
     return out_exit_of(err);
 }
 

@@ -14,6 +14,7 @@
 
 /* A server as the user named it, or our own. */
 struct target {
+    const struct args *a;
     char *url;
     char **urls;    /* of a quorum: all of them, ended by NULL; or NULL */
     char *password; /* NULL when none was given beside the URL */

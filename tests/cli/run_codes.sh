@@ -150,7 +150,7 @@ taken 3 "$message" -n -E 3
 taken 0 "$message" -n -E 0
 taken 0 '' -n --ok-if-busy
 taken 0 '' -w 50ms --ok-if-busy
-taken 0 $'dibs: connected\ndibs: b is taken' -n -v --ok-if-busy
+taken 0 "dibs: $url: connected"$'\ndibs: b is taken' -n -v --ok-if-busy
 taken 75 '' -n -q
 taken 64 '' -nq -E 64
 

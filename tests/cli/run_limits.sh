@@ -27,7 +27,6 @@ refusals() {
         grep -o '[0-9]*$' | sort -n | tail -n 1
 }
 refused_often() { [ "$(refusals)" -ge 40 ]; }
-calls() { redis r info commandstats | grep -q 'evalsha:calls='; }
 
 for limit in -n '-w 1s' '-w 1s -v'; do
     case_is "a replica, $limit"
@@ -35,6 +34,9 @@ for limit in -n '-w 1s' '-w 1s -v'; do
     ran 69 dibs run $limit -u "$replica" a -- echo no
     same stdout '' "$out"
     no_line_twice err.txt
+    same last "dibs: cannot take 'a': $replica is a replica of 127.0.0.1:$port (READONLY); give the master's address" \
+        "$(tail -n 1 err.txt)"
+    [ "$limit" != -n ] || same lines 1 "$(wc -l <err.txt)"
 done
 
 for verbose in '' -v; do
@@ -60,7 +62,7 @@ late=unix://$T/late.sock
 "$DIBS" run -w 1h -u "$late" a -- echo ran >out.txt 2>err.txt &
 job=$!
 await said 'trying again' err.txt
-has stderr "dibs: no answer from $late: connect: No such file or directory; trying again for " \
+has stderr "dibs: no answer from $late: No such file or directory; trying again for " \
     "$(cat err.txt)"
 server late
 ended 0 $job
@@ -72,8 +74,8 @@ kill -KILL $server_pid
 await dead $server_pid
 ran 69 dibs run -w 300ms -u "$late" --status-fd 9 a -- echo no 9>status.txt
 same stdout '' "$out"
-has stderr "no answer from $late: connect: Connection refused; trying again" "$err"
-same last "dibs: no answer from $late: connect: Connection refused" \
+has stderr "no answer from $late: Connection refused; trying again" "$err"
+same last "dibs: no answer from $late: Connection refused; is a server running there, and is this its address?" \
     "$(tail -n 1 err.txt)"
 same cause server "$(json cause "$(cat status.txt)")"
 
@@ -88,7 +90,7 @@ case_is '-n, and no limit: once'
 for limit in -n '-w 0' ''; do
     # shellcheck disable=SC2086
     ran 69 dibs run $limit -u "$late" a -- echo no
-    same stderr "dibs: no answer from $late: connect: Connection refused" "$err"
+    same stderr "dibs: no answer from $late: Connection refused; is a server running there, and is this its address?" "$err"
 done
 
 case_is '-w: a refusal is not waited for'
