@@ -32,7 +32,8 @@ const struct option_row option_rows[] = {
     {'n', "no-wait", NULL, OPT_NOWAIT, AT(wait_ms), CMD_TAKE, NULL,
      "Do not wait when the lock is taken."},
     {'w', "wait", "TIME", OPT_TIME, AT(wait_ms), CMD_TAKE, "10s",
-     "Wait at most so long; 0 is -n. Default: as long as it takes."},
+     "Wait at most so long, for the server too; 0 is -n. Default: for the lock"
+     " as long as it takes."},
     {0, "fair", NULL, OPT_FLAG, AT(fair), CMD_TAKE, NULL,
      "A fair lock: whoever asks first gets it first."},
     {'s', "shared", NULL, OPT_FLAG, AT(shared), CMD_TAKE, NULL,
@@ -107,7 +108,7 @@ const struct option_row option_rows[] = {
     {'q', "quiet", NULL, OPT_FLAG, AT(quiet), CMD_ALL, NULL,
      "Only tell of errors."},
     {'v', "verbose", NULL, OPT_FLAG, AT(verbose), CMD_ALL, NULL,
-     "Tell what happens, and how long we waited."},
+     "Tell what happens, who has the lock, and how long we waited."},
     {0, "log", "FORMAT", OPT_LOG, AT(log_json), CMD_ALL, "json",
      "Messages on stderr as text (default) or json, one object a line."},
     {'h', "help", NULL, OPT_FLAG, AT(help), CMD_ALL, NULL, "Show this help."},

@@ -159,7 +159,7 @@ static dibs_err make_lock(struct bundle *b, const struct args *a)
         return err;
     b->nested = a->quorum ? outer > b->n_clients / 2 : b->n_members == 0;
     if (b->nested || !a->quorum)
-        b->deaf = !outer_open(&b->outer, b->owners);
+        (void)outer_open(&b->outer, b->owners);
     if (b->nested)
         return DIBS_OK;
     b->group = a->quorum || b->n_members > 1;
@@ -218,6 +218,14 @@ int bundle_open(struct bundle *b, const struct args *a, const struct target *t,
         return EXIT_INTERNAL;
     }
     dibs_err err = make_lock(b, a);
+    if (err == DIBS_OK && b->outer.unguarded) {
+        out_tell(OUT_ERROR, "usage",
+                 "the dibs run around this one holds %s with --foreground, and "
+                 "the descriptor by which it would tell of the end was closed "
+                 "(DIBS_LOST_FD): leave it open",
+                 a->words[0]);
+        return EXIT_USAGE;
+    }
     return err == DIBS_OK ? EXIT_FINE : tell_failed(a, err);
 }
 

@@ -29,7 +29,6 @@ struct bundle {
     dibs_owner owner; /* who asks for it */
 
     bool nested;        /* outer dibs runs hold all of it */
-    bool deaf;          /* nothing tells us when one of their holds ends */
     struct outer outer; /* those that hold all or a part of it */
     char owners[BUNDLE_MAX * DIBS_OWNER_MAX / 4]; /* of those, or our own */
 };

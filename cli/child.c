@@ -124,7 +124,8 @@ static bool make_environment(struct start *st)
     if (owners) {
         snprintf(st->number, sizeof st->number, "DIBS_LOST_FD=%d", st->lost[0]);
         more[0] = st->number;
-        more[1] = st->row = outer_row(owners, st->lost[0]);
+        more[1] = st->row =
+            outer_row(owners, st->lost[0], st->plan->foreground);
         if (!st->row)
             return false;
     }

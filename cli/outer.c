@@ -14,10 +14,15 @@
  *         pipe and never read from it: the word is for others, too.
  *
  * Which   DIBS_LOST_FD is the pipe of the innermost run, which may hold another
- *         lock. DIBS_LOST_FDS has all of them, "owner=descriptor:inode". The
- *         inode tells whether the descriptor still is that pipe: scripts and
- *         programs close descriptors, and others then get the number. A run by
- *         dibs 0.1 sets only DIBS_LOST_FD.
+ *         lock. DIBS_LOST_FDS has all of them, "owner=descriptor:inode:how".
+ *         The inode tells whether the descriptor still is that pipe: scripts
+ *         and programs close descriptors, and others then get the number. A
+ *         run by dibs 0.1 sets only DIBS_LOST_FD.
+ *
+ * Closed  Where the pipe is gone, how tells whether that is dangerous. "group":
+ *         the outer run waits for its process group, and so for us, and signals
+ *         all of it when the lock is lost. "one": it waits for one process.
+ *         Then nobody would stop our command, and we do not begin.
  *
  * Thread  Opening happens on a thread of its own, all else on the first.
  */
@@ -46,18 +51,22 @@ static uint64_t pipe_inode(int fd)
 }
 
 /* What DIBS_LOST_FDS says of an owner; -1: nothing, or the pipe is gone. */
-static int listed_fd(const char *list, const char *owner, size_t len)
+static int listed_fd(struct outer *o, const char *list, const char *owner,
+                     size_t len)
 {
-    int fd;
+    int fd, end;
     uint64_t inode;
 
     for (; *list; list += strspn(list, " ")) {
         size_t n = strcspn(list, " ");
 
         if (n > len && strncmp(list, owner, len) == 0 && list[len] == '=' &&
-            sscanf(list + len, "=%d:%" SCNu64, &fd, &inode) == 2 && fd >= 0 &&
-            inode != 0 && pipe_inode(fd) == inode)
-            return fd;
+            sscanf(list + len, "=%d:%" SCNu64 "%n", &fd, &inode, &end) == 2) {
+            if (fd >= 0 && inode != 0 && pipe_inode(fd) == inode)
+                return fd;
+            if (strncmp(list + len + end, ":one", 4) == 0)
+                o->unguarded = true;
+        }
         list += n;
     }
     return -1;
@@ -99,7 +108,7 @@ bool outer_open(struct outer *o, const char *owners)
     *o = (struct outer){.fd = -1};
     for (; *owners; owners += strspn(owners, " ")) {
         size_t n = strcspn(owners, " ");
-        int fd = list ? listed_fd(list, owners, n) : plain_fd(owners, n);
+        int fd = list ? listed_fd(o, list, owners, n) : plain_fd(owners, n);
 
         all = fd >= 0 && add_fd(o, fd) && all;
         owners += n;
@@ -132,7 +141,7 @@ int outer_first(const struct outer *o)
     return o->n > 0 ? o->fds[0] : -1;
 }
 
-char *outer_row(const char *owners, int fd)
+char *outer_row(const char *owners, int fd, bool foreground)
 {
     const char *outer = getenv("DIBS_LOST_FDS");
     char *row = NULL;
@@ -145,7 +154,8 @@ char *outer_row(const char *owners, int fd)
     for (; *owners; owners += strspn(owners, " ")) {
         int n = (int)strcspn(owners, " ");
 
-        fprintf(f, "%.*s=%d:%" PRIu64 " ", n, owners, fd, pipe_inode(fd));
+        fprintf(f, "%.*s=%d:%" PRIu64 ":%s ", n, owners, fd, pipe_inode(fd),
+                foreground ? "one" : "group");
         owners += n;
     }
     fputs(outer ? outer : "", f);

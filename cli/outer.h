@@ -20,11 +20,12 @@ struct outer {
     int fd; /* readable when the state may have changed; -1 none */
     int fds[OUTER_MAX];
     size_t n;
+    bool unguarded; /* one neither waits for us nor can it tell us */
 };
 
 /* Finds the descriptors of these owners, blanks between them, in our
  * environment. False when one of them has none that works: then nothing tells
- * us when its hold ends. */
+ * us when its hold ends. That is fine as long as the outer run waits for us. */
 bool outer_open(struct outer *o, const char *owners);
 void outer_close(struct outer *o);
 
@@ -34,8 +35,9 @@ enum outer_state outer_state(const struct outer *o);
 int outer_first(const struct outer *o);
 
 /* The row DIBS_LOST_FDS for the environment of a command: fd tells of the holds
- * of these owners, and what our own environment says of others follows. Free
- * it; NULL when out of memory. */
-char *outer_row(const char *owners, int fd);
+ * of these owners, and what our own environment says of others follows. With
+ * foreground, the run waits for its command only. Free it; NULL when out of
+ * memory. */
+char *outer_row(const char *owners, int fd, bool foreground);
 
 #endif

@@ -208,3 +208,14 @@ status=$(cat status.txt)
 [ "$(json held_ms "$status")" -ge 1000 ] || fail "held: $status"
 [ "$(json waited_ms "$status")" -lt "$(json held_ms "$status")" ] ||
     fail "waited: $status"
+
+case_is 'the descriptor was closed: fine, for the outer one waits'
+ran 4 dibs run d -- bash -c \
+    'eval "exec $DIBS_LOST_FD<&-"; "$DIBS" run d -- sh -c "exit 4"'
+case_is 'the descriptor was closed, and the outer one does not wait'
+ran 64 dibs run --foreground d -- bash -c \
+    'eval "exec $DIBS_LOST_FD<&-"; "$DIBS" run d -- echo ran'
+same stdout '' "$out"
+has stderr 'leave it open' "$err"
+ran 64 dibs run --foreground d -- bash -c \
+    'eval "exec $DIBS_LOST_FD< <(:)"; "$DIBS" hold d </dev/null'
