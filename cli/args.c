@@ -32,7 +32,8 @@ const struct option_row option_rows[] = {
     {'n', "no-wait", NULL, OPT_NOWAIT, AT(wait_ms), CMD_TAKE, NULL,
      "Do not wait when the lock is taken."},
     {'w', "wait", "TIME", OPT_TIME, AT(wait_ms), CMD_TAKE, "10s",
-     "Wait at most so long; 0 is -n. Default: as long as it takes."},
+     "Wait at most so long, for the server too; 0 is -n. Default: for the lock"
+     " as long as it takes."},
     {0, "fair", NULL, OPT_FLAG, AT(fair), CMD_TAKE, NULL,
      "A fair lock: whoever asks first gets it first."},
     {'s', "shared", NULL, OPT_FLAG, AT(shared), CMD_TAKE, NULL,
@@ -107,7 +108,7 @@ const struct option_row option_rows[] = {
     {'q', "quiet", NULL, OPT_FLAG, AT(quiet), CMD_ALL, NULL,
      "Only tell of errors."},
     {'v', "verbose", NULL, OPT_FLAG, AT(verbose), CMD_ALL, NULL,
-     "Tell what happens, and how long we waited."},
+     "Tell what happens, who has the lock, and how long we waited."},
     {0, "log", "FORMAT", OPT_LOG, AT(log_json), CMD_ALL, "json",
      "Messages on stderr as text (default) or json, one object a line."},
     {'h', "help", NULL, OPT_FLAG, AT(help), CMD_ALL, NULL, "Show this help."},
@@ -505,6 +506,11 @@ static int check_take(const struct args *a, const struct command *cmd)
     if (a->max_hold_ms > 0 && a->max_hold_ms < DIBS_LEASE_MIN_MS)
         return args_wrong(cmd, "dibs run --max-hold 1h backup -- make all",
                           "--max-hold: shorter than %d ms", DIBS_LEASE_MIN_MS);
+    if (a->max_hold_ms > 0 && a->min_hold_ms > a->max_hold_ms)
+        return args_wrong(cmd,
+                          "dibs run --min-hold 1m --max-hold 1h backup -- make",
+                          "--min-hold is longer than --max-hold: nobody would "
+                          "hold the lock in between");
     int code = check_quorum(a, cmd);
     if (code != EXIT_FINE)
         return code;
