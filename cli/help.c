@@ -12,6 +12,7 @@
 
 #include "cmd.h"
 #include "exits.h"
+#include "hint.h"
 
 #define TEXT_COLUMN 26
 #define LINE_WIDTH  79
@@ -141,8 +142,9 @@ static void show_command(const struct command *cmd)
     for (const struct option_row *row = option_rows; row->name; row++)
         if ((row->commands & cmd->bit) && !means_nothing(row, cmd->bit))
             show_option(row, cmd->bit);
-    if (cmd->bit & CMD_TAKE)
-        puts("\nA TIME is 500ms, 10s, 2m, 1h or 1d; a bare number is seconds.");
+    if (cmd->bit & (CMD_TAKE | CMD_DOCTOR))
+        puts("\nA TIME is 500ms, 10s, 2m, 1h, 1d or 1h30m; a bare number is "
+             "seconds.");
     if (cmd->bit == CMD_RUN)
         show_exits();
     printf("\nExample: %s\n", cmd->example);
@@ -165,8 +167,12 @@ int cmd_help(const struct args *a)
     const struct command *cmd =
         a->n_words > 0 ? command_find(a->words[0]) : NULL;
 
-    if (a->n_words > 0 && !cmd)
-        return args_wrong(command_find("help"), "dibs help run",
-                          "there is no subcommand '%s'", a->words[0]);
-    return help_show(cmd);
+    if (a->n_words == 0 || cmd)
+        return help_show(cmd);
+    cmd = hint_command(a->words[0]);
+    return args_hint(command_find("help"),
+                     args_text(cmd ? "did you mean: dibs help %s"
+                                   : "'dibs help' shows what there is%s",
+                               cmd ? cmd->name : ""),
+                     "there is no subcommand '%s'", a->words[0]);
 }
