@@ -44,6 +44,7 @@ set(DIBS_SOURCES
   src/lock/lock.c
   src/lock/look.c
   src/lock/list.c
+  src/lock/listeners.c
   src/lock/group.c
   src/lock/group_op.c
   src/lock/group_time.c
