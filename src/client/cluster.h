@@ -42,7 +42,7 @@ struct dibs__cluster {
     unsigned round;           /* io only */
     int64_t not_before;       /* io only: the next refresh */
     dibs_err err;             /* io only: what the last one asked failed with */
-    char why[200];            /* io only: in words */
+    char why[300];            /* io only: in words */
     struct dibs__call call;   /* io only: the question */
     struct dibs__timer timer; /* io only: the next refresh, or tidying */
     struct dibs__task reroute; /* after a change of the map */

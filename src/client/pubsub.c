@@ -213,8 +213,9 @@ static void refuse(struct dibs__pubsub *ps, const char *text)
 {
     struct dibs__channel *ch, *next;
 
-    if (ps->events.say && !ps->refused)
-        ps->events.say(ps->events.arg, DIBS_EVENT_WARNING, DIBS_ERR_AUTH, text);
+    if (!ps->refused)
+        dibs__event_tell(&ps->events, &ps->to->url, DIBS_EVENT_WARNING,
+                         DIBS_ERR_AUTH, text);
     ps->refused = true;
     for (ch = RB_MIN(dibs__channels, &ps->channels); ch; ch = next) {
         next = RB_NEXT(dibs__channels, &ps->channels, ch);
@@ -325,8 +326,9 @@ static void conn_down(struct dibs__conn *cn, dibs_err err, const char *why)
     struct dibs__channel *ch, *next;
 
     ps->cn = NULL;
-    if (ps->events.say && !ps->closing && err != DIBS_ERR_CLOSED)
-        ps->events.say(ps->events.arg, DIBS_EVENT_DISCONNECTED, err, why);
+    if (!ps->closing && err != DIBS_ERR_CLOSED)
+        dibs__event_tell(&ps->events, &ps->to->url, DIBS_EVENT_DISCONNECTED,
+                         err, why);
     for (ch = RB_MIN(dibs__channels, &ps->channels); ch; ch = next) {
         next = RB_NEXT(dibs__channels, &ps->channels, ch);
         ch->asked = ch->unasked = 0;

@@ -47,11 +47,11 @@ static void drop_stale_spares(struct dibs__server *s);
 static void lend(struct dibs__task *t);
 static void drop(struct dibs__task *t);
 
-static void say(struct dibs__server *s, dibs_event_kind kind, dibs_err err,
-                const char *text)
+/* A connection failed. */
+static void tell_down(struct dibs__server *s, dibs_err err, const char *why)
 {
-    if (s->events.say)
-        s->events.say(s->events.arg, kind, err, text);
+    dibs__server_note(s, why);
+    dibs__server_tell(s, DIBS_EVENT_DISCONNECTED, err, why);
 }
 
 /* ---- links ------------------------------------------------------------- */
@@ -119,9 +119,10 @@ static void main_up(struct dibs__conn *cn)
     link_of(cn)->was_up = true;
     s->up = true;
     atomic_fetch_add(&s->ups, 1);
-    say(s, DIBS_EVENT_CONNECTED, DIBS_OK, "connected");
+    dibs__server_tell(s, DIBS_EVENT_CONNECTED, DIBS_OK, "connected");
     if (s->to.url.tls.insecure && atomic_load(&s->ups) == 1)
-        say(s, DIBS_EVENT_WARNING, DIBS_OK,
+        dibs__server_tell(
+            s, DIBS_EVENT_WARNING, DIBS_OK,
             "TLS without verification: who answers may be anybody");
     dibs__calls_resume(s);
     tell_came(s, DIBS_OK);
@@ -161,7 +162,7 @@ static void main_down(struct dibs__conn *cn, dibs_err err, const char *why)
     if (s->closing)
         return;
     if (!dibs__server_dozes(s))
-        say(s, DIBS_EVENT_DISCONNECTED, err, why);
+        tell_down(s, err, why);
     if (ln->was_up)
         drop_stale_spares(s);
     if (s->cutting)
@@ -220,19 +221,20 @@ void dibs__server_cut(struct dibs__server *s, const char *why)
         dibs__conn_close(&s->main->cn, DIBS_ERR_CONN, why);
 }
 
-void dibs__server_redial(struct dibs__server *s)
+void dibs__server_redial(struct dibs__server *s, const char *why)
 {
     if (!s->main)
         return;
     s->up = false;
     s->main->retiring = true;
+    snprintf(s->redial_why, sizeof s->redial_why, "%s", why);
     dibs__server_answered(s);
 }
 
 void dibs__server_answered(struct dibs__server *s)
 {
     if (s->main && s->main->retiring && dibs__list_empty(&s->main->cn.fifo))
-        dibs__server_cut(s, "the server is not writable");
+        dibs__server_cut(s, s->redial_why);
 }
 
 void dibs__server_start(struct dibs__server *s)
@@ -256,9 +258,11 @@ static bool set_place(struct dibs__server *s, const char *host, int port)
     char *copy = dibs__strdup(host);
     if (!copy)
         return false;
+    dibs__lock(&s->mu);
     dibs__free(s->to.url.host);
     s->to.url.host = copy;
     s->to.url.port = port;
+    dibs__unlock(&s->mu);
     s->place++;
     return true;
 }
@@ -277,10 +281,14 @@ void dibs__server_found(struct dibs__server *s, const char *host, int port)
 void dibs__server_not_found(struct dibs__server *s, dibs_err err,
                             const char *why)
 {
+    struct dibs__url nowhere = s->to.url;
+
     s->seeking = false;
     if (s->closing)
         return;
-    say(s, DIBS_EVENT_DISCONNECTED, err, why);
+    nowhere.host = NULL; /* where it was does not matter */
+    dibs__event_text(&nowhere, why, s->why);
+    dibs__event_tell(&s->events, &nowhere, DIBS_EVENT_DISCONNECTED, err, why);
     redial_later(s, final(err));
     dibs__calls_fail(s, err, final(err));
     tell_came(s, err);
@@ -399,7 +407,7 @@ static void spare_down(struct dibs__conn *cn, dibs_err err, const char *why)
     }
     dibs__unlock(&s->mu);
     if (!s->closing && !dibs__server_dozes(s))
-        say(s, DIBS_EVENT_DISCONNECTED, err, why);
+        tell_down(s, err, why);
 }
 
 static void grow(struct dibs__task *t)

@@ -10,19 +10,13 @@
 #define DIBS_CLIENT_SERVER_H
 
 #include "client/acks.h"
+#include "client/event.h"
 #include "net/conn.h"
 
 #include <stdatomic.h>
 
 struct dibs__cluster;
 struct dibs__ghost;
-
-/* Where an event goes; any thread. */
-struct dibs__events {
-    void (*say)(void *arg, dibs_event_kind kind, dibs_err err,
-                const char *text);
-    void *arg;
-};
 
 enum dibs__link_use {
     LINK_DIALING, /* not up yet, or going down */
@@ -49,8 +43,9 @@ struct dibs__link {
 
 struct dibs__server {
     struct dibs__loop *lp;
-    struct dibs__target to;        /* const after init; but host and port are io
-                                      only where there is a seek */
+    struct dibs__target to;        /* const after init; but where there is a
+                                      seek, host and port are changed on io,
+                                      under mu */
     struct dibs__events events;    /* const after init */
     unsigned max_spares;           /* const after init */
     struct dibs__cluster *cluster; /* const after init; NULL: in none */
@@ -67,21 +62,23 @@ struct dibs__server {
     void *user;      /* for them */
     int64_t came_by; /* io only: before that, a failure is not the end */
 
-    struct dibs__link *main;   /* io only; NULL between connections */
-    bool up;                   /* io only: main is ready */
-    bool closing;              /* io only */
-    bool asleep;               /* io only: not dialed unless a call waits */
-    bool seeking;              /* io only: seek has not answered yet */
-    bool cutting;              /* io only: main goes down on purpose */
-    unsigned place;            /* io only: how often the address changed */
-    unsigned links;            /* io only: that are not gone yet */
-    int64_t backoff_ms;        /* io only */
-    struct dibs__timer redial; /* io only */
-    struct dibs__list waiting; /* io only: calls without a connection */
-    struct dibs__list resting; /* io only: calls between two attempts */
-    struct dibs__list ghosts;  /* io only: to be laid */
-    bool cannot_lay;           /* io only: the server refused it once */
-    struct dibs__acks acks;    /* io only: calls that replicas must have */
+    struct dibs__link *main;    /* io only; NULL between connections */
+    bool up;                    /* io only: main is ready */
+    bool closing;               /* io only */
+    bool asleep;                /* io only: not dialed unless a call waits */
+    bool seeking;               /* io only: seek has not answered yet */
+    bool cutting;               /* io only: main goes down on purpose */
+    unsigned place;             /* io only: how often the address changed */
+    unsigned links;             /* io only: that are not gone yet */
+    int64_t backoff_ms;         /* io only */
+    struct dibs__timer redial;  /* io only */
+    struct dibs__list waiting;  /* io only: calls without a connection */
+    struct dibs__list resting;  /* io only: calls between two attempts */
+    struct dibs__list ghosts;   /* io only: to be laid */
+    bool cannot_lay;            /* io only: the server refused it once */
+    char why[DIBS__REASON_MAX]; /* io only: the last trouble with it */
+    char redial_why[160];       /* io only: why main retires */
+    struct dibs__acks acks;     /* io only: calls that replicas must have */
 
     dibs__mutex mu;
     struct dibs__list spares; /* mu */
@@ -120,6 +117,14 @@ void dibs__server_not_found(struct dibs__server *s, dibs_err err,
 void dibs__server_settled(struct dibs__server *s);
 void dibs__server_moved(struct dibs__server *s, const char *host, int port)
     EXCLUDES(s->mu);
+/* In event.c: "address: text". Thread: any. */
+void dibs__server_text(struct dibs__server *s, const char *text,
+                       char out[DIBS__REASON_MAX]) EXCLUDES(s->mu);
+/* An event about this server, whose address it names. Thread: any. */
+void dibs__server_tell(struct dibs__server *s, dibs_event_kind kind,
+                       dibs_err err, const char *text) EXCLUDES(s->mu);
+/* What a call that fails for want of an answer fails with. Thread: io. */
+void dibs__server_note(struct dibs__server *s, const char *why);
 /* Is it at this address, as far as we know? Thread: io. */
 bool dibs__server_at(const struct dibs__server *s, const char *host, int port);
 
@@ -142,7 +147,7 @@ void dibs__server_give_back(struct dibs__link *ln, bool usable);
 /* The connection for riding goes down and comes up anew: at once, or when all
  * that is on it is answered. Thread: io. */
 void dibs__server_cut(struct dibs__server *s, const char *why);
-void dibs__server_redial(struct dibs__server *s);
+void dibs__server_redial(struct dibs__server *s, const char *why);
 /* After each answer. Thread: io. */
 void dibs__server_answered(struct dibs__server *s);
 

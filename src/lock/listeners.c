@@ -17,6 +17,9 @@
  */
 #include "lock/lock.h"
 
+#include "base/args.h"
+
+#include <stdio.h>
 #include <string.h>
 
 #define CHANNELS 2
@@ -27,7 +30,8 @@ struct count {
     const char *subcommand;
     sem_t done;
     dibs_err err;
-    int64_t found; /* by this command */
+    char why[DIBS__REASON_MAX]; /* in words */
+    int64_t found;              /* by this command */
 };
 
 static void count_write(struct dibs__call *call, struct dibs__buf *out,
@@ -67,6 +71,15 @@ static void count_answered(struct dibs__call *call, dibs_err err,
     sem_post(&ct->done);
 }
 
+static void count_explained(struct dibs__call *call, dibs_err err,
+                            const char *why)
+{
+    struct count *ct = DIBS_OF(call, struct count, call);
+
+    (void)err;
+    snprintf(ct->why, sizeof ct->why, "%s", why);
+}
+
 /* The handle may be freed by another thread meanwhile, but not its client; the
  * line has a reference of ours. */
 static dibs_err count_ask(struct count *ct, const char *subcommand)
@@ -76,9 +89,11 @@ static dibs_err count_ask(struct count *ct, const char *subcommand)
 
     ct->subcommand = subcommand;
     ct->found = 0;
+    ct->why[0] = '\0';
     ct->call = (struct dibs__call){
         .write = count_write,
         .done = count_answered,
+        .explain = count_explained,
         .attempt_ms = timeout,
         .deadline = dibs__now_ms() + 2 * timeout,
         .expects = 1u << REPLY_ARRAY,
@@ -87,16 +102,18 @@ static dibs_err count_ask(struct count *ct, const char *subcommand)
     dibs__call_talk(s, &ct->call);
     while (sem_wait(&ct->done) != 0)
         ; /* a signal */
+    if (ct->err != DIBS_OK && ct->why[0])
+        dibs__reason_set(ct->err, "%s", ct->why);
     return ct->err;
 }
 
-dibs_err dibs_lock_listeners(dibs_lock *l, size_t *out)
+static dibs_err count_listeners(dibs_lock *l, size_t *out)
 {
     struct count ct = {.found = 0};
     int64_t most = 0;
 
-    if (!out)
-        return DIBS_ERR_INVALID;
+    if (dibs__check_given("out", out) != DIBS_OK)
+        return dibs__lock_refuse(l);
     dibs_err err = dibs__lock_enter(l);
     if (err != DIBS_OK)
         return err;
@@ -118,4 +135,9 @@ dibs_err dibs_lock_listeners(dibs_lock *l, size_t *out)
     if (err == DIBS_OK)
         *out = (size_t)most;
     return err;
+}
+
+dibs_err dibs_lock_listeners(dibs_lock *l, size_t *out)
+{
+    return DIBS__TOLD(count_listeners(l, out));
 }

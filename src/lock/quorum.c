@@ -114,9 +114,10 @@ static void learn(struct dibs__group *g, size_t i, dibs_err err,
     if (err != DIBS_OK && !reply)
         return;
     if (!run_id[0])
-        dibs__client_say(m->c, DIBS_EVENT_WARNING, DIBS_ERR_AUTH,
-                         "INFO is refused: nobody checks that the servers of "
-                         "a quorum are different ones");
+        dibs__server_tell(dibs__line_server(m->line), DIBS_EVENT_WARNING,
+                          DIBS_ERR_AUTH,
+                          "INFO is refused: nobody checks that the servers of "
+                          "a quorum are different ones");
     dibs__lock(&g->mu);
     memcpy(m->run_id, run_id, sizeof run_id);
     m->known = ups(m);
@@ -587,8 +588,11 @@ dibs_err dibs__quorum_check(struct dibs__group *g)
         if (all[i].done)
             dibs__client_leave(g->members[i].c);
         dibs__lock(&g->mu);
-        twice |= is_twice(g, i);
+        bool same = is_twice(g, i);
         dibs__unlock(&g->mu);
+        if (same && !twice)
+            dibs__group_same_server(g, i);
+        twice |= same;
     }
     sem_destroy(&done);
     dibs__free(all);

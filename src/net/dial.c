@@ -326,7 +326,7 @@ static void try_next_address(struct dibs__conn *cn, int error_number)
             return;
         dibs__conn_drop_socket(cn);
     }
-    dibs__conn_fail(cn, DIBS_ERR_CONN, "connect", error_number);
+    dibs__conn_fail(cn, DIBS_ERR_CONN, "", error_number);
 }
 
 static void resolved(void *arg, const struct dibs__resolved *r)
@@ -350,7 +350,7 @@ static void dial_unix(struct dibs__conn *cn)
     snprintf(to.sun_path, sizeof to.sun_path, "%s", cn->to->url.path);
     int failed = start_socket(cn, (struct sockaddr *)&to, sizeof to);
     if (failed)
-        dibs__conn_fail(cn, DIBS_ERR_CONN, "connect", failed);
+        dibs__conn_fail(cn, DIBS_ERR_CONN, "", failed);
 }
 
 static void dial(struct dibs__task *t)

@@ -101,6 +101,7 @@ static void test_listeners_refused(void **state)
     dibs_client *d = kit_open_at(url, NULL);
     dibs_lock *m = kit_lock(d, "l");
     WANT(dibs_lock_listeners(m, &n), DIBS_ERR_AUTH);
+    assert_non_null(strstr(dibs_error_text(), "NOPERM"));
     ts_ok(srv, "ACL SETUSER some -@all +pubsub|numsub");
     FINE(dibs_lock_listeners(m, &n));
     assert_int_equal(n, 0);

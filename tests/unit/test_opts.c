@@ -62,8 +62,10 @@ static void *make(const struct row *row, size_t ours)
 
 static void test_opts_client(void **state)
 {
-    static const struct row rows[] = ROWS(
-        dibs_client_opts, offsetof(dibs_client_opts, tls_ca), DIBS_ERR_CONN);
+    static const struct row rows[] =
+        ROWS(dibs_client_opts,
+             offsetof(dibs_client_opts, pubsub) + sizeof(dibs_pubsub),
+             DIBS_ERR_CONN);
 
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
