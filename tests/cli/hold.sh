@@ -75,7 +75,11 @@ case_is taken
 redis s hset b other:1 1 >/dev/null
 ran 75 dibs hold -n b </dev/null
 same stdout '' "$out"
-same stderr 'dibs: b is taken: held by other:1, no end left' "$err"
+same stderr 'dibs: b is taken: held by other:1, lease without end' "$err"
+redis s pexpire b 3600000 >/dev/null
+ran 75 dibs hold -n b </dev/null
+same stderr 'dibs: b is taken: held by other:1, lease ends in 59 min 59 s unless it is renewed' "$err"
+redis s persist b >/dev/null
 ran 0 dibs hold -n --ok-if-busy b </dev/null
 ran 9 dibs hold -w 50ms -E 9 -q b </dev/null
 same stderr '' "$err"
