@@ -78,9 +78,9 @@ const struct option_row option_rows[] = {
      "Leave the command in our process group; only the command itself is then"
      " signalled and waited for."},
     {'E', "busy-code", "CODE", OPT_CODE, AT(busy_code), CMD_TAKE, "75",
-     "Exit code when the lock was not to be had. Default 75."},
+     "Exit code when the lock could not be taken in time. Default 75."},
     {0, "ok-if-busy", NULL, OPT_FLAG, AT(ok_if_busy), CMD_TAKE, NULL,
-     "When it was not to be had, say nothing and exit 0."},
+     "When the lock could not be taken in time, say nothing and exit 0."},
     {0, "any-name", NULL, OPT_FLAG, AT(any_name), CMD_TAKE, NULL,
      "Take a NAME with spaces or control characters, too."},
     {0, "no-stdin", NULL, OPT_FLAG, AT(no_stdin), CMD_HOLD, NULL,
@@ -101,11 +101,14 @@ const struct option_row option_rows[] = {
      " rediss://host[:port][?ca=FILE&cert=FILE&key=FILE] for TLS;"
      " redis-sentinel://host[:port],.../service or"
      " redis-cluster://host[:port],... for more than one."
-     " Passwords do not belong here: everybody can see them."},
+     " Passwords do not belong here: everybody can see them."
+     " Default: $DIBS_URL, or else a private server."},
     {0, "url-file", "FILE", OPT_TEXT, AT(url_file), CMD_ALL, "/etc/dibs.url",
-     "Read the URL, which may have a password, from a file."},
+     "Read the URL, which may have a password, from a file. Default:"
+     " $DIBS_URL_FILE."},
     {0, "password-file", "FILE", OPT_TEXT, AT(password_file), CMD_ALL,
-     "/etc/dibs.password", "Read the password from a file."},
+     "/etc/dibs.password",
+     "Read the password from a file. Default: $DIBS_PASSWORD."},
     {'q', "quiet", NULL, OPT_FLAG, AT(quiet), CMD_ALL, NULL,
      "Only tell of errors."},
     {'v', "verbose", NULL, OPT_FLAG, AT(verbose), CMD_ALL, NULL,
