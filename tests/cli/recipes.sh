@@ -22,6 +22,7 @@ redis s acl setuser worker on '>sesame' '~*' '&*' +@all >/dev/null
 mkdir -p path bin etc work
 ln -s "$DIBS" path/dibs
 echo sesame >etc/dibs.pw
+chmod 600 etc/dibs.pw
 cat >bin/stand-in <<'END'
 #!/bin/sh
 name=${DIBS_NAME:-${LOCK:-}} # LOCK: of a script with dibs hold
@@ -108,9 +109,15 @@ done
 # stopped; a step of a script that runs dibs hold goes on when hold has ended.
 cat >lose <<'END'
 #!/bin/sh
-redis-cli -s "$SOCK" del migrate >/dev/null
 step=$PPID
 script=$(ps -o ppid= -p "$step" | tr -d ' ')
+if [ "${KILLED:-}" ]; then
+    for job in $(ps -o pid= --ppid "$script"); do
+        [ "$job" = "$step" ] || kill -KILL $(ps -o pid= --ppid "$job")
+    done
+else
+    redis-cli -s "$SOCK" del migrate >/dev/null
+fi
 n=0
 while [ $n -lt 3000 ]; do
     live=
@@ -172,6 +179,20 @@ for block in blocks/steps-*.sh; do
         same steps '' "$(cat steps)"
         has stderr 'no answer from' "$(cat err.txt)"
     done
+    case $block in
+    *hold*)
+        for shell in dash bash; do
+            case_is "$shell: $block, hold is killed"
+            redis s del migrate >/dev/null # as the lease would end
+            cp lose hook.dump
+            KILLED=1 SOCK=$T/s.sock in_shell $shell "$block"
+            same code 80 $?
+            same steps dump "$(cut -d ' ' -f 1 steps)"
+            rm hook.dump
+        done
+        redis s del migrate >/dev/null
+        ;;
+    esac
     same 'nothing left behind' '' "$(find "$T" -type p)"
     done_with "$block"
 done
