@@ -161,6 +161,7 @@ char *args_did_you_mean(char *line)
     return hint;
 }
 
+PRINTF(3, 0)
 static int wrong(const struct command *cmd, const char *hint, const char *fmt,
                  va_list ap)
 {
