@@ -348,7 +348,8 @@ static int unknown_option(struct scan *s, char letter, const char *name,
                          s->cmd ? " " : "", s->cmd ? s->cmd->name : "");
     }
     if (name)
-        return args_hint(s->cmd, hint, "unknown option '%s'", word);
+        return args_hint(s->cmd, hint, "unknown option '--%.*s'", (int)len,
+                         name);
     return args_hint(s->cmd, hint, "unknown option '-%c' in '%s'", letter,
                      word);
 }
@@ -405,7 +406,7 @@ static int add_word(struct scan *s, const char *word)
         return args_hint(s->cmd,
                          command ? right_line(s, s->i, 0, "--")
                                  : right_line(s, s->i, 1, NULL),
-                         "unexpected word '%s'%s", word,
+                         "unexpected word '%s'%s", hint_word(word),
                          command ? "; the command stands behind --" : "");
     s->a->words[s->a->n_words++] = word;
     return EXIT_FINE;

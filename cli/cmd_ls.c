@@ -127,13 +127,16 @@ out:
     free(names);
 }
 
-/* Who waits for each of them. */
+/* Who waits for each of them. Who may not ask for one may for none. */
 static dibs_err count_all(dibs_client *c, struct list *all)
 {
     dibs_err err = DIBS_OK;
 
-    for (size_t i = 0; i < all->n && err == DIBS_OK; i++)
+    for (size_t i = 0; i < all->n && err == DIBS_OK; i++) {
         err = look_count(c, &all->rows[i]);
+        if (!all->rows[i].counted)
+            break;
+    }
     return err;
 }
 

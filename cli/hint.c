@@ -210,6 +210,11 @@ static const char *secret_in(const char *word)
     return url && (strchr(url, '@') || strstr(url, "password=")) ? url : NULL;
 }
 
+const char *hint_word(const char *word)
+{
+    return secret_in(word) ? "URL" : word;
+}
+
 static void show_word(FILE *f, const char *word)
 {
     static const char safe[] = "abcdefghijklmnopqrstuvwxyz"
@@ -279,7 +284,9 @@ static char *build_line(const struct typed *t, int at, int n, const char *with,
             show_guarded(f, t, i);
             break;
         }
-        if (i == at && with)
+        if (i == at && with && secret_in(with))
+            show_word(f, with);
+        else if (i == at && with)
             fprintf(f, " %s", with);
         if (i == t->argc || (i >= at && i < at + n))
             continue;

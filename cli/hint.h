@@ -26,6 +26,9 @@ const struct option_row *hint_option(const struct command *cmd,
 const char *hint_takers(char letter, const char *name, size_t len,
                         char buf[128]);
 
+/* A word as it may be shown: one that may have a password in it is "URL". */
+const char *hint_word(const char *word);
+
 /* The line with n words from index at on replaced by `with`, which may be NULL
  * for nothing. A URL that may have a password is shown as URL; of what is to be
  * run, only the first word is shown. Free it; NULL when out of memory. */

@@ -106,7 +106,8 @@ static int no_such_command(int argc, char **argv, int i)
     else if (meant)
         hint = NULL;
     free(right);
-    return args_hint(NULL, hint, "there is no subcommand '%s'", argv[i]);
+    return args_hint(NULL, hint, "there is no subcommand '%s'",
+                     hint_word(argv[i]));
 }
 
 int main(int argc, char **argv)

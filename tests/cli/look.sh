@@ -202,6 +202,8 @@ waits    2 clients, in no particular order' "$out"
     redis s acl setuser mute on '>pw' '~*' '&*' +@all -pubsub >/dev/null
     DIBS_PASSWORD=pw ran 0 dibs -u "unix://mute@$T/s.sock" info --json a
     same 'not known' null "$(json waiters "$out")"
+    DIBS_PASSWORD=pw ran 0 dibs -u "unix://mute@$T/s.sock" ls --json
+    same 'not known' null "$(json waiters "$out")"
     DIBS_PASSWORD=pw ran 0 dibs -u "unix://mute@$T/s.sock" info a
     ! grep -q waits out.txt || fail 'who told?'
     DIBS_PASSWORD=pw ran 0 dibs -u "unix://mute@$T/s.sock" queue a

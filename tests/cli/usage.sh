@@ -61,7 +61,7 @@ told "run: unknown option '--nowait'" \
     'did you mean: dibs run --no-wait a -- true' run --nowait a -- true
 told "run: unknown option '--no-wiat'" \
     'did you mean: dibs run --no-wait a -- true' run --no-wiat a -- true
-told "run: unknown option '--timeout=5s'" \
+told "run: unknown option '--timeout'" \
     'did you mean: dibs run --wait=5s a -- true' run --timeout=5s a -- true
 told "hold: unknown option '--timeout'" 'did you mean: dibs hold --wait 5s a' \
     hold --timeout 5s a
@@ -80,6 +80,15 @@ told "force-unlock: unknown option '--force'" \
     'did you mean: dibs force-unlock --yes a' force-unlock --force a
 told "run: unknown option '--a\\nb\\x1b'" \
     "'dibs help run' shows what options there are" run $'--a\nb\e' a -- true
+
+# No password in a message.
+told "info: unknown option '--urll'" 'did you mean: dibs info --url=URL a' \
+    info --urll=redis://me:secret@db1 a
+told "there is no subcommand 'URL'" \
+    "'dibs help' shows what subcommands there are" redis://me:secret@db1 info
+wrong "info: unexpected word 'URL'" 'dibs info a' info a redis://me:secret@db1
+wrong "info: the NAME of the lock is missing" 'dibs info -u URL NAME' \
+    info -u redis://me:secret@db1
 
 wrong 'run: the NAME of the lock is missing' 'dibs run NAME -- COMMAND' run
 wrong 'run: the NAME of the lock is missing' 'dibs run NAME -- true' run -- true
