@@ -19,7 +19,6 @@
 #include "args.h"
 
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,66 +138,6 @@ const struct command *command_find(const char *name)
         if (strcmp(c->name, name) == 0)
             return c;
     return NULL;
-}
-
-char *args_text(const char *fmt, ...)
-{
-    char *text = NULL;
-    va_list ap;
-
-    va_start(ap, fmt);
-    if (vasprintf(&text, fmt, ap) < 0)
-        text = NULL;
-    va_end(ap);
-    return text;
-}
-
-char *args_did_you_mean(char *line)
-{
-    char *hint = line ? args_text("did you mean: %s", line) : NULL;
-
-    free(line);
-    return hint;
-}
-
-PRINTF(3, 0)
-static int wrong(const struct command *cmd, const char *hint, const char *fmt,
-                 va_list ap)
-{
-    char *text = NULL;
-
-    if (vasprintf(&text, fmt, ap) < 0)
-        text = NULL;
-    out_tell(OUT_ERROR, "usage", "%s%s%s", cmd ? cmd->name : "",
-             cmd ? ": " : "", text ? text : "out of memory");
-    if (hint)
-        out_tell(OUT_ERROR, "usage", "%s", hint);
-    free(text);
-    return EXIT_USAGE;
-}
-
-int args_hint(const struct command *cmd, char *hint, const char *fmt, ...)
-{
-    va_list ap;
-
-    va_start(ap, fmt);
-    int code = wrong(cmd, hint, fmt, ap);
-    va_end(ap);
-    free(hint);
-    return code;
-}
-
-int args_wrong(const struct command *cmd, const char *right, const char *fmt,
-               ...)
-{
-    char *hint = args_text("right would be: %s", right);
-    va_list ap;
-
-    va_start(ap, fmt);
-    int code = wrong(cmd, hint, fmt, ap);
-    va_end(ap);
-    free(hint);
-    return code;
 }
 
 /* The words of the line, one after the other. */

@@ -110,7 +110,8 @@ int args_before(struct args *a, int argc, char **argv, int *i);
 int args_behind(struct args *a, const struct command *cmd, int argc,
                 char **argv, int i);
 
-/* Says what is wrong and shows a line that would be right; EXIT_USAGE. */
+/* In hint.c. Says what is wrong and shows a line that would be right;
+ * EXIT_USAGE. */
 int args_wrong(const struct command *cmd, const char *right, const char *fmt,
                ...) PRINTF(3, 4);
 /* The same, with any hint; which it frees. NULL: none. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * hint.c - what somebody meant who typed something else.
+ * hint.c - what is wrong with a command line, and what was meant instead.
  *
  * Thread  The first, before there is another.
  *
@@ -15,9 +15,12 @@
  */
 #include "hint.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "exits.h"
 
 #define WORD_MAX  32 /* longest word that is compared */
 #define SHOWN_MAX 60 /* longest word that is shown whole */
@@ -74,6 +77,68 @@ static const struct alias option_words[] = {
     {"silent", "quiet"},
     {NULL, NULL},
 };
+
+/* ---- messages ---------------------------------------------------------- */
+
+char *args_text(const char *fmt, ...)
+{
+    char *text = NULL;
+    va_list ap;
+
+    va_start(ap, fmt);
+    if (vasprintf(&text, fmt, ap) < 0)
+        text = NULL;
+    va_end(ap);
+    return text;
+}
+
+char *args_did_you_mean(char *line)
+{
+    char *hint = line ? args_text("did you mean: %s", line) : NULL;
+
+    free(line);
+    return hint;
+}
+
+PRINTF(3, 0)
+static int wrong(const struct command *cmd, const char *hint, const char *fmt,
+                 va_list ap)
+{
+    char *text = NULL;
+
+    if (vasprintf(&text, fmt, ap) < 0)
+        text = NULL;
+    out_tell(OUT_ERROR, "usage", "%s%s%s", cmd ? cmd->name : "",
+             cmd ? ": " : "", text ? text : "out of memory");
+    if (hint)
+        out_tell(OUT_ERROR, "usage", "%s", hint);
+    free(text);
+    return EXIT_USAGE;
+}
+
+int args_hint(const struct command *cmd, char *hint, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    int code = wrong(cmd, hint, fmt, ap);
+    va_end(ap);
+    free(hint);
+    return code;
+}
+
+int args_wrong(const struct command *cmd, const char *right, const char *fmt,
+               ...)
+{
+    char *hint = args_text("right would be: %s", right);
+    va_list ap;
+
+    va_start(ap, fmt);
+    int code = wrong(cmd, hint, fmt, ap);
+    va_end(ap);
+    free(hint);
+    return code;
+}
 
 /* ---- how alike two words are ------------------------------------------- */
 

@@ -21,17 +21,17 @@ ran 0 dibs info --json a
 same stdout '{"name":"a","locked":false,"mode":null,"owner":null,"owners":0,"holds":0,"ttl_ms":null,"waiters":0,"private_server":false,"holders":[],"queue":[]}' "$out"
 
 case_is 'info, held'
-lock a other:1
+lock a 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1
 ran 0 dibs info a
 same stdout "name     a
 state    held
 mode     exclusive
-owner    other:1
+owner    1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1
 holds    1
 lease    no end" "$out"
 ran 0 dibs info --json a
-same stdout '{"name":"a","locked":true,"mode":"exclusive","owner":"other:1","owners":1,"holds":1,"ttl_ms":null,"waiters":0,"private_server":false,"holders":[{"owner":"other:1","mode":"exclusive","holds":1,"ttl_ms":null}],"queue":[]}' "$out"
-redis s hset a other:1 3 >/dev/null
+same stdout '{"name":"a","locked":true,"mode":"exclusive","owner":"1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1","owners":1,"holds":1,"ttl_ms":null,"waiters":0,"private_server":false,"holders":[{"owner":"1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1","mode":"exclusive","holds":1,"ttl_ms":null}],"queue":[]}' "$out"
+redis s hset a 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1 3 >/dev/null
 redis s pexpire a 3600000 >/dev/null
 ran 0 dibs info a
 has stdout 'holds    3' "$out"
@@ -92,8 +92,8 @@ has stdout "was held by $x:1 and is free now" "$out"
 redis s flushall >/dev/null
 
 case_is 'nothing from a server commands a terminal'
-evil=$'x\e]0;t\a\xc2\x9b2J:1'
-shown='x\x1b]0;t\x07\xc2\x9b2J:1'
+evil=$x$':1\e]0;t\a\xc2\x9b2J'
+shown=$x':1\x1b]0;t\x07\xc2\x9b2J'
 quiet() { # WHAT
     ! grep -q $'[\x01-\x08\x0b-\x1f\x7f]' out.txt err.txt || fail "$1: $out $err"
     ! grep -qa $'\xc2\x9b' out.txt err.txt || fail "$1: $out $err"
@@ -129,32 +129,32 @@ quiet URL
 redis s flushall >/dev/null
 
 case_is 'force-unlock'
-lock a x:1
+lock a 00000000-0000-4000-8000-000000000001:1
 ran 0 dibs force-unlock --yes a
-same stdout 'a was held by x:1 and is free now' "$out"
+same stdout 'a was held by 00000000-0000-4000-8000-000000000001:1 and is free now' "$out"
 free s a || fail 'is still held'
 ran 0 dibs force-unlock --yes a
 same stdout 'a was not held' "$out"
-lock a x:1
+lock a 00000000-0000-4000-8000-000000000001:1
 ran 0 dibs force-unlock --json --yes a
-same stdout '{"name":"a","freed":true,"owner":"x:1"}' "$out"
+same stdout '{"name":"a","freed":true,"owner":"00000000-0000-4000-8000-000000000001:1"}' "$out"
 ran 0 dibs force-unlock --json --yes a
 same stdout '{"name":"a","freed":false,"owner":null}' "$out"
 
 case_is 'force-unlock --if-owner'
-lock a x:1
-ran 75 dibs force-unlock --yes --if-owner y:1 a
+lock a 00000000-0000-4000-8000-000000000001:1
+ran 75 dibs force-unlock --yes --if-owner 00000000-0000-4000-8000-000000000009:1 a
 same stdout '' "$out"
-same stderr 'dibs: a is held by x:1: nothing done' "$err"
+same stderr 'dibs: a is held by 00000000-0000-4000-8000-000000000001:1: nothing done' "$err"
 held s a || fail 'is not held any more'
-ran 75 dibs force-unlock --json --yes --if-owner y:1 a
-same stdout '{"name":"a","freed":false,"owner":"x:1"}' "$out"
-ran 0 dibs force-unlock --yes --if-owner x:1 a
+ran 75 dibs force-unlock --json --yes --if-owner 00000000-0000-4000-8000-000000000009:1 a
+same stdout '{"name":"a","freed":false,"owner":"00000000-0000-4000-8000-000000000001:1"}' "$out"
+ran 0 dibs force-unlock --yes --if-owner 00000000-0000-4000-8000-000000000001:1 a
 free s a || fail 'is still held'
-ran 0 dibs force-unlock --yes --if-owner x:1 a
+ran 0 dibs force-unlock --yes --if-owner 00000000-0000-4000-8000-000000000001:1 a
 
 case_is 'force-unlock without --yes'
-lock a x:1
+lock a 00000000-0000-4000-8000-000000000001:1
 ran 64 dibs force-unlock a
 held s a || fail 'is not held any more'
 
