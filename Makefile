@@ -6,12 +6,14 @@
 #   build-asan   build-tsan   build-gcc   build-clang   for the checks
 #   build-interop   for the tests against Redisson
 #   build-servers   other servers than Debian's, for `make test-servers`
+#   build-peers     programs that use other libraries, for `make peers`
 
 PREFIX  ?= /usr/local
 DESTDIR ?=
 JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 CTEST_JOBS ?= 2
 BENCH_ARGS ?=
+PEERS_ARGS ?=
 SOAK ?= 60
 REDISSON ?= redisson4 redisson3
 
@@ -37,13 +39,13 @@ tests_off = -DCMAKE_BUILD_TYPE=RelWithDebInfo -DDIBS_TESTS=OFF -DDIBS_FAULTS=OFF
 # sanitizer; where it is allowed, its tests run without.
 steady := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
-c_files = $(shell find include src cli examples bench tests \
+c_files = $(shell find include src cli examples bench peers tests \
 	-name '*.[ch]' 2>/dev/null)
 
 .PHONY: all build deps test test-topology test-servers interop install bench demo clean format help
 .PHONY: check check-format check-layers check-lists check-size check-header
 .PHONY: check-man check-gcc check-clang check-symbols check-asan check-tsan
-.PHONY: check-install check-deps
+.PHONY: check-install check-deps peers check-peers
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
 
@@ -95,13 +97,26 @@ bench: deps build
 	@build/bench/bench $(BENCH_ARGS)
 	@cli/bench.sh build/cli/dibs
 
+# Next to other libraries; about 25 minutes. Those whose language or package
+# cannot be had here are left out, with a word. Writes docs/benchmarks.md.
+peers: deps build
+	@peers/build.sh build build-peers
+	@python3 -B peers/run.py build-peers --docs docs $(PEERS_ARGS)
+
+# Does the comparison still run? Only what needs no network.
+check-peers: deps build
+	@PEERS=c peers/build.sh build build-peers
+	@python3 -B peers/run.py build-peers --smoke \
+		--only "dibs async,plain hiredis,the server's limit" >/dev/null
+	@echo "check-peers: the comparison runs"
+
 demo: deps build
 	@if [ -x cli/demo.sh ]; then cli/demo.sh build/cli/dibs; \
 	else echo "make demo: there is no cli/demo.sh" >&2; exit 1; fi
 
 clean:
 	rm -rf build build-test build-asan build-tsan build-gcc build-clang \
-		build-interop tests/interop/target
+		build-interop build-peers tests/interop/target
 
 # ---- checks -----------------------------------------------------------------
 
@@ -174,6 +189,7 @@ help:
 	@echo "make install         install under PREFIX ($(PREFIX)), DESTDIR"
 	@echo "make demo            watch processes contend for a lock"
 	@echo "make bench           measure, next to plain hiredis"
+	@echo "make peers           measure, next to other lock libraries"
 	@echo "make format          format all C files"
 	@echo "make check           format, layers, lists, sizes, header, man pages,"
 	@echo "                     gcc and clang with warnings as errors, symbols"
@@ -184,4 +200,4 @@ help:
 	@echo
 	@echo "One test:            ctest --test-dir build-test -R server.lock"
 	@echo "Variables:           CC, JOBS, CTEST_JOBS, PREFIX, DESTDIR,"
-	@echo "                     BENCH_ARGS (try --quick), SOAK (seconds)"
+	@echo "                     BENCH_ARGS, PEERS_ARGS (try --quick), SOAK (seconds)"

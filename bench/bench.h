@@ -99,6 +99,8 @@ struct floor_lock;
 struct floor_lock *floor_open(const char *url, const char *name, int number);
 void floor_close(struct floor_lock *f);
 void floor_pair(void *floor_lock); /* a step */
+/* Ends the program unless the floor sends what dibs sends. */
+void floor_check(const char *url);
 
 /* ---- heap.c ------------------------------------------------------------ */
 

@@ -6,6 +6,11 @@
  * dibs sends, with arguments of the same shape, and waits for each answer. No
  * renewal, no waiting for others, no repair: what is left is Redis, the socket
  * and hiredis, and no lock on Redis can be had for less with as few threads.
+ *
+ * A floor that sends something else than dibs does would be a wrong measure.
+ * So before anything is measured, the server is asked (MONITOR) what it got
+ * from a pair of dibs and from a pair of the floor, with the same name and
+ * owner: both must be the same, to the letter.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -79,13 +84,86 @@ void floor_pair(void *floor_lock)
     const char *acquire[] = {
         "EVALSHA", dibs__script_basic_acquire.sha, "1", f->name, f->owner, "1",
         "30000"};
-    const char *release[] = {"EVALSHA",  dibs__script_basic_release.sha,
-                             "2",        f->name,
-                             f->channel, f->owner,
-                             "0",        "0"};
+    const char *release[] = {"EVALSHA", dibs__script_basic_release.sha,
+                             "1",       f->name,
+                             f->owner,  "0",
+                             "0",       f->channel};
 
     if (!call(f->rc, COUNT(acquire), acquire, REDIS_REPLY_NIL))
         die("floor: %s was not acquired", f->name);
     if (!call(f->rc, COUNT(release), release, REDIS_REPLY_INTEGER))
         die("floor: %s was not released", f->name);
+}
+
+/* ---- is it the same? --------------------------------------------------- */
+
+#define SEEN_MAX  4096
+#define CHECK_END "dibs:bench:end"
+
+/* Has the server say that all before was seen. */
+static void mark_end(redisContext *rc)
+{
+    redisReply *r = redisCommand(rc, "ECHO %s", CHECK_END);
+
+    if (!r || r->type != REDIS_REPLY_STRING)
+        die("floor: the server does not answer");
+    freeReplyObject(r);
+}
+
+/* Gathers the scripts that clients called, up to the mark, one a line. The time
+ * and the sender before the first quote are left out, and so is what scripts
+ * themselves call. */
+static void read_calls(redisContext *monitor, char seen[SEEN_MAX])
+{
+    size_t used = 0;
+    bool end = false;
+
+    while (!end) {
+        redisReply *r = NULL;
+        if (redisGetReply(monitor, (void **)&r) != REDIS_OK || !r)
+            die("floor: the monitor ended: %s", monitor->errstr);
+        const char *words = strchr(r->str, '"');
+        end = words && strstr(words, CHECK_END) != NULL;
+        if (words && strncmp(words, "\"EVAL", 5) == 0)
+            used +=
+                (size_t)snprintf(seen + used, SEEN_MAX - used, "%s\n", words);
+        if (used >= SEEN_MAX)
+            die("floor: a pair is more commands than expected");
+        freeReplyObject(r);
+    }
+    seen[used] = '\0';
+}
+
+void floor_check(const char *url)
+{
+    char dibs[SEEN_MAX];
+    char floor[SEEN_MAX];
+    char name[NAME_SIZE];
+    dibs_client *c = NULL;
+    dibs_lock *l = NULL;
+    redisContext *monitor = server_connect(url);
+
+    bench_name(name, sizeof name, "check", 0);
+    must(dibs_client_open(url, NULL, &c), "open");
+    must(dibs_lock_new(c, name, &l), "new lock");
+    struct floor_lock *f = floor_open(url, name, 0);
+    snprintf(f->owner, sizeof f->owner, "%s:%llu", dibs_client_id(c),
+             (unsigned long long)dibs_owner_thread(c));
+    if (!call(monitor, 1, (const char *[]){"MONITOR"}, REDIS_REPLY_STATUS))
+        die("floor: cannot see what is sent: MONITOR was refused");
+
+    dibs_pair(l);
+    mark_end(f->rc);
+    read_calls(monitor, dibs);
+    floor_pair(f);
+    mark_end(f->rc);
+    read_calls(monitor, floor);
+    if (strcmp(dibs, floor) != 0)
+        die("the floor does not send what dibs sends.\ndibs:\n%sfloor:\n%s",
+            dibs, floor);
+
+    floor_close(f);
+    redisFree(monitor);
+    dibs_lock_free(l);
+    dibs_client_free(c);
 }

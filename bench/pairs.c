@@ -101,6 +101,7 @@ void measure_pairs(const struct plan *p, const char *where, bool targets)
 
     title("acquire + release over %s, %d rounds of %d ms", where, p->rounds,
           (int)p->lap_ms);
+    floor_check(p->url);
     for (size_t i = 0; i < COUNT(threads); i++) {
         double ratio = measure(p, threads[i]);
         if (targets && threads[i] == 1)
