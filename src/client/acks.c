@@ -252,7 +252,8 @@ static void link_down(struct dibs__conn *cn, dibs_err err, const char *why)
         return;
     dibs__timer_stop(s->lp, &s->acks.timer);
     if (err != DIBS_OK && !dibs__server_dozes(s)) {
-        dibs__server_note(s, why);
+        if (s->up) /* not only because main went */
+            dibs__server_note(s, why);
         dibs__server_tell(s, DIBS_EVENT_DISCONNECTED, err, why);
     }
     if (!ln->was_up)

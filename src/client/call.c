@@ -32,6 +32,7 @@
 
 #define RETRY_FIRST_MS 10
 #define RETRY_MAX_MS   500
+#define HUSH_MS        1000
 #define HOPS_MAX       4 /* sent on so often at once, then with pauses */
 
 static void start(struct dibs__call *call);
@@ -77,8 +78,10 @@ static void explain(struct dibs__call *call, dibs_err err,
         dibs__event_text(&call->s->to.url, words, why);
     } else if (err == DIBS_ERR_PROTOCOL) {
         dibs__event_text(&call->s->to.url, "the reply makes no sense", why);
-    } else {
+    } else if (call->s->why[0]) {
         snprintf(why, sizeof why, "%s", call->s->why);
+    } else {
+        dibs__event_text(&call->s->to.url, dibs_strerror(err), why);
     }
     call->explain(call, err, why);
 }
@@ -247,6 +250,27 @@ static bool redirect(struct dibs__call *call, const char *error)
     return true;
 }
 
+static void tell_error(const struct dibs__call *call, const char *error)
+{
+    char words[DIBS__REASON_MAX];
+
+    words_of(error, words, sizeof words);
+    dibs__server_tell(call->s, DIBS_EVENT_ERROR, call->last, words);
+}
+
+/* The server can do nothing just now (it is loading, say), and all its calls
+ * come back with that: once in a while is enough. In a cluster a slot on its
+ * way answers so, which is not worth telling. */
+static void tell_not_now(const struct dibs__call *call, const char *error)
+{
+    int64_t now = dibs__now_ms();
+
+    if (call->quiet || call->s->cluster || now < call->s->hush_until)
+        return;
+    call->s->hush_until = now + HUSH_MS;
+    tell_error(call, error);
+}
+
 /* The server answered with an error. False: that is the answer. */
 static bool try_again(struct dibs__call *call, const char *error)
 {
@@ -273,20 +297,13 @@ static bool try_again(struct dibs__call *call, const char *error)
         return redirect(call, error);
     case NEXT_LATER:
         call->again |= call->partly;
+        tell_not_now(call, error);
         if (call->s->cluster)
             dibs__cluster_doubt(call->s->cluster);
         later(call);
         return true;
     }
     return false;
-}
-
-static void tell_error(const struct dibs__call *call, const char *error)
-{
-    char words[DIBS__REASON_MAX];
-
-    words_of(error, words, sizeof words);
-    dibs__server_tell(call->s, DIBS_EVENT_ERROR, call->last, words);
 }
 
 static void judge(struct dibs__req *req, dibs_err err,

@@ -401,9 +401,19 @@ static dibs_err close_checked(dibs_client *c, int64_t timeout_ms)
     return err;
 }
 
+/* By now no other thread is about. */
+static dibs_err explain_close(const dibs_client *c, dibs_err err)
+{
+    if (err == DIBS_ERR_UNKNOWN)
+        dibs__reason_set(err, "not every release was confirmed in time%s%s",
+                         c->server.why[0] ? "; last trouble: " : "",
+                         c->server.why);
+    return err;
+}
+
 dibs_err dibs_client_close(dibs_client *c, int64_t timeout_ms)
 {
-    return DIBS__TOLD(close_checked(c, timeout_ms));
+    return DIBS__TOLD(explain_close(c, close_checked(c, timeout_ms)));
 }
 
 void dibs_client_free(dibs_client *c)

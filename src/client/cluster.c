@@ -266,6 +266,7 @@ static void refreshed(struct dibs__cluster *cl)
     dibs__server_settled(cl->whole);
     dibs__calls_reroute(cl->whole);
     /* What is left wants a slot that nobody has. */
+    dibs__server_note(cl->whole, "no node serves the slot of the name");
     dibs__calls_fail(cl->whole, DIBS_ERR_CONN, false);
 }
 
@@ -278,7 +279,8 @@ static void refresh_failed(struct dibs__cluster *cl)
     refresh_over(cl);
     if (!cl->whole->seeking)
         return;
-    snprintf(why, sizeof why, "no node told where the slots are: %s", cl->why);
+    snprintf(why, sizeof why, "no node told where the slots are: %.400s",
+             cl->why);
     dibs__server_not_found(cl->whole, final ? cl->err : DIBS_ERR_CONN, why);
 }
 

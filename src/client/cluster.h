@@ -32,21 +32,21 @@ struct dibs__cluster {
     struct dibs__pubsub *nowhere;
     struct dibs__events events;
     void (*ended)(struct dibs__cluster *cl);
-    void *user;               /* for it */
-    atomic_uint flavour;      /* 0: the servers are yet to be asked */
-    atomic_uint count;        /* of nodes; written on io */
-    unsigned parts;           /* io only: that have not ended yet */
-    bool closing;             /* io only */
-    bool refreshing;          /* io only: somebody is being asked for the map */
-    bool doubted;             /* io only: once more after that */
-    unsigned round;           /* io only */
-    int64_t not_before;       /* io only: the next refresh */
-    dibs_err err;             /* io only: what the last one asked failed with */
-    char why[300];            /* io only: in words */
-    struct dibs__call call;   /* io only: the question */
-    struct dibs__timer timer; /* io only: the next refresh, or tidying */
-    struct dibs__task reroute; /* after a change of the map */
-    bool reroute_posted;       /* io only */
+    void *user;          /* for it */
+    atomic_uint flavour; /* 0: the servers are yet to be asked */
+    atomic_uint count;   /* of nodes; written on io */
+    unsigned parts;      /* io only: that have not ended yet */
+    bool closing;        /* io only */
+    bool refreshing;     /* io only: somebody is being asked for the map */
+    bool doubted;        /* io only: once more after that */
+    unsigned round;      /* io only */
+    int64_t not_before;  /* io only: the next refresh */
+    dibs_err err;        /* io only: what the last one asked failed with */
+    char why[DIBS__REASON_MAX]; /* io only: in words */
+    struct dibs__call call;     /* io only: the question */
+    struct dibs__timer timer;   /* io only: the next refresh, or tidying */
+    struct dibs__task reroute;  /* after a change of the map */
+    bool reroute_posted;        /* io only */
     struct dibs__node *nodes[DIBS__NODES_MAX];
     _Atomic(struct dibs__server *) slots[DIBS__SLOTS]; /* NULL: not known */
 };

@@ -47,10 +47,12 @@ static void drop_stale_spares(struct dibs__server *s);
 static void lend(struct dibs__task *t);
 static void drop(struct dibs__task *t);
 
-/* A connection failed. */
-static void tell_down(struct dibs__server *s, dibs_err err, const char *why)
+/* A connection failed; note: calls fail because of that. */
+static void tell_down(struct dibs__server *s, dibs_err err, const char *why,
+                      bool note)
 {
-    dibs__server_note(s, why);
+    if (note)
+        dibs__server_note(s, why);
     dibs__server_tell(s, DIBS_EVENT_DISCONNECTED, err, why);
 }
 
@@ -162,7 +164,7 @@ static void main_down(struct dibs__conn *cn, dibs_err err, const char *why)
     if (s->closing)
         return;
     if (!dibs__server_dozes(s))
-        tell_down(s, err, why);
+        tell_down(s, err, why, true);
     if (ln->was_up)
         drop_stale_spares(s);
     if (s->cutting)
@@ -407,7 +409,7 @@ static void spare_down(struct dibs__conn *cn, dibs_err err, const char *why)
     }
     dibs__unlock(&s->mu);
     if (!s->closing && !dibs__server_dozes(s))
-        tell_down(s, err, why);
+        tell_down(s, err, why, s->up); /* not only because main went */
 }
 
 static void grow(struct dibs__task *t)

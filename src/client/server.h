@@ -77,6 +77,7 @@ struct dibs__server {
     struct dibs__list ghosts;   /* io only: to be laid */
     bool cannot_lay;            /* io only: the server refused it once */
     char why[DIBS__REASON_MAX]; /* io only: the last trouble with it */
+    int64_t hush_until;         /* io only: "not now" was told lately */
     char redial_why[160];       /* io only: why main retires */
     struct dibs__acks acks;     /* io only: calls that replicas must have */
 

@@ -50,9 +50,10 @@ static dibs_err refusal(struct dibs__op *op, const struct dibs__reply *reply)
         return DIBS_ERR_UPGRADE;
     }
     if (reply->type == REPLY_NUM && reply->num == -6) {
-        dibs__op_explain_here(op, DIBS_ERR_WRONGTYPE,
-                              "'%.80s' is a lock of another kind there",
-                              op->line->name);
+        dibs__op_explain_here(
+            op, DIBS_ERR_WRONGTYPE,
+            "'%.80s' is something else, or a lock of another kind",
+            op->line->name);
         return DIBS_ERR_WRONGTYPE;
     }
     return DIBS_ERR_PROTOCOL;

@@ -529,7 +529,7 @@ static dibs_err get_member(dibs_lock *l, size_t index, dibs_owner owner,
     const struct dibs__member *m = find(g, index, &at);
     if (!m) /* no event: that is how a caller finds out how many there are */
         return dibs__reason_set(DIBS_ERR_INVALID,
-                                "index is %zu, there are %zu members", index,
+                                "index is %zu, it must be below %zu", index,
                                 g->n);
     if (!owner)
         owner = dibs__owner_thread();

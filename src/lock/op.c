@@ -135,6 +135,15 @@ static void op_called_back(struct dibs__callback *cb, bool drop)
     dibs__free(op);
 }
 
+/* Its time passed in a line: if the server is away, that is why. */
+static void explain_timeout(struct dibs__op *op)
+{
+    const struct dibs__server *s = dibs__line_server(op->line);
+
+    if (dibs__loop_inside() && !s->up && s->why[0])
+        dibs__op_explain(op, op->err, s->why);
+}
+
 /* What went wrong on the way matters only if that is how it ended, or if it
  * was still so when the time was over. */
 static void settle_reason(struct dibs__op *op)
@@ -146,6 +155,8 @@ static void settle_reason(struct dibs__op *op)
     }
     if (!op->why && is_about_server(op->err))
         dibs__op_explain_here(op, op->err, "%s", dibs_strerror(op->err));
+    else if (!op->why && op->err == DIBS_ERR_TIMEOUT)
+        explain_timeout(op);
 }
 
 void dibs__op_finish(struct dibs__op *op, dibs_err err)
