@@ -10,8 +10,9 @@
 #
 #   .\" recipe: KIND [NAME]             <!-- recipe: KIND [NAME] -->
 #
-# A block that does not say so is an error, so none can be forgotten. recipes
-# writes them to blocks/PAGE.NUMBER.KIND, or blocks/NAME.KIND.
+# A block that does not say so is an error, so none can be forgotten. One line
+# of its own (.Dl) is a statement in C. recipes writes all of them to
+# blocks/PAGE.NUMBER.KIND, or blocks/NAME.KIND.
 
 top=$(cd "$HERE/../.." && pwd)
 
@@ -27,6 +28,13 @@ recipes_of() {
         /^\.\\" recipe: / { split($0, w, " "); kind = w[3]; name = w[4]; next }
         /^<!-- recipe: / { split($0, w, " "); kind = w[3]
                            name = w[4] == "-->" ? "" : w[4]; next }
+        /^\.D[l1] / {
+            begin("statement")
+            print substr(line, 5) >file
+            close(file)
+            file = ""
+            next
+        }
         /^\.Bd -literal/ || (/^```/ && !file) {
             if (/^```./) kind = kind != "" ? kind : substr($0, 4)
             begin(kind != "" ? kind : "unmarked")

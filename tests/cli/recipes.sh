@@ -253,14 +253,23 @@ for block in blocks/*.c; do
     done_with "$block"
 done
 
+# Statements, in a function that has what they need.
+as_function() { # BLOCK
+    printf '#include <dibs/dibs.h>\n%s\n' \
+        'dibs_err use(dibs_lock *l); dibs_err use(dibs_lock *l) { dibs_err err;'
+    cat "$1"
+    echo 'return err; }'
+}
+for block in blocks/*.statement; do
+    case_is "$block"
+    as_function "$block" >example.c
+    ran 0 "$CC" -std=c11 -Wall -Wextra -Werror "-I$top/include" -fsyntax-only \
+        example.c
+    done_with "$block"
+done
 for block in blocks/*.cpp; do
     case_is "$block"
-    {
-        printf '#include <dibs/dibs.h>\n%s\n' \
-            'dibs_err use(dibs_lock *l); dibs_err use(dibs_lock *l) { dibs_err err;'
-        cat "$block"
-        echo 'return err; }'
-    } >example.cpp
+    as_function "$block" >example.cpp
     ran 0 "${CXX:-g++}" -std=c++11 -Wall -Wextra -Werror "-I$top/include" \
         -fsyntax-only example.cpp
     done_with "$block"
