@@ -437,6 +437,11 @@ static int check_take(const struct args *a, const struct command *cmd)
     if (a->max_hold_ms > 0 && a->max_hold_ms < DIBS_LEASE_MIN_MS)
         return args_wrong(cmd, "dibs run --max-hold 1h backup -- make all",
                           "--max-hold: shorter than %d ms", DIBS_LEASE_MIN_MS);
+    if (a->max_hold_ms > 0 && a->min_hold_ms > a->max_hold_ms)
+        return args_wrong(cmd,
+                          "dibs run --min-hold 1m --max-hold 1h backup -- make",
+                          "--min-hold is longer than --max-hold: nobody would "
+                          "hold the lock in between");
     int code = check_quorum(a, cmd);
     if (code != EXIT_FINE)
         return code;

@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "exits.h"
+#include "progress.h"
 
 static struct out_style style;
 
@@ -201,7 +202,7 @@ static void stamp(char *buf, size_t size)
 }
 
 static void log_json(FILE *f, enum out_level level, const char *event,
-                     const char *text)
+                     const struct out_fact *facts, const char *text)
 {
     static const char *const levels[] = {"error", "warning", "info"};
     char when[48];
@@ -214,6 +215,12 @@ static void log_json(FILE *f, enum out_level level, const char *event,
     json_text(&j, "event", event);
     if (style.name)
         json_text(&j, "name", style.name);
+    for (; facts && facts->key; facts++) {
+        if (facts->text)
+            json_text(&j, facts->key, facts->text);
+        else
+            json_int(&j, facts->key, facts->number);
+    }
     json_text(&j, "text", text);
     json_close(&j);
 }
@@ -221,6 +228,7 @@ static void log_json(FILE *f, enum out_level level, const char *event,
 /* One write for the whole line. What cannot be told is not told. */
 static void write_line(const char *line, size_t len)
 {
+    progress_clear();
     while (len > 0) {
         ssize_t n = write(STDERR_FILENO, line, len);
 
@@ -231,18 +239,16 @@ static void write_line(const char *line, size_t len)
     }
 }
 
-void out_tell(enum out_level level, const char *event, const char *fmt, ...)
+static void tell(enum out_level level, const char *event,
+                 const struct out_fact *facts, const char *fmt, va_list ap)
 {
     char *text = NULL, *line = NULL;
     size_t size = 0;
-    va_list ap;
 
     if ((level == OUT_WARN && style.quiet) ||
         (level == OUT_INFO && !style.verbose))
         return;
-    va_start(ap, fmt);
     int n = vasprintf(&text, fmt, ap);
-    va_end(ap);
     if (n < 0)
         return;
 
@@ -250,7 +256,7 @@ void out_tell(enum out_level level, const char *event, const char *fmt, ...)
     if (f) {
         char *shown = style.json ? NULL : out_printable(text, (size_t)n);
         if (style.json)
-            log_json(f, level, event, text);
+            log_json(f, level, event, facts, text);
         else
             fprintf(f, "dibs: %s", shown ? shown : text);
         free(shown);
@@ -260,6 +266,25 @@ void out_tell(enum out_level level, const char *event, const char *fmt, ...)
     }
     free(line);
     free(text);
+}
+
+void out_tell(enum out_level level, const char *event, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    tell(level, event, NULL, fmt, ap);
+    va_end(ap);
+}
+
+void out_tell_facts(enum out_level level, const char *event,
+                    const struct out_fact *facts, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    tell(level, event, facts, fmt, ap);
+    va_end(ap);
 }
 
 /* ---- text for people --------------------------------------------------- */

@@ -14,11 +14,14 @@
 
 /* A server as the user named it, or our own. */
 struct target {
+    const struct args *a;
     char *url;
     char **urls;    /* of a quorum: all of them, ended by NULL; or NULL */
     char *password; /* NULL when none was given beside the URL */
     bool embedded;  /* no URL was given: local says where ours is */
     struct local local;
+    int64_t until; /* a server that does not answer is tried again until then,
+                      on the clock of times.h. 0, TIME_NEVER: not */
 };
 
 /* Finds out which. EXIT_FINE, or another code and it has been said why. Give

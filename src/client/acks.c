@@ -111,8 +111,11 @@ static void judge(struct dibs__acks *a, struct dibs__call *call, int64_t acked,
         refused = a->refused;
     bool said = refused != DIBS_OK;
     call->acked = (int)dibs__min(acked, INT_MAX);
+    /* 0: all of them, and the server says that it has none. */
+    call->wanted = !all                 ? call->replicas
+                   : refused != DIBS_OK ? (int)dibs__max(a->online, 1)
+                                        : (int)a->online;
     /* None at all is not what anybody means by all. */
-    call->wanted = all ? (int)dibs__max(a->online, 1) : call->replicas;
     if (refused == DIBS_OK && (acked < call->wanted || (all && !a->online)))
         refused = DIBS_ERR_REPLICAS;
     dibs__call_acked(call, refused, said);

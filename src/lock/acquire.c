@@ -96,10 +96,15 @@ static void tell_short(struct dibs__op *op, dibs_err why)
     char text[200];
 
     if (why == DIBS_ERR_CLOSED)
-        return; /* nobody waited for them */
-    snprintf(text, sizeof text,
-             "'%.80s': %d of %d replicas have it; given back", op->line->name,
-             call->acked, call->wanted);
+        return;            /* nobody waited for them */
+    if (call->wanted == 0) /* all of them, and there are none */
+        snprintf(text, sizeof text,
+                 "'%.80s': the server has no replicas connected; given back",
+                 op->line->name);
+    else
+        snprintf(text, sizeof text,
+                 "'%.80s': %d of %d replicas have it; given back",
+                 op->line->name, call->acked, call->wanted);
     if (!op->why || op->why->err != why) /* the server said no more */
         dibs__op_explain_here(op, why, "%s", text);
     dibs__server_tell(dibs__line_server(op->line), DIBS_EVENT_REPLICAS,

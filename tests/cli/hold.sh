@@ -27,8 +27,29 @@ free s a || fail 'is still held'
 same lock released "$(json lock "$(cat status.txt)")"
 
 case_is 'an empty stdin'
-ran 0 dibs hold a </dev/null
+: >empty
+ran 0 dibs hold a <empty
+same stderr '' "$err"
 free s a || fail 'is still held'
+ran 0 dibs hold a < <(:)
+same stderr '' "$err"
+
+case_is 'no stdin, as in the background of a script'
+null="dibs: stdin is /dev/null and ends at once, and the hold with it (in a script, '&' does that); use --no-stdin, or give hold a pipe to read from"
+ran 0 sh -c '"$DIBS" hold a & wait $!'
+same stderr "$null" "$err"
+free s a || fail 'is still held'
+ran 0 dibs hold -q a </dev/null
+same stderr '' "$err"
+
+case_is 'its owner cannot be printed'
+ran 70 sh -c '"$DIBS" hold --status-fd 9 a >/dev/full 9>status.txt'
+same stderr 'dibs: cannot write to stdout: No space left on device; giving a back' \
+    "$err"
+same lock released "$(json lock "$(cat status.txt)")"
+free s a || fail 'is still held'
+ran 70 sh -c '"$DIBS" hold --json a >/dev/full'
+ran 70 sh -c '"$DIBS" run a -- "$DIBS" hold a >/dev/full'
 
 case_is JSON
 start --json --lease 7s a

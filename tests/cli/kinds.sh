@@ -37,7 +37,7 @@ ran 0 dibs info a
 has stdout 'mode     write' "$out"
 has stdout "writer   $(cat held.txt), 1 hold" "$out"
 ran 69 dibs run -n a -- true
-has stderr 'something else: not a lock, or a lock of another kind' "$err"
+has stderr 'a lock of another kind' "$err"
 stop_holder
 free s a || fail 'is still held'
 

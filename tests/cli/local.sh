@@ -140,7 +140,7 @@ ran 0 dibs local stop
 case_is 'a server that was named is never replaced'
 DIBS_URL=unix://$T/none.sock ran 69 dibs run a -- echo no
 same stdout '' "$out"
-same stderr "dibs: no answer from unix://$T/none.sock: connect: No such file or directory" "$err"
+same stderr "dibs: no answer from unix://$T/none.sock: No such file or directory; is a server running there, and is this its address?" "$err"
 ran 69 dibs run -u "unix://$T/none.sock" a -- true
 ran 69 dibs -u "unix://$T/none.sock" info a
 same 'nothing started' 0 "$(servers)"

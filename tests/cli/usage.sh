@@ -146,6 +146,23 @@ wrong 'run: --max-hold: shorter than 100 ms' \
 wrong 'run: --max-hold says nothing with --no-renew' \
     'dibs run --no-renew --lease 1h backup -- make all' \
     run --no-renew --max-hold 1s a -- true
+wrong 'run: --min-hold is longer than --max-hold: nobody would hold the lock in between' \
+    'dibs run --min-hold 1m --max-hold 1h backup -- make' \
+    run --min-hold 1h --max-hold 1m a -- true
+wrong 'hold: --min-hold is longer than --max-hold: nobody would hold the lock in between' \
+    'dibs run --min-hold 1m --max-hold 1h backup -- make' \
+    hold --max-hold 1m --min-hold 61s a
+three='dibs run --quorum redis://a,redis://b,redis://c backup -- make'
+few='at least 3 are needed: a majority must be left when one server is gone'
+wrong "--quorum: 1 address given, and $few" "$three" \
+    run --quorum redis://a a -- true
+wrong "--quorum: 2 addresses given, and $few" "$three" \
+    run --quorum redis://a,redis://b a -- true
+one='counts as one address; each server needs its own scheme, such as redis://'
+wrong "--quorum: 'a,b' $one" "$three" run --quorum a,b a -- true
+wrong "--quorum: 'redis://a,b,c' $one" "$three" run --quorum redis://a,b,c a -- true
+wrong "--quorum: 'redis://a,b' $one" "$three" \
+    run --quorum redis://a,b,redis://c a -- true
 wrong "run: -E: '256' is not a code, 0 to 255" 'dibs run -E 75 a -- true' \
     run -E 256 a -- true
 wrong "run: -E: '-1' is not a code, 0 to 255" 'dibs run -E 75 a -- true' \
