@@ -289,9 +289,13 @@ static void describe(dibs_lock *l, const char *name, char *text, size_t size,
 
     if (dibs_lock_info_get(l, info) != DIBS_OK || !info->locked)
         return;
-    snprintf(text, size, "%s%sheld by %s, %s left", name, *name ? " is " : "",
-             info->owner,
-             info->ttl_ms < 0 ? "no end" : out_span(info->ttl_ms, span));
+    snprintf(text, size,
+             info->ttl_ms < 0 ? "%s%sheld by %s, %s"
+                              : "%s%sheld by %s, lease ends in %s unless it is "
+                                "renewed",
+             name, *name ? " is " : "", info->owner,
+             info->ttl_ms < 0 ? "lease without end"
+                              : out_span(info->ttl_ms, span));
 }
 
 void bundle_blocker(struct bundle *b, dibs_owner owner, char *text, size_t size,

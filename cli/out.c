@@ -60,6 +60,12 @@ static size_t utf8_length(const unsigned char *s, size_t n)
     return len;
 }
 
+/* U+0080 to U+009F: control characters that terminals know, too. */
+static bool is_c1(const unsigned char *s, size_t n)
+{
+    return n == 2 && s[0] == 0xC2 && s[1] < 0xA0;
+}
+
 static void json_ascii(FILE *f, unsigned char c)
 {
     static const char from[] = "\"\\\b\f\n\r\t";
@@ -88,6 +94,8 @@ bool json_string(FILE *f, const char *text, size_t len)
             whole = false;
         } else if (n == 1) {
             json_ascii(f, s[i]);
+        } else if (is_c1(s + i, n)) {
+            fprintf(f, "\\u%04x", s[i + 1]);
         } else {
             fwrite(s + i, 1, n, f);
         }
@@ -312,8 +320,7 @@ char *out_printable(const char *text, size_t len)
         return NULL;
     for (size_t i = 0; i<len; i += n> 0 ? n : 1) {
         n = utf8_length(s + i, len - i);
-        bool control = s[i] < 0x20 || s[i] == 0x7F ||               /* C0 */
-                       (n == 2 && s[i] == 0xC2 && s[i + 1] < 0xA0); /* C1 */
+        bool control = s[i] < 0x20 || s[i] == 0x7F || is_c1(s + i, n);
 
         if (s[i] == '\n' || s[i] == '\t')
             fputs(s[i] == '\n' ? "\\n" : "\\t", f);

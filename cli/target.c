@@ -292,6 +292,10 @@ int target_pick(const struct args *a, struct target *t)
     if (code != EXIT_FINE)
         return code;
     t->url = local_url(&t->local);
+    out_tell(OUT_INFO, "local",
+             "no URL given: the private server of this user on this machine, "
+             "%s",
+             t->local.socket);
     return t->url ? EXIT_FINE : EXIT_INTERNAL;
 }
 
@@ -466,12 +470,13 @@ int target_open(const struct target *t, size_t i, const dibs_client_opts *opts,
     return out_exit_of(err);
 }
 
-int target_look(const struct args *a, dibs_client **out)
+int target_look(const struct args *a, dibs_client **out, char **private_url)
 {
     struct target t;
     int code = target_pick(a, &t);
 
     *out = NULL;
+    *private_url = code == EXIT_FINE && t.embedded ? strdup(t.url) : NULL;
     if (code == EXIT_FINE && (!t.embedded || local_alive(&t.local, NULL)))
         code = target_open(&t, 0,
                            DIBS_CLIENT_OPTS(.client_name = "dibs-look",

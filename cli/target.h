@@ -39,7 +39,8 @@ int target_open(const struct target *t, size_t i, const dibs_client_opts *opts,
                 dibs_client **out);
 
 /* The same for those who only look: where our own server does not run, there
- * is nothing to see, and it is not started. *out is NULL then. */
-int target_look(const struct args *a, dibs_client **out);
+ * is nothing to see, and it is not started. *out is NULL then. If it is our own
+ * that we look at, *private_url is its URL, to be freed; otherwise NULL. */
+int target_look(const struct args *a, dibs_client **out, char **private_url);
 
 #endif

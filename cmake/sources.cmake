@@ -49,6 +49,7 @@ set(DIBS_SOURCES
   src/lock/known.c
   src/lock/look.c
   src/lock/list.c
+  src/lock/listeners.c
   src/lock/group.c
   src/lock/group_op.c
   src/lock/group_reason.c

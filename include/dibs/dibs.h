@@ -71,7 +71,7 @@ extern "C" {
     X(DIBS_ERR_BUSY, -3, "held by somebody else")                              \
     X(DIBS_ERR_TIMEOUT, -4, "gave up waiting")                                 \
     X(DIBS_ERR_NOT_OWNER, -5, "not held by this owner")                        \
-    X(DIBS_ERR_LOST, -6, "was held, lease ended before release")               \
+    X(DIBS_ERR_LOST, -6, "was held, but ended before this release")            \
     X(DIBS_ERR_CONN, -7, "no usable connection; nothing was done")             \
     X(DIBS_ERR_UNKNOWN, -8, "sent, but no reply came: outcome unknown")        \
     X(DIBS_ERR_CLOSED, -9, "client is shutting down")                          \
@@ -511,7 +511,8 @@ typedef struct dibs_lock_info {
     int64_t ttl_ms; /* what is left of the lease; -1: it has none */
     int64_t holds;  /* of the owner below */
     size_t owners;  /* how many owners; more than one only for readers */
-    size_t waiters; /* in the queue of a fair lock */
+    size_t waiters; /* in the queue of a fair lock; for the other kinds see
+                       dibs_lock_listeners */
     char owner[DIBS_OWNER_MAX]; /* the holder, or one of the readers; cut if
                                    longer, and a NUL ends it */
 } dibs_lock_info;
@@ -547,6 +548,18 @@ typedef bool (*dibs_queue_fn)(size_t place, const char *owner,
                               int64_t remaining_ms, void *arg);
 DIBS_API DIBS_MUST dibs_err dibs_lock_queue(dibs_lock *l, dibs_queue_fn fn,
                                             void *arg);
+
+/* How many clients wait for a plain or read-write lock of this name, whatever
+ * the kind of the handle: they stand in no queue, they listen for its release.
+ * A client counts once, however many of its threads wait; Redisson's count,
+ * too. In a cluster without sharded channels only those are counted that listen
+ * at the node which has the lock.
+ *
+ * OK      *out is filled.
+ * AUTH    The right to PUBSUB NUMSUB is missing.
+ * others  As of dibs_lock_info_get.
+ */
+DIBS_API DIBS_MUST dibs_err dibs_lock_listeners(dibs_lock *l, size_t *out);
 
 /* Calls fn for every lock on the server whose name matches the glob-style
  * pattern (NULL = all), in no order; a lock taken or freed meanwhile may be

@@ -299,6 +299,10 @@ static void eviction(struct dibs__doctor *d)
                          "maxmemory-policy %s, but no maxmemory: harmless "
                          "until one is set",
                          policy);
+    else if (max && used >= max)
+        dibs__doctor_say(d, "eviction", DIBS_VERDICT_PROBLEM,
+                         "noeviction, and all of maxmemory is used: no lock "
+                         "can be taken");
     else if (max && used / (max / 100 + 1) >= FULL_PERCENT)
         dibs__doctor_say(d, "eviction", DIBS_VERDICT_WARNING,
                          "noeviction, and %lld %% of maxmemory used: a full "

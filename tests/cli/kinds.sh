@@ -51,7 +51,7 @@ has stderr 'asking for write while holding read' "$err"
 
 case_is 'a fair lock and its queue'
 ran 0 dibs queue f
-same stdout '' "$out"
+same stdout 'nobody waits' "$out"
 ran 0 dibs queue --json f
 same stdout '[]' "$out"
 holder --fair f
