@@ -57,6 +57,20 @@ static void rename_key(struct sr_call *k)
     sr__reply_ok(k);
 }
 
+static void randomkey(struct sr_call *k)
+{
+    const struct sr_dict *db = &k->s->db[k->c->db];
+    const struct sr_entry *e = db->first;
+
+    if (!e) {
+        sr__reply_nil(k);
+        return;
+    }
+    for (uint64_t n = sr__random(k->s, db->count); n > 0; n--)
+        e = e->next;
+    sr__reply_str(k, e->key);
+}
+
 /* ---- all of them ------------------------------------------------------- */
 
 static bool flush_words(struct sr_call *k)
@@ -191,6 +205,7 @@ const struct sr_command sr__key_commands[] = {
     {"exists", exists, -2, SR_READ, 1, -1, 1},
     {"type", type, 2, SR_READ, 1, 1, 1},
     {"rename", rename_key, 3, SR_WRITE, 1, 2, 1},
+    {"randomkey", randomkey, 1, SR_READ, 0, 0, 0},
     {"dbsize", dbsize, 1, SR_READ, 0, 0, 0},
     {"flushall", flushall, -1, SR_WRITE, 0, 0, 0},
     {"flushdb", flushdb, -1, SR_WRITE, 0, 0, 0},

@@ -15,12 +15,14 @@ struct part {
     int64_t offset, limit; /* limit < 0: no limit */
 };
 
+/* Nothing at all is 0, as it is for Redis. */
 static bool read_bound(struct sr_str s, double *out, bool *open)
 {
     *open = s.n > 0 && s.p[0] == '(';
     if (*open)
         s = (struct sr_str){s.p + 1, s.n - 1};
-    return sr__float(s, out);
+    *out = 0;
+    return s.n == 0 || sr__float(s, out);
 }
 
 static bool read_scores(struct sr_call *k, int low, int high, struct part *p)

@@ -235,10 +235,10 @@ bool sr__arg_range(struct sr_call *k, int i, int64_t low, int64_t high,
 {
     if (sr__int(k->argv[i], out) && *out >= low && *out <= high)
         return true;
-    if (low == 0 && sr__int(k->argv[i], out))
+    if (low == 0)
         sr__reply_error(k, "ERR value is out of range, must be positive");
     else
-        sr__reply_error(k, "ERR value is out of range");
+        sr__reply_error(k, "ERR value is not an integer or out of range");
     return false;
 }
 

@@ -150,7 +150,7 @@ static bool call_command(lua_State *lua)
 
     if (argc == 0) {
         push_error(lua,
-                   "Please specify at least one argument for this redis.call() "
+                   "Please specify at least one argument for this redis lib "
                    "call",
                    false);
         return true;

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * differ.h - two servers that must say the same: a real one and the small one.
+ *
+ * Each has up to four connections, 1 to 4, opened when first used. What is
+ * sent goes to both; then both replies are read and compared, byte for byte
+ * unless a step says otherwise. The small one goes by the real clock here.
+ *
+ * A step is a line of words with spaces between them. `...` is one word; in it
+ * \n, \r, \0 and \\ stand for themselves.
+ *
+ *     SET k v            on connection 1
+ *     2> SUBSCRIBE c     on connection 2
+ *     2< 3               three more messages there
+ *     ~ PTTL k           numbers may differ by a minute: the clocks are two
+ *     ? CLIENT ID        the same kind of reply, whatever is in it
+ *     = KEYS *           elements in any order
+ *     ! k                goes on when k has ended
+ *     $id 2              from here on $id is the number of connection 2
+ *     /                  connection 1 is closed, and opened again when needed;
+ *                        2/ the second
+ *     %                  the server closed connection 1; 2% the second
+ */
+#ifndef DIBS_SIM_DIFFER_H
+#define DIBS_SIM_DIFFER_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/redis.h"
+#include "support/resp.h"
+#include "support/server.h"
+#include "support/util.h"
+
+int df_up(void **state);
+int df_down(void **state);
+/* Is the real one of the version that the small one was written after? */
+bool df_comparable(void);
+
+/* Both empty, no connections. */
+void df_begin(void);
+/* what: for the message of a failure. */
+void df_step(const char *what, const char *line);
+/* Fails the test if anything differed; each difference was shown. */
+void df_end(void);
+/* All keys, what they hold, how long they live. */
+void df_compare_keys(const char *what);
+
+#endif
