@@ -223,6 +223,7 @@ static bool apply_rule(struct sr_user *u, struct sr_str rule)
 struct ask {
     const struct sr_dict *patterns;
     bool refused;
+    struct sr_str which; /* the first one refused */
 };
 
 static void ask_pattern(struct sr_str s, void *arg)
@@ -232,29 +233,53 @@ static void ask_pattern(struct sr_str s, void *arg)
 
     for (const struct sr_entry *e = a->patterns->first; e && !fits; e = e->next)
         fits = sr__glob(e->key, s);
+    if (!fits && !a->refused)
+        a->which = s;
     a->refused |= !fits;
+}
+
+/* Channels of a command; a pattern of them must be allowed literally. */
+static void ask_channels(const struct sr_command *cmd, int argc,
+                         const struct sr_str *argv, struct ask *a)
+{
+    for (int i = 1; i < argc; i++) {
+        if (cmd->flags & SR_PATTERNS) {
+            if (!sr__dict_find(a->patterns, argv[i]) &&
+                !sr__dict_find(a->patterns, sr__view("*")))
+                a->refused = true;
+        } else if ((cmd->flags & SR_CHANNELS) ||
+                   (i == 1 && (cmd->flags & SR_CHANNEL))) {
+            ask_pattern(argv[i], a);
+        }
+    }
+}
+
+/* *which: the key or channel. */
+static enum sr_denied user_refused(const struct sr_user *u,
+                                   const struct sr_command *cmd, int argc,
+                                   const struct sr_str *argv,
+                                   struct sr_str *which)
+{
+    struct ask keys = {.patterns = &u->keys};
+    struct ask channels = {.patterns = &u->channels};
+
+    if (!(cmd->flags & SR_NO_AUTH) && !may_run(u, cmd))
+        return SR_NOT_COMMAND;
+    sr__keys_each(cmd, argc, argv, ask_pattern, &keys);
+    ask_channels(cmd, argc, argv, &channels);
+    *which = keys.refused ? keys.which : channels.which;
+    return keys.refused       ? SR_NOT_KEY
+           : channels.refused ? SR_NOT_CHANNEL
+                              : SR_MAY;
 }
 
 enum sr_denied sr__user_may(const struct sr_user *u,
                             const struct sr_command *cmd, int argc,
                             const struct sr_str *argv)
 {
-    struct ask keys = {.patterns = &u->keys}, channels = {&u->channels, false};
+    struct sr_str which;
 
-    if (!(cmd->flags & SR_NO_AUTH) && !may_run(u, cmd))
-        return SR_NOT_COMMAND;
-    sr__keys_each(cmd, argc, argv, ask_pattern, &keys);
-    if (keys.refused)
-        return SR_NOT_KEY;
-    for (int i = 1; i < argc; i++) {
-        if (cmd->flags & SR_PATTERNS) /* a pattern must be allowed literally */
-            channels.refused |= !sr__dict_find(&u->channels, argv[i]) &&
-                                !sr__dict_find(&u->channels, sr__view("*"));
-        else if ((cmd->flags & SR_CHANNELS) ||
-                 (i == 1 && (cmd->flags & SR_CHANNEL)))
-            ask_pattern(argv[i], &channels);
-    }
-    return channels.refused ? SR_NOT_CHANNEL : SR_MAY;
+    return user_refused(u, cmd, argc, argv, &which);
 }
 
 /* ---- commands ---------------------------------------------------------- */
@@ -329,20 +354,22 @@ static void dryrun(struct sr_call *k)
                         cmd->name);
         return;
     }
-    switch (sr__user_may(u, cmd, argc, k->argv + 3)) {
+    struct sr_str which;
+    enum sr_denied denied = user_refused(u, cmd, argc, k->argv + 3, &which);
+    switch (denied) {
     case SR_MAY:
         sr__reply_ok(k);
         return;
     case SR_NOT_COMMAND:
-        sr__buf_fmt(&text, "User %s has no permissions to run the '%s' command",
-                    u->name.p, cmd->name);
+        sr__buf_fmt(&text,
+                    "This user has no permissions to run the '%s' command",
+                    cmd->name);
         break;
     case SR_NOT_KEY:
     case SR_NOT_CHANNEL:
-        sr__buf_fmt(&text,
-                    "User %s has no permissions to access the key or "
-                    "channel",
-                    u->name.p);
+        sr__buf_fmt(
+            &text, "This user has no permissions to access the '%.*s' %s",
+            (int)which.n, which.p, denied == SR_NOT_KEY ? "key" : "channel");
         break;
     }
     sr__reply_text(k, text.p);

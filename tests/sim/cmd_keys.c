@@ -100,9 +100,9 @@ static void flushdb(struct sr_call *k)
 
 /* What lies between a cursor and the next: the keys that fit. */
 struct scan {
-    struct sr_str match; /* no bytes = all */
-    const char *type;    /* NULL = any */
-    int64_t left;        /* keys to look at */
+    const struct sr_str *match; /* NULL = all */
+    const char *type;           /* NULL = any */
+    int64_t left;               /* keys to look at */
     struct sr_buf found;
     size_t count;
     uint64_t cursor; /* the last looked at; 0 = there are no more */
@@ -124,7 +124,7 @@ static void scan_db(struct sr_call *k, struct scan *sc)
         struct sr_str key = sr__copy(e->key);
         uint64_t serial = e->serial;
         const struct sr_value *v = sr__key(k, key); /* e may be gone */
-        if (v && (!sc->match.n || sr__glob(sc->match, key)) &&
+        if (v && (!sc->match || sr__glob(*sc->match, key)) &&
             (!sc->type || sr__is(sr__view(sc->type), sr__type_name(v->type)))) {
             sr__out_bulk(&sc->found, key);
             sc->count++;
@@ -150,7 +150,7 @@ static bool scan_words(struct sr_call *k, struct scan *sc, char type_name[16])
                 return false;
             }
         } else if (sr__is(k->argv[i], "match")) {
-            sc->match = to;
+            sc->match = &k->argv[i + 1];
         } else if (sr__is(k->argv[i], "type")) {
             size_t n = to.n < 15 ? to.n : 15;
             for (size_t j = 0; j < n; j++)
@@ -191,7 +191,7 @@ static void scan(struct sr_call *k)
 
 static void keys(struct sr_call *k)
 {
-    struct scan sc = {.left = -1, .match = k->argv[1]};
+    struct scan sc = {.left = -1, .match = &k->argv[1]};
 
     scan_db(k, &sc);
     sr__reply_array(k, sc.count);

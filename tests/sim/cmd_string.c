@@ -11,23 +11,21 @@
 
 struct set_words {
     bool nx, xx, get, keepttl;
+    int expiry;      /* the argument that begins it; 0 = none */
     int64_t expires; /* -1 = never */
 };
 
-/* "px 100" and its like, at i. False: an error was answered. */
-static bool read_expiry(struct sr_call *k, int i, struct set_words *w)
+/* "px 100" and its like. False: an error was answered. */
+static bool read_expiry(struct sr_call *k, struct set_words *w)
 {
-    bool ms = k->argv[i].p[0] == 'p' || k->argv[i].p[0] == 'P';
-    bool at = k->argv[i].n > 2;
+    struct sr_str word = k->argv[w->expiry];
+    bool ms = word.p[0] == 'p' || word.p[0] == 'P';
     int64_t n;
 
-    if (i + 1 >= k->argc || w->expires >= 0 || w->keepttl) {
-        sr__reply_syntax(k);
+    if (!sr__arg_int(k, w->expiry + 1, &n))
         return false;
-    }
-    if (!sr__arg_int(k, i + 1, &n))
-        return false;
-    if (n <= 0 || !sr__expire_time(k, n, ms ? 1 : 1000, at, &w->expires)) {
+    if (n <= 0 ||
+        !sr__expire_time(k, n, ms ? 1 : 1000, word.n > 2, &w->expires)) {
         sr__reply_bad_expire(k);
         return false;
     }
@@ -44,18 +42,18 @@ static bool read_set_words(struct sr_call *k, struct set_words *w)
             w->xx = true;
         } else if (sr__is(word, "get")) {
             w->get = true;
-        } else if (sr__is(word, "keepttl") && w->expires < 0) {
+        } else if (sr__is(word, "keepttl") && !w->expiry) {
             w->keepttl = true;
-        } else if (sr__is(word, "ex") || sr__is(word, "px") ||
-                   sr__is(word, "exat") || sr__is(word, "pxat")) {
-            if (!read_expiry(k, i++, w))
-                return false;
+        } else if ((sr__is(word, "ex") || sr__is(word, "px") ||
+                    sr__is(word, "exat") || sr__is(word, "pxat")) &&
+                   i + 1 < k->argc && !w->expiry && !w->keepttl) {
+            w->expiry = i++;
         } else {
             sr__reply_syntax(k);
             return false;
         }
     }
-    return true;
+    return !w->expiry || read_expiry(k, w);
 }
 
 /* Others get the time at which it ends. */

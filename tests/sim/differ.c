@@ -10,12 +10,11 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#define PLACES    5 /* connections 1 to 4; 0 is ours */
+#define PLACES    6 /* connections 1 to 4; 0 and 5 are ours */
 #define MAX_WORDS 200
 #define MANY      60 /* differences; more of them tell nothing new */
 
-static struct ts_server *real;
-static struct sr_server *small;
+struct df_pair df_first, df_second;
 
 static struct place {
     redisContext *cn;
@@ -38,14 +37,29 @@ static int64_t now_us(void *arg)
 
 /* ---- both ends --------------------------------------------------------- */
 
+struct df_pair df_start(const char *const *extra, bool cluster)
+{
+    struct df_pair pair = {.real = ts_server_start(extra)};
+    struct sr_config config = {.now_us = now_us,
+                               .seed = 1,
+                               .port = ts_server_port(pair.real),
+                               .cluster = cluster};
+
+    pair.small = sr_server_new(&config);
+    return pair;
+}
+
 int df_up(void **state)
 {
-    struct sr_config config = {.now_us = now_us, .seed = 1};
-
     (void)state;
-    real = ts_server_start(NULL);
-    small = sr_server_new(&config);
+    df_first = df_start(NULL, false);
     return 0;
+}
+
+/* Connections 3 and 4, and our 5, are to the second pair, if there is one. */
+static struct df_pair *pair_of(int place)
+{
+    return place >= 3 && df_second.real ? &df_second : &df_first;
 }
 
 static void hang_up(struct place *p)
@@ -64,25 +78,33 @@ int df_down(void **state)
     (void)state;
     for (int i = 0; i < PLACES; i++)
         hang_up(&places[i]);
-    sr_server_free(small);
-    ts_server_stop(real);
+    sr_server_free(df_second.small);
+    sr_server_free(df_first.small);
+    ts_server_stop(df_second.real);
+    ts_server_stop(df_first.real);
+    df_first = df_second = (struct df_pair){0};
     return 0;
 }
 
 bool df_comparable(void)
 {
-    char *text = ts_str(real, "INFO server");
+    char *text = ts_str(df_first.real, "INFO server");
     bool is = strstr(text, "redis_version:7.0.");
 
     free(text);
     return is;
 }
 
+/* What a master writes its replica has at once. */
 static void take_small(void)
 {
     char some[4096];
     size_t got;
 
+    if (df_second.small) {
+        sr_deliver(df_second.small, sr_offset(df_first.small));
+        sr_acknowledge(df_second.small);
+    }
     for (int i = 0; i < PLACES; i++)
         while (places[i].session &&
                (got = sr_take(places[i].session, some, sizeof some)) > 0)
@@ -129,8 +151,8 @@ static struct place *place_at(int i)
     struct place *p = &places[i];
 
     if (!p->cn) {
-        p->cn = ts_connect(real);
-        p->session = sr_open(small, "127.0.0.1:1");
+        p->cn = ts_connect(pair_of(i)->real);
+        p->session = sr_open(pair_of(i)->small, "127.0.0.1:1");
         ask_id(p);
     }
     return p;
@@ -218,6 +240,8 @@ static void wait_small(struct place *p)
 {
     struct ts_wait w = ts_wait_begin(TS_SOON);
 
+    struct sr_server *small = pair_of((int)(p - places))->small;
+
     while (ts_bytes_len(&p->from_small) == 0 && sr_next(small) >= 0 &&
            ts_wait_step(&w)) {
         sr_tick(small);
@@ -260,7 +284,10 @@ static const char *take_quoted(const char *at, char *out, size_t *n)
     for (*n = 0; *at && *at != '`'; at++) {
         char c = *at;
         if (c == '\\' && at[1] && strchr("nr0\\", at[1]))
-            c = *++at == 'n' ? '\n' : *at == 'r' ? '\r' : *at == '0' ? '\0' : *at;
+            c = *++at == 'n' ? '\n'
+                : *at == 'r' ? '\r'
+                : *at == '0' ? '\0'
+                             : *at;
         out[(*n)++] = c;
     }
     return *at ? at + 1 : at;
@@ -358,7 +385,7 @@ static void wait_end(const char *key)
 {
     struct ts_wait w = ts_wait_begin(TS_SOON);
 
-    if (!ts_wait_exists(real, key, false))
+    if (!ts_wait_exists(df_first.real, key, false))
         fail_msg("%s does not end", key);
     for (bool there = true; there;) {
         struct place *p = place_at(0);
@@ -423,13 +450,46 @@ void df_step(const char *what, const char *line)
     }
 }
 
+static void empty(int place)
+{
+    command(place, '\0', "begin", "FLUSHALL");
+    command(place, '\0', "begin", "SCRIPT FLUSH");
+}
+
 void df_begin(void)
 {
-    for (int i = 1; i < PLACES; i++)
+    for (int i = 1; i < PLACES - 1; i++)
         hang_up(&places[i]);
-    command(0, '\0', "begin", "FLUSHALL");
-    command(0, '\0', "begin", "SCRIPT FLUSH");
+    empty(0);
     named = 0;
+}
+
+/* Reads "# name" and the steps below it. */
+int df_file(const char *file, void (*special)(const char *what))
+{
+    char line[8192], name[200] = "";
+    char *path = ts_text("%s/%s", DIBS_SIM_DIR, file);
+    FILE *f = fopen(path, "re");
+    int steps = 0;
+
+    if (!f)
+        fail_msg("%s cannot be read", path);
+    while (fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = '\0';
+        if (line[0] == '#') {
+            snprintf(name, sizeof name, "%.190s", line + 2);
+            df_begin();
+        } else if (line[0] == '@') {
+            special(line + 2);
+        } else if (line[0] && line[0] != ';') {
+            df_step(name, line);
+            steps++;
+        }
+    }
+    fclose(f);
+    free(path);
+    df_end();
+    return steps;
 }
 
 void df_end(void)

@@ -41,17 +41,30 @@
 #include "support/server.h"
 #include "support/util.h"
 
+struct df_pair {
+    struct ts_server *real;
+    struct sr_server *small;
+};
+
+/* The first has connections 1 and 2, and 3 and 4 unless there is a second. */
+extern struct df_pair df_first, df_second;
+
+struct df_pair df_start(const char *const *extra, bool cluster);
+/* A first pair, and its end, the second's included. */
 int df_up(void **state);
 int df_down(void **state);
 /* Is the real one of the version that the small one was written after? */
 bool df_comparable(void);
 
-/* Both empty, no connections. */
+/* The first pair is emptied, connections are closed. */
 void df_begin(void);
 /* what: for the message of a failure. */
 void df_step(const char *what, const char *line);
 /* Fails the test if anything differed; each difference was shown. */
 void df_end(void);
+/* All sequences of a file in this folder; how many steps there were. A line
+ * "@ text" is for the test itself. Ends with df_end. */
+int df_file(const char *file, void (*special)(const char *text));
 /* All keys, what they hold, how long they live. */
 void df_compare_keys(const char *what);
 

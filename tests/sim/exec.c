@@ -39,6 +39,13 @@ static const struct sr_command *find_row(const char *name, size_t n)
     return NULL;
 }
 
+static bool has_command(const struct sr_server *s, const struct sr_command *cmd)
+{
+    if (s->config.sentinel)
+        return cmd->flags & SR_SENTINEL;
+    return !(cmd->flags & SR_NOT_SERVER);
+}
+
 /* sub: the first argument, or NULL. A container whose subcommand is unknown is
  * found as the container. */
 const struct sr_command *sr__command_find(const struct sr_server *s,
@@ -50,8 +57,7 @@ const struct sr_command *sr__command_find(const struct sr_server *s,
     if (name.n == 0 || name.n > 24 || memchr(name.p, '\0', name.n))
         return NULL;
     const struct sr_command *cmd = find_row(name.p, name.n);
-    if (!cmd || strchr(cmd->name, '|') ||
-        (s->config.sentinel && !(cmd->flags & SR_SENTINEL)))
+    if (!cmd || strchr(cmd->name, '|') || !has_command(s, cmd))
         return NULL;
     if (!(cmd->flags & SR_CONTAINER) || !sub || sub->n > 32)
         return cmd;

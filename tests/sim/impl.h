@@ -40,17 +40,18 @@ enum sr_flags {
     SR_IN_LOADING = 1 << 5,
     SR_IN_STALE = 1 << 6, /* also on a replica without its master */
     SR_NO_AUTH = 1 << 7,
-    SR_SENTINEL = 1 << 8,   /* a sentinel has it, too */
-    SR_REPLICATES = 1 << 9, /* may do, without being a write */
-    SR_EVAL = 1 << 10,      /* its keys are counted by its second argument */
-    SR_CHANNELS = 1 << 11,  /* its arguments are channels: all ... */
-    SR_CHANNEL = 1 << 12,   /* ... or the first */
-    SR_PATTERNS = 1 << 13,  /* ... or patterns of them */
-    SR_SHARDED = 1 << 14,   /* ... which have slots */
-    SR_PUBSUB = 1 << 15,    /* category */
-    SR_SLOW_OK = 1 << 16,   /* also while a script does not end */
-    SR_ADMIN = 1 << 17,     /* category */
-    SR_CONTAINER = 1 << 18, /* has subcommands: rows "name|sub" */
+    SR_SENTINEL = 1 << 8,    /* a sentinel has it, too */
+    SR_REPLICATES = 1 << 9,  /* may do, without being a write */
+    SR_EVAL = 1 << 10,       /* its keys are counted by its second argument */
+    SR_CHANNELS = 1 << 11,   /* its arguments are channels: all ... */
+    SR_CHANNEL = 1 << 12,    /* ... or the first */
+    SR_PATTERNS = 1 << 13,   /* ... or patterns of them */
+    SR_SHARDED = 1 << 14,    /* ... which have slots */
+    SR_PUBSUB = 1 << 15,     /* category */
+    SR_SLOW_OK = 1 << 16,    /* also while a script does not end */
+    SR_ADMIN = 1 << 17,      /* category */
+    SR_CONTAINER = 1 << 18,  /* has subcommands: rows "name|sub" */
+    SR_NOT_SERVER = 1 << 19, /* only a sentinel has it */
 };
 
 struct sr_command {

@@ -21,6 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MAX_STEPS 200000000 /* of Lua's machine */
+
 static const char prelude[] =
     "local dbg = debug\n"
     "debug, dofile, loadfile, newproxy, print, module, require, package =\n"
@@ -244,6 +246,13 @@ static int redis_replicate(lua_State *lua)
     return 1;
 }
 
+/* A script without an end would be the end of the test. */
+static void too_long(lua_State *lua, lua_Debug *at)
+{
+    (void)at;
+    luaL_error(lua, "Script killed by user with SCRIPT KILL.");
+}
+
 /* ---- the state --------------------------------------------------------- */
 
 static int no_such_global(lua_State *lua)
@@ -415,6 +424,7 @@ static void run_script(struct sr_call *k, const char *hex, int nkeys)
     s->script_full = sr__full(s);
     lua_getfield(lua, LUA_REGISTRYINDEX, "on_error");
     lua_getfield(lua, LUA_REGISTRYINDEX, hex);
+    lua_sethook(lua, too_long, LUA_MASKCOUNT, MAX_STEPS);
     int failed = lua_pcall(lua, 0, 1, -2);
     s->script = NULL;
     if (!failed) {

@@ -135,7 +135,7 @@ static void masters(struct sr_call *k)
         reply_place(k, e->key, e->val, "master");
 }
 
-#define ONLY (SR_SENTINEL | SR_ADMIN | SR_NOSCRIPT)
+#define ONLY (SR_SENTINEL | SR_NOT_SERVER | SR_ADMIN | SR_NOSCRIPT)
 
 const struct sr_command sr__sentinel_commands[] = {
     {"sentinel", NULL, -2, ONLY | SR_CONTAINER, 0, 0, 0},
