@@ -50,6 +50,7 @@ struct df_pair {
 extern struct df_pair df_first, df_second;
 
 struct df_pair df_start(const char *const *extra, bool cluster);
+struct df_pair df_start_sentinel(const char *lines);
 /* A first pair, and its end, the second's included. */
 int df_up(void **state);
 int df_down(void **state);

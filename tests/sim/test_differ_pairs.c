@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_differ_pairs.c - two small servers say what two real ones say: a master
- * and its replica, two nodes of a cluster.
+ * and its replica, two nodes of a cluster. And one a sentinel.
  */
 #include "sim/differ.h"
 
@@ -139,11 +139,24 @@ static void test_differ_cluster(void **state)
     assert_true(df_file("differ_cluster.txt", special) > 50);
 }
 
+/* ---- a sentinel -------------------------------------------------------- */
+
+static void test_differ_sentinel(void **state)
+{
+    (void)state;
+    df_first = df_start_sentinel("sentinel monitor jobs 127.0.0.1 1 1");
+    if (!df_comparable())
+        skip();
+    sr_sentinel_master(df_first.small, "jobs", "127.0.0.1", 1);
+    assert_true(df_file("differ_sentinel.txt", NULL) > 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_differ_replica, df_down),
         cmocka_unit_test_teardown(test_differ_cluster, df_down),
+        cmocka_unit_test_teardown(test_differ_sentinel, df_down),
     };
 
     return cmocka_run_group_tests_name("sim differ pairs", tests, NULL, NULL);
