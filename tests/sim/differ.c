@@ -52,9 +52,8 @@ struct df_pair df_start(const char *const *extra, bool cluster)
 struct df_pair df_start_sentinel(const char *lines)
 {
     struct df_pair pair = {.real = ts_sentinel_start(lines)};
-    struct sr_config config = {.now_us = now_us,
-                               .port = ts_server_port(pair.real),
-                               .sentinel = true};
+    struct sr_config config = {
+        .now_us = now_us, .port = ts_server_port(pair.real), .sentinel = true};
 
     pair.small = sr_server_new(&config);
     return pair;

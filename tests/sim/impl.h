@@ -175,6 +175,7 @@ struct sr_session {
     bool asking;    /* ASKING came right before */
     bool is_master; /* a replica's session for what its master sends */
     bool executing;
+    bool gone; /* the client; it goes when the server has seen that */
     struct sr_buf in, out;
     int64_t born;
     char last[64]; /* command */
@@ -190,6 +191,7 @@ struct sr_session {
 };
 
 void sr__sessions_free(struct sr_server *s);
+void sr__sessions_see_gone(struct sr_server *s);
 void sr__session_run(struct sr_session *c);
 void sr__session_end(struct sr_session *c);
 struct sr_session *sr__session_find(struct sr_server *s, int64_t id);
@@ -274,6 +276,7 @@ struct sr_server {
     char *host;
     uint64_t random;
     char run_id[41];
+    int64_t born; /* ms */
 
     struct sr_dict db[SR_DBS]; /* key to struct sr_value * */
     struct sr_dict settings;   /* CONFIG: name to struct sr_str * */

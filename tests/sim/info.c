@@ -30,6 +30,7 @@ static const char *const defaults[][2] = {
     {"lua-time-limit", "5000"},
     {"replica-serve-stale-data", "yes"},
     {"replica-read-only", "yes"},
+    {"repl-diskless-sync-delay", "5"},
     {"notify-keyspace-events", ""},
     {"tracking-table-max-keys", "1000000"},
     {"databases", "16"},
@@ -75,11 +76,12 @@ static void server_part(struct sr_server *s, struct sr_buf *out)
     sr__buf_fmt(out,
                 "redis_version:7.0.15\r\nredis_mode:%s\r\nprocess_id:1\r\n"
                 "run_id:%s\r\ntcp_port:%d\r\nserver_time_usec:%lld\r\n"
-                "uptime_in_seconds:0\r\nhz:10\r\n",
+                "uptime_in_seconds:%lld\r\nhz:10\r\n",
                 s->config.sentinel ? "sentinel"
                 : s->cluster       ? "cluster"
                                    : "standalone",
-                s->run_id, s->config.port, (long long)s->now_us);
+                s->run_id, s->config.port, (long long)s->now_us,
+                (long long)((s->now - s->born) / 1000));
 }
 
 static void clients_part(struct sr_server *s, struct sr_buf *out)

@@ -66,6 +66,10 @@ bool sr_ended(const struct sr_session *c);
 int64_t sr_session_id(const struct sr_session *c);
 /* The client is gone: nothing of it that was not executed will be. Frees c. */
 void sr_close(struct sr_session *c);
+/* The same, but a stopped server finds its bytes when it goes on, executes them
+ * and only then sees that the client is gone; as a real one does. c is no
+ * longer the caller's. */
+void sr_hang_up(struct sr_session *c);
 
 /* ---- time -------------------------------------------------------------- */
 
@@ -92,7 +96,9 @@ enum sr_fault {
 };
 void sr_fault(struct sr_server *s, enum sr_fault fault, bool on);
 
-/* A stopped process: bytes pile up; they are executed when it goes on. */
+/* A stopped process: bytes pile up; they are executed when it goes on, session
+ * by session in order of their ids. Who wants another order keeps bytes back,
+ * and feeds them afterwards. */
 void sr_stop(struct sr_server *s);
 void sr_continue(struct sr_server *s);
 

@@ -51,6 +51,7 @@ struct sr_server *sr_server_new(const struct sr_config *config)
     if (config->cluster)
         sr__cluster_init(s);
     sr__clock(s);
+    s->born = s->now;
     return s;
 }
 
@@ -88,6 +89,7 @@ void sr_restart(struct sr_server *s, const struct sr_snapshot *data)
         sr__buf_free(&c->in);
         c->user = NULL;
     }
+    sr__sessions_see_gone(s);
     s->from_master = NULL;
     sr__repl_forget(s);
     sr__scripts_free(s);
@@ -106,6 +108,7 @@ void sr_restart(struct sr_server *s, const struct sr_snapshot *data)
     memset(s->fault, 0, sizeof s->fault);
     name_run(s);
     sr__clock(s);
+    s->born = s->now;
 }
 
 /* ---- faults ------------------------------------------------------------ */
@@ -130,6 +133,7 @@ void sr_continue(struct sr_server *s)
 {
     s->stopped = false;
     sr_tick(s);
+    sr__sessions_see_gone(s);
 }
 
 bool sr__paused(struct sr_server *s, const struct sr_command *cmd)

@@ -65,6 +65,24 @@ void sr_close(struct sr_session *c)
     free_session(c);
 }
 
+void sr_hang_up(struct sr_session *c)
+{
+    if (c->s->stopped && c->mode != SR_ENDED)
+        c->gone = true;
+    else
+        sr_close(c);
+}
+
+/* The server goes on, and sees who has gone. */
+void sr__sessions_see_gone(struct sr_server *s)
+{
+    for (struct sr_session *c = s->sessions, *next; c; c = next) {
+        next = c->next;
+        if (c->gone)
+            sr_close(c);
+    }
+}
+
 void sr__sessions_free(struct sr_server *s)
 {
     while (s->sessions)

@@ -262,6 +262,34 @@ static void test_small_faults(void **state)
     sr_server_free(s);
 }
 
+/* Bytes of a client that has gone meanwhile, and of one that was killed. */
+static void test_small_stopped(void **state)
+{
+    struct sr_server *s = server(1);
+    struct sr_session *a = sr_open(s, "a:1"), *b = sr_open(s, "a:2");
+    struct sr_session *c = sr_open(s, "a:3");
+
+    (void)state;
+    sr_stop(s);
+    say(a, "SET late 1");
+    sr_hang_up(a);
+    say(b, "CLIENT KILL ID 3 ADDR a:3");
+    say(c, "SET killed 1");
+    sr_continue(s);
+    assert_string_equal(heard(b), ":1|");
+    assert_true(sr_ended(c));
+    SAYS(b, "MGET late killed", "*2|$1|1|$-1|");
+    sr_stop(s);
+    say(c, "SET killed 1");
+    sr_hang_up(c);
+    say(b, "GET late");
+    sr_hang_up(b);
+    sr_restart(s, NULL); /* it dies instead of going on */
+    a = sr_open(s, "a:1");
+    SAYS(a, "DBSIZE", ":0|");
+    sr_server_free(s);
+}
+
 static void test_small_evict(void **state)
 {
     struct sr_server *s = server(1);
@@ -491,6 +519,7 @@ int main(void)
         cmocka_unit_test_setup(test_small_bad_bytes, set_up),
         cmocka_unit_test_setup(test_small_alike, set_up),
         cmocka_unit_test_setup(test_small_faults, set_up),
+        cmocka_unit_test_setup(test_small_stopped, set_up),
         cmocka_unit_test_setup(test_small_evict, set_up),
         cmocka_unit_test_setup(test_small_restart, set_up),
         cmocka_unit_test_setup(test_small_wait, set_up),
