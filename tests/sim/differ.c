@@ -390,6 +390,39 @@ static void command(int place, char mode, const char *what, const char *line)
     compare_one(p, mode, what, line);
 }
 
+#define MAX_LATER 100
+
+static char *later[MAX_LATER];
+static int laters;
+
+void df_later(const char *line)
+{
+    if (laters == MAX_LATER)
+        ts_fatal("too many steps at once");
+    later[laters++] = ts_strdup(line);
+}
+
+static bool has_mode(const char *line)
+{
+    return strchr("~?=", line[0]) && line[1] == ' ';
+}
+
+void df_flush(const char *what)
+{
+    struct place *p = place_at(1);
+
+    for (int i = 0; i < laters; i++) {
+        struct words ws = split(later[i] + (has_mode(later[i]) ? 2 : 0));
+        send_both(p, &ws);
+        free_words(&ws);
+    }
+    for (int i = 0; i < laters; i++) {
+        compare_one(p, has_mode(later[i]) ? later[i][0] : '\0', what, later[i]);
+        free(later[i]);
+    }
+    laters = 0;
+}
+
 /* Until the key has ended at both. */
 static void wait_end(const char *key)
 {

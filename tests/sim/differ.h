@@ -61,6 +61,10 @@ bool df_comparable(void);
 void df_begin(void);
 /* what: for the message of a failure. */
 void df_step(const char *what, const char *line);
+/* Many steps at once, which is quicker: sent and compared by df_flush. Only
+ * commands on connection 1, and ~ ? = before them. */
+void df_later(const char *line);
+void df_flush(const char *what);
 /* Fails the test if anything differed; each difference was shown. */
 void df_end(void);
 /* All sequences of a file in this folder; how many steps there were. A line

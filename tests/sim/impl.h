@@ -296,6 +296,8 @@ struct sr_server {
     bool fault[SR_FAULTS];
     sr_refuse_fn *refuse;
     void *refuse_arg;
+    sr_published_fn *published;
+    void *published_arg;
 
     struct sr_dict users;
     struct sr_dict tracked; /* key to struct sr_dict * of session ids */

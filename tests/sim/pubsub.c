@@ -165,6 +165,24 @@ static void publish(struct sr_call *k)
 {
     sr__reply_int(k, sr__publish(k->s, k->argv[1], k->argv[2]));
     k->changed = true; /* replicas have listeners, too */
+    if (k->s->published) {
+        struct sr_str channel = sr__copy(k->argv[1]);
+        struct sr_str message = sr__copy(k->argv[2]);
+        k->s->published(k->s->published_arg, k->s, channel.p, message.p);
+        sr__str_free(&channel);
+        sr__str_free(&message);
+    }
+}
+
+void sr_on_publish(struct sr_server *s, sr_published_fn *fn, void *arg)
+{
+    s->published = fn;
+    s->published_arg = arg;
+}
+
+void sr_message(struct sr_server *s, const char *channel, const char *message)
+{
+    sr__publish(s, sr__view(channel), sr__view(message));
 }
 
 static void spublish(struct sr_call *k)

@@ -152,6 +152,12 @@ enum sr_slot_move { SR_STABLE, SR_MIGRATING, SR_IMPORTING };
 /* A slot on its way to, or from, the other. */
 void sr_slot_move(struct sr_server *s, int slot, enum sr_slot_move move,
                   const struct sr_server *other);
+/* A message published at one node of a cluster is heard at all: fn is told of
+ * each, and hands it to the others with sr_message, when it likes. */
+typedef void sr_published_fn(void *arg, struct sr_server *at,
+                             const char *channel, const char *message);
+void sr_on_publish(struct sr_server *s, sr_published_fn *fn, void *arg);
+void sr_message(struct sr_server *s, const char *channel, const char *message);
 /* MIGRATE: one key goes over. False: it is not there. */
 bool sr_key_move(struct sr_server *from, struct sr_server *to, const char *key);
 int sr_key_slot(const char *key, size_t n);

@@ -16,6 +16,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool too_many(const struct sr_server *s)
+{
+    int64_t n = 0;
+
+    for (const struct sr_session *c = s->sessions; c; c = c->next)
+        n += c->mode != SR_ENDED && !c->is_master;
+    return n > sr__setting_int(s, "maxclients");
+}
+
 struct sr_session *sr_open(struct sr_server *s, const char *addr)
 {
     struct sr_session *c = sr__alloc(sizeof *c);
@@ -33,6 +42,10 @@ struct sr_session *sr_open(struct sr_server *s, const char *addr)
     c->user = sr__user_find(s, sr__view("default"));
     if (!sr__user_open(c->user))
         c->user = NULL;
+    if (too_many(s)) {
+        sr__buf_text(&c->out, "-ERR max number of clients reached\r\n");
+        sr__session_end(c);
+    }
     return c;
 }
 

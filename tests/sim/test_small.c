@@ -290,6 +290,52 @@ static void test_small_stopped(void **state)
     sr_server_free(s);
 }
 
+static void test_small_too_many(void **state)
+{
+    struct sr_server *s = server(1);
+    struct sr_session *c = sr_open(s, "a:1"), *d;
+
+    (void)state;
+    SAYS(c, "CONFIG SET maxclients 2", "+OK|");
+    d = sr_open(s, "a:2");
+    SAYS(d, "PING", "+PONG|");
+    struct sr_session *e = sr_open(s, "a:3");
+    assert_string_equal(heard(e), "-ERR max number of clients reached|");
+    assert_true(sr_ended(e));
+    sr_close(d);
+    d = sr_open(s, "a:4");
+    SAYS(d, "PING", "+PONG|");
+    sr_server_free(s);
+}
+
+/* Whatever comes, it answers or ends the session. */
+static void test_small_noise(void **state)
+{
+    static const char *const lines[] = {
+        "SET k v PX 100",      "EVAL return(KEYS[1]..ARGV[1]) 1 a b",
+        "ZADD z 1 a",          "LPOS l x RANK -1 COUNT 0",
+        "CLIENT KILL ID 3",    "SUBSCRIBE a b",
+        "HSCAN h 0 MATCH [a-", "ACL SETUSER u on >p ~* +@all -set"};
+    uint64_t z = 1;
+    struct sr_server *s = server(1);
+
+    (void)state;
+    for (int i = 0; i < 20000; i++) {
+        struct sr_session *c = sr_open(s, "a:1");
+        char bytes[4000];
+        size_t n = request(lines[i % 8], bytes);
+        for (int flips = i % 5; flips > 0; flips--) {
+            z = z * 6364136223846793005ULL + 1442695040888963407ULL;
+            bytes[(z >> 33) % n] = (char)(z >> 56);
+        }
+        sr_feed(c, bytes, n);
+        sr_feed(c, "\r\n*1\r\n$4\r\nPING\r\n", 16);
+        heard(c);
+        sr_close(c);
+    }
+    sr_server_free(s);
+}
+
 static void test_small_evict(void **state)
 {
     struct sr_server *s = server(1);
@@ -474,6 +520,14 @@ static void test_small_sentinel(void **state)
     sr_server_free(s);
 }
 
+/* Hands a message to the other node, at once. */
+static void pass_on(void *arg, struct sr_server *at, const char *channel,
+                    const char *message)
+{
+    (void)at;
+    sr_message(arg, channel, message);
+}
+
 static void test_small_cluster(void **state)
 {
     struct sr_config config = {.now_us = now_us, .cluster = true, .port = 1};
@@ -504,6 +558,12 @@ static void test_small_cluster(void **state)
     assert_string_equal(heard(e), "*3|$12|sunsubscribe|$1|b|:0|");
     SAYS(c, "GET b", "-MOVED 3300 127.0.0.1:2|");
     SAYS(d, "GET b", "$1|v|");
+    SAYS(e, "SUBSCRIBE all", "*3|$9|subscribe|$3|all|:1|");
+    SAYS(d, "PUBLISH all m", ":0|");
+    assert_string_equal(heard(e), "");
+    sr_on_publish(b, pass_on, a);
+    SAYS(d, "PUBLISH all m", ":0|");
+    assert_string_equal(heard(e), "*3|$7|message|$3|all|$1|m|");
     say(d, "CLUSTER SLOTS");
     assert_true(begins(heard(d), "*3|*3|:0|:3299|*4|$9|127.0.0.1|:1|$40|"));
     sr_server_free(a);
@@ -520,6 +580,8 @@ int main(void)
         cmocka_unit_test_setup(test_small_alike, set_up),
         cmocka_unit_test_setup(test_small_faults, set_up),
         cmocka_unit_test_setup(test_small_stopped, set_up),
+        cmocka_unit_test_setup(test_small_too_many, set_up),
+        cmocka_unit_test_setup(test_small_noise, set_up),
         cmocka_unit_test_setup(test_small_evict, set_up),
         cmocka_unit_test_setup(test_small_restart, set_up),
         cmocka_unit_test_setup(test_small_wait, set_up),
