@@ -63,6 +63,9 @@ static const char *const scores[] = {"0",    "1",    "-1.5", "2.25", "0.1",
 static const char *const times[] = {
     "1000000", "2000000", "0", "-1", "x", "9223372036854775807"};
 
+/* A comparison of times must not hang on a millisecond. */
+static const char *const far_times[] = {"1", "4000000000000", "5000000000000"};
+
 static const char *const templates[] = {
     "SET K V",
     "SET K N",
@@ -96,8 +99,8 @@ static const char *const templates[] = {
     "PEXPIRE K T",
     "PEXPIRE K T NX",
     "PEXPIRE K T XX",
-    "PEXPIRE K T GT",
-    "PEXPIRE K T LT",
+    "PEXPIREAT K A GT",
+    "PEXPIREAT K A LT",
     "EXPIRE K T",
     "PEXPIREAT K T",
     "EXPIREAT K T",
@@ -242,6 +245,7 @@ static void add_letter(char *out, size_t size, char letter)
                        : letter == 'S' ? PICK(small_numbers)
                        : letter == 'F' ? PICK(scores)
                        : letter == 'T' ? PICK(times)
+                       : letter == 'A' ? PICK(far_times)
                                        : NULL;
 
     if (letter == 'L')
@@ -262,7 +266,7 @@ static void write_step(char *out, size_t size)
         bool alone =
             (p == t || strchr(" ,(", p[-1])) && (!p[1] || strchr(" ,)`", p[1]));
         size_t n = strlen(out);
-        if (alone && strchr("KMVNSFTL", *p))
+        if (alone && strchr("KMVNSFTAL", *p))
             add_letter(out, size, *p);
         else
             snprintf(out + n, size - n, "%c", *p);

@@ -150,7 +150,7 @@ static void test_small_cut_anywhere(void **state)
 {
     static const char *const lines[] = {
         "SET k v", "INCR n", "EVAL return{1,2} 0", "HSET h f v", "GET k"};
-    char bytes[2000], want[2000];
+    char bytes[2000], want[8000];
     size_t n = 0;
 
     (void)state;
