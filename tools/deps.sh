@@ -29,6 +29,7 @@ needs_build=(
 )
 needs_test=(
     "pkg-config --exists cmocka|libcmocka-dev"
+    "pkg-config --exists lua5.1|liblua5.1-0-dev"
     "command -v redis-server|redis-server"
     "command -v redis-cli|redis-tools"
     "command -v openssl|openssl"
