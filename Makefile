@@ -42,7 +42,7 @@ steady := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 c_files = $(shell find include src cli examples bench peers tests \
 	-name '*.[ch]' 2>/dev/null)
 
-.PHONY: all build deps test test-topology test-servers interop install bench demo clean format help
+.PHONY: all build deps test test-topology test-servers interop install uninstall bench demo clean format help
 .PHONY: check check-format check-layers check-lists check-size check-header
 .PHONY: check-man check-gcc check-clang check-symbols check-asan check-tsan
 .PHONY: check-install check-deps peers check-peers
@@ -83,6 +83,10 @@ test-servers:
 
 install: build
 	@DESTDIR="$(DESTDIR)" $(CMAKE) --install build
+
+# Needs the PREFIX and DESTDIR of the install.
+uninstall: build
+	@DESTDIR="$(DESTDIR)" tools/uninstall.sh build
 
 # Against a real Redisson: needs Java and Maven, which it installs, and the
 # network the first time. Not part of `make test`.
@@ -187,6 +191,7 @@ help:
 	@echo "make test-servers    the tests on a Valkey and on an old Redis"
 	@echo "make interop         the tests against a real Redisson (Java, Maven)"
 	@echo "make install         install under PREFIX ($(PREFIX)), DESTDIR"
+	@echo "make uninstall       remove what make install put there"
 	@echo "make demo            watch processes contend for a lock"
 	@echo "make bench           measure, next to plain hiredis"
 	@echo "make peers           measure, next to other lock libraries"
