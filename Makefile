@@ -5,6 +5,8 @@
 #   build-test   what `make test` runs: asserts, test hooks
 #   build-asan   build-tsan   build-gcc   build-clang   for the checks
 #   build-interop   for the tests against Redisson
+#   build-static    the command without shared libraries
+#   build-deb   build-dist   packages and tarballs
 #   build-servers   other servers than Debian's, for `make test-servers`
 #   build-peers     programs that use other libraries, for `make peers`
 
@@ -42,10 +44,10 @@ steady := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 c_files = $(shell find include src cli examples bench peers tests \
 	-name '*.[ch]' 2>/dev/null)
 
-.PHONY: all build deps test test-topology test-servers interop install uninstall bench demo clean format help
+.PHONY: all build deps test test-topology test-servers interop install uninstall deb dist static bench demo clean format help
 .PHONY: check check-format check-layers check-lists check-size check-header
 .PHONY: check-man check-gcc check-clang check-symbols check-asan check-tsan
-.PHONY: check-install check-deps peers check-peers
+.PHONY: peers check-peers check-install check-deb check-dist check-static check-abi check-deps
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
 
@@ -88,6 +90,15 @@ install: build
 uninstall: build
 	@DESTDIR="$(DESTDIR)" tools/uninstall.sh build
 
+# Debian packages and the tarball of the sources. Both come out of the files
+# that git knows, and are made outside of this folder.
+deb:
+	@tools/deps.sh build package
+	@JOBS=$(JOBS) tools/deb.sh build-deb
+
+dist:
+	@tools/dist.sh build-dist
+
 # Against a real Redisson: needs Java and Maven, which it installs, and the
 # network the first time. Not part of `make test`.
 interop:
@@ -120,7 +131,8 @@ demo: deps build
 
 clean:
 	rm -rf build build-test build-asan build-tsan build-gcc build-clang \
-		build-interop build-peers tests/interop/target
+		build-interop build-peers build-static build-deb build-dist \
+		tests/interop/target
 
 # ---- checks -----------------------------------------------------------------
 
@@ -181,6 +193,11 @@ check-tsan: deps
 check-install: deps
 	@tools/check_install.sh
 
+# As root it also installs the packages, uses them, and purges them again.
+check-deb:
+	@tools/deps.sh build test package
+	@JOBS=$(JOBS) tools/check_deb.sh
+
 # ---- help -------------------------------------------------------------------
 
 help:
@@ -192,6 +209,8 @@ help:
 	@echo "make interop         the tests against a real Redisson (Java, Maven)"
 	@echo "make install         install under PREFIX ($(PREFIX)), DESTDIR"
 	@echo "make uninstall       remove what make install put there"
+	@echo "make deb             Debian packages, in build-deb/"
+	@echo "make dist            a tarball and its checksum, in build-dist/"
 	@echo "make demo            watch processes contend for a lock"
 	@echo "make bench           measure, next to plain hiredis"
 	@echo "make peers           measure, next to other lock libraries"
@@ -201,6 +220,7 @@ help:
 	@echo "make check-asan      all tests, address and undefined sanitizers"
 	@echo "make check-tsan      all tests, thread sanitizer"
 	@echo "make check-install   install into a temporary place and use it"
+	@echo "make check-deb       packages: twice the same, lintian, installed, purged"
 	@echo "make clean           remove all build folders"
 	@echo
 	@echo "One test:            ctest --test-dir build-test -R server.lock"
