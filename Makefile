@@ -99,6 +99,15 @@ deb:
 dist:
 	@tools/dist.sh build-dist
 
+# The command as one file that needs nothing else, for containers. The linker's
+# warnings about names of hosts and users do not apply: check-static tries it.
+static:
+	@tools/deps.sh build
+	@$(call set_compiler,build-static) $(call configure,build-static,$(tests_off) -DDIBS_STATIC=ON)
+	@$(call compile,build-static) --target dibs_command
+	@strip --strip-all -o build-static/dibs build-static/cli/dibs
+	@echo "make static: build-static/dibs, $$(stat -c %s build-static/dibs) bytes"
+
 # Against a real Redisson: needs Java and Maven, which it installs, and the
 # network the first time. Not part of `make test`.
 interop:
@@ -193,6 +202,10 @@ check-tsan: deps
 check-install: deps
 	@tools/check_install.sh
 
+check-static: static
+	@tools/deps.sh test
+	@tools/check_static.sh build-static/dibs
+
 # As root it also installs the packages, uses them, and purges them again.
 check-deb:
 	@tools/deps.sh build test package
@@ -209,6 +222,8 @@ help:
 	@echo "make interop         the tests against a real Redisson (Java, Maven)"
 	@echo "make install         install under PREFIX ($(PREFIX)), DESTDIR"
 	@echo "make uninstall       remove what make install put there"
+	@echo "make static          the command as one file for containers, in"
+	@echo "                     build-static/"
 	@echo "make deb             Debian packages, in build-deb/"
 	@echo "make dist            a tarball and its checksum, in build-dist/"
 	@echo "make demo            watch processes contend for a lock"
@@ -220,6 +235,7 @@ help:
 	@echo "make check-asan      all tests, address and undefined sanitizers"
 	@echo "make check-tsan      all tests, thread sanitizer"
 	@echo "make check-install   install into a temporary place and use it"
+	@echo "make check-static    that file, alone in an empty root"
 	@echo "make check-deb       packages: twice the same, lintian, installed, purged"
 	@echo "make clean           remove all build folders"
 	@echo
