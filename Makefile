@@ -206,6 +206,15 @@ check-static: static
 	@tools/deps.sh test
 	@tools/check_static.sh build-static/dibs
 
+check-dist:
+	@tools/deps.sh build test
+	@JOBS=$(JOBS) tools/check_dist.sh
+
+# Needs the history: the old version is built from git.
+check-abi: build
+	@tools/deps.sh package
+	@JOBS=$(JOBS) tools/check_abi.sh build/libdibs.so
+
 # As root it also installs the packages, uses them, and purges them again.
 check-deb:
 	@tools/deps.sh build test package
@@ -236,6 +245,8 @@ help:
 	@echo "make check-tsan      all tests, thread sanitizer"
 	@echo "make check-install   install into a temporary place and use it"
 	@echo "make check-static    that file, alone in an empty root"
+	@echo "make check-dist      the tarball: twice the same, builds, passes tests"
+	@echo "make check-abi       programs built with 0.1.0 run with this library"
 	@echo "make check-deb       packages: twice the same, lintian, installed, purged"
 	@echo "make clean           remove all build folders"
 	@echo
