@@ -63,6 +63,7 @@ make_root() { # SUITE
         rm -rf "$out/$1.new"
         fail "there is no root of $1"
     }
+    printf '127.0.0.1 localhost\n::1 localhost\n' >"$out/$1.new/etc/hosts"
     mv "$out/$1.new" "$out/$1"
 }
 
