@@ -7,6 +7,7 @@
 #   build-interop   for the tests against Redisson
 #   build-static    the command without shared libraries
 #   build-deb   build-dist   packages and tarballs
+#   build-versions  other versions of Debian, for `make check-versions`
 #   build-servers   other servers than Debian's, for `make test-servers`
 #   build-peers     programs that use other libraries, for `make peers`
 
@@ -47,7 +48,8 @@ c_files = $(shell find include src cli examples bench peers tests \
 .PHONY: all build deps test test-topology test-servers interop install uninstall deb dist static bench demo clean format help
 .PHONY: check check-format check-layers check-lists check-size check-header
 .PHONY: check-man check-gcc check-clang check-symbols check-asan check-tsan
-.PHONY: peers check-peers check-install check-deb check-dist check-static check-abi check-deps
+.PHONY: check-install check-deb check-dist check-static check-abi check-versions
+.PHONY: check-deps peers check-peers
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
 
@@ -215,6 +217,12 @@ check-abi: build
 	@tools/deps.sh package
 	@JOBS=$(JOBS) tools/check_abi.sh build/libdibs.so
 
+# The unit and server tests, built by other compilers with other libraries. Needs
+# root, and the network the first time; a quarter of an hour.
+check-versions:
+	@tools/deps.sh versions
+	@JOBS=$(JOBS) tools/check_versions.sh build-versions
+
 # As root it also installs the packages, uses them, and purges them again.
 check-deb:
 	@tools/deps.sh build test package
@@ -248,6 +256,7 @@ help:
 	@echo "make check-dist      the tarball: twice the same, builds, passes tests"
 	@echo "make check-abi       programs built with 0.1.0 run with this library"
 	@echo "make check-deb       packages: twice the same, lintian, installed, purged"
+	@echo "make check-versions  tests on other compilers and libraries (root)"
 	@echo "make clean           remove all build folders"
 	@echo
 	@echo "One test:            ctest --test-dir build-test -R server.lock"
