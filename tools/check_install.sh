@@ -43,9 +43,7 @@ for f in include/dibs/dibs.h "${lib#"$prefix"/}"/{libdibs.so,libdibs.so.0} \
 done
 doc=$prefix/share/doc/dibs
 quietly diff -r examples "$doc/examples"
-for f in docs/*.md; do
-    quietly cmp "$f" "$doc/$f"
-done
+quietly diff -r --exclude=man docs "$doc/docs"
 if [ -e cli/main.c ]; then
     [ -x "$prefix/bin/dibs" ] || fail "bin/dibs was not installed"
     quietly "$prefix/bin/dibs" --help
