@@ -93,8 +93,9 @@ try() { # SUITE COMPILER
         cmake -S . -B "build-$1" -DCMAKE_BUILD_TYPE=Debug \
             -DCMAKE_C_COMPILER="$1" -DDIBS_WERROR=ON
         cmake --build "build-$1" -j "$2"
-        ctest --test-dir "build-$1" --output-on-failure -j 4 \
-            -L "^(unit|server)\$"' try "$2" "${JOBS:-$(nproc)}" >"$log" 2>&1; then
+        ctest --test-dir "build-$1" --output-on-failure -j "$3" \
+            -L "^(unit|server)\$"' \
+        try "$2" "${JOBS:-$(nproc)}" "${CTEST_JOBS:-2}" >"$log" 2>&1; then
         tail -60 "$log" >&2
         fail "$1, $2: failed; all of it is in $log"
     fi
