@@ -3,8 +3,8 @@
 #
 # The ground that dibs stands on, as Debian's suites have it. For each suite a
 # root of its own is made in DIR, with its compilers and its libuv, hiredis,
-# OpenSSL and redis-server. In there the library and its tests are built with
-# each compiler, warnings being errors, and the unit and server tests are run.
+# OpenSSL and redis-server. In there library, command, unit and server tests are
+# built with each compiler, warnings being errors, and the tests are run.
 # Nothing is installed on this machine. The roots stay for the next time, more
 # than 1 GB each.
 #
@@ -92,7 +92,11 @@ try() { # SUITE COMPILER
         cd /dibs/dibs-*
         cmake -S . -B "build-$1" -DCMAKE_BUILD_TYPE=Debug \
             -DCMAKE_C_COMPILER="$1" -DDIBS_WERROR=ON
-        cmake --build "build-$1" -j "$2"
+        targets="dibs_shared dibs_command"
+        for f in tests/unit/test_*.c tests/server/test_*.c; do
+            targets="$targets $(basename "$f" .c)"
+        done
+        cmake --build "build-$1" -j "$2" --target $targets
         ctest --test-dir "build-$1" --output-on-failure -j "$3" \
             -L "^(unit|server)\$"' \
         try "$2" "${JOBS:-$(nproc)}" "${CTEST_JOBS:-2}" >"$log" 2>&1; then
