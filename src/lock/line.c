@@ -216,7 +216,7 @@ struct dibs__line *dibs__line_first(struct dibs__lines *lines)
 
 struct dibs__line *dibs__line_after(struct dibs__line *line)
 {
-    return RB_NEXT(dibs__lines, NULL, line);
+    return dibs__lines_RB_NEXT(line); /* pubsub.c says why not RB_NEXT */
 }
 
 void dibs__line_ref(struct dibs__line *line)
