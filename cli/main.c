@@ -4,8 +4,9 @@
  *
  * Reading order: exits.h (what the codes mean), args.c (the command line; with
  * names.c, and hint.c for what was mistyped), cmd_run.c (the main job; it leads
- * to grip.c, child.c, supervise.c and guard.c), target.c, local.c and orphan.c
- * (which server), then the smaller commands.
+ * to grip.c, child.c, supervise.c and guard.c), outer.c (runs inside of runs),
+ * target.c, local.c and orphan.c (which server), events.c, waiting.c and
+ * failure.c (what is said meanwhile and in the end), then the smaller commands.
  *
  * The command is a user of the library like any other: of its headers it
  * includes <dibs/dibs.h> and no more.

@@ -115,3 +115,11 @@ ended 143 $job
 case_is '--min-hold'
 ran 0 dibs hold --min-hold 1h c </dev/null
 held s c || fail 'is not held'
+
+case_is 'every subcommand notices that stdout is full'
+held s c || fail 'there is no lock to show'
+for sub in "info c" "info --json c" ls "ls --json" doctor "doctor --json" \
+    "queue --json c" version help "help run" "local status" \
+    "force-unlock --yes c"; do
+    ran 70 sh -c "\"\$DIBS\" $sub >/dev/full"
+done
