@@ -242,6 +242,10 @@ static void write_line(const char *line, size_t len)
 PRINTF(4, 0)
 static void tell(enum out_level level, const char *event,
                  const struct out_fact *facts, const char *fmt, va_list ap)
+    PRINTF(4, 0);
+
+static void tell(enum out_level level, const char *event,
+                 const struct out_fact *facts, const char *fmt, va_list ap)
 {
     char *text = NULL, *line = NULL;
     size_t size = 0;
