@@ -314,7 +314,8 @@ void dibs__mop_acquire(struct dibs__gop *gop, size_t i, bool trying,
         mop_failed(gop, i, err);
         return;
     }
-    op->deadline = deadline;
+    if (!trying)
+        op->deadline = deadline;
     op->with = gop->level;
     op->kept = gop->kept;
     op->batch = batch;

@@ -453,6 +453,8 @@ bool dibs__hold_seal(struct dibs__line *line, const struct dibs__op *op)
  * first: each goes on as it was asked for. */
 void dibs__hold_dropped(struct dibs__hold *h, const void *with)
 {
+    if (h->count == 0) /* a release that gave up was before this one */
+        return;
     struct dibs__level *last = &h->levels[h->count - 1];
     struct dibs__level *level = level_with(h, with);
 

@@ -80,6 +80,7 @@ struct dibs__line {
     struct dibs__hold *spare;  /* mu: kept for the next */
     struct dibs__list waiters; /* mu: acquires in order of arrival */
     struct dibs__list asks;    /* mu: first acquisitions that await an answer */
+    unsigned stalled;          /* mu: calls behind another of the same owner */
     unsigned handed;           /* mu: hand-overs since it was free */
     int64_t handed_since;      /* mu */
     bool awake;                /* mu: io looks after the waiters */
@@ -178,6 +179,9 @@ int64_t dibs__valid_until(int64_t sent, int64_t lease_ms);
 void dibs__line_wait_init(struct dibs__line *line);
 /* One more waiter, at the end; io looks after it, if need be. */
 void dibs__line_join(struct dibs__line *line, struct dibs__op *op, bool look)
+    REQUIRES(line->mu);
+/* Ends this owner's waiting acquires. False: there are none. */
+bool dibs__line_cancel(struct dibs__line *line, dibs_owner owner)
     REQUIRES(line->mu);
 /* The client closes: ends all who do not await an answer. Thread: io. */
 void dibs__line_end_waits(struct dibs__line *line);

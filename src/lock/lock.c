@@ -258,8 +258,9 @@ dibs_err dibs__acquire_fill(struct dibs__op *op, const dibs_lock_opts *o,
         o->max_hold_ms ? dibs__min(lease, o->max_hold_ms) : lease;
     op->reap_ms = op->ask.lease_ms;
     set_replicas(op, o);
-    op->deadline =
-        o->wait_ms ? dibs__add(dibs__now_ms(), o->wait_ms) : INT64_MAX;
+    int64_t timeout = dibs__line_client(op->line)->server.to.command_timeout_ms;
+    int64_t limit = trying ? timeout : o->wait_ms;
+    op->deadline = limit ? dibs__add(dibs__now_ms(), limit) : INT64_MAX;
     return promise_note(op, o);
 }
 
@@ -427,20 +428,11 @@ dibs_err dibs_lock_cancel(dibs_lock *l, dibs_owner owner)
     if (err != DIBS_OK)
         return err;
     struct dibs__line *line = l->line;
-    err = DIBS_ERR_NOT_OWNER;
     if (!owner)
         owner = dibs__owner_thread();
     dibs__lock(&line->mu);
-    for (struct dibs__list *w = line->waiters.next; w != &line->waiters;
-         w = w->next) {
-        struct dibs__op *op = DIBS_OF(w, struct dibs__op, link);
-        if (op->owner != owner)
-            continue;
-        op->canceled = line->canceled = true;
-        err = DIBS_OK;
-    }
-    if (err == DIBS_OK)
-        dibs__line_wake(line);
+    if (!dibs__line_cancel(line, owner))
+        err = DIBS_ERR_NOT_OWNER;
     dibs__unlock(&line->mu);
     dibs__client_leave(l->c);
     return err;
@@ -470,7 +462,9 @@ static struct known look_up(const dibs_lock *l, dibs_owner owner)
         owner = dibs__owner_thread();
     dibs__lock(&line->mu);
     struct dibs__hold *h = dibs__hold_of(line, owner);
-    if (h && dibs__hold_over(h, now)) {
+    if (h && h->count == 0) {
+        /* Given back; the server has not been told yet. */
+    } else if (h && dibs__hold_over(h, now)) {
         k.state = DIBS_LOST;
     } else if (h) {
         k.state = h->suspect ? DIBS_SUSPECT : DIBS_HELD;

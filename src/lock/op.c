@@ -146,11 +146,56 @@ void dibs__op_take_waits(struct dibs__line *line, dibs_owner owner,
     }
 }
 
+void dibs__op_stall(struct dibs__line *line, struct dibs__list *behind,
+                    struct dibs__op *op)
+{
+    if (line->stalled++ == 0 && dibs__list_empty(&line->waiters))
+        line->first_deadline = INT64_MAX;
+    dibs__list_add(behind, &op->link);
+    line->first_deadline = dibs__min(line->first_deadline, op->deadline);
+    line->canceled |= op->canceled;
+    if (op->canceled || (op->deadline < INT64_MAX &&
+                         (!line->awake || op->deadline < line->looks_at)))
+        dibs__line_wake(line);
+}
+
+void dibs__op_unstall(struct dibs__line *line, struct dibs__list *behind,
+                      struct dibs__list *out)
+{
+    for (struct dibs__list *l = behind->next; l != behind; l = l->next)
+        line->stalled--;
+    if (line->awake && !line->stalled && dibs__list_empty(&line->waiters))
+        dibs__line_wake(line); /* so that io stops looking */
+    dibs__list_move(out, behind);
+}
+
 void dibs__op_take_blocked(struct dibs__line *line, struct dibs__hold *h,
                            struct dibs__list *out)
 {
-    (void)line;
-    dibs__list_move(out, &h->blocked);
+    dibs__op_unstall(line, &h->blocked, out);
+}
+
+/* Nobody else touches a busy hold, so it may be looked at without the mutex.
+ * The number is retired before the hold is seen to end, as in release.c. */
+void dibs__op_end_busy(struct dibs__line *line, struct dibs__hold *h,
+                       struct dibs__list *blocked)
+{
+    dibs__lock(&line->mu);
+    bool over = h->count == 0;
+    if (!over) {
+        dibs__op_take_blocked(line, h, blocked);
+        h->busy = false;
+    }
+    dibs__unlock(&line->mu);
+    if (!over)
+        return;
+    dibs__owner_retire(line->locks, h->owner, h->wire);
+    dibs__lock(&line->mu);
+    dibs__op_take_blocked(line, h, blocked);
+    dibs__reap(line, h->wire, h->valid_until - dibs__now_ms());
+    dibs__hold_free(line, h);
+    dibs__line_kick(line);
+    dibs__unlock(&line->mu);
 }
 
 void dibs__op_resume(struct dibs__list *ops)
