@@ -75,10 +75,32 @@ static void op_called_back(struct dibs__callback *cb, bool drop)
     dibs__free(op);
 }
 
+static void tell_async(void *arg)
+{
+    struct dibs__op *op = arg;
+    struct dibs__line *line = op->line;
+    dibs_client *c = dibs__line_client(line);
+
+    atomic_fetch_sub(&line->locks->afoot, 1);
+    dibs__line_unref(line);
+    op->cb.run = op_called_back;
+    dibs__callbacks_push(&c->callbacks, &op->cb);
+}
+
+/* Not while on_lost runs of what it gave back. */
+static void finish_async(struct dibs__op *op)
+{
+    struct dibs__loss *loss = op->loss;
+
+    op->loss = NULL;
+    if (!dibs__loss_then(loss, tell_async, op))
+        tell_async(op);
+    dibs__loss_unref(loss);
+}
+
 void dibs__op_finish(struct dibs__op *op, dibs_err err)
 {
     struct dibs__line *line = op->line;
-    dibs_client *c = dibs__line_client(line);
 
     dibs__assert_no_lock();
     dibs__note_free(op->note);
@@ -90,14 +112,12 @@ void dibs__op_finish(struct dibs__op *op, dibs_err err)
         dibs__line_unref(line);
         return;
     }
-    atomic_fetch_sub(&line->locks->afoot, 1);
-    if (!op->async) {
-        sem_post(&op->done);
+    if (op->async) {
+        finish_async(op);
         return;
     }
-    dibs__line_unref(line);
-    op->cb.run = op_called_back;
-    dibs__callbacks_push(&c->callbacks, &op->cb);
+    atomic_fetch_sub(&line->locks->afoot, 1);
+    sem_post(&op->done); /* its caller settles the rest */
 }
 
 bool dibs__op_asks(const struct dibs__op *op)

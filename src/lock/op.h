@@ -29,6 +29,8 @@ struct dibs__op {
     int64_t reap_ms;  /* for how long a copy that comes late could stand */
     const void *with; /* of a group: its level; NULL = by itself */
     struct dibs__lost_note *note;
+    struct dibs__loss *loss;   /* line.mu: of the level that a release gave
+                                  back; to be settled before it returns */
     struct dibs__hold *hold;   /* line.mu */
     struct dibs__op *heir;     /* line.mu: to whom a release hands over; NULL
                                   as soon as that one has left */

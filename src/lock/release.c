@@ -51,6 +51,18 @@ static bool number(const struct dibs__reply *reply, dibs_err *err, int64_t *out)
     return true;
 }
 
+/* One level less. What that one was to be told of is settled before the call
+ * ends; a group does so for all of its members together. */
+static void drop_level(struct dibs__op *op, struct dibs__hold *h)
+{
+    struct dibs__loss *loss = dibs__hold_drop(h, op->with);
+
+    if (op->ended)
+        dibs__loss_unref(loss);
+    else
+        op->loss = loss;
+}
+
 /* ---- one hold of several ----------------------------------------------- */
 
 static void partial_answered(struct dibs__call *call, dibs_err err,
@@ -67,13 +79,14 @@ static void partial_answered(struct dibs__call *call, dibs_err err,
     dibs__lock(&line->mu);
     h->haunted |= call->ghost || call->partly || err == DIBS_ERR_UNKNOWN;
     if (answered && n < 0) {
+        dibs__hold_hush(h, op->with); /* this call tells */
         dibs__hold_lose(line, h);
         err = DIBS_ERR_LOST;
     }
     /* Unknown counts as done: the next command says how many there shall be.
      * So does a refusal where nobody would ask again: for a group. */
     if (answered || err == DIBS_ERR_UNKNOWN || h->lost || op->ended)
-        dibs__hold_dropped(h, op->with);
+        drop_level(op, h);
     if (!h->lost)
         dibs__hold_watch(line, h, dibs__now_ms() + h->lease_ms / 3);
     else
@@ -106,6 +119,7 @@ static void end_hold(struct dibs__line *line, struct dibs__op *op,
 {
     op->haunted |= op->hold->haunted;
     dibs__op_take_blocked(line, op->hold, blocked);
+    drop_level(op, op->hold);
     dibs__hold_free(line, op->hold);
     op->hold = NULL;
 }
@@ -353,13 +367,14 @@ static uint64_t companion(const struct dibs__line *line,
 
 enum plan { PARTIAL, LAST, HAND_OVER, WAIT, END };
 
-/* It was lost, now or before. Each level hears of it. */
+/* It was lost, now or before. Each level hears of it, this one by this call. */
 static void end_lost(struct dibs__line *line, struct dibs__hold *h,
                      struct dibs__op *op) REQUIRES(line->mu)
 {
+    dibs__hold_hush(h, op->with);
     dibs__hold_run_out(line, h);
     op->haunted |= h->haunted;
-    dibs__hold_dropped(h, op->with);
+    drop_level(op, h);
     if (h->count == 0)
         dibs__hold_free(line, h);
     else
@@ -371,8 +386,8 @@ static void end_lost(struct dibs__line *line, struct dibs__hold *h,
  * with none ends as soon as it is idle. */
 void dibs__release_give_up(struct dibs__hold *h, struct dibs__op *op)
 {
-    if (!h->ending && h->count > 0)
-        dibs__hold_dropped(h, op->with);
+    if (!h->ending)
+        drop_level(op, h);
 }
 
 static enum plan plan(struct dibs__line *line, struct dibs__op *op,
