@@ -585,6 +585,43 @@ static void test_limits_of_group(void **state)
     finish(&sc);
 }
 
+/* A group that could not be had gives back what it took. Its caller has waited
+ * long enough by then: one command's time for that, where a release has two.
+ * The release here begins before, and ends after. */
+static void test_limits_of_giving_back(void **state)
+{
+    const struct kit_opts hasty = {.timeout_ms = kit_ms(700)};
+    struct scene sc = begin(&hasty), other = begin(&hasty);
+    struct kit_client *k = kit_open(&hasty);
+    char *busy = kit_name("limits");
+    dibs_lock *m[2] = {sc.l, kit_lock(k, busy)}, *g = NULL;
+    struct act gives, tries;
+
+    (void)state;
+    kit_want("a group", dibs_multi_lock_new(m, 2, &g), DIBS_OK);
+    ts_ok(kit_srv, "HSET %s stranger:1 1", busy);
+    take(&other, other.a);
+    hold_next(&other, &dibs__script_basic_release, TS_HOLD_REQUEST);
+    hold_next(&sc, &dibs__script_basic_release, TS_HOLD_REQUEST);
+    act_on_thread(&gives, other.l, dibs_lock_release,
+                  DIBS_LOCK_OPTS(.owner = other.a));
+    is_held(&other);
+    act_on_thread(&tries, g, dibs_lock_try, DIBS_LOCK_OPTS(.owner = sc.a));
+    is_held(&sc);
+    kit_want("the group", act_end(&tries), DIBS_ERR_BUSY);
+    assert_false(atomic_load(&gives.end.over));
+    kit_want("the release", act_end(&gives), DIBS_ERR_UNKNOWN);
+    let_go(&sc);
+    let_go(&other);
+    ts_ok(kit_srv, "DEL %s", busy);
+    dibs_lock_free(g);
+    dibs_lock_free(m[1]);
+    kit_close(k);
+    free(busy);
+    finish(&other);
+    finish(&sc);
+}
+
 #define T(f) cmocka_unit_test_setup(f, kit_fresh)
 
 int main(void)
@@ -606,6 +643,7 @@ int main(void)
         T(test_limits_of_release_behind_reentry),
         T(test_limits_of_releases_too_many),
         T(test_limits_of_group),
+        T(test_limits_of_giving_back),
     };
     return cmocka_run_group_tests_name("fault.limits", tests, kit_up, kit_down);
 }
