@@ -388,7 +388,8 @@ static void test_close_before_leaving_queues(void **state)
     enum { WAITERS = 5 };
     static const char *const names[] = {"a", "k", "z"};
     struct ts_proxy *px = ts_proxy_start(srv);
-    dibs_client *c = kit_open_at(ts_proxy_url(px), NULL);
+    dibs_client *c = kit_open_at(
+        ts_proxy_url(px), DIBS_CLIENT_OPTS(.command_timeout_ms = 600000));
     dibs_lock *fair = NULL, *l[COUNT(names)];
     struct told t[WAITERS] = {{0}};
     pthread_t closer;
@@ -402,10 +403,15 @@ static void test_close_before_leaving_queues(void **state)
         l[i] = kit_lock(c, names[i]);
         FINE(dibs_lock_acquire(l[i], DIBS_LOCK_OPTS(.lease_ms = 600000)));
     }
+    int asks = ts_proxy_rule(
+        px, &(struct ts_rule){.match = "EVAL*",
+                              .contains = dibs__script_fair_acquire.sha});
     for (int i = 0; i < WAITERS; i++)
         FINE(dibs_lock_acquire_async(
             fair, DIBS_LOCK_OPTS(.owner = dibs_owner_new(c)), kit_tell, &t[i]));
-    TS_WAIT(ts_int(srv, "LLEN redisson_lock_queue:{g}") == WAITERS);
+    /* Once, and once more when they are listening; then they sleep. */
+    assert_true(ts_rule_wait_done(px, asks, 2 * WAITERS, TS_SOON));
+    assert_int_equal(ts_int(srv, "LLEN redisson_lock_queue:{g}"), WAITERS);
     int leaves = ts_proxy_rule(
         px, &(struct ts_rule){.action = TS_HOLD_REQUEST,
                               .match = "EVAL*",
