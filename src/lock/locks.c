@@ -9,8 +9,9 @@
  * waits is ended with CLOSED, what is held is given back by the reaper, what is
  * afoot is waited for. In one line in this order: a lock that comes free calls
  * the first in its queue, which should not be one of those who are just
- * leaving. But first of all go the locks that nobody here waits for: leaving a
- * long queue takes the server a while, and commands are executed in order.
+ * leaving. Lines from which nobody has to leave a queue come before the others:
+ * leaving a long one takes the server a while, and commands are executed in
+ * order.
  */
 #include "lock/locks.h"
 
@@ -78,13 +79,14 @@ static bool give_back(struct dibs__line *line)
     return busy;
 }
 
-static void give_back_idle(struct dibs__line *line)
+/* Waiters here are in a queue on the server, and have to say that they leave.
+ */
+static bool has_leavers(struct dibs__line *line)
 {
     dibs__lock(&line->mu);
-    bool waited_for = !dibs__list_empty(&line->waiters);
+    bool has = line->kind->leaves && !dibs__list_empty(&line->waiters);
     dibs__unlock(&line->mu);
-    if (!waited_for)
-        (void)give_back(line);
+    return has;
 }
 
 /* False: something is left in this line. */
@@ -107,7 +109,8 @@ static void close_step(struct dibs__timer *t)
     bool empty = true;
 
     for (struct dibs__line *l = NULL; (l = next_line(lk, l));)
-        give_back_idle(l);
+        if (!has_leavers(l))
+            (void)close_line(l);
     for (struct dibs__line *l = NULL; (l = next_line(lk, l));)
         empty &= close_line(l);
     dibs__reaps_close(lk);

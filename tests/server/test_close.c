@@ -391,7 +391,7 @@ static void test_close_before_leaving_queues(void **state)
     dibs_client *c = kit_open_at(
         ts_proxy_url(px), DIBS_CLIENT_OPTS(.command_timeout_ms = 600000));
     dibs_lock *fair = NULL, *l[COUNT(names)];
-    struct told t[WAITERS] = {{0}};
+    struct told t[WAITERS] = {{0}}, plain = {0};
     pthread_t closer;
     void *err;
 
@@ -403,6 +403,8 @@ static void test_close_before_leaving_queues(void **state)
         l[i] = kit_lock(c, names[i]);
         FINE(dibs_lock_acquire(l[i], DIBS_LOCK_OPTS(.lease_ms = 600000)));
     }
+    FINE(dibs_lock_acquire_async(
+        l[2], DIBS_LOCK_OPTS(.owner = dibs_owner_new(c)), kit_tell, &plain));
     int asks = ts_proxy_rule(
         px, &(struct ts_rule){.match = "EVAL*",
                               .contains = dibs__script_fair_acquire.sha});
@@ -426,6 +428,7 @@ static void test_close_before_leaving_queues(void **state)
     FINE((dibs_err)(intptr_t)err);
     for (int i = 0; i < WAITERS; i++)
         WANT(kit_answer(&t[i]), DIBS_ERR_CLOSED);
+    WANT(kit_answer(&plain), DIBS_ERR_CLOSED);
     ts_ok(srv, "DEL g");
     for (size_t i = 0; i < COUNT(names); i++)
         dibs_lock_free(l[i]);
