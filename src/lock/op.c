@@ -227,8 +227,26 @@ void dibs__op_resume(struct dibs__list *ops)
     }
 }
 
+/* A kind that tells the server of its waiters does so by their number. */
+void dibs__op_rename_waits(struct dibs__line *line, dibs_owner owner,
+                           uint64_t old)
+{
+    if (!line->kind->hands_over)
+        return;
+    uint64_t wire = dibs__owner_wire(line->locks, owner);
+    dibs__lock(&line->mu);
+    for (struct dibs__list *l = line->waiters.next; l != &line->waiters;
+         l = l->next) {
+        struct dibs__op *op = DIBS_OF(l, struct dibs__op, link);
+        if (op->owner == owner && op->wire == old && !dibs__op_asks(op))
+            op->wire = op->ask.wire = wire;
+    }
+    dibs__unlock(&line->mu);
+}
+
 void dibs__op_disown(struct dibs__op *op)
 {
     dibs__owner_retire(op->line->locks, op->owner, op->wire);
+    dibs__op_rename_waits(op->line, op->owner, op->wire);
     dibs__reap(op->line, op->wire, op->reap_ms);
 }

@@ -112,6 +112,12 @@ void dibs__op_resume(struct dibs__list *ops);
 void dibs__op_end_busy(struct dibs__line *line, struct dibs__hold *h,
                        struct dibs__list *blocked);
 
+/* This number of the owner is retired. Whoever of the same owner waits in the
+ * line, and has told the server nothing, goes by the new one; otherwise the
+ * reaper would leave alone what the old one is given. No mutex held. */
+void dibs__op_rename_waits(struct dibs__line *line, dibs_owner owner,
+                           uint64_t old);
+
 /* Nobody can account for what this operation's number may still do: the owner
  * gets another, and what it may be given is taken back. No mutex held. */
 void dibs__op_disown(struct dibs__op *op);

@@ -253,16 +253,18 @@ static bool give_to_heir(struct dibs__line *line, struct dibs__op *heir,
  * another. */
 static void rename_heir(struct dibs__op *heir, struct dibs__list *resume)
 {
-    struct dibs__locks *lk = heir->line->locks;
+    struct dibs__line *line = heir->line;
+    dibs_owner owner = heir->owner; /* it may end as soon as it is let go */
     uint64_t old = heir->wire;
 
-    dibs__owner_retire(lk, heir->owner, old);
-    uint64_t wire = dibs__owner_wire(lk, heir->owner);
-    dibs__lock(&heir->line->mu);
+    dibs__owner_retire(line->locks, owner, old);
+    uint64_t wire = dibs__owner_wire(line->locks, owner);
+    dibs__lock(&line->mu);
     heir->wire = heir->ask.wire = wire;
-    promise_over(heir->line, heir, resume);
-    dibs__line_kick(heir->line);
-    dibs__unlock(&heir->line->mu);
+    promise_over(line, heir, resume);
+    dibs__line_kick(line);
+    dibs__unlock(&line->mu);
+    dibs__op_rename_waits(line, owner, old);
 }
 
 static void handover_lost(struct dibs__op *op, dibs_err err)
