@@ -118,7 +118,10 @@ static void close_step(struct dibs__timer *t)
     dibs__naps_end(lk);
     empty &= dibs__reaps_left(lk) == 0 && atomic_load(&lk->afoot) == 0;
     if (!empty && now < lk->close_by) {
-        dibs__timer_set(&lk->c->loop, &lk->close_timer, now + CLOSE_STEP_MS);
+        /* From now on: a timer that is due again at once would leave sockets no
+         * turn, however long the round took. */
+        dibs__timer_set(&lk->c->loop, &lk->close_timer,
+                        dibs__now_ms() + CLOSE_STEP_MS);
         return;
     }
     dibs__reaps_stop(lk);
