@@ -35,6 +35,7 @@ set(DIBS_SOURCES
   src/lock/kind_fair.c
   src/lock/kind_rw.c
   src/lock/owner.c
+  src/lock/lost.c
   src/lock/line.c
   src/lock/op.c
   src/lock/batch.c

@@ -41,7 +41,9 @@ static void on_done(dibs_err err, void *arg)
     pthread_mutex_unlock(&mu);
 }
 
-/* A lock ended although nobody released it. Whatever it guarded must stop. */
+/* A lock ended although nobody released it. Whatever it guarded must stop. It
+ * does not come any more once the release has told its end, so what arg points
+ * to may be gone then. */
 static void on_lost(const char *name, dibs_owner owner, void *arg)
 {
     printf("  callback: %s is gone, owner %llu\n", name,

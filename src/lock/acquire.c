@@ -122,7 +122,7 @@ static void taken_back(struct dibs__call *call, dibs_err err,
     dibs__list_init(&resume);
     dibs__lock(&line->mu);
     dibs__list_del(&op->ask_link);
-    dibs__list_move(&resume, &op->followers);
+    dibs__op_unstall(line, &op->followers, &resume);
     op->haunted |= call->ghost || err != DIBS_OK;
     dibs__line_kick(line);
     dibs__unlock(&line->mu);
@@ -157,12 +157,11 @@ static void reentry_taken_back(struct dibs__call *call, dibs_err err,
     /* Should there be one too many now, the next release says how many there
      * shall be. */
     h->haunted |= call->ghost || err != DIBS_OK;
-    h->busy = false;
     if (err == DIBS_OK && reply->type == REPLY_NUM && reply->num < 0)
         dibs__hold_lose(line, h);
     err = h->lost ? DIBS_ERR_LOST : op->last;
-    dibs__op_take_blocked(line, h, &blocked);
     dibs__unlock(&line->mu);
+    dibs__op_end_busy(line, h, &blocked);
     dibs__op_finish(op, err);
     dibs__op_resume(&blocked);
 }
@@ -196,7 +195,6 @@ static void reentry_answered(struct dibs__call *call, dibs_err err,
         reentry_take_back(op, err); /* and stays busy until then */
         return;
     }
-    h->busy = false;
     if (verdict == GONE || verdict == BUSY)
         dibs__hold_lose(line, h);
     else if (dibs__hold_over(h, dibs__now_ms()))
@@ -205,8 +203,8 @@ static void reentry_answered(struct dibs__call *call, dibs_err err,
         dibs__hold_taken(line, h, op, call->sent_ms);
     if (h->lost)
         err = DIBS_ERR_LOST;
-    dibs__op_take_blocked(line, h, &blocked);
     dibs__unlock(&line->mu);
+    dibs__op_end_busy(line, h, &blocked);
     dibs__op_finish(op, err);
     dibs__op_resume(&blocked);
 }
@@ -234,7 +232,7 @@ static void leave(struct dibs__line *line, struct dibs__op *op)
     if (op->hold)
         dibs__hold_free(line, op->hold);
     op->hold = NULL;
-    if (line->awake && dibs__list_empty(&line->waiters))
+    if (line->awake && !line->stalled && dibs__list_empty(&line->waiters))
         dibs__line_wake(line); /* so that io stops looking */
 }
 
@@ -332,7 +330,7 @@ static void acquire_answered(struct dibs__call *call, dibs_err err,
         return;
     }
     dibs__list_del(&op->ask_link);
-    dibs__list_move(&resume, &op->followers);
+    dibs__op_unstall(line, &op->followers, &resume);
     op->haunted |= call->ghost || call->partly || err == DIBS_ERR_UNKNOWN ||
                    (err == DIBS_ERR_PROTOCOL && reply);
     op->last = verdict == AGAIN ? err : DIBS_OK;
@@ -397,7 +395,7 @@ static enum plan plan_reentry(struct dibs__line *line, struct dibs__op *op,
         return END;
     }
     if (h->busy) {
-        dibs__list_add(&h->blocked, &op->link);
+        dibs__op_stall(line, &h->blocked, op);
         return WAIT;
     }
     if (dibs__hold_over(h, dibs__now_ms())) {
@@ -441,7 +439,7 @@ static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
         return END;
     }
     if (before) { /* its answer decides what this one has to ask */
-        dibs__list_add(&before->followers, &op->link);
+        dibs__op_stall(line, &before->followers, op);
         return WAIT;
     }
     /* Made now, so that a grant cannot fail; but a long queue on the server is

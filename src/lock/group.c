@@ -15,7 +15,7 @@
  *         what the others said. The members' holds are ordinary ones, renewed
  *         and lost each by itself; a group is held while enough of them are. So
  *         losing it is counted, not watched for: each member's hold carries a
- *         note that counts down when it is lost, and the last one tells.
+ *         note, and the one that leaves too few tells (lost.c).
  */
 #include "lock/group.h"
 
@@ -28,7 +28,6 @@
 
 #define MEMBERS_MAX DIBS__MEMBERS_MAX
 #define PAST_MAX    16 /* failed acquires whose verdicts are kept */
-#define UNARMED     (1 << 24)
 
 /* ---- members ----------------------------------------------------------- */
 
@@ -285,8 +284,7 @@ void dibs__glevel_unref(struct dibs__group *g, struct dibs__glevel *lv)
     (void)g;
     if (!lv || --lv->refs > 0)
         return;
-    if (lv->loss)
-        dibs__loss_unref(lv->loss);
+    dibs__loss_unref(lv->loss);
     dibs__free(lv);
 }
 
@@ -326,82 +324,11 @@ void dibs__glevel_bury(struct dibs__group *g, struct dibs__glevel *lv)
     }
 }
 
-/* ---- loss -------------------------------------------------------------- */
-
-struct dibs__loss *dibs__loss_new(const struct dibs__group *g,
-                                  const dibs_lock_opts *o, dibs_owner owner)
+bool dibs__glevel_new_loss(struct dibs__glevel *lv)
 {
-    size_t len = strlen(g->label) + 1;
-    struct dibs__loss *loss = dibs__calloc(1, sizeof *loss + len);
-
-    if (!loss)
-        return NULL;
-    atomic_init(&loss->refs, 1);
-    atomic_init(&loss->left, UNARMED);
-    loss->fn = o->on_lost;
-    loss->arg = o->arg;
-    loss->owner = owner;
-    memcpy(loss->name, g->label, len);
-    return loss;
-}
-
-void dibs__loss_unref(struct dibs__loss *loss)
-{
-    if (loss && atomic_fetch_sub(&loss->refs, 1) == 1)
-        dibs__free(loss);
-}
-
-static void note_run(struct dibs__callback *cb, bool drop)
-{
-    struct dibs__lost_note *note = DIBS_OF(cb, struct dibs__lost_note, cb);
-    struct dibs__loss *loss = note->loss;
-
-    if (!drop && atomic_fetch_sub(&loss->left, 1) == 1)
-        loss->fn(loss->name, loss->owner, loss->arg);
-    dibs__note_free(note);
-}
-
-struct dibs__lost_note *dibs__loss_note(struct dibs__loss *loss)
-{
-    struct dibs__lost_note *note = dibs__calloc(1, sizeof *note + 1);
-
-    if (!note)
-        return NULL;
-    note->cb.run = note_run;
-    note->loss = loss;
-    atomic_fetch_add(&loss->refs, 1);
-    return note;
-}
-
-void dibs__note_free(struct dibs__lost_note *note)
-{
-    if (!note)
-        return;
-    dibs__loss_unref(note->loss);
-    dibs__free(note);
-}
-
-bool dibs__loss_arm(struct dibs__loss *loss, size_t members)
-{
-    int by = (int)members - UNARMED;
-
-    if (!loss || atomic_fetch_add(&loss->left, by) + by > 0)
+    if (!lv->loss)
         return true;
-    atomic_fetch_sub(&loss->left, by);
-    return false;
-}
-
-void dibs__loss_allow(struct dibs__loss *loss)
-{
-    if (loss)
-        atomic_fetch_add(&loss->left, 1);
-}
-
-bool dibs__glevel_new_loss(struct dibs__group *g, struct dibs__glevel *lv)
-{
-    dibs_lock_opts o = {.on_lost = lv->loss->fn, .arg = lv->loss->arg};
-    struct dibs__loss *fresh = dibs__loss_new(g, &o, lv->owner);
-
+    struct dibs__loss *fresh = dibs__loss_again(lv->loss);
     if (!fresh)
         return false;
     dibs__loss_unref(lv->loss);

@@ -43,16 +43,6 @@ struct dibs__group {
     struct dibs__member members[];
 };
 
-/* Counts down to the loss of a group. Each note of a member has a reference. */
-struct dibs__loss {
-    atomic_int refs;
-    atomic_int left; /* members that may be lost, and one more */
-    dibs_lost_cb fn;
-    void *arg;
-    dibs_owner owner;
-    char name[];
-};
-
 /* One of the times an owner took the group. */
 struct dibs__glevel {
     struct dibs__list link; /* group.mu: in group.levels or group.past */
@@ -84,18 +74,8 @@ void dibs__glevel_live(struct dibs__group *g, struct dibs__glevel *lv)
 void dibs__glevel_bury(struct dibs__group *g, struct dibs__glevel *lv)
     REQUIRES(g->mu);
 
-/* A note for one member's hold. NULL: out of memory. */
-struct dibs__lost_note *dibs__loss_note(struct dibs__loss *loss);
-struct dibs__loss *dibs__loss_new(const struct dibs__group *g,
-                                  const dibs_lock_opts *o, dibs_owner owner);
-void dibs__loss_unref(struct dibs__loss *loss);
-/* From now on the loss of so many members is that of the group. False: so many
- * are lost already. */
-bool dibs__loss_arm(struct dibs__loss *loss, size_t members);
-/* One more member may be lost. */
-void dibs__loss_allow(struct dibs__loss *loss);
 /* What was lost until now does not count. False: out of memory. */
-bool dibs__glevel_new_loss(struct dibs__group *g, struct dibs__glevel *lv);
+bool dibs__glevel_new_loss(struct dibs__glevel *lv);
 
 /* ---- the calls of lock.c on a group ------------------------------------ */
 

@@ -127,17 +127,25 @@ void dibs__gop_tell(struct dibs__gop *gop, dibs_err err)
         dibs__gop_deliver(gop);
 }
 
+static void call_back(void *arg)
+{
+    struct dibs__gop *gop = arg;
+    struct dibs__locks *lk = home_locks(gop);
+
+    gop->cb.run = called_back;
+    dibs__callbacks_push(&home(gop)->callbacks, &gop->cb);
+    atomic_fetch_sub(&lk->afoot, 1);
+}
+
+/* A release not while on_lost runs of what it gave back. */
 void dibs__gop_deliver(struct dibs__gop *gop)
 {
     go_home(gop);
-    if (!gop->async) {
+    if (!gop->async)
         sem_post(&gop->done); /* its caller has a reference */
-        return;
-    }
-    gop->cb.run = called_back;
-    struct dibs__locks *lk = home_locks(gop);
-    dibs__callbacks_push(&home(gop)->callbacks, &gop->cb);
-    atomic_fetch_sub(&lk->afoot, 1);
+    else if (!gop->releasing || !gop->level ||
+             !dibs__loss_then(gop->level->loss, call_back, gop))
+        call_back(gop);
 }
 
 /* ---- steps ------------------------------------------------------------- */
@@ -311,7 +319,7 @@ void dibs__mop_acquire(struct dibs__gop *gop, size_t i, bool trying,
     dibs_err err = dibs__acquire_fill(op, &o, trying);
     if (err == DIBS_OK && gop->level->loss) {
         err = dibs__callbacks_ready(&gop->g->members[i].c->callbacks);
-        op->note = err ? NULL : dibs__loss_note(gop->level->loss);
+        op->note = err ? NULL : dibs__note_new(gop->level->loss, i);
         if (!op->note)
             err = DIBS_ERR_NOMEM;
     }
@@ -319,7 +327,8 @@ void dibs__mop_acquire(struct dibs__gop *gop, size_t i, bool trying,
         mop_failed(gop, i, err);
         return;
     }
-    op->deadline = deadline;
+    if (!trying)
+        op->deadline = deadline;
     op->with = gop->level;
     op->kept = gop->kept;
     op->batch = batch;
@@ -455,7 +464,9 @@ static dibs_err prepare(struct dibs__gop *gop)
     if (!gop->level)
         return DIBS_ERR_NOMEM;
     if (gop->o.on_lost) {
-        gop->level->loss = dibs__loss_new(g, &gop->o, gop->o.owner);
+        gop->level->loss =
+            dibs__loss_named(dibs__loss_new(g, &gop->o, g->n, g->need),
+                             g->label, strlen(g->label));
         if (!gop->level->loss)
             return DIBS_ERR_NOMEM;
     }

@@ -146,7 +146,8 @@ static dibs_err take_level(struct dibs__gop *gop)
     if (lv) {
         dibs__list_del(&lv->link);
         lv->live = false;
-        gop->level = lv; /* with the list's reference */
+        gop->level = lv;           /* with the list's reference */
+        dibs__loss_hush(lv->loss); /* this call tells */
         dibs__glevel_bury(g, lv);
         for (size_t i = 0; i < g->n; i++) {
             gop->m[i].part = gop->m[i].got = lv->members[i].got;
@@ -175,6 +176,13 @@ dibs_err dibs__group_release(struct dibs__group *g, const dibs_lock_opts *o,
         dibs__gop_unref(gop);
         return err;
     }
+    struct dibs__loss *loss =
+        gop->level && !fn ? dibs__loss_ref(gop->level->loss) : NULL;
     dibs__gop_leave_home(gop);
-    return dibs__gop_go(gop, gop->why ? tell_only : release_start, fn, arg);
+    err = dibs__gop_go(gop, gop->why ? tell_only : release_start, fn, arg);
+    dibs__no_cancel();
+    dibs__loss_settle(loss);
+    dibs__cancel_again();
+    dibs__loss_unref(loss);
+    return err;
 }

@@ -36,7 +36,9 @@ static struct known look_up(const dibs_lock *l, dibs_owner owner)
         owner = dibs__owner_thread();
     dibs__lock(&line->mu);
     struct dibs__hold *h = dibs__hold_of(line, owner);
-    if (h && dibs__hold_over(h, now)) {
+    if (h && h->count == 0) {
+        /* Given back; the server has not been told yet. */
+    } else if (h && dibs__hold_over(h, now)) {
         k.state = DIBS_LOST;
     } else if (h) {
         k.state = h->suspect ? DIBS_SUSPECT : DIBS_HELD;

@@ -318,7 +318,7 @@ void dibs__hold_free(struct dibs__line *line, struct dibs__hold *h)
     bool inside = dibs__list_linked(&h->link);
     dibs__list_del(&h->link);
     while (h->count > 0)
-        dibs__hold_dropped(h, NULL);
+        dibs__loss_unref(dibs__hold_drop(h, NULL));
     if (h->levels != h->own_levels)
         dibs__free(h->levels);
     if (line->spare)
@@ -404,6 +404,7 @@ void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
         .max_until = op->max_hold_ms && !op->kept
                          ? dibs__add(sent, op->max_hold_ms)
                          : INT64_MAX,
+        .loss = op->note ? dibs__loss_ref(op->note->loss) : NULL,
         .note = op->note,
     };
     op->note = NULL;
@@ -451,17 +452,31 @@ bool dibs__hold_seal(struct dibs__line *line, const struct dibs__op *op)
 
 /* Whoever holds it twice, by itself and in a group, may give back either one
  * first: each goes on as it was asked for. */
-void dibs__hold_dropped(struct dibs__hold *h, const void *with)
+struct dibs__loss *dibs__hold_drop(struct dibs__hold *h, const void *with)
 {
+    if (h->count == 0) /* a release that gave up was before this one */
+        return NULL;
     struct dibs__level *last = &h->levels[h->count - 1];
     struct dibs__level *level = level_with(h, with);
 
     if (!level)
         level = last;
+    struct dibs__loss *loss = level->loss;
     dibs__note_free(level->note);
     memmove(level, level + 1, (size_t)(last - level) * sizeof *level);
     h->count--;
     count_renewed(h);
+    return loss;
+}
+
+void dibs__hold_hush(struct dibs__hold *h, const void *with)
+{
+    struct dibs__level *level = level_with(h, with);
+
+    if (!level && h->count > 0)
+        level = &h->levels[h->count - 1];
+    if (level)
+        dibs__loss_hush(level->loss);
 }
 
 /* ---- loss -------------------------------------------------------------- */
@@ -486,7 +501,7 @@ static void lose(struct dibs__line *line, struct dibs__hold *h, bool over,
         struct dibs__lost_note *note = h->levels[i].note;
         h->levels[i].note = NULL;
         if (note)
-            dibs__callbacks_push(&c->callbacks, &note->cb);
+            dibs__note_push(note, &c->callbacks);
     }
     snprintf(text, sizeof text, "lost '%.80s': %s", line->name, why);
     dibs__server_tell(dibs__line_server(line), DIBS_EVENT_LOST, DIBS_ERR_LOST,

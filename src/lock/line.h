@@ -12,6 +12,7 @@
 #include "client/call.h"
 #include "client/client.h"
 #include "lock/kind.h"
+#include "lock/lost.h"
 
 #include <semaphore.h>
 
@@ -19,28 +20,14 @@ struct dibs__lines;
 struct dibs__locks;
 struct dibs__op;
 
-struct dibs__loss;
-
-/* Tells the user that a lock is lost. Made when the lock is asked for, so that
- * telling cannot fail. */
-struct dibs__lost_note {
-    struct dibs__callback cb;
-    dibs_lost_cb fn;
-    void *arg;
-    dibs_owner owner;
-    struct dibs__loss *loss; /* instead of those: one of a group is lost */
-    char name[];
-};
-
-void dibs__note_free(struct dibs__lost_note *note);
-
 /* One of the times an owner took the lock. */
 struct dibs__level {
     const void *with; /* what it was taken with: a group's level, or NULL */
     bool renewed;
-    int64_t lease_ms;  /* of a renewed one: what a renewal asks for */
-    int64_t max_until; /* and no renewal beyond */
-    struct dibs__lost_note *note; /* or NULL */
+    int64_t lease_ms;        /* of a renewed one: what a renewal asks for */
+    int64_t max_until;       /* and no renewal beyond */
+    struct dibs__loss *loss; /* what it is to be told, or NULL; ours */
+    struct dibs__lost_note *note; /* until it is lost, or NULL */
 };
 
 #define DIBS__LEVELS 4 /* kept without an allocation */
@@ -80,6 +67,7 @@ struct dibs__line {
     struct dibs__hold *spare;  /* mu: kept for the next */
     struct dibs__list waiters; /* mu: acquires in order of arrival */
     struct dibs__list asks;    /* mu: first acquisitions that await an answer */
+    unsigned stalled;          /* mu: calls behind another of the same owner */
     unsigned handed;           /* mu: hand-overs since it was free */
     int64_t handed_since;      /* mu */
     bool awake;                /* mu: io looks after the waiters */
@@ -151,8 +139,11 @@ bool dibs__hold_room(struct dibs__hold *h);
  * is new. */
 void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
                       struct dibs__op *op, int64_t sent) REQUIRES(line->mu);
-/* One time less: the last of those that were taken with this. */
-void dibs__hold_dropped(struct dibs__hold *h, const void *with);
+/* One time less: the last of those that were taken with this. What it was to be
+ * told is the caller's, to be hushed. */
+struct dibs__loss *dibs__hold_drop(struct dibs__hold *h, const void *with);
+/* That one finds out by itself if the hold is lost now. */
+void dibs__hold_hush(struct dibs__hold *h, const void *with);
 /* Has the operation what it took, still? If that was kept by renewal until now,
  * it goes on as it was asked for, from now. False: it is lost. */
 bool dibs__hold_seal(struct dibs__line *line, const struct dibs__op *op)
@@ -178,6 +169,9 @@ int64_t dibs__valid_until(int64_t sent, int64_t lease_ms);
 void dibs__line_wait_init(struct dibs__line *line);
 /* One more waiter, at the end; io looks after it, if need be. */
 void dibs__line_join(struct dibs__line *line, struct dibs__op *op, bool look)
+    REQUIRES(line->mu);
+/* Ends this owner's waiting acquires. False: there are none. */
+bool dibs__line_cancel(struct dibs__line *line, dibs_owner owner)
     REQUIRES(line->mu);
 /* The client closes: ends all who do not await an answer. Thread: io. */
 void dibs__line_end_waits(struct dibs__line *line);

@@ -234,15 +234,6 @@ static void op_discard(struct dibs__op *op)
     dibs__free(op);
 }
 
-static void lost_note_run(struct dibs__callback *cb, bool drop)
-{
-    struct dibs__lost_note *note = DIBS_OF(cb, struct dibs__lost_note, cb);
-
-    if (!drop)
-        note->fn(note->name, note->owner, note->arg);
-    dibs__free(note);
-}
-
 /* So that telling of a loss cannot fail later. */
 static dibs_err promise_note(struct dibs__op *op, const dibs_lock_opts *o)
 {
@@ -253,15 +244,16 @@ static dibs_err promise_note(struct dibs__op *op, const dibs_lock_opts *o)
     dibs_err err = dibs__callbacks_ready(&dibs__line_client(line)->callbacks);
     if (err != DIBS_OK)
         return err;
-    op->note = dibs__calloc(1, sizeof *op->note + line->name_len + 1);
-    if (!op->note)
+    dibs_lock_opts mine = *o;
+    mine.owner = op->owner;
+    struct dibs__loss *loss = dibs__loss_named(
+        dibs__loss_new(line, &mine, 1, 1), line->name, line->name_len);
+    if (!loss)
         return DIBS_ERR_NOMEM;
-    op->note->cb.run = lost_note_run;
-    op->note->fn = o->on_lost;
-    op->note->arg = o->arg;
-    op->note->owner = op->owner;
-    memcpy(op->note->name, line->name, line->name_len);
-    return DIBS_OK;
+    (void)dibs__loss_arm(loss, NULL); /* nothing is lost yet */
+    op->note = dibs__note_new(loss, 0);
+    dibs__loss_unref(loss);
+    return op->note ? DIBS_OK : DIBS_ERR_NOMEM;
 }
 
 static void set_owner(struct dibs__op *op, dibs_owner owner)
@@ -300,8 +292,9 @@ dibs_err dibs__acquire_fill(struct dibs__op *op, const dibs_lock_opts *o,
         o->max_hold_ms ? dibs__min(lease, o->max_hold_ms) : lease;
     op->reap_ms = op->ask.lease_ms;
     set_replicas(op, o);
-    op->deadline =
-        o->wait_ms ? dibs__add(dibs__now_ms(), o->wait_ms) : INT64_MAX;
+    int64_t timeout = dibs__line_client(op->line)->server.to.command_timeout_ms;
+    int64_t limit = trying ? timeout : o->wait_ms;
+    op->deadline = limit ? dibs__add(dibs__now_ms(), limit) : INT64_MAX;
     return promise_note(op, o);
 }
 
@@ -319,6 +312,23 @@ dibs_err dibs__release_fill(struct dibs__op *op, const dibs_lock_opts *o,
     return DIBS_OK;
 }
 
+/* The client is closing and gives back all there is. Whoever releases on top of
+ * that hears of no loss any more, either. */
+static void settle_closed(dibs_lock *l, dibs_owner owner)
+{
+    struct dibs__line *line = l->line;
+
+    dibs__no_cancel();
+    dibs__lock(&line->mu);
+    struct dibs__hold *h = dibs__hold_of(line, owner);
+    for (int64_t i = 0; h && i < h->count; i++)
+        if (!h->levels[i].with)
+            dibs__loss_hush(h->levels[i].loss);
+    dibs__unlock(&line->mu);
+    dibs__losses_settle(line, owner);
+    dibs__cancel_again();
+}
+
 typedef dibs_err fill_fn(struct dibs__op *op, const dibs_lock_opts *o,
                          bool trying);
 
@@ -331,6 +341,8 @@ static dibs_err run_sync(dibs_lock *l, const dibs_lock_opts *opts,
     if (take_opts(l, opts, &o) != DIBS_OK)
         return DIBS_ERR_INVALID;
     dibs_err err = dibs__lock_enter(l);
+    if (err == DIBS_ERR_CLOSED && fill == dibs__release_fill)
+        settle_closed(l, o.owner ? o.owner : dibs__owner_thread());
     if (err != DIBS_OK)
         return err;
     dibs_client *c = l->c; /* another thread may free the handle meanwhile */
@@ -338,6 +350,8 @@ static dibs_err run_sync(dibs_lock *l, const dibs_lock_opts *opts,
     err = fill(&op, &o, trying);
     if (err == DIBS_OK)
         err = dibs__op_wait(&op);
+    dibs__loss_settle(op.loss);
+    dibs__loss_unref(op.loss);
     dibs__client_leave(c);
     return err;
 }
@@ -351,6 +365,8 @@ static dibs_err run_async(dibs_lock *l, const dibs_lock_opts *opts,
     if (take_opts(l, opts, &o) != DIBS_OK)
         return DIBS_ERR_INVALID;
     dibs_err err = dibs__lock_enter(l);
+    if (err == DIBS_ERR_CLOSED && fill == dibs__release_fill)
+        settle_closed(l, o.owner ? o.owner : dibs__owner_thread());
     if (err != DIBS_OK)
         return err;
     dibs_client *c = l->c; /* a callback may free the handle meanwhile */
@@ -491,20 +507,11 @@ static dibs_err cancel(dibs_lock *l, dibs_owner owner)
     if (err != DIBS_OK)
         return err;
     struct dibs__line *line = l->line;
-    err = DIBS_ERR_NOT_OWNER;
     if (!owner)
         owner = dibs__owner_thread();
     dibs__lock(&line->mu);
-    for (struct dibs__list *w = line->waiters.next; w != &line->waiters;
-         w = w->next) {
-        struct dibs__op *op = DIBS_OF(w, struct dibs__op, link);
-        if (op->owner != owner)
-            continue;
-        op->canceled = line->canceled = true;
-        err = DIBS_OK;
-    }
-    if (err == DIBS_OK)
-        dibs__line_wake(line);
+    if (!dibs__line_cancel(line, owner))
+        err = DIBS_ERR_NOT_OWNER;
     dibs__unlock(&line->mu);
     dibs__client_leave(l->c);
     return err;

@@ -7,8 +7,11 @@
  *
  * Closing goes round all lines until nothing is left or the time is over: what
  * waits is ended with CLOSED, what is held is given back by the reaper, what is
- * afoot is waited for. In this order: a lock that comes free calls the first in
- * its queue, which should not be one of those who are just leaving.
+ * afoot is waited for. In one line in this order: a lock that comes free calls
+ * the first in its queue, which should not be one of those who are just
+ * leaving. Lines from which nobody has to leave a queue come before the others:
+ * leaving a long one takes the server a while, and commands are executed in
+ * order.
  */
 #include "lock/locks.h"
 
@@ -33,6 +36,15 @@ static struct dibs__line *next_line(struct dibs__locks *lk,
     return next;
 }
 
+/* Who dispatches callbacks may do so when the client is closed; there is no
+ * hold then that could be lost. (A thread of our own has run them by then.) */
+static void hush_levels(struct dibs__hold *h)
+{
+    for (int64_t i = 0; i < h->count; i++)
+        if (!h->levels[i].with)
+            dibs__loss_hush(h->levels[i].loss);
+}
+
 /* Takes one hold that is idle out of the line; its number, or 0. */
 static uint64_t take_hold(struct dibs__line *line, bool *busy)
 {
@@ -48,21 +60,40 @@ static uint64_t take_hold(struct dibs__line *line, bool *busy)
             continue;
         }
         wire = h->lost ? 0 : h->wire;
+        if (dibs__line_client(line)->callbacks.fd >= 0)
+            hush_levels(h);
         dibs__hold_free(line, h);
     }
     dibs__unlock(&line->mu);
     return wire;
 }
 
-/* False: something is left in this line. */
-static bool close_line(struct dibs__line *line)
+/* True: a hold is in use just now. */
+static bool give_back(struct dibs__line *line)
 {
     bool busy = false;
     uint64_t wire;
 
-    dibs__line_end_waits(line);
     while ((wire = take_hold(line, &busy)))
         dibs__reap_once(line, wire);
+    return busy;
+}
+
+/* Waiters here are in a queue on the server, and have to say that they leave.
+ */
+static bool has_leavers(struct dibs__line *line)
+{
+    dibs__lock(&line->mu);
+    bool has = line->kind->leaves && !dibs__list_empty(&line->waiters);
+    dibs__unlock(&line->mu);
+    return has;
+}
+
+/* False: something is left in this line. */
+static bool close_line(struct dibs__line *line)
+{
+    dibs__line_end_waits(line);
+    bool busy = give_back(line);
     dibs__lock(&line->mu);
     bool waiting = !dibs__list_empty(&line->waiters) || line->awake;
     if (waiting)
@@ -78,13 +109,19 @@ static void close_step(struct dibs__timer *t)
     bool empty = true;
 
     for (struct dibs__line *l = NULL; (l = next_line(lk, l));)
+        if (!has_leavers(l))
+            (void)close_line(l);
+    for (struct dibs__line *l = NULL; (l = next_line(lk, l));)
         empty &= close_line(l);
     dibs__reaps_close(lk);
     dibs__gops_close(lk);
     dibs__naps_end(lk);
     empty &= dibs__reaps_left(lk) == 0 && atomic_load(&lk->afoot) == 0;
     if (!empty && now < lk->close_by) {
-        dibs__timer_set(&lk->c->loop, &lk->close_timer, now + CLOSE_STEP_MS);
+        /* From now on: a timer that is due again at once would leave sockets no
+         * turn, however long the round took. */
+        dibs__timer_set(&lk->c->loop, &lk->close_timer,
+                        dibs__now_ms() + CLOSE_STEP_MS);
         return;
     }
     dibs__reaps_stop(lk);

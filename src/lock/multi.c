@@ -56,7 +56,7 @@ static void fail(struct dibs__gop *gop, dibs_err err)
 }
 
 /* All are held. Are they still, and for as long as was asked for? */
-static bool seal(struct dibs__gop *gop)
+static bool are_sealed(struct dibs__gop *gop)
 {
     bool fine = true;
 
@@ -66,36 +66,49 @@ static bool seal(struct dibs__gop *gop)
         fine &= dibs__hold_seal(line, &gop->m[i].op);
         dibs__unlock(&line->mu);
     }
-    return fine && dibs__loss_arm(gop->level->loss, 1);
+    return fine;
+}
+
+/* It is its caller's now, who hears of a loss from here on. False: some member
+ * is lost. gone: its caller has been told something else, and hears nothing. */
+static bool grant(struct dibs__gop *gop, bool *gone)
+{
+    struct dibs__group *g = gop->g;
+
+    if (!are_sealed(gop))
+        return false;
+    dibs__lock(&gop->g->mu);
+    *gone = gop->told;
+    bool fine = *gone || dibs__loss_arm(gop->level->loss, NULL);
+    if (fine && dibs__gop_decide(gop, DIBS_OK)) {
+        dibs__glevel_live(gop->g, gop->level);
+        for (size_t i = 0; i < g->n; i++)
+            gop->level->members[i].got = true;
+    }
+    dibs__unlock(&gop->g->mu);
+    return fine;
 }
 
 static void all_held(struct dibs__gop *gop)
 {
-    struct dibs__group *g = gop->g;
     dibs_err canceled = dibs__gop_canceled(gop);
+    bool gone = false;
 
     if (canceled) {
         fail(gop, canceled);
         return;
     }
-    if (!seal(gop)) {
+    if (!grant(gop, &gone)) {
         if (gop->trying || dibs__now_ms() >= gop->deadline)
             fail(gop, DIBS_ERR_LOST);
         else
             start_over(gop);
         return;
     }
-    dibs__lock(&gop->g->mu);
-    bool first = dibs__gop_decide(gop, DIBS_OK);
-    if (first)
-        dibs__glevel_live(gop->g, gop->level);
-    for (size_t i = 0; first && i < g->n; i++)
-        gop->level->members[i].got = true;
-    dibs__unlock(&gop->g->mu);
-    if (first)
-        dibs__gop_deliver(gop);
+    if (gone)
+        fail(gop, DIBS_ERR_CLOSED);
     else
-        fail(gop, DIBS_ERR_CLOSED); /* its caller has gone */
+        dibs__gop_deliver(gop);
 }
 
 /* ---- trying ------------------------------------------------------------ */
@@ -267,7 +280,7 @@ static void wait_for_next(struct dibs__gop *gop)
 
 static void start_over(struct dibs__gop *gop)
 {
-    if (gop->level->loss && !dibs__glevel_new_loss(gop->g, gop->level)) {
+    if (!dibs__glevel_new_loss(gop->level)) {
         fail(gop, DIBS_ERR_NOMEM);
         return;
     }

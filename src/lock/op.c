@@ -159,10 +159,32 @@ static void settle_reason(struct dibs__op *op)
         explain_timeout(op);
 }
 
+static void tell_async(void *arg)
+{
+    struct dibs__op *op = arg;
+    struct dibs__line *line = op->line;
+    dibs_client *c = dibs__line_client(line);
+
+    atomic_fetch_sub(&line->locks->afoot, 1);
+    dibs__line_unref(line);
+    op->cb.run = op_called_back;
+    dibs__callbacks_push(&c->callbacks, &op->cb);
+}
+
+/* Not while on_lost runs of what it gave back. */
+static void finish_async(struct dibs__op *op)
+{
+    struct dibs__loss *loss = op->loss;
+
+    op->loss = NULL;
+    if (!dibs__loss_then(loss, tell_async, op))
+        tell_async(op);
+    dibs__loss_unref(loss);
+}
+
 void dibs__op_finish(struct dibs__op *op, dibs_err err)
 {
     struct dibs__line *line = op->line;
-    dibs_client *c = dibs__line_client(line);
 
     dibs__assert_no_lock();
     dibs__note_free(op->note);
@@ -175,14 +197,12 @@ void dibs__op_finish(struct dibs__op *op, dibs_err err)
         dibs__line_unref(line);
         return;
     }
-    atomic_fetch_sub(&line->locks->afoot, 1);
-    if (!op->async) {
-        sem_post(&op->done);
+    if (op->async) {
+        finish_async(op);
         return;
     }
-    dibs__line_unref(line);
-    op->cb.run = op_called_back;
-    dibs__callbacks_push(&c->callbacks, &op->cb);
+    atomic_fetch_sub(&line->locks->afoot, 1);
+    sem_post(&op->done); /* its caller settles the rest */
 }
 
 bool dibs__op_asks(const struct dibs__op *op)
@@ -231,11 +251,56 @@ void dibs__op_take_waits(struct dibs__line *line, dibs_owner owner,
     }
 }
 
+void dibs__op_stall(struct dibs__line *line, struct dibs__list *behind,
+                    struct dibs__op *op)
+{
+    if (line->stalled++ == 0 && dibs__list_empty(&line->waiters))
+        line->first_deadline = INT64_MAX;
+    dibs__list_add(behind, &op->link);
+    line->first_deadline = dibs__min(line->first_deadline, op->deadline);
+    line->canceled |= op->canceled;
+    if (op->canceled || (op->deadline < INT64_MAX &&
+                         (!line->awake || op->deadline < line->looks_at)))
+        dibs__line_wake(line);
+}
+
+void dibs__op_unstall(struct dibs__line *line, struct dibs__list *behind,
+                      struct dibs__list *out)
+{
+    for (struct dibs__list *l = behind->next; l != behind; l = l->next)
+        line->stalled--;
+    if (line->awake && !line->stalled && dibs__list_empty(&line->waiters))
+        dibs__line_wake(line); /* so that io stops looking */
+    dibs__list_move(out, behind);
+}
+
 void dibs__op_take_blocked(struct dibs__line *line, struct dibs__hold *h,
                            struct dibs__list *out)
 {
-    (void)line;
-    dibs__list_move(out, &h->blocked);
+    dibs__op_unstall(line, &h->blocked, out);
+}
+
+/* Nobody else touches a busy hold, so it may be looked at without the mutex.
+ * The number is retired before the hold is seen to end, as in release.c. */
+void dibs__op_end_busy(struct dibs__line *line, struct dibs__hold *h,
+                       struct dibs__list *blocked)
+{
+    dibs__lock(&line->mu);
+    bool over = h->count == 0;
+    if (!over) {
+        dibs__op_take_blocked(line, h, blocked);
+        h->busy = false;
+    }
+    dibs__unlock(&line->mu);
+    if (!over)
+        return;
+    dibs__owner_retire(line->locks, h->owner, h->wire);
+    dibs__lock(&line->mu);
+    dibs__op_take_blocked(line, h, blocked);
+    dibs__reap(line, h->wire, h->valid_until - dibs__now_ms());
+    dibs__hold_free(line, h);
+    dibs__line_kick(line);
+    dibs__unlock(&line->mu);
 }
 
 void dibs__op_resume(struct dibs__list *ops)
@@ -247,8 +312,26 @@ void dibs__op_resume(struct dibs__list *ops)
     }
 }
 
+/* A kind that tells the server of its waiters does so by their number. */
+void dibs__op_rename_waits(struct dibs__line *line, dibs_owner owner,
+                           uint64_t old)
+{
+    if (!line->kind->hands_over)
+        return;
+    uint64_t wire = dibs__owner_wire(line->locks, owner);
+    dibs__lock(&line->mu);
+    for (struct dibs__list *l = line->waiters.next; l != &line->waiters;
+         l = l->next) {
+        struct dibs__op *op = DIBS_OF(l, struct dibs__op, link);
+        if (op->owner == owner && op->wire == old && !dibs__op_asks(op))
+            op->wire = op->ask.wire = wire;
+    }
+    dibs__unlock(&line->mu);
+}
+
 void dibs__op_disown(struct dibs__op *op)
 {
     dibs__owner_retire(op->line->locks, op->owner, op->wire);
+    dibs__op_rename_waits(op->line, op->owner, op->wire);
     dibs__reap(op->line, op->wire, op->reap_ms);
 }

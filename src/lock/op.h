@@ -30,8 +30,13 @@ struct dibs__op {
     const void *with; /* of a group: its level; NULL = by itself */
     struct dibs__lost_note *note;
     struct dibs__reason *why;  /* of its last failure, in words; owner */
+    struct dibs__loss *loss;   /* line.mu: of the level that a release gave
+                                  back; to be settled before it returns */
     struct dibs__hold *hold;   /* line.mu */
-    struct dibs__op *heir;     /* line.mu: to whom a release hands over */
+    struct dibs__op *heir;     /* line.mu: to whom a release hands over; NULL
+                                  as soon as that one has left */
+    struct dibs__op *giver;    /* line.mu: the other way round; NULL once the
+                                  hand-over is answered */
     struct dibs__place *place; /* io only: in the queue of a queued kind */
     struct dibs__batch *batch; /* to be sent with others in one command */
     bool *asked;               /* with talk: only send; true: it is to be heard,
@@ -99,11 +104,28 @@ struct dibs__op *dibs__op_asking(struct dibs__line *line, dibs_owner owner)
 bool dibs__op_on_wire(struct dibs__line *line, uint64_t wire)
     REQUIRES(line->mu);
 
-/* Operations that waited for this hold, to be run by _resume once the mutex is
- * free again. */
+/* Waits behind another call of the same owner, in that one's followers or in
+ * hold.blocked. Its own limit and cancel hold there, too: see wait.c. */
+void dibs__op_stall(struct dibs__line *line, struct dibs__list *behind,
+                    struct dibs__op *op) REQUIRES(line->mu);
+/* That call is over: all who stood behind it, to be run by _resume once the
+ * mutex is free again. */
+void dibs__op_unstall(struct dibs__line *line, struct dibs__list *behind,
+                      struct dibs__list *out) REQUIRES(line->mu);
+/* The same for those who waited for this hold. */
 void dibs__op_take_blocked(struct dibs__line *line, struct dibs__hold *h,
                            struct dibs__list *out) REQUIRES(line->mu);
 void dibs__op_resume(struct dibs__list *ops);
+/* The operation on a hold is over. If its owner gave back the last level
+ * meanwhile, and did not wait for that, the hold ends here. No mutex held. */
+void dibs__op_end_busy(struct dibs__line *line, struct dibs__hold *h,
+                       struct dibs__list *blocked);
+
+/* This number of the owner is retired. Whoever of the same owner waits in the
+ * line, and has told the server nothing, goes by the new one; otherwise the
+ * reaper would leave alone what the old one is given. No mutex held. */
+void dibs__op_rename_waits(struct dibs__line *line, dibs_owner owner,
+                           uint64_t old);
 
 /* Nobody can account for what this operation's number may still do: the owner
  * gets another, and what it may be given is taken back. No mutex held. */
@@ -131,5 +153,7 @@ void dibs__acquire_ask(struct dibs__op *op);
  * the line. */
 void dibs__acquire_start_over(struct dibs__op *op);
 void dibs__release_run(struct dibs__op *op);
+/* A release that stood behind another call for too long. It counts as done. */
+void dibs__release_give_up(struct dibs__hold *h, struct dibs__op *op);
 
 #endif

@@ -238,8 +238,8 @@ static void try_to_win(struct dibs__gop *gop)
     gop->winning = false;
     size_t yes = pick_votes(gop, vote);
     bool wins = valid && !gop->back && !gop->canceled && !gop->twice &&
-                yes >= g->need &&
-                dibs__loss_arm(gop->level->loss, yes - g->need + 1) &&
+                !gop->told && yes >= g->need &&
+                dibs__loss_arm(gop->level->loss, vote) &&
                 dibs__gop_decide(gop, DIBS_OK);
     if (wins) {
         gop->won = true;
@@ -279,15 +279,15 @@ static void counted(struct dibs__gop *gop, struct dibs__mop *m, bool astray)
     bool loses = playing && !gop->winning && all + open_votes(gop) < g->need;
     gop->winning |= wins;
     gop->back |= loses;
-    if (late) /* whoever gives it back gives back this one, too */
+    if (late) { /* whoever gives it back gives back this one, too */
         gop->level->members[m->index].got = true;
+        dibs__loss_add(gop->level->loss, m->index);
+    }
     if (unwanted) /* ours to give back, and nobody else's */
         m->got = false;
     dibs__unlock(&gop->g->mu);
     if (unwanted)
         dibs__mop_release(gop, m->index, 0, NULL, NULL, astray);
-    else if (late)
-        dibs__loss_allow(gop->level->loss);
     else if (wins)
         try_to_win(gop);
     else if (loses)
@@ -508,8 +508,7 @@ static void round_start(struct dibs__gop *gop)
     struct dibs__scatter sc = {{false}};
     dibs_err canceled = dibs__gop_canceled(gop);
 
-    if (!canceled && gop->rounds && gop->level->loss &&
-        !dibs__glevel_new_loss(g, gop->level))
+    if (!canceled && gop->rounds && !dibs__glevel_new_loss(gop->level))
         canceled = DIBS_ERR_NOMEM;
     if (!canceled && gop->rounds && now >= gop->deadline)
         canceled = reason(gop); /* as the last round left it */

@@ -19,6 +19,10 @@
  *         the reaper goes on freeing it. If it was on its way to somebody here,
  *         that one goes on waiting under another number, since the old number
  *         may yet be given the lock.
+ *
+ *         Whoever the lock is on its way to keeps its own limit (wait.c), and
+ *         may have left by the time of the answer. Then its number has the
+ *         lock, which nobody goes by any more, and the reaper takes that back.
  */
 #include "lock/locks.h"
 #include "lock/op.h"
@@ -47,6 +51,18 @@ static bool number(const struct dibs__reply *reply, dibs_err *err, int64_t *out)
     return true;
 }
 
+/* One level less. What that one was to be told of is settled before the call
+ * ends; a group does so for all of its members together. */
+static void drop_level(struct dibs__op *op, struct dibs__hold *h)
+{
+    struct dibs__loss *loss = dibs__hold_drop(h, op->with);
+
+    if (op->ended)
+        dibs__loss_unref(loss);
+    else
+        op->loss = loss;
+}
+
 /* ---- one hold of several ----------------------------------------------- */
 
 static void partial_answered(struct dibs__call *call, dibs_err err,
@@ -62,21 +78,21 @@ static void partial_answered(struct dibs__call *call, dibs_err err,
     bool answered = number(reply, &err, &n);
     dibs__lock(&line->mu);
     h->haunted |= call->ghost || call->partly || err == DIBS_ERR_UNKNOWN;
-    h->busy = false;
     if (answered && n < 0) {
+        dibs__hold_hush(h, op->with); /* this call tells */
         dibs__hold_lose(line, h);
         err = DIBS_ERR_LOST;
     }
     /* Unknown counts as done: the next command says how many there shall be.
      * So does a refusal where nobody would ask again: for a group. */
     if (answered || err == DIBS_ERR_UNKNOWN || h->lost || op->ended)
-        dibs__hold_dropped(h, op->with);
+        drop_level(op, h);
     if (!h->lost)
         dibs__hold_watch(line, h, dibs__now_ms() + h->lease_ms / 3);
     else
         err = DIBS_ERR_LOST;
-    dibs__op_take_blocked(line, h, &blocked);
     dibs__unlock(&line->mu);
+    dibs__op_end_busy(line, h, &blocked);
     dibs__op_finish(op, err);
     dibs__op_resume(&blocked);
 }
@@ -103,6 +119,7 @@ static void end_hold(struct dibs__line *line, struct dibs__op *op,
 {
     op->haunted |= op->hold->haunted;
     dibs__op_take_blocked(line, op->hold, blocked);
+    drop_level(op, op->hold);
     dibs__hold_free(line, op->hold);
     op->hold = NULL;
 }
@@ -184,10 +201,13 @@ static struct dibs__op *pick_heir(struct dibs__line *line, struct dibs__op *op,
 
 /* While it is on its way to the heir, that one's owner asks for nothing else:
  * it counts as asking. */
-static void promise(struct dibs__line *line, struct dibs__op *heir)
+static void promise(struct dibs__line *line, struct dibs__op *op)
     REQUIRES(line->mu)
 {
+    struct dibs__op *heir = op->heir;
+
     heir->granting = true;
+    heir->giver = op;
     dibs__list_init(&heir->followers);
     dibs__list_add(&line->asks, &heir->ask_link);
 }
@@ -195,16 +215,28 @@ static void promise(struct dibs__line *line, struct dibs__op *heir)
 static void promise_over(struct dibs__line *line, struct dibs__op *heir,
                          struct dibs__list *resume) REQUIRES(line->mu)
 {
-    (void)line;
     heir->granting = false;
     dibs__list_del(&heir->ask_link);
-    dibs__list_move(resume, &heir->followers);
+    dibs__op_unstall(line, &heir->followers, resume);
+}
+
+/* The answer is there: from now on the heir stays for what comes of it. NULL:
+ * it waited no longer, and has left. */
+static struct dibs__op *claim_heir(struct dibs__op *op)
+{
+    dibs__lock(&op->line->mu);
+    struct dibs__op *heir = op->heir;
+    if (heir)
+        heir->giver = NULL;
+    op->heir = NULL;
+    dibs__unlock(&op->line->mu);
+    return heir;
 }
 
 /* The heir has it. False: the answer came when that was over again. */
-static bool bequeath(struct dibs__line *line, struct dibs__op *heir,
-                     const struct dibs__call *call, struct dibs__list *resume)
-    REQUIRES(line->mu)
+static bool give_to_heir(struct dibs__line *line, struct dibs__op *heir,
+                         const struct dibs__call *call,
+                         struct dibs__list *resume) REQUIRES(line->mu)
 {
     heir->haunted |= call->ghost;
     if (dibs__valid_until(call->sent_ms, heir->ask.lease_ms) <= dibs__now_ms())
@@ -221,57 +253,70 @@ static bool bequeath(struct dibs__line *line, struct dibs__op *heir,
  * another. */
 static void rename_heir(struct dibs__op *heir, struct dibs__list *resume)
 {
-    struct dibs__locks *lk = heir->line->locks;
+    struct dibs__line *line = heir->line;
+    dibs_owner owner = heir->owner; /* it may end as soon as it is let go */
     uint64_t old = heir->wire;
 
-    dibs__owner_retire(lk, heir->owner, old);
-    uint64_t wire = dibs__owner_wire(lk, heir->owner);
-    dibs__lock(&heir->line->mu);
+    dibs__owner_retire(line->locks, owner, old);
+    uint64_t wire = dibs__owner_wire(line->locks, owner);
+    dibs__lock(&line->mu);
     heir->wire = heir->ask.wire = wire;
-    promise_over(heir->line, heir, resume);
-    dibs__line_kick(heir->line);
-    dibs__unlock(&heir->line->mu);
+    promise_over(line, heir, resume);
+    dibs__line_kick(line);
+    dibs__unlock(&line->mu);
+    dibs__op_rename_waits(line, owner, old);
 }
 
 static void handover_lost(struct dibs__op *op, dibs_err err)
 {
     struct dibs__line *line = op->line;
+    struct dibs__op *heir = claim_heir(op);
     struct dibs__list blocked;
-    uint64_t heir_wire = op->heir->wire;
 
     dibs__list_init(&blocked);
-    rename_heir(op->heir, &blocked);
+    if (heir)
+        rename_heir(heir, &blocked);
     note_ghosts(op, true);
     dibs__lock(&line->mu);
     end_hold(line, op, &blocked);
     stand_back(line, 0);
     dibs__unlock(&line->mu);
-    dibs__reap(line, heir_wire, op->ask.lease_ms);
+    dibs__reap(line, op->ask.heir, op->ask.lease_ms);
     dibs__op_disown(op);
     dibs__op_finish(op, err);
     dibs__op_resume(&blocked);
 }
 
+/* moved: the heir's number has it. If the heir has left, that is nobody's any
+ * more: it goes back, and the next one here asks right behind that. Not moved,
+ * but it may have been before (and gone on from there): then it is not ours,
+ * which is what was wanted. */
 static void handover_done(struct dibs__op *op, bool moved)
 {
     struct dibs__line *line = op->line;
-    struct dibs__op *heir = op->heir;
+    struct dibs__op *heir = claim_heir(op);
+    bool unsure = !moved && op->call.again;
+    bool taken = false;
     struct dibs__list blocked;
 
     dibs__list_init(&blocked);
-    note_ghosts(op, op->call.ghost);
+    note_ghosts(op, op->call.ghost || unsure);
     dibs__lock(&line->mu);
-    promise_over(line, heir, &blocked);
-    moved = moved && bequeath(line, heir, &op->call, &blocked);
+    if (heir) {
+        promise_over(line, heir, &blocked);
+        taken = moved && give_to_heir(line, heir, &op->call, &blocked);
+    } else if (moved || unsure || op->call.ghost) {
+        dibs__reap(line, op->ask.heir, op->ask.lease_ms);
+    }
     end_hold(line, op, &blocked);
-    if (!moved)
+    if (!taken)
         stand_back(line, 0);
     dibs__unlock(&line->mu);
     if (op->haunted)
         dibs__op_disown(op);
-    if (moved)
+    if (taken)
         dibs__op_finish(heir, DIBS_OK);
-    dibs__op_finish(op, moved ? DIBS_OK : DIBS_ERR_LOST);
+    dibs__op_finish(op, moved || unsure ? DIBS_OK : DIBS_ERR_LOST);
     dibs__op_resume(&blocked);
 }
 
@@ -286,10 +331,12 @@ static void handover_answered(struct dibs__call *call, dibs_err err,
     } else if (reply && !call->again && !call->partly) {
         /* Refused, and nothing was done (a full server, say). A release asks
          * for less. */
+        struct dibs__op *heir = claim_heir(op);
         struct dibs__list resume;
         dibs__list_init(&resume);
         dibs__lock(&op->line->mu);
-        promise_over(op->line, op->heir, &resume);
+        if (heir)
+            promise_over(op->line, heir, &resume);
         dibs__unlock(&op->line->mu);
         op->talk = false;
         send_last(op);
@@ -322,17 +369,27 @@ static uint64_t companion(const struct dibs__line *line,
 
 enum plan { PARTIAL, LAST, HAND_OVER, WAIT, END };
 
-/* It was lost, now or before. Each level hears of it. */
+/* It was lost, now or before. Each level hears of it, this one by this call. */
 static void end_lost(struct dibs__line *line, struct dibs__hold *h,
                      struct dibs__op *op) REQUIRES(line->mu)
 {
+    dibs__hold_hush(h, op->with);
     dibs__hold_run_out(line, h);
     op->haunted |= h->haunted;
-    dibs__hold_dropped(h, op->with);
+    drop_level(op, h);
     if (h->count == 0)
         dibs__hold_free(line, h);
     else
         op->haunted = false; /* with the last level */
+}
+
+/* Whatever is being done with the hold goes on. Its levels are counted down
+ * here, and the next command says how many there shall be; a hold that is left
+ * with none ends as soon as it is idle. */
+void dibs__release_give_up(struct dibs__hold *h, struct dibs__op *op)
+{
+    if (!h->ending)
+        drop_level(op, h);
 }
 
 static enum plan plan(struct dibs__line *line, struct dibs__op *op,
@@ -346,7 +403,7 @@ static enum plan plan(struct dibs__line *line, struct dibs__op *op,
         return END;
     if (h->busy) {
         op->batch = NULL; /* the others do not wait for it */
-        dibs__list_add(&h->blocked, &op->link);
+        dibs__op_stall(line, &h->blocked, op);
         return WAIT;
     }
     op->wire = op->ask.wire = h->wire;
@@ -370,7 +427,7 @@ static enum plan plan(struct dibs__line *line, struct dibs__op *op,
     op->heir = pick_heir(line, op, now);
     if (!op->heir)
         return LAST;
-    promise(line, op->heir);
+    promise(line, op);
     op->ask.heir = op->heir->wire;
     op->ask.lease_ms = op->heir->ask.lease_ms;
     return HAND_OVER;

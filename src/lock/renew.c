@@ -49,10 +49,13 @@ struct batch {
 
 /* ---- answers ----------------------------------------------------------- */
 
-static void one_answered(struct dibs__renew_item *item, char letter,
+/* True: it did not work, and the hold, which is not over, is asked for again.
+ */
+static bool one_answered(struct dibs__renew_item *item, char letter,
                          int64_t sent)
 {
     struct dibs__line *line = item->line;
+    bool failed = false;
 
     dibs__lock(&line->mu);
     struct dibs__hold *h = dibs__hold_on_wire(line, item->wire, item->hold);
@@ -66,13 +69,15 @@ static void one_answered(struct dibs__renew_item *item, char letter,
         } else if (letter == '0') {
             dibs__hold_lose(line, h);
         } else {
-            h->suspect |= letter != 'm';
+            failed = letter != 'm';
+            h->suspect |= failed;
             dibs__hold_watch(line, h,
                              dibs__now_ms() + h->lease_ms / RETRY_PART);
         }
     }
     dibs__unlock(&line->mu);
     dibs__line_unref(line);
+    return failed;
 }
 
 static void ask_alone(struct dibs__locks *lk,
@@ -84,18 +89,19 @@ static void batch_answered(struct dibs__call *call, dibs_err err,
     struct batch *b = DIBS_OF(call, struct batch, call);
     bool good =
         err == DIBS_OK && reply->type == REPLY_TEXT && reply->len == b->count;
+    bool failed = false;
 
-    if (!good || memchr(reply->text, 'e', reply->len))
-        dibs__server_tell(call->s, DIBS_EVENT_SUSPECT,
-                          err ? err : DIBS_ERR_SERVER,
-                          "a renewal failed; trying again");
     for (size_t i = 0, alone = 0; i < b->count; i++) {
         char letter = good ? reply->text[i] : 'e';
         if (letter == 'm' && b->count > 1 && alone++ < ALONE_MAX)
             ask_alone(b->locks, &b->items[i]);
         else
-            one_answered(&b->items[i], letter, call->sent_ms);
+            failed |= one_answered(&b->items[i], letter, call->sent_ms);
     }
+    if (failed) /* of a hold that is over there is nothing to say */
+        dibs__server_tell(call->s, DIBS_EVENT_SUSPECT,
+                          err ? err : DIBS_ERR_SERVER,
+                          "a renewal failed; trying again");
     dibs__free(b);
 }
 

@@ -18,6 +18,12 @@
  *
  *         Joining a line that io looks after wakes nobody, unless the newcomer
  *         must be attended to earlier than io would look anyway.
+ *
+ * Limits  Each call keeps its own, whatever it waits for. One to whom a release
+ *         hands the lock just now leaves that release alone and goes; should
+ *         the lock arrive for it all the same, the release sees to that. One
+ *         that stands behind another call of its owner goes, too. Only an
+ *         answer to its own question is waited for: that has a limit itself.
  */
 #include "lock/locks.h"
 #include "lock/op.h"
@@ -66,7 +72,8 @@ void dibs__line_kick_all(struct dibs__line *line)
 void dibs__line_join(struct dibs__line *line, struct dibs__op *op, bool look)
 {
     if (dibs__list_empty(&line->waiters)) {
-        line->first_deadline = INT64_MAX;
+        if (!line->stalled)
+            line->first_deadline = INT64_MAX;
         line->try_now = false; /* what happened before does not matter now */
         line->next_try = dibs__now_ms() + IDLE_LOOK_MS;
     }
@@ -80,7 +87,7 @@ void dibs__line_join(struct dibs__line *line, struct dibs__op *op, bool look)
         dibs__line_wake(line);
 }
 
-/* ---- looking ----------------------------------------------------------- */
+/* ---- who must go ------------------------------------------------------- */
 
 static bool must_go(const struct dibs__op *op, int64_t now, bool closing)
 {
@@ -93,48 +100,124 @@ static bool answer_due(const struct dibs__op *op)
     return dibs__op_asks(op) || op->granting;
 }
 
-/* Those whose time is over, who were canceled, or all when the client closes.
- * Whoever is being answered stays for the answer. */
-static void sweep(struct dibs__line *line, int64_t now, struct dibs__list *over)
-    REQUIRES(line->mu)
+/* The lock is on its way to this one, which does not wait for it any more. The
+ * release takes care of what comes of that; from now on its number is not to be
+ * used. */
+static void part_from_giver(struct dibs__line *line, struct dibs__op *op,
+                            struct dibs__list *resume) REQUIRES(line->mu)
+{
+    op->giver->heir = NULL;
+    op->giver = NULL;
+    op->granting = false;
+    op->haunted = true;
+    dibs__list_del(&op->ask_link);
+    dibs__op_unstall(line, &op->followers, resume);
+}
+
+/* Whose call ends now, and who may go on because of that. */
+struct swept {
+    struct dibs__list over, resume;
+};
+
+static void sweep_waiters(struct dibs__line *line, int64_t now,
+                          struct swept *out) REQUIRES(line->mu)
 {
     bool closing = atomic_load(&line->locks->closing);
 
-    if (now < line->first_deadline && !line->canceled && !closing)
-        return;
-    line->first_deadline = INT64_MAX;
-    line->canceled = false;
     for (struct dibs__list *l = line->waiters.next, *n; l != &line->waiters;
          l = n) {
         struct dibs__op *op = DIBS_OF(l, struct dibs__op, link);
+        bool must = must_go(op, now, closing);
         n = l->next;
-        if (answer_due(op)) {
-            line->canceled |= op->canceled;
-            line->first_deadline = dibs__min(
-                line->first_deadline, dibs__max(op->deadline, now + AFTER_MS));
-        } else if (must_go(op, now, closing)) {
-            if (op->canceled)
-                op->last = DIBS_ERR_CANCELED;
+        if (must && op->giver)
+            part_from_giver(line, op, &out->resume);
+        if (must && !answer_due(op)) {
             dibs__list_del(l);
             if (op->hold)
                 dibs__hold_free(line, op->hold);
             op->hold = NULL;
-            dibs__list_add(over, l);
+            dibs__list_add(&out->over, l);
         } else {
-            line->first_deadline =
-                dibs__min(line->first_deadline, op->deadline);
+            line->canceled |= op->canceled;
+            line->first_deadline = dibs__min(
+                line->first_deadline, must ? now + AFTER_MS : op->deadline);
         }
     }
 }
 
-static void end_all(struct dibs__list *over)
+/* Those behind another call of their owner; on a hold, if that call has one. A
+ * release is not to be canceled, and a client that closes gives back anyway. */
+static void sweep_behind(struct dibs__line *line, struct dibs__list *behind,
+                         struct dibs__hold *h, struct swept *out)
+    REQUIRES(line->mu)
 {
-    for (struct dibs__list *l; (l = dibs__list_pop(over));) {
-        struct dibs__op *op = DIBS_OF(l, struct dibs__op, link);
-        dibs_err err = op->last ? op->last : DIBS_ERR_TIMEOUT;
+    bool closing = atomic_load(&line->locks->closing);
+    int64_t now = dibs__now_ms();
 
-        if (atomic_load(&op->line->locks->closing))
-            err = DIBS_ERR_CLOSED;
+    for (struct dibs__list *l = behind->next, *n; l != behind; l = n) {
+        struct dibs__op *op = DIBS_OF(l, struct dibs__op, link);
+        bool gives = op->run == dibs__release_run;
+        n = l->next;
+        if (!must_go(op, now, closing && !gives)) {
+            line->first_deadline =
+                dibs__min(line->first_deadline, op->deadline);
+            continue;
+        }
+        dibs__list_del(l);
+        line->stalled--;
+        if (gives)
+            dibs__release_give_up(h, op);
+        dibs__list_add(&out->over, l);
+    }
+}
+
+/* Those whose time is over, who were canceled, or all when the client closes.
+ * Whoever is being answered stays for the answer. */
+static void sweep(struct dibs__line *line, int64_t now, struct swept *out)
+    REQUIRES(line->mu)
+{
+    dibs__list_init(&out->over);
+    dibs__list_init(&out->resume);
+    if (now < line->first_deadline && !line->canceled &&
+        !atomic_load(&line->locks->closing))
+        return;
+    line->first_deadline = INT64_MAX;
+    line->canceled = false;
+    if (line->stalled) {
+        for (struct dibs__list *l = line->asks.next; l != &line->asks;
+             l = l->next)
+            sweep_behind(line,
+                         &DIBS_OF(l, struct dibs__op, ask_link)->followers,
+                         NULL, out);
+        for (struct dibs__list *l = line->holds.next; l != &line->holds;
+             l = l->next) {
+            struct dibs__hold *h = DIBS_OF(l, struct dibs__hold, link);
+            sweep_behind(line, &h->blocked, h, out);
+        }
+    }
+    sweep_waiters(line, now, out);
+}
+
+/* How a call ends that does not wait any more. */
+static dibs_err outcome(const struct dibs__op *op)
+{
+    if (op->run == dibs__release_run)
+        return DIBS_ERR_UNKNOWN;
+    if (atomic_load(&op->line->locks->closing))
+        return DIBS_ERR_CLOSED;
+    if (op->canceled)
+        return DIBS_ERR_CANCELED;
+    if (op->trying) /* an owner's own other call is in the way */
+        return DIBS_ERR_BUSY;
+    return op->last ? op->last : DIBS_ERR_TIMEOUT;
+}
+
+static void end_all(struct swept *swept)
+{
+    for (struct dibs__list *l; (l = dibs__list_pop(&swept->over));) {
+        struct dibs__op *op = DIBS_OF(l, struct dibs__op, link);
+        dibs_err err = outcome(op);
+
         if (op->ask.stay) {
             dibs__queue_end(op);
             dibs__queue_leave(op, err);
@@ -144,18 +227,52 @@ static void end_all(struct dibs__list *over)
             dibs__op_disown(op);
         dibs__op_finish(op, err);
     }
+    dibs__op_resume(&swept->resume);
 }
 
 void dibs__line_end_waits(struct dibs__line *line)
 {
-    struct dibs__list over;
+    struct swept swept;
 
-    dibs__list_init(&over);
     dibs__lock(&line->mu);
-    sweep(line, dibs__now_ms(), &over);
+    sweep(line, dibs__now_ms(), &swept);
     dibs__unlock(&line->mu);
-    end_all(&over);
+    end_all(&swept);
 }
+
+/* ---- canceling --------------------------------------------------------- */
+
+static bool cancel_in(struct dibs__list *ops, dibs_owner owner)
+{
+    bool found = false;
+
+    for (struct dibs__list *l = ops->next; l != ops; l = l->next) {
+        struct dibs__op *op = DIBS_OF(l, struct dibs__op, link);
+        if (op->owner != owner || op->run != dibs__acquire_run)
+            continue;
+        op->canceled = found = true;
+    }
+    return found;
+}
+
+bool dibs__line_cancel(struct dibs__line *line, dibs_owner owner)
+{
+    struct dibs__hold *h = dibs__hold_of(line, owner);
+    struct dibs__op *asking = dibs__op_asking(line, owner);
+    bool found = cancel_in(&line->waiters, owner);
+
+    if (asking)
+        found |= cancel_in(&asking->followers, owner);
+    if (h)
+        found |= cancel_in(&h->blocked, owner);
+    if (found) {
+        line->canceled = true;
+        dibs__line_wake(line);
+    }
+    return found;
+}
+
+/* ---- looking ----------------------------------------------------------- */
 
 /* What the head does now: asks, if it is returned; else when to look again. */
 static struct dibs__op *next_step(struct dibs__line *line, int64_t now,
@@ -227,14 +344,15 @@ static void look(struct dibs__line *line)
 {
     int64_t now = dibs__now_ms(), at = 0;
     struct dibs__op *ask = NULL;
-    struct dibs__list over;
+    struct swept swept;
     bool listen = false;
 
-    dibs__list_init(&over);
     dibs__lock(&line->mu);
-    sweep(line, now, &over);
-    bool done = dibs__list_empty(&line->waiters);
-    if (!done) {
+    sweep(line, now, &swept);
+    bool idle = dibs__list_empty(&line->waiters);
+    bool done = idle && !line->stalled;
+    at = line->first_deadline;
+    if (!idle) {
         listen = !line->kind->queued && !line->listening &&
                  (line->kind->shared || !dibs__hold_other(line, 0, now));
         if (line->all_ask)
@@ -249,7 +367,7 @@ static void look(struct dibs__line *line)
     if (line->awake && !was_awake)
         dibs__line_ref(line);
     dibs__unlock(&line->mu);
-    end_all(&over);
+    end_all(&swept);
     if (ask)
         dibs__acquire_ask(ask);
     if (!done)

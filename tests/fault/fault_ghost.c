@@ -20,6 +20,7 @@
 #endif
 #include "fault/kit.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -446,6 +447,48 @@ static void test_server_stopped(void **state)
     whole_server(BY_SIGSTOP);
 }
 
+/* ---- one owner, several calls ------------------------------------------ */
+
+static void *give_main(void *arg)
+{
+    struct scene *sc = arg;
+
+    return (void *)(intptr_t)dibs_lock_release(sc->l,
+                                               DIBS_LOCK_OPTS(.owner = sc->b));
+}
+
+/* Another call of the owner waits for a release that nobody answers. It goes on
+ * under a number that the lost release cannot mean: that one was retired before
+ * the hold was seen to end. */
+static void test_release_retires_first(void **state)
+{
+    char before[DIBS_OWNER_MAX], after[DIBS_OWNER_MAX];
+
+    (void)state;
+    for (int i = 0; i < ROUNDS; i++) {
+        struct scene sc = scene("release, asked again", KIT_MEEK, true);
+        struct kit_end over = {.err = DIBS_OK};
+        pthread_t giver;
+        void *gave;
+
+        take(&sc, sc.b);
+        dibs_lock_owner_text(sc.l, sc.b, before, sizeof before);
+        hold_back(&sc, &dibs__script_basic_release, 2);
+        assert_int_equal(pthread_create(&giver, NULL, give_main, &sc), 0);
+        assert_true(ts_rule_wait(kit_px, sc.rule, 1, TS_SOON));
+        line_up(&sc, sc.b, &over);
+        pthread_join(giver, &gave);
+        want(&sc, "the release", (dibs_err)(intptr_t)gave, DIBS_ERR_UNKNOWN);
+        want(&sc, "the acquire", kit_wait(&over), DIBS_OK);
+        dibs_lock_owner_text(sc.l, sc.b, after, sizeof after);
+        assert_string_not_equal(before, after);
+        let_go(&sc);
+        intact(&sc, sc.b, 1);
+        give(&sc, sc.b, DIBS_OK);
+        end(&sc);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -454,6 +497,7 @@ int main(void)
         cmocka_unit_test_setup(test_acquire_meets_its_own_hold, kit_fresh),
         cmocka_unit_test_setup(test_client_pause, kit_fresh),
         cmocka_unit_test_setup(test_server_stopped, kit_fresh),
+        cmocka_unit_test_setup(test_release_retires_first, kit_fresh),
     };
 
     return cmocka_run_group_tests(tests, kit_up, kit_down);

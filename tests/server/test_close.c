@@ -5,6 +5,7 @@
  */
 #include "server/kit.h"
 
+#include "client/script.h"
 #include "support/proxy.h"
 
 #define CHANNEL  "redisson_lock__channel:{l}"
@@ -379,6 +380,63 @@ static void test_close_during_try(void **state)
     close_during(dibs_lock_try_async);
 }
 
+/* Leaving the queue of a fair lock takes the server long where the queue is
+ * long. Here it takes for ever: the other locks are free all the same, also
+ * those whose name comes later. */
+static void test_close_before_leaving_queues(void **state)
+{
+    enum { WAITERS = 5 };
+    static const char *const names[] = {"a", "k", "z"};
+    struct ts_proxy *px = ts_proxy_start(srv);
+    dibs_client *c = kit_open_at(
+        ts_proxy_url(px), DIBS_CLIENT_OPTS(.command_timeout_ms = 600000));
+    dibs_lock *fair = NULL, *l[COUNT(names)];
+    struct told t[WAITERS] = {{0}}, plain = {0};
+    pthread_t closer;
+    void *err;
+
+    (void)state;
+    ts_ok(srv, "HSET g %s 1", STRANGER);
+    ts_ok(srv, "PEXPIRE g 600000");
+    FINE(dibs_fair_lock_new(c, "g", &fair));
+    for (size_t i = 0; i < COUNT(names); i++) {
+        l[i] = kit_lock(c, names[i]);
+        FINE(dibs_lock_acquire(l[i], DIBS_LOCK_OPTS(.lease_ms = 600000)));
+    }
+    FINE(dibs_lock_acquire_async(
+        l[2], DIBS_LOCK_OPTS(.owner = dibs_owner_new(c)), kit_tell, &plain));
+    int asks = ts_proxy_rule(
+        px, &(struct ts_rule){.match = "EVAL*",
+                              .contains = dibs__script_fair_acquire.sha});
+    for (int i = 0; i < WAITERS; i++)
+        FINE(dibs_lock_acquire_async(
+            fair, DIBS_LOCK_OPTS(.owner = dibs_owner_new(c)), kit_tell, &t[i]));
+    /* Once, and once more when they are listening; then they sleep. */
+    assert_true(ts_rule_wait_done(px, asks, 2 * WAITERS, TS_SOON));
+    assert_int_equal(ts_int(srv, "LLEN redisson_lock_queue:{g}"), WAITERS);
+    int leaves = ts_proxy_rule(
+        px, &(struct ts_rule){.action = TS_HOLD_REQUEST,
+                              .match = "EVAL*",
+                              .contains = dibs__script_fair_leave.sha});
+    pthread_create(&closer, NULL, close_it, c);
+    assert_true(ts_rule_wait(px, leaves, 1, TS_SOON));
+    for (size_t i = 0; i < COUNT(names); i++)
+        assert_true(ts_wait_exists(srv, names[i], false));
+    ts_proxy_unrule(px, leaves);
+    ts_proxy_release(px);
+    pthread_join(closer, &err);
+    FINE((dibs_err)(intptr_t)err);
+    for (int i = 0; i < WAITERS; i++)
+        WANT(kit_answer(&t[i]), DIBS_ERR_CLOSED);
+    WANT(kit_answer(&plain), DIBS_ERR_CLOSED);
+    ts_ok(srv, "DEL g");
+    for (size_t i = 0; i < COUNT(names); i++)
+        dibs_lock_free(l[i]);
+    dibs_lock_free(fair);
+    kit_close(c);
+    ts_proxy_stop(px);
+}
+
 /* A server that does not answer: closed all the same, in time, and the answer
  * says that it is not known. */
 static void test_close_without_answer(void **state)
@@ -417,6 +475,7 @@ int main(void)
         KIT_TEST(test_close_in_full_swing),
         KIT_TEST(test_close_during_acquire),
         KIT_TEST(test_close_during_try),
+        KIT_TEST(test_close_before_leaving_queues),
         KIT_TEST(test_close_without_answer),
     };
     return KIT_RUN("server.close", tests);

@@ -180,6 +180,43 @@ static void test_multi_time_not_now(void **state)
     kit_world_end(&w);
 }
 
+/* A group in a group, and members that their owner holds for longer by
+ * themselves: the whole is held for as long as the member that ends first. */
+static void test_multi_valid_of_nested(void **state)
+{
+    struct world w = kit_world(NULL);
+    dibs_lock *a = kit_one(&w, "pa"), *b = kit_one(&w, "pb@2");
+    dibs_lock *c = kit_one(&w, "pc@1"), *inner = NULL, *outer = NULL;
+    dibs_lock *two[2] = {a, b};
+    const dibs_lock_opts *brief = DIBS_LOCK_OPTS(.lease_ms = LONG_MS / 10);
+    const dibs_lock_opts *full = DIBS_LOCK_OPTS(.lease_ms = LONG_MS);
+
+    (void)state;
+    FINE(dibs_multi_lock_new(two, 2, &inner));
+    dibs_lock *both[2] = {inner, c};
+    FINE(dibs_multi_lock_new(both, 2, &outer));
+    FINE(dibs_lock_acquire(outer, brief));
+    FINE(dibs_lock_acquire(inner, full));
+    assert_true(dibs_lock_valid_ms(inner, 0) > LONG_MS / 2);
+    assert_true(dibs_lock_valid_ms(outer, 0) <= LONG_MS / 10);
+    FINE(dibs_lock_acquire(c, full));
+    assert_true(dibs_lock_valid_ms(outer, 0) > LONG_MS / 2);
+    FINE(dibs_lock_acquire(outer, brief)); /* does not shorten */
+    assert_true(dibs_lock_valid_ms(outer, 0) > LONG_MS / 2);
+    assert_int_equal(dibs_lock_holds(outer, 0), 2);
+    FINE(dibs_lock_release(outer, NULL));
+    FINE(dibs_lock_release(c, NULL));
+    FINE(dibs_lock_release(inner, NULL));
+    FINE(dibs_lock_release(outer, NULL));
+    assert_int_equal(dibs_lock_valid_ms(outer, 0), 0);
+    dibs_lock_free(outer);
+    dibs_lock_free(inner);
+    dibs_lock_free(a);
+    dibs_lock_free(b);
+    dibs_lock_free(c);
+    kit_world_end(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -189,6 +226,7 @@ int main(void)
         MULTI_TEST(test_multi_time_own_lease_stays),
         MULTI_TEST(test_multi_time_kept_with_limit),
         MULTI_TEST(test_multi_time_not_now),
+        MULTI_TEST(test_multi_valid_of_nested),
     };
     return MULTI_RUN("server.multi_time", tests);
 }

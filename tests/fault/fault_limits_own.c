@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * fault_limits_own.c - a call keeps its own limit, and can be canceled, behind
+ * another call of the same owner that takes long.
+ */
+#include "fault/limits_kit.h"
+
+/* ---- behind another call of the same owner ----------------------------- */
+
+/* The lock is being handed to one acquire of the owner; another one of the same
+ * owner has less time. */
+static void test_limits_of_follower(void **state)
+{
+    struct scene sc = begin(&(struct kit_opts){0});
+    struct act waits, second, third, gives;
+
+    (void)state;
+    start_handover(&sc, true, 0, TS_HOLD_REQUEST, &waits, &gives);
+    act_acquire(&second, false, sc.l,
+                DIBS_LOCK_OPTS(.owner = sc.b, .wait_ms = BRIEF_MS));
+    kit_want("the second", act_end(&second), DIBS_ERR_TIMEOUT);
+    act_acquire(&third, true, sc.l, DIBS_LOCK_OPTS(.owner = sc.b));
+    assert_false(atomic_load(&waits.end.over));
+    kit_want("cancel", dibs_lock_cancel(sc.l, sc.b), DIBS_OK);
+    kit_want("the third", act_end(&third), DIBS_ERR_CANCELED);
+    kit_want("the first", act_end(&waits), DIBS_ERR_CANCELED);
+    assert_false(atomic_load(&gives.end.over));
+    let_go(&sc);
+    kit_want("the release", act_end(&gives), DIBS_OK);
+    finish(&sc);
+}
+
+/* Only the first is over; the other goes on by itself. */
+static void test_limits_of_follower_that_stays(void **state)
+{
+    struct scene sc = begin(&(struct kit_opts){0});
+    struct act waits, second, gives;
+
+    (void)state;
+    start_handover(&sc, true, limit_ms(), TS_HOLD_REPLY, &waits, &gives);
+    act_acquire(&second, true, sc.l, DIBS_LOCK_OPTS(.owner = sc.b));
+    kit_want("the first", act_end(&waits), DIBS_ERR_TIMEOUT);
+    assert_false(atomic_load(&gives.end.over));
+    let_go(&sc);
+    kit_want("the release", act_end(&gives), DIBS_OK);
+    kit_want("the second", act_end(&second), DIBS_OK);
+    kit_check("the second", sc.l, sc.b, sc.name, 1);
+    give(&sc, sc.b);
+    finish(&sc);
+}
+
+/* An owner gives back, slowly, and asks again meanwhile. */
+static void test_limits_behind_own_release(void **state)
+{
+    struct scene sc = begin(&(struct kit_opts){0});
+    struct act gives, again, more;
+
+    (void)state;
+    take(&sc, sc.a);
+    hold_next(&sc, &dibs__script_basic_release, TS_HOLD_REPLY);
+    act_async(&gives, sc.l, dibs_lock_release_async,
+              DIBS_LOCK_OPTS(.owner = sc.a, .wait_ms = KIT_LONG));
+    is_held(&sc);
+    act_acquire(&again, false, sc.l,
+                DIBS_LOCK_OPTS(.owner = sc.a, .wait_ms = BRIEF_MS));
+    kit_want("the acquire", act_end(&again), DIBS_ERR_TIMEOUT);
+    act_acquire(&more, true, sc.l, DIBS_LOCK_OPTS(.owner = sc.a));
+    kit_want("cancel", dibs_lock_cancel(sc.l, sc.a), DIBS_OK);
+    kit_want("the second", act_end(&more), DIBS_ERR_CANCELED);
+    kit_want("cancel", dibs_lock_cancel(sc.l, sc.a), DIBS_ERR_NOT_OWNER);
+    assert_false(atomic_load(&gives.end.over));
+    let_go(&sc);
+    kit_want("the release", act_end(&gives), DIBS_OK);
+    finish(&sc);
+}
+
+/* A try has a command's time, and then it is not to be had. */
+static void test_limits_of_try(void **state)
+{
+    struct scene sc = begin(&(struct kit_opts){.timeout_ms = HASTY_MS});
+    struct act gives;
+
+    (void)state;
+    take(&sc, sc.a);
+    hold_next(&sc, &dibs__script_basic_release, TS_HOLD_REQUEST);
+    act_on_thread(&gives, sc.l, dibs_lock_release,
+                  DIBS_LOCK_OPTS(.owner = sc.a, .wait_ms = KIT_LONG));
+    is_held(&sc);
+    kit_want("the try", dibs_lock_try(sc.l, DIBS_LOCK_OPTS(.owner = sc.a)),
+             DIBS_ERR_BUSY);
+    assert_false(atomic_load(&gives.end.over));
+    let_go(&sc);
+    kit_want("the release", act_end(&gives), DIBS_OK);
+    finish(&sc);
+}
+
+/* The client closes: whoever stands behind hears so at once. */
+static void test_limits_behind_closed(void **state)
+{
+    struct scene sc = begin(&(struct kit_opts){0});
+    struct act gives, again;
+    pthread_t closer;
+    void *err;
+
+    (void)state;
+    take(&sc, sc.a);
+    hold_next(&sc, &dibs__script_basic_release, TS_HOLD_REPLY);
+    act_async(&gives, sc.l, dibs_lock_release_async,
+              DIBS_LOCK_OPTS(.owner = sc.a, .wait_ms = KIT_LONG));
+    is_held(&sc);
+    act_acquire(&again, true, sc.l, DIBS_LOCK_OPTS(.owner = sc.a));
+    assert_int_equal(pthread_create(&closer, NULL, close_main, sc.k), 0);
+    kit_want("the acquire", act_end(&again), DIBS_ERR_CLOSED);
+    assert_false(atomic_load(&gives.end.over));
+    let_go(&sc);
+    pthread_join(closer, &err);
+    kit_want("closing", (dibs_err)(intptr_t)err, DIBS_OK);
+    kit_want("the release", act_end(&gives), DIBS_OK);
+    finish(&sc);
+}
+
+/* ---- a release behind another call ------------------------------------- */
+
+/* Two levels are given back side by side; the second has less time, and counts
+ * as done. When the first is through, nobody has it. */
+static void test_limits_of_release(void **state)
+{
+    struct scene sc = begin(&(struct kit_opts){0});
+    struct act gives, brief;
+
+    (void)state;
+    take(&sc, sc.a);
+    take(&sc, sc.a);
+    hold_next(&sc, &dibs__script_basic_release, TS_HOLD_REQUEST);
+    act_async(&gives, sc.l, dibs_lock_release_async,
+              DIBS_LOCK_OPTS(.owner = sc.a, .wait_ms = KIT_LONG));
+    is_held(&sc);
+    act_on_thread(&brief, sc.l, dibs_lock_release,
+                  DIBS_LOCK_OPTS(.owner = sc.a, .wait_ms = BRIEF_MS));
+    kit_want("the second", act_end(&brief), DIBS_ERR_UNKNOWN);
+    assert_false(atomic_load(&gives.end.over));
+    let_go(&sc);
+    kit_want("the first", act_end(&gives), DIBS_OK);
+    kit_gone("both", sc.name);
+    assert_int_equal(dibs_lock_state(sc.l, sc.a), DIBS_NOT_HELD);
+    take(&sc, sc.a);
+    kit_check("anew", sc.l, sc.a, sc.name, 1);
+    give(&sc, sc.a);
+    finish(&sc);
+}
+
+/* A re-entry is under way, and the outer level is given back: the inner one
+ * stands, if it was granted; otherwise nothing does. */
+static void release_behind_reentry(bool granted)
+{
+    struct scene sc = begin(&(struct kit_opts){0});
+    struct act inner, outer;
+    struct ts_rule refuse = {.action = TS_ANSWER,
+                             .text = "-OOM no more memory\r\n"};
+
+    take(&sc, sc.a);
+    hold_next(&sc, &dibs__script_basic_acquire,
+              granted ? TS_HOLD_REPLY : TS_HOLD_REQUEST);
+    act_async(&inner, sc.l, dibs_lock_acquire_async,
+              DIBS_LOCK_OPTS(.owner = sc.a));
+    is_held(&sc);
+    act_on_thread(&outer, sc.l, dibs_lock_release,
+                  DIBS_LOCK_OPTS(.owner = sc.a, .wait_ms = BRIEF_MS));
+    kit_want("the release", act_end(&outer), DIBS_ERR_UNKNOWN);
+    assert_int_equal(dibs_lock_state(sc.l, sc.a), DIBS_NOT_HELD);
+    assert_false(atomic_load(&inner.end.over));
+    if (granted) {
+        let_go(&sc);
+        kit_want("the re-entry", act_end(&inner), DIBS_OK);
+        assert_int_equal(dibs_lock_holds(sc.l, sc.a), 1);
+        give(&sc, sc.a);
+    } else {
+        kit_rule(&dibs__script_basic_acquire, sc.name, &refuse);
+        ts_proxy_unrule(kit_px, sc.rule);
+        ts_proxy_kill_all(kit_px, false);
+        kit_want("the re-entry", act_end(&inner), DIBS_ERR_SERVER);
+        ts_proxy_reset(kit_px);
+    }
+    kit_gone("both", sc.name);
+    finish(&sc);
+}
+
+static void test_limits_of_release_behind_reentry(void **state)
+{
+    (void)state;
+    release_behind_reentry(true);
+    release_behind_reentry(false);
+}
+
+/* More releases than there are levels do no harm, either. */
+static void test_limits_of_releases_too_many(void **state)
+{
+    struct scene sc = begin(&(struct kit_opts){0});
+    struct act gives, brief[3];
+
+    (void)state;
+    take(&sc, sc.a);
+    take(&sc, sc.a);
+    hold_next(&sc, &dibs__script_basic_release, TS_HOLD_REQUEST);
+    act_async(&gives, sc.l, dibs_lock_release_async,
+              DIBS_LOCK_OPTS(.owner = sc.a, .wait_ms = KIT_LONG));
+    is_held(&sc);
+    for (size_t i = 0; i < COUNT(brief); i++)
+        act_on_thread(&brief[i], sc.l, dibs_lock_release,
+                      DIBS_LOCK_OPTS(.owner = sc.a, .wait_ms = BRIEF_MS));
+    for (size_t i = 0; i < COUNT(brief); i++)
+        kit_want("one of many", act_end(&brief[i]), DIBS_ERR_UNKNOWN);
+    let_go(&sc);
+    kit_want("the first", act_end(&gives), DIBS_OK);
+    kit_gone("all", sc.name);
+    finish(&sc);
+}
+
+/* ---- groups ------------------------------------------------------------ */
+
+/* A member that the same owner is just giving back, slowly, by itself: the
+ * group keeps its limit and its cancel. */
+static void test_limits_of_group(void **state)
+{
+    struct scene sc = begin(&(struct kit_opts){0});
+    char *other = kit_name("limits");
+    dibs_lock *m[2] = {sc.l, kit_lock(sc.k, other)}, *g = NULL;
+    struct act gives, again;
+
+    (void)state;
+    kit_want("a group", dibs_multi_lock_new(m, 2, &g), DIBS_OK);
+    kit_warm(sc.k, sc.l, sc.name); /* the main connection stays free */
+    take(&sc, sc.a);
+    hold_next(&sc, &dibs__script_basic_release, TS_HOLD_REPLY);
+    act_on_thread(&gives, sc.l, dibs_lock_release,
+                  DIBS_LOCK_OPTS(.owner = sc.a, .wait_ms = KIT_LONG));
+    is_held(&sc);
+    act_acquire(&again, true, g, DIBS_LOCK_OPTS(.owner = sc.a));
+    TS_WAIT(dibs_lock_cancel(g, sc.a) == DIBS_OK);
+    kit_want("the group", act_end(&again), DIBS_ERR_CANCELED);
+    assert_false(atomic_load(&gives.end.over));
+    let_go(&sc);
+    kit_want("the release", act_end(&gives), DIBS_OK);
+    dibs_lock_free(g);
+    dibs_lock_free(m[1]);
+    kit_free_for_all(other, other);
+    free(other);
+    finish(&sc);
+}
+
+/* A group that could not be had gives back what it took. Its caller has waited
+ * long enough by then: one command's time for that, where a release has two.
+ * The release here begins before, and ends after. */
+static void test_limits_of_giving_back(void **state)
+{
+    const struct kit_opts hasty = {.timeout_ms = kit_ms(700)};
+    struct scene sc = begin(&hasty), other = begin(&hasty);
+    struct kit_client *k = kit_open(&hasty);
+    char *busy = kit_name("limits");
+    dibs_lock *m[2] = {sc.l, kit_lock(k, busy)}, *g = NULL;
+    struct act gives, tries;
+
+    (void)state;
+    kit_want("a group", dibs_multi_lock_new(m, 2, &g), DIBS_OK);
+    ts_ok(kit_srv, "HSET %s stranger:1 1", busy);
+    take(&other, other.a);
+    hold_next(&other, &dibs__script_basic_release, TS_HOLD_REQUEST);
+    hold_next(&sc, &dibs__script_basic_release, TS_HOLD_REQUEST);
+    act_on_thread(&gives, other.l, dibs_lock_release,
+                  DIBS_LOCK_OPTS(.owner = other.a));
+    is_held(&other);
+    act_on_thread(&tries, g, dibs_lock_try, DIBS_LOCK_OPTS(.owner = sc.a));
+    is_held(&sc);
+    kit_want("the group", act_end(&tries), DIBS_ERR_BUSY);
+    assert_false(atomic_load(&gives.end.over));
+    kit_want("the release", act_end(&gives), DIBS_ERR_UNKNOWN);
+    let_go(&sc);
+    let_go(&other);
+    ts_ok(kit_srv, "DEL %s", busy);
+    dibs_lock_free(g);
+    dibs_lock_free(m[1]);
+    kit_close(k);
+    free(busy);
+    finish(&other);
+    finish(&sc);
+}
+
+#define T(f) cmocka_unit_test_setup(f, kit_fresh)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(test_limits_of_follower),
+        T(test_limits_of_follower_that_stays),
+        T(test_limits_behind_own_release),
+        T(test_limits_of_try),
+        T(test_limits_behind_closed),
+        T(test_limits_of_release),
+        T(test_limits_of_release_behind_reentry),
+        T(test_limits_of_releases_too_many),
+        T(test_limits_of_group),
+        T(test_limits_of_giving_back),
+    };
+    return cmocka_run_group_tests_name("fault.limits_own", tests, kit_up,
+                                       kit_down);
+}
