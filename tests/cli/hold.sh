@@ -72,10 +72,10 @@ ended 80 $job
 exec 8>&-
 
 case_is taken
-redis s hset b other:1 1 >/dev/null
+redis s hset b 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1 1 >/dev/null
 ran 75 dibs hold -n b </dev/null
 same stdout '' "$out"
-same stderr 'dibs: b is taken: held by other:1, no end left' "$err"
+same stderr 'dibs: b is taken: held by 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1, no end left' "$err"
 ran 0 dibs hold -n --ok-if-busy b </dev/null
 ran 9 dibs hold -w 50ms -E 9 -q b </dev/null
 same stderr '' "$err"

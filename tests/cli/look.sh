@@ -21,21 +21,46 @@ ran 0 dibs info --json a
 same stdout '{"name":"a","locked":false,"mode":null,"owner":null,"owners":0,"holds":0,"ttl_ms":null,"waiters":0}' "$out"
 
 case_is 'info, held'
-lock a other:1
+lock a 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1
 ran 0 dibs info a
 same stdout "name     a
 state    held
 mode     exclusive
-owner    other:1
+owner    1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1
 holds    1
 left     no end" "$out"
 ran 0 dibs info --json a
-same stdout '{"name":"a","locked":true,"mode":"exclusive","owner":"other:1","owners":1,"holds":1,"ttl_ms":null,"waiters":0}' "$out"
-redis s hset a other:1 3 >/dev/null
+same stdout '{"name":"a","locked":true,"mode":"exclusive","owner":"1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1","owners":1,"holds":1,"ttl_ms":null,"waiters":0}' "$out"
+redis s hset a 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1 3 >/dev/null
 redis s pexpire a 3600000 >/dev/null
 ran 0 dibs info a
 has stdout 'holds    3' "$out"
 has stdout 'left     59 min 59 s' "$out"
+
+case_is 'data of an application is no lock'
+redis s del a >/dev/null
+redis s hset user:1 name bob >/dev/null
+redis s hset carts u1 v1 >/dev/null
+for words in 'force-unlock --yes user:1' \
+    'force-unlock --yes --if-owner name user:1' 'info user:1' 'queue user:1' \
+    'run user:1 -- true' 'run -w 1m carts -- true' 'run --fair carts -- true' \
+    'run -s carts -- true' 'run -x carts -- true' \
+    'run --multi user:1,carts -- true'; do
+    # shellcheck disable=SC2086 # words
+    ran 69 dibs $words
+    has "$words" 'something else: not a lock' "$err"
+done
+ran 1 dibs doctor user:1
+has stdout 'problem  key' "$out"
+ran 0 dibs ls
+same stdout '' "$out"
+ran 0 dibs ls --json
+same stdout '[]' "$out"
+same user bob "$(redis s hget user:1 name)"
+same carts v1 "$(redis s hget carts u1)"
+same fields '1 1' "$(redis s hlen user:1) $(redis s hlen carts)"
+same ends '-1 -1' "$(redis s pttl user:1) $(redis s pttl carts)"
+redis s del user:1 carts >/dev/null
 
 case_is 'ls, nothing'
 redis s flushall >/dev/null
@@ -92,32 +117,32 @@ has stdout "was held by $x:1 and is free now" "$out"
 redis s flushall >/dev/null
 
 case_is 'force-unlock'
-lock a x:1
+lock a 00000000-0000-4000-8000-000000000001:1
 ran 0 dibs force-unlock --yes a
-same stdout 'a was held by x:1 and is free now' "$out"
+same stdout 'a was held by 00000000-0000-4000-8000-000000000001:1 and is free now' "$out"
 free s a || fail 'is still held'
 ran 0 dibs force-unlock --yes a
 same stdout 'a was not held' "$out"
-lock a x:1
+lock a 00000000-0000-4000-8000-000000000001:1
 ran 0 dibs force-unlock --json --yes a
-same stdout '{"name":"a","freed":true,"owner":"x:1"}' "$out"
+same stdout '{"name":"a","freed":true,"owner":"00000000-0000-4000-8000-000000000001:1"}' "$out"
 ran 0 dibs force-unlock --json --yes a
 same stdout '{"name":"a","freed":false,"owner":null}' "$out"
 
 case_is 'force-unlock --if-owner'
-lock a x:1
-ran 75 dibs force-unlock --yes --if-owner y:1 a
+lock a 00000000-0000-4000-8000-000000000001:1
+ran 75 dibs force-unlock --yes --if-owner 00000000-0000-4000-8000-000000000009:1 a
 same stdout '' "$out"
-same stderr 'dibs: a is held by x:1: nothing done' "$err"
+same stderr 'dibs: a is held by 00000000-0000-4000-8000-000000000001:1: nothing done' "$err"
 held s a || fail 'is not held any more'
-ran 75 dibs force-unlock --json --yes --if-owner y:1 a
-same stdout '{"name":"a","freed":false,"owner":"x:1"}' "$out"
-ran 0 dibs force-unlock --yes --if-owner x:1 a
+ran 75 dibs force-unlock --json --yes --if-owner 00000000-0000-4000-8000-000000000009:1 a
+same stdout '{"name":"a","freed":false,"owner":"00000000-0000-4000-8000-000000000001:1"}' "$out"
+ran 0 dibs force-unlock --yes --if-owner 00000000-0000-4000-8000-000000000001:1 a
 free s a || fail 'is still held'
-ran 0 dibs force-unlock --yes --if-owner x:1 a
+ran 0 dibs force-unlock --yes --if-owner 00000000-0000-4000-8000-000000000001:1 a
 
 case_is 'force-unlock without --yes'
-lock a x:1
+lock a 00000000-0000-4000-8000-000000000001:1
 ran 64 dibs force-unlock a
 held s a || fail 'is not held any more'
 
