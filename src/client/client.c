@@ -27,7 +27,6 @@
 #define COMMAND_TIMEOUT_MS 3000
 #define CONNECT_TIMEOUT_MS 3000
 #define LEASE_MS           30000
-#define FAIR_WAIT_MS       300000
 #define FAIR_WAIT_MIN_MS   1000
 #define CONNECTIONS        4
 #define CONNECTIONS_MAX    64
@@ -220,13 +219,13 @@ static dibs_err opts_check(const dibs_client_opts *o)
 {
     if (!ms_ok(o->command_timeout_ms) || !ms_ok(o->connect_timeout_ms) ||
         !ms_ok(o->lease_ms) || !ms_ok(o->fair_wait_ms) ||
-        !name_ok(o->client_name))
+        !ms_ok(o->fair_call_ms) || !name_ok(o->client_name))
         return DIBS_ERR_INVALID;
     if (o->command_timeout_ms > INT32_MAX || o->connect_timeout_ms > INT32_MAX)
         return DIBS_ERR_INVALID;
-    if (o->lease_ms != 0 && o->lease_ms < DIBS_LEASE_MIN_MS)
-        return DIBS_ERR_INVALID;
-    if (o->fair_wait_ms != 0 && o->fair_wait_ms < FAIR_WAIT_MIN_MS)
+    if ((o->lease_ms != 0 && o->lease_ms < DIBS_LEASE_MIN_MS) ||
+        (o->fair_wait_ms != 0 && o->fair_wait_ms < FAIR_WAIT_MIN_MS) ||
+        (o->fair_call_ms != 0 && o->fair_call_ms < FAIR_CALL_MIN_MS))
         return DIBS_ERR_INVALID;
     if (o->max_connections > CONNECTIONS_MAX ||
         o->replicas < DIBS_REPLICAS_NONE)
@@ -377,6 +376,7 @@ static void parts_init(dibs_client *c, const dibs_client_opts *o)
     atomic_init(&c->refs, 1);
     c->lease_ms = o->lease_ms ? o->lease_ms : LEASE_MS;
     c->fair_wait_ms = o->fair_wait_ms ? o->fair_wait_ms : FAIR_WAIT_MS;
+    c->fair_call_ms = o->fair_call_ms ? o->fair_call_ms : FAIR_CALL_MS;
     c->prefer_readers = o->prefer_readers;
     c->replicas = o->replicas;
     c->on_event = o->on_event;

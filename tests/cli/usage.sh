@@ -62,6 +62,12 @@ wrong 'run: --max-hold: shorter than 100 ms' \
 wrong 'run: --max-hold says nothing with --no-renew' \
     'dibs run --no-renew --lease 1h backup -- make all' \
     run --no-renew --max-hold 1s a -- true
+wrong 'run: --fair-call: shorter than 100 ms' \
+    'dibs run --fair --fair-call 5s backup -- make' \
+    run --fair --fair-call 99ms a -- true
+wrong 'run: --fair-call says nothing without --fair' \
+    'dibs run --fair --fair-call 5s backup -- make' \
+    run --fair-call 1s a -- true
 wrong "run: -E: '256' is not a code, 0 to 255" "$(with '-E 75')" \
     run -E 256 a -- true
 wrong "run: -E: '-1' is not a code, 0 to 255" "$(with '-E 75')" \
