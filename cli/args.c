@@ -37,6 +37,9 @@ const struct option_row option_rows[] = {
      " as long as it takes."},
     {0, "fair", NULL, OPT_FLAG, AT(fair), CMD_TAKE, NULL,
      "A fair lock: whoever asks first gets it first."},
+    {0, "fair-call", "TIME", OPT_TIME, AT(fair_call_ms), CMD_TAKE, "5s",
+     "With --fair: how long the lock is kept for the next in line when that one"
+     " was called and does not come, as it is stopped. Default 5s."},
     {'s', "shared", NULL, OPT_FLAG, AT(shared), CMD_TAKE, NULL,
      "A read-write lock, to read: with others that say -s, but not while"
      " somebody has it with -x."},
@@ -433,6 +436,19 @@ static int check_lease(const struct args *a, const struct command *cmd)
                       "--lease: shorter than %d ms", DIBS_LEASE_MIN_MS);
 }
 
+static int check_fair(const struct args *a, const struct command *cmd)
+{
+    static const char right[] = "dibs run --fair --fair-call 5s backup -- make";
+
+    if (a->fair_call_ms > 0 && a->fair_call_ms < DIBS_LEASE_MIN_MS)
+        return args_wrong(cmd, right, "--fair-call: shorter than %d ms",
+                          DIBS_LEASE_MIN_MS);
+    if (a->fair_call_ms > 0 && !a->fair)
+        return args_wrong(cmd, right,
+                          "--fair-call says nothing without --fair");
+    return EXIT_FINE;
+}
+
 static int check_take(const struct args *a, const struct command *cmd)
 {
     if (a->max_hold_ms > 0 && a->max_hold_ms < DIBS_LEASE_MIN_MS)
@@ -444,6 +460,8 @@ static int check_take(const struct args *a, const struct command *cmd)
                           "--min-hold is longer than --max-hold: nobody would "
                           "hold the lock in between");
     int code = check_quorum(a, cmd);
+    if (code == EXIT_FINE)
+        code = check_fair(a, cmd);
     if (code != EXIT_FINE)
         return code;
     if (a->fair + a->shared + a->exclusive > 1)

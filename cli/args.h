@@ -44,6 +44,7 @@ struct args {
     int64_t wait_ms; /* WAIT_FOREVER, or 0 for a single try */
     int64_t lease_ms, max_hold_ms, min_hold_ms, max_run_ms, kill_after_ms;
     bool fair, shared, exclusive; /* the kind; none of them: plain */
+    int64_t fair_call_ms;         /* 0: the library's */
     const char *multi;            /* names; words[0] is the same then */
     const char *quorum;           /* URLs */
     bool no_renew, ok_if_busy, foreground, any_name, no_stdin, yes, force;

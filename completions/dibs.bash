@@ -49,12 +49,12 @@ _dibs() {
 
     local global="-u --url --url-file --password-file -q --quiet -v --verbose
         --log -h --help -V --version"
-    local take="-n --no-wait -w --wait --fair -s --shared -x --exclusive --multi --quorum --lease --no-renew --max-hold --min-hold --replicas
+    local take="-n --no-wait -w --wait --fair --fair-call -s --shared -x --exclusive --multi --quorum --lease --no-renew --max-hold --min-hold --replicas
         -E --busy-code --ok-if-busy --any-name --status-fd"
     local commands="run hold info queue ls force-unlock doctor local version help"
 
     # Which subcommand, and are we behind its "--"?
-    local i command= takes_value='^(-[uwtkEc]|--(url|url-file|password-file|log|wait|lease|max-hold|min-hold|max-run|kill-after|on-lost|command|busy-code|status-fd|if-owner|multi|quorum|replicas))$'
+    local i command= takes_value='^(-[uwtkEc]|--(url|url-file|password-file|log|wait|lease|fair-call|max-hold|min-hold|max-run|kill-after|on-lost|command|busy-code|status-fd|if-owner|multi|quorum|replicas))$'
     local names=0
     for ((i = 1; i < cword; i++)); do
         if [[ ${words[i]} == -- ]]; then

@@ -4,14 +4,35 @@
 -- ARGV  1 owner field   2 holds the owner will then have   3 lease in ms
 -- Gives nil when taken; >= -1 when busy: the holder's remaining time in ms,
 --       -1 if it has none; -3 when the outer holds of a re-entry are gone; -6
---       when the key holds a read-write lock.
+--       when the key holds a read-write lock, or a hash that is no lock.
 --
 -- Twice is harmless, and so is late: it raises the number of holds to the one
 -- wanted, it does not add one. A re-entry never shortens the lease. The hash
--- never stays without a TTL: where the expiry is refused (a missing right), what
--- was written is undone. Who has it always writes, so that a WAIT behind it
--- counts it, also the second time and on another connection.
+-- never stays without a TTL: where the expiry is refused (a missing right),
+-- what was written is undone. Who has it always writes, so that a WAIT behind
+-- it counts it, also the second time and on another connection.
 local key, owner, target, lease = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+-- An owner is a UUID, a colon and a number; a transaction puts more behind it.
+local UUID = '^%x+%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%-%x+:%-?%d'
+
+-- Is the hash a lock? A lock has owners with a count in it and nothing else.
+-- What an application keeps there is left alone. Who may not look takes it for
+-- one.
+local function is_lock(hash)
+    local count = redis.pcall('hlen', hash)
+    if type(count) == 'table' or count > 32 then
+        return type(count) == 'table'
+    end
+    local all = redis.pcall('hgetall', hash)
+    for i = 1, #all, 2 do
+        if not all[i]:find(UUID) or all[i]:sub(37, 37) ~= ':' or
+            not all[i + 1]:find('^[1-9]%d*$') then
+            return false
+        end
+    end
+    return true
+end
+
 local left = redis.call('pttl', key)
 local has
 
@@ -23,10 +44,13 @@ else
     local found = redis.call('hmget', key, owner, 'mode')
     if found[2] then
         return -6
-    elseif not found[1] then
-        return target == '1' and left or -3
     end
-    has = tonumber(found[1])
+    has = tonumber(found[1] or nil)
+    if not has and target ~= '1' then
+        return -3
+    elseif not has then
+        return is_lock(key) and left or -6
+    end
 end
 
 if not has or has < tonumber(target) then

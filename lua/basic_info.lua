@@ -1,21 +1,58 @@
 -- basic_info: who holds the lock, how often, and for how long.
 --
 -- KEYS  1 lock hash
--- Gives an array: remaining time in ms (-1 none, -2 not locked), number of
---       fields, 0 (nobody queues), then field and value of up to 32.
+-- Gives an array: remaining time in ms (-1 none, -2 not locked, -6 a hash that
+--       is no lock), number of fields, 0 (nobody queues), then field and value
+--       of up to 32, the mode before all others.
 --
--- A hash with many fields is no lock of this kind; a few of them will do.
+-- Only a read-write lock has many fields; a few of them will do.
+
+-- An owner is a UUID, a colon and a number; a transaction puts more behind it.
+local UUID = '^%x+%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%-%x+:%-?%d'
+
+-- Are these owners with a count, and nothing else but the mode? Then it is a
+-- lock; what an application keeps in a hash is left alone. all: field, value
+-- and so on.
+local function is_lock(all)
+    local owners = 0
+    for i = 1, #all, 2 do
+        local mode = all[i] == 'mode'
+        if mode and all[i + 1] ~= 'read' and all[i + 1] ~= 'write' or
+            not mode and (not all[i]:find(UUID) or
+            all[i]:sub(37, 37) ~= ':' or
+            not all[i + 1]:find('^[1-9]%d*$')) then
+            return false
+        end
+        owners = owners + (mode and 0 or 1)
+    end
+    return owners > 0
+end
+
 local key = KEYS[1]
 local count = redis.call('hlen', key)
+local mode = count > 0 and redis.call('hget', key, 'mode')
 local all
 if count > 32 then
     all = redis.call('hscan', key, 0, 'count', 32)[2]
 else
     all = redis.call('hgetall', key)
 end
+local lock = count == 0 or is_lock(all)
+if count > 32 then
+    lock = (mode == 'read' or mode == 'write') and (lock or #all <= 2)
+end
+if not lock then
+    return {-6, 0, 0}
+end
 local answer = {redis.call('pttl', key), count, 0}
 
-for i = 1, math.min(#all, 64) do
-    answer[#answer + 1] = all[i]:sub(1, 512) -- a stranger's may be long
+if mode then
+    answer[4], answer[5] = 'mode', mode
+end
+for i = 1, #all, 2 do
+    if all[i] ~= 'mode' and #answer < 3 + 64 then
+        answer[#answer + 1] = all[i]:sub(1, 512) -- a stranger's may be long
+        answer[#answer + 1] = all[i + 1]:sub(1, 512)
+    end
 end
 return answer

@@ -8,19 +8,34 @@
 --       held once less; -1 when this owner does not hold it.
 --
 -- Twice is harmless: it lowers the number of holds to the one wanted, it does
--- not take one away; whether "does not hold it" means that the first sending did
--- it, the sender knows. The last hold needs no command that a full server
--- refuses. Who may not publish still releases: the waiters then find out by
+-- not take one away; whether "does not hold it" means that the first sending
+-- did it, the sender knows. Works on a full server: the last hold needs no
+-- command that such a one refuses, and a smaller count is let through once a
+-- script has written; an empty field that is not there is enough for that. Only
+-- the owner's own field is taken out, in case an application has put something
+-- beside it. Who may not publish still releases: the waiters then find out by
 -- themselves.
 local key, owner, target, keep = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
-local has = redis.call('hget', key, owner)
+local has
 
-if not has then
+if target == '0' and keep == '0' then
+    has = redis.pcall('hdel', key, owner)
+    if type(has) == 'table' then -- no right to do just that
+        has = redis.call('hget', key, owner) and redis.call('del', key)
+    end
+else
+    has = redis.call('hget', key, owner)
+end
+if not has or has == 0 then
     return -1
 end
 if target ~= '0' then
-    if tonumber(has) > tonumber(target) then
-        redis.call('hset', key, owner, target)
+    if (tonumber(has) or math.huge) > tonumber(target) then
+        local done = redis.pcall('hset', key, owner, target)
+        if type(done) == 'table' then
+            redis.pcall('hdel', key, '')
+            redis.call('hset', key, owner, target)
+        end
     end
     return 0
 end
@@ -28,7 +43,6 @@ if keep ~= '0' then
     redis.call('pexpire', key, keep)
     return 1
 end
-redis.call('del', key)
 local most = 0
 for i = 5, math.max(5, #ARGV) do
     local heard = redis.pcall(ARGV[i] or 'publish', ARGV[4], '0')

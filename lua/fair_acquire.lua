@@ -1,24 +1,29 @@
 -- fair_acquire: take the lock in turn, or stand in the queue for it.
 --
 -- KEYS  1 lock hash   2 queue   3 scores: until when each waiter counts
---       4 silent: who did not hear, and since when
+--       4 silent: who did not hear, or did not come, and since when
 -- ARGV  1 owner   2 holds it will then have   3 lease in ms
 --       4 W: how long a silent waiter counts   5 channel of a waiter, less its
---       owner   6 '1' to wait in the queue, '0' to go away again   then the
---       commands to publish with; none = 'publish'
+--       owner   6 '1' to wait in the queue, '0' to go away again   7 ms that
+--       the first in line has to ask in when it heard   then the commands to
+--       publish with; none = 'publish'
 -- Gives nil when taken; >= 0 when not: come back after so many ms at the
 --       latest; -3 when the outer holds of a re-entry are gone; -6 when the
---       key holds a read-write lock.
+--       key holds a read-write lock, or a hash that is no lock.
 --
 -- The server's clock counts, nobody else's. A waiter that asks proves that it
 -- lives and pushes its score back, beyond anything that another client may take
--- off it meanwhile. One that does not hear when it is called, and a second later
--- still does not, is dead, and goes; so does one that is silent past its score.
--- That second is noted apart: a score taken down would have other clients throw
--- out a waiter that just has not begun to listen. Twice is harmless.
+-- off it meanwhile. One that does not hear when it is called, and a second
+-- later still does not, is dead, and goes. One that hears and yet does not ask
+-- is stopped, and goes after five seconds or so. That second is noted apart: a
+-- score taken down would have other clients throw out a waiter that just has
+-- not begun to listen. Twice is harmless.
 local lock, queue, scores, silent = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local owner, target, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local wait, channel, stay = tonumber(ARGV[4]), ARGV[5], ARGV[6] == '1'
+local channel, stay = ARGV[5], ARGV[6] == '1'
+local AGES = 315360000000 -- ten years of ms: no sane time is that far off
+local wait = math.min(tonumber(ARGV[4]), AGES)
+local called = math.min(tonumber(ARGV[7]), wait)
 local SOON = 1000 -- ms that a waiter has who did not hear
 local BUSY = 2000 -- ms between two questions of the first in line
 local NEAR = 100  -- places that look for the end of the lease, too
@@ -33,11 +38,32 @@ local left = redis.call('pttl', lock)
 -- only those who listen at this one are counted.
 local function call(who)
     local most = -1
-    for i = 7, math.max(7, #ARGV) do
+    for i = 8, math.max(8, #ARGV) do
         local heard = redis.pcall(ARGV[i] or 'publish', channel .. who, '0')
         most = math.max(most, type(heard) == 'number' and heard or -1)
     end
     return most == 0 and ARGV[#ARGV] == 'publish' and -1 or most
+end
+
+-- An owner is a UUID, a colon and a number; a transaction puts more behind it.
+local UUID = '^%x+%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%-%x+:%-?%d'
+
+-- Is the hash a lock? A lock has owners with a count in it and nothing else.
+-- What an application keeps there is left alone. Who may not look takes it for
+-- one.
+local function is_lock(hash)
+    local count = redis.pcall('hlen', hash)
+    if type(count) == 'table' or count > 32 then
+        return type(count) == 'table'
+    end
+    local all = redis.pcall('hgetall', hash)
+    for i = 1, #all, 2 do
+        if not all[i]:find(UUID) or all[i]:sub(37, 37) ~= ':' or
+            not all[i + 1]:find('^[1-9]%d*$') then
+            return false
+        end
+    end
+    return true
 end
 
 local function hold(has)
@@ -64,16 +90,30 @@ if left ~= -2 then
     local found = redis.call('hmget', lock, owner, 'mode')
     if found[2] then
         return -6
-    elseif found[1] then
+    elseif tonumber(found[1] or nil) then
         return hold(tonumber(found[1]))
+    elseif target == '1' and not is_lock(lock) then
+        return -6
     end
 end
 if target ~= '1' then
     return -3
 end
 
--- Nobody heard the call. The ms that it still has; 0: it had them, and goes. What
--- is left of a score after whole Ws tells one stay in the queue from the next.
+-- Until when a waiter counts; 0 without a score. What is no sane time, for it
+-- is too far off, is put right.
+local function score_of(who)
+    local score = tonumber(redis.call('zscore', scores, who) or nil) or 0
+    if score > now + AGES then
+        score = now + wait
+        redis.call('zadd', scores, score, who)
+    end
+    return math.max(score, 0)
+end
+
+-- Nobody heard the call. The ms that it still has; 0: it had them, and goes.
+-- What is left of a score after whole Ws tells one stay in the queue from the
+-- next.
 local function rest(who, score)
     local noted = redis.call('hget', silent, who) or ''
     local since, stay = noted:match('^(%d+) (.+)$')
@@ -90,12 +130,43 @@ local function rest(who, score)
     return 0
 end
 
+-- The first in line heard the call. The ms that it still has to ask in; 0: it
+-- had them, and goes. Time counts in steps of a third at most, each between two
+-- looks at it, so that a server that stood still does not cost it its place.
+-- How far it is, is noted for as long as it stays; `begun` is what it has spent
+-- before the first look. For others than us, its score says the same, with a
+-- half as a mark; but not if nobody is behind it: who comes next may reckon
+-- from the last score.
+local function patience(who, score, behind, begun)
+    local noted = redis.call('hget', silent, 'called ' .. who) or ''
+    local last, spent, stay = noted:match('^(%d+) (%d+) (.+)$')
+    local mark = score % 1 ~= 0 and score - now <= called
+    if stay == tostring(score) then
+        local step = math.min(now - last, math.ceil(called / 3))
+        spent = spent + math.max(step, 0)
+    else
+        spent = mark and math.min(called - (score - now), called / 3) or 0
+        spent = math.max(math.floor(spent), begun)
+    end
+    if not mark and (behind or score < now + called) then
+        score = now + called + (behind and 0.5 or 0)
+        redis.call('zadd', scores, score, who)
+    end
+    if spent >= called then
+        return 0
+    end
+    redis.call('hset', silent, 'called ' .. who,
+                now .. ' ' .. spent .. ' ' .. score)
+    redis.call('pexpire', silent, called + 10 * SOON)
+    return called - spent
+end
+
 -- The lock is free: whose turn is it? Who is called and does not hear gets a
 -- second, who had that already goes. Without the right to call nobody knows who
 -- hears; then only the score counts.
 local sleep
 if left == -2 then
-    local place = 0
+    local place, begun, client = 0, 0, nil
     for _ = 1, 256 do
         local who = redis.call('lindex', queue, place)
         if (not who or who == owner) and place == 0 then
@@ -105,7 +176,8 @@ if left == -2 then
             end
             if who then
                 redis.call('zrem', scores, owner)
-                redis.call('zadd', scores, now + lease + wait, who)
+                redis.call('zadd', scores,
+                           now + math.min(lease, AGES) + wait, who)
             else
                 redis.call('del', scores, silent)
             end
@@ -114,33 +186,34 @@ if left == -2 then
             break
         end
         local heard = call(who)
-        local mute = heard < 0
-        local score = tonumber(redis.call('zscore', scores, who) or 0)
+        local score = score_of(who)
         local mine = 0 -- ms that it still has without asking
-        if mute then
-            mine = score > now and -1 or 0
+        if heard < 0 then
+            mine = score > now and who:find(UUID) and -1 or 0
         elseif heard == 0 then
             mine = score > now and rest(who, score) or 0
-        elseif score % 1 == 0 or score > now + 2 * SOON then
-            -- It hears, so it will ask. If it does not (a stopped process hears
-            -- too), it has one second more: the half marks that.
+        elseif place > 0 then
             if score <= now then
-                redis.call('zadd', scores, now + SOON + 0.5, who)
-                sleep = SOON
+                redis.call('zadd', scores, now + called, who)
             end
-            break
-        elseif score > now then
-            sleep = score - now + 1
-            break
+            break -- those before it have their second
+        else
+            begun = who:sub(1, 36) == client and called - SOON or 0
+            mine = patience(who, score, stay or
+                            redis.call('llen', queue) > 1, begun)
         end
-        if mine < 0 then
-            break
-        elseif mine == 0 then
+        if mine == 0 then
             redis.call('lrem', queue, 1, who)
             redis.call('zrem', scores, who)
-        else
+            redis.call('hdel', silent, who, 'called ' .. who)
+            -- If its process is stopped, so are the others of its client.
+            client = heard > 0 and who:sub(1, 36) or client
+        elseif heard == 0 then
             sleep = sleep or mine + 1
             place = place + 1
+        else
+            sleep = heard > 0 and math.min(SOON, mine + 1, called / 3) or SOON
+            break
         end
     end
     sleep = sleep or SOON
@@ -165,12 +238,23 @@ if not place then
     place = length
     length = length + 1
 end
-local horizon = now + math.max(left, 0)
-redis.call('zadd', scores, horizon + wait * (place + 1), owner)
--- Nothing stays for ever, and both end together, behind the last score.
-local last = redis.call('zrange', scores, -1, -1, 'WITHSCORES')[2]
-local over = math.max(horizon + lease + wait * (length + 4),
-                      math.ceil(last) + wait)
+local horizon = now + math.min(math.max(left, 0), AGES)
+local mine = math.min(horizon + wait * (place + 1), now + AGES)
+redis.call('zadd', scores, mine, owner)
+-- Nothing stays for ever, and both end together, behind the last score. One
+-- that is no sane time would keep them, so it is put right.
+local last
+for _ = 1, 8 do
+    local top = redis.call('zrange', scores, -1, -1, 'WITHSCORES')
+    last = tonumber(top[2]) or 0
+    if last <= now + AGES then
+        break
+    end
+    redis.call('zadd', scores, now + wait, top[1])
+end
+local over = math.max(horizon + math.min(lease, AGES) + wait * (length + 4),
+                      math.ceil(math.min(last, now + AGES)) + wait)
+over = math.min(over, now + 4 * AGES)
 redis.call('pexpireat', queue, over)
 redis.call('pexpireat', scores, over)
 

@@ -2,30 +2,42 @@
 --
 -- KEYS  1 lock hash   2 queue   3 scores
 -- ARGV  1 first place wanted   2 how many
--- Gives an array: remaining time in ms (-1 none, -2 not locked), number of
---       fields, length of the queue, then field and value of up to 32; then,
---       for each place asked for, the waiter and until when it counts in ms
---       from now, '' if nobody knows.
+-- Gives an array: remaining time in ms (-1 none, -2 not locked, -6 a hash that
+--       is no lock), number of fields, length of the queue, then field and
+--       value of up to 32; then, for each place asked for, the waiter and until
+--       when it counts in ms from now, '' if nobody knows or its score is no
+--       sane time.
+-- An owner is a UUID, a colon and a number; a transaction puts more behind it.
+local UUID = '^%x+%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%-%x+:%-?%d'
+local AGES = 315360000000 -- ten years of ms: no sane time is that far off
 local lock, queue, scores = KEYS[1], KEYS[2], KEYS[3]
 local first, count = tonumber(ARGV[1]), tonumber(ARGV[2])
 local held = redis.call('hlen', lock)
-local all = {}
-if held <= 32 then
-    all = redis.call('hgetall', lock)
-end
-local answer = {redis.call('pttl', lock), #all / 2, redis.call('llen', queue)}
+local all = held <= 32 and redis.call('hgetall', lock) or {}
+local left = held <= 32 and redis.call('pttl', lock) or -6
+local answer = {left, #all / 2, redis.call('llen', queue)}
 
-for i = 1, math.min(#all, 64) do
+for i = 1, #all, 2 do
+    local mode = all[i] == 'mode' and
+        (all[i + 1] == 'read' or all[i + 1] == 'write')
+    if not mode and (not all[i]:find(UUID) or all[i]:sub(37, 37) ~= ':' or
+        not all[i + 1]:find('^[1-9]%d*$')) then
+        answer[1] = -6
+    elseif mode and #all == 2 then
+        answer[1] = -6
+    end
     answer[#answer + 1] = all[i]:sub(1, 512) -- a stranger's may be long
+    answer[#answer + 1] = all[i + 1]:sub(1, 512)
 end
 if count > 0 then
     local time = redis.call('time')
     local now = time[1] * 1000 + math.floor(time[2] / 1000)
     local who = redis.call('lrange', queue, first, first + count - 1)
     for _, owner in ipairs(who) do
-        local score = redis.call('zscore', scores, owner)
-        answer[#answer + 1] = owner
-        answer[#answer + 1] = score and tostring(score - now) or ''
+        local score = tonumber(redis.call('zscore', scores, owner) or nil)
+        local sane = score and score >= 0 and score <= now + AGES
+        answer[#answer + 1] = owner:sub(1, 512)
+        answer[#answer + 1] = sane and ('%.0f'):format(score - now) or ''
     end
 end
 return answer

@@ -3,8 +3,12 @@
 -- KEYS  1 lock hash
 -- ARGV  1 head and 2 tail of the name of an owner's read key, which has the
 --       number of a hold behind it   3 how many
--- Gives an array: mode ('' for a lock without one), then owner, holds and
---       remaining time in ms (-1 none, -2 over) of each.
+-- Gives an array: mode ('' for a lock without one; the number -6: the hash is
+--       no lock), then owner, holds and remaining time in ms (-1 none, -2 over)
+--       of each.
+
+-- An owner is a UUID, a colon and a number; a transaction puts more behind it.
+local UUID = '^%x+%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%-%x+:%-?%d'
 local key, head, tail = KEYS[1], ARGV[1], ARGV[2]
 local mode = redis.call('hget', key, 'mode')
 local left = redis.call('pttl', key)
@@ -24,16 +28,23 @@ repeat
     local page = redis.call('hscan', key, cursor, 'count', 100)
     cursor = page[1]
     for i = 1, #page[2], 2 do
-        local owner = page[2][i]
-        if owner ~= 'mode' and #answer < 3 * tonumber(ARGV[3]) then
+        local owner, holds = page[2][i], page[2][i + 1]
+        if owner == 'mode' and holds ~= 'read' and holds ~= 'write' or
+            owner ~= 'mode' and (not owner:find(UUID) or
+            owner:sub(37, 37) ~= ':' or not holds:find('^[1-9]%d*$')) then
+            return {-6}
+        elseif owner ~= 'mode' and #answer < 3 * tonumber(ARGV[3]) then
             local ms = left
             if mode and owner:sub(-6) ~= ':write' then
-                ms = longest(owner, tonumber(page[2][i + 1]) or 1)
+                ms = longest(owner, tonumber(holds))
             end
             answer[#answer + 1] = owner
-            answer[#answer + 1] = page[2][i + 1]
+            answer[#answer + 1] = holds
             answer[#answer + 1] = ms
         end
     end
 until cursor == '0' or #answer >= 3 * tonumber(ARGV[3])
+if mode and #answer == 1 then
+    return {-6}
+end
 return answer

@@ -6,12 +6,12 @@
 --       the holds it will then have behind it; owner, '' = as the one before
 -- Gives nil when all are taken; else which one is in the way, from 1, and why:
 --       >= -1 busy for so many ms; -3 its outer holds are gone; -6 another kind
---       of lock, or something else; -7 readers have it, or had it: that is for
+--       of lock, or no lock at all; -7 readers have it, or had it: that is for
 --       write_acquire to find out.
 --
--- First all are looked at, then all are taken; nothing can come between. As with
--- each lock by itself a re-entry never shortens a lease, twice is harmless, and
--- no hash stays without a TTL.
+-- First all are looked at, then all are taken; nothing can come between. As
+-- with each lock by itself a re-entry never shortens a lease, twice is
+-- harmless, and no hash stays without a TTL.
 local lease, count = ARGV[1], (#ARGV - 1) / 2
 local owners, simple = {}, true
 
@@ -35,6 +35,30 @@ if free and simple then
     return false
 end
 
+-- An owner is a UUID, a colon and a number; a transaction puts more behind it.
+local UUID = '^%x+%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%-%x+:%-?%d'
+
+-- Is the hash that somebody else has a lock? A lock that one has alone has
+-- owners with a count in it, perhaps a mode, and nothing else. What an
+-- application keeps there is left alone. Who may not look takes it for one.
+local function is_lock(hash)
+    local count = redis.pcall('hlen', hash)
+    if type(count) == 'table' or count > 32 then
+        return type(count) == 'table'
+    end
+    local all, owners = redis.pcall('hgetall', hash), 0
+    for i = 1, #all, 2 do
+        local mode = all[i] == 'mode' and all[i + 1] == 'write'
+        if not mode and (not all[i]:find(UUID) or
+            all[i]:sub(37, 37) ~= ':' or
+            not all[i + 1]:find('^[1-9]%d*$')) then
+            return false
+        end
+        owners = owners + (mode and 0 or 1)
+    end
+    return owners > 0 or #all == 0
+end
+
 local function in_the_way(item)
     local found = not free and
         redis.pcall('hmget', item.key, item.owner, 'mode')
@@ -47,14 +71,14 @@ local function in_the_way(item)
         item.has = 0
         return item.target ~= 1 and -3
     end
-    item.has = tonumber(found[1] or 0)
+    item.has = tonumber(found[1] or 0) or 0
     local mode = found[2] or nil
     if item.gate and mode == 'read' then
         return -7
     elseif (mode ~= nil) ~= (item.gate ~= nil) then
         return -6
     elseif item.has == 0 then
-        return item.target == 1 and item.left or -3
+        return item.target ~= 1 and -3 or is_lock(item.key) and item.left or -6
     end
     return false
 end

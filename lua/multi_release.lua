@@ -9,17 +9,14 @@
 --       'publish'
 -- Gives a number for each: >= 1 when freed: 1 + how many heard of it; 0 when
 --       held once less; -1 when this owner does not hold it; -6 when the key is
---       something else; -8 when it should be held once less, and that is refused.
+--       something else; -8 when it should be held once less, and that is
+--       refused.
 --
 -- One that is not held, or not a lock any more, spoils nothing for the others.
--- A full server refuses to write down a smaller number, so that comes last: then
--- it lets the script go on if it has ended any lock. Otherwise as basic_release
--- and write_release.
+-- Otherwise as basic_release and write_release.
 local keep, count = ARGV[1], tonumber(ARGV[2])
 local how = 3 * count + 3
 local gates, verdicts, owner = count, {}, nil
-local gone, at = {}, {} -- plain locks that end, and which ones they are
-local less = {}         -- those that are held once less
 
 local function tell(channel, payload)
     local most = 0
@@ -43,6 +40,16 @@ local function write_ends(key, reader, channel, gate)
     return heard
 end
 
+-- Held once less: also on a full server, once the script has written.
+local function lessen(key, field, target)
+    local done = redis.pcall('hset', key, field, target)
+    if type(done) == 'table' then
+        redis.pcall('hdel', key, '')
+        done = redis.pcall('hset', key, field, target)
+    end
+    return type(done) == 'table' and -8 or 0
+end
+
 for i = 1, count do
     local key, word, channel = KEYS[i], ARGV[3 * i], ARGV[3 * i + 2]
     owner = ARGV[3 * i + 1] ~= '' and ARGV[3 * i + 1] or owner
@@ -52,15 +59,20 @@ for i = 1, count do
         gate = KEYS[gates]
         field = owner .. ':write'
     end
-    local has = redis.pcall('hget', key, field)
+    local last = target == '0' and keep == '0' and not gate
+    local has = redis.pcall(last and 'hdel' or 'hget', key, field)
+    if last and type(has) == 'table' then -- no right to do just that
+        has = redis.pcall('hget', key, field)
+        has = has and (has.err and has or redis.call('del', key))
+    end
     if type(has) == 'table' then
         verdicts[i] = -6
-    elseif not has then
+    elseif not has or has == 0 then
         verdicts[i] = -1
     elseif target ~= '0' then
         verdicts[i] = 0
-        if tonumber(has) > tonumber(target) then
-            less[#less + 1] = {key, field, target, i}
+        if (tonumber(has) or math.huge) > tonumber(target) then
+            verdicts[i] = lessen(key, field, target)
         end
     elseif keep ~= '0' and
         not (gate and redis.call('hexists', key, owner) == 1) then
@@ -69,19 +81,7 @@ for i = 1, count do
     elseif gate then
         verdicts[i] = write_ends(key, owner, channel, gate)
     else
-        gone[#gone + 1] = key
-        at[#gone] = i
+        verdicts[i] = tell(channel, '0')
     end
-end
-
-if #gone > 0 then
-    redis.call('del', unpack(gone))
-end
-for _, i in ipairs(at) do
-    verdicts[i] = tell(ARGV[3 * i + 2], '0')
-end
-for _, one in ipairs(less) do
-    local done = redis.pcall('hset', one[1], one[2], one[3])
-    verdicts[one[4]] = type(done) == 'table' and -8 or 0
 end
 return verdicts

@@ -3,7 +3,8 @@
 -- KEYS  1 lock hash   2 this owner's read key   3 key of a waiting writer
 -- ARGV  1 owner   2 holds it will then have   3 lease in ms
 -- Gives nil when taken; >= -1 when busy for so many ms; -3 when the outer holds
---       of a re-entry are gone; -6 when the key holds another kind of lock.
+--       of a re-entry are gone; -6 when the key holds another kind of lock, or
+--       a hash that is no lock.
 --
 -- A read hold counts as long as its read key lives. One key serves all holds of
 -- an owner: it lives as long as the longest of them. A writer that waits keeps
@@ -11,6 +12,28 @@
 -- lock. Twice is harmless.
 local key, mine, gate = KEYS[1], KEYS[2], KEYS[3]
 local owner, target, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])
+-- An owner is a UUID, a colon and a number; a transaction puts more behind it.
+local UUID = '^%x+%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%-%x+:%-?%d'
+
+-- Are these owners with a count, and nothing else but the mode? Then it is a
+-- lock; what an application keeps in a hash is left alone. all: field, value
+-- and so on.
+local function is_lock(all)
+    local owners = 0
+    for i = 1, #all, 2 do
+        local mode = all[i] == 'mode'
+        if mode and all[i + 1] ~= 'read' and all[i + 1] ~= 'write' or
+            not mode and (not all[i]:find(UUID) or
+            all[i]:sub(37, 37) ~= ':' or
+            not all[i + 1]:find('^[1-9]%d*$')) then
+            return false
+        end
+        owners = owners + (mode and 0 or 1)
+    end
+    return owners > 0
+end
+
+local FEW = 8 -- fields that are looked at
 local there = redis.call('exists', key, gate)
 local found = there > 0 and redis.call('hmget', key, 'mode', owner) or {}
 local mode = found[1]
@@ -21,14 +44,19 @@ if there > 0 and not mode and redis.call('exists', key) == 1 then
 end
 if found[2] then
     reads = redis.call('pttl', mine)
-    has = reads ~= -2 and tonumber(found[2]) or 0
+    has = reads ~= -2 and tonumber(found[2]) or 0 -- 0: or no count
 end
 if reads == -2 then
     if target ~= '1' then
         return -3
     end
-    if mode == 'write' then
-        if redis.call('hexists', key, owner .. ':write') == 0 then
+    local writes = mode == 'write' and
+        redis.call('hexists', key, owner .. ':write') == 1
+    if mode and not writes and
+        not is_lock(redis.call('hrandfield', key, FEW, 'withvalues')) then
+        return -6
+    elseif mode == 'write' then
+        if not writes then
             return redis.call('pttl', key)
         end
     elseif there > (mode and 1 or 0) then

@@ -4,17 +4,39 @@
 -- ARGV  1 owner   2 head and 3 tail of the name of an owner's read key, which
 --       has the number of a hold behind it   4 '1' for all, if this owner is
 --       among them   then the commands to publish with; none = 'publish'
--- Gives 1 when something ended, else 0; an error when the key holds another
---       kind of lock.
+-- Gives 1 when something ended, else 0; -6 when the key holds a hash that is no
+--       lock; an error when it holds another kind of lock.
 local key, mine, channel = KEYS[1], KEYS[2], KEYS[3]
 local owner, head, tail = ARGV[1], ARGV[2], ARGV[3]
 local found = redis.call('hmget', key, owner, 'mode')
-local MOST = 1000
+local MOST, FEW = 1000, 8
+-- An owner is a UUID, a colon and a number; a transaction puts more behind it.
+local UUID = '^%x+%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%-%x+:%-?%d'
 
-if not found[1] then
-    return 0
+-- Are these owners with a count, and nothing else but the mode? Then it is a
+-- lock; what an application keeps in a hash is left alone. all: field, value
+-- and so on.
+local function is_lock(all)
+    local owners = 0
+    for i = 1, #all, 2 do
+        local mode = all[i] == 'mode'
+        if mode and all[i + 1] ~= 'read' and all[i + 1] ~= 'write' or
+            not mode and (not all[i]:find(UUID) or
+            all[i]:sub(37, 37) ~= ':' or
+            not all[i + 1]:find('^[1-9]%d*$')) then
+            return false
+        end
+        owners = owners + (mode and 0 or 1)
+    end
+    return owners > 0
 end
-if not found[2] then
+
+if redis.call('exists', key) == 1 and
+    not is_lock(redis.call('hrandfield', key, FEW, 'withvalues')) then
+    return -6
+elseif not found[1] then
+    return 0
+elseif not found[2] then
     return redis.error_reply('WRONGTYPE the key holds another kind of lock')
 end
 redis.call('hdel', key, owner)
@@ -33,6 +55,7 @@ local function lives(field, holds)
 end
 
 local all = redis.call('hgetall', key)
+local others = #all > 2 and not is_lock(all) -- there is more than a lock in it
 for i = 1, #all, 2 do
     local holds = tonumber(all[i + 1])
     if holds and ARGV[4] == '1' then
@@ -41,7 +64,9 @@ for i = 1, #all, 2 do
         return 1
     end
 end
-redis.call('del', key)
+if not others then
+    redis.call('del', key)
+end
 for i = 5, math.max(5, #ARGV) do
     redis.pcall(ARGV[i] or 'publish', channel, '0')
 end

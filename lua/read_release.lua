@@ -14,8 +14,11 @@
 -- others; only if none of those lives, all. So with many readers this costs no
 -- more than with few. Another client may have a read key for each of an owner's
 -- holds: one that lives is enough. If the lock would last much longer than its
--- readers, it is shortened, but never below the longest of them. Twice is
--- harmless.
+-- readers, it is shortened, but never below the longest of them. What is
+-- neither an owner nor the mode is an application's, and stays. Twice is
+-- harmless, and a full server refuses nothing of this (see basic_release). An
+-- owner is a UUID, a colon and a number; a transaction puts more behind it.
+local UUID = '^%x+%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%-%x+:%-?%d'
 local key, mine, channel = KEYS[1], KEYS[2], KEYS[3]
 local owner, target, head, tail = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local found = redis.call('hmget', key, owner, 'mode', ARGV[5])
@@ -26,14 +29,19 @@ if not found[1] or not found[2] then
     return -1
 end
 if target ~= '0' and redis.call('exists', mine) == 1 then
-    if tonumber(found[1]) > tonumber(target) then
-        redis.call('hset', key, owner, target)
+    if (tonumber(found[1]) or math.huge) > tonumber(target) then
+        local done = redis.pcall('hset', key, owner, target)
+        if type(done) == 'table' then
+            redis.pcall('hdel', key, '')
+            redis.call('hset', key, owner, target)
+        end
     end
     return 0
 end
 
 local named = found[3] and ARGV[5] ~= owner and {ARGV[5], found[3]}
 local some, alone, answer
+local more = false -- there is something that is not a lock's
 if found[2] ~= 'write' and not named then
     some = redis.call('hrandfield', key, FEW, 'withvalues')
     alone = #some == 4 -- the mode, and this owner
@@ -62,7 +70,10 @@ local function longest(all, enough)
                 return life
             end
         end
-        if life < 0 and all[i] ~= 'mode' then
+        if all[i] ~= 'mode' and (not all[i]:find(UUID) or
+            all[i]:sub(37, 37) ~= ':') then
+            more = true
+        elseif life < 0 and all[i] ~= 'mode' then
             redis.call('hdel', key, all[i])
         end
         most = math.max(most, life)
@@ -93,7 +104,9 @@ if not alone then
     if others() then
         return answer
     end
-    redis.call('del', key)
+    if not more then
+        redis.call('del', key)
+    end
 end
 local most = 0
 for i = 6, math.max(6, #ARGV) do

@@ -7,7 +7,8 @@
 --       number of a hold behind it
 -- Gives nil when taken; >= -1 when busy for so many ms; -3 when the outer holds
 --       of a re-entry are gone; -5 when this owner reads, and so would wait for
---       itself; -6 when the key holds another kind of lock.
+--       itself; -6 when the key holds another kind of lock, or a hash that is
+--       no lock.
 --
 -- Readers whose lease is over do not count, and go. A re-entry never shortens
 -- the lease. Twice is harmless.
@@ -15,6 +16,28 @@ local key, mine, gate = KEYS[1], KEYS[2], KEYS[3]
 local owner, target, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local head, tail = ARGV[5], ARGV[6]
 local writer = owner .. ':write'
+local FEW = 8 -- fields that are looked at
+-- An owner is a UUID, a colon and a number; a transaction puts more behind it.
+local UUID = '^%x+%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%-%x+:%-?%d'
+
+-- Are these owners with a count, and nothing else but the mode? Then it is a
+-- lock; what an application keeps in a hash is left alone. all: field, value
+-- and so on.
+local function is_lock(all)
+    local owners = 0
+    for i = 1, #all, 2 do
+        local mode = all[i] == 'mode'
+        if mode and all[i + 1] ~= 'read' and all[i + 1] ~= 'write' or
+            not mode and (not all[i]:find(UUID) or
+            all[i]:sub(37, 37) ~= ':' or
+            not all[i + 1]:find('^[1-9]%d*$')) then
+            return false
+        end
+        owners = owners + (mode and 0 or 1)
+    end
+    return owners > 0
+end
+
 local left = redis.call('pttl', key)
 local mode = left ~= -2 and redis.call('hget', key, 'mode')
 
@@ -39,29 +62,36 @@ local function lease_left(all)
     return -2
 end
 
--- How long to wait for the readers: a few tell, or all.
+-- How long to wait for the readers: a few tell, or all. nil: it is no lock.
 local function readers()
-    local ms = -2
-    if redis.call('hlen', key) > 16 then
-        ms = lease_left(redis.call('hrandfield', key, 4, 'withvalues'))
+    local some = redis.call('hrandfield', key, FEW, 'withvalues')
+    local ms = is_lock(some) and lease_left(some)
+    if ms == -2 and #some == 2 * FEW then
+        some = redis.call('hgetall', key)
+        ms = is_lock(some) and lease_left(some)
     end
-    return ms ~= -2 and ms or lease_left(redis.call('hgetall', key))
+    return ms
 end
 
-if left ~= -2 and not mode then
+if left ~= -2 and mode ~= 'read' and mode ~= 'write' then
     return -6
 end
 local has = 0
 if mode == 'write' then
-    has = tonumber(redis.call('hget', key, writer) or 0)
-    if has == 0 then
-        return target == '1' and busy(left) or -3
+    has = tonumber(redis.call('hget', key, writer) or 0) or 0
+    if has == 0 and target ~= '1' then
+        return -3
+    elseif has == 0 then
+        local some = redis.call('hrandfield', key, FEW, 'withvalues')
+        return is_lock(some) and busy(left) or -6
     end
 elseif target ~= '1' then
     return -3
 elseif mode then
     local most = readers()
-    if most ~= -2 then
+    if not most then
+        return -6
+    elseif most ~= -2 then
         if redis.call('hexists', key, owner) == 1 and
             redis.call('exists', mine) == 1 then
             return -5

@@ -9,8 +9,8 @@
 --       less; -1 when this owner does not write.
 --
 -- Those who waited get their chance before the next writer keeps them out
--- again. Twice is harmless. The last hold needs no command that a full server
--- refuses: once a script has written, it may go on.
+-- again. Twice is harmless. A full server refuses nothing of this: once a
+-- script has written, it may go on (see basic_release).
 local key, channel, gate = KEYS[1], KEYS[2], KEYS[3]
 local writer, target, keep = ARGV[1] .. ':write', ARGV[2], ARGV[3]
 
@@ -19,8 +19,12 @@ if not has then
     return -1
 end
 if target ~= '0' then
-    if tonumber(has) > tonumber(target) then
-        redis.call('hset', key, writer, target)
+    if (tonumber(has) or math.huge) > tonumber(target) then
+        local done = redis.pcall('hset', key, writer, target)
+        if type(done) == 'table' then
+            redis.pcall('hdel', key, '')
+            redis.call('hset', key, writer, target)
+        end
     end
     return 0
 end

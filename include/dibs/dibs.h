@@ -196,6 +196,10 @@ typedef struct dibs_client_opts {
     const char *sentinel_user;     /* instead of the URL's; NULL = the URL's */
     const char *sentinel_password; /* the same */
     dibs_pubsub pubsub;            /* in a cluster: how wake-ups travel */
+    int64_t fair_call_ms; /* fair locks: how long the lock is kept for the
+                             first in line when that was called and does not
+                             ask, as a stopped process; 0 = 5000, at least
+                             100. It queues anew when it wakes */
 } dibs_client_opts;
 
 #ifdef __cplusplus
@@ -334,9 +338,10 @@ DIBS_API DIBS_MUST dibs_err dibs_lock_new_bytes(dibs_client *c,
                                                 dibs_lock **out);
 /* The fair lock: granted in the order in which it was asked for, over all
  * threads, processes and hosts. Re-entrant. A waiter that died costs the next
- * one about a second. dibs_lock_try neither queues nor overtakes a queue. On
- * the server it is one lock with the plain one of that name: an owner that
- * holds the one gets DIBS_ERR_WRONGTYPE for the other. */
+ * one about a second, one that is stopped fair_call_ms. dibs_lock_try neither
+ * queues nor overtakes a queue. On the server it is one lock with the plain one
+ * of that name: an owner that holds the one gets DIBS_ERR_WRONGTYPE for the
+ * other. */
 DIBS_API DIBS_MUST dibs_err dibs_fair_lock_new(dibs_client *c, const char *name,
                                                dibs_lock **out);
 DIBS_API DIBS_MUST dibs_err dibs_fair_lock_new_bytes(dibs_client *c,

@@ -25,10 +25,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define LEASE_MS     30000
-#define FAIR_WAIT_MS 300000
-#define CONNECTIONS  4
-#define CLOSE_MS     5000
+#define LEASE_MS    30000
+#define CONNECTIONS 4
+#define CLOSE_MS    5000
 
 /* ---- who is inside ----------------------------------------------------- */
 
@@ -202,6 +201,7 @@ static void parts_init(dibs_client *c, const dibs_client_opts *o)
     atomic_init(&c->refs, 1);
     c->lease_ms = o->lease_ms ? o->lease_ms : LEASE_MS;
     c->fair_wait_ms = o->fair_wait_ms ? o->fair_wait_ms : FAIR_WAIT_MS;
+    c->fair_call_ms = o->fair_call_ms ? o->fair_call_ms : FAIR_CALL_MS;
     c->prefer_readers = o->prefer_readers;
     c->replicas = o->replicas;
     c->on_event = o->on_event;

@@ -27,12 +27,17 @@ struct dibs__tenant {
     void (*free)(void *home);
 };
 
+#define FAIR_WAIT_MS     300000
+#define FAIR_CALL_MS     5000
+#define FAIR_CALL_MIN_MS 100
+
 struct dibs_client {
     volatile unsigned char *here; /* 1 here, 0 in a child after fork */
     atomic_int refs;
     char id[DIBS__UUID_LEN + 1]; /* const after init */
     int64_t lease_ms;            /* const after init */
     int64_t fair_wait_ms;        /* const after init */
+    int64_t fair_call_ms;        /* const after init */
     bool prefer_readers;         /* const after init */
     int replicas;                /* const after init */
     dibs_event_cb on_event;      /* const after init */

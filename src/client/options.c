@@ -47,6 +47,8 @@ static dibs_err check_times(const dibs_client_opts *o)
         dibs__check_ms("lease_ms", o->lease_ms, DIBS_LEASE_MIN_MS,
                        DIBS_MS_MAX) ||
         dibs__check_ms("fair_wait_ms", o->fair_wait_ms, FAIR_WAIT_MIN_MS,
+                       DIBS_MS_MAX) ||
+        dibs__check_ms("fair_call_ms", o->fair_call_ms, FAIR_CALL_MIN_MS,
                        DIBS_MS_MAX))
         return DIBS_ERR_INVALID;
     return DIBS_OK;

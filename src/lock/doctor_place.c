@@ -121,8 +121,31 @@ static void topology(struct dibs__doctor *d)
         sentinels(d);
 }
 
+/* Is what is under the lock's name a lock, if there is anything? */
+static void key(struct dibs__doctor *d)
+{
+    dibs_lock_info info = DIBS_LOCK_INFO_INIT;
+    dibs_lock *l = NULL;
+
+    if (!d->name)
+        return;
+    dibs_err err = dibs_lock_new(d->c, d->name, &l);
+    if (err == DIBS_OK)
+        err = dibs_lock_info_get(l, &info);
+    dibs_lock_free(l);
+    if (err == DIBS_ERR_WRONGTYPE)
+        dibs__doctor_say(d, "key", DIBS_VERDICT_PROBLEM,
+                         "there is something else under this name, and it is "
+                         "left alone: no lock can be taken");
+    else if (err == DIBS_OK)
+        dibs__doctor_say(d, "key", DIBS_VERDICT_OK, "%s",
+                         info.locked ? "a lock, and held" : "free");
+}
+
 void dibs__doctor_place(struct dibs__doctor *d)
 {
     encryption(d);
     topology(d);
+    if (!d->gone && !d->enough)
+        key(d);
 }

@@ -19,13 +19,14 @@ struct dibs__line;
 
 enum dibs__verb {
     VERB_ACQUIRE,  /* nil taken, >= -1 busy for so long, -3 outer holds gone,
-                      -5 would wait for itself, -6 another kind of lock */
+                      -5 would wait for itself, -6 another kind of lock, or
+                      a hash that is no lock */
     VERB_RELEASE,  /* >= 1 freed, 0 held once less, -1 not held, -2 freed, and
                       the first in the queue did not hear of it */
     VERB_HANDOVER, /* 1 the heir has it, -1 neither has it */
-    VERB_FORCE,    /* 1, or more if it is not queued, ended; else not held by
-                      this owner */
-    VERB_LEAVE,    /* whoever waited does not any more; 2 as -2 above */
+    VERB_FORCE,    /* 1, or more if it is not queued, ended; -6 no lock; else
+                      not held by this owner */
+    VERB_LEAVE,    /* who waited does not any more; 2: somebody was called */
     VERB_INFO,     /* an array, see basic_info.lua and fair_info.lua */
     VERB_HOLDERS   /* an array, see holders.lua */
 };

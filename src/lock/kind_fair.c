@@ -7,8 +7,9 @@
  * each waiter counts without a sign of life. A waiter is called on a channel of
  * its own, the lock's channel with its owner behind it. These keys, channels
  * and the unit of the scores are Redisson's; how scores are set, and how a dead
- * waiter is found out, is ours (see the scripts), and so is the hash of those
- * who did not hear when they were called. That one ends by itself.
+ * or stopped waiter is found out, is ours (see the scripts), and so is the hash
+ * of those who did not hear when they were called, or did not come. That one
+ * ends by itself.
  *
  * Thread  any.
  */
@@ -53,36 +54,43 @@ static void fair_write(enum dibs__verb verb, const struct dibs__ask *ask,
 {
     const struct dibs__line *line = ask->line;
     int64_t wait_ms = dibs__line_client(line)->fair_wait_ms;
+    int64_t call_ms = dibs__line_client(line)->fair_call_ms;
     size_t more = dibs__publish_count(line);
 
     switch (verb) {
     case VERB_ACQUIRE:
-        head(out, &dibs__script_fair_acquire, whole, line, 6 + more);
+        head(out, &dibs__script_fair_acquire, whole, line, 7 + more);
         dibs__owner_arg(out, ask);
         dibs__buf_arg_num(out, ask->target);
         dibs__buf_arg_num(out, ask->lease_ms);
         dibs__buf_arg_num(out, wait_ms);
         channel(out, line);
         dibs__buf_arg_num(out, ask->stay);
+        dibs__buf_arg_num(out, call_ms);
         dibs__publish_args(out, line);
         break;
     case VERB_RELEASE:
-        head(out, &dibs__script_fair_release, whole, line, 5 + more);
+        head(out, &dibs__script_fair_release, whole, line, 6 + more);
         dibs__owner_arg(out, ask);
         dibs__buf_arg_num(out, ask->target);
         dibs__buf_arg_num(out, ask->keep_ms);
         dibs__buf_arg_num(out, wait_ms);
         channel(out, line);
+        dibs__buf_arg_num(out, call_ms);
         dibs__publish_args(out, line);
         break;
     case VERB_HANDOVER: /* never: the queue says who is next */
     case VERB_LEAVE:
     case VERB_FORCE:
-        head(out, &dibs__script_fair_leave, whole, line, 4 + more);
-        dibs__owner_arg(out, ask);
+        head(out, &dibs__script_fair_leave, whole, line, 5 + more);
+        if (ask->text || ask->wire)
+            dibs__owner_arg(out, ask);
+        else /* nobody: the queue is to be looked after */
+            dibs__buf_arg_text(out, "");
         channel(out, line);
         dibs__buf_arg_num(out, verb == VERB_FORCE);
         dibs__buf_arg_num(out, wait_ms);
+        dibs__buf_arg_num(out, call_ms);
         dibs__publish_args(out, line);
         break;
     case VERB_INFO:

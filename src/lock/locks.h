@@ -69,9 +69,9 @@ void dibs__reap(struct dibs__line *line, uint64_t wire, int64_t lease_ms);
 /* The same until it is confirmed once: a release whose caller does not wait.
  * Thread: io. */
 void dibs__reap_once(struct dibs__line *line, uint64_t wire);
-/* The first in the queue did not hear of a release: calls again until somebody
- * has the lock, or hears. Thread: any. */
-void dibs__sweep(struct dibs__line *line);
+/* A fair lock was freed and somebody called, who heard it or not: looks after
+ * the queue until somebody has the lock. Thread: any. */
+void dibs__sweep(struct dibs__line *line, bool heard);
 /* The client closes: those that were answered end, the others go on until they
  * are, or the time is over. */
 void dibs__reaps_close(struct dibs__locks *lk);

@@ -16,10 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OWNER_FIELD_MAX 512 /* longest owner that can be forced out */
-#define FIRST_FIELD     3   /* where the fields begin in an answer */
-#define FIELDS_MAX      32  /* so many are in it at most */
-#define QUEUE_PAGE      200 /* places asked for at once */
+#define OWNER_FIELD_MAX 512  /* longest owner that can be forced out */
+#define FIRST_FIELD     3    /* where the fields begin in an answer */
+#define FIELDS_MAX      32   /* so many are in it at most */
+#define QUEUE_PAGE      200  /* places asked for at once */
+#define NO_LOCK         (-6) /* the hash is something else */
 
 /* As it is kept on a page; the owner's text follows. */
 struct holder {
@@ -102,8 +103,8 @@ static size_t fields_given(int64_t fields)
     return fields < 0 ? 0 : fields > FIELDS_MAX ? FIELDS_MAX : (size_t)fields;
 }
 
-/* False: not an answer of the info script. */
-static bool read_info(struct look *lo, const struct dibs__reply *r)
+/* OK; WRONGTYPE: no lock; PROTOCOL: not an answer of the info script. */
+static dibs_err read_info(struct look *lo, const struct dibs__reply *r)
 {
     dibs_lock_info *info = &lo->info;
     int64_t left, fields, waiters;
@@ -111,11 +112,13 @@ static bool read_info(struct look *lo, const struct dibs__reply *r)
     *info = (dibs_lock_info){.size = sizeof *info};
     if (!dibs__reply_num(r, 0, &left) || !dibs__reply_num(r, 1, &fields) ||
         !dibs__reply_num(r, 2, &waiters))
-        return false;
+        return DIBS_ERR_PROTOCOL;
+    if (left == NO_LOCK)
+        return DIBS_ERR_WRONGTYPE;
     info->waiters = waiters > 0 ? (size_t)waiters : 0;
     info->locked = left != -2;
     if (!info->locked)
-        return true;
+        return DIBS_OK;
     info->ttl_ms = left;
     info->mode = DIBS_MODE_EXCLUSIVE;
     size_t end = FIRST_FIELD + 2 * fields_given(fields);
@@ -123,7 +126,7 @@ static bool read_info(struct look *lo, const struct dibs__reply *r)
         const struct dibs__reply *field = dibs__reply_text(r, i);
         const struct dibs__reply *value = dibs__reply_text(r, i + 1);
         if (!field || !value)
-            return false;
+            return DIBS_ERR_PROTOCOL;
         if (is(field, "mode")) {
             info->mode = is(value, "read") ? DIBS_MODE_READ : DIBS_MODE_WRITE;
             fields--;
@@ -132,7 +135,7 @@ static bool read_info(struct look *lo, const struct dibs__reply *r)
         read_owner(lo, field, value);
     }
     info->owners = fields > 0 ? (size_t)fields : 0;
-    return true;
+    return DIBS_OK;
 }
 
 /* The waiters behind the fields, each a text with its NUL, then its time. */
@@ -185,6 +188,8 @@ static void force_answered(struct dibs__call *call, dibs_err err,
 
     if (err == DIBS_OK && reply->type != REPLY_NUM)
         err = DIBS_ERR_PROTOCOL;
+    if (err == DIBS_OK && reply->num == NO_LOCK)
+        err = DIBS_ERR_WRONGTYPE;
     if (err == DIBS_OK) {
         lo->was_locked = reply->num == 1 || call->again;
         if (lo->was_locked)
@@ -204,17 +209,20 @@ static void force_run(struct dibs__op *op)
 }
 
 /* Owner with its NUL, holds, time, mode: one after the other. */
-static bool read_holders(struct look *lo, const struct dibs__reply *r)
+static dibs_err read_holders(struct look *lo, const struct dibs__reply *r)
 {
     const struct dibs__reply *mode = dibs__reply_text(r, 0);
+    int64_t why;
 
+    if (dibs__reply_num(r, 0, &why) && why == NO_LOCK)
+        return DIBS_ERR_WRONGTYPE;
     for (size_t i = 1; mode && i + 2 < r->len; i += 3) {
         const struct dibs__reply *who = dibs__reply_text(r, i);
         const struct dibs__reply *holds = dibs__reply_text(r, i + 1);
         struct holder h = {.mode = mode->len ? DIBS_MODE_READ
                                              : DIBS_MODE_EXCLUSIVE};
         if (!who || !holds || !dibs__reply_num(r, i + 2, &h.remaining_ms))
-            return false;
+            return DIBS_ERR_PROTOCOL;
         size_t n = strlen(who->text), w = strlen(dibs__kind_write.suffix);
         if (n > w && strcmp(who->text + n - w, dibs__kind_write.suffix) == 0)
             h.mode = DIBS_MODE_WRITE;
@@ -222,7 +230,7 @@ static bool read_holders(struct look *lo, const struct dibs__reply *r)
         dibs__buf_add(lo->page, &h, sizeof h);
         dibs__buf_add(lo->page, who->text, n + 1);
     }
-    return mode != NULL;
+    return mode ? DIBS_OK : DIBS_ERR_PROTOCOL;
 }
 
 static void holders_answered(struct dibs__call *call, dibs_err err,
@@ -230,8 +238,8 @@ static void holders_answered(struct dibs__call *call, dibs_err err,
 {
     struct look *lo = look_of(call);
 
-    if (err == DIBS_OK && !read_holders(lo, reply))
-        err = DIBS_ERR_PROTOCOL;
+    if (err == DIBS_OK)
+        err = read_holders(lo, reply);
     if (err == DIBS_OK && !dibs__buf_ok(lo->page))
         err = DIBS_ERR_NOMEM;
     dibs__op_finish(&lo->op, err);
@@ -249,8 +257,8 @@ static void info_answered(struct dibs__call *call, dibs_err err,
 {
     struct look *lo = look_of(call);
 
-    if (err == DIBS_OK && !read_info(lo, reply))
-        err = DIBS_ERR_PROTOCOL;
+    if (err == DIBS_OK)
+        err = read_info(lo, reply);
     if (err == DIBS_OK && lo->page)
         err = read_queue(lo, reply);
     if (err == DIBS_OK && lo->force && lo->owner_len) {

@@ -10,10 +10,10 @@
  * answers there is no telling what it still has to do.
  *
  * Also used to give back, when a client closes, what its owners still hold;
- * there it ends with the first clear answer. And to sweep: when the first in
- * the queue of a fair lock did not hear of a release, it is called again a
- * second later, and again, until somebody has the lock or hears. The number is
- * 0 then, which holds nothing.
+ * there it ends with the first clear answer. And to sweep: whoever was called
+ * when a fair lock became free may be dead, or stopped. So its queue is looked
+ * after a second or two later, and again, until somebody has the lock. The
+ * number is 0 then, which holds nothing.
  *
  * Thread  io; dibs__reap and dibs__sweep from any.
  */
@@ -27,7 +27,10 @@
 #define MAX_MS     1000
 #define LONGEST_MS 60000 /* no copy is that late, once the server answers */
 #define SWEEP_MS   1050  /* a waiter that did not hear has a second */
-#define SWEEPS_MS  10000 /* others will come along by then, or nobody cares */
+#define HEARD_MS                                                               \
+    2000 /* one that did has asked by then, unless it is stopped               \
+          */
+#define SWEEPS_MS 10000 /* others will come along by then, or nobody cares */
 
 struct reap {
     struct dibs__call call;
@@ -80,7 +83,7 @@ static bool has_ended(const struct reap *r, const struct dibs__reply *reply)
            (reply->num == 1 || (reply->num > 1 && !r->line->kind->queued));
 }
 
-/* The first in the queue did not hear. */
+/* It is free, and somebody was called. */
 static bool is_silent(const struct dibs__reply *reply)
 {
     return reply && reply->type == REPLY_NUM && reply->num == 2;
@@ -128,6 +131,8 @@ static bool in_use(struct reap *r)
     dibs__lock(&line->mu);
     struct dibs__hold *h = dibs__hold_on_wire(line, r->wire, 0);
     bool used = (h && !h->lost) || dibs__op_on_wire(line, r->wire);
+    if (r->sweep) /* it is taken: by us */
+        used = !dibs__list_empty(&line->holds);
     dibs__unlock(&line->mu);
     return used;
 }
@@ -138,7 +143,7 @@ static void reap_ask(struct reap *r)
     int64_t timeout = c->server.to.command_timeout_ms;
 
     if (in_use(r)) {
-        if (r->once || r->line->locks->reaps_over)
+        if (r->once || r->sweep || r->line->locks->reaps_over)
             reap_end(r);
         else
             dibs__timer_set(&c->loop, &r->timer, dibs__now_ms() + MAX_MS);
@@ -169,7 +174,7 @@ static void reap_start(struct dibs__task *t)
         reap_end(r);
     else if (r->sweep)
         dibs__timer_set(&dibs__line_client(r->line)->loop, &r->timer,
-                        dibs__now_ms() + SWEEP_MS);
+                        dibs__now_ms() + r->wait_ms);
     else
         reap_ask(r);
 }
@@ -200,7 +205,7 @@ void dibs__reap(struct dibs__line *line, uint64_t wire, int64_t lease_ms)
     dibs__loop_post(&dibs__line_client(line)->loop, &r->start);
 }
 
-void dibs__sweep(struct dibs__line *line)
+void dibs__sweep(struct dibs__line *line, bool heard)
 {
     if (atomic_exchange(&line->swept, true))
         return;
@@ -210,7 +215,9 @@ void dibs__sweep(struct dibs__line *line)
         return;
     }
     r->sweep = true;
-    r->until = dibs__now_ms() + SWEEPS_MS;
+    r->wait_ms = heard ? HEARD_MS : SWEEP_MS;
+    r->until = dibs__add(dibs__now_ms() + SWEEPS_MS,
+                         2 * dibs__line_client(line)->fair_call_ms);
     dibs__loop_post(&dibs__line_client(line)->loop, &r->start);
 }
 

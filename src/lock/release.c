@@ -158,8 +158,8 @@ static void last_answered(struct dibs__call *call, dibs_err err,
     end_hold(line, op, &blocked);
     stand_back(line, n - 1);
     dibs__unlock(&line->mu);
-    if (unheard)
-        dibs__sweep(line);
+    if (unheard || (line->kind->queued && n > 1))
+        dibs__sweep(line, !unheard);
     if (op->haunted && !op->ask.keep_ms)
         dibs__reap(line, op->wire, op->reap_ms);
     dibs__op_finish(op, err);

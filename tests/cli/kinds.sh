@@ -72,6 +72,25 @@ ended 0 $waiter
 free s f || fail 'is still held'
 same queue 0 "$(redis s exists 'redisson_lock_queue:{f}')"
 
+case_is 'the next in line is stopped: the one behind it gets the lock'
+holder --fair f
+queue_is() { [ "$(redis s llen 'redisson_lock_queue:{f}')" = "$1" ]; }
+"$DIBS" run --fair --fair-call 300ms f -- sh -c 'echo first >>order' 8>&- &
+first=$!
+await queue_is 1
+"$DIBS" run --fair --fair-call 300ms f -- sh -c 'echo second >>order' 8>&- &
+second=$!
+await queue_is 2
+kill -STOP $first
+await stopped $first
+stop_holder
+ended 0 $second
+kill -CONT $first
+ended 0 $first
+same order 'second first' "$(tr '\n' ' ' <order | sed 's/ $//')"
+free s f || fail 'is still held'
+same queue 0 "$(redis s exists 'redisson_lock_queue:{f}')"
+
 case_is 'broken by force'
 holder -s a
 ran 0 dibs force-unlock --yes a

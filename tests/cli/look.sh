@@ -37,6 +37,31 @@ ran 0 dibs info a
 has stdout 'holds    3' "$out"
 has stdout 'lease    59 min 59 s left, unless it is renewed' "$out"
 
+case_is 'data of an application is no lock'
+redis s del a >/dev/null
+redis s hset user:1 name bob >/dev/null
+redis s hset carts u1 v1 >/dev/null
+for words in 'force-unlock --yes user:1' \
+    'force-unlock --yes --if-owner name user:1' 'info user:1' 'queue user:1' \
+    'run user:1 -- true' 'run -w 1m carts -- true' 'run --fair carts -- true' \
+    'run -s carts -- true' 'run -x carts -- true' \
+    'run --multi user:1,carts -- true'; do
+    # shellcheck disable=SC2086 # words
+    ran 69 dibs $words
+    has "$words" 'something else: not a lock' "$err"
+done
+ran 1 dibs doctor user:1
+has stdout 'problem  key' "$out"
+ran 0 dibs ls
+same stdout '' "$out"
+ran 0 dibs ls --json
+same stdout '[]' "$out"
+same user bob "$(redis s hget user:1 name)"
+same carts v1 "$(redis s hget carts u1)"
+same fields '1 1' "$(redis s hlen user:1) $(redis s hlen carts)"
+same ends '-1 -1' "$(redis s pttl user:1) $(redis s pttl carts)"
+redis s del user:1 carts >/dev/null
+
 case_is 'ls, nothing'
 redis s flushall >/dev/null
 ran 0 dibs ls

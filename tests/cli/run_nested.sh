@@ -29,12 +29,12 @@ ran 0 dibs run a -- sh -c \
 same held '2 0' "$(tr '\n' ' ' <<<"$out" | sed 's/ $//')"
 
 case_is 'what the environment claims is checked'
-redis s hset a other:1 1 >/dev/null
+redis s hset a 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1 1 >/dev/null
 DIBS_OWNER=me:1 DIBS_HELD=1 DIBS_NAME=a ran 75 dibs run -nq a -- true
 DIBS_OWNER=other ran 75 dibs run -nq a -- true
-DIBS_OWNERS='x:1 other:11 y:2' ran 75 dibs run -nq a -- true
+DIBS_OWNERS='x:1 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:11 y:2' ran 75 dibs run -nq a -- true
 redis s del a >/dev/null
-DIBS_OWNER=other:1 DIBS_NAME=a ran 0 dibs run -n --status-fd 9 a -- true \
+DIBS_OWNER=1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1 DIBS_NAME=a ran 0 dibs run -n --status-fd 9 a -- true \
     9>status.txt
 same lock released "$(json lock "$(cat status.txt)")"
 

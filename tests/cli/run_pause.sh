@@ -48,7 +48,7 @@ echo on >go
 ended 3 $job
 
 case_is 'TSTP while waiting'
-redis s hset b other:1 1 >/dev/null
+redis s hset b 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1 1 >/dev/null
 : >err.txt
 ./apart "$DIBS" run -v b -- sh -c 'exit 4' >out.txt 2>err.txt &
 job=$!

@@ -60,7 +60,7 @@ send \\034
 END
 
 case_is 'Ctrl-C while waiting'
-redis s hset b other:1 1 >/dev/null
+redis s hset b 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1 1 >/dev/null
 on_terminal 130 "$DIBS" run -v b -- true <<END
 expect waiting for b
 send $C

@@ -163,6 +163,12 @@ wrong "--quorum: 'a,b' $one" "$three" run --quorum a,b a -- true
 wrong "--quorum: 'redis://a,b,c' $one" "$three" run --quorum redis://a,b,c a -- true
 wrong "--quorum: 'redis://a,b' $one" "$three" \
     run --quorum redis://a,b,redis://c a -- true
+wrong 'run: --fair-call: shorter than 100 ms' \
+    'dibs run --fair --fair-call 5s backup -- make' \
+    run --fair --fair-call 99ms a -- true
+wrong 'run: --fair-call says nothing without --fair' \
+    'dibs run --fair --fair-call 5s backup -- make' \
+    run --fair-call 1s a -- true
 wrong "run: -E: '256' is not a code, 0 to 255" 'dibs run -E 75 a -- true' \
     run -E 256 a -- true
 wrong "run: -E: '-1' is not a code, 0 to 255" 'dibs run -E 75 a -- true' \

@@ -308,7 +308,7 @@ static void undo_fails(const struct loss *loss, enum kit_user user)
 
     assert_int_equal(dibs_multi_lock_new(m, 2, &g), DIBS_OK);
     assert_int_equal(dibs_lock_acquire(m[0], NULL), DIBS_OK);
-    ts_ok(kit_srv, "HSET %s stranger 1", busy);
+    ts_ok(kit_srv, "HSET %s 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:7 1", busy);
     int id = kit_rule(&dibs__script_basic_release, mine, &loss->rule);
     assert_int_equal(dibs_lock_try(g, NULL), DIBS_ERR_BUSY);
     assert_true(ts_rule_hits(kit_px, id) > 0);

@@ -14,6 +14,8 @@
 
 #include <string.h>
 
+#define STRANGER "1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:7"
+
 struct qk_node qk_nodes[QK_N];
 
 const char *const qk_fault_names[QK_FAULTS] = {
@@ -263,7 +265,7 @@ void qk_stranger(unsigned mask, const char *name)
 {
     QK_EACH(i, mask)
     {
-        ts_ok(qk_nodes[i].srv, "HSET %s stranger 1", name);
+        ts_ok(qk_nodes[i].srv, "HSET %s " STRANGER " 1", name);
         ts_ok(qk_nodes[i].srv, "PEXPIRE %s %lld", name, (long long)KIT_LONG);
     }
 }
@@ -282,7 +284,7 @@ static bool is_clean(size_t i, bool stranger)
     if (!stranger)
         return true;
     char *name = ts_str(s, "RANDOMKEY");
-    char *value = name ? ts_hget(s, name, "stranger") : NULL;
+    char *value = name ? ts_hget(s, name, STRANGER) : NULL;
     bool clean = value && ts_hlen(s, name) == 1;
     free(name);
     free(value);

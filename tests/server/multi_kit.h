@@ -195,9 +195,11 @@ static inline void kit_block(const struct word *word, long long ms)
 {
     bool rw = word->kind == 'r' || word->kind == 'w';
 
-    ts_ok(kit_server(word),
-          rw ? "HSET %s mode write stranger:1:write 1" : "HSET %s stranger:1 1",
-          word->name);
+    ts_ok(
+        kit_server(word),
+        rw ? "HSET %s mode write 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:7:write 1"
+           : "HSET %s 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:7 1",
+        word->name);
     ts_ok(kit_server(word), "PEXPIRE %s %lld", word->name, ms ? ms : LONG_MS);
 }
 

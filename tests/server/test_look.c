@@ -58,11 +58,10 @@ static void test_look_info_of_strangers(void **state)
         const char *owner;
     } rows[] = {
         {"HSET l " STRANGER " 2", -1, 2, 1, DIBS_MODE_EXCLUSIVE, STRANGER},
-        {"HSET l mode read a:1 1 b:2 4", -1, 1, 2, DIBS_MODE_READ, "a:1"},
-        {"HSET l mode write a:1:write 3", -1, 3, 1, DIBS_MODE_WRITE,
-         "a:1:write"},
-        {"HSET l a:1 junk", -1, 0, 1, DIBS_MODE_EXCLUSIVE, "a:1"},
-        {"HSET l a:1 -5", -1, 0, 1, DIBS_MODE_EXCLUSIVE, "a:1"},
+        {"HSET l mode read " STRANGER " 1 " STRANGER "8 4", -1, 1, 2,
+         DIBS_MODE_READ, STRANGER},
+        {"HSET l mode write " STRANGER ":write 3", -1, 3, 1, DIBS_MODE_WRITE,
+         STRANGER ":write"},
         {NULL, -1, 7, 1, DIBS_MODE_EXCLUSIVE, long_owner},
     };
     dibs_client *c = kit_open(NULL);
@@ -70,6 +69,7 @@ static void test_look_info_of_strangers(void **state)
 
     (void)state;
     memset(long_owner, 'x', sizeof long_owner - 1);
+    memcpy(long_owner, STRANGER ":", strlen(STRANGER ":"));
     for (size_t i = 0; i < COUNT(rows); i++) {
         dibs_lock_info info = DIBS_LOCK_INFO_INIT;
 

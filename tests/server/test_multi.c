@@ -176,7 +176,7 @@ static void test_multi_dead_readers(void **state)
     dibs_lock *g = kit_group(&w, "pa wb");
 
     (void)state;
-    ts_ok(srv, "HSET b mode read stranger:1 1");
+    ts_ok(srv, "HSET b mode read 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:7 1");
     ts_ok(srv, "PEXPIRE b 60000");
     FINE(dibs_lock_try(g, NULL));
     kit_have(&w, "pa wb", 0, 1);

@@ -279,7 +279,7 @@ static void test_oom_pair(void **state)
 static void prepare_wait(void)
 {
     open_warm();
-    ts_ok(srv, "HSET l stranger 1");
+    ts_ok(srv, "HSET l 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:7 1");
     ts_ok(srv, "PEXPIRE l 100");
 }
 

@@ -10,11 +10,14 @@
 #define HEAD    "{order}:"
 #define TAIL    ":rwlock_timeout:"
 
+#define CROWD_OWNER "77777777-3c4d-4e5f-8a9b-0c1d2e3f4a5b:"
+
 static const char *const words[][2] = {
     {"A", OWNER_A},
     {"B", OWNER_B},
     {"AW", OWNER_A ":write"},
     {"BW", OWNER_B ":write"},
+    {"X", CROWD_OWNER "99"},
     {"L", "order"},
     {"C", "redisson_rwlock:{order}"},
     {"G", "dibs_rwlock_gate:{order}"},
@@ -44,6 +47,7 @@ ROWS_TEST(test_rw_scripts_write_acquire, write_acquire_rows)
 ROWS_TEST(test_rw_scripts_write_release, write_release_rows)
 ROWS_TEST(test_rw_scripts_write_leave, write_leave_rows)
 ROWS_TEST(test_rw_scripts_holders, holders_rows)
+ROWS_TEST(test_rw_scripts_foreign, foreign_rows)
 STORY_TEST(test_rw_scripts_vectors, vector_rows)
 
 /* ---- crowds ------------------------------------------------------------ */
@@ -57,9 +61,9 @@ static void crowd(int n, int live)
     ts_ok(sk_srv, "HSET order mode read");
     ts_ok(sk_srv, "PEXPIRE order 60000");
     for (int i = 0; i < n; i++) {
-        ts_ok(sk_srv, "HSET order reader:%d 1", i);
+        ts_ok(sk_srv, "HSET order " CROWD_OWNER "%d 1", i);
         if (i < live)
-            ts_ok(sk_srv, "SET " HEAD "reader:%d" TAIL "1 1 PX 60000", i);
+            ts_ok(sk_srv, "SET " HEAD CROWD_OWNER "%d" TAIL "1 1 PX 60000", i);
     }
 }
 
@@ -132,7 +136,7 @@ static void test_rw_scripts_dead_readers_go(void **state)
         number_of(UNREAD("A", "P", "0"));
     }
     assert_in_range(ts_hlen(sk_srv, "order"), 2, 20);
-    assert_true(ts_exists(sk_srv, HEAD "reader:0" TAIL "1"));
+    assert_true(ts_exists(sk_srv, HEAD CROWD_OWNER "0" TAIL "1"));
 }
 
 /* How many commands a release runs in the server. */
@@ -180,6 +184,7 @@ int main(void)
         cmocka_unit_test(test_rw_scripts_write_release),
         cmocka_unit_test(test_rw_scripts_write_leave),
         cmocka_unit_test(test_rw_scripts_holders),
+        cmocka_unit_test(test_rw_scripts_foreign),
         cmocka_unit_test(test_rw_scripts_vectors),
         cmocka_unit_test(test_rw_scripts_crowd),
         cmocka_unit_test(test_rw_scripts_crowd_and_writer),

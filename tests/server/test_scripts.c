@@ -29,6 +29,7 @@ ROWS_TEST(test_scripts_renew, renew_rows)
 ROWS_TEST(test_scripts_handover, handover_rows)
 ROWS_TEST(test_scripts_force, force_rows)
 ROWS_TEST(test_scripts_info, info_rows)
+ROWS_TEST(test_scripts_foreign, foreign_rows)
 STORY_TEST(test_scripts_vectors, vector_rows)
 
 /* Of very many fields only some are told, but all are counted; whichever way
@@ -38,17 +39,39 @@ static void test_scripts_info_of_a_crowd(void **state)
     (void)state;
     sk_begin();
     for (int i = 1; i <= 1000; i++) {
-        ts_ok(sk_srv, "HSET %s reader:%d 1", sk_meaning("L"), i);
+        ts_ok(sk_srv, "HSET %s mode read %s:%d 1", sk_meaning("L"),
+              "1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b", i);
         if (i != 100 && i != 1000)
             continue;
         redisReply *r = sk_call("basic_info L |", PLAIN);
         assert_int_equal(r->type, REDIS_REPLY_ARRAY);
         assert_in_range(r->elements, 3 + 2, 3 + 2 * 32);
+        assert_string_equal(r->element[3]->str, "mode");
         assert_int_equal(r->elements % 2, 1);
-        assert_int_equal(r->element[1]->integer, i);
+        assert_int_equal(r->element[1]->integer, i + 1);
         assert_int_equal(r->element[2]->integer, 0);
         freeReplyObject(r);
     }
+}
+
+/* A very large hash of an application is not read whole, and is no lock. */
+static void test_scripts_foreign_crowd(void **state)
+{
+    static const char *const calls[][2] = {
+        {"basic_acquire L | A 1 30000", "-6"},
+        {"basic_force L | A C", "-6"},
+        {"basic_info L |", "-6 0 0"},
+    };
+
+    (void)state;
+    sk_begin();
+    ts_ok(sk_srv, "EVAL %s 1 %s",
+          "for i = 1, 100000 do redis.call('hset', KEYS[1], i, i) end",
+          sk_meaning("L"));
+    for (size_t i = 0; i < COUNT(calls); i++)
+        sk_expect("a crowd of fields", calls[i][0], calls[i][1]);
+    assert_int_equal(ts_hlen(sk_srv, sk_meaning("L")), 100000);
+    assert_int_equal(ts_pttl(sk_srv, sk_meaning("L")), -1);
 }
 
 /* A batch as long as the watchdog makes them, and a good deal longer. */
@@ -103,6 +126,8 @@ int main(void)
         cmocka_unit_test(test_scripts_handover),
         cmocka_unit_test(test_scripts_force),
         cmocka_unit_test(test_scripts_info),
+        cmocka_unit_test(test_scripts_foreign),
+        cmocka_unit_test(test_scripts_foreign_crowd),
         cmocka_unit_test(test_scripts_vectors),
         cmocka_unit_test(test_scripts_info_of_a_crowd),
         cmocka_unit_test(test_scripts_renew_very_many),

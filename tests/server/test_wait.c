@@ -544,7 +544,7 @@ static void test_wait_handle_freed(void **state)
     struct call waits;
 
     (void)state;
-    ts_ok(srv, "HSET l stranger:1 1");
+    ts_ok(srv, "HSET l 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:7 1");
     ts_ok(srv, "PEXPIRE l 600000");
     kit_call_start(&waits, l, NULL, dibs_lock_acquire);
     assert_true(ts_wait_numsub(srv, "redisson_lock__channel:{l}", 1));

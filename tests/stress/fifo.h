@@ -146,6 +146,9 @@ static inline void fifo_step(struct fifo *f, int argc, char **argv)
     } else if (lock && (strcasecmp(argv[0], "del") == 0 ||
                         strcasecmp(argv[0], "unlink") == 0)) {
         f->holder[0] = '\0';
+    } else if (lock && strcasecmp(argv[0], "hdel") == 0 &&
+               strcmp(argv[2], f->holder) == 0) {
+        f->holder[0] = '\0';
     }
 }
 

@@ -224,7 +224,7 @@ static void test_fair_two_hundred(void **state)
     unsigned ok = 0;
 
     (void)state;
-    ts_ok(srv, "HSET l stranger 1");
+    ts_ok(srv, "HSET l 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:7 1");
     ts_ok(srv, "PEXPIRE l 600000");
     start(ch, p, stand_in_line, ts_ms(30000));
     for (int i = 0; i < PROCESSES; i++)
@@ -400,6 +400,8 @@ static void test_fair_judge(void **state)
         bool fair;
     } rows[] = {
         {"hset l a,rpush q b,rpush q c,del l,lpop q,hset l b", true},
+        {"hset l a,rpush q b,rpush q c,hdel l a,lpop q,hset l b", true},
+        {"hset l a,rpush q b,rpush q c,hdel l x,lpop q,hset l b", false},
         {"hset l a,rpush q b,rpush q c,del l,lpop q,hset l c", false},
         {"hset l a,rpush q b,del l,hset l c", false},
         {"hset l a,hset l b", false},
