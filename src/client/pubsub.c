@@ -350,9 +350,17 @@ static void conn_gone(struct dibs__conn *cn)
         ps->ended(ps);
 }
 
+/* Is it known where the server is? Sentinels may have yet to say so; whoever
+ * hears it from them cuts, and that dials. */
+static bool placed(const struct dibs__pubsub *ps)
+{
+    return ps->to->url.unix_socket || ps->to->url.host;
+}
+
 static void dial(struct dibs__pubsub *ps)
 {
-    if (ps->cn || ps->closing || ps->nowhere || RB_EMPTY(&ps->channels))
+    if (ps->cn || ps->closing || ps->nowhere || RB_EMPTY(&ps->channels) ||
+        !placed(ps))
         return;
     struct dibs__conn *cn = dibs__calloc(1, sizeof *cn);
     if (cn) {
