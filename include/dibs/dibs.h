@@ -328,8 +328,9 @@ DIBS_API DIBS_MUST dibs_err dibs_write_lock_new(dibs_client *c,
  *
  * OK       *out is yours; give it back with dibs_lock_free.
  * INVALID  No members, one of them twice, a quorum among them, or two servers
- *          of a quorum are one and the same. (One that cannot be reached now is
- *          looked at when it can: then acquire says INVALID.) */
+ *          of a quorum are one and the same, whatever their addresses. (A
+ *          server of a quorum that cannot be reached now is looked at when it
+ *          can: then acquire says INVALID.) */
 DIBS_API DIBS_MUST dibs_err dibs_multi_lock_new(dibs_lock *const *members,
                                                 size_t n, dibs_lock **out);
 DIBS_API DIBS_MUST dibs_err dibs_quorum_lock_new(dibs_lock *const *members,
@@ -420,13 +421,15 @@ typedef struct dibs_member {
     size_t size;      /* fill in with sizeof, or use DIBS_MEMBER_INIT */
     const char *name; /* its lock; lives as long as the group's handle */
     size_t name_len;
-    const char *server; /* host:port/db or path/db; lives as long */
-    dibs_err verdict;   /* OK: taken. BUSY: somebody has it. LOST: it was taken.
-                           CANCELED: not asked, or not taken because of another.
-                           UNKNOWN: no answer (yet). NOT_OWNER: nothing is
-                           known. Others as of acquire */
-    dibs_state state;   /* of the member; NOT_HELD unless it was taken */
-    int64_t valid_ms;   /* what is left of that */
+    const char
+        *server;      /* host:port/db, path/db; by a sentinel host:port/name/db
+                         of one that was given; lives as long */
+    dibs_err verdict; /* OK: taken. BUSY: somebody has it. LOST: it was taken.
+                         CANCELED: not asked, or not taken because of another.
+                         UNKNOWN: no answer (yet). NOT_OWNER: nothing is
+                         known. Others as of acquire */
+    dibs_state state; /* of the member; NOT_HELD unless it was taken */
+    int64_t valid_ms; /* what is left of that */
 } dibs_member;
 
 #ifdef __cplusplus /* every field, or compilers warn */

@@ -103,13 +103,16 @@ void dibs__cancel_again(void);
 /* NULL, or of another process. */
 bool dibs__client_foreign(const dibs_client *c);
 
-/* The server and its database, as text; cut if need be. */
-void dibs__client_where(const dibs_client *c, char *buf, size_t size);
-
 void dibs__client_ref(dibs_client *c);
 void dibs__client_unref(dibs_client *c);
 
 /* ---- topology.c -------------------------------------------------------- */
+
+/* The server and its database, as text; cut if need be. */
+void dibs__client_where(const dibs_client *c, char *buf, size_t size);
+/* Do their URLs alone say that both mean one database of one server, or one
+ * cluster? False: nobody knows before the servers have said who they are. */
+bool dibs__client_same(const dibs_client *a, const dibs_client *b);
 
 /* What the URL's mode needs beside the one server. Before the loop runs. */
 dibs_err dibs__topology_init(dibs_client *c, const dibs_client_opts *o);

@@ -113,7 +113,7 @@ static void learn(struct dibs__group *g, size_t i, dibs_err err,
     find_run_id(reply, run_id);
     if (err != DIBS_OK && !reply)
         return;
-    if (!run_id[0])
+    if (!run_id[0] && g->quorum)
         dibs__client_say(m->c, DIBS_EVENT_WARNING, DIBS_ERR_AUTH,
                          "INFO is refused: nobody checks that the servers of "
                          "a quorum are different ones");
@@ -128,10 +128,21 @@ static bool is_known(const struct dibs__group *g, size_t i)
     return g->members[i].known == ups(&g->members[i]);
 }
 
+/* Two that must not be on one server: any two of a quorum; of a multi lock, two
+ * that would be one lock. */
+static bool must_differ(const struct dibs__group *g, size_t i, size_t j)
+{
+    const struct dibs__member *a = &g->members[i], *b = &g->members[j];
+
+    return g->quorum || (dibs__member_namesake(a, b) &&
+                         a->c->server.to.url.db == b->c->server.to.url.db);
+}
+
 static bool is_twice(const struct dibs__group *g, size_t i)
 {
     for (size_t j = 0; j < g->n; j++)
         if (j != i && is_known(g, j) && g->members[i].run_id[0] &&
+            must_differ(g, i, j) &&
             strcmp(g->members[i].run_id, g->members[j].run_id) == 0)
             return true;
     return false;
@@ -564,7 +575,7 @@ static void check_answered(struct dibs__call *call, dibs_err err,
     sem_post(ck->done);
 }
 
-dibs_err dibs__quorum_check(struct dibs__group *g)
+dibs_err dibs__group_check(struct dibs__group *g)
 {
     struct check *all = dibs__calloc(g->n, sizeof *all);
     bool twice = false;

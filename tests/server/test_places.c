@@ -90,12 +90,145 @@ static void test_places_service_known_later(void **state)
     ts_ok(srv, "CLIENT KILL TYPE pubsub"); /* the sentinel's own */
 }
 
+/* ---- one name, two deployments ----------------------------------------- */
+
+/* Servers with a sentinel each; all have one name. */
+struct deployment {
+    struct ts_server *s, *sentinel[2];
+    char *url[2];
+};
+
+static struct ts_server *sentinel_of(const struct ts_server *s)
+{
+    char *lines =
+        ts_text("sentinel monitor svc 127.0.0.1 %d 1\n", ts_server_port(s));
+    struct ts_server *sentinel = ts_sentinel_start(lines);
+
+    free(lines);
+    return sentinel;
+}
+
+/* Each of two sentinels has a URL of its own. They need not know each other. */
+static void deployment_start(struct deployment *d)
+{
+    d->s = ts_server_start(NULL);
+    for (int i = 0; i < 2; i++) {
+        d->sentinel[i] = sentinel_of(d->s);
+        d->url[i] = ts_text("redis-sentinel://127.0.0.1:%d/svc",
+                            ts_server_port(d->sentinel[i]));
+    }
+}
+
+static void deployment_stop(struct deployment *d)
+{
+    for (int i = 0; i < 2; i++) {
+        ts_server_stop(d->sentinel[i]);
+        free(d->url[i]);
+    }
+    ts_server_stop(d->s);
+}
+
+typedef dibs_err group_fn(dibs_lock *const *members, size_t n, dibs_lock **out);
+
+/* A group of one name at these places; made, and held once if it is fine. */
+static void group_at(const char *row, group_fn *make, char *const *urls,
+                     size_t n, dibs_err want)
+{
+    dibs_client *c[3];
+    dibs_lock *l[3], *g = NULL;
+
+    for (size_t i = 0; i < n; i++) {
+        c[i] = kit_open_at(urls[i], NULL);
+        l[i] = kit_lock(c[i], "l");
+    }
+    dibs_err err = make(l, n, &g);
+    if (err != want)
+        fail_msg("%s: %s", row, dibs_strerror(err));
+    if (err == DIBS_OK) {
+        FINE(dibs_lock_acquire(g, DIBS_LOCK_OPTS(.member_ms = TS_SOON)));
+        FINE(dibs_lock_release(g, NULL));
+    }
+    dibs_lock_free(g);
+    for (size_t i = 0; i < n; i++) {
+        dibs_lock_free(l[i]);
+        kit_close(c[i]);
+    }
+}
+
+static void test_places_same_service_twice(void **state)
+{
+    struct deployment a, b;
+
+    (void)state;
+    deployment_start(&a);
+    deployment_start(&b);
+    char *both =
+        ts_text("redis-sentinel://127.0.0.1:%d,127.0.0.1:%d/svc",
+                ts_server_port(a.sentinel[1]), ts_server_port(a.sentinel[0]));
+    char *direct = ts_text("redis://localhost:%d", ts_server_port(a.s));
+    const struct {
+        const char *row;
+        char *urls[3];
+        size_t n;
+        dibs_err want;
+    } rows[] = {
+        {"two deployments", {a.url[0], b.url[0]}, 2, DIBS_OK},
+        {"and one more",
+         {a.url[0], b.url[0], (char *)ts_server_url(srv)},
+         3,
+         DIBS_OK},
+        {"one sentinel", {a.url[0], a.url[0]}, 2, DIBS_ERR_INVALID},
+        {"one in common", {a.url[0], both}, 2, DIBS_ERR_INVALID},
+        {"two sentinels of one", {a.url[0], a.url[1]}, 2, DIBS_ERR_INVALID},
+        {"by itself, too", {a.url[0], b.url[0], direct}, 3, DIBS_ERR_INVALID},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        group_at(rows[i].row, dibs_quorum_lock_new, rows[i].urls, rows[i].n,
+                 rows[i].want);
+        group_at(rows[i].row, dibs_multi_lock_new, rows[i].urls, rows[i].n,
+                 rows[i].want);
+    }
+    free(both);
+    free(direct);
+    deployment_stop(&a);
+    deployment_stop(&b);
+}
+
+/* Which server it is nobody knows as yet: found out with the first vote. */
+static void test_places_same_server_later(void **state)
+{
+    struct deployment a;
+    dibs_client *c[2];
+    dibs_lock *l[2], *q = NULL;
+
+    (void)state;
+    deployment_start(&a);
+    ts_server_pause(a.s);
+    for (int i = 0; i < 2; i++) {
+        c[i] = kit_open_at(a.url[i], DIBS_CLIENT_OPTS(.lazy = true));
+        FINE(dibs_read_lock_new(c[i], "l", &l[i])); /* readers do not mind */
+    }
+    FINE(dibs_quorum_lock_new(l, 2, &q));
+    ts_server_resume(a.s);
+    WANT(dibs_lock_acquire(
+             q, DIBS_LOCK_OPTS(.wait_ms = TS_SOON, .member_ms = TS_SOON / 4)),
+         DIBS_ERR_INVALID);
+    dibs_lock_free(q);
+    for (int i = 0; i < 2; i++) {
+        dibs_lock_free(l[i]);
+        kit_close(c[i]);
+    }
+    deployment_stop(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         KIT_TEST(test_places_no_sentinel),
         KIT_TEST(test_places_service_unknown),
         KIT_TEST(test_places_service_known_later),
+        KIT_TEST(test_places_same_service_twice),
+        KIT_TEST(test_places_same_server_later),
     };
 
     return KIT_RUN("server.places", tests);
