@@ -138,7 +138,7 @@ static void waited(struct dibs__req *req, dibs_err err,
     }
     if (err == DIBS_OK && reply->type != REPLY_NUM)
         refused = refusal(a, reply);
-    int64_t acked = err == DIBS_OK && !refused ? reply->num : 0;
+    int64_t acked = err == DIBS_OK && !refused ? dibs__max(reply->num, 0) : 0;
     dibs__list_init(&group);
     dibs__list_move(&group, &a->group);
     for (struct dibs__list *l; (l = dibs__list_pop(&group));) {

@@ -229,7 +229,7 @@ static void refuse(struct dibs__pubsub *ps, const char *text)
  * point to each other for a while. */
 static void moved(struct dibs__pubsub *ps, const char *error)
 {
-    int slot = atoi(error + strlen(MOVED));
+    long slot = strtol(error + strlen(MOVED), NULL, 10);
     struct dibs__channel *ch, *next;
 
     dibs__cluster_doubt(ps->cluster);

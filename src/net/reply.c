@@ -8,6 +8,10 @@
  * memory that the reader keeps: the first chunk stays for ever, further ones
  * last as long as the reply that needed them. So there is nothing to free
  * object by object, and the limits are checked in one place.
+ *
+ * hiredis looks for the end of a line from its beginning each time that more
+ * of it has come. So a line has a limit of its own, far below that of a reply:
+ * one that never ends would keep us looking for ever.
  */
 #include "net/reply.h"
 
@@ -137,7 +141,9 @@ static void *make_num(const redisReadTask *task, long long num)
     struct dibs__reply *reply = make(task, REPLY_NUM);
 
     if (reply)
-        reply->num = num;
+        reply->num = num > DIBS__REPLY_NUM_MAX    ? DIBS__REPLY_NUM_MAX
+                     : num < -DIBS__REPLY_NUM_MAX ? -DIBS__REPLY_NUM_MAX
+                                                  : num;
     return reply;
 }
 
@@ -228,6 +234,16 @@ dibs_err dibs__reader_feed(struct dibs__reader *r, const char *data, size_t len)
     return redisReaderFeed(hi, data, len) == REDIS_OK ? DIBS_OK : broken(r);
 }
 
+/* What is there of the next reply, or of its next element, begins with a line,
+ * be it all of it or its length. */
+static bool line_too_long(const redisReader *hi)
+{
+    size_t left = hi->len - hi->pos;
+
+    return left > DIBS__REPLY_LINE &&
+           !memchr(hi->buf + hi->pos, '\n', DIBS__REPLY_LINE);
+}
+
 dibs_err dibs__reader_next(struct dibs__reader *r,
                            const struct dibs__reply **out)
 {
@@ -243,6 +259,9 @@ dibs_err dibs__reader_next(struct dibs__reader *r,
     if (reply) {
         r->given = true;
         *out = reply;
+    } else if (line_too_long(r->hi)) {
+        r->beyond = true;
+        return DIBS_ERR_PROTOCOL;
     }
     return DIBS_OK;
 }
