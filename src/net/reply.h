@@ -45,6 +45,7 @@ struct dibs__reader {
     size_t used;                /* of all chunks */
     bool beyond;                /* a limit was passed */
     bool given;                 /* a reply is out; its memory ends next call */
+    bool open_line;             /* what is left is a line without its end */
 };
 
 dibs_err dibs__reader_init(struct dibs__reader *r);
