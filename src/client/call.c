@@ -350,6 +350,13 @@ void dibs__call_start(struct dibs__server *s, struct dibs__call *call)
     ride(call);
 }
 
+void dibs__call_now(struct dibs__server *s, struct dibs__call *call)
+{
+    prepare(s, call);
+    atomic_fetch_add_explicit(&s->riding, 1, memory_order_relaxed);
+    start(call);
+}
+
 /* What came of talking. Anything out of the ordinary is for the io thread. An
  * error reply is asked for once more there: the same answer comes, or a better
  * one. */

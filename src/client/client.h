@@ -24,6 +24,10 @@ struct dibs__tenant {
     /* Ends what is pending, gives back what is held. Calls dibs__client_empty
      * when done, or when the time is over. Thread: io. */
     void (*close)(void *home, int64_t deadline);
+    /* A connection was made anew, or slots have moved: what is held in the
+     * slots that are meant may be gone. Asks the server, before anybody else
+     * asks it for anything. Thread: io. */
+    void (*verify)(void *home, dibs__meant *meant, const void *arg);
     void (*free)(void *home);
 };
 
@@ -124,6 +128,10 @@ void dibs__topology_abandon(dibs_client *c);
 /* Calls that were not sent yet end. Thread: io. */
 void dibs__topology_fail_waiting(dibs_client *c, dibs_err err);
 void dibs__client_part_ended(dibs_client *c);
+
+/* The tenant looks whether it still has what it holds. Thread: io. */
+void dibs__client_verify(dibs_client *c, dibs__meant *meant, const void *arg)
+    EXCLUDES(c->mu);
 
 /* The tenant is done. Thread: io. */
 void dibs__client_empty(dibs_client *c, bool all_released);

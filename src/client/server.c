@@ -123,6 +123,8 @@ static void main_up(struct dibs__conn *cn)
     if (s->to.url.tls.insecure && atomic_load(&s->ups) == 1)
         say(s, DIBS_EVENT_WARNING, DIBS_OK,
             "TLS without verification: who answers may be anybody");
+    if (s->up_again)
+        s->up_again(s);
     dibs__calls_resume(s);
     tell_came(s, DIBS_OK);
 }

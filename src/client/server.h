@@ -17,6 +17,9 @@
 struct dibs__cluster;
 struct dibs__ghost;
 
+/* Is a lock in this slot meant? */
+typedef bool dibs__meant(const void *arg, int slot);
+
 /* Where an event goes; any thread. */
 struct dibs__events {
     void (*say)(void *arg, dibs_event_kind kind, dibs_err err,
@@ -59,11 +62,13 @@ struct dibs__server {
      * close, nothing is left on the loop. seek (NULL: `to` says where the
      * server is): asked before each dialing of main; answers, also from
      * inside, with one of the calls below. trouble (may be NULL): main
-     * went down, or could not be made. */
+     * went down, or could not be made. up_again (may be NULL): main is up, and
+     * nothing went out on it yet. */
     void (*came)(struct dibs__server *s, dibs_err err);
     void (*ended)(struct dibs__server *s);
     void (*seek)(struct dibs__server *s);
     void (*trouble)(struct dibs__server *s);
+    void (*up_again)(struct dibs__server *s);
     void *user;      /* for them */
     int64_t came_by; /* io only: before that, a failure is not the end */
 

@@ -95,6 +95,34 @@ static void cluster_ended(struct dibs__cluster *cl)
     dibs__client_part_ended(cl->user);
 }
 
+static void cluster_verify(struct dibs__cluster *cl, dibs__meant *meant,
+                           const void *arg)
+{
+    dibs__client_verify(cl->user, meant, arg);
+}
+
+static bool is_meant(const void *arg, int slot)
+{
+    (void)arg;
+    (void)slot;
+    return true;
+}
+
+static void server_up_again(struct dibs__server *s)
+{
+    dibs__client_verify(DIBS_OF(s, dibs_client, server), is_meant, NULL);
+}
+
+void dibs__client_verify(dibs_client *c, dibs__meant *meant, const void *arg)
+{
+    dibs__lock(&c->mu);
+    const struct dibs__tenant *tenant = c->tenant;
+    void *home = c->home;
+    dibs__unlock(&c->mu);
+    if (tenant)
+        tenant->verify(home, meant, arg);
+}
+
 static dibs_err sentinels_new(dibs_client *c)
 {
     struct dibs__sentinels *sn = dibs__calloc(1, sizeof *sn);
@@ -128,6 +156,7 @@ static dibs_err cluster_new(dibs_client *c, dibs_pubsub pubsub)
     cl->nowhere = &c->pubsub;
     cl->events = c->server.events;
     cl->ended = cluster_ended;
+    cl->verify = cluster_verify;
     cl->user = c;
     atomic_init(&cl->flavour, flavours[pubsub]);
     c->cluster = cl;
@@ -138,6 +167,7 @@ dibs_err dibs__topology_init(dibs_client *c, const dibs_client_opts *o)
 {
     const struct dibs__target *to = &c->server.to;
 
+    c->server.up_again = server_up_again; /* a cluster's is never up */
     if (to->url.mode == URL_SINGLE)
         return DIBS_OK;
     /* A master may be on its way: a failure is not the end at once. */

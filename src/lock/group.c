@@ -50,11 +50,20 @@ static int compare(const void *a, const void *b)
     return order;
 }
 
-bool dibs__member_namesake(const struct dibs__member *a,
-                           const struct dibs__member *b)
+static bool are_namesakes(const struct dibs__member *a,
+                          const struct dibs__member *b)
 {
     return a->line->name_len == b->line->name_len &&
            memcmp(a->line->name, b->line->name, a->line->name_len) == 0;
+}
+
+/* Any two of a quorum; of a multi lock, two that would be one lock. */
+bool dibs__members_differ(const struct dibs__group *g, size_t i, size_t j)
+{
+    const struct dibs__member *a = &g->members[i], *b = &g->members[j];
+
+    return g->quorum || (are_namesakes(a, b) &&
+                         a->c->server.to.url.db == b->c->server.to.url.db);
 }
 
 /* The same name twice, be it as two kinds, would wait for itself. What the URLs
@@ -64,7 +73,7 @@ static bool has_twins(const struct dibs__group *g, bool *ask)
     for (size_t i = 0; i < g->n; i++)
         for (size_t j = i + 1; j < g->n; j++) {
             const struct dibs__member *a = &g->members[i], *b = &g->members[j];
-            if (!dibs__member_namesake(a, b))
+            if (!are_namesakes(a, b))
                 continue;
             if (dibs__client_same(a->c, b->c))
                 return true;

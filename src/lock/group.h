@@ -260,8 +260,7 @@ void dibs__quorum_late(struct dibs__gop *gop);
 /* Asks the members that can be reached who they are. INVALID: two of a quorum
  * are one server, two of a multi lock one lock. Thread: app. */
 dibs_err dibs__group_check(struct dibs__group *g);
-/* Have both the same name? */
-bool dibs__member_namesake(const struct dibs__member *a,
-                           const struct dibs__member *b);
+/* Must they not be on one server? */
+bool dibs__members_differ(const struct dibs__group *g, size_t i, size_t j);
 
 #endif

@@ -128,21 +128,11 @@ static bool is_known(const struct dibs__group *g, size_t i)
     return g->members[i].known == ups(&g->members[i]);
 }
 
-/* Two that must not be on one server: any two of a quorum; of a multi lock, two
- * that would be one lock. */
-static bool must_differ(const struct dibs__group *g, size_t i, size_t j)
-{
-    const struct dibs__member *a = &g->members[i], *b = &g->members[j];
-
-    return g->quorum || (dibs__member_namesake(a, b) &&
-                         a->c->server.to.url.db == b->c->server.to.url.db);
-}
-
 static bool is_twice(const struct dibs__group *g, size_t i)
 {
     for (size_t j = 0; j < g->n; j++)
         if (j != i && is_known(g, j) && g->members[i].run_id[0] &&
-            must_differ(g, i, j) &&
+            dibs__members_differ(g, i, j) &&
             strcmp(g->members[i].run_id, g->members[j].run_id) == 0)
             return true;
     return false;

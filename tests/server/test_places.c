@@ -221,6 +221,34 @@ static void test_places_same_server_later(void **state)
     deployment_stop(&a);
 }
 
+/* ---- another master, and nobody said so -------------------------------- */
+
+/* The lease is minutes long: its holder hears of the loss because a connection
+ * was made anew. */
+static void test_places_master_without_data(void **state)
+{
+    struct deployment a;
+    struct lost lost = {0};
+
+    (void)state;
+    deployment_start(&a);
+    dibs_client *c =
+        kit_open_at(a.url[0], DIBS_CLIENT_OPTS(.lease_ms = 600000));
+    dibs_lock *l = kit_lock(c, "l");
+    FINE(dibs_lock_acquire(l,
+                           DIBS_LOCK_OPTS(.on_lost = kit_lose, .arg = &lost)));
+    ts_ok(a.sentinel[0], "SENTINEL REMOVE svc");
+    ts_ok(a.sentinel[0], "SENTINEL MONITOR svc 127.0.0.1 %d 1",
+          ts_server_port(srv));
+    ts_server_kill(a.s);
+    TS_WAIT(atomic_load(&lost.times) == 1);
+    WANT(dibs_lock_release(l, NULL), DIBS_ERR_LOST);
+    dibs_lock_free(l);
+    kit_close(c);
+    deployment_stop(&a);
+    ts_ok(srv, "CLIENT KILL TYPE pubsub"); /* the sentinel's own */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -229,6 +257,7 @@ int main(void)
         KIT_TEST(test_places_service_known_later),
         KIT_TEST(test_places_same_service_twice),
         KIT_TEST(test_places_same_server_later),
+        KIT_TEST(test_places_master_without_data),
     };
 
     return KIT_RUN("server.places", tests);
