@@ -255,7 +255,7 @@ static void link_down(struct dibs__conn *cn, dibs_err err, const char *why)
         return;
     dibs__timer_stop(s->lp, &s->acks.timer);
     if (err != DIBS_OK && !dibs__server_dozes(s))
-        say(s, DIBS_EVENT_DISCONNECTED, err, why);
+        dibs__say_down(&s->events, &s->hush, err, why, ln->was_up);
     if (!ln->was_up)
         not_made(s, err);
     else if (!ln->served) /* no hammering */

@@ -280,6 +280,7 @@ static void judge(struct dibs__req *req, dibs_err err,
         call->kept_num = reply->num;
         dibs__acks_keep(call->s, call);
     } else if (err == DIBS_OK && reply->type != REPLY_ERROR) {
+        dibs__server_works(call->s);
         finish(call, DIBS_OK, reply);
     } else if (err == DIBS_OK) {
         if (try_again(call, reply->text))

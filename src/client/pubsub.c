@@ -325,8 +325,8 @@ static void conn_down(struct dibs__conn *cn, dibs_err err, const char *why)
     struct dibs__channel *ch, *next;
 
     ps->cn = NULL;
-    if (ps->events.say && !ps->closing && err != DIBS_ERR_CLOSED)
-        ps->events.say(ps->events.arg, DIBS_EVENT_DISCONNECTED, err, why);
+    if (!ps->closing && err != DIBS_ERR_CLOSED)
+        dibs__say_down(&ps->events, &ps->hush, err, why, cn->id[0] != '\0');
     for (ch = RB_MIN(dibs__channels, &ps->channels); ch; ch = next) {
         next = RB_NEXT(dibs__channels, &ps->channels, ch);
         ch->asked = ch->unasked = 0;

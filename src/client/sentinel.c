@@ -320,7 +320,7 @@ static void link_down(struct dibs__conn *cn, dibs_err err, const char *why)
     if (ln == sn->watched) {
         sn->watched = NULL;
         atomic_store(&sn->watches, false);
-        say(sn, DIBS_EVENT_DISCONNECTED, err, why);
+        dibs__say_down(&sn->events, &sn->hush, err, why, true);
         place(sn, ln, false);
     }
     if (!sn->watched && !sn->hunting && !sn->again.armed)

@@ -19,7 +19,8 @@
  *         somebody may say at any time that the server is elsewhere: all
  *         connections are cut, callers that talk on one are woken, and the new
  *         place is dialed. A server of a cluster sleeps until it is needed,
- *         and again when it is not any more.
+ *         and again when it is not any more. One that is not writable is dealt
+ *         with in unfit.c.
  *
  * Trouble A connection that broke in a caller's hands comes back through its
  *         drop task and is closed here. A refusal that another attempt will
@@ -112,6 +113,22 @@ static void tell_came(struct dibs__server *s, dibs_err err)
     s->came = NULL;
 }
 
+/* If nobody heard that it was down, nobody hears that it is up. */
+static void tell_up(struct dibs__server *s)
+{
+    if (!s->told_up)
+        say(s, DIBS_EVENT_CONNECTED, DIBS_OK, "connected");
+    s->told_up = true;
+}
+
+void dibs__server_works(struct dibs__server *s)
+{
+    if (!s->unfit || !s->up)
+        return;
+    s->unfit = false;
+    tell_up(s);
+}
+
 static void main_up(struct dibs__conn *cn)
 {
     struct dibs__server *s = link_of(cn)->s;
@@ -119,7 +136,8 @@ static void main_up(struct dibs__conn *cn)
     link_of(cn)->was_up = true;
     s->up = true;
     atomic_fetch_add(&s->ups, 1);
-    say(s, DIBS_EVENT_CONNECTED, DIBS_OK, "connected");
+    if (!s->unfit)
+        tell_up(s);
     if (s->to.url.tls.insecure && atomic_load(&s->ups) == 1)
         say(s, DIBS_EVENT_WARNING, DIBS_OK,
             "TLS without verification: who answers may be anybody");
@@ -162,15 +180,16 @@ static void main_down(struct dibs__conn *cn, dibs_err err, const char *why)
     s->up = false;
     if (s->closing)
         return;
-    if (!dibs__server_dozes(s))
-        say(s, DIBS_EVENT_DISCONNECTED, err, why);
+    if (dibs__server_dozes(s) || dibs__say_down(&s->events, &s->hush, err, why,
+                                                ln->was_up && !ln->retiring))
+        s->told_up = false;
     if (ln->was_up)
         drop_stale_spares(s);
     if (s->cutting)
         return; /* whoever did it knows what comes next */
     if (s->trouble)
         s->trouble(s);
-    if (ln->served) { /* it did work: dial at once */
+    if (ln->served && !ln->retiring) { /* it did work: dial at once */
         s->backoff_ms = 0;
         dial_again(s, dibs__now_ms());
         return;
@@ -222,21 +241,6 @@ void dibs__server_cut(struct dibs__server *s, const char *why)
         dibs__conn_close(&s->main->cn, DIBS_ERR_CONN, why);
 }
 
-void dibs__server_redial(struct dibs__server *s)
-{
-    if (!s->main)
-        return;
-    s->up = false;
-    s->main->retiring = true;
-    dibs__server_answered(s);
-}
-
-void dibs__server_answered(struct dibs__server *s)
-{
-    if (s->main && s->main->retiring && dibs__list_empty(&s->main->cn.fifo))
-        dibs__server_cut(s, "the server is not writable");
-}
-
 void dibs__server_start(struct dibs__server *s)
 {
     dial(s);
@@ -282,7 +286,8 @@ void dibs__server_not_found(struct dibs__server *s, dibs_err err,
     s->seeking = false;
     if (s->closing)
         return;
-    say(s, DIBS_EVENT_DISCONNECTED, err, why);
+    if (dibs__say_down(&s->events, &s->hush, err, why, false))
+        s->told_up = false;
     redial_later(s, final(err));
     dibs__calls_fail(s, err, final(err));
     tell_came(s, err);
@@ -400,8 +405,9 @@ static void spare_down(struct dibs__conn *cn, dibs_err err, const char *why)
         s->grow_after = dibs__now_ms() + GROW_AGAIN_MS;
     }
     dibs__unlock(&s->mu);
-    if (!s->closing && !dibs__server_dozes(s))
-        say(s, DIBS_EVENT_DISCONNECTED, err, why);
+    /* If main is gone, too, that was told. */
+    if (!s->closing && ln->generation == atomic_load(&s->generation))
+        dibs__say_down(&s->events, &s->hush, err, why, ln->was_up);
 }
 
 static void grow(struct dibs__task *t)

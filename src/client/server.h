@@ -10,6 +10,7 @@
 #define DIBS_CLIENT_SERVER_H
 
 #include "client/acks.h"
+#include "client/hush.h"
 #include "net/conn.h"
 
 #include <stdatomic.h>
@@ -27,6 +28,11 @@ struct dibs__events {
     void *arg;
 };
 
+/* A connection failed: tells so, unless the same was told a moment ago. True:
+ * it was told. Thread: io. */
+bool dibs__say_down(const struct dibs__events *events, struct dibs__hush *hush,
+                    dibs_err err, const char *why, bool worked);
+
 enum dibs__link_use {
     LINK_DIALING, /* not up yet, or going down */
     LINK_FREE,
@@ -43,6 +49,8 @@ struct dibs__link {
     bool was_up;               /* io only */
     bool served;               /* io only: it answered a command */
     bool retiring;             /* io only: closes with its last answer */
+    struct dibs__req role;     /* io only: what it is, if not writable */
+    char why[300];             /* io only: the answer, in words; or "" */
     unsigned generation;       /* server.generation when it was dialed */
     unsigned place;            /* server.place when it was dialed */
     struct dibs__task lend;    /* it came up, and may be borrowed */
@@ -74,6 +82,10 @@ struct dibs__server {
 
     struct dibs__link *main;   /* io only; NULL between connections */
     bool up;                   /* io only: main is ready */
+    bool told_up;              /* io only: the last event said so */
+    bool unfit;                /* io only: it was not writable, nor has it
+                                  answered anything since */
+    struct dibs__hush hush;    /* io only */
     bool closing;              /* io only */
     bool asleep;               /* io only: not dialed unless a call waits */
     bool seeking;              /* io only: seek has not answered yet */
@@ -148,6 +160,8 @@ void dibs__server_give_back(struct dibs__link *ln, bool usable);
  * that is on it is answered. Thread: io. */
 void dibs__server_cut(struct dibs__server *s, const char *why);
 void dibs__server_redial(struct dibs__server *s);
+/* It has done what it was asked for. Thread: io. */
+void dibs__server_works(struct dibs__server *s);
 /* After each answer. Thread: io. */
 void dibs__server_answered(struct dibs__server *s);
 

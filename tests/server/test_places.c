@@ -6,6 +6,7 @@
  * Sentinels here are real ones, one a deployment.
  */
 #include "server/fake.h"
+#include "support/proxy.h"
 
 static const struct {
     const char *name;
@@ -249,6 +250,103 @@ static void test_places_master_without_data(void **state)
     ts_ok(srv, "CLIENT KILL TYPE pubsub"); /* the sentinel's own */
 }
 
+/* ---- a replica --------------------------------------------------------- */
+
+struct events {
+    pthread_mutex_t mu;
+    unsigned of[16];   /* mu */
+    unsigned replicas; /* mu: that name the two servers */
+    char want[200];    /* const */
+};
+
+static void hear(const dibs_event *ev, void *arg)
+{
+    struct events *e = arg;
+
+    pthread_mutex_lock(&e->mu);
+    if ((size_t)ev->kind < COUNT(e->of))
+        e->of[ev->kind]++;
+    e->replicas += e->want[0] && strstr(ev->text, e->want) != NULL;
+    pthread_mutex_unlock(&e->mu);
+}
+
+static unsigned heard(struct events *e, dibs_event_kind kind)
+{
+    pthread_mutex_lock(&e->mu);
+    unsigned n = e->of[kind];
+    pthread_mutex_unlock(&e->mu);
+    return n;
+}
+
+static unsigned all_heard(struct events *e)
+{
+    unsigned n = 0;
+
+    for (size_t i = 0; i < COUNT(e->of); i++)
+        n += heard(e, (dibs_event_kind)i);
+    return n;
+}
+
+/* The URL means a replica. That is told once, by name, though it is tried again
+ * and again; and when it becomes a master, all is well. */
+static void test_places_replica(void **state)
+{
+    char port[16];
+    struct events e = {.mu = PTHREAD_MUTEX_INITIALIZER};
+
+    (void)state;
+    snprintf(port, sizeof port, "%d", ts_server_port(srv));
+    struct ts_server *s = ts_server_start(
+        (const char *[]){"--replicaof", "127.0.0.1", port, NULL});
+    struct ts_proxy *px = ts_proxy_start(s);
+    snprintf(e.want, sizeof e.want, "%s is a replica of 127.0.0.1:%s",
+             ts_proxy_tcp_url(px), port);
+    dibs_client *c =
+        kit_open_at(ts_proxy_tcp_url(px),
+                    DIBS_CLIENT_OPTS(.on_event = hear, .event_arg = &e));
+    dibs_lock *l = kit_lock(c, "l");
+    struct call call;
+    kit_call_start(&call, l, NULL, dibs_lock_acquire);
+    TS_WAIT(ts_proxy_accepted(px) >= 8);
+    assert_int_equal(e.replicas, 1);
+    assert_int_equal(heard(&e, DIBS_EVENT_DISCONNECTED), 1);
+    assert_int_equal(heard(&e, DIBS_EVENT_CONNECTED), 1);
+    if (all_heard(&e) > 3) /* one more: it waits */
+        fail_msg("%u events", all_heard(&e));
+    ts_ok(s, "REPLICAOF NO ONE");
+    FINE(kit_call_end(&call));
+    TS_WAIT(heard(&e, DIBS_EVENT_CONNECTED) == 2);
+    ts_ok(s, "DEL l");
+    dibs_lock_free(l);
+    kit_close(c);
+    ts_proxy_stop(px);
+    ts_server_stop(s);
+    TS_WAIT(ts_client_count(srv) == kit_strange);
+}
+
+/* What fails in the same way again and again is told once; that it is over,
+ * once, too. */
+static void test_places_always_refused(void **state)
+{
+    struct ts_proxy *px = ts_proxy_start(srv);
+    struct events e = {.mu = PTHREAD_MUTEX_INITIALIZER};
+
+    (void)state;
+    int rule = ts_proxy_rule(
+        px, &(struct ts_rule){.action = TS_CLOSE_BEFORE, .match = "CLIENT*"});
+    dibs_client *c = kit_open_at(
+        ts_proxy_tcp_url(px),
+        DIBS_CLIENT_OPTS(.lazy = true, .on_event = hear, .event_arg = &e));
+    TS_WAIT(ts_proxy_accepted(px) >= 7);
+    assert_int_equal(heard(&e, DIBS_EVENT_DISCONNECTED), 1);
+    assert_int_equal(all_heard(&e), 1);
+    ts_proxy_unrule(px, rule);
+    TS_WAIT(heard(&e, DIBS_EVENT_CONNECTED) == 1);
+    assert_int_equal(all_heard(&e), 2);
+    kit_close(c);
+    ts_proxy_stop(px);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,6 +356,8 @@ int main(void)
         KIT_TEST(test_places_same_service_twice),
         KIT_TEST(test_places_same_server_later),
         KIT_TEST(test_places_master_without_data),
+        KIT_TEST(test_places_replica),
+        KIT_TEST(test_places_always_refused),
     };
 
     return KIT_RUN("server.places", tests);
