@@ -98,7 +98,8 @@ const struct option_row option_rows[] = {
      "The server: redis://[user@]host[:port][/db] or unix:///path[?db=N];"
      " rediss://host[:port][?ca=FILE&cert=FILE&key=FILE] for TLS;"
      " redis-sentinel://host[:port],.../service or"
-     " redis-cluster://host[:port],... for more than one."
+     " redis-cluster://host[:port],... for more than one;"
+     " valkey may stand for redis."
      " Passwords do not belong here: everybody can see them."},
     {0, "url-file", "FILE", OPT_TEXT, AT(url_file), CMD_ALL, "/etc/dibs.url",
      "Read the URL, which may have a password, from a file."},

@@ -98,7 +98,8 @@ typedef uint64_t dibs_owner;
 /* What a log would say. */
 typedef enum dibs_event_kind {
     DIBS_EVENT_CONNECTED = 1, /* a connection is up */
-    DIBS_EVENT_DISCONNECTED,  /* a connection failed; text says why */
+    DIBS_EVENT_DISCONNECTED,  /* a connection failed; text says why. The same
+                                 once a minute */
     DIBS_EVENT_ERROR,         /* the server answered with an error */
     DIBS_EVENT_UNKNOWN,       /* a reply was lost; it is being resolved */
     DIBS_EVENT_SUSPECT,       /* a renewal failed, the lease still runs */
@@ -199,7 +200,8 @@ typedef struct dibs_client_opts {
  *       some nodes of a cluster; they tell of the others.
  *
  * rediss://, rediss-sentinel:// and rediss-cluster:// are the same over TLS;
- * dibs_client(3) has their query.
+ * dibs_client(3) has their query. In all of these valkey may stand for redis
+ * (valkey://, valkeys://, valkey-sentinel:// and so on).
  *
  * OK        *out is yours; give it back with dibs_client_free.
  * INVALID   The URL or an option makes no sense.
