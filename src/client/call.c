@@ -84,8 +84,10 @@ static void give_up(struct dibs__call *call)
         finish(call, DIBS_ERR_UNKNOWN, NULL);
     else if (call->s->closing)
         finish(call, DIBS_ERR_CLOSED, NULL);
-    else
-        finish(call, call->last ? call->last : DIBS_ERR_CONN, NULL);
+    else if (call->last)
+        finish(call, call->last, NULL);
+    else /* one that is not writable is there, and would have said no */
+        finish(call, call->s->unfit ? DIBS_ERR_SERVER : DIBS_ERR_CONN, NULL);
 }
 
 static void timer_fired(struct dibs__timer *t)

@@ -197,6 +197,7 @@ static void main_down(struct dibs__conn *cn, dibs_err err, const char *why)
     redial_later(s, final(err));
     if (ln->was_up)
         return;
+    s->unfit = false; /* that is another trouble */
     dibs__calls_fail(s, final(err) ? err : DIBS_ERR_CONN, final(err));
     tell_came(s, final(err) ? err : DIBS_ERR_CONN);
 }
