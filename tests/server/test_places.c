@@ -278,6 +278,14 @@ static unsigned heard(struct events *e, dibs_event_kind kind)
     return n;
 }
 
+static unsigned named(struct events *e)
+{
+    pthread_mutex_lock(&e->mu);
+    unsigned n = e->replicas;
+    pthread_mutex_unlock(&e->mu);
+    return n;
+}
+
 static unsigned all_heard(struct events *e)
 {
     unsigned n = 0;
@@ -308,7 +316,7 @@ static void test_places_replica(void **state)
     struct call call;
     kit_call_start(&call, l, NULL, dibs_lock_acquire);
     TS_WAIT(ts_proxy_accepted(px) >= 8);
-    assert_int_equal(e.replicas, 1);
+    assert_int_equal(named(&e), 1);
     assert_int_equal(heard(&e, DIBS_EVENT_DISCONNECTED), 1);
     assert_int_equal(heard(&e, DIBS_EVENT_CONNECTED), 1);
     if (all_heard(&e) > 3) /* one more: it waits */
