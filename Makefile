@@ -5,6 +5,9 @@
 #   build-test   what `make test` runs: asserts, test hooks
 #   build-asan   build-tsan   build-gcc   build-clang   for the checks
 #   build-interop   for the tests against Redisson
+#   build-static    the command without shared libraries
+#   build-deb   build-dist   packages and tarballs
+#   build-versions  other versions of Debian, for `make check-versions`
 #   build-servers   other servers than Debian's, for `make test-servers`
 #   build-peers     programs that use other libraries, for `make peers`
 
@@ -42,10 +45,11 @@ steady := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 c_files = $(shell find include src cli examples bench peers tests \
 	-name '*.[ch]' 2>/dev/null)
 
-.PHONY: all build deps test test-topology test-servers interop install bench demo clean format help
+.PHONY: all build deps test test-topology test-servers interop install uninstall deb dist static bench demo clean format help
 .PHONY: check check-format check-layers check-lists check-size check-header
 .PHONY: check-man check-gcc check-clang check-symbols check-asan check-tsan
-.PHONY: check-install check-deps peers check-peers
+.PHONY: check-install check-deb check-dist check-static check-abi check-versions
+.PHONY: check-deps peers check-peers
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
 
@@ -89,6 +93,28 @@ test-servers:
 install: build
 	@DESTDIR="$(DESTDIR)" $(CMAKE) --install build
 
+# Needs the PREFIX and DESTDIR of the install.
+uninstall: build
+	@DESTDIR="$(DESTDIR)" tools/uninstall.sh build
+
+# Debian packages and the tarball of the sources. Both come out of the files
+# that git knows, and are made outside of this folder.
+deb:
+	@tools/deps.sh build package
+	@JOBS=$(JOBS) tools/deb.sh build-deb
+
+dist:
+	@tools/dist.sh build-dist
+
+# The command as one file that needs nothing else, for containers. The linker's
+# warnings about names of hosts and users do not apply: check-static tries it.
+static:
+	@tools/deps.sh build
+	@$(call set_compiler,build-static) $(call configure,build-static,$(tests_off) -DDIBS_STATIC=ON)
+	@$(call compile,build-static) --target dibs_command
+	@strip --strip-all -o build-static/dibs build-static/cli/dibs
+	@echo "make static: build-static/dibs, $$(stat -c %s build-static/dibs) bytes"
+
 # Against a real Redisson: needs Java and Maven, which it installs, and the
 # network the first time. Not part of `make test`.
 interop:
@@ -121,7 +147,8 @@ demo: deps build
 
 clean:
 	rm -rf build build-test build-asan build-tsan build-gcc build-clang \
-		build-interop build-peers tests/interop/target
+		build-interop build-peers build-static build-deb build-dist \
+		tests/interop/target
 
 # ---- checks -----------------------------------------------------------------
 
@@ -182,6 +209,30 @@ check-tsan: deps
 check-install: deps
 	@tools/check_install.sh
 
+check-static: static
+	@tools/deps.sh test
+	@tools/check_static.sh build-static/dibs
+
+check-dist:
+	@tools/deps.sh build test
+	@JOBS=$(JOBS) tools/check_dist.sh
+
+# Needs the history: the old version is built from git.
+check-abi: build
+	@tools/deps.sh package
+	@JOBS=$(JOBS) tools/check_abi.sh build/libdibs.so
+
+# The unit and server tests, built by other compilers with other libraries. Needs
+# root, and the network the first time; a quarter of an hour.
+check-versions:
+	@tools/deps.sh versions
+	@JOBS=$(JOBS) tools/check_versions.sh build-versions
+
+# As root it also installs the packages, uses them, and purges them again.
+check-deb:
+	@tools/deps.sh build test package
+	@JOBS=$(JOBS) tools/check_deb.sh
+
 # ---- help -------------------------------------------------------------------
 
 help:
@@ -192,6 +243,11 @@ help:
 	@echo "make test-servers    the tests on a Valkey and on an old Redis"
 	@echo "make interop         the tests against a real Redisson (Java, Maven)"
 	@echo "make install         install under PREFIX ($(PREFIX)), DESTDIR"
+	@echo "make uninstall       remove what make install put there"
+	@echo "make static          the command as one file for containers, in"
+	@echo "                     build-static/"
+	@echo "make deb             Debian packages, in build-deb/"
+	@echo "make dist            a tarball and its checksum, in build-dist/"
 	@echo "make demo            watch processes contend for a lock"
 	@echo "make bench           measure, next to plain hiredis"
 	@echo "make peers           measure, next to other lock libraries"
@@ -201,6 +257,11 @@ help:
 	@echo "make check-asan      all tests, address and undefined sanitizers"
 	@echo "make check-tsan      all tests, thread sanitizer"
 	@echo "make check-install   install into a temporary place and use it"
+	@echo "make check-static    that file, alone in an empty root"
+	@echo "make check-dist      the tarball: twice the same, builds, passes tests"
+	@echo "make check-abi       programs built with 0.1.0 run with this library"
+	@echo "make check-deb       packages: twice the same, lintian, installed, purged"
+	@echo "make check-versions  tests on other compilers and libraries (root)"
 	@echo "make clean           remove all build folders"
 	@echo
 	@echo "One test:            ctest --test-dir build-test -R server.lock"

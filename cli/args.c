@@ -11,28 +11,30 @@
  *
  * Thread  The first, before there is another.
  *
- * Trouble Whatever is wrong ends in args_wrong: one line that names the bad
- *         word, one that would have been right, and EXIT_USAGE. The help is
- *         not printed; who wants it asks for it.
+ * Trouble Whatever is wrong ends in args_wrong or args_hint: one line that
+ *         names the bad word, one with the line that was typed, put right
+ *         (hint.c), and EXIT_USAGE. The help is not printed; who wants it asks
+ *         for it.
  */
 #include "args.h"
 
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "exits.h"
+#include "hint.h"
+#include "names.h"
 
 #define AT(field) offsetof(struct args, field)
-#define NAMES_MAX 64
 
 const struct option_row option_rows[] = {
     {'n', "no-wait", NULL, OPT_NOWAIT, AT(wait_ms), CMD_TAKE, NULL,
      "Do not wait when the lock is taken."},
     {'w', "wait", "TIME", OPT_TIME, AT(wait_ms), CMD_TAKE, "10s",
-     "Wait at most so long; 0 is -n. Default: as long as it takes."},
+     "Wait at most so long, for the server too; 0 is -n. Default: for the lock"
+     " as long as it takes."},
     {0, "fair", NULL, OPT_FLAG, AT(fair), CMD_TAKE, NULL,
      "A fair lock: whoever asks first gets it first."},
     {'s', "shared", NULL, OPT_FLAG, AT(shared), CMD_TAKE, NULL,
@@ -76,9 +78,9 @@ const struct option_row option_rows[] = {
      "Leave the command in our process group; only the command itself is then"
      " signalled and waited for."},
     {'E', "busy-code", "CODE", OPT_CODE, AT(busy_code), CMD_TAKE, "75",
-     "Exit code when the lock was not to be had. Default 75."},
+     "Exit code when the lock could not be taken in time. Default 75."},
     {0, "ok-if-busy", NULL, OPT_FLAG, AT(ok_if_busy), CMD_TAKE, NULL,
-     "When it was not to be had, say nothing and exit 0."},
+     "When the lock could not be taken in time, say nothing and exit 0."},
     {0, "any-name", NULL, OPT_FLAG, AT(any_name), CMD_TAKE, NULL,
      "Take a NAME with spaces or control characters, too."},
     {0, "no-stdin", NULL, OPT_FLAG, AT(no_stdin), CMD_HOLD, NULL,
@@ -100,15 +102,18 @@ const struct option_row option_rows[] = {
      " redis-sentinel://host[:port],.../service or"
      " redis-cluster://host[:port],... for more than one;"
      " valkey may stand for redis."
-     " Passwords do not belong here: everybody can see them."},
+     " Passwords do not belong here: everybody can see them."
+     " Default: $DIBS_URL, or else a private server."},
     {0, "url-file", "FILE", OPT_TEXT, AT(url_file), CMD_ALL, "/etc/dibs.url",
-     "Read the URL, which may have a password, from a file."},
+     "Read the URL, which may have a password, from a file. Default:"
+     " $DIBS_URL_FILE."},
     {0, "password-file", "FILE", OPT_TEXT, AT(password_file), CMD_ALL,
-     "/etc/dibs.password", "Read the password from a file."},
+     "/etc/dibs.password",
+     "Read the password from a file. Default: $DIBS_PASSWORD."},
     {'q', "quiet", NULL, OPT_FLAG, AT(quiet), CMD_ALL, NULL,
      "Only tell of errors."},
     {'v', "verbose", NULL, OPT_FLAG, AT(verbose), CMD_ALL, NULL,
-     "Tell what happens, and how long we waited."},
+     "Tell what happens, who has the lock, and how long we waited."},
     {0, "log", "FORMAT", OPT_LOG, AT(log_json), CMD_ALL, "json",
      "Messages on stderr as text (default) or json, one object a line."},
     {'h', "help", NULL, OPT_FLAG, AT(help), CMD_ALL, NULL, "Show this help."},
@@ -116,8 +121,6 @@ const struct option_row option_rows[] = {
      "Show the version."},
     {0, NULL, NULL, OPT_FLAG, 0, 0, NULL, NULL},
 };
-
-static const char run_example[] = "backup -- rsync -a /home /mnt";
 
 void args_init(struct args *a)
 {
@@ -139,67 +142,50 @@ const struct command *command_find(const char *name)
     return NULL;
 }
 
-int args_wrong(const struct command *cmd, const char *right, const char *fmt,
-               ...)
-{
-    char *text = NULL;
-    va_list ap;
+/* The words of the line, one after the other. */
+struct scan {
+    struct args *a;
+    const struct command *cmd; /* NULL before the subcommand */
+    struct typed line;
+    int i;
+};
 
-    va_start(ap, fmt);
-    if (vasprintf(&text, fmt, ap) < 0)
-        text = NULL;
-    va_end(ap);
-    out_tell(OUT_ERROR, "usage", "%s%s%s", cmd ? cmd->name : "",
-             cmd ? ": " : "", text ? text : "out of memory");
-    out_tell(OUT_ERROR, "usage", "right would be: %s", right);
-    free(text);
-    return EXIT_USAGE;
+/* The line with n words from index at on replaced. */
+static char *right_line(const struct scan *s, int at, int n, const char *with)
+{
+    bool run = s->cmd && s->cmd->bit == CMD_RUN;
+    char *line = (run ? hint_run_line : hint_line)(&s->line, at, n, with);
+    char *hint = line ? args_text("right would be: %s", line) : NULL;
+
+    free(line);
+    return hint;
 }
 
 /* ---- one option -------------------------------------------------------- */
 
-/* A line with this option used as it should be. */
-static const char *right_line(const struct command *cmd,
-                              const struct option_row *row, char buf[256])
+/* glued: the value is in the option's own word. */
+static int wrong_value(struct scan *s, const struct option_row *row,
+                       const char *glued, const char *why)
 {
-    char option[128];
-
-    if (row->letter)
-        snprintf(option, sizeof option, "-%c", row->letter);
-    else
-        snprintf(option, sizeof option, "--%s", row->name);
-    if (row->value) {
-        size_t n = strlen(option);
-        snprintf(option + n, sizeof option - n, " %s", row->example);
-    }
-    const char *name = cmd ? cmd->name : "run";
-    const char *rest = cmd ? strstr(cmd->example, cmd->name) : NULL;
-    if (row->at == AT(shell))
-        rest = " backup";
-    else if (row->at == AT(multi)) /* in place of a name */
-        rest = " -- ./move";
-    else
-        rest = rest ? rest + strlen(cmd->name) : run_example;
-    snprintf(buf, 256, "dibs %s %s%s%s", name, option, *rest == ' ' ? "" : " ",
-             rest);
-    return buf;
-}
-
-static int wrong_value(const struct command *cmd, const struct option_row *row,
-                       const char *text, const char *why)
-{
-    char line[256];
+    const char *word = s->line.argv[s->i];
     const char *dashes = row->letter ? "-" : "--";
     char letter[2] = {row->letter, '\0'};
+    int before = glued ? (int)(glued - word) : 0;
+    char *with =
+        args_text("%.*s%s%s", before, word,
+                  before > 0 && word[1] != '-' ? " " : "", row->example);
+    char *hint = with ? right_line(s, s->i, 1, with) : NULL;
 
-    return args_wrong(cmd, right_line(cmd, row, line), "%s%s: '%s' %s", dashes,
-                      row->letter ? letter : row->name, text, why);
+    free(with);
+    return args_hint(s->cmd, hint, "%s%s: '%s' %s", dashes,
+                     row->letter ? letter : row->name, glued ? glued : word,
+                     why);
 }
 
-static int set_value(struct args *a, const struct command *cmd,
-                     const struct option_row *row, const char *text)
+static int set_value(struct scan *s, const struct option_row *row,
+                     const char *text, const char *glued)
 {
-    void *at = (char *)a + row->at;
+    void *at = (char *)s->a + row->at;
     const char *why = NULL;
 
     switch (row->kind) {
@@ -240,7 +226,7 @@ static int set_value(struct args *a, const struct command *cmd,
                   : "is neither text nor json";
         break;
     }
-    return why ? wrong_value(cmd, row, text, why) : EXIT_FINE;
+    return why ? wrong_value(s, row, glued, why) : EXIT_FINE;
 }
 
 static bool taken_by(const struct option_row *row, const struct command *cmd)
@@ -264,85 +250,112 @@ static const struct option_row *option_find(const struct command *cmd,
     return NULL;
 }
 
-/* ---- the words of the line, one after the other ------------------------ */
+/* ---- one word ---------------------------------------------------------- */
 
-struct scan {
-    struct args *a;
-    const struct command *cmd; /* NULL before the subcommand */
-    char **argv;
-    int argc, i;
-};
-
-static const char *example_of(const struct scan *s)
-{
-    return s->cmd ? s->cmd->example : "dibs run backup -- rsync -a /home /mnt";
-}
-
-/* The value of an option: glued to it, or the next word. */
+/* What is a flag has no value. A value is glued to its option, or the next
+ * word. */
 static int option_value(struct scan *s, const struct option_row *row,
                         const char *glued)
 {
-    char line[256];
+    if (!row->value || glued)
+        return set_value(s, row, glued, glued);
+    if (s->i + 1 >= s->line.argc || strcmp(s->line.argv[s->i + 1], "--") == 0)
+        return args_hint(s->cmd, right_line(s, s->i + 1, 0, row->example),
+                         "%s needs a value", s->line.argv[s->i]);
+    s->i++;
+    return set_value(s, row, s->line.argv[s->i], NULL);
+}
 
-    if (glued)
-        return set_value(s->a, s->cmd, row, glued);
-    if (s->i + 1 >= s->argc || strcmp(s->argv[s->i + 1], "--") == 0)
-        return args_wrong(s->cmd, right_line(s->cmd, row, line),
-                          "%s needs a value", s->argv[s->i]);
-    return set_value(s->a, s->cmd, row, s->argv[++s->i]);
+/* No option was found. name: of a long one, len bytes; or NULL, and a letter.
+ */
+static int unknown_option(struct scan *s, char letter, const char *name,
+                          size_t len)
+{
+    const struct option_row *row = name ? hint_option(s->cmd, name, len) : NULL;
+    const char *word = s->line.argv[s->i];
+    char takers[128], *hint = NULL;
+
+    if (row) {
+        char *with = args_text("--%s%s", row->name, name + len);
+        if (with)
+            hint = args_did_you_mean(hint_line(&s->line, s->i, 1, with));
+        free(with);
+    } else if (*hint_takers(letter, name, len, takers)) {
+        hint = args_text(s->cmd ? "it is an option of: %s"
+                                : "it goes behind the subcommand: %s",
+                         takers);
+    } else {
+        hint = args_text("'dibs help%s%s' shows what options there are",
+                         s->cmd ? " " : "", s->cmd ? s->cmd->name : "");
+    }
+    if (name)
+        return args_hint(s->cmd, hint, "unknown option '--%.*s'", (int)len,
+                         name);
+    return args_hint(s->cmd, hint, "unknown option '-%c' in '%s'", letter,
+                     word);
 }
 
 static int long_option(struct scan *s)
 {
-    const char *name = s->argv[s->i] + 2;
+    const char *name = s->line.argv[s->i] + 2;
     size_t len = strcspn(name, "=");
     const char *glued = name[len] ? name + len + 1 : NULL;
     const struct option_row *row = option_find(s->cmd, 0, name, len);
+    char bare[64];
 
     if (!row)
-        return args_wrong(s->cmd, example_of(s), "unknown option '%s'",
-                          s->argv[s->i]);
-    if (row->value)
+        return unknown_option(s, 0, name, len);
+    if (row->value || !glued)
         return option_value(s, row, glued);
-    if (glued)
-        return args_wrong(s->cmd, example_of(s), "--%s takes no value: '%s'",
-                          row->name, s->argv[s->i]);
-    return set_value(s->a, s->cmd, row, NULL);
+    snprintf(bare, sizeof bare, "--%s", row->name);
+    return args_hint(s->cmd, right_line(s, s->i, 1, bare),
+                     "--%s takes no value: '%s'", row->name,
+                     s->line.argv[s->i]);
 }
 
 /* -nq is -n -q, -w10s is -w 10s. */
 static int short_options(struct scan *s)
 {
-    const char *word = s->argv[s->i];
-
-    for (const char *at = word + 1; *at; at++) {
+    for (const char *at = s->line.argv[s->i] + 1; *at; at++) {
         const struct option_row *row = option_find(s->cmd, *at, NULL, 0);
 
         if (!row)
-            return args_wrong(s->cmd, example_of(s),
-                              "unknown option '-%c' in '%s'", *at, word);
+            return unknown_option(s, *at, NULL, 0);
         if (row->value)
             return option_value(s, row, at[1] ? at + 1 : NULL);
-        int code = set_value(s->a, s->cmd, row, NULL);
+        int code = set_value(s, row, NULL, NULL);
         if (code != EXIT_FINE)
             return code;
     }
     return EXIT_FINE;
 }
 
+/* Does the line say what is to be run? */
+static bool has_dashes(const struct scan *s)
+{
+    for (int i = s->i; i < s->line.argc; i++)
+        if (strcmp(s->line.argv[i], "--") == 0)
+            return true;
+    return s->a->shell != NULL;
+}
+
 static int add_word(struct scan *s, const char *word)
 {
+    bool run = s->cmd->bit == CMD_RUN, command = run && !has_dashes(s);
+
     if (s->a->n_words >= s->cmd->max_words)
-        return args_wrong(
-            s->cmd, s->cmd->example, "unexpected word '%s'%s", word,
-            s->cmd->bit == CMD_RUN ? "; the command stands behind --" : "");
+        return args_hint(s->cmd,
+                         command ? right_line(s, s->i, 0, "--")
+                                 : right_line(s, s->i, 1, NULL),
+                         "unexpected word '%s'%s", hint_word(word),
+                         command ? "; the command stands behind --" : "");
     s->a->words[s->a->n_words++] = word;
     return EXIT_FINE;
 }
 
 static int one_word(struct scan *s)
 {
-    const char *word = s->argv[s->i];
+    const char *word = s->line.argv[s->i];
 
     if (word[0] != '-' || word[1] == '\0')
         return add_word(s, word);
@@ -351,7 +364,7 @@ static int one_word(struct scan *s)
 
 int args_before(struct args *a, int argc, char **argv, int *i)
 {
-    struct scan s = {.a = a, .argv = argv, .argc = argc, .i = 1};
+    struct scan s = {.a = a, .line = {argc, argv}, .i = 1};
     int code = EXIT_FINE;
 
     for (; code == EXIT_FINE && s.i < argc; s.i++) {
@@ -370,80 +383,15 @@ static int behind_dashes(struct scan *s)
 
     s->i++;
     if (s->cmd->bit == CMD_RUN) {
-        s->a->argv = s->argv + s->i;
+        s->a->argv = s->line.argv + s->i;
         return EXIT_FINE;
     }
-    for (; code == EXIT_FINE && s->i < s->argc; s->i++)
-        code = add_word(s, s->argv[s->i]);
+    for (; code == EXIT_FINE && s->i < s->line.argc; s->i++)
+        code = add_word(s, s->line.argv[s->i]);
     return code;
 }
 
 /* ---- does it make sense? ----------------------------------------------- */
-
-static const char multi_example[] = "dibs run --multi stock,orders -- ./move";
-
-/* One name, which ends at a NUL or after len bytes. */
-static int check_one(const struct args *a, const struct command *cmd,
-                     const char *name, size_t len)
-{
-    if (len == 0)
-        return args_wrong(cmd, a->multi ? multi_example : cmd->example,
-                          "the name '' is empty");
-    if (len > DIBS_NAME_MAX)
-        return args_wrong(cmd, cmd->example,
-                          "the name '%.20s...' has %zu bytes, %d are allowed",
-                          name, len, DIBS_NAME_MAX);
-    if ((cmd->bit & CMD_TAKE) == 0 || a->any_name)
-        return EXIT_FINE;
-    for (const char *s = name; s < name + len; s++) {
-        if ((unsigned char)*s > ' ' && *s != 0x7F)
-            continue;
-        char right[128];
-        snprintf(right, sizeof right, "%s   (or, if you mean it, --any-name)",
-                 cmd->example);
-        return args_wrong(cmd, right, "the name '%.*s' has a %s in it",
-                          (int)len, name,
-                          *s == ' ' ? "space" : "control character");
-    }
-    return EXIT_FINE;
-}
-
-/* Does the name occur among those that stand before it? */
-static bool named_before(const char *names, const char *name, size_t len)
-{
-    for (const char *s = names; s < name;) {
-        size_t n = strcspn(s, ",");
-        if (n == len && memcmp(s, name, n) == 0)
-            return true;
-        s += n + 1;
-    }
-    return false;
-}
-
-static int check_names(const struct args *a, const struct command *cmd)
-{
-    size_t count = 0, len;
-    int code = EXIT_FINE;
-
-    for (const char *s = a->multi; s && code == EXIT_FINE;
-         s = s[len] ? s + len + 1 : NULL) {
-        len = strcspn(s, ",");
-        code = check_one(a, cmd, s, len);
-        if (code == EXIT_FINE && named_before(a->multi, s, len))
-            return args_wrong(cmd, multi_example, "--multi: '%.*s' twice",
-                              (int)len, s);
-        if (++count > NAMES_MAX)
-            return args_wrong(cmd, multi_example, "--multi: more than %d names",
-                              NAMES_MAX);
-    }
-    return code;
-}
-
-static int check_name(const struct args *a, const struct command *cmd)
-{
-    return a->multi ? check_names(a, cmd)
-                    : check_one(a, cmd, a->words[0], strlen(a->words[0]));
-}
 
 static int check_quorum(const struct args *a, const struct command *cmd)
 {
@@ -466,27 +414,12 @@ static int check_quorum(const struct args *a, const struct command *cmd)
     return EXIT_FINE;
 }
 
-/* The names stand where NAME would. */
-static int place_names(struct args *a, const struct command *cmd)
-{
-    if (!a->multi)
-        return EXIT_FINE;
-    if (a->n_words > 0)
-        return args_wrong(cmd, multi_example,
-                          "unexpected word '%s'; --multi has the names",
-                          a->words[0]);
-    a->words[a->n_words++] = a->multi;
-    return EXIT_FINE;
-}
-
 static int check_run(const struct args *a, const struct command *cmd)
 {
     if (a->shell && a->argv && a->argv[0])
-        return args_wrong(cmd, cmd->example,
+        return args_wrong(cmd, "dibs run -c STRING NAME",
                           "-c and a command behind --: '%s' is one too many",
                           a->argv[0]);
-    if (!a->shell && (!a->argv || !a->argv[0]))
-        return args_wrong(cmd, cmd->example, "the command is missing");
     return EXIT_FINE;
 }
 
@@ -506,6 +439,11 @@ static int check_take(const struct args *a, const struct command *cmd)
     if (a->max_hold_ms > 0 && a->max_hold_ms < DIBS_LEASE_MIN_MS)
         return args_wrong(cmd, "dibs run --max-hold 1h backup -- make all",
                           "--max-hold: shorter than %d ms", DIBS_LEASE_MIN_MS);
+    if (a->max_hold_ms > 0 && a->min_hold_ms > a->max_hold_ms)
+        return args_wrong(cmd,
+                          "dibs run --min-hold 1m --max-hold 1h backup -- make",
+                          "--min-hold is longer than --max-hold: nobody would "
+                          "hold the lock in between");
     int code = check_quorum(a, cmd);
     if (code != EXIT_FINE)
         return code;
@@ -532,10 +470,23 @@ static int check_take(const struct args *a, const struct command *cmd)
     return cmd->bit == CMD_RUN ? check_run(a, cmd) : EXIT_FINE;
 }
 
+/* Where the word is missing: at the end, but before --. */
+static int missing_word(const struct scan *s)
+{
+    int at = 1;
+
+    while (at < s->line.argc && strcmp(s->line.argv[at], "--") != 0)
+        at++;
+    return args_hint(
+        s->cmd,
+        right_line(s, at, 0, s->cmd->bit == CMD_LOCAL ? "status" : "NAME"),
+        "%s is missing", s->cmd->words_are);
+}
+
 int args_behind(struct args *a, const struct command *cmd, int argc,
                 char **argv, int i)
 {
-    struct scan s = {.a = a, .cmd = cmd, .argv = argv, .argc = argc, .i = i};
+    struct scan s = {.a = a, .cmd = cmd, .line = {argc, argv}, .i = i};
     int code = EXIT_FINE;
 
     for (; code == EXIT_FINE && s.i < argc; s.i++) {
@@ -547,14 +498,17 @@ int args_behind(struct args *a, const struct command *cmd, int argc,
     }
     if (code != EXIT_FINE || a->help || a->version)
         return code;
-    code = place_names(a, cmd);
+    code = names_place(a, cmd);
     if (code != EXIT_FINE)
         return code;
     if (a->n_words < cmd->min_words)
-        return args_wrong(cmd, cmd->example, "%s is missing", cmd->words_are);
+        return missing_word(&s);
+    if (cmd->bit == CMD_RUN && !a->shell && (!a->argv || !a->argv[0]))
+        return args_hint(cmd, right_line(&s, argc, 0, NULL),
+                         "the command is missing");
     if (a->n_words > 0 &&
         (cmd->bit & (CMD_TAKE | CMD_INFO | CMD_FORCE | CMD_DOCTOR)))
-        code = check_name(a, cmd);
+        code = names_check(a, cmd);
     if (code == EXIT_FINE)
         code = check_lease(a, cmd);
     if (code == EXIT_FINE && (cmd->bit & CMD_TAKE))

@@ -110,8 +110,16 @@ int args_before(struct args *a, int argc, char **argv, int *i);
 int args_behind(struct args *a, const struct command *cmd, int argc,
                 char **argv, int i);
 
-/* Says what is wrong and shows a line that would be right; EXIT_USAGE. */
+/* In hint.c. Says what is wrong and shows a line that would be right;
+ * EXIT_USAGE. */
 int args_wrong(const struct command *cmd, const char *right, const char *fmt,
                ...) PRINTF(3, 4);
+/* The same, with any hint; which it frees. NULL: none. */
+int args_hint(const struct command *cmd, char *hint, const char *fmt, ...)
+    PRINTF(3, 4);
+/* Text put together as by printf, for args_hint; NULL when out of memory. */
+char *args_text(const char *fmt, ...) PRINTF(1, 2);
+/* "did you mean" before a line, which it frees. */
+char *args_did_you_mean(char *line);
 
 #endif

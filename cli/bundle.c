@@ -14,7 +14,8 @@
  *         process group. What the environment says is checked with the server,
  *         and an outer dibs run of another lock in between is looked through:
  *         DIBS_OWNERS lists them all. If nothing is left to take, we are
- *         nested altogether.
+ *         nested altogether. Should an outer hold end before we do, a pipe
+ *         tells us (outer.c).
  *
  * Thread  Opening happens on a thread of its own, all else on the first.
  */
@@ -26,6 +27,7 @@
 #include <unistd.h>
 
 #include "exits.h"
+#include "failure.h"
 
 /* ---- outer owners ------------------------------------------------------ */
 
@@ -43,7 +45,7 @@ static bool listed(const char *list, const char *owner)
     return false;
 }
 
-struct outer {
+struct found_outer {
     const char *one, *all; /* owners around us */
     dibs_mode mode;        /* how the one that was found holds it */
     char owner[DIBS_OWNER_MAX];
@@ -54,7 +56,7 @@ struct outer {
 static bool is_outer(const char *owner, dibs_mode mode, int64_t holds,
                      int64_t remaining_ms, void *arg)
 {
-    struct outer *o = arg;
+    struct found_outer *o = arg;
 
     (void)holds;
     if (remaining_ms == -2 || strlen(owner) >= sizeof o->owner ||
@@ -82,8 +84,8 @@ static void add_owner(struct bundle *b, const char *owner)
 static dibs_err find_outer(struct bundle *b, const struct args *a, dibs_lock *l,
                            bool *found)
 {
-    struct outer o = {.one = getenv("DIBS_OWNER"),
-                      .all = getenv("DIBS_OWNERS")};
+    struct found_outer o = {.one = getenv("DIBS_OWNER"),
+                            .all = getenv("DIBS_OWNERS")};
 
     *found = false;
     if (!(o.one && *o.one) && !(o.all && *o.all))
@@ -156,6 +158,8 @@ static dibs_err make_lock(struct bundle *b, const struct args *a)
     if (err != DIBS_OK)
         return err;
     b->nested = a->quorum ? outer > b->n_clients / 2 : b->n_members == 0;
+    if (b->nested || !a->quorum)
+        (void)outer_open(&b->outer, b->owners);
     if (b->nested)
         return DIBS_OK;
     b->group = a->quorum || b->n_members > 1;
@@ -171,12 +175,14 @@ static dibs_err make_lock(struct bundle *b, const struct args *a)
 
 static int tell_failed(const struct args *a, dibs_err err)
 {
+    char text[512]; /* the library's own is gone with its next call */
+
+    snprintf(text, sizeof text, "%s", dibs_error_text());
     if (a->quorum && err == DIBS_ERR_INVALID)
         out_tell(OUT_ERROR, "usage",
                  "--quorum: two of the addresses are one and the same server");
     else
-        out_tell(OUT_ERROR, "server", "cannot take %s: %s", a->words[0],
-                 dibs_strerror(err));
+        return failure_tell(a, err, text, NULL);
     return out_exit_of(err);
 }
 
@@ -200,7 +206,7 @@ static bool join_fds(struct bundle *b)
 int bundle_open(struct bundle *b, const struct args *a, const struct target *t,
                 const dibs_client_opts *opts)
 {
-    *b = (struct bundle){.fd = -1};
+    *b = (struct bundle){.fd = -1, .outer = {.fd = -1}};
     for (size_t i = 0; i < target_count(t); i++) {
         int code = target_open(t, i, opts, &b->clients[i]);
         if (code != EXIT_FINE)
@@ -212,6 +218,14 @@ int bundle_open(struct bundle *b, const struct args *a, const struct target *t,
         return EXIT_INTERNAL;
     }
     dibs_err err = make_lock(b, a);
+    if (err == DIBS_OK && b->outer.unguarded) {
+        out_tell(OUT_ERROR, "usage",
+                 "the dibs run around this one holds %s with --foreground, and "
+                 "the descriptor by which it would tell of the end was closed "
+                 "(DIBS_LOST_FD): leave it open",
+                 a->words[0]);
+        return EXIT_USAGE;
+    }
     return err == DIBS_OK ? EXIT_FINE : tell_failed(a, err);
 }
 
@@ -268,30 +282,35 @@ static bool member(struct bundle *b, size_t i, dibs_owner owner, dibs_member *m)
     return b->group && dibs_lock_members(b->l, i, owner, m) == DIBS_OK;
 }
 
-static void describe(dibs_lock *l, const char *name, char *text, size_t size)
+static void describe(dibs_lock *l, const char *name, char *text, size_t size,
+                     dibs_lock_info *info)
 {
-    dibs_lock_info info = DIBS_LOCK_INFO_INIT;
     char span[OUT_SPAN_MAX];
 
-    if (dibs_lock_info_get(l, &info) != DIBS_OK || !info.locked)
+    if (dibs_lock_info_get(l, info) != DIBS_OK || !info->locked)
         return;
-    snprintf(text, size, "%s%sheld by %s, %s left", name, *name ? " is " : "",
-             info.owner,
-             info.ttl_ms < 0 ? "no end" : out_span(info.ttl_ms, span));
+    snprintf(text, size,
+             info->ttl_ms < 0 ? "%s%sheld by %s, %s"
+                              : "%s%sheld by %s, lease ends in %s unless it is "
+                                "renewed",
+             name, *name ? " is " : "", info->owner,
+             info->ttl_ms < 0 ? "lease without end"
+                              : out_span(info->ttl_ms, span));
 }
 
-void bundle_blocker(struct bundle *b, dibs_owner owner, char *text, size_t size)
+void bundle_blocker(struct bundle *b, dibs_owner owner, char *text, size_t size,
+                    dibs_lock_info *info)
 {
     dibs_member m;
 
     *text = '\0';
     if (!b->group) {
-        describe(b->l, "", text, size);
+        describe(b->l, "", text, size, info);
         return;
     }
     for (size_t i = 0; i < b->n_members && !*text; i++)
         if (member(b, i, owner, &m) && m.verdict == DIBS_ERR_BUSY)
-            describe(b->members[i], m.name, text, size);
+            describe(b->members[i], m.name, text, size, info);
 }
 
 static const char *verdict(const dibs_member *m)

@@ -12,6 +12,7 @@
 #include <dibs/dibs.h>
 
 #include "args.h"
+#include "outer.h"
 #include "target.h"
 
 #define BUNDLE_MAX 64 /* names, or servers */
@@ -25,14 +26,18 @@ struct bundle {
     bool group;   /* l is more than the one member */
     int fd;       /* readable when a callback waits; -1 none */
 
-    bool nested; /* outer dibs runs hold all of it */
+    dibs_owner owner; /* who asks for it */
+
+    bool nested;        /* outer dibs runs hold all of it */
+    struct outer outer; /* those that hold all or a part of it */
     char owners[BUNDLE_MAX * DIBS_OWNER_MAX / 4]; /* of those, or our own */
 };
 
 /* Servers and locks. EXIT_FINE, or another code and it has been said why. */
 int bundle_open(struct bundle *b, const struct args *a, const struct target *t,
                 const dibs_client_opts *opts);
-/* Releases what is held, waiting so long for that. */
+/* Releases what is held, waiting so long for that. What is known of outer runs
+ * stays; close that with outer_close. */
 void bundle_close(struct bundle *b, int64_t ms);
 
 int bundle_fd(const struct bundle *b);
@@ -43,9 +48,10 @@ void bundle_pump(struct bundle *b);
 void bundle_owner(struct bundle *b, dibs_owner owner,
                   char text[DIBS_OWNER_MAX]);
 
-/* Who was in the way, "" if that is not known. */
-void bundle_blocker(struct bundle *b, dibs_owner owner, char *text,
-                    size_t size);
+/* Who was in the way, "" if that is not known; and what the server says of
+ * that lock. */
+void bundle_blocker(struct bundle *b, dibs_owner owner, char *text, size_t size,
+                    dibs_lock_info *info);
 /* -v: what became of each member. Nothing for a single lock. */
 void bundle_tell(struct bundle *b, dibs_owner owner);
 /* The same as an array of JSON objects. */

@@ -33,6 +33,8 @@
  */
 #include "child.h"
 
+#include "outer.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -85,18 +87,20 @@ static char **environment(const char *const *add)
     return env;
 }
 
-/* The same with one row more; free it. */
-static const char **plus(const char *const *rows, const char *row)
+/* Some rows and some more; free it. */
+static const char **plus(const char *const *rows, const char *const *more)
 {
-    size_t n = 0;
+    size_t n = 0, m = 0;
 
     while (rows[n])
         n++;
-    const char **all = calloc(n + 2, sizeof *all);
+    while (more[m])
+        m++;
+    const char **all = calloc(n + m + 1, sizeof *all);
     if (!all)
         return NULL;
     memcpy(all, rows, n * sizeof *all);
-    all[n] = row;
+    memcpy(all + n, more, m * sizeof *all);
     return all;
 }
 
@@ -105,10 +109,31 @@ static const char **plus(const char *const *rows, const char *row)
 struct start {
     const struct child_plan *plan;
     char **env;
+    char number[32]; /* two rows of env */
+    char *row;
     pid_t parent;
     int err[2];  /* errno comes back here */
     int lost[2]; /* the command reads from the first */
 };
+
+static bool make_environment(struct start *st)
+{
+    const char *owners = st->plan->owners;
+    const char *more[] = {NULL, NULL, NULL};
+
+    if (owners) {
+        snprintf(st->number, sizeof st->number, "DIBS_LOST_FD=%d", st->lost[0]);
+        more[0] = st->number;
+        more[1] = st->row =
+            outer_row(owners, st->lost[0], st->plan->foreground);
+        if (!st->row)
+            return false;
+    }
+    const char **all = plus(st->plan->env, more);
+    st->env = all ? environment(all) : NULL;
+    free(all);
+    return st->env != NULL;
+}
 
 /* In the new process. */
 static _Noreturn void become_command(const struct start *st)
@@ -120,7 +145,7 @@ static _Noreturn void become_command(const struct start *st)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != st->parent)
         _exit(1); /* it died before we asked to be told */
-    if (st->plan->lost_fd)
+    if (st->plan->owners)
         fcntl(st->lost[0], F_SETFD, 0);
     signals_restore(st->plan->signals);
     execvpe(st->plan->argv[0], st->plan->argv, st->env);
@@ -171,19 +196,14 @@ int child_start(struct child *ch, const struct child_plan *plan)
 {
     struct start st = {
         .plan = plan, .parent = getpid(), .err = {-1, -1}, .lost = {-1, -1}};
-    char number[32];
-    const char **add = NULL;
     int why = ENOMEM;
 
     if (pipe2(st.err, O_CLOEXEC) != 0 ||
-        (plan->lost_fd && pipe2(st.lost, O_CLOEXEC) != 0)) {
+        (plan->owners && pipe2(st.lost, O_CLOEXEC) != 0)) {
         why = errno;
         goto out;
     }
-    snprintf(number, sizeof number, "DIBS_LOST_FD=%d", st.lost[0]);
-    add = plus(plan->env, plan->lost_fd ? number : NULL);
-    st.env = add ? environment(add) : NULL;
-    if (!st.env)
+    if (!make_environment(&st))
         goto out;
     ch->group = !plan->foreground;
     prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -204,7 +224,7 @@ out:
         close_end(&st.lost[i]);
     }
     free(st.env);
-    free(add);
+    free(st.row);
     return why;
 }
 
@@ -215,7 +235,7 @@ void child_hook(const struct child *ch, const char *line,
     char pid[32];
 
     snprintf(pid, sizeof pid, "DIBS_PID=%ld", (long)ch->pid);
-    const char **add = plus(plan->env, pid);
+    const char **add = plus(plan->env, (const char *const[]){pid, NULL});
     char **env = add ? environment(add) : NULL;
     if (env && fork() == 0) {
         setpgid(0, 0);
@@ -314,6 +334,11 @@ void child_tell_lost(struct child *ch)
         return;
     ssize_t n = write(ch->lost_fd, text, sizeof text - 1);
     (void)n; /* its end is as readable as its text */
+    close_end(&ch->lost_fd);
+}
+
+void child_tell_end(struct child *ch)
+{
     close_end(&ch->lost_fd);
 }
 

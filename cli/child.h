@@ -29,7 +29,7 @@ struct child_plan {
     char *const *argv;
     const char *const *env; /* NAME=value, to add; ends with NULL */
     bool foreground;        /* in our process group */
-    bool lost_fd;           /* make a DIBS_LOST_FD */
+    const char *owners;     /* make a DIBS_LOST_FD for them; NULL: none */
     const struct signals *signals;
 };
 
@@ -47,8 +47,9 @@ void child_reap(struct child *ch);
 /* Is it gone, and everything in its group with it? */
 bool child_gone(struct child *ch);
 
-/* Makes DIBS_LOST_FD readable. */
+/* Makes DIBS_LOST_FD readable: the lock is lost, or is about to be released. */
 void child_tell_lost(struct child *ch);
+void child_tell_end(struct child *ch);
 
 /* The terminal. tty_ours: is there one, and is it ours to give? give_tty does
  * so; take_tty takes it back, if it was given. */

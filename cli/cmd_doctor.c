@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "exits.h"
+#include "look.h"
 #include "target.h"
 
 #define EXIT_PROBLEM 1
@@ -31,7 +32,8 @@ static const struct {
 struct findings {
     dibs_verdict worst;
     bool coloured;
-    struct json *j; /* NULL: as text */
+    struct json *j;    /* NULL: as text */
+    char *private_url; /* it is the private server; or NULL */
 };
 
 static bool tell(const char *check, dibs_verdict verdict, const char *text,
@@ -59,10 +61,25 @@ static bool tell(const char *check, dibs_verdict verdict, const char *text,
     return true;
 }
 
+/* Whoever forgot the URL on two machines has two servers. */
+static dibs_err examine(dibs_client *c, const char *name, struct findings *all)
+{
+    char *text = NULL;
+
+    if (all->private_url &&
+        asprintf(&text,
+                 "private, as no URL was given: %s; other users and other "
+                 "machines do not share its locks",
+                 all->private_url) >= 0)
+        tell("server", DIBS_VERDICT_NOTE, text, all);
+    free(text);
+    return dibs_client_doctor(c, name, tell, all);
+}
+
 static dibs_err as_text(dibs_client *c, const char *name, struct findings *all)
 {
     all->coloured = out_coloured(stdout);
-    return dibs_client_doctor(c, name, tell, all);
+    return examine(c, name, all);
 }
 
 static dibs_err as_json(dibs_client *c, const char *name, struct findings *all)
@@ -77,7 +94,7 @@ static dibs_err as_json(dibs_client *c, const char *name, struct findings *all)
     json_open(&j, f);
     all->j = &j;
     json_list_open(&j, "checks");
-    dibs_err err = dibs_client_doctor(c, name, tell, all);
+    dibs_err err = examine(c, name, all);
     json_list_close(&j);
     json_text(&j, "verdict", verdicts[all->worst].word);
     json_close(&j);
@@ -95,22 +112,23 @@ int cmd_doctor(const struct args *a)
     const char *name = a->n_words > 0 ? a->words[0] : NULL;
     struct findings all = {.worst = DIBS_VERDICT_OK};
     dibs_client *c;
-    int code = target_look(a, &c);
+    int code = target_look(a, &c, &all.private_url);
 
     if (code == EXIT_FINE && !c) {
         out_tell(OUT_ERROR, "server",
                  "there is nobody to examine: no URL was given, and the "
                  "private server does not run");
+        free(all.private_url);
         return EXIT_SERVER;
     }
     if (code == EXIT_FINE) {
         dibs_err err = (a->json ? as_json : as_text)(c, name, &all);
         if (err != DIBS_OK)
-            out_tell(OUT_ERROR, "server", "cannot examine the server: %s",
-                     dibs_strerror(err));
+            look_failed("cannot examine the server", err);
         code = out_exit_of(err);
     }
     dibs_client_free(c);
+    free(all.private_url);
     if (code == EXIT_FINE && all.worst == DIBS_VERDICT_PROBLEM)
         code = EXIT_PROBLEM;
     return out_finish(code);

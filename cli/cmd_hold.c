@@ -4,9 +4,9 @@
  *
  * For those who cannot wrap a command: a script that guards several steps, a
  * person who wants everybody else to keep off for a while, a systemd unit.
- * Once the lock is held its owner is printed, so whoever started us can wait
- * for that line. If the lock is lost we say so and end at once; our end is
- * what the others watch.
+ * Once the lock is held its owner is printed, so that a script can wait for
+ * that line. If it cannot be printed, the lock is given back. If the lock is
+ * lost we say so and end at once; our end is what the others watch.
  *
  * Thread  The first one.
  */
@@ -17,6 +17,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "exits.h"
@@ -79,22 +80,30 @@ static int ending_signal(const struct signals *s)
     return 0;
 }
 
+/* How long the lock is ours for sure. */
+static int64_t ours_ms(struct grip *g)
+{
+    grip_outer_look(g);
+    return g->outer == OUTER_HOLDS ? grip_valid_ms(g) : 0;
+}
+
 /* Until it is over; false when the lock was lost. */
 static bool keep(const struct args *a, struct grip *g)
 {
     int timer = time_fd();
     int input = a->no_stdin ? -1 : STDIN_FILENO;
-    struct pollfd p[4] = {{.fd = g->signals->fd, .events = POLLIN},
+    struct pollfd p[5] = {{.fd = g->signals->fd, .events = POLLIN},
                           {.fd = grip_fd(g), .events = POLLIN},
                           {.fd = timer, .events = POLLIN},
-                          {.fd = input, .events = POLLIN}};
+                          {.fd = input, .events = POLLIN},
+                          {.fd = grip_outer_fd(g), .events = POLLIN}};
     int64_t left;
 
-    while ((left = grip_valid_ms(g)) > 0) {
+    while ((left = ours_ms(g)) > 0) {
         if (p[3].fd != input && left > INPUT_AGAIN_MS)
             left = INPUT_AGAIN_MS;
         time_arm(timer, time_now() + left);
-        if (poll(p, 4, TIME_POLL(timer)) < 0)
+        if (poll(p, 5, TIME_POLL(timer)) < 0)
             continue;
         if (p[1].revents)
             grip_pump(g);
@@ -107,31 +116,65 @@ static bool keep(const struct args *a, struct grip *g)
     }
     if (timer >= 0)
         close(timer);
-    return grip_valid_ms(g) > 0;
+    return ours_ms(g) > 0;
 }
 
-static int held(const struct args *a, struct grip *g)
+static int lost(const struct args *a, struct grip *g)
 {
-    if (!print_owner(a, g))
-        out_tell(OUT_WARN, "stdout", "nobody reads our stdout");
-    bool ours = keep(a, g);
-    int64_t more = a->min_hold_ms - (time_now() - g->held_at);
+    bool outer = g->outer != OUTER_HOLDS;
 
+    g->end = GRIP_LOST;
+    out_tell(OUT_ERROR, "lost", "lost %s%s%s", a->words[0], outer ? ": " : "",
+             outer ? grip_outer_text(g) : "");
+    return EXIT_LOST;
+}
+
+/* Gives it back; code is the exit code if that works. */
+static int give_back(const struct args *a, struct grip *g, int64_t keep_ms,
+                     int code)
+{
     if (g->nested)
-        return EXIT_FINE; /* it is the outer one's to give back */
-    switch (ours ? grip_drop(g, more > 0 ? more : 0) : GRIP_LOST) {
+        return code; /* it is the outer one's to give back */
+    switch (grip_drop(g, keep_ms)) {
     case GRIP_RELEASED:
-        return EXIT_FINE;
+        return code;
     case GRIP_UNSURE:
         out_tell(OUT_ERROR, "unconfirmed",
                  "the server did not confirm that %s is free again",
                  a->words[0]);
         return g->sig ? EXIT_SIGNAL + g->sig : EXIT_UNSURE;
     default:
-        g->end = GRIP_LOST;
-        out_tell(OUT_ERROR, "lost", "lost %s", a->words[0]);
-        return EXIT_LOST;
+        return lost(a, g);
     }
+}
+
+/* A shell gives the background jobs of a script an empty stdin. */
+static void warn_of_no_input(void)
+{
+    struct stat in, null;
+
+    if (fstat(STDIN_FILENO, &in) == 0 && stat("/dev/null", &null) == 0 &&
+        S_ISCHR(in.st_mode) && in.st_rdev == null.st_rdev)
+        out_tell(OUT_WARN, "stdin",
+                 "stdin is /dev/null and ends at once, and the hold with it "
+                 "(in a script, '&' does that); use --no-stdin, or give hold "
+                 "a pipe to read from");
+}
+
+static int held(const struct args *a, struct grip *g)
+{
+    if (!print_owner(a, g)) { /* a script waits for that line */
+        out_tell(OUT_ERROR, "stdout",
+                 "cannot write to stdout: %s; giving %s back", strerror(errno),
+                 a->words[0]);
+        return give_back(a, g, 0, EXIT_INTERNAL);
+    }
+    if (!a->no_stdin)
+        warn_of_no_input();
+    if (!keep(a, g))
+        return lost(a, g);
+    int64_t more = a->min_hold_ms - (time_now() - g->held_at);
+    return give_back(a, g, more > 0 ? more : 0, EXIT_FINE);
 }
 
 int cmd_hold(const struct args *a)

@@ -44,7 +44,15 @@ static struct run {
 
 /* ---- the command's environment ----------------------------------------- */
 
-enum { ENV_HELD, ENV_NAME, ENV_OWNER, ENV_OWNERS, ENV_LEASE, ENV_MADE };
+enum {
+    ENV_HELD,
+    ENV_NAME,
+    ENV_OWNER,
+    ENV_OWNERS,  /* not for a nested run: the outer one has set it */
+    ENV_LEASE,   /* the same */
+    ENV_LOST_FD, /* only for a nested run: the pipe of the one that holds it */
+    ENV_MADE
+};
 
 struct env {
     char *made[ENV_MADE];
@@ -79,6 +87,7 @@ static char *owners_row(const struct grip *g)
 static bool env_make(struct env *e, const struct run *r)
 {
     const struct grip *g = &r->g;
+    int pipe = g->nested ? outer_first(&g->b.outer) : -1;
     int n = 0;
 
     *e = (struct env){
@@ -90,11 +99,12 @@ static bool env_make(struct env *e, const struct run *r)
             [ENV_LEASE] =
                 g->nested ? NULL
                           : format("DIBS_LEASE_MS=%" PRId64, r->a->lease_ms),
+            [ENV_LOST_FD] = pipe >= 0 ? format("DIBS_LOST_FD=%d", pipe) : NULL,
         }};
     for (int i = 0; i < ENV_MADE; i++)
         if (e->made[i])
             e->rows[n++] = e->made[i];
-    if (n < (g->nested ? 3 : ENV_MADE))
+    if (n < (g->nested ? 3 : 5) + (pipe >= 0))
         return false;
     /* Of other kinds of locks; taken away, should an outer one have set
      * them. */
@@ -149,9 +159,20 @@ static int final_code(struct run *r, enum grip_end end)
 
 /* ---- the middle part --------------------------------------------------- */
 
+/* A whole line of shell as one word? */
+static bool is_shell_line(const struct run *r, int why)
+{
+    return !r->a->shell && why == ENOENT && !r->a->argv[1] &&
+           strpbrk(r->a->argv[0], " \t\n") != NULL;
+}
+
 static int cannot_start(struct run *r, const char *what, int why)
 {
-    out_tell(OUT_ERROR, "exec", "cannot run '%s': %s", what, strerror(why));
+    out_tell(OUT_ERROR, "exec", "cannot run '%s': %s%s", what, strerror(why),
+             is_shell_line(r, why)
+                 ? "; this is one word with spaces in it: for a line of shell "
+                   "use -c"
+                 : "");
     if (!r->g.nested)
         (void)grip_drop(&r->g, 0);
     return why == ENOENT ? EXIT_NOTFOUND : EXIT_CANNOT;
@@ -172,7 +193,7 @@ static int guarded(struct run *r, const struct env *e)
         .argv = r->a->shell ? shell : r->a->argv,
         .env = e->rows,
         .foreground = r->a->foreground,
-        .lost_fd = !r->g.nested,
+        .owners = r->g.nested ? NULL : r->g.b.owners,
         .signals = &r->signals,
     };
     enum grip_end end = GRIP_RELEASED;
@@ -183,6 +204,7 @@ static int guarded(struct run *r, const struct env *e)
     watch_run(&r->w, r->a, &r->g, &r->ch, &plan);
     r->report.ran = true;
     r->report.status = r->ch.status;
+    child_tell_end(&r->ch); /* runs inside of us hear it before others get it */
     if (!r->g.nested)
         end = grip_drop(&r->g, keep_ms(r));
     return final_code(r, end);

@@ -18,9 +18,10 @@
     X(EXIT_BUSY, 75, "busy", "the lock was not free (in time); see -E")        \
     X(EXIT_NOPERM, 77, "noperm", "the server refused password or rights")      \
     X(EXIT_LOST, 80, "lost", "the lock was lost, the command stopped")         \
-    X(EXIT_LATE, 81, "lost-before-end", "the lock was lost before the end")    \
+    X(EXIT_LATE, 81, "lost-before-end",                                        \
+      "the command ended, but the lock had been lost before")                  \
     X(EXIT_UNSURE, 82, "release-unconfirmed",                                  \
-      "ran well, but nobody confirmed the release")                            \
+      "the command ended well, but the release was not confirmed")             \
     X(EXIT_TOOLONG, 124, "max-run", "the command ran longer than -t allows")   \
     X(EXIT_CANNOT, 126, "cannot-execute", "the command cannot be executed")    \
     X(EXIT_NOTFOUND, 127, "not-found", "there is no such command")             \

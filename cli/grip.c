@@ -29,6 +29,8 @@
 #include <unistd.h>
 
 #include "exits.h"
+#include "failure.h"
+#include "progress.h"
 #include "times.h"
 
 #define RETRY_MS        500  /* between attempts of a refused release */
@@ -39,12 +41,19 @@
 
 /* ---- callbacks, all inside dibs_client_dispatch ------------------------ */
 
+static void keep_why(struct grip *g, dibs_err err)
+{
+    snprintf(g->why, sizeof g->why, "%s",
+             err != DIBS_OK ? dibs_error_text() : "");
+}
+
 static void on_answer(dibs_err err, void *arg)
 {
     struct grip *g = arg;
 
     g->answer = err;
     g->answered = true;
+    keep_why(g, err);
 }
 
 static void on_lost(const char *name, dibs_owner owner, void *arg)
@@ -59,44 +68,18 @@ static void on_lost(const char *name, dibs_owner owner, void *arg)
 static void on_event(const dibs_event *ev, void *arg)
 {
     struct grip *g = arg;
-    enum out_level level = OUT_INFO;
 
-    switch (ev->kind) {
-    case DIBS_EVENT_CONNECTED:
-        g->told_down = false;
-        break;
-    case DIBS_EVENT_DISCONNECTED:
-        if (g->b.l && !g->held && !g->told_down) {
-            g->told_down = true;
-            level = OUT_WARN;
-        }
-        break;
-    case DIBS_EVENT_SUSPECT:
-    case DIBS_EVENT_WARNING:
-        level = OUT_WARN;
-        break;
-    case DIBS_EVENT_REPLICAS: /* said with the error that follows */
-        snprintf(g->why, sizeof g->why, "%s", ev->text);
-        break;
-    case DIBS_EVENT_ERROR:
-    case DIBS_EVENT_UNKNOWN:
-    case DIBS_EVENT_LOST:
-    case DIBS_EVENT_REAPED:
-        break;
-    }
-    out_tell(level, "library", "%s", ev->text);
+    /* A single attempt that fails is told as the error that it ends with. */
+    g->events.waiting = g->b.l && !g->held && g->a->wait_ms != 0;
+    events_tell(&g->events, ev);
 }
 
 /* ---- opening ----------------------------------------------------------- */
 
 static int tell_failed(struct grip *g, dibs_err err)
 {
-    bool more = err == DIBS_ERR_REPLICAS && g->why[0];
-
-    out_tell(OUT_ERROR, err == DIBS_ERR_REPLICAS ? "replicas" : "server",
-             "cannot take %s: %s%s%s", g->a->words[0], dibs_strerror(err),
-             more ? ": " : "", more ? g->why : "");
-    return out_exit_of(err);
+    return failure_tell(g->a, err, g->why,
+                        g->b.n_clients == 1 ? g->b.clients[0] : NULL);
 }
 
 static int open_all(struct grip *g)
@@ -144,6 +127,7 @@ static bool wait_for(struct grip *g, int fd, int timer)
         return false;
     while (p[1].revents && signals_next(g->signals, &got)) {
         if (got.sig == SIGTSTP) {
+            progress_clear();
             signals_stop(SIGTSTP, false);
         } else if (signals_fatal(got.sig) && g->sig == 0) {
             g->sig = got.sig;
@@ -203,12 +187,22 @@ static int open_client(struct grip *g)
 
 /* ---- taking ------------------------------------------------------------ */
 
+/* What is left of -w, at least one attempt; 0: no limit. */
+static int64_t left_ms(const struct grip *g)
+{
+    int64_t left = g->until - time_now();
+
+    if (g->until == TIME_NEVER)
+        return 0;
+    return left > 1 ? left : 1;
+}
+
 static dibs_err ask(struct grip *g)
 {
     const struct args *a = g->a;
     dibs_lock_opts opts = {
         .size = sizeof opts,
-        .wait_ms = a->wait_ms > 0 ? a->wait_ms : 0,
+        .wait_ms = left_ms(g),
         .lease_ms = a->no_renew ? a->lease_ms : 0,
         .owner = g->owner,
         .on_lost = on_lost,
@@ -241,6 +235,8 @@ static int tell_busy(struct grip *g)
 {
     const char *name = g->a->words[0];
     char blocker[512] = "";
+    dibs_lock_info info = DIBS_LOCK_INFO_INIT;
+    struct out_fact facts[4] = {{"waited_ms", NULL, time_now() - g->asked_at}};
 
     g->busy = true;
     bundle_tell(&g->b, g->owner);
@@ -249,9 +245,13 @@ static int tell_busy(struct grip *g)
         return EXIT_FINE;
     }
     if (!g->a->quiet)
-        bundle_blocker(&g->b, g->owner, blocker, sizeof blocker);
-    out_tell(OUT_WARN, "busy", "%s is taken%s%s", name, *blocker ? ": " : "",
-             blocker);
+        bundle_blocker(&g->b, g->owner, blocker, sizeof blocker, &info);
+    if (info.locked) {
+        facts[1] = (struct out_fact){"owner", info.owner, 0};
+        facts[2] = (struct out_fact){"left_ms", NULL, info.ttl_ms};
+    }
+    out_tell_facts(OUT_WARN, "busy", facts, "%s is taken%s%s", name,
+                   *blocker ? ": " : "", blocker);
     return g->a->busy_code;
 }
 
@@ -263,20 +263,30 @@ static int taken(struct grip *g)
     g->held_at = time_now();
     bundle_owner(&g->b, g->owner, g->owner_text);
     bundle_tell(&g->b, g->owner);
-    out_tell(OUT_INFO, "acquired", "got %s after %s, as %s", g->a->words[0],
-             out_span(g->held_at - g->asked_at, span), g->owner_text);
+    const struct out_fact facts[] = {
+        {"owner", g->owner_text, 0},
+        {"waited_ms", NULL, g->held_at - g->asked_at},
+        {NULL, NULL, 0}};
+    out_tell_facts(OUT_INFO, "acquired", facts, "got %s after %s, as %s",
+                   g->a->words[0], out_span(g->held_at - g->asked_at, span),
+                   g->owner_text);
     return EXIT_FINE;
 }
 
 static int wait_lock(struct grip *g)
 {
-    g->owner = dibs_owner_new(g->b.clients[0]);
+    g->owner = g->b.owner = dibs_owner_new(g->b.clients[0]);
     dibs_err err = ask(g);
-    if (err != DIBS_OK)
+    if (err != DIBS_OK) {
+        keep_why(g, err);
         return tell_failed(g, err);
+    }
     if (!await_answer(g, time_now() + WAIT_TELL_MS, 0) && g->sig == 0) {
         out_tell(OUT_INFO, "waiting", "waiting for %s", g->a->words[0]);
-        (void)await_answer(g, TIME_NEVER, 0);
+        waiting_begin(&g->waiting, g->a, &g->b, g->asked_at);
+        while (!await_answer(g, waiting_due(&g->waiting), 0) && g->sig == 0)
+            waiting_tick(&g->waiting);
+        waiting_end(&g->waiting);
     }
     if (g->sig != 0)
         return leave(g);
@@ -296,6 +306,7 @@ static void disconnect(struct grip *g)
 static int leave_to_outer(struct grip *g)
 {
     disconnect(g);
+    g->held_at = time_now();
     out_tell(OUT_INFO, "nested", "%s is already held for this command, by %s",
              g->a->words[0], g->owner_text);
     return EXIT_FINE;
@@ -304,10 +315,16 @@ static int leave_to_outer(struct grip *g)
 int grip_take(struct grip *g, const struct args *a,
               const struct signals *signals)
 {
-    *g = (struct grip){.a = a, .signals = signals, .opened_fd = -1};
+    *g = (struct grip){.a = a,
+                       .signals = signals,
+                       .opened_fd = -1,
+                       .b = {.fd = -1, .outer = {.fd = -1}}};
     g->asked_at = time_now();
+    g->until =
+        a->wait_ms == WAIT_FOREVER ? TIME_NEVER : g->asked_at + a->wait_ms;
     int code = target_pick(a, &g->target);
 
+    g->target.until = g->until;
     if (code == EXIT_FINE)
         code = open_client(g);
     if (code == EXIT_FINE)
@@ -335,6 +352,24 @@ int64_t grip_valid_ms(const struct grip *g)
     if (g->nested)
         return DIBS_MS_MAX; /* the outer one sees to it */
     return g->lost ? 0 : dibs_lock_valid_ms(g->b.l, g->owner);
+}
+
+int grip_outer_fd(const struct grip *g)
+{
+    return g->outer == OUTER_HOLDS ? g->b.outer.fd : -1;
+}
+
+void grip_outer_look(struct grip *g)
+{
+    if (g->outer == OUTER_HOLDS)
+        g->outer = outer_state(&g->b.outer);
+}
+
+const char *grip_outer_text(const struct grip *g)
+{
+    return g->outer == OUTER_LOST
+               ? "the dibs run around it lost it"
+               : "the dibs run around it has ended, and its hold with it";
 }
 
 /* ---- giving back ------------------------------------------------------- */
@@ -409,10 +444,14 @@ enum grip_end grip_drop(struct grip *g, int64_t keep_ms)
     g->held = false;
     g->freed_at = time_now();
     g->kept = g->end == GRIP_RELEASED && keep_ms > 0;
+    const struct out_fact facts[] = {
+        {"owner", g->owner_text, 0},
+        {"held_ms", NULL, g->freed_at - g->held_at},
+        {NULL, NULL, 0}};
     if (g->end == GRIP_RELEASED)
-        out_tell(OUT_INFO, "released",
-                 g->kept ? "%s stays taken for a while" : "released %s",
-                 g->a->words[0]);
+        out_tell_facts(OUT_INFO, "released", facts,
+                       g->kept ? "%s stays taken for a while" : "released %s",
+                       g->a->words[0]);
     return g->end;
 }
 
@@ -421,6 +460,7 @@ void grip_close(struct grip *g)
     if (g->opening)
         return; /* the thread uses all of this; the process ends now */
     disconnect(g);
+    outer_close(&g->b.outer);
     if (g->opened_fd >= 0)
         close(g->opened_fd);
     target_clear(&g->target);

@@ -13,8 +13,10 @@
 
 #include "args.h"
 #include "bundle.h"
+#include "events.h"
 #include "signals.h"
 #include "target.h"
+#include "waiting.h"
 
 enum grip_end {
     GRIP_NOT_TAKEN, /* never had it */
@@ -36,18 +38,21 @@ struct grip {
     struct bundle b;
     dibs_owner owner;
     char owner_text[DIBS_OWNER_MAX];
-    bool nested; /* an outer dibs run holds it for us */
-    bool held;   /* from the grant to the release */
-    bool lost;   /* the library said so */
-    bool busy;   /* somebody else has it, and we do not wait */
+    bool nested;            /* an outer dibs run holds it for us */
+    bool held;              /* from the grant to the release */
+    bool lost;              /* the library said so */
+    bool busy;              /* somebody else has it, and we do not wait */
+    enum outer_state outer; /* of those who hold all or a part of it for us */
 
     bool answered; /* a call we started has ended, as answer says */
     dibs_err answer;
-    char why[200];  /* what the library said of it */
-    int sig;        /* the signal that made us give up; 0 = none */
-    bool typed;     /* on the terminal */
-    bool told_down; /* that the server does not answer */
+    char why[512]; /* what the library says of a call that failed */
+    struct events events;
+    struct waiting waiting;
+    int sig;    /* the signal that made us give up; 0 = none */
+    bool typed; /* on the terminal */
     int64_t asked_at, held_at, freed_at; /* on the clock of times.h */
+    int64_t until; /* we wait no longer; TIME_NEVER: no limit */
     enum grip_end end;
     bool kept; /* released, but left taken for a while */
 };
@@ -63,6 +68,13 @@ int grip_take(struct grip *g, const struct args *a,
 int grip_fd(const struct grip *g);
 void grip_pump(struct grip *g);
 int64_t grip_valid_ms(const struct grip *g);
+
+/* The same for what outer runs hold for us: -1 when there is nothing to watch,
+ * or no more; the state is then in g->outer. */
+int grip_outer_fd(const struct grip *g);
+void grip_outer_look(struct grip *g);
+/* Why the lock is not ours any more, when g->outer says so. */
+const char *grip_outer_text(const struct grip *g);
 
 /* Gives it back, leaving it taken for keep_ms. Goes on until the server has
  * confirmed it, the lease is over, or a signal says that it is enough. */

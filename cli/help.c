@@ -12,6 +12,7 @@
 
 #include "cmd.h"
 #include "exits.h"
+#include "hint.h"
 
 #define TEXT_COLUMN 26
 #define LINE_WIDTH  79
@@ -62,6 +63,44 @@ static void wrapped(const char *text, int at)
     }
     putchar('\n');
 }
+
+/* What is not in the summary, and a user of it must know. */
+static const struct {
+    unsigned command;
+    const char *text;
+} abouts[] = {
+    {CMD_RUN,
+     "Waits for the lock NAME, runs COMMAND without a shell, frees the lock "
+     "when"
+     " COMMAND and all that it started has ended, and exits as COMMAND did. If"
+     " the lock is lost, COMMAND is stopped."},
+    {CMD_HOLD,
+     "Takes the lock NAME and prints its owner. Exits 0 when stdin ends or a"
+     " signal comes, and 80 as soon as the lock is lost."},
+    {CMD_INFO,
+     "The end of a lease is not when the lock becomes free: its holder renews"
+     " it. Only when the holder is gone does it run out."},
+    {CMD_QUEUE,
+     "The time shown is for how long a waiter keeps its place if it gives no"
+     " sign of life. Other locks have no queue; of those it says how many"
+     " clients wait."},
+    {CMD_LS,
+     "In PATTERN, * stands for anything, ? for one character, [ab] for one of"
+     " several; quote it, or the shell reads it first."},
+    {CMD_FORCE,
+     "A holder that is alive notices at its next renewal, up to a third of a"
+     " lease later: until then two may be at work. Exits 75, with nothing done,"
+     " if another owner than --if-owner holds the lock."},
+    {CMD_DOCTOR,
+     "Prints a line for each finding: ok, note, warning or problem. Exits 1 if"
+     " there is a problem. With NAME, the rights to that lock are looked at,"
+     " too."},
+    {CMD_LOCAL,
+     "Where no URL is given, dibs uses a redis-server of the user's own, on "
+     "this"
+     " machine. status shows whether it runs, and exits 69 if not; stop ends"
+     " it."},
+};
 
 /* Instead of the sentence in option_rows. */
 static const struct {
@@ -137,12 +176,16 @@ static void show_exits(void)
 static void show_command(const struct command *cmd)
 {
     printf("dibs %s\n\n%s\n", cmd->synopsis, cmd->summary);
+    for (size_t i = 0; i < sizeof abouts / sizeof *abouts; i++)
+        if (abouts[i].command == cmd->bit)
+            wrapped(abouts[i].text, 0);
     puts("\nOptions:");
     for (const struct option_row *row = option_rows; row->name; row++)
         if ((row->commands & cmd->bit) && !means_nothing(row, cmd->bit))
             show_option(row, cmd->bit);
-    if (cmd->bit & CMD_TAKE)
-        puts("\nA TIME is 500ms, 10s, 2m, 1h or 1d; a bare number is seconds.");
+    if (cmd->bit & (CMD_TAKE | CMD_DOCTOR))
+        puts("\nA TIME is 500ms, 10s, 2m, 1h, 1d or 1h30m; a bare number is "
+             "seconds.");
     if (cmd->bit == CMD_RUN)
         show_exits();
     printf("\nExample: %s\n", cmd->example);
@@ -165,8 +208,12 @@ int cmd_help(const struct args *a)
     const struct command *cmd =
         a->n_words > 0 ? command_find(a->words[0]) : NULL;
 
-    if (a->n_words > 0 && !cmd)
-        return args_wrong(command_find("help"), "dibs help run",
-                          "there is no subcommand '%s'", a->words[0]);
-    return help_show(cmd);
+    if (a->n_words == 0 || cmd)
+        return help_show(cmd);
+    cmd = hint_command(a->words[0]);
+    return args_hint(command_find("help"),
+                     args_text(cmd ? "did you mean: dibs help %s"
+                                   : "'dibs help' shows what there is%s",
+                               cmd ? cmd->name : ""),
+                     "there is no subcommand '%s'", a->words[0]);
 }

@@ -22,7 +22,8 @@
  *
  * Once    Starting and stopping happen under flock(2) on a file in the folder.
  *         Who gets that lock looks again before acting. The kernel drops it
- *         when its holder dies, so nothing can get stuck.
+ *         when its holder dies. A holder that lives and does not get done is
+ *         waited for as long as the user's limit says.
  *
  * Thread  Any one; run and hold do this beside their main loop. Between fork
  *         and exec only async-signal-safe functions are called.
@@ -51,6 +52,12 @@
 
 #define START_MS 10000 /* longest wait for a server to listen */
 #define STOP_MS  5000  /* from TERM to KILL */
+
+#define LOCK_MIN_MS                                                            \
+    3000                   /* others get so long to start it, whatever -w says \
+                            */
+#define LOCK_TELL_MS  2000 /* before we say that we wait for them */
+#define LOCK_PAUSE_MS 50
 
 /* ---- the folder -------------------------------------------------------- */
 
@@ -353,21 +360,57 @@ out:
     return code;
 }
 
+static int64_t later(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Locks a file of ours that others may have locked; 0, or the errno.
+ * ETIMEDOUT: still locked by another at that time. There is no call that waits
+ * for a while, so we ask again and again. */
+static int lock_file(const struct local *lo, int fd, int64_t until)
+{
+    int64_t tell_at = time_now() + LOCK_TELL_MS, pause = 5;
+
+    while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        int64_t now = time_now();
+
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return errno;
+        if (now >= until)
+            return ETIMEDOUT;
+        if (now >= tell_at) {
+            tell_at = TIME_NEVER;
+            out_tell(OUT_WARN, "local",
+                     "waiting for another process that starts or stops the "
+                     "private redis-server (it has locked %s)",
+                     lo->start);
+        }
+        if (pause > until - now)
+            pause = until - now;
+        poll(NULL, 0, (int)pause);
+        pause = pause < LOCK_PAUSE_MS / 2 ? 2 * pause : LOCK_PAUSE_MS;
+    }
+    return 0;
+}
+
 /* The lock of the folder, or -1 and it has been said why. */
-static int lock_folder(const struct local *lo)
+static int lock_folder(const struct local *lo, int64_t until)
 {
     int fd = open(lo->start, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int why = fd >= 0 ? lock_file(lo, fd, until) : errno;
 
-    if (fd >= 0) {
-        int got;
-        do
-            got = flock(fd, LOCK_EX);
-        while (got != 0 && errno == EINTR);
-        if (got == 0)
-            return fd;
+    if (why == 0)
+        return fd;
+    if (fd >= 0)
         close(fd);
-    }
-    (void)refuse(strerror(errno), lo->start);
+    if (why == ETIMEDOUT)
+        out_tell(OUT_ERROR, "local",
+                 "another process starts or stops the private redis-server "
+                 "and does not get done: it has locked %s",
+                 lo->start);
+    else
+        (void)refuse(strerror(why), lo->start);
     return -1;
 }
 
@@ -389,14 +432,14 @@ static bool none_left(const struct local *lo)
     return pid == 0;
 }
 
-int local_start(const struct local *lo)
+int local_start(const struct local *lo, int64_t until)
 {
     if (local_alive(lo, NULL))
         return EXIT_FINE;
     int code = dir_ready(lo);
     if (code != EXIT_FINE)
         return code;
-    int fd = lock_folder(lo);
+    int fd = lock_folder(lo, later(until, time_now() + LOCK_MIN_MS));
     if (fd < 0)
         return EXIT_SERVER;
     if (!local_alive(lo, NULL)) {
@@ -446,7 +489,7 @@ int local_stop(const struct local *lo, pid_t *pid)
     *pid = 0;
     if (!local_alive(lo, NULL))
         return EXIT_FINE;
-    int lock = lock_folder(lo);
+    int lock = lock_folder(lo, time_now() + START_MS + 2 * STOP_MS);
     if (lock < 0)
         return EXIT_SERVER;
     int conn = dial(lo, &peer);

@@ -2,10 +2,11 @@
  *
  * main.c - the dibs command: picks the subcommand.
  *
- * Reading order: exits.h (what the codes mean), args.c (the command line),
- * cmd_run.c (the main job; it leads to grip.c, child.c, supervise.c and
- * guard.c), target.c, local.c and orphan.c (which server), then the smaller
- * commands.
+ * Reading order: exits.h (what the codes mean), args.c (the command line; with
+ * names.c, and hint.c for what was mistyped), cmd_run.c (the main job; it leads
+ * to grip.c, child.c, supervise.c and guard.c), outer.c (runs inside of runs),
+ * target.c, local.c and orphan.c (which server), events.c, waiting.c and
+ * failure.c (what is said meanwhile and in the end), then the smaller commands.
  *
  * The command is a user of the library like any other: of its headers it
  * includes <dibs/dibs.h> and no more.
@@ -18,6 +19,7 @@
 
 #include "cmd.h"
 #include "exits.h"
+#include "hint.h"
 
 const struct command commands[] = {
     {"run", CMD_RUN, 1, 1, "the NAME of the lock",
@@ -28,9 +30,11 @@ const struct command commands[] = {
      "dibs hold backup", "Hold a lock until stdin ends or a signal comes.",
      cmd_hold},
     {"info", CMD_INFO, 1, 1, "the NAME of the lock", "info [--json] NAME",
-     "dibs info backup", "Show who holds a lock, and for how long.", cmd_info},
+     "dibs info backup", "Show who holds a lock, and who waits for it.",
+     cmd_info},
     {"queue", CMD_QUEUE, 1, 1, "the NAME of the lock", "queue [--json] NAME",
-     "dibs queue backup", "Show who waits for a fair lock.", cmd_queue},
+     "dibs queue backup", "Show who waits for a fair lock, in order.",
+     cmd_queue},
     {"ls", CMD_LS, 0, 1, "the PATTERN", "ls [--json] [PATTERN]",
      "dibs ls 'backup*'", "List the locks that are held.", cmd_ls},
     {"force-unlock", CMD_FORCE, 1, 1, "the NAME of the lock",
@@ -39,7 +43,7 @@ const struct command commands[] = {
      cmd_force_unlock},
     {"doctor", CMD_DOCTOR, 0, 1, "the NAME of a lock",
      "doctor [--json] [--lease TIME] [NAME]", "dibs doctor",
-     "Examine the server: what it means for locks.", cmd_doctor},
+     "Examine the server: is it fit for locks?", cmd_doctor},
     {"local", CMD_LOCAL, 1, 1, "status or stop", "local status|stop [--force]",
      "dibs local status", "Look at, or stop, the private server.", cmd_local},
     {"version", CMD_VERSION, 0, 0, "nothing", "version", "dibs version",
@@ -80,6 +84,33 @@ int cmd_version(const struct args *a)
     return out_finish(EXIT_FINE);
 }
 
+/* What was meant instead of argv[i]? Without more words than that there is
+ * only the synopsis to show. */
+static int no_such_command(int argc, char **argv, int i)
+{
+    const struct command *meant = hint_command(argv[i]);
+    struct typed line = {argc, argv};
+    bool watched = strcmp(argv[i], "watch") == 0; /* watch(1) does that */
+    char *right = NULL, *hint;
+
+    if (watched && i + 1 >= argc)
+        meant = command_find("ls");
+    if (!meant)
+        hint = args_text("'dibs help' shows what subcommands there are");
+    else if (i + 1 >= argc)
+        right = args_text("dibs %s", meant->synopsis);
+    else
+        right = (meant->bit == CMD_RUN ? hint_run_line
+                                       : hint_line)(&line, i, 1, meant->name);
+    if (right)
+        hint = args_text("did you mean: %s%s", watched ? "watch " : "", right);
+    else if (meant)
+        hint = NULL;
+    free(right);
+    return args_hint(NULL, hint, "there is no subcommand '%s'",
+                     hint_word(argv[i]));
+}
+
 int main(int argc, char **argv)
 {
     struct args a;
@@ -95,13 +126,12 @@ int main(int argc, char **argv)
     if (i >= argc && a.help)
         return help_show(NULL);
     if (i >= argc)
-        return args_wrong(NULL, "dibs run backup -- rsync -a /home /mnt",
+        return args_wrong(NULL, "dibs run NAME -- COMMAND",
                           "what shall it be? 'dibs help' shows what there is");
 
     const struct command *cmd = command_find(argv[i]);
     if (!cmd)
-        return args_wrong(NULL, "dibs run backup -- rsync -a /home /mnt",
-                          "there is no subcommand '%s'", argv[i]);
+        return no_such_command(argc, argv, i);
     code = args_behind(&a, cmd, argc, argv, i + 1);
     set_style(&a, cmd);
     if (code != EXIT_FINE)

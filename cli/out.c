@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "exits.h"
+#include "progress.h"
 
 static struct out_style style;
 
@@ -59,6 +60,12 @@ static size_t utf8_length(const unsigned char *s, size_t n)
     return len;
 }
 
+/* U+0080 to U+009F: control characters that terminals know, too. */
+static bool is_c1(const unsigned char *s, size_t n)
+{
+    return n == 2 && s[0] == 0xC2 && s[1] < 0xA0;
+}
+
 static void json_ascii(FILE *f, unsigned char c)
 {
     static const char from[] = "\"\\\b\f\n\r\t";
@@ -87,6 +94,8 @@ bool json_string(FILE *f, const char *text, size_t len)
             whole = false;
         } else if (n == 1) {
             json_ascii(f, s[i]);
+        } else if (is_c1(s + i, n)) {
+            fprintf(f, "\\u%04x", s[i + 1]);
         } else {
             fwrite(s + i, 1, n, f);
         }
@@ -193,7 +202,7 @@ static void stamp(char *buf, size_t size)
 }
 
 static void log_json(FILE *f, enum out_level level, const char *event,
-                     const char *text)
+                     const struct out_fact *facts, const char *text)
 {
     static const char *const levels[] = {"error", "warning", "info"};
     char when[48];
@@ -206,6 +215,12 @@ static void log_json(FILE *f, enum out_level level, const char *event,
     json_text(&j, "event", event);
     if (style.name)
         json_text(&j, "name", style.name);
+    for (; facts && facts->key; facts++) {
+        if (facts->text)
+            json_text(&j, facts->key, facts->text);
+        else
+            json_int(&j, facts->key, facts->number);
+    }
     json_text(&j, "text", text);
     json_close(&j);
 }
@@ -213,6 +228,7 @@ static void log_json(FILE *f, enum out_level level, const char *event,
 /* One write for the whole line. What cannot be told is not told. */
 static void write_line(const char *line, size_t len)
 {
+    progress_clear();
     while (len > 0) {
         ssize_t n = write(STDERR_FILENO, line, len);
 
@@ -223,18 +239,21 @@ static void write_line(const char *line, size_t len)
     }
 }
 
-void out_tell(enum out_level level, const char *event, const char *fmt, ...)
+PRINTF(4, 0)
+static void tell(enum out_level level, const char *event,
+                 const struct out_fact *facts, const char *fmt, va_list ap)
+    PRINTF(4, 0);
+
+static void tell(enum out_level level, const char *event,
+                 const struct out_fact *facts, const char *fmt, va_list ap)
 {
     char *text = NULL, *line = NULL;
     size_t size = 0;
-    va_list ap;
 
     if ((level == OUT_WARN && style.quiet) ||
         (level == OUT_INFO && !style.verbose))
         return;
-    va_start(ap, fmt);
     int n = vasprintf(&text, fmt, ap);
-    va_end(ap);
     if (n < 0)
         return;
 
@@ -242,7 +261,7 @@ void out_tell(enum out_level level, const char *event, const char *fmt, ...)
     if (f) {
         char *shown = style.json ? NULL : out_printable(text, (size_t)n);
         if (style.json)
-            log_json(f, level, event, text);
+            log_json(f, level, event, facts, text);
         else
             fprintf(f, "dibs: %s", shown ? shown : text);
         free(shown);
@@ -252,6 +271,25 @@ void out_tell(enum out_level level, const char *event, const char *fmt, ...)
     }
     free(line);
     free(text);
+}
+
+void out_tell(enum out_level level, const char *event, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    tell(level, event, NULL, fmt, ap);
+    va_end(ap);
+}
+
+void out_tell_facts(enum out_level level, const char *event,
+                    const struct out_fact *facts, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    tell(level, event, facts, fmt, ap);
+    va_end(ap);
 }
 
 /* ---- text for people --------------------------------------------------- */
@@ -287,8 +325,7 @@ char *out_printable(const char *text, size_t len)
         return NULL;
     for (size_t i = 0; i<len; i += n> 0 ? n : 1) {
         n = utf8_length(s + i, len - i);
-        bool control = s[i] < 0x20 || s[i] == 0x7F ||               /* C0 */
-                       (n == 2 && s[i] == 0xC2 && s[i + 1] < 0xA0); /* C1 */
+        bool control = s[i] < 0x20 || s[i] == 0x7F || is_c1(s + i, n);
 
         if (s[i] == '\n' || s[i] == '\t')
             fputs(s[i] == '\n' ? "\\n" : "\\t", f);

@@ -40,6 +40,17 @@ void out_init(const struct out_style *style);
 void out_tell(enum out_level level, const char *event, const char *fmt, ...)
     PRINTF(3, 4);
 
+/* A field of its own in a JSON log, beside the text. */
+struct out_fact {
+    const char *key;  /* NULL ends a list of them */
+    const char *text; /* NULL: it is the number */
+    int64_t number;
+};
+
+void out_tell_facts(enum out_level level, const char *event,
+                    const struct out_fact *facts, const char *fmt, ...)
+    PRINTF(4, 5);
+
 /* ---- JSON -------------------------------------------------------------- */
 
 /* Writes len bytes as a JSON string, quotes included. Bytes that are not

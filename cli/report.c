@@ -60,7 +60,7 @@ static const char *lock_word(const struct grip *g)
     };
 
     if (g->nested)
-        return "outer";
+        return g->outer == OUTER_HOLDS ? "outer" : "lost";
     return g->kept ? "kept" : words[g->end];
 }
 

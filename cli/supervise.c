@@ -17,6 +17,9 @@
  *         be early for; the same steps begin at once. --on-lost chooses what
  *         stands for TERM, or that the command is left alone.
  *
+ *         A lock that an outer dibs run holds for us ends when that run says
+ *         so or ends itself (outer.c). It is the same loss.
+ *
  * Pauses  While dibs is stopped nothing is renewed, so its command must be
  *         stopped, too. Stopped by the terminal, we stop it first; and when we
  *         are continued, it is only if the lock is still ours. SIGSTOP gives
@@ -29,6 +32,7 @@
 #include "supervise.h"
 
 #include <poll.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "exits.h"
@@ -71,6 +75,8 @@ static const char *loss_text(const struct watch *w)
     const struct args *a = w->a;
     int64_t end = w->deadline - w->g->held_at; /* a little early: drift */
 
+    if (w->g->outer != OUTER_HOLDS)
+        return grip_outer_text(w->g);
     if (a->no_renew)
         return "its lease ends and is not renewed";
     if (a->max_hold_ms > 0 && end + a->max_hold_ms / 20 >= a->max_hold_ms)
@@ -107,7 +113,11 @@ static void lose(struct watch *w, int64_t now)
 /* Takes note of renewals; acts when they stay away. */
 static void check_lock(struct watch *w, int64_t now)
 {
-    if (!w->g->held || w->why == STOP_LOST || w->late)
+    if (w->why == STOP_LOST || w->late)
+        return;
+    if (w->g->outer != OUTER_HOLDS)
+        lose(w, now);
+    if (w->g->outer != OUTER_HOLDS || !w->g->held)
         return;
     int64_t left = grip_valid_ms(w->g);
     int64_t before = w->deadline;
@@ -246,27 +256,60 @@ static int64_t next_due(const struct watch *w)
 
 static void pass(struct watch *w)
 {
-    struct pollfd p[3] = {{.fd = w->g->signals->fd, .events = POLLIN},
+    struct pollfd p[4] = {{.fd = w->g->signals->fd, .events = POLLIN},
                           {.fd = grip_fd(w->g), .events = POLLIN},
-                          {.fd = w->timer, .events = POLLIN}};
+                          {.fd = w->timer, .events = POLLIN},
+                          {.fd = grip_outer_fd(w->g), .events = POLLIN}};
     struct signal_got got;
 
     time_arm(w->timer, next_due(w));
-    if (poll(p, 3, TIME_POLL(w->timer)) < 0)
+    if (poll(p, 4, TIME_POLL(w->timer)) < 0)
         return;
     while (p[0].revents && signals_next(w->g->signals, &got))
         on_signal(w, got);
     if (p[1].revents)
         grip_pump(w->g);
+    if (p[3].revents)
+        grip_outer_look(w->g);
+}
+
+/* The lease of the lock. That of an outer run may be shorter than ours. */
+static int64_t lease_ms(const struct watch *w)
+{
+    const struct args *a = w->a;
+    const char *text = getenv("DIBS_LEASE_MS");
+    int64_t lease =
+        a->max_hold_ms > 0 ? earlier(a->lease_ms, a->max_hold_ms) : a->lease_ms;
+    int64_t outer = text && w->g->b.outer.n > 0 ? strtoll(text, NULL, 10) : 0;
+
+    return outer > 0 ? earlier(lease, outer) : lease;
+}
+
+/* The command is gone. Was it alone until then? */
+static void check_end(struct watch *w)
+{
+    const char *name = w->a->words[0];
+
+    if (guard_stop(&w->ch->guard) && w->why != STOP_LOST) {
+        w->why = STOP_LOST;
+        out_tell(OUT_ERROR, "lost",
+                 "stood still for too long to keep %s; the command was killed",
+                 name);
+    }
+    grip_outer_look(w->g);
+    if (w->g->outer != OUTER_HOLDS && w->why != STOP_LOST && !w->late) {
+        w->late = true;
+        out_tell(OUT_ERROR, "lost",
+                 "lost %s before the command ended: %s; it may not have been "
+                 "alone",
+                 name, grip_outer_text(w->g));
+    }
 }
 
 void watch_run(struct watch *w, const struct args *a, struct grip *g,
                struct child *ch, const struct child_plan *plan)
 {
     int64_t now = time_now();
-    int64_t lease =
-        a->max_hold_ms > 0 ? earlier(a->lease_ms, a->max_hold_ms) : a->lease_ms;
-    int64_t margin = lease / 10 > MARGIN_MIN_MS ? lease / 10 : MARGIN_MIN_MS;
 
     *w = (struct watch){
         .a = a,
@@ -274,8 +317,6 @@ void watch_run(struct watch *w, const struct args *a, struct grip *g,
         .ch = ch,
         .plan = plan,
         .timer = time_fd(),
-        .grace_ms = earlier(a->kill_after_ms, lease / 3),
-        .margin_ms = earlier(margin, MARGIN_MAX_MS),
         .deadline = TIME_NEVER,
         .run_end = a->max_run_ms > 0 ? now + a->max_run_ms : TIME_NEVER,
         .kill_at = TIME_NEVER,
@@ -283,6 +324,10 @@ void watch_run(struct watch *w, const struct args *a, struct grip *g,
         .look_ms = LOOK_MIN_MS,
         .tell_at = TIME_NEVER,
     };
+    int64_t lease = lease_ms(w);
+    int64_t margin = lease / 10 > MARGIN_MIN_MS ? lease / 10 : MARGIN_MIN_MS;
+    w->grace_ms = earlier(a->kill_after_ms, lease / 3);
+    w->margin_ms = earlier(margin, MARGIN_MAX_MS);
     child_reap(ch);
     while (!over(w, now)) {
         check_lock(w, now);
@@ -290,12 +335,7 @@ void watch_run(struct watch *w, const struct args *a, struct grip *g,
         pass(w);
         now = time_now();
     }
-    if (guard_stop(&ch->guard) && w->why != STOP_LOST) {
-        w->why = STOP_LOST;
-        out_tell(OUT_ERROR, "lost",
-                 "stood still for too long to keep %s; the command was killed",
-                 a->words[0]);
-    }
+    check_end(w);
     if (ch->has_tty)
         w->typed = true; /* whatever was typed, it got it and not we */
     child_take_tty(ch);

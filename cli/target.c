@@ -17,46 +17,24 @@
 #include "target.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "exits.h"
+#include "failure.h"
+#include "times.h"
 
 #define LINE_MAX_BYTES 4096
+#define RETRY_MIN_MS   50 /* between attempts to reach a server */
+#define RETRY_MAX_MS   1000
 #define QUORUM_MIN     3
 #define QUORUM_MAX     64
 
 /* ---- reading ----------------------------------------------------------- */
-
-/* The first line of a file, blanks at both ends taken off; NULL and it has
- * been said why. */
-static char *first_line(const char *what, const char *path)
-{
-    char line[LINE_MAX_BYTES];
-    char *copy = NULL;
-    FILE *f = fopen(path, "re");
-
-    if (!f) {
-        out_tell(OUT_ERROR, "usage", "cannot read the %s from '%s': %s", what,
-                 path, strerror(errno));
-        return NULL;
-    }
-    if (fgets(line, sizeof line, f)) {
-        char *from = line + strspn(line, " \t\r\n");
-        size_t len = strlen(from);
-
-        while (len > 0 && strchr(" \t\r\n", from[len - 1]))
-            from[--len] = '\0';
-        copy = len > 0 ? strdup(from) : NULL;
-        explicit_bzero(line, sizeof line);
-    }
-    fclose(f);
-    if (!copy)
-        out_tell(OUT_ERROR, "usage", "there is no %s in '%s'", what, path);
-    return copy;
-}
 
 /* Where the password stands in a URL, and the '@' behind it; NULL when there
  * is none. An '@' or '/' that should have been escaped does not hide it. */
@@ -82,6 +60,71 @@ static const char *sentinel_password_in(const char *url, const char **end)
     word += strlen("sentinel_password=");
     *end = word + strcspn(word, "&");
     return word;
+}
+
+static bool has_secret(const char *what, const char *line)
+{
+    const char *end;
+
+    return strcmp(what, "password") == 0 || password_in(line, &end) ||
+           sentinel_password_in(line, &end);
+}
+
+/* Who may write the file chooses our server or our user; who may read it has
+ * the password. Groups are the administrator's matter. False when it is
+ * refused, and it has been said why. */
+static bool may_use(const char *what, const char *path, FILE *f, bool secret)
+{
+    struct stat st;
+
+    if (fstat(fileno(f), &st) != 0 || !S_ISREG(st.st_mode))
+        return true; /* a pipe, for instance */
+    if (st.st_mode & S_IWOTH) {
+        out_tell(OUT_ERROR, "usage",
+                 "everybody may write to '%s', so the %s in it is not used; "
+                 "try: chmod 600 '%s'",
+                 path, what, path);
+        return false;
+    }
+    if (secret && st.st_mode & S_IROTH)
+        out_tell(OUT_WARN, "usage",
+                 "everybody may read the password in '%s'; try: chmod 600 '%s'",
+                 path, path);
+    return true;
+}
+
+/* The first line of a file, blanks at both ends taken off; NULL and it has
+ * been said why. */
+static char *first_line(const char *what, const char *path)
+{
+    char line[LINE_MAX_BYTES];
+    char *copy = NULL;
+    FILE *f = fopen(path, "re");
+
+    if (!f) {
+        out_tell(OUT_ERROR, "usage", "cannot read the %s from '%s': %s", what,
+                 path, strerror(errno));
+        return NULL;
+    }
+    if (fgets(line, sizeof line, f)) {
+        char *from = line + strspn(line, " \t\r\n");
+        size_t len = strlen(from);
+
+        while (len > 0 && strchr(" \t\r\n", from[len - 1]))
+            from[--len] = '\0';
+        copy = len > 0 ? strdup(from) : NULL;
+        explicit_bzero(line, sizeof line);
+    }
+    bool usable = !copy || may_use(what, path, f, has_secret(what, copy));
+    fclose(f);
+    if (!usable) {
+        explicit_bzero(copy, strlen(copy));
+        free(copy);
+        return NULL;
+    }
+    if (!copy)
+        out_tell(OUT_ERROR, "usage", "there is no %s in '%s'", what, path);
+    return copy;
 }
 
 /* The URL with what is between secret and end struck out; frees url. */
@@ -173,11 +216,18 @@ static int pick_quorum(const struct args *a, struct target *t)
             return refuse_password("--quorum");
         t->urls[n++] = s;
     }
+    for (size_t i = 0; i < n && n < QUORUM_MIN; i++)
+        if (strchr(t->urls[i], ','))
+            return args_wrong(NULL, right,
+                              "--quorum: '%s' counts as one address; each "
+                              "server needs its own scheme, such as redis://",
+                              t->urls[i]);
     if (n < QUORUM_MIN)
         return args_wrong(NULL, right,
-                          "--quorum: %zu server%s; it takes %d to have a "
-                          "majority when one is gone",
-                          n, n == 1 ? "" : "s", QUORUM_MIN);
+                          "--quorum: %zu address%s given, and at least %d are "
+                          "needed: a majority must be left when one server is "
+                          "gone",
+                          n, n == 1 ? "" : "es", QUORUM_MIN);
     return EXIT_FINE;
 }
 
@@ -231,7 +281,7 @@ static int pick_password(const struct args *a, struct target *t)
 
 int target_pick(const struct args *a, struct target *t)
 {
-    *t = (struct target){.url = NULL};
+    *t = (struct target){.a = a};
     int code = pick_url(a, t);
 
     if (code == EXIT_FINE)
@@ -242,6 +292,10 @@ int target_pick(const struct args *a, struct target *t)
     if (code != EXIT_FINE)
         return code;
     t->url = local_url(&t->local);
+    out_tell(OUT_INFO, "local",
+             "no URL given: the private server of this user on this machine, "
+             "%s",
+             t->local.socket);
     return t->url ? EXIT_FINE : EXIT_INTERNAL;
 }
 
@@ -268,52 +322,125 @@ size_t target_count(const struct target *t)
     return t->urls ? n : 1;
 }
 
-/* What the library says while a client is opened: the last of it is the
- * reason if that fails. Later events are whoever's they were to be. */
+/* Events while a client is opened are not told: if that fails, its reason is.
+ * Later ones go where they were to go. */
 static struct {
     atomic_bool over;
     dibs_event_cb then;
     void *arg;
-    char why[256];
 } opening;
 
 static void while_opening(const dibs_event *ev, void *arg)
 {
     (void)arg;
-    if (opening.over) {
-        if (opening.then)
-            opening.then(ev, opening.arg);
-    } else if (ev->kind == DIBS_EVENT_DISCONNECTED ||
-               ev->kind == DIBS_EVENT_ERROR) {
-        snprintf(opening.why, sizeof opening.why, ": %s", ev->text);
-    }
+    if (opening.over && opening.then)
+        opening.then(ev, opening.arg);
 }
 
-static void tell_open_failed(const char *name, dibs_err err)
+/* What the library says: "redis://host:port: words", or only words. */
+struct reason {
+    char text[FAILURE_MAX];
+    const char *words;
+};
+
+static void get_reason(struct reason *r)
 {
-    const char *why = opening.why;
+    snprintf(r->text, sizeof r->text, "%s", dibs_error_text());
+    failure_trim(r->text);
+    r->words = failure_words(r->text);
+}
+
+/* It does not answer. The library's address has a port, which the user's may
+ * not have. With retry_ms, it is being tried again for so long. */
+static void tell_no_answer(const struct target *t, const char *url,
+                           const struct reason *r, int64_t retry_ms)
+{
+    char span[OUT_SPAN_MAX], step[FAILURE_MAX];
+    bool addressed = r->words > r->text;
+
+    if (retry_ms > 0)
+        out_tell(OUT_WARN, "server",
+                 "no answer from %s%s%s; trying again for %s",
+                 addressed ? "" : url, addressed || !*r->text ? "" : ": ",
+                 r->text, out_span(retry_ms, span));
+    else
+        out_tell(OUT_ERROR, "server", "no answer from %s%s%s%s",
+                 addressed ? "" : url, addressed || !*r->text ? "" : ": ",
+                 r->text, failure_step(t->a, DIBS_ERR_CONN, r->text, step));
+}
+
+static void tell_open_failed(const struct target *t, const char *name,
+                             dibs_err err, int64_t retry_ms)
+{
+    char step[FAILURE_MAX];
+    struct reason r;
+
+    get_reason(&r);
     char *shown = without_password(name);
     const char *url = shown ? shown : "the server";
+    const char *colon = *r.words ? ": " : "";
+    const char *words =
+        strncmp(r.words, "url: ", 5) == 0 ? r.words + 5 : r.words;
 
     switch (err) {
     case DIBS_ERR_INVALID:
         out_tell(OUT_ERROR, "usage",
-                 "'%s' is not the address of a server%s; right would be: "
+                 "'%s' is not the address of a server%s%s; right would be: "
                  "redis://db1.example:6379 or unix:///run/redis.sock",
-                 url, why);
+                 url, colon, words);
         break;
     case DIBS_ERR_CONN:
-        out_tell(OUT_ERROR, "server", "no answer from %s%s", url, why);
+        tell_no_answer(t, url, &r, retry_ms);
         break;
     case DIBS_ERR_AUTH:
         out_tell(OUT_ERROR, "noperm",
-                 "%s refused our user, password or rights%s", url, why);
+                 "%s refused our user, password or rights%s%s%s", url, colon,
+                 r.words, failure_step(t->a, err, r.text, step));
         break;
     default:
-        out_tell(OUT_ERROR, "server", "cannot use %s: %s%s", url,
-                 dibs_strerror(err), why);
+        out_tell(OUT_ERROR, "server", "cannot use %s: %s%s%s%s", url,
+                 dibs_strerror(err), colon, r.words,
+                 failure_step(t->a, err, r.text, step));
     }
     free(shown);
+}
+
+/* A private server may be stopped between our look and our call; then a second
+ * look starts another. */
+static int open_embedded(const struct target *t, const dibs_client_opts *opts,
+                         dibs_client **out, dibs_err *err)
+{
+    int code = EXIT_FINE;
+
+    *err = DIBS_ERR_CONN;
+    for (int again = 0; again < 2 && *err == DIBS_ERR_CONN; again++) {
+        code = local_start(&t->local, t->until);
+        if (code != EXIT_FINE)
+            return code;
+        *err = dibs_client_open(t->url, opts, out);
+    }
+    return code;
+}
+
+/* A server that was named may not be there yet: the machine, or the server, is
+ * being started. With a limit for waiting that is waited for, too. */
+static dibs_err open_named(const struct target *t, const char *url,
+                           const dibs_client_opts *opts, dibs_client **out)
+{
+    dibs_err err = dibs_client_open(url, opts, out);
+    int64_t pause = RETRY_MIN_MS, left;
+    bool told = false;
+
+    while (err == DIBS_ERR_CONN && t->until != TIME_NEVER &&
+           (left = t->until - time_now()) > 0) {
+        if (!told)
+            tell_open_failed(t, url, err, left);
+        told = true;
+        poll(NULL, 0, (int)(pause < left ? pause : left));
+        pause = pause < RETRY_MAX_MS / 2 ? 2 * pause : RETRY_MAX_MS;
+        err = dibs_client_open(url, opts, out);
+    }
+    return err;
 }
 
 int target_open(const struct target *t, size_t i, const dibs_client_opts *opts,
@@ -321,40 +448,35 @@ int target_open(const struct target *t, size_t i, const dibs_client_opts *opts,
 {
     const char *url = t->urls ? t->urls[i] : t->url;
     dibs_client_opts all = *opts;
-    dibs_err err = DIBS_ERR_CONN;
+    int code = EXIT_FINE;
+    dibs_err err;
 
     opening.over = false;
-    opening.why[0] = '\0';
     opening.then = opts->on_event;
     opening.arg = opts->event_arg;
     if (!t->urls) /* those of a quorum are opened without a look at them */
         all.on_event = while_opening;
     all.password = t->password;
     all.lazy |= t->urls != NULL;
-    /* A private server may be stopped between our look and our call; then a
-     * second look starts another. */
-    for (int again = 0; again < 2 && err == DIBS_ERR_CONN; again++) {
-        if (t->embedded) {
-            int code = local_start(&t->local);
-            if (code != EXIT_FINE)
-                return code;
-        } else if (again > 0) {
-            break;
-        }
-        err = dibs_client_open(url, &all, out);
-    }
+    if (t->embedded)
+        code = open_embedded(t, &all, out, &err);
+    else
+        err = open_named(t, url, &all, out);
+    if (code != EXIT_FINE)
+        return code;
     opening.over = true;
     if (err != DIBS_OK)
-        tell_open_failed(url, err);
+        tell_open_failed(t, url, err, 0);
     return out_exit_of(err);
 }
 
-int target_look(const struct args *a, dibs_client **out)
+int target_look(const struct args *a, dibs_client **out, char **private_url)
 {
     struct target t;
     int code = target_pick(a, &t);
 
     *out = NULL;
+    *private_url = code == EXIT_FINE && t.embedded ? strdup(t.url) : NULL;
     if (code == EXIT_FINE && (!t.embedded || local_alive(&t.local, NULL)))
         code = target_open(&t, 0,
                            DIBS_CLIENT_OPTS(.client_name = "dibs-look",

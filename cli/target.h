@@ -14,11 +14,14 @@
 
 /* A server as the user named it, or our own. */
 struct target {
+    const struct args *a;
     char *url;
     char **urls;    /* of a quorum: all of them, ended by NULL; or NULL */
     char *password; /* NULL when none was given beside the URL */
     bool embedded;  /* no URL was given: local says where ours is */
     struct local local;
+    int64_t until; /* a server that does not answer is tried again until then,
+                      on the clock of times.h. 0, TIME_NEVER: not */
 };
 
 /* Finds out which. EXIT_FINE, or another code and it has been said why. Give
@@ -36,7 +39,8 @@ int target_open(const struct target *t, size_t i, const dibs_client_opts *opts,
                 dibs_client **out);
 
 /* The same for those who only look: where our own server does not run, there
- * is nothing to see, and it is not started. *out is NULL then. */
-int target_look(const struct args *a, dibs_client **out);
+ * is nothing to see, and it is not started. *out is NULL then. If it is our own
+ * that we look at, *private_url is its URL, to be freed; otherwise NULL. */
+int target_look(const struct args *a, dibs_client **out, char **private_url);
 
 #endif

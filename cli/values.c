@@ -25,17 +25,20 @@ static const struct {
     const char *suffix;
     int64_t ms;
 } units[] = {
-    {"ms", 1},      {"s", 1000},     {"m", 60000},
-    {"h", 3600000}, {"d", 86400000}, {"", 1000}, /* as flock(1) has it */
+    {"ms", 1}, {"s", 1000}, {"m", 60000}, {"h", 3600000}, {"d", 86400000},
 };
 
-static const char too_long[] = "is longer than a thousand years";
-static const char no_time[] = "is not a time such as 500ms, 10s or 2m";
+#define BARE_MS INT64_C(1000) /* a bare number is seconds, as for flock(1) */
 
-static int64_t unit_ms(const char *suffix)
+static const char too_long[] = "is longer than a thousand years";
+static const char no_time[] = "is not a time such as 500ms, 10s, 2m or 1h30m";
+
+/* The unit of so many letters; 0: there is none such. */
+static int64_t unit_ms(const char *letters, size_t len)
 {
     for (size_t i = 0; i < COUNT(units); i++)
-        if (strcmp(suffix, units[i].suffix) == 0)
+        if (strlen(units[i].suffix) == len &&
+            memcmp(letters, units[i].suffix, len) == 0)
             return units[i].ms;
     return 0;
 }
@@ -61,36 +64,82 @@ static int64_t fraction_ms(const char **at, int64_t unit)
     return whole + (rest || value * unit % scale != 0 ? 1 : 0);
 }
 
+/* One number with its unit. */
+struct part {
+    int64_t value;      /* of the digits before the point */
+    const char *digits; /* those behind it, or NULL */
+    int64_t unit;       /* in ms; 0: it has none */
+};
+
+/* *at ends behind it. NULL, or what is wrong. */
+static const char *read_part(const char **at, struct part *p)
+{
+    const char *s = *at, *from = s;
+
+    *p = (struct part){.value = 0};
+    for (; isdigit((unsigned char)*s); s++) {
+        if (p->value > DIBS_MS_MAX)
+            return too_long;
+        p->value = p->value * 10 + (*s - '0');
+    }
+    bool number = s > from;
+    if (*s == '.') {
+        p->digits = ++s;
+        s += strspn(s, "0123456789");
+        number = number || s > p->digits;
+    }
+    if (!number)
+        return *s == '-' || *s == '+' ? "has a sign in it; write 1h30m"
+                                      : no_time;
+    size_t len = 0;
+    while (isalpha((unsigned char)s[len]))
+        len++;
+    p->unit = unit_ms(s, len);
+    if (len > 0 && p->unit == 0)
+        return no_time;
+    *at = s + len;
+    return NULL;
+}
+
+/* Adds it up. */
+static const char *add_part(const struct part *p, int64_t unit, int64_t *total)
+{
+    const char *digits = p->digits;
+
+    if (p->value > DIBS_MS_MAX / unit)
+        return too_long;
+    *total += p->value * unit;
+    if (digits)
+        *total += fraction_ms(&digits, unit);
+    return *total > DIBS_MS_MAX ? too_long : NULL;
+}
+
 const char *value_time(const char *text, int64_t *ms)
 {
-    const char *s = text, *digits = NULL;
-    int64_t value = 0;
+    const char *s = text, *why = NULL;
+    int64_t total = 0, last = INT64_MAX;
+    struct part p = {.value = 0};
 
     if (*s == '-' && (isdigit((unsigned char)s[1]) || s[1] == '.'))
         return "is negative";
-    for (; isdigit((unsigned char)*s); s++) {
-        if (value > DIBS_MS_MAX)
-            return too_long;
-        value = value * 10 + (*s - '0');
-    }
-    bool number = s > text;
-    if (*s == '.') {
-        digits = ++s;
-        s += strspn(s, "0123456789");
-        number = number || s > digits;
-    }
-    int64_t unit = unit_ms(s);
-    if (!number || unit == 0)
-        return no_time;
-    if (value > DIBS_MS_MAX / unit)
-        return too_long;
-    value *= unit;
-    if (digits)
-        value += fraction_ms(&digits, unit);
-    if (value > DIBS_MS_MAX)
-        return too_long;
-    *ms = value;
-    return NULL;
+    do {
+        if (p.digits)
+            return "has a fraction before its last part; write 1h30m";
+        why = read_part(&s, &p);
+        if (why)
+            return why;
+        if (p.unit == 0 && (last != INT64_MAX || *s))
+            return *s == '\0' ? "has a number without a unit; write 1h30m"
+                              : no_time;
+        int64_t unit = p.unit > 0 ? p.unit : BARE_MS;
+        if (unit >= last)
+            return "has its units in the wrong order; write 1h30m";
+        last = unit;
+        why = add_part(&p, unit, &total);
+    } while (!why && *s);
+    if (!why)
+        *ms = total;
+    return why;
 }
 
 bool value_number(const char *text, int max, int *out)

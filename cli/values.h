@@ -8,10 +8,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* 500ms, 10s, 2m, 1h, 1d, 1.5s; a bare number is seconds. What is finer than
- * a millisecond is rounded up, so that nothing small turns into zero, which
- * means something else. NULL and *ms when it is a time, otherwise what is
- * wrong with it, in words. */
+/* 500ms, 10s, 2m, 1h, 1d, 1.5s; a bare number is seconds. Several of them add
+ * up, 1h30m: each with its unit, the larger first, none twice, and a fraction
+ * only in the last. What is finer than a millisecond is rounded up, so that
+ * nothing small turns into zero, which means something else. NULL and *ms when
+ * it is a time, otherwise what is wrong with it, in words. */
 const char *value_time(const char *text, int64_t *ms);
 
 /* A decimal number from 0 to max, and nothing else. */

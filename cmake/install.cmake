@@ -1,5 +1,7 @@
 # What `make install` puts where: header, both libraries, dibs.pc, the CMake
-# package, man pages. The command installs itself in cli/CMakeLists.txt.
+# package, man pages, documents and examples. The command installs itself in
+# cli/CMakeLists.txt. `make uninstall` (tools/uninstall.sh) takes all of it away
+# again, whatever it is.
 include(CMakePackageConfigHelpers)
 
 install(FILES include/dibs/dibs.h
@@ -29,10 +31,7 @@ install(FILES
   "${PROJECT_BINARY_DIR}/dibs-config-version.cmake"
   DESTINATION "${dibs_package_dir}")
 
-set(dibs_pc_tls "")
-if(DIBS_TLS)
-  set(dibs_pc_tls " openssl")
-endif()
+list(JOIN dibs_private_libs " " dibs_pc_libs)
 configure_file(dibs.pc.in "${PROJECT_BINARY_DIR}/dibs.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/dibs.pc"
   DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
@@ -53,3 +52,11 @@ foreach(page IN LISTS DIBS_MAN_PAGES)
 endforeach()
 install(FILES ${DIBS_MAN_PAGES} ${dibs_man_links}
   DESTINATION "${CMAKE_INSTALL_MANDIR}/man3")
+
+# Documents, where their links to each other are right, and the examples, which
+# are a project of their own.
+install(FILES README.md CHANGELOG.md SECURITY.md LICENSE
+  DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(DIRECTORY docs DESTINATION "${CMAKE_INSTALL_DOCDIR}"
+  PATTERN man EXCLUDE)
+install(DIRECTORY examples DESTINATION "${CMAKE_INSTALL_DOCDIR}")

@@ -3,15 +3,18 @@
 set(DIBS_SOURCES
   src/base/error.c
   src/base/mem.c
+  src/base/args.c
   src/base/buf.c
   src/base/sync.c
   src/net/loop.c
   src/net/reply.c
   src/net/url.c
+  src/net/address.c
   src/net/tls.c
   src/net/resolve.c
   src/net/dial.c
   src/net/conn.c
+  src/client/event.c
   src/client/classes.c
   src/client/hush.c
   src/client/ghost.c
@@ -27,6 +30,7 @@ set(DIBS_SOURCES
   src/client/watchdog.c
   src/client/callback.c
   src/client/topology.c
+  src/client/options.c
   src/client/client.c
   src/client/query.c
   src/lock/kind_basic.c
@@ -44,10 +48,13 @@ set(DIBS_SOURCES
   src/lock/reap.c
   src/lock/locks.c
   src/lock/lock.c
+  src/lock/known.c
   src/lock/look.c
   src/lock/list.c
+  src/lock/listeners.c
   src/lock/group.c
   src/lock/group_op.c
+  src/lock/group_reason.c
   src/lock/group_time.c
   src/lock/group_release.c
   src/lock/multi.c

@@ -1,9 +1,30 @@
 # SPDX-License-Identifier: MIT
 # Completion of dibs(1) for bash.
 
+# The names of held locks, on the server that the line names: the words of the
+# line. Names with blanks need quoting and are left out. Nothing of the line is
+# evaluated; a value in quotes loses them.
 _dibs_locks() {
-    # The names of held locks; those with blanks need quoting and are left out.
-    timeout 1 dibs ls 2>/dev/null | awk 'NR > 1 { print $1 }'
+    local word value server=()
+    while (($# > 0)); do
+        word=$1
+        shift
+        case $word in
+        --) break ;;
+        -u | --url | --url-file | --password-file) value=${1-} ;;
+        --url=* | --url-file=* | --password-file=*)
+            value=${word#*=}
+            word=${word%%=*}
+            ;;
+        *) continue ;;
+        esac
+        case $value in
+        \'*\') value=${value:1:${#value}-2} ;;
+        \"*\") value=${value:1:${#value}-2} ;;
+        esac
+        server+=("$word" "$value")
+    done
+    timeout 1 dibs "${server[@]}" ls 2>/dev/null | awk 'NR > 1 { print $1 }'
 }
 
 _dibs() {
@@ -13,6 +34,15 @@ _dibs() {
     else
         words=("${COMP_WORDS[@]}")
         cword=$COMP_CWORD
+        cur=${words[cword]}
+        prev=${words[cword - 1]}
+    fi
+    # bash parts words at : and =, which URLs are full of. Its line does not.
+    if [[ ${COMP_LINE-} ]]; then
+        local line=${COMP_LINE:0:COMP_POINT}
+        read -ra words <<<"$line"
+        [[ $line != *[[:space:]] ]] || words+=('')
+        cword=$((${#words[@]} - 1))
         cur=${words[cword]}
         prev=${words[cword - 1]}
     fi
@@ -84,7 +114,11 @@ _dibs() {
             # Names are anybody's: compgen -W would expand what is in them.
             while IFS= read -r name; do
                 [[ $name == "$cur"* ]] && COMPREPLY+=("$(printf %q "$name")")
-            done < <(_dibs_locks)
+            done < <(_dibs_locks "${words[@]:1:cword-1}")
+            if [[ ${COMP_LINE-} && $cur == *:* && ${COMP_WORDBREAKS-} == *:* ]]; then
+                # Only what is behind the last : is replaced.
+                COMPREPLY=("${COMPREPLY[@]#"${cur%"${cur##*:}"}"}")
+            fi
             return
             ;;
         local) options="status stop" ;;

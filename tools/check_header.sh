@@ -18,18 +18,30 @@ cat >"$dir/used.c" <<'END'
 dibs_err use(dibs_client **c, dibs_lock *l);
 dibs_err use(dibs_client **c, dibs_lock *l)
 {
+    dibs_client_opts copts = DIBS_CLIENT_OPTS_INIT;
+    dibs_lock_opts lopts = DIBS_LOCK_OPTS_INIT;
     dibs_lock_info info = DIBS_LOCK_INFO_INIT;
+    dibs_member member = DIBS_MEMBER_INIT;
     dibs_err err = dibs_client_open(
         "redis://h", DIBS_CLIENT_OPTS(.lazy = true), c);
+    copts.lazy = true;
+    if (err == DIBS_OK)
+        err = dibs_client_open("redis://h", &copts, c);
     if (err == DIBS_OK)
         err = dibs_lock_acquire(l, DIBS_LOCK_OPTS(.wait_ms = DIBS_MS_MAX));
+    lopts.wait_ms = DIBS_MS_MAX;
+    if (err == DIBS_OK)
+        err = dibs_lock_acquire(l, &lopts);
+    if (err == DIBS_OK)
+        err = dibs_lock_members(l, 0, 0, &member);
     if (err == DIBS_OK)
         err = dibs_lock_info_get(l, &info);
     return err;
 }
 END
-# C++ has no compound literals; there the structs are filled by hand. What the
-# macros for results make is looked at, too: all zero but the size.
+# C++ has no compound literals; there the structs begin with an ..._INIT. What
+# the macros make is looked at, too: all zero but the size. That of the options
+# when the program runs, since they are functions there.
 cat >"$dir/used.cc" <<'END'
 #include <dibs/dibs.h>
 #if defined(DIBS_CLIENT_OPTS) || defined(DIBS_LOCK_OPTS)
@@ -38,11 +50,9 @@ cat >"$dir/used.cc" <<'END'
 dibs_err use(dibs_client **c, dibs_lock *l);
 dibs_err use(dibs_client **c, dibs_lock *l)
 {
-    dibs_client_opts copts = {};
-    copts.size = sizeof copts;
+    dibs_client_opts copts = DIBS_CLIENT_OPTS_INIT;
     copts.lazy = true;
-    dibs_lock_opts lopts = {};
-    lopts.size = sizeof lopts;
+    dibs_lock_opts lopts = DIBS_LOCK_OPTS_INIT;
     lopts.wait_ms = DIBS_MS_MAX;
     dibs_lock_info info = DIBS_LOCK_INFO_INIT;
     dibs_member member = DIBS_MEMBER_INIT;
@@ -68,7 +78,26 @@ static_assert(no_member.size == sizeof no_member && !no_member.name &&
               "member");
 END
 
-warnings="-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wundef -Werror"
+cat >"$dir/run.cc" <<'END'
+#include <dibs/dibs.h>
+#include <cstring>
+template <class T> static bool only_size(T o)
+{
+    T zero;
+    std::memset(&zero, 0, sizeof zero);
+    bool right = o.size == sizeof o;
+    o.size = 0;
+    return right && std::memcmp(&o, &zero, sizeof o) == 0;
+}
+int main()
+{
+    const dibs_client_opts copts = DIBS_CLIENT_OPTS_INIT;
+    dibs_lock_opts lopts = DIBS_LOCK_OPTS_INIT;
+    return only_size(copts) && only_size(lopts) ? 0 : 1;
+}
+END
+
+warnings="-Wall -Wextra -Wpedantic -Wmissing-field-initializers -Wconversion -Wshadow -Wundef -Werror"
 compile() { # COMPILER STANDARD FILE
     # shellcheck disable=SC2086 # a list of words
     "$1" "-std=$2" $warnings -Iinclude -fsyntax-only "$3"
@@ -86,5 +115,11 @@ for what in alone used; do
             compile $cxx $standard "$dir/$what.cc"
         done
     done
+done
+for cxx in g++ clang++-14; do
+    # shellcheck disable=SC2086 # a list of words
+    "$cxx" -std=c++20 $warnings -Iinclude -o "$dir/run" "$dir/run.cc"
+    "$dir/run"
+    count=$((count + 1))
 done
 echo "check_header: compiled $count times, as C and as C++"

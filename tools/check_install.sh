@@ -1,7 +1,9 @@
 #!/bin/bash
 # Installs into a temporary place and uses what is there as a stranger would:
-# every example is built by pkg-config (shared and static) and by find_package
-# (shared and static), and run against a server of its own.
+# every example is built by pkg-config (shared, static, without any shared
+# library) and by find_package (shared and static), and run against a server of
+# its own. For shared use no other library's development files are needed. In
+# the end all of it is uninstalled.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,13 +30,20 @@ shopt -s nullglob
 examples=(examples/*.c)
 [ ${#examples[@]} -gt 0 ] || fail "there are no examples"
 
+# What was there before must be there after `make uninstall`, too.
+mkdir -p "$prefix/share/doc/another" "$prefix/lib"
+touch "$prefix/share/doc/another/README.md" "$prefix/lib/libdibsy.so"
 quietly make install PREFIX="$prefix"
 lib=$(dirname "$(find "$prefix" -name libdibs.a)")
 for f in include/dibs/dibs.h "${lib#"$prefix"/}"/{libdibs.so,libdibs.so.0} \
     "${lib#"$prefix"/}"/{pkgconfig/dibs.pc,cmake/dibs/dibs-config.cmake} \
-    share/man/man3/{dibs,dibs_lock,dibs_lock_acquire}.3; do
+    share/man/man3/{dibs,dibs_lock,dibs_lock_acquire}.3 \
+    share/doc/dibs/{README.md,CHANGELOG.md,SECURITY.md,LICENSE}; do
     [ -e "$prefix/$f" ] || fail "$f was not installed"
 done
+doc=$prefix/share/doc/dibs
+quietly diff -r examples "$doc/examples"
+quietly diff -r --exclude=man docs "$doc/docs"
 if [ -e cli/main.c ]; then
     [ -x "$prefix/bin/dibs" ] || fail "bin/dibs was not installed"
     quietly "$prefix/bin/dibs" --help
@@ -54,8 +63,19 @@ if nm "$lib/libdibs.a" 2>/dev/null | grep -q dibs__mem_fail_at; then
     fail "the installed library has the tests' fault hook in it"
 fi
 
+# Who links with the shared library needs nothing of the others: neither their
+# flags, nor their .pc files.
+for places in "$PKG_CONFIG_PATH" ''; do
+    got=$(PKG_CONFIG_PATH=$places PKG_CONFIG_LIBDIR=$lib/pkgconfig \
+        pkg-config --cflags --libs dibs | sed 's/ *$//')
+    [ "$got" = "-I$prefix/include -L$lib -ldibs" ] ||
+        fail "pkg-config --cflags --libs says: $got"
+done
+got=$(pkg-config --cflags dibs | sed 's/ *$//')
+[ "$got" = "-I$prefix/include" ] || fail "pkg-config --cflags says: $got"
+
 flags="-std=c11 -pthread -Wall -Wextra -Werror"
-mkdir "$dir/shared" "$dir/static"
+mkdir "$dir/shared" "$dir/static" "$dir/alone"
 for f in "${examples[@]}"; do
     name=$(basename "$f" .c)
     # shellcheck disable=SC2046,SC2086 # lists of words
@@ -68,12 +88,21 @@ for f in "${examples[@]}"; do
     if ldd "$dir/static/$name" | grep -q libdibs; then
         fail "static/$name needs a shared libdibs"
     fi
+    # shellcheck disable=SC2046,SC2086
+    quietly cc -static $flags "$f" $(pkg-config --static --cflags --libs dibs) \
+        -o "$dir/alone/$name"
+    if readelf -d "$dir/alone/$name" | grep -q NEEDED; then
+        fail "alone/$name needs a shared library"
+    fi
     run "$dir/shared/$name"
     run "$dir/static/$name"
+    run "$dir/alone/$name"
 done
-say "pkg-config: ${#examples[@]} examples, shared and static"
+say "pkg-config: ${#examples[@]} examples, shared, static and all static"
 
-quietly cmake -S examples -B "$dir/cmake" "-DCMAKE_PREFIX_PATH=$prefix"
+# The installed examples are a project; no .pc file but ours is to be found.
+PKG_CONFIG_LIBDIR=$lib/pkgconfig quietly cmake -S "$doc/examples" \
+    -B "$dir/cmake" "-DCMAKE_PREFIX_PATH=$prefix"
 quietly cmake --build "$dir/cmake"
 mkdir "$dir/user"
 cat >"$dir/user/CMakeLists.txt" <<END
@@ -106,3 +135,17 @@ if grep -rqI "$dir" "$dir/root"; then
     fail "DESTDIR: the temporary place is written into a file"
 fi
 say "DESTDIR: nothing outside, nothing wrong inside"
+
+# And away with it: no file, and no folder that was only ours.
+left() { # FOLDER
+    find "$1" ! -type d -o -name dibs
+}
+quietly make uninstall PREFIX=/usr DESTDIR="$dir/root"
+[ -z "$(left "$dir/root")" ] || fail "uninstall left: $(left "$dir/root")"
+[ -e "$prefix/bin/dibs" ] || fail "uninstall removed what is elsewhere"
+quietly make uninstall PREFIX="$prefix"
+want=$(printf '%s\n' "$prefix"/{lib/libdibsy.so,share/doc/another/README.md})
+[ "$(left "$prefix" | sort)" = "$want" ] ||
+    fail "uninstall left: $(left "$prefix")"
+quietly make uninstall PREFIX="$prefix" # nothing there: no matter
+say "uninstall: nothing left, nothing else removed"

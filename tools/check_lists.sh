@@ -27,6 +27,9 @@ done
 for f in tests/support/*.c; do
     need tests/CMakeLists.txt "$(basename "$f" .c)(\\.c)?" "$f"
 done
+for f in tests/sim/*.c; do
+    need tests/sim/CMakeLists.txt "$(basename "$f" .c)(\\.c)?" "$f"
+done
 for f in tests/cli/*.sh; do
     name=$(basename "$f" .sh)
     case $name in

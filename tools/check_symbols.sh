@@ -3,11 +3,14 @@
 # check_symbols.sh --write         write tools/symbols.txt from the header
 #
 # The shared library exports what the header declares, that is what is written
-# down in symbols.txt, and nothing else. Whatever is global in the static one
+# down in symbols.txt, and nothing else. debian/libdibs0.symbols has the same
+# names, each with the version that brought it; --write gives new ones the
+# version on top of CHANGELOG.md. Whatever is global in the static one
 # begins with dibs_, so that it cannot collide with a program's own names.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 list=$root/tools/symbols.txt
+packaged=$root/debian/libdibs0.symbols
 export LC_ALL=C
 
 # A function is the last word before the first "(" after DIBS_API.
@@ -17,9 +20,22 @@ declared() {
         tr -d '(' | sort
 }
 
+# The head of the packages' list, then the names, old ones as they were.
+package() {
+    local coming name
+    coming=$(sed -n 's/^## \([0-9][0-9.]*\).*/\1/p' "$root/CHANGELOG.md" | head -1)
+    grep '^[^ ]' "$packaged"
+    while read -r name; do
+        grep "^ $name@Base " "$packaged" || echo " $name@Base $coming"
+    done <"$list"
+}
+
 if [ "${1-}" = --write ]; then
     declared >"$list"
-    echo "check_symbols: wrote $(wc -l <"$list") names to tools/symbols.txt"
+    text=$(package)
+    echo "$text" >"$packaged"
+    echo "check_symbols: wrote $(wc -l <"$list") names to tools/symbols.txt" \
+        "and debian/libdibs0.symbols"
     exit 0
 fi
 if [ $# -ne 2 ]; then
@@ -40,6 +56,8 @@ bad=0
 declared | compare "the header" || bad=1
 nm -D --defined-only "$1" | awk 'NF == 3 { print $3 }' | sort |
     compare "$1" || bad=1
+sed -n 's/^ \(.*\)@Base [0-9][0-9.]*$/\1/p' "$packaged" | sort |
+    compare debian/libdibs0.symbols || bad=1
 
 foreign=$(nm -g --defined-only "$2" |
     awk 'NF == 3 && $3 !~ /^dibs_/ { print $3 }' | sort -u)

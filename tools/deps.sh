@@ -1,11 +1,11 @@
 #!/bin/bash
-# deps.sh [build] [test] [check] [interop] [servers]
+# deps.sh [build] [test] [check] [interop] [servers] [package] [versions]
 #
 # Installs the Debian or Ubuntu packages that are missing for building, for
-# testing, for the checks, for the tests against Redisson, or for bringing other
-# servers; says what it does,
-# and does nothing when nothing is missing. Needs root or sudo then, and only
-# then.
+# testing, for the checks, for the tests against Redisson, for bringing other
+# servers, for making and trying packages, or for making roots of other versions
+# of Debian; says what it does, and does nothing when nothing is missing. Needs
+# root or sudo then, and only then.
 set -euo pipefail
 
 # What is needed, how to see that it is there, and which packages bring it.
@@ -29,6 +29,7 @@ needs_build=(
 )
 needs_test=(
     "pkg-config --exists cmocka|libcmocka-dev"
+    "pkg-config --exists lua5.1|liblua5.1-0-dev"
     "command -v redis-server|redis-server"
     "command -v redis-cli|redis-tools"
     "command -v openssl|openssl"
@@ -48,6 +49,20 @@ needs_interop=(
 )
 needs_servers=(
     "python3 -m pip --version|python3 python3-pip"
+)
+needs_package=(
+    "command -v dpkg-buildpackage|dpkg-dev"
+    "dpkg -s build-essential|build-essential"
+    "command -v dh|debhelper"
+    "command -v lintian|lintian"
+    "command -v man|man-db"
+    "command -v chroot|coreutils"
+    "command -v unshare|util-linux"
+    "command -v abidiff|abigail-tools"
+)
+needs_versions=(
+    "command -v mmdebstrap|mmdebstrap"
+    "command -v unshare|util-linux"
 )
 
 policy=/usr/sbin/policy-rc.d
@@ -80,9 +95,12 @@ find_missing() { # KIND: adds to packages
 packages=()
 for kind in "${@:-build}"; do
     case $kind in
-    build | test | check | interop | servers) find_missing "$kind" ;;
+    build | test | check | interop | servers | package | versions)
+        find_missing "$kind"
+        ;;
     *)
-        echo "deps.sh: $kind is none of: build test check interop servers" >&2
+        echo "deps.sh: $kind is none of:" \
+            "build test check interop servers package versions" >&2
         exit 2
         ;;
     esac

@@ -15,8 +15,17 @@
  *            the default the field documents; negative values and values
  *            above DIBS_MS_MAX are DIBS_ERR_INVALID.
  * Outcome    DIBS_OK from an acquire call means held, and nothing else does.
+ *            Every call answers DIBS_ERR_INVALID to an argument that makes no
+ *            sense. dibs_error_text says which and why, and an event does.
  *            A result is written only on DIBS_OK, unless the function says
  *            otherwise.
+ * Structs    One that begins with its size may grow at its end. Set the size
+ *            to sizeof, by hand or by its macro: then a program works with a
+ *            library that is older or newer than its header. Any size from
+ *            that of 0.1 (see dibs(3)) up to 65536 is taken, any other is
+ *            DIBS_ERR_INVALID. Options that the library does not know must be
+ *            zero; of a result it fills what both know. In what the library
+ *            hands out, the size is the library's.
  * fork       A child process cannot use its parent's client: every call
  *            answers DIBS_ERR_FORKED and sends nothing. Open a new one there.
  *
@@ -62,7 +71,7 @@ extern "C" {
     X(DIBS_ERR_BUSY, -3, "held by somebody else")                              \
     X(DIBS_ERR_TIMEOUT, -4, "gave up waiting")                                 \
     X(DIBS_ERR_NOT_OWNER, -5, "not held by this owner")                        \
-    X(DIBS_ERR_LOST, -6, "was held, lease ended before release")               \
+    X(DIBS_ERR_LOST, -6, "was held, but ended before this release")            \
     X(DIBS_ERR_CONN, -7, "no usable connection; nothing was done")             \
     X(DIBS_ERR_UNKNOWN, -8, "sent, but no reply came: outcome unknown")        \
     X(DIBS_ERR_CLOSED, -9, "client is shutting down")                          \
@@ -85,7 +94,15 @@ typedef enum dibs_err {
 } dibs_err;
 
 DIBS_API const char *dibs_strerror(dibs_err err); /* never NULL */
-DIBS_API const char *dibs_version(void);          /* "0.1.0" */
+/* Why the last dibs call that failed on this thread failed, in one line for
+ * people: which argument is INVALID and why; for what went wrong at a server,
+ * its address and its own words, or the system's ("redis://127.0.0.1:6379:
+ * Connection refused"); for a group, the member. Inside the callback of an
+ * async call that failed: why that one did. Never NULL; empty if no more is
+ * known than the code. No password is in it. It is this thread's own, and valid
+ * until its next dibs call. */
+DIBS_API const char *dibs_error_text(void);
+DIBS_API const char *dibs_version(void); /* "0.1.0" */
 
 /* ---- client ------------------------------------------------------------ */
 
@@ -100,7 +117,8 @@ typedef enum dibs_event_kind {
     DIBS_EVENT_CONNECTED = 1, /* a connection is up */
     DIBS_EVENT_DISCONNECTED,  /* a connection failed; text says why. The same
                                  once a minute */
-    DIBS_EVENT_ERROR,         /* the server answered with an error */
+    DIBS_EVENT_ERROR,         /* the server answered with an error; INVALID: an
+                                 argument was refused */
     DIBS_EVENT_UNKNOWN,       /* a reply was lost; it is being resolved */
     DIBS_EVENT_SUSPECT,       /* a renewal failed, the lease still runs */
     DIBS_EVENT_LOST,          /* a lock was lost */
@@ -110,10 +128,11 @@ typedef enum dibs_event_kind {
 } dibs_event_kind;
 
 typedef struct dibs_event {
-    size_t size;
+    size_t size; /* of the library's struct: what is beyond is not there */
     dibs_event_kind kind;
     dibs_err err;     /* the error this is about, or DIBS_OK */
-    const char *text; /* one line, for people; valid during the call */
+    const char *text; /* one line, for people, which begins with the address
+                         of the server it is about; valid during the call */
 } dibs_event;
 
 typedef void (*dibs_event_cb)(const dibs_event *ev, void *arg);
@@ -138,17 +157,16 @@ typedef enum dibs_pubsub {
     DIBS_PUBSUB_BOTH      /* to be heard by either */
 } dibs_pubsub;
 
-/* Zero is the default of every field. In C, DIBS_CLIENT_OPTS fills it. C++ has
- * no compound literals, so the macros ..._OPTS are not there; make all zero,
- * set the size, then what is wanted:
+/* Zero is the default of every field but the size. In C, DIBS_CLIENT_OPTS fills
+ * it in place. C++ has no compound literals, so the macros ..._OPTS(...) are
+ * not there. In both, begin with ..._INIT and set what is wanted:
  *
- *   dibs_lock_opts o = {};
- *   o.size = sizeof o;
+ *   dibs_lock_opts o = DIBS_LOCK_OPTS_INIT;
  *   o.wait_ms = 500;
  *   err = dibs_lock_acquire(l, &o);
  */
 typedef struct dibs_client_opts {
-    size_t size;
+    size_t size;                /* sizeof(dibs_client_opts) */
     int64_t command_timeout_ms; /* wait for one reply; 0 = 3000 */
     int64_t connect_timeout_ms; /* name look-up included; 0 = 3000 */
     int64_t lease_ms;           /* lease of renewed locks; 0 = 30000 */
@@ -181,15 +199,27 @@ typedef struct dibs_client_opts {
     dibs_pubsub pubsub;            /* in a cluster: how wake-ups travel */
 } dibs_client_opts;
 
-#ifndef __cplusplus
+#ifdef __cplusplus
+#define DIBS_CLIENT_OPTS_INIT dibs_client_opts_init()
+static inline dibs_client_opts dibs_client_opts_init(void)
+{
+    dibs_client_opts o = dibs_client_opts();
+    o.size = sizeof o;
+    return o;
+}
+#else
+#define DIBS_CLIENT_OPTS_INIT                                                  \
+    {                                                                          \
+        .size = sizeof(dibs_client_opts)                                       \
+    }
 #define DIBS_CLIENT_OPTS(...)                                                  \
     (&(const dibs_client_opts){.size = sizeof(dibs_client_opts), __VA_ARGS__})
 #endif
 
 /* Opens a client. opts may be NULL. Unless opts say lazy, one connection is
- * made, so that a bad address or password shows here. When it fails, events
- * that say why reach on_event before this returns, with
- * DIBS_CALLBACKS_DISPATCH on the calling thread. The URL:
+ * made, so that a bad address or password shows here. When it fails,
+ * dibs_error_text says why, and events that say so reach on_event before this
+ * returns, with DIBS_CALLBACKS_DISPATCH on the calling thread. The URL:
  *
  *   redis://[user[:password]@]host[:port][/db]
  *   unix:///path[?db=N]
@@ -204,7 +234,7 @@ typedef struct dibs_client_opts {
  * (valkey://, valkeys://, valkey-sentinel:// and so on).
  *
  * OK        *out is yours; give it back with dibs_client_free.
- * INVALID   The URL or an option makes no sense.
+ * INVALID   The URL or an option makes no sense; dibs_error_text says which.
  * TLS       The server could not prove who it is, or did not accept our
  *           certificate, or a file for TLS is of no use; the event says which.
  * CONN      No connection within connect_timeout_ms.
@@ -248,7 +278,7 @@ DIBS_API dibs_owner dibs_owner_thread(dibs_client *c);
 typedef void (*dibs_lost_cb)(const char *name, dibs_owner owner, void *arg);
 
 typedef struct dibs_lock_opts {
-    size_t size;
+    size_t size;          /* sizeof(dibs_lock_opts) */
     int64_t wait_ms;      /* longest wait; 0 = no limit. For a release: the
                              longest time to spend, 0 = two commands' worth */
     int64_t lease_ms;     /* 0 = renewed until released */
@@ -270,7 +300,19 @@ typedef struct dibs_lock_opts {
                                     the lease */
 } dibs_lock_opts;
 
-#ifndef __cplusplus /* there by hand, as with the client's options */
+#ifdef __cplusplus
+#define DIBS_LOCK_OPTS_INIT dibs_lock_opts_init()
+static inline dibs_lock_opts dibs_lock_opts_init(void)
+{
+    dibs_lock_opts o = dibs_lock_opts();
+    o.size = sizeof o;
+    return o;
+}
+#else
+#define DIBS_LOCK_OPTS_INIT                                                    \
+    {                                                                          \
+        .size = sizeof(dibs_lock_opts)                                         \
+    }
 #define DIBS_LOCK_OPTS(...)                                                    \
     (&(const dibs_lock_opts){.size = sizeof(dibs_lock_opts), __VA_ARGS__})
 #endif
@@ -329,10 +371,10 @@ DIBS_API DIBS_MUST dibs_err dibs_write_lock_new(dibs_client *c,
  *         a random while of up to 200 ms.
  *
  * OK       *out is yours; give it back with dibs_lock_free.
- * INVALID  No members, one of them twice, a quorum among them, or two servers
- *          of a quorum are one and the same, whatever their addresses. (A
- *          server of a quorum that cannot be reached now is looked at when it
- *          can: then acquire says INVALID.) */
+ * INVALID  No members, or too many; one of them twice; a quorum among them, or
+ *          in a quorum any group; two servers of a quorum are one and the same,
+ *          whatever their addresses. (A server of a quorum that cannot be
+ *          reached now is looked at when it can: then acquire says INVALID.) */
 DIBS_API DIBS_MUST dibs_err dibs_multi_lock_new(dibs_lock *const *members,
                                                 size_t n, dibs_lock **out);
 DIBS_API DIBS_MUST dibs_err dibs_quorum_lock_new(dibs_lock *const *members,
@@ -354,7 +396,7 @@ DIBS_API void dibs_lock_free(dibs_lock *l);
  * TLS        There is no server that can be trusted. Not held.
  * UPGRADE    The write lock, and this owner holds the read lock. Not held.
  * REPLICAS   Fewer replicas than asked for had it in time, or the server cannot
- *            tell. It was given back: not held. The event says how many.
+ *            tell. It was given back: not held. dibs_error_text says how many.
  * WRONGTYPE, AUTH, SERVER   The server said no. Not held.
  */
 DIBS_API DIBS_MUST dibs_err dibs_lock_acquire(dibs_lock *l,
@@ -473,7 +515,8 @@ typedef struct dibs_lock_info {
     int64_t ttl_ms; /* what is left of the lease; -1: it has none */
     int64_t holds;  /* of the owner below */
     size_t owners;  /* how many owners; more than one only for readers */
-    size_t waiters; /* in the queue of a fair lock */
+    size_t waiters; /* in the queue of a fair lock; for the other kinds see
+                       dibs_lock_listeners */
     char owner[DIBS_OWNER_MAX]; /* the holder, or one of the readers; cut if
                                    longer, and a NUL ends it */
 } dibs_lock_info;
@@ -490,7 +533,7 @@ typedef struct dibs_lock_info {
     }
 #endif
 
-/* out->size must be set. OK, or an error as of acquire. */
+/* OK, or an error as of acquire. INVALID also if out->size is not set. */
 DIBS_API DIBS_MUST dibs_err dibs_lock_info_get(dibs_lock *l,
                                                dibs_lock_info *out);
 
@@ -509,6 +552,18 @@ typedef bool (*dibs_queue_fn)(size_t place, const char *owner,
                               int64_t remaining_ms, void *arg);
 DIBS_API DIBS_MUST dibs_err dibs_lock_queue(dibs_lock *l, dibs_queue_fn fn,
                                             void *arg);
+
+/* How many clients wait for a plain or read-write lock of this name, whatever
+ * the kind of the handle: they stand in no queue, they listen for its release.
+ * A client counts once, however many of its threads wait; Redisson's count,
+ * too. In a cluster without sharded channels only those are counted that listen
+ * at the node which has the lock.
+ *
+ * OK      *out is filled.
+ * AUTH    The right to PUBSUB NUMSUB is missing.
+ * others  As of dibs_lock_info_get.
+ */
+DIBS_API DIBS_MUST dibs_err dibs_lock_listeners(dibs_lock *l, size_t *out);
 
 /* Calls fn for every lock on the server whose name matches the glob-style
  * pattern (NULL = all), in no order; a lock taken or freed meanwhile may be

@@ -1,11 +1,30 @@
 /* SPDX-License-Identifier: MIT
  *
- * error.c - codes to text.
+ * error.c - codes to text, and the text of the last failure.
+ *
+ * Thread  any.
+ * Locks   none: each thread has a text of its own.
+ *
+ * How     A public call begins by forgetting which code the text is about. On
+ *         the way whoever knows more than the code says so. If at the end the
+ *         text is not about the code of the call, it is emptied. A public call
+ *         inside another one (a list that looks at each lock) keeps to the same
+ *         rule: its text stays if its code does.
  */
-#include <dibs/dibs.h>
+#include "base/error.h"
+
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <string.h>
 
 #define TEXT_OF(x)          #x
 #define VERSION_OF(a, b, c) TEXT_OF(a) "." TEXT_OF(b) "." TEXT_OF(c)
+
+static _Thread_local struct {
+    dibs_err about; /* OK: nothing was said since the call began */
+    char text[DIBS__REASON_MAX];
+} last;
 
 const char *dibs_strerror(dibs_err err)
 {
@@ -23,4 +42,56 @@ const char *dibs_version(void)
 {
     return VERSION_OF(DIBS_VERSION_MAJOR, DIBS_VERSION_MINOR,
                       DIBS_VERSION_PATCH);
+}
+
+/* ---- the last failure -------------------------------------------------- */
+
+const char *dibs_error_text(void)
+{
+    return last.text;
+}
+
+void dibs__clean_text(char *text)
+{
+    for (unsigned char *p = (unsigned char *)text; *p; p++)
+        if (*p < ' ' || *p == 0x7f)
+            *p = '?';
+}
+
+void dibs__reason_begin(void)
+{
+    last.about = DIBS_OK;
+}
+
+dibs_err dibs__reason_set(dibs_err err, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(last.text, sizeof last.text, fmt, ap);
+    va_end(ap);
+    dibs__clean_text(last.text);
+    last.about = err;
+    return err;
+}
+
+dibs_err dibs__reason_end(dibs_err err)
+{
+    if (err != DIBS_OK && last.about != err) {
+        last.text[0] = '\0';
+        last.about = err;
+    }
+    return err;
+}
+
+struct dibs__reason *dibs__reason_new(dibs_err err, const char *text)
+{
+    size_t len = strlen(text);
+    struct dibs__reason *r = dibs__malloc(sizeof *r + len + 1);
+
+    if (!r)
+        return NULL;
+    r->err = err;
+    memcpy(r->text, text, len + 1);
+    return r;
 }

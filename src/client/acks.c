@@ -51,13 +51,6 @@ static struct dibs__server *server_of(struct dibs__acks *a)
     return DIBS_OF(a, struct dibs__server, acks);
 }
 
-static void say(struct dibs__server *s, dibs_event_kind kind, dibs_err err,
-                const char *text)
-{
-    if (s->events.say)
-        s->events.say(s->events.arg, kind, err, text);
-}
-
 static void go_soon(struct dibs__server *s)
 {
     dibs__loop_flush(s->lp, &s->acks.go);
@@ -71,11 +64,14 @@ static dibs_err refusal(struct dibs__acks *a, const struct dibs__reply *reply)
 {
     dibs_err err = DIBS_ERR_REPLICAS;
 
+    if (reply->type != REPLY_ERROR)
+        dibs__server_note(server_of(a), "it does not tell of its replicas");
     if (reply->type != REPLY_ERROR || dibs__list_empty(&a->group))
         return err;
     if (dibs__classify(reply->text)->err == DIBS_ERR_AUTH)
         err = DIBS_ERR_AUTH;
-    say(server_of(a), DIBS_EVENT_ERROR, err, reply->text);
+    dibs__server_note(server_of(a), reply->text);
+    dibs__server_tell(server_of(a), DIBS_EVENT_ERROR, err, reply->text);
     return err;
 }
 
@@ -113,12 +109,16 @@ static void judge(struct dibs__acks *a, struct dibs__call *call, int64_t acked,
 
     if (refused == DIBS_OK && all)
         refused = a->refused;
+    bool said = refused != DIBS_OK;
     call->acked = (int)dibs__min(acked, INT_MAX);
+    /* 0: all of them, and the server says that it has none. */
+    call->wanted = !all                 ? call->replicas
+                   : refused != DIBS_OK ? (int)dibs__max(a->online, 1)
+                                        : (int)a->online;
     /* None at all is not what anybody means by all. */
-    call->wanted = all ? (int)dibs__max(a->online, 1) : call->replicas;
     if (refused == DIBS_OK && (acked < call->wanted || (all && !a->online)))
         refused = DIBS_ERR_REPLICAS;
-    dibs__call_acked(call, refused);
+    dibs__call_acked(call, refused, said);
 }
 
 static void waited(struct dibs__req *req, dibs_err err,
@@ -254,8 +254,11 @@ static void link_down(struct dibs__conn *cn, dibs_err err, const char *why)
     if (s->closing)
         return;
     dibs__timer_stop(s->lp, &s->acks.timer);
-    if (err != DIBS_OK && !dibs__server_dozes(s))
-        dibs__say_down(&s->events, &s->hush, err, why, ln->was_up);
+    if (err != DIBS_OK && !dibs__server_dozes(s)) {
+        if (s->up) /* not only because main went */
+            dibs__server_note(s, why);
+        dibs__server_down(s, err, why, ln->was_up);
+    }
     if (!ln->was_up)
         not_made(s, err);
     else if (!ln->served) /* no hammering */
@@ -328,7 +331,7 @@ void dibs__acks_add(struct dibs__server *s, struct dibs__call *call)
 void dibs__acks_keep(struct dibs__server *s, struct dibs__call *call)
 {
     if (s->acks.ending)
-        dibs__call_acked(call, DIBS_ERR_CLOSED);
+        dibs__call_acked(call, DIBS_ERR_CLOSED, false);
     else
         dibs__list_add(&s->acks.group, &call->req.link);
 }
@@ -346,7 +349,7 @@ void dibs__acks_end(struct dibs__server *s)
     dibs__list_move(&all, &s->acks.group);
     for (struct dibs__list *l; (l = dibs__list_pop(&all));)
         dibs__call_acked(DIBS_OF(l, struct dibs__call, req.link),
-                         DIBS_ERR_CLOSED);
+                         DIBS_ERR_CLOSED, false);
 }
 
 void dibs__acks_drop(struct dibs__server *s)

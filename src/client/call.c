@@ -32,16 +32,10 @@
 
 #define RETRY_FIRST_MS 10
 #define RETRY_MAX_MS   500
+#define HUSH_MS        1000
 #define HOPS_MAX       4 /* sent on so often at once, then with pauses */
 
 static void start(struct dibs__call *call);
-
-static void say(struct dibs__server *s, dibs_event_kind kind, dibs_err err,
-                const char *text)
-{
-    if (s->events.say)
-        s->events.say(s->events.arg, kind, err, text);
-}
 
 /* The reply to this call is lost. Thread: whoever has the connection. */
 static void haunt(struct dibs__call *call)
@@ -63,8 +57,37 @@ static void haunt(struct dibs__call *call)
 
 /* ---- one call ---------------------------------------------------------- */
 
-static void finish(struct dibs__call *call, dibs_err err,
-                   const struct dibs__reply *reply)
+/* The server's own words, and which command it means if they leave it open. */
+static void words_of(const char *error, char *out, size_t size)
+{
+    char place[64];
+
+    dibs__script_place(error, place, sizeof place);
+    snprintf(out, size, "%s%s", error, place);
+}
+
+/* Why it ends with an error: what the server answered, or the last that is
+ * known about the server. */
+static void explain(struct dibs__call *call, dibs_err err,
+                    const struct dibs__reply *reply)
+{
+    char words[DIBS__REASON_MAX], why[DIBS__REASON_MAX];
+
+    if (reply && reply->type == REPLY_ERROR) {
+        words_of(reply->text, words, sizeof words);
+        dibs__event_text(&call->s->to.url, words, why);
+    } else if (err == DIBS_ERR_PROTOCOL) {
+        dibs__event_text(&call->s->to.url, "the reply makes no sense", why);
+    } else if (call->s->why[0]) {
+        snprintf(why, sizeof why, "%s", call->s->why);
+    } else {
+        dibs__event_text(&call->s->to.url, dibs_strerror(err), why);
+    }
+    call->explain(call, err, why);
+}
+
+static void end_call(struct dibs__call *call, dibs_err err,
+                     const struct dibs__reply *reply)
 {
     dibs__timer_stop(call->s->lp, &call->timer);
     call->ghost = call->loose || (call->g && !dibs__ghost_laid(call->g) &&
@@ -76,6 +99,14 @@ static void finish(struct dibs__call *call, dibs_err err,
     if (!call->replicas)
         atomic_fetch_sub_explicit(&call->s->riding, 1, memory_order_relaxed);
     call->done(call, err, reply);
+}
+
+static void finish(struct dibs__call *call, dibs_err err,
+                   const struct dibs__reply *reply)
+{
+    if (err != DIBS_OK && err != DIBS_ERR_CLOSED && call->explain)
+        explain(call, err, reply);
+    end_call(call, err, reply);
 }
 
 static void give_up(struct dibs__call *call)
@@ -171,12 +202,14 @@ void dibs__call_give_up(struct dibs__call *call, dibs_err err)
     give_up(call);
 }
 
-void dibs__call_acked(struct dibs__call *call, dibs_err err)
+void dibs__call_acked(struct dibs__call *call, dibs_err err, bool refused)
 {
     struct dibs__reply reply = {.type = call->kept, .num = call->kept_num};
 
     call->unacked = err != DIBS_OK;
-    finish(call, err, &reply);
+    if (refused && call->explain)
+        call->explain(call, err, call->s->why);
+    end_call(call, err, &reply);
 }
 
 static void later(struct dibs__call *call)
@@ -219,6 +252,27 @@ static bool redirect(struct dibs__call *call, const char *error)
     return true;
 }
 
+static void tell_error(const struct dibs__call *call, const char *error)
+{
+    char words[DIBS__REASON_MAX];
+
+    words_of(error, words, sizeof words);
+    dibs__server_tell(call->s, DIBS_EVENT_ERROR, call->last, words);
+}
+
+/* The server can do nothing just now (it is loading, say), and all its calls
+ * come back with that: once in a while is enough. In a cluster a slot on its
+ * way answers so, which is not worth telling. */
+static void tell_not_now(const struct dibs__call *call, const char *error)
+{
+    int64_t now = dibs__now_ms();
+
+    if (call->quiet || call->s->cluster || now < call->s->hush_until)
+        return;
+    call->s->hush_until = now + HUSH_MS;
+    tell_error(call, error);
+}
+
 /* The server answered with an error. False: that is the answer. */
 static bool try_again(struct dibs__call *call, const char *error)
 {
@@ -226,6 +280,8 @@ static bool try_again(struct dibs__call *call, const char *error)
 
     call->partly = class->executed == EXECUTED_PARTLY;
     call->last = class->err;
+    if (class->next != NEXT_GIVE_UP && class->next != NEXT_RELOAD)
+        dibs__server_note(call->s, error); /* should it give up then */
     switch (class->next) {
     case NEXT_GIVE_UP:
         return false;
@@ -236,29 +292,20 @@ static bool try_again(struct dibs__call *call, const char *error)
         start(call);
         return true;
     case NEXT_REDIAL:
-        dibs__server_redial(call->s);
+        dibs__server_redial(call->s, error);
         later(call);
         return true;
     case NEXT_REDIRECT:
         return redirect(call, error);
     case NEXT_LATER:
         call->again |= call->partly;
+        tell_not_now(call, error);
         if (call->s->cluster)
             dibs__cluster_doubt(call->s->cluster);
         later(call);
         return true;
     }
     return false;
-}
-
-/* The server's own words, and which command it means if they leave it open. */
-static void say_error(const struct dibs__call *call, const char *error)
-{
-    char place[64], text[512];
-
-    dibs__script_place(error, place, sizeof place);
-    snprintf(text, sizeof text, "%s%s", error, place);
-    say(call->s, DIBS_EVENT_ERROR, call->last, place[0] ? text : error);
 }
 
 static void judge(struct dibs__req *req, dibs_err err,
@@ -288,12 +335,13 @@ static void judge(struct dibs__req *req, dibs_err err,
         if (try_again(call, reply->text))
             return;
         if (!call->quiet)
-            say_error(call, reply->text);
+            tell_error(call, reply->text);
         finish(call, call->last, reply);
     } else {
         if (err == DIBS_ERR_UNKNOWN) {
             haunt(call);
-            say(call->s, DIBS_EVENT_UNKNOWN, err, "a reply was lost");
+            dibs__server_tell(call->s, DIBS_EVENT_UNKNOWN, err,
+                              "a reply was lost");
         }
         start(call);
     }

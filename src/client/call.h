@@ -26,6 +26,9 @@ struct dibs__call {
     unsigned writes;  /* those that say there is something for replicas */
     int slot;         /* in a cluster: of its keys; -1: for this server */
     bool quiet;       /* an error reply is no event */
+    /* Told why, in words and with the server's address, just before done comes
+     * with an error. May be NULL. Thread: io. */
+    void (*explain)(struct dibs__call *call, dibs_err err, const char *why);
 
     /* Known when done. */
     bool again;        /* it may have been executed before, too */
@@ -72,11 +75,12 @@ bool dibs__call_ask(struct dibs__server *s, struct dibs__call *call);
 bool dibs__call_hear(struct dibs__call *call, int64_t until);
 
 /* For acks.c, on io: sends it; starts it anew, executed before or not; gives
- * up; the replicas are known: OK, or why not. */
+ * up; the replicas are known: OK, or why not (refused: the server's note tells
+ * more). */
 void dibs__call_send(struct dibs__call *call, struct dibs__link *ln);
 void dibs__call_again(struct dibs__call *call, bool executed);
 void dibs__call_give_up(struct dibs__call *call, dibs_err err);
-void dibs__call_acked(struct dibs__call *call, dibs_err err);
+void dibs__call_acked(struct dibs__call *call, dibs_err err, bool refused);
 
 /* Calls that wait for this server look where their slot is now. Thread: io. */
 void dibs__calls_reroute(struct dibs__server *s);

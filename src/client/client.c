@@ -16,6 +16,7 @@
  */
 #include "client/client.h"
 
+#include "base/args.h"
 #include "base/mem.h"
 
 #include <sched.h>
@@ -24,64 +25,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define COMMAND_TIMEOUT_MS 3000
-#define CONNECT_TIMEOUT_MS 3000
-#define LEASE_MS           30000
-#define FAIR_WAIT_MS       300000
-#define FAIR_WAIT_MIN_MS   1000
-#define CONNECTIONS        4
-#define CONNECTIONS_MAX    64
-#define CLOSE_MS           5000
-#define EVENTS_MAX         256
-
-/* The struct as it was at first; fields were added behind. */
-#define OPTS_SIZE_V1 offsetof(dibs_client_opts, tls_ca)
-
-/* ---- events ------------------------------------------------------------ */
-
-struct event {
-    struct dibs__callback cb;
-    dibs_client *c;
-    dibs_event_kind kind;
-    dibs_err err;
-    char text[];
-};
-
-static void event_run(struct dibs__callback *cb, bool drop)
-{
-    struct event *ev = DIBS_OF(cb, struct event, cb);
-    dibs_client *c = ev->c;
-    dibs_event told = {sizeof told, ev->kind, ev->err, ev->text};
-
-    if (!drop)
-        c->on_event(&told, c->event_arg);
-    atomic_fetch_sub(&c->events, 1);
-    dibs__free(ev);
-}
-
-void dibs__client_say(void *client, dibs_event_kind kind, dibs_err err,
-                      const char *text)
-{
-    dibs_client *c = client;
-    size_t len = strlen(text);
-
-    if (!c->on_event)
-        return;
-    struct event *ev = dibs__malloc(sizeof *ev + len + 1);
-    if (!ev)
-        return;
-    if (atomic_fetch_add(&c->events, 1) >= EVENTS_MAX) {
-        atomic_fetch_sub(&c->events, 1); /* nobody listens; not worth more */
-        dibs__free(ev);
-        return;
-    }
-    ev->cb.run = event_run;
-    ev->c = c;
-    ev->kind = kind;
-    ev->err = err;
-    memcpy(ev->text, text, len + 1);
-    dibs__callbacks_push(&c->callbacks, &ev->cb);
-}
+#define LEASE_MS     30000
+#define FAIR_WAIT_MS 300000
+#define CONNECTIONS  4
+#define CLOSE_MS     5000
 
 /* ---- who is inside ----------------------------------------------------- */
 
@@ -108,7 +55,7 @@ void dibs__cancel_again(void)
 
 dibs_err dibs__client_enter(dibs_client *c)
 {
-    if (!c)
+    if (dibs__check_given("client", c) != DIBS_OK)
         return DIBS_ERR_INVALID;
     if (dibs__client_foreign(c))
         return DIBS_ERR_FORKED;
@@ -168,129 +115,6 @@ void dibs__client_unref(dibs_client *c)
     client_clear(c);
 }
 
-/* ---- options ----------------------------------------------------------- */
-
-dibs_err dibs__opts_take(void *out, size_t size, const void *in, size_t least)
-{
-    const unsigned char *raw = in;
-    size_t given = size;
-
-    memset(out, 0, size);
-    if (in)
-        memcpy(&given, in, sizeof given);
-    if (given < least)
-        return DIBS_ERR_INVALID;
-    for (size_t i = size; i < given; i++)
-        if (raw[i] != 0)
-            return DIBS_ERR_INVALID;
-    if (in)
-        memcpy(out, in, given < size ? given : size);
-    memcpy(out, &size, sizeof size);
-    return DIBS_OK;
-}
-
-static bool ms_ok(int64_t ms)
-{
-    return ms >= 0 && ms <= DIBS_MS_MAX;
-}
-
-static bool name_ok(const char *name)
-{
-    for (const char *p = name ? name : ""; *p; p++)
-        if (*p <= ' ' || *p > '~')
-            return false;
-    return !name || (*name && strlen(name) <= 256);
-}
-
-static dibs_err opts_check(const dibs_client_opts *o)
-{
-    if (!ms_ok(o->command_timeout_ms) || !ms_ok(o->connect_timeout_ms) ||
-        !ms_ok(o->lease_ms) || !ms_ok(o->fair_wait_ms) ||
-        !name_ok(o->client_name))
-        return DIBS_ERR_INVALID;
-    if (o->command_timeout_ms > INT32_MAX || o->connect_timeout_ms > INT32_MAX)
-        return DIBS_ERR_INVALID;
-    if (o->lease_ms != 0 && o->lease_ms < DIBS_LEASE_MIN_MS)
-        return DIBS_ERR_INVALID;
-    if (o->fair_wait_ms != 0 && o->fair_wait_ms < FAIR_WAIT_MIN_MS)
-        return DIBS_ERR_INVALID;
-    if (o->max_connections > CONNECTIONS_MAX ||
-        o->replicas < DIBS_REPLICAS_NONE)
-        return DIBS_ERR_INVALID;
-    if (o->callbacks != DIBS_CALLBACKS_THREAD &&
-        o->callbacks != DIBS_CALLBACKS_DISPATCH)
-        return DIBS_ERR_INVALID;
-    if ((unsigned)o->pubsub > DIBS_PUBSUB_BOTH)
-        return DIBS_ERR_INVALID;
-    return DIBS_OK;
-}
-
-static bool replace(char **field, const char *with)
-{
-    if (!with)
-        return true;
-    if (*field)
-        explicit_bzero(*field, strlen(*field)); /* it may be a password */
-    dibs__free(*field);
-    *field = *with ? dibs__strdup(with) : NULL;
-    return !*with || *field;
-}
-
-static dibs_err refuse(dibs_client *c, const char *why)
-{
-    dibs__client_say(c, DIBS_EVENT_ERROR, DIBS_ERR_INVALID, why);
-    return DIBS_ERR_INVALID;
-}
-
-/* What the options say counts more than what the URL says. */
-static dibs_err tls_set(dibs_client *c, struct dibs__url_tls *tls,
-                        const dibs_client_opts *o)
-{
-    bool some =
-        o->tls_ca || o->tls_cert || o->tls_key || o->tls_sni || o->tls_insecure;
-
-    if (some && !tls->on)
-        return refuse(c, "TLS options, but the URL begins with no rediss");
-    if (tls->on && !DIBS__TLS_BUILT)
-        return refuse(c,
-                      "this dibs was built without TLS, which the URL wants");
-    if (!replace(&tls->ca, o->tls_ca) || !replace(&tls->cert, o->tls_cert) ||
-        !replace(&tls->key, o->tls_key) || !replace(&tls->sni, o->tls_sni))
-        return DIBS_ERR_NOMEM;
-    tls->insecure |= o->tls_insecure;
-    if (tls->key && !tls->cert)
-        return refuse(c, "a key for TLS, but no certificate");
-    return DIBS_OK;
-}
-
-static dibs_err target_set(dibs_client *c, const char *url,
-                           const dibs_client_opts *o)
-{
-    struct dibs__target *to = &c->server.to;
-    const char *why = "";
-    dibs_err err = dibs__url_parse(url, &to->url, &why);
-
-    if (err == DIBS_ERR_INVALID)
-        return refuse(c, why);
-    if (err != DIBS_OK)
-        return err;
-    to->command_timeout_ms =
-        o->command_timeout_ms ? o->command_timeout_ms : COMMAND_TIMEOUT_MS;
-    to->connect_timeout_ms =
-        o->connect_timeout_ms ? o->connect_timeout_ms : CONNECT_TIMEOUT_MS;
-    to->client_name = dibs__strdup(o->client_name ? o->client_name : "dibs");
-    if (!to->client_name || !replace(&to->url.user, o->user) ||
-        !replace(&to->url.password, o->password) ||
-        !replace(&to->url.sentinel_user, o->sentinel_user) ||
-        !replace(&to->url.sentinel_password, o->sentinel_password))
-        return DIBS_ERR_NOMEM;
-    if (to->url.sentinel_user && !to->url.sentinel_password)
-        return refuse(c, "a user for the sentinels, but no password");
-    if (to->url.user && !to->url.password)
-        return refuse(c, "a user, but no password");
-    return tls_set(c, &to->url.tls, o);
-}
-
 /* ---- opening ----------------------------------------------------------- */
 
 static bool make_id(char id[DIBS__UUID_LEN + 1])
@@ -326,6 +150,7 @@ static void first_came(struct dibs__server *s, dibs_err err)
     dibs_client *c = DIBS_OF(s, dibs_client, server);
 
     c->start_err = err;
+    memcpy(c->start_why, s->why, sizeof c->start_why);
     sem_post(&c->started);
 }
 
@@ -381,10 +206,16 @@ static void parts_init(dibs_client *c, const dibs_client_opts *o)
 }
 
 /* Nobody has the client yet, so nobody can dispatch what it has to say. */
-static void tell_failure(dibs_client *c)
+static void tell_failure(dibs_client *c, dibs_err err)
 {
+    char why[DIBS__REASON_MAX];
+
+    /* What is told runs on this thread, and may have failures of its own. */
+    dibs__reason_end(err);
+    snprintf(why, sizeof why, "%s", dibs_error_text());
     dibs__callbacks_stop(&c->callbacks);
     (void)dibs__callbacks_dispatch(&c->callbacks);
+    dibs__reason_set(err, "%s", why);
 }
 
 /* The parts that need no thread. On failure all is gone. */
@@ -407,7 +238,7 @@ static dibs_err client_new(const char *url, const dibs_client_opts *o,
     if (o->on_event)
         err = dibs__callbacks_ready(&c->callbacks);
     if (err == DIBS_OK)
-        err = target_set(c, url, o);
+        err = dibs__options_use(c, url, o);
     if (err == DIBS_OK)
         err = dibs__topology_init(c, o);
     if (err == DIBS_OK)
@@ -416,21 +247,23 @@ static dibs_err client_new(const char *url, const dibs_client_opts *o,
         *out = c;
         return DIBS_OK;
     }
-    tell_failure(c);
+    tell_failure(c, err);
     client_clear(c);
     return err;
 }
+
+static dibs_err client_close(dibs_client *c, int64_t timeout_ms);
 
 static dibs_err client_open(const char *url, const dibs_client_opts *opts,
                             dibs_client **out)
 {
     dibs_client *c = NULL;
     dibs_client_opts o;
-    dibs_err err = dibs__opts_take(&o, sizeof o, opts, OPTS_SIZE_V1);
 
-    if (!url || !out || err != DIBS_OK || opts_check(&o) != DIBS_OK)
+    if (dibs__check_given("url", url) || dibs__check_given("out", out) ||
+        dibs__struct_take(&dibs__struct_client_opts, opts, &o))
         return DIBS_ERR_INVALID;
-    err = client_new(url, &o, &c);
+    dibs_err err = client_new(url, &o, &c);
     if (err != DIBS_OK)
         return err;
     dibs__loop_post(&c->loop, &c->start);
@@ -440,8 +273,9 @@ static dibs_err client_open(const char *url, const dibs_client_opts *opts,
         err = c->start_err;
     }
     if (err != DIBS_OK) {
-        (void)dibs_client_close(c, 0);
-        tell_failure(c);
+        (void)client_close(c, 0);
+        dibs__reason_set(err, "%s", c->start_why);
+        tell_failure(c, err);
         dibs_client_free(c);
         return err;
     }
@@ -453,7 +287,7 @@ dibs_err dibs_client_open(const char *url, const dibs_client_opts *opts,
                           dibs_client **out)
 {
     dibs__no_cancel();
-    dibs_err err = client_open(url, opts, out);
+    dibs_err err = DIBS__TOLD(client_open(url, opts, out));
     dibs__cancel_again();
     return err;
 }
@@ -537,10 +371,12 @@ static dibs_err client_close(dibs_client *c, int64_t timeout_ms)
     return err;
 }
 
-dibs_err dibs_client_close(dibs_client *c, int64_t timeout_ms)
+static dibs_err close_checked(dibs_client *c, int64_t timeout_ms)
 {
-    if (!c || !ms_ok(timeout_ms))
+    if (dibs__check_given("client", c) != DIBS_OK)
         return DIBS_ERR_INVALID;
+    if (dibs__check_time("timeout_ms", timeout_ms) != DIBS_OK)
+        return dibs__client_refuse(c);
     if (dibs__client_foreign(c))
         return DIBS_ERR_FORKED;
     if (dibs__callbacks_inside(&c->callbacks))
@@ -549,6 +385,21 @@ dibs_err dibs_client_close(dibs_client *c, int64_t timeout_ms)
     dibs_err err = client_close(c, timeout_ms);
     dibs__cancel_again();
     return err;
+}
+
+/* By now no other thread is about. */
+static dibs_err explain_close(const dibs_client *c, dibs_err err)
+{
+    if (err == DIBS_ERR_UNKNOWN)
+        dibs__reason_set(err, "not every release was confirmed in time%s%s",
+                         c->server.why[0] ? "; last trouble: " : "",
+                         c->server.why);
+    return err;
+}
+
+dibs_err dibs_client_close(dibs_client *c, int64_t timeout_ms)
+{
+    return DIBS__TOLD(explain_close(c, close_checked(c, timeout_ms)));
 }
 
 void dibs_client_free(dibs_client *c)
@@ -561,7 +412,7 @@ void dibs_client_free(dibs_client *c)
         dibs__topology_abandon(c);
         return;
     }
-    if (dibs_client_close(c, 0) == DIBS_ERR_DEADLOCK)
+    if (close_checked(c, 0) == DIBS_ERR_DEADLOCK)
         return;
     dibs__callbacks_drop(&c->callbacks); /* they may hold us in turn */
     dibs__client_unref(c);

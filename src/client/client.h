@@ -54,6 +54,7 @@ struct dibs_client {
     struct dibs__task step;  /* of closing, one after the other */
     sem_t started;           /* the one or the other is done */
     dibs_err start_err;
+    char start_why[DIBS__REASON_MAX]; /* in words */
 
     atomic_bool closing;
     atomic_int users;   /* calls inside */
@@ -90,11 +91,10 @@ static inline unsigned dibs__client_flavour(const dibs_client *c)
                       : FLAVOUR_CLASSIC;
 }
 
-/* Options, which begin with their size, as the caller gave them, brought to our
- * size. What an older caller does not have is zero. A newer one may pass a
- * longer struct; that is fine while the part we do not know is zero. NULL is
- * all zero. least: as short as they ever were. */
-dibs_err dibs__opts_take(void *out, size_t size, const void *in, size_t least);
+/* What the client was asked to be, checked: in options.c. OK, NOMEM, or INVALID
+ * with a reason, which is told. */
+dibs_err dibs__options_use(dibs_client *c, const char *url,
+                           const dibs_client_opts *o);
 
 /* Every public call that needs the server goes through these. INVALID for NULL,
  * FORKED, CLOSED. */
@@ -139,5 +139,9 @@ void dibs__client_empty(dibs_client *c, bool all_released);
 /* Tells the event callback, if there is one. Thread: any. */
 void dibs__client_say(void *client, dibs_event_kind kind, dibs_err err,
                       const char *text);
+
+/* An argument was refused, and the reason set: tells it, too, if there is
+ * somebody to tell. Returns INVALID. In event.c, as the one above. */
+dibs_err dibs__client_refuse(dibs_client *c);
 
 #endif

@@ -300,29 +300,38 @@ static void refreshed(struct dibs__cluster *cl)
     dibs__server_settled(cl->whole);
     dibs__calls_reroute(cl->whole);
     /* What is left wants a slot that nobody has. */
+    dibs__server_note(cl->whole, "no node serves the slot of the name");
     dibs__calls_fail(cl->whole, DIBS_ERR_CONN, false);
 }
 
 static void refresh_failed(struct dibs__cluster *cl)
 {
-    char why[300];
+    char why[DIBS__REASON_MAX];
     bool final = cl->err == DIBS_ERR_AUTH || cl->err == DIBS_ERR_SERVER ||
                  cl->err == DIBS_ERR_PROTOCOL || cl->err == DIBS_ERR_TLS;
 
     refresh_over(cl);
     if (!cl->whole->seeking)
         return;
-    snprintf(why, sizeof why, "no node told where the slots are: %s", cl->why);
+    snprintf(why, sizeof why, "no node told where the slots are: %.400s",
+             cl->why);
     dibs__server_not_found(cl->whole, final ? cl->err : DIBS_ERR_CONN, why);
 }
 
-static void no_help(struct dibs__cluster *cl, dibs_err err, const char *why)
+static void explained(struct dibs__call *call, dibs_err err, const char *why)
 {
-    const struct dibs__url *url = &cl->call.s->to.url;
+    struct dibs__cluster *cl = DIBS_OF(call, struct dibs__cluster, call);
 
     cl->err = err;
-    snprintf(cl->why, sizeof cl->why, "%.60s:%d: %.120s", url->host, url->port,
-             why);
+    snprintf(cl->why, sizeof cl->why, "%s", why);
+}
+
+static void no_slots(struct dibs__cluster *cl)
+{
+    char why[DIBS__REASON_MAX];
+
+    dibs__event_text(&cl->call.s->to.url, "it knows of no slots", why);
+    explained(&cl->call, DIBS_ERR_SERVER, why);
 }
 
 static void answered(struct dibs__call *call, dibs_err err,
@@ -341,10 +350,8 @@ static void answered(struct dibs__call *call, dibs_err err,
     } else if (!probing && err == DIBS_OK && take_map(cl, reply, call->s)) {
         refreshed(cl);
     } else {
-        no_help(cl, err ? err : DIBS_ERR_SERVER,
-                err == DIBS_OK                        ? "it knows of no slots"
-                : reply && reply->type == REPLY_ERROR ? reply->text
-                                                      : dibs_strerror(err));
+        if (err == DIBS_OK)
+            no_slots(cl);
         ask_somebody(cl);
     }
 }
@@ -402,6 +409,7 @@ static void ask_somebody(struct dibs__cluster *cl)
                       : to->connect_timeout_ms;
     cl->call.write = write_question;
     cl->call.done = answered;
+    cl->call.explain = explained;
     cl->call.expects = 0;
     cl->call.slot = -1;
     cl->call.attempt_ms = within;

@@ -15,7 +15,7 @@
 enum { FLAVOUR_CLASSIC = 1, FLAVOUR_SHARDED = 2 };
 
 /* A server of the cluster. Stays until the client ends, so a pointer to it is
- * good for ever; out of use it is a few hundred bytes. */
+ * good for ever; out of use it is about a kilobyte. */
 struct dibs__node {
     struct dibs__server server;
     struct dibs__pubsub pubsub;
@@ -45,13 +45,15 @@ struct dibs__cluster {
     unsigned round;           /* io only */
     int64_t not_before;       /* io only: the next refresh */
     dibs_err err;             /* io only: what the last one asked failed with */
-    char why[200];            /* io only: in words */
     struct dibs__call call;   /* io only: the question */
     struct dibs__timer timer; /* io only: the next refresh, or tidying */
     struct dibs__task reroute; /* after a change of the map */
     bool reroute_posted;       /* io only */
     bool some_moved;           /* io only: since the last reroute */
     bool moved[DIBS__SLOTS];   /* io only: which */
+
+    char why[DIBS__REASON_MAX]; /* io only: what err is about, in words */
+
     struct dibs__node *nodes[DIBS__NODES_MAX];
     _Atomic(struct dibs__server *) slots[DIBS__SLOTS]; /* NULL: not known */
 };

@@ -38,10 +38,9 @@
 
 static void say_refused(struct dibs__server *s)
 {
-    if (s->events.say)
-        s->events.say(
-            s->events.arg, DIBS_EVENT_WARNING, DIBS_ERR_AUTH,
-            "CLIENT KILL is refused: lost replies take longer to settle");
+    dibs__server_tell(
+        s, DIBS_EVENT_WARNING, DIBS_ERR_AUTH,
+        "CLIENT KILL is refused: lost replies take longer to settle");
 }
 
 enum ghost_state { GHOST_NEW, GHOST_BEING_LAID, GHOST_LAID, GHOST_LOOSE };

@@ -58,16 +58,25 @@ bool dibs__hush_allows(struct dibs__hush *hu, dibs_err err, const char *text,
     return true;
 }
 
-bool dibs__say_down(const struct dibs__events *events, struct dibs__hush *hush,
-                    dibs_err err, const char *why, bool worked)
+bool dibs__say_down(const struct dibs__events *events,
+                    const struct dibs__url *at, struct dibs__hush *hush,
+                    const struct dibs__failure *f)
 {
     unsigned untold;
     char text[400];
 
-    if (!events->say ||
-        !dibs__hush_allows(hush, err, why, worked, dibs__now_ms(), &untold))
+    if (!events->say || !dibs__hush_allows(hush, f->err, f->why, f->worked,
+                                           dibs__now_ms(), &untold))
         return false;
-    snprintf(text, sizeof text, "%.340s (and %u times before)", why, untold);
-    events->say(events->arg, DIBS_EVENT_DISCONNECTED, err, untold ? text : why);
+    snprintf(text, sizeof text, "%.340s (and %u times before)", f->why, untold);
+    dibs__event_tell(events, at, DIBS_EVENT_DISCONNECTED, f->err,
+                     untold ? text : f->why);
     return true;
+}
+
+bool dibs__server_down(struct dibs__server *s, dibs_err err, const char *why,
+                       bool worked)
+{
+    return dibs__say_down(&s->events, &s->to.url, &s->hush,
+                          &(struct dibs__failure){err, why, worked});
 }

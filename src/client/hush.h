@@ -5,7 +5,8 @@
 #ifndef DIBS_CLIENT_HUSH_H
 #define DIBS_CLIENT_HUSH_H
 
-#include <dibs/dibs.h>
+#include "client/event.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -27,5 +28,18 @@ struct dibs__hush {
  * *untold: how often the same was kept back before. */
 bool dibs__hush_allows(struct dibs__hush *hu, dibs_err err, const char *text,
                        bool worked, int64_t now, unsigned *untold);
+
+/* A connection failed. */
+struct dibs__failure {
+    dibs_err err;
+    const char *why;
+    bool worked; /* it had been up */
+};
+
+/* Tells so, unless the same was told a moment ago. True: it was told. Thread:
+ * io. */
+bool dibs__say_down(const struct dibs__events *events,
+                    const struct dibs__url *at, struct dibs__hush *hush,
+                    const struct dibs__failure *f);
 
 #endif

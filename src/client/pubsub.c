@@ -66,6 +66,13 @@ static int channel_order(const struct dibs__channel *a,
 #pragma GCC diagnostic ignored "-Wunused-function"
 #endif
 RB_GENERATE_STATIC(dibs__channels, dibs__channel, node, channel_order)
+
+/* Not RB_NEXT: it takes three arguments in old versions of libuv, two in new
+ * ones. */
+static struct dibs__channel *channel_after(struct dibs__channel *ch)
+{
+    return dibs__channels_RB_NEXT(ch);
+}
 #if defined(__GNUC__)
 #pragma GCC diagnostic pop
 #endif
@@ -213,11 +220,12 @@ static void refuse(struct dibs__pubsub *ps, const char *text)
 {
     struct dibs__channel *ch, *next;
 
-    if (ps->events.say && !ps->refused)
-        ps->events.say(ps->events.arg, DIBS_EVENT_WARNING, DIBS_ERR_AUTH, text);
+    if (!ps->refused)
+        dibs__event_tell(&ps->events, &ps->to->url, DIBS_EVENT_WARNING,
+                         DIBS_ERR_AUTH, text);
     ps->refused = true;
     for (ch = RB_MIN(dibs__channels, &ps->channels); ch; ch = next) {
-        next = RB_NEXT(dibs__channels, &ps->channels, ch);
+        next = channel_after(ch);
         ch->asked = ch->unasked = 0;
         channel_call(ch);
         channel_drop_if_idle(ch);
@@ -234,7 +242,7 @@ static void moved(struct dibs__pubsub *ps, const char *error)
 
     dibs__cluster_doubt(ps->cluster);
     for (ch = RB_MIN(dibs__channels, &ps->channels); ch; ch = next) {
-        next = RB_NEXT(dibs__channels, &ps->channels, ch);
+        next = channel_after(ch);
         if (ch->slot != slot)
             continue;
         ch->asked = ch->unasked = 0;
@@ -326,9 +334,10 @@ static void conn_down(struct dibs__conn *cn, dibs_err err, const char *why)
 
     ps->cn = NULL;
     if (!ps->closing && err != DIBS_ERR_CLOSED)
-        dibs__say_down(&ps->events, &ps->hush, err, why, cn->id[0] != '\0');
+        dibs__say_down(&ps->events, &ps->to->url, &ps->hush,
+                       &(struct dibs__failure){err, why, cn->id[0] != '\0'});
     for (ch = RB_MIN(dibs__channels, &ps->channels); ch; ch = next) {
-        next = RB_NEXT(dibs__channels, &ps->channels, ch);
+        next = channel_after(ch);
         ch->asked = ch->unasked = 0;
         ch->ready = false;
         channel_drop_if_idle(ch);
@@ -451,7 +460,7 @@ void dibs__pubsub_reroute(struct dibs__pubsub *ps)
     struct dibs__channel *ch, *next;
 
     for (ch = RB_MIN(dibs__channels, &ps->channels); ch; ch = next) {
-        next = RB_NEXT(dibs__channels, &ps->channels, ch);
+        next = channel_after(ch);
         struct dibs__pubsub *to = dibs__cluster_pubsub(ps->cluster, ch->slot);
         if (dibs__list_empty(&ch->subs))
             continue;

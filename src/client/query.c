@@ -14,12 +14,14 @@
 
 #include "client/call.h"
 
+#include <stdio.h>
 #include <string.h>
 
 struct query {
     struct dibs__call call;
     const char *const *argv;
     struct dibs__answer *out;
+    char why[DIBS__REASON_MAX]; /* if it failed */
     sem_t done;
 };
 
@@ -77,12 +79,22 @@ static void query_answered(struct dibs__call *call, dibs_err err,
     sem_post(&q->done);
 }
 
+static void query_explained(struct dibs__call *call, dibs_err err,
+                            const char *why)
+{
+    struct query *q = DIBS_OF(call, struct query, call);
+
+    (void)err;
+    snprintf(q->why, sizeof q->why, "%s", why);
+}
+
 static void ask(dibs_client *c, struct query *q)
 {
     int64_t timeout = c->server.to.command_timeout_ms;
 
     q->call.write = query_write;
     q->call.done = query_answered;
+    q->call.explain = query_explained;
     q->call.quiet = true; /* whoever asks reads the answer */
     q->call.attempt_ms = timeout;
     q->call.deadline = dibs__now_ms() + 2 * timeout;
@@ -107,6 +119,8 @@ dibs_err dibs__query(dibs_client *c, const char *const *argv,
     ask(c, &q);
     sem_destroy(&q.done);
     dibs__client_leave(c);
+    if (out->err != DIBS_OK && q.why[0])
+        dibs__reason_set(out->err, "%s", q.why);
     out->sent_us = dibs__max(out->sent_us, before);
     if (!dibs__buf_ok(&out->text))
         out->err = DIBS_ERR_NOMEM;

@@ -56,13 +56,6 @@ struct sentinel_link {
 
 static void ask_next(struct dibs__sentinels *sn);
 
-static void say(struct dibs__sentinels *sn, dibs_event_kind kind, dibs_err err,
-                const char *text)
-{
-    if (sn->events.say)
-        sn->events.say(sn->events.arg, kind, err, text);
-}
-
 /* ---- who is known ------------------------------------------------------ */
 
 static bool is(const struct dibs__url_host *h, const char *name, int port)
@@ -179,7 +172,8 @@ static void hunt_succeeded(struct sentinel_link *ln, const char *host, int port)
     } else if (!dibs__server_at(sn->server, host, port)) {
         /* We may have missed a change, or this one has. Asking again when
          * nothing is under way tells, and harms nobody. */
-        dibs__server_redial(sn->server);
+        dibs__server_redial(sn->server,
+                            "a sentinel says that the master is elsewhere");
     }
 }
 
@@ -320,7 +314,8 @@ static void link_down(struct dibs__conn *cn, dibs_err err, const char *why)
     if (ln == sn->watched) {
         sn->watched = NULL;
         atomic_store(&sn->watches, false);
-        dibs__say_down(&sn->events, &sn->hush, err, why, true);
+        dibs__say_down(&sn->events, &ln->to.url, &sn->hush,
+                       &(struct dibs__failure){err, why, true});
         place(sn, ln, false);
     }
     if (!sn->watched && !sn->hunting && !sn->again.armed)
@@ -466,7 +461,8 @@ static void pushed(struct dibs__conn *cn, const struct dibs__reply *reply)
 
     ln->heard = true;
     if (reply->type == REPLY_ERROR)
-        say(ln->sn, DIBS_EVENT_WARNING, DIBS_ERR_AUTH, reply->text);
+        dibs__event_tell(&ln->sn->events, &ln->to.url, DIBS_EVENT_WARNING,
+                         DIBS_ERR_AUTH, reply->text);
     else if (verb && strcmp(verb->text, "subscribe") == 0)
         ln->sn->backoff_ms = 0;
     else if (verb && text && strcmp(verb->text, "message") == 0)

@@ -48,13 +48,6 @@ static void drop_stale_spares(struct dibs__server *s);
 static void lend(struct dibs__task *t);
 static void drop(struct dibs__task *t);
 
-static void say(struct dibs__server *s, dibs_event_kind kind, dibs_err err,
-                const char *text)
-{
-    if (s->events.say)
-        s->events.say(s->events.arg, kind, err, text);
-}
-
 /* ---- links ------------------------------------------------------------- */
 
 static struct dibs__link *link_of(struct dibs__conn *cn)
@@ -117,7 +110,7 @@ static void tell_came(struct dibs__server *s, dibs_err err)
 static void tell_up(struct dibs__server *s)
 {
     if (!s->told_up)
-        say(s, DIBS_EVENT_CONNECTED, DIBS_OK, "connected");
+        dibs__server_tell(s, DIBS_EVENT_CONNECTED, DIBS_OK, "connected");
     s->told_up = true;
 }
 
@@ -139,7 +132,8 @@ static void main_up(struct dibs__conn *cn)
     if (!s->unfit)
         tell_up(s);
     if (s->to.url.tls.insecure && atomic_load(&s->ups) == 1)
-        say(s, DIBS_EVENT_WARNING, DIBS_OK,
+        dibs__server_tell(
+            s, DIBS_EVENT_WARNING, DIBS_OK,
             "TLS without verification: who answers may be anybody");
     if (s->up_again)
         s->up_again(s);
@@ -180,8 +174,10 @@ static void main_down(struct dibs__conn *cn, dibs_err err, const char *why)
     s->up = false;
     if (s->closing)
         return;
-    if (dibs__server_dozes(s) || dibs__say_down(&s->events, &s->hush, err, why,
-                                                ln->was_up && !ln->retiring))
+    if (!dibs__server_dozes(s))
+        dibs__server_note(s, why);
+    if (dibs__server_dozes(s) ||
+        dibs__server_down(s, err, why, ln->was_up && !ln->retiring))
         s->told_up = false;
     if (ln->was_up)
         drop_stale_spares(s);
@@ -263,9 +259,11 @@ static bool set_place(struct dibs__server *s, const char *host, int port)
     char *copy = dibs__strdup(host);
     if (!copy)
         return false;
+    dibs__lock(&s->mu);
     dibs__free(s->to.url.host);
     s->to.url.host = copy;
     s->to.url.port = port;
+    dibs__unlock(&s->mu);
     s->place++;
     return true;
 }
@@ -284,10 +282,15 @@ void dibs__server_found(struct dibs__server *s, const char *host, int port)
 void dibs__server_not_found(struct dibs__server *s, dibs_err err,
                             const char *why)
 {
+    struct dibs__url nowhere = s->to.url;
+
     s->seeking = false;
     if (s->closing)
         return;
-    if (dibs__say_down(&s->events, &s->hush, err, why, false))
+    nowhere.host = NULL; /* where it was does not matter */
+    dibs__event_text(&nowhere, why, s->why);
+    if (dibs__say_down(&s->events, &nowhere, &s->hush,
+                       &(struct dibs__failure){err, why, false}))
         s->told_up = false;
     redial_later(s, final(err));
     dibs__calls_fail(s, err, final(err));
@@ -407,8 +410,11 @@ static void spare_down(struct dibs__conn *cn, dibs_err err, const char *why)
     }
     dibs__unlock(&s->mu);
     /* If main is gone, too, that was told. */
-    if (!s->closing && ln->generation == atomic_load(&s->generation))
-        dibs__say_down(&s->events, &s->hush, err, why, ln->was_up);
+    if (s->closing || ln->generation != atomic_load(&s->generation))
+        return;
+    if (s->up)
+        dibs__server_note(s, why);
+    dibs__server_down(s, err, why, ln->was_up);
 }
 
 static void grow(struct dibs__task *t)

@@ -10,6 +10,7 @@
 #define DIBS_CLIENT_SERVER_H
 
 #include "client/acks.h"
+#include "client/event.h"
 #include "client/hush.h"
 #include "net/conn.h"
 
@@ -20,18 +21,6 @@ struct dibs__ghost;
 
 /* Is a lock in this slot meant? */
 typedef bool dibs__meant(const void *arg, int slot);
-
-/* Where an event goes; any thread. */
-struct dibs__events {
-    void (*say)(void *arg, dibs_event_kind kind, dibs_err err,
-                const char *text);
-    void *arg;
-};
-
-/* A connection failed: tells so, unless the same was told a moment ago. True:
- * it was told. Thread: io. */
-bool dibs__say_down(const struct dibs__events *events, struct dibs__hush *hush,
-                    dibs_err err, const char *why, bool worked);
 
 enum dibs__link_use {
     LINK_DIALING, /* not up yet, or going down */
@@ -50,7 +39,7 @@ struct dibs__link {
     bool served;               /* io only: it answered a command */
     bool retiring;             /* io only: closes with its last answer */
     struct dibs__req role;     /* io only: what it is, if not writable */
-    char why[300];             /* io only: the answer, in words; or "" */
+    char why[300];             /* io only: why it retires, in words */
     unsigned generation;       /* server.generation when it was dialed */
     unsigned place;            /* server.place when it was dialed */
     struct dibs__task lend;    /* it came up, and may be borrowed */
@@ -60,8 +49,9 @@ struct dibs__link {
 
 struct dibs__server {
     struct dibs__loop *lp;
-    struct dibs__target to;        /* const after init; but host and port are io
-                                      only where there is a seek */
+    struct dibs__target to;        /* const after init; but where there is a
+                                      seek, host and port are changed on io,
+                                      under mu */
     struct dibs__events events;    /* const after init */
     unsigned max_spares;           /* const after init */
     struct dibs__cluster *cluster; /* const after init; NULL: in none */
@@ -99,6 +89,10 @@ struct dibs__server {
     struct dibs__list ghosts;  /* io only: to be laid */
     bool cannot_lay;           /* io only: the server refused it once */
     struct dibs__acks acks;    /* io only: calls that replicas must have */
+    int64_t hush_until;        /* io only: "not now" was told lately */
+
+    /* In words, io only: the last trouble with it; why main retires. */
+    char why[DIBS__REASON_MAX];
 
     dibs__mutex mu;
     struct dibs__list spares; /* mu */
@@ -137,6 +131,14 @@ void dibs__server_not_found(struct dibs__server *s, dibs_err err,
 void dibs__server_settled(struct dibs__server *s);
 void dibs__server_moved(struct dibs__server *s, const char *host, int port)
     EXCLUDES(s->mu);
+/* In event.c: "address: text". Thread: any. */
+void dibs__server_text(struct dibs__server *s, const char *text,
+                       char out[DIBS__REASON_MAX]) EXCLUDES(s->mu);
+/* An event about this server, whose address it names. Thread: any. */
+void dibs__server_tell(struct dibs__server *s, dibs_event_kind kind,
+                       dibs_err err, const char *text) EXCLUDES(s->mu);
+/* What a call that fails for want of an answer fails with. Thread: io. */
+void dibs__server_note(struct dibs__server *s, const char *why);
 /* Is it at this address, as far as we know? Thread: io. */
 bool dibs__server_at(const struct dibs__server *s, const char *host, int port);
 
@@ -159,9 +161,13 @@ void dibs__server_give_back(struct dibs__link *ln, bool usable);
 /* The connection for riding goes down and comes up anew: at once, or when all
  * that is on it is answered. Thread: io. */
 void dibs__server_cut(struct dibs__server *s, const char *why);
-void dibs__server_redial(struct dibs__server *s);
+void dibs__server_redial(struct dibs__server *s, const char *why);
 /* It has done what it was asked for. Thread: io. */
 void dibs__server_works(struct dibs__server *s);
+/* A connection to it failed: tells so, unless the same was told a moment ago.
+ * True: it was told. worked: it had been up. Thread: io. */
+bool dibs__server_down(struct dibs__server *s, dibs_err err, const char *why,
+                       bool worked);
 /* After each answer. Thread: io. */
 void dibs__server_answered(struct dibs__server *s);
 

@@ -56,7 +56,7 @@ static void role_done(struct dibs__req *req, dibs_err err,
     dibs__server_answered(ln->s);
 }
 
-void dibs__server_redial(struct dibs__server *s)
+void dibs__server_redial(struct dibs__server *s, const char *why)
 {
     struct dibs__link *ln = s->main;
 
@@ -65,6 +65,7 @@ void dibs__server_redial(struct dibs__server *s)
     s->up = false;
     s->unfit = true;
     ln->retiring = true;
+    snprintf(ln->why, sizeof ln->why, "%.160s", why);
     ln->role = (struct dibs__req){.write = role_write, .done = role_done};
     ln->role.expires = dibs__add(dibs__now_ms(), s->to.command_timeout_ms);
     dibs__conn_send(&ln->cn, &ln->role);
@@ -75,6 +76,5 @@ void dibs__server_answered(struct dibs__server *s)
     const struct dibs__link *ln = s->main;
 
     if (ln && ln->retiring && dibs__list_empty(&ln->cn.fifo))
-        dibs__server_cut(s,
-                         ln->why[0] ? ln->why : "the server is not writable");
+        dibs__server_cut(s, ln->why);
 }

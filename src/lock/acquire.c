@@ -41,16 +41,25 @@ enum verdict {
     REFUSED
 };
 
-static dibs_err refusal(const struct dibs__reply *reply)
+static dibs_err refusal(struct dibs__op *op, const struct dibs__reply *reply)
 {
-    if (reply->type == REPLY_NUM && reply->num == -5)
+    if (reply->type == REPLY_NUM && reply->num == -5) {
+        dibs__op_explain_here(op, DIBS_ERR_UPGRADE,
+                              "'%.80s': this owner holds the read lock",
+                              op->line->name);
         return DIBS_ERR_UPGRADE;
-    if (reply->type == REPLY_NUM && reply->num == -6)
+    }
+    if (reply->type == REPLY_NUM && reply->num == -6) {
+        dibs__op_explain_here(
+            op, DIBS_ERR_WRONGTYPE,
+            "'%.80s' is something else, or a lock of another kind",
+            op->line->name);
         return DIBS_ERR_WRONGTYPE;
+    }
     return DIBS_ERR_PROTOCOL;
 }
 
-static enum verdict judge(const struct dibs__call *call, dibs_err *err,
+static enum verdict judge(struct dibs__call *call, dibs_err *err,
                           const struct dibs__reply *reply, int64_t *busy_ms)
 {
     if (call->unacked)
@@ -65,7 +74,7 @@ static enum verdict judge(const struct dibs__call *call, dibs_err *err,
             return GONE;
     }
     if (*err == DIBS_OK) {
-        *err = refusal(reply);
+        *err = refusal(DIBS_OF(call, struct dibs__op, call), reply);
         return REFUSED;
     }
     if (*err == DIBS_ERR_CONN || *err == DIBS_ERR_UNKNOWN ||
@@ -81,18 +90,25 @@ static int64_t command_ms(const struct dibs__op *op)
 
 /* ---- too few replicas have it ------------------------------------------ */
 
-static void say_short(const struct dibs__op *op, dibs_err why)
+static void tell_short(struct dibs__op *op, dibs_err why)
 {
     const struct dibs__call *call = &op->call;
     char text[200];
 
     if (why == DIBS_ERR_CLOSED)
-        return; /* nobody waited for them */
-    snprintf(text, sizeof text,
-             "'%.80s': %d of %d replicas have it; given back", op->line->name,
-             call->acked, call->wanted);
-    dibs__client_say(dibs__line_client(op->line), DIBS_EVENT_REPLICAS,
-                     DIBS_ERR_REPLICAS, text);
+        return;            /* nobody waited for them */
+    if (call->wanted == 0) /* all of them, and there are none */
+        snprintf(text, sizeof text,
+                 "'%.80s': the server has no replicas connected; given back",
+                 op->line->name);
+    else
+        snprintf(text, sizeof text,
+                 "'%.80s': %d of %d replicas have it; given back",
+                 op->line->name, call->acked, call->wanted);
+    if (!op->why || op->why->err != why) /* the server said no more */
+        dibs__op_explain_here(op, why, "%s", text);
+    dibs__server_tell(dibs__line_server(op->line), DIBS_EVENT_REPLICAS,
+                      DIBS_ERR_REPLICAS, text);
 }
 
 static void taken_back(struct dibs__call *call, dibs_err err,
@@ -120,7 +136,7 @@ static void taken_back(struct dibs__call *call, dibs_err err,
  * that it is free again: its owner must not ask for it meanwhile. */
 static void take_back(struct dibs__op *op, dibs_err why)
 {
-    say_short(op, why);
+    tell_short(op, why);
     dibs__queue_end(op);
     op->last = why;
     op->ask.stay = false;
@@ -154,7 +170,7 @@ static void reentry_taken_back(struct dibs__call *call, dibs_err err,
 /* One level less than the server has; the outer ones stay. */
 static void reentry_take_back(struct dibs__op *op, dibs_err why)
 {
-    say_short(op, why);
+    tell_short(op, why);
     op->last = why;
     op->ask.target--;
     dibs__op_send(op, VERB_RELEASE, reentry_taken_back, command_ms(op), 0);
@@ -477,6 +493,8 @@ void dibs__acquire_run(struct dibs__op *op)
     bool mixed = lock_by_number(line, op);
     if (mixed) {
         err = DIBS_ERR_WRONGTYPE;
+        dibs__op_explain(op, err,
+                         "this owner holds it as a lock of another kind");
     } else if (!atomic_load(&line->locks->closing)) {
         struct dibs__hold *h = dibs__hold_of(line, op->owner);
         plan = h ? plan_reentry(line, op, h, &err) : plan_first(line, op, &err);

@@ -222,6 +222,16 @@ static void release_answered(struct dibs__call *call, dibs_err err,
     dibs__free(b);
 }
 
+/* One reason for all. */
+static void call_explained(struct dibs__call *call, dibs_err err,
+                           const char *why)
+{
+    struct dibs__batch *b = DIBS_OF(call, struct dibs__batch, call);
+
+    for (size_t i = 0; i < b->count; i++)
+        dibs__op_explain(b->items[i].op, err, why);
+}
+
 /* ---- sending ----------------------------------------------------------- */
 
 void dibs__batch_send(struct dibs__batch *b, bool talk)
@@ -234,6 +244,7 @@ void dibs__batch_send(struct dibs__batch *b, bool talk)
     b->call.slot = op->line->slot;
     b->call.write = batch_write;
     b->call.done = acquire ? acquire_answered : release_answered;
+    b->call.explain = call_explained;
     b->call.expects = 1u << REPLY_ARRAY | (acquire ? 1u << REPLY_NIL : 0);
     b->call.attempt_ms = s->to.command_timeout_ms;
     b->call.deadline =

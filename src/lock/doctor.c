@@ -21,6 +21,8 @@
  */
 #include "lock/doctor.h"
 
+#include "base/args.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -297,6 +299,10 @@ static void eviction(struct dibs__doctor *d)
                          "maxmemory-policy %s, but no maxmemory: harmless "
                          "until one is set",
                          policy);
+    else if (max && used >= max)
+        dibs__doctor_say(d, "eviction", DIBS_VERDICT_PROBLEM,
+                         "noeviction, and all of maxmemory is used: no lock "
+                         "can be taken");
     else if (max && used / (max / 100 + 1) >= FULL_PERCENT)
         dibs__doctor_say(d, "eviction", DIBS_VERDICT_WARNING,
                          "noeviction, and %lld %% of maxmemory used: a full "
@@ -510,13 +516,24 @@ static dibs_err examine(struct dibs__doctor *d)
     return DIBS_OK;
 }
 
-dibs_err dibs_client_doctor(dibs_client *c, const char *name, dibs_doctor_fn fn,
-                            void *arg)
+static dibs_err check_args(const char *name, dibs_doctor_fn fn)
+{
+    if (!fn)
+        return dibs__check_given("fn", NULL);
+    if (name && (!*name || strlen(name) > DIBS_NAME_MAX))
+        return dibs__reason_set(DIBS_ERR_INVALID,
+                                "the name must have 1 to %d bytes",
+                                DIBS_NAME_MAX);
+    return DIBS_OK;
+}
+
+static dibs_err doctor(dibs_client *c, const char *name, dibs_doctor_fn fn,
+                       void *arg)
 {
     struct dibs__doctor d = {.c = c, .name = name, .fn = fn, .arg = arg};
 
-    if (!fn || (name && (!*name || strlen(name) > DIBS_NAME_MAX)))
-        return DIBS_ERR_INVALID;
+    if (check_args(name, fn) != DIBS_OK)
+        return dibs__client_refuse(c);
     dibs_err err = dibs__client_enter(c);
     if (err != DIBS_OK)
         return err;
@@ -525,4 +542,10 @@ dibs_err dibs_client_doctor(dibs_client *c, const char *name, dibs_doctor_fn fn,
     dibs__answer_clear(&d.info);
     dibs__answer_clear(&d.reply);
     return err;
+}
+
+dibs_err dibs_client_doctor(dibs_client *c, const char *name, dibs_doctor_fn fn,
+                            void *arg)
+{
+    return DIBS__TOLD(doctor(c, name, fn, arg));
 }

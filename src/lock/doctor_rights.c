@@ -23,7 +23,18 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-enum group { PLAIN, WAKE, BARRIER, FAIR, RW, LIST, ACKS, MOVES, GROUPS };
+enum group {
+    PLAIN,
+    WAKE,
+    BARRIER,
+    FAIR,
+    RW,
+    LIST,
+    COUNTS,
+    ACKS,
+    MOVES,
+    GROUPS
+};
 
 static const struct {
     const char *without; /* what there is not, if a right is missing */
@@ -36,6 +47,8 @@ static const struct {
     [FAIR] = {"no fair locks", DIBS_VERDICT_NOTE},
     [RW] = {"no read-write locks", DIBS_VERDICT_NOTE},
     [LIST] = {"locks cannot be listed", DIBS_VERDICT_NOTE},
+    [COUNTS] = {"how many wait for a plain or read-write lock is unknown",
+                DIBS_VERDICT_NOTE},
     [ACKS] = {"no acknowledgement by all replicas", DIBS_VERDICT_NOTE},
     [MOVES] = {"locks whose slot moves fail meanwhile", DIBS_VERDICT_WARNING},
 };
@@ -94,6 +107,7 @@ static const struct need classic[] = {
     {WAKE, "SUBSCRIBE %c", NULL},
     {WAKE, "UNSUBSCRIBE %c", NULL},
     {RW, "PUBLISH %w 0", NULL},
+    {COUNTS, "PUBSUB NUMSUB %c", "PUBSUB NUMSUB %t"},
 };
 
 static const struct need sharded[] = {
@@ -101,6 +115,7 @@ static const struct need sharded[] = {
     {WAKE, "SSUBSCRIBE %c", NULL},
     {WAKE, "SUNSUBSCRIBE %c", NULL},
     {RW, "SPUBLISH %w 0", NULL},
+    {COUNTS, "PUBSUB SHARDNUMSUB %c", "PUBSUB SHARDNUMSUB %t"},
 };
 
 static const struct need in_cluster[] = {
@@ -179,12 +194,15 @@ static dibs_err put(const struct rights *r, const char *command,
 
 /* ---- one right --------------------------------------------------------- */
 
-/* The command, and its subcommand if it is one of CLIENT's. */
+/* The command, and its subcommand if it is one of CLIENT's or PUBSUB's. */
 static void lacks(struct rights *r, const struct need *n)
 {
     char *list = r->lacking[n->group];
     size_t used = strlen(list);
-    int words = strncmp(n->command, "CLIENT ", 7) == 0 ? 2 : 1;
+    int words = strncmp(n->command, "CLIENT ", 7) == 0 ||
+                        strncmp(n->command, "PUBSUB ", 7) == 0
+                    ? 2
+                    : 1;
     size_t len = 0;
 
     while (words-- > 0)

@@ -19,6 +19,7 @@
  */
 #include "lock/group.h"
 
+#include "base/args.h"
 #include "base/mem.h"
 
 #include <stdio.h>
@@ -75,9 +76,12 @@ static bool has_twins(const struct dibs__group *g, bool *ask)
             const struct dibs__member *a = &g->members[i], *b = &g->members[j];
             if (!are_namesakes(a, b))
                 continue;
-            if (dibs__client_same(a->c, b->c))
-                return true;
             *ask = true;
+            if (!dibs__client_same(a->c, b->c))
+                continue;
+            dibs__reason_set(DIBS_ERR_INVALID, "'%.80s' at %s is given twice",
+                             a->line->name, a->server);
+            return true;
         }
     return false;
 }
@@ -95,20 +99,34 @@ static void member_fill(struct dibs__group *g, dibs_client *c,
     dibs__client_where(c, m->server, sizeof m->server);
 }
 
-/* How many there are with those of multi locks; 0: that makes no group. */
+static dibs_err check_member(const dibs_lock *l, size_t i, bool quorum)
+{
+    if (!l)
+        return dibs__reason_set(DIBS_ERR_INVALID, "member %zu is NULL", i);
+    if (l->group && (quorum || l->group->quorum))
+        return dibs__reason_set(DIBS_ERR_INVALID, "member %zu is a %s lock", i,
+                                l->group->quorum ? "quorum" : "multi");
+    return DIBS_OK;
+}
+
+/* How many there are with those of multi locks; 0: that makes no group, for a
+ * reason. */
 static size_t count_members(dibs_lock *const *members, size_t n, bool quorum)
 {
     size_t count = 0;
 
-    if (!members || n == 0 || n > MEMBERS_MAX)
+    if (dibs__check_given("members", members) != DIBS_OK)
         return 0;
-    for (size_t i = 0; i < n; i++) {
-        const dibs_lock *l = members[i];
-        if (!l || (l->group && (quorum || l->group->quorum)))
+    for (size_t i = 0; i < n && n <= MEMBERS_MAX; i++) {
+        if (check_member(members[i], i, quorum) != DIBS_OK)
             return 0;
-        count += l->group ? l->group->n : 1;
+        count += members[i]->group ? members[i]->group->n : 1;
     }
-    return count <= MEMBERS_MAX ? count : 0;
+    if (count > 0 && count <= MEMBERS_MAX)
+        return count;
+    dibs__reason_set(DIBS_ERR_INVALID, "there must be 1 to %d members",
+                     MEMBERS_MAX);
+    return 0;
 }
 
 static void fill_members(struct dibs__group *g, dibs_lock *const *members,
@@ -193,13 +211,18 @@ void dibs__group_free(struct dibs__group *g)
         dibs__group_unref(g);
 }
 
+static dibs_err refuse(dibs_lock *const *members, size_t n)
+{
+    return dibs__lock_refuse(members && n > 0 ? members[0] : NULL);
+}
+
 static dibs_err group_new(dibs_lock *const *members, size_t n, bool quorum,
                           dibs_lock **out)
 {
     size_t count = count_members(members, n, quorum);
 
-    if (count == 0 || !out)
-        return DIBS_ERR_INVALID;
+    if (count == 0 || dibs__check_given("out", out))
+        return refuse(members, n);
     for (size_t i = 0; i < n; i++)
         if (members[i]->group ? dibs__group_foreign(members[i]->group)
                               : dibs__client_foreign(members[i]->c))
@@ -228,7 +251,7 @@ static dibs_err group_new(dibs_lock *const *members, size_t n, bool quorum,
     if (err != DIBS_OK) {
         dibs__group_unref(g);
         dibs__free(l);
-        return err;
+        return err == DIBS_ERR_INVALID ? refuse(members, n) : err;
     }
     l->group = g;
     *out = l;
@@ -238,13 +261,13 @@ static dibs_err group_new(dibs_lock *const *members, size_t n, bool quorum,
 dibs_err dibs_multi_lock_new(dibs_lock *const *members, size_t n,
                              dibs_lock **out)
 {
-    return group_new(members, n, false, out);
+    return DIBS__TOLD(group_new(members, n, false, out));
 }
 
 dibs_err dibs_quorum_lock_new(dibs_lock *const *members, size_t n,
                               dibs_lock **out)
 {
-    return group_new(members, n, true, out);
+    return DIBS__TOLD(group_new(members, n, true, out));
 }
 
 bool dibs__group_foreign(const struct dibs__group *g)
@@ -502,20 +525,32 @@ static const struct dibs__member *find(const struct dibs__group *g,
     return NULL;
 }
 
-dibs_err dibs_lock_members(dibs_lock *l, size_t index, dibs_owner owner,
+static dibs_err check_group(const dibs_lock *l, const dibs_member *out)
+{
+    if (dibs__check_given("lock", l) ||
+        dibs__struct_check(&dibs__struct_member, out))
+        return DIBS_ERR_INVALID;
+    return l->group
+               ? DIBS_OK
+               : dibs__reason_set(DIBS_ERR_INVALID, "the lock has no members");
+}
+
+static dibs_err get_member(dibs_lock *l, size_t index, dibs_owner owner,
                            dibs_member *out)
 {
     dibs_member got = {.size = sizeof got};
     size_t at;
 
-    if (!l || !l->group || !out || out->size < sizeof got)
-        return DIBS_ERR_INVALID;
+    if (check_group(l, out) != DIBS_OK)
+        return dibs__lock_refuse(l);
     struct dibs__group *g = l->group;
     if (dibs__group_foreign(g))
         return DIBS_ERR_FORKED;
     const struct dibs__member *m = find(g, index, &at);
-    if (!m)
-        return DIBS_ERR_INVALID;
+    if (!m) /* no event: that is how a caller finds out how many there are */
+        return dibs__reason_set(DIBS_ERR_INVALID,
+                                "index is %zu, it must be below %zu", index,
+                                g->n);
     if (!owner)
         owner = dibs__owner_thread();
     got.name = m->line->name;
@@ -534,8 +569,12 @@ dibs_err dibs_lock_members(dibs_lock *l, size_t index, dibs_owner owner,
             got.verdict = DIBS_ERR_LOST;
     }
     dibs__unlock(&g->mu);
-    size_t size = out->size;
-    *out = got;
-    out->size = size;
+    dibs__struct_give(&dibs__struct_member, &got, out);
     return DIBS_OK;
+}
+
+dibs_err dibs_lock_members(dibs_lock *l, size_t index, dibs_owner owner,
+                           dibs_member *out)
+{
+    return DIBS__TOLD(get_member(l, index, owner, out));
 }

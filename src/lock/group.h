@@ -127,7 +127,8 @@ struct dibs__mop {
     bool idle_check; /* group.mu: checking, and nobody waits for that */
     unsigned round;  /* group.mu: of the quorum, when it was asked */
     struct dibs__call ask;
-    dibs_err err; /* group.mu: how its last operation ended */
+    dibs_err err;             /* group.mu: how its last operation ended */
+    struct dibs__reason *why; /* group.mu: in words; owner */
 };
 
 /* A sync caller asks several servers itself, one after the other, and then
@@ -250,6 +251,17 @@ void dibs__gop_nap(struct dibs__gop *gop, int64_t ms,
                    void (*step)(struct dibs__gop *));
 /* Why it must end, or OK. */
 dibs_err dibs__gop_canceled(struct dibs__gop *gop);
+
+/* ---- why it failed, in group_reason.c ---------------------------------- */
+
+/* The member's operation has ended; counts: and that matters to the whole. */
+void dibs__mop_keep_reason(struct dibs__gop *gop, struct dibs__mop *m,
+                           bool counts) REQUIRES(gop->g->mu);
+/* The reason is this thread's from now on (dibs_error_text). */
+void dibs__gop_tell_reason(struct dibs__gop *gop) EXCLUDES(gop->g->mu);
+
+/* The member's server has another member. Sets the reason; INVALID. */
+dibs_err dibs__group_same_server(const struct dibs__group *g, size_t i);
 
 /* ---- the two kinds ----------------------------------------------------- */
 

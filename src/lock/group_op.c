@@ -39,6 +39,8 @@ void dibs__gop_unref(struct dibs__gop *gop)
     dibs__lock(&g->mu);
     dibs__list_del(&gop->link);
     dibs__glevel_unref(g, gop->level);
+    for (size_t i = 0; i < g->n; i++)
+        dibs__free(gop->m[i].why);
     dibs__unlock(&g->mu);
     dibs__free(gop);
     dibs__group_unref(g);
@@ -71,8 +73,10 @@ static void called_back(struct dibs__callback *cb, bool drop)
 {
     struct dibs__gop *gop = DIBS_OF(cb, struct dibs__gop, cb);
 
-    if (!drop)
+    if (!drop) {
+        DIBS__TOLD((dibs__gop_tell_reason(gop), gop->err));
         gop->fn(gop->err, gop->arg);
+    }
     dibs__gop_unref(gop);
 }
 
@@ -191,6 +195,7 @@ static void mop_ended(struct dibs__mop *m, dibs_err err, bool acquire)
     bool astray = m->astray;
     m->under_way = m->astray = false;
     m->err = err;
+    dibs__mop_keep_reason(gop, m, acquire || gop->releasing);
     if (acquire) {
         m->got = err == DIBS_OK;
         gop->level->members[m->index].err = err;
@@ -416,6 +421,7 @@ dibs_err dibs__gop_go(struct dibs__gop *gop, void (*start)(struct dibs__gop *),
         dibs__lock(&gop->g->mu);
         err = gop->err;
         dibs__unlock(&gop->g->mu);
+        dibs__gop_tell_reason(gop);
     }
     dibs__gop_unref(gop);
     dibs__cancel_again();

@@ -216,7 +216,7 @@ struct dibs__line *dibs__line_first(struct dibs__lines *lines)
 
 struct dibs__line *dibs__line_after(struct dibs__line *line)
 {
-    return RB_NEXT(dibs__lines, NULL, line);
+    return dibs__lines_RB_NEXT(line); /* pubsub.c says why not RB_NEXT */
 }
 
 void dibs__line_ref(struct dibs__line *line)
@@ -489,7 +489,8 @@ static void lose(struct dibs__line *line, struct dibs__hold *h, bool over,
             dibs__callbacks_push(&c->callbacks, &note->cb);
     }
     snprintf(text, sizeof text, "lost '%.80s': %s", line->name, why);
-    dibs__client_say(c, DIBS_EVENT_LOST, DIBS_ERR_LOST, text);
+    dibs__server_tell(dibs__line_server(line), DIBS_EVENT_LOST, DIBS_ERR_LOST,
+                      text);
     dibs__line_kick(line);
 }
 

@@ -10,10 +10,12 @@
  * passed over. In a cluster that is done on every server that has slots; a lock
  * whose slot moves meanwhile may come twice, or not at all.
  */
+#include "base/args.h"
 #include "base/mem.h"
 #include "lock/lock.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 #define PAGE "200"
@@ -22,6 +24,7 @@ struct scan {
     struct dibs__call call;
     sem_t done;
     dibs_err err;
+    char why[DIBS__REASON_MAX]; /* in words */
     const char *pattern;
     struct dibs__server *server;
     char cursor[24];
@@ -74,6 +77,15 @@ static void scan_answered(struct dibs__call *call, dibs_err err,
     sem_post(&s->done);
 }
 
+static void scan_explained(struct dibs__call *call, dibs_err err,
+                           const char *why)
+{
+    struct scan *s = DIBS_OF(call, struct scan, call);
+
+    (void)err;
+    snprintf(s->why, sizeof s->why, "%s", why);
+}
+
 static dibs_err next_page(dibs_client *c, struct scan *s)
 {
     dibs_err err = dibs__client_enter(c);
@@ -84,6 +96,8 @@ static dibs_err next_page(dibs_client *c, struct scan *s)
     dibs__buf_cut(&s->names, 0);
     s->call.write = scan_write;
     s->call.done = scan_answered;
+    s->call.explain = scan_explained;
+    s->why[0] = '\0';
     s->call.attempt_ms = timeout;
     s->call.deadline = dibs__now_ms() + 2 * timeout;
     s->call.connect_by = 0;
@@ -93,6 +107,8 @@ static dibs_err next_page(dibs_client *c, struct scan *s)
     while (sem_wait(&s->done) != 0)
         ;
     dibs__client_leave(c);
+    if (s->err != DIBS_OK && s->why[0])
+        dibs__reason_set(s->err, "%s", s->why);
     return s->err;
 }
 
@@ -181,16 +197,17 @@ static dibs_err scan_cluster(dibs_client *c, struct scan *s, dibs_list_fn fn,
     return err;
 }
 
-dibs_err dibs_client_list(dibs_client *c, const char *pattern, dibs_list_fn fn,
-                          void *arg)
+static dibs_err list_all(dibs_client *c, const char *pattern, dibs_list_fn fn,
+                         void *arg)
 {
     struct scan s = {.pattern = pattern, .cursor = "0"};
     dibs_err err = DIBS_OK;
 
-    if (!fn)
-        return DIBS_ERR_INVALID;
+    if (dibs__check_given("client", c) ||
+        dibs__check_given("fn", fn ? c : NULL))
+        return dibs__client_refuse(c);
     if (dibs__client_foreign(c))
-        return c ? DIBS_ERR_FORKED : DIBS_ERR_INVALID;
+        return DIBS_ERR_FORKED;
     s.server = &c->server;
     sem_init(&s.done, 0, 0);
     if (c->cluster)
@@ -200,4 +217,10 @@ dibs_err dibs_client_list(dibs_client *c, const char *pattern, dibs_list_fn fn,
     dibs__buf_clear(&s.names);
     sem_destroy(&s.done);
     return err;
+}
+
+dibs_err dibs_client_list(dibs_client *c, const char *pattern, dibs_list_fn fn,
+                          void *arg)
+{
+    return DIBS__TOLD(list_all(c, pattern, fn, arg));
 }

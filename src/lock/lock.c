@@ -3,7 +3,7 @@
  * lock.c - handles, and the public calls that take, keep and give back.
  *
  * Thread  app.
- * Locks   line.mu for what is known without asking.
+ * Locks   line.mu to cancel.
  *
  * A sync call is the async one plus a wait. It runs on its caller's thread as
  * far as it can; only what cannot be done at once goes to io. A thread cannot
@@ -11,13 +11,12 @@
  */
 #include "lock/lock.h"
 
+#include "base/args.h"
 #include "base/mem.h"
 #include "lock/group.h"
 
-#include <stdio.h>
 #include <string.h>
 
-#define OPTS_SIZE_V1  sizeof(dibs_lock_opts)
 #define REPLICAS_MS   1000
 #define REPLICAS_PART 10 /* of the lease, at most */
 
@@ -26,23 +25,31 @@
 /* In a cluster all keys of a lock must be in one slot. */
 static dibs_err check_name(dibs_client *c, const char *name, size_t len)
 {
-    char text[200];
-
     if (!c->cluster || dibs__slot_fits(name, len))
         return DIBS_OK;
-    snprintf(text, sizeof text,
-             "'%.80s' is no name for a lock in a cluster: a brace without its "
-             "partner, or with nothing between them",
-             name);
-    dibs__client_say(c, DIBS_EVENT_ERROR, DIBS_ERR_INVALID, text);
-    return DIBS_ERR_INVALID;
+    dibs__reason_set(DIBS_ERR_INVALID,
+                     "'%.80s' is no name for a lock in a cluster: a brace "
+                     "without its partner, or with nothing between them",
+                     name);
+    return dibs__client_refuse(c);
+}
+
+static dibs_err check_args(const void *name, size_t len, dibs_lock **out)
+{
+    if (dibs__check_given("name", name) || dibs__check_given("out", out))
+        return DIBS_ERR_INVALID;
+    if (len == 0 || len > DIBS_NAME_MAX)
+        return dibs__reason_set(DIBS_ERR_INVALID,
+                                "the name must have 1 to %d bytes",
+                                DIBS_NAME_MAX);
+    return DIBS_OK;
 }
 
 static dibs_err lock_new(dibs_client *c, const struct dibs__kind *kind,
                          const void *name, size_t len, dibs_lock **out)
 {
-    if (!name || len == 0 || len > DIBS_NAME_MAX || !out)
-        return DIBS_ERR_INVALID;
+    if (check_args(name, len, out) != DIBS_OK)
+        return dibs__client_refuse(c);
     dibs_err err = dibs__client_enter(c);
     if (err != DIBS_OK)
         return err;
@@ -75,34 +82,34 @@ static size_t length(const char *name)
 
 dibs_err dibs_lock_new(dibs_client *c, const char *name, dibs_lock **out)
 {
-    return lock_new(c, &dibs__kind_basic, name, length(name), out);
+    return DIBS__TOLD(lock_new(c, &dibs__kind_basic, name, length(name), out));
 }
 
 dibs_err dibs_lock_new_bytes(dibs_client *c, const void *name, size_t len,
                              dibs_lock **out)
 {
-    return lock_new(c, &dibs__kind_basic, name, len, out);
+    return DIBS__TOLD(lock_new(c, &dibs__kind_basic, name, len, out));
 }
 
 dibs_err dibs_fair_lock_new(dibs_client *c, const char *name, dibs_lock **out)
 {
-    return lock_new(c, &dibs__kind_fair, name, length(name), out);
+    return DIBS__TOLD(lock_new(c, &dibs__kind_fair, name, length(name), out));
 }
 
 dibs_err dibs_fair_lock_new_bytes(dibs_client *c, const void *name, size_t len,
                                   dibs_lock **out)
 {
-    return lock_new(c, &dibs__kind_fair, name, len, out);
+    return DIBS__TOLD(lock_new(c, &dibs__kind_fair, name, len, out));
 }
 
 dibs_err dibs_read_lock_new(dibs_client *c, const char *name, dibs_lock **out)
 {
-    return lock_new(c, &dibs__kind_read, name, length(name), out);
+    return DIBS__TOLD(lock_new(c, &dibs__kind_read, name, length(name), out));
 }
 
 dibs_err dibs_write_lock_new(dibs_client *c, const char *name, dibs_lock **out)
 {
-    return lock_new(c, &dibs__kind_write, name, length(name), out);
+    return DIBS__TOLD(lock_new(c, &dibs__kind_write, name, length(name), out));
 }
 
 void dibs_lock_free(dibs_lock *l)
@@ -118,34 +125,67 @@ void dibs_lock_free(dibs_lock *l)
     dibs__free(l);
 }
 
+dibs_err dibs__lock_refuse(const dibs_lock *l)
+{
+    if (!l)
+        return DIBS_ERR_INVALID;
+    return dibs__client_refuse(l->group ? l->group->members[0].c : l->c);
+}
+
 dibs_err dibs__lock_enter(const dibs_lock *l)
 {
-    return l && !l->group ? dibs__client_enter(l->c) : DIBS_ERR_INVALID;
+    if (dibs__check_given("lock", l) != DIBS_OK)
+        return DIBS_ERR_INVALID;
+    if (!l->group)
+        return dibs__client_enter(l->c);
+    dibs__reason_set(DIBS_ERR_INVALID,
+                     "this is a group of locks: ask its members");
+    return dibs__lock_refuse(l);
 }
 
 /* ---- options ----------------------------------------------------------- */
 
-static bool ms_ok(int64_t ms)
+static dibs_err check_lease(const char *what, int64_t ms)
 {
-    return ms >= 0 && ms <= DIBS_MS_MAX;
+    return dibs__check_ms(what, ms, DIBS_LEASE_MIN_MS, DIBS_MS_MAX);
 }
 
-static bool lease_ok(int64_t ms)
+static dibs_err check_opts(const dibs_lock_opts *o)
 {
-    return ms == 0 || (ms >= DIBS_LEASE_MIN_MS && ms <= DIBS_MS_MAX);
-}
-
-dibs_err dibs__opts_check(const dibs_lock_opts *in, dibs_lock_opts *o)
-{
-    if (dibs__opts_take(o, sizeof *o, in, OPTS_SIZE_V1) != DIBS_OK ||
-        !ms_ok(o->wait_ms) || !lease_ok(o->lease_ms) ||
-        !lease_ok(o->max_hold_ms) || !ms_ok(o->keep_ms) || !ms_ok(o->member_ms))
+    if (dibs__check_time("wait_ms", o->wait_ms) ||
+        check_lease("lease_ms", o->lease_ms) ||
+        check_lease("max_hold_ms", o->max_hold_ms) ||
+        dibs__check_time("keep_ms", o->keep_ms) ||
+        dibs__check_time("member_ms", o->member_ms) ||
+        dibs__check_time("replicas_timeout_ms", o->replicas_timeout_ms))
         return DIBS_ERR_INVALID;
     if (o->lease_ms && o->max_hold_ms)
-        return DIBS_ERR_INVALID;
-    if (o->replicas < DIBS_REPLICAS_NONE || !ms_ok(o->replicas_timeout_ms))
-        return DIBS_ERR_INVALID;
+        return dibs__reason_set(DIBS_ERR_INVALID,
+                                "max_hold_ms is for renewed locks, and one "
+                                "with a lease_ms is not renewed");
+    if (o->replicas < DIBS_REPLICAS_NONE)
+        return dibs__reason_set(DIBS_ERR_INVALID,
+                                "replicas is %d, it must be a number or one of "
+                                "DIBS_REPLICAS_ALL and _NONE",
+                                o->replicas);
     return DIBS_OK;
+}
+
+/* Options as given, or those of nobody; checked. OK, or INVALID with a reason,
+ * which is told. */
+static dibs_err take_opts(const dibs_lock *l, const dibs_lock_opts *in,
+                          dibs_lock_opts *o)
+{
+    if (dibs__struct_take(&dibs__struct_lock_opts, in, o) ||
+        check_opts(o) != DIBS_OK)
+        return dibs__lock_refuse(l);
+    return DIBS_OK;
+}
+
+static dibs_err refuse_cb(const dibs_lock *l)
+{
+    dibs__check_given("cb", NULL);
+    return dibs__lock_refuse(l);
 }
 
 /* ---- operations -------------------------------------------------------- */
@@ -168,6 +208,7 @@ dibs_err dibs__op_wait(struct dibs__op *op)
     while (sem_wait(&op->done) != 0)
         ; /* a signal */
     sem_destroy(&op->done);
+    dibs__op_tell_reason(op);
     dibs__line_unref(line);
     return op->err;
 }
@@ -187,6 +228,7 @@ void *dibs__op_new(dibs_lock *l, size_t size)
 
 static void op_discard(struct dibs__op *op)
 {
+    dibs__free(op->why);
     dibs__note_free(op->note);
     dibs__line_unref(op->line);
     dibs__free(op);
@@ -286,7 +328,7 @@ static dibs_err run_sync(dibs_lock *l, const dibs_lock_opts *opts,
     struct dibs__op op;
     dibs_lock_opts o;
 
-    if (dibs__opts_check(opts, &o) != DIBS_OK)
+    if (take_opts(l, opts, &o) != DIBS_OK)
         return DIBS_ERR_INVALID;
     dibs_err err = dibs__lock_enter(l);
     if (err != DIBS_OK)
@@ -301,11 +343,12 @@ static dibs_err run_sync(dibs_lock *l, const dibs_lock_opts *opts,
 }
 
 static dibs_err run_async(dibs_lock *l, const dibs_lock_opts *opts,
-                          fill_fn *fill, bool trying, struct dibs__op *from)
+                          fill_fn *fill, bool trying,
+                          const struct dibs__op *from)
 {
     dibs_lock_opts o;
 
-    if (dibs__opts_check(opts, &o) != DIBS_OK || !from->fn)
+    if (take_opts(l, opts, &o) != DIBS_OK)
         return DIBS_ERR_INVALID;
     dibs_err err = dibs__lock_enter(l);
     if (err != DIBS_OK)
@@ -328,23 +371,23 @@ static dibs_err run_async(dibs_lock *l, const dibs_lock_opts *opts,
 
 /* ---- groups ------------------------------------------------------------ */
 
-static dibs_err acquire_group(struct dibs__group *g, const dibs_lock_opts *opts,
+static dibs_err acquire_group(const dibs_lock *l, const dibs_lock_opts *opts,
                               bool trying, dibs_cb cb, void *arg)
 {
     dibs_lock_opts o;
 
-    return dibs__opts_check(opts, &o) == DIBS_OK
-               ? dibs__group_acquire(g, &o, trying, cb, arg)
+    return take_opts(l, opts, &o) == DIBS_OK
+               ? dibs__group_acquire(l->group, &o, trying, cb, arg)
                : DIBS_ERR_INVALID;
 }
 
-static dibs_err release_group(struct dibs__group *g, const dibs_lock_opts *opts,
+static dibs_err release_group(const dibs_lock *l, const dibs_lock_opts *opts,
                               dibs_cb cb, void *arg)
 {
     dibs_lock_opts o;
 
-    return dibs__opts_check(opts, &o) == DIBS_OK
-               ? dibs__group_release(g, &o, cb, arg)
+    return take_opts(l, opts, &o) == DIBS_OK
+               ? dibs__group_release(l->group, &o, cb, arg)
                : DIBS_ERR_INVALID;
 }
 
@@ -360,30 +403,50 @@ static bool is_inside(const dibs_lock *l)
 
 /* ---- public ------------------------------------------------------------ */
 
-dibs_err dibs_lock_acquire(dibs_lock *l, const dibs_lock_opts *opts)
+static dibs_err acquire(dibs_lock *l, const dibs_lock_opts *opts, bool trying)
 {
-    /* Inside a callback it must not wait: what it waits for may be told by a
-     * callback that waits for this one. */
+    return l && l->group ? acquire_group(l, opts, trying, NULL, NULL)
+                         : run_sync(l, opts, dibs__acquire_fill, trying);
+}
+
+static dibs_err release(dibs_lock *l, const dibs_lock_opts *opts)
+{
+    return l && l->group ? release_group(l, opts, NULL, NULL)
+                         : run_sync(l, opts, dibs__release_fill, false);
+}
+
+/* Inside a callback it must not wait: what it waits for may be told by a
+ * callback that waits for this one. */
+static dibs_err acquire_waiting(dibs_lock *l, const dibs_lock_opts *opts)
+{
     bool inside = is_inside(l);
-    dibs_err err = l && l->group
-                       ? acquire_group(l->group, opts, inside, NULL, NULL)
-                       : run_sync(l, opts, dibs__acquire_fill, inside);
+    dibs_err err = acquire(l, opts, inside);
 
     return inside && err == DIBS_ERR_BUSY ? DIBS_ERR_DEADLOCK : err;
 }
 
+dibs_err dibs_lock_acquire(dibs_lock *l, const dibs_lock_opts *opts)
+{
+    return DIBS__TOLD(acquire_waiting(l, opts));
+}
+
 dibs_err dibs_lock_try(dibs_lock *l, const dibs_lock_opts *opts)
 {
-    if (l && l->group)
-        return acquire_group(l->group, opts, true, NULL, NULL);
-    return run_sync(l, opts, dibs__acquire_fill, true);
+    return DIBS__TOLD(acquire(l, opts, true));
 }
 
 dibs_err dibs_lock_release(dibs_lock *l, const dibs_lock_opts *opts)
 {
-    if (l && l->group)
-        return release_group(l->group, opts, NULL, NULL);
-    return run_sync(l, opts, dibs__release_fill, false);
+    return DIBS__TOLD(release(l, opts));
+}
+
+static dibs_err start_acquire(dibs_lock *l, const dibs_lock_opts *opts,
+                              bool trying, const struct dibs__op *from)
+{
+    if (!from->fn)
+        return refuse_cb(l);
+    return l && l->group ? acquire_group(l, opts, trying, from->fn, from->arg)
+                         : run_async(l, opts, dibs__acquire_fill, trying, from);
 }
 
 dibs_err dibs_lock_acquire_async(dibs_lock *l, const dibs_lock_opts *opts,
@@ -391,10 +454,7 @@ dibs_err dibs_lock_acquire_async(dibs_lock *l, const dibs_lock_opts *opts,
 {
     struct dibs__op from = {.fn = cb, .arg = arg};
 
-    if (l && l->group)
-        return cb ? acquire_group(l->group, opts, false, cb, arg)
-                  : DIBS_ERR_INVALID;
-    return run_async(l, opts, dibs__acquire_fill, false, &from);
+    return DIBS__TOLD(start_acquire(l, opts, false, &from));
 }
 
 dibs_err dibs_lock_try_async(dibs_lock *l, const dibs_lock_opts *opts,
@@ -402,10 +462,16 @@ dibs_err dibs_lock_try_async(dibs_lock *l, const dibs_lock_opts *opts,
 {
     struct dibs__op from = {.fn = cb, .arg = arg};
 
-    if (l && l->group)
-        return cb ? acquire_group(l->group, opts, true, cb, arg)
-                  : DIBS_ERR_INVALID;
-    return run_async(l, opts, dibs__acquire_fill, true, &from);
+    return DIBS__TOLD(start_acquire(l, opts, true, &from));
+}
+
+static dibs_err start_release(dibs_lock *l, const dibs_lock_opts *opts,
+                              const struct dibs__op *from)
+{
+    if (!from->fn)
+        return refuse_cb(l);
+    return l && l->group ? release_group(l, opts, from->fn, from->arg)
+                         : run_async(l, opts, dibs__release_fill, false, from);
 }
 
 dibs_err dibs_lock_release_async(dibs_lock *l, const dibs_lock_opts *opts,
@@ -413,12 +479,10 @@ dibs_err dibs_lock_release_async(dibs_lock *l, const dibs_lock_opts *opts,
 {
     struct dibs__op from = {.fn = cb, .arg = arg};
 
-    if (l && l->group)
-        return cb ? release_group(l->group, opts, cb, arg) : DIBS_ERR_INVALID;
-    return run_async(l, opts, dibs__release_fill, false, &from);
+    return DIBS__TOLD(start_release(l, opts, &from));
 }
 
-dibs_err dibs_lock_cancel(dibs_lock *l, dibs_owner owner)
+static dibs_err cancel(dibs_lock *l, dibs_owner owner)
 {
     if (l && l->group)
         return dibs__group_cancel(l->group, owner);
@@ -446,74 +510,7 @@ dibs_err dibs_lock_cancel(dibs_lock *l, dibs_owner owner)
     return err;
 }
 
-/* ---- what is known without asking -------------------------------------- */
-
-struct known {
-    dibs_state state;
-    int64_t valid_ms, holds;
-    uint64_t wire;
-};
-
-static struct known look_up(const dibs_lock *l, dibs_owner owner)
+dibs_err dibs_lock_cancel(dibs_lock *l, dibs_owner owner)
 {
-    struct known k = {.state = DIBS_NOT_HELD};
-
-    if (l && l->group) {
-        k.state = dibs__group_state(l->group, owner, &k.valid_ms, &k.holds);
-        return k;
-    }
-    if (!l || dibs__client_foreign(l->c))
-        return k;
-    struct dibs__line *line = l->line;
-    int64_t now = dibs__now_ms();
-    if (!owner)
-        owner = dibs__owner_thread();
-    dibs__lock(&line->mu);
-    struct dibs__hold *h = dibs__hold_of(line, owner);
-    if (h && dibs__hold_over(h, now)) {
-        k.state = DIBS_LOST;
-    } else if (h) {
-        k.state = h->suspect ? DIBS_SUSPECT : DIBS_HELD;
-        k.valid_ms = h->valid_until - now;
-        k.holds = h->count;
-        k.wire = h->wire;
-    }
-    dibs__unlock(&line->mu);
-    return k;
-}
-
-dibs_state dibs_lock_state(const dibs_lock *l, dibs_owner owner)
-{
-    return look_up(l, owner).state;
-}
-
-int64_t dibs_lock_valid_ms(const dibs_lock *l, dibs_owner owner)
-{
-    return look_up(l, owner).valid_ms;
-}
-
-int64_t dibs_lock_holds(const dibs_lock *l, dibs_owner owner)
-{
-    return look_up(l, owner).holds;
-}
-
-dibs_err dibs_lock_owner_text(const dibs_lock *l, dibs_owner owner, char *buf,
-                              size_t size)
-{
-    char text[DIBS_OWNER_MAX];
-
-    if (!l || l->group || !buf)
-        return DIBS_ERR_INVALID;
-    if (dibs__client_foreign(l->c))
-        return DIBS_ERR_FORKED;
-    struct known k = look_up(l, owner);
-    if (k.state == DIBS_LOST)
-        return DIBS_ERR_LOST;
-    if (k.state == DIBS_NOT_HELD)
-        return DIBS_ERR_NOT_OWNER;
-    size_t len = dibs__owner_text(l->line, k.wire, text);
-    if (len >= size)
-        return DIBS_ERR_INVALID;
-    memcpy(buf, text, len + 1);
-    return DIBS_OK;
+    return DIBS__TOLD(cancel(l, owner));
 }

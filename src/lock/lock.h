@@ -20,8 +20,10 @@ struct dibs_lock {
  * OK: dibs__client_leave must follow. */
 dibs_err dibs__lock_enter(const dibs_lock *l);
 
-/* Options as given, or those of nobody; checked. OK or INVALID. */
-dibs_err dibs__opts_check(const dibs_lock_opts *in, dibs_lock_opts *out);
+/* An argument was refused, and the reason set: tells the lock's client, too. l
+ * may be NULL. Returns INVALID. */
+dibs_err dibs__lock_refuse(const dibs_lock *l);
+
 /* What the options say, into an operation that has its line. Thread: any. */
 dibs_err dibs__acquire_fill(struct dibs__op *op, const dibs_lock_opts *o,
                             bool trying);

@@ -10,6 +10,7 @@
  */
 #include "lock/lock.h"
 
+#include "base/args.h"
 #include "base/mem.h"
 
 #include <stdlib.h>
@@ -260,6 +261,10 @@ static void info_answered(struct dibs__call *call, dibs_err err,
             return;
         }
         err = DIBS_ERR_SERVER;
+        dibs__op_explain_here(&lo->op, err,
+                              "'%.80s': its owner is no dibs or Redisson "
+                              "client: %zu bytes long",
+                              lo->op.line->name, lo->owner_len);
     }
     dibs__op_finish(&lo->op, err);
 }
@@ -290,53 +295,60 @@ static dibs_err look_sync(dibs_lock *l, struct look *lo,
 
 /* ---- public ------------------------------------------------------------ */
 
-/* As much of it as the caller's struct has room for. */
-static bool copy_info(const dibs_lock_info *from, dibs_lock_info *out)
+static dibs_err get_info(dibs_lock *l, dibs_lock_info *out)
 {
-    size_t size = out->size;
+    struct look lo = {.force = false};
 
-    if (size < sizeof *from)
-        return false;
-    memcpy(out, from, sizeof *from);
-    out->size = size;
-    return true;
+    if (dibs__struct_check(&dibs__struct_lock_info, out) != DIBS_OK)
+        return dibs__lock_refuse(l);
+    dibs_err err = look_sync(l, &lo, info_run);
+    if (err == DIBS_OK)
+        dibs__struct_give(&dibs__struct_lock_info, &lo.info, out);
+    return err;
 }
 
 dibs_err dibs_lock_info_get(dibs_lock *l, dibs_lock_info *out)
 {
-    struct look lo = {.force = false};
+    return DIBS__TOLD(get_info(l, out));
+}
 
-    if (!out || out->size < sizeof *out)
-        return DIBS_ERR_INVALID;
-    dibs_err err = look_sync(l, &lo, info_run);
-    if (err == DIBS_OK && !copy_info(&lo.info, out))
-        err = DIBS_ERR_INVALID;
+/* Whoever has it, or this owner if one is given. */
+static dibs_err force(dibs_lock *l, const char *owner, bool *was_locked)
+{
+    struct look lo = {.force = true};
+
+    if (owner) {
+        lo.owner_len = strlen(owner);
+        memcpy(lo.owner, owner, lo.owner_len);
+    }
+    dibs_err err = look_sync(l, &lo, owner ? force_run : info_run);
+    if (err == DIBS_OK && was_locked)
+        *was_locked = lo.was_locked;
     return err;
 }
 
 dibs_err dibs_lock_force_release(dibs_lock *l, bool *was_locked)
 {
-    struct look lo = {.force = true};
-    dibs_err err = look_sync(l, &lo, info_run);
+    return DIBS__TOLD(force(l, NULL, was_locked));
+}
 
-    if (err == DIBS_OK && was_locked)
-        *was_locked = lo.was_locked;
-    return err;
+static dibs_err check_owner(const char *owner)
+{
+    if (dibs__check_given("owner", owner) != DIBS_OK)
+        return DIBS_ERR_INVALID;
+    return *owner && strlen(owner) <= OWNER_FIELD_MAX
+               ? DIBS_OK
+               : dibs__reason_set(DIBS_ERR_INVALID,
+                                  "owner must have 1 to %d bytes",
+                                  OWNER_FIELD_MAX);
 }
 
 dibs_err dibs_lock_force_release_owner(dibs_lock *l, const char *owner,
                                        bool *was_locked)
 {
-    struct look lo = {.force = true};
-
-    if (!owner || !*owner || strlen(owner) > sizeof lo.owner)
-        return DIBS_ERR_INVALID;
-    lo.owner_len = strlen(owner);
-    memcpy(lo.owner, owner, lo.owner_len);
-    dibs_err err = look_sync(l, &lo, force_run);
-    if (err == DIBS_OK && was_locked)
-        *was_locked = lo.was_locked;
-    return err;
+    return DIBS__TOLD(check_owner(owner) == DIBS_OK
+                          ? force(l, owner, was_locked)
+                          : dibs__lock_refuse(l));
 }
 
 static void tell(struct dibs__op *op)
@@ -349,65 +361,62 @@ static void tell(struct dibs__op *op)
         lo->info_fn(op->err, op->err == DIBS_OK ? &lo->info : NULL, op->arg);
 }
 
-static dibs_err look_async(dibs_lock *l, bool force, struct look **out)
+/* from: what it is, and whom to tell. */
+static dibs_err look_begin(dibs_lock *l, const struct look *from)
 {
     dibs_err err = dibs__callbacks_ready(&l->c->callbacks);
     struct look *lo = err == DIBS_OK ? dibs__op_new(l, sizeof *lo) : NULL;
 
-    if (err == DIBS_OK && !lo)
-        err = DIBS_ERR_NOMEM;
-    if (lo) {
-        lo->force = force;
-        lo->op.tells = true;
-        lo->op.tell = tell;
-        lo->op.run = info_run;
+    if (!lo)
+        return err == DIBS_OK ? DIBS_ERR_NOMEM : err;
+    lo->force = from->force;
+    lo->force_fn = from->force_fn;
+    lo->info_fn = from->info_fn;
+    lo->op.arg = from->op.arg;
+    lo->op.tells = true;
+    lo->op.tell = tell;
+    lo->op.run = info_run;
+    dibs__op_begin(&lo->op);
+    return DIBS_OK;
+}
+
+static dibs_err look_async(dibs_lock *l, const struct look *from)
+{
+    if (!from->force_fn && !from->info_fn) {
+        dibs__check_given("cb", NULL);
+        return dibs__lock_refuse(l);
     }
-    *out = lo;
+    dibs_err err = dibs__lock_enter(l);
+    if (err != DIBS_OK)
+        return err;
+    dibs_client *c = l->c; /* a callback may free the handle meanwhile */
+    err = look_begin(l, from);
+    dibs__client_leave(c);
     return err;
 }
 
 dibs_err dibs_lock_force_release_async(dibs_lock *l, dibs_force_cb cb,
                                        void *arg)
 {
-    struct look *lo;
+    struct look from = {.force = true, .force_fn = cb, .op = {.arg = arg}};
 
-    if (!cb)
-        return DIBS_ERR_INVALID;
-    dibs_err err = dibs__lock_enter(l);
-    if (err != DIBS_OK)
-        return err;
-    dibs_client *c = l->c; /* a callback may free the handle meanwhile */
-    err = look_async(l, true, &lo);
-    if (err == DIBS_OK) {
-        lo->force_fn = cb;
-        lo->op.arg = arg;
-        dibs__op_begin(&lo->op);
-    }
-    dibs__client_leave(c);
-    return err;
+    return DIBS__TOLD(look_async(l, &from));
 }
 
 dibs_err dibs_lock_info_get_async(dibs_lock *l, dibs_info_cb cb, void *arg)
 {
-    struct look *lo;
+    struct look from = {.info_fn = cb, .op = {.arg = arg}};
 
-    if (!cb)
-        return DIBS_ERR_INVALID;
-    dibs_err err = dibs__lock_enter(l);
-    if (err != DIBS_OK)
-        return err;
-    dibs_client *c = l->c; /* a callback may free the handle meanwhile */
-    err = look_async(l, false, &lo);
-    if (err == DIBS_OK) {
-        lo->info_fn = cb;
-        lo->op.arg = arg;
-        dibs__op_begin(&lo->op);
-    }
-    dibs__client_leave(c);
-    return err;
+    return DIBS__TOLD(look_async(l, &from));
 }
 
 /* ---- the queue --------------------------------------------------------- */
+
+static dibs_err refuse_fn(const dibs_lock *l)
+{
+    dibs__check_given("fn", NULL);
+    return dibs__lock_refuse(l);
+}
 
 /* False: enough. */
 static bool show_page(const struct dibs__buf *page, size_t *place,
@@ -426,15 +435,15 @@ static bool show_page(const struct dibs__buf *page, size_t *place,
     return true;
 }
 
-dibs_err dibs_lock_queue(dibs_lock *l, dibs_queue_fn fn, void *arg)
+static dibs_err show_queue(dibs_lock *l, dibs_queue_fn fn, void *arg)
 {
     struct dibs__buf page = {0};
     struct look lo = {.page = &page};
     size_t place = 0, before;
     dibs_err err;
 
-    if (!l || !fn)
-        return DIBS_ERR_INVALID;
+    if (!fn)
+        return refuse_fn(l);
     do {
         before = place;
         dibs__buf_cut(&page, 0);
@@ -446,16 +455,21 @@ dibs_err dibs_lock_queue(dibs_lock *l, dibs_queue_fn fn, void *arg)
     return err;
 }
 
+dibs_err dibs_lock_queue(dibs_lock *l, dibs_queue_fn fn, void *arg)
+{
+    return DIBS__TOLD(show_queue(l, fn, arg));
+}
+
 /* ---- the holders ------------------------------------------------------- */
 
-dibs_err dibs_lock_holders(dibs_lock *l, dibs_holder_fn fn, void *arg)
+static dibs_err show_holders(dibs_lock *l, dibs_holder_fn fn, void *arg)
 {
     struct dibs__buf page = {0};
     struct look lo = {.page = &page};
     struct holder h;
 
-    if (!l || !fn)
-        return DIBS_ERR_INVALID;
+    if (!fn)
+        return refuse_fn(l);
     dibs_err err = look_sync(l, &lo, holders_run);
     for (size_t at = 0; err == DIBS_OK && at < page.len;) {
         memcpy(&h, page.data + at, sizeof h);
@@ -466,4 +480,9 @@ dibs_err dibs_lock_holders(dibs_lock *l, dibs_holder_fn fn, void *arg)
     }
     dibs__buf_clear(&page);
     return err;
+}
+
+dibs_err dibs_lock_holders(dibs_lock *l, dibs_holder_fn fn, void *arg)
+{
+    return DIBS__TOLD(show_holders(l, fn, arg));
 }

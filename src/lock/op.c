@@ -11,12 +11,68 @@
 #include "lock/batch.h"
 #include "lock/locks.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+
 static void op_write(struct dibs__call *call, struct dibs__buf *out, bool whole)
 {
     struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
 
     op->line->kind->write(op->verb, &op->ask, out, whole);
 }
+
+/* ---- why it failed ----------------------------------------------------- */
+
+void dibs__op_explain(struct dibs__op *op, dibs_err err, const char *why)
+{
+    dibs__free(op->why);
+    op->why = dibs__reason_new(err, why);
+}
+
+void dibs__op_explain_here(struct dibs__op *op, dibs_err err, const char *fmt,
+                           ...)
+{
+    char text[DIBS__REASON_MAX], why[DIBS__REASON_MAX];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    dibs__server_text(dibs__line_server(op->line), text, why);
+    dibs__op_explain(op, err, why);
+}
+
+static void call_explained(struct dibs__call *call, dibs_err err,
+                           const char *why)
+{
+    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
+    bool undoing = op->verb == VERB_LEAVE ||
+                   (op->verb == VERB_RELEASE && op->run == dibs__acquire_run);
+
+    if (!undoing) /* then it has failed already, for another reason */
+        dibs__op_explain(op, err, why);
+}
+
+/* Something is wrong at the server, or on the way to it. */
+static bool is_about_server(dibs_err err)
+{
+    return err == DIBS_ERR_CONN || err == DIBS_ERR_UNKNOWN ||
+           err == DIBS_ERR_WRONGTYPE || err == DIBS_ERR_AUTH ||
+           err == DIBS_ERR_SERVER || err == DIBS_ERR_PROTOCOL ||
+           err == DIBS_ERR_REPLICAS || err == DIBS_ERR_TLS;
+}
+
+void dibs__op_tell_reason(struct dibs__op *op)
+{
+    if (op->err == DIBS_OK)
+        return;
+    if (op->why)
+        dibs__reason_set(op->err, "%s", op->why->text);
+    dibs__free(op->why);
+    op->why = NULL;
+}
+
+/* ---- sending, and the end ---------------------------------------------- */
 
 void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
                    void (*answered)(struct dibs__call *, dibs_err,
@@ -41,6 +97,7 @@ void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
     op->call.expects = expects[verb];
     op->call.write = op_write;
     op->call.done = answered;
+    op->call.explain = call_explained;
     op->call.attempt_ms = s->to.command_timeout_ms;
     op->call.deadline = dibs__add(dibs__now_ms(), dibs__max(within, 0));
     op->call.connect_by = connect_by;
@@ -68,11 +125,38 @@ static void op_called_back(struct dibs__callback *cb, bool drop)
 {
     struct dibs__op *op = DIBS_OF(cb, struct dibs__op, cb);
 
+    if (!drop)
+        DIBS__TOLD((dibs__op_tell_reason(op), op->err));
     if (!drop && op->tells)
         op->tell(op);
     else if (!drop)
         op->fn(op->err, op->arg);
+    dibs__free(op->why);
     dibs__free(op);
+}
+
+/* Its time passed in a line: if the server is away, that is why. */
+static void explain_timeout(struct dibs__op *op)
+{
+    const struct dibs__server *s = dibs__line_server(op->line);
+
+    if (dibs__loop_inside() && !s->up && s->why[0])
+        dibs__op_explain(op, op->err, s->why);
+}
+
+/* What went wrong on the way matters only if that is how it ended, or if it
+ * was still so when the time was over. */
+static void settle_reason(struct dibs__op *op)
+{
+    if (op->why && op->why->err != op->err &&
+        (op->err != DIBS_ERR_TIMEOUT || !op->last)) {
+        dibs__free(op->why);
+        op->why = NULL;
+    }
+    if (!op->why && is_about_server(op->err))
+        dibs__op_explain_here(op, op->err, "%s", dibs_strerror(op->err));
+    else if (!op->why && op->err == DIBS_ERR_TIMEOUT)
+        explain_timeout(op);
 }
 
 void dibs__op_finish(struct dibs__op *op, dibs_err err)
@@ -84,6 +168,7 @@ void dibs__op_finish(struct dibs__op *op, dibs_err err)
     dibs__note_free(op->note);
     op->note = NULL;
     op->err = err;
+    settle_reason(op);
     if (op->ended) { /* what it does next counts as begun before this ends */
         op->ended(op);
         atomic_fetch_sub(&line->locks->afoot, 1);

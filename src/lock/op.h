@@ -29,6 +29,7 @@ struct dibs__op {
     int64_t reap_ms;  /* for how long a copy that comes late could stand */
     const void *with; /* of a group: its level; NULL = by itself */
     struct dibs__lost_note *note;
+    struct dibs__reason *why;  /* of its last failure, in words; owner */
     struct dibs__hold *hold;   /* line.mu */
     struct dibs__op *heir;     /* line.mu: to whom a release hands over */
     struct dibs__place *place; /* io only: in the queue of a queued kind */
@@ -75,6 +76,14 @@ void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
                    int64_t within, int64_t connect_by);
 /* The end of it: op must not be touched any more. No mutex held. */
 void dibs__op_finish(struct dibs__op *op, dibs_err err);
+
+/* Why it will fail, in words; no memory: then without. */
+void dibs__op_explain(struct dibs__op *op, dibs_err err, const char *why);
+/* The same, with the address of the lock's server. */
+__attribute__((format(printf, 3, 4))) void
+dibs__op_explain_here(struct dibs__op *op, dibs_err err, const char *fmt, ...);
+/* Its reason is this thread's from now on (dibs_error_text). */
+void dibs__op_tell_reason(struct dibs__op *op);
 
 /* Waits, of this owner: they are out of the line and to be resumed, now that
  * the owner has the lock. */

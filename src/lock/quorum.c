@@ -33,7 +33,6 @@
 #include "base/mem.h"
 #include "client/call.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define PATIENCE_PART   50 /* of the lease, for one server's answer */
@@ -114,9 +113,10 @@ static void learn(struct dibs__group *g, size_t i, dibs_err err,
     if (err != DIBS_OK && !reply)
         return;
     if (!run_id[0] && g->quorum)
-        dibs__client_say(m->c, DIBS_EVENT_WARNING, DIBS_ERR_AUTH,
-                         "INFO is refused: nobody checks that the servers of "
-                         "a quorum are different ones");
+        dibs__server_tell(dibs__line_server(m->line), DIBS_EVENT_WARNING,
+                          DIBS_ERR_AUTH,
+                          "INFO is refused: nobody checks that the servers of "
+                          "a quorum are different ones");
     dibs__lock(&g->mu);
     memcpy(m->run_id, run_id, sizeof run_id);
     m->known = ups(m);
@@ -234,7 +234,7 @@ static void try_to_win(struct dibs__gop *gop)
     struct dibs__group *g = gop->g;
     bool valid = is_valid(gop), vote[MEMBERS_MAX];
 
-    dibs__lock(&gop->g->mu);
+    dibs__lock(&g->mu);
     gop->winning = false;
     size_t yes = pick_votes(gop, vote);
     bool wins = valid && !gop->back && !gop->canceled && !gop->twice &&
@@ -588,10 +588,13 @@ dibs_err dibs__group_check(struct dibs__group *g)
         if (all[i].done)
             dibs__client_leave(g->members[i].c);
         dibs__lock(&g->mu);
-        twice |= is_twice(g, i);
+        bool same = is_twice(g, i);
         dibs__unlock(&g->mu);
+        if (same && !twice)
+            dibs__group_same_server(g, i);
+        twice |= same;
     }
-    sem_destroy(&done);
     dibs__free(all);
+    sem_destroy(&done);
     return twice ? DIBS_ERR_INVALID : DIBS_OK;
 }

@@ -70,8 +70,8 @@ static void say_reaped(const struct reap *r)
     char text[160];
 
     snprintf(text, sizeof text, "took back '%.80s'", r->line->name);
-    dibs__client_say(dibs__line_client(r->line), DIBS_EVENT_REAPED, DIBS_OK,
-                     text);
+    dibs__server_tell(dibs__line_server(r->line), DIBS_EVENT_REAPED, DIBS_OK,
+                      text);
 }
 
 static bool has_ended(const struct reap *r, const struct dibs__reply *reply)

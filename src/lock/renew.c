@@ -111,9 +111,9 @@ static void batch_answered(struct dibs__call *call, dibs_err err,
         err == DIBS_OK && reply->type == REPLY_TEXT && reply->len == b->count;
 
     if (!good || memchr(reply->text, 'e', reply->len))
-        dibs__client_say(b->locks->c, DIBS_EVENT_SUSPECT,
-                         err ? err : DIBS_ERR_SERVER,
-                         "a renewal failed; trying again");
+        dibs__server_tell(call->s, DIBS_EVENT_SUSPECT,
+                          err ? err : DIBS_ERR_SERVER,
+                          "a renewal failed; trying again");
     for (size_t i = 0, alone = 0; i < b->count; i++) {
         char letter = good ? reply->text[i] : NO_ANSWER;
         if (letter == 'm' && b->count > 1 && alone++ < ALONE_MAX)

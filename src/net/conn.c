@@ -102,8 +102,11 @@ void dibs__conn_fail(struct dibs__conn *cn, dibs_err err, const char *what,
 {
     char why[256], text[80];
 
-    if (error_number)
+    if (error_number && *what)
         snprintf(why, sizeof why, "%s: %s", what,
+                 strerror_r(error_number, text, sizeof text));
+    else if (error_number)
+        snprintf(why, sizeof why, "%s",
                  strerror_r(error_number, text, sizeof text));
     else
         snprintf(why, sizeof why, "%s", what);

@@ -316,6 +316,23 @@ void dibs__dial_late(struct dibs__conn *cn)
     dibs__conn_fail(cn, DIBS_ERR_CONN, why, 0);
 }
 
+/* The last of the host's addresses failed, too. If the host has a name, it is
+ * said which that was. */
+static void fail_address(struct dibs__conn *cn, int error_number)
+{
+    char text[NI_MAXHOST] = "";
+    const struct addrinfo *a = cn->found;
+
+    while (a && a->ai_next)
+        a = a->ai_next;
+    if (a && getnameinfo(a->ai_addr, a->ai_addrlen, text, sizeof text, NULL, 0,
+                         NI_NUMERICHOST) != 0)
+        text[0] = '\0';
+    if (strcmp(text, cn->to->url.host) == 0)
+        text[0] = '\0';
+    dibs__conn_fail(cn, DIBS_ERR_CONN, text, error_number);
+}
+
 static void try_next_address(struct dibs__conn *cn, int error_number)
 {
     while (cn->next) {
@@ -326,7 +343,7 @@ static void try_next_address(struct dibs__conn *cn, int error_number)
             return;
         dibs__conn_drop_socket(cn);
     }
-    dibs__conn_fail(cn, DIBS_ERR_CONN, "connect", error_number);
+    fail_address(cn, error_number);
 }
 
 static void resolved(void *arg, const struct dibs__resolved *r)
@@ -350,7 +367,7 @@ static void dial_unix(struct dibs__conn *cn)
     snprintf(to.sun_path, sizeof to.sun_path, "%s", cn->to->url.path);
     int failed = start_socket(cn, (struct sockaddr *)&to, sizeof to);
     if (failed)
-        dibs__conn_fail(cn, DIBS_ERR_CONN, "connect", failed);
+        dibs__conn_fail(cn, DIBS_ERR_CONN, "", failed);
 }
 
 static void dial(struct dibs__task *t)

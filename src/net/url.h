@@ -103,6 +103,12 @@ DIBS_MUST dibs_err dibs__url_of_sentinel(const struct dibs__url *from,
                                          const char *name, int port,
                                          struct dibs__url *out);
 
+/* Where it is, as a URL without a login; cut if need be. A server of a list is
+ * told by its own address, the list only while nobody knows that. In
+ * address.c. */
+#define DIBS__ADDRESS_MAX 300
+void dibs__url_address(const struct dibs__url *u, char *buf, size_t size);
+
 /* Frees what u holds, passwords wiped first, and leaves u empty. Accepts
  * an empty and a half-built one. */
 void dibs__url_clear(struct dibs__url *u);

@@ -48,6 +48,11 @@ d = json.load(sys.stdin)
 assert len(d["checks"]) > 10 and set(d) == {"checks", "verdict"}' <<<"$out" ||
         fail 'not one JSON object'
 fi
+case_is 'a full server'
+redis s config set maxmemory-policy noeviction >/dev/null
+redis s config set maxmemory 1 >/dev/null
+ran 1 dibs doctor
+has stdout 'problem  eviction     noeviction, and all of maxmemory is used: no lock can be taken' "$out"
 redis s config set maxmemory 0 >/dev/null
 
 case_is 'rights'

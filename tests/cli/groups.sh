@@ -61,7 +61,7 @@ has stderr 'do not go together' "$err"
 ran 64 dibs run -u "$first" --quorum "$all" q -- true
 has stderr 'one too many' "$err"
 ran 64 dibs run --quorum "$first,$second" q -- true
-has stderr '2 servers' "$err"
+has stderr '2 addresses given' "$err"
 ran 64 dibs run --quorum "$first,$second,$first" q -- true
 has stderr 'one and the same server' "$err"
 ran 64 dibs run --quorum "$first,redis://u:pw@b,$third" q -- true
@@ -90,7 +90,7 @@ case_is 'two of three are gone'
 kill -9 "$c_pid"
 await dead "$c_pid"
 ran 69 dibs run -w 1s --quorum "$all" q -- true
-has stderr 'cannot take q' "$err"
+has stderr "cannot take 'q'" "$err"
 free a q || fail 'a: q is held'
 
 finish

@@ -27,8 +27,29 @@ free s a || fail 'is still held'
 same lock released "$(json lock "$(cat status.txt)")"
 
 case_is 'an empty stdin'
-ran 0 dibs hold a </dev/null
+: >empty
+ran 0 dibs hold a <empty
+same stderr '' "$err"
 free s a || fail 'is still held'
+ran 0 dibs hold a < <(:)
+same stderr '' "$err"
+
+case_is 'no stdin, as in the background of a script'
+null="dibs: stdin is /dev/null and ends at once, and the hold with it (in a script, '&' does that); use --no-stdin, or give hold a pipe to read from"
+ran 0 sh -c '"$DIBS" hold a & wait $!'
+same stderr "$null" "$err"
+free s a || fail 'is still held'
+ran 0 dibs hold -q a </dev/null
+same stderr '' "$err"
+
+case_is 'its owner cannot be printed'
+ran 70 sh -c '"$DIBS" hold --status-fd 9 a >/dev/full 9>status.txt'
+same stderr 'dibs: cannot write to stdout: No space left on device; giving a back' \
+    "$err"
+same lock released "$(json lock "$(cat status.txt)")"
+free s a || fail 'is still held'
+ran 70 sh -c '"$DIBS" hold --json a >/dev/full'
+ran 70 sh -c '"$DIBS" run a -- "$DIBS" hold a >/dev/full'
 
 case_is JSON
 start --json --lease 7s a
@@ -72,10 +93,14 @@ ended 80 $job
 exec 8>&-
 
 case_is taken
-redis s hset b other:1 1 >/dev/null
+redis s hset b 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1 1 >/dev/null
 ran 75 dibs hold -n b </dev/null
 same stdout '' "$out"
-same stderr 'dibs: b is taken: held by other:1, no end left' "$err"
+same stderr 'dibs: b is taken: held by 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1, lease without end' "$err"
+redis s pexpire b 3600000 >/dev/null
+ran 75 dibs hold -n b </dev/null
+same stderr 'dibs: b is taken: held by 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1, lease ends in 59 min 59 s unless it is renewed' "$err"
+redis s persist b >/dev/null
 ran 0 dibs hold -n --ok-if-busy b </dev/null
 ran 9 dibs hold -w 50ms -E 9 -q b </dev/null
 same stderr '' "$err"
@@ -90,3 +115,11 @@ ended 143 $job
 case_is '--min-hold'
 ran 0 dibs hold --min-hold 1h c </dev/null
 held s c || fail 'is not held'
+
+case_is 'every subcommand notices that stdout is full'
+held s c || fail 'there is no lock to show'
+for sub in "info c" "info --json c" ls "ls --json" doctor "doctor --json" \
+    "queue --json c" version help "help run" "local status" \
+    "force-unlock --yes c"; do
+    ran 70 sh -c "\"\$DIBS\" $sub >/dev/full"
+done

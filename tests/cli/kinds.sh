@@ -37,7 +37,7 @@ ran 0 dibs info a
 has stdout 'mode     write' "$out"
 has stdout "writer   $(cat held.txt), 1 hold" "$out"
 ran 69 dibs run -n a -- true
-has stderr 'something else: not a lock, or a lock of another kind' "$err"
+has stderr 'something else, or a lock of another kind; take another name' "$err"
 stop_holder
 free s a || fail 'is still held'
 
@@ -51,7 +51,7 @@ has stderr 'asking for write while holding read' "$err"
 
 case_is 'a fair lock and its queue'
 ran 0 dibs queue f
-same stdout '' "$out"
+same stdout 'nobody waits' "$out"
 ran 0 dibs queue --json f
 same stdout '[]' "$out"
 holder --fair f

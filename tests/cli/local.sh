@@ -17,18 +17,32 @@ ran 70 sh -c '"$DIBS" local status >/dev/full'
 ran 69 dibs local status --json
 same running false "$(json running "$out")"
 
-case_is 'looking does not start it'
+case_is 'looking does not start it, and says what it looked at'
+idle="dibs: no URL given, and the private server of this user (unix://$sock) does not run: no locks there"
+private="private, for this user on this machine: unix://$sock"
 ran 0 dibs ls
 same stdout '' "$out"
+same stderr "$idle" "$err"
+ran 0 dibs -q ls
+same stderr '' "$err"
 ran 0 dibs ls --json
 same stdout '[]' "$out"
+same stderr "$idle" "$err"
+ran 0 dibs queue a
+same stdout 'nobody waits' "$out"
+same stderr "$idle" "$err"
 ran 0 dibs info a
-same stdout $'name     a\nstate    free' "$out"
+same stdout $'name     a\nstate    free\nserver   '"$private" "$out"
+same stderr "$idle" "$err"
+ran 0 dibs info --json a
+same 'private' true "$(json private_server "$out")"
+same waiters 0 "$(json waiters "$out")"
 ran 0 dibs force-unlock --yes a
 same stdout 'a was not held' "$out"
 same 'nothing made' '' "$(ls -A "$XDG_RUNTIME_DIR")"
 
 case_is 'twenty at once start one'
+rm err.txt
 for i in $(seq 20); do
     "$DIBS" run count -- sh -c 'n=$(cat n 2>/dev/null); echo $((n + 1)) >n' \
         2>"err.$i" &
@@ -44,9 +58,24 @@ servers() {
 }
 same 'one server' 1 "$(servers)"
 
-case_is 'told no more'
+case_is 'told no more, unless asked'
 ran 0 dibs run a -- true
 same stderr '' "$err"
+ran 0 dibs run -v a -- true
+has stderr "no URL given: the private server of this user on this machine, $sock" "$err"
+ran 0 dibs info a
+has stdout "server   $private" "$out"
+same stderr '' "$err"
+ran 0 dibs ls
+same stderr '' "$err"
+ran 0 dibs doctor
+has stdout "note     server       private, as no URL was given: unix://$sock; other users and other machines do not share its locks" "$out"
+ran 0 dibs doctor --json
+has stdout '{"check":"server","verdict":"note","text":"private, as no URL was given' "$out"
+ran 0 dibs -u "unix://$sock" doctor
+! grep -q '^note     server ' out.txt || fail 'it was named'
+ran 0 dibs -u "unix://$sock" info a
+! grep -q ^server out.txt || fail 'it was named'
 
 case_is 'closed to others'
 same folder 700 "$(stat -c %a "$dir")"
@@ -111,7 +140,7 @@ ran 0 dibs local stop
 case_is 'a server that was named is never replaced'
 DIBS_URL=unix://$T/none.sock ran 69 dibs run a -- echo no
 same stdout '' "$out"
-same stderr "dibs: no answer from unix://$T/none.sock: connect: No such file or directory" "$err"
+same stderr "dibs: no answer from unix://$T/none.sock: No such file or directory; is a server running there, and is this its address?" "$err"
 ran 69 dibs run -u "unix://$T/none.sock" a -- true
 ran 69 dibs -u "unix://$T/none.sock" info a
 same 'nothing started' 0 "$(servers)"

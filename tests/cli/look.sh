@@ -18,24 +18,24 @@ ran 0 dibs info a
 same stdout $'name     a\nstate    free' "$out"
 same stderr '' "$err"
 ran 0 dibs info --json a
-same stdout '{"name":"a","locked":false,"mode":null,"owner":null,"owners":0,"holds":0,"ttl_ms":null,"waiters":0}' "$out"
+same stdout '{"name":"a","locked":false,"mode":null,"owner":null,"owners":0,"holds":0,"ttl_ms":null,"waiters":0,"private_server":false,"holders":[],"queue":[]}' "$out"
 
 case_is 'info, held'
-lock a other:1
+lock a 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1
 ran 0 dibs info a
 same stdout "name     a
 state    held
 mode     exclusive
-owner    other:1
+owner    1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1
 holds    1
-left     no end" "$out"
+lease    no end" "$out"
 ran 0 dibs info --json a
-same stdout '{"name":"a","locked":true,"mode":"exclusive","owner":"other:1","owners":1,"holds":1,"ttl_ms":null,"waiters":0}' "$out"
-redis s hset a other:1 3 >/dev/null
+same stdout '{"name":"a","locked":true,"mode":"exclusive","owner":"1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1","owners":1,"holds":1,"ttl_ms":null,"waiters":0,"private_server":false,"holders":[{"owner":"1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1","mode":"exclusive","holds":1,"ttl_ms":null}],"queue":[]}' "$out"
+redis s hset a 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1 3 >/dev/null
 redis s pexpire a 3600000 >/dev/null
 ran 0 dibs info a
 has stdout 'holds    3' "$out"
-has stdout 'left     59 min 59 s' "$out"
+has stdout 'lease    59 min 59 s left, unless it is renewed' "$out"
 
 case_is 'ls, nothing'
 redis s flushall >/dev/null
@@ -52,7 +52,7 @@ lock a:2 $x:2
 redis s set string x >/dev/null
 redis s sadd set x >/dev/null
 ran 0 dibs ls
-same stdout "NAME  OWNER                                    HOLDS  MODE       LEFT
+same stdout "NAME  OWNER                                    HOLDS  MODE       LEASE
 a:1   $x:1       1  exclusive  no end
 a:2   $x:2       1  exclusive  no end
 b:2   00000000-0000-4000-8000-000000000002:17      1  exclusive  no end" "$out"
@@ -91,33 +91,70 @@ ran 0 dibs force-unlock --yes "$odd"
 has stdout "was held by $x:1 and is free now" "$out"
 redis s flushall >/dev/null
 
+case_is 'nothing from a server commands a terminal'
+evil=$x$':1\e]0;t\a\xc2\x9b2J'
+shown=$x':1\x1b]0;t\x07\xc2\x9b2J'
+quiet() { # WHAT
+    ! grep -q $'[\x01-\x08\x0b-\x1f\x7f]' out.txt err.txt || fail "$1: $out $err"
+    ! grep -qa $'\xc2\x9b' out.txt err.txt || fail "$1: $out $err"
+}
+lock "$evil" "$evil" 3600000
+for words in info 'info --json' queue 'run -n --any-name' 'hold -n --any-name'; do
+    # shellcheck disable=SC2086
+    dibs $words "$evil" $([ "${words%% *}" != run ] || echo -- true) \
+        >out.txt 2>err.txt </dev/null
+    out=$(cat out.txt) err=$(cat err.txt)
+    quiet "$words"
+done
+redis s hset rw mode read "$evil" 1 >/dev/null
+ran 0 dibs info rw
+has stdout "reader   $shown" "$out"
+quiet readers
+redis s rpush 'redisson_lock_queue:{q}' "$evil" >/dev/null
+ran 0 dibs queue q
+has stdout "waits    1. $shown" "$out"
+quiet queue
+ran 0 dibs ls
+quiet ls
+ran 0 dibs force-unlock --yes "$evil"
+same stdout "$shown was held by $shown and is free now" "$out"
+ran 75 dibs force-unlock --yes --if-owner y rw
+quiet force-unlock
+ran 64 dibs "$evil"
+quiet usage
+ran 64 dibs run "--$evil" a -- true
+quiet usage
+ran 64 dibs run -u "$evil" a -- true
+quiet URL
+redis s flushall >/dev/null
+
 case_is 'force-unlock'
-lock a x:1
+lock a 00000000-0000-4000-8000-000000000001:1
 ran 0 dibs force-unlock --yes a
-same stdout 'a was held by x:1 and is free now' "$out"
+same stdout 'a was held by 00000000-0000-4000-8000-000000000001:1 and is free now' "$out"
 free s a || fail 'is still held'
 ran 0 dibs force-unlock --yes a
 same stdout 'a was not held' "$out"
-lock a x:1
+lock a 00000000-0000-4000-8000-000000000001:1
 ran 0 dibs force-unlock --json --yes a
-same stdout '{"name":"a","freed":true,"owner":"x:1"}' "$out"
+same stdout '{"name":"a","freed":true,"owner":"00000000-0000-4000-8000-000000000001:1"}' "$out"
 ran 0 dibs force-unlock --json --yes a
 same stdout '{"name":"a","freed":false,"owner":null}' "$out"
 
 case_is 'force-unlock --if-owner'
-lock a x:1
-ran 75 dibs force-unlock --yes --if-owner y:1 a
+lock a 00000000-0000-4000-8000-000000000001:1
+ran 75 dibs force-unlock --yes --if-owner 00000000-0000-4000-8000-000000000009:1 a
 same stdout '' "$out"
-same stderr 'dibs: a is held by x:1: nothing done' "$err"
+same stderr 'dibs: a is held by 00000000-0000-4000-8000-000000000001:1: nothing done' "$err"
 held s a || fail 'is not held any more'
-ran 75 dibs force-unlock --json --yes --if-owner y:1 a
-same stdout '{"name":"a","freed":false,"owner":"x:1"}' "$out"
-ran 0 dibs force-unlock --yes --if-owner x:1 a
+ran 75 dibs force-unlock --json --yes --if-owner 00000000-0000-4000-8000-000000000009:1 a
+same stdout '{"name":"a","freed":false,"owner":"00000000-0000-4000-8000-000000000001:1"}' "$out"
+ran 0 dibs force-unlock --yes --if-owner 00000000-0000-4000-8000-000000000001:1 a
 free s a || fail 'is still held'
-ran 0 dibs force-unlock --yes --if-owner x:1 a
+ran 0 dibs force-unlock --yes --if-owner 00000000-0000-4000-8000-000000000001:1 a
 
 case_is 'force-unlock without --yes'
-lock a x:1
+lock a 00000000-0000-4000-8000-000000000001:1
 ran 64 dibs force-unlock a
 held s a || fail 'is not held any more'
 
@@ -128,6 +165,92 @@ await said waiting job.err
 dibs force-unlock --yes a >/dev/null
 ended 0 $job
 same stdout ran "$(cat job.txt)"
+
+case_is 'who waits for a lock without a queue'
+waits_for() { # KIND-OF-LOCK WORDS...
+    local kind=$1
+    shift
+    mkfifo in 2>/dev/null
+    : >held.txt
+    "$DIBS" hold "$@" a <in >held.txt 2>err.txt 8>&- &
+    job=$!
+    exec 8>in
+    await test -s held.txt
+    "$DIBS" run "$@" a -- true 8>&- &
+    first=$!
+    "$DIBS" run "$@" a -- true 8>&- &
+    second=$!
+    two() { [ "$(json waiters "$("$DIBS" info --json a)")" = 2 ]; }
+    await two
+    ran 0 dibs ls --json
+    same "$kind: ls" 2 "$(json waiters "$out")"
+    ran 0 dibs info a
+    info=$out
+    ran 0 dibs queue a
+}
+no_more_waiting() {
+    exec 8>&-
+    ended 0 $job
+    ended 0 $first
+    ended 0 $second
+}
+for kind in '' -x; do
+    waits_for "plain $kind" $kind
+    has info 'waits    2 clients, in no particular order' "$info"
+    same stdout 'no queue: only a fair lock has one
+waits    2 clients, in no particular order' "$out"
+    redis s acl setuser mute on '>pw' '~*' '&*' +@all -pubsub >/dev/null
+    DIBS_PASSWORD=pw ran 0 dibs -u "unix://mute@$T/s.sock" info --json a
+    same 'not known' null "$(json waiters "$out")"
+    DIBS_PASSWORD=pw ran 0 dibs -u "unix://mute@$T/s.sock" ls --json
+    same 'not known' null "$(json waiters "$out")"
+    DIBS_PASSWORD=pw ran 0 dibs -u "unix://mute@$T/s.sock" info a
+    ! grep -q waits out.txt || fail 'who told?'
+    DIBS_PASSWORD=pw ran 0 dibs -u "unix://mute@$T/s.sock" queue a
+    same stdout 'nobody is in a queue; only a fair lock has one' "$out"
+    no_more_waiting
+done
+waits_for fair --fair
+has info 'waits    2. ' "$info"
+has stdout 'waits    2. ' "$out"
+has stdout ' keeps its place ' "$out"
+has stdout ' without a sign of life' "$out"
+ran 0 dibs info --json a
+has queue '"queue":[{"place":1,"owner":"' "$out"
+has queue '{"place":2,"owner":"' "$out"
+no_more_waiting
+ran 0 dibs queue a
+same stdout 'nobody waits' "$out"
+
+case_is 'every holder, in JSON'
+redis s hset a mode read $x:1 1 $x:2 2 >/dev/null
+redis s set "{a}:$x:1:rwlock_timeout:1" 1 PX 100000 >/dev/null
+redis s set "{a}:$x:2:rwlock_timeout:1" 1 PX 100000 >/dev/null
+redis s pexpire a 100000 >/dev/null
+ran 0 dibs info --json a
+for n in 1 2; do
+    has holders "{\"owner\":\"$x:$n\",\"mode\":\"read\",\"holds\":$n,\"ttl_ms\":" "$out"
+done
+if command -v python3 >/dev/null; then
+    python3 -c 'import json, sys
+d = json.load(sys.stdin)
+assert len(d["holders"]) == 2 and d["queue"] == []' <<<"$out" || fail 'not JSON'
+fi
+ran 0 dibs info a
+has stdout "reader   $x:2, 2 holds, lease 1 min" "$out"
+redis s flushall >/dev/null
+
+case_is 'a server that says no is quoted'
+redis s acl setuser mute on '>pw' '~*' '&*' +@all -eval -evalsha >/dev/null
+for words in 'info a' 'queue a' 'force-unlock --yes a'; do
+    # shellcheck disable=SC2086
+    DIBS_PASSWORD=pw ran 77 dibs -u "unix://mute@$T/s.sock" $words
+    has stderr NOPERM "$err"
+done
+redis s acl setuser mute +eval +evalsha -scan >/dev/null
+DIBS_PASSWORD=pw ran 77 dibs -u "unix://mute@$T/s.sock" ls
+has stderr NOPERM "$err"
+redis s acl deluser mute >/dev/null
 
 case_is 'a key that is not a lock'
 redis s set string x >/dev/null
@@ -161,3 +284,46 @@ same stdout jobs:nightly "$out"
 ran 0 complete_info ''
 has stdout '\$\(touch' "$out"
 [ ! -e pwned ] || fail 'a name was run'
+
+case_is 'completion asks the server that is on the line'
+server other
+redis other hset only-here "$x:1" 1 >/dev/null
+echo "$url" >other.url
+complete_line() { # WORDS...: prints what is offered for the last
+    PATH="$T/path:$PATH" bash --norc -c '
+        . "$1"
+        shift
+        COMP_WORDS=("$@")
+        COMP_CWORD=$(($# - 1))
+        _dibs
+        printf "%s\n" "${COMPREPLY[@]}"' - "$HERE/../../completions/dibs.bash" "$@"
+}
+for words in "-u $url info" "info -u $url" "--url=$url info" \
+    "info --url-file other.url" "info --url-file=$T/other.url" \
+    "run -n -u $url" "info --url $url"; do
+    # shellcheck disable=SC2086
+    ran 0 complete_line dibs $words ''
+    same "$words" only-here "$out"
+done
+# As bash does it: words parted at : and =, and the line itself.
+complete_typed() { # LINE: prints what is offered for its end
+    PATH="$T/path:$PATH" bash --norc -c '
+        . "$1"
+        COMP_LINE=$2
+        COMP_POINT=${#2}
+        IFS=" " read -ra COMP_WORDS <<<"${2//[:=]/ & }"
+        COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+        _dibs
+        printf "%s\n" "${COMPREPLY[@]}"' - "$HERE/../../completions/dibs.bash" "$1"
+}
+redis other hset only:there "$x:1" 1 >/dev/null
+for line in "dibs -u $url info only-" "dibs --url=$url info only-" \
+    "dibs info -u '$url' only-" "dibs info -u \"$url\" only-"; do
+    ran 0 complete_typed "$line"
+    same "$line" only-here "$out"
+done
+ran 0 complete_typed "dibs -u $url info only:t"
+same 'behind the colon' there "$out"
+ran 0 complete_typed 'dibs -u $(touch${IFS}pwned) info x'
+ran 0 complete_line dibs -u '$(touch${IFS}pwned)' info ''
+[ ! -e pwned ] || fail 'a URL was run'

@@ -10,6 +10,7 @@
  *                   expected
  *     send TEXT     type TEXT; \r, \n, \e and three octal digits are escapes
  *     until LINE    run LINE with a shell, again and again until it succeeds
+ *     columns N     make the terminal so wide
  *     hangup        close the terminal
  *
  * Then it waits for the command and ends as it did: with its exit code, or
@@ -127,6 +128,13 @@ static void until(const char *line)
     }
 }
 
+static void set_columns(int n)
+{
+    struct winsize size = {.ws_row = 24, .ws_col = (unsigned short)n};
+
+    ioctl(t.master, TIOCSWINSZ, &size);
+}
+
 static int finish(void)
 {
     time_t end = time(NULL) + t.limit_s;
@@ -167,6 +175,8 @@ int main(int argc, char **argv)
             type(line + 5);
         else if (strncmp(line, "until ", 6) == 0)
             until(line + 6);
+        else if (strncmp(line, "columns ", 8) == 0)
+            set_columns(atoi(line + 8));
         else if (strcmp(line, "hangup") == 0) {
             close(t.master);
             t.master = -1;

@@ -31,7 +31,6 @@ await stopped $r2_pid
 for n in 2 3 all; do
     ran 69 dibs run --lease 3s --replicas $n a --status-fd 3 -- echo in 3>status
     same stdout '' "$out"
-    has stderr 'too few replicas' "$err"
     has stderr "1 of ${n/all/2} replicas have it" "$err"
     same cause replicas "$(json cause "$(cat status)")"
     same lock not-taken "$(json lock "$(cat status)")"
@@ -46,6 +45,16 @@ ran 69 dibs run --lease 3s -n --ok-if-busy --replicas 2 a -- true
 ran 0 dibs run --replicas 1 a -- echo in
 same stdout in "$out"
 kill -CONT $r2_pid
+
+case_is 'none at all'
+server alone
+ran 69 dibs run -u "$url" --replicas all a -- echo in
+same stdout '' "$out"
+has stderr 'the server has no replicas connected' "$err"
+ran 69 dibs run -u "$url" --lease 3s --replicas 1 a -- echo in
+has stderr '0 of 1 replicas have it' "$err"
+ran 69 dibs run -u "$url" --replicas all --multi a,b -- echo in
+has stderr 'the server has no replicas connected' "$err"
 
 case_is 'no right'
 redis m acl setuser default -wait >/dev/null

@@ -81,6 +81,7 @@ mkdir -m 700 "$T/runtime"
 env -i PATH="$PATH" HOME="$T" TMPDIR="$T" TERM=dumb LC_ALL=C \
     DIBS="$DIBS" T="$T" XDG_RUNTIME_DIR="$T/runtime" \
     DIBS_TEST_SLOWNESS="${DIBS_TEST_SLOWNESS:-1}" CC="${CC:-cc}" \
+    DIBS_SANITIZE="${DIBS_SANITIZE:-}" \
     ${ASAN_OPTIONS:+ASAN_OPTIONS="$ASAN_OPTIONS"} \
     ${TSAN_OPTIONS:+TSAN_OPTIONS="$TSAN_OPTIONS"} \
     HERE="$here" bash -u -c '. "$HERE/lib.sh"; . "$1"; finish' test "$test" &

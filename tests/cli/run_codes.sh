@@ -32,6 +32,11 @@ row 143 '' '' signal released a -- sh -c 'kill -TERM $$'
 row 137 '' '' signal released a -- sh -c 'kill -KILL $$'
 row 127 '' "dibs: cannot run 'no-such-command': No such file or directory" \
     not-found released a -- no-such-command
+words='this is one word with spaces in it: for a line of shell use -c'
+row 127 '' "dibs: cannot run 'echo hi': No such file or directory; $words" \
+    not-found released a -- 'echo hi'
+row 127 '' "dibs: cannot run 'echo hi': No such file or directory" \
+    not-found released a -- 'echo hi' x
 row 127 '' "dibs: cannot run './none/x': No such file or directory" \
     not-found released a -- ./none/x
 row 126 '' "dibs: cannot run '/': Permission denied" \
@@ -133,11 +138,11 @@ taken() { # CODE STDERR CAUSE WORDS...
     case_is "taken: dibs run $*"
     ran "$code" dibs run --status-fd 9 "$@" b -- echo no 9>status.txt
     same stdout '' "$out"
-    same stderr "$stderr" "$(sed 's/, [0-9.]* s left$/, some left/' err.txt)"
+    same stderr "$stderr" "$(sed 's/ [0-9.]* s unless/ N s unless/' err.txt)"
     same cause busy "$(json cause "$(cat status.txt)")"
     same lock not-taken "$(json lock "$(cat status.txt)")"
 }
-message="dibs: b is taken: held by $owner, some left"
+message="dibs: b is taken: held by $owner, lease ends in N s unless it is renewed"
 taken 75 "$message" -n
 taken 75 "$message" -w 0
 taken 75 "$message" -w 50ms
@@ -145,7 +150,7 @@ taken 3 "$message" -n -E 3
 taken 0 "$message" -n -E 0
 taken 0 '' -n --ok-if-busy
 taken 0 '' -w 50ms --ok-if-busy
-taken 0 $'dibs: connected\ndibs: b is taken' -n -v --ok-if-busy
+taken 0 "dibs: $url: connected"$'\ndibs: b is taken' -n -v --ok-if-busy
 taken 75 '' -n -q
 taken 64 '' -nq -E 64
 

@@ -204,7 +204,7 @@ await said ready out.txt
 kill -KILL $pid
 over 80 lost 5 null unconfirmed
 ran 69 dibs run a -- true
-same stderr "dibs: no answer from $url: connect: Connection refused" "$err"
+same stderr "dibs: no answer from $url: Connection refused; is a server running there, and is this its address?" "$err"
 
 # ---- release -----------------------------------------------------------
 

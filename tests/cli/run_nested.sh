@@ -63,3 +63,159 @@ case $out in
 *-*:*) ;;
 *) fail "no owner: '$out'" ;;
 esac
+
+# ---- the outer hold ends first -----------------------------------------
+
+mkfifo go
+# The outer command starts an inner run in the background and ends when it is
+# told. With --foreground the outer dibs does not wait for the inner one.
+cat >inner.sh <<'END'
+"$DIBS" run --status-fd 9 "$@" 9>status.txt 2>err.txt
+echo $? >code.txt
+END
+cat >outer.sh <<'END'
+bash inner.sh "$@" &
+read -r _ <go
+END
+cat >work.sh <<'END'
+trap 'echo TERM >>heard.txt; exit 5' TERM
+echo ready >ready.txt
+while [ ! -e end ]; do sleep 0.02; done
+END
+start_pair() { # OUTER-WORDS... -- INNER-WORDS...
+    local words=()
+    while [ "$1" != -- ]; do
+        words+=("$1")
+        shift
+    done
+    shift
+    rm -f ready.txt code.txt heard.txt end status.txt
+    "$DIBS" run --foreground "${words[@]}" -- bash outer.sh "$@" 2>/dev/null &
+    job=$!
+    await test -s ready.txt
+}
+inner_over() { # CODE CAUSE LOCK
+    await test -s code.txt
+    same code "$1" "$(cat code.txt)"
+    status=$(cat status.txt)
+    same cause "$2" "$(json cause "$status")"
+    same lock "$3" "$(json lock "$status")"
+}
+
+case_is 'the outer one ends: the inner command is stopped'
+start_pair d -- d -- bash work.sh
+echo on >go
+ended 0 $job
+inner_over 80 lost lost
+same heard TERM "$(cat heard.txt)"
+same stderr 'dibs: lost d: the dibs run around it has ended, and its hold with it; stopping the command' \
+    "$(head -n 1 err.txt)"
+
+case_is 'the outer one ends: --on-lost warn'
+start_pair d -- --on-lost warn d -- bash work.sh
+echo on >go
+ended 0 $job
+await said 'the command runs on' err.txt
+: >end
+inner_over 81 lost-before-end lost
+
+case_is 'the outer one loses it'
+start_pair --lease 600ms --on-lost warn d -- d -- bash work.sh
+redis s del d >/dev/null
+inner_over 80 lost lost
+same stderr 'dibs: lost d: the dibs run around it lost it; stopping the command' \
+    "$(head -n 1 err.txt)"
+echo on >go
+ended 81 $job
+
+case_is 'the outer one is killed'
+start_pair d -- d -- bash work.sh
+kill -KILL $job
+ended 137 $job
+inner_over 80 lost lost
+redis s del d >/dev/null
+
+case_is 'it is the lock in question that counts: another one is lost'
+start_pair d -- --on-lost warn d -- "$DIBS" run --lease 600ms --on-lost warn e -- \
+    sh -c '"$DIBS" run d -- bash work.sh; echo $? >deep.txt'
+redis s del e >/dev/null
+await said 'lost e' err.txt
+: >end
+inner_over 81 exit outer
+same 'the inner one of d' 0 "$(cat deep.txt)"
+echo on >go
+ended 0 $job
+
+case_is 'it is the lock in question that counts: through another one'
+start_pair d -- --on-lost warn d -- "$DIBS" run e -- \
+    sh -c '"$DIBS" run d -- bash work.sh; echo $? >deep.txt'
+echo on >go
+ended 0 $job
+await test -s code.txt
+same 'the inner one of d' 80 "$(cat deep.txt)"
+same heard TERM "$(cat heard.txt)"
+
+case_is 'a part of --multi is the outer one'"'"'s'
+start_pair d -- --multi d,f -- bash work.sh
+held s f || fail 'f is not held'
+echo on >go
+ended 0 $job
+await test -s code.txt
+same code 80 "$(cat code.txt)"
+free s f || fail 'f is still held'
+
+case_is 'the word is left for others to read'
+start_pair --lease 600ms --on-lost warn d -- --on-lost warn d -- \
+    bash -c 'echo ready >ready.txt; read -r what <&$DIBS_LOST_FD; echo "$what" >heard.txt'
+redis s del d >/dev/null
+inner_over 81 lost-before-end lost
+same heard lost "$(cat heard.txt)"
+echo on >go
+ended 81 $job
+
+case_is 'hold inside run'
+rm -f code.txt
+mkfifo keep
+exec 8<>keep
+"$DIBS" run --foreground d -- bash -c \
+    '{ "$DIBS" hold d <keep >owner.txt 2>err.txt; echo $? >code.txt; } &
+     read -r _ <go' &
+job=$!
+await test -s owner.txt
+echo on >go
+ended 0 $job
+await test -s code.txt
+same code 80 "$(cat code.txt)"
+has stderr 'lost d: the dibs run around it has ended' "$(cat err.txt)"
+exec 8>&-
+
+case_is 'another file has the number of its descriptor'
+ran 4 dibs run d -- bash -c \
+    'eval "exec $DIBS_LOST_FD< <(:)"; "$DIBS" run d -- sh -c "sleep 0.1; exit 4"'
+
+case_is 'an outer one of dibs 0.1: it has no DIBS_LOST_FDS'
+rm -f code.txt ready.txt
+"$DIBS" run --foreground d -- env -u DIBS_LOST_FDS bash outer.sh d -- bash work.sh &
+job=$!
+await test -s ready.txt
+echo on >go
+ended 0 $job
+inner_over 80 lost lost
+
+case_is 'how long it waited, and how long it was held'
+ran 0 dibs run d -- "$DIBS" run --status-fd 9 d -- sleep 1 9>status.txt
+status=$(cat status.txt)
+[ "$(json held_ms "$status")" -ge 1000 ] || fail "held: $status"
+[ "$(json waited_ms "$status")" -lt "$(json held_ms "$status")" ] ||
+    fail "waited: $status"
+
+case_is 'the descriptor was closed: fine, for the outer one waits'
+ran 4 dibs run d -- bash -c \
+    'eval "exec $DIBS_LOST_FD<&-"; "$DIBS" run d -- sh -c "exit 4"'
+case_is 'the descriptor was closed, and the outer one does not wait'
+ran 64 dibs run --foreground d -- bash -c \
+    'eval "exec $DIBS_LOST_FD<&-"; "$DIBS" run d -- echo ran'
+same stdout '' "$out"
+has stderr 'leave it open' "$err"
+ran 64 dibs run --foreground d -- bash -c \
+    'eval "exec $DIBS_LOST_FD< <(:)"; "$DIBS" hold d </dev/null'

@@ -57,6 +57,7 @@ three=$url
 echo sesame >right
 echo wrong >wrong
 printf 'unix://ann:secret@%s/three.sock\n' "$T" >ann.url
+chmod 600 right wrong ann.url
 
 works() { # [VARIABLE=VALUE...] -- WORDS...
     where 0 'one 0 two 0' "$@"
@@ -85,6 +86,31 @@ refused "unix://:***@$T/three.sock" DIBS_URL="unix://:no@$T/three.sock" -- run
 refused "unix://ann:***@$T/three.sock" DIBS_URL="unix://ann:no@$T/three.sock" \
     -- run
 
+case_is 'files that others can read or write'
+readable() { # CODE STDERR MODE WORDS...
+    local code=$1 stderr=$2
+    chmod "$3" right ann.url two.url
+    shift 3
+    ran "$code" dibs run "$@" m -- true
+    same stderr "${stderr:+dibs: }$stderr" "$err"
+}
+read="everybody may read the password in"
+readable 0 '' 600 -u "$three" --password-file right
+readable 0 '' 640 -u "$three" --password-file right
+readable 0 "$read 'right'; try: chmod 600 'right'" 644 \
+    -u "$three" --password-file right
+readable 0 '' 644 -q -u "$three" --password-file right
+readable 0 "$read 'ann.url'; try: chmod 600 'ann.url'" 604 --url-file ann.url
+readable 0 '' 644 --url-file two.url
+write=", so the password in it is not used; try: chmod 600 'right'"
+readable 64 "everybody may write to 'right'$write" 602 \
+    -u "$three" --password-file right
+readable 64 "everybody may write to 'two.url', so the URL in it is not used; try: chmod 600 'two.url'" \
+    666 --url-file two.url
+chmod 600 right ann.url two.url
+ran 0 dibs run -u "$three" --password-file <(cat right) m -- true
+same 'a pipe' '' "$err"
+
 case_is 'rights that are missing'
 where 77 '' DIBS_URL="unix://bob:secret@$T/three.sock" -- run
 
@@ -101,15 +127,15 @@ same found 0 "$out"
 
 case_is 'nobody there'
 where 69 '' -- run -u "unix://$T/none.sock"
-same stderr "dibs: no answer from unix://$T/none.sock: connect: No such file or directory" "$err"
+same stderr "dibs: no answer from unix://$T/none.sock: No such file or directory; is a server running there, and is this its address?" "$err"
 where 69 '' -- run -u redis://127.0.0.1:1
-same stderr 'dibs: no answer from redis://127.0.0.1:1: connect: Connection refused' "$err"
+same stderr 'dibs: no answer from redis://127.0.0.1:1: Connection refused; is a server running there, and is this its address?' "$err"
 for sub in "hold a" "info a" ls "force-unlock --yes a"; do
     case_is "nobody there: $sub"
     # shellcheck disable=SC2086
     ran 69 dibs -u "unix://$T/none.sock" $sub
     same stdout '' "$out"
-    same stderr "dibs: no answer from unix://$T/none.sock: connect: No such file or directory" "$err"
+    same stderr "dibs: no answer from unix://$T/none.sock: No such file or directory; is a server running there, and is this its address?" "$err"
 done
 
 case_is 'somebody who never answers'
@@ -123,11 +149,49 @@ for bad in 127.0.0.1 http://x redis:// redis://h:99999 'redis://h /0' unix://x; 
     has stderr "'$bad' is not the address of a server" "$err"
 done
 
+# The server's own words, its address, and what to try next.
+said_why() { # WORDS STEP
+    has address "dibs: cannot take 'a': $one: $1" "$err"
+    has step "$2" "$err"
+    same lines 1 "$(wc -l <err.txt)"
+}
+
 case_is 'a full server says no, and what was taken is given back'
 redis one config set maxmemory 1 >/dev/null
 ran 69 dibs run -u "$one" a -- echo no
 same stdout '' "$out"
+said_why 'OOM ' "; try: dibs doctor -u $one a"
+DIBS_URL=$one ran 69 dibs run a -- echo no
+said_why 'OOM ' '; try: dibs doctor a'
 redis one config set maxmemory 0 >/dev/null
 ran 0 dibs run -u "$one" a -- redis-cli -s one.sock config set maxmemory 1
 redis one config set maxmemory 0 >/dev/null
 free one a || fail 'is still held'
+
+case_is 'a right is missing: which command'
+redis one acl setuser default -evalsha >/dev/null
+DIBS_URL=$one ran 77 dibs run a -- echo no
+said_why NOPERM '; try: dibs doctor a'
+has command evalsha "$err"
+redis one acl setuser default +evalsha -hset >/dev/null
+DIBS_URL=$one ran 77 dibs run a -- echo no
+has command hset "$err"
+redis one acl setuser default +hset >/dev/null
+
+case_is 'a key that is something else'
+redis one set a x >/dev/null
+DIBS_URL=$one ran 69 dibs run a -- echo no
+said_why WRONGTYPE 'not a lock'
+redis one del a >/dev/null
+
+case_is 'a server that loads its data'
+redis one eval 'for i = 1, 50000 do redis.call("set", i, "x") end' 0 >/dev/null
+redis one save >/dev/null
+"${SERVER:-redis-server}" --port 0 --unixsocket "$T/load.sock" --save '' \
+    --appendonly no --dir "$T" --logfile load.log --key-load-delay 200 \
+    --loading-process-events-interval-bytes 1024 &
+disown $!
+loads() { redis load ping | grep -q LOADING; }
+await loads
+ran 69 dibs run -n -u "unix://$T/load.sock" a -- echo no
+has stderr "dibs: cannot take 'a': unix://$T/load.sock: LOADING" "$err"

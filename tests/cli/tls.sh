@@ -54,6 +54,18 @@ ran 0 dibs hold --url-file url a </dev/null
 ran 0 dibs ls -u "$works"
 ran 0 dibs info -u "$works" a
 
+case_is 'the example of dibs(1)'
+. "$HERE/lib_recipes.sh"
+recipes
+mkdir -p etc/dibs
+cp ca.crt etc/dibs/ca.pem
+cp both.pem etc/dibs/me.pem
+moved localhost:$port <blocks/tls.assignment >assignment
+for shell in dash bash; do
+    ran 0 $shell -c '. ./assignment; export DIBS_URL; exec "$DIBS" run a -- echo yes'
+    same "$shell" yes "$out"
+done
+
 refused() { # WHY QUERY
     ran 69 dibs run -u "$tls$2" a -- echo no
     same stdout '' "$out"

@@ -1,58 +1,142 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
 #
-# Command lines that make no sense: the bad word is named, a line that would be
-# right follows, the code is 64, and nothing was started.
+# Command lines that make no sense: the bad word is named, the line that was
+# typed follows, put right, the code is 64, and nothing was started.
 
-example='dibs run backup -- rsync -a /home /mnt'
-
-# wrong 'MESSAGE' 'RIGHT LINE' WORDS...
-wrong() {
-    local message=$1 right=$2
+# told 'MESSAGE' 'HINT' WORDS...: the two lines on stderr.
+told() {
+    local message=$1 hint=$2
     shift 2
     case_is "dibs ${*:0:200}"
     ran 64 dibs "$@"
     same stdout '' "$out"
-    same stderr "dibs: $message"$'\n'"dibs: right would be: $right" "$err"
+    same stderr "dibs: $message"$'\n'"dibs: $hint" "$err"
 }
 
-wrong "what shall it be? 'dibs help' shows what there is" "$example"
-wrong "there is no subcommand 'rum'" "$example" rum backup -- true
-wrong "there is no subcommand ''" "$example" ''
-wrong "unknown option '--frob'" "$example" --frob run a -- true
-wrong "unknown option '-n' in '-n'" "$example" -n run a -- true
-
-wrong 'run: the NAME of the lock is missing' "$example" run
-wrong 'run: the NAME of the lock is missing' "$example" run -- true
-wrong 'run: the command is missing' "$example" run a
-wrong 'run: the command is missing' "$example" run a --
-wrong "run: unexpected word 'true'; the command stands behind --" "$example" \
-    run a true
-wrong "run: unknown option '--frob'" "$example" run --frob a -- true
-wrong "run: unknown option '-z' in '-nz'" "$example" run -nz a -- true
-wrong "run: unknown option '--yes'" "$example" run --yes a -- true
-wrong "run: unknown option '--a\\nb\\x1b'" "$example" run $'--a\nb\e' a -- true
-wrong "run: --no-wait takes no value: '--no-wait=1'" "$example" \
-    run --no-wait=1 a -- true
-wrong "run: -c and a command behind --: 'true' is one too many" "$example" \
-    run -c true a -- true
-
-with() { # OPTION-AND-VALUE
-    echo "dibs run $1 backup -- rsync -a /home /mnt"
+# wrong 'MESSAGE' 'RIGHT LINE' WORDS...
+wrong() {
+    told "$1" "right would be: $2" "${@:3}"
 }
-no_time="is not a time such as 500ms, 10s or 2m"
-wrong "run: -w: 'a' $no_time" "$(with '-w 10s')" run -w a -- true
-wrong 'run: -w needs a value' "$(with '-w 10s')" run a -w -- true
-wrong 'run: -w needs a value' "$(with '-w 10s')" run a -w
-wrong "run: -w: '' $no_time" "$(with '-w 10s')" run -w '' a -- true
-wrong "run: -w: '-5' is negative" "$(with '-w 10s')" run -w -5 a -- true
-wrong "run: -w: '-5s' is negative" "$(with '-w 10s')" run --wait=-5s a -- true
-wrong "run: -w: '5 s' $no_time" "$(with '-w 10s')" run -w '5 s' a -- true
-wrong "run: -w: '5x' $no_time" "$(with '-w 10s')" run -w5x a -- true
+
+# meant 'LINE' WORDS...: a subcommand that there is not.
+meant() {
+    local line=$1
+    shift
+    told "there is no subcommand '$1'" "did you mean: $line" "$@"
+}
+
+wrong "what shall it be? 'dibs help' shows what there is" \
+    'dibs run NAME -- COMMAND'
+meant 'dibs run backup -- true' rum backup -- true
+meant 'dibs run a -- rsync ...' runn a -- rsync -a --password=secret
+meant 'dibs run backup -- COMMAND' lock backup
+meant "dibs run -c '...' backup" lock -c 'mysql -psecret' backup
+meant 'dibs run [options] NAME -- COMMAND [ARGS...]' lock
+meant 'dibs hold a' acquire a
+meant 'dibs ls [--json] [PATTERN]' list
+meant "dibs ls 'a*'" list 'a*'
+meant 'dibs force-unlock a' unlock a
+meant 'dibs force-unlock --yes a' kill --yes a
+meant 'dibs force-unlock a' force-unlok a
+meant 'watch dibs info a' watch a
+meant 'watch dibs ls [--json] [PATTERN]' watch
+meant 'dibs info --json a' status --json a
+meant 'dibs doctor -u URL' docter -u redis://me:secret@db1
+meant 'dibs doctor --url=URL' docter --url=redis://me:secret@db1
+meant 'dibs queue a' qeueu a
+told "there is no subcommand 'frobnicate'" \
+    "'dibs help' shows what subcommands there are" frobnicate a
+told "there is no subcommand ''" "'dibs help' shows what subcommands there are" ''
+told "help: there is no subcommand 'rum'" 'did you mean: dibs help run' help rum
+told "help: there is no subcommand 'unlock'" 'did you mean: dibs help force-unlock' \
+    help unlock
+told "help: there is no subcommand 'xyz'" "'dibs help' shows what there is" help xyz
+
+told "unknown option '--frob'" "'dibs help' shows what options there are" \
+    --frob run a -- true
+told "unknown option '-n' in '-n'" 'it goes behind the subcommand: run, hold' \
+    -n run a -- true
+told "run: unknown option '--nowait'" \
+    'did you mean: dibs run --no-wait a -- true' run --nowait a -- true
+told "run: unknown option '--no-wiat'" \
+    'did you mean: dibs run --no-wait a -- true' run --no-wiat a -- true
+told "run: unknown option '--timeout'" \
+    'did you mean: dibs run --wait=5s a -- true' run --timeout=5s a -- true
+told "hold: unknown option '--timeout'" 'did you mean: dibs hold --wait 5s a' \
+    hold --timeout 5s a
+told "run: unknown option '--fore'" \
+    'did you mean: dibs run --foreground a -- true' run --fore a -- true
+told "run: unknown option '--no'" "'dibs help run' shows what options there are" \
+    run --no a -- true
+told "run: unknown option '--frob'" \
+    "'dibs help run' shows what options there are" run --frob a -- true
+told "run: unknown option '-z' in '-nz'" \
+    "'dibs help run' shows what options there are" run -nz a -- true
+told "run: unknown option '--yes'" 'it is an option of: force-unlock' \
+    run --yes a -- true
+told "hold: unknown option '-t' in '-t'" 'it is an option of: run' hold -t 1s a
+told "force-unlock: unknown option '--force'" \
+    'did you mean: dibs force-unlock --yes a' force-unlock --force a
+told "run: unknown option '--a\\nb\\x1b'" \
+    "'dibs help run' shows what options there are" run $'--a\nb\e' a -- true
+
+# No password in a message.
+told "info: unknown option '--urll'" 'did you mean: dibs info --url=URL a' \
+    info --urll=redis://me:secret@db1 a
+told "there is no subcommand 'URL'" \
+    "'dibs help' shows what subcommands there are" redis://me:secret@db1 info
+wrong "info: unexpected word 'URL'" 'dibs info a' info a redis://me:secret@db1
+wrong "info: the NAME of the lock is missing" 'dibs info -u URL NAME' \
+    info -u redis://me:secret@db1
+
+wrong 'run: the NAME of the lock is missing' 'dibs run NAME -- COMMAND' run
+wrong 'run: the NAME of the lock is missing' 'dibs run NAME -- true' run -- true
+wrong 'run: the NAME of the lock is missing' 'dibs run -n NAME -- true' \
+    run -n -- true
+wrong 'run: the command is missing' 'dibs run a -- COMMAND' run a
+wrong 'run: the command is missing' 'dibs run a -- COMMAND' run a --
+wrong "run: unexpected word 'true'; the command stands behind --" \
+    'dibs run a -- true' run a true
+wrong "run: unexpected word 'b'" 'dibs run a -- true' run a b -- true
+wrong "run: --no-wait takes no value: '--no-wait=1'" \
+    'dibs run --no-wait a -- true' run --no-wait=1 a -- true
+wrong "run: -c and a command behind --: 'true' is one too many" \
+    'dibs run -c STRING NAME' run -c true a -- true
+
+# Values: the same line, with one that would be right.
+no_time="is not a time such as 500ms, 10s, 2m or 1h30m"
+w='dibs run -w 10s a -- true'
+wrong "run: -w: 'a' $no_time" 'dibs run -w 10s -- true' run -w a -- true
+wrong 'run: -w needs a value' 'dibs run a -w 10s -- true' run a -w -- true
+wrong 'run: -w needs a value' 'dibs run a -w 10s -- COMMAND' run a -w
+wrong "run: -w: '' $no_time" "$w" run -w '' a -- true
+wrong "run: -w: '-5' is negative" "$w" run -w -5 a -- true
+wrong "run: -w: '-5s' is negative" 'dibs run --wait=10s a -- true' \
+    run --wait=-5s a -- true
+wrong "run: -w: '5 s' $no_time" "$w" run -w '5 s' a -- true
+wrong "run: -w: '5x' $no_time" "$w" run -w5x a -- true
+wrong "run: -w: '5x' $no_time" 'dibs run -qw 10s a -- true' run -qw5x a -- true
 wrong "run: -w: '99999999999999999999' is longer than a thousand years" \
-    "$(with '-w 10s')" run -w 99999999999999999999 a -- true
+    "$w" run -w 99999999999999999999 a -- true
 wrong "run: --lease: '9223372036854775807' is longer than a thousand years" \
-    "$(with '--lease 30s')" run --lease 9223372036854775807 a -- true
+    'dibs run --lease 30s a -- true' run --lease 9223372036854775807 a -- true
+wrong "run: -w: '365000d365000d' has its units in the wrong order; write 1h30m" \
+    "$w" run -w 365000d365000d a -- true
+wrong "run: -w: '365200d99999h' is longer than a thousand years" \
+    "$w" run -w 365200d99999h a -- true
+wrong "run: -w: '30m1h' has its units in the wrong order; write 1h30m" \
+    "$w" run -w 30m1h a -- true
+wrong "run: -w: '1h1h' has its units in the wrong order; write 1h30m" \
+    "$w" run -w 1h1h a -- true
+wrong "run: -w: '1h-3m' has a sign in it; write 1h30m" "$w" run -w 1h-3m a -- true
+wrong "run: -w: '1h30' has a number without a unit; write 1h30m" "$w" \
+    run -w 1h30 a -- true
+wrong "run: -w: '1.5h30m' has a fraction before its last part; write 1h30m" \
+    "$w" run -w 1.5h30m a -- true
+wrong "run: -w: '1h 30m' $no_time" "$w" run -w '1h 30m' a -- true
+wrong "run: -w: '1h30x' $no_time" "$w" run -w 1h30x a -- true
+wrong "run: -w: '1hm' $no_time" "$w" run -w 1hm a -- true
 wrong 'run: --lease: shorter than 100 ms' \
     'dibs run --lease 30s backup -- rsync -a x y' run --lease 99ms a -- true
 wrong 'run: --lease: shorter than 100 ms' \
@@ -62,28 +146,45 @@ wrong 'run: --max-hold: shorter than 100 ms' \
 wrong 'run: --max-hold says nothing with --no-renew' \
     'dibs run --no-renew --lease 1h backup -- make all' \
     run --no-renew --max-hold 1s a -- true
-wrong "run: -E: '256' is not a code, 0 to 255" "$(with '-E 75')" \
+wrong 'run: --min-hold is longer than --max-hold: nobody would hold the lock in between' \
+    'dibs run --min-hold 1m --max-hold 1h backup -- make' \
+    run --min-hold 1h --max-hold 1m a -- true
+wrong 'hold: --min-hold is longer than --max-hold: nobody would hold the lock in between' \
+    'dibs run --min-hold 1m --max-hold 1h backup -- make' \
+    hold --max-hold 1m --min-hold 61s a
+three='dibs run --quorum redis://a,redis://b,redis://c backup -- make'
+few='at least 3 are needed: a majority must be left when one server is gone'
+wrong "--quorum: 1 address given, and $few" "$three" \
+    run --quorum redis://a a -- true
+wrong "--quorum: 2 addresses given, and $few" "$three" \
+    run --quorum redis://a,redis://b a -- true
+one='counts as one address; each server needs its own scheme, such as redis://'
+wrong "--quorum: 'a,b' $one" "$three" run --quorum a,b a -- true
+wrong "--quorum: 'redis://a,b,c' $one" "$three" run --quorum redis://a,b,c a -- true
+wrong "--quorum: 'redis://a,b' $one" "$three" \
+    run --quorum redis://a,b,redis://c a -- true
+wrong "run: -E: '256' is not a code, 0 to 255" 'dibs run -E 75 a -- true' \
     run -E 256 a -- true
-wrong "run: -E: '-1' is not a code, 0 to 255" "$(with '-E 75')" \
+wrong "run: -E: '-1' is not a code, 0 to 255" 'dibs run -E 75 a -- true' \
     run -E -1 a -- true
 wrong "run: --on-lost: 'pray' is none of term, kill, warn, exec:CMD or a signal" \
-    "$(with '--on-lost term')" run --on-lost pray a -- true
-wrong "run: --status-fd: 'x' is not a descriptor" "$(with '--status-fd 3')" \
-    run --status-fd x a -- true
+    'dibs run --on-lost term a -- true' run --on-lost pray a -- true
+wrong "run: --status-fd: 'x' is not a descriptor" \
+    'dibs run --status-fd 3 a -- true' run --status-fd x a -- true
 for n in x -1 1.5 ALL '' 99999999999; do
     wrong "run: --replicas: '$n' is neither a number nor all" \
-        "$(with '--replicas 1')" run --replicas "$n" a -- true
+        'dibs run --replicas 1 a -- true' run --replicas "$n" a -- true
 done
 wrong 'run: --status-fd: descriptor 77 is not open for writing' \
     'dibs run --status-fd 3 backup -- make 3>status' \
     run --status-fd 77 a -- true
-wrong "run: --log: 'xml' is neither text nor json" "$(with '--log json')" \
-    run --log xml a -- true
-wrong "run: -u: '' is empty" "$(with '-u redis://db1.example:6379')" \
+wrong "run: --log: 'xml' is neither text nor json" \
+    'dibs run --log json a -- true' run --log xml a -- true
+wrong "run: -u: '' is empty" 'dibs run -u redis://db1.example:6379 a -- true' \
     run -u '' a -- true
 
 wrong "run: --multi: 'c,d' is a second one; put all of them behind the first" \
-    'dibs run --multi stock,orders -- ./move' \
+    'dibs run --multi a,b --multi stock,orders -- true' \
     run --multi a,b --multi c,d -- true
 DIBS_URL='' wrong '$DIBS_URL is set, but empty' 'unset DIBS_URL DIBS_URL_FILE' \
     run a -- true
@@ -91,31 +192,30 @@ DIBS_URL_FILE='' wrong '$DIBS_URL_FILE is set, but empty' \
     'unset DIBS_URL DIBS_URL_FILE' run a -- true
 
 # Names.
-hint='   (or, if you mean it, --any-name)'
-wrong "run: the name '' is empty" "$example" run '' -- true
-wrong "run: the name 'a b' has a space in it" "$example$hint" run 'a b' -- true
-wrong "run: the name 'a\\nb' has a control character in it" "$example$hint" \
-    run $'a\nb' -- true
+any='   (or, if you mean it, --any-name)'
+synopsis='dibs run [options] NAME -- COMMAND [ARGS...]'
+wrong "run: the name '' is empty" "$synopsis" run '' -- true
+wrong "run: the name 'a b' has a space in it" "dibs run NAME -- COMMAND$any" \
+    run 'a b' -- true
+wrong "run: the name 'a\\nb' has a control character in it" \
+    "dibs run NAME -- COMMAND$any" run $'a\nb' -- true
 long=$(printf '%2048s' '' | tr ' ' x)
 wrong "run: the name 'xxxxxxxxxxxxxxxxxxxx...' has 2048 bytes, 1024 are allowed" \
-    "$example" run "$long" -- true
+    "$synopsis" run "$long" -- true
 
 # The others.
-wrong 'hold: the NAME of the lock is missing' 'dibs hold backup' hold
-wrong "hold: unexpected word 'b'" 'dibs hold backup' hold a b
-wrong "hold: unknown option '-t' in '-t'" 'dibs hold backup' hold -t 1s a
-wrong "hold: the name 'a b' has a space in it" "dibs hold backup$hint" \
-    hold 'a b'
-wrong 'info: the NAME of the lock is missing' 'dibs info backup' info
-wrong "ls: unexpected word 'b'" "dibs ls 'backup*'" ls a b
+wrong 'hold: the NAME of the lock is missing' 'dibs hold NAME' hold
+wrong "hold: unexpected word 'b'" 'dibs hold a' hold a b
+wrong "hold: the name 'a b' has a space in it" "dibs hold NAME$any" hold 'a b'
+wrong 'info: the NAME of the lock is missing' 'dibs info NAME' info
+wrong "ls: unexpected word 'b'" 'dibs ls a' ls a b
 wrong 'force-unlock: the NAME of the lock is missing' \
-    'dibs force-unlock --yes backup' force-unlock --yes
+    'dibs force-unlock --yes NAME' force-unlock --yes
 wrong "force-unlock: whoever holds 'a' will lose it while at work; say --yes if that is what you want" \
     'dibs force-unlock --yes NAME' force-unlock a
 wrong 'local: status or stop is missing' 'dibs local status' local
 wrong "local: 'start' is neither status nor stop" 'dibs local status' \
     local start
-wrong "help: there is no subcommand 'rum'" 'dibs help run' help rum
 wrong "a password in -u can be seen by everybody (ps); use --password-file, --url-file, \$DIBS_URL or \$DIBS_PASSWORD" \
     'dibs run -u redis://db1.example --password-file FILE' \
     run -u redis://me:secret@db1.example a -- true
@@ -147,6 +247,15 @@ has stderr "'nonsense://me:***@db1' is not" "$err"
 
 case_is 'nothing was started'
 same runtime '' "$(ls -A "$XDG_RUNTIME_DIR")"
+
+# Times that are right, by what they come to.
+server s
+for row in 1h30m=5400000 1d=86400000 1m1.5s=61500 2m500ms=120500 90=90000 \
+    1.5=1500 0.5m=30000 1d1h1m1s1ms=90061001 .2s=200; do
+    case_is "--lease ${row%=*}"
+    ran 0 dibs run -u "$url" --lease "${row%=*}" a -- sh -c 'echo $DIBS_LEASE_MS'
+    same ms "${row#*=}" "$out"
+done
 
 # Help, by contrast, is what was asked for.
 case_is help

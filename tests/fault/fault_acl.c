@@ -53,7 +53,7 @@ static char *between(const char *text, const char *from, const char *to)
     return ts_text("%.*s", (int)(b - a), a);
 }
 
-static char *rule_base, *rule_fair, *rule_rw, *rule_list;
+static char *rule_base, *rule_fair, *rule_rw, *rule_list, *rule_count;
 
 static int read_rules(void **state)
 {
@@ -63,6 +63,9 @@ static int read_rules(void **state)
     rule_fair = between(page, "| fair locks | `", "`");
     rule_rw = between(page, "| read-write locks | `", "`");
     rule_list = between(page, "`dibs ls` | `", "`");
+    rule_count = between(page, "`dibs ls --json` | `+", "`");
+    for (char *bar = rule_count; (bar = strstr(bar, "\\|"));)
+        memmove(bar, bar + 1, strlen(bar)); /* escaped, in a table */
     free(page);
     return kit_up(state);
 }
@@ -73,14 +76,15 @@ static int drop_rules(void **state)
     free(rule_fair);
     free(rule_rw);
     free(rule_list);
+    free(rule_count);
     return kit_down(state);
 }
 
 /* A user with these rights, and nothing refused so far. */
 static void user_with(const char *more, const char *less)
 {
-    char *line = ts_text("ACL SETUSER some reset on >pass %s %s %s %s",
-                         rule_base, more, rule_list, less);
+    char *line = ts_text("ACL SETUSER some reset on >pass %s %s %s +%s %s",
+                         rule_base, more, rule_list, rule_count, less);
     const char *argv[128];
     int argc = 0;
 
@@ -165,6 +169,7 @@ static void look(const struct kind *k, dibs_client *c, dibs_lock *l)
 {
     dibs_lock_info info = DIBS_LOCK_INFO_INIT;
     int holders = 0, locks = 0, waiters = 0;
+    size_t listeners = 0;
 
     fine(k->name, "info", dibs_lock_info_get(l, &info));
     assert_true(info.locked);
@@ -173,6 +178,7 @@ static void look(const struct kind *k, dibs_client *c, dibs_lock *l)
     fine(k->name, "list", dibs_client_list(c, "jobs:*", see_lock, &locks));
     assert_int_equal(locks, 1);
     fine(k->name, "queue", dibs_lock_queue(l, see_waiter, &waiters));
+    fine(k->name, "listeners", dibs_lock_listeners(l, &listeners));
 }
 
 /* Somebody waits and is woken; somebody else gives up. */

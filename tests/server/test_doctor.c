@@ -191,21 +191,27 @@ static void test_doctor_memory(void **state)
         {"allkeys-random", "100mb", PROBLEM, "set noeviction"},
         {"allkeys-lru", "0", WARNING, "until one is set"},
         {"noeviction", "10gb", OK, "noeviction"},
-        {"noeviction", "USED", WARNING, "refuses new locks"},
+        {"noeviction", "ALMOST", WARNING, "refuses new locks"},
+        {"noeviction", "FULL", PROBLEM, "no lock can be taken"},
     };
     dibs_client *c = kit_open(NULL);
-    char *used = ts_text("%lld", ts_info(srv, "memory", "used_memory"));
+    long long used = ts_info(srv, "memory", "used_memory");
+    char *almost = ts_text("%lld", used + used / 20);
+    char *full = ts_text("%lld", used / 2);
 
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
         ts_config_set(srv, "maxmemory-policy", rows[i].policy);
-        bool full = strcmp(rows[i].max, "USED") == 0;
-        ts_config_set(srv, "maxmemory", full ? used : rows[i].max);
+        ts_config_set(srv, "maxmemory",
+                      strcmp(rows[i].max, "FULL") == 0     ? full
+                      : strcmp(rows[i].max, "ALMOST") == 0 ? almost
+                                                           : rows[i].max);
         FINE(examine(c, NULL));
         says("eviction", rows[i].verdict, rows[i].text);
     }
     ts_config_set(srv, "maxmemory", "0");
-    free(used);
+    free(almost);
+    free(full);
     kit_close(c);
 }
 
@@ -302,6 +308,7 @@ static void test_doctor_rights(void **state)
     says("rights", NOTE, "no fair locks");
     says("rights", NOTE, "no read-write locks");
     says("rights", NOTE, "SCAN, HSCAN: locks cannot be listed");
+    says("rights", NOTE, "PUBSUB NUMSUB: how many wait");
 
     ts_ok(srv, "ACL SETUSER jobs -hset -publish -client|kill");
     FINE(examine(c, NULL));

@@ -212,6 +212,9 @@ static void wakes(dibs_pubsub holder, dibs_pubsub waiter, bool sharded,
         if (classic)
             TS_WAIT(numsub(node, false, channel) == 1);
         assert_int_equal(numsub(node, true, channel), sharded);
+        size_t n = 0;
+        want("listeners", dibs_lock_listeners(held, &n), DIBS_OK);
+        assert_int_equal(n, 1);
         want("giving back", dibs_lock_release(held, NULL), DIBS_OK);
         want("waiting", top_wait(&end), DIBS_OK);
         want("giving back", dibs_lock_release(wanted, NULL), DIBS_OK);

@@ -2,9 +2,10 @@
  *
  * test_opts.c - option structs of other sizes than ours.
  *
- * A program may be older or newer than the library. An older one's struct is
- * shorter than any we know of, or it has the size of an older version; a newer
- * one's is longer, and is fine while the part we do not know is zero.
+ * A program may be older or newer than the library. An older one's struct has
+ * the size of an older version, of 0.1 at least; a newer one's is longer, and
+ * is fine while the part we do not know is zero. What is longer than any struct
+ * will be is a size that was never set.
  *
  * Nobody listens at the address used here. So options that are good end with
  * CONN or NOT_OWNER, and options that are not with INVALID.
@@ -17,12 +18,22 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-#define NOWHERE  "unix:///nonexistent/dibs"
-#define MORE     64 /* bytes that a newer struct has */
+#define COUNT(a)            (sizeof(a) / sizeof((a)[0]))
+#define NOWHERE             "unix:///nonexistent/dibs"
+#define MORE                64 /* bytes that a newer struct has */
+#define END_OF(type, field) (offsetof(type, field) + sizeof(((type *)0)->field))
+
+/* The sizes of 0.1, by the last field that each struct had. A program that was
+ * built then must go on working, so these never change. */
+#define CLIENT_OPTS_0_1 END_OF(dibs_client_opts, pubsub)
+#define LOCK_OPTS_0_1   END_OF(dibs_lock_opts, replicas_timeout_ms)
+#define INFO_0_1        END_OF(dibs_lock_info, owner)
+#define MEMBER_0_1      END_OF(dibs_member, valid_ms)
 
 /* How long the caller's struct says it is, and which byte of it is not zero
  * (0 = none). */
@@ -43,7 +54,8 @@ struct row {
             {sizeof(type) + MORE, sizeof(type), DIBS_ERR_INVALID},             \
             {sizeof(type) + MORE, sizeof(type) + MORE - 1, DIBS_ERR_INVALID},  \
             {sizeof(type), sizeof(type), good},                                \
-            {sizeof(type) + 8, sizeof(type) + 8, good},                        \
+            {sizeof(type) + 8, sizeof(type) + 8, good}, {65536, 0, good},      \
+            {65537, 0, DIBS_ERR_INVALID},                                      \
     }
 
 /* A struct as the row has it, in memory that ends where it says (so that a
@@ -62,8 +74,8 @@ static void *make(const struct row *row, size_t ours)
 
 static void test_opts_client(void **state)
 {
-    static const struct row rows[] = ROWS(
-        dibs_client_opts, offsetof(dibs_client_opts, tls_ca), DIBS_ERR_CONN);
+    static const struct row rows[] =
+        ROWS(dibs_client_opts, CLIENT_OPTS_0_1, DIBS_ERR_CONN);
 
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -93,7 +105,7 @@ static void hear(dibs_err err, void *arg)
 static void test_opts_lock(void **state)
 {
     static const struct row rows[] =
-        ROWS(dibs_lock_opts, sizeof(dibs_lock_opts), DIBS_ERR_NOT_OWNER);
+        ROWS(dibs_lock_opts, LOCK_OPTS_0_1, DIBS_ERR_NOT_OWNER);
     struct heard heard = {0, DIBS_OK};
     dibs_client *c;
     dibs_lock *l;
@@ -133,9 +145,12 @@ static void test_opts_info(void **state)
         dibs_err want;
     } rows[] = {
         {0, DIBS_ERR_INVALID},
-        {sizeof(dibs_lock_info) - 1, DIBS_ERR_INVALID},
+        {INFO_0_1 - 1, DIBS_ERR_INVALID},
+        {INFO_0_1, DIBS_ERR_CONN},
         {sizeof(dibs_lock_info), DIBS_ERR_CONN},
         {sizeof(dibs_lock_info) + MORE, DIBS_ERR_CONN},
+        {65537, DIBS_ERR_INVALID},
+        {SIZE_MAX, DIBS_ERR_INVALID},
     };
     dibs_client *c;
     dibs_lock *l;
@@ -161,6 +176,121 @@ static void test_opts_info(void **state)
     }
     dibs_lock_free(l);
     dibs_client_free(c);
+}
+
+/* ---- structs that end where memory ends -------------------------------- */
+
+/* Memory of that many bytes, behind which there is nothing; all of it set. */
+static void *at_the_edge(size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *p = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    assert_true(p != MAP_FAILED && bytes <= page);
+    assert_int_equal(mprotect(p + page, page, PROT_NONE), 0);
+    return p + page - bytes;
+}
+
+static void off_the_edge(void *p)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+    munmap((void *)((uintptr_t)p & ~(page - 1)), 2 * page);
+}
+
+/* A size that was never set is not believed: nothing is read behind it. */
+static void test_opts_size_of_rubbish(void **state)
+{
+    static const size_t sizes[] = {
+        SIZE_MAX, SIZE_MAX / 2, (size_t)1 << 32, (size_t)1 << 20, 65537,
+    };
+    dibs_client_opts *co = at_the_edge(sizeof *co);
+    dibs_lock_opts *lo = at_the_edge(sizeof *lo);
+    dibs_lock_info *info = at_the_edge(sizeof *info);
+    dibs_member *member = at_the_edge(sizeof *member);
+    dibs_client *c = NULL, *none = NULL;
+    dibs_lock *l, *group;
+
+    (void)state;
+    assert_int_equal(
+        dibs_client_open(NOWHERE, DIBS_CLIENT_OPTS(.lazy = true), &c), DIBS_OK);
+    assert_int_equal(dibs_lock_new(c, "l", &l), DIBS_OK);
+    assert_int_equal(dibs_multi_lock_new(&l, 1, &group), DIBS_OK);
+    for (size_t i = 0; i < COUNT(sizes); i++) {
+        co->size = lo->size = info->size = member->size = sizes[i];
+        const dibs_err errs[] = {
+            dibs_client_open(NOWHERE, co, &none),
+            dibs_lock_acquire(l, lo),
+            dibs_lock_try(l, lo),
+            dibs_lock_release(l, lo),
+            dibs_lock_acquire_async(l, lo, hear, NULL),
+            dibs_lock_try_async(l, lo, hear, NULL),
+            dibs_lock_release_async(l, lo, hear, NULL),
+            dibs_lock_acquire(group, lo),
+            dibs_lock_release(group, lo),
+            dibs_lock_info_get(l, info),
+            dibs_lock_members(group, 0, 0, member),
+        };
+        for (size_t k = 0; k < COUNT(errs); k++)
+            if (errs[k] != DIBS_ERR_INVALID)
+                fail_msg("size %zu, call %zu: %s", sizes[i], k,
+                         dibs_strerror(errs[k]));
+    }
+    dibs_lock_free(group);
+    dibs_lock_free(l);
+    dibs_client_free(c);
+    off_the_edge(co);
+    off_the_edge(lo);
+    off_the_edge(info);
+    off_the_edge(member);
+}
+
+/* A program of 0.1 has structs of that size, and nothing behind them. */
+static void test_opts_program_of_0_1(void **state)
+{
+    dibs_client_opts *co = at_the_edge(CLIENT_OPTS_0_1 + 4); /* and padding */
+    dibs_lock_opts *lo = at_the_edge(LOCK_OPTS_0_1);
+    dibs_lock_info *info = at_the_edge(INFO_0_1);
+    dibs_member *member = at_the_edge(MEMBER_0_1);
+    dibs_client *c = NULL;
+    dibs_lock *l, *group;
+
+    (void)state;
+    co->size = CLIENT_OPTS_0_1 + 4;
+    co->lazy = true;
+    lo->size = LOCK_OPTS_0_1;
+    lo->owner = 5;
+    info->size = INFO_0_1;
+    member->size = MEMBER_0_1;
+    assert_int_equal(dibs_client_open(NOWHERE, co, &c), DIBS_OK);
+    assert_int_equal(dibs_lock_new(c, "l", &l), DIBS_OK);
+    assert_int_equal(dibs_multi_lock_new(&l, 1, &group), DIBS_OK);
+    assert_int_equal(dibs_lock_try(l, lo), DIBS_ERR_CONN);
+    assert_int_equal(dibs_lock_release(l, lo), DIBS_ERR_NOT_OWNER);
+    assert_int_equal(dibs_lock_info_get(l, info), DIBS_ERR_CONN);
+    assert_int_equal(dibs_lock_members(group, 0, 0, member), DIBS_OK);
+    assert_int_equal(member->size, MEMBER_0_1);
+    assert_string_equal(member->name, "l");
+    dibs_lock_free(group);
+    dibs_lock_free(l);
+    dibs_client_free(c);
+    off_the_edge(co);
+    off_the_edge(lo);
+    off_the_edge(info);
+    off_the_edge(member);
+}
+
+/* On the machines there are programs for, in numbers. */
+static void test_opts_sizes_of_0_1(void **state)
+{
+    (void)state;
+    if (sizeof(void *) != 8)
+        skip();
+    assert_int_equal(CLIENT_OPTS_0_1, 164);
+    assert_int_equal(LOCK_OPTS_0_1, 88);
+    assert_int_equal(INFO_0_1, 208);
+    assert_int_equal(MEMBER_0_1, 48);
 }
 
 /* What the macros make is what a struct filled by hand is. */
@@ -211,6 +341,9 @@ int main(void)
         cmocka_unit_test(test_opts_client),
         cmocka_unit_test(test_opts_lock),
         cmocka_unit_test(test_opts_info),
+        cmocka_unit_test(test_opts_size_of_rubbish),
+        cmocka_unit_test(test_opts_program_of_0_1),
+        cmocka_unit_test(test_opts_sizes_of_0_1),
         cmocka_unit_test(test_opts_macros),
         cmocka_unit_test(test_opts_errors_have_texts),
     };

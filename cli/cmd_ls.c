@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * cmd_ls.c - dibs ls: the locks that are held.
+ *
+ * All are read first, then sorted and shown: a scan of a server that changes
+ * may see a lock twice. How many wait is asked for each, so only with --json.
+ *
+ * Thread  The first one.
+ */
+#include "cmd.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exits.h"
+#include "look.h"
+
+struct list {
+    struct seen *rows;
+    size_t n, room;
+    bool failed;
+};
+
+static bool add_row(const char *name, size_t len, const dibs_lock_info *info,
+                    void *arg)
+{
+    struct list *all = arg;
+
+    if (all->n == all->room) {
+        size_t room = all->room > 0 ? 2 * all->room : 64;
+        struct seen *rows = reallocarray(all->rows, room, sizeof *rows);
+        if (!rows) {
+            all->failed = true;
+            return false;
+        }
+        all->rows = rows;
+        all->room = room;
+    }
+    char *copy = malloc(len + 1);
+    if (!copy) {
+        all->failed = true;
+        return false;
+    }
+    memcpy(copy, name, len);
+    copy[len] = '\0';
+    all->rows[all->n++] =
+        (struct seen){.name = copy, .len = len, .info = *info};
+    return true;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct seen *x = a, *y = b;
+    int way = memcmp(x->name, y->name, x->len < y->len ? x->len : y->len);
+
+    return way != 0 ? way : (x->len > y->len) - (x->len < y->len);
+}
+
+/* In order, and each name once: a scan of a changing server may see a lock
+ * twice. */
+static void tidy(struct list *all)
+{
+    size_t n = 0;
+
+    if (all->n == 0)
+        return;
+    qsort(all->rows, all->n, sizeof *all->rows, by_name);
+    for (size_t i = 1; i < all->n; i++) {
+        if (by_name(&all->rows[n], &all->rows[i]) == 0)
+            free(all->rows[i].name);
+        else
+            all->rows[++n] = all->rows[i];
+    }
+    all->n = n + 1;
+}
+
+static void list_json(const struct list *all)
+{
+    putchar('[');
+    for (size_t i = 0; i < all->n; i++) {
+        struct json j;
+
+        fputs(i > 0 ? ",\n " : "", stdout);
+        json_open(&j, stdout);
+        look_json(&j, &all->rows[i]);
+        json_close(&j);
+    }
+    puts("]");
+}
+
+/* Columns as wide as what they hold; bytes count, which is right for nearly
+ * every name. */
+static void list_text(const struct list *all)
+{
+    bool coloured = out_coloured(stdout);
+    size_t name_w = 4, owner_w = 5;
+    char **names = calloc(all->n + 1, sizeof *names);
+    char span[OUT_SPAN_MAX];
+
+    if (!names || all->n == 0)
+        goto out;
+    for (size_t i = 0; i < all->n; i++) {
+        names[i] = out_printable(all->rows[i].name, all->rows[i].len);
+        size_t w = names[i] ? strlen(names[i]) : 0;
+        name_w = w > name_w ? w : name_w;
+        w = strlen(all->rows[i].info.owner);
+        owner_w = w > owner_w ? w : owner_w;
+    }
+    name_w = name_w > 60 ? 60 : name_w;
+    printf("%s%-*s  %-*s  %5s  %-9s  %s%s\n", out_colour(coloured, COLOUR_HEAD),
+           (int)name_w, "NAME", (int)owner_w, "OWNER", "HOLDS", "MODE", "LEASE",
+           out_colour(coloured, COLOUR_PLAIN));
+    for (size_t i = 0; i < all->n; i++) {
+        const dibs_lock_info *info = &all->rows[i].info;
+        char *owner = out_printable(info->owner, strlen(info->owner));
+
+        printf("%-*s  %-*s  %5" PRId64 "  %-9s  %s\n", (int)name_w,
+               names[i] ? names[i] : "?", (int)owner_w, owner ? owner : "?",
+               info->holds, look_mode(info->mode),
+               look_left(info->ttl_ms, span));
+        free(owner);
+    }
+out:
+    for (size_t i = 0; names && i < all->n; i++)
+        free(names[i]);
+    free(names);
+}
+
+/* Who waits for each of them. Who may not ask for one may for none. */
+static dibs_err count_all(dibs_client *c, struct list *all)
+{
+    dibs_err err = DIBS_OK;
+
+    for (size_t i = 0; i < all->n && err == DIBS_OK; i++) {
+        err = look_count(c, &all->rows[i]);
+        if (!all->rows[i].counted)
+            break;
+    }
+    return err;
+}
+
+int cmd_ls(const struct args *a)
+{
+    const char *pattern = a->n_words > 0 ? a->words[0] : NULL;
+    struct list all = {.rows = NULL};
+    struct look k;
+    int code = look_open(a, &k);
+
+    if (code == EXIT_FINE && k.c) {
+        dibs_err err = dibs_client_list(k.c, pattern, add_row, &all);
+
+        if (err == DIBS_OK && !all.failed)
+            tidy(&all);
+        if (err == DIBS_OK && a->json && !all.failed)
+            err = count_all(k.c, &all);
+        if (err != DIBS_OK || all.failed)
+            code = look_failed("ls", all.failed ? DIBS_ERR_NOMEM : err);
+    }
+    if (code == EXIT_FINE)
+        (a->json ? list_json : list_text)(&all);
+    for (size_t i = 0; i < all.n; i++)
+        free(all.rows[i].name);
+    free(all.rows);
+    look_close(&k);
+    return out_finish(code);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * failure.h - why a lock cannot be taken, and what to do about it.
+ */
+#ifndef DIBS_CLI_FAILURE_H
+#define DIBS_CLI_FAILURE_H
+
+#include <dibs/dibs.h>
+
+#include "args.h"
+
+#define FAILURE_MAX 1024
+
+/* Says that the lock cannot be taken, why, and what to try next. text is what
+ * dibs_error_text said of it, or "". c may be NULL; else it is asked for the
+ * master of a replica. Returns the exit code. */
+int failure_tell(const struct args *a, dibs_err err, const char *text,
+                 dibs_client *c);
+
+/* What to try next, to be put behind a message: "; try: dibs doctor a", or
+ * nothing. */
+const char *failure_step(const struct args *a, dibs_err err, const char *text,
+                         char buf[FAILURE_MAX]);
+
+/* Takes out of a server's words what is of no use to people: the number of the
+ * script and the line, and a point at the end. */
+void failure_trim(char *text);
+
+/* What follows the address in "redis://host:port: words". */
+const char *failure_words(const char *text);
+
+#endif

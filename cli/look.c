@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * look.c - what info, queue, ls and force-unlock share: a server to ask, and a
+ * lock as it sees it.
+ *
+ * Where no URL is given and no private server runs, there are no locks: that is
+ * the answer, and none is started for it. But it is told, since somebody who
+ * forgot the URL would take it for an answer about another server.
+ *
+ * Thread  The first one.
+ */
+#include "look.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "exits.h"
+#include "target.h"
+
+int look_failed(const char *what, dibs_err err)
+{
+    const char *why = dibs_error_text();
+
+    out_tell(OUT_ERROR, "server", "%s: %s%s%s", what, dibs_strerror(err),
+             *why ? ": " : "", why);
+    return out_exit_of(err);
+}
+
+int look_open(const struct args *a, struct look *k)
+{
+    *k = (struct look){.c = NULL};
+    int code = target_look(a, &k->c, &k->private_url);
+
+    if (code == EXIT_FINE && !k->c)
+        out_tell(OUT_WARN, "local",
+                 "no URL given, and the private server of this user (%s) does "
+                 "not run: no locks there",
+                 k->private_url ? k->private_url : "");
+    return code;
+}
+
+int look_open_lock(const struct args *a, struct look *k)
+{
+    int code = look_open(a, k);
+
+    if (code != EXIT_FINE || !k->c)
+        return code;
+    /* A handle for fair locks sees all there is to see of the other kinds. */
+    dibs_err err = dibs_fair_lock_new(k->c, a->words[0], &k->l);
+    return err == DIBS_OK ? EXIT_FINE : look_failed(a->words[0], err);
+}
+
+void look_close(struct look *k)
+{
+    dibs_lock_free(k->l);
+    dibs_client_free(k->c);
+    free(k->private_url);
+}
+
+dibs_err look_info(struct look *k, struct seen *s)
+{
+    dibs_err err = dibs_lock_info_get(k->l, &s->info);
+    dibs_lock *plain;
+
+    if (err != DIBS_ERR_AUTH || dibs_lock_new(k->c, s->name, &plain) != DIBS_OK)
+        return err;
+    /* No right to look at a queue; perhaps one to look at the lock. */
+    dibs_lock_free(k->l);
+    k->l = plain;
+    return dibs_lock_info_get(k->l, &s->info);
+}
+
+dibs_err look_count(dibs_client *c, struct seen *s)
+{
+    dibs_lock_info info = DIBS_LOCK_INFO_INIT;
+    dibs_lock *l;
+    dibs_err err = dibs_fair_lock_new_bytes(c, s->name, s->len, &l);
+
+    if (err != DIBS_OK)
+        return err;
+    err = dibs_lock_listeners(l, &s->waiting);
+    s->counted = err == DIBS_OK;
+    if (s->counted) /* who may not look at queues has no fair locks */
+        err = dibs_lock_info_get(l, &info);
+    s->queued = info.waiters;
+    dibs_lock_free(l);
+    return err == DIBS_ERR_AUTH || err == DIBS_ERR_WRONGTYPE ? DIBS_OK : err;
+}
+
+const char *look_mode(dibs_mode mode)
+{
+    switch (mode) { /* no default: the compiler names a missing case */
+    case DIBS_MODE_NONE:
+        return "free";
+    case DIBS_MODE_EXCLUSIVE:
+        return "exclusive";
+    case DIBS_MODE_READ:
+        return "read";
+    case DIBS_MODE_WRITE:
+        return "write";
+    }
+    return "unknown";
+}
+
+const char *look_left(int64_t ttl_ms, char buf[OUT_SPAN_MAX])
+{
+    return ttl_ms < 0 ? "no end" : out_span(ttl_ms, buf);
+}
+
+void look_json(struct json *j, const struct seen *s)
+{
+    const dibs_lock_info *i = &s->info;
+
+    json_bytes(j, "name", s->name, s->len);
+    json_bool(j, "locked", i->locked);
+    json_text(j, "mode", i->locked ? look_mode(i->mode) : NULL);
+    json_text(j, "owner", i->locked ? i->owner : NULL);
+    json_int(j, "owners", (int64_t)i->owners);
+    json_int(j, "holds", i->holds);
+    if (i->locked && i->ttl_ms >= 0)
+        json_int(j, "ttl_ms", i->ttl_ms);
+    else
+        json_null(j, "ttl_ms");
+    if (s->counted)
+        json_int(j, "waiters", (int64_t)(s->queued + s->waiting));
+    else
+        json_null(j, "waiters");
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * look.h - what info, queue, ls and force-unlock share: a server to ask, and a
+ * lock as it sees it.
+ */
+#ifndef DIBS_CLI_LOOK_H
+#define DIBS_CLI_LOOK_H
+
+#include <stddef.h>
+
+#include "args.h"
+
+/* Where we look. */
+struct look {
+    dibs_client *c;    /* NULL: the private server does not run */
+    dibs_lock *l;      /* of the name on the command line; or NULL */
+    char *private_url; /* no URL was given: that of the private server */
+};
+
+/* A server to ask. If it is the private one and that does not run, this is told
+ * (not with -q), and there is no client. EXIT_FINE, or another code and it has
+ * been said why; look_close in either case. */
+int look_open(const struct args *a, struct look *k);
+/* The same, and a handle for the lock that is named. */
+int look_open_lock(const struct args *a, struct look *k);
+void look_close(struct look *k);
+
+/* Tells what failed, with the server's own words; the exit code. */
+int look_failed(const char *what, dibs_err err);
+
+/* A lock as the server sees it. */
+struct seen {
+    char *name;
+    size_t len;
+    dibs_lock_info info;
+    bool counted;   /* the next two are known */
+    size_t queued;  /* in the queue of a fair lock */
+    size_t waiting; /* clients that wait for one without a queue */
+};
+
+/* Asks the server for all but the counts. */
+dibs_err look_info(struct look *k, struct seen *s);
+/* Asks for the counts. That our user may not ask is no error: then they are not
+ * known. */
+dibs_err look_count(dibs_client *c, struct seen *s);
+
+const char *look_mode(dibs_mode mode);
+/* What is left of a lease: "29.7 s", or "no end". */
+const char *look_left(int64_t ttl_ms, char buf[OUT_SPAN_MAX]);
+/* The fields of a JSON object that info and ls have in common. */
+void look_json(struct json *j, const struct seen *s);
+
+#endif

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * names.h - the name of the lock on the command line, or the names.
+ */
+#ifndef DIBS_CLI_NAMES_H
+#define DIBS_CLI_NAMES_H
+
+#include "args.h"
+
+/* Puts the names of --multi where NAME would stand. */
+int names_place(struct args *a, const struct command *cmd);
+
+/* Are they names of locks? Both give EXIT_FINE, or EXIT_USAGE and it has been
+ * said why. */
+int names_check(const struct args *a, const struct command *cmd);
+
+#endif

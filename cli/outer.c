@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * outer.c - the dibs runs around us, and when their holds end.
+ *
+ * A run of a lock that an outer run holds takes nothing (bundle.c). But the
+ * outer hold can end first: it is lost, or the outer run was told --foreground
+ * and waits only for its own command, or it is killed. Then our command has to
+ * stop, as if the lock were ours and lost.
+ *
+ * How     An outer run gives its command the read end of a pipe. It writes a
+ *         word when the lock is lost. It closes the write end before it
+ *         releases the lock; the kernel closes it when the run dies. So data
+ *         means lost, and the end without data means ended. We only poll the
+ *         pipe and never read from it: the word is for others, too.
+ *
+ * Which   DIBS_LOST_FD is the pipe of the innermost run, which may hold another
+ *         lock. DIBS_LOST_FDS has all of them, "owner=descriptor:inode:how".
+ *         The inode tells whether the descriptor still is that pipe: scripts
+ *         and programs close descriptors, and others then get the number. A
+ *         run by dibs 0.1 sets only DIBS_LOST_FD.
+ *
+ * Closed  Where the pipe is gone, how tells whether that is dangerous. "group":
+ *         the outer run waits for its process group, and so for us, and signals
+ *         all of it when the lock is lost. "one": it waits for one process.
+ *         Then nobody would stop our command, and we do not begin.
+ *
+ * Thread  Opening happens on a thread of its own, all else on the first.
+ */
+#include "outer.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The inode of the pipe that we may read from there; 0 if it is none. */
+static uint64_t pipe_inode(int fd)
+{
+    struct stat st;
+    int flags = fcntl(fd, F_GETFL);
+
+    if (flags < 0 || (flags & O_ACCMODE) != O_RDONLY || fstat(fd, &st) != 0 ||
+        !S_ISFIFO(st.st_mode))
+        return 0;
+    return (uint64_t)st.st_ino;
+}
+
+/* What DIBS_LOST_FDS says of an owner; -1: nothing, or the pipe is gone. */
+static int listed_fd(struct outer *o, const char *list, const char *owner,
+                     size_t len)
+{
+    int fd, end;
+    uint64_t inode;
+
+    for (; *list; list += strspn(list, " ")) {
+        size_t n = strcspn(list, " ");
+
+        if (n > len && strncmp(list, owner, len) == 0 && list[len] == '=' &&
+            sscanf(list + len, "=%d:%" SCNu64 "%n", &fd, &inode, &end) == 2) {
+            if (fd >= 0 && inode != 0 && pipe_inode(fd) == inode)
+                return fd;
+            if (strncmp(list + len + end, ":one", 4) == 0)
+                o->unguarded = true;
+        }
+        list += n;
+    }
+    return -1;
+}
+
+/* Of a run by dibs 0.1, which has no list. */
+static int plain_fd(const char *owner, size_t len)
+{
+    const char *text = getenv("DIBS_LOST_FD"), *one = getenv("DIBS_OWNER");
+    int fd;
+
+    if (!text || !one || strlen(one) != len || memcmp(one, owner, len) != 0 ||
+        sscanf(text, "%d", &fd) != 1)
+        return -1;
+    return pipe_inode(fd) != 0 ? fd : -1;
+}
+
+static bool add_fd(struct outer *o, int fd)
+{
+    struct epoll_event ev = {.events = EPOLLIN};
+
+    for (size_t i = 0; i < o->n; i++)
+        if (o->fds[i] == fd)
+            return true;
+    if (o->fd < 0)
+        o->fd = epoll_create1(EPOLL_CLOEXEC);
+    if (o->n == OUTER_MAX || o->fd < 0 ||
+        epoll_ctl(o->fd, EPOLL_CTL_ADD, fd, &ev) != 0)
+        return false;
+    o->fds[o->n++] = fd;
+    return true;
+}
+
+bool outer_open(struct outer *o, const char *owners)
+{
+    const char *list = getenv("DIBS_LOST_FDS");
+    bool all = true;
+
+    *o = (struct outer){.fd = -1};
+    for (; *owners; owners += strspn(owners, " ")) {
+        size_t n = strcspn(owners, " ");
+        int fd = list ? listed_fd(o, list, owners, n) : plain_fd(owners, n);
+
+        all = fd >= 0 && add_fd(o, fd) && all;
+        owners += n;
+    }
+    return all;
+}
+
+void outer_close(struct outer *o)
+{
+    if (o->fd >= 0)
+        close(o->fd);
+    *o = (struct outer){.fd = -1};
+}
+
+enum outer_state outer_state(const struct outer *o)
+{
+    enum outer_state state = OUTER_HOLDS;
+
+    for (size_t i = 0; i < o->n && state != OUTER_LOST; i++) {
+        struct pollfd p = {.fd = o->fds[i], .events = POLLIN};
+
+        if (poll(&p, 1, 0) == 1)
+            state = p.revents & POLLIN ? OUTER_LOST : OUTER_ENDED;
+    }
+    return state;
+}
+
+int outer_first(const struct outer *o)
+{
+    return o->n > 0 ? o->fds[0] : -1;
+}
+
+char *outer_row(const char *owners, int fd, bool foreground)
+{
+    const char *outer = getenv("DIBS_LOST_FDS");
+    char *row = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&row, &size);
+
+    if (!f)
+        return NULL;
+    fputs("DIBS_LOST_FDS=", f);
+    for (; *owners; owners += strspn(owners, " ")) {
+        int n = (int)strcspn(owners, " ");
+
+        fprintf(f, "%.*s=%d:%" PRIu64 ":%s ", n, owners, fd, pipe_inode(fd),
+                foreground ? "one" : "group");
+        owners += n;
+    }
+    fputs(outer ? outer : "", f);
+    if (fclose(f) != 0) {
+        free(row);
+        return NULL;
+    }
+    return row;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * progress.h - a line on the terminal that changes while we wait.
+ */
+#ifndef DIBS_CLI_PROGRESS_H
+#define DIBS_CLI_PROGRESS_H
+
+#include <stdbool.h>
+
+/* Is stderr a terminal, and are we in its foreground? */
+bool progress_possible(void);
+
+/* Shows a line in place of the last one, cut to the width of the terminal.
+ * Bytes that could upset a terminal are shown as escapes. */
+void progress_show(const char *text);
+
+/* Erases it. Messages do that before they are written. */
+void progress_clear(void);
+
+#endif

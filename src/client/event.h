@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * event.h - what a log would say, and to whom.
+ */
+#ifndef DIBS_CLIENT_EVENT_H
+#define DIBS_CLIENT_EVENT_H
+
+#include "base/error.h"
+#include "net/url.h"
+
+/* Where an event goes; any thread. */
+struct dibs__events {
+    void (*say)(void *arg, dibs_event_kind kind, dibs_err err,
+                const char *text);
+    void *arg;
+};
+
+/* "address: text". at: whom it is about. Thread: whoever may read at. */
+void dibs__event_tell(const struct dibs__events *to, const struct dibs__url *at,
+                      dibs_event_kind kind, dibs_err err, const char *text);
+/* The same text, without telling it to anybody. */
+void dibs__event_text(const struct dibs__url *at, const char *text,
+                      char out[DIBS__REASON_MAX]);
+
+#endif

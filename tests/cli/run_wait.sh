@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+#
+# What a waiting run says: on a terminal a line that changes and goes away,
+# elsewhere nothing, or messages with -v.
+
+$CC -std=c11 -o pty "$HERE/pty.c" || fail 'cannot build pty'
+server s
+export DIBS_URL=$url
+owner=5f0c5d1e-0c5b-4b6e-8a39-6a1f8e0b7d11:1
+
+take() { # NAME
+    redis s hset "$1" $owner 1 >/dev/null
+}
+give_back() { # NAME
+    redis s del "$1" >/dev/null
+    redis s publish "redisson_lock__channel:{$1}" 0 >/dev/null
+}
+
+# on_terminal CODE COMMAND...: with the steps from stdin; what was shown is in
+# $out, carriage returns as newlines.
+on_terminal() {
+    local want=$1 code
+    shift
+    cat >steps.txt
+    ./pty steps.txt "$@" >shown.txt 2>pty.err
+    code=$?
+    out=$(tr '\r' '\n' <shown.txt)
+    [ $code -eq "$want" ] || fail "want code $want, got $code: $(cat pty.err) $out"
+}
+
+# What is left on the screen: of each line, what was written over the rest.
+on_screen() {
+    awk 'BEGIN { RS = "\n" } {
+        n = split($0, part, "\r"); line = ""
+        for (i = 1; i <= n; i++)
+            line = part[i] substr(line, length(part[i]) + 1)
+        sub(/ +$/, "", line); print line
+    }' shown.txt
+}
+release="until redis-cli -s s.sock del b >/dev/null; redis-cli -s s.sock publish 'redisson_lock__channel:{b}' 0 >/dev/null"
+
+case_is 'on a terminal: who has it, for how long we have waited; then gone'
+take b
+on_terminal 0 "$DIBS" run b -- echo ran <<END
+expect dibs: waited 2.
+expect held by $owner
+expect dibs: waited 3.
+$release
+expect ran
+END
+same 'left on the screen' ran "$(on_screen)"
+
+case_is 'interrupted: gone, too'
+take b
+on_terminal 130 "$DIBS" run b -- echo ran <<END
+expect dibs: waited 2.
+send \\003
+END
+case $(on_screen) in *waited*) fail "left on the screen: $(on_screen)" ;; esac
+
+case_is 'a narrow terminal: no line is wider than it'
+on_terminal 0 "$DIBS" run b -- echo ran <<END
+columns 30
+expect dibs: waited 2.
+expect dibs: waited 4.
+$release
+expect ran
+END
+[ "$(tr '\r' '\n' <shown.txt | wc -L)" -lt 30 ] || fail "too wide: $out"
+same 'left on the screen' ran "$(on_screen)"
+
+case_is 'a name that could command a terminal'
+name=$(printf 'x\033[2J\nö')
+redis s hset "$name" "$(printf 'o\033[31m:1')" 1 >/dev/null
+on_terminal 130 "$DIBS" run --any-name "$name" -- true <<END
+columns 200
+expect waited 2.
+expect x\\x1b[2J\\n
+expect held by o\\x1b[31m:1
+send \\003
+END
+case $(cat shown.txt) in *$'\033'*) fail "escapes: $(cat -v shown.txt)" ;; esac
+
+case_is 'a message in between has a line of its own'
+take b
+on_terminal 0 "$DIBS" run -v b -- echo ran <<END
+expect waiting for b
+expect dibs: waited 3.
+$release
+expect got b after
+expect ran
+END
+grep -q '^dibs: got b after' <<<"$(on_screen)" || fail "screen: $(on_screen)"
+
+case_is 'not with -q, and not in JSON'
+for quiet in -q '--log json'; do
+    take b
+    # shellcheck disable=SC2086
+    on_terminal 0 "$DIBS" run $quiet b -- echo ran <<END
+until sleep 4
+$release
+expect ran
+END
+    same shown ran "$(tr -d '\r' <shown.txt)"
+done
+
+case_is 'not in the background of the terminal'
+take b
+on_terminal 0 bash -mc '"$DIBS" run b -- echo ran & wait' <<END
+until sleep 4
+$release
+expect ran
+END
+case $out in *waited*) fail "shown: $out" ;; esac
+
+case_is 'the server is not asked more often than every two seconds'
+take b
+redis s config resetstat >/dev/null
+on_terminal 0 "$DIBS" run b -- echo ran <<END
+expect dibs: waited 2.
+expect dibs: waited 6.
+$release
+expect ran
+END
+# Each look is one script; those of the waiter itself come as often at most.
+n=$(redis s info commandstats | grep -o 'cmdstat_evalsha\(_ro\)\?:calls=[0-9]*' |
+    grep -o '[0-9]*$' | paste -sd+ | bc)
+[ "$n" -le 20 ] || fail "$n scripts"
+
+# ---- elsewhere ---------------------------------------------------------
+
+case_is 'not a terminal: nothing'
+take b
+"$DIBS" run b -- echo ran >out.txt 2>err.txt &
+job=$!
+"$DIBS" run -v b -- echo ran >out2.txt 2>err2.txt &
+job2=$!
+await said "held by $owner, no end left" err2.txt
+same stderr '' "$(cat err.txt)"
+give_back b
+ended 0 $job
+ended 0 $job2
+same stderr '' "$(cat err.txt)"
+has '-v' 'dibs: waited 2.' "$(cat err2.txt)"
+
+case_is 'JSON: owner and times are fields'
+take b
+"$DIBS" run -v --log json b -- echo ran >out.txt 2>err.txt &
+job=$!
+await said '"left_ms"' err.txt
+line=$(grep '"left_ms"' err.txt)
+same event waiting "$(json event "$line")"
+same owner $owner "$(json owner "$line")"
+same left -1 "$(json left_ms "$line")"
+[ "$(json waited_ms "$line")" -ge 2000 ] || fail "waited: $line"
+give_back b
+ended 0 $job
+line=$(grep '"acquired"' err.txt)
+has owner : "$(json owner "$line")"
+[ "$(json waited_ms "$line")" -ge 2000 ] || fail "waited: $line"
+line=$(grep '"released"' err.txt)
+has owner : "$(json owner "$line")"
+[ "$(json held_ms "$line")" -ge 0 ] || fail "held: $line"
+take b
+ran 75 dibs run -n --log json b -- true
+same owner $owner "$(json owner "$err")"
+same left -1 "$(json left_ms "$err")"
+[ "$(json waited_ms "$err")" -ge 0 ] || fail "waited: $err"

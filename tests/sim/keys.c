@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * keys.c - the keyspace: looking, changing, expiry.
+ *
+ * A key ends when its time is over, not when it is deleted: whoever looks
+ * finds nothing. On a master that look deletes it, tells the replicas (DEL)
+ * and those who track it. A replica deletes nothing by itself; its clients see
+ * no key, its master's commands still do. While clients are paused nothing is
+ * deleted, either, so that the data stand still.
+ *
+ * Every change goes through sr__key_changed.
+ */
+#include "sim/impl.h"
+
+#include <stdlib.h>
+
+static struct sr_dict *db_of(struct sr_call *k)
+{
+    return &k->s->db[k->c->db];
+}
+
+/* Its time is over: away with it. */
+static void expire_now(struct sr_server *s, int db, struct sr_str key)
+{
+    struct sr_str argv[2] = {sr__view("DEL"), sr__copy(key)};
+
+    sr__value_free(sr__dict_del(&s->db[db], argv[1]));
+    s->expired++;
+    sr__repl_begin(s);
+    sr__repl_add(s, db, 2, argv);
+    sr__repl_end(s);
+    sr__track_changed(s, argv[1]);
+    sr__str_free(&argv[1]);
+}
+
+struct sr_value *sr__key(struct sr_call *k, struct sr_str key)
+{
+    struct sr_server *s = k->s;
+    struct sr_value *v = sr__dict_get(db_of(k), key);
+
+    if (!v || v->expires < 0 || s->now <= v->expires)
+        return v;
+    if (s->replica)
+        return k->c->is_master ? v : NULL;
+    if (s->pause_until <= s->now)
+        expire_now(s, k->c->db, key);
+    return NULL;
+}
+
+bool sr__key_of(struct sr_call *k, struct sr_str key, enum sr_type type,
+                struct sr_value **out)
+{
+    *out = sr__key(k, key);
+    if (!*out || (*out)->type == type)
+        return true;
+    sr__reply_wrongtype(k);
+    return false;
+}
+
+void sr__key_put(struct sr_call *k, struct sr_str key, struct sr_value *v)
+{
+    struct sr_entry *e = sr__dict_find(db_of(k), key);
+
+    if (e) {
+        sr__value_free(e->val);
+        e->val = v;
+    } else {
+        sr__dict_add(db_of(k), key, v);
+    }
+}
+
+struct sr_value *sr__key_make(struct sr_call *k, struct sr_str key,
+                              enum sr_type type)
+{
+    struct sr_value *v = sr__value_new(type);
+
+    sr__key_put(k, key, v);
+    return v;
+}
+
+void sr__key_changed(struct sr_call *k, struct sr_str key)
+{
+    struct sr_value *v = sr__dict_get(db_of(k), key);
+
+    if (v && sr__value_size(v) == 0)
+        sr__value_free(sr__dict_del(db_of(k), key));
+    k->changed = true;
+    sr__track_changed(k->s, key);
+}
+
+bool sr__key_del(struct sr_call *k, struct sr_str key)
+{
+    if (!sr__key(k, key))
+        return false;
+    sr__value_free(sr__dict_del(db_of(k), key));
+    sr__key_changed(k, key);
+    return true;
+}
+
+/* ---- all of them ------------------------------------------------------- */
+
+void sr__keys_flush(struct sr_call *k, int db)
+{
+    for (int i = 0; i < SR_DBS; i++)
+        if (db < 0 || db == i)
+            sr__dict_free(&k->s->db[i], sr__value_free);
+    k->changed = true;
+    sr__track_flushed(k->s);
+}
+
+void sr__keys_free(struct sr_server *s)
+{
+    for (int i = 0; i < SR_DBS; i++)
+        sr__dict_free(&s->db[i], sr__value_free);
+}
+
+void sr__keys_expire(struct sr_server *s)
+{
+    if (s->replica || s->pause_until > s->now)
+        return;
+    for (int i = 0; i < SR_DBS; i++)
+        for (struct sr_entry *e = s->db[i].first, *next; e; e = next) {
+            const struct sr_value *v = e->val;
+            next = e->next;
+            if (v->expires >= 0 && s->now > v->expires)
+                expire_now(s, i, e->key);
+        }
+}
+
+int64_t sr__keys_next_expiry(const struct sr_server *s)
+{
+    int64_t first = -1;
+
+    for (int i = 0; i < SR_DBS && !s->replica; i++)
+        for (struct sr_entry *e = s->db[i].first; e; e = e->next) {
+            const struct sr_value *v = e->val;
+            if (v->expires >= 0 && (first < 0 || v->expires + 1 < first))
+                first = v->expires + 1;
+        }
+    return first;
+}
+
+bool sr_evict(struct sr_server *s, int db, const char *key)
+{
+    struct sr_str argv[2] = {sr__view("DEL"), sr__view(key)};
+
+    sr__clock(s);
+    if (!sr__dict_get(&s->db[db], argv[1]))
+        return false;
+    sr__value_free(sr__dict_del(&s->db[db], argv[1]));
+    s->evicted++;
+    sr__repl_begin(s);
+    sr__repl_add(s, db, 2, argv);
+    sr__repl_end(s);
+    sr__track_changed(s, argv[1]);
+    return true;
+}
+
+/* ---- copies ------------------------------------------------------------ */
+
+struct sr_snapshot {
+    struct sr_dict db[SR_DBS];
+};
+
+static void copy_all(const struct sr_dict from[], struct sr_dict to[])
+{
+    for (int i = 0; i < SR_DBS; i++)
+        for (const struct sr_entry *e = from[i].first; e; e = e->next)
+            sr__dict_add(&to[i], e->key, sr__value_copy(e->val));
+}
+
+struct sr_snapshot *sr_snapshot(const struct sr_server *s)
+{
+    struct sr_snapshot *snap = sr__alloc(sizeof *snap);
+
+    copy_all(s->db, snap->db);
+    return snap;
+}
+
+void sr_snapshot_free(struct sr_snapshot *snap)
+{
+    for (int i = 0; snap && i < SR_DBS; i++)
+        sr__dict_free(&snap->db[i], sr__value_free);
+    free(snap);
+}
+
+void sr__keys_load(struct sr_server *s, const struct sr_snapshot *snap)
+{
+    sr__keys_free(s);
+    if (snap)
+        copy_all(snap->db, s->db);
+}

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * pubsub.c - channels: plain ones, patterns, and those of a cluster's slots.
+ *
+ * Each session knows what it listens to. A message goes to all who listen to
+ * its channel, in order of their ids, then to all whose pattern fits. (A real
+ * server has another order among several clients; each has its own
+ * connection, so nobody sees it.)
+ */
+#include "sim/impl.h"
+
+#include <stdlib.h>
+
+enum kind { CHANNEL, PATTERN, SHARD };
+
+static struct sr_dict *set_of(struct sr_session *c, enum kind kind)
+{
+    return kind == CHANNEL   ? &c->channels
+           : kind == PATTERN ? &c->patterns
+                             : &c->shards;
+}
+
+bool sr__subscribed(const struct sr_session *c)
+{
+    return c->channels.count + c->patterns.count + c->shards.count > 0;
+}
+
+void sr__pubsub_leave(struct sr_session *c)
+{
+    sr__dict_free(&c->channels, NULL);
+    sr__dict_free(&c->patterns, NULL);
+    sr__dict_free(&c->shards, NULL);
+}
+
+/* ---- coming and going -------------------------------------------------- */
+
+static void confirm(struct sr_call *k, enum kind kind, const char *word,
+                    const struct sr_str *channel)
+{
+    const struct sr_session *c = k->c;
+    size_t n =
+        kind == SHARD ? c->shards.count : c->channels.count + c->patterns.count;
+
+    sr__reply_array(k, 3);
+    sr__reply_text(k, word);
+    if (channel)
+        sr__reply_str(k, *channel);
+    else
+        sr__reply_nil(k);
+    sr__reply_int(k, (int64_t)n);
+}
+
+static void join(struct sr_call *k, enum kind kind, const char *word)
+{
+    struct sr_dict *set = set_of(k->c, kind);
+
+    for (int i = 1; i < k->argc; i++) {
+        if (!sr__dict_find(set, k->argv[i]))
+            sr__dict_add(set, k->argv[i], NULL);
+        confirm(k, kind, word, &k->argv[i]);
+    }
+}
+
+static void leave(struct sr_call *k, enum kind kind, const char *word)
+{
+    struct sr_dict *set = set_of(k->c, kind);
+
+    if (k->argc == 1 && set->count == 0)
+        confirm(k, kind, word, NULL);
+    while (k->argc == 1 && set->first) {
+        struct sr_str channel = sr__copy(set->first->key);
+        sr__dict_del(set, channel);
+        confirm(k, kind, word, &channel);
+        sr__str_free(&channel);
+    }
+    for (int i = 1; i < k->argc; i++) {
+        sr__dict_del(set, k->argv[i]);
+        confirm(k, kind, word, &k->argv[i]);
+    }
+}
+
+static void subscribe(struct sr_call *k)
+{
+    join(k, CHANNEL, "subscribe");
+}
+
+static void unsubscribe(struct sr_call *k)
+{
+    leave(k, CHANNEL, "unsubscribe");
+}
+
+static void psubscribe(struct sr_call *k)
+{
+    join(k, PATTERN, "psubscribe");
+}
+
+static void punsubscribe(struct sr_call *k)
+{
+    leave(k, PATTERN, "punsubscribe");
+}
+
+static void ssubscribe(struct sr_call *k)
+{
+    join(k, SHARD, "ssubscribe");
+}
+
+static void sunsubscribe(struct sr_call *k)
+{
+    leave(k, SHARD, "sunsubscribe");
+}
+
+/* The slot is another node's by now. */
+void sr__pubsub_slot_gone(struct sr_server *s, int slot)
+{
+    for (struct sr_session *c = s->sessions; c; c = c->next)
+        for (struct sr_entry *e = c->shards.first, *next; e; e = next) {
+            next = e->next;
+            if (sr_key_slot(e->key.p, e->key.n) != slot)
+                continue;
+            sr__buf_text(&c->out, "*3\r\n$12\r\nsunsubscribe\r\n");
+            sr__out_bulk(&c->out, e->key);
+            sr__buf_fmt(&c->out, ":%zu\r\n", c->shards.count - 1);
+            sr__dict_del(&c->shards, e->key);
+        }
+}
+
+/* ---- messages ---------------------------------------------------------- */
+
+static int64_t tell(struct sr_server *s, enum kind kind, struct sr_str channel,
+                    struct sr_str message)
+{
+    int64_t heard = 0;
+
+    for (struct sr_session *c = s->sessions; c; c = c->next) {
+        if (!sr__dict_find(set_of(c, kind), channel))
+            continue;
+        sr__buf_text(&c->out, kind == SHARD ? "*3\r\n$8\r\nsmessage\r\n"
+                                            : "*3\r\n$7\r\nmessage\r\n");
+        sr__out_bulk(&c->out, channel);
+        sr__out_bulk(&c->out, message);
+        heard++;
+    }
+    return heard;
+}
+
+int64_t sr__publish(struct sr_server *s, struct sr_str channel,
+                    struct sr_str message)
+{
+    int64_t heard = tell(s, CHANNEL, channel, message);
+
+    for (struct sr_session *c = s->sessions; c; c = c->next)
+        for (const struct sr_entry *e = c->patterns.first; e; e = e->next) {
+            if (!sr__glob(e->key, channel))
+                continue;
+            sr__buf_text(&c->out, "*4\r\n$8\r\npmessage\r\n");
+            sr__out_bulk(&c->out, e->key);
+            sr__out_bulk(&c->out, channel);
+            sr__out_bulk(&c->out, message);
+            heard++;
+        }
+    return heard;
+}
+
+static void publish(struct sr_call *k)
+{
+    sr__reply_int(k, sr__publish(k->s, k->argv[1], k->argv[2]));
+    k->changed = true; /* replicas have listeners, too */
+    if (k->s->published) {
+        struct sr_str channel = sr__copy(k->argv[1]);
+        struct sr_str message = sr__copy(k->argv[2]);
+        k->s->published(k->s->published_arg, k->s, channel.p, message.p);
+        sr__str_free(&channel);
+        sr__str_free(&message);
+    }
+}
+
+void sr_on_publish(struct sr_server *s, sr_published_fn *fn, void *arg)
+{
+    s->published = fn;
+    s->published_arg = arg;
+}
+
+void sr_message(struct sr_server *s, const char *channel, const char *message)
+{
+    sr__publish(s, sr__view(channel), sr__view(message));
+}
+
+static void spublish(struct sr_call *k)
+{
+    sr__reply_int(k, tell(k->s, SHARD, k->argv[1], k->argv[2]));
+    k->changed = true;
+}
+
+/* ---- questions --------------------------------------------------------- */
+
+static void reply_names(struct sr_call *k, enum kind kind)
+{
+    struct sr_dict names = {0};
+    struct sr_str all = sr__view("*");
+
+    for (struct sr_session *c = k->s->sessions; c; c = c->next)
+        for (const struct sr_entry *e = set_of(c, kind)->first; e; e = e->next)
+            if (sr__glob(k->argc > 2 ? k->argv[2] : all, e->key) &&
+                !sr__dict_find(&names, e->key))
+                sr__dict_add(&names, e->key, NULL);
+    sr__reply_array(k, names.count);
+    for (const struct sr_entry *e = names.first; e; e = e->next)
+        sr__reply_str(k, e->key);
+    sr__dict_free(&names, NULL);
+}
+
+static void channels(struct sr_call *k)
+{
+    reply_names(k, CHANNEL);
+}
+
+static void shardchannels(struct sr_call *k)
+{
+    reply_names(k, SHARD);
+}
+
+static void reply_counts(struct sr_call *k, enum kind kind)
+{
+    sr__reply_array(k, 2 * (size_t)(k->argc - 2));
+    for (int i = 2; i < k->argc; i++) {
+        int64_t n = 0;
+        for (struct sr_session *c = k->s->sessions; c; c = c->next)
+            n += sr__dict_find(set_of(c, kind), k->argv[i]) != NULL;
+        sr__reply_str(k, k->argv[i]);
+        sr__reply_int(k, n);
+    }
+}
+
+static void numsub(struct sr_call *k)
+{
+    reply_counts(k, CHANNEL);
+}
+
+static void shardnumsub(struct sr_call *k)
+{
+    reply_counts(k, SHARD);
+}
+
+static void numpat(struct sr_call *k)
+{
+    struct sr_dict names = {0};
+
+    for (struct sr_session *c = k->s->sessions; c; c = c->next)
+        for (const struct sr_entry *e = c->patterns.first; e; e = e->next)
+            if (!sr__dict_find(&names, e->key))
+                sr__dict_add(&names, e->key, NULL);
+    sr__reply_int(k, (int64_t)names.count);
+    sr__dict_free(&names, NULL);
+}
+
+#define LISTEN                                                                 \
+    (SR_PUBSUB | SR_NOSCRIPT | SR_IN_PUBSUB | SR_IN_LOADING | SR_IN_STALE |    \
+     SR_SENTINEL)
+#define SPEAK (SR_PUBSUB | SR_REPLICATES | SR_IN_LOADING | SR_IN_STALE)
+#define ASK   (SR_PUBSUB | SR_IN_LOADING | SR_IN_STALE | SR_SENTINEL)
+
+const struct sr_command sr__pubsub_commands[] = {
+    {"subscribe", subscribe, -2, LISTEN | SR_CHANNELS, 0, 0, 0},
+    {"unsubscribe", unsubscribe, -1, LISTEN, 0, 0, 0},
+    {"psubscribe", psubscribe, -2, LISTEN | SR_PATTERNS, 0, 0, 0},
+    {"punsubscribe", punsubscribe, -1, LISTEN, 0, 0, 0},
+    {"ssubscribe", ssubscribe, -2, LISTEN | SR_CHANNELS | SR_SHARDED, 0, 0, 0},
+    {"sunsubscribe", sunsubscribe, -1, LISTEN | SR_SHARDED, 0, 0, 0},
+    {"publish", publish, 3, SPEAK | SR_CHANNEL | SR_SENTINEL, 0, 0, 0},
+    {"spublish", spublish, 3, SPEAK | SR_CHANNEL | SR_SHARDED, 0, 0, 0},
+    {"pubsub", NULL, -2, ASK | SR_CONTAINER, 0, 0, 0},
+    {"pubsub|channels", channels, -2, ASK, 0, 0, 0},
+    {"pubsub|shardchannels", shardchannels, -2, ASK, 0, 0, 0},
+    {"pubsub|numsub", numsub, -2, ASK, 0, 0, 0},
+    {"pubsub|shardnumsub", shardnumsub, -2, ASK, 0, 0, 0},
+    {"pubsub|numpat", numpat, 2, ASK, 0, 0, 0},
+    {0}};
