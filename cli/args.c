@@ -103,7 +103,8 @@ const struct option_row option_rows[] = {
      "The server: redis://[user@]host[:port][/db] or unix:///path[?db=N];"
      " rediss://host[:port][?ca=FILE&cert=FILE&key=FILE] for TLS;"
      " redis-sentinel://host[:port],.../service or"
-     " redis-cluster://host[:port],... for more than one."
+     " redis-cluster://host[:port],... for more than one;"
+     " valkey may stand for redis."
      " Passwords do not belong here: everybody can see them."
      " Default: $DIBS_URL, or else a private server."},
     {0, "url-file", "FILE", OPT_TEXT, AT(url_file), CMD_ALL, "/etc/dibs.url",

@@ -16,10 +16,12 @@ set(DIBS_SOURCES
   src/net/conn.c
   src/client/event.c
   src/client/classes.c
+  src/client/hush.c
   src/client/ghost.c
   src/client/call.c
   src/client/acks.c
   src/client/server.c
+  src/client/unfit.c
   src/client/slot.c
   src/client/cluster.c
   src/client/sentinel.c

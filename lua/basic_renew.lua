@@ -7,6 +7,7 @@
 --       more, 'e' the key is something else. Without KEYS also 'm': ask for
 --       this one alone, as a key.
 --
+-- A lease of -1 changes nothing: it only asks whether the hold is there.
 -- A renewal only ever lengthens, so one that comes late does no harm. One bad
 -- key spoils nothing for the others. In a cluster, keys of one command must be
 -- in one slot, but a script may use whatever its node has: hence without KEYS.

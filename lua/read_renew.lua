@@ -7,6 +7,7 @@
 --       something else. Without KEYS also 'm': ask for this one alone, with
 --       KEYS (see basic_renew).
 --
+-- A lease of -1 changes nothing: it only asks whether the hold is there.
 -- Only lengthens. A read key that is gone is not made again: its lease is over,
 -- and a writer may have been let in.
 local verdicts = {}

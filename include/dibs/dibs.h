@@ -115,7 +115,8 @@ typedef uint64_t dibs_owner;
 /* What a log would say. */
 typedef enum dibs_event_kind {
     DIBS_EVENT_CONNECTED = 1, /* a connection is up */
-    DIBS_EVENT_DISCONNECTED,  /* a connection failed; text says why */
+    DIBS_EVENT_DISCONNECTED,  /* a connection failed; text says why. The same
+                                 once a minute */
     DIBS_EVENT_ERROR,         /* the server answered with an error; INVALID: an
                                  argument was refused */
     DIBS_EVENT_UNKNOWN,       /* a reply was lost; it is being resolved */
@@ -233,7 +234,8 @@ static inline dibs_client_opts dibs_client_opts_init(void)
  *       some nodes of a cluster; they tell of the others.
  *
  * rediss://, rediss-sentinel:// and rediss-cluster:// are the same over TLS;
- * dibs_client(3) has their query.
+ * dibs_client(3) has their query. In all of these valkey may stand for redis
+ * (valkey://, valkeys://, valkey-sentinel:// and so on).
  *
  * OK        *out is yours; give it back with dibs_client_free.
  * INVALID   The URL or an option makes no sense; dibs_error_text says which.
@@ -380,9 +382,9 @@ DIBS_API DIBS_MUST dibs_err dibs_write_lock_new(dibs_client *c,
  *
  * OK       *out is yours; give it back with dibs_lock_free.
  * INVALID  No members, or too many; one of them twice; a quorum among them, or
- *          in a quorum any group; two servers of a quorum are one and the same.
- *          (One that cannot be reached now is looked at when it can: then
- *          acquire says INVALID.) */
+ *          in a quorum any group; two servers of a quorum are one and the same,
+ *          whatever their addresses. (A server of a quorum that cannot be
+ *          reached now is looked at when it can: then acquire says INVALID.) */
 DIBS_API DIBS_MUST dibs_err dibs_multi_lock_new(dibs_lock *const *members,
                                                 size_t n, dibs_lock **out);
 DIBS_API DIBS_MUST dibs_err dibs_quorum_lock_new(dibs_lock *const *members,
@@ -473,13 +475,15 @@ typedef struct dibs_member {
     size_t size;      /* fill in with sizeof, or use DIBS_MEMBER_INIT */
     const char *name; /* its lock; lives as long as the group's handle */
     size_t name_len;
-    const char *server; /* host:port/db or path/db; lives as long */
-    dibs_err verdict;   /* OK: taken. BUSY: somebody has it. LOST: it was taken.
-                           CANCELED: not asked, or not taken because of another.
-                           UNKNOWN: no answer (yet). NOT_OWNER: nothing is
-                           known. Others as of acquire */
-    dibs_state state;   /* of the member; NOT_HELD unless it was taken */
-    int64_t valid_ms;   /* what is left of that */
+    const char
+        *server;      /* host:port/db, path/db; by a sentinel host:port/name/db
+                         of one that was given; lives as long */
+    dibs_err verdict; /* OK: taken. BUSY: somebody has it. LOST: it was taken.
+                         CANCELED: not asked, or not taken because of another.
+                         UNKNOWN: no answer (yet). NOT_OWNER: nothing is
+                         known. Others as of acquire */
+    dibs_state state; /* of the member; NOT_HELD unless it was taken */
+    int64_t valid_ms; /* what is left of that */
 } dibs_member;
 
 #ifdef __cplusplus /* every field, or compilers warn */

@@ -138,7 +138,7 @@ static void waited(struct dibs__req *req, dibs_err err,
     }
     if (err == DIBS_OK && reply->type != REPLY_NUM)
         refused = refusal(a, reply);
-    int64_t acked = err == DIBS_OK && !refused ? reply->num : 0;
+    int64_t acked = err == DIBS_OK && !refused ? dibs__max(reply->num, 0) : 0;
     dibs__list_init(&group);
     dibs__list_move(&group, &a->group);
     for (struct dibs__list *l; (l = dibs__list_pop(&group));) {
@@ -257,7 +257,7 @@ static void link_down(struct dibs__conn *cn, dibs_err err, const char *why)
     if (err != DIBS_OK && !dibs__server_dozes(s)) {
         if (s->up) /* not only because main went */
             dibs__server_note(s, why);
-        dibs__server_tell(s, DIBS_EVENT_DISCONNECTED, err, why);
+        dibs__server_down(s, err, why, ln->was_up);
     }
     if (!ln->was_up)
         not_made(s, err);

@@ -115,8 +115,10 @@ static void give_up(struct dibs__call *call)
         finish(call, DIBS_ERR_UNKNOWN, NULL);
     else if (call->s->closing)
         finish(call, DIBS_ERR_CLOSED, NULL);
-    else
-        finish(call, call->last ? call->last : DIBS_ERR_CONN, NULL);
+    else if (call->last)
+        finish(call, call->last, NULL);
+    else /* one that is not writable is there, and would have said no */
+        finish(call, call->s->unfit ? DIBS_ERR_SERVER : DIBS_ERR_CONN, NULL);
 }
 
 static void timer_fired(struct dibs__timer *t)
@@ -327,6 +329,7 @@ static void judge(struct dibs__req *req, dibs_err err,
         call->kept_num = reply->num;
         dibs__acks_keep(call->s, call);
     } else if (err == DIBS_OK && reply->type != REPLY_ERROR) {
+        dibs__server_works(call->s);
         finish(call, DIBS_OK, reply);
     } else if (err == DIBS_OK) {
         if (try_again(call, reply->text))
@@ -396,6 +399,13 @@ void dibs__call_start(struct dibs__server *s, struct dibs__call *call)
 {
     prepare(s, call);
     ride(call);
+}
+
+void dibs__call_now(struct dibs__server *s, struct dibs__call *call)
+{
+    prepare(s, call);
+    atomic_fetch_add_explicit(&s->riding, 1, memory_order_relaxed);
+    start(call);
 }
 
 /* What came of talking. Anything out of the ordinary is for the io thread. An

@@ -63,6 +63,9 @@ struct dibs__call {
  *          where the user may not ask for acknowledgements.
  * others   The server's error reply is there too (see classes.c). */
 void dibs__call_start(struct dibs__server *s, struct dibs__call *call);
+/* The same at once, ahead of what was posted; done may come from inside.
+ * Thread: io. */
+void dibs__call_now(struct dibs__server *s, struct dibs__call *call);
 /* The same, directly if a connection is free. Thread: app. */
 void dibs__call_talk(struct dibs__server *s, struct dibs__call *call);
 /* The same in two parts, for a caller that asks several servers at once. True

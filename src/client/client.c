@@ -77,20 +77,6 @@ void dibs__client_leave(dibs_client *c)
     dibs__cancel_again();
 }
 
-void dibs__client_where(const dibs_client *c, char *buf, size_t size)
-{
-    const struct dibs__url *url = &c->server.to.url;
-
-    if (url->mode == URL_SENTINEL)
-        snprintf(buf, size, "%s/%d", url->service, url->db);
-    else if (url->mode == URL_CLUSTER)
-        snprintf(buf, size, "%s:%d/0", url->hosts[0].name, url->hosts[0].port);
-    else if (url->unix_socket)
-        snprintf(buf, size, "%s/%d", url->path, url->db);
-    else
-        snprintf(buf, size, "%s:%d/%d", url->host, url->port, url->db);
-}
-
 void dibs__client_ref(dibs_client *c)
 {
     atomic_fetch_add(&c->refs, 1);

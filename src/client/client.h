@@ -24,6 +24,10 @@ struct dibs__tenant {
     /* Ends what is pending, gives back what is held. Calls dibs__client_empty
      * when done, or when the time is over. Thread: io. */
     void (*close)(void *home, int64_t deadline);
+    /* A connection was made anew, or slots have moved: what is held in the
+     * slots that are meant may be gone. Asks the server, before anybody else
+     * asks it for anything. Thread: io. */
+    void (*verify)(void *home, dibs__meant *meant, const void *arg);
     void (*free)(void *home);
 };
 
@@ -108,13 +112,16 @@ void dibs__cancel_again(void);
 /* NULL, or of another process. */
 bool dibs__client_foreign(const dibs_client *c);
 
-/* The server and its database, as text; cut if need be. */
-void dibs__client_where(const dibs_client *c, char *buf, size_t size);
-
 void dibs__client_ref(dibs_client *c);
 void dibs__client_unref(dibs_client *c);
 
 /* ---- topology.c -------------------------------------------------------- */
+
+/* The server and its database, as text; cut if need be. */
+void dibs__client_where(const dibs_client *c, char *buf, size_t size);
+/* Do their URLs alone say that both mean one database of one server, or one
+ * cluster? False: nobody knows before the servers have said who they are. */
+bool dibs__client_same(const dibs_client *a, const dibs_client *b);
 
 /* What the URL's mode needs beside the one server. Before the loop runs. */
 dibs_err dibs__topology_init(dibs_client *c, const dibs_client_opts *o);
@@ -126,6 +133,10 @@ void dibs__topology_abandon(dibs_client *c);
 /* Calls that were not sent yet end. Thread: io. */
 void dibs__topology_fail_waiting(dibs_client *c, dibs_err err);
 void dibs__client_part_ended(dibs_client *c);
+
+/* The tenant looks whether it still has what it holds. Thread: io. */
+void dibs__client_verify(dibs_client *c, dibs__meant *meant, const void *arg)
+    EXCLUDES(c->mu);
 
 /* The tenant is done. Thread: io. */
 void dibs__client_empty(dibs_client *c, bool all_released);

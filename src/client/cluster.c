@@ -68,6 +68,18 @@ static void trouble(struct dibs__server *s)
     dibs__cluster_doubt(s->cluster);
 }
 
+static bool is_at(const void *server, int slot)
+{
+    const struct dibs__server *s = server;
+
+    return dibs__cluster_server(s->cluster, slot) == s;
+}
+
+static void up_again(struct dibs__server *s)
+{
+    s->cluster->verify(s->cluster, is_at, s);
+}
+
 static void node_init(struct dibs__cluster *cl, struct dibs__node *n)
 {
     n->cl = cl;
@@ -77,6 +89,7 @@ static void node_init(struct dibs__cluster *cl, struct dibs__node *n)
     n->server.cluster = n->pubsub.cluster = cl;
     n->server.ended = server_ended;
     n->server.trouble = trouble;
+    n->server.up_again = up_again;
     n->server.asleep = true;
     n->pubsub.to = &n->server.to;
     n->pubsub.ended = pubsub_ended;
@@ -134,6 +147,22 @@ struct dibs__pubsub *dibs__cluster_pubsub(struct dibs__cluster *cl, int slot)
 
 /* ---- after a change ---------------------------------------------------- */
 
+static bool has_moved(const void *cluster, int slot)
+{
+    return ((const struct dibs__cluster *)cluster)->moved[slot];
+}
+
+/* Who has a slot now need not have what was in it: a replica may have come too
+ * late for the last of it. */
+static void verify_moved(struct dibs__cluster *cl)
+{
+    if (!cl->some_moved)
+        return;
+    cl->some_moved = false;
+    cl->verify(cl, has_moved, cl);
+    memset(cl->moved, 0, sizeof cl->moved);
+}
+
 static void reroute_now(struct dibs__task *t)
 {
     struct dibs__cluster *cl = DIBS_OF(t, struct dibs__cluster, reroute);
@@ -141,6 +170,7 @@ static void reroute_now(struct dibs__task *t)
     cl->reroute_posted = false;
     if (cl->closing)
         return;
+    verify_moved(cl);
     dibs__calls_reroute(cl->whole);
     dibs__pubsub_reroute(cl->nowhere);
     for (unsigned i = 0; i < atomic_load(&cl->count); i++) {
@@ -160,8 +190,12 @@ static void reroute(struct dibs__cluster *cl)
 /* True: it was elsewhere. */
 static bool slot_set(struct dibs__cluster *cl, int slot, struct dibs__node *n)
 {
-    if (atomic_load(&cl->slots[slot]) == &n->server)
+    const struct dibs__server *was = atomic_load(&cl->slots[slot]);
+
+    if (was == &n->server)
         return false;
+    cl->moved[slot] = cl->moved[slot] || was;
+    cl->some_moved |= cl->moved[slot];
     atomic_store_explicit(&cl->slots[slot], &n->server, memory_order_release);
     return true;
 }

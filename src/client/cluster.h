@@ -32,7 +32,10 @@ struct dibs__cluster {
     struct dibs__pubsub *nowhere;
     struct dibs__events events;
     void (*ended)(struct dibs__cluster *cl);
-    void *user;               /* for it */
+    /* What is held in these slots may be gone. */
+    void (*verify)(struct dibs__cluster *cl, dibs__meant *meant,
+                   const void *arg);
+    void *user;               /* for them */
     atomic_uint flavour;      /* 0: the servers are yet to be asked */
     atomic_uint count;        /* of nodes; written on io */
     unsigned parts;           /* io only: that have not ended yet */
@@ -46,6 +49,8 @@ struct dibs__cluster {
     struct dibs__timer timer; /* io only: the next refresh, or tidying */
     struct dibs__task reroute; /* after a change of the map */
     bool reroute_posted;       /* io only */
+    bool some_moved;           /* io only: since the last reroute */
+    bool moved[DIBS__SLOTS];   /* io only: which */
 
     char why[DIBS__REASON_MAX]; /* io only: what err is about, in words */
 

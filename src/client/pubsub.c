@@ -237,7 +237,7 @@ static void refuse(struct dibs__pubsub *ps, const char *text)
  * point to each other for a while. */
 static void moved(struct dibs__pubsub *ps, const char *error)
 {
-    int slot = atoi(error + strlen(MOVED));
+    long slot = strtol(error + strlen(MOVED), NULL, 10);
     struct dibs__channel *ch, *next;
 
     dibs__cluster_doubt(ps->cluster);
@@ -334,8 +334,8 @@ static void conn_down(struct dibs__conn *cn, dibs_err err, const char *why)
 
     ps->cn = NULL;
     if (!ps->closing && err != DIBS_ERR_CLOSED)
-        dibs__event_tell(&ps->events, &ps->to->url, DIBS_EVENT_DISCONNECTED,
-                         err, why);
+        dibs__say_down(&ps->events, &ps->to->url, &ps->hush,
+                       &(struct dibs__failure){err, why, cn->id[0] != '\0'});
     for (ch = RB_MIN(dibs__channels, &ps->channels); ch; ch = next) {
         next = channel_after(ch);
         ch->asked = ch->unasked = 0;
@@ -359,9 +359,17 @@ static void conn_gone(struct dibs__conn *cn)
         ps->ended(ps);
 }
 
+/* Is it known where the server is? Sentinels may have yet to say so; whoever
+ * hears it from them cuts, and that dials. */
+static bool placed(const struct dibs__pubsub *ps)
+{
+    return ps->to->url.unix_socket || ps->to->url.host;
+}
+
 static void dial(struct dibs__pubsub *ps)
 {
-    if (ps->cn || ps->closing || ps->nowhere || RB_EMPTY(&ps->channels))
+    if (ps->cn || ps->closing || ps->nowhere || RB_EMPTY(&ps->channels) ||
+        !placed(ps))
         return;
     struct dibs__conn *cn = dibs__calloc(1, sizeof *cn);
     if (cn) {

@@ -38,6 +38,7 @@ struct dibs__pubsub {
     bool refused; /* may not subscribe; listeners look by themselves */
     int64_t backoff_ms;
     struct dibs__timer redial;
+    struct dibs__hush hush;
     struct dibs__channels channels;
 };
 

@@ -195,13 +195,18 @@ static void no_help(struct sentinel_link *ln, const char *why)
              ln->to.url.port, why);
 }
 
-static bool port_of(const struct dibs__reply *text, int *out)
+static bool read_port(const char *text, int *out)
 {
     char *end;
-    long n = text ? strtol(text->text, &end, 10) : 0;
+    long n = strtol(text, &end, 10);
 
-    *out = (int)n;
-    return text && *end == '\0' && n > 0 && n < 65536;
+    *out = n > 0 && n < 65536 ? (int)n : 0;
+    return *out && *end == '\0';
+}
+
+static bool port_of(const struct dibs__reply *text, int *out)
+{
+    return text && read_port(text->text, out);
 }
 
 /* A host that no URL could have is nothing to dial. */
@@ -309,8 +314,8 @@ static void link_down(struct dibs__conn *cn, dibs_err err, const char *why)
     if (ln == sn->watched) {
         sn->watched = NULL;
         atomic_store(&sn->watches, false);
-        dibs__event_tell(&sn->events, &ln->to.url, DIBS_EVENT_DISCONNECTED, err,
-                         why);
+        dibs__say_down(&sn->events, &ln->to.url, &sn->hush,
+                       &(struct dibs__failure){err, why, true});
         place(sn, ln, false);
     }
     if (!sn->watched && !sn->hunting && !sn->again.armed)
@@ -438,8 +443,8 @@ static void switched(struct dibs__sentinels *sn, const char *text)
     }
     if (n < 5 || strcmp(part[0], sn->server->to.url.service) != 0)
         return;
-    int port = atoi(part[4]);
-    if (!host_ok(sn, part[3], port))
+    int port;
+    if (!read_port(part[4], &port) || !host_ok(sn, part[3], port))
         return;
     if (sn->wanted) { /* this is the answer */
         sn->wanted = false;

@@ -34,6 +34,7 @@ struct dibs__sentinels {
     atomic_uint seen;              /* count, for whoever asks */
     atomic_bool watches;           /* watched is not NULL */
     int64_t backoff_ms;
+    struct dibs__hush hush;
     bool closing;
     char why[200]; /* why the last one asked was no help */
 };

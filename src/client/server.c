@@ -19,7 +19,8 @@
  *         somebody may say at any time that the server is elsewhere: all
  *         connections are cut, callers that talk on one are woken, and the new
  *         place is dialed. A server of a cluster sleeps until it is needed,
- *         and again when it is not any more.
+ *         and again when it is not any more. One that is not writable is dealt
+ *         with in unfit.c.
  *
  * Trouble A connection that broke in a caller's hands comes back through its
  *         drop task and is closed here. A refusal that another attempt will
@@ -46,15 +47,6 @@ static void dial(struct dibs__server *s);
 static void drop_stale_spares(struct dibs__server *s);
 static void lend(struct dibs__task *t);
 static void drop(struct dibs__task *t);
-
-/* A connection failed; note: calls fail because of that. */
-static void tell_down(struct dibs__server *s, dibs_err err, const char *why,
-                      bool note)
-{
-    if (note)
-        dibs__server_note(s, why);
-    dibs__server_tell(s, DIBS_EVENT_DISCONNECTED, err, why);
-}
 
 /* ---- links ------------------------------------------------------------- */
 
@@ -114,6 +106,22 @@ static void tell_came(struct dibs__server *s, dibs_err err)
     s->came = NULL;
 }
 
+/* If nobody heard that it was down, nobody hears that it is up. */
+static void tell_up(struct dibs__server *s)
+{
+    if (!s->told_up)
+        dibs__server_tell(s, DIBS_EVENT_CONNECTED, DIBS_OK, "connected");
+    s->told_up = true;
+}
+
+void dibs__server_works(struct dibs__server *s)
+{
+    if (!s->unfit || !s->up)
+        return;
+    s->unfit = false;
+    tell_up(s);
+}
+
 static void main_up(struct dibs__conn *cn)
 {
     struct dibs__server *s = link_of(cn)->s;
@@ -121,11 +129,14 @@ static void main_up(struct dibs__conn *cn)
     link_of(cn)->was_up = true;
     s->up = true;
     atomic_fetch_add(&s->ups, 1);
-    dibs__server_tell(s, DIBS_EVENT_CONNECTED, DIBS_OK, "connected");
+    if (!s->unfit)
+        tell_up(s);
     if (s->to.url.tls.insecure && atomic_load(&s->ups) == 1)
         dibs__server_tell(
             s, DIBS_EVENT_WARNING, DIBS_OK,
             "TLS without verification: who answers may be anybody");
+    if (s->up_again)
+        s->up_again(s);
     dibs__calls_resume(s);
     tell_came(s, DIBS_OK);
 }
@@ -164,14 +175,17 @@ static void main_down(struct dibs__conn *cn, dibs_err err, const char *why)
     if (s->closing)
         return;
     if (!dibs__server_dozes(s))
-        tell_down(s, err, why, true);
+        dibs__server_note(s, why);
+    if (dibs__server_dozes(s) ||
+        dibs__server_down(s, err, why, ln->was_up && !ln->retiring))
+        s->told_up = false;
     if (ln->was_up)
         drop_stale_spares(s);
     if (s->cutting)
         return; /* whoever did it knows what comes next */
     if (s->trouble)
         s->trouble(s);
-    if (ln->served) { /* it did work: dial at once */
+    if (ln->served && !ln->retiring) { /* it did work: dial at once */
         s->backoff_ms = 0;
         dial_again(s, dibs__now_ms());
         return;
@@ -179,6 +193,7 @@ static void main_down(struct dibs__conn *cn, dibs_err err, const char *why)
     redial_later(s, final(err));
     if (ln->was_up)
         return;
+    s->unfit = false; /* that is another trouble */
     dibs__calls_fail(s, final(err) ? err : DIBS_ERR_CONN, final(err));
     tell_came(s, final(err) ? err : DIBS_ERR_CONN);
 }
@@ -221,22 +236,6 @@ void dibs__server_cut(struct dibs__server *s, const char *why)
 {
     if (s->main)
         dibs__conn_close(&s->main->cn, DIBS_ERR_CONN, why);
-}
-
-void dibs__server_redial(struct dibs__server *s, const char *why)
-{
-    if (!s->main)
-        return;
-    s->up = false;
-    s->main->retiring = true;
-    snprintf(s->redial_why, sizeof s->redial_why, "%s", why);
-    dibs__server_answered(s);
-}
-
-void dibs__server_answered(struct dibs__server *s)
-{
-    if (s->main && s->main->retiring && dibs__list_empty(&s->main->cn.fifo))
-        dibs__server_cut(s, s->redial_why);
 }
 
 void dibs__server_start(struct dibs__server *s)
@@ -290,7 +289,9 @@ void dibs__server_not_found(struct dibs__server *s, dibs_err err,
         return;
     nowhere.host = NULL; /* where it was does not matter */
     dibs__event_text(&nowhere, why, s->why);
-    dibs__event_tell(&s->events, &nowhere, DIBS_EVENT_DISCONNECTED, err, why);
+    if (dibs__say_down(&s->events, &nowhere, &s->hush,
+                       &(struct dibs__failure){err, why, false}))
+        s->told_up = false;
     redial_later(s, final(err));
     dibs__calls_fail(s, err, final(err));
     tell_came(s, err);
@@ -408,8 +409,12 @@ static void spare_down(struct dibs__conn *cn, dibs_err err, const char *why)
         s->grow_after = dibs__now_ms() + GROW_AGAIN_MS;
     }
     dibs__unlock(&s->mu);
-    if (!s->closing && !dibs__server_dozes(s))
-        tell_down(s, err, why, s->up); /* not only because main went */
+    /* If main is gone, too, that was told. */
+    if (s->closing || ln->generation != atomic_load(&s->generation))
+        return;
+    if (s->up)
+        dibs__server_note(s, why);
+    dibs__server_down(s, err, why, ln->was_up);
 }
 
 static void grow(struct dibs__task *t)

@@ -11,12 +11,16 @@
 
 #include "client/acks.h"
 #include "client/event.h"
+#include "client/hush.h"
 #include "net/conn.h"
 
 #include <stdatomic.h>
 
 struct dibs__cluster;
 struct dibs__ghost;
+
+/* Is a lock in this slot meant? */
+typedef bool dibs__meant(const void *arg, int slot);
 
 enum dibs__link_use {
     LINK_DIALING, /* not up yet, or going down */
@@ -34,6 +38,8 @@ struct dibs__link {
     bool was_up;               /* io only */
     bool served;               /* io only: it answered a command */
     bool retiring;             /* io only: closes with its last answer */
+    struct dibs__req role;     /* io only: what it is, if not writable */
+    char why[300];             /* io only: why it retires, in words */
     unsigned generation;       /* server.generation when it was dialed */
     unsigned place;            /* server.place when it was dialed */
     struct dibs__task lend;    /* it came up, and may be borrowed */
@@ -54,16 +60,22 @@ struct dibs__server {
      * close, nothing is left on the loop. seek (NULL: `to` says where the
      * server is): asked before each dialing of main; answers, also from
      * inside, with one of the calls below. trouble (may be NULL): main
-     * went down, or could not be made. */
+     * went down, or could not be made. up_again (may be NULL): main is up, and
+     * nothing went out on it yet. */
     void (*came)(struct dibs__server *s, dibs_err err);
     void (*ended)(struct dibs__server *s);
     void (*seek)(struct dibs__server *s);
     void (*trouble)(struct dibs__server *s);
+    void (*up_again)(struct dibs__server *s);
     void *user;      /* for them */
     int64_t came_by; /* io only: before that, a failure is not the end */
 
     struct dibs__link *main;   /* io only; NULL between connections */
     bool up;                   /* io only: main is ready */
+    bool told_up;              /* io only: the last event said so */
+    bool unfit;                /* io only: it was not writable, nor has it
+                                  answered anything since */
+    struct dibs__hush hush;    /* io only */
     bool closing;              /* io only */
     bool asleep;               /* io only: not dialed unless a call waits */
     bool seeking;              /* io only: seek has not answered yet */
@@ -81,7 +93,6 @@ struct dibs__server {
 
     /* In words, io only: the last trouble with it; why main retires. */
     char why[DIBS__REASON_MAX];
-    char redial_why[160];
 
     dibs__mutex mu;
     struct dibs__list spares; /* mu */
@@ -151,6 +162,12 @@ void dibs__server_give_back(struct dibs__link *ln, bool usable);
  * that is on it is answered. Thread: io. */
 void dibs__server_cut(struct dibs__server *s, const char *why);
 void dibs__server_redial(struct dibs__server *s, const char *why);
+/* It has done what it was asked for. Thread: io. */
+void dibs__server_works(struct dibs__server *s);
+/* A connection to it failed: tells so, unless the same was told a moment ago.
+ * True: it was told. worked: it had been up. Thread: io. */
+bool dibs__server_down(struct dibs__server *s, dibs_err err, const char *why,
+                       bool worked);
 /* After each answer. Thread: io. */
 void dibs__server_answered(struct dibs__server *s);
 

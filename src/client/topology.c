@@ -12,6 +12,79 @@
 #include "base/mem.h"
 #include "client/client.h"
 
+#include <stdio.h>
+#include <string.h>
+
+/* ---- which one it is --------------------------------------------------- */
+
+static int host_order(const struct dibs__url_host *a,
+                      const struct dibs__url_host *b)
+{
+    int order = strcmp(a->name, b->name);
+
+    return order ? order : a->port - b->port;
+}
+
+/* The first in order, in which order they may be given. */
+static const struct dibs__url_host *first_host(const struct dibs__url *url)
+{
+    const struct dibs__url_host *first = &url->hosts[0];
+
+    for (size_t i = 1; i < url->host_count; i++)
+        if (host_order(&url->hosts[i], first) < 0)
+            first = &url->hosts[i];
+    return first;
+}
+
+void dibs__client_where(const dibs_client *c, char *buf, size_t size)
+{
+    const struct dibs__url *url = &c->server.to.url;
+    const struct dibs__url_host *h = NULL;
+
+    if (url->mode != URL_SINGLE)
+        h = first_host(url);
+    if (url->mode == URL_SENTINEL)
+        snprintf(buf, size, "%s:%d/%s/%d", h->name, h->port, url->service,
+                 url->db);
+    else if (url->mode == URL_CLUSTER)
+        snprintf(buf, size, "%s:%d/0", h->name, h->port);
+    else if (url->unix_socket)
+        snprintf(buf, size, "%s/%d", url->path, url->db);
+    else
+        snprintf(buf, size, "%s:%d/%d", url->host, url->port, url->db);
+}
+
+static bool share_a_host(const struct dibs__url *a, const struct dibs__url *b)
+{
+    for (size_t i = 0; i < a->host_count; i++)
+        for (size_t j = 0; j < b->host_count; j++)
+            if (host_order(&a->hosts[i], &b->hosts[j]) == 0)
+                return true;
+    return false;
+}
+
+/* A sentinel knows one master by a name, and a node is in one cluster. The host
+ * of a sentinel's master changes, and is not looked at. */
+bool dibs__client_same(const dibs_client *a, const dibs_client *b)
+{
+    const struct dibs__url *x = &a->server.to.url, *y = &b->server.to.url;
+
+    if (a == b)
+        return true;
+    if (x->mode != y->mode || x->unix_socket != y->unix_socket ||
+        x->db != y->db)
+        return false;
+    if (x->mode == URL_SENTINEL)
+        return strcmp(x->service, y->service) == 0 && share_a_host(x, y);
+    if (x->mode == URL_CLUSTER)
+        return share_a_host(x, y);
+    if (x->unix_socket)
+        return strcmp(x->path, y->path) == 0;
+    return x->port == y->port && strcmp(x->host, y->host) == 0;
+}
+
+/* ---- life -------------------------------------------------------------- */
+
 static void sentinels_ended(struct dibs__sentinels *sn)
 {
     dibs__client_part_ended(sn->user);
@@ -20,6 +93,34 @@ static void sentinels_ended(struct dibs__sentinels *sn)
 static void cluster_ended(struct dibs__cluster *cl)
 {
     dibs__client_part_ended(cl->user);
+}
+
+static void cluster_verify(struct dibs__cluster *cl, dibs__meant *meant,
+                           const void *arg)
+{
+    dibs__client_verify(cl->user, meant, arg);
+}
+
+static bool is_meant(const void *arg, int slot)
+{
+    (void)arg;
+    (void)slot;
+    return true;
+}
+
+static void server_up_again(struct dibs__server *s)
+{
+    dibs__client_verify(DIBS_OF(s, dibs_client, server), is_meant, NULL);
+}
+
+void dibs__client_verify(dibs_client *c, dibs__meant *meant, const void *arg)
+{
+    dibs__lock(&c->mu);
+    const struct dibs__tenant *tenant = c->tenant;
+    void *home = c->home;
+    dibs__unlock(&c->mu);
+    if (tenant)
+        tenant->verify(home, meant, arg);
 }
 
 static dibs_err sentinels_new(dibs_client *c)
@@ -55,6 +156,7 @@ static dibs_err cluster_new(dibs_client *c, dibs_pubsub pubsub)
     cl->nowhere = &c->pubsub;
     cl->events = c->server.events;
     cl->ended = cluster_ended;
+    cl->verify = cluster_verify;
     cl->user = c;
     atomic_init(&cl->flavour, flavours[pubsub]);
     c->cluster = cl;
@@ -65,6 +167,7 @@ dibs_err dibs__topology_init(dibs_client *c, const dibs_client_opts *o)
 {
     const struct dibs__target *to = &c->server.to;
 
+    c->server.up_again = server_up_again; /* a cluster's is never up */
     if (to->url.mode == URL_SINGLE)
         return DIBS_OK;
     /* A master may be on its way: a failure is not the end at once. */

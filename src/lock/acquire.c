@@ -67,7 +67,7 @@ static enum verdict judge(struct dibs__call *call, dibs_err *err,
     if (*err == DIBS_OK && reply->type == REPLY_NIL)
         return TAKEN;
     if (*err == DIBS_OK && reply->type == REPLY_NUM) {
-        *busy_ms = reply->num;
+        *busy_ms = dibs__reply_ms(reply->num);
         if (reply->num >= -1)
             return BUSY;
         if (reply->num == -3)
@@ -212,11 +212,12 @@ static void reentry_answered(struct dibs__call *call, dibs_err err,
 /* ---- first acquisition ------------------------------------------------- */
 
 /* How long a waiter sleeps when nothing happens. In a queue the server says
- * so. */
+ * so, but nobody keeps a place there for longer than that without asking. */
 static int64_t nap(const struct dibs__line *line, int64_t busy_ms)
 {
     if (line->kind->queued)
-        return dibs__max(busy_ms, 1);
+        return dibs__max(
+            dibs__min(busy_ms, dibs__line_client(line)->fair_wait_ms), 1);
     int64_t cap = dibs__random_in(CAP_MIN_MS, CAP_MAX_MS);
 
     if (line->kind->nap_ms)

@@ -50,19 +50,38 @@ static int compare(const void *a, const void *b)
     return order;
 }
 
-/* The same name twice, be it as two kinds, would wait for itself. */
-static bool has_twins(const struct dibs__group *g)
+static bool are_namesakes(const struct dibs__member *a,
+                          const struct dibs__member *b)
 {
-    for (size_t i = 1; i < g->n; i++) {
-        const struct dibs__member *a = &g->members[i - 1], *b = a + 1;
-        if (strcmp(a->server, b->server) == 0 &&
-            a->line->name_len == b->line->name_len &&
-            memcmp(a->line->name, b->line->name, a->line->name_len) == 0) {
+    return a->line->name_len == b->line->name_len &&
+           memcmp(a->line->name, b->line->name, a->line->name_len) == 0;
+}
+
+/* Any two of a quorum; of a multi lock, two that would be one lock. */
+bool dibs__members_differ(const struct dibs__group *g, size_t i, size_t j)
+{
+    const struct dibs__member *a = &g->members[i], *b = &g->members[j];
+
+    return g->quorum || (are_namesakes(a, b) &&
+                         a->c->server.to.url.db == b->c->server.to.url.db);
+}
+
+/* The same name twice, be it as two kinds, would wait for itself. What the URLs
+ * do not say, the servers do, if they are asked: *ask. */
+static bool has_twins(const struct dibs__group *g, bool *ask)
+{
+    for (size_t i = 0; i < g->n; i++)
+        for (size_t j = i + 1; j < g->n; j++) {
+            const struct dibs__member *a = &g->members[i], *b = &g->members[j];
+            if (!are_namesakes(a, b))
+                continue;
+            *ask = true;
+            if (!dibs__client_same(a->c, b->c))
+                continue;
             dibs__reason_set(DIBS_ERR_INVALID, "'%.80s' at %s is given twice",
                              a->line->name, a->server);
             return true;
         }
-    }
     return false;
 }
 
@@ -223,10 +242,11 @@ static dibs_err group_new(dibs_lock *const *members, size_t n, bool quorum,
     dibs__list_init(&g->gops);
     dibs__list_init(&g->past);
     fill_members(g, members, n);
-    dibs_err err = has_twins(g)     ? DIBS_ERR_INVALID
-                   : !make_label(g) ? DIBS_ERR_NOMEM
-                   : quorum         ? dibs__quorum_check(g)
-                                    : DIBS_OK;
+    bool ask = quorum;
+    dibs_err err = has_twins(g, &ask) ? DIBS_ERR_INVALID
+                   : !make_label(g)   ? DIBS_ERR_NOMEM
+                   : ask              ? dibs__group_check(g)
+                                      : DIBS_OK;
     if (err != DIBS_OK) {
         dibs__group_unref(g);
         dibs__free(l);

@@ -18,12 +18,12 @@
 
 struct dibs__gop;
 
-/* One of the locks; const after init but for what the quorum learns. */
+/* One of the locks; const after init but for what is learned of its server. */
 struct dibs__member {
     dibs_client *c;          /* with a reference */
     struct dibs__line *line; /* with a reference */
     size_t given;            /* place in which the caller gave it */
-    char server[288];        /* where it is, as text */
+    char server[288];        /* where it is, as text; says nothing of who */
     atomic_bool slow;        /* its server kept a caller waiting */
     unsigned known;          /* group.mu: 1 + server.ups when run_id was asked
                                 for; 0 = never */
@@ -249,8 +249,10 @@ void dibs__multi_start(struct dibs__gop *gop);  /* multi.c */
 void dibs__quorum_start(struct dibs__gop *gop); /* quorum.c */
 /* Looks whether somebody's answer is not to be waited for any more. */
 void dibs__quorum_late(struct dibs__gop *gop);
-/* Asks the members that can be reached who they are. INVALID: two of them are
- * one server. Thread: app. */
-dibs_err dibs__quorum_check(struct dibs__group *g);
+/* Asks the members that can be reached who they are. INVALID: two of a quorum
+ * are one server, two of a multi lock one lock. Thread: app. */
+dibs_err dibs__group_check(struct dibs__group *g);
+/* Must they not be on one server? */
+bool dibs__members_differ(const struct dibs__group *g, size_t i, size_t j);
 
 #endif

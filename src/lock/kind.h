@@ -59,9 +59,13 @@ struct dibs__ask {
 struct dibs__renew_item {
     struct dibs__line *line;
     uint64_t wire;
-    uint64_t hold; /* which hold; numbers are not used again */
-    int64_t lease_ms;
+    uint64_t hold;    /* which hold; numbers are not used again */
+    int64_t lease_ms; /* LEASE_LOOK: is it there? Its end stays as it is */
+    bool doubted;     /* it was, and this is to settle it */
 };
+
+/* Shorter than any time to live, so that a renewal changes nothing. */
+#define LEASE_LOOK (-1)
 
 struct dibs__kind {
     const char *channel; /* prefix of the channel's name */

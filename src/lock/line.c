@@ -352,7 +352,7 @@ void dibs__hold_watch(struct dibs__line *line, struct dibs__hold *h,
 {
     int64_t at = h->valid_until;
 
-    if (h->renewed && !h->ending)
+    if ((h->renewed || h->doubted) && !h->ending)
         at = dibs__min(at, renew_at);
     dibs__watchdog_set(&dibs__line_client(line)->watchdog, &h->lease, at);
 }

@@ -46,6 +46,7 @@ struct dibs__hold {
     bool busy;           /* an operation is changing it */
     bool ending;         /* it is being given back: renew no more */
     bool renewing;       /* it is in a batch that awaits its answer */
+    bool doubted;        /* the server shall say whether it is still there */
     bool suspect;        /* the last renewal failed */
     bool lost;
     bool haunted;              /* a copy of some command may still come */

@@ -148,7 +148,40 @@ static void locks_free(void *home)
     dibs__free(lk);
 }
 
-static const struct dibs__tenant tenant = {locks_close, locks_free};
+/* One that is in a batch already is asked for once more behind it: the answer
+ * may be an old one. */
+static void doubt_holds(struct dibs__line *line, int64_t now)
+{
+    dibs__lock(&line->mu);
+    for (struct dibs__list *l = line->holds.next; l != &line->holds;
+         l = l->next) {
+        struct dibs__hold *h = DIBS_OF(l, struct dibs__hold, link);
+        if (h->lost || h->ending)
+            continue;
+        h->doubted = true;
+        if (!h->renewing)
+            dibs__hold_watch(line, h, now);
+    }
+    dibs__unlock(&line->mu);
+}
+
+static void locks_verify(void *home, dibs__meant *meant, const void *arg)
+{
+    struct dibs__locks *lk = home;
+    int64_t now = dibs__now_ms();
+
+    for (struct dibs__line *l = NULL; (l = next_line(lk, l));)
+        if (meant(arg, l->slot))
+            doubt_holds(l, now);
+    if (lk->c->watchdog.due) /* it does not close */
+        dibs__renew_due(&lk->c->watchdog, now);
+}
+
+static const struct dibs__tenant tenant = {
+    .close = locks_close,
+    .verify = locks_verify,
+    .free = locks_free,
+};
 
 struct dibs__locks *dibs__locks_of(dibs_client *c)
 {

@@ -119,7 +119,7 @@ static dibs_err read_info(struct look *lo, const struct dibs__reply *r)
     info->locked = left != -2;
     if (!info->locked)
         return DIBS_OK;
-    info->ttl_ms = left;
+    info->ttl_ms = dibs__reply_ms(left);
     info->mode = DIBS_MODE_EXCLUSIVE;
     size_t end = FIRST_FIELD + 2 * fields_given(fields);
     for (size_t i = FIRST_FIELD; i < end && i + 1 < r->len; i += 2) {
@@ -223,6 +223,7 @@ static dibs_err read_holders(struct look *lo, const struct dibs__reply *r)
                                              : DIBS_MODE_EXCLUSIVE};
         if (!who || !holds || !dibs__reply_num(r, i + 2, &h.remaining_ms))
             return DIBS_ERR_PROTOCOL;
+        h.remaining_ms = dibs__reply_ms(h.remaining_ms);
         size_t n = strlen(who->text), w = strlen(dibs__kind_write.suffix);
         if (n > w && strcmp(who->text + n - w, dibs__kind_write.suffix) == 0)
             h.mode = DIBS_MODE_WRITE;
@@ -435,7 +436,8 @@ static bool show_page(const struct dibs__buf *page, size_t *place,
         const char *owner = at;
         const char *ms = owner + strlen(owner) + 1;
         at = ms + strlen(ms) + 1;
-        if (!fn((*place)++, owner, *ms ? strtoll(ms, NULL, 10) : -1, arg))
+        int64_t left = *ms ? dibs__reply_ms(strtoll(ms, NULL, 10)) : -1;
+        if (!fn((*place)++, owner, left, arg))
             return false;
     }
     return true;

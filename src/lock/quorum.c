@@ -33,7 +33,6 @@
 #include "base/mem.h"
 #include "client/call.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define PATIENCE_PART   50 /* of the lease, for one server's answer */
@@ -113,7 +112,7 @@ static void learn(struct dibs__group *g, size_t i, dibs_err err,
     find_run_id(reply, run_id);
     if (err != DIBS_OK && !reply)
         return;
-    if (!run_id[0])
+    if (!run_id[0] && g->quorum)
         dibs__server_tell(dibs__line_server(m->line), DIBS_EVENT_WARNING,
                           DIBS_ERR_AUTH,
                           "INFO is refused: nobody checks that the servers of "
@@ -133,6 +132,7 @@ static bool is_twice(const struct dibs__group *g, size_t i)
 {
     for (size_t j = 0; j < g->n; j++)
         if (j != i && is_known(g, j) && g->members[i].run_id[0] &&
+            dibs__members_differ(g, i, j) &&
             strcmp(g->members[i].run_id, g->members[j].run_id) == 0)
             return true;
     return false;
@@ -234,7 +234,7 @@ static void try_to_win(struct dibs__gop *gop)
     struct dibs__group *g = gop->g;
     bool valid = is_valid(gop), vote[MEMBERS_MAX];
 
-    dibs__lock(&gop->g->mu);
+    dibs__lock(&g->mu);
     gop->winning = false;
     size_t yes = pick_votes(gop, vote);
     bool wins = valid && !gop->back && !gop->canceled && !gop->twice &&
@@ -564,7 +564,7 @@ static void check_answered(struct dibs__call *call, dibs_err err,
     sem_post(ck->done);
 }
 
-dibs_err dibs__quorum_check(struct dibs__group *g)
+dibs_err dibs__group_check(struct dibs__group *g)
 {
     struct check *all = dibs__calloc(g->n, sizeof *all);
     bool twice = false;
@@ -593,7 +593,7 @@ dibs_err dibs__quorum_check(struct dibs__group *g)
             dibs__group_same_server(g, i);
         twice |= same;
     }
-    sem_destroy(&done);
     dibs__free(all);
+    sem_destroy(&done);
     return twice ? DIBS_ERR_INVALID : DIBS_OK;
 }

@@ -22,8 +22,14 @@
  *         A hold that was released and taken again meanwhile is another hold:
  *         it has another number, and an answer for the old one is dropped.
  *
+ *         After a connection was made anew, who answers may be another server,
+ *         or have forgotten. So all holds of that server are due at once
+ *         (locks.c). One that is not renewed is looked for by a renewal that
+ *         lengthens nothing.
+ *
  * Trouble '0': somebody else has it, or nobody; lost. No answer, or 'e': the
- *         hold is suspect and is asked for again soon, until it is over.
+ *         hold is suspect and is asked for again soon, until it is over; very
+ *         soon if nothing has answered since the connection was made anew.
  */
 #include "base/mem.h"
 #include "lock/locks.h"
@@ -33,6 +39,8 @@
 #define BATCH           200
 #define SOON            10 /* part of a lease: what is due so soon comes along */
 #define RETRY_PART      20 /* part of a lease until the next try after trouble */
+#define DOUBT_MS        500 /* until the next try if it is doubted */
+#define NO_ANSWER       '?' /* instead of a letter */
 #define GAIN            20  /* part of a lease that is worth a renewal */
 #define PATIENCE        6   /* part of a lease that an answer may take */
 #define PATIENCE_MIN_MS 200 /* less says nothing about the connection */
@@ -49,6 +57,20 @@ struct batch {
 
 /* ---- answers ----------------------------------------------------------- */
 
+/* It is still there. If that was not asked for the sake of a renewal, or was
+ * asked before the last doubt, it is looked at once more. */
+static void found(struct dibs__line *line, struct dibs__hold *h,
+                  const struct dibs__renew_item *item, int64_t sent)
+    REQUIRES(line->mu)
+{
+    if (item->lease_ms == LEASE_LOOK)
+        h->suspect = false;
+    else
+        dibs__hold_renewed(line, h, sent, item->lease_ms);
+    if (item->lease_ms == LEASE_LOOK || h->doubted)
+        dibs__hold_watch(line, h, dibs__now_ms());
+}
+
 /* True: it did not work, and the hold, which is not over, is asked for again.
  */
 static bool one_answered(struct dibs__renew_item *item, char letter,
@@ -59,20 +81,23 @@ static bool one_answered(struct dibs__renew_item *item, char letter,
 
     dibs__lock(&line->mu);
     struct dibs__hold *h = dibs__hold_on_wire(line, item->wire, item->hold);
+    int64_t now = dibs__now_ms();
     if (h)
         h->renewing = false;
     if (h && !h->lost && !h->ending) {
-        if (dibs__hold_over(h, dibs__now_ms())) {
+        if (dibs__hold_over(h, now)) {
             dibs__hold_run_out(line, h); /* over is over, whatever came */
         } else if (letter == '1') {
-            dibs__hold_renewed(line, h, sent, item->lease_ms);
+            found(line, h, item, sent);
         } else if (letter == '0') {
             dibs__hold_lose(line, h);
         } else {
+            int64_t wait = h->lease_ms / RETRY_PART;
             failed = letter != 'm';
             h->suspect |= failed;
-            dibs__hold_watch(line, h,
-                             dibs__now_ms() + h->lease_ms / RETRY_PART);
+            h->doubted |= item->doubted && letter != 'e';
+            dibs__hold_watch(
+                line, h, now + (h->doubted ? dibs__min(wait, DOUBT_MS) : wait));
         }
     }
     dibs__unlock(&line->mu);
@@ -92,7 +117,7 @@ static void batch_answered(struct dibs__call *call, dibs_err err,
     bool failed = false;
 
     for (size_t i = 0, alone = 0; i < b->count; i++) {
-        char letter = good ? reply->text[i] : 'e';
+        char letter = good ? reply->text[i] : NO_ANSWER;
         if (letter == 'm' && b->count > 1 && alone++ < ALONE_MAX)
             ask_alone(b->locks, &b->items[i]);
         else
@@ -120,7 +145,8 @@ static void batch_send(struct batch *b)
     int64_t patience = b->locks->c->server.to.command_timeout_ms;
 
     for (size_t i = 0; i < b->count; i++)
-        patience = dibs__min(patience, b->items[i].lease_ms / PATIENCE);
+        if (b->items[i].lease_ms != LEASE_LOOK)
+            patience = dibs__min(patience, b->items[i].lease_ms / PATIENCE);
     patience = dibs__max(patience, PATIENCE_MIN_MS);
     b->call.write = batch_write;
     b->call.done = batch_answered;
@@ -128,7 +154,7 @@ static void batch_send(struct batch *b)
     b->call.deadline = dibs__now_ms() + 2 * patience;
     b->call.connect_by = b->call.deadline;
     b->call.slot = b->count > 1 ? -1 : b->items[0].line->slot;
-    dibs__call_start(b->server, &b->call);
+    dibs__call_now(b->server, &b->call);
 }
 
 /* ---- collecting -------------------------------------------------------- */
@@ -178,13 +204,15 @@ static enum due look_at(struct dibs__line *line, struct dibs__hold *h,
     }
     int64_t lease = dibs__min(h->lease_ms, h->max_until - now);
     bool gains = now + lease >= h->valid_until + h->lease_ms / GAIN;
-    if (!h->renewed || h->renewing || !gains) {
+    if (h->renewing || (!h->doubted && (!h->renewed || !gains))) {
         dibs__hold_watch(line, h, gains ? INT64_MAX : worth_at(h, lease));
         return DUE_LATER;
     }
     h->renewing = true;
     item->wire = h->wire;
-    item->lease_ms = lease;
+    item->lease_ms = h->renewed && lease > 0 ? lease : LEASE_LOOK;
+    item->doubted = h->doubted;
+    h->doubted = false;
     dibs__hold_watch(line, h, INT64_MAX);
     return DUE_RENEW;
 }
@@ -218,7 +246,7 @@ static void collect(struct dibs__locks *lk, struct batch **open,
     if (!b)
         b = *at = dibs__calloc(1, sizeof *b);
     if (!b) {
-        one_answered(item, 'e', 0); /* no memory: suspect, and soon again */
+        one_answered(item, NO_ANSWER, 0); /* no memory: soon again */
         return;
     }
     b->locks = lk;

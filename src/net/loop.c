@@ -16,11 +16,21 @@
  *         Timers are an ordered tree and one libuv timer for the first of
  *         them. Their time goes on while the machine sleeps, libuv's does not;
  *         so the loop looks again at least every two seconds.
+ *
+ * Trouble libuv aborts the program if the pipe that it makes once for a process
+ *         cannot be made, and a loop that cannot be made whole leaves its epoll
+ *         descriptor behind. So we look first whether there are descriptors
+ *         enough, and ask libuv only then.
  */
 #include "net/loop.h"
 
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 #define LONGEST_SLEEP_MS 2000
 #define ROUND_MAX        1000 /* tasks, then sockets and timers have a turn */
+#define LOOP_FDS         4    /* epoll, eventfd, a pipe */
+#define PROCESS_FDS      2    /* another pipe, with the first loop */
 
 static int timer_order(const struct dibs__timer *a, const struct dibs__timer *b)
 {
@@ -194,6 +204,34 @@ static bool handles_init(struct dibs__loop *lp)
     return true;
 }
 
+bool dibs__fds_left(unsigned count)
+{
+    int fd[LOOP_FDS + PROCESS_FDS];
+    unsigned n = 0;
+
+    assert(count <= sizeof fd / sizeof *fd);
+    while (n < count && (fd[n] = eventfd(0, EFD_CLOEXEC)) >= 0)
+        n++;
+    bool left = n == count;
+    while (n > 0)
+        close(fd[--n]);
+    return left;
+}
+
+/* One at a time: what one has found free, another must not take. */
+static bool init_uv(uv_loop_t *uv)
+{
+    static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
+    static bool first_made;
+
+    pthread_mutex_lock(&turn);
+    bool made = dibs__fds_left(LOOP_FDS + (first_made ? 0 : PROCESS_FDS)) &&
+                uv_loop_init(uv) == 0;
+    first_made |= made;
+    pthread_mutex_unlock(&turn);
+    return made;
+}
+
 dibs_err dibs__loop_start(struct dibs__loop *lp)
 {
     dibs__mutex_init(&lp->mu, RANK_LOOP);
@@ -201,7 +239,7 @@ dibs_err dibs__loop_start(struct dibs__loop *lp)
     dibs__list_init(&lp->flushes);
     RB_INIT(&lp->timers);
     lp->stop.run = stop_now;
-    if (uv_loop_init(&lp->uv) != 0)
+    if (!init_uv(&lp->uv))
         goto no_loop;
     if (!handles_init(lp))
         goto no_handles;

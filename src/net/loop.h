@@ -44,6 +44,10 @@ struct dibs__loop {
     struct dibs__task stop;
 };
 
+/* Could so many descriptors, up to 6, be had at this moment? Thread: any. */
+bool dibs__fds_left(unsigned count);
+
+/* NOMEM: no memory, no thread, no descriptors. */
 dibs_err dibs__loop_start(struct dibs__loop *lp);
 /* Runs what was posted before, then ends and joins the thread. Everything that
  * lives on the loop must be closed by then. Thread: app. */

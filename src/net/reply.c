@@ -8,6 +8,10 @@
  * memory that the reader keeps: the first chunk stays for ever, further ones
  * last as long as the reply that needed them. So there is nothing to free
  * object by object, and the limits are checked in one place.
+ *
+ * hiredis looks for the end of a line from its beginning each time that it is
+ * asked. So it is not asked before the end has come; and a line has a limit of
+ * its own, far below that of a reply.
  */
 #include "net/reply.h"
 
@@ -137,7 +141,9 @@ static void *make_num(const redisReadTask *task, long long num)
     struct dibs__reply *reply = make(task, REPLY_NUM);
 
     if (reply)
-        reply->num = num;
+        reply->num = num > DIBS__REPLY_NUM_MAX    ? DIBS__REPLY_NUM_MAX
+                     : num < -DIBS__REPLY_NUM_MAX ? -DIBS__REPLY_NUM_MAX
+                                                  : num;
     return reply;
 }
 
@@ -225,7 +231,24 @@ dibs_err dibs__reader_feed(struct dibs__reader *r, const char *data, size_t len)
         r->beyond = true;
         return DIBS_ERR_PROTOCOL;
     }
+    r->open_line = r->open_line && !memchr(data, '\n', len);
     return redisReaderFeed(hi, data, len) == REDIS_OK ? DIBS_OK : broken(r);
+}
+
+/* There is no reply yet. What is there of it, or of its next element, begins
+ * with a line, be it all of it or its length. */
+static dibs_err wait_for_more(struct dibs__reader *r)
+{
+    const redisReader *hi = r->hi;
+    size_t left = hi->len - hi->pos;
+    size_t look = left < DIBS__REPLY_LINE ? left : DIBS__REPLY_LINE;
+
+    if (!r->open_line)
+        r->open_line = look > 0 && !memchr(hi->buf + hi->pos, '\n', look);
+    if (!r->open_line || left <= DIBS__REPLY_LINE)
+        return DIBS_OK;
+    r->beyond = true;
+    return DIBS_ERR_PROTOCOL;
 }
 
 dibs_err dibs__reader_next(struct dibs__reader *r,
@@ -238,12 +261,12 @@ dibs_err dibs__reader_next(struct dibs__reader *r,
         r->given = false;
     }
     *out = NULL;
-    if (redisReaderGetReply(r->hi, &reply) != REDIS_OK)
+    if (!r->open_line && redisReaderGetReply(r->hi, &reply) != REDIS_OK)
         return broken(r);
-    if (reply) {
-        r->given = true;
-        *out = reply;
-    }
+    if (!reply)
+        return wait_for_more(r);
+    r->given = true;
+    *out = reply;
     return DIBS_OK;
 }
 

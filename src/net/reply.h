@@ -18,6 +18,10 @@
 #define DIBS__REPLY_DEPTH    4           /* arrays in arrays */
 #define DIBS__REPLY_ELEMENTS 65536       /* of one array */
 #define DIBS__REPLY_BYTES    (16u << 20) /* of one reply, all in all */
+#define DIBS__REPLY_LINE     65536       /* of a status, an error, a number */
+/* The largest number, up and down: what scripts can count to. A larger one is
+ * cut to that; so a time of a server can be added to one of ours. */
+#define DIBS__REPLY_NUM_MAX (INT64_C(1) << 53)
 
 enum dibs__reply_type {
     REPLY_NIL,
@@ -29,7 +33,7 @@ enum dibs__reply_type {
 
 struct dibs__reply {
     enum dibs__reply_type type;
-    int64_t num;               /* REPLY_NUM */
+    int64_t num;               /* REPLY_NUM; at most DIBS__REPLY_NUM_MAX */
     const char *text;          /* REPLY_TEXT, REPLY_ERROR; NUL behind it */
     size_t len;                /* of text, or elements of the array */
     struct dibs__reply **elem; /* REPLY_ARRAY */
@@ -41,6 +45,7 @@ struct dibs__reader {
     size_t used;                /* of all chunks */
     bool beyond;                /* a limit was passed */
     bool given;                 /* a reply is out; its memory ends next call */
+    bool open_line;             /* what is left is a line without its end */
 };
 
 dibs_err dibs__reader_init(struct dibs__reader *r);
@@ -55,6 +60,13 @@ dibs_err dibs__reader_next(struct dibs__reader *r,
                            const struct dibs__reply **out);
 /* Bytes behind the last reply, which nobody asked for. */
 bool dibs__reader_more(const struct dibs__reader *r);
+
+/* A reply's number as a time: not beyond DIBS_MS_MAX. Those below zero mean
+ * something else. */
+static inline int64_t dibs__reply_ms(int64_t num)
+{
+    return num < DIBS_MS_MAX ? num : DIBS_MS_MAX;
+}
 
 /* The i-th element as a number or text; false if it is something else. */
 bool dibs__reply_num(const struct dibs__reply *r, size_t i, int64_t *out);

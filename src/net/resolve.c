@@ -30,6 +30,7 @@ struct dibs__resolve {
     char *host;
     char port[8];
     struct dibs__tls *tls; /* or NULL */
+    bool starved;          /* there was no descriptor for its files */
     bool unusable;         /* tls could not be loaded */
     pthread_mutex_t mu;
     bool canceled; /* mu */
@@ -57,8 +58,9 @@ static void *look_up(void *arg)
                             .ai_socktype = SOCK_STREAM,
                             .ai_flags = AI_ADDRCONFIG};
 
-    rs->unusable = rs->tls && !dibs__tls_load(rs->tls);
-    if (!rs->unusable)
+    rs->starved = rs->tls && !dibs__fds_left(1); /* nothing wrong with them */
+    rs->unusable = !rs->starved && rs->tls && !dibs__tls_load(rs->tls);
+    if (!rs->starved && !rs->unusable)
         rs->failed = getaddrinfo(rs->host, rs->port, &want, &rs->found);
     if (rs->failed)
         rs->found = NULL;
@@ -82,9 +84,11 @@ static void answer(struct dibs__task *t)
     bool canceled = rs->canceled;
     pthread_mutex_unlock(&rs->mu);
     if (!canceled) {
-        struct dibs__resolved r = {
-            rs->found, rs->tls, rs->unusable ? DIBS_ERR_TLS : DIBS_ERR_CONN,
-            rs->unusable ? dibs__tls_why(rs->tls) : gai_strerror(rs->failed)};
+        struct dibs__resolved r = {rs->found, rs->tls,
+                                   rs->unusable ? DIBS_ERR_TLS : DIBS_ERR_CONN,
+                                   rs->starved    ? "no file descriptor is left"
+                                   : rs->unusable ? dibs__tls_why(rs->tls)
+                                                  : gai_strerror(rs->failed)};
         rs->found = NULL;
         rs->tls = NULL;
         rs->fn(rs->arg, &r);

@@ -442,6 +442,24 @@ static bool is_clean(struct piece p)
     return true;
 }
 
+/* How long the scheme is if it is this one; else 0. The name of the other
+ * server that speaks the protocol will do, too. */
+static size_t scheme_length(struct piece p, const char *prefix)
+{
+    static const char redis[] = "redis", valkey[] = "valkey";
+    size_t len = strlen(prefix), first = sizeof redis - 1;
+
+    if (p.len >= len && memcmp(p.at, prefix, len) == 0)
+        return len;
+    const char *rest = prefix + first;
+    size_t other = sizeof valkey - 1;
+    if (strncmp(prefix, redis, first) != 0 || p.len < other + len - first ||
+        memcmp(p.at, valkey, other) != 0 ||
+        memcmp(p.at + other, rest, len - first) != 0)
+        return 0;
+    return other + len - first;
+}
+
 static dibs_err read_any(struct reading *r, struct piece p)
 {
     if (p.len > DIBS__URL_MAX)
@@ -449,8 +467,8 @@ static dibs_err read_any(struct reading *r, struct piece p)
     if (!is_clean(p))
         return refuse(r, "it has a blank, a control character or a # in it");
     for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++) {
-        size_t len = strlen(schemes[i].prefix);
-        if (p.len < len || memcmp(p.at, schemes[i].prefix, len) != 0)
+        size_t len = scheme_length(p, schemes[i].prefix);
+        if (len == 0)
             continue;
         r->scheme = &schemes[i];
         r->u.mode = schemes[i].mode;

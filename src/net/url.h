@@ -13,6 +13,10 @@
  *
  *       ca=PATH  cert=PATH  key=PATH  sni=NAME  insecure=1
  *
+ * valkey may stand for redis in all of these: valkey://, valkeys://,
+ * valkey-sentinel://, valkeys-sentinel://, valkey-cluster://,
+ * valkeys-cluster://. It means the same.
+ *
  * A host is a name, an IPv4 address, or an IPv6 address in brackets. User,
  * password, path, service and what stands behind an equals sign may hold %XX
  * escapes, and must where a character has a meaning here: / ? # @ % & and, in a

@@ -46,12 +46,18 @@ static void check_words(const struct dibs__url *u)
     MUST(!u->sentinel_user || u->sentinel_password);
 }
 
+static bool starts(const char *text, const char *one, const char *other)
+{
+    return strncmp(text, one, strlen(one)) == 0 ||
+           strncmp(text, other, strlen(other)) == 0;
+}
+
 /* What url.h promises of a URL that was read. */
 static void check(const char *text, const struct dibs__url *u)
 {
     MUST(strlen(text) <= DIBS__URL_MAX);
     MUST(u->db >= 0);
-    MUST((strncmp(text, "rediss", 6) == 0) == u->tls.on);
+    MUST(starts(text, "rediss", "valkeys") == u->tls.on);
     MUST(!u->service == (u->mode != URL_SENTINEL));
     check_words(u);
     if (u->unix_socket) {
@@ -61,7 +67,7 @@ static void check(const char *text, const struct dibs__url *u)
         MUST(strlen(u->path) <= 107);
         return;
     }
-    MUST(strncmp(text, "redis", 5) == 0);
+    MUST(starts(text, "redis", "valkey"));
     MUST(!u->path);
     if (u->mode == URL_SINGLE) {
         MUST(!u->hosts && u->host_count == 0);

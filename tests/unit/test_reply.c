@@ -108,8 +108,8 @@ static void test_reply_good(void **state)
         {N("+\r\n"), N("\"\";ok")},
         {N("-ERR no\r\n"), N("!ERR no;ok")},
         {N(":0\r\n:-3\r\n"), N("0;-3;ok")},
-        {N(":9223372036854775807\r\n"), N("9223372036854775807;ok")},
-        {N(":-9223372036854775808\r\n"), N("-9223372036854775808;ok")},
+        {N(":9223372036854775807\r\n"), N("9007199254740992;ok")},
+        {N(":-9223372036854775808\r\n"), N("-9007199254740992;ok")},
         {N("$-1\r\n"), N("nil;ok")},
         {N("*-1\r\n"), N("nil;ok")},
         {N("$0\r\n\r\n"), N("\"\";ok")},
@@ -270,6 +270,65 @@ static void test_reply_many_strings(void **state)
     dibs__buf_clear(&in);
 }
 
+/* A line has an end, or the reader has: in pieces of any size, and also as a
+ * part of something. */
+static void test_reply_line_without_end(void **state)
+{
+    static const char *const heads[] = {
+        "+", "-", ":", "$", "*", "*2\r\n+x\r\n-", "*1\r\n$"};
+    static const size_t pieces[] = {1, 1000, 16384};
+    static char bytes[16384];
+
+    (void)state;
+    memset(bytes, '1', sizeof bytes);
+    for (size_t i = 0; i < COUNT(heads) * COUNT(pieces); i++) {
+        size_t piece = pieces[i % COUNT(pieces)], fed = 0;
+        const char *head = heads[i / COUNT(pieces)];
+        const struct dibs__reply *reply;
+        struct dibs__reader r;
+
+        assert_int_equal(dibs__reader_init(&r), DIBS_OK);
+        dibs_err err = dibs__reader_feed(&r, head, strlen(head));
+        while (err == DIBS_OK && fed < 4 * DIBS__REPLY_LINE) {
+            err = dibs__reader_feed(&r, bytes, piece);
+            fed += piece;
+            if (err == DIBS_OK)
+                err = dibs__reader_next(&r, &reply);
+        }
+        if (err != DIBS_ERR_PROTOCOL || fed > 2 * DIBS__REPLY_LINE)
+            fail_msg("%s, pieces of %zu: %s after %zu", head, piece,
+                     dibs_strerror(err), fed);
+        dibs__reader_clear(&r);
+    }
+}
+
+static void test_reply_large_numbers(void **state)
+{
+    static const struct {
+        const char *bytes;
+        int64_t num;
+    } rows[] = {
+        {":9223372036854775807\r\n", DIBS__REPLY_NUM_MAX},
+        {":-9223372036854775808\r\n", -DIBS__REPLY_NUM_MAX},
+        {":9007199254740992\r\n", DIBS__REPLY_NUM_MAX},
+        {":9007199254740991\r\n", DIBS__REPLY_NUM_MAX - 1},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        const struct dibs__reply *reply;
+        struct dibs__reader r;
+
+        assert_int_equal(dibs__reader_init(&r), DIBS_OK);
+        assert_int_equal(
+            dibs__reader_feed(&r, rows[i].bytes, strlen(rows[i].bytes)),
+            DIBS_OK);
+        assert_int_equal(dibs__reader_next(&r, &reply), DIBS_OK);
+        assert_true(reply->num == rows[i].num);
+        dibs__reader_clear(&r);
+    }
+}
+
 static void test_reply_elements(void **state)
 {
     static const char bytes[] = "*4\r\n:7\r\n$1\r\nx\r\n$-1\r\n*0\r\n:5\r\n";
@@ -371,6 +430,8 @@ int main(void)
         cmocka_unit_test(test_reply_many_elements),
         cmocka_unit_test(test_reply_many_bytes),
         cmocka_unit_test(test_reply_many_strings),
+        cmocka_unit_test(test_reply_line_without_end),
+        cmocka_unit_test(test_reply_large_numbers),
         cmocka_unit_test(test_reply_elements),
 #ifdef DIBS_FAULTS
         cmocka_unit_test(test_reply_steady_use),

@@ -97,6 +97,39 @@ static void test_url_hosts(void **state)
         check_good(&rows[i]);
 }
 
+/* valkey for redis, in every form; all else is the same. */
+static void test_url_valkey(void **state)
+{
+    static const struct {
+        const char *in;
+        enum dibs__url_mode mode;
+        bool tls;
+    } rows[] = {
+        {"valkey://ann:pw@h:7000/2", URL_SINGLE, false},
+        {"valkeys://ann:pw@h:7000/2?insecure=1", URL_SINGLE, true},
+        {"valkey-sentinel://ann:pw@h:7000/svc?db=2", URL_SENTINEL, false},
+        {"valkeys-sentinel://ann:pw@h:7000/svc?db=2", URL_SENTINEL, true},
+        {"valkey-cluster://ann:pw@h:7000", URL_CLUSTER, false},
+        {"valkeys-cluster://ann:pw@h:7000", URL_CLUSTER, true},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct dibs__url u;
+        const char *row = rows[i].in, *why = "";
+        if (dibs__url_parse(row, &u, &why) != DIBS_OK)
+            fail_msg("%s: %s", row, why);
+        same_number(row, "mode", (int)u.mode, (int)rows[i].mode);
+        same_number(row, "tls", u.tls.on, rows[i].tls);
+        same(row, "user", u.user, "ann");
+        same(row, "password", u.password, "pw");
+        same_number(row, "db", u.db, u.mode == URL_CLUSTER ? 0 : 2);
+        same(row, "host", u.host_count ? u.hosts[0].name : u.host, "h");
+        same_number(row, "port", u.host_count ? u.hosts[0].port : u.port, 7000);
+        dibs__url_clear(&u);
+    }
+}
+
 static void test_url_logins(void **state)
 {
     static const struct good rows[] = {
@@ -194,7 +227,12 @@ static void test_url_bad_schemes(void **state)
         "sentinel://h/s",
         "unixs:///s",
         "redis+unix:///s",
-        "valkey://h",
+        "valkey:/h",
+        "Valkey://h",
+        "valkeyss://h",
+        "valkey-tls://h",
+        "valkeyunix:///s",
+        "valkey+unix:///s",
         "http://h",
         "tcp://h",
         "redis ://h",
@@ -729,6 +767,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_url_hosts),
+        cmocka_unit_test(test_url_valkey),
         cmocka_unit_test(test_url_logins),
         cmocka_unit_test(test_url_sockets),
         cmocka_unit_test(test_url_bad_schemes),

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * unfit.c - a server that does not take writes: most likely a replica.
+ *
+ * Thread  io.
+ *
+ * How     The first READONLY ends the use of the main connection. It is asked
+ *         what it is, since the answer helps whoever wrote the URL, and closes
+ *         with that answer. Then it is dialed again with growing pauses: it may
+ *         become a master, or its name may come to mean another server. That it
+ *         is connected again is not told before it has done something.
+ */
+#include "client/server.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void role_write(struct dibs__req *req, struct dibs__buf *out)
+{
+    (void)req;
+    dibs__buf_array(out, 1);
+    dibs__buf_arg_text(out, "ROLE");
+}
+
+/* "redis://a:1 is a replica of b:2" */
+static void name_master(struct dibs__link *ln, const char *host, int64_t port)
+{
+    const struct dibs__url *url = &ln->s->to.url;
+    bool six = url->host && strchr(url->host, ':');
+    char place[140];
+
+    if (url->unix_socket)
+        snprintf(place, sizeof place, "unix://%.120s", url->path);
+    else
+        snprintf(place, sizeof place, "%s://%s%.100s%s:%d",
+                 url->tls.on ? "rediss" : "redis", six ? "[" : "", url->host,
+                 six ? "]" : "", url->port);
+    snprintf(ln->why, sizeof ln->why, "%s is a replica of %.100s:%lld", place,
+             host, (long long)port);
+}
+
+static void role_done(struct dibs__req *req, dibs_err err,
+                      const struct dibs__reply *reply)
+{
+    struct dibs__link *ln = DIBS_OF(req, struct dibs__link, role);
+    const struct dibs__reply *role, *host;
+    int64_t port;
+
+    if (err != DIBS_OK)
+        return; /* it went down before */
+    role = dibs__reply_text(reply, 0);
+    host = dibs__reply_text(reply, 1);
+    if (role && strcmp(role->text, "slave") == 0 && host &&
+        dibs__reply_num(reply, 2, &port))
+        name_master(ln, host->text, port);
+    dibs__server_answered(ln->s);
+}
+
+void dibs__server_redial(struct dibs__server *s, const char *why)
+{
+    struct dibs__link *ln = s->main;
+
+    if (!ln || ln->retiring)
+        return;
+    s->up = false;
+    s->unfit = true;
+    ln->retiring = true;
+    snprintf(ln->why, sizeof ln->why, "%.160s", why);
+    ln->role = (struct dibs__req){.write = role_write, .done = role_done};
+    ln->role.expires = dibs__add(dibs__now_ms(), s->to.command_timeout_ms);
+    dibs__conn_send(&ln->cn, &ln->role);
+}
+
+void dibs__server_answered(struct dibs__server *s)
+{
+    const struct dibs__link *ln = s->main;
+
+    if (ln && ln->retiring && dibs__list_empty(&ln->cn.fifo))
+        dibs__server_cut(s, ln->why);
+}
