@@ -125,8 +125,8 @@ void sr_restart(struct sr_server *s, const struct sr_snapshot *data);
 void sr_replicate(struct sr_server *master, struct sr_server *replica);
 /* How far the master has written, how far the replica has read. */
 int64_t sr_offset(const struct sr_server *s);
-/* The replica reads on, up to an offset of the master's. A script, or any
- * other command, is read whole or not at all. */
+/* The replica reads on, up to an offset of the master's; not while it is
+ * stopped. A script, or any other command, is read whole or not at all. */
 void sr_deliver(struct sr_server *replica, int64_t offset);
 /* The master hears how far the replica is; WAIT counts that. */
 void sr_acknowledge(struct sr_server *replica);

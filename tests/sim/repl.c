@@ -105,7 +105,7 @@ static void trim(struct sr_server *master)
 
 void sr_deliver(struct sr_server *replica, int64_t offset)
 {
-    struct sr_server *master = replica->master;
+    struct sr_server *master = replica->stopped ? NULL : replica->master;
 
     for (size_t i = 0; master && i < master->nstream; i++) {
         const struct sr_repl_entry *e = &master->stream[i];
@@ -122,6 +122,8 @@ void sr_deliver(struct sr_server *replica, int64_t offset)
 
 void sr_acknowledge(struct sr_server *replica)
 {
+    if (replica->stopped)
+        return;
     replica->acked = replica->offset;
     if (replica->master)
         sr__wake(replica->master);

@@ -411,6 +411,11 @@ static void test_small_wait(void **state)
     sr_tick(m);
     assert_string_equal(heard(c), ":0|$1|v|");
     SAYS(c, "WAIT 1 0", "");
+    sr_stop(r);
+    sr_deliver(r, sr_offset(m));
+    sr_acknowledge(r);
+    assert_string_equal(heard(c), "");
+    sr_continue(r);
     sr_deliver(r, sr_offset(m));
     assert_string_equal(heard(c), ""); /* not acknowledged yet */
     sr_acknowledge(r);
