@@ -22,6 +22,8 @@ static void test_small_wait(void **state)
     sr_tick(m);
     assert_string_equal(heard(c), ":0|$1|v|");
     SAYS(c, "WAIT 1 0", "");
+    sr_acknowledge(r); /* of what it has read: nothing */
+    assert_string_equal(heard(c), "");
     sr_stop(r);
     sr_deliver(r, sr_offset(m));
     sr_acknowledge(r);
