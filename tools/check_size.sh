@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 shopt -s nullglob
 
-files=(src/*/*.[ch] cli/*.[ch])
+files=(src/*/*.[ch] cli/*.[ch] tests/sim/*.[ch])
 if [ ${#files[@]} -eq 0 ]; then
     echo "check_size: no files"
     exit 0

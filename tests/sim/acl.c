@@ -108,6 +108,8 @@ static bool in_category(const struct sr_command *cmd, struct sr_str name)
            (sr__is(name, "read") && (cmd->flags & SR_READ)) ||
            (sr__is(name, "write") && (cmd->flags & SR_WRITE)) ||
            (sr__is(name, "pubsub") && (cmd->flags & SR_PUBSUB)) ||
+           ((sr__is(name, "admin") || sr__is(name, "dangerous")) &&
+            (cmd->flags & SR_ADMIN)) ||
            (sr__is(name, "scripting") &&
             ((cmd->flags & SR_EVAL) || strncmp(cmd->name, "script", 6) == 0));
 }
@@ -284,7 +286,7 @@ enum sr_denied sr__user_may(const struct sr_user *u,
 
 /* ---- commands ---------------------------------------------------------- */
 
-static void setuser(struct sr_call *k)
+static void cmd_acl_setuser(struct sr_call *k)
 {
     struct sr_user *u = sr__user_find(k->s, k->argv[2]);
 
@@ -304,7 +306,7 @@ static void setuser(struct sr_call *k)
     sr__reply_ok(k);
 }
 
-static void deluser(struct sr_call *k)
+static void cmd_acl_deluser(struct sr_call *k)
 {
     int64_t gone = 0;
 
@@ -326,12 +328,12 @@ static void deluser(struct sr_call *k)
     sr__reply_int(k, gone);
 }
 
-static void whoami(struct sr_call *k)
+static void cmd_acl_whoami(struct sr_call *k)
 {
     sr__reply_text(k, sr__user_name(k->c->user));
 }
 
-static void dryrun(struct sr_call *k)
+static void cmd_acl_dryrun(struct sr_call *k)
 {
     const struct sr_user *u = sr__user_find(k->s, k->argv[2]);
     const struct sr_command *cmd =
@@ -376,7 +378,7 @@ static void dryrun(struct sr_call *k)
     sr__buf_free(&text);
 }
 
-static void acl_log(struct sr_call *k)
+static void cmd_acl_log(struct sr_call *k)
 {
     if (k->argc > 2 && sr__is(k->argv[2], "reset"))
         sr__reply_ok(k);
@@ -384,7 +386,7 @@ static void acl_log(struct sr_call *k)
         sr__reply_array(k, 0);
 }
 
-static void auth(struct sr_call *k)
+static void cmd_auth(struct sr_call *k)
 {
     bool named = k->argc == 3;
     struct sr_user *u =
@@ -410,10 +412,10 @@ static void auth(struct sr_call *k)
 
 const struct sr_command sr__acl_commands[] = {
     {"acl", NULL, -2, RIGHTS | SR_CONTAINER, 0, 0, 0},
-    {"acl|setuser", setuser, -3, RIGHTS, 0, 0, 0},
-    {"acl|deluser", deluser, -3, RIGHTS, 0, 0, 0},
-    {"acl|whoami", whoami, 2, RIGHTS, 0, 0, 0},
-    {"acl|dryrun", dryrun, -4, RIGHTS, 0, 0, 0},
-    {"acl|log", acl_log, -2, RIGHTS, 0, 0, 0},
-    {"auth", auth, -2, RIGHTS | SR_NO_AUTH | SR_SLOW_OK, 0, 0, 0},
+    {"acl|setuser", cmd_acl_setuser, -3, RIGHTS, 0, 0, 0},
+    {"acl|deluser", cmd_acl_deluser, -3, RIGHTS, 0, 0, 0},
+    {"acl|whoami", cmd_acl_whoami, 2, RIGHTS, 0, 0, 0},
+    {"acl|dryrun", cmd_acl_dryrun, -4, RIGHTS, 0, 0, 0},
+    {"acl|log", cmd_acl_log, -2, RIGHTS, 0, 0, 0},
+    {"auth", cmd_auth, -2, RIGHTS | SR_NO_AUTH | SR_SLOW_OK, 0, 0, 0},
     {0}};

@@ -260,7 +260,7 @@ static void node_id(const struct node *n, char hex[41])
     sr__sha1_hex(sr__view(text), hex);
 }
 
-static void slots(struct sr_call *k)
+static void cmd_cluster_slots(struct sr_call *k)
 {
     const struct sr_cluster *cl = k->s->cluster;
     size_t n = 0;
@@ -288,13 +288,13 @@ static void slots(struct sr_call *k)
     }
 }
 
-static void keyslot(struct sr_call *k)
+static void cmd_cluster_keyslot(struct sr_call *k)
 {
     if (enabled(k))
         sr__reply_int(k, sr_key_slot(k->argv[2].p, k->argv[2].n));
 }
 
-static void info(struct sr_call *k)
+static void cmd_cluster_info(struct sr_call *k)
 {
     const struct sr_cluster *cl = k->s->cluster;
     struct sr_buf text = {0};
@@ -312,7 +312,7 @@ static void info(struct sr_call *k)
     sr__buf_free(&text);
 }
 
-static void asking(struct sr_call *k)
+static void cmd_asking(struct sr_call *k)
 {
     if (!enabled(k))
         return;
@@ -324,8 +324,8 @@ static void asking(struct sr_call *k)
 
 const struct sr_command sr__cluster_commands[] = {
     {"cluster", NULL, -2, ANY | SR_CONTAINER, 0, 0, 0},
-    {"cluster|slots", slots, 2, ANY, 0, 0, 0},
-    {"cluster|keyslot", keyslot, 3, ANY, 0, 0, 0},
-    {"cluster|info", info, 2, ANY, 0, 0, 0},
-    {"asking", asking, 1, ANY, 0, 0, 0},
+    {"cluster|slots", cmd_cluster_slots, 2, ANY, 0, 0, 0},
+    {"cluster|keyslot", cmd_cluster_keyslot, 3, ANY, 0, 0, 0},
+    {"cluster|info", cmd_cluster_info, 2, ANY, 0, 0, 0},
+    {"asking", cmd_asking, 1, ANY, 0, 0, 0},
     {0}};

@@ -10,7 +10,7 @@
 
 /* ---- who is it --------------------------------------------------------- */
 
-static void setname(struct sr_call *k)
+static void cmd_client_setname(struct sr_call *k)
 {
     struct sr_str name = k->argv[2];
 
@@ -25,7 +25,7 @@ static void setname(struct sr_call *k)
     sr__reply_ok(k);
 }
 
-static void getname(struct sr_call *k)
+static void cmd_client_getname(struct sr_call *k)
 {
     if (k->c->name[0])
         sr__reply_text(k, k->c->name);
@@ -33,7 +33,7 @@ static void getname(struct sr_call *k)
         sr__reply_nil(k);
 }
 
-static void id(struct sr_call *k)
+static void cmd_client_id(struct sr_call *k)
 {
     sr__reply_int(k, k->c->id);
 }
@@ -63,7 +63,7 @@ void sr__session_line(struct sr_buf *out, const struct sr_session *c)
                 c->tracking ? (long long)c->redirect : -1LL);
 }
 
-static void info(struct sr_call *k)
+static void cmd_client_info(struct sr_call *k)
 {
     struct sr_buf text = {0};
 
@@ -92,7 +92,7 @@ static bool known_type(struct sr_call *k, struct sr_str type)
     return false;
 }
 
-static void list(struct sr_call *k)
+static void cmd_client_list(struct sr_call *k)
 {
     struct sr_buf text = {0};
     bool by_type = k->argc == 4 && sr__is(k->argv[2], "type");
@@ -184,7 +184,7 @@ static bool read_victim(struct sr_call *k, int i, struct victims *v)
     return true;
 }
 
-static void kill_clients(struct sr_call *k)
+static void cmd_client_kill(struct sr_call *k)
 {
     struct victims v = {.not_me = true};
 
@@ -209,7 +209,7 @@ static void kill_clients(struct sr_call *k)
 
 /* ---- pausing ----------------------------------------------------------- */
 
-static void pause_clients(struct sr_call *k)
+static void cmd_client_pause(struct sr_call *k)
 {
     int64_t ms;
     bool writes = k->argc == 4 && sr__is(k->argv[3], "write");
@@ -232,7 +232,7 @@ static void pause_clients(struct sr_call *k)
     sr__reply_ok(k);
 }
 
-static void unpause(struct sr_call *k)
+static void cmd_client_unpause(struct sr_call *k)
 {
     k->s->pause_until = 0;
     sr__reply_ok(k);
@@ -265,7 +265,7 @@ static bool read_tracking(struct sr_call *k, struct sr_session *want)
     return true;
 }
 
-static void tracking(struct sr_call *k)
+static void cmd_client_tracking(struct sr_call *k)
 {
     struct sr_session want = {0}, *c = k->c;
 
@@ -296,7 +296,7 @@ static void tracking(struct sr_call *k)
     sr__reply_ok(k);
 }
 
-static void caching(struct sr_call *k)
+static void cmd_client_caching(struct sr_call *k)
 {
     struct sr_session *c = k->c;
     bool yes = sr__is(k->argv[2], "yes");
@@ -322,7 +322,7 @@ static void caching(struct sr_call *k)
     sr__reply_ok(k);
 }
 
-static void getredir(struct sr_call *k)
+static void cmd_client_getredir(struct sr_call *k)
 {
     sr__reply_int(k, k->c->tracking ? k->c->redirect : -1);
 }
@@ -331,15 +331,15 @@ static void getredir(struct sr_call *k)
 
 const struct sr_command sr__client_commands[] = {
     {"client", NULL, -2, SELF | SR_CONTAINER, 0, 0, 0},
-    {"client|setname", setname, 3, SELF, 0, 0, 0},
-    {"client|getname", getname, 2, SELF, 0, 0, 0},
-    {"client|id", id, 2, SELF, 0, 0, 0},
-    {"client|info", info, 2, SELF, 0, 0, 0},
-    {"client|list", list, -2, SELF | SR_ADMIN, 0, 0, 0},
-    {"client|kill", kill_clients, -3, SELF | SR_ADMIN, 0, 0, 0},
-    {"client|pause", pause_clients, -3, SELF | SR_ADMIN, 0, 0, 0},
-    {"client|unpause", unpause, 2, SELF | SR_ADMIN, 0, 0, 0},
-    {"client|tracking", tracking, -3, SELF, 0, 0, 0},
-    {"client|caching", caching, 3, SELF, 0, 0, 0},
-    {"client|getredir", getredir, 2, SELF, 0, 0, 0},
+    {"client|setname", cmd_client_setname, 3, SELF, 0, 0, 0},
+    {"client|getname", cmd_client_getname, 2, SELF, 0, 0, 0},
+    {"client|id", cmd_client_id, 2, SELF, 0, 0, 0},
+    {"client|info", cmd_client_info, 2, SELF, 0, 0, 0},
+    {"client|list", cmd_client_list, -2, SELF | SR_ADMIN, 0, 0, 0},
+    {"client|kill", cmd_client_kill, -3, SELF | SR_ADMIN, 0, 0, 0},
+    {"client|pause", cmd_client_pause, -3, SELF | SR_ADMIN, 0, 0, 0},
+    {"client|unpause", cmd_client_unpause, 2, SELF | SR_ADMIN, 0, 0, 0},
+    {"client|tracking", cmd_client_tracking, -3, SELF, 0, 0, 0},
+    {"client|caching", cmd_client_caching, 3, SELF, 0, 0, 0},
+    {"client|getredir", cmd_client_getredir, 2, SELF, 0, 0, 0},
     {0}};

@@ -112,22 +112,22 @@ static void expire(struct sr_call *k, int64_t unit, bool at)
     sr__reply_int(k, 1);
 }
 
-static void expire_s(struct sr_call *k)
+static void cmd_expire(struct sr_call *k)
 {
     expire(k, 1000, false);
 }
 
-static void expire_ms(struct sr_call *k)
+static void cmd_pexpire(struct sr_call *k)
 {
     expire(k, 1, false);
 }
 
-static void expireat_s(struct sr_call *k)
+static void cmd_expireat(struct sr_call *k)
 {
     expire(k, 1000, true);
 }
 
-static void expireat_ms(struct sr_call *k)
+static void cmd_pexpireat(struct sr_call *k)
 {
     expire(k, 1, true);
 }
@@ -146,27 +146,27 @@ static void left(struct sr_call *k, int64_t unit, bool at)
     sr__reply_int(k, ms < 0 || unit == 1 ? ms : (ms + 500) / 1000);
 }
 
-static void ttl(struct sr_call *k)
+static void cmd_ttl(struct sr_call *k)
 {
     left(k, 1000, false);
 }
 
-static void pttl(struct sr_call *k)
+static void cmd_pttl(struct sr_call *k)
 {
     left(k, 1, false);
 }
 
-static void expiretime(struct sr_call *k)
+static void cmd_expiretime(struct sr_call *k)
 {
     left(k, 1000, true);
 }
 
-static void pexpiretime(struct sr_call *k)
+static void cmd_pexpiretime(struct sr_call *k)
 {
     left(k, 1, true);
 }
 
-static void persist(struct sr_call *k)
+static void cmd_persist(struct sr_call *k)
 {
     struct sr_value *v = sr__key(k, k->argv[1]);
     bool had = v && v->expires >= 0;
@@ -179,13 +179,13 @@ static void persist(struct sr_call *k)
 }
 
 const struct sr_command sr__expire_commands[] = {
-    {"expire", expire_s, -3, SR_WRITE, 1, 1, 1},
-    {"pexpire", expire_ms, -3, SR_WRITE, 1, 1, 1},
-    {"expireat", expireat_s, -3, SR_WRITE, 1, 1, 1},
-    {"pexpireat", expireat_ms, -3, SR_WRITE, 1, 1, 1},
-    {"ttl", ttl, 2, SR_READ, 1, 1, 1},
-    {"pttl", pttl, 2, SR_READ, 1, 1, 1},
-    {"expiretime", expiretime, 2, SR_READ, 1, 1, 1},
-    {"pexpiretime", pexpiretime, 2, SR_READ, 1, 1, 1},
-    {"persist", persist, 2, SR_WRITE, 1, 1, 1},
+    {"expire", cmd_expire, -3, SR_WRITE, 1, 1, 1},
+    {"pexpire", cmd_pexpire, -3, SR_WRITE, 1, 1, 1},
+    {"expireat", cmd_expireat, -3, SR_WRITE, 1, 1, 1},
+    {"pexpireat", cmd_pexpireat, -3, SR_WRITE, 1, 1, 1},
+    {"ttl", cmd_ttl, 2, SR_READ, 1, 1, 1},
+    {"pttl", cmd_pttl, 2, SR_READ, 1, 1, 1},
+    {"expiretime", cmd_expiretime, 2, SR_READ, 1, 1, 1},
+    {"pexpiretime", cmd_pexpiretime, 2, SR_READ, 1, 1, 1},
+    {"persist", cmd_persist, 2, SR_WRITE, 1, 1, 1},
     {0}};

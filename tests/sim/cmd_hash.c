@@ -31,17 +31,17 @@ static void set_pairs(struct sr_call *k, bool counts)
         sr__reply_ok(k);
 }
 
-static void hset(struct sr_call *k)
+static void cmd_hset(struct sr_call *k)
 {
     set_pairs(k, true);
 }
 
-static void hmset(struct sr_call *k)
+static void cmd_hmset(struct sr_call *k)
 {
     set_pairs(k, false);
 }
 
-static void hsetnx(struct sr_call *k)
+static void cmd_hsetnx(struct sr_call *k)
 {
     struct sr_value *v;
 
@@ -68,7 +68,7 @@ static void reply_field(struct sr_call *k, const struct sr_value *v,
         sr__reply_nil(k);
 }
 
-static void hget(struct sr_call *k)
+static void cmd_hget(struct sr_call *k)
 {
     struct sr_value *v;
 
@@ -76,7 +76,7 @@ static void hget(struct sr_call *k)
         reply_field(k, v, k->argv[2]);
 }
 
-static void hmget(struct sr_call *k)
+static void cmd_hmget(struct sr_call *k)
 {
     struct sr_value *v;
 
@@ -103,22 +103,22 @@ static void reply_all(struct sr_call *k, bool fields, bool values)
     }
 }
 
-static void hgetall(struct sr_call *k)
+static void cmd_hgetall(struct sr_call *k)
 {
     reply_all(k, true, true);
 }
 
-static void hkeys(struct sr_call *k)
+static void cmd_hkeys(struct sr_call *k)
 {
     reply_all(k, true, false);
 }
 
-static void hvals(struct sr_call *k)
+static void cmd_hvals(struct sr_call *k)
 {
     reply_all(k, false, true);
 }
 
-static void hlen(struct sr_call *k)
+static void cmd_hlen(struct sr_call *k)
 {
     struct sr_value *v;
 
@@ -126,7 +126,7 @@ static void hlen(struct sr_call *k)
         sr__reply_int(k, v ? (int64_t)v->hash.count : 0);
 }
 
-static void hexists(struct sr_call *k)
+static void cmd_hexists(struct sr_call *k)
 {
     struct sr_value *v;
 
@@ -134,7 +134,7 @@ static void hexists(struct sr_call *k)
         sr__reply_int(k, v && sr__hash_get(v, k->argv[2]));
 }
 
-static void hstrlen(struct sr_call *k)
+static void cmd_hstrlen(struct sr_call *k)
 {
     struct sr_value *v;
 
@@ -144,7 +144,7 @@ static void hstrlen(struct sr_call *k)
     sr__reply_int(k, s ? (int64_t)s->n : 0);
 }
 
-static void hdel(struct sr_call *k)
+static void cmd_hdel(struct sr_call *k)
 {
     struct sr_value *v;
     int64_t gone = 0;
@@ -158,7 +158,7 @@ static void hdel(struct sr_call *k)
     sr__reply_int(k, gone);
 }
 
-static void hincrby(struct sr_call *k)
+static void cmd_hincrby(struct sr_call *k)
 {
     struct sr_value *v;
     int64_t by, now = 0;
@@ -220,7 +220,7 @@ static void reply_some(struct sr_call *k, const struct sr_value *v,
     free(places);
 }
 
-static void hrandfield(struct sr_call *k)
+static void cmd_hrandfield(struct sr_call *k)
 {
     struct sr_value *v;
     int64_t count = 1;
@@ -251,7 +251,7 @@ static void hrandfield(struct sr_call *k)
 }
 
 /* A small hash is given whole, whatever COUNT says. */
-static void hscan(struct sr_call *k)
+static void cmd_hscan(struct sr_call *k)
 {
     struct sr_value *v;
     struct sr_str match = sr__view("*");
@@ -292,19 +292,19 @@ static void hscan(struct sr_call *k)
 #define MAKES (SR_WRITE | SR_DENYOOM)
 
 const struct sr_command sr__hash_commands[] = {
-    {"hset", hset, -4, MAKES, 1, 1, 1},
-    {"hmset", hmset, -4, MAKES, 1, 1, 1},
-    {"hsetnx", hsetnx, 4, MAKES, 1, 1, 1},
-    {"hget", hget, 3, SR_READ, 1, 1, 1},
-    {"hmget", hmget, -3, SR_READ, 1, 1, 1},
-    {"hgetall", hgetall, 2, SR_READ, 1, 1, 1},
-    {"hkeys", hkeys, 2, SR_READ, 1, 1, 1},
-    {"hvals", hvals, 2, SR_READ, 1, 1, 1},
-    {"hlen", hlen, 2, SR_READ, 1, 1, 1},
-    {"hexists", hexists, 3, SR_READ, 1, 1, 1},
-    {"hstrlen", hstrlen, 3, SR_READ, 1, 1, 1},
-    {"hdel", hdel, -3, SR_WRITE, 1, 1, 1},
-    {"hincrby", hincrby, 4, MAKES, 1, 1, 1},
-    {"hrandfield", hrandfield, -2, SR_READ, 1, 1, 1},
-    {"hscan", hscan, -3, SR_READ, 1, 1, 1},
+    {"hset", cmd_hset, -4, MAKES, 1, 1, 1},
+    {"hmset", cmd_hmset, -4, MAKES, 1, 1, 1},
+    {"hsetnx", cmd_hsetnx, 4, MAKES, 1, 1, 1},
+    {"hget", cmd_hget, 3, SR_READ, 1, 1, 1},
+    {"hmget", cmd_hmget, -3, SR_READ, 1, 1, 1},
+    {"hgetall", cmd_hgetall, 2, SR_READ, 1, 1, 1},
+    {"hkeys", cmd_hkeys, 2, SR_READ, 1, 1, 1},
+    {"hvals", cmd_hvals, 2, SR_READ, 1, 1, 1},
+    {"hlen", cmd_hlen, 2, SR_READ, 1, 1, 1},
+    {"hexists", cmd_hexists, 3, SR_READ, 1, 1, 1},
+    {"hstrlen", cmd_hstrlen, 3, SR_READ, 1, 1, 1},
+    {"hdel", cmd_hdel, -3, SR_WRITE, 1, 1, 1},
+    {"hincrby", cmd_hincrby, 4, MAKES, 1, 1, 1},
+    {"hrandfield", cmd_hrandfield, -2, SR_READ, 1, 1, 1},
+    {"hscan", cmd_hscan, -3, SR_READ, 1, 1, 1},
     {0}};

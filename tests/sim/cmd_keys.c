@@ -9,7 +9,7 @@
  */
 #include "sim/impl.h"
 
-static void del(struct sr_call *k)
+static void cmd_del(struct sr_call *k)
 {
     int64_t gone = 0;
 
@@ -18,7 +18,7 @@ static void del(struct sr_call *k)
     sr__reply_int(k, gone);
 }
 
-static void exists(struct sr_call *k)
+static void cmd_exists(struct sr_call *k)
 {
     int64_t there = 0;
 
@@ -27,19 +27,19 @@ static void exists(struct sr_call *k)
     sr__reply_int(k, there);
 }
 
-static void type(struct sr_call *k)
+static void cmd_type(struct sr_call *k)
 {
     const struct sr_value *v = sr__key(k, k->argv[1]);
 
     sr__reply_status(k, v ? sr__type_name(v->type) : "none");
 }
 
-static void dbsize(struct sr_call *k)
+static void cmd_dbsize(struct sr_call *k)
 {
     sr__reply_int(k, (int64_t)k->s->db[k->c->db].count);
 }
 
-static void rename_key(struct sr_call *k)
+static void cmd_rename(struct sr_call *k)
 {
     const struct sr_value *v = sr__key(k, k->argv[1]);
 
@@ -57,7 +57,7 @@ static void rename_key(struct sr_call *k)
     sr__reply_ok(k);
 }
 
-static void randomkey(struct sr_call *k)
+static void cmd_randomkey(struct sr_call *k)
 {
     const struct sr_dict *db = &k->s->db[k->c->db];
     const struct sr_entry *e = db->first;
@@ -82,7 +82,7 @@ static bool flush_words(struct sr_call *k)
     return false;
 }
 
-static void flushall(struct sr_call *k)
+static void cmd_flushall(struct sr_call *k)
 {
     if (!flush_words(k))
         return;
@@ -90,7 +90,7 @@ static void flushall(struct sr_call *k)
     sr__reply_ok(k);
 }
 
-static void flushdb(struct sr_call *k)
+static void cmd_flushdb(struct sr_call *k)
 {
     if (!flush_words(k))
         return;
@@ -165,7 +165,7 @@ static bool scan_words(struct sr_call *k, struct scan *sc, char type_name[16])
     return true;
 }
 
-static void scan(struct sr_call *k)
+static void cmd_scan(struct sr_call *k)
 {
     struct scan sc = {.left = 10};
     char type_name[16];
@@ -189,7 +189,7 @@ static void scan(struct sr_call *k)
     sr__buf_free(&sc.found);
 }
 
-static void keys(struct sr_call *k)
+static void cmd_keys(struct sr_call *k)
 {
     struct scan sc = {.left = -1, .match = &k->argv[1]};
 
@@ -200,15 +200,15 @@ static void keys(struct sr_call *k)
 }
 
 const struct sr_command sr__key_commands[] = {
-    {"del", del, -2, SR_WRITE, 1, -1, 1},
-    {"unlink", del, -2, SR_WRITE, 1, -1, 1},
-    {"exists", exists, -2, SR_READ, 1, -1, 1},
-    {"type", type, 2, SR_READ, 1, 1, 1},
-    {"rename", rename_key, 3, SR_WRITE, 1, 2, 1},
-    {"randomkey", randomkey, 1, SR_READ, 0, 0, 0},
-    {"dbsize", dbsize, 1, SR_READ, 0, 0, 0},
-    {"flushall", flushall, -1, SR_WRITE, 0, 0, 0},
-    {"flushdb", flushdb, -1, SR_WRITE, 0, 0, 0},
-    {"scan", scan, -2, SR_READ, 0, 0, 0},
-    {"keys", keys, 2, SR_READ, 0, 0, 0},
+    {"del", cmd_del, -2, SR_WRITE, 1, -1, 1},
+    {"unlink", cmd_del, -2, SR_WRITE, 1, -1, 1},
+    {"exists", cmd_exists, -2, SR_READ, 1, -1, 1},
+    {"type", cmd_type, 2, SR_READ, 1, 1, 1},
+    {"rename", cmd_rename, 3, SR_WRITE, 1, 2, 1},
+    {"randomkey", cmd_randomkey, 1, SR_READ, 0, 0, 0},
+    {"dbsize", cmd_dbsize, 1, SR_READ, 0, 0, 0},
+    {"flushall", cmd_flushall, -1, SR_WRITE, 0, 0, 0},
+    {"flushdb", cmd_flushdb, -1, SR_WRITE, 0, 0, 0},
+    {"scan", cmd_scan, -2, SR_READ, 0, 0, 0},
+    {"keys", cmd_keys, 2, SR_READ, 0, 0, 0},
     {0}};

@@ -32,22 +32,22 @@ static void push(struct sr_call *k, bool front, bool only_if_there)
     sr__reply_int(k, (int64_t)v->n);
 }
 
-static void lpush(struct sr_call *k)
+static void cmd_lpush(struct sr_call *k)
 {
     push(k, true, false);
 }
 
-static void rpush(struct sr_call *k)
+static void cmd_rpush(struct sr_call *k)
 {
     push(k, false, false);
 }
 
-static void lpushx(struct sr_call *k)
+static void cmd_lpushx(struct sr_call *k)
 {
     push(k, true, true);
 }
 
-static void rpushx(struct sr_call *k)
+static void cmd_rpushx(struct sr_call *k)
 {
     push(k, false, true);
 }
@@ -86,19 +86,19 @@ static void pop(struct sr_call *k, bool front)
     sr__key_changed(k, k->argv[1]);
 }
 
-static void lpop(struct sr_call *k)
+static void cmd_lpop(struct sr_call *k)
 {
     pop(k, true);
 }
 
-static void rpop(struct sr_call *k)
+static void cmd_rpop(struct sr_call *k)
 {
     pop(k, false);
 }
 
 /* ---- looking ----------------------------------------------------------- */
 
-static void llen(struct sr_call *k)
+static void cmd_llen(struct sr_call *k)
 {
     struct sr_value *v;
 
@@ -106,7 +106,7 @@ static void llen(struct sr_call *k)
         sr__reply_int(k, v ? (int64_t)v->n : 0);
 }
 
-static void lindex(struct sr_call *k)
+static void cmd_lindex(struct sr_call *k)
 {
     struct sr_value *v;
     int64_t i;
@@ -144,7 +144,7 @@ static void fit_part(size_t n, int64_t *first, int64_t *end)
         *end = *first;
 }
 
-static void lrange(struct sr_call *k)
+static void cmd_lrange(struct sr_call *k)
 {
     struct sr_value *v;
     int64_t first, end;
@@ -191,7 +191,7 @@ static void lpos_reply(struct sr_call *k, const struct sr_value *v,
     sr__buf_free(&found);
 }
 
-static void lpos(struct sr_call *k)
+static void cmd_lpos(struct sr_call *k)
 {
     int64_t rank = 1, count = -1, most = 0;
     struct sr_value *v;
@@ -228,7 +228,7 @@ static void lpos(struct sr_call *k)
 
 /* ---- changing ---------------------------------------------------------- */
 
-static void lrem(struct sr_call *k)
+static void cmd_lrem(struct sr_call *k)
 {
     struct sr_value *v;
     int64_t count, gone = 0;
@@ -251,7 +251,7 @@ static void lrem(struct sr_call *k)
     sr__reply_int(k, gone);
 }
 
-static void lset(struct sr_call *k)
+static void cmd_lset(struct sr_call *k)
 {
     struct sr_value *v;
     int64_t i;
@@ -275,7 +275,7 @@ static void lset(struct sr_call *k)
     sr__reply_ok(k);
 }
 
-static void ltrim(struct sr_call *k)
+static void cmd_ltrim(struct sr_call *k)
 {
     struct sr_value *v;
     int64_t first, end;
@@ -296,17 +296,17 @@ static void ltrim(struct sr_call *k)
 #define MAKES (SR_WRITE | SR_DENYOOM)
 
 const struct sr_command sr__list_commands[] = {
-    {"lpush", lpush, -3, MAKES, 1, 1, 1},
-    {"rpush", rpush, -3, MAKES, 1, 1, 1},
-    {"lpushx", lpushx, -3, MAKES, 1, 1, 1},
-    {"rpushx", rpushx, -3, MAKES, 1, 1, 1},
-    {"lpop", lpop, -2, SR_WRITE, 1, 1, 1},
-    {"rpop", rpop, -2, SR_WRITE, 1, 1, 1},
-    {"llen", llen, 2, SR_READ, 1, 1, 1},
-    {"lindex", lindex, 3, SR_READ, 1, 1, 1},
-    {"lrange", lrange, 4, SR_READ, 1, 1, 1},
-    {"lpos", lpos, -3, SR_READ, 1, 1, 1},
-    {"lrem", lrem, 4, SR_WRITE, 1, 1, 1},
-    {"lset", lset, 4, MAKES, 1, 1, 1},
-    {"ltrim", ltrim, 4, SR_WRITE, 1, 1, 1},
+    {"lpush", cmd_lpush, -3, MAKES, 1, 1, 1},
+    {"rpush", cmd_rpush, -3, MAKES, 1, 1, 1},
+    {"lpushx", cmd_lpushx, -3, MAKES, 1, 1, 1},
+    {"rpushx", cmd_rpushx, -3, MAKES, 1, 1, 1},
+    {"lpop", cmd_lpop, -2, SR_WRITE, 1, 1, 1},
+    {"rpop", cmd_rpop, -2, SR_WRITE, 1, 1, 1},
+    {"llen", cmd_llen, 2, SR_READ, 1, 1, 1},
+    {"lindex", cmd_lindex, 3, SR_READ, 1, 1, 1},
+    {"lrange", cmd_lrange, 4, SR_READ, 1, 1, 1},
+    {"lpos", cmd_lpos, -3, SR_READ, 1, 1, 1},
+    {"lrem", cmd_lrem, 4, SR_WRITE, 1, 1, 1},
+    {"lset", cmd_lset, 4, MAKES, 1, 1, 1},
+    {"ltrim", cmd_ltrim, 4, SR_WRITE, 1, 1, 1},
     {0}};

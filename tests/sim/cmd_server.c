@@ -9,7 +9,7 @@
 
 /* ---- greetings --------------------------------------------------------- */
 
-static void ping(struct sr_call *k)
+static void cmd_ping(struct sr_call *k)
 {
     if (k->argc > 2) {
         sr__reply_arity(k);
@@ -24,18 +24,18 @@ static void ping(struct sr_call *k)
     }
 }
 
-static void echo(struct sr_call *k)
+static void cmd_echo(struct sr_call *k)
 {
     sr__reply_str(k, k->argv[1]);
 }
 
-static void quit(struct sr_call *k)
+static void cmd_quit(struct sr_call *k)
 {
     k->c->closing = true;
     sr__reply_ok(k);
 }
 
-static void select_db(struct sr_call *k)
+static void cmd_select(struct sr_call *k)
 {
     int64_t db;
 
@@ -60,7 +60,7 @@ static void reply_int_text(struct sr_call *k, int64_t n)
     sr__buf_free(&text);
 }
 
-static void time_now(struct sr_call *k)
+static void cmd_time(struct sr_call *k)
 {
     sr__reply_array(k, 2);
     reply_int_text(k, k->s->now_us / 1000000);
@@ -69,7 +69,7 @@ static void time_now(struct sr_call *k)
 
 /* ---- replication ------------------------------------------------------- */
 
-static void role(struct sr_call *k)
+static void cmd_role(struct sr_call *k)
 {
     const struct sr_server *s = k->s;
 
@@ -102,7 +102,7 @@ static void role(struct sr_call *k)
     }
 }
 
-static void wait_acks(struct sr_call *k)
+static void cmd_wait(struct sr_call *k)
 {
     int64_t count, ms;
 
@@ -134,7 +134,7 @@ static void wait_acks(struct sr_call *k)
     k->c->wait_until = ms ? k->s->now + ms : -1;
 }
 
-static void replicaof(struct sr_call *k)
+static void cmd_replicaof(struct sr_call *k)
 {
     if (sr__is(k->argv[1], "no") && sr__is(k->argv[2], "one")) {
         sr_promote(k->s);
@@ -146,7 +146,7 @@ static void replicaof(struct sr_call *k)
 
 /* ---- settings ---------------------------------------------------------- */
 
-static void config_get(struct sr_call *k)
+static void cmd_config_get(struct sr_call *k)
 {
     struct sr_buf found = {0};
     size_t n = 0;
@@ -166,7 +166,7 @@ static void config_get(struct sr_call *k)
     sr__buf_free(&found);
 }
 
-static void config_set(struct sr_call *k)
+static void cmd_config_set(struct sr_call *k)
 {
     if (k->argc % 2 != 0) {
         sr__reply_syntax(k);
@@ -189,14 +189,14 @@ static void config_set(struct sr_call *k)
     sr__reply_ok(k);
 }
 
-static void resetstat(struct sr_call *k)
+static void cmd_config_resetstat(struct sr_call *k)
 {
     sr__dict_free(&k->s->calls, free);
     k->s->commands = k->s->expired = k->s->evicted = 0;
     sr__reply_ok(k);
 }
 
-static void info(struct sr_call *k)
+static void cmd_info(struct sr_call *k)
 {
     struct sr_buf text = {0};
 
@@ -209,17 +209,18 @@ static void info(struct sr_call *k)
 #define ADMIN (SR_ADMIN | SR_NOSCRIPT | SR_IN_LOADING | SR_IN_STALE)
 
 const struct sr_command sr__server_commands[] = {
-    {"ping", ping, -1, SR_SENTINEL | SR_IN_PUBSUB, 0, 0, 0},
-    {"echo", echo, 2, EASY, 0, 0, 0},
-    {"quit", quit, -1, EASY | SR_NOSCRIPT | SR_NO_AUTH | SR_IN_PUBSUB, 0, 0, 0},
-    {"select", select_db, 2, SR_IN_LOADING | SR_IN_STALE, 0, 0, 0},
-    {"time", time_now, 1, SR_IN_LOADING | SR_IN_STALE, 0, 0, 0},
-    {"role", role, 1, EASY | SR_NOSCRIPT, 0, 0, 0},
-    {"wait", wait_acks, 3, SR_NOSCRIPT, 0, 0, 0},
-    {"replicaof", replicaof, 3, ADMIN, 0, 0, 0},
+    {"ping", cmd_ping, -1, SR_SENTINEL | SR_IN_PUBSUB, 0, 0, 0},
+    {"echo", cmd_echo, 2, EASY, 0, 0, 0},
+    {"quit", cmd_quit, -1, EASY | SR_NOSCRIPT | SR_NO_AUTH | SR_IN_PUBSUB, 0, 0,
+     0},
+    {"select", cmd_select, 2, SR_IN_LOADING | SR_IN_STALE, 0, 0, 0},
+    {"time", cmd_time, 1, SR_IN_LOADING | SR_IN_STALE, 0, 0, 0},
+    {"role", cmd_role, 1, EASY | SR_NOSCRIPT, 0, 0, 0},
+    {"wait", cmd_wait, 3, SR_NOSCRIPT, 0, 0, 0},
+    {"replicaof", cmd_replicaof, 3, ADMIN, 0, 0, 0},
     {"config", NULL, -2, ADMIN | SR_CONTAINER, 0, 0, 0},
-    {"config|get", config_get, -3, ADMIN, 0, 0, 0},
-    {"config|set", config_set, -4, ADMIN, 0, 0, 0},
-    {"config|resetstat", resetstat, 2, ADMIN, 0, 0, 0},
-    {"info", info, -1, EASY, 0, 0, 0},
+    {"config|get", cmd_config_get, -3, ADMIN, 0, 0, 0},
+    {"config|set", cmd_config_set, -4, ADMIN, 0, 0, 0},
+    {"config|resetstat", cmd_config_resetstat, 2, ADMIN, 0, 0, 0},
+    {"info", cmd_info, -1, EASY, 0, 0, 0},
     {0}};

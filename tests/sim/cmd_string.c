@@ -79,7 +79,7 @@ static void store(struct sr_call *k, struct sr_str to, int64_t expires)
     pass_on_set(k, to, expires);
 }
 
-static void set(struct sr_call *k)
+static void cmd_set(struct sr_call *k)
 {
     struct set_words w = {.expires = -1};
 
@@ -101,7 +101,7 @@ static void set(struct sr_call *k)
         store(k, k->argv[2], w.keepttl && v ? v->expires : w.expires);
 }
 
-static void setnx(struct sr_call *k)
+static void cmd_setnx(struct sr_call *k)
 {
     bool free_key = !sr__key(k, k->argv[1]);
 
@@ -124,12 +124,12 @@ static void set_for(struct sr_call *k, int64_t unit)
     sr__reply_ok(k);
 }
 
-static void setex(struct sr_call *k)
+static void cmd_setex(struct sr_call *k)
 {
     set_for(k, 1000);
 }
 
-static void psetex(struct sr_call *k)
+static void cmd_psetex(struct sr_call *k)
 {
     set_for(k, 1);
 }
@@ -148,24 +148,24 @@ static bool answer_with(struct sr_call *k)
     return true;
 }
 
-static void get(struct sr_call *k)
+static void cmd_get(struct sr_call *k)
 {
     answer_with(k);
 }
 
-static void getset(struct sr_call *k)
+static void cmd_getset(struct sr_call *k)
 {
     if (answer_with(k))
         store(k, k->argv[2], -1);
 }
 
-static void getdel(struct sr_call *k)
+static void cmd_getdel(struct sr_call *k)
 {
     if (answer_with(k))
         sr__key_del(k, k->argv[1]);
 }
 
-static void mget(struct sr_call *k)
+static void cmd_mget(struct sr_call *k)
 {
     sr__reply_array(k, (size_t)k->argc - 1);
     for (int i = 1; i < k->argc; i++) {
@@ -177,7 +177,7 @@ static void mget(struct sr_call *k)
     }
 }
 
-static void mset(struct sr_call *k)
+static void cmd_mset(struct sr_call *k)
 {
     if (k->argc % 2 == 0) {
         sr__reply_error(k, "ERR wrong number of arguments for 'mset' command");
@@ -192,7 +192,7 @@ static void mset(struct sr_call *k)
     sr__reply_ok(k);
 }
 
-static void str_len(struct sr_call *k)
+static void cmd_strlen(struct sr_call *k)
 {
     struct sr_value *v;
 
@@ -200,7 +200,7 @@ static void str_len(struct sr_call *k)
         sr__reply_int(k, v ? (int64_t)v->str.n : 0);
 }
 
-static void append(struct sr_call *k)
+static void cmd_append(struct sr_call *k)
 {
     struct sr_value *v;
     struct sr_buf b = {0};
@@ -244,17 +244,17 @@ static void add(struct sr_call *k, int64_t by)
     sr__reply_int(k, now + by);
 }
 
-static void incr(struct sr_call *k)
+static void cmd_incr(struct sr_call *k)
 {
     add(k, 1);
 }
 
-static void decr(struct sr_call *k)
+static void cmd_decr(struct sr_call *k)
 {
     add(k, -1);
 }
 
-static void incrby(struct sr_call *k)
+static void cmd_incrby(struct sr_call *k)
 {
     int64_t by;
 
@@ -262,7 +262,7 @@ static void incrby(struct sr_call *k)
         add(k, by);
 }
 
-static void decrby(struct sr_call *k)
+static void cmd_decrby(struct sr_call *k)
 {
     int64_t by;
 
@@ -277,19 +277,19 @@ static void decrby(struct sr_call *k)
 #define MAKES (SR_WRITE | SR_DENYOOM)
 
 const struct sr_command sr__string_commands[] = {
-    {"get", get, 2, SR_READ, 1, 1, 1},
-    {"set", set, -3, MAKES, 1, 1, 1},
-    {"setnx", setnx, 3, MAKES, 1, 1, 1},
-    {"setex", setex, 4, MAKES, 1, 1, 1},
-    {"psetex", psetex, 4, MAKES, 1, 1, 1},
-    {"getset", getset, 3, MAKES, 1, 1, 1},
-    {"getdel", getdel, 2, SR_WRITE, 1, 1, 1},
-    {"mget", mget, -2, SR_READ, 1, -1, 1},
-    {"mset", mset, -3, MAKES, 1, -1, 2},
-    {"strlen", str_len, 2, SR_READ, 1, 1, 1},
-    {"append", append, 3, MAKES, 1, 1, 1},
-    {"incr", incr, 2, MAKES, 1, 1, 1},
-    {"decr", decr, 2, MAKES, 1, 1, 1},
-    {"incrby", incrby, 3, MAKES, 1, 1, 1},
-    {"decrby", decrby, 3, MAKES, 1, 1, 1},
+    {"get", cmd_get, 2, SR_READ, 1, 1, 1},
+    {"set", cmd_set, -3, MAKES, 1, 1, 1},
+    {"setnx", cmd_setnx, 3, MAKES, 1, 1, 1},
+    {"setex", cmd_setex, 4, MAKES, 1, 1, 1},
+    {"psetex", cmd_psetex, 4, MAKES, 1, 1, 1},
+    {"getset", cmd_getset, 3, MAKES, 1, 1, 1},
+    {"getdel", cmd_getdel, 2, SR_WRITE, 1, 1, 1},
+    {"mget", cmd_mget, -2, SR_READ, 1, -1, 1},
+    {"mset", cmd_mset, -3, MAKES, 1, -1, 2},
+    {"strlen", cmd_strlen, 2, SR_READ, 1, 1, 1},
+    {"append", cmd_append, 3, MAKES, 1, 1, 1},
+    {"incr", cmd_incr, 2, MAKES, 1, 1, 1},
+    {"decr", cmd_decr, 2, MAKES, 1, 1, 1},
+    {"incrby", cmd_incrby, 3, MAKES, 1, 1, 1},
+    {"decrby", cmd_decrby, 3, MAKES, 1, 1, 1},
     {0}};

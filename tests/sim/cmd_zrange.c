@@ -140,27 +140,27 @@ static void range(struct sr_call *k, struct part p, bool all)
     reply_part(k, &p);
 }
 
-static void zrange(struct sr_call *k)
+static void cmd_zrange(struct sr_call *k)
 {
     range(k, (struct part){0}, true);
 }
 
-static void zrevrange(struct sr_call *k)
+static void cmd_zrevrange(struct sr_call *k)
 {
     range(k, (struct part){.reverse = true}, false);
 }
 
-static void zrangebyscore(struct sr_call *k)
+static void cmd_zrangebyscore(struct sr_call *k)
 {
     range(k, (struct part){.by_score = true}, false);
 }
 
-static void zrevrangebyscore(struct sr_call *k)
+static void cmd_zrevrangebyscore(struct sr_call *k)
 {
     range(k, (struct part){.by_score = true, .reverse = true}, false);
 }
 
-static void zcount(struct sr_call *k)
+static void cmd_zcount(struct sr_call *k)
 {
     struct part p = {.by_score = true};
     struct sr_value *v;
@@ -189,7 +189,7 @@ static void remove_part(struct sr_call *k, const struct part *p)
     sr__reply_int(k, (int64_t)(end - first));
 }
 
-static void zremrangebyscore(struct sr_call *k)
+static void cmd_zremrangebyscore(struct sr_call *k)
 {
     struct part p = {.by_score = true};
 
@@ -197,7 +197,7 @@ static void zremrangebyscore(struct sr_call *k)
         remove_part(k, &p);
 }
 
-static void zremrangebyrank(struct sr_call *k)
+static void cmd_zremrangebyrank(struct sr_call *k)
 {
     struct part p = {0};
 
@@ -206,11 +206,11 @@ static void zremrangebyrank(struct sr_call *k)
 }
 
 const struct sr_command sr__zrange_commands[] = {
-    {"zrange", zrange, -4, SR_READ, 1, 1, 1},
-    {"zrevrange", zrevrange, -4, SR_READ, 1, 1, 1},
-    {"zrangebyscore", zrangebyscore, -4, SR_READ, 1, 1, 1},
-    {"zrevrangebyscore", zrevrangebyscore, -4, SR_READ, 1, 1, 1},
-    {"zcount", zcount, 4, SR_READ, 1, 1, 1},
-    {"zremrangebyscore", zremrangebyscore, 4, SR_WRITE, 1, 1, 1},
-    {"zremrangebyrank", zremrangebyrank, 4, SR_WRITE, 1, 1, 1},
+    {"zrange", cmd_zrange, -4, SR_READ, 1, 1, 1},
+    {"zrevrange", cmd_zrevrange, -4, SR_READ, 1, 1, 1},
+    {"zrangebyscore", cmd_zrangebyscore, -4, SR_READ, 1, 1, 1},
+    {"zrevrangebyscore", cmd_zrevrangebyscore, -4, SR_READ, 1, 1, 1},
+    {"zcount", cmd_zcount, 4, SR_READ, 1, 1, 1},
+    {"zremrangebyscore", cmd_zremrangebyscore, 4, SR_WRITE, 1, 1, 1},
+    {"zremrangebyrank", cmd_zremrangebyrank, 4, SR_WRITE, 1, 1, 1},
     {0}};

@@ -140,7 +140,7 @@ static void add_with(struct sr_call *k, const struct add_words *w)
     free(scores);
 }
 
-static void zadd(struct sr_call *k)
+static void cmd_zadd(struct sr_call *k)
 {
     struct add_words w = {0};
 
@@ -148,7 +148,7 @@ static void zadd(struct sr_call *k)
         add_with(k, &w);
 }
 
-static void zincrby(struct sr_call *k)
+static void cmd_zincrby(struct sr_call *k)
 {
     struct add_words w = {.incr = true, .first = 2};
 
@@ -157,7 +157,7 @@ static void zincrby(struct sr_call *k)
 
 /* ---- out --------------------------------------------------------------- */
 
-static void zrem(struct sr_call *k)
+static void cmd_zrem(struct sr_call *k)
 {
     struct sr_value *v;
     int64_t gone = 0;
@@ -204,19 +204,19 @@ static void pop(struct sr_call *k, bool first)
     sr__key_changed(k, k->argv[1]);
 }
 
-static void zpopmin(struct sr_call *k)
+static void cmd_zpopmin(struct sr_call *k)
 {
     pop(k, true);
 }
 
-static void zpopmax(struct sr_call *k)
+static void cmd_zpopmax(struct sr_call *k)
 {
     pop(k, false);
 }
 
 /* ---- looking ----------------------------------------------------------- */
 
-static void zcard(struct sr_call *k)
+static void cmd_zcard(struct sr_call *k)
 {
     struct sr_value *v;
 
@@ -235,7 +235,7 @@ static void reply_score(struct sr_call *k, const struct sr_value *v,
         sr__reply_nil(k);
 }
 
-static void zscore(struct sr_call *k)
+static void cmd_zscore(struct sr_call *k)
 {
     struct sr_value *v;
 
@@ -243,7 +243,7 @@ static void zscore(struct sr_call *k)
         reply_score(k, v, k->argv[2]);
 }
 
-static void zmscore(struct sr_call *k)
+static void cmd_zmscore(struct sr_call *k)
 {
     struct sr_value *v;
 
@@ -267,12 +267,12 @@ static void rank(struct sr_call *k, bool back)
         sr__reply_int(k, (int64_t)(back ? v->n - 1 - at : at));
 }
 
-static void zrank(struct sr_call *k)
+static void cmd_zrank(struct sr_call *k)
 {
     rank(k, false);
 }
 
-static void zrevrank(struct sr_call *k)
+static void cmd_zrevrank(struct sr_call *k)
 {
     rank(k, true);
 }
@@ -280,14 +280,14 @@ static void zrevrank(struct sr_call *k)
 #define MAKES (SR_WRITE | SR_DENYOOM)
 
 const struct sr_command sr__zset_commands[] = {
-    {"zadd", zadd, -4, MAKES, 1, 1, 1},
-    {"zincrby", zincrby, 4, MAKES, 1, 1, 1},
-    {"zrem", zrem, -3, SR_WRITE, 1, 1, 1},
-    {"zpopmin", zpopmin, -2, SR_WRITE, 1, 1, 1},
-    {"zpopmax", zpopmax, -2, SR_WRITE, 1, 1, 1},
-    {"zcard", zcard, 2, SR_READ, 1, 1, 1},
-    {"zscore", zscore, 3, SR_READ, 1, 1, 1},
-    {"zmscore", zmscore, -3, SR_READ, 1, 1, 1},
-    {"zrank", zrank, 3, SR_READ, 1, 1, 1},
-    {"zrevrank", zrevrank, 3, SR_READ, 1, 1, 1},
+    {"zadd", cmd_zadd, -4, MAKES, 1, 1, 1},
+    {"zincrby", cmd_zincrby, 4, MAKES, 1, 1, 1},
+    {"zrem", cmd_zrem, -3, SR_WRITE, 1, 1, 1},
+    {"zpopmin", cmd_zpopmin, -2, SR_WRITE, 1, 1, 1},
+    {"zpopmax", cmd_zpopmax, -2, SR_WRITE, 1, 1, 1},
+    {"zcard", cmd_zcard, 2, SR_READ, 1, 1, 1},
+    {"zscore", cmd_zscore, 3, SR_READ, 1, 1, 1},
+    {"zmscore", cmd_zmscore, -3, SR_READ, 1, 1, 1},
+    {"zrank", cmd_zrank, 3, SR_READ, 1, 1, 1},
+    {"zrevrank", cmd_zrevrank, 3, SR_READ, 1, 1, 1},
     {0}};

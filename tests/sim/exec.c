@@ -210,8 +210,6 @@ static bool allowed(struct sr_call *k)
     if (k->s->cluster && !sr__cluster_allows(k))
         return false;
     const char *why = refusal(k);
-    if (!why && k->s->refuse)
-        why = k->s->refuse(k->s->refuse_arg, k->c->id, k->cmd->name);
     if (why) {
         sr__reply_error(k, "%s", why);
         return false;
@@ -225,6 +223,18 @@ static bool allowed(struct sr_call *k)
         return false;
     }
     return true;
+}
+
+/* A fault that the owner of the server wants; asked once a command. */
+static bool let_through(struct sr_call *k)
+{
+    const char *why = NULL;
+
+    if (k->s->refuse)
+        why = k->s->refuse(k->s->refuse_arg, k->c->id, k->cmd->name);
+    if (why)
+        sr__reply_error(k, "%s", why);
+    return !why;
 }
 
 /* ---- running ----------------------------------------------------------- */
@@ -280,6 +290,7 @@ bool sr__execute(struct sr_session *c, int argc, struct sr_str *argv)
     bool fine = allowed(&k);
     if (fine && sr__paused(c->s, k.cmd))
         return false;
+    fine = fine && let_through(&k);
     if (fine) {
         snprintf(c->last, sizeof c->last, "%s", k.cmd->name);
         run_alone(&k);

@@ -65,12 +65,11 @@ struct sr_command {
 /* One command being executed. */
 struct sr_call {
     struct sr_server *s;
-    struct sr_session *c; /* for whom; the master's at a replica */
+    struct sr_session *c; /* who asked; at a replica, its master */
     const struct sr_command *cmd;
     int argc;
     struct sr_str *argv; /* views */
     struct sr_buf *out;  /* for its reply */
-    bool scripted;       /* by a script of c */
     bool changed;        /* something; so replicas must have it */
     bool passed_on;      /* they have it already, in other words */
 };
@@ -228,7 +227,7 @@ enum sr_denied sr__user_may(const struct sr_user *u,
 /* c has read the keys of this command. */
 void sr__track(struct sr_session *c, const struct sr_command *cmd, int argc,
                const struct sr_str *argv);
-/* By whom runs, if anybody does. */
+/* A key was changed, by the session that runs if there is one. */
 void sr__track_changed(struct sr_server *s, struct sr_str key);
 void sr__track_flushed(struct sr_server *s);
 /* What was meant for the session that has just been answered. */
@@ -288,7 +287,6 @@ struct sr_server {
     struct sr_session *running; /* whose command is executed */
     int64_t now;                /* ms; stands still in a command */
     int64_t now_us;
-    int depth; /* of commands in scripts */
 
     int64_t pause_until;
     bool pause_writes_only;
@@ -301,7 +299,7 @@ struct sr_server {
 
     struct sr_dict users;
     struct sr_dict tracked; /* key to struct sr_dict * of session ids */
-    struct sr_value *told;  /* what is for whom runs; a list, or NULL */
+    struct sr_value *told;  /* messages for the session that runs; or NULL */
 
     struct lua_State *lua;
     struct sr_dict scripts; /* digest to struct sr_str * */

@@ -2,11 +2,12 @@
  *
  * keys.c - the keyspace: looking, changing, expiry.
  *
- * A key ends when its time is over, not when it is deleted: whoever looks
- * finds nothing. On a master that look deletes it, tells the replicas (DEL)
- * and those who track it. A replica deletes nothing by itself; its clients see
- * no key, its master's commands still do. While clients are paused nothing is
- * deleted, either, so that the data stand still.
+ * A key ends when its time is over, not when it is deleted: a command that
+ * reads it finds nothing. On a master that read deletes it, sends DEL to the
+ * replicas and a message to the sessions that track it. A replica deletes
+ * nothing by itself; its clients see no key, its master's commands still do.
+ * While clients are paused nothing is deleted, either, so that the data stand
+ * still.
  *
  * Every change goes through sr__key_changed.
  */

@@ -79,32 +79,32 @@ static void leave(struct sr_call *k, enum kind kind, const char *word)
     }
 }
 
-static void subscribe(struct sr_call *k)
+static void cmd_subscribe(struct sr_call *k)
 {
     join(k, CHANNEL, "subscribe");
 }
 
-static void unsubscribe(struct sr_call *k)
+static void cmd_unsubscribe(struct sr_call *k)
 {
     leave(k, CHANNEL, "unsubscribe");
 }
 
-static void psubscribe(struct sr_call *k)
+static void cmd_psubscribe(struct sr_call *k)
 {
     join(k, PATTERN, "psubscribe");
 }
 
-static void punsubscribe(struct sr_call *k)
+static void cmd_punsubscribe(struct sr_call *k)
 {
     leave(k, PATTERN, "punsubscribe");
 }
 
-static void ssubscribe(struct sr_call *k)
+static void cmd_ssubscribe(struct sr_call *k)
 {
     join(k, SHARD, "ssubscribe");
 }
 
-static void sunsubscribe(struct sr_call *k)
+static void cmd_sunsubscribe(struct sr_call *k)
 {
     leave(k, SHARD, "sunsubscribe");
 }
@@ -161,7 +161,7 @@ int64_t sr__publish(struct sr_server *s, struct sr_str channel,
     return heard;
 }
 
-static void publish(struct sr_call *k)
+static void cmd_publish(struct sr_call *k)
 {
     sr__reply_int(k, sr__publish(k->s, k->argv[1], k->argv[2]));
     k->changed = true; /* replicas have listeners, too */
@@ -185,7 +185,7 @@ void sr_message(struct sr_server *s, const char *channel, const char *message)
     sr__publish(s, sr__view(channel), sr__view(message));
 }
 
-static void spublish(struct sr_call *k)
+static void cmd_spublish(struct sr_call *k)
 {
     sr__reply_int(k, tell(k->s, SHARD, k->argv[1], k->argv[2]));
     k->changed = true;
@@ -209,12 +209,12 @@ static void reply_names(struct sr_call *k, enum kind kind)
     sr__dict_free(&names, NULL);
 }
 
-static void channels(struct sr_call *k)
+static void cmd_pubsub_channels(struct sr_call *k)
 {
     reply_names(k, CHANNEL);
 }
 
-static void shardchannels(struct sr_call *k)
+static void cmd_pubsub_shardchannels(struct sr_call *k)
 {
     reply_names(k, SHARD);
 }
@@ -231,17 +231,17 @@ static void reply_counts(struct sr_call *k, enum kind kind)
     }
 }
 
-static void numsub(struct sr_call *k)
+static void cmd_pubsub_numsub(struct sr_call *k)
 {
     reply_counts(k, CHANNEL);
 }
 
-static void shardnumsub(struct sr_call *k)
+static void cmd_pubsub_shardnumsub(struct sr_call *k)
 {
     reply_counts(k, SHARD);
 }
 
-static void numpat(struct sr_call *k)
+static void cmd_pubsub_numpat(struct sr_call *k)
 {
     struct sr_dict names = {0};
 
@@ -260,18 +260,19 @@ static void numpat(struct sr_call *k)
 #define ASK   (SR_PUBSUB | SR_IN_LOADING | SR_IN_STALE | SR_SENTINEL)
 
 const struct sr_command sr__pubsub_commands[] = {
-    {"subscribe", subscribe, -2, LISTEN | SR_CHANNELS, 0, 0, 0},
-    {"unsubscribe", unsubscribe, -1, LISTEN, 0, 0, 0},
-    {"psubscribe", psubscribe, -2, LISTEN | SR_PATTERNS, 0, 0, 0},
-    {"punsubscribe", punsubscribe, -1, LISTEN, 0, 0, 0},
-    {"ssubscribe", ssubscribe, -2, LISTEN | SR_CHANNELS | SR_SHARDED, 0, 0, 0},
-    {"sunsubscribe", sunsubscribe, -1, LISTEN | SR_SHARDED, 0, 0, 0},
-    {"publish", publish, 3, SPEAK | SR_CHANNEL | SR_SENTINEL, 0, 0, 0},
-    {"spublish", spublish, 3, SPEAK | SR_CHANNEL | SR_SHARDED, 0, 0, 0},
+    {"subscribe", cmd_subscribe, -2, LISTEN | SR_CHANNELS, 0, 0, 0},
+    {"unsubscribe", cmd_unsubscribe, -1, LISTEN, 0, 0, 0},
+    {"psubscribe", cmd_psubscribe, -2, LISTEN | SR_PATTERNS, 0, 0, 0},
+    {"punsubscribe", cmd_punsubscribe, -1, LISTEN, 0, 0, 0},
+    {"ssubscribe", cmd_ssubscribe, -2, LISTEN | SR_CHANNELS | SR_SHARDED, 0, 0,
+     0},
+    {"sunsubscribe", cmd_sunsubscribe, -1, LISTEN | SR_SHARDED, 0, 0, 0},
+    {"publish", cmd_publish, 3, SPEAK | SR_CHANNEL | SR_SENTINEL, 0, 0, 0},
+    {"spublish", cmd_spublish, 3, SPEAK | SR_CHANNEL | SR_SHARDED, 0, 0, 0},
     {"pubsub", NULL, -2, ASK | SR_CONTAINER, 0, 0, 0},
-    {"pubsub|channels", channels, -2, ASK, 0, 0, 0},
-    {"pubsub|shardchannels", shardchannels, -2, ASK, 0, 0, 0},
-    {"pubsub|numsub", numsub, -2, ASK, 0, 0, 0},
-    {"pubsub|shardnumsub", shardnumsub, -2, ASK, 0, 0, 0},
-    {"pubsub|numpat", numpat, 2, ASK, 0, 0, 0},
+    {"pubsub|channels", cmd_pubsub_channels, -2, ASK, 0, 0, 0},
+    {"pubsub|shardchannels", cmd_pubsub_shardchannels, -2, ASK, 0, 0, 0},
+    {"pubsub|numsub", cmd_pubsub_numsub, -2, ASK, 0, 0, 0},
+    {"pubsub|shardnumsub", cmd_pubsub_shardnumsub, -2, ASK, 0, 0, 0},
+    {"pubsub|numpat", cmd_pubsub_numpat, 2, ASK, 0, 0, 0},
     {0}};

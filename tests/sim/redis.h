@@ -2,9 +2,9 @@
  *
  * redis.h - a small Redis for tests that live in simulated time: the whole API.
  *
- * A server is an object. It has no thread, no socket and no clock: whoever
- * made it says what time it is, hands it the bytes of its clients and takes
- * its replies. It answers as Redis 7.0 does, byte for byte, as far as it goes;
+ * A server is an object. It has no thread, no socket and no clock: its owner
+ * says what time it is, hands it the bytes of its clients and takes its
+ * replies. It answers as Redis 7.0 does, byte for byte, as far as it goes;
  * test_differ.c compares it with a real server. Scripts run in Lua 5.1.
  *
  *     struct sr_server *s = sr_server_new(&(struct sr_config){.now_us = now});
@@ -125,8 +125,8 @@ void sr_restart(struct sr_server *s, const struct sr_snapshot *data);
 void sr_replicate(struct sr_server *master, struct sr_server *replica);
 /* How far the master has written, how far the replica has read. */
 int64_t sr_offset(const struct sr_server *s);
-/* The replica reads on, up to an offset of the master's. A script, or any
- * other command, is read whole or not at all. */
+/* The replica reads on, up to an offset of the master's; not while it is
+ * stopped. A script, or any other command, is read whole or not at all. */
 void sr_deliver(struct sr_server *replica, int64_t offset);
 /* The master hears how far the replica is; WAIT counts that. */
 void sr_acknowledge(struct sr_server *replica);
@@ -136,8 +136,8 @@ void sr_promote(struct sr_server *replica);
 
 /* ---- sentinels --------------------------------------------------------- */
 
-/* What a sentinel says of a service; when it said otherwise before, whoever
- * listens to +switch-master is told. */
+/* What a sentinel says of a service; when it said otherwise before, those
+ * who listen to +switch-master are told. */
 void sr_sentinel_master(struct sr_server *s, const char *service,
                         const char *host, int port);
 /* Another sentinel that it knows of. */

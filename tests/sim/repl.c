@@ -4,9 +4,10 @@
  * read it.
  *
  * The stream is made of pieces: what one command of a client did, a script's
- * effects together. A replica reads a piece whole or not at all; when, is up to
- * whoever owns both (sr_deliver). Offsets count bytes. What was acknowledged
- * (sr_acknowledge) is what WAIT counts. Pieces that all have read are dropped.
+ * effects together. A replica reads a piece whole or not at all; when, the
+ * owner of both decides (sr_deliver). Offsets count bytes. What was
+ * acknowledged (sr_acknowledge) is what WAIT counts. Pieces that all have read
+ * are dropped.
  *
  * A replica that is promoted keeps its offset and goes on from there; its old
  * master forgets it, and so is without it.
@@ -104,7 +105,7 @@ static void trim(struct sr_server *master)
 
 void sr_deliver(struct sr_server *replica, int64_t offset)
 {
-    struct sr_server *master = replica->master;
+    struct sr_server *master = replica->stopped ? NULL : replica->master;
 
     for (size_t i = 0; master && i < master->nstream; i++) {
         const struct sr_repl_entry *e = &master->stream[i];
@@ -121,6 +122,8 @@ void sr_deliver(struct sr_server *replica, int64_t offset)
 
 void sr_acknowledge(struct sr_server *replica)
 {
+    if (replica->stopped)
+        return;
     replica->acked = replica->offset;
     if (replica->master)
         sr__wake(replica->master);
@@ -190,7 +193,7 @@ void sr_replicate(struct sr_server *master, struct sr_server *replica)
         replica->from_master = sr_open(replica, "");
         replica->from_master->is_master = true;
     }
-    /* Whoever waits for acknowledgments here waits in vain. */
+    /* A WAIT here can no longer be answered. */
     for (struct sr_session *c = replica->sessions; c; c = c->next)
         if (c->mode == SR_BLOCKED_WAIT) {
             sr__buf_text(&c->out, "-UNBLOCKED force unblock from blocking "

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * script.c - scripts: EVAL and its kin, in Lua 5.1.
+ * script.c - scripts: EVAL, EVALSHA and SCRIPT, in Lua 5.1.
  *
  * One Lua state a server, made when first needed and thrown away by SCRIPT
  * FLUSH. Scripts see the globals through an empty table that refuses to be
@@ -90,12 +90,24 @@ static const char *forbidden(struct sr_call *k, bool *has_code)
     return NULL;
 }
 
-static void ask_local(struct sr_str key, void *arg)
-{
-    struct sr_call *k = arg;
+struct locality {
+    struct sr_server *s;
+    bool elsewhere; /* one of the keys */
+};
 
-    if (!sr__cluster_local(k->s, key))
-        k->passed_on = true; /* borrowed: one is not here */
+static void check_key(struct sr_str key, void *arg)
+{
+    struct locality *l = arg;
+
+    l->elsewhere |= !sr__cluster_local(l->s, key);
+}
+
+static bool keys_are_here(struct sr_call *k)
+{
+    struct locality l = {.s = k->s};
+
+    sr__keys_each(k->cmd, k->argc, k->argv, check_key, &l);
+    return !l.elsewhere;
 }
 
 static void run_call(lua_State *lua, struct sr_call *k)
@@ -104,13 +116,9 @@ static void run_call(lua_State *lua, struct sr_call *k)
     bool has_code;
     const char *why = forbidden(k, &has_code);
 
-    if (!why && k->s->cluster) {
-        sr__keys_each(k->cmd, k->argc, k->argv, ask_local, k);
-        if (k->passed_on)
-            why = "ERR Script attempted to access a non local key in a cluster "
-                  "node";
-        k->passed_on = false;
-    }
+    if (!why && !keys_are_here(k))
+        why = "ERR Script attempted to access a non local key in a cluster "
+              "node";
     if (why) {
         push_error(lua, why, has_code);
         return;
@@ -144,7 +152,7 @@ static bool take_args(lua_State *lua, struct sr_str *argv, int argc)
 }
 
 /* Leaves the reply on the stack; true: it is an error. Frees all it takes, as
- * whoever raises an error never comes back. */
+ * lua_error does not return. */
 static bool call_command(lua_State *lua)
 {
     struct sr_server *s = server_of(lua);
@@ -159,7 +167,7 @@ static bool call_command(lua_State *lua)
     }
     struct sr_str *argv = sr__alloc((size_t)argc * sizeof *argv);
     if (take_args(lua, argv, argc)) {
-        struct sr_call k = {.s = s, .c = s->script->c, .scripted = true};
+        struct sr_call k = {.s = s, .c = s->script->c};
         k.argc = argc;
         k.argv = argv;
         k.cmd = sr__command_find(s, argv[0], argc > 1 ? &argv[1] : NULL);
@@ -453,7 +461,7 @@ static bool count_keys(struct sr_call *k, int64_t *n)
     return false;
 }
 
-static void eval(struct sr_call *k)
+static void cmd_eval(struct sr_call *k)
 {
     char hex[41];
     int64_t n;
@@ -472,7 +480,7 @@ static void small_letters(struct sr_str s, char hex[41])
     hex[n] = '\0';
 }
 
-static void evalsha(struct sr_call *k)
+static void cmd_evalsha(struct sr_call *k)
 {
     char hex[41];
     int64_t n;
@@ -490,7 +498,7 @@ static void evalsha(struct sr_call *k)
         run_script(k, hex, (int)n);
 }
 
-static void load(struct sr_call *k)
+static void cmd_script_load(struct sr_call *k)
 {
     char hex[41];
 
@@ -498,7 +506,7 @@ static void load(struct sr_call *k)
         sr__reply_text(k, hex);
 }
 
-static void exists(struct sr_call *k)
+static void cmd_script_exists(struct sr_call *k)
 {
     sr__reply_array(k, (size_t)k->argc - 2);
     for (int i = 2; i < k->argc; i++) {
@@ -509,7 +517,7 @@ static void exists(struct sr_call *k)
     }
 }
 
-static void flush(struct sr_call *k)
+static void cmd_script_flush(struct sr_call *k)
 {
     if (k->argc > 3 || (k->argc == 3 && !sr__is(k->argv[2], "sync") &&
                         !sr__is(k->argv[2], "async"))) {
@@ -520,7 +528,7 @@ static void flush(struct sr_call *k)
     sr__reply_ok(k);
 }
 
-static void kill_script(struct sr_call *k)
+static void cmd_script_kill(struct sr_call *k)
 {
     if (k->s->fault[SR_BUSY]) {
         k->s->fault[SR_BUSY] = false;
@@ -533,11 +541,11 @@ static void kill_script(struct sr_call *k)
 #define RUNS (SR_EVAL | SR_NOSCRIPT | SR_REPLICATES | SR_IN_STALE)
 
 const struct sr_command sr__script_commands[] = {
-    {"eval", eval, -3, RUNS, 0, 0, 0},
-    {"evalsha", evalsha, -3, RUNS, 0, 0, 0},
+    {"eval", cmd_eval, -3, RUNS, 0, 0, 0},
+    {"evalsha", cmd_evalsha, -3, RUNS, 0, 0, 0},
     {"script", NULL, -2, SR_NOSCRIPT | SR_CONTAINER, 0, 0, 0},
-    {"script|load", load, 3, SR_NOSCRIPT | SR_IN_STALE, 0, 0, 0},
-    {"script|exists", exists, -3, SR_NOSCRIPT, 0, 0, 0},
-    {"script|flush", flush, -2, SR_NOSCRIPT, 0, 0, 0},
-    {"script|kill", kill_script, 2, SR_NOSCRIPT | SR_SLOW_OK, 0, 0, 0},
+    {"script|load", cmd_script_load, 3, SR_NOSCRIPT | SR_IN_STALE, 0, 0, 0},
+    {"script|exists", cmd_script_exists, -3, SR_NOSCRIPT, 0, 0, 0},
+    {"script|flush", cmd_script_flush, -2, SR_NOSCRIPT, 0, 0, 0},
+    {"script|kill", cmd_script_kill, 2, SR_NOSCRIPT | SR_SLOW_OK, 0, 0, 0},
     {0}};

@@ -2,7 +2,7 @@
  *
  * sentinel.c - a server as a sentinel: it knows where the master is, which
  * other sentinels there are, and says so when the master changes. It decides
- * nothing; whoever owns it does.
+ * nothing; its owner does.
  */
 #include "sim/impl.h"
 
@@ -77,7 +77,7 @@ static void reply_port(struct sr_call *k, int port)
     sr__reply_text(k, text);
 }
 
-static void where(struct sr_call *k)
+static void cmd_sentinel_get_master_addr_by_name(struct sr_call *k)
 {
     const struct place *p = sr__dict_get(&k->s->services, k->argv[2]);
 
@@ -112,7 +112,7 @@ static void reply_place(struct sr_call *k, struct sr_str name,
     sr__reply_text(k, flags);
 }
 
-static void sentinels(struct sr_call *k)
+static void cmd_sentinel_sentinels(struct sr_call *k)
 {
     if (!known(k))
         return;
@@ -121,14 +121,14 @@ static void sentinels(struct sr_call *k)
         reply_place(k, e->key, e->val, "sentinel");
 }
 
-static void master(struct sr_call *k)
+static void cmd_sentinel_master(struct sr_call *k)
 {
     if (known(k))
         reply_place(k, k->argv[2], sr__dict_get(&k->s->services, k->argv[2]),
                     "master");
 }
 
-static void masters(struct sr_call *k)
+static void cmd_sentinel_masters(struct sr_call *k)
 {
     sr__reply_array(k, k->s->services.count);
     for (struct sr_entry *e = k->s->services.first; e; e = e->next)
@@ -139,8 +139,9 @@ static void masters(struct sr_call *k)
 
 const struct sr_command sr__sentinel_commands[] = {
     {"sentinel", NULL, -2, ONLY | SR_CONTAINER, 0, 0, 0},
-    {"sentinel|get-master-addr-by-name", where, 3, ONLY, 0, 0, 0},
-    {"sentinel|sentinels", sentinels, 3, ONLY, 0, 0, 0},
-    {"sentinel|master", master, 3, ONLY, 0, 0, 0},
-    {"sentinel|masters", masters, 2, ONLY, 0, 0, 0},
+    {"sentinel|get-master-addr-by-name", cmd_sentinel_get_master_addr_by_name,
+     3, ONLY, 0, 0, 0},
+    {"sentinel|sentinels", cmd_sentinel_sentinels, 3, ONLY, 0, 0, 0},
+    {"sentinel|master", cmd_sentinel_master, 3, ONLY, 0, 0, 0},
+    {"sentinel|masters", cmd_sentinel_masters, 2, ONLY, 0, 0, 0},
     {0}};

@@ -61,7 +61,7 @@ void sr__track(struct sr_session *c, const struct sr_command *cmd, int argc,
     sr__keys_each(cmd, argc, argv, remember_key, c);
 }
 
-/* Whoever is gone hears nothing; its id is never used again. */
+/* A session that has ended gets no messages; its id is never used again. */
 void sr__track_leave(struct sr_session *c)
 {
     c->tracking = c->optin = c->optout = c->noloop = c->caching = false;
