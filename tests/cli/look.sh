@@ -48,7 +48,7 @@ for words in 'force-unlock --yes user:1' \
     'run --multi user:1,carts -- true'; do
     # shellcheck disable=SC2086 # words
     ran 69 dibs $words
-    has "$words" 'something else: not a lock' "$err"
+    has "$words" 'something else' "$err"
 done
 ran 1 dibs doctor user:1
 has stdout 'problem  key' "$out"

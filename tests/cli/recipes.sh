@@ -327,6 +327,14 @@ for block in blocks/*.targets; do
     done_with "$block"
 done
 
+# What these make is tried by `make check-deb` and `make check-static`.
+for block in blocks/*.made; do
+    case_is "README: $(head -n 1 "$block")"
+    read -r _ target _ <"$block"
+    ran 0 make -n -C "$top" "$target"
+    done_with "$block"
+done
+
 case_is 'README: what doctor says'
 dibs doctor >doctor.txt
 for block in blocks/*.findings; do

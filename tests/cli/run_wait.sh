@@ -72,12 +72,12 @@ same 'left on the screen' ran "$(on_screen)"
 
 case_is 'a name that could command a terminal'
 name=$(printf 'x\033[2J\nö')
-redis s hset "$name" "$(printf 'o\033[31m:1')" 1 >/dev/null
+redis s hset "$name" "$(printf '1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1\033[31m')" 1 >/dev/null
 on_terminal 130 "$DIBS" run --any-name "$name" -- true <<END
 columns 200
 expect waited 2.
 expect x\\x1b[2J\\n
-expect held by o\\x1b[31m:1
+expect held by 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1\\x1b[31m
 send \\003
 END
 case $(cat shown.txt) in *$'\033'*) fail "escapes: $(cat -v shown.txt)" ;; esac

@@ -262,7 +262,7 @@ static void test_limits_of_giving_back(void **state)
 
     (void)state;
     kit_want("a group", dibs_multi_lock_new(m, 2, &g), DIBS_OK);
-    ts_ok(kit_srv, "HSET %s stranger:1 1", busy);
+    ts_ok(kit_srv, "HSET %s 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1 1", busy);
     take(&other, other.a);
     hold_next(&other, &dibs__script_basic_release, TS_HOLD_REQUEST);
     hold_next(&sc, &dibs__script_basic_release, TS_HOLD_REQUEST);

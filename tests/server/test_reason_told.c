@@ -141,7 +141,7 @@ static void test_reason_told_in_line(void **state)
     struct read_text first = {.text = ""}, second = {.text = ""};
 
     (void)state;
-    ts_ok(s, "HSET l somebody 1");
+    ts_ok(s, "HSET l 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1 1");
     FINE(dibs_lock_acquire_async(
         l, DIBS_LOCK_OPTS(.owner = 7, .wait_ms = ts_ms(900)), read_text,
         &first));
