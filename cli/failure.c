@@ -136,17 +136,21 @@ static bool find_role(const char *check, dibs_verdict verdict, const char *text,
     return false;
 }
 
-/* "ADDRESS is a replica of MASTER (READONLY)", if the server tells. */
+/* "ADDRESS is a replica of MASTER (READONLY)", if the server tells. Mostly the
+ * library has asked already. */
 static const char *name_master(dibs_client *c, const char *text,
                                char buf[FAILURE_MAX])
 {
     const char *words = failure_words(text);
+    const char *known = strstr(words, "a replica of ");
     struct role role = {.text = ""};
 
-    if (!c || words < text + 2 || strncmp(words, "READONLY", 8) != 0 ||
-        strstr(text, "replica of") ||
-        dibs_client_doctor(c, NULL, find_role, &role) != DIBS_OK ||
-        !role.text[0])
+    if (!c || words < text + 2 || strncmp(words, "READONLY", 8) != 0)
+        return text;
+    if (known)
+        snprintf(role.text, sizeof role.text, "%s", known);
+    else if (dibs_client_doctor(c, NULL, find_role, &role) != DIBS_OK ||
+             !role.text[0])
         return text;
     snprintf(buf, FAILURE_MAX, "%.*s is %s (READONLY)", (int)(words - text - 2),
              text, role.text);

@@ -22,20 +22,10 @@ static void role_write(struct dibs__req *req, struct dibs__buf *out)
     dibs__buf_arg_text(out, "ROLE");
 }
 
-/* "redis://a:1 is a replica of b:2" */
+/* The event puts the server's own address before it. */
 static void name_master(struct dibs__link *ln, const char *host, int64_t port)
 {
-    const struct dibs__url *url = &ln->s->to.url;
-    bool six = url->host && strchr(url->host, ':');
-    char place[140];
-
-    if (url->unix_socket)
-        snprintf(place, sizeof place, "unix://%.120s", url->path);
-    else
-        snprintf(place, sizeof place, "%s://%s%.100s%s:%d",
-                 url->tls.on ? "rediss" : "redis", six ? "[" : "", url->host,
-                 six ? "]" : "", url->port);
-    snprintf(ln->why, sizeof ln->why, "%s is a replica of %.100s:%lld", place,
+    snprintf(ln->why, sizeof ln->why, "READONLY, a replica of %.100s:%lld",
              host, (long long)port);
 }
 

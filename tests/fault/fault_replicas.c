@@ -258,7 +258,7 @@ static void test_scripts_write_again(void **state)
         const char *call; /* behind the script */
     } rows[] = {
         {&dibs__script_basic_acquire, "1 k o 1 5000"},
-        {&dibs__script_fair_acquire, "4 k q s z o 1 5000 60000 c 0"},
+        {&dibs__script_fair_acquire, "4 k q s z o 1 5000 60000 c 0 5000"},
         {&dibs__script_read_acquire, "3 k r g o 1 5000"},
         {&dibs__script_write_acquire, "3 k r g o 1 5000 0 h t"},
         {&dibs__script_multi_acquire, "1 k 5000 p1 o"},

@@ -78,14 +78,13 @@ int kit_fresh(void **state)
 static void event_told(const dibs_event *ev, void *arg)
 {
     struct kit_client *k = arg;
-    size_t kind = (size_t)ev->kind;
+    size_t kind = (size_t)ev->kind, code = (size_t)-ev->err;
 
-    if (kind >= COUNT(k->told))
+    if (kind >= COUNT(k->told) || code >= KIT_ERRS)
         return;
     pthread_mutex_lock(&k->mu);
     k->told[kind]++;
-    k->errs[kind] = ev->err;
-    snprintf(k->text[kind], sizeof k->text[kind], "%s", ev->text);
+    snprintf(k->text[kind][code], sizeof k->text[kind][code], "%s", ev->text);
     pthread_mutex_unlock(&k->mu);
     if (getenv("KIT_LOUD"))
         fprintf(stderr, "%s: event %d (%s): %s\n", k->label, (int)ev->kind,
@@ -168,8 +167,7 @@ bool kit_heard(struct kit_client *k, dibs_event_kind kind, dibs_err err,
                const char *text)
 {
     pthread_mutex_lock(&k->mu);
-    bool is = k->told[kind] > 0 && k->errs[kind] == err &&
-              strstr(k->text[kind], text);
+    bool is = strstr(k->text[kind][-err], text) != NULL;
     pthread_mutex_unlock(&k->mu);
     return is;
 }

@@ -68,14 +68,15 @@ struct kit_opts {
     const char *name;   /* user and password, instead of the above */
 };
 
+#define KIT_ERRS 32 /* more than there are */
+
 struct kit_client {
     dibs_client *c;
     char label[24]; /* as CLIENT LIST and the proxy's log have it */
-    /* What it was told, by kind; and the last text of each kind. */
+    /* What it was told, by kind; and the last text of each kind and error. */
     pthread_mutex_t mu;
-    unsigned told[16];  /* mu */
-    dibs_err errs[16];  /* mu */
-    char text[16][256]; /* mu */
+    unsigned told[16];            /* mu */
+    char text[16][KIT_ERRS][256]; /* mu */
 };
 
 struct kit_client *kit_open(const struct kit_opts *o);
@@ -87,7 +88,7 @@ void kit_close(struct kit_client *k);
 void kit_drop(struct kit_client *k);
 
 unsigned kit_told(struct kit_client *k, dibs_event_kind kind);
-/* Was the last event of the kind about this error, with this in its text? */
+/* Has the last event of the kind about this error this in its text? */
 bool kit_heard(struct kit_client *k, dibs_event_kind kind, dibs_err err,
                const char *text);
 

@@ -307,7 +307,7 @@ static void test_places_replica(void **state)
     struct ts_server *s = ts_server_start(
         (const char *[]){"--replicaof", "127.0.0.1", port, NULL});
     struct ts_proxy *px = ts_proxy_start(s);
-    snprintf(e.want, sizeof e.want, "%s is a replica of 127.0.0.1:%s",
+    snprintf(e.want, sizeof e.want, "%s: READONLY, a replica of 127.0.0.1:%s",
              ts_proxy_tcp_url(px), port);
     dibs_client *c =
         kit_open_at(ts_proxy_tcp_url(px),
