@@ -26,7 +26,7 @@ refusals() {
         grep -o '\(rejected\|failed\)_calls=[0-9]*' |
         grep -o '[0-9]*$' | sort -n | tail -n 1
 }
-refused_often() { [ "$(refusals)" -ge 40 ]; }
+refused_often() { [ "$(refusals)" -ge 8 ]; }
 
 for limit in -n '-w 1s' '-w 1s -v'; do
     case_is "a replica, $limit"
