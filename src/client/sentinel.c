@@ -172,8 +172,8 @@ static void hunt_succeeded(struct sentinel_link *ln, const char *host, int port)
     } else if (!dibs__server_at(sn->server, host, port)) {
         /* We may have missed a change, or this one has. Asking again when
          * nothing is under way tells, and harms nobody. */
-        dibs__server_redial(sn->server,
-                            "a sentinel says that the master is elsewhere");
+        dibs__server_leave(sn->server,
+                           "a sentinel says that the master is elsewhere");
     }
 }
 

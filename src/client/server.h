@@ -159,8 +159,10 @@ struct dibs__link *dibs__server_borrow(struct dibs__server *s) EXCLUDES(s->mu);
 void dibs__server_give_back(struct dibs__link *ln, bool usable);
 
 /* The connection for riding goes down and comes up anew: at once, or when all
- * that is on it is answered. Thread: io. */
+ * that is on it is answered; redial: and when it has said what it is, as it
+ * takes no writes. Thread: io. */
 void dibs__server_cut(struct dibs__server *s, const char *why);
+void dibs__server_leave(struct dibs__server *s, const char *why);
 void dibs__server_redial(struct dibs__server *s, const char *why);
 /* It has done what it was asked for. Thread: io. */
 void dibs__server_works(struct dibs__server *s);

@@ -9,6 +9,9 @@
  *         with that answer. Then it is dialed again with growing pauses: it may
  *         become a master, or its name may come to mean another server. That it
  *         is connected again is not told before it has done something.
+ *
+ *         One that somebody else calls the wrong one is not asked: it may well
+ *         be dead, and its answer would not change anything.
  */
 #include "client/server.h"
 
@@ -46,19 +49,38 @@ static void role_done(struct dibs__req *req, dibs_err err,
     dibs__server_answered(ln->s);
 }
 
-void dibs__server_redial(struct dibs__server *s, const char *why)
+/* False: that is under way. */
+static bool retire(struct dibs__server *s, const char *why)
 {
     struct dibs__link *ln = s->main;
 
     if (!ln || ln->retiring)
-        return;
+        return false;
     s->up = false;
-    s->unfit = true;
     ln->retiring = true;
     snprintf(ln->why, sizeof ln->why, "%.160s", why);
+    return true;
+}
+
+void dibs__server_redial(struct dibs__server *s, const char *why)
+{
+    if (!retire(s, why))
+        return;
+    struct dibs__link *ln = s->main;
+    s->unfit = true;
     ln->role = (struct dibs__req){.write = role_write, .done = role_done};
     ln->role.expires = dibs__add(dibs__now_ms(), s->to.command_timeout_ms);
     dibs__conn_send(&ln->cn, &ln->role);
+}
+
+void dibs__server_leave(struct dibs__server *s, const char *why)
+{
+    if (!retire(s, why))
+        return;
+    if (s->main->was_up)
+        dibs__server_answered(s);
+    else
+        dibs__server_cut(s, why);
 }
 
 void dibs__server_answered(struct dibs__server *s)

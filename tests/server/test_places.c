@@ -295,6 +295,36 @@ static unsigned all_heard(struct events *e)
     return n;
 }
 
+/* The master does not answer any more, and a sentinel says that it is
+ * elsewhere. An idle client does not wait for an answer first, and tells that
+ * it is there without being asked for anything. */
+static void test_places_silent_master(void **state)
+{
+    struct deployment a;
+    struct events e = {.mu = PTHREAD_MUTEX_INITIALIZER};
+
+    (void)state;
+    deployment_start(&a);
+    dibs_client *c = kit_open_at(
+        a.url[0], DIBS_CLIENT_OPTS(.command_timeout_ms = 10 * TS_SOON,
+                                   .on_event = hear, .event_arg = &e));
+    TS_WAIT(heard(&e, DIBS_EVENT_CONNECTED) == 1);
+    ts_server_pause(a.s);
+    ts_ok(a.sentinel[0], "SENTINEL REMOVE svc");
+    ts_ok(a.sentinel[0], "SENTINEL MONITOR svc 127.0.0.1 %d 1",
+          ts_server_port(srv));
+    TS_WAIT(ts_int(a.sentinel[0], "CLIENT KILL TYPE pubsub") > 0);
+    TS_WAIT(heard(&e, DIBS_EVENT_CONNECTED) == 2);
+    dibs_lock *l = kit_lock(c, "l");
+    FINE(dibs_lock_acquire(l, NULL));
+    FINE(dibs_lock_release(l, NULL));
+    dibs_lock_free(l);
+    kit_close(c);
+    ts_server_resume(a.s);
+    deployment_stop(&a);
+    ts_ok(srv, "CLIENT KILL TYPE pubsub"); /* the sentinel's own */
+}
+
 /* The URL means a replica. That is told once, by name, though it is tried again
  * and again; and when it becomes a master, all is well. */
 static void test_places_replica(void **state)
@@ -364,6 +394,7 @@ int main(void)
         KIT_TEST(test_places_same_service_twice),
         KIT_TEST(test_places_same_server_later),
         KIT_TEST(test_places_master_without_data),
+        KIT_TEST(test_places_silent_master),
         KIT_TEST(test_places_replica),
         KIT_TEST(test_places_always_refused),
     };
