@@ -112,12 +112,14 @@ static dibs_err next_page(dibs_client *c, struct scan *s)
     return s->err;
 }
 
-/* A UUID, a colon, a number. */
+/* A UUID, a colon, a number, which may be negative with other clients. */
 static bool is_owner(const char *text)
 {
     static const char form[] = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx:0";
 
     for (size_t i = 0; i < sizeof form - 1; i++) {
+        if (form[i] == '0' && text[i] == '-')
+            text++;
         unsigned char ch = (unsigned char)text[i];
         if (form[i] == 'x'   ? !isxdigit(ch)
             : form[i] == '0' ? !isdigit(ch)

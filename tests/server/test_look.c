@@ -248,9 +248,10 @@ static void test_look_list(void **state)
         unsigned want;
         const char *one; /* among them */
     } rows[] = {
-        {NULL, 6, "a;"},    {"*", 6, "ab;"},   {"job:*", 2, "job:1;"},
-        {"a", 1, "a;"},     {"a?", 1, "ab;"},  {"nothing", 0, ""},
-        {"b\\*", 1, "b*;"}, {"[ab]", 1, "a;"}, {"", 0, ""},
+        {NULL, 7, "a;"},        {"*", 7, "ab;"},   {"job:*", 2, "job:1;"},
+        {"a", 1, "a;"},         {"a?", 1, "ab;"},  {"nothing", 0, ""},
+        {"b\\*", 1, "b*;"},     {"[ab]", 1, "a;"}, {"", 0, ""},
+        {"minus", 1, "minus;"},
     };
     dibs_client *c = kit_open(NULL);
     dibs_lock *locks[COUNT(names)];
@@ -266,6 +267,7 @@ static void test_look_list(void **state)
     ts_ok(srv, "SET a_string 1");
     ts_ok(srv, "RPUSH a_list 1");
     ts_ok(srv, "HSET a_hash field 1");
+    ts_ok(srv, "HSET minus 8743c9c0-0795-4907-87fd-6c719a6b4586:-7 1");
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct seen s = {0};
 
@@ -279,7 +281,7 @@ static void test_look_list(void **state)
     for (size_t i = 0; i < COUNT(names); i++)
         dibs_lock_free(locks[i]);
     dibs_lock_free(with_nul);
-    ts_ok(srv, "DEL a_string a_list a_hash");
+    ts_ok(srv, "DEL a_string a_list a_hash minus");
     kit_close(c);
 }
 
