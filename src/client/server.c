@@ -176,8 +176,8 @@ static void main_down(struct dibs__conn *cn, dibs_err err, const char *why)
         return;
     if (!dibs__server_dozes(s))
         dibs__server_note(s, why);
-    if (dibs__server_dozes(s) ||
-        dibs__server_down(s, err, why, ln->was_up && !ln->retiring))
+    bool worked = ln->was_up && !(ln->retiring && s->unfit);
+    if (dibs__server_dozes(s) || dibs__server_down(s, err, why, worked))
         s->told_up = false;
     if (ln->was_up)
         drop_stale_spares(s);

@@ -295,9 +295,17 @@ static unsigned all_heard(struct events *e)
     return n;
 }
 
+/* The sentinel means another master from now on, and has the client ask. */
+static void switch_master(struct ts_server *sentinel, const struct ts_server *s)
+{
+    ts_ok(sentinel, "SENTINEL REMOVE svc");
+    ts_ok(sentinel, "SENTINEL MONITOR svc 127.0.0.1 %d 1", ts_server_port(s));
+    TS_WAIT(ts_int(sentinel, "CLIENT KILL TYPE pubsub") > 0);
+}
+
 /* The master does not answer any more, and a sentinel says that it is
  * elsewhere. An idle client does not wait for an answer first, and tells that
- * it is there without being asked for anything. */
+ * it is there without being asked for anything; the next time, too. */
 static void test_places_silent_master(void **state)
 {
     struct deployment a;
@@ -310,17 +318,18 @@ static void test_places_silent_master(void **state)
                                    .on_event = hear, .event_arg = &e));
     TS_WAIT(heard(&e, DIBS_EVENT_CONNECTED) == 1);
     ts_server_pause(a.s);
-    ts_ok(a.sentinel[0], "SENTINEL REMOVE svc");
-    ts_ok(a.sentinel[0], "SENTINEL MONITOR svc 127.0.0.1 %d 1",
-          ts_server_port(srv));
-    TS_WAIT(ts_int(a.sentinel[0], "CLIENT KILL TYPE pubsub") > 0);
+    switch_master(a.sentinel[0], srv);
     TS_WAIT(heard(&e, DIBS_EVENT_CONNECTED) == 2);
+    ts_server_resume(a.s);
+    switch_master(a.sentinel[0], a.s);
+    TS_WAIT(heard(&e, DIBS_EVENT_CONNECTED) == 3);
+    switch_master(a.sentinel[0], srv);
+    TS_WAIT(heard(&e, DIBS_EVENT_CONNECTED) == 4);
     dibs_lock *l = kit_lock(c, "l");
     FINE(dibs_lock_acquire(l, NULL));
     FINE(dibs_lock_release(l, NULL));
     dibs_lock_free(l);
     kit_close(c);
-    ts_server_resume(a.s);
     deployment_stop(&a);
     ts_ok(srv, "CLIENT KILL TYPE pubsub"); /* the sentinel's own */
 }
