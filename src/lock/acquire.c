@@ -353,7 +353,10 @@ static void acquire_answered(struct dibs__call *call, dibs_err err,
         stays = !op->trying &&
                 stay(line, op, dibs__random_in(RETRY_MIN_MS, RETRY_MAX_MS));
         break;
-    case GONE:
+    case GONE: /* of a first acquisition there are no outer holds */
+        err = DIBS_ERR_PROTOCOL;
+        op->haunted = true;
+        break;
     case REFUSED:
         break;
     }

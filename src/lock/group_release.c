@@ -158,6 +158,22 @@ static dibs_err take_level(struct dibs__gop *gop)
     return lv ? DIBS_OK : DIBS_ERR_NOT_OWNER;
 }
 
+/* No client is left to tell its end, and all is given back anyway: as
+ * settle_closed of lock.c. */
+static void settle_closed(struct dibs__group *g, dibs_owner owner)
+{
+    dibs__no_cancel();
+    dibs__lock(&g->mu);
+    for (struct dibs__list *l = g->levels.next; l != &g->levels; l = l->next) {
+        struct dibs__glevel *lv = DIBS_OF(l, struct dibs__glevel, link);
+        if (lv->owner == owner)
+            dibs__loss_hush(lv->loss);
+    }
+    dibs__unlock(&g->mu);
+    dibs__losses_settle(g, owner);
+    dibs__cancel_again();
+}
+
 dibs_err dibs__group_release(struct dibs__group *g, const dibs_lock_opts *o,
                              dibs_cb fn, void *arg)
 {
@@ -172,6 +188,8 @@ dibs_err dibs__group_release(struct dibs__group *g, const dibs_lock_opts *o,
         err = take_level(gop);
     else if (err == DIBS_OK && take_level(gop) != DIBS_OK)
         gop->why = DIBS_ERR_NOT_OWNER; /* told by the callback */
+    if (err == DIBS_ERR_CLOSED)
+        settle_closed(g, gop->o.owner);
     if (err != DIBS_OK) {
         dibs__gop_unref(gop);
         return err;

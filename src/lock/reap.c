@@ -122,19 +122,44 @@ static void reap_answered(struct dibs__call *call, dibs_err err,
                     dibs__min(now + r->wait_ms, r->until));
 }
 
+static bool goes_by(struct dibs__line *line, uint64_t wire)
+{
+    dibs__lock(&line->mu);
+    struct dibs__hold *h = dibs__hold_on_wire(line, wire, 0);
+    bool used = (h && !h->lost) || dibs__op_on_wire(line, wire);
+    dibs__unlock(&line->mu);
+    return used;
+}
+
+/* A plain and a fair lock of one name are one lock: what the owner has, or
+ * waits for, as the other is not to be taken back, either. Who closes gives
+ * back all of it. */
+static bool in_use_by_sibling(const struct reap *r)
+{
+    const struct dibs__kind *kind = r->line->kind;
+
+    if (r->once || kind->shared || kind->suffix[0])
+        return false;
+    struct dibs__line *other = dibs__line_sibling(r->line);
+    if (!other)
+        return false;
+    bool used = goes_by(other, r->wire);
+    dibs__line_unref(other);
+    return used;
+}
+
 /* Some operation may still go by this number: what it gets is not ours to take
  * back, and should a late copy get it the lock, it will find out. */
 static bool in_use(struct reap *r)
 {
     struct dibs__line *line = r->line;
 
+    if (!r->sweep)
+        return goes_by(line, r->wire) || in_use_by_sibling(r);
     dibs__lock(&line->mu);
-    struct dibs__hold *h = dibs__hold_on_wire(line, r->wire, 0);
-    bool used = (h && !h->lost) || dibs__op_on_wire(line, r->wire);
-    if (r->sweep) /* it is taken: by us */
-        used = !dibs__list_empty(&line->holds);
+    bool taken = !dibs__list_empty(&line->holds); /* by us */
     dibs__unlock(&line->mu);
-    return used;
+    return taken;
 }
 
 static void reap_ask(struct reap *r)

@@ -71,7 +71,9 @@ void dibs__line_kick_all(struct dibs__line *line)
 
 void dibs__line_join(struct dibs__line *line, struct dibs__op *op, bool look)
 {
-    if (dibs__list_empty(&line->waiters)) {
+    bool first = dibs__list_empty(&line->waiters);
+
+    if (first) {
         if (!line->stalled)
             line->first_deadline = INT64_MAX;
         line->try_now = false; /* what happened before does not matter now */
@@ -83,7 +85,9 @@ void dibs__line_join(struct dibs__line *line, struct dibs__op *op, bool look)
         line->canceled = true;
         dibs__line_wake(line);
     }
-    if (look && (!line->awake || op->deadline < line->looks_at))
+    /* Before the first, io may have looked after a call that stands behind
+     * another, and rest for as long as that one may wait. */
+    if (look && (first || !line->awake || op->deadline < line->looks_at))
         dibs__line_wake(line);
 }
 

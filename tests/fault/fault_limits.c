@@ -5,6 +5,8 @@
  */
 #include "fault/limits_kit.h"
 
+#include <unistd.h>
+
 /* ---- the one that is handed the lock ----------------------------------- */
 
 static const enum ts_action holding[] = {TS_HOLD_REQUEST, TS_HOLD_REPLY};
@@ -196,6 +198,31 @@ static void test_limits_of_both(void **state)
     }
 }
 
+/* The owner waits for the same lock as a fair one, too, by the number that is
+ * retired now. What it gets there is its own, and stays. */
+static void test_limits_of_heir_in_queue(void **state)
+{
+    struct scene sc = begin(&(struct kit_opts){0});
+    struct act waits, gives, queued;
+    dibs_lock *fair = NULL;
+
+    (void)state;
+    kit_want("a fair one", dibs_fair_lock_new(sc.k->c, sc.name, &fair),
+             DIBS_OK);
+    start_handover(&sc, true, limit_ms(), TS_HOLD_REQUEST, &waits, &gives);
+    act_acquire(&queued, true, fair, DIBS_LOCK_OPTS(.owner = sc.b));
+    kit_want("the waiter", act_end(&waits), DIBS_ERR_TIMEOUT);
+    let_go(&sc);
+    kit_want("the release", act_end(&gives), DIBS_OK);
+    kit_want("the fair one", act_end(&queued), DIBS_OK);
+    usleep(2500 * 1000); /* the reaper has looked by then, more than once */
+    kit_check("the fair one", fair, sc.b, sc.name, 1);
+    kit_want("giving it back",
+             dibs_lock_release(fair, DIBS_LOCK_OPTS(.owner = sc.b)), DIBS_OK);
+    dibs_lock_free(fair);
+    finish(&sc);
+}
+
 #define T(f) cmocka_unit_test_setup(f, kit_fresh)
 
 int main(void)
@@ -209,6 +236,7 @@ int main(void)
         T(test_limits_of_heir_that_returns),
         T(test_limits_of_heir_reply_lost),
         T(test_limits_of_both),
+        T(test_limits_of_heir_in_queue),
     };
     return cmocka_run_group_tests_name("fault.limits", tests, kit_up, kit_down);
 }

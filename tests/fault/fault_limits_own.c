@@ -5,6 +5,8 @@
  */
 #include "fault/limits_kit.h"
 
+#include <unistd.h>
+
 /* ---- behind another call of the same owner ----------------------------- */
 
 /* The lock is being handed to one acquire of the owner; another one of the same
@@ -116,6 +118,36 @@ static void test_limits_behind_closed(void **state)
     pthread_join(closer, &err);
     kit_want("closing", (dibs_err)(intptr_t)err, DIBS_OK);
     kit_want("the release", act_end(&gives), DIBS_OK);
+    finish(&sc);
+}
+
+/* A line that io looks after for the sake of such a call only: whoever joins it
+ * is looked after, too. The lock is taken away behind everybody's back, which
+ * the next renewal would find out, a long time from now. */
+static void test_limits_joined(void **state)
+{
+    struct scene sc = begin(&(struct kit_opts){0});
+    struct act again, behind, waits;
+
+    (void)state;
+    take(&sc, sc.a);
+    hold_next(&sc, &dibs__script_basic_acquire, TS_HOLD_REPLY);
+    act_acquire(&again, true, sc.l, DIBS_LOCK_OPTS(.owner = sc.a));
+    is_held(&sc);
+    act_acquire(&behind, true, sc.l,
+                DIBS_LOCK_OPTS(.owner = sc.a, .wait_ms = KIT_LONG));
+    usleep((useconds_t)BRIEF_MS * 1000); /* io has looked by then, and rests */
+    act_acquire(&waits, true, sc.l, DIBS_LOCK_OPTS(.owner = sc.b));
+    let_go(&sc);
+    kit_want("the re-entry", act_end(&again), DIBS_OK);
+    kit_want("the next", act_end(&behind), DIBS_OK);
+    ts_ok(kit_srv, "DEL %s", sc.name);
+    kit_want("the waiter", act_end(&waits), DIBS_OK);
+    give(&sc, sc.b);
+    for (int i = 0; i < 3; i++)
+        kit_want("what was lost",
+                 dibs_lock_release(sc.l, DIBS_LOCK_OPTS(.owner = sc.a)),
+                 DIBS_ERR_LOST);
     finish(&sc);
 }
 
@@ -295,6 +327,7 @@ int main(void)
         T(test_limits_behind_own_release),
         T(test_limits_of_try),
         T(test_limits_behind_closed),
+        T(test_limits_joined),
         T(test_limits_of_release),
         T(test_limits_of_release_behind_reentry),
         T(test_limits_of_releases_too_many),

@@ -26,6 +26,11 @@ static void test_votes_late_and_lost(void **state)
     int info = ts_proxy_rule(
         qk_nodes[late].px,
         &(struct ts_rule){.action = TS_HOLD_REPLY, .match = "INFO"});
+    /* A connection that is made anew renews before all else. */
+    ts_proxy_rule(qk_nodes[late].px,
+                  &(struct ts_rule){.action = TS_HOLD_REPLY,
+                                    .match = "EVAL*",
+                                    .contains = dibs__script_basic_renew.sha});
     qk_take("late", &p);
     assert_true(ts_rule_wait(qk_nodes[late].px, info, 1, TS_SOON));
     assert_int_equal(qk_held(&p), 0x07);

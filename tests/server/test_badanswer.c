@@ -103,6 +103,7 @@ static void test_badanswer_each(void **state)
         /* Well formed, but not what the script gives. */
         {"+OK\r\n", DIBS_ERR_PROTOCOL, false},
         {":-7\r\n", DIBS_ERR_PROTOCOL, false},
+        {":-3\r\n", DIBS_ERR_PROTOCOL, false}, /* there are no outer holds */
         {"$3\r\nabc\r\n", DIBS_ERR_PROTOCOL, false},
         {"*0\r\n", DIBS_ERR_PROTOCOL, false},
         {"*2\r\n:1\r\n*1\r\n$-1\r\n", DIBS_ERR_PROTOCOL, false},

@@ -245,6 +245,32 @@ static void test_lost_dispatch_after_close(void **state)
     kit_close(c);
 }
 
+/* The same for a group: a release that has no client any more to tell of its
+ * end is still the end of on_lost. */
+static void test_lost_group_dispatch_after_close(void **state)
+{
+    dibs_client *c = open_dispatch();
+    dibs_lock *m[2] = {kit_lock(c, "a"), kit_lock(c, "b")}, *l = NULL;
+    dibs_owner owner = dibs_owner_new(c);
+    struct told t = {0};
+    struct guard g;
+
+    (void)state;
+    guard_set(&g);
+    FINE(dibs_multi_lock_new(m, 2, &l));
+    FINE(dibs_lock_acquire(l, GUARDED(owner, &g)));
+    TS_WAIT(dibs_lock_state(l, owner) == DIBS_LOST);
+    FINE(dibs_client_close(c, TS_SOON));
+    WANT(dibs_lock_release_async(l, OWNED(owner), kit_tell, &t),
+         DIBS_ERR_CLOSED);
+    (void)dibs_client_dispatch(c);
+    assert_int_equal(atomic_load(&g.begun), 0);
+    dibs_lock_free(l);
+    dibs_lock_free(m[0]);
+    dibs_lock_free(m[1]);
+    kit_close(c);
+}
+
 /* A group whose acquire a closing client ended: it was never held, so it cannot
  * be lost, whatever becomes of the members it had by then. */
 static void test_lost_group_closed(void **state)
@@ -297,6 +323,7 @@ int main(void)
         LOST_TEST(test_lost_release_while_closing),
         LOST_TEST(test_lost_queued_while_closing),
         LOST_TEST(test_lost_dispatch_after_close),
+        LOST_TEST(test_lost_group_dispatch_after_close),
         LOST_TEST(test_lost_group_closed),
     };
     return MULTI_RUN("server.lost_async", tests);
