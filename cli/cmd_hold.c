@@ -33,7 +33,21 @@ static struct {
     struct grip g;
 } hold;
 
-static bool print_owner(const struct args *a, const struct grip *g)
+/* A shell gives the background jobs of a script an empty stdin. */
+static void warn_of_no_input(void)
+{
+    struct stat in, null;
+
+    if (fstat(STDIN_FILENO, &in) == 0 && stat("/dev/null", &null) == 0 &&
+        S_ISCHR(in.st_mode) && in.st_rdev == null.st_rdev)
+        out_tell(OUT_WARN, "stdin",
+                 "stdin is /dev/null and ends at once, and the hold with it "
+                 "(in a script, '&' does that); use --no-stdin, or give hold "
+                 "a pipe to read from");
+}
+
+/* 0, or an errno. */
+static int print_owner(const struct args *a, const struct grip *g)
 {
     struct json j;
 
@@ -47,7 +61,11 @@ static bool print_owner(const struct args *a, const struct grip *g)
     } else {
         printf("%s\n", g->owner_text);
     }
-    return fflush(stdout) == 0;
+    if (fflush(stdout) != 0)
+        return errno;
+    if (!a->no_stdin)
+        warn_of_no_input();
+    return 0;
 }
 
 enum input { INPUT_COMES, INPUT_ENDED, INPUT_NOT_NOW };
@@ -87,26 +105,33 @@ static int64_t ours_ms(struct grip *g)
     return g->outer == OUTER_HOLDS ? grip_valid_ms(g) : 0;
 }
 
-/* Until it is over; false when the lock was lost. */
-static bool keep(const struct args *a, struct grip *g)
+/* Until it is over; false when the lock was lost. The owner is printed when
+ * stdout takes it, and *unwritten is the errno if that fails: nobody may be
+ * reading. */
+static bool keep(const struct args *a, struct grip *g, int *unwritten)
 {
     int timer = time_fd();
     int input = a->no_stdin ? -1 : STDIN_FILENO;
-    struct pollfd p[5] = {{.fd = g->signals->fd, .events = POLLIN},
+    struct pollfd p[6] = {{.fd = g->signals->fd, .events = POLLIN},
                           {.fd = grip_fd(g), .events = POLLIN},
                           {.fd = timer, .events = POLLIN},
                           {.fd = input, .events = POLLIN},
-                          {.fd = grip_outer_fd(g), .events = POLLIN}};
+                          {.fd = grip_outer_fd(g), .events = POLLIN},
+                          {.fd = STDOUT_FILENO, .events = POLLOUT}};
     int64_t left;
 
-    while ((left = ours_ms(g)) > 0) {
+    while (*unwritten == 0 && (left = ours_ms(g)) > 0) {
         if (p[3].fd != input && left > INPUT_AGAIN_MS)
             left = INPUT_AGAIN_MS;
         time_arm(timer, time_now() + left);
-        if (poll(p, 5, TIME_POLL(timer)) < 0)
+        if (poll(p, 6, TIME_POLL(timer)) < 0)
             continue;
         if (p[1].revents)
             grip_pump(g);
+        if (p[5].revents) {
+            p[5].fd = -1;
+            *unwritten = print_owner(a, g);
+        }
         if (p[0].revents && ending_signal(g->signals) != 0)
             break;
         enum input in = p[3].revents ? read_input() : INPUT_COMES;
@@ -148,30 +173,18 @@ static int give_back(const struct args *a, struct grip *g, int64_t keep_ms,
     }
 }
 
-/* A shell gives the background jobs of a script an empty stdin. */
-static void warn_of_no_input(void)
-{
-    struct stat in, null;
-
-    if (fstat(STDIN_FILENO, &in) == 0 && stat("/dev/null", &null) == 0 &&
-        S_ISCHR(in.st_mode) && in.st_rdev == null.st_rdev)
-        out_tell(OUT_WARN, "stdin",
-                 "stdin is /dev/null and ends at once, and the hold with it "
-                 "(in a script, '&' does that); use --no-stdin, or give hold "
-                 "a pipe to read from");
-}
-
 static int held(const struct args *a, struct grip *g)
 {
-    if (!print_owner(a, g)) { /* a script waits for that line */
+    int unwritten = 0;
+    bool ours = keep(a, g, &unwritten);
+
+    if (unwritten != 0) { /* a script waits for that line */
         out_tell(OUT_ERROR, "stdout",
-                 "cannot write to stdout: %s; giving %s back", strerror(errno),
-                 a->words[0]);
+                 "cannot write to stdout: %s; giving %s back",
+                 strerror(unwritten), a->words[0]);
         return give_back(a, g, 0, EXIT_INTERNAL);
     }
-    if (!a->no_stdin)
-        warn_of_no_input();
-    if (!keep(a, g))
+    if (!ours)
         return lost(a, g);
     int64_t more = a->min_hold_ms - (time_now() - g->held_at);
     return give_back(a, g, more > 0 ? more : 0, EXIT_FINE);

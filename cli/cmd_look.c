@@ -274,15 +274,21 @@ static dibs_err queue_text(const struct args *a, struct look *k)
 
 static dibs_err queue_json(const struct args *a, struct look *k)
 {
-    struct json j = {.f = stdout};
+    char *text = NULL;
+    size_t size = 0;
+    struct json j = {.f = open_memstream(&text, &size)};
     dibs_err err = DIBS_OK;
 
     (void)a;
-    putchar('[');
+    if (!j.f)
+        return DIBS_ERR_NOMEM;
     if (k->l)
         err = dibs_lock_queue(k->l, json_waiter, &j);
-    if (err == DIBS_OK)
-        puts("]");
+    if (fclose(j.f) != 0)
+        err = DIBS_ERR_NOMEM;
+    else if (err == DIBS_OK) /* all of it, or nothing */
+        printf("[%s]\n", text);
+    free(text);
     return err;
 }
 

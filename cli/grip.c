@@ -9,9 +9,10 @@
  * call dibs_client_dispatch, and the main loop of each phase is a poll(2) over
  * the library's descriptor and that of the signals.
  *
- * Opening The one call that can block is opening the client, and starting a
- *         private server before it. A thread does that. When a signal comes
- *         meanwhile, we leave it alone: it holds nothing, and ends with us.
+ * Opening The one call that can block is opening the client, and before it
+ *         reading files, which may be pipes, and starting a private server. A
+ *         thread does that. When a signal comes meanwhile, we leave it alone:
+ *         it holds nothing, and ends with us.
  *
  * Giving  A release that nobody confirms is tried again until the lease must
  * back    be over. Only then can we go, and we do not call that a success.
@@ -93,8 +94,11 @@ static int open_all(struct grip *g)
         .on_event = on_event,
         .event_arg = g,
     };
-    int code = bundle_open(&g->b, g->a, &g->target, &opts);
+    int code = target_pick(g->a, &g->target);
 
+    g->target.until = g->until;
+    if (code == EXIT_FINE)
+        code = bundle_open(&g->b, g->a, &g->target, &opts);
     g->nested = g->b.nested;
     if (g->nested)
         snprintf(g->owner_text, sizeof g->owner_text, "%.*s",
@@ -323,11 +327,8 @@ int grip_take(struct grip *g, const struct args *a,
     g->asked_at = time_now();
     g->until =
         a->wait_ms == WAIT_FOREVER ? TIME_NEVER : g->asked_at + a->wait_ms;
-    int code = target_pick(a, &g->target);
+    int code = open_client(g);
 
-    g->target.until = g->until;
-    if (code == EXIT_FINE)
-        code = open_client(g);
     if (code == EXIT_FINE)
         code = g->nested ? leave_to_outer(g) : wait_lock(g);
     if (g->sig != 0 && code > EXIT_SIGNAL)

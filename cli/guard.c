@@ -135,6 +135,11 @@ bool guard_stop(struct guard *g)
     guard_set(g, 0, false, TIME_NEVER);
     if (g->fd >= 0)
         close(g->fd);
+    /* Somebody may have stopped it, and we would wait with the lock in hand.
+     * It is told only while it is our child, and its number is no other's. */
+    siginfo_t info;
+    if (waitid(P_PID, (id_t)g->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0)
+        kill(g->pid, SIGCONT);
     while (waitpid(g->pid, &status, 0) < 0)
         if (errno != EINTR) {
             status = 0;

@@ -19,6 +19,7 @@
 #include "out.h"
 
 #include <inttypes.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,8 @@
 
 #include "exits.h"
 #include "progress.h"
+
+#define TELL_MAX_MS 1000 /* for a reader of our messages to make room */
 
 static struct out_style style;
 
@@ -225,11 +228,14 @@ static void log_json(FILE *f, enum out_level level, const char *event,
     json_close(&j);
 }
 
-/* One write for the whole line. What cannot be told is not told. */
+/* One write for the whole line. What cannot be told is not told: a reader that
+ * does not read must not keep us from the lock and from signals. */
 static void write_line(const char *line, size_t len)
 {
+    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+
     progress_clear();
-    while (len > 0) {
+    while (len > 0 && poll(&p, 1, TELL_MAX_MS) == 1) {
         ssize_t n = write(STDERR_FILENO, line, len);
 
         if (n <= 0)

@@ -376,7 +376,11 @@ static void tell_open_failed(const struct target *t, const char *name,
     struct reason r;
 
     get_reason(&r);
-    char *shown = without_password(name);
+    /* A file with a password in the place of one with a URL? */
+    bool file =
+        t->a->url_file || !(t->a->url || t->a->quorum || variable("DIBS_URL"));
+    char *shown =
+        file && !strstr(name, "://") ? strdup("***") : without_password(name);
     const char *url = shown ? shown : "the server";
     const char *colon = *r.words ? ": " : "";
     const char *words =

@@ -51,6 +51,30 @@ free s a || fail 'is still held'
 ran 70 sh -c '"$DIBS" hold --json a >/dev/full'
 ran 70 sh -c '"$DIBS" run a -- "$DIBS" hold a >/dev/full'
 
+# Runs with a pipe that is full, and that nobody reads, as descriptor 7.
+cat >full.py <<'END'
+import fcntl, os, sys
+r, w = os.pipe()
+os.write(w, b'x' * fcntl.fcntl(w, 1032))  # F_GETPIPE_SZ
+os.set_inheritable(r, True)
+os.dup2(w, 7)
+os.execvp(sys.argv[1], sys.argv[1:])
+END
+
+if command -v python3 >/dev/null; then
+    case_is 'nobody reads its owner'
+    python3 full.py sh -c 'exec timeout -s KILL 20 "$0" "$@" >&7' \
+        timeout 1 "$DIBS" hold --no-stdin full
+    same code 124 $?
+    free s full || fail 'is still held'
+
+    case_is 'nobody reads its messages'
+    python3 full.py sh -c 'exec timeout -s KILL 20 "$0" "$@" 2>&7' \
+        "$DIBS" run -v full -- true
+    same code 0 $?
+    free s full || fail 'is still held'
+fi
+
 case_is JSON
 start --json --lease 7s a
 await test -s out.txt

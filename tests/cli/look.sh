@@ -281,6 +281,8 @@ case_is 'a key that is not a lock'
 redis s set string x >/dev/null
 ran 69 dibs info string
 has stderr 'string: the key holds something else: not a lock, or a lock of another kind' "$err"
+ran 69 dibs queue --json string
+same 'half an answer' '' "$out"
 ran 69 dibs force-unlock --yes string
 same 'left as it is' x "$(redis s get string)"
 

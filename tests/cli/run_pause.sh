@@ -98,6 +98,15 @@ kill -CONT $job
 echo on >go
 ended 3 $job
 
+case_is 'SIGSTOP of the guard: the lock is free when the command is done'
+start a -- bash wait.sh
+guard=$(pgrep -P $job dibs-guard) || fail 'there is no guard'
+kill -STOP "$guard"
+await stopped "$guard"
+echo on >go
+ended 3 $job
+free s a || fail 'is still held'
+
 case_is '--on-lost warn: stopped for longer than the lease, then it goes on'
 start --lease 1s --on-lost warn a -- bash wait.sh
 kill -TSTP $job

@@ -111,6 +111,17 @@ chmod 600 right ann.url two.url
 ran 0 dibs run -u "$three" --password-file <(cat right) m -- true
 same 'a pipe' '' "$err"
 
+case_is 'a pipe that nobody writes to'
+mkfifo nobody
+timeout -k 10 1 "$DIBS" run -u "$three" --password-file nobody m -- true
+same code 124 $?
+
+case_is 'a password where a URL is expected'
+ran 64 dibs run --url-file right m -- true
+has stderr "'***' is not the address of a server" "$err"
+ran 64 env DIBS_URL_FILE=right "$DIBS" ls
+has stderr "'***' is not the address of a server" "$err"
+
 case_is 'rights that are missing'
 where 77 '' DIBS_URL="unix://bob:secret@$T/three.sock" -- run
 
