@@ -283,9 +283,9 @@ DIBS_API dibs_owner dibs_owner_thread(dibs_client *c);
  * release has returned (of an async one: when its callback runs), on_lost of
  * that hold does not run on another thread and will not come, so arg may be on
  * the stack of whoever releases; a release inside on_lost does not wait for it.
- * So on_lost must not wait for a thread that is releasing that hold. A
- * release that says "still held" (below) leaves on_lost, too, and arg must stay
- * for it. */
+ * So on_lost must not wait for a thread that is releasing that hold. That
+ * is so whatever the release answered; after one that says "still held" (below)
+ * the next release tells of a loss. */
 typedef void (*dibs_lost_cb)(const char *name, dibs_owner owner, void *arg);
 
 typedef struct dibs_lock_opts {

@@ -87,6 +87,8 @@ static void partial_answered(struct dibs__call *call, dibs_err err,
      * So does a refusal where nobody would ask again: for a group. */
     if (answered || err == DIBS_ERR_UNKNOWN || h->lost || op->ended)
         drop_level(op, h);
+    else
+        dibs__hold_hush(h, op->with); /* what on_lost is given may go now */
     if (!h->lost)
         dibs__hold_watch(line, h, dibs__now_ms() + h->lease_ms / 3);
     else

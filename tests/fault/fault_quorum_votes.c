@@ -34,7 +34,6 @@ static void test_votes_late_and_lost(void **state)
     qk_take("late", &p);
     assert_true(ts_rule_wait(qk_nodes[late].px, info, 1, TS_SOON));
     assert_int_equal(qk_held(&p), 0x07);
-    ts_ok(qk_nodes[late].srv, "DEL %s", p.name);
     TS_WAIT(kit_told(p.k[late], DIBS_EVENT_LOST) == 1);
     assert_int_equal(atomic_load(&p.lost), 0);
     assert_int_equal(dibs_lock_state(p.q, 0), DIBS_HELD);

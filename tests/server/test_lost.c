@@ -105,6 +105,40 @@ static void test_lost_found_by_release(void **state)
     assert_int_equal(atomic_load(&inner.begun), 0);
 }
 
+/* A release of one of two levels is refused, and the level stays. It hears no
+ * more of a loss all the same: the release has returned. */
+static void test_lost_release_refused(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_lock *l = kit_lock(c, "l");
+    dibs_owner owner = dibs_owner_new(c);
+    struct guard outer, inner;
+
+    (void)state;
+    atomic_store(&stray, 0);
+    guard_set(&outer);
+    guard_set(&inner);
+    FINE(dibs_lock_acquire(l,
+                           DIBS_LOCK_OPTS(.owner = owner, .lease_ms = LONG_MS,
+                                          .on_lost = on_lost, .arg = &outer)));
+    FINE(dibs_lock_acquire(l,
+                           DIBS_LOCK_OPTS(.owner = owner, .lease_ms = LONG_MS,
+                                          .on_lost = on_lost, .arg = &inner)));
+    ts_ok(srv, "ACL SETUSER default -eval -evalsha");
+    WANT(dibs_lock_release(l, OWNED(owner)), DIBS_ERR_AUTH);
+    memset(&inner, 0, sizeof inner);
+    ts_ok(srv, "ACL SETUSER default +eval +evalsha");
+    assert_int_equal(dibs_lock_holds(l, owner), 2);
+    ts_ok(srv, "DEL l");
+    WANT(dibs_lock_acquire(l, OWNED(owner)), DIBS_ERR_LOST);
+    TS_WAIT(atomic_load(&outer.ended) == 1);
+    WANT(dibs_lock_release(l, OWNED(owner)), DIBS_ERR_LOST);
+    WANT(dibs_lock_release(l, OWNED(owner)), DIBS_ERR_LOST);
+    dibs_lock_free(l);
+    kit_close(c); /* which runs all callbacks there are */
+    assert_int_equal(atomic_load(&stray), 0);
+}
+
 struct in_callback {
     dibs_lock *l;
     dibs_owner owner;
@@ -259,6 +293,7 @@ int main(void)
         LOST_TEST(test_lost_group_behind_slow_callback),
         LOST_TEST(test_lost_levels),
         LOST_TEST(test_lost_found_by_release),
+        LOST_TEST(test_lost_release_refused),
         LOST_TEST(test_lost_release_in_other_callback),
         LOST_TEST(test_lost_release_waits),
         LOST_TEST(test_lost_group_release_waits),
