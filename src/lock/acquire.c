@@ -177,6 +177,18 @@ static void reentry_take_back(struct dibs__op *op, dibs_err why)
 
 /* ---- re-entry ---------------------------------------------------------- */
 
+/* The outer hold was over when the answer came. What the server may have
+ * granted is nobody's: it is taken back. */
+static void end_late(struct dibs__line *line, const struct dibs__op *op)
+    REQUIRES(line->mu)
+{
+    struct dibs__hold *h = op->hold;
+
+    dibs__hold_run_out(line, h);
+    h->haunted = true;
+    dibs__reap(line, h->wire, op->ask.lease_ms);
+}
+
 static void reentry_answered(struct dibs__call *call, dibs_err err,
                              const struct dibs__reply *reply)
 {
@@ -198,7 +210,7 @@ static void reentry_answered(struct dibs__call *call, dibs_err err,
     if (verdict == GONE || verdict == BUSY)
         dibs__hold_lose(line, h);
     else if (dibs__hold_over(h, dibs__now_ms()))
-        dibs__hold_run_out(line, h); /* the answer came too late */
+        end_late(line, op);
     else if (verdict == TAKEN)
         dibs__hold_taken(line, h, op, call->sent_ms);
     if (h->lost)

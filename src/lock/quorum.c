@@ -231,10 +231,10 @@ static void share(struct dibs__gop *gop, const bool vote[]) REQUIRES(gop->g->mu)
  * counted here, or later by itself. */
 static void try_to_win(struct dibs__gop *gop)
 {
-    struct dibs__group *g = gop->g;
+    const struct dibs__group *g = gop->g;
     bool valid = is_valid(gop), vote[MEMBERS_MAX];
 
-    dibs__lock(&g->mu);
+    dibs__lock(&gop->g->mu);
     gop->winning = false;
     size_t yes = pick_votes(gop, vote);
     bool wins = valid && !gop->back && !gop->canceled && !gop->twice &&

@@ -248,6 +248,35 @@ static void test_limits_of_releases_too_many(void **state)
     finish(&sc);
 }
 
+/* ---- too late ---------------------------------------------------------- */
+
+/* A re-entry is granted, but when that is heard the outer hold is over, by our
+ * clock. What the server has then is nobody's, and goes at once. */
+static void test_limits_of_reentry_heard_late(void **state)
+{
+    struct scene sc = begin(&(struct kit_opts){0});
+    struct act again;
+
+    (void)state;
+    kit_want("taking",
+             dibs_lock_acquire(
+                 sc.l, DIBS_LOCK_OPTS(.owner = sc.a, .lease_ms = kit_ms(600))),
+             DIBS_OK);
+    hold_next(&sc, &dibs__script_basic_acquire, TS_HOLD_REPLY);
+    act_acquire(&again, true, sc.l,
+                DIBS_LOCK_OPTS(.owner = sc.a, .lease_ms = 10 * KIT_LONG));
+    is_held(&sc);
+    TS_WAIT(dibs_lock_state(sc.l, sc.a) == DIBS_LOST);
+    assert_int_equal(ts_hlen(kit_srv, sc.name), 1);
+    let_go(&sc);
+    kit_want("once more", act_end(&again), DIBS_ERR_LOST);
+    kit_gone("late", sc.name);
+    kit_want("giving back",
+             dibs_lock_release(sc.l, DIBS_LOCK_OPTS(.owner = sc.a)),
+             DIBS_ERR_LOST);
+    finish(&sc);
+}
+
 /* ---- groups ------------------------------------------------------------ */
 
 /* A member that the same owner is just giving back, slowly, by itself: the
@@ -331,6 +360,7 @@ int main(void)
         T(test_limits_of_release),
         T(test_limits_of_release_behind_reentry),
         T(test_limits_of_releases_too_many),
+        T(test_limits_of_reentry_heard_late),
         T(test_limits_of_group),
         T(test_limits_of_giving_back),
     };
