@@ -63,7 +63,7 @@ static void words_of(const char *error, char *out, size_t size)
     char place[64];
 
     dibs__script_place(error, place, sizeof place);
-    snprintf(out, size, "%s%s", error, place);
+    snprintf(out, size, "%s%s", dibs__error_words(error), place);
 }
 
 /* Why it ends with an error: what the server answered, or the last that is

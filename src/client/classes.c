@@ -59,11 +59,10 @@ static const struct dibs__class classes[] = {
     {"", EXECUTED_PARTLY, NEXT_GIVE_UP, DIBS_ERR_SERVER}, /* all others */
 };
 
-/* The error less what is wrapped around it. Before Redis 7 a script's error is
- * told as "ERR Error running script (call to f_...): @user_script:3: WRONGTYPE
- * ...", one that a script passes on as "@user_script: 3: ...". And what has no
- * code of its own begins with ERR, or not. */
-static const char *unwrapped(const char *error)
+/* Before Redis 7 a script's error is told as "ERR Error running script (call to
+ * f_...): @user_script:3: WRONGTYPE ...", one that a script passes on as
+ * "@user_script: 3: ...". */
+const char *dibs__error_words(const char *error)
 {
     const char *at = error, *found;
 
@@ -73,14 +72,16 @@ static const char *unwrapped(const char *error)
             at = found + strlen("user_script:");
         at += strspn(at, "0123456789: -");
     }
-    return strncmp(at, "ERR ", 4) == 0 ? at + 4 : at;
+    return at;
 }
 
 const struct dibs__class *dibs__classify(const char *error)
 {
     const struct dibs__class *c = classes;
 
-    error = unwrapped(error);
+    error = dibs__error_words(error);
+    if (strncmp(error, "ERR ", 4) == 0) /* has no code of its own, or has */
+        error += 4;
     while (strncmp(error, c->prefix, strlen(c->prefix)) != 0)
         c++;
     return c;

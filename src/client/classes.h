@@ -24,6 +24,8 @@ struct dibs__class {
     dibs_err err; /* when it comes to telling */
 };
 
+/* The error less what older servers wrap around a script's error. */
+const char *dibs__error_words(const char *error);
 /* Never NULL; an error nobody has heard of has a class as well. */
 const struct dibs__class *dibs__classify(const char *error);
 
