@@ -170,10 +170,10 @@ static struct ts_server *live_sentinel(struct top_sentinels *t)
     ts_fatal("no sentinel lives");
 }
 
-int top_master(struct top_sentinels *t)
+static int master_by(struct top_sentinels *t, struct ts_server *sentinel)
 {
     redisReply *r =
-        ts_cmd(live_sentinel(t), "SENTINEL GET-MASTER-ADDR-BY-NAME " SERVICE);
+        ts_cmd(sentinel, "SENTINEL GET-MASTER-ADDR-BY-NAME " SERVICE);
     int port = r && r->elements == 2 ? atoi(r->element[1]->str) : 0;
 
     freeReplyObject(r);
@@ -181,6 +181,23 @@ int top_master(struct top_sentinels *t)
         if (ts_server_port(t->server[i]) == port)
             return i;
     return -1;
+}
+
+int top_master(struct top_sentinels *t)
+{
+    return master_by(t, live_sentinel(t));
+}
+
+/* Do all sentinels that live name the same master? */
+static bool sentinels_agree(struct top_sentinels *t)
+{
+    int now = top_master(t);
+
+    for (int i = 0; i < 3; i++)
+        if (ts_server_pid(t->sentinel[i]) &&
+            master_by(t, t->sentinel[i]) != now)
+            return false;
+    return now >= 0;
 }
 
 static bool says_master(struct ts_server *s)
@@ -233,7 +250,11 @@ void top_heal(struct top_sentinels *t, int old)
     if (!ts_server_pid(t->server[old]))
         ts_server_restart(t->server[old]);
     ts_server_resume(t->server[old]);
-    TS_WAIT(heals(t));
+    /* Sentinels that disagree for once take their time. */
+    struct ts_wait w = ts_wait_begin(3 * TS_SOON);
+    while (!heals(t) || !sentinels_agree(t))
+        if (!ts_wait_step(&w))
+            fail_msg("the sentinels and their servers do not heal");
     TS_WAIT(told(live_sentinel(t), "num-slaves") == 2);
 }
 
