@@ -44,7 +44,7 @@ extern "C" {
 #endif
 
 #define DIBS_VERSION_MAJOR 0
-#define DIBS_VERSION_MINOR 1
+#define DIBS_VERSION_MINOR 2
 #define DIBS_VERSION_PATCH 0
 
 #if defined(__GNUC__)
@@ -102,7 +102,7 @@ DIBS_API const char *dibs_strerror(dibs_err err); /* never NULL */
  * known than the code. No password is in it. It is this thread's own, and valid
  * until its next dibs call. */
 DIBS_API const char *dibs_error_text(void);
-DIBS_API const char *dibs_version(void); /* "0.1.0" */
+DIBS_API const char *dibs_version(void); /* "0.2.0" */
 
 /* ---- client ------------------------------------------------------------ */
 

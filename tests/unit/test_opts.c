@@ -332,7 +332,7 @@ static void test_opts_errors_have_texts(void **state)
     assert_int_equal(DIBS_ERR_TLS, -19);
     assert_non_null(dibs_strerror((dibs_err)1));
     assert_non_null(dibs_strerror((dibs_err)-999));
-    assert_string_equal(dibs_version(), "0.1.0");
+    assert_string_equal(dibs_version(), "0.2.0");
 }
 
 int main(void)
