@@ -232,12 +232,17 @@ static long long copies(struct ts_server *s)
 /* One attempt: on a slow machine the sentinels may change their mind. */
 static bool heals(struct top_sentinels *t)
 {
+    bool agree = sentinels_agree(t);
     int now = top_master(t);
 
-    if (now < 0 || !says_master(t->server[now]))
+    if (!agree || now < 0)
         return false;
+    /* The sentinels would see to all of this, but take long. */
+    if (!says_master(t->server[now])) {
+        ts_ok(t->server[now], "REPLICAOF NO ONE");
+        return false;
+    }
     for (int i = 0; i < 3; i++) {
-        /* The sentinels would see to it, but take long. */
         if (i != now && !linked(t->server[i]))
             ts_ok(t->server[i], "REPLICAOF 127.0.0.1 %d",
                   ts_server_port(t->server[now]));
@@ -252,7 +257,7 @@ void top_heal(struct top_sentinels *t, int old)
     ts_server_resume(t->server[old]);
     /* Sentinels that disagree for once take their time. */
     struct ts_wait w = ts_wait_begin(3 * TS_SOON);
-    while (!heals(t) || !sentinels_agree(t))
+    while (!heals(t))
         if (!ts_wait_step(&w))
             fail_msg("the sentinels and their servers do not heal");
     TS_WAIT(told(live_sentinel(t), "num-slaves") == 2);
