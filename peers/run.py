@@ -348,8 +348,10 @@ def main():
         about = {"server": server.version(), "seconds": time.time() - started, "plan": plan,
                  "missing": missing, "hung": comparison.hung, "version": ".".join(dibs_version(top))}
     finally:
-        comparison.stop_all()
-        server.stop()
+        try:
+            comparison.stop_all()
+        finally:
+            server.stop()
     text = report.write(there, result, about, args.docs)
     if not args.docs:
         print(text)
