@@ -1,29 +1,55 @@
-# Turns Lua scripts into one C file: the bytes as they are, and the SHA1 under
-# which the server will know them, so that the library needs neither files at
-# run time nor SHA1 code of its own.
+# Turns Lua scripts into one C file: their text, and the SHA1 under which the
+# server will know it, so that the library needs neither files at run time nor
+# SHA1 code of its own.
 #
-# Usage: cmake -DOUT=scripts_gen.c "-DIN=a.lua;b.lua" -P embed_lua.cmake
+# Usage: cmake -DOUT=gen/scripts_gen.c "-DIN=a.lua;b.lua" -P embed_lua.cmake
+#
+# Beside OUT, in lua, the whole texts are left for tests.
+#
+# What several scripts share is written once, in lua/lib. A line
+#
+#     --@include name
+#
+# in a script is replaced by the text of lib/name.lua beside it, less the
+# comment above its first empty line. A part must not include another one.
 #
 # Only printable ASCII and newlines may be in a script: other bytes are easy to
 # overlook in a review, and servers and log viewers show them differently.
 cmake_minimum_required(VERSION 3.18)
 
-set(body "")
-set(all "")
-foreach(path IN LISTS IN)
-  get_filename_component(name "${path}" NAME_WE)
-  if(NOT name MATCHES "^[a-z][a-z0-9_]*$")
-    message(FATAL_ERROR "${path}: not a name for a C variable")
+# Puts the parts into a script's text. Square brackets, semicolons and
+# backslashes must survive, so lists are not used.
+function(expand path out)
+  file(READ "${path}" text)
+  get_filename_component(dir "${path}" DIRECTORY)
+  while(text MATCHES "(^|\n)--@include ([a-z_]+)\n")
+    set(line "--@include ${CMAKE_MATCH_2}\n")
+    set(part_path "${dir}/lib/${CMAKE_MATCH_2}.lua")
+    if(NOT EXISTS "${part_path}")
+      message(FATAL_ERROR "${path}: there is no ${part_path}")
+    endif()
+    file(READ "${part_path}" part)
+    if(part MATCHES "(^|\n)--@include")
+      message(FATAL_ERROR "${part_path}: a part must not include another one")
+    endif()
+    string(FIND "${part}" "\n\n" head)
+    math(EXPR head "${head} + 2")
+    string(SUBSTRING "${part}" ${head} -1 part)
+    string(FIND "${text}" "${line}" at)
+    string(LENGTH "${line}" size)
+    math(EXPR rest "${at} + ${size}")
+    string(SUBSTRING "${text}" 0 ${at} before)
+    string(SUBSTRING "${text}" ${rest} -1 after)
+    set(text "${before}${part}${after}")
+  endwhile()
+  if(text MATCHES "--@")
+    message(FATAL_ERROR "${path}: --@ is not followed by \"include name\"")
   endif()
+  set(${out} "${text}" PARENT_SCOPE)
+endfunction()
 
-  file(READ "${path}" hex HEX)
-  file(SHA1 "${path}" sha)
-  file(SIZE "${path}" len)
-  if(len EQUAL 0)
-    message(FATAL_ERROR "${path}: is empty")
-  endif()
-  string(REGEX REPLACE "(..)" "0x\\1," hex "${hex}")
-
+# A byte that is neither printable ASCII nor a newline ends the build.
+function(check_bytes path hex)
   if(hex MATCHES "0x([89a-f].|0[0-9b-f]|1.|7f),")
     set(byte "0x${CMAKE_MATCH_1}")
     string(FIND "${hex}" "${byte}," at)
@@ -34,6 +60,27 @@ foreach(path IN LISTS IN)
     message(FATAL_ERROR
       "${path}:${line}: byte ${byte} is neither printable ASCII nor a newline")
   endif()
+endfunction()
+
+get_filename_component(out_dir "${OUT}" DIRECTORY)
+set(body "")
+set(all "")
+foreach(path IN LISTS IN)
+  get_filename_component(name "${path}" NAME_WE)
+  if(NOT name MATCHES "^[a-z][a-z0-9_]*$")
+    message(FATAL_ERROR "${path}: not a name for a C variable")
+  endif()
+
+  expand("${path}" text)
+  if(text STREQUAL "")
+    message(FATAL_ERROR "${path}: is empty")
+  endif()
+  file(WRITE "${out_dir}/lua/${name}.lua" "${text}")
+  string(SHA1 sha "${text}")
+  string(LENGTH "${text}" len)
+  string(HEX "${text}" hex)
+  string(REGEX REPLACE "(..)" "0x\\1," hex "${hex}")
+  check_bytes("${path}" "${hex}")
 
   # A line of C for each line of the script. The 0 at the end is not part of
   # it; it makes the text readable in a debugger.

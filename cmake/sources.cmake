@@ -53,16 +53,16 @@ set(DIBS_SOURCES
   src/lock/look.c
   src/lock/list.c
   src/lock/listeners.c
-  src/lock/group.c
-  src/lock/group_op.c
-  src/lock/group_reason.c
-  src/lock/group_time.c
-  src/lock/group_release.c
-  src/lock/multi.c
-  src/lock/quorum.c
-  src/lock/doctor.c
-  src/lock/doctor_place.c
-  src/lock/doctor_rights.c
+  src/group/group.c
+  src/group/group_op.c
+  src/group/group_reason.c
+  src/group/group_time.c
+  src/group/group_release.c
+  src/group/multi.c
+  src/group/quorum.c
+  src/doctor/doctor.c
+  src/doctor/doctor_place.c
+  src/doctor/doctor_rights.c
 )
 
 # Embedded at build time, each as dibs__script_<name>.
@@ -87,6 +87,11 @@ set(DIBS_SCRIPTS
   lua/holders.lua
   lua/multi_acquire.lua
   lua/multi_release.lua
+)
+
+# What several of them share, put in where a script has "--@include name".
+set(DIBS_SCRIPT_PARTS
+  lua/lib/is_lock.lua
 )
 
 # Section 3 of the manual. Each function in a page's synopsis also gets a page

@@ -18,6 +18,8 @@ rank() {
     net) echo 1 ;;
     client) echo 2 ;;
     lock) echo 3 ;;
+    group) echo 4 ;;
+    doctor) echo 5 ;;
     *) echo 9 ;;
     esac
 }

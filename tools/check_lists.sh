@@ -15,7 +15,7 @@ need() { # LIST-FILE WORD FILE
     fi
 }
 
-for f in src/*/*.c lua/*.lua docs/man/*.3; do
+for f in src/*/*.c lua/*.lua lua/lib/*.lua docs/man/*.3; do
     need cmake/sources.cmake "$f" "$f"
 done
 for kind in unit server fault stress fuzz; do

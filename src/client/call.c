@@ -2,7 +2,7 @@
  *
  * call.c - a command seen through.
  *
- * Thread  io, except dibs__call_start and dibs__call_talk.
+ * Thread  io, except dibs__call_start and dibs__call_direct.
  * Locks   none.
  *
  * How     A call is sent; what comes back decides (classes.c): it is answered,
@@ -38,12 +38,12 @@
 static void start(struct dibs__call *call);
 
 /* The reply to this call is lost. Thread: whoever has the connection. */
-static void haunt(struct dibs__call *call)
+static void taint(struct dibs__call *call)
 {
     struct dibs__link *ln = DIBS_OF(call->req.cn, struct dibs__link, cn);
 
     call->again = true;
-    if (call->g && !dibs__ghost_laid(call->g))
+    if (call->g && !dibs__ghost_canceled(call->g))
         call->loose = true; /* there is an older one already */
     dibs__ghost_unref(call->g);
     if (!ln->ghost)
@@ -90,14 +90,14 @@ static void end_call(struct dibs__call *call, dibs_err err,
                      const struct dibs__reply *reply)
 {
     dibs__timer_stop(call->s->lp, &call->timer);
-    call->ghost = call->loose || (call->g && !dibs__ghost_laid(call->g) &&
+    call->ghost = call->loose || (call->g && !dibs__ghost_canceled(call->g) &&
                                   dibs__ghost_of(call->g, call->s));
     if (call->g)
-        dibs__ghost_lay_later(call->g);
+        dibs__ghost_cancel_later(call->g);
     dibs__ghost_unref(call->g);
     call->g = NULL;
     if (!call->replicas)
-        atomic_fetch_sub_explicit(&call->s->riding, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&call->s->queued, 1, memory_order_relaxed);
     call->done(call, err, reply);
 }
 
@@ -132,8 +132,8 @@ static void timer_fired(struct dibs__timer *t)
 static void move(struct dibs__call *call, struct dibs__server *to)
 {
     if (!call->replicas) {
-        atomic_fetch_add_explicit(&to->riding, 1, memory_order_relaxed);
-        atomic_fetch_sub_explicit(&call->s->riding, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&to->queued, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&call->s->queued, 1, memory_order_relaxed);
     }
     call->s = to;
 }
@@ -170,7 +170,7 @@ static void start(struct dibs__call *call)
         return;
     }
     if (call->g && dibs__ghost_of(call->g, s))
-        dibs__ghost_lay(call->g);
+        dibs__ghost_cancel(call->g);
     if (call->replicas)
         dibs__acks_add(s, call);
     else
@@ -339,7 +339,7 @@ static void judge(struct dibs__req *req, dibs_err err,
         finish(call, call->last, reply);
     } else {
         if (err == DIBS_ERR_UNKNOWN) {
-            haunt(call);
+            taint(call);
             dibs__server_tell(call->s, DIBS_EVENT_UNKNOWN, err,
                               "a reply was lost");
         }
@@ -391,7 +391,7 @@ static void prepare(struct dibs__server *s, struct dibs__call *call)
 static void ride(struct dibs__call *call)
 {
     if (!call->replicas) /* that one has a connection of its own */
-        atomic_fetch_add_explicit(&call->s->riding, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&call->s->queued, 1, memory_order_relaxed);
     dibs__loop_post(call->s->lp, &call->task);
 }
 
@@ -404,7 +404,7 @@ void dibs__call_start(struct dibs__server *s, struct dibs__call *call)
 void dibs__call_now(struct dibs__server *s, struct dibs__call *call)
 {
     prepare(s, call);
-    atomic_fetch_add_explicit(&s->riding, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->queued, 1, memory_order_relaxed);
     start(call);
 }
 
@@ -424,7 +424,7 @@ static void settle(struct dibs__call *call, struct dibs__link *ln, dibs_err err,
         return;
     }
     if (err == DIBS_ERR_UNKNOWN)
-        haunt(call);
+        taint(call);
     dibs__server_give_back(ln, err == DIBS_OK);
     ride(call);
 }
@@ -458,7 +458,7 @@ bool dibs__call_hear(struct dibs__call *call, int64_t until)
     return err == DIBS_OK;
 }
 
-void dibs__call_talk(struct dibs__server *s, struct dibs__call *call)
+void dibs__call_direct(struct dibs__server *s, struct dibs__call *call)
 {
     if (dibs__call_ask(s, call))
         dibs__call_hear(call, INT64_MAX);
@@ -471,7 +471,7 @@ void dibs__calls_resume(struct dibs__server *s)
     struct dibs__list all;
 
     dibs__list_init(&all);
-    dibs__ghosts_lay(s);
+    dibs__ghosts_cancel(s);
     dibs__list_move(&all, &s->waiting);
     for (struct dibs__list *l; (l = dibs__list_pop(&all));)
         start(DIBS_OF(l, struct dibs__call, req.link));

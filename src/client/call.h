@@ -10,7 +10,7 @@
 
 /* Every command sent this way must be harmless when executed twice. Lives
  * inside whatever it is about; done comes exactly once, on io or, after
- * dibs__call_talk, on the thread that called. */
+ * dibs__call_direct, on the thread that called. */
 struct dibs__call {
     /* Filled in by the sender. */
     void (*write)(struct dibs__call *call, struct dibs__buf *out, bool whole);
@@ -67,7 +67,7 @@ void dibs__call_start(struct dibs__server *s, struct dibs__call *call);
  * Thread: io. */
 void dibs__call_now(struct dibs__server *s, struct dibs__call *call);
 /* The same, directly if a connection is free. Thread: app. */
-void dibs__call_talk(struct dibs__server *s, struct dibs__call *call);
+void dibs__call_direct(struct dibs__server *s, struct dibs__call *call);
 /* The same in two parts, for a caller that asks several servers at once. True
  * from ask: the reply is to be heard on this thread. hear: what has not come by
  * then goes to the io thread, which asks anew; false then. */

@@ -5,7 +5,7 @@
  * Thread  app; the parts that run on io say so.
  * Locks   client.mu.
  *
- * Closing is a sequence: refuse new calls; the tenant ends what waits and gives
+ * Closing is a sequence: refuse new calls; the upper ends what waits and gives
  * back what is held, as far as the time goes; the connections end, which wakes
  * callers that still talk on one; the last call leaves; the threads end.
  *
@@ -109,8 +109,8 @@ void dibs__client_unref(dibs_client *c)
 {
     if (atomic_fetch_sub(&c->refs, 1) != 1 || dibs__client_foreign(c))
         return;
-    if (c->tenant)
-        c->tenant->free(c->home);
+    if (c->upper)
+        c->upper->free(c->upper_arg);
     client_clear(c);
 }
 
@@ -295,12 +295,12 @@ dibs_err dibs_client_open(const char *url, const dibs_client_opts *opts,
 /* ---- closing ----------------------------------------------------------- */
 
 /* First step, on io. */
-static void close_tenant(struct dibs__task *t)
+static void close_upper(struct dibs__task *t)
 {
     dibs_client *c = DIBS_OF(t, dibs_client, step);
 
-    if (c->tenant)
-        c->tenant->close(c->home, c->close_by);
+    if (c->upper)
+        c->upper->close(c->upper_arg, c->close_by);
     else
         dibs__client_empty(c, true);
 }
@@ -357,7 +357,7 @@ static dibs_err client_close(dibs_client *c, int64_t timeout_ms)
     if (atomic_exchange(&c->closing, true))
         return wait_closed(c);
     c->close_by = dibs__add(dibs__now_ms(), timeout_ms ? timeout_ms : CLOSE_MS);
-    step(c, close_tenant);
+    step(c, close_upper);
     step(c, close_parts);
     wait_for_users(c);
     dibs__loop_stop(&c->loop);

@@ -2,7 +2,7 @@
  *
  * client.h - a client: threads, connections, and who lives on them.
  *
- * This layer does not know what a lock is. Whoever does moves in as the tenant,
+ * This layer does not know what a lock is. Whoever does moves in as the upper,
  * and is asked to clean up when the client closes.
  */
 #ifndef DIBS_CLIENT_CLIENT_H
@@ -20,15 +20,15 @@
 
 #define DIBS__UUID_LEN 36
 
-struct dibs__tenant {
+struct dibs__upper {
     /* Ends what is pending, gives back what is held. Calls dibs__client_empty
      * when done, or when the time is over. Thread: io. */
-    void (*close)(void *home, int64_t deadline);
+    void (*close)(void *arg, int64_t deadline);
     /* A connection was made anew, or slots have moved: what is held in the
      * slots that are meant may be gone. Asks the server, before anybody else
      * asks it for anything. Thread: io. */
-    void (*verify)(void *home, dibs__meant *meant, const void *arg);
-    void (*free)(void *home);
+    void (*verify)(void *upper_arg, dibs__meant *meant, const void *arg);
+    void (*free)(void *arg);
 };
 
 #define FAIR_WAIT_MS     300000
@@ -70,11 +70,11 @@ struct dibs_client {
     bool all_released; /* io, then the closing thread */
 
     dibs__mutex mu;
-    const struct dibs__tenant *tenant; /* mu */
-    void *home;                        /* mu */
-    bool closed;                       /* mu */
-    dibs_err close_err;                /* mu */
-    pthread_cond_t closed_cv;          /* mu */
+    const struct dibs__upper *upper; /* mu */
+    void *upper_arg;                 /* mu */
+    bool closed;                     /* mu */
+    dibs_err close_err;              /* mu */
+    pthread_cond_t closed_cv;        /* mu */
 };
 
 /* Who has the lock's slot (slot.h); the only server, if there is just one. Both
@@ -134,11 +134,11 @@ void dibs__topology_abandon(dibs_client *c);
 void dibs__topology_fail_waiting(dibs_client *c, dibs_err err);
 void dibs__client_part_ended(dibs_client *c);
 
-/* The tenant looks whether it still has what it holds. Thread: io. */
+/* The upper looks whether it still has what it holds. Thread: io. */
 void dibs__client_verify(dibs_client *c, dibs__meant *meant, const void *arg)
     EXCLUDES(c->mu);
 
-/* The tenant is done. Thread: io. */
+/* The upper is done. Thread: io. */
 void dibs__client_empty(dibs_client *c, bool all_released);
 
 /* Tells the event callback, if there is one. Thread: any. */

@@ -62,7 +62,7 @@ void dibs__ghost_unref(struct dibs__ghost *g)
         dibs__free(g);
 }
 
-static void lay_write(struct dibs__req *req, struct dibs__buf *out)
+static void cancel_write(struct dibs__req *req, struct dibs__buf *out)
 {
     const struct dibs__ghost *g = DIBS_OF(req, struct dibs__ghost, req);
 
@@ -77,8 +77,8 @@ static void lay_write(struct dibs__req *req, struct dibs__buf *out)
     }
 }
 
-static void lay_done(struct dibs__req *req, dibs_err err,
-                     const struct dibs__reply *reply)
+static void cancel_done(struct dibs__req *req, dibs_err err,
+                        const struct dibs__reply *reply)
 {
     struct dibs__ghost *g = DIBS_OF(req, struct dibs__ghost, req);
     struct dibs__server *s = g->s;
@@ -87,9 +87,9 @@ static void lay_done(struct dibs__req *req, dibs_err err,
         g->state = GHOST_LAID;
     } else if (err == DIBS_OK) {
         g->state = GHOST_LOOSE;
-        if (!g->s->cannot_lay)
+        if (!g->s->cannot_cancel)
             say_refused(g->s);
-        g->s->cannot_lay = true;
+        g->s->cannot_cancel = true;
     } else if (!g->s->closing) { /* once more, on the next connection */
         g->state = GHOST_NEW;
         dibs__list_add(&g->s->ghosts, &g->at);
@@ -110,8 +110,8 @@ struct dibs__ghost *dibs__ghost_new(const struct dibs__link *ln)
     g->s = s;
     g->refs = 1;
     g->born = atomic_load(&s->ups);
-    g->req.write = lay_write;
-    g->req.done = lay_done;
+    g->req.write = cancel_write;
+    g->req.done = cancel_done;
     memcpy(g->id, cn->id, sizeof g->id);
     memcpy(g->addr, cn->addr, sizeof g->addr);
     memcpy(g->run, cn->run, sizeof g->run);
@@ -146,7 +146,7 @@ static bool elsewhere(const struct dibs__server *s, struct dibs__ghost *g)
     return true;
 }
 
-void dibs__ghost_lay(struct dibs__ghost *g)
+void dibs__ghost_cancel(struct dibs__ghost *g)
 {
     struct dibs__server *s = g->s;
 
@@ -173,7 +173,7 @@ void dibs__ghost_lay(struct dibs__ghost *g)
     dibs__conn_send(&s->main->cn, &g->req);
 }
 
-void dibs__ghost_lay_later(struct dibs__ghost *g)
+void dibs__ghost_cancel_later(struct dibs__ghost *g)
 {
     struct dibs__server *s = g->s;
 
@@ -181,7 +181,7 @@ void dibs__ghost_lay_later(struct dibs__ghost *g)
         return;
     g->refs++;
     dibs__list_add(&s->ghosts, &g->at);
-    dibs__ghost_lay(g);
+    dibs__ghost_cancel(g);
 }
 
 void dibs__ghosts_forget(struct dibs__server *s)
@@ -190,7 +190,7 @@ void dibs__ghosts_forget(struct dibs__server *s)
         dibs__ghost_unref(DIBS_OF(l, struct dibs__ghost, at));
 }
 
-void dibs__ghosts_lay(struct dibs__server *s)
+void dibs__ghosts_cancel(struct dibs__server *s)
 {
     struct dibs__list all;
 
@@ -198,7 +198,7 @@ void dibs__ghosts_lay(struct dibs__server *s)
     dibs__list_move(&all, &s->ghosts);
     for (struct dibs__list *l = all.next, *n; l != &all; l = n) {
         n = l->next;
-        dibs__ghost_lay(DIBS_OF(l, struct dibs__ghost, at));
+        dibs__ghost_cancel(DIBS_OF(l, struct dibs__ghost, at));
     }
 }
 
@@ -207,7 +207,7 @@ void dibs__ghost_ref(struct dibs__ghost *g)
     g->refs++;
 }
 
-bool dibs__ghost_laid(const struct dibs__ghost *g)
+bool dibs__ghost_canceled(const struct dibs__ghost *g)
 {
     return g->state == GHOST_LAID;
 }

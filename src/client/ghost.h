@@ -15,16 +15,16 @@ void dibs__ghost_ref(struct dibs__ghost *g);
 void dibs__ghost_unref(struct dibs__ghost *g); /* NULL is fine */
 
 /* It can do nothing any more. */
-bool dibs__ghost_laid(const struct dibs__ghost *g);
+bool dibs__ghost_canceled(const struct dibs__ghost *g);
 bool dibs__ghost_of(const struct dibs__ghost *g, const struct dibs__server *s);
 /* Lays it, if its server is up and nobody did. What is sent after that comes
  * after it. Thread: io, as all below. */
-void dibs__ghost_lay(struct dibs__ghost *g);
+void dibs__ghost_cancel(struct dibs__ghost *g);
 /* Whoever cared has given up, but it is still about: when there is a
  * connection. */
-void dibs__ghost_lay_later(struct dibs__ghost *g);
+void dibs__ghost_cancel_later(struct dibs__ghost *g);
 /* All of those, now that there is one; none of them, as nobody will ask. */
-void dibs__ghosts_lay(struct dibs__server *s);
+void dibs__ghosts_cancel(struct dibs__server *s);
 void dibs__ghosts_forget(struct dibs__server *s);
 
 #endif

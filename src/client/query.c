@@ -67,7 +67,7 @@ static void query_answered(struct dibs__call *call, dibs_err err,
     struct dibs__answer *out = q->out;
 
     out->came_us = dibs__now_us();
-    out->sent_us = call->sent_ms * 1000; /* a direct talk is told below */
+    out->sent_us = call->sent_ms * 1000; /* a direct direct is told below */
     out->err = err;
     out->replied = reply != NULL;
     if (reply) {
@@ -98,7 +98,7 @@ static void ask(dibs_client *c, struct query *q)
     q->call.quiet = true; /* whoever asks reads the answer */
     q->call.attempt_ms = timeout;
     q->call.deadline = dibs__now_ms() + 2 * timeout;
-    dibs__call_talk(&c->server, &q->call);
+    dibs__call_direct(&c->server, &q->call);
     while (sem_wait(&q->done) != 0)
         ; /* a signal */
 }

@@ -11,7 +11,7 @@
  *         in a list; call.c sees to them.
  *
  *         Spare connections are made when a caller would have liked one. A
- *         caller borrows only while few calls ride: under load, riding
+ *         caller borrows only while few calls ride: under load, queued
  *         together beats talking side by side.
  *
  *         Where the server is may be for somebody else to say (`seek`, for
@@ -41,7 +41,7 @@
 #define BACKOFF_MAX_MS   2000
 #define REFUSED_MS       1000 /* after a refusal: no hammering */
 #define GROW_AGAIN_MS    1000
-#define RIDING_ENOUGH    3 /* so many riding already: ride along */
+#define RIDING_ENOUGH    3 /* so many queued already: ride along */
 
 static void dial(struct dibs__server *s);
 static void drop_stale_spares(struct dibs__server *s);
@@ -306,7 +306,7 @@ void dibs__server_settled(struct dibs__server *s)
 
 /* Callers that talk on a spare connection wait for somebody who is not the
  * right one any more. */
-static void wake_talkers(struct dibs__server *s) REQUIRES(s->mu)
+static void wake_direct_callers(struct dibs__server *s) REQUIRES(s->mu)
 {
     for (struct dibs__list *l = s->spares.next; l != &s->spares; l = l->next) {
         struct dibs__link *ln = DIBS_OF(l, struct dibs__link, at);
@@ -328,7 +328,7 @@ void dibs__server_moved(struct dibs__server *s, const char *host, int port)
         return;
     cut_quietly(s, "the server is elsewhere by now");
     dibs__lock(&s->mu);
-    wake_talkers(s);
+    wake_direct_callers(s);
     dibs__unlock(&s->mu);
     s->backoff_ms = 0;
     dibs__server_found(s, host, port);
@@ -354,7 +354,7 @@ bool dibs__server_sleep(struct dibs__server *s)
     for (struct dibs__list *l = s->spares.next; l != &s->spares; l = l->next)
         out |= DIBS_OF(l, struct dibs__link, at)->use == LINK_OUT;
     dibs__unlock(&s->mu);
-    if (out || atomic_load(&s->riding) > 0 || !dibs__list_empty(&s->waiting) ||
+    if (out || atomic_load(&s->queued) > 0 || !dibs__list_empty(&s->waiting) ||
         s->acks.under_way || !dibs__list_empty(&s->acks.queue))
         return false;
     dibs__timer_stop(s->lp, &s->redial);
@@ -452,7 +452,7 @@ struct dibs__link *dibs__server_borrow(struct dibs__server *s)
     struct dibs__link *ln = NULL;
     bool more = false;
 
-    if (atomic_load_explicit(&s->riding, memory_order_relaxed) > RIDING_ENOUGH)
+    if (atomic_load_explicit(&s->queued, memory_order_relaxed) > RIDING_ENOUGH)
         return NULL;
     dibs__lock(&s->mu);
     if (!s->closed)
@@ -499,7 +499,7 @@ void dibs__server_init(struct dibs__server *s)
     dibs__list_init(&s->waiting);
     dibs__list_init(&s->resting);
     dibs__list_init(&s->ghosts);
-    atomic_init(&s->riding, 0);
+    atomic_init(&s->queued, 0);
     atomic_init(&s->ups, 0);
     atomic_init(&s->generation, 0);
     s->redial.fire = redial_now;
@@ -552,7 +552,7 @@ static void close_spares(struct dibs__server *s)
     dibs__lock(&s->mu);
     s->closed = true;
     take_idle(s, &ours);
-    wake_talkers(s);
+    wake_direct_callers(s);
     dibs__unlock(&s->mu);
     close_all(&ours, DIBS_ERR_CLOSED, "closed");
 }

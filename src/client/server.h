@@ -87,7 +87,7 @@ struct dibs__server {
     struct dibs__list waiting; /* io only: calls without a connection */
     struct dibs__list resting; /* io only: calls between two attempts */
     struct dibs__list ghosts;  /* io only: to be laid */
-    bool cannot_lay;           /* io only: the server refused it once */
+    bool cannot_cancel;        /* io only: the server refused it once */
     struct dibs__acks acks;    /* io only: calls that replicas must have */
     int64_t hush_until;        /* io only: "not now" was told lately */
 
@@ -101,7 +101,7 @@ struct dibs__server {
     bool closed;              /* mu */
     int64_t grow_after;       /* mu: not before this time */
     struct dibs__task grow;
-    atomic_uint riding;     /* calls with the io thread */
+    atomic_uint queued;     /* calls with the io thread */
     atomic_uint ups;        /* how often main came up */
     atomic_uint generation; /* how often main went down */
 };
@@ -158,7 +158,7 @@ static inline bool dibs__server_dozes(const struct dibs__server *s)
 struct dibs__link *dibs__server_borrow(struct dibs__server *s) EXCLUDES(s->mu);
 void dibs__server_give_back(struct dibs__link *ln, bool usable);
 
-/* The connection for riding goes down and comes up anew: at once, or when all
+/* The connection for queued goes down and comes up anew: at once, or when all
  * that is on it is answered; redial: and when it has said what it is, as it
  * takes no writes. Thread: io. */
 void dibs__server_cut(struct dibs__server *s, const char *why);

@@ -116,11 +116,11 @@ static void server_up_again(struct dibs__server *s)
 void dibs__client_verify(dibs_client *c, dibs__meant *meant, const void *arg)
 {
     dibs__lock(&c->mu);
-    const struct dibs__tenant *tenant = c->tenant;
-    void *home = c->home;
+    const struct dibs__upper *upper = c->upper;
+    void *upper_arg = c->upper_arg;
     dibs__unlock(&c->mu);
-    if (tenant)
-        tenant->verify(home, meant, arg);
+    if (upper)
+        upper->verify(upper_arg, meant, arg);
 }
 
 static dibs_err sentinels_new(dibs_client *c)

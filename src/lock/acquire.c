@@ -123,10 +123,10 @@ static void taken_back(struct dibs__call *call, dibs_err err,
     dibs__lock(&line->mu);
     dibs__list_del(&op->ask_link);
     dibs__op_unstall(line, &op->followers, &resume);
-    op->haunted |= call->ghost || err != DIBS_OK;
+    op->tainted |= call->ghost || err != DIBS_OK;
     dibs__line_kick(line);
     dibs__unlock(&line->mu);
-    if (op->haunted)
+    if (op->tainted)
         dibs__op_disown(op);
     dibs__op_finish(op, op->last);
     dibs__op_resume(&resume);
@@ -156,7 +156,7 @@ static void reentry_taken_back(struct dibs__call *call, dibs_err err,
     dibs__lock(&line->mu);
     /* Should there be one too many now, the next release says how many there
      * shall be. */
-    h->haunted |= call->ghost || err != DIBS_OK;
+    h->tainted |= call->ghost || err != DIBS_OK;
     if (err == DIBS_OK && reply->type == REPLY_NUM && reply->num < 0)
         dibs__hold_lose(line, h);
     err = h->lost ? DIBS_ERR_LOST : op->last;
@@ -185,7 +185,7 @@ static void end_late(struct dibs__line *line, const struct dibs__op *op)
     struct dibs__hold *h = op->hold;
 
     dibs__hold_run_out(line, h);
-    h->haunted = true;
+    h->tainted = true;
     dibs__reap(line, h->wire, op->ask.lease_ms);
 }
 
@@ -201,7 +201,7 @@ static void reentry_answered(struct dibs__call *call, dibs_err err,
     dibs__list_init(&blocked);
     enum verdict verdict = judge(call, &err, reply, &ms);
     dibs__lock(&line->mu);
-    h->haunted |= call->ghost || err == DIBS_ERR_UNKNOWN || call->partly;
+    h->tainted |= call->ghost || err == DIBS_ERR_UNKNOWN || call->partly;
     if (verdict == SHORT && !dibs__hold_over(h, dibs__now_ms())) {
         dibs__unlock(&line->mu);
         reentry_take_back(op, err); /* and stays busy until then */
@@ -225,15 +225,15 @@ static void reentry_answered(struct dibs__call *call, dibs_err err,
 
 /* How long a waiter sleeps when nothing happens. In a queue the server says
  * so, but nobody keeps a place there for longer than that without asking. */
-static int64_t nap(const struct dibs__line *line, int64_t busy_ms)
+static int64_t ask_pause(const struct dibs__line *line, int64_t busy_ms)
 {
     if (line->kind->queued)
         return dibs__max(
             dibs__min(busy_ms, dibs__line_client(line)->fair_wait_ms), 1);
     int64_t cap = dibs__random_in(CAP_MIN_MS, CAP_MAX_MS);
 
-    if (line->kind->nap_ms)
-        cap = dibs__min(cap, line->kind->nap_ms);
+    if (line->kind->pause_ms)
+        cap = dibs__min(cap, line->kind->pause_ms);
     return busy_ms < 0 ? cap : dibs__min(busy_ms + 1, cap);
 }
 
@@ -306,7 +306,7 @@ void dibs__acquire_start_over(struct dibs__op *op)
 {
     dibs__queue_end(op);
     op->ask.stay = false;
-    op->talk = false;
+    op->direct = false;
     dibs__acquire_run(op);
 }
 
@@ -317,7 +317,7 @@ static void end(struct dibs__op *op, dibs_err err)
         dibs__queue_leave(op, err);
         return;
     }
-    if (op->haunted && err != DIBS_OK)
+    if (op->tainted && err != DIBS_OK)
         dibs__op_disown(op);
     dibs__op_finish(op, err);
 }
@@ -336,7 +336,7 @@ static void acquire_answered(struct dibs__call *call, dibs_err err,
     enum verdict verdict = judge(call, &err, reply, &busy_ms);
     dibs__lock(&line->mu);
     if (verdict == SHORT && !dibs__hold_of(line, op->owner)) {
-        op->haunted |= call->ghost;
+        op->tainted |= call->ghost;
         leave(line, op);
         dibs__unlock(&line->mu);
         take_back(op, err);
@@ -344,7 +344,7 @@ static void acquire_answered(struct dibs__call *call, dibs_err err,
     }
     dibs__list_del(&op->ask_link);
     dibs__op_unstall(line, &op->followers, &resume);
-    op->haunted |= call->ghost || call->partly || err == DIBS_ERR_UNKNOWN ||
+    op->tainted |= call->ghost || call->partly || err == DIBS_ERR_UNKNOWN ||
                    (err == DIBS_ERR_PROTOCOL && reply);
     op->last = verdict == AGAIN ? err : DIBS_OK;
     switch (verdict) {
@@ -353,12 +353,12 @@ static void acquire_answered(struct dibs__call *call, dibs_err err,
         dibs__list_del(&op->link);
         again = dibs__hold_of(line, op->owner) != NULL;
         err = again ? DIBS_OK : take(line, op, call->sent_ms);
-        op->haunted |= err != DIBS_OK;
+        op->tainted |= err != DIBS_OK;
         if (err == DIBS_OK)
             dibs__op_take_waits(line, op->owner, &resume);
         break;
     case BUSY:
-        stays = !op->trying && stay(line, op, nap(line, busy_ms));
+        stays = !op->trying && stay(line, op, ask_pause(line, busy_ms));
         err = op->trying ? DIBS_ERR_BUSY : DIBS_ERR_NOMEM;
         break;
     case AGAIN:
@@ -367,7 +367,7 @@ static void acquire_answered(struct dibs__call *call, dibs_err err,
         break;
     case GONE: /* of a first acquisition there are no outer holds */
         err = DIBS_ERR_PROTOCOL;
-        op->haunted = true;
+        op->tainted = true;
         break;
     case REFUSED:
         break;
@@ -500,9 +500,9 @@ void dibs__acquire_run(struct dibs__op *op)
     struct dibs__line *line = op->line;
     dibs_err err = DIBS_ERR_CLOSED;
     enum plan plan = END;
-    bool talk = op->talk;
+    bool direct = op->direct;
 
-    op->talk = false; /* if it waits, io goes on with it */
+    op->direct = false; /* if it waits, io goes on with it */
     bool mixed = lock_by_number(line, op);
     if (mixed) {
         err = DIBS_ERR_WRONGTYPE;
@@ -515,11 +515,11 @@ void dibs__acquire_run(struct dibs__op *op)
     dibs__unlock(&line->mu);
     switch (plan) {
     case ASK:
-        op->talk = talk;
+        op->direct = direct;
         dibs__acquire_ask(op);
         break;
     case REENTER:
-        op->talk = talk;
+        op->direct = direct;
         dibs__op_send(op, VERB_ACQUIRE, reentry_answered,
                       2 * command_ms(op) + op->call.replicas_ms, 0);
         break;

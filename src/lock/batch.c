@@ -150,7 +150,7 @@ static void answer(struct dibs__batch *b, size_t i, dibs_err err,
     struct dibs__op *op = b->items[i].op;
 
     op->batch = NULL;
-    op->talk = false;
+    op->direct = false;
     op->call.sent_ms = b->call.sent_ms;
     op->call.again = b->call.again;
     op->call.ghost = b->call.ghost;
@@ -234,7 +234,7 @@ static void call_explained(struct dibs__call *call, dibs_err err,
 
 /* ---- sending ----------------------------------------------------------- */
 
-void dibs__batch_send(struct dibs__batch *b, bool talk)
+void dibs__batch_send(struct dibs__batch *b, bool direct)
 {
     const struct dibs__op *op = b->items[0].op;
     struct dibs__server *s = dibs__line_server(op->line);
@@ -256,8 +256,8 @@ void dibs__batch_send(struct dibs__batch *b, bool talk)
         b->call.writes = 1u << REPLY_NIL;
         b->call.deadline = dibs__add(b->call.deadline, op->call.replicas_ms);
     }
-    if (talk)
-        dibs__call_talk(s, &b->call);
+    if (direct)
+        dibs__call_direct(s, &b->call);
     else
         dibs__call_start(s, &b->call);
 }

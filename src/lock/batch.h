@@ -21,7 +21,7 @@ size_t dibs__batch_count(const struct dibs__batch *b);
  * taken, or none: then the one in the way learns why, and the others are told
  * CANCELED. If even that one is, none can be asked for in this way. talk: on
  * this thread, if a connection is free. No mutex held. */
-void dibs__batch_send(struct dibs__batch *b, bool talk);
+void dibs__batch_send(struct dibs__batch *b, bool direct);
 /* Answers CANCELED to all, without sending anything. */
 void dibs__batch_drop(struct dibs__batch *b);
 

@@ -23,7 +23,7 @@ enum dibs__verb {
                       a hash that is no lock */
     VERB_RELEASE,  /* >= 1 freed, 0 held once less, -1 not held, -2 freed, and
                       the first in the queue did not hear of it */
-    VERB_HANDOVER, /* 1 the heir has it, -1 neither has it */
+    VERB_HANDOVER, /* 1 the next_owner has it, -1 neither has it */
     VERB_FORCE,    /* 1, or more if it is not queued, ended; -6 no lock; else
                       not held by this owner */
     VERB_LEAVE,    /* who waited does not any more; 2: somebody was called */
@@ -36,7 +36,7 @@ struct dibs__ask {
     const struct dibs__line *line;
     uint64_t wire; /* the owner's number, as the server knows it */
     union {
-        uint64_t heir;  /* HANDOVER: the next one's */
+        uint64_t next_owner; /* HANDOVER: the next one's */
         uint64_t other; /* RELEASE, a shared kind: of one who has it too, as far
                            as is known here; 0 = of nobody */
     };
@@ -75,7 +75,7 @@ struct dibs__kind {
     bool shared;         /* several owners can have it at once */
     bool hands_over;     /* one owner can pass it to another */
     bool leaves;         /* a waiter that gives up says so to the server */
-    int64_t nap_ms;      /* longest sleep of a waiter; 0 = the usual */
+    int64_t pause_ms;    /* longest sleep of a waiter; 0 = the usual */
     unsigned bit;        /* of its own, to know which kinds are in use */
     const struct dibs__kind *sibling; /* whose holds are in the same hash */
     int renewal; /* holds with the same number are renewed together */

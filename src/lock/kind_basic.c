@@ -84,7 +84,7 @@ static void channel(struct dibs__buf *out, const struct dibs__line *line)
 static void basic_write(enum dibs__verb verb, const struct dibs__ask *ask,
                         struct dibs__buf *out, bool whole)
 {
-    struct dibs__ask heir = {.line = ask->line, .wire = ask->heir};
+    struct dibs__ask next_owner = {.line = ask->line, .wire = ask->next_owner};
     size_t more = dibs__publish_count(ask->line);
 
     switch (verb) {
@@ -104,7 +104,7 @@ static void basic_write(enum dibs__verb verb, const struct dibs__ask *ask,
     case VERB_HANDOVER:
         head(out, &dibs__script_basic_handover, whole, ask->line, 3);
         dibs__owner_arg(out, ask);
-        dibs__owner_arg(out, &heir);
+        dibs__owner_arg(out, &next_owner);
         dibs__buf_arg_num(out, ask->lease_ms);
         break;
     case VERB_FORCE:

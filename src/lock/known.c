@@ -9,7 +9,7 @@
  * or not anybody has noticed yet.
  */
 #include "base/args.h"
-#include "lock/group.h"
+#include "group/group.h"
 #include "lock/lock.h"
 
 #include <string.h>

@@ -408,7 +408,7 @@ void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
         .note = op->note,
     };
     op->note = NULL;
-    h->haunted |= op->haunted;
+    h->tainted |= op->tainted;
     count_renewed(h);
     if (!dibs__list_linked(&h->link)) {
         h->owner = op->owner;
@@ -494,7 +494,7 @@ static void lose(struct dibs__line *line, struct dibs__hold *h, bool over,
     dibs__watchdog_unset(&c->watchdog, &h->lease);
     if (over && h->renewed) {
         /* A renewal that we did not hear of may have kept it there. */
-        h->haunted = true;
+        h->tainted = true;
         dibs__reap(line, h->wire, h->lease_ms);
     }
     for (int64_t i = 0; i < h->count; i++) {

@@ -49,7 +49,7 @@ struct dibs__hold {
     bool doubted;        /* the server shall say whether it is still there */
     bool suspect;        /* the last renewal failed */
     bool lost;
-    bool haunted;              /* a copy of some command may still come */
+    bool tainted;              /* a copy of some command may still come */
     struct dibs__list blocked; /* operations that wait until it is not busy */
     struct dibs__lease lease;
     struct dibs__level *levels; /* count of them; own_levels or allocated */

@@ -103,7 +103,7 @@ static dibs_err next_page(dibs_client *c, struct scan *s)
     s->call.connect_by = 0;
     s->call.expects = 1u << REPLY_ARRAY;
     s->call.slot = s->server == &c->server ? 0 : -1;
-    dibs__call_talk(s->server, &s->call);
+    dibs__call_direct(s->server, &s->call);
     while (sem_wait(&s->done) != 0)
         ;
     dibs__client_leave(c);

@@ -99,7 +99,7 @@ static dibs_err count_ask(struct count *ct, const char *subcommand)
         .expects = 1u << REPLY_ARRAY,
         .slot = ct->line->slot,
     };
-    dibs__call_talk(s, &ct->call);
+    dibs__call_direct(s, &ct->call);
     while (sem_wait(&ct->done) != 0)
         ; /* a signal */
     if (ct->err != DIBS_OK && ct->why[0])

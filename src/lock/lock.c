@@ -13,7 +13,7 @@
 
 #include "base/args.h"
 #include "base/mem.h"
-#include "lock/group.h"
+#include "group/group.h"
 
 #include <string.h>
 
@@ -203,7 +203,7 @@ dibs_err dibs__op_wait(struct dibs__op *op)
 
     dibs__line_ref(line); /* the handle's may go while we wait */
     sem_init(&op->done, 0, 0);
-    op->talk = true;
+    op->direct = true;
     dibs__op_begin(op);
     while (sem_wait(&op->done) != 0)
         ; /* a signal */

@@ -7,8 +7,8 @@
  *
  * Closing goes round all lines until nothing is left or the time is over: what
  * waits is ended with CLOSED, what is held is given back by the reaper, what is
- * afoot is waited for. In one line in this order: a lock that comes free calls
- * the first in its queue, which should not be one of those who are just
+ * in_flight is waited for. In one line in this order: a lock that comes free
+ * calls the first in its queue, which should not be one of those who are just
  * leaving. Lines from which nobody has to leave a queue come before the others:
  * leaving a long one takes the server a while, and commands are executed in
  * order.
@@ -114,9 +114,9 @@ static void close_step(struct dibs__timer *t)
     for (struct dibs__line *l = NULL; (l = next_line(lk, l));)
         empty &= close_line(l);
     dibs__reaps_close(lk);
-    dibs__gops_close(lk);
-    dibs__naps_end(lk);
-    empty &= dibs__reaps_left(lk) == 0 && atomic_load(&lk->afoot) == 0;
+    dibs__group_ops_close(lk);
+    dibs__pauses_end(lk);
+    empty &= dibs__reaps_left(lk) == 0 && atomic_load(&lk->in_flight) == 0;
     if (!empty && now < lk->close_by) {
         /* From now on: a timer that is due again at once would leave sockets no
          * turn, however long the round took. */
@@ -125,13 +125,13 @@ static void close_step(struct dibs__timer *t)
         return;
     }
     dibs__reaps_stop(lk);
-    dibs__gops_tell(lk);
+    dibs__group_ops_tell(lk);
     dibs__client_empty(lk->c, empty && !lk->reap_failed);
 }
 
-static void locks_close(void *home, int64_t deadline)
+static void locks_close(void *arg, int64_t deadline)
 {
-    struct dibs__locks *lk = home;
+    struct dibs__locks *lk = arg;
 
     lk->close_by = deadline;
     atomic_store(&lk->closing, true);
@@ -140,9 +140,9 @@ static void locks_close(void *home, int64_t deadline)
     close_step(&lk->close_timer);
 }
 
-static void locks_free(void *home)
+static void locks_free(void *arg)
 {
-    struct dibs__locks *lk = home;
+    struct dibs__locks *lk = arg;
 
     dibs__owners_free(lk);
     dibs__free(lk);
@@ -165,9 +165,9 @@ static void doubt_holds(struct dibs__line *line, int64_t now)
     dibs__unlock(&line->mu);
 }
 
-static void locks_verify(void *home, dibs__meant *meant, const void *arg)
+static void locks_verify(void *upper_arg, dibs__meant *meant, const void *arg)
 {
-    struct dibs__locks *lk = home;
+    struct dibs__locks *lk = upper_arg;
     int64_t now = dibs__now_ms();
 
     for (struct dibs__line *l = NULL; (l = next_line(lk, l));)
@@ -177,7 +177,7 @@ static void locks_verify(void *home, dibs__meant *meant, const void *arg)
         dibs__renew_due(&lk->c->watchdog, now);
 }
 
-static const struct dibs__tenant tenant = {
+static const struct dibs__upper upper = {
     .close = locks_close,
     .verify = locks_verify,
     .free = locks_free,
@@ -186,16 +186,16 @@ static const struct dibs__tenant tenant = {
 struct dibs__locks *dibs__locks_of(dibs_client *c)
 {
     dibs__lock(&c->mu);
-    struct dibs__locks *lk = c->home;
+    struct dibs__locks *lk = c->upper_arg;
     if (!lk && (lk = dibs__calloc(1, sizeof *lk))) {
         lk->c = c;
         RB_INIT(&lk->lines);
         RB_INIT(&lk->aliases);
         dibs__list_init(&lk->reaps);
-        dibs__list_init(&lk->naps);
-        dibs__list_init(&lk->gops);
-        c->home = lk;
-        c->tenant = &tenant;
+        dibs__list_init(&lk->pauses);
+        dibs__list_init(&lk->group_ops);
+        c->upper_arg = lk;
+        c->upper = &upper;
         c->watchdog.due = dibs__renew_due;
     }
     dibs__unlock(&c->mu);

@@ -264,7 +264,7 @@ static void info_answered(struct dibs__call *call, dibs_err err,
         err = read_queue(lo, reply);
     if (err == DIBS_OK && lo->force && lo->owner_len) {
         if (lo->owner_len <= sizeof lo->owner) {
-            lo->op.talk = false;
+            lo->op.direct = false;
             force_run(&lo->op);
             return;
         }

@@ -104,20 +104,20 @@ void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
     op->call.replicas = verb == VERB_ACQUIRE ? op->replicas : 0;
     op->call.writes = 1u << REPLY_NIL;
     op->call.slot = op->line->slot;
-    bool talk = op->talk;
-    op->talk = false; /* its next step may be on io, which must not wait */
+    bool direct = op->direct;
+    op->direct = false; /* its next step may be on io, which must not wait */
     bool *asked = op->asked;
-    if (talk && asked) /* op may be gone by the time it says no */
+    if (direct && asked) /* op may be gone by the time it says no */
         *asked = dibs__call_ask(s, &op->call);
-    else if (talk)
-        dibs__call_talk(s, &op->call);
+    else if (direct)
+        dibs__call_direct(s, &op->call);
     else
         dibs__call_start(s, &op->call);
 }
 
 void dibs__op_begin(struct dibs__op *op)
 {
-    atomic_fetch_add(&op->line->locks->afoot, 1);
+    atomic_fetch_add(&op->line->locks->in_flight, 1);
     op->run(op);
 }
 
@@ -165,7 +165,7 @@ static void tell_async(void *arg)
     struct dibs__line *line = op->line;
     dibs_client *c = dibs__line_client(line);
 
-    atomic_fetch_sub(&line->locks->afoot, 1);
+    atomic_fetch_sub(&line->locks->in_flight, 1);
     dibs__line_unref(line);
     op->cb.run = op_called_back;
     dibs__callbacks_push(&c->callbacks, &op->cb);
@@ -193,7 +193,7 @@ void dibs__op_finish(struct dibs__op *op, dibs_err err)
     settle_reason(op);
     if (op->ended) { /* what it does next counts as begun before this ends */
         op->ended(op);
-        atomic_fetch_sub(&line->locks->afoot, 1);
+        atomic_fetch_sub(&line->locks->in_flight, 1);
         dibs__line_unref(line);
         return;
     }
@@ -201,7 +201,7 @@ void dibs__op_finish(struct dibs__op *op, dibs_err err)
         finish_async(op);
         return;
     }
-    atomic_fetch_sub(&line->locks->afoot, 1);
+    atomic_fetch_sub(&line->locks->in_flight, 1);
     sem_post(&op->done); /* its caller settles the rest */
 }
 
@@ -307,7 +307,7 @@ void dibs__op_resume(struct dibs__list *ops)
 {
     for (struct dibs__list *l; (l = dibs__list_pop(ops));) {
         struct dibs__op *op = DIBS_OF(l, struct dibs__op, link);
-        op->talk = false; /* this is not its caller's thread */
+        op->direct = false; /* this is not its caller's thread */
         op->run(op);
     }
 }

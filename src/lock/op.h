@@ -29,18 +29,18 @@ struct dibs__op {
     int64_t reap_ms;  /* for how long a copy that comes late could stand */
     const void *with; /* of a group: its level; NULL = by itself */
     struct dibs__lost_note *note;
-    struct dibs__reason *why;  /* of its last failure, in words; owner */
-    struct dibs__loss *loss;   /* line.mu: of the level that a release gave
-                                  back; to be settled before it returns */
-    struct dibs__hold *hold;   /* line.mu */
-    struct dibs__op *heir;     /* line.mu: to whom a release hands over; NULL
-                                  as soon as that one has left */
-    struct dibs__op *giver;    /* line.mu: the other way round; NULL once the
-                                  hand-over is answered */
-    struct dibs__place *place; /* io only: in the queue of a queued kind */
-    struct dibs__batch *batch; /* to be sent with others in one command */
-    bool *asked;               /* with talk: only send; true: it is to be heard,
-                                  by dibs__call_hear, on the same thread */
+    struct dibs__reason *why;    /* of its last failure, in words; owner */
+    struct dibs__loss *loss;     /* line.mu: of the level that a release gave
+                                    back; to be settled before it returns */
+    struct dibs__hold *hold;     /* line.mu */
+    struct dibs__op *next_owner; /* line.mu: to whom a release hands over; NULL
+                              as soon as that one has left */
+    struct dibs__op *giver;      /* line.mu: the other way round; NULL once the
+                                    hand-over is answered */
+    struct dibs__place *place;   /* io only: in the queue of a queued kind */
+    struct dibs__batch *batch;   /* to be sent with others in one command */
+    bool *asked; /* with talk: only send; true: it is to be heard,
+                    by dibs__call_hear, on the same thread */
     void (*ended)(struct dibs__op *op); /* instead of what async says; may free
                                            it */
 
@@ -50,11 +50,11 @@ struct dibs__op {
     dibs_err last; /* line.mu: what the last attempt failed with */
     dibs_err err;  /* the result */
     bool trying;   /* one attempt only */
-    bool talk;     /* the next step is on its caller's thread: it may talk
-                      directly */
+    bool direct;   /* the next step is on its caller's thread: it may talk
+                    directly */
     bool canceled; /* line.mu */
     bool granting; /* line.mu: a hand-over to it is under way */
-    bool haunted;  /* line.mu: a copy of a command may still come */
+    bool tainted;  /* line.mu: a copy of a command may still come */
     bool kept;     /* renewed whatever its lease, until it is sealed */
     bool async;
     bool tells; /* async: by itself, instead of fn */

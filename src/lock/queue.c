@@ -61,7 +61,7 @@ static bool ask(struct dibs__place *pl)
         return false;
     dibs__timer_stop(&client_of(pl)->loop, &pl->timer);
     pl->called = false;
-    op->talk = false;
+    op->direct = false;
     dibs__acquire_ask(op);
     return true;
 }
@@ -169,7 +169,7 @@ static void left(struct dibs__call *call, dibs_err err,
 
     if (reply && reply->type == REPLY_NUM && reply->num == 2)
         dibs__sweep(op->line, true);
-    if (op->haunted || call->ghost || err != DIBS_OK)
+    if (op->tainted || call->ghost || err != DIBS_OK)
         dibs__op_disown(op);
     dibs__op_finish(op, op->last);
 }
@@ -179,6 +179,6 @@ void dibs__queue_leave(struct dibs__op *op, dibs_err why)
     dibs_client *c = dibs__line_client(op->line);
 
     op->last = why;
-    op->talk = false;
+    op->direct = false;
     dibs__op_send(op, VERB_LEAVE, left, c->server.to.command_timeout_ms, 0);
 }

@@ -193,7 +193,7 @@ static void reap_start(struct dibs__task *t)
 {
     struct reap *r = DIBS_OF(t, struct reap, start);
 
-    atomic_fetch_sub(&r->line->locks->afoot, 1);
+    atomic_fetch_sub(&r->line->locks->in_flight, 1);
     dibs__list_add(&r->line->locks->reaps, &r->at);
     if (r->sweep && r->line->locks->reaps_over)
         reap_end(r);
@@ -212,7 +212,7 @@ static struct reap *reap_new(struct dibs__line *line, uint64_t wire)
         return NULL; /* it ends with its lease */
     r->line = line;
     dibs__line_ref(line);
-    atomic_fetch_add(&line->locks->afoot, 1); /* until it starts */
+    atomic_fetch_add(&line->locks->in_flight, 1); /* until it starts */
     r->wire = wire;
     r->start.run = reap_start;
     r->timer.fire = reap_timed;

@@ -77,7 +77,7 @@ static void partial_answered(struct dibs__call *call, dibs_err err,
     dibs__list_init(&blocked);
     bool answered = number(reply, &err, &n);
     dibs__lock(&line->mu);
-    h->haunted |= call->ghost || call->partly || err == DIBS_ERR_UNKNOWN;
+    h->tainted |= call->ghost || call->partly || err == DIBS_ERR_UNKNOWN;
     if (answered && n < 0) {
         dibs__hold_hush(h, op->with); /* this call tells */
         dibs__hold_lose(line, h);
@@ -119,7 +119,7 @@ static void stand_back(struct dibs__line *line, int64_t heard)
 static void end_hold(struct dibs__line *line, struct dibs__op *op,
                      struct dibs__list *blocked) REQUIRES(line->mu)
 {
-    op->haunted |= op->hold->haunted;
+    op->tainted |= op->hold->tainted;
     dibs__op_take_blocked(line, op->hold, blocked);
     drop_level(op, op->hold);
     dibs__hold_free(line, op->hold);
@@ -128,12 +128,12 @@ static void end_hold(struct dibs__line *line, struct dibs__op *op,
 
 /* Before the hold is over: whoever of the same owner comes next must not go by
  * a number under which a copy of this release may still come. */
-static void note_ghosts(struct dibs__op *op, bool haunted)
+static void note_ghosts(struct dibs__op *op, bool tainted)
 {
     dibs__lock(&op->line->mu);
-    op->haunted |= haunted || op->hold->haunted;
+    op->tainted |= tainted || op->hold->tainted;
     dibs__unlock(&op->line->mu);
-    if (op->haunted || op->ask.keep_ms)
+    if (op->tainted || op->ask.keep_ms)
         dibs__owner_retire(op->line->locks, op->owner, op->wire);
 }
 
@@ -162,7 +162,7 @@ static void last_answered(struct dibs__call *call, dibs_err err,
     dibs__unlock(&line->mu);
     if (unheard || (line->kind->queued && n > 1))
         dibs__sweep(line, !unheard);
-    if (op->haunted && !op->ask.keep_ms)
+    if (op->tainted && !op->ask.keep_ms)
         dibs__reap(line, op->wire, op->reap_ms);
     dibs__op_finish(op, err);
     dibs__op_resume(&blocked);
@@ -184,86 +184,94 @@ static bool others_turn(const struct dibs__line *line, int64_t now)
 }
 
 /* Who gets it next, or NULL. */
-static struct dibs__op *pick_heir(struct dibs__line *line, struct dibs__op *op,
-                                  int64_t now) REQUIRES(line->mu)
+static struct dibs__op *pick_next_owner(struct dibs__line *line,
+                                        struct dibs__op *op, int64_t now)
+    REQUIRES(line->mu)
 {
     struct dibs__list *first = dibs__list_first(&line->waiters);
 
     if (!line->kind->hands_over || !first || op->ask.keep_ms ||
         others_turn(line, now) || atomic_load(&line->locks->closing))
         return NULL;
-    struct dibs__op *heir = DIBS_OF(first, struct dibs__op, link);
-    if (heir->replicas) /* it must hear from them, too: so it asks itself */
+    struct dibs__op *next_owner = DIBS_OF(first, struct dibs__op, link);
+    if (next_owner
+            ->replicas) /* it must hear from them, too: so it asks itself */
         return NULL;
-    if (heir->canceled || heir->granting || now >= heir->deadline ||
-        dibs__op_asking(line, heir->owner) || heir->owner == op->owner)
+    if (next_owner->canceled || next_owner->granting ||
+        now >= next_owner->deadline ||
+        dibs__op_asking(line, next_owner->owner) ||
+        next_owner->owner == op->owner)
         return NULL;
-    return heir;
+    return next_owner;
 }
 
-/* While it is on its way to the heir, that one's owner asks for nothing else:
- * it counts as asking. */
+/* While it is on its way to the next owner, that one's owner asks for nothing
+ * else: it counts as asking. */
 static void promise(struct dibs__line *line, struct dibs__op *op)
     REQUIRES(line->mu)
 {
-    struct dibs__op *heir = op->heir;
+    struct dibs__op *next_owner = op->next_owner;
 
-    heir->granting = true;
-    heir->giver = op;
-    dibs__list_init(&heir->followers);
-    dibs__list_add(&line->asks, &heir->ask_link);
+    next_owner->granting = true;
+    next_owner->giver = op;
+    dibs__list_init(&next_owner->followers);
+    dibs__list_add(&line->asks, &next_owner->ask_link);
 }
 
-static void promise_over(struct dibs__line *line, struct dibs__op *heir,
+static void promise_over(struct dibs__line *line, struct dibs__op *next_owner,
                          struct dibs__list *resume) REQUIRES(line->mu)
 {
-    heir->granting = false;
-    dibs__list_del(&heir->ask_link);
-    dibs__op_unstall(line, &heir->followers, resume);
+    next_owner->granting = false;
+    dibs__list_del(&next_owner->ask_link);
+    dibs__op_unstall(line, &next_owner->followers, resume);
 }
 
-/* The answer is there: from now on the heir stays for what comes of it. NULL:
- * it waited no longer, and has left. */
-static struct dibs__op *claim_heir(struct dibs__op *op)
+/* The answer is there: from now on the next owner stays for what comes of it.
+ * NULL: it waited no longer, and has left. */
+static struct dibs__op *claim_next_owner(struct dibs__op *op)
 {
     dibs__lock(&op->line->mu);
-    struct dibs__op *heir = op->heir;
-    if (heir)
-        heir->giver = NULL;
-    op->heir = NULL;
+    struct dibs__op *next_owner = op->next_owner;
+    if (next_owner)
+        next_owner->giver = NULL;
+    op->next_owner = NULL;
     dibs__unlock(&op->line->mu);
-    return heir;
+    return next_owner;
 }
 
-/* The heir has it. False: the answer came when that was over again. */
-static bool give_to_heir(struct dibs__line *line, struct dibs__op *heir,
-                         const struct dibs__call *call,
-                         struct dibs__list *resume) REQUIRES(line->mu)
+/* The next owner has it. False: the answer came when that was over again. */
+static bool give_to_next_owner(struct dibs__line *line,
+                               struct dibs__op *next_owner,
+                               const struct dibs__call *call,
+                               struct dibs__list *resume) REQUIRES(line->mu)
 {
-    heir->haunted |= call->ghost;
-    if (dibs__valid_until(call->sent_ms, heir->ask.lease_ms) <= dibs__now_ms())
+    next_owner->tainted |= call->ghost;
+    if (dibs__valid_until(call->sent_ms, next_owner->ask.lease_ms) <=
+        dibs__now_ms())
         return false;
-    dibs__list_del(&heir->link);
-    dibs__hold_taken(line, heir->hold, heir, call->sent_ms);
-    heir->hold = NULL;
+    dibs__list_del(&next_owner->link);
+    dibs__hold_taken(line, next_owner->hold, next_owner, call->sent_ms);
+    next_owner->hold = NULL;
     line->handed++;
-    dibs__op_take_waits(line, heir->owner, resume);
+    dibs__op_take_waits(line, next_owner->owner, resume);
     return true;
 }
 
-/* The heir is not to be trusted under its number any more, and waits on under
- * another. */
-static void rename_heir(struct dibs__op *heir, struct dibs__list *resume)
+/* The next owner is not to be trusted under its number any more, and waits on
+ * under another. */
+static void rename_next_owner(struct dibs__op *next_owner,
+                              struct dibs__list *resume)
 {
-    struct dibs__line *line = heir->line;
-    dibs_owner owner = heir->owner; /* it may end as soon as it is let go */
-    uint64_t old = heir->wire;
+    struct dibs__line *line = next_owner->line;
+    dibs_owner owner =
+        next_owner->owner; /* it may end as soon as it is let go */
+    uint64_t old = next_owner->wire;
 
     dibs__owner_retire(line->locks, owner, old);
     uint64_t wire = dibs__owner_wire(line->locks, owner);
     dibs__lock(&line->mu);
-    heir->wire = heir->ask.wire = wire;
-    promise_over(line, heir, resume);
+    next_owner->wire = next_owner->ask.wire = wire;
+    promise_over(line, next_owner, resume);
     dibs__line_kick(line);
     dibs__unlock(&line->mu);
     dibs__op_rename_waits(line, owner, old);
@@ -272,31 +280,31 @@ static void rename_heir(struct dibs__op *heir, struct dibs__list *resume)
 static void handover_lost(struct dibs__op *op, dibs_err err)
 {
     struct dibs__line *line = op->line;
-    struct dibs__op *heir = claim_heir(op);
+    struct dibs__op *next_owner = claim_next_owner(op);
     struct dibs__list blocked;
 
     dibs__list_init(&blocked);
-    if (heir)
-        rename_heir(heir, &blocked);
+    if (next_owner)
+        rename_next_owner(next_owner, &blocked);
     note_ghosts(op, true);
     dibs__lock(&line->mu);
     end_hold(line, op, &blocked);
     stand_back(line, 0);
     dibs__unlock(&line->mu);
-    dibs__reap(line, op->ask.heir, op->ask.lease_ms);
+    dibs__reap(line, op->ask.next_owner, op->ask.lease_ms);
     dibs__op_disown(op);
     dibs__op_finish(op, err);
     dibs__op_resume(&blocked);
 }
 
-/* moved: the heir's number has it. If the heir has left, that is nobody's any
- * more: it goes back, and the next one here asks right behind that. Not moved,
- * but it may have been before (and gone on from there): then it is not ours,
- * which is what was wanted. */
+/* moved: the next owner's number has it. If the next owner has left, that is
+ * nobody's any more: it goes back, and the next one here asks right behind
+ * that. Not moved, but it may have been before (and gone on from there): then
+ * it is not ours, which is what was wanted. */
 static void handover_done(struct dibs__op *op, bool moved)
 {
     struct dibs__line *line = op->line;
-    struct dibs__op *heir = claim_heir(op);
+    struct dibs__op *next_owner = claim_next_owner(op);
     bool unsure = !moved && op->call.again;
     bool taken = false;
     struct dibs__list blocked;
@@ -304,20 +312,21 @@ static void handover_done(struct dibs__op *op, bool moved)
     dibs__list_init(&blocked);
     note_ghosts(op, op->call.ghost || unsure);
     dibs__lock(&line->mu);
-    if (heir) {
-        promise_over(line, heir, &blocked);
-        taken = moved && give_to_heir(line, heir, &op->call, &blocked);
+    if (next_owner) {
+        promise_over(line, next_owner, &blocked);
+        taken =
+            moved && give_to_next_owner(line, next_owner, &op->call, &blocked);
     } else if (moved || unsure || op->call.ghost) {
-        dibs__reap(line, op->ask.heir, op->ask.lease_ms);
+        dibs__reap(line, op->ask.next_owner, op->ask.lease_ms);
     }
     end_hold(line, op, &blocked);
     if (!taken)
         stand_back(line, 0);
     dibs__unlock(&line->mu);
-    if (op->haunted)
+    if (op->tainted)
         dibs__op_disown(op);
     if (taken)
-        dibs__op_finish(heir, DIBS_OK);
+        dibs__op_finish(next_owner, DIBS_OK);
     dibs__op_finish(op, moved || unsure ? DIBS_OK : DIBS_ERR_LOST);
     dibs__op_resume(&blocked);
 }
@@ -333,14 +342,14 @@ static void handover_answered(struct dibs__call *call, dibs_err err,
     } else if (reply && !call->again && !call->partly) {
         /* Refused, and nothing was done (a full server, say). A release asks
          * for less. */
-        struct dibs__op *heir = claim_heir(op);
+        struct dibs__op *next_owner = claim_next_owner(op);
         struct dibs__list resume;
         dibs__list_init(&resume);
         dibs__lock(&op->line->mu);
-        if (heir)
-            promise_over(op->line, heir, &resume);
+        if (next_owner)
+            promise_over(op->line, next_owner, &resume);
         dibs__unlock(&op->line->mu);
-        op->talk = false;
+        op->direct = false;
         send_last(op);
         dibs__op_resume(&resume);
     } else {
@@ -377,12 +386,12 @@ static void end_lost(struct dibs__line *line, struct dibs__hold *h,
 {
     dibs__hold_hush(h, op->with);
     dibs__hold_run_out(line, h);
-    op->haunted |= h->haunted;
+    op->tainted |= h->tainted;
     drop_level(op, h);
     if (h->count == 0)
         dibs__hold_free(line, h);
     else
-        op->haunted = false; /* with the last level */
+        op->tainted = false; /* with the last level */
 }
 
 /* Whatever is being done with the hold goes on. Its levels are counted down
@@ -426,12 +435,12 @@ static enum plan plan(struct dibs__line *line, struct dibs__op *op,
         op->ask.other = companion(line, h);
         op->ask.keep_ms = 0; /* cannot be kept: others may have it, too */
     }
-    op->heir = pick_heir(line, op, now);
-    if (!op->heir)
+    op->next_owner = pick_next_owner(line, op, now);
+    if (!op->next_owner)
         return LAST;
     promise(line, op);
-    op->ask.heir = op->heir->wire;
-    op->ask.lease_ms = op->heir->ask.lease_ms;
+    op->ask.next_owner = op->next_owner->wire;
+    op->ask.lease_ms = op->next_owner->ask.lease_ms;
     return HAND_OVER;
 }
 
@@ -458,7 +467,7 @@ void dibs__release_run(struct dibs__op *op)
     case WAIT:
         break;
     case END:
-        if (err == DIBS_ERR_LOST && op->haunted)
+        if (err == DIBS_ERR_LOST && op->tainted)
             dibs__op_disown(op);
         dibs__op_finish(op, err);
     }

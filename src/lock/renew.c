@@ -285,9 +285,9 @@ void dibs__renew_due(struct dibs__watchdog *wd, int64_t now)
     struct dibs__renew_item item;
     enum due due;
 
-    while ((due = take_one(c->home, &item, now, until)) != DUE_NOT) {
+    while ((due = take_one(c->upper_arg, &item, now, until)) != DUE_NOT) {
         if (due == DUE_RENEW)
-            collect(c->home, &open, &item);
+            collect(c->upper_arg, &open, &item);
         /* A batch goes anyway: take along what is due soon. Deadlines that
          * come next are left in peace. */
         until = due == DUE_RENEW ? now + c->lease_ms / SOON : now;

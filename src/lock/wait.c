@@ -110,10 +110,10 @@ static bool answer_due(const struct dibs__op *op)
 static void part_from_giver(struct dibs__line *line, struct dibs__op *op,
                             struct dibs__list *resume) REQUIRES(line->mu)
 {
-    op->giver->heir = NULL;
+    op->giver->next_owner = NULL;
     op->giver = NULL;
     op->granting = false;
-    op->haunted = true;
+    op->tainted = true;
     dibs__list_del(&op->ask_link);
     dibs__op_unstall(line, &op->followers, resume);
 }
@@ -227,7 +227,7 @@ static void end_all(struct swept *swept)
             dibs__queue_leave(op, err);
             continue;
         }
-        if (op->haunted)
+        if (op->tainted)
             dibs__op_disown(op);
         dibs__op_finish(op, err);
     }

@@ -19,7 +19,7 @@
  * Elsewhere  What our user may do is in doctor_rights.c; how servers stand
  *         together, and the way there, in doctor_place.c.
  */
-#include "lock/doctor.h"
+#include "doctor/doctor.h"
 
 #include "base/args.h"
 

@@ -11,14 +11,14 @@
  *         member whose verdict is that of the whole is the one that is told.
  */
 #include "base/mem.h"
-#include "lock/group.h"
+#include "group/group.h"
 
 #include <stdio.h>
 
-void dibs__mop_keep_reason(struct dibs__gop *gop, struct dibs__mop *m,
-                           bool counts)
+void dibs__member_op_keep_reason(struct dibs__group_op *group_op,
+                                 struct dibs__member_op *m, bool counts)
 {
-    (void)gop;
+    (void)group_op;
     if (counts) {
         dibs__free(m->why);
         m->why = m->op.why;
@@ -28,19 +28,19 @@ void dibs__mop_keep_reason(struct dibs__gop *gop, struct dibs__mop *m,
     m->op.why = NULL;
 }
 
-static dibs_err verdict_of(const struct dibs__gop *gop, size_t i)
+static dibs_err verdict_of(const struct dibs__group_op *group_op, size_t i)
 {
-    if (gop->releasing)
-        return gop->m[i].part ? gop->m[i].err : DIBS_OK;
-    return gop->level->members[i].err;
+    if (group_op->releasing)
+        return group_op->m[i].part ? group_op->m[i].err : DIBS_OK;
+    return group_op->level->members[i].err;
 }
 
 /* g->n: none. */
-static size_t find_verdict(const struct dibs__gop *gop, dibs_err err)
+static size_t find_verdict(const struct dibs__group_op *group_op, dibs_err err)
 {
     size_t i = 0;
 
-    while (i < gop->g->n && verdict_of(gop, i) != err)
+    while (i < group_op->g->n && verdict_of(group_op, i) != err)
         i++;
     return i;
 }
@@ -60,22 +60,22 @@ dibs_err dibs__group_same_server(const struct dibs__group *g, size_t i)
 }
 
 /* False: no member is to blame. */
-static bool write_reason(struct dibs__gop *gop, char *out, size_t size)
-    REQUIRES(gop->g->mu)
+static bool write_reason(struct dibs__group_op *group_op, char *out,
+                         size_t size) REQUIRES(group_op->g->mu)
 {
-    dibs_err err = gop->err;
-    size_t i = is_own(err) ? gop->g->n : find_verdict(gop, err);
+    dibs_err err = group_op->err;
+    size_t i = is_own(err) ? group_op->g->n : find_verdict(group_op, err);
 
-    if (err == DIBS_ERR_TIMEOUT && i == gop->g->n) {
+    if (err == DIBS_ERR_TIMEOUT && i == group_op->g->n) {
         err = DIBS_ERR_BUSY;
-        i = find_verdict(gop, err);
+        i = find_verdict(group_op, err);
     }
-    if (i == gop->g->n)
+    if (i == group_op->g->n)
         return false;
-    const struct dibs__member *member = &gop->g->members[i];
-    const struct dibs__reason *why = gop->m[i].why;
+    const struct dibs__member *member = &group_op->g->members[i];
+    const struct dibs__reason *why = group_op->m[i].why;
     if (err == DIBS_ERR_INVALID) {
-        dibs__group_same_server(gop->g, i);
+        dibs__group_same_server(group_op->g, i);
         snprintf(out, size, "%s", dibs_error_text());
     } else if (why && why->err == err) {
         snprintf(out, size, "'%.80s': %s", member->line->name, why->text);
@@ -86,17 +86,17 @@ static bool write_reason(struct dibs__gop *gop, char *out, size_t size)
     return true;
 }
 
-void dibs__gop_tell_reason(struct dibs__gop *gop)
+void dibs__group_op_tell_reason(struct dibs__group_op *group_op)
 {
     char why[DIBS__REASON_MAX];
 
-    dibs__lock(&gop->g->mu);
-    dibs_err err = gop->err;
-    bool known = write_reason(gop, why, sizeof why);
-    dibs__unlock(&gop->g->mu);
+    dibs__lock(&group_op->g->mu);
+    dibs_err err = group_op->err;
+    bool known = write_reason(group_op, why, sizeof why);
+    dibs__unlock(&group_op->g->mu);
     if (!known)
         return;
     dibs__reason_set(err, "%s", why);
     if (err == DIBS_ERR_INVALID)
-        dibs__client_refuse(gop->g->members[0].c);
+        dibs__client_refuse(group_op->g->members[0].c);
 }

@@ -16,7 +16,7 @@
  * Keys    Without the name of a lock nobody can tell which keys matter, so
  *         only commands count then.
  */
-#include "lock/doctor.h"
+#include "doctor/doctor.h"
 
 #include <stdio.h>
 #include <string.h>

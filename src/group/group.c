@@ -17,7 +17,7 @@
  *         losing it is counted, not watched for: each member's hold carries a
  *         note, and the one that leaves too few tells (lost.c).
  */
-#include "lock/group.h"
+#include "group/group.h"
 
 #include "base/args.h"
 #include "base/mem.h"
@@ -177,15 +177,15 @@ void dibs__group_ref(struct dibs__group *g)
     atomic_fetch_add(&g->refs, 1);
 }
 
-static void bury_all(struct dibs__group *g)
+static void archive_all(struct dibs__group *g)
 {
     struct dibs__list *l;
 
     dibs__lock(&g->mu);
-    while ((l = dibs__list_pop(&g->past)))
-        dibs__glevel_unref(g, DIBS_OF(l, struct dibs__glevel, link));
+    while ((l = dibs__list_pop(&g->finished)))
+        dibs__group_level_unref(g, DIBS_OF(l, struct dibs__group_level, link));
     while ((l = dibs__list_pop(&g->levels)))
-        dibs__glevel_unref(g, DIBS_OF(l, struct dibs__glevel, link));
+        dibs__group_level_unref(g, DIBS_OF(l, struct dibs__group_level, link));
     dibs__unlock(&g->mu);
 }
 
@@ -193,7 +193,7 @@ void dibs__group_unref(struct dibs__group *g)
 {
     if (atomic_fetch_sub(&g->refs, 1) != 1)
         return;
-    bury_all(g);
+    archive_all(g);
     for (size_t i = 0; i < g->n; i++) {
         dibs__line_unref(g->members[i].line);
         dibs__client_unref(g->members[i].c);
@@ -239,8 +239,8 @@ static dibs_err group_new(dibs_lock *const *members, size_t n, bool quorum,
     g->need = quorum ? count / 2 + 1 : count;
     dibs__mutex_init(&g->mu, RANK_GROUP);
     dibs__list_init(&g->levels);
-    dibs__list_init(&g->gops);
-    dibs__list_init(&g->past);
+    dibs__list_init(&g->group_ops);
+    dibs__list_init(&g->finished);
     fill_members(g, members, n);
     bool ask = quorum;
     dibs_err err = has_twins(g, &ask) ? DIBS_ERR_INVALID
@@ -287,9 +287,10 @@ bool dibs__group_inside(const struct dibs__group *g)
 
 /* ---- levels ------------------------------------------------------------ */
 
-struct dibs__glevel *dibs__glevel_new(struct dibs__group *g, dibs_owner owner)
+struct dibs__group_level *dibs__group_level_new(struct dibs__group *g,
+                                                dibs_owner owner)
 {
-    struct dibs__glevel *lv =
+    struct dibs__group_level *lv =
         dibs__calloc(1, sizeof *lv + g->n * sizeof lv->members[0]);
 
     if (!lv)
@@ -299,7 +300,8 @@ struct dibs__glevel *dibs__glevel_new(struct dibs__group *g, dibs_owner owner)
     return lv;
 }
 
-void dibs__glevel_unref(struct dibs__group *g, struct dibs__glevel *lv)
+void dibs__group_level_unref(struct dibs__group *g,
+                             struct dibs__group_level *lv)
 {
     (void)g;
     if (!lv || --lv->refs > 0)
@@ -308,43 +310,48 @@ void dibs__glevel_unref(struct dibs__group *g, struct dibs__glevel *lv)
     dibs__free(lv);
 }
 
-static struct dibs__glevel *newest(struct dibs__list *in, dibs_owner owner)
+static struct dibs__group_level *newest(struct dibs__list *in, dibs_owner owner)
 {
     for (struct dibs__list *l = in->prev; l != in; l = l->prev) {
-        struct dibs__glevel *lv = DIBS_OF(l, struct dibs__glevel, link);
+        struct dibs__group_level *lv =
+            DIBS_OF(l, struct dibs__group_level, link);
         if (lv->owner == owner)
             return lv;
     }
     return NULL;
 }
 
-struct dibs__glevel *dibs__glevel_of(struct dibs__group *g, dibs_owner owner)
+struct dibs__group_level *dibs__group_level_of(struct dibs__group *g,
+                                               dibs_owner owner)
 {
     return newest(&g->levels, owner);
 }
 
-void dibs__glevel_live(struct dibs__group *g, struct dibs__glevel *lv)
+void dibs__group_level_live(struct dibs__group *g, struct dibs__group_level *lv)
 {
     lv->live = true;
     lv->refs++;
     dibs__list_add(&g->levels, &lv->link);
 }
 
-void dibs__glevel_bury(struct dibs__group *g, struct dibs__glevel *lv)
+void dibs__group_level_archive(struct dibs__group *g,
+                               struct dibs__group_level *lv)
 {
     size_t n = 0;
 
     lv->refs++;
-    dibs__list_add(&g->past, &lv->link);
-    for (struct dibs__list *l = g->past.next; l != &g->past; l = l->next)
+    dibs__list_add(&g->finished, &lv->link);
+    for (struct dibs__list *l = g->finished.next; l != &g->finished;
+         l = l->next)
         n++;
     if (n > PAST_MAX) {
-        struct dibs__list *oldest = dibs__list_pop(&g->past);
-        dibs__glevel_unref(g, DIBS_OF(oldest, struct dibs__glevel, link));
+        struct dibs__list *oldest = dibs__list_pop(&g->finished);
+        dibs__group_level_unref(
+            g, DIBS_OF(oldest, struct dibs__group_level, link));
     }
 }
 
-bool dibs__glevel_new_loss(struct dibs__glevel *lv)
+bool dibs__group_level_new_loss(struct dibs__group_level *lv)
 {
     if (!lv->loss)
         return true;
@@ -390,7 +397,7 @@ static int descending(const void *a, const void *b)
 
 /* Held while enough members are; for as long as the last of those is. */
 static dibs_state judge(struct dibs__group *g, dibs_owner owner,
-                        const struct dibs__glevel *lv, int64_t *valid_ms)
+                        const struct dibs__group_level *lv, int64_t *valid_ms)
     REQUIRES(g->mu)
 {
     int64_t now = dibs__now_ms(), valid[MEMBERS_MAX];
@@ -425,7 +432,8 @@ dibs_state dibs__group_state(struct dibs__group *g, dibs_owner owner,
         owner = dibs__owner_thread();
     dibs__lock(&g->mu);
     for (struct dibs__list *l = g->levels.next; l != &g->levels; l = l->next) {
-        struct dibs__glevel *lv = DIBS_OF(l, struct dibs__glevel, link);
+        struct dibs__group_level *lv =
+            DIBS_OF(l, struct dibs__group_level, link);
         if (lv->owner != owner)
             continue;
         int64_t valid = 0;
@@ -484,9 +492,9 @@ static dibs_err get_member(dibs_lock *l, size_t index, dibs_owner owner,
     got.name_len = m->line->name_len;
     got.server = m->server;
     dibs__lock(&g->mu);
-    struct dibs__glevel *lv = dibs__glevel_of(g, owner);
+    struct dibs__group_level *lv = dibs__group_level_of(g, owner);
     if (!lv)
-        lv = newest(&g->past, owner);
+        lv = newest(&g->finished, owner);
     got.verdict = lv ? lv->members[at].err : DIBS_ERR_NOT_OWNER;
     if (lv && lv->live && lv->members[at].got) {
         struct seen s = look_at(m, owner, dibs__now_ms());

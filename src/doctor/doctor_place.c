@@ -9,7 +9,7 @@
  * What the client knows itself is not asked for; but only what does not change
  * on io is looked at.
  */
-#include "lock/doctor.h"
+#include "doctor/doctor.h"
 
 #include <string.h>
 
