@@ -1,6 +1,6 @@
 #!/bin/bash
 # Who may include whom: a file its own layer and those below it, never above;
-# lock only net/reply.h of net; the public header nothing of ours; command and
+# lock and what is above it only net/reply.h of net; the public header nothing of ours; command and
 # examples only the public header.
 set -euo pipefail
 cd "$(dirname "$0")/.."
