@@ -79,7 +79,7 @@ const struct option_row option_rows[] = {
      "Run STRING with /bin/sh, in place of a command behind --."},
     {0, "foreground", NULL, OPT_FLAG, AT(foreground), CMD_RUN, NULL,
      "Leave the command in our process group; only the command itself is then"
-     " signalled and waited for."},
+     " signaled and waited for."},
     {'E', "busy-code", "CODE", OPT_CODE, AT(busy_code), CMD_TAKE, "75",
      "Exit code when the lock could not be taken in time. Default 75."},
     {0, "ok-if-busy", NULL, OPT_FLAG, AT(ok_if_busy), CMD_TAKE, NULL,
@@ -342,7 +342,7 @@ static bool has_dashes(const struct scan *s)
     return s->a->shell != NULL;
 }
 
-static int add_word(struct scan *s, const char *word)
+static int take_word(struct scan *s, const char *word)
 {
     bool run = s->cmd->bit == CMD_RUN, command = run && !has_dashes(s);
 
@@ -361,7 +361,7 @@ static int one_word(struct scan *s)
     const char *word = s->line.argv[s->i];
 
     if (word[0] != '-' || word[1] == '\0')
-        return add_word(s, word);
+        return take_word(s, word);
     return word[1] == '-' ? long_option(s) : short_options(s);
 }
 
@@ -390,7 +390,7 @@ static int behind_dashes(struct scan *s)
         return EXIT_FINE;
     }
     for (; code == EXIT_FINE && s->i < s->line.argc; s->i++)
-        code = add_word(s, s->line.argv[s->i]);
+        code = take_word(s, s->line.argv[s->i]);
     return code;
 }
 

@@ -61,7 +61,7 @@
 
 /* ---- the folder -------------------------------------------------------- */
 
-static int refuse(const char *why, const char *path)
+static int refuse_place(const char *why, const char *path)
 {
     out_tell(OUT_ERROR, "local",
              "no place for a private server: %s %s; give a server with -u "
@@ -70,7 +70,8 @@ static int refuse(const char *why, const char *path)
     return EXIT_SERVER;
 }
 
-static bool join(char out[LOCAL_PATH_MAX], const char *dir, const char *name)
+static bool join_path(char out[LOCAL_PATH_MAX], const char *dir,
+                      const char *name)
 {
     size_t n = strlen(dir), more = strlen(name);
 
@@ -85,9 +86,10 @@ static bool join(char out[LOCAL_PATH_MAX], const char *dir, const char *name)
 static bool set_dir(struct local *lo, const char *dir)
 {
     lo->other[0] = '\0';
-    return join(lo->dir, dir, "") && join(lo->socket, dir, "/redis.sock") &&
-           join(lo->start, dir, "/start.lock") &&
-           join(lo->log, dir, "/redis.log");
+    return join_path(lo->dir, dir, "") &&
+           join_path(lo->socket, dir, "/redis.sock") &&
+           join_path(lo->start, dir, "/start.lock") &&
+           join_path(lo->log, dir, "/redis.log");
 }
 
 /* What is wrong with a folder that is to hold ours? Others may own it only if
@@ -131,11 +133,11 @@ static int dir_ready(const struct local *lo)
     bool absent;
 
     if (mkdir(lo->dir, 0700) != 0 && errno != EEXIST)
-        return refuse(strerror(errno), lo->dir);
+        return refuse_place(strerror(errno), lo->dir);
     const char *why = dir_wrong(lo->dir, &absent);
     if (!why && absent)
         why = "was removed meanwhile";
-    return why ? refuse(why, lo->dir) : EXIT_FINE;
+    return why ? refuse_place(why, lo->dir) : EXIT_FINE;
 }
 
 static int find_in(struct local *lo, const char *base)
@@ -144,10 +146,10 @@ static int find_in(struct local *lo, const char *base)
     const char *why = base_wrong(base);
 
     if (why)
-        return refuse(why, base);
+        return refuse_place(why, base);
     if (snprintf(dir, sizeof dir, "%s/dibs", base) >= (int)sizeof dir ||
         !set_dir(lo, dir))
-        return refuse("is too long for a socket's address", base);
+        return refuse_place("is too long for a socket's address", base);
     return EXIT_FINE;
 }
 
@@ -163,14 +165,14 @@ int local_find(struct local *lo)
         return find_in(lo, xdg);
 
     (void)set_dir(&other, tmp); /* fits, as the other place does */
-    (void)join(other.other, user, "/dibs");
+    (void)join_path(other.other, user, "/dibs");
     if (base_wrong(user) != NULL) {
         *lo = other;
         return EXIT_FINE;
     }
     int code = find_in(lo, user);
     if (code == EXIT_FINE)
-        (void)join(lo->other, tmp, "");
+        (void)join_path(lo->other, tmp, "");
     if (code == EXIT_FINE && !local_alive(lo, NULL) &&
         local_alive(&other, NULL))
         *lo = other;
@@ -180,7 +182,7 @@ int local_find(struct local *lo)
 /* ---- is it there? ------------------------------------------------------ */
 
 /* A connection to what listens on the socket, or -1. */
-static int dial(const struct local *lo, struct ucred *peer)
+static int dial_server(const struct local *lo, struct ucred *peer)
 {
     struct sockaddr_un sa = {.sun_family = AF_UNIX};
     socklen_t len = sizeof *peer;
@@ -203,7 +205,7 @@ static int dial(const struct local *lo, struct ucred *peer)
 bool local_alive(const struct local *lo, pid_t *pid)
 {
     struct ucred peer;
-    int fd = dial(lo, &peer);
+    int fd = dial_server(lo, &peer);
 
     if (fd < 0)
         return false;
@@ -288,7 +290,7 @@ static _Noreturn void become_server(const struct local *lo, int err_fd,
 
 /* Twice fork, so that the server is nobody's child and in a session of its
  * own, where no terminal and no signal to our group reaches it. */
-static bool spawn(const struct local *lo, int err_fd, int life_fd)
+static bool spawn_server(const struct local *lo, int err_fd, int life_fd)
 {
     int status;
     pid_t pid = fork();
@@ -309,7 +311,7 @@ static bool spawn(const struct local *lo, int err_fd, int life_fd)
 }
 
 /* Waits until the server listens. It is dead when life ends first. */
-static int await(const struct local *lo, int life)
+static int await_listening(const struct local *lo, int life)
 {
     int64_t end = time_now() + START_MS;
     struct pollfd p = {.fd = life, .events = POLLIN};
@@ -325,14 +327,14 @@ static int await(const struct local *lo, int life)
     return EXIT_SERVER;
 }
 
-static int launch(const struct local *lo)
+static int launch_server(const struct local *lo)
 {
     int err[2] = {-1, -1}, life[2] = {-1, -1}, why = 0;
     int code = EXIT_SERVER;
 
     unlink(lo->socket); /* of one that died: nobody listens there */
     if (pipe2(err, O_CLOEXEC) != 0 || pipe2(life, O_CLOEXEC) != 0 ||
-        !spawn(lo, err[1], life[1])) {
+        !spawn_server(lo, err[1], life[1])) {
         out_tell(OUT_ERROR, "local", "cannot start a private redis-server: %s",
                  strerror(errno));
         goto out;
@@ -349,7 +351,7 @@ static int launch(const struct local *lo)
                  strerror(why));
         goto out;
     }
-    code = await(lo, life[0]);
+    code = await_listening(lo, life[0]);
 out:
     for (int i = 0; i < 2; i++) {
         if (err[i] >= 0)
@@ -360,7 +362,7 @@ out:
     return code;
 }
 
-static int64_t later(int64_t a, int64_t b)
+static int64_t later_of(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
@@ -410,7 +412,7 @@ static int lock_folder(const struct local *lo, int64_t until)
                  "and does not get done: it has locked %s",
                  lo->start);
     else
-        (void)refuse(strerror(why), lo->start);
+        (void)refuse_place(strerror(why), lo->start);
     return -1;
 }
 
@@ -439,11 +441,11 @@ int local_start(const struct local *lo, int64_t until)
     int code = dir_ready(lo);
     if (code != EXIT_FINE)
         return code;
-    int fd = lock_folder(lo, later(until, time_now() + LOCK_MIN_MS));
+    int fd = lock_folder(lo, later_of(until, time_now() + LOCK_MIN_MS));
     if (fd < 0)
         return EXIT_SERVER;
     if (!local_alive(lo, NULL)) {
-        code = none_left(lo) ? launch(lo) : EXIT_SERVER;
+        code = none_left(lo) ? launch_server(lo) : EXIT_SERVER;
         if (code == EXIT_FINE)
             out_tell(OUT_WARN, "local",
                      "no URL given: started a private redis-server on %s "
@@ -492,7 +494,7 @@ int local_stop(const struct local *lo, pid_t *pid)
     int lock = lock_folder(lo, time_now() + START_MS + 2 * STOP_MS);
     if (lock < 0)
         return EXIT_SERVER;
-    int conn = dial(lo, &peer);
+    int conn = dial_server(lo, &peer);
     bool gone = conn < 0;
 
     if (!gone) {

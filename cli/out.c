@@ -191,7 +191,7 @@ void json_list_close(struct json *j)
 
 /* ---- messages ---------------------------------------------------------- */
 
-static void stamp(char *buf, size_t size)
+static void utc_stamp(char *buf, size_t size)
 {
     struct timespec now;
     struct tm tm;
@@ -211,7 +211,7 @@ static void log_json(FILE *f, enum out_level level, const char *event,
     char when[48];
     struct json j;
 
-    stamp(when, sizeof when);
+    utc_stamp(when, sizeof when);
     json_open(&j, f);
     json_text(&j, "time", when);
     json_text(&j, "level", levels[level]);
@@ -246,12 +246,12 @@ static void write_line(const char *line, size_t len)
 }
 
 PRINTF(4, 0)
-static void tell(enum out_level level, const char *event,
-                 const struct out_fact *facts, const char *fmt, va_list ap)
+static void tell_line(enum out_level level, const char *event,
+                      const struct out_fact *facts, const char *fmt, va_list ap)
     PRINTF(4, 0);
 
-static void tell(enum out_level level, const char *event,
-                 const struct out_fact *facts, const char *fmt, va_list ap)
+static void tell_line(enum out_level level, const char *event,
+                      const struct out_fact *facts, const char *fmt, va_list ap)
 {
     char *text = NULL, *line = NULL;
     size_t size = 0;
@@ -284,7 +284,7 @@ void out_tell(enum out_level level, const char *event, const char *fmt, ...)
     va_list ap;
 
     va_start(ap, fmt);
-    tell(level, event, NULL, fmt, ap);
+    tell_line(level, event, NULL, fmt, ap);
     va_end(ap);
 }
 
@@ -294,13 +294,13 @@ void out_tell_facts(enum out_level level, const char *event,
     va_list ap;
 
     va_start(ap, fmt);
-    tell(level, event, facts, fmt, ap);
+    tell_line(level, event, facts, fmt, ap);
     va_end(ap);
 }
 
 /* ---- text for people --------------------------------------------------- */
 
-bool out_coloured(FILE *f)
+bool out_colored(FILE *f)
 {
     const char *no = getenv("NO_COLOR");
     const char *term = getenv("TERM");
@@ -309,12 +309,12 @@ bool out_coloured(FILE *f)
            isatty(fileno(f));
 }
 
-const char *out_colour(bool on, enum out_colour c)
+const char *out_color(bool on, enum out_color c)
 {
     static const char *const codes[] = {
-        [COLOUR_PLAIN] = "\033[0m", [COLOUR_HEAD] = "\033[1m",
-        [COLOUR_GOOD] = "\033[32m", [COLOUR_BUSY] = "\033[33m",
-        [COLOUR_BAD] = "\033[31m",
+        [COLOR_PLAIN] = "\033[0m", [COLOR_HEAD] = "\033[1m",
+        [COLOR_GOOD] = "\033[32m", [COLOR_BUSY] = "\033[33m",
+        [COLOR_BAD] = "\033[31m",
     };
 
     return on ? codes[c] : "";

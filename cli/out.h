@@ -82,17 +82,11 @@ void json_list_close(struct json *j);
 
 /* ---- text for people --------------------------------------------------- */
 
-enum out_colour {
-    COLOUR_PLAIN,
-    COLOUR_HEAD,
-    COLOUR_GOOD,
-    COLOUR_BUSY,
-    COLOUR_BAD
-};
+enum out_color { COLOR_PLAIN, COLOR_HEAD, COLOR_GOOD, COLOR_BUSY, COLOR_BAD };
 
-/* Whether colours make sense on this stream: a terminal, and no NO_COLOR. */
-bool out_coloured(FILE *f);
-const char *out_colour(bool on, enum out_colour c);
+/* Whether colors make sense on this stream: a terminal, and no NO_COLOR. */
+bool out_colored(FILE *f);
+const char *out_color(bool on, enum out_color c);
 
 /* Bytes that could upset a terminal are written as \n, \x1b and the like.
  * The caller frees it; NULL when out of memory. */
