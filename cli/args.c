@@ -130,6 +130,7 @@ void args_init(struct args *a)
     *a = (struct args){
         .wait_ms = WAIT_FOREVER,
         .lease_ms = LEASE_DEFAULT,
+        .fair_call_ms = FAIR_CALL_DEFAULT,
         .kill_after_ms = KILL_AFTER_MS,
         .busy_code = EXIT_BUSY,
         .status_fd = -1,
@@ -441,10 +442,12 @@ static int check_fair(const struct args *a, const struct command *cmd)
 {
     static const char right[] = "dibs run --fair --fair-call 5s backup -- make";
 
-    if (a->fair_call_ms > 0 && a->fair_call_ms < DIBS_LEASE_MIN_MS)
+    if (a->fair_call_ms == FAIR_CALL_DEFAULT)
+        return EXIT_FINE;
+    if (a->fair_call_ms < DIBS_LEASE_MIN_MS)
         return args_wrong(cmd, right, "--fair-call: shorter than %d ms",
                           DIBS_LEASE_MIN_MS);
-    if (a->fair_call_ms > 0 && !a->fair)
+    if (!a->fair)
         return args_wrong(cmd, right,
                           "--fair-call says nothing without --fair");
     return EXIT_FINE;

@@ -88,7 +88,7 @@ static int open_all(struct grip *g)
     dibs_client_opts opts = {
         .size = sizeof opts,
         .lease_ms = g->a->no_renew ? 0 : g->a->lease_ms,
-        .fair_call_ms = g->a->fair_call_ms,
+        .fair_call_ms = g->a->fair_call_ms > 0 ? g->a->fair_call_ms : 0,
         .max_connections = 1,
         .callbacks = DIBS_CALLBACKS_DISPATCH,
         .on_event = on_event,

@@ -50,13 +50,12 @@
 #include "out.h"
 #include "times.h"
 
-#define START_MS 10000 /* longest wait for a server to listen */
-#define STOP_MS  5000  /* from TERM to KILL */
+#define START_MS     10000 /* longest wait for a server to listen */
+#define START_MIN_MS 1000  /* it gets so long, however small -w is */
+#define START_TRY_MS 3000  /* and so long with -n, which is no time limit */
+#define STOP_MS      5000  /* from TERM to KILL */
 
-#define LOCK_MIN_MS                                                            \
-    3000                   /* others get so long to start it, whatever -w says \
-                            */
-#define LOCK_TELL_MS  2000 /* before we say that we wait for them */
+#define LOCK_TELL_MS  2000 /* before we say that we wait for others */
 #define LOCK_PAUSE_MS 50
 
 /* ---- the folder -------------------------------------------------------- */
@@ -311,23 +310,25 @@ static bool spawn_server(const struct local *lo, int err_fd, int life_fd)
 }
 
 /* Waits until the server listens. It is dead when life ends first. */
-static int await_listening(const struct local *lo, int life)
+static int await_listening(const struct local *lo, int life, int64_t until)
 {
-    int64_t end = time_now() + START_MS;
+    int64_t end = time_earlier(time_now() + START_MS, until);
     struct pollfd p = {.fd = life, .events = POLLIN};
+    bool died = false;
 
-    while (time_now() < end) {
+    while (!died && time_now() < end) {
         if (local_alive(lo, NULL))
             return EXIT_FINE;
-        if (poll(&p, 1, 2) > 0)
-            break; /* nobody writes to it: this is its end */
+        died = poll(&p, 1, 2) > 0; /* nobody writes to it: this is its end */
     }
     out_tell(OUT_ERROR, "local",
-             "the private redis-server did not come up; %s says why", lo->log);
+             died ? "the private redis-server ended at once; see %s"
+                  : "the private redis-server did not start in time; see %s",
+             lo->log);
     return EXIT_SERVER;
 }
 
-static int launch_server(const struct local *lo)
+static int launch_server(const struct local *lo, int64_t until)
 {
     int err[2] = {-1, -1}, life[2] = {-1, -1}, why = 0;
     int code = EXIT_SERVER;
@@ -351,7 +352,7 @@ static int launch_server(const struct local *lo)
                  strerror(why));
         goto out;
     }
-    code = await_listening(lo, life[0]);
+    code = await_listening(lo, life[0], until);
 out:
     for (int i = 0; i < 2; i++) {
         if (err[i] >= 0)
@@ -360,11 +361,6 @@ out:
             close(life[i]);
     }
     return code;
-}
-
-static int64_t later_of(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
 }
 
 /* Locks a file of ours that others may have locked; 0, or the errno.
@@ -434,6 +430,14 @@ static bool none_left(const struct local *lo)
     return pid == 0;
 }
 
+static int64_t start_limit(int64_t until)
+{
+    int64_t now = time_now();
+    int64_t least = now + (until > now ? START_MIN_MS : START_TRY_MS);
+
+    return until > least ? until : least;
+}
+
 int local_start(const struct local *lo, int64_t until)
 {
     if (local_alive(lo, NULL))
@@ -441,11 +445,12 @@ int local_start(const struct local *lo, int64_t until)
     int code = dir_ready(lo);
     if (code != EXIT_FINE)
         return code;
-    int fd = lock_folder(lo, later_of(until, time_now() + LOCK_MIN_MS));
+    until = start_limit(until);
+    int fd = lock_folder(lo, until);
     if (fd < 0)
         return EXIT_SERVER;
     if (!local_alive(lo, NULL)) {
-        code = none_left(lo) ? launch_server(lo) : EXIT_SERVER;
+        code = none_left(lo) ? launch_server(lo, until) : EXIT_SERVER;
         if (code == EXIT_FINE)
             out_tell(OUT_WARN, "local",
                      "no URL given: started a private redis-server on %s "

@@ -19,6 +19,7 @@
 #include "out.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -29,7 +30,7 @@
 #include "exits.h"
 #include "progress.h"
 
-#define TELL_MAX_MS 1000 /* for a reader of our messages to make room */
+#define WRITE_MAX_MS 1000 /* for a reader to make room */
 
 static struct out_style style;
 
@@ -228,21 +229,29 @@ static void log_json(FILE *f, enum out_level level, const char *event,
     json_close(&j);
 }
 
-/* One write for the whole line. What cannot be told is not told: a reader that
- * does not read must not keep us from the lock and from signals. */
-static void write_line(const char *line, size_t len)
+/* A pipe that is ready has room for PIPE_BUF bytes: a larger write could
+ * block. */
+bool out_write(int fd, const char *text, size_t len)
 {
-    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
 
-    progress_clear();
-    while (len > 0 && poll(&p, 1, TELL_MAX_MS) == 1) {
-        ssize_t n = write(STDERR_FILENO, line, len);
+    while (len > 0 && poll(&p, 1, WRITE_MAX_MS) == 1) {
+        ssize_t n = write(fd, text, len < PIPE_BUF ? len : PIPE_BUF);
 
         if (n <= 0)
-            return;
-        line += n;
+            break;
+        text += n;
         len -= (size_t)n;
     }
+    return len == 0;
+}
+
+/* One write for the whole line. A message that nobody reads is dropped: it must
+ * not keep us from the lock and from signals. */
+static void write_line(const char *line, size_t len)
+{
+    progress_clear();
+    (void)out_write(STDERR_FILENO, line, len);
 }
 
 PRINTF(4, 0)

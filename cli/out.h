@@ -51,6 +51,10 @@ void out_tell_facts(enum out_level level, const char *event,
                     const struct out_fact *facts, const char *fmt, ...)
     PRINTF(4, 5);
 
+/* Writes to fd, but waits at most a second for a reader to make room. Whether
+ * all of it was written. */
+bool out_write(int fd, const char *text, size_t len);
+
 /* ---- JSON -------------------------------------------------------------- */
 
 /* Writes len bytes as a JSON string, quotes included. Bytes that are not

@@ -44,11 +44,6 @@
 #define LOOK_MAX_MS   1000
 #define LEFT_TELL_MS  3000 /* leftovers live on so long before we say so */
 
-static int64_t earlier_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static bool warn_only(const struct watch *w)
 {
     return w->a->on_lost.kind == LOST_WARN;
@@ -100,8 +95,8 @@ static void begin_loss(struct watch *w, int64_t now)
     out_tell(OUT_ERROR, "lost", "lost %s: %s; stopping the command", name,
              loss_text(w));
     w->why = STOP_LOST;
-    w->kill_at = earlier_of(w->kill_at, now + w->grace_ms);
-    w->kill_at = earlier_of(w->kill_at, w->deadline - w->margin_ms);
+    w->kill_at = time_earlier(w->kill_at, now + w->grace_ms);
+    w->kill_at = time_earlier(w->kill_at, w->deadline - w->margin_ms);
     if (w->kill_at <= now)
         kill_it(w);
     else if (what->kind == LOST_EXEC)
@@ -237,19 +232,19 @@ static bool all_over(struct watch *w, int64_t now)
                  "%s stays held until they end",
                  w->a->words[0]);
     }
-    w->look_ms = earlier_of(2 * w->look_ms, LOOK_MAX_MS);
+    w->look_ms = time_earlier(2 * w->look_ms, LOOK_MAX_MS);
     w->look_at = now + w->look_ms;
     return false;
 }
 
 static int64_t next_due(const struct watch *w)
 {
-    int64_t due = earlier_of(w->kill_at, w->look_at);
+    int64_t due = time_earlier(w->kill_at, w->look_at);
 
     if (w->why == STOP_NOT)
-        due = earlier_of(due, w->run_end);
+        due = time_earlier(due, w->run_end);
     if (w->g->held && w->why != STOP_LOST && !w->late)
-        due = earlier_of(
+        due = time_earlier(
             due, w->deadline - (warn_only(w) ? 0 : w->grace_ms + w->margin_ms));
     return due;
 }
@@ -278,11 +273,12 @@ static int64_t lease_ms(const struct watch *w)
 {
     const struct args *a = w->a;
     const char *text = getenv("DIBS_LEASE_MS");
-    int64_t lease = a->max_hold_ms > 0 ? earlier_of(a->lease_ms, a->max_hold_ms)
-                                       : a->lease_ms;
+    int64_t lease = a->max_hold_ms > 0
+                        ? time_earlier(a->lease_ms, a->max_hold_ms)
+                        : a->lease_ms;
     int64_t outer = text && w->g->b.outer.n > 0 ? strtoll(text, NULL, 10) : 0;
 
-    return outer > 0 ? earlier_of(lease, outer) : lease;
+    return outer > 0 ? time_earlier(lease, outer) : lease;
 }
 
 /* The command is gone. Was it alone until then? */
@@ -326,8 +322,8 @@ void watch_run(struct watch *w, const struct args *a, struct grip *g,
     };
     int64_t lease = lease_ms(w);
     int64_t margin = lease / 10 > MARGIN_MIN_MS ? lease / 10 : MARGIN_MIN_MS;
-    w->grace_ms = earlier_of(a->kill_after_ms, lease / 3);
-    w->margin_ms = earlier_of(margin, MARGIN_MAX_MS);
+    w->grace_ms = time_earlier(a->kill_after_ms, lease / 3);
+    w->margin_ms = time_earlier(margin, MARGIN_MAX_MS);
     child_reap(ch);
     while (!all_over(w, now)) {
         check_lock(w, now);
