@@ -50,6 +50,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "out.h"
 #include "times.h"
 
 /* The inode of the pipe that we may read from there; 0 if it is none. */
@@ -189,25 +190,19 @@ int outer_first(const struct outer *o)
 char *outer_row(const struct outer_terms *t)
 {
     const char *outer = getenv("DIBS_LOST_FDS"), *owners = t->owners;
-    char *row = NULL;
-    size_t size = 0;
-    FILE *f = open_memstream(&row, &size);
+    struct out_text row;
 
-    if (!f)
+    if (!out_text_open(&row))
         return NULL;
-    fputs("DIBS_LOST_FDS=", f);
+    fputs("DIBS_LOST_FDS=", row.f);
     for (; *owners; owners += strspn(owners, " ")) {
         int n = (int)strcspn(owners, " ");
 
-        fprintf(f, "%.*s=%d:%" PRIu64 ":%s:%" PRId64 " ", n, owners, t->fd,
+        fprintf(row.f, "%.*s=%d:%" PRIu64 ":%s:%" PRId64 " ", n, owners, t->fd,
                 pipe_inode(t->fd), t->foreground ? "one" : "group",
                 t->grace_ms);
         owners += n;
     }
-    fputs(outer ? outer : "", f);
-    if (fclose(f) != 0) {
-        free(row);
-        return NULL;
-    }
-    return row;
+    fputs(outer ? outer : "", row.f);
+    return out_text_close(&row);
 }
