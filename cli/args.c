@@ -26,6 +26,7 @@
 #include "exits.h"
 #include "hint.h"
 #include "names.h"
+#include "settings.h"
 
 #define AT(field) offsetof(struct args, field)
 
@@ -79,7 +80,7 @@ const struct option_row option_rows[] = {
      "Run STRING with /bin/sh, in place of a command behind --."},
     {0, "foreground", NULL, OPT_FLAG, AT(foreground), CMD_RUN, NULL,
      "Leave the command in our process group; only the command itself is then"
-     " signalled and waited for."},
+     " signaled and waited for."},
     {'E', "busy-code", "CODE", OPT_CODE, AT(busy_code), CMD_TAKE, "75",
      "Exit code when the lock could not be taken in time. Default 75."},
     {0, "ok-if-busy", NULL, OPT_FLAG, AT(ok_if_busy), CMD_TAKE, NULL,
@@ -106,7 +107,7 @@ const struct option_row option_rows[] = {
      " redis-cluster://host[:port],... for more than one;"
      " valkey may stand for redis."
      " Passwords do not belong here: everybody can see them."
-     " Default: $DIBS_URL, or else a private server."},
+     " Default: $DIBS_URL, a file (see man dibs), or else a private server."},
     {0, "url-file", "FILE", OPT_TEXT, AT(url_file), CMD_ALL, "/etc/dibs.url",
      "Read the URL, which may have a password, from a file. Default:"
      " $DIBS_URL_FILE."},
@@ -128,8 +129,9 @@ const struct option_row option_rows[] = {
 void args_init(struct args *a)
 {
     *a = (struct args){
-        .wait_ms = WAIT_FOREVER,
-        .lease_ms = LEASE_DEFAULT,
+        .wait_ms = NOT_GIVEN,
+        .lease_ms = NOT_GIVEN,
+        .fair_call_ms = FAIR_CALL_DEFAULT,
         .kill_after_ms = KILL_AFTER_MS,
         .busy_code = EXIT_BUSY,
         .status_fd = -1,
@@ -342,7 +344,7 @@ static bool has_dashes(const struct scan *s)
     return s->a->shell != NULL;
 }
 
-static int add_word(struct scan *s, const char *word)
+static int take_word(struct scan *s, const char *word)
 {
     bool run = s->cmd->bit == CMD_RUN, command = run && !has_dashes(s);
 
@@ -361,7 +363,7 @@ static int one_word(struct scan *s)
     const char *word = s->line.argv[s->i];
 
     if (word[0] != '-' || word[1] == '\0')
-        return add_word(s, word);
+        return take_word(s, word);
     return word[1] == '-' ? long_option(s) : short_options(s);
 }
 
@@ -390,7 +392,7 @@ static int behind_dashes(struct scan *s)
         return EXIT_FINE;
     }
     for (; code == EXIT_FINE && s->i < s->line.argc; s->i++)
-        code = add_word(s, s->line.argv[s->i]);
+        code = take_word(s, s->line.argv[s->i]);
     return code;
 }
 
@@ -441,10 +443,12 @@ static int check_fair(const struct args *a, const struct command *cmd)
 {
     static const char right[] = "dibs run --fair --fair-call 5s backup -- make";
 
-    if (a->fair_call_ms > 0 && a->fair_call_ms < DIBS_LEASE_MIN_MS)
+    if (a->fair_call_ms == FAIR_CALL_DEFAULT)
+        return EXIT_FINE;
+    if (a->fair_call_ms < DIBS_LEASE_MIN_MS)
         return args_wrong(cmd, right, "--fair-call: shorter than %d ms",
                           DIBS_LEASE_MIN_MS);
-    if (a->fair_call_ms > 0 && !a->fair)
+    if (!a->fair)
         return args_wrong(cmd, right,
                           "--fair-call says nothing without --fair");
     return EXIT_FINE;
@@ -527,7 +531,9 @@ int args_behind(struct args *a, const struct command *cmd, int argc,
     if (a->n_words > 0 &&
         (cmd->bit & (CMD_TAKE | CMD_INFO | CMD_FORCE | CMD_DOCTOR)))
         code = names_check(a, cmd);
-    if (code == EXIT_FINE)
+    if (code == EXIT_FINE && (cmd->bit & CMD_SERVER))
+        code = settings_apply(a);
+    if (code == EXIT_FINE && (cmd->bit & CMD_SERVER))
         code = check_lease(a, cmd);
     if (code == EXIT_FINE && (cmd->bit & CMD_TAKE))
         code = check_take(a, cmd);

@@ -63,7 +63,7 @@ static bool same_variable(const char *a, const char *b)
 
 /* Ours with some set anew. A plan's row without '=' takes one away. The array
  * is to be freed, the strings belong to others. */
-static char **environment(const char *const *add)
+static char **merge_environment(const char *const *add)
 {
     size_t ours = 0, more = 0, n = 0;
 
@@ -88,7 +88,8 @@ static char **environment(const char *const *add)
 }
 
 /* Some rows and some more; free it. */
-static const char **plus(const char *const *rows, const char *const *more)
+static const char **joined_rows(const char *const *rows,
+                                const char *const *more)
 {
     size_t n = 0, m = 0;
 
@@ -129,8 +130,8 @@ static bool make_environment(struct start *st)
         if (!st->row)
             return false;
     }
-    const char **all = plus(st->plan->env, more);
-    st->env = all ? environment(all) : NULL;
+    const char **all = joined_rows(st->plan->env, more);
+    st->env = all ? merge_environment(all) : NULL;
     free(all);
     return st->env != NULL;
 }
@@ -155,7 +156,7 @@ static _Noreturn void become_command(const struct start *st)
 }
 
 /* The command's errno from exec; 0 once it runs. */
-static int started(pid_t pid, int fd)
+static int await_exec(pid_t pid, int fd)
 {
     int why = 0;
     ssize_t n;
@@ -210,7 +211,7 @@ int child_start(struct child *ch, const struct child_plan *plan)
     why = guard_start(&ch->guard) ? fork_command(ch, &st) : errno;
     close_end(&st.err[1]);
     if (why == 0)
-        why = started(ch->pid, st.err[0]);
+        why = await_exec(ch->pid, st.err[0]);
     if (why == 0) {
         ch->lost_fd = st.lost[1];
         st.lost[1] = -1;
@@ -235,8 +236,8 @@ void child_hook(const struct child *ch, const char *line,
     char pid[32];
 
     snprintf(pid, sizeof pid, "DIBS_PID=%ld", (long)ch->pid);
-    const char **add = plus(plan->env, (const char *const[]){pid, NULL});
-    char **env = add ? environment(add) : NULL;
+    const char **add = joined_rows(plan->env, (const char *const[]){pid, NULL});
+    char **env = add ? merge_environment(add) : NULL;
     if (env && fork() == 0) {
         setpgid(0, 0);
         signals_restore(plan->signals);

@@ -37,7 +37,7 @@ static const char first_page[] =
     "Subcommands (dibs help SUBCOMMAND has their options):\n";
 
 /* Prints text behind column at, which we are in, wrapped between words. */
-static void wrapped(const char *text, int at)
+static void print_wrapped(const char *text, int at)
 {
     int column = at;
 
@@ -154,7 +154,7 @@ static void show_option(const struct option_row *row, unsigned command)
     printf("%-*s", TEXT_COLUMN, left);
     if (n >= TEXT_COLUMN)
         printf("\n%*s", TEXT_COLUMN, "");
-    wrapped(words_for(row, command), TEXT_COLUMN);
+    print_wrapped(words_for(row, command), TEXT_COLUMN);
 }
 
 static void show_exits(void)
@@ -178,7 +178,7 @@ static void show_command(const struct command *cmd)
     printf("dibs %s\n\n%s\n", cmd->synopsis, cmd->summary);
     for (size_t i = 0; i < sizeof abouts / sizeof *abouts; i++)
         if (abouts[i].command == cmd->bit)
-            wrapped(abouts[i].text, 0);
+            print_wrapped(abouts[i].text, 0);
     puts("\nOptions:");
     for (const struct option_row *row = option_rows; row->name; row++)
         if ((row->commands & cmd->bit) && !means_nothing(row, cmd->bit))

@@ -101,8 +101,8 @@ char *args_did_you_mean(char *line)
 }
 
 PRINTF(3, 0)
-static int wrong(const struct command *cmd, const char *hint, const char *fmt,
-                 va_list ap)
+static int tell_usage(const struct command *cmd, const char *hint,
+                      const char *fmt, va_list ap)
 {
     char *text = NULL;
 
@@ -121,7 +121,7 @@ int args_hint(const struct command *cmd, char *hint, const char *fmt, ...)
     va_list ap;
 
     va_start(ap, fmt);
-    int code = wrong(cmd, hint, fmt, ap);
+    int code = tell_usage(cmd, hint, fmt, ap);
     va_end(ap);
     free(hint);
     return code;
@@ -134,7 +134,7 @@ int args_wrong(const struct command *cmd, const char *right, const char *fmt,
     va_list ap;
 
     va_start(ap, fmt);
-    int code = wrong(cmd, hint, fmt, ap);
+    int code = tell_usage(cmd, hint, fmt, ap);
     va_end(ap);
     free(hint);
     return code;
@@ -142,14 +142,15 @@ int args_wrong(const struct command *cmd, const char *right, const char *fmt,
 
 /* ---- how alike two words are ------------------------------------------- */
 
-static int least(int a, int b)
+static int least_of(int a, int b)
 {
     return a < b ? a : b;
 }
 
 /* How many letters must be changed, added, left out, or swapped with the next
  * one, to make one word of the other. Both are at most WORD_MAX long. */
-static int distance(const char *a, size_t a_len, const char *b, size_t b_len)
+static int word_distance(const char *a, size_t a_len, const char *b,
+                         size_t b_len)
 {
     int rows[WORD_MAX + 1][WORD_MAX + 1];
 
@@ -160,11 +161,11 @@ static int distance(const char *a, size_t a_len, const char *b, size_t b_len)
     for (size_t i = 1; i <= a_len; i++)
         for (size_t j = 1; j <= b_len; j++) {
             int other = a[i - 1] != b[j - 1];
-            int best = least(rows[i - 1][j] + 1, rows[i][j - 1] + 1);
+            int best = least_of(rows[i - 1][j] + 1, rows[i][j - 1] + 1);
 
-            best = least(best, rows[i - 1][j - 1] + other);
+            best = least_of(best, rows[i - 1][j - 1] + other);
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                best = least(best, rows[i - 2][j - 2] + 1);
+                best = least_of(best, rows[i - 2][j - 2] + 1);
             rows[i][j] = best;
         }
     return rows[a_len][b_len];
@@ -194,7 +195,7 @@ static void nearest_offer(struct nearest *n, const char *word, const void *what)
 
     if (n->len == 0 || n->len > WORD_MAX || len > WORD_MAX)
         return;
-    int d = distance(n->word, n->len, word, len);
+    int d = word_distance(n->word, n->len, word, len);
     if (n->len < len && memcmp(word, n->word, n->len) == 0) {
         n->prefixed++;
         d = 1;

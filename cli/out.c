@@ -19,6 +19,7 @@
 #include "out.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -29,7 +30,7 @@
 #include "exits.h"
 #include "progress.h"
 
-#define TELL_MAX_MS 1000 /* for a reader of our messages to make room */
+#define WRITE_MAX_MS 1000 /* for a reader to make room */
 
 static struct out_style style;
 
@@ -191,7 +192,7 @@ void json_list_close(struct json *j)
 
 /* ---- messages ---------------------------------------------------------- */
 
-static void stamp(char *buf, size_t size)
+static void utc_stamp(char *buf, size_t size)
 {
     struct timespec now;
     struct tm tm;
@@ -211,7 +212,7 @@ static void log_json(FILE *f, enum out_level level, const char *event,
     char when[48];
     struct json j;
 
-    stamp(when, sizeof when);
+    utc_stamp(when, sizeof when);
     json_open(&j, f);
     json_text(&j, "time", when);
     json_text(&j, "level", levels[level]);
@@ -228,30 +229,38 @@ static void log_json(FILE *f, enum out_level level, const char *event,
     json_close(&j);
 }
 
-/* One write for the whole line. What cannot be told is not told: a reader that
- * does not read must not keep us from the lock and from signals. */
-static void write_line(const char *line, size_t len)
+/* A pipe that is ready has room for PIPE_BUF bytes: a larger write could
+ * block. */
+bool out_write(int fd, const char *text, size_t len)
 {
-    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
 
-    progress_clear();
-    while (len > 0 && poll(&p, 1, TELL_MAX_MS) == 1) {
-        ssize_t n = write(STDERR_FILENO, line, len);
+    while (len > 0 && poll(&p, 1, WRITE_MAX_MS) == 1) {
+        ssize_t n = write(fd, text, len < PIPE_BUF ? len : PIPE_BUF);
 
         if (n <= 0)
-            return;
-        line += n;
+            break;
+        text += n;
         len -= (size_t)n;
     }
+    return len == 0;
+}
+
+/* One write for the whole line. A message that nobody reads is dropped: it must
+ * not keep us from the lock and from signals. */
+static void write_line(const char *line, size_t len)
+{
+    progress_clear();
+    (void)out_write(STDERR_FILENO, line, len);
 }
 
 PRINTF(4, 0)
-static void tell(enum out_level level, const char *event,
-                 const struct out_fact *facts, const char *fmt, va_list ap)
+static void tell_line(enum out_level level, const char *event,
+                      const struct out_fact *facts, const char *fmt, va_list ap)
     PRINTF(4, 0);
 
-static void tell(enum out_level level, const char *event,
-                 const struct out_fact *facts, const char *fmt, va_list ap)
+static void tell_line(enum out_level level, const char *event,
+                      const struct out_fact *facts, const char *fmt, va_list ap)
 {
     char *text = NULL, *line = NULL;
     size_t size = 0;
@@ -284,7 +293,7 @@ void out_tell(enum out_level level, const char *event, const char *fmt, ...)
     va_list ap;
 
     va_start(ap, fmt);
-    tell(level, event, NULL, fmt, ap);
+    tell_line(level, event, NULL, fmt, ap);
     va_end(ap);
 }
 
@@ -294,13 +303,13 @@ void out_tell_facts(enum out_level level, const char *event,
     va_list ap;
 
     va_start(ap, fmt);
-    tell(level, event, facts, fmt, ap);
+    tell_line(level, event, facts, fmt, ap);
     va_end(ap);
 }
 
 /* ---- text for people --------------------------------------------------- */
 
-bool out_coloured(FILE *f)
+bool out_colored(FILE *f)
 {
     const char *no = getenv("NO_COLOR");
     const char *term = getenv("TERM");
@@ -309,12 +318,12 @@ bool out_coloured(FILE *f)
            isatty(fileno(f));
 }
 
-const char *out_colour(bool on, enum out_colour c)
+const char *out_color(bool on, enum out_color c)
 {
     static const char *const codes[] = {
-        [COLOUR_PLAIN] = "\033[0m", [COLOUR_HEAD] = "\033[1m",
-        [COLOUR_GOOD] = "\033[32m", [COLOUR_BUSY] = "\033[33m",
-        [COLOUR_BAD] = "\033[31m",
+        [COLOR_PLAIN] = "\033[0m", [COLOR_HEAD] = "\033[1m",
+        [COLOR_GOOD] = "\033[32m", [COLOR_BUSY] = "\033[33m",
+        [COLOR_BAD] = "\033[31m",
     };
 
     return on ? codes[c] : "";

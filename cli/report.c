@@ -79,7 +79,7 @@ static void add_child(struct json *j, const struct report *r)
 void report_write(const struct args *a, struct grip *g, const struct report *r)
 {
     char *line = NULL;
-    size_t size = 0, sent = 0;
+    size_t size = 0;
     struct json j;
     FILE *f = a->status_fd >= 0 ? open_memstream(&line, &size) : NULL;
 
@@ -102,12 +102,9 @@ void report_write(const struct args *a, struct grip *g, const struct report *r)
     }
     json_close(&j);
     putc('\n', f);
-    if (fclose(f) == 0)
-        while (sent < size) {
-            ssize_t n = write(a->status_fd, line + sent, size - sent);
-            if (n <= 0)
-                break;
-            sent += (size_t)n;
-        }
+    if (fclose(f) != 0 || !out_write(a->status_fd, line, size))
+        out_tell(OUT_ERROR, "status",
+                 "cannot write the status to descriptor %d: nobody reads it",
+                 a->status_fd);
     free(line);
 }

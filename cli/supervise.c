@@ -44,11 +44,6 @@
 #define LOOK_MAX_MS   1000
 #define LEFT_TELL_MS  3000 /* leftovers live on so long before we say so */
 
-static int64_t earlier(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static bool warn_only(const struct watch *w)
 {
     return w->a->on_lost.kind == LOST_WARN;
@@ -85,7 +80,7 @@ static const char *loss_text(const struct watch *w)
                       : "it could not be renewed";
 }
 
-static void lose(struct watch *w, int64_t now)
+static void begin_loss(struct watch *w, int64_t now)
 {
     const struct on_lost *what = &w->a->on_lost;
     const char *name = w->a->words[0];
@@ -100,8 +95,8 @@ static void lose(struct watch *w, int64_t now)
     out_tell(OUT_ERROR, "lost", "lost %s: %s; stopping the command", name,
              loss_text(w));
     w->why = STOP_LOST;
-    w->kill_at = earlier(w->kill_at, now + w->grace_ms);
-    w->kill_at = earlier(w->kill_at, w->deadline - w->margin_ms);
+    w->kill_at = time_earlier(w->kill_at, now + w->grace_ms);
+    w->kill_at = time_earlier(w->kill_at, w->deadline - w->margin_ms);
     if (w->kill_at <= now)
         kill_it(w);
     else if (what->kind == LOST_EXEC)
@@ -116,7 +111,7 @@ static void check_lock(struct watch *w, int64_t now)
     if (w->why == STOP_LOST || w->late)
         return;
     if (w->g->outer != OUTER_HOLDS)
-        lose(w, now);
+        begin_loss(w, now);
     if (w->g->outer != OUTER_HOLDS || !w->g->held)
         return;
     int64_t left = grip_valid_ms(w->g);
@@ -125,7 +120,7 @@ static void check_lock(struct watch *w, int64_t now)
     if (left > 0)
         w->deadline = now + left;
     if (left <= (warn_only(w) ? 0 : w->grace_ms + w->margin_ms)) {
-        lose(w, now);
+        begin_loss(w, now);
     } else if (!warn_only(w) && w->deadline != before) {
         guard_set(&w->ch->guard, w->ch->pid, w->ch->group,
                   w->deadline - w->margin_ms / 2);
@@ -156,7 +151,7 @@ static void check_times(struct watch *w, int64_t now)
 /* ---- pauses and the terminal ------------------------------------------- */
 
 /* Goes on after a pause: the lock first. */
-static void resume(struct watch *w)
+static void resume_command(struct watch *w)
 {
     struct child *ch = w->ch;
 
@@ -174,7 +169,7 @@ static void pause_all(struct watch *w, int sig, bool group)
     child_take_tty(w->ch);
     if (!signals_stop(sig, group) && sig != SIGTSTP)
         child_signal(w->ch, SIGHUP); /* as the kernel treats orphans */
-    resume(w);
+    resume_command(w);
 }
 
 /* The command was stopped. If the terminal did it, we may have to act as the
@@ -191,7 +186,7 @@ static void on_stopped(struct watch *w)
         pause_all(w, SIGTSTP, true);
     } else if (sig == SIGTTIN || sig == SIGTTOU) {
         if (child_tty_ours(ch))
-            resume(w);
+            resume_command(w);
         else if (ch->tty >= 0)
             pause_all(w, sig, true);
     }
@@ -211,7 +206,7 @@ static void on_signal(struct watch *w, struct signal_got got)
         pause_all(w, SIGTSTP, false);
         break;
     case SIGCONT:
-        resume(w);
+        resume_command(w);
         break;
     default:
         if (got.terminal && got.sig == SIGINT)
@@ -224,7 +219,7 @@ static void on_signal(struct watch *w, struct signal_got got)
 
 /* ---- the loop ---------------------------------------------------------- */
 
-static bool over(struct watch *w, int64_t now)
+static bool all_over(struct watch *w, int64_t now)
 {
     if (!w->ch->ended || child_gone(w->ch))
         return w->ch->ended;
@@ -237,24 +232,24 @@ static bool over(struct watch *w, int64_t now)
                  "%s stays held until they end",
                  w->a->words[0]);
     }
-    w->look_ms = earlier(2 * w->look_ms, LOOK_MAX_MS);
+    w->look_ms = time_earlier(2 * w->look_ms, LOOK_MAX_MS);
     w->look_at = now + w->look_ms;
     return false;
 }
 
 static int64_t next_due(const struct watch *w)
 {
-    int64_t due = earlier(w->kill_at, w->look_at);
+    int64_t due = time_earlier(w->kill_at, w->look_at);
 
     if (w->why == STOP_NOT)
-        due = earlier(due, w->run_end);
+        due = time_earlier(due, w->run_end);
     if (w->g->held && w->why != STOP_LOST && !w->late)
-        due = earlier(due, w->deadline -
-                               (warn_only(w) ? 0 : w->grace_ms + w->margin_ms));
+        due = time_earlier(
+            due, w->deadline - (warn_only(w) ? 0 : w->grace_ms + w->margin_ms));
     return due;
 }
 
-static void pass(struct watch *w)
+static void watch_pass(struct watch *w)
 {
     struct pollfd p[4] = {{.fd = w->g->signals->fd, .events = POLLIN},
                           {.fd = grip_fd(w->g), .events = POLLIN},
@@ -278,11 +273,12 @@ static int64_t lease_ms(const struct watch *w)
 {
     const struct args *a = w->a;
     const char *text = getenv("DIBS_LEASE_MS");
-    int64_t lease =
-        a->max_hold_ms > 0 ? earlier(a->lease_ms, a->max_hold_ms) : a->lease_ms;
+    int64_t lease = a->max_hold_ms > 0
+                        ? time_earlier(a->lease_ms, a->max_hold_ms)
+                        : a->lease_ms;
     int64_t outer = text && w->g->b.outer.n > 0 ? strtoll(text, NULL, 10) : 0;
 
-    return outer > 0 ? earlier(lease, outer) : lease;
+    return outer > 0 ? time_earlier(lease, outer) : lease;
 }
 
 /* The command is gone. Was it alone until then? */
@@ -326,13 +322,13 @@ void watch_run(struct watch *w, const struct args *a, struct grip *g,
     };
     int64_t lease = lease_ms(w);
     int64_t margin = lease / 10 > MARGIN_MIN_MS ? lease / 10 : MARGIN_MIN_MS;
-    w->grace_ms = earlier(a->kill_after_ms, lease / 3);
-    w->margin_ms = earlier(margin, MARGIN_MAX_MS);
+    w->grace_ms = time_earlier(a->kill_after_ms, lease / 3);
+    w->margin_ms = time_earlier(margin, MARGIN_MAX_MS);
     child_reap(ch);
-    while (!over(w, now)) {
+    while (!all_over(w, now)) {
         check_lock(w, now);
         check_times(w, now);
-        pass(w);
+        watch_pass(w);
         now = time_now();
     }
     check_end(w);

@@ -121,13 +121,13 @@ wrong "run: -w: '99999999999999999999' is longer than a thousand years" \
     "$w" run -w 99999999999999999999 a -- true
 wrong "run: --lease: '9223372036854775807' is longer than a thousand years" \
     'dibs run --lease 30s a -- true' run --lease 9223372036854775807 a -- true
-wrong "run: -w: '365000d365000d' has its units in the wrong order; write 1h30m" \
+wrong "run: -w: '365000d365000d' has a unit twice; write 1h30m" \
     "$w" run -w 365000d365000d a -- true
 wrong "run: -w: '365200d99999h' is longer than a thousand years" \
     "$w" run -w 365200d99999h a -- true
 wrong "run: -w: '30m1h' has its units in the wrong order; write 1h30m" \
     "$w" run -w 30m1h a -- true
-wrong "run: -w: '1h1h' has its units in the wrong order; write 1h30m" \
+wrong "run: -w: '1h1h' has a unit twice; write 1h30m" \
     "$w" run -w 1h1h a -- true
 wrong "run: -w: '1h-3m' has a sign in it; write 1h30m" "$w" run -w 1h-3m a -- true
 wrong "run: -w: '1h30' has a number without a unit; write 1h30m" "$w" \
@@ -166,6 +166,9 @@ wrong "--quorum: 'redis://a,b' $one" "$three" \
 wrong 'run: --fair-call: shorter than 100 ms' \
     'dibs run --fair --fair-call 5s backup -- make' \
     run --fair --fair-call 99ms a -- true
+wrong 'run: --fair-call: shorter than 100 ms' \
+    'dibs run --fair --fair-call 5s backup -- make' \
+    run --fair --fair-call 0 a -- true
 wrong 'run: --fair-call says nothing without --fair' \
     'dibs run --fair --fair-call 5s backup -- make' \
     run --fair-call 1s a -- true
