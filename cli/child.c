@@ -49,7 +49,8 @@ extern char **environ;
 
 void child_init(struct child *ch)
 {
-    *ch = (struct child){.lost_fd = -1, .tty = -1, .guard = {.fd = -1}};
+    *ch = (struct child){
+        .lost_fd = -1, .inner_fd = -1, .tty = -1, .guard = {.fd = -1}};
 }
 
 /* ---- environment ------------------------------------------------------- */
@@ -126,7 +127,10 @@ static bool make_environment(struct start *st)
         snprintf(st->number, sizeof st->number, "DIBS_LOST_FD=%d", st->lost[0]);
         more[0] = st->number;
         more[1] = st->row =
-            outer_row(owners, st->lost[0], st->plan->foreground);
+            outer_row(&(struct outer_terms){.owners = owners,
+                                            .fd = st->lost[0],
+                                            .foreground = st->plan->foreground,
+                                            .grace_ms = st->plan->grace_ms});
         if (!st->row)
             return false;
     }
@@ -213,8 +217,9 @@ int child_start(struct child *ch, const struct child_plan *plan)
     if (why == 0)
         why = await_exec(ch->pid, st.err[0]);
     if (why == 0) {
+        ch->inner_fd = st.lost[0];
         ch->lost_fd = st.lost[1];
-        st.lost[1] = -1;
+        st.lost[0] = st.lost[1] = -1;
     } else {
         (void)guard_stop(&ch->guard);
         ch->pid = 0;
@@ -343,6 +348,11 @@ void child_tell_end(struct child *ch)
     close_end(&ch->lost_fd);
 }
 
+bool child_has_inner(const struct child *ch)
+{
+    return outer_joined(ch->inner_fd);
+}
+
 /* ---- the terminal ------------------------------------------------------ */
 
 bool child_tty_ours(struct child *ch)
@@ -372,5 +382,6 @@ void child_close(struct child *ch)
     child_take_tty(ch);
     (void)guard_stop(&ch->guard);
     close_end(&ch->lost_fd);
+    close_end(&ch->inner_fd);
     close_end(&ch->tty);
 }

@@ -94,27 +94,20 @@ static dibs_err as_text(dibs_client *c, const char *name, struct findings *all)
 
 static dibs_err as_json(dibs_client *c, const char *name, struct findings *all)
 {
-    char *text = NULL;
-    size_t size = 0;
+    struct out_text text;
     struct json j;
-    FILE *f = open_memstream(&text, &size);
 
-    if (!f)
+    if (!out_text_open(&text))
         return DIBS_ERR_NOMEM;
-    json_open(&j, f);
+    json_open(&j, text.f);
     all->j = &j;
     json_list_open(&j, "checks");
     dibs_err err = examine_server(c, name, all);
     json_list_close(&j);
     json_text(&j, "verdict", verdicts[all->worst].word);
     json_close(&j);
-    putc('\n', f);
-    if (fclose(f) != 0)
-        err = DIBS_ERR_NOMEM;
-    else if (err == DIBS_OK)
-        fwrite(text, 1, size, stdout);
-    free(text);
-    return err;
+    putc('\n', text.f);
+    return out_text_print(&text, err);
 }
 
 int cmd_doctor(const struct args *a)

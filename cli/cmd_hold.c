@@ -178,6 +178,8 @@ static int hold_until_end(const struct args *a, struct grip *g)
     int unwritten = 0;
     bool ours = keep_holding(a, g, &unwritten);
 
+    grip_outer_leave(g);
+
     if (unwritten != 0) { /* a script waits for that line */
         out_tell(OUT_ERROR, "stdout",
                  "cannot write to stdout: %s; giving %s back",

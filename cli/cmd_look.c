@@ -172,15 +172,13 @@ static bool json_waiter(size_t place, const char *owner, int64_t remaining_ms,
 static dibs_err info_json(const struct look *k, const struct seen *s)
 {
     const dibs_lock_info *i = &s->info;
-    char *text = NULL;
-    size_t size = 0;
+    struct out_text text;
     struct json j;
-    FILE *f = open_memstream(&text, &size);
     dibs_err err = DIBS_OK;
 
-    if (!f)
+    if (!out_text_open(&text))
         return DIBS_ERR_NOMEM;
-    json_open(&j, f);
+    json_open(&j, text.f);
     look_json(&j, s);
     json_bool(&j, "private_server", k->private_url != NULL);
     json_list_open(&j, "holders");
@@ -194,13 +192,8 @@ static dibs_err info_json(const struct look *k, const struct seen *s)
         err = dibs_lock_queue(k->l, json_waiter, &j);
     json_list_close(&j);
     json_close(&j);
-    putc('\n', f);
-    if (fclose(f) != 0)
-        err = DIBS_ERR_NOMEM;
-    else if (err == DIBS_OK)
-        fwrite(text, 1, size, stdout);
-    free(text);
-    return err;
+    putc('\n', text.f);
+    return out_text_print(&text, err);
 }
 
 /* ---- info -------------------------------------------------------------- */
@@ -274,22 +267,18 @@ static dibs_err queue_text(const struct args *a, struct look *k)
 
 static dibs_err queue_json(const struct args *a, struct look *k)
 {
-    char *text = NULL;
-    size_t size = 0;
-    struct json j = {.f = open_memstream(&text, &size)};
+    struct out_text text;
     dibs_err err = DIBS_OK;
 
     (void)a;
-    if (!j.f)
+    if (!out_text_open(&text))
         return DIBS_ERR_NOMEM;
+    struct json j = {.f = text.f};
+    putc('[', text.f);
     if (k->l)
         err = dibs_lock_queue(k->l, json_waiter, &j);
-    if (fclose(j.f) != 0)
-        err = DIBS_ERR_NOMEM;
-    else if (err == DIBS_OK) /* all of it, or nothing */
-        printf("[%s]\n", text);
-    free(text);
-    return err;
+    fputs("]\n", text.f);
+    return out_text_print(&text, err);
 }
 
 int cmd_queue(const struct args *a)

@@ -195,6 +195,7 @@ static int run_guarded(struct run *r, const struct env *e)
         .env = e->rows,
         .foreground = r->a->foreground,
         .owners = r->g.nested ? NULL : r->g.b.owners,
+        .grace_ms = watch_grace_ms(r->a, &r->g),
         .signals = &r->signals,
     };
     enum grip_end end = GRIP_RELEASED;
@@ -205,7 +206,6 @@ static int run_guarded(struct run *r, const struct env *e)
     watch_run(&r->w, r->a, &r->g, &r->ch, &plan);
     r->report.ran = true;
     r->report.status = r->ch.status;
-    child_tell_end(&r->ch); /* runs inside of us hear it before others get it */
     if (!r->g.nested)
         end = grip_drop(&r->g, keep_ms(r));
     return final_code(r, end);

@@ -317,6 +317,20 @@ static int leave_to_outer(struct grip *g)
     return EXIT_FINE;
 }
 
+/* All is held, some of it perhaps by outer runs. Have they waited for us? */
+static int join_outer(struct grip *g)
+{
+    outer_join(&g->b.outer);
+    grip_outer_look(g);
+    if (g->outer == OUTER_HOLDS)
+        return EXIT_FINE;
+    grip_outer_leave(g);
+    out_tell(OUT_ERROR, "lost", "lost %s: %s; nothing was started",
+             g->a->words[0], grip_outer_text(g));
+    (void)grip_drop(g, 0);
+    return EXIT_LOST;
+}
+
 int grip_take(struct grip *g, const struct args *a,
               const struct signals *signals)
 {
@@ -331,6 +345,8 @@ int grip_take(struct grip *g, const struct args *a,
 
     if (code == EXIT_FINE)
         code = g->nested ? leave_to_outer(g) : wait_lock(g);
+    if (code == EXIT_FINE && (g->nested || g->held))
+        code = join_outer(g);
     if (g->sig != 0 && code > EXIT_SIGNAL)
         out_tell(OUT_INFO, "signal", "left the wait for %s: SIG%s", a->words[0],
                  sigabbrev_np(g->sig) ? sigabbrev_np(g->sig) : "");
@@ -365,6 +381,11 @@ void grip_outer_look(struct grip *g)
 {
     if (g->outer == OUTER_HOLDS)
         g->outer = outer_state(&g->b.outer);
+}
+
+void grip_outer_leave(struct grip *g)
+{
+    outer_leave(&g->b.outer);
 }
 
 const char *grip_outer_text(const struct grip *g)

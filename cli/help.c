@@ -159,18 +159,9 @@ static void show_option(const struct option_row *row, unsigned command)
 
 static void show_exits(void)
 {
-    static const struct {
-        int code;
-        const char *text;
-    } rows[] = {
-#define EXIT_X(name, value, cause, text) {value, text},
-        EXIT_MAP(EXIT_X)
-#undef EXIT_X
-    };
-
     puts("\nExit codes, besides the command's own:");
-    for (size_t i = 1; i < sizeof rows / sizeof *rows; i++)
-        printf("  %3d  %s\n", rows[i].code, rows[i].text);
+    for (const struct exit_row *row = exit_rows + 1; row->cause; row++)
+        printf("  %3d  %s\n", row->code, row->text);
 }
 
 static void show_command(const struct command *cmd)

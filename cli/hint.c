@@ -100,9 +100,10 @@ char *args_did_you_mean(char *line)
     return hint;
 }
 
+/* Frees the hint. */
 PRINTF(3, 0)
-static int tell_usage(const struct command *cmd, const char *hint,
-                      const char *fmt, va_list ap)
+static int tell_usage(const struct command *cmd, char *hint, const char *fmt,
+                      va_list ap)
 {
     char *text = NULL;
 
@@ -113,6 +114,7 @@ static int tell_usage(const struct command *cmd, const char *hint,
     if (hint)
         out_tell(OUT_ERROR, "usage", "%s", hint);
     free(text);
+    free(hint);
     return EXIT_USAGE;
 }
 
@@ -123,20 +125,17 @@ int args_hint(const struct command *cmd, char *hint, const char *fmt, ...)
     va_start(ap, fmt);
     int code = tell_usage(cmd, hint, fmt, ap);
     va_end(ap);
-    free(hint);
     return code;
 }
 
 int args_wrong(const struct command *cmd, const char *right, const char *fmt,
                ...)
 {
-    char *hint = args_text("right would be: %s", right);
     va_list ap;
 
     va_start(ap, fmt);
-    int code = tell_usage(cmd, hint, fmt, ap);
+    int code = tell_usage(cmd, args_text("right would be: %s", right), fmt, ap);
     va_end(ap);
-    free(hint);
     return code;
 }
 
@@ -336,13 +335,12 @@ static bool show_typed(FILE *f, const struct typed *t, int *i, bool *runs)
 static char *build_line(const struct typed *t, int at, int n, const char *with,
                         bool *runs)
 {
-    char *line = NULL;
-    size_t size = 0;
-    FILE *f = open_memstream(&line, &size);
+    struct out_text line;
 
     *runs = false;
-    if (!f)
+    if (!out_text_open(&line))
         return NULL;
+    FILE *f = line.f;
     fputs("dibs", f);
     for (int i = 1; i <= t->argc; i++) {
         if (i == at && with && strcmp(with, "--") == 0) {
@@ -359,11 +357,7 @@ static char *build_line(const struct typed *t, int at, int n, const char *with,
         if (!show_typed(f, t, &i, runs))
             break;
     }
-    if (fclose(f) != 0) {
-        free(line);
-        return NULL;
-    }
-    return line;
+    return out_text_close(&line);
 }
 
 char *hint_line(const struct typed *t, int at, int n, const char *with)

@@ -218,20 +218,14 @@ char *local_url(const struct local *lo)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
                                 "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/-._~";
-    char *url = NULL;
-    size_t size = 0;
-    FILE *f = open_memstream(&url, &size);
+    struct out_text url;
 
-    if (!f)
+    if (!out_text_open(&url))
         return NULL;
-    fputs("unix://", f);
+    fputs("unix://", url.f);
     for (const char *s = lo->socket; *s; s++)
-        fprintf(f, strchr(plain, *s) ? "%c" : "%%%02X", (unsigned char)*s);
-    if (fclose(f) != 0) {
-        free(url);
-        return NULL;
-    }
-    return url;
+        fprintf(url.f, strchr(plain, *s) ? "%c" : "%%%02X", (unsigned char)*s);
+    return out_text_close(&url);
 }
 
 /* ---- start ------------------------------------------------------------- */

@@ -39,6 +39,33 @@ void out_init(const struct out_style *s)
     style = *s;
 }
 
+/* ---- text in memory ---------------------------------------------------- */
+
+bool out_text_open(struct out_text *t)
+{
+    *t = (struct out_text){.text = NULL};
+    t->f = open_memstream(&t->text, &t->size);
+    return t->f != NULL;
+}
+
+char *out_text_close(struct out_text *t)
+{
+    if (fclose(t->f) == 0)
+        return t->text;
+    free(t->text);
+    return NULL;
+}
+
+dibs_err out_text_print(struct out_text *t, dibs_err err)
+{
+    char *text = out_text_close(t);
+
+    if (text && err == DIBS_OK)
+        fwrite(text, 1, t->size, stdout);
+    free(text);
+    return text ? err : DIBS_ERR_NOMEM;
+}
+
 /* ---- JSON -------------------------------------------------------------- */
 
 /* How many of the n bytes at s are one well-formed UTF-8 character; 0 when
@@ -262,8 +289,8 @@ static void tell_line(enum out_level level, const char *event,
 static void tell_line(enum out_level level, const char *event,
                       const struct out_fact *facts, const char *fmt, va_list ap)
 {
-    char *text = NULL, *line = NULL;
-    size_t size = 0;
+    char *text = NULL;
+    struct out_text line;
 
     if ((level == OUT_WARN && style.quiet) ||
         (level == OUT_INFO && !style.verbose))
@@ -272,19 +299,19 @@ static void tell_line(enum out_level level, const char *event,
     if (n < 0)
         return;
 
-    FILE *f = open_memstream(&line, &size);
-    if (f) {
+    if (out_text_open(&line)) {
         char *shown = style.json ? NULL : out_printable(text, (size_t)n);
         if (style.json)
-            log_json(f, level, event, facts, text);
+            log_json(line.f, level, event, facts, text);
         else
-            fprintf(f, "dibs: %s", shown ? shown : text);
+            fprintf(line.f, "dibs: %s", shown ? shown : text);
         free(shown);
-        putc('\n', f);
-        if (fclose(f) == 0)
-            write_line(line, size);
+        putc('\n', line.f);
+        char *whole = out_text_close(&line);
+        if (whole)
+            write_line(whole, line.size);
+        free(whole);
     }
-    free(line);
     free(text);
 }
 
@@ -332,12 +359,12 @@ const char *out_color(bool on, enum out_color c)
 char *out_printable(const char *text, size_t len)
 {
     const unsigned char *s = (const unsigned char *)text;
-    char *shown = NULL;
-    size_t size = 0, n;
-    FILE *f = open_memstream(&shown, &size);
+    struct out_text shown;
+    size_t n;
 
-    if (!f)
+    if (!out_text_open(&shown))
         return NULL;
+    FILE *f = shown.f;
     for (size_t i = 0; i<len; i += n> 0 ? n : 1) {
         n = utf8_length(s + i, len - i);
         bool control = s[i] < 0x20 || s[i] == 0x7F || is_c1(s + i, n);
@@ -350,11 +377,7 @@ char *out_printable(const char *text, size_t len)
             for (size_t k = 0; k < (n > 0 ? n : 1); k++)
                 fprintf(f, "\\x%02x", s[i + k]);
     }
-    if (fclose(f) != 0) {
-        free(shown);
-        return NULL;
-    }
-    return shown;
+    return out_text_close(&shown);
 }
 
 const char *out_span(int64_t ms, char buf[OUT_SPAN_MAX])
@@ -382,6 +405,15 @@ int out_finish(int code)
     out_tell(OUT_ERROR, "stdout", "cannot write to stdout");
     return EXIT_INTERNAL;
 }
+
+/* ---- exit codes --------------------------------------------------------- */
+
+const struct exit_row exit_rows[] = {
+#define EXIT_X(name, value, cause, text) {value, cause, text},
+    EXIT_MAP(EXIT_X)
+#undef EXIT_X
+        {0, NULL, NULL},
+};
 
 /* ---- errors of the library --------------------------------------------- */
 

@@ -55,6 +55,22 @@ void out_tell_facts(enum out_level level, const char *event,
  * all of it was written. */
 bool out_write(int fd, const char *text, size_t len);
 
+/* ---- text that is put together in memory ------------------------------- */
+
+struct out_text {
+    FILE *f; /* write here */
+    char *text;
+    size_t size;
+};
+
+/* False when out of memory. */
+bool out_text_open(struct out_text *t);
+/* The text, to be freed; NULL when out of memory. */
+char *out_text_close(struct out_text *t);
+/* The same, and on success (err is DIBS_OK) the text goes to stdout: all of it
+ * or nothing. Returns err, or DIBS_ERR_NOMEM. */
+dibs_err out_text_print(struct out_text *t, dibs_err err);
+
 /* ---- JSON -------------------------------------------------------------- */
 
 /* Writes len bytes as a JSON string, quotes included. Bytes that are not
