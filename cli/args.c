@@ -26,6 +26,7 @@
 #include "exits.h"
 #include "hint.h"
 #include "names.h"
+#include "settings.h"
 
 #define AT(field) offsetof(struct args, field)
 
@@ -106,7 +107,7 @@ const struct option_row option_rows[] = {
      " redis-cluster://host[:port],... for more than one;"
      " valkey may stand for redis."
      " Passwords do not belong here: everybody can see them."
-     " Default: $DIBS_URL, or else a private server."},
+     " Default: $DIBS_URL, a file (see man dibs), or else a private server."},
     {0, "url-file", "FILE", OPT_TEXT, AT(url_file), CMD_ALL, "/etc/dibs.url",
      "Read the URL, which may have a password, from a file. Default:"
      " $DIBS_URL_FILE."},
@@ -128,8 +129,8 @@ const struct option_row option_rows[] = {
 void args_init(struct args *a)
 {
     *a = (struct args){
-        .wait_ms = WAIT_FOREVER,
-        .lease_ms = LEASE_DEFAULT,
+        .wait_ms = NOT_GIVEN,
+        .lease_ms = NOT_GIVEN,
         .fair_call_ms = FAIR_CALL_DEFAULT,
         .kill_after_ms = KILL_AFTER_MS,
         .busy_code = EXIT_BUSY,
@@ -530,7 +531,9 @@ int args_behind(struct args *a, const struct command *cmd, int argc,
     if (a->n_words > 0 &&
         (cmd->bit & (CMD_TAKE | CMD_INFO | CMD_FORCE | CMD_DOCTOR)))
         code = names_check(a, cmd);
-    if (code == EXIT_FINE)
+    if (code == EXIT_FINE && (cmd->bit & CMD_SERVER))
+        code = settings_apply(a);
+    if (code == EXIT_FINE && (cmd->bit & CMD_SERVER))
         code = check_lease(a, cmd);
     if (code == EXIT_FINE && (cmd->bit & CMD_TAKE))
         code = check_take(a, cmd);

@@ -31,7 +31,8 @@ enum {
 };
 
 #define WAIT_FOREVER      (-1)
-#define FAIR_CALL_DEFAULT (-1) /* the library's */
+#define NOT_GIVEN         INT64_MIN /* a time that settings.c fills in */
+#define FAIR_CALL_DEFAULT (-1)      /* the library's */
 #define LEASE_DEFAULT     INT64_C(30000)
 #define KILL_AFTER_MS     INT64_C(5000)
 #define MAX_WORDS         2
@@ -40,6 +41,7 @@ enum {
  * argv. */
 struct args {
     const char *url, *url_file, *password_file;
+    const char *set_url, *set_url_file; /* from a file of settings.c */
     bool quiet, verbose, log_json, json, help, version;
 
     int64_t wait_ms; /* WAIT_FOREVER, or 0 for a single try */

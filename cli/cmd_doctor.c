@@ -15,6 +15,7 @@
 
 #include "exits.h"
 #include "look.h"
+#include "settings.h"
 #include "target.h"
 
 #define EXIT_PROBLEM 1
@@ -30,6 +31,7 @@ static const struct {
 };
 
 struct findings {
+    const struct args *a;
     dibs_verdict worst;
     bool colored;
     struct json *j;    /* NULL: as text */
@@ -61,7 +63,12 @@ static bool print_finding(const char *check, dibs_verdict verdict,
     return true;
 }
 
-/* Whoever forgot the URL on two machines has two servers. */
+static void print_setting(const char *text, void *arg)
+{
+    (void)print_finding("settings", DIBS_VERDICT_OK, text, arg);
+}
+
+/* A user who forgets the URL on two machines has two servers. */
 static dibs_err examine_server(dibs_client *c, const char *name,
                                struct findings *all)
 {
@@ -74,6 +81,8 @@ static dibs_err examine_server(dibs_client *c, const char *name,
                  all->private_url) >= 0)
         print_finding("server", DIBS_VERDICT_NOTE, text, all);
     free(text);
+    if (all->a->verbose)
+        settings_explain(all->a, print_setting, all);
     return dibs_client_doctor(c, name, print_finding, all);
 }
 
@@ -104,7 +113,7 @@ static dibs_err as_json(dibs_client *c, const char *name, struct findings *all)
 int cmd_doctor(const struct args *a)
 {
     const char *name = a->n_words > 0 ? a->words[0] : NULL;
-    struct findings all = {.worst = DIBS_VERDICT_OK};
+    struct findings all = {.a = a, .worst = DIBS_VERDICT_OK};
     dibs_client *c;
     int code = target_look(a, &c, &all.private_url);
 

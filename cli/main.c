@@ -117,6 +117,8 @@ int main(int argc, char **argv)
     int i;
 
     fill_descriptors();
+    if (argc > 1 && strcmp(argv[1], "complete") == 0)
+        return complete_line(argc - 2, argv + 2);
     args_init(&a);
     int code = args_before(&a, argc, argv, &i);
     if (code != EXIT_FINE)

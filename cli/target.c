@@ -2,10 +2,10 @@
  *
  * target.c - which server, and a client of it.
  *
- * In this order: -u, --url-file, $DIBS_URL, $DIBS_URL_FILE, and with none of
- * them a private server (local.c). Once a server is named, it is that one or
- * an error: two programs that silently use different servers do not exclude
- * each other.
+ * In this order: -u, --url-file, $DIBS_URL, $DIBS_URL_FILE, the files of
+ * settings.c, and with none of them a private server (local.c). Once a server
+ * is named, it is that one or an error: two programs that silently use
+ * different servers do not exclude each other.
  *
  * Secrets The command line of a process can be read by everybody on the
  *         machine, so a URL with a password is refused there. Files and the
@@ -62,12 +62,16 @@ static const char *sentinel_password_in(const char *url, const char **end)
     return word;
 }
 
-static bool has_secret(const char *what, const char *line)
+bool target_has_password(const char *url)
 {
     const char *end;
 
-    return strcmp(what, "password") == 0 || password_in(line, &end) ||
-           sentinel_password_in(line, &end);
+    return password_in(url, &end) || sentinel_password_in(url, &end);
+}
+
+static bool has_secret(const char *what, const char *line)
+{
+    return strcmp(what, "password") == 0 || target_has_password(line);
 }
 
 /* Who may write the file chooses our server or our user; who may read it has
@@ -199,7 +203,6 @@ static int pick_quorum(const struct args *a, struct target *t)
     static const char right[] =
         "dibs run --quorum redis://a,redis://b,redis://c backup -- make";
     size_t n = 0;
-    const char *at;
 
     t->url = strdup(a->quorum);
     t->urls = calloc(QUORUM_MAX + 1, sizeof *t->urls);
@@ -212,7 +215,7 @@ static int pick_quorum(const struct args *a, struct target *t)
         if (n == QUORUM_MAX)
             return args_wrong(NULL, right, "--quorum: more than %d servers",
                               QUORUM_MAX);
-        if (password_in(s, &at) || sentinel_password_in(s, &at))
+        if (target_has_password(s))
             return refuse_password("--quorum");
         t->urls[n++] = s;
     }
@@ -233,12 +236,12 @@ static int pick_quorum(const struct args *a, struct target *t)
 
 static int pick_url(const struct args *a, struct target *t)
 {
-    const char *file = a->url_file, *at;
+    const char *file = a->url_file;
 
     if (a->quorum)
         return pick_quorum(a, t);
     if (a->url) {
-        if (password_in(a->url, &at) || sentinel_password_in(a->url, &at))
+        if (target_has_password(a->url))
             return refuse_password("-u");
         t->url = strdup(a->url);
     } else if (!file &&
@@ -251,6 +254,11 @@ static int pick_url(const struct args *a, struct target *t)
         t->url = strdup(env_value("DIBS_URL"));
     } else if (file || (file = env_value("DIBS_URL_FILE")) != NULL) {
         t->url = read_first_line("URL", file);
+        return t->url ? EXIT_FINE : EXIT_USAGE;
+    } else if (a->set_url) {
+        t->url = strdup(a->set_url);
+    } else if (a->set_url_file) {
+        t->url = read_first_line("URL", a->set_url_file);
         return t->url ? EXIT_FINE : EXIT_USAGE;
     } else {
         t->embedded = true;

@@ -92,6 +92,13 @@ set(DIBS_SCRIPTS
 # What several of them share, put in where a script has "--@include name".
 set(DIBS_SCRIPT_PARTS
   lua/lib/is_lock.lua
+  lua/lib/first_hold.lua
+  lua/lib/take_hold.lua
+  lua/lib/lessen.lua
+  lua/lib/keep_hold.lua
+  lua/lib/free_hold.lua
+  lua/lib/publish.lua
+  lua/lib/fair_queue.lua
 )
 
 # Section 3 of the manual. Each function in a page's synopsis also gets a page
