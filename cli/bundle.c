@@ -180,7 +180,7 @@ static int tell_not_opened(const struct args *a, dibs_err err)
     snprintf(text, sizeof text, "%s", dibs_error_text());
     if (a->quorum && err == DIBS_ERR_INVALID)
         out_tell(OUT_ERROR, "usage",
-                 "--quorum: two of the addresses are one and the same server");
+                 "--quorum: two of the addresses are the same server");
     else
         return failure_tell(a, err, text, NULL);
     return out_exit_of(err);
@@ -220,9 +220,9 @@ int bundle_open(struct bundle *b, const struct args *a, const struct target *t,
     dibs_err err = make_lock(b, a);
     if (err == DIBS_OK && b->outer.unguarded) {
         out_tell(OUT_ERROR, "usage",
-                 "the dibs run around this one holds %s with --foreground, and "
-                 "the descriptor by which it would tell of the end was closed "
-                 "(DIBS_LOST_FD): leave it open",
+                 "an outer dibs run holds %s with --foreground, but its "
+                 "descriptor DIBS_LOST_FD was closed here, so it cannot tell "
+                 "us when the hold ends: leave it open",
                  a->words[0]);
         return EXIT_USAGE;
     }

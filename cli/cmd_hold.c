@@ -41,8 +41,8 @@ static void warn_of_no_input(void)
     if (fstat(STDIN_FILENO, &in) == 0 && stat("/dev/null", &null) == 0 &&
         S_ISCHR(in.st_mode) && in.st_rdev == null.st_rdev)
         out_tell(OUT_WARN, "stdin",
-                 "stdin is /dev/null and ends at once, and the hold with it "
-                 "(in a script, '&' does that); use --no-stdin, or give hold "
+                 "stdin is /dev/null, so the hold ends at once (in a script, "
+                 "'&' does that); use --no-stdin, or give hold "
                  "a pipe to read from");
 }
 
@@ -165,8 +165,7 @@ static int give_back(const struct args *a, struct grip *g, int64_t keep_ms,
         return code;
     case GRIP_UNSURE:
         out_tell(OUT_ERROR, "unconfirmed",
-                 "the server did not confirm that %s is free again",
-                 a->words[0]);
+                 "the server did not confirm the release of %s", a->words[0]);
         return g->sig ? EXIT_SIGNAL + g->sig : EXIT_UNSURE;
     default:
         return tell_lost(a, g);
@@ -182,7 +181,7 @@ static int hold_until_end(const struct args *a, struct grip *g)
 
     if (unwritten != 0) { /* a script waits for that line */
         out_tell(OUT_ERROR, "stdout",
-                 "cannot write to stdout: %s; giving %s back",
+                 "cannot write to stdout: %s; releasing %s",
                  strerror(unwritten), a->words[0]);
         return give_back(a, g, 0, EXIT_INTERNAL);
     }

@@ -73,9 +73,8 @@ static int stop_server(const struct args *a, const struct local *lo)
 
     if (n > 0) {
         out_tell(OUT_ERROR, "busy",
-                 "%zu lock%s held there (dibs ls); --force stops it all the "
-                 "same",
-                 n, n == 1 ? " is" : "s are");
+                 "%zu lock%s held there (dibs ls); --force stops it anyway", n,
+                 n == 1 ? " is" : "s are");
         return EXIT_BUSY;
     }
     int code = local_stop(lo, &pid);

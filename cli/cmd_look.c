@@ -362,7 +362,7 @@ static int force_unlock(const struct args *a, struct look *k)
         return EXIT_FINE;
     out_tell(OUT_ERROR, "busy",
              meant ? "%s is held by %s: nothing done"
-                   : "%s changed hands, away from %s: nothing done",
+                   : "%s is not held by %s any more: nothing done",
              a->words[0], info->owner);
     return EXIT_BUSY;
 }
@@ -374,8 +374,8 @@ int cmd_force_unlock(const struct args *a)
     if (!a->yes)
         return args_wrong(command_find("force-unlock"),
                           "dibs force-unlock --yes NAME",
-                          "whoever holds '%s' will lose it while at work; say "
-                          "--yes if that is what you want",
+                          "the holder of '%s' loses it while it works; add "
+                          "--yes if you want that",
                           a->words[0]);
     int code = look_open_lock(a, &k);
     if (code == EXIT_FINE && k.l)

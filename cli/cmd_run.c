@@ -141,7 +141,8 @@ static int final_code(struct run *r, enum grip_end end)
         return EXIT_LOST;
     if (end == GRIP_LOST && !r->w.late)
         out_tell(OUT_ERROR, "lost",
-                 "lost %s before the command ended: it may not have been alone",
+                 "lost %s before the command ended: another one may have run "
+                 "at the same time",
                  r->a->words[0]);
     if (end == GRIP_LOST || r->w.late)
         return EXIT_LATE;
@@ -149,7 +150,7 @@ static int final_code(struct run *r, enum grip_end end)
         return EXIT_TOOLONG;
     if (end == GRIP_UNSURE)
         out_tell(OUT_ERROR, "unconfirmed",
-                 "the server did not confirm that %s is free again",
+                 "the server did not confirm the release of %s",
                  r->a->words[0]);
     int code = child_code(r);
     if (code != EXIT_FINE || end != GRIP_UNSURE)
@@ -169,11 +170,11 @@ static bool is_shell_line(const struct run *r, int why)
 
 static int cannot_start(struct run *r, const char *what, int why)
 {
-    out_tell(OUT_ERROR, "exec", "cannot run '%s': %s%s", what, strerror(why),
-             is_shell_line(r, why)
-                 ? "; this is one word with spaces in it: for a line of shell "
-                   "use -c"
-                 : "");
+    out_tell(
+        OUT_ERROR, "exec", "cannot run '%s': %s%s", what, strerror(why),
+        is_shell_line(r, why)
+            ? "; this is one word with spaces in it; use -c for a line of shell"
+            : "");
     if (!r->g.nested)
         (void)grip_drop(&r->g, 0);
     return why == ENOENT ? EXIT_NOTFOUND : EXIT_CANNOT;

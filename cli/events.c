@@ -66,7 +66,7 @@ static void tell_seldom(enum out_level level, const char *whole)
         return;
     }
     if (s->more > 0)
-        out_tell(level, "library", "%s (and %u times since this was told)",
+        out_tell(level, "library", "%s (%u more times since the last message)",
                  text, s->more);
     else
         out_tell(level, "library", "%s", text);

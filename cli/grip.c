@@ -348,8 +348,8 @@ int grip_take(struct grip *g, const struct args *a,
     if (code == EXIT_FINE && (g->nested || g->held))
         code = join_outer(g);
     if (g->sig != 0 && code > EXIT_SIGNAL)
-        out_tell(OUT_INFO, "signal", "left the wait for %s: SIG%s", a->words[0],
-                 sigabbrev_np(g->sig) ? sigabbrev_np(g->sig) : "");
+        out_tell(OUT_INFO, "signal", "stopped waiting for %s: SIG%s",
+                 a->words[0], sigabbrev_np(g->sig) ? sigabbrev_np(g->sig) : "");
     return code;
 }
 
@@ -390,9 +390,8 @@ void grip_outer_leave(struct grip *g)
 
 const char *grip_outer_text(const struct grip *g)
 {
-    return g->outer == OUTER_LOST
-               ? "the dibs run around it lost it"
-               : "the dibs run around it has ended, and its hold with it";
+    return g->outer == OUTER_LOST ? "the outer dibs run lost it"
+                                  : "the outer dibs run has ended";
 }
 
 /* ---- giving back ------------------------------------------------------- */
@@ -404,8 +403,8 @@ static bool await_release(struct grip *g, int64_t deadline)
     if (done || g->sig != 0)
         return done;
     out_tell(OUT_WARN, "release",
-             "the server does not confirm that %s is free; trying until the "
-             "lease ends",
+             "the server does not confirm the release of %s; trying again "
+             "until the lease ends",
              g->a->words[0]);
     /* A margin, for the library is to give up first and not we. */
     return await_answer(g, deadline + CLOSE_MS, ENOUGH_MS);
@@ -473,7 +472,8 @@ enum grip_end grip_drop(struct grip *g, int64_t keep_ms)
         {NULL, NULL, 0}};
     if (g->end == GRIP_RELEASED)
         out_tell_facts(OUT_INFO, "released", facts,
-                       g->kept ? "%s stays taken for a while" : "released %s",
+                       g->kept ? "%s stays taken until --min-hold is over"
+                               : "released %s",
                        g->a->words[0]);
     return g->end;
 }

@@ -134,7 +134,7 @@ int args_wrong(const struct command *cmd, const char *right, const char *fmt,
     va_list ap;
 
     va_start(ap, fmt);
-    int code = tell_usage(cmd, args_text("right would be: %s", right), fmt, ap);
+    int code = tell_usage(cmd, args_text("for example: %s", right), fmt, ap);
     va_end(ap);
     return code;
 }

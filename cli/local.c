@@ -399,7 +399,7 @@ static int lock_folder(const struct local *lo, int64_t until)
     if (why == ETIMEDOUT)
         out_tell(OUT_ERROR, "local",
                  "another process starts or stops the private redis-server "
-                 "and does not get done: it has locked %s",
+                 "and does not finish; it has locked %s",
                  lo->start);
     else
         (void)refuse_place(strerror(why), lo->start);
@@ -417,9 +417,9 @@ static bool none_left(const struct local *lo)
         pid = orphan_busy(other.dir, other.socket);
     if (pid)
         out_tell(OUT_ERROR, "local",
-                 "a private redis-server is at work, but its socket is gone "
-                 "(process %ld): somebody may hold locks there; wait for that, "
-                 "or end it: kill %ld",
+                 "a private redis-server still runs, but its socket is gone "
+                 "(process %ld); somebody may hold locks there: wait, or end "
+                 "it with: kill %ld",
                  (long)pid, (long)pid);
     return pid == 0;
 }

@@ -45,7 +45,7 @@ const struct command commands[] = {
      "doctor [--json] [--lease TIME] [NAME]", "dibs doctor",
      "Examine the server: is it fit for locks?", cmd_doctor},
     {"local", CMD_LOCAL, 1, 1, "status or stop", "local status|stop [--force]",
-     "dibs local status", "Look at, or stop, the private server.", cmd_local},
+     "dibs local status", "Show or stop the private server.", cmd_local},
     {"version", CMD_VERSION, 0, 0, "nothing", "version", "dibs version",
      "Show the version.", cmd_version},
     {"help", CMD_HELP, 0, 1, "the subcommand", "help [SUBCOMMAND]",
@@ -96,7 +96,7 @@ static int no_such_command(int argc, char **argv, int i)
     if (watched && i + 1 >= argc)
         meant = command_find("ls");
     if (!meant)
-        hint = args_text("'dibs help' shows what subcommands there are");
+        hint = args_text("'dibs help' lists the subcommands");
     else if (i + 1 >= argc)
         right = args_text("dibs %s", meant->synopsis);
     else
@@ -129,7 +129,7 @@ int main(int argc, char **argv)
         return help_show(NULL);
     if (i >= argc)
         return args_wrong(NULL, "dibs run NAME -- COMMAND",
-                          "what shall it be? 'dibs help' shows what there is");
+                          "a subcommand is missing; 'dibs help' lists them");
 
     const struct command *cmd = command_find(argv[i]);
     if (!cmd)

@@ -91,7 +91,7 @@ int names_place(struct args *a, const struct command *cmd)
         return EXIT_FINE;
     if (a->n_words > 0)
         return args_wrong(cmd, multi_example,
-                          "unexpected word '%s'; --multi has the names",
+                          "unexpected word '%s'; the names are in --multi",
                           a->words[0]);
     a->words[a->n_words++] = a->multi;
     return EXIT_FINE;

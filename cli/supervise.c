@@ -96,7 +96,7 @@ static const char *loss_text(const struct watch *w)
         return "its lease ends and is not renewed";
     if (a->max_hold_ms > 0 && end + a->max_hold_ms / 20 >= a->max_hold_ms)
         return "--max-hold is reached";
-    return w->g->lost ? "the server says that it is not ours any more"
+    return w->g->lost ? "the server says that we do not hold it any more"
                       : "it could not be renewed";
 }
 
@@ -162,7 +162,8 @@ static void check_times(struct watch *w, int64_t now)
 
     if (w->why == STOP_NOT && now >= w->run_end) {
         w->why = STOP_TOOLONG;
-        out_tell(OUT_ERROR, "max-run", "still running after %s (-t); stopping",
+        out_tell(OUT_ERROR, "max-run",
+                 "the command still runs after %s (-t); stopping it",
                  out_span(w->a->max_run_ms, span));
         w->kill_at = now + w->a->kill_after_ms;
         if (w->kill_at > now)
@@ -349,16 +350,17 @@ static void check_end(struct watch *w)
 
     if (guard_stop(&w->ch->guard) && w->why != STOP_LOST) {
         w->why = STOP_LOST;
-        out_tell(OUT_ERROR, "lost",
-                 "stood still for too long to keep %s; the command was killed",
-                 name);
+        out_tell(
+            OUT_ERROR, "lost",
+            "dibs was stopped for too long and lost %s; the command was killed",
+            name);
     }
     grip_outer_look(w->g);
     if (w->g->outer != OUTER_HOLDS && w->why != STOP_LOST && !w->late) {
         w->late = true;
         out_tell(OUT_ERROR, "lost",
-                 "lost %s before the command ended: %s; it may not have been "
-                 "alone",
+                 "lost %s before the command ended: %s; another one may have "
+                 "run at the same time",
                  name, grip_outer_text(w->g));
     }
 }

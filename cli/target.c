@@ -397,7 +397,7 @@ static void tell_open_failed(const struct target *t, const char *name,
     switch (err) {
     case DIBS_ERR_INVALID:
         out_tell(OUT_ERROR, "usage",
-                 "'%s' is not the address of a server%s%s; right would be: "
+                 "'%s' is not the address of a server%s%s; for example: "
                  "redis://db1.example:6379 or unix:///run/redis.sock",
                  url, colon, words);
         break;
