@@ -4,17 +4,17 @@
  *
  *     dibs [options] SUBCOMMAND [options] WORDS [-- COMMAND ARGS...]
  *
- * One table has all options: who takes them, where their value goes, what it
- * may be, and a sentence for the help. Options and words may be mixed up to
- * "--"; behind it nothing is looked at, so a guarded command keeps its dashes.
- * Options before the subcommand are those that every one of them takes.
+ * One table has all options: which subcommands take them, where their value
+ * goes, what it may be, and a sentence for the help. Options and words may be
+ * mixed up to "--". What comes behind it is not read, so a guarded command
+ * keeps its dashes. Before the subcommand only those options may come that all
+ * subcommands take.
  *
  * Thread  The first, before there is another.
  *
- * Trouble Whatever is wrong ends in args_wrong or args_hint: one line that
- *         names the bad word, one with the line that was typed, put right
- *         (hint.c), and EXIT_USAGE. The help is not printed; who wants it asks
- *         for it.
+ * Trouble Every error goes through args_wrong or args_hint: one line that names
+ *         the wrong word, one line with the corrected command line (hint.c),
+ *         and EXIT_USAGE. The help is not printed.
  */
 #include "args.h"
 
@@ -170,7 +170,7 @@ static char *right_line(const struct scan *s, int at, int n, const char *with)
 
 /* ---- one option -------------------------------------------------------- */
 
-/* glued: the value is in the option's own word. */
+/* glued: the value, if it is in the option's own word. */
 static int wrong_value(struct scan *s, const struct option_row *row,
                        const char *glued, const char *why)
 {
@@ -259,8 +259,8 @@ static const struct option_row *option_find(const struct command *cmd,
 
 /* ---- one word ---------------------------------------------------------- */
 
-/* What is a flag has no value. A value is glued to its option, or the next
- * word. */
+/* A flag has no value. A value is in the same word as its option, or is the
+ * next word. */
 static int option_value(struct scan *s, const struct option_row *row,
                         const char *glued)
 {
@@ -337,7 +337,7 @@ static int short_options(struct scan *s)
     return EXIT_FINE;
 }
 
-/* Does the line say what is to be run? */
+/* Does the line have a command to run? */
 static bool has_dashes(const struct scan *s)
 {
     for (int i = s->i; i < s->line.argc; i++)
@@ -383,7 +383,7 @@ int args_before(struct args *a, int argc, char **argv, int *i)
     return code;
 }
 
-/* What stands behind --: a command for run, plain words for the others. */
+/* What comes behind --: a command for run, plain words for the others. */
 static int behind_dashes(struct scan *s)
 {
     int code = EXIT_FINE;

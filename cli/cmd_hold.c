@@ -2,11 +2,12 @@
  *
  * cmd_hold.c - dibs hold: hold a lock until stdin ends or a signal comes.
  *
- * For those who cannot wrap a command: a script that guards several steps, a
- * person who wants everybody else to keep off for a while, a systemd unit.
- * Once the lock is held its owner is printed, so that a script can wait for
- * that line. If it cannot be printed, the lock is given back. If the lock is
- * lost we say so and end at once; our end is what the others watch.
+ * This is for users who have no single command to run: a script that guards
+ * several steps, a person who wants to keep all others out for a while, a
+ * systemd unit. When the lock is held, its owner is printed, so that a script
+ * can wait for that line. If it cannot be printed, the lock is released. If the
+ * lock is lost, hold prints an error and ends at once: scripts watch for its
+ * end.
  *
  * Thread  The first one.
  */
@@ -70,8 +71,8 @@ static int print_owner(const struct args *a, const struct grip *g)
 
 enum input { INPUT_COMES, INPUT_ENDED, INPUT_NOT_NOW };
 
-/* What is on stdin is nothing to us, only its end. In the background of a
- * terminal it is not ours to read: then we look again later. */
+/* Only the end of stdin matters, not what is in it. In the background of a
+ * terminal we may not read: then we try again later. */
 static enum input read_input(void)
 {
     char rest[4096];
@@ -98,16 +99,15 @@ static int ending_signal(const struct signals *s)
     return 0;
 }
 
-/* How long the lock is ours for sure. */
+/* For how long we surely hold the lock. */
 static int64_t ours_ms(struct grip *g)
 {
     grip_outer_look(g);
     return g->outer == OUTER_HOLDS ? grip_valid_ms(g) : 0;
 }
 
-/* Until it is over; false when the lock was lost. The owner is printed when
- * stdout takes it, and *unwritten is the errno if that fails: nobody may be
- * reading. */
+/* Holds the lock until the end; false when it was lost. The owner is printed
+ * when stdout is ready. If that fails, *unwritten is the errno. */
 static bool keep_holding(const struct args *a, struct grip *g, int *unwritten)
 {
     int timer = time_fd();
@@ -154,7 +154,7 @@ static int tell_lost(const struct args *a, struct grip *g)
     return EXIT_LOST;
 }
 
-/* Gives it back; code is the exit code if that works. */
+/* Releases it; code is the exit code if that works. */
 static int give_back(const struct args *a, struct grip *g, int64_t keep_ms,
                      int code)
 {

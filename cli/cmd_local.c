@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * cmd_local.c - dibs local: the private server, seen and stopped.
+ * cmd_local.c - dibs local: shows and stops the private server.
  *
- * Stopping it ends every lock on it, so it is refused while there are any,
- * unless --force says otherwise.
+ * Stopping the server ends every lock on it. So stop refuses while locks are
+ * held, unless --force is given.
  *
  * Thread  The first one.
  */
@@ -51,7 +51,7 @@ static bool count_lock(const char *name, size_t len, const dibs_lock_info *info,
     return true;
 }
 
-/* How many locks are held there? What does not answer holds none. */
+/* How many locks are held there? A server that does not answer holds none. */
 static size_t locks_held(const struct local *lo)
 {
     char *url = local_url(lo);

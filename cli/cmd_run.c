@@ -8,9 +8,9 @@
  *     give the lock back   grip.c        until it is confirmed
  *     say how it went      here          exit code, --status-fd
  *
- * The exit code answers two questions at once: how did the command end, and
- * was it alone while it ran? A bad answer to the second one outweighs the
- * first, for then a success is not worth much.
+ * The exit code answers two questions at once: how did the command end, and was
+ * it alone while it ran? The second one is more important: if the command was
+ * not alone, its success means little.
  *
  * Thread  The first one.
  */
@@ -187,7 +187,7 @@ static int64_t keep_ms(const struct run *r)
     return left > 0 && r->w.why != STOP_LOST ? left : 0;
 }
 
-/* With the lock in hand. */
+/* While the lock is held. */
 static int run_guarded(struct run *r, const struct env *e)
 {
     char *shell[] = {"/bin/sh", "-c", (char *)r->a->shell, NULL};
@@ -218,8 +218,8 @@ static int no_memory(void)
     return EXIT_INTERNAL;
 }
 
-/* A shell that runs a loop goes by how we die whether the user meant to
- * interrupt the loop, too. */
+/* A shell that runs a loop looks at how we died: by SIGINT, it ends the loop,
+ * too. */
 static void die_of_interrupt(const struct run *r)
 {
     bool typed = (r->g.sig == SIGINT && r->g.typed) ||

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * events.c - what the library reports, told to people.
+ * events.c - prints what the library reports.
  *
- * The library reports every failed attempt. A server that refuses each of them
- * for an hour would fill a log, so the same text is told at most once a
- * minute. When it is told again, the line says how often it came meanwhile.
+ * The library reports every failed attempt. A server that refuses for an hour
+ * would fill a log, so the same text is printed at most once a minute. The next
+ * time, the line says how often it came meanwhile.
  *
  * Thread  The thread that opens the clients, then the first one; never two at
  *         a time.
@@ -37,7 +37,7 @@ static uint64_t hash_text(const char *s)
     return h;
 }
 
-/* The place of a text, which is the oldest one's if the text is new. */
+/* The entry of a text; a new text gets the entry of the oldest one. */
 static struct seen *find_seen(uint64_t hash)
 {
     struct seen *oldest = &seen[0];

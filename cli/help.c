@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * help.c - what dibs help and --help show.
+ * help.c - what dibs help and --help print.
  *
- * The first page fits a screen and is enough to guard a cron job. The page of
- * a subcommand is made from the tables of main.c and args.c, so that it tells
- * what the parser takes; but for sentences that do not suit all subcommands,
- * and options that are taken and mean nothing. dibs(1) has the rest.
+ * The first page fits on a screen and is enough to guard a cron job. The page
+ * of a subcommand is made from the tables of main.c and args.c, so it has what
+ * the parser takes. Some options have another text for some subcommands, and
+ * options without effect are left out. dibs(1) has the rest.
  */
 #include <stdio.h>
 #include <string.h>
@@ -64,7 +64,7 @@ static void print_wrapped(const char *text, int at)
     putchar('\n');
 }
 
-/* What is not in the summary, and a user of it must know. */
+/* What a user must know besides the summary. */
 static const struct {
     unsigned command;
     const char *text;
@@ -126,8 +126,8 @@ static const char *words_for(const struct option_row *row, unsigned command)
     return row->help;
 }
 
-/* A server can be named to every subcommand, since such options may stand
- * before it; but some ask none. */
+/* Every subcommand accepts the options that name a server, since they may come
+ * before it; but some subcommands use no server. */
 static bool means_nothing(const struct option_row *row, unsigned command)
 {
     return !(command & CMD_SERVER) && (strcmp(row->name, "url") == 0 ||

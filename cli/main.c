@@ -3,10 +3,10 @@
  * main.c - the dibs command: picks the subcommand.
  *
  * Reading order: exits.h (what the codes mean), args.c (the command line; with
- * names.c, and hint.c for what was mistyped), cmd_run.c (the main job; it leads
- * to grip.c, child.c, supervise.c and guard.c), outer.c (runs inside of runs),
+ * names.c, and hint.c for typing errors), cmd_run.c (the main job; it leads to
+ * grip.c, child.c, supervise.c and guard.c), outer.c (runs inside of runs),
  * target.c, local.c and orphan.c (which server), events.c, waiting.c and
- * failure.c (what is said meanwhile and in the end), then the smaller commands.
+ * failure.c (the messages meanwhile and at the end), then the smaller commands.
  *
  * The command is a user of the library like any other: of its headers it
  * includes <dibs/dibs.h> and no more.
@@ -53,9 +53,9 @@ const struct command commands[] = {
     {NULL, 0, 0, 0, NULL, NULL, NULL, NULL, NULL},
 };
 
-/* Whoever starts us without stdin, stdout or stderr must not find that the
- * first socket we open takes its place, and a message goes down the socket.
- * The guarded command still gets what we got: nothing. */
+/* If we are started without stdin, stdout or stderr, the first socket that we
+ * open would get that number, and messages would go into the socket. So we open
+ * /dev/null there. The guarded command still gets what we got: nothing. */
 static void fill_descriptors(void)
 {
     for (int fd = 0; fd <= STDERR_FILENO; fd++)

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: MIT
  *
- * supervise.c - watches over a command and its lock until the command is gone.
+ * supervise.c - watches a command and its lock until the command is gone.
  *
- * One poll(2): signals, the library, and a timer set to whatever is due next.
- * Each pass does what is due and looks whether it is over.
+ * One poll(2) waits for signals, the library, and a timer for what is due next.
+ * Each pass does what is due, and checks whether the command is gone.
  *
  * Loss    The lock is ours until its deadline, which each renewal pushes back.
- *         We go by our own clock, not by an error that somebody may or may not
- *         send: when the deadline comes near, the command is told to end, and
- *         shortly before it the command is killed, so that it is dead when the
- *         server gives the lock to another. Seen backwards from the deadline:
+ *         We look at our own clock, and do not wait for an error: when the
+ *         deadline comes near, the command is told to end. Shortly before the
+ *         deadline it is killed, so that it is dead when the server gives the
+ *         lock to somebody else. Seen backwards from the deadline:
  *
  *             TERM ...grace_ms... KILL ...margin_ms... deadline
  *
- *         When the server says that the lock is gone there is nothing left to
- *         be early for; the same steps begin at once. --on-lost chooses what
- *         stands for TERM, or that the command is left alone.
+ *         When the server says that the lock is gone, the same steps begin at
+ *         once. --on-lost chooses another step than TERM, or that the command
+ *         runs on.
  *
  *         A lock that an outer dibs run holds for us ends when that run says
- *         so or ends itself (outer.c). It is the same loss.
+ *         so, or when it ends (outer.c). It is the same loss.
  *
  * Pauses  While dibs is stopped nothing is renewed, so its command must be
- *         stopped, too. Stopped by the terminal, we stop it first; and when we
- *         are continued, it is only if the lock is still ours. SIGSTOP gives
- *         no time for that; then the guard acts (guard.c).
+ *         stopped, too. When the terminal stops us, we stop the command first.
+ *         When we are continued, we continue it only if we still hold the lock.
+ *         SIGSTOP gives no time for that; then the guard acts (guard.c).
  *
  * End     The lock may be released when nobody in the group is left, and when
  *         no run inside of ours relies on it (outer.c). The end of a child
@@ -77,7 +77,7 @@ static void kill_it(struct watch *w)
     w->kill_at = TIME_NEVER;
 }
 
-/* A process that is stopped hears of a signal only when it is continued. */
+/* A stopped process gets a signal only when it is continued. */
 static void ask_to_end(struct watch *w, int sig)
 {
     child_signal(w->ch, sig);
@@ -134,7 +134,7 @@ static void begin_loss(struct watch *w, int64_t now)
         ask_to_end(w, what->sig);
 }
 
-/* Takes note of renewals; acts when they stay away. */
+/* Notes renewals; acts when there are none. */
 static void check_lock(struct watch *w, int64_t now)
 {
     if (w->why == STOP_LOST || w->late)
