@@ -14,7 +14,7 @@
  * Needed  Without this search, two holders of one lock are easy to get: hold a
  *         lock, remove the folder, run another command (cli.local does that).
  *
- * Thread Any; with the folder locked.
+ * Thread  Any; with the folder locked.
  */
 #include "orphan.h"
 
