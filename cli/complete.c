@@ -144,8 +144,8 @@ static void read_words(struct typed_so_far *t, int argc, char **argv)
 
 /* Offers a candidate if the word so far begins like it. The bytes of the word
  * before `from` are put before it. */
-static void offer(const struct typed_so_far *t, const char *from,
-                  const char *candidate, const char *help)
+static void offer_word(const struct typed_so_far *t, const char *from,
+                       const char *candidate, const char *help)
 {
     size_t kept = (size_t)(from - t->word);
 
@@ -162,14 +162,14 @@ static void offer_words(const struct typed_so_far *t, const char *words)
     char *copy = strdup(words), *rest = copy, *one;
 
     while (copy && (one = strsep(&rest, " ")))
-        offer(t, t->value, one, NULL);
+        offer_word(t, t->value, one, NULL);
     free(copy);
 }
 
 static void offer_commands(const struct typed_so_far *t)
 {
     for (const struct command *c = commands; c->name; c++)
-        offer(t, t->word, c->name, c->summary);
+        offer_word(t, t->word, c->name, c->summary);
 }
 
 static void offer_options(const struct typed_so_far *t)
@@ -182,7 +182,7 @@ static void offer_options(const struct typed_so_far *t)
         if (t->cmd ? (takers & t->cmd->bit) == 0 : takers != CMD_ALL)
             continue;
         snprintf(name, sizeof name, "--%s", row->name);
-        offer(t, t->word, name, row->help);
+        offer_word(t, t->word, name, row->help);
     }
 }
 
@@ -203,7 +203,7 @@ static bool offer_name(const char *name, size_t len, const dibs_lock_info *info,
             return true;
     char *copy = strndup(name, len);
     if (copy)
-        offer(o->t, o->from, copy, NULL);
+        offer_word(o->t, o->from, copy, NULL);
     free(copy);
     return true;
 }
@@ -264,7 +264,7 @@ static void answer_word(const struct typed_so_far *t)
     else if (t->cmd && t->cmd->bit == CMD_LOCAL && t->names == 0)
         offer_words(t, "status stop");
     else if (t->cmd && t->cmd->bit == CMD_RUN && t->names > 0)
-        offer(t, t->word, "--", NULL);
+        offer_word(t, t->word, "--", NULL);
 }
 
 int complete_line(int argc, char **argv)
