@@ -67,7 +67,7 @@ struct news {
 /* What the keeper tells its watcher. */
 struct orders {
     int64_t kill_at; /* on the clock of times.h */
-    bool done;       /* the script is on its own from now on */
+    bool held;       /* false: if we end now, nothing is lost */
 };
 
 /* Not on the stack: a thread that finds no server may outlive keeper_main. */
@@ -144,21 +144,32 @@ static int listen_there(struct keeper *k)
     return 0;
 }
 
+/* Whoever reads from the script's stdout must not wait for us. */
+static void leave_input(void)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    if (chdir("/") != 0 || null < 0)
+        return;
+    dup2(null, STDIN_FILENO);
+    dup2(null, STDOUT_FILENO);
+    close(null);
+}
+
 /* ---- the watcher ------------------------------------------------------- */
 
-/* Waits for the keeper's death, in a copy of a process with threads: only what
- * is safe there is called. */
-static _Noreturn void watcher_main(const struct script *s, int orders_fd)
+/* Waits for the keeper's death. */
+static _Noreturn void watcher_main(const struct keeper *k, int orders_fd)
 {
+    const struct script *s = &k->script;
     struct orders o = {.kill_at = TIME_NEVER}, next;
     int timer = time_fd();
     struct pollfd p[3] = {{.fd = orders_fd, .events = POLLIN},
                           {.fd = s->fd, .events = POLLIN},
                           {.fd = timer, .events = POLLIN}};
+    bool over = false;
 
-    setsid();
-    prctl(PR_SET_NAME, "dibs-watcher");
-    while (!o.done) {
+    while (!over) {
         time_arm(timer, o.kill_at);
         if (poll(p, 3, TIME_POLL(timer)) < 0)
             continue;
@@ -166,51 +177,58 @@ static _Noreturn void watcher_main(const struct script *s, int orders_fd)
         if (n == (ssize_t)sizeof next) {
             o = next;
         } else if (n == 0) {
-            script_signal(s, SIGTERM);
+            over = !o.held;
             p[0].fd = -1;
+            if (over)
+                continue;
+            out_tell(OUT_ERROR, "lost",
+                     "the process that held %s was killed; signaling process "
+                     "%d",
+                     k->a->words[0], (int)s->pid);
+            script_signal(s, SIGTERM);
         } else if (p[1].revents) {
-            break;
+            over = true;
         } else if (time_now() >= o.kill_at) {
             script_signal(s, SIGKILL);
-            break;
+            over = true;
         }
     }
     _exit(0);
 }
 
-static bool watcher_start(struct keeper *k)
+/* Before there are threads. 0, or an errno. */
+static int watcher_start(struct keeper *k)
 {
     int ends[2];
     sigset_t all;
 
-    k->watcher_fd = -1;
     if (k->a->on_lost.kind == LOST_WARN)
-        return true;
+        return 0;
     if (pipe2(ends, O_CLOEXEC) != 0)
-        return false;
+        return errno;
     pid_t pid = fork();
     if (pid == 0) {
-        int keep[2] = {ends[0], k->script.fd};
-        struct script s = k->script;
-
         sigfillset(&all);
         sigprocmask(SIG_SETMASK, &all, NULL);
-        /* Only the two, as 0 and 1. The second may be in the first's place. */
-        s.fd = fcntl(keep[1], F_DUPFD, 2);
-        dup2(keep[0], 0);
-        dup2(s.fd, 1);
-        s.fd = 1;
-        fds_close_from(2, false);
-        watcher_main(&s, 0);
+        setsid();
+        prctl(PR_SET_NAME, "dibs-watcher");
+        close(ends[1]);
+        close(k->news_fd);
+        if (k->a->status_fd > STDERR_FILENO)
+            close(k->a->status_fd);
+        leave_input();
+        watcher_main(k, ends[0]);
     }
+    int why = pid < 0 ? errno : 0;
     close(ends[0]);
     k->watcher_fd = ends[1];
-    return pid > 0;
+    return why;
 }
 
-static void watcher_tell(struct keeper *k, bool done)
+static void watcher_tell(struct keeper *k, bool held)
 {
-    struct orders o = {k->deadline - k->margin_ms / 2, done};
+    struct orders o = {held ? k->deadline - k->margin_ms / 2 : TIME_NEVER,
+                       held};
 
     if (k->watcher_fd < 0 ||
         write(k->watcher_fd, &o, sizeof o) == (ssize_t)sizeof o)
@@ -267,7 +285,7 @@ static void check_lock(struct keeper *k, int64_t now)
     if (left <= (warn ? 0 : watch_grace_ms(k->a, &k->g) + k->margin_ms))
         begin_loss(k, now);
     else if (k->deadline != before)
-        watcher_tell(k, false);
+        watcher_tell(k, true);
 }
 
 /* Does somebody ask for the release? Another hold only looks whether we are
@@ -386,15 +404,10 @@ static void send_news(struct keeper *k, int code)
 /* Nothing of the script's is left but stderr. */
 static void leave_script(void)
 {
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
     setsid();
     prctl(PR_SET_PDEATHSIG, 0);
     prctl(PR_SET_NAME, "dibs-keeper");
-    if (chdir("/") != 0 || null < 0)
-        return;
-    dup2(null, STDIN_FILENO);
-    dup2(null, STDOUT_FILENO);
+    leave_input();
 }
 
 /* With the lock in hand; the exit code. */
@@ -403,8 +416,6 @@ static int hold_for_script(struct keeper *k)
     int64_t lease = k->a->lease_ms;
     int why = listen_there(k);
 
-    if (why == 0 && !watcher_start(k))
-        why = errno;
     if (why != 0) {
         out_tell(OUT_ERROR, "internal", "cannot hold %s in the background: %s",
                  k->a->words[0], strerror(why));
@@ -418,7 +429,7 @@ static int hold_for_script(struct keeper *k)
     keep_holding(k);
     grip_outer_leave(&k->g);
     int code = give_back(k);
-    watcher_tell(k, true);
+    watcher_tell(k, false);
     unlink(k->path);
     answer_asker(k, code);
     return code;
@@ -429,7 +440,7 @@ static int take_and_hold(struct keeper *k)
     struct report report = {.why = NULL};
     pthread_t thread;
 
-    if (!signals_open(&k->signals) ||
+    if (watcher_start(k) != 0 || !signals_open(&k->signals) ||
         pthread_create(&thread, NULL, await_script, k) != 0) {
         out_tell(OUT_ERROR, "internal", "cannot watch process %d",
                  (int)k->script.pid);

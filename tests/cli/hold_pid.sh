@@ -129,12 +129,10 @@ await not pgrep -f "hold --for-pid $script job"
 case_is 'what a killed keeper left is replaced'
 bash -c 'exec sleep 1000' &
 sleeper=$!
-ran 0 dibs hold --for-pid $sleeper job
-kill -STOP $sleeper
-pkill -9 -f "hold --for-pid $sleeper job"
-await not pgrep -f "hold --for-pid $sleeper job"
+ran 0 dibs hold --on-lost warn --for-pid $sleeper job # without a watcher
+kill -9 "$(pgrep -f "hold --on-lost warn --for-pid $sleeper job")"
+await not pgrep -f "hold --on-lost warn --for-pid $sleeper job"
 redis main del job >/dev/null
-kill -CONT $sleeper
 ran 0 dibs hold --for-pid $sleeper job
 ran 0 dibs release --for-pid $sleeper job
 await free main job
