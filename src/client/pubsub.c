@@ -61,21 +61,7 @@ static int channel_order(const struct dibs__channel *a,
     return a->len < b->len ? -1 : a->len > b->len;
 }
 
-#if defined(__GNUC__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-function"
-#endif
-RB_GENERATE_STATIC(dibs__channels, dibs__channel, node, channel_order)
-
-/* Not RB_NEXT: it takes three arguments in old versions of libuv, two in new
- * ones. */
-static struct dibs__channel *channel_after(struct dibs__channel *ch)
-{
-    return dibs__channels_RB_NEXT(ch);
-}
-#if defined(__GNUC__)
-#pragma GCC diagnostic pop
-#endif
+DIBS_TREE(dibs__channels, dibs__channel, node, channel_order);
 
 /* ---- channels ---------------------------------------------------------- */
 
@@ -225,7 +211,7 @@ static void refuse(struct dibs__pubsub *ps, const char *text)
                          DIBS_ERR_AUTH, text);
     ps->refused = true;
     for (ch = RB_MIN(dibs__channels, &ps->channels); ch; ch = next) {
-        next = channel_after(ch);
+        next = DIBS_TREE_NEXT(dibs__channels, ch);
         ch->asked = ch->unasked = 0;
         channel_call(ch);
         channel_drop_if_idle(ch);
@@ -242,7 +228,7 @@ static void moved(struct dibs__pubsub *ps, const char *error)
 
     dibs__cluster_doubt(ps->cluster);
     for (ch = RB_MIN(dibs__channels, &ps->channels); ch; ch = next) {
-        next = channel_after(ch);
+        next = DIBS_TREE_NEXT(dibs__channels, ch);
         if (ch->slot != slot)
             continue;
         ch->asked = ch->unasked = 0;
@@ -337,7 +323,7 @@ static void conn_down(struct dibs__conn *cn, dibs_err err, const char *why)
         dibs__say_down(&ps->events, &ps->to->url, &ps->hush,
                        &(struct dibs__failure){err, why, cn->id[0] != '\0'});
     for (ch = RB_MIN(dibs__channels, &ps->channels); ch; ch = next) {
-        next = channel_after(ch);
+        next = DIBS_TREE_NEXT(dibs__channels, ch);
         ch->asked = ch->unasked = 0;
         ch->ready = false;
         channel_drop_if_idle(ch);
@@ -460,7 +446,7 @@ void dibs__pubsub_reroute(struct dibs__pubsub *ps)
     struct dibs__channel *ch, *next;
 
     for (ch = RB_MIN(dibs__channels, &ps->channels); ch; ch = next) {
-        next = channel_after(ch);
+        next = DIBS_TREE_NEXT(dibs__channels, ch);
         struct dibs__pubsub *to = dibs__cluster_pubsub(ps->cluster, ch->slot);
         if (dibs__list_empty(&ch->subs))
             continue;

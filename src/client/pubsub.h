@@ -7,8 +7,6 @@
 
 #include "client/server.h"
 
-#include <uv/tree.h>
-
 struct dibs__channel;
 
 /* A listener. Lives inside whatever listens. hear is called when the channel

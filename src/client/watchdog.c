@@ -26,14 +26,7 @@ static int lease_order(const struct dibs__lease *a, const struct dibs__lease *b)
     return a < b ? -1 : a > b;
 }
 
-#if defined(__GNUC__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-function"
-#endif
-RB_GENERATE_STATIC(dibs__leases, dibs__lease, node, lease_order)
-#if defined(__GNUC__)
-#pragma GCC diagnostic pop
-#endif
+DIBS_TREE(dibs__leases, dibs__lease, node, lease_order);
 
 static void remove_it(struct dibs__watchdog *wd, struct dibs__lease *le)
     REQUIRES(wd->mu)

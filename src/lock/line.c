@@ -48,14 +48,7 @@ static int line_order(const struct dibs__line *a, const struct dibs__line *b)
     return order ? order : kind_order(a->kind, b->kind);
 }
 
-#if defined(__GNUC__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-function"
-#endif
-RB_GENERATE_STATIC(dibs__lines, dibs__line, node, line_order)
-#if defined(__GNUC__)
-#pragma GCC diagnostic pop
-#endif
+DIBS_TREE(dibs__lines, dibs__line, node, line_order);
 
 /* ---- lines ------------------------------------------------------------- */
 
@@ -216,7 +209,7 @@ struct dibs__line *dibs__line_first(struct dibs__lines *lines)
 
 struct dibs__line *dibs__line_after(struct dibs__line *line)
 {
-    return dibs__lines_RB_NEXT(line); /* pubsub.c says why not RB_NEXT */
+    return DIBS_TREE_NEXT(dibs__lines, line);
 }
 
 void dibs__line_ref(struct dibs__line *line)
