@@ -39,7 +39,7 @@ static void query_write(struct dibs__call *call, struct dibs__buf *out,
         dibs__buf_arg_text(out, q->argv[i]);
 }
 
-static void copy(struct dibs__buf *text, const struct dibs__reply *r)
+static void copy_reply(struct dibs__buf *text, const struct dibs__reply *r)
 {
     switch (r->type) {
     case REPLY_NIL:
@@ -53,7 +53,7 @@ static void copy(struct dibs__buf *text, const struct dibs__reply *r)
         break;
     case REPLY_ARRAY:
         for (size_t i = 0; i < r->len; i++) {
-            copy(text, r->elem[i]);
+            copy_reply(text, r->elem[i]);
             if (r->elem[i]->type != REPLY_ARRAY)
                 dibs__buf_add(text, "\n", 1);
         }
@@ -73,7 +73,7 @@ static void query_answered(struct dibs__call *call, dibs_err err,
     if (reply) {
         out->array = reply->type == REPLY_ARRAY;
         out->num = reply->type == REPLY_NUM ? reply->num : 0;
-        copy(&out->text, reply);
+        copy_reply(&out->text, reply);
         dibs__buf_add(&out->text, "", 1);
     }
     sem_post(&q->done);
@@ -88,9 +88,9 @@ static void query_explained(struct dibs__call *call, dibs_err err,
     snprintf(q->why, sizeof q->why, "%s", why);
 }
 
-static void ask(dibs_client *c, struct query *q)
+static void ask_query(dibs_client *c, struct query *q)
 {
-    int64_t timeout = c->server.to.command_timeout_ms;
+    int64_t timeout = c->to.command_timeout_ms;
 
     q->call.write = query_write;
     q->call.done = query_answered;
@@ -98,7 +98,7 @@ static void ask(dibs_client *c, struct query *q)
     q->call.quiet = true; /* whoever asks reads the answer */
     q->call.attempt_ms = timeout;
     q->call.deadline = dibs__now_ms() + 2 * timeout;
-    dibs__call_direct(&c->server, &q->call);
+    dibs__call_direct(c->route, &q->call);
     while (sem_wait(&q->done) != 0)
         ; /* a signal */
 }
@@ -116,7 +116,7 @@ dibs_err dibs__query(dibs_client *c, const char *const *argv,
     if (out->err != DIBS_OK)
         return out->err;
     sem_init(&q.done, 0, 0);
-    ask(c, &q);
+    ask_query(c, &q);
     sem_destroy(&q.done);
     dibs__client_leave(c);
     if (out->err != DIBS_OK && q.why[0])

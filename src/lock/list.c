@@ -26,7 +26,7 @@ struct scan {
     dibs_err err;
     char why[DIBS__REASON_MAX]; /* in words */
     const char *pattern;
-    struct dibs__server *server;
+    struct dibs__route to;
     char cursor[24];
     struct dibs__buf names; /* a length and a name, and so on */
 };
@@ -92,7 +92,7 @@ static dibs_err next_page(dibs_client *c, struct scan *s)
 
     if (err != DIBS_OK)
         return err;
-    int64_t timeout = c->server.to.command_timeout_ms;
+    int64_t timeout = c->to.command_timeout_ms;
     dibs__buf_cut(&s->names, 0);
     s->call.write = scan_write;
     s->call.done = scan_answered;
@@ -102,8 +102,8 @@ static dibs_err next_page(dibs_client *c, struct scan *s)
     s->call.deadline = dibs__now_ms() + 2 * timeout;
     s->call.connect_by = 0;
     s->call.expects = 1u << REPLY_ARRAY;
-    s->call.slot = s->server == &c->server ? 0 : -1;
-    dibs__call_direct(s->server, &s->call);
+    s->call.slot = s->to.server ? -1 : 0;
+    dibs__call_direct(s->to, &s->call);
     while (sem_wait(&s->done) != 0)
         ;
     dibs__client_leave(c);
@@ -192,9 +192,9 @@ static dibs_err scan_cluster(dibs_client *c, struct scan *s, dibs_list_fn fn,
     dibs_err err = next_page(c, s);
     bool more = err == DIBS_OK;
 
-    for (unsigned i = 0; more && (s->server = dibs__cluster_nth(c->cluster, i));
-         i++)
-        if (dibs__cluster_serves(c->cluster, s->server))
+    for (unsigned i = 0;
+         more && (s->to.server = dibs__cluster_nth(c->cluster, i)); i++)
+        if (dibs__cluster_serves(c->cluster, s->to.server))
             more = scan_server(c, s, fn, arg, &err);
     return err;
 }
@@ -210,7 +210,7 @@ static dibs_err list_all(dibs_client *c, const char *pattern, dibs_list_fn fn,
         return dibs__client_refuse(c);
     if (dibs__client_foreign(c))
         return DIBS_ERR_FORKED;
-    s.server = &c->server;
+    s.to = c->route;
     sem_init(&s.done, 0, 0);
     if (c->cluster)
         err = scan_cluster(c, &s, fn, arg);

@@ -84,8 +84,7 @@ static void count_explained(struct dibs__call *call, dibs_err err,
  * line has a reference of ours. */
 static dibs_err count_ask(struct count *ct, const char *subcommand)
 {
-    struct dibs__server *s = dibs__line_server(ct->line);
-    int64_t timeout = s->to.command_timeout_ms;
+    int64_t timeout = dibs__line_client(ct->line)->to.command_timeout_ms;
 
     ct->subcommand = subcommand;
     ct->found = 0;
@@ -99,7 +98,7 @@ static dibs_err count_ask(struct count *ct, const char *subcommand)
         .expects = 1u << REPLY_ARRAY,
         .slot = ct->line->slot,
     };
-    dibs__call_direct(s, &ct->call);
+    dibs__call_direct(dibs__line_route(ct->line), &ct->call);
     while (sem_wait(&ct->done) != 0)
         ; /* a signal */
     if (ct->err != DIBS_OK && ct->why[0])
