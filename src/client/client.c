@@ -98,7 +98,7 @@ static void client_clear(dibs_client *c)
     dibs__topology_clear(c);
     dibs__mutex_clear(&c->mu);
     pthread_cond_destroy(&c->closed_cv);
-    sem_destroy(&c->started);
+    sem_destroy(&c->parts.turn);
     sem_destroy(&c->idle);
     client_destroy(c);
 }
@@ -151,7 +151,7 @@ static void parts_init(dibs_client *c, const dibs_client_opts *o)
 {
     dibs__mutex_init(&c->mu, RANK_CLIENT);
     pthread_cond_init(&c->closed_cv, NULL);
-    sem_init(&c->started, 0, 0);
+    sem_init(&c->parts.turn, 0, 0);
     sem_init(&c->idle, 0, 0);
     atomic_init(&c->refs, 1);
     c->lease_ms = o->lease_ms ? o->lease_ms : LEASE_MS;
@@ -229,13 +229,13 @@ static dibs_err client_open(const char *url, const dibs_client_opts *opts,
         return err;
     dibs__loop_post(&c->loop, &c->start);
     if (!o.lazy) {
-        while (sem_wait(&c->started) != 0)
+        while (sem_wait(&c->parts.turn) != 0)
             ;
-        err = c->start_err;
+        err = c->parts.err;
     }
     if (err != DIBS_OK) {
         (void)client_close(c, 0);
-        dibs__reason_set(err, "%s", c->start_why);
+        dibs__reason_set(err, "%s", c->parts.why);
         tell_failure(c, err);
         dibs_client_free(c);
         return err;
@@ -269,7 +269,7 @@ static void close_upper(struct dibs__task *t)
 void dibs__client_empty(dibs_client *c, bool all_released)
 {
     c->all_released = all_released;
-    sem_post(&c->started);
+    sem_post(&c->parts.turn);
 }
 
 /* Second step, on io. */
@@ -285,7 +285,7 @@ static void take_step(dibs_client *c, void (*run)(struct dibs__task *))
 {
     c->step.run = run;
     dibs__loop_post(&c->loop, &c->step);
-    while (sem_wait(&c->started) != 0)
+    while (sem_wait(&c->parts.turn) != 0)
         ;
 }
 

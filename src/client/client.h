@@ -48,18 +48,15 @@ struct dibs_client {
     struct dibs__cluster *cluster;     /* const after init; NULL: none */
     struct dibs__watchdog watchdog;
     struct dibs__callbacks callbacks;
-    struct dibs__task start; /* the first dialing */
-    struct dibs__task step;  /* of closing, one after the other */
-    sem_t started;           /* the one or the other is done */
-    dibs_err start_err;
-    char start_why[DIBS__REASON_MAX]; /* in words */
+    struct dibs__task start;  /* the first dialing */
+    struct dibs__task step;   /* of closing, one after the other */
+    struct dibs__parts parts; /* tells when the one or the other is done */
 
     atomic_bool closing;
     atomic_int users;   /* calls inside */
     atomic_int leaving; /* calls on their way out */
     sem_t idle;         /* no users any more */
     int64_t close_by;
-    unsigned to_end;   /* io only: parts that have not ended yet */
     bool ending;       /* io only: the connections end */
     bool all_released; /* io, then the closing thread */
 
@@ -125,9 +122,9 @@ dibs_err dibs__client_listen(dibs_client *c, int slot, struct dibs__sub *sub,
 /* The servers that the URL means. Before the loop runs. */
 dibs_err dibs__topology_init(dibs_client *c, const dibs_client_opts *o);
 void dibs__topology_clear(dibs_client *c);
-/* Connects; client.started tells, unless it is lazy. Thread: io. */
+/* Connects; client.parts tells, unless it is lazy. Thread: io. */
 void dibs__topology_start(dibs_client *c);
-/* Ends all connections; client.started tells. Thread: io. */
+/* Ends all connections; client.parts tells. Thread: io. */
 void dibs__topology_close(dibs_client *c);
 void dibs__topology_abandon(dibs_client *c);
 /* Calls that were not sent yet end. Thread: io. */

@@ -51,42 +51,16 @@ static struct dibs__cluster *cluster_of(const struct dibs__slots *sl)
 
 /* ---- nodes ------------------------------------------------------------- */
 
-static void cluster_part_ended(struct dibs__cluster *cl)
+static void doubt_map(struct dibs__slots *sl)
 {
-    if (--cl->parts == 0)
-        cl->ended(cl);
-}
+    struct dibs__cluster *cl = cluster_of(sl);
 
-static void node_ended(struct dibs__node *n)
-{
-    cluster_part_ended(n->user);
-}
-
-static void doubt_map(struct dibs__cluster *cl)
-{
-    int64_t now = dibs__now_ms();
-
-    if (cl->slots.closing || cl->doubted)
+    if (sl->closing || cl->doubted)
         return;
     cl->doubted = true;
     if (!cl->refreshing)
-        dibs__timer_set(cl->slots.lp, &cl->timer,
-                        dibs__max(now, cl->not_before));
-}
-
-static void doubted_by_server(struct dibs__server *s)
-{
-    doubt_map(cluster_of(s->slots));
-}
-
-static void doubted_by_pubsub(const struct dibs__pubsub *ps)
-{
-    doubt_map(DIBS_OF(ps, struct dibs__node, pubsub)->user);
-}
-
-static void doubted_by_call(struct dibs__slots *sl)
-{
-    doubt_map(cluster_of(sl));
+        dibs__timer_set(sl->lp, &cl->timer,
+                        dibs__max(dibs__now_ms(), cl->not_before));
 }
 
 static bool is_at(const void *server, int slot)
@@ -106,15 +80,15 @@ static void node_up_again(struct dibs__server *s)
 static void node_set(struct dibs__cluster *cl, struct dibs__node *n)
 {
     n->user = cl;
-    n->ended = node_ended;
+    n->server.events = cl->events;
+    n->server.parts = cl->parts;
     n->server.max_spares = cl->max_spares;
     n->server.slots = &cl->slots;
-    n->server.trouble = doubted_by_server;
     n->server.up_again = node_up_again;
     n->server.asleep = true;
     n->pubsub.flavour = &cl->flavour;
-    n->pubsub.doubt = doubted_by_pubsub;
-    dibs__node_init(n, cl->slots.lp, &cl->events);
+    n->pubsub.slots = &cl->slots;
+    dibs__node_init(n, cl->slots.lp);
 }
 
 /* The node with this address, made if need be. NULL: no memory, too many, or
@@ -328,15 +302,6 @@ static void refresh_over(struct dibs__cluster *cl)
         dibs__timer_set(cl->slots.lp, &cl->timer, now + TIDY_MS);
 }
 
-static void map_came(struct dibs__cluster *cl, dibs_err err)
-{
-    if (err == DIBS_ERR_CONN && dibs__now_ms() < cl->came_by)
-        return;
-    if (cl->came)
-        cl->came(cl, err);
-    cl->came = NULL;
-}
-
 static void refresh_done(struct dibs__cluster *cl)
 {
     refresh_over(cl);
@@ -344,7 +309,7 @@ static void refresh_done(struct dibs__cluster *cl)
         return;
     cl->sought = false;
     cl->backoff_ms = 0;
-    map_came(cl, DIBS_OK);
+    dibs__parts_opened(cl->parts, DIBS_OK, "");
     dibs__calls_reroute(&cl->slots.waiting);
     /* What is left wants a slot that nobody has. */
     dibs__event_text(&cl->to->url, "no node serves the slot of the name",
@@ -354,13 +319,11 @@ static void refresh_done(struct dibs__cluster *cl)
 
 static void seek_again(struct dibs__cluster *cl, bool refused)
 {
-    int64_t wait = cl->backoff_ms ? cl->backoff_ms : AGAIN_FIRST_MS;
+    int64_t wait = dibs__backoff(&cl->backoff_ms, AGAIN_FIRST_MS, AGAIN_MAX_MS);
 
-    cl->backoff_ms = dibs__min(wait * 2, AGAIN_MAX_MS);
-    if (refused)
-        wait = dibs__max(wait, REFUSED_MS);
-    dibs__timer_set(cl->slots.lp, &cl->again,
-                    dibs__now_ms() + dibs__random_in(wait / 2, wait));
+    wait = dibs__max(wait,
+                     refused ? dibs__random_in(REFUSED_MS / 2, REFUSED_MS) : 0);
+    dibs__timer_set(cl->slots.lp, &cl->again, dibs__now_ms() + wait);
 }
 
 static void refresh_failed(struct dibs__cluster *cl)
@@ -380,7 +343,7 @@ static void refresh_failed(struct dibs__cluster *cl)
                    &(struct dibs__failure){err, why, false});
     seek_again(cl, refused);
     dibs__calls_end(&cl->slots.waiting, err, refused);
-    map_came(cl, err);
+    dibs__parts_opened(cl->parts, err, cl->slots.why);
 }
 
 static void map_explained(struct dibs__call *call, dibs_err err,
@@ -512,7 +475,7 @@ static void seek_map(struct dibs__slots *sl)
     if (cl->sought || cl->again.armed)
         return;
     cl->sought = true;
-    doubt_map(cl);
+    doubt_map(sl);
 }
 
 static void again_timed(struct dibs__timer *t)
@@ -537,7 +500,7 @@ static struct dibs__server *redirect_by(struct dibs__slots *sl,
 
     *ask = strncmp(error, "ASK ", 4) == 0;
     if (!*ask)
-        doubt_map(cl);
+        doubt_map(sl);
     if (!dibs__slot_redirect(error, &at, host, &port))
         return NULL;
     if (!host[0] || strcmp(host, "?") == 0)
@@ -563,7 +526,7 @@ dibs_err dibs__cluster_init(struct dibs__cluster *cl)
     cl->slots.url = url;
     cl->slots.find = find_server;
     cl->slots.redirect = redirect_by;
-    cl->slots.doubt = doubted_by_call;
+    cl->slots.doubt = doubt_map;
     cl->slots.wanted = seek_map;
     dibs__list_init(&cl->slots.waiting);
     RB_INIT(&cl->strays);
@@ -579,7 +542,7 @@ void dibs__cluster_clear(struct dibs__cluster *cl)
 {
     for (unsigned i = 0; i < atomic_load(&cl->count); i++) {
         struct dibs__node *n = cl->nodes[i];
-        dibs__node_clear(n);
+        dibs__server_clear(&n->server);
         dibs__url_clear(&n->server.to.url);
         dibs__free(n);
     }
@@ -601,10 +564,10 @@ void dibs__cluster_close(struct dibs__cluster *cl)
     dibs__timer_stop(cl->slots.lp, &cl->timer);
     dibs__timer_stop(cl->slots.lp, &cl->again);
     dibs__calls_end(&cl->slots.waiting, DIBS_ERR_CLOSED, true);
-    cl->parts = count + 1;
+    cl->parts->left = 1 + count * DIBS__NODE_PARTS;
     for (unsigned i = 0; i < count; i++)
         dibs__node_close(cl->nodes[i]);
-    cluster_part_ended(cl);
+    dibs__parts_ended(cl->parts);
 }
 
 void dibs__cluster_abandon(struct dibs__cluster *cl)

@@ -22,11 +22,7 @@ struct dibs__cluster {
     const struct dibs__target *to; /* const after init, as all up to user */
     unsigned max_spares;
     struct dibs__events events;
-    void (*ended)(struct dibs__cluster *cl);
-    /* The first map has come, or could not be had; before came_by, a failure is
-     * not the end. */
-    void (*came)(struct dibs__cluster *cl, dibs_err err);
-    int64_t came_by;
+    struct dibs__parts *parts; /* told how it goes */
     /* What is held in these slots may be gone. */
     void (*verify)(struct dibs__cluster *cl, dibs__meant *meant,
                    const void *arg);
@@ -37,7 +33,6 @@ struct dibs__cluster {
     struct dibs__hush hush;   /* io only */
     atomic_uint flavour;      /* 0: the servers are yet to be asked */
     atomic_uint count;        /* of nodes; written on io */
-    unsigned parts;           /* io only: that have not ended yet */
     bool refreshing;          /* io only: somebody is being asked for the map */
     bool doubted;             /* io only: once more after that */
     unsigned round;           /* io only */
@@ -56,8 +51,8 @@ struct dibs__cluster {
     _Atomic(struct dibs__server *) has[DIBS__SLOTS]; /* NULL: not known */
 };
 
-/* slots.lp, to, events and the hooks must be set, and flavour if it is not to
- * be found out. Before the loop runs. */
+/* slots.lp, to, events, parts and verify must be set, and flavour if it is not
+ * to be found out. Before the loop runs. */
 dibs_err dibs__cluster_init(struct dibs__cluster *cl);
 void dibs__cluster_clear(struct dibs__cluster *cl);
 /* Asks for the first map. Thread: io. */

@@ -31,39 +31,16 @@ static const struct dibs__server_upper server_upper = {
     .link_gone = free_ghost,
 };
 
-static void node_part_ended(struct dibs__node *n)
-{
-    if (--n->parts == 0)
-        n->ended(n);
-}
-
-static void server_part_ended(struct dibs__server *s)
-{
-    node_part_ended(dibs__node_of(s));
-}
-
-static void pubsub_part_ended(struct dibs__pubsub *ps)
-{
-    node_part_ended(DIBS_OF(ps, struct dibs__node, pubsub));
-}
-
-void dibs__node_init(struct dibs__node *n, struct dibs__loop *lp,
-                     const struct dibs__events *events)
+void dibs__node_init(struct dibs__node *n, struct dibs__loop *lp)
 {
     n->server.lp = n->pubsub.lp = lp;
-    n->server.events = n->pubsub.events = *events;
     n->server.upper = &server_upper;
-    n->server.ended = server_part_ended;
+    n->pubsub.events = n->server.events;
+    n->pubsub.parts = n->server.parts;
     n->pubsub.to = &n->server.to;
-    n->pubsub.ended = pubsub_part_ended;
     dibs__server_init(&n->server);
     dibs__acks_init(&n->server);
     dibs__pubsub_init(&n->pubsub);
-}
-
-void dibs__node_clear(struct dibs__node *n)
-{
-    dibs__server_clear(&n->server);
 }
 
 void dibs__node_fail_waiting(struct dibs__node *n, dibs_err err)
@@ -74,7 +51,6 @@ void dibs__node_fail_waiting(struct dibs__node *n, dibs_err err)
 
 void dibs__node_close(struct dibs__node *n)
 {
-    n->parts = 2;
     dibs__server_close(&n->server);
     dibs__pubsub_close(&n->pubsub);
 }

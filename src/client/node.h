@@ -12,9 +12,7 @@
 struct dibs__node {
     struct dibs__server server;
     struct dibs__pubsub pubsub;
-    void (*ended)(struct dibs__node *n); /* after close, on io */
-    void *user;                          /* for it */
-    unsigned parts;                      /* io only: that have not ended yet */
+    void *user;     /* whose it is */
     bool in_map;    /* io only: it has slots; the cluster's own, as the next */
     unsigned asked; /* io only: in which round it was asked for the map */
 };
@@ -24,10 +22,10 @@ static inline struct dibs__node *dibs__node_of(const struct dibs__server *s)
     return DIBS_OF(s, struct dibs__node, server);
 }
 
-/* server.to, max_spares and the hooks must be set. */
-void dibs__node_init(struct dibs__node *n, struct dibs__loop *lp,
-                     const struct dibs__events *events);
-void dibs__node_clear(struct dibs__node *n);
+#define DIBS__NODE_PARTS 2 /* that end by themselves */
+
+/* server.to, max_spares, up_again, events and parts must be set. */
+void dibs__node_init(struct dibs__node *n, struct dibs__loop *lp);
 /* Calls that were not sent yet end. Thread: io. */
 void dibs__node_fail_waiting(struct dibs__node *n, dibs_err err);
 /* Ends all calls and connections, then tells. Thread: io. */

@@ -235,7 +235,7 @@ static void slot_moved(struct dibs__pubsub *ps, const char *error)
     long slot = strtol(error + strlen(MOVED), NULL, 10);
     struct dibs__channel *ch, *next;
 
-    ps->doubt(ps);
+    ps->slots->doubt(ps->slots);
     for (ch = RB_MIN(dibs__channels, &ps->channels); ch; ch = next) {
         next = DIBS_TREE_NEXT(dibs__channels, ch);
         if (ch->slot != slot)
@@ -248,9 +248,9 @@ static void slot_moved(struct dibs__pubsub *ps, const char *error)
 
 static void error_came(struct dibs__pubsub *ps, const char *text)
 {
-    if (ps->doubt && strncmp(text, MOVED, strlen(MOVED)) == 0)
+    if (ps->slots && strncmp(text, MOVED, strlen(MOVED)) == 0)
         slot_moved(ps, text);
-    else if (ps->doubt && dibs__classify(text)->next == NEXT_LATER)
+    else if (ps->slots && dibs__classify(text)->next == NEXT_LATER)
         dibs__conn_close(ps->cn, DIBS_ERR_CONN, text); /* and then again */
     else
         refuse_listeners(ps, text);
@@ -260,7 +260,7 @@ static void error_came(struct dibs__pubsub *ps, const char *text)
 static void put_out(struct dibs__channel *ch)
 {
     ch->ready = false;
-    ch->ps->doubt(ch->ps);
+    ch->ps->slots->doubt(ch->ps->slots);
 }
 
 static bool is_verb(const char *verb, const char *plain)
@@ -293,7 +293,7 @@ static void message_came(struct dibs__conn *cn, const struct dibs__reply *reply)
             channel_call(ch);
     } else if (is_verb(verb->text, "unsubscribe") && ch->unasked > 0) {
         ch->unasked--;
-    } else if (ps->doubt && strcmp(verb->text, "sunsubscribe") == 0) {
+    } else if (ps->slots && strcmp(verb->text, "sunsubscribe") == 0) {
         put_out(ch);
     }
     channel_drop_if_idle(ch);
@@ -314,11 +314,10 @@ static void conn_up(struct dibs__conn *cn)
 
 static void pubsub_redial_later(struct dibs__pubsub *ps)
 {
-    int64_t wait = ps->backoff_ms ? ps->backoff_ms : BACKOFF_FIRST_MS;
+    int64_t wait =
+        dibs__backoff(&ps->backoff_ms, BACKOFF_FIRST_MS, BACKOFF_MAX_MS);
 
-    ps->backoff_ms = dibs__min(wait * 2, BACKOFF_MAX_MS);
-    dibs__timer_set(ps->lp, &ps->redial,
-                    dibs__now_ms() + dibs__random_in(wait / 2, wait));
+    dibs__timer_set(ps->lp, &ps->redial, dibs__now_ms() + wait);
 }
 
 static void conn_down(struct dibs__conn *cn, dibs_err err, const char *why)
@@ -338,8 +337,8 @@ static void conn_down(struct dibs__conn *cn, dibs_err err, const char *why)
     }
     if (ps->closing)
         return;
-    if (ps->doubt && err != DIBS_ERR_CLOSED)
-        ps->doubt(ps);
+    if (ps->slots && err != DIBS_ERR_CLOSED)
+        ps->slots->doubt(ps->slots);
     if (!RB_EMPTY(&ps->channels))
         pubsub_redial_later(ps);
 }
@@ -350,7 +349,7 @@ static void conn_gone(struct dibs__conn *cn)
 
     dibs__free(cn);
     if (--ps->conns == 0 && ps->closing)
-        ps->ended(ps);
+        dibs__parts_ended(ps->parts);
 }
 
 /* Is it known where the server is? Sentinels may have yet to say so; whoever
@@ -503,7 +502,7 @@ void dibs__pubsub_close(struct dibs__pubsub *ps)
     if (ps->cn)
         dibs__conn_close(ps->cn, DIBS_ERR_CLOSED, "closed");
     if (ps->conns == 0)
-        ps->ended(ps);
+        dibs__parts_ended(ps->parts);
 }
 
 void dibs__pubsub_abandon(struct dibs__pubsub *ps)

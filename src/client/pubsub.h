@@ -6,6 +6,8 @@
 #define DIBS_CLIENT_PUBSUB_H
 
 #include "client/hush.h"
+#include "client/parts.h"
+#include "client/route.h"
 #include "net/conn.h"
 
 #include <stdatomic.h>
@@ -31,10 +33,10 @@ struct dibs__pubsub {
     struct dibs__loop *lp;
     const struct dibs__target *to;
     struct dibs__events events;
-    void (*ended)(struct dibs__pubsub *ps);
-    /* In a cluster; else NULL. How messages go out, and: the map may be old. */
-    const atomic_uint *flavour;                   /* const after init */
-    void (*doubt)(const struct dibs__pubsub *ps); /* const after init */
+    struct dibs__parts *parts; /* const after init: told when it has ended */
+    /* In a cluster; else NULL. How messages go out, and whose map it is. */
+    const atomic_uint *flavour; /* const after init */
+    struct dibs__slots *slots;  /* const after init */
 
     struct dibs__conn *cn; /* NULL: none, not even on its way */
     unsigned conns;        /* that are not gone yet */

@@ -127,11 +127,9 @@ static void dismiss_others(struct dibs__sentinels *sn,
 
 static void watch_again(struct dibs__sentinels *sn)
 {
-    int64_t wait = sn->backoff_ms ? sn->backoff_ms : AGAIN_FIRST_MS;
+    int64_t wait = dibs__backoff(&sn->backoff_ms, AGAIN_FIRST_MS, AGAIN_MAX_MS);
 
-    sn->backoff_ms = dibs__min(wait * 2, AGAIN_MAX_MS);
-    dibs__timer_set(sn->lp, &sn->again,
-                    dibs__now_ms() + dibs__random_in(wait / 2, wait));
+    dibs__timer_set(sn->lp, &sn->again, dibs__now_ms() + wait);
 }
 
 static void hunt_failed(struct dibs__sentinels *sn)
@@ -340,7 +338,7 @@ static void sentinel_gone(struct dibs__conn *cn)
     dibs__url_clear(&ln->to.url);
     dibs__free(ln);
     if (--sn->open == 0 && sn->closing)
-        sn->ended(sn);
+        dibs__parts_ended(sn->parts);
 }
 
 static bool sentinel_open(struct dibs__sentinels *sn,
@@ -553,7 +551,7 @@ void dibs__sentinels_close(struct dibs__sentinels *sn)
     sn->wanted = false;
     dismiss_others(sn, NULL);
     if (sn->open == 0)
-        sn->ended(sn);
+        dibs__parts_ended(sn->parts);
 }
 
 void dibs__sentinels_abandon(struct dibs__sentinels *sn)

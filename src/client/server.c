@@ -71,7 +71,7 @@ static void link_gone(struct dibs__conn *cn)
     s->upper->link_gone(ln);
     dibs__free(ln);
     if (--s->links == 0 && dibs__server_closes(s))
-        s->ended(s);
+        dibs__parts_ended(s->parts);
 }
 
 struct dibs__link *
@@ -102,14 +102,11 @@ dibs__link_open(struct dibs__server *s, void (*up)(struct dibs__conn *),
 
 /* ---- the main connection ----------------------------------------------- */
 
-/* The first attempts to connect came to nothing, or to something. */
-static void tell_came(struct dibs__server *s, dibs_err err)
+/* For a cluster, one of its servers is not enough. */
+static void tell_opened(struct dibs__server *s, dibs_err err)
 {
-    if (err == DIBS_ERR_CONN && dibs__now_ms() < s->came_by)
-        return;
-    if (s->came)
-        s->came(s, err);
-    s->came = NULL;
+    if (!s->slots)
+        dibs__parts_opened(s->parts, err, s->why);
 }
 
 /* If nobody heard that it was down, nobody hears that it is up. */
@@ -141,10 +138,9 @@ static void main_up(struct dibs__conn *cn)
         dibs__server_tell(
             s, DIBS_EVENT_WARNING, DIBS_OK,
             "TLS without verification: who answers may be anybody");
-    if (s->up_again)
-        s->up_again(s);
+    s->up_again(s);
     s->upper->resume(s);
-    tell_came(s, DIBS_OK);
+    tell_opened(s, DIBS_OK);
 }
 
 /* One that sleeps is dialed only if a call waits for it. Those that were on
@@ -157,12 +153,13 @@ static void dial_again(struct dibs__server *s, int64_t at)
 
 static void server_redial_later(struct dibs__server *s, bool refused)
 {
-    int64_t wait = s->backoff_ms ? s->backoff_ms : BACKOFF_FIRST_MS;
+    int64_t wait =
+        dibs__backoff(&s->backoff_ms, BACKOFF_FIRST_MS, BACKOFF_MAX_MS);
 
-    s->backoff_ms = dibs__min(wait * 2, BACKOFF_MAX_MS);
-    if (refused)
-        wait = dibs__max(wait, REFUSED_MS);
-    dial_again(s, dibs__now_ms() + dibs__random_in(wait / 2, wait));
+    dial_again(s, dibs__now_ms() +
+                      dibs__max(wait, refused ? dibs__random_in(REFUSED_MS / 2,
+                                                                REFUSED_MS)
+                                              : 0));
 }
 
 static void main_down(struct dibs__conn *cn, dibs_err err, const char *why)
@@ -185,8 +182,8 @@ static void main_down(struct dibs__conn *cn, dibs_err err, const char *why)
         drop_stale_spares(s);
     if (s->state == SERVER_CUTTING)
         return; /* whoever did it knows what comes next */
-    if (s->trouble)
-        s->trouble(s);
+    if (s->slots)
+        s->slots->doubt(s->slots);
     if (ln->served && !retired) { /* it did work: dial at once */
         s->backoff_ms = 0;
         dial_again(s, dibs__now_ms());
@@ -198,14 +195,14 @@ static void main_down(struct dibs__conn *cn, dibs_err err, const char *why)
     s->unfit = false; /* that is another trouble */
     s->upper->fail(s, dibs__server_refuses(err) ? err : DIBS_ERR_CONN,
                    dibs__server_refuses(err));
-    tell_came(s, dibs__server_refuses(err) ? err : DIBS_ERR_CONN);
+    tell_opened(s, dibs__server_refuses(err) ? err : DIBS_ERR_CONN);
 }
 
 static void no_memory(struct dibs__server *s)
 {
     server_redial_later(s, false);
     s->upper->fail(s, DIBS_ERR_NOMEM, false);
-    tell_came(s, DIBS_ERR_NOMEM);
+    tell_opened(s, DIBS_ERR_NOMEM);
 }
 
 static void dial_here(struct dibs__server *s)
@@ -290,7 +287,7 @@ void dibs__server_not_found(struct dibs__server *s, dibs_err err,
         s->told_up = false;
     server_redial_later(s, dibs__server_refuses(err));
     s->upper->fail(s, err, dibs__server_refuses(err));
-    tell_came(s, err);
+    tell_opened(s, err);
 }
 
 /* Callers that talk on a spare connection wait for somebody who is not the
@@ -558,7 +555,7 @@ void dibs__server_close(struct dibs__server *s)
     s->upper->fail(s, DIBS_ERR_CLOSED, true);
     s->upper->forget(s);
     if (s->links == 0)
-        s->ended(s);
+        dibs__parts_ended(s->parts);
 }
 
 void dibs__server_clear(struct dibs__server *s)

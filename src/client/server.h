@@ -12,6 +12,7 @@
 #include "client/acks.h"
 #include "client/event.h"
 #include "client/hush.h"
+#include "client/parts.h"
 #include "client/route.h"
 #include "net/conn.h"
 
@@ -76,19 +77,14 @@ struct dibs__server {
     struct dibs__slots *slots;  /* const after init; NULL: in no cluster */
     const struct dibs__server_upper *upper; /* const after init */
 
-    /* Upward, on io. came: the first connection is up, or failed. ended: after
-     * close, nothing is left on the loop. seek (NULL: `to` says where the
-     * server is): asked before each dialing of main; answers, also from
-     * inside, with one of the calls below. trouble (may be NULL): main
-     * went down, or could not be made. up_again (may be NULL): main is up, and
-     * nothing went out on it yet. */
-    void (*came)(struct dibs__server *s, dibs_err err);
-    void (*ended)(struct dibs__server *s);
+    struct dibs__parts *parts; /* const after init: told how it goes */
+
+    /* Upward, on io. seek (NULL: `to` says where the server is): asked before
+     * each dialing of main; answers, also from inside, with one of the calls
+     * below. up_again: main is up, and nothing went out on it yet. */
     void (*seek)(struct dibs__server *s);
-    void (*trouble)(struct dibs__server *s);
     void (*up_again)(struct dibs__server *s);
-    void *user;      /* for them */
-    int64_t came_by; /* io only: before that, a failure is not the end */
+    void *user; /* for them */
 
     struct dibs__link *main;       /* io only; NULL between connections */
     enum dibs__server_state state; /* io only */

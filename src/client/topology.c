@@ -132,45 +132,6 @@ dibs_err dibs__client_listen(dibs_client *c, int slot, struct dibs__sub *sub,
 
 /* ---- hooks ------------------------------------------------------------- */
 
-/* The first connection is up, or could not be made. */
-static void tell_started(dibs_client *c, dibs_err err, const char *why)
-{
-    c->start_err = err;
-    snprintf(c->start_why, sizeof c->start_why, "%s", why);
-    sem_post(&c->started);
-}
-
-static void server_came(struct dibs__server *s, dibs_err err)
-{
-    tell_started(dibs__node_of(s)->user, err, s->why);
-}
-
-static void cluster_came(struct dibs__cluster *cl, dibs_err err)
-{
-    tell_started(cl->user, err, cl->slots.why);
-}
-
-static void part_ended(dibs_client *c)
-{
-    if (--c->to_end == 0)
-        sem_post(&c->started);
-}
-
-static void only_node_ended(struct dibs__node *n)
-{
-    part_ended(n->user);
-}
-
-static void sentinels_ended(struct dibs__sentinels *sn)
-{
-    part_ended(sn->user);
-}
-
-static void cluster_ended(struct dibs__cluster *cl)
-{
-    part_ended(cl->user);
-}
-
 static void verify_slots(dibs_client *c, dibs__meant *meant, const void *arg)
 {
     dibs__lock(&c->mu);
@@ -201,36 +162,23 @@ static void server_up_again(struct dibs__server *s)
 
 /* ---- life -------------------------------------------------------------- */
 
-static struct dibs__events events_of(dibs_client *c)
-{
-    return (struct dibs__events){dibs__client_say, c};
-}
-
 /* The strings of its URL are the client's, but for a host that is found. */
-static dibs_err node_new(dibs_client *c, const dibs_client_opts *o,
-                         unsigned max_spares)
+static dibs_err node_new(dibs_client *c, unsigned max_spares)
 {
     struct dibs__node *n = dibs__calloc(1, sizeof *n);
-    struct dibs__events events = events_of(c);
 
     if (!n)
         return DIBS_ERR_NOMEM;
     n->user = c;
-    n->ended = only_node_ended;
     n->server.to = c->to;
     n->server.max_spares = max_spares;
-    n->server.came = o->lazy ? NULL : server_came;
+    n->server.events = (struct dibs__events){dibs__client_say, c};
+    n->server.parts = &c->parts;
     n->server.up_again = server_up_again;
-    dibs__node_init(n, &c->loop, &events);
+    dibs__node_init(n, &c->loop);
     c->node = n;
     c->route.server = &n->server;
     return DIBS_OK;
-}
-
-/* A master may be on its way: a failure is not the end at once. */
-static int64_t patient_until(const dibs_client *c)
-{
-    return dibs__add(dibs__now_ms(), c->to.connect_timeout_ms);
 }
 
 static dibs_err sentinels_new(dibs_client *c)
@@ -239,18 +187,16 @@ static dibs_err sentinels_new(dibs_client *c)
 
     if (!sn)
         return DIBS_ERR_NOMEM;
-    c->node->server.came_by = patient_until(c);
     sn->lp = &c->loop;
     sn->server = &c->node->server;
     sn->pubsub = &c->node->pubsub;
-    sn->events = events_of(c);
-    sn->ended = sentinels_ended;
-    sn->user = c;
+    sn->events = c->node->server.events;
+    sn->parts = &c->parts;
     c->sentinels = sn;
     return dibs__sentinels_init(sn);
 }
 
-static dibs_err cluster_new(dibs_client *c, const dibs_client_opts *o,
+static dibs_err cluster_new(dibs_client *c, dibs_pubsub pubsub,
                             unsigned max_spares)
 {
     static const unsigned flavours[] = {
@@ -266,13 +212,11 @@ static dibs_err cluster_new(dibs_client *c, const dibs_client_opts *o,
     cl->slots.lp = &c->loop;
     cl->to = &c->to;
     cl->max_spares = max_spares;
-    cl->events = events_of(c);
-    cl->ended = cluster_ended;
-    cl->came = o->lazy ? NULL : cluster_came;
-    cl->came_by = patient_until(c);
+    cl->events = (struct dibs__events){dibs__client_say, c};
+    cl->parts = &c->parts;
     cl->verify = cluster_verify;
     cl->user = c;
-    atomic_init(&cl->flavour, flavours[o->pubsub]);
+    atomic_init(&cl->flavour, flavours[pubsub]);
     c->cluster = cl;
     c->route.slots = &cl->slots;
     return dibs__cluster_init(cl);
@@ -283,16 +227,20 @@ dibs_err dibs__topology_init(dibs_client *c, const dibs_client_opts *o)
     unsigned spares =
         (o->max_connections ? o->max_connections : CONNECTIONS) - 1;
 
+    c->parts.opening = !o->lazy;
+    /* A master may be on its way: a failure is not the end at once. */
+    if (c->to.url.mode != URL_SINGLE)
+        c->parts.open_by = dibs__add(dibs__now_ms(), c->to.connect_timeout_ms);
     if (c->to.url.mode == URL_CLUSTER)
-        return cluster_new(c, o, spares);
-    dibs_err err = node_new(c, o, spares);
+        return cluster_new(c, o->pubsub, spares);
+    dibs_err err = node_new(c, spares);
     return err == DIBS_OK && c->to.url.mode == URL_SENTINEL ? sentinels_new(c)
                                                             : err;
 }
 
 static void node_free(dibs_client *c)
 {
-    dibs__node_clear(c->node);
+    dibs__server_clear(&c->node->server);
     if (c->to.url.mode == URL_SENTINEL)
         dibs__free(c->node->server.to.url.host);
     dibs__free(c->node);
@@ -321,13 +269,13 @@ void dibs__topology_start(dibs_client *c)
 void dibs__topology_close(dibs_client *c)
 {
     c->ending = true;
-    c->to_end = c->sentinels ? 2 : 1;
+    c->parts.left = DIBS__NODE_PARTS + (c->sentinels ? 1 : 0);
+    if (c->sentinels)
+        dibs__sentinels_close(c->sentinels);
     if (c->cluster)
         dibs__cluster_close(c->cluster);
     else
         dibs__node_close(c->node);
-    if (c->sentinels)
-        dibs__sentinels_close(c->sentinels);
 }
 
 void dibs__topology_abandon(dibs_client *c)
