@@ -30,6 +30,7 @@ set(DIBS_SOURCES
   src/client/watchdog.c
   src/client/callback.c
   src/client/topology.c
+  src/client/node.c
   src/client/options.c
   src/client/client.c
   src/client/query.c

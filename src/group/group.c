@@ -62,8 +62,8 @@ bool dibs__members_differ(const struct dibs__group *g, size_t i, size_t j)
 {
     const struct dibs__member *a = &g->members[i], *b = &g->members[j];
 
-    return g->quorum || (are_namesakes(a, b) &&
-                         a->c->server.to.url.db == b->c->server.to.url.db);
+    return g->quorum ||
+           (are_namesakes(a, b) && a->c->to.url.db == b->c->to.url.db);
 }
 
 /* The same name twice, be it as two kinds, would wait for itself. What the URLs
