@@ -21,9 +21,8 @@ struct outer {
     int fd; /* readable when the state may have changed; -1 none */
     int fds[OUTER_MAX];
     size_t n;
-    int64_t
-        grace_ms;   /* from the word "lost" to the end of the lease, at least */
-    bool unguarded; /* one neither waits for us nor can it tell us */
+    int64_t grace_ms; /* from "lost" to the end of the lease, at least */
+    bool unguarded;   /* one neither waits for us nor can it tell us */
 };
 
 /* Finds the descriptors of these owners, blanks between them, in our

@@ -236,6 +236,17 @@ for block in blocks/*.makefile; do
     done_with "$block"
 done
 
+for block in blocks/*.settings; do
+    case_is "$(head -n 1 "$block")"
+    mkdir -p config/dibs
+    moved <"$block" >config/dibs/config
+    XDG_CONFIG_HOME=$T/config ran 0 env -u DIBS_URL "$DIBS" run a -- \
+        sh -c 'echo $DIBS_LEASE_MS'
+    same lease 60000 "$out"
+    same stderr '' "$err"
+    done_with "$block"
+done
+
 # ---- C ------------------------------------------------------------------
 
 build=$(cd "$(dirname "$DIBS")/.." && pwd)
