@@ -217,16 +217,6 @@ for block in blocks/*.unit; do
     done_with "$block"
 done
 
-for block in blocks/*.settings; do
-    case_is "$(head -n 1 "$block")"
-    mkdir -p .config/dibs
-    moved <"$block" >.config/dibs/config
-    ran 0 env -u DIBS_URL "$DIBS" doctor -v
-    has stdout "$T/.config/dibs/config, line" "$out"
-    rm .config/dibs/config
-    done_with "$block"
-done
-
 for block in blocks/*.makefile; do
     case_is "$(head -n 1 "$block")"
     : >steps

@@ -276,7 +276,7 @@ has stdout 'dibs run NAME -- COMMAND' "$out"
 first=$out
 ran 0 dibs --help
 same '--help' "$first" "$out"
-for sub in run hold info queue ls force-unlock doctor local version help; do
+for sub in run hold release info queue ls force-unlock doctor local version help; do
     case_is "help $sub"
     ran 0 dibs help $sub
     page=$out
