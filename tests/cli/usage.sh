@@ -284,7 +284,7 @@ for sub in run hold release info queue ls force-unlock doctor local version help
     same "$sub --help" "$page" "$out"
     [ "$(wc -L <out.txt)" -le 80 ] || fail 'wider than a screen'
     case $sub in
-    local | version | help)
+    release | local | version | help)
         ! grep -q -e --url out.txt || fail "there is no server to name"
         ;;
     *) has stdout '--url URL' "$out" ;;
