@@ -33,6 +33,7 @@ set(DIBS_SOURCES
   src/client/options.c
   src/client/client.c
   src/client/query.c
+  src/lock/kind.c
   src/lock/kind_basic.c
   src/lock/kind_fair.c
   src/lock/kind_rw.c

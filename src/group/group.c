@@ -46,7 +46,7 @@ static int compare(const void *a, const void *b)
     if (order == 0 && lx->name_len != ly->name_len)
         order = lx->name_len < ly->name_len ? -1 : 1;
     if (order == 0 && lx->kind != ly->kind)
-        order = lx->kind->bit < ly->kind->bit ? -1 : 1;
+        order = lx->kind->id < ly->kind->id ? -1 : 1;
     return order;
 }
 

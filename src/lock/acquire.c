@@ -29,58 +29,38 @@
 
 #define RETRY_MIN_MS 50
 #define RETRY_MAX_MS 250
-#define CAP_MIN_MS   1500 /* the longest sleep of a waiter, with jitter */
-#define CAP_MAX_MS   2500
 
-enum verdict {
-    TAKEN,
-    BUSY,  /* somebody has it */
-    GONE,  /* the outer holds are gone */
-    AGAIN, /* not executed, or nobody knows: worth another attempt */
-    SHORT, /* taken, but too few replicas have it */
-    REFUSED
-};
-
-static dibs_err refusal(struct dibs__op *op, const struct dibs__reply *reply)
+static void explain_refusal(struct dibs__op *op, dibs_err err)
 {
-    if (reply->type == REPLY_NUM && reply->num == -5) {
-        dibs__op_explain_here(op, DIBS_ERR_UPGRADE,
-                              "'%.80s': this owner holds the read lock",
-                              op->line->name);
-        return DIBS_ERR_UPGRADE;
-    }
-    if (reply->type == REPLY_NUM && reply->num == -6) {
+    if (err == DIBS_ERR_UPGRADE)
         dibs__op_explain_here(
-            op, DIBS_ERR_WRONGTYPE,
-            "'%.80s' is something else, or a lock of another kind",
+            op, err, "'%.80s': this owner holds the read lock", op->line->name);
+    if (err == DIBS_ERR_WRONGTYPE)
+        dibs__op_explain_here(
+            op, err, "'%.80s' is something else, or a lock of another kind",
             op->line->name);
-        return DIBS_ERR_WRONGTYPE;
-    }
-    return DIBS_ERR_PROTOCOL;
 }
 
-static enum verdict judge(struct dibs__call *call, dibs_err *err,
-                          const struct dibs__reply *reply, int64_t *busy_ms)
+/* What came of an acquire. err is that of the call, or what a refusal means. */
+static struct dibs__acquired read_answer(struct dibs__call *call, dibs_err *err,
+                                         const struct dibs__reply *reply)
 {
-    if (call->unacked)
-        return SHORT;
-    if (*err == DIBS_OK && reply->type == REPLY_NIL)
-        return TAKEN;
-    if (*err == DIBS_OK && reply->type == REPLY_NUM) {
-        *busy_ms = dibs__reply_ms(reply->num);
-        if (reply->num >= -1)
-            return BUSY;
-        if (reply->num == -3)
-            return GONE;
+    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
+    struct dibs__acquired got = {.verdict = VERDICT_REFUSED, .err = *err};
+
+    if (call->unacked) {
+        got.verdict = VERDICT_SHORT;
+    } else if (*err == DIBS_OK) {
+        op->line->kind->read(VERB_ACQUIRE, reply, &got);
+        if (got.verdict == VERDICT_REFUSED) {
+            *err = got.err;
+            explain_refusal(op, got.err);
+        }
+    } else if (*err == DIBS_ERR_CONN || *err == DIBS_ERR_UNKNOWN ||
+               (*err == DIBS_ERR_SERVER && !reply)) {
+        got.verdict = VERDICT_AGAIN;
     }
-    if (*err == DIBS_OK) {
-        *err = refusal(DIBS_OF(call, struct dibs__op, call), reply);
-        return REFUSED;
-    }
-    if (*err == DIBS_ERR_CONN || *err == DIBS_ERR_UNKNOWN ||
-        (*err == DIBS_ERR_SERVER && !reply))
-        return AGAIN;
-    return REFUSED;
+    return got;
 }
 
 static int64_t command_ms(const struct dibs__op *op)
@@ -196,23 +176,22 @@ static void reentry_answered(struct dibs__call *call, dibs_err err,
     struct dibs__line *line = op->line;
     struct dibs__hold *h = op->hold;
     struct dibs__list blocked;
-    int64_t ms;
 
     dibs__list_init(&blocked);
-    enum verdict verdict = judge(call, &err, reply, &ms);
+    struct dibs__acquired got = read_answer(call, &err, reply);
     dibs__lock(&line->mu);
     h->tainted |= call->ghost || err == DIBS_ERR_UNKNOWN || call->partly;
-    if (verdict == SHORT && !dibs__hold_over(h, dibs__now_ms())) {
+    if (got.verdict == VERDICT_SHORT && !dibs__hold_over(h, dibs__now_ms())) {
         dibs__unlock(&line->mu);
         reentry_take_back(op, err); /* and stays busy until then */
         return;
     }
-    if (verdict == GONE || verdict == BUSY)
+    if (got.verdict == VERDICT_GONE || got.verdict == VERDICT_BUSY)
         dibs__hold_lose(line, h);
     else if (dibs__hold_over(h, dibs__now_ms()))
         end_late(line, op);
-    else if (verdict == TAKEN)
-        dibs__hold_taken(line, h, op, call->sent_ms);
+    else if (got.verdict == VERDICT_TAKEN)
+        dibs__hold_taken(line, h, op, call->sent_ms, got.value);
     if (h->lost)
         err = DIBS_ERR_LOST;
     dibs__unlock(&line->mu);
@@ -222,20 +201,6 @@ static void reentry_answered(struct dibs__call *call, dibs_err err,
 }
 
 /* ---- first acquisition ------------------------------------------------- */
-
-/* How long a waiter sleeps when nothing happens. In a queue the server says
- * so, but nobody keeps a place there for longer than that without asking. */
-static int64_t ask_pause(const struct dibs__line *line, int64_t busy_ms)
-{
-    if (line->kind->queued)
-        return dibs__max(
-            dibs__min(busy_ms, dibs__line_client(line)->fair_wait_ms), 1);
-    int64_t cap = dibs__random_in(CAP_MIN_MS, CAP_MAX_MS);
-
-    if (line->kind->pause_ms)
-        cap = dibs__min(cap, line->kind->pause_ms);
-    return busy_ms < 0 ? cap : dibs__min(busy_ms + 1, cap);
-}
 
 /* Out of the line; what was prepared for the grant goes. */
 static void leave(struct dibs__line *line, struct dibs__op *op)
@@ -278,8 +243,8 @@ static void lose_others(struct dibs__line *line, dibs_owner owner)
 }
 
 /* Granted, but is it any use? */
-static dibs_err take(struct dibs__line *line, struct dibs__op *op, int64_t sent)
-    REQUIRES(line->mu)
+static dibs_err take(struct dibs__line *line, struct dibs__op *op, int64_t sent,
+                     int64_t value) REQUIRES(line->mu)
 {
     int64_t now = dibs__now_ms();
 
@@ -291,7 +256,7 @@ static dibs_err take(struct dibs__line *line, struct dibs__op *op, int64_t sent)
         op->hold = dibs__hold_new(line);
     if (!op->hold)
         return DIBS_ERR_NOMEM;
-    dibs__hold_taken(line, op->hold, op, sent);
+    dibs__hold_taken(line, op->hold, op, sent, value);
     op->hold = NULL;
     if (line->kind->shared)
         dibs__line_kick_all(line); /* what one may, all may */
@@ -328,14 +293,13 @@ static void acquire_answered(struct dibs__call *call, dibs_err err,
     struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
     struct dibs__line *line = op->line;
     struct dibs__list resume;
-    int64_t busy_ms = 0;
     bool stays = false; /* in the line */
     bool again = false; /* the owner has it already: this is a re-entry */
 
     dibs__list_init(&resume);
-    enum verdict verdict = judge(call, &err, reply, &busy_ms);
+    struct dibs__acquired got = read_answer(call, &err, reply);
     dibs__lock(&line->mu);
-    if (verdict == SHORT && !dibs__hold_of(line, op->owner)) {
+    if (got.verdict == VERDICT_SHORT && !dibs__hold_of(line, op->owner)) {
         op->tainted |= call->ghost;
         leave(line, op);
         dibs__unlock(&line->mu);
@@ -346,30 +310,32 @@ static void acquire_answered(struct dibs__call *call, dibs_err err,
     dibs__op_unstall(line, &op->followers, &resume);
     op->tainted |= call->ghost || call->partly || err == DIBS_ERR_UNKNOWN ||
                    (err == DIBS_ERR_PROTOCOL && reply);
-    op->last = verdict == AGAIN ? err : DIBS_OK;
-    switch (verdict) {
-    case SHORT: /* what its owner has stands; this is a re-entry, then */
-    case TAKEN:
+    op->last = got.verdict == VERDICT_AGAIN ? err : DIBS_OK;
+    switch (got.verdict) {
+    case VERDICT_SHORT: /* what its owner has stands; this is a re-entry, then
+                         */
+    case VERDICT_TAKEN:
         dibs__list_del(&op->link);
         again = dibs__hold_of(line, op->owner) != NULL;
-        err = again ? DIBS_OK : take(line, op, call->sent_ms);
+        err = again ? DIBS_OK : take(line, op, call->sent_ms, got.value);
         op->tainted |= err != DIBS_OK;
         if (err == DIBS_OK)
             dibs__op_take_waits(line, op->owner, &resume);
         break;
-    case BUSY:
-        stays = !op->trying && stay(line, op, ask_pause(line, busy_ms));
+    case VERDICT_BUSY:
+        stays =
+            !op->trying && stay(line, op, line->kind->pause(line, got.busy_ms));
         err = op->trying ? DIBS_ERR_BUSY : DIBS_ERR_NOMEM;
         break;
-    case AGAIN:
+    case VERDICT_AGAIN:
         stays = !op->trying &&
                 stay(line, op, dibs__random_in(RETRY_MIN_MS, RETRY_MAX_MS));
         break;
-    case GONE: /* of a first acquisition there are no outer holds */
+    case VERDICT_GONE: /* of a first acquisition there are no outer holds */
         err = DIBS_ERR_PROTOCOL;
         op->tainted = true;
         break;
-    case REFUSED:
+    case VERDICT_REFUSED:
         break;
     }
     if (!stays)
@@ -442,7 +408,7 @@ static bool must_ask(struct dibs__line *line, const struct dibs__op *op)
         return true;
     if (dibs__hold_other(line, 0, dibs__now_ms()))
         return false;
-    return kind->leaves || dibs__list_empty(&line->waiters);
+    return dibs__kind_has(kind, VERB_LEAVE) || dibs__list_empty(&line->waiters);
 }
 
 static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
@@ -470,7 +436,7 @@ static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
     op->ask.wire = op->wire;
     op->ask.target = 1;
     bool asks = must_ask(line, op);
-    op->ask.stay = line->kind->leaves && !op->trying;
+    op->ask.stay = dibs__kind_has(line->kind, VERB_LEAVE) && !op->trying;
     if (!op->trying)
         dibs__line_join(line, op, !asks);
     return asks && dibs__acquire_may_ask(line, op) ? ASK : WAIT;
@@ -486,8 +452,8 @@ static bool lock_by_number(struct dibs__line *line, struct dibs__op *op)
     for (;;) {
         unsigned before = atomic_load(&line->locks->retired);
         op->wire = dibs__owner_wire_for(line, op->owner);
-        bool mixed = !line->kind->shared && !line->kind->suffix[0] &&
-                     dibs__line_held_by_sibling(line, op->owner);
+        bool mixed = line->kind->family == FAMILY_PLAIN &&
+                     dibs__line_held_otherwise(line, op->owner);
         dibs__lock(&line->mu);
         if (atomic_load(&line->locks->retired) == before)
             return mixed;

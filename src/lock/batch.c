@@ -187,7 +187,7 @@ static void acquire_answered(struct dibs__call *call, dibs_err err,
         return;
     }
     for (size_t i = 0; i < b->count; i++)
-        if ((int64_t)i + 1 == which && why.num != -7)
+        if ((int64_t)i + 1 == which && why.num != ANSWER_ALONE)
             answer(b, i, DIBS_OK, &why);
         else
             answer(b, i, DIBS_ERR_CANCELED, NULL);
@@ -196,9 +196,9 @@ static void acquire_answered(struct dibs__call *call, dibs_err err,
 
 static dibs_err refusal(int64_t verdict)
 {
-    return verdict == -6   ? DIBS_ERR_WRONGTYPE
-           : verdict == -8 ? DIBS_ERR_SERVER
-                           : DIBS_OK;
+    return verdict == ANSWER_NO_LOCK  ? DIBS_ERR_WRONGTYPE
+           : verdict == ANSWER_FAILED ? DIBS_ERR_SERVER
+                                      : DIBS_OK;
 }
 
 static void release_answered(struct dibs__call *call, dibs_err err,

@@ -17,42 +17,15 @@
  *
  * Thread  any.
  */
-#include "client/script.h"
 #include "lock/kind.h"
-#include "lock/line.h"
+#include "lock/locks.h"
 
 #include <string.h>
 
-#define CHANNEL   "redisson_rwlock"
-#define GATE      "dibs_rwlock_gate"
-#define READ_TAIL ":rwlock_timeout:" /* a number follows */
-#define GATE_MS   2500
-#define NAP_MS    1000
-
-/* ":{name}", which is behind the prefix of the channel's name. */
-static const char *tag(const struct dibs__line *line, size_t *len)
-{
-    size_t skip = strlen(line->kind->channel);
-
-    *len = line->channel_len - skip;
-    return line->channel + skip;
-}
-
-/* "{name}:", with which every read key begins; an owner follows, then the
- * tail. */
-static void read_head(struct dibs__buf *out, const struct dibs__line *line)
-{
-    size_t len;
-    const char *t = tag(line, &len);
-
-    dibs__buf_arg_parts(out, t + 1, len - 1, ":", 1);
-}
-
-static void read_ends(struct dibs__buf *out, const struct dibs__line *line)
-{
-    read_head(out, line);
-    dibs__buf_arg_text(out, READ_TAIL);
-}
+#define CHANNEL  "redisson_rwlock"
+#define GATE     "dibs_rwlock_gate"
+#define GATE_MS  2500
+#define PAUSE_MS 1000
 
 /* Without ":write", if it is there. */
 static size_t reader_length(const char *text, size_t len)
@@ -68,7 +41,7 @@ static void read_key(struct dibs__buf *out, const struct dibs__ask *ask)
 {
     char text[DIBS_OWNER_MAX];
     size_t len;
-    const char *t = tag(ask->line, &len);
+    const char *tag = dibs__line_tag(ask->line, &len);
     const char *owner = ask->text;
     size_t owner_len = ask->text_len;
 
@@ -77,46 +50,25 @@ static void read_key(struct dibs__buf *out, const struct dibs__ask *ask)
         owner_len = dibs__owner_text(ask->line, ask->wire, text);
     }
     owner_len = reader_length(owner, owner_len);
-    dibs__buf_arg_open(out, len + owner_len + strlen(READ_TAIL) + 1);
-    dibs__buf_add(out, t + 1, len - 1);
+    dibs__buf_arg_open(out, len + owner_len + strlen(DIBS__READ_TAIL) + 1);
+    dibs__buf_add(out, tag + 1, len - 1);
     dibs__buf_add(out, ":", 1);
     dibs__buf_add(out, owner, owner_len);
-    dibs__buf_text(out, READ_TAIL "1");
+    dibs__buf_text(out, DIBS__READ_TAIL "1");
     dibs__buf_arg_close(out);
 }
 
 static void gate_key(struct dibs__buf *out, const struct dibs__line *line)
 {
     size_t len;
-    const char *t = tag(line, &len);
+    const char *tag = dibs__line_tag(line, &len);
 
-    dibs__buf_arg_parts(out, GATE, strlen(GATE), t, len);
+    dibs__buf_arg_parts(out, GATE, strlen(GATE), tag, len);
 }
 
-static void name_key(struct dibs__buf *out, const struct dibs__line *line)
-{
-    dibs__buf_arg(out, line->name, line->name_len);
-}
-
-static void channel(struct dibs__buf *out, const struct dibs__line *line)
+static void channel_key(struct dibs__buf *out, const struct dibs__line *line)
 {
     dibs__buf_arg(out, line->channel, line->channel_len);
-}
-
-void dibs__write_holders(const struct dibs__line *line, struct dibs__buf *out,
-                         bool whole)
-{
-    dibs__script_head(out, &dibs__script_holders, whole, 1, 3);
-    name_key(out, line);
-    read_ends(out, line);
-    dibs__buf_arg_num(out, 10000);
-}
-
-static void info(const struct dibs__line *line, struct dibs__buf *out,
-                 bool whole)
-{
-    dibs__script_head(out, &dibs__script_basic_info, whole, 1, 0);
-    name_key(out, line);
 }
 
 /* ---- reading ----------------------------------------------------------- */
@@ -139,12 +91,12 @@ static void read_release(const struct dibs__ask *ask, struct dibs__buf *out,
 
     dibs__script_head(out, &dibs__script_read_release, whole, 3,
                       5 + dibs__publish_count(line));
-    name_key(out, line);
+    dibs__name_arg(out, line);
     read_key(out, ask);
-    channel(out, line);
+    channel_key(out, line);
     dibs__owner_arg(out, ask);
     dibs__buf_arg_num(out, ask->target);
-    read_ends(out, line);
+    dibs__read_key_args(out, line);
     other_arg(out, ask);
     dibs__publish_args(out, line);
 }
@@ -163,45 +115,25 @@ static void read_force(const struct dibs__ask *ask, struct dibs__buf *out,
     }
     dibs__script_head(out, &dibs__script_read_force, whole, 3,
                       4 + dibs__publish_count(line));
-    name_key(out, line);
+    dibs__name_arg(out, line);
     read_key(out, ask);
-    channel(out, line);
+    channel_key(out, line);
     dibs__owner_arg(out, ask);
-    read_ends(out, line);
+    dibs__read_key_args(out, line);
     dibs__buf_arg_num(out, ask->all);
     dibs__publish_args(out, line);
 }
 
-static void read_write(enum dibs__verb verb, const struct dibs__ask *ask,
-                       struct dibs__buf *out, bool whole)
+static void read_acquire(const struct dibs__ask *ask, struct dibs__buf *out,
+                         bool whole)
 {
-    const struct dibs__line *line = ask->line;
-
-    switch (verb) {
-    case VERB_ACQUIRE:
-        dibs__script_head(out, &dibs__script_read_acquire, whole, 3, 3);
-        name_key(out, line);
-        read_key(out, ask);
-        gate_key(out, line);
-        dibs__owner_arg(out, ask);
-        dibs__buf_arg_num(out, ask->target);
-        dibs__buf_arg_num(out, ask->lease_ms);
-        break;
-    case VERB_RELEASE:
-        read_release(ask, out, whole);
-        break;
-    case VERB_HANDOVER: /* never: readers need not */
-    case VERB_LEAVE:    /* never: nobody knows of a reader that waits */
-    case VERB_FORCE:
-        read_force(ask, out, whole);
-        break;
-    case VERB_INFO:
-        info(line, out, whole);
-        break;
-    case VERB_HOLDERS:
-        dibs__write_holders(line, out, whole);
-        break;
-    }
+    dibs__script_head(out, &dibs__script_read_acquire, whole, 3, 3);
+    dibs__name_arg(out, ask->line);
+    read_key(out, ask);
+    gate_key(out, ask->line);
+    dibs__owner_arg(out, ask);
+    dibs__buf_arg_num(out, ask->target);
+    dibs__buf_arg_num(out, ask->lease_ms);
 }
 
 static void both_keys(const struct dibs__renew_item *items, size_t count,
@@ -209,7 +141,7 @@ static void both_keys(const struct dibs__renew_item *items, size_t count,
 {
     for (size_t i = 0; i < count; i++) {
         struct dibs__ask ask = {.line = items[i].line, .wire = items[i].wire};
-        name_key(out, ask.line);
+        dibs__name_arg(out, ask.line);
         read_key(out, &ask);
     }
 }
@@ -232,21 +164,32 @@ static void read_write_renew(const struct dibs__renew_item *items, size_t count,
         both_keys(items, count, out);
 }
 
+/* Readers need no hand-over, and no server knows of a reader that waits. */
 const struct dibs__kind dibs__kind_read = {
+    .id = KIND_READ,
+    .family = FAMILY_RW,
     .channel = CHANNEL,
     .suffix = "",
-    .bit = 4,
-    .sibling = &dibs__kind_write,
     .shared = true,
     .renewal = RENEW_READ,
-    .write = read_write,
+    DIBS__PLAIN_ANSWERS,
+    .write =
+        {
+            [VERB_ACQUIRE] = read_acquire,
+            [VERB_RELEASE] = read_release,
+            [VERB_FORCE] = read_force,
+            [VERB_INFO] = dibs__write_info,
+            [VERB_HOLDERS] = dibs__write_holders,
+        },
     .write_renew = read_write_renew,
+    .pause = dibs__pause_usual,
 };
 
 /* ---- writing ----------------------------------------------------------- */
 
-static void write_leave(const struct dibs__ask *ask, struct dibs__buf *out,
-                        bool whole, bool force)
+/* force: off the lock, too, and not only away from the gate. */
+static void write_off(const struct dibs__ask *ask, struct dibs__buf *out,
+                      bool whole, bool force)
 {
     struct dibs__ask reader = *ask;
 
@@ -254,67 +197,84 @@ static void write_leave(const struct dibs__ask *ask, struct dibs__buf *out,
         reader.text_len = reader_length(ask->text, ask->text_len);
     dibs__script_head(out, &dibs__script_write_leave, whole, 3,
                       2 + dibs__publish_count(ask->line));
-    name_key(out, ask->line);
-    channel(out, ask->line);
+    dibs__name_arg(out, ask->line);
+    channel_key(out, ask->line);
     gate_key(out, ask->line);
     dibs__owner_arg(out, &reader);
     dibs__buf_arg_num(out, force);
     dibs__publish_args(out, ask->line);
 }
 
-static void write_write(enum dibs__verb verb, const struct dibs__ask *ask,
-                        struct dibs__buf *out, bool whole)
+static void write_leave(const struct dibs__ask *ask, struct dibs__buf *out,
+                        bool whole)
 {
-    const struct dibs__line *line = ask->line;
-    bool gate = ask->stay && !dibs__line_client(line)->prefer_readers;
-
-    switch (verb) {
-    case VERB_ACQUIRE:
-        dibs__script_head(out, &dibs__script_write_acquire, whole, 3, 6);
-        name_key(out, line);
-        read_key(out, ask);
-        gate_key(out, line);
-        dibs__owner_arg(out, ask);
-        dibs__buf_arg_num(out, ask->target);
-        dibs__buf_arg_num(out, ask->lease_ms);
-        dibs__buf_arg_num(out, gate ? GATE_MS : 0);
-        read_ends(out, line);
-        break;
-    case VERB_RELEASE:
-        dibs__script_head(out, &dibs__script_write_release, whole, 3,
-                          3 + dibs__publish_count(line));
-        name_key(out, line);
-        channel(out, line);
-        gate_key(out, line);
-        dibs__owner_arg(out, ask);
-        dibs__buf_arg_num(out, ask->target);
-        dibs__buf_arg_num(out, ask->keep_ms);
-        dibs__publish_args(out, line);
-        break;
-    case VERB_HANDOVER: /* never: its owner may be reading too */
-    case VERB_LEAVE:
-    case VERB_FORCE:
-        write_leave(ask, out, whole, verb == VERB_FORCE);
-        break;
-    case VERB_INFO:
-        info(line, out, whole);
-        break;
-    case VERB_HOLDERS:
-        dibs__write_holders(line, out, whole);
-        break;
-    }
+    write_off(ask, out, whole, false);
 }
 
+static void write_force(const struct dibs__ask *ask, struct dibs__buf *out,
+                        bool whole)
+{
+    write_off(ask, out, whole, true);
+}
+
+static void write_acquire(const struct dibs__ask *ask, struct dibs__buf *out,
+                          bool whole)
+{
+    const struct dibs__line *line = ask->line;
+    bool gate = ask->stay && !line->locks->prefer_readers;
+
+    dibs__script_head(out, &dibs__script_write_acquire, whole, 3, 6);
+    dibs__name_arg(out, line);
+    read_key(out, ask);
+    gate_key(out, line);
+    dibs__owner_arg(out, ask);
+    dibs__buf_arg_num(out, ask->target);
+    dibs__buf_arg_num(out, ask->lease_ms);
+    dibs__buf_arg_num(out, gate ? GATE_MS : 0);
+    dibs__read_key_args(out, line);
+}
+
+static void write_release(const struct dibs__ask *ask, struct dibs__buf *out,
+                          bool whole)
+{
+    const struct dibs__line *line = ask->line;
+
+    dibs__script_head(out, &dibs__script_write_release, whole, 3,
+                      3 + dibs__publish_count(line));
+    dibs__name_arg(out, line);
+    channel_key(out, line);
+    gate_key(out, line);
+    dibs__owner_arg(out, ask);
+    dibs__buf_arg_num(out, ask->target);
+    dibs__buf_arg_num(out, ask->keep_ms);
+    dibs__publish_args(out, line);
+}
+
+/* So that it asks again before its gate is over. */
+static int64_t write_pause(const struct dibs__line *line, int64_t busy_ms)
+{
+    return dibs__min(dibs__pause_usual(line, busy_ms), PAUSE_MS);
+}
+
+/* A writer does not hand over: its owner may be reading, too. */
 const struct dibs__kind dibs__kind_write = {
+    .id = KIND_WRITE,
+    .family = FAMILY_RW,
     .channel = CHANNEL,
     .suffix = ":write",
-    .bit = 8,
-    .sibling = &dibs__kind_read,
-    .leaves = true,
-    .pause_ms = NAP_MS,
     .renewal = RENEW_FIELD,
     .batch = 'w',
+    DIBS__PLAIN_ANSWERS,
     .gate = gate_key,
-    .write = write_write,
+    .write =
+        {
+            [VERB_ACQUIRE] = write_acquire,
+            [VERB_RELEASE] = write_release,
+            [VERB_FORCE] = write_force,
+            [VERB_LEAVE] = write_leave,
+            [VERB_INFO] = dibs__write_info,
+            [VERB_HOLDERS] = dibs__write_holders,
+        },
     .write_renew = dibs__write_renew,
+    .pause = write_pause,
 };

@@ -26,26 +26,23 @@
 #define DRIFT_PERCENT 1
 #define DRIFT_MS      2
 
-static int name_order(const struct dibs__line *a, const struct dibs__line *b)
+/* By name, then by kind. */
+static int order_by(const struct dibs__line *a, enum dibs__kind_id kind,
+                    const struct dibs__line *b)
 {
     size_t shorter = a->name_len < b->name_len ? a->name_len : b->name_len;
     int order = memcmp(a->name, b->name, shorter);
 
     if (order)
         return order;
-    return a->name_len < b->name_len ? -1 : a->name_len > b->name_len;
-}
-
-static int kind_order(const struct dibs__kind *a, const struct dibs__kind *b)
-{
-    return a < b ? -1 : a > b;
+    if (a->name_len != b->name_len)
+        return a->name_len < b->name_len ? -1 : 1;
+    return (int)kind - (int)b->kind->id;
 }
 
 static int line_order(const struct dibs__line *a, const struct dibs__line *b)
 {
-    int order = name_order(a, b);
-
-    return order ? order : kind_order(a->kind, b->kind);
+    return order_by(a, a->kind->id, b);
 }
 
 #if defined(__GNUC__)
@@ -136,14 +133,15 @@ static struct dibs__line *line_new(struct dibs__locks *lk,
     return line;
 }
 
+/* The one with the name of `like` and of this kind, or NULL. */
 static struct dibs__line *line_find(struct dibs__locks *lk,
-                                    const struct dibs__line *like)
-    REQUIRES(lk->c->mu)
+                                    const struct dibs__line *like,
+                                    enum dibs__kind_id kind) REQUIRES(lk->c->mu)
 {
     struct dibs__line *line = RB_ROOT(&lk->lines);
 
     while (line) {
-        int order = line_order(like, line);
+        int order = order_by(like, kind, line);
         if (order == 0)
             return line;
         line = order < 0 ? RB_LEFT(line, node) : RB_RIGHT(line, node);
@@ -159,9 +157,9 @@ struct dibs__line *dibs__line_get(struct dibs__locks *lk,
 
     if (!fresh)
         return NULL;
-    atomic_fetch_or(&lk->kinds, kind->bit);
+    atomic_fetch_or(&lk->kinds[kind->family], 1u << kind->id);
     dibs__lock(&lk->c->mu);
-    struct dibs__line *line = line_find(lk, fresh);
+    struct dibs__line *line = line_find(lk, fresh, kind->id);
     if (line) {
         dibs__line_ref(line);
     } else {
@@ -174,38 +172,39 @@ struct dibs__line *dibs__line_get(struct dibs__locks *lk,
     return line;
 }
 
-struct dibs__line *dibs__line_sibling(struct dibs__line *line)
+struct dibs__line *dibs__line_relative(struct dibs__line *line,
+                                       struct dibs__line *after)
 {
     struct dibs__locks *lk = line->locks;
+    unsigned kinds =
+        atomic_load(&lk->kinds[line->kind->family]) & ~(1u << line->kind->id);
+    struct dibs__line *found = NULL;
 
-    if (!(atomic_load(&lk->kinds) & line->kind->sibling->bit))
+    if (after) { /* only those behind it */
+        kinds &= ~0u << after->kind->id << 1;
+        dibs__line_unref(after);
+    }
+    if (!kinds)
         return NULL; /* nearly always, and without a mutex */
     dibs__lock(&lk->c->mu);
-    struct dibs__line *found = RB_ROOT(&lk->lines);
-    while (found) {
-        int order = name_order(line, found);
-        if (order == 0)
-            order = kind_order(line->kind->sibling, found->kind);
-        if (order == 0)
-            break;
-        found = order < 0 ? RB_LEFT(found, node) : RB_RIGHT(found, node);
-    }
+    for (unsigned id = 0; !found && id < KIND_COUNT; id++)
+        if (kinds & 1u << id)
+            found = line_find(lk, line, id);
     if (found)
         dibs__line_ref(found);
     dibs__unlock(&lk->c->mu);
     return found;
 }
 
-bool dibs__line_held_by_sibling(struct dibs__line *line, dibs_owner owner)
+bool dibs__line_held_otherwise(struct dibs__line *line, dibs_owner owner)
 {
-    struct dibs__line *other = dibs__line_sibling(line);
+    bool held = false;
 
-    if (!other)
-        return false;
-    dibs__lock(&other->mu);
-    bool held = dibs__hold_of(other, owner) != NULL;
-    dibs__unlock(&other->mu);
-    dibs__line_unref(other);
+    for (struct dibs__line *l = NULL; (l = dibs__line_relative(line, l));) {
+        dibs__lock(&l->mu);
+        held |= dibs__hold_of(l, owner) != NULL;
+        dibs__unlock(&l->mu);
+    }
     return held;
 }
 
@@ -394,7 +393,7 @@ static void count_renewed(struct dibs__hold *h)
 }
 
 void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
-                      struct dibs__op *op, int64_t sent)
+                      struct dibs__op *op, int64_t sent, int64_t value)
 {
     h->levels[h->count++] = (struct dibs__level){
         .with = op->with,
@@ -413,6 +412,7 @@ void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
     if (!dibs__list_linked(&h->link)) {
         h->owner = op->owner;
         h->wire = op->wire;
+        h->value = value;
         dibs__list_add(&line->holds, &h->link);
         dibs__line_ref(line);
     }

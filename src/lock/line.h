@@ -38,6 +38,7 @@ struct dibs__hold {
     uint64_t number;         /* of this hold; never used again */
     dibs_owner owner;        /* as the user knows it */
     uint64_t wire;           /* as the server knows it */
+    int64_t value;           /* what the server gave with it, or 0 */
     int64_t count;
     int64_t lease_ms;    /* what a renewal asks for: the most of its levels */
     int64_t valid_until; /* ours until then, by our clock */
@@ -98,11 +99,13 @@ struct dibs__line {
 struct dibs__line *dibs__line_get(struct dibs__locks *lk,
                                   const struct dibs__kind *kind,
                                   const char *name, size_t len);
-/* That of the same name whose holds are in the same hash, with a reference; or
- * NULL. Thread: any, no mutex held. */
-struct dibs__line *dibs__line_sibling(struct dibs__line *line);
-/* Does this owner hold the lock through the sibling? The same conditions. */
-bool dibs__line_held_by_sibling(struct dibs__line *line, dibs_owner owner);
+/* Lines of the same name and family, but for this one: the first after NULL,
+ * then the next, with a reference; that of the one given is let go. Thread:
+ * any, no mutex held. */
+struct dibs__line *dibs__line_relative(struct dibs__line *line,
+                                       struct dibs__line *after);
+/* Does this owner hold the lock through one of those? The same conditions. */
+bool dibs__line_held_otherwise(struct dibs__line *line, dibs_owner owner);
 struct dibs__line *dibs__line_first(struct dibs__lines *lines);
 struct dibs__line *dibs__line_after(struct dibs__line *line);
 void dibs__line_ref(struct dibs__line *line);
@@ -139,7 +142,8 @@ bool dibs__hold_room(struct dibs__hold *h);
 /* One more time taken, proven by a command sent at `sent`; into the line if it
  * is new. */
 void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
-                      struct dibs__op *op, int64_t sent) REQUIRES(line->mu);
+                      struct dibs__op *op, int64_t sent, int64_t value)
+    REQUIRES(line->mu);
 /* One time less: the last of those that were taken with this. What it was to be
  * told is the caller's, to be hushed. */
 struct dibs__loss *dibs__hold_drop(struct dibs__hold *h, const void *with);

@@ -84,7 +84,8 @@ static bool give_back(struct dibs__line *line)
 static bool has_leavers(struct dibs__line *line)
 {
     dibs__lock(&line->mu);
-    bool has = line->kind->leaves && !dibs__list_empty(&line->waiters);
+    bool has = dibs__kind_has(line->kind, VERB_LEAVE) &&
+               !dibs__list_empty(&line->waiters);
     dibs__unlock(&line->mu);
     return has;
 }
@@ -189,6 +190,9 @@ struct dibs__locks *dibs__locks_of(dibs_client *c)
     struct dibs__locks *lk = c->upper_arg;
     if (!lk && (lk = dibs__calloc(1, sizeof *lk))) {
         lk->c = c;
+        lk->fair_wait_ms = c->fair_wait_ms;
+        lk->fair_call_ms = c->fair_call_ms;
+        lk->prefer_readers = c->prefer_readers;
         RB_INIT(&lk->lines);
         RB_INIT(&lk->aliases);
         dibs__list_init(&lk->reaps);

@@ -27,8 +27,11 @@ struct dibs__locks {
     atomic_uint retired;                         /* how often one was made */
     struct dibs__alias kept[DIBS__ALIASES_KEPT]; /* client.mu */
     unsigned kept_used;                          /* client.mu */
-    atomic_ullong holds;         /* numbers of holds given out */
-    atomic_uint kinds;           /* bits of those that were asked for */
+    atomic_ullong holds;             /* numbers of holds given out */
+    atomic_uint kinds[FAMILY_COUNT]; /* a bit for each that was asked for */
+    int64_t fair_wait_ms;            /* these three: const after init */
+    int64_t fair_call_ms;
+    bool prefer_readers;
     struct dibs__list reaps;     /* io only */
     struct dibs__list pauses;    /* io only: of operations on several locks */
     struct dibs__list group_ops; /* client.mu: such operations */

@@ -18,7 +18,7 @@ static void op_write(struct dibs__call *call, struct dibs__buf *out, bool whole)
 {
     struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
 
-    op->line->kind->write(op->verb, &op->ask, out, whole);
+    dibs__verb_write(op->verb, &op->ask, out, whole);
 }
 
 /* ---- why it failed ----------------------------------------------------- */
@@ -80,21 +80,20 @@ void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
                    int64_t within, int64_t connect_by)
 {
     struct dibs__server *s = dibs__line_server(op->line);
+    const struct dibs__kind *kind = op->line->kind;
 
     if (op->batch && dibs__batch_take(op, verb, answered))
         return;
     static const unsigned expects[] = {
-        [VERB_ACQUIRE] = 1u << REPLY_NIL | 1u << REPLY_NUM,
-        [VERB_RELEASE] = 1u << REPLY_NUM,
-        [VERB_HANDOVER] = 1u << REPLY_NUM,
-        [VERB_FORCE] = 1u << REPLY_NUM,
-        [VERB_LEAVE] = 0,
-        [VERB_INFO] = 1u << REPLY_ARRAY,
-        [VERB_HOLDERS] = 1u << REPLY_ARRAY,
+        [VERB_RELEASE] = 1u << REPLY_NUM, [VERB_HANDOVER] = 1u << REPLY_NUM,
+        [VERB_FORCE] = 1u << REPLY_NUM,   [VERB_LEAVE] = 0,
+        [VERB_INFO] = 1u << REPLY_ARRAY,  [VERB_HOLDERS] = 1u << REPLY_ARRAY,
     };
 
     op->verb = verb;
-    op->call.expects = expects[verb];
+    op->call.expects = verb == VERB_ACQUIRE
+                           ? kind->taken_types | kind->other_types
+                           : expects[verb];
     op->call.write = op_write;
     op->call.done = answered;
     op->call.explain = call_explained;
@@ -102,7 +101,7 @@ void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
     op->call.deadline = dibs__add(dibs__now_ms(), dibs__max(within, 0));
     op->call.connect_by = connect_by;
     op->call.replicas = verb == VERB_ACQUIRE ? op->replicas : 0;
-    op->call.writes = 1u << REPLY_NIL;
+    op->call.writes = kind->taken_types;
     op->call.slot = op->line->slot;
     bool direct = op->direct;
     op->direct = false; /* its next step may be on io, which must not wait */
@@ -316,7 +315,7 @@ void dibs__op_resume(struct dibs__list *ops)
 void dibs__op_rename_waits(struct dibs__line *line, dibs_owner owner,
                            uint64_t old)
 {
-    if (!line->kind->hands_over)
+    if (!dibs__kind_has(line->kind, VERB_HANDOVER))
         return;
     uint64_t wire = dibs__owner_wire(line->locks, owner);
     dibs__lock(&line->mu);

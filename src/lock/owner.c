@@ -64,18 +64,16 @@ uint64_t dibs__owner_wire(struct dibs__locks *lk, dibs_owner owner)
 uint64_t dibs__owner_wire_for(struct dibs__line *line, dibs_owner owner)
 {
     uint64_t wire = 0;
-    struct dibs__line *other = NULL;
 
     if (!atomic_load_explicit(&line->locks->aliased, memory_order_acquire))
         return owner; /* nobody goes by another number */
-    if (line->kind->suffix[0] || line->kind->shared)
-        other = dibs__line_sibling(line); /* only halves need to agree */
-    if (other) {
-        dibs__lock(&other->mu);
-        struct dibs__hold *h = dibs__hold_of(other, owner);
-        wire = h && !h->lost ? h->wire : 0;
-        dibs__unlock(&other->mu);
-        dibs__line_unref(other);
+    if (line->kind->family != FAMILY_RW)
+        return dibs__owner_wire(line->locks, owner);
+    for (struct dibs__line *l = NULL; (l = dibs__line_relative(line, l));) {
+        dibs__lock(&l->mu);
+        struct dibs__hold *h = dibs__hold_of(l, owner);
+        wire = h && !h->lost ? h->wire : wire;
+        dibs__unlock(&l->mu);
     }
     return wire ? wire : dibs__owner_wire(line->locks, owner);
 }

@@ -167,7 +167,7 @@ static void left(struct dibs__call *call, dibs_err err,
 {
     struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
 
-    if (reply && reply->type == REPLY_NUM && reply->num == 2)
+    if (reply && reply->type == REPLY_NUM && reply->num == ANSWER_CALLED)
         dibs__sweep(op->line, true);
     if (op->tainted || call->ghost || err != DIBS_OK)
         dibs__op_disown(op);

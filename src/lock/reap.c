@@ -65,7 +65,7 @@ static void reap_write(struct dibs__call *call, struct dibs__buf *out,
     struct reap *r = DIBS_OF(call, struct reap, call);
     struct dibs__ask ask = {.line = r->line, .wire = r->wire};
 
-    r->line->kind->write(VERB_FORCE, &ask, out, whole);
+    dibs__verb_write(VERB_FORCE, &ask, out, whole);
 }
 
 static void say_reaped(const struct reap *r)
@@ -80,13 +80,14 @@ static void say_reaped(const struct reap *r)
 static bool has_ended(const struct reap *r, const struct dibs__reply *reply)
 {
     return reply && reply->type == REPLY_NUM &&
-           (reply->num == 1 || (reply->num > 1 && !r->line->kind->queued));
+           (reply->num == ANSWER_ENDED ||
+            (reply->num > ANSWER_ENDED && !r->line->kind->queued));
 }
 
 /* It is free, and somebody was called. */
 static bool is_silent(const struct dibs__reply *reply)
 {
-    return reply && reply->type == REPLY_NUM && reply->num == 2;
+    return reply && reply->type == REPLY_NUM && reply->num == ANSWER_CALLED;
 }
 
 static void reap_answered(struct dibs__call *call, dibs_err err,
@@ -134,17 +135,14 @@ static bool goes_by(struct dibs__line *line, uint64_t wire)
 /* A plain and a fair lock of one name are one lock: what the owner has, or
  * waits for, as the other is not to be taken back, either. Who closes gives
  * back all of it. */
-static bool in_use_by_sibling(const struct reap *r)
+static bool in_use_otherwise(const struct reap *r)
 {
-    const struct dibs__kind *kind = r->line->kind;
+    bool used = false;
 
-    if (r->once || kind->shared || kind->suffix[0])
+    if (r->once || r->line->kind->family != FAMILY_PLAIN)
         return false;
-    struct dibs__line *other = dibs__line_sibling(r->line);
-    if (!other)
-        return false;
-    bool used = goes_by(other, r->wire);
-    dibs__line_unref(other);
+    for (struct dibs__line *l = NULL; (l = dibs__line_relative(r->line, l));)
+        used |= goes_by(l, r->wire);
     return used;
 }
 
@@ -155,7 +153,7 @@ static bool in_use(struct reap *r)
     struct dibs__line *line = r->line;
 
     if (!r->sweep)
-        return goes_by(line, r->wire) || in_use_by_sibling(r);
+        return goes_by(line, r->wire) || in_use_otherwise(r);
     dibs__lock(&line->mu);
     bool taken = !dibs__list_empty(&line->holds); /* by us */
     dibs__unlock(&line->mu);
@@ -241,8 +239,8 @@ void dibs__sweep(struct dibs__line *line, bool heard)
     }
     r->sweep = true;
     r->wait_ms = heard ? HEARD_MS : SWEEP_MS;
-    r->until = dibs__add(dibs__now_ms() + SWEEPS_MS,
-                         2 * dibs__line_client(line)->fair_call_ms);
+    r->until =
+        dibs__add(dibs__now_ms() + SWEEPS_MS, 2 * line->locks->fair_call_ms);
     dibs__loop_post(&dibs__line_client(line)->loop, &r->start);
 }
 

@@ -147,9 +147,9 @@ static void last_answered(struct dibs__call *call, dibs_err err,
 
     dibs__list_init(&blocked);
     bool answered = number(reply, &err, &n);
-    bool unheard = answered && n == -2;
+    bool unheard = answered && n == ANSWER_UNHEARD;
     if (unheard)
-        n = 1;
+        n = ANSWER_FREED;
     bool sure = answered && (n > 0 || !call->again);
     if (answered && n < 0 && !call->again)
         err = DIBS_ERR_LOST;
@@ -190,8 +190,9 @@ static struct dibs__op *pick_next_owner(struct dibs__line *line,
 {
     struct dibs__list *first = dibs__list_first(&line->waiters);
 
-    if (!line->kind->hands_over || !first || op->ask.keep_ms ||
-        others_turn(line, now) || atomic_load(&line->locks->closing))
+    if (!dibs__kind_has(line->kind, VERB_HANDOVER) || !first ||
+        op->ask.keep_ms || others_turn(line, now) ||
+        atomic_load(&line->locks->closing))
         return NULL;
     struct dibs__op *next_owner = DIBS_OF(first, struct dibs__op, link);
     if (next_owner
@@ -242,7 +243,7 @@ static struct dibs__op *claim_next_owner(struct dibs__op *op)
 /* The next owner has it. False: the answer came when that was over again. */
 static bool give_to_next_owner(struct dibs__line *line,
                                struct dibs__op *next_owner,
-                               const struct dibs__call *call,
+                               const struct dibs__call *call, int64_t value,
                                struct dibs__list *resume) REQUIRES(line->mu)
 {
     next_owner->tainted |= call->ghost;
@@ -250,7 +251,7 @@ static bool give_to_next_owner(struct dibs__line *line,
         dibs__now_ms())
         return false;
     dibs__list_del(&next_owner->link);
-    dibs__hold_taken(line, next_owner->hold, next_owner, call->sent_ms);
+    dibs__hold_taken(line, next_owner->hold, next_owner, call->sent_ms, value);
     next_owner->hold = NULL;
     line->handed++;
     dibs__op_take_waits(line, next_owner->owner, resume);
@@ -301,8 +302,9 @@ static void handover_lost(struct dibs__op *op, dibs_err err)
  * nobody's any more: it goes back, and the next one here asks right behind
  * that. Not moved, but it may have been before (and gone on from there): then
  * it is not ours, which is what was wanted. */
-static void handover_done(struct dibs__op *op, bool moved)
+static void handover_done(struct dibs__op *op, const struct dibs__acquired *got)
 {
+    bool moved = got->verdict == VERDICT_TAKEN;
     struct dibs__line *line = op->line;
     struct dibs__op *next_owner = claim_next_owner(op);
     bool unsure = !moved && op->call.again;
@@ -314,8 +316,8 @@ static void handover_done(struct dibs__op *op, bool moved)
     dibs__lock(&line->mu);
     if (next_owner) {
         promise_over(line, next_owner, &blocked);
-        taken =
-            moved && give_to_next_owner(line, next_owner, &op->call, &blocked);
+        taken = moved && give_to_next_owner(line, next_owner, &op->call,
+                                            got->value, &blocked);
     } else if (moved || unsure || op->call.ghost) {
         dibs__reap(line, op->ask.next_owner, op->ask.lease_ms);
     }
@@ -335,11 +337,16 @@ static void handover_answered(struct dibs__call *call, dibs_err err,
                               const struct dibs__reply *reply)
 {
     struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
-    int64_t n = 0;
+    struct dibs__acquired got = {.err = err};
 
-    if (number(reply, &err, &n)) {
-        handover_done(op, n == 1);
-    } else if (reply && !call->again && !call->partly) {
+    if (err == DIBS_OK)
+        op->line->kind->read(VERB_HANDOVER, reply, &got);
+    if (err == DIBS_OK && got.verdict != VERDICT_REFUSED) {
+        handover_done(op, &got);
+        return;
+    }
+    err = got.err;
+    if (reply && !call->again && !call->partly) {
         /* Refused, and nothing was done (a full server, say). A release asks
          * for less. */
         struct dibs__op *next_owner = claim_next_owner(op);
