@@ -39,12 +39,13 @@ set(DIBS_SOURCES
   src/lock/kind_rw.c
   src/lock/owner.c
   src/lock/lost.c
+  src/lock/wait.c
   src/lock/line.c
+  src/lock/hold.c
   src/lock/op.c
   src/lock/batch.c
   src/lock/acquire.c
-  src/lock/wait.c
-  src/lock/queue.c
+  src/lock/lock_wait.c
   src/lock/release.c
   src/lock/renew.c
   src/lock/reap.c

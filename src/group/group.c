@@ -381,7 +381,7 @@ static struct seen look_at(const struct dibs__member *m, dibs_owner owner,
     if (h && dibs__hold_over(h, now)) {
         s.state = DIBS_LOST;
     } else if (h) {
-        s.state = h->suspect ? DIBS_SUSPECT : DIBS_HELD;
+        s.state = h->state == HOLD_SUSPECT ? DIBS_SUSPECT : DIBS_HELD;
         s.valid_ms = h->valid_until - now;
     }
     dibs__unlock(&line->mu);

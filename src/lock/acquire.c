@@ -5,22 +5,21 @@
  * Thread  app for the first attempt of a sync call, io for all else.
  * Locks   line.mu.
  *
- * How     An owner that has it already takes it once more: that is one command.
- *         Otherwise the call lines up. If nobody is before it, here, it asks
- *         the server at once, on its caller's own thread; if somebody is, it
- *         waits for its turn (wait.c), or is handed the lock (release.c)
- *         without asking at all. A call that only tries asks at once and does
- *         not line up. For a kind with a queue on the server everybody asks,
- *         and waits there (queue.c).
+ * How     An owner that has the lock takes it once more: that is one command.
+ *         Otherwise the call joins the line. If no call here is before it, it
+ *         asks the server at once, on its caller's own thread. If one is, it
+ *         waits for its turn (wait.c), or a release hands it the lock
+ *         (release.c). A call that only tries asks at once and does not join.
+ *         Where each waiter asks for itself, all of them ask at once.
  *
- * Replicas  If some must have it, too, the server's yes is not enough: until
- *         they said so, nobody here sees it as held. If too few do, what was
- *         taken is given back before the call ends.
+ * Replicas  If replicas must have it, too, the server's yes is not enough.
+ * Until they have said so, no call here sees it as held. If too few say so,
+ *         what was taken is given back before the call ends.
  *
  * Trouble The command says how many holds there shall be, so asking again after
- *         a lost reply is harmless. What remains is a copy that comes late, for
- *         a call that has given up: then the owner goes on under another
- *         number, and the reaper takes back what the old one may be given.
+ *         a lost reply is harmless. A copy may still come late, for a call that
+ *         has given up. Then the owner goes on under another number, and the
+ *         reaper takes back what the old number may be given.
  */
 #include "lock/locks.h"
 #include "lock/op.h"
@@ -63,11 +62,6 @@ static struct dibs__acquired read_answer(struct dibs__call *call, dibs_err *err,
     return got;
 }
 
-static int64_t command_ms(const struct dibs__op *op)
-{
-    return dibs__line_client(op->line)->server.to.command_timeout_ms;
-}
-
 /* ---- too few replicas have it ------------------------------------------ */
 
 static void tell_short(struct dibs__op *op, dibs_err why)
@@ -91,8 +85,8 @@ static void tell_short(struct dibs__op *op, dibs_err why)
                       DIBS_ERR_REPLICAS, text);
 }
 
-static void taken_back(struct dibs__call *call, dibs_err err,
-                       const struct dibs__reply *reply)
+static void first_undone(struct dibs__call *call, dibs_err err,
+                         const struct dibs__reply *reply)
 {
     struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
     struct dibs__line *line = op->line;
@@ -101,10 +95,9 @@ static void taken_back(struct dibs__call *call, dibs_err err,
     (void)reply;
     dibs__list_init(&resume);
     dibs__lock(&line->mu);
-    dibs__list_del(&op->ask_link);
-    dibs__op_unstall(line, &op->followers, &resume);
+    dibs__line_answered(line, op, &resume);
     op->tainted |= call->ghost || err != DIBS_OK;
-    dibs__line_kick(line);
+    dibs__wait_kick(&line->wait);
     dibs__unlock(&line->mu);
     if (op->tainted)
         dibs__op_disown(op);
@@ -114,18 +107,19 @@ static void taken_back(struct dibs__call *call, dibs_err err,
 
 /* It is out of the line, but counts as asking until the server has confirmed
  * that it is free again: its owner must not ask for it meanwhile. */
-static void take_back(struct dibs__op *op, dibs_err why)
+static void undo_first(struct dibs__op *op, dibs_err why)
 {
     tell_short(op, why);
-    dibs__queue_end(op);
+    dibs__waiter_unplace(&op->wait);
     op->last = why;
     op->ask.stay = false;
     op->ask.target = 0;
-    dibs__op_send(op, VERB_RELEASE, taken_back, command_ms(op), 0);
+    dibs__op_send(op, VERB_RELEASE, first_undone, dibs__line_timeout(op->line),
+                  0);
 }
 
-static void reentry_taken_back(struct dibs__call *call, dibs_err err,
-                               const struct dibs__reply *reply)
+static void reentry_undone(struct dibs__call *call, dibs_err err,
+                           const struct dibs__reply *reply)
 {
     struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
     struct dibs__line *line = op->line;
@@ -139,7 +133,7 @@ static void reentry_taken_back(struct dibs__call *call, dibs_err err,
     h->tainted |= call->ghost || err != DIBS_OK;
     if (err == DIBS_OK && reply->type == REPLY_NUM && reply->num < 0)
         dibs__hold_lose(line, h);
-    err = h->lost ? DIBS_ERR_LOST : op->last;
+    err = h->state == HOLD_LOST ? DIBS_ERR_LOST : op->last;
     dibs__unlock(&line->mu);
     dibs__op_end_busy(line, h, &blocked);
     dibs__op_finish(op, err);
@@ -147,12 +141,14 @@ static void reentry_taken_back(struct dibs__call *call, dibs_err err,
 }
 
 /* One level less than the server has; the outer ones stay. */
-static void reentry_take_back(struct dibs__op *op, dibs_err why)
+static void undo_reentry(struct dibs__op *op, dibs_err why)
 {
     tell_short(op, why);
     op->last = why;
+    op->wait.state = WAITER_UNDOES;
     op->ask.target--;
-    dibs__op_send(op, VERB_RELEASE, reentry_taken_back, command_ms(op), 0);
+    dibs__op_send(op, VERB_RELEASE, reentry_undone,
+                  dibs__line_timeout(op->line), 0);
 }
 
 /* ---- re-entry ---------------------------------------------------------- */
@@ -164,7 +160,7 @@ static void end_late(struct dibs__line *line, const struct dibs__op *op)
 {
     struct dibs__hold *h = op->hold;
 
-    dibs__hold_run_out(line, h);
+    dibs__reap_over(line, h);
     h->tainted = true;
     dibs__reap(line, h->wire, op->ask.lease_ms);
 }
@@ -183,7 +179,7 @@ static void reentry_answered(struct dibs__call *call, dibs_err err,
     h->tainted |= call->ghost || err == DIBS_ERR_UNKNOWN || call->partly;
     if (got.verdict == VERDICT_SHORT && !dibs__hold_over(h, dibs__now_ms())) {
         dibs__unlock(&line->mu);
-        reentry_take_back(op, err); /* and stays busy until then */
+        undo_reentry(op, err); /* and stays busy until then */
         return;
     }
     if (got.verdict == VERDICT_GONE || got.verdict == VERDICT_BUSY)
@@ -192,7 +188,7 @@ static void reentry_answered(struct dibs__call *call, dibs_err err,
         end_late(line, op);
     else if (got.verdict == VERDICT_TAKEN)
         dibs__hold_taken(line, h, op, call->sent_ms, got.value);
-    if (h->lost)
+    if (h->state == HOLD_LOST)
         err = DIBS_ERR_LOST;
     dibs__unlock(&line->mu);
     dibs__op_end_busy(line, h, &blocked);
@@ -203,30 +199,13 @@ static void reentry_answered(struct dibs__call *call, dibs_err err,
 /* ---- first acquisition ------------------------------------------------- */
 
 /* Out of the line; what was prepared for the grant goes. */
-static void leave(struct dibs__line *line, struct dibs__op *op)
+static void op_leave(struct dibs__line *line, struct dibs__op *op)
     REQUIRES(line->mu)
 {
-    dibs__list_del(&op->link);
+    dibs__wait_leave(&line->wait, &op->wait);
     if (op->hold)
         dibs__hold_free(line, op->hold);
     op->hold = NULL;
-    if (line->awake && !line->stalled && dibs__list_empty(&line->waiters))
-        dibs__line_wake(line); /* so that io stops looking */
-}
-
-/* False: out of memory. */
-static bool stay(struct dibs__line *line, struct dibs__op *op, int64_t sleep_ms)
-    REQUIRES(line->mu)
-{
-    if (line->kind->queued) {
-        if (!line->awake || line->canceled || op->deadline < line->looks_at ||
-            atomic_load(&line->locks->closing))
-            dibs__line_wake(line);
-        return dibs__queue_stay(op, sleep_ms);
-    }
-    line->next_try = dibs__now_ms() + sleep_ms;
-    dibs__line_wake(line);
-    return true;
 }
 
 /* The server gave it to this owner, so nobody else here has it any more: it was
@@ -234,17 +213,14 @@ static bool stay(struct dibs__line *line, struct dibs__op *op, int64_t sleep_ms)
 static void lose_others(struct dibs__line *line, dibs_owner owner)
     REQUIRES(line->mu)
 {
-    for (struct dibs__list *l = line->holds.next; l != &line->holds;
-         l = l->next) {
-        struct dibs__hold *h = DIBS_OF(l, struct dibs__hold, link);
-        if (h->owner != owner && !h->ending) /* that one gives it back */
-            dibs__hold_lose(line, h);
-    }
+    for (struct dibs__hold *h = NULL; (h = dibs__hold_next(line, h));)
+        if (h->owner != owner && h->state != HOLD_ENDING)
+            dibs__hold_lose(line, h); /* one that is ENDING gives it back */
 }
 
 /* Granted, but is it any use? */
-static dibs_err take(struct dibs__line *line, struct dibs__op *op, int64_t sent,
-                     int64_t value) REQUIRES(line->mu)
+static dibs_err take_granted(struct dibs__line *line, struct dibs__op *op,
+                             int64_t sent, int64_t value) REQUIRES(line->mu)
 {
     int64_t now = dibs__now_ms();
 
@@ -259,7 +235,7 @@ static dibs_err take(struct dibs__line *line, struct dibs__op *op, int64_t sent,
     dibs__hold_taken(line, op->hold, op, sent, value);
     op->hold = NULL;
     if (line->kind->shared)
-        dibs__line_kick_all(line); /* what one may, all may */
+        dibs__wait_kick_all(&line->wait); /* what one may, all may */
     else
         lose_others(line, op->owner);
     line->handed = 0;
@@ -269,22 +245,80 @@ static dibs_err take(struct dibs__line *line, struct dibs__op *op, int64_t sent,
 
 void dibs__acquire_start_over(struct dibs__op *op)
 {
-    dibs__queue_end(op);
+    dibs__waiter_unplace(&op->wait);
     op->ask.stay = false;
     op->direct = false;
     dibs__acquire_run(op);
 }
 
-static void end(struct dibs__op *op, dibs_err err)
+static void leave_answered(struct dibs__call *call, dibs_err err,
+                           const struct dibs__reply *reply)
 {
-    dibs__queue_end(op);
+    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
+
+    if (reply && reply->type == REPLY_NUM && reply->num == ANSWER_CALLED)
+        dibs__sweep(op->line, true);
+    if (op->tainted || call->ghost || err != DIBS_OK)
+        dibs__op_disown(op); /* the reaper takes it out of the queue */
+    dibs__op_finish(op, op->last);
+}
+
+void dibs__acquire_end(struct dibs__op *op, dibs_err err)
+{
+    dibs__waiter_unplace(&op->wait);
     if (op->ask.stay && err != DIBS_OK) {
-        dibs__queue_leave(op, err);
+        op->last = err;
+        op->direct = false;
+        op->wait.state = WAITER_UNDOES;
+        dibs__op_send(op, VERB_LEAVE, leave_answered,
+                      dibs__line_timeout(op->line), 0);
         return;
     }
     if (op->tainted && err != DIBS_OK)
         dibs__op_disown(op);
     dibs__op_finish(op, err);
+}
+
+/* What the answer means for a waiter: it stays in the line, it begins anew as a
+ * re-entry, or it ends. */
+enum next_step { STEP_STAY, STEP_AGAIN, STEP_END };
+
+static enum next_step first_step(struct dibs__line *line, struct dibs__op *op,
+                                 const struct dibs__acquired *got,
+                                 dibs_err *err, struct dibs__list *resume)
+    REQUIRES(line->mu)
+{
+    int64_t pause_ms = 0;
+    bool again = false;
+
+    switch (got->verdict) {
+    case VERDICT_SHORT: /* its owner has it by now, and that stands */
+    case VERDICT_TAKEN:
+        dibs__list_del(&op->wait.link);
+        again = dibs__hold_of(line, op->owner) != NULL;
+        *err = again ? DIBS_OK
+                     : take_granted(line, op, op->call.sent_ms, got->value);
+        op->tainted |= *err != DIBS_OK;
+        if (*err == DIBS_OK)
+            dibs__op_take_waits(line, op->owner, resume);
+        return again ? STEP_AGAIN : STEP_END;
+    case VERDICT_BUSY:
+        *err = op->trying ? DIBS_ERR_BUSY : DIBS_ERR_NOMEM;
+        pause_ms = line->kind->pause(line, got->busy_ms);
+        break;
+    case VERDICT_AGAIN:
+        pause_ms = dibs__random_in(RETRY_MIN_MS, RETRY_MAX_MS);
+        break;
+    case VERDICT_GONE: /* of a first acquisition there are no outer holds */
+        *err = DIBS_ERR_PROTOCOL;
+        op->tainted = true;
+        return STEP_END;
+    case VERDICT_REFUSED:
+        return STEP_END;
+    }
+    return !op->trying && dibs__wait_stay(&line->wait, &op->wait, pause_ms)
+               ? STEP_STAY
+               : STEP_END;
 }
 
 static void acquire_answered(struct dibs__call *call, dibs_err err,
@@ -293,75 +327,38 @@ static void acquire_answered(struct dibs__call *call, dibs_err err,
     struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
     struct dibs__line *line = op->line;
     struct dibs__list resume;
-    bool stays = false; /* in the line */
-    bool again = false; /* the owner has it already: this is a re-entry */
 
     dibs__list_init(&resume);
     struct dibs__acquired got = read_answer(call, &err, reply);
     dibs__lock(&line->mu);
     if (got.verdict == VERDICT_SHORT && !dibs__hold_of(line, op->owner)) {
         op->tainted |= call->ghost;
-        leave(line, op);
+        op_leave(line, op);
+        op->wait.state = WAITER_UNDOES;
         dibs__unlock(&line->mu);
-        take_back(op, err);
+        undo_first(op, err);
         return;
     }
-    dibs__list_del(&op->ask_link);
-    dibs__op_unstall(line, &op->followers, &resume);
+    dibs__line_answered(line, op, &resume);
     op->tainted |= call->ghost || call->partly || err == DIBS_ERR_UNKNOWN ||
                    (err == DIBS_ERR_PROTOCOL && reply);
     op->last = got.verdict == VERDICT_AGAIN ? err : DIBS_OK;
-    switch (got.verdict) {
-    case VERDICT_SHORT: /* what its owner has stands; this is a re-entry, then
-                         */
-    case VERDICT_TAKEN:
-        dibs__list_del(&op->link);
-        again = dibs__hold_of(line, op->owner) != NULL;
-        err = again ? DIBS_OK : take(line, op, call->sent_ms, got.value);
-        op->tainted |= err != DIBS_OK;
-        if (err == DIBS_OK)
-            dibs__op_take_waits(line, op->owner, &resume);
-        break;
-    case VERDICT_BUSY:
-        stays =
-            !op->trying && stay(line, op, line->kind->pause(line, got.busy_ms));
-        err = op->trying ? DIBS_ERR_BUSY : DIBS_ERR_NOMEM;
-        break;
-    case VERDICT_AGAIN:
-        stays = !op->trying &&
-                stay(line, op, dibs__random_in(RETRY_MIN_MS, RETRY_MAX_MS));
-        break;
-    case VERDICT_GONE: /* of a first acquisition there are no outer holds */
-        err = DIBS_ERR_PROTOCOL;
-        op->tainted = true;
-        break;
-    case VERDICT_REFUSED:
-        break;
-    }
-    if (!stays)
-        leave(line, op);
+    enum next_step step = first_step(line, op, &got, &err, &resume);
+    if (step != STEP_STAY)
+        op_leave(line, op);
     dibs__unlock(&line->mu);
-    if (again)
+    if (step == STEP_AGAIN)
         dibs__acquire_start_over(op);
-    else if (!stays)
-        end(op, err);
+    else if (step == STEP_END)
+        dibs__acquire_end(op, err);
     dibs__op_resume(&resume);
-}
-
-bool dibs__acquire_may_ask(struct dibs__line *line, struct dibs__op *op)
-{
-    if (dibs__op_asking(line, op->owner))
-        return false;
-    dibs__list_init(&op->followers);
-    dibs__list_add(&line->asks, &op->ask_link);
-    return true;
 }
 
 void dibs__acquire_ask(struct dibs__op *op)
 {
     dibs__op_send(op, VERB_ACQUIRE, acquire_answered,
-                  command_ms(op) + op->call.replicas_ms,
-                  op->trying ? 0 : op->deadline);
+                  dibs__line_timeout(op->line) + op->call.replicas_ms,
+                  op->trying ? 0 : op->wait.deadline);
 }
 
 /* ---- where to start ---------------------------------------------------- */
@@ -377,11 +374,11 @@ static enum plan plan_reentry(struct dibs__line *line, struct dibs__op *op,
         return END;
     }
     if (h->busy) {
-        dibs__op_stall(line, &h->blocked, op);
+        dibs__wait_behind(&line->wait, &h->blocked, &op->wait);
         return WAIT;
     }
     if (dibs__hold_over(h, dibs__now_ms())) {
-        dibs__hold_run_out(line, h);
+        dibs__reap_over(line, h);
         *err = DIBS_ERR_LOST;
         return END;
     }
@@ -391,6 +388,7 @@ static enum plan plan_reentry(struct dibs__line *line, struct dibs__op *op,
     }
     h->busy = true;
     op->hold = h;
+    op->wait.state = WAITER_ASKS;
     op->ask.wire = h->wire;
     op->ask.target = h->count + 1;
     return REENTER;
@@ -404,29 +402,30 @@ static bool must_ask(struct dibs__line *line, const struct dibs__op *op)
 {
     const struct dibs__kind *kind = line->kind;
 
-    if (op->trying || kind->queued || kind->shared)
+    if (op->trying || kind->asks != ASKS_HEAD)
         return true;
-    if (dibs__hold_other(line, 0, dibs__now_ms()))
+    if (dibs__hold_until(line, dibs__now_ms()))
         return false;
-    return dibs__kind_has(kind, VERB_LEAVE) || dibs__list_empty(&line->waiters);
+    return dibs__kind_has(kind, VERB_LEAVE) ||
+           dibs__list_empty(&line->wait.waiters);
 }
 
 static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
                             dibs_err *err) REQUIRES(line->mu)
 {
-    struct dibs__op *before = dibs__op_asking(line, op->owner);
+    struct dibs__op *before = dibs__line_asking(line, op->owner);
 
     if (before && op->batch) {
         *err = DIBS_ERR_CANCELED;
         return END;
     }
     if (before) { /* its answer decides what this one has to ask */
-        dibs__op_stall(line, &before->followers, op);
+        dibs__wait_behind(&line->wait, &before->followers, &op->wait);
         return WAIT;
     }
     /* Made now, so that a grant cannot fail; but a long queue on the server is
      * not worth a hold for everybody in it. */
-    if (op->trying || !line->kind->queued) {
+    if (op->trying || line->kind->asks != ASKS_EACH) {
         op->hold = dibs__hold_new(line);
         if (!op->hold) {
             *err = DIBS_ERR_NOMEM;
@@ -438,8 +437,8 @@ static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
     bool asks = must_ask(line, op);
     op->ask.stay = dibs__kind_has(line->kind, VERB_LEAVE) && !op->trying;
     if (!op->trying)
-        dibs__line_join(line, op, !asks);
-    return asks && dibs__acquire_may_ask(line, op) ? ASK : WAIT;
+        dibs__wait_join(&line->wait, &op->wait, !asks);
+    return asks && dibs__line_ask(line, op) ? ASK : WAIT;
 }
 
 /* Takes line.mu, and the number under which the owner goes. Whether it is mixed
@@ -453,7 +452,7 @@ static bool lock_by_number(struct dibs__line *line, struct dibs__op *op)
         unsigned before = atomic_load(&line->locks->retired);
         op->wire = dibs__owner_wire_for(line, op->owner);
         bool mixed = line->kind->family == FAMILY_PLAIN &&
-                     dibs__line_held_otherwise(line, op->owner);
+                     dibs__hold_otherwise(line, op->owner);
         dibs__lock(&line->mu);
         if (atomic_load(&line->locks->retired) == before)
             return mixed;
@@ -487,7 +486,8 @@ void dibs__acquire_run(struct dibs__op *op)
     case REENTER:
         op->direct = direct;
         dibs__op_send(op, VERB_ACQUIRE, reentry_answered,
-                      2 * command_ms(op) + op->call.replicas_ms, 0);
+                      2 * dibs__line_timeout(op->line) + op->call.replicas_ms,
+                      0);
         break;
     case WAIT:
         break;

@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "client/script.h"
+#include "lock/wait.h"
 #include "net/reply.h"
 
 #include <dibs/dibs.h>
@@ -125,13 +126,13 @@ typedef void dibs__writer(const struct dibs__ask *ask, struct dibs__buf *out,
 struct dibs__kind {
     enum dibs__kind_id id;
     enum dibs__family family;
-    const char *channel; /* prefix of the channel's name */
-    const char *suffix;  /* behind an owner's name on the server */
-    bool queued;         /* waiters stand in a queue on the server, each for
-                            itself and with a channel of its own */
-    bool shared;         /* several owners can have it at once */
-    int renewal;         /* holds with the same number are renewed together */
-    char batch; /* what multi_acquire.lua calls it; 0 = it asks by itself */
+    const char *channel;  /* prefix of the channel's name */
+    const char *suffix;   /* behind an owner's name on the server */
+    enum dibs__asks asks; /* who of a line asks the server */
+    bool queued; /* the server has a queue of waiters, and calls them */
+    bool shared; /* several owners can have it at once */
+    int renewal; /* holds with the same number are renewed together */
+    char batch;  /* what multi_acquire.lua calls it; 0 = it asks by itself */
     unsigned taken_types; /* types of reply that say "taken", a bit each */
     unsigned other_types; /* those that say anything else */
     void (*gate)(struct dibs__buf *out, const struct dibs__line *line);

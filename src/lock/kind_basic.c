@@ -69,6 +69,7 @@ const struct dibs__kind dibs__kind_basic = {
     .family = FAMILY_PLAIN,
     .channel = "redisson_lock__channel",
     .suffix = "",
+    .asks = ASKS_HEAD,
     .renewal = RENEW_FIELD,
     .batch = 'p',
     DIBS__PLAIN_ANSWERS,

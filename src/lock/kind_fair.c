@@ -130,6 +130,7 @@ const struct dibs__kind dibs__kind_fair = {
     .family = FAMILY_PLAIN,
     .channel = "redisson_lock__channel",
     .suffix = "",
+    .asks = ASKS_EACH,
     .queued = true,
     .renewal = RENEW_FIELD,
     DIBS__PLAIN_ANSWERS,

@@ -5,7 +5,7 @@
 #ifndef DIBS_LOCK_LOCKS_H
 #define DIBS_LOCK_LOCKS_H
 
-#include "lock/line.h"
+#include "lock/hold.h"
 
 RB_HEAD(dibs__lines, dibs__line);
 
@@ -21,10 +21,11 @@ RB_HEAD(dibs__aliases, dibs__alias);
 
 struct dibs__locks {
     dibs_client *c;
-    struct dibs__lines lines;                    /* client.mu */
-    struct dibs__aliases aliases;                /* client.mu */
-    atomic_bool aliased;                         /* there is one at all */
-    atomic_uint retired;                         /* how often one was made */
+    const struct dibs__wait_user *waits; /* const after init: how lines wait */
+    struct dibs__lines lines;            /* client.mu */
+    struct dibs__aliases aliases;        /* client.mu */
+    atomic_bool aliased;                 /* there is one at all */
+    atomic_uint retired;                 /* how often one was made */
     struct dibs__alias kept[DIBS__ALIASES_KEPT]; /* client.mu */
     unsigned kept_used;                          /* client.mu */
     atomic_ullong holds;             /* numbers of holds given out */
@@ -69,6 +70,11 @@ void dibs__owners_free(struct dibs__locks *lk);
 /* Takes back whatever this number holds or may yet be given: until that long
  * after the server first answered. Thread: any. */
 void dibs__reap(struct dibs__line *line, uint64_t wire, int64_t lease_ms);
+/* This hold is lost: its time is over by our clock. A renewal whose answer was
+ * lost may have kept it on the server, so that is taken back. Tells once.
+ * Thread: any. */
+void dibs__reap_over(struct dibs__line *line, struct dibs__hold *h)
+    REQUIRES(line->mu);
 /* The same until it is confirmed once: a release whose caller does not wait.
  * Thread: io. */
 void dibs__reap_once(struct dibs__line *line, uint64_t wire);

@@ -8,7 +8,6 @@
 #include "lock/op.h"
 
 #include "base/mem.h"
-#include "lock/batch.h"
 #include "lock/locks.h"
 
 #include <stdarg.h>
@@ -46,10 +45,8 @@ static void call_explained(struct dibs__call *call, dibs_err err,
                            const char *why)
 {
     struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
-    bool undoing = op->verb == VERB_LEAVE ||
-                   (op->verb == VERB_RELEASE && op->run == dibs__acquire_run);
 
-    if (!undoing) /* then it has failed already, for another reason */
+    if (op->wait.state != WAITER_UNDOES) /* else the reason is another one */
         dibs__op_explain(op, err, why);
 }
 
@@ -75,15 +72,15 @@ void dibs__op_tell_reason(struct dibs__op *op)
 /* ---- sending, and the end ---------------------------------------------- */
 
 void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
-                   void (*answered)(struct dibs__call *, dibs_err,
-                                    const struct dibs__reply *),
-                   int64_t within, int64_t connect_by)
+                   dibs__answered *answered, int64_t within, int64_t connect_by)
 {
     struct dibs__server *s = dibs__line_server(op->line);
     const struct dibs__kind *kind = op->line->kind;
 
-    if (op->batch && dibs__batch_take(op, verb, answered))
+    dibs__assert_no_lock();
+    if (op->batch && op->batch->take(op, verb, answered))
         return;
+    op->batch = NULL;
     static const unsigned expects[] = {
         [VERB_RELEASE] = 1u << REPLY_NUM, [VERB_HANDOVER] = 1u << REPLY_NUM,
         [VERB_FORCE] = 1u << REPLY_NUM,   [VERB_LEAVE] = 0,
@@ -97,12 +94,9 @@ void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
     op->call.write = op_write;
     op->call.done = answered;
     op->call.explain = call_explained;
-    op->call.attempt_ms = s->to.command_timeout_ms;
-    op->call.deadline = dibs__add(dibs__now_ms(), dibs__max(within, 0));
-    op->call.connect_by = connect_by;
+    dibs__line_fill_call(op->line, &op->call, within, connect_by);
     op->call.replicas = verb == VERB_ACQUIRE ? op->replicas : 0;
     op->call.writes = kind->taken_types;
-    op->call.slot = op->line->slot;
     bool direct = op->direct;
     op->direct = false; /* its next step may be on io, which must not wait */
     bool *asked = op->asked;
@@ -204,45 +198,21 @@ void dibs__op_finish(struct dibs__op *op, dibs_err err)
     sem_post(&op->done); /* its caller settles the rest */
 }
 
-bool dibs__op_asks(const struct dibs__op *op)
-{
-    return dibs__list_linked(&op->ask_link);
-}
-
-struct dibs__op *dibs__op_asking(struct dibs__line *line, dibs_owner owner)
-{
-    for (struct dibs__list *l = line->asks.next; l != &line->asks;
-         l = l->next) {
-        struct dibs__op *op = DIBS_OF(l, struct dibs__op, ask_link);
-        if (op->owner == owner)
-            return op;
-    }
-    return NULL;
-}
-
-bool dibs__op_on_wire(struct dibs__line *line, uint64_t wire)
-{
-    for (struct dibs__list *l = line->waiters.next; l != &line->waiters;
-         l = l->next)
-        if (DIBS_OF(l, struct dibs__op, link)->wire == wire)
-            return true;
-    for (struct dibs__list *l = line->asks.next; l != &line->asks; l = l->next)
-        if (DIBS_OF(l, struct dibs__op, ask_link)->wire == wire)
-            return true;
-    return false;
-}
+/* ---- operations of one owner, one after the other ---------------------- */
 
 void dibs__op_take_waits(struct dibs__line *line, dibs_owner owner,
                          struct dibs__list *out)
 {
-    for (struct dibs__list *l = line->waiters.next, *n; l != &line->waiters;
-         l = n) {
-        struct dibs__op *op = DIBS_OF(l, struct dibs__op, link);
+    struct dibs__list *waiters = &line->wait.waiters;
+
+    for (struct dibs__list *l = waiters->next, *n; l != waiters; l = n) {
+        struct dibs__op *op = DIBS_OF(l, struct dibs__op, wait.link);
         n = l->next;
-        if (op->owner != owner || dibs__op_asks(op) || op->granting ||
-            op->place)
+        if (op->owner != owner || op->wait.state != WAITER_PAUSES ||
+            op->wait.place)
             continue;
         dibs__list_del(l);
+        op->wait.state = WAITER_OUT;
         if (op->hold)
             dibs__hold_free(line, op->hold);
         op->hold = NULL;
@@ -250,33 +220,14 @@ void dibs__op_take_waits(struct dibs__line *line, dibs_owner owner,
     }
 }
 
-void dibs__op_stall(struct dibs__line *line, struct dibs__list *behind,
-                    struct dibs__op *op)
+void dibs__op_drop_level(struct dibs__op *op, struct dibs__hold *h)
 {
-    if (line->stalled++ == 0 && dibs__list_empty(&line->waiters))
-        line->first_deadline = INT64_MAX;
-    dibs__list_add(behind, &op->link);
-    line->first_deadline = dibs__min(line->first_deadline, op->deadline);
-    line->canceled |= op->canceled;
-    if (op->canceled || (op->deadline < INT64_MAX &&
-                         (!line->awake || op->deadline < line->looks_at)))
-        dibs__line_wake(line);
-}
+    struct dibs__loss *loss = dibs__hold_drop(h, op->with);
 
-void dibs__op_unstall(struct dibs__line *line, struct dibs__list *behind,
-                      struct dibs__list *out)
-{
-    for (struct dibs__list *l = behind->next; l != behind; l = l->next)
-        line->stalled--;
-    if (line->awake && !line->stalled && dibs__list_empty(&line->waiters))
-        dibs__line_wake(line); /* so that io stops looking */
-    dibs__list_move(out, behind);
-}
-
-void dibs__op_take_blocked(struct dibs__line *line, struct dibs__hold *h,
-                           struct dibs__list *out)
-{
-    dibs__op_unstall(line, &h->blocked, out);
+    if (op->ended)
+        dibs__loss_unref(loss);
+    else
+        op->loss = loss;
 }
 
 /* Nobody else touches a busy hold, so it may be looked at without the mutex.
@@ -287,7 +238,7 @@ void dibs__op_end_busy(struct dibs__line *line, struct dibs__hold *h,
     dibs__lock(&line->mu);
     bool over = h->count == 0;
     if (!over) {
-        dibs__op_take_blocked(line, h, blocked);
+        dibs__wait_unbehind(&line->wait, &h->blocked, blocked);
         h->busy = false;
     }
     dibs__unlock(&line->mu);
@@ -295,17 +246,17 @@ void dibs__op_end_busy(struct dibs__line *line, struct dibs__hold *h,
         return;
     dibs__owner_retire(line->locks, h->owner, h->wire);
     dibs__lock(&line->mu);
-    dibs__op_take_blocked(line, h, blocked);
+    dibs__wait_unbehind(&line->wait, &h->blocked, blocked);
     dibs__reap(line, h->wire, h->valid_until - dibs__now_ms());
     dibs__hold_free(line, h);
-    dibs__line_kick(line);
+    dibs__wait_kick(&line->wait);
     dibs__unlock(&line->mu);
 }
 
-void dibs__op_resume(struct dibs__list *ops)
+void dibs__op_resume(struct dibs__list *waiters)
 {
-    for (struct dibs__list *l; (l = dibs__list_pop(ops));) {
-        struct dibs__op *op = DIBS_OF(l, struct dibs__op, link);
+    for (struct dibs__list *l; (l = dibs__list_pop(waiters));) {
+        struct dibs__op *op = DIBS_OF(l, struct dibs__op, wait.link);
         op->direct = false; /* this is not its caller's thread */
         op->run(op);
     }
@@ -315,14 +266,16 @@ void dibs__op_resume(struct dibs__list *ops)
 void dibs__op_rename_waits(struct dibs__line *line, dibs_owner owner,
                            uint64_t old)
 {
+    struct dibs__list *waiters = &line->wait.waiters;
+
     if (!dibs__kind_has(line->kind, VERB_HANDOVER))
         return;
     uint64_t wire = dibs__owner_wire(line->locks, owner);
     dibs__lock(&line->mu);
-    for (struct dibs__list *l = line->waiters.next; l != &line->waiters;
-         l = l->next) {
-        struct dibs__op *op = DIBS_OF(l, struct dibs__op, link);
-        if (op->owner == owner && op->wire == old && !dibs__op_asks(op))
+    for (struct dibs__list *l = waiters->next; l != waiters; l = l->next) {
+        struct dibs__op *op = DIBS_OF(l, struct dibs__op, wait.link);
+        if (op->owner == owner && op->wire == old &&
+            op->wait.state == WAITER_PAUSES)
             op->wire = op->ask.wire = wire;
     }
     dibs__unlock(&line->mu);

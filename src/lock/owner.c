@@ -17,6 +17,7 @@
  * Locks   client.mu for the aliases.
  */
 #include "base/mem.h"
+#include "base/tree.h"
 #include "lock/locks.h"
 
 static atomic_ullong last_number;
@@ -27,14 +28,7 @@ static int alias_order(const struct dibs__alias *a, const struct dibs__alias *b)
     return a->owner < b->owner ? -1 : a->owner > b->owner;
 }
 
-#if defined(__GNUC__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-function"
-#endif
-RB_GENERATE_STATIC(dibs__aliases, dibs__alias, node, alias_order)
-#if defined(__GNUC__)
-#pragma GCC diagnostic pop
-#endif
+DIBS_TREE(dibs__aliases, dibs__alias, node, alias_order);
 
 uint64_t dibs__owner_number(void)
 {
@@ -72,7 +66,7 @@ uint64_t dibs__owner_wire_for(struct dibs__line *line, dibs_owner owner)
     for (struct dibs__line *l = NULL; (l = dibs__line_relative(line, l));) {
         dibs__lock(&l->mu);
         struct dibs__hold *h = dibs__hold_of(l, owner);
-        wire = h && !h->lost ? h->wire : wire;
+        wire = h && h->state != HOLD_LOST ? h->wire : wire;
         dibs__unlock(&l->mu);
     }
     return wire ? wire : dibs__owner_wire(line->locks, owner);

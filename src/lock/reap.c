@@ -19,7 +19,6 @@
  */
 #include "base/mem.h"
 #include "lock/locks.h"
-#include "lock/op.h"
 
 #include <stdio.h>
 
@@ -127,7 +126,7 @@ static bool goes_by(struct dibs__line *line, uint64_t wire)
 {
     dibs__lock(&line->mu);
     struct dibs__hold *h = dibs__hold_on_wire(line, wire, 0);
-    bool used = (h && !h->lost) || dibs__op_on_wire(line, wire);
+    bool used = (h && h->state != HOLD_LOST) || dibs__line_on_wire(line, wire);
     dibs__unlock(&line->mu);
     return used;
 }
@@ -163,7 +162,6 @@ static bool in_use(struct reap *r)
 static void reap_ask(struct reap *r)
 {
     dibs_client *c = dibs__line_client(r->line);
-    int64_t timeout = c->server.to.command_timeout_ms;
 
     if (in_use(r)) {
         if (r->once || r->sweep || r->line->locks->reaps_over)
@@ -175,10 +173,8 @@ static void reap_ask(struct reap *r)
     r->asking = true;
     r->call.write = reap_write;
     r->call.done = reap_answered;
-    r->call.attempt_ms = timeout;
-    r->call.deadline = dibs__now_ms() + timeout;
+    dibs__line_fill_call(r->line, &r->call, dibs__line_timeout(r->line), 0);
     r->call.connect_by = r->call.deadline;
-    r->call.slot = r->line->slot;
     dibs__call_start(dibs__line_server(r->line), &r->call);
 }
 
@@ -226,6 +222,15 @@ void dibs__reap(struct dibs__line *line, uint64_t wire, int64_t lease_ms)
     r->until = INT64_MAX;
     r->lease_ms = dibs__max(lease_ms, dibs__line_client(line)->lease_ms);
     dibs__loop_post(&dibs__line_client(line)->loop, &r->start);
+}
+
+void dibs__reap_over(struct dibs__line *line, struct dibs__hold *h)
+{
+    if (h->state != HOLD_LOST && h->renewed) {
+        h->tainted = true;
+        dibs__reap(line, h->wire, h->lease_ms);
+    }
+    dibs__hold_lose_by(line, h, "its lease is over");
 }
 
 void dibs__sweep(struct dibs__line *line, bool heard)

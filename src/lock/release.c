@@ -51,18 +51,6 @@ static bool number(const struct dibs__reply *reply, dibs_err *err, int64_t *out)
     return true;
 }
 
-/* One level less. What that one was to be told of is settled before the call
- * ends; a group does so for all of its members together. */
-static void drop_level(struct dibs__op *op, struct dibs__hold *h)
-{
-    struct dibs__loss *loss = dibs__hold_drop(h, op->with);
-
-    if (op->ended)
-        dibs__loss_unref(loss);
-    else
-        op->loss = loss;
-}
-
 /* ---- one hold of several ----------------------------------------------- */
 
 static void partial_answered(struct dibs__call *call, dibs_err err,
@@ -85,11 +73,12 @@ static void partial_answered(struct dibs__call *call, dibs_err err,
     }
     /* Unknown counts as done: the next command says how many there shall be.
      * So does a refusal where nobody would ask again: for a group. */
-    if (answered || err == DIBS_ERR_UNKNOWN || h->lost || op->ended)
-        drop_level(op, h);
+    if (answered || err == DIBS_ERR_UNKNOWN || h->state == HOLD_LOST ||
+        op->ended)
+        dibs__op_drop_level(op, h);
     else
         dibs__hold_hush(h, op->with); /* what on_lost is given may go now */
-    if (!h->lost)
+    if (h->state != HOLD_LOST)
         dibs__hold_watch(line, h, dibs__now_ms() + h->lease_ms / 3);
     else
         err = DIBS_ERR_LOST;
@@ -110,9 +99,10 @@ static void stand_back(struct dibs__line *line, int64_t heard)
 
     line->handed = 0;
     line->handed_since = now;
-    if (heard > (line->listening ? 1 : 0))
-        line->yield_until = now + dibs__random_in(YIELD_MIN_MS, YIELD_MAX_MS);
-    dibs__line_kick(line);
+    if (heard > (line->wait.listening ? 1 : 0))
+        line->wait.yield_until =
+            now + dibs__random_in(YIELD_MIN_MS, YIELD_MAX_MS);
+    dibs__wait_kick(&line->wait);
 }
 
 /* The hold is over. Who waited for it to be idle goes to `blocked`. */
@@ -120,8 +110,8 @@ static void end_hold(struct dibs__line *line, struct dibs__op *op,
                      struct dibs__list *blocked) REQUIRES(line->mu)
 {
     op->tainted |= op->hold->tainted;
-    dibs__op_take_blocked(line, op->hold, blocked);
-    drop_level(op, op->hold);
+    dibs__wait_unbehind(&line->wait, &op->hold->blocked, blocked);
+    dibs__op_drop_level(op, op->hold);
     dibs__hold_free(line, op->hold);
     op->hold = NULL;
 }
@@ -172,7 +162,7 @@ static void send_last(struct dibs__op *op)
 {
     op->ask.target = 0;
     dibs__op_send(op, VERB_RELEASE, last_answered,
-                  op->deadline - dibs__now_ms(), op->deadline);
+                  op->wait.deadline - dibs__now_ms(), op->wait.deadline);
 }
 
 /* ---- handing over ------------------------------------------------------ */
@@ -188,43 +178,30 @@ static struct dibs__op *pick_next_owner(struct dibs__line *line,
                                         struct dibs__op *op, int64_t now)
     REQUIRES(line->mu)
 {
-    struct dibs__list *first = dibs__list_first(&line->waiters);
+    struct dibs__list *first = dibs__list_first(&line->wait.waiters);
 
     if (!dibs__kind_has(line->kind, VERB_HANDOVER) || !first ||
         op->ask.keep_ms || others_turn(line, now) ||
         atomic_load(&line->locks->closing))
         return NULL;
-    struct dibs__op *next_owner = DIBS_OF(first, struct dibs__op, link);
-    if (next_owner
-            ->replicas) /* it must hear from them, too: so it asks itself */
+    struct dibs__op *next = DIBS_OF(first, struct dibs__op, wait.link);
+    if (next->replicas) /* they must have it, too: so it asks by itself */
         return NULL;
-    if (next_owner->canceled || next_owner->granting ||
-        now >= next_owner->deadline ||
-        dibs__op_asking(line, next_owner->owner) ||
-        next_owner->owner == op->owner)
+    if (next->wait.canceled || next->wait.state != WAITER_PAUSES ||
+        now >= next->wait.deadline || dibs__line_asking(line, next->owner) ||
+        next->owner == op->owner)
         return NULL;
-    return next_owner;
+    return next;
 }
 
-/* While it is on its way to the next owner, that one's owner asks for nothing
+/* While the lock is on its way to the next owner, that owner asks for nothing
  * else: it counts as asking. */
-static void promise(struct dibs__line *line, struct dibs__op *op)
+static void promise_lock(struct dibs__line *line, struct dibs__op *op)
     REQUIRES(line->mu)
 {
-    struct dibs__op *next_owner = op->next_owner;
-
-    next_owner->granting = true;
-    next_owner->giver = op;
-    dibs__list_init(&next_owner->followers);
-    dibs__list_add(&line->asks, &next_owner->ask_link);
-}
-
-static void promise_over(struct dibs__line *line, struct dibs__op *next_owner,
-                         struct dibs__list *resume) REQUIRES(line->mu)
-{
-    next_owner->granting = false;
-    dibs__list_del(&next_owner->ask_link);
-    dibs__op_unstall(line, &next_owner->followers, resume);
+    (void)dibs__line_ask(line, op->next_owner); /* it does not ask yet */
+    op->next_owner->wait.state = WAITER_PROMISED;
+    op->next_owner->giver = op;
 }
 
 /* The answer is there: from now on the next owner stays for what comes of it.
@@ -250,7 +227,8 @@ static bool give_to_next_owner(struct dibs__line *line,
     if (dibs__valid_until(call->sent_ms, next_owner->ask.lease_ms) <=
         dibs__now_ms())
         return false;
-    dibs__list_del(&next_owner->link);
+    dibs__list_del(&next_owner->wait.link); /* io need not hear of it */
+    next_owner->wait.state = WAITER_OUT;
     dibs__hold_taken(line, next_owner->hold, next_owner, call->sent_ms, value);
     next_owner->hold = NULL;
     line->handed++;
@@ -272,8 +250,8 @@ static void rename_next_owner(struct dibs__op *next_owner,
     uint64_t wire = dibs__owner_wire(line->locks, owner);
     dibs__lock(&line->mu);
     next_owner->wire = next_owner->ask.wire = wire;
-    promise_over(line, next_owner, resume);
-    dibs__line_kick(line);
+    dibs__line_answered(line, next_owner, resume);
+    dibs__wait_kick(&line->wait);
     dibs__unlock(&line->mu);
     dibs__op_rename_waits(line, owner, old);
 }
@@ -315,7 +293,7 @@ static void handover_done(struct dibs__op *op, const struct dibs__acquired *got)
     note_ghosts(op, op->call.ghost || unsure);
     dibs__lock(&line->mu);
     if (next_owner) {
-        promise_over(line, next_owner, &blocked);
+        dibs__line_answered(line, next_owner, &blocked);
         taken = moved && give_to_next_owner(line, next_owner, &op->call,
                                             got->value, &blocked);
     } else if (moved || unsure || op->call.ghost) {
@@ -354,7 +332,7 @@ static void handover_answered(struct dibs__call *call, dibs_err err,
         dibs__list_init(&resume);
         dibs__lock(&op->line->mu);
         if (next_owner)
-            promise_over(op->line, next_owner, &resume);
+            dibs__line_answered(op->line, next_owner, &resume);
         dibs__unlock(&op->line->mu);
         op->direct = false;
         send_last(op);
@@ -379,7 +357,7 @@ static uint64_t companion(const struct dibs__line *line,
         return 0;
     for (int i = 0; i < LOOKS && at != &line->holds; i++, at = at->prev) {
         const struct dibs__hold *h = DIBS_OF(at, struct dibs__hold, link);
-        if (h != mine && !h->ending && !h->lost)
+        if (h != mine && (h->state == HOLD_HELD || h->state == HOLD_SUSPECT))
             return h->wire;
     }
     return 0;
@@ -392,22 +370,13 @@ static void end_lost(struct dibs__line *line, struct dibs__hold *h,
                      struct dibs__op *op) REQUIRES(line->mu)
 {
     dibs__hold_hush(h, op->with);
-    dibs__hold_run_out(line, h);
+    dibs__reap_over(line, h);
     op->tainted |= h->tainted;
-    drop_level(op, h);
+    dibs__op_drop_level(op, h);
     if (h->count == 0)
         dibs__hold_free(line, h);
     else
         op->tainted = false; /* with the last level */
-}
-
-/* Whatever is being done with the hold goes on. Its levels are counted down
- * here, and the next command says how many there shall be; a hold that is left
- * with none ends as soon as it is idle. */
-void dibs__release_give_up(struct dibs__hold *h, struct dibs__op *op)
-{
-    if (!h->ending)
-        drop_level(op, h);
 }
 
 static enum plan plan(struct dibs__line *line, struct dibs__op *op,
@@ -421,7 +390,7 @@ static enum plan plan(struct dibs__line *line, struct dibs__op *op,
         return END;
     if (h->busy) {
         op->batch = NULL; /* the others do not wait for it */
-        dibs__op_stall(line, &h->blocked, op);
+        dibs__wait_behind(&line->wait, &h->blocked, &op->wait);
         return WAIT;
     }
     op->wire = op->ask.wire = h->wire;
@@ -436,8 +405,7 @@ static enum plan plan(struct dibs__line *line, struct dibs__op *op,
     op->ask.target = h->count - 1;
     if (h->count > 1)
         return PARTIAL;
-    h->ending = true;
-    dibs__watchdog_unset(&dibs__line_client(line)->watchdog, &h->lease);
+    dibs__hold_ending(line, h);
     if (line->kind->shared) {
         op->ask.other = companion(line, h);
         op->ask.keep_ms = 0; /* cannot be kept: others may have it, too */
@@ -445,7 +413,7 @@ static enum plan plan(struct dibs__line *line, struct dibs__op *op,
     op->next_owner = pick_next_owner(line, op, now);
     if (!op->next_owner)
         return LAST;
-    promise(line, op);
+    promise_lock(line, op);
     op->ask.next_owner = op->next_owner->wire;
     op->ask.lease_ms = op->next_owner->ask.lease_ms;
     return HAND_OVER;
@@ -454,22 +422,24 @@ static enum plan plan(struct dibs__line *line, struct dibs__op *op,
 void dibs__release_run(struct dibs__op *op)
 {
     struct dibs__line *line = op->line;
-    int64_t within = op->deadline - dibs__now_ms();
+    int64_t within = op->wait.deadline - dibs__now_ms();
     dibs_err err;
 
+    op->gives = true;
     dibs__lock(&line->mu);
     enum plan next = plan(line, op, &err);
     dibs__unlock(&line->mu);
     switch (next) {
     case PARTIAL:
-        dibs__op_send(op, VERB_RELEASE, partial_answered, within, op->deadline);
+        dibs__op_send(op, VERB_RELEASE, partial_answered, within,
+                      op->wait.deadline);
         break;
     case LAST:
         send_last(op);
         break;
     case HAND_OVER:
         dibs__op_send(op, VERB_HANDOVER, handover_answered, within,
-                      op->deadline);
+                      op->wait.deadline);
         break;
     case WAIT:
         break;

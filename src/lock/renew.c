@@ -64,7 +64,7 @@ static void found(struct dibs__line *line, struct dibs__hold *h,
     REQUIRES(line->mu)
 {
     if (item->lease_ms == LEASE_LOOK)
-        h->suspect = false;
+        h->state = HOLD_HELD;
     else
         dibs__hold_renewed(line, h, sent, item->lease_ms);
     if (item->lease_ms == LEASE_LOOK || h->doubted)
@@ -84,9 +84,9 @@ static bool one_answered(struct dibs__renew_item *item, char letter,
     int64_t now = dibs__now_ms();
     if (h)
         h->renewing = false;
-    if (h && !h->lost && !h->ending) {
+    if (h && h->state != HOLD_LOST && h->state != HOLD_ENDING) {
         if (dibs__hold_over(h, now)) {
-            dibs__hold_run_out(line, h); /* over is over, whatever came */
+            dibs__reap_over(line, h); /* over is over, whatever came */
         } else if (letter == '1') {
             found(line, h, item, sent);
         } else if (letter == '0') {
@@ -94,7 +94,8 @@ static bool one_answered(struct dibs__renew_item *item, char letter,
         } else {
             int64_t wait = h->lease_ms / RETRY_PART;
             failed = letter != 'm';
-            h->suspect |= failed;
+            if (failed)
+                h->state = HOLD_SUSPECT;
             h->doubted |= item->doubted && letter != 'e';
             dibs__hold_watch(
                 line, h, now + (h->doubted ? dibs__min(wait, DOUBT_MS) : wait));
@@ -173,13 +174,11 @@ static void note_due(struct dibs__lease *le, void *arg)
 static struct dibs__hold *hold_numbered(struct dibs__line *line,
                                         uint64_t hold_number) REQUIRES(line->mu)
 {
-    for (struct dibs__list *l = line->holds.next; l != &line->holds;
-         l = l->next) {
-        struct dibs__hold *h = DIBS_OF(l, struct dibs__hold, link);
-        if (h->number == hold_number)
-            return h;
-    }
-    return NULL;
+    struct dibs__hold *h = NULL;
+
+    while ((h = dibs__hold_next(line, h)) && h->number != hold_number)
+        ;
+    return h;
 }
 
 enum due { DUE_NOT, DUE_RENEW, DUE_LATER };
@@ -196,10 +195,11 @@ static enum due look_at(struct dibs__line *line, struct dibs__hold *h,
                         struct dibs__renew_item *item, int64_t now)
     REQUIRES(line->mu)
 {
-    if (!h || h->lost || h->ending) /* a release tells by itself */
+    /* A release tells by itself. */
+    if (!h || h->state == HOLD_LOST || h->state == HOLD_ENDING)
         return DUE_NOT;
     if (now >= h->valid_until) {
-        dibs__hold_run_out(line, h);
+        dibs__reap_over(line, h);
         return DUE_NOT;
     }
     int64_t lease = dibs__min(h->lease_ms, h->max_until - now);
