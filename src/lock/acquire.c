@@ -81,8 +81,8 @@ static void tell_short(struct dibs__op *op, dibs_err why)
                  op->line->name, call->acked, call->wanted);
     if (!op->why || op->why->err != why) /* the server said no more */
         dibs__op_explain_here(op, why, "%s", text);
-    dibs__server_tell(dibs__line_server(op->line), DIBS_EVENT_REPLICAS,
-                      DIBS_ERR_REPLICAS, text);
+    dibs__line_tell(op->line, DIBS_EVENT_REPLICAS, DIBS_ERR_REPLICAS, "%s",
+                    text);
 }
 
 static void first_undone(struct dibs__call *call, dibs_err err,
@@ -90,10 +90,9 @@ static void first_undone(struct dibs__call *call, dibs_err err,
 {
     struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
     struct dibs__line *line = op->line;
-    struct dibs__list resume;
+    struct dibs__list resume = {&resume, &resume};
 
     (void)reply;
-    dibs__list_init(&resume);
     dibs__lock(&line->mu);
     dibs__line_answered(line, op, &resume);
     op->tainted |= call->ghost || err != DIBS_OK;
@@ -124,9 +123,7 @@ static void reentry_undone(struct dibs__call *call, dibs_err err,
     struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
     struct dibs__line *line = op->line;
     struct dibs__hold *h = op->hold;
-    struct dibs__list blocked;
 
-    dibs__list_init(&blocked);
     dibs__lock(&line->mu);
     /* Should there be one too many now, the next release says how many there
      * shall be. */
@@ -135,9 +132,7 @@ static void reentry_undone(struct dibs__call *call, dibs_err err,
         dibs__hold_lose(line, h);
     err = h->state == HOLD_LOST ? DIBS_ERR_LOST : op->last;
     dibs__unlock(&line->mu);
-    dibs__op_end_busy(line, h, &blocked);
-    dibs__op_finish(op, err);
-    dibs__op_resume(&blocked);
+    dibs__op_end_busy(op, err);
 }
 
 /* One level less than the server has; the outer ones stay. */
@@ -171,9 +166,7 @@ static void reentry_answered(struct dibs__call *call, dibs_err err,
     struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
     struct dibs__line *line = op->line;
     struct dibs__hold *h = op->hold;
-    struct dibs__list blocked;
 
-    dibs__list_init(&blocked);
     struct dibs__acquired got = read_answer(call, &err, reply);
     dibs__lock(&line->mu);
     h->tainted |= call->ghost || err == DIBS_ERR_UNKNOWN || call->partly;
@@ -191,9 +184,7 @@ static void reentry_answered(struct dibs__call *call, dibs_err err,
     if (h->state == HOLD_LOST)
         err = DIBS_ERR_LOST;
     dibs__unlock(&line->mu);
-    dibs__op_end_busy(line, h, &blocked);
-    dibs__op_finish(op, err);
-    dibs__op_resume(&blocked);
+    dibs__op_end_busy(op, err);
 }
 
 /* ---- first acquisition ------------------------------------------------- */
@@ -326,9 +317,8 @@ static void acquire_answered(struct dibs__call *call, dibs_err err,
 {
     struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
     struct dibs__line *line = op->line;
-    struct dibs__list resume;
+    struct dibs__list resume = {&resume, &resume};
 
-    dibs__list_init(&resume);
     struct dibs__acquired got = read_answer(call, &err, reply);
     dibs__lock(&line->mu);
     if (got.verdict == VERDICT_SHORT && !dibs__hold_of(line, op->owner)) {

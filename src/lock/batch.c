@@ -78,20 +78,18 @@ static size_t count_gates(const struct op_batch *b)
     size_t n = 0;
 
     for (size_t i = 0; i < b->count; i++)
-        n += b->items[i].op->line->kind->gate != NULL;
+        n += b->items[i].op->line->kind->batch_key != 0;
     return n;
 }
 
 static void write_keys(const struct op_batch *b, struct dibs__buf *out)
 {
+    for (size_t i = 0; i < b->count; i++)
+        dibs__arg_write('n', &b->items[i].op->ask, out);
     for (size_t i = 0; i < b->count; i++) {
-        const struct dibs__line *line = b->items[i].op->line;
-        dibs__buf_arg(out, line->name, line->name_len);
-    }
-    for (size_t i = 0; i < b->count; i++) {
-        const struct dibs__line *line = b->items[i].op->line;
-        if (line->kind->gate)
-            line->kind->gate(out, line);
+        const struct dibs__ask *ask = &b->items[i].op->ask;
+        if (ask->line->kind->batch_key)
+            dibs__arg_write(ask->line->kind->batch_key, ask, out);
     }
 }
 
@@ -114,7 +112,7 @@ static void write_owner(const struct op_batch *b, size_t i,
     if (i > 0 && b->items[i - 1].op->ask.wire == ask->wire)
         dibs__buf_arg(out, "", 0);
     else
-        dibs__owner_arg(out, ask);
+        dibs__arg_write('o', ask, out);
 }
 
 static void multi_write(struct dibs__call *call, struct dibs__buf *out,
@@ -139,10 +137,10 @@ static void multi_write(struct dibs__call *call, struct dibs__buf *out,
         write_word(op, out);
         write_owner(b, i, out);
         if (!acquire)
-            dibs__buf_arg(out, op->line->channel, op->line->channel_len);
+            dibs__arg_write('c', &op->ask, out);
     }
     if (!acquire)
-        dibs__publish_args(out, first->line);
+        dibs__arg_write('*', first, out);
 }
 
 /* ---- the answer -------------------------------------------------------- */

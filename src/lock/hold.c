@@ -38,7 +38,6 @@
 #include "lock/locks.h"
 #include "lock/op.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define DRIFT_PERCENT 1
@@ -63,13 +62,20 @@ struct dibs__hold *dibs__hold_of(struct dibs__line *line, dibs_owner owner)
     return h;
 }
 
-struct dibs__hold *dibs__hold_on_wire(struct dibs__line *line, uint64_t wire,
-                                      uint64_t number)
+struct dibs__hold *dibs__hold_on_wire(struct dibs__line *line, uint64_t wire)
 {
     struct dibs__hold *h = NULL;
 
-    while ((h = dibs__hold_next(line, h)) &&
-           (h->wire != wire || (number && h->number != number)))
+    while ((h = dibs__hold_next(line, h)) && h->wire != wire)
+        ;
+    return h;
+}
+
+struct dibs__hold *dibs__hold_numbered(struct dibs__line *line, uint64_t number)
+{
+    struct dibs__hold *h = NULL;
+
+    while ((h = dibs__hold_next(line, h)) && h->number != number)
         ;
     return h;
 }
@@ -313,7 +319,6 @@ void dibs__hold_lose_by(struct dibs__line *line, struct dibs__hold *h,
                         const char *why)
 {
     dibs_client *c = dibs__line_client(line);
-    char text[160];
 
     if (h->state == HOLD_LOST)
         return;
@@ -325,9 +330,8 @@ void dibs__hold_lose_by(struct dibs__line *line, struct dibs__hold *h,
         if (note)
             dibs__note_push(note, &c->callbacks);
     }
-    snprintf(text, sizeof text, "lost '%.80s': %s", line->name, why);
-    dibs__server_tell(dibs__line_server(line), DIBS_EVENT_LOST, DIBS_ERR_LOST,
-                      text);
+    dibs__line_tell(line, DIBS_EVENT_LOST, DIBS_ERR_LOST, "lost '%.80s': %s",
+                    line->name, why);
     dibs__wait_kick(&line->wait);
 }
 

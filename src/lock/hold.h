@@ -64,9 +64,10 @@ struct dibs__hold *dibs__hold_next(struct dibs__line *line,
                                    struct dibs__hold *h) REQUIRES(line->mu);
 struct dibs__hold *dibs__hold_of(struct dibs__line *line, dibs_owner owner)
     REQUIRES(line->mu);
-/* number 0: whichever hold it is. */
-struct dibs__hold *dibs__hold_on_wire(struct dibs__line *line, uint64_t wire,
-                                      uint64_t number) REQUIRES(line->mu);
+struct dibs__hold *dibs__hold_on_wire(struct dibs__line *line, uint64_t wire)
+    REQUIRES(line->mu);
+struct dibs__hold *dibs__hold_numbered(struct dibs__line *line, uint64_t number)
+    REQUIRES(line->mu);
 /* Until when anybody here has the lock, by our clock; 0 nobody has. */
 int64_t dibs__hold_until(struct dibs__line *line, int64_t now)
     REQUIRES(line->mu);

@@ -1,13 +1,31 @@
 /* SPDX-License-Identifier: MIT
  *
- * kind.c - what kinds of locks share: texts of owners, arguments of scripts,
- * renewal, holders, and how the usual answers are read.
+ * kind.c - what kinds of locks share: how commands are written, texts of
+ * owners, and how the usual answers are read.
  *
  * Thread  any.
+ *
+ * Letters of a command's keys and arguments ("tag" is ":{name}", as it is
+ * behind the prefix of the channel's name):
+ *
+ *   n  name                           o  owner; nothing if ask names none
+ *   c  channel                        O  owner without ":write"
+ *   q  tag: the queue                 N  next owner
+ *   s  tag: scores of the queue       h  another holder, or nothing
+ *   i  tag: those that are silent     t  holds it will then have
+ *   g  tag: the writers' gate         l  lease
+ *   r  read key of the owner          k  how long to keep it
+ *   b  what read keys begin with      y  it stays and waits
+ *   e  what read keys end with        a  all who share it
+ *   C  channel of a waiter, less      G  life of the gate, if it waits
+ *      its owner                      W  fair_wait_ms
+ *   f  first place wanted             F  fair_call_ms
+ *   u  how many places                m  the most holders
+ *   0, 1  that number                 *  commands to publish with; the last
  */
 #include "lock/kind.h"
 
-#include "lock/line.h"
+#include "lock/locks.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,22 +33,16 @@
 #define HOLDERS_MAX  10000
 #define PAUSE_MIN_MS 1500 /* the longest pause of a waiter, with jitter */
 #define PAUSE_MAX_MS 2500
+#define GATE_MS      2500
+#define READ_TAIL    ":rwlock_timeout:" /* a number follows */
+#define WRITE_SUFFIX ":write"
 
-void dibs__verb_write(enum dibs__verb verb, const struct dibs__ask *ask,
-                      struct dibs__buf *out, bool whole)
-{
-    const struct dibs__kind *kind = ask->line->kind;
-
-    assert(dibs__kind_has(kind, verb));
-    kind->write[verb](ask, out, whole);
-}
-
-/* ---- arguments --------------------------------------------------------- */
+/* ---- owners and names -------------------------------------------------- */
 
 static size_t owner_write(const struct dibs__line *line, uint64_t wire,
                           const char *suffix, char buf[DIBS_OWNER_MAX])
 {
-    int n = snprintf(buf, DIBS_OWNER_MAX, "%s:%llu%s", dibs__line_uuid(line),
+    int n = snprintf(buf, DIBS_OWNER_MAX, "%s:%llu%s", line->locks->c->id,
                      (unsigned long long)wire, suffix);
 
     return n > 0 ? (size_t)n : 0;
@@ -42,22 +54,31 @@ size_t dibs__owner_text(const struct dibs__line *line, uint64_t wire,
     return owner_write(line, wire, line->kind->suffix, buf);
 }
 
-void dibs__owner_arg(struct dibs__buf *out, const struct dibs__ask *ask)
+/* Without ":write", if it is there. */
+static size_t reader_length(const char *text, size_t len)
+{
+    size_t n = strlen(WRITE_SUFFIX);
+
+    return len > n && memcmp(text + len - n, WRITE_SUFFIX, n) == 0 ? len - n
+                                                                   : len;
+}
+
+/* "uuid:number", or ask's text if it has one; nothing if it has neither. */
+static void owner_arg(struct dibs__buf *out, const struct dibs__ask *ask,
+                      uint64_t wire, bool reader)
 {
     char text[DIBS_OWNER_MAX];
 
     if (ask->text)
-        dibs__buf_arg(out, ask->text, ask->text_len);
+        dibs__buf_arg(out, ask->text,
+                      reader ? reader_length(ask->text, ask->text_len)
+                             : ask->text_len);
     else
-        dibs__buf_arg(out, text, owner_write(ask->line, ask->wire, "", text));
+        dibs__buf_arg(out, text,
+                      wire ? owner_write(ask->line, wire, "", text) : 0);
 }
 
-void dibs__name_arg(struct dibs__buf *out, const struct dibs__line *line)
-{
-    dibs__buf_arg(out, line->name, line->name_len);
-}
-
-const char *dibs__line_tag(const struct dibs__line *line, size_t *len)
+static const char *name_tag(const struct dibs__line *line, size_t *len)
 {
     size_t skip = strlen(line->kind->channel);
 
@@ -65,14 +86,45 @@ const char *dibs__line_tag(const struct dibs__line *line, size_t *len)
     return line->channel + skip;
 }
 
-void dibs__read_key_args(struct dibs__buf *out, const struct dibs__line *line)
+static void tagged_arg(struct dibs__buf *out, const char *prefix,
+                       const struct dibs__line *line)
 {
     size_t len;
-    const char *tag = dibs__line_tag(line, &len);
+    const char *tag = name_tag(line, &len);
 
-    dibs__buf_arg_parts(out, tag + 1, len - 1, ":", 1); /* "{name}:" */
-    dibs__buf_arg_text(out, DIBS__READ_TAIL);
+    dibs__buf_arg_parts(out, prefix, strlen(prefix), tag, len);
 }
+
+/* "{name}:", with which every read key begins; an owner follows, then the
+ * tail. */
+static void read_begin_arg(struct dibs__buf *out, const struct dibs__line *line)
+{
+    size_t len;
+    const char *tag = name_tag(line, &len);
+
+    dibs__buf_arg_parts(out, tag + 1, len - 1, ":", 1);
+}
+
+static void read_key_arg(struct dibs__buf *out, const struct dibs__ask *ask)
+{
+    char text[DIBS_OWNER_MAX];
+    size_t len, owner_len = ask->text_len;
+    const char *tag = name_tag(ask->line, &len), *owner = ask->text;
+
+    if (!owner) {
+        owner = text;
+        owner_len = owner_write(ask->line, ask->wire, "", text);
+    }
+    owner_len = reader_length(owner, owner_len);
+    dibs__buf_arg_open(out, len + owner_len + strlen(READ_TAIL) + 1);
+    dibs__buf_add(out, tag + 1, len - 1);
+    dibs__buf_add(out, ":", 1);
+    dibs__buf_add(out, owner, owner_len);
+    dibs__buf_text(out, READ_TAIL "1");
+    dibs__buf_arg_close(out);
+}
+
+/* ---- publishing -------------------------------------------------------- */
 
 static unsigned publish_flavour(const struct dibs__line *line)
 {
@@ -89,7 +141,7 @@ size_t dibs__publish_count(const struct dibs__line *line)
            (how & FLAVOUR_CLASSIC ? 1u : 0u);
 }
 
-void dibs__publish_args(struct dibs__buf *out, const struct dibs__line *line)
+static void publish_args(struct dibs__buf *out, const struct dibs__line *line)
 {
     unsigned how = publish_flavour(line);
 
@@ -101,51 +153,152 @@ void dibs__publish_args(struct dibs__buf *out, const struct dibs__line *line)
 
 /* ---- commands ---------------------------------------------------------- */
 
-void dibs__write_info(const struct dibs__ask *ask, struct dibs__buf *out,
-                      bool whole)
+/* Letters for texts. False: it is none of those. */
+static bool text_write(char letter, const struct dibs__ask *ask,
+                       struct dibs__buf *out)
 {
-    dibs__script_head(out, &dibs__script_basic_info, whole, 1, 0);
-    dibs__name_arg(out, ask->line);
+    const struct dibs__line *line = ask->line;
+
+    switch (letter) {
+    case 'n':
+        dibs__buf_arg(out, line->name, line->name_len);
+        break;
+    case 'c':
+        dibs__buf_arg(out, line->channel, line->channel_len);
+        break;
+    case 'C':
+        dibs__buf_arg_parts(out, line->channel, line->channel_len, ":", 1);
+        break;
+    case 'q':
+        tagged_arg(out, "redisson_lock_queue", line);
+        break;
+    case 's':
+        tagged_arg(out, "redisson_lock_timeout", line);
+        break;
+    case 'i':
+        tagged_arg(out, "dibs_lock_silent", line);
+        break;
+    case 'g':
+        tagged_arg(out, "dibs_rwlock_gate", line);
+        break;
+    case 'r':
+        read_key_arg(out, ask);
+        break;
+    case 'b':
+        read_begin_arg(out, line);
+        break;
+    case 'e':
+        dibs__buf_arg_text(out, READ_TAIL);
+        break;
+    case 'o':
+        owner_arg(out, ask, ask->wire, false);
+        break;
+    case 'O':
+        owner_arg(out, ask, ask->wire, true);
+        break;
+    case 'N':
+        owner_arg(out, ask, ask->next_owner, false);
+        break;
+    case 'h':
+        owner_arg(out, ask, ask->other, false);
+        break;
+    case '*':
+        publish_args(out, line);
+        break;
+    default:
+        return false;
+    }
+    return true;
 }
 
-void dibs__write_holders(const struct dibs__ask *ask, struct dibs__buf *out,
-                         bool whole)
+static int64_t number_of(char letter, const struct dibs__ask *ask)
 {
-    dibs__script_head(out, &dibs__script_holders, whole, 1, 3);
-    dibs__name_arg(out, ask->line);
-    dibs__read_key_args(out, ask->line);
-    dibs__buf_arg_num(out, HOLDERS_MAX);
+    const struct dibs__locks *lk = ask->line->locks;
+
+    switch (letter) {
+    case 't':
+        return ask->target;
+    case 'l':
+        return ask->lease_ms;
+    case 'k':
+        return ask->keep_ms;
+    case 'y':
+        return ask->stay;
+    case 'a':
+        return ask->all;
+    case 'f':
+        return ask->first;
+    case 'u':
+        return ask->count;
+    case 'G':
+        return ask->stay && !lk->prefer_readers ? GATE_MS : 0;
+    case 'W':
+        return lk->fair_wait_ms;
+    case 'F':
+        return lk->fair_call_ms;
+    case 'm':
+        return HOLDERS_MAX;
+    default:
+        assert(letter == '0' || letter == '1');
+        return letter - '0';
+    }
 }
 
-bool dibs__renews_apart(const struct dibs__renew_item *items, size_t count)
+void dibs__arg_write(char letter, const struct dibs__ask *ask,
+                     struct dibs__buf *out)
 {
-    return count > 1 && dibs__line_client(items[0].line)->cluster;
+    if (!text_write(letter, ask, out))
+        dibs__buf_arg_num(out, number_of(letter, ask));
 }
 
-static void name_args(const struct dibs__renew_item *items, size_t count,
-                      struct dibs__buf *out)
+void dibs__verb_write(enum dibs__verb verb, const struct dibs__ask *ask,
+                      struct dibs__buf *out, bool whole)
 {
-    for (size_t i = 0; i < count; i++)
-        dibs__name_arg(out, items[i].line);
+    const struct dibs__kind *kind = ask->line->kind;
+    const struct dibs__command *command = &kind->command[verb];
+    size_t args = strlen(command->args);
+
+    assert(dibs__kind_has(kind, verb));
+    if (args && command->args[args - 1] == '*')
+        args += dibs__publish_count(ask->line) - 1;
+    dibs__script_head(out, command->script, whole, strlen(command->keys), args);
+    for (const char *at = command->keys; *at; at++)
+        dibs__arg_write(*at, ask, out);
+    for (const char *at = command->args; *at; at++)
+        dibs__arg_write(*at, ask, out);
 }
 
-void dibs__write_renew(const struct dibs__renew_item *items, size_t count,
+static void renew_keys(const struct dibs__renew_item *items, size_t count,
+                       struct dibs__buf *out)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct dibs__ask ask = {.line = items[i].line, .wire = items[i].wire};
+        for (const char *at = ask.line->kind->renew_keys; *at; at++)
+            dibs__arg_write(*at, &ask, out);
+    }
+}
+
+/* In a cluster the keys of many can be in several slots: then they go behind
+ * the arguments. */
+void dibs__renew_write(const struct dibs__renew_item *items, size_t count,
                        struct dibs__buf *out, bool whole)
 {
+    const struct dibs__kind *kind = items[0].line->kind;
+    bool apart = count > 1 && dibs__line_client(items[0].line)->cluster;
+    size_t keys = strlen(kind->renew_keys) * count;
     char text[DIBS_OWNER_MAX];
-    bool apart = dibs__renews_apart(items, count);
 
-    dibs__script_head(out, &dibs__script_basic_renew, whole, apart ? 0 : count,
-                      (apart ? 3 : 2) * count);
+    dibs__script_head(out, kind->renews, whole, apart ? 0 : keys,
+                      2 * count + (apart ? keys : 0));
     if (!apart)
-        name_args(items, count, out);
+        renew_keys(items, count, out);
     for (size_t i = 0; i < count; i++) {
         dibs__buf_arg(out, text,
                       dibs__owner_text(items[i].line, items[i].wire, text));
         dibs__buf_arg_num(out, items[i].lease_ms);
     }
     if (apart)
-        name_args(items, count, out);
+        renew_keys(items, count, out);
 }
 
 /* ---- answers ----------------------------------------------------------- */

@@ -119,9 +119,12 @@ struct dibs__renew_item {
 /* Shorter than any time to live, so that a renewal changes nothing. */
 #define LEASE_LOOK (-1)
 
-/* Appends the command of one verb. whole: with the text of the script. */
-typedef void dibs__writer(const struct dibs__ask *ask, struct dibs__buf *out,
-                          bool whole);
+/* A command: a script, its keys and arguments, a letter each. kind.c says what
+ * the letters mean, and knows all that our scripts take. */
+struct dibs__command {
+    const struct dibs__script *script; /* NULL: the kind has no such verb */
+    const char *keys, *args;
+};
 
 struct dibs__kind {
     enum dibs__kind_id id;
@@ -129,24 +132,22 @@ struct dibs__kind {
     const char *channel;  /* prefix of the channel's name */
     const char *suffix;   /* behind an owner's name on the server */
     enum dibs__asks asks; /* who of a line asks the server */
-    bool queued; /* the server has a queue of waiters, and calls them */
-    bool shared; /* several owners can have it at once */
-    int renewal; /* holds with the same number are renewed together */
-    char batch;  /* what multi_acquire.lua calls it; 0 = it asks by itself */
+    bool queued;    /* the server has a queue of waiters, and calls them */
+    bool shared;    /* several owners can have it at once */
+    char batch;     /* what multi_acquire.lua calls it; 0 = it asks by itself */
+    char batch_key; /* letter of one more key of a batch; 0 = none */
+    const char *renew_keys;            /* those of one hold */
+    const struct dibs__script *renews; /* kinds with the same script are
+                                          renewed together */
+    struct dibs__command command[VERB_COUNT];
     unsigned taken_types; /* types of reply that say "taken", a bit each */
     unsigned other_types; /* those that say anything else */
-    void (*gate)(struct dibs__buf *out, const struct dibs__line *line);
-    dibs__writer *write[VERB_COUNT]; /* NULL: it does not have that verb */
-    void (*write_renew)(const struct dibs__renew_item *items, size_t count,
-                        struct dibs__buf *out, bool whole);
-    /* verb: ACQUIRE or HANDOVER. */
+    /* The reply to an ACQUIRE or HANDOVER. */
     void (*read)(enum dibs__verb verb, const struct dibs__reply *reply,
                  struct dibs__acquired *out);
     /* How long a waiter pauses after it was told "busy for so long". */
     int64_t (*pause)(const struct dibs__line *line, int64_t busy_ms);
 };
-
-enum { RENEW_FIELD, RENEW_READ, RENEW_COUNT };
 
 extern const struct dibs__kind dibs__kind_basic;
 extern const struct dibs__kind dibs__kind_fair;
@@ -158,39 +159,28 @@ extern const struct dibs__kind dibs__kind_write;
 static inline bool dibs__kind_has(const struct dibs__kind *kind,
                                   enum dibs__verb verb)
 {
-    return kind->write[verb] != NULL;
+    return kind->command[verb].script != NULL;
 }
 
-/* ---- what kinds share, in kind.c --------------------------------------- */
+/* ---- kind.c ------------------------------------------------------------ */
 
-/* Appends the command. The kind must have that verb. */
+/* Appends the command of a verb that the kind has. whole: with the text of the
+ * script. */
 void dibs__verb_write(enum dibs__verb verb, const struct dibs__ask *ask,
                       struct dibs__buf *out, bool whole);
+/* Appends the command that renews these holds, all of kinds that are renewed
+ * together. */
+void dibs__renew_write(const struct dibs__renew_item *items, size_t count,
+                       struct dibs__buf *out, bool whole);
+/* Appends what a letter of dibs__command means. */
+void dibs__arg_write(char letter, const struct dibs__ask *ask,
+                     struct dibs__buf *out);
 
 /* The owner as the server knows it; how long the text is. */
 size_t dibs__owner_text(const struct dibs__line *line, uint64_t wire,
                         char buf[DIBS_OWNER_MAX]);
-/* "uuid:number" as an argument of a command, or ask's text if it has one. */
-void dibs__owner_arg(struct dibs__buf *out, const struct dibs__ask *ask);
-void dibs__name_arg(struct dibs__buf *out, const struct dibs__line *line);
-/* What every read key begins with, and its tail: two arguments. */
-void dibs__read_key_args(struct dibs__buf *out, const struct dibs__line *line);
-#define DIBS__READ_TAIL ":rwlock_timeout:" /* a number follows */
-/* ":{name}" as it is behind the prefix of the channel's name. */
-const char *dibs__line_tag(const struct dibs__line *line, size_t *len);
-
-/* The commands with which scripts publish, behind all other arguments, and how
- * many that are: none but in a cluster. */
+/* With how many commands scripts publish: none are named but in a cluster. */
 size_t dibs__publish_count(const struct dibs__line *line);
-void dibs__publish_args(struct dibs__buf *out, const struct dibs__line *line);
-
-dibs__writer dibs__write_info;
-dibs__writer dibs__write_holders;
-/* All kinds whose hold is a field of a hash are renewed alike. */
-void dibs__write_renew(const struct dibs__renew_item *items, size_t count,
-                       struct dibs__buf *out, bool whole);
-/* Renewals that are keys of several slots: names go behind the arguments. */
-bool dibs__renews_apart(const struct dibs__renew_item *items, size_t count);
 
 /* For kinds that answer nil when taken. */
 void dibs__read_plain(enum dibs__verb verb, const struct dibs__reply *reply,
@@ -200,5 +190,14 @@ void dibs__read_plain(enum dibs__verb verb, const struct dibs__reply *reply,
     .read = dibs__read_plain
 /* Until the holder's lease is over, two seconds or so at most. */
 int64_t dibs__pause_usual(const struct dibs__line *line, int64_t busy_ms);
+/* What the answers to INFO and HOLDERS look like is the same for all. */
+#define DIBS__INFO                                                             \
+    {                                                                          \
+        &dibs__script_basic_info, "n", ""                                      \
+    }
+#define DIBS__HOLDERS                                                          \
+    {                                                                          \
+        &dibs__script_holders, "n", "bem"                                      \
+    }
 
 #endif

@@ -7,62 +7,10 @@
  * tells that it is gone. The names and the hash are Redisson's; the scripts are
  * ours.
  *
- * Thread  any.
+ * The channel is an argument and not a key, so that a user who may use the
+ * lock's key may also release.
  */
 #include "lock/kind.h"
-#include "lock/line.h"
-
-static void basic_head(struct dibs__buf *out, const struct dibs__script *script,
-                       bool whole, const struct dibs__ask *ask, size_t args)
-{
-    dibs__script_head(out, script, whole, 1, args);
-    dibs__name_arg(out, ask->line);
-    dibs__owner_arg(out, ask);
-}
-
-/* The channel is an argument and not a key, so that a user who may use the
- * lock's key may also release. Only the publish commands follow it. */
-static void basic_tail(struct dibs__buf *out, const struct dibs__line *line)
-{
-    dibs__buf_arg(out, line->channel, line->channel_len);
-    dibs__publish_args(out, line);
-}
-
-static void basic_acquire(const struct dibs__ask *ask, struct dibs__buf *out,
-                          bool whole)
-{
-    basic_head(out, &dibs__script_basic_acquire, whole, ask, 3);
-    dibs__buf_arg_num(out, ask->target);
-    dibs__buf_arg_num(out, ask->lease_ms);
-}
-
-static void basic_release(const struct dibs__ask *ask, struct dibs__buf *out,
-                          bool whole)
-{
-    basic_head(out, &dibs__script_basic_release, whole, ask,
-               4 + dibs__publish_count(ask->line));
-    dibs__buf_arg_num(out, ask->target);
-    dibs__buf_arg_num(out, ask->keep_ms);
-    basic_tail(out, ask->line);
-}
-
-static void basic_handover(const struct dibs__ask *ask, struct dibs__buf *out,
-                           bool whole)
-{
-    struct dibs__ask next_owner = {.line = ask->line, .wire = ask->next_owner};
-
-    basic_head(out, &dibs__script_basic_handover, whole, ask, 3);
-    dibs__owner_arg(out, &next_owner);
-    dibs__buf_arg_num(out, ask->lease_ms);
-}
-
-static void basic_force(const struct dibs__ask *ask, struct dibs__buf *out,
-                        bool whole)
-{
-    basic_head(out, &dibs__script_basic_force, whole, ask,
-               2 + dibs__publish_count(ask->line));
-    basic_tail(out, ask->line);
-}
 
 const struct dibs__kind dibs__kind_basic = {
     .id = KIND_BASIC,
@@ -70,18 +18,18 @@ const struct dibs__kind dibs__kind_basic = {
     .channel = "redisson_lock__channel",
     .suffix = "",
     .asks = ASKS_HEAD,
-    .renewal = RENEW_FIELD,
     .batch = 'p',
-    DIBS__PLAIN_ANSWERS,
-    .write =
+    .renew_keys = "n",
+    .renews = &dibs__script_basic_renew,
+    .command =
         {
-            [VERB_ACQUIRE] = basic_acquire,
-            [VERB_RELEASE] = basic_release,
-            [VERB_HANDOVER] = basic_handover,
-            [VERB_FORCE] = basic_force,
-            [VERB_INFO] = dibs__write_info,
-            [VERB_HOLDERS] = dibs__write_holders,
+            [VERB_ACQUIRE] = {&dibs__script_basic_acquire, "n", "otl"},
+            [VERB_RELEASE] = {&dibs__script_basic_release, "n", "otkc*"},
+            [VERB_HANDOVER] = {&dibs__script_basic_handover, "n", "oNl"},
+            [VERB_FORCE] = {&dibs__script_basic_force, "n", "oc*"},
+            [VERB_INFO] = DIBS__INFO,
+            [VERB_HOLDERS] = DIBS__HOLDERS,
         },
-    .write_renew = dibs__write_renew,
+    DIBS__PLAIN_ANSWERS,
     .pause = dibs__pause_usual,
 };

@@ -17,6 +17,8 @@
 #include "lock/locks.h"
 #include "lock/op.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 /* By name, then by kind. */
@@ -57,9 +59,16 @@ int64_t dibs__line_timeout(const struct dibs__line *line)
     return line->locks->c->server.to.command_timeout_ms;
 }
 
-const char *dibs__line_uuid(const struct dibs__line *line)
+void dibs__line_tell(const struct dibs__line *line, dibs_event_kind kind,
+                     dibs_err err, const char *fmt, ...)
 {
-    return line->locks->c->id;
+    char text[200];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    dibs__server_tell(dibs__line_server(line), kind, err, text);
 }
 
 void dibs__line_fill_call(const struct dibs__line *line,

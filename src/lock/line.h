@@ -61,13 +61,16 @@ void dibs__line_ref(struct dibs__line *line);
 /* Thread: any, with no mutex held. */
 void dibs__line_unref(struct dibs__line *line);
 
-const char *dibs__line_uuid(const struct dibs__line *line);
 dibs_client *dibs__line_client(const struct dibs__line *line);
 /* How long one reply may take. */
 int64_t dibs__line_timeout(const struct dibs__line *line);
 /* Which server has the lock, as far as we know. What is sent goes with the
  * line's slot, so that it finds its way if that has changed. Thread: any. */
 struct dibs__server *dibs__line_server(const struct dibs__line *line);
+/* Tells the event callback, with the address of the lock's server. */
+__attribute__((format(printf, 4, 5))) void
+dibs__line_tell(const struct dibs__line *line, dibs_event_kind kind,
+                dibs_err err, const char *fmt, ...);
 /* What calls about this line have in common: its slot, and time. */
 void dibs__line_fill_call(const struct dibs__line *line,
                           struct dibs__call *call, int64_t within,

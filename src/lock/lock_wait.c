@@ -75,17 +75,6 @@ static void lock_own_channel(const struct dibs__waiter *wt,
 
 /* ---- leaving ----------------------------------------------------------- */
 
-static void lock_left(struct dibs__wait *w, struct dibs__waiter *wt)
-{
-    struct dibs__line *line = line_waiting(w);
-    struct dibs__op *op = op_waiting(wt);
-
-    dibs__assert_held(&line->mu);
-    if (op->hold)
-        dibs__hold_free(line, op->hold);
-    op->hold = NULL;
-}
-
 /* From now on its number must not be used: the lock may arrive for it. Once the
  * answer to the release is there, it stays for what comes of that. */
 static bool lock_withdraw(struct dibs__wait *w, struct dibs__waiter *wt,
@@ -140,6 +129,11 @@ static void lock_end(struct dibs__waiter *wt, dibs_err err)
 {
     struct dibs__op *op = op_waiting(wt);
 
+    dibs__lock(&op->line->mu);
+    if (op->hold) /* made ready for the grant */
+        dibs__hold_free(op->line, op->hold);
+    op->hold = NULL;
+    dibs__unlock(&op->line->mu);
     if (op->gives)
         err = DIBS_ERR_UNKNOWN;
     else if (err == DIBS_ERR_TIMEOUT && op->trying)
@@ -163,7 +157,6 @@ const struct dibs__wait_user dibs__lock_waits = {
     .may_ask = lock_may_ask,
     .ask = lock_ask,
     .end = lock_end,
-    .left = lock_left,
     .ref = lock_ref,
     .unref = lock_unref,
     .held_until = lock_held_until,

@@ -94,7 +94,7 @@ static void close_step(struct dibs__timer *t)
     dibs__reaps_close(lk);
     dibs__group_ops_close(lk);
     dibs__pauses_end(lk);
-    empty &= dibs__reaps_left(lk) == 0 && atomic_load(&lk->in_flight) == 0;
+    empty &= dibs__list_empty(&lk->reaps) && atomic_load(&lk->in_flight) == 0;
     if (!empty && now < lk->close_by) {
         /* From now on: a timer that is due again at once would leave sockets no
          * turn, however long the round took. */

@@ -85,8 +85,6 @@ void dibs__sweep(struct dibs__line *line, bool heard);
  * are, or the time is over. */
 void dibs__reaps_close(struct dibs__locks *lk);
 void dibs__reaps_stop(struct dibs__locks *lk);
-/* Those that are still to be confirmed. Thread: io. */
-size_t dibs__reaps_left(const struct dibs__locks *lk);
 
 /* ---- group_op.c -------------------------------------------------------- */
 

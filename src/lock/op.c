@@ -230,29 +230,6 @@ void dibs__op_drop_level(struct dibs__op *op, struct dibs__hold *h)
         op->loss = loss;
 }
 
-/* Nobody else touches a busy hold, so it may be looked at without the mutex.
- * The number is retired before the hold is seen to end, as in release.c. */
-void dibs__op_end_busy(struct dibs__line *line, struct dibs__hold *h,
-                       struct dibs__list *blocked)
-{
-    dibs__lock(&line->mu);
-    bool over = h->count == 0;
-    if (!over) {
-        dibs__wait_unbehind(&line->wait, &h->blocked, blocked);
-        h->busy = false;
-    }
-    dibs__unlock(&line->mu);
-    if (!over)
-        return;
-    dibs__owner_retire(line->locks, h->owner, h->wire);
-    dibs__lock(&line->mu);
-    dibs__wait_unbehind(&line->wait, &h->blocked, blocked);
-    dibs__reap(line, h->wire, h->valid_until - dibs__now_ms());
-    dibs__hold_free(line, h);
-    dibs__wait_kick(&line->wait);
-    dibs__unlock(&line->mu);
-}
-
 void dibs__op_resume(struct dibs__list *waiters)
 {
     for (struct dibs__list *l; (l = dibs__list_pop(waiters));) {
@@ -260,6 +237,31 @@ void dibs__op_resume(struct dibs__list *waiters)
         op->direct = false; /* this is not its caller's thread */
         op->run(op);
     }
+}
+
+void dibs__op_end_busy(struct dibs__op *op, dibs_err err)
+{
+    struct dibs__list blocked = {&blocked, &blocked};
+    struct dibs__line *line = op->line;
+    struct dibs__hold *h = op->hold;
+
+    dibs__lock(&line->mu);
+    bool over = h->count == 0;
+    if (over) { /* the number is retired before the hold is seen to end */
+        dibs__unlock(&line->mu);
+        dibs__owner_retire(line->locks, h->owner, h->wire);
+        dibs__lock(&line->mu);
+        dibs__reap(line, h->wire, h->valid_until - dibs__now_ms());
+    }
+    h->busy = false;
+    dibs__wait_unbehind(&line->wait, &h->blocked, &blocked);
+    if (over) {
+        dibs__hold_free(line, h);
+        dibs__wait_kick(&line->wait);
+    }
+    dibs__unlock(&line->mu);
+    dibs__op_finish(op, err);
+    dibs__op_resume(&blocked);
 }
 
 /* A kind that tells the server of its waiters does so by their number. */

@@ -107,10 +107,10 @@ void dibs__op_resume(struct dibs__list *waiters);
  * before the call ends; a group does so for all of its members together. Under
  * line.mu. */
 void dibs__op_drop_level(struct dibs__op *op, struct dibs__hold *h);
-/* The operation on a hold is over. If its owner gave back the last level
- * meanwhile, and did not wait for that, the hold ends here. No mutex held. */
-void dibs__op_end_busy(struct dibs__line *line, struct dibs__hold *h,
-                       struct dibs__list *blocked);
+/* Finishes an operation on op.hold, which is not busy any more; those that
+ * waited for that go on. If its owner gave back the last level meanwhile, and
+ * did not wait for that, the hold ends here. No mutex held. */
+void dibs__op_end_busy(struct dibs__op *op, dibs_err err);
 /* The number `old` of this owner is retired. Its waiters that have told the
  * server nothing go by the new one; otherwise the reaper would leave alone what
  * the old one is given. No mutex held. */

@@ -46,9 +46,9 @@
 #define PATIENCE_MIN_MS 200 /* less says nothing about the connection */
 #define ALONE_MAX       10  /* of a batch; others when the map is new */
 
-struct batch {
+struct renewal {
     struct dibs__call call;
-    struct batch *next; /* of those that are being filled */
+    struct renewal *next; /* of those that are being filled */
     struct dibs__locks *locks;
     struct dibs__server *server;
     size_t count;
@@ -59,8 +59,8 @@ struct batch {
 
 /* It is still there. If that was not asked for the sake of a renewal, or was
  * asked before the last doubt, it is looked at once more. */
-static void found(struct dibs__line *line, struct dibs__hold *h,
-                  const struct dibs__renew_item *item, int64_t sent)
+static void hold_found(struct dibs__line *line, struct dibs__hold *h,
+                       const struct dibs__renew_item *item, int64_t sent)
     REQUIRES(line->mu)
 {
     if (item->lease_ms == LEASE_LOOK)
@@ -73,14 +73,14 @@ static void found(struct dibs__line *line, struct dibs__hold *h,
 
 /* True: it did not work, and the hold, which is not over, is asked for again.
  */
-static bool one_answered(struct dibs__renew_item *item, char letter,
-                         int64_t sent)
+static bool hold_answered(struct dibs__renew_item *item, char letter,
+                          int64_t sent)
 {
     struct dibs__line *line = item->line;
     bool failed = false;
 
     dibs__lock(&line->mu);
-    struct dibs__hold *h = dibs__hold_on_wire(line, item->wire, item->hold);
+    struct dibs__hold *h = dibs__hold_numbered(line, item->hold);
     int64_t now = dibs__now_ms();
     if (h)
         h->renewing = false;
@@ -88,7 +88,7 @@ static bool one_answered(struct dibs__renew_item *item, char letter,
         if (dibs__hold_over(h, now)) {
             dibs__reap_over(line, h); /* over is over, whatever came */
         } else if (letter == '1') {
-            found(line, h, item, sent);
+            hold_found(line, h, item, sent);
         } else if (letter == '0') {
             dibs__hold_lose(line, h);
         } else {
@@ -109,10 +109,10 @@ static bool one_answered(struct dibs__renew_item *item, char letter,
 static void ask_alone(struct dibs__locks *lk,
                       const struct dibs__renew_item *item);
 
-static void batch_answered(struct dibs__call *call, dibs_err err,
-                           const struct dibs__reply *reply)
+static void renewal_answered(struct dibs__call *call, dibs_err err,
+                             const struct dibs__reply *reply)
 {
-    struct batch *b = DIBS_OF(call, struct batch, call);
+    struct renewal *b = DIBS_OF(call, struct renewal, call);
     bool good =
         err == DIBS_OK && reply->type == REPLY_TEXT && reply->len == b->count;
     bool failed = false;
@@ -122,7 +122,7 @@ static void batch_answered(struct dibs__call *call, dibs_err err,
         if (letter == 'm' && b->count > 1 && alone++ < ALONE_MAX)
             ask_alone(b->locks, &b->items[i]);
         else
-            failed |= one_answered(&b->items[i], letter, call->sent_ms);
+            failed |= hold_answered(&b->items[i], letter, call->sent_ms);
     }
     if (failed) /* of a hold that is over there is nothing to say */
         dibs__server_tell(call->s, DIBS_EVENT_SUSPECT,
@@ -133,15 +133,15 @@ static void batch_answered(struct dibs__call *call, dibs_err err,
 
 /* ---- sending ----------------------------------------------------------- */
 
-static void batch_write(struct dibs__call *call, struct dibs__buf *out,
-                        bool whole)
+static void renewal_write(struct dibs__call *call, struct dibs__buf *out,
+                          bool whole)
 {
-    struct batch *b = DIBS_OF(call, struct batch, call);
+    struct renewal *b = DIBS_OF(call, struct renewal, call);
 
-    b->items[0].line->kind->write_renew(b->items, b->count, out, whole);
+    dibs__renew_write(b->items, b->count, out, whole);
 }
 
-static void batch_send(struct batch *b)
+static void renewal_send(struct renewal *b)
 {
     int64_t patience = b->locks->c->server.to.command_timeout_ms;
 
@@ -149,8 +149,8 @@ static void batch_send(struct batch *b)
         if (b->items[i].lease_ms != LEASE_LOOK)
             patience = dibs__min(patience, b->items[i].lease_ms / PATIENCE);
     patience = dibs__max(patience, PATIENCE_MIN_MS);
-    b->call.write = batch_write;
-    b->call.done = batch_answered;
+    b->call.write = renewal_write;
+    b->call.done = renewal_answered;
     b->call.attempt_ms = patience;
     b->call.deadline = dibs__now_ms() + 2 * patience;
     b->call.connect_by = b->call.deadline;
@@ -161,7 +161,7 @@ static void batch_send(struct batch *b)
 /* ---- collecting -------------------------------------------------------- */
 
 /* Under watchdog.mu: the hold cannot go away, so its line can be kept. */
-static void note_due(struct dibs__lease *le, void *arg)
+static void keep_line(struct dibs__lease *le, void *arg)
 {
     struct dibs__hold *h = DIBS_OF(le, struct dibs__hold, lease);
     struct dibs__renew_item *item = arg;
@@ -169,16 +169,6 @@ static void note_due(struct dibs__lease *le, void *arg)
     item->line = h->line;
     item->hold = h->number;
     dibs__line_ref(h->line);
-}
-
-static struct dibs__hold *hold_numbered(struct dibs__line *line,
-                                        uint64_t hold_number) REQUIRES(line->mu)
-{
-    struct dibs__hold *h = NULL;
-
-    while ((h = dibs__hold_next(line, h)) && h->number != hold_number)
-        ;
-    return h;
 }
 
 enum due { DUE_NOT, DUE_RENEW, DUE_LATER };
@@ -191,8 +181,8 @@ static int64_t worth_at(const struct dibs__hold *h, int64_t lease)
                                : h->valid_until - h->lease_ms / 3 * 2;
 }
 
-static enum due look_at(struct dibs__line *line, struct dibs__hold *h,
-                        struct dibs__renew_item *item, int64_t now)
+static enum due hold_due(struct dibs__line *line, struct dibs__hold *h,
+                         struct dibs__renew_item *item, int64_t now)
     REQUIRES(line->mu)
 {
     /* A release tells by itself. */
@@ -218,14 +208,16 @@ static enum due look_at(struct dibs__line *line, struct dibs__hold *h,
 }
 
 /* Takes one lease that is due by `until`. */
-static enum due take_one(struct dibs__locks *lk, struct dibs__renew_item *item,
-                         int64_t now, int64_t until)
+static enum due take_lease(struct dibs__locks *lk,
+                           struct dibs__renew_item *item, int64_t now,
+                           int64_t until)
 {
-    if (!dibs__watchdog_take(&lk->c->watchdog, until, note_due, item))
+    if (!dibs__watchdog_take(&lk->c->watchdog, until, keep_line, item))
         return DUE_NOT;
     struct dibs__line *line = item->line;
     dibs__lock(&line->mu);
-    enum due due = look_at(line, hold_numbered(line, item->hold), item, now);
+    enum due due =
+        hold_due(line, dibs__hold_numbered(line, item->hold), item, now);
     dibs__unlock(&line->mu);
     if (due != DUE_RENEW)
         dibs__line_unref(line);
@@ -233,20 +225,20 @@ static enum due take_one(struct dibs__locks *lk, struct dibs__renew_item *item,
 }
 
 /* Into the batch of its sort and server; a full one is sent. */
-static void collect(struct dibs__locks *lk, struct batch **open,
-                    struct dibs__renew_item *item)
+static void renewal_add(struct dibs__locks *lk, struct renewal **open,
+                        struct dibs__renew_item *item)
 {
     struct dibs__server *server = dibs__line_server(item->line);
-    struct batch **at = open, *b;
+    struct renewal **at = open, *b;
 
     while ((b = *at) &&
            (b->server != server ||
-            b->items[0].line->kind->renewal != item->line->kind->renewal))
+            b->items[0].line->kind->renews != item->line->kind->renews))
         at = &b->next;
     if (!b)
         b = *at = dibs__calloc(1, sizeof *b);
     if (!b) {
-        one_answered(item, NO_ANSWER, 0); /* no memory: soon again */
+        hold_answered(item, NO_ANSWER, 0); /* no memory: soon again */
         return;
     }
     b->locks = lk;
@@ -254,15 +246,15 @@ static void collect(struct dibs__locks *lk, struct batch **open,
     b->items[b->count++] = *item;
     if (b->count == BATCH) {
         *at = b->next;
-        batch_send(b);
+        renewal_send(b);
     }
 }
 
-static void send_all(struct batch *open)
+static void send_renewals(struct renewal *open)
 {
-    for (struct batch *b; (b = open);) {
+    for (struct renewal *b; (b = open);) {
         open = b->next;
-        batch_send(b);
+        renewal_send(b);
     }
 }
 
@@ -271,26 +263,26 @@ static void ask_alone(struct dibs__locks *lk,
                       const struct dibs__renew_item *item)
 {
     struct dibs__renew_item copy = *item;
-    struct batch *open = NULL;
+    struct renewal *open = NULL;
 
-    collect(lk, &open, &copy);
-    send_all(open);
+    renewal_add(lk, &open, &copy);
+    send_renewals(open);
 }
 
 void dibs__renew_due(struct dibs__watchdog *wd, int64_t now)
 {
     dibs_client *c = DIBS_OF(wd, dibs_client, watchdog);
-    struct batch *open = NULL;
+    struct renewal *open = NULL;
     int64_t until = now;
     struct dibs__renew_item item;
     enum due due;
 
-    while ((due = take_one(c->upper_arg, &item, now, until)) != DUE_NOT) {
+    while ((due = take_lease(c->upper_arg, &item, now, until)) != DUE_NOT) {
         if (due == DUE_RENEW)
-            collect(c->upper_arg, &open, &item);
+            renewal_add(c->upper_arg, &open, &item);
         /* A batch goes anyway: take along what is due soon. Deadlines that
          * come next are left in peace. */
         until = due == DUE_RENEW ? now + c->lease_ms / SOON : now;
     }
-    send_all(open);
+    send_renewals(open);
 }

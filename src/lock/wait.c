@@ -233,7 +233,6 @@ static void sweep_waiters(struct dibs__wait *w, int64_t now,
                       w->user->withdraw(w, wt, &out->resume)))) {
             dibs__list_del(l);
             wt->state = WAITER_OUT;
-            w->user->left(w, wt);
             dibs__list_add(&out->over, l);
             continue;
         }

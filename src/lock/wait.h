@@ -57,8 +57,6 @@ struct dibs__wait_user {
     void (*ask)(struct dibs__waiter *wt);
     /* It waits no more, and is out of the line: CLOSED, CANCELED or TIMEOUT. */
     void (*end)(struct dibs__waiter *wt, dibs_err err);
-    /* mu: it is taken out of the line, to be ended. */
-    void (*left)(struct dibs__wait *w, struct dibs__waiter *wt);
     void (*ref)(struct dibs__wait *w); /* mu */
     void (*unref)(struct dibs__wait *w);
     /* The rest may be NULL. */
