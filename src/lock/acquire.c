@@ -70,7 +70,7 @@ static void tell_short(struct dibs__op *op, dibs_err why)
     char text[200];
 
     if (why == DIBS_ERR_CLOSED)
-        return;            /* nobody waited for them */
+        return;            /* it did not wait for them */
     if (call->wanted == 0) /* all of them, and there are none */
         snprintf(text, sizeof text,
                  "'%.80s': the server has no replicas connected; given back",
@@ -83,6 +83,20 @@ static void tell_short(struct dibs__op *op, dibs_err why)
         dibs__op_explain_here(op, why, "%s", text);
     dibs__line_tell(op->line, DIBS_EVENT_REPLICAS, DIBS_ERR_REPLICAS, "%s",
                     text);
+}
+
+/* Gives back what was just taken; outer levels stay. A first acquisition is out
+ * of the line by now, but counts as asking until the server has confirmed that
+ * the lock is free again: its owner must not ask for it meanwhile. */
+static void undo_acquire(struct dibs__op *op, dibs_err why,
+                         dibs__answered *undone)
+{
+    tell_short(op, why);
+    dibs__waiter_unplace(&op->wait);
+    op->last = why;
+    op->ask.stay = false;
+    op->ask.target--;
+    dibs__op_send(op, VERB_RELEASE, undone, dibs__line_timeout(op->line), 0);
 }
 
 static void first_undone(struct dibs__call *call, dibs_err err,
@@ -104,19 +118,6 @@ static void first_undone(struct dibs__call *call, dibs_err err,
     dibs__op_resume(&resume);
 }
 
-/* It is out of the line, but counts as asking until the server has confirmed
- * that it is free again: its owner must not ask for it meanwhile. */
-static void undo_first(struct dibs__op *op, dibs_err why)
-{
-    tell_short(op, why);
-    dibs__waiter_unplace(&op->wait);
-    op->last = why;
-    op->ask.stay = false;
-    op->ask.target = 0;
-    dibs__op_send(op, VERB_RELEASE, first_undone, dibs__line_timeout(op->line),
-                  0);
-}
-
 static void reentry_undone(struct dibs__call *call, dibs_err err,
                            const struct dibs__reply *reply)
 {
@@ -125,7 +126,7 @@ static void reentry_undone(struct dibs__call *call, dibs_err err,
     struct dibs__hold *h = op->hold;
 
     dibs__lock(&line->mu);
-    /* Should there be one too many now, the next release says how many there
+    /* If there is one level too many now, the next release says how many there
      * shall be. */
     h->tainted |= call->ghost || err != DIBS_OK;
     if (err == DIBS_OK && reply->type == REPLY_NUM && reply->num < 0)
@@ -135,21 +136,10 @@ static void reentry_undone(struct dibs__call *call, dibs_err err,
     dibs__op_end_busy(op, err);
 }
 
-/* One level less than the server has; the outer ones stay. */
-static void undo_reentry(struct dibs__op *op, dibs_err why)
-{
-    tell_short(op, why);
-    op->last = why;
-    op->wait.state = WAITER_UNDOES;
-    op->ask.target--;
-    dibs__op_send(op, VERB_RELEASE, reentry_undone,
-                  dibs__line_timeout(op->line), 0);
-}
-
 /* ---- re-entry ---------------------------------------------------------- */
 
 /* The outer hold was over when the answer came. What the server may have
- * granted is nobody's: it is taken back. */
+ * granted is taken back. */
 static void end_late(struct dibs__line *line, const struct dibs__op *op)
     REQUIRES(line->mu)
 {
@@ -171,8 +161,9 @@ static void reentry_answered(struct dibs__call *call, dibs_err err,
     dibs__lock(&line->mu);
     h->tainted |= call->ghost || err == DIBS_ERR_UNKNOWN || call->partly;
     if (got.verdict == VERDICT_SHORT && !dibs__hold_over(h, dibs__now_ms())) {
+        op->wait.state = WAITER_UNDOES;
         dibs__unlock(&line->mu);
-        undo_reentry(op, err); /* and stays busy until then */
+        undo_acquire(op, err, reentry_undone); /* busy until then */
         return;
     }
     if (got.verdict == VERDICT_GONE || got.verdict == VERDICT_BUSY)
@@ -199,8 +190,8 @@ static void op_leave(struct dibs__line *line, struct dibs__op *op)
     op->hold = NULL;
 }
 
-/* The server gave it to this owner, so nobody else here has it any more: it was
- * taken away by force. */
+/* The server gave it to this owner, so no other owner here has it any more: it
+ * was taken away by force. */
 static void lose_others(struct dibs__line *line, dibs_owner owner)
     REQUIRES(line->mu)
 {
@@ -283,7 +274,7 @@ static enum next_step first_step(struct dibs__line *line, struct dibs__op *op,
     bool again = false;
 
     switch (got->verdict) {
-    case VERDICT_SHORT: /* its owner has it by now, and that stands */
+    case VERDICT_SHORT: /* its owner has it by another call: keep that */
     case VERDICT_TAKEN:
         dibs__list_del(&op->wait.link);
         again = dibs__hold_of(line, op->owner) != NULL;
@@ -326,7 +317,7 @@ static void acquire_answered(struct dibs__call *call, dibs_err err,
         op_leave(line, op);
         op->wait.state = WAITER_UNDOES;
         dibs__unlock(&line->mu);
-        undo_first(op, err);
+        undo_acquire(op, err, first_undone);
         return;
     }
     dibs__line_answered(line, op, &resume);
@@ -355,27 +346,28 @@ void dibs__acquire_ask(struct dibs__op *op)
 
 enum plan { ASK, REENTER, WAIT, END };
 
+static enum plan plan_end(dibs_err why, dibs_err *err)
+{
+    *err = why;
+    return END;
+}
+
 static enum plan plan_reentry(struct dibs__line *line, struct dibs__op *op,
                               struct dibs__hold *h, dibs_err *err)
     REQUIRES(line->mu)
 {
-    if (h->busy && op->batch) { /* the others must not wait for it */
-        *err = DIBS_ERR_CANCELED;
-        return END;
-    }
+    if (h->busy && op->batch) /* the others of the batch must not wait */
+        return plan_end(DIBS_ERR_CANCELED, err);
     if (h->busy) {
         dibs__wait_behind(&line->wait, &h->blocked, &op->wait);
         return WAIT;
     }
     if (dibs__hold_over(h, dibs__now_ms())) {
         dibs__reap_over(line, h);
-        *err = DIBS_ERR_LOST;
-        return END;
+        return plan_end(DIBS_ERR_LOST, err);
     }
-    if (!dibs__hold_room(h)) {
-        *err = DIBS_ERR_NOMEM;
-        return END;
-    }
+    if (!dibs__hold_room(h))
+        return plan_end(DIBS_ERR_NOMEM, err);
     h->busy = true;
     op->hold = h;
     op->wait.state = WAITER_ASKS;
@@ -384,9 +376,8 @@ static enum plan plan_reentry(struct dibs__line *line, struct dibs__op *op,
     return REENTER;
 }
 
-/* Must it ask, or does it know that it has to wait? Whether one may read, or
- * would wait for itself, depends on what else its owner has: there everybody
- * asks once. */
+/* Must it ask, or does it know that it has to wait? A writer asks once: whether
+ * it would wait for itself depends on what else its owner has. */
 static bool must_ask(struct dibs__line *line, const struct dibs__op *op)
     REQUIRES(line->mu)
 {
@@ -405,22 +396,18 @@ static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
 {
     struct dibs__op *before = dibs__line_asking(line, op->owner);
 
-    if (before && op->batch) {
-        *err = DIBS_ERR_CANCELED;
-        return END;
-    }
+    if (before && op->batch)
+        return plan_end(DIBS_ERR_CANCELED, err);
     if (before) { /* its answer decides what this one has to ask */
         dibs__wait_behind(&line->wait, &before->followers, &op->wait);
         return WAIT;
     }
     /* Made now, so that a grant cannot fail; but a long queue on the server is
-     * not worth a hold for everybody in it. */
+     * not worth a hold for each waiter in it. */
     if (op->trying || line->kind->asks != ASKS_EACH) {
         op->hold = dibs__hold_new(line);
-        if (!op->hold) {
-            *err = DIBS_ERR_NOMEM;
-            return END;
-        }
+        if (!op->hold)
+            return plan_end(DIBS_ERR_NOMEM, err);
     }
     op->ask.wire = op->wire;
     op->ask.target = 1;
@@ -431,10 +418,11 @@ static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
     return asks && dibs__line_ask(line, op) ? ASK : WAIT;
 }
 
-/* Takes line.mu, and the number under which the owner goes. Whether it is mixed
- * up: a plain and a fair lock of one name are one lock on the server. A number
- * that is retired meanwhile must not be used: the reaper looks for those who
- * do, under the same mutex, before it takes back what that number has. */
+/* Takes line.mu, and the number under which the owner goes. True: the owner has
+ * the lock as another kind of the plain family, which is one lock on the
+ * server. A number that is retired meanwhile must not be used: under the same
+ * mutex, the reaper looks for calls that go by a number before it takes back
+ * what that number has. */
 static bool lock_by_number(struct dibs__line *line, struct dibs__op *op)
     TAKES(line->mu)
 {

@@ -2,20 +2,18 @@
  *
  * batch.c - several operations of one client in one command.
  *
- * Thread  app, io: whoever makes it sends it; the answer comes where a call's
- *         answer comes.
+ * Thread  app, io: the thread that makes it sends it; the answer comes where a
+ *         call's answer comes.
  * Locks   none.
  *
  * How     Each operation prepares itself as if it were alone, up to the point
  *         where it would send its command; there the batch takes it. One script
- *         then does for all of them what each would have asked for, and each
- *         is given the answer it would have had. So an operation does not know
- *         that it was in a batch, and everything it does about lost replies,
- *         ghosts and losses holds here too.
+ *         then does what each would have asked for, and each gets the answer
+ *         that it would have had. So an operation does not know that it was in
+ *         a batch; what it does about lost replies and losses holds here, too.
  *
  *         Acquires are taken all or none. One that was not in the way, but was
- *         not taken because of another, is told CANCELED: nothing was done, and
- *         nothing is known about it.
+ *         not taken because of another, ends with CANCELED: nothing was done.
  */
 #include "lock/batch.h"
 
@@ -145,7 +143,7 @@ static void multi_write(struct dibs__call *call, struct dibs__buf *out,
 
 /* ---- the answer -------------------------------------------------------- */
 
-/* Each as if it had been asked by itself; the batch is gone then. */
+/* As if it had been sent by itself. */
 static void answer_item(struct op_batch *b, size_t i, dibs_err err,
                         const struct dibs__reply *reply)
 {
@@ -224,7 +222,6 @@ static void multi_released(struct dibs__call *call, dibs_err err,
     dibs__free(b);
 }
 
-/* One reason for all. */
 static void batch_explained(struct dibs__call *call, dibs_err err,
                             const char *why)
 {

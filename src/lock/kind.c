@@ -153,6 +153,14 @@ static void publish_args(struct dibs__buf *out, const struct dibs__line *line)
 
 /* ---- commands ---------------------------------------------------------- */
 
+/* Prefixes of keys that have the tag behind them. */
+static const char *const tagged[128] = {
+    ['q'] = "redisson_lock_queue",
+    ['s'] = "redisson_lock_timeout",
+    ['i'] = "dibs_lock_silent",
+    ['g'] = "dibs_rwlock_gate",
+};
+
 /* Letters for texts. False: it is none of those. */
 static bool text_write(char letter, const struct dibs__ask *ask,
                        struct dibs__buf *out)
@@ -168,18 +176,6 @@ static bool text_write(char letter, const struct dibs__ask *ask,
         break;
     case 'C':
         dibs__buf_arg_parts(out, line->channel, line->channel_len, ":", 1);
-        break;
-    case 'q':
-        tagged_arg(out, "redisson_lock_queue", line);
-        break;
-    case 's':
-        tagged_arg(out, "redisson_lock_timeout", line);
-        break;
-    case 'i':
-        tagged_arg(out, "dibs_lock_silent", line);
-        break;
-    case 'g':
-        tagged_arg(out, "dibs_rwlock_gate", line);
         break;
     case 'r':
         read_key_arg(out, ask);
@@ -247,7 +243,9 @@ static int64_t number_of(char letter, const struct dibs__ask *ask)
 void dibs__arg_write(char letter, const struct dibs__ask *ask,
                      struct dibs__buf *out)
 {
-    if (!text_write(letter, ask, out))
+    if (tagged[letter & 127])
+        tagged_arg(out, tagged[letter & 127], ask->line);
+    else if (!text_write(letter, ask, out))
         dibs__buf_arg_num(out, number_of(letter, ask));
 }
 
@@ -303,8 +301,8 @@ void dibs__renew_write(const struct dibs__renew_item *items, size_t count,
 
 /* ---- answers ----------------------------------------------------------- */
 
-static void read_number(enum dibs__verb verb, int64_t num,
-                        struct dibs__acquired *out)
+static void answer_number(enum dibs__verb verb, int64_t num,
+                          struct dibs__acquired *out)
 {
     out->verdict = VERDICT_REFUSED;
     if (verb == VERB_HANDOVER) {
@@ -329,7 +327,7 @@ void dibs__read_plain(enum dibs__verb verb, const struct dibs__reply *reply,
     if (reply->type == REPLY_NIL && verb == VERB_ACQUIRE)
         out->verdict = VERDICT_TAKEN;
     else if (reply->type == REPLY_NUM)
-        read_number(verb, reply->num, out);
+        answer_number(verb, reply->num, out);
 }
 
 int64_t dibs__pause_usual(const struct dibs__line *line, int64_t busy_ms)

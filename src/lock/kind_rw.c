@@ -11,9 +11,9 @@
  * reader lives is asked of all its numbers.
  *
  * A writer that waits leaves a key, the gate, that keeps new readers of ours
- * out. It lives only a little longer than a writer sleeps between two
- * questions, so a dead writer keeps nobody out for long. Redisson's readers do
- * not know of it.
+ * out. It lives only a little longer than a writer pauses between two
+ * questions, so a dead writer keeps no reader out for long. Redisson's readers
+ * do not know of it.
  *
  * Readers need no hand-over, and the server knows of no reader that waits. A
  * writer does not hand over, either: its owner may be reading, too.

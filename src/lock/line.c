@@ -7,8 +7,8 @@
  *
  * Order   All first acquisitions of one name that await an answer are in
  *         line.asks, at most one of an owner. Waiters are in line.wait, in
- *         order of arrival. A call that stands behind another call of its owner
- *         is in that one's list: op.followers, or hold.blocked (op.c).
+ *         order of arrival. A call that waits for another call of its owner is
+ *         in that one's list: op.followers, or hold.blocked (op.c).
  */
 #include "lock/line.h"
 

@@ -8,8 +8,8 @@
  *
  * Limits  A waiter to which a release hands the lock just now may leave. The
  *         release then takes care of what arrives for it (release.c). A call
- *         that stands behind another call of its owner may leave, too; a
- *         release that does so counts as done.
+ *         that is behind another call of its owner may leave, too; a release
+ *         that does so counts as done.
  */
 #include "lock/locks.h"
 #include "lock/op.h"

@@ -5,12 +5,12 @@
  * Thread  app for dibs__locks_of, io for closing.
  * Locks   client.mu for the table; line.mu, one line at a time.
  *
- * Closing goes round all lines until nothing is left or the time is over: what
- * waits is ended with CLOSED, what is held is given back by the reaper, what is
- * in_flight is waited for. In one line in this order: a lock that comes free
- * calls the first in its queue, which should not be one of those who are just
- * leaving. Lines from which nobody has to leave a queue come before the others:
- * leaving a long one takes the server a while, and commands are executed in
+ * Closing goes round all lines until nothing is left or the time is over. Calls
+ * that wait end with CLOSED, holds are given back by the reaper, and operations
+ * in flight are waited for. In one line in this order: a lock that becomes free
+ * calls the first in its queue, which should not be a waiter that is just
+ * leaving. Lines from which no waiter has to leave a queue come before the
+ * others: leaving a long queue takes the server a while, and commands run in
  * order.
  */
 #include "lock/locks.h"

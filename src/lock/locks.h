@@ -59,7 +59,7 @@ uint64_t dibs__owner_wire(struct dibs__locks *lk, dibs_owner owner);
  * know each other by the number, so what the owner has in the other half says
  * which one it is. Thread: any, no mutex held. */
 uint64_t dibs__owner_wire_for(struct dibs__line *line, dibs_owner owner);
-/* This number has commands on their way that nobody can account for: the owner
+/* Commands with this number may still run, and nobody knows when: the owner
  * gets another one. Thread: any, line.mu not held. */
 void dibs__owner_retire(struct dibs__locks *lk, dibs_owner owner,
                         uint64_t wire);
@@ -67,7 +67,7 @@ void dibs__owners_free(struct dibs__locks *lk);
 
 /* ---- reap.c ------------------------------------------------------------ */
 
-/* Takes back whatever this number holds or may yet be given: until that long
+/* Takes back what this number holds or may yet be given: until that long
  * after the server first answered. Thread: any. */
 void dibs__reap(struct dibs__line *line, uint64_t wire, int64_t lease_ms);
 /* This hold is lost: its time is over by our clock. A renewal whose answer was

@@ -3,7 +3,14 @@
  * op.c - one operation on a lock: sent, finished, resumed.
  *
  * Thread  app, io.
- * Locks   none; what needs line.mu says so.
+ * Locks   line.mu where it says so.
+ *
+ * States  An operation has the states of a waiter; wait.c has the table. An
+ *         acquire goes through all of them. A re-entry and a release are OUT,
+ *         or BEHIND another operation on the same hold, or ASK. Two operations
+ *         of one owner never change a hold at the same time: the second one is
+ *         BEHIND the first, in hold.blocked, or in op.followers while the first
+ *         asks for a hold.
  */
 #include "lock/op.h"
 

@@ -34,20 +34,20 @@ struct dibs__op {
     uint64_t wire;
     int64_t lease_ms; /* as asked for; 0 = renewed */
     int64_t max_hold_ms;
-    int64_t reap_ms;  /* for how long a copy that comes late could stand */
+    int64_t reap_ms;  /* for how long a late copy could keep the lock */
     const void *with; /* of a group: its level; NULL = by itself */
     struct dibs__lost_note *note;
     struct dibs__reason *why;    /* of its last failure, in words; owner */
     struct dibs__loss *loss;     /* line.mu: of the level that a release gave
                                     back; to be settled before it returns */
     struct dibs__hold *hold;     /* line.mu */
-    struct dibs__op *next_owner; /* line.mu: to whom a release hands over; NULL
-                              as soon as that one has left */
-    struct dibs__op *giver;      /* line.mu: the other way round; NULL once the
-                                    hand-over is answered */
+    struct dibs__op *next_owner; /* line.mu: of a release that hands over; NULL
+                                    as soon as that one has left */
+    struct dibs__op *giver;      /* line.mu: the release that hands over to
+                                    this; NULL once that is answered */
     struct dibs__batch *batch;   /* to be sent with others in one command */
-    bool *asked; /* with talk: only send; true: it is to be heard,
-                    by dibs__call_hear, on the same thread */
+    bool *asked; /* with direct: only send. Set to true: the reply is to be
+                    read by dibs__call_hear, on the same thread */
     void (*ended)(struct dibs__op *op); /* instead of what async says; may free
                                            it */
 
@@ -57,11 +57,11 @@ struct dibs__op {
     dibs_err last; /* line.mu: what the last attempt failed with */
     dibs_err err;  /* the result */
     bool trying;   /* one attempt only */
-    bool direct;   /* the next step is on its caller's thread: it may talk
-                    directly */
+    bool direct;   /* its next step is on its caller's thread, which may send
+                      by itself */
     bool gives;    /* it is a release */
     bool tainted;  /* line.mu: an earlier copy of a command may still run */
-    bool kept;     /* renewed whatever its lease, until it is sealed */
+    bool kept;     /* renewed, with or without a lease, until it is sealed */
     bool async;
     bool tells; /* async: by itself, instead of fn */
     union {

@@ -6,10 +6,11 @@
  * Locks   line.mu.
  *
  * How     One of several levels: one command, the lock stays. The last level:
- * if a call waits here, one script moves the lock from the old owner to the
- * next and renews it; other clients see it held all the time. If none waits, or
- * after so many hand-overs that other clients must have their turn, the lock is
- * freed and they are told. Then the line here does not ask for a moment.
+ *         if a call waits here, one script moves the lock from the old owner to
+ *         the next and renews it; other clients see it held all the time. If
+ *         none waits, or after so many hand-overs that other clients must have
+ *         their turn, the lock is freed and they are told. Then the line here
+ *         does not ask for a moment.
  *
  *         Renewal ends before the command is sent: a renewal must not outlive
  *         its lock.

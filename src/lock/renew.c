@@ -7,29 +7,28 @@
  *
  * How     The watchdog calls when the first lease is due. All that are due, and
  *         some that soon will be, go into batches. The answer has a letter for
- *         each. While it is awaited the watchdog looks at each hold again when
- *         it is over by our clock, so a hold is lost in time even if no answer
- *         ever comes.
+ *         each. Meanwhile the watchdog looks at each hold again when it is over
+ *         by our clock: a hold is lost in time even if no answer ever comes.
  *
- *         In a cluster there is a batch for each node, each on its own
- *         connection, so none waits for another. Keys of one command would
- *         have to be in one slot; so the script is told of them as arguments,
- *         and each that the node does not have (any more) comes back as 'm'.
- *         That one is asked for alone, as a key, and finds its way by its slot.
- *         If there are many of them, a few lead the way: their MOVED brings a
- *         new map, and the others go with the next batches.
+ *         In a cluster there is a batch for each node, on its own connection,
+ *         so none waits for another. Keys of one command would have to be in
+ *         one slot; so the script gets them as arguments, and answers 'm' for
+ *         each that the node does not have (any more). That one is asked for
+ *         alone, as a key, and finds its way by its slot. Of many only a few
+ *         are: their MOVED brings a new map, and the others go with the next
+ *         batches.
  *
- *         A hold that was released and taken again meanwhile is another hold:
- *         it has another number, and an answer for the old one is dropped.
+ *         A hold that was released and taken again is another hold: it has
+ *         another number, and an answer for the old one is dropped.
  *
- *         After a connection was made anew, who answers may be another server,
- *         or have forgotten. So all holds of that server are due at once
+ *         After a connection was made anew, the server may be another one, or
+ *         have forgotten. So all holds of that server are due at once
  *         (locks.c). One that is not renewed is looked for by a renewal that
  *         lengthens nothing.
  *
- * Trouble '0': somebody else has it, or nobody; lost. No answer, or 'e': the
- *         hold is suspect and is asked for again soon, until it is over; very
- *         soon if nothing has answered since the connection was made anew.
+ * Trouble '0': another owner has it, or none; lost. No answer, or 'e': the hold
+ *         is suspect and is asked for again soon, until it is over; very soon
+ *         if nothing has answered since the connection was made anew.
  */
 #include "base/mem.h"
 #include "lock/locks.h"
@@ -37,7 +36,7 @@
 #include <string.h>
 
 #define BATCH           200
-#define SOON            10 /* part of a lease: what is due so soon comes along */
+#define SOON            10 /* part of a lease: what is due so soon is taken, too */
 #define RETRY_PART      20 /* part of a lease until the next try after trouble */
 #define DOUBT_MS        500 /* until the next try if it is doubted */
 #define NO_ANSWER       '?' /* instead of a letter */
@@ -57,8 +56,8 @@ struct renewal {
 
 /* ---- answers ----------------------------------------------------------- */
 
-/* It is still there. If that was not asked for the sake of a renewal, or was
- * asked before the last doubt, it is looked at once more. */
+/* It is still there. If that was no renewal, or was asked before the last
+ * doubt, it is looked at once more. */
 static void hold_found(struct dibs__line *line, struct dibs__hold *h,
                        const struct dibs__renew_item *item, int64_t sent)
     REQUIRES(line->mu)
@@ -86,7 +85,7 @@ static bool hold_answered(struct dibs__renew_item *item, char letter,
         h->renewing = false;
     if (h && h->state != HOLD_LOST && h->state != HOLD_ENDING) {
         if (dibs__hold_over(h, now)) {
-            dibs__reap_over(line, h); /* over is over, whatever came */
+            dibs__reap_over(line, h); /* the answer came too late */
         } else if (letter == '1') {
             hold_found(line, h, item, sent);
         } else if (letter == '0') {
@@ -280,8 +279,7 @@ void dibs__renew_due(struct dibs__watchdog *wd, int64_t now)
     while ((due = take_lease(c->upper_arg, &item, now, until)) != DUE_NOT) {
         if (due == DUE_RENEW)
             renewal_add(c->upper_arg, &open, &item);
-        /* A batch goes anyway: take along what is due soon. Deadlines that
-         * come next are left in peace. */
+        /* A batch is sent anyway: add what is due soon. */
         until = due == DUE_RENEW ? now + c->lease_ms / SOON : now;
     }
     send_renewals(open);

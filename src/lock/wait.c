@@ -154,8 +154,8 @@ void dibs__wait_join(struct dibs__wait *w, struct dibs__waiter *wt, bool look)
     w->first_deadline = dibs__min(w->first_deadline, wt->deadline);
     if (wt->canceled) /* before it came here */
         dibs__wait_cancel(w, wt);
-    /* Before the first, io may have looked after a call that stands behind
-     * another, and pause for as long as that one may wait. */
+    /* Before the first, io may have looked after a call that is behind
+     * another one, and pause for as long as that one may wait. */
     if (look && (first || !w->awake || wt->deadline < w->looks_at))
         dibs__wait_wake(w);
 }

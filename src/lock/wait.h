@@ -3,8 +3,8 @@
  * wait.h - how calls wait for something that another client has.
  *
  * The machine does not know what it waits for. Its user gives it a table: what
- * to ask, what to do when a call waits no more. Whoever puts a wait into its
- * own struct has the mutex that guards it, and a reference count.
+ * to ask, and what to do when a call waits no more. The user has a struct with
+ * a wait in it, the mutex that guards the wait, and a reference count.
  */
 #ifndef DIBS_LOCK_WAIT_H
 #define DIBS_LOCK_WAIT_H
@@ -67,7 +67,7 @@ struct dibs__wait_user {
      * not PROMISED any more. */
     bool (*withdraw)(struct dibs__wait *w, struct dibs__waiter *wt,
                      struct dibs__list *resume);
-    /* mu: those that stand BEHIND another call, and must go. */
+    /* mu: those that are BEHIND another call, and must go. */
     void (*sweep_behind)(struct dibs__wait *w, int64_t now,
                          struct dibs__swept *out);
     /* These may go on. */
@@ -117,8 +117,8 @@ bool dibs__wait_stay(struct dibs__wait *w, struct dibs__waiter *wt,
                      int64_t pause_ms);
 /* Out of the line, if it is in it. */
 void dibs__wait_leave(struct dibs__wait *w, struct dibs__waiter *wt);
-/* It stands behind another call, in a list of the user's: the line looks after
- * its deadline. */
+/* It has to wait for another call, in a list of the user's: the line looks
+ * after its deadline. */
 void dibs__wait_behind(struct dibs__wait *w, struct dibs__list *behind,
                        struct dibs__waiter *wt);
 /* The other call is over: all of this list go to out. */
