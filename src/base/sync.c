@@ -56,6 +56,14 @@ void dibs__cond_wait(pthread_cond_t *cond, dibs__mutex *m)
     pthread_cond_wait(cond, &m->m);
 }
 
+void dibs__assert_held(const dibs__mutex *m) UNCHECKED
+{
+#ifndef NDEBUG
+    assert(held & 1u << m->rank);
+#endif
+    (void)m;
+}
+
 void dibs__assert_no_lock(void)
 {
 #ifndef NDEBUG

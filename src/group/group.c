@@ -46,7 +46,7 @@ static int compare(const void *a, const void *b)
     if (order == 0 && lx->name_len != ly->name_len)
         order = lx->name_len < ly->name_len ? -1 : 1;
     if (order == 0 && lx->kind != ly->kind)
-        order = lx->kind->bit < ly->kind->bit ? -1 : 1;
+        order = lx->kind->id < ly->kind->id ? -1 : 1;
     return order;
 }
 
@@ -381,7 +381,7 @@ static struct seen look_at(const struct dibs__member *m, dibs_owner owner,
     if (h && dibs__hold_over(h, now)) {
         s.state = DIBS_LOST;
     } else if (h) {
-        s.state = h->suspect ? DIBS_SUSPECT : DIBS_HELD;
+        s.state = h->state == HOLD_SUSPECT ? DIBS_SUSPECT : DIBS_HELD;
         s.valid_ms = h->valid_until - now;
     }
     dibs__unlock(&line->mu);

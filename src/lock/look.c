@@ -175,7 +175,7 @@ static void lose_ours(struct look *lo)
         struct dibs__hold *h = DIBS_OF(l, struct dibs__hold, link);
         size_t len = dibs__owner_text(line, h->wire, text);
         if (len == lo->owner_len && memcmp(text, lo->owner, len) == 0 &&
-            !h->ending)
+            h->state != HOLD_ENDING)
             dibs__hold_lose(line, h);
     }
     dibs__unlock(&line->mu);
