@@ -19,6 +19,7 @@
 #include "args.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +74,7 @@ const struct option_row option_rows[] = {
     {'k', "kill-after", "TIME", OPT_TIME, AT(kill_after_ms), CMD_RUN, "5s",
      "The time from TERM to KILL when dibs stops the command. Default 5s; when "
      "the lock is being lost, a third of the lease at most."},
-    {0, "on-lost", "WHAT", OPT_LOST, AT(on_lost), CMD_RUN, "term",
+    {0, "on-lost", "WHAT", OPT_LOST, AT(on_lost), CMD_TAKE, "term",
      "What to do when the lock is being lost: term (default), kill, a signal's "
      "name, exec:CMD or warn. After all but warn, KILL follows before the "
      "lease ends."},
@@ -91,6 +92,9 @@ const struct option_row option_rows[] = {
      "Accept a NAME with spaces or control characters."},
     {0, "no-stdin", NULL, OPT_FLAG, AT(no_stdin), CMD_HOLD, NULL,
      "Do not watch stdin: hold until a signal comes."},
+    {0, "for-pid", "PID", OPT_PID, AT(for_pid), CMD_HOLD | CMD_RELEASE, "$$",
+     "Hold in the background, until that process ends or 'dibs release' asks;"
+     " exit 0 once it is held. For a shell script: $$."},
     {0, "status-fd", "N", OPT_FD, AT(status_fd), CMD_TAKE, "3",
      "At the end, write one line of JSON to descriptor N: how it ended, and "
      "why."},
@@ -217,6 +221,11 @@ static int set_value(struct scan *s, const struct option_row *row,
         break;
     case OPT_FD:
         why = value_number(text, 1 << 20, at) ? NULL : "is not a descriptor";
+        break;
+    case OPT_PID:
+        why = value_number(text, 1 << 22, at) && *(int *)at > 0
+                  ? NULL
+                  : "is not the number of a process";
         break;
     case OPT_REPLICAS:
         why = value_replicas(text, at) ? NULL : "is neither a number nor all";
@@ -478,6 +487,10 @@ static int check_take(const struct args *a, const struct command *cmd)
         return args_wrong(
             cmd, "dibs run -x --min-hold 1m data -- ./load",
             "--min-hold does not work with -s: a shared lock cannot be kept");
+    if (cmd->bit == CMD_HOLD && a->for_pid == 0 &&
+        (a->on_lost.kind != LOST_SIGNAL || a->on_lost.sig != SIGTERM))
+        return args_wrong(cmd, "dibs hold --for-pid $$ --on-lost kill backup",
+                          "--on-lost has nobody to signal without --for-pid");
     if (a->no_renew && a->max_hold_ms > 0)
         return args_wrong(cmd,
                           "dibs run --no-renew --lease 1h backup -- make all",

@@ -25,7 +25,8 @@ enum {
     CMD_HELP = 1 << 7,
     CMD_QUEUE = 1 << 8,
     CMD_DOCTOR = 1 << 9,
-    CMD_ALL = (1 << 10) - 1,
+    CMD_RELEASE = 1 << 10,
+    CMD_ALL = (1 << 11) - 1,
     CMD_TAKE = CMD_RUN | CMD_HOLD,                        /* takes a lock */
     CMD_LOOK = CMD_INFO | CMD_LS | CMD_FORCE | CMD_QUEUE, /* does not wait */
     CMD_SERVER = CMD_TAKE | CMD_LOOK | CMD_DOCTOR /* talks to a server */
@@ -52,6 +53,7 @@ struct args {
     const char *quorum;           /* URLs */
     bool no_renew, ok_if_busy, foreground, any_name, no_stdin, yes, force;
     int busy_code, status_fd, replicas;
+    int for_pid; /* 0: for nobody */
     struct on_lost on_lost;
     const char *shell;    /* -c */
     const char *if_owner; /* --if-owner */
@@ -85,6 +87,7 @@ enum option_kind {
     OPT_TIME,
     OPT_CODE,
     OPT_FD,
+    OPT_PID,
     OPT_LOST,
     OPT_LOG,
     OPT_REPLICAS,

@@ -23,6 +23,8 @@
 
 #include "exits.h"
 #include "grip.h"
+#include "hold.h"
+#include "keeper.h"
 #include "report.h"
 #include "times.h"
 
@@ -144,7 +146,7 @@ static bool keep_holding(const struct args *a, struct grip *g, int *unwritten)
     return ours_ms(g) > 0;
 }
 
-static int tell_lost(const struct args *a, struct grip *g)
+int hold_tell_lost(const struct args *a, struct grip *g)
 {
     bool outer = g->outer != OUTER_HOLDS;
 
@@ -154,9 +156,8 @@ static int tell_lost(const struct args *a, struct grip *g)
     return EXIT_LOST;
 }
 
-/* Releases it; code is the exit code if that works. */
-static int give_back(const struct args *a, struct grip *g, int64_t keep_ms,
-                     int code)
+int hold_give_back(const struct args *a, struct grip *g, int64_t keep_ms,
+                   int code)
 {
     if (g->nested)
         return code; /* it is the outer one's to give back */
@@ -168,7 +169,7 @@ static int give_back(const struct args *a, struct grip *g, int64_t keep_ms,
                  "the server did not confirm the release of %s", a->words[0]);
         return g->sig ? EXIT_SIGNAL + g->sig : EXIT_UNSURE;
     default:
-        return tell_lost(a, g);
+        return hold_tell_lost(a, g);
     }
 }
 
@@ -183,18 +184,20 @@ static int hold_until_end(const struct args *a, struct grip *g)
         out_tell(OUT_ERROR, "stdout",
                  "cannot write to stdout: %s; releasing %s",
                  strerror(unwritten), a->words[0]);
-        return give_back(a, g, 0, EXIT_INTERNAL);
+        return hold_give_back(a, g, 0, EXIT_INTERNAL);
     }
     if (!ours)
-        return tell_lost(a, g);
+        return hold_tell_lost(a, g);
     int64_t more = a->min_hold_ms - (time_now() - g->held_at);
-    return give_back(a, g, more > 0 ? more : 0, EXIT_FINE);
+    return hold_give_back(a, g, more > 0 ? more : 0, EXIT_FINE);
 }
 
 int cmd_hold(const struct args *a)
 {
     struct report report = {.why = NULL};
 
+    if (a->for_pid > 0)
+        return keeper_start(a);
     if (!signals_open(&hold.signals)) {
         out_tell(OUT_ERROR, "internal", "no signalfd: %s", strerror(errno));
         return EXIT_INTERNAL;

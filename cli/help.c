@@ -184,7 +184,9 @@ int help_show(const struct command *cmd)
     } else {
         fputs(first_page, stdout);
         for (const struct command *c = commands; c->name; c++)
-            printf("  %-14s%s\n", c->name, c->summary);
+            if (c->bit & ~(unsigned)(CMD_VERSION | CMD_HELP))
+                printf("  %-14s%s\n", c->name, c->summary);
+        puts("  version, help");
     }
     return out_finish(EXIT_FINE);
 }

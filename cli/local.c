@@ -129,7 +129,7 @@ static const char *dir_wrong(const char *path, bool *absent)
     return NULL;
 }
 
-static int dir_ready(const struct local *lo)
+int local_folder(const struct local *lo)
 {
     bool absent;
 
@@ -438,7 +438,7 @@ int local_start(const struct local *lo, int64_t until)
 {
     if (local_alive(lo, NULL))
         return EXIT_FINE;
-    int code = dir_ready(lo);
+    int code = local_folder(lo);
     if (code != EXIT_FINE)
         return code;
     until = start_limit(until);

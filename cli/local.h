@@ -24,6 +24,10 @@ struct local {
  * printed. */
 int local_find(struct local *lo);
 
+/* Makes the folder, if need be. EXIT_FINE, or EXIT_SERVER and it has been said
+ * why. */
+int local_folder(const struct local *lo);
+
 /* Does a server of ours listen there? Its process id goes to *pid, which may
  * be NULL. */
 bool local_alive(const struct local *lo, pid_t *pid);

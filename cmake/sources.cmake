@@ -30,20 +30,23 @@ set(DIBS_SOURCES
   src/client/watchdog.c
   src/client/callback.c
   src/client/topology.c
+  src/client/node.c
   src/client/options.c
   src/client/client.c
   src/client/query.c
+  src/lock/kind.c
   src/lock/kind_basic.c
   src/lock/kind_fair.c
   src/lock/kind_rw.c
   src/lock/owner.c
   src/lock/lost.c
+  src/lock/wait.c
   src/lock/line.c
+  src/lock/hold.c
   src/lock/op.c
   src/lock/batch.c
   src/lock/acquire.c
-  src/lock/wait.c
-  src/lock/queue.c
+  src/lock/lock_wait.c
   src/lock/release.c
   src/lock/renew.c
   src/lock/reap.c

@@ -105,29 +105,21 @@ done
 
 # ---- several steps of a script under one lock ---------------------------
 
-# Takes the lock away while the step is at work. A step that dibs runs is then
-# stopped; a step of a script that runs dibs hold goes on when hold has ended.
+# Takes the lock away while the step is at work, or kills what holds it. A step
+# that dibs runs is then stopped; a step of a script that runs dibs hold goes on
+# when the script has been signaled.
 cat >lose <<'END'
 #!/bin/sh
-step=$PPID
-script=$(ps -o ppid= -p "$step" | tr -d ' ')
+script=$(ps -o ppid= -p "$PPID" | tr -d ' ')
 if [ "${KILLED:-}" ]; then
-    for job in $(ps -o pid= --ppid "$script"); do
-        [ "$job" = "$step" ] || kill -KILL $(ps -o pid= --ppid "$job")
-    done
+    kill -KILL $(pgrep -f "hold --for-pid $script migrate" | head -n 1)
 else
     redis-cli -s "$SOCK" del migrate >/dev/null
 fi
 n=0
 while [ $n -lt 3000 ]; do
-    live=
-    for pid in $(ps -o pid= --ppid "$script"); do
-        case $(ps -o stat= -p "$pid") in
-        '' | Z*) ;;
-        *) [ "$pid" = "$step" ] || live=$pid ;;
-        esac
-    done
-    [ "${DIBS_NAME:-}" ] || [ "$live" ] || exit 0
+    [ "${DIBS_NAME:-}" ] ||
+        ! grep -q "signaling process $script" "$BOX/err.txt" || exit 0
     sleep 0.02
     n=$((n + 1))
 done

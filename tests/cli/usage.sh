@@ -276,7 +276,7 @@ has stdout 'dibs run NAME -- COMMAND' "$out"
 first=$out
 ran 0 dibs --help
 same '--help' "$first" "$out"
-for sub in run hold info queue ls force-unlock doctor local version help; do
+for sub in run hold release info queue ls force-unlock doctor local version help; do
     case_is "help $sub"
     ran 0 dibs help $sub
     page=$out
@@ -284,7 +284,7 @@ for sub in run hold info queue ls force-unlock doctor local version help; do
     same "$sub --help" "$page" "$out"
     [ "$(wc -L <out.txt)" -le 80 ] || fail 'wider than a screen'
     case $sub in
-    local | version | help)
+    release | local | version | help)
         ! grep -q -e --url out.txt || fail "there is no server to name"
         ;;
     *) has stdout '--url URL' "$out" ;;
