@@ -110,7 +110,8 @@ static int64_t ours_ms(struct grip *g)
 
 /* Holds the lock until the end; false when it was lost. The owner is printed
  * when stdout is ready. If that fails, *unwritten is the errno. */
-static bool keep_holding(const struct args *a, struct grip *g, int *unwritten)
+static bool hold_while_open(const struct args *a, struct grip *g,
+                            int *unwritten)
 {
     int timer = time_fd();
     int input = a->no_stdin ? -1 : STDIN_FILENO;
@@ -176,10 +177,9 @@ int hold_give_back(const struct args *a, struct grip *g, int64_t keep_ms,
 static int hold_until_end(const struct args *a, struct grip *g)
 {
     int unwritten = 0;
-    bool ours = keep_holding(a, g, &unwritten);
+    bool ours = hold_while_open(a, g, &unwritten);
 
     grip_outer_leave(g);
-
     if (unwritten != 0) { /* a script waits for that line */
         out_tell(OUT_ERROR, "stdout",
                  "cannot write to stdout: %s; releasing %s",

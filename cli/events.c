@@ -28,7 +28,7 @@ static struct seen {
 } seen[TEXTS];
 
 /* FNV-1a. */
-static uint64_t hash_text(const char *s)
+static uint64_t event_hash(const char *s)
 {
     uint64_t h = UINT64_C(14695981039346656037);
 
@@ -58,7 +58,7 @@ static void tell_seldom(enum out_level level, const char *whole)
 
     snprintf(text, sizeof text, "%s", whole);
     failure_trim(text);
-    struct seen *s = find_seen(hash_text(text) + level);
+    struct seen *s = find_seen(event_hash(text) + level);
     int64_t now = time_now();
 
     if (s->told_at > 0 && now - s->told_at < AGAIN_MS) {

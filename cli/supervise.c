@@ -108,7 +108,7 @@ static int64_t loss_grace_ms(const struct watch *w)
                : w->grace_ms;
 }
 
-static void begin_loss(struct watch *w, int64_t now)
+static void begin_command_loss(struct watch *w, int64_t now)
 {
     const struct on_lost *what = &w->a->on_lost;
     const char *name = w->a->words[0];
@@ -135,12 +135,12 @@ static void begin_loss(struct watch *w, int64_t now)
 }
 
 /* Notes renewals; acts when there are none. */
-static void check_lock(struct watch *w, int64_t now)
+static void check_command_lock(struct watch *w, int64_t now)
 {
     if (w->why == STOP_LOST || w->late)
         return;
     if (w->g->outer != OUTER_HOLDS)
-        begin_loss(w, now);
+        begin_command_loss(w, now);
     if (w->g->outer != OUTER_HOLDS || !w->g->held)
         return;
     int64_t left = grip_valid_ms(w->g);
@@ -149,7 +149,7 @@ static void check_lock(struct watch *w, int64_t now)
     if (left > 0)
         w->deadline = now + left;
     if (left <= (warn_only(w) ? 0 : w->grace_ms + w->margin_ms)) {
-        begin_loss(w, now);
+        begin_command_loss(w, now);
     } else if (!warn_only(w) && w->deadline != before) {
         guard_set(&w->ch->guard, w->ch->pid, w->ch->group,
                   w->deadline - w->margin_ms / 2);
@@ -185,7 +185,7 @@ static void resume_command(struct watch *w)
 {
     struct child *ch = w->ch;
 
-    check_lock(w, time_now());
+    check_command_lock(w, time_now());
     if (w->why == STOP_LOST)
         return;
     if (ch->tty >= 0 && child_tty_ours(ch))
@@ -389,7 +389,7 @@ void watch_run(struct watch *w, const struct args *a, struct grip *g,
     w->margin_ms = time_earlier(margin, MARGIN_MAX_MS);
     child_reap(ch);
     while (!all_over(w, now)) {
-        check_lock(w, now);
+        check_command_lock(w, now);
         check_times(w, now);
         watch_pass(w);
         now = time_now();
