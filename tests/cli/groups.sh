@@ -47,7 +47,7 @@ same stdout in "$out"
 ran 0 dibs run y -- "$DIBS" run -n --multi x,y -- "$DIBS" run -n y -- echo in
 same stdout in "$out"
 
-case_is 'what makes no sense'
+case_is 'what is refused'
 ran 64 dibs run --multi x,,y -- true
 has stderr "the name '' is empty" "$err"
 ran 64 dibs run --multi x,y,x -- true
