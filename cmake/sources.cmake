@@ -87,11 +87,36 @@ set(DIBS_SCRIPTS
   lua/holders.lua
   lua/multi_acquire.lua
   lua/multi_release.lua
+  lua/fenced_acquire.lua
+  lua/fenced_handover.lua
+  lua/latch_down.lua
+  lua/latch_look.lua
+  lua/latch_set.lua
+  lua/permit_renew.lua
+  lua/semaphore_acquire.lua
+  lua/semaphore_add.lua
+  lua/semaphore_drain.lua
+  lua/semaphore_info.lua
+  lua/semaphore_release.lua
+  lua/semaphore_set.lua
+  lua/slots_acquire.lua
+  lua/slots_force.lua
+  lua/slots_handover.lua
+  lua/slots_info.lua
+  lua/slots_release.lua
+  lua/slots_set.lua
 )
 
 # What several of them share, put in where a script has "--@include name".
 set(DIBS_SCRIPT_PARTS
   lua/lib/is_lock.lua
+  lua/lib/guard.lua
+  lua/lib/held.lua
+  lua/lib/latch.lua
+  lua/lib/permits.lua
+  lua/lib/tell.lua
+  lua/lib/token.lua
+  lua/lib/whole.lua
 )
 
 # Section 3 of the manual. Each function in a page's synopsis also gets a page
