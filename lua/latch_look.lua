@@ -31,6 +31,7 @@ if now < tonumber(due) then
     redis.pcall('hdel', notes, '!')
     return {0, -1, 0}
 end
+redis.pcall('hdel', notes, '') -- a full server lets the rest pass then
 redis.pcall('hset', notes, '!', 'past')
 tell(2, ARGV[1], '0')
 return {0, -1, 1}

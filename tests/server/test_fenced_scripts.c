@@ -37,7 +37,8 @@ static char *token_of(const char *call)
 }
 
 /* The same token when sent again, a larger one each time after, also when the
- * server has lost the last one, or a larger one than its clock says is known. */
+ * server has lost the last one, or a larger one than its clock says is known.
+ */
 static void test_fenced_scripts_tokens_grow(void **state)
 {
     static const char *const before[] = {

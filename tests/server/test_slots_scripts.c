@@ -23,8 +23,8 @@ static const char *const channels[] = {"C", NULL};
 const struct sk_kind sk_kind = {
     .words = words,
     .channels = channels,
-    .rights = {[NO_SET] = "&* +@all -hset",
-               [NO_CHANNEL] = "resetchannels +@all"},
+    .rights =
+        {[NO_SET] = "&* +@all -hset", [NO_CHANNEL] = "resetchannels +@all"},
     .state = sync_state,
 };
 
@@ -71,9 +71,8 @@ static void test_slots_scripts_many_ended(void **state)
     assert_int_equal(free_permits(), 999);
     assert_int_equal(ts_int(sk_srv, "ZCARD %s", sk_meaning("Z")), 9001);
     sk_expect("second", "slots_acquire N Z S | IB B 1 30000 3 1 C", "1/10000");
-    assert_int_equal(free_permits() +
-                         ts_int(sk_srv, "ZCARD %s", sk_meaning("Z")),
-                     10000);
+    assert_int_equal(
+        free_permits() + ts_int(sk_srv, "ZCARD %s", sk_meaning("Z")), 10000);
 }
 
 /* So far below zero that one chunk is not enough. */
@@ -83,9 +82,8 @@ static void test_slots_scripts_many_ended_below_zero(void **state)
     crowd(9000, 0);
     sk_commands("crowd", "SET N -8500");
     sk_expect("taken", TAKE, "0");
-    assert_int_equal(free_permits() +
-                         ts_int(sk_srv, "ZCARD %s", sk_meaning("Z")),
-                     500);
+    assert_int_equal(
+        free_permits() + ts_int(sk_srv, "ZCARD %s", sk_meaning("Z")), 500);
 }
 
 /* The number of the slot among very many that are taken. */
