@@ -30,20 +30,23 @@ set(DIBS_SOURCES
   src/client/watchdog.c
   src/client/callback.c
   src/client/topology.c
+  src/client/node.c
   src/client/options.c
   src/client/client.c
   src/client/query.c
+  src/lock/kind.c
   src/lock/kind_basic.c
   src/lock/kind_fair.c
   src/lock/kind_rw.c
   src/lock/owner.c
   src/lock/lost.c
+  src/lock/wait.c
   src/lock/line.c
+  src/lock/hold.c
   src/lock/op.c
   src/lock/batch.c
   src/lock/acquire.c
-  src/lock/wait.c
-  src/lock/queue.c
+  src/lock/lock_wait.c
   src/lock/release.c
   src/lock/renew.c
   src/lock/reap.c
@@ -117,6 +120,13 @@ set(DIBS_SCRIPT_PARTS
   lua/lib/tell.lua
   lua/lib/token.lua
   lua/lib/whole.lua
+  lua/lib/first_hold.lua
+  lua/lib/take_hold.lua
+  lua/lib/lessen.lua
+  lua/lib/keep_hold.lua
+  lua/lib/free_hold.lua
+  lua/lib/publish.lua
+  lua/lib/fair_queue.lua
 )
 
 # Section 3 of the manual. Each function in a page's synopsis also gets a page

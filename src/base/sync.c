@@ -56,6 +56,14 @@ void dibs__cond_wait(pthread_cond_t *cond, dibs__mutex *m)
     pthread_cond_wait(cond, &m->m);
 }
 
+void dibs__assert_held(const dibs__mutex *m) UNCHECKED
+{
+#ifndef NDEBUG
+    assert(held & 1u << m->rank);
+#endif
+    (void)m;
+}
+
 void dibs__assert_no_lock(void)
 {
 #ifndef NDEBUG
@@ -109,4 +117,12 @@ int64_t dibs__random_in(int64_t low, int64_t high)
     if (!dibs__random(&r, sizeof r))
         r = (uint64_t)dibs__now_us() * 2654435761u;
     return low + (int64_t)(r % (uint64_t)(high - low + 1));
+}
+
+int64_t dibs__backoff(int64_t *next, int64_t first, int64_t most)
+{
+    int64_t wait = *next ? *next : first;
+
+    *next = dibs__min(wait * 2, most);
+    return dibs__random_in(wait / 2, wait);
 }

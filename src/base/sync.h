@@ -33,6 +33,7 @@
 #define EXCLUDES(...) DIBS_TS(locks_excluded(__VA_ARGS__))
 #define TAKES(...)    DIBS_TS(acquire_capability(__VA_ARGS__))
 #define GIVES(...)    DIBS_TS(release_capability(__VA_ARGS__))
+#define HELD(...)     DIBS_TS(assert_capability(__VA_ARGS__))
 #define UNCHECKED     DIBS_TS(no_thread_safety_analysis)
 
 enum dibs__rank {
@@ -55,6 +56,9 @@ void dibs__mutex_clear(dibs__mutex *m);
 void dibs__lock(dibs__mutex *m) TAKES(*m);
 void dibs__unlock(dibs__mutex *m) GIVES(*m);
 void dibs__cond_wait(pthread_cond_t *cond, dibs__mutex *m) REQUIRES(*m);
+/* Debug builds: this thread holds a mutex of this rank. For functions that are
+ * called with a mutex that their caller knows by another name. */
+void dibs__assert_held(const dibs__mutex *m) HELD(*m);
 /* Debug builds: this thread holds none of our mutexes. */
 void dibs__assert_no_lock(void);
 
@@ -71,6 +75,9 @@ int64_t dibs__now_us(void);
 bool dibs__random(void *out, size_t len);
 /* A number in [low, high], for jitter. */
 int64_t dibs__random_in(int64_t low, int64_t high);
+/* How long to wait before the next try: longer each time, and never the same.
+ * *next is 0 at first, and after a success. */
+int64_t dibs__backoff(int64_t *next, int64_t first, int64_t most);
 
 /* a + b, no further than the largest int64; both not negative. */
 static inline int64_t dibs__add(int64_t a, int64_t b)

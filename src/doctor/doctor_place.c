@@ -34,7 +34,7 @@ static bool on_this_machine(const struct dibs__url *url)
 
 static void encryption(struct dibs__doctor *d)
 {
-    const struct dibs__url *url = &d->c->server.to.url;
+    const struct dibs__url *url = &d->c->to.url;
 
     if (url->unix_socket)
         dibs__doctor_say(d, "tls", DIBS_VERDICT_OK,

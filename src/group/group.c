@@ -46,7 +46,7 @@ static int compare(const void *a, const void *b)
     if (order == 0 && lx->name_len != ly->name_len)
         order = lx->name_len < ly->name_len ? -1 : 1;
     if (order == 0 && lx->kind != ly->kind)
-        order = lx->kind->bit < ly->kind->bit ? -1 : 1;
+        order = lx->kind->id < ly->kind->id ? -1 : 1;
     return order;
 }
 
@@ -62,8 +62,8 @@ bool dibs__members_differ(const struct dibs__group *g, size_t i, size_t j)
 {
     const struct dibs__member *a = &g->members[i], *b = &g->members[j];
 
-    return g->quorum || (are_namesakes(a, b) &&
-                         a->c->server.to.url.db == b->c->server.to.url.db);
+    return g->quorum ||
+           (are_namesakes(a, b) && a->c->to.url.db == b->c->to.url.db);
 }
 
 /* The same name twice, be it as two kinds, would wait for itself. What the URLs
@@ -381,7 +381,7 @@ static struct seen look_at(const struct dibs__member *m, dibs_owner owner,
     if (h && dibs__hold_over(h, now)) {
         s.state = DIBS_LOST;
     } else if (h) {
-        s.state = h->suspect ? DIBS_SUSPECT : DIBS_HELD;
+        s.state = h->state == HOLD_SUSPECT ? DIBS_SUSPECT : DIBS_HELD;
         s.valid_ms = h->valid_until - now;
     }
     dibs__unlock(&line->mu);

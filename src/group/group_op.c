@@ -335,7 +335,7 @@ void dibs__member_op_acquire(struct dibs__group_op *group_op, size_t i,
         return;
     }
     if (!trying)
-        op->deadline = deadline;
+        op->wait.deadline = deadline;
     op->with = group_op->level;
     op->kept = group_op->kept;
     op->batch = batch;
@@ -383,10 +383,10 @@ void dibs__member_op_release(struct dibs__group_op *group_op, size_t i,
     dibs__release_fill(op, &o, false);
     op->with = group_op->level;
     if (!group_op->releasing) /* its caller has waited long enough */
-        op->deadline = dibs__now_ms() +
-                       group_op->g->members[i].c->server.to.command_timeout_ms;
+        op->wait.deadline =
+            dibs__now_ms() + group_op->g->members[i].c->to.command_timeout_ms;
     if (deadline)
-        op->deadline = deadline;
+        op->wait.deadline = deadline;
     op->batch = batch;
     scatter(group_op, i, op, sc);
     op->ended = release_ended;
@@ -520,8 +520,7 @@ static void cancel_members(struct dibs__group *g,
             dibs__client_enter(g->members[i].c) != DIBS_OK)
             continue; /* one that closes ends its waiters itself */
         dibs__lock(&line->mu);
-        group_op->m[i].op.canceled = line->canceled = true;
-        dibs__line_wake(line);
+        dibs__wait_cancel(&line->wait, &group_op->m[i].op.wait);
         dibs__unlock(&line->mu);
         dibs__client_leave(g->members[i].c);
     }

@@ -92,14 +92,16 @@ static void find_run_id(const struct dibs__reply *reply,
 
 static unsigned ups(const struct dibs__member *m)
 {
-    return 1 + atomic_load(&dibs__line_server(m->line)->ups);
+    const struct dibs__server *s = dibs__line_server(m->line);
+
+    return 1 + (s ? atomic_load(&s->ups) : 0);
 }
 
 static bool is_up(const struct dibs__member *m)
 {
     const struct dibs__server *s = dibs__line_server(m->line);
 
-    return atomic_load(&s->ups) > atomic_load(&s->generation);
+    return s && atomic_load(&s->ups) > atomic_load(&s->generation);
 }
 
 /* No answer: it stays unknown. Refused: it is believed. */
@@ -113,10 +115,9 @@ static void learn(struct dibs__group *g, size_t i, dibs_err err,
     if (err != DIBS_OK && !reply)
         return;
     if (!run_id[0] && g->quorum)
-        dibs__server_tell(dibs__line_server(m->line), DIBS_EVENT_WARNING,
-                          DIBS_ERR_AUTH,
-                          "INFO is refused: nobody checks that the servers of "
-                          "a quorum are different ones");
+        dibs__line_tell(m->line, DIBS_EVENT_WARNING, DIBS_ERR_AUTH,
+                        "INFO is refused: nobody checks that the servers of "
+                        "a quorum are different ones");
     dibs__lock(&g->mu);
     memcpy(m->run_id, run_id, sizeof run_id);
     m->known = ups(m);
@@ -149,7 +150,7 @@ ask_who(struct dibs__member *m, struct dibs__call *call, int64_t within,
     call->deadline = dibs__add(dibs__now_ms(), within);
     call->connect_by = 0;
     call->slot = m->line->slot;
-    dibs__call_start(dibs__line_server(m->line), call);
+    dibs__call_start(dibs__line_route(m->line), call);
 }
 
 /* ---- a round ----------------------------------------------------------- */

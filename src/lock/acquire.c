@@ -5,22 +5,21 @@
  * Thread  app for the first attempt of a sync call, io for all else.
  * Locks   line.mu.
  *
- * How     An owner that has it already takes it once more: that is one command.
- *         Otherwise the call lines up. If nobody is before it, here, it asks
- *         the server at once, on its caller's own thread; if somebody is, it
- *         waits for its turn (wait.c), or is handed the lock (release.c)
- *         without asking at all. A call that only tries asks at once and does
- *         not line up. For a kind with a queue on the server everybody asks,
- *         and waits there (queue.c).
+ * How     An owner that has the lock takes it once more: that is one command.
+ *         Otherwise the call joins the line. If no call here is before it, it
+ *         asks the server at once, on its caller's own thread. If one is, it
+ *         waits for its turn (wait.c), or a release hands it the lock
+ *         (release.c). A call that only tries asks at once and does not join.
+ *         Where each waiter asks for itself, all of them ask at once.
  *
- * Replicas  If some must have it, too, the server's yes is not enough: until
- *         they said so, nobody here sees it as held. If too few do, what was
- *         taken is given back before the call ends.
+ * Replicas  If replicas must have it, too, the server's yes is not enough.
+ * Until they have said so, no call here sees it as held. If too few say so,
+ *         what was taken is given back before the call ends.
  *
  * Trouble The command says how many holds there shall be, so asking again after
- *         a lost reply is harmless. What remains is a copy that comes late, for
- *         a call that has given up: then the owner goes on under another
- *         number, and the reaper takes back what the old one may be given.
+ *         a lost reply is harmless. A copy may still come late, for a call that
+ *         has given up. Then the owner goes on under another number, and the
+ *         reaper takes back what the old number may be given.
  */
 #include "lock/locks.h"
 #include "lock/op.h"
@@ -29,63 +28,38 @@
 
 #define RETRY_MIN_MS 50
 #define RETRY_MAX_MS 250
-#define CAP_MIN_MS   1500 /* the longest sleep of a waiter, with jitter */
-#define CAP_MAX_MS   2500
 
-enum verdict {
-    TAKEN,
-    BUSY,  /* somebody has it */
-    GONE,  /* the outer holds are gone */
-    AGAIN, /* not executed, or nobody knows: worth another attempt */
-    SHORT, /* taken, but too few replicas have it */
-    REFUSED
-};
-
-static dibs_err refusal(struct dibs__op *op, const struct dibs__reply *reply)
+static void explain_refusal(struct dibs__op *op, dibs_err err)
 {
-    if (reply->type == REPLY_NUM && reply->num == -5) {
-        dibs__op_explain_here(op, DIBS_ERR_UPGRADE,
-                              "'%.80s': this owner holds the read lock",
-                              op->line->name);
-        return DIBS_ERR_UPGRADE;
-    }
-    if (reply->type == REPLY_NUM && reply->num == -6) {
+    if (err == DIBS_ERR_UPGRADE)
         dibs__op_explain_here(
-            op, DIBS_ERR_WRONGTYPE,
-            "'%.80s' is something else, or a lock of another kind",
+            op, err, "'%.80s': this owner holds the read lock", op->line->name);
+    if (err == DIBS_ERR_WRONGTYPE)
+        dibs__op_explain_here(
+            op, err, "'%.80s' is something else, or a lock of another kind",
             op->line->name);
-        return DIBS_ERR_WRONGTYPE;
-    }
-    return DIBS_ERR_PROTOCOL;
 }
 
-static enum verdict judge(struct dibs__call *call, dibs_err *err,
-                          const struct dibs__reply *reply, int64_t *busy_ms)
+/* What came of an acquire. err is that of the call, or what a refusal means. */
+static struct dibs__acquired read_answer(struct dibs__call *call, dibs_err *err,
+                                         const struct dibs__reply *reply)
 {
-    if (call->unacked)
-        return SHORT;
-    if (*err == DIBS_OK && reply->type == REPLY_NIL)
-        return TAKEN;
-    if (*err == DIBS_OK && reply->type == REPLY_NUM) {
-        *busy_ms = dibs__reply_ms(reply->num);
-        if (reply->num >= -1)
-            return BUSY;
-        if (reply->num == -3)
-            return GONE;
-    }
-    if (*err == DIBS_OK) {
-        *err = refusal(DIBS_OF(call, struct dibs__op, call), reply);
-        return REFUSED;
-    }
-    if (*err == DIBS_ERR_CONN || *err == DIBS_ERR_UNKNOWN ||
-        (*err == DIBS_ERR_SERVER && !reply))
-        return AGAIN;
-    return REFUSED;
-}
+    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
+    struct dibs__acquired got = {.verdict = VERDICT_REFUSED, .err = *err};
 
-static int64_t command_ms(const struct dibs__op *op)
-{
-    return dibs__line_client(op->line)->server.to.command_timeout_ms;
+    if (call->unacked) {
+        got.verdict = VERDICT_SHORT;
+    } else if (*err == DIBS_OK) {
+        op->line->kind->read(VERB_ACQUIRE, reply, &got);
+        if (got.verdict == VERDICT_REFUSED) {
+            *err = got.err;
+            explain_refusal(op, got.err);
+        }
+    } else if (*err == DIBS_ERR_CONN || *err == DIBS_ERR_UNKNOWN ||
+               (*err == DIBS_ERR_SERVER && !reply)) {
+        got.verdict = VERDICT_AGAIN;
+    }
+    return got;
 }
 
 /* ---- too few replicas have it ------------------------------------------ */
@@ -96,7 +70,7 @@ static void tell_short(struct dibs__op *op, dibs_err why)
     char text[200];
 
     if (why == DIBS_ERR_CLOSED)
-        return;            /* nobody waited for them */
+        return;            /* it did not wait for them */
     if (call->wanted == 0) /* all of them, and there are none */
         snprintf(text, sizeof text,
                  "'%.80s': the server has no replicas connected; given back",
@@ -107,24 +81,36 @@ static void tell_short(struct dibs__op *op, dibs_err why)
                  op->line->name, call->acked, call->wanted);
     if (!op->why || op->why->err != why) /* the server said no more */
         dibs__op_explain_here(op, why, "%s", text);
-    dibs__server_tell(dibs__line_server(op->line), DIBS_EVENT_REPLICAS,
-                      DIBS_ERR_REPLICAS, text);
+    dibs__line_tell(op->line, DIBS_EVENT_REPLICAS, DIBS_ERR_REPLICAS, "%s",
+                    text);
 }
 
-static void taken_back(struct dibs__call *call, dibs_err err,
-                       const struct dibs__reply *reply)
+/* Gives back what was just taken; outer levels stay. A first acquisition is out
+ * of the line by now, but counts as asking until the server has confirmed that
+ * the lock is free again: its owner must not ask for it meanwhile. */
+static void undo_acquire(struct dibs__op *op, dibs_err why,
+                         dibs__answered *undone)
+{
+    tell_short(op, why);
+    dibs__waiter_unplace(&op->wait);
+    op->last = why;
+    op->ask.stay = false;
+    op->ask.target--;
+    dibs__op_send(op, VERB_RELEASE, undone, dibs__line_timeout(op->line), 0);
+}
+
+static void first_undone(struct dibs__call *call, dibs_err err,
+                         const struct dibs__reply *reply)
 {
     struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
     struct dibs__line *line = op->line;
-    struct dibs__list resume;
+    struct dibs__list resume = {&resume, &resume};
 
     (void)reply;
-    dibs__list_init(&resume);
     dibs__lock(&line->mu);
-    dibs__list_del(&op->ask_link);
-    dibs__op_unstall(line, &op->followers, &resume);
+    dibs__line_answered(line, op, &resume);
     op->tainted |= call->ghost || err != DIBS_OK;
-    dibs__line_kick(line);
+    dibs__wait_kick(&line->wait);
     dibs__unlock(&line->mu);
     if (op->tainted)
         dibs__op_disown(op);
@@ -132,59 +118,34 @@ static void taken_back(struct dibs__call *call, dibs_err err,
     dibs__op_resume(&resume);
 }
 
-/* It is out of the line, but counts as asking until the server has confirmed
- * that it is free again: its owner must not ask for it meanwhile. */
-static void take_back(struct dibs__op *op, dibs_err why)
-{
-    tell_short(op, why);
-    dibs__queue_end(op);
-    op->last = why;
-    op->ask.stay = false;
-    op->ask.target = 0;
-    dibs__op_send(op, VERB_RELEASE, taken_back, command_ms(op), 0);
-}
-
-static void reentry_taken_back(struct dibs__call *call, dibs_err err,
-                               const struct dibs__reply *reply)
+static void reentry_undone(struct dibs__call *call, dibs_err err,
+                           const struct dibs__reply *reply)
 {
     struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
     struct dibs__line *line = op->line;
     struct dibs__hold *h = op->hold;
-    struct dibs__list blocked;
 
-    dibs__list_init(&blocked);
     dibs__lock(&line->mu);
-    /* Should there be one too many now, the next release says how many there
+    /* If there is one level too many now, the next release says how many there
      * shall be. */
     h->tainted |= call->ghost || err != DIBS_OK;
     if (err == DIBS_OK && reply->type == REPLY_NUM && reply->num < 0)
         dibs__hold_lose(line, h);
-    err = h->lost ? DIBS_ERR_LOST : op->last;
+    err = h->state == HOLD_LOST ? DIBS_ERR_LOST : op->last;
     dibs__unlock(&line->mu);
-    dibs__op_end_busy(line, h, &blocked);
-    dibs__op_finish(op, err);
-    dibs__op_resume(&blocked);
-}
-
-/* One level less than the server has; the outer ones stay. */
-static void reentry_take_back(struct dibs__op *op, dibs_err why)
-{
-    tell_short(op, why);
-    op->last = why;
-    op->ask.target--;
-    dibs__op_send(op, VERB_RELEASE, reentry_taken_back, command_ms(op), 0);
+    dibs__op_end_busy(op, err);
 }
 
 /* ---- re-entry ---------------------------------------------------------- */
 
 /* The outer hold was over when the answer came. What the server may have
- * granted is nobody's: it is taken back. */
+ * granted is taken back. */
 static void end_late(struct dibs__line *line, const struct dibs__op *op)
     REQUIRES(line->mu)
 {
     struct dibs__hold *h = op->hold;
 
-    dibs__hold_run_out(line, h);
+    dibs__reap_over(line, h);
     h->tainted = true;
     dibs__reap(line, h->wire, op->ask.lease_ms);
 }
@@ -195,91 +156,53 @@ static void reentry_answered(struct dibs__call *call, dibs_err err,
     struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
     struct dibs__line *line = op->line;
     struct dibs__hold *h = op->hold;
-    struct dibs__list blocked;
-    int64_t ms;
 
-    dibs__list_init(&blocked);
-    enum verdict verdict = judge(call, &err, reply, &ms);
+    struct dibs__acquired got = read_answer(call, &err, reply);
     dibs__lock(&line->mu);
     h->tainted |= call->ghost || err == DIBS_ERR_UNKNOWN || call->partly;
-    if (verdict == SHORT && !dibs__hold_over(h, dibs__now_ms())) {
+    if (got.verdict == VERDICT_SHORT && !dibs__hold_over(h, dibs__now_ms())) {
+        op->wait.state = WAITER_UNDOES;
         dibs__unlock(&line->mu);
-        reentry_take_back(op, err); /* and stays busy until then */
+        undo_acquire(op, err, reentry_undone); /* busy until then */
         return;
     }
-    if (verdict == GONE || verdict == BUSY)
+    if (got.verdict == VERDICT_GONE || got.verdict == VERDICT_BUSY)
         dibs__hold_lose(line, h);
     else if (dibs__hold_over(h, dibs__now_ms()))
         end_late(line, op);
-    else if (verdict == TAKEN)
-        dibs__hold_taken(line, h, op, call->sent_ms);
-    if (h->lost)
+    else if (got.verdict == VERDICT_TAKEN)
+        dibs__hold_taken(line, h, op, call->sent_ms, got.value);
+    if (h->state == HOLD_LOST)
         err = DIBS_ERR_LOST;
     dibs__unlock(&line->mu);
-    dibs__op_end_busy(line, h, &blocked);
-    dibs__op_finish(op, err);
-    dibs__op_resume(&blocked);
+    dibs__op_end_busy(op, err);
 }
 
 /* ---- first acquisition ------------------------------------------------- */
 
-/* How long a waiter sleeps when nothing happens. In a queue the server says
- * so, but nobody keeps a place there for longer than that without asking. */
-static int64_t ask_pause(const struct dibs__line *line, int64_t busy_ms)
-{
-    if (line->kind->queued)
-        return dibs__max(
-            dibs__min(busy_ms, dibs__line_client(line)->fair_wait_ms), 1);
-    int64_t cap = dibs__random_in(CAP_MIN_MS, CAP_MAX_MS);
-
-    if (line->kind->pause_ms)
-        cap = dibs__min(cap, line->kind->pause_ms);
-    return busy_ms < 0 ? cap : dibs__min(busy_ms + 1, cap);
-}
-
 /* Out of the line; what was prepared for the grant goes. */
-static void leave(struct dibs__line *line, struct dibs__op *op)
+static void op_leave(struct dibs__line *line, struct dibs__op *op)
     REQUIRES(line->mu)
 {
-    dibs__list_del(&op->link);
+    dibs__wait_leave(&line->wait, &op->wait);
     if (op->hold)
         dibs__hold_free(line, op->hold);
     op->hold = NULL;
-    if (line->awake && !line->stalled && dibs__list_empty(&line->waiters))
-        dibs__line_wake(line); /* so that io stops looking */
 }
 
-/* False: out of memory. */
-static bool stay(struct dibs__line *line, struct dibs__op *op, int64_t sleep_ms)
-    REQUIRES(line->mu)
-{
-    if (line->kind->queued) {
-        if (!line->awake || line->canceled || op->deadline < line->looks_at ||
-            atomic_load(&line->locks->closing))
-            dibs__line_wake(line);
-        return dibs__queue_stay(op, sleep_ms);
-    }
-    line->next_try = dibs__now_ms() + sleep_ms;
-    dibs__line_wake(line);
-    return true;
-}
-
-/* The server gave it to this owner, so nobody else here has it any more: it was
- * taken away by force. */
+/* The server gave it to this owner, so no other owner here has it any more: it
+ * was taken away by force. */
 static void lose_others(struct dibs__line *line, dibs_owner owner)
     REQUIRES(line->mu)
 {
-    for (struct dibs__list *l = line->holds.next; l != &line->holds;
-         l = l->next) {
-        struct dibs__hold *h = DIBS_OF(l, struct dibs__hold, link);
-        if (h->owner != owner && !h->ending) /* that one gives it back */
-            dibs__hold_lose(line, h);
-    }
+    for (struct dibs__hold *h = NULL; (h = dibs__hold_next(line, h));)
+        if (h->owner != owner && h->state != HOLD_ENDING)
+            dibs__hold_lose(line, h); /* one that is ENDING gives it back */
 }
 
 /* Granted, but is it any use? */
-static dibs_err take(struct dibs__line *line, struct dibs__op *op, int64_t sent)
-    REQUIRES(line->mu)
+static dibs_err take_granted(struct dibs__line *line, struct dibs__op *op,
+                             int64_t sent, int64_t value) REQUIRES(line->mu)
 {
     int64_t now = dibs__now_ms();
 
@@ -291,10 +214,10 @@ static dibs_err take(struct dibs__line *line, struct dibs__op *op, int64_t sent)
         op->hold = dibs__hold_new(line);
     if (!op->hold)
         return DIBS_ERR_NOMEM;
-    dibs__hold_taken(line, op->hold, op, sent);
+    dibs__hold_taken(line, op->hold, op, sent, value);
     op->hold = NULL;
     if (line->kind->shared)
-        dibs__line_kick_all(line); /* what one may, all may */
+        dibs__wait_kick_all(&line->wait); /* what one may, all may */
     else
         lose_others(line, op->owner);
     line->handed = 0;
@@ -304,17 +227,33 @@ static dibs_err take(struct dibs__line *line, struct dibs__op *op, int64_t sent)
 
 void dibs__acquire_start_over(struct dibs__op *op)
 {
-    dibs__queue_end(op);
+    dibs__waiter_unplace(&op->wait);
     op->ask.stay = false;
     op->direct = false;
     dibs__acquire_run(op);
 }
 
-static void end(struct dibs__op *op, dibs_err err)
+static void leave_answered(struct dibs__call *call, dibs_err err,
+                           const struct dibs__reply *reply)
 {
-    dibs__queue_end(op);
+    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
+
+    if (reply && reply->type == REPLY_NUM && reply->num == ANSWER_CALLED)
+        dibs__sweep(op->line, true);
+    if (op->tainted || call->ghost || err != DIBS_OK)
+        dibs__op_disown(op); /* the reaper takes it out of the queue */
+    dibs__op_finish(op, op->last);
+}
+
+void dibs__acquire_end(struct dibs__op *op, dibs_err err)
+{
+    dibs__waiter_unplace(&op->wait);
     if (op->ask.stay && err != DIBS_OK) {
-        dibs__queue_leave(op, err);
+        op->last = err;
+        op->direct = false;
+        op->wait.state = WAITER_UNDOES;
+        dibs__op_send(op, VERB_LEAVE, leave_answered,
+                      dibs__line_timeout(op->line), 0);
         return;
     }
     if (op->tainted && err != DIBS_OK)
@@ -322,172 +261,176 @@ static void end(struct dibs__op *op, dibs_err err)
     dibs__op_finish(op, err);
 }
 
+/* What the answer means for a waiter: it stays in the line, it begins anew as a
+ * re-entry, or it ends. */
+enum next_step { STEP_STAY, STEP_AGAIN, STEP_END };
+
+static enum next_step first_step(struct dibs__line *line, struct dibs__op *op,
+                                 const struct dibs__acquired *got,
+                                 dibs_err *err, struct dibs__list *resume)
+    REQUIRES(line->mu)
+{
+    int64_t pause_ms = 0;
+    bool again = false;
+
+    switch (got->verdict) {
+    case VERDICT_SHORT: /* its owner has it by another call: keep that */
+    case VERDICT_TAKEN:
+        dibs__list_del(&op->wait.link);
+        again = dibs__hold_of(line, op->owner) != NULL;
+        *err = again ? DIBS_OK
+                     : take_granted(line, op, op->call.sent_ms, got->value);
+        op->tainted |= *err != DIBS_OK;
+        if (*err == DIBS_OK)
+            dibs__op_take_waits(line, op->owner, resume);
+        return again ? STEP_AGAIN : STEP_END;
+    case VERDICT_BUSY:
+        *err = op->trying ? DIBS_ERR_BUSY : DIBS_ERR_NOMEM;
+        pause_ms = line->kind->pause(line, got->busy_ms);
+        break;
+    case VERDICT_AGAIN:
+        pause_ms = dibs__random_in(RETRY_MIN_MS, RETRY_MAX_MS);
+        break;
+    case VERDICT_GONE: /* of a first acquisition there are no outer holds */
+        *err = DIBS_ERR_PROTOCOL;
+        op->tainted = true;
+        return STEP_END;
+    case VERDICT_REFUSED:
+        return STEP_END;
+    }
+    return !op->trying && dibs__wait_stay(&line->wait, &op->wait, pause_ms)
+               ? STEP_STAY
+               : STEP_END;
+}
+
 static void acquire_answered(struct dibs__call *call, dibs_err err,
                              const struct dibs__reply *reply)
 {
     struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
     struct dibs__line *line = op->line;
-    struct dibs__list resume;
-    int64_t busy_ms = 0;
-    bool stays = false; /* in the line */
-    bool again = false; /* the owner has it already: this is a re-entry */
+    struct dibs__list resume = {&resume, &resume};
 
-    dibs__list_init(&resume);
-    enum verdict verdict = judge(call, &err, reply, &busy_ms);
+    struct dibs__acquired got = read_answer(call, &err, reply);
     dibs__lock(&line->mu);
-    if (verdict == SHORT && !dibs__hold_of(line, op->owner)) {
+    if (got.verdict == VERDICT_SHORT && !dibs__hold_of(line, op->owner)) {
         op->tainted |= call->ghost;
-        leave(line, op);
+        op_leave(line, op);
+        op->wait.state = WAITER_UNDOES;
         dibs__unlock(&line->mu);
-        take_back(op, err);
+        undo_acquire(op, err, first_undone);
         return;
     }
-    dibs__list_del(&op->ask_link);
-    dibs__op_unstall(line, &op->followers, &resume);
+    dibs__line_answered(line, op, &resume);
     op->tainted |= call->ghost || call->partly || err == DIBS_ERR_UNKNOWN ||
                    (err == DIBS_ERR_PROTOCOL && reply);
-    op->last = verdict == AGAIN ? err : DIBS_OK;
-    switch (verdict) {
-    case SHORT: /* what its owner has stands; this is a re-entry, then */
-    case TAKEN:
-        dibs__list_del(&op->link);
-        again = dibs__hold_of(line, op->owner) != NULL;
-        err = again ? DIBS_OK : take(line, op, call->sent_ms);
-        op->tainted |= err != DIBS_OK;
-        if (err == DIBS_OK)
-            dibs__op_take_waits(line, op->owner, &resume);
-        break;
-    case BUSY:
-        stays = !op->trying && stay(line, op, ask_pause(line, busy_ms));
-        err = op->trying ? DIBS_ERR_BUSY : DIBS_ERR_NOMEM;
-        break;
-    case AGAIN:
-        stays = !op->trying &&
-                stay(line, op, dibs__random_in(RETRY_MIN_MS, RETRY_MAX_MS));
-        break;
-    case GONE: /* of a first acquisition there are no outer holds */
-        err = DIBS_ERR_PROTOCOL;
-        op->tainted = true;
-        break;
-    case REFUSED:
-        break;
-    }
-    if (!stays)
-        leave(line, op);
+    op->last = got.verdict == VERDICT_AGAIN ? err : DIBS_OK;
+    enum next_step step = first_step(line, op, &got, &err, &resume);
+    if (step != STEP_STAY)
+        op_leave(line, op);
     dibs__unlock(&line->mu);
-    if (again)
+    if (step == STEP_AGAIN)
         dibs__acquire_start_over(op);
-    else if (!stays)
-        end(op, err);
+    else if (step == STEP_END)
+        dibs__acquire_end(op, err);
     dibs__op_resume(&resume);
-}
-
-bool dibs__acquire_may_ask(struct dibs__line *line, struct dibs__op *op)
-{
-    if (dibs__op_asking(line, op->owner))
-        return false;
-    dibs__list_init(&op->followers);
-    dibs__list_add(&line->asks, &op->ask_link);
-    return true;
 }
 
 void dibs__acquire_ask(struct dibs__op *op)
 {
     dibs__op_send(op, VERB_ACQUIRE, acquire_answered,
-                  command_ms(op) + op->call.replicas_ms,
-                  op->trying ? 0 : op->deadline);
+                  dibs__line_timeout(op->line) + op->call.replicas_ms,
+                  op->trying ? 0 : op->wait.deadline);
 }
 
 /* ---- where to start ---------------------------------------------------- */
 
 enum plan { ASK, REENTER, WAIT, END };
 
+static enum plan plan_end(dibs_err why, dibs_err *err)
+{
+    *err = why;
+    return END;
+}
+
 static enum plan plan_reentry(struct dibs__line *line, struct dibs__op *op,
                               struct dibs__hold *h, dibs_err *err)
     REQUIRES(line->mu)
 {
-    if (h->busy && op->batch) { /* the others must not wait for it */
-        *err = DIBS_ERR_CANCELED;
-        return END;
-    }
+    if (h->busy && op->batch) /* the others of the batch must not wait */
+        return plan_end(DIBS_ERR_CANCELED, err);
     if (h->busy) {
-        dibs__op_stall(line, &h->blocked, op);
+        dibs__wait_behind(&line->wait, &h->blocked, &op->wait);
         return WAIT;
     }
     if (dibs__hold_over(h, dibs__now_ms())) {
-        dibs__hold_run_out(line, h);
-        *err = DIBS_ERR_LOST;
-        return END;
+        dibs__reap_over(line, h);
+        return plan_end(DIBS_ERR_LOST, err);
     }
-    if (!dibs__hold_room(h)) {
-        *err = DIBS_ERR_NOMEM;
-        return END;
-    }
+    if (!dibs__hold_room(h))
+        return plan_end(DIBS_ERR_NOMEM, err);
     h->busy = true;
     op->hold = h;
+    op->wait.state = WAITER_ASKS;
     op->ask.wire = h->wire;
     op->ask.target = h->count + 1;
     return REENTER;
 }
 
-/* Must it ask, or does it know that it has to wait? Whether one may read, or
- * would wait for itself, depends on what else its owner has: there everybody
- * asks once. */
+/* Must it ask, or does it know that it has to wait? A writer asks once: whether
+ * it would wait for itself depends on what else its owner has. */
 static bool must_ask(struct dibs__line *line, const struct dibs__op *op)
     REQUIRES(line->mu)
 {
     const struct dibs__kind *kind = line->kind;
 
-    if (op->trying || kind->queued || kind->shared)
+    if (op->trying || kind->asks != ASKS_HEAD)
         return true;
-    if (dibs__hold_other(line, 0, dibs__now_ms()))
+    if (dibs__hold_until(line, dibs__now_ms()))
         return false;
-    return kind->leaves || dibs__list_empty(&line->waiters);
+    return dibs__kind_has(kind, VERB_LEAVE) ||
+           dibs__list_empty(&line->wait.waiters);
 }
 
 static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
                             dibs_err *err) REQUIRES(line->mu)
 {
-    struct dibs__op *before = dibs__op_asking(line, op->owner);
+    struct dibs__op *before = dibs__line_asking(line, op->owner);
 
-    if (before && op->batch) {
-        *err = DIBS_ERR_CANCELED;
-        return END;
-    }
+    if (before && op->batch)
+        return plan_end(DIBS_ERR_CANCELED, err);
     if (before) { /* its answer decides what this one has to ask */
-        dibs__op_stall(line, &before->followers, op);
+        dibs__wait_behind(&line->wait, &before->followers, &op->wait);
         return WAIT;
     }
     /* Made now, so that a grant cannot fail; but a long queue on the server is
-     * not worth a hold for everybody in it. */
-    if (op->trying || !line->kind->queued) {
+     * not worth a hold for each waiter in it. */
+    if (op->trying || line->kind->asks != ASKS_EACH) {
         op->hold = dibs__hold_new(line);
-        if (!op->hold) {
-            *err = DIBS_ERR_NOMEM;
-            return END;
-        }
+        if (!op->hold)
+            return plan_end(DIBS_ERR_NOMEM, err);
     }
     op->ask.wire = op->wire;
     op->ask.target = 1;
     bool asks = must_ask(line, op);
-    op->ask.stay = line->kind->leaves && !op->trying;
+    op->ask.stay = dibs__kind_has(line->kind, VERB_LEAVE) && !op->trying;
     if (!op->trying)
-        dibs__line_join(line, op, !asks);
-    return asks && dibs__acquire_may_ask(line, op) ? ASK : WAIT;
+        dibs__wait_join(&line->wait, &op->wait, !asks);
+    return asks && dibs__line_ask(line, op) ? ASK : WAIT;
 }
 
-/* Takes line.mu, and the number under which the owner goes. Whether it is mixed
- * up: a plain and a fair lock of one name are one lock on the server. A number
- * that is retired meanwhile must not be used: the reaper looks for those who
- * do, under the same mutex, before it takes back what that number has. */
+/* Takes line.mu, and the number under which the owner goes. True: the owner has
+ * the lock as another kind of the plain family, which is one lock on the
+ * server. A number that is retired meanwhile must not be used: under the same
+ * mutex, the reaper looks for calls that go by a number before it takes back
+ * what that number has. */
 static bool lock_by_number(struct dibs__line *line, struct dibs__op *op)
     TAKES(line->mu)
 {
     for (;;) {
         unsigned before = atomic_load(&line->locks->retired);
         op->wire = dibs__owner_wire_for(line, op->owner);
-        bool mixed = !line->kind->shared && !line->kind->suffix[0] &&
-                     dibs__line_held_by_sibling(line, op->owner);
+        bool mixed = line->kind->family == FAMILY_PLAIN &&
+                     dibs__hold_otherwise(line, op->owner);
         dibs__lock(&line->mu);
         if (atomic_load(&line->locks->retired) == before)
             return mixed;
@@ -521,7 +464,8 @@ void dibs__acquire_run(struct dibs__op *op)
     case REENTER:
         op->direct = direct;
         dibs__op_send(op, VERB_ACQUIRE, reentry_answered,
-                      2 * command_ms(op) + op->call.replicas_ms, 0);
+                      2 * dibs__line_timeout(op->line) + op->call.replicas_ms,
+                      0);
         break;
     case WAIT:
         break;

@@ -7,20 +7,13 @@
 
 #include "lock/op.h"
 
-typedef void dibs__answered(struct dibs__call *call, dibs_err err,
-                            const struct dibs__reply *reply);
-
 /* For so many operations, all acquires or all releases. NULL: out of memory. */
 struct dibs__batch *dibs__batch_new(enum dibs__verb verb, size_t max);
-/* Instead of sending it. False: it has to be sent by itself. Thread: that of
- * the batch, before it is sent. */
-bool dibs__batch_take(struct dibs__op *op, enum dibs__verb verb,
-                      dibs__answered *answered);
 size_t dibs__batch_count(const struct dibs__batch *b);
 /* Sends it, and answers each operation; it is gone then. Acquires: all are
- * taken, or none: then the one in the way learns why, and the others are told
- * CANCELED. If even that one is, none can be asked for in this way. talk: on
- * this thread, if a connection is free. No mutex held. */
+ * taken, or none: then the one in the way learns why, and the others end with
+ * CANCELED. If even that one does, none can be asked for in this way. direct:
+ * on this thread, if a connection is free. No mutex held. */
 void dibs__batch_send(struct dibs__batch *b, bool direct);
 /* Answers CANCELED to all, without sending anything. */
 void dibs__batch_drop(struct dibs__batch *b);

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * kind.h - what tells one kind of lock from another: its names and scripts.
+ * kind.h - what tells one kind of lock from another: its names, its scripts,
+ * and how their answers are read.
  *
- * A kind writes commands; it decides nothing. How locks are waited for, renewed
- * and given back is the same for all of them.
+ * A kind writes commands and reads answers; it decides nothing. How locks are
+ * waited for, renewed and given back is the same for all of them.
  */
 #ifndef DIBS_LOCK_KIND_H
 #define DIBS_LOCK_KIND_H
 
 #include "base/buf.h"
+#include "client/script.h"
+#include "lock/wait.h"
+#include "net/reply.h"
 
 #include <dibs/dibs.h>
 #include <stdbool.h>
@@ -18,41 +22,89 @@
 struct dibs__line;
 
 enum dibs__verb {
-    VERB_ACQUIRE,  /* nil taken, >= -1 busy for so long, -3 outer holds gone,
-                      -5 would wait for itself, -6 another kind of lock, or
-                      a hash that is no lock */
-    VERB_RELEASE,  /* >= 1 freed, 0 held once less, -1 not held, -2 freed, and
-                      the first in the queue did not hear of it */
-    VERB_HANDOVER, /* 1 the next_owner has it, -1 neither has it */
-    VERB_FORCE,    /* 1, or more if it is not queued, ended; -6 no lock; else
-                      not held by this owner */
-    VERB_LEAVE,    /* who waited does not any more; 2: somebody was called */
+    VERB_ACQUIRE,
+    VERB_RELEASE,
+    VERB_HANDOVER, /* from one owner of this client to another */
+    VERB_FORCE,    /* end the hold of one owner, or of all */
+    VERB_LEAVE,    /* a waiter does not wait any more */
     VERB_INFO,     /* an array, see basic_info.lua and fair_info.lua */
-    VERB_HOLDERS   /* an array, see holders.lua */
+    VERB_HOLDERS,  /* an array, see holders.lua */
+    VERB_COUNT
 };
+
+/* The numbers with which scripts answer. */
+enum dibs__script_answer {
+    /* ACQUIRE answers nil when taken; with a number from NO_END up when busy
+     * for so many ms. */
+    ANSWER_NO_END = -1, /* busy, and nobody knows for how long */
+    ANSWER_GONE = -3,   /* the outer holds of a re-entry are gone */
+    ANSWER_ITSELF = -5, /* the owner would wait for itself */
+    /* ACQUIRE, FORCE, INFO, HOLDERS, and RELEASE of a batch. */
+    ANSWER_NO_LOCK = -6, /* another kind of lock, or a hash that is no lock */
+    /* ACQUIRE of a batch. */
+    ANSWER_ALONE = -7, /* must be asked for by itself */
+    /* RELEASE answers with a number from FREED up when freed: how many clients
+     * heard of it, plus FREED. */
+    ANSWER_FREED = 1,
+    ANSWER_LESS = 0,      /* held once less */
+    ANSWER_NOT_HELD = -1, /* by this owner */
+    ANSWER_UNHEARD = -2,  /* freed; the first in the queue did not hear of it */
+    ANSWER_FAILED = -8,   /* of a batch: the server refused this one */
+    /* HANDOVER answers MOVED or NOT_HELD; FORCE answers ENDED, or with a larger
+     * number if the kind has no queue. */
+    ANSWER_MOVED = 1,
+    ANSWER_ENDED = 1,
+    ANSWER_CALLED = 2 /* LEAVE, FORCE: free, and a waiter was called */
+};
+
+/* Kinds whose holds are fields of one hash are of one family. */
+enum dibs__family {
+    FAMILY_PLAIN, /* one lock for all: an owner has it as one kind only */
+    FAMILY_RW,    /* an owner may have both halves, by one number */
+    FAMILY_COUNT
+};
+
+enum dibs__kind_id { KIND_BASIC, KIND_FAIR, KIND_READ, KIND_WRITE, KIND_COUNT };
 
 /* What a command is about. A field that a verb does not need is not read. */
 struct dibs__ask {
     const struct dibs__line *line;
     uint64_t wire; /* the owner's number, as the server knows it */
     union {
-        uint64_t next_owner; /* HANDOVER: the next one's */
-        uint64_t other; /* RELEASE, a shared kind: of one who has it too, as far
-                           as is known here; 0 = of nobody */
+        uint64_t next_owner; /* HANDOVER: number of the next owner */
+        uint64_t other; /* RELEASE, a shared kind: number of another holder of
+                           this client; 0 = none is known */
     };
     union {
         int64_t target; /* ACQUIRE, RELEASE: holds it will then have */
-        int64_t first;  /* INFO, a queued kind: first place wanted */
+        int64_t first;  /* INFO, a kind with a queue: first place wanted */
     };
     union {
         int64_t lease_ms; /* ACQUIRE, HANDOVER */
-        int64_t count;    /* INFO: and how many */
+        int64_t count;    /* INFO: how many places */
     };
     int64_t keep_ms;  /* RELEASE */
     bool stay;        /* ACQUIRE: it will wait, and leave if it gives up */
     bool all;         /* FORCE: all who share the lock with this owner */
     const char *text; /* FORCE: the owner as text, instead of wire */
     size_t text_len;
+};
+
+enum dibs__outcome {
+    VERDICT_TAKEN,
+    VERDICT_BUSY,    /* somebody has it */
+    VERDICT_GONE,    /* the outer holds are gone */
+    VERDICT_REFUSED, /* err says why */
+    VERDICT_AGAIN,   /* not executed, or nobody knows: worth another attempt */
+    VERDICT_SHORT    /* taken, but too few replicas have it */
+};
+
+/* The answer to an ACQUIRE or HANDOVER, read. */
+struct dibs__acquired {
+    enum dibs__outcome verdict;
+    dibs_err err;    /* VERDICT_REFUSED */
+    int64_t busy_ms; /* VERDICT_BUSY; < 0 nobody knows */
+    int64_t value;   /* VERDICT_TAKEN: what came with it; 0 = nothing */
 };
 
 /* One of many that are renewed together. */
@@ -67,49 +119,85 @@ struct dibs__renew_item {
 /* Shorter than any time to live, so that a renewal changes nothing. */
 #define LEASE_LOOK (-1)
 
-struct dibs__kind {
-    const char *channel; /* prefix of the channel's name */
-    const char *suffix;  /* behind an owner's name on the server */
-    bool queued;         /* waiters stand in a queue on the server, each for
-                            itself and with a channel of its own */
-    bool shared;         /* several owners can have it at once */
-    bool hands_over;     /* one owner can pass it to another */
-    bool leaves;         /* a waiter that gives up says so to the server */
-    int64_t pause_ms;    /* longest sleep of a waiter; 0 = the usual */
-    unsigned bit;        /* of its own, to know which kinds are in use */
-    const struct dibs__kind *sibling; /* whose holds are in the same hash */
-    int renewal; /* holds with the same number are renewed together */
-    char batch;  /* what multi_acquire.lua calls it; 0 = it asks by itself */
-    void (*gate)(struct dibs__buf *out, const struct dibs__line *line);
-    void (*write)(enum dibs__verb verb, const struct dibs__ask *ask,
-                  struct dibs__buf *out, bool whole);
-    void (*write_renew)(const struct dibs__renew_item *items, size_t count,
-                        struct dibs__buf *out, bool whole);
+/* A command: a script, its keys and arguments, a letter each. kind.c says what
+ * the letters mean, and knows all that our scripts take. */
+struct dibs__command {
+    const struct dibs__script *script; /* NULL: the kind has no such verb */
+    const char *keys, *args;
 };
 
-enum { RENEW_FIELD, RENEW_READ, RENEW_COUNT };
+struct dibs__kind {
+    enum dibs__kind_id id;
+    enum dibs__family family;
+    const char *channel;  /* prefix of the channel's name */
+    const char *suffix;   /* behind an owner's name on the server */
+    enum dibs__asks asks; /* who of a line asks the server */
+    bool queued;    /* the server has a queue of waiters, and calls them */
+    bool shared;    /* several owners can have it at once */
+    char batch;     /* what multi_acquire.lua calls it; 0 = it asks by itself */
+    char batch_key; /* letter of one more key of a batch; 0 = none */
+    const char *renew_keys;            /* those of one hold */
+    const struct dibs__script *renews; /* kinds with the same script are
+                                          renewed together */
+    struct dibs__command command[VERB_COUNT];
+    unsigned taken_types; /* types of reply that say "taken", a bit each */
+    unsigned other_types; /* those that say anything else */
+    /* The reply to an ACQUIRE or HANDOVER. */
+    void (*read)(enum dibs__verb verb, const struct dibs__reply *reply,
+                 struct dibs__acquired *out);
+    /* How long a waiter pauses after it was told "busy for so long". */
+    int64_t (*pause)(const struct dibs__line *line, int64_t busy_ms);
+};
 
 extern const struct dibs__kind dibs__kind_basic;
 extern const struct dibs__kind dibs__kind_fair;
 extern const struct dibs__kind dibs__kind_read;
 extern const struct dibs__kind dibs__kind_write;
 
-/* All kinds whose hold is a field of a hash are renewed alike. */
-void dibs__write_renew(const struct dibs__renew_item *items, size_t count,
+/* Does this kind have that verb? HANDOVER: one owner can pass the lock to
+ * another. LEAVE: a waiter that gives up tells the server. */
+static inline bool dibs__kind_has(const struct dibs__kind *kind,
+                                  enum dibs__verb verb)
+{
+    return kind->command[verb].script != NULL;
+}
+
+/* ---- kind.c ------------------------------------------------------------ */
+
+/* Appends the command of a verb that the kind has. whole: with the text of the
+ * script. */
+void dibs__verb_write(enum dibs__verb verb, const struct dibs__ask *ask,
+                      struct dibs__buf *out, bool whole);
+/* Appends the command that renews these holds, all of kinds that are renewed
+ * together. */
+void dibs__renew_write(const struct dibs__renew_item *items, size_t count,
                        struct dibs__buf *out, bool whole);
-void dibs__write_holders(const struct dibs__line *line, struct dibs__buf *out,
-                         bool whole);
+/* Appends what a letter of dibs__command means. */
+void dibs__arg_write(char letter, const struct dibs__ask *ask,
+                     struct dibs__buf *out);
 
 /* The owner as the server knows it; how long the text is. */
 size_t dibs__owner_text(const struct dibs__line *line, uint64_t wire,
                         char buf[DIBS_OWNER_MAX]);
-/* The commands with which scripts publish, behind all other arguments, and how
- * many that are: none but in a cluster. */
+/* With how many commands scripts publish: none are named but in a cluster. */
 size_t dibs__publish_count(const struct dibs__line *line);
-void dibs__publish_args(struct dibs__buf *out, const struct dibs__line *line);
-/* Renewals that are keys of several slots: names go behind the arguments. */
-bool dibs__renews_apart(const struct dibs__renew_item *items, size_t count);
-/* "uuid:number" as an argument of a command, or ask's text if it has one. */
-void dibs__owner_arg(struct dibs__buf *out, const struct dibs__ask *ask);
+
+/* For kinds that answer nil when taken. */
+void dibs__read_plain(enum dibs__verb verb, const struct dibs__reply *reply,
+                      struct dibs__acquired *out);
+#define DIBS__PLAIN_ANSWERS                                                    \
+    .taken_types = 1u << REPLY_NIL, .other_types = 1u << REPLY_NUM,            \
+    .read = dibs__read_plain
+/* Until the holder's lease is over, two seconds or so at most. */
+int64_t dibs__pause_usual(const struct dibs__line *line, int64_t busy_ms);
+/* What the answers to INFO and HOLDERS look like is the same for all. */
+#define DIBS__INFO                                                             \
+    {                                                                          \
+        &dibs__script_basic_info, "n", ""                                      \
+    }
+#define DIBS__HOLDERS                                                          \
+    {                                                                          \
+        &dibs__script_holders, "n", "bem"                                      \
+    }
 
 #endif

@@ -41,7 +41,7 @@ static struct known look_up(const dibs_lock *l, dibs_owner owner)
     } else if (h && dibs__hold_over(h, now)) {
         k.state = DIBS_LOST;
     } else if (h) {
-        k.state = h->suspect ? DIBS_SUSPECT : DIBS_HELD;
+        k.state = h->state == HOLD_SUSPECT ? DIBS_SUSPECT : DIBS_HELD;
         k.valid_ms = h->valid_until - now;
         k.holds = h->count;
         k.wire = h->wire;

@@ -5,12 +5,12 @@
  * Thread  app for dibs__locks_of, io for closing.
  * Locks   client.mu for the table; line.mu, one line at a time.
  *
- * Closing goes round all lines until nothing is left or the time is over: what
- * waits is ended with CLOSED, what is held is given back by the reaper, what is
- * in_flight is waited for. In one line in this order: a lock that comes free
- * calls the first in its queue, which should not be one of those who are just
- * leaving. Lines from which nobody has to leave a queue come before the others:
- * leaving a long one takes the server a while, and commands are executed in
+ * Closing goes round all lines until nothing is left or the time is over. Calls
+ * that wait end with CLOSED, holds are given back by the reaper, and operations
+ * in flight are waited for. In one line in this order: a lock that becomes free
+ * calls the first in its queue, which should not be a waiter that is just
+ * leaving. Lines from which no waiter has to leave a queue come before the
+ * others: leaving a long queue takes the server a while, and commands run in
  * order.
  */
 #include "lock/locks.h"
@@ -19,49 +19,28 @@
 #include "lock/op.h"
 
 #define CLOSE_STEP_MS 2
-
-/* The line after this one, the first after NULL; with a reference, while the
- * one given is let go. */
-static struct dibs__line *next_line(struct dibs__locks *lk,
-                                    struct dibs__line *line)
-{
-    dibs__lock(&lk->c->mu);
-    struct dibs__line *next =
-        line ? dibs__line_after(line) : dibs__line_first(&lk->lines);
-    if (next)
-        dibs__line_ref(next);
-    dibs__unlock(&lk->c->mu);
-    if (line)
-        dibs__line_unref(line);
-    return next;
-}
-
-/* Who dispatches callbacks may do so when the client is closed; there is no
- * hold then that could be lost. (A thread of our own has run them by then.) */
-static void hush_levels(struct dibs__hold *h)
-{
-    for (int64_t i = 0; i < h->count; i++)
-        if (!h->levels[i].with)
-            dibs__loss_hush(h->levels[i].loss);
-}
+#define FAIR_WAIT_MS  300000
+#define FAIR_CALL_MS  5000
 
 /* Takes one hold that is idle out of the line; its number, or 0. */
 static uint64_t take_hold(struct dibs__line *line, bool *busy)
 {
     uint64_t wire = 0;
+    struct dibs__hold *next;
 
     dibs__lock(&line->mu);
-    for (struct dibs__list *l = line->holds.next, *n;
-         wire == 0 && l != &line->holds; l = n) {
-        struct dibs__hold *h = DIBS_OF(l, struct dibs__hold, link);
-        n = l->next;
+    for (struct dibs__hold *h = dibs__hold_next(line, NULL); h && !wire;
+         h = next) {
+        next = dibs__hold_next(line, h);
         if (h->busy) {
             *busy = true;
             continue;
         }
-        wire = h->lost ? 0 : h->wire;
+        wire = h->state == HOLD_LOST ? 0 : h->wire;
+        /* A program that dispatches callbacks may do so after the close, when
+         * no hold is left to lose. (A thread of ours has run them by then.) */
         if (dibs__line_client(line)->callbacks.fd >= 0)
-            hush_levels(h);
+            dibs__hold_hush_all(h);
         dibs__hold_free(line, h);
     }
     dibs__unlock(&line->mu);
@@ -84,7 +63,8 @@ static bool give_back(struct dibs__line *line)
 static bool has_leavers(struct dibs__line *line)
 {
     dibs__lock(&line->mu);
-    bool has = line->kind->leaves && !dibs__list_empty(&line->waiters);
+    bool has = dibs__kind_has(line->kind, VERB_LEAVE) &&
+               !dibs__list_empty(&line->wait.waiters);
     dibs__unlock(&line->mu);
     return has;
 }
@@ -92,12 +72,12 @@ static bool has_leavers(struct dibs__line *line)
 /* False: something is left in this line. */
 static bool close_line(struct dibs__line *line)
 {
-    dibs__line_end_waits(line);
+    dibs__wait_sweep(&line->wait);
     bool busy = give_back(line);
     dibs__lock(&line->mu);
-    bool waiting = !dibs__list_empty(&line->waiters) || line->awake;
+    bool waiting = !dibs__list_empty(&line->wait.waiters) || line->wait.awake;
     if (waiting)
-        dibs__line_wake(line); /* io ends them, and stops looking */
+        dibs__wait_wake(&line->wait); /* io ends them, and stops looking */
     dibs__unlock(&line->mu);
     return !busy && !waiting;
 }
@@ -108,15 +88,15 @@ static void close_step(struct dibs__timer *t)
     int64_t now = dibs__now_ms();
     bool empty = true;
 
-    for (struct dibs__line *l = NULL; (l = next_line(lk, l));)
+    for (struct dibs__line *l = NULL; (l = dibs__line_next(lk, l));)
         if (!has_leavers(l))
             (void)close_line(l);
-    for (struct dibs__line *l = NULL; (l = next_line(lk, l));)
+    for (struct dibs__line *l = NULL; (l = dibs__line_next(lk, l));)
         empty &= close_line(l);
     dibs__reaps_close(lk);
     dibs__group_ops_close(lk);
     dibs__pauses_end(lk);
-    empty &= dibs__reaps_left(lk) == 0 && atomic_load(&lk->in_flight) == 0;
+    empty &= dibs__list_empty(&lk->reaps) && atomic_load(&lk->in_flight) == 0;
     if (!empty && now < lk->close_by) {
         /* From now on: a timer that is due again at once would leave sockets no
          * turn, however long the round took. */
@@ -153,10 +133,8 @@ static void locks_free(void *arg)
 static void doubt_holds(struct dibs__line *line, int64_t now)
 {
     dibs__lock(&line->mu);
-    for (struct dibs__list *l = line->holds.next; l != &line->holds;
-         l = l->next) {
-        struct dibs__hold *h = DIBS_OF(l, struct dibs__hold, link);
-        if (h->lost || h->ending)
+    for (struct dibs__hold *h = NULL; (h = dibs__hold_next(line, h));) {
+        if (h->state == HOLD_LOST || h->state == HOLD_ENDING)
             continue;
         h->doubted = true;
         if (!h->renewing)
@@ -170,7 +148,7 @@ static void locks_verify(void *upper_arg, dibs__meant *meant, const void *arg)
     struct dibs__locks *lk = upper_arg;
     int64_t now = dibs__now_ms();
 
-    for (struct dibs__line *l = NULL; (l = next_line(lk, l));)
+    for (struct dibs__line *l = NULL; (l = dibs__line_next(lk, l));)
         if (meant(arg, l->slot))
             doubt_holds(l, now);
     if (lk->c->watchdog.due) /* it does not close */
@@ -183,12 +161,21 @@ static const struct dibs__upper upper = {
     .free = locks_free,
 };
 
+static void options_take(struct dibs__locks *lk, const dibs_client_opts *o)
+{
+    lk->fair_wait_ms = o->fair_wait_ms ? o->fair_wait_ms : FAIR_WAIT_MS;
+    lk->fair_call_ms = o->fair_call_ms ? o->fair_call_ms : FAIR_CALL_MS;
+    lk->prefer_readers = o->prefer_readers;
+}
+
 struct dibs__locks *dibs__locks_of(dibs_client *c)
 {
     dibs__lock(&c->mu);
     struct dibs__locks *lk = c->upper_arg;
     if (!lk && (lk = dibs__calloc(1, sizeof *lk))) {
         lk->c = c;
+        lk->waits = &dibs__lock_waits;
+        options_take(lk, &c->opts);
         RB_INIT(&lk->lines);
         RB_INIT(&lk->aliases);
         dibs__list_init(&lk->reaps);

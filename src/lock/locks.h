@@ -5,7 +5,7 @@
 #ifndef DIBS_LOCK_LOCKS_H
 #define DIBS_LOCK_LOCKS_H
 
-#include "lock/line.h"
+#include "lock/hold.h"
 
 RB_HEAD(dibs__lines, dibs__line);
 
@@ -21,14 +21,18 @@ RB_HEAD(dibs__aliases, dibs__alias);
 
 struct dibs__locks {
     dibs_client *c;
-    struct dibs__lines lines;                    /* client.mu */
-    struct dibs__aliases aliases;                /* client.mu */
-    atomic_bool aliased;                         /* there is one at all */
-    atomic_uint retired;                         /* how often one was made */
+    const struct dibs__wait_user *waits; /* const after init: how lines wait */
+    struct dibs__lines lines;            /* client.mu */
+    struct dibs__aliases aliases;        /* client.mu */
+    atomic_bool aliased;                 /* there is one at all */
+    atomic_uint retired;                 /* how often one was made */
     struct dibs__alias kept[DIBS__ALIASES_KEPT]; /* client.mu */
     unsigned kept_used;                          /* client.mu */
-    atomic_ullong holds;         /* numbers of holds given out */
-    atomic_uint kinds;           /* bits of those that were asked for */
+    atomic_ullong holds;             /* numbers of holds given out */
+    atomic_uint kinds[FAMILY_COUNT]; /* a bit for each that was asked for */
+    int64_t fair_wait_ms;            /* these three: const after init */
+    int64_t fair_call_ms;
+    bool prefer_readers;
     struct dibs__list reaps;     /* io only */
     struct dibs__list pauses;    /* io only: of operations on several locks */
     struct dibs__list group_ops; /* client.mu: such operations */
@@ -55,7 +59,7 @@ uint64_t dibs__owner_wire(struct dibs__locks *lk, dibs_owner owner);
  * know each other by the number, so what the owner has in the other half says
  * which one it is. Thread: any, no mutex held. */
 uint64_t dibs__owner_wire_for(struct dibs__line *line, dibs_owner owner);
-/* This number has commands on their way that nobody can account for: the owner
+/* Commands with this number may still run, and nobody knows when: the owner
  * gets another one. Thread: any, line.mu not held. */
 void dibs__owner_retire(struct dibs__locks *lk, dibs_owner owner,
                         uint64_t wire);
@@ -63,9 +67,14 @@ void dibs__owners_free(struct dibs__locks *lk);
 
 /* ---- reap.c ------------------------------------------------------------ */
 
-/* Takes back whatever this number holds or may yet be given: until that long
+/* Takes back what this number holds or may yet be given: until that long
  * after the server first answered. Thread: any. */
 void dibs__reap(struct dibs__line *line, uint64_t wire, int64_t lease_ms);
+/* This hold is lost: its time is over by our clock. A renewal whose answer was
+ * lost may have kept it on the server, so that is taken back. Tells once.
+ * Thread: any. */
+void dibs__reap_over(struct dibs__line *line, struct dibs__hold *h)
+    REQUIRES(line->mu);
 /* The same until it is confirmed once: a release whose caller does not wait.
  * Thread: io. */
 void dibs__reap_once(struct dibs__line *line, uint64_t wire);
@@ -76,8 +85,6 @@ void dibs__sweep(struct dibs__line *line, bool heard);
  * are, or the time is over. */
 void dibs__reaps_close(struct dibs__locks *lk);
 void dibs__reaps_stop(struct dibs__locks *lk);
-/* Those that are still to be confirmed. Thread: io. */
-size_t dibs__reaps_left(const struct dibs__locks *lk);
 
 /* ---- group_op.c -------------------------------------------------------- */
 

@@ -160,7 +160,7 @@ static dibs_err read_queue(struct look *lo, const struct dibs__reply *r)
 
 static int64_t twice_timeout(const struct look *lo)
 {
-    return 2 * dibs__line_client(lo->op.line)->server.to.command_timeout_ms;
+    return 2 * dibs__line_client(lo->op.line)->to.command_timeout_ms;
 }
 
 /* If it was one of ours, its holder shall know at once. */
@@ -175,7 +175,7 @@ static void lose_ours(struct look *lo)
         struct dibs__hold *h = DIBS_OF(l, struct dibs__hold, link);
         size_t len = dibs__owner_text(line, h->wire, text);
         if (len == lo->owner_len && memcmp(text, lo->owner, len) == 0 &&
-            !h->ending)
+            h->state != HOLD_ENDING)
             dibs__hold_lose(line, h);
     }
     dibs__unlock(&line->mu);

@@ -7,18 +7,17 @@
  *         held while anything else is done. Losses are rare.
  *
  * How     Each acquire that gave an on_lost has a loss. When a hold is lost,
- * its note travels to where callbacks run, and there it is decided whether
- *         there is something to tell: a group has several members, and may
- *         stand the loss of some.
+ *         its note travels to where callbacks run. There it is decided whether
+ *         there is something to tell: a group can lose some of its members.
  *
- *         A release hushes the loss before it returns: what has not begun by
- *         then does not begin. If on_lost runs on another thread just then, a
- *         sync release waits for it, and the callback of an async one is held
- *         back. So the argument may be gone once the release has returned.
+ *         A release hushes the loss before it returns: on_lost does not begin
+ *         after that. If on_lost runs on another thread just then, a sync
+ *         release waits for it, and the callback of an async one is held back.
+ *         So the argument may be freed once the release has returned.
  *
  * Trouble A release inside on_lost must not wait for itself. Two callbacks,
- * each on a thread of its own, may release each other's lock: the second one
- * finds that the first waits for it, and goes on.
+ *         each on a thread of its own, may release each other's lock: the
+ *         second one finds that the first waits for it, and goes on.
  */
 #include "lock/lost.h"
 
@@ -155,7 +154,7 @@ void dibs__loss_add(struct dibs__loss *loss, size_t member)
 
 /* ---- telling ----------------------------------------------------------- */
 
-static void tell(struct dibs__loss *loss)
+static void tell_loss(struct dibs__loss *loss)
 {
     loss->fn(loss->name, loss->owner, loss->arg);
     pthread_mutex_lock(&mu);
@@ -184,7 +183,7 @@ static void note_run(struct dibs__callback *cb, bool drop)
     }
     pthread_mutex_unlock(&mu);
     if (tells)
-        tell(loss);
+        tell_loss(loss);
     dibs__note_free(note);
 }
 
@@ -245,7 +244,7 @@ static bool leads_here(const struct dibs__loss *loss)
 }
 
 /* Under mu, with a reference. */
-static void settle(struct dibs__loss *loss)
+static void await_teller(struct dibs__loss *loss)
 {
     loss->hushed = true;
     while (loss->teller && !leads_here(loss)) {
@@ -260,7 +259,7 @@ void dibs__loss_settle(struct dibs__loss *loss)
     if (!loss)
         return;
     pthread_mutex_lock(&mu);
-    settle(loss);
+    await_teller(loss);
     pthread_mutex_unlock(&mu);
 }
 
@@ -286,7 +285,7 @@ void dibs__losses_settle(const void *place, dibs_owner owner)
 
     pthread_mutex_lock(&mu);
     while ((loss = find_running(place, owner))) {
-        settle(loss);
+        await_teller(loss);
         pthread_mutex_unlock(&mu);
         dibs__loss_unref(loss);
         pthread_mutex_lock(&mu);

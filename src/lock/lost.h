@@ -23,7 +23,7 @@ struct dibs__lost_note {
     size_t member;
 };
 
-/* place: the line or the group that it is about. It is told once fewer than
+/* place: the line or the group it belongs to. It is told once fewer than
  * `need` of its members that count are left. NULL: out of memory. */
 struct dibs__loss *dibs__loss_new(const void *place, const dibs_lock_opts *o,
                                   size_t members, size_t need);
@@ -48,7 +48,7 @@ bool dibs__loss_arm(struct dibs__loss *loss, const bool member[]);
 /* One more member counts; it may be lost by now. */
 void dibs__loss_add(struct dibs__loss *loss, size_t member);
 
-/* Its owner has given back what it is about: on_lost does not begin any
+/* Its owner has given back that lock: on_lost does not begin any
  * more. Thread: any. */
 void dibs__loss_hush(struct dibs__loss *loss);
 /* The same, and it does not run on another thread any more. Thread: app, no

@@ -3,12 +3,18 @@
  * op.c - one operation on a lock: sent, finished, resumed.
  *
  * Thread  app, io.
- * Locks   none; what needs line.mu says so.
+ * Locks   line.mu where it says so.
+ *
+ * States  An operation has the states of a waiter; wait.c has the table. An
+ *         acquire goes through all of them. A re-entry and a release are OUT,
+ *         or BEHIND another operation on the same hold, or ASK. Two operations
+ *         of one owner never change a hold at the same time: the second one is
+ *         BEHIND the first, in hold.blocked, or in op.followers while the first
+ *         asks for a hold.
  */
 #include "lock/op.h"
 
 #include "base/mem.h"
-#include "lock/batch.h"
 #include "lock/locks.h"
 
 #include <stdarg.h>
@@ -18,7 +24,7 @@ static void op_write(struct dibs__call *call, struct dibs__buf *out, bool whole)
 {
     struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
 
-    op->line->kind->write(op->verb, &op->ask, out, whole);
+    dibs__verb_write(op->verb, &op->ask, out, whole);
 }
 
 /* ---- why it failed ----------------------------------------------------- */
@@ -38,7 +44,7 @@ void dibs__op_explain_here(struct dibs__op *op, dibs_err err, const char *fmt,
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    dibs__server_text(dibs__line_server(op->line), text, why);
+    dibs__client_text(dibs__line_client(op->line), op->line->slot, text, why);
     dibs__op_explain(op, err, why);
 }
 
@@ -46,10 +52,8 @@ static void call_explained(struct dibs__call *call, dibs_err err,
                            const char *why)
 {
     struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
-    bool undoing = op->verb == VERB_LEAVE ||
-                   (op->verb == VERB_RELEASE && op->run == dibs__acquire_run);
 
-    if (!undoing) /* then it has failed already, for another reason */
+    if (op->wait.state != WAITER_UNDOES) /* else the reason is another one */
         dibs__op_explain(op, err, why);
 }
 
@@ -75,44 +79,40 @@ void dibs__op_tell_reason(struct dibs__op *op)
 /* ---- sending, and the end ---------------------------------------------- */
 
 void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
-                   void (*answered)(struct dibs__call *, dibs_err,
-                                    const struct dibs__reply *),
-                   int64_t within, int64_t connect_by)
+                   dibs__answered *answered, int64_t within, int64_t connect_by)
 {
-    struct dibs__server *s = dibs__line_server(op->line);
+    struct dibs__route to = dibs__line_route(op->line);
+    const struct dibs__kind *kind = op->line->kind;
 
-    if (op->batch && dibs__batch_take(op, verb, answered))
+    dibs__assert_no_lock();
+    if (op->batch && op->batch->take(op, verb, answered))
         return;
+    op->batch = NULL;
     static const unsigned expects[] = {
-        [VERB_ACQUIRE] = 1u << REPLY_NIL | 1u << REPLY_NUM,
-        [VERB_RELEASE] = 1u << REPLY_NUM,
-        [VERB_HANDOVER] = 1u << REPLY_NUM,
-        [VERB_FORCE] = 1u << REPLY_NUM,
-        [VERB_LEAVE] = 0,
-        [VERB_INFO] = 1u << REPLY_ARRAY,
-        [VERB_HOLDERS] = 1u << REPLY_ARRAY,
+        [VERB_RELEASE] = 1u << REPLY_NUM, [VERB_HANDOVER] = 1u << REPLY_NUM,
+        [VERB_FORCE] = 1u << REPLY_NUM,   [VERB_LEAVE] = 0,
+        [VERB_INFO] = 1u << REPLY_ARRAY,  [VERB_HOLDERS] = 1u << REPLY_ARRAY,
     };
 
     op->verb = verb;
-    op->call.expects = expects[verb];
+    op->call.expects = verb == VERB_ACQUIRE
+                           ? kind->taken_types | kind->other_types
+                           : expects[verb];
     op->call.write = op_write;
     op->call.done = answered;
     op->call.explain = call_explained;
-    op->call.attempt_ms = s->to.command_timeout_ms;
-    op->call.deadline = dibs__add(dibs__now_ms(), dibs__max(within, 0));
-    op->call.connect_by = connect_by;
+    dibs__line_fill_call(op->line, &op->call, within, connect_by);
     op->call.replicas = verb == VERB_ACQUIRE ? op->replicas : 0;
-    op->call.writes = 1u << REPLY_NIL;
-    op->call.slot = op->line->slot;
+    op->call.writes = kind->taken_types;
     bool direct = op->direct;
     op->direct = false; /* its next step may be on io, which must not wait */
     bool *asked = op->asked;
     if (direct && asked) /* op may be gone by the time it says no */
-        *asked = dibs__call_ask(s, &op->call);
+        *asked = dibs__call_ask(to, &op->call);
     else if (direct)
-        dibs__call_direct(s, &op->call);
+        dibs__call_direct(to, &op->call);
     else
-        dibs__call_start(s, &op->call);
+        dibs__call_start(to, &op->call);
 }
 
 void dibs__op_begin(struct dibs__op *op)
@@ -138,10 +138,14 @@ static void op_called_back(struct dibs__callback *cb, bool drop)
 /* Its time passed in a line: if the server is away, that is why. */
 static void explain_timeout(struct dibs__op *op)
 {
-    const struct dibs__server *s = dibs__line_server(op->line);
+    const struct dibs__line *line = op->line;
+    const char *why =
+        dibs__loop_inside()
+            ? dibs__client_trouble(dibs__line_client(line), line->slot)
+            : NULL;
 
-    if (dibs__loop_inside() && !s->up && s->why[0])
-        dibs__op_explain(op, op->err, s->why);
+    if (why)
+        dibs__op_explain(op, op->err, why);
 }
 
 /* What went wrong on the way matters only if that is how it ended, or if it
@@ -205,45 +209,21 @@ void dibs__op_finish(struct dibs__op *op, dibs_err err)
     sem_post(&op->done); /* its caller settles the rest */
 }
 
-bool dibs__op_asks(const struct dibs__op *op)
-{
-    return dibs__list_linked(&op->ask_link);
-}
-
-struct dibs__op *dibs__op_asking(struct dibs__line *line, dibs_owner owner)
-{
-    for (struct dibs__list *l = line->asks.next; l != &line->asks;
-         l = l->next) {
-        struct dibs__op *op = DIBS_OF(l, struct dibs__op, ask_link);
-        if (op->owner == owner)
-            return op;
-    }
-    return NULL;
-}
-
-bool dibs__op_on_wire(struct dibs__line *line, uint64_t wire)
-{
-    for (struct dibs__list *l = line->waiters.next; l != &line->waiters;
-         l = l->next)
-        if (DIBS_OF(l, struct dibs__op, link)->wire == wire)
-            return true;
-    for (struct dibs__list *l = line->asks.next; l != &line->asks; l = l->next)
-        if (DIBS_OF(l, struct dibs__op, ask_link)->wire == wire)
-            return true;
-    return false;
-}
+/* ---- operations of one owner, one after the other ---------------------- */
 
 void dibs__op_take_waits(struct dibs__line *line, dibs_owner owner,
                          struct dibs__list *out)
 {
-    for (struct dibs__list *l = line->waiters.next, *n; l != &line->waiters;
-         l = n) {
-        struct dibs__op *op = DIBS_OF(l, struct dibs__op, link);
+    struct dibs__list *waiters = &line->wait.waiters;
+
+    for (struct dibs__list *l = waiters->next, *n; l != waiters; l = n) {
+        struct dibs__op *op = DIBS_OF(l, struct dibs__op, wait.link);
         n = l->next;
-        if (op->owner != owner || dibs__op_asks(op) || op->granting ||
-            op->place)
+        if (op->owner != owner || op->wait.state != WAITER_PAUSES ||
+            op->wait.place)
             continue;
         dibs__list_del(l);
+        op->wait.state = WAITER_OUT;
         if (op->hold)
             dibs__hold_free(line, op->hold);
         op->hold = NULL;
@@ -251,79 +231,64 @@ void dibs__op_take_waits(struct dibs__line *line, dibs_owner owner,
     }
 }
 
-void dibs__op_stall(struct dibs__line *line, struct dibs__list *behind,
-                    struct dibs__op *op)
+void dibs__op_drop_level(struct dibs__op *op, struct dibs__hold *h)
 {
-    if (line->stalled++ == 0 && dibs__list_empty(&line->waiters))
-        line->first_deadline = INT64_MAX;
-    dibs__list_add(behind, &op->link);
-    line->first_deadline = dibs__min(line->first_deadline, op->deadline);
-    line->canceled |= op->canceled;
-    if (op->canceled || (op->deadline < INT64_MAX &&
-                         (!line->awake || op->deadline < line->looks_at)))
-        dibs__line_wake(line);
+    struct dibs__loss *loss = dibs__hold_drop(h, op->with);
+
+    if (op->ended)
+        dibs__loss_unref(loss);
+    else
+        op->loss = loss;
 }
 
-void dibs__op_unstall(struct dibs__line *line, struct dibs__list *behind,
-                      struct dibs__list *out)
+void dibs__op_resume(struct dibs__list *waiters)
 {
-    for (struct dibs__list *l = behind->next; l != behind; l = l->next)
-        line->stalled--;
-    if (line->awake && !line->stalled && dibs__list_empty(&line->waiters))
-        dibs__line_wake(line); /* so that io stops looking */
-    dibs__list_move(out, behind);
-}
-
-void dibs__op_take_blocked(struct dibs__line *line, struct dibs__hold *h,
-                           struct dibs__list *out)
-{
-    dibs__op_unstall(line, &h->blocked, out);
-}
-
-/* Nobody else touches a busy hold, so it may be looked at without the mutex.
- * The number is retired before the hold is seen to end, as in release.c. */
-void dibs__op_end_busy(struct dibs__line *line, struct dibs__hold *h,
-                       struct dibs__list *blocked)
-{
-    dibs__lock(&line->mu);
-    bool over = h->count == 0;
-    if (!over) {
-        dibs__op_take_blocked(line, h, blocked);
-        h->busy = false;
-    }
-    dibs__unlock(&line->mu);
-    if (!over)
-        return;
-    dibs__owner_retire(line->locks, h->owner, h->wire);
-    dibs__lock(&line->mu);
-    dibs__op_take_blocked(line, h, blocked);
-    dibs__reap(line, h->wire, h->valid_until - dibs__now_ms());
-    dibs__hold_free(line, h);
-    dibs__line_kick(line);
-    dibs__unlock(&line->mu);
-}
-
-void dibs__op_resume(struct dibs__list *ops)
-{
-    for (struct dibs__list *l; (l = dibs__list_pop(ops));) {
-        struct dibs__op *op = DIBS_OF(l, struct dibs__op, link);
+    for (struct dibs__list *l; (l = dibs__list_pop(waiters));) {
+        struct dibs__op *op = DIBS_OF(l, struct dibs__op, wait.link);
         op->direct = false; /* this is not its caller's thread */
         op->run(op);
     }
+}
+
+void dibs__op_end_busy(struct dibs__op *op, dibs_err err)
+{
+    struct dibs__list blocked = {&blocked, &blocked};
+    struct dibs__line *line = op->line;
+    struct dibs__hold *h = op->hold;
+
+    dibs__lock(&line->mu);
+    bool over = h->count == 0;
+    if (over) { /* the number is retired before the hold is seen to end */
+        dibs__unlock(&line->mu);
+        dibs__owner_retire(line->locks, h->owner, h->wire);
+        dibs__lock(&line->mu);
+        dibs__reap(line, h->wire, h->valid_until - dibs__now_ms());
+    }
+    h->busy = false;
+    dibs__wait_unbehind(&line->wait, &h->blocked, &blocked);
+    if (over) {
+        dibs__hold_free(line, h);
+        dibs__wait_kick(&line->wait);
+    }
+    dibs__unlock(&line->mu);
+    dibs__op_finish(op, err);
+    dibs__op_resume(&blocked);
 }
 
 /* A kind that tells the server of its waiters does so by their number. */
 void dibs__op_rename_waits(struct dibs__line *line, dibs_owner owner,
                            uint64_t old)
 {
-    if (!line->kind->hands_over)
+    struct dibs__list *waiters = &line->wait.waiters;
+
+    if (!dibs__kind_has(line->kind, VERB_HANDOVER))
         return;
     uint64_t wire = dibs__owner_wire(line->locks, owner);
     dibs__lock(&line->mu);
-    for (struct dibs__list *l = line->waiters.next; l != &line->waiters;
-         l = l->next) {
-        struct dibs__op *op = DIBS_OF(l, struct dibs__op, link);
-        if (op->owner == owner && op->wire == old && !dibs__op_asks(op))
+    for (struct dibs__list *l = waiters->next; l != waiters; l = l->next) {
+        struct dibs__op *op = DIBS_OF(l, struct dibs__op, wait.link);
+        if (op->owner == owner && op->wire == old &&
+            op->wait.state == WAITER_PAUSES)
             op->wire = op->ask.wire = wire;
     }
     dibs__unlock(&line->mu);

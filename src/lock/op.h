@@ -8,13 +8,22 @@
 #ifndef DIBS_LOCK_OP_H
 #define DIBS_LOCK_OP_H
 
-#include "lock/line.h"
+#include "lock/hold.h"
+
+typedef void dibs__answered(struct dibs__call *call, dibs_err err,
+                            const struct dibs__reply *reply);
+
+/* Takes operations to be sent with others in one command: see batch.h. */
+struct dibs__batch {
+    /* Instead of sending it. False: it has to be sent by itself. */
+    bool (*take)(struct dibs__op *op, enum dibs__verb verb,
+                 dibs__answered *answered);
+};
 
 struct dibs__op {
     struct dibs__call call; /* replicas_ms is set with the operation */
     struct dibs__ask ask;
-    struct dibs__list link;      /* line.mu: in line.waiters, hold.blocked or
-                                    another's followers */
+    struct dibs__waiter wait;    /* its state, deadline, cancel */
     struct dibs__list ask_link;  /* line.mu: in line.asks */
     struct dibs__list followers; /* line.mu: of the same owner; they wait for
                                     the answer to this one */
@@ -25,22 +34,20 @@ struct dibs__op {
     uint64_t wire;
     int64_t lease_ms; /* as asked for; 0 = renewed */
     int64_t max_hold_ms;
-    int64_t deadline; /* of the wait; INT64_MAX none */
-    int64_t reap_ms;  /* for how long a copy that comes late could stand */
+    int64_t reap_ms;  /* for how long a late copy could keep the lock */
     const void *with; /* of a group: its level; NULL = by itself */
     struct dibs__lost_note *note;
     struct dibs__reason *why;    /* of its last failure, in words; owner */
     struct dibs__loss *loss;     /* line.mu: of the level that a release gave
                                     back; to be settled before it returns */
     struct dibs__hold *hold;     /* line.mu */
-    struct dibs__op *next_owner; /* line.mu: to whom a release hands over; NULL
-                              as soon as that one has left */
-    struct dibs__op *giver;      /* line.mu: the other way round; NULL once the
-                                    hand-over is answered */
-    struct dibs__place *place;   /* io only: in the queue of a queued kind */
+    struct dibs__op *next_owner; /* line.mu: of a release that hands over; NULL
+                                    as soon as that one has left */
+    struct dibs__op *giver;      /* line.mu: the release that hands over to
+                                    this; NULL once that is answered */
     struct dibs__batch *batch;   /* to be sent with others in one command */
-    bool *asked; /* with talk: only send; true: it is to be heard,
-                    by dibs__call_hear, on the same thread */
+    bool *asked; /* with direct: only send. Set to true: the reply is to be
+                    read by dibs__call_hear, on the same thread */
     void (*ended)(struct dibs__op *op); /* instead of what async says; may free
                                            it */
 
@@ -50,12 +57,11 @@ struct dibs__op {
     dibs_err last; /* line.mu: what the last attempt failed with */
     dibs_err err;  /* the result */
     bool trying;   /* one attempt only */
-    bool direct;   /* the next step is on its caller's thread: it may talk
-                    directly */
-    bool canceled; /* line.mu */
-    bool granting; /* line.mu: a hand-over to it is under way */
-    bool tainted;  /* line.mu: a copy of a command may still come */
-    bool kept;     /* renewed whatever its lease, until it is sealed */
+    bool direct;   /* its next step is on its caller's thread, which may send
+                      by itself */
+    bool gives;    /* it is a release */
+    bool tainted;  /* line.mu: an earlier copy of a command may still run */
+    bool kept;     /* renewed, with or without a lease, until it is sealed */
     bool async;
     bool tells; /* async: by itself, instead of fn */
     union {
@@ -76,9 +82,8 @@ void dibs__op_begin(struct dibs__op *op);
 /* Sends verb; answered will be called on this thread or on io. within: for all
  * of it. connect_by: as of dibs__call. Thread: app, io; no mutex held. */
 void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
-                   void (*answered)(struct dibs__call *, dibs_err,
-                                    const struct dibs__reply *),
-                   int64_t within, int64_t connect_by);
+                   dibs__answered *answered, int64_t within,
+                   int64_t connect_by);
 /* The end of it: op must not be touched any more. No mutex held. */
 void dibs__op_finish(struct dibs__op *op, dibs_err err);
 
@@ -90,70 +95,52 @@ dibs__op_explain_here(struct dibs__op *op, dibs_err err, const char *fmt, ...);
 /* Its reason is this thread's from now on (dibs_error_text). */
 void dibs__op_tell_reason(struct dibs__op *op);
 
-/* Waits, of this owner: they are out of the line and to be resumed, now that
- * the owner has the lock. */
+/* ---- operations of one owner, one after the other ---------------------- */
+
+/* Waits of this owner: they are out of the line and to be resumed, now that the
+ * owner has the lock. */
 void dibs__op_take_waits(struct dibs__line *line, dibs_owner owner,
                          struct dibs__list *out) REQUIRES(line->mu);
-/* An answer is on its way to this one. */
-bool dibs__op_asks(const struct dibs__op *op);
-/* One of this owner's first acquisitions that awaits an answer, or NULL. */
-struct dibs__op *dibs__op_asking(struct dibs__line *line, dibs_owner owner)
-    REQUIRES(line->mu);
-
-/* Does one that waits or asks go by this number? */
-bool dibs__op_on_wire(struct dibs__line *line, uint64_t wire)
-    REQUIRES(line->mu);
-
-/* Waits behind another call of the same owner, in that one's followers or in
- * hold.blocked. Its own limit and cancel hold there, too: see wait.c. */
-void dibs__op_stall(struct dibs__line *line, struct dibs__list *behind,
-                    struct dibs__op *op) REQUIRES(line->mu);
-/* That call is over: all who stood behind it, to be run by _resume once the
- * mutex is free again. */
-void dibs__op_unstall(struct dibs__line *line, struct dibs__list *behind,
-                      struct dibs__list *out) REQUIRES(line->mu);
-/* The same for those who waited for this hold. */
-void dibs__op_take_blocked(struct dibs__line *line, struct dibs__hold *h,
-                           struct dibs__list *out) REQUIRES(line->mu);
-void dibs__op_resume(struct dibs__list *ops);
-/* The operation on a hold is over. If its owner gave back the last level
- * meanwhile, and did not wait for that, the hold ends here. No mutex held. */
-void dibs__op_end_busy(struct dibs__line *line, struct dibs__hold *h,
-                       struct dibs__list *blocked);
-
-/* This number of the owner is retired. Whoever of the same owner waits in the
- * line, and has told the server nothing, goes by the new one; otherwise the
- * reaper would leave alone what the old one is given. No mutex held. */
+/* Runs those that stood behind another call or hold. No mutex held. */
+void dibs__op_resume(struct dibs__list *waiters);
+/* The release gives back one level. What that level was to be told is settled
+ * before the call ends; a group does so for all of its members together. Under
+ * line.mu. */
+void dibs__op_drop_level(struct dibs__op *op, struct dibs__hold *h);
+/* Finishes an operation on op.hold, which is not busy any more; those that
+ * waited for that go on. If its owner gave back the last level meanwhile, and
+ * did not wait for that, the hold ends here. No mutex held. */
+void dibs__op_end_busy(struct dibs__op *op, dibs_err err);
+/* The number `old` of this owner is retired. Its waiters that have told the
+ * server nothing go by the new one; otherwise the reaper would leave alone what
+ * the old one is given. No mutex held. */
 void dibs__op_rename_waits(struct dibs__line *line, dibs_owner owner,
                            uint64_t old);
-
-/* Nobody can account for what this operation's number may still do: the owner
- * gets another, and what it may be given is taken back. No mutex held. */
+/* Nobody can tell what this operation's number may still do: the owner gets
+ * another, and what the old one may be given is taken back. No mutex held. */
 void dibs__op_disown(struct dibs__op *op);
 
-/* ---- queued kinds, in queue.c ------------------------------------------ */
-
-/* It was not its turn: ask again when called, or after that time. False: out of
- * memory. */
-bool dibs__queue_stay(struct dibs__op *op, int64_t sleep_ms);
-/* Waits no more. Thread: io. */
-void dibs__queue_end(struct dibs__op *op);
-/* Tells the server that it has left, then finishes with that. No mutex held. */
-void dibs__queue_leave(struct dibs__op *op, dibs_err why);
-
-/* ---- the operations ---------------------------------------------------- */
+/* ---- acquire.c --------------------------------------------------------- */
 
 void dibs__acquire_run(struct dibs__op *op);
-/* Two questions of one owner at a time would get one answer for both. True: it
- * may, and must, ask now. */
-bool dibs__acquire_may_ask(struct dibs__line *line, struct dibs__op *op)
-    REQUIRES(line->mu);
+/* Sends the question of one for which dibs__line_ask was true. */
 void dibs__acquire_ask(struct dibs__op *op);
 /* Its owner has the lock by now: what it asks for is a re-entry. It is out of
  * the line. */
 void dibs__acquire_start_over(struct dibs__op *op);
+/* Finishes one that is out of the line. If the server knows of the waiter, the
+ * server is told first. Thread: io, or that of the first attempt. */
+void dibs__acquire_end(struct dibs__op *op, dibs_err err);
+
+/* ---- release.c --------------------------------------------------------- */
+
 void dibs__release_run(struct dibs__op *op);
-/* A release that stood behind another call for too long. It counts as done. */
-void dibs__release_give_up(struct dibs__hold *h, struct dibs__op *op);
+
+/* ---- lock_wait.c ------------------------------------------------------- */
+
+extern const struct dibs__wait_user dibs__lock_waits;
+/* Ends this owner's waiting acquires. False: there are none. */
+bool dibs__line_cancel(struct dibs__line *line, dibs_owner owner)
+    REQUIRES(line->mu);
 
 #endif

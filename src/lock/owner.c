@@ -3,20 +3,20 @@
  * owner.c - numbers of owners.
  *
  * An owner is "uuid:number" to the server: the client's UUID and a number that
- * was never used before in this process. Threads get theirs when they first
- * ask; others are asked for. A new thread can therefore never inherit what a
- * dead one left behind.
+ * was never used before in this process. A thread gets its number when it first
+ * asks, so a new thread never has what a dead one left behind.
  *
- * A command whose reply was lost may be executed at any later time. If the
- * owner went on under the same number, such a ghost could end or revive a hold
- * that it knows nothing of. So the owner goes on under another number, its
- * alias, as soon as it holds nothing; ghosts then only meet a number that
- * nobody uses any more. What they take for it, the reaper takes back.
+ * A command whose reply was lost may run at any later time. If the owner went
+ * on under the same number, such a ghost could end or revive a hold that it
+ * knows nothing of. So the owner goes on under another number, its alias, as
+ * soon as it holds nothing; ghosts then only meet a number that is not used any
+ * more. What they take for it, the reaper takes back.
  *
  * Thread  any.
  * Locks   client.mu for the aliases.
  */
 #include "base/mem.h"
+#include "base/tree.h"
 #include "lock/locks.h"
 
 static atomic_ullong last_number;
@@ -27,14 +27,7 @@ static int alias_order(const struct dibs__alias *a, const struct dibs__alias *b)
     return a->owner < b->owner ? -1 : a->owner > b->owner;
 }
 
-#if defined(__GNUC__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-function"
-#endif
-RB_GENERATE_STATIC(dibs__aliases, dibs__alias, node, alias_order)
-#if defined(__GNUC__)
-#pragma GCC diagnostic pop
-#endif
+DIBS_TREE(dibs__aliases, dibs__alias, node, alias_order);
 
 uint64_t dibs__owner_number(void)
 {
@@ -64,18 +57,16 @@ uint64_t dibs__owner_wire(struct dibs__locks *lk, dibs_owner owner)
 uint64_t dibs__owner_wire_for(struct dibs__line *line, dibs_owner owner)
 {
     uint64_t wire = 0;
-    struct dibs__line *other = NULL;
 
     if (!atomic_load_explicit(&line->locks->aliased, memory_order_acquire))
-        return owner; /* nobody goes by another number */
-    if (line->kind->suffix[0] || line->kind->shared)
-        other = dibs__line_sibling(line); /* only halves need to agree */
-    if (other) {
-        dibs__lock(&other->mu);
-        struct dibs__hold *h = dibs__hold_of(other, owner);
-        wire = h && !h->lost ? h->wire : 0;
-        dibs__unlock(&other->mu);
-        dibs__line_unref(other);
+        return owner; /* no owner has an alias */
+    if (line->kind->family != FAMILY_RW)
+        return dibs__owner_wire(line->locks, owner);
+    for (struct dibs__line *l = NULL; (l = dibs__line_relative(line, l));) {
+        dibs__lock(&l->mu);
+        struct dibs__hold *h = dibs__hold_of(l, owner);
+        wire = h && h->state != HOLD_LOST ? h->wire : wire;
+        dibs__unlock(&l->mu);
     }
     return wire ? wire : dibs__owner_wire(line->locks, owner);
 }

@@ -2,35 +2,29 @@
  *
  * reap.c - taking back what nobody can use: the reaper.
  *
- * A command that was given up may be executed later and take a lock for a
- * number that nobody goes by any more. Nobody would renew that lock, but it
- * would stand in the way for a whole lease. So the server is asked from time to
+ * A command that was given up may run later and take a lock for a number that
+ * is not used any more. Nobody would renew that lock, but other clients would
+ * have to wait for a whole lease. So the reaper asks the server from time to
  * time to end whatever that number holds: at once, then at growing distances up
- * to a second, until one lease (or a minute) after its first answer. Before it
- * answers there is no telling what it still has to do.
+ * to a second, until one lease (or a minute) after its first answer.
  *
- * Also used to give back, when a client closes, what its owners still hold;
- * there it ends with the first clear answer. And to sweep: whoever was called
- * when a fair lock became free may be dead, or stopped. So its queue is looked
- * after a second or two later, and again, until somebody has the lock. The
- * number is 0 then, which holds nothing.
+ * When a client closes, the reaper also gives back what its owners still hold;
+ * there it ends with the first clear answer. And it sweeps: the waiter that was
+ * called when a fair lock became free may be dead, or stopped. So the reaper
+ * looks after the queue a second or two later, and again, until the lock is
+ * taken. The number is 0 then, which holds nothing.
  *
- * Thread  io; dibs__reap and dibs__sweep from any.
+ * Thread  io; dibs__reap, dibs__reap_over and dibs__sweep from any.
  */
 #include "base/mem.h"
 #include "lock/locks.h"
-#include "lock/op.h"
-
-#include <stdio.h>
 
 #define FIRST_MS   50
 #define MAX_MS     1000
-#define LONGEST_MS 60000 /* no copy is that late, once the server answers */
+#define LONGEST_MS 60000 /* no copy runs later, once the server answers */
 #define SWEEP_MS   1050  /* a waiter that did not hear has a second */
-#define HEARD_MS                                                               \
-    2000 /* one that did has asked by then, unless it is stopped               \
-          */
-#define SWEEPS_MS 10000 /* others will come along by then, or nobody cares */
+#define HEARD_MS   2000  /* one that did has asked by then, or is stopped */
+#define SWEEPS_MS  10000 /* after that, others will have asked */
 
 struct reap {
     struct dibs__call call;
@@ -64,29 +58,30 @@ static void reap_write(struct dibs__call *call, struct dibs__buf *out,
 {
     struct reap *r = DIBS_OF(call, struct reap, call);
     struct dibs__ask ask = {.line = r->line, .wire = r->wire};
+    /* A reader of ours ends like any other, so that the end of many costs no
+     * more than that of each. */
+    enum dibs__verb verb = r->line->kind->shared ? VERB_RELEASE : VERB_FORCE;
 
-    r->line->kind->write(VERB_FORCE, &ask, out, whole);
+    dibs__verb_write(verb, &ask, out, whole);
 }
 
-static void say_reaped(const struct reap *r)
+static void tell_reaped(const struct reap *r)
 {
-    char text[160];
-
-    snprintf(text, sizeof text, "took back '%.80s'", r->line->name);
-    dibs__server_tell(dibs__line_server(r->line), DIBS_EVENT_REAPED, DIBS_OK,
-                      text);
+    dibs__line_tell(r->line, DIBS_EVENT_REAPED, DIBS_OK, "took back '%.80s'",
+                    r->line->name);
 }
 
 static bool has_ended(const struct reap *r, const struct dibs__reply *reply)
 {
     return reply && reply->type == REPLY_NUM &&
-           (reply->num == 1 || (reply->num > 1 && !r->line->kind->queued));
+           (reply->num == ANSWER_ENDED ||
+            (reply->num > ANSWER_ENDED && !r->line->kind->queued));
 }
 
 /* It is free, and somebody was called. */
 static bool is_silent(const struct dibs__reply *reply)
 {
-    return reply && reply->type == REPLY_NUM && reply->num == 2;
+    return reply && reply->type == REPLY_NUM && reply->num == ANSWER_CALLED;
 }
 
 static void reap_answered(struct dibs__call *call, dibs_err err,
@@ -103,12 +98,11 @@ static void reap_answered(struct dibs__call *call, dibs_err err,
     if (err == DIBS_ERR_WRONGTYPE)
         err = DIBS_OK; /* no hash, no hold: that is an answer too */
     if (has_ended(r, reply) && !r->once)
-        say_reaped(r);
+        tell_reaped(r);
     if (err == DIBS_OK && r->until == INT64_MAX)
         r->until = dibs__add(now, dibs__min(r->lease_ms, LONGEST_MS));
-    bool done = refused || now >= r->until || lk->reaps_over ||
-                lk->c->server.closing || (r->once && !silent) ||
-                (r->sweep && !is_silent(reply));
+    bool done = refused || now >= r->until || lk->reaps_over || lk->c->ending ||
+                (r->once && !silent) || (r->sweep && !is_silent(reply));
     if (done && r->once && err != DIBS_OK && !r->sweep)
         lk->reap_failed = true;
     if (done) {
@@ -122,40 +116,37 @@ static void reap_answered(struct dibs__call *call, dibs_err err,
                     dibs__min(now + r->wait_ms, r->until));
 }
 
-static bool goes_by(struct dibs__line *line, uint64_t wire)
+static bool is_wire_used(struct dibs__line *line, uint64_t wire)
 {
     dibs__lock(&line->mu);
-    struct dibs__hold *h = dibs__hold_on_wire(line, wire, 0);
-    bool used = (h && !h->lost) || dibs__op_on_wire(line, wire);
+    struct dibs__hold *h = dibs__hold_on_wire(line, wire);
+    bool used = (h && h->state != HOLD_LOST) || dibs__line_on_wire(line, wire);
     dibs__unlock(&line->mu);
     return used;
 }
 
-/* A plain and a fair lock of one name are one lock: what the owner has, or
- * waits for, as the other is not to be taken back, either. Who closes gives
+/* All kinds of the plain family are one lock: what the owner has, or waits for,
+ * as another kind must not be taken back, either. A client that closes gives
  * back all of it. */
-static bool in_use_by_sibling(const struct reap *r)
+static bool in_use_otherwise(const struct reap *r)
 {
-    const struct dibs__kind *kind = r->line->kind;
+    bool used = false;
 
-    if (r->once || kind->shared || kind->suffix[0])
+    if (r->once || r->line->kind->family != FAMILY_PLAIN)
         return false;
-    struct dibs__line *other = dibs__line_sibling(r->line);
-    if (!other)
-        return false;
-    bool used = goes_by(other, r->wire);
-    dibs__line_unref(other);
+    for (struct dibs__line *l = NULL; (l = dibs__line_relative(r->line, l));)
+        used |= is_wire_used(l, r->wire);
     return used;
 }
 
-/* Some operation may still go by this number: what it gets is not ours to take
- * back, and should a late copy get it the lock, it will find out. */
+/* Some operation may still go by this number. What it gets must not be taken
+ * back; should a late copy take the lock for it, that operation finds out. */
 static bool in_use(struct reap *r)
 {
     struct dibs__line *line = r->line;
 
     if (!r->sweep)
-        return goes_by(line, r->wire) || in_use_by_sibling(r);
+        return is_wire_used(line, r->wire) || in_use_otherwise(r);
     dibs__lock(&line->mu);
     bool taken = !dibs__list_empty(&line->holds); /* by us */
     dibs__unlock(&line->mu);
@@ -165,7 +156,6 @@ static bool in_use(struct reap *r)
 static void reap_ask(struct reap *r)
 {
     dibs_client *c = dibs__line_client(r->line);
-    int64_t timeout = c->server.to.command_timeout_ms;
 
     if (in_use(r)) {
         if (r->once || r->sweep || r->line->locks->reaps_over)
@@ -177,11 +167,9 @@ static void reap_ask(struct reap *r)
     r->asking = true;
     r->call.write = reap_write;
     r->call.done = reap_answered;
-    r->call.attempt_ms = timeout;
-    r->call.deadline = dibs__now_ms() + timeout;
+    dibs__line_fill_call(r->line, &r->call, dibs__line_timeout(r->line), 0);
     r->call.connect_by = r->call.deadline;
-    r->call.slot = r->line->slot;
-    dibs__call_start(dibs__line_server(r->line), &r->call);
+    dibs__call_start(dibs__line_route(r->line), &r->call);
 }
 
 static void reap_timed(struct dibs__timer *t)
@@ -230,6 +218,15 @@ void dibs__reap(struct dibs__line *line, uint64_t wire, int64_t lease_ms)
     dibs__loop_post(&dibs__line_client(line)->loop, &r->start);
 }
 
+void dibs__reap_over(struct dibs__line *line, struct dibs__hold *h)
+{
+    if (h->state != HOLD_LOST && h->renewed) {
+        h->tainted = true;
+        dibs__reap(line, h->wire, h->lease_ms);
+    }
+    dibs__hold_lose_by(line, h, "its lease is over");
+}
+
 void dibs__sweep(struct dibs__line *line, bool heard)
 {
     if (atomic_exchange(&line->swept, true))
@@ -241,8 +238,8 @@ void dibs__sweep(struct dibs__line *line, bool heard)
     }
     r->sweep = true;
     r->wait_ms = heard ? HEARD_MS : SWEEP_MS;
-    r->until = dibs__add(dibs__now_ms() + SWEEPS_MS,
-                         2 * dibs__line_client(line)->fair_call_ms);
+    r->until =
+        dibs__add(dibs__now_ms() + SWEEPS_MS, 2 * line->locks->fair_call_ms);
     dibs__loop_post(&dibs__line_client(line)->loop, &r->start);
 }
 
@@ -257,15 +254,6 @@ void dibs__reap_once(struct dibs__line *line, uint64_t wire)
     r->once = true;
     r->until = line->locks->close_by;
     reap_start(&r->start);
-}
-
-size_t dibs__reaps_left(const struct dibs__locks *lk)
-{
-    size_t left = 0;
-
-    for (struct dibs__list *l = lk->reaps.next; l != &lk->reaps; l = l->next)
-        left++;
-    return left;
 }
 
 void dibs__reaps_close(struct dibs__locks *lk)
@@ -286,7 +274,7 @@ void dibs__reaps_close(struct dibs__locks *lk)
 
 void dibs__reaps_stop(struct dibs__locks *lk)
 {
-    lk->reaps_over = true; /* one that comes now asks once at most */
+    lk->reaps_over = true; /* a new one asks once at most */
     for (struct dibs__list *l = lk->reaps.next, *n; l != &lk->reaps; l = n) {
         struct reap *r = DIBS_OF(l, struct reap, at);
         n = l->next;

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: MIT
  *
- * release.c - giving a lock back, or on.
+ * release.c - giving a lock back, or to the next owner of this client.
  *
  * Thread  app for a sync call, io for all else.
  * Locks   line.mu.
  *
- * How     One of several holds: one command, the lock stays. The last hold: if
- *         somebody here waits, one script moves the lock from the old owner to
- *         the next and renews it; to the rest of the world it was held all the
- *         time. Otherwise, and after so many hand-overs that others must have
- *         their turn, it is freed and they are told; then the line here stands
- *         back for a moment.
+ * How     One of several levels: one command, the lock stays. The last level:
+ *         if a call waits here, one script moves the lock from the old owner to
+ *         the next and renews it; other clients see it held all the time. If
+ *         none waits, or after so many hand-overs that other clients must have
+ *         their turn, the lock is freed and they are told. Then the line here
+ *         does not ask for a moment.
  *
  *         Renewal ends before the command is sent: a renewal must not outlive
  *         its lock.
  *
  * Trouble No answer: the lock is not ours any more, whatever the server thinks;
- *         the reaper goes on freeing it. If it was on its way to somebody here,
- *         that one goes on waiting under another number, since the old number
+ *         the reaper goes on freeing it. If the lock was on its way to a waiter
+ *         here, that one waits on under another number, since the old number
  *         may yet be given the lock.
  *
- *         Whoever the lock is on its way to keeps its own limit (wait.c), and
- *         may have left by the time of the answer. Then its number has the
- *         lock, which nobody goes by any more, and the reaper takes that back.
+ *         The next owner keeps its own deadline (lock_wait.c), and may have
+ *         left by the time of the answer. Then a number has the lock that is
+ *         not used any more, and the reaper takes that back.
  */
 #include "lock/locks.h"
 #include "lock/op.h"
@@ -31,39 +31,20 @@
 #define HANDOVERS_MAX_MS 200
 #define YIELD_MIN_MS     2
 #define YIELD_MAX_MS     4
-#define LOOKS            8 /* for a companion */
-#define LOOK_AROUND      8 /* holds, of which one names no companion */
+#define LOOKS            8 /* for another holder */
+#define LOOK_AROUND      8 /* one of so many holds names no other holder */
 
-static void last_answered(struct dibs__call *call, dibs_err err,
-                          const struct dibs__reply *reply);
-static void handover_answered(struct dibs__call *call, dibs_err err,
-                              const struct dibs__reply *reply);
-
-static bool number(const struct dibs__reply *reply, dibs_err *err, int64_t *out)
+static bool read_count(const struct dibs__reply *reply, dibs_err *err,
+                       int64_t *out)
 {
-    if (*err != DIBS_OK)
-        return false;
-    if (reply->type != REPLY_NUM) {
+    if (*err == DIBS_OK && reply->type != REPLY_NUM)
         *err = DIBS_ERR_PROTOCOL;
-        return false;
-    }
-    *out = reply->num;
-    return true;
+    if (*err == DIBS_OK)
+        *out = reply->num;
+    return *err == DIBS_OK;
 }
 
-/* One level less. What that one was to be told of is settled before the call
- * ends; a group does so for all of its members together. */
-static void drop_level(struct dibs__op *op, struct dibs__hold *h)
-{
-    struct dibs__loss *loss = dibs__hold_drop(h, op->with);
-
-    if (op->ended)
-        dibs__loss_unref(loss);
-    else
-        op->loss = loss;
-}
-
-/* ---- one hold of several ----------------------------------------------- */
+/* ---- one level of several ---------------------------------------------- */
 
 static void partial_answered(struct dibs__call *call, dibs_err err,
                              const struct dibs__reply *reply)
@@ -71,11 +52,9 @@ static void partial_answered(struct dibs__call *call, dibs_err err,
     struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
     struct dibs__line *line = op->line;
     struct dibs__hold *h = op->hold;
-    struct dibs__list blocked;
     int64_t n = 0;
 
-    dibs__list_init(&blocked);
-    bool answered = number(reply, &err, &n);
+    bool answered = read_count(reply, &err, &n);
     dibs__lock(&line->mu);
     h->tainted |= call->ghost || call->partly || err == DIBS_ERR_UNKNOWN;
     if (answered && n < 0) {
@@ -84,50 +63,50 @@ static void partial_answered(struct dibs__call *call, dibs_err err,
         err = DIBS_ERR_LOST;
     }
     /* Unknown counts as done: the next command says how many there shall be.
-     * So does a refusal where nobody would ask again: for a group. */
-    if (answered || err == DIBS_ERR_UNKNOWN || h->lost || op->ended)
-        drop_level(op, h);
+     * So does a refusal for a group, which does not ask again. */
+    if (answered || err == DIBS_ERR_UNKNOWN || h->state == HOLD_LOST ||
+        op->ended)
+        dibs__op_drop_level(op, h);
     else
         dibs__hold_hush(h, op->with); /* what on_lost is given may go now */
-    if (!h->lost)
+    if (h->state != HOLD_LOST)
         dibs__hold_watch(line, h, dibs__now_ms() + h->lease_ms / 3);
     else
         err = DIBS_ERR_LOST;
     dibs__unlock(&line->mu);
-    dibs__op_end_busy(line, h, &blocked);
-    dibs__op_finish(op, err);
-    dibs__op_resume(&blocked);
+    dibs__op_end_busy(op, err);
 }
 
 /* ---- the last one ------------------------------------------------------ */
 
-/* The lock is free, as far as we know: the line here may ask, unless others
- * listen. They come first then. */
-static void stand_back(struct dibs__line *line, int64_t heard)
+/* The lock is free, as far as we know. If other clients heard that, they come
+ * first; else the line here may ask. */
+static void yield_to_others(struct dibs__line *line, int64_t heard)
     REQUIRES(line->mu)
 {
     int64_t now = dibs__now_ms();
 
     line->handed = 0;
     line->handed_since = now;
-    if (heard > (line->listening ? 1 : 0))
-        line->yield_until = now + dibs__random_in(YIELD_MIN_MS, YIELD_MAX_MS);
-    dibs__line_kick(line);
+    if (heard > (line->wait.listening ? 1 : 0))
+        line->wait.yield_until =
+            now + dibs__random_in(YIELD_MIN_MS, YIELD_MAX_MS);
+    dibs__wait_kick(&line->wait);
 }
 
-/* The hold is over. Who waited for it to be idle goes to `blocked`. */
+/* The hold is over. Calls that waited for it to be idle go to `blocked`. */
 static void end_hold(struct dibs__line *line, struct dibs__op *op,
                      struct dibs__list *blocked) REQUIRES(line->mu)
 {
     op->tainted |= op->hold->tainted;
-    dibs__op_take_blocked(line, op->hold, blocked);
-    drop_level(op, op->hold);
+    dibs__wait_unbehind(&line->wait, &op->hold->blocked, blocked);
+    dibs__op_drop_level(op, op->hold);
     dibs__hold_free(line, op->hold);
     op->hold = NULL;
 }
 
-/* Before the hold is over: whoever of the same owner comes next must not go by
- * a number under which a copy of this release may still come. */
+/* Before the hold is over: the next call of the same owner must not go by a
+ * number under which a copy of this release may still run. */
 static void note_ghosts(struct dibs__op *op, bool tainted)
 {
     dibs__lock(&op->line->mu);
@@ -142,14 +121,13 @@ static void last_answered(struct dibs__call *call, dibs_err err,
 {
     struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
     struct dibs__line *line = op->line;
-    struct dibs__list blocked;
+    struct dibs__list blocked = {&blocked, &blocked};
     int64_t n = 0;
 
-    dibs__list_init(&blocked);
-    bool answered = number(reply, &err, &n);
-    bool unheard = answered && n == -2;
+    bool answered = read_count(reply, &err, &n);
+    bool unheard = answered && n == ANSWER_UNHEARD;
     if (unheard)
-        n = 1;
+        n = ANSWER_FREED;
     bool sure = answered && (n > 0 || !call->again);
     if (answered && n < 0 && !call->again)
         err = DIBS_ERR_LOST;
@@ -158,7 +136,7 @@ static void last_answered(struct dibs__call *call, dibs_err err,
     note_ghosts(op, call->ghost || !sure);
     dibs__lock(&line->mu);
     end_hold(line, op, &blocked);
-    stand_back(line, n - 1);
+    yield_to_others(line, n - 1);
     dibs__unlock(&line->mu);
     if (unheard || (line->kind->queued && n > 1))
         dibs__sweep(line, !unheard);
@@ -172,7 +150,7 @@ static void send_last(struct dibs__op *op)
 {
     op->ask.target = 0;
     dibs__op_send(op, VERB_RELEASE, last_answered,
-                  op->deadline - dibs__now_ms(), op->deadline);
+                  op->wait.deadline - dibs__now_ms(), op->wait.deadline);
 }
 
 /* ---- handing over ------------------------------------------------------ */
@@ -183,51 +161,39 @@ static bool others_turn(const struct dibs__line *line, int64_t now)
            (line->handed > 0 && now - line->handed_since > HANDOVERS_MAX_MS);
 }
 
-/* Who gets it next, or NULL. */
+/* The waiter that gets the lock next, or NULL. */
 static struct dibs__op *pick_next_owner(struct dibs__line *line,
                                         struct dibs__op *op, int64_t now)
     REQUIRES(line->mu)
 {
-    struct dibs__list *first = dibs__list_first(&line->waiters);
+    struct dibs__list *first = dibs__list_first(&line->wait.waiters);
 
-    if (!line->kind->hands_over || !first || op->ask.keep_ms ||
-        others_turn(line, now) || atomic_load(&line->locks->closing))
+    if (!dibs__kind_has(line->kind, VERB_HANDOVER) || !first ||
+        op->ask.keep_ms || others_turn(line, now) ||
+        atomic_load(&line->locks->closing))
         return NULL;
-    struct dibs__op *next_owner = DIBS_OF(first, struct dibs__op, link);
-    if (next_owner
-            ->replicas) /* it must hear from them, too: so it asks itself */
+    struct dibs__op *next = DIBS_OF(first, struct dibs__op, wait.link);
+    if (next->replicas) /* they must have it, too: so it asks by itself */
         return NULL;
-    if (next_owner->canceled || next_owner->granting ||
-        now >= next_owner->deadline ||
-        dibs__op_asking(line, next_owner->owner) ||
-        next_owner->owner == op->owner)
+    if (next->wait.canceled || next->wait.state != WAITER_PAUSES ||
+        now >= next->wait.deadline || dibs__line_asking(line, next->owner) ||
+        next->owner == op->owner)
         return NULL;
-    return next_owner;
+    return next;
 }
 
-/* While it is on its way to the next owner, that one's owner asks for nothing
+/* While the lock is on its way to the next owner, that owner asks for nothing
  * else: it counts as asking. */
-static void promise(struct dibs__line *line, struct dibs__op *op)
+static void promise_lock(struct dibs__line *line, struct dibs__op *op)
     REQUIRES(line->mu)
 {
-    struct dibs__op *next_owner = op->next_owner;
-
-    next_owner->granting = true;
-    next_owner->giver = op;
-    dibs__list_init(&next_owner->followers);
-    dibs__list_add(&line->asks, &next_owner->ask_link);
+    (void)dibs__line_ask(line, op->next_owner); /* it does not ask yet */
+    op->next_owner->wait.state = WAITER_PROMISED;
+    op->next_owner->giver = op;
 }
 
-static void promise_over(struct dibs__line *line, struct dibs__op *next_owner,
-                         struct dibs__list *resume) REQUIRES(line->mu)
-{
-    next_owner->granting = false;
-    dibs__list_del(&next_owner->ask_link);
-    dibs__op_unstall(line, &next_owner->followers, resume);
-}
-
-/* The answer is there: from now on the next owner stays for what comes of it.
- * NULL: it waited no longer, and has left. */
+/* The answer is there: from now on the next owner stays for what follows from
+ * it. NULL: it has left. */
 static struct dibs__op *claim_next_owner(struct dibs__op *op)
 {
     dibs__lock(&op->line->mu);
@@ -239,40 +205,39 @@ static struct dibs__op *claim_next_owner(struct dibs__op *op)
     return next_owner;
 }
 
-/* The next owner has it. False: the answer came when that was over again. */
+/* The next owner has it. False: the answer came after the end of its lease. */
 static bool give_to_next_owner(struct dibs__line *line,
                                struct dibs__op *next_owner,
-                               const struct dibs__call *call,
+                               const struct dibs__call *call, int64_t value,
                                struct dibs__list *resume) REQUIRES(line->mu)
 {
     next_owner->tainted |= call->ghost;
     if (dibs__valid_until(call->sent_ms, next_owner->ask.lease_ms) <=
         dibs__now_ms())
         return false;
-    dibs__list_del(&next_owner->link);
-    dibs__hold_taken(line, next_owner->hold, next_owner, call->sent_ms);
+    dibs__list_del(&next_owner->wait.link); /* io need not hear of it */
+    next_owner->wait.state = WAITER_OUT;
+    dibs__hold_taken(line, next_owner->hold, next_owner, call->sent_ms, value);
     next_owner->hold = NULL;
     line->handed++;
     dibs__op_take_waits(line, next_owner->owner, resume);
     return true;
 }
 
-/* The next owner is not to be trusted under its number any more, and waits on
- * under another. */
+/* The next owner waits on, under another number. */
 static void rename_next_owner(struct dibs__op *next_owner,
                               struct dibs__list *resume)
 {
     struct dibs__line *line = next_owner->line;
-    dibs_owner owner =
-        next_owner->owner; /* it may end as soon as it is let go */
+    dibs_owner owner = next_owner->owner; /* kept: the op may end below */
     uint64_t old = next_owner->wire;
 
     dibs__owner_retire(line->locks, owner, old);
     uint64_t wire = dibs__owner_wire(line->locks, owner);
     dibs__lock(&line->mu);
     next_owner->wire = next_owner->ask.wire = wire;
-    promise_over(line, next_owner, resume);
-    dibs__line_kick(line);
+    dibs__line_answered(line, next_owner, resume);
+    dibs__wait_kick(&line->wait);
     dibs__unlock(&line->mu);
     dibs__op_rename_waits(line, owner, old);
 }
@@ -281,15 +246,14 @@ static void handover_lost(struct dibs__op *op, dibs_err err)
 {
     struct dibs__line *line = op->line;
     struct dibs__op *next_owner = claim_next_owner(op);
-    struct dibs__list blocked;
+    struct dibs__list blocked = {&blocked, &blocked};
 
-    dibs__list_init(&blocked);
     if (next_owner)
         rename_next_owner(next_owner, &blocked);
     note_ghosts(op, true);
     dibs__lock(&line->mu);
     end_hold(line, op, &blocked);
-    stand_back(line, 0);
+    yield_to_others(line, 0);
     dibs__unlock(&line->mu);
     dibs__reap(line, op->ask.next_owner, op->ask.lease_ms);
     dibs__op_disown(op);
@@ -297,31 +261,31 @@ static void handover_lost(struct dibs__op *op, dibs_err err)
     dibs__op_resume(&blocked);
 }
 
-/* moved: the next owner's number has it. If the next owner has left, that is
- * nobody's any more: it goes back, and the next one here asks right behind
- * that. Not moved, but it may have been before (and gone on from there): then
- * it is not ours, which is what was wanted. */
-static void handover_done(struct dibs__op *op, bool moved)
+/* moved: the next owner's number has the lock. If that owner has left, the
+ * reaper frees the lock, and the next waiter here asks right behind it. Not
+ * moved, but an earlier copy may have moved it: then it is not ours, which is
+ * what was wanted. */
+static void handover_done(struct dibs__op *op, const struct dibs__acquired *got)
 {
+    bool moved = got->verdict == VERDICT_TAKEN;
     struct dibs__line *line = op->line;
     struct dibs__op *next_owner = claim_next_owner(op);
     bool unsure = !moved && op->call.again;
     bool taken = false;
-    struct dibs__list blocked;
+    struct dibs__list blocked = {&blocked, &blocked};
 
-    dibs__list_init(&blocked);
     note_ghosts(op, op->call.ghost || unsure);
     dibs__lock(&line->mu);
     if (next_owner) {
-        promise_over(line, next_owner, &blocked);
-        taken =
-            moved && give_to_next_owner(line, next_owner, &op->call, &blocked);
+        dibs__line_answered(line, next_owner, &blocked);
+        taken = moved && give_to_next_owner(line, next_owner, &op->call,
+                                            got->value, &blocked);
     } else if (moved || unsure || op->call.ghost) {
         dibs__reap(line, op->ask.next_owner, op->ask.lease_ms);
     }
     end_hold(line, op, &blocked);
     if (!taken)
-        stand_back(line, 0);
+        yield_to_others(line, 0);
     dibs__unlock(&line->mu);
     if (op->tainted)
         dibs__op_disown(op);
@@ -335,19 +299,23 @@ static void handover_answered(struct dibs__call *call, dibs_err err,
                               const struct dibs__reply *reply)
 {
     struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
-    int64_t n = 0;
+    struct dibs__acquired got = {.err = err};
 
-    if (number(reply, &err, &n)) {
-        handover_done(op, n == 1);
-    } else if (reply && !call->again && !call->partly) {
+    if (err == DIBS_OK)
+        op->line->kind->read(VERB_HANDOVER, reply, &got);
+    if (err == DIBS_OK && got.verdict != VERDICT_REFUSED) {
+        handover_done(op, &got);
+        return;
+    }
+    err = got.err;
+    if (reply && !call->again && !call->partly) {
         /* Refused, and nothing was done (a full server, say). A release asks
          * for less. */
         struct dibs__op *next_owner = claim_next_owner(op);
-        struct dibs__list resume;
-        dibs__list_init(&resume);
+        struct dibs__list resume = {&resume, &resume};
         dibs__lock(&op->line->mu);
         if (next_owner)
-            promise_over(op->line, next_owner, &resume);
+            dibs__line_answered(op->line, next_owner, &resume);
         dibs__unlock(&op->line->mu);
         op->direct = false;
         send_last(op);
@@ -360,11 +328,12 @@ static void handover_answered(struct dibs__call *call, dibs_err err,
 
 /* ---- where to start ---------------------------------------------------- */
 
-/* Somebody here who has it too and is not about to give it back: by its number,
- * 0 if none is found soon. The server looks at that one first, and mostly at no
- * other; now and then it shall meet others, to see who is gone. */
-static uint64_t companion(const struct dibs__line *line,
-                          const struct dibs__hold *mine) REQUIRES(line->mu)
+/* The number of another holder of this client that is not about to give the
+ * lock back; 0 if none is found soon. The server looks at that one first, and
+ * mostly at no other. Now and then it shall look at others, to find those whose
+ * lease is over. */
+static uint64_t other_holder(const struct dibs__line *line,
+                             const struct dibs__hold *mine) REQUIRES(line->mu)
 {
     const struct dibs__list *at = line->holds.prev; /* the latest first */
 
@@ -372,7 +341,7 @@ static uint64_t companion(const struct dibs__line *line,
         return 0;
     for (int i = 0; i < LOOKS && at != &line->holds; i++, at = at->prev) {
         const struct dibs__hold *h = DIBS_OF(at, struct dibs__hold, link);
-        if (h != mine && !h->ending && !h->lost)
+        if (h != mine && (h->state == HOLD_HELD || h->state == HOLD_SUSPECT))
             return h->wire;
     }
     return 0;
@@ -380,31 +349,23 @@ static uint64_t companion(const struct dibs__line *line,
 
 enum plan { PARTIAL, LAST, HAND_OVER, WAIT, END };
 
-/* It was lost, now or before. Each level hears of it, this one by this call. */
+/* It was lost, now or before. Each level learns of it, this one by this call.
+ */
 static void end_lost(struct dibs__line *line, struct dibs__hold *h,
                      struct dibs__op *op) REQUIRES(line->mu)
 {
     dibs__hold_hush(h, op->with);
-    dibs__hold_run_out(line, h);
+    dibs__reap_over(line, h);
     op->tainted |= h->tainted;
-    drop_level(op, h);
+    dibs__op_drop_level(op, h);
     if (h->count == 0)
         dibs__hold_free(line, h);
     else
         op->tainted = false; /* with the last level */
 }
 
-/* Whatever is being done with the hold goes on. Its levels are counted down
- * here, and the next command says how many there shall be; a hold that is left
- * with none ends as soon as it is idle. */
-void dibs__release_give_up(struct dibs__hold *h, struct dibs__op *op)
-{
-    if (!h->ending)
-        drop_level(op, h);
-}
-
-static enum plan plan(struct dibs__line *line, struct dibs__op *op,
-                      dibs_err *err) REQUIRES(line->mu)
+static enum plan plan_release(struct dibs__line *line, struct dibs__op *op,
+                              dibs_err *err) REQUIRES(line->mu)
 {
     struct dibs__hold *h = dibs__hold_of(line, op->owner);
     int64_t now = dibs__now_ms();
@@ -413,8 +374,8 @@ static enum plan plan(struct dibs__line *line, struct dibs__op *op,
     if (!h)
         return END;
     if (h->busy) {
-        op->batch = NULL; /* the others do not wait for it */
-        dibs__op_stall(line, &h->blocked, op);
+        op->batch = NULL; /* the others of the batch do not wait for it */
+        dibs__wait_behind(&line->wait, &h->blocked, &op->wait);
         return WAIT;
     }
     op->wire = op->ask.wire = h->wire;
@@ -429,16 +390,15 @@ static enum plan plan(struct dibs__line *line, struct dibs__op *op,
     op->ask.target = h->count - 1;
     if (h->count > 1)
         return PARTIAL;
-    h->ending = true;
-    dibs__watchdog_unset(&dibs__line_client(line)->watchdog, &h->lease);
+    dibs__hold_ending(line, h);
     if (line->kind->shared) {
-        op->ask.other = companion(line, h);
+        op->ask.other = other_holder(line, h);
         op->ask.keep_ms = 0; /* cannot be kept: others may have it, too */
     }
     op->next_owner = pick_next_owner(line, op, now);
     if (!op->next_owner)
         return LAST;
-    promise(line, op);
+    promise_lock(line, op);
     op->ask.next_owner = op->next_owner->wire;
     op->ask.lease_ms = op->next_owner->ask.lease_ms;
     return HAND_OVER;
@@ -447,22 +407,24 @@ static enum plan plan(struct dibs__line *line, struct dibs__op *op,
 void dibs__release_run(struct dibs__op *op)
 {
     struct dibs__line *line = op->line;
-    int64_t within = op->deadline - dibs__now_ms();
+    int64_t within = op->wait.deadline - dibs__now_ms();
     dibs_err err;
 
+    op->gives = true;
     dibs__lock(&line->mu);
-    enum plan next = plan(line, op, &err);
+    enum plan next = plan_release(line, op, &err);
     dibs__unlock(&line->mu);
     switch (next) {
     case PARTIAL:
-        dibs__op_send(op, VERB_RELEASE, partial_answered, within, op->deadline);
+        dibs__op_send(op, VERB_RELEASE, partial_answered, within,
+                      op->wait.deadline);
         break;
     case LAST:
         send_last(op);
         break;
     case HAND_OVER:
         dibs__op_send(op, VERB_HANDOVER, handover_answered, within,
-                      op->deadline);
+                      op->wait.deadline);
         break;
     case WAIT:
         break;

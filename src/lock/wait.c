@@ -1,416 +1,537 @@
 /* SPDX-License-Identifier: MIT
  *
- * wait.c - how a line waits for a lock that somebody has.
+ * wait.c - how calls wait for something that another client has.
  *
  * Thread  io, except what other threads call to have io look.
- * Locks   line.mu.
+ * Locks   the user's mutex, called mu here.
  *
- * How     Only the head of the line asks the server. Subscribe, ask again, then
- *         sleep: whoever looks first and subscribes then can miss the release
- *         in between. A sleep ends with a message, with the holder's lease,
- *         after two seconds or so whatever happens, and when the subscription
- *         had to be made anew. A message is a hint; the script's answer counts.
+ * How     Subscribe, ask again, then pause: who asks first and subscribes then
+ *         can miss the release in between. A pause ends with a message, with
+ *         the time that the last answer named, and when the subscription had to
+ *         be made anew. A message is a hint; only the server's answer counts.
  *
- *         While somebody here holds the lock there is little to ask: the
- *         release will hand it over. io watches the deadlines then, and the end
- *         of that hold; and every two seconds the head does ask, for the lock
- *         may have been taken away by force.
+ *         ASKS_HEAD: only the first of the line asks, on the line's channel and
+ *         timer. While a call of this client has the thing there is little to
+ *         ask: its release will hand it over. io watches the deadlines then,
+ *         and the end of that hold. Every two seconds the head does ask, since
+ *         the thing may have been taken away by force.
  *
- *         Joining a line that io looks after wakes nobody, unless the newcomer
- *         must be attended to earlier than io would look anyway.
+ *         ASKS_EACH: the server keeps a queue. Each waiter asks for itself;
+ *         asking puts it into the queue and keeps it there. It is called on a
+ *         channel of its own. A waiter that cannot hear yet asks twice a
+ *         second, so that the server does not take it for dead. The line only
+ *         looks after deadlines and cancels.
  *
- * Limits  Each call keeps its own, whatever it waits for. One to whom a release
- *         hands the lock just now leaves that release alone and goes; should
- *         the lock arrive for it all the same, the release sees to that. One
- *         that stands behind another call of its owner goes, too. Only an
+ *         Joining a line that io looks after wakes no thread, unless the new
+ *         waiter must be attended to earlier than io would look anyway.
+ *
+ * Limits  Each call keeps its own deadline, whatever it waits for. Only the
  *         answer to its own question is waited for: that has a limit itself.
+ *
+ * States of a waiter
+ *
+ *   state     what can happen                              next state
+ *   OUT       it joins the line                            PAUSES
+ *             its first question is sent                   ASKS
+ *             another call of its owner is under way       BEHIND
+ *   BEHIND    that call ends: it begins anew               OUT
+ *             deadline, cancel, close                      OUT, ended
+ *   PAUSES    message, timer, kick: it may ask             ASKS
+ *             a release picks it                           PROMISED
+ *             its owner got in by another call             OUT
+ *             deadline, cancel, close                      OUT, ended
+ *   ASKS      answer: not yet                              PAUSES
+ *             answer: taken, refused                       OUT
+ *             answer: taken, but of no use                 UNDOES
+ *   PROMISED  the hand-over is answered: it has it         OUT
+ *             the hand-over failed                         PAUSES
+ *             deadline, cancel, close: it withdraws        OUT, ended
+ *   UNDOES    the server confirmed, or did not answer      OUT, ended
+ *
+ *   One that is ended may go to UNDOES first, to tell the server that it left.
  */
-#include "lock/locks.h"
-#include "lock/op.h"
+#include "lock/wait.h"
+
+#include "base/mem.h"
 
 #define IDLE_LOOK_MS 2000
-#define AFTER_MS     10 /* look again at one whose time passed while it asked */
+#define AFTER_MS     10  /* look again at one that could not be dealt with */
+#define DEAF_MS      500 /* longest pause of a waiter that cannot hear */
 
-void dibs__line_wake(struct dibs__line *line)
+/* Its own channel and timer. io only, once it has started. */
+struct dibs__place {
+    struct dibs__wait *w;
+    struct dibs__waiter *wt; /* NULL: it ended before this started */
+    struct dibs__task start;
+    struct dibs__timer timer;
+    struct dibs__sub sub;
+    int64_t pause_ms;
+    bool called;  /* something happened while it asked */
+    bool pending; /* start is still to come */
+};
+
+static struct dibs__waiter *waiter_of(struct dibs__list *l)
 {
-    if (!line->awake) {
-        line->awake = true;
-        dibs__line_ref(line);
+    return DIBS_OF(l, struct dibs__waiter, link);
+}
+
+static bool is_closing(const struct dibs__wait *w)
+{
+    return atomic_load(w->closing);
+}
+
+/* ---- having io look ---------------------------------------------------- */
+
+void dibs__wait_wake(struct dibs__wait *w)
+{
+    dibs__assert_held(w->mu);
+    if (!w->awake) {
+        w->awake = true;
+        w->user->ref(w);
     }
-    if (!line->look_posted) {
-        line->look_posted = true;
-        dibs__line_ref(line);
-        dibs__loop_post(&dibs__line_client(line)->loop, &line->look);
+    if (!w->posted) {
+        w->posted = true;
+        w->user->ref(w);
+        dibs__loop_post(&w->c->loop, &w->post);
     }
 }
 
-/* Somebody waits who does not ask for itself just now. */
-static bool somebody_sleeps(struct dibs__line *line) REQUIRES(line->mu)
+/* The last call has left: io stops looking. */
+static void wake_if_empty(struct dibs__wait *w) REQUIRES(*w->mu)
 {
-    for (struct dibs__list *l = line->waiters.next; l != &line->waiters;
-         l = l->next)
-        if (!dibs__op_asks(DIBS_OF(l, struct dibs__op, link)))
+    if (w->awake && !w->behind && dibs__list_empty(&w->waiters))
+        dibs__wait_wake(w);
+}
+
+static bool some_pause(struct dibs__wait *w) REQUIRES(*w->mu)
+{
+    for (struct dibs__list *l = w->waiters.next; l != &w->waiters; l = l->next)
+        if (waiter_of(l)->state == WAITER_PAUSES)
             return true;
     return false;
 }
 
-void dibs__line_kick(struct dibs__line *line)
+void dibs__wait_kick(struct dibs__wait *w)
 {
-    line->try_now = true;
-    if (!line->kind->queued && somebody_sleeps(line))
-        dibs__line_wake(line);
+    dibs__assert_held(w->mu);
+    w->try_now = true;
+    if (w->asks != ASKS_EACH && some_pause(w))
+        dibs__wait_wake(w);
 }
 
-void dibs__line_kick_all(struct dibs__line *line)
+void dibs__wait_kick_all(struct dibs__wait *w)
 {
-    if (!somebody_sleeps(line))
+    dibs__assert_held(w->mu);
+    if (!some_pause(w))
         return;
-    line->all_ask = true;
-    dibs__line_wake(line);
+    w->all_ask = true;
+    dibs__wait_wake(w);
 }
 
-void dibs__line_join(struct dibs__line *line, struct dibs__op *op, bool look)
+void dibs__wait_cancel(struct dibs__wait *w, struct dibs__waiter *wt)
 {
-    bool first = dibs__list_empty(&line->waiters);
+    dibs__assert_held(w->mu);
+    wt->canceled = true;
+    w->canceled = true;
+    dibs__wait_wake(w);
+}
 
+/* ---- joining and leaving ----------------------------------------------- */
+
+void dibs__wait_join(struct dibs__wait *w, struct dibs__waiter *wt, bool look)
+{
+    bool first = dibs__list_empty(&w->waiters);
+
+    dibs__assert_held(w->mu);
     if (first) {
-        if (!line->stalled)
-            line->first_deadline = INT64_MAX;
-        line->try_now = false; /* what happened before does not matter now */
-        line->next_try = dibs__now_ms() + IDLE_LOOK_MS;
+        if (!w->behind)
+            w->first_deadline = INT64_MAX;
+        w->try_now = false; /* what happened before does not matter now */
+        w->next_try = dibs__now_ms() + IDLE_LOOK_MS;
     }
-    dibs__list_add(&line->waiters, &op->link);
-    line->first_deadline = dibs__min(line->first_deadline, op->deadline);
-    if (op->canceled) { /* before it came here */
-        line->canceled = true;
-        dibs__line_wake(line);
+    wt->state = WAITER_PAUSES;
+    dibs__list_add(&w->waiters, &wt->link);
+    w->first_deadline = dibs__min(w->first_deadline, wt->deadline);
+    if (wt->canceled) /* before it came here */
+        dibs__wait_cancel(w, wt);
+    /* Before the first, io may have looked after a call that is behind
+     * another one, and pause for as long as that one may wait. */
+    if (look && (first || !w->awake || wt->deadline < w->looks_at))
+        dibs__wait_wake(w);
+}
+
+void dibs__wait_leave(struct dibs__wait *w, struct dibs__waiter *wt)
+{
+    dibs__assert_held(w->mu);
+    dibs__list_del(&wt->link);
+    wt->state = WAITER_OUT;
+    wake_if_empty(w);
+}
+
+void dibs__wait_behind(struct dibs__wait *w, struct dibs__list *behind,
+                       struct dibs__waiter *wt)
+{
+    dibs__assert_held(w->mu);
+    if (w->behind++ == 0 && dibs__list_empty(&w->waiters))
+        w->first_deadline = INT64_MAX;
+    wt->state = WAITER_BEHIND;
+    dibs__list_add(behind, &wt->link);
+    w->first_deadline = dibs__min(w->first_deadline, wt->deadline);
+    if (wt->canceled)
+        dibs__wait_cancel(w, wt);
+    else if (wt->deadline < INT64_MAX &&
+             (!w->awake || wt->deadline < w->looks_at))
+        dibs__wait_wake(w);
+}
+
+void dibs__wait_unbehind(struct dibs__wait *w, struct dibs__list *behind,
+                         struct dibs__list *out)
+{
+    dibs__assert_held(w->mu);
+    for (struct dibs__list *l = behind->next; l != behind; l = l->next) {
+        waiter_of(l)->state = WAITER_OUT;
+        w->behind--;
     }
-    /* Before the first, io may have looked after a call that stands behind
-     * another, and rest for as long as that one may wait. */
-    if (look && (first || !line->awake || op->deadline < line->looks_at))
-        dibs__line_wake(line);
+    wake_if_empty(w);
+    dibs__list_move(out, behind);
 }
 
-/* ---- who must go ------------------------------------------------------- */
+/* ---- those that must go ------------------------------------------------ */
 
-static bool must_go(const struct dibs__op *op, int64_t now, bool closing)
+static bool must_go(const struct dibs__waiter *wt, int64_t now, bool closing)
 {
-    return op->canceled || closing || now >= op->deadline;
+    return wt->canceled || closing || now >= wt->deadline;
 }
 
-/* It is about to be answered, or to be given the lock. */
-static bool answer_due(const struct dibs__op *op)
+bool dibs__wait_sweep_one(struct dibs__wait *w, struct dibs__waiter *wt,
+                          int64_t now, bool never_closes,
+                          struct dibs__swept *out)
 {
-    return dibs__op_asks(op) || op->granting;
+    dibs__assert_held(w->mu);
+    if (!must_go(wt, now, is_closing(w) && !never_closes)) {
+        w->first_deadline = dibs__min(w->first_deadline, wt->deadline);
+        return false;
+    }
+    dibs__list_del(&wt->link);
+    wt->state = WAITER_OUT;
+    w->behind--;
+    dibs__list_add(&out->over, &wt->link);
+    return true;
 }
 
-/* The lock is on its way to this one, which does not wait for it any more. The
- * release takes care of what comes of that; from now on its number is not to be
- * used. */
-static void part_from_giver(struct dibs__line *line, struct dibs__op *op,
-                            struct dibs__list *resume) REQUIRES(line->mu)
+static void sweep_waiters(struct dibs__wait *w, int64_t now,
+                          struct dibs__swept *out) REQUIRES(*w->mu)
 {
-    op->giver->next_owner = NULL;
-    op->giver = NULL;
-    op->granting = false;
-    op->tainted = true;
-    dibs__list_del(&op->ask_link);
-    dibs__op_unstall(line, &op->followers, resume);
-}
+    bool closing = is_closing(w);
 
-/* Whose call ends now, and who may go on because of that. */
-struct swept {
-    struct dibs__list over, resume;
-};
-
-static void sweep_waiters(struct dibs__line *line, int64_t now,
-                          struct swept *out) REQUIRES(line->mu)
-{
-    bool closing = atomic_load(&line->locks->closing);
-
-    for (struct dibs__list *l = line->waiters.next, *n; l != &line->waiters;
-         l = n) {
-        struct dibs__op *op = DIBS_OF(l, struct dibs__op, link);
-        bool must = must_go(op, now, closing);
+    for (struct dibs__list *l = w->waiters.next, *n; l != &w->waiters; l = n) {
+        struct dibs__waiter *wt = waiter_of(l);
+        bool must = must_go(wt, now, closing);
         n = l->next;
-        if (must && op->giver)
-            part_from_giver(line, op, &out->resume);
-        if (must && !answer_due(op)) {
+        if (must && (wt->state == WAITER_PAUSES ||
+                     (wt->state == WAITER_PROMISED &&
+                      w->user->withdraw(w, wt, &out->resume)))) {
             dibs__list_del(l);
-            if (op->hold)
-                dibs__hold_free(line, op->hold);
-            op->hold = NULL;
+            wt->state = WAITER_OUT;
             dibs__list_add(&out->over, l);
-        } else {
-            line->canceled |= op->canceled;
-            line->first_deadline = dibs__min(
-                line->first_deadline, must ? now + AFTER_MS : op->deadline);
-        }
-    }
-}
-
-/* Those behind another call of their owner; on a hold, if that call has one. A
- * release is not to be canceled, and a client that closes gives back anyway. */
-static void sweep_behind(struct dibs__line *line, struct dibs__list *behind,
-                         struct dibs__hold *h, struct swept *out)
-    REQUIRES(line->mu)
-{
-    bool closing = atomic_load(&line->locks->closing);
-    int64_t now = dibs__now_ms();
-
-    for (struct dibs__list *l = behind->next, *n; l != behind; l = n) {
-        struct dibs__op *op = DIBS_OF(l, struct dibs__op, link);
-        bool gives = op->run == dibs__release_run;
-        n = l->next;
-        if (!must_go(op, now, closing && !gives)) {
-            line->first_deadline =
-                dibs__min(line->first_deadline, op->deadline);
             continue;
         }
-        dibs__list_del(l);
-        line->stalled--;
-        if (gives)
-            dibs__release_give_up(h, op);
-        dibs__list_add(&out->over, l);
+        w->canceled |= wt->canceled;
+        w->first_deadline =
+            dibs__min(w->first_deadline, must ? now + AFTER_MS : wt->deadline);
     }
 }
 
 /* Those whose time is over, who were canceled, or all when the client closes.
- * Whoever is being answered stays for the answer. */
-static void sweep(struct dibs__line *line, int64_t now, struct swept *out)
-    REQUIRES(line->mu)
+ * One that awaits an answer stays for the answer. */
+static void wait_collect(struct dibs__wait *w, int64_t now,
+                         struct dibs__swept *out) REQUIRES(*w->mu)
 {
     dibs__list_init(&out->over);
     dibs__list_init(&out->resume);
-    if (now < line->first_deadline && !line->canceled &&
-        !atomic_load(&line->locks->closing))
+    if (now < w->first_deadline && !w->canceled && !is_closing(w))
         return;
-    line->first_deadline = INT64_MAX;
-    line->canceled = false;
-    if (line->stalled) {
-        for (struct dibs__list *l = line->asks.next; l != &line->asks;
-             l = l->next)
-            sweep_behind(line,
-                         &DIBS_OF(l, struct dibs__op, ask_link)->followers,
-                         NULL, out);
-        for (struct dibs__list *l = line->holds.next; l != &line->holds;
-             l = l->next) {
-            struct dibs__hold *h = DIBS_OF(l, struct dibs__hold, link);
-            sweep_behind(line, &h->blocked, h, out);
-        }
-    }
-    sweep_waiters(line, now, out);
+    w->first_deadline = INT64_MAX;
+    w->canceled = false;
+    if (w->behind)
+        w->user->sweep_behind(w, now, out);
+    sweep_waiters(w, now, out);
 }
 
-/* How a call ends that does not wait any more. */
-static dibs_err outcome(const struct dibs__op *op)
+static void end_swept(struct dibs__wait *w, struct dibs__swept *swept)
 {
-    if (op->run == dibs__release_run)
-        return DIBS_ERR_UNKNOWN;
-    if (atomic_load(&op->line->locks->closing))
-        return DIBS_ERR_CLOSED;
-    if (op->canceled)
-        return DIBS_ERR_CANCELED;
-    if (op->trying) /* an owner's own other call is in the way */
-        return DIBS_ERR_BUSY;
-    return op->last ? op->last : DIBS_ERR_TIMEOUT;
-}
+    dibs_err otherwise = is_closing(w) ? DIBS_ERR_CLOSED : DIBS_ERR_TIMEOUT;
 
-static void end_all(struct swept *swept)
-{
     for (struct dibs__list *l; (l = dibs__list_pop(&swept->over));) {
-        struct dibs__op *op = DIBS_OF(l, struct dibs__op, link);
-        dibs_err err = outcome(op);
-
-        if (op->ask.stay) {
-            dibs__queue_end(op);
-            dibs__queue_leave(op, err);
-            continue;
-        }
-        if (op->tainted)
-            dibs__op_disown(op);
-        dibs__op_finish(op, err);
+        struct dibs__waiter *wt = waiter_of(l);
+        bool canceled = wt->canceled && otherwise != DIBS_ERR_CLOSED;
+        w->user->end(wt, canceled ? DIBS_ERR_CANCELED : otherwise);
     }
-    dibs__op_resume(&swept->resume);
+    if (!dibs__list_empty(&swept->resume))
+        w->user->resume(&swept->resume);
 }
 
-void dibs__line_end_waits(struct dibs__line *line)
+void dibs__wait_sweep(struct dibs__wait *w)
 {
-    struct swept swept;
+    struct dibs__swept swept;
 
-    dibs__lock(&line->mu);
-    sweep(line, dibs__now_ms(), &swept);
-    dibs__unlock(&line->mu);
-    end_all(&swept);
+    dibs__lock(w->mu);
+    wait_collect(w, dibs__now_ms(), &swept);
+    dibs__unlock(w->mu);
+    end_swept(w, &swept);
 }
 
-/* ---- canceling --------------------------------------------------------- */
+/* ---- looking after the line -------------------------------------------- */
 
-static bool cancel_in(struct dibs__list *ops, dibs_owner owner)
+/* May the head ask now? If not, *again is when to look again. */
+static bool head_turn(struct dibs__wait *w, int64_t now, int64_t held_until,
+                      int64_t *again) REQUIRES(*w->mu)
 {
-    bool found = false;
-
-    for (struct dibs__list *l = ops->next; l != ops; l = l->next) {
-        struct dibs__op *op = DIBS_OF(l, struct dibs__op, link);
-        if (op->owner != owner || op->run != dibs__acquire_run)
-            continue;
-        op->canceled = found = true;
-    }
-    return found;
-}
-
-bool dibs__line_cancel(struct dibs__line *line, dibs_owner owner)
-{
-    struct dibs__hold *h = dibs__hold_of(line, owner);
-    struct dibs__op *asking = dibs__op_asking(line, owner);
-    bool found = cancel_in(&line->waiters, owner);
-
-    if (asking)
-        found |= cancel_in(&asking->followers, owner);
-    if (h)
-        found |= cancel_in(&h->blocked, owner);
-    if (found) {
-        line->canceled = true;
-        dibs__line_wake(line);
-    }
-    return found;
-}
-
-/* ---- looking ----------------------------------------------------------- */
-
-/* What the head does now: asks, if it is returned; else when to look again. */
-static struct dibs__op *next_step(struct dibs__line *line, int64_t now,
-                                  int64_t *again) REQUIRES(line->mu)
-{
-    struct dibs__op *head = DIBS_OF(line->waiters.next, struct dibs__op, link);
-    struct dibs__hold *here =
-        line->kind->shared ? NULL : dibs__hold_other(line, 0, now);
+    struct dibs__waiter *head = waiter_of(w->waiters.next);
 
     *again = now + IDLE_LOOK_MS;
-    if (line->kind->queued || answer_due(head))
-        return NULL;
-    if (here && now < line->next_try) {
-        *again = dibs__min(here->valid_until, line->next_try);
-        return NULL;
-    }
-    if (now < line->yield_until) {
-        *again = line->yield_until;
-        return NULL;
-    }
-    if (!line->try_now && now < line->next_try) {
-        *again = line->next_try;
-        return NULL;
-    }
-    if (!dibs__acquire_may_ask(line, head)) {
-        *again = now + AFTER_MS; /* a try of the same owner is on its way */
-        return NULL;
-    }
-    line->try_now = false;
-    return head;
+    if (w->asks == ASKS_EACH || head->state != WAITER_PAUSES)
+        return false;
+    if (held_until && now < w->next_try)
+        *again = dibs__min(held_until, w->next_try);
+    else if (now < w->yield_until)
+        *again = w->yield_until;
+    else if (!w->try_now && now < w->next_try)
+        *again = w->next_try;
+    else if (!w->user->may_ask(w, head))
+        *again = now + AFTER_MS; /* another call of the same owner asks */
+    else
+        return true;
+    return false;
 }
 
-/* One reader got in: all that wait here ask, in one batch. */
-static void ask_all(struct dibs__line *line) REQUIRES(line->mu)
+/* Those that ask now, chained by next. */
+static struct dibs__waiter *pick_asking(struct dibs__wait *w, int64_t now,
+                                        int64_t held_until, int64_t *again)
+    REQUIRES(*w->mu)
 {
-    line->all_ask = false;
-    for (struct dibs__list *l = line->waiters.next; l != &line->waiters;
+    struct dibs__waiter *first = NULL, **end = &first;
+
+    for (struct dibs__list *l = w->waiters.next; w->all_ask && l != &w->waiters;
          l = l->next) {
-        struct dibs__op *op = DIBS_OF(l, struct dibs__op, link);
-        if (!answer_due(op) && dibs__acquire_may_ask(line, op))
-            dibs__acquire_ask(op);
+        struct dibs__waiter *wt = waiter_of(l);
+        if (wt->state == WAITER_PAUSES && w->user->may_ask(w, wt)) {
+            *end = wt;
+            end = &wt->next;
+        }
     }
+    w->all_ask = false;
+    if (head_turn(w, now, held_until, again)) {
+        w->try_now = false;
+        *end = waiter_of(w->waiters.next);
+        end = &(*end)->next;
+    }
+    *end = NULL;
+    return first;
 }
 
-static void stop_looking(struct dibs__line *line)
+static void stop_looking(struct dibs__wait *w)
 {
-    dibs_client *c = dibs__line_client(line);
-
-    dibs__timer_stop(&c->loop, &line->timer);
-    dibs__pubsub_leave(&line->sub);
-    dibs__line_unref(line);
+    dibs__timer_stop(&w->c->loop, &w->timer);
+    dibs__pubsub_leave(&w->sub);
+    w->user->unref(w);
 }
 
-static void keep_looking(struct dibs__line *line, bool listen, int64_t at)
+static void keep_looking(struct dibs__wait *w, bool listen, int64_t at)
 {
-    dibs_client *c = dibs__line_client(line);
-
-    dibs__timer_set(&c->loop, &line->timer, at);
-    if (!listen ||
-        dibs__pubsub_listen(dibs__line_pubsub(line), &line->sub, line->channel,
-                            line->channel_len) == DIBS_OK)
+    dibs__timer_set(&w->c->loop, &w->timer, at);
+    if (!listen || dibs__client_listen(w->c, w->slot, &w->sub, w->channel,
+                                       w->channel_len) == DIBS_OK)
         return;
-    dibs__lock(&line->mu);
-    line->listening = false; /* no memory: next time */
-    dibs__unlock(&line->mu);
+    dibs__lock(w->mu);
+    w->listening = false; /* no memory: next time */
+    dibs__unlock(w->mu);
 }
 
-static void look(struct dibs__line *line)
+static void wait_look(struct dibs__wait *w)
 {
-    int64_t now = dibs__now_ms(), at = 0;
-    struct dibs__op *ask = NULL;
-    struct swept swept;
+    int64_t now = dibs__now_ms();
+    struct dibs__waiter *asking = NULL;
+    struct dibs__swept swept;
     bool listen = false;
 
-    dibs__lock(&line->mu);
-    sweep(line, now, &swept);
-    bool idle = dibs__list_empty(&line->waiters);
-    bool done = idle && !line->stalled;
-    at = line->first_deadline;
+    dibs__lock(w->mu);
+    wait_collect(w, now, &swept);
+    bool idle = dibs__list_empty(&w->waiters);
+    bool done = idle && !w->behind;
+    int64_t at = w->first_deadline;
     if (!idle) {
-        listen = !line->kind->queued && !line->listening &&
-                 (line->kind->shared || !dibs__hold_other(line, 0, now));
-        if (line->all_ask)
-            ask_all(line);
-        ask = next_step(line, now, &at);
-        at = dibs__min(at, line->first_deadline);
+        int64_t held = w->user->held_until ? w->user->held_until(w, now) : 0;
+        listen = w->asks != ASKS_EACH && !w->listening && !held;
+        asking = pick_asking(w, now, held, &at);
+        at = dibs__min(at, w->first_deadline);
     }
-    line->listening = !done && (line->listening || listen);
-    line->looks_at = at;
-    bool was_awake = line->awake;
-    line->awake = !done;
-    if (line->awake && !was_awake)
-        dibs__line_ref(line);
-    dibs__unlock(&line->mu);
-    end_all(&swept);
-    if (ask)
-        dibs__acquire_ask(ask);
+    w->listening = !done && (w->listening || listen);
+    w->looks_at = at;
+    bool was_awake = w->awake;
+    w->awake = !done;
+    if (w->awake && !was_awake)
+        w->user->ref(w);
+    dibs__unlock(w->mu);
+    end_swept(w, &swept);
+    for (struct dibs__waiter *next; asking; asking = next) {
+        next = asking->next; /* it may be gone then */
+        w->user->ask(asking);
+    }
     if (!done)
-        keep_looking(line, listen, at);
+        keep_looking(w, listen, at);
     else if (was_awake)
-        stop_looking(line);
+        stop_looking(w);
 }
 
 static void look_posted(struct dibs__task *t)
 {
-    struct dibs__line *line = DIBS_OF(t, struct dibs__line, look);
+    struct dibs__wait *w = DIBS_OF(t, struct dibs__wait, post);
 
-    dibs__lock(&line->mu);
-    line->look_posted = false;
-    dibs__unlock(&line->mu);
-    look(line);
-    dibs__line_unref(line);
+    dibs__lock(w->mu);
+    w->posted = false;
+    dibs__unlock(w->mu);
+    wait_look(w);
+    w->user->unref(w);
 }
 
 static void look_timed(struct dibs__timer *t)
 {
-    look(DIBS_OF(t, struct dibs__line, timer));
+    wait_look(DIBS_OF(t, struct dibs__wait, timer));
 }
 
-static void heard(struct dibs__sub *sub)
+static void line_called(struct dibs__sub *sub)
 {
-    struct dibs__line *line = DIBS_OF(sub, struct dibs__line, sub);
+    struct dibs__wait *w = DIBS_OF(sub, struct dibs__wait, sub);
 
-    dibs__lock(&line->mu);
-    line->try_now = true;
-    dibs__unlock(&line->mu);
-    look(line);
+    dibs__lock(w->mu);
+    w->try_now = true;
+    dibs__unlock(w->mu);
+    wait_look(w);
 }
 
-void dibs__line_wait_init(struct dibs__line *line)
+void dibs__wait_init(struct dibs__wait *w)
 {
-    line->looks_at = INT64_MAX;
-    line->first_deadline = INT64_MAX;
-    line->look.run = look_posted;
-    line->timer.fire = look_timed;
-    line->sub.hear = heard;
+    dibs__list_init(&w->waiters);
+    w->looks_at = INT64_MAX;
+    w->first_deadline = INT64_MAX;
+    w->post.run = look_posted;
+    w->timer.fire = look_timed;
+    w->sub.hear = line_called;
+}
+
+/* ---- each for itself --------------------------------------------------- */
+
+/* False: it asks already, or another call of the same owner does. */
+static bool place_ask(struct dibs__place *pl)
+{
+    struct dibs__wait *w = pl->w;
+    struct dibs__waiter *wt = pl->wt;
+
+    dibs__lock(w->mu);
+    bool may = w->user->may_ask(w, wt);
+    dibs__unlock(w->mu);
+    if (!may)
+        return false;
+    dibs__timer_stop(&w->c->loop, &pl->timer);
+    pl->called = false;
+    w->user->ask(wt);
+    return true;
+}
+
+/* Pauses until it is called, or for as long as the answer said. */
+static void place_pause(struct dibs__place *pl)
+{
+    int64_t ms = pl->called ? 0 : pl->pause_ms;
+
+    if (!dibs__pubsub_hears(&pl->sub))
+        ms = dibs__min(ms, dibs__random_in(DEAF_MS / 2, DEAF_MS));
+    dibs__timer_set(&pl->w->c->loop, &pl->timer, dibs__now_ms() + ms);
+}
+
+static void waiter_called(struct dibs__sub *sub)
+{
+    struct dibs__place *pl = DIBS_OF(sub, struct dibs__place, sub);
+
+    if (!place_ask(pl))
+        pl->called = true;
+}
+
+static void place_timed(struct dibs__timer *t)
+{
+    struct dibs__place *pl = DIBS_OF(t, struct dibs__place, timer);
+
+    if (!place_ask(pl))
+        dibs__timer_set(&pl->w->c->loop, &pl->timer, dibs__now_ms() + AFTER_MS);
+}
+
+static void place_started(struct dibs__task *t)
+{
+    struct dibs__place *pl = DIBS_OF(t, struct dibs__place, start);
+    struct dibs__buf name = {0};
+
+    pl->pending = false;
+    if (!pl->wt) {
+        dibs__free(pl);
+        return;
+    }
+    pl->w->user->own_channel(pl->wt, &name);
+    if (dibs__buf_ok(&name)) /* no memory: it cannot hear */
+        dibs__client_listen(pl->w->c, pl->w->slot, &pl->sub, name.data,
+                            name.len);
+    dibs__buf_clear(&name);
+    place_pause(pl);
+}
+
+static bool place_new(struct dibs__wait *w, struct dibs__waiter *wt,
+                      int64_t pause_ms)
+{
+    struct dibs__place *pl = dibs__calloc(1, sizeof *pl);
+
+    if (!pl)
+        return false;
+    wt->place = pl;
+    pl->w = w;
+    pl->wt = wt;
+    pl->pause_ms = pause_ms;
+    pl->pending = true;
+    pl->start.run = place_started;
+    pl->timer.fire = place_timed;
+    pl->sub.hear = waiter_called;
+    dibs__loop_post(&w->c->loop, &pl->start);
+    return true;
+}
+
+bool dibs__wait_stay(struct dibs__wait *w, struct dibs__waiter *wt,
+                     int64_t pause_ms)
+{
+    dibs__assert_held(w->mu);
+    wt->state = WAITER_PAUSES;
+    if (w->asks != ASKS_EACH) {
+        w->next_try = dibs__now_ms() + pause_ms;
+        dibs__wait_wake(w);
+        return true;
+    }
+    if (!w->awake || w->canceled || wt->deadline < w->looks_at || is_closing(w))
+        dibs__wait_wake(w);
+    if (!wt->place)
+        return place_new(w, wt, pause_ms);
+    wt->place->pause_ms = pause_ms; /* it has waited before, so this is io */
+    if (!wt->place->pending)
+        place_pause(wt->place);
+    return true;
+}
+
+void dibs__waiter_unplace(struct dibs__waiter *wt)
+{
+    struct dibs__place *pl = wt->place;
+
+    if (!pl)
+        return;
+    dibs__timer_stop(&pl->w->c->loop, &pl->timer);
+    dibs__pubsub_leave(&pl->sub);
+    wt->place = NULL;
+    pl->wt = NULL;
+    if (!pl->pending)
+        dibs__free(pl);
 }

@@ -104,7 +104,7 @@ static void test_names_lines(void **state)
     }
     for (size_t i = 0; i < COUNT(rows); i++)
         dibs__line_unref(lines[i]);
-    assert_null(dibs__line_first(&locks.lines));
+    assert_null(dibs__line_next(&locks, NULL));
 }
 
 static void test_names_owner(void **state)

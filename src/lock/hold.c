@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * hold.c - an owner's having a lock: levels, time, loss.
+ *
+ * Thread  any; line.mu is held.
+ *
+ * Time    A hold is ours until valid_until: the time just before the command
+ *         that last proved it was sent, plus the lease, less a margin for
+ *         clocks that do not run alike. The server's lease began later than
+ *         that, so our end is never later than the server's. Past it the hold
+ *         is lost, even if no packet ever comes again.
+ *
+ * Levels  An owner that has the lock by itself and in a group may give back
+ *         either one first; each level goes on as it was asked for. The hold is
+ *         renewed while any level wants it, for as long as the most demanding.
+ *
+ * States
+ *
+ *   state    what can happen                               next state
+ *   READY    the acquire it was made for is granted        HELD
+ *            that acquire is not granted                   freed
+ *   HELD     a renewal fails                               SUSPECT
+ *            its last level is being given back            ENDING
+ *            the server does not know it                   LOST
+ *            valid_until is over                           LOST
+ *   SUSPECT  a renewal or re-entry works                   HELD
+ *            else as HELD
+ *   ENDING   the release ends, answered or not             freed
+ *   LOST     each level learns of it by its own release;
+ *            after the last level                          freed
+ *
+ * busy, renewing, doubted and tainted are facts beside the state: a renewal may
+ * be on its way while an operation changes the hold.
+ */
+#include "lock/hold.h"
+
+#include "base/mem.h"
+#include "lock/locks.h"
+#include "lock/op.h"
+
+#include <string.h>
+
+#define DRIFT_PERCENT 1
+#define DRIFT_MS      2
+
+/* ---- finding ----------------------------------------------------------- */
+
+struct dibs__hold *dibs__hold_next(struct dibs__line *line,
+                                   struct dibs__hold *h)
+{
+    struct dibs__list *l = h ? h->link.next : line->holds.next;
+
+    return l == &line->holds ? NULL : DIBS_OF(l, struct dibs__hold, link);
+}
+
+struct dibs__hold *dibs__hold_of(struct dibs__line *line, dibs_owner owner)
+{
+    struct dibs__hold *h = NULL;
+
+    while ((h = dibs__hold_next(line, h)) && h->owner != owner)
+        ;
+    return h;
+}
+
+struct dibs__hold *dibs__hold_on_wire(struct dibs__line *line, uint64_t wire)
+{
+    struct dibs__hold *h = NULL;
+
+    while ((h = dibs__hold_next(line, h)) && h->wire != wire)
+        ;
+    return h;
+}
+
+struct dibs__hold *dibs__hold_numbered(struct dibs__line *line, uint64_t number)
+{
+    struct dibs__hold *h = NULL;
+
+    while ((h = dibs__hold_next(line, h)) && h->number != number)
+        ;
+    return h;
+}
+
+bool dibs__hold_over(const struct dibs__hold *h, int64_t now)
+{
+    return h->state == HOLD_LOST || now >= h->valid_until;
+}
+
+int64_t dibs__hold_until(struct dibs__line *line, int64_t now)
+{
+    struct dibs__hold *h = NULL;
+
+    while ((h = dibs__hold_next(line, h)) && dibs__hold_over(h, now))
+        ;
+    return h ? h->valid_until : 0;
+}
+
+bool dibs__hold_otherwise(struct dibs__line *line, dibs_owner owner)
+{
+    bool held = false;
+
+    for (struct dibs__line *l = NULL; (l = dibs__line_relative(line, l));) {
+        dibs__lock(&l->mu);
+        held |= dibs__hold_of(l, owner) != NULL;
+        dibs__unlock(&l->mu);
+    }
+    return held;
+}
+
+/* ---- its life ---------------------------------------------------------- */
+
+int64_t dibs__valid_until(int64_t sent, int64_t lease_ms)
+{
+    int64_t margin = lease_ms / 100 * DRIFT_PERCENT + DRIFT_MS;
+
+    return dibs__add(sent, lease_ms - margin);
+}
+
+struct dibs__hold *dibs__hold_new(struct dibs__line *line)
+{
+    struct dibs__hold *h = line->spare;
+
+    if (h)
+        line->spare = NULL;
+    else
+        h = dibs__malloc(sizeof *h);
+    if (!h)
+        return NULL;
+    memset(h, 0, sizeof *h);
+    h->line = line;
+    h->number = atomic_fetch_add(&line->locks->holds, 1) + 1;
+    h->levels = h->own_levels;
+    h->levels_cap = DIBS__LEVELS;
+    h->max_until = INT64_MAX;
+    dibs__list_init(&h->blocked);
+    return h;
+}
+
+void dibs__hold_free(struct dibs__line *line, struct dibs__hold *h)
+{
+    dibs__watchdog_unset(&dibs__line_client(line)->watchdog, &h->lease);
+    bool inside = dibs__list_linked(&h->link);
+    dibs__list_del(&h->link);
+    while (h->count > 0)
+        dibs__loss_unref(dibs__hold_drop(h, NULL));
+    if (h->levels != h->own_levels)
+        dibs__free(h->levels);
+    if (line->spare)
+        dibs__free(h);
+    else
+        line->spare = h;
+    if (inside) /* not the last: the caller has one */
+        atomic_fetch_sub(&line->refs, 1);
+}
+
+bool dibs__hold_room(struct dibs__hold *h)
+{
+    size_t want = (size_t)h->count + 1;
+
+    if (want <= h->levels_cap)
+        return true;
+    if (h->levels != h->own_levels)
+        return dibs__grow((void **)&h->levels, &h->levels_cap, want,
+                          sizeof *h->levels);
+    struct dibs__level *grown = dibs__calloc(want * 2, sizeof *grown);
+    if (!grown)
+        return false;
+    memcpy(grown, h->own_levels, sizeof h->own_levels);
+    h->levels = grown;
+    h->levels_cap = want * 2;
+    return true;
+}
+
+void dibs__hold_watch(struct dibs__line *line, struct dibs__hold *h,
+                      int64_t renew_at)
+{
+    int64_t at = h->valid_until;
+
+    if ((h->renewed || h->doubted) && h->state != HOLD_ENDING)
+        at = dibs__min(at, renew_at);
+    dibs__watchdog_set(&dibs__line_client(line)->watchdog, &h->lease, at);
+}
+
+/* A third of the lease from now; a little earlier for some, so that not all
+ * holds of a client are due at once. */
+static int64_t renewal_time(const struct dibs__hold *h, int64_t sent)
+{
+    int64_t third = h->lease_ms / 3;
+
+    return sent + third - third / 10 * (int64_t)(h->number % 8) / 8;
+}
+
+void dibs__hold_renewed(struct dibs__line *line, struct dibs__hold *h,
+                        int64_t sent, int64_t lease_ms)
+{
+    h->state = HOLD_HELD;
+    h->valid_until =
+        dibs__max(h->valid_until, dibs__valid_until(sent, lease_ms));
+    dibs__hold_watch(line, h, renewal_time(h, sent));
+}
+
+/* What the levels want together. */
+static void count_renewed(struct dibs__hold *h)
+{
+    h->renewed = 0;
+    h->max_until = 0;
+    h->lease_ms = 0;
+    for (int64_t i = 0; i < h->count; i++) {
+        if (!h->levels[i].renewed)
+            continue;
+        h->renewed++;
+        h->max_until = dibs__max(h->max_until, h->levels[i].max_until);
+        h->lease_ms = dibs__max(h->lease_ms, h->levels[i].lease_ms);
+    }
+    if (!h->renewed)
+        h->lease_ms = dibs__line_client(h->line)->lease_ms;
+}
+
+void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
+                      struct dibs__op *op, int64_t sent, int64_t value)
+{
+    h->levels[h->count++] = (struct dibs__level){
+        .with = op->with,
+        .renewed = op->lease_ms == 0 || op->kept,
+        .lease_ms =
+            op->kept ? op->ask.lease_ms : dibs__line_client(line)->lease_ms,
+        .max_until = op->max_hold_ms && !op->kept
+                         ? dibs__add(sent, op->max_hold_ms)
+                         : INT64_MAX,
+        .loss = op->note ? dibs__loss_ref(op->note->loss) : NULL,
+        .note = op->note,
+    };
+    op->note = NULL;
+    h->tainted |= op->tainted;
+    count_renewed(h);
+    if (!dibs__list_linked(&h->link)) {
+        h->owner = op->owner;
+        h->wire = op->wire;
+        h->value = value;
+        dibs__list_add(&line->holds, &h->link);
+        dibs__line_ref(line);
+    }
+    dibs__hold_renewed(line, h, sent, op->ask.lease_ms);
+}
+
+/* The last that was taken with this, or NULL. */
+static struct dibs__level *level_with(struct dibs__hold *h, const void *with)
+{
+    for (int64_t i = h->count; i-- > 0;)
+        if (h->levels[i].with == with)
+            return &h->levels[i];
+    return NULL;
+}
+
+bool dibs__hold_seal(struct dibs__line *line, const struct dibs__op *op)
+{
+    struct dibs__hold *h = dibs__hold_of(line, op->owner);
+    int64_t now = dibs__now_ms();
+
+    if (!h || dibs__hold_over(h, now))
+        return false;
+    struct dibs__level *level = level_with(h, op->with);
+    if (!level)
+        return false;
+    if (!op->kept)
+        return true;
+    level->renewed = op->lease_ms == 0;
+    level->lease_ms = dibs__line_client(line)->lease_ms;
+    if (op->max_hold_ms)
+        level->max_until = dibs__add(now, op->max_hold_ms);
+    count_renewed(h);
+    if (!h->renewing)
+        dibs__hold_watch(line, h, renewal_time(h, now));
+    return true;
+}
+
+struct dibs__loss *dibs__hold_drop(struct dibs__hold *h, const void *with)
+{
+    if (h->count == 0) /* a release that gave up was before this one */
+        return NULL;
+    struct dibs__level *last = &h->levels[h->count - 1];
+    struct dibs__level *level = level_with(h, with);
+
+    if (!level)
+        level = last;
+    struct dibs__loss *loss = level->loss;
+    dibs__note_free(level->note);
+    memmove(level, level + 1, (size_t)(last - level) * sizeof *level);
+    h->count--;
+    count_renewed(h);
+    return loss;
+}
+
+void dibs__hold_hush(struct dibs__hold *h, const void *with)
+{
+    struct dibs__level *level = level_with(h, with);
+
+    if (!level && h->count > 0)
+        level = &h->levels[h->count - 1];
+    if (level)
+        dibs__loss_hush(level->loss);
+}
+
+void dibs__hold_hush_all(struct dibs__hold *h)
+{
+    for (int64_t i = 0; i < h->count; i++)
+        if (!h->levels[i].with)
+            dibs__loss_hush(h->levels[i].loss);
+}
+
+void dibs__hold_ending(struct dibs__line *line, struct dibs__hold *h)
+{
+    h->state = HOLD_ENDING;
+    dibs__watchdog_unset(&dibs__line_client(line)->watchdog, &h->lease);
+}
+
+/* ---- its loss ---------------------------------------------------------- */
+
+void dibs__hold_lose_by(struct dibs__line *line, struct dibs__hold *h,
+                        const char *why)
+{
+    dibs_client *c = dibs__line_client(line);
+
+    if (h->state == HOLD_LOST)
+        return;
+    h->state = HOLD_LOST;
+    dibs__watchdog_unset(&c->watchdog, &h->lease);
+    for (int64_t i = 0; i < h->count; i++) {
+        struct dibs__lost_note *note = h->levels[i].note;
+        h->levels[i].note = NULL;
+        if (note)
+            dibs__note_push(note, &c->callbacks);
+    }
+    dibs__line_tell(line, DIBS_EVENT_LOST, DIBS_ERR_LOST, "lost '%.80s': %s",
+                    line->name, why);
+    dibs__wait_kick(&line->wait);
+}
+
+void dibs__hold_lose(struct dibs__line *line, struct dibs__hold *h)
+{
+    dibs__hold_lose_by(line, h, "the server does not know it any more");
+}

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * kind.c - what kinds of locks share: how commands are written, texts of
+ * owners, and how the usual answers are read.
+ *
+ * Thread  any.
+ *
+ * Letters of a command's keys and arguments ("tag" is ":{name}", as it is
+ * behind the prefix of the channel's name):
+ *
+ *   n  name                           o  owner; nothing if ask names none
+ *   c  channel                        O  owner without ":write"
+ *   q  tag: the queue                 N  next owner
+ *   s  tag: scores of the queue       h  another holder, or nothing
+ *   i  tag: those that are silent     t  holds it will then have
+ *   g  tag: the writers' gate         l  lease
+ *   r  read key of the owner          k  how long to keep it
+ *   b  what read keys begin with      y  it stays and waits
+ *   e  what read keys end with        a  all who share it
+ *   C  channel of a waiter, less      G  life of the gate, if it waits
+ *      its owner                      W  fair_wait_ms
+ *   f  first place wanted             F  fair_call_ms
+ *   u  how many places                m  the most holders
+ *   0, 1  that number                 *  commands to publish with; the last
+ */
+#include "lock/kind.h"
+
+#include "lock/locks.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define HOLDERS_MAX  10000
+#define PAUSE_MIN_MS 1500 /* the longest pause of a waiter, with jitter */
+#define PAUSE_MAX_MS 2500
+#define GATE_MS      2500
+#define READ_TAIL    ":rwlock_timeout:" /* a number follows */
+#define WRITE_SUFFIX ":write"
+
+/* ---- owners and names -------------------------------------------------- */
+
+static size_t owner_write(const struct dibs__line *line, uint64_t wire,
+                          const char *suffix, char buf[DIBS_OWNER_MAX])
+{
+    int n = snprintf(buf, DIBS_OWNER_MAX, "%s:%llu%s", line->locks->c->id,
+                     (unsigned long long)wire, suffix);
+
+    return n > 0 ? (size_t)n : 0;
+}
+
+size_t dibs__owner_text(const struct dibs__line *line, uint64_t wire,
+                        char buf[DIBS_OWNER_MAX])
+{
+    return owner_write(line, wire, line->kind->suffix, buf);
+}
+
+/* Without ":write", if it is there. */
+static size_t reader_length(const char *text, size_t len)
+{
+    size_t n = strlen(WRITE_SUFFIX);
+
+    return len > n && memcmp(text + len - n, WRITE_SUFFIX, n) == 0 ? len - n
+                                                                   : len;
+}
+
+/* "uuid:number", or ask's text if it has one; nothing if it has neither. */
+static void owner_arg(struct dibs__buf *out, const struct dibs__ask *ask,
+                      uint64_t wire, bool reader)
+{
+    char text[DIBS_OWNER_MAX];
+
+    if (ask->text)
+        dibs__buf_arg(out, ask->text,
+                      reader ? reader_length(ask->text, ask->text_len)
+                             : ask->text_len);
+    else
+        dibs__buf_arg(out, text,
+                      wire ? owner_write(ask->line, wire, "", text) : 0);
+}
+
+static const char *name_tag(const struct dibs__line *line, size_t *len)
+{
+    size_t skip = strlen(line->kind->channel);
+
+    *len = line->channel_len - skip;
+    return line->channel + skip;
+}
+
+static void tagged_arg(struct dibs__buf *out, const char *prefix,
+                       const struct dibs__line *line)
+{
+    size_t len;
+    const char *tag = name_tag(line, &len);
+
+    dibs__buf_arg_parts(out, prefix, strlen(prefix), tag, len);
+}
+
+/* "{name}:", with which every read key begins; an owner follows, then the
+ * tail. */
+static void read_begin_arg(struct dibs__buf *out, const struct dibs__line *line)
+{
+    size_t len;
+    const char *tag = name_tag(line, &len);
+
+    dibs__buf_arg_parts(out, tag + 1, len - 1, ":", 1);
+}
+
+static void read_key_arg(struct dibs__buf *out, const struct dibs__ask *ask)
+{
+    char text[DIBS_OWNER_MAX];
+    size_t len, owner_len = ask->text_len;
+    const char *tag = name_tag(ask->line, &len), *owner = ask->text;
+
+    if (!owner) {
+        owner = text;
+        owner_len = owner_write(ask->line, ask->wire, "", text);
+    }
+    owner_len = reader_length(owner, owner_len);
+    dibs__buf_arg_open(out, len + owner_len + strlen(READ_TAIL) + 1);
+    dibs__buf_add(out, tag + 1, len - 1);
+    dibs__buf_add(out, ":", 1);
+    dibs__buf_add(out, owner, owner_len);
+    dibs__buf_text(out, READ_TAIL "1");
+    dibs__buf_arg_close(out);
+}
+
+/* ---- publishing -------------------------------------------------------- */
+
+static unsigned publish_flavour(const struct dibs__line *line)
+{
+    const dibs_client *c = dibs__line_client(line);
+
+    return c->cluster ? dibs__client_flavour(c) : 0;
+}
+
+size_t dibs__publish_count(const struct dibs__line *line)
+{
+    unsigned how = publish_flavour(line);
+
+    return (how & FLAVOUR_SHARDED ? 1u : 0u) +
+           (how & FLAVOUR_CLASSIC ? 1u : 0u);
+}
+
+static void publish_args(struct dibs__buf *out, const struct dibs__line *line)
+{
+    unsigned how = publish_flavour(line);
+
+    if (how & FLAVOUR_SHARDED)
+        dibs__buf_arg_text(out, "spublish");
+    if (how & FLAVOUR_CLASSIC)
+        dibs__buf_arg_text(out, "publish");
+}
+
+/* ---- commands ---------------------------------------------------------- */
+
+/* Prefixes of keys that have the tag behind them. */
+static const char *const tagged[128] = {
+    ['q'] = "redisson_lock_queue",
+    ['s'] = "redisson_lock_timeout",
+    ['i'] = "dibs_lock_silent",
+    ['g'] = "dibs_rwlock_gate",
+};
+
+/* Letters for texts. False: it is none of those. */
+static bool text_write(char letter, const struct dibs__ask *ask,
+                       struct dibs__buf *out)
+{
+    const struct dibs__line *line = ask->line;
+
+    switch (letter) {
+    case 'n':
+        dibs__buf_arg(out, line->name, line->name_len);
+        break;
+    case 'c':
+        dibs__buf_arg(out, line->channel, line->channel_len);
+        break;
+    case 'C':
+        dibs__buf_arg_parts(out, line->channel, line->channel_len, ":", 1);
+        break;
+    case 'r':
+        read_key_arg(out, ask);
+        break;
+    case 'b':
+        read_begin_arg(out, line);
+        break;
+    case 'e':
+        dibs__buf_arg_text(out, READ_TAIL);
+        break;
+    case 'o':
+        owner_arg(out, ask, ask->wire, false);
+        break;
+    case 'O':
+        owner_arg(out, ask, ask->wire, true);
+        break;
+    case 'N':
+        owner_arg(out, ask, ask->next_owner, false);
+        break;
+    case 'h':
+        owner_arg(out, ask, ask->other, false);
+        break;
+    case '*':
+        publish_args(out, line);
+        break;
+    default:
+        return false;
+    }
+    return true;
+}
+
+static int64_t number_of(char letter, const struct dibs__ask *ask)
+{
+    const struct dibs__locks *lk = ask->line->locks;
+
+    switch (letter) {
+    case 't':
+        return ask->target;
+    case 'l':
+        return ask->lease_ms;
+    case 'k':
+        return ask->keep_ms;
+    case 'y':
+        return ask->stay;
+    case 'a':
+        return ask->all;
+    case 'f':
+        return ask->first;
+    case 'u':
+        return ask->count;
+    case 'G':
+        return ask->stay && !lk->prefer_readers ? GATE_MS : 0;
+    case 'W':
+        return lk->fair_wait_ms;
+    case 'F':
+        return lk->fair_call_ms;
+    case 'm':
+        return HOLDERS_MAX;
+    default:
+        assert(letter == '0' || letter == '1');
+        return letter - '0';
+    }
+}
+
+void dibs__arg_write(char letter, const struct dibs__ask *ask,
+                     struct dibs__buf *out)
+{
+    if (tagged[letter & 127])
+        tagged_arg(out, tagged[letter & 127], ask->line);
+    else if (!text_write(letter, ask, out))
+        dibs__buf_arg_num(out, number_of(letter, ask));
+}
+
+void dibs__verb_write(enum dibs__verb verb, const struct dibs__ask *ask,
+                      struct dibs__buf *out, bool whole)
+{
+    const struct dibs__kind *kind = ask->line->kind;
+    const struct dibs__command *command = &kind->command[verb];
+    size_t args = strlen(command->args);
+
+    assert(dibs__kind_has(kind, verb));
+    if (args && command->args[args - 1] == '*')
+        args += dibs__publish_count(ask->line) - 1;
+    dibs__script_head(out, command->script, whole, strlen(command->keys), args);
+    for (const char *at = command->keys; *at; at++)
+        dibs__arg_write(*at, ask, out);
+    for (const char *at = command->args; *at; at++)
+        dibs__arg_write(*at, ask, out);
+}
+
+static void renew_keys(const struct dibs__renew_item *items, size_t count,
+                       struct dibs__buf *out)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct dibs__ask ask = {.line = items[i].line, .wire = items[i].wire};
+        for (const char *at = ask.line->kind->renew_keys; *at; at++)
+            dibs__arg_write(*at, &ask, out);
+    }
+}
+
+/* In a cluster the keys of many can be in several slots: then they go behind
+ * the arguments. */
+void dibs__renew_write(const struct dibs__renew_item *items, size_t count,
+                       struct dibs__buf *out, bool whole)
+{
+    const struct dibs__kind *kind = items[0].line->kind;
+    bool apart = count > 1 && dibs__line_client(items[0].line)->cluster;
+    size_t keys = strlen(kind->renew_keys) * count;
+    char text[DIBS_OWNER_MAX];
+
+    dibs__script_head(out, kind->renews, whole, apart ? 0 : keys,
+                      2 * count + (apart ? keys : 0));
+    if (!apart)
+        renew_keys(items, count, out);
+    for (size_t i = 0; i < count; i++) {
+        dibs__buf_arg(out, text,
+                      dibs__owner_text(items[i].line, items[i].wire, text));
+        dibs__buf_arg_num(out, items[i].lease_ms);
+    }
+    if (apart)
+        renew_keys(items, count, out);
+}
+
+/* ---- answers ----------------------------------------------------------- */
+
+static void answer_number(enum dibs__verb verb, int64_t num,
+                          struct dibs__acquired *out)
+{
+    out->verdict = VERDICT_REFUSED;
+    if (verb == VERB_HANDOVER) {
+        out->verdict = num == ANSWER_MOVED ? VERDICT_TAKEN : VERDICT_GONE;
+    } else if (num >= ANSWER_NO_END) {
+        out->verdict = VERDICT_BUSY;
+        out->busy_ms = dibs__reply_ms(num);
+    } else if (num == ANSWER_GONE) {
+        out->verdict = VERDICT_GONE;
+    } else if (num == ANSWER_ITSELF) {
+        out->err = DIBS_ERR_UPGRADE;
+    } else if (num == ANSWER_NO_LOCK) {
+        out->err = DIBS_ERR_WRONGTYPE;
+    }
+}
+
+void dibs__read_plain(enum dibs__verb verb, const struct dibs__reply *reply,
+                      struct dibs__acquired *out)
+{
+    *out = (struct dibs__acquired){.verdict = VERDICT_REFUSED,
+                                   .err = DIBS_ERR_PROTOCOL};
+    if (reply->type == REPLY_NIL && verb == VERB_ACQUIRE)
+        out->verdict = VERDICT_TAKEN;
+    else if (reply->type == REPLY_NUM)
+        answer_number(verb, reply->num, out);
+}
+
+int64_t dibs__pause_usual(const struct dibs__line *line, int64_t busy_ms)
+{
+    int64_t longest = dibs__random_in(PAUSE_MIN_MS, PAUSE_MAX_MS);
+
+    (void)line;
+    return busy_ms < 0 ? longest : dibs__min(busy_ms + 1, longest);
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * lock_wait.c - what a call that waits for a lock does: the table that the
+ * waiting machine (wait.c) asks of its user.
+ *
+ * Thread  io; dibs__line_cancel any.
+ * Locks   line.mu.
+ *
+ * Limits  A waiter to which a release hands the lock just now may leave. The
+ *         release then takes care of what arrives for it (release.c). A call
+ *         that is behind another call of its owner may leave, too; a release
+ *         that does so counts as done.
+ */
+#include "lock/locks.h"
+#include "lock/op.h"
+
+static struct dibs__op *op_waiting(const struct dibs__waiter *wt)
+{
+    return DIBS_OF(wt, struct dibs__op, wait);
+}
+
+static struct dibs__line *line_waiting(struct dibs__wait *w)
+{
+    return DIBS_OF(w, struct dibs__line, wait);
+}
+
+/* ---- asking ------------------------------------------------------------ */
+
+static bool lock_may_ask(struct dibs__wait *w, struct dibs__waiter *wt)
+{
+    struct dibs__line *line = line_waiting(w);
+    struct dibs__op *op = op_waiting(wt);
+
+    dibs__assert_held(&line->mu);
+    if (wt->state != WAITER_PAUSES)
+        return false;
+    /* Other waiters of an owner that got in are taken out of the line by that
+     * answer; one with a place of its own sees to it here. */
+    if (wt->place && dibs__hold_of(line, op->owner)) {
+        dibs__wait_leave(w, wt);
+        return true;
+    }
+    return dibs__line_ask(line, op);
+}
+
+static void lock_ask(struct dibs__waiter *wt)
+{
+    struct dibs__op *op = op_waiting(wt);
+
+    if (wt->state == WAITER_OUT)
+        dibs__acquire_start_over(op);
+    else
+        dibs__acquire_ask(op);
+}
+
+static int64_t lock_held_until(struct dibs__wait *w, int64_t now)
+{
+    struct dibs__line *line = line_waiting(w);
+
+    dibs__assert_held(&line->mu);
+    return line->kind->shared ? 0 : dibs__hold_until(line, now);
+}
+
+static void lock_own_channel(const struct dibs__waiter *wt,
+                             struct dibs__buf *name)
+{
+    const struct dibs__op *op = op_waiting(wt);
+    char text[DIBS_OWNER_MAX];
+    size_t len = dibs__owner_text(op->line, op->wire, text);
+
+    dibs__buf_add(name, op->line->channel, op->line->channel_len);
+    dibs__buf_add(name, ":", 1);
+    dibs__buf_add(name, text, len);
+}
+
+/* ---- leaving ----------------------------------------------------------- */
+
+/* From now on its number must not be used: the lock may arrive for it. Once the
+ * answer to the release is there, it stays for what comes of that. */
+static bool lock_withdraw(struct dibs__wait *w, struct dibs__waiter *wt,
+                          struct dibs__list *resume)
+{
+    struct dibs__line *line = line_waiting(w);
+    struct dibs__op *op = op_waiting(wt);
+
+    dibs__assert_held(&line->mu);
+    if (!op->giver)
+        return false;
+    op->giver->next_owner = NULL;
+    op->giver = NULL;
+    op->tainted = true;
+    dibs__line_answered(line, op, resume);
+    return true;
+}
+
+/* Calls behind another one; h: the hold that one changes, or NULL. A release
+ * cannot be canceled, and a client that closes gives back anyway. */
+static void sweep_list(struct dibs__wait *w, struct dibs__list *behind,
+                       struct dibs__hold *h, int64_t now,
+                       struct dibs__swept *out)
+{
+    for (struct dibs__list *l = behind->next, *n; l != behind; l = n) {
+        struct dibs__op *op = DIBS_OF(l, struct dibs__op, wait.link);
+        n = l->next;
+        /* The call before it goes on. Levels are counted down here, and the
+         * next command says how many there shall be; a hold that is left with
+         * none ends as soon as it is idle. */
+        if (dibs__wait_sweep_one(w, &op->wait, now, op->gives, out) &&
+            op->gives && h && h->state != HOLD_ENDING)
+            dibs__op_drop_level(op, h);
+    }
+}
+
+static void lock_sweep_behind(struct dibs__wait *w, int64_t now,
+                              struct dibs__swept *out)
+{
+    struct dibs__line *line = line_waiting(w);
+    struct dibs__list *asks = &line->asks;
+
+    dibs__assert_held(&line->mu);
+    for (struct dibs__list *l = asks->next; l != asks; l = l->next)
+        sweep_list(w, &DIBS_OF(l, struct dibs__op, ask_link)->followers, NULL,
+                   now, out);
+    for (struct dibs__hold *h = NULL; (h = dibs__hold_next(line, h));)
+        sweep_list(w, &h->blocked, h, now, out);
+}
+
+static void lock_end(struct dibs__waiter *wt, dibs_err err)
+{
+    struct dibs__op *op = op_waiting(wt);
+
+    dibs__lock(&op->line->mu);
+    if (op->hold) /* made ready for the grant */
+        dibs__hold_free(op->line, op->hold);
+    op->hold = NULL;
+    dibs__unlock(&op->line->mu);
+    if (op->gives)
+        err = DIBS_ERR_UNKNOWN;
+    else if (err == DIBS_ERR_TIMEOUT && op->trying)
+        err = DIBS_ERR_BUSY; /* another call of its owner is in the way */
+    else if (err == DIBS_ERR_TIMEOUT && op->last)
+        err = op->last;
+    dibs__acquire_end(op, err);
+}
+
+static void lock_ref(struct dibs__wait *w)
+{
+    dibs__line_ref(line_waiting(w));
+}
+
+static void lock_unref(struct dibs__wait *w)
+{
+    dibs__line_unref(line_waiting(w));
+}
+
+const struct dibs__wait_user dibs__lock_waits = {
+    .may_ask = lock_may_ask,
+    .ask = lock_ask,
+    .end = lock_end,
+    .ref = lock_ref,
+    .unref = lock_unref,
+    .held_until = lock_held_until,
+    .withdraw = lock_withdraw,
+    .sweep_behind = lock_sweep_behind,
+    .resume = dibs__op_resume,
+    .own_channel = lock_own_channel,
+};
+
+/* ---- canceling --------------------------------------------------------- */
+
+static bool cancel_in(struct dibs__line *line, struct dibs__list *calls,
+                      dibs_owner owner) REQUIRES(line->mu)
+{
+    bool found = false;
+
+    for (struct dibs__list *l = calls->next; l != calls; l = l->next) {
+        struct dibs__op *op = DIBS_OF(l, struct dibs__op, wait.link);
+        if (op->owner != owner || op->gives)
+            continue;
+        dibs__wait_cancel(&line->wait, &op->wait);
+        found = true;
+    }
+    return found;
+}
+
+bool dibs__line_cancel(struct dibs__line *line, dibs_owner owner)
+{
+    struct dibs__hold *h = dibs__hold_of(line, owner);
+    struct dibs__op *asking = dibs__line_asking(line, owner);
+    bool found = cancel_in(line, &line->wait.waiters, owner);
+
+    if (asking)
+        found |= cancel_in(line, &asking->followers, owner);
+    if (h)
+        found |= cancel_in(line, &h->blocked, owner);
+    return found;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * wait.h - how calls wait for something that another client has.
+ *
+ * The machine does not know what it waits for. Its user gives it a table: what
+ * to ask, and what to do when a call waits no more. The user has a struct with
+ * a wait in it, the mutex that guards the wait, and a reference count.
+ */
+#ifndef DIBS_LOCK_WAIT_H
+#define DIBS_LOCK_WAIT_H
+
+#include "client/client.h"
+
+struct dibs__wait;
+struct dibs__place;
+
+/* Who of a line asks the server. */
+enum dibs__asks {
+    ASKS_HEAD, /* the first; it listens for all of them */
+    ASKS_EACH, /* each for itself, with a channel of its own */
+    ASKS_ALL   /* the first; when one got in, all others at once */
+};
+
+/* wait.c has the table of states. */
+enum dibs__waiter_state {
+    WAITER_OUT,
+    WAITER_BEHIND,
+    WAITER_PAUSES,
+    WAITER_ASKS,
+    WAITER_PROMISED,
+    WAITER_UNDOES
+};
+
+/* A call that waits; inside what the user knows of that call. */
+struct dibs__waiter {
+    struct dibs__list link; /* mu: in wait.waiters, or a list of the user's */
+    struct dibs__waiter *next; /* io only: the next of those about to ask */
+    struct dibs__place *place; /* ASKS_EACH: its channel and timer; io only once
+                                  it has started */
+    int64_t deadline;          /* const once it waits; INT64_MAX none */
+    enum dibs__waiter_state state; /* mu */
+    bool canceled;                 /* mu */
+};
+
+/* Calls that leave the line, and calls that may go on because of that. */
+struct dibs__swept {
+    struct dibs__list over, resume; /* of waiter.link */
+};
+
+/* What the machine needs of its user. "mu": called with the mutex held; all
+ * others without. All on io. */
+struct dibs__wait_user {
+    /* mu: may this one ask now? True: its state says so, and ask follows. */
+    bool (*may_ask)(struct dibs__wait *w, struct dibs__waiter *wt);
+    /* Sends the question. Its answer ends in dibs__wait_stay, or the waiter
+     * leaves. */
+    void (*ask)(struct dibs__waiter *wt);
+    /* It waits no more, and is out of the line: CLOSED, CANCELED or TIMEOUT. */
+    void (*end)(struct dibs__waiter *wt, dibs_err err);
+    void (*ref)(struct dibs__wait *w); /* mu */
+    void (*unref)(struct dibs__wait *w);
+    /* The rest may be NULL. */
+    /* mu: until when a call of this client has it, by our clock, so that there
+     * is little to ask; 0 none has. */
+    int64_t (*held_until)(struct dibs__wait *w, int64_t now);
+    /* mu: it must go although it is PROMISED something. True: it may, and is
+     * not PROMISED any more. */
+    bool (*withdraw)(struct dibs__wait *w, struct dibs__waiter *wt,
+                     struct dibs__list *resume);
+    /* mu: those that are BEHIND another call, and must go. */
+    void (*sweep_behind)(struct dibs__wait *w, int64_t now,
+                         struct dibs__swept *out);
+    /* These may go on. */
+    void (*resume)(struct dibs__list *waiters);
+    /* ASKS_EACH: appends the name of its channel. */
+    void (*own_channel)(const struct dibs__waiter *wt, struct dibs__buf *name);
+};
+
+/* One line of waiters. */
+struct dibs__wait {
+    const struct dibs__wait_user *user; /* const after init, down to channel */
+    dibs__mutex *mu;                    /* the user's */
+    dibs_client *c;
+    int slot;
+    const atomic_bool *closing; /* the client closes: everybody leaves */
+    enum dibs__asks asks;
+    const char *channel; /* of the line */
+    size_t channel_len;
+
+    struct dibs__list waiters; /* mu: in order of arrival */
+    unsigned behind;           /* mu: how many are BEHIND */
+    bool awake;                /* mu: io looks after the line */
+    bool posted;               /* mu: post is in io's inbox */
+    bool try_now;              /* mu: something happened, ask at once */
+    bool all_ask;              /* mu: not only the head */
+    bool listening;            /* mu: sub is on */
+    bool canceled;             /* mu: some waiter is canceled */
+    int64_t next_try;          /* mu: ask then, if nothing happens */
+    int64_t yield_until;       /* mu: other clients first; do not ask before */
+    int64_t looks_at;          /* mu: when io looks by itself */
+    int64_t first_deadline;    /* mu: no waiter's time is over before */
+    struct dibs__sub sub;      /* io only */
+    struct dibs__timer timer;  /* io only */
+    struct dibs__task post;
+};
+
+/* The fields that are const after init are filled in. */
+void dibs__wait_init(struct dibs__wait *w);
+
+/* ---- all of these with the user's mutex held; any thread --------------- */
+
+/* One more waiter, at the end. look: io looks after it, if need be. */
+void dibs__wait_join(struct dibs__wait *w, struct dibs__waiter *wt, bool look);
+/* It was answered "not yet": asks again when it is called, or after that time.
+ * False: out of memory. Thread: io, or that of the first attempt. */
+bool dibs__wait_stay(struct dibs__wait *w, struct dibs__waiter *wt,
+                     int64_t pause_ms);
+/* Out of the line, if it is in it. */
+void dibs__wait_leave(struct dibs__wait *w, struct dibs__waiter *wt);
+/* It has to wait for another call, in a list of the user's: the line looks
+ * after its deadline. */
+void dibs__wait_behind(struct dibs__wait *w, struct dibs__list *behind,
+                       struct dibs__waiter *wt);
+/* The other call is over: all of this list go to out. */
+void dibs__wait_unbehind(struct dibs__wait *w, struct dibs__list *behind,
+                         struct dibs__list *out);
+/* For sweep_behind: looks at one of such a list. never_closes: it stays when
+ * the client closes. True: it must go, and was moved to out. */
+bool dibs__wait_sweep_one(struct dibs__wait *w, struct dibs__waiter *wt,
+                          int64_t now, bool never_closes,
+                          struct dibs__swept *out);
+/* It is to end with CANCELED. */
+void dibs__wait_cancel(struct dibs__wait *w, struct dibs__waiter *wt);
+/* Has io look after the line. */
+void dibs__wait_wake(struct dibs__wait *w);
+/* Something happened that may have freed it: has io ask at once. */
+void dibs__wait_kick(struct dibs__wait *w);
+/* ASKS_ALL: one got in, so all that pause may ask. */
+void dibs__wait_kick_all(struct dibs__wait *w);
+
+/* ---- no mutex held; io ------------------------------------------------- */
+
+/* Ends all that must go and do not await an answer. */
+void dibs__wait_sweep(struct dibs__wait *w);
+/* ASKS_EACH: this waiter listens and counts no more. Harmless otherwise. */
+void dibs__waiter_unplace(struct dibs__waiter *wt);
+
+#endif
