@@ -16,48 +16,29 @@
 -- nothing. Who has it always writes, so that a WAIT behind it counts it.
 local key, tokens = KEYS[1], KEYS[2]
 local owner, target, lease = ARGV[1], ARGV[2], ARGV[3]
---@include is_lock
---@include token
-
 local left = redis.call('pttl', key)
-local has
+local has = 0
 
-if left == -2 then
-    if target ~= '1' then
-        return -3
-    end
-else
+if left == -2 and target ~= '1' then
+    return -3
+elseif left ~= -2 then
     local found = redis.call('hmget', key, owner, 'mode')
+    has = tonumber(found[1] or nil)
     if found[2] then
         return -6
-    end
-    has = tonumber(found[1] or nil)
-    if not has and target ~= '1' then
+    elseif not has and target ~= '1' then
         return -3
     elseif not has then
+--@include is_lock
         return is_lock(key) and left or -6
     end
 end
 
+--@include token
+--@include take_hold
 local token = false
 if target == '1' then
-    token = has and redis.call('get', tokens) or
+    token = has > 0 and redis.call('get', tokens) or
         next_token(tokens, ARGV[4] == '1')
 end
-if not has or has < tonumber(target) then
-    redis.call('hset', key, owner, target)
-end
-if left < tonumber(lease) then
-    local done = redis.pcall('pexpire', key, lease)
-    if type(done) == 'table' then
-        if target == '1' then
-            redis.call('del', key)
-        else
-            redis.call('hset', key, owner, tonumber(target) - 1)
-        end
-        return {err = done.err .. ' (pexpire)'}
-    end
-elseif has and has >= tonumber(target) then
-    redis.pcall('pexpire', key, left) -- nothing new, but something written
-end
-return token
+return take_hold(key, owner, has, target, left, lease) or token

@@ -11,7 +11,8 @@
 -- enough for that.
 local latch, notes = KEYS[1], KEYS[2]
 local ticket = (ARGV[2] == '1' and 'n:' or 'c:') .. ARGV[1]
---@include tell
+local HOW = 4
+--@include publish
 --@include whole
 --@include latch
 
@@ -26,7 +27,7 @@ local noted = redis.call('hmget', notes, ticket, '#')
 local life = noted[2] or '0'
 redis.pcall('hdel', notes, '')
 if left <= 0 then
-    open_latch(latch, notes, 4, ARGV[3])
+    open_latch(latch, notes, ARGV[3])
     return 0
 elseif noted[1] and (ARGV[2] ~= '1' or noted[1] == life) then
     return left
@@ -39,5 +40,5 @@ if left > 1 then
     end
     return left - 1
 end
-open_latch(latch, notes, 4, ARGV[3])
+open_latch(latch, notes, ARGV[3])
 return 0

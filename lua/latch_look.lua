@@ -10,7 +10,8 @@
 -- those who cannot know of a deadline. One that others opened in time is not
 -- taken for one whose deadline has passed, once somebody has looked.
 local latch, notes = KEYS[1], KEYS[2]
---@include tell
+local HOW = 2
+--@include publish
 --@include whole
 
 local count = redis.call('get', latch)
@@ -33,5 +34,5 @@ if now < tonumber(due) then
 end
 redis.pcall('hdel', notes, '') -- a full server lets the rest pass then
 redis.pcall('hset', notes, '!', 'past')
-tell(2, ARGV[1], '0')
+publish(ARGV[1], '0')
 return {0, -1, 1}

@@ -11,7 +11,8 @@
 -- by other clients, and means open.
 local latch, notes = KEYS[1], KEYS[2]
 local wanted, within, request = ARGV[1], tonumber(ARGV[2]), 's:' .. ARGV[3]
---@include tell
+local HOW = 5
+--@include publish
 --@include whole
 --@include latch
 
@@ -27,7 +28,7 @@ elseif wanted == '0' then
         return {0, 0}
     end
     redis.pcall('hdel', notes, '') -- a full server lets the rest pass then
-    open_latch(latch, notes, 5, ARGV[4])
+    open_latch(latch, notes, ARGV[4])
     redis.call('hset', notes, request, '0')
     return {1, 0}
 elseif left > 0 then
@@ -49,5 +50,5 @@ if done.err then
     redis.call('hdel', notes, request, '!')
     return done
 end
-tell(5, ARGV[4], '1')
+publish(ARGV[4], '1')
 return {1, tonumber(wanted)}

@@ -4,9 +4,9 @@
 --       lease
 -- ARGV  1 owner   2 how many   3 lease in ms   4 channel, then the commands to
 --       publish with; none = 'publish'
--- Gives nil when taken; >= -1 when busy: ms until the first lease in the book
---       ends, -1 if there is none; -2 when nobody has said how many permits
---       there are; -6 when the key holds no number.
+-- Gives how many, as text, when taken; >= -1 when busy: ms until the first lease
+--       in the book ends, -1 if there is none; -2 when nobody has said how many
+--       permits there are; -6 when the key holds no number.
 --
 -- Twice is harmless: the entry is in the book already, and is not counted once
 -- more. An owner is of one call only, so the entry can be of no other. Who has
@@ -14,7 +14,8 @@
 local count, book = KEYS[1], KEYS[2]
 local many, lease = tonumber(ARGV[2]), tonumber(ARGV[3])
 local entry = ARGV[2] .. ':' .. ARGV[1]
---@include tell
+local HOW = 5
+--@include publish
 --@include whole
 --@include held
 
@@ -38,7 +39,7 @@ elseif redis.call('zscore', book, entry) then
     taken = true
 end
 if back and free > 0 then
-    tell(5, ARGV[4], ('%.0f'):format(free))
+    publish(ARGV[4], ('%.0f'):format(free))
 end
 if not taken then
     return first_end(book)
@@ -50,4 +51,4 @@ local life = redis.call('pttl', count)
 if life > 0 then
     redis.call('pexpire', book, life)
 end
-return false
+return ARGV[2]

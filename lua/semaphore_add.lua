@@ -10,7 +10,8 @@
 -- those who have permits keep them, and nobody gets one until enough came back.
 local count, guard = KEYS[1], KEYS[2]
 local more = tonumber(ARGV[1])
---@include tell
+local HOW = 3
+--@include publish
 --@include whole
 --@include guard
 
@@ -32,9 +33,9 @@ return guarded(guard, function()
         return nil, done
     end
     if more > 0 and sum > 0 then
-        tell(3, ARGV[2], ('%.0f'):format(sum))
+        publish(ARGV[2], ('%.0f'):format(sum))
         for _ = 2, math.min(more, sum, 8) do
-            tell(3, ARGV[2], '1')
+            publish(ARGV[2], '1')
         end
     end
     return ('%.0f'):format(sum)

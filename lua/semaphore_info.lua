@@ -9,7 +9,8 @@
 --
 -- What holders that are gone had comes back first, if the caller may do that.
 local count, book = KEYS[1], KEYS[2]
---@include tell
+local HOW = 2
+--@include publish
 --@include whole
 --@include held
 
@@ -26,6 +27,6 @@ if ended then
     free, back = reclaim(count, book, free)
 end
 if back and free > 0 then
-    tell(2, ARGV[1], ('%.0f'):format(free))
+    publish(ARGV[1], ('%.0f'):format(free))
 end
 return {1, free, redis.call('zcard', book), first_end(book)}

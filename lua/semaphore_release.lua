@@ -15,7 +15,8 @@
 local count, book = KEYS[1], KEYS[2]
 local owner, has, rest = ARGV[1], ARGV[2], ARGV[3]
 local many = tonumber(has) - tonumber(rest)
---@include tell
+local HOW = 5
+--@include publish
 --@include whole
 
 local free = redis.call('get', count)
@@ -39,9 +40,9 @@ end
 free = redis.call('incrby', count, ('%.0f'):format(many))
 local heard = 0
 if free > 0 then
-    heard = tell(5, ARGV[4], ('%.0f'):format(free))
+    heard = math.max(publish(ARGV[4], ('%.0f'):format(free)), 0)
     for _ = 2, math.min(many, free, 8) do
-        tell(5, ARGV[4], '1')
+        publish(ARGV[4], '1')
     end
 end
 return rest == '0' and 1 + heard or 0

@@ -10,7 +10,8 @@
 -- Twice is harmless: the guard has the answer. The book of a semaphore that was
 -- deleted is void.
 local count, book, guard = KEYS[1], KEYS[2], KEYS[3]
---@include tell
+local HOW = 3
+--@include publish
 --@include whole
 --@include guard
 
@@ -29,6 +30,6 @@ return guarded(guard, function()
     if done.err then
         return nil, done
     end
-    tell(3, ARGV[2], ARGV[1])
+    publish(ARGV[2], ARGV[1])
     return '1'
 end)

@@ -18,7 +18,8 @@
 local count, out, seats = KEYS[1], KEYS[2], KEYS[3]
 local id, owner, target = ARGV[1], ARGV[2], ARGV[3]
 local slots = tonumber(ARGV[5])
---@include tell
+local HOW = 8
+--@include publish
 --@include whole
 --@include permits
 
@@ -61,34 +62,45 @@ elseif back > 0 then
     free = redis.call('incrby', count, back)
 end
 
--- The lowest number that nobody has whose permit is out.
-local function free_seat()
-    local low, many = 0, math.min(slots, 100)
+-- What is noted of the slots from `low` on.
+local function seats_from(low, many)
+    local numbers = {}
+    for i = 1, many do
+        numbers[i] = low + i - 1
+    end
+    return redis.call('hmget', seats, unpack(numbers))
+end
+
+-- The lowest number that nobody has whose permit is out, from the first notes
+-- on. A permit has one number: one that this permit had before is free, too.
+local function free_seat(notes)
+    local low = 0
     while true do
-        local numbers, others = {}, {}
-        for i = 1, many do
-            numbers[i] = low + i - 1
-        end
-        local vacant
-        for i, value in ipairs(redis.call('hmget', seats, unpack(numbers))) do
-            if not value then
-                vacant = numbers[i]
-                break
+        local others, vacant = {}, nil -- others: those before the vacant one
+        for i, note in ipairs(notes) do
+            local own = note and note:sub(1, 16) == id
+            if own then
+                redis.call('hdel', seats, low + i - 1)
             end
-            others[i] = value:sub(1, 16)
+            if own or not note then
+                vacant = vacant or low + i - 1
+            elseif not vacant then
+                others[i] = note:sub(1, 16)
+            end
         end
         if #others > 0 then
             local scores = redis.call('zmscore', out, unpack(others))
             for i = 1, #others do
                 if not scores[i] then
-                    return numbers[i]
+                    return low + i - 1
                 end
             end
         end
         if vacant then
             return vacant
         end
-        low, many = low + many, 100 -- there are more than the handle says
+        low = low + #notes -- there are more than the handle says
+        notes = seats_from(low, 100)
     end
 end
 
@@ -103,16 +115,17 @@ local function own_seat()
 end
 
 local seat, fresh
+local notes = seats_from(0, math.min(slots, 100))
 if free >= 1 then
-    seat = free_seat()
     fresh = redis.call('zadd', out, 'nx', ends, id) == 1
     if fresh then
         free = redis.call('decrby', count, 1)
+        seat = free_seat(notes)
     else
-        seat = own_seat() or seat
+        seat = own_seat() or free_seat(notes)
     end
 elseif redis.call('zscore', out, id) then
-    seat = own_seat() or free_seat()
+    seat = own_seat() or free_seat(notes)
 end
 if seat then
     local done = redis.pcall('hset', seats, seat, id .. owner)
@@ -127,7 +140,7 @@ if seat then
     end
 end
 if back > 0 and free > 0 then
-    tell(8, ARGV[7], ('%.0f'):format(free))
+    publish(ARGV[7], ('%.0f'):format(free))
 end
 if not seat then
     return first[1] and tonumber(first[2]) < NEVER and

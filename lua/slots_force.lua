@@ -9,7 +9,8 @@
 -- It names the permit it means, so that one that comes late cannot end a
 -- stranger's. Also used to take back what was granted too late.
 local count, out, seats = KEYS[1], KEYS[2], KEYS[3]
---@include tell
+local HOW = 3
+--@include publish
 --@include whole
 
 local free = redis.call('get', count)
@@ -36,7 +37,7 @@ end
 if free then
     free = redis.call('incrby', count, 1)
     if free > 0 then
-        tell(3, ARGV[2], ('%.0f'):format(free))
+        publish(ARGV[2], ('%.0f'):format(free))
     end
 end
 return 1

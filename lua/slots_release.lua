@@ -13,7 +13,8 @@
 -- a full server, once the permit is out of the list.
 local count, out, seats = KEYS[1], KEYS[2], KEYS[3]
 local id, seat, target, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
---@include tell
+local HOW = 6
+--@include publish
 --@include whole
 
 if target ~= '0' then
@@ -42,4 +43,5 @@ if not free then
     return 1
 end
 free = redis.call('incrby', count, 1)
-return 1 + (free > 0 and tell(6, ARGV[5], ('%.0f'):format(free)) or 0)
+return 1 + (free > 0 and
+    math.max(publish(ARGV[5], ('%.0f'):format(free)), 0) or 0)

@@ -11,7 +11,8 @@
 -- loses one.
 local count, out = KEYS[1], KEYS[2]
 local wanted = tonumber(ARGV[1])
---@include tell
+local HOW = 4
+--@include publish
 --@include whole
 
 local free = redis.call('get', count)
@@ -29,6 +30,6 @@ else
     return was
 end
 if free > 0 and wanted > was then
-    tell(4, ARGV[3], ('%.0f'):format(free))
+    publish(ARGV[3], ('%.0f'):format(free))
 end
 return was

@@ -15,9 +15,9 @@ local function new_life(notes)
 end
 
 -- Nobody needs to wait any more.
-local function open_latch(latch, notes, first, channel)
+local function open_latch(latch, notes, channel)
     redis.call('del', latch)
     new_life(notes)
     redis.call('hdel', notes, '!')
-    tell(first, channel, '0')
+    publish(channel, '0')
 end

@@ -104,6 +104,22 @@ static const struct row handover_rows[] = {
      "L A=1 ~60000;K string " WEEK, "", NO_PEXPIRE},
 };
 
+static const struct row info_rows[] = {
+    {"free", "", "fenced_info L K |", "-2 0 ''", NULL, "", "", PLAIN},
+    {"held", "HSET L A 2;PEXPIRE L 60000;SET K 7", "fenced_info L K |",
+     "~60000 1 7 A 2", NULL, "L A=2 ~60000;K =7 -1", "", PLAIN},
+    {"free, but it was held", "SET K 7", "fenced_info L K |", "-2 0 7", NULL,
+     "K =7 -1", "", PLAIN},
+    {"the token is no number", "SET K x", "fenced_info L K |", "-2 0 ''", NULL,
+     "K =x -1", "", PLAIN},
+    {"the token is no string", "HSET K a 1", "fenced_info L K |", "-2 0 ''",
+     NULL, "K a=1 -1", "", PLAIN},
+    {"somebody's data", "HSET L name bob", "fenced_info L K |", "-6 0 ''", NULL,
+     "L name=bob -1", "", PLAIN},
+    {"not a lock", "SET L x", "fenced_info L K |", "-WRONGTYPE", NULL,
+     "L string -1", "", PLAIN},
+};
+
 /* What other clients of the same keys leave and see, by the numbers of the
  * protocol's golden vectors. */
 static const struct row vector_rows[] = {

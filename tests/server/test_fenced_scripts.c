@@ -24,6 +24,7 @@ const struct sk_kind sk_kind = {
 
 ROWS_TEST(test_fenced_scripts_acquire, acquire_rows)
 ROWS_TEST(test_fenced_scripts_handover, handover_rows)
+ROWS_TEST(test_fenced_scripts_info, info_rows)
 STORY_TEST(test_fenced_scripts_vectors, vector_rows)
 
 static char *token_of(const char *call)
@@ -71,7 +72,8 @@ static void test_fenced_scripts_tokens_grow(void **state)
 static void test_fenced_scripts_all_tested(void **state)
 {
     static const char *const names[] = {"fenced_", NULL};
-    static const struct row *const tables[] = {acquire_rows, handover_rows};
+    static const struct row *const tables[] = {acquire_rows, handover_rows,
+                                               info_rows};
 
     (void)state;
     sk_all_tested(names, tables, COUNT(tables));
@@ -82,6 +84,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fenced_scripts_acquire),
         cmocka_unit_test(test_fenced_scripts_handover),
+        cmocka_unit_test(test_fenced_scripts_info),
         cmocka_unit_test(test_fenced_scripts_vectors),
         cmocka_unit_test(test_fenced_scripts_tokens_grow),
         cmocka_unit_test(test_fenced_scripts_all_tested),

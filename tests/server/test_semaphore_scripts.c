@@ -32,6 +32,7 @@ const struct sk_kind sk_kind = {
 
 ROWS_TEST(test_semaphore_scripts_acquire, acquire_rows)
 ROWS_TEST(test_semaphore_scripts_release, release_rows)
+ROWS_TEST(test_semaphore_scripts_force, force_rows)
 ROWS_TEST(test_semaphore_scripts_add, add_rows)
 ROWS_TEST(test_semaphore_scripts_drain, drain_rows)
 ROWS_TEST(test_semaphore_scripts_set, set_rows)
@@ -66,7 +67,8 @@ static void test_semaphore_scripts_all_tested(void **state)
 {
     static const char *const names[] = {"semaphore_", NULL};
     static const struct row *const tables[] = {
-        acquire_rows, release_rows, add_rows, drain_rows, set_rows, info_rows};
+        acquire_rows, release_rows, force_rows, add_rows,
+        drain_rows,   set_rows,     info_rows};
 
     (void)state;
     sk_all_tested(names, tables, COUNT(tables));
@@ -77,6 +79,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_semaphore_scripts_acquire),
         cmocka_unit_test(test_semaphore_scripts_release),
+        cmocka_unit_test(test_semaphore_scripts_force),
         cmocka_unit_test(test_semaphore_scripts_add),
         cmocka_unit_test(test_semaphore_scripts_drain),
         cmocka_unit_test(test_semaphore_scripts_set),
