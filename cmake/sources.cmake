@@ -38,6 +38,14 @@ set(DIBS_SOURCES
   src/lock/kind_basic.c
   src/lock/kind_fair.c
   src/lock/kind_rw.c
+  src/lock/kind_fenced.c
+  src/lock/permit.c
+  src/lock/kind_slots.c
+  src/lock/kind_semaphore.c
+  src/lock/request.c
+  src/lock/valued.c
+  src/lock/semaphore.c
+  src/lock/latch.c
   src/lock/owner.c
   src/lock/lost.c
   src/lock/wait.c
@@ -90,11 +98,37 @@ set(DIBS_SCRIPTS
   lua/holders.lua
   lua/multi_acquire.lua
   lua/multi_release.lua
+  lua/fenced_acquire.lua
+  lua/fenced_handover.lua
+  lua/fenced_info.lua
+  lua/latch_down.lua
+  lua/latch_look.lua
+  lua/latch_set.lua
+  lua/permit_renew.lua
+  lua/semaphore_acquire.lua
+  lua/semaphore_add.lua
+  lua/semaphore_drain.lua
+  lua/semaphore_force.lua
+  lua/semaphore_info.lua
+  lua/semaphore_release.lua
+  lua/semaphore_set.lua
+  lua/slots_acquire.lua
+  lua/slots_force.lua
+  lua/slots_handover.lua
+  lua/slots_info.lua
+  lua/slots_release.lua
+  lua/slots_set.lua
 )
 
 # What several of them share, put in where a script has "--@include name".
 set(DIBS_SCRIPT_PARTS
   lua/lib/is_lock.lua
+  lua/lib/guard.lua
+  lua/lib/held.lua
+  lua/lib/latch.lua
+  lua/lib/permits.lua
+  lua/lib/token.lua
+  lua/lib/whole.lua
   lua/lib/first_hold.lua
   lua/lib/take_hold.lua
   lua/lib/lessen.lua
@@ -110,6 +144,8 @@ set(DIBS_MAN_PAGES
   docs/man/dibs.3
   docs/man/dibs_client.3
   docs/man/dibs_lock.3
+  docs/man/dibs_semaphore.3
+  docs/man/dibs_latch.3
   docs/man/dibs_state.3
   docs/man/dibs_async.3
   docs/man/dibs_errors.3

@@ -55,11 +55,18 @@ extern "C" {
 #define DIBS_MUST
 #endif
 
+/* What this version has beyond 0.1, for #ifdef. */
+#define DIBS_HAS_FENCED    1
+#define DIBS_HAS_SLOTS     1
+#define DIBS_HAS_SEMAPHORE 1
+#define DIBS_HAS_LATCH     1
+
 /* Limits. */
 #define DIBS_NAME_MAX     1024                    /* bytes in a lock's name */
 #define DIBS_LEASE_MIN_MS 100                     /* shortest lease */
 #define DIBS_MS_MAX       INT64_C(31536000000000) /* a thousand years */
 #define DIBS_OWNER_MAX    160 /* text of an owner, with its NUL */
+#define DIBS_PERMITS_MAX  INT64_C(2147483647) /* of slots and semaphores */
 
 /* ---- errors ------------------------------------------------------------ */
 
@@ -201,6 +208,10 @@ typedef struct dibs_client_opts {
                              first in line when that was called and does not
                              ask, as a stopped process; 0 = 5000, at least
                              100. It queues anew when it wakes */
+    bool small_tokens;    /* fenced locks: tokens count from 1, so that they
+                             fit into 32 bits. They go back if the server
+                             loses its data. The same for all clients of a
+                             lock */
 } dibs_client_opts;
 
 #ifdef __cplusplus
@@ -309,6 +320,11 @@ typedef struct dibs_lock_opts {
     int64_t replicas_timeout_ms; /* how long they have; 0 = 1000, but a tenth
                                     of the lease at most. Never more than half
                                     the lease */
+    bool no_reentry; /* acquire: if the owner holds the lock already, answer
+                        DEADLOCK at once, and ask no server */
+    bool poll;       /* acquire: ask again and again, with growing pauses of up
+                        to 128 ms, instead of listening for the release. For
+                        servers without pub/sub */
 } dibs_lock_opts;
 
 #ifdef __cplusplus
@@ -364,6 +380,29 @@ DIBS_API DIBS_MUST dibs_err dibs_read_lock_new(dibs_client *c, const char *name,
 DIBS_API DIBS_MUST dibs_err dibs_write_lock_new(dibs_client *c,
                                                 const char *name,
                                                 dibs_lock **out);
+
+/* The plain lock with a token: a number that grows with each hold. Give it to
+ * what the lock protects, and have that refuse a smaller one than the largest
+ * it has seen: then a holder that lost the lock and does not know it yet does
+ * no harm. On the server it is one lock with the plain one of that name, as the
+ * fair lock is. */
+DIBS_API DIBS_MUST dibs_err dibs_fenced_lock_new(dibs_client *c,
+                                                 const char *name,
+                                                 dibs_lock **out);
+/* At most `slots` holders at a time, over all threads, processes and hosts. A
+ * hold is one slot, and has a lease as that of any lock: the slot of a holder
+ * that died comes back. Re-entrant: an owner that holds a slot takes no second
+ * one. The first to acquire says how many slots there are. From then on the
+ * server's number counts; a handle with another one gets a WARNING event.
+ *
+ * INVALID  Also for fewer than 1 slot, or more than DIBS_PERMITS_MAX. */
+DIBS_API DIBS_MUST dibs_err dibs_slots_lock_new(dibs_client *c,
+                                                const char *name, int64_t slots,
+                                                dibs_lock **out);
+/* Changes how many slots there are. With fewer than are held nobody loses one:
+ * no more are granted until enough came back. Errors as of acquire; INVALID
+ * also if it is not a slots lock. */
+DIBS_API DIBS_MUST dibs_err dibs_slots_set(dibs_lock *l, int64_t slots);
 
 /* Several locks as one, of any kinds and clients; n of them, at most 1000.
  * Members may be freed afterwards; the order in which they are given does not
@@ -437,7 +476,7 @@ DIBS_API dibs_err dibs_lock_release(dibs_lock *l, const dibs_lock_opts *opts);
 
 /* Frees the lock whoever holds it. was_locked may be NULL. The holder it found
  * is the one it ends: should the lock change hands meanwhile, the next holder
- * keeps it. */
+ * keeps it. INVALID for a slots lock, which many may hold: name the owner. */
 DIBS_API dibs_err dibs_lock_force_release(dibs_lock *l, bool *was_locked);
 /* The same, only if this owner (as dibs_lock_info has it) holds the lock. */
 DIBS_API dibs_err dibs_lock_force_release_owner(dibs_lock *l, const char *owner,
@@ -471,6 +510,22 @@ DIBS_API int64_t dibs_lock_holds(const dibs_lock *l, dibs_owner owner);
 /* The owner as the server knows it, "uuid:number", of a hold. */
 DIBS_API dibs_err dibs_lock_owner_text(const dibs_lock *l, dibs_owner owner,
                                        char *buf, size_t size);
+
+/* The token of this owner's hold of a fenced lock: larger than that of every
+ * earlier hold, also when the server has lost its data. A nested hold has the
+ * token of the first. It stays readable when the hold is lost, until it is
+ * released.
+ *
+ * OK         *token is filled.
+ * NOT_OWNER  This owner does not hold it.
+ * INVALID    It is not a fenced lock.
+ */
+DIBS_API DIBS_MUST dibs_err dibs_lock_token(const dibs_lock *l,
+                                            dibs_owner owner, int64_t *token);
+/* Which slot of a slots lock this owner has, from 0: the lowest that no other
+ * client of this library had. Outcomes as of dibs_lock_token. */
+DIBS_API DIBS_MUST dibs_err dibs_lock_slot(const dibs_lock *l, dibs_owner owner,
+                                           int64_t *slot);
 
 /* One member of a group, as this owner's last acquire left it. */
 typedef struct dibs_member {
@@ -526,17 +581,22 @@ typedef struct dibs_lock_info {
     dibs_mode mode;
     int64_t ttl_ms; /* what is left of the lease; -1: it has none */
     int64_t holds;  /* of the owner below */
-    size_t owners;  /* how many owners; more than one only for readers */
+    size_t owners;  /* how many owners; more than one only for readers, and of
+                       a slots lock */
     size_t waiters; /* in the queue of a fair lock; for the other kinds see
                        dibs_lock_listeners */
     char owner[DIBS_OWNER_MAX]; /* the holder, or one of the readers; cut if
-                                   longer, and a NUL ends it */
+                                   longer, and a NUL ends it. Of a slots lock:
+                                   the one whose lease ends first */
+    int64_t token; /* of a fenced lock: the last one given to anybody; 0 none */
+    int64_t slots; /* of a slots lock: how many there are; 0 nobody said */
+    int64_t free_slots; /* and how many nobody has; may be below 0 */
 } dibs_lock_info;
 
 #ifdef __cplusplus
 #define DIBS_LOCK_INFO_INIT                                                    \
     {                                                                          \
-        sizeof(dibs_lock_info), false, DIBS_MODE_NONE, 0, 0, 0, 0, ""          \
+        sizeof(dibs_lock_info), false, DIBS_MODE_NONE, 0, 0, 0, 0, "", 0, 0, 0 \
     }
 #else
 #define DIBS_LOCK_INFO_INIT                                                    \
@@ -637,6 +697,160 @@ DIBS_API DIBS_MUST dibs_err dibs_lock_force_release_async(dibs_lock *l,
 DIBS_API DIBS_MUST dibs_err dibs_lock_info_get_async(dibs_lock *l,
                                                      dibs_info_cb cb,
                                                      void *arg);
+
+/* ---- semaphores --------------------------------------------------------- */
+
+/* A number of permits, and no owners: Redisson's RSemaphore, for names that are
+ * used from there. For anything else a slots lock is better. What this library
+ * adds: each acquire has a lease that is renewed while the process lives, so
+ * that the permits of one that died come back. */
+typedef struct dibs_semaphore dibs_semaphore;
+
+typedef struct dibs_semaphore_opts {
+    size_t size;          /* sizeof(dibs_semaphore_opts) */
+    int64_t permits;      /* how many; 0 = 1 */
+    int64_t wait_ms;      /* longest wait; 0 = no limit. For a release: the
+                             longest time to spend, 0 = two commands' worth */
+    int64_t lease_ms;     /* acquire: 0 = renewed until released */
+    dibs_lost_cb on_lost; /* acquire: its permits are gone; may be NULL. The
+                             owner that it gets is a number of its own */
+    void *arg;            /* for on_lost */
+} dibs_semaphore_opts;
+
+typedef struct dibs_latch_opts {
+    size_t size;         /* sizeof(dibs_latch_opts) */
+    int64_t wait_ms;     /* wait: the longest; 0 = no limit */
+    int64_t deadline_ms; /* set: the latch opens by itself after this; 0 =
+                            never */
+    const char *ticket;  /* count_down: a name that counts once, however often
+                            it is used, until the latch opens; NULL = each call
+                            counts */
+} dibs_latch_opts;
+
+#ifdef __cplusplus
+#define DIBS_SEMAPHORE_OPTS_INIT dibs_semaphore_opts_init()
+#define DIBS_LATCH_OPTS_INIT     dibs_latch_opts_init()
+static inline dibs_semaphore_opts dibs_semaphore_opts_init(void)
+{
+    dibs_semaphore_opts o = dibs_semaphore_opts();
+    o.size = sizeof o;
+    return o;
+}
+static inline dibs_latch_opts dibs_latch_opts_init(void)
+{
+    dibs_latch_opts o = dibs_latch_opts();
+    o.size = sizeof o;
+    return o;
+}
+#else
+#define DIBS_SEMAPHORE_OPTS_INIT                                               \
+    {                                                                          \
+        .size = sizeof(dibs_semaphore_opts)                                    \
+    }
+#define DIBS_SEMAPHORE_OPTS(...)                                               \
+    (&(const dibs_semaphore_opts){.size = sizeof(dibs_semaphore_opts),         \
+                                  __VA_ARGS__})
+#define DIBS_LATCH_OPTS_INIT                                                   \
+    {                                                                          \
+        .size = sizeof(dibs_latch_opts)                                        \
+    }
+#define DIBS_LATCH_OPTS(...)                                                   \
+    (&(const dibs_latch_opts){.size = sizeof(dibs_latch_opts), __VA_ARGS__})
+#endif
+
+DIBS_API DIBS_MUST dibs_err dibs_semaphore_new(dibs_client *c, const char *name,
+                                               dibs_semaphore **out);
+/* Releases nothing. Permits that were taken by it are given back by another
+ * handle of that name and client, or when the client closes. */
+DIBS_API void dibs_semaphore_free(dibs_semaphore *s);
+
+/* Says how many permits there are, if nobody has. Until then an acquire waits.
+ * was_set may be NULL; false: there is a number already, and it stays. */
+DIBS_API DIBS_MUST dibs_err dibs_semaphore_set(dibs_semaphore *s,
+                                               int64_t permits, bool *was_set);
+/* Takes permits, waiting as opts say. opts may be NULL: one, without a limit.
+ * Outcomes as of dibs_lock_acquire. */
+DIBS_API DIBS_MUST dibs_err
+dibs_semaphore_acquire(dibs_semaphore *s, const dibs_semaphore_opts *opts);
+/* One attempt. As acquire, but BUSY instead of waiting. */
+DIBS_API DIBS_MUST dibs_err dibs_semaphore_try(dibs_semaphore *s,
+                                               const dibs_semaphore_opts *opts);
+/* Gives back what one acquire of this client took: the oldest one that took as
+ * many as opts say. Of opts permits and wait_ms count; NULL: one.
+ *
+ * OK         Given back.
+ * NOT_OWNER  No acquire of this client has taken so many.
+ * LOST       They were taken, and had come back before: its lease was over, or
+ *            the semaphore was deleted.
+ * others     As of dibs_lock_release: they count as given back.
+ */
+DIBS_API dibs_err dibs_semaphore_release(dibs_semaphore *s,
+                                         const dibs_semaphore_opts *opts);
+/* How many permits are free; below 0 if more were taken away than there
+ * were. */
+DIBS_API DIBS_MUST dibs_err dibs_semaphore_available(dibs_semaphore *s,
+                                                     int64_t *available);
+/* Makes permits, or takes some away if below 0. What is out stays out.
+ * available may be NULL: how many are free then. Should the answer get lost it
+ * is sent again, and counts once; UNKNOWN: nobody knows whether it did. */
+DIBS_API DIBS_MUST dibs_err dibs_semaphore_add(dibs_semaphore *s,
+                                               int64_t permits,
+                                               int64_t *available);
+/* Takes away all permits that are free. They are nobody's then: whoever wants
+ * them back makes them, by dibs_semaphore_add. drained may be NULL. */
+DIBS_API DIBS_MUST dibs_err dibs_semaphore_drain(dibs_semaphore *s,
+                                                 int64_t *drained);
+
+/* ---- latches ------------------------------------------------------------ */
+
+/* Closed until it was counted down to zero: Redisson's RCountDownLatch. A latch
+ * that nobody has set, or whose key is lost, is open. */
+typedef struct dibs_latch dibs_latch;
+
+DIBS_API DIBS_MUST dibs_err dibs_latch_new(dibs_client *c, const char *name,
+                                           dibs_latch **out);
+DIBS_API void dibs_latch_free(dibs_latch *l);
+
+/* Closes an open latch; with a count of 0, opens a closed one. was_set may be
+ * NULL; false: it was closed (open) already, and stays as it is. Of opts
+ * deadline_ms counts; NULL: none. */
+DIBS_API DIBS_MUST dibs_err dibs_latch_set(dibs_latch *l, int64_t count,
+                                           const dibs_latch_opts *opts,
+                                           bool *was_set);
+/* Counts down by one; at zero the latch opens. Of opts ticket counts; NULL:
+ * none. left may be NULL: what is left then. Should the answer get lost it is
+ * sent again, and counts once.
+ *
+ * OK       Counted, or the ticket has counted before, or the latch is open.
+ * UNKNOWN  Nobody knows whether it was counted.
+ */
+DIBS_API DIBS_MUST dibs_err dibs_latch_count_down(dibs_latch *l,
+                                                  const dibs_latch_opts *opts,
+                                                  int64_t *left);
+/* What is left; 0 when open. */
+DIBS_API DIBS_MUST dibs_err dibs_latch_count(dibs_latch *l, int64_t *left);
+/* Waits until the latch is open. Of opts wait_ms counts; NULL: no limit.
+ *
+ * OK       It is open.
+ * TIMEOUT  wait_ms passed, or the latch's own deadline did: then
+ *          dibs_error_text says so.
+ * others   As of dibs_lock_acquire.
+ */
+DIBS_API DIBS_MUST dibs_err dibs_latch_wait(dibs_latch *l,
+                                            const dibs_latch_opts *opts);
+
+/* The async twins, as those of locks. */
+DIBS_API DIBS_MUST dibs_err dibs_semaphore_acquire_async(
+    dibs_semaphore *s, const dibs_semaphore_opts *opts, dibs_cb cb, void *arg);
+DIBS_API DIBS_MUST dibs_err dibs_semaphore_try_async(
+    dibs_semaphore *s, const dibs_semaphore_opts *opts, dibs_cb cb, void *arg);
+DIBS_API DIBS_MUST dibs_err dibs_semaphore_release_async(
+    dibs_semaphore *s, const dibs_semaphore_opts *opts, dibs_cb cb, void *arg);
+DIBS_API DIBS_MUST dibs_err dibs_latch_count_down_async(
+    dibs_latch *l, const dibs_latch_opts *opts, dibs_cb cb, void *arg);
+DIBS_API DIBS_MUST dibs_err dibs_latch_wait_async(dibs_latch *l,
+                                                  const dibs_latch_opts *opts,
+                                                  dibs_cb cb, void *arg);
 
 #ifdef __cplusplus
 }

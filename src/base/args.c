@@ -26,6 +26,11 @@ const struct dibs__struct dibs__struct_lock_opts =
 const struct dibs__struct dibs__struct_lock_info =
     STRUCT(dibs_lock_info, owner);
 const struct dibs__struct dibs__struct_member = STRUCT(dibs_member, valid_ms);
+/* With the last field that each had in 0.2. */
+const struct dibs__struct dibs__struct_semaphore_opts =
+    STRUCT(dibs_semaphore_opts, arg);
+const struct dibs__struct dibs__struct_latch_opts =
+    STRUCT(dibs_latch_opts, ticket);
 
 static size_t size_of(const void *s)
 {

@@ -3,9 +3,9 @@
  * args.h - arguments of public calls: structs that grow, times, pointers.
  *
  * A struct that a program and the library share begins with its size. Either
- * may be newer than the other. So the size of each struct in 0.1, the first
- * version that was published, is written down here and never changes; every
- * size from that on is accepted. What is added to a struct goes to its end, and
+ * may be newer than the other. So the size of each struct in the version that
+ * brought it (0.1 was the first) is written down and never changes; every size
+ * from that on is accepted. What is added to a struct goes to its end, and
  * needs no change here. (It must not lie where an older struct had padding:
  * what is in there is anybody's guess. An eight-byte field never does.)
  */
@@ -26,6 +26,8 @@ extern const struct dibs__struct dibs__struct_client_opts;
 extern const struct dibs__struct dibs__struct_lock_opts;
 extern const struct dibs__struct dibs__struct_lock_info;
 extern const struct dibs__struct dibs__struct_member;
+extern const struct dibs__struct dibs__struct_semaphore_opts;
+extern const struct dibs__struct dibs__struct_latch_opts;
 
 /* Options of the caller's size, in, brought to ours, out. What an older caller
  * does not have is zero. What a newer one has beyond that must be zero: it asks

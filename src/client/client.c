@@ -159,6 +159,7 @@ static void parts_init(dibs_client *c, const dibs_client_opts *o)
     c->opts.fair_wait_ms = o->fair_wait_ms;
     c->opts.fair_call_ms = o->fair_call_ms;
     c->opts.prefer_readers = o->prefer_readers;
+    c->opts.small_tokens = o->small_tokens;
     c->on_event = o->on_event;
     c->event_arg = o->event_arg;
     c->watchdog.lp = &c->loop;

@@ -28,6 +28,7 @@
 
 #define RETRY_MIN_MS 50
 #define RETRY_MAX_MS 250
+#define POLL_MAX_MS  128
 
 static void explain_refusal(struct dibs__op *op, dibs_err err)
 {
@@ -218,6 +219,8 @@ static dibs_err take_granted(struct dibs__line *line, struct dibs__op *op,
     op->hold = NULL;
     if (line->kind->shared)
         dibs__wait_kick_all(&line->wait); /* what one may, all may */
+    else if (line->kind->counted)
+        dibs__wait_kick(&line->wait); /* there may be one for the next */
     else
         lose_others(line, op->owner);
     line->handed = 0;
@@ -261,6 +264,16 @@ void dibs__acquire_end(struct dibs__op *op, dibs_err err)
     dibs__op_finish(op, err);
 }
 
+/* Longer each time, and not the same for all. */
+static int64_t poll_pause(struct dibs__waiter *wt)
+{
+    int64_t longest = INT64_C(1) << wt->polls;
+
+    if (longest < POLL_MAX_MS)
+        wt->polls++;
+    return dibs__random_in((longest + 1) / 2, longest);
+}
+
 /* What the answer means for a waiter: it stays in the line, it begins anew as a
  * re-entry, or it ends. */
 enum next_step { STEP_STAY, STEP_AGAIN, STEP_END };
@@ -286,7 +299,8 @@ static enum next_step first_step(struct dibs__line *line, struct dibs__op *op,
         return again ? STEP_AGAIN : STEP_END;
     case VERDICT_BUSY:
         *err = op->trying ? DIBS_ERR_BUSY : DIBS_ERR_NOMEM;
-        pause_ms = line->kind->pause(line, got->busy_ms);
+        pause_ms = op->wait.polls ? poll_pause(&op->wait)
+                                  : line->kind->pause(line, got->busy_ms);
         break;
     case VERDICT_AGAIN:
         pause_ms = dibs__random_in(RETRY_MIN_MS, RETRY_MAX_MS);
@@ -301,6 +315,21 @@ static enum next_step first_step(struct dibs__line *line, struct dibs__op *op,
     return !op->trying && dibs__wait_stay(&line->wait, &op->wait, pause_ms)
                ? STEP_STAY
                : STEP_END;
+}
+
+/* The handle of a slots lock and the server may differ: told once. */
+static void compare_total(struct dibs__line *line, int64_t total)
+{
+    int64_t mine = atomic_load(&line->slots);
+    char text[200];
+
+    if (atomic_exchange(&line->total_known, true) || total == mine)
+        return;
+    snprintf(text, sizeof text,
+             "'%.80s' has %lld slots, and not %lld as its handle says",
+             line->name, (long long)total, (long long)mine);
+    dibs__server_tell(dibs__line_server(line), DIBS_EVENT_WARNING, DIBS_OK,
+                      text);
 }
 
 static void acquire_answered(struct dibs__call *call, dibs_err err,
@@ -328,6 +357,8 @@ static void acquire_answered(struct dibs__call *call, dibs_err err,
     if (step != STEP_STAY)
         op_leave(line, op);
     dibs__unlock(&line->mu);
+    if (got.total)
+        compare_total(line, got.total);
     if (step == STEP_AGAIN)
         dibs__acquire_start_over(op);
     else if (step == STEP_END)
@@ -366,6 +397,8 @@ static enum plan plan_reentry(struct dibs__line *line, struct dibs__op *op,
         dibs__reap_over(line, h);
         return plan_end(DIBS_ERR_LOST, err);
     }
+    if (op->no_reentry)
+        return plan_end(DIBS_ERR_DEADLOCK, err);
     if (!dibs__hold_room(h))
         return plan_end(DIBS_ERR_NOMEM, err);
     h->busy = true;
@@ -385,7 +418,7 @@ static bool must_ask(struct dibs__line *line, const struct dibs__op *op)
 
     if (op->trying || kind->asks != ASKS_HEAD)
         return true;
-    if (dibs__hold_until(line, dibs__now_ms()))
+    if (!kind->counted && dibs__hold_until(line, dibs__now_ms()))
         return false;
     return dibs__kind_has(kind, VERB_LEAVE) ||
            dibs__list_empty(&line->wait.waiters);
@@ -456,6 +489,8 @@ void dibs__acquire_run(struct dibs__op *op)
         plan = h ? plan_reentry(line, op, h, &err) : plan_first(line, op, &err);
     }
     dibs__unlock(&line->mu);
+    if (plan == END && err == DIBS_ERR_DEADLOCK)
+        dibs__op_explain(op, err, "this owner holds it already");
     switch (plan) {
     case ASK:
         op->direct = direct;

@@ -47,6 +47,7 @@ struct dibs__hold {
     unsigned renewed;    /* levels that want renewal */
     enum dibs__hold_state state;
     bool busy;     /* an operation is changing it; always while ENDING */
+    bool picked;   /* of a semaphore: a release is about to give it back */
     bool renewing; /* it is in a batch that awaits its answer */
     bool doubted;  /* the server shall say whether it is still there */
     bool tainted;  /* an earlier copy of some command may still run */

@@ -20,17 +20,25 @@
  *   C  channel of a waiter, less      G  life of the gate, if it waits
  *      its owner                      W  fair_wait_ms
  *   f  first place wanted             F  fair_call_ms
- *   u  how many places                m  the most holders
+ *   u  how many places                m, M  the most holders; of an info
+ *   K  tag: the last token            w  small tokens
+ *   z, S, d  name: permits that are   p, P  id of the owner's, the next
+ *      out, slots, book of permits       owner's permit
+ *   T  how many slots                 x  id of a permit as hex, or owner
+ *   Q  to tell how many there are     v  slot, or nothing   V  the value
+ *   E  entry in the book
  *   0, 1  that number                 *  commands to publish with; the last
  */
 #include "lock/kind.h"
 
 #include "lock/locks.h"
+#include "lock/permit.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define HOLDERS_MAX  10000
+#define INFO_MAX     32   /* holders in an info */
 #define PAUSE_MIN_MS 1500 /* the longest pause of a waiter, with jitter */
 #define PAUSE_MAX_MS 2500
 #define GATE_MS      2500
@@ -95,6 +103,21 @@ static void tagged_arg(struct dibs__buf *out, const char *prefix,
     dibs__buf_arg_parts(out, prefix, strlen(prefix), tag, len);
 }
 
+/* As Redisson names keys beside a lock's. */
+void dibs__suffix_arg(struct dibs__buf *out, const struct dibs__line *line,
+                      const char *one, const char *two)
+{
+    size_t len;
+    const char *tag = name_tag(line, &len);
+
+    dibs__buf_arg_open(out, len + strlen(one) + strlen(two));
+    dibs__buf_add(out, tag + 1, len - 1);
+    dibs__buf_add(out, ":", 1);
+    dibs__buf_text(out, one);
+    dibs__buf_text(out, two);
+    dibs__buf_arg_close(out);
+}
+
 /* "{name}:", with which every read key begins; an owner follows, then the
  * tail. */
 static void read_begin_arg(struct dibs__buf *out, const struct dibs__line *line)
@@ -155,10 +178,16 @@ static void publish_args(struct dibs__buf *out, const struct dibs__line *line)
 
 /* Prefixes of keys that have the tag behind them. */
 static const char *const tagged[128] = {
-    ['q'] = "redisson_lock_queue",
-    ['s'] = "redisson_lock_timeout",
-    ['i'] = "dibs_lock_silent",
-    ['g'] = "dibs_rwlock_gate",
+    ['q'] = "redisson_lock_queue", ['s'] = "redisson_lock_timeout",
+    ['i'] = "dibs_lock_silent",    ['g'] = "dibs_rwlock_gate",
+    ['K'] = "redisson_lock_token",
+};
+
+/* Suffixes of keys that have the name in braces before them. */
+static const char *const suffixed[128] = {
+    ['z'] = "timeout",
+    ['S'] = "dibs_slot",
+    ['d'] = "dibs_held",
 };
 
 /* Letters for texts. False: it is none of those. */
@@ -207,6 +236,58 @@ static bool text_write(char letter, const struct dibs__ask *ask,
     return true;
 }
 
+static void permit_arg(struct dibs__buf *out, const struct dibs__line *line,
+                       uint64_t wire)
+{
+    unsigned char id[DIBS__PERMIT_ID];
+
+    dibs__permit_id(line->locks->c->id, wire, id);
+    dibs__buf_arg(out, id, sizeof id);
+}
+
+/* An entry in the book of a semaphore: "permits:owner". */
+static void entry_arg(struct dibs__buf *out, const struct dibs__ask *ask)
+{
+    char owner[DIBS_OWNER_MAX], many[32];
+    int n = snprintf(many, sizeof many, "%lld:", (long long)ask->value);
+
+    dibs__buf_arg_parts(out, many, (size_t)n, owner,
+                        owner_write(ask->line, ask->wire, "", owner));
+}
+
+/* Letters about permits. False: it is none of those. */
+static bool permit_write(char letter, const struct dibs__ask *ask,
+                         struct dibs__buf *out)
+{
+    char hex[2 * DIBS__PERMIT_ID];
+
+    switch (letter) {
+    case 'p':
+        permit_arg(out, ask->line, ask->wire);
+        break;
+    case 'P':
+        permit_arg(out, ask->line, ask->next_owner);
+        break;
+    case 'x':
+        dibs__permit_hex(ask->line->locks->c->id, ask->wire, hex);
+        dibs__buf_arg(out, ask->text ? ask->text : hex,
+                      ask->text ? ask->text_len : sizeof hex);
+        break;
+    case 'v':
+        if (ask->value > 0)
+            dibs__buf_arg_num(out, ask->value - 1);
+        else
+            dibs__buf_arg_text(out, "");
+        break;
+    case 'E':
+        entry_arg(out, ask);
+        break;
+    default:
+        return false;
+    }
+    return true;
+}
+
 static int64_t number_of(char letter, const struct dibs__ask *ask)
 {
     const struct dibs__locks *lk = ask->line->locks;
@@ -234,6 +315,16 @@ static int64_t number_of(char letter, const struct dibs__ask *ask)
         return lk->fair_call_ms;
     case 'm':
         return HOLDERS_MAX;
+    case 'M':
+        return INFO_MAX;
+    case 'w':
+        return lk->c->opts.small_tokens;
+    case 'T':
+        return atomic_load(&ask->line->slots);
+    case 'Q':
+        return !atomic_load(&ask->line->total_known);
+    case 'V':
+        return ask->value;
     default:
         assert(letter == '0' || letter == '1');
         return letter - '0';
@@ -245,7 +336,9 @@ void dibs__arg_write(char letter, const struct dibs__ask *ask,
 {
     if (tagged[letter & 127])
         tagged_arg(out, tagged[letter & 127], ask->line);
-    else if (!text_write(letter, ask, out))
+    else if (suffixed[letter & 127])
+        dibs__suffix_arg(out, ask->line, suffixed[letter & 127], "");
+    else if (!text_write(letter, ask, out) && !permit_write(letter, ask, out))
         dibs__buf_arg_num(out, number_of(letter, ask));
 }
 
@@ -276,6 +369,21 @@ static void renew_keys(const struct dibs__renew_item *items, size_t count,
     }
 }
 
+/* Which hold it is. */
+static void renewed_arg(const struct dibs__renew_item *item,
+                        struct dibs__buf *out)
+{
+    struct dibs__ask ask = {
+        .line = item->line, .wire = item->wire, .value = item->value};
+    char text[DIBS_OWNER_MAX];
+
+    if (item->line->kind->renew_arg)
+        dibs__arg_write(item->line->kind->renew_arg, &ask, out);
+    else
+        dibs__buf_arg(out, text,
+                      dibs__owner_text(item->line, item->wire, text));
+}
+
 /* In a cluster the keys of many can be in several slots: then they go behind
  * the arguments. */
 void dibs__renew_write(const struct dibs__renew_item *items, size_t count,
@@ -284,15 +392,13 @@ void dibs__renew_write(const struct dibs__renew_item *items, size_t count,
     const struct dibs__kind *kind = items[0].line->kind;
     bool apart = count > 1 && dibs__line_client(items[0].line)->cluster;
     size_t keys = strlen(kind->renew_keys) * count;
-    char text[DIBS_OWNER_MAX];
 
     dibs__script_head(out, kind->renews, whole, apart ? 0 : keys,
                       2 * count + (apart ? keys : 0));
     if (!apart)
         renew_keys(items, count, out);
     for (size_t i = 0; i < count; i++) {
-        dibs__buf_arg(out, text,
-                      dibs__owner_text(items[i].line, items[i].wire, text));
+        renewed_arg(&items[i], out);
         dibs__buf_arg_num(out, items[i].lease_ms);
     }
     if (apart)
@@ -310,6 +416,9 @@ static void answer_number(enum dibs__verb verb, int64_t num,
     } else if (num >= ANSWER_NO_END) {
         out->verdict = VERDICT_BUSY;
         out->busy_ms = dibs__reply_ms(num);
+    } else if (num == ANSWER_UNSET) {
+        out->verdict = VERDICT_BUSY;
+        out->busy_ms = ANSWER_NO_END;
     } else if (num == ANSWER_GONE) {
         out->verdict = VERDICT_GONE;
     } else if (num == ANSWER_ITSELF) {
@@ -328,6 +437,26 @@ void dibs__read_plain(enum dibs__verb verb, const struct dibs__reply *reply,
         out->verdict = VERDICT_TAKEN;
     else if (reply->type == REPLY_NUM)
         answer_number(verb, reply->num, out);
+}
+
+int64_t dibs__number_in(const char *text, const char *end)
+{
+    const int64_t most = INT64_MAX / 10 - 1;
+    int64_t n = 0;
+
+    for (; text < end && *text >= '0' && *text <= '9' && n < most; text++)
+        n = n * 10 + (*text - '0');
+    return n;
+}
+
+void dibs__read_valued(enum dibs__verb verb, const struct dibs__reply *reply,
+                       struct dibs__acquired *out)
+{
+    dibs__read_plain(verb, reply, out);
+    if (reply->type == REPLY_TEXT) {
+        out->verdict = VERDICT_TAKEN;
+        out->value = dibs__number_in(reply->text, reply->text + reply->len);
+    }
 }
 
 int64_t dibs__pause_usual(const struct dibs__line *line, int64_t busy_ms)

@@ -37,6 +37,7 @@ enum dibs__script_answer {
     /* ACQUIRE answers nil when taken; with a number from NO_END up when busy
      * for so many ms. */
     ANSWER_NO_END = -1, /* busy, and nobody knows for how long */
+    ANSWER_UNSET = -2,  /* busy: nobody has said how many permits there are */
     ANSWER_GONE = -3,   /* the outer holds of a re-entry are gone */
     ANSWER_ITSELF = -5, /* the owner would wait for itself */
     /* ACQUIRE, FORCE, INFO, HOLDERS, and RELEASE of a batch. */
@@ -61,10 +62,23 @@ enum dibs__script_answer {
 enum dibs__family {
     FAMILY_PLAIN, /* one lock for all: an owner has it as one kind only */
     FAMILY_RW,    /* an owner may have both halves, by one number */
+    FAMILY_SLOTS, /* no hash: permits, as the two below */
+    FAMILY_SEMAPHORE,
+    FAMILY_LATCH, /* nothing is held */
     FAMILY_COUNT
 };
 
-enum dibs__kind_id { KIND_BASIC, KIND_FAIR, KIND_READ, KIND_WRITE, KIND_COUNT };
+enum dibs__kind_id {
+    KIND_BASIC,
+    KIND_FAIR,
+    KIND_READ,
+    KIND_WRITE,
+    KIND_FENCED,
+    KIND_SLOTS,
+    KIND_SEMAPHORE,
+    KIND_LATCH,
+    KIND_COUNT
+};
 
 /* What a command is about. A field that a verb does not need is not read. */
 struct dibs__ask {
@@ -87,7 +101,11 @@ struct dibs__ask {
     bool stay;        /* ACQUIRE: it will wait, and leave if it gives up */
     bool all;         /* FORCE: all who share the lock with this owner */
     const char *text; /* FORCE: the owner as text, instead of wire */
-    size_t text_len;
+    union {
+        size_t text_len;
+        int64_t value; /* RELEASE, HANDOVER: what the hold came with. ACQUIRE of
+                          a semaphore: how many permits */
+    };
 };
 
 enum dibs__outcome {
@@ -105,6 +123,7 @@ struct dibs__acquired {
     dibs_err err;    /* VERDICT_REFUSED */
     int64_t busy_ms; /* VERDICT_BUSY; < 0 nobody knows */
     int64_t value;   /* VERDICT_TAKEN: what came with it; 0 = nothing */
+    int64_t total;   /* VERDICT_TAKEN: how many slots there are; 0 = not told */
 };
 
 /* One of many that are renewed together. */
@@ -112,6 +131,7 @@ struct dibs__renew_item {
     struct dibs__line *line;
     uint64_t wire;
     uint64_t hold;    /* which hold; numbers are not used again */
+    int64_t value;    /* what the hold came with */
     int64_t lease_ms; /* LEASE_LOOK: is it there? Its end stays as it is */
     bool doubted;     /* it was, and this is to settle it */
 };
@@ -133,10 +153,13 @@ struct dibs__kind {
     const char *suffix;   /* behind an owner's name on the server */
     enum dibs__asks asks; /* who of a line asks the server */
     bool queued;    /* the server has a queue of waiters, and calls them */
-    bool shared;    /* several owners can have it at once */
+    bool shared;    /* any number of owners can have it at once */
+    bool counted;   /* so many owners can; those that wait go in order */
+    bool braced;    /* the channel is prefix{name}, whatever the name */
     char batch;     /* what multi_acquire.lua calls it; 0 = it asks by itself */
     char batch_key; /* letter of one more key of a batch; 0 = none */
     const char *renew_keys;            /* those of one hold */
+    char renew_arg;                    /* letter of the hold; 0 = its owner */
     const struct dibs__script *renews; /* kinds with the same script are
                                           renewed together */
     struct dibs__command command[VERB_COUNT];
@@ -145,6 +168,8 @@ struct dibs__kind {
     /* The reply to an ACQUIRE or HANDOVER. */
     void (*read)(enum dibs__verb verb, const struct dibs__reply *reply,
                  struct dibs__acquired *out);
+    /* How calls wait for it; NULL: as for a lock. */
+    const struct dibs__wait_user *waits;
     /* How long a waiter pauses after it was told "busy for so long". */
     int64_t (*pause)(const struct dibs__line *line, int64_t busy_ms);
 };
@@ -153,6 +178,9 @@ extern const struct dibs__kind dibs__kind_basic;
 extern const struct dibs__kind dibs__kind_fair;
 extern const struct dibs__kind dibs__kind_read;
 extern const struct dibs__kind dibs__kind_write;
+extern const struct dibs__kind dibs__kind_fenced;
+extern const struct dibs__kind dibs__kind_slots;
+extern const struct dibs__kind dibs__kind_semaphore;
 
 /* Does this kind have that verb? HANDOVER: one owner can pass the lock to
  * another. LEAVE: a waiter that gives up tells the server. */
@@ -179,6 +207,9 @@ void dibs__arg_write(char letter, const struct dibs__ask *ask,
 /* The owner as the server knows it; how long the text is. */
 size_t dibs__owner_text(const struct dibs__line *line, uint64_t wire,
                         char buf[DIBS_OWNER_MAX]);
+/* "{name}:" and two texts behind it, as an argument. */
+void dibs__suffix_arg(struct dibs__buf *out, const struct dibs__line *line,
+                      const char *one, const char *two);
 /* With how many commands scripts publish: none are named but in a cluster. */
 size_t dibs__publish_count(const struct dibs__line *line);
 
@@ -188,6 +219,15 @@ void dibs__read_plain(enum dibs__verb verb, const struct dibs__reply *reply,
 #define DIBS__PLAIN_ANSWERS                                                    \
     .taken_types = 1u << REPLY_NIL, .other_types = 1u << REPLY_NUM,            \
     .read = dibs__read_plain
+/* For kinds that give a number with the lock, as text, and nil for a
+ * re-entry. */
+void dibs__read_valued(enum dibs__verb verb, const struct dibs__reply *reply,
+                       struct dibs__acquired *out);
+#define DIBS__VALUED_ANSWERS                                                   \
+    .taken_types = 1u << REPLY_NIL | 1u << REPLY_TEXT,                         \
+    .other_types = 1u << REPLY_NUM, .read = dibs__read_valued
+/* The number that a text begins with; one that is too large is cut. */
+int64_t dibs__number_in(const char *text, const char *end);
 /* Until the holder's lease is over, two seconds or so at most. */
 int64_t dibs__pause_usual(const struct dibs__line *line, int64_t busy_ms);
 /* What the answers to INFO and HOLDERS look like is the same for all. */

@@ -89,14 +89,14 @@ void dibs__line_fill_call(const struct dibs__line *line,
 /* ---- the table --------------------------------------------------------- */
 
 /* "prefix:{name}", or "prefix:name" for a name that has a brace already. */
-static char *channel_name(const char *prefix, const char *name, size_t len,
-                          size_t *out_len)
+static char *channel_name(const struct dibs__kind *kind, const char *name,
+                          size_t len, size_t *out_len)
 {
     struct dibs__buf b = {0};
-    bool tagged = memchr(name, '{', len) != NULL;
+    bool tagged = !kind->braced && memchr(name, '{', len) != NULL;
 
-    dibs__buf_text(&b, prefix);
-    dibs__buf_text(&b, tagged ? ":" : ":{");
+    dibs__buf_text(&b, kind->channel);
+    dibs__buf_text(&b, kind->braced ? "{" : tagged ? ":" : ":{");
     dibs__buf_add(&b, name, len);
     if (!tagged)
         dibs__buf_text(&b, "}");
@@ -121,7 +121,7 @@ static void line_wait_init(struct dibs__line *line)
 {
     struct dibs__wait *w = &line->wait;
 
-    w->user = line->locks->waits;
+    w->user = line->kind->waits ? line->kind->waits : line->locks->waits;
     w->mu = &line->mu;
     w->c = line->locks->c;
     w->slot = line->slot;
@@ -150,7 +150,7 @@ static struct dibs__line *line_new(struct dibs__locks *lk,
     line->name_len = len;
     memcpy(line->name, name, len);
     line->slot = lk->c->cluster ? dibs__slot_of(name, len) : 0;
-    line->channel = channel_name(kind->channel, name, len, &line->channel_len);
+    line->channel = channel_name(kind, name, len, &line->channel_len);
     if (!line->channel) {
         line_free(line);
         return NULL;

@@ -34,6 +34,8 @@ struct dibs__line {
     int64_t handed_since;     /* mu */
     struct dibs__wait wait;   /* mu: the waiters */
     atomic_bool swept;        /* a sweep of its queue is on */
+    atomic_llong slots;       /* of a slots lock: how many the handle says */
+    atomic_bool total_known;  /* and the server was asked */
 
     int slot;                     /* const after init; 0 if in no cluster */
     size_t name_len, channel_len; /* const after init */

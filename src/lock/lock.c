@@ -45,8 +45,8 @@ static dibs_err check_args(const void *name, size_t len, dibs_lock **out)
     return DIBS_OK;
 }
 
-static dibs_err lock_new(dibs_client *c, const struct dibs__kind *kind,
-                         const void *name, size_t len, dibs_lock **out)
+dibs_err dibs__lock_new(dibs_client *c, const struct dibs__kind *kind,
+                        const void *name, size_t len, dibs_lock **out)
 {
     if (check_args(name, len, out) != DIBS_OK)
         return dibs__client_refuse(c);
@@ -74,42 +74,45 @@ static dibs_err lock_new(dibs_client *c, const struct dibs__kind *kind,
     return err;
 }
 
-/* Longer than allowed is as good as any length that is not. */
-static size_t length(const char *name)
+size_t dibs__name_length(const char *name)
 {
     return name ? strnlen(name, DIBS_NAME_MAX + 1) : 0;
 }
 
 dibs_err dibs_lock_new(dibs_client *c, const char *name, dibs_lock **out)
 {
-    return DIBS__TOLD(lock_new(c, &dibs__kind_basic, name, length(name), out));
+    return DIBS__TOLD(dibs__lock_new(c, &dibs__kind_basic, name,
+                                     dibs__name_length(name), out));
 }
 
 dibs_err dibs_lock_new_bytes(dibs_client *c, const void *name, size_t len,
                              dibs_lock **out)
 {
-    return DIBS__TOLD(lock_new(c, &dibs__kind_basic, name, len, out));
+    return DIBS__TOLD(dibs__lock_new(c, &dibs__kind_basic, name, len, out));
 }
 
 dibs_err dibs_fair_lock_new(dibs_client *c, const char *name, dibs_lock **out)
 {
-    return DIBS__TOLD(lock_new(c, &dibs__kind_fair, name, length(name), out));
+    return DIBS__TOLD(dibs__lock_new(c, &dibs__kind_fair, name,
+                                     dibs__name_length(name), out));
 }
 
 dibs_err dibs_fair_lock_new_bytes(dibs_client *c, const void *name, size_t len,
                                   dibs_lock **out)
 {
-    return DIBS__TOLD(lock_new(c, &dibs__kind_fair, name, len, out));
+    return DIBS__TOLD(dibs__lock_new(c, &dibs__kind_fair, name, len, out));
 }
 
 dibs_err dibs_read_lock_new(dibs_client *c, const char *name, dibs_lock **out)
 {
-    return DIBS__TOLD(lock_new(c, &dibs__kind_read, name, length(name), out));
+    return DIBS__TOLD(dibs__lock_new(c, &dibs__kind_read, name,
+                                     dibs__name_length(name), out));
 }
 
 dibs_err dibs_write_lock_new(dibs_client *c, const char *name, dibs_lock **out)
 {
-    return DIBS__TOLD(lock_new(c, &dibs__kind_write, name, length(name), out));
+    return DIBS__TOLD(dibs__lock_new(c, &dibs__kind_write, name,
+                                     dibs__name_length(name), out));
 }
 
 void dibs_lock_free(dibs_lock *l)
@@ -226,7 +229,7 @@ void *dibs__op_new(dibs_lock *l, size_t size)
     return op;
 }
 
-static void op_discard(struct dibs__op *op)
+void dibs__op_discard(struct dibs__op *op)
 {
     dibs__free(op->why);
     dibs__note_free(op->note);
@@ -288,6 +291,8 @@ dibs_err dibs__acquire_fill(struct dibs__op *op, const dibs_lock_opts *o,
     op->trying = trying;
     op->lease_ms = o->lease_ms;
     op->max_hold_ms = o->max_hold_ms;
+    op->no_reentry = o->no_reentry;
+    op->wait.polls = o->poll;
     op->ask.lease_ms =
         o->max_hold_ms ? dibs__min(lease, o->max_hold_ms) : lease;
     op->reap_ms = op->ask.lease_ms;
@@ -379,7 +384,7 @@ static dibs_err run_async(dibs_lock *l, const dibs_lock_opts *opts,
         op->arg = from->arg;
         dibs__op_begin(op);
     } else if (op) {
-        op_discard(op);
+        dibs__op_discard(op);
     }
     dibs__client_leave(c);
     return err;

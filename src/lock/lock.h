@@ -24,6 +24,12 @@ dibs_err dibs__lock_enter(const dibs_lock *l);
  * may be NULL. Returns INVALID. */
 dibs_err dibs__lock_refuse(const dibs_lock *l);
 
+/* A handle for a lock of this kind; checks all its arguments. */
+dibs_err dibs__lock_new(dibs_client *c, const struct dibs__kind *kind,
+                        const void *name, size_t len, dibs_lock **out);
+/* How long a name is; one that is too long is as good as any other. */
+size_t dibs__name_length(const char *name);
+
 /* What the options say, into an operation that has its line. Thread: any. */
 dibs_err dibs__acquire_fill(struct dibs__op *op, const dibs_lock_opts *o,
                             bool trying);
@@ -36,5 +42,7 @@ dibs_err dibs__op_wait(struct dibs__op *op);
 /* An async one, of this size (an op comes first in it). It has a reference to
  * its line. NULL: out of memory. */
 void *dibs__op_new(dibs_lock *l, size_t size);
+/* One that was not begun. */
+void dibs__op_discard(struct dibs__op *op);
 
 #endif

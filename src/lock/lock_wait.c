@@ -58,7 +58,9 @@ static int64_t lock_held_until(struct dibs__wait *w, int64_t now)
     struct dibs__line *line = line_waiting(w);
 
     dibs__assert_held(&line->mu);
-    return line->kind->shared ? 0 : dibs__hold_until(line, now);
+    return line->kind->shared || line->kind->counted
+               ? 0
+               : dibs__hold_until(line, now);
 }
 
 static void lock_own_channel(const struct dibs__waiter *wt,

@@ -103,16 +103,50 @@ static size_t fields_given(int64_t fields)
     return fields < 0 ? 0 : fields > FIELDS_MAX ? FIELDS_MAX : (size_t)fields;
 }
 
+/* The permits of a slots lock, from the third element on: owner, ms, slot. The
+ * one that ends first stands for all. */
+static dibs_err read_slots_info(struct look *lo, const struct dibs__reply *r)
+{
+    dibs_lock_info *info = &lo->info;
+    const struct dibs__reply *owner = dibs__reply_text(r, FIRST_FIELD);
+    int64_t known, unused, taken;
+
+    *info = (dibs_lock_info){.size = sizeof *info};
+    if (!dibs__reply_num(r, 0, &known) || !dibs__reply_num(r, 1, &unused) ||
+        !dibs__reply_num(r, 2, &taken))
+        return DIBS_ERR_PROTOCOL;
+    info->locked = taken > 0;
+    info->owners = taken > 0 ? (size_t)taken : 0;
+    info->slots = known ? unused + taken : 0;
+    info->free_slots = unused;
+    if (!info->locked || !owner)
+        return DIBS_OK;
+    info->mode = DIBS_MODE_EXCLUSIVE;
+    if (!dibs__reply_num(r, FIRST_FIELD + 1, &info->ttl_ms))
+        return DIBS_ERR_PROTOCOL;
+    info->ttl_ms = dibs__reply_ms(info->ttl_ms);
+    read_owner(lo, owner, &(struct dibs__reply){.text = "1", .len = 1});
+    return DIBS_OK;
+}
+
 /* OK; WRONGTYPE: no lock; PROTOCOL: not an answer of the info script. */
 static dibs_err read_info(struct look *lo, const struct dibs__reply *r)
 {
     dibs_lock_info *info = &lo->info;
     int64_t left, fields, waiters;
 
+    const struct dibs__reply *token = dibs__reply_text(r, 2);
+
+    if (lo->op.line->kind->id == KIND_SLOTS)
+        return read_slots_info(lo, r);
     *info = (dibs_lock_info){.size = sizeof *info};
     if (!dibs__reply_num(r, 0, &left) || !dibs__reply_num(r, 1, &fields) ||
-        !dibs__reply_num(r, 2, &waiters))
+        (!token && !dibs__reply_num(r, 2, &waiters)))
         return DIBS_ERR_PROTOCOL;
+    if (token) { /* of a fenced lock, instead of waiters */
+        info->token = dibs__number_in(token->text, token->text + token->len);
+        waiters = 0;
+    }
     if (left == NO_LOCK)
         return DIBS_ERR_WRONGTYPE;
     info->waiters = waiters > 0 ? (size_t)waiters : 0;
@@ -208,12 +242,28 @@ static void force_run(struct dibs__op *op)
     dibs__op_send(op, VERB_FORCE, force_answered, twice_timeout(lo), 0);
 }
 
+static dibs_err read_slots_holders(struct look *lo, const struct dibs__reply *r)
+{
+    for (size_t i = FIRST_FIELD; i + 2 < r->len; i += 3) {
+        const struct dibs__reply *who = dibs__reply_text(r, i);
+        struct holder h = {.mode = DIBS_MODE_EXCLUSIVE, .holds = 1};
+        if (!who || !dibs__reply_num(r, i + 1, &h.remaining_ms))
+            return DIBS_ERR_PROTOCOL;
+        h.remaining_ms = dibs__reply_ms(h.remaining_ms);
+        dibs__buf_add(lo->page, &h, sizeof h);
+        dibs__buf_add(lo->page, who->text, strlen(who->text) + 1);
+    }
+    return r->len >= FIRST_FIELD ? DIBS_OK : DIBS_ERR_PROTOCOL;
+}
+
 /* Owner with its NUL, holds, time, mode: one after the other. */
 static dibs_err read_holders(struct look *lo, const struct dibs__reply *r)
 {
     const struct dibs__reply *mode = dibs__reply_text(r, 0);
     int64_t why;
 
+    if (lo->op.line->kind->id == KIND_SLOTS)
+        return read_slots_holders(lo, r);
     if (dibs__reply_num(r, 0, &why) && why == NO_LOCK)
         return DIBS_ERR_WRONGTYPE;
     for (size_t i = 1; mode && i + 2 < r->len; i += 3) {
@@ -260,7 +310,7 @@ static void info_answered(struct dibs__call *call, dibs_err err,
 
     if (err == DIBS_OK)
         err = read_info(lo, reply);
-    if (err == DIBS_OK && lo->page)
+    if (err == DIBS_OK && lo->page && lo->op.line->kind->queued)
         err = read_queue(lo, reply);
     if (err == DIBS_OK && lo->force && lo->owner_len) {
         if (lo->owner_len <= sizeof lo->owner) {
@@ -320,11 +370,25 @@ dibs_err dibs_lock_info_get(dibs_lock *l, dibs_lock_info *out)
     return DIBS__TOLD(get_info(l, out));
 }
 
+/* So many have a slots lock: which of them? */
+static dibs_err refuse_all_slots(const dibs_lock *l)
+{
+    if (!l || !l->line || l->line->kind->id != KIND_SLOTS)
+        return DIBS_OK;
+    dibs__reason_set(DIBS_ERR_INVALID,
+                     "'%.80s' is a slots lock: say whose hold "
+                     "is meant, by dibs_lock_force_release_owner",
+                     l->line->name);
+    return dibs__lock_refuse(l);
+}
+
 /* Whoever has it, or this owner if one is given. */
 static dibs_err force(dibs_lock *l, const char *owner, bool *was_locked)
 {
     struct look lo = {.force = true};
 
+    if (!owner && refuse_all_slots(l) != DIBS_OK)
+        return DIBS_ERR_INVALID;
     if (owner) {
         lo.owner_len = strlen(owner);
         memcpy(lo.owner, owner, lo.owner_len);
@@ -390,6 +454,8 @@ static dibs_err look_begin(dibs_lock *l, const struct look *from)
 
 static dibs_err look_async(dibs_lock *l, const struct look *from)
 {
+    if (from->force && refuse_all_slots(l) != DIBS_OK)
+        return DIBS_ERR_INVALID;
     if (!from->force_fn && !from->info_fn) {
         dibs__check_given("cb", NULL);
         return dibs__lock_refuse(l);

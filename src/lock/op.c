@@ -78,33 +78,11 @@ void dibs__op_tell_reason(struct dibs__op *op)
 
 /* ---- sending, and the end ---------------------------------------------- */
 
-void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
-                   dibs__answered *answered, int64_t within, int64_t connect_by)
+static void op_start_call(struct dibs__op *op)
 {
     struct dibs__route to = dibs__line_route(op->line);
-    const struct dibs__kind *kind = op->line->kind;
-
-    dibs__assert_no_lock();
-    if (op->batch && op->batch->take(op, verb, answered))
-        return;
-    op->batch = NULL;
-    static const unsigned expects[] = {
-        [VERB_RELEASE] = 1u << REPLY_NUM, [VERB_HANDOVER] = 1u << REPLY_NUM,
-        [VERB_FORCE] = 1u << REPLY_NUM,   [VERB_LEAVE] = 0,
-        [VERB_INFO] = 1u << REPLY_ARRAY,  [VERB_HOLDERS] = 1u << REPLY_ARRAY,
-    };
-
-    op->verb = verb;
-    op->call.expects = verb == VERB_ACQUIRE
-                           ? kind->taken_types | kind->other_types
-                           : expects[verb];
-    op->call.write = op_write;
-    op->call.done = answered;
-    op->call.explain = call_explained;
-    dibs__line_fill_call(op->line, &op->call, within, connect_by);
-    op->call.replicas = verb == VERB_ACQUIRE ? op->replicas : 0;
-    op->call.writes = kind->taken_types;
     bool direct = op->direct;
+
     op->direct = false; /* its next step may be on io, which must not wait */
     bool *asked = op->asked;
     if (direct && asked) /* op may be gone by the time it says no */
@@ -113,6 +91,51 @@ void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
         dibs__call_direct(to, &op->call);
     else
         dibs__call_start(to, &op->call);
+}
+
+void dibs__op_send_own(struct dibs__op *op, dibs__op_writer *write,
+                       unsigned expects, dibs__answered *answered,
+                       int64_t within)
+{
+    dibs__assert_no_lock();
+    op->verb = VERB_COUNT;
+    op->call.expects = expects;
+    op->call.write = write;
+    op->call.done = answered;
+    op->call.explain = call_explained;
+    dibs__line_fill_call(op->line, &op->call, within, 0);
+    op->call.replicas = 0;
+    op_start_call(op);
+}
+
+void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
+                   dibs__answered *answered, int64_t within, int64_t connect_by)
+{
+    const struct dibs__kind *kind = op->line->kind;
+
+    dibs__assert_no_lock();
+    if (op->batch && op->batch->take(op, verb, answered))
+        return;
+    op->batch = NULL;
+    static const unsigned expects[] = {
+        [VERB_RELEASE] = 1u << REPLY_NUM,
+        [VERB_FORCE] = 1u << REPLY_NUM,
+        [VERB_LEAVE] = 0,
+        [VERB_INFO] = 1u << REPLY_ARRAY,
+        [VERB_HOLDERS] = 1u << REPLY_ARRAY,
+    };
+
+    op->verb = verb;
+    op->call.expects = verb == VERB_ACQUIRE || verb == VERB_HANDOVER
+                           ? kind->taken_types | kind->other_types
+                           : expects[verb];
+    op->call.write = op_write;
+    op->call.done = answered;
+    op->call.explain = call_explained;
+    dibs__line_fill_call(op->line, &op->call, within, connect_by);
+    op->call.replicas = verb == VERB_ACQUIRE ? op->replicas : 0;
+    op->call.writes = kind->taken_types;
+    op_start_call(op);
 }
 
 void dibs__op_begin(struct dibs__op *op)

@@ -53,15 +53,16 @@ struct dibs__op {
 
     /* Small things together: there can be very many of these. */
     enum dibs__verb verb;
-    int replicas;  /* acquire: so many must have it; 0 none, -1 all */
-    dibs_err last; /* line.mu: what the last attempt failed with */
-    dibs_err err;  /* the result */
-    bool trying;   /* one attempt only */
-    bool direct;   /* its next step is on its caller's thread, which may send
-                      by itself */
-    bool gives;    /* it is a release */
-    bool tainted;  /* line.mu: an earlier copy of a command may still run */
-    bool kept;     /* renewed, with or without a lease, until it is sealed */
+    int replicas;    /* acquire: so many must have it; 0 none, -1 all */
+    dibs_err last;   /* line.mu: what the last attempt failed with */
+    dibs_err err;    /* the result */
+    bool trying;     /* one attempt only */
+    bool direct;     /* its next step is on its caller's thread, which may send
+                        by itself */
+    bool gives;      /* it is a release */
+    bool no_reentry; /* acquire: not if its owner holds it already */
+    bool tainted;    /* line.mu: an earlier copy of a command may still run */
+    bool kept;       /* renewed, with or without a lease, until it is sealed */
     bool async;
     bool tells; /* async: by itself, instead of fn */
     union {
@@ -84,6 +85,13 @@ void dibs__op_begin(struct dibs__op *op);
 void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
                    dibs__answered *answered, int64_t within,
                    int64_t connect_by);
+/* Sends a command that is no verb of the kind. expects: types of reply, a bit
+ * each. */
+typedef void dibs__op_writer(struct dibs__call *call, struct dibs__buf *out,
+                             bool whole);
+void dibs__op_send_own(struct dibs__op *op, dibs__op_writer *write,
+                       unsigned expects, dibs__answered *answered,
+                       int64_t within);
 /* The end of it: op must not be touched any more. No mutex held. */
 void dibs__op_finish(struct dibs__op *op, dibs_err err);
 

@@ -388,6 +388,7 @@ static enum plan plan_release(struct dibs__line *line, struct dibs__op *op,
     h->busy = true;
     op->hold = h;
     op->ask.target = h->count - 1;
+    op->ask.value = h->value;
     if (h->count > 1)
         return PARTIAL;
     dibs__hold_ending(line, h);

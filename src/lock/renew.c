@@ -202,6 +202,7 @@ static enum due hold_due(struct dibs__line *line, struct dibs__hold *h,
     }
     h->renewing = true;
     item->wire = h->wire;
+    item->value = h->value;
     item->lease_ms = h->renewed && lease > 0 ? lease : LEASE_LOOK;
     item->doubted = h->doubted;
     h->doubted = false;

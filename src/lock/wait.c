@@ -362,7 +362,8 @@ static void wait_look(struct dibs__wait *w)
     int64_t at = w->first_deadline;
     if (!idle) {
         int64_t held = w->user->held_until ? w->user->held_until(w, now) : 0;
-        listen = w->asks != ASKS_EACH && !w->listening && !held;
+        listen = w->asks != ASKS_EACH && !w->listening && !held &&
+                 !waiter_of(w->waiters.next)->polls;
         asking = pick_asking(w, now, held, &at);
         at = dibs__min(at, w->first_deadline);
     }

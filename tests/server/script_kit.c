@@ -95,6 +95,8 @@ static bool text_like(const char *text, const char *want)
 {
     if (strncmp(want, "'~", 2) == 0)
         return number_like(atoll(text), want + 1);
+    if (strcmp(want, "'us") == 0)
+        return atoll(text) / 1000 >= sk_began && atoll(text) / 1000 <= sk_now();
     return strcmp(text, want) == 0;
 }
 

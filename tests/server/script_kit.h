@@ -22,7 +22,8 @@
  * A reply  is a number, a text, "nil", "-TEXT" for an error with that text in
  *          it ("-any" for any text), or several of these for an array. ~N is a
  *          number that was N a moment ago and has been falling since; '~N is
- *          such a number as a text.
+ *          such a number as a text. 'us is a time since the row began, in
+ *          microseconds, as a text.
  * A state  is "KEY FIELD=VALUE ... TTL" for a hash or "KEY string TTL", one a
  *          key, ';' between them. A TTL is a number of ms, ~N, -1 for a key
  *          without an end, or "any". A key that is not named must not exist, so

@@ -1,0 +1,44 @@
+-- latch_down: count down by one; at zero the latch opens.
+--
+-- KEYS  1 count   2 notes
+-- ARGV  1 ticket   2 '1' if it is a name, that may be used again when the latch
+--       was set anew   3 channel, then the commands to publish with; none =
+--       'publish'
+-- Gives what is left; an error when the key holds no number.
+--
+-- Twice is harmless: a ticket counts once. Works on a full server: that lets
+-- the rest pass once a script has written; to take out what is not there is
+-- enough for that.
+local latch, notes = KEYS[1], KEYS[2]
+local ticket = (ARGV[2] == '1' and 'n:' or 'c:') .. ARGV[1]
+local HOW = 4
+--@include publish
+--@include whole
+--@include latch
+
+local count = redis.call('get', latch)
+if not count then
+    return 0
+elseif not whole(count) then
+    return redis.error_reply('WRONGTYPE the key holds no count')
+end
+local left = whole(count)
+local noted = redis.call('hmget', notes, ticket, '#')
+local life = noted[2] or '0'
+redis.pcall('hdel', notes, '')
+if left <= 0 then
+    open_latch(latch, notes, ARGV[3])
+    return 0
+elseif noted[1] and (ARGV[2] ~= '1' or noted[1] == life) then
+    return left
+end
+redis.call('hset', notes, ticket, life)
+if left > 1 then
+    redis.call('decr', latch)
+    if redis.call('pttl', notes) < WEEK then
+        redis.call('pexpire', notes, WEEK)
+    end
+    return left - 1
+end
+open_latch(latch, notes, ARGV[3])
+return 0

@@ -1,0 +1,32 @@
+-- held: the book of a semaphore: who has how many permits, and until when.
+
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+-- What holders that are gone had comes back: up to 100 of them. free: how many
+-- are free, false if nobody knows; then the book is void. Gives how many are
+-- free now, and whether some came back.
+local function reclaim(count, book, free)
+    if not free then
+        redis.call('del', book)
+        return false, false
+    end
+    local over = redis.call('zrangebyscore', book, '-inf', now, 'limit', 0, 100)
+    local back = 0
+    for _, entry in ipairs(over) do
+        back = back + (tonumber(entry:match('^(%d+):')) or 0)
+    end
+    if #over > 0 then
+        redis.call('zrem', book, unpack(over))
+    end
+    if back > 0 then
+        free = redis.call('incrby', count, ('%.0f'):format(back))
+    end
+    return free, back > 0
+end
+
+-- ms until the first holder's lease ends; -1 if there is none.
+local function first_end(book)
+    local first = redis.call('zrange', book, 0, 0, 'withscores')
+    return first[1] and math.max(math.ceil(tonumber(first[2]) - now), 0) or -1
+end

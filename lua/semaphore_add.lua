@@ -1,0 +1,42 @@
+-- semaphore_add: make permits, or take some away.
+--
+-- KEYS  1 number of free permits   2 guard of this request
+-- ARGV  1 how many, below zero to take away   2 channel, then the commands to
+--       publish with; none = 'publish'
+-- Gives how many are free then, as text; an error when the key holds no number,
+--       or would hold one of more than 32 bits.
+--
+-- Twice is harmless: the guard has the answer. The number may go below zero:
+-- those who have permits keep them, and nobody gets one until enough came back.
+local count, guard = KEYS[1], KEYS[2]
+local more = tonumber(ARGV[1])
+local HOW = 3
+--@include publish
+--@include whole
+--@include guard
+
+return guarded(guard, function()
+    local free = redis.pcall('get', count)
+    if type(free) == 'table' then
+        return nil, free
+    elseif free and not whole(free) then
+        return nil, redis.error_reply(
+            'WRONGTYPE the key holds no number of permits')
+    end
+    local sum = (whole(free) or 0) + more
+    if sum > 2147483647 or sum < -2147483648 then
+        return nil, redis.error_reply(
+            'ERR a number of permits must have 32 bits at most')
+    end
+    local done = redis.pcall('incrby', count, ARGV[1])
+    if type(done) == 'table' then
+        return nil, done
+    end
+    if more > 0 and sum > 0 then
+        publish(ARGV[2], ('%.0f'):format(sum))
+        for _ = 2, math.min(more, sum, 8) do
+            publish(ARGV[2], '1')
+        end
+    end
+    return ('%.0f'):format(sum)
+end)

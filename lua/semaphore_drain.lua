@@ -1,0 +1,27 @@
+-- semaphore_drain: take away all permits that are free.
+--
+-- KEYS  1 number of free permits   2 guard of this request
+-- Gives how many that were, as text; an error when the key holds no number.
+--
+-- Twice is harmless: the guard has the answer. A number below zero stays, or
+-- permits that others still owe would come from nothing.
+local count, guard = KEYS[1], KEYS[2]
+--@include whole
+--@include guard
+
+return guarded(guard, function()
+    local free = redis.pcall('get', count)
+    if type(free) == 'table' then
+        return nil, free
+    elseif free and not whole(free) then
+        return nil, redis.error_reply(
+            'WRONGTYPE the key holds no number of permits')
+    elseif not free or whole(free) <= 0 then
+        return '0'
+    end
+    local done = redis.pcall('decrby', count, free)
+    if type(done) == 'table' then
+        return nil, done
+    end
+    return free
+end)

@@ -1,0 +1,48 @@
+-- semaphore_release: give back some of the permits of one acquire, or all.
+--
+-- KEYS  1 number of free permits   2 the book: permits:owner, by the end of the
+--       lease
+-- ARGV  1 owner   2 how many it has   3 how many it will then have   4 channel,
+--       then the commands to publish with; none = 'publish'
+-- Gives >= 1 when all are given back: 1 + how many heard of it (a hint, no
+--       more); 0 when some are left; -1 when the book has no such entry.
+--
+-- Twice is harmless: the book says whether it was done. What is in nobody's
+-- name is not given back, so no permit comes from nothing. A semaphore that was
+-- deleted is not made anew, and its book is void. A waiter of other clients may
+-- need a message for each permit. Works on a full server, once the entry is out
+-- of the book.
+local count, book = KEYS[1], KEYS[2]
+local owner, has, rest = ARGV[1], ARGV[2], ARGV[3]
+local many = tonumber(has) - tonumber(rest)
+local HOW = 5
+--@include publish
+--@include whole
+
+local free = redis.call('get', count)
+if free and not whole(free) then
+    return redis.error_reply('WRONGTYPE the key holds no number of permits')
+end
+local ends = redis.call('zscore', book, has .. ':' .. owner)
+if not ends then
+    local done = rest ~= '0' and
+        redis.call('zscore', book, rest .. ':' .. owner)
+    return done and 0 or -1
+end
+if not free then
+    redis.call('del', book)
+    return rest == '0' and 1 or 0
+end
+redis.call('zrem', book, has .. ':' .. owner)
+if rest ~= '0' then
+    redis.call('zadd', book, ends, rest .. ':' .. owner)
+end
+free = redis.call('incrby', count, ('%.0f'):format(many))
+local heard = 0
+if free > 0 then
+    heard = math.max(publish(ARGV[4], ('%.0f'):format(free)), 0)
+    for _ = 2, math.min(many, free, 8) do
+        publish(ARGV[4], '1')
+    end
+end
+return rest == '0' and 1 + heard or 0

@@ -1,0 +1,35 @@
+-- semaphore_set: say how many permits there are, if nobody has.
+--
+-- KEYS  1 number of free permits   2 the book: permits:owner, by the end of the
+--       lease   3 guard of this request
+-- ARGV  1 how many   2 channel, then the commands to publish with; none =
+--       'publish'
+-- Gives '1' when it was set, '0' when it was there already; an error when the
+--       key is something else.
+--
+-- Twice is harmless: the guard has the answer. The book of a semaphore that was
+-- deleted is void.
+local count, book, guard = KEYS[1], KEYS[2], KEYS[3]
+local HOW = 3
+--@include publish
+--@include whole
+--@include guard
+
+return guarded(guard, function()
+    local free = redis.pcall('get', count)
+    if type(free) == 'table' then
+        return nil, free
+    elseif free and not whole(free) then
+        return nil, redis.error_reply(
+            'WRONGTYPE the key holds no number of permits')
+    elseif free then
+        return '0'
+    end
+    redis.pcall('del', book)
+    local done = redis.pcall('set', count, ARGV[1])
+    if done.err then
+        return nil, done
+    end
+    publish(ARGV[2], ARGV[1])
+    return '1'
+end)

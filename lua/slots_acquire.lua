@@ -1,0 +1,157 @@
+-- slots_acquire: take one of the permits, or say when the first of them ends.
+--
+-- KEYS  1 number of free permits   2 permits that are out, by their end
+--       3 number of a slot -> id and owner of the permit
+-- ARGV  1 id   2 owner   3 holds the owner will then have   4 lease in ms
+--       5 slots, if nobody has said how many there are   6 '1' to tell the total
+--       7 channel, then the commands to publish with; none = 'publish'
+-- Gives the number of the slot as text when taken, and behind a slash the total
+--       if that was asked for; nil when a re-entry is; >= -1 when busy: ms until
+--       the first permit ends, -1 if none does; -3 when the permit of a re-entry
+--       is gone; -6 when the key holds no number.
+--
+-- Twice is harmless: the id is in the permits already, and is not counted once
+-- more. Permits whose end has come are taken back first. If nobody has said how
+-- many there are, or the number was lost, the permits that are out count. A
+-- slot's number is free when the permit with it is not out. Who has it always
+-- writes, so that a WAIT behind it counts it.
+local count, out, seats = KEYS[1], KEYS[2], KEYS[3]
+local id, owner, target = ARGV[1], ARGV[2], ARGV[3]
+local slots = tonumber(ARGV[5])
+local HOW = 8
+--@include publish
+--@include whole
+--@include permits
+
+local ends = now + tonumber(ARGV[4])
+local free = redis.call('get', count)
+if free and not whole(free) then
+    return -6
+end
+free = whole(free)
+
+if target ~= '1' then
+    local score = tonumber(redis.call('zscore', out, id) or nil)
+    if not score or score <= now then
+        return -3
+    end
+    redis.call('zadd', out, 'xx', 'gt', ends, id)
+    return false
+end
+
+-- What has ended comes back, as far as that is needed.
+local back = 0
+local first = redis.call('zrange', out, 0, 0, 'withscores')
+for _ = 1, 10 do
+    if not first[1] or end_of(first[1], first[2]) > now or
+        (free or 0) + back > 0 and back > 0 then
+        break
+    end
+    local some = reclaim(out)
+    back = back + some
+    first = redis.call('zrange', out, 0, 0, 'withscores')
+    if some == 0 then
+        break
+    end
+end
+if not free then
+    free = slots - redis.call('zcard', out)
+    redis.call('set', count, ('%.0f'):format(free))
+    back = 1 -- whoever waited for it to be there hears of it
+elseif back > 0 then
+    free = redis.call('incrby', count, back)
+end
+
+-- What is noted of the slots from `low` on.
+local function seats_from(low, many)
+    local numbers = {}
+    for i = 1, many do
+        numbers[i] = low + i - 1
+    end
+    return redis.call('hmget', seats, unpack(numbers))
+end
+
+-- The lowest number that nobody has whose permit is out, from the first notes
+-- on. A permit has one number: one that this permit had before is free, too.
+local function free_seat(notes)
+    local low = 0
+    while true do
+        local others, vacant = {}, nil -- others: those before the vacant one
+        for i, note in ipairs(notes) do
+            local own = note and note:sub(1, 16) == id
+            if own then
+                redis.call('hdel', seats, low + i - 1)
+            end
+            if own or not note then
+                vacant = vacant or low + i - 1
+            elseif not vacant then
+                others[i] = note:sub(1, 16)
+            end
+        end
+        if #others > 0 then
+            local scores = redis.call('zmscore', out, unpack(others))
+            for i = 1, #others do
+                if not scores[i] then
+                    return low + i - 1
+                end
+            end
+        end
+        if vacant then
+            return vacant
+        end
+        low = low + #notes -- there are more than the handle says
+        notes = seats_from(low, 100)
+    end
+end
+
+-- The number that this permit has already; nil: none.
+local function own_seat()
+    local all = redis.call('hgetall', seats)
+    for i = 1, #all, 2 do
+        if all[i + 1]:sub(1, 16) == id then
+            return all[i]
+        end
+    end
+end
+
+local seat, fresh
+local notes = seats_from(0, math.min(slots, 100))
+if free >= 1 then
+    fresh = redis.call('zadd', out, 'nx', ends, id) == 1
+    if fresh then
+        free = redis.call('decrby', count, 1)
+        seat = free_seat(notes)
+    else
+        seat = own_seat() or free_seat(notes)
+    end
+elseif redis.call('zscore', out, id) then
+    seat = own_seat() or free_seat(notes)
+end
+if seat then
+    local done = redis.pcall('hset', seats, seat, id .. owner)
+    if type(done) == 'table' and fresh then
+        redis.call('zrem', out, id)
+        redis.call('incrby', count, 1)
+    end
+    if type(done) == 'table' then
+        return done
+    elseif not fresh then
+        redis.call('zadd', out, 'gt', ends, id)
+    end
+end
+if back > 0 and free > 0 then
+    publish(ARGV[7], ('%.0f'):format(free))
+end
+if not seat then
+    return first[1] and tonumber(first[2]) < NEVER and
+        math.max(end_of(first[1], first[2]) - now, 0) or -1
+end
+local life = redis.call('pttl', count)
+if life > 0 then
+    redis.call('pexpire', out, life)
+    redis.call('pexpire', seats, life)
+end
+if ARGV[6] == '1' then
+    return ('%s/%.0f'):format(seat, free + redis.call('zcard', out))
+end
+return tostring(seat)

@@ -1,0 +1,43 @@
+-- slots_info: how many permits there are, and who has them.
+--
+-- KEYS  1 number of free permits   2 permits that are out, by their end
+--       3 number of a slot -> id and owner of the permit
+-- ARGV  1 first permit wanted   2 how many
+-- Gives an array: 1 if somebody has said how many there are, else 0; how many
+--       are free; how many are out; then for each one asked for, the one that
+--       ends first before the others: its owner, or 32 hex digits of its id if
+--       that is another client's; ms until it ends (-1 never, -2 it has ended,
+--       and does not count any more); its slot's number, -1 if it has none.
+--       What is free includes what has ended.
+local count, out, seats = KEYS[1], KEYS[2], KEYS[3]
+local first, most = tonumber(ARGV[1]), tonumber(ARGV[2])
+--@include whole
+--@include permits
+
+local free = redis.call('get', count)
+if free and not whole(free) then
+    return redis.error_reply('WRONGTYPE the key holds no number of permits')
+end
+local ended = redis.call('zcount', out, 0, now - 1000)
+local answer = {free and 1 or 0, free and whole(free) + ended or 0,
+                redis.call('zcard', out) - ended}
+if most == 0 then
+    return answer
+end
+local known = {}
+local all = redis.call('hgetall', seats)
+for i = 1, #all, 2 do
+    known[all[i + 1]:sub(1, 16)] = {all[i + 1]:sub(17, 528), all[i]}
+end
+all = redis.call('zrange', out, first, first + most - 1, 'withscores')
+for i = 1, #all, 2 do
+    local id, score = all[i], tonumber(all[i + 1])
+    local left = score >= NEVER and -1 or end_of(id, score) - now
+    local who = known[id] or {id:sub(1, 256):gsub('.', function(byte)
+        return ('%02x'):format(byte:byte())
+    end), '-1'}
+    answer[#answer + 1] = who[1]
+    answer[#answer + 1] = score < NEVER and left <= 0 and -2 or left
+    answer[#answer + 1] = tonumber(who[2]) or -1
+end
+return answer
