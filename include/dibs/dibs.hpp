@@ -22,10 +22,10 @@
  * Loss       unlock() and a guard's destructor cannot report. If they find that
  *            the lock was lost, they call on_lost: that of the hold, of the
  *            mutex, or of the client, whichever is there first. If there is
- *            none they throw out of a noexcept function, which ends the
- *            program: work was done without the lock and nobody else would
- *            know. A hold that told its user before (lost(), state(),
- *            valid_for()) stays quiet.
+ *            none they call std::terminate with a dibs::error at hand: work
+ *            was done without the lock, and nobody else would know. The same
+ *            happens to a std::thread that nobody joined. A hold that told its
+ *            user before (lost(), state(), valid_for()) stays quiet.
  * on_lost    Is called once for each hold that was lost, either at once by the
  *            library or by the unlock that finds out first. The callable is
  *            kept alive until the hold is given back, whatever happens to the

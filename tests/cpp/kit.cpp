@@ -52,7 +52,8 @@ int ending_code;
         std::fprintf(stderr, "ended by: %s\n", e.what());
         if (e.code().value() == ending_code)
             status = ended_well;
-    } catch (...) {
+    } catch (const std::exception &e) {
+        std::fprintf(stderr, "ended by something else: %s\n", e.what());
     }
     _exit(status);
 }

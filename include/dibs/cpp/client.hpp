@@ -117,8 +117,12 @@ struct client_state {
 
     static void event_hook(const dibs_event *ev, void *arg) noexcept
     {
-        static_cast<client_state *>(arg)->on_event(
-            event{ev->kind, make_error_code(ev->err), ev->text});
+        try {
+            static_cast<client_state *>(arg)->on_event(
+                event{ev->kind, make_error_code(ev->err), ev->text});
+        } catch (...) {
+            std::terminate(); /* inside, where the exception can be seen */
+        }
     }
 };
 

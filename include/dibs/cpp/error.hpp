@@ -15,6 +15,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <system_error>
 #include <type_traits>
@@ -112,6 +113,17 @@ namespace detail
     if (*text != '\0')
         what += (what.empty() ? "" : ": ") + std::string(text);
     throw error(make_error_code(err), what);
+}
+
+/* Ends the program with that exception at hand, so that the terminate handler
+ * can say what it was. */
+[[noreturn]] inline void give_up(dibs_err err, const std::string &name) noexcept
+{
+    try {
+        fail(err, name);
+    } catch (...) {
+        std::terminate();
+    }
 }
 
 inline void check(dibs_err err, const std::string &name)

@@ -115,7 +115,14 @@ public:
         unref();
     }
 
-    void tell(const loss &what) { fn_(what); }
+    void tell(const loss &what) noexcept
+    {
+        try {
+            fn_(what);
+        } catch (...) {
+            std::terminate(); /* inside, where the exception can be seen */
+        }
+    }
 
     /* Was this owner told of a loss that no release has taken note of? */
     bool was_told(dibs_owner owner) noexcept
@@ -258,7 +265,8 @@ inline dibs_err acquire(const lock_state &state, dibs_lock_opts c,
 }
 
 /* After a release that ended so: does the owner still have the hold? */
-inline bool still_held(const lock_state &state, dibs_owner owner, dibs_err err)
+inline bool still_held(const lock_state &state, dibs_owner owner,
+                       dibs_err err) noexcept
 {
     switch (err) {
     case DIBS_OK:
@@ -273,21 +281,17 @@ inline bool still_held(const lock_state &state, dibs_owner owner, dibs_err err)
     }
 }
 
-/* An unlock() or a destructor ended so. May throw, for the caller to end the
- * program by. */
+/* An unlock() or a destructor ended so, and nobody was told yet. */
 inline void settle(const lock_state &state, dibs_owner owner, dibs_err err,
-                   const hook_ptr &hook)
+                   const hook_ptr &hook) noexcept
 {
-    const bool held = still_held(state, owner, err);
-
     if (err == DIBS_ERR_NOT_OWNER)
-        fail(err, state.name);
-    if (err != DIBS_ERR_LOST && !held)
+        give_up(err, state.name);
+    if (err != DIBS_ERR_LOST && !still_held(state, owner, err))
         return;
-    if (hook)
-        hook->tell(loss{state.name, owner, make_error_code(err)});
-    else
-        fail(err, state.name);
+    if (!hook)
+        give_up(err, state.name);
+    hook->tell(loss{state.name, owner, make_error_code(err)});
 }
 
 /* "No" to a question, or an error. */
