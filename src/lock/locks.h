@@ -27,12 +27,11 @@ struct dibs__locks {
     atomic_uint retired;                         /* how often one was made */
     struct dibs__alias kept[DIBS__ALIASES_KEPT]; /* client.mu */
     unsigned kept_used;                          /* client.mu */
-    atomic_ullong holds;         /* numbers of holds given out */
-    atomic_uint kinds;           /* bits of those that were asked for */
-    struct dibs__list reaps;     /* io only */
-    struct dibs__list pauses;    /* io only: of operations on several locks */
-    struct dibs__list group_ops; /* client.mu: such operations */
-    atomic_int in_flight;        /* operations and reaps begun, not ended */
+    atomic_ullong holds;     /* numbers of holds given out */
+    atomic_uint kinds;       /* bits of those that were asked for */
+    struct dibs__list reaps; /* io only */
+    struct dibs__list works; /* client.mu: of the layers above, see work.h */
+    atomic_int in_flight;    /* operations and reaps begun, not ended */
     atomic_bool closing;
     struct dibs__timer close_timer; /* io only */
     int64_t close_by;               /* io only */
@@ -78,15 +77,6 @@ void dibs__reaps_close(struct dibs__locks *lk);
 void dibs__reaps_stop(struct dibs__locks *lk);
 /* Those that are still to be confirmed. Thread: io. */
 size_t dibs__reaps_left(const struct dibs__locks *lk);
-
-/* ---- group_op.c -------------------------------------------------------- */
-
-/* The client closes: those whose time it keeps go on at once. Thread: io. */
-void dibs__pauses_end(struct dibs__locks *lk);
-/* Those whose caller hears from this client are to end; their time is over:
- * the callers hear so. */
-void dibs__group_ops_close(struct dibs__locks *lk);
-void dibs__group_ops_tell(struct dibs__locks *lk);
 
 /* ---- renew.c ----------------------------------------------------------- */
 
