@@ -64,9 +64,10 @@ set(DIBS_SOURCES
   src/group/multi.c
   src/group/quorum.c
   src/group/group_lock.c
+  src/doctor/exam.c
+  src/doctor/place.c
+  src/doctor/rights.c
   src/doctor/doctor.c
-  src/doctor/doctor_place.c
-  src/doctor/doctor_rights.c
 )
 
 # Embedded at build time, each as dibs__script_<name>.
