@@ -74,14 +74,6 @@ void dibs__group_unref(struct dibs__group *g)
     dibs__free(g);
 }
 
-bool dibs__group_foreign(const struct dibs__group *g)
-{
-    for (size_t i = 0; i < g->n; i++)
-        if (dibs__client_foreign(g->members[i].c))
-            return true;
-    return false;
-}
-
 /* ---- levels ------------------------------------------------------------ */
 
 struct dibs__group_level *dibs__group_level_new(struct dibs__group *g,

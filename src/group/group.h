@@ -63,8 +63,6 @@ struct dibs__group *dibs__group_new(size_t members, bool quorum);
 /* Thread: any. Operations in flight have references, besides the handle. */
 void dibs__group_ref(struct dibs__group *g);
 void dibs__group_unref(struct dibs__group *g);
-/* Is this a child after fork? */
-bool dibs__group_foreign(const struct dibs__group *g);
 /* What the owner has. Thread: any. */
 struct dibs__known dibs__group_known(struct dibs__group *g, dibs_owner owner);
 /* What the owner has of one member, which is g->members[at]. */

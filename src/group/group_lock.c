@@ -222,7 +222,12 @@ dibs_err dibs_quorum_lock_new(dibs_lock *const *members, size_t n,
 
 static bool is_group_foreign(const dibs_lock *l)
 {
-    return dibs__group_foreign(group_of(l));
+    const struct dibs__group *g = group_of(l);
+
+    for (size_t i = 0; i < g->n; i++)
+        if (dibs__client_foreign(g->members[i].c))
+            return true;
+    return false;
 }
 
 static bool is_inside_member_callback(const dibs_lock *l)
@@ -240,7 +245,7 @@ static void group_lock_free(dibs_lock *l)
 {
     struct group_lock *gl = DIBS_OF(l, struct group_lock, lock);
 
-    if (!dibs__group_foreign(gl->g))
+    if (!is_group_foreign(l))
         dibs__group_unref(gl->g);
     dibs__free(gl);
 }
@@ -263,10 +268,8 @@ static dibs_err group_lock_acquire(dibs_lock *l, const dibs_lock_opts *o,
                                    bool trying, dibs_cb fn, void *arg)
 {
     struct dibs__group *g = group_of(l);
-
-    if (dibs__group_foreign(g))
-        return DIBS_ERR_FORKED;
     struct dibs__group_op *op = dibs__group_op_new(g, o);
+
     if (!op)
         return DIBS_ERR_NOMEM;
     op->trying = trying;
@@ -283,19 +286,12 @@ static dibs_err group_lock_acquire(dibs_lock *l, const dibs_lock_opts *o,
 static dibs_err group_lock_release(dibs_lock *l, const dibs_lock_opts *o,
                                    dibs_cb fn, void *arg)
 {
-    struct dibs__group *g = group_of(l);
-
-    return dibs__group_foreign(g) ? DIBS_ERR_FORKED
-                                  : dibs__group_release(g, o, fn, arg);
+    return dibs__group_release(group_of(l), o, fn, arg);
 }
 
 static dibs_err group_lock_cancel(dibs_lock *l, dibs_owner owner)
 {
-    struct dibs__group *g = group_of(l);
-
-    if (dibs__group_foreign(g))
-        return DIBS_ERR_FORKED;
-    return dibs__group_ops_cancel(g, owner ? owner : dibs__owner_thread());
+    return dibs__group_ops_cancel(group_of(l), owner);
 }
 
 static struct dibs__known group_lock_known(const dibs_lock *l, dibs_owner owner)

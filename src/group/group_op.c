@@ -239,14 +239,6 @@ dibs_err dibs__group_ops_cancel(struct dibs__group *g, dibs_owner owner)
 
 /* ---- steps ------------------------------------------------------------- */
 
-void dibs__group_op_begun(struct dibs__group_op *op, bool detached)
-{
-    dibs__lock(&op->g->mu);
-    op->pending += !detached;
-    dibs__unlock(&op->g->mu);
-    dibs__group_op_ref(op);
-}
-
 void dibs__group_op_done(struct dibs__group_op *op, bool detached)
 {
     dibs__lock(&op->g->mu);
@@ -262,10 +254,11 @@ void dibs__group_op_done(struct dibs__group_op *op, bool detached)
 void dibs__group_op_open(struct dibs__group_op *op,
                          void (*step)(struct dibs__group_op *))
 {
+    dibs__group_op_ref(op);
     dibs__lock(&op->g->mu);
     op->step = step;
+    op->pending++;
     dibs__unlock(&op->g->mu);
-    dibs__group_op_begun(op, false);
 }
 
 void dibs__group_op_run(struct dibs__group_op *op)
@@ -292,33 +285,27 @@ void dibs__group_op_pause(struct dibs__group_op *op, int64_t ms,
     dibs__group_op_run(op);
 }
 
+static void watch_is_over(struct dibs__pause *pause);
+
 /* Somebody has to notice that a server's answer is overdue: a sync caller does
- * so itself, for an async one this pause does. */
+ * so itself, for an async one this pause does. It has a reference. */
+static void watch_on(struct dibs__group_op *op)
+{
+    dibs__lock(&op->g->mu);
+    bool told = op->state == GROUP_OP_TOLD;
+    dibs__unlock(&op->g->mu);
+    if (told || !dibs__pause_begin(&op->quorum.watch, op->g,
+                                   op->quorum.patience_ms, watch_is_over))
+        dibs__group_op_unref(op);
+}
+
 static void watch_is_over(struct dibs__pause *pause)
 {
     struct dibs__group_op *op =
         DIBS_OF(pause, struct dibs__group_op, quorum.watch);
 
     op->quorum.late(op);
-    dibs__lock(&op->g->mu);
-    bool told = op->state == GROUP_OP_TOLD;
-    dibs__unlock(&op->g->mu);
-    if (told ||
-        !dibs__pause_begin(pause, op->g, op->quorum.patience_ms, watch_is_over))
-        dibs__group_op_unref(op);
-}
-
-static void begin_watch(struct dibs__group_op *op)
-{
-    dibs__lock(&op->g->mu);
-    bool told = op->state == GROUP_OP_TOLD;
-    dibs__unlock(&op->g->mu);
-    if (told)
-        return;
-    dibs__group_op_ref(op);
-    if (!dibs__pause_begin(&op->quorum.watch, op->g, op->quorum.patience_ms,
-                           watch_is_over))
-        dibs__group_op_unref(op);
+    watch_on(op);
 }
 
 static void await_result(struct dibs__group_op *op)
@@ -399,8 +386,10 @@ dibs_err dibs__group_op_go(struct dibs__group_op *op,
         dibs__group_op_ref(op); /* for the callback */
         register_op(op);
         start(op);
-        if (op->quorum.late)
-            begin_watch(op);
+        if (op->quorum.late) {
+            dibs__group_op_ref(op); /* for the watch */
+            watch_on(op);
+        }
     } else {
         err = run_and_wait(op, start);
     }

@@ -116,8 +116,7 @@ dibs_err dibs__group_ops_cancel(struct dibs__group *g, dibs_owner owner);
 void dibs__group_op_open(struct dibs__group_op *op,
                          void (*step)(struct dibs__group_op *));
 void dibs__group_op_run(struct dibs__group_op *op);
-/* One more thing in flight, and its end. detached: no step waits for it. */
-void dibs__group_op_begun(struct dibs__group_op *op, bool detached);
+/* One thing in flight has ended. detached: no step waited for it. */
 void dibs__group_op_done(struct dibs__group_op *op, bool detached);
 /* Opens, and takes the step after so many ms, or when a client closes. */
 void dibs__group_op_pause(struct dibs__group_op *op, int64_t ms,

@@ -64,15 +64,15 @@ static dibs_err check_lock_opts(const dibs_lock_opts *o)
     return DIBS_OK;
 }
 
-/* The options as given, or the defaults for NULL. OK, or INVALID with a
- * reason, which the client is told. */
+/* The options as given, or the defaults for NULL. INVALID with a reason, which
+ * the client is told; FORKED. */
 static dibs_err take_lock_opts(const dibs_lock *l, const dibs_lock_opts *in,
                                dibs_lock_opts *o)
 {
     if (dibs__struct_take(&dibs__struct_lock_opts, in, o) ||
         check_lock_opts(o) || dibs__check_given("lock", l))
         return dibs__lock_refuse(l);
-    return DIBS_OK;
+    return l->ops->foreign(l) ? DIBS_ERR_FORKED : DIBS_OK;
 }
 
 /* ---- acquire and release ----------------------------------------------- */
@@ -81,20 +81,18 @@ static dibs_err acquire_handle(dibs_lock *l, const dibs_lock_opts *opts,
                                bool trying, dibs_cb fn, void *arg)
 {
     dibs_lock_opts o;
+    dibs_err err = take_lock_opts(l, opts, &o);
 
-    return take_lock_opts(l, opts, &o) == DIBS_OK
-               ? l->ops->acquire(l, &o, trying, fn, arg)
-               : DIBS_ERR_INVALID;
+    return err ? err : l->ops->acquire(l, &o, trying, fn, arg);
 }
 
 static dibs_err release_handle(dibs_lock *l, const dibs_lock_opts *opts,
                                dibs_cb fn, void *arg)
 {
     dibs_lock_opts o;
+    dibs_err err = take_lock_opts(l, opts, &o);
 
-    return take_lock_opts(l, opts, &o) == DIBS_OK
-               ? l->ops->release(l, &o, fn, arg)
-               : DIBS_ERR_INVALID;
+    return err ? err : l->ops->release(l, &o, fn, arg);
 }
 
 /* Inside a callback it must not wait: the end of the wait may be told by a
@@ -150,8 +148,11 @@ dibs_err dibs_lock_release_async(dibs_lock *l, const dibs_lock_opts *opts,
 
 static dibs_err cancel_handle(dibs_lock *l, dibs_owner owner)
 {
-    return dibs__check_given("lock", l) ? DIBS_ERR_INVALID
-                                        : l->ops->cancel(l, owner);
+    if (dibs__check_given("lock", l) != DIBS_OK)
+        return DIBS_ERR_INVALID;
+    if (l->ops->foreign(l))
+        return DIBS_ERR_FORKED;
+    return l->ops->cancel(l, owner ? owner : dibs__owner_thread());
 }
 
 dibs_err dibs_lock_cancel(dibs_lock *l, dibs_owner owner)

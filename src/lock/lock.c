@@ -76,7 +76,7 @@ static dibs_err lock_new(dibs_client *c, const struct dibs__kind *kind,
     return err;
 }
 
-/* Longer than allowed is as good as any length that is not. */
+/* A name that is too long need not be read to its end. */
 static size_t name_length(const char *name)
 {
     return name ? strnlen(name, DIBS_NAME_MAX + 1) : 0;
@@ -288,8 +288,8 @@ dibs_err dibs__release_fill(struct dibs__op *op, const dibs_lock_opts *o,
     return DIBS_OK;
 }
 
-/* The client is closing and gives back all there is. Whoever releases on top of
- * that hears of no loss any more, either. */
+/* The client is closing and gives back all there is. An owner that releases on
+ * top of that hears of no loss any more. */
 static void settle_closed_line(dibs_lock *l, dibs_owner owner)
 {
     struct dibs__line *line = l->line;
@@ -385,8 +385,6 @@ static dibs_err lock_cancel(dibs_lock *l, dibs_owner owner)
     if (err != DIBS_OK)
         return err;
     struct dibs__line *line = l->line;
-    if (!owner)
-        owner = dibs__owner_thread();
     dibs__lock(&line->mu);
     if (!dibs__line_cancel(line, owner))
         err = DIBS_ERR_NOT_OWNER;

@@ -19,7 +19,8 @@ struct dibs__known {
     uint64_t wire; /* of one lock: the owner's number on the server */
 };
 
-/* Operations on a handle. Options are checked; 0 as owner is the thread. */
+/* Operations on a handle. Arguments are checked. In a child after fork only
+ * foreign and free are called. o: an owner of 0 is the thread. */
 struct dibs__lock_ops {
     /* fn NULL: waits for the result. */
     dibs_err (*acquire)(dibs_lock *l, const dibs_lock_opts *o, bool trying,
@@ -27,13 +28,12 @@ struct dibs__lock_ops {
     dibs_err (*release)(dibs_lock *l, const dibs_lock_opts *o, dibs_cb fn,
                         void *arg);
     dibs_err (*cancel)(dibs_lock *l, dibs_owner owner);
-    /* Not in a child after fork. */
     struct dibs__known (*known)(const dibs_lock *l, dibs_owner owner);
     /* One of its members, see dibs_lock_members. NULL: it has none. */
     dibs_err (*member)(dibs_lock *l, size_t index, dibs_owner owner,
                        dibs_member *out);
-    bool (*foreign)(const dibs_lock *l); /* this is a child after fork */
     bool (*inside)(const dibs_lock *l);  /* this thread runs its callbacks */
+    bool (*foreign)(const dibs_lock *l); /* this is a child after fork */
     void (*free)(dibs_lock *l);
     const char *no_name; /* why calls about one name fail; NULL: they do not */
 };
