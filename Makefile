@@ -46,7 +46,7 @@ c_files = $(shell find include src cli examples bench peers tests \
 	-name '*.[ch]' 2>/dev/null)
 
 .PHONY: all build deps test test-topology test-servers interop install uninstall deb dist static bench demo clean format help
-.PHONY: check check-format check-layers check-names check-lists check-size check-header
+.PHONY: check check-format check-commits check-layers check-names check-lists check-size check-header
 .PHONY: check-man check-gcc check-clang check-symbols check-asan check-tsan
 .PHONY: check-install check-deb check-dist check-static check-abi check-versions
 .PHONY: check-deps peers check-peers
@@ -155,7 +155,7 @@ clean:
 check-deps:
 	@tools/deps.sh build test check
 
-check: check-deps check-format check-layers check-names check-lists check-size \
+check: check-deps check-format check-commits check-layers check-names check-lists check-size \
 	check-header check-man check-gcc check-clang check-symbols
 	@echo "All checks passed."
 
@@ -177,6 +177,9 @@ check-lists:
 
 check-size:
 	@tools/check_size.sh
+
+check-commits:
+	@tools/check_commits.sh
 
 check-header:
 	@tools/check_header.sh

@@ -19,6 +19,7 @@
 #include "args.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,7 @@
 #include "exits.h"
 #include "hint.h"
 #include "names.h"
+#include "settings.h"
 
 #define AT(field) offsetof(struct args, field)
 
@@ -71,7 +73,7 @@ const struct option_row option_rows[] = {
     {'k', "kill-after", "TIME", OPT_TIME, AT(kill_after_ms), CMD_RUN, "5s",
      "From TERM to KILL when we stop the command. Default 5s; when the lock is"
      " being lost, never more than a third of the lease."},
-    {0, "on-lost", "WHAT", OPT_LOST, AT(on_lost), CMD_RUN, "term",
+    {0, "on-lost", "WHAT", OPT_LOST, AT(on_lost), CMD_TAKE, "term",
      "When the lock is being lost: term (default), kill, a signal's name,"
      " exec:CMD or warn. All but warn end with KILL before the lease ends."},
     {'c', "command", "STRING", OPT_TEXT, AT(shell), CMD_RUN,
@@ -79,7 +81,7 @@ const struct option_row option_rows[] = {
      "Run STRING with /bin/sh, in place of a command behind --."},
     {0, "foreground", NULL, OPT_FLAG, AT(foreground), CMD_RUN, NULL,
      "Leave the command in our process group; only the command itself is then"
-     " signalled and waited for."},
+     " signaled and waited for."},
     {'E', "busy-code", "CODE", OPT_CODE, AT(busy_code), CMD_TAKE, "75",
      "Exit code when the lock could not be taken in time. Default 75."},
     {0, "ok-if-busy", NULL, OPT_FLAG, AT(ok_if_busy), CMD_TAKE, NULL,
@@ -88,6 +90,9 @@ const struct option_row option_rows[] = {
      "Take a NAME with spaces or control characters, too."},
     {0, "no-stdin", NULL, OPT_FLAG, AT(no_stdin), CMD_HOLD, NULL,
      "Do not watch stdin: hold until a signal comes."},
+    {0, "for-pid", "PID", OPT_PID, AT(for_pid), CMD_HOLD | CMD_RELEASE, "$$",
+     "Hold in the background, until that process ends or 'dibs release' asks;"
+     " exit 0 once it is held. For a shell script: $$."},
     {0, "status-fd", "N", OPT_FD, AT(status_fd), CMD_TAKE, "3",
      "At the end, write one line of JSON with the cause to descriptor N."},
     {0, "yes", NULL, OPT_FLAG, AT(yes), CMD_FORCE, NULL,
@@ -106,7 +111,7 @@ const struct option_row option_rows[] = {
      " redis-cluster://host[:port],... for more than one;"
      " valkey may stand for redis."
      " Passwords do not belong here: everybody can see them."
-     " Default: $DIBS_URL, or else a private server."},
+     " Default: $DIBS_URL, a file (see man dibs), or else a private server."},
     {0, "url-file", "FILE", OPT_TEXT, AT(url_file), CMD_ALL, "/etc/dibs.url",
      "Read the URL, which may have a password, from a file. Default:"
      " $DIBS_URL_FILE."},
@@ -128,8 +133,9 @@ const struct option_row option_rows[] = {
 void args_init(struct args *a)
 {
     *a = (struct args){
-        .wait_ms = WAIT_FOREVER,
-        .lease_ms = LEASE_DEFAULT,
+        .wait_ms = NOT_GIVEN,
+        .lease_ms = NOT_GIVEN,
+        .fair_call_ms = FAIR_CALL_DEFAULT,
         .kill_after_ms = KILL_AFTER_MS,
         .busy_code = EXIT_BUSY,
         .status_fd = -1,
@@ -213,6 +219,11 @@ static int set_value(struct scan *s, const struct option_row *row,
         break;
     case OPT_FD:
         why = value_number(text, 1 << 20, at) ? NULL : "is not a descriptor";
+        break;
+    case OPT_PID:
+        why = value_number(text, 1 << 22, at) && *(int *)at > 0
+                  ? NULL
+                  : "is not the number of a process";
         break;
     case OPT_REPLICAS:
         why = value_replicas(text, at) ? NULL : "is neither a number nor all";
@@ -342,7 +353,7 @@ static bool has_dashes(const struct scan *s)
     return s->a->shell != NULL;
 }
 
-static int add_word(struct scan *s, const char *word)
+static int take_word(struct scan *s, const char *word)
 {
     bool run = s->cmd->bit == CMD_RUN, command = run && !has_dashes(s);
 
@@ -361,7 +372,7 @@ static int one_word(struct scan *s)
     const char *word = s->line.argv[s->i];
 
     if (word[0] != '-' || word[1] == '\0')
-        return add_word(s, word);
+        return take_word(s, word);
     return word[1] == '-' ? long_option(s) : short_options(s);
 }
 
@@ -390,7 +401,7 @@ static int behind_dashes(struct scan *s)
         return EXIT_FINE;
     }
     for (; code == EXIT_FINE && s->i < s->line.argc; s->i++)
-        code = add_word(s, s->line.argv[s->i]);
+        code = take_word(s, s->line.argv[s->i]);
     return code;
 }
 
@@ -441,10 +452,12 @@ static int check_fair(const struct args *a, const struct command *cmd)
 {
     static const char right[] = "dibs run --fair --fair-call 5s backup -- make";
 
-    if (a->fair_call_ms > 0 && a->fair_call_ms < DIBS_LEASE_MIN_MS)
+    if (a->fair_call_ms == FAIR_CALL_DEFAULT)
+        return EXIT_FINE;
+    if (a->fair_call_ms < DIBS_LEASE_MIN_MS)
         return args_wrong(cmd, right, "--fair-call: shorter than %d ms",
                           DIBS_LEASE_MIN_MS);
-    if (a->fair_call_ms > 0 && !a->fair)
+    if (!a->fair)
         return args_wrong(cmd, right,
                           "--fair-call says nothing without --fair");
     return EXIT_FINE;
@@ -472,6 +485,10 @@ static int check_take(const struct args *a, const struct command *cmd)
         return args_wrong(cmd, "dibs run -x --min-hold 1m data -- ./load",
                           "--min-hold does not go with -s: a lock that is "
                           "shared cannot be left taken");
+    if (cmd->bit == CMD_HOLD && a->for_pid == 0 &&
+        (a->on_lost.kind != LOST_SIGNAL || a->on_lost.sig != SIGTERM))
+        return args_wrong(cmd, "dibs hold --for-pid $$ --on-lost kill backup",
+                          "--on-lost has nobody to signal without --for-pid");
     if (a->no_renew && a->max_hold_ms > 0)
         return args_wrong(cmd,
                           "dibs run --no-renew --lease 1h backup -- make all",
@@ -527,7 +544,9 @@ int args_behind(struct args *a, const struct command *cmd, int argc,
     if (a->n_words > 0 &&
         (cmd->bit & (CMD_TAKE | CMD_INFO | CMD_FORCE | CMD_DOCTOR)))
         code = names_check(a, cmd);
-    if (code == EXIT_FINE)
+    if (code == EXIT_FINE && (cmd->bit & CMD_SERVER))
+        code = settings_apply(a);
+    if (code == EXIT_FINE && (cmd->bit & CMD_SERVER))
         code = check_lease(a, cmd);
     if (code == EXIT_FINE && (cmd->bit & CMD_TAKE))
         code = check_take(a, cmd);

@@ -24,31 +24,36 @@ enum {
     CMD_HELP = 1 << 7,
     CMD_QUEUE = 1 << 8,
     CMD_DOCTOR = 1 << 9,
-    CMD_ALL = (1 << 10) - 1,
+    CMD_RELEASE = 1 << 10,
+    CMD_ALL = (1 << 11) - 1,
     CMD_TAKE = CMD_RUN | CMD_HOLD,                        /* takes a lock */
     CMD_LOOK = CMD_INFO | CMD_LS | CMD_FORCE | CMD_QUEUE, /* does not wait */
     CMD_SERVER = CMD_TAKE | CMD_LOOK | CMD_DOCTOR /* talks to a server */
 };
 
-#define WAIT_FOREVER  (-1)
-#define LEASE_DEFAULT INT64_C(30000)
-#define KILL_AFTER_MS INT64_C(5000)
-#define MAX_WORDS     2
+#define WAIT_FOREVER      (-1)
+#define NOT_GIVEN         INT64_MIN /* a time that settings.c fills in */
+#define FAIR_CALL_DEFAULT (-1)      /* the library's */
+#define LEASE_DEFAULT     INT64_C(30000)
+#define KILL_AFTER_MS     INT64_C(5000)
+#define MAX_WORDS         2
 
 /* What was given, with defaults in place of what was not. Strings belong to
  * argv. */
 struct args {
     const char *url, *url_file, *password_file;
+    const char *set_url, *set_url_file; /* from a file of settings.c */
     bool quiet, verbose, log_json, json, help, version;
 
     int64_t wait_ms; /* WAIT_FOREVER, or 0 for a single try */
     int64_t lease_ms, max_hold_ms, min_hold_ms, max_run_ms, kill_after_ms;
     bool fair, shared, exclusive; /* the kind; none of them: plain */
-    int64_t fair_call_ms;         /* 0: the library's */
+    int64_t fair_call_ms;         /* FAIR_CALL_DEFAULT, or what was given */
     const char *multi;            /* names; words[0] is the same then */
     const char *quorum;           /* URLs */
     bool no_renew, ok_if_busy, foreground, any_name, no_stdin, yes, force;
     int busy_code, status_fd, replicas;
+    int for_pid; /* 0: for nobody */
     struct on_lost on_lost;
     const char *shell;    /* -c */
     const char *if_owner; /* --if-owner */
@@ -82,6 +87,7 @@ enum option_kind {
     OPT_TIME,
     OPT_CODE,
     OPT_FD,
+    OPT_PID,
     OPT_LOST,
     OPT_LOG,
     OPT_REPLICAS,

@@ -32,7 +32,7 @@
 /* ---- outer owners ------------------------------------------------------ */
 
 /* Is owner one of the words of list? */
-static bool listed(const char *list, const char *owner)
+static bool list_has(const char *list, const char *owner)
 {
     size_t len = strlen(owner);
 
@@ -60,7 +60,7 @@ static bool is_outer(const char *owner, dibs_mode mode, int64_t holds,
 
     (void)holds;
     if (remaining_ms == -2 || strlen(owner) >= sizeof o->owner ||
-        !(listed(o->one, owner) || listed(o->all, owner)))
+        !(list_has(o->one, owner) || list_has(o->all, owner)))
         return true;
     o->mode = mode;
     strcpy(o->owner, owner);
@@ -71,7 +71,7 @@ static void add_owner(struct bundle *b, const char *owner)
 {
     size_t len = strlen(b->owners), more = strlen(owner);
 
-    if (more == 0 || listed(b->owners, owner) ||
+    if (more == 0 || list_has(b->owners, owner) ||
         len + more + 2 > sizeof b->owners)
         return;
     if (len > 0)
@@ -173,7 +173,7 @@ static dibs_err make_lock(struct bundle *b, const struct args *a)
     return err;
 }
 
-static int tell_failed(const struct args *a, dibs_err err)
+static int tell_not_opened(const struct args *a, dibs_err err)
 {
     char text[512]; /* the library's own is gone with its next call */
 
@@ -226,7 +226,7 @@ int bundle_open(struct bundle *b, const struct args *a, const struct target *t,
                  a->words[0]);
         return EXIT_USAGE;
     }
-    return err == DIBS_OK ? EXIT_FINE : tell_failed(a, err);
+    return err == DIBS_OK ? EXIT_FINE : tell_not_opened(a, err);
 }
 
 void bundle_close(struct bundle *b, int64_t ms)
@@ -276,14 +276,15 @@ void bundle_owner(struct bundle *b, dibs_owner owner, char text[DIBS_OWNER_MAX])
     }
 }
 
-static bool member(struct bundle *b, size_t i, dibs_owner owner, dibs_member *m)
+static bool read_member(struct bundle *b, size_t i, dibs_owner owner,
+                        dibs_member *m)
 {
     *m = (dibs_member){.size = sizeof *m};
     return b->group && dibs_lock_members(b->l, i, owner, m) == DIBS_OK;
 }
 
-static void describe(dibs_lock *l, const char *name, char *text, size_t size,
-                     dibs_lock_info *info)
+static void describe_blocker(dibs_lock *l, const char *name, char *text,
+                             size_t size, dibs_lock_info *info)
 {
     char span[OUT_SPAN_MAX];
 
@@ -305,15 +306,15 @@ void bundle_blocker(struct bundle *b, dibs_owner owner, char *text, size_t size,
 
     *text = '\0';
     if (!b->group) {
-        describe(b->l, "", text, size, info);
+        describe_blocker(b->l, "", text, size, info);
         return;
     }
     for (size_t i = 0; i < b->n_members && !*text; i++)
-        if (member(b, i, owner, &m) && m.verdict == DIBS_ERR_BUSY)
-            describe(b->members[i], m.name, text, size, info);
+        if (read_member(b, i, owner, &m) && m.verdict == DIBS_ERR_BUSY)
+            describe_blocker(b->members[i], m.name, text, size, info);
 }
 
-static const char *verdict(const dibs_member *m)
+static const char *verdict_word(const dibs_member *m)
 {
     if (m->verdict == DIBS_OK)
         return "taken";
@@ -328,9 +329,9 @@ void bundle_tell(struct bundle *b, dibs_owner owner)
 {
     dibs_member m;
 
-    for (size_t i = 0; i < b->n_members && member(b, i, owner, &m); i++)
+    for (size_t i = 0; i < b->n_members && read_member(b, i, owner, &m); i++)
         out_tell(OUT_INFO, "member", "%s at %s: %s", m.name, m.server,
-                 verdict(&m));
+                 verdict_word(&m));
 }
 
 void bundle_json(struct bundle *b, dibs_owner owner, FILE *f)
@@ -339,13 +340,13 @@ void bundle_json(struct bundle *b, dibs_owner owner, FILE *f)
     dibs_member m;
 
     putc('[', f);
-    for (size_t i = 0; i < b->n_members && member(b, i, owner, &m); i++) {
+    for (size_t i = 0; i < b->n_members && read_member(b, i, owner, &m); i++) {
         if (i > 0)
             putc(',', f);
         json_open(&j, f);
         json_bytes(&j, "name", m.name, m.name_len);
         json_text(&j, "server", m.server);
-        json_text(&j, "verdict", verdict(&m));
+        json_text(&j, "verdict", verdict_word(&m));
         json_close(&j);
     }
     putc(']', f);

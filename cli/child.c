@@ -49,7 +49,8 @@ extern char **environ;
 
 void child_init(struct child *ch)
 {
-    *ch = (struct child){.lost_fd = -1, .tty = -1, .guard = {.fd = -1}};
+    *ch = (struct child){
+        .lost_fd = -1, .inner_fd = -1, .tty = -1, .guard = {.fd = -1}};
 }
 
 /* ---- environment ------------------------------------------------------- */
@@ -63,7 +64,7 @@ static bool same_variable(const char *a, const char *b)
 
 /* Ours with some set anew. A plan's row without '=' takes one away. The array
  * is to be freed, the strings belong to others. */
-static char **environment(const char *const *add)
+static char **merge_environment(const char *const *add)
 {
     size_t ours = 0, more = 0, n = 0;
 
@@ -88,7 +89,8 @@ static char **environment(const char *const *add)
 }
 
 /* Some rows and some more; free it. */
-static const char **plus(const char *const *rows, const char *const *more)
+static const char **joined_rows(const char *const *rows,
+                                const char *const *more)
 {
     size_t n = 0, m = 0;
 
@@ -125,12 +127,15 @@ static bool make_environment(struct start *st)
         snprintf(st->number, sizeof st->number, "DIBS_LOST_FD=%d", st->lost[0]);
         more[0] = st->number;
         more[1] = st->row =
-            outer_row(owners, st->lost[0], st->plan->foreground);
+            outer_row(&(struct outer_terms){.owners = owners,
+                                            .fd = st->lost[0],
+                                            .foreground = st->plan->foreground,
+                                            .grace_ms = st->plan->grace_ms});
         if (!st->row)
             return false;
     }
-    const char **all = plus(st->plan->env, more);
-    st->env = all ? environment(all) : NULL;
+    const char **all = joined_rows(st->plan->env, more);
+    st->env = all ? merge_environment(all) : NULL;
     free(all);
     return st->env != NULL;
 }
@@ -155,7 +160,7 @@ static _Noreturn void become_command(const struct start *st)
 }
 
 /* The command's errno from exec; 0 once it runs. */
-static int started(pid_t pid, int fd)
+static int await_exec(pid_t pid, int fd)
 {
     int why = 0;
     ssize_t n;
@@ -210,10 +215,11 @@ int child_start(struct child *ch, const struct child_plan *plan)
     why = guard_start(&ch->guard) ? fork_command(ch, &st) : errno;
     close_end(&st.err[1]);
     if (why == 0)
-        why = started(ch->pid, st.err[0]);
+        why = await_exec(ch->pid, st.err[0]);
     if (why == 0) {
+        ch->inner_fd = st.lost[0];
         ch->lost_fd = st.lost[1];
-        st.lost[1] = -1;
+        st.lost[0] = st.lost[1] = -1;
     } else {
         (void)guard_stop(&ch->guard);
         ch->pid = 0;
@@ -235,8 +241,8 @@ void child_hook(const struct child *ch, const char *line,
     char pid[32];
 
     snprintf(pid, sizeof pid, "DIBS_PID=%ld", (long)ch->pid);
-    const char **add = plus(plan->env, (const char *const[]){pid, NULL});
-    char **env = add ? environment(add) : NULL;
+    const char **add = joined_rows(plan->env, (const char *const[]){pid, NULL});
+    char **env = add ? merge_environment(add) : NULL;
     if (env && fork() == 0) {
         setpgid(0, 0);
         signals_restore(plan->signals);
@@ -342,6 +348,11 @@ void child_tell_end(struct child *ch)
     close_end(&ch->lost_fd);
 }
 
+bool child_has_inner(const struct child *ch)
+{
+    return outer_joined(ch->inner_fd);
+}
+
 /* ---- the terminal ------------------------------------------------------ */
 
 bool child_tty_ours(struct child *ch)
@@ -371,5 +382,6 @@ void child_close(struct child *ch)
     child_take_tty(ch);
     (void)guard_stop(&ch->guard);
     close_end(&ch->lost_fd);
+    close_end(&ch->inner_fd);
     close_end(&ch->tty);
 }

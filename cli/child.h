@@ -20,6 +20,7 @@ struct child {
     int stopped_by; /* the signal that stopped it; 0 while it runs */
     bool denied;    /* a signal to it was refused by the system */
     int lost_fd;    /* we write, it reads: the lock is lost */
+    int inner_fd;   /* its end of that pipe, which runs inside of it join */
     int tty;        /* the terminal, once it asked for it; else -1 */
     bool has_tty;   /* the terminal is its group's */
     struct guard guard;
@@ -30,6 +31,7 @@ struct child_plan {
     const char *const *env; /* NAME=value, to add; ends with NULL */
     bool foreground;        /* in our process group */
     const char *owners;     /* make a DIBS_LOST_FD for them; NULL: none */
+    int64_t grace_ms;       /* what runs inside of it are told (outer.h) */
     const struct signals *signals;
 };
 
@@ -50,6 +52,8 @@ bool child_gone(struct child *ch);
 /* Makes DIBS_LOST_FD readable: the lock is lost, or is about to be released. */
 void child_tell_lost(struct child *ch);
 void child_tell_end(struct child *ch);
+/* Does a run inside of ours still rely on our hold? */
+bool child_has_inner(const struct child *ch);
 
 /* The terminal. tty_ours: is there one, and is it ours to give? give_tty does
  * so; take_tty takes it back, if it was given. */

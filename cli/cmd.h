@@ -18,6 +18,9 @@ int cmd_local(const struct args *a);
 int cmd_version(const struct args *a);
 int cmd_help(const struct args *a);
 
+/* In complete.c: what can come next on a command line, for shells. */
+int complete_line(int argc, char **argv);
+
 /* What --help shows: about one subcommand, or with NULL about all. */
 int help_show(const struct command *cmd);
 

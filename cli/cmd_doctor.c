@@ -15,29 +15,31 @@
 
 #include "exits.h"
 #include "look.h"
+#include "settings.h"
 #include "target.h"
 
 #define EXIT_PROBLEM 1
 
 static const struct {
     const char *word;
-    enum out_colour colour;
+    enum out_color color;
 } verdicts[] = {
-    [DIBS_VERDICT_OK] = {"ok", COLOUR_GOOD},
-    [DIBS_VERDICT_NOTE] = {"note", COLOUR_HEAD},
-    [DIBS_VERDICT_WARNING] = {"warning", COLOUR_BUSY},
-    [DIBS_VERDICT_PROBLEM] = {"problem", COLOUR_BAD},
+    [DIBS_VERDICT_OK] = {"ok", COLOR_GOOD},
+    [DIBS_VERDICT_NOTE] = {"note", COLOR_HEAD},
+    [DIBS_VERDICT_WARNING] = {"warning", COLOR_BUSY},
+    [DIBS_VERDICT_PROBLEM] = {"problem", COLOR_BAD},
 };
 
 struct findings {
+    const struct args *a;
     dibs_verdict worst;
-    bool coloured;
+    bool colored;
     struct json *j;    /* NULL: as text */
     char *private_url; /* it is the private server; or NULL */
 };
 
-static bool tell(const char *check, dibs_verdict verdict, const char *text,
-                 void *arg)
+static bool print_finding(const char *check, dibs_verdict verdict,
+                          const char *text, void *arg)
 {
     struct findings *all = arg;
     struct json item;
@@ -54,15 +56,21 @@ static bool tell(const char *check, dibs_verdict verdict, const char *text,
     }
     char *shown = out_printable(text, strlen(text)); /* some is the server's */
     printf("%s%-8s%s %-12s %s\n",
-           out_colour(all->coloured, verdicts[verdict].colour),
-           verdicts[verdict].word, out_colour(all->coloured, COLOUR_PLAIN),
-           check, shown ? shown : "");
+           out_color(all->colored, verdicts[verdict].color),
+           verdicts[verdict].word, out_color(all->colored, COLOR_PLAIN), check,
+           shown ? shown : "");
     free(shown);
     return true;
 }
 
-/* Whoever forgot the URL on two machines has two servers. */
-static dibs_err examine(dibs_client *c, const char *name, struct findings *all)
+static void print_setting(const char *text, void *arg)
+{
+    (void)print_finding("settings", DIBS_VERDICT_OK, text, arg);
+}
+
+/* A user who forgets the URL on two machines has two servers. */
+static dibs_err examine_server(dibs_client *c, const char *name,
+                               struct findings *all)
 {
     char *text = NULL;
 
@@ -71,46 +79,41 @@ static dibs_err examine(dibs_client *c, const char *name, struct findings *all)
                  "private, as no URL was given: %s; other users and other "
                  "machines do not share its locks",
                  all->private_url) >= 0)
-        tell("server", DIBS_VERDICT_NOTE, text, all);
+        print_finding("server", DIBS_VERDICT_NOTE, text, all);
     free(text);
-    return dibs_client_doctor(c, name, tell, all);
+    if (all->a->verbose)
+        settings_explain(all->a, print_setting, all);
+    return dibs_client_doctor(c, name, print_finding, all);
 }
 
 static dibs_err as_text(dibs_client *c, const char *name, struct findings *all)
 {
-    all->coloured = out_coloured(stdout);
-    return examine(c, name, all);
+    all->colored = out_colored(stdout);
+    return examine_server(c, name, all);
 }
 
 static dibs_err as_json(dibs_client *c, const char *name, struct findings *all)
 {
-    char *text = NULL;
-    size_t size = 0;
+    struct out_text text;
     struct json j;
-    FILE *f = open_memstream(&text, &size);
 
-    if (!f)
+    if (!out_text_open(&text))
         return DIBS_ERR_NOMEM;
-    json_open(&j, f);
+    json_open(&j, text.f);
     all->j = &j;
     json_list_open(&j, "checks");
-    dibs_err err = examine(c, name, all);
+    dibs_err err = examine_server(c, name, all);
     json_list_close(&j);
     json_text(&j, "verdict", verdicts[all->worst].word);
     json_close(&j);
-    putc('\n', f);
-    if (fclose(f) != 0)
-        err = DIBS_ERR_NOMEM;
-    else if (err == DIBS_OK)
-        fwrite(text, 1, size, stdout);
-    free(text);
-    return err;
+    putc('\n', text.f);
+    return out_text_print(&text, err);
 }
 
 int cmd_doctor(const struct args *a)
 {
     const char *name = a->n_words > 0 ? a->words[0] : NULL;
-    struct findings all = {.worst = DIBS_VERDICT_OK};
+    struct findings all = {.a = a, .worst = DIBS_VERDICT_OK};
     dibs_client *c;
     int code = target_look(a, &c, &all.private_url);
 

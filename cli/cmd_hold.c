@@ -22,6 +22,8 @@
 
 #include "exits.h"
 #include "grip.h"
+#include "hold.h"
+#include "keeper.h"
 #include "report.h"
 #include "times.h"
 
@@ -108,7 +110,7 @@ static int64_t ours_ms(struct grip *g)
 /* Until it is over; false when the lock was lost. The owner is printed when
  * stdout takes it, and *unwritten is the errno if that fails: nobody may be
  * reading. */
-static bool keep(const struct args *a, struct grip *g, int *unwritten)
+static bool keep_holding(const struct args *a, struct grip *g, int *unwritten)
 {
     int timer = time_fd();
     int input = a->no_stdin ? -1 : STDIN_FILENO;
@@ -144,7 +146,7 @@ static bool keep(const struct args *a, struct grip *g, int *unwritten)
     return ours_ms(g) > 0;
 }
 
-static int lost(const struct args *a, struct grip *g)
+int hold_tell_lost(const struct args *a, struct grip *g)
 {
     bool outer = g->outer != OUTER_HOLDS;
 
@@ -154,9 +156,8 @@ static int lost(const struct args *a, struct grip *g)
     return EXIT_LOST;
 }
 
-/* Gives it back; code is the exit code if that works. */
-static int give_back(const struct args *a, struct grip *g, int64_t keep_ms,
-                     int code)
+int hold_give_back(const struct args *a, struct grip *g, int64_t keep_ms,
+                   int code)
 {
     if (g->nested)
         return code; /* it is the outer one's to give back */
@@ -169,38 +170,42 @@ static int give_back(const struct args *a, struct grip *g, int64_t keep_ms,
                  a->words[0]);
         return g->sig ? EXIT_SIGNAL + g->sig : EXIT_UNSURE;
     default:
-        return lost(a, g);
+        return hold_tell_lost(a, g);
     }
 }
 
-static int held(const struct args *a, struct grip *g)
+static int hold_until_end(const struct args *a, struct grip *g)
 {
     int unwritten = 0;
-    bool ours = keep(a, g, &unwritten);
+    bool ours = keep_holding(a, g, &unwritten);
+
+    grip_outer_leave(g);
 
     if (unwritten != 0) { /* a script waits for that line */
         out_tell(OUT_ERROR, "stdout",
                  "cannot write to stdout: %s; giving %s back",
                  strerror(unwritten), a->words[0]);
-        return give_back(a, g, 0, EXIT_INTERNAL);
+        return hold_give_back(a, g, 0, EXIT_INTERNAL);
     }
     if (!ours)
-        return lost(a, g);
+        return hold_tell_lost(a, g);
     int64_t more = a->min_hold_ms - (time_now() - g->held_at);
-    return give_back(a, g, more > 0 ? more : 0, EXIT_FINE);
+    return hold_give_back(a, g, more > 0 ? more : 0, EXIT_FINE);
 }
 
 int cmd_hold(const struct args *a)
 {
     struct report report = {.why = NULL};
 
+    if (a->for_pid > 0)
+        return keeper_start(a);
     if (!signals_open(&hold.signals)) {
         out_tell(OUT_ERROR, "internal", "no signalfd: %s", strerror(errno));
         return EXIT_INTERNAL;
     }
     int code = grip_take(&hold.g, a, &hold.signals);
     if (code == EXIT_FINE && (hold.g.held || hold.g.nested))
-        code = held(a, &hold.g);
+        code = hold_until_end(a, &hold.g);
     report.code = code;
     report_write(a, &hold.g, &report);
     grip_close(&hold.g);

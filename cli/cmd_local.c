@@ -41,8 +41,8 @@ static void print_status(const struct args *a, const struct local *lo,
     free(url);
 }
 
-static bool count(const char *name, size_t len, const dibs_lock_info *info,
-                  void *arg)
+static bool count_lock(const char *name, size_t len, const dibs_lock_info *info,
+                       void *arg)
 {
     (void)name;
     (void)len;
@@ -59,14 +59,14 @@ static size_t locks_held(const struct local *lo)
     size_t n = 0;
 
     if (url && dibs_client_open(url, NULL, &c) == DIBS_OK &&
-        dibs_client_list(c, NULL, count, &n) != DIBS_OK)
+        dibs_client_list(c, NULL, count_lock, &n) != DIBS_OK)
         n = 0;
     dibs_client_free(c);
     free(url);
     return n;
 }
 
-static int stop(const struct args *a, const struct local *lo)
+static int stop_server(const struct args *a, const struct local *lo)
 {
     pid_t pid;
     size_t n = a->force || !local_alive(lo, NULL) ? 0 : locks_held(lo);
@@ -101,7 +101,7 @@ int cmd_local(const struct args *a)
                           "'%s' is neither status nor stop", a->words[0]);
     int code = local_find(&lo);
     if (code != EXIT_FINE || !status)
-        return code != EXIT_FINE ? code : stop(a, &lo);
+        return code != EXIT_FINE ? code : stop_server(a, &lo);
     if (!local_alive(&lo, &pid))
         code = EXIT_SERVER;
     print_status(a, &lo, pid);

@@ -28,10 +28,10 @@
 
 /* ---- as text ----------------------------------------------------------- */
 
-static void print_row(bool coloured, const char *key, const char *value)
+static void print_row(bool colored, const char *key, const char *value)
 {
-    printf("%s%-8s%s %s\n", out_colour(coloured, COLOUR_HEAD), key,
-           out_colour(coloured, COLOUR_PLAIN), value);
+    printf("%s%-8s%s %s\n", out_color(colored, COLOR_HEAD), key,
+           out_color(colored, COLOR_PLAIN), value);
 }
 
 /* Readers, each with its time, and the writer. */
@@ -51,7 +51,7 @@ static bool print_holder(const char *owner, dibs_mode mode, int64_t holds,
 }
 
 struct queue_text {
-    bool coloured;
+    bool colored;
     size_t shown;
 };
 
@@ -70,13 +70,13 @@ static bool print_waiter(size_t place, const char *owner, int64_t remaining_ms,
         snprintf(text, sizeof text,
                  "%zu. %s, keeps its place %s without a sign of life",
                  place + 1, shown ? shown : "?", out_span(remaining_ms, span));
-    print_row(q->coloured, "waits", text);
+    print_row(q->colored, "waits", text);
     free(shown);
     return true;
 }
 
 /* Those who wait without a queue; none: nothing is said. */
-static void print_waiting(bool coloured, const struct seen *s)
+static void print_waiting(bool colored, const struct seen *s)
 {
     char text[96];
 
@@ -84,46 +84,46 @@ static void print_waiting(bool coloured, const struct seen *s)
         return;
     snprintf(text, sizeof text, "%zu client%s, in no particular order",
              s->waiting, s->waiting == 1 ? "" : "s");
-    print_row(coloured, "waits", text);
+    print_row(colored, "waits", text);
 }
 
 /* What the first lines do not tell: all readers, all waiters. */
 static dibs_err print_more(dibs_lock *l, const struct seen *s)
 {
-    struct queue_text q = {.coloured = out_coloured(stdout)};
+    struct queue_text q = {.colored = out_colored(stdout)};
     dibs_err err = DIBS_OK;
 
     if (s->info.locked && s->info.mode != DIBS_MODE_EXCLUSIVE)
-        err = dibs_lock_holders(l, print_holder, &q.coloured);
+        err = dibs_lock_holders(l, print_holder, &q.colored);
     if (err == DIBS_OK && s->info.waiters > 0)
         err = dibs_lock_queue(l, print_waiter, &q);
     if (err == DIBS_OK)
-        print_waiting(q.coloured, s);
+        print_waiting(q.colored, s);
     return err;
 }
 
 static void print_info(const struct seen *s)
 {
     const dibs_lock_info *i = &s->info;
-    bool coloured = out_coloured(stdout);
+    bool colored = out_colored(stdout);
     char *name = out_printable(s->name, s->len);
     char *owner = out_printable(i->owner, strlen(i->owner));
     char span[OUT_SPAN_MAX], text[96];
 
-    print_row(coloured, "name", name ? name : "?");
+    print_row(colored, "name", name ? name : "?");
     snprintf(text, sizeof text, "%s%s%s",
-             out_colour(coloured, i->locked ? COLOUR_BUSY : COLOUR_GOOD),
-             i->locked ? "held" : "free", out_colour(coloured, COLOUR_PLAIN));
-    print_row(coloured, "state", text);
+             out_color(colored, i->locked ? COLOR_BUSY : COLOR_GOOD),
+             i->locked ? "held" : "free", out_color(colored, COLOR_PLAIN));
+    print_row(colored, "state", text);
     if (i->locked) {
-        print_row(coloured, "mode", look_mode(i->mode));
-        print_row(coloured, "owner", owner ? owner : "?");
+        print_row(colored, "mode", look_mode(i->mode));
+        print_row(colored, "owner", owner ? owner : "?");
         snprintf(text, sizeof text, "%" PRId64, i->holds);
-        print_row(coloured, "holds", text);
+        print_row(colored, "holds", text);
         snprintf(text, sizeof text,
                  i->ttl_ms < 0 ? "%s" : "%s left, unless it is renewed",
                  look_left(i->ttl_ms, span));
-        print_row(coloured, "lease", text);
+        print_row(colored, "lease", text);
     }
     free(name);
     free(owner);
@@ -172,15 +172,13 @@ static bool json_waiter(size_t place, const char *owner, int64_t remaining_ms,
 static dibs_err info_json(const struct look *k, const struct seen *s)
 {
     const dibs_lock_info *i = &s->info;
-    char *text = NULL;
-    size_t size = 0;
+    struct out_text text;
     struct json j;
-    FILE *f = open_memstream(&text, &size);
     dibs_err err = DIBS_OK;
 
-    if (!f)
+    if (!out_text_open(&text))
         return DIBS_ERR_NOMEM;
-    json_open(&j, f);
+    json_open(&j, text.f);
     look_json(&j, s);
     json_bool(&j, "private_server", k->private_url != NULL);
     json_list_open(&j, "holders");
@@ -194,13 +192,8 @@ static dibs_err info_json(const struct look *k, const struct seen *s)
         err = dibs_lock_queue(k->l, json_waiter, &j);
     json_list_close(&j);
     json_close(&j);
-    putc('\n', f);
-    if (fclose(f) != 0)
-        err = DIBS_ERR_NOMEM;
-    else if (err == DIBS_OK)
-        fwrite(text, 1, size, stdout);
-    free(text);
-    return err;
+    putc('\n', text.f);
+    return out_text_print(&text, err);
 }
 
 /* ---- info -------------------------------------------------------------- */
@@ -216,7 +209,7 @@ static dibs_err info_text(const struct look *k, const struct seen *s)
     if (k->private_url &&
         asprintf(&text, "private, for this user on this machine: %s",
                  k->private_url) >= 0)
-        print_row(out_coloured(stdout), "server", text);
+        print_row(out_colored(stdout), "server", text);
     free(text);
     return err;
 }
@@ -252,7 +245,7 @@ static dibs_err queue_text(const struct args *a, struct look *k)
     struct seen s = {.name = (char *)a->words[0],
                      .len = strlen(a->words[0]),
                      .info = DIBS_LOCK_INFO_INIT};
-    struct queue_text q = {.coloured = out_coloured(stdout)};
+    struct queue_text q = {.colored = out_colored(stdout)};
     dibs_err err = DIBS_OK;
 
     if (k->l)
@@ -263,7 +256,7 @@ static dibs_err queue_text(const struct args *a, struct look *k)
         return err;
     if (s.counted && s.waiting > 0) {
         puts("no queue: only a fair lock has one");
-        print_waiting(q.coloured, &s);
+        print_waiting(q.colored, &s);
     } else {
         puts(s.counted || !k->l
                  ? "nobody waits"
@@ -274,22 +267,18 @@ static dibs_err queue_text(const struct args *a, struct look *k)
 
 static dibs_err queue_json(const struct args *a, struct look *k)
 {
-    char *text = NULL;
-    size_t size = 0;
-    struct json j = {.f = open_memstream(&text, &size)};
+    struct out_text text;
     dibs_err err = DIBS_OK;
 
     (void)a;
-    if (!j.f)
+    if (!out_text_open(&text))
         return DIBS_ERR_NOMEM;
+    struct json j = {.f = text.f};
+    putc('[', text.f);
     if (k->l)
         err = dibs_lock_queue(k->l, json_waiter, &j);
-    if (fclose(j.f) != 0)
-        err = DIBS_ERR_NOMEM;
-    else if (err == DIBS_OK) /* all of it, or nothing */
-        printf("[%s]\n", text);
-    free(text);
-    return err;
+    fputs("]\n", text.f);
+    return out_text_print(&text, err);
 }
 
 int cmd_queue(const struct args *a)
@@ -353,7 +342,7 @@ static dibs_err force_kind(const struct args *a, struct look *k,
 }
 
 /* Ends the hold of the one who has it, if it is the one that is meant. */
-static int force(const struct args *a, struct look *k)
+static int force_unlock(const struct args *a, struct look *k)
 {
     struct seen s = {.name = (char *)a->words[0], .info = DIBS_LOCK_INFO_INIT};
     const char *meant = a->if_owner;
@@ -390,7 +379,7 @@ int cmd_force_unlock(const struct args *a)
                           a->words[0]);
     int code = look_open_lock(a, &k);
     if (code == EXIT_FINE && k.l)
-        code = force(a, &k);
+        code = force_unlock(a, &k);
     else if (code == EXIT_FINE)
         print_forced(a, false, NULL);
     look_close(&k);

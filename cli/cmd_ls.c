@@ -59,7 +59,7 @@ static int by_name(const void *a, const void *b)
 
 /* In order, and each name once: a scan of a changing server may see a lock
  * twice. */
-static void tidy(struct list *all)
+static void sort_rows(struct list *all)
 {
     size_t n = 0;
 
@@ -93,7 +93,7 @@ static void list_json(const struct list *all)
  * every name. */
 static void list_text(const struct list *all)
 {
-    bool coloured = out_coloured(stdout);
+    bool colored = out_colored(stdout);
     size_t name_w = 4, owner_w = 5;
     char **names = calloc(all->n + 1, sizeof *names);
     char span[OUT_SPAN_MAX];
@@ -108,9 +108,9 @@ static void list_text(const struct list *all)
         owner_w = w > owner_w ? w : owner_w;
     }
     name_w = name_w > 60 ? 60 : name_w;
-    printf("%s%-*s  %-*s  %5s  %-9s  %s%s\n", out_colour(coloured, COLOUR_HEAD),
+    printf("%s%-*s  %-*s  %5s  %-9s  %s%s\n", out_color(colored, COLOR_HEAD),
            (int)name_w, "NAME", (int)owner_w, "OWNER", "HOLDS", "MODE", "LEASE",
-           out_colour(coloured, COLOUR_PLAIN));
+           out_color(colored, COLOR_PLAIN));
     for (size_t i = 0; i < all->n; i++) {
         const dibs_lock_info *info = &all->rows[i].info;
         char *owner = out_printable(info->owner, strlen(info->owner));
@@ -151,7 +151,7 @@ int cmd_ls(const struct args *a)
         dibs_err err = dibs_client_list(k.c, pattern, add_row, &all);
 
         if (err == DIBS_OK && !all.failed)
-            tidy(&all);
+            sort_rows(&all);
         if (err == DIBS_OK && a->json && !all.failed)
             err = count_all(k.c, &all);
         if (err != DIBS_OK || all.failed)

@@ -59,9 +59,9 @@ struct env {
     const char *rows[ENV_MADE + 3];
 };
 
-static char *format(const char *fmt, ...) PRINTF(1, 2);
+static char *format_row(const char *fmt, ...) PRINTF(1, 2);
 
-static char *format(const char *fmt, ...)
+static char *format_row(const char *fmt, ...)
 {
     char *text = NULL;
     va_list ap;
@@ -80,8 +80,8 @@ static char *owners_row(const struct grip *g)
     if (!(outer && *outer))
         outer = getenv("DIBS_OWNER");
     bool more = outer && *outer;
-    return format("DIBS_OWNERS=%s%s%s", g->b.owners, more ? " " : "",
-                  more ? outer : "");
+    return format_row("DIBS_OWNERS=%s%s%s", g->b.owners, more ? " " : "",
+                      more ? outer : "");
 }
 
 static bool env_make(struct env *e, const struct run *r)
@@ -92,14 +92,15 @@ static bool env_make(struct env *e, const struct run *r)
 
     *e = (struct env){
         .made = {
-            [ENV_HELD] = format("DIBS_HELD=1"),
-            [ENV_NAME] = format("DIBS_NAME=%s", r->a->words[0]),
-            [ENV_OWNER] = format("DIBS_OWNER=%s", g->owner_text),
+            [ENV_HELD] = format_row("DIBS_HELD=1"),
+            [ENV_NAME] = format_row("DIBS_NAME=%s", r->a->words[0]),
+            [ENV_OWNER] = format_row("DIBS_OWNER=%s", g->owner_text),
             [ENV_OWNERS] = g->nested ? NULL : owners_row(g),
-            [ENV_LEASE] =
-                g->nested ? NULL
-                          : format("DIBS_LEASE_MS=%" PRId64, r->a->lease_ms),
-            [ENV_LOST_FD] = pipe >= 0 ? format("DIBS_LOST_FD=%d", pipe) : NULL,
+            [ENV_LEASE] = g->nested ? NULL
+                                    : format_row("DIBS_LEASE_MS=%" PRId64,
+                                                 r->a->lease_ms),
+            [ENV_LOST_FD] =
+                pipe >= 0 ? format_row("DIBS_LOST_FD=%d", pipe) : NULL,
         }};
     for (int i = 0; i < ENV_MADE; i++)
         if (e->made[i])
@@ -186,7 +187,7 @@ static int64_t keep_ms(const struct run *r)
 }
 
 /* With the lock in hand. */
-static int guarded(struct run *r, const struct env *e)
+static int run_guarded(struct run *r, const struct env *e)
 {
     char *shell[] = {"/bin/sh", "-c", (char *)r->a->shell, NULL};
     struct child_plan plan = {
@@ -194,6 +195,7 @@ static int guarded(struct run *r, const struct env *e)
         .env = e->rows,
         .foreground = r->a->foreground,
         .owners = r->g.nested ? NULL : r->g.b.owners,
+        .grace_ms = watch_grace_ms(r->a, &r->g),
         .signals = &r->signals,
     };
     enum grip_end end = GRIP_RELEASED;
@@ -204,7 +206,6 @@ static int guarded(struct run *r, const struct env *e)
     watch_run(&r->w, r->a, &r->g, &r->ch, &plan);
     r->report.ran = true;
     r->report.status = r->ch.status;
-    child_tell_end(&r->ch); /* runs inside of us hear it before others get it */
     if (!r->g.nested)
         end = grip_drop(&r->g, keep_ms(r));
     return final_code(r, end);
@@ -248,7 +249,7 @@ int cmd_run(const struct args *a)
         fcntl(a->status_fd, F_SETFD, FD_CLOEXEC);
     int code = grip_take(&r->g, a, &r->signals);
     if (code == EXIT_FINE && (r->g.held || r->g.nested))
-        code = env_make(&e, r) ? guarded(r, &e) : no_memory();
+        code = env_make(&e, r) ? run_guarded(r, &e) : no_memory();
     child_close(&r->ch);
     env_clear(&e);
     r->report.code = code;

@@ -169,6 +169,13 @@ await() {
     done
 }
 
+# A dead process whose new parent has not asked for it yet is dead.
+alive() {
+    local state
+    state=$(ps -o stat= -p "$1")
+    [ -n "$state" ] && [ "${state#Z}" = "$state" ]
+}
+
 # ---- the play ----------------------------------------------------------
 
 say "${bold}dibs: one at a time.${plain} ($waits waits, $works has the lock and works, $dies is stopped)"
@@ -193,7 +200,7 @@ ann_dies() {
 }
 watch 12 ann_dies
 say
-if kill -0 "$(cat command.ann)" 2>/dev/null; then
+if alive "$(cat command.ann)"; then
     say "  Her command lives on. That should not be."
 else
     say "  Her command died with her. The lock was free when her lease had ended."

@@ -27,6 +27,14 @@
     X(EXIT_NOTFOUND, 127, "not-found", "there is no such command")             \
     X(EXIT_SIGNAL, 128, "signal", "128 + n: ended by signal n")
 
+struct exit_row {
+    int code;
+    const char *cause, *text;
+};
+
+/* In out.c. Ends with a row without a cause. */
+extern const struct exit_row exit_rows[];
+
 enum exit_code {
 #define EXIT_X(name, value, cause, text) name = value,
     EXIT_MAP(EXIT_X)

@@ -81,8 +81,8 @@ static const struct step *find_step(dibs_err err, const char *text)
 
 /* Adds an option and a word, as one would type it in a shell. A word that is
  * too odd is left out, and the option with it. */
-static void add_word(char buf[FAILURE_MAX], const char *option,
-                     const char *word)
+static void append_word(char buf[FAILURE_MAX], const char *option,
+                        const char *word)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
                                 "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:/@%+,-";
@@ -106,13 +106,13 @@ const char *failure_step(const struct args *a, dibs_err err, const char *text,
     if (strcmp(s->step, DOCTOR) != 0)
         return buf;
     if (a->url)
-        add_word(buf, "-u ", a->url);
+        append_word(buf, "-u ", a->url);
     else if (a->url_file)
-        add_word(buf, "--url-file ", a->url_file);
+        append_word(buf, "--url-file ", a->url_file);
     if (a->password_file)
-        add_word(buf, "--password-file ", a->password_file);
+        append_word(buf, "--password-file ", a->password_file);
     if (a->n_words > 0 && !a->multi)
-        add_word(buf, "", a->words[0]);
+        append_word(buf, "", a->words[0]);
     return buf;
 }
 

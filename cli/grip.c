@@ -17,7 +17,7 @@
  * Giving  A release that nobody confirms is tried again until the lease must
  * back    be over. Only then can we go, and we do not call that a success.
  *
- * Thread  The first one, but for opener().
+ * Thread  The first one, but for opener_main().
  */
 #include "grip.h"
 
@@ -77,7 +77,7 @@ static void on_event(const dibs_event *ev, void *arg)
 
 /* ---- opening ----------------------------------------------------------- */
 
-static int tell_failed(struct grip *g, dibs_err err)
+static int tell_not_taken(struct grip *g, dibs_err err)
 {
     return failure_tell(g->a, err, g->why,
                         g->b.n_clients == 1 ? g->b.clients[0] : NULL);
@@ -88,7 +88,7 @@ static int open_all(struct grip *g)
     dibs_client_opts opts = {
         .size = sizeof opts,
         .lease_ms = g->a->no_renew ? 0 : g->a->lease_ms,
-        .fair_call_ms = g->a->fair_call_ms,
+        .fair_call_ms = g->a->fair_call_ms > 0 ? g->a->fair_call_ms : 0,
         .max_connections = 1,
         .callbacks = DIBS_CALLBACKS_DISPATCH,
         .on_event = on_event,
@@ -106,7 +106,7 @@ static int open_all(struct grip *g)
     return code;
 }
 
-static void *opener(void *arg)
+static void *opener_main(void *arg)
 {
     struct grip *g = arg;
     uint64_t one = 1;
@@ -168,7 +168,7 @@ static int open_beside(struct grip *g)
     g->opened_fd = eventfd(0, EFD_CLOEXEC);
     if (g->opened_fd < 0)
         return errno;
-    int why = pthread_create(&g->opener, NULL, opener, g);
+    int why = pthread_create(&g->opener, NULL, opener_main, g);
     g->opening = why == 0;
     return why;
 }
@@ -202,7 +202,7 @@ static int64_t left_ms(const struct grip *g)
     return left > 1 ? left : 1;
 }
 
-static dibs_err ask(struct grip *g)
+static dibs_err send_acquire(struct grip *g)
 {
     const struct args *a = g->a;
     dibs_lock_opts opts = {
@@ -223,7 +223,7 @@ static dibs_err ask(struct grip *g)
 }
 
 /* Leaves the line. What is granted at this very moment is given back. */
-static int leave(struct grip *g)
+static int leave_line(struct grip *g)
 {
     if (!g->answered) {
         dibs_lock_cancel(g->b.l, g->owner);
@@ -260,7 +260,7 @@ static int tell_busy(struct grip *g)
     return g->a->busy_code;
 }
 
-static int taken(struct grip *g)
+static int note_taken(struct grip *g)
 {
     char span[OUT_SPAN_MAX];
 
@@ -281,10 +281,10 @@ static int taken(struct grip *g)
 static int wait_lock(struct grip *g)
 {
     g->owner = g->b.owner = dibs_owner_new(g->b.clients[0]);
-    dibs_err err = ask(g);
+    dibs_err err = send_acquire(g);
     if (err != DIBS_OK) {
         keep_why(g, err);
-        return tell_failed(g, err);
+        return tell_not_taken(g, err);
     }
     if (!await_answer(g, time_now() + WAIT_TELL_MS, 0) && g->sig == 0) {
         out_tell(OUT_INFO, "waiting", "waiting for %s", g->a->words[0]);
@@ -294,27 +294,41 @@ static int wait_lock(struct grip *g)
         waiting_end(&g->waiting);
     }
     if (g->sig != 0)
-        return leave(g);
+        return leave_line(g);
     if (g->answer == DIBS_OK)
-        return taken(g);
+        return note_taken(g);
     if (g->answer == DIBS_ERR_BUSY || g->answer == DIBS_ERR_TIMEOUT)
         return tell_busy(g);
     bundle_tell(&g->b, g->owner);
-    return tell_failed(g, g->answer);
+    return tell_not_taken(g, g->answer);
 }
 
-static void disconnect(struct grip *g)
+static void close_clients(struct grip *g)
 {
     bundle_close(&g->b, CLOSE_MS);
 }
 
 static int leave_to_outer(struct grip *g)
 {
-    disconnect(g);
+    close_clients(g);
     g->held_at = time_now();
     out_tell(OUT_INFO, "nested", "%s is already held for this command, by %s",
              g->a->words[0], g->owner_text);
     return EXIT_FINE;
+}
+
+/* All is held, some of it perhaps by outer runs. Have they waited for us? */
+static int join_outer(struct grip *g)
+{
+    outer_join(&g->b.outer);
+    grip_outer_look(g);
+    if (g->outer == OUTER_HOLDS)
+        return EXIT_FINE;
+    grip_outer_leave(g);
+    out_tell(OUT_ERROR, "lost", "lost %s: %s; nothing was started",
+             g->a->words[0], grip_outer_text(g));
+    (void)grip_drop(g, 0);
+    return EXIT_LOST;
 }
 
 int grip_take(struct grip *g, const struct args *a,
@@ -331,6 +345,8 @@ int grip_take(struct grip *g, const struct args *a,
 
     if (code == EXIT_FINE)
         code = g->nested ? leave_to_outer(g) : wait_lock(g);
+    if (code == EXIT_FINE && (g->nested || g->held))
+        code = join_outer(g);
     if (g->sig != 0 && code > EXIT_SIGNAL)
         out_tell(OUT_INFO, "signal", "left the wait for %s: SIG%s", a->words[0],
                  sigabbrev_np(g->sig) ? sigabbrev_np(g->sig) : "");
@@ -365,6 +381,11 @@ void grip_outer_look(struct grip *g)
 {
     if (g->outer == OUTER_HOLDS)
         g->outer = outer_state(&g->b.outer);
+}
+
+void grip_outer_leave(struct grip *g)
+{
+    outer_leave(&g->b.outer);
 }
 
 const char *grip_outer_text(const struct grip *g)
@@ -461,7 +482,7 @@ void grip_close(struct grip *g)
 {
     if (g->opening)
         return; /* the thread uses all of this; the process ends now */
-    disconnect(g);
+    close_clients(g);
     outer_close(&g->b.outer);
     if (g->opened_fd >= 0)
         close(g->opened_fd);

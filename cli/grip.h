@@ -73,6 +73,8 @@ int64_t grip_valid_ms(const struct grip *g);
  * or no more; the state is then in g->outer. */
 int grip_outer_fd(const struct grip *g);
 void grip_outer_look(struct grip *g);
+/* From now on the outer runs need not wait for us. */
+void grip_outer_leave(struct grip *g);
 /* Why the lock is not ours any more, when g->outer says so. */
 const char *grip_outer_text(const struct grip *g);
 

@@ -43,7 +43,7 @@ struct message {
 };
 
 /* Keeps only fd, as descriptor 0. */
-static void shed(int fd)
+static void keep_only(int fd)
 {
     if (fd != 0)
         dup2(fd, 0);
@@ -51,7 +51,7 @@ static void shed(int fd)
 }
 
 /* Until dibs has ended; whether we killed before that. */
-static bool watch(int timer)
+static bool guard_watch(int timer)
 {
     bool acted = false;
     struct message m = {.kill_at = TIME_NEVER};
@@ -91,8 +91,8 @@ static _Noreturn void guard_main(int fd)
     sigprocmask(SIG_SETMASK, &all, NULL);
     setsid();
     prctl(PR_SET_NAME, "dibs-guard");
-    shed(fd);
-    _exit(watch(time_fd()) ? 1 : 0);
+    keep_only(fd);
+    _exit(guard_watch(time_fd()) ? 1 : 0);
 }
 
 bool guard_start(struct guard *g)

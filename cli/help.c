@@ -37,7 +37,7 @@ static const char first_page[] =
     "Subcommands (dibs help SUBCOMMAND has their options):\n";
 
 /* Prints text behind column at, which we are in, wrapped between words. */
-static void wrapped(const char *text, int at)
+static void print_wrapped(const char *text, int at)
 {
     int column = at;
 
@@ -154,23 +154,14 @@ static void show_option(const struct option_row *row, unsigned command)
     printf("%-*s", TEXT_COLUMN, left);
     if (n >= TEXT_COLUMN)
         printf("\n%*s", TEXT_COLUMN, "");
-    wrapped(words_for(row, command), TEXT_COLUMN);
+    print_wrapped(words_for(row, command), TEXT_COLUMN);
 }
 
 static void show_exits(void)
 {
-    static const struct {
-        int code;
-        const char *text;
-    } rows[] = {
-#define EXIT_X(name, value, cause, text) {value, text},
-        EXIT_MAP(EXIT_X)
-#undef EXIT_X
-    };
-
     puts("\nExit codes, besides the command's own:");
-    for (size_t i = 1; i < sizeof rows / sizeof *rows; i++)
-        printf("  %3d  %s\n", rows[i].code, rows[i].text);
+    for (const struct exit_row *row = exit_rows + 1; row->cause; row++)
+        printf("  %3d  %s\n", row->code, row->text);
 }
 
 static void show_command(const struct command *cmd)
@@ -178,7 +169,7 @@ static void show_command(const struct command *cmd)
     printf("dibs %s\n\n%s\n", cmd->synopsis, cmd->summary);
     for (size_t i = 0; i < sizeof abouts / sizeof *abouts; i++)
         if (abouts[i].command == cmd->bit)
-            wrapped(abouts[i].text, 0);
+            print_wrapped(abouts[i].text, 0);
     puts("\nOptions:");
     for (const struct option_row *row = option_rows; row->name; row++)
         if ((row->commands & cmd->bit) && !means_nothing(row, cmd->bit))
@@ -198,7 +189,9 @@ int help_show(const struct command *cmd)
     } else {
         fputs(first_page, stdout);
         for (const struct command *c = commands; c->name; c++)
-            printf("  %-14s%s\n", c->name, c->summary);
+            if (c->bit & ~(unsigned)(CMD_VERSION | CMD_HELP))
+                printf("  %-14s%s\n", c->name, c->summary);
+        puts("  version, help");
     }
     return out_finish(EXIT_FINE);
 }

@@ -100,9 +100,10 @@ char *args_did_you_mean(char *line)
     return hint;
 }
 
+/* Frees the hint. */
 PRINTF(3, 0)
-static int wrong(const struct command *cmd, const char *hint, const char *fmt,
-                 va_list ap)
+static int tell_usage(const struct command *cmd, char *hint, const char *fmt,
+                      va_list ap)
 {
     char *text = NULL;
 
@@ -113,6 +114,7 @@ static int wrong(const struct command *cmd, const char *hint, const char *fmt,
     if (hint)
         out_tell(OUT_ERROR, "usage", "%s", hint);
     free(text);
+    free(hint);
     return EXIT_USAGE;
 }
 
@@ -121,35 +123,33 @@ int args_hint(const struct command *cmd, char *hint, const char *fmt, ...)
     va_list ap;
 
     va_start(ap, fmt);
-    int code = wrong(cmd, hint, fmt, ap);
+    int code = tell_usage(cmd, hint, fmt, ap);
     va_end(ap);
-    free(hint);
     return code;
 }
 
 int args_wrong(const struct command *cmd, const char *right, const char *fmt,
                ...)
 {
-    char *hint = args_text("right would be: %s", right);
     va_list ap;
 
     va_start(ap, fmt);
-    int code = wrong(cmd, hint, fmt, ap);
+    int code = tell_usage(cmd, args_text("right would be: %s", right), fmt, ap);
     va_end(ap);
-    free(hint);
     return code;
 }
 
 /* ---- how alike two words are ------------------------------------------- */
 
-static int least(int a, int b)
+static int least_of(int a, int b)
 {
     return a < b ? a : b;
 }
 
 /* How many letters must be changed, added, left out, or swapped with the next
  * one, to make one word of the other. Both are at most WORD_MAX long. */
-static int distance(const char *a, size_t a_len, const char *b, size_t b_len)
+static int word_distance(const char *a, size_t a_len, const char *b,
+                         size_t b_len)
 {
     int rows[WORD_MAX + 1][WORD_MAX + 1];
 
@@ -160,11 +160,11 @@ static int distance(const char *a, size_t a_len, const char *b, size_t b_len)
     for (size_t i = 1; i <= a_len; i++)
         for (size_t j = 1; j <= b_len; j++) {
             int other = a[i - 1] != b[j - 1];
-            int best = least(rows[i - 1][j] + 1, rows[i][j - 1] + 1);
+            int best = least_of(rows[i - 1][j] + 1, rows[i][j - 1] + 1);
 
-            best = least(best, rows[i - 1][j - 1] + other);
+            best = least_of(best, rows[i - 1][j - 1] + other);
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                best = least(best, rows[i - 2][j - 2] + 1);
+                best = least_of(best, rows[i - 2][j - 2] + 1);
             rows[i][j] = best;
         }
     return rows[a_len][b_len];
@@ -194,7 +194,7 @@ static void nearest_offer(struct nearest *n, const char *word, const void *what)
 
     if (n->len == 0 || n->len > WORD_MAX || len > WORD_MAX)
         return;
-    int d = distance(n->word, n->len, word, len);
+    int d = word_distance(n->word, n->len, word, len);
     if (n->len < len && memcmp(word, n->word, n->len) == 0) {
         n->prefixed++;
         d = 1;
@@ -335,13 +335,12 @@ static bool show_typed(FILE *f, const struct typed *t, int *i, bool *runs)
 static char *build_line(const struct typed *t, int at, int n, const char *with,
                         bool *runs)
 {
-    char *line = NULL;
-    size_t size = 0;
-    FILE *f = open_memstream(&line, &size);
+    struct out_text line;
 
     *runs = false;
-    if (!f)
+    if (!out_text_open(&line))
         return NULL;
+    FILE *f = line.f;
     fputs("dibs", f);
     for (int i = 1; i <= t->argc; i++) {
         if (i == at && with && strcmp(with, "--") == 0) {
@@ -358,11 +357,7 @@ static char *build_line(const struct typed *t, int at, int n, const char *with,
         if (!show_typed(f, t, &i, runs))
             break;
     }
-    if (fclose(f) != 0) {
-        free(line);
-        return NULL;
-    }
-    return line;
+    return out_text_close(&line);
 }
 
 char *hint_line(const struct typed *t, int at, int n, const char *with)

@@ -50,18 +50,17 @@
 #include "out.h"
 #include "times.h"
 
-#define START_MS 10000 /* longest wait for a server to listen */
-#define STOP_MS  5000  /* from TERM to KILL */
+#define START_MS     10000 /* longest wait for a server to listen */
+#define START_MIN_MS 1000  /* it gets so long, however small -w is */
+#define START_TRY_MS 3000  /* and so long with -n, which is no time limit */
+#define STOP_MS      5000  /* from TERM to KILL */
 
-#define LOCK_MIN_MS                                                            \
-    3000                   /* others get so long to start it, whatever -w says \
-                            */
-#define LOCK_TELL_MS  2000 /* before we say that we wait for them */
+#define LOCK_TELL_MS  2000 /* before we say that we wait for others */
 #define LOCK_PAUSE_MS 50
 
 /* ---- the folder -------------------------------------------------------- */
 
-static int refuse(const char *why, const char *path)
+static int refuse_place(const char *why, const char *path)
 {
     out_tell(OUT_ERROR, "local",
              "no place for a private server: %s %s; give a server with -u "
@@ -70,7 +69,8 @@ static int refuse(const char *why, const char *path)
     return EXIT_SERVER;
 }
 
-static bool join(char out[LOCAL_PATH_MAX], const char *dir, const char *name)
+static bool join_path(char out[LOCAL_PATH_MAX], const char *dir,
+                      const char *name)
 {
     size_t n = strlen(dir), more = strlen(name);
 
@@ -85,9 +85,10 @@ static bool join(char out[LOCAL_PATH_MAX], const char *dir, const char *name)
 static bool set_dir(struct local *lo, const char *dir)
 {
     lo->other[0] = '\0';
-    return join(lo->dir, dir, "") && join(lo->socket, dir, "/redis.sock") &&
-           join(lo->start, dir, "/start.lock") &&
-           join(lo->log, dir, "/redis.log");
+    return join_path(lo->dir, dir, "") &&
+           join_path(lo->socket, dir, "/redis.sock") &&
+           join_path(lo->start, dir, "/start.lock") &&
+           join_path(lo->log, dir, "/redis.log");
 }
 
 /* What is wrong with a folder that is to hold ours? Others may own it only if
@@ -126,16 +127,16 @@ static const char *dir_wrong(const char *path, bool *absent)
     return NULL;
 }
 
-static int dir_ready(const struct local *lo)
+int local_folder(const struct local *lo)
 {
     bool absent;
 
     if (mkdir(lo->dir, 0700) != 0 && errno != EEXIST)
-        return refuse(strerror(errno), lo->dir);
+        return refuse_place(strerror(errno), lo->dir);
     const char *why = dir_wrong(lo->dir, &absent);
     if (!why && absent)
         why = "was removed meanwhile";
-    return why ? refuse(why, lo->dir) : EXIT_FINE;
+    return why ? refuse_place(why, lo->dir) : EXIT_FINE;
 }
 
 static int find_in(struct local *lo, const char *base)
@@ -144,10 +145,10 @@ static int find_in(struct local *lo, const char *base)
     const char *why = base_wrong(base);
 
     if (why)
-        return refuse(why, base);
+        return refuse_place(why, base);
     if (snprintf(dir, sizeof dir, "%s/dibs", base) >= (int)sizeof dir ||
         !set_dir(lo, dir))
-        return refuse("is too long for a socket's address", base);
+        return refuse_place("is too long for a socket's address", base);
     return EXIT_FINE;
 }
 
@@ -163,14 +164,14 @@ int local_find(struct local *lo)
         return find_in(lo, xdg);
 
     (void)set_dir(&other, tmp); /* fits, as the other place does */
-    (void)join(other.other, user, "/dibs");
+    (void)join_path(other.other, user, "/dibs");
     if (base_wrong(user) != NULL) {
         *lo = other;
         return EXIT_FINE;
     }
     int code = find_in(lo, user);
     if (code == EXIT_FINE)
-        (void)join(lo->other, tmp, "");
+        (void)join_path(lo->other, tmp, "");
     if (code == EXIT_FINE && !local_alive(lo, NULL) &&
         local_alive(&other, NULL))
         *lo = other;
@@ -180,7 +181,7 @@ int local_find(struct local *lo)
 /* ---- is it there? ------------------------------------------------------ */
 
 /* A connection to what listens on the socket, or -1. */
-static int dial(const struct local *lo, struct ucred *peer)
+static int dial_server(const struct local *lo, struct ucred *peer)
 {
     struct sockaddr_un sa = {.sun_family = AF_UNIX};
     socklen_t len = sizeof *peer;
@@ -203,7 +204,7 @@ static int dial(const struct local *lo, struct ucred *peer)
 bool local_alive(const struct local *lo, pid_t *pid)
 {
     struct ucred peer;
-    int fd = dial(lo, &peer);
+    int fd = dial_server(lo, &peer);
 
     if (fd < 0)
         return false;
@@ -217,20 +218,14 @@ char *local_url(const struct local *lo)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
                                 "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/-._~";
-    char *url = NULL;
-    size_t size = 0;
-    FILE *f = open_memstream(&url, &size);
+    struct out_text url;
 
-    if (!f)
+    if (!out_text_open(&url))
         return NULL;
-    fputs("unix://", f);
+    fputs("unix://", url.f);
     for (const char *s = lo->socket; *s; s++)
-        fprintf(f, strchr(plain, *s) ? "%c" : "%%%02X", (unsigned char)*s);
-    if (fclose(f) != 0) {
-        free(url);
-        return NULL;
-    }
-    return url;
+        fprintf(url.f, strchr(plain, *s) ? "%c" : "%%%02X", (unsigned char)*s);
+    return out_text_close(&url);
 }
 
 /* ---- start ------------------------------------------------------------- */
@@ -288,7 +283,7 @@ static _Noreturn void become_server(const struct local *lo, int err_fd,
 
 /* Twice fork, so that the server is nobody's child and in a session of its
  * own, where no terminal and no signal to our group reaches it. */
-static bool spawn(const struct local *lo, int err_fd, int life_fd)
+static bool spawn_server(const struct local *lo, int err_fd, int life_fd)
 {
     int status;
     pid_t pid = fork();
@@ -309,30 +304,32 @@ static bool spawn(const struct local *lo, int err_fd, int life_fd)
 }
 
 /* Waits until the server listens. It is dead when life ends first. */
-static int await(const struct local *lo, int life)
+static int await_listening(const struct local *lo, int life, int64_t until)
 {
-    int64_t end = time_now() + START_MS;
+    int64_t end = time_earlier(time_now() + START_MS, until);
     struct pollfd p = {.fd = life, .events = POLLIN};
+    bool died = false;
 
-    while (time_now() < end) {
+    while (!died && time_now() < end) {
         if (local_alive(lo, NULL))
             return EXIT_FINE;
-        if (poll(&p, 1, 2) > 0)
-            break; /* nobody writes to it: this is its end */
+        died = poll(&p, 1, 2) > 0; /* nobody writes to it: this is its end */
     }
     out_tell(OUT_ERROR, "local",
-             "the private redis-server did not come up; %s says why", lo->log);
+             died ? "the private redis-server ended at once; see %s"
+                  : "the private redis-server did not start in time; see %s",
+             lo->log);
     return EXIT_SERVER;
 }
 
-static int launch(const struct local *lo)
+static int launch_server(const struct local *lo, int64_t until)
 {
     int err[2] = {-1, -1}, life[2] = {-1, -1}, why = 0;
     int code = EXIT_SERVER;
 
     unlink(lo->socket); /* of one that died: nobody listens there */
     if (pipe2(err, O_CLOEXEC) != 0 || pipe2(life, O_CLOEXEC) != 0 ||
-        !spawn(lo, err[1], life[1])) {
+        !spawn_server(lo, err[1], life[1])) {
         out_tell(OUT_ERROR, "local", "cannot start a private redis-server: %s",
                  strerror(errno));
         goto out;
@@ -349,7 +346,7 @@ static int launch(const struct local *lo)
                  strerror(why));
         goto out;
     }
-    code = await(lo, life[0]);
+    code = await_listening(lo, life[0], until);
 out:
     for (int i = 0; i < 2; i++) {
         if (err[i] >= 0)
@@ -358,11 +355,6 @@ out:
             close(life[i]);
     }
     return code;
-}
-
-static int64_t later(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
 }
 
 /* Locks a file of ours that others may have locked; 0, or the errno.
@@ -410,7 +402,7 @@ static int lock_folder(const struct local *lo, int64_t until)
                  "and does not get done: it has locked %s",
                  lo->start);
     else
-        (void)refuse(strerror(why), lo->start);
+        (void)refuse_place(strerror(why), lo->start);
     return -1;
 }
 
@@ -432,18 +424,27 @@ static bool none_left(const struct local *lo)
     return pid == 0;
 }
 
+static int64_t start_limit(int64_t until)
+{
+    int64_t now = time_now();
+    int64_t least = now + (until > now ? START_MIN_MS : START_TRY_MS);
+
+    return until > least ? until : least;
+}
+
 int local_start(const struct local *lo, int64_t until)
 {
     if (local_alive(lo, NULL))
         return EXIT_FINE;
-    int code = dir_ready(lo);
+    int code = local_folder(lo);
     if (code != EXIT_FINE)
         return code;
-    int fd = lock_folder(lo, later(until, time_now() + LOCK_MIN_MS));
+    until = start_limit(until);
+    int fd = lock_folder(lo, until);
     if (fd < 0)
         return EXIT_SERVER;
     if (!local_alive(lo, NULL)) {
-        code = none_left(lo) ? launch(lo) : EXIT_SERVER;
+        code = none_left(lo) ? launch_server(lo, until) : EXIT_SERVER;
         if (code == EXIT_FINE)
             out_tell(OUT_WARN, "local",
                      "no URL given: started a private redis-server on %s "
@@ -492,7 +493,7 @@ int local_stop(const struct local *lo, pid_t *pid)
     int lock = lock_folder(lo, time_now() + START_MS + 2 * STOP_MS);
     if (lock < 0)
         return EXIT_SERVER;
-    int conn = dial(lo, &peer);
+    int conn = dial_server(lo, &peer);
     bool gone = conn < 0;
 
     if (!gone) {

@@ -24,13 +24,17 @@ struct local {
  * said why. */
 int local_find(struct local *lo);
 
+/* Makes the folder, if need be. EXIT_FINE, or EXIT_SERVER and it has been said
+ * why. */
+int local_folder(const struct local *lo);
+
 /* Does a server of ours listen there? Its process id goes to *pid, which may
  * be NULL. */
 bool local_alive(const struct local *lo, pid_t *pid);
 
-/* Sees to it that one listens. Any number of commands may do so at once: one
- * starts it, the others wait for that, until the given time on the clock of
- * times.h, but a few seconds at least. */
+/* Makes sure that one listens. Any number of commands may do so at once: one
+ * starts it, the others wait for that one. All of them wait until the given
+ * time on the clock of times.h, but a second at least. */
 int local_start(const struct local *lo, int64_t until);
 
 /* Ends it. EXIT_FINE also when there was none; *pid is then 0. */

@@ -20,6 +20,7 @@
 #include "cmd.h"
 #include "exits.h"
 #include "hint.h"
+#include "keeper.h"
 
 const struct command commands[] = {
     {"run", CMD_RUN, 1, 1, "the NAME of the lock",
@@ -29,6 +30,10 @@ const struct command commands[] = {
     {"hold", CMD_HOLD, 1, 1, "the NAME of the lock", "hold [options] NAME",
      "dibs hold backup", "Hold a lock until stdin ends or a signal comes.",
      cmd_hold},
+    {"release", CMD_RELEASE, 1, 1, "the NAME of the lock",
+     "release [--for-pid PID] NAME", "dibs release backup",
+     "Give back what 'dibs hold --for-pid' holds for a script.",
+     keeper_release},
     {"info", CMD_INFO, 1, 1, "the NAME of the lock", "info [--json] NAME",
      "dibs info backup", "Show who holds a lock, and who waits for it.",
      cmd_info},
@@ -66,8 +71,8 @@ static void fill_descriptors(void)
 
 static void set_style(const struct args *a, const struct command *cmd)
 {
-    bool named =
-        cmd && (cmd->bit & (CMD_TAKE | CMD_INFO | CMD_QUEUE | CMD_FORCE));
+    bool named = cmd && (cmd->bit & (CMD_TAKE | CMD_RELEASE | CMD_INFO |
+                                     CMD_QUEUE | CMD_FORCE));
 
     out_init(&(struct out_style){
         .quiet = a->quiet,
@@ -117,6 +122,8 @@ int main(int argc, char **argv)
     int i;
 
     fill_descriptors();
+    if (argc > 1 && strcmp(argv[1], "complete") == 0)
+        return complete_line(argc - 2, argv + 2);
     args_init(&a);
     int code = args_before(&a, argc, argv, &i);
     if (code != EXIT_FINE)

@@ -38,7 +38,7 @@ static bool same_path(const char *link, const char *dir)
 }
 
 /* One line of a file in /proc; "" if it cannot be read. */
-static void first_line(const char *path, char *out, int size)
+static void read_proc_line(const char *path, char *out, int size)
 {
     FILE *f = fopen(path, "re");
 
@@ -65,7 +65,7 @@ static bool is_server(const char *pid, const char *dir)
     if (!same_path(text, dir))
         return false;
     snprintf(path, sizeof path, "/proc/%.20s/comm", pid);
-    first_line(path, text, sizeof text);
+    read_proc_line(path, text, sizeof text);
     return strcmp(text, "redis-server") == 0 ||
            strcmp(text, "valkey-server") == 0;
 }
@@ -110,7 +110,7 @@ static bool has_clients(pid_t pid, const char *socket)
 
 /* Whether it is gone now. A descriptor of it cannot come to mean another
  * process; where there are none (an old Linux), its number must do. */
-static bool end(pid_t pid, const char *dir)
+static bool end_orphan(pid_t pid, const char *dir)
 {
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
     struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -144,5 +144,5 @@ pid_t orphan_busy(const char *dir, const char *socket)
         if (busy)
             poll(NULL, 0, 10);
     }
-    return pid == 0 || (!busy && end(pid, dir)) ? 0 : pid;
+    return pid == 0 || (!busy && end_orphan(pid, dir)) ? 0 : pid;
 }

@@ -19,6 +19,7 @@
 #include "out.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -29,13 +30,40 @@
 #include "exits.h"
 #include "progress.h"
 
-#define TELL_MAX_MS 1000 /* for a reader of our messages to make room */
+#define WRITE_MAX_MS 1000 /* for a reader to make room */
 
 static struct out_style style;
 
 void out_init(const struct out_style *s)
 {
     style = *s;
+}
+
+/* ---- text in memory ---------------------------------------------------- */
+
+bool out_text_open(struct out_text *t)
+{
+    *t = (struct out_text){.text = NULL};
+    t->f = open_memstream(&t->text, &t->size);
+    return t->f != NULL;
+}
+
+char *out_text_close(struct out_text *t)
+{
+    if (fclose(t->f) == 0)
+        return t->text;
+    free(t->text);
+    return NULL;
+}
+
+dibs_err out_text_print(struct out_text *t, dibs_err err)
+{
+    char *text = out_text_close(t);
+
+    if (text && err == DIBS_OK)
+        fwrite(text, 1, t->size, stdout);
+    free(text);
+    return text ? err : DIBS_ERR_NOMEM;
 }
 
 /* ---- JSON -------------------------------------------------------------- */
@@ -191,7 +219,7 @@ void json_list_close(struct json *j)
 
 /* ---- messages ---------------------------------------------------------- */
 
-static void stamp(char *buf, size_t size)
+static void utc_stamp(char *buf, size_t size)
 {
     struct timespec now;
     struct tm tm;
@@ -211,7 +239,7 @@ static void log_json(FILE *f, enum out_level level, const char *event,
     char when[48];
     struct json j;
 
-    stamp(when, sizeof when);
+    utc_stamp(when, sizeof when);
     json_open(&j, f);
     json_text(&j, "time", when);
     json_text(&j, "level", levels[level]);
@@ -228,33 +256,41 @@ static void log_json(FILE *f, enum out_level level, const char *event,
     json_close(&j);
 }
 
-/* One write for the whole line. What cannot be told is not told: a reader that
- * does not read must not keep us from the lock and from signals. */
-static void write_line(const char *line, size_t len)
+/* A pipe that is ready has room for PIPE_BUF bytes: a larger write could
+ * block. */
+bool out_write(int fd, const char *text, size_t len)
 {
-    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
 
-    progress_clear();
-    while (len > 0 && poll(&p, 1, TELL_MAX_MS) == 1) {
-        ssize_t n = write(STDERR_FILENO, line, len);
+    while (len > 0 && poll(&p, 1, WRITE_MAX_MS) == 1) {
+        ssize_t n = write(fd, text, len < PIPE_BUF ? len : PIPE_BUF);
 
         if (n <= 0)
-            return;
-        line += n;
+            break;
+        text += n;
         len -= (size_t)n;
     }
+    return len == 0;
+}
+
+/* One write for the whole line. A message that nobody reads is dropped: it must
+ * not keep us from the lock and from signals. */
+static void write_line(const char *line, size_t len)
+{
+    progress_clear();
+    (void)out_write(STDERR_FILENO, line, len);
 }
 
 PRINTF(4, 0)
-static void tell(enum out_level level, const char *event,
-                 const struct out_fact *facts, const char *fmt, va_list ap)
+static void tell_line(enum out_level level, const char *event,
+                      const struct out_fact *facts, const char *fmt, va_list ap)
     PRINTF(4, 0);
 
-static void tell(enum out_level level, const char *event,
-                 const struct out_fact *facts, const char *fmt, va_list ap)
+static void tell_line(enum out_level level, const char *event,
+                      const struct out_fact *facts, const char *fmt, va_list ap)
 {
-    char *text = NULL, *line = NULL;
-    size_t size = 0;
+    char *text = NULL;
+    struct out_text line;
 
     if ((level == OUT_WARN && style.quiet) ||
         (level == OUT_INFO && !style.verbose))
@@ -263,19 +299,19 @@ static void tell(enum out_level level, const char *event,
     if (n < 0)
         return;
 
-    FILE *f = open_memstream(&line, &size);
-    if (f) {
+    if (out_text_open(&line)) {
         char *shown = style.json ? NULL : out_printable(text, (size_t)n);
         if (style.json)
-            log_json(f, level, event, facts, text);
+            log_json(line.f, level, event, facts, text);
         else
-            fprintf(f, "dibs: %s", shown ? shown : text);
+            fprintf(line.f, "dibs: %s", shown ? shown : text);
         free(shown);
-        putc('\n', f);
-        if (fclose(f) == 0)
-            write_line(line, size);
+        putc('\n', line.f);
+        char *whole = out_text_close(&line);
+        if (whole)
+            write_line(whole, line.size);
+        free(whole);
     }
-    free(line);
     free(text);
 }
 
@@ -284,7 +320,7 @@ void out_tell(enum out_level level, const char *event, const char *fmt, ...)
     va_list ap;
 
     va_start(ap, fmt);
-    tell(level, event, NULL, fmt, ap);
+    tell_line(level, event, NULL, fmt, ap);
     va_end(ap);
 }
 
@@ -294,13 +330,13 @@ void out_tell_facts(enum out_level level, const char *event,
     va_list ap;
 
     va_start(ap, fmt);
-    tell(level, event, facts, fmt, ap);
+    tell_line(level, event, facts, fmt, ap);
     va_end(ap);
 }
 
 /* ---- text for people --------------------------------------------------- */
 
-bool out_coloured(FILE *f)
+bool out_colored(FILE *f)
 {
     const char *no = getenv("NO_COLOR");
     const char *term = getenv("TERM");
@@ -309,12 +345,12 @@ bool out_coloured(FILE *f)
            isatty(fileno(f));
 }
 
-const char *out_colour(bool on, enum out_colour c)
+const char *out_color(bool on, enum out_color c)
 {
     static const char *const codes[] = {
-        [COLOUR_PLAIN] = "\033[0m", [COLOUR_HEAD] = "\033[1m",
-        [COLOUR_GOOD] = "\033[32m", [COLOUR_BUSY] = "\033[33m",
-        [COLOUR_BAD] = "\033[31m",
+        [COLOR_PLAIN] = "\033[0m", [COLOR_HEAD] = "\033[1m",
+        [COLOR_GOOD] = "\033[32m", [COLOR_BUSY] = "\033[33m",
+        [COLOR_BAD] = "\033[31m",
     };
 
     return on ? codes[c] : "";
@@ -323,12 +359,12 @@ const char *out_colour(bool on, enum out_colour c)
 char *out_printable(const char *text, size_t len)
 {
     const unsigned char *s = (const unsigned char *)text;
-    char *shown = NULL;
-    size_t size = 0, n;
-    FILE *f = open_memstream(&shown, &size);
+    struct out_text shown;
+    size_t n;
 
-    if (!f)
+    if (!out_text_open(&shown))
         return NULL;
+    FILE *f = shown.f;
     for (size_t i = 0; i<len; i += n> 0 ? n : 1) {
         n = utf8_length(s + i, len - i);
         bool control = s[i] < 0x20 || s[i] == 0x7F || is_c1(s + i, n);
@@ -341,11 +377,7 @@ char *out_printable(const char *text, size_t len)
             for (size_t k = 0; k < (n > 0 ? n : 1); k++)
                 fprintf(f, "\\x%02x", s[i + k]);
     }
-    if (fclose(f) != 0) {
-        free(shown);
-        return NULL;
-    }
-    return shown;
+    return out_text_close(&shown);
 }
 
 const char *out_span(int64_t ms, char buf[OUT_SPAN_MAX])
@@ -373,6 +405,15 @@ int out_finish(int code)
     out_tell(OUT_ERROR, "stdout", "cannot write to stdout");
     return EXIT_INTERNAL;
 }
+
+/* ---- exit codes --------------------------------------------------------- */
+
+const struct exit_row exit_rows[] = {
+#define EXIT_X(name, value, cause, text) {value, cause, text},
+    EXIT_MAP(EXIT_X)
+#undef EXIT_X
+        {0, NULL, NULL},
+};
 
 /* ---- errors of the library --------------------------------------------- */
 

@@ -51,6 +51,26 @@ void out_tell_facts(enum out_level level, const char *event,
                     const struct out_fact *facts, const char *fmt, ...)
     PRINTF(4, 5);
 
+/* Writes to fd, but waits at most a second for a reader to make room. Whether
+ * all of it was written. */
+bool out_write(int fd, const char *text, size_t len);
+
+/* ---- text that is put together in memory ------------------------------- */
+
+struct out_text {
+    FILE *f; /* write here */
+    char *text;
+    size_t size;
+};
+
+/* False when out of memory. */
+bool out_text_open(struct out_text *t);
+/* The text, to be freed; NULL when out of memory. */
+char *out_text_close(struct out_text *t);
+/* The same, and on success (err is DIBS_OK) the text goes to stdout: all of it
+ * or nothing. Returns err, or DIBS_ERR_NOMEM. */
+dibs_err out_text_print(struct out_text *t, dibs_err err);
+
 /* ---- JSON -------------------------------------------------------------- */
 
 /* Writes len bytes as a JSON string, quotes included. Bytes that are not
@@ -82,17 +102,11 @@ void json_list_close(struct json *j);
 
 /* ---- text for people --------------------------------------------------- */
 
-enum out_colour {
-    COLOUR_PLAIN,
-    COLOUR_HEAD,
-    COLOUR_GOOD,
-    COLOUR_BUSY,
-    COLOUR_BAD
-};
+enum out_color { COLOR_PLAIN, COLOR_HEAD, COLOR_GOOD, COLOR_BUSY, COLOR_BAD };
 
-/* Whether colours make sense on this stream: a terminal, and no NO_COLOR. */
-bool out_coloured(FILE *f);
-const char *out_colour(bool on, enum out_colour c);
+/* Whether colors make sense on this stream: a terminal, and no NO_COLOR. */
+bool out_colored(FILE *f);
+const char *out_color(bool on, enum out_color c);
 
 /* Bytes that could upset a terminal are written as \n, \x1b and the like.
  * The caller frees it; NULL when out of memory. */

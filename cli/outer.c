@@ -3,21 +3,33 @@
  * outer.c - the dibs runs around us, and when their holds end.
  *
  * A run of a lock that an outer run holds takes nothing (bundle.c). But the
- * outer hold can end first: it is lost, or the outer run was told --foreground
- * and waits only for its own command, or it is killed. Then our command has to
- * stop, as if the lock were ours and lost.
+ * outer hold can end first: the outer run loses it, or it was told --foreground
+ * and its own command has ended, or it is killed. Then our command has to stop,
+ * as if the lock were ours and lost.
  *
- * How     An outer run gives its command the read end of a pipe. It writes a
- *         word when the lock is lost. It closes the write end before it
+ * Pipe    An outer run gives its command the read end of a pipe. It writes
+ *         "lost" when the lock is lost. It closes the write end before it
  *         releases the lock; the kernel closes it when the run dies. So data
  *         means lost, and the end without data means ended. We only poll the
- *         pipe and never read from it: the word is for others, too.
+ *         pipe and never read from it: others want to read the word, too.
+ *
+ * Joining While we stop our command, the outer run must not release the lock.
+ *         So it has to know that we are there. Each inner run takes a shared
+ *         record lock (fcntl) on the pipe. The kernel drops it when the process
+ *         ends, however it ends, and the command does not inherit it. The outer
+ *         run closes its write end, then waits until nobody has that lock. We
+ *         lock first and look at the pipe then: one of both sees the other.
  *
  * Which   DIBS_LOST_FD is the pipe of the innermost run, which may hold another
- *         lock. DIBS_LOST_FDS has all of them, "owner=descriptor:inode:how".
- *         The inode tells whether the descriptor still is that pipe: scripts
- *         and programs close descriptors, and others then get the number. A
- *         run by dibs 0.1 sets only DIBS_LOST_FD.
+ *         lock. DIBS_LOST_FDS has all of them:
+ *         "owner=descriptor:inode:how:grace". The inode tells whether the
+ *         descriptor still is that pipe: scripts and programs close
+ *         descriptors, and others then get the number. A run by dibs 0.1 sets
+ *         only DIBS_LOST_FD.
+ *
+ * Grace   "lost" comes so many milliseconds before the outer run kills its own
+ *         command. Ours must be gone by then, too. It is 0 for an outer run
+ *         with --on-lost warn, which notices a loss only when it has happened.
  *
  * Closed  Where the pipe is gone, how tells whether that is dangerous. "group":
  *         the outer run waits for its process group, and so for us, and signals
@@ -38,6 +50,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "out.h"
+#include "times.h"
+
 /* The inode of the pipe that we may read from there; 0 if it is none. */
 static uint64_t pipe_inode(int fd)
 {
@@ -54,17 +69,22 @@ static uint64_t pipe_inode(int fd)
 static int listed_fd(struct outer *o, const char *list, const char *owner,
                      size_t len)
 {
-    int fd, end;
+    int fd;
     uint64_t inode;
 
     for (; *list; list += strspn(list, " ")) {
         size_t n = strcspn(list, " ");
+        int64_t grace = INT64_MAX;
+        char how[8] = "";
 
         if (n > len && strncmp(list, owner, len) == 0 && list[len] == '=' &&
-            sscanf(list + len, "=%d:%" SCNu64 "%n", &fd, &inode, &end) == 2) {
-            if (fd >= 0 && inode != 0 && pipe_inode(fd) == inode)
+            sscanf(list + len, "=%d:%" SCNu64 ":%7[a-z]:%" SCNd64, &fd, &inode,
+                   how, &grace) >= 2) {
+            if (fd >= 0 && inode != 0 && pipe_inode(fd) == inode) {
+                o->grace_ms = time_earlier(o->grace_ms, grace);
                 return fd;
-            if (strncmp(list + len + end, ":one", 4) == 0)
+            }
+            if (strcmp(how, "one") == 0)
                 o->unguarded = true;
         }
         list += n;
@@ -105,7 +125,7 @@ bool outer_open(struct outer *o, const char *owners)
     const char *list = getenv("DIBS_LOST_FDS");
     bool all = true;
 
-    *o = (struct outer){.fd = -1};
+    *o = (struct outer){.fd = -1, .grace_ms = INT64_MAX};
     for (; *owners; owners += strspn(owners, " ")) {
         size_t n = strcspn(owners, " ");
         int fd = list ? listed_fd(o, list, owners, n) : plain_fd(owners, n);
@@ -136,32 +156,53 @@ enum outer_state outer_state(const struct outer *o)
     return state;
 }
 
+static void lock_pipe(int fd, short type)
+{
+    struct flock l = {.l_type = type, .l_whence = SEEK_SET};
+
+    (void)fcntl(fd, F_SETLK, &l); /* without it, all is as in dibs 0.1 */
+}
+
+void outer_join(const struct outer *o)
+{
+    for (size_t i = 0; i < o->n; i++)
+        lock_pipe(o->fds[i], F_RDLCK);
+}
+
+void outer_leave(const struct outer *o)
+{
+    for (size_t i = 0; i < o->n; i++)
+        lock_pipe(o->fds[i], F_UNLCK);
+}
+
+bool outer_joined(int fd)
+{
+    struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+    return fd >= 0 && fcntl(fd, F_GETLK, &l) == 0 && l.l_type != F_UNLCK;
+}
+
 int outer_first(const struct outer *o)
 {
     return o->n > 0 ? o->fds[0] : -1;
 }
 
-char *outer_row(const char *owners, int fd, bool foreground)
+char *outer_row(const struct outer_terms *t)
 {
-    const char *outer = getenv("DIBS_LOST_FDS");
-    char *row = NULL;
-    size_t size = 0;
-    FILE *f = open_memstream(&row, &size);
+    const char *outer = getenv("DIBS_LOST_FDS"), *owners = t->owners;
+    struct out_text row;
 
-    if (!f)
+    if (!out_text_open(&row))
         return NULL;
-    fputs("DIBS_LOST_FDS=", f);
+    fputs("DIBS_LOST_FDS=", row.f);
     for (; *owners; owners += strspn(owners, " ")) {
         int n = (int)strcspn(owners, " ");
 
-        fprintf(f, "%.*s=%d:%" PRIu64 ":%s ", n, owners, fd, pipe_inode(fd),
-                foreground ? "one" : "group");
+        fprintf(row.f, "%.*s=%d:%" PRIu64 ":%s:%" PRId64 " ", n, owners, t->fd,
+                pipe_inode(t->fd), t->foreground ? "one" : "group",
+                t->grace_ms);
         owners += n;
     }
-    fputs(outer ? outer : "", f);
-    if (fclose(f) != 0) {
-        free(row);
-        return NULL;
-    }
-    return row;
+    fputs(outer ? outer : "", row.f);
+    return out_text_close(&row);
 }

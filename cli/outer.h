@@ -7,20 +7,22 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define OUTER_MAX 16
 
 enum outer_state {
     OUTER_HOLDS,
     OUTER_LOST, /* an outer run says that it lost its lock */
-    OUTER_ENDED /* an outer run has released its lock, or was killed */
+    OUTER_ENDED /* an outer run is about to release its lock, or was killed */
 };
 
 struct outer {
     int fd; /* readable when the state may have changed; -1 none */
     int fds[OUTER_MAX];
     size_t n;
-    bool unguarded; /* one neither waits for us nor can it tell us */
+    int64_t grace_ms; /* from "lost" to the end of the lease, at least */
+    bool unguarded;   /* one neither waits for us nor can it tell us */
 };
 
 /* Finds the descriptors of these owners, blanks between them, in our
@@ -31,13 +33,27 @@ void outer_close(struct outer *o);
 
 enum outer_state outer_state(const struct outer *o);
 
+/* From join to leave, the outer runs do not release their locks, except to a
+ * lost lease. Look at the state behind join: it may have been too late. */
+void outer_join(const struct outer *o);
+void outer_leave(const struct outer *o);
+/* Has a run inside of ours joined? fd is the command's end of our pipe. */
+bool outer_joined(int fd);
+
 /* The descriptor of the first one; -1 none. */
 int outer_first(const struct outer *o);
 
-/* The row DIBS_LOST_FDS for the environment of a command: fd tells of the holds
- * of these owners, and what our own environment says of others follows. With
- * foreground, the run waits for its command only. Free it; NULL when out of
+/* What a run tells the runs inside of it. */
+struct outer_terms {
+    const char *owners; /* of its holds, blanks between them */
+    int fd;             /* where the command reads from the pipe */
+    bool foreground;    /* the run waits for its command only */
+    int64_t grace_ms;   /* as in struct outer */
+};
+
+/* The row DIBS_LOST_FDS for the environment of a command: these terms, then
+ * what our own environment says of other owners. Free it; NULL when out of
  * memory. */
-char *outer_row(const char *owners, int fd, bool foreground);
+char *outer_row(const struct outer_terms *t);
 
 #endif

@@ -41,7 +41,7 @@ static size_t terminal_width(void)
 
 /* How many bytes of the text fit into so many columns. A character that is not
  * ASCII may take two. */
-static size_t fitting(const char *text, size_t columns, size_t *used)
+static size_t fitting_bytes(const char *text, size_t columns, size_t *used)
 {
     size_t n = 0;
 
@@ -63,7 +63,7 @@ static void write_over(const char *text)
 {
     char line[2 * WIDTH_MAX * 4 + 8];
     size_t columns = terminal_width() - 1, used;
-    size_t n = fitting(text, columns, &used);
+    size_t n = fitting_bytes(text, columns, &used);
     size_t rest = shown > used ? shown - used : 0;
 
     if (n > WIDTH_MAX * 4)

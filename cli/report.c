@@ -31,22 +31,13 @@
 
 static const char *cause_of(int code, const struct grip *g)
 {
-    static const struct {
-        int code;
-        const char *cause;
-    } rows[] = {
-#define EXIT_X(name, value, cause, text) {value, cause},
-        EXIT_MAP(EXIT_X)
-#undef EXIT_X
-    };
-
     if (g->busy)
         return "busy"; /* whatever -E says */
     if (g->answer == DIBS_ERR_REPLICAS)
         return "replicas";
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (rows[i].code == code)
-            return rows[i].cause;
+    for (const struct exit_row *row = exit_rows; row->cause; row++)
+        if (row->code == code)
+            return row->cause;
     return "interrupted";
 }
 
@@ -78,13 +69,12 @@ static void add_child(struct json *j, const struct report *r)
 
 void report_write(const struct args *a, struct grip *g, const struct report *r)
 {
-    char *line = NULL;
-    size_t size = 0, sent = 0;
+    struct out_text line;
     struct json j;
-    FILE *f = a->status_fd >= 0 ? open_memstream(&line, &size) : NULL;
 
-    if (!f)
+    if (a->status_fd < 0 || !out_text_open(&line))
         return;
+    FILE *f = line.f;
     int64_t end = g->freed_at > 0 ? g->freed_at : time_now();
     json_open(&j, f);
     json_text(&j, "name", a->words[0]);
@@ -102,12 +92,10 @@ void report_write(const struct args *a, struct grip *g, const struct report *r)
     }
     json_close(&j);
     putc('\n', f);
-    if (fclose(f) == 0)
-        while (sent < size) {
-            ssize_t n = write(a->status_fd, line + sent, size - sent);
-            if (n <= 0)
-                break;
-            sent += (size_t)n;
-        }
-    free(line);
+    char *whole = out_text_close(&line);
+    if (!whole || !out_write(a->status_fd, whole, line.size))
+        out_tell(OUT_ERROR, "status",
+                 "cannot write the status to descriptor %d: nobody reads it",
+                 a->status_fd);
+    free(whole);
 }

@@ -57,7 +57,7 @@ bool signals_forward(int sig)
     return sig >= SIGRTMIN;
 }
 
-static bool ignored(int sig)
+static bool is_ignored(int sig)
 {
     struct sigaction now;
 
@@ -70,15 +70,15 @@ bool signals_open(struct signals *s)
     sigset_t read, block;
 
     s->fd = -1;
-    s->chld_ignored = ignored(SIGCHLD);
+    s->chld_ignored = is_ignored(SIGCHLD);
     if (s->chld_ignored)
         sigaction(SIGCHLD, &usual, NULL);
     sigemptyset(&read);
     for (size_t i = 0; i < COUNT(rows); i++)
-        if (!ignored(rows[i].sig))
+        if (!is_ignored(rows[i].sig))
             sigaddset(&read, rows[i].sig);
     for (int sig = SIGRTMIN; sig <= SIGRTMAX; sig++)
-        if (!ignored(sig))
+        if (!is_ignored(sig))
             sigaddset(&read, sig);
     block = read;
     sigaddset(&block, SIGPIPE);

@@ -25,9 +25,10 @@
  *         are continued, it is only if the lock is still ours. SIGSTOP gives
  *         no time for that; then the guard acts (guard.c).
  *
- * End     The lock may be released when nobody in the group is left. Ends of
- *         processes wake us; those we cannot see end we look for, less and
- *         less often.
+ * End     The lock may be released when nobody in the group is left, and when
+ *         no run inside of ours relies on it (outer.c). The end of a child
+ *         wakes us. For other processes we look again and again, less and less
+ *         often.
  */
 #include "supervise.h"
 
@@ -44,9 +45,23 @@
 #define LOOK_MAX_MS   1000
 #define LEFT_TELL_MS  3000 /* leftovers live on so long before we say so */
 
-static int64_t earlier(int64_t a, int64_t b)
+/* The lease of the lock. That of an outer run may be shorter than ours. */
+static int64_t lease_ms(const struct args *a, const struct grip *g)
 {
-    return a < b ? a : b;
+    const char *text = getenv("DIBS_LEASE_MS");
+    int64_t lease = a->max_hold_ms > 0
+                        ? time_earlier(a->lease_ms, a->max_hold_ms)
+                        : a->lease_ms;
+    int64_t outer = text && g->b.outer.n > 0 ? strtoll(text, NULL, 10) : 0;
+
+    return outer > 0 ? time_earlier(lease, outer) : lease;
+}
+
+int64_t watch_grace_ms(const struct args *a, const struct grip *g)
+{
+    return a->on_lost.kind == LOST_WARN
+               ? 0
+               : time_earlier(a->kill_after_ms, lease_ms(a, g) / 3);
 }
 
 static bool warn_only(const struct watch *w)
@@ -85,7 +100,15 @@ static const char *loss_text(const struct watch *w)
                       : "it could not be renewed";
 }
 
-static void lose(struct watch *w, int64_t now)
+/* An outer run that loses the lock may have less time than we have. */
+static int64_t loss_grace_ms(const struct watch *w)
+{
+    return w->g->outer == OUTER_LOST
+               ? time_earlier(w->grace_ms, w->g->b.outer.grace_ms)
+               : w->grace_ms;
+}
+
+static void begin_loss(struct watch *w, int64_t now)
 {
     const struct on_lost *what = &w->a->on_lost;
     const char *name = w->a->words[0];
@@ -93,6 +116,7 @@ static void lose(struct watch *w, int64_t now)
     child_tell_lost(w->ch);
     if (warn_only(w)) {
         w->late = true;
+        grip_outer_leave(w->g);
         out_tell(OUT_ERROR, "lost", "lost %s: %s; the command runs on", name,
                  loss_text(w));
         return;
@@ -100,8 +124,8 @@ static void lose(struct watch *w, int64_t now)
     out_tell(OUT_ERROR, "lost", "lost %s: %s; stopping the command", name,
              loss_text(w));
     w->why = STOP_LOST;
-    w->kill_at = earlier(w->kill_at, now + w->grace_ms);
-    w->kill_at = earlier(w->kill_at, w->deadline - w->margin_ms);
+    w->kill_at = time_earlier(w->kill_at, now + loss_grace_ms(w));
+    w->kill_at = time_earlier(w->kill_at, w->deadline - w->margin_ms);
     if (w->kill_at <= now)
         kill_it(w);
     else if (what->kind == LOST_EXEC)
@@ -116,7 +140,7 @@ static void check_lock(struct watch *w, int64_t now)
     if (w->why == STOP_LOST || w->late)
         return;
     if (w->g->outer != OUTER_HOLDS)
-        lose(w, now);
+        begin_loss(w, now);
     if (w->g->outer != OUTER_HOLDS || !w->g->held)
         return;
     int64_t left = grip_valid_ms(w->g);
@@ -125,7 +149,7 @@ static void check_lock(struct watch *w, int64_t now)
     if (left > 0)
         w->deadline = now + left;
     if (left <= (warn_only(w) ? 0 : w->grace_ms + w->margin_ms)) {
-        lose(w, now);
+        begin_loss(w, now);
     } else if (!warn_only(w) && w->deadline != before) {
         guard_set(&w->ch->guard, w->ch->pid, w->ch->group,
                   w->deadline - w->margin_ms / 2);
@@ -156,7 +180,7 @@ static void check_times(struct watch *w, int64_t now)
 /* ---- pauses and the terminal ------------------------------------------- */
 
 /* Goes on after a pause: the lock first. */
-static void resume(struct watch *w)
+static void resume_command(struct watch *w)
 {
     struct child *ch = w->ch;
 
@@ -174,7 +198,7 @@ static void pause_all(struct watch *w, int sig, bool group)
     child_take_tty(w->ch);
     if (!signals_stop(sig, group) && sig != SIGTSTP)
         child_signal(w->ch, SIGHUP); /* as the kernel treats orphans */
-    resume(w);
+    resume_command(w);
 }
 
 /* The command was stopped. If the terminal did it, we may have to act as the
@@ -191,7 +215,7 @@ static void on_stopped(struct watch *w)
         pause_all(w, SIGTSTP, true);
     } else if (sig == SIGTTIN || sig == SIGTTOU) {
         if (child_tty_ours(ch))
-            resume(w);
+            resume_command(w);
         else if (ch->tty >= 0)
             pause_all(w, sig, true);
     }
@@ -211,7 +235,7 @@ static void on_signal(struct watch *w, struct signal_got got)
         pause_all(w, SIGTSTP, false);
         break;
     case SIGCONT:
-        resume(w);
+        resume_command(w);
         break;
     default:
         if (got.terminal && got.sig == SIGINT)
@@ -224,7 +248,7 @@ static void on_signal(struct watch *w, struct signal_got got)
 
 /* ---- the loop ---------------------------------------------------------- */
 
-static bool over(struct watch *w, int64_t now)
+static bool all_over(struct watch *w, int64_t now)
 {
     if (!w->ch->ended || child_gone(w->ch))
         return w->ch->ended;
@@ -237,24 +261,24 @@ static bool over(struct watch *w, int64_t now)
                  "%s stays held until they end",
                  w->a->words[0]);
     }
-    w->look_ms = earlier(2 * w->look_ms, LOOK_MAX_MS);
+    w->look_ms = time_earlier(2 * w->look_ms, LOOK_MAX_MS);
     w->look_at = now + w->look_ms;
     return false;
 }
 
 static int64_t next_due(const struct watch *w)
 {
-    int64_t due = earlier(w->kill_at, w->look_at);
+    int64_t due = time_earlier(w->kill_at, w->look_at);
 
     if (w->why == STOP_NOT)
-        due = earlier(due, w->run_end);
+        due = time_earlier(due, w->run_end);
     if (w->g->held && w->why != STOP_LOST && !w->late)
-        due = earlier(due, w->deadline -
-                               (warn_only(w) ? 0 : w->grace_ms + w->margin_ms));
+        due = time_earlier(
+            due, w->deadline - (warn_only(w) ? 0 : w->grace_ms + w->margin_ms));
     return due;
 }
 
-static void pass(struct watch *w)
+static void watch_pass(struct watch *w)
 {
     struct pollfd p[4] = {{.fd = w->g->signals->fd, .events = POLLIN},
                           {.fd = grip_fd(w->g), .events = POLLIN},
@@ -273,16 +297,49 @@ static void pass(struct watch *w)
         grip_outer_look(w->g);
 }
 
-/* The lease of the lock. That of an outer run may be shorter than ours. */
-static int64_t lease_ms(const struct watch *w)
+/* Signals while we wait for inner runs. False: somebody wants us to end. */
+static bool may_wait_on(struct watch *w)
 {
-    const struct args *a = w->a;
-    const char *text = getenv("DIBS_LEASE_MS");
-    int64_t lease =
-        a->max_hold_ms > 0 ? earlier(a->lease_ms, a->max_hold_ms) : a->lease_ms;
-    int64_t outer = text && w->g->b.outer.n > 0 ? strtoll(text, NULL, 10) : 0;
+    struct signal_got got;
+    bool wait = true;
 
-    return outer > 0 ? earlier(lease, outer) : lease;
+    while (signals_next(w->g->signals, &got)) {
+        if (got.sig == SIGCHLD)
+            child_reap(w->ch);
+        else if (got.sig == SIGTSTP)
+            (void)signals_stop(SIGTSTP, false);
+        else if (signals_fatal(got.sig))
+            wait = false;
+    }
+    return wait;
+}
+
+/* Runs inside of ours rely on our hold. They hear now that it ends, and stop
+ * their commands. The lock is kept until they have, or until it is lost. An
+ * inner run is often our child by then, and its end wakes us. */
+static void await_inner(struct watch *w)
+{
+    int64_t tell_at = time_now() + LEFT_TELL_MS;
+    bool go_on = true;
+
+    child_tell_end(w->ch);
+    w->look_ms = LOOK_MIN_MS;
+    while (go_on && child_has_inner(w->ch) && grip_valid_ms(w->g) > 0) {
+        struct pollfd p[2] = {{.fd = w->g->signals->fd, .events = POLLIN},
+                              {.fd = grip_fd(w->g), .events = POLLIN}};
+
+        if (time_now() >= tell_at) {
+            tell_at = TIME_NEVER;
+            out_tell(OUT_WARN, "inner",
+                     "the command has ended, but a dibs run inside of it has "
+                     "not; %s stays held until it ends",
+                     w->a->words[0]);
+        }
+        if (poll(p, 2, (int)w->look_ms) > 0 && p[1].revents)
+            grip_pump(w->g);
+        go_on = may_wait_on(w);
+        w->look_ms = time_earlier(2 * w->look_ms, LOOK_MAX_MS);
+    }
 }
 
 /* The command is gone. Was it alone until then? */
@@ -324,18 +381,20 @@ void watch_run(struct watch *w, const struct args *a, struct grip *g,
         .look_ms = LOOK_MIN_MS,
         .tell_at = TIME_NEVER,
     };
-    int64_t lease = lease_ms(w);
+    int64_t lease = lease_ms(a, g);
     int64_t margin = lease / 10 > MARGIN_MIN_MS ? lease / 10 : MARGIN_MIN_MS;
-    w->grace_ms = earlier(a->kill_after_ms, lease / 3);
-    w->margin_ms = earlier(margin, MARGIN_MAX_MS);
+    w->grace_ms = watch_grace_ms(a, g);
+    w->margin_ms = time_earlier(margin, MARGIN_MAX_MS);
     child_reap(ch);
-    while (!over(w, now)) {
+    while (!all_over(w, now)) {
         check_lock(w, now);
         check_times(w, now);
-        pass(w);
+        watch_pass(w);
         now = time_now();
     }
     check_end(w);
+    grip_outer_leave(g);
+    await_inner(w);
     if (ch->has_tty)
         w->typed = true; /* whatever was typed, it got it and not we */
     child_take_tty(ch);

@@ -39,7 +39,11 @@ struct watch {
     bool told_denied;
 };
 
-/* Runs until the command is gone and its group with it. */
+/* How long a command gets from TERM to KILL when its lock is being lost. */
+int64_t watch_grace_ms(const struct args *a, const struct grip *g);
+
+/* Runs until the command is gone and its group with it, and until the runs
+ * inside of it have stopped theirs. */
 void watch_run(struct watch *w, const struct args *a, struct grip *g,
                struct child *ch, const struct child_plan *plan);
 

@@ -2,10 +2,10 @@
  *
  * target.c - which server, and a client of it.
  *
- * In this order: -u, --url-file, $DIBS_URL, $DIBS_URL_FILE, and with none of
- * them a private server (local.c). Once a server is named, it is that one or
- * an error: two programs that silently use different servers do not exclude
- * each other.
+ * In this order: -u, --url-file, $DIBS_URL, $DIBS_URL_FILE, the files of
+ * settings.c, and with none of them a private server (local.c). Once a server
+ * is named, it is that one or an error: two programs that silently use
+ * different servers do not exclude each other.
  *
  * Secrets The command line of a process can be read by everybody on the
  *         machine, so a URL with a password is refused there. Files and the
@@ -62,12 +62,16 @@ static const char *sentinel_password_in(const char *url, const char **end)
     return word;
 }
 
-static bool has_secret(const char *what, const char *line)
+bool target_has_password(const char *url)
 {
     const char *end;
 
-    return strcmp(what, "password") == 0 || password_in(line, &end) ||
-           sentinel_password_in(line, &end);
+    return password_in(url, &end) || sentinel_password_in(url, &end);
+}
+
+static bool has_secret(const char *what, const char *line)
+{
+    return strcmp(what, "password") == 0 || target_has_password(line);
 }
 
 /* Who may write the file chooses our server or our user; who may read it has
@@ -95,7 +99,7 @@ static bool may_use(const char *what, const char *path, FILE *f, bool secret)
 
 /* The first line of a file, blanks at both ends taken off; NULL and it has
  * been said why. */
-static char *first_line(const char *what, const char *path)
+static char *read_first_line(const char *what, const char *path)
 {
     char line[LINE_MAX_BYTES];
     char *copy = NULL;
@@ -128,7 +132,7 @@ static char *first_line(const char *what, const char *path)
 }
 
 /* The URL with what is between secret and end struck out; frees url. */
-static char *strike(char *url, const char *secret, const char *end)
+static char *strike_out(char *url, const char *secret, const char *end)
 {
     char *shown = NULL;
 
@@ -148,14 +152,14 @@ static char *without_password(const char *url)
     char *shown = strdup(url);
 
     const char *secret = shown ? sentinel_password_in(shown, &end) : NULL;
-    shown = strike(shown, secret, end);
+    shown = strike_out(shown, secret, end);
     secret = shown ? password_in(shown, &end) : NULL;
-    return strike(shown, secret, end);
+    return strike_out(shown, secret, end);
 }
 
 /* ---- picking ----------------------------------------------------------- */
 
-static const char *variable(const char *name)
+static const char *env_value(const char *name)
 {
     const char *value = getenv(name);
 
@@ -199,7 +203,6 @@ static int pick_quorum(const struct args *a, struct target *t)
     static const char right[] =
         "dibs run --quorum redis://a,redis://b,redis://c backup -- make";
     size_t n = 0;
-    const char *at;
 
     t->url = strdup(a->quorum);
     t->urls = calloc(QUORUM_MAX + 1, sizeof *t->urls);
@@ -212,7 +215,7 @@ static int pick_quorum(const struct args *a, struct target *t)
         if (n == QUORUM_MAX)
             return args_wrong(NULL, right, "--quorum: more than %d servers",
                               QUORUM_MAX);
-        if (password_in(s, &at) || sentinel_password_in(s, &at))
+        if (target_has_password(s))
             return refuse_password("--quorum");
         t->urls[n++] = s;
     }
@@ -233,24 +236,29 @@ static int pick_quorum(const struct args *a, struct target *t)
 
 static int pick_url(const struct args *a, struct target *t)
 {
-    const char *file = a->url_file, *at;
+    const char *file = a->url_file;
 
     if (a->quorum)
         return pick_quorum(a, t);
     if (a->url) {
-        if (password_in(a->url, &at) || sentinel_password_in(a->url, &at))
+        if (target_has_password(a->url))
             return refuse_password("-u");
         t->url = strdup(a->url);
     } else if (!file &&
                (is_hollow("DIBS_URL") ||
-                (!variable("DIBS_URL") && is_hollow("DIBS_URL_FILE")))) {
+                (!env_value("DIBS_URL") && is_hollow("DIBS_URL_FILE")))) {
         return args_wrong(NULL, "unset DIBS_URL DIBS_URL_FILE",
                           "$%s is set, but empty",
                           is_hollow("DIBS_URL") ? "DIBS_URL" : "DIBS_URL_FILE");
-    } else if (!file && variable("DIBS_URL")) {
-        t->url = strdup(variable("DIBS_URL"));
-    } else if (file || (file = variable("DIBS_URL_FILE")) != NULL) {
-        t->url = first_line("URL", file);
+    } else if (!file && env_value("DIBS_URL")) {
+        t->url = strdup(env_value("DIBS_URL"));
+    } else if (file || (file = env_value("DIBS_URL_FILE")) != NULL) {
+        t->url = read_first_line("URL", file);
+        return t->url ? EXIT_FINE : EXIT_USAGE;
+    } else if (a->set_url) {
+        t->url = strdup(a->set_url);
+    } else if (a->set_url_file) {
+        t->url = read_first_line("URL", a->set_url_file);
         return t->url ? EXIT_FINE : EXIT_USAGE;
     } else {
         t->embedded = true;
@@ -261,7 +269,7 @@ static int pick_url(const struct args *a, struct target *t)
 
 static int pick_password(const struct args *a, struct target *t)
 {
-    const char *text = variable("DIBS_PASSWORD");
+    const char *text = env_value("DIBS_PASSWORD");
 
     if (a->password_file) {
         if (t->embedded)
@@ -270,7 +278,7 @@ static int pick_password(const struct args *a, struct target *t)
                               "--password-file FILE backup -- make",
                               "--password-file without a server: the private "
                               "one has no password");
-        t->password = first_line("password", a->password_file);
+        t->password = read_first_line("password", a->password_file);
         return t->password ? EXIT_FINE : EXIT_USAGE;
     }
     if (!text || t->embedded)
@@ -378,7 +386,7 @@ static void tell_open_failed(const struct target *t, const char *name,
     get_reason(&r);
     /* A file with a password in the place of one with a URL? */
     bool file =
-        t->a->url_file || !(t->a->url || t->a->quorum || variable("DIBS_URL"));
+        t->a->url_file || !(t->a->url || t->a->quorum || env_value("DIBS_URL"));
     char *shown =
         file && !strstr(name, "://") ? strdup("***") : without_password(name);
     const char *url = shown ? shown : "the server";

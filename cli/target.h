@@ -29,6 +29,9 @@ struct target {
 int target_pick(const struct args *a, struct target *t);
 void target_clear(struct target *t);
 
+/* Is there a password in the URL? */
+bool target_has_password(const char *url);
+
 /* How many servers it stands for. */
 size_t target_count(const struct target *t);
 

@@ -24,6 +24,11 @@ static inline int64_t time_now(void)
     return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
+static inline int64_t time_earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* -1 when the system has none left; then poll with TIME_POLL. */
 static inline int time_fd(void)
 {

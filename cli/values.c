@@ -132,7 +132,9 @@ const char *value_time(const char *text, int64_t *ms)
             return *s == '\0' ? "has a number without a unit; write 1h30m"
                               : no_time;
         int64_t unit = p.unit > 0 ? p.unit : BARE_MS;
-        if (unit >= last)
+        if (unit == last)
+            return "has a unit twice; write 1h30m";
+        if (unit > last)
             return "has its units in the wrong order; write 1h30m";
         last = unit;
         why = add_part(&p, unit, &total);

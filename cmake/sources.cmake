@@ -30,6 +30,7 @@ set(DIBS_SOURCES
   src/client/watchdog.c
   src/client/callback.c
   src/client/topology.c
+  src/client/node.c
   src/client/options.c
   src/client/client.c
   src/client/query.c
@@ -97,6 +98,13 @@ set(DIBS_SCRIPTS
 # What several of them share, put in where a script has "--@include name".
 set(DIBS_SCRIPT_PARTS
   lua/lib/is_lock.lua
+  lua/lib/first_hold.lua
+  lua/lib/take_hold.lua
+  lua/lib/lessen.lua
+  lua/lib/keep_hold.lua
+  lua/lib/free_hold.lua
+  lua/lib/publish.lua
+  lua/lib/fair_queue.lua
 )
 
 # Section 3 of the manual. Each function in a page's synopsis also gets a page

@@ -6,48 +6,25 @@
 --       -1 if it has none; -3 when the outer holds of a re-entry are gone; -6
 --       when the key holds a read-write lock, or a hash that is no lock.
 --
--- Twice is harmless, and so is late: it raises the number of holds to the one
--- wanted, it does not add one. A re-entry never shortens the lease. The hash
--- never stays without a TTL: where the expiry is refused (a missing right),
--- what was written is undone. Who has it always writes, so that a WAIT behind
--- it counts it, also the second time and on another connection.
+-- Twice is harmless, and so is late: the script raises the number of holds to
+-- the one wanted, it does not add one. A re-entry never shortens the lease.
 local key, owner, target, lease = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
---@include is_lock
-
 local left = redis.call('pttl', key)
-local has
-
-if left == -2 then
-    if target ~= '1' then
-        return -3
-    end
-else
-    local found = redis.call('hmget', key, owner, 'mode')
-    if found[2] then
-        return -6
-    end
-    has = tonumber(found[1] or nil)
-    if not has and target ~= '1' then
-        return -3
-    elseif not has then
-        return is_lock(key) and left or -6
-    end
+if left == -2 and target == '1' then
+--@include first_hold
+elseif left == -2 then
+    return -3
+end
+local found = redis.call('hmget', key, owner, 'mode')
+local has = tonumber(found[1] or nil)
+if found[2] then
+    return -6
+elseif has then
+--@include take_hold
+    return take_hold(key, owner, has, target, left, lease)
+elseif target ~= '1' then
+    return -3
 end
 
-if not has or has < tonumber(target) then
-    redis.call('hset', key, owner, target)
-end
-if left < tonumber(lease) then
-    local done = redis.pcall('pexpire', key, lease)
-    if type(done) == 'table' then
-        if target == '1' then
-            redis.call('del', key)
-        else
-            redis.call('hset', key, owner, tonumber(target) - 1)
-        end
-        return {err = done.err .. ' (pexpire)'}
-    end
-elseif has and has >= tonumber(target) then
-    redis.pcall('pexpire', key, left) -- nothing new, but something written
-end
-return false
+--@include is_lock
+return is_lock(key) and left or -6

@@ -6,29 +6,9 @@
 --       of up to 32, the mode before all others.
 --
 -- Only a read-write lock has many fields; a few of them will do.
-
--- An owner is a UUID, a colon and a number; a transaction puts more behind it.
-local UUID = '^%x+%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%-%x+:%-?%d'
-
--- Are these owners with a count, and nothing else but the mode? Then it is a
--- lock; what an application keeps in a hash is left alone. all: field, value
--- and so on.
-local function is_lock(all)
-    local owners = 0
-    for i = 1, #all, 2 do
-        local mode = all[i] == 'mode'
-        if mode and all[i + 1] ~= 'read' and all[i + 1] ~= 'write' or
-            not mode and (not all[i]:find(UUID) or
-            all[i]:sub(37, 37) ~= ':' or
-            not all[i + 1]:find('^[1-9]%d*$')) then
-            return false
-        end
-        owners = owners + (mode and 0 or 1)
-    end
-    return owners > 0
-end
-
 local key = KEYS[1]
+--@include is_lock
+
 local count = redis.call('hlen', key)
 local mode = count > 0 and redis.call('hget', key, 'mode')
 local all
@@ -37,7 +17,7 @@ if count > 32 then
 else
     all = redis.call('hgetall', key)
 end
-local lock = count == 0 or is_lock(all)
+local lock = count == 0 or all_holds(all)
 if count > 32 then
     lock = (mode == 'read' or mode == 'write') and (lock or #all <= 2)
 end

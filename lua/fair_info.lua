@@ -7,8 +7,7 @@
 --       value of up to 32; then, for each place asked for, the waiter and until
 --       when it counts in ms from now, '' if nobody knows or its score is no
 --       sane time.
--- An owner is a UUID, a colon and a number; a transaction puts more behind it.
-local UUID = '^%x+%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%-%x+:%-?%d'
+--@include is_lock
 local AGES = 315360000000 -- ten years of ms: no sane time is that far off
 local lock, queue, scores = KEYS[1], KEYS[2], KEYS[3]
 local first, count = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -17,15 +16,10 @@ local all = held <= 32 and redis.call('hgetall', lock) or {}
 local left = held <= 32 and redis.call('pttl', lock) or -6
 local answer = {left, #all / 2, redis.call('llen', queue)}
 
+if not all_holds(all) then
+    answer[1] = -6
+end
 for i = 1, #all, 2 do
-    local mode = all[i] == 'mode' and
-        (all[i + 1] == 'read' or all[i + 1] == 'write')
-    if not mode and (not all[i]:find(UUID) or all[i]:sub(37, 37) ~= ':' or
-        not all[i + 1]:find('^[1-9]%d*$')) then
-        answer[1] = -6
-    elseif mode and #all == 2 then
-        answer[1] = -6
-    end
     answer[#answer + 1] = all[i]:sub(1, 512) -- a stranger's may be long
     answer[#answer + 1] = all[i + 1]:sub(1, 512)
 end

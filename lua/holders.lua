@@ -7,8 +7,7 @@
 --       no lock), then owner, holds and remaining time in ms (-1 none, -2 over)
 --       of each.
 
--- An owner is a UUID, a colon and a number; a transaction puts more behind it.
-local UUID = '^%x+%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%-%x+:%-?%d'
+--@include is_lock
 local key, head, tail = KEYS[1], ARGV[1], ARGV[2]
 local mode = redis.call('hget', key, 'mode')
 local left = redis.call('pttl', key)
@@ -30,8 +29,7 @@ repeat
     for i = 1, #page[2], 2 do
         local owner, holds = page[2][i], page[2][i + 1]
         if owner == 'mode' and holds ~= 'read' and holds ~= 'write' or
-            owner ~= 'mode' and (not owner:find(UUID) or
-            owner:sub(37, 37) ~= ':' or not holds:find('^[1-9]%d*$')) then
+            owner ~= 'mode' and not is_hold(owner, holds) then
             return {-6}
         elseif owner ~= 'mode' and #answer < 3 * tonumber(ARGV[3]) then
             local ms = left

@@ -35,29 +35,7 @@ if free and simple then
     return false
 end
 
--- An owner is a UUID, a colon and a number; a transaction puts more behind it.
-local UUID = '^%x+%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%-%x+:%-?%d'
-
--- Is the hash that somebody else has a lock? A lock that one has alone has
--- owners with a count in it, perhaps a mode, and nothing else. What an
--- application keeps there is left alone. Who may not look takes it for one.
-local function is_lock(hash)
-    local count = redis.pcall('hlen', hash)
-    if type(count) == 'table' or count > 32 then
-        return type(count) == 'table'
-    end
-    local all, owners = redis.pcall('hgetall', hash), 0
-    for i = 1, #all, 2 do
-        local mode = all[i] == 'mode' and all[i + 1] == 'write'
-        if not mode and (not all[i]:find(UUID) or
-            all[i]:sub(37, 37) ~= ':' or
-            not all[i + 1]:find('^[1-9]%d*$')) then
-            return false
-        end
-        owners = owners + (mode and 0 or 1)
-    end
-    return owners > 0 or #all == 0
-end
+--@include is_lock
 
 local function in_the_way(item)
     local found = not free and

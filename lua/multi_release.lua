@@ -15,39 +15,22 @@
 -- One that is not held, or not a lock any more, spoils nothing for the others.
 -- Otherwise as basic_release and write_release.
 local keep, count = ARGV[1], tonumber(ARGV[2])
-local how = 3 * count + 3
+local HOW = 3 * count + 3
 local gates, verdicts, owner = count, {}, nil
-
-local function tell(channel, payload)
-    local most = 0
-    for i = how, math.max(how, #ARGV) do
-        local heard = redis.pcall(ARGV[i] or 'publish', channel, payload)
-        most = math.max(most, type(heard) == 'number' and heard or 0)
-    end
-    return 1 + most
-end
+--@include publish
+--@include lessen
 
 local function write_ends(key, reader, channel, gate)
     redis.call('hdel', key, reader .. ':write')
-    redis.call('del', gate)
     if redis.call('hlen', key) <= 1 then
-        redis.call('del', key)
+        redis.call('del', key, gate)
     else
+        redis.call('del', gate)
         redis.call('hset', key, 'mode', 'read')
     end
-    local heard = tell(channel, '1')
-    tell(channel, '0')
-    return heard
-end
-
--- Held once less: also on a full server, once the script has written.
-local function lessen(key, field, target)
-    local done = redis.pcall('hset', key, field, target)
-    if type(done) == 'table' then
-        redis.pcall('hdel', key, '')
-        done = redis.pcall('hset', key, field, target)
-    end
-    return type(done) == 'table' and -8 or 0
+    local heard = publish(channel, '1')
+    publish(channel, '0')
+    return 1 + math.max(heard, 0)
 end
 
 for i = 1, count do
@@ -70,10 +53,7 @@ for i = 1, count do
     elseif not has or has == 0 then
         verdicts[i] = -1
     elseif target ~= '0' then
-        verdicts[i] = 0
-        if (tonumber(has) or math.huge) > tonumber(target) then
-            verdicts[i] = lessen(key, field, target)
-        end
+        verdicts[i] = lessen(key, field, has, target) == 0 and 0 or -8
     elseif keep ~= '0' and
         not (gate and redis.call('hexists', key, owner) == 1) then
         redis.call('pexpire', key, keep)
@@ -81,7 +61,7 @@ for i = 1, count do
     elseif gate then
         verdicts[i] = write_ends(key, owner, channel, gate)
     else
-        verdicts[i] = tell(channel, '0')
+        verdicts[i] = 1 + math.max(publish(channel, '0'), 0)
     end
 end
 return verdicts

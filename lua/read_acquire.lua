@@ -12,26 +12,7 @@
 -- lock. Twice is harmless.
 local key, mine, gate = KEYS[1], KEYS[2], KEYS[3]
 local owner, target, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])
--- An owner is a UUID, a colon and a number; a transaction puts more behind it.
-local UUID = '^%x+%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%-%x+:%-?%d'
-
--- Are these owners with a count, and nothing else but the mode? Then it is a
--- lock; what an application keeps in a hash is left alone. all: field, value
--- and so on.
-local function is_lock(all)
-    local owners = 0
-    for i = 1, #all, 2 do
-        local mode = all[i] == 'mode'
-        if mode and all[i + 1] ~= 'read' and all[i + 1] ~= 'write' or
-            not mode and (not all[i]:find(UUID) or
-            all[i]:sub(37, 37) ~= ':' or
-            not all[i + 1]:find('^[1-9]%d*$')) then
-            return false
-        end
-        owners = owners + (mode and 0 or 1)
-    end
-    return owners > 0
-end
+--@include is_lock
 
 local FEW = 8 -- fields that are looked at
 local there = redis.call('exists', key, gate)
@@ -53,7 +34,7 @@ if reads == -2 then
     local writes = mode == 'write' and
         redis.call('hexists', key, owner .. ':write') == 1
     if mode and not writes and
-        not is_lock(redis.call('hrandfield', key, FEW, 'withvalues')) then
+        not all_holds(redis.call('hrandfield', key, FEW, 'withvalues')) then
         return -6
     elseif mode == 'write' then
         if not writes then

@@ -7,32 +7,14 @@
 -- Gives 1 when something ended, else 0; -6 when the key holds a hash that is no
 --       lock; an error when it holds another kind of lock.
 local key, mine, channel = KEYS[1], KEYS[2], KEYS[3]
-local owner, head, tail = ARGV[1], ARGV[2], ARGV[3]
+local owner, head, tail, HOW = ARGV[1], ARGV[2], ARGV[3], 5
 local found = redis.call('hmget', key, owner, 'mode')
 local MOST, FEW = 1000, 8
--- An owner is a UUID, a colon and a number; a transaction puts more behind it.
-local UUID = '^%x+%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%-%x+:%-?%d'
-
--- Are these owners with a count, and nothing else but the mode? Then it is a
--- lock; what an application keeps in a hash is left alone. all: field, value
--- and so on.
-local function is_lock(all)
-    local owners = 0
-    for i = 1, #all, 2 do
-        local mode = all[i] == 'mode'
-        if mode and all[i + 1] ~= 'read' and all[i + 1] ~= 'write' or
-            not mode and (not all[i]:find(UUID) or
-            all[i]:sub(37, 37) ~= ':' or
-            not all[i + 1]:find('^[1-9]%d*$')) then
-            return false
-        end
-        owners = owners + (mode and 0 or 1)
-    end
-    return owners > 0
-end
+--@include is_lock
+--@include publish
 
 if redis.call('exists', key) == 1 and
-    not is_lock(redis.call('hrandfield', key, FEW, 'withvalues')) then
+    not all_holds(redis.call('hrandfield', key, FEW, 'withvalues')) then
     return -6
 elseif not found[1] then
     return 0
@@ -55,7 +37,7 @@ local function lives(field, holds)
 end
 
 local all = redis.call('hgetall', key)
-local others = #all > 2 and not is_lock(all) -- there is more than a lock in it
+local others = #all > 2 and not all_holds(all) -- there is more than a lock in it
 for i = 1, #all, 2 do
     local holds = tonumber(all[i + 1])
     if holds and ARGV[4] == '1' then
@@ -67,7 +49,5 @@ end
 if not others then
     redis.call('del', key)
 end
-for i = 5, math.max(5, #ARGV) do
-    redis.pcall(ARGV[i] or 'publish', channel, '0')
-end
+publish(channel, '0')
 return 1

@@ -16,45 +16,40 @@
 -- holds: one that lives is enough. If the lock would last much longer than its
 -- readers, it is shortened, but never below the longest of them. What is
 -- neither an owner nor the mode is an application's, and stays. Twice is
--- harmless, and a full server refuses nothing of this (see basic_release). An
--- owner is a UUID, a colon and a number; a transaction puts more behind it.
-local UUID = '^%x+%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%-%x+:%-?%d'
+-- harmless, and a full server refuses nothing of this.
 local key, mine, channel = KEYS[1], KEYS[2], KEYS[3]
 local owner, target, head, tail = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local found = redis.call('hmget', key, owner, 'mode', ARGV[5])
+local known, HOW = ARGV[5], 6
 local FEW, SHORT, MOST = 4, 16, 1000
+--@include publish
 
+-- Nearly always the hash has nothing but the mode and this owner.
+local some = target == '0' and known == '' and
+    redis.call('hrandfield', key, FEW, 'withvalues')
+local two = some and #some == 4 and {[some[1]] = some[2], [some[3]] = some[4]}
+if two and two[owner] and two.mode and two.mode ~= 'write' then
+    local answer = redis.call('del', key, mine) == 2 and 1 or -1
+    local heard = publish(channel, '0')
+    return answer == 1 and 1 + math.max(heard, 0) or answer
+end
+--@include lessen
+
+local found = redis.call('hmget', key, owner, 'mode', known)
 if not found[1] or not found[2] then
     redis.call('del', mine)
     return -1
-end
-if target ~= '0' and redis.call('exists', mine) == 1 then
-    if (tonumber(found[1]) or math.huge) > tonumber(target) then
-        local done = redis.pcall('hset', key, owner, target)
-        if type(done) == 'table' then
-            redis.pcall('hdel', key, '')
-            redis.call('hset', key, owner, target)
-        end
-    end
-    return 0
+elseif target ~= '0' and redis.call('exists', mine) == 1 then
+    return lessen(key, owner, found[1], target)
 end
 
-local named = found[3] and ARGV[5] ~= owner and {ARGV[5], found[3]}
-local some, alone, answer
+local named = found[3] and known ~= owner and {known, found[3]}
 local more = false -- there is something that is not a lock's
-if found[2] ~= 'write' and not named then
-    some = redis.call('hrandfield', key, FEW, 'withvalues')
-    alone = #some == 4 -- the mode, and this owner
-end
-if alone then
-    answer = redis.call('del', key, mine) == 2 and 1 or -1
-else
-    answer = redis.call('del', mine) == 1 and 1 or -1
-    redis.call('hdel', key, owner)
-end
+local answer = redis.call('del', mine) == 1 and 1 or -1
+redis.call('hdel', key, owner)
 if found[2] == 'write' then
     return answer
 end
+--@include is_lock
 
 -- The longest lease of these owners, -1 if none lives; looks no further once it
 -- is enough. all: field, value and so on.
@@ -70,8 +65,7 @@ local function longest(all, enough)
                 return life
             end
         end
-        if all[i] ~= 'mode' and (not all[i]:find(UUID) or
-            all[i]:sub(37, 37) ~= ':') then
+        if all[i] ~= 'mode' and not is_hold(all[i], '1') then
             more = true
         elseif life < 0 and all[i] ~= 'mode' then
             redis.call('hdel', key, all[i])
@@ -100,17 +94,10 @@ local function others()
     return most >= 0
 end
 
-if not alone then
-    if others() then
-        return answer
-    end
-    if not more then
-        redis.call('del', key)
-    end
+if others() then
+    return answer
+elseif not more then
+    redis.call('del', key)
 end
-local most = 0
-for i = 6, math.max(6, #ARGV) do
-    local heard = redis.pcall(ARGV[i] or 'publish', channel, '0')
-    most = math.max(most, type(heard) == 'number' and heard or 0)
-end
-return answer == 1 and 1 + most or answer
+local heard = publish(channel, '0')
+return answer == 1 and 1 + math.max(heard, 0) or answer

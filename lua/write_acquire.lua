@@ -13,30 +13,18 @@
 -- Readers whose lease is over do not count, and go. A re-entry never shortens
 -- the lease. Twice is harmless.
 local key, mine, gate = KEYS[1], KEYS[2], KEYS[3]
-local owner, target, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local owner, target, lease = ARGV[1], ARGV[2], ARGV[3]
 local head, tail = ARGV[5], ARGV[6]
 local writer = owner .. ':write'
 local FEW = 8 -- fields that are looked at
--- An owner is a UUID, a colon and a number; a transaction puts more behind it.
-local UUID = '^%x+%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%-%x+:%-?%d'
+--@include take_hold
 
--- Are these owners with a count, and nothing else but the mode? Then it is a
--- lock; what an application keeps in a hash is left alone. all: field, value
--- and so on.
-local function is_lock(all)
-    local owners = 0
-    for i = 1, #all, 2 do
-        local mode = all[i] == 'mode'
-        if mode and all[i + 1] ~= 'read' and all[i + 1] ~= 'write' or
-            not mode and (not all[i]:find(UUID) or
-            all[i]:sub(37, 37) ~= ':' or
-            not all[i + 1]:find('^[1-9]%d*$')) then
-            return false
-        end
-        owners = owners + (mode and 0 or 1)
-    end
-    return owners > 0
+-- Nearly always nobody has it and no writer waits.
+if target == '1' and redis.call('exists', key, gate) == 0 then
+    redis.call('hset', key, 'mode', 'write', writer, '1')
+    return take_hold(key, writer, 1, '1', -2, lease)
 end
+--@include is_lock
 
 local left = redis.call('pttl', key)
 local mode = left ~= -2 and redis.call('hget', key, 'mode')
@@ -65,10 +53,10 @@ end
 -- How long to wait for the readers: a few tell, or all. nil: it is no lock.
 local function readers()
     local some = redis.call('hrandfield', key, FEW, 'withvalues')
-    local ms = is_lock(some) and lease_left(some)
+    local ms = all_holds(some) and lease_left(some)
     if ms == -2 and #some == 2 * FEW then
         some = redis.call('hgetall', key)
-        ms = is_lock(some) and lease_left(some)
+        ms = all_holds(some) and lease_left(some)
     end
     return ms
 end
@@ -83,7 +71,7 @@ if mode == 'write' then
         return -3
     elseif has == 0 then
         local some = redis.call('hrandfield', key, FEW, 'withvalues')
-        return is_lock(some) and busy(left) or -6
+        return all_holds(some) and busy(left) or -6
     end
 elseif target ~= '1' then
     return -3
@@ -104,24 +92,15 @@ end
 
 if left == -2 then
     redis.call('hset', key, 'mode', 'write', writer, target)
-elseif has < tonumber(target) then
-    redis.call('hset', key, writer, target)
+    has = tonumber(target)
 end
-if left < lease then
-    local done = redis.pcall('pexpire', key, ARGV[3])
-    if type(done) == 'table' then
-        if target == '1' then
-            redis.call('hdel', key, writer)
-            if redis.call('hlen', key) == 1 then
-                redis.call('del', key)
-            end
-        else
-            redis.call('hset', key, writer, tonumber(target) - 1)
-        end
-        return {err = done.err .. ' (pexpire)'}
+local failed = take_hold(key, writer, has, target, left, lease, function()
+    redis.call('hdel', key, writer)
+    if redis.call('hlen', key) == 1 then
+        redis.call('del', key)
     end
-elseif has >= tonumber(target) then
-    redis.pcall('pexpire', key, left) -- so that a WAIT counts it
+end)
+if not failed then
+    redis.call('del', gate)
 end
-redis.call('del', gate)
-return false
+return failed

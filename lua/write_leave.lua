@@ -6,35 +6,17 @@
 -- Gives 1 when a hold was ended, else 0; -6 when the key holds a hash that is
 --       no lock.
 local key, channel, gate = KEYS[1], KEYS[2], KEYS[3]
-local writer = ARGV[1] .. ':write'
+local writer, HOW = ARGV[1] .. ':write', 3
 local ended, tell = 0, false
--- An owner is a UUID, a colon and a number; a transaction puts more behind it.
-local UUID = '^%x+%-%x%x%x%x%-%x%x%x%x%-%x%x%x%x%-%x+:%-?%d'
-
--- Are these owners with a count, and nothing else but the mode? Then it is a
--- lock; what an application keeps in a hash is left alone. all: field, value
--- and so on.
-local function is_lock(all)
-    local owners = 0
-    for i = 1, #all, 2 do
-        local mode = all[i] == 'mode'
-        if mode and all[i + 1] ~= 'read' and all[i + 1] ~= 'write' or
-            not mode and (not all[i]:find(UUID) or
-            all[i]:sub(37, 37) ~= ':' or
-            not all[i + 1]:find('^[1-9]%d*$')) then
-            return false
-        end
-        owners = owners + (mode and 0 or 1)
-    end
-    return owners > 0
-end
+--@include is_lock
+--@include publish
 
 if redis.pcall('get', gate) == ARGV[1] then
     redis.call('del', gate)
     tell = true
 end
 if ARGV[2] == '1' and redis.call('exists', key) == 1 and
-    not is_lock(redis.call('hrandfield', key, 8, 'withvalues')) then
+    not all_holds(redis.call('hrandfield', key, 8, 'withvalues')) then
     ended = -6
 elseif ARGV[2] == '1' and redis.call('hexists', key, writer) == 1 then
     redis.call('hdel', key, writer)
@@ -46,9 +28,7 @@ elseif ARGV[2] == '1' and redis.call('hexists', key, writer) == 1 then
     ended, tell = 1, true
 end
 if tell then
-    for i = 3, math.max(3, #ARGV) do
-        redis.pcall(ARGV[i] or 'publish', channel, '1')
-        redis.pcall(ARGV[i] or 'publish', channel, '0')
-    end
+    publish(channel, '1')
+    publish(channel, '0')
 end
 return ended

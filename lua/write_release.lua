@@ -8,43 +8,39 @@
 -- Gives >= 1 when its writing ended: 1 + how many heard of it; 0 when held once
 --       less; -1 when this owner does not write.
 --
--- Those who waited get their chance before the next writer keeps them out
--- again. Twice is harmless. A full server refuses nothing of this: once a
--- script has written, it may go on (see basic_release).
+-- Readers that waited get their chance before the next writer keeps them out
+-- again. Twice is harmless. A full server refuses nothing of this.
 local key, channel, gate = KEYS[1], KEYS[2], KEYS[3]
 local writer, target, keep = ARGV[1] .. ':write', ARGV[2], ARGV[3]
+local HOW = 4
+--@include lessen
+--@include publish
 
-local has = redis.call('hget', key, writer)
+local has
+if target == '0' and keep == '0' then
+    has = redis.call('hdel', key, writer) == 1
+else
+    has = redis.call('hget', key, writer)
+end
 if not has then
     return -1
-end
-if target ~= '0' then
-    if (tonumber(has) or math.huge) > tonumber(target) then
-        local done = redis.pcall('hset', key, writer, target)
-        if type(done) == 'table' then
-            redis.pcall('hdel', key, '')
-            redis.call('hset', key, writer, target)
-        end
+elseif target ~= '0' then
+    return lessen(key, writer, has, target)
+elseif keep ~= '0' then
+    -- An owner that reads, too, needs the key for that: then it is not kept.
+    if redis.call('hexists', key, ARGV[1]) == 0 then
+        redis.call('pexpire', key, keep)
+        return 1
     end
-    return 0
+    redis.call('hdel', key, writer)
 end
--- Whoever reads, too, needs the key for that: then there is no keeping.
-if keep ~= '0' and redis.call('hexists', key, ARGV[1]) == 0 then
-    redis.call('pexpire', key, keep)
-    return 1
-end
-redis.call('hdel', key, writer)
-redis.call('del', gate)
 if redis.call('hlen', key) <= 1 then
-    redis.call('del', key)
+    redis.call('del', key, gate)
 else
+    redis.call('del', gate)
     redis.call('hset', key, 'mode', 'read')
 end
 -- '1' wakes all who sleep in a Redisson client, '0' one that is about to.
-local most = 0
-for i = 4, math.max(4, #ARGV) do
-    local heard = redis.pcall(ARGV[i] or 'publish', channel, '1')
-    redis.pcall(ARGV[i] or 'publish', channel, '0')
-    most = math.max(most, type(heard) == 'number' and heard or 0)
-end
-return 1 + most
+local heard = publish(channel, '1')
+publish(channel, '0')
+return 1 + math.max(heard, 0)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """A function's name must tell in a backtrace what it does.
 
-Static functions of src/ have names of two words or more, each name in one file
-only. Hooks that everybody knows, with the same meaning wherever they are, are
-listed here.
+Static functions of src/ and of cli/ have names of two words or more. Each name
+is in one file of its tree only. Hooks that everybody knows, with the same
+meaning wherever they are, are listed here.
 """
 import collections
 import glob
@@ -16,9 +16,10 @@ STATIC = re.compile(r"^static (?!inline)[^;{}=]*?\b(\w+)\((?:[^;{}])*?\)"
                     r"[^;{}]*\n\{", re.M)
 
 
-def main():
+def check_tree(pattern):
+    """How many functions there are, and how many of them are wrong."""
     places = collections.defaultdict(list)
-    for path in sorted(glob.glob("src/*/*.c")):
+    for path in sorted(glob.glob(pattern)):
         with open(path, encoding="ascii") as f:
             text = re.sub(r"/\*.*?\*/", " ", f.read(), flags=re.S)
         for name in STATIC.findall(text):
@@ -34,7 +35,14 @@ def main():
         if len(paths) > 1:
             print(f"check_names: {name} is in", *paths, file=sys.stderr)
             bad += 1
-    print(f"check_names: {len(places)} static functions, {bad} complaints")
+    return len(places), bad
+
+
+def main():
+    found = [check_tree(pattern) for pattern in ("src/*/*.c", "cli/*.c")]
+    bad = sum(tree[1] for tree in found)
+    print(f"check_names: {sum(tree[0] for tree in found)} static functions, "
+          f"{bad} complaints")
     return 1 if bad else 0
 
 

@@ -33,6 +33,8 @@ needs_test=(
     "command -v redis-server|redis-server"
     "command -v redis-cli|redis-tools"
     "command -v openssl|openssl"
+    "command -v zsh|zsh"
+    "command -v fish|fish"
 )
 needs_check=(
     "compiles gcc -x c|gcc libc6-dev"

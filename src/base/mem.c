@@ -25,7 +25,7 @@ long dibs__mem_fail_at(long n, bool all)
     return before;
 }
 
-static bool refused(void)
+static bool is_refused(void)
 {
     long nth = atomic_fetch_add(&made, 1) + 1;
     long at = atomic_load(&fail_at);
@@ -33,25 +33,22 @@ static bool refused(void)
     return at != 0 && (nth == at || (nth > at && atomic_load(&fail_all)));
 }
 #else
-static bool refused(void)
-{
-    return false;
-}
+#define is_refused() false
 #endif
 
 void *dibs__malloc(size_t size)
 {
-    return refused() ? NULL : malloc(size);
+    return is_refused() ? NULL : malloc(size);
 }
 
 void *dibs__calloc(size_t count, size_t size)
 {
-    return refused() ? NULL : calloc(count, size);
+    return is_refused() ? NULL : calloc(count, size);
 }
 
 void *dibs__realloc(void *p, size_t size)
 {
-    return refused() ? NULL : realloc(p, size);
+    return is_refused() ? NULL : realloc(p, size);
 }
 
 void dibs__free(void *p)

@@ -110,3 +110,11 @@ int64_t dibs__random_in(int64_t low, int64_t high)
         r = (uint64_t)dibs__now_us() * 2654435761u;
     return low + (int64_t)(r % (uint64_t)(high - low + 1));
 }
+
+int64_t dibs__backoff(int64_t *next, int64_t first, int64_t most)
+{
+    int64_t wait = *next ? *next : first;
+
+    *next = dibs__min(wait * 2, most);
+    return dibs__random_in(wait / 2, wait);
+}

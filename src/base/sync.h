@@ -71,6 +71,9 @@ int64_t dibs__now_us(void);
 bool dibs__random(void *out, size_t len);
 /* A number in [low, high], for jitter. */
 int64_t dibs__random_in(int64_t low, int64_t high);
+/* How long to wait before the next try: longer each time, and never the same.
+ * *next is 0 at first, and after a success. */
+int64_t dibs__backoff(int64_t *next, int64_t first, int64_t most);
 
 /* a + b, no further than the largest int64; both not negative. */
 static inline int64_t dibs__add(int64_t a, int64_t b)

@@ -60,7 +60,8 @@ static void go_soon(struct dibs__server *s)
 
 /* What a reply that says nothing means for those who need acknowledgements. It
  * is told if there are any. */
-static dibs_err refusal(struct dibs__acks *a, const struct dibs__reply *reply)
+static dibs_err acks_refusal(struct dibs__acks *a,
+                             const struct dibs__reply *reply)
 {
     dibs_err err = DIBS_ERR_REPLICAS;
 
@@ -98,12 +99,12 @@ static void role_came(struct dibs__req *req, dibs_err err,
     if (n >= 0)
         a->online = n;
     else
-        a->refused = refusal(a, reply);
+        a->refused = acks_refusal(a, reply);
 }
 
 /* Enough for this call? */
-static void judge(struct dibs__acks *a, struct dibs__call *call, int64_t acked,
-                  dibs_err refused)
+static void judge_acks(struct dibs__acks *a, struct dibs__call *call,
+                       int64_t acked, dibs_err refused)
 {
     bool all = call->replicas < 0;
 
@@ -121,8 +122,8 @@ static void judge(struct dibs__acks *a, struct dibs__call *call, int64_t acked,
     dibs__call_acked(call, refused, said);
 }
 
-static void waited(struct dibs__req *req, dibs_err err,
-                   const struct dibs__reply *reply)
+static void wait_came(struct dibs__req *req, dibs_err err,
+                      const struct dibs__reply *reply)
 {
     struct dibs__acks *a = DIBS_OF(req, struct dibs__acks, wait);
     struct dibs__server *s = server_of(a);
@@ -137,14 +138,14 @@ static void waited(struct dibs__req *req, dibs_err err,
         return;
     }
     if (err == DIBS_OK && reply->type != REPLY_NUM)
-        refused = refusal(a, reply);
+        refused = acks_refusal(a, reply);
     int64_t acked = err == DIBS_OK && !refused ? dibs__max(reply->num, 0) : 0;
     dibs__list_init(&group);
     dibs__list_move(&group, &a->group);
     for (struct dibs__list *l; (l = dibs__list_pop(&group));) {
         struct dibs__call *call = DIBS_OF(l, struct dibs__call, req.link);
         if (err == DIBS_OK)
-            judge(a, call, acked, refused);
+            judge_acks(a, call, acked, refused);
         else
             dibs__call_again(call, true);
     }
@@ -206,7 +207,7 @@ static void send_group(struct dibs__server *s)
 
 /* ---- the connection ---------------------------------------------------- */
 
-static void link_up(struct dibs__conn *cn)
+static void acks_up(struct dibs__conn *cn)
 {
     struct dibs__link *ln = DIBS_OF(cn, struct dibs__link, cn);
     struct dibs__acks *a = &ln->s->acks;
@@ -218,7 +219,7 @@ static void link_up(struct dibs__conn *cn)
     go_soon(ln->s);
 }
 
-static void redial_later(struct dibs__server *s)
+static void acks_redial_later(struct dibs__server *s)
 {
     dibs__timer_set(s->lp, &s->acks.timer,
                     dibs__now_ms() +
@@ -232,7 +233,7 @@ static void not_made(struct dibs__server *s, dibs_err err)
     struct dibs__acks *a = &s->acks;
     struct dibs__list all;
 
-    redial_later(s);
+    acks_redial_later(s);
     dibs__list_init(&all);
     dibs__list_move(&all, &a->queue);
     for (struct dibs__list *l; (l = dibs__list_pop(&all));) {
@@ -244,42 +245,42 @@ static void not_made(struct dibs__server *s, dibs_err err)
     }
 }
 
-static void link_down(struct dibs__conn *cn, dibs_err err, const char *why)
+static void acks_down(struct dibs__conn *cn, dibs_err err, const char *why)
 {
     struct dibs__link *ln = DIBS_OF(cn, struct dibs__link, cn);
     struct dibs__server *s = ln->s;
 
     s->acks.ln = NULL;
     s->acks.up = false;
-    if (s->closing)
+    if (dibs__server_closes(s))
         return;
     dibs__timer_stop(s->lp, &s->acks.timer);
     if (err != DIBS_OK && !dibs__server_dozes(s)) {
-        if (s->up) /* not only because main went */
+        if (dibs__server_is_up(s)) /* not only because main went */
             dibs__server_note(s, why);
         dibs__server_down(s, err, why, ln->was_up);
     }
     if (!ln->was_up)
         not_made(s, err);
     else if (!ln->served) /* no hammering */
-        redial_later(s);
+        acks_redial_later(s);
     else
         go_soon(s);
 }
 
-static void go(struct dibs__task *t)
+static void go_on(struct dibs__task *t)
 {
     struct dibs__acks *a = DIBS_OF(t, struct dibs__acks, go);
     struct dibs__server *s = server_of(a);
 
-    if (dibs__list_empty(&a->queue) || s->closing || !s->up)
+    if (dibs__list_empty(&a->queue) || !dibs__server_is_up(s))
         return;
     if (a->up && !a->under_way) {
         send_group(s);
     } else if (a->up && !a->timer.armed) {
         dibs__timer_set(s->lp, &a->timer, dibs__now_ms() + USELESS_MS);
     } else if (!a->ln && !a->timer.armed) {
-        a->ln = dibs__link_open(s, false, link_up, link_down);
+        a->ln = dibs__link_open(s, acks_up, acks_down);
         if (!a->ln)
             not_made(s, DIBS_ERR_NOMEM);
     }
@@ -287,7 +288,7 @@ static void go(struct dibs__task *t)
 
 /* Every command of this group is answered, and none needs to be acknowledged.
  */
-static bool useless(const struct dibs__acks *a)
+static bool is_useless(const struct dibs__acks *a)
 {
     const struct dibs__list *first = dibs__list_first(&a->ln->cn.fifo);
 
@@ -296,18 +297,18 @@ static bool useless(const struct dibs__acks *a)
 }
 
 /* Time to dial again, or to look whether others wait for nothing. */
-static void timed(struct dibs__timer *t)
+static void acks_timed(struct dibs__timer *t)
 {
     struct dibs__acks *a = DIBS_OF(t, struct dibs__acks, timer);
 
-    if (a->up && useless(a) && !dibs__list_empty(&a->queue))
+    if (a->up && is_useless(a) && !dibs__list_empty(&a->queue))
         dibs__conn_close(&a->ln->cn, DIBS_OK, "a WAIT for nobody");
     go_soon(server_of(a));
 }
 
 /* ---- calls come and go ------------------------------------------------- */
 
-void dibs__acks_add(struct dibs__server *s, struct dibs__call *call)
+static void acks_add(struct dibs__server *s, struct dibs__call *call)
 {
     struct dibs__acks *a = &s->acks;
 
@@ -323,12 +324,13 @@ void dibs__acks_add(struct dibs__server *s, struct dibs__call *call)
         dibs__call_give_up(call, DIBS_ERR_CLOSED);
         return;
     }
+    call->state = CALL_GROUPED;
     dibs__list_add(&a->queue, &call->req.link);
     dibs__timer_set(s->lp, &call->timer, call->deadline);
     go_soon(s);
 }
 
-void dibs__acks_keep(struct dibs__server *s, struct dibs__call *call)
+static void acks_keep(struct dibs__server *s, struct dibs__call *call)
 {
     if (s->acks.ending)
         dibs__call_acked(call, DIBS_ERR_CLOSED, false);
@@ -380,9 +382,11 @@ void dibs__acks_init(struct dibs__server *s)
     dibs__list_init(&a->queue);
     dibs__list_init(&a->group);
     a->wait.write = write_wait;
-    a->wait.done = waited;
+    a->wait.done = wait_came;
     a->role.write = write_role;
     a->role.done = role_came;
-    a->go.run = go;
-    a->timer.fire = timed;
+    a->add = acks_add;
+    a->keep = acks_keep;
+    a->go.run = go_on;
+    a->timer.fire = acks_timed;
 }

@@ -26,14 +26,14 @@ struct dibs__acks {
     int64_t online;       /* replicas that are connected, as ROLE last said */
     int64_t asked, ms;    /* what WAIT was given */
     struct dibs__task go; /* before the loop sleeps: send what waits */
+    /* For call.c, which is below: the call goes with the next group; it was
+     * answered, and what it did is to be acknowledged. */
+    void (*add)(struct dibs__server *s, struct dibs__call *call);
+    void (*keep)(struct dibs__server *s, struct dibs__call *call);
     struct dibs__timer timer; /* to dial again; to look at a WAIT that hangs */
 };
 
 void dibs__acks_init(struct dibs__server *s);
-/* The call goes with the next group. */
-void dibs__acks_add(struct dibs__server *s, struct dibs__call *call);
-/* It was answered, and what it did is to be acknowledged. */
-void dibs__acks_keep(struct dibs__server *s, struct dibs__call *call);
 /* The client is closing: what waits for acknowledgements ends as unacked, with
  * CLOSED, and so does what is still to be answered. */
 void dibs__acks_end(struct dibs__server *s);

@@ -9,6 +9,15 @@
  *         tried again a little later, or given up. It has one deadline for all
  *         of that.
  *
+ *         state    what happens                          next
+ *         POSTED   io looks: up; not up                  SENT; WAITING
+ *         WAITING  a connection, a map; the time is over SENT; OVER
+ *         RESTING  the time to try again                 as POSTED
+ *         GROUPED  (acks.c) the group goes               SENT
+ *         SENT     the answer; "not now"; none           OVER; RESTING; POSTED
+ *         SENT     the answer, but replicas count        KEPT
+ *         KEPT     (acks.c) they have it, or do not      OVER
+ *
  *         In a cluster a call goes by its slot: where that is is looked up
  *         each time it is sent. MOVED tells another place for good, ASK for
  *         this once: then ASKING goes out before the command, in one write.
@@ -20,9 +29,7 @@
 #include "client/call.h"
 
 #include "base/mem.h"
-#include "client/acks.h"
 #include "client/classes.h"
-#include "client/cluster.h"
 #include "client/ghost.h"
 #include "client/script.h"
 
@@ -35,10 +42,10 @@
 #define HUSH_MS        1000
 #define HOPS_MAX       4 /* sent on so often at once, then with pauses */
 
-static void start(struct dibs__call *call);
+static void start_call(struct dibs__call *call);
 
 /* The reply to this call is lost. Thread: whoever has the connection. */
-static void taint(struct dibs__call *call)
+static void taint_call(struct dibs__call *call)
 {
     struct dibs__link *ln = DIBS_OF(call->req.cn, struct dibs__link, cn);
 
@@ -67,112 +74,144 @@ static void words_of(const char *error, char *out, size_t size)
 }
 
 /* Why it ends with an error: what the server answered, or the last that is
- * known about the server. */
-static void explain(struct dibs__call *call, dibs_err err,
-                    const struct dibs__reply *reply)
+ * known about the server, or about the cluster. */
+static void explain_call(struct dibs__call *call, dibs_err err,
+                         const struct dibs__reply *reply)
 {
     char words[DIBS__REASON_MAX], why[DIBS__REASON_MAX];
+    const struct dibs__url *url = call->s ? &call->s->to.url : call->slots->url;
+    const char *known = call->s ? call->s->why : call->slots->why;
 
     if (reply && reply->type == REPLY_ERROR) {
         words_of(reply->text, words, sizeof words);
-        dibs__event_text(&call->s->to.url, words, why);
+        dibs__event_text(url, words, why);
     } else if (err == DIBS_ERR_PROTOCOL) {
-        dibs__event_text(&call->s->to.url, "the reply makes no sense", why);
-    } else if (call->s->why[0]) {
-        snprintf(why, sizeof why, "%s", call->s->why);
+        dibs__event_text(url, "the reply makes no sense", why);
+    } else if (known[0]) {
+        snprintf(why, sizeof why, "%s", known);
     } else {
-        dibs__event_text(&call->s->to.url, dibs_strerror(err), why);
+        dibs__event_text(url, dibs_strerror(err), why);
     }
     call->explain(call, err, why);
+}
+
+static struct dibs__loop *loop_of(const struct dibs__call *call)
+{
+    return call->s ? call->s->lp : call->slots->lp;
+}
+
+/* So many calls are with io: a server that has some gets no callers. Those for
+ * replicas have a connection of their own. */
+static void count_call(const struct dibs__call *call, unsigned by)
+{
+    if (call->s && !call->replicas)
+        atomic_fetch_add_explicit(&call->s->queued, by, memory_order_relaxed);
 }
 
 static void end_call(struct dibs__call *call, dibs_err err,
                      const struct dibs__reply *reply)
 {
-    dibs__timer_stop(call->s->lp, &call->timer);
+    dibs__timer_stop(loop_of(call), &call->timer);
+    call->state = CALL_OVER;
     call->ghost = call->loose || (call->g && !dibs__ghost_canceled(call->g) &&
                                   dibs__ghost_of(call->g, call->s));
     if (call->g)
         dibs__ghost_cancel_later(call->g);
     dibs__ghost_unref(call->g);
     call->g = NULL;
-    if (!call->replicas)
-        atomic_fetch_sub_explicit(&call->s->queued, 1, memory_order_relaxed);
+    count_call(call, -1u);
     call->done(call, err, reply);
 }
 
-static void finish(struct dibs__call *call, dibs_err err,
-                   const struct dibs__reply *reply)
+static void finish_call(struct dibs__call *call, dibs_err err,
+                        const struct dibs__reply *reply)
 {
     if (err != DIBS_OK && err != DIBS_ERR_CLOSED && call->explain)
-        explain(call, err, reply);
+        explain_call(call, err, reply);
     end_call(call, err, reply);
 }
 
-static void give_up(struct dibs__call *call)
+static bool is_closing(const struct dibs__call *call)
 {
-    if (call->again)
-        finish(call, DIBS_ERR_UNKNOWN, NULL);
-    else if (call->s->closing)
-        finish(call, DIBS_ERR_CLOSED, NULL);
-    else if (call->last)
-        finish(call, call->last, NULL);
-    else /* one that is not writable is there, and would have said no */
-        finish(call, call->s->unfit ? DIBS_ERR_SERVER : DIBS_ERR_CONN, NULL);
+    return call->s ? dibs__server_closes(call->s) : call->slots->closing;
 }
 
-static void timer_fired(struct dibs__timer *t)
+static void give_up_call(struct dibs__call *call)
+{
+    if (call->again)
+        finish_call(call, DIBS_ERR_UNKNOWN, NULL);
+    else if (is_closing(call))
+        finish_call(call, DIBS_ERR_CLOSED, NULL);
+    else if (call->last)
+        finish_call(call, call->last, NULL);
+    else /* one that is not writable is there, and would have said no */
+        finish_call(call,
+                    call->s && call->s->unfit ? DIBS_ERR_SERVER : DIBS_ERR_CONN,
+                    NULL);
+}
+
+static void call_timed(struct dibs__timer *t)
 {
     struct dibs__call *call = DIBS_OF(t, struct dibs__call, timer);
 
-    dibs__list_del(&call->req.link); /* it was waiting, or resting */
-    start(call);
+    assert(call->state == CALL_WAITING || call->state == CALL_RESTING ||
+           call->state == CALL_GROUPED);
+    dibs__list_del(&call->req.link);
+    start_call(call);
 }
 
-static void move(struct dibs__call *call, struct dibs__server *to)
+static void move_call(struct dibs__call *call, struct dibs__server *to)
 {
-    if (!call->replicas) {
-        atomic_fetch_add_explicit(&to->queued, 1, memory_order_relaxed);
-        atomic_fetch_sub_explicit(&call->s->queued, 1, memory_order_relaxed);
-    }
+    count_call(call, -1u);
     call->s = to;
+    count_call(call, 1);
 }
 
-static void route(struct dibs__call *call)
+static void route_call(struct dibs__call *call)
 {
-    struct dibs__cluster *cl = call->s->cluster;
-
-    if (!cl || call->slot < 0 || call->asking)
+    if (!call->slots || call->slot < 0 || call->asking)
         return;
-    struct dibs__server *to = dibs__cluster_server(cl, call->slot);
+    struct dibs__server *to = call->slots->find(call->slots, call->slot);
     if (to != call->s)
-        move(call, to);
+        move_call(call, to);
 }
 
-static void start(struct dibs__call *call)
+/* For its server, or to know which one that is. The call may be over after
+ * that. */
+static void wait_call(struct dibs__call *call, int64_t until)
 {
-    route(call);
     struct dibs__server *s = call->s;
-    int64_t now = dibs__now_ms();
 
+    call->state = CALL_WAITING;
+    dibs__list_add(s ? &s->waiting : &call->slots->waiting, &call->req.link);
+    dibs__timer_set(loop_of(call), &call->timer, until);
+    if (s)
+        dibs__server_wake(s);
+    else
+        call->slots->wanted(call->slots);
+}
+
+static void start_call(struct dibs__call *call)
+{
+    route_call(call);
+    struct dibs__server *s = call->s;
+    bool up = s && dibs__server_is_up(s);
     int64_t until = call->deadline;
 
-    if (!s->up && call->connect_by)
+    if (!up && call->connect_by)
         until = dibs__min(until, call->connect_by);
-    if (s->closing || now >= until) {
-        give_up(call);
+    if (is_closing(call) || dibs__now_ms() >= until) {
+        give_up_call(call);
         return;
     }
-    if (!s->up) {
-        dibs__list_add(&s->waiting, &call->req.link);
-        dibs__timer_set(s->lp, &call->timer, until);
-        dibs__server_wake(s); /* the call may be over after that */
+    if (!up) {
+        wait_call(call, until);
         return;
     }
     if (call->g && dibs__ghost_of(call->g, s))
         dibs__ghost_cancel(call->g);
     if (call->replicas)
-        dibs__acks_add(s, call);
+        s->acks.add(s, call);
     else
         dibs__call_send(call, s->main);
 }
@@ -182,6 +221,7 @@ void dibs__call_send(struct dibs__call *call, struct dibs__link *ln)
     int64_t now = dibs__now_ms();
 
     dibs__timer_stop(call->s->lp, &call->timer);
+    call->state = CALL_SENT;
     call->sent_ms = now;
     call->req.expires =
         dibs__min(dibs__add(now, call->attempt_ms), call->deadline);
@@ -193,13 +233,13 @@ void dibs__call_send(struct dibs__call *call, struct dibs__link *ln)
 void dibs__call_again(struct dibs__call *call, bool executed)
 {
     call->again |= executed;
-    start(call);
+    start_call(call);
 }
 
 void dibs__call_give_up(struct dibs__call *call, dibs_err err)
 {
     call->last = err;
-    give_up(call);
+    give_up_call(call);
 }
 
 void dibs__call_acked(struct dibs__call *call, dibs_err err, bool refused)
@@ -212,43 +252,44 @@ void dibs__call_acked(struct dibs__call *call, dibs_err err, bool refused)
     end_call(call, err, &reply);
 }
 
-static void later(struct dibs__call *call)
+static void rest_call(struct dibs__call *call)
 {
     int64_t wait = RETRY_FIRST_MS << dibs__min(call->tries, 6);
 
     call->tries++;
     wait = dibs__min(wait, RETRY_MAX_MS);
     wait = dibs__now_ms() + dibs__random_in(wait / 2, wait);
+    call->state = CALL_RESTING;
     dibs__list_add(&call->s->resting, &call->req.link);
     dibs__timer_set(call->s->lp, &call->timer, dibs__min(wait, call->deadline));
 }
 
 /* A reply that this command cannot have had is somebody else's: the connection
  * is out of step. */
-static bool fits(const struct dibs__call *call, const struct dibs__reply *reply)
+static bool reply_fits(const struct dibs__call *call,
+                       const struct dibs__reply *reply)
 {
     return reply->type == REPLY_ERROR || call->expects == 0 ||
            (call->expects & 1u << reply->type);
 }
 
 /* MOVED or ASK: another server it is. */
-static bool redirect(struct dibs__call *call, const char *error)
+static bool redirect_call(struct dibs__call *call, const char *error)
 {
-    struct dibs__cluster *cl = call->s->cluster;
     bool ask = false;
 
-    if (!cl)
+    if (!call->slots)
         return false;
     struct dibs__server *to =
-        dibs__cluster_redirect(cl, call->s, error, &call->slot, &ask);
+        call->slots->redirect(call->slots, call->s, error, &call->slot, &ask);
     if (!to || to == call->s || call->hops++ >= HOPS_MAX) {
-        later(call);
+        rest_call(call);
         return true;
     }
     if (ask)
-        move(call, to);
+        move_call(call, to);
     call->asking = ask;
-    start(call);
+    start_call(call);
     return true;
 }
 
@@ -267,7 +308,7 @@ static void tell_not_now(const struct dibs__call *call, const char *error)
 {
     int64_t now = dibs__now_ms();
 
-    if (call->quiet || call->s->cluster || now < call->s->hush_until)
+    if (call->quiet || call->slots || now < call->s->hush_until)
         return;
     call->s->hush_until = now + HUSH_MS;
     tell_error(call, error);
@@ -289,33 +330,33 @@ static bool try_again(struct dibs__call *call, const char *error)
         if (call->whole)
             return false;
         call->whole = true;
-        start(call);
+        start_call(call);
         return true;
     case NEXT_REDIAL:
         dibs__server_redial(call->s, error);
-        later(call);
+        rest_call(call);
         return true;
     case NEXT_REDIRECT:
-        return redirect(call, error);
+        return redirect_call(call, error);
     case NEXT_LATER:
         call->again |= call->partly;
         tell_not_now(call, error);
-        if (call->s->cluster)
-            dibs__cluster_doubt(call->s->cluster);
-        later(call);
+        if (call->slots)
+            call->slots->doubt(call->slots);
+        rest_call(call);
         return true;
     }
     return false;
 }
 
-static void judge(struct dibs__req *req, dibs_err err,
-                  const struct dibs__reply *reply)
+static void judge_reply(struct dibs__req *req, dibs_err err,
+                        const struct dibs__reply *reply)
 {
     struct dibs__call *call = DIBS_OF(req, struct dibs__call, req);
 
-    if (err == DIBS_OK && !fits(call, reply)) {
+    if (err == DIBS_OK && !reply_fits(call, reply)) {
         if (call->misfit) { /* again: that is how this server answers */
-            finish(call, DIBS_ERR_PROTOCOL, reply);
+            finish_call(call, DIBS_ERR_PROTOCOL, reply);
             return;
         }
         call->misfit = true;
@@ -327,32 +368,33 @@ static void judge(struct dibs__req *req, dibs_err err,
     if (err == DIBS_OK && call->replicas && call->writes & 1u << reply->type) {
         call->kept = reply->type;
         call->kept_num = reply->num;
-        dibs__acks_keep(call->s, call);
+        call->state = CALL_KEPT;
+        call->s->acks.keep(call->s, call);
     } else if (err == DIBS_OK && reply->type != REPLY_ERROR) {
         dibs__server_works(call->s);
-        finish(call, DIBS_OK, reply);
+        finish_call(call, DIBS_OK, reply);
     } else if (err == DIBS_OK) {
         if (try_again(call, reply->text))
             return;
         if (!call->quiet)
             tell_error(call, reply->text);
-        finish(call, call->last, reply);
+        finish_call(call, call->last, reply);
     } else {
         if (err == DIBS_ERR_UNKNOWN) {
-            taint(call);
+            taint_call(call);
             dibs__server_tell(call->s, DIBS_EVENT_UNKNOWN, err,
                               "a reply was lost");
         }
-        start(call);
+        start_call(call);
     }
 }
 
-static void answered(struct dibs__req *req, dibs_err err,
-                     const struct dibs__reply *reply)
+static void call_answered(struct dibs__req *req, dibs_err err,
+                          const struct dibs__reply *reply)
 {
     struct dibs__server *s = DIBS_OF(req, struct dibs__call, req)->s;
 
-    judge(req, err, reply);
+    judge_reply(req, err, reply);
     dibs__server_answered(s);
 }
 
@@ -369,16 +411,19 @@ static void write_call(struct dibs__req *req, struct dibs__buf *out)
 
 static void start_posted(struct dibs__task *t)
 {
-    start(DIBS_OF(t, struct dibs__call, task));
+    start_call(DIBS_OF(t, struct dibs__call, task));
 }
 
-static void prepare(struct dibs__server *s, struct dibs__call *call)
+static void prepare_call(struct dibs__route to, struct dibs__call *call)
 {
-    call->s = s;
-    call->req = (struct dibs__req){.write = write_call, .done = answered};
+    call->s = to.server;
+    call->slots = to.server ? to.server->slots : to.slots;
+    if (!call->s)
+        call->s = call->slots->find(call->slots, call->slot);
+    call->req = (struct dibs__req){.write = write_call, .done = call_answered};
     call->req.careful = call->expects & 1u << REPLY_NIL;
     call->task.run = start_posted;
-    call->timer.fire = timer_fired;
+    call->timer.fire = call_timed;
     call->timer.armed = false;
     call->g = NULL;
     call->again = call->ghost = call->partly = call->unacked = false;
@@ -386,64 +431,68 @@ static void prepare(struct dibs__server *s, struct dibs__call *call)
     call->asking = call->put_off = false;
     call->tries = call->hops = 0;
     call->last = DIBS_OK;
+    call->state = CALL_POSTED;
 }
 
-static void ride(struct dibs__call *call)
+static void post_call(struct dibs__call *call)
 {
-    if (!call->replicas) /* that one has a connection of its own */
-        atomic_fetch_add_explicit(&call->s->queued, 1, memory_order_relaxed);
-    dibs__loop_post(call->s->lp, &call->task);
+    call->state = CALL_POSTED;
+    count_call(call, 1);
+    dibs__loop_post(loop_of(call), &call->task);
 }
 
-void dibs__call_start(struct dibs__server *s, struct dibs__call *call)
+void dibs__call_start(struct dibs__route to, struct dibs__call *call)
 {
-    prepare(s, call);
-    ride(call);
+    prepare_call(to, call);
+    post_call(call);
 }
 
-void dibs__call_now(struct dibs__server *s, struct dibs__call *call)
+void dibs__call_now(struct dibs__route to, struct dibs__call *call)
 {
-    prepare(s, call);
-    atomic_fetch_add_explicit(&s->queued, 1, memory_order_relaxed);
-    start(call);
+    prepare_call(to, call);
+    count_call(call, 1);
+    start_call(call);
 }
 
 /* What came of talking. Anything out of the ordinary is for the io thread. An
  * error reply is asked for once more there: the same answer comes, or a better
  * one. */
-static void settle(struct dibs__call *call, struct dibs__link *ln, dibs_err err,
-                   const struct dibs__reply *reply)
+static void settle_call(struct dibs__call *call, struct dibs__link *ln,
+                        dibs_err err, const struct dibs__reply *reply)
 {
-    if (err == DIBS_OK && !fits(call, reply)) {
+    if (err == DIBS_OK && !reply_fits(call, reply)) {
         call->misfit = true;
         err = DIBS_ERR_UNKNOWN;
     }
     if (err == DIBS_OK && reply->type != REPLY_ERROR) {
+        call->state = CALL_OVER;
         call->done(call, DIBS_OK, reply);
         dibs__server_give_back(ln, true);
         return;
     }
     if (err == DIBS_ERR_UNKNOWN)
-        taint(call);
+        taint_call(call);
     dibs__server_give_back(ln, err == DIBS_OK);
-    ride(call);
+    post_call(call);
 }
 
-bool dibs__call_ask(struct dibs__server *s, struct dibs__call *call)
+bool dibs__call_ask(struct dibs__route to, struct dibs__call *call)
 {
     assert(!dibs__loop_inside() && "io must not wait");
-    struct dibs__link *ln = call->replicas ? NULL : dibs__server_borrow(s);
-    prepare(s, call);
+    prepare_call(to, call);
+    struct dibs__link *ln =
+        call->replicas || !call->s ? NULL : dibs__server_borrow(call->s);
     if (!ln) {
-        ride(call);
+        post_call(call);
         return false;
     }
+    call->state = CALL_SENT;
     call->sent_ms = dibs__now_ms();
     call->req.expires =
         dibs__min(dibs__add(call->sent_ms, call->attempt_ms), call->deadline);
     dibs_err err = dibs__conn_ask(&ln->cn, &call->req);
     if (err != DIBS_OK)
-        settle(call, ln, err, NULL);
+        settle_call(call, ln, err, NULL);
     return err == DIBS_OK;
 }
 
@@ -454,13 +503,13 @@ bool dibs__call_hear(struct dibs__call *call, int64_t until)
     dibs_err err =
         dibs__conn_hear(&ln->cn, dibs__min(call->req.expires, until), &reply);
 
-    settle(call, ln, err, reply);
+    settle_call(call, ln, err, reply);
     return err == DIBS_OK;
 }
 
-void dibs__call_direct(struct dibs__server *s, struct dibs__call *call)
+void dibs__call_direct(struct dibs__route to, struct dibs__call *call)
 {
-    if (dibs__call_ask(s, call))
+    if (dibs__call_ask(to, call))
         dibs__call_hear(call, INT64_MAX);
 }
 
@@ -471,40 +520,42 @@ void dibs__calls_resume(struct dibs__server *s)
     struct dibs__list all;
 
     dibs__list_init(&all);
-    dibs__ghosts_cancel(s);
     dibs__list_move(&all, &s->waiting);
     for (struct dibs__list *l; (l = dibs__list_pop(&all));)
-        start(DIBS_OF(l, struct dibs__call, req.link));
+        start_call(DIBS_OF(l, struct dibs__call, req.link));
 }
 
-void dibs__calls_reroute(struct dibs__server *s)
+void dibs__calls_reroute(struct dibs__list *waiting)
 {
     struct dibs__list all;
 
     dibs__list_init(&all);
-    dibs__list_move(&all, &s->waiting);
+    dibs__list_move(&all, waiting);
     for (struct dibs__list *l; (l = dibs__list_pop(&all));) {
         struct dibs__call *call = DIBS_OF(l, struct dibs__call, req.link);
         call->asking = false;
-        start(call);
+        start_call(call);
+    }
+}
+
+void dibs__calls_end(struct dibs__list *waiting, dibs_err err, bool patient_too)
+{
+    struct dibs__list all;
+
+    dibs__list_init(&all);
+    dibs__list_move(&all, waiting);
+    for (struct dibs__list *l; (l = dibs__list_pop(&all));) {
+        struct dibs__call *call = DIBS_OF(l, struct dibs__call, req.link);
+        if (call->connect_by && !patient_too)
+            dibs__list_add(waiting, &call->req.link);
+        else
+            dibs__call_give_up(call, err);
     }
 }
 
 void dibs__calls_fail(struct dibs__server *s, dibs_err err, bool patient_too)
 {
-    struct dibs__list all;
-
-    dibs__list_init(&all);
-    dibs__list_move(&all, &s->waiting);
-    if (s->closing)
-        dibs__list_move(&all, &s->resting);
-    for (struct dibs__list *l; (l = dibs__list_pop(&all));) {
-        struct dibs__call *call = DIBS_OF(l, struct dibs__call, req.link);
-        if (call->connect_by && !patient_too) {
-            dibs__list_add(&s->waiting, &call->req.link);
-        } else {
-            call->last = err;
-            give_up(call);
-        }
-    }
+    if (dibs__server_closes(s))
+        dibs__list_move(&s->waiting, &s->resting);
+    dibs__calls_end(&s->waiting, err, patient_too);
 }

@@ -8,6 +8,17 @@
 
 #include "client/server.h"
 
+/* Where a call is; the table is in call.c. */
+enum dibs__call_state {
+    CALL_POSTED,  /* on its way to io */
+    CALL_WAITING, /* for a connection, or for a map of the slots */
+    CALL_RESTING, /* until it is tried again */
+    CALL_GROUPED, /* for the next group of those that replicas must have */
+    CALL_SENT,    /* the reply is to come */
+    CALL_KEPT,    /* answered; replicas are waited for */
+    CALL_OVER     /* done was called, or is about to be */
+};
+
 /* Every command sent this way must be harmless when executed twice. Lives
  * inside whatever it is about; done comes exactly once, on io or, after
  * dibs__call_direct, on the thread that called. */
@@ -24,7 +35,7 @@ struct dibs__call {
     int replicas;     /* so many must have it, too; 0 none, < 0 all (acks.c) */
     unsigned expects; /* types the reply can have, a bit each; 0 = any */
     unsigned writes;  /* those that say there is something for replicas */
-    int slot;         /* in a cluster: of its keys; -1: for this server */
+    int slot;         /* in a cluster: of its keys; -1: for that server */
     bool quiet;       /* an error reply is no event */
     /* Told why, in words and with the server's address, just before done comes
      * with an error. May be NULL. Thread: io. */
@@ -39,11 +50,13 @@ struct dibs__call {
     int64_t sent_ms;   /* just before what was answered was sent */
 
     /* call.c's own. */
-    struct dibs__server *s;
+    struct dibs__server *s;    /* NULL: nobody is known to have its slot */
+    struct dibs__slots *slots; /* NULL: in no cluster */
     struct dibs__req req;
     struct dibs__task task;
     struct dibs__timer timer;
     struct dibs__ghost *g;
+    enum dibs__call_state state;
     bool loose;   /* a ghost is about that cannot be laid */
     bool whole;   /* send the script's text */
     bool misfit;  /* it got a reply that cannot be its own */
@@ -62,16 +75,16 @@ struct dibs__call {
  * REPLICAS It was executed, reply is there, but see unacked. Also with AUTH,
  *          where the user may not ask for acknowledgements.
  * others   The server's error reply is there too (see classes.c). */
-void dibs__call_start(struct dibs__server *s, struct dibs__call *call);
+void dibs__call_start(struct dibs__route to, struct dibs__call *call);
 /* The same at once, ahead of what was posted; done may come from inside.
  * Thread: io. */
-void dibs__call_now(struct dibs__server *s, struct dibs__call *call);
+void dibs__call_now(struct dibs__route to, struct dibs__call *call);
 /* The same, directly if a connection is free. Thread: app. */
-void dibs__call_direct(struct dibs__server *s, struct dibs__call *call);
+void dibs__call_direct(struct dibs__route to, struct dibs__call *call);
 /* The same in two parts, for a caller that asks several servers at once. True
  * from ask: the reply is to be heard on this thread. hear: what has not come by
  * then goes to the io thread, which asks anew; false then. */
-bool dibs__call_ask(struct dibs__server *s, struct dibs__call *call);
+bool dibs__call_ask(struct dibs__route to, struct dibs__call *call);
 bool dibs__call_hear(struct dibs__call *call, int64_t until);
 
 /* For acks.c, on io: sends it; starts it anew, executed before or not; gives
@@ -82,10 +95,12 @@ void dibs__call_again(struct dibs__call *call, bool executed);
 void dibs__call_give_up(struct dibs__call *call, dibs_err err);
 void dibs__call_acked(struct dibs__call *call, dibs_err err, bool refused);
 
-/* Calls that wait for this server look where their slot is now. Thread: io. */
-void dibs__calls_reroute(struct dibs__server *s);
-
-/* For server.c, on io. */
+/* All calls in a list of those that wait, on io: look where their slot is now;
+ * end, or only those without patience. */
+void dibs__calls_reroute(struct dibs__list *waiting);
+void dibs__calls_end(struct dibs__list *waiting, dibs_err err,
+                     bool patient_too);
+/* As a server's upper has it. */
 void dibs__calls_resume(struct dibs__server *s);
 void dibs__calls_fail(struct dibs__server *s, dibs_err err, bool patient_too);
 

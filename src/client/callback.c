@@ -16,7 +16,7 @@
 
 static _Thread_local const struct dibs__callbacks *inside;
 
-static void run(struct dibs__callbacks *cbs, struct dibs__callback *cb)
+static void run_callback(struct dibs__callbacks *cbs, struct dibs__callback *cb)
 {
     const struct dibs__callbacks *before = inside;
 
@@ -26,7 +26,8 @@ static void run(struct dibs__callbacks *cbs, struct dibs__callback *cb)
     inside = before;
 }
 
-static struct dibs__callback *pop(struct dibs__callbacks *cbs) REQUIRES(cbs->mu)
+static struct dibs__callback *pop_callback(struct dibs__callbacks *cbs)
+    REQUIRES(cbs->mu)
 {
     struct dibs__list *l = dibs__list_pop(&cbs->queue);
 
@@ -39,13 +40,13 @@ static void *callback_main(void *arg)
     struct dibs__callback *cb;
 
     dibs__lock(&cbs->mu);
-    while ((cb = pop(cbs)) || !cbs->stop) {
+    while ((cb = pop_callback(cbs)) || !cbs->stop) {
         if (!cb) {
             dibs__cond_wait(&cbs->more, &cbs->mu);
             continue;
         }
         dibs__unlock(&cbs->mu);
-        run(cbs, cb);
+        run_callback(cbs, cb);
         dibs__lock(&cbs->mu);
     }
     dibs__unlock(&cbs->mu);
@@ -114,7 +115,7 @@ int dibs__callbacks_dispatch(struct dibs__callbacks *cbs)
     dibs__list_move(&now, &cbs->queue);
     dibs__unlock(&cbs->mu);
     for (struct dibs__list *l; (l = dibs__list_pop(&now)); ran++)
-        run(cbs, DIBS_OF(l, struct dibs__callback, link));
+        run_callback(cbs, DIBS_OF(l, struct dibs__callback, link));
     return ran;
 }
 

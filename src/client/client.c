@@ -25,9 +25,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define LEASE_MS    30000
-#define CONNECTIONS 4
-#define CLOSE_MS    5000
+#define LEASE_MS 30000
+#define CLOSE_MS 5000
 
 /* ---- who is inside ----------------------------------------------------- */
 
@@ -86,8 +85,8 @@ static void client_destroy(dibs_client *c)
 {
     if (c->here)
         munmap((void *)c->here, 1);
-    dibs__url_clear(&c->server.to.url);
-    dibs__free((void *)c->server.to.client_name);
+    dibs__url_clear(&c->to.url);
+    dibs__free((void *)c->to.client_name);
     dibs__free(c);
 }
 
@@ -97,10 +96,9 @@ static void client_clear(dibs_client *c)
     dibs__callbacks_clear(&c->callbacks);
     dibs__watchdog_clear(&c->watchdog);
     dibs__topology_clear(c);
-    dibs__server_clear(&c->server);
     dibs__mutex_clear(&c->mu);
     pthread_cond_destroy(&c->closed_cv);
-    sem_destroy(&c->started);
+    sem_destroy(&c->parts.turn);
     sem_destroy(&c->idle);
     client_destroy(c);
 }
@@ -144,64 +142,27 @@ static bool mark_here(dibs_client *c)
     return madvise(page, 1, MADV_WIPEONFORK) == 0;
 }
 
-static void first_came(struct dibs__server *s, dibs_err err)
-{
-    dibs_client *c = DIBS_OF(s, dibs_client, server);
-
-    c->start_err = err;
-    memcpy(c->start_why, s->why, sizeof c->start_why);
-    sem_post(&c->started);
-}
-
-void dibs__client_part_ended(dibs_client *c)
-{
-    if (--c->to_end == 0)
-        sem_post(&c->started);
-}
-
-static void server_ended(struct dibs__server *s)
-{
-    dibs__client_part_ended(DIBS_OF(s, dibs_client, server));
-}
-
-static void pubsub_ended(struct dibs__pubsub *ps)
-{
-    dibs__client_part_ended(DIBS_OF(ps, dibs_client, pubsub));
-}
-
 static void start_io(struct dibs__task *t)
 {
-    dibs__server_start(&DIBS_OF(t, dibs_client, start)->server);
+    dibs__topology_start(DIBS_OF(t, dibs_client, start));
 }
 
 static void parts_init(dibs_client *c, const dibs_client_opts *o)
 {
-    struct dibs__events events = {dibs__client_say, c};
-    unsigned connections =
-        o->max_connections ? o->max_connections : CONNECTIONS;
-
     dibs__mutex_init(&c->mu, RANK_CLIENT);
     pthread_cond_init(&c->closed_cv, NULL);
-    sem_init(&c->started, 0, 0);
+    sem_init(&c->parts.turn, 0, 0);
     sem_init(&c->idle, 0, 0);
     atomic_init(&c->refs, 1);
     c->lease_ms = o->lease_ms ? o->lease_ms : LEASE_MS;
-    c->fair_wait_ms = o->fair_wait_ms ? o->fair_wait_ms : FAIR_WAIT_MS;
-    c->fair_call_ms = o->fair_call_ms ? o->fair_call_ms : FAIR_CALL_MS;
-    c->prefer_readers = o->prefer_readers;
     c->replicas = o->replicas;
+    c->opts.fair_wait_ms = o->fair_wait_ms;
+    c->opts.fair_call_ms = o->fair_call_ms;
+    c->opts.prefer_readers = o->prefer_readers;
     c->on_event = o->on_event;
     c->event_arg = o->event_arg;
-    c->server.lp = c->pubsub.lp = c->watchdog.lp = &c->loop;
-    c->server.events = c->pubsub.events = events;
-    c->server.max_spares = connections - 1;
-    c->server.came = o->lazy ? NULL : first_came;
-    c->server.ended = server_ended;
-    c->pubsub.to = &c->server.to;
-    c->pubsub.ended = pubsub_ended;
+    c->watchdog.lp = &c->loop;
     c->start.run = start_io;
-    dibs__server_init(&c->server);
-    dibs__pubsub_init(&c->pubsub);
     dibs__watchdog_init(&c->watchdog);
 }
 
@@ -268,13 +229,13 @@ static dibs_err client_open(const char *url, const dibs_client_opts *opts,
         return err;
     dibs__loop_post(&c->loop, &c->start);
     if (!o.lazy) {
-        while (sem_wait(&c->started) != 0)
+        while (sem_wait(&c->parts.turn) != 0)
             ;
-        err = c->start_err;
+        err = c->parts.err;
     }
     if (err != DIBS_OK) {
         (void)client_close(c, 0);
-        dibs__reason_set(err, "%s", c->start_why);
+        dibs__reason_set(err, "%s", c->parts.why);
         tell_failure(c, err);
         dibs_client_free(c);
         return err;
@@ -308,7 +269,7 @@ static void close_upper(struct dibs__task *t)
 void dibs__client_empty(dibs_client *c, bool all_released)
 {
     c->all_released = all_released;
-    sem_post(&c->started);
+    sem_post(&c->parts.turn);
 }
 
 /* Second step, on io. */
@@ -317,18 +278,14 @@ static void close_parts(struct dibs__task *t)
     dibs_client *c = DIBS_OF(t, dibs_client, step);
 
     dibs__watchdog_stop(&c->watchdog);
-    c->to_end = 3 + dibs__topology_parts(c);
-    dibs__server_close(&c->server);
-    dibs__pubsub_close(&c->pubsub);
     dibs__topology_close(c);
-    dibs__client_part_ended(c);
 }
 
-static void step(dibs_client *c, void (*run)(struct dibs__task *))
+static void take_step(dibs_client *c, void (*run)(struct dibs__task *))
 {
     c->step.run = run;
     dibs__loop_post(&c->loop, &c->step);
-    while (sem_wait(&c->started) != 0)
+    while (sem_wait(&c->parts.turn) != 0)
         ;
 }
 
@@ -357,8 +314,8 @@ static dibs_err client_close(dibs_client *c, int64_t timeout_ms)
     if (atomic_exchange(&c->closing, true))
         return wait_closed(c);
     c->close_by = dibs__add(dibs__now_ms(), timeout_ms ? timeout_ms : CLOSE_MS);
-    step(c, close_upper);
-    step(c, close_parts);
+    take_step(c, close_upper);
+    take_step(c, close_parts);
     wait_for_users(c);
     dibs__loop_stop(&c->loop);
     dibs__callbacks_stop(&c->callbacks);
@@ -390,11 +347,11 @@ static dibs_err close_checked(dibs_client *c, int64_t timeout_ms)
 /* By now no other thread is about. */
 static dibs_err explain_close(const dibs_client *c, dibs_err err)
 {
-    if (err == DIBS_ERR_UNKNOWN)
-        dibs__reason_set(err, "not every release was confirmed in time%s%s",
-                         c->server.why[0] ? "; last trouble: " : "",
-                         c->server.why);
-    return err;
+    if (err != DIBS_ERR_UNKNOWN)
+        return err;
+    const char *why = c->node ? c->node->server.why : c->cluster->slots.why;
+    return dibs__reason_set(err, "not every release was confirmed in time%s%s",
+                            why[0] ? "; last trouble: " : "", why);
 }
 
 dibs_err dibs_client_close(dibs_client *c, int64_t timeout_ms)
@@ -407,8 +364,6 @@ void dibs_client_free(dibs_client *c)
     if (!c)
         return;
     if (dibs__client_foreign(c)) {
-        dibs__server_abandon(&c->server);
-        dibs__pubsub_abandon(&c->pubsub);
         dibs__topology_abandon(c);
         return;
     }
@@ -416,6 +371,15 @@ void dibs_client_free(dibs_client *c)
         return;
     dibs__callbacks_drop(&c->callbacks); /* they may hold us in turn */
     dibs__client_unref(c);
+}
+
+dibs_err dibs__client_refuse(dibs_client *c)
+{
+    if (!c || !c->on_event || dibs__client_enter(c) != DIBS_OK)
+        return DIBS_ERR_INVALID; /* nobody listens, or nobody any more */
+    dibs__client_say(c, DIBS_EVENT_ERROR, DIBS_ERR_INVALID, dibs_error_text());
+    dibs__client_leave(c);
+    return DIBS_ERR_INVALID;
 }
 
 /* ---- small things ------------------------------------------------------ */

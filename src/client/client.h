@@ -10,9 +10,7 @@
 
 #include "client/callback.h"
 #include "client/cluster.h"
-#include "client/pubsub.h"
 #include "client/sentinel.h"
-#include "client/server.h"
 #include "client/watchdog.h"
 
 #include <semaphore.h>
@@ -31,42 +29,35 @@ struct dibs__upper {
     void (*free)(void *arg);
 };
 
-#define FAIR_WAIT_MS     300000
-#define FAIR_CALL_MS     5000
-#define FAIR_CALL_MIN_MS 100
-
 struct dibs_client {
     volatile unsigned char *here; /* 1 here, 0 in a child after fork */
     atomic_int refs;
     char id[DIBS__UUID_LEN + 1]; /* const after init */
     int64_t lease_ms;            /* const after init */
-    int64_t fair_wait_ms;        /* const after init */
-    int64_t fair_call_ms;        /* const after init */
-    bool prefer_readers;         /* const after init */
     int replicas;                /* const after init */
-    dibs_event_cb on_event;      /* const after init */
+    dibs_client_opts opts;  /* const after init: for the upper; no strings */
+    dibs_event_cb on_event; /* const after init */
     void *event_arg;
     atomic_int events; /* on their way */
 
     struct dibs__loop loop;
-    struct dibs__server server; /* in a cluster: see cluster.h, whole */
-    struct dibs__pubsub pubsub;
+    struct dibs__target to;   /* const after init: what the URL says */
+    struct dibs__route route; /* const after init: where calls go */
+    struct dibs__node *node;  /* const after init; NULL: it is a cluster */
     struct dibs__sentinels *sentinels; /* const after init; NULL: none */
     struct dibs__cluster *cluster;     /* const after init; NULL: none */
     struct dibs__watchdog watchdog;
     struct dibs__callbacks callbacks;
-    struct dibs__task start; /* the first dialing */
-    struct dibs__task step;  /* of closing, one after the other */
-    sem_t started;           /* the one or the other is done */
-    dibs_err start_err;
-    char start_why[DIBS__REASON_MAX]; /* in words */
+    struct dibs__task start;  /* the first dialing */
+    struct dibs__task step;   /* of closing, one after the other */
+    struct dibs__parts parts; /* tells when the one or the other is done */
 
     atomic_bool closing;
     atomic_int users;   /* calls inside */
     atomic_int leaving; /* calls on their way out */
     sem_t idle;         /* no users any more */
     int64_t close_by;
-    unsigned to_end;   /* io only: parts that have not ended yet */
+    bool ending;       /* io only: the connections end */
     bool all_released; /* io, then the closing thread */
 
     dibs__mutex mu;
@@ -77,17 +68,10 @@ struct dibs_client {
     pthread_cond_t closed_cv;        /* mu */
 };
 
-/* Who has the lock's slot (slot.h); the only server, if there is just one. Both
- * can be elsewhere by the time it is used: what goes out with that slot (see
- * dibs__call) finds its way. Thread: any; io. */
-static inline struct dibs__server *dibs__client_server(dibs_client *c, int slot)
-{
-    return c->cluster ? dibs__cluster_server(c->cluster, slot) : &c->server;
-}
-static inline struct dibs__pubsub *dibs__client_pubsub(dibs_client *c, int slot)
-{
-    return c->cluster ? dibs__cluster_pubsub(c->cluster, slot) : &c->pubsub;
-}
+/* Who has this slot (slot.h); the only server, if there is just one; NULL:
+ * nobody is known to. That can change by the time it is used: what goes out by
+ * the client's route finds its way. Thread: any. */
+struct dibs__server *dibs__client_server(const dibs_client *c, int slot);
 /* FLAVOUR_ bits: how scripts publish. Thread: any. */
 static inline unsigned dibs__client_flavour(const dibs_client *c)
 {
@@ -123,30 +107,38 @@ void dibs__client_where(const dibs_client *c, char *buf, size_t size);
  * cluster? False: nobody knows before the servers have said who they are. */
 bool dibs__client_same(const dibs_client *a, const dibs_client *b);
 
-/* What the URL's mode needs beside the one server. Before the loop runs. */
+/* Why the server of this slot cannot be reached; NULL: it can, or nobody
+ * knows. Thread: io. */
+const char *dibs__client_trouble(const dibs_client *c, int slot);
+/* About the server of this slot: "address: text"; as an event. Thread: any. */
+void dibs__client_text(dibs_client *c, int slot, const char *text,
+                       char out[DIBS__REASON_MAX]);
+void dibs__client_tell(dibs_client *c, int slot, dibs_event_kind kind,
+                       dibs_err err, const char *text);
+/* Listens where that slot is. OK or NOMEM. Thread: io. */
+dibs_err dibs__client_listen(dibs_client *c, int slot, struct dibs__sub *sub,
+                             const char *name, size_t len);
+
+/* The servers that the URL means. Before the loop runs. */
 dibs_err dibs__topology_init(dibs_client *c, const dibs_client_opts *o);
 void dibs__topology_clear(dibs_client *c);
-/* Ends all connections; dibs__client_part_ended for each part. How many. */
-unsigned dibs__topology_parts(const dibs_client *c);
+/* Connects; client.parts tells, unless it is lazy. Thread: io. */
+void dibs__topology_start(dibs_client *c);
+/* Ends all connections; client.parts tells. Thread: io. */
 void dibs__topology_close(dibs_client *c);
 void dibs__topology_abandon(dibs_client *c);
 /* Calls that were not sent yet end. Thread: io. */
 void dibs__topology_fail_waiting(dibs_client *c, dibs_err err);
-void dibs__client_part_ended(dibs_client *c);
-
-/* The upper looks whether it still has what it holds. Thread: io. */
-void dibs__client_verify(dibs_client *c, dibs__meant *meant, const void *arg)
-    EXCLUDES(c->mu);
 
 /* The upper is done. Thread: io. */
 void dibs__client_empty(dibs_client *c, bool all_released);
 
-/* Tells the event callback, if there is one. Thread: any. */
+/* Tells the event callback, if there is one. In event.c. Thread: any. */
 void dibs__client_say(void *client, dibs_event_kind kind, dibs_err err,
                       const char *text);
 
 /* An argument was refused, and the reason set: tells it, too, if there is
- * somebody to tell. Returns INVALID. In event.c, as the one above. */
+ * somebody to tell. Returns INVALID. */
 dibs_err dibs__client_refuse(dibs_client *c);
 
 #endif

@@ -15,13 +15,14 @@
  *         Nodes are connected when first needed, and let go when they have no
  *         slots any more and nothing is on their connections.
  *
- *         Before the first map, and for a slot that nobody has, calls wait at
- *         `whole`, a server that is never dialed: its seek asks for the map.
+ *         Before the first map, and for a slot that nobody has, calls wait in
+ *         a list of the cluster, and that they do asks for the map. Listeners
+ *         are in a tree of their own then.
  *
  *         Whether messages are sharded is found out as Redisson does it: if
  *         PUBSUB SHARDNUMSUB is no error, they are.
  *
- * Trouble Nobody answers: `whole` is told, and asks again with growing pauses.
+ * Trouble Nobody answers: that is told, and asked again with growing pauses.
  *         A map with no slots, from a node that was thrown out, is not taken;
  *         slots that a map leaves out stay where they were. A node that does
  *         not know its own name is where we reached it.
@@ -34,67 +35,60 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REFRESH_MS 500  /* between two refreshes, at least */
-#define CONNECT_MS 1000 /* to ask for the map, if others can be asked */
-#define TIDY_MS    5000
+#define REFRESH_MS     500  /* between two refreshes, at least */
+#define CONNECT_MS     1000 /* to ask for the map, if others can be asked */
+#define TIDY_MS        5000
+#define AGAIN_FIRST_MS 20 /* no map: until the next try */
+#define AGAIN_MAX_MS   2000
+#define REFUSED_MS     1000
 
 static void ask_somebody(struct dibs__cluster *cl);
 
-static struct dibs__node *node_of(const struct dibs__server *s)
+static struct dibs__cluster *cluster_of(const struct dibs__slots *sl)
 {
-    return DIBS_OF(s, struct dibs__node, server);
+    return DIBS_OF(sl, struct dibs__cluster, slots);
 }
 
 /* ---- nodes ------------------------------------------------------------- */
 
-static void part_ended(struct dibs__cluster *cl)
+static void doubt_map(struct dibs__slots *sl)
 {
-    if (--cl->parts == 0)
-        cl->ended(cl);
-}
+    struct dibs__cluster *cl = cluster_of(sl);
 
-static void server_ended(struct dibs__server *s)
-{
-    part_ended(node_of(s)->cl);
-}
-
-static void pubsub_ended(struct dibs__pubsub *ps)
-{
-    part_ended(DIBS_OF(ps, struct dibs__node, pubsub)->cl);
-}
-
-static void trouble(struct dibs__server *s)
-{
-    dibs__cluster_doubt(s->cluster);
+    if (sl->closing || cl->doubted)
+        return;
+    cl->doubted = true;
+    if (!cl->refreshing)
+        dibs__timer_set(sl->lp, &cl->timer,
+                        dibs__max(dibs__now_ms(), cl->not_before));
 }
 
 static bool is_at(const void *server, int slot)
 {
     const struct dibs__server *s = server;
 
-    return dibs__cluster_server(s->cluster, slot) == s;
+    return dibs__cluster_server(cluster_of(s->slots), slot) == s;
 }
 
-static void up_again(struct dibs__server *s)
+static void node_up_again(struct dibs__server *s)
 {
-    s->cluster->verify(s->cluster, is_at, s);
+    struct dibs__cluster *cl = cluster_of(s->slots);
+
+    cl->verify(cl, is_at, s);
 }
 
-static void node_init(struct dibs__cluster *cl, struct dibs__node *n)
+static void node_set(struct dibs__cluster *cl, struct dibs__node *n)
 {
-    n->cl = cl;
-    n->server.lp = n->pubsub.lp = cl->lp;
-    n->server.events = n->pubsub.events = cl->events;
-    n->server.max_spares = cl->whole->max_spares;
-    n->server.cluster = n->pubsub.cluster = cl;
-    n->server.ended = server_ended;
-    n->server.trouble = trouble;
-    n->server.up_again = up_again;
+    n->user = cl;
+    n->server.events = cl->events;
+    n->server.parts = cl->parts;
+    n->server.max_spares = cl->max_spares;
+    n->server.slots = &cl->slots;
+    n->server.up_again = node_up_again;
     n->server.asleep = true;
-    n->pubsub.to = &n->server.to;
-    n->pubsub.ended = pubsub_ended;
-    dibs__server_init(&n->server);
-    dibs__pubsub_init(&n->pubsub);
+    n->pubsub.flavour = &cl->flavour;
+    n->pubsub.slots = &cl->slots;
+    dibs__node_init(n, cl->slots.lp);
 }
 
 /* The node with this address, made if need be. NULL: no memory, too many, or
@@ -107,18 +101,18 @@ static struct dibs__node *node_get(struct dibs__cluster *cl, const char *host,
     for (unsigned i = 0; i < count; i++)
         if (dibs__server_at(&cl->nodes[i]->server, host, port))
             return cl->nodes[i];
-    if (count == DIBS__NODES_MAX || cl->closing)
+    if (count == DIBS__NODES_MAX || cl->slots.closing)
         return NULL;
     struct dibs__node *n = dibs__calloc(1, sizeof *n);
     if (!n)
         return NULL;
-    n->server.to = cl->whole->to;
-    if (dibs__url_of_server(&cl->whole->to.url, host, port,
-                            &n->server.to.url) != DIBS_OK) {
+    n->server.to = *cl->to;
+    if (dibs__url_of_server(&cl->to->url, host, port, &n->server.to.url) !=
+        DIBS_OK) {
         dibs__free(n);
         return NULL;
     }
-    node_init(cl, n);
+    node_set(cl, n);
     cl->nodes[count] = n;
     atomic_store(&cl->count, count + 1);
     return n;
@@ -138,11 +132,26 @@ bool dibs__cluster_serves(struct dibs__cluster *cl,
     return false;
 }
 
-struct dibs__pubsub *dibs__cluster_pubsub(struct dibs__cluster *cl, int slot)
+static struct dibs__server *find_server(struct dibs__slots *sl, int slot)
 {
-    struct dibs__server *s = dibs__cluster_server(cl, slot);
+    return dibs__cluster_server(cluster_of(sl), slot);
+}
 
-    return s == cl->whole ? cl->nowhere : &node_of(s)->pubsub;
+static struct dibs__pubsub *find_pubsub(void *cluster, int slot)
+{
+    struct dibs__server *s = dibs__cluster_server(cluster, slot);
+
+    return s ? &dibs__node_of(s)->pubsub : NULL;
+}
+
+dibs_err dibs__cluster_listen(struct dibs__cluster *cl, int slot,
+                              struct dibs__sub *sub, const char *name,
+                              size_t len)
+{
+    struct dibs__pubsub *ps = find_pubsub(cl, slot);
+
+    return ps ? dibs__pubsub_listen(ps, sub, name, len)
+              : dibs__channels_listen(&cl->strays, sub, name, len);
 }
 
 /* ---- after a change ---------------------------------------------------- */
@@ -168,40 +177,43 @@ static void reroute_now(struct dibs__task *t)
     struct dibs__cluster *cl = DIBS_OF(t, struct dibs__cluster, reroute);
 
     cl->reroute_posted = false;
-    if (cl->closing)
+    if (cl->slots.closing)
         return;
     verify_moved(cl);
-    dibs__calls_reroute(cl->whole);
-    dibs__pubsub_reroute(cl->nowhere);
+    dibs__calls_reroute(&cl->slots.waiting);
+    dibs__channels_reroute(&cl->strays, find_pubsub, cl);
     for (unsigned i = 0; i < atomic_load(&cl->count); i++) {
-        dibs__calls_reroute(&cl->nodes[i]->server);
-        dibs__pubsub_reroute(&cl->nodes[i]->pubsub);
+        struct dibs__node *n = cl->nodes[i];
+        dibs__calls_reroute(&n->server.waiting);
+        dibs__channels_reroute(&n->pubsub.channels, find_pubsub, cl);
+        if (!n->in_map)
+            dibs__pubsub_rest(&n->pubsub);
     }
 }
 
 /* Not at once: whoever found the change is in the middle of something. */
-static void reroute(struct dibs__cluster *cl)
+static void reroute_soon(struct dibs__cluster *cl)
 {
     if (!cl->reroute_posted)
-        dibs__loop_post(cl->lp, &cl->reroute);
+        dibs__loop_post(cl->slots.lp, &cl->reroute);
     cl->reroute_posted = true;
 }
 
 /* True: it was elsewhere. */
 static bool slot_set(struct dibs__cluster *cl, int slot, struct dibs__node *n)
 {
-    const struct dibs__server *was = atomic_load(&cl->slots[slot]);
+    const struct dibs__server *was = atomic_load(&cl->has[slot]);
 
     if (was == &n->server)
         return false;
     cl->moved[slot] = cl->moved[slot] || was;
     cl->some_moved |= cl->moved[slot];
-    atomic_store_explicit(&cl->slots[slot], &n->server, memory_order_release);
+    atomic_store_explicit(&cl->has[slot], &n->server, memory_order_release);
     return true;
 }
 
 /* Nodes without slots need no connections. False: one is still in use. */
-static bool tidy(struct dibs__cluster *cl)
+static bool tidy_nodes(struct dibs__cluster *cl)
 {
     bool tidied = true;
 
@@ -252,9 +264,9 @@ static int take_range(struct dibs__cluster *cl, const struct dibs__reply *r,
 static void keep_others(struct dibs__cluster *cl)
 {
     for (int slot = 0; slot < DIBS__SLOTS; slot++) {
-        struct dibs__server *s = atomic_load(&cl->slots[slot]);
+        struct dibs__server *s = atomic_load(&cl->has[slot]);
         if (s)
-            node_of(s)->in_map = true;
+            dibs__node_of(s)->in_map = true;
     }
 }
 
@@ -271,7 +283,7 @@ static bool take_map(struct dibs__cluster *cl, const struct dibs__reply *r,
     for (size_t i = 0; i < r->len && covered <= DIBS__SLOTS; i++)
         covered += take_range(cl, r->elem[i], from);
     keep_others(cl);
-    reroute(cl); /* also if nothing changed: a channel may wait for it */
+    reroute_soon(cl); /* also if nothing changed: a channel may wait for it */
     return covered > 0;
 }
 
@@ -280,45 +292,62 @@ static bool take_map(struct dibs__cluster *cl, const struct dibs__reply *r,
 static void refresh_over(struct dibs__cluster *cl)
 {
     int64_t now = dibs__now_ms();
-    bool tidied = tidy(cl);
+    bool tidied = tidy_nodes(cl);
 
     cl->refreshing = false;
     cl->not_before = now + REFRESH_MS;
     if (cl->doubted)
-        dibs__timer_set(cl->lp, &cl->timer, cl->not_before);
+        dibs__timer_set(cl->slots.lp, &cl->timer, cl->not_before);
     else if (!tidied)
-        dibs__timer_set(cl->lp, &cl->timer, now + TIDY_MS);
+        dibs__timer_set(cl->slots.lp, &cl->timer, now + TIDY_MS);
 }
 
-static void refreshed(struct dibs__cluster *cl)
+static void refresh_done(struct dibs__cluster *cl)
 {
-    bool sought = cl->whole->seeking;
-
     refresh_over(cl);
-    if (!sought)
+    if (!cl->sought)
         return;
-    dibs__server_settled(cl->whole);
-    dibs__calls_reroute(cl->whole);
+    cl->sought = false;
+    cl->backoff_ms = 0;
+    dibs__parts_opened(cl->parts, DIBS_OK, "");
+    dibs__calls_reroute(&cl->slots.waiting);
     /* What is left wants a slot that nobody has. */
-    dibs__server_note(cl->whole, "no node serves the slot of the name");
-    dibs__calls_fail(cl->whole, DIBS_ERR_CONN, false);
+    dibs__event_text(&cl->to->url, "no node serves the slot of the name",
+                     cl->slots.why);
+    dibs__calls_end(&cl->slots.waiting, DIBS_ERR_CONN, false);
+}
+
+static void seek_again(struct dibs__cluster *cl, bool refused)
+{
+    int64_t wait = dibs__backoff(&cl->backoff_ms, AGAIN_FIRST_MS, AGAIN_MAX_MS);
+
+    wait = dibs__max(wait,
+                     refused ? dibs__random_in(REFUSED_MS / 2, REFUSED_MS) : 0);
+    dibs__timer_set(cl->slots.lp, &cl->again, dibs__now_ms() + wait);
 }
 
 static void refresh_failed(struct dibs__cluster *cl)
 {
     char why[DIBS__REASON_MAX];
-    bool final = cl->err == DIBS_ERR_AUTH || cl->err == DIBS_ERR_SERVER ||
-                 cl->err == DIBS_ERR_PROTOCOL || cl->err == DIBS_ERR_TLS;
+    bool refused = dibs__server_refuses(cl->err);
+    dibs_err err = refused ? cl->err : DIBS_ERR_CONN;
 
     refresh_over(cl);
-    if (!cl->whole->seeking)
+    if (!cl->sought)
         return;
+    cl->sought = false;
     snprintf(why, sizeof why, "no node told where the slots are: %.400s",
              cl->why);
-    dibs__server_not_found(cl->whole, final ? cl->err : DIBS_ERR_CONN, why);
+    dibs__event_text(&cl->to->url, why, cl->slots.why);
+    dibs__say_down(&cl->events, &cl->to->url, &cl->hush,
+                   &(struct dibs__failure){err, why, false});
+    seek_again(cl, refused);
+    dibs__calls_end(&cl->slots.waiting, err, refused);
+    dibs__parts_opened(cl->parts, err, cl->slots.why);
 }
 
-static void explained(struct dibs__call *call, dibs_err err, const char *why)
+static void map_explained(struct dibs__call *call, dibs_err err,
+                          const char *why)
 {
     struct dibs__cluster *cl = DIBS_OF(call, struct dibs__cluster, call);
 
@@ -331,24 +360,24 @@ static void no_slots(struct dibs__cluster *cl)
     char why[DIBS__REASON_MAX];
 
     dibs__event_text(&cl->call.s->to.url, "it knows of no slots", why);
-    explained(&cl->call, DIBS_ERR_SERVER, why);
+    map_explained(&cl->call, DIBS_ERR_SERVER, why);
 }
 
-static void answered(struct dibs__call *call, dibs_err err,
-                     const struct dibs__reply *reply)
+static void map_answered(struct dibs__call *call, dibs_err err,
+                         const struct dibs__reply *reply)
 {
     struct dibs__cluster *cl = DIBS_OF(call, struct dibs__cluster, call);
     bool probing = atomic_load(&cl->flavour) == 0;
 
-    if (cl->closing)
+    if (cl->slots.closing)
         return;
     if (probing && reply && err != DIBS_ERR_PROTOCOL) {
         atomic_store(&cl->flavour,
                      err == DIBS_OK ? FLAVOUR_SHARDED : FLAVOUR_CLASSIC);
-        node_of(call->s)->asked--; /* now for the map */
+        dibs__node_of(call->s)->asked--; /* now for the map */
         ask_somebody(cl);
     } else if (!probing && err == DIBS_OK && take_map(cl, reply, call->s)) {
-        refreshed(cl);
+        refresh_done(cl);
     } else {
         if (err == DIBS_OK)
             no_slots(cl);
@@ -372,7 +401,7 @@ static void write_question(struct dibs__call *call, struct dibs__buf *out,
 
 /* One that was not asked in this round; one that is connected, if there is
  * one. *more: there are others. */
-static struct dibs__node *choose(struct dibs__cluster *cl, bool *more)
+static struct dibs__node *choose_node(struct dibs__cluster *cl, bool *more)
 {
     unsigned count = atomic_load(&cl->count), left = 0;
     unsigned from = (unsigned)dibs__random_in(0, count - 1);
@@ -383,7 +412,8 @@ static struct dibs__node *choose(struct dibs__cluster *cl, bool *more)
         if (n->asked == cl->round)
             continue;
         left++;
-        if (!best || (n->server.up && !best->server.up))
+        if (!best || (dibs__server_is_up(&n->server) &&
+                      !dibs__server_is_up(&best->server)))
             best = n;
     }
     *more = left > 1;
@@ -392,9 +422,9 @@ static struct dibs__node *choose(struct dibs__cluster *cl, bool *more)
 
 static void ask_somebody(struct dibs__cluster *cl)
 {
-    const struct dibs__target *to = &cl->whole->to;
+    const struct dibs__target *to = cl->to;
     bool more;
-    struct dibs__node *n = choose(cl, &more);
+    struct dibs__node *n = choose_node(cl, &more);
 
     if (!n) {
         refresh_failed(cl);
@@ -404,21 +434,21 @@ static void ask_somebody(struct dibs__cluster *cl)
     /* One that is connected gets the time that others on that connection have:
      * its end would end theirs. */
     int64_t within = to->command_timeout_ms;
-    if (!n->server.up)
+    if (!dibs__server_is_up(&n->server))
         within = more ? dibs__min(to->connect_timeout_ms, CONNECT_MS)
                       : to->connect_timeout_ms;
     cl->call.write = write_question;
-    cl->call.done = answered;
-    cl->call.explain = explained;
+    cl->call.done = map_answered;
+    cl->call.explain = map_explained;
     cl->call.expects = 0;
     cl->call.slot = -1;
     cl->call.attempt_ms = within;
     cl->call.deadline = dibs__now_ms() + within;
     cl->call.connect_by = 0;
-    dibs__call_start(&n->server, &cl->call);
+    dibs__call_start((struct dibs__route){.server = &n->server}, &cl->call);
 }
 
-static void refresh(struct dibs__cluster *cl)
+static void refresh_map(struct dibs__cluster *cl)
 {
     cl->refreshing = true;
     cl->doubted = false;
@@ -426,71 +456,52 @@ static void refresh(struct dibs__cluster *cl)
     ask_somebody(cl);
 }
 
-void dibs__cluster_doubt(struct dibs__cluster *cl)
-{
-    int64_t now = dibs__now_ms();
-
-    if (cl->closing || cl->doubted)
-        return;
-    cl->doubted = true;
-    if (!cl->refreshing)
-        dibs__timer_set(cl->lp, &cl->timer, dibs__max(now, cl->not_before));
-}
-
-static void timer_fired(struct dibs__timer *t)
+static void map_timed(struct dibs__timer *t)
 {
     struct dibs__cluster *cl = DIBS_OF(t, struct dibs__cluster, timer);
 
     if (cl->refreshing)
         return;
     if (cl->doubted)
-        refresh(cl);
-    else if (!tidy(cl))
-        dibs__timer_set(cl->lp, &cl->timer, dibs__now_ms() + TIDY_MS);
+        refresh_map(cl);
+    else if (!tidy_nodes(cl))
+        dibs__timer_set(cl->slots.lp, &cl->timer, dibs__now_ms() + TIDY_MS);
 }
 
-static void seek(struct dibs__server *whole)
+static void seek_map(struct dibs__slots *sl)
 {
-    dibs__cluster_doubt(whole->cluster);
+    struct dibs__cluster *cl = cluster_of(sl);
+
+    if (cl->sought || cl->again.armed)
+        return;
+    cl->sought = true;
+    doubt_map(sl);
+}
+
+static void again_timed(struct dibs__timer *t)
+{
+    seek_map(&DIBS_OF(t, struct dibs__cluster, again)->slots);
+}
+
+void dibs__cluster_start(struct dibs__cluster *cl)
+{
+    seek_map(&cl->slots);
 }
 
 /* ---- MOVED and ASK ----------------------------------------------------- */
 
-/* "MOVED 15495 host:port"; the host may be an IPv6 address without brackets,
- * or missing. */
-static bool read_redirect(const char *error, int *slot, char *host, int *port)
+static struct dibs__server *redirect_by(struct dibs__slots *sl,
+                                        const struct dibs__server *from,
+                                        const char *error, int *slot, bool *ask)
 {
-    char *end;
-    const char *at = strchr(error, ' ');
-    long n = at ? strtol(at, &end, 10) : -1;
-
-    if (n < 0 || n >= DIBS__SLOTS || *end != ' ')
-        return false;
-    *slot = (int)n;
-    at = end + 1;
-    size_t len = strcspn(at, " \r\n");
-    const char *colon = memrchr(at, ':', len);
-    if (!colon || (size_t)(colon - at) > DIBS__URL_HOST_MAX)
-        return false;
-    memcpy(host, at, (size_t)(colon - at));
-    host[colon - at] = '\0';
-    n = strtol(colon + 1, &end, 10);
-    *port = (int)n;
-    return n > 0 && n < 65536 && end == at + len;
-}
-
-struct dibs__server *dibs__cluster_redirect(struct dibs__cluster *cl,
-                                            const struct dibs__server *from,
-                                            const char *error, int *slot,
-                                            bool *ask)
-{
+    struct dibs__cluster *cl = cluster_of(sl);
     char host[DIBS__URL_HOST_MAX + 1];
     int at, port;
 
     *ask = strncmp(error, "ASK ", 4) == 0;
     if (!*ask)
-        dibs__cluster_doubt(cl);
-    if (!read_redirect(error, &at, host, &port))
+        doubt_map(sl);
+    if (!dibs__slot_redirect(error, &at, host, &port))
         return NULL;
     if (!host[0] || strcmp(host, "?") == 0)
         snprintf(host, sizeof host, "%s", from->to.url.host);
@@ -501,7 +512,7 @@ struct dibs__server *dibs__cluster_redirect(struct dibs__cluster *cl,
     if (!*ask) {
         n->in_map = true;
         if (slot_set(cl, at, n))
-            reroute(cl);
+            reroute_soon(cl);
     }
     return &n->server;
 }
@@ -510,13 +521,18 @@ struct dibs__server *dibs__cluster_redirect(struct dibs__cluster *cl,
 
 dibs_err dibs__cluster_init(struct dibs__cluster *cl)
 {
-    const struct dibs__url *url = &cl->whole->to.url;
+    const struct dibs__url *url = &cl->to->url;
 
-    cl->timer.fire = timer_fired;
+    cl->slots.url = url;
+    cl->slots.find = find_server;
+    cl->slots.redirect = redirect_by;
+    cl->slots.doubt = doubt_map;
+    cl->slots.wanted = seek_map;
+    dibs__list_init(&cl->slots.waiting);
+    RB_INIT(&cl->strays);
+    cl->timer.fire = map_timed;
+    cl->again.fire = again_timed;
     cl->reroute.run = reroute_now;
-    cl->whole->cluster = cl->nowhere->cluster = cl;
-    cl->nowhere->nowhere = true;
-    cl->whole->seek = seek;
     for (size_t i = 0; i < url->host_count; i++)
         node_get(cl, url->hosts[i].name, url->hosts[i].port);
     return atomic_load(&cl->count) > 0 ? DIBS_OK : DIBS_ERR_NOMEM;
@@ -533,24 +549,29 @@ void dibs__cluster_clear(struct dibs__cluster *cl)
     atomic_store(&cl->count, 0);
 }
 
+void dibs__cluster_fail_waiting(struct dibs__cluster *cl, dibs_err err)
+{
+    dibs__calls_end(&cl->slots.waiting, err, false);
+    for (unsigned i = 0; i < atomic_load(&cl->count); i++)
+        dibs__node_fail_waiting(cl->nodes[i], err);
+}
+
 void dibs__cluster_close(struct dibs__cluster *cl)
 {
     unsigned count = atomic_load(&cl->count);
 
-    cl->closing = true;
-    dibs__timer_stop(cl->lp, &cl->timer);
-    cl->parts = 2 * count + 1;
-    for (unsigned i = 0; i < count; i++) {
-        dibs__server_close(&cl->nodes[i]->server);
-        dibs__pubsub_close(&cl->nodes[i]->pubsub);
-    }
-    part_ended(cl);
+    cl->slots.closing = true;
+    dibs__timer_stop(cl->slots.lp, &cl->timer);
+    dibs__timer_stop(cl->slots.lp, &cl->again);
+    dibs__calls_end(&cl->slots.waiting, DIBS_ERR_CLOSED, true);
+    cl->parts->left = 1 + count * DIBS__NODE_PARTS;
+    for (unsigned i = 0; i < count; i++)
+        dibs__node_close(cl->nodes[i]);
+    dibs__parts_ended(cl->parts);
 }
 
 void dibs__cluster_abandon(struct dibs__cluster *cl)
 {
-    for (unsigned i = 0; i < atomic_load(&cl->count); i++) {
-        dibs__server_abandon(&cl->nodes[i]->server);
-        dibs__pubsub_abandon(&cl->nodes[i]->pubsub);
-    }
+    for (unsigned i = 0; i < atomic_load(&cl->count); i++)
+        dibs__node_abandon(cl->nodes[i]);
 }

@@ -6,40 +6,33 @@
 #define DIBS_CLIENT_CLUSTER_H
 
 #include "client/call.h"
-#include "client/pubsub.h"
+#include "client/node.h"
 #include "client/slot.h"
 
 #define DIBS__NODES_MAX 1024 /* addresses ever heard of */
 
-/* How messages go out: one, the other, or both. */
-enum { FLAVOUR_CLASSIC = 1, FLAVOUR_SHARDED = 2 };
+/* Is a lock in this slot meant? */
+typedef bool dibs__meant(const void *arg, int slot);
 
-/* A server of the cluster. Stays until the client ends, so a pointer to it is
- * good for ever; out of use it is about a kilobyte. */
-struct dibs__node {
-    struct dibs__server server;
-    struct dibs__pubsub pubsub;
-    struct dibs__cluster *cl;
-    bool in_map;    /* io only: it has slots */
-    unsigned asked; /* io only: in which round it was asked for the map */
-};
-
+/* A node stays until the client ends, so a pointer to it is good for ever; out
+ * of use it is about a kilobyte. */
 struct dibs__cluster {
-    struct dibs__loop *lp;
-    /* Stand for the cluster as a whole, and are never connected: calls and
-     * listeners wait there while nobody knows where their slot is. */
-    struct dibs__server *whole;
-    struct dibs__pubsub *nowhere;
+    struct dibs__slots slots;      /* how calls see it */
+    struct dibs__channels strays;  /* io only: of slots that nobody has */
+    const struct dibs__target *to; /* const after init, as all up to user */
+    unsigned max_spares;
     struct dibs__events events;
-    void (*ended)(struct dibs__cluster *cl);
+    struct dibs__parts *parts; /* told how it goes */
     /* What is held in these slots may be gone. */
     void (*verify)(struct dibs__cluster *cl, dibs__meant *meant,
                    const void *arg);
     void *user;               /* for them */
+    bool sought;              /* io only: calls wait for the map */
+    int64_t backoff_ms;       /* io only: until it is asked for again */
+    struct dibs__timer again; /* io only: then */
+    struct dibs__hush hush;   /* io only */
     atomic_uint flavour;      /* 0: the servers are yet to be asked */
     atomic_uint count;        /* of nodes; written on io */
-    unsigned parts;           /* io only: that have not ended yet */
-    bool closing;             /* io only */
     bool refreshing;          /* io only: somebody is being asked for the map */
     bool doubted;             /* io only: once more after that */
     unsigned round;           /* io only */
@@ -55,42 +48,36 @@ struct dibs__cluster {
     char why[DIBS__REASON_MAX]; /* io only: what err is about, in words */
 
     struct dibs__node *nodes[DIBS__NODES_MAX];
-    _Atomic(struct dibs__server *) slots[DIBS__SLOTS]; /* NULL: not known */
+    _Atomic(struct dibs__server *) has[DIBS__SLOTS]; /* NULL: not known */
 };
 
-/* whole and nowhere, whose target has the URL, lp, events and ended must be
- * set, and flavour if it is not to be found out. Before the loop runs. */
+/* slots.lp, to, events, parts and verify must be set, and flavour if it is not
+ * to be found out. Before the loop runs. */
 dibs_err dibs__cluster_init(struct dibs__cluster *cl);
 void dibs__cluster_clear(struct dibs__cluster *cl);
+/* Asks for the first map. Thread: io. */
+void dibs__cluster_start(struct dibs__cluster *cl);
+/* Calls that were not sent yet end. Thread: io. */
+void dibs__cluster_fail_waiting(struct dibs__cluster *cl, dibs_err err);
 /* Ends all calls and connections, then tells. Thread: io. */
 void dibs__cluster_close(struct dibs__cluster *cl);
 void dibs__cluster_abandon(struct dibs__cluster *cl);
 
-/* Who has this slot, as far as we know. Thread: any. */
+/* Who has this slot; NULL: nobody is known to. Thread: any. */
 static inline struct dibs__server *
-dibs__cluster_server(struct dibs__cluster *cl, int slot)
+dibs__cluster_server(const struct dibs__cluster *cl, int slot)
 {
-    struct dibs__server *s =
-        atomic_load_explicit(&cl->slots[slot], memory_order_acquire);
-
-    return s ? s : cl->whole;
+    return atomic_load_explicit(&cl->has[slot], memory_order_acquire);
 }
-/* The same for subscriptions. Thread: io. */
-struct dibs__pubsub *dibs__cluster_pubsub(struct dibs__cluster *cl, int slot);
+/* Listens where the slot is, or once that is known. Thread: io. */
+dibs_err dibs__cluster_listen(struct dibs__cluster *cl, int slot,
+                              struct dibs__sub *sub, const char *name,
+                              size_t len);
 /* The i-th server; NULL behind the last. Some have no slots (any more).
  * Thread: any. */
 struct dibs__server *dibs__cluster_nth(struct dibs__cluster *cl, unsigned i);
 /* Has this one any slots, as far as we know? Thread: any. */
 bool dibs__cluster_serves(struct dibs__cluster *cl,
                           const struct dibs__server *s);
-
-/* `from` answered MOVED or ASK. Who it says has the slot, and the slot; NULL:
- * that makes no sense, or no memory. MOVED is remembered. Thread: io. */
-struct dibs__server *dibs__cluster_redirect(struct dibs__cluster *cl,
-                                            const struct dibs__server *from,
-                                            const char *error, int *slot,
-                                            bool *ask);
-/* The map may be old: gets another soon. Thread: io. */
-void dibs__cluster_doubt(struct dibs__cluster *cl);
 
 #endif

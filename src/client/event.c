@@ -65,15 +65,6 @@ void dibs__client_say(void *client, dibs_event_kind kind, dibs_err err,
     dibs__callbacks_push(&c->callbacks, &ev->cb);
 }
 
-dibs_err dibs__client_refuse(dibs_client *c)
-{
-    if (!c || !c->on_event || dibs__client_enter(c) != DIBS_OK)
-        return DIBS_ERR_INVALID; /* nobody listens, or nobody any more */
-    dibs__client_say(c, DIBS_EVENT_ERROR, DIBS_ERR_INVALID, dibs_error_text());
-    dibs__client_leave(c);
-    return DIBS_ERR_INVALID;
-}
-
 void dibs__event_text(const struct dibs__url *at, const char *text,
                       char out[DIBS__REASON_MAX])
 {

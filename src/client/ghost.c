@@ -90,7 +90,8 @@ static void cancel_done(struct dibs__req *req, dibs_err err,
         if (!g->s->cannot_cancel)
             say_refused(g->s);
         g->s->cannot_cancel = true;
-    } else if (!g->s->closing) { /* once more, on the next connection */
+    } else if (!dibs__server_closes(
+                   g->s)) { /* once more, on the next connection */
         g->state = GHOST_NEW;
         dibs__list_add(&g->s->ghosts, &g->at);
         return;
@@ -121,7 +122,8 @@ struct dibs__ghost *dibs__ghost_new(const struct dibs__link *ln)
 
 /* The server counts its connections up. If a later one has no greater number,
  * it is another process by now, and the ghost ended with the old one. */
-static bool restarted(const struct dibs__server *s, const struct dibs__ghost *g)
+static bool has_restarted(const struct dibs__server *s,
+                          const struct dibs__ghost *g)
 {
     unsigned long long now = strtoull(s->main->cn.id, NULL, 10);
 
@@ -130,7 +132,7 @@ static bool restarted(const struct dibs__server *s, const struct dibs__ghost *g)
 }
 
 /* Another server is there by now. Sets what that means for the ghost. */
-static bool elsewhere(const struct dibs__server *s, struct dibs__ghost *g)
+static bool is_elsewhere(const struct dibs__server *s, struct dibs__ghost *g)
 {
     const char *run = s->main->cn.run;
 
@@ -150,10 +152,10 @@ void dibs__ghost_cancel(struct dibs__ghost *g)
 {
     struct dibs__server *s = g->s;
 
-    if (g->state != GHOST_NEW || !s->up)
+    if (g->state != GHOST_NEW || !dibs__server_is_up(s))
         return;
-    bool gone = elsewhere(s, g);
-    if (!gone && restarted(s, g)) {
+    bool gone = is_elsewhere(s, g);
+    if (!gone && has_restarted(s, g)) {
         g->state = GHOST_LAID;
         gone = true;
     }
@@ -177,7 +179,8 @@ void dibs__ghost_cancel_later(struct dibs__ghost *g)
 {
     struct dibs__server *s = g->s;
 
-    if (g->state != GHOST_NEW || s->closing || dibs__list_linked(&g->at))
+    if (g->state != GHOST_NEW || dibs__server_closes(s) ||
+        dibs__list_linked(&g->at))
         return;
     g->refs++;
     dibs__list_add(&s->ghosts, &g->at);

@@ -19,7 +19,7 @@
 #include <stdio.h>
 
 /* FNV-1a. */
-static uint64_t digest(dibs_err err, const char *text)
+static uint64_t digest_of(dibs_err err, const char *text)
 {
     uint64_t h = UINT64_C(14695981039346656037) ^ (uint64_t)(unsigned)err;
 
@@ -31,7 +31,7 @@ static uint64_t digest(dibs_err err, const char *text)
 bool dibs__hush_allows(struct dibs__hush *hu, dibs_err err, const char *text,
                        bool worked, int64_t now, unsigned *untold)
 {
-    uint64_t what = digest(err, text);
+    uint64_t what = digest_of(err, text);
     unsigned at = 0;
 
     *untold = 0;

@@ -17,12 +17,13 @@
 #define COMMAND_TIMEOUT_MS 3000
 #define CONNECT_TIMEOUT_MS 3000
 #define FAIR_WAIT_MIN_MS   1000
+#define FAIR_CALL_MIN_MS   100
 #define CONNECTIONS_MAX    64
 #define CLIENT_NAME_MAX    256
 
 /* ---- options ----------------------------------------------------------- */
 
-static dibs_err check_name(const char *name)
+static dibs_err check_client_name(const char *name)
 {
     if (!name)
         return DIBS_OK;
@@ -56,7 +57,8 @@ static dibs_err check_times(const dibs_client_opts *o)
 
 static dibs_err check_all(const dibs_client_opts *o)
 {
-    if (check_times(o) != DIBS_OK || check_name(o->client_name) != DIBS_OK)
+    if (check_times(o) != DIBS_OK ||
+        check_client_name(o->client_name) != DIBS_OK)
         return DIBS_ERR_INVALID;
     if (o->max_connections > CONNECTIONS_MAX)
         return dibs__reason_set(DIBS_ERR_INVALID,
@@ -80,13 +82,20 @@ static dibs_err check_all(const dibs_client_opts *o)
 
 /* ---- where to ---------------------------------------------------------- */
 
-static dibs_err refuse(dibs_client *c, const char *why)
+/* Nobody else has the client yet. */
+static dibs_err tell_refused(dibs_client *c)
 {
-    dibs__reason_set(DIBS_ERR_INVALID, "%s", why);
-    return dibs__client_refuse(c);
+    dibs__client_say(c, DIBS_EVENT_ERROR, DIBS_ERR_INVALID, dibs_error_text());
+    return DIBS_ERR_INVALID;
 }
 
-static bool replace(char **field, const char *with)
+static dibs_err refuse_options(dibs_client *c, const char *why)
+{
+    dibs__reason_set(DIBS_ERR_INVALID, "%s", why);
+    return tell_refused(c);
+}
+
+static bool replace_text(char **field, const char *with)
 {
     if (!with)
         return true;
@@ -104,29 +113,32 @@ static dibs_err tls_set(dibs_client *c, struct dibs__url_tls *tls,
         o->tls_ca || o->tls_cert || o->tls_key || o->tls_sni || o->tls_insecure;
 
     if (some && !tls->on)
-        return refuse(c, "TLS options, but the URL begins with no rediss");
+        return refuse_options(c,
+                              "TLS options, but the URL begins with no rediss");
     if (tls->on && !DIBS__TLS_BUILT)
-        return refuse(c,
-                      "this dibs was built without TLS, which the URL wants");
-    if (!replace(&tls->ca, o->tls_ca) || !replace(&tls->cert, o->tls_cert) ||
-        !replace(&tls->key, o->tls_key) || !replace(&tls->sni, o->tls_sni))
+        return refuse_options(
+            c, "this dibs was built without TLS, which the URL wants");
+    if (!replace_text(&tls->ca, o->tls_ca) ||
+        !replace_text(&tls->cert, o->tls_cert) ||
+        !replace_text(&tls->key, o->tls_key) ||
+        !replace_text(&tls->sni, o->tls_sni))
         return DIBS_ERR_NOMEM;
     tls->insecure |= o->tls_insecure;
     if (tls->key && !tls->cert)
-        return refuse(c, "a key for TLS, but no certificate");
+        return refuse_options(c, "a key for TLS, but no certificate");
     return DIBS_OK;
 }
 
 static dibs_err target_set(dibs_client *c, const char *url,
                            const dibs_client_opts *o)
 {
-    struct dibs__target *to = &c->server.to;
+    struct dibs__target *to = &c->to;
     const char *why = "";
     dibs_err err = dibs__url_parse(url, &to->url, &why);
 
     if (err == DIBS_ERR_INVALID) {
         dibs__reason_set(err, "url: %s", why);
-        return dibs__client_refuse(c);
+        return tell_refused(c);
     }
     if (err != DIBS_OK)
         return err;
@@ -135,21 +147,20 @@ static dibs_err target_set(dibs_client *c, const char *url,
     to->connect_timeout_ms =
         o->connect_timeout_ms ? o->connect_timeout_ms : CONNECT_TIMEOUT_MS;
     to->client_name = dibs__strdup(o->client_name ? o->client_name : "dibs");
-    if (!to->client_name || !replace(&to->url.user, o->user) ||
-        !replace(&to->url.password, o->password) ||
-        !replace(&to->url.sentinel_user, o->sentinel_user) ||
-        !replace(&to->url.sentinel_password, o->sentinel_password))
+    if (!to->client_name || !replace_text(&to->url.user, o->user) ||
+        !replace_text(&to->url.password, o->password) ||
+        !replace_text(&to->url.sentinel_user, o->sentinel_user) ||
+        !replace_text(&to->url.sentinel_password, o->sentinel_password))
         return DIBS_ERR_NOMEM;
     if (to->url.sentinel_user && !to->url.sentinel_password)
-        return refuse(c, "a user for the sentinels, but no password");
+        return refuse_options(c, "a user for the sentinels, but no password");
     if (to->url.user && !to->url.password)
-        return refuse(c, "a user, but no password");
+        return refuse_options(c, "a user, but no password");
     return tls_set(c, &to->url.tls, o);
 }
 
 dibs_err dibs__options_use(dibs_client *c, const char *url,
                            const dibs_client_opts *o)
 {
-    return check_all(o) == DIBS_OK ? target_set(c, url, o)
-                                   : dibs__client_refuse(c);
+    return check_all(o) == DIBS_OK ? target_set(c, url, o) : tell_refused(c);
 }

@@ -10,8 +10,9 @@
  *         was asked; a channel is ready when nothing that was asked for it is
  *         outstanding.
  *
- *         In a cluster there is one of these for each node that is needed, and
- *         one for slots that nobody is known to have. Channels may be sharded:
+ *         In a cluster there is one of these for each node that is needed.
+ *         Channels of slots that nobody is known to have are in a tree without
+ *         a connection until somebody is. Channels may be sharded:
  *         then only the node that has the channel's slot knows of them (the
  *         slot is the lock's), and they move with the slot. The node says so
  *         by unsubscribing us, or with MOVED.
@@ -26,7 +27,7 @@
 
 #include "base/mem.h"
 #include "client/classes.h"
-#include "client/cluster.h"
+#include "client/slot.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +39,8 @@
 
 struct dibs__channel {
     RB_ENTRY(dibs__channel) node;
-    struct dibs__pubsub *ps;
+    struct dibs__channels *in; /* the tree */
+    struct dibs__pubsub *ps;   /* NULL: nobody is known to have its slot */
     struct dibs__list subs;
     int slot;                /* in a cluster */
     unsigned asked, unasked; /* confirmations still to come */
@@ -61,28 +63,14 @@ static int channel_order(const struct dibs__channel *a,
     return a->len < b->len ? -1 : a->len > b->len;
 }
 
-#if defined(__GNUC__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-function"
-#endif
-RB_GENERATE_STATIC(dibs__channels, dibs__channel, node, channel_order)
-
-/* Not RB_NEXT: it takes three arguments in old versions of libuv, two in new
- * ones. */
-static struct dibs__channel *channel_after(struct dibs__channel *ch)
-{
-    return dibs__channels_RB_NEXT(ch);
-}
-#if defined(__GNUC__)
-#pragma GCC diagnostic pop
-#endif
+DIBS_TREE(dibs__channels, dibs__channel, node, channel_order);
 
 /* ---- channels ---------------------------------------------------------- */
 
-static struct dibs__channel *channel_find(struct dibs__pubsub *ps,
+static struct dibs__channel *channel_find(struct dibs__channels *in,
                                           const char *name, size_t len)
 {
-    struct dibs__channel *ch = RB_ROOT(&ps->channels);
+    struct dibs__channel *ch = RB_ROOT(in);
 
     while (ch) {
         size_t shorter = len < ch->len ? len : ch->len;
@@ -127,7 +115,7 @@ static void channel_drop_if_idle(struct dibs__channel *ch)
     if (!dibs__list_empty(&ch->subs) || ch->asked || ch->unasked ||
         ch->later_set || ch->calling)
         return;
-    RB_REMOVE(dibs__channels, &ch->ps->channels, ch);
+    RB_REMOVE(dibs__channels, ch->in, ch);
     dibs__free(ch);
 }
 
@@ -140,34 +128,43 @@ static void call_later(struct dibs__task *t)
     channel_drop_if_idle(ch);
 }
 
-static struct dibs__channel *channel_get(struct dibs__pubsub *ps,
+static struct dibs__channel *channel_get(struct dibs__channels *in,
+                                         struct dibs__pubsub *ps,
                                          const char *name, size_t len)
 {
-    struct dibs__channel *ch = channel_find(ps, name, len);
+    struct dibs__channel *ch = channel_find(in, name, len);
 
     if (ch)
         return ch;
     ch = dibs__calloc(1, sizeof *ch + len + 1);
     if (!ch)
         return NULL;
+    ch->in = in;
     ch->ps = ps;
-    ch->slot = ps->cluster ? dibs__slot_of(name, len) : 0;
+    ch->slot = ps && !ps->flavour ? 0 : dibs__slot_of(name, len);
     ch->len = len;
     memcpy(ch->name, name, len);
     ch->later.run = call_later;
     dibs__list_init(&ch->subs);
-    RB_INSERT(dibs__channels, &ps->channels, ch);
+    RB_INSERT(dibs__channels, in, ch);
     return ch;
+}
+
+static void channel_join(struct dibs__channel *ch, struct dibs__sub *sub)
+{
+    dibs__list_add(&ch->subs, &sub->link);
+    sub->on = ch;
+    sub->heard = ch->calls;
 }
 
 /* ---- asking the server ------------------------------------------------- */
 
-static bool usable(const struct dibs__pubsub *ps)
+static bool is_usable(const struct dibs__pubsub *ps)
 {
-    return ps->cn && ps->cn->state == CONN_READY && !ps->refused;
+    return ps && ps->cn && ps->cn->state == CONN_READY && !ps->refused;
 }
 
-static bool ask(struct dibs__channel *ch, const char *verb)
+static bool ask_channel(struct dibs__channel *ch, const char *verb)
 {
     struct dibs__conn *cn = ch->ps->cn;
     size_t before = cn->out.len;
@@ -183,40 +180,38 @@ static bool ask(struct dibs__channel *ch, const char *verb)
     return true;
 }
 
-static unsigned flavour(const struct dibs__pubsub *ps)
+static unsigned flavour_of(const struct dibs__pubsub *ps)
 {
-    return ps->cluster ? atomic_load(&ps->cluster->flavour) : FLAVOUR_CLASSIC;
+    return ps->flavour ? atomic_load(ps->flavour) : FLAVOUR_CLASSIC;
 }
 
-static void subscribe(struct dibs__channel *ch)
+/* *asked: how many confirmations are to come. */
+static void ask_flavours(struct dibs__channel *ch, const char *classic,
+                         const char *sharded, unsigned *asked)
 {
-    unsigned how = flavour(ch->ps);
-
     ch->ready = false;
-    if (!usable(ch->ps))
+    if (!is_usable(ch->ps))
         return;
-    if ((how & FLAVOUR_CLASSIC) && ask(ch, "SUBSCRIBE"))
-        ch->asked++;
-    if ((how & FLAVOUR_SHARDED) && ask(ch, "SSUBSCRIBE"))
-        ch->asked++;
+    unsigned how = flavour_of(ch->ps);
+    if ((how & FLAVOUR_CLASSIC) && ask_channel(ch, classic))
+        ++*asked;
+    if ((how & FLAVOUR_SHARDED) && ask_channel(ch, sharded))
+        ++*asked;
 }
 
-static void unsubscribe(struct dibs__channel *ch)
+static void channel_subscribe(struct dibs__channel *ch)
 {
-    unsigned how = flavour(ch->ps);
+    ask_flavours(ch, "SUBSCRIBE", "SSUBSCRIBE", &ch->asked);
+}
 
-    ch->ready = false;
-    if (!usable(ch->ps))
-        return;
-    if ((how & FLAVOUR_CLASSIC) && ask(ch, "UNSUBSCRIBE"))
-        ch->unasked++;
-    if ((how & FLAVOUR_SHARDED) && ask(ch, "SUNSUBSCRIBE"))
-        ch->unasked++;
+static void channel_unsubscribe(struct dibs__channel *ch)
+{
+    ask_flavours(ch, "UNSUBSCRIBE", "SUNSUBSCRIBE", &ch->unasked);
 }
 
 /* ---- what the server says ---------------------------------------------- */
 
-static void refuse(struct dibs__pubsub *ps, const char *text)
+static void refuse_listeners(struct dibs__pubsub *ps, const char *text)
 {
     struct dibs__channel *ch, *next;
 
@@ -225,7 +220,7 @@ static void refuse(struct dibs__pubsub *ps, const char *text)
                          DIBS_ERR_AUTH, text);
     ps->refused = true;
     for (ch = RB_MIN(dibs__channels, &ps->channels); ch; ch = next) {
-        next = channel_after(ch);
+        next = DIBS_TREE_NEXT(dibs__channels, ch);
         ch->asked = ch->unasked = 0;
         channel_call(ch);
         channel_drop_if_idle(ch);
@@ -235,14 +230,14 @@ static void refuse(struct dibs__pubsub *ps, const char *text)
 /* MOVED: what was asked for channels of that slot will not be answered. They
  * are looked after when the next map has come, and not at once: two nodes can
  * point to each other for a while. */
-static void moved(struct dibs__pubsub *ps, const char *error)
+static void slot_moved(struct dibs__pubsub *ps, const char *error)
 {
     long slot = strtol(error + strlen(MOVED), NULL, 10);
     struct dibs__channel *ch, *next;
 
-    dibs__cluster_doubt(ps->cluster);
+    ps->slots->doubt(ps->slots);
     for (ch = RB_MIN(dibs__channels, &ps->channels); ch; ch = next) {
-        next = channel_after(ch);
+        next = DIBS_TREE_NEXT(dibs__channels, ch);
         if (ch->slot != slot)
             continue;
         ch->asked = ch->unasked = 0;
@@ -253,28 +248,28 @@ static void moved(struct dibs__pubsub *ps, const char *error)
 
 static void error_came(struct dibs__pubsub *ps, const char *text)
 {
-    if (ps->cluster && strncmp(text, MOVED, strlen(MOVED)) == 0)
-        moved(ps, text);
-    else if (ps->cluster && dibs__classify(text)->next == NEXT_LATER)
+    if (ps->slots && strncmp(text, MOVED, strlen(MOVED)) == 0)
+        slot_moved(ps, text);
+    else if (ps->slots && dibs__classify(text)->next == NEXT_LATER)
         dibs__conn_close(ps->cn, DIBS_ERR_CONN, text); /* and then again */
     else
-        refuse(ps, text);
+        refuse_listeners(ps, text);
 }
 
 /* The server has unsubscribed us, since the slot went elsewhere. */
 static void put_out(struct dibs__channel *ch)
 {
     ch->ready = false;
-    dibs__cluster_doubt(ch->ps->cluster);
+    ch->ps->slots->doubt(ch->ps->slots);
 }
 
-static bool same(const char *verb, const char *plain)
+static bool is_verb(const char *verb, const char *plain)
 {
     return strcmp(verb, plain) == 0 ||
            (verb[0] == 's' && strcmp(verb + 1, plain) == 0);
 }
 
-static void pushed(struct dibs__conn *cn, const struct dibs__reply *reply)
+static void message_came(struct dibs__conn *cn, const struct dibs__reply *reply)
 {
     struct dibs__pubsub *ps = cn->user;
     const struct dibs__reply *verb = dibs__reply_text(reply, 0);
@@ -285,27 +280,26 @@ static void pushed(struct dibs__conn *cn, const struct dibs__reply *reply)
         return;
     }
     struct dibs__channel *ch =
-        verb && name ? channel_find(ps, name->text, name->len) : NULL;
+        verb && name ? channel_find(&ps->channels, name->text, name->len)
+                     : NULL;
     if (!ch)
         return;
-    if (same(verb->text, "message")) {
+    if (is_verb(verb->text, "message")) {
         channel_call(ch);
-    } else if (same(verb->text, "subscribe") && ch->asked > 0) {
+    } else if (is_verb(verb->text, "subscribe") && ch->asked > 0) {
         ps->backoff_ms = 0; /* it works */
         ch->ready = --ch->asked == 0;
         if (ch->ready)
             channel_call(ch);
-    } else if (same(verb->text, "unsubscribe") && ch->unasked > 0) {
+    } else if (is_verb(verb->text, "unsubscribe") && ch->unasked > 0) {
         ch->unasked--;
-    } else if (ps->cluster && strcmp(verb->text, "sunsubscribe") == 0) {
+    } else if (ps->slots && strcmp(verb->text, "sunsubscribe") == 0) {
         put_out(ch);
     }
     channel_drop_if_idle(ch);
 }
 
 /* ---- the connection ---------------------------------------------------- */
-
-static void dial(struct dibs__pubsub *ps);
 
 static void conn_up(struct dibs__conn *cn)
 {
@@ -315,16 +309,15 @@ static void conn_up(struct dibs__conn *cn)
     ps->refused = false;
     dibs__conn_poll(cn, UV_READABLE);
     RB_FOREACH(ch, dibs__channels, &ps->channels)
-    subscribe(ch);
+    channel_subscribe(ch);
 }
 
-static void redial_later(struct dibs__pubsub *ps)
+static void pubsub_redial_later(struct dibs__pubsub *ps)
 {
-    int64_t wait = ps->backoff_ms ? ps->backoff_ms : BACKOFF_FIRST_MS;
+    int64_t wait =
+        dibs__backoff(&ps->backoff_ms, BACKOFF_FIRST_MS, BACKOFF_MAX_MS);
 
-    ps->backoff_ms = dibs__min(wait * 2, BACKOFF_MAX_MS);
-    dibs__timer_set(ps->lp, &ps->redial,
-                    dibs__now_ms() + dibs__random_in(wait / 2, wait));
+    dibs__timer_set(ps->lp, &ps->redial, dibs__now_ms() + wait);
 }
 
 static void conn_down(struct dibs__conn *cn, dibs_err err, const char *why)
@@ -337,17 +330,17 @@ static void conn_down(struct dibs__conn *cn, dibs_err err, const char *why)
         dibs__say_down(&ps->events, &ps->to->url, &ps->hush,
                        &(struct dibs__failure){err, why, cn->id[0] != '\0'});
     for (ch = RB_MIN(dibs__channels, &ps->channels); ch; ch = next) {
-        next = channel_after(ch);
+        next = DIBS_TREE_NEXT(dibs__channels, ch);
         ch->asked = ch->unasked = 0;
         ch->ready = false;
         channel_drop_if_idle(ch);
     }
     if (ps->closing)
         return;
-    if (ps->cluster && err != DIBS_ERR_CLOSED)
-        dibs__cluster_doubt(ps->cluster);
+    if (ps->slots && err != DIBS_ERR_CLOSED)
+        ps->slots->doubt(ps->slots);
     if (!RB_EMPTY(&ps->channels))
-        redial_later(ps);
+        pubsub_redial_later(ps);
 }
 
 static void conn_gone(struct dibs__conn *cn)
@@ -356,20 +349,19 @@ static void conn_gone(struct dibs__conn *cn)
 
     dibs__free(cn);
     if (--ps->conns == 0 && ps->closing)
-        ps->ended(ps);
+        dibs__parts_ended(ps->parts);
 }
 
 /* Is it known where the server is? Sentinels may have yet to say so; whoever
  * hears it from them cuts, and that dials. */
-static bool placed(const struct dibs__pubsub *ps)
+static bool is_placed(const struct dibs__pubsub *ps)
 {
     return ps->to->url.unix_socket || ps->to->url.host;
 }
 
-static void dial(struct dibs__pubsub *ps)
+static void pubsub_dial(struct dibs__pubsub *ps)
 {
-    if (ps->cn || ps->closing || ps->nowhere || RB_EMPTY(&ps->channels) ||
-        !placed(ps))
+    if (ps->cn || ps->closing || RB_EMPTY(&ps->channels) || !is_placed(ps))
         return;
     struct dibs__conn *cn = dibs__calloc(1, sizeof *cn);
     if (cn) {
@@ -379,20 +371,20 @@ static void dial(struct dibs__pubsub *ps)
         cn->up = conn_up;
         cn->down = conn_down;
         cn->gone = conn_gone;
-        cn->push = pushed;
+        cn->push = message_came;
     }
     if (!cn || dibs__conn_open(cn) != DIBS_OK) {
         dibs__free(cn);
-        redial_later(ps);
+        pubsub_redial_later(ps);
         return;
     }
     ps->cn = cn;
     ps->conns++;
 }
 
-static void redial_now(struct dibs__timer *t)
+static void pubsub_timed(struct dibs__timer *t)
 {
-    dial(DIBS_OF(t, struct dibs__pubsub, redial));
+    pubsub_dial(DIBS_OF(t, struct dibs__pubsub, redial));
 }
 
 /* ---- listeners --------------------------------------------------------- */
@@ -400,23 +392,21 @@ static void redial_now(struct dibs__timer *t)
 dibs_err dibs__pubsub_listen(struct dibs__pubsub *ps, struct dibs__sub *sub,
                              const char *name, size_t len)
 {
-    struct dibs__channel *ch = channel_get(ps, name, len);
+    struct dibs__channel *ch = channel_get(&ps->channels, ps, name, len);
 
     if (!ch)
         return DIBS_ERR_NOMEM;
     bool first = dibs__list_empty(&ch->subs);
-    dibs__list_add(&ch->subs, &sub->link);
-    sub->on = ch;
-    sub->heard = ch->calls;
+    channel_join(ch, sub);
     if (ch->ready || ps->refused) {
         if (!ch->later_set)
             dibs__loop_post(ps->lp, &ch->later);
         ch->later_set = true;
     } else if (first) {
-        subscribe(ch);
+        channel_subscribe(ch);
     }
     if (!ps->redial.armed)
-        dial(ps);
+        pubsub_dial(ps);
     return DIBS_OK;
 }
 
@@ -435,7 +425,7 @@ void dibs__pubsub_leave(struct dibs__sub *sub)
     dibs__list_del(&sub->link);
     if (!dibs__list_empty(&ch->subs))
         return;
-    unsubscribe(ch);
+    channel_unsubscribe(ch);
     channel_drop_if_idle(ch);
 }
 
@@ -451,27 +441,43 @@ static void channel_move(struct dibs__channel *ch, struct dibs__pubsub *to)
         sub->on = NULL;
         dibs__pubsub_listen(to, sub, ch->name, ch->len);
     }
-    unsubscribe(ch);
+    channel_unsubscribe(ch);
     channel_drop_if_idle(ch);
 }
 
-void dibs__pubsub_reroute(struct dibs__pubsub *ps)
+void dibs__channels_reroute(struct dibs__channels *in,
+                            dibs__pubsub_finder *find, void *arg)
 {
     struct dibs__channel *ch, *next;
 
-    for (ch = RB_MIN(dibs__channels, &ps->channels); ch; ch = next) {
-        next = channel_after(ch);
-        struct dibs__pubsub *to = dibs__cluster_pubsub(ps->cluster, ch->slot);
+    for (ch = RB_MIN(dibs__channels, in); ch; ch = next) {
+        next = DIBS_TREE_NEXT(dibs__channels, ch);
+        struct dibs__pubsub *to = find(arg, ch->slot);
         if (dibs__list_empty(&ch->subs))
             continue;
-        if (to != ps)
+        if (to && to != ch->ps)
             channel_move(ch, to);
         else if (!ch->ready && !ch->asked)
-            subscribe(ch); /* the map was wrong, or the slot came back */
+            channel_subscribe(ch); /* the map was wrong, or the slot is back */
     }
-    if (ps->cn && RB_EMPTY(&ps->channels) &&
-        !DIBS_OF(ps, struct dibs__node, pubsub)->in_map)
+}
+
+void dibs__pubsub_rest(struct dibs__pubsub *ps)
+{
+    if (ps->cn && RB_EMPTY(&ps->channels))
         dibs__conn_close(ps->cn, DIBS_ERR_CLOSED, "not needed any more");
+}
+
+dibs_err dibs__channels_listen(struct dibs__channels *strays,
+                               struct dibs__sub *sub, const char *name,
+                               size_t len)
+{
+    struct dibs__channel *ch = channel_get(strays, NULL, name, len);
+
+    if (!ch)
+        return DIBS_ERR_NOMEM;
+    channel_join(ch, sub);
+    return DIBS_OK;
 }
 
 void dibs__pubsub_cut(struct dibs__pubsub *ps, const char *why)
@@ -486,7 +492,7 @@ void dibs__pubsub_cut(struct dibs__pubsub *ps, const char *why)
 void dibs__pubsub_init(struct dibs__pubsub *ps)
 {
     RB_INIT(&ps->channels);
-    ps->redial.fire = redial_now;
+    ps->redial.fire = pubsub_timed;
 }
 
 void dibs__pubsub_close(struct dibs__pubsub *ps)
@@ -496,7 +502,7 @@ void dibs__pubsub_close(struct dibs__pubsub *ps)
     if (ps->cn)
         dibs__conn_close(ps->cn, DIBS_ERR_CLOSED, "closed");
     if (ps->conns == 0)
-        ps->ended(ps);
+        dibs__parts_ended(ps->parts);
 }
 
 void dibs__pubsub_abandon(struct dibs__pubsub *ps)

@@ -5,9 +5,15 @@
 #ifndef DIBS_CLIENT_PUBSUB_H
 #define DIBS_CLIENT_PUBSUB_H
 
-#include "client/server.h"
+#include "client/hush.h"
+#include "client/parts.h"
+#include "client/route.h"
+#include "net/conn.h"
 
-#include <uv/tree.h>
+#include <stdatomic.h>
+
+/* How messages go out: one, the other, or both. */
+enum { FLAVOUR_CLASSIC = 1, FLAVOUR_SHARDED = 2 };
 
 struct dibs__channel;
 
@@ -27,10 +33,10 @@ struct dibs__pubsub {
     struct dibs__loop *lp;
     const struct dibs__target *to;
     struct dibs__events events;
-    void (*ended)(struct dibs__pubsub *ps);
-    struct dibs__cluster *cluster; /* const after init; NULL: in none */
-    bool nowhere; /* const after init: for slots that nobody is known to have;
-                     never connected */
+    struct dibs__parts *parts; /* const after init: told when it has ended */
+    /* In a cluster; else NULL. How messages go out, and whose map it is. */
+    const atomic_uint *flavour; /* const after init */
+    struct dibs__slots *slots;  /* const after init */
 
     struct dibs__conn *cn; /* NULL: none, not even on its way */
     unsigned conns;        /* that are not gone yet */
@@ -51,9 +57,20 @@ bool dibs__pubsub_hears(const struct dibs__sub *sub);
 void dibs__pubsub_leave(struct dibs__sub *sub);
 /* The server is elsewhere by now: connects, and subscribes, there. */
 void dibs__pubsub_cut(struct dibs__pubsub *ps, const char *why);
-/* Channels whose slot is elsewhere by now move there, and their listeners are
- * called once they hear again. */
-void dibs__pubsub_reroute(struct dibs__pubsub *ps);
+/* Whose slot it is; NULL: nobody is known to have it. */
+typedef struct dibs__pubsub *dibs__pubsub_finder(void *arg, int slot);
+/* Ends the connection if there are no channels. */
+void dibs__pubsub_rest(struct dibs__pubsub *ps);
+
+/* Channels whose slot nobody is known to have are kept without a connection
+ * until somebody is. OK or NOMEM. */
+dibs_err dibs__channels_listen(struct dibs__channels *strays,
+                               struct dibs__sub *sub, const char *name,
+                               size_t len);
+/* Of these or of a connection's: those whose slot is elsewhere by now move
+ * there, and their listeners are called once they hear again. */
+void dibs__channels_reroute(struct dibs__channels *in,
+                            dibs__pubsub_finder *find, void *arg);
 /* All have left. Ends the connection, then tells. */
 void dibs__pubsub_close(struct dibs__pubsub *ps);
 void dibs__pubsub_abandon(struct dibs__pubsub *ps);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * query.c - one command, asked and waited for.
+ * query.c - commands that are asked and waited for.
  *
  * Thread  app; the answer also on io.
  * Locks   none.
@@ -17,18 +17,56 @@
 #include <stdio.h>
 #include <string.h>
 
+/* ---- asking and waiting ------------------------------------------------ */
+
+static void ask_answered(struct dibs__call *call, dibs_err err,
+                         const struct dibs__reply *reply)
+{
+    struct dibs__question *ask = DIBS_OF(call, struct dibs__question, call);
+
+    ask->err = ask->take(ask, err, reply);
+    sem_post(&ask->done);
+}
+
+static void ask_explained(struct dibs__call *call, dibs_err err,
+                          const char *why)
+{
+    struct dibs__question *ask = DIBS_OF(call, struct dibs__question, call);
+
+    (void)err;
+    snprintf(ask->why, sizeof ask->why, "%s", why);
+}
+
+dibs_err dibs__question_ask(dibs_client *c, struct dibs__route to,
+                            struct dibs__question *ask)
+{
+    ask->call.done = ask_answered;
+    ask->call.explain = ask_explained;
+    ask->call.attempt_ms = c->to.command_timeout_ms;
+    ask->call.deadline = dibs__now_ms() + 2 * ask->call.attempt_ms;
+    ask->why[0] = '\0';
+    sem_init(&ask->done, 0, 0);
+    dibs__call_direct(to, &ask->call);
+    while (sem_wait(&ask->done) != 0)
+        ; /* a signal */
+    sem_destroy(&ask->done);
+    if (ask->err != DIBS_OK && ask->why[0])
+        dibs__reason_set(ask->err, "%s", ask->why);
+    return ask->err;
+}
+
+/* ---- any command ------------------------------------------------------- */
+
 struct query {
-    struct dibs__call call;
+    struct dibs__question ask;
     const char *const *argv;
     struct dibs__answer *out;
-    char why[DIBS__REASON_MAX]; /* if it failed */
-    sem_t done;
 };
 
 static void query_write(struct dibs__call *call, struct dibs__buf *out,
                         bool whole)
 {
-    const struct query *q = DIBS_OF(call, struct query, call);
+    const struct query *q = DIBS_OF(call, struct query, ask.call);
     size_t count = 0;
 
     (void)whole;
@@ -39,7 +77,7 @@ static void query_write(struct dibs__call *call, struct dibs__buf *out,
         dibs__buf_arg_text(out, q->argv[i]);
 }
 
-static void copy(struct dibs__buf *text, const struct dibs__reply *r)
+static void copy_reply(struct dibs__buf *text, const struct dibs__reply *r)
 {
     switch (r->type) {
     case REPLY_NIL:
@@ -53,54 +91,28 @@ static void copy(struct dibs__buf *text, const struct dibs__reply *r)
         break;
     case REPLY_ARRAY:
         for (size_t i = 0; i < r->len; i++) {
-            copy(text, r->elem[i]);
+            copy_reply(text, r->elem[i]);
             if (r->elem[i]->type != REPLY_ARRAY)
                 dibs__buf_add(text, "\n", 1);
         }
     }
 }
 
-static void query_answered(struct dibs__call *call, dibs_err err,
+static dibs_err query_take(struct dibs__question *ask, dibs_err err,
                            const struct dibs__reply *reply)
 {
-    struct query *q = DIBS_OF(call, struct query, call);
-    struct dibs__answer *out = q->out;
+    struct dibs__answer *out = DIBS_OF(ask, struct query, ask)->out;
 
     out->came_us = dibs__now_us();
-    out->sent_us = call->sent_ms * 1000; /* a direct direct is told below */
-    out->err = err;
+    out->sent_us = ask->call.sent_ms * 1000;
     out->replied = reply != NULL;
     if (reply) {
         out->array = reply->type == REPLY_ARRAY;
         out->num = reply->type == REPLY_NUM ? reply->num : 0;
-        copy(&out->text, reply);
+        copy_reply(&out->text, reply);
         dibs__buf_add(&out->text, "", 1);
     }
-    sem_post(&q->done);
-}
-
-static void query_explained(struct dibs__call *call, dibs_err err,
-                            const char *why)
-{
-    struct query *q = DIBS_OF(call, struct query, call);
-
-    (void)err;
-    snprintf(q->why, sizeof q->why, "%s", why);
-}
-
-static void ask(dibs_client *c, struct query *q)
-{
-    int64_t timeout = c->server.to.command_timeout_ms;
-
-    q->call.write = query_write;
-    q->call.done = query_answered;
-    q->call.explain = query_explained;
-    q->call.quiet = true; /* whoever asks reads the answer */
-    q->call.attempt_ms = timeout;
-    q->call.deadline = dibs__now_ms() + 2 * timeout;
-    dibs__call_direct(&c->server, &q->call);
-    while (sem_wait(&q->done) != 0)
-        ; /* a signal */
+    return err;
 }
 
 dibs_err dibs__query(dibs_client *c, const char *const *argv,
@@ -115,12 +127,11 @@ dibs_err dibs__query(dibs_client *c, const char *const *argv,
     out->err = dibs__client_enter(c);
     if (out->err != DIBS_OK)
         return out->err;
-    sem_init(&q.done, 0, 0);
-    ask(c, &q);
-    sem_destroy(&q.done);
+    q.ask.call.write = query_write;
+    q.ask.call.quiet = true; /* whoever asks reads the answer */
+    q.ask.take = query_take;
+    out->err = dibs__question_ask(c, c->route, &q.ask);
     dibs__client_leave(c);
-    if (out->err != DIBS_OK && q.why[0])
-        dibs__reason_set(out->err, "%s", q.why);
     out->sent_us = dibs__max(out->sent_us, before);
     if (!dibs__buf_ok(&out->text))
         out->err = DIBS_ERR_NOMEM;

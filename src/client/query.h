@@ -9,6 +9,23 @@
 
 #define DIBS__QUERY_ARGS 16
 
+/* A call that its caller waits for. Lives inside whatever it is about. */
+struct dibs__question {
+    struct dibs__call call; /* write and slot are the caller's, at least */
+    /* Takes the reply, if there is one; what it returns is the result. May be
+     * on io. */
+    dibs_err (*take)(struct dibs__question *ask, dibs_err err,
+                     const struct dibs__reply *reply);
+    dibs_err err;
+    char why[DIBS__REASON_MAX]; /* in words; "" */
+    sem_t done;
+};
+
+/* Asks and waits; the reason is set if it fails. Between enter and leave.
+ * Thread: app. */
+dibs_err dibs__question_ask(dibs_client *c, struct dibs__route to,
+                            struct dibs__question *ask);
+
 /* All zero = none yet. */
 struct dibs__answer {
     dibs_err err; /* OK, or as of a call */

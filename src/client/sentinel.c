@@ -58,26 +58,29 @@ static void ask_next(struct dibs__sentinels *sn);
 
 /* ---- who is known ------------------------------------------------------ */
 
-static bool is(const struct dibs__url_host *h, const char *name, int port)
+static bool is_host(const struct dibs__url_host *h, const char *name, int port)
 {
     return h->port == port && strcmp(h->name, name) == 0;
 }
 
-static size_t find(const struct dibs__sentinels *sn, const char *name, int port)
+static size_t find_known(const struct dibs__sentinels *sn, const char *name,
+                         int port)
 {
     size_t i = 0;
 
-    while (i < sn->count && !is(&sn->known[i], name, port))
+    while (i < sn->count && !is_host(&sn->known[i], name, port))
         i++;
     return i;
 }
 
 /* No memory, no room: then we go without that one. */
-static void learn(struct dibs__sentinels *sn, const char *name, int port)
+static void learn_sentinel(struct dibs__sentinels *sn, const char *name,
+                           int port)
 {
     struct dibs__url url;
 
-    if (sn->count == DIBS__SENTINELS_MAX || find(sn, name, port) < sn->count ||
+    if (sn->count == DIBS__SENTINELS_MAX ||
+        find_known(sn, name, port) < sn->count ||
         dibs__url_of_sentinel(&sn->server->to.url, name, port, &url) != DIBS_OK)
         return;
     sn->known[sn->count].name = url.host;
@@ -88,10 +91,10 @@ static void learn(struct dibs__sentinels *sn, const char *name, int port)
 }
 
 /* To the front, or to the end. */
-static void place(struct dibs__sentinels *sn, const struct sentinel_link *ln,
-                  bool first)
+static void place_known(struct dibs__sentinels *sn,
+                        const struct sentinel_link *ln, bool first)
 {
-    size_t i = find(sn, ln->to.url.host, ln->to.url.port);
+    size_t i = find_known(sn, ln->to.url.host, ln->to.url.port);
 
     if (i == sn->count)
         return;
@@ -109,7 +112,8 @@ static void place(struct dibs__sentinels *sn, const struct sentinel_link *ln,
 /* ---- the end of a hunt ------------------------------------------------- */
 
 /* Those that were asked too are not needed any more. */
-static void dismiss(struct dibs__sentinels *sn, const struct sentinel_link *but)
+static void dismiss_others(struct dibs__sentinels *sn,
+                           const struct sentinel_link *but)
 {
     sn->hunting = false;
     dibs__timer_stop(sn->lp, &sn->hedge);
@@ -123,11 +127,9 @@ static void dismiss(struct dibs__sentinels *sn, const struct sentinel_link *but)
 
 static void watch_again(struct dibs__sentinels *sn)
 {
-    int64_t wait = sn->backoff_ms ? sn->backoff_ms : AGAIN_FIRST_MS;
+    int64_t wait = dibs__backoff(&sn->backoff_ms, AGAIN_FIRST_MS, AGAIN_MAX_MS);
 
-    sn->backoff_ms = dibs__min(wait * 2, AGAIN_MAX_MS);
-    dibs__timer_set(sn->lp, &sn->again,
-                    dibs__now_ms() + dibs__random_in(wait / 2, wait));
+    dibs__timer_set(sn->lp, &sn->again, dibs__now_ms() + wait);
 }
 
 static void hunt_failed(struct dibs__sentinels *sn)
@@ -136,7 +138,7 @@ static void hunt_failed(struct dibs__sentinels *sn)
     dibs_err err = final ? sn->err : DIBS_ERR_CONN;
     char why[300];
 
-    dismiss(sn, NULL);
+    dismiss_others(sn, NULL);
     if (!sn->watched && !sn->again.armed)
         watch_again(sn);
     if (!sn->wanted)
@@ -160,8 +162,8 @@ static void hunt_succeeded(struct sentinel_link *ln, const char *host, int port)
     struct dibs__sentinels *sn = ln->sn;
 
     ln->answered = true;
-    place(sn, ln, true);
-    dismiss(sn, ln);
+    place_known(sn, ln, true);
+    dismiss_others(sn, ln);
     if (sn->wanted) {
         sn->wanted = false;
         sn->told = true;
@@ -267,10 +269,10 @@ static void learn_from(struct dibs__sentinels *sn, const struct dibs__reply *r)
             text = dibs__reply_text(r, i + 1);
     }
     if (ip && port_of(text, &port))
-        learn(sn, ip->text, port);
+        learn_sentinel(sn, ip->text, port);
 }
 
-static void watch(struct sentinel_link *ln);
+static void watch_sentinel(struct sentinel_link *ln);
 
 static void others_done(struct dibs__req *req, dibs_err err,
                         const struct dibs__reply *reply)
@@ -285,10 +287,10 @@ static void others_done(struct dibs__req *req, dibs_err err,
     if (sn->watched)
         dibs__conn_close(&ln->cn, DIBS_ERR_CLOSED, "");
     else
-        watch(ln);
+        watch_sentinel(ln);
 }
 
-static void link_up(struct dibs__conn *cn)
+static void sentinel_up(struct dibs__conn *cn)
 {
     struct sentinel_link *ln = cn->user;
     int64_t expires = dibs__now_ms() + ln->to.command_timeout_ms;
@@ -302,7 +304,7 @@ static void link_up(struct dibs__conn *cn)
     dibs__conn_send(cn, &ln->others);
 }
 
-static void link_down(struct dibs__conn *cn, dibs_err err, const char *why)
+static void sentinel_down(struct dibs__conn *cn, dibs_err err, const char *why)
 {
     struct sentinel_link *ln = cn->user;
     struct dibs__sentinels *sn = ln->sn;
@@ -316,7 +318,7 @@ static void link_down(struct dibs__conn *cn, dibs_err err, const char *why)
         atomic_store(&sn->watches, false);
         dibs__say_down(&sn->events, &ln->to.url, &sn->hush,
                        &(struct dibs__failure){err, why, true});
-        place(sn, ln, false);
+        place_known(sn, ln, false);
     }
     if (!sn->watched && !sn->hunting && !sn->again.armed)
         watch_again(sn);
@@ -328,7 +330,7 @@ static void link_down(struct dibs__conn *cn, dibs_err err, const char *why)
     ask_next(sn);
 }
 
-static void link_gone(struct dibs__conn *cn)
+static void sentinel_gone(struct dibs__conn *cn)
 {
     struct sentinel_link *ln = cn->user;
     struct dibs__sentinels *sn = ln->sn;
@@ -336,11 +338,11 @@ static void link_gone(struct dibs__conn *cn)
     dibs__url_clear(&ln->to.url);
     dibs__free(ln);
     if (--sn->open == 0 && sn->closing)
-        sn->ended(sn);
+        dibs__parts_ended(sn->parts);
 }
 
-static bool link_open(struct dibs__sentinels *sn,
-                      const struct dibs__url_host *h)
+static bool sentinel_open(struct dibs__sentinels *sn,
+                          const struct dibs__url_host *h)
 {
     struct sentinel_link *ln = dibs__calloc(1, sizeof *ln);
 
@@ -357,9 +359,9 @@ static bool link_open(struct dibs__sentinels *sn,
     ln->cn.lp = sn->lp;
     ln->cn.to = &ln->to;
     ln->cn.user = ln;
-    ln->cn.up = link_up;
-    ln->cn.down = link_down;
-    ln->cn.gone = link_gone;
+    ln->cn.up = sentinel_up;
+    ln->cn.down = sentinel_down;
+    ln->cn.gone = sentinel_gone;
     if (dibs__conn_open(&ln->cn) != DIBS_OK) {
         dibs__url_clear(&ln->to.url);
         dibs__free(ln);
@@ -382,7 +384,7 @@ static bool somebody_thinks(const struct dibs__sentinels *sn)
 
 static void ask_next(struct dibs__sentinels *sn)
 {
-    while (sn->next < sn->count && !link_open(sn, &sn->known[sn->next++]))
+    while (sn->next < sn->count && !sentinel_open(sn, &sn->known[sn->next++]))
         snprintf(sn->why, sizeof sn->why, "out of memory");
     if (sn->next < sn->count)
         dibs__timer_set(sn->lp, &sn->hedge, dibs__now_ms() + HEDGE_MS);
@@ -395,7 +397,7 @@ static void hedge_fired(struct dibs__timer *t)
     ask_next(DIBS_OF(t, struct dibs__sentinels, hedge));
 }
 
-static void hunt(struct dibs__sentinels *sn)
+static void start_hunt(struct dibs__sentinels *sn)
 {
     if (sn->hunting)
         return;
@@ -406,7 +408,7 @@ static void hunt(struct dibs__sentinels *sn)
     ask_next(sn);
 }
 
-static void seek(struct dibs__server *s)
+static void seek_master(struct dibs__server *s)
 {
     struct dibs__sentinels *sn = s->user;
 
@@ -418,18 +420,18 @@ static void seek(struct dibs__server *s)
     }
     sn->told = false;
     sn->wanted = true;
-    hunt(sn);
+    start_hunt(sn);
 }
 
 static void again_fired(struct dibs__timer *t)
 {
-    hunt(DIBS_OF(t, struct dibs__sentinels, again));
+    start_hunt(DIBS_OF(t, struct dibs__sentinels, again));
 }
 
 /* ---- watching ---------------------------------------------------------- */
 
 /* "service old-host old-port new-host new-port" */
-static void switched(struct dibs__sentinels *sn, const char *text)
+static void master_switched(struct dibs__sentinels *sn, const char *text)
 {
     char copy[2 * DIBS__URL_HOST_MAX + 600], *save, *part[5];
     char *rest = copy;
@@ -448,12 +450,13 @@ static void switched(struct dibs__sentinels *sn, const char *text)
         return;
     if (sn->wanted) { /* this is the answer */
         sn->wanted = false;
-        dismiss(sn, NULL);
+        dismiss_others(sn, NULL);
     }
     go_there(sn, part[3], port);
 }
 
-static void pushed(struct dibs__conn *cn, const struct dibs__reply *reply)
+static void sentinel_said(struct dibs__conn *cn,
+                          const struct dibs__reply *reply)
 {
     struct sentinel_link *ln = cn->user;
     const struct dibs__reply *verb = dibs__reply_text(reply, 0);
@@ -466,7 +469,7 @@ static void pushed(struct dibs__conn *cn, const struct dibs__reply *reply)
     else if (verb && strcmp(verb->text, "subscribe") == 0)
         ln->sn->backoff_ms = 0;
     else if (verb && text && strcmp(verb->text, "message") == 0)
-        switched(ln->sn, text->text);
+        master_switched(ln->sn, text->text);
 }
 
 /* Straight into the buffer: what comes back is for pushed. False: out of
@@ -500,7 +503,7 @@ static void ping_fired(struct dibs__timer *t)
     dibs__timer_set(ln->sn->lp, &ln->ping, dibs__now_ms() + PING_MS);
 }
 
-static void watch(struct sentinel_link *ln)
+static void watch_sentinel(struct sentinel_link *ln)
 {
     if (!send_words(&ln->cn, "SUBSCRIBE", SWITCH_MASTER)) {
         dibs__conn_close(&ln->cn, DIBS_ERR_NOMEM, "out of memory");
@@ -508,7 +511,7 @@ static void watch(struct sentinel_link *ln)
     }
     ln->sn->watched = ln;
     atomic_store(&ln->sn->watches, true);
-    ln->cn.push = pushed;
+    ln->cn.push = sentinel_said;
     ln->heard = true;
     ln->ping.fire = ping_fired;
     dibs__timer_stop(ln->sn->lp, &ln->sn->again);
@@ -525,11 +528,11 @@ dibs_err dibs__sentinels_init(struct dibs__sentinels *sn)
     sn->hedge.fire = hedge_fired;
     sn->again.fire = again_fired;
     for (size_t i = 0; i < url->host_count; i++)
-        learn(sn, url->hosts[i].name, url->hosts[i].port);
+        learn_sentinel(sn, url->hosts[i].name, url->hosts[i].port);
     if (sn->count == 0)
         return DIBS_ERR_NOMEM;
     sn->server->to.changes = true;
-    sn->server->seek = seek;
+    sn->server->seek = seek_master;
     sn->server->user = sn;
     return DIBS_OK;
 }
@@ -546,9 +549,9 @@ void dibs__sentinels_close(struct dibs__sentinels *sn)
     dibs__timer_stop(sn->lp, &sn->again);
     sn->watched = NULL;
     sn->wanted = false;
-    dismiss(sn, NULL);
+    dismiss_others(sn, NULL);
     if (sn->open == 0)
-        sn->ended(sn);
+        dibs__parts_ended(sn->parts);
 }
 
 void dibs__sentinels_abandon(struct dibs__sentinels *sn)

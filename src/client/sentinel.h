@@ -15,8 +15,7 @@ struct dibs__sentinels {
     struct dibs__server *server; /* whose place they tell */
     struct dibs__pubsub *pubsub; /* which goes where the server goes */
     struct dibs__events events;
-    void (*ended)(struct dibs__sentinels *sn);
-    void *user; /* for it */
+    struct dibs__parts *parts; /* told when it has ended */
 
     struct dibs__url_host known[DIBS__SENTINELS_MAX]; /* best first */
     size_t count;
@@ -39,7 +38,7 @@ struct dibs__sentinels {
     char why[200]; /* why the last one asked was no help */
 };
 
-/* server and pubsub, whose targets have the URL, lp, events and ended must be
+/* server and pubsub, whose targets have the URL, lp, events and parts must be
  * set. Before the loop runs. NOMEM: as if it had not been called. */
 dibs_err dibs__sentinels_init(struct dibs__sentinels *sn);
 void dibs__sentinels_clear(struct dibs__sentinels *sn);

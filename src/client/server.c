@@ -10,6 +10,17 @@
  *         delays after one that did not come up. Calls that find it down wait
  *         in a list; call.c sees to them.
  *
+ *         state     what happens                        next
+ *         DOWN      the time has come, or a call waits  SEEKING, or DIALING
+ *         SEEKING   it is found; it is not              DIALING; DOWN
+ *         DIALING   it is ready; it fails               UP; DOWN
+ *         UP        it goes down                        DOWN
+ *         UP        it takes no writes, or is to leave  RETIRING
+ *         RETIRING  the last answer came                DOWN
+ *         any       it is elsewhere, or not needed      CUTTING, then DOWN
+ *         any       the client closes                   CLOSING, for good
+ *
+ *
  *         Spare connections are made when a caller would have liked one. A
  *         caller borrows only while few calls ride: under load, queued
  *         together beats talking side by side.
@@ -29,8 +40,6 @@
 #include "client/server.h"
 
 #include "base/mem.h"
-#include "client/call.h"
-#include "client/ghost.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -43,10 +52,9 @@
 #define GROW_AGAIN_MS    1000
 #define RIDING_ENOUGH    3 /* so many queued already: ride along */
 
-static void dial(struct dibs__server *s);
 static void drop_stale_spares(struct dibs__server *s);
-static void lend(struct dibs__task *t);
-static void drop(struct dibs__task *t);
+static void lend_spare(struct dibs__task *t);
+static void drop_spare(struct dibs__task *t);
 
 /* ---- links ------------------------------------------------------------- */
 
@@ -60,25 +68,23 @@ static void link_gone(struct dibs__conn *cn)
     struct dibs__link *ln = link_of(cn);
     struct dibs__server *s = ln->s;
 
-    dibs__ghost_unref(ln->ghost);
+    s->upper->link_gone(ln);
     dibs__free(ln);
-    if (--s->links == 0 && s->closing)
-        s->ended(s);
+    if (--s->links == 0 && dibs__server_closes(s))
+        dibs__parts_ended(s->parts);
 }
 
-struct dibs__link *dibs__link_open(struct dibs__server *s, bool is_main,
-                                   void (*up)(struct dibs__conn *),
-                                   void (*down)(struct dibs__conn *, dibs_err,
-                                                const char *))
+struct dibs__link *
+dibs__link_open(struct dibs__server *s, void (*up)(struct dibs__conn *),
+                void (*down)(struct dibs__conn *, dibs_err, const char *))
 {
     struct dibs__link *ln = dibs__calloc(1, sizeof *ln);
 
     if (!ln)
         return NULL;
     ln->s = s;
-    ln->main = is_main;
-    ln->lend.run = lend;
-    ln->drop.run = drop;
+    ln->lend.run = lend_spare;
+    ln->drop.run = drop_spare;
     ln->generation = atomic_load(&s->generation);
     ln->place = s->place;
     ln->cn.lp = s->lp;
@@ -96,14 +102,11 @@ struct dibs__link *dibs__link_open(struct dibs__server *s, bool is_main,
 
 /* ---- the main connection ----------------------------------------------- */
 
-/* The first attempts to connect came to nothing, or to something. */
-static void tell_came(struct dibs__server *s, dibs_err err)
+/* For a cluster, one of its servers is not enough. */
+static void tell_opened(struct dibs__server *s, dibs_err err)
 {
-    if (err == DIBS_ERR_CONN && dibs__now_ms() < s->came_by)
-        return;
-    if (s->came)
-        s->came(s, err);
-    s->came = NULL;
+    if (!s->slots)
+        dibs__parts_opened(s->parts, err, s->why);
 }
 
 /* If nobody heard that it was down, nobody hears that it is up. */
@@ -116,7 +119,7 @@ static void tell_up(struct dibs__server *s)
 
 void dibs__server_works(struct dibs__server *s)
 {
-    if (!s->unfit || !s->up)
+    if (!s->unfit || !dibs__server_is_up(s))
         return;
     s->unfit = false;
     tell_up(s);
@@ -127,7 +130,7 @@ static void main_up(struct dibs__conn *cn)
     struct dibs__server *s = link_of(cn)->s;
 
     link_of(cn)->was_up = true;
-    s->up = true;
+    s->state = SERVER_UP;
     atomic_fetch_add(&s->ups, 1);
     if (!s->unfit)
         tell_up(s);
@@ -135,16 +138,9 @@ static void main_up(struct dibs__conn *cn)
         dibs__server_tell(
             s, DIBS_EVENT_WARNING, DIBS_OK,
             "TLS without verification: who answers may be anybody");
-    if (s->up_again)
-        s->up_again(s);
-    dibs__calls_resume(s);
-    tell_came(s, DIBS_OK);
-}
-
-static bool final(dibs_err err)
-{
-    return err == DIBS_ERR_AUTH || err == DIBS_ERR_PROTOCOL ||
-           err == DIBS_ERR_SERVER || err == DIBS_ERR_TLS;
+    s->up_again(s);
+    s->upper->resume(s);
+    tell_opened(s, DIBS_OK);
 }
 
 /* One that sleeps is dialed only if a call waits for it. Those that were on
@@ -155,14 +151,15 @@ static void dial_again(struct dibs__server *s, int64_t at)
         dibs__timer_set(s->lp, &s->redial, at);
 }
 
-static void redial_later(struct dibs__server *s, bool refused)
+static void server_redial_later(struct dibs__server *s, bool refused)
 {
-    int64_t wait = s->backoff_ms ? s->backoff_ms : BACKOFF_FIRST_MS;
+    int64_t wait =
+        dibs__backoff(&s->backoff_ms, BACKOFF_FIRST_MS, BACKOFF_MAX_MS);
 
-    s->backoff_ms = dibs__min(wait * 2, BACKOFF_MAX_MS);
-    if (refused)
-        wait = dibs__max(wait, REFUSED_MS);
-    dial_again(s, dibs__now_ms() + dibs__random_in(wait / 2, wait));
+    dial_again(s, dibs__now_ms() +
+                      dibs__max(wait, refused ? dibs__random_in(REFUSED_MS / 2,
+                                                                REFUSED_MS)
+                                              : 0));
 }
 
 static void main_down(struct dibs__conn *cn, dibs_err err, const char *why)
@@ -171,76 +168,73 @@ static void main_down(struct dibs__conn *cn, dibs_err err, const char *why)
     struct dibs__server *s = ln->s;
 
     s->main = NULL;
-    s->up = false;
-    if (s->closing)
+    if (dibs__server_closes(s))
         return;
+    if (s->state != SERVER_CUTTING)
+        s->state = SERVER_DOWN;
     if (!dibs__server_dozes(s))
         dibs__server_note(s, why);
-    bool worked = ln->was_up && !(ln->retiring && s->unfit);
+    bool retired = ln->why[0] != '\0';
+    bool worked = ln->was_up && !(retired && s->unfit);
     if (dibs__server_dozes(s) || dibs__server_down(s, err, why, worked))
         s->told_up = false;
     if (ln->was_up)
         drop_stale_spares(s);
-    if (s->cutting)
+    if (s->state == SERVER_CUTTING)
         return; /* whoever did it knows what comes next */
-    if (s->trouble)
-        s->trouble(s);
-    if (ln->served && !ln->retiring) { /* it did work: dial at once */
+    if (s->slots)
+        s->slots->doubt(s->slots);
+    if (ln->served && !retired) { /* it did work: dial at once */
         s->backoff_ms = 0;
         dial_again(s, dibs__now_ms());
         return;
     }
-    redial_later(s, final(err));
+    server_redial_later(s, dibs__server_refuses(err));
     if (ln->was_up)
         return;
     s->unfit = false; /* that is another trouble */
-    dibs__calls_fail(s, final(err) ? err : DIBS_ERR_CONN, final(err));
-    tell_came(s, final(err) ? err : DIBS_ERR_CONN);
+    s->upper->fail(s, dibs__server_refuses(err) ? err : DIBS_ERR_CONN,
+                   dibs__server_refuses(err));
+    tell_opened(s, dibs__server_refuses(err) ? err : DIBS_ERR_CONN);
 }
 
 static void no_memory(struct dibs__server *s)
 {
-    redial_later(s, false);
-    dibs__calls_fail(s, DIBS_ERR_NOMEM, false);
-    tell_came(s, DIBS_ERR_NOMEM);
+    server_redial_later(s, false);
+    s->upper->fail(s, DIBS_ERR_NOMEM, false);
+    tell_opened(s, DIBS_ERR_NOMEM);
 }
 
 static void dial_here(struct dibs__server *s)
 {
-    if (s->main || s->closing)
-        return;
     dibs__timer_stop(s->lp, &s->redial);
-    s->main = dibs__link_open(s, true, main_up, main_down);
+    s->main = dibs__link_open(s, main_up, main_down);
+    s->state = s->main ? SERVER_DIALING : SERVER_DOWN;
     if (!s->main)
         no_memory(s);
 }
 
-static void dial(struct dibs__server *s)
+void dibs__server_start(struct dibs__server *s)
 {
-    if (s->main || s->closing || s->seeking || s->cutting)
+    if (s->state != SERVER_DOWN)
         return;
     if (!s->seek) {
         dial_here(s);
         return;
     }
-    s->seeking = true;
+    s->state = SERVER_SEEKING;
     s->seek(s);
 }
 
-static void redial_now(struct dibs__timer *t)
+static void redial_timed(struct dibs__timer *t)
 {
-    dial(DIBS_OF(t, struct dibs__server, redial));
+    dibs__server_start(DIBS_OF(t, struct dibs__server, redial));
 }
 
 void dibs__server_cut(struct dibs__server *s, const char *why)
 {
     if (s->main)
         dibs__conn_close(&s->main->cn, DIBS_ERR_CONN, why);
-}
-
-void dibs__server_start(struct dibs__server *s)
-{
-    dial(s);
 }
 
 /* ---- elsewhere --------------------------------------------------------- */
@@ -270,9 +264,8 @@ static bool set_place(struct dibs__server *s, const char *host, int port)
 
 void dibs__server_found(struct dibs__server *s, const char *host, int port)
 {
-    s->seeking = false;
-    if (s->closing || s->main) /* spare ones must not go elsewhere than main */
-        return;
+    if (s->state != SERVER_SEEKING && s->state != SERVER_DOWN)
+        return; /* spare ones must not go elsewhere than main */
     if (set_place(s, host, port))
         dial_here(s);
     else
@@ -284,24 +277,17 @@ void dibs__server_not_found(struct dibs__server *s, dibs_err err,
 {
     struct dibs__url nowhere = s->to.url;
 
-    s->seeking = false;
-    if (s->closing)
+    if (s->state != SERVER_SEEKING)
         return;
+    s->state = SERVER_DOWN;
     nowhere.host = NULL; /* where it was does not matter */
     dibs__event_text(&nowhere, why, s->why);
     if (dibs__say_down(&s->events, &nowhere, &s->hush,
                        &(struct dibs__failure){err, why, false}))
         s->told_up = false;
-    redial_later(s, final(err));
-    dibs__calls_fail(s, err, final(err));
-    tell_came(s, err);
-}
-
-void dibs__server_settled(struct dibs__server *s)
-{
-    s->seeking = false;
-    s->backoff_ms = 0;
-    tell_came(s, DIBS_OK);
+    server_redial_later(s, dibs__server_refuses(err));
+    s->upper->fail(s, err, dibs__server_refuses(err));
+    tell_opened(s, err);
 }
 
 /* Callers that talk on a spare connection wait for somebody who is not the
@@ -317,14 +303,15 @@ static void wake_direct_callers(struct dibs__server *s) REQUIRES(s->mu)
 
 static void cut_quietly(struct dibs__server *s, const char *why)
 {
-    s->cutting = true;
+    s->state = SERVER_CUTTING;
     dibs__server_cut(s, why);
-    s->cutting = false;
+    s->state = SERVER_DOWN;
 }
 
 void dibs__server_moved(struct dibs__server *s, const char *host, int port)
 {
-    if (s->closing || (s->up && dibs__server_at(s, host, port)))
+    if (dibs__server_closes(s) ||
+        (dibs__server_is_up(s) && dibs__server_at(s, host, port)))
         return;
     cut_quietly(s, "the server is elsewhere by now");
     dibs__lock(&s->mu);
@@ -340,7 +327,7 @@ void dibs__server_wake(struct dibs__server *s)
 {
     s->asleep = false;
     if (!s->redial.armed)
-        dial(s);
+        dibs__server_start(s);
 }
 
 /* Nobody can have borrowed a spare connection unseen: it is asked for under
@@ -359,21 +346,22 @@ bool dibs__server_sleep(struct dibs__server *s)
         return false;
     dibs__timer_stop(s->lp, &s->redial);
     cut_quietly(s, "not needed any more");
-    dibs__ghosts_forget(s); /* nothing of ours is asked of it any more */
+    s->upper->forget(s);
     return true;
 }
 
 /* ---- spare connections ------------------------------------------------- */
 
 /* Once io has nothing more to do with it: from here on a caller may have it. */
-static void lend(struct dibs__task *t)
+static void lend_spare(struct dibs__task *t)
 {
     struct dibs__link *ln = DIBS_OF(t, struct dibs__link, lend);
     struct dibs__server *s = ln->s;
 
     if (ln->cn.state != CONN_READY)
         return; /* it went down meanwhile */
-    if (s->closing || ln->generation != atomic_load(&s->generation)) {
+    if (dibs__server_closes(s) ||
+        ln->generation != atomic_load(&s->generation)) {
         dibs__conn_close(&ln->cn, DIBS_ERR_CONN, "came too late");
         return;
     }
@@ -410,20 +398,20 @@ static void spare_down(struct dibs__conn *cn, dibs_err err, const char *why)
     }
     dibs__unlock(&s->mu);
     /* If main is gone, too, that was told. */
-    if (s->closing || ln->generation != atomic_load(&s->generation))
+    if (dibs__server_closes(s) || ln->generation != atomic_load(&s->generation))
         return;
-    if (s->up)
+    if (dibs__server_is_up(s))
         dibs__server_note(s, why);
     dibs__server_down(s, err, why, ln->was_up);
 }
 
-static void grow(struct dibs__task *t)
+static void grow_spares(struct dibs__task *t)
 {
     struct dibs__server *s = DIBS_OF(t, struct dibs__server, grow);
     struct dibs__link *ln = NULL;
 
-    if (s->up && !s->closing)
-        ln = dibs__link_open(s, false, spare_up, spare_down);
+    if (dibs__server_is_up(s))
+        ln = dibs__link_open(s, spare_up, spare_down);
     dibs__lock(&s->mu);
     if (ln) {
         dibs__list_add(&s->spares, &ln->at);
@@ -469,7 +457,7 @@ struct dibs__link *dibs__server_borrow(struct dibs__server *s)
     return ln;
 }
 
-static void drop(struct dibs__task *t)
+static void drop_spare(struct dibs__task *t)
 {
     struct dibs__link *ln = DIBS_OF(t, struct dibs__link, drop);
 
@@ -502,9 +490,8 @@ void dibs__server_init(struct dibs__server *s)
     atomic_init(&s->queued, 0);
     atomic_init(&s->ups, 0);
     atomic_init(&s->generation, 0);
-    s->redial.fire = redial_now;
-    s->grow.run = grow;
-    dibs__acks_init(s);
+    s->redial.fire = redial_timed;
+    s->grow.run = grow_spares;
 }
 
 /* Those in nobody's hands go to `ours`. */
@@ -540,7 +527,7 @@ static void drop_stale_spares(struct dibs__server *s)
     take_idle(s, &ours);
     dibs__unlock(&s->mu);
     close_all(&ours, DIBS_ERR_CONN, "the main connection went down");
-    dibs__acks_drop(s);
+    s->upper->drop(s);
 }
 
 /* One that is out is woken, and comes back by itself through its drop task. */
@@ -559,16 +546,16 @@ static void close_spares(struct dibs__server *s)
 
 void dibs__server_close(struct dibs__server *s)
 {
-    s->closing = true;
+    s->state = SERVER_CLOSING;
     dibs__timer_stop(s->lp, &s->redial);
     if (s->main)
         dibs__conn_close(&s->main->cn, DIBS_ERR_CLOSED, "closed");
     close_spares(s);
-    dibs__acks_drop(s);
-    dibs__calls_fail(s, DIBS_ERR_CLOSED, true);
-    dibs__ghosts_forget(s);
+    s->upper->drop(s);
+    s->upper->fail(s, DIBS_ERR_CLOSED, true);
+    s->upper->forget(s);
     if (s->links == 0)
-        s->ended(s);
+        dibs__parts_ended(s->parts);
 }
 
 void dibs__server_clear(struct dibs__server *s)
@@ -582,5 +569,4 @@ void dibs__server_abandon(struct dibs__server *s)
         close(s->main->cn.fd);
     for (struct dibs__list *l = s->spares.next; l != &s->spares; l = l->next)
         close(DIBS_OF(l, struct dibs__link, at)->cn.fd);
-    dibs__acks_abandon(s);
 }

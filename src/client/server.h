@@ -12,15 +12,24 @@
 #include "client/acks.h"
 #include "client/event.h"
 #include "client/hush.h"
+#include "client/parts.h"
+#include "client/route.h"
 #include "net/conn.h"
 
 #include <stdatomic.h>
 
-struct dibs__cluster;
 struct dibs__ghost;
 
-/* Is a lock in this slot meant? */
-typedef bool dibs__meant(const void *arg, int slot);
+/* The main connection; the table is in server.c. */
+enum dibs__server_state {
+    SERVER_DOWN,     /* there is none */
+    SERVER_SEEKING,  /* seek has not answered yet */
+    SERVER_DIALING,  /* it is on its way */
+    SERVER_UP,       /* commands go out on it */
+    SERVER_RETIRING, /* it takes no more, and closes with its last answer */
+    SERVER_CUTTING,  /* it goes down on purpose, just now */
+    SERVER_CLOSING   /* for good */
+};
 
 enum dibs__link_use {
     LINK_DIALING, /* not up yet, or going down */
@@ -34,12 +43,10 @@ struct dibs__link {
     struct dibs__server *s;
     struct dibs__list at;      /* server.mu: in server.spares */
     enum dibs__link_use use;   /* server.mu */
-    bool main;                 /* const after init */
     bool was_up;               /* io only */
     bool served;               /* io only: it answered a command */
-    bool retiring;             /* io only: closes with its last answer */
     struct dibs__req role;     /* io only: what it is, if not writable */
-    char why[300];             /* io only: why it retires, in words */
+    char why[300];             /* io only: why it retires; "": it does not */
     unsigned generation;       /* server.generation when it was dialed */
     unsigned place;            /* server.place when it was dialed */
     struct dibs__task lend;    /* it came up, and may be borrowed */
@@ -47,49 +54,55 @@ struct dibs__link {
     struct dibs__ghost *ghost; /* what it may have left under way; owner */
 };
 
+/* What those above a server do with it. Thread: io. */
+struct dibs__server_upper {
+    /* Calls that wait go on: main is up. */
+    void (*resume)(struct dibs__server *s);
+    /* They end: there is no connection. patient_too: nor will there be. */
+    void (*fail)(struct dibs__server *s, dibs_err err, bool patient_too);
+    /* Nothing may go on talking to a server that was there. */
+    void (*drop)(struct dibs__server *s);
+    /* Nothing of ours is asked of it any more. */
+    void (*forget)(struct dibs__server *s);
+    void (*link_gone)(struct dibs__link *ln);
+};
+
 struct dibs__server {
     struct dibs__loop *lp;
-    struct dibs__target to;        /* const after init; but where there is a
-                                      seek, host and port are changed on io,
-                                      under mu */
-    struct dibs__events events;    /* const after init */
-    unsigned max_spares;           /* const after init */
-    struct dibs__cluster *cluster; /* const after init; NULL: in none */
+    struct dibs__target to;     /* const after init; but where there is a
+                                   seek, host and port are changed on io,
+                                   under mu */
+    struct dibs__events events; /* const after init */
+    unsigned max_spares;        /* const after init */
+    struct dibs__slots *slots;  /* const after init; NULL: in no cluster */
+    const struct dibs__server_upper *upper; /* const after init */
 
-    /* Upward, on io. came: the first connection is up, or failed. ended: after
-     * close, nothing is left on the loop. seek (NULL: `to` says where the
-     * server is): asked before each dialing of main; answers, also from
-     * inside, with one of the calls below. trouble (may be NULL): main
-     * went down, or could not be made. up_again (may be NULL): main is up, and
-     * nothing went out on it yet. */
-    void (*came)(struct dibs__server *s, dibs_err err);
-    void (*ended)(struct dibs__server *s);
+    struct dibs__parts *parts; /* const after init: told how it goes */
+
+    /* Upward, on io. seek (NULL: `to` says where the server is): asked before
+     * each dialing of main; answers, also from inside, with one of the calls
+     * below. up_again: main is up, and nothing went out on it yet. */
     void (*seek)(struct dibs__server *s);
-    void (*trouble)(struct dibs__server *s);
     void (*up_again)(struct dibs__server *s);
-    void *user;      /* for them */
-    int64_t came_by; /* io only: before that, a failure is not the end */
+    void *user; /* for them */
 
-    struct dibs__link *main;   /* io only; NULL between connections */
-    bool up;                   /* io only: main is ready */
-    bool told_up;              /* io only: the last event said so */
-    bool unfit;                /* io only: it was not writable, nor has it
-                                  answered anything since */
-    struct dibs__hush hush;    /* io only */
-    bool closing;              /* io only */
-    bool asleep;               /* io only: not dialed unless a call waits */
-    bool seeking;              /* io only: seek has not answered yet */
-    bool cutting;              /* io only: main goes down on purpose */
-    unsigned place;            /* io only: how often the address changed */
-    unsigned links;            /* io only: that are not gone yet */
-    int64_t backoff_ms;        /* io only */
-    struct dibs__timer redial; /* io only */
-    struct dibs__list waiting; /* io only: calls without a connection */
-    struct dibs__list resting; /* io only: calls between two attempts */
-    struct dibs__list ghosts;  /* io only: to be laid */
-    bool cannot_cancel;        /* io only: the server refused it once */
-    struct dibs__acks acks;    /* io only: calls that replicas must have */
-    int64_t hush_until;        /* io only: "not now" was told lately */
+    struct dibs__link *main;       /* io only; NULL between connections */
+    enum dibs__server_state state; /* io only */
+    bool told_up;                  /* io only: the last event said so */
+    bool unfit;                    /* io only: it was not writable, nor has it
+                                      answered anything since */
+    struct dibs__hush hush;        /* io only */
+    bool asleep;                   /* io only: not dialed unless a call waits */
+    unsigned place;                /* io only: how often the address changed */
+    unsigned links;                /* io only: that are not gone yet */
+    int64_t backoff_ms;            /* io only */
+    struct dibs__timer redial;     /* io only */
+    struct dibs__list waiting;     /* io only: calls without a connection */
+    struct dibs__list resting;     /* io only: calls between two attempts */
+    struct dibs__list ghosts;      /* io only: to be laid */
+    bool cannot_cancel;            /* io only: the server refused it once */
+    struct dibs__acks acks;        /* io only: calls that replicas must have */
+    int64_t hush_until;            /* io only: "not now" was told lately */
 
     /* In words, io only: the last trouble with it; why main retires. */
     char why[DIBS__REASON_MAX];
@@ -117,18 +130,15 @@ void dibs__server_clear(struct dibs__server *s);
 void dibs__server_abandon(struct dibs__server *s);
 
 /* One more connection; NULL: out of memory. Thread: io. */
-struct dibs__link *dibs__link_open(struct dibs__server *s, bool is_main,
-                                   void (*up)(struct dibs__conn *),
-                                   void (*down)(struct dibs__conn *, dibs_err,
-                                                const char *));
+struct dibs__link *
+dibs__link_open(struct dibs__server *s, void (*up)(struct dibs__conn *),
+                void (*down)(struct dibs__conn *, dibs_err, const char *));
 /* Where seek found it: dialed now. Found nowhere: tried again later. The
  * server is elsewhere by now, though nobody asked: all connections are cut, and
  * it is dialed there. NOMEM: as if it had not been found. Thread: io. */
 void dibs__server_found(struct dibs__server *s, const char *host, int port);
 void dibs__server_not_found(struct dibs__server *s, dibs_err err,
                             const char *why);
-/* There is nothing to dial, and all is well: others serve in its place. */
-void dibs__server_settled(struct dibs__server *s);
 void dibs__server_moved(struct dibs__server *s, const char *host, int port)
     EXCLUDES(s->mu);
 /* In event.c: "address: text". Thread: any. */
@@ -151,7 +161,21 @@ bool dibs__server_sleep(struct dibs__server *s) EXCLUDES(s->mu);
  * nothing is told. Thread: io. */
 static inline bool dibs__server_dozes(const struct dibs__server *s)
 {
-    return s->asleep && s->cutting;
+    return s->asleep && s->state == SERVER_CUTTING;
+}
+static inline bool dibs__server_is_up(const struct dibs__server *s)
+{
+    return s->state == SERVER_UP;
+}
+static inline bool dibs__server_closes(const struct dibs__server *s)
+{
+    return s->state == SERVER_CLOSING;
+}
+/* Another attempt will not change this. */
+static inline bool dibs__server_refuses(dibs_err err)
+{
+    return err == DIBS_ERR_AUTH || err == DIBS_ERR_PROTOCOL ||
+           err == DIBS_ERR_SERVER || err == DIBS_ERR_TLS;
 }
 
 /* A connection to talk on, or NULL: ride instead. Thread: app. */

@@ -10,7 +10,10 @@
  */
 #include "client/slot.h"
 
+#include "net/url.h"
+
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *dibs__slot_tag(const char *key, size_t len, size_t *tag_len)
@@ -46,4 +49,25 @@ int dibs__slot_of(const char *key, size_t len)
             crc = (uint16_t)(crc & 0x8000 ? crc << 1 ^ 0x1021 : crc << 1);
     }
     return crc % DIBS__SLOTS;
+}
+
+bool dibs__slot_redirect(const char *error, int *slot, char *host, int *port)
+{
+    char *end;
+    const char *at = strchr(error, ' ');
+    long n = at ? strtol(at, &end, 10) : -1;
+
+    if (n < 0 || n >= DIBS__SLOTS || *end != ' ')
+        return false;
+    *slot = (int)n;
+    at = end + 1;
+    size_t len = strcspn(at, " \r\n");
+    const char *colon = memrchr(at, ':', len);
+    if (!colon || (size_t)(colon - at) > DIBS__URL_HOST_MAX)
+        return false;
+    memcpy(host, at, (size_t)(colon - at));
+    host[colon - at] = '\0';
+    n = strtol(colon + 1, &end, 10);
+    *port = (int)n;
+    return n > 0 && n < 65536 && end == at + len;
 }

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * topology.c - what a client has beside its one server: sentinels who tell
- * where that is, or the nodes of a cluster.
+ * topology.c - the servers of a client: one; one, and sentinels who tell where
+ * that is; or a cluster.
  *
  * Thread  app before the loop runs and after it ended, else io.
  *
  * With sentinels there is still one server and one subscription connection;
- * they go where the master goes. In a cluster the client's own server and
- * subscriptions stand for the cluster as a whole, and the nodes have theirs.
+ * they go where the master goes. In a cluster each node has its own, and a call
+ * or a listener goes by its slot.
  */
 #include "base/mem.h"
 #include "client/client.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#define CONNECTIONS 4
 
 /* ---- which one it is --------------------------------------------------- */
 
@@ -38,7 +40,7 @@ static const struct dibs__url_host *first_host(const struct dibs__url *url)
 
 void dibs__client_where(const dibs_client *c, char *buf, size_t size)
 {
-    const struct dibs__url *url = &c->server.to.url;
+    const struct dibs__url *url = &c->to.url;
     const struct dibs__url_host *h = NULL;
 
     if (url->mode != URL_SINGLE)
@@ -67,7 +69,7 @@ static bool share_a_host(const struct dibs__url *a, const struct dibs__url *b)
  * of a sentinel's master changes, and is not looked at. */
 bool dibs__client_same(const dibs_client *a, const dibs_client *b)
 {
-    const struct dibs__url *x = &a->server.to.url, *y = &b->server.to.url;
+    const struct dibs__url *x = &a->to.url, *y = &b->to.url;
 
     if (a == b)
         return true;
@@ -83,22 +85,67 @@ bool dibs__client_same(const dibs_client *a, const dibs_client *b)
     return x->port == y->port && strcmp(x->host, y->host) == 0;
 }
 
-/* ---- life -------------------------------------------------------------- */
+/* ---- the server of a slot ---------------------------------------------- */
 
-static void sentinels_ended(struct dibs__sentinels *sn)
+struct dibs__server *dibs__client_server(const dibs_client *c, int slot)
 {
-    dibs__client_part_ended(sn->user);
+    return c->cluster ? dibs__cluster_server(c->cluster, slot)
+                      : &c->node->server;
 }
 
-static void cluster_ended(struct dibs__cluster *cl)
+const char *dibs__client_trouble(const dibs_client *c, int slot)
 {
-    dibs__client_part_ended(cl->user);
+    const struct dibs__server *s = dibs__client_server(c, slot);
+    const char *why = s ? s->why : c->cluster->slots.why;
+
+    return (s && dibs__server_is_up(s)) || !why[0] ? NULL : why;
+}
+
+void dibs__client_text(dibs_client *c, int slot, const char *text,
+                       char out[DIBS__REASON_MAX])
+{
+    struct dibs__server *s = dibs__client_server(c, slot);
+
+    if (s)
+        dibs__server_text(s, text, out);
+    else
+        dibs__event_text(&c->to.url, text, out);
+}
+
+void dibs__client_tell(dibs_client *c, int slot, dibs_event_kind kind,
+                       dibs_err err, const char *text)
+{
+    char whole[DIBS__REASON_MAX];
+
+    if (!c->on_event)
+        return;
+    dibs__client_text(c, slot, text, whole);
+    dibs__client_say(c, kind, err, whole);
+}
+
+dibs_err dibs__client_listen(dibs_client *c, int slot, struct dibs__sub *sub,
+                             const char *name, size_t len)
+{
+    return c->cluster ? dibs__cluster_listen(c->cluster, slot, sub, name, len)
+                      : dibs__pubsub_listen(&c->node->pubsub, sub, name, len);
+}
+
+/* ---- hooks ------------------------------------------------------------- */
+
+static void verify_slots(dibs_client *c, dibs__meant *meant, const void *arg)
+{
+    dibs__lock(&c->mu);
+    const struct dibs__upper *upper = c->upper;
+    void *upper_arg = c->upper_arg;
+    dibs__unlock(&c->mu);
+    if (upper)
+        upper->verify(upper_arg, meant, arg);
 }
 
 static void cluster_verify(struct dibs__cluster *cl, dibs__meant *meant,
                            const void *arg)
 {
-    dibs__client_verify(cl->user, meant, arg);
+    verify_slots(cl->user, meant, arg);
 }
 
 static bool is_meant(const void *arg, int slot)
@@ -110,17 +157,28 @@ static bool is_meant(const void *arg, int slot)
 
 static void server_up_again(struct dibs__server *s)
 {
-    dibs__client_verify(DIBS_OF(s, dibs_client, server), is_meant, NULL);
+    verify_slots(dibs__node_of(s)->user, is_meant, NULL);
 }
 
-void dibs__client_verify(dibs_client *c, dibs__meant *meant, const void *arg)
+/* ---- life -------------------------------------------------------------- */
+
+/* The strings of its URL are the client's, but for a host that is found. */
+static dibs_err node_new(dibs_client *c, unsigned max_spares)
 {
-    dibs__lock(&c->mu);
-    const struct dibs__upper *upper = c->upper;
-    void *upper_arg = c->upper_arg;
-    dibs__unlock(&c->mu);
-    if (upper)
-        upper->verify(upper_arg, meant, arg);
+    struct dibs__node *n = dibs__calloc(1, sizeof *n);
+
+    if (!n)
+        return DIBS_ERR_NOMEM;
+    n->user = c;
+    n->server.to = c->to;
+    n->server.max_spares = max_spares;
+    n->server.events = (struct dibs__events){dibs__client_say, c};
+    n->server.parts = &c->parts;
+    n->server.up_again = server_up_again;
+    dibs__node_init(n, &c->loop);
+    c->node = n;
+    c->route.server = &n->server;
+    return DIBS_OK;
 }
 
 static dibs_err sentinels_new(dibs_client *c)
@@ -130,16 +188,16 @@ static dibs_err sentinels_new(dibs_client *c)
     if (!sn)
         return DIBS_ERR_NOMEM;
     sn->lp = &c->loop;
-    sn->server = &c->server;
-    sn->pubsub = &c->pubsub;
-    sn->events = c->server.events;
-    sn->ended = sentinels_ended;
-    sn->user = c;
+    sn->server = &c->node->server;
+    sn->pubsub = &c->node->pubsub;
+    sn->events = c->node->server.events;
+    sn->parts = &c->parts;
     c->sentinels = sn;
     return dibs__sentinels_init(sn);
 }
 
-static dibs_err cluster_new(dibs_client *c, dibs_pubsub pubsub)
+static dibs_err cluster_new(dibs_client *c, dibs_pubsub pubsub,
+                            unsigned max_spares)
 {
     static const unsigned flavours[] = {
         [DIBS_PUBSUB_AUTO] = 0,
@@ -151,29 +209,41 @@ static dibs_err cluster_new(dibs_client *c, dibs_pubsub pubsub)
 
     if (!cl)
         return DIBS_ERR_NOMEM;
-    cl->lp = &c->loop;
-    cl->whole = &c->server;
-    cl->nowhere = &c->pubsub;
-    cl->events = c->server.events;
-    cl->ended = cluster_ended;
+    cl->slots.lp = &c->loop;
+    cl->to = &c->to;
+    cl->max_spares = max_spares;
+    cl->events = (struct dibs__events){dibs__client_say, c};
+    cl->parts = &c->parts;
     cl->verify = cluster_verify;
     cl->user = c;
     atomic_init(&cl->flavour, flavours[pubsub]);
     c->cluster = cl;
+    c->route.slots = &cl->slots;
     return dibs__cluster_init(cl);
 }
 
 dibs_err dibs__topology_init(dibs_client *c, const dibs_client_opts *o)
 {
-    const struct dibs__target *to = &c->server.to;
+    unsigned spares =
+        (o->max_connections ? o->max_connections : CONNECTIONS) - 1;
 
-    c->server.up_again = server_up_again; /* a cluster's is never up */
-    if (to->url.mode == URL_SINGLE)
-        return DIBS_OK;
+    c->parts.opening = !o->lazy;
     /* A master may be on its way: a failure is not the end at once. */
-    c->server.came_by = dibs__add(dibs__now_ms(), to->connect_timeout_ms);
-    return to->url.mode == URL_SENTINEL ? sentinels_new(c)
-                                        : cluster_new(c, o->pubsub);
+    if (c->to.url.mode != URL_SINGLE)
+        c->parts.open_by = dibs__add(dibs__now_ms(), c->to.connect_timeout_ms);
+    if (c->to.url.mode == URL_CLUSTER)
+        return cluster_new(c, o->pubsub, spares);
+    dibs_err err = node_new(c, spares);
+    return err == DIBS_OK && c->to.url.mode == URL_SENTINEL ? sentinels_new(c)
+                                                            : err;
+}
+
+static void node_free(dibs_client *c)
+{
+    dibs__server_clear(&c->node->server);
+    if (c->to.url.mode == URL_SENTINEL)
+        dibs__free(c->node->server.to.url.host);
+    dibs__free(c->node);
 }
 
 void dibs__topology_clear(dibs_client *c)
@@ -182,21 +252,30 @@ void dibs__topology_clear(dibs_client *c)
         dibs__sentinels_clear(c->sentinels);
     if (c->cluster)
         dibs__cluster_clear(c->cluster);
+    if (c->node)
+        node_free(c);
     dibs__free(c->sentinels);
     dibs__free(c->cluster);
 }
 
-unsigned dibs__topology_parts(const dibs_client *c)
+void dibs__topology_start(dibs_client *c)
 {
-    return (c->sentinels ? 1u : 0u) + (c->cluster ? 1u : 0u);
+    if (c->cluster)
+        dibs__cluster_start(c->cluster);
+    else
+        dibs__server_start(&c->node->server);
 }
 
 void dibs__topology_close(dibs_client *c)
 {
+    c->ending = true;
+    c->parts.left = DIBS__NODE_PARTS + (c->sentinels ? 1 : 0);
     if (c->sentinels)
         dibs__sentinels_close(c->sentinels);
     if (c->cluster)
         dibs__cluster_close(c->cluster);
+    else
+        dibs__node_close(c->node);
 }
 
 void dibs__topology_abandon(dibs_client *c)
@@ -205,17 +284,14 @@ void dibs__topology_abandon(dibs_client *c)
         dibs__sentinels_abandon(c->sentinels);
     if (c->cluster)
         dibs__cluster_abandon(c->cluster);
+    else
+        dibs__node_abandon(c->node);
 }
 
 void dibs__topology_fail_waiting(dibs_client *c, dibs_err err)
 {
-    struct dibs__server *s;
-
-    dibs__calls_fail(&c->server, err, false);
-    dibs__acks_end(&c->server);
-    for (unsigned i = 0; c->cluster && (s = dibs__cluster_nth(c->cluster, i));
-         i++) {
-        dibs__calls_fail(s, err, false);
-        dibs__acks_end(s);
-    }
+    if (c->cluster)
+        dibs__cluster_fail_waiting(c->cluster, err);
+    else
+        dibs__node_fail_waiting(c->node, err);
 }

@@ -50,21 +50,20 @@ static void role_done(struct dibs__req *req, dibs_err err,
 }
 
 /* False: that is under way. */
-static bool retire(struct dibs__server *s, const char *why)
+static bool retire_main(struct dibs__server *s, const char *why)
 {
     struct dibs__link *ln = s->main;
 
-    if (!ln || ln->retiring)
+    if (s->state != SERVER_UP && s->state != SERVER_DIALING)
         return false;
-    s->up = false;
-    ln->retiring = true;
+    s->state = SERVER_RETIRING;
     snprintf(ln->why, sizeof ln->why, "%.160s", why);
     return true;
 }
 
 void dibs__server_redial(struct dibs__server *s, const char *why)
 {
-    if (!retire(s, why))
+    if (!retire_main(s, why))
         return;
     struct dibs__link *ln = s->main;
     s->unfit = true;
@@ -75,7 +74,7 @@ void dibs__server_redial(struct dibs__server *s, const char *why)
 
 void dibs__server_leave(struct dibs__server *s, const char *why)
 {
-    if (!retire(s, why))
+    if (!retire_main(s, why))
         return;
     if (s->main->was_up)
         dibs__server_answered(s);
@@ -87,6 +86,6 @@ void dibs__server_answered(struct dibs__server *s)
 {
     const struct dibs__link *ln = s->main;
 
-    if (ln && ln->retiring && dibs__list_empty(&ln->cn.fifo))
+    if (s->state == SERVER_RETIRING && dibs__list_empty(&ln->cn.fifo))
         dibs__server_cut(s, ln->why);
 }

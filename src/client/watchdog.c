@@ -26,14 +26,7 @@ static int lease_order(const struct dibs__lease *a, const struct dibs__lease *b)
     return a < b ? -1 : a > b;
 }
 
-#if defined(__GNUC__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-function"
-#endif
-RB_GENERATE_STATIC(dibs__leases, dibs__lease, node, lease_order)
-#if defined(__GNUC__)
-#pragma GCC diagnostic pop
-#endif
+DIBS_TREE(dibs__leases, dibs__lease, node, lease_order);
 
 static void remove_it(struct dibs__watchdog *wd, struct dibs__lease *le)
     REQUIRES(wd->mu)
@@ -81,7 +74,7 @@ bool dibs__watchdog_take(struct dibs__watchdog *wd, int64_t until,
     return due;
 }
 
-static void fired(struct dibs__timer *t)
+static void watchdog_timed(struct dibs__timer *t)
 {
     struct dibs__watchdog *wd = DIBS_OF(t, struct dibs__watchdog, timer);
 
@@ -97,7 +90,7 @@ static void fired(struct dibs__timer *t)
 
 /* The lease that poked may be gone by now. The timer is set all the same: it
  * saves the next one the poking. */
-static void poked(struct dibs__task *t)
+static void watchdog_poked(struct dibs__task *t)
 {
     struct dibs__watchdog *wd = DIBS_OF(t, struct dibs__watchdog, poke);
 
@@ -114,8 +107,8 @@ void dibs__watchdog_init(struct dibs__watchdog *wd)
     dibs__mutex_init(&wd->mu, RANK_WATCHDOG);
     RB_INIT(&wd->leases);
     wd->wakes_at = INT64_MAX;
-    wd->timer.fire = fired;
-    wd->poke.run = poked;
+    wd->timer.fire = watchdog_timed;
+    wd->poke.run = watchdog_poked;
 }
 
 void dibs__watchdog_stop(struct dibs__watchdog *wd)

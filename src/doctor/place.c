@@ -34,7 +34,7 @@ static bool on_this_machine(const struct dibs__url *url)
 
 static void check_tls(struct dibs__exam *ex)
 {
-    const struct dibs__url *url = &ex->c->server.to.url;
+    const struct dibs__url *url = &ex->c->to.url;
 
     if (url->unix_socket)
         dibs__exam_tell(ex, "tls", DIBS_VERDICT_OK,

@@ -34,7 +34,7 @@ static bool must_differ(const struct dibs__group *g, size_t i, size_t j)
     const struct dibs__member *a = &g->members[i], *b = &g->members[j];
 
     return g->quorum || (dibs__members_namesakes(a, b) &&
-                         a->c->server.to.url.db == b->c->server.to.url.db);
+                         a->c->to.url.db == b->c->to.url.db);
 }
 
 /* ---- one server -------------------------------------------------------- */
@@ -59,7 +59,7 @@ void dibs__identity_ask(struct dibs__member *m, struct dibs__call *call,
     call->deadline = dibs__add(dibs__now_ms(), within);
     call->connect_by = 0;
     call->slot = m->line->slot;
-    dibs__call_start(dibs__line_server(m->line), call);
+    dibs__call_start(dibs__line_route(m->line), call);
 }
 
 /* "run_id:..." out of the text, or "". */
@@ -85,7 +85,9 @@ static void find_run_id(const struct dibs__reply *reply,
 /* A number of the connection, never 0. */
 static unsigned connection_number(const struct dibs__member *m)
 {
-    return 1 + atomic_load(&dibs__line_server(m->line)->ups);
+    const struct dibs__server *s = dibs__line_server(m->line);
+
+    return 1 + (s ? atomic_load(&s->ups) : 0);
 }
 
 void dibs__identity_learn(struct dibs__group *g, size_t i, dibs_err err,
@@ -98,10 +100,9 @@ void dibs__identity_learn(struct dibs__group *g, size_t i, dibs_err err,
     if (err != DIBS_OK && !reply)
         return; /* no answer: it stays unknown */
     if (!run_id[0] && g->quorum)
-        dibs__server_tell(dibs__line_server(m->line), DIBS_EVENT_WARNING,
-                          DIBS_ERR_AUTH,
-                          "INFO is refused: nobody checks that the servers of "
-                          "a quorum are different ones");
+        dibs__line_tell(m->line, DIBS_EVENT_WARNING, DIBS_ERR_AUTH,
+                        "INFO is refused: nobody checks that the servers of "
+                        "a quorum are different ones");
     dibs__lock(&g->mu);
     memcpy(m->run_id, run_id, sizeof run_id);
     m->known = connection_number(m);

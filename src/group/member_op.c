@@ -203,7 +203,7 @@ void dibs__member_op_return(struct dibs__group_op *op, size_t i,
     dibs__release_fill(lock_op, &o, false);
     if (!op->releasing) /* its caller has waited long enough */
         lock_op->deadline =
-            dibs__now_ms() + op->g->members[i].c->server.to.command_timeout_ms;
+            dibs__now_ms() + op->g->members[i].c->to.command_timeout_ms;
     member_op_send(op, i, batch, sc, member_return_ended);
 }
 

@@ -257,7 +257,7 @@ static bool is_server_up(const struct dibs__member *m)
 {
     const struct dibs__server *s = dibs__line_server(m->line);
 
-    return atomic_load(&s->ups) > atomic_load(&s->generation);
+    return s && atomic_load(&s->ups) > atomic_load(&s->generation);
 }
 
 /* asked: the round's answer is what does not come. */

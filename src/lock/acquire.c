@@ -85,7 +85,7 @@ static enum verdict judge(struct dibs__call *call, dibs_err *err,
 
 static int64_t command_ms(const struct dibs__op *op)
 {
-    return dibs__line_client(op->line)->server.to.command_timeout_ms;
+    return dibs__line_client(op->line)->to.command_timeout_ms;
 }
 
 /* ---- too few replicas have it ------------------------------------------ */
@@ -107,8 +107,7 @@ static void tell_short(struct dibs__op *op, dibs_err why)
                  op->line->name, call->acked, call->wanted);
     if (!op->why || op->why->err != why) /* the server said no more */
         dibs__op_explain_here(op, why, "%s", text);
-    dibs__server_tell(dibs__line_server(op->line), DIBS_EVENT_REPLICAS,
-                      DIBS_ERR_REPLICAS, text);
+    dibs__line_tell(op->line, DIBS_EVENT_REPLICAS, DIBS_ERR_REPLICAS, text);
 }
 
 static void taken_back(struct dibs__call *call, dibs_err err,
@@ -228,8 +227,7 @@ static void reentry_answered(struct dibs__call *call, dibs_err err,
 static int64_t ask_pause(const struct dibs__line *line, int64_t busy_ms)
 {
     if (line->kind->queued)
-        return dibs__max(
-            dibs__min(busy_ms, dibs__line_client(line)->fair_wait_ms), 1);
+        return dibs__max(dibs__min(busy_ms, line->locks->fair_wait_ms), 1);
     int64_t cap = dibs__random_in(CAP_MIN_MS, CAP_MAX_MS);
 
     if (line->kind->pause_ms)

@@ -237,7 +237,7 @@ static void call_explained(struct dibs__call *call, dibs_err err,
 void dibs__batch_send(struct dibs__batch *b, bool direct)
 {
     const struct dibs__op *op = b->items[0].op;
-    struct dibs__server *s = dibs__line_server(op->line);
+    struct dibs__route to = dibs__line_route(op->line);
     bool acquire = b->verb == VERB_ACQUIRE;
     int64_t now = dibs__now_ms();
 
@@ -246,7 +246,7 @@ void dibs__batch_send(struct dibs__batch *b, bool direct)
     b->call.done = acquire ? acquire_answered : release_answered;
     b->call.explain = call_explained;
     b->call.expects = 1u << REPLY_ARRAY | (acquire ? 1u << REPLY_NIL : 0);
-    b->call.attempt_ms = s->to.command_timeout_ms;
+    b->call.attempt_ms = dibs__line_client(op->line)->to.command_timeout_ms;
     b->call.deadline =
         acquire ? dibs__add(now, b->call.attempt_ms) : op->deadline;
     b->call.connect_by = acquire ? 0 : op->deadline;
@@ -257,9 +257,9 @@ void dibs__batch_send(struct dibs__batch *b, bool direct)
         b->call.deadline = dibs__add(b->call.deadline, op->call.replicas_ms);
     }
     if (direct)
-        dibs__call_direct(s, &b->call);
+        dibs__call_direct(to, &b->call);
     else
-        dibs__call_start(s, &b->call);
+        dibs__call_start(to, &b->call);
 }
 
 void dibs__batch_drop(struct dibs__batch *b)

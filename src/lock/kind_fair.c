@@ -16,6 +16,7 @@
 #include "client/script.h"
 #include "lock/kind.h"
 #include "lock/line.h"
+#include "lock/locks.h"
 
 #include <string.h>
 
@@ -53,8 +54,8 @@ static void fair_write(enum dibs__verb verb, const struct dibs__ask *ask,
                        struct dibs__buf *out, bool whole)
 {
     const struct dibs__line *line = ask->line;
-    int64_t wait_ms = dibs__line_client(line)->fair_wait_ms;
-    int64_t call_ms = dibs__line_client(line)->fair_call_ms;
+    int64_t wait_ms = line->locks->fair_wait_ms;
+    int64_t call_ms = line->locks->fair_call_ms;
     size_t more = dibs__publish_count(line);
 
     switch (verb) {

@@ -20,6 +20,7 @@
 #include "client/script.h"
 #include "lock/kind.h"
 #include "lock/line.h"
+#include "lock/locks.h"
 
 #include <string.h>
 
@@ -266,7 +267,7 @@ static void write_write(enum dibs__verb verb, const struct dibs__ask *ask,
                         struct dibs__buf *out, bool whole)
 {
     const struct dibs__line *line = ask->line;
-    bool gate = ask->stay && !dibs__line_client(line)->prefer_readers;
+    bool gate = ask->stay && !line->locks->prefer_readers;
 
     switch (verb) {
     case VERB_ACQUIRE:

@@ -48,14 +48,7 @@ static int line_order(const struct dibs__line *a, const struct dibs__line *b)
     return order ? order : kind_order(a->kind, b->kind);
 }
 
-#if defined(__GNUC__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-function"
-#endif
-RB_GENERATE_STATIC(dibs__lines, dibs__line, node, line_order)
-#if defined(__GNUC__)
-#pragma GCC diagnostic pop
-#endif
+DIBS_TREE(dibs__lines, dibs__line, node, line_order);
 
 /* ---- lines ------------------------------------------------------------- */
 
@@ -69,9 +62,26 @@ struct dibs__server *dibs__line_server(const struct dibs__line *line)
     return dibs__client_server(line->locks->c, line->slot);
 }
 
-struct dibs__pubsub *dibs__line_pubsub(const struct dibs__line *line)
+struct dibs__route dibs__line_route(const struct dibs__line *line)
 {
-    return dibs__client_pubsub(line->locks->c, line->slot);
+    return line->locks->c->route;
+}
+
+const char *dibs__line_trouble(const struct dibs__line *line)
+{
+    return dibs__client_trouble(line->locks->c, line->slot);
+}
+
+void dibs__line_tell(const struct dibs__line *line, dibs_event_kind kind,
+                     dibs_err err, const char *text)
+{
+    dibs__client_tell(line->locks->c, line->slot, kind, err, text);
+}
+
+dibs_err dibs__line_listen(const struct dibs__line *line, struct dibs__sub *sub,
+                           const char *name, size_t len)
+{
+    return dibs__client_listen(line->locks->c, line->slot, sub, name, len);
 }
 
 const char *dibs__line_uuid(const struct dibs__line *line)
@@ -216,7 +226,7 @@ struct dibs__line *dibs__line_first(struct dibs__lines *lines)
 
 struct dibs__line *dibs__line_after(struct dibs__line *line)
 {
-    return dibs__lines_RB_NEXT(line); /* pubsub.c says why not RB_NEXT */
+    return DIBS_TREE_NEXT(dibs__lines, line);
 }
 
 void dibs__line_ref(struct dibs__line *line)
@@ -504,8 +514,7 @@ static void lose(struct dibs__line *line, struct dibs__hold *h, bool over,
             dibs__note_push(note, &c->callbacks);
     }
     snprintf(text, sizeof text, "lost '%.80s': %s", line->name, why);
-    dibs__server_tell(dibs__line_server(line), DIBS_EVENT_LOST, DIBS_ERR_LOST,
-                      text);
+    dibs__line_tell(line, DIBS_EVENT_LOST, DIBS_ERR_LOST, text);
     dibs__line_kick(line);
 }
 

@@ -114,7 +114,14 @@ dibs_client *dibs__line_client(const struct dibs__line *line);
  * is sent goes with the line's slot, so that it finds its way if that has
  * changed. Thread: any; io. */
 struct dibs__server *dibs__line_server(const struct dibs__line *line);
-struct dibs__pubsub *dibs__line_pubsub(const struct dibs__line *line);
+struct dibs__route dibs__line_route(const struct dibs__line *line);
+/* Why its server cannot be reached; NULL: it can. Thread: io. */
+const char *dibs__line_trouble(const struct dibs__line *line);
+/* An event about its server. Thread: any. */
+void dibs__line_tell(const struct dibs__line *line, dibs_event_kind kind,
+                     dibs_err err, const char *text);
+dibs_err dibs__line_listen(const struct dibs__line *line, struct dibs__sub *sub,
+                           const char *name, size_t len);
 
 /* ---- holds; all need line.mu ------------------------------------------- */
 

@@ -13,6 +13,7 @@
  */
 #include "base/args.h"
 #include "base/mem.h"
+#include "client/query.h"
 #include "lock/lock.h"
 
 #include <ctype.h>
@@ -22,12 +23,9 @@
 #define PAGE "200"
 
 struct scan {
-    struct dibs__call call;
-    sem_t done;
-    dibs_err err;
-    char why[DIBS__REASON_MAX]; /* in words */
+    struct dibs__question ask;
     const char *pattern;
-    struct dibs__server *server;
+    struct dibs__route to;
     char cursor[24];
     struct dibs__buf names; /* a length and a name, and so on */
 };
@@ -35,7 +33,7 @@ struct scan {
 static void scan_write(struct dibs__call *call, struct dibs__buf *out,
                        bool whole)
 {
-    struct scan *s = DIBS_OF(call, struct scan, call);
+    struct scan *s = DIBS_OF(call, struct scan, ask.call);
 
     (void)whole;
     dibs__buf_array(out, s->pattern ? 8 : 6);
@@ -69,22 +67,11 @@ static dibs_err scan_read(struct scan *s, const struct dibs__reply *r)
     return dibs__buf_ok(&s->names) ? DIBS_OK : DIBS_ERR_NOMEM;
 }
 
-static void scan_answered(struct dibs__call *call, dibs_err err,
+static dibs_err scan_take(struct dibs__question *ask, dibs_err err,
                           const struct dibs__reply *reply)
 {
-    struct scan *s = DIBS_OF(call, struct scan, call);
-
-    s->err = err == DIBS_OK ? scan_read(s, reply) : err;
-    sem_post(&s->done);
-}
-
-static void scan_explained(struct dibs__call *call, dibs_err err,
-                           const char *why)
-{
-    struct scan *s = DIBS_OF(call, struct scan, call);
-
-    (void)err;
-    snprintf(s->why, sizeof s->why, "%s", why);
+    return err == DIBS_OK ? scan_read(DIBS_OF(ask, struct scan, ask), reply)
+                          : err;
 }
 
 static dibs_err next_page(dibs_client *c, struct scan *s)
@@ -93,24 +80,14 @@ static dibs_err next_page(dibs_client *c, struct scan *s)
 
     if (err != DIBS_OK)
         return err;
-    int64_t timeout = c->server.to.command_timeout_ms;
     dibs__buf_cut(&s->names, 0);
-    s->call.write = scan_write;
-    s->call.done = scan_answered;
-    s->call.explain = scan_explained;
-    s->why[0] = '\0';
-    s->call.attempt_ms = timeout;
-    s->call.deadline = dibs__now_ms() + 2 * timeout;
-    s->call.connect_by = 0;
-    s->call.expects = 1u << REPLY_ARRAY;
-    s->call.slot = s->server == &c->server ? 0 : -1;
-    dibs__call_direct(s->server, &s->call);
-    while (sem_wait(&s->done) != 0)
-        ;
+    s->ask.call.write = scan_write;
+    s->ask.call.expects = 1u << REPLY_ARRAY;
+    s->ask.call.slot = s->to.server ? -1 : 0;
+    s->ask.take = scan_take;
+    err = dibs__question_ask(c, s->to, &s->ask);
     dibs__client_leave(c);
-    if (s->err != DIBS_OK && s->why[0])
-        dibs__reason_set(s->err, "%s", s->why);
-    return s->err;
+    return err;
 }
 
 /* A UUID, a colon, a number, which may be negative with other clients. */
@@ -193,9 +170,9 @@ static dibs_err scan_cluster(dibs_client *c, struct scan *s, dibs_list_fn fn,
     dibs_err err = next_page(c, s);
     bool more = err == DIBS_OK;
 
-    for (unsigned i = 0; more && (s->server = dibs__cluster_nth(c->cluster, i));
-         i++)
-        if (dibs__cluster_serves(c->cluster, s->server))
+    for (unsigned i = 0;
+         more && (s->to.server = dibs__cluster_nth(c->cluster, i)); i++)
+        if (dibs__cluster_serves(c->cluster, s->to.server))
             more = scan_server(c, s, fn, arg, &err);
     return err;
 }
@@ -211,14 +188,12 @@ static dibs_err list_all(dibs_client *c, const char *pattern, dibs_list_fn fn,
         return dibs__client_refuse(c);
     if (dibs__client_foreign(c))
         return DIBS_ERR_FORKED;
-    s.server = &c->server;
-    sem_init(&s.done, 0, 0);
+    s.to = c->route;
     if (c->cluster)
         err = scan_cluster(c, &s, fn, arg);
     else
         scan_server(c, &s, fn, arg, &err);
     dibs__buf_clear(&s.names);
-    sem_destroy(&s.done);
     return err;
 }
 

@@ -18,6 +18,7 @@
 #include "lock/lock.h"
 
 #include "base/args.h"
+#include "client/query.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -25,13 +26,10 @@
 #define CHANNELS 2
 
 struct count {
-    struct dibs__call call;
+    struct dibs__question ask;
     const struct dibs__line *line;
     const char *subcommand;
-    sem_t done;
-    dibs_err err;
-    char why[DIBS__REASON_MAX]; /* in words */
-    int64_t found;              /* by this command */
+    int64_t found; /* by this command */
 };
 
 static void count_write(struct dibs__call *call, struct dibs__buf *out,
@@ -41,7 +39,7 @@ static void count_write(struct dibs__call *call, struct dibs__buf *out,
         &dibs__kind_basic,
         &dibs__kind_read,
     };
-    const struct count *ct = DIBS_OF(call, struct count, call);
+    const struct count *ct = DIBS_OF(call, struct count, ask.call);
     const struct dibs__line *line = ct->line;
     size_t skip = strlen(line->kind->channel);
 
@@ -55,10 +53,10 @@ static void count_write(struct dibs__call *call, struct dibs__buf *out,
 }
 
 /* Channel and count, for each channel. */
-static void count_answered(struct dibs__call *call, dibs_err err,
+static dibs_err count_take(struct dibs__question *ask, dibs_err err,
                            const struct dibs__reply *reply)
 {
-    struct count *ct = DIBS_OF(call, struct count, call);
+    struct count *ct = DIBS_OF(ask, struct count, ask);
     int64_t n;
 
     for (size_t i = 1; err == DIBS_OK && i < 2 * (size_t)CHANNELS; i += 2) {
@@ -67,44 +65,21 @@ static void count_answered(struct dibs__call *call, dibs_err err,
         else
             err = DIBS_ERR_PROTOCOL;
     }
-    ct->err = err;
-    sem_post(&ct->done);
-}
-
-static void count_explained(struct dibs__call *call, dibs_err err,
-                            const char *why)
-{
-    struct count *ct = DIBS_OF(call, struct count, call);
-
-    (void)err;
-    snprintf(ct->why, sizeof ct->why, "%s", why);
+    return err;
 }
 
 /* The handle may be freed by another thread meanwhile, but not its client; the
  * line has a reference of ours. */
 static dibs_err count_ask(struct count *ct, const char *subcommand)
 {
-    struct dibs__server *s = dibs__line_server(ct->line);
-    int64_t timeout = s->to.command_timeout_ms;
-
     ct->subcommand = subcommand;
     ct->found = 0;
-    ct->why[0] = '\0';
-    ct->call = (struct dibs__call){
-        .write = count_write,
-        .done = count_answered,
-        .explain = count_explained,
-        .attempt_ms = timeout,
-        .deadline = dibs__now_ms() + 2 * timeout,
-        .expects = 1u << REPLY_ARRAY,
-        .slot = ct->line->slot,
-    };
-    dibs__call_direct(s, &ct->call);
-    while (sem_wait(&ct->done) != 0)
-        ; /* a signal */
-    if (ct->err != DIBS_OK && ct->why[0])
-        dibs__reason_set(ct->err, "%s", ct->why);
-    return ct->err;
+    ct->ask.call.write = count_write;
+    ct->ask.call.expects = 1u << REPLY_ARRAY;
+    ct->ask.call.slot = ct->line->slot;
+    ct->ask.take = count_take;
+    return dibs__question_ask(dibs__line_client(ct->line),
+                              dibs__line_route(ct->line), &ct->ask);
 }
 
 static dibs_err count_listeners(dibs_lock *l, size_t *out)
@@ -122,14 +97,12 @@ static dibs_err count_listeners(dibs_lock *l, size_t *out)
     unsigned how = dibs__client_flavour(c);
     dibs__line_ref(line);
     ct.line = line;
-    sem_init(&ct.done, 0, 0);
     if (how & FLAVOUR_SHARDED)
         err = count_ask(&ct, "SHARDNUMSUB");
     most = ct.found;
     if (err == DIBS_OK && (how & FLAVOUR_CLASSIC || !how))
         err = count_ask(&ct, "NUMSUB");
     most = dibs__max(most, ct.found);
-    sem_destroy(&ct.done);
     dibs__line_unref(line);
     dibs__client_leave(c);
     if (err == DIBS_OK)

@@ -268,7 +268,7 @@ dibs_err dibs__acquire_fill(struct dibs__op *op, const dibs_lock_opts *o,
         o->max_hold_ms ? dibs__min(lease, o->max_hold_ms) : lease;
     op->reap_ms = op->ask.lease_ms;
     set_replicas(op, o);
-    int64_t timeout = dibs__line_client(op->line)->server.to.command_timeout_ms;
+    int64_t timeout = dibs__line_client(op->line)->to.command_timeout_ms;
     int64_t limit = trying ? timeout : o->wait_ms;
     op->deadline = limit ? dibs__add(dibs__now_ms(), limit) : INT64_MAX;
     return promise_note(op, o);
@@ -277,7 +277,7 @@ dibs_err dibs__acquire_fill(struct dibs__op *op, const dibs_lock_opts *o,
 dibs_err dibs__release_fill(struct dibs__op *op, const dibs_lock_opts *o,
                             bool trying)
 {
-    int64_t timeout = dibs__line_client(op->line)->server.to.command_timeout_ms;
+    int64_t timeout = dibs__line_client(op->line)->to.command_timeout_ms;
 
     (void)trying;
     set_owner(op, o->owner);

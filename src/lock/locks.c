@@ -20,6 +20,8 @@
 #include "lock/work.h"
 
 #define CLOSE_STEP_MS 2
+#define FAIR_WAIT_MS  300000
+#define FAIR_CALL_MS  5000
 
 /* The line after this one, the first after NULL; with a reference, while the
  * one given is let go. */
@@ -183,12 +185,20 @@ static const struct dibs__upper upper = {
     .free = locks_free,
 };
 
+static void options_take(struct dibs__locks *lk, const dibs_client_opts *o)
+{
+    lk->fair_wait_ms = o->fair_wait_ms ? o->fair_wait_ms : FAIR_WAIT_MS;
+    lk->fair_call_ms = o->fair_call_ms ? o->fair_call_ms : FAIR_CALL_MS;
+    lk->prefer_readers = o->prefer_readers;
+}
+
 struct dibs__locks *dibs__locks_of(dibs_client *c)
 {
     dibs__lock(&c->mu);
     struct dibs__locks *lk = c->upper_arg;
     if (!lk && (lk = dibs__calloc(1, sizeof *lk))) {
         lk->c = c;
+        options_take(lk, &c->opts);
         RB_INIT(&lk->lines);
         RB_INIT(&lk->aliases);
         dibs__list_init(&lk->reaps);

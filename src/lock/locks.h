@@ -21,6 +21,8 @@ RB_HEAD(dibs__aliases, dibs__alias);
 
 struct dibs__locks {
     dibs_client *c;
+    int64_t fair_wait_ms, fair_call_ms;          /* const after init */
+    bool prefer_readers;                         /* const after init */
     struct dibs__lines lines;                    /* client.mu */
     struct dibs__aliases aliases;                /* client.mu */
     atomic_bool aliased;                         /* there is one at all */

@@ -172,7 +172,7 @@ static dibs_err read_queue(struct look *lo, const struct dibs__reply *r)
 
 static int64_t twice_timeout(const struct look *lo)
 {
-    return 2 * dibs__line_client(lo->op.line)->server.to.command_timeout_ms;
+    return 2 * dibs__line_client(lo->op.line)->to.command_timeout_ms;
 }
 
 /* If the owner is one of ours, it hears of the loss at once. */

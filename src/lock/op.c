@@ -38,7 +38,7 @@ void dibs__op_explain_here(struct dibs__op *op, dibs_err err, const char *fmt,
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    dibs__server_text(dibs__line_server(op->line), text, why);
+    dibs__client_text(dibs__line_client(op->line), op->line->slot, text, why);
     dibs__op_explain(op, err, why);
 }
 
@@ -79,7 +79,7 @@ void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
                                     const struct dibs__reply *),
                    int64_t within, int64_t connect_by)
 {
-    struct dibs__server *s = dibs__line_server(op->line);
+    struct dibs__route to = dibs__line_route(op->line);
 
     if (op->batch && dibs__batch_take(op, verb, answered))
         return;
@@ -98,7 +98,7 @@ void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
     op->call.write = op_write;
     op->call.done = answered;
     op->call.explain = call_explained;
-    op->call.attempt_ms = s->to.command_timeout_ms;
+    op->call.attempt_ms = dibs__line_client(op->line)->to.command_timeout_ms;
     op->call.deadline = dibs__add(dibs__now_ms(), dibs__max(within, 0));
     op->call.connect_by = connect_by;
     op->call.replicas = verb == VERB_ACQUIRE ? op->replicas : 0;
@@ -108,11 +108,11 @@ void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
     op->direct = false; /* its next step may be on io, which must not wait */
     bool *asked = op->asked;
     if (direct && asked) /* op may be gone by the time it says no */
-        *asked = dibs__call_ask(s, &op->call);
+        *asked = dibs__call_ask(to, &op->call);
     else if (direct)
-        dibs__call_direct(s, &op->call);
+        dibs__call_direct(to, &op->call);
     else
-        dibs__call_start(s, &op->call);
+        dibs__call_start(to, &op->call);
 }
 
 void dibs__op_begin(struct dibs__op *op)
@@ -138,10 +138,10 @@ static void op_called_back(struct dibs__callback *cb, bool drop)
 /* Its time passed in a line: if the server is away, that is why. */
 static void explain_timeout(struct dibs__op *op)
 {
-    const struct dibs__server *s = dibs__line_server(op->line);
+    const char *why = dibs__loop_inside() ? dibs__line_trouble(op->line) : NULL;
 
-    if (dibs__loop_inside() && !s->up && s->why[0])
-        dibs__op_explain(op, op->err, s->why);
+    if (why)
+        dibs__op_explain(op, op->err, why);
 }
 
 /* What went wrong on the way matters only if that is how it ended, or if it

@@ -27,14 +27,7 @@ static int alias_order(const struct dibs__alias *a, const struct dibs__alias *b)
     return a->owner < b->owner ? -1 : a->owner > b->owner;
 }
 
-#if defined(__GNUC__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-function"
-#endif
-RB_GENERATE_STATIC(dibs__aliases, dibs__alias, node, alias_order)
-#if defined(__GNUC__)
-#pragma GCC diagnostic pop
-#endif
+DIBS_TREE(dibs__aliases, dibs__alias, node, alias_order);
 
 uint64_t dibs__owner_number(void)
 {

@@ -104,8 +104,8 @@ static void listen_to(struct dibs__place *pl)
     dibs__buf_add(&name, ":", 1);
     dibs__buf_add(&name, text, len);
     if (dibs__buf_ok(&name))
-        dibs__pubsub_listen(dibs__line_pubsub(line), &pl->sub, name.data,
-                            name.len); /* no memory: it stays deaf */
+        dibs__line_listen(line, &pl->sub, name.data,
+                          name.len); /* no memory: it stays deaf */
     dibs__buf_clear(&name);
 }
 
@@ -180,5 +180,5 @@ void dibs__queue_leave(struct dibs__op *op, dibs_err why)
 
     op->last = why;
     op->direct = false;
-    dibs__op_send(op, VERB_LEAVE, left, c->server.to.command_timeout_ms, 0);
+    dibs__op_send(op, VERB_LEAVE, left, c->to.command_timeout_ms, 0);
 }

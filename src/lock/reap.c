@@ -73,8 +73,7 @@ static void say_reaped(const struct reap *r)
     char text[160];
 
     snprintf(text, sizeof text, "took back '%.80s'", r->line->name);
-    dibs__server_tell(dibs__line_server(r->line), DIBS_EVENT_REAPED, DIBS_OK,
-                      text);
+    dibs__line_tell(r->line, DIBS_EVENT_REAPED, DIBS_OK, text);
 }
 
 static bool has_ended(const struct reap *r, const struct dibs__reply *reply)
@@ -106,9 +105,8 @@ static void reap_answered(struct dibs__call *call, dibs_err err,
         say_reaped(r);
     if (err == DIBS_OK && r->until == INT64_MAX)
         r->until = dibs__add(now, dibs__min(r->lease_ms, LONGEST_MS));
-    bool done = refused || now >= r->until || lk->reaps_over ||
-                lk->c->server.closing || (r->once && !silent) ||
-                (r->sweep && !is_silent(reply));
+    bool done = refused || now >= r->until || lk->reaps_over || lk->c->ending ||
+                (r->once && !silent) || (r->sweep && !is_silent(reply));
     if (done && r->once && err != DIBS_OK && !r->sweep)
         lk->reap_failed = true;
     if (done) {
@@ -165,7 +163,7 @@ static bool in_use(struct reap *r)
 static void reap_ask(struct reap *r)
 {
     dibs_client *c = dibs__line_client(r->line);
-    int64_t timeout = c->server.to.command_timeout_ms;
+    int64_t timeout = c->to.command_timeout_ms;
 
     if (in_use(r)) {
         if (r->once || r->sweep || r->line->locks->reaps_over)
@@ -181,7 +179,7 @@ static void reap_ask(struct reap *r)
     r->call.deadline = dibs__now_ms() + timeout;
     r->call.connect_by = r->call.deadline;
     r->call.slot = r->line->slot;
-    dibs__call_start(dibs__line_server(r->line), &r->call);
+    dibs__call_start(dibs__line_route(r->line), &r->call);
 }
 
 static void reap_timed(struct dibs__timer *t)
@@ -241,8 +239,8 @@ void dibs__sweep(struct dibs__line *line, bool heard)
     }
     r->sweep = true;
     r->wait_ms = heard ? HEARD_MS : SWEEP_MS;
-    r->until = dibs__add(dibs__now_ms() + SWEEPS_MS,
-                         2 * dibs__line_client(line)->fair_call_ms);
+    r->until =
+        dibs__add(dibs__now_ms() + SWEEPS_MS, 2 * line->locks->fair_call_ms);
     dibs__loop_post(&dibs__line_client(line)->loop, &r->start);
 }
 

@@ -114,6 +114,7 @@ static void batch_answered(struct dibs__call *call, dibs_err err,
     struct batch *b = DIBS_OF(call, struct batch, call);
     bool good =
         err == DIBS_OK && reply->type == REPLY_TEXT && reply->len == b->count;
+    int slot = b->items[0].line->slot;
     bool failed = false;
 
     for (size_t i = 0, alone = 0; i < b->count; i++) {
@@ -124,7 +125,7 @@ static void batch_answered(struct dibs__call *call, dibs_err err,
             failed |= one_answered(&b->items[i], letter, call->sent_ms);
     }
     if (failed) /* of a hold that is over there is nothing to say */
-        dibs__server_tell(call->s, DIBS_EVENT_SUSPECT,
+        dibs__client_tell(b->locks->c, slot, DIBS_EVENT_SUSPECT,
                           err ? err : DIBS_ERR_SERVER,
                           "a renewal failed; trying again");
     dibs__free(b);
@@ -142,7 +143,7 @@ static void batch_write(struct dibs__call *call, struct dibs__buf *out,
 
 static void batch_send(struct batch *b)
 {
-    int64_t patience = b->locks->c->server.to.command_timeout_ms;
+    int64_t patience = b->locks->c->to.command_timeout_ms;
 
     for (size_t i = 0; i < b->count; i++)
         if (b->items[i].lease_ms != LEASE_LOOK)
@@ -154,7 +155,9 @@ static void batch_send(struct batch *b)
     b->call.deadline = dibs__now_ms() + 2 * patience;
     b->call.connect_by = b->call.deadline;
     b->call.slot = b->count > 1 ? -1 : b->items[0].line->slot;
-    dibs__call_now(b->server, &b->call);
+    dibs__call_now(b->server ? (struct dibs__route){.server = b->server}
+                             : b->locks->c->route,
+                   &b->call);
 }
 
 /* ---- collecting -------------------------------------------------------- */
@@ -240,7 +243,7 @@ static void collect(struct dibs__locks *lk, struct batch **open,
     struct batch **at = open, *b;
 
     while ((b = *at) &&
-           (b->server != server ||
+           (!server || b->server != server ||
             b->items[0].line->kind->renewal != item->line->kind->renewal))
         at = &b->next;
     if (!b)

@@ -335,9 +335,8 @@ static void keep_looking(struct dibs__line *line, bool listen, int64_t at)
     dibs_client *c = dibs__line_client(line);
 
     dibs__timer_set(&c->loop, &line->timer, at);
-    if (!listen ||
-        dibs__pubsub_listen(dibs__line_pubsub(line), &line->sub, line->channel,
-                            line->channel_len) == DIBS_OK)
+    if (!listen || dibs__line_listen(line, &line->sub, line->channel,
+                                     line->channel_len) == DIBS_OK)
         return;
     dibs__lock(&line->mu);
     line->listening = false; /* no memory: next time */

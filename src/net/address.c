@@ -12,7 +12,8 @@
 #include <string.h>
 
 /* Adds to what is there; cut if need be. Returns the new length. */
-static size_t add(char *buf, size_t size, size_t at, const char *host, int port)
+static size_t add_host(char *buf, size_t size, size_t at, const char *host,
+                       int port)
 {
     bool bare = !strchr(host, ':'); /* IPv6 addresses have colons */
     int n;
@@ -32,7 +33,7 @@ static size_t add_text(char *buf, size_t size, size_t at, const char *text)
     return n < 0 ? at : at + (size_t)n;
 }
 
-static const char *scheme(const struct dibs__url *u)
+static const char *scheme_of(const struct dibs__url *u)
 {
     static const char *const plain[] = {"redis://", "redis-sentinel://",
                                         "redis-cluster://"};
@@ -53,9 +54,9 @@ void dibs__url_address(const struct dibs__url *u, char *buf, size_t size)
                  u->path ? u->path : "", u->db);
         return;
     }
-    at = add_text(buf, size, 0, scheme(u));
+    at = add_text(buf, size, 0, scheme_of(u));
     if (u->host) {
-        at = add(buf, size, at, u->host, u->port);
+        at = add_host(buf, size, at, u->host, u->port);
         if (u->db)
             snprintf(db, sizeof db, "/%d", u->db);
         add_text(buf, size, at, db);
@@ -63,7 +64,7 @@ void dibs__url_address(const struct dibs__url *u, char *buf, size_t size)
     }
     for (size_t i = 0; i < u->host_count; i++) {
         at = add_text(buf, size, at, i ? "," : "");
-        at = add(buf, size, at, u->hosts[i].name, u->hosts[i].port);
+        at = add_host(buf, size, at, u->hosts[i].name, u->hosts[i].port);
     }
     if (u->service) {
         at = add_text(buf, size, at, "/");

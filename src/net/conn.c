@@ -58,7 +58,7 @@ void dibs__conn_drop_socket(struct dibs__conn *cn)
     cn->fd = -1;
 }
 
-static void answer_all(struct dibs__conn *cn)
+static void fail_requests(struct dibs__conn *cn)
 {
     struct dibs__list left;
 
@@ -88,7 +88,7 @@ void dibs__conn_close(struct dibs__conn *cn, dibs_err err, const char *why)
     cn->tls = NULL;
     dibs__conn_drop_socket(cn);
     cn->down(cn, err, why);
-    answer_all(cn);
+    fail_requests(cn);
     dibs__buf_clear(&cn->out);
     dibs__reader_clear(&cn->in);
     if (!cn->dialing) {
@@ -116,14 +116,14 @@ void dibs__conn_fail(struct dibs__conn *cn, dibs_err err, const char *what,
 /* ---- bytes ------------------------------------------------------------- */
 
 /* As send and recv have it; flags: 0 or MSG_DONTWAIT. */
-static ssize_t put(const struct dibs__conn *cn, const char *data, size_t len,
-                   int flags)
+static ssize_t send_bytes(const struct dibs__conn *cn, const char *data,
+                          size_t len, int flags)
 {
     return cn->tls ? dibs__tls_send(cn->tls, data, len, flags)
                    : send(cn->fd, data, len, MSG_NOSIGNAL | flags);
 }
 
-static ssize_t get(struct dibs__conn *cn, int flags)
+static ssize_t get_bytes(struct dibs__conn *cn, int flags)
 {
     return cn->tls ? dibs__tls_recv(cn->tls, cn->bytes, sizeof cn->bytes, flags)
                    : recv(cn->fd, cn->bytes, sizeof cn->bytes, flags);
@@ -144,13 +144,13 @@ static void fail_bytes(struct dibs__conn *cn, const char *what,
 
 /* ---- on the loop ------------------------------------------------------- */
 
-static void timer_fired(struct dibs__timer *t)
+static void conn_timed(struct dibs__timer *t)
 {
     struct dibs__conn *cn = DIBS_OF(t, struct dibs__conn, timer);
     int64_t now = dibs__now_ms(), first = INT64_MAX;
 
     if (cn->state != CONN_READY) {
-        dibs__dial_late(cn);
+        cn->dial_late(cn);
         return;
     }
     for (struct dibs__list *l = cn->fifo.next; l != &cn->fifo; l = l->next)
@@ -162,13 +162,15 @@ static void timer_fired(struct dibs__timer *t)
         dibs__timer_set(cn->lp, &cn->timer, first);
 }
 
+static void conn_event(uv_poll_t *poll, int status, int events);
+
 void dibs__conn_poll(struct dibs__conn *cn, int events)
 {
     if (events == cn->polled)
         return;
     cn->polled = events;
     if (events)
-        uv_poll_start(cn->poll, events, dibs__conn_event);
+        uv_poll_start(cn->poll, events, conn_event);
     else
         uv_poll_stop(cn->poll);
 }
@@ -180,7 +182,8 @@ static ssize_t send_some(const struct dibs__conn *cn)
     size_t at = 0;
 
     while (at < cn->out.len) {
-        ssize_t n = put(cn, cn->out.data + at, cn->out.len - at, MSG_DONTWAIT);
+        ssize_t n =
+            send_bytes(cn, cn->out.data + at, cn->out.len - at, MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
@@ -192,7 +195,7 @@ static ssize_t send_some(const struct dibs__conn *cn)
     return (ssize_t)at;
 }
 
-static void flush(struct dibs__task *t)
+static void flush_out(struct dibs__task *t)
 {
     struct dibs__conn *cn = DIBS_OF(t, struct dibs__conn, flush);
 
@@ -203,7 +206,8 @@ static void flush(struct dibs__task *t)
     ssize_t n = send_some(cn);
     if (n < 0) {
         /* A session's last word says more than that nobody listens. */
-        bool more = cn->tls && get(cn, MSG_DONTWAIT) < 0 && errno == EPROTO;
+        bool more =
+            cn->tls && get_bytes(cn, MSG_DONTWAIT) < 0 && errno == EPROTO;
         fail_bytes(cn, "send", more ? EPROTO : (int)-n);
         return;
     }
@@ -213,7 +217,7 @@ static void flush(struct dibs__task *t)
 }
 
 /* False: out of memory, nothing was appended. */
-static bool append(struct dibs__conn *cn, struct dibs__req *req)
+static bool append_request(struct dibs__conn *cn, struct dibs__req *req)
 {
     size_t before = cn->out.len;
 
@@ -230,7 +234,7 @@ static bool append(struct dibs__conn *cn, struct dibs__req *req)
 
 void dibs__conn_send(struct dibs__conn *cn, struct dibs__req *req)
 {
-    if (!append(cn, req)) {
+    if (!append_request(cn, req)) {
         /* Nothing went out for it, so no reply may be taken for its own: the
          * connection ends, and this one is answered as not executed. */
         req->end = UINT64_MAX;
@@ -302,7 +306,7 @@ static void take_replies(struct dibs__conn *cn)
 /* True: there may be more. */
 static bool read_some(struct dibs__conn *cn)
 {
-    ssize_t n = get(cn, MSG_DONTWAIT);
+    ssize_t n = get_bytes(cn, MSG_DONTWAIT);
 
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return false;
@@ -336,18 +340,14 @@ static void read_rest(struct dibs__conn *cn)
         dibs__tls_dry(cn->tls, false);
 }
 
-void dibs__conn_event(uv_poll_t *poll, int status, int events)
+static void conn_event(uv_poll_t *poll, int status, int events)
 {
     struct dibs__conn *cn = poll->data;
 
     if (status < 0)
         events = UV_READABLE | UV_WRITABLE; /* the calls will say what it is */
-    if (cn->state == CONN_CONNECTING) {
-        dibs__dial_connected(cn);
-        return;
-    }
-    if (cn->state == CONN_SHAKING) {
-        dibs__dial_shake(cn);
+    if (cn->state < CONN_SETUP) {
+        cn->dial_step(cn);
         return;
     }
     bool more = (events & UV_READABLE) != 0;
@@ -356,14 +356,14 @@ void dibs__conn_event(uv_poll_t *poll, int status, int events)
     if (more && cn->tls)
         read_rest(cn);
     if ((events & UV_WRITABLE) && cn->state >= CONN_SETUP && cn->out.len > 0)
-        flush(&cn->flush);
+        flush_out(&cn->flush);
 }
 
 dibs_err dibs__conn_prepare(struct dibs__conn *cn)
 {
     cn->fd = -1;
-    cn->flush.run = flush;
-    cn->timer.fire = timer_fired;
+    cn->flush.run = flush_out;
+    cn->timer.fire = conn_timed;
     dibs__list_init(&cn->fifo);
     return dibs__reader_init(&cn->in);
 }
@@ -379,7 +379,7 @@ void dibs__conn_lend(struct dibs__conn *cn)
 /* After a while without use the server, or something on the way, may have
  * hung up; that is worth one look, so that nothing is sent in vain. And a reply
  * too many must not be taken for the answer to a question that matters. */
-static bool unfit(struct dibs__conn *cn, bool careful, int64_t now_us)
+static bool is_unfit(struct dibs__conn *cn, bool careful, int64_t now_us)
 {
     char byte;
 
@@ -394,12 +394,12 @@ static bool unfit(struct dibs__conn *cn, bool careful, int64_t now_us)
     return n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
 }
 
-static dibs_err send_all(struct dibs__conn *cn)
+static dibs_err send_whole(struct dibs__conn *cn)
 {
     size_t at = 0;
 
     while (at < cn->out.len) {
-        ssize_t n = put(cn, cn->out.data + at, cn->out.len - at, 0);
+        ssize_t n = send_bytes(cn, cn->out.data + at, cn->out.len - at, 0);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -432,19 +432,20 @@ static bool wait_for_bytes(const struct dibs__conn *cn, int64_t expires)
 /* The socket has a time limit of its own, which is as good as the clock for the
  * first receive, and saves a system call. What that does not bring, and shorter
  * limits, go by the clock. OK: there may be something, look. */
-static dibs_err receive(struct dibs__conn *cn, bool by_clock, int64_t expires)
+static dibs_err receive_some(struct dibs__conn *cn, bool by_clock,
+                             int64_t expires)
 {
     int flags = cn->tls && by_clock ? MSG_DONTWAIT : 0;
     ssize_t n = -1;
 
     if (flags) { /* what the session has in hand, no poll tells of */
-        n = get(cn, flags);
+        n = get_bytes(cn, flags);
         if (n >= 0 || errno != EAGAIN)
             return take_bytes(cn, n);
     }
     if (by_clock && !wait_for_bytes(cn, expires))
         return DIBS_ERR_UNKNOWN;
-    n = get(cn, flags);
+    n = get_bytes(cn, flags);
     if (n < 0 && (errno == EINTR || (cn->tls && errno == EAGAIN)))
         return DIBS_OK;
     return take_bytes(cn, n);
@@ -454,10 +455,10 @@ dibs_err dibs__conn_ask(struct dibs__conn *cn, struct dibs__req *req)
 {
     int64_t now_us = dibs__now_us();
 
-    if (unfit(cn, req->careful, now_us) || !append(cn, req))
+    if (is_unfit(cn, req->careful, now_us) || !append_request(cn, req))
         return DIBS_ERR_CONN;
     cn->last_used_us = now_us;
-    return send_all(cn);
+    return send_whole(cn);
 }
 
 dibs_err dibs__conn_hear(struct dibs__conn *cn, int64_t expires,
@@ -469,7 +470,7 @@ dibs_err dibs__conn_hear(struct dibs__conn *cn, int64_t expires,
 
     *reply = NULL;
     for (; err == DIBS_OK && !*reply; by_clock = true) {
-        err = receive(cn, by_clock, expires);
+        err = receive_some(cn, by_clock, expires);
         if (err == DIBS_OK && dibs__reader_next(&cn->in, reply) != DIBS_OK)
             err = DIBS_ERR_UNKNOWN;
     }

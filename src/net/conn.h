@@ -99,6 +99,10 @@ struct dibs__conn {
     char addr[160]; /* the server's address for it */
     char run[48];   /* which run of which server; "" unknown */
 
+    /* dial.c's, until the set-up begins: the socket can go on; until it is
+     * ready: the time is over. */
+    void (*dial_step)(struct dibs__conn *cn);
+    void (*dial_late)(struct dibs__conn *cn);
     struct dibs__resolve *resolve;
     struct addrinfo *found, *next; /* addresses; the next one to try */
     uv_poll_t *poll;
@@ -132,15 +136,11 @@ dibs_err dibs__conn_ask(struct dibs__conn *cn, struct dibs__req *req);
 dibs_err dibs__conn_hear(struct dibs__conn *cn, int64_t expires,
                          const struct dibs__reply **reply);
 
-/* Between conn.c and dial.c. */
+/* For dial.c. */
 dibs_err dibs__conn_prepare(struct dibs__conn *cn);
 void dibs__conn_drop_socket(struct dibs__conn *cn);
 void dibs__conn_fail(struct dibs__conn *cn, dibs_err err, const char *what,
                      int error_number);
 void dibs__conn_poll(struct dibs__conn *cn, int events);
-void dibs__conn_event(uv_poll_t *poll, int status, int events);
-void dibs__dial_connected(struct dibs__conn *cn);
-void dibs__dial_shake(struct dibs__conn *cn);
-void dibs__dial_late(struct dibs__conn *cn);
 
 #endif

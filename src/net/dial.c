@@ -38,7 +38,7 @@ static void try_next_address(struct dibs__conn *cn, int error_number);
 
 /* ---- set-up ------------------------------------------------------------ */
 
-static bool wanted(const struct dibs__conn *cn, enum dibs__hello_kind kind)
+static bool is_wanted(const struct dibs__conn *cn, enum dibs__hello_kind kind)
 {
     if (kind == HELLO_AUTH)
         return cn->to->url.password != NULL;
@@ -92,7 +92,8 @@ static void hello_write(struct dibs__req *req, struct dibs__buf *out)
 }
 
 /* What "name=" is followed by, up to the next space. */
-static void field(const char *text, const char *name, char *out, size_t size)
+static void copy_field(const char *text, const char *name, char *out,
+                       size_t size)
 {
     const char *at = strstr(text, name);
 
@@ -106,27 +107,28 @@ static void field(const char *text, const char *name, char *out, size_t size)
     }
 }
 
-static bool starts(const char *text, const char *with)
+static bool starts_with(const char *text, const char *with)
 {
     return strncmp(text, with, strlen(with)) == 0;
 }
 
 /* Without name and number we can live; without the rest we cannot. */
-static dibs_err refusal(enum dibs__hello_kind kind, const char *text)
+static dibs_err hello_refusal(enum dibs__hello_kind kind, const char *text)
 {
-    if (starts(text, "ERR max number of clients") || starts(text, "LOADING") ||
-        starts(text, "BUSY") || starts(text, "MASTERDOWN"))
+    if (starts_with(text, "ERR max number of clients") ||
+        starts_with(text, "LOADING") || starts_with(text, "BUSY") ||
+        starts_with(text, "MASTERDOWN"))
         return DIBS_ERR_CONN; /* another time */
-    if (kind == HELLO_AUTH || starts(text, "NOAUTH") ||
-        starts(text, "WRONGPASS") || starts(text, "DENIED"))
+    if (kind == HELLO_AUTH || starts_with(text, "NOAUTH") ||
+        starts_with(text, "WRONGPASS") || starts_with(text, "DENIED"))
         return DIBS_ERR_AUTH;
     return kind == HELLO_SELECT ? DIBS_ERR_SERVER : DIBS_OK;
 }
 
 /* A server that does not know AUTH repeats what it was told. Nobody else shall
  * read our password there. */
-static void refused(struct dibs__conn *cn, const struct dibs__hello *h,
-                    dibs_err err, const char *text)
+static void hello_refused(struct dibs__conn *cn, const struct dibs__hello *h,
+                          dibs_err err, const char *text)
 {
     const char *password = cn->to->url.password;
     char less[160];
@@ -134,7 +136,8 @@ static void refused(struct dibs__conn *cn, const struct dibs__hello *h,
     snprintf(less, sizeof less, "%.*s", (int)strcspn(text, ",\r\n"), text);
     if (h->kind != HELLO_AUTH)
         dibs__conn_fail(cn, err, text, 0);
-    else if (!starts(less, "WRONGPASS") && *password && strstr(less, password))
+    else if (!starts_with(less, "WRONGPASS") && *password &&
+             strstr(less, password))
         dibs__conn_fail(cn, err, "AUTH was refused", 0);
     else
         dibs__conn_fail(cn, err, less, 0);
@@ -147,7 +150,7 @@ static bool is_master(const struct dibs__reply *reply)
     return role && strcmp(role->text, "master") == 0;
 }
 
-static void ready(struct dibs__conn *cn)
+static void dial_ready(struct dibs__conn *cn)
 {
     int flags = fcntl(cn->fd, F_GETFL);
 
@@ -166,22 +169,22 @@ static void hello_done(struct dibs__req *req, dibs_err err,
     if (err != DIBS_OK)
         return; /* it is being closed already */
     if (reply->type == REPLY_ERROR) {
-        dibs_err no = refusal(h->kind, reply->text);
+        dibs_err no = hello_refusal(h->kind, reply->text);
         if (no != DIBS_OK) {
-            refused(cn, h, no, reply->text);
+            hello_refused(cn, h, no, reply->text);
             return;
         }
     } else if (h->kind == HELLO_ROLE && !is_master(reply)) {
         dibs__conn_fail(cn, DIBS_ERR_CONN, "the server is not a master", 0);
         return;
     } else if (h->kind == HELLO_RUN && reply->type == REPLY_TEXT) {
-        field(reply->text, "\nrun_id:", cn->run, sizeof cn->run);
+        copy_field(reply->text, "\nrun_id:", cn->run, sizeof cn->run);
     } else if (h->kind == HELLO_INFO && reply->type == REPLY_TEXT) {
-        field(reply->text, "id=", cn->id, sizeof cn->id);
-        field(reply->text, " addr=", cn->addr, sizeof cn->addr);
+        copy_field(reply->text, "id=", cn->id, sizeof cn->id);
+        copy_field(reply->text, " addr=", cn->addr, sizeof cn->addr);
     }
     if (h->kind == HELLO_INFO)
-        ready(cn);
+        dial_ready(cn);
 }
 
 static void say_hello(struct dibs__conn *cn)
@@ -195,7 +198,7 @@ static void say_hello(struct dibs__conn *cn)
         h->req.write = hello_write;
         h->req.done = hello_done;
         h->req.expires = expires;
-        if (wanted(cn, h->kind))
+        if (is_wanted(cn, h->kind))
             dibs__conn_send(cn, &h->req);
     }
 }
@@ -261,29 +264,9 @@ static int start_socket(struct dibs__conn *cn, const struct sockaddr *to,
     return 0;
 }
 
-void dibs__dial_connected(struct dibs__conn *cn)
-{
-    int failed = 0;
-    socklen_t len = sizeof failed;
-
-    if (getsockopt(cn->fd, SOL_SOCKET, SO_ERROR, &failed, &len) != 0)
-        failed = errno;
-    if (failed) {
-        dibs__conn_drop_socket(cn);
-        try_next_address(cn, failed);
-        return;
-    }
-    if (!cn->tls) {
-        say_hello(cn);
-        return;
-    }
-    cn->state = CONN_SHAKING;
-    dibs__dial_shake(cn);
-}
-
 /* With a server that fails the test no other address is tried: nobody else has
  * a right to answer in its place. */
-void dibs__dial_shake(struct dibs__conn *cn)
+static void dial_shake(struct dibs__conn *cn)
 {
     switch (dibs__tls_shake(cn->tls, cn->fd)) {
     case TLS_DONE:
@@ -304,7 +287,35 @@ void dibs__dial_shake(struct dibs__conn *cn)
     }
 }
 
-void dibs__dial_late(struct dibs__conn *cn)
+static void dial_connected(struct dibs__conn *cn)
+{
+    int failed = 0;
+    socklen_t len = sizeof failed;
+
+    if (getsockopt(cn->fd, SOL_SOCKET, SO_ERROR, &failed, &len) != 0)
+        failed = errno;
+    if (failed) {
+        dibs__conn_drop_socket(cn);
+        try_next_address(cn, failed);
+        return;
+    }
+    if (!cn->tls) {
+        say_hello(cn);
+        return;
+    }
+    cn->state = CONN_SHAKING;
+    dial_shake(cn);
+}
+
+static void dial_step(struct dibs__conn *cn)
+{
+    if (cn->state == CONN_SHAKING)
+        dial_shake(cn);
+    else
+        dial_connected(cn);
+}
+
+static void dial_late(struct dibs__conn *cn)
 {
     const char *why = "no connection within the time limit";
 
@@ -346,7 +357,7 @@ static void try_next_address(struct dibs__conn *cn, int error_number)
     fail_address(cn, error_number);
 }
 
-static void resolved(void *arg, const struct dibs__resolved *r)
+static void host_resolved(void *arg, const struct dibs__resolved *r)
 {
     struct dibs__conn *cn = arg;
 
@@ -370,7 +381,7 @@ static void dial_unix(struct dibs__conn *cn)
         dibs__conn_fail(cn, DIBS_ERR_CONN, "", failed);
 }
 
-static void dial(struct dibs__task *t)
+static void dial_begin(struct dibs__task *t)
 {
     struct dibs__conn *cn = DIBS_OF(t, struct dibs__conn, step);
     const struct dibs__url *url = &cn->to->url;
@@ -384,7 +395,7 @@ static void dial(struct dibs__task *t)
         dial_unix(cn);
         return;
     }
-    cn->resolve = dibs__resolve_start(cn->lp, url, resolved, cn);
+    cn->resolve = dibs__resolve_start(cn->lp, url, host_resolved, cn);
     if (!cn->resolve)
         dibs__conn_fail(cn, DIBS_ERR_NOMEM, "no memory or thread for a look-up",
                         0);
@@ -397,9 +408,11 @@ dibs_err dibs__conn_open(struct dibs__conn *cn)
     if (err != DIBS_OK)
         return err;
     cn->state = CONN_RESOLVING;
+    cn->dial_step = dial_step;
+    cn->dial_late = dial_late;
     dibs__timer_set(cn->lp, &cn->timer,
                     dibs__add(dibs__now_ms(), cn->to->connect_timeout_ms));
-    cn->step.run = dial;
+    cn->step.run = dial_begin;
     cn->dialing = true;
     dibs__loop_post(cn->lp, &cn->step);
     return DIBS_OK;

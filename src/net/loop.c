@@ -15,7 +15,9 @@
  *
  *         Timers are an ordered tree and one libuv timer for the first of
  *         them. Their time goes on while the machine sleeps, libuv's does not;
- *         so the loop looks again at least every two seconds.
+ *         so the loop looks again at least every two seconds. A timer that is
+ *         set while others fire is not due before the loop has been round once:
+ *         one that is always late must not keep sockets from their turn.
  *
  * Trouble libuv aborts the program if the pipe that it makes once for a process
  *         cannot be made, and a loop that cannot be made whole leaves its epoll
@@ -39,14 +41,7 @@ static int timer_order(const struct dibs__timer *a, const struct dibs__timer *b)
     return a < b ? -1 : a > b;
 }
 
-#if defined(__GNUC__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-function"
-#endif
-RB_GENERATE_STATIC(dibs__timers, dibs__timer, node, timer_order)
-#if defined(__GNUC__)
-#pragma GCC diagnostic pop
-#endif
+DIBS_TREE(dibs__timers, dibs__timer, node, timer_order);
 
 static void clock_fired(uv_timer_t *clock);
 
@@ -59,27 +54,28 @@ static void clock_set(struct dibs__loop *lp)
         return;
     }
     int64_t in = first->at - dibs__now_ms();
-    in = dibs__min(dibs__max(in, 0), LONGEST_SLEEP_MS);
+    in = dibs__min(dibs__max(in, lp->firing ? 1 : 0), LONGEST_SLEEP_MS);
     uv_timer_start(&lp->clock, clock_fired, (uint64_t)in, 0);
 }
 
 static void clock_fired(uv_timer_t *clock)
 {
     struct dibs__loop *lp = clock->data;
-    int64_t now = dibs__now_ms();
     struct dibs__timer *t;
 
-    while ((t = RB_MIN(dibs__timers, &lp->timers)) && t->at <= now) {
+    lp->firing = dibs__now_ms();
+    while ((t = RB_MIN(dibs__timers, &lp->timers)) && t->at <= lp->firing) {
         dibs__timer_stop(lp, t);
         t->fire(t);
     }
     clock_set(lp);
+    lp->firing = 0;
 }
 
 void dibs__timer_set(struct dibs__loop *lp, struct dibs__timer *t, int64_t at)
 {
     dibs__timer_stop(lp, t);
-    t->at = at;
+    t->at = dibs__max(at, lp->firing ? lp->firing + 1 : at);
     t->armed = true;
     RB_INSERT(dibs__timers, &lp->timers, t);
     if (RB_MIN(dibs__timers, &lp->timers) == t)
@@ -158,7 +154,7 @@ static void after_sleep(uv_check_t *check)
     dibs__unlock(&lp->mu);
 }
 
-static void woken(uv_async_t *wake)
+static void wake_came(uv_async_t *wake)
 {
     (void)wake; /* before_sleep does the work */
 }
@@ -193,7 +189,7 @@ static void *loop_main(void *arg)
 
 static bool handles_init(struct dibs__loop *lp)
 {
-    if (uv_async_init(&lp->uv, &lp->wake, woken) != 0)
+    if (uv_async_init(&lp->uv, &lp->wake, wake_came) != 0)
         return false;
     uv_timer_init(&lp->uv, &lp->clock);
     uv_prepare_init(&lp->uv, &lp->prepare);

@@ -7,10 +7,10 @@
 
 #include "base/list.h"
 #include "base/sync.h"
+#include "base/tree.h"
 
 #include <dibs/dibs.h>
 #include <uv.h>
-#include <uv/tree.h>
 
 /* Something to be done on the io thread. Lives inside whatever it is about,
  * and must not be posted again before it ran. */
@@ -36,6 +36,7 @@ struct dibs__loop {
     uv_prepare_t prepare;       /* io only */
     uv_check_t check;           /* io only */
     struct dibs__timers timers; /* io only */
+    int64_t firing;             /* io only: timers up to this time fire; or 0 */
     struct dibs__list flushes;  /* io only: to run before the next sleep */
     pthread_t thread;
     dibs__mutex mu;

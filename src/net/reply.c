@@ -48,7 +48,7 @@ static struct reply_chunk *chunk_new(size_t cap)
     return c;
 }
 
-static void *take(struct dibs__reader *r, size_t size)
+static void *take_memory(struct dibs__reader *r, size_t size)
 {
     size_t need = (size + 15) & ~(size_t)15;
     struct reply_chunk *c = r->chunks;
@@ -82,10 +82,10 @@ static void take_all_back(struct dibs__reader *r)
     r->used = 0;
 }
 
-static struct dibs__reply *make(const redisReadTask *task,
-                                enum dibs__reply_type type)
+static struct dibs__reply *make_reply(const redisReadTask *task,
+                                      enum dibs__reply_type type)
 {
-    struct dibs__reply *reply = take(task->privdata, sizeof *reply);
+    struct dibs__reply *reply = take_memory(task->privdata, sizeof *reply);
 
     if (!reply)
         return NULL;
@@ -100,8 +100,9 @@ static struct dibs__reply *make(const redisReadTask *task,
 static void *make_text(const redisReadTask *task, char *text, size_t len)
 {
     bool error = task->type == REDIS_REPLY_ERROR;
-    struct dibs__reply *reply = make(task, error ? REPLY_ERROR : REPLY_TEXT);
-    char *copy = reply ? take(task->privdata, len + 1) : NULL;
+    struct dibs__reply *reply =
+        make_reply(task, error ? REPLY_ERROR : REPLY_TEXT);
+    char *copy = reply ? take_memory(task->privdata, len + 1) : NULL;
 
     if (!copy)
         return NULL;
@@ -124,12 +125,13 @@ static void *make_array(const redisReadTask *task, element_count count)
         r->beyond = true;
         return NULL;
     }
-    reply = make(task, REPLY_ARRAY);
+    reply = make_reply(task, REPLY_ARRAY);
     if (!reply)
         return NULL;
     reply->len = (size_t)count;
     if (count > 0) {
-        reply->elem = take(r, (size_t)count * sizeof(struct dibs__reply *));
+        reply->elem =
+            take_memory(r, (size_t)count * sizeof(struct dibs__reply *));
         if (!reply->elem)
             return NULL;
     }
@@ -138,7 +140,7 @@ static void *make_array(const redisReadTask *task, element_count count)
 
 static void *make_num(const redisReadTask *task, long long num)
 {
-    struct dibs__reply *reply = make(task, REPLY_NUM);
+    struct dibs__reply *reply = make_reply(task, REPLY_NUM);
 
     if (reply)
         reply->num = num > DIBS__REPLY_NUM_MAX    ? DIBS__REPLY_NUM_MAX
@@ -149,7 +151,7 @@ static void *make_num(const redisReadTask *task, long long num)
 
 static void *make_nil(const redisReadTask *task)
 {
-    return make(task, REPLY_NIL);
+    return make_reply(task, REPLY_NIL);
 }
 
 #if HIREDIS_MAJOR >= 1
@@ -214,7 +216,7 @@ void dibs__reader_clear(struct dibs__reader *r)
     *r = (struct dibs__reader){0};
 }
 
-static dibs_err broken(const struct dibs__reader *r)
+static dibs_err why_broken(const struct dibs__reader *r)
 {
     const redisReader *hi = r->hi;
 
@@ -232,7 +234,7 @@ dibs_err dibs__reader_feed(struct dibs__reader *r, const char *data, size_t len)
         return DIBS_ERR_PROTOCOL;
     }
     r->open_line = r->open_line && !memchr(data, '\n', len);
-    return redisReaderFeed(hi, data, len) == REDIS_OK ? DIBS_OK : broken(r);
+    return redisReaderFeed(hi, data, len) == REDIS_OK ? DIBS_OK : why_broken(r);
 }
 
 /* There is no reply yet. What is there of it, or of its next element, begins
@@ -262,7 +264,7 @@ dibs_err dibs__reader_next(struct dibs__reader *r,
     }
     *out = NULL;
     if (!r->open_line && redisReaderGetReply(r->hi, &reply) != REDIS_OK)
-        return broken(r);
+        return why_broken(r);
     if (!reply)
         return wait_for_more(r);
     r->given = true;

@@ -51,7 +51,7 @@ static void resolve_free(struct dibs__resolve *rs)
     dibs__free(rs);
 }
 
-static void *look_up(void *arg)
+static void *resolve_main(void *arg)
 {
     struct dibs__resolve *rs = arg;
     struct addrinfo want = {.ai_family = AF_UNSPEC,
@@ -76,7 +76,7 @@ static void *look_up(void *arg)
     return NULL;
 }
 
-static void answer(struct dibs__task *t)
+static void tell_resolved(struct dibs__task *t)
 {
     struct dibs__resolve *rs = DIBS_OF(t, struct dibs__resolve, answer);
 
@@ -109,12 +109,12 @@ struct dibs__resolve *dibs__resolve_start(struct dibs__loop *lp,
     rs->lp = lp;
     rs->fn = fn;
     rs->arg = arg;
-    rs->answer.run = answer;
+    rs->answer.run = tell_resolved;
     rs->host = dibs__strdup(url->host);
     snprintf(rs->port, sizeof rs->port, "%d", url->port & 0xffff);
     rs->tls = url->tls.on ? dibs__tls_new(url) : NULL;
     if (rs->host && (rs->tls || !url->tls.on) &&
-        dibs__thread_start(&thread, "dibs-dns", look_up, rs)) {
+        dibs__thread_start(&thread, "dibs-dns", resolve_main, rs)) {
         pthread_detach(thread);
         return rs;
     }

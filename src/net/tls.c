@@ -138,7 +138,7 @@ static void init_once(void)
 __attribute__((format(printf, 2, 3)))
 #endif
 static bool
-say(struct dibs__tls *t, const char *fmt, ...)
+say_why(struct dibs__tls *t, const char *fmt, ...)
 {
     va_list ap;
 
@@ -161,26 +161,26 @@ static void say_verdict(struct dibs__tls *t, long verdict)
     switch (verdict) {
     case X509_V_ERR_HOSTNAME_MISMATCH:
     case X509_V_ERR_IP_ADDRESS_MISMATCH:
-        say(t, "TLS: the server's certificate is for another host than %s",
-            t->name);
+        say_why(t, "TLS: the server's certificate is for another host than %s",
+                t->name);
         return;
     case X509_V_ERR_CERT_HAS_EXPIRED:
-        say(t, "TLS: the server's certificate has expired");
+        say_why(t, "TLS: the server's certificate has expired");
         return;
     case X509_V_ERR_CERT_NOT_YET_VALID:
-        say(t, "TLS: the server's certificate is not valid yet");
+        say_why(t, "TLS: the server's certificate is not valid yet");
         return;
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
-        say(t, "TLS: the server's certificate is from an unknown CA (%s)",
-            t->set.ca ? t->set.ca : "those of the system were tried");
+        say_why(t, "TLS: the server's certificate is from an unknown CA (%s)",
+                t->set.ca ? t->set.ca : "those of the system were tried");
         return;
     default:
-        say(t, "TLS: the server's certificate cannot be trusted: %s",
-            X509_verify_cert_error_string(verdict));
+        say_why(t, "TLS: the server's certificate cannot be trusted: %s",
+                X509_verify_cert_error_string(verdict));
     }
 }
 
@@ -195,16 +195,17 @@ static void say_alert(struct dibs__tls *t, int alert)
                 alert == TLS1_AD_DECRYPT_ERROR;
 
     if (ours && t->asked && !t->set.cert)
-        say(t, "TLS: the server wants a client certificate, and we have none");
+        say_why(t,
+                "TLS: the server wants a client certificate, and we have none");
     else if (ours && t->asked)
-        say(t, "TLS: the server does not accept our certificate %s: %s",
-            t->set.cert, last_words());
+        say_why(t, "TLS: the server does not accept our certificate %s: %s",
+                t->set.cert, last_words());
     else
-        say(t, "TLS: the server refuses: %s", last_words());
+        say_why(t, "TLS: the server refuses: %s", last_words());
 }
 
 /* Puts the failure of an operation into words. */
-static void explain(struct dibs__tls *t)
+static void explain_ssl(struct dibs__tls *t)
 {
     long verdict = SSL_get_verify_result(t->ssl);
     int reason = ERR_GET_REASON(ERR_peek_error());
@@ -215,9 +216,9 @@ static void explain(struct dibs__tls *t)
         say_alert(t, reason - SSL_AD_REASON_OFFSET);
     else if (!t->up && (reason == SSL_R_WRONG_VERSION_NUMBER ||
                         reason == SSL_R_PACKET_LENGTH_TOO_LONG))
-        say(t, "TLS: the server does not speak TLS on this port");
+        say_why(t, "TLS: the server does not speak TLS on this port");
     else
-        say(t, "TLS: %s", last_words());
+        say_why(t, "TLS: %s", last_words());
 }
 
 /* ---- the files --------------------------------------------------------- */
@@ -240,10 +241,10 @@ static bool say_file(struct dibs__tls *t, const char *word, const char *path,
     char text[80];
 
     if (fd < 0)
-        return say(t, "TLS: cannot read %s '%s': %s", word, path,
-                   strerror_r(errno, text, sizeof text));
+        return say_why(t, "TLS: cannot read %s '%s': %s", word, path,
+                       strerror_r(errno, text, sizeof text));
     close(fd);
-    return say(t, "TLS: %s '%s' %s", word, path, lacks);
+    return say_why(t, "TLS: %s '%s' %s", word, path, lacks);
 }
 
 static bool is_folder(const char *path)
@@ -340,19 +341,19 @@ static bool set_up(struct dibs__tls *t, SSL_CTX *ctx)
     SSL_CTX_set_verify(ctx, t->set.insecure ? SSL_VERIFY_NONE : SSL_VERIFY_PEER,
                        NULL);
     if (SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) != 1)
-        return say(t, "TLS: this OpenSSL has no TLS 1.2");
+        return say_why(t, "TLS: this OpenSSL has no TLS 1.2");
     if (!load_ca(t, ctx) || !load_own(t, ctx))
         return false;
     t->ssl = SSL_new(ctx);
     BIO *bio = t->ssl ? BIO_new(method) : NULL;
     if (!bio)
-        return say(t, "TLS: out of memory");
+        return say_why(t, "TLS: out of memory");
     BIO_set_data(bio, t);
     BIO_set_init(bio, 1);
     SSL_set_bio(t->ssl, bio, bio); /* takes it */
     SSL_set_cert_cb(t->ssl, cert_asked, t);
     SSL_set_connect_state(t->ssl);
-    return set_name(t) || say(t, "TLS: '%s' is no name of a host", t->name);
+    return set_name(t) || say_why(t, "TLS: '%s' is no name of a host", t->name);
 }
 
 bool dibs__tls_load(struct dibs__tls *t)
@@ -360,13 +361,13 @@ bool dibs__tls_load(struct dibs__tls *t)
     pthread_once(&once, init_once);
     ERR_clear_error();
     SSL_CTX *ctx = method ? SSL_CTX_new(TLS_client_method()) : NULL;
-    bool fine = ctx ? set_up(t, ctx) : say(t, "TLS: out of memory");
+    bool fine = ctx ? set_up(t, ctx) : say_why(t, "TLS: out of memory");
     SSL_CTX_free(ctx); /* the session has a reference */
     ERR_clear_error();
     return fine;
 }
 
-static bool copy(const char *from, char **to)
+static bool keep_text(const char *from, char **to)
 {
     *to = from ? dibs__strdup(from) : NULL;
     return !from || *to;
@@ -380,9 +381,10 @@ struct dibs__tls *dibs__tls_new(const struct dibs__url *url)
         return NULL;
     t->fd = -1;
     t->set.insecure = url->tls.insecure;
-    if (copy(url->tls.ca, &t->set.ca) && copy(url->tls.cert, &t->set.cert) &&
-        copy(url->tls.key, &t->set.key) &&
-        copy(url->tls.sni ? url->tls.sni : url->host, &t->name)) {
+    if (keep_text(url->tls.ca, &t->set.ca) &&
+        keep_text(url->tls.cert, &t->set.cert) &&
+        keep_text(url->tls.key, &t->set.key) &&
+        keep_text(url->tls.sni ? url->tls.sni : url->host, &t->name)) {
         size_t len = strlen(t->name);
         if (len > 1 && t->name[len - 1] == '.')
             t->name[len - 1] = '\0'; /* certificates do not write it */
@@ -416,7 +418,7 @@ const char *dibs__tls_why(const struct dibs__tls *t)
 
 /* ---- in use ------------------------------------------------------------ */
 
-static void begin(struct dibs__tls *t, int flags)
+static void begin_io(struct dibs__tls *t, int flags)
 {
     ERR_clear_error(); /* SSL_get_error would take an old one for ours */
     t->wait = t->wait_out = !(flags & MSG_DONTWAIT);
@@ -424,7 +426,7 @@ static void begin(struct dibs__tls *t, int flags)
 }
 
 /* What send and recv would return, and errno. */
-static ssize_t outcome(struct dibs__tls *t, int result)
+static ssize_t io_outcome(struct dibs__tls *t, int result)
 {
     if (result > 0)
         return result;
@@ -443,7 +445,7 @@ static ssize_t outcome(struct dibs__tls *t, int result)
         return -1;
     default:
         t->torn = true;
-        explain(t);
+        explain_ssl(t);
         errno = EPROTO;
         return -1;
     }
@@ -452,7 +454,7 @@ static ssize_t outcome(struct dibs__tls *t, int result)
 enum dibs__tls_step dibs__tls_shake(struct dibs__tls *t, int fd)
 {
     t->fd = fd;
-    begin(t, MSG_DONTWAIT);
+    begin_io(t, MSG_DONTWAIT);
     int result = SSL_do_handshake(t->ssl);
     if (result == 1) {
         t->up = true;
@@ -463,9 +465,10 @@ enum dibs__tls_step dibs__tls_shake(struct dibs__tls *t, int fd)
         return TLS_READ;
     if (error == SSL_ERROR_WANT_WRITE)
         return TLS_WRITE;
-    ssize_t n = outcome(t, result);
+    ssize_t n = io_outcome(t, result);
     if (n == 0 || errno != EPROTO) {
-        say(t, "the server closed the connection in the TLS handshake; is this "
+        say_why(
+            t, "the server closed the connection in the TLS handshake; is this "
                "its port for TLS?");
         return TLS_CUT;
     }
@@ -477,9 +480,9 @@ ssize_t dibs__tls_send(struct dibs__tls *t, const void *data, size_t len,
 {
     const size_t most = 1u << 20; /* OpenSSL's count is an int */
 
-    begin(t, flags);
+    begin_io(t, flags);
     ssize_t n =
-        outcome(t, SSL_write(t->ssl, data, (int)(len < most ? len : most)));
+        io_outcome(t, SSL_write(t->ssl, data, (int)(len < most ? len : most)));
     t->half = n <= 0;
     if (n != 0)
         return n;
@@ -489,8 +492,8 @@ ssize_t dibs__tls_send(struct dibs__tls *t, const void *data, size_t len,
 
 ssize_t dibs__tls_recv(struct dibs__tls *t, void *data, size_t len, int flags)
 {
-    begin(t, flags);
-    return outcome(t, SSL_read(t->ssl, data, (int)len));
+    begin_io(t, flags);
+    return io_outcome(t, SSL_read(t->ssl, data, (int)len));
 }
 
 bool dibs__tls_more(const struct dibs__tls *t)
@@ -509,7 +512,7 @@ bool dibs__tls_quiet(struct dibs__tls *t, bool look)
 
     if (!look && !dibs__tls_more(t))
         return true;
-    begin(t, MSG_DONTWAIT);
-    ssize_t n = outcome(t, SSL_peek(t->ssl, &byte, 1));
+    begin_io(t, MSG_DONTWAIT);
+    ssize_t n = io_outcome(t, SSL_peek(t->ssl, &byte, 1));
     return n < 0 && errno == EAGAIN;
 }

@@ -55,7 +55,7 @@ struct reading {
     const char *why;
 };
 
-static dibs_err refuse(struct reading *r, const char *why)
+static dibs_err refuse_url(struct reading *r, const char *why)
 {
     r->why = why;
     return DIBS_ERR_INVALID;
@@ -63,7 +63,7 @@ static dibs_err refuse(struct reading *r, const char *why)
 
 /* Cuts p at the first c: what is before it goes into *head, what is behind it
  * stays in *p. Without a c, false and nothing changes. */
-static bool cut(struct piece *p, char c, struct piece *head)
+static bool cut_at(struct piece *p, char c, struct piece *head)
 {
     const char *at = p->len > 0 ? memchr(p->at, c, p->len) : NULL;
 
@@ -87,7 +87,7 @@ static int hex_value(char c)
 
 /* Copies p with its %XX resolved. On failure *out may hold the part that was
  * read; it belongs to the URL, which is cleared then. */
-static dibs_err decode(struct reading *r, struct piece p, char **out)
+static dibs_err decode_piece(struct reading *r, struct piece p, char **out)
 {
     char *to = *out = dibs__calloc(p.len + 1, 1);
 
@@ -99,11 +99,11 @@ static dibs_err decode(struct reading *r, struct piece p, char **out)
             continue;
         }
         if (p.len - i < 3)
-            return refuse(r, "a % is followed by two hex digits");
+            return refuse_url(r, "a % is followed by two hex digits");
         int high = hex_value(p.at[i + 1]);
         int low = hex_value(p.at[i + 2]);
         if (high < 0 || low < 0 || (high == 0 && low == 0))
-            return refuse(r, "a % is followed by two hex digits, not 00");
+            return refuse_url(r, "a % is followed by two hex digits, not 00");
         *to++ = (char)(high << 4 | low);
         i += 2;
     }
@@ -131,7 +131,7 @@ static dibs_err read_db(struct reading *r, struct piece p)
 {
     return read_number(p, &r->u.db)
                ? DIBS_OK
-               : refuse(r, "the database is a plain number");
+               : refuse_url(r, "the database is a plain number");
 }
 
 /* ---- who and where ------------------------------------------------------ */
@@ -142,15 +142,15 @@ static dibs_err read_db(struct reading *r, struct piece p)
 static dibs_err read_login(struct reading *r, struct piece p)
 {
     struct piece user = p;
-    bool has_password = cut(&p, ':', &user);
+    bool has_password = cut_at(&p, ':', &user);
     dibs_err err = DIBS_OK;
 
     if (user.len == 0 && (!has_password || p.len == 0))
-        return refuse(r, "there is an @, but neither user nor password");
+        return refuse_url(r, "there is an @, but neither user nor password");
     if (user.len > 0)
-        err = decode(r, user, &r->u.user);
+        err = decode_piece(r, user, &r->u.user);
     if (err == DIBS_OK && has_password)
-        err = decode(r, p, &r->u.password);
+        err = decode_piece(r, p, &r->u.password);
     return err;
 }
 
@@ -194,10 +194,11 @@ static dibs_err read_address(struct reading *r, struct piece p, int port,
 
     if (bracket) {
         rest = piece_of(p.at + 1, p.at + p.len);
-        if (!cut(&rest, ']', &host) || !is_ipv6(host))
-            return refuse(r, "in brackets there is an IPv6 address");
+        if (!cut_at(&rest, ']', &host) || !is_ipv6(host))
+            return refuse_url(r, "in brackets there is an IPv6 address");
         if (rest.len > 0 && rest.at[0] != ':')
-            return refuse(r, "behind the bracket there is a colon and a port");
+            return refuse_url(r,
+                              "behind the bracket there is a colon and a port");
     } else {
         const char *colon = p.len > 0 ? memchr(p.at, ':', p.len) : NULL;
         if (colon) {
@@ -205,14 +206,14 @@ static dibs_err read_address(struct reading *r, struct piece p, int port,
             rest = piece_of(colon, p.at + p.len);
         }
         if (!is_name(host))
-            return refuse(r, "a host is missing, or is no name or address");
+            return refuse_url(r, "a host is missing, or is no name or address");
     }
 
     out->port = port;
     if (rest.len > 0) {
         rest = piece_of(rest.at + 1, rest.at + rest.len);
         if (!read_number(rest, &out->port) || !is_port(out->port))
-            return refuse(r, "a port is a number from 1 to 65535");
+            return refuse_url(r, "a port is a number from 1 to 65535");
     }
     out->name = dibs__strndup(host.at, host.len);
     return out->name ? DIBS_OK : DIBS_ERR_NOMEM;
@@ -223,7 +224,7 @@ static dibs_err read_one_address(struct reading *r, struct piece p)
     struct dibs__url_host only = {NULL, 0};
 
     if (p.len > 0 && memchr(p.at, ',', p.len))
-        return refuse(r, "a list of hosts needs a sentinel or cluster URL");
+        return refuse_url(r, "a list of hosts needs a sentinel or cluster URL");
     dibs_err err = read_address(r, p, DIBS__URL_PORT, &only);
     r->u.host = only.name;
     r->u.port = only.port;
@@ -238,7 +239,7 @@ static dibs_err read_list(struct reading *r, struct piece p, int port)
     for (size_t i = 0; i < p.len; i++)
         count += p.at[i] == ',';
     if (count > DIBS__URL_HOSTS_MAX)
-        return refuse(r, "there are more than 64 hosts");
+        return refuse_url(r, "there are more than 64 hosts");
     r->u.hosts = dibs__calloc(count, sizeof *r->u.hosts);
     if (!r->u.hosts)
         return DIBS_ERR_NOMEM;
@@ -246,7 +247,7 @@ static dibs_err read_list(struct reading *r, struct piece p, int port)
     for (size_t i = 0; i < count; i++) {
         struct piece one = p;
         if (i + 1 < count)
-            cut(&p, ',', &one);
+            cut_at(&p, ',', &one);
         dibs_err err = read_address(r, one, port, &r->u.hosts[i]);
         if (err != DIBS_OK)
             return err;
@@ -282,14 +283,14 @@ static dibs_err read_value(struct reading *r, const struct word *w,
     if (w->field == FIELD(db))
         return read_db(r, value);
     if (value.len == 0)
-        return refuse(r, "a word of the query has nothing behind its =");
+        return refuse_url(r, "a word of the query has nothing behind its =");
     if (w->field == FIELD(tls.insecure)) {
         r->u.tls.insecure = true;
         return value.len == 1 && value.at[0] == '1'
                    ? DIBS_OK
-                   : refuse(r, "insecure is 1, or is not there");
+                   : refuse_url(r, "insecure is 1, or is not there");
     }
-    return decode(r, value, (char **)((char *)&r->u + w->field));
+    return decode_piece(r, value, (char **)((char *)&r->u + w->field));
 }
 
 /* word=value */
@@ -297,20 +298,21 @@ static dibs_err read_pair(struct reading *r, struct piece p, int groups)
 {
     struct piece key;
 
-    if (!cut(&p, '=', &key))
-        return refuse(r, "behind the ? there is word=value&word=value");
+    if (!cut_at(&p, '=', &key))
+        return refuse_url(r, "behind the ? there is word=value&word=value");
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         const struct word *w = &words[i];
         if (strlen(w->name) != key.len || memcmp(w->name, key.at, key.len) != 0)
             continue;
         if (!(w->group & groups))
-            return refuse(r, "the query has a word that this scheme has not");
+            return refuse_url(r,
+                              "the query has a word that this scheme has not");
         if (r->seen & 1u << i)
-            return refuse(r, "the query has a word twice");
+            return refuse_url(r, "the query has a word twice");
         r->seen |= 1u << i;
         return read_value(r, w, p);
     }
-    return refuse(r, "the query has a word that dibs does not know");
+    return refuse_url(r, "the query has a word that dibs does not know");
 }
 
 static dibs_err read_query(struct reading *r, struct piece p, int groups)
@@ -319,15 +321,15 @@ static dibs_err read_query(struct reading *r, struct piece p, int groups)
     dibs_err err = DIBS_OK;
 
     if (groups == WORDS_NONE)
-        return refuse(r, "this scheme has no query");
-    while (err == DIBS_OK && cut(&p, '&', &pair))
+        return refuse_url(r, "this scheme has no query");
+    while (err == DIBS_OK && cut_at(&p, '&', &pair))
         err = read_pair(r, pair, groups);
     if (err == DIBS_OK)
         err = read_pair(r, p, groups);
     if (err == DIBS_OK && r->u.sentinel_user && !r->u.sentinel_password)
-        err = refuse(r, "sentinel_user needs a sentinel_password");
+        err = refuse_url(r, "sentinel_user needs a sentinel_password");
     if (err == DIBS_OK && r->u.tls.key && !r->u.tls.cert)
-        err = refuse(r, "key needs a cert");
+        err = refuse_url(r, "key needs a cert");
     return err;
 }
 
@@ -352,13 +354,13 @@ static dibs_err read_tail(struct reading *r, struct piece p)
         return rest.len > 0 ? read_db(r, rest) : DIBS_OK;
     case URL_SENTINEL:
         if (rest.len == 0 || memchr(rest.at, '/', rest.len))
-            return refuse(r, "behind the sentinels there is /service");
-        return decode(r, rest, &r->u.service);
+            return refuse_url(r, "behind the sentinels there is /service");
+        return decode_piece(r, rest, &r->u.service);
     case URL_CLUSTER:
         break;
     }
     if (rest.len > 0 && (read_db(r, rest) != DIBS_OK || r->u.db != 0))
-        return refuse(r, "a cluster has database 0 only");
+        return refuse_url(r, "a cluster has database 0 only");
     return DIBS_OK;
 }
 
@@ -372,9 +374,9 @@ static dibs_err read_hosts(struct reading *r, struct piece p)
     struct piece login;
     dibs_err err = DIBS_OK;
 
-    if (cut(&address, '@', &login))
+    if (cut_at(&address, '@', &login))
         err = read_login(r, login);
-    if (err == DIBS_OK && cut(&query, '?', &tail))
+    if (err == DIBS_OK && cut_at(&query, '?', &tail))
         err = read_query(r, query, r->scheme->words);
     if (err == DIBS_OK)
         err = read_tail(r, tail);
@@ -399,23 +401,23 @@ static dibs_err read_unix(struct reading *r, struct piece p)
 
     r->u.unix_socket = true;
     if (before.len > 0) {
-        if (!cut(&before, '@', &login) || before.len > 0)
-            return refuse(r, "the path of a socket begins with a slash");
+        if (!cut_at(&before, '@', &login) || before.len > 0)
+            return refuse_url(r, "the path of a socket begins with a slash");
         err = read_login(r, login);
     }
-    if (err == DIBS_OK && cut(&query, '?', &path))
+    if (err == DIBS_OK && cut_at(&query, '?', &path))
         err = read_query(r, query, r->scheme->words);
     if (err == DIBS_OK && (path.len == 0 || path.at[0] != '/'))
-        err = refuse(r, "the path of a socket begins with a slash");
+        err = refuse_url(r, "the path of a socket begins with a slash");
     if (err == DIBS_OK)
-        err = decode(r, path, &r->u.path);
+        err = decode_piece(r, path, &r->u.path);
     if (err != DIBS_OK)
         return err;
 
     size_t len = strlen(r->u.path);
     if (r->u.path[len - 1] == '/')
-        return refuse(r, "the path of a socket is a folder");
-    return len > PATH_LIMIT ? refuse(r, "the path of a socket is too long")
+        return refuse_url(r, "the path of a socket is a folder");
+    return len > PATH_LIMIT ? refuse_url(r, "the path of a socket is too long")
                             : DIBS_OK;
 }
 
@@ -463,9 +465,10 @@ static size_t scheme_length(struct piece p, const char *prefix)
 static dibs_err read_any(struct reading *r, struct piece p)
 {
     if (p.len > DIBS__URL_MAX)
-        return refuse(r, "it is longer than 4096 bytes");
+        return refuse_url(r, "it is longer than 4096 bytes");
     if (!is_clean(p))
-        return refuse(r, "it has a blank, a control character or a # in it");
+        return refuse_url(r,
+                          "it has a blank, a control character or a # in it");
     for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++) {
         size_t len = scheme_length(p, schemes[i].prefix);
         if (len == 0)
@@ -475,7 +478,7 @@ static dibs_err read_any(struct reading *r, struct piece p)
         r->u.tls.on = (schemes[i].words & WORDS_TLS) != 0;
         return schemes[i].read(r, piece_of(p.at + len, p.at + p.len));
     }
-    return refuse(r, "it begins with no scheme that dibs knows");
+    return refuse_url(r, "it begins with no scheme that dibs knows");
 }
 
 dibs_err dibs__url_parse(const char *text, struct dibs__url *out,

@@ -219,7 +219,13 @@ case_is 'a redis-server that does not start'
 printf '#!/bin/sh\nexit 1\n' >bin/redis-server
 chmod +x bin/redis-server
 ran 69 env PATH="$T/bin:$PATH" "$DIBS" run a -- true
-has stderr 'the private redis-server did not come up' "$err"
+has stderr "the private redis-server ended at once; see $dir/redis.log" "$err"
+
+case_is 'a redis-server that never listens: -w counts'
+printf '#!/bin/sh\necho $$ >%s/slow.pid\nexec sleep 1000\n' "$T" >bin/redis-server
+ran 69 timeout 8 env PATH="$T/bin:$PATH" "$DIBS" run -w 1s a -- true
+has stderr 'the private redis-server did not start in time' "$err"
+kill "$(cat slow.pid)"
 
 case_is 'valkey-server will do'
 rm bin/redis-server

@@ -71,6 +71,15 @@ row 129 '' '' signal released a -- sh -c 'kill -HUP $$'
 same exit null "$(json exit "$status")"
 same signal 1 "$(json signal "$status")"
 
+case_is 'nobody reads the status: it is dropped, and the code stays'
+mkfifo full
+exec 9<>full
+head -c 65536 /dev/zero >&9
+ran 5 timeout 60 "$DIBS" run --status-fd 9 a -- sh -c 'exit 5'
+has stderr 'cannot write the status to descriptor 9: nobody reads it' "$err"
+free s a || fail 'is still held'
+exec 9>&-
+
 case_is 'the descriptor of --status-fd is not passed on'
 ran 0 dibs run --status-fd 9 a -- sh -c '! [ -e /proc/self/fd/9 ]' 9>status.txt
 

@@ -111,6 +111,51 @@ same heard TERM "$(cat heard.txt)"
 same stderr 'dibs: lost d: the dibs run around it has ended, and its hold with it; stopping the command' \
     "$(head -n 1 err.txt)"
 
+case_is 'the outer one ends: it keeps the lock until the inner command is gone'
+cat >slow.sh <<'END'
+trap 'echo TERM >heard.txt; while [ ! -e end ]; do sleep 0.02; done; exit 5' TERM
+echo ready >ready.txt
+while :; do sleep 0.02; done
+END
+start_pair d -- -k 1h d -- bash slow.sh
+echo on >go
+await test -s heard.txt
+held s d || fail 'd was released while the inner command runs'
+alive $job || fail 'the outer one did not wait'
+ran 75 dibs run -nq d -- true
+: >end
+ended 0 $job
+inner_over 80 lost lost
+free s d || fail 'd is still held'
+
+case_is 'the outer one ends: a signal ends its wait for the inner one'
+start_pair d -- -k 1h d -- bash slow.sh
+echo on >go
+await test -s heard.txt
+kill -TERM $job
+ended 0 $job
+free s d || fail 'd is still held'
+: >end
+inner_over 80 lost lost
+
+case_is 'the outer one ends: the inner one waits for another lock'
+redis s hset f 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1 1 >/dev/null
+"$DIBS" run --foreground d -- bash -c \
+    '{ "$DIBS" run -v --multi d,f -- true 2>err.txt; echo $? >code.txt; } &
+     read -r _ <go' 2>/dev/null &
+job=$!
+rm -f code.txt
+await said 'waiting for d,f' err.txt
+echo on >go
+ended 0 $job
+free s d || fail 'd is still held'
+redis s del f >/dev/null
+redis s publish 'redisson_lock__channel:{f}' 0 >/dev/null
+await test -s code.txt
+same code 80 "$(cat code.txt)"
+has stderr 'nothing was started' "$(cat err.txt)"
+free s f || fail 'f is still held'
+
 case_is 'the outer one ends: --on-lost warn'
 start_pair d -- --on-lost warn d -- bash work.sh
 echo on >go
@@ -125,6 +170,7 @@ redis s del d >/dev/null
 inner_over 80 lost lost
 same stderr 'dibs: lost d: the dibs run around it lost it; stopping the command' \
     "$(head -n 1 err.txt)"
+[ ! -e heard.txt ] || fail 'TERM, though the lock is gone already'
 echo on >go
 ended 81 $job
 

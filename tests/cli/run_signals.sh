@@ -15,7 +15,7 @@ has_threads() { # PID
     [ "$(ls "/proc/$1/task" 2>/dev/null | wc -l)" -ge 2 ]
 }
 
-# Background jobs of a script ignore INT and QUIT, and dibs honours that; so
+# Background jobs of a script ignore INT and QUIT, and dibs honors that; so
 # these tests start it through a program that sets them back.
 start() { # WORDS...: $job is dibs
     : >out.txt # here, so that nobody sees the last one's

@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 #
 # dibs run on a terminal: keys that send signals, commands that read, job
-# control by a shell, pipelines, colours.
+# control by a shell, pipelines, colors.
 
 $CC -std=c11 -o pty "$HERE/pty.c" || fail 'cannot build pty'
 server s
@@ -242,9 +242,9 @@ send exit 3\\r
 END
 free s a || fail 'is still held'
 
-# ---- colours -----------------------------------------------------------
+# ---- colors -----------------------------------------------------------
 
-case_is colours
+case_is colors
 TERM=xterm on_terminal 0 "$DIBS" info a </dev/null
 has stdout $'\e[32mfree\e[0m' "$out"
 TERM=xterm NO_COLOR=1 on_terminal 0 "$DIBS" info a </dev/null

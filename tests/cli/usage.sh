@@ -121,13 +121,13 @@ wrong "run: -w: '99999999999999999999' is longer than a thousand years" \
     "$w" run -w 99999999999999999999 a -- true
 wrong "run: --lease: '9223372036854775807' is longer than a thousand years" \
     'dibs run --lease 30s a -- true' run --lease 9223372036854775807 a -- true
-wrong "run: -w: '365000d365000d' has its units in the wrong order; write 1h30m" \
+wrong "run: -w: '365000d365000d' has a unit twice; write 1h30m" \
     "$w" run -w 365000d365000d a -- true
 wrong "run: -w: '365200d99999h' is longer than a thousand years" \
     "$w" run -w 365200d99999h a -- true
 wrong "run: -w: '30m1h' has its units in the wrong order; write 1h30m" \
     "$w" run -w 30m1h a -- true
-wrong "run: -w: '1h1h' has its units in the wrong order; write 1h30m" \
+wrong "run: -w: '1h1h' has a unit twice; write 1h30m" \
     "$w" run -w 1h1h a -- true
 wrong "run: -w: '1h-3m' has a sign in it; write 1h30m" "$w" run -w 1h-3m a -- true
 wrong "run: -w: '1h30' has a number without a unit; write 1h30m" "$w" \
@@ -166,6 +166,9 @@ wrong "--quorum: 'redis://a,b' $one" "$three" \
 wrong 'run: --fair-call: shorter than 100 ms' \
     'dibs run --fair --fair-call 5s backup -- make' \
     run --fair --fair-call 99ms a -- true
+wrong 'run: --fair-call: shorter than 100 ms' \
+    'dibs run --fair --fair-call 5s backup -- make' \
+    run --fair --fair-call 0 a -- true
 wrong 'run: --fair-call says nothing without --fair' \
     'dibs run --fair --fair-call 5s backup -- make' \
     run --fair-call 1s a -- true
@@ -273,7 +276,7 @@ has stdout 'dibs run NAME -- COMMAND' "$out"
 first=$out
 ran 0 dibs --help
 same '--help' "$first" "$out"
-for sub in run hold info queue ls force-unlock doctor local version help; do
+for sub in run hold release info queue ls force-unlock doctor local version help; do
     case_is "help $sub"
     ran 0 dibs help $sub
     page=$out
@@ -281,7 +284,7 @@ for sub in run hold info queue ls force-unlock doctor local version help; do
     same "$sub --help" "$page" "$out"
     [ "$(wc -L <out.txt)" -le 80 ] || fail 'wider than a screen'
     case $sub in
-    local | version | help)
+    release | local | version | help)
         ! grep -q -e --url out.txt || fail "there is no server to name"
         ;;
     *) has stdout '--url URL' "$out" ;;

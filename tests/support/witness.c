@@ -5,7 +5,7 @@
  * Thread  any, of any process that has the memory. Atomics only.
  *
  * The number of a lock is atomic too, though each step is a read and a write
- * apart: a broken lock then shows as a lost step, not as undefined behaviour.
+ * apart: a broken lock then shows as a lost step, not as undefined behavior.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

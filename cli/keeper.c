@@ -1,0 +1,623 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * keeper.c - a background process that holds a lock for another process.
+ *
+ *     dibs hold --for-pid $$ backup || exit
+ *     ...
+ *     dibs release backup        # or just end
+ *
+ * The command forks. The child, the keeper, takes the lock; the parent waits
+ * for that, exits 0 or with the code that says why not, and the script goes on.
+ * The keeper holds the lock until the script ends, however it ends, or until
+ * "dibs release" asks for it.
+ *
+ * Loss    As for "dibs run": when the lease is about to end, or the lock is
+ *         gone, --on-lost counts, and KILL follows before the lease ends. A
+ *         script that leads a process group is signaled with all of it, so that
+ *         the step it waits for ends, too.
+ *
+ * Death   Should the keeper itself be killed, nobody would renew the lock, and
+ *         the script would not know. A second process, the watcher, waits for
+ *         just that. It sends TERM then, and KILL when the lease ends.
+ *
+ * Finding A socket in the folder of the private server (local.c) leads from
+ * it      script and name to the keeper. The folder is ours alone. Of what is
+ *         left of a keeper that was killed nobody answers, and it is replaced.
+ *
+ * Apart   Until it holds the lock the keeper ends with its parent, and is in
+ *         its process group: an interrupt ends the wait. From then on it has a
+ *         session of its own, and no descriptors of the script but stderr.
+ *
+ * Thread  The keeper's first one; another only waits for the script's end.
+ */
+#include "keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#include "exits.h"
+#include "fds.h"
+#include "grip.h"
+#include "hold.h"
+#include "local.h"
+#include "report.h"
+#include "script.h"
+#include "supervise.h"
+#include "times.h"
+
+#define WORD_RELEASE 'r'
+#define MARGIN_MS    1000 /* from KILL to the end of the lease, at most */
+
+/* What the keeper tells its parent. */
+struct news {
+    int code;
+    char owner[DIBS_OWNER_MAX];
+};
+
+/* What the keeper tells its watcher. */
+struct orders {
+    int64_t kill_at; /* on the clock of times.h */
+    bool held;       /* false: if we end now, nothing is lost */
+};
+
+/* Not on the stack: a thread that finds no server may outlive keeper_main. */
+static struct keeper {
+    const struct args *a;
+    struct script script;
+    struct signals signals;
+    struct grip g;
+    char path[LOCAL_PATH_MAX]; /* of the socket */
+    int news_fd, listen_fd, watcher_fd, asker_fd;
+    atomic_bool script_ended;
+    int64_t deadline;  /* the lock is ours until then */
+    int64_t margin_ms; /* from KILL to that */
+    int64_t kill_at;   /* TIME_NEVER while nothing is lost */
+    bool lost;
+} keeper;
+
+/* ---- the socket -------------------------------------------------------- */
+
+static uint64_t hash_text(const char *s)
+{
+    uint64_t h = UINT64_C(14695981039346656037); /* FNV-1a */
+
+    for (; *s; s++)
+        h = (h ^ (unsigned char)*s) * UINT64_C(1099511628211);
+    return h;
+}
+
+/* Where the keeper of this lock for this process listens. */
+static int socket_path(const struct local *lo, pid_t pid, const char *name,
+                       char out[LOCAL_PATH_MAX])
+{
+    if (snprintf(out, LOCAL_PATH_MAX, "%s/hold-%d-%016" PRIx64, lo->dir,
+                 (int)pid, hash_text(name)) < (int)LOCAL_PATH_MAX)
+        return EXIT_FINE;
+    out_tell(OUT_ERROR, "local", "%s: too long for a socket's address",
+             lo->dir);
+    return EXIT_INTERNAL;
+}
+
+static void fill_address(struct sockaddr_un *sa, const char *path)
+{
+    *sa = (struct sockaddr_un){.sun_family = AF_UNIX};
+    memcpy(sa->sun_path, path, strlen(path) + 1);
+}
+
+/* A connection to the keeper there; -1: nobody answers. */
+static int dial_keeper(const char *path)
+{
+    struct sockaddr_un sa;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    fill_address(&sa, path);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&sa, sizeof sa) == 0)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+/* 0, or an errno. */
+static int listen_there(struct keeper *k)
+{
+    struct sockaddr_un sa;
+
+    fill_address(&sa, k->path);
+    unlink(k->path); /* nobody answered there */
+    k->listen_fd =
+        socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (k->listen_fd < 0 ||
+        bind(k->listen_fd, (struct sockaddr *)&sa, sizeof sa) != 0 ||
+        listen(k->listen_fd, 8) != 0)
+        return errno;
+    return 0;
+}
+
+/* Whoever reads from the script's stdout must not wait for us. */
+static void leave_input(void)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    if (chdir("/") != 0 || null < 0)
+        return;
+    dup2(null, STDIN_FILENO);
+    dup2(null, STDOUT_FILENO);
+    close(null);
+}
+
+/* ---- the watcher ------------------------------------------------------- */
+
+/* Waits for the keeper's death. */
+static _Noreturn void watcher_main(const struct keeper *k, int orders_fd)
+{
+    const struct script *s = &k->script;
+    struct orders o = {.kill_at = TIME_NEVER}, next;
+    int timer = time_fd();
+    struct pollfd p[3] = {{.fd = orders_fd, .events = POLLIN},
+                          {.fd = s->fd, .events = POLLIN},
+                          {.fd = timer, .events = POLLIN}};
+    bool over = false;
+
+    while (!over) {
+        time_arm(timer, o.kill_at);
+        if (poll(p, 3, TIME_POLL(timer)) < 0)
+            continue;
+        ssize_t n = p[0].revents ? read(orders_fd, &next, sizeof next) : -1;
+        if (n == (ssize_t)sizeof next) {
+            o = next;
+        } else if (n == 0) {
+            over = !o.held;
+            p[0].fd = -1;
+            if (over)
+                continue;
+            out_tell(OUT_ERROR, "lost",
+                     "the process that held %s was killed; signaling process "
+                     "%d",
+                     k->a->words[0], (int)s->pid);
+            script_signal(s, SIGTERM);
+        } else if (p[1].revents) {
+            over = true;
+        } else if (time_now() >= o.kill_at) {
+            script_signal(s, SIGKILL);
+            over = true;
+        }
+    }
+    _exit(0);
+}
+
+/* Before there are threads. 0, or an errno. */
+static int watcher_start(struct keeper *k)
+{
+    int ends[2];
+    sigset_t all;
+
+    if (k->a->on_lost.kind == LOST_WARN)
+        return 0;
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return errno;
+    pid_t pid = fork();
+    if (pid == 0) {
+        sigfillset(&all);
+        sigprocmask(SIG_SETMASK, &all, NULL);
+        setsid();
+        prctl(PR_SET_NAME, "dibs-watcher");
+        close(ends[1]);
+        close(k->news_fd);
+        if (k->a->status_fd > STDERR_FILENO)
+            close(k->a->status_fd);
+        leave_input();
+        watcher_main(k, ends[0]);
+    }
+    int why = pid < 0 ? errno : 0;
+    close(ends[0]);
+    k->watcher_fd = ends[1];
+    return why;
+}
+
+static void watcher_tell(struct keeper *k, bool held)
+{
+    struct orders o = {held ? k->deadline - k->margin_ms / 2 : TIME_NEVER,
+                       held};
+
+    if (k->watcher_fd < 0 ||
+        write(k->watcher_fd, &o, sizeof o) == (ssize_t)sizeof o)
+        return;
+    close(k->watcher_fd); /* it is gone; we still watch ourselves */
+    k->watcher_fd = -1;
+}
+
+/* ---- while held -------------------------------------------------------- */
+
+static void run_hook(const struct keeper *k)
+{
+    char pid[32];
+
+    snprintf(pid, sizeof pid, "%d", (int)k->script.pid);
+    if (fork() != 0)
+        return;
+    setenv("DIBS_PID", pid, 1);
+    setenv("DIBS_NAME", k->a->words[0], 1);
+    signals_restore(&k->signals);
+    execl("/bin/sh", "sh", "-c", k->a->on_lost.command, (char *)NULL);
+    _exit(127);
+}
+
+static void begin_loss(struct keeper *k, int64_t now)
+{
+    const struct on_lost *what = &k->a->on_lost;
+    bool warn = what->kind == LOST_WARN;
+
+    k->lost = true;
+    out_tell(OUT_ERROR, "lost", "lost %s; %s process %d", k->a->words[0],
+             warn ? "leaving alone" : "signaling", (int)k->script.pid);
+    if (warn)
+        return;
+    k->kill_at = time_earlier(now + watch_grace_ms(k->a, &k->g),
+                              k->deadline - k->margin_ms);
+    if (what->kind == LOST_EXEC)
+        run_hook(k);
+    else if (k->kill_at > now)
+        script_signal(&k->script, what->sig);
+}
+
+/* Takes note of renewals; acts when they stay away. */
+static void check_lock(struct keeper *k, int64_t now)
+{
+    int64_t left = grip_valid_ms(&k->g), before = k->deadline;
+    bool warn = k->a->on_lost.kind == LOST_WARN;
+
+    grip_outer_look(&k->g);
+    if (k->g.outer != OUTER_HOLDS)
+        left = 0;
+    if (left > 0)
+        k->deadline = now + left;
+    if (left <= (warn ? 0 : watch_grace_ms(k->a, &k->g) + k->margin_ms))
+        begin_loss(k, now);
+    else if (k->deadline != before)
+        watcher_tell(k, true);
+}
+
+/* Does somebody ask for the release? Another hold only looks whether we are
+ * there. Only our own user can reach the socket. */
+static bool take_asker(struct keeper *k)
+{
+    const struct timeval patience = {.tv_sec = 1};
+    int fd = accept4(k->listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    char word = 0;
+
+    if (fd < 0)
+        return false;
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    if (read(fd, &word, 1) == 1 && word == WORD_RELEASE) {
+        k->asker_fd = fd;
+        return true;
+    }
+    close(fd);
+    return false;
+}
+
+static bool told_to_end(struct keeper *k)
+{
+    struct signal_got got;
+
+    while (signals_next(&k->signals, &got)) {
+        if (got.sig == SIGCHLD)
+            while (waitpid(-1, NULL, WNOHANG) > 0)
+                continue;
+        else if (signals_fatal(got.sig))
+            return true;
+    }
+    return false;
+}
+
+/* Until the script ends, somebody asks, or a signal comes. */
+static void keep_holding(struct keeper *k)
+{
+    int timer = time_fd();
+    struct pollfd p[5] = {{.fd = k->signals.fd, .events = POLLIN},
+                          {.fd = grip_fd(&k->g), .events = POLLIN},
+                          {.fd = k->listen_fd, .events = POLLIN},
+                          {.fd = timer, .events = POLLIN},
+                          {.fd = grip_outer_fd(&k->g), .events = POLLIN}};
+    bool over = false;
+
+    while (!over) {
+        int64_t now = time_now();
+
+        if (!k->lost)
+            check_lock(k, now);
+        if (k->lost && now >= k->kill_at) {
+            script_signal(&k->script, SIGKILL);
+            k->kill_at = TIME_NEVER;
+        }
+        time_arm(timer, k->lost ? k->kill_at
+                                : k->deadline - watch_grace_ms(k->a, &k->g) -
+                                      k->margin_ms);
+        if (poll(p, 5, TIME_POLL(timer)) < 0)
+            continue;
+        if (p[1].revents)
+            grip_pump(&k->g);
+        if (p[4].revents)
+            p[4].fd = -1;
+        over =
+            (p[0].revents && told_to_end(k)) || (p[2].revents && take_asker(k));
+    }
+    if (timer >= 0)
+        close(timer);
+}
+
+static void answer_asker(struct keeper *k, int code)
+{
+    unsigned char byte = (unsigned char)code;
+
+    if (k->asker_fd < 0)
+        return;
+    ssize_t n = write(k->asker_fd, &byte, 1);
+    (void)n; /* it asked, and did not wait */
+    close(k->asker_fd);
+}
+
+static int give_back(struct keeper *k)
+{
+    int64_t more = k->a->min_hold_ms - (time_now() - k->g.held_at);
+
+    if (k->lost || grip_valid_ms(&k->g) <= 0)
+        return hold_tell_lost(k->a, &k->g);
+    return hold_give_back(k->a, &k->g, more > 0 ? more : 0, EXIT_FINE);
+}
+
+/* ---- the keeper -------------------------------------------------------- */
+
+static void *await_script(void *arg)
+{
+    struct keeper *k = arg;
+    struct pollfd p = {.fd = k->script.fd, .events = POLLIN};
+
+    while (poll(&p, 1, -1) < 0)
+        continue;
+    k->script_ended = true;
+    kill(getpid(), SIGTERM);
+    return NULL;
+}
+
+static void send_news(struct keeper *k, int code)
+{
+    struct news n = {.code = code};
+
+    snprintf(n.owner, sizeof n.owner, "%s", k->g.owner_text);
+    ssize_t done = write(k->news_fd, &n, sizeof n);
+    (void)done; /* smaller than PIPE_BUF */
+    close(k->news_fd);
+}
+
+/* Nothing of the script's is left but stderr. */
+static void leave_script(void)
+{
+    setsid();
+    prctl(PR_SET_PDEATHSIG, 0);
+    prctl(PR_SET_NAME, "dibs-keeper");
+    leave_input();
+}
+
+/* With the lock in hand; the exit code. */
+static int hold_for_script(struct keeper *k)
+{
+    int64_t lease = k->a->lease_ms;
+    int why = listen_there(k);
+
+    if (why != 0) {
+        out_tell(OUT_ERROR, "internal", "cannot hold %s in the background: %s",
+                 k->a->words[0], strerror(why));
+        send_news(k, hold_give_back(k->a, &k->g, 0, EXIT_INTERNAL));
+        return EXIT_INTERNAL;
+    }
+    k->margin_ms = time_earlier(lease / 10, MARGIN_MS);
+    k->kill_at = TIME_NEVER;
+    leave_script();
+    send_news(k, EXIT_FINE);
+    keep_holding(k);
+    grip_outer_leave(&k->g);
+    int code = give_back(k);
+    watcher_tell(k, false);
+    unlink(k->path);
+    answer_asker(k, code);
+    return code;
+}
+
+static int take_and_hold(struct keeper *k)
+{
+    struct report report = {.why = NULL};
+    pthread_t thread;
+
+    if (watcher_start(k) != 0 || !signals_open(&k->signals) ||
+        pthread_create(&thread, NULL, await_script, k) != 0) {
+        out_tell(OUT_ERROR, "internal", "cannot watch process %d",
+                 (int)k->script.pid);
+        send_news(k, EXIT_INTERNAL);
+        return EXIT_INTERNAL;
+    }
+    int code = grip_take(&k->g, k->a, &k->signals);
+    if (code == EXIT_FINE && k->g.held)
+        code = hold_for_script(k);
+    else
+        send_news(k, code); /* held by an outer run, or --ok-if-busy */
+    report.code = code;
+    report_write(k->a, &k->g, &report);
+    grip_close(&k->g);
+    return code;
+}
+
+/* Closes what the script has open; keeps three of ours. */
+static void close_others(struct keeper *k)
+{
+    int last = STDERR_FILENO;
+
+    for (int fd = last + 1; fd < 1024; fd++)
+        if (fd != k->news_fd && fd != k->script.fd && fd != k->a->status_fd)
+            close(fd);
+    fds_close_from(1024, false);
+}
+
+static _Noreturn void keeper_main(struct keeper *k, pid_t parent)
+{
+    k->listen_fd = k->watcher_fd = k->asker_fd = -1;
+    close_others(k);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    _exit(getppid() == parent ? take_and_hold(k) : EXIT_INTERNAL);
+}
+
+/* ---- the parent -------------------------------------------------------- */
+
+static int await_news(const struct args *a, int fd, pid_t child)
+{
+    struct news n = {.code = EXIT_INTERNAL};
+    struct json j;
+    int status;
+
+    ssize_t got = read(fd, &n, sizeof n);
+    while (got < 0 && errno == EINTR)
+        got = read(fd, &n, sizeof n);
+    if (got != (ssize_t)sizeof n) {
+        if (waitpid(child, &status, 0) == child)
+            return WIFSIGNALED(status) ? EXIT_SIGNAL + WTERMSIG(status)
+                                       : WEXITSTATUS(status);
+        return EXIT_INTERNAL;
+    }
+    if (n.code != EXIT_FINE)
+        (void)waitpid(child, &status, 0);
+    if (n.code != EXIT_FINE || !a->json)
+        return n.code;
+    json_open(&j, stdout);
+    json_text(&j, "name", a->words[0]);
+    json_text(&j, "owner", n.owner[0] ? n.owner : NULL);
+    json_int(&j, "lease_ms", a->lease_ms);
+    json_int(&j, "for_pid", a->for_pid);
+    json_close(&j);
+    putchar('\n');
+    return out_finish(EXIT_FINE);
+}
+
+static int check_script(struct keeper *k)
+{
+    struct local lo;
+    int code = local_find(&lo);
+
+    if (!script_open(&k->script, k->a->for_pid)) {
+        out_tell(OUT_ERROR, "usage", "--for-pid: process %d: %s", k->a->for_pid,
+                 strerror(errno));
+        return EXIT_USAGE;
+    }
+    if (code == EXIT_FINE)
+        code = local_folder(&lo);
+    if (code == EXIT_FINE)
+        code = socket_path(&lo, k->script.pid, k->a->words[0], k->path);
+    int fd = code == EXIT_FINE ? dial_keeper(k->path) : -1;
+    if (fd < 0)
+        return code;
+    close(fd);
+    out_tell(OUT_ERROR, "busy", "%s is already held for process %d",
+             k->a->words[0], k->a->for_pid);
+    return k->a->busy_code;
+}
+
+int keeper_start(const struct args *a)
+{
+    pid_t parent = getpid();
+    int ends[2];
+
+    keeper.a = a;
+    int code = check_script(&keeper);
+    if (code != EXIT_FINE)
+        return code;
+    pid_t child = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
+    if (child < 0) {
+        out_tell(OUT_ERROR, "internal", "cannot start a process: %s",
+                 strerror(errno));
+        return EXIT_INTERNAL;
+    }
+    if (child == 0) {
+        keeper.news_fd = ends[1];
+        keeper_main(&keeper, parent);
+    }
+    close(ends[1]);
+    code = await_news(a, ends[0], child);
+    close(ends[0]);
+    return code;
+}
+
+/* ---- release ----------------------------------------------------------- */
+
+/* The parent of a process; 0: there is none, or it cannot be told. */
+static pid_t parent_of(pid_t pid)
+{
+    char path[64], line[512], *at;
+    int parent = 0;
+
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return 0;
+    /* The name in brackets may have any bytes in it. */
+    if (fgets(line, sizeof line, f) && (at = strrchr(line, ')')) &&
+        sscanf(at + 1, " %*c %d", &parent) != 1)
+        parent = 0;
+    fclose(f);
+    return parent;
+}
+
+/* The keeper of this process, or of the nearest one that started it. A shell
+ * may become its last command, and a subshell releases what its script holds.
+ * -1: there is none. */
+static int find_keeper(const struct args *a, const struct local *lo)
+{
+    char path[LOCAL_PATH_MAX];
+    pid_t pid = a->for_pid > 0 ? a->for_pid : getpid();
+
+    while (pid > 0 && socket_path(lo, pid, a->words[0], path) == EXIT_FINE) {
+        int fd = dial_keeper(path);
+
+        if (fd >= 0 || a->for_pid > 0)
+            return fd;
+        pid = parent_of(pid);
+    }
+    return -1;
+}
+
+int keeper_release(const struct args *a)
+{
+    struct local lo;
+    unsigned char byte;
+    int code = local_find(&lo);
+
+    if (code != EXIT_FINE)
+        return code;
+    int fd = find_keeper(a, &lo);
+    if (fd < 0) {
+        out_tell(OUT_ERROR, "lost",
+                 "%s is not held for this process, or not any more; "
+                 "'dibs hold --for-pid $$ NAME' holds a lock for a script",
+                 a->words[0]);
+        return EXIT_LOST;
+    }
+    byte = WORD_RELEASE;
+    ssize_t n = send(fd, &byte, 1, MSG_NOSIGNAL);
+    while (n == 1 && (n = read(fd, &byte, 1)) < 0 && errno == EINTR)
+        n = 1;
+    close(fd);
+    if (n == 1)
+        return byte;
+    out_tell(OUT_ERROR, "unconfirmed",
+             "the process that held %s ended without a word", a->words[0]);
+    return EXIT_UNSURE;
+}

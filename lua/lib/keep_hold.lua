@@ -1,0 +1,14 @@
+-- keep_hold: a release that does not free the lock. The script ends with it.
+--
+-- Needs owner, target, keep, and lessen. Answers 0 when held once less; 1 when
+-- the lock stays taken, by nobody, for `keep` ms; -1 when this owner does not
+-- hold it.
+
+    local has = redis.call('hget', KEYS[1], owner)
+    if not has then
+        return -1
+    elseif target ~= '0' then
+        return lessen(KEYS[1], owner, has, target)
+    end
+    redis.call('pexpire', KEYS[1], keep)
+    return 1

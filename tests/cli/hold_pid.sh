@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: MIT
+# shellcheck shell=bash
+#
+# A lock for a script: dibs hold --for-pid, dibs release. Each script runs in
+# dash and in bash; what ends it, how the lock comes back, what a loss does.
+
+server main
+export DIBS_URL=$url
+
+# No keeper, watcher or socket is left behind.
+gone() {
+    await not pgrep -f "hold --for-pid .* $1\$"
+    [ -z "$(ls "$T/runtime/dibs" 2>/dev/null | grep '^hold-')" ] ||
+        fail "a socket is left: $(ls "$T/runtime/dibs")"
+}
+
+for shell in dash bash; do
+    type $shell >/dev/null 2>&1 || continue
+
+    case_is "$shell: held until released"
+    cat >job.sh <<'SH'
+set -e
+dibs hold --for-pid $$ job
+redis-cli -s "$T/main.sock" exists job
+dibs release job
+redis-cli -s "$T/main.sock" exists job
+SH
+    mkdir -p path
+    ln -sf "$DIBS" path/dibs
+    ran 0 env PATH="$T/path:$PATH" $shell job.sh
+    same 'held, free' $'1\n0' "$out"
+    same stderr '' "$err"
+    gone job
+
+    case_is "$shell: free when the script ends"
+    ran 3 env PATH="$T/path:$PATH" $shell -c \
+        'dibs hold --for-pid $$ job; redis-cli -s "$T/main.sock" exists job; exit 3'
+    same held 1 "$out"
+    await free main job
+    gone job
+
+    case_is "$shell: taken, with set -e"
+    redis main hset job 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1 1 >/dev/null
+    ran 75 env PATH="$T/path:$PATH" $shell -ec \
+        'dibs hold -n --for-pid $$ job; echo never'
+    same stdout '' "$out"
+    has stderr 'job is taken' "$err"
+    redis main del job >/dev/null
+    gone job
+
+    case_is "$shell: a subshell releases"
+    ran 0 env PATH="$T/path:$PATH" $shell -ec \
+        'dibs hold --for-pid $$ job; (dibs release job); redis-cli -s "$T/main.sock" exists job'
+    same free 0 "$out"
+    gone job
+
+    case_is "$shell: kill -9 of the script"
+    mkfifo stay
+    env PATH="$T/path:$PATH" $shell -ec \
+        'dibs hold --for-pid $$ job; echo up >up.txt; read x <stay' &
+    script=$!
+    await test -s up.txt
+    held main job || fail 'it is not held'
+    kill -9 $script
+    ended 137 $script
+    await free main job
+    rm -f stay up.txt
+    gone job
+
+    case_is "$shell: command substitution does not wait for the keeper"
+    # shellcheck disable=SC2016
+    ran 0 env PATH="$T/path:$PATH" $shell -ec \
+        'x=$(dibs hold --json --for-pid $$ job); echo "$x"; dibs release job'
+    same name job "$(json name "$out")"
+    has stdout '"for_pid":' "$out"
+    gone job
+done
+
+case_is 'a loss ends the script'
+mkfifo stay
+env PATH="$T/path:$PATH" bash -ec \
+    'dibs hold --lease 1s --for-pid $$ job; echo up >up.txt; read x <stay' 2>lost.txt &
+script=$!
+await test -s up.txt
+redis main del job >/dev/null
+ended 143 $script
+await said 'lost job; signaling process' lost.txt
+rm -f stay up.txt
+gone job
+
+case_is 'a loss that only warns'
+mkfifo stay
+env PATH="$T/path:$PATH" bash -ec \
+    'dibs hold --lease 1s --on-lost warn --for-pid $$ job; echo up >up.txt; read x <stay; dibs release job' 2>lost.txt &
+script=$!
+await test -s up.txt
+redis main del job >/dev/null
+await said 'lost job; leaving alone process' lost.txt
+echo >stay
+ended 80 $script
+rm -f stay up.txt
+gone job
+
+case_is 'a loss that runs a hook'
+mkfifo stay
+env PATH="$T/path:$PATH" bash -ec \
+    'dibs hold --lease 3s --on-lost "exec:echo \$DIBS_PID \$DIBS_NAME >$T/hook.txt; kill \$DIBS_PID" --for-pid $$ job; echo up >up.txt; read x <stay' 2>/dev/null &
+script=$!
+await test -s up.txt
+redis main del job >/dev/null
+await test -s hook.txt
+same hook "$script job" "$(cat hook.txt)"
+ended 143 $script
+rm -f stay up.txt
+gone job
+
+case_is 'a keeper that is killed takes the script with it'
+mkfifo stay
+env PATH="$T/path:$PATH" bash -ec \
+    'dibs hold --for-pid $$ job; echo up >up.txt; read x <stay' &
+script=$!
+await test -s up.txt
+kill -9 "$(pgrep -f "hold --for-pid $script job" | head -1)"
+ended 143 $script
+redis main del job >/dev/null
+rm -f stay up.txt "$T"/runtime/dibs/hold-*
+await not pgrep -f "hold --for-pid $script job"
+
+case_is 'what a killed keeper left is replaced'
+bash -c 'exec sleep 1000' &
+sleeper=$!
+ran 0 dibs hold --on-lost warn --for-pid $sleeper job # without a watcher
+kill -9 "$(pgrep -f "hold --on-lost warn --for-pid $sleeper job")"
+await not pgrep -f "hold --on-lost warn --for-pid $sleeper job"
+redis main del job >/dev/null
+ran 0 dibs hold --for-pid $sleeper job
+ran 0 dibs release --for-pid $sleeper job
+await free main job
+kill $sleeper
+ended 143 $sleeper
+gone job
+
+case_is 'the wait ends with the script'
+redis main hset job 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1 1 >/dev/null
+bash -c 'exec sleep 1000' &
+sleeper=$!
+dibs hold -q --for-pid $sleeper job &
+waiting=$!
+listened() {
+    [ "$(redis main pubsub numsub "redisson_lock__channel:{$1}" | tail -1)" = 1 ]
+}
+await listened job
+kill -9 $sleeper
+ended 137 $sleeper
+ended 143 $waiting
+redis main del job >/dev/null
+gone job
+
+case_is 'twice for one process'
+ran 0 dibs hold --for-pid $$ job
+ran 75 dibs hold --for-pid $$ job
+has stderr "job is already held for process $$" "$err"
+ran 0 dibs release job
+gone job
+
+case_is 'wrong words'
+ran 80 dibs release job
+has stderr 'job is not held for this process, or not any more' "$err"
+ran 64 dibs hold --for-pid 0 job
+ran 64 dibs hold --for-pid 4000000 job
+has stderr 'No such process' "$err"
+ran 64 dibs hold --on-lost kill job
+has stderr '--on-lost has nobody to signal without --for-pid' "$err"
+ran 69 dibs hold -n -u unix:///no/such --for-pid $$ job
+ran 0 dibs hold -n --ok-if-busy --for-pid $$ job
+ran 0 dibs release job
+
+case_is 'several locks'
+ran 0 dibs hold --multi a,b --for-pid $$
+same a 1 "$(redis main exists a)"
+ran 0 dibs release a,b
+same b 0 "$(redis main exists b)"
