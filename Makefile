@@ -51,7 +51,7 @@ c_files = $(shell find include src cli examples bench peers tests \
 	-name '*.[ch]' -o -name '*.[ch]pp' 2>/dev/null)
 
 .PHONY: all build deps test test-topology test-servers interop install uninstall deb dist static bench demo clean format help
-.PHONY: check check-format check-commits check-layers check-lists check-size check-header
+.PHONY: check check-format check-commits check-layers check-names check-lists check-size check-header
 .PHONY: check-cdef check-man check-gcc check-clang check-symbols check-asan check-tsan
 .PHONY: check-install check-deb check-dist check-static check-abi check-versions
 .PHONY: check-deps peers check-peers
@@ -160,7 +160,7 @@ clean:
 check-deps:
 	@tools/deps.sh build test check
 
-check: check-deps check-format check-commits check-layers check-lists check-size \
+check: check-deps check-format check-commits check-layers check-names check-lists check-size \
 	check-header check-cdef check-man check-gcc check-clang check-symbols
 	@echo "All checks passed."
 
@@ -173,6 +173,9 @@ check-format:
 
 check-layers:
 	@tools/check_layers.sh
+
+check-names:
+	@tools/check_names.py
 
 check-lists:
 	@tools/check_lists.sh

@@ -58,22 +58,27 @@ set(DIBS_SOURCES
   src/lock/release.c
   src/lock/renew.c
   src/lock/reap.c
+  src/lock/work.c
   src/lock/locks.c
+  src/lock/handle.c
   src/lock/lock.c
-  src/lock/known.c
   src/lock/look.c
   src/lock/list.c
   src/lock/listeners.c
   src/group/group.c
-  src/group/group_op.c
+  src/group/identity.c
+  src/group/pause.c
   src/group/group_reason.c
-  src/group/group_time.c
+  src/group/group_op.c
+  src/group/member_op.c
   src/group/group_release.c
   src/group/multi.c
   src/group/quorum.c
+  src/group/group_lock.c
+  src/doctor/exam.c
+  src/doctor/place.c
+  src/doctor/rights.c
   src/doctor/doctor.c
-  src/doctor/doctor_place.c
-  src/doctor/doctor_rights.c
 )
 
 # Embedded at build time, each as dibs__script_<name>.
