@@ -383,8 +383,9 @@ void dibs__member_op_release(struct dibs__group_op *group_op, size_t i,
     dibs__release_fill(op, &o, false);
     op->with = group_op->level;
     if (!group_op->releasing) /* its caller has waited long enough */
-        op->wait.deadline = dibs__now_ms() +
-                       group_op->g->members[i].c->server.to.command_timeout_ms;
+        op->wait.deadline =
+            dibs__now_ms() +
+            group_op->g->members[i].c->server.to.command_timeout_ms;
     if (deadline)
         op->wait.deadline = deadline;
     op->batch = batch;
