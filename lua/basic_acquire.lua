@@ -3,8 +3,9 @@
 -- KEYS  1 lock hash
 -- ARGV  1 owner field   2 holds the owner will then have   3 lease in ms
 --       and to be called when it is free: 4 the lock's channel   5 the channel
---       on which this client is called   6 'new', 'again' when it is registered
---       and was not called, 'called' when it was
+--       on which this client is called   6 'new'; when it is registered,
+--       'called' if it was, 'foreign' if it heard of a release that called
+--       nobody, else 'again'
 -- Gives nil when taken; >= -1 when busy: the holder's remaining time in ms,
 --       -1 if it has none; -3 when the outer holds of a re-entry are gone; -6
 --       when the key holds a read-write lock, or a hash that is no lock. With
@@ -14,7 +15,8 @@
 -- the one wanted, it does not add one. A re-entry never shortens the lease.
 local key, owner, target, lease = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local left = redis.call('pttl', key)
-if left == -2 and target == '1' and ARGV[6] ~= 'again' then
+local in_queue = ARGV[6] == 'again' or ARGV[6] == 'foreign'
+if left == -2 and target == '1' and not in_queue then
 --@include first_hold
 elseif left == -2 and target == '1' then
 --@include take_hold

@@ -21,7 +21,8 @@ local FEW = 8 -- fields that are looked at
 --@include take_hold
 
 -- Nearly always nobody has it and no writer waits.
-if target == '1' and ARGV[9] ~= 'again' and
+local in_queue = ARGV[9] == 'again' or ARGV[9] == 'foreign'
+if target == '1' and not in_queue and
     redis.call('exists', key, gate) == 0 then
     redis.call('hset', key, 'mode', 'write', writer, '1')
     return take_hold(key, writer, 1, '1', -2, lease)
@@ -108,7 +109,7 @@ local failed = take_hold(key, writer, has, target, left, lease, function()
 end)
 if not failed then
     redis.call('del', gate)
-    if ARGV[9] == 'again' then
+    if in_queue then
         redis.pcall('zrem', 'dibs_lock_waiters' .. ARGV[7]:match(':.*'), ARGV[8])
     end
 end

@@ -11,8 +11,8 @@ end
 -- the queue that hears is called, and is out of the queue then. It asks, and if
 -- another one was faster, it comes back to the front. A client that does not
 -- hear is not there any more. The '2' on the lock's channel tells the listener
--- that it need not ask; others ignore it. Gives how many were woken: `heard`,
--- but 0 when only clients heard that do not wait.
+-- that it need not ask; other clients ignore it. Gives how many were woken:
+-- `heard`, but 0 when a listener is there and nobody was called.
 local function call_waiter(channel, lock, heard)
     local queue = key_of('waiters', channel)
     for _ = 1, 128 do
@@ -25,5 +25,9 @@ local function call_waiter(channel, lock, heard)
         end
     end
     local left = heard > 0 and redis.pcall('pttl', key_of('listener', channel))
-    return type(left) == 'number' and left > 0 and 0 or heard
+    if type(left) ~= 'number' or left <= 0 then
+        return heard
+    end
+    publish(channel, '2')
+    return 0
 end

@@ -5,16 +5,19 @@
 -- waits as if there were no queue.
 --
 -- The queue has the channels of the clients that wait, the oldest first; a
--- client is in it once. The listener is one of them, for 5 s after it asked.
+-- client is in it once. The listener is one of them, for 5 s after it asked. It
+-- listens to the lock's channel for all, because clients that do not know this
+-- queue release the lock without a call. While such clients are faster than the
+-- listener, each client that waits must listen: the listener is 'all' then.
 
 -- mine: the channel on which this client is called. how: 'called' goes to the
 -- front, for it was called and another one was faster; others go to the end, or
--- keep their place.
+-- keep their place. 'foreign': the client that asks heard of a release that
+-- called nobody.
 -- Gives 0 when it is not registered: then it must listen to the lock's channel
 -- and ask after each message. 1: it will be called. 2: it will be called, and
--- must listen to the lock's channel, too, for 5 s. One client does that for all,
--- because other clients do not know this queue; where fewer than two wait, each
--- does.
+-- must listen to the lock's channel, too, for 5 s. Where fewer than two wait,
+-- each does, so that one may go.
 local function register(channel, mine, how)
     local name = channel:match(':.*') or ''
     local queue = 'dibs_lock_waiters' .. name
@@ -35,9 +38,10 @@ local function register(channel, mine, how)
         return 0
     end
     local who = redis.pcall('get', listener)
-    if not who or who == mine then
-        redis.pcall('set', listener, mine, 'px', 5000)
+    if how == 'foreign' or not who or who == mine then
+        who = how == 'foreign' and 'all' or mine
+        redis.pcall('set', listener, who, 'px', 5000)
         return 2
     end
-    return (type(who) == 'table' or #last < 4) and 2 or 1
+    return (type(who) == 'table' or who == 'all' or #last < 4) and 2 or 1
 end
