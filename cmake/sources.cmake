@@ -89,6 +89,7 @@ set(DIBS_SCRIPTS
   lua/basic_handover.lua
   lua/basic_force.lua
   lua/basic_info.lua
+  lua/wait_leave.lua
   lua/fair_acquire.lua
   lua/fair_release.lua
   lua/fair_leave.lua
@@ -140,6 +141,8 @@ set(DIBS_SCRIPT_PARTS
   lua/lib/keep_hold.lua
   lua/lib/free_hold.lua
   lua/lib/publish.lua
+  lua/lib/register.lua
+  lua/lib/call_waiter.lua
   lua/lib/fair_queue.lua
 )
 
