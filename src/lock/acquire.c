@@ -253,6 +253,8 @@ static void leave(struct dibs__line *line, struct dibs__op *op)
 static bool stay(struct dibs__line *line, struct dibs__op *op, int64_t sleep_ms)
     REQUIRES(line->mu)
 {
+    /* Its time may have passed while it was being answered. */
+    line->first_deadline = dibs__min(line->first_deadline, op->deadline);
     if (line->kind->queued) {
         if (!line->awake || line->canceled || op->deadline < line->looks_at ||
             atomic_load(&line->locks->closing))

@@ -136,7 +136,7 @@ static long holds_there(struct sim_server *sv, const char *name,
 {
     const char *a = sim_server_ask(sv, "PTTL %s", name);
 
-    if (!a)
+    if (!a || a[0] == '-') /* it refuses everybody */
         return -1;
     *ttl_ms = atoll(a + 1);
     a = sim_server_ask(sv, "HGET %s %s", name, owner);

@@ -60,6 +60,7 @@ struct sim_link {
 struct sim_server *sim_servers[64];
 int sim_nservers;
 uint64_t sim_pieces, sim_cuts;
+bool sim_shows_wire;
 
 static struct sim_window windows[WINDOWS_MAX];
 static int nwindows;
@@ -246,9 +247,39 @@ static void open_session(struct sim_link *l)
     row_add(l, &l->down, OPENING, NULL, 0);
 }
 
+/* For the history: a piece, scripts and line ends left out. */
+static void show_piece(const struct sim_link *l, const char *way,
+                       const struct piece *p)
+{
+    char text[160];
+    size_t to = 0;
+
+    if (!sim_shows_wire)
+        return;
+    for (size_t i = 0; i < p->n && to < sizeof text - 1; i++) {
+        unsigned char c = (unsigned char)p->bytes[i];
+        if (c == '\n' || (c == '*' && i == 0))
+            continue;
+        if (c == '$') /* and the length behind it */
+            while (i + 1 < p->n && p->bytes[i + 1] != '\n')
+                i++;
+        else
+            text[to++] = c == '\r' ? ' ' : c >= 32 && c < 127 ? (char)c : '?';
+    }
+    text[to] = '\0';
+    printf("%12.6f      %s %d %s %d  %s%s\n", (double)sim_now() / 1e6,
+           l->proc->name, l->port, way, l->server->id,
+           p->kind == BYTES     ? ""
+           : p->kind == OPENING ? "(open)"
+           : p->kind == ENDING  ? "(end)"
+                                : "(reset)",
+           text);
+}
+
 static void arrive_up(struct sim_link *l, const struct piece *p)
 {
     sim_pieces++;
+    show_piece(l, "->", p);
     if (p->kind == OPENING) {
         open_session(l);
         return;
@@ -270,6 +301,7 @@ static void arrive_up(struct sim_link *l, const struct piece *p)
 static void arrive_down(struct sim_link *l, const struct piece *p)
 {
     sim_pieces++;
+    show_piece(l, "<-", p);
     if (!l->sock)
         return;
     if (p->kind == OPENING)

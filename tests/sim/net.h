@@ -77,8 +77,8 @@ void sim_windows_close(void); /* all */
 void sim_cut(int proc, int server);
 /* The process is gone: the system closes its sockets. */
 void sim_hang_up_all(struct sim_proc *p);
-/* Somebody's connection, a few words. */
 extern uint64_t sim_pieces, sim_cuts;
+extern bool sim_shows_wire; /* the history has all pieces */
 
 /* ---- between net.c and wrap_net.c -------------------------------------- */
 

@@ -3,7 +3,7 @@
  * sim.c - the simulator as a program: seeds run one after the other, a failing
  * one told as a story and made smaller.
  *
- *     sim --seed 42                 one seed, with its history
+ *     sim --seed 42 [--wire]        one seed, with its history, and the bytes
  *     sim --seconds 60 [--from N]   as many as there is time for
  *     sim --count 10000             so many, until one fails
  *         --profile NAME            only that one (sim --profiles lists them)
@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -229,11 +230,15 @@ static void add_totals(const struct sim_totals *t)
 static void print_totals(double took)
 {
     double hours = (double)all.simulated_us / 3.6e9;
+    struct rusage r;
 
-    printf("sim: %llu seeds, %llu failed; %.2f simulated hours in %.1f s: "
-           "%.0f times real time\n",
+    getrusage(RUSAGE_CHILDREN, &r);
+    double cpu = (double)r.ru_utime.tv_sec + (double)r.ru_stime.tv_sec +
+                 (double)(r.ru_utime.tv_usec + r.ru_stime.tv_usec) / 1e6;
+    printf("sim: %llu seeds, %llu failed; %.2f simulated hours in %.1f s, "
+           "%.1f s of a processor: %.0f times real time\n",
            (unsigned long long)all.seeds, (unsigned long long)all.failed, hours,
-           took, took > 0 ? hours * 3600 / took : 0);
+           took, cpu, cpu > 0 ? hours * 3600 / cpu : 0);
     printf("sim: %llu acquires, %llu that were not granted, %llu losses told, "
            "%llu overlaps where data may vanish\n",
            (unsigned long long)all.acquires, (unsigned long long)all.refused,
@@ -346,6 +351,10 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--profiles") == 0)
             return list_profiles();
+        if (strcmp(argv[i], "--wire") == 0) {
+            sim_shows_wire = true;
+            continue;
+        }
         if (strcmp(argv[i], "--keep-going") == 0) {
             want.keep_going = true;
             continue;
