@@ -324,6 +324,8 @@ void sim_judge_time(const char *call, int64_t from, int64_t idle_before,
 
 void sim_judge_closed(const struct sim_client *cl, const char *uuid)
 {
+    if (!sim_plan.strict) /* a release may have been lost with a master */
+        return;
     for (int i = 0; i < sim_nservers; i++) {
         for (int t = 0; t < SIM_THINGS; t++) {
             const char *a =
@@ -341,6 +343,11 @@ void sim_judge_end(void)
 {
     for (int i = 0; i < sim_nservers; i++) {
         const char *a = sim_server_ask(sim_servers[i], "KEYS *");
+        /* Of waiters that were killed, their places in a queue stay until
+         * somebody asks for that lock again. */
+        if (sim_totals.by_kind[SIM_FAULT_KILL] > 0 && a &&
+            strstr(a, "redisson_lock_queue"))
+            continue;
         if (a && a[0] == '*' && strncmp(a, "*0|", 3) != 0)
             sim_broken("P6", "keys are left on server %d: %.300s", i, a);
     }

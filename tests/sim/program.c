@@ -190,7 +190,7 @@ static void hold_twice(struct sim_program *pr, struct sim_claim *claim)
     claim->holds = 0; /* nobody can tell meanwhile */
     dibs_err err = take(pr, claim->lock, FORM_ACQUIRE, &o);
     sim_note("again %s: %s", thing_names[claim->thing], dibs_strerror(err));
-    if (claim->thing != SIM_MOST)
+    if (!is_group(claim->thing)) /* without a limit that waits for ever */
         sim_judge_time("re-entry", from, idle,
                        2 * sim_plan.command_ms * 102 / 100 + SLACK_MS);
     if (err != DIBS_OK) {

@@ -94,7 +94,7 @@ static void open_client(struct sim_client *cl, int i)
     o.connect_timeout_ms = sim_plan.command_ms;
     o.lease_ms = sim_plan.lease_ms;
     o.max_connections = (unsigned)sim_between(&cl->chance, 1, 4);
-    o.lazy = sim_once_in(&cl->chance, 5);
+    o.lazy = sim_once_in(&cl->chance, 5) && sim_plan.may != 0;
     o.client_name = cl->proc->name;
     if (sim_plan.layout == SIM_ONE || sim_plan.layout == SIM_QUORUM)
         snprintf(url, sizeof url, "redis://%s:%d", sim_servers[i]->host,
