@@ -218,13 +218,14 @@ static void check_truth(struct sim_claim *cl)
     int64_t valid;
 
     if (!believes(cl, &sure, &valid)) {
-        if (sure) {
-            cl->seen_lost = true;
+        if (sure && !cl->lost_at) {
+            cl->lost_at = sim_now();
+            cl->lost_idle = sim_idle_us(cl->proc);
             cl->odd_since = 0;
         }
         return;
     }
-    if (cl->seen_lost)
+    if (cl->lost_at)
         sim_broken("P2", "%s had lost %s and holds it again", cl->proc->name,
                    sim_thing_name(cl->thing));
     if (cl->thing == SIM_MOST) {
@@ -260,12 +261,92 @@ static void check_replicas(const struct sim_claim *cl)
 
 /* ---- when it looks ----------------------------------------------------- */
 
+/* P8: nobody leaves a free lock lying there while others wait, if nothing is
+ * wrong. */
+#define FREE_MOST_US 3500000
+#define FAIR_MOST_US 8000000
+
+static int waiting[SIM_THINGS];
+static int64_t free_since[SIM_THINGS];
+
+void sim_judge_waits(enum sim_thing t, int more)
+{
+    waiting[t] += more;
+    if (waiting[t] == 0)
+        free_since[t] = 0;
+}
+
+static void check_free(enum sim_thing t)
+{
+    int64_t most = t == SIM_FAIR ? FAIR_MOST_US : FREE_MOST_US;
+    const char *a = NULL;
+
+    if (waiting[t] > 0)
+        a = sim_server_ask(sim_master(names[t][0]), "EXISTS %s", names[t][0]);
+    if (!a || strcmp(a, ":0|") != 0)
+        free_since[t] = 0;
+    else if (free_since[t] == 0)
+        free_since[t] = sim_now();
+    else if (sim_now() - free_since[t] > most)
+        sim_broken("P8", "%s is free for %.3f s, and %d wait for it",
+                   sim_thing_name(t),
+                   (double)(sim_now() - free_since[t]) / 1e6, waiting[t]);
+}
+
+/* P10: who waited before the one that got it, and still waits? The queue as it
+ * was when the judge looked last. */
+static char queue[8192];
+static int64_t queue_at;
+
+static void see_queue(void)
+{
+    const char *a = sim_server_ask(sim_master("f0"),
+                                   "LRANGE redisson_lock_queue:{f0} 0 -1");
+
+    snprintf(queue, sizeof queue, "%s", a ? a : "");
+    queue_at = sim_now();
+}
+
+static void check_order(const struct sim_claim *cl)
+{
+    char owner[DIBS_OWNER_MAX + 8], first[DIBS_OWNER_MAX + 8];
+
+    if (sim_plan.may != 0 || cl->asked_at > queue_at ||
+        !owner_of(cl, cl->lock, owner))
+        return;
+    const char *mine = strstr(queue, owner);
+    const char *now = sim_server_ask(sim_master("f0"),
+                                     "LRANGE redisson_lock_queue:{f0} 0 -1");
+    for (const char *at = queue; mine && (at = strchr(at, '$'));) {
+        at = strchr(at, '|') + 1;
+        snprintf(first, sizeof first, "%.*s", (int)strcspn(at, "|"), at);
+        if (at >= mine)
+            break;
+        uint64_t number = strtoull(strrchr(first, ':') + 1, NULL, 10);
+        if (strstr(now, first) && sim_waits_since(number) < queue_at)
+            sim_broken("P10", "%s got the fair lock before %s, who came first",
+                       owner, first);
+    }
+}
+
+static void look_at_waiters(void)
+{
+    if (sim_plan.may != 0 || sim_plan.layout != SIM_ONE || sim_healed)
+        return;
+    check_free(SIM_PLAIN_A);
+    check_free(SIM_PLAIN_B);
+    check_free(SIM_FAIR);
+    check_free(SIM_WRITE);
+    see_queue();
+}
+
 static void look(void *arg, int64_t number)
 {
     (void)arg;
     (void)number;
     for (struct sim_claim *cl = claims; cl; cl = cl->next)
         check_truth(cl);
+    look_at_waiters();
     sim_at(sim_now() + sim_between(&eye, 1000, LOOK_MOST_US), look, NULL, 0);
 }
 
@@ -281,6 +362,8 @@ void sim_judge_granted(struct sim_claim *cl)
     claims = cl;
     check_alone(cl);
     check_truth(cl);
+    if (cl->thing == SIM_FAIR)
+        check_order(cl);
     if (cl->replicas > 0)
         check_replicas(cl);
 }
@@ -330,6 +413,8 @@ void sim_judge_closed(const struct sim_client *cl, const char *uuid)
         for (int t = 0; t < SIM_THINGS; t++) {
             const char *a =
                 sim_server_ask(sim_servers[i], "HKEYS %s", names[t][0]);
+            if (t == SIM_PLAIN_A && sim_now() < cl->kept_until)
+                continue;
             if (a && strstr(a, uuid) && sim_master(names[t][0]) ==
                                             sim_servers[i])
                 sim_broken("P11", "%s is closed, and still has %s",

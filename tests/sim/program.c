@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define TOLD_US  5000000
 #define SLACK_MS 100 /* for turns of fibers, and the way of bytes */
 
 struct sim_program {
@@ -22,6 +23,7 @@ struct sim_program {
     bool own_owner; /* not that of its thread */
     enum sim_thing waits_for;
     bool waiting;
+    int64_t waits_since;
     bool async_done;
     dibs_err async_err;
 };
@@ -172,8 +174,7 @@ static void on_lost(const char *name, dibs_owner owner, void *arg)
 /* In short naps, so that the end of the run is noticed. */
 static void hold_on(struct sim_program *pr, int64_t us)
 {
-    (void)pr;
-    while (us > 0 && !sim_healed) {
+    while (us > 0 && !sim_healed && !pr->client->closing) {
         int64_t nap = us < 500000 ? us : 500000;
         sim_sleep(nap);
         us -= nap;
@@ -193,6 +194,8 @@ static void hold_twice(struct sim_program *pr, struct sim_claim *claim)
     if (!is_group(claim->thing)) /* without a limit that waits for ever */
         sim_judge_time("re-entry", from, idle,
                        2 * sim_plan.command_ms * 102 / 100 + SLACK_MS);
+    if (pr->client->closing)
+        return;
     if (err != DIBS_OK) {
         if (err == DIBS_ERR_BUSY || err == DIBS_ERR_TIMEOUT ||
             err == DIBS_ERR_NOT_OWNER || err == DIBS_ERR_WRONGTYPE)
@@ -223,7 +226,12 @@ static void check_release(struct sim_program *pr, const struct sim_claim *claim,
                           bool was_lost, dibs_err err)
 {
     const char *name = thing_names[claim->thing];
+    int64_t idle = sim_idle_us(pr->client->proc) - claim->lost_idle;
 
+    if (claim->lost_at && !claim->told && !(sim_plan.may & SIM_F_MEMORY) &&
+        sim_now() - claim->lost_at > TOLD_US + idle)
+        sim_broken("P2", "%s is lost for %.3f s, and nobody was told", name,
+                   (double)(sim_now() - claim->lost_at) / 1e6);
     if (err == DIBS_ERR_NOT_OWNER || err == DIBS_ERR_INVALID ||
         err == DIBS_ERR_WRONGTYPE || err == DIBS_ERR_AUTH)
         sim_broken("P5", "release of %s, held %s: %s (%s)", name,
@@ -249,6 +257,9 @@ static void let_go(struct sim_program *pr, struct sim_claim *claim)
     o.owner = pr->owner;
     if (claim->thing == SIM_PLAIN_A && sim_once_in(&pr->chance, 40))
         o.keep_ms = sim_between(&pr->chance, 100, 2000);
+    if (o.keep_ms)
+        pr->client->kept_until =
+            sim_now() + (o.keep_ms + 3 * sim_plan.command_ms) * 1000;
     bool was_lost = dibs_lock_state(claim->lock, pr->owner) == DIBS_LOST;
     do {
         int64_t from = sim_now(), idle = sim_idle_us(p);
@@ -265,7 +276,8 @@ static void let_go(struct sim_program *pr, struct sim_claim *claim)
     } while (err == DIBS_ERR_NOMEM &&
              dibs_lock_holds(claim->lock, pr->owner) > 0);
     claim->over = true;
-    check_release(pr, claim, was_lost, err);
+    if (!pr->client->closing)
+        check_release(pr, claim, was_lost, err);
 }
 
 static void hold(struct sim_program *pr, struct sim_claim *claim)
@@ -343,7 +355,11 @@ static void play_round(struct sim_program *pr)
              (int)form, (long long)o.wait_ms, (long long)o.lease_ms);
     pr->waits_for = t;
     pr->waiting = true;
+    pr->waits_since = sim_now();
+    bool waits = form == FORM_ACQUIRE || form == FORM_ACQUIRE_ASYNC;
+    sim_judge_waits(t, waits);
     dibs_err err = take(pr, l, form, &o);
+    sim_judge_waits(t, -waits);
     pr->waiting = false;
     claim.since = sim_now();
     sim_note("%s: %s", thing_names[t], dibs_strerror(err));
@@ -355,9 +371,22 @@ static void play_round(struct sim_program *pr)
         return;
     }
     sim_totals.refused++;
+    if (pr->client->closing)
+        return;
     check_refusal(pr, t, form, &o, err);
     if (dibs_lock_holds(l, pr->owner) != 0)
         sim_broken("P4", "%s was not granted and is held", thing_names[t]);
+}
+
+int64_t sim_waits_since(dibs_owner owner)
+{
+    for (int i = 0; i < sim_plan.clients; i++)
+        for (int k = 0; k < sim_plan.threads; k++) {
+            const struct sim_program *pr = sim_clients[i].programs[k];
+            if (pr && pr->owner == owner && pr->waiting)
+                return pr->waits_since;
+        }
+    return SIM_NEVER;
 }
 
 /* Somebody else gives up for one that waits. */
@@ -392,8 +421,10 @@ static void *program_main(void *arg)
 
     pr->owner = pr->own_owner ? dibs_owner_new(cl->c[0])
                               : dibs_owner_thread(cl->c[0]);
-    while (!sim_healed) {
+    while (!sim_healed && !cl->closing) {
         play_round(pr);
+        if (cl->closing)
+            break;
         if (sim_once_in(&pr->chance, 10))
             cancel_somebody(pr);
         if (sim_once_in(&pr->chance, 15))

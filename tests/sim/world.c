@@ -154,25 +154,46 @@ static void close_client(struct sim_client *cl)
 {
     char uuid[SIM_MEMBERS_MAX][64];
 
-    for (int i = 0; i < SIM_THINGS; i++)
-        dibs_lock_free(cl->lock[i]);
     for (int i = 0; i < cl->nclients; i++) {
         int64_t from = sim_now(), idle = sim_idle_us(cl->proc);
+        bool calm = sim_healed || sim_plan.may == 0;
         snprintf(uuid[i], sizeof uuid[i], "%s", dibs_client_id(cl->c[i]));
-        dibs_lock_free(cl->member[i]);
         dibs_err err = dibs_client_close(cl->c[i], 0);
         sim_note("close: %s", dibs_strerror(err));
         sim_judge_time("close", from, idle, 5200);
-        if (err != DIBS_OK)
+        if (err != DIBS_OK && calm)
             sim_broken("P11", "close of %s: %s (%s)", cl->proc->name,
                        dibs_strerror(err), dibs_error_text());
-        sim_judge_closed(cl, uuid[i]);
+        if (err == DIBS_OK)
+            sim_judge_closed(cl, uuid[i]);
+    }
+    while (cl->running > 0)
+        sim_block(cl, SIM_NEVER);
+    for (int i = 0; i < SIM_THINGS; i++)
+        dibs_lock_free(cl->lock[i]);
+    for (int i = 0; i < cl->nclients; i++) {
+        dibs_lock_free(cl->member[i]);
         dibs_client_free(cl->c[i]);
     }
     sim_sleep(100000); /* look-ups of names end by themselves */
     if (cl->proc->fibers != 1 || cl->proc->sockets != 0)
         sim_broken("P11", "%s is closed and has %d threads, %d sockets",
                    cl->proc->name, cl->proc->fibers - 1, cl->proc->sockets);
+}
+
+static void come_back(void *arg, int64_t number)
+{
+    (void)number;
+    sim_client_start(arg);
+}
+
+/* It has left in peace, and comes back as another one. */
+static void begin_anew(struct sim_client *cl)
+{
+    cl->proc = NULL;
+    cl->generation++;
+    if (!sim_healed)
+        sim_at(sim_now() + sim_skewed(&cl->chance, 5000000), come_back, cl, 0);
 }
 
 static void *client_main(void *arg)
@@ -184,11 +205,17 @@ static void *client_main(void *arg)
     make_locks(cl);
     for (int i = 0; i < sim_plan.threads; i++)
         sim_program_start(cl, i);
-    while (cl->running > 0)
-        sim_block(cl, SIM_NEVER);
-    sim_sleep(KEEP_MOST_US);
+    while (cl->running > 0 && !cl->closing)
+        cl->closing = !sim_block(cl, cl->closes_at) && !sim_healed;
+    if (cl->closing)
+        sim_judge_dead(cl->proc); /* what they hold ends now */
+    else
+        sim_sleep(KEEP_MOST_US);
     close_client(cl);
-    cl->ended = true;
+    if (cl->closing)
+        begin_anew(cl);
+    else
+        cl->ended = true;
     return NULL;
 }
 
@@ -204,11 +231,15 @@ void sim_client_start(struct sim_client *cl)
     memset(cl->member, 0, sizeof cl->member);
     memset(cl->programs, 0, sizeof cl->programs);
     cl->running = 0;
+    cl->closing = false;
     cl->nclients = sim_plan.layout == SIM_QUORUM ? sim_plan.members : 1;
     cl->proc = sim_proc_new(name, sim_plan.seed);
     cl->chance = sim_stream(sim_plan.seed,
                             (uint64_t)(4000 + cl->number * 10 +
                                        cl->generation));
+    cl->closes_at = sim_once_in(&cl->chance, 3)
+                        ? sim_between(&cl->chance, sim_now(), sim_plan.length_us)
+                        : SIM_NEVER;
     if (sim_plan.may & SIM_F_CLOCK)
         cl->proc->ppm = sim_between(&cl->chance, -DRIFT_PPM, DRIFT_PPM);
     sim_spawn(cl->proc, "main", client_main, cl);

@@ -40,8 +40,11 @@ struct sim_client {
     dibs_lock *member[SIM_MEMBERS_MAX];
     struct sim_chance chance;
     struct sim_program *programs[SIM_THREADS_MAX];
-    int running; /* of its threads */
-    bool ended;  /* closed in peace */
+    int running;         /* of its threads */
+    bool closing;        /* in the middle of everything */
+    int64_t closes_at;   /* us; 0 = at the end */
+    int64_t kept_until;  /* us; a lock was left taken */
+    bool ended;          /* closed in peace */
 };
 
 struct sim_totals {
@@ -77,6 +80,8 @@ void sim_fate_end(void); /* all is well from now on */
 /* program.c */
 void sim_program_start(struct sim_client *cl, int number);
 const char *sim_thing_name(enum sim_thing t);
+/* Since when the thread of that owner waits; SIM_NEVER = it does not. */
+int64_t sim_waits_since(dibs_owner owner);
 
 /* ---- the judge --------------------------------------------------------- */
 
@@ -94,7 +99,8 @@ struct sim_claim {
     int replicas;
     int holds;
     bool shared;
-    bool seen_lost; /* the judge has seen it */
+    int64_t lost_at; /* the judge has seen it then; 0 = no */
+    int64_t lost_idle;
     int64_t odd_since; /* the server does not have it: since when; 0 = no */
     int told;          /* on_lost was called */
     bool over;         /* its release has returned */
@@ -108,6 +114,8 @@ void sim_judge_begin(void);
 void sim_judge_granted(struct sim_claim *cl);
 void sim_judge_leaving(struct sim_claim *cl); /* before its release is called */
 void sim_judge_dead(const struct sim_proc *p);
+/* Somebody waits, or does not any more; for as long as it takes. */
+void sim_judge_waits(enum sim_thing t, int more);
 void sim_judge_closed(const struct sim_client *cl, const char *uuid);
 void sim_judge_end(void);
 /* A call took from..now; it may take most_ms, and what its process was
