@@ -413,7 +413,7 @@ void sim_judge_closed(const struct sim_client *cl, const char *uuid)
         for (int t = 0; t < SIM_THINGS; t++) {
             const char *a =
                 sim_server_ask(sim_servers[i], "HKEYS %s", names[t][0]);
-            if (t == SIM_PLAIN_A && sim_now() < cl->kept_until)
+            if (strcmp(names[t][0], "p0") == 0 && sim_now() < cl->kept_until)
                 continue;
             if (a && strstr(a, uuid) && sim_master(names[t][0]) ==
                                             sim_servers[i])

@@ -108,6 +108,8 @@ int __wrap_getsockopt(int fd, int level, int name, void *value,
 int __wrap_setsockopt(int fd, int level, int name, const void *value,
                       socklen_t len);
 int __wrap_fcntl(int fd, int what, ...);
+int __wrap_fcntl64(int fd, int what, ...);
+int __wrap_shutdown(int fd, int how);
 ssize_t __wrap_send(int fd, const void *p, size_t n, int flags);
 ssize_t __wrap_recv(int fd, void *p, size_t n, int flags);
 int __wrap_poll(struct pollfd *fds, nfds_t n, int ms);

@@ -195,20 +195,46 @@ int __wrap_setsockopt(int fd, int level, int name, const void *value,
     return 0;
 }
 
-int __wrap_fcntl(int fd, int what, ...)
+static int change_flags(int fd, int what, int flags)
 {
     struct sim_sock *s = sim_sock_of(fd);
+
+    if (s && what == F_GETFL)
+        return O_RDWR | (s->nonblock ? O_NONBLOCK : 0);
+    if (s && what == F_SETFL)
+        s->nonblock = (flags & O_NONBLOCK) != 0;
+    return 0;
+}
+
+int __wrap_fcntl(int fd, int what, ...)
+{
     va_list list;
 
-    if (!s)
-        return 0;
-    if (what == F_GETFL)
-        return O_RDWR | (s->nonblock ? O_NONBLOCK : 0);
     va_start(list, what);
-    if (what == F_SETFL)
-        s->nonblock = (va_arg(list, int) & O_NONBLOCK) != 0;
+    int flags = what == F_SETFL ? va_arg(list, int) : 0;
     va_end(list);
-    return 0;
+    return change_flags(fd, what, flags);
+}
+
+int __wrap_fcntl64(int fd, int what, ...)
+{
+    va_list list;
+
+    va_start(list, what);
+    int flags = what == F_SETFL ? va_arg(list, int) : 0;
+    va_end(list);
+    return change_flags(fd, what, flags);
+}
+
+/* Whoever waits for bytes finds the end. */
+int __wrap_shutdown(int fd, int how)
+{
+    struct sim_sock *s = sim_sock_of(fd);
+
+    (void)how;
+    if (s)
+        sim_sock_ended(s);
+    return s ? 0 : fails(ENOTCONN);
 }
 
 ssize_t __wrap_send(int fd, const void *p, size_t n, int flags)
