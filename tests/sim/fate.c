@@ -207,9 +207,17 @@ static void failover_known(void *arg, int64_t old)
     }
 }
 
+/* The one that has read most, as sentinels choose. */
+static int best_replica(int64_t number)
+{
+    int a = (master + 1 + (int)(number % 2)) % 3, b = 3 - master - a;
+
+    return sr_offset(sim_servers[b]->s) > sr_offset(sim_servers[a]->s) ? b : a;
+}
+
 static void fail_over(const struct sim_fault *f)
 {
-    int old = master, next = (master + 1 + (int)(f->amount % 2)) % 3;
+    int old = master, next = best_replica(f->amount);
 
     if (f->amount % 3 == 0)
         sim_server_crash(sim_servers[old], true);

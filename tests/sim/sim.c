@@ -6,6 +6,7 @@
  *     sim --seed 42 [--wire]        one seed, with its history, and the bytes
  *     sim --seconds 60 [--from N]   as many as there is time for
  *     sim --count 10000             so many, until one fails
+ *     sim --file seeds.txt          those in the file
  *         --profile NAME            only that one (sim --profiles lists them)
  *         --clients N  --drop 3,7   less of it: fewer clients, without faults
  *         --jobs N                  so many at once
@@ -40,7 +41,7 @@ static struct options {
     uint64_t seed, from, count;
     bool one, keep_going, talk;
     double seconds;
-    const char *profile;
+    const char *profile, *file;
     int clients, jobs;
     bool drop[SIM_FAULTS_MAX];
 } want = {.from = 1, .count = UINT64_MAX, .jobs = 1};
@@ -312,6 +313,33 @@ static void read_drops(const char *list)
     }
 }
 
+/* Lines of a profile and a seed; the rest of a line is for people. */
+static int run_file(const char *path)
+{
+    FILE *f = fopen(path, "r");
+    char line[200], profile[40];
+    unsigned long long seed;
+
+    if (!f) {
+        perror(path);
+        return 2;
+    }
+    while (fgets(line, sizeof line, f)) {
+        if (line[0] == '#' || sscanf(line, "%39s %llu", profile, &seed) != 2)
+            continue;
+        want.profile = profile;
+        bool well = run_one(seed, &outcomes[0]);
+        add_totals(&outcomes[0].totals);
+        if (!well) {
+            all.failed++;
+            printf("%s", outcomes[0].text);
+        }
+    }
+    fclose(f);
+    print_totals(1);
+    return all.failed > 0;
+}
+
 static bool read_option(const char *name, const char *value)
 {
     if (strcmp(name, "--seed") == 0) {
@@ -331,6 +359,8 @@ static bool read_option(const char *name, const char *value)
         want.clients = atoi(value);
     } else if (strcmp(name, "--jobs") == 0) {
         want.jobs = atoi(value);
+    } else if (strcmp(name, "--file") == 0) {
+        want.file = value;
     } else if (strcmp(name, "--drop") == 0) {
         read_drops(value);
     } else {
@@ -369,6 +399,8 @@ int main(int argc, char **argv)
         want.jobs = 1;
     outcomes = mmap(NULL, (JOBS_MAX + 1) * sizeof *outcomes,
                     PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (want.file)
+        return run_file(want.file);
     if (!want.one)
         return run_many();
     want.talk = true;

@@ -206,7 +206,9 @@ static void *client_main(void *arg)
     for (int i = 0; i < sim_plan.threads; i++)
         sim_program_start(cl, i);
     while (cl->running > 0 && !cl->closing)
-        cl->closing = !sim_block(cl, cl->closes_at) && !sim_healed;
+        cl->closing =
+            !sim_block(cl, sim_healed ? SIM_NEVER : cl->closes_at) &&
+            !sim_healed;
     if (cl->closing)
         sim_judge_dead(cl->proc); /* what they hold ends now */
     else
