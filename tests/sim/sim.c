@@ -39,7 +39,7 @@ struct outcome {
 
 static struct options {
     uint64_t seed, from, count;
-    bool one, keep_going, talk;
+    bool one, keep_going, no_shrink, talk;
     double seconds;
     const char *profile, *file;
     int clients, jobs;
@@ -265,7 +265,7 @@ static void failed_seed(const struct outcome *out)
     printf("%sseed %llu failed after %llu seeds\n", text,
            (unsigned long long)out->seed, (unsigned long long)all.seeds);
     fflush(stdout);
-    if (!want.keep_going)
+    if (!want.keep_going && !want.no_shrink)
         shrink(out->seed, text);
 }
 
@@ -383,6 +383,10 @@ int main(int argc, char **argv)
             return list_profiles();
         if (strcmp(argv[i], "--wire") == 0) {
             sim_shows_wire = true;
+            continue;
+        }
+        if (strcmp(argv[i], "--no-shrink") == 0) {
+            want.no_shrink = true;
             continue;
         }
         if (strcmp(argv[i], "--keep-going") == 0) {
