@@ -508,6 +508,8 @@ bool dibs__wait_stay(struct dibs__wait *w, struct dibs__waiter *wt,
 {
     dibs__assert_held(w->mu);
     wt->state = WAITER_PAUSES;
+    /* Its time may have passed while it was being answered. */
+    w->first_deadline = dibs__min(w->first_deadline, wt->deadline);
     if (w->asks != ASKS_EACH) {
         w->next_try = dibs__now_ms() + pause_ms;
         dibs__wait_wake(w);
