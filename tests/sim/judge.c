@@ -73,8 +73,7 @@ static bool believes(const struct sim_claim *cl, bool *sure, int64_t *valid_ms)
     sim_totals.looks++;
     if (!*sure)
         sim_totals.skipped++;
-    return *sure && (state == DIBS_HELD || state == DIBS_SUSPECT) &&
-           *valid_ms > 0;
+    return *sure && (state == DIBS_HELD || state == DIBS_SUSPECT);
 }
 
 static bool share_a_name(enum sim_thing a, enum sim_thing b)

@@ -87,6 +87,7 @@ static void make_servers(struct sim_chance *c)
 static void open_client(struct sim_client *cl, int i)
 {
     dibs_client_opts o = DIBS_CLIENT_OPTS_INIT;
+    char where[sizeof url];
     int64_t from, idle;
     dibs_err err;
 
@@ -96,15 +97,14 @@ static void open_client(struct sim_client *cl, int i)
     o.max_connections = (unsigned)sim_between(&cl->chance, 1, 4);
     o.lazy = sim_once_in(&cl->chance, 5) && sim_plan.may != 0;
     o.client_name = cl->proc->name;
+    memcpy(where, url, sizeof where);
     if (sim_plan.layout == SIM_ONE || sim_plan.layout == SIM_QUORUM)
-        snprintf(url, sizeof url, "redis://%s:%d", sim_servers[i]->host,
+        snprintf(where, sizeof where, "redis://%s:%d", sim_servers[i]->host,
                  sim_servers[i]->port);
     do {
-        char copy[sizeof url];
-        memcpy(copy, url, sizeof url);
         from = sim_now();
         idle = sim_idle_us(cl->proc);
-        err = dibs_client_open(copy, &o, &cl->c[i]);
+        err = dibs_client_open(where, &o, &cl->c[i]);
         sim_judge_time("open", from, idle, 2 * sim_plan.command_ms + 200);
         if (err != DIBS_OK) {
             sim_note("open: %s (%s)", dibs_strerror(err), dibs_error_text());
