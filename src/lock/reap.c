@@ -108,9 +108,8 @@ static void reap_answered(struct dibs__call *call, dibs_err err,
     r->clear |= err == DIBS_OK;
     if (!silent && r->until == INT64_MAX)
         r->until = dibs__add(now, dibs__min(r->lease_ms, LONGEST_MS));
-    bool done = now >= r->until || lk->reaps_over ||
-                lk->c->server.closing || (r->once && !silent) ||
-                (r->sweep && !is_silent(reply));
+    bool done = now >= r->until || lk->reaps_over || lk->c->server.closing ||
+                (r->once && !silent) || (r->sweep && !is_silent(reply));
     if (done && r->once && err != DIBS_OK && !r->sweep)
         lk->reap_failed = true;
     if (done) {

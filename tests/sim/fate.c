@@ -200,8 +200,7 @@ static void failover_known(void *arg, int64_t old)
             sim_cut(-1, i);
         }
     for (int i = 3; i < 3 + SENTINELS; i++) {
-        sr_sentinel_master(sim_servers[i]->s, "svc",
-                           sim_servers[master]->host,
+        sr_sentinel_master(sim_servers[i]->s, "svc", sim_servers[master]->host,
                            sim_servers[master]->port);
         sim_server_settle(sim_servers[i]);
     }
