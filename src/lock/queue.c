@@ -42,7 +42,8 @@ static dibs_client *client_of(const struct dibs__place *pl)
     return dibs__line_client(pl->op->line);
 }
 
-/* False: it asks already, or another of the same owner does. */
+/* False: it asks already, or another of the same owner does; or its time is
+ * over, and the line is about to see that. */
 static bool ask(struct dibs__place *pl)
 {
     struct dibs__op *op = pl->op;
@@ -51,7 +52,8 @@ static bool ask(struct dibs__place *pl)
     bool has = dibs__hold_of(op->line, op->owner) != NULL;
     if (has)
         dibs__list_del(&op->link);
-    bool may = !has && dibs__acquire_may_ask(op->line, op);
+    bool may = !has && dibs__now_ms() < op->deadline &&
+               dibs__acquire_may_ask(op->line, op);
     dibs__unlock(&op->line->mu);
     if (has) {
         dibs__acquire_start_over(op); /* and this place is no more */

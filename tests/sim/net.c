@@ -251,7 +251,7 @@ static void open_session(struct sim_link *l)
 static void show_piece(const struct sim_link *l, const char *way,
                        const struct piece *p)
 {
-    char text[160];
+    char text[260];
     size_t to = 0;
 
     if (!sim_shows_wire)

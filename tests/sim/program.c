@@ -112,10 +112,6 @@ static int64_t acquire_limit(const struct sim_program *pr, enum sim_thing t,
     else
         most = o->wait_ms + one + (t == SIM_FAIR || t == SIM_WRITE ? one : 0) +
                (is_group(t) ? one : 0);
-    /* Known: where the server says BUSY or LOADING until its time is over, one
-     * in a queue may ask once more. See docs/testing.md. */
-    if (t == SIM_FAIR && (sim_plan.may & SIM_F_REFUSE))
-        most += one;
     if (o->replicas)
         most += 2 * o->replicas_timeout_ms + one;
     return most + most / 50 + SLACK_MS;
