@@ -268,6 +268,10 @@ static void strike(void *arg, int64_t number)
     switch (f->kind) {
     case SIM_FAULT_SLOW:
         open_window(f, SIM_SLOW);
+        if (sim_plan.layout == SIM_SENTINEL) { /* replicas are, too */
+            replicas_lag = true;
+            sim_at(sim_now() + f->lasts, lag_over, NULL, 0);
+        }
         break;
     case SIM_FAULT_BLOCKED:
         open_window(f, SIM_BLOCKED);
