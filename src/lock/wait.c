@@ -430,7 +430,7 @@ static bool place_ask(struct dibs__place *pl)
     struct dibs__waiter *wt = pl->wt;
 
     dibs__lock(w->mu);
-    bool may = w->user->may_ask(w, wt);
+    bool may = dibs__now_ms() < wt->deadline && w->user->may_ask(w, wt);
     dibs__unlock(w->mu);
     if (!may)
         return false;
