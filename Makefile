@@ -25,12 +25,17 @@ CTEST ?= ctest
 # The formatter's version is part of the style: others format differently.
 CLANG_FORMAT ?= clang-format-14
 CLANG ?= clang-14
+CLANGXX ?= $(subst clang,clang++,$(CLANG))
 
 # A compiler is passed on only if somebody asked for one, and in a run of its
 # own: a change of compiler makes CMake forget all other settings.
 configure = $(CMAKE) --log-level=NOTICE -S . -B $(1) $(2)
 ifneq ($(origin CC),default)
-set_compiler = $(CMAKE) -S . -B $(1) -DCMAKE_C_COMPILER=$(CC) >/dev/null &&
+ifeq ($(origin CXX),default)
+CXX = $(subst gcc,g++,$(subst clang,clang++,$(CC)))
+endif
+set_compiler = $(CMAKE) -S . -B $(1) -DCMAKE_C_COMPILER=$(CC) \
+	$(if $(shell command -v $(CXX)),-DCMAKE_CXX_COMPILER=$(CXX)) >/dev/null &&
 endif
 compile   = $(CMAKE) --build $(1) -j $(JOBS)
 run_tests = $(CTEST) --test-dir $(1) --output-on-failure -j $(CTEST_JOBS) \
@@ -43,11 +48,11 @@ tests_off = -DCMAKE_BUILD_TYPE=RelWithDebInfo -DDIBS_TESTS=OFF -DDIBS_FAULTS=OFF
 steady := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 c_files = $(shell find include src cli examples bench peers tests \
-	-name '*.[ch]' 2>/dev/null)
+	-name '*.[ch]' -o -name '*.[ch]pp' 2>/dev/null)
 
 .PHONY: all build deps test test-topology test-servers interop install uninstall deb dist static bench demo clean format help
 .PHONY: check check-format check-commits check-layers check-lists check-size check-header
-.PHONY: check-man check-gcc check-clang check-symbols check-asan check-tsan
+.PHONY: check-cdef check-man check-gcc check-clang check-symbols check-asan check-tsan
 .PHONY: check-install check-deb check-dist check-static check-abi check-versions
 .PHONY: check-deps peers check-peers
 .NOTPARALLEL:
@@ -156,7 +161,7 @@ check-deps:
 	@tools/deps.sh build test check
 
 check: check-deps check-format check-commits check-layers check-lists check-size \
-	check-header check-man check-gcc check-clang check-symbols
+	check-header check-cdef check-man check-gcc check-clang check-symbols
 	@echo "All checks passed."
 
 format:
@@ -164,7 +169,7 @@ format:
 
 check-format:
 	@$(CLANG_FORMAT) --dry-run -Werror $(c_files)
-	@echo "check-format: all C files are formatted"
+	@echo "check-format: all C and C++ files are formatted"
 
 check-layers:
 	@tools/check_layers.sh
@@ -181,20 +186,26 @@ check-commits:
 check-header:
 	@tools/check_header.sh
 
+check-cdef:
+	@tools/cdef.py --check
+
 check-man:
 	@tools/check_man.sh
 
 # gcc without asserts and optimised, clang with asserts: each sees what the
-# other build hides.
+# other build hides. The tests of dibs.hpp also run: in C++ the compiler of the
+# program matters.
 check-gcc:
 	@$(call configure,build-gcc,$(tests_on) -DCMAKE_C_COMPILER=gcc \
-		-DCMAKE_BUILD_TYPE=Release -DDIBS_WERROR=ON)
+		-DCMAKE_CXX_COMPILER=g++ -DCMAKE_BUILD_TYPE=Release -DDIBS_WERROR=ON)
 	@$(call compile,build-gcc)
+	@$(CTEST) --test-dir build-gcc --output-on-failure -Q -L cpp
 
 check-clang:
 	@$(call configure,build-clang,$(tests_on) -DCMAKE_C_COMPILER=$(CLANG) \
-		-DDIBS_WERROR=ON)
+		-DCMAKE_CXX_COMPILER=$(CLANGXX) -DDIBS_WERROR=ON)
 	@$(call compile,build-clang)
+	@$(CTEST) --test-dir build-clang --output-on-failure -Q -L cpp
 
 check-symbols: check-gcc
 	@tools/check_symbols.sh build-gcc/libdibs.so build-gcc/libdibs.a
@@ -254,9 +265,9 @@ help:
 	@echo "make demo            watch processes contend for a lock"
 	@echo "make bench           measure, next to plain hiredis"
 	@echo "make peers           measure, next to other lock libraries"
-	@echo "make format          format all C files"
-	@echo "make check           format, layers, lists, sizes, header, man pages,"
-	@echo "                     gcc and clang with warnings as errors, symbols"
+	@echo "make format          format all C and C++ files"
+	@echo "make check           format, layers, lists, sizes, headers, dibs.cdef, man"
+	@echo "                     pages, gcc and clang with warnings as errors, symbols"
 	@echo "make check-asan      all tests, address and undefined sanitizers"
 	@echo "make check-tsan      all tests, thread sanitizer"
 	@echo "make check-install   install into a temporary place and use it"
@@ -268,5 +279,5 @@ help:
 	@echo "make clean           remove all build folders"
 	@echo
 	@echo "One test:            ctest --test-dir build-test -R server.lock"
-	@echo "Variables:           CC, JOBS, CTEST_JOBS, PREFIX, DESTDIR,"
+	@echo "Variables:           CC, CXX, JOBS, CTEST_JOBS, PREFIX, DESTDIR,"
 	@echo "                     BENCH_ARGS, PEERS_ARGS (try --quick), SOAK (seconds)"

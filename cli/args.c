@@ -4,17 +4,17 @@
  *
  *     dibs [options] SUBCOMMAND [options] WORDS [-- COMMAND ARGS...]
  *
- * One table has all options: who takes them, where their value goes, what it
- * may be, and a sentence for the help. Options and words may be mixed up to
- * "--"; behind it nothing is looked at, so a guarded command keeps its dashes.
- * Options before the subcommand are those that every one of them takes.
+ * One table has all options: which subcommands take them, where their value
+ * goes, what it may be, and a sentence for the help. Options and words may be
+ * mixed up to "--". What comes behind it is not read, so a guarded command
+ * keeps its dashes. Before the subcommand only those options may come that all
+ * subcommands take.
  *
  * Thread  The first, before there is another.
  *
- * Trouble Whatever is wrong ends in args_wrong or args_hint: one line that
- *         names the bad word, one with the line that was typed, put right
- *         (hint.c), and EXIT_USAGE. The help is not printed; who wants it asks
- *         for it.
+ * Trouble Every error goes through args_wrong or args_hint: one line that names
+ *         the wrong word, one line with the corrected command line (hint.c),
+ *         and EXIT_USAGE. The help is not printed.
  */
 #include "args.h"
 
@@ -35,68 +35,71 @@ const struct option_row option_rows[] = {
     {'n', "no-wait", NULL, OPT_NOWAIT, AT(wait_ms), CMD_TAKE, NULL,
      "Do not wait when the lock is taken."},
     {'w', "wait", "TIME", OPT_TIME, AT(wait_ms), CMD_TAKE, "10s",
-     "Wait at most so long, for the server too; 0 is -n. Default: for the lock"
-     " as long as it takes."},
+     "Wait at most this long, for the lock and for the server; 0 is -n. "
+     "Default: wait for the lock without limit."},
     {0, "fair", NULL, OPT_FLAG, AT(fair), CMD_TAKE, NULL,
-     "A fair lock: whoever asks first gets it first."},
+     "A fair lock: those who ask first get it first."},
     {0, "fair-call", "TIME", OPT_TIME, AT(fair_call_ms), CMD_TAKE, "5s",
-     "With --fair: how long the lock is kept for the next in line when that one"
-     " was called and does not come, as it is stopped. Default 5s."},
+     "With --fair: how long the free lock is kept for the first in the queue "
+     "if that one is stopped and does not take it. Default 5s."},
     {'s', "shared", NULL, OPT_FLAG, AT(shared), CMD_TAKE, NULL,
-     "A read-write lock, to read: with others that say -s, but not while"
-     " somebody has it with -x."},
+     "A read-write lock, to read: together with other -s, but not while "
+     "somebody holds it with -x."},
     {'x', "exclusive", NULL, OPT_FLAG, AT(exclusive), CMD_TAKE, NULL,
-     "A read-write lock, to write: alone. Without -s, -x and --fair the lock is"
-     " a plain one, exclusive too. A name is for one of these kinds only."},
+     "A read-write lock, to write: alone. Without -s, -x and --fair the lock "
+     "is a plain one, and exclusive, too. Use one kind for one name."},
     {0, "multi", "NAMES", OPT_TEXT, AT(multi), CMD_TAKE, "stock,orders",
-     "Several locks at once, all or none, in place of NAME: names with commas"
-     " between them."},
+     "Several locks at once, all or none, instead of NAME: names with commas "
+     "between them."},
     {0, "quorum", "URLS", OPT_TEXT, AT(quorum), CMD_TAKE,
      "redis://a,redis://b,redis://c",
-     "The lock on more than half of these independent servers (RedLock), in"
-     " place of -u: three URLs or more, with commas between them."},
+     "The lock on more than half of these independent servers (RedLock), "
+     "instead of -u: three URLs or more, with commas between them."},
     {0, "lease", "TIME", OPT_TIME, AT(lease_ms), CMD_TAKE | CMD_DOCTOR, "30s",
-     "After so long without a sign of life from us the lock is free again."
-     " Default 30s, renewed while the command runs."},
+     "The server frees the lock this long after our last sign of life. Default "
+     "30s, renewed while the command runs."},
     {0, "no-renew", NULL, OPT_FLAG, AT(no_renew), CMD_TAKE, NULL,
-     "Do not renew: the lock ends with its lease, and the command before it."},
+     "Do not renew: the lock ends with its lease. The command is stopped "
+     "before that."},
     {0, "max-hold", "TIME", OPT_TIME, AT(max_hold_ms), CMD_TAKE, "1h",
-     "Renew no longer than this; the command ends before the lock does."},
+     "Renew no longer than this. The command is stopped before the lock ends."},
     {0, "min-hold", "TIME", OPT_TIME, AT(min_hold_ms), CMD_TAKE, "1m",
-     "Keep the lock taken for at least so long, also when the command is done"
-     " sooner."},
+     "Keep the lock taken for at least this long, also when the command ends "
+     "sooner."},
     {0, "replicas", "N", OPT_REPLICAS, AT(replicas), CMD_TAKE, "1",
-     "So many replicas of the server must have the lock, too, or it is not"
-     " taken: a number, or all that are connected. Default 0."},
+     "This many replicas of the server must have the lock, too, or it is not "
+     "taken: a number, or all that are connected. Default 0."},
     {'t', "max-run", "TIME", OPT_TIME, AT(max_run_ms), CMD_RUN, "10m",
-     "Stop the command after so long; exit 124. Default: no limit."},
+     "Stop the command after this time; exit 124. Default: no limit."},
     {'k', "kill-after", "TIME", OPT_TIME, AT(kill_after_ms), CMD_RUN, "5s",
-     "From TERM to KILL when we stop the command. Default 5s; when the lock is"
-     " being lost, never more than a third of the lease."},
+     "The time from TERM to KILL when dibs stops the command. Default 5s; when "
+     "the lock is being lost, a third of the lease at most."},
     {0, "on-lost", "WHAT", OPT_LOST, AT(on_lost), CMD_TAKE, "term",
-     "When the lock is being lost: term (default), kill, a signal's name,"
-     " exec:CMD or warn. All but warn end with KILL before the lease ends."},
+     "What to do when the lock is being lost: term (default), kill, a signal's "
+     "name, exec:CMD or warn. After all but warn, KILL follows before the "
+     "lease ends."},
     {'c', "command", "STRING", OPT_TEXT, AT(shell), CMD_RUN,
      "'pg_dump db | gzip > db.gz'",
-     "Run STRING with /bin/sh, in place of a command behind --."},
+     "Run STRING with /bin/sh, instead of a command behind --."},
     {0, "foreground", NULL, OPT_FLAG, AT(foreground), CMD_RUN, NULL,
-     "Leave the command in our process group; only the command itself is then"
-     " signaled and waited for."},
+     "Leave the command in the process group of dibs, which then signals the "
+     "command only and waits for it only."},
     {'E', "busy-code", "CODE", OPT_CODE, AT(busy_code), CMD_TAKE, "75",
      "Exit code when the lock could not be taken in time. Default 75."},
     {0, "ok-if-busy", NULL, OPT_FLAG, AT(ok_if_busy), CMD_TAKE, NULL,
-     "When the lock could not be taken in time, say nothing and exit 0."},
+     "When the lock could not be taken in time, print nothing and exit 0."},
     {0, "any-name", NULL, OPT_FLAG, AT(any_name), CMD_TAKE, NULL,
-     "Take a NAME with spaces or control characters, too."},
+     "Accept a NAME with spaces or control characters."},
     {0, "no-stdin", NULL, OPT_FLAG, AT(no_stdin), CMD_HOLD, NULL,
      "Do not watch stdin: hold until a signal comes."},
     {0, "for-pid", "PID", OPT_PID, AT(for_pid), CMD_HOLD | CMD_RELEASE, "$$",
      "Hold in the background, until that process ends or 'dibs release' asks;"
      " exit 0 once it is held. For a shell script: $$."},
     {0, "status-fd", "N", OPT_FD, AT(status_fd), CMD_TAKE, "3",
-     "At the end, write one line of JSON with the cause to descriptor N."},
+     "At the end, write one line of JSON to descriptor N: how it ended, and "
+     "why."},
     {0, "yes", NULL, OPT_FLAG, AT(yes), CMD_FORCE, NULL,
-     "Yes, take the lock away from whoever holds it."},
+     "Yes, take the lock away from its holder."},
     {0, "if-owner", "OWNER", OPT_TEXT, AT(if_owner), CMD_FORCE,
      "5f0c5d1e-0c5b-4b6e-8a39-6a1f8e0b7d11:1",
      "Only if this owner, as 'dibs info' shows it, holds the lock."},
@@ -109,19 +112,18 @@ const struct option_row option_rows[] = {
      " rediss://host[:port][?ca=FILE&cert=FILE&key=FILE] for TLS;"
      " redis-sentinel://host[:port],.../service or"
      " redis-cluster://host[:port],... for more than one;"
-     " valkey may stand for redis."
-     " Passwords do not belong here: everybody can see them."
+     " valkey may replace redis. No password here: everybody can see it."
      " Default: $DIBS_URL, a file (see man dibs), or else a private server."},
     {0, "url-file", "FILE", OPT_TEXT, AT(url_file), CMD_ALL, "/etc/dibs.url",
-     "Read the URL, which may have a password, from a file. Default:"
+     "Read the URL from a file; it may have a password. Default:"
      " $DIBS_URL_FILE."},
     {0, "password-file", "FILE", OPT_TEXT, AT(password_file), CMD_ALL,
      "/etc/dibs.password",
      "Read the password from a file. Default: $DIBS_PASSWORD."},
     {'q', "quiet", NULL, OPT_FLAG, AT(quiet), CMD_ALL, NULL,
-     "Only tell of errors."},
+     "Print errors only."},
     {'v', "verbose", NULL, OPT_FLAG, AT(verbose), CMD_ALL, NULL,
-     "Tell what happens, who has the lock, and how long we waited."},
+     "Print what happens, who has the lock, and how long we waited."},
     {0, "log", "FORMAT", OPT_LOG, AT(log_json), CMD_ALL, "json",
      "Messages on stderr as text (default) or json, one object a line."},
     {'h', "help", NULL, OPT_FLAG, AT(help), CMD_ALL, NULL, "Show this help."},
@@ -164,7 +166,7 @@ static char *right_line(const struct scan *s, int at, int n, const char *with)
 {
     bool run = s->cmd && s->cmd->bit == CMD_RUN;
     char *line = (run ? hint_run_line : hint_line)(&s->line, at, n, with);
-    char *hint = line ? args_text("right would be: %s", line) : NULL;
+    char *hint = line ? args_text("for example: %s", line) : NULL;
 
     free(line);
     return hint;
@@ -172,7 +174,7 @@ static char *right_line(const struct scan *s, int at, int n, const char *with)
 
 /* ---- one option -------------------------------------------------------- */
 
-/* glued: the value is in the option's own word. */
+/* glued: the value, if it is in the option's own word. */
 static int wrong_value(struct scan *s, const struct option_row *row,
                        const char *glued, const char *why)
 {
@@ -208,7 +210,7 @@ static int set_value(struct scan *s, const struct option_row *row,
         why = *text ? NULL : "is empty";
         if (*(const char **)at &&
             (row->at == AT(multi) || row->at == AT(quorum)))
-            why = "is a second one; put all of them behind the first";
+            why = "is given a second time; put all of them into one option";
         *(const char **)at = text;
         break;
     case OPT_TIME:
@@ -231,7 +233,7 @@ static int set_value(struct scan *s, const struct option_row *row,
     case OPT_LOST:
         why = value_on_lost(text, at)
                   ? NULL
-                  : "is none of term, kill, warn, exec:CMD or a signal";
+                  : "is not one of term, kill, warn, exec:CMD or a signal";
         break;
     case OPT_LOG:
         *(bool *)at = strcmp(text, "json") == 0;
@@ -266,8 +268,8 @@ static const struct option_row *option_find(const struct command *cmd,
 
 /* ---- one word ---------------------------------------------------------- */
 
-/* What is a flag has no value. A value is glued to its option, or the next
- * word. */
+/* A flag has no value. A value is in the same word as its option, or is the
+ * next word. */
 static int option_value(struct scan *s, const struct option_row *row,
                         const char *glued)
 {
@@ -299,8 +301,8 @@ static int unknown_option(struct scan *s, char letter, const char *name,
                                 : "it goes behind the subcommand: %s",
                          takers);
     } else {
-        hint = args_text("'dibs help%s%s' shows what options there are",
-                         s->cmd ? " " : "", s->cmd ? s->cmd->name : "");
+        hint = args_text("'dibs help%s%s' lists the options", s->cmd ? " " : "",
+                         s->cmd ? s->cmd->name : "");
     }
     if (name)
         return args_hint(s->cmd, hint, "unknown option '--%.*s'", (int)len,
@@ -344,7 +346,7 @@ static int short_options(struct scan *s)
     return EXIT_FINE;
 }
 
-/* Does the line say what is to be run? */
+/* Does the line have a command to run? */
 static bool has_dashes(const struct scan *s)
 {
     for (int i = s->i; i < s->line.argc; i++)
@@ -362,7 +364,7 @@ static int take_word(struct scan *s, const char *word)
                          command ? right_line(s, s->i, 0, "--")
                                  : right_line(s, s->i, 1, NULL),
                          "unexpected word '%s'%s", hint_word(word),
-                         command ? "; the command stands behind --" : "");
+                         command ? "; the command comes behind --" : "");
     s->a->words[s->a->n_words++] = word;
     return EXIT_FINE;
 }
@@ -390,7 +392,7 @@ int args_before(struct args *a, int argc, char **argv, int *i)
     return code;
 }
 
-/* What stands behind --: a command for run, plain words for the others. */
+/* What comes behind --: a command for run, plain words for the others. */
 static int behind_dashes(struct scan *s)
 {
     int code = EXIT_FINE;
@@ -416,7 +418,7 @@ static int check_quorum(const struct args *a, const struct command *cmd)
         return EXIT_FINE;
     if (a->multi)
         return args_wrong(cmd, right,
-                          "--multi and --quorum do not go together");
+                          "--multi and --quorum cannot be used together");
     if (a->url || a->url_file)
         return args_wrong(cmd, right,
                           "--quorum names the servers; %s is one "
@@ -424,7 +426,7 @@ static int check_quorum(const struct args *a, const struct command *cmd)
                           a->url ? "-u" : "--url-file");
     if (a->min_hold_ms > 0)
         return args_wrong(cmd, right,
-                          "--min-hold and --quorum do not go together");
+                          "--min-hold and --quorum cannot be used together");
     return EXIT_FINE;
 }
 
@@ -459,7 +461,7 @@ static int check_fair(const struct args *a, const struct command *cmd)
                           DIBS_LEASE_MIN_MS);
     if (!a->fair)
         return args_wrong(cmd, right,
-                          "--fair-call says nothing without --fair");
+                          "--fair-call has no effect without --fair");
     return EXIT_FINE;
 }
 
@@ -480,11 +482,11 @@ static int check_take(const struct args *a, const struct command *cmd)
         return code;
     if (a->fair + a->shared + a->exclusive > 1)
         return args_wrong(cmd, "dibs run -s data -- ./report",
-                          "only one of --fair, -s and -x can be had");
+                          "use only one of --fair, -s and -x");
     if (a->shared && a->min_hold_ms > 0)
-        return args_wrong(cmd, "dibs run -x --min-hold 1m data -- ./load",
-                          "--min-hold does not go with -s: a lock that is "
-                          "shared cannot be left taken");
+        return args_wrong(
+            cmd, "dibs run -x --min-hold 1m data -- ./load",
+            "--min-hold does not work with -s: a shared lock cannot be kept");
     if (cmd->bit == CMD_HOLD && a->for_pid == 0 &&
         (a->on_lost.kind != LOST_SIGNAL || a->on_lost.sig != SIGTERM))
         return args_wrong(cmd, "dibs hold --for-pid $$ --on-lost kill backup",
@@ -492,7 +494,7 @@ static int check_take(const struct args *a, const struct command *cmd)
     if (a->no_renew && a->max_hold_ms > 0)
         return args_wrong(cmd,
                           "dibs run --no-renew --lease 1h backup -- make all",
-                          "--max-hold says nothing with --no-renew");
+                          "--max-hold has no effect with --no-renew");
     if (a->status_fd >= 0) {
         int flags = fcntl(a->status_fd, F_GETFL);
         if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY)

@@ -12,7 +12,8 @@
 #include "out.h"
 #include "values.h"
 
-/* One bit a subcommand, so that an option can say who takes it. */
+/* One bit for each subcommand, so that an option can name those that take it.
+ */
 enum {
     CMD_RUN = 1 << 0,
     CMD_HOLD = 1 << 1,
@@ -38,8 +39,7 @@ enum {
 #define KILL_AFTER_MS     INT64_C(5000)
 #define MAX_WORDS         2
 
-/* What was given, with defaults in place of what was not. Strings belong to
- * argv. */
+/* What was given, with defaults for the rest. Strings belong to argv. */
 struct args {
     const char *url, *url_file, *password_file;
     const char *set_url, *set_url_file; /* from a file of settings.c */
@@ -112,13 +112,12 @@ void args_init(struct args *a);
 
 /* Reads options up to the first word; *i is then its index, or argc. */
 int args_before(struct args *a, int argc, char **argv, int *i);
-/* Reads what stands behind the subcommand's name, and checks that it makes
- * sense. EXIT_FINE or EXIT_USAGE, and then it has been said why. */
+/* Reads what comes behind the subcommand's name, and checks it. EXIT_FINE or
+ * EXIT_USAGE, and then an error was printed. */
 int args_behind(struct args *a, const struct command *cmd, int argc,
                 char **argv, int i);
 
-/* In hint.c. Says what is wrong and shows a line that would be right;
- * EXIT_USAGE. */
+/* In hint.c. Prints what is wrong and an example that is right; EXIT_USAGE. */
 int args_wrong(const struct command *cmd, const char *right, const char *fmt,
                ...) PRINTF(3, 4);
 /* The same, with any hint; which it frees. NULL: none. */

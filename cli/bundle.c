@@ -3,19 +3,16 @@
  * bundle.c - the lock that a command is about: one, several, or one on several
  * servers.
  *
- * Several names are members of a multi lock, one name on several servers is a
- * quorum lock; for whoever takes and keeps it that is one lock like any other.
- * What is different is here: more than one client to serve, and more than one
- * answer to the question who was in the way.
+ * Several names are members of a multi lock. One name on several servers is a
+ * quorum lock. Both are taken and kept like any other lock. The differences are
+ * here: more than one client, and more than one holder that can block us.
  *
- * Nested  Inside a command that dibs runs, the environment says who the owners
- *         around it are. A member which one of them holds is left to it: the
- *         outer dibs keeps it for as long as we run, since we are in its
- *         process group. What the environment says is checked with the server,
- *         and an outer dibs run of another lock in between is looked through:
- *         DIBS_OWNERS lists them all. If nothing is left to take, we are
- *         nested altogether. Should an outer hold end before we do, a pipe
- *         tells us (outer.c).
+ * Nested  Inside a command that dibs runs, the environment lists the owners of
+ *         the outer runs (DIBS_OWNERS). A member that one of them holds is not
+ *         taken again: the outer dibs keeps it while we run. The server is
+ *         asked whether that owner really holds it. If no member is left to
+ *         take, this run is nested. If an outer hold ends before our command
+ *         does, a pipe tells us (outer.c).
  *
  * Thread  Opening happens on a thread of its own, all else on the first.
  */
@@ -51,7 +48,7 @@ struct found_outer {
     char owner[DIBS_OWNER_MAX];
 };
 
-/* One of those who hold the lock. Whoever writes may read, too; what it writes
+/* One of the holders. An owner that writes may read, too; then the write hold
  * counts. */
 static bool is_outer(const char *owner, dibs_mode mode, int64_t holds,
                      int64_t remaining_ms, void *arg)
@@ -180,7 +177,7 @@ static int tell_not_opened(const struct args *a, dibs_err err)
     snprintf(text, sizeof text, "%s", dibs_error_text());
     if (a->quorum && err == DIBS_ERR_INVALID)
         out_tell(OUT_ERROR, "usage",
-                 "--quorum: two of the addresses are one and the same server");
+                 "--quorum: two of the addresses are the same server");
     else
         return failure_tell(a, err, text, NULL);
     return out_exit_of(err);
@@ -220,9 +217,9 @@ int bundle_open(struct bundle *b, const struct args *a, const struct target *t,
     dibs_err err = make_lock(b, a);
     if (err == DIBS_OK && b->outer.unguarded) {
         out_tell(OUT_ERROR, "usage",
-                 "the dibs run around this one holds %s with --foreground, and "
-                 "the descriptor by which it would tell of the end was closed "
-                 "(DIBS_LOST_FD): leave it open",
+                 "an outer dibs run holds %s with --foreground, but its "
+                 "descriptor DIBS_LOST_FD was closed here, so it cannot tell "
+                 "us when the hold ends: leave it open",
                  a->words[0]);
         return EXIT_USAGE;
     }

@@ -33,23 +33,23 @@ struct bundle {
     char owners[BUNDLE_MAX * DIBS_OWNER_MAX / 4]; /* of those, or our own */
 };
 
-/* Servers and locks. EXIT_FINE, or another code and it has been said why. */
+/* Servers and locks. EXIT_FINE, or another code and an error was printed. */
 int bundle_open(struct bundle *b, const struct args *a, const struct target *t,
                 const dibs_client_opts *opts);
-/* Releases what is held, waiting so long for that. What is known of outer runs
- * stays; close that with outer_close. */
+/* Releases what is held, and waits for that at most ms. What is known of outer
+ * runs stays; close it with outer_close. */
 void bundle_close(struct bundle *b, int64_t ms);
 
 int bundle_fd(const struct bundle *b);
 void bundle_pump(struct bundle *b);
 
-/* The owner as the servers know it: of the first member that is held, and all
- * of them, blanks between, in b->owners. */
+/* The owner as the servers know it: that of the first member that is held. All
+ * of them, with blanks between them, are in b->owners. */
 void bundle_owner(struct bundle *b, dibs_owner owner,
                   char text[DIBS_OWNER_MAX]);
 
-/* Who was in the way, "" if that is not known; and what the server says of
- * that lock. */
+/* Who holds what we wanted, "" if that is not known; and what the server says
+ * about that lock. */
 void bundle_blocker(struct bundle *b, dibs_owner owner, char *text, size_t size,
                     dibs_lock_info *info);
 /* -v: what became of each member. Nothing for a single lock. */

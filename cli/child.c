@@ -5,31 +5,31 @@
  * A command is rarely one process. Shell scripts start others, some of them in
  * the background, and the lock must outlast the last of them. So the command
  * leads a process group of its own: one kill(2) reaches all, and the lock is
- * released when the group is empty. What leaves the group on purpose (setsid,
- * as daemons do) is not waited for.
+ * released when the group is empty. A process that leaves the group (setsid, as
+ * daemons do) is not waited for.
  *
- * Orphans We are their reaper (PR_SET_CHILD_SUBREAPER): a process whose parent
- *         dies becomes our child, and its end wakes us. Only one whose parent
- *         lives outside the group can end unseen; for that the caller asks
- *         now and then.
+ * Orphans A process whose parent dies becomes our child
+ *         (PR_SET_CHILD_SUBREAPER), and its end wakes us. Only a process whose
+ *         parent lives outside the group can end without that; the caller looks
+ *         for it from time to time.
  *
- * Death   Should we die, the kernel kills the command and the guard (guard.c)
+ * Death   If we die, the kernel kills the command, and the guard (guard.c)
  *         kills its group.
  *
  * Gap     A child has no group until somebody calls setpgid. Parent and child
- *         both do: whoever comes first, it is done before either goes on.
+ *         both call it, so it is done before either goes on.
  *
- * exec    That the command could be started is known when a pipe, closed by
- *         exec, ends. Until then nothing of the command has run.
+ * exec    A pipe that exec closes tells us that the command was started. Before
+ *         that, nothing of the command has run.
  *
  * Terminal The command's group is in the background of the terminal. When it
- *         reads from it, the kernel stops it, we notice, and if the terminal
- *         is ours to give, it gets it. That way programs that never read leave
- *         the terminal to the pipeline we may be part of.
+ *         reads from the terminal, the kernel stops it. We notice, and give it
+ *         the terminal if we have it. So programs that never read leave the
+ *         terminal to the pipeline that we may be part of.
  *
- * Thread  The first one: PDEATHSIG means the thread that forked, not the
- *         process. Between fork and exec only safe functions are called,
- *         since the library's threads may hold locks of the C library.
+ * Thread  The first one: PDEATHSIG refers to the thread that forked, not to the
+ *         process. Between fork and exec only safe functions are called, since
+ *         the library's threads may hold locks of the C library.
  */
 #include "child.h"
 
@@ -62,8 +62,8 @@ static bool same_variable(const char *a, const char *b)
     return strncmp(a, b, n) == 0 && b[n] == '=';
 }
 
-/* Ours with some set anew. A plan's row without '=' takes one away. The array
- * is to be freed, the strings belong to others. */
+/* Our environment with some variables set. A row without '=' removes a
+ * variable. Free the array; the strings belong to others. */
 static char **merge_environment(const char *const *add)
 {
     size_t ours = 0, more = 0, n = 0;
@@ -88,7 +88,7 @@ static char **merge_environment(const char *const *add)
     return env;
 }
 
-/* Some rows and some more; free it. */
+/* Both lists of rows in one; free it. */
 static const char **joined_rows(const char *const *rows,
                                 const char *const *more)
 {
@@ -303,9 +303,8 @@ static bool in_group(const char *pid, pid_t group)
     return pgrp == group && state != 'Z' && state != 'X';
 }
 
-/* Does anything but zombies remain of the group? They are the dead of a parent
- * that has left the group and does not care; waiting for that can take for
- * ever. */
+/* Does anything but zombies remain of the group? The parent of a zombie may
+ * have left the group, and may never ask for it: waiting could take forever. */
 static bool group_lives(pid_t group)
 {
     bool lives = false;

@@ -43,7 +43,7 @@ int child_start(struct child *ch, const struct child_plan *plan);
 /* Signals it: all of its group, or the process where it has none. */
 void child_signal(struct child *ch, int sig);
 
-/* Takes note of what happened to processes of ours. Call it on SIGCHLD. */
+/* Collects what happened to our child processes. Call it on SIGCHLD. */
 void child_reap(struct child *ch);
 
 /* Is it gone, and everything in its group with it? */
@@ -55,17 +55,17 @@ void child_tell_end(struct child *ch);
 /* Does a run inside of ours still rely on our hold? */
 bool child_has_inner(const struct child *ch);
 
-/* The terminal. tty_ours: is there one, and is it ours to give? give_tty does
+/* The terminal. tty_ours: is there one, and may we give it away? give_tty does
  * so; take_tty takes it back, if it was given. */
 bool child_tty_ours(struct child *ch);
 void child_give_tty(struct child *ch);
 void child_take_tty(struct child *ch);
 
-/* Runs a line of shell, in a group of its own, and forgets about it. */
+/* Runs a line of shell, in a group of its own, and does not wait for it. */
 void child_hook(const struct child *ch, const char *line,
                 const struct child_plan *plan);
 
-/* Lets go of guard and descriptors. */
+/* Ends the guard and closes the descriptors. */
 void child_close(struct child *ch);
 
 #endif

@@ -119,7 +119,7 @@ int cmd_doctor(const struct args *a)
 
     if (code == EXIT_FINE && !c) {
         out_tell(OUT_ERROR, "server",
-                 "there is nobody to examine: no URL was given, and the "
+                 "there is no server to examine: no URL was given, and the "
                  "private server does not run");
         free(all.private_url);
         return EXIT_SERVER;

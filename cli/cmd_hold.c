@@ -2,11 +2,12 @@
  *
  * cmd_hold.c - dibs hold: hold a lock until stdin ends or a signal comes.
  *
- * For those who cannot wrap a command: a script that guards several steps, a
- * person who wants everybody else to keep off for a while, a systemd unit.
- * Once the lock is held its owner is printed, so that a script can wait for
- * that line. If it cannot be printed, the lock is given back. If the lock is
- * lost we say so and end at once; our end is what the others watch.
+ * This is for users who have no single command to run: a script that guards
+ * several steps, a person who wants to keep all others out for a while, a
+ * systemd unit. When the lock is held, its owner is printed, so that a script
+ * can wait for that line. If it cannot be printed, the lock is released. If the
+ * lock is lost, hold prints an error and ends at once: scripts watch for its
+ * end.
  *
  * Thread  The first one.
  */
@@ -43,8 +44,8 @@ static void warn_of_no_input(void)
     if (fstat(STDIN_FILENO, &in) == 0 && stat("/dev/null", &null) == 0 &&
         S_ISCHR(in.st_mode) && in.st_rdev == null.st_rdev)
         out_tell(OUT_WARN, "stdin",
-                 "stdin is /dev/null and ends at once, and the hold with it "
-                 "(in a script, '&' does that); use --no-stdin, or give hold "
+                 "stdin is /dev/null, so the hold ends at once (in a script, "
+                 "'&' does that); use --no-stdin, or give hold "
                  "a pipe to read from");
 }
 
@@ -72,8 +73,8 @@ static int print_owner(const struct args *a, const struct grip *g)
 
 enum input { INPUT_COMES, INPUT_ENDED, INPUT_NOT_NOW };
 
-/* What is on stdin is nothing to us, only its end. In the background of a
- * terminal it is not ours to read: then we look again later. */
+/* Only the end of stdin matters, not what is in it. In the background of a
+ * terminal we may not read: then we try again later. */
 static enum input read_input(void)
 {
     char rest[4096];
@@ -100,17 +101,17 @@ static int ending_signal(const struct signals *s)
     return 0;
 }
 
-/* How long the lock is ours for sure. */
+/* For how long we surely hold the lock. */
 static int64_t ours_ms(struct grip *g)
 {
     grip_outer_look(g);
     return g->outer == OUTER_HOLDS ? grip_valid_ms(g) : 0;
 }
 
-/* Until it is over; false when the lock was lost. The owner is printed when
- * stdout takes it, and *unwritten is the errno if that fails: nobody may be
- * reading. */
-static bool keep_holding(const struct args *a, struct grip *g, int *unwritten)
+/* Holds the lock until the end; false when it was lost. The owner is printed
+ * when stdout is ready. If that fails, *unwritten is the errno. */
+static bool hold_while_open(const struct args *a, struct grip *g,
+                            int *unwritten)
 {
     int timer = time_fd();
     int input = a->no_stdin ? -1 : STDIN_FILENO;
@@ -166,8 +167,7 @@ int hold_give_back(const struct args *a, struct grip *g, int64_t keep_ms,
         return code;
     case GRIP_UNSURE:
         out_tell(OUT_ERROR, "unconfirmed",
-                 "the server did not confirm that %s is free again",
-                 a->words[0]);
+                 "the server did not confirm the release of %s", a->words[0]);
         return g->sig ? EXIT_SIGNAL + g->sig : EXIT_UNSURE;
     default:
         return hold_tell_lost(a, g);
@@ -177,13 +177,12 @@ int hold_give_back(const struct args *a, struct grip *g, int64_t keep_ms,
 static int hold_until_end(const struct args *a, struct grip *g)
 {
     int unwritten = 0;
-    bool ours = keep_holding(a, g, &unwritten);
+    bool ours = hold_while_open(a, g, &unwritten);
 
     grip_outer_leave(g);
-
     if (unwritten != 0) { /* a script waits for that line */
         out_tell(OUT_ERROR, "stdout",
-                 "cannot write to stdout: %s; giving %s back",
+                 "cannot write to stdout: %s; releasing %s",
                  strerror(unwritten), a->words[0]);
         return hold_give_back(a, g, 0, EXIT_INTERNAL);
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * cmd_local.c - dibs local: the private server, seen and stopped.
+ * cmd_local.c - dibs local: shows and stops the private server.
  *
- * Stopping it ends every lock on it, so it is refused while there are any,
- * unless --force says otherwise.
+ * Stopping the server ends every lock on it. So stop refuses while locks are
+ * held, unless --force is given.
  *
  * Thread  The first one.
  */
@@ -51,7 +51,7 @@ static bool count_lock(const char *name, size_t len, const dibs_lock_info *info,
     return true;
 }
 
-/* How many locks are held there? What does not answer holds none. */
+/* How many locks are held there? A server that does not answer holds none. */
 static size_t locks_held(const struct local *lo)
 {
     char *url = local_url(lo);
@@ -73,9 +73,8 @@ static int stop_server(const struct args *a, const struct local *lo)
 
     if (n > 0) {
         out_tell(OUT_ERROR, "busy",
-                 "%zu lock%s held there (dibs ls); --force stops it all the "
-                 "same",
-                 n, n == 1 ? " is" : "s are");
+                 "%zu lock%s held there (dibs ls); --force stops it anyway", n,
+                 n == 1 ? " is" : "s are");
         return EXIT_BUSY;
     }
     int code = local_stop(lo, &pid);

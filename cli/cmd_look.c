@@ -3,15 +3,15 @@
  * cmd_look.c - dibs info, queue and force-unlock: one lock, as the server knows
  * it.
  *
- * These ask and answer; nothing is held, nobody is waited for, and a signal
- * may simply end them. look.c has what they share with ls.
+ * They ask the server and print the answer. Nothing is held, so a signal may
+ * simply end them. look.c has what they share with ls.
  *
- * A lease is not the time until the lock is free: whoever holds it renews it. A
- * time in a queue is not the time waited: so long the waiter keeps its place
- * without a sign of life. The answers say so.
+ * A lease is not the time until the lock is free: the holder renews it. A time
+ * in a queue is not the time waited: it is how long the waiter keeps its place
+ * without a sign of life. The output says so.
  *
- * Breaking a lock names the holder it means. Should the lock change hands
- * between our look and our call, its next holder keeps it.
+ * force-unlock names the holder that it means. If somebody else takes the lock
+ * between our look and our call, that holder keeps it.
  *
  * Thread  The first one.
  */
@@ -75,7 +75,8 @@ static bool print_waiter(size_t place, const char *owner, int64_t remaining_ms,
     return true;
 }
 
-/* Those who wait without a queue; none: nothing is said. */
+/* The number of those who wait without a queue; if there are none, nothing is
+ * printed. */
 static void print_waiting(bool colored, const struct seen *s)
 {
     char text[96];
@@ -87,7 +88,7 @@ static void print_waiting(bool colored, const struct seen *s)
     print_row(colored, "waits", text);
 }
 
-/* What the first lines do not tell: all readers, all waiters. */
+/* What the first lines do not have: all readers, all waiters. */
 static dibs_err print_more(dibs_lock *l, const struct seen *s)
 {
     struct queue_text q = {.colored = out_colored(stdout)};
@@ -168,7 +169,7 @@ static bool json_waiter(size_t place, const char *owner, int64_t remaining_ms,
     return true;
 }
 
-/* The whole object, or nothing: an answer that breaks off is none. */
+/* The whole object, or nothing. */
 static dibs_err info_json(const struct look *k, const struct seen *s)
 {
     const dibs_lock_info *i = &s->info;
@@ -239,7 +240,8 @@ int cmd_info(const struct args *a)
 
 /* ---- queue ------------------------------------------------------------- */
 
-/* Only fair locks have a queue. For others that is said, and how many wait. */
+/* Only fair locks have a queue. For others it prints that, and how many wait.
+ */
 static dibs_err queue_text(const struct args *a, struct look *k)
 {
     struct seen s = {.name = (char *)a->words[0],
@@ -321,7 +323,7 @@ static void print_forced(const struct args *a, bool freed, const char *owner)
     free(name);
 }
 
-/* Those who wait for it must be told in the way of their kind. */
+/* Each kind has its own way to wake its waiters. */
 static dibs_err force_kind(const struct args *a, struct look *k,
                            const dibs_lock_info *info, bool *freed)
 {
@@ -341,7 +343,7 @@ static dibs_err force_kind(const struct args *a, struct look *k,
     return err;
 }
 
-/* Ends the hold of the one who has it, if it is the one that is meant. */
+/* Ends the hold, if the owner that is meant has it. */
 static int force_unlock(const struct args *a, struct look *k)
 {
     struct seen s = {.name = (char *)a->words[0], .info = DIBS_LOCK_INFO_INIT};
@@ -362,7 +364,7 @@ static int force_unlock(const struct args *a, struct look *k)
         return EXIT_FINE;
     out_tell(OUT_ERROR, "busy",
              meant ? "%s is held by %s: nothing done"
-                   : "%s changed hands, away from %s: nothing done",
+                   : "%s is not held by %s any more: nothing done",
              a->words[0], info->owner);
     return EXIT_BUSY;
 }
@@ -374,8 +376,8 @@ int cmd_force_unlock(const struct args *a)
     if (!a->yes)
         return args_wrong(command_find("force-unlock"),
                           "dibs force-unlock --yes NAME",
-                          "whoever holds '%s' will lose it while at work; say "
-                          "--yes if that is what you want",
+                          "the holder of '%s' loses it while it works; add "
+                          "--yes if you want that",
                           a->words[0]);
     int code = look_open_lock(a, &k);
     if (code == EXIT_FINE && k.l)

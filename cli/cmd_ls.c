@@ -127,7 +127,8 @@ out:
     free(names);
 }
 
-/* Who waits for each of them. Who may not ask for one may for none. */
+/* Who waits for each of them. A user that may not ask about one lock may not
+ * ask about any. */
 static dibs_err count_all(dibs_client *c, struct list *all)
 {
     dibs_err err = DIBS_OK;

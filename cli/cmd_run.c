@@ -8,9 +8,9 @@
  *     give the lock back   grip.c        until it is confirmed
  *     say how it went      here          exit code, --status-fd
  *
- * The exit code answers two questions at once: how did the command end, and
- * was it alone while it ran? A bad answer to the second one outweighs the
- * first, for then a success is not worth much.
+ * The exit code answers two questions at once: how did the command end, and was
+ * it alone while it ran? The second one is more important: if the command was
+ * not alone, its success means little.
  *
  * Thread  The first one.
  */
@@ -141,7 +141,8 @@ static int final_code(struct run *r, enum grip_end end)
         return EXIT_LOST;
     if (end == GRIP_LOST && !r->w.late)
         out_tell(OUT_ERROR, "lost",
-                 "lost %s before the command ended: it may not have been alone",
+                 "lost %s before the command ended: another one may have run "
+                 "at the same time",
                  r->a->words[0]);
     if (end == GRIP_LOST || r->w.late)
         return EXIT_LATE;
@@ -149,7 +150,7 @@ static int final_code(struct run *r, enum grip_end end)
         return EXIT_TOOLONG;
     if (end == GRIP_UNSURE)
         out_tell(OUT_ERROR, "unconfirmed",
-                 "the server did not confirm that %s is free again",
+                 "the server did not confirm the release of %s",
                  r->a->words[0]);
     int code = child_code(r);
     if (code != EXIT_FINE || end != GRIP_UNSURE)
@@ -169,11 +170,11 @@ static bool is_shell_line(const struct run *r, int why)
 
 static int cannot_start(struct run *r, const char *what, int why)
 {
-    out_tell(OUT_ERROR, "exec", "cannot run '%s': %s%s", what, strerror(why),
-             is_shell_line(r, why)
-                 ? "; this is one word with spaces in it: for a line of shell "
-                   "use -c"
-                 : "");
+    out_tell(
+        OUT_ERROR, "exec", "cannot run '%s': %s%s", what, strerror(why),
+        is_shell_line(r, why)
+            ? "; this is one word with spaces in it; use -c for a line of shell"
+            : "");
     if (!r->g.nested)
         (void)grip_drop(&r->g, 0);
     return why == ENOENT ? EXIT_NOTFOUND : EXIT_CANNOT;
@@ -186,7 +187,7 @@ static int64_t keep_ms(const struct run *r)
     return left > 0 && r->w.why != STOP_LOST ? left : 0;
 }
 
-/* With the lock in hand. */
+/* While the lock is held. */
 static int run_guarded(struct run *r, const struct env *e)
 {
     char *shell[] = {"/bin/sh", "-c", (char *)r->a->shell, NULL};
@@ -217,8 +218,8 @@ static int no_memory(void)
     return EXIT_INTERNAL;
 }
 
-/* A shell that runs a loop goes by how we die whether the user meant to
- * interrupt the loop, too. */
+/* A shell that runs a loop looks at how we died: by SIGINT, it ends the loop,
+ * too. */
 static void die_of_interrupt(const struct run *r)
 {
     bool typed = (r->g.sig == SIGINT && r->g.typed) ||

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * events.c - what the library reports, told to people.
+ * events.c - prints what the library reports.
  *
- * The library reports every failed attempt. A server that refuses each of them
- * for an hour would fill a log, so the same text is told at most once a
- * minute. When it is told again, the line says how often it came meanwhile.
+ * The library reports every failed attempt. A server that refuses for an hour
+ * would fill a log, so the same text is printed at most once a minute. The next
+ * time, the line says how often it came meanwhile.
  *
  * Thread  The thread that opens the clients, then the first one; never two at
  *         a time.
@@ -28,7 +28,7 @@ static struct seen {
 } seen[TEXTS];
 
 /* FNV-1a. */
-static uint64_t hash_text(const char *s)
+static uint64_t event_hash(const char *s)
 {
     uint64_t h = UINT64_C(14695981039346656037);
 
@@ -37,7 +37,7 @@ static uint64_t hash_text(const char *s)
     return h;
 }
 
-/* The place of a text, which is the oldest one's if the text is new. */
+/* The entry of a text; a new text gets the entry of the oldest one. */
 static struct seen *find_seen(uint64_t hash)
 {
     struct seen *oldest = &seen[0];
@@ -58,7 +58,7 @@ static void tell_seldom(enum out_level level, const char *whole)
 
     snprintf(text, sizeof text, "%s", whole);
     failure_trim(text);
-    struct seen *s = find_seen(hash_text(text) + level);
+    struct seen *s = find_seen(event_hash(text) + level);
     int64_t now = time_now();
 
     if (s->told_at > 0 && now - s->told_at < AGAIN_MS) {
@@ -66,7 +66,7 @@ static void tell_seldom(enum out_level level, const char *whole)
         return;
     }
     if (s->more > 0)
-        out_tell(level, "library", "%s (and %u times since this was told)",
+        out_tell(level, "library", "%s (%u more times since the last message)",
                  text, s->more);
     else
         out_tell(level, "library", "%s", text);

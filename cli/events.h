@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * events.h - what the library reports, told to people.
+ * events.h - prints what the library reports.
  */
 #ifndef DIBS_CLI_EVENTS_H
 #define DIBS_CLI_EVENTS_H
@@ -14,7 +14,7 @@ struct events {
     bool told_down; /* that the server does not answer */
 };
 
-/* Tells of one. An event with the same text as an earlier one is told at most
+/* Prints one. An event with the same text as an earlier one is printed at most
  * once a minute. */
 void events_tell(struct events *e, const dibs_event *ev);
 

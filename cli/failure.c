@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * failure.c - why a lock cannot be taken, and what to do about it.
+ * failure.c - why a lock cannot be taken, and what to do next.
  *
  * The library tells the address of the server and the server's own words. Here
  * the next step is added, chosen by the word that an error of the server begins
@@ -79,8 +79,8 @@ static const struct step *find_step(dibs_err err, const char *text)
     return NULL;
 }
 
-/* Adds an option and a word, as one would type it in a shell. A word that is
- * too odd is left out, and the option with it. */
+/* Adds an option and a word, quoted for a shell. A word that is too long or
+ * cannot be quoted is left out, with its option. */
 static void append_word(char buf[FAILURE_MAX], const char *option,
                         const char *word)
 {

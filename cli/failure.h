@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * failure.h - why a lock cannot be taken, and what to do about it.
+ * failure.h - why a lock cannot be taken, and what to do next.
  */
 #ifndef DIBS_CLI_FAILURE_H
 #define DIBS_CLI_FAILURE_H
@@ -22,8 +22,8 @@ int failure_tell(const struct args *a, dibs_err err, const char *text,
 const char *failure_step(const struct args *a, dibs_err err, const char *text,
                          char buf[FAILURE_MAX]);
 
-/* Takes out of a server's words what is of no use to people: the number of the
- * script and the line, and a point at the end. */
+/* Removes from a server's words what does not help people: the number of the
+ * script and the line, and the period at the end. */
 void failure_trim(char *text);
 
 /* What follows the address in "redis://host:port: words". */

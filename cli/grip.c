@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * grip.c - one lock of one command: getting it, keeping it, giving it back.
+ * grip.c - one lock of one command: taking it, keeping it, releasing it.
  *
- * What run and hold have in common. All of it must go on beside signals: a
- * command that waits for a lock must leave the line when it is told to, and
- * one that cannot reach its server must say so and not hang. So the lock is
- * asked for with the library's async calls, their callbacks run here, when we
- * call dibs_client_dispatch, and the main loop of each phase is a poll(2) over
- * the library's descriptor and that of the signals.
+ * What run and hold have in common. All of it must work beside signals: a
+ * command that waits for a lock must stop waiting when a signal tells it to. A
+ * command that cannot reach its server must print an error and not hang. So the
+ * lock is asked for with the library's async calls, their callbacks run here,
+ * when we call dibs_client_dispatch, and the main loop of each phase is a
+ * poll(2) over the library's descriptor and that of the signals.
  *
- * Opening The one call that can block is opening the client, and before it
- *         reading files, which may be pipes, and starting a private server. A
- *         thread does that. When a signal comes meanwhile, we leave it alone:
+ * Opening What can block is opening the client, and before it reading files,
+ *         which may be pipes, and starting a private server. A thread does
+ *         that. When a signal comes meanwhile, we do not wait for the thread:
  *         it holds nothing, and ends with us.
  *
- * Giving  A release that nobody confirms is tried again until the lease must
- * back    be over. Only then can we go, and we do not call that a success.
+ * Release A release that the server does not confirm is tried again until the
+ *         lease is over. Then we end, but not with success.
  *
  * Thread  The first one, but for opener_main().
  */
@@ -192,7 +192,7 @@ static int open_client(struct grip *g)
 
 /* ---- taking ------------------------------------------------------------ */
 
-/* What is left of -w, at least one attempt; 0: no limit. */
+/* What is left of -w, at least for one attempt; 0: no limit. */
 static int64_t left_ms(const struct grip *g)
 {
     int64_t left = g->until - time_now();
@@ -222,7 +222,7 @@ static dibs_err send_acquire(struct grip *g)
                : dibs_lock_acquire_async(g->b.l, &opts, on_answer, g);
 }
 
-/* Leaves the line. What is granted at this very moment is given back. */
+/* Stops waiting. A lock that is granted at this moment is released. */
 static int leave_line(struct grip *g)
 {
     if (!g->answered) {
@@ -317,7 +317,7 @@ static int leave_to_outer(struct grip *g)
     return EXIT_FINE;
 }
 
-/* All is held, some of it perhaps by outer runs. Have they waited for us? */
+/* All is held, some of it perhaps by outer runs. Do they still hold it? */
 static int join_outer(struct grip *g)
 {
     outer_join(&g->b.outer);
@@ -348,8 +348,8 @@ int grip_take(struct grip *g, const struct args *a,
     if (code == EXIT_FINE && (g->nested || g->held))
         code = join_outer(g);
     if (g->sig != 0 && code > EXIT_SIGNAL)
-        out_tell(OUT_INFO, "signal", "left the wait for %s: SIG%s", a->words[0],
-                 sigabbrev_np(g->sig) ? sigabbrev_np(g->sig) : "");
+        out_tell(OUT_INFO, "signal", "stopped waiting for %s: SIG%s",
+                 a->words[0], sigabbrev_np(g->sig) ? sigabbrev_np(g->sig) : "");
     return code;
 }
 
@@ -368,7 +368,7 @@ void grip_pump(struct grip *g)
 int64_t grip_valid_ms(const struct grip *g)
 {
     if (g->nested)
-        return DIBS_MS_MAX; /* the outer one sees to it */
+        return DIBS_MS_MAX; /* the outer run watches it */
     return g->lost ? 0 : dibs_lock_valid_ms(g->b.l, g->owner);
 }
 
@@ -390,9 +390,8 @@ void grip_outer_leave(struct grip *g)
 
 const char *grip_outer_text(const struct grip *g)
 {
-    return g->outer == OUTER_LOST
-               ? "the dibs run around it lost it"
-               : "the dibs run around it has ended, and its hold with it";
+    return g->outer == OUTER_LOST ? "the outer dibs run lost it"
+                                  : "the outer dibs run has ended";
 }
 
 /* ---- giving back ------------------------------------------------------- */
@@ -404,8 +403,8 @@ static bool await_release(struct grip *g, int64_t deadline)
     if (done || g->sig != 0)
         return done;
     out_tell(OUT_WARN, "release",
-             "the server does not confirm that %s is free; trying until the "
-             "lease ends",
+             "the server does not confirm the release of %s; trying again "
+             "until the lease ends",
              g->a->words[0]);
     /* A margin, for the library is to give up first and not we. */
     return await_answer(g, deadline + CLOSE_MS, ENOUGH_MS);
@@ -453,7 +452,7 @@ enum grip_end grip_drop(struct grip *g, int64_t keep_ms)
     g->end = left > 0 ? GRIP_NOT_TAKEN : GRIP_LOST;
     while (g->end == GRIP_NOT_TAKEN) {
         g->end = try_release(g, keep_ms, deadline);
-        /* What one attempt left open, the next may find done: who knows? */
+        /* An earlier attempt may have released it, so this is not certain. */
         if (again && g->end == GRIP_LOST)
             g->end = GRIP_UNSURE;
         again = true;
@@ -473,7 +472,8 @@ enum grip_end grip_drop(struct grip *g, int64_t keep_ms)
         {NULL, NULL, 0}};
     if (g->end == GRIP_RELEASED)
         out_tell_facts(OUT_INFO, "released", facts,
-                       g->kept ? "%s stays taken for a while" : "released %s",
+                       g->kept ? "%s stays taken until --min-hold is over"
+                               : "released %s",
                        g->a->words[0]);
     return g->end;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * grip.h - one lock of one command: getting it, keeping it, giving it back.
+ * grip.h - one lock of one command: taking it, keeping it, releasing it.
  */
 #ifndef DIBS_CLI_GRIP_H
 #define DIBS_CLI_GRIP_H
@@ -59,12 +59,12 @@ struct grip {
 
 /* Finds the server and takes the lock, waiting as the arguments say; signals
  * end the wait. EXIT_FINE when it is held, by us or (nested) by an outer dibs
- * run; otherwise the exit code, and it has been said why. */
+ * run; otherwise the exit code, and an error was printed. */
 int grip_take(struct grip *g, const struct args *a,
               const struct signals *signals);
 
-/* While held: a descriptor to watch, what to call when it is readable, and how
- * long the lock is ours for sure. */
+/* While held: a descriptor to watch, what to call when it is readable, and for
+ * how long we surely hold the lock. */
 int grip_fd(const struct grip *g);
 void grip_pump(struct grip *g);
 int64_t grip_valid_ms(const struct grip *g);
@@ -78,11 +78,11 @@ void grip_outer_leave(struct grip *g);
 /* Why the lock is not ours any more, when g->outer says so. */
 const char *grip_outer_text(const struct grip *g);
 
-/* Gives it back, leaving it taken for keep_ms. Goes on until the server has
- * confirmed it, the lease is over, or a signal says that it is enough. */
+/* Releases it, but leaves it taken for keep_ms. Goes on until the server has
+ * confirmed it, the lease is over, or a signal ends the attempt. */
 enum grip_end grip_drop(struct grip *g, int64_t keep_ms);
 
-/* Lets go of everything; of a lock that is still held, too. */
+/* Frees everything, and releases a lock that is still held. */
 void grip_close(struct grip *g);
 
 #endif

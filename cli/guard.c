@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * guard.c - a process that outlives us by the moment that counts.
+ * guard.c - a process that kills the command if dibs cannot.
  *
- * A command must not run on when nobody keeps its lock any more. While dibs
- * runs it sees to that itself. But dibs can be killed with -9, run into the
- * OOM killer, or be stopped, and then the lease runs out while the command
- * works on. The kernel ends a direct child with its parent (PDEATHSIG), but
- * not the children's children, and a stopped parent is not a dead one.
+ * A command must not run on when nobody renews its lock any more. Normally dibs
+ * itself stops it. But dibs can be killed with -9 or by the OOM killer, or be
+ * stopped. Then the lease would run out while the command works. The kernel
+ * ends a direct child with its parent (PDEATHSIG), but not the children's
+ * children, and a stopped parent is not a dead one.
  *
  * How     A small process, forked off before the command is, sleeps on a pipe
  *         that only dibs writes to. Each message says which process group is

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * guard.h - a process that outlives us by the moment that counts.
+ * guard.h - a process that kills the command if dibs cannot.
  */
 #ifndef DIBS_CLI_GUARD_H
 #define DIBS_CLI_GUARD_H
@@ -17,11 +17,11 @@ struct guard {
 /* False when the system has no process for us. */
 bool guard_start(struct guard *g);
 
-/* Tells whom to end: a process group, or with group false a single process;
+/* Tells what to kill: a process group, or with group false a single process;
  * and when, on the clock of times.h. TIME_NEVER: only when we die. */
 void guard_set(struct guard *g, pid_t pid, bool group, int64_t kill_at);
 
-/* Lets it go: there is nobody left to end. True when it had to act before. */
+/* Ends it: there is nothing left to kill. True when it had to kill before. */
 bool guard_stop(struct guard *g);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * help.c - what dibs help and --help show.
+ * help.c - what dibs help and --help print.
  *
- * The first page fits a screen and is enough to guard a cron job. The page of
- * a subcommand is made from the tables of main.c and args.c, so that it tells
- * what the parser takes; but for sentences that do not suit all subcommands,
- * and options that are taken and mean nothing. dibs(1) has the rest.
+ * The first page fits on a screen and is enough to guard a cron job. The page
+ * of a subcommand is made from the tables of main.c and args.c, so it has what
+ * the parser takes. Some options have another text for some subcommands, and
+ * options without effect are left out. dibs(1) has the rest.
  */
 #include <stdio.h>
 #include <string.h>
@@ -20,21 +20,21 @@
 static const char first_page[] =
     "dibs run NAME -- COMMAND [ARGS...]\n"
     "\n"
-    "waits until nobody else holds the lock NAME, runs COMMAND, frees the lock "
-    "when\n"
-    "COMMAND has ended, and exits as COMMAND did. In a crontab, skipping a run "
-    "while\n"
-    "the last one still works:\n"
+    "Waits until nobody else holds the lock NAME, then runs COMMAND. When "
+    "it has\n"
+    "ended, dibs releases the lock and exits as COMMAND did. If the lock is "
+    "lost,\n"
+    "COMMAND is stopped. A cron job that is skipped while the last run still "
+    "works:\n"
     "\n"
     "  */5 * * * *  dibs run -n --ok-if-busy backup -- /usr/local/bin/backup\n"
     "\n"
-    "Between machines, name a Redis or Valkey server they share, as in\n"
-    "DIBS_URL=redis://db1.example:6379; without one, dibs starts a private\n"
-    "redis-server, for this user on this machine. If the lock is lost, COMMAND "
-    "is\n"
-    "stopped. Exit codes: 75 taken, 69 no server, 80 lost; man dibs has all.\n"
+    "To share locks between machines, name a Redis or Valkey server:\n"
+    "DIBS_URL=redis://db1.example:6379. Without one, dibs starts a private\n"
+    "redis-server, for this user on this machine.\n"
+    "Exit codes: 75 taken, 69 no server, 80 lost; 'man dibs' has all of them.\n"
     "\n"
-    "Subcommands (dibs help SUBCOMMAND has their options):\n";
+    "Subcommands ('dibs help SUBCOMMAND' has their options):\n";
 
 /* Prints text behind column at, which we are in, wrapped between words. */
 static void print_wrapped(const char *text, int at)
@@ -64,42 +64,37 @@ static void print_wrapped(const char *text, int at)
     putchar('\n');
 }
 
-/* What is not in the summary, and a user of it must know. */
+/* What a user must know besides the summary. */
 static const struct {
     unsigned command;
     const char *text;
 } abouts[] = {
     {CMD_RUN,
-     "Waits for the lock NAME, runs COMMAND without a shell, frees the lock "
-     "when"
-     " COMMAND and all that it started has ended, and exits as COMMAND did. If"
-     " the lock is lost, COMMAND is stopped."},
-    {CMD_HOLD,
-     "Takes the lock NAME and prints its owner. Exits 0 when stdin ends or a"
-     " signal comes, and 80 as soon as the lock is lost."},
+     "Waits for the lock NAME, and runs COMMAND without a shell. When COMMAND "
+     "and all that it started has ended, dibs releases the lock and exits as "
+     "COMMAND did. If the lock is lost, COMMAND is stopped."},
+    {CMD_HOLD, "Takes the lock NAME and prints its owner. When stdin ends or a "
+               "signal comes, it releases the lock and exits 0. If the lock is "
+               "lost, it exits 80 at once."},
     {CMD_INFO,
-     "The end of a lease is not when the lock becomes free: its holder renews"
-     " it. Only when the holder is gone does it run out."},
-    {CMD_QUEUE,
-     "The time shown is for how long a waiter keeps its place if it gives no"
-     " sign of life. Other locks have no queue; of those it says how many"
-     " clients wait."},
-    {CMD_LS,
-     "In PATTERN, * stands for anything, ? for one character, [ab] for one of"
-     " several; quote it, or the shell reads it first."},
+     "The lock does not become free at the end of the lease that is shown: its "
+     "holder renews the lease. Only when the holder is gone does it run out."},
+    {CMD_QUEUE, "The time shown is how long a waiter keeps its place without a "
+                "sign of life. Other locks have no queue; for those it shows "
+                "how many clients wait."},
+    {CMD_LS, "In PATTERN, * is anything, ? is one character, [ab] is one of "
+             "several. Quote it, or the shell reads it first."},
     {CMD_FORCE,
-     "A holder that is alive notices at its next renewal, up to a third of a"
-     " lease later: until then two may be at work. Exits 75, with nothing done,"
-     " if another owner than --if-owner holds the lock."},
+     "A live holder learns of it at its next renewal, up to a third of a lease "
+     "later. Until then two commands may run. Exits 75 and does nothing if "
+     "another owner than --if-owner holds the lock."},
     {CMD_DOCTOR,
      "Prints a line for each finding: ok, note, warning or problem. Exits 1 if"
-     " there is a problem. With NAME, the rights to that lock are looked at,"
-     " too."},
-    {CMD_LOCAL,
-     "Where no URL is given, dibs uses a redis-server of the user's own, on "
-     "this"
-     " machine. status shows whether it runs, and exits 69 if not; stop ends"
-     " it."},
+     " there is a problem. With NAME, it also looks at the rights to that "
+     "lock."},
+    {CMD_LOCAL, "Without a URL, dibs uses a private redis-server, for this "
+                "user on this machine. status shows whether it runs, and exits "
+                "69 if not. stop ends it."},
 };
 
 /* Instead of the sentence in option_rows. */
@@ -108,18 +103,18 @@ static const struct {
     const char *option, *help;
 } other_words[] = {
     {CMD_DOCTOR, "lease",
-     "The lease of the locks that the server is meant for: it is compared with"
-     " the server's uptime. Default 30s."},
+     "The lease that your locks will have. It is compared with the server's "
+     "uptime. Default 30s."},
     {CMD_HOLD, "lease",
-     "After so long without a sign of life from us the lock is free again."
-     " Default 30s, renewed while we hold it."},
+     "The server frees the lock this long after our last sign of life. Default "
+     "30s, renewed while we hold it."},
     {CMD_HOLD, "no-renew",
      "Do not renew: the lock ends with its lease; exit 80."},
     {CMD_HOLD, "max-hold",
-     "Renew no longer than this; then the lock ends, and we exit 80."},
+     "Renew no longer than this. Then the lock ends; exit 80."},
     {CMD_HOLD, "min-hold",
-     "Keep the lock taken for at least so long, also when stdin ends or a"
-     " signal comes sooner."},
+     "Keep the lock taken for at least this long, also when stdin ends or a "
+     "signal comes sooner."},
 };
 
 static const char *words_for(const struct option_row *row, unsigned command)
@@ -131,8 +126,8 @@ static const char *words_for(const struct option_row *row, unsigned command)
     return row->help;
 }
 
-/* A server can be named to every subcommand, since such options may stand
- * before it; but some ask none. */
+/* Every subcommand accepts the options that name a server, since they may come
+ * before it; but some subcommands use no server. */
 static bool means_nothing(const struct option_row *row, unsigned command)
 {
     return !(command & CMD_SERVER) && (strcmp(row->name, "url") == 0 ||
@@ -206,7 +201,7 @@ int cmd_help(const struct args *a)
     cmd = hint_command(a->words[0]);
     return args_hint(command_find("help"),
                      args_text(cmd ? "did you mean: dibs help %s"
-                                   : "'dibs help' shows what there is%s",
+                                   : "'dibs help' lists the subcommands%s",
                                cmd ? cmd->name : ""),
                      "there is no subcommand '%s'", a->words[0]);
 }

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * hint.c - what is wrong with a command line, and what was meant instead.
+ * hint.c - guesses what the user meant, and shows the corrected line.
  *
  * Thread  The first, before there is another.
  *
- * How     A word is compared with all that would be right there. First a list
- *         of words that other tools have for the same thing, then a beginning
- *         that fits one of them only, then the number of letters that would
- *         have to be changed: at most a third of them.
+ * How     A word is compared with all that would be right there. First comes a
+ *         list of the words that other tools use for the same thing. Then a
+ *         beginning that fits only one of them. Then the number of letters that
+ *         must be changed: a third of them at most.
  *
- * Secrets The hint is the line that was typed, put right. Messages are kept in
- *         logs and mails, so nothing goes into it that may be a password: no
- *         URL with a user, and nothing of the guarded command but its name.
+ * Secrets The hint is the line that was typed, corrected. Messages end up in
+ *         logs and mails, so the hint has nothing that may be a password: no
+ *         URL with a user, and only the name of the guarded command.
  */
 #include "hint.h"
 
@@ -134,7 +134,7 @@ int args_wrong(const struct command *cmd, const char *right, const char *fmt,
     va_list ap;
 
     va_start(ap, fmt);
-    int code = tell_usage(cmd, args_text("right would be: %s", right), fmt, ap);
+    int code = tell_usage(cmd, args_text("for example: %s", right), fmt, ap);
     va_end(ap);
     return code;
 }

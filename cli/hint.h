@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * hint.h - what somebody meant who typed something else.
+ * hint.h - guesses what the user meant, and shows the corrected line.
  */
 #ifndef DIBS_CLI_HINT_H
 #define DIBS_CLI_HINT_H
@@ -16,7 +16,7 @@ struct typed {
 /* The subcommand that is meant by this word, or NULL. */
 const struct command *hint_command(const char *word);
 
-/* The option of this subcommand (NULL: one that stands before it) that is meant
+/* The option of this subcommand (NULL: one that comes before it) that is meant
  * by these len bytes, which have no dashes before them; or NULL. */
 const struct option_row *hint_option(const struct command *cmd,
                                      const char *name, size_t len);
@@ -30,8 +30,8 @@ const char *hint_takers(char letter, const char *name, size_t len,
 const char *hint_word(const char *word);
 
 /* The line with n words from index at on replaced by `with`, which may be NULL
- * for nothing. A URL that may have a password is shown as URL; of what is to be
- * run, only the first word is shown. Free it; NULL when out of memory. */
+ * for nothing. A URL that may have a password is shown as URL; of the command
+ * to run, only the first word is shown. Free it; NULL when out of memory. */
 char *hint_line(const struct typed *t, int at, int n, const char *with);
 
 /* The same, with -- and a command at the end if there is none. */

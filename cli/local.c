@@ -2,31 +2,32 @@
  *
  * local.c - the private server of a user who gave no URL.
  *
- * Locks between processes of one user on one machine should need no set-up:
- * the first command that needs a server starts one, on a Unix socket in the
- * user's runtime folder, and all later ones find it there. It is a real
- * redis-server, without a port and without files, and stays until it is
- * stopped ("dibs local stop") or the machine is.
+ * Locks between processes of one user on one machine should need no set-up: the
+ * first command that needs a server starts one, on a Unix socket in the user's
+ * runtime folder, and all later ones find it there. It is a real redis-server,
+ * without a port and without files, and runs until "dibs local stop" or until
+ * the machine is shut down.
  *
  * Where   $XDG_RUNTIME_DIR/dibs; without that variable /run/user/UID/dibs or,
  *         where that does not exist, /tmp/dibs-UID. A cron job may find no
  *         /run/user/UID while a login shell does, and both must get the same
  *         server: so one that already listens in /tmp/dibs-UID is used.
  *
- *         One that runs but cannot be reached any more is no reason to start
- *         a second one: see orphan.c.
+ *         If a server runs but cannot be reached any more, no second one is
+ *         started: see orphan.c.
  *
- * Trust   Who can swap the folder or the socket decides who holds our locks.
- *         The folder must be a real one, ours, and closed to others; and what
- *         answers on the socket must run as us (SO_PEERCRED).
+ * Trust   A user who can replace the folder or the socket decides who holds our
+ *         locks. So the folder must not be a link, must belong to us, and must
+ *         be closed to others. The server on the socket must run as our user
+ *         (SO_PEERCRED).
  *
  * Once    Starting and stopping happen under flock(2) on a file in the folder.
- *         Who gets that lock looks again before acting. The kernel drops it
- *         when its holder dies. A holder that lives and does not get done is
- *         waited for as long as the user's limit says.
+ *         The process that gets this lock looks again before it acts. The
+ *         kernel drops the lock when its holder dies. If the holder lives and
+ *         does not finish, we wait until the user's limit.
  *
- * Thread  Any one; run and hold do this beside their main loop. Between fork
- *         and exec only async-signal-safe functions are called.
+ * Thread  Any one; run and hold do this on a thread beside their main loop.
+ *         Between fork and exec only async-signal-safe functions are called.
  */
 #include "local.h"
 
@@ -91,8 +92,8 @@ static bool set_dir(struct local *lo, const char *dir)
            join_path(lo->log, dir, "/redis.log");
 }
 
-/* What is wrong with a folder that is to hold ours? Others may own it only if
- * they cannot rename what is ours in it. */
+/* What is wrong with the folder that contains ours? Others may own it only if
+ * they cannot rename our folder in it. */
 static const char *base_wrong(const char *path)
 {
     struct stat st;
@@ -108,7 +109,8 @@ static const char *base_wrong(const char *path)
     return NULL;
 }
 
-/* What is wrong with our folder? With absent, that is not wrong. */
+/* What is wrong with our folder? That it does not exist is not wrong; *absent
+ * tells. */
 static const char *dir_wrong(const char *path, bool *absent)
 {
     struct stat st;
@@ -281,8 +283,8 @@ static _Noreturn void become_server(const struct local *lo, int err_fd,
     _exit(n == sizeof why ? 0 : 1);
 }
 
-/* Twice fork, so that the server is nobody's child and in a session of its
- * own, where no terminal and no signal to our group reaches it. */
+/* Forks twice, so that the server is not our child, and has a session of its
+ * own: no terminal and no signal to our group reaches it. */
 static bool spawn_server(const struct local *lo, int err_fd, int life_fd)
 {
     int status;
@@ -357,9 +359,9 @@ out:
     return code;
 }
 
-/* Locks a file of ours that others may have locked; 0, or the errno.
- * ETIMEDOUT: still locked by another at that time. There is no call that waits
- * for a while, so we ask again and again. */
+/* Locks a file of ours that others may have locked; 0, or the errno. ETIMEDOUT:
+ * still locked by another at that time. flock has no time limit, so we try
+ * again and again. */
 static int lock_file(const struct local *lo, int fd, int64_t until)
 {
     int64_t tell_at = time_now() + LOCK_TELL_MS, pause = 5;
@@ -386,7 +388,7 @@ static int lock_file(const struct local *lo, int fd, int64_t until)
     return 0;
 }
 
-/* The lock of the folder, or -1 and it has been said why. */
+/* The lock of the folder, or -1 and an error was printed. */
 static int lock_folder(const struct local *lo, int64_t until)
 {
     int fd = open(lo->start, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -399,15 +401,15 @@ static int lock_folder(const struct local *lo, int64_t until)
     if (why == ETIMEDOUT)
         out_tell(OUT_ERROR, "local",
                  "another process starts or stops the private redis-server "
-                 "and does not get done: it has locked %s",
+                 "and does not finish; it has locked %s",
                  lo->start);
     else
         (void)refuse_place(strerror(why), lo->start);
     return -1;
 }
 
-/* False, and it is said why: there is one with locks on it, which nobody can
- * reach any more. */
+/* False, with an error: a server with locks on it runs, but cannot be reached
+ * any more. */
 static bool none_left(const struct local *lo)
 {
     pid_t pid = orphan_busy(lo->dir, lo->socket);
@@ -417,9 +419,9 @@ static bool none_left(const struct local *lo)
         pid = orphan_busy(other.dir, other.socket);
     if (pid)
         out_tell(OUT_ERROR, "local",
-                 "a private redis-server is at work, but its socket is gone "
-                 "(process %ld): somebody may hold locks there; wait for that, "
-                 "or end it: kill %ld",
+                 "a private redis-server still runs, but its socket is gone "
+                 "(process %ld); somebody may hold locks there: wait, or end "
+                 "it with: kill %ld",
                  (long)pid, (long)pid);
     return pid == 0;
 }
@@ -457,11 +459,10 @@ int local_start(const struct local *lo, int64_t until)
 
 /* ---- stop -------------------------------------------------------------- */
 
-/* Signals the process behind the socket, and waits until it is gone. A
- * descriptor of it cannot come to mean another process, and is that of the
- * right one if the connection made before is still up after. Where there are
- * none (an old Linux), its number will do while the connection is up: it ends
- * with the process. */
+/* Signals the process behind the socket, and waits until it is gone. A pidfd
+ * cannot come to mean another process. It is that of the right process if the
+ * connection, which was made before, is still up after. An old Linux has no
+ * pidfd; then the process id is used while the connection is up. */
 static bool end_server(int conn, pid_t pid, int sig)
 {
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);

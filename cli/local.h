@@ -20,8 +20,8 @@ struct local {
     char other[LOCAL_PATH_MAX];  /* where it may also have been; or "" */
 };
 
-/* Picks the folder; makes nothing. EXIT_FINE, or EXIT_SERVER and it has been
- * said why. */
+/* Picks the folder; creates nothing. EXIT_FINE, or EXIT_SERVER and an error was
+ * printed. */
 int local_find(struct local *lo);
 
 /* Makes the folder, if need be. EXIT_FINE, or EXIT_SERVER and it has been said

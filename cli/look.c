@@ -3,9 +3,9 @@
  * look.c - what info, queue, ls and force-unlock share: a server to ask, and a
  * lock as it sees it.
  *
- * Where no URL is given and no private server runs, there are no locks: that is
- * the answer, and none is started for it. But it is told, since somebody who
- * forgot the URL would take it for an answer about another server.
+ * If no URL is given and no private server runs, there are no locks, and no
+ * server is started. A message says so: a user who forgot the URL would believe
+ * that this is the answer of another server.
  *
  * Thread  The first one.
  */

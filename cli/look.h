@@ -17,15 +17,15 @@ struct look {
     char *private_url; /* no URL was given: that of the private server */
 };
 
-/* A server to ask. If it is the private one and that does not run, this is told
- * (not with -q), and there is no client. EXIT_FINE, or another code and it has
- * been said why; look_close in either case. */
+/* A server to ask. If it is the private one and that does not run, a message
+ * says so (not with -q), and there is no client. EXIT_FINE, or another code and
+ * an error was printed; look_close in either case. */
 int look_open(const struct args *a, struct look *k);
 /* The same, and a handle for the lock that is named. */
 int look_open_lock(const struct args *a, struct look *k);
 void look_close(struct look *k);
 
-/* Tells what failed, with the server's own words; the exit code. */
+/* Prints what failed, with the server's own words; returns the exit code. */
 int look_failed(const char *what, dibs_err err);
 
 /* A lock as the server sees it. */
@@ -40,8 +40,8 @@ struct seen {
 
 /* Asks the server for all but the counts. */
 dibs_err look_info(struct look *k, struct seen *s);
-/* Asks for the counts. That our user may not ask is no error: then they are not
- * known. */
+/* Asks for the counts. If our user may not ask, that is no error: the counts
+ * are then not known. */
 dibs_err look_count(dibs_client *c, struct seen *s);
 
 const char *look_mode(dibs_mode mode);

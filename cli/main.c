@@ -3,10 +3,10 @@
  * main.c - the dibs command: picks the subcommand.
  *
  * Reading order: exits.h (what the codes mean), args.c (the command line; with
- * names.c, and hint.c for what was mistyped), cmd_run.c (the main job; it leads
- * to grip.c, child.c, supervise.c and guard.c), outer.c (runs inside of runs),
+ * names.c, and hint.c for typing errors), cmd_run.c (the main job; it leads to
+ * grip.c, child.c, supervise.c and guard.c), outer.c (runs inside of runs),
  * target.c, local.c and orphan.c (which server), events.c, waiting.c and
- * failure.c (what is said meanwhile and in the end), then the smaller commands.
+ * failure.c (the messages meanwhile and at the end), then the smaller commands.
  *
  * The command is a user of the library like any other: of its headers it
  * includes <dibs/dibs.h> and no more.
@@ -50,7 +50,7 @@ const struct command commands[] = {
      "doctor [--json] [--lease TIME] [NAME]", "dibs doctor",
      "Examine the server: is it fit for locks?", cmd_doctor},
     {"local", CMD_LOCAL, 1, 1, "status or stop", "local status|stop [--force]",
-     "dibs local status", "Look at, or stop, the private server.", cmd_local},
+     "dibs local status", "Show or stop the private server.", cmd_local},
     {"version", CMD_VERSION, 0, 0, "nothing", "version", "dibs version",
      "Show the version.", cmd_version},
     {"help", CMD_HELP, 0, 1, "the subcommand", "help [SUBCOMMAND]",
@@ -58,9 +58,9 @@ const struct command commands[] = {
     {NULL, 0, 0, 0, NULL, NULL, NULL, NULL, NULL},
 };
 
-/* Whoever starts us without stdin, stdout or stderr must not find that the
- * first socket we open takes its place, and a message goes down the socket.
- * The guarded command still gets what we got: nothing. */
+/* If we are started without stdin, stdout or stderr, the first socket that we
+ * open would get that number, and messages would go into the socket. So we open
+ * /dev/null there. The guarded command still gets what we got: nothing. */
 static void fill_descriptors(void)
 {
     for (int fd = 0; fd <= STDERR_FILENO; fd++)
@@ -101,7 +101,7 @@ static int no_such_command(int argc, char **argv, int i)
     if (watched && i + 1 >= argc)
         meant = command_find("ls");
     if (!meant)
-        hint = args_text("'dibs help' shows what subcommands there are");
+        hint = args_text("'dibs help' lists the subcommands");
     else if (i + 1 >= argc)
         right = args_text("dibs %s", meant->synopsis);
     else
@@ -134,7 +134,7 @@ int main(int argc, char **argv)
         return help_show(NULL);
     if (i >= argc)
         return args_wrong(NULL, "dibs run NAME -- COMMAND",
-                          "what shall it be? 'dibs help' shows what there is");
+                          "a subcommand is missing; 'dibs help' lists them");
 
     const struct command *cmd = command_find(argv[i]);
     if (!cmd)

@@ -3,8 +3,8 @@
  * names.c - the name of the lock on the command line, or the names.
  *
  * A name with a blank or a control character in it is nearly always a mistake
- * in quoting, so whoever takes such a lock must say --any-name. Those who only
- * look may look at anything.
+ * in quoting, so run and hold need --any-name for it. The other subcommands
+ * accept any name.
  *
  * Thread  The first, before there is another.
  */
@@ -48,7 +48,7 @@ static int check_one(const struct args *a, const struct command *cmd,
     return EXIT_FINE;
 }
 
-/* Does the name occur among those that stand before it? */
+/* Is the name among those before it? */
 static bool named_before(const char *names, const char *name, size_t len)
 {
     for (const char *s = names; s < name;) {
@@ -91,7 +91,7 @@ int names_place(struct args *a, const struct command *cmd)
         return EXIT_FINE;
     if (a->n_words > 0)
         return args_wrong(cmd, multi_example,
-                          "unexpected word '%s'; --multi has the names",
+                          "unexpected word '%s'; the names are in --multi",
                           a->words[0]);
     a->words[a->n_words++] = a->multi;
     return EXIT_FINE;

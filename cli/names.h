@@ -7,11 +7,11 @@
 
 #include "args.h"
 
-/* Puts the names of --multi where NAME would stand. */
+/* Puts the names of --multi in the place of NAME. */
 int names_place(struct args *a, const struct command *cmd);
 
-/* Are they names of locks? Both give EXIT_FINE, or EXIT_USAGE and it has been
- * said why. */
+/* Are they names of locks? Both give EXIT_FINE, or EXIT_USAGE and an error was
+ * printed. */
 int names_check(const struct args *a, const struct command *cmd);
 
 #endif

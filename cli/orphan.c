@@ -3,14 +3,18 @@
  * orphan.c - a private server that nobody can reach any more.
  *
  * A user's runtime folder is removed at logout, and a cleaner may remove the
- * socket in /tmp. The server lives on, and so do the locks of those who are
- * connected; but whoever comes next finds nothing. If that one simply started
- * another server, two would hold one lock. So before a server is started, the
- * one before it is looked for: by its working directory, which the kernel still
- * knows when it is gone. Whether anybody is connected to it, its net/unix in
- * /proc tells. If nobody is, nobody holds a lock there, and it is ended.
+ * socket in /tmp. The server still runs then, and its clients still hold their
+ * locks, but a new client cannot find it. If the new client started a second
+ * server, two clients would hold one lock. So before a server is started, we
+ * search /proc for an earlier one, by its working directory, which the kernel
+ * still knows when the folder is gone. The file net/unix in /proc tells whether
+ * anybody is connected to it. If nobody is, nobody holds a lock there, and that
+ * server is ended.
  *
- * Thread  Any one; whoever starts a server, with the folder locked.
+ * Needed  Without this search, two holders of one lock are easy to get: hold a
+ *         lock, remove the folder, run another command (cli.local does that).
+ *
+ * Thread  Any; with the folder locked.
  */
 #include "orphan.h"
 
@@ -83,7 +87,7 @@ static pid_t find_server(const char *dir)
     return found;
 }
 
-/* Is anybody connected to this socket? If that cannot be told, yes. A line is
+/* Is anybody connected to this socket? If we cannot know, yes. A line is
  * number, references, protocol, flags, type, state (03: connected), inode and
  * the path. */
 static bool has_clients(pid_t pid, const char *socket)
@@ -108,8 +112,8 @@ static bool has_clients(pid_t pid, const char *socket)
     return found;
 }
 
-/* Whether it is gone now. A descriptor of it cannot come to mean another
- * process; where there are none (an old Linux), its number must do. */
+/* Whether it is gone now. A pidfd cannot come to mean another process; an old
+ * Linux has none, and its process id is used. */
 static bool end_orphan(pid_t pid, const char *dir)
 {
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);

@@ -7,9 +7,9 @@
 
 #include <sys/types.h>
 
-/* A server of ours that works in this folder, or did until the folder was
- * removed, though nothing answers on its socket. One that serves nobody is
- * ended. The id of one that does; 0 = there is none. */
+/* Looks for a server of ours whose working directory is this folder, also if
+ * the folder was removed. If no client is connected to it, it is ended. Returns
+ * its process id if there are clients; otherwise 0. */
 pid_t orphan_busy(const char *dir, const char *socket);
 
 #endif

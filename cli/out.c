@@ -2,19 +2,19 @@
  *
  * out.c - everything the command writes: messages, JSON, columns.
  *
- * Results go to stdout, trouble goes to stderr. A message is one line, put
- * together first and written by one call, so that the lines of several
- * commands on one terminal or in one log do not mix.
+ * Results go to stdout, messages go to stderr. A message is one line, put
+ * together first and written by one call, so that the lines of several commands
+ * on one terminal or in one log do not mix.
  *
  * Thread  Any. The style is set before there is a second thread; after that
  *         nothing here changes.
  *
- * Trouble Names of locks may hold any bytes. Text for people shows the unkind
- *         ones as escapes, so that a name cannot command a terminal. JSON is
- *         UTF-8 by definition: other bytes become U+FFFD there, and whoever
- *         must know them exactly gets them in hexadecimal as well. A reader
- *         that has gone away costs a message, never the command its life:
- *         SIGPIPE is blocked wherever a lock is held.
+ * Trouble Names of locks may hold any bytes. Text for people shows control
+ *         characters as escapes, so that a name cannot control a terminal. JSON
+ *         is UTF-8 by definition: other bytes become U+FFFD there, and a second
+ *         field has all bytes in hexadecimal. If the reader of our messages is
+ *         gone, the messages are lost, but dibs goes on: SIGPIPE is blocked
+ *         wherever a lock is held.
  */
 #include "out.h"
 

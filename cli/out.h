@@ -108,8 +108,8 @@ enum out_color { COLOR_PLAIN, COLOR_HEAD, COLOR_GOOD, COLOR_BUSY, COLOR_BAD };
 bool out_colored(FILE *f);
 const char *out_color(bool on, enum out_color c);
 
-/* Bytes that could upset a terminal are written as \n, \x1b and the like.
- * The caller frees it; NULL when out of memory. */
+/* Control characters are written as \n, \x1b and the like. The caller frees it;
+ * NULL when out of memory. */
 char *out_printable(const char *s, size_t len);
 
 /* "350 ms", "27.3 s", "4 min 10 s", "5 h 3 min" into buf, which is returned. */
@@ -122,7 +122,7 @@ int out_finish(int code);
 
 /* ---- errors of the library --------------------------------------------- */
 
-/* The exit code that stands for an error of the library. */
+/* The exit code for an error of the library. */
 int out_exit_of(dibs_err err);
 
 #endif

@@ -10,8 +10,8 @@
 /* Is stderr a terminal, and are we in its foreground? */
 bool progress_possible(void);
 
-/* Shows a line in place of the last one, cut to the width of the terminal.
- * Bytes that could upset a terminal are shown as escapes. */
+/* Shows a line instead of the last one, cut to the width of the terminal.
+ * Control characters are shown as escapes. */
 void progress_show(const char *text);
 
 /* Erases it. Messages do that before they are written. */

@@ -2,8 +2,8 @@
  *
  * report.c - the one line of --status-fd.
  *
- * Any exit code of ours can also be one of the command's. Who must know which
- * it was gets it in words, in one line of JSON, when all is over:
+ * Every exit code of dibs can also be one of the command's. One line of JSON
+ * tells them apart, when all is over:
  *
  *   name       the lock
  *   code       our exit code

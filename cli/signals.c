@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: MIT
  *
- * signals.c - signals as things to read, not as things that happen to us.
+ * signals.c - signals, read from a descriptor.
  *
- * Whoever holds a lock for a command must not die of a signal in the middle:
- * it is passed on, waited for, cleaned up after. So every signal we care about
- * is blocked, and read from a descriptor in the same poll(2) as all the rest.
+ * A process that holds a lock for a command must not die of a signal. It has to
+ * pass the signal on, wait for the command, and release the lock. So every
+ * signal that we handle is blocked, and read from a descriptor in the same
+ * poll(2) as everything else.
  *
- * What    Forwarded: whatever people and programs send each other, real-time
- *         signals included. For ourselves: CHLD, CONT and TSTP. Only blocked:
- *         PIPE, so that a log reader that went away cannot kill us, and TTIN
- *         and TTOU, so that using the terminal from the background cannot
- *         stop us. Left
- *         alone: what tells of a bug (SEGV and its kin) and what cannot be
+ * What    Forwarded: what people and programs send each other, with real-time
+ *         signals. For ourselves: CHLD, CONT and TSTP. Only blocked: PIPE, so
+ *         that a log reader that went away cannot kill us, and TTIN and TTOU,
+ *         so that using the terminal from the background cannot stop us. Not
+ *         blocked: signals of a bug (SEGV and so on), and those that cannot be
  *         caught.
  *
- * Ignored A signal that was ignored when we were started stays so, here and
- *         in the guarded command: nohup(1) and "&" in scripts work as ever.
+ * Ignored A signal that was ignored when we were started stays so, here and in
+ *         the guarded command: nohup(1) and "&" in scripts work as usual.
  *         SIGCHLD is the exception; ignored, it would hide how the command
  *         ended.
  *
- * Thread  The first one. Others inherit the mask and are left in peace.
+ * Thread The first one. Other threads inherit the mask and get no signals.
  */
 #include "signals.h"
 

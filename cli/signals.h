@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * signals.h - signals as things to read, not as things that happen to us.
+ * signals.h - signals, read from a descriptor.
  */
 #ifndef DIBS_CLI_SIGNALS_H
 #define DIBS_CLI_SIGNALS_H
@@ -8,7 +8,7 @@
 #include <signal.h>
 #include <stdbool.h>
 
-/* How signals were before we came; a guarded command starts with it. */
+/* How signals were before we started; the guarded command gets that back. */
 struct signals {
     int fd;       /* readable when one has come; -1 before signals_open */
     sigset_t old; /* the mask we were started with */

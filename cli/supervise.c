@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: MIT
  *
- * supervise.c - watches over a command and its lock until the command is gone.
+ * supervise.c - watches a command and its lock until the command is gone.
  *
- * One poll(2): signals, the library, and a timer set to whatever is due next.
- * Each pass does what is due and looks whether it is over.
+ * One poll(2) waits for signals, the library, and a timer for what is due next.
+ * Each pass does what is due, and checks whether the command is gone.
  *
  * Loss    The lock is ours until its deadline, which each renewal pushes back.
- *         We go by our own clock, not by an error that somebody may or may not
- *         send: when the deadline comes near, the command is told to end, and
- *         shortly before it the command is killed, so that it is dead when the
- *         server gives the lock to another. Seen backwards from the deadline:
+ *         We look at our own clock, and do not wait for an error: when the
+ *         deadline comes near, the command is told to end. Shortly before the
+ *         deadline it is killed, so that it is dead when the server gives the
+ *         lock to somebody else. Seen backwards from the deadline:
  *
  *             TERM ...grace_ms... KILL ...margin_ms... deadline
  *
- *         When the server says that the lock is gone there is nothing left to
- *         be early for; the same steps begin at once. --on-lost chooses what
- *         stands for TERM, or that the command is left alone.
+ *         When the server says that the lock is gone, the same steps begin at
+ *         once. --on-lost chooses another step than TERM, or that the command
+ *         runs on.
  *
  *         A lock that an outer dibs run holds for us ends when that run says
- *         so or ends itself (outer.c). It is the same loss.
+ *         so, or when it ends (outer.c). It is the same loss.
  *
  * Pauses  While dibs is stopped nothing is renewed, so its command must be
- *         stopped, too. Stopped by the terminal, we stop it first; and when we
- *         are continued, it is only if the lock is still ours. SIGSTOP gives
- *         no time for that; then the guard acts (guard.c).
+ *         stopped, too. When the terminal stops us, we stop the command first.
+ *         When we are continued, we continue it only if we still hold the lock.
+ *         SIGSTOP gives no time for that; then the guard acts (guard.c).
  *
  * End     The lock may be released when nobody in the group is left, and when
  *         no run inside of ours relies on it (outer.c). The end of a child
@@ -77,7 +77,7 @@ static void kill_it(struct watch *w)
     w->kill_at = TIME_NEVER;
 }
 
-/* A process that is stopped hears of a signal only when it is continued. */
+/* A stopped process gets a signal only when it is continued. */
 static void ask_to_end(struct watch *w, int sig)
 {
     child_signal(w->ch, sig);
@@ -96,7 +96,7 @@ static const char *loss_text(const struct watch *w)
         return "its lease ends and is not renewed";
     if (a->max_hold_ms > 0 && end + a->max_hold_ms / 20 >= a->max_hold_ms)
         return "--max-hold is reached";
-    return w->g->lost ? "the server says that it is not ours any more"
+    return w->g->lost ? "the server says that we do not hold it any more"
                       : "it could not be renewed";
 }
 
@@ -108,7 +108,7 @@ static int64_t loss_grace_ms(const struct watch *w)
                : w->grace_ms;
 }
 
-static void begin_loss(struct watch *w, int64_t now)
+static void begin_command_loss(struct watch *w, int64_t now)
 {
     const struct on_lost *what = &w->a->on_lost;
     const char *name = w->a->words[0];
@@ -134,13 +134,13 @@ static void begin_loss(struct watch *w, int64_t now)
         ask_to_end(w, what->sig);
 }
 
-/* Takes note of renewals; acts when they stay away. */
-static void check_lock(struct watch *w, int64_t now)
+/* Notes renewals; acts when there are none. */
+static void check_command_lock(struct watch *w, int64_t now)
 {
     if (w->why == STOP_LOST || w->late)
         return;
     if (w->g->outer != OUTER_HOLDS)
-        begin_loss(w, now);
+        begin_command_loss(w, now);
     if (w->g->outer != OUTER_HOLDS || !w->g->held)
         return;
     int64_t left = grip_valid_ms(w->g);
@@ -149,7 +149,7 @@ static void check_lock(struct watch *w, int64_t now)
     if (left > 0)
         w->deadline = now + left;
     if (left <= (warn_only(w) ? 0 : w->grace_ms + w->margin_ms)) {
-        begin_loss(w, now);
+        begin_command_loss(w, now);
     } else if (!warn_only(w) && w->deadline != before) {
         guard_set(&w->ch->guard, w->ch->pid, w->ch->group,
                   w->deadline - w->margin_ms / 2);
@@ -162,7 +162,8 @@ static void check_times(struct watch *w, int64_t now)
 
     if (w->why == STOP_NOT && now >= w->run_end) {
         w->why = STOP_TOOLONG;
-        out_tell(OUT_ERROR, "max-run", "still running after %s (-t); stopping",
+        out_tell(OUT_ERROR, "max-run",
+                 "the command still runs after %s (-t); stopping it",
                  out_span(w->a->max_run_ms, span));
         w->kill_at = now + w->a->kill_after_ms;
         if (w->kill_at > now)
@@ -184,7 +185,7 @@ static void resume_command(struct watch *w)
 {
     struct child *ch = w->ch;
 
-    check_lock(w, time_now());
+    check_command_lock(w, time_now());
     if (w->why == STOP_LOST)
         return;
     if (ch->tty >= 0 && child_tty_ours(ch))
@@ -349,16 +350,17 @@ static void check_end(struct watch *w)
 
     if (guard_stop(&w->ch->guard) && w->why != STOP_LOST) {
         w->why = STOP_LOST;
-        out_tell(OUT_ERROR, "lost",
-                 "stood still for too long to keep %s; the command was killed",
-                 name);
+        out_tell(
+            OUT_ERROR, "lost",
+            "dibs was stopped for too long and lost %s; the command was killed",
+            name);
     }
     grip_outer_look(w->g);
     if (w->g->outer != OUTER_HOLDS && w->why != STOP_LOST && !w->late) {
         w->late = true;
         out_tell(OUT_ERROR, "lost",
-                 "lost %s before the command ended: %s; it may not have been "
-                 "alone",
+                 "lost %s before the command ended: %s; another one may have "
+                 "run at the same time",
                  name, grip_outer_text(w->g));
     }
 }
@@ -387,7 +389,7 @@ void watch_run(struct watch *w, const struct args *a, struct grip *g,
     w->margin_ms = time_earlier(margin, MARGIN_MAX_MS);
     child_reap(ch);
     while (!all_over(w, now)) {
-        check_lock(w, now);
+        check_command_lock(w, now);
         check_times(w, now);
         watch_pass(w);
         now = time_now();

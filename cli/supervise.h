@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * supervise.h - watches over a command and its lock until the command is gone.
+ * supervise.h - watches a command and its lock until the command is gone.
  */
 #ifndef DIBS_CLI_SUPERVISE_H
 #define DIBS_CLI_SUPERVISE_H

@@ -36,8 +36,8 @@
 
 /* ---- reading ----------------------------------------------------------- */
 
-/* Where the password stands in a URL, and the '@' behind it; NULL when there
- * is none. An '@' or '/' that should have been escaped does not hide it. */
+/* Where the password is in a URL, and the '@' behind it; NULL when there is
+ * none. An '@' or '/' that should have been escaped does not hide it. */
 static const char *password_in(const char *url, const char **at)
 {
     const char *from = strstr(url, "://");
@@ -74,9 +74,9 @@ static bool has_secret(const char *what, const char *line)
     return strcmp(what, "password") == 0 || target_has_password(line);
 }
 
-/* Who may write the file chooses our server or our user; who may read it has
- * the password. Groups are the administrator's matter. False when it is
- * refused, and it has been said why. */
+/* A user who may write the file chooses our server; a user who may read it has
+ * the password. Groups are up to the administrator. False when it is refused,
+ * and an error was printed. */
 static bool may_use(const char *what, const char *path, FILE *f, bool secret)
 {
     struct stat st;
@@ -97,8 +97,8 @@ static bool may_use(const char *what, const char *path, FILE *f, bool secret)
     return true;
 }
 
-/* The first line of a file, blanks at both ends taken off; NULL and it has
- * been said why. */
+/* The first line of a file, blanks at both ends taken off; NULL and an error
+ * was printed. */
 static char *read_first_line(const char *what, const char *path)
 {
     char line[LINE_MAX_BYTES];
@@ -166,8 +166,8 @@ static const char *env_value(const char *name)
     return value && *value ? value : NULL;
 }
 
-/* Set, but to nothing: a mistake in a script, and no reason to look for locks
- * elsewhere. */
+/* Set, but empty: a mistake in a script, and no reason to use another server.
+ */
 static bool is_hollow(const char *name)
 {
     const char *value = getenv(name);
@@ -197,7 +197,7 @@ static char *next_url(char *s)
     return NULL;
 }
 
-/* t->url is cut into the URLs. */
+/* Splits t->url into the URLs. */
 static int pick_quorum(const struct args *a, struct target *t)
 {
     static const char right[] =
@@ -330,8 +330,8 @@ size_t target_count(const struct target *t)
     return t->urls ? n : 1;
 }
 
-/* Events while a client is opened are not told: if that fails, its reason is.
- * Later ones go where they were to go. */
+/* Events while a client is opened are not printed: if opening fails, its reason
+ * is. Later events go to the callback of the caller. */
 static struct {
     atomic_bool over;
     dibs_event_cb then;
@@ -397,7 +397,7 @@ static void tell_open_failed(const struct target *t, const char *name,
     switch (err) {
     case DIBS_ERR_INVALID:
         out_tell(OUT_ERROR, "usage",
-                 "'%s' is not the address of a server%s%s; right would be: "
+                 "'%s' is not the address of a server%s%s; for example: "
                  "redis://db1.example:6379 or unix:///run/redis.sock",
                  url, colon, words);
         break;
@@ -418,7 +418,7 @@ static void tell_open_failed(const struct target *t, const char *name,
 }
 
 /* A private server may be stopped between our look and our call; then a second
- * look starts another. */
+ * attempt starts another. */
 static int open_embedded(const struct target *t, const dibs_client_opts *opts,
                          dibs_client **out, dibs_err *err)
 {

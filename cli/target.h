@@ -24,26 +24,26 @@ struct target {
                       on the clock of times.h. 0, TIME_NEVER: not */
 };
 
-/* Finds out which. EXIT_FINE, or another code and it has been said why. Give
- * what it holds back with target_clear, in either case. */
+/* Finds out which server. EXIT_FINE, or another code and an error was printed.
+ * Call target_clear in either case. */
 int target_pick(const struct args *a, struct target *t);
 void target_clear(struct target *t);
 
 /* Is there a password in the URL? */
 bool target_has_password(const char *url);
 
-/* How many servers it stands for. */
+/* The number of its servers. */
 size_t target_count(const struct target *t);
 
 /* A client of the i-th, made as opts say; url and password are filled in here.
  * An embedded server is started if need be; those of a quorum need not answer
- * yet. EXIT_FINE, or another code and it has been said why. */
+ * yet. EXIT_FINE, or another code and an error was printed. */
 int target_open(const struct target *t, size_t i, const dibs_client_opts *opts,
                 dibs_client **out);
 
-/* The same for those who only look: where our own server does not run, there
- * is nothing to see, and it is not started. *out is NULL then. If it is our own
- * that we look at, *private_url is its URL, to be freed; otherwise NULL. */
+/* The same for subcommands that only look: if our private server does not run,
+ * it is not started. *out is NULL then. If it is our own that we look at,
+ * *private_url is its URL, to be freed; otherwise NULL. */
 int target_look(const struct args *a, dibs_client **out, char **private_url);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * times.h - what the clock says, and a descriptor that wakes us.
+ * times.h - the clock, and a descriptor that wakes us.
  *
- * The clock is CLOCK_BOOTTIME: it never jumps, and it counts the time a
- * machine sleeps, as the server's does. A sleep in poll(2) does not, so what
- * must happen by a deadline hangs on a timer descriptor.
+ * The clock is CLOCK_BOOTTIME: it never jumps, and it counts the time a machine
+ * sleeps, as the server's does. The time limit of poll(2) does not, so
+ * deadlines use a timer descriptor.
  */
 #ifndef DIBS_CLI_TIMES_H
 #define DIBS_CLI_TIMES_H

@@ -33,7 +33,7 @@ static const struct {
 static const char too_long[] = "is longer than a thousand years";
 static const char no_time[] = "is not a time such as 500ms, 10s, 2m or 1h30m";
 
-/* The unit of so many letters; 0: there is none such. */
+/* The unit with these letters; 0: there is none. */
 static int64_t unit_ms(const char *letters, size_t len)
 {
     for (size_t i = 0; i < COUNT(units); i++)

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * waiting.c - says who has the lock while we wait for it.
+ * waiting.c - shows who has the lock while we wait for it.
  *
- * A person at a terminal wants to know why nothing happens. After two seconds
- * a line says who has the lock and how long we have waited, and changes every
- * second. Where there is no terminal nothing is said, unless -v asks for it:
- * then a message comes after two seconds, and again after twice the time, up to
- * a minute.
+ * A person at a terminal wants to know why nothing happens. After two seconds a
+ * line shows who has the lock and how long we have waited. It changes every
+ * second. Without a terminal nothing is printed, except with -v: a message
+ * comes after two seconds, and then at intervals that double up to a minute.
  *
  * Asking  The server is asked who has it every two seconds, never more often
  *         and never before the last answer. Of several locks one is asked

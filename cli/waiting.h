@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * waiting.h - says who has the lock while we wait for it.
+ * waiting.h - shows who has the lock while we wait for it.
  */
 #ifndef DIBS_CLI_WAITING_H
 #define DIBS_CLI_WAITING_H

@@ -1,5 +1,5 @@
 # How our own code is compiled, as two targets to link with: dibs_sanitize for
-# everything that is linked together, dibs_flags for C files of ours. Neither
+# everything that is linked together, dibs_flags for C and C++ files of ours. Neither
 # reaches those who use the library.
 
 if(DIBS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
@@ -33,6 +33,7 @@ target_link_libraries(dibs_flags INTERFACE dibs_sanitize)
 target_compile_definitions(dibs_flags INTERFACE _GNU_SOURCE)
 target_compile_options(dibs_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wformat=2 -Wundef
-  -Wstrict-prototypes -Wmissing-prototypes
-  $<$<C_COMPILER_ID:Clang,AppleClang>:-Wthread-safety>
+  "$<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes;-Wmissing-prototypes>"
+  "$<$<COMPILE_LANGUAGE:CXX>:-Wold-style-cast;-Wnon-virtual-dtor>"
+  $<$<COMPILE_LANG_AND_ID:C,Clang,AppleClang>:-Wthread-safety>
   $<$<BOOL:${DIBS_WERROR}>:-Werror>)

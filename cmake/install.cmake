@@ -1,10 +1,12 @@
-# What `make install` puts where: header, both libraries, dibs.pc, the CMake
+# What `make install` puts where: headers, both libraries, dibs.pc, the CMake
 # package, man pages, documents and examples. The command installs itself in
 # cli/CMakeLists.txt. `make uninstall` (tools/uninstall.sh) takes all of it away
 # again, whatever it is.
 include(CMakePackageConfigHelpers)
 
-install(FILES include/dibs/dibs.h
+install(FILES include/dibs/dibs.h include/dibs/dibs.hpp include/dibs/dibs.cdef
+  DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/dibs")
+install(DIRECTORY include/dibs/cpp
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/dibs")
 
 # Two exports, because only the static library needs libuv, hiredis and OpenSSL
@@ -59,4 +61,5 @@ install(FILES README.md CHANGELOG.md SECURITY.md LICENSE
   DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(DIRECTORY docs DESTINATION "${CMAKE_INSTALL_DOCDIR}"
   PATTERN man EXCLUDE)
-install(DIRECTORY examples DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(DIRECTORY examples DESTINATION "${CMAKE_INSTALL_DOCDIR}"
+  PATTERN __pycache__ EXCLUDE)

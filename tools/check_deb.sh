@@ -116,17 +116,28 @@ use() { # URL: what a user does first
     cc -static $hello $(pkg-config --static --cflags --libs dibs) -o static \
         2>static.log || { cat static.log; return 1; }
     ./static "$url"
+    # shellcheck disable=SC2046
+    c++ -std=c++17 -pthread /usr/share/doc/libdibs-dev/examples/workers.cpp \
+        $(pkg-config --cflags --libs dibs) -o workers
+    ./workers "$url"
     cmake -S /usr/share/doc/libdibs-dev/examples -B examples
     cmake --build examples
     examples/hello "$url"
+    local python
+    for python in python3 /usr/bin/python3; do
+        if $python -c 'import cffi'; then
+            $python -B /usr/share/doc/libdibs-dev/examples/python/workers.py "$url"
+            break
+        fi
+    done
 }
 export -f use
 export workshop=$dir/workshop
 mkdir "$workshop"
 [ "$(command -v dibs)" = /usr/bin/dibs ] || fail "dibs is not /usr/bin/dibs"
 quietly timeout 300 tools/with_redis.sh bash -c 'use "$1"' use
-say "installed, and used: the command, its manual and completion; hello.c," \
-    "shared, static and by CMake"
+say "installed, and used: the command, its manual and completion; examples," \
+    "shared, static and by CMake, in C, C++ and Python"
 
 purge || {
     cat "$dir/purge.log" >&2

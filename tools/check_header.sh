@@ -1,5 +1,6 @@
 #!/bin/bash
-# The public header, alone and used, as C11 and as C++, with gcc and clang.
+# The public headers, alone and used, with gcc and clang: dibs.h as C and as C++,
+# dibs.hpp and each of its parts as C++17 and later.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -113,6 +114,16 @@ for what in alone used; do
     for cxx in g++ clang++-14; do
         for standard in c++11 c++17 c++20; do
             compile $cxx $standard "$dir/$what.cc"
+        done
+    done
+done
+for part in include/dibs/dibs.hpp include/dibs/cpp/*.hpp; do
+    part=${part#include/}
+    printf '#include <%s>\n#include <%s>\nint not_empty();\n' \
+        "$part" "$part" >"$dir/part.cc"
+    for cxx in g++ clang++-14; do
+        for standard in c++17 c++20 c++2b; do
+            compile $cxx $standard "$dir/part.cc"
         done
     done
 done

@@ -1,8 +1,8 @@
 #!/bin/bash
 # Installs into a temporary place and uses what is there as a stranger would:
-# every example is built by pkg-config (shared, static, without any shared
+# every example in C and C++ is built by pkg-config (shared, static, without any shared
 # library) and by find_package (shared and static), and run against a server of
-# its own. For shared use no other library's development files are needed. In
+# its own; the one in Python is run, too. For shared use no other library's development files are needed. In
 # the end all of it is uninstalled.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -27,7 +27,7 @@ run() { # PROGRAM
 }
 
 shopt -s nullglob
-examples=(examples/*.c)
+examples=(examples/*.c examples/*.cpp)
 [ ${#examples[@]} -gt 0 ] || fail "there are no examples"
 
 # What was there before must be there after `make uninstall`, too.
@@ -35,14 +35,14 @@ mkdir -p "$prefix/share/doc/another" "$prefix/lib"
 touch "$prefix/share/doc/another/README.md" "$prefix/lib/libdibsy.so"
 quietly make install PREFIX="$prefix"
 lib=$(dirname "$(find "$prefix" -name libdibs.a)")
-for f in include/dibs/dibs.h "${lib#"$prefix"/}"/{libdibs.so,libdibs.so.0} \
+for f in include/dibs/dibs.{h,hpp,cdef} include/dibs/cpp/lock.hpp "${lib#"$prefix"/}"/{libdibs.so,libdibs.so.0} \
     "${lib#"$prefix"/}"/{pkgconfig/dibs.pc,cmake/dibs/dibs-config.cmake} \
     share/man/man3/{dibs,dibs_lock,dibs_lock_acquire}.3 \
     share/doc/dibs/{README.md,CHANGELOG.md,SECURITY.md,LICENSE}; do
     [ -e "$prefix/$f" ] || fail "$f was not installed"
 done
 doc=$prefix/share/doc/dibs
-quietly diff -r examples "$doc/examples"
+quietly diff -r --exclude=__pycache__ examples "$doc/examples"
 quietly diff -r --exclude=man docs "$doc/docs"
 if [ -e cli/main.c ]; then
     [ -x "$prefix/bin/dibs" ] || fail "bin/dibs was not installed"
@@ -74,22 +74,30 @@ done
 got=$(pkg-config --cflags dibs | sed 's/ *$//')
 [ "$got" = "-I$prefix/include" ] || fail "pkg-config --cflags says: $got"
 
-flags="-std=c11 -pthread -Wall -Wextra -Werror"
+name_of() { # EXAMPLE
+    local name=${1##*/}
+    echo "${name%.*}"
+}
 mkdir "$dir/shared" "$dir/static" "$dir/alone"
 for f in "${examples[@]}"; do
-    name=$(basename "$f" .c)
+    name=$(name_of "$f")
+    case $f in
+    *.cpp) compile="c++ -std=c++17" ;;
+    *) compile="cc -std=c11" ;;
+    esac
+    compile="$compile -pthread -Wall -Wextra -Werror"
     # shellcheck disable=SC2046,SC2086 # lists of words
-    quietly cc $flags "$f" $(pkg-config --cflags --libs dibs) \
+    quietly $compile "$f" $(pkg-config --cflags --libs dibs) \
         -o "$dir/shared/$name"
     libs=$(pkg-config --static --libs dibs)
     # shellcheck disable=SC2046,SC2086
-    quietly cc $flags "$f" $(pkg-config --cflags dibs) \
+    quietly $compile "$f" $(pkg-config --cflags dibs) \
         ${libs/-ldibs/"$lib/libdibs.a"} -o "$dir/static/$name"
     if ldd "$dir/static/$name" | grep -q libdibs; then
         fail "static/$name needs a shared libdibs"
     fi
     # shellcheck disable=SC2046,SC2086
-    quietly cc -static $flags "$f" $(pkg-config --static --cflags --libs dibs) \
+    quietly $compile -static "$f" $(pkg-config --static --cflags --libs dibs) \
         -o "$dir/alone/$name"
     if readelf -d "$dir/alone/$name" | grep -q NEEDED; then
         fail "alone/$name needs a shared library"
@@ -100,6 +108,20 @@ for f in "${examples[@]}"; do
 done
 say "pkg-config: ${#examples[@]} examples, shared, static and all static"
 
+# Python finds the library and its declarations where they were installed.
+python=
+for p in python3 /usr/bin/python3; do
+    if [ -z "$python" ] && $p -c 'import cffi' 2>/dev/null; then python=$p; fi
+done
+if [ -n "$python" ]; then
+    cdef=$(pkg-config --variable=includedir dibs)/dibs/dibs.cdef
+    DIBS_CDEF=$cdef quietly timeout 60 tools/with_redis.sh \
+        "$python" -B "$doc/examples/python/workers.py"
+    say "Python: the example runs"
+else
+    say "NOT RUN: there is no Python with cffi here"
+fi
+
 # The installed examples are a project; no .pc file but ours is to be found.
 PKG_CONFIG_LIBDIR=$lib/pkgconfig quietly cmake -S "$doc/examples" \
     -B "$dir/cmake" "-DCMAKE_PREFIX_PATH=$prefix"
@@ -107,11 +129,12 @@ quietly cmake --build "$dir/cmake"
 mkdir "$dir/user"
 cat >"$dir/user/CMakeLists.txt" <<END
 cmake_minimum_required(VERSION 3.18)
-project(user LANGUAGES C)
+project(user LANGUAGES C CXX)
+set(CMAKE_CXX_STANDARD 17)
 find_package(dibs ${version%.*} REQUIRED COMPONENTS static)
 END
 for f in "${examples[@]}"; do
-    name=$(basename "$f" .c)
+    name=$(name_of "$f")
     cat >>"$dir/user/CMakeLists.txt" <<END
 add_executable($name $PWD/$f)
 target_link_libraries($name PRIVATE dibs::dibs_static Threads::Threads)
@@ -121,7 +144,7 @@ quietly cmake -S "$dir/user" -B "$dir/user/build" \
     "-DCMAKE_PREFIX_PATH=$prefix"
 quietly cmake --build "$dir/user/build"
 for f in "${examples[@]}"; do
-    name=$(basename "$f" .c)
+    name=$(name_of "$f")
     run "$dir/cmake/$name"
     run "$dir/user/build/$name"
 done

@@ -44,6 +44,15 @@ done
 for f in examples/*.c; do
     need examples/CMakeLists.txt "$(basename "$f" .c)" "$f"
 done
+for f in examples/*.cpp; do
+    need examples/CMakeLists.txt "$(basename "$f" .cpp)" "$f"
+done
+for f in tests/cpp/*.cpp; do
+    need tests/cpp/CMakeLists.txt "$(basename "$f" .cpp)(\\.cpp)?" "$f"
+done
+for f in tests/ffi/test_*.py; do
+    need tests/ffi/CMakeLists.txt "$(basename "$f" .py)" "$f"
+done
 for f in bench/*.c; do
     need bench/CMakeLists.txt "$(basename "$f" .c)(\\.c)?" "$f"
 done

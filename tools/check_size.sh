@@ -6,7 +6,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 shopt -s nullglob
 
-files=(src/*/*.[ch] cli/*.[ch] tests/sim/*.[ch])
+files=(src/*/*.[ch] cli/*.[ch] tests/sim/*.[ch] include/dibs/*.hpp
+    include/dibs/cpp/*.hpp tests/cpp/*.[ch]pp)
 if [ ${#files[@]} -eq 0 ]; then
     echo "check_size: no files"
     exit 0
@@ -28,6 +29,7 @@ awk -v max_file=600 -v max_function=80 '
         inside = 0
     }
     { lines = FNR }
+    FILENAME ~ /\.hpp$/ { next } # what is in braces there is a class
     inside && /^}/ {
         length_ = FNR - start + 1
         functions++

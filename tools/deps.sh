@@ -18,6 +18,10 @@ compiles() {
 has_java() {
     javac -version 2>&1 | grep -qE '^javac (1[7-9]|[2-9][0-9])'
 }
+# cffi, of the Python that comes first or of the system's.
+has_cffi() {
+    python3 -c 'import cffi' || /usr/bin/python3 -c 'import cffi'
+}
 needs_build=(
     "compiles cc -x c|gcc libc6-dev"
     "command -v cmake|cmake"
@@ -28,6 +32,8 @@ needs_build=(
     "pkg-config --exists openssl|libssl-dev"
 )
 needs_test=(
+    "compiles c++ -x c++|g++"
+    "has_cffi|python3 python3-cffi"
     "pkg-config --exists cmocka|libcmocka-dev"
     "pkg-config --exists lua5.1|liblua5.1-0-dev"
     "command -v redis-server|redis-server"
@@ -40,6 +46,7 @@ needs_check=(
     "compiles gcc -x c|gcc libc6-dev"
     "compiles g++ -x c++|g++"
     "compiles clang-14 -x c|clang-14"
+    "command -v python3|python3"
     "compiles clang-14 -x c -fsanitize=address|libclang-rt-14-dev"
     "command -v clang-format-14|clang-format-14"
     "command -v groff|groff-base"

@@ -82,7 +82,7 @@ if type fish >/dev/null 2>&1; then
     ran 0 in_fish 'dibs info only-'
     same offered only-here "$(cut -f 1 <<<"$out")"
     ran 0 in_fish 'dibs run --max-r'
-    same offered $'--max-run\tStop the command after so long' "$out"
+    same offered $'--max-run\tStop the command after this time' "$out"
     ran 0 in_fish 'dibs run job -- redis-cl'
     has offered redis-cli "$out"
 else

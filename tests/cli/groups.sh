@@ -47,7 +47,7 @@ same stdout in "$out"
 ran 0 dibs run y -- "$DIBS" run -n --multi x,y -- "$DIBS" run -n y -- echo in
 same stdout in "$out"
 
-case_is 'what makes no sense'
+case_is 'what is refused'
 ran 64 dibs run --multi x,,y -- true
 has stderr "the name '' is empty" "$err"
 ran 64 dibs run --multi x,y,x -- true
@@ -57,13 +57,13 @@ has stderr "unexpected word 'z'" "$err"
 ran 64 dibs run --multi 'x,a b' -- true
 has stderr 'has a space' "$err"
 ran 64 dibs run --multi x,y --quorum "$all" -- true
-has stderr 'do not go together' "$err"
+has stderr 'cannot be used together' "$err"
 ran 64 dibs run -u "$first" --quorum "$all" q -- true
 has stderr 'one too many' "$err"
 ran 64 dibs run --quorum "$first,$second" q -- true
 has stderr '2 addresses given' "$err"
 ran 64 dibs run --quorum "$first,$second,$first" q -- true
-has stderr 'one and the same server' "$err"
+has stderr 'are the same server' "$err"
 ran 64 dibs run --quorum "$first,redis://u:pw@b,$third" q -- true
 has stderr 'can be seen by everybody' "$err"
 ran 64 dibs run --quorum "$first,redis://,$third" q -- true

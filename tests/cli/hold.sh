@@ -35,7 +35,7 @@ ran 0 dibs hold a < <(:)
 same stderr '' "$err"
 
 case_is 'no stdin, as in the background of a script'
-null="dibs: stdin is /dev/null and ends at once, and the hold with it (in a script, '&' does that); use --no-stdin, or give hold a pipe to read from"
+null="dibs: stdin is /dev/null, so the hold ends at once (in a script, '&' does that); use --no-stdin, or give hold a pipe to read from"
 ran 0 sh -c '"$DIBS" hold a & wait $!'
 same stderr "$null" "$err"
 free s a || fail 'is still held'
@@ -44,7 +44,7 @@ same stderr '' "$err"
 
 case_is 'its owner cannot be printed'
 ran 70 sh -c '"$DIBS" hold --status-fd 9 a >/dev/full 9>status.txt'
-same stderr 'dibs: cannot write to stdout: No space left on device; giving a back' \
+same stderr 'dibs: cannot write to stdout: No space left on device; releasing a' \
     "$err"
 same lock released "$(json lock "$(cat status.txt)")"
 free s a || fail 'is still held'

@@ -104,6 +104,6 @@ ran 64 dibs run -s -x a -- true
 has stderr 'only one of --fair, -s and -x' "$err"
 ran 64 dibs run --fair -s a -- true
 ran 64 dibs run -s --min-hold 1s a -- true
-has stderr '--min-hold does not go with -s' "$err"
+has stderr '--min-hold does not work with -s' "$err"
 
 finish

@@ -101,7 +101,7 @@ job=$!
 exec 8>in
 await test -s hold.txt
 ran 75 dibs local stop
-same stderr 'dibs: 1 lock is held there (dibs ls); --force stops it all the same' \
+same stderr 'dibs: 1 lock is held there (dibs ls); --force stops it anyway' \
     "$err"
 alive "$pid" || fail 'it was stopped'
 

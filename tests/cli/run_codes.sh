@@ -32,7 +32,7 @@ row 143 '' '' signal released a -- sh -c 'kill -TERM $$'
 row 137 '' '' signal released a -- sh -c 'kill -KILL $$'
 row 127 '' "dibs: cannot run 'no-such-command': No such file or directory" \
     not-found released a -- no-such-command
-words='this is one word with spaces in it: for a line of shell use -c'
+words='this is one word with spaces in it; use -c for a line of shell'
 row 127 '' "dibs: cannot run 'echo hi': No such file or directory; $words" \
     not-found released a -- 'echo hi'
 row 127 '' "dibs: cannot run 'echo hi': No such file or directory" \
@@ -52,11 +52,11 @@ row 0 '' '' exit released -qw1.5s --lease=500ms -t 1h -k 2m -E 3 a -- true
 row 0 '' '' exit released --max-hold 1h a -- true
 row 0 '' '' exit released --foreground a -- true
 row 5 '' '' exit released --any-name 'a b'$'\n' -- sh -c 'exit 5'
-row 124 '' 'dibs: still running after 100 ms (-t); stopping' \
+row 124 '' 'dibs: the command still runs after 100 ms (-t); stopping it' \
     max-run released -t 100ms a -- sleep 1000
-row 124 '' 'dibs: still running after 100 ms (-t); stopping' max-run released \
+row 124 '' 'dibs: the command still runs after 100 ms (-t); stopping it' max-run released \
     -t 100ms -k 100ms a -- sh -c 'trap "" TERM; while :; do sleep 0.1; done'
-row 124 '' 'dibs: still running after 100 ms (-t); stopping' max-run released \
+row 124 '' 'dibs: the command still runs after 100 ms (-t); stopping it' max-run released \
     -t 100ms -k 0 a -- sleep 1000
 
 case_is 'every lock is free again'

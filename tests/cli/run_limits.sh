@@ -110,7 +110,7 @@ for limit in -n '-w 100ms'; do
     # shellcheck disable=SC2086
     ran 69 timeout -s KILL 60 "$DIBS" run $limit a -- echo no
     same stdout '' "$out"
-    same last "dibs: another process starts or stops the private redis-server and does not get done: it has locked $dir/start.lock" \
+    same last "dibs: another process starts or stops the private redis-server and does not finish; it has locked $dir/start.lock" \
         "$(tail -n 1 err.txt)"
 done
 

@@ -40,7 +40,7 @@ trap '' TERM USR1
 echo ready
 while :; do sleep 0.05; done
 END
-gone_text='the server says that it is not ours any more; stopping the command'
+gone_text='the server says that we do not hold it any more; stopping the command'
 
 # ---- the key goes away under the holder --------------------------------
 

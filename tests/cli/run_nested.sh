@@ -108,7 +108,7 @@ echo on >go
 ended 0 $job
 inner_over 80 lost lost
 same heard TERM "$(cat heard.txt)"
-same stderr 'dibs: lost d: the dibs run around it has ended, and its hold with it; stopping the command' \
+same stderr 'dibs: lost d: the outer dibs run has ended; stopping the command' \
     "$(head -n 1 err.txt)"
 
 case_is 'the outer one ends: it keeps the lock until the inner command is gone'
@@ -168,7 +168,7 @@ case_is 'the outer one loses it'
 start_pair --lease 600ms --on-lost warn d -- d -- bash work.sh
 redis s del d >/dev/null
 inner_over 80 lost lost
-same stderr 'dibs: lost d: the dibs run around it lost it; stopping the command' \
+same stderr 'dibs: lost d: the outer dibs run lost it; stopping the command' \
     "$(head -n 1 err.txt)"
 [ ! -e heard.txt ] || fail 'TERM, though the lock is gone already'
 echo on >go
@@ -232,7 +232,7 @@ echo on >go
 ended 0 $job
 await test -s code.txt
 same code 80 "$(cat code.txt)"
-has stderr 'lost d: the dibs run around it has ended' "$(cat err.txt)"
+has stderr 'lost d: the outer dibs run has ended' "$(cat err.txt)"
 exec 8>&-
 
 case_is 'another file has the number of its descriptor'

@@ -31,7 +31,7 @@ kill_family() { # COMMAND...: runs the family under it, then kills it
         await dead "$(cat pid.$who)" || fail "$who lives"
     done
 }
-case_is 'killed with -9, it takes the command and all its kin with it'
+case_is 'killed with -9, it takes the command and all its children with it'
 kill_family "$DIBS" run a --
 case_is 'its lock ends with its lease'
 held s a || fail 'the lock was freed by nobody'
@@ -159,10 +159,10 @@ ran 7 bash -c 'sleep 0.1 & exec "$DIBS" run a -- sh -c "sleep 0.3; exit 7"'
 
 $CC -o nosys "$HERE/nosys.c" || fail 'cannot build nosys'
 if ./nosys true; then
-    case_is 'without close_range it ends all the same'
+    case_is 'without close_range it ends anyway'
     ran 7 timeout 20 ./nosys "$DIBS" run old -- sh -c 'exit 7'
     free s old || fail 'still held'
 
-    case_is 'without close_range, killed with -9, it takes its kin with it'
+    case_is 'without close_range, killed with -9, it takes its children with it'
     kill_family ./nosys "$DIBS" run old --
 fi

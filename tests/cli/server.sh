@@ -154,7 +154,7 @@ kill -STOP $server_pid
 where 69 '' DIBS_PASSWORD=sesame -- run -u "$three"
 kill -CONT $server_pid
 
-case_is 'a URL that makes no sense'
+case_is 'a URL that is wrong'
 for bad in 127.0.0.1 http://x redis:// redis://h:99999 'redis://h /0' unix://x; do
     ran 64 dibs run -u "$bad" a -- true
     has stderr "'$bad' is not the address of a server" "$err"

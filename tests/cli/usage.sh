@@ -16,7 +16,7 @@ told() {
 
 # wrong 'MESSAGE' 'RIGHT LINE' WORDS...
 wrong() {
-    told "$1" "right would be: $2" "${@:3}"
+    told "$1" "for example: $2" "${@:3}"
 }
 
 # meant 'LINE' WORDS...: a subcommand that there is not.
@@ -26,7 +26,7 @@ meant() {
     told "there is no subcommand '$1'" "did you mean: $line" "$@"
 }
 
-wrong "what shall it be? 'dibs help' shows what there is" \
+wrong "a subcommand is missing; 'dibs help' lists them" \
     'dibs run NAME -- COMMAND'
 meant 'dibs run backup -- true' rum backup -- true
 meant 'dibs run a -- rsync ...' runn a -- rsync -a --password=secret
@@ -46,14 +46,14 @@ meant 'dibs doctor -u URL' docter -u redis://me:secret@db1
 meant 'dibs doctor --url=URL' docter --url=redis://me:secret@db1
 meant 'dibs queue a' qeueu a
 told "there is no subcommand 'frobnicate'" \
-    "'dibs help' shows what subcommands there are" frobnicate a
-told "there is no subcommand ''" "'dibs help' shows what subcommands there are" ''
+    "'dibs help' lists the subcommands" frobnicate a
+told "there is no subcommand ''" "'dibs help' lists the subcommands" ''
 told "help: there is no subcommand 'rum'" 'did you mean: dibs help run' help rum
 told "help: there is no subcommand 'unlock'" 'did you mean: dibs help force-unlock' \
     help unlock
-told "help: there is no subcommand 'xyz'" "'dibs help' shows what there is" help xyz
+told "help: there is no subcommand 'xyz'" "'dibs help' lists the subcommands" help xyz
 
-told "unknown option '--frob'" "'dibs help' shows what options there are" \
+told "unknown option '--frob'" "'dibs help' lists the options" \
     --frob run a -- true
 told "unknown option '-n' in '-n'" 'it goes behind the subcommand: run, hold' \
     -n run a -- true
@@ -67,25 +67,25 @@ told "hold: unknown option '--timeout'" 'did you mean: dibs hold --wait 5s a' \
     hold --timeout 5s a
 told "run: unknown option '--fore'" \
     'did you mean: dibs run --foreground a -- true' run --fore a -- true
-told "run: unknown option '--no'" "'dibs help run' shows what options there are" \
+told "run: unknown option '--no'" "'dibs help run' lists the options" \
     run --no a -- true
 told "run: unknown option '--frob'" \
-    "'dibs help run' shows what options there are" run --frob a -- true
+    "'dibs help run' lists the options" run --frob a -- true
 told "run: unknown option '-z' in '-nz'" \
-    "'dibs help run' shows what options there are" run -nz a -- true
+    "'dibs help run' lists the options" run -nz a -- true
 told "run: unknown option '--yes'" 'it is an option of: force-unlock' \
     run --yes a -- true
 told "hold: unknown option '-t' in '-t'" 'it is an option of: run' hold -t 1s a
 told "force-unlock: unknown option '--force'" \
     'did you mean: dibs force-unlock --yes a' force-unlock --force a
 told "run: unknown option '--a\\nb\\x1b'" \
-    "'dibs help run' shows what options there are" run $'--a\nb\e' a -- true
+    "'dibs help run' lists the options" run $'--a\nb\e' a -- true
 
 # No password in a message.
 told "info: unknown option '--urll'" 'did you mean: dibs info --url=URL a' \
     info --urll=redis://me:secret@db1 a
 told "there is no subcommand 'URL'" \
-    "'dibs help' shows what subcommands there are" redis://me:secret@db1 info
+    "'dibs help' lists the subcommands" redis://me:secret@db1 info
 wrong "info: unexpected word 'URL'" 'dibs info a' info a redis://me:secret@db1
 wrong "info: the NAME of the lock is missing" 'dibs info -u URL NAME' \
     info -u redis://me:secret@db1
@@ -96,7 +96,7 @@ wrong 'run: the NAME of the lock is missing' 'dibs run -n NAME -- true' \
     run -n -- true
 wrong 'run: the command is missing' 'dibs run a -- COMMAND' run a
 wrong 'run: the command is missing' 'dibs run a -- COMMAND' run a --
-wrong "run: unexpected word 'true'; the command stands behind --" \
+wrong "run: unexpected word 'true'; the command comes behind --" \
     'dibs run a -- true' run a true
 wrong "run: unexpected word 'b'" 'dibs run a -- true' run a b -- true
 wrong "run: --no-wait takes no value: '--no-wait=1'" \
@@ -143,7 +143,7 @@ wrong 'run: --lease: shorter than 100 ms' \
     'dibs run --lease 30s backup -- rsync -a x y' run --lease 0 a -- true
 wrong 'run: --max-hold: shorter than 100 ms' \
     'dibs run --max-hold 1h backup -- make all' run --max-hold 1ms a -- true
-wrong 'run: --max-hold says nothing with --no-renew' \
+wrong 'run: --max-hold has no effect with --no-renew' \
     'dibs run --no-renew --lease 1h backup -- make all' \
     run --no-renew --max-hold 1s a -- true
 wrong 'run: --min-hold is longer than --max-hold: nobody would hold the lock in between' \
@@ -169,14 +169,14 @@ wrong 'run: --fair-call: shorter than 100 ms' \
 wrong 'run: --fair-call: shorter than 100 ms' \
     'dibs run --fair --fair-call 5s backup -- make' \
     run --fair --fair-call 0 a -- true
-wrong 'run: --fair-call says nothing without --fair' \
+wrong 'run: --fair-call has no effect without --fair' \
     'dibs run --fair --fair-call 5s backup -- make' \
     run --fair-call 1s a -- true
 wrong "run: -E: '256' is not a code, 0 to 255" 'dibs run -E 75 a -- true' \
     run -E 256 a -- true
 wrong "run: -E: '-1' is not a code, 0 to 255" 'dibs run -E 75 a -- true' \
     run -E -1 a -- true
-wrong "run: --on-lost: 'pray' is none of term, kill, warn, exec:CMD or a signal" \
+wrong "run: --on-lost: 'pray' is not one of term, kill, warn, exec:CMD or a signal" \
     'dibs run --on-lost term a -- true' run --on-lost pray a -- true
 wrong "run: --status-fd: 'x' is not a descriptor" \
     'dibs run --status-fd 3 a -- true' run --status-fd x a -- true
@@ -192,7 +192,7 @@ wrong "run: --log: 'xml' is neither text nor json" \
 wrong "run: -u: '' is empty" 'dibs run -u redis://db1.example:6379 a -- true' \
     run -u '' a -- true
 
-wrong "run: --multi: 'c,d' is a second one; put all of them behind the first" \
+wrong "run: --multi: 'c,d' is given a second time; put all of them into one option" \
     'dibs run --multi a,b --multi stock,orders -- true' \
     run --multi a,b --multi c,d -- true
 DIBS_URL='' wrong '$DIBS_URL is set, but empty' 'unset DIBS_URL DIBS_URL_FILE' \
@@ -220,7 +220,7 @@ wrong 'info: the NAME of the lock is missing' 'dibs info NAME' info
 wrong "ls: unexpected word 'b'" 'dibs ls a' ls a b
 wrong 'force-unlock: the NAME of the lock is missing' \
     'dibs force-unlock --yes NAME' force-unlock --yes
-wrong "force-unlock: whoever holds 'a' will lose it while at work; say --yes if that is what you want" \
+wrong "force-unlock: the holder of 'a' loses it while it works; add --yes if you want that" \
     'dibs force-unlock --yes NAME' force-unlock a
 wrong 'local: status or stop is missing' 'dibs local status' local
 wrong "local: 'start' is neither status nor stop" 'dibs local status' \
@@ -247,7 +247,7 @@ refused "cannot read the URL from '$T/none': No such file or directory" \
 refused "there is no URL in '$T/empty'" run --url-file "$T/empty" a -- true
 refused "there is no password in '$T/empty'" \
     run -u redis://h --password-file "$T/empty" a -- true
-refused "'db1.example' is not the address of a server: it begins with no scheme that dibs knows; right would be: redis://db1.example:6379 or unix:///run/redis.sock" \
+refused "'db1.example' is not the address of a server: it begins with no scheme that dibs knows; for example: redis://db1.example:6379 or unix:///run/redis.sock" \
     run -u db1.example a -- true
 
 case_is 'a password is not shown'
@@ -298,7 +298,7 @@ has stdout uptime "$out"
 ran 0 dibs help local
 has stdout 'dibs local status|stop [--force]' "$out"
 ran 0 dibs help run
-has stdout 'when the lock is being lost, never more than a third' "$(tr -s ' \n' ' ' <out.txt)"
+has stdout 'when the lock is being lost, a third of the lease at most' "$(tr -s ' \n' ' ' <out.txt)"
 case_is version
 ran 0 dibs version
 case $out in

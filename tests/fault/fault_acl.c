@@ -217,17 +217,17 @@ static void use(const struct kind *k, struct kit_client *a,
     wait_for_it(k, la, lb, dibs_owner_new(b->c));
 
     /* Inside one client: handed over, or in turn. */
-    dibs_owner heir = dibs_owner_new(a->c);
+    dibs_owner next_owner = dibs_owner_new(a->c);
     fine(k->name, "taking", dibs_lock_acquire(la, NULL));
     fine(k->name, "lining up",
-         dibs_lock_acquire_async(la, DIBS_LOCK_OPTS(.owner = heir), kit_ended,
-                                 &end));
+         dibs_lock_acquire_async(la, DIBS_LOCK_OPTS(.owner = next_owner),
+                                 kit_ended, &end));
     fine(k->name, "giving back", dibs_lock_release(la, NULL));
     fine(k->name, "inheriting", kit_wait(&end));
     fine(k->name, "forcing", dibs_lock_force_release(la, &was));
     assert_true(was);
     kit_gone(k->name, NAME);
-    assert_int_equal(dibs_lock_release(la, DIBS_LOCK_OPTS(.owner = heir)),
+    assert_int_equal(dibs_lock_release(la, DIBS_LOCK_OPTS(.owner = next_owner)),
                      DIBS_ERR_LOST);
     dibs_lock_free(la);
     dibs_lock_free(lb);

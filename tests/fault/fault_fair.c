@@ -401,7 +401,7 @@ static void test_fair_server_restarted(void **state)
     (void)state;
     line_up(&line);
     ts_server_restart(kit_srv);
-    for (int i = 0; i < LINE; i++) { /* whoever comes first has it first */
+    for (int i = 0; i < LINE; i++) { /* the one that comes first has it first */
         int who = -1;
         struct ts_wait w = ts_wait_begin(TS_SOON);
         while (who < 0) {
@@ -422,8 +422,8 @@ static void test_fair_server_restarted(void **state)
     TS_WAIT(ts_nkeys(kit_srv) == 0);
 }
 
-/* Closing while the farewells cannot be said: says so, and those left behind
- * cost the next one its second, no more. */
+/* Closing while waiters cannot leave the queue: close says so, and those left
+ * behind cost the next one its second, no more. */
 static void test_fair_close_unheard(void **state)
 {
     struct line line = {.k = NULL};

@@ -200,7 +200,8 @@ static void test_stopped_in_the_queue(void **state)
     let_go(0, 2);
 }
 
-/* Nobody of ours is behind it: whoever gave the lock back looks after it. */
+/* Nobody of ours is behind it: the one that gave the lock back looks after it.
+ */
 static void test_stopped_before_a_stranger(void **state)
 {
     struct ts_child *first = children[0], *holder = children[1];

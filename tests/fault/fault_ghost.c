@@ -248,21 +248,21 @@ static void partial_then_taken(enum kit_user user)
     end(&sc);
 }
 
-/* A hands over to B. Either one copy is held back, or every one; then B gets
- * it all the same, later. Then the first owner, or the second, has it again
- * when the ghost comes. */
+/* A hands over to B. Either one copy is held back, or every one; then B gets it
+ * anyway, later. Then the first owner, or the second, has it again when the
+ * ghost comes. */
 static void handover_then_taken(enum kit_user user, unsigned copies,
                                 bool by_heir)
 {
     struct scene sc =
         scene(copies > 1 ? "hand-over, given up" : "hand-over", user, true);
-    struct kit_end heir = {.err = DIBS_OK};
+    struct kit_end next_end = {.err = DIBS_OK};
 
     take(&sc, sc.a);
-    line_up(&sc, sc.b, &heir);
+    line_up(&sc, sc.b, &next_end);
     hold_back(&sc, &dibs__script_basic_handover, copies);
     give(&sc, sc.a, copies > 1 ? DIBS_ERR_UNKNOWN : DIBS_OK);
-    want(&sc, "inheriting", kit_wait(&heir), DIBS_OK);
+    want(&sc, "next owner", kit_wait(&next_end), DIBS_OK);
     kit_check(sc.where, sc.l, sc.b, sc.name, 1);
     give(&sc, sc.b, DIBS_OK);
     take(&sc, by_heir ? sc.b : sc.a);
@@ -275,21 +275,21 @@ static void handover_then_taken(enum kit_user user, unsigned copies,
 }
 
 /* All copies of a hand-over come while the lock is still the old owner's, at
- * the server: before anybody could free it. The heir must get it, and what the
- * ghosts do must not stay. */
+ * the server: before anybody could free it. The next owner must get it, and
+ * what the ghosts do must not stay. */
 static void handover_at_once(enum kit_user user)
 {
     struct scene sc = scene("hand-over, at once", user, false);
-    struct kit_end heir = {.err = DIBS_OK};
+    struct kit_end next_end = {.err = DIBS_OK};
 
     take(&sc, sc.a);
-    line_up(&sc, sc.b, &heir);
+    line_up(&sc, sc.b, &next_end);
     hold_back(&sc, &dibs__script_basic_handover, 0);
     kit_rule(&dibs__script_basic_force, sc.name,
              &(struct ts_rule){.action = TS_HOLD_REQUEST, .count = 2});
     give(&sc, sc.a, DIBS_ERR_UNKNOWN);
     let_go(&sc);
-    want(&sc, "inheriting", kit_wait(&heir), DIBS_OK);
+    want(&sc, "next owner", kit_wait(&next_end), DIBS_OK);
     kit_check(sc.where, sc.l, sc.b, sc.name, 1);
     give(&sc, sc.b, DIBS_OK);
     end(&sc);
@@ -394,12 +394,12 @@ enum verb { ACQUIRE, RELEASE, HAND_OVER, VERBS };
  * the server goes on. */
 static void one_round(struct scene *sc, enum stop how, enum verb verb)
 {
-    struct kit_end heir = {.err = DIBS_OK}, again = {.err = DIBS_OK};
+    struct kit_end next_end = {.err = DIBS_OK}, again = {.err = DIBS_OK};
 
     if (verb != ACQUIRE)
         take(sc, sc->a);
     if (verb == HAND_OVER)
-        line_up(sc, sc->b, &heir);
+        line_up(sc, sc->b, &next_end);
     server_stop(how);
     if (verb == ACQUIRE)
         want(sc, "trying", dibs_lock_try(sc->l, NULL), DIBS_ERR_UNKNOWN);
@@ -408,7 +408,7 @@ static void one_round(struct scene *sc, enum stop how, enum verb verb)
     line_up(sc, sc->a, &again);
     server_go_on(how);
     if (verb == HAND_OVER) {
-        want(sc, "inheriting", kit_wait(&heir), DIBS_OK);
+        want(sc, "next owner", kit_wait(&next_end), DIBS_OK);
         kit_check(sc->where, sc->l, sc->b, sc->name, 1);
         give(sc, sc->b, DIBS_OK);
     }

@@ -76,7 +76,7 @@ static void test_limits_behind_own_release(void **state)
     finish(&sc);
 }
 
-/* A try has a command's time, and then it is not to be had. */
+/* A try has the time of one command, and is BUSY then. */
 static void test_limits_of_try(void **state)
 {
     struct scene sc = begin(&(struct kit_opts){.timeout_ms = HASTY_MS});
@@ -96,7 +96,7 @@ static void test_limits_of_try(void **state)
     finish(&sc);
 }
 
-/* The client closes: whoever stands behind hears so at once. */
+/* The client closes: the one that stands behind is told so at once. */
 static void test_limits_behind_closed(void **state)
 {
     struct scene sc = begin(&(struct kit_opts){0});
@@ -121,9 +121,9 @@ static void test_limits_behind_closed(void **state)
     finish(&sc);
 }
 
-/* A line that io looks after for the sake of such a call only: whoever joins it
- * is looked after, too. The lock is taken away behind everybody's back, which
- * the next renewal would find out, a long time from now. */
+/* A line that io looks after for the sake of such a call only: the one that
+ * joins it is looked after, too. The lock is taken away behind everybody's
+ * back, which the next renewal would find out, a long time from now. */
 static void test_limits_joined(void **state)
 {
     struct scene sc = begin(&(struct kit_opts){0});

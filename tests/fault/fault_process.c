@@ -219,8 +219,8 @@ static void test_waiter_killed(void **state)
 /* ---- threads that are canceled ----------------------------------------- */
 
 /* A canceled thread leaves its functions without returning from them. What
- * AddressSanitizer noted about their stack would then be held against whoever
- * uses it next, so it is to note nothing. */
+ * AddressSanitizer noted about their stack would then be held against the one
+ * that uses it next, so it is to note nothing. */
 #define LEFT_BY_CANCEL __attribute__((no_sanitize_address))
 
 struct doomed {
@@ -368,7 +368,7 @@ static void alarm_every(suseconds_t us)
 }
 
 /* A signal every millisecond interrupts every system call that waits. Nobody
- * notices; and time limits are kept, though each call starts anew. */
+ * notices; and time limits are kept, though each call starts again. */
 static void test_interrupted(void **state)
 {
     struct kit_client *k =

@@ -142,7 +142,7 @@ static void test_connection_down_at_release(void **state)
     close_both(&sc);
 }
 
-/* Each time the subscription is made anew, the waiter looks. */
+/* Each time the subscription is made again, the waiter looks. */
 static void test_new_subscription_wakes(void **state)
 {
     struct scene sc = open_both(NULL);

@@ -124,7 +124,7 @@ static void test_quorum_verdicts(void **state)
     qk_part(&p);
 }
 
-/* Whoever waits gets it when the third server is free, and not before. */
+/* The one that waits gets it when the third server is free, and not before. */
 static void test_quorum_waits(void **state)
 {
     struct kit_end end = {.err = DIBS_OK};

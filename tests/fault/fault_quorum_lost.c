@@ -126,7 +126,7 @@ static void test_quorum_keys_taken_over(void **state)
     end("taken over", &p, 0);
 }
 
-/* Two servers start anew and empty: nothing of ours is made there. */
+/* Two servers start again and empty: nothing of ours is made there. */
 static void test_quorum_two_restarted(void **state)
 {
     struct qk_party p;

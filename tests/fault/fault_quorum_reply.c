@@ -68,7 +68,7 @@ static void begin(struct run *r, enum step st, const struct loss *loss,
                   unsigned way)
 {
     snprintf(r->where, sizeof r->where, "%s, %s%s at %#x, %s, %s",
-             step_names[st], loss->name, r->for_ever ? " for ever" : "", r->bad,
+             step_names[st], loss->name, r->for_ever ? " forever" : "", r->bad,
              way & 2 ? "no CLIENT KILL" : "CLIENT KILL",
              way & 1 ? "async" : "sync");
     r->async = way & 1;
@@ -429,7 +429,7 @@ static void test_quorum_late_at_the_limit(void **state)
     qk_part(&p);
 }
 
-/* The same for the question which server it is: asked anew whenever it may be
+/* The same for the question which server it is: asked again whenever it may be
  * another one. */
 static void test_quorum_check_at_the_limit(void **state)
 {

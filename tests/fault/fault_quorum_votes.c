@@ -26,7 +26,7 @@ static void test_votes_late_and_lost(void **state)
     int info = ts_proxy_rule(
         qk_nodes[late].px,
         &(struct ts_rule){.action = TS_HOLD_REPLY, .match = "INFO"});
-    /* A connection that is made anew renews before all else. */
+    /* A connection that is made again renews before all else. */
     ts_proxy_rule(qk_nodes[late].px,
                   &(struct ts_rule){.action = TS_HOLD_REPLY,
                                     .match = "EVAL*",

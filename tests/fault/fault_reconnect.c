@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * fault_reconnect.c - after a connection was made anew, holders know at once
+ * fault_reconnect.c - after a connection was made again, holders know at once
  * whether they still hold.
  *
  * Leases are so long that no renewal is due while a test runs: whatever is

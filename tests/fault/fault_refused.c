@@ -190,7 +190,7 @@ static void test_full(void **state)
     struct kit_client *k =
         kit_open(&(struct kit_opts){.direct = true, .lease_ms = LEASE_MS});
     dibs_lock *l = kit_lock(k, "full"), *fixed = kit_lock(k, "fixed");
-    dibs_owner heir = dibs_owner_new(k->c);
+    dibs_owner next_owner = dibs_owner_new(k->c);
     struct kit_end end = {.err = DIBS_OK};
     atomic_int lost = 0;
 
@@ -213,13 +213,15 @@ static void test_full(void **state)
     /* The lease is the first write of a hand-over, and is not refused. */
     kit_want("lining up",
              dibs_lock_acquire_async(
-                 fixed, DIBS_LOCK_OPTS(.owner = heir, .lease_ms = LEASE_MS),
+                 fixed,
+                 DIBS_LOCK_OPTS(.owner = next_owner, .lease_ms = LEASE_MS),
                  kit_ended, &end),
              DIBS_OK);
     kit_want("handing over", dibs_lock_release(fixed, NULL), DIBS_OK);
     kit_want("inheriting", kit_wait(&end), DIBS_OK);
     kit_want("giving back",
-             dibs_lock_release(fixed, DIBS_LOCK_OPTS(.owner = heir)), DIBS_OK);
+             dibs_lock_release(fixed, DIBS_LOCK_OPTS(.owner = next_owner)),
+             DIBS_OK);
     kit_gone("given back", "fixed");
 
     long long renewals = ts_command_calls(kit_srv, "pexpire");
@@ -238,18 +240,18 @@ static void test_full(void **state)
 }
 
 /* A hand-over is refused before it has done anything. Then the lock is simply
- * given back, and the heir gets it like anybody else. */
+ * given back, and the next owner gets it like anybody else. */
 static void test_handover_refused(void **state)
 {
     struct kit_client *k = kit_open(&(struct kit_opts){.lazy = false});
     dibs_lock *l = kit_lock(k, "refused");
-    dibs_owner heir = dibs_owner_new(k->c);
+    dibs_owner next_owner = dibs_owner_new(k->c);
     struct kit_end end = {.err = DIBS_OK};
 
     (void)state;
     kit_want("taking", dibs_lock_acquire(l, NULL), DIBS_OK);
     kit_want("lining up",
-             dibs_lock_acquire_async(l, DIBS_LOCK_OPTS(.owner = heir),
+             dibs_lock_acquire_async(l, DIBS_LOCK_OPTS(.owner = next_owner),
                                      kit_ended, &end),
              DIBS_OK);
     int id =
@@ -259,8 +261,9 @@ static void test_handover_refused(void **state)
     kit_want("handing over", dibs_lock_release(l, NULL), DIBS_OK);
     assert_true(ts_rule_hits(kit_px, id) > 0);
     kit_want("inheriting", kit_wait(&end), DIBS_OK);
-    kit_check("the heir's", l, heir, "refused", 1);
-    kit_want("giving back", dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = heir)),
+    kit_check("the next owner's", l, next_owner, "refused", 1);
+    kit_want("giving back",
+             dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = next_owner)),
              DIBS_OK);
     kit_gone("given back", "refused");
     dibs_lock_free(l);

@@ -28,8 +28,8 @@ struct scene {
     struct loss_run run;
     struct kit_client *rival; /* it has the lock, if there is one */
     dibs_lock *rival_lock;
-    dibs_owner heir;
-    struct kit_end heir_end;
+    dibs_owner next_owner;
+    struct kit_end next_end;
 };
 
 /* ---- calls, sync or async ---------------------------------------------- */
@@ -100,7 +100,7 @@ struct step {
     const struct dibs__script *script;
     size_t reply_len;   /* at least */
     int before, after;  /* our holds, when all is well */
-    bool heir;          /* somebody here waits for the lock */
+    bool next_owner;    /* somebody here waits for the lock */
     bool rival;         /* somebody else has it */
     bool watched;       /* the watchdog's doing: a short lease */
     dibs_err timed_out; /* what one reply that never comes leads to */
@@ -119,7 +119,7 @@ static const struct step steps[] = {
     {"release", &dibs__script_basic_release, 4, .before = 1, .after = 0,
      .act = loss_release},
     {"hand-over", &dibs__script_basic_handover, 4, .before = 1, .after = 0,
-     .heir = true, .act = loss_release},
+     .next_owner = true, .act = loss_release},
     {"force release", &dibs__script_basic_force, 4, .rival = true,
      .act = force},
     {"info", &dibs__script_basic_info, 60, .before = 1, .after = 1,
@@ -149,12 +149,12 @@ static void begin(struct scene *sc, const struct step *st,
         sc->rival_lock = kit_lock(sc->rival, r->name);
         assert_int_equal(dibs_lock_acquire(sc->rival_lock, NULL), DIBS_OK);
     }
-    sc->heir = dibs_owner_new(r->k->c);
-    if (st->heir)
-        assert_int_equal(
-            dibs_lock_acquire_async(r->l, DIBS_LOCK_OPTS(.owner = sc->heir),
-                                    kit_ended, &sc->heir_end),
-            DIBS_OK);
+    sc->next_owner = dibs_owner_new(r->k->c);
+    if (st->next_owner)
+        assert_int_equal(dibs_lock_acquire_async(
+                             r->l, DIBS_LOCK_OPTS(.owner = sc->next_owner),
+                             kit_ended, &sc->next_end),
+                         DIBS_OK);
     if (!r->async)
         kit_warm(r->k, r->l, r->name);
     char *needle = kit_needle(st->script, r->name);
@@ -168,22 +168,23 @@ static void give_back(struct scene *sc, const struct step *st)
     struct loss_run *r = &sc->run;
     dibs_err err;
 
-    if (st->heir) {
-        err = kit_wait(&sc->heir_end);
+    if (st->next_owner) {
+        err = kit_wait(&sc->next_end);
         if (err != DIBS_OK)
-            fail_msg("%s: the heir gets: %s", r->where, dibs_strerror(err));
-        kit_check(r->where, r->l, sc->heir, r->name, 1);
+            fail_msg("%s: the next owner gets: %s", r->where,
+                     dibs_strerror(err));
+        kit_check(r->where, r->l, sc->next_owner, r->name, 1);
         err = dibs_lock_release(
-            r->l, DIBS_LOCK_OPTS(.owner = sc->heir, .wait_ms = TS_SOON));
+            r->l, DIBS_LOCK_OPTS(.owner = sc->next_owner, .wait_ms = TS_SOON));
         if (err != DIBS_OK)
-            fail_msg("%s: the heir gives it back: %s", r->where,
+            fail_msg("%s: the next owner gives it back: %s", r->where,
                      dibs_strerror(err));
     }
     loss_give_back(r);
 }
 
-/* The rival goes. Whoever lost one reply has forced it out; whoever lost all
- * of them may have, or not. */
+/* The rival goes. The one that lost one reply has forced it out; the one that
+ * lost all of them may have, or not. */
 static void part(struct scene *sc)
 {
     if (!sc->rival)
@@ -216,7 +217,7 @@ static bool lose_one(const struct step *st, const struct loss *loss,
     begin(&sc, st, loss);
     dibs_err err = st->act(r);
     bool sure = loss_verdict(r, err, st->timed_out);
-    if (err == DIBS_OK && !st->heir)
+    if (err == DIBS_OK && !st->next_owner)
         kit_check(r->where, r->l, 0, r->name, st->after);
     give_back(&sc, st);
     end(r);
@@ -358,7 +359,7 @@ static void test_late_answer_shortens_what_is_left(void **state)
 {
     struct kit_client *k = kit_open(&(struct kit_opts){.lazy = false});
     dibs_lock *l = kit_lock(k, "late");
-    dibs_owner heir = dibs_owner_new(k->c);
+    dibs_owner next_owner = dibs_owner_new(k->c);
     struct kit_end end = {.err = DIBS_OK}, inherited = {.err = DIBS_OK};
 
     (void)state;
@@ -372,9 +373,10 @@ static void test_late_answer_shortens_what_is_left(void **state)
     long long left = ts_pttl(kit_srv, "late");
     assert_true(dibs_lock_valid_ms(l, 0) <= left);
 
-    assert_int_equal(dibs_lock_acquire_async(l, DIBS_LOCK_OPTS(.owner = heir),
-                                             kit_ended, &inherited),
-                     DIBS_OK);
+    assert_int_equal(
+        dibs_lock_acquire_async(l, DIBS_LOCK_OPTS(.owner = next_owner),
+                                kit_ended, &inherited),
+        DIBS_OK);
     int id = hold_reply(&dibs__script_basic_handover, "late");
     memset(&end, 0, sizeof end);
     assert_int_equal(dibs_lock_release_async(l, NULL, kit_ended, &end),
@@ -385,7 +387,7 @@ static void test_late_answer_shortens_what_is_left(void **state)
     assert_int_equal(kit_wait(&end), DIBS_OK);
     assert_int_equal(kit_wait(&inherited), DIBS_OK);
     left = ts_pttl(kit_srv, "late");
-    assert_true(dibs_lock_valid_ms(l, heir) <= left);
+    assert_true(dibs_lock_valid_ms(l, next_owner) <= left);
     dibs_lock_free(l);
     kit_close(k);
 }

@@ -43,7 +43,7 @@ static void user_change(const char *rights)
     free(copy);
 }
 
-/* Nothing is locked for ever. */
+/* Nothing is locked forever. */
 static void no_key_without_ttl(const char *where, const char *name)
 {
     if (ts_pttl(kit_srv, name) == -1)
@@ -194,11 +194,11 @@ static void test_handover_forbidden(void **state)
     user_may("");
     struct kit_client *k = kit_open(&(struct kit_opts){.name = "some"});
     dibs_lock *l = kit_lock(k, "hand");
-    dibs_owner heir = dibs_owner_new(k->c);
+    dibs_owner next_owner = dibs_owner_new(k->c);
     want("-pexpire", "taking", dibs_lock_acquire(l, NULL), DIBS_OK);
     want("-pexpire", "lining up",
          dibs_lock_acquire_async(
-             l, DIBS_LOCK_OPTS(.owner = heir, .lease_ms = 2 * KIT_LONG),
+             l, DIBS_LOCK_OPTS(.owner = next_owner, .lease_ms = 2 * KIT_LONG),
              kit_ended, &end),
          DIBS_OK);
     user_change("-pexpire");

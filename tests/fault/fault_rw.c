@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * fault_rw.c - both halves of the read-write lock when things go wrong: replies
- * that are lost, at every step and in every way; a server that starts anew, or
+ * that are lost, at every step and in every way; a server that starts again, or
  * that stops for a while.
  *
  * Whatever happened, the answer is right, the server has exactly the holds that
@@ -331,7 +331,7 @@ static void test_rw_all_lost(void **state)
                     lose_for_ever(&steps[s], some[i], half, way++ % 4);
 }
 
-/* ---- a server that starts anew, or stops ------------------------------- */
+/* ---- a server that starts again, or stops ------------------------------- */
 
 /* One that holds this half, renewed. */
 static void hold(struct scene *sc, enum half half, int64_t lease_ms)

@@ -30,8 +30,8 @@ static void wait_async(dibs_lock *l, struct kit_end *end)
 
 /* ---- gone and back ----------------------------------------------------- */
 
-/* The server comes back and knows nothing. The holder learns that it lost;
- * who waits gets the lock, and whoever comes later too. */
+/* The server comes back and knows nothing. The holder learns that it lost; who
+ * waits gets the lock, and the one that comes later too. */
 static void test_restarted_empty(void **state)
 {
     struct kit_opts o = {.direct = true, .lease_ms = LEASE_MS};
@@ -130,9 +130,9 @@ static void test_away(void **state)
     kit_close(k);
 }
 
-/* A lock with a lease of its own, longer than that of the client's other
- * locks, is given back while the server cannot be reached for longer than
- * those last. It is freed all the same once the server is there again. */
+/* A lock with a lease of its own, longer than that of the client's other locks,
+ * is given back while the server cannot be reached for longer than those last.
+ * It is freed anyway once the server is there again. */
 static void test_release_outlives_short_leases(void **state)
 {
     struct kit_client *k = kit_open(

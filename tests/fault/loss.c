@@ -56,7 +56,7 @@ void loss_begin(struct loss_run *r, const char *stem, const char *step,
 
     r->loss = loss;
     snprintf(r->where, sizeof r->where, "%s, %s, %s%s, %s, %s", stem, step,
-             loss->name, r->for_ever ? " for ever" : "",
+             loss->name, r->for_ever ? " forever" : "",
              r->user == KIT_MEEK ? "no CLIENT KILL" : "CLIENT KILL",
              r->async ? "async" : "sync");
     r->name = kit_name(stem);
@@ -119,7 +119,7 @@ void loss_take_again(struct loss_run *r)
     dibs_err err = dibs_lock_acquire(r->l, DIBS_LOCK_OPTS(.wait_ms = TS_SOON));
 
     if (err != DIBS_OK)
-        fail_msg("%s: not to be had again: %s", r->where, dibs_strerror(err));
+        fail_msg("%s: cannot be taken again: %s", r->where, dibs_strerror(err));
 }
 
 void loss_end(struct loss_run *r)

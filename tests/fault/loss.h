@@ -65,7 +65,7 @@ void loss_hold(struct loss_run *r, int times);
 void loss_trap(struct loss_run *r, const char *needle);
 /* One was lost, and the step's answer is right: OK, or timed_out where nothing
  * came. False: a reply did not come in time although nobody lost it, so this
- * says nothing; all is well all the same. */
+ * says nothing; all is well anyway. */
 bool loss_verdict(struct loss_run *r, dibs_err err, dibs_err timed_out);
 /* The verdict said nothing for the so-manieth time: fails the test when that
  * is too often. */

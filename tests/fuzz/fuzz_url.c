@@ -2,8 +2,8 @@
  *
  * fuzz_url.c - any bytes as a URL.
  *
- * What is accepted must be usable as it stands by whoever connects; what is
- * refused must leave the result alone. With libFuzzer this file is the whole
+ * What is accepted must be usable as it stands by the one that connects; what
+ * is refused must leave the result alone. With libFuzzer this file is the whole
  * program; fuzz_main.c turns it into an ordinary test over the seeds.
  */
 #include "net/url.h"

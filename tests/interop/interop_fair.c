@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * interop_fair.c - one queue for dibs and Redisson: first come, first served,
- * whoever came; and nobody who died stands in the way for long.
+ * the one that came; and nobody who died stands in the way for long.
  */
 #include "interop/kit.h"
 

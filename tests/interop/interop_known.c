@@ -238,11 +238,11 @@ static void test_dead_head(void **state)
         "times a second");
     assert_false(jvm_done(jvm, id));
 
-    /* A dibs client that comes along clears the dead away. */
+    /* The next dibs client that asks removes the dead waiters. */
     struct waiter w;
     waiter_start(&w, dib, FAIR, NAME, NULL);
     int64_t begin = kit_now_us();
-    say("until dibs comes along; then it is served after",
+    say("until a dibs client asks; then it is served after",
         (double)(GRANTED(jvm, id).end_us - begin) / 1e6, "s");
     JAVA("b", "unlock", FAIR, NAME, NULL);
     FINE(waiter_end(&w));
@@ -267,7 +267,7 @@ static void test_fair_waiter_outlives_a_lease(void **state)
     bool asleep = !jvm_done(jvm, id);
     print_message("             a fair waiter whose holder dies after a "
                   "renewal %s\n",
-                  asleep ? "sleeps on, until dibs comes along" : "is served");
+                  asleep ? "sleeps on, until a dibs client asks" : "is served");
     assert_int_equal(asleep, jvm_older(jvm, 3, 32));
     if (asleep)
         assert_false(kit_free_for_dibs(FAIR, NAME));
@@ -279,7 +279,7 @@ static void test_fair_waiter_outlives_a_lease(void **state)
 }
 
 /* Java takes 300 s off the score of a dibs waiter that counts on 5 s: it is
- * thrown out as dead, and stands at the end when it asks again. */
+ * removed as dead, and stands at the end when it asks again. */
 static void test_settings_that_differ(void **state)
 {
     dibs_client *c = kit_open(DIBS_CLIENT_OPTS(.fair_wait_ms = 5000));

@@ -193,8 +193,8 @@ static void test_java_lease_ends(void **state)
     }
 }
 
-/* Before 3.32 a fair waiter of Redisson's may sleep for ever when a lease ends
- * (interop_known). A dibs client that comes along calls it. */
+/* Before 3.32 a fair waiter of Redisson's may sleep forever when a lease ends
+ * (interop_known). The next dibs client that asks calls it. */
 static void wake_old_fair_waiter(const struct pair *p, int id, const char *name)
 {
     if (p->asks != FAIR || !jvm_older(jvm, 3, 32))

@@ -4,10 +4,10 @@
  * locks of all kinds at random for $SOAK seconds (60).
  *
  * The witness is in another database of the server. A lock's cell there is a
- * number: whoever is in adds to it, a reader 1, whoever must be alone ALONE.
- * What the cell says on the way in and out shows who else is there. Besides,
- * whoever is alone counts up another number in two steps, so that two at a time
- * lose one. The dibs processes also have a witness in shared memory.
+ * number: a holder adds to it, a reader 1, a holder that must be alone ALONE.
+ * What the cell says on the way in and out shows who else is there. Besides, a
+ * holder that is alone counts up another number in two steps, so that two at a
+ * time lose one. The dibs processes also have a witness in shared memory.
  * Helper.java does the same.
  *
  * A Java waiter that misses the message of a writer (docs/interop.md) sleeps

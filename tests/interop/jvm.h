@@ -35,7 +35,7 @@ struct jvm_answer {
  * "watchdog=MS" or "fairwait=MS", ended by NULL; or NULL. */
 struct jvm *jvm_start(int port, const char *const *extra);
 void jvm_stop(struct jvm *j); /* in good order; accepts NULL */
-void jvm_kill(struct jvm *j); /* kill -9; jvm_stop it all the same */
+void jvm_kill(struct jvm *j); /* kill -9; jvm_stop it anyway */
 
 const char *jvm_version(const struct jvm *j); /* Redisson's */
 bool jvm_older(const struct jvm *j, int major, int minor);

@@ -3,9 +3,9 @@
  * lost_kit.h - what the tests of on_lost share: an argument that knows when it
  * is gone, and callbacks that others wait behind.
  *
- * The argument is on the stack of whoever releases, and is wiped when the
- * release has returned. So the sanitizers see what comes too late, and so does
- * the mark at its head.
+ * The argument is on the stack of the caller of the release, and is wiped when
+ * the release has returned. So the sanitizers see what comes too late, and so
+ * does the mark at its head.
  */
 #ifndef DIBS_TESTS_LOST_KIT_H
 #define DIBS_TESTS_LOST_KIT_H

@@ -189,7 +189,7 @@ static inline dibs_member kit_member(dibs_lock *g, size_t i, dibs_owner owner)
     return m;
 }
 
-/* A stranger has it, as a kind that is in the way of this member, and for ever
+/* A stranger has it, as a kind that is in the way of this member, and forever
  * if ms is 0. */
 static inline void kit_block(const struct word *word, long long ms)
 {

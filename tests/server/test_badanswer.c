@@ -190,7 +190,7 @@ static void test_badanswer_twice(void **state)
     ts_proxy_stop(px);
 }
 
-/* Every byte on its own: slow, and right all the same. */
+/* Every byte on its own: slow, and right anyway. */
 static void test_badanswer_bytewise(void **state)
 {
     struct ts_proxy *px = ts_proxy_start(srv);

@@ -205,7 +205,7 @@ static void test_badinput_client_opts(void **state)
 
         BAD(dibs_client_open(ts_server_url(srv), &o, &c), rows[i].why);
         assert_null(c);
-        /* Whoever listens hears the same, before the call returns. */
+        /* The one that listens hears the same, before the call returns. */
         o.on_event = hear;
         o.event_arg = &said;
         BAD(dibs_client_open(ts_server_url(srv), &o, &c), rows[i].why);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_close.c - the end of a client: what it held is free, what it had is
- * gone, and whoever was in the middle of something is told.
+ * gone, and the one that was in the middle of something is told.
  */
 #include "server/kit.h"
 
@@ -381,8 +381,8 @@ static void test_close_during_try(void **state)
 }
 
 /* Leaving the queue of a fair lock takes the server long where the queue is
- * long. Here it takes for ever: the other locks are free all the same, also
- * those whose name comes later. */
+ * long. Here it takes forever: the other locks are free anyway, also those
+ * whose name comes later. */
 static void test_close_before_leaving_queues(void **state)
 {
     enum { WAITERS = 5 };
@@ -437,8 +437,8 @@ static void test_close_before_leaving_queues(void **state)
     ts_proxy_stop(px);
 }
 
-/* A server that does not answer: closed all the same, in time, and the answer
- * says that it is not known. */
+/* A server that does not answer: closed anyway, in time, and the answer says
+ * that it is not known. */
 static void test_close_without_answer(void **state)
 {
     struct ts_proxy *px = ts_proxy_start(srv);

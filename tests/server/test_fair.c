@@ -297,7 +297,7 @@ static void test_fair_five_dead_heads(void **state)
     cost_of_dead(5, 6000);
 }
 
-/* More than anybody calls at once: cleared away all the same. */
+/* More than anybody calls at once: cleared away anyway. */
 static void test_fair_crowd_of_dead(void **state)
 {
     (void)state;

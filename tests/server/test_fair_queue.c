@@ -130,7 +130,7 @@ static void test_fair_queue_evicted_comes_back(void **state)
 }
 
 /* Redisson clients in the same queue. Each of their acquires takes W off every
- * score, and each throws out whoever is late by its clock. Ours keep their
+ * score, and each removes the one that is late by its clock. Ours keep their
  * places, and get the lock in turn. */
 static void test_fair_queue_among_redisson(void **state)
 {
@@ -148,7 +148,7 @@ static void test_fair_queue_among_redisson(void **state)
         assert_false(redisson(REDISSON_TRY, theirs[i], 30000, 1000, 0));
         line_up(&w[2 * i], 2, c, l);
         /* Those of theirs that wait do not get older here: they would be
-         * thrown out by each other. */
+         * removed by each other. */
         ts_ok(srv, "ZADD %s %lld %s", SCORES, server_now() + 3600000,
               theirs[i]);
     }
@@ -314,8 +314,8 @@ static bool listens_late(dibs_lock *l, redisContext *slow)
 }
 
 /* One that stands in the queue and does not listen yet, as a Java client for a
- * moment: the release cannot reach it, so whoever released calls it again. It
- * keeps its place and its time. */
+ * moment: the release cannot reach it, so the one that released calls it again.
+ * It keeps its place and its time. */
 static void test_fair_queue_called_again(void **state)
 {
     dibs_client *c = kit_open(NULL);

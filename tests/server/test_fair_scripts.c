@@ -95,7 +95,8 @@ static void check_scores(const struct sk_turn *turn,
     }
 }
 
-/* Whoever was put into the queue gave both the same TTL, behind all scores. */
+/* The one that was put into the queue gave both the same TTL, behind all
+ * scores. */
 static void check_ttl(const char *row)
 {
     const char *at = TS_LUA_ENDS
@@ -113,7 +114,7 @@ static void check_ttl(const char *row)
                  row, q - sk_began, z - sk_began, last - sk_began);
 }
 
-/* Noted, and not for ever. */
+/* Noted, and not forever. */
 static void check_silent(const struct row *row, const struct sk_words *want)
 {
     if (ts_hlen(sk_srv, SILENT) != want->n - 1)
@@ -173,8 +174,8 @@ ROWS_TEST(test_fair_scripts_leave, leave_rows)
 ROWS_TEST(test_fair_scripts_info, info_rows)
 ROWS_TEST(test_fair_scripts_vector, vector_rows)
 
-/* A crowd of dead ones: whoever comes clears them away, after one second if
- * there are not too many, and the last in line is called when there are. */
+/* A crowd of dead ones: the one that comes clears them away, after one second
+ * if there are not too many, and the last in line is called when there are. */
 static void test_fair_scripts_crowd_of_dead(void **state)
 {
     const char *fill = "for i = 1, 300 do redis.call('rpush', KEYS[1], i);"

@@ -143,8 +143,8 @@ struct told_late {
     atomic_bool done;
 };
 
-/* Told of the loss, it gives back and starts anew at once. */
-static void start_anew(const char *name, dibs_owner owner, void *arg)
+/* Told of the loss, it gives back and starts again at once. */
+static void start_again(const char *name, dibs_owner owner, void *arg)
 {
     struct told_late *t = arg;
     const dibs_lock_opts *opts =
@@ -159,7 +159,7 @@ static void start_anew(const char *name, dibs_owner owner, void *arg)
     atomic_store(&t->done, true);
 }
 
-static void test_lease_lost_and_started_anew(void **state)
+static void test_lease_lost_and_started_again(void **state)
 {
     dibs_client *c = kit_open(NULL);
     struct told_late t = {.l = kit_lock(c, "l"), .owner = dibs_owner_new(c)};
@@ -167,7 +167,7 @@ static void test_lease_lost_and_started_anew(void **state)
     (void)state;
     FINE(dibs_lock_acquire(
         t.l, DIBS_LOCK_OPTS(.owner = t.owner, .lease_ms = kit_short(),
-                            .on_lost = start_anew, .arg = &t)));
+                            .on_lost = start_again, .arg = &t)));
     TS_WAIT(atomic_load(&t.done));
     assert_int_equal(t.state, DIBS_LOST);
     WANT(t.gave, DIBS_ERR_LOST);
@@ -345,7 +345,7 @@ static void test_lease_max_hold(void **state)
 
 /* ---- loss under renewal ------------------------------------------------ */
 
-/* Somebody deleted the key: known at the next renewal, and not made anew. */
+/* Somebody deleted the key: known at the next renewal, and not made again. */
 static void test_lease_key_deleted(void **state)
 {
     dibs_client *c = kit_open(DIBS_CLIENT_OPTS(.lease_ms = kit_lease()));
@@ -502,7 +502,7 @@ int main(void)
         KIT_TEST(test_lease_ends_without_server),
         KIT_TEST(test_lease_ends_for_every_level),
         KIT_TEST(test_lease_released_in_time),
-        KIT_TEST(test_lease_lost_and_started_anew),
+        KIT_TEST(test_lease_lost_and_started_again),
         KIT_TEST(test_lease_lost_and_taken_by_others),
         KIT_TEST(test_lease_renewed),
         KIT_TEST(test_lease_nested_shorter),

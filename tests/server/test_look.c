@@ -140,7 +140,7 @@ static void test_look_force(void **state)
     WANT(dibs_lock_release(l, NULL), DIBS_ERR_LOST);
     WANT(dibs_lock_release(l, NULL), DIBS_ERR_LOST);
     WANT(dibs_lock_release(l, NULL), DIBS_ERR_NOT_OWNER);
-    FINE(dibs_lock_acquire(l, NULL)); /* and starts anew */
+    FINE(dibs_lock_acquire(l, NULL)); /* and starts again */
     assert_int_equal(kit_count(l, "l", 0), 1);
     FINE(dibs_lock_release(l, NULL));
     dibs_lock_free(l);

@@ -106,7 +106,7 @@ static void test_lost_found_by_release(void **state)
 }
 
 /* A release of one of two levels is refused, and the level stays. It hears no
- * more of a loss all the same: the release has returned. */
+ * more of a loss anyway: the release has returned. */
 static void test_lost_release_refused(void **state)
 {
     dibs_client *c = kit_open(NULL);

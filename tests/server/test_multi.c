@@ -187,7 +187,7 @@ static void test_multi_dead_readers(void **state)
 
 /* ---- waiting ----------------------------------------------------------- */
 
-/* Whoever is in the way goes, one after the other; then all are held. */
+/* The one that is in the way goes, one after the other; then all are held. */
 static void wait_for_all(struct world *w, const char *text)
 {
     struct word is[WORDS_MAX];

@@ -71,7 +71,7 @@ static void test_multi_async_busy(void **state)
     kit_world_end(&w);
 }
 
-/* The handle goes while its acquire waits; the callback comes all the same. */
+/* The handle goes while its acquire waits; the callback comes anyway. */
 static void test_multi_async_freed(void **state)
 {
     struct world w = kit_world(NULL);

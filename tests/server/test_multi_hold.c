@@ -98,7 +98,7 @@ static void test_multi_hold_overlap(void **state)
 }
 
 /* Somebody gives back a member behind the group's back: that is a loss of the
- * group, the rest is given back all the same. */
+ * group, the rest is given back anyway. */
 static void test_multi_hold_member_given_back(void **state)
 {
     struct world w = kit_world(NULL);
@@ -381,8 +381,8 @@ static void test_multi_hold_loss_at_reentry(void **state)
     kit_world_end(&w);
 }
 
-/* One is lost while another is waited for: nobody was promised anything yet,
- * so it begins anew and is told nothing. */
+/* One is lost while another is waited for: nobody was promised anything yet, so
+ * it begins again and is told nothing. */
 static void test_multi_hold_loss_while_waiting(void **state)
 {
     struct world w = open_world(kit_lease());

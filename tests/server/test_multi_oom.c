@@ -3,9 +3,9 @@
  * test_multi_oom.c - memory ends while several locks are taken or given back,
  * at every point there is; as test_oom.c does it for one.
  *
- * Whatever the point: nothing crashes, hangs or leaks, what says OK is true for
- * every member, what does not has taken none, and once there is memory again
- * everything is free and can be had.
+ * Whatever the point: nothing crashes, hangs or leaks, what says OK is true
+ * for every member, what does not has taken none, and once there is memory
+ * again everything is free and can be had.
  */
 #include "server/multi_kit.h"
 
@@ -57,7 +57,7 @@ static void open_warm(void)
     FINE(dibs_lock_release(group, AT_LEISURE));
 }
 
-/* There is memory again: all is given back, can be had anew, and goes. */
+/* There is memory again: all is given back, can be taken again, and goes. */
 static void finish(void)
 {
     dibs_err err;

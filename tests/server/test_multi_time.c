@@ -123,8 +123,8 @@ static void test_multi_time_own_lease_stays(void **state)
     kit_world_end(&w);
 }
 
-/* A limit that is shorter than the client's lease: the first member is kept all
- * the same, and no longer than that. */
+/* A limit that is shorter than the client's lease: the first member is kept
+ * anyway, and no longer than that. */
 static void test_multi_time_kept_with_limit(void **state)
 {
     atomic_int lost = 0;

@@ -380,18 +380,18 @@ static void test_oom_async(void **state)
 
 /* ---- handing over ------------------------------------------------------ */
 
-enum { HEIRS = 4 };
+enum { NEXT_OWNERS = 4 };
 
-static struct heir {
+static struct next_owner {
     struct told got;
     dibs_owner owner;
     bool started;
     dibs_err gave;
-} heirs[HEIRS];
+} next_owners[NEXT_OWNERS];
 
-static void inherit(dibs_err err, void *arg)
+static void take_over(dibs_err err, void *arg)
 {
-    struct heir *h = arg;
+    struct next_owner *h = arg;
 
     if (err == DIBS_OK)
         h->gave = dibs_lock_release(lock, DIBS_LOCK_OPTS(.owner = h->owner));
@@ -408,28 +408,29 @@ static const char *run_handover(void)
 {
     const char *odd = NULL;
 
-    memset(heirs, 0, sizeof heirs);
-    for (int i = 0; i < HEIRS; i++) {
-        heirs[i].owner = dibs_owner_new(client);
+    memset(next_owners, 0, sizeof next_owners);
+    for (int i = 0; i < NEXT_OWNERS; i++) {
+        next_owners[i].owner = dibs_owner_new(client);
         dibs_err err = dibs_lock_acquire_async(
-            lock, DIBS_LOCK_OPTS(.owner = heirs[i].owner, .wait_ms = 500),
-            inherit, &heirs[i]);
-        heirs[i].started = err == DIBS_OK;
+            lock, DIBS_LOCK_OPTS(.owner = next_owners[i].owner, .wait_ms = 500),
+            take_over, &next_owners[i]);
+        next_owners[i].started = err == DIBS_OK;
         if (err != DIBS_OK && err != DIBS_ERR_NOMEM)
             odd = dibs_strerror(err);
     }
     dibs_err err = dibs_lock_release(lock, NULL);
     if (!excusable(err))
         odd = dibs_strerror(err);
-    for (int i = 0; i < HEIRS; i++) {
+    for (int i = 0; i < NEXT_OWNERS; i++) {
         struct ts_wait w = ts_wait_begin(TS_SOON);
-        while (heirs[i].started && atomic_load(&heirs[i].got.times) == 0)
+        while (next_owners[i].started &&
+               atomic_load(&next_owners[i].got.times) == 0)
             if (!ts_wait_step(&w))
-                return "an heir was not told";
-        if (!excusable(atomic_load(&heirs[i].got.err)))
-            odd = dibs_strerror(atomic_load(&heirs[i].got.err));
-        if (!excusable(heirs[i].gave))
-            odd = dibs_strerror(heirs[i].gave);
+                return "a next owner was not told";
+        if (!excusable(atomic_load(&next_owners[i].got.err)))
+            odd = dibs_strerror(atomic_load(&next_owners[i].got.err));
+        if (!excusable(next_owners[i].gave))
+            odd = dibs_strerror(next_owners[i].gave);
     }
     return odd;
 }

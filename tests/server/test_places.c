@@ -225,7 +225,7 @@ static void test_places_same_server_later(void **state)
 /* ---- another master, and nobody said so -------------------------------- */
 
 /* The lease is minutes long: its holder hears of the loss because a connection
- * was made anew. */
+ * was made again. */
 static void test_places_master_without_data(void **state)
 {
     struct deployment a;

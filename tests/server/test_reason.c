@@ -311,7 +311,7 @@ static void test_reason_real_servers(void **state)
     free(joe);
 }
 
-/* Wrong passwords are not shown, whoever asks. */
+/* Wrong passwords are not shown, no matter who asks. */
 static void test_reason_password(void **state)
 {
     char *joe = ts_text("unix://joe:s3cret@%s", ts_server_socket(srv));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_reason_told.c - who is told why: the thread that called, the callback,
- * whoever waits in a line, whoever took several locks at once. And who is not.
+ * the one that waits in a line, the one that took several locks at once. And
+ * who is not.
  */
 #include "server/reason_kit.h"
 

@@ -206,7 +206,8 @@ static void test_replicas_invalid(void **state)
 
 /* ---- too few ----------------------------------------------------------- */
 
-/* When the call returns it is given back, and whoever asks for less gets it. */
+/* When the call returns it is given back, and no matter who asks for less gets
+ * it. */
 static void test_replicas_too_few(void **state)
 {
     static const int wants[] = {2, DIBS_REPLICAS_ALL};
@@ -383,7 +384,7 @@ static void test_replicas_after_a_wait(void **state)
     kit_close(c);
 }
 
-/* Whoever cannot have enough goes, and the next in line gets it. */
+/* The one that cannot have enough goes, and the next in line gets it. */
 static void test_replicas_too_few_after_a_wait(void **state)
 {
     dibs_client *c = kit_open(NULL);

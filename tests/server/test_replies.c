@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_replies.c - replies beyond reason: numbers that no clock has, lines that
- * never end. Time limits hold all the same, and nobody is kept busy.
+ * never end. Time limits hold anyway, and nobody is kept busy.
  */
 #include "server/fake.h"
 #include "support/proxy.h"
@@ -78,8 +78,8 @@ static void test_replies_busy_for_ever(void **state)
     }
 }
 
-/* One waiter may wait for ever; it asks again all the same, and gets it. (In a
- * queue it asks when the server says so, or when it is called.) */
+/* One waiter may wait forever; it asks again anyway, and gets it. (In a queue
+ * it asks when the server says so, or when it is called.) */
 static void test_replies_asked_again(void **state)
 {
     (void)state;

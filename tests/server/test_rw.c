@@ -188,8 +188,8 @@ static void test_rw_nested_in_any_order(void **state)
 
 /* ---- upgrade ----------------------------------------------------------- */
 
-/* Whoever reads and asks to write hears so at once, however it asks, and goes
- * on reading. */
+/* The one that reads and asks to write is told so at once, however it asks, and
+ * goes on reading. */
 static void test_rw_upgrade(void **state)
 {
     dibs_client *c = kit_open(NULL);

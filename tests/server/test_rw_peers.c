@@ -201,7 +201,7 @@ static void test_rw_peers_their_reader_dies(void **state)
     kit_close(c);
 }
 
-/* A writer excludes everybody, whoever's it is. */
+/* A writer excludes everybody, of either side. */
 static void test_rw_peers_writers_exclude(void **state)
 {
     dibs_client *c = kit_open(NULL);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_rw_wait.c - waiting for a read-write lock: who is woken by what, that
- * writers do not starve, and that whoever gives up or dies keeps nobody out.
+ * writers do not starve, and that the one that gives up or dies keeps nobody
+ * out.
  *
  * Leases are long where a waiter must be woken by something else. A waiter
  * looks by itself after a second or two, so what must happen by a message is
@@ -209,7 +210,7 @@ static void test_rw_wait_woken(void **state)
 
 /* ---- behind others of the same client ---------------------------------- */
 
-/* Whoever writes may read at once, although others here wait to read. */
+/* The one that writes may read at once, although others here wait to read. */
 static void test_rw_wait_writer_reads(void **state)
 {
     struct pair p = pair_open(NULL);
@@ -228,8 +229,8 @@ static void test_rw_wait_writer_reads(void **state)
     pair_close(&p);
 }
 
-/* Whoever reads and asks to write hears so at once, although others here wait
- * to write. */
+/* The one that reads and asks to write is told so at once, although others here
+ * wait to write. */
 static void test_rw_wait_upgrade(void **state)
 {
     struct pair p = pair_open(NULL);

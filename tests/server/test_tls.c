@@ -375,7 +375,7 @@ static void count_pipe(int sig)
     pipes++;
 }
 
-/* Whoever listened has hung up: the very first bytes find nobody. */
+/* The one that listened has hung up: the very first bytes find nobody. */
 static void test_tls_no_sigpipe(void **state)
 {
     struct sigaction count = {.sa_handler = count_pipe}, before;

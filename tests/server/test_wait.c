@@ -66,8 +66,8 @@ static void test_wait_limit_behind_own(void **state)
     kit_close(c);
 }
 
-/* The limit passes while an attempt is under way: the answer is waited for,
- * and then it is over all the same. */
+/* The limit passes while an attempt is under way: the answer is waited for, and
+ * then it is over anyway. */
 static void test_wait_limit_during_attempt(void **state)
 {
     struct ts_proxy *px = ts_proxy_start(srv);

@@ -69,7 +69,7 @@ static inline void tls_make(void)
 }
 
 /* Puts another certificate in the place of one that a client knows by name, as
- * whoever renews it does. */
+ * the one that renews it does. */
 static inline void tls_replace(const char *name, const char *with)
 {
     char *from = ts_text("%s/%s", tls_dir, with);

@@ -3,14 +3,13 @@
  * fifo.h - was a fair lock granted in the order in which it was asked for?
  *
  * The judge is the server: with appendonly on it writes down every change in
- * the order in which they happened, whoever made them. From that record queue
- * and holder are rebuilt here, step by step, and these must hold:
+ * the order in which they happened, no matter who made them. From that record
+ * queue and holder are rebuilt here, step by step, and these must hold:
  *
- *   - whoever is given the lock, nobody who stands in the queue came before it;
- *   - nobody is given the lock while somebody has it;
- *   - nobody stands in the queue twice, and nobody queues a second time unless
- *     it was thrown out;
- *   - nobody is thrown out but who is known to be dead.
+ * - the one that is given the lock, nobody who stands in the queue came before
+ * it; - nobody is given the lock while somebody has it; - nobody stands in the
+ * queue twice, and nobody queues a second time unless it was removed; - nobody
+ * is removed but who is known to be dead.
  *
  * For this every acquisition is made under an owner of its own.
  */
@@ -90,7 +89,7 @@ static inline void fifo_arrives(struct fifo *f, const char *owner)
     w->state = FIFO_QUEUED;
 }
 
-/* all: a farewell, else somebody threw it out. */
+/* all: it gave up by itself; otherwise somebody removed it. */
 static inline void fifo_goes(struct fifo *f, const char *owner, bool all)
 {
     struct fifo_waiter *w = fifo_find(f, owner);

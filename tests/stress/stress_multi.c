@@ -5,9 +5,9 @@
  * each process take single ones of them meanwhile. On one server, then with the
  * six on two servers.
  *
- * They must not wait for each other for ever, never two have a lock at a time
- * (a witness outside Redis says), nobody starves, and in the end nothing is
- * left on any server.
+ * They must not wait for each other forever, never two have a lock at a time (a
+ * witness outside Redis says), nobody starves, and in the end nothing is left
+ * on any server.
  *
  * A round is one group taken and given back; $DIBS_STRESS_ROUNDS says how many
  * there are in all. A witness's number is for one lock at a time, so each

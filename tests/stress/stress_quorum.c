@@ -182,8 +182,8 @@ static void mend(size_t i)
     ts_proxy_release(px[i]);
 }
 
-/* Two at a time, each pair in its turn; whoever was hit is well again before
- * the next ones are. */
+/* Two at a time, each pair in its turn; the one that was hit is well again
+ * before the next ones are. */
 static void rage(int64_t ms)
 {
     int64_t until = ts_now_ms() + ms;

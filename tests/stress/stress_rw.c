@@ -5,16 +5,15 @@
  * of what happened.
  *
  * The server keeps an append-only file: every change of every key, in the order
- * in which it was made. Whoever takes the lock adds a line to a list of the
- * server's, and another before it gives it back, so these are in the same book
- * and in the same order. When all is over the book is read:
+ * in which it was made. The one that takes the lock adds a line to a list of
+ * the server's, and another before it gives it back, so these are in the same
+ * book and in the same order. When all is over the book is read:
  *
  * Keys    After each change the lock is free, or has readers and no writer, or
  *         has one writer and no reader but that one. Each reader has a read
- *         key.
- * Holds   From the line of whoever took it to the line of whoever gives it back
- *         its field stays. Whoever was to be killed is excused.
- * In the  end nothing is left.
+ *         key. Holds From the line of the one that took it to the line of the
+ *         one that releases it its field stays. The one that was to be killed
+ *         is excused. In the end nothing is left.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

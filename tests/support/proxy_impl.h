@@ -7,8 +7,8 @@
  *   proxy_book.c  rules, counts, log: what to do and what was seen
  *
  * One mutex, p.mu, guards everything. The thread holds it except while it
- * polls; whoever else holds it may change what is written here but must leave
- * descriptors alone, since the thread may be polling them, and wake it.
+ * polls; the one that else holds it may change what is written here but must
+ * leave descriptors alone, since the thread may be polling them, and wake it.
  */
 #ifndef DIBS_TESTS_PROXY_IMPL_H
 #define DIBS_TESTS_PROXY_IMPL_H
@@ -83,7 +83,7 @@ void ts__book_free(struct ts_proxy *p);
 
 /* Takes the client's descriptor. */
 void ts__link_open(struct ts_proxy *p, int cfd, bool tcp);
-/* What it waits for, two entries; and until when, INT64_MAX = for ever. */
+/* What it waits for, two entries; and until when, INT64_MAX = forever. */
 int64_t ts__link_polls(const struct link *l, struct pollfd f[2]);
 /* What came of it: reads, acts, writes. */
 void ts__link_serve(struct link *l, short from_client, short from_server);

@@ -62,7 +62,7 @@ static pid_t reap(pid_t pid, int *status, int flags)
 }
 
 /* Until the server has stopped, gone on or ended; 0: it does not. The keeper
- * must not wait for ever, or nobody would clean up. */
+ * must not wait forever, or nobody would clean up. */
 static pid_t reap_change(pid_t pid, int *status, int flag)
 {
     pid_t got = 0;
@@ -398,8 +398,8 @@ static void list_remove(struct ts_server *s)
     pthread_mutex_unlock(&list_mu);
 }
 
-/* The keeper would do it anyway, but not before the program has ended, and
- * whoever looks then should find nothing. */
+/* The keeper would do it anyway, but not before the program has ended, and the
+ * one that looks then should find nothing. */
 static void stop_all(void)
 {
     for (struct ts_server *s = list, *next; s; s = next) {

@@ -99,7 +99,7 @@ long long ts_client_count(struct ts_server *s); /* but for ourselves */
 void ts_config_set(struct ts_server *s, const char *name, const char *value);
 
 /* How often a command ran since the server started (or since ts_reset_stats),
- * by whoever, scripts included: "evalsha", "client|kill". */
+ * by any client, scripts included: "evalsha", "client|kill". */
 long long ts_command_calls(struct ts_server *s, const char *command);
 /* All of them together, what scripts call included, ours left out. */
 long long ts_total_commands(struct ts_server *s);

@@ -93,8 +93,8 @@ void ts__cn_drop(struct ts_server *s)
     s->cn = NULL;
 }
 
-/* The password comes first: whoever has not said it is asked for it even by a
- * server that is still loading its data. */
+/* The password comes first: the one that has not said it is asked for it even
+ * by a server that is still loading its data. */
 bool ts__cn_ready(struct ts_server *s)
 {
     redisContext *cn = ts_dial_unix(s->socket);

@@ -18,7 +18,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Says why on stderr and aborts. Servers and folders go all the same. */
+/* Says why on stderr and aborts. Servers and folders go anyway. */
 _Noreturn void ts_fatal(const char *fmt, ...)
     __attribute__((format(printf, 1, 2)));
 

@@ -2,8 +2,8 @@
  *
  * witness.h - notices two holders of one lock.
  *
- * Whoever believes to hold a lock tells the witness on entering and leaving.
- * It lives in memory that processes share: make it before they fork.
+ * A thread that believes to hold a lock tells the witness on entering and
+ * leaving. It lives in memory that processes share: make it before they fork.
  *
  * It looks in two ways that do not depend on each other. A cell per lock must
  * be free when somebody enters and still be theirs when they leave. And a

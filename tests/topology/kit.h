@@ -108,7 +108,7 @@ int top_slot(struct top_cluster *t, const char *key);
 int top_believed(struct top_cluster *t, int node, int slot);
 /* Which of the nodes has this slot now; -1: none that answers. */
 int top_owner(struct top_cluster *t, int slot);
-/* All masters have heard of the latest epoch: whoever takes a slot now is
+/* All masters have heard of the latest epoch: the one that takes a slot now is
  * believed. */
 bool top_in_epoch(struct top_cluster *t);
 /* Moves a slot with its keys, step by step as redis-cli does. */

@@ -310,8 +310,8 @@ static void many_renewals(void **state)
 
 /* ---- slots that move --------------------------------------------------- */
 
-/* The map is out of date: each lock is found all the same, held on, and its
- * waiter is woken where it is now. */
+/* The map is out of date: each lock is found anyway, held on, and its waiter is
+ * woken where it is now. */
 static void moved(void **state)
 {
     struct top_events e = {0};
@@ -335,7 +335,7 @@ static void moved(void **state)
              dibs_lock_acquire_async(wanted, NULL, top_ended, &end), DIBS_OK);
         top_move_slot(&top, slot, from, to);
         assert_true(ts_exists(top.node[to], name));
-        if (k == 0) /* whoever waits listens there by now */
+        if (k == 0) /* the one that waits listens there by now */
             TS_WAIT(numsub(top.node[to], true,
                            "redisson_lock__channel:{moved0}") == 1);
         want("nesting", dibs_lock_acquire(held, NULL), DIBS_OK);

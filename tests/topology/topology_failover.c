@@ -3,9 +3,9 @@
  * topology_failover.c - many failovers, with locks that a replica must have.
  *
  * Several clients fight for locks of all kinds that exclude, each taken with
- * replicas = 1, while the master is killed or stopped again and again. Whoever
- * is granted a lock looks whether another client still has it by its own clock.
- * That witness is memory of this process: it knows nothing of Redis.
+ * replicas = 1, while the master is killed or stopped again and again. The one
+ * that is granted a lock looks whether another client still has it by its own
+ * clock. That witness is memory of this process: it knows nothing of Redis.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -82,8 +82,8 @@ static dibs_lock *new_lock(dibs_client *c, int kind)
     return l;
 }
 
-/* Granted: does somebody else have it? Whoever is inside is this process's,
- * under an owner that is his alone; so we can ask for him. */
+/* Granted: does somebody else have it? The holder is this process's, under an
+ * owner that is his alone; so we can ask for him. */
 static void enter(struct worker *w, dibs_lock *l, dibs_owner me,
                   dibs_owner *theirs)
 {
@@ -105,7 +105,7 @@ static void leave(struct worker *w, dibs_lock *l)
 
 static void *work(void *arg)
 {
-    static dibs_owner owners[KINDS]; /* of whoever is inside */
+    static dibs_owner owners[KINDS]; /* of the holder */
     struct worker *w = arg;
     dibs_lock *l = new_lock(w->c, w->kind);
     dibs_owner me = dibs_owner_new(w->c);

@@ -3,7 +3,7 @@
  * topology_groups.c - several locks at once, in a cluster.
  *
  * Members in one slot are one command; others are asked one by one, at their
- * own nodes. All or none holds all the same, also while slots move.
+ * own nodes. All or none holds anyway, also while slots move.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

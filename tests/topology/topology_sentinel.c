@@ -6,7 +6,7 @@
  * that points to a replica, and goes where the master goes: at once when it is
  * told, at the latest when commands fail. Locks that survive a failover are
  * held on without anybody noticing; those that do not are lost, and their
- * holders learn it. Whoever waits gets its turn.
+ * holders learn it. The one that waits gets its turn.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -128,7 +128,7 @@ static void a_service_nobody_knows(void **state)
         fail_msg("it said: %s", e.last);
 }
 
-/* Whoever is asked is no sentinel, but an ordinary server. */
+/* The one that is asked is no sentinel, but an ordinary server. */
 static void no_sentinel(void **state)
 {
     struct ts_server *s = ts_server_start(NULL);

@@ -78,7 +78,8 @@ static void test_names_channel(void **state)
     }
 }
 
-/* One line a name, whoever asks; names that differ in length only differ. */
+/* One line a name, no matter who asks; names that differ in length only differ.
+ */
 static void test_names_lines(void **state)
 {
     static const struct {
