@@ -9,6 +9,7 @@
 #   build-deb   build-dist   packages and tarballs
 #   build-versions  other versions of Debian, for `make check-versions`
 #   build-servers   other servers than Debian's, for `make test-servers`
+#   build-sim, build-mutants  the simulator, and bugs planted for it
 #   build-peers     programs that use other libraries, for `make peers`
 
 PREFIX  ?= /usr/local
@@ -51,10 +52,10 @@ c_files = $(shell find include src cli examples bench peers tests \
 	-name '*.[ch]' -o -name '*.[ch]pp' 2>/dev/null)
 
 .PHONY: all build deps test test-topology test-servers interop install uninstall deb dist static bench demo clean format help
-.PHONY: check check-format check-commits check-layers check-lists check-size check-header
+.PHONY: check check-format check-commits check-layers check-names check-lists check-size check-header
 .PHONY: check-cdef check-man check-gcc check-clang check-symbols check-asan check-tsan
 .PHONY: check-install check-deb check-dist check-static check-abi check-versions
-.PHONY: check-deps peers check-peers
+.PHONY: check-deps peers check-peers sim sim-mutants
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
 
@@ -146,13 +147,34 @@ check-peers: deps build
 		--only "dibs async,plain hiredis,the server's limit" >/dev/null
 	@echo "check-peers: the comparison runs"
 
+# The simulator: `make sim SEED=n` tells the story of one seed, SIM_ARGS as its
+# report says; `make sim MINUTES=n` runs as many as there is time for.
+MINUTES ?= 1
+SIM_ARGS ?=
+configure_sim = $(call configure,$(1),-DCMAKE_BUILD_TYPE=None \
+	-DCMAKE_C_FLAGS="-O2 -g" -DDIBS_TESTS=ON -DDIBS_FAULTS=ON)
+sim: deps
+	@$(call set_compiler,build-sim) $(call configure_sim,build-sim)
+	@$(compile_sim)
+ifdef SEED
+	@build-sim/tests/sim/sim --seed $(SEED) $(SIM_ARGS)
+else
+	@build-sim/tests/sim/sim --minutes $(MINUTES) --jobs $(JOBS) $(SIM_ARGS)
+endif
+compile_sim = $(call compile,build-sim) --target sim
+
+# Does it find bugs? Plants one after the other, and tells how many seeds it
+# took. Writes build-mutants/table.md.
+sim-mutants: deps
+	@tests/sim/mutants/run.sh build-mutants
+
 demo: deps build
 	@if [ -x cli/demo.sh ]; then cli/demo.sh build/cli/dibs; \
 	else echo "make demo: there is no cli/demo.sh" >&2; exit 1; fi
 
 clean:
 	rm -rf build build-test build-asan build-tsan build-gcc build-clang \
-		build-interop build-peers build-static build-deb build-dist \
+		build-interop build-peers build-sim build-mutants build-static build-deb build-dist \
 		tests/interop/target
 
 # ---- checks -----------------------------------------------------------------
@@ -160,7 +182,7 @@ clean:
 check-deps:
 	@tools/deps.sh build test check
 
-check: check-deps check-format check-commits check-layers check-lists check-size \
+check: check-deps check-format check-commits check-layers check-names check-lists check-size \
 	check-header check-cdef check-man check-gcc check-clang check-symbols
 	@echo "All checks passed."
 
@@ -173,6 +195,9 @@ check-format:
 
 check-layers:
 	@tools/check_layers.sh
+
+check-names:
+	@tools/check_names.py
 
 check-lists:
 	@tools/check_lists.sh
@@ -255,6 +280,8 @@ help:
 	@echo "make test            deps, then build and run all tests"
 	@echo "make test-topology   the tests with sentinels and clusters"
 	@echo "make test-servers    the tests on a Valkey and on an old Redis"
+	@echo "make sim             simulated faults by the thousand; SEED, MINUTES"
+	@echo "make sim-mutants     does the simulator find planted bugs?"
 	@echo "make interop         the tests against a real Redisson (Java, Maven)"
 	@echo "make install         install under PREFIX ($(PREFIX)), DESTDIR"
 	@echo "make uninstall       remove what make install put there"

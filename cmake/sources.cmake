@@ -58,22 +58,27 @@ set(DIBS_SOURCES
   src/lock/release.c
   src/lock/renew.c
   src/lock/reap.c
+  src/lock/work.c
   src/lock/locks.c
+  src/lock/handle.c
   src/lock/lock.c
-  src/lock/known.c
   src/lock/look.c
   src/lock/list.c
   src/lock/listeners.c
   src/group/group.c
-  src/group/group_op.c
+  src/group/identity.c
+  src/group/pause.c
   src/group/group_reason.c
-  src/group/group_time.c
+  src/group/group_op.c
+  src/group/member_op.c
   src/group/group_release.c
   src/group/multi.c
   src/group/quorum.c
+  src/group/group_lock.c
+  src/doctor/exam.c
+  src/doctor/place.c
+  src/doctor/rights.c
   src/doctor/doctor.c
-  src/doctor/doctor_place.c
-  src/doctor/doctor_rights.c
 )
 
 # Embedded at build time, each as dibs__script_<name>.
@@ -84,6 +89,7 @@ set(DIBS_SCRIPTS
   lua/basic_handover.lua
   lua/basic_force.lua
   lua/basic_info.lua
+  lua/wait_leave.lua
   lua/fair_acquire.lua
   lua/fair_release.lua
   lua/fair_leave.lua
@@ -135,6 +141,8 @@ set(DIBS_SCRIPT_PARTS
   lua/lib/keep_hold.lua
   lua/lib/free_hold.lua
   lua/lib/publish.lua
+  lua/lib/register.lua
+  lua/lib/call_waiter.lua
   lua/lib/fair_queue.lua
 )
 

@@ -2,16 +2,29 @@
 --
 -- KEYS  1 lock hash
 -- ARGV  1 owner field   2 holds the owner will then have   3 lease in ms
+--       and to be called when it is free: 4 the lock's channel   5 the channel
+--       on which this client is called   6 'new'; when it is registered,
+--       'called' if it was, 'foreign' if it heard of a release that called
+--       nobody, else 'again'
 -- Gives nil when taken; >= -1 when busy: the holder's remaining time in ms,
 --       -1 if it has none; -3 when the outer holds of a re-entry are gone; -6
---       when the key holds a read-write lock, or a hash that is no lock.
+--       when the key holds a read-write lock, or a hash that is no lock. With
+--       channels, busy is an array: that time, and 0, 1 or 2 (see register).
 --
 -- Twice is harmless, and so is late: the script raises the number of holds to
 -- the one wanted, it does not add one. A re-entry never shortens the lease.
 local key, owner, target, lease = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local left = redis.call('pttl', key)
-if left == -2 and target == '1' then
+local in_queue = ARGV[6] == 'again' or ARGV[6] == 'foreign'
+if left == -2 and target == '1' and not in_queue then
 --@include first_hold
+elseif left == -2 and target == '1' then
+--@include take_hold
+    local failed = take_hold(key, owner, 0, '1', left, lease)
+    if not failed then
+        redis.pcall('zrem', 'dibs_lock_waiters' .. ARGV[4]:match(':.*'), ARGV[5])
+    end
+    return failed
 elseif left == -2 then
     return -3
 end
@@ -27,4 +40,10 @@ elseif target ~= '1' then
 end
 
 --@include is_lock
-return is_lock(key) and left or -6
+if ARGV[6] ~= 'called' and not is_lock(key) then
+    return -6
+elseif not ARGV[5] then
+    return left
+end
+--@include register
+return {left, register(ARGV[4], ARGV[5], ARGV[6])}

@@ -12,6 +12,7 @@
 local key, owner, channel, HOW = KEYS[1], ARGV[1], ARGV[2], 3
 --@include is_lock
 --@include publish
+--@include call_waiter
 
 local found = redis.call('hmget', key, owner, 'mode')
 if found[2] then
@@ -23,4 +24,5 @@ elseif not found[1] then
 end
 redis.call('del', key)
 publish(channel, '0')
+call_waiter(channel, key, 0)
 return 1

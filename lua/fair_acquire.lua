@@ -115,19 +115,18 @@ end
 
 -- Into the queue, or once more: here I am. An entry without a score is what
 -- somebody left behind, not a place.
-local length = redis.call('llen', queue)
 local known = redis.call('zscore', scores, owner)
 local place = redis.call('lpos', queue, owner, 'MAXLEN', FAR)
+local length = known and redis.call('llen', queue)
 if known and not place and length > FAR then
     place = length
 elseif not known and place then
-    length = length - redis.call('lrem', queue, 0, owner)
+    redis.call('lrem', queue, 0, owner)
     place = false
 end
 if not place then
-    redis.call('rpush', queue, owner)
-    place = length
-    length = length + 1
+    length = redis.call('rpush', queue, owner)
+    place = length - 1
 end
 local horizon = now + math.min(math.max(left, 0), AGES)
 local mine = math.min(horizon + wait * (place + 1), now + AGES)

@@ -17,7 +17,9 @@
 local keep, count = ARGV[1], tonumber(ARGV[2])
 local HOW = 3 * count + 3
 local gates, verdicts, owner = count, {}, nil
+local freed, queues = {}, {} -- where a client may have to be called
 --@include publish
+--@include call_waiter
 --@include lessen
 
 local function write_ends(key, reader, channel, gate)
@@ -30,6 +32,15 @@ local function write_ends(key, reader, channel, gate)
     end
     local heard = publish(channel, '1')
     publish(channel, '0')
+    return heard
+end
+
+-- Lock i is free, and so many heard of it.
+local function told(i, heard)
+    if heard > 0 or ARGV[#ARGV] == 'publish' then
+        freed[#freed + 1] = i
+        queues[#queues + 1] = key_of('waiters', ARGV[3 * i + 2])
+    end
     return 1 + math.max(heard, 0)
 end
 
@@ -59,9 +70,15 @@ for i = 1, count do
         redis.call('pexpire', key, keep)
         verdicts[i] = 1
     elseif gate then
-        verdicts[i] = write_ends(key, owner, channel, gate)
+        verdicts[i] = told(i, write_ends(key, owner, channel, gate))
     else
-        verdicts[i] = 1 + math.max(publish(channel, '0'), 0)
+        verdicts[i] = told(i, publish(channel, '0'))
+    end
+end
+-- One look at all queues: nearly always no client of ours waits.
+if #queues > 0 and redis.pcall('exists', unpack(queues)) ~= 0 then
+    for _, i in ipairs(freed) do
+        call_waiter(ARGV[3 * i + 2], KEYS[i], 0)
     end
 end
 return verdicts

@@ -12,6 +12,7 @@ local found = redis.call('hmget', key, owner, 'mode')
 local MOST, FEW = 1000, 8
 --@include is_lock
 --@include publish
+--@include call_waiter
 
 if redis.call('exists', key) == 1 and
     not all_holds(redis.call('hrandfield', key, FEW, 'withvalues')) then
@@ -50,4 +51,5 @@ if not others then
     redis.call('del', key)
 end
 publish(channel, '0')
+call_waiter(channel, key, 0)
 return 1

@@ -23,14 +23,22 @@ local known, HOW = ARGV[5], 6
 local FEW, SHORT, MOST = 4, 16, 1000
 --@include publish
 
+-- The lock is free. Gives what the script answers.
+local function tell(ended)
+    local heard = publish(channel, '0')
+    if heard > 0 or ARGV[#ARGV] == 'publish' then
+--@include call_waiter
+        heard = call_waiter(channel, key, heard)
+    end
+    return ended and 1 + math.max(heard, 0) or -1
+end
+
 -- Nearly always the hash has nothing but the mode and this owner.
 local some = target == '0' and known == '' and
     redis.call('hrandfield', key, FEW, 'withvalues')
 local two = some and #some == 4 and {[some[1]] = some[2], [some[3]] = some[4]}
 if two and two[owner] and two.mode and two.mode ~= 'write' then
-    local answer = redis.call('del', key, mine) == 2 and 1 or -1
-    local heard = publish(channel, '0')
-    return answer == 1 and 1 + math.max(heard, 0) or answer
+    return tell(redis.call('del', key, mine) == 2)
 end
 --@include lessen
 
@@ -99,5 +107,4 @@ if others() then
 elseif not more then
     redis.call('del', key)
 end
-local heard = publish(channel, '0')
-return answer == 1 and 1 + math.max(heard, 0) or answer
+return tell(answer == 1)

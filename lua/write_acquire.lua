@@ -4,11 +4,12 @@
 -- ARGV  1 owner   2 holds it will then have   3 lease in ms
 --       4 ms to keep new readers out if it has to wait, '0' = not at all
 --       5 head and 6 tail of the name of an owner's read key, which has the
---       number of a hold behind it
--- Gives nil when taken; >= -1 when busy for so many ms; -3 when the outer holds
---       of a re-entry are gone; -5 when this owner reads, and so would wait for
---       itself; -6 when the key holds another kind of lock, or a hash that is
---       no lock.
+--       number of a hold behind it   and to be called when it is free, 7 to
+--       9 as 4 to 6 of basic_acquire
+-- Gives nil when taken; >= -1 when busy for so many ms, with 7 to 9 an array
+--       as basic_acquire; -3 when the outer holds of a re-entry are gone; -5
+--       when this owner reads, and so would wait for itself; -6 when the key
+--       holds another kind of lock, or a hash that is no lock.
 --
 -- Readers whose lease is over do not count, and go. A re-entry never shortens
 -- the lease. Twice is harmless.
@@ -20,11 +21,14 @@ local FEW = 8 -- fields that are looked at
 --@include take_hold
 
 -- Nearly always nobody has it and no writer waits.
-if target == '1' and redis.call('exists', key, gate) == 0 then
+local in_queue = ARGV[9] == 'again' or ARGV[9] == 'foreign'
+if target == '1' and not in_queue and
+    redis.call('exists', key, gate) == 0 then
     redis.call('hset', key, 'mode', 'write', writer, '1')
     return take_hold(key, writer, 1, '1', -2, lease)
 end
 --@include is_lock
+--@include register
 
 local left = redis.call('pttl', key)
 local mode = left ~= -2 and redis.call('hget', key, 'mode')
@@ -32,6 +36,9 @@ local mode = left ~= -2 and redis.call('hget', key, 'mode')
 local function busy(ms)
     if ARGV[4] ~= '0' then
         redis.pcall('set', gate, owner, 'px', ARGV[4])
+    end
+    if ARGV[8] then
+        return {ms, register(ARGV[7], ARGV[8], ARGV[9])}
     end
     return ms
 end
@@ -102,5 +109,8 @@ local failed = take_hold(key, writer, has, target, left, lease, function()
 end)
 if not failed then
     redis.call('del', gate)
+    if in_queue then
+        redis.pcall('zrem', 'dibs_lock_waiters' .. ARGV[7]:match(':.*'), ARGV[8])
+    end
 end
 return failed

@@ -10,6 +10,7 @@ local writer, HOW = ARGV[1] .. ':write', 3
 local ended, tell = 0, false
 --@include is_lock
 --@include publish
+--@include call_waiter
 
 if redis.pcall('get', gate) == ARGV[1] then
     redis.call('del', gate)
@@ -30,5 +31,6 @@ end
 if tell then
     publish(channel, '1')
     publish(channel, '0')
+    call_waiter(channel, key, 0)
 end
 return ended

@@ -51,6 +51,7 @@ needs_check=(
     "command -v clang-format-14|clang-format-14"
     "command -v groff|groff-base"
     "command -v nm|binutils"
+    "command -v python3|python3"
 )
 needs_interop=(
     "has_java|openjdk-17-jdk-headless"

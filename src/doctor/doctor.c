@@ -5,25 +5,23 @@
  * Thread  app.
  * Locks   none.
  *
- * How     One check after the other, each a question or two and a line that
- *         says what the answer means. Nothing is changed on the server. What
- *         may not be asked is said to be unknown; another command may know (a
- *         user without INFO may have ROLE, or CONFIG). The server's clock is
- *         read first and last: what passed between the two is compared with
- *         what passed here.
+ * How     One check after the other: each asks a question or two and tells what
+ *         the answer means. Nothing is changed on the server. If a question is
+ *         refused, the finding is "unknown", unless another command can answer
+ *         it (a user without INFO may have ROLE, or CONFIG). The server's clock
+ *         is read first and last; the time between is compared with our own.
  *
  * Verdicts  ok; note: good to know; warning: locks can be lost, or cost more,
- *         when something goes wrong; problem: locks do not work here, or not as
- *         they should, as things are.
+ *         when something goes wrong; problem: locks do not work here now, or
+ *         not as they should.
  *
- * Elsewhere  What our user may do is in doctor_rights.c; how servers stand
- *         together, and the way there, in doctor_place.c.
+ * Elsewhere  What our user may do: rights.c. The network, and how servers
+ *         belong together: place.c.
  */
-#include "doctor/doctor.h"
+#include "doctor/exam.h"
 
 #include "base/args.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,327 +35,260 @@
 #define JUMP_US      100000 /* no clock that is slewed gains that much */
 #define OFFSET_S     60     /* of a clock that is set by something */
 #define SLOW_US      50000  /* for an answer */
-#define NUMBER_MAX   INT64_C(1000000000000000)
 #define CLOCK_MAX_S  INT64_C(100000000000)
 #define REPLICAS_MAX 1000 /* that are looked at */
 
-/* ---- asking and telling ------------------------------------------------ */
+/* ---- what the server has set -------------------------------------------- */
 
-void dibs__doctor_say(struct dibs__doctor *d, const char *check,
-                      dibs_verdict verdict, const char *fmt, ...)
-{
-    char text[512];
-    va_list ap;
-
-    if (d->enough || d->gone)
-        return; /* the rest would be guesses */
-    va_start(ap, fmt);
-    vsnprintf(text, sizeof text, fmt, ap);
-    va_end(ap);
-    d->enough = !d->fn(check, verdict, text, d->arg);
-}
-
-dibs_err dibs__doctor_ask(struct dibs__doctor *d, const char *const *argv)
-{
-    if (d->gone)
-        return d->gone;
-    dibs_err err = dibs__query(d->c, argv, &d->reply);
-    if (!d->reply.replied || err == DIBS_ERR_NOMEM)
-        d->gone = err;
-    return err;
-}
-
-const char *dibs__doctor_info(const struct dibs__doctor *d, const char *field,
-                              char buf[], size_t size)
-{
-    const char *at = dibs__answer_text(&d->info);
-    size_t n = strlen(field);
-
-    buf[0] = '\0';
-    while (*at) {
-        size_t len = strcspn(at, "\r\n");
-        if (len > n && at[n] == ':' && strncmp(at, field, n) == 0) {
-            len = len - n - 1 < size ? len - n - 1 : size - 1;
-            memcpy(buf, at + n + 1, len);
-            buf[len] = '\0';
-            return buf;
-        }
-        at += len;
-        at += strspn(at, "\r\n");
-    }
-    return buf;
-}
-
-/* No number here is larger than that, whatever the server says. */
-int64_t dibs__doctor_count(const char *text)
-{
-    return dibs__max(-1, dibs__min(strtoll(text, NULL, 10), NUMBER_MAX));
-}
-
-int64_t dibs__doctor_number(const struct dibs__doctor *d, const char *field)
-{
-    char buf[32];
-
-    return dibs__doctor_count(dibs__doctor_info(d, field, buf, sizeof buf));
-}
-
-static bool is(const struct dibs__doctor *d, const char *field,
-               const char *value)
+static bool info_is(const struct dibs__exam *ex, const char *field,
+                    const char *value)
 {
     char buf[64];
 
-    return strcmp(dibs__doctor_info(d, field, buf, sizeof buf), value) == 0;
+    return strcmp(dibs__exam_info(ex, field, buf, sizeof buf), value) == 0;
 }
 
-/* A setting; "" when it is not to be known. */
-static const char *setting(struct dibs__doctor *d, const char *name, char buf[],
-                           size_t size)
+/* A setting; "" if it is unknown. */
+static const char *read_setting(struct dibs__exam *ex, const char *name,
+                                char buf[], size_t size)
 {
     buf[0] = '\0';
-    if (DIBS__ASK(d, "CONFIG", "GET", name) == DIBS_OK && d->reply.array)
-        dibs__answer_line(&d->reply, 1, buf, size);
+    if (DIBS__ASK(ex, "CONFIG", "GET", name) == DIBS_OK && ex->reply.array)
+        dibs__answer_line(&ex->reply, 1, buf, size);
     return buf;
-}
-
-/* What the server said instead of an answer. */
-const char *dibs__doctor_why(const struct dibs__doctor *d)
-{
-    return d->reply.replied ? dibs__answer_text(&d->reply)
-                            : dibs_strerror(d->reply.err);
 }
 
 /* ---- what it is -------------------------------------------------------- */
 
-static void version(struct dibs__doctor *d)
+static void check_version(struct dibs__exam *ex)
 {
     char text[32];
     const char *brand = "Valkey";
     unsigned major = 0, minor = 0;
 
-    dibs__doctor_info(d, "valkey_version", text, sizeof text);
+    dibs__exam_info(ex, "valkey_version", text, sizeof text);
     if (!text[0]) {
         brand = "Redis";
-        dibs__doctor_info(d, "redis_version", text, sizeof text);
+        dibs__exam_info(ex, "redis_version", text, sizeof text);
     }
-    if (is(d, "redis_mode", "sentinel")) {
-        dibs__doctor_say(d, "version", DIBS_VERDICT_PROBLEM,
-                         "%s %s as a sentinel: it has no keys, and so no locks",
-                         brand, text);
+    if (info_is(ex, "redis_mode", "sentinel")) {
+        dibs__exam_tell(ex, "version", DIBS_VERDICT_PROBLEM,
+                        "%s %s as a sentinel: it has no keys, and so no locks",
+                        brand, text);
         return;
     }
     if (sscanf(text, "%u.%u", &major, &minor) < 1)
-        dibs__doctor_say(d, "version", DIBS_VERDICT_NOTE,
-                         "unknown, as INFO is not to be had: %s",
-                         dibs__doctor_why(d));
+        dibs__exam_tell(ex, "version", DIBS_VERDICT_NOTE,
+                        "unknown, as INFO is refused: %s", dibs__exam_why(ex));
     else if (major < OLDEST_MAJOR ||
              (major == OLDEST_MAJOR && minor < OLDEST_MINOR))
-        dibs__doctor_say(d, "version", DIBS_VERDICT_PROBLEM,
-                         "%s %s, older than %d.%d", brand, text, OLDEST_MAJOR,
-                         OLDEST_MINOR);
+        dibs__exam_tell(ex, "version", DIBS_VERDICT_PROBLEM,
+                        "%s %s, older than %d.%d", brand, text, OLDEST_MAJOR,
+                        OLDEST_MINOR);
     else
-        dibs__doctor_say(d, "version", DIBS_VERDICT_OK, "%s %s", brand, text);
+        dibs__exam_tell(ex, "version", DIBS_VERDICT_OK, "%s %s", brand, text);
 }
 
-static void role(struct dibs__doctor *d)
+static void check_role(struct dibs__exam *ex)
 {
     char text[32], host[128], port[16], link[16];
 
-    dibs__doctor_info(d, "role", text, sizeof text);
-    if (!text[0] && DIBS__ASK(d, "ROLE") == DIBS_OK)
-        dibs__answer_line(&d->reply, 0, text, sizeof text);
-    d->replica = strcmp(text, "slave") == 0;
+    dibs__exam_info(ex, "role", text, sizeof text);
+    if (!text[0] && DIBS__ASK(ex, "ROLE") == DIBS_OK)
+        dibs__answer_line(&ex->reply, 0, text, sizeof text);
+    ex->replica = strcmp(text, "slave") == 0;
     if (strcmp(text, "master") == 0)
-        dibs__doctor_say(d, "role", DIBS_VERDICT_OK, "master");
-    else if (d->replica)
-        dibs__doctor_say(
-            d, "role", DIBS_VERDICT_PROBLEM,
+        dibs__exam_tell(ex, "role", DIBS_VERDICT_OK, "master");
+    else if (ex->replica)
+        dibs__exam_tell(
+            ex, "role", DIBS_VERDICT_PROBLEM,
             "a replica of %s:%s (link %s): locks are taken on the master",
-            dibs__doctor_info(d, "master_host", host, sizeof host),
-            dibs__doctor_info(d, "master_port", port, sizeof port),
-            dibs__doctor_info(d, "master_link_status", link, sizeof link));
+            dibs__exam_info(ex, "master_host", host, sizeof host),
+            dibs__exam_info(ex, "master_port", port, sizeof port),
+            dibs__exam_info(ex, "master_link_status", link, sizeof link));
     else
-        dibs__doctor_say(d, "role", DIBS_VERDICT_NOTE,
-                         "unknown: neither INFO nor ROLE is to be had");
+        dibs__exam_tell(ex, "role", DIBS_VERDICT_NOTE,
+                        "unknown: both INFO and ROLE are refused");
 }
 
 /* A number out of a list such as "ip=::1,state=online,lag=1"; -1: none. */
-static int64_t part(const char *list, const char *name)
+static int64_t list_number(const char *list, const char *name)
 {
     const char *at = strstr(list, name);
 
-    return at ? dibs__doctor_count(at + strlen(name)) : -1;
+    return at ? dibs__exam_count(at + strlen(name)) : -1;
 }
 
-static void replicas(struct dibs__doctor *d)
+static void check_replicas(struct dibs__exam *ex)
 {
-    int64_t count = dibs__doctor_number(d, "connected_slaves"), worst = 0;
-    int64_t offset = dibs__doctor_number(d, "master_repl_offset"), behind = 0;
+    int64_t count = dibs__exam_number(ex, "connected_slaves"), worst = 0;
+    int64_t offset = dibs__exam_number(ex, "master_repl_offset"), behind = 0;
     int64_t online = 0;
     char field[32], text[256];
 
-    if (d->replica || !d->info.text.len)
+    if (ex->replica || !ex->info.text.len)
         return;
     for (int i = 0; i < dibs__min(count, REPLICAS_MAX); i++) {
         snprintf(field, sizeof field, "slave%d", i);
-        dibs__doctor_info(d, field, text, sizeof text);
+        dibs__exam_info(ex, field, text, sizeof text);
         if (!strstr(text, "state=online"))
             continue;
         online++;
-        worst = dibs__max(worst, part(text, ",lag="));
-        behind = dibs__max(behind, offset - part(text, ",offset="));
+        worst = dibs__max(worst, list_number(text, ",lag="));
+        behind = dibs__max(behind, offset - list_number(text, ",offset="));
     }
     if (count == 0)
-        dibs__doctor_say(d, "replicas", DIBS_VERDICT_NOTE,
-                         "none: if this server is lost, so are its locks");
+        dibs__exam_tell(ex, "replicas", DIBS_VERDICT_NOTE,
+                        "none: if this server is lost, so are its locks");
     else if (online < count || worst > LAG_S)
-        dibs__doctor_say(d, "replicas", DIBS_VERDICT_WARNING,
-                         "%lld of %lld in step, the last word of one %lld s "
-                         "ago, %lld bytes behind: a failover loses locks",
-                         (long long)online, (long long)count, (long long)worst,
-                         (long long)behind);
+        dibs__exam_tell(ex, "replicas", DIBS_VERDICT_WARNING,
+                        "%lld of %lld in step, the last word of one %lld s "
+                        "ago, %lld bytes behind: a failover loses locks",
+                        (long long)online, (long long)count, (long long)worst,
+                        (long long)behind);
     else
-        dibs__doctor_say(d, "replicas", DIBS_VERDICT_OK,
-                         "%lld connected, the last word of each at most %lld s "
-                         "ago",
-                         (long long)count, (long long)worst);
+        dibs__exam_tell(ex, "replicas", DIBS_VERDICT_OK,
+                        "%lld connected, the last word of each at most %lld s "
+                        "ago",
+                        (long long)count, (long long)worst);
 }
 
 /* ---- what it keeps ----------------------------------------------------- */
 
-static void log_kept(struct dibs__doctor *d)
+static void check_append_log(struct dibs__exam *ex)
 {
     char fsync[16];
 
-    setting(d, "appendfsync", fsync, sizeof fsync);
-    d->keeps = true;
-    if (is(d, "aof_last_write_status", "err"))
-        dibs__doctor_say(d, "persistence", DIBS_VERDICT_PROBLEM,
-                         "the log cannot be written: no lock can be taken");
+    read_setting(ex, "appendfsync", fsync, sizeof fsync);
+    ex->keeps = true;
+    if (info_is(ex, "aof_last_write_status", "err"))
+        dibs__exam_tell(ex, "persistence", DIBS_VERDICT_PROBLEM,
+                        "the log cannot be written: no lock can be taken");
     else if (strcmp(fsync, "always") == 0)
-        dibs__doctor_say(d, "persistence", DIBS_VERDICT_OK,
-                         "appendonly, appendfsync always");
+        dibs__exam_tell(ex, "persistence", DIBS_VERDICT_OK,
+                        "appendonly, appendfsync always");
     else if (strcmp(fsync, "no") == 0)
-        dibs__doctor_say(d, "persistence", DIBS_VERDICT_WARNING,
-                         "appendonly, appendfsync no: a crash of the machine "
-                         "loses locks");
+        dibs__exam_tell(ex, "persistence", DIBS_VERDICT_WARNING,
+                        "appendonly, appendfsync no: a crash of the machine "
+                        "loses locks");
     else
-        dibs__doctor_say(d, "persistence", DIBS_VERDICT_NOTE,
-                         "appendonly, appendfsync %s: a crash of the machine "
-                         "loses the locks of the last second or two",
-                         fsync[0] ? fsync : "unknown");
+        dibs__exam_tell(ex, "persistence", DIBS_VERDICT_NOTE,
+                        "appendonly, appendfsync %s: a crash of the machine "
+                        "loses the locks of the last second or two",
+                        fsync[0] ? fsync : "unknown");
 }
 
-static void persistence(struct dibs__doctor *d)
+static void check_persistence(struct dibs__exam *ex)
 {
     char save[128];
 
-    if (!d->info.text.len) {
-        dibs__doctor_say(d, "persistence", DIBS_VERDICT_NOTE,
-                         "unknown: INFO is not to be had");
+    if (!ex->info.text.len) {
+        dibs__exam_tell(ex, "persistence", DIBS_VERDICT_NOTE,
+                        "unknown: INFO is refused");
         return;
     }
-    if (dibs__doctor_number(d, "aof_enabled")) {
-        log_kept(d);
+    if (dibs__exam_number(ex, "aof_enabled")) {
+        check_append_log(ex);
         return;
     }
-    setting(d, "save", save, sizeof save);
-    if (is(d, "rdb_last_bgsave_status", "err") && save[0])
-        dibs__doctor_say(d, "persistence", DIBS_VERDICT_PROBLEM,
-                         "the last snapshot failed: by default no lock can be "
-                         "taken then");
+    read_setting(ex, "save", save, sizeof save);
+    if (info_is(ex, "rdb_last_bgsave_status", "err") && save[0])
+        dibs__exam_tell(ex, "persistence", DIBS_VERDICT_PROBLEM,
+                        "the last snapshot failed: by default no lock can be "
+                        "taken then");
     else if (save[0])
-        dibs__doctor_say(d, "persistence", DIBS_VERDICT_WARNING,
-                         "snapshots only: a crash brings back old locks, and "
-                         "loses the new ones");
+        dibs__exam_tell(ex, "persistence", DIBS_VERDICT_WARNING,
+                        "snapshots only: a crash brings back old locks, and "
+                        "loses the new ones");
     else
-        dibs__doctor_say(d, "persistence", DIBS_VERDICT_WARNING,
-                         "none%s: after a restart every lock is free, while "
-                         "its holder is still at work",
-                         d->reply.err == DIBS_OK ? ""
+        dibs__exam_tell(ex, "persistence", DIBS_VERDICT_WARNING,
+                        "none%s: after a restart every lock is free, while "
+                        "its holder is still at work",
+                        ex->reply.err == DIBS_OK ? ""
                                                  : ", as far as can be seen");
 }
 
-static void eviction(struct dibs__doctor *d)
+static void check_eviction(struct dibs__exam *ex)
 {
     char policy[32];
-    int64_t max = dibs__doctor_number(d, "maxmemory");
-    int64_t used = dibs__doctor_number(d, "used_memory");
+    int64_t max = dibs__exam_number(ex, "maxmemory");
+    int64_t used = dibs__exam_number(ex, "used_memory");
 
-    dibs__doctor_info(d, "maxmemory_policy", policy, sizeof policy);
+    dibs__exam_info(ex, "maxmemory_policy", policy, sizeof policy);
     if (!policy[0])
-        setting(d, "maxmemory-policy", policy, sizeof policy);
+        read_setting(ex, "maxmemory-policy", policy, sizeof policy);
     if (!policy[0])
-        dibs__doctor_say(d, "eviction", DIBS_VERDICT_NOTE,
-                         "unknown: neither INFO nor CONFIG is to be had");
-    else if (strcmp(policy, "noeviction") != 0 && (max || !d->info.text.len))
-        dibs__doctor_say(d, "eviction", DIBS_VERDICT_PROBLEM,
-                         "maxmemory-policy %s: locks are thrown away when "
-                         "memory is short; set noeviction",
-                         policy);
+        dibs__exam_tell(ex, "eviction", DIBS_VERDICT_NOTE,
+                        "unknown: both INFO and CONFIG are refused");
+    else if (strcmp(policy, "noeviction") != 0 && (max || !ex->info.text.len))
+        dibs__exam_tell(ex, "eviction", DIBS_VERDICT_PROBLEM,
+                        "maxmemory-policy %s: locks are thrown away when "
+                        "memory is short; set noeviction",
+                        policy);
     else if (strcmp(policy, "noeviction") != 0)
-        dibs__doctor_say(d, "eviction", DIBS_VERDICT_WARNING,
-                         "maxmemory-policy %s, but no maxmemory: harmless "
-                         "until one is set",
-                         policy);
+        dibs__exam_tell(ex, "eviction", DIBS_VERDICT_WARNING,
+                        "maxmemory-policy %s, but no maxmemory: harmless "
+                        "until one is set",
+                        policy);
     else if (max && used >= max)
-        dibs__doctor_say(d, "eviction", DIBS_VERDICT_PROBLEM,
-                         "noeviction, and all of maxmemory is used: no lock "
-                         "can be taken");
+        dibs__exam_tell(ex, "eviction", DIBS_VERDICT_PROBLEM,
+                        "noeviction, and all of maxmemory is used: no lock "
+                        "can be taken");
     else if (max && used / (max / 100 + 1) >= FULL_PERCENT)
-        dibs__doctor_say(d, "eviction", DIBS_VERDICT_WARNING,
-                         "noeviction, and %lld %% of maxmemory used: a full "
-                         "server refuses new locks",
-                         (long long)(used / (max / 100 + 1)));
+        dibs__exam_tell(ex, "eviction", DIBS_VERDICT_WARNING,
+                        "noeviction, and %lld %% of maxmemory used: a full "
+                        "server refuses new locks",
+                        (long long)(used / (max / 100 + 1)));
     else
-        dibs__doctor_say(d, "eviction", DIBS_VERDICT_OK,
-                         "maxmemory-policy noeviction");
+        dibs__exam_tell(ex, "eviction", DIBS_VERDICT_OK,
+                        "maxmemory-policy noeviction");
 }
 
-static void uptime(struct dibs__doctor *d)
+static void check_uptime(struct dibs__exam *ex)
 {
-    int64_t up = dibs__doctor_number(d, "uptime_in_seconds");
-    int64_t lease = d->c->lease_ms;
+    int64_t up = dibs__exam_number(ex, "uptime_in_seconds");
+    int64_t lease = ex->c->lease_ms;
 
-    if (!d->info.text.len)
+    if (!ex->info.text.len)
         return;
     if (up * 1000 >= lease)
-        dibs__doctor_say(d, "uptime", DIBS_VERDICT_OK,
-                         "%lld s, longer than a lease (%lld ms)", (long long)up,
-                         (long long)lease);
-    else if (d->keeps)
-        dibs__doctor_say(d, "uptime", DIBS_VERDICT_NOTE,
-                         "%lld s, less than a lease (%lld ms), but it keeps "
-                         "its data",
-                         (long long)up, (long long)lease);
+        dibs__exam_tell(ex, "uptime", DIBS_VERDICT_OK,
+                        "%lld s, longer than a lease (%lld ms)", (long long)up,
+                        (long long)lease);
+    else if (ex->keeps)
+        dibs__exam_tell(ex, "uptime", DIBS_VERDICT_NOTE,
+                        "%lld s, less than a lease (%lld ms), but it keeps "
+                        "its data",
+                        (long long)up, (long long)lease);
     else
-        dibs__doctor_say(d, "uptime", DIBS_VERDICT_WARNING,
-                         "%lld s, less than a lease (%lld ms): a holder from "
-                         "before may still be at work, unknown here",
-                         (long long)up, (long long)lease);
+        dibs__exam_tell(ex, "uptime", DIBS_VERDICT_WARNING,
+                        "%lld s, less than a lease (%lld ms): a holder from "
+                        "before may still be at work, unknown here",
+                        (long long)up, (long long)lease);
 }
 
 /* ---- its clock --------------------------------------------------------- */
 
-/* The server's clock, in us; -1: not to be had. */
-static int64_t read_clock(struct dibs__doctor *d)
+/* The server's clock, in us; -1: unknown. */
+static int64_t read_clock(struct dibs__exam *ex)
 {
     char s[24], us[24];
 
-    if (DIBS__ASK(d, "TIME") != DIBS_OK || !d->reply.array)
+    if (DIBS__ASK(ex, "TIME") != DIBS_OK || !ex->reply.array)
         return -1;
     int64_t whole =
-        dibs__doctor_count(dibs__answer_line(&d->reply, 0, s, sizeof s));
+        dibs__exam_count(dibs__answer_line(&ex->reply, 0, s, sizeof s));
     if (whole <= 0 || whole > CLOCK_MAX_S)
         return -1;
     return whole * 1000000 +
-           dibs__doctor_count(dibs__answer_line(&d->reply, 1, us, sizeof us));
+           dibs__exam_count(dibs__answer_line(&ex->reply, 1, us, sizeof us));
 }
 
-static void first_look(struct dibs__doctor *d)
+static void read_clock_first(struct dibs__exam *ex)
 {
-    d->clock_us = read_clock(d);
-    d->at_us = (d->reply.sent_us + d->reply.came_us) / 2;
-    d->trip_us = d->reply.came_us - d->reply.sent_us;
+    ex->clock_us = read_clock(ex);
+    ex->at_us = (ex->reply.sent_us + ex->reply.came_us) / 2;
+    ex->trip_us = ex->reply.came_us - ex->reply.sent_us;
 }
 
 static int64_t wall_us(void)
@@ -368,56 +299,56 @@ static int64_t wall_us(void)
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-static void clock_jumps(struct dibs__doctor *d)
+static void check_clock_jumps(struct dibs__exam *ex)
 {
-    int64_t left = d->at_us / 1000 + CLOCK_MS - dibs__now_ms();
+    int64_t left = ex->at_us / 1000 + CLOCK_MS - dibs__now_ms();
 
     if (left > 0)
         nanosleep(&(struct timespec){.tv_nsec = left * 1000000}, NULL);
-    int64_t now = read_clock(d);
-    int64_t at = (d->reply.sent_us + d->reply.came_us) / 2;
-    int64_t trip = d->reply.came_us - d->reply.sent_us;
-    int64_t ours = at - d->at_us, theirs = now - d->clock_us;
-    if (now < 0 || d->clock_us < 0)
-        dibs__doctor_say(d, "clock", DIBS_VERDICT_NOTE, "unknown: %s",
-                         dibs__doctor_why(d));
-    else if (llabs(theirs - ours) > JUMP_US + trip + d->trip_us)
-        dibs__doctor_say(d, "clock", DIBS_VERDICT_PROBLEM,
-                         "it went %lld ms while %lld ms passed here: leases "
-                         "end with it; slew it, do not step it",
-                         (long long)theirs / 1000, (long long)ours / 1000);
+    int64_t now = read_clock(ex);
+    int64_t at = (ex->reply.sent_us + ex->reply.came_us) / 2;
+    int64_t trip = ex->reply.came_us - ex->reply.sent_us;
+    int64_t ours = at - ex->at_us, theirs = now - ex->clock_us;
+    if (now < 0 || ex->clock_us < 0)
+        dibs__exam_tell(ex, "clock", DIBS_VERDICT_NOTE, "unknown: %s",
+                        dibs__exam_why(ex));
+    else if (llabs(theirs - ours) > JUMP_US + trip + ex->trip_us)
+        dibs__exam_tell(ex, "clock", DIBS_VERDICT_PROBLEM,
+                        "it went %lld ms while %lld ms passed here: leases "
+                        "end with it; slew it, do not step it",
+                        (long long)theirs / 1000, (long long)ours / 1000);
     else
-        dibs__doctor_say(d, "clock", DIBS_VERDICT_OK,
-                         "steady: %lld ms while %lld ms passed here",
-                         (long long)theirs / 1000, (long long)ours / 1000);
+        dibs__exam_tell(ex, "clock", DIBS_VERDICT_OK,
+                        "steady: %lld ms while %lld ms passed here",
+                        (long long)theirs / 1000, (long long)ours / 1000);
 }
 
-static void clock_offset(struct dibs__doctor *d)
+static void check_clock_offset(struct dibs__exam *ex)
 {
     /* Our wall clock when the server read its own, give or take half a trip. */
-    int64_t ours = wall_us() - (dibs__now_us() - d->at_us);
-    int64_t ms = (d->clock_us - ours) / 1000;
+    int64_t ours = wall_us() - (dibs__now_us() - ex->at_us);
+    int64_t ms = (ex->clock_us - ours) / 1000;
 
-    if (d->clock_us < 0)
+    if (ex->clock_us < 0)
         return;
-    dibs__doctor_say(
-        d, "offset",
+    dibs__exam_tell(
+        ex, "offset",
         llabs(ms) > OFFSET_S * 1000 ? DIBS_VERDICT_WARNING : DIBS_VERDICT_OK,
         "its clock is %lld ms %s ours, give or take %lld us%s",
         (long long)llabs(ms), ms < 0 ? "behind" : "ahead of",
-        (long long)d->trip_us / 2,
+        (long long)ex->trip_us / 2,
         llabs(ms) > OFFSET_S * 1000 ? ": dibs does not mind, but fair locks of "
                                       "Redisson do"
                                     : "");
 }
 
-static void latency(struct dibs__doctor *d)
+static void check_latency(struct dibs__exam *ex)
 {
-    (void)DIBS__ASK(d, "PING"); /* a refusal takes as long */
-    int64_t us = d->reply.came_us - d->reply.sent_us;
+    (void)DIBS__ASK(ex, "PING"); /* a refusal takes as long */
+    int64_t us = ex->reply.came_us - ex->reply.sent_us;
 
-    dibs__doctor_say(
-        d, "latency", us > SLOW_US ? DIBS_VERDICT_WARNING : DIBS_VERDICT_OK,
+    dibs__exam_tell(
+        ex, "latency", us > SLOW_US ? DIBS_VERDICT_WARNING : DIBS_VERDICT_OK,
         "%lld.%03lld ms for an answer%s", (long long)us / 1000,
         (long long)us % 1000,
         us > SLOW_US ? ": every step of a lock takes that long" : "");
@@ -425,98 +356,89 @@ static void latency(struct dibs__doctor *d)
 
 /* ---- what it can do ---------------------------------------------------- */
 
-static void scripting(struct dibs__doctor *d)
+static void check_scripting(struct dibs__exam *ex)
 {
-    if (DIBS__ASK(d, "EVAL", "return 1", "0") == DIBS_OK)
-        dibs__doctor_say(d, "scripting", DIBS_VERDICT_OK, "a script runs");
+    if (DIBS__ASK(ex, "EVAL", "return 1", "0") == DIBS_OK)
+        dibs__exam_tell(ex, "scripting", DIBS_VERDICT_OK, "a script runs");
     else
-        dibs__doctor_say(d, "scripting", DIBS_VERDICT_PROBLEM,
-                         "no script runs, and so no lock works: %s",
-                         dibs__doctor_why(d));
+        dibs__exam_tell(ex, "scripting", DIBS_VERDICT_PROBLEM,
+                        "no script runs, and so no lock works: %s",
+                        dibs__exam_why(ex));
 }
 
-static void pubsub(struct dibs__doctor *d)
+static void check_pubsub(struct dibs__exam *ex)
 {
-    bool sharded = DIBS__ASK(d, "PUBSUB", "SHARDNUMSUB") == DIBS_OK;
+    bool sharded = DIBS__ASK(ex, "PUBSUB", "SHARDNUMSUB") == DIBS_OK;
 
-    if (!sharded && d->reply.err == DIBS_ERR_AUTH)
-        dibs__doctor_say(
-            d, "pubsub", DIBS_VERDICT_OK,
-            "%s channels; whether sharded ones are known may not "
-            "be asked",
-            dibs__client_flavour(d->c) & FLAVOUR_SHARDED ? "sharded" : "plain");
-    else if (dibs__client_flavour(d->c) & FLAVOUR_SHARDED)
-        dibs__doctor_say(
-            d, "pubsub", sharded ? DIBS_VERDICT_OK : DIBS_VERDICT_WARNING,
+    if (!sharded && ex->reply.err == DIBS_ERR_AUTH)
+        dibs__exam_tell(ex, "pubsub", DIBS_VERDICT_OK,
+                        "%s channels; whether sharded ones are known may not "
+                        "be asked",
+                        dibs__client_flavour(ex->c) & FLAVOUR_SHARDED
+                            ? "sharded"
+                            : "plain");
+    else if (dibs__client_flavour(ex->c) & FLAVOUR_SHARDED)
+        dibs__exam_tell(
+            ex, "pubsub", sharded ? DIBS_VERDICT_OK : DIBS_VERDICT_WARNING,
             sharded ? "sharded channels are used"
                     : "sharded channels are asked for, but unknown here: "
                       "waiters are not woken, and look every two seconds");
     else
-        dibs__doctor_say(d, "pubsub", DIBS_VERDICT_OK,
-                         "plain channels are used; sharded ones are %s",
-                         sharded ? "known, too" : "unknown here");
+        dibs__exam_tell(ex, "pubsub", DIBS_VERDICT_OK,
+                        "plain channels are used; sharded ones are %s",
+                        sharded ? "known, too" : "unknown here");
 }
 
-static void acknowledgement(struct dibs__doctor *d)
+static void check_wait(struct dibs__exam *ex)
 {
-    if (d->replica)
+    if (ex->replica)
         return;
-    if (DIBS__ASK(d, "WAIT", "0", "1") == DIBS_OK)
-        dibs__doctor_say(d, "wait", DIBS_VERDICT_OK,
-                         "replicas can be made to acknowledge a lock");
+    if (DIBS__ASK(ex, "WAIT", "0", "1") == DIBS_OK)
+        dibs__exam_tell(ex, "wait", DIBS_VERDICT_OK,
+                        "replicas can be made to acknowledge a lock");
     else
-        dibs__doctor_say(d, "wait", DIBS_VERDICT_NOTE,
-                         "replicas cannot be made to acknowledge a lock: %s",
-                         dibs__doctor_why(d));
+        dibs__exam_tell(ex, "wait", DIBS_VERDICT_NOTE,
+                        "replicas cannot be made to acknowledge a lock: %s",
+                        dibs__exam_why(ex));
 }
 
 /* ---- all of it --------------------------------------------------------- */
 
-typedef void check_fn(struct dibs__doctor *d);
+typedef void check_fn(struct dibs__exam *ex);
 
 static check_fn *const checks[] = {
-    version,
-    role,
-    replicas,
-    persistence,
-    eviction,
-    uptime,
-    latency,
-    scripting,
-    pubsub,
-    acknowledgement,
-    dibs__doctor_rights,
-    dibs__doctor_place,
-    clock_offset,
-    clock_jumps,
+    check_version,      check_role,        check_replicas,    check_persistence,
+    check_eviction,     check_uptime,      check_latency,     check_scripting,
+    check_pubsub,       check_wait,        dibs__exam_rights, dibs__exam_place,
+    check_clock_offset, check_clock_jumps,
 };
 
-static dibs_err examine(struct dibs__doctor *d)
+static dibs_err run_checks(struct dibs__exam *ex)
 {
-    first_look(d); /* whatever it says: is there anybody? */
-    if (d->gone)
-        return d->gone;
+    read_clock_first(ex); /* any answer will do: is the server there? */
+    if (ex->gone)
+        return ex->gone;
     dibs_err err =
-        dibs__query(d->c, (const char *const[]){"INFO", NULL}, &d->info);
-    if (!d->info.replied || err == DIBS_ERR_NOMEM)
+        dibs__query(ex->c, (const char *const[]){"INFO", NULL}, &ex->info);
+    if (!ex->info.replied || err == DIBS_ERR_NOMEM)
         return err;
     if (err != DIBS_OK) { /* refused: as if it were empty */
-        struct dibs__answer refused = d->info;
-        d->info = d->reply;
-        d->reply = refused;
-        dibs__buf_cut(&d->info.text, 0);
+        struct dibs__answer refused = ex->info;
+        ex->info = ex->reply;
+        ex->reply = refused;
+        dibs__buf_cut(&ex->info.text, 0);
     }
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
-        checks[i](d);
-        if (d->enough)
+        checks[i](ex);
+        if (ex->enough)
             return DIBS_OK;
-        if (d->gone)
-            return d->gone;
+        if (ex->gone)
+            return ex->gone;
     }
     return DIBS_OK;
 }
 
-static dibs_err check_args(const char *name, dibs_doctor_fn fn)
+static dibs_err check_doctor_args(const char *name, dibs_doctor_fn fn)
 {
     if (!fn)
         return dibs__check_given("fn", NULL);
@@ -527,25 +449,25 @@ static dibs_err check_args(const char *name, dibs_doctor_fn fn)
     return DIBS_OK;
 }
 
-static dibs_err doctor(dibs_client *c, const char *name, dibs_doctor_fn fn,
-                       void *arg)
+static dibs_err run_doctor(dibs_client *c, const char *name, dibs_doctor_fn fn,
+                           void *arg)
 {
-    struct dibs__doctor d = {.c = c, .name = name, .fn = fn, .arg = arg};
+    struct dibs__exam ex = {.c = c, .name = name, .fn = fn, .arg = arg};
 
-    if (check_args(name, fn) != DIBS_OK)
+    if (check_doctor_args(name, fn) != DIBS_OK)
         return dibs__client_refuse(c);
     dibs_err err = dibs__client_enter(c);
     if (err != DIBS_OK)
         return err;
     dibs__client_leave(c); /* each question enters by itself */
-    err = examine(&d);
-    dibs__answer_clear(&d.info);
-    dibs__answer_clear(&d.reply);
+    err = run_checks(&ex);
+    dibs__answer_clear(&ex.info);
+    dibs__answer_clear(&ex.reply);
     return err;
 }
 
 dibs_err dibs_client_doctor(dibs_client *c, const char *name, dibs_doctor_fn fn,
                             void *arg)
 {
-    return DIBS__TOLD(doctor(c, name, fn, arg));
+    return DIBS__TOLD(run_doctor(c, name, fn, arg));
 }

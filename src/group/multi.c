@@ -5,110 +5,118 @@
  * Thread  as group_op.c.
  * Locks   group.mu.
  *
- * How     First all members are tried at once, those of one client in one
- *         script, the servers side by side. Nobody in the way: that was it.
+ * How     First all members are tried at once, those of one place in one
+ *         script, the servers side by side. If all are free, that is enough.
  *
- *         Otherwise what was got is given back, and the members before the one
- *         in the way are taken, it is waited for, and the rest are tried again;
- *         and so on. What is held while waiting is always a row from the start,
- *         in an order that is the same for all callers, so they cannot wait for
- *         each other in a circle.
+ *         Otherwise what was taken is given back. Then the members before the
+ *         busy one are taken, the busy one is waited for, and the rest are
+ *         tried again; and so on. What is held during a wait is always a row
+ *         from the start, in an order that is the same for all callers. So
+ *         callers cannot wait for each other in a circle.
  *
- *         What is held before the last one is taken is renewed whatever lease
- *         was asked for; that lease begins when all are held.
+ *         What is held before the last member is taken is renewed, whatever
+ *         lease was asked for; that lease begins when all are held.
  *
- * Trouble Somebody may take the same locks in another order: a Redisson client,
- *         or one that knows a server by another address. So with members on
- *         several servers nobody waits long while holding some: after a few
- *         seconds all go back, and it begins anew.
+ * Trouble Others may take the same locks in another order: a Redisson client,
+ *         or a client that knows a server by another address. So with members
+ *         on several servers a wait with some of them held is short: after a
+ *         few seconds all are given back, and the acquire begins anew.
  *
- *         A member that was lost while the others were waited for is found out
- *         at the end; then it begins anew, too.
+ *         A member that was lost during a wait for others is found out at the
+ *         end; then the acquire begins anew, too.
+ *
+ * Steps   step           what it found                     next step
+ *         try_done       all of [held, end) taken           wait_for_next, or
+ *                                                           the end
+ *                        some are busy                      wait_for_next, or
+ *                                                           try_rest before it
+ *                        one batch cannot ask for them      try_rest, singly
+ *         wait_done      taken                              try_rest, or the
+ * end the wait was long enough           start_over any            stopped, or
+ * an error               give_back, failed
  */
-#include "group/group.h"
-
-#include "base/mem.h"
+#include "group/group_op.h"
 
 #define PATIENCE_MIN_MS 2000
 #define PATIENCE_MAX_MS 4000
 
-static void try_rest(struct dibs__group_op *group_op);
-static void start_over(struct dibs__group_op *group_op);
-static void wait_for_next(struct dibs__group_op *group_op);
+static void try_rest(struct dibs__group_op *op);
+static void start_over(struct dibs__group_op *op);
+static void wait_for_next(struct dibs__group_op *op);
 
 /* ---- the end ----------------------------------------------------------- */
 
-static void failed(struct dibs__group_op *group_op)
+/* Gives back those from this one on; then comes the next step. */
+static void give_back_from(struct dibs__group_op *op, size_t from,
+                           void (*next)(struct dibs__group_op *))
 {
-    dibs__lock(&group_op->g->mu);
-    dibs__group_level_archive(group_op->g, group_op->level);
-    dibs__unlock(&group_op->g->mu);
-    dibs__group_op_tell(group_op, group_op->why);
+    dibs__group_op_open(op, next);
+    dibs__members_return(op, from, op->g->n, false);
+    dibs__group_op_run(op);
 }
 
-/* Everything goes back, then it ends with that. */
-static void fail(struct dibs__group_op *group_op, dibs_err err)
+static void multi_failed(struct dibs__group_op *op)
 {
-    group_op->why = err;
-    dibs__group_op_open(group_op, failed);
-    dibs__group_op_release(group_op, 0, group_op->g->n, false);
-    dibs__group_op_run(group_op);
+    dibs__group_op_fail(op, dibs__group_op_stopped(op));
 }
 
-/* All are held. Are they still, and for as long as was asked for? */
-static bool are_sealed(struct dibs__group_op *group_op)
+/* Everything is given back, then it ends with that, or with what stopped it. */
+static void multi_fail(struct dibs__group_op *op, dibs_err err)
+{
+    dibs__lock(&op->g->mu);
+    dibs__group_op_stop(op, err);
+    dibs__unlock(&op->g->mu);
+    give_back_from(op, 0, multi_failed);
+}
+
+/* All were taken. Are they still ours, and for as long as was asked for? */
+static bool are_sealed(struct dibs__group_op *op)
 {
     bool fine = true;
 
-    for (size_t i = 0; i < group_op->g->n; i++) {
-        struct dibs__line *line = group_op->g->members[i].line;
+    for (size_t i = 0; i < op->g->n; i++) {
+        struct dibs__line *line = op->g->members[i].line;
         dibs__lock(&line->mu);
-        fine &= dibs__hold_seal(line, &group_op->m[i].op);
+        fine &= dibs__hold_seal(line, &op->m[i].op);
         dibs__unlock(&line->mu);
     }
     return fine;
 }
 
-/* It is its caller's now, who hears of a loss from here on. False: some member
- * is lost. gone: its caller has been told something else, and hears nothing. */
-static bool grant(struct dibs__group_op *group_op, bool *gone)
+/* The caller has the group from here on, and hears of its loss. LOST: some
+ * member is lost. Others: it was stopped. */
+static dibs_err grant_level(struct dibs__group_op *op)
 {
-    struct dibs__group *g = group_op->g;
-
-    if (!are_sealed(group_op))
-        return false;
-    dibs__lock(&group_op->g->mu);
-    *gone = group_op->told;
-    bool fine = *gone || dibs__loss_arm(group_op->level->loss, NULL);
-    if (fine && dibs__group_op_decide(group_op, DIBS_OK)) {
-        dibs__group_level_live(group_op->g, group_op->level);
-        for (size_t i = 0; i < g->n; i++)
-            group_op->level->members[i].got = true;
+    if (!are_sealed(op))
+        return DIBS_ERR_LOST;
+    dibs__lock(&op->g->mu);
+    dibs_err err = op->err;
+    if (err == DIBS_OK && !dibs__loss_arm(op->level->loss, NULL))
+        err = DIBS_ERR_LOST;
+    if (err == DIBS_OK && dibs__group_op_decide(op, DIBS_OK)) {
+        dibs__group_level_live(op->g, op->level);
+        for (size_t i = 0; i < op->g->n; i++) {
+            op->level->members[i].got = true;
+            op->m[i].state = MEMBER_FREE;
+        }
     }
-    dibs__unlock(&group_op->g->mu);
-    return fine;
+    dibs__unlock(&op->g->mu);
+    return err;
 }
 
-static void all_held(struct dibs__group_op *group_op)
+static void all_taken(struct dibs__group_op *op)
 {
-    dibs_err canceled = dibs__group_op_canceled(group_op);
-    bool gone = false;
+    dibs_err err = dibs__group_op_stopped(op);
 
-    if (canceled) {
-        fail(group_op, canceled);
-        return;
-    }
-    if (!grant(group_op, &gone)) {
-        if (group_op->trying || dibs__now_ms() >= group_op->deadline)
-            fail(group_op, DIBS_ERR_LOST);
-        else
-            start_over(group_op);
-        return;
-    }
-    if (gone)
-        fail(group_op, DIBS_ERR_CLOSED);
+    if (err == DIBS_OK)
+        err = grant_level(op);
+    if (err == DIBS_OK)
+        dibs__group_op_deliver(op);
+    else if (err == DIBS_ERR_LOST && !op->trying &&
+             dibs__now_ms() < op->deadline)
+        start_over(op);
     else
-        dibs__group_op_deliver(group_op);
+        multi_fail(op, err);
 }
 
 /* ---- trying ------------------------------------------------------------ */
@@ -120,96 +128,89 @@ struct outcome {
     size_t blocker; /* the first that is busy; end = none is */
 };
 
-/* A server that cannot be reached, or says "not now", is waited for as a holder
+/* A server that cannot be reached, or is busy itself, is waited for as a holder
  * is. */
-static bool may_wait(struct dibs__group_op *group_op,
-                     const struct dibs__member_op *m) REQUIRES(group_op->g->mu)
+static bool is_worth_waiting(struct dibs__group_op *op,
+                             const struct dibs__member_op *m)
+    REQUIRES(op->g->mu)
 {
     dibs_err err = m->err;
     bool not_now = err == DIBS_ERR_SERVER && err == m->op.last;
 
     return err == DIBS_ERR_BUSY ||
-           (!group_op->trying &&
+           (!op->trying &&
             (err == DIBS_ERR_CONN || err == DIBS_ERR_UNKNOWN || not_now));
 }
 
-static struct outcome look(struct dibs__group_op *group_op)
+static struct outcome try_outcome(struct dibs__group_op *op)
 {
-    struct outcome o = {.all = true, .blocker = group_op->end};
+    struct outcome o = {.all = true, .blocker = op->multi.end};
 
-    dibs__lock(&group_op->g->mu);
-    for (size_t i = group_op->end; i-- > group_op->held;) {
-        const struct dibs__member_op *m = &group_op->m[i];
-        o.all &= m->got;
-        if (may_wait(group_op, m))
+    dibs__lock(&op->g->mu);
+    for (size_t i = op->multi.end; i-- > op->multi.held;) {
+        const struct dibs__member_op *m = &op->m[i];
+        o.all &= m->state == MEMBER_TAKEN;
+        if (is_worth_waiting(op, m))
             o.blocker = i;
         else if (m->err != DIBS_OK && m->err != DIBS_ERR_CANCELED)
             o.error = m->err;
     }
-    dibs__unlock(&group_op->g->mu);
+    dibs__unlock(&op->g->mu);
     return o;
 }
 
-/* What this try took goes back, then comes `after`. */
-static void undo(struct dibs__group_op *group_op,
-                 void (*after)(struct dibs__group_op *))
+static void try_done(struct dibs__group_op *op)
 {
-    dibs__group_op_open(group_op, after);
-    dibs__group_op_release(group_op, group_op->held, group_op->g->n, false);
-    dibs__group_op_run(group_op);
-}
-
-static void tried(struct dibs__group_op *group_op)
-{
-    struct outcome o = look(group_op);
-    dibs_err canceled = dibs__group_op_canceled(group_op);
+    struct outcome o = try_outcome(op);
+    dibs_err stopped = dibs__group_op_stopped(op);
 
     if (o.all) {
-        group_op->held = group_op->end;
-        if (group_op->held == group_op->g->n)
-            all_held(group_op);
+        op->multi.held = op->multi.end;
+        if (op->multi.held == op->g->n)
+            all_taken(op);
         else
-            wait_for_next(group_op);
-    } else if (canceled || o.error) {
-        fail(group_op, canceled ? canceled : o.error);
-    } else if (o.blocker == group_op->end) {
-        group_op->single = true; /* nobody is in the way: they were not asked */
-        undo(group_op, try_rest);
-    } else if (group_op->trying) {
-        fail(group_op, DIBS_ERR_BUSY);
+            wait_for_next(op);
+    } else if (stopped || o.error) {
+        multi_fail(op, stopped ? stopped : o.error);
+    } else if (o.blocker == op->multi.end) {
+        op->multi.single = true; /* none is busy: the batch did not ask */
+        give_back_from(op, op->multi.held, try_rest);
+    } else if (op->trying) {
+        multi_fail(op, DIBS_ERR_BUSY);
     } else {
-        group_op->kept = true;
-        group_op->end = o.blocker;
-        undo(group_op,
-             group_op->end == group_op->held ? wait_for_next : try_rest);
+        op->multi.kept = true;
+        op->multi.end = o.blocker;
+        give_back_from(op, op->multi.held,
+                       op->multi.end == op->multi.held ? wait_for_next
+                                                       : try_rest);
     }
 }
 
-static bool batched(const struct dibs__group_op *group_op, size_t i)
+static bool is_batched(const struct dibs__group_op *op, size_t i)
 {
-    return !group_op->single && group_op->g->members[i].line->kind->batch;
+    return !op->multi.single && op->g->members[i].line->kind->batch;
 }
 
-/* Those of one client and slot: in one script, or by themselves. All of the
- * batch are asked for, or none. */
-static void try_client(struct dibs__group_op *group_op, size_t from, size_t to,
-                       bool direct)
+/* Those of one place: in one script, or each by itself. All of the batch are
+ * asked for, or none. */
+static void try_place(struct dibs__group_op *op, size_t from, size_t to,
+                      bool direct)
 {
     size_t n = 0;
     struct dibs__batch *b = NULL;
-    dibs_client *c = group_op->g->members[from].c;
+    dibs_client *c = op->g->members[from].c;
     bool inside = dibs__client_enter(c) == DIBS_OK;
 
     for (size_t i = from; i < to; i++)
-        n += batched(group_op, i);
+        n += is_batched(op, i);
     if (n > 1 && inside)
         b = dibs__batch_new(VERB_ACQUIRE, n);
     for (size_t i = from; i < to; i++)
-        if (!b || !batched(group_op, i))
-            dibs__member_op_acquire(group_op, i, true, INT64_MAX, NULL, NULL);
+        if (!b || !is_batched(op, i))
+            dibs__member_op_try(op, i, NULL, NULL);
     for (size_t i = from; b && i < to; i++)
-        if (batched(group_op, i))
-            dibs__member_op_acquire(group_op, i, true, INT64_MAX, b, NULL);
+        if (is_batched(op, i))
+            dibs__member_op_try(op, i, b, NULL);
     if (b && dibs__batch_count(b) == n)
         dibs__batch_send(b, direct);
     else if (b)
@@ -218,86 +219,81 @@ static void try_client(struct dibs__group_op *group_op, size_t from, size_t to,
         dibs__client_leave(c);
 }
 
-static void try_rest(struct dibs__group_op *group_op)
+static void try_rest(struct dibs__group_op *op)
 {
-    bool direct = group_op->direct;
-    size_t from = group_op->held, to = group_op->end;
+    bool direct = op->direct;
+    size_t from = op->multi.held, to = op->multi.end;
 
-    group_op->direct = false;
-    dibs__group_op_open(group_op, tried);
+    op->direct = false;
+    dibs__group_op_open(op, try_done);
     for (size_t i = from, end; i < to; i = end) {
-        end = dibs__group_op_place_end(group_op, i, to);
-        try_client(group_op, i, end, direct && end == to);
+        end = dibs__members_place_end(op, i, to);
+        try_place(op, i, end, direct && end == to);
     }
-    dibs__group_op_run(group_op);
+    dibs__group_op_run(op);
 }
 
 /* ---- waiting ----------------------------------------------------------- */
 
-static bool several_clients(const struct dibs__group_op *group_op)
+static void wait_done(struct dibs__group_op *op)
 {
-    return dibs__group_op_place_end(group_op, 0, group_op->g->n) <
-           group_op->g->n;
-}
+    struct dibs__member_op *m = &op->m[op->multi.held];
 
-static void waited(struct dibs__group_op *group_op)
-{
-    struct dibs__member_op *m = &group_op->m[group_op->held];
-    dibs_err canceled = dibs__group_op_canceled(group_op);
-
-    dibs__lock(&group_op->g->mu);
-    dibs_err err = m->err;
-    bool patient = err == DIBS_ERR_TIMEOUT || may_wait(group_op, m);
-    if (err == DIBS_ERR_TIMEOUT) /* who was in the way */
-        group_op->level->members[m->index].err = DIBS_ERR_BUSY;
-    dibs__unlock(&group_op->g->mu);
-    if (canceled) {
-        fail(group_op, canceled);
+    dibs__lock(&op->g->mu);
+    dibs_err err = m->err, stopped = op->err;
+    bool again = err == DIBS_ERR_TIMEOUT || is_worth_waiting(op, m);
+    if (err == DIBS_ERR_TIMEOUT) /* what its server had answered */
+        op->level->members[m->index].err = DIBS_ERR_BUSY;
+    dibs__unlock(&op->g->mu);
+    if (stopped) {
+        multi_fail(op, stopped);
     } else if (err == DIBS_OK) {
-        group_op->held++;
-        group_op->end = group_op->g->n;
-        if (group_op->held == group_op->end)
-            all_held(group_op);
+        op->multi.held++;
+        op->multi.end = op->g->n;
+        if (op->multi.held == op->multi.end)
+            all_taken(op);
         else
-            try_rest(group_op);
-    } else if (patient && dibs__now_ms() < group_op->deadline) {
-        start_over(group_op); /* only its patience is over */
+            try_rest(op);
+    } else if (again && dibs__now_ms() < op->deadline) {
+        start_over(op);
     } else {
-        fail(group_op, err);
+        multi_fail(op, err);
     }
 }
 
-static void wait_for_next(struct dibs__group_op *group_op)
+static void wait_for_next(struct dibs__group_op *op)
 {
-    int64_t until = group_op->deadline;
+    bool several = dibs__members_place_end(op, 0, op->g->n) < op->g->n;
+    int64_t until = op->deadline;
 
-    if (group_op->held > 0 && several_clients(group_op))
+    if (op->multi.held > 0 && several)
         until =
             dibs__min(until, dibs__now_ms() + dibs__random_in(PATIENCE_MIN_MS,
                                                               PATIENCE_MAX_MS));
-    dibs__group_op_open(group_op, waited);
-    dibs__member_op_acquire(group_op, group_op->held, false, until, NULL, NULL);
-    dibs__group_op_run(group_op);
+    dibs__group_op_open(op, wait_done);
+    dibs__member_op_wait(op, op->multi.held, until);
+    dibs__group_op_run(op);
 }
 
 /* ---- where to start ---------------------------------------------------- */
 
-static void start_over(struct dibs__group_op *group_op)
+static void start_over(struct dibs__group_op *op)
 {
-    if (!dibs__group_level_new_loss(group_op->level)) {
-        fail(group_op, DIBS_ERR_NOMEM);
+    if (!dibs__group_level_new_loss(op->level)) {
+        multi_fail(op, DIBS_ERR_NOMEM);
         return;
     }
-    group_op->held = 0;
-    group_op->end = group_op->g->n;
-    undo(group_op, try_rest);
+    op->multi.held = 0;
+    op->multi.end = op->g->n;
+    give_back_from(op, 0, try_rest);
 }
 
-void dibs__multi_start(struct dibs__group_op *group_op)
+void dibs__multi_start(struct dibs__group_op *op)
 {
-    dibs__lock(&group_op->g->mu);
-    for (size_t i = 0; i < group_op->g->n; i++)
-        group_op->level->members[i].err = DIBS_ERR_CANCELED; /* not asked yet */
-    dibs__unlock(&group_op->g->mu);
-    try_rest(group_op);
+    op->multi.end = op->g->n;
+    dibs__lock(&op->g->mu);
+    for (size_t i = 0; i < op->g->n; i++)
+        op->level->members[i].err = DIBS_ERR_CANCELED; /* not asked yet */
+    dibs__unlock(&op->g->mu);
+    try_rest(op);
 }

@@ -93,7 +93,7 @@ static void undo_acquire(struct dibs__op *op, dibs_err why,
                          dibs__answered *undone)
 {
     tell_short(op, why);
-    dibs__waiter_unplace(&op->wait);
+    dibs__wait_unplace(&op->line->wait, &op->wait);
     op->last = why;
     op->ask.stay = false;
     op->ask.target--;
@@ -230,7 +230,7 @@ static dibs_err take_granted(struct dibs__line *line, struct dibs__op *op,
 
 void dibs__acquire_start_over(struct dibs__op *op)
 {
-    dibs__waiter_unplace(&op->wait);
+    dibs__wait_unplace(&op->line->wait, &op->wait);
     op->ask.stay = false;
     op->direct = false;
     dibs__acquire_run(op);
@@ -250,7 +250,7 @@ static void leave_answered(struct dibs__call *call, dibs_err err,
 
 void dibs__acquire_end(struct dibs__op *op, dibs_err err)
 {
-    dibs__waiter_unplace(&op->wait);
+    dibs__wait_unplace(&op->line->wait, &op->wait);
     if (op->ask.stay && err != DIBS_OK) {
         op->last = err;
         op->direct = false;

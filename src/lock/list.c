@@ -3,12 +3,13 @@
  * list.c - all locks on a server, found by SCAN.
  *
  * Thread  app; answers also on io.
+ * Locks   none.
  *
  * SCAN goes through the keys a page at a time and never stops the server for
  * long, whatever its size. A page may name a key twice, or one that is gone by
- * now; each is looked at by itself, and what does not look like a lock is
- * passed over. In a cluster that is done on every server that has slots; a lock
- * whose slot moves meanwhile may come twice, or not at all.
+ * now; so each is read by itself, and what is no lock is left out. In a cluster
+ * every server that has slots is scanned; a lock whose slot moves meanwhile may
+ * come twice, or not at all.
  */
 #include "base/args.h"
 #include "base/mem.h"
@@ -107,8 +108,8 @@ static bool is_owner(const char *text)
 }
 
 /* False: enough. */
-static bool show(dibs_client *c, const char *name, size_t len, dibs_list_fn fn,
-                 void *arg, dibs_err *err)
+static bool show_lock(dibs_client *c, const char *name, size_t len,
+                      dibs_list_fn fn, void *arg, dibs_err *err)
 {
     dibs_lock_info info = DIBS_LOCK_INFO_INIT;
     dibs_lock *l;
@@ -132,15 +133,15 @@ static bool show(dibs_client *c, const char *name, size_t len, dibs_list_fn fn,
     return more;
 }
 
-static bool show_page(dibs_client *c, const struct scan *s, dibs_list_fn fn,
-                      void *arg, dibs_err *err)
+static bool show_scan_page(dibs_client *c, const struct scan *s,
+                           dibs_list_fn fn, void *arg, dibs_err *err)
 {
     size_t at = 0, len;
 
     while (at < s->names.len) {
         memcpy(&len, s->names.data + at, sizeof len);
         at += sizeof len;
-        if (!show(c, s->names.data + at, len, fn, arg, err))
+        if (!show_lock(c, s->names.data + at, len, fn, arg, err))
             return false;
         at += len;
     }
@@ -156,13 +157,13 @@ static bool scan_server(dibs_client *c, struct scan *s, dibs_list_fn fn,
     strcpy(s->cursor, "0");
     do {
         *err = next_page(c, s);
-        more = *err == DIBS_OK && show_page(c, s, fn, arg, err);
+        more = *err == DIBS_OK && show_scan_page(c, s, fn, arg, err);
     } while (more && strcmp(s->cursor, "0") != 0);
     return more;
 }
 
-/* One page of whoever has slot 0 is asked for in vain, so that the servers are
- * known from then on. */
+/* The first page is asked of the server with slot 0 and not used: after that
+ * the servers of the cluster are known. */
 static dibs_err scan_cluster(dibs_client *c, struct scan *s, dibs_list_fn fn,
                              void *arg)
 {

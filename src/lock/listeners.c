@@ -4,16 +4,16 @@
  *
  * Thread  app; answers also on io.
  *
- * How     Who waits for such a lock stands in no queue: it listens to the
- *         lock's channel. The server knows how many do (PUBSUB NUMSUB). Both
- *         channels that the name can have are asked for, so that the kind of
+ * How     Waiters of such a lock are in no queue on the server: they listen to
+ *         the lock's channel. The server knows how many do (PUBSUB NUMSUB).
+ *         Both channels that the name can have are counted, so that the kind of
  *         the handle does not matter. A waiter of a fair lock listens to a
  *         channel of its own and is not counted.
  *
- *         In a cluster the node is asked that has the lock's slot. There, all
- *         who listen to a sharded channel are counted; of those who listen to
- *         a plain one, those that do so at that node. Where both are in use, a
- *         client may listen to both, so the larger number counts.
+ *         In a cluster the node that has the lock's slot is asked. It counts
+ *         all listeners of a sharded channel, but only its own listeners of a
+ *         plain one. Where both are in use, a client may listen to both, so the
+ *         larger number counts.
  */
 #include "lock/lock.h"
 

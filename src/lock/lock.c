@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * lock.c - handles, and the public calls that take, keep and give back.
+ * lock.c - handles on one lock, and their operations.
  *
  * Thread  app.
- * Locks   line.mu to cancel.
+ * Locks   line.mu to cancel, and to look at a hold.
  *
  * A sync call is the async one plus a wait. It runs on its caller's thread as
  * far as it can; only what cannot be done at once goes to io. A thread cannot
@@ -13,17 +13,18 @@
 
 #include "base/args.h"
 #include "base/mem.h"
-#include "group/group.h"
 
 #include <string.h>
 
 #define REPLICAS_MS   1000
 #define REPLICAS_PART 10 /* of the lease, at most */
 
+static const struct dibs__lock_ops one_lock_ops;
+
 /* ---- handles ----------------------------------------------------------- */
 
 /* In a cluster all keys of a lock must be in one slot. */
-static dibs_err check_name(dibs_client *c, const char *name, size_t len)
+static dibs_err check_lock_name(dibs_client *c, const char *name, size_t len)
 {
     if (!c->cluster || dibs__slot_fits(name, len))
         return DIBS_OK;
@@ -34,7 +35,7 @@ static dibs_err check_name(dibs_client *c, const char *name, size_t len)
     return dibs__client_refuse(c);
 }
 
-static dibs_err check_args(const void *name, size_t len, dibs_lock **out)
+static dibs_err check_new_args(const void *name, size_t len, dibs_lock **out)
 {
     if (dibs__check_given("name", name) || dibs__check_given("out", out))
         return DIBS_ERR_INVALID;
@@ -48,12 +49,12 @@ static dibs_err check_args(const void *name, size_t len, dibs_lock **out)
 dibs_err dibs__lock_new(dibs_client *c, const struct dibs__kind *kind,
                         const void *name, size_t len, dibs_lock **out)
 {
-    if (check_args(name, len, out) != DIBS_OK)
+    if (check_new_args(name, len, out) != DIBS_OK)
         return dibs__client_refuse(c);
     dibs_err err = dibs__client_enter(c);
     if (err != DIBS_OK)
         return err;
-    err = check_name(c, name, len);
+    err = check_lock_name(c, name, len);
     if (err != DIBS_OK) {
         dibs__client_leave(c);
         return err;
@@ -65,6 +66,7 @@ dibs_err dibs__lock_new(dibs_client *c, const struct dibs__kind *kind,
     if (l && l->line) {
         dibs__client_ref(c);
         l->c = c;
+        l->ops = &one_lock_ops;
         *out = l;
     } else {
         dibs__free(l);
@@ -74,6 +76,7 @@ dibs_err dibs__lock_new(dibs_client *c, const struct dibs__kind *kind,
     return err;
 }
 
+/* A name that is too long need not be read to its end. */
 size_t dibs__name_length(const char *name)
 {
     return name ? strnlen(name, DIBS_NAME_MAX + 1) : 0;
@@ -115,80 +118,50 @@ dibs_err dibs_write_lock_new(dibs_client *c, const char *name, dibs_lock **out)
                                      dibs__name_length(name), out));
 }
 
-void dibs_lock_free(dibs_lock *l)
+static bool is_foreign(const dibs_lock *l)
 {
-    if (!l)
-        return;
-    if (l->group) {
-        dibs__group_free(l->group);
-    } else if (!dibs__client_foreign(l->c)) {
+    return dibs__client_foreign(l->c);
+}
+
+static bool is_inside_callback(const dibs_lock *l)
+{
+    return dibs__callbacks_inside(&l->c->callbacks);
+}
+
+/* In a child after fork the line is the parent's, as is its client. */
+static void lock_free(dibs_lock *l)
+{
+    if (!is_foreign(l)) {
         dibs__line_unref(l->line);
         dibs__client_unref(l->c);
     }
     dibs__free(l);
 }
 
-dibs_err dibs__lock_refuse(const dibs_lock *l)
+struct dibs__known dibs__line_known(struct dibs__line *line, dibs_owner owner,
+                                    int64_t now)
 {
-    if (!l)
-        return DIBS_ERR_INVALID;
-    return dibs__client_refuse(l->group ? l->group->members[0].c : l->c);
+    struct dibs__known k = {.state = DIBS_NOT_HELD};
+
+    dibs__lock(&line->mu);
+    struct dibs__hold *h = dibs__hold_of(line, owner);
+    if (h && h->count == 0) {
+        /* Given back; the server has not been told yet. */
+    } else if (h && dibs__hold_over(h, now)) {
+        k.state = DIBS_LOST;
+    } else if (h) {
+        k.state = h->state == HOLD_SUSPECT ? DIBS_SUSPECT : DIBS_HELD;
+        k.valid_ms = h->valid_until - now;
+        k.holds = h->count;
+        k.wire = h->wire;
+    }
+    dibs__unlock(&line->mu);
+    return k;
 }
 
-dibs_err dibs__lock_enter(const dibs_lock *l)
+static struct dibs__known lock_known(const dibs_lock *l, dibs_owner owner)
 {
-    if (dibs__check_given("lock", l) != DIBS_OK)
-        return DIBS_ERR_INVALID;
-    if (!l->group)
-        return dibs__client_enter(l->c);
-    dibs__reason_set(DIBS_ERR_INVALID,
-                     "this is a group of locks: ask its members");
-    return dibs__lock_refuse(l);
-}
-
-/* ---- options ----------------------------------------------------------- */
-
-static dibs_err check_lease(const char *what, int64_t ms)
-{
-    return dibs__check_ms(what, ms, DIBS_LEASE_MIN_MS, DIBS_MS_MAX);
-}
-
-static dibs_err check_opts(const dibs_lock_opts *o)
-{
-    if (dibs__check_time("wait_ms", o->wait_ms) ||
-        check_lease("lease_ms", o->lease_ms) ||
-        check_lease("max_hold_ms", o->max_hold_ms) ||
-        dibs__check_time("keep_ms", o->keep_ms) ||
-        dibs__check_time("member_ms", o->member_ms) ||
-        dibs__check_time("replicas_timeout_ms", o->replicas_timeout_ms))
-        return DIBS_ERR_INVALID;
-    if (o->lease_ms && o->max_hold_ms)
-        return dibs__reason_set(DIBS_ERR_INVALID,
-                                "max_hold_ms is for renewed locks, and one "
-                                "with a lease_ms is not renewed");
-    if (o->replicas < DIBS_REPLICAS_NONE)
-        return dibs__reason_set(DIBS_ERR_INVALID,
-                                "replicas is %d, it must be a number or one of "
-                                "DIBS_REPLICAS_ALL and _NONE",
-                                o->replicas);
-    return DIBS_OK;
-}
-
-/* Options as given, or those of nobody; checked. OK, or INVALID with a reason,
- * which is told. */
-static dibs_err take_opts(const dibs_lock *l, const dibs_lock_opts *in,
-                          dibs_lock_opts *o)
-{
-    if (dibs__struct_take(&dibs__struct_lock_opts, in, o) ||
-        check_opts(o) != DIBS_OK)
-        return dibs__lock_refuse(l);
-    return DIBS_OK;
-}
-
-static dibs_err refuse_cb(const dibs_lock *l)
-{
-    dibs__check_given("cb", NULL);
-    return dibs__lock_refuse(l);
+    return dibs__line_known(l->line, owner, dibs__now_ms());
 }
 
 /* ---- operations -------------------------------------------------------- */
@@ -317,9 +290,9 @@ dibs_err dibs__release_fill(struct dibs__op *op, const dibs_lock_opts *o,
     return DIBS_OK;
 }
 
-/* The client is closing and gives back all there is. Whoever releases on top of
- * that hears of no loss any more, either. */
-static void settle_closed(dibs_lock *l, dibs_owner owner)
+/* The client is closing and gives back all there is. An owner that releases on
+ * top of that hears of no loss any more. */
+static void settle_closed_line(dibs_lock *l, dibs_owner owner)
 {
     struct dibs__line *line = l->line;
 
@@ -334,25 +307,32 @@ static void settle_closed(dibs_lock *l, dibs_owner owner)
     dibs__cancel_again();
 }
 
+/* Counts the caller in. One that releases after the client has begun to close
+ * finds nothing to give back. */
+static dibs_err enter_to_run(dibs_lock *l, const dibs_lock_opts *o,
+                             bool releasing)
+{
+    dibs_err err = dibs__client_enter(l->c);
+
+    if (err == DIBS_ERR_CLOSED && releasing)
+        settle_closed_line(l, o->owner ? o->owner : dibs__owner_thread());
+    return err;
+}
+
 typedef dibs_err fill_fn(struct dibs__op *op, const dibs_lock_opts *o,
                          bool trying);
 
-static dibs_err run_sync(dibs_lock *l, const dibs_lock_opts *opts,
-                         fill_fn *fill, bool trying)
+static dibs_err run_sync(dibs_lock *l, const dibs_lock_opts *o, fill_fn *fill,
+                         bool trying)
 {
     struct dibs__op op;
-    dibs_lock_opts o;
+    dibs_err err = enter_to_run(l, o, fill == dibs__release_fill);
 
-    if (take_opts(l, opts, &o) != DIBS_OK)
-        return DIBS_ERR_INVALID;
-    dibs_err err = dibs__lock_enter(l);
-    if (err == DIBS_ERR_CLOSED && fill == dibs__release_fill)
-        settle_closed(l, o.owner ? o.owner : dibs__owner_thread());
     if (err != DIBS_OK)
         return err;
     dibs_client *c = l->c; /* another thread may free the handle meanwhile */
     dibs__op_init(&op, l);
-    err = fill(&op, &o, trying);
+    err = fill(&op, o, trying);
     if (err == DIBS_OK)
         err = dibs__op_wait(&op);
     dibs__loss_settle(op.loss);
@@ -361,27 +341,21 @@ static dibs_err run_sync(dibs_lock *l, const dibs_lock_opts *opts,
     return err;
 }
 
-static dibs_err run_async(dibs_lock *l, const dibs_lock_opts *opts,
-                          fill_fn *fill, bool trying,
-                          const struct dibs__op *from)
+static dibs_err run_async(dibs_lock *l, const dibs_lock_opts *o, fill_fn *fill,
+                          bool trying, dibs_cb fn, void *arg)
 {
-    dibs_lock_opts o;
+    dibs_err err = enter_to_run(l, o, fill == dibs__release_fill);
 
-    if (take_opts(l, opts, &o) != DIBS_OK)
-        return DIBS_ERR_INVALID;
-    dibs_err err = dibs__lock_enter(l);
-    if (err == DIBS_ERR_CLOSED && fill == dibs__release_fill)
-        settle_closed(l, o.owner ? o.owner : dibs__owner_thread());
     if (err != DIBS_OK)
         return err;
     dibs_client *c = l->c; /* a callback may free the handle meanwhile */
     struct dibs__op *op = dibs__op_new(l, sizeof *op);
     err = op ? dibs__callbacks_ready(&l->c->callbacks) : DIBS_ERR_NOMEM;
     if (err == DIBS_OK)
-        err = fill(op, &o, trying);
+        err = fill(op, o, trying);
     if (err == DIBS_OK) {
-        op->fn = from->fn;
-        op->arg = from->arg;
+        op->fn = fn;
+        op->arg = arg;
         dibs__op_begin(op);
     } else if (op) {
         dibs__op_discard(op);
@@ -390,130 +364,29 @@ static dibs_err run_async(dibs_lock *l, const dibs_lock_opts *opts,
     return err;
 }
 
-/* ---- groups ------------------------------------------------------------ */
+/* ---- the table --------------------------------------------------------- */
 
-static dibs_err acquire_group(const dibs_lock *l, const dibs_lock_opts *opts,
-                              bool trying, dibs_cb cb, void *arg)
+static dibs_err lock_acquire(dibs_lock *l, const dibs_lock_opts *o, bool trying,
+                             dibs_cb fn, void *arg)
 {
-    dibs_lock_opts o;
-
-    return take_opts(l, opts, &o) == DIBS_OK
-               ? dibs__group_acquire(l->group, &o, trying, cb, arg)
-               : DIBS_ERR_INVALID;
+    return fn ? run_async(l, o, dibs__acquire_fill, trying, fn, arg)
+              : run_sync(l, o, dibs__acquire_fill, trying);
 }
 
-static dibs_err release_group(const dibs_lock *l, const dibs_lock_opts *opts,
-                              dibs_cb cb, void *arg)
+static dibs_err lock_release(dibs_lock *l, const dibs_lock_opts *o, dibs_cb fn,
+                             void *arg)
 {
-    dibs_lock_opts o;
-
-    return take_opts(l, opts, &o) == DIBS_OK
-               ? dibs__group_release(l->group, &o, cb, arg)
-               : DIBS_ERR_INVALID;
+    return fn ? run_async(l, o, dibs__release_fill, false, fn, arg)
+              : run_sync(l, o, dibs__release_fill, false);
 }
 
-static bool is_inside(const dibs_lock *l)
+static dibs_err lock_cancel(dibs_lock *l, dibs_owner owner)
 {
-    if (!l)
-        return false;
-    if (l->group)
-        return !dibs__group_foreign(l->group) && dibs__group_inside(l->group);
-    return !dibs__client_foreign(l->c) &&
-           dibs__callbacks_inside(&l->c->callbacks);
-}
-
-/* ---- public ------------------------------------------------------------ */
-
-static dibs_err acquire(dibs_lock *l, const dibs_lock_opts *opts, bool trying)
-{
-    return l && l->group ? acquire_group(l, opts, trying, NULL, NULL)
-                         : run_sync(l, opts, dibs__acquire_fill, trying);
-}
-
-static dibs_err release(dibs_lock *l, const dibs_lock_opts *opts)
-{
-    return l && l->group ? release_group(l, opts, NULL, NULL)
-                         : run_sync(l, opts, dibs__release_fill, false);
-}
-
-/* Inside a callback it must not wait: what it waits for may be told by a
- * callback that waits for this one. */
-static dibs_err acquire_waiting(dibs_lock *l, const dibs_lock_opts *opts)
-{
-    bool inside = is_inside(l);
-    dibs_err err = acquire(l, opts, inside);
-
-    return inside && err == DIBS_ERR_BUSY ? DIBS_ERR_DEADLOCK : err;
-}
-
-dibs_err dibs_lock_acquire(dibs_lock *l, const dibs_lock_opts *opts)
-{
-    return DIBS__TOLD(acquire_waiting(l, opts));
-}
-
-dibs_err dibs_lock_try(dibs_lock *l, const dibs_lock_opts *opts)
-{
-    return DIBS__TOLD(acquire(l, opts, true));
-}
-
-dibs_err dibs_lock_release(dibs_lock *l, const dibs_lock_opts *opts)
-{
-    return DIBS__TOLD(release(l, opts));
-}
-
-static dibs_err start_acquire(dibs_lock *l, const dibs_lock_opts *opts,
-                              bool trying, const struct dibs__op *from)
-{
-    if (!from->fn)
-        return refuse_cb(l);
-    return l && l->group ? acquire_group(l, opts, trying, from->fn, from->arg)
-                         : run_async(l, opts, dibs__acquire_fill, trying, from);
-}
-
-dibs_err dibs_lock_acquire_async(dibs_lock *l, const dibs_lock_opts *opts,
-                                 dibs_cb cb, void *arg)
-{
-    struct dibs__op from = {.fn = cb, .arg = arg};
-
-    return DIBS__TOLD(start_acquire(l, opts, false, &from));
-}
-
-dibs_err dibs_lock_try_async(dibs_lock *l, const dibs_lock_opts *opts,
-                             dibs_cb cb, void *arg)
-{
-    struct dibs__op from = {.fn = cb, .arg = arg};
-
-    return DIBS__TOLD(start_acquire(l, opts, true, &from));
-}
-
-static dibs_err start_release(dibs_lock *l, const dibs_lock_opts *opts,
-                              const struct dibs__op *from)
-{
-    if (!from->fn)
-        return refuse_cb(l);
-    return l && l->group ? release_group(l, opts, from->fn, from->arg)
-                         : run_async(l, opts, dibs__release_fill, false, from);
-}
-
-dibs_err dibs_lock_release_async(dibs_lock *l, const dibs_lock_opts *opts,
-                                 dibs_cb cb, void *arg)
-{
-    struct dibs__op from = {.fn = cb, .arg = arg};
-
-    return DIBS__TOLD(start_release(l, opts, &from));
-}
-
-static dibs_err cancel(dibs_lock *l, dibs_owner owner)
-{
-    if (l && l->group)
-        return dibs__group_cancel(l->group, owner);
-    dibs_err err = dibs__lock_enter(l);
+    dibs_err err = dibs__client_enter(l->c);
 
     if (err != DIBS_OK)
         return err;
     struct dibs__line *line = l->line;
-    if (!owner)
-        owner = dibs__owner_thread();
     dibs__lock(&line->mu);
     if (!dibs__line_cancel(line, owner))
         err = DIBS_ERR_NOT_OWNER;
@@ -522,7 +395,12 @@ static dibs_err cancel(dibs_lock *l, dibs_owner owner)
     return err;
 }
 
-dibs_err dibs_lock_cancel(dibs_lock *l, dibs_owner owner)
-{
-    return DIBS__TOLD(cancel(l, owner));
-}
+static const struct dibs__lock_ops one_lock_ops = {
+    .acquire = lock_acquire,
+    .release = lock_release,
+    .cancel = lock_cancel,
+    .known = lock_known,
+    .foreign = is_foreign,
+    .inside = is_inside_callback,
+    .free = lock_free,
+};

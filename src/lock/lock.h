@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * lock.h - a handle on a lock, and the parts that public calls share.
+ *
+ * A handle is one lock (lock.c) or several locks held as one, which a layer
+ * above makes. The public calls are in handle.c; they reach either one through
+ * the handle's table of operations.
  */
 #ifndef DIBS_LOCK_LOCK_H
 #define DIBS_LOCK_LOCK_H
@@ -8,16 +12,43 @@
 #include "lock/locks.h"
 #include "lock/op.h"
 
-struct dibs__group;
-
-struct dibs_lock {
-    dibs_client *c;            /* with a reference */
-    struct dibs__line *line;   /* with a reference */
-    struct dibs__group *group; /* instead of both */
+/* What is known of an owner's hold without asking the server. */
+struct dibs__known {
+    dibs_state state;
+    int64_t valid_ms, holds;
+    uint64_t wire; /* of one lock: the owner's number on the server */
 };
 
-/* Every public call that needs the server: checks, then counts the caller in.
- * OK: dibs__client_leave must follow. */
+/* Operations on a handle. Arguments are checked. In a child after fork only
+ * foreign and free are called. o: an owner of 0 is the thread. */
+struct dibs__lock_ops {
+    /* fn NULL: waits for the result. */
+    dibs_err (*acquire)(dibs_lock *l, const dibs_lock_opts *o, bool trying,
+                        dibs_cb fn, void *arg);
+    dibs_err (*release)(dibs_lock *l, const dibs_lock_opts *o, dibs_cb fn,
+                        void *arg);
+    dibs_err (*cancel)(dibs_lock *l, dibs_owner owner);
+    struct dibs__known (*known)(const dibs_lock *l, dibs_owner owner);
+    /* One of its members, see dibs_lock_members. NULL: it has none. */
+    dibs_err (*member)(dibs_lock *l, size_t index, dibs_owner owner,
+                       dibs_member *out);
+    bool (*inside)(const dibs_lock *l);  /* this thread runs its callbacks */
+    bool (*foreign)(const dibs_lock *l); /* this is a child after fork */
+    void (*free)(dibs_lock *l);
+    const char *no_name; /* why calls about one name fail; NULL: they do not */
+};
+
+struct dibs_lock {
+    const struct dibs__lock_ops *ops;
+    dibs_client *c;          /* hears of refused arguments; ops say whether with
+                                a reference */
+    struct dibs__line *line; /* with a reference; NULL if it has no_name */
+};
+
+/* ---- handle.c ---------------------------------------------------------- */
+
+/* Every public call about one name that needs the server: checks, then counts
+ * the caller in. OK: dibs__client_leave must follow. */
 dibs_err dibs__lock_enter(const dibs_lock *l);
 
 /* An argument was refused, and the reason set: tells the lock's client, too. l
@@ -29,6 +60,13 @@ dibs_err dibs__lock_new(dibs_client *c, const struct dibs__kind *kind,
                         const void *name, size_t len, dibs_lock **out);
 /* How long a name is; one that is too long is as good as any other. */
 size_t dibs__name_length(const char *name);
+
+/* ---- lock.c ------------------------------------------------------------ */
+
+/* What this owner has here by our own clock: a hold whose time is over is lost,
+ * whether or not anybody has noticed yet. Thread: any. */
+struct dibs__known dibs__line_known(struct dibs__line *line, dibs_owner owner,
+                                    int64_t now);
 
 /* What the options say, into an operation that has its line. Thread: any. */
 dibs_err dibs__acquire_fill(struct dibs__op *op, const dibs_lock_opts *o,

@@ -36,7 +36,7 @@ static bool lock_may_ask(struct dibs__wait *w, struct dibs__waiter *wt)
         return false;
     /* Other waiters of an owner that got in are taken out of the line by that
      * answer; one with a place of its own sees to it here. */
-    if (wt->place && dibs__hold_of(line, op->owner)) {
+    if (w->asks == ASKS_EACH && dibs__hold_of(line, op->owner)) {
         dibs__wait_leave(w, wt);
         return true;
     }

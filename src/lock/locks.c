@@ -17,6 +17,7 @@
 
 #include "base/mem.h"
 #include "lock/op.h"
+#include "lock/work.h"
 
 #define CLOSE_STEP_MS 2
 #define FAIR_WAIT_MS  300000
@@ -94,8 +95,7 @@ static void close_step(struct dibs__timer *t)
     for (struct dibs__line *l = NULL; (l = dibs__line_next(lk, l));)
         empty &= close_line(l);
     dibs__reaps_close(lk);
-    dibs__group_ops_close(lk);
-    dibs__pauses_end(lk);
+    dibs__works_close(lk);
     empty &= dibs__list_empty(&lk->reaps) && atomic_load(&lk->in_flight) == 0;
     if (!empty && now < lk->close_by) {
         /* From now on: a timer that is due again at once would leave sockets no
@@ -105,7 +105,7 @@ static void close_step(struct dibs__timer *t)
         return;
     }
     dibs__reaps_stop(lk);
-    dibs__group_ops_tell(lk);
+    dibs__works_over(lk);
     dibs__client_empty(lk->c, empty && !lk->reap_failed);
 }
 
@@ -179,8 +179,7 @@ struct dibs__locks *dibs__locks_of(dibs_client *c)
         RB_INIT(&lk->lines);
         RB_INIT(&lk->aliases);
         dibs__list_init(&lk->reaps);
-        dibs__list_init(&lk->pauses);
-        dibs__list_init(&lk->group_ops);
+        dibs__list_init(&lk->works);
         c->upper_arg = lk;
         c->upper = &upper;
         c->watchdog.due = dibs__renew_due;

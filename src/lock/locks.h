@@ -33,10 +33,9 @@ struct dibs__locks {
     int64_t fair_wait_ms;            /* these three: const after init */
     int64_t fair_call_ms;
     bool prefer_readers;
-    struct dibs__list reaps;     /* io only */
-    struct dibs__list pauses;    /* io only: of operations on several locks */
-    struct dibs__list group_ops; /* client.mu: such operations */
-    atomic_int in_flight;        /* operations and reaps begun, not ended */
+    struct dibs__list reaps; /* io only */
+    struct dibs__list works; /* client.mu: of the layers above, see work.h */
+    atomic_int in_flight;    /* operations and reaps begun, not ended */
     atomic_bool closing;
     struct dibs__timer close_timer; /* io only */
     int64_t close_by;               /* io only */
@@ -85,15 +84,6 @@ void dibs__sweep(struct dibs__line *line, bool heard);
  * are, or the time is over. */
 void dibs__reaps_close(struct dibs__locks *lk);
 void dibs__reaps_stop(struct dibs__locks *lk);
-
-/* ---- group_op.c -------------------------------------------------------- */
-
-/* The client closes: those whose time it keeps go on at once. Thread: io. */
-void dibs__pauses_end(struct dibs__locks *lk);
-/* Those whose caller hears from this client are to end; their time is over:
- * the callers hear so. */
-void dibs__group_ops_close(struct dibs__locks *lk);
-void dibs__group_ops_tell(struct dibs__locks *lk);
 
 /* ---- renew.c ----------------------------------------------------------- */
 

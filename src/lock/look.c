@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * look.c - looking at a lock, and breaking it.
+ * look.c - reading what a lock is on its server, and force release.
  *
  * Thread  app; answers also on io.
+ * Locks   line.mu, when one of our holds was forced out.
  *
- * A force release looks first and then ends the very owner it saw. So if the
- * lock changes hands in between, or the command is executed late, whoever has
- * it then keeps it.
+ * A force release reads the owner first and then ends the hold of that owner
+ * only. So if the lock has another owner by then, or the command is executed
+ * late, that other owner keeps the lock.
  */
 #include "lock/lock.h"
 
@@ -16,11 +17,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OWNER_FIELD_MAX 512  /* longest owner that can be forced out */
-#define FIRST_FIELD     3    /* where the fields begin in an answer */
-#define FIELDS_MAX      32   /* so many are in it at most */
-#define QUEUE_PAGE      200  /* places asked for at once */
-#define NO_LOCK         (-6) /* the hash is something else */
+#define OWNER_FIELD_MAX 512     /* longest owner that can be forced out */
+#define FIRST_FIELD     3       /* where the fields begin in an answer */
+#define FIELDS_MAX      32      /* so many are in it at most */
+#define QUEUE_PAGE      200     /* places asked for at once */
+#define QUEUE_MAX       1000000 /* no queue is longer */
+#define NO_LOCK         (-6)    /* the hash is something else */
 
 /* As it is kept on a page; the owner's text follows. */
 struct holder {
@@ -48,6 +50,14 @@ static struct look *look_of(struct dibs__call *call)
 
 /* ---- reading the answer ------------------------------------------------ */
 
+static dibs_err explain_no_lock(struct look *lo)
+{
+    dibs__op_explain_here(&lo->op, DIBS_ERR_WRONGTYPE,
+                          "'%.80s' is a hash, and its fields are not a lock's",
+                          lo->op.line->name);
+    return DIBS_ERR_WRONGTYPE;
+}
+
 static int64_t number_in(const struct dibs__reply *r)
 {
     int64_t n = 0;
@@ -59,13 +69,14 @@ static int64_t number_in(const struct dibs__reply *r)
     return n;
 }
 
-static bool is(const struct dibs__reply *r, const char *text)
+static bool reply_is(const struct dibs__reply *r, const char *text)
 {
     return r->len == strlen(text) && memcmp(r->text, text, r->len) == 0;
 }
 
 /* Is this an owner that a force release of this kind means? */
-static bool meant(const struct look *lo, const struct dibs__reply *field)
+static bool is_force_target(const struct look *lo,
+                            const struct dibs__reply *field)
 {
     const struct dibs__kind *kind = lo->op.line->kind;
     size_t n = strlen(dibs__kind_write.suffix);
@@ -77,7 +88,7 @@ static bool meant(const struct look *lo, const struct dibs__reply *field)
     return kind != &dibs__kind_write || writer;
 }
 
-/* The first one stands for all. */
+/* The first owner is shown for all of them. */
 static void read_owner(struct look *lo, const struct dibs__reply *field,
                        const struct dibs__reply *value)
 {
@@ -90,7 +101,7 @@ static void read_owner(struct look *lo, const struct dibs__reply *field,
         lo->info.owner[cut] = '\0';
         lo->info.holds = number_in(value);
     }
-    if (lo->owner_len || !meant(lo, field))
+    if (lo->owner_len || !is_force_target(lo, field))
         return;
     lo->owner_len = field->len;
     if (field->len <= sizeof lo->owner)
@@ -148,7 +159,7 @@ static dibs_err read_info(struct look *lo, const struct dibs__reply *r)
         waiters = 0;
     }
     if (left == NO_LOCK)
-        return DIBS_ERR_WRONGTYPE;
+        return explain_no_lock(lo);
     info->waiters = waiters > 0 ? (size_t)waiters : 0;
     info->locked = left != -2;
     if (!info->locked)
@@ -161,8 +172,9 @@ static dibs_err read_info(struct look *lo, const struct dibs__reply *r)
         const struct dibs__reply *value = dibs__reply_text(r, i + 1);
         if (!field || !value)
             return DIBS_ERR_PROTOCOL;
-        if (is(field, "mode")) {
-            info->mode = is(value, "read") ? DIBS_MODE_READ : DIBS_MODE_WRITE;
+        if (reply_is(field, "mode")) {
+            info->mode =
+                reply_is(value, "read") ? DIBS_MODE_READ : DIBS_MODE_WRITE;
             fields--;
             continue;
         }
@@ -197,7 +209,7 @@ static int64_t twice_timeout(const struct look *lo)
     return 2 * dibs__line_client(lo->op.line)->to.command_timeout_ms;
 }
 
-/* If it was one of ours, its holder shall know at once. */
+/* If the owner is one of ours, it hears of the loss at once. */
 static void lose_ours(struct look *lo)
 {
     struct dibs__line *line = lo->op.line;
@@ -223,7 +235,7 @@ static void force_answered(struct dibs__call *call, dibs_err err,
     if (err == DIBS_OK && reply->type != REPLY_NUM)
         err = DIBS_ERR_PROTOCOL;
     if (err == DIBS_OK && reply->num == NO_LOCK)
-        err = DIBS_ERR_WRONGTYPE;
+        err = explain_no_lock(lo);
     if (err == DIBS_OK) {
         lo->was_locked = reply->num == 1 || call->again;
         if (lo->was_locked)
@@ -265,7 +277,7 @@ static dibs_err read_holders(struct look *lo, const struct dibs__reply *r)
     if (lo->op.line->kind->id == KIND_SLOTS)
         return read_slots_holders(lo, r);
     if (dibs__reply_num(r, 0, &why) && why == NO_LOCK)
-        return DIBS_ERR_WRONGTYPE;
+        return explain_no_lock(lo);
     for (size_t i = 1; mode && i + 2 < r->len; i += 3) {
         const struct dibs__reply *who = dibs__reply_text(r, i);
         const struct dibs__reply *holds = dibs__reply_text(r, i + 1);
@@ -382,8 +394,8 @@ static dibs_err refuse_all_slots(const dibs_lock *l)
     return dibs__lock_refuse(l);
 }
 
-/* Whoever has it, or this owner if one is given. */
-static dibs_err force(dibs_lock *l, const char *owner, bool *was_locked)
+/* The owner that has it, or the one that is given. */
+static dibs_err force_out(dibs_lock *l, const char *owner, bool *was_locked)
 {
     struct look lo = {.force = true};
 
@@ -401,7 +413,7 @@ static dibs_err force(dibs_lock *l, const char *owner, bool *was_locked)
 
 dibs_err dibs_lock_force_release(dibs_lock *l, bool *was_locked)
 {
-    return DIBS__TOLD(force(l, NULL, was_locked));
+    return DIBS__TOLD(force_out(l, NULL, was_locked));
 }
 
 static dibs_err check_owner(const char *owner)
@@ -419,11 +431,11 @@ dibs_err dibs_lock_force_release_owner(dibs_lock *l, const char *owner,
                                        bool *was_locked)
 {
     return DIBS__TOLD(check_owner(owner) == DIBS_OK
-                          ? force(l, owner, was_locked)
+                          ? force_out(l, owner, was_locked)
                           : dibs__lock_refuse(l));
 }
 
-static void tell(struct dibs__op *op)
+static void look_told(struct dibs__op *op)
 {
     struct look *lo = DIBS_OF(op, struct look, op);
 
@@ -433,7 +445,7 @@ static void tell(struct dibs__op *op)
         lo->info_fn(op->err, op->err == DIBS_OK ? &lo->info : NULL, op->arg);
 }
 
-/* from: what it is, and whom to tell. */
+/* from: what is asked, and the callback. */
 static dibs_err look_begin(dibs_lock *l, const struct look *from)
 {
     dibs_err err = dibs__callbacks_ready(&l->c->callbacks);
@@ -446,7 +458,7 @@ static dibs_err look_begin(dibs_lock *l, const struct look *from)
     lo->info_fn = from->info_fn;
     lo->op.arg = from->op.arg;
     lo->op.tells = true;
-    lo->op.tell = tell;
+    lo->op.tell = look_told;
     lo->op.run = info_run;
     dibs__op_begin(&lo->op);
     return DIBS_OK;
@@ -493,8 +505,8 @@ static dibs_err refuse_fn(const dibs_lock *l)
 }
 
 /* False: enough. */
-static bool show_page(const struct dibs__buf *page, size_t *place,
-                      dibs_queue_fn fn, void *arg)
+static bool show_queue_page(const struct dibs__buf *page, size_t *place,
+                            dibs_queue_fn fn, void *arg)
 {
     const char *at = page->data, *end = page->data + page->len;
 
@@ -523,9 +535,13 @@ static dibs_err show_queue(dibs_lock *l, dibs_queue_fn fn, void *arg)
         dibs__buf_cut(&page, 0);
         lo.first = (int64_t)place;
         err = look_sync(l, &lo, info_run);
-    } while (err == DIBS_OK && show_page(&page, &place, fn, arg) &&
-             place == before + QUEUE_PAGE);
+    } while (err == DIBS_OK && show_queue_page(&page, &place, fn, arg) &&
+             place == before + QUEUE_PAGE && place < QUEUE_MAX);
     dibs__buf_clear(&page);
+    if (err == DIBS_OK && place >= QUEUE_MAX)
+        err = dibs__reason_set(DIBS_ERR_PROTOCOL,
+                               "the server names more than %d waiters",
+                               QUEUE_MAX);
     return err;
 }
 

@@ -239,11 +239,12 @@ void dibs__op_take_waits(struct dibs__line *line, dibs_owner owner,
 {
     struct dibs__list *waiters = &line->wait.waiters;
 
+    if (line->kind->asks == ASKS_EACH)
+        return; /* they find out when they ask: places are io's */
     for (struct dibs__list *l = waiters->next, *n; l != waiters; l = n) {
         struct dibs__op *op = DIBS_OF(l, struct dibs__op, wait.link);
         n = l->next;
-        if (op->owner != owner || op->wait.state != WAITER_PAUSES ||
-            op->wait.place)
+        if (op->owner != owner || op->wait.state != WAITER_PAUSES)
             continue;
         dibs__list_del(l);
         op->wait.state = WAITER_OUT;

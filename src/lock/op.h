@@ -37,15 +37,17 @@ struct dibs__op {
     int64_t reap_ms;  /* for how long a late copy could keep the lock */
     const void *with; /* of a group: its level; NULL = by itself */
     struct dibs__lost_note *note;
-    struct dibs__reason *why;    /* of its last failure, in words; owner */
-    struct dibs__loss *loss;     /* line.mu: of the level that a release gave
-                                    back; to be settled before it returns */
-    struct dibs__hold *hold;     /* line.mu */
-    struct dibs__op *next_owner; /* line.mu: of a release that hands over; NULL
-                                    as soon as that one has left */
-    struct dibs__op *giver;      /* line.mu: the release that hands over to
-                                    this; NULL once that is answered */
-    struct dibs__batch *batch;   /* to be sent with others in one command */
+    struct dibs__reason *why; /* of its last failure, in words; owner */
+    struct dibs__loss *loss;  /* line.mu: of the level that a release gave
+                                 back; to be settled before it returns */
+    struct dibs__hold *hold;  /* line.mu */
+    union {                   /* line.mu */
+        struct dibs__op *next_owner; /* of a release that hands over; NULL as
+                                        soon as that one has left */
+        struct dibs__op *giver; /* of an acquire: the release that hands over to
+                                   it; NULL once that is answered */
+    };
+    struct dibs__batch *batch; /* to be sent with others in one command */
     bool *asked; /* with direct: only send. Set to true: the reply is to be
                     read by dibs__call_hear, on the same thread */
     void (*ended)(struct dibs__op *op); /* instead of what async says; may free

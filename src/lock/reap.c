@@ -7,6 +7,8 @@
  * have to wait for a whole lease. So the reaper asks the server from time to
  * time to end whatever that number holds: at once, then at growing distances up
  * to a second, until one lease (or a minute) after its first answer.
+ * A refusal does not end it earlier: a server whose disk is full may have room
+ * in a second.
  *
  * When a client closes, the reaper also gives back what its owners still hold;
  * there it ends with the first clear answer. And it sweeps: the waiter that was
@@ -37,6 +39,7 @@ struct reap {
     int64_t until; /* INT64_MAX before the first answer */
     int64_t wait_ms;
     bool once;  /* the first clear answer ends it */
+    bool clear; /* the server has answered, and not with a refusal */
     bool sweep; /* it only calls */
     bool asking;
 };
@@ -92,16 +95,16 @@ static void reap_answered(struct dibs__call *call, dibs_err err,
     int64_t now = dibs__now_ms();
     /* No reply, or "not now" until its time was over. */
     bool silent = err != DIBS_OK && !reply;
-    bool refused = !silent && err != DIBS_OK;
 
     r->asking = false;
     if (err == DIBS_ERR_WRONGTYPE)
         err = DIBS_OK; /* no hash, no hold: that is an answer too */
     if (has_ended(r, reply) && !r->once)
         tell_reaped(r);
-    if (err == DIBS_OK && r->until == INT64_MAX)
+    r->clear |= err == DIBS_OK;
+    if (!silent && r->until == INT64_MAX)
         r->until = dibs__add(now, dibs__min(r->lease_ms, LONGEST_MS));
-    bool done = refused || now >= r->until || lk->reaps_over || lk->c->ending ||
+    bool done = now >= r->until || lk->reaps_over || lk->c->ending ||
                 (r->once && !silent) || (r->sweep && !is_silent(reply));
     if (done && r->once && err != DIBS_OK && !r->sweep)
         lk->reap_failed = true;
@@ -261,7 +264,7 @@ void dibs__reaps_close(struct dibs__locks *lk)
     for (struct dibs__list *l = lk->reaps.next, *n; l != &lk->reaps; l = n) {
         struct reap *r = DIBS_OF(l, struct reap, at);
         n = l->next;
-        if (r->until != INT64_MAX && !r->once && !r->asking) {
+        if (r->clear && !r->once && !r->asking) {
             reap_end(r);
         } else if (!r->once) {
             r->once = true;

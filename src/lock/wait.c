@@ -508,6 +508,8 @@ bool dibs__wait_stay(struct dibs__wait *w, struct dibs__waiter *wt,
 {
     dibs__assert_held(w->mu);
     wt->state = WAITER_PAUSES;
+    /* Its time may have passed while it was being answered. */
+    w->first_deadline = dibs__min(w->first_deadline, wt->deadline);
     if (w->asks != ASKS_EACH) {
         w->next_try = dibs__now_ms() + pause_ms;
         dibs__wait_wake(w);
@@ -523,13 +525,13 @@ bool dibs__wait_stay(struct dibs__wait *w, struct dibs__waiter *wt,
     return true;
 }
 
-void dibs__waiter_unplace(struct dibs__waiter *wt)
+void dibs__wait_unplace(struct dibs__wait *w, struct dibs__waiter *wt)
 {
-    struct dibs__place *pl = wt->place;
+    struct dibs__place *pl = w->asks == ASKS_EACH ? wt->place : NULL;
 
     if (!pl)
         return;
-    dibs__timer_stop(&pl->w->c->loop, &pl->timer);
+    dibs__timer_stop(&w->c->loop, &pl->timer);
     dibs__pubsub_leave(&pl->sub);
     wt->place = NULL;
     pl->wt = NULL;

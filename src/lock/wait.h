@@ -34,10 +34,13 @@ enum dibs__waiter_state {
 /* A call that waits; inside what the user knows of that call. */
 struct dibs__waiter {
     struct dibs__list link; /* mu: in wait.waiters, or a list of the user's */
-    struct dibs__waiter *next; /* io only: the next of those about to ask */
-    struct dibs__place *place; /* ASKS_EACH: its channel and timer; io only once
-                                  it has started */
-    int64_t deadline;          /* const once it waits; INT64_MAX none */
+    union {
+        struct dibs__place *place; /* ASKS_EACH: its channel and timer; io only
+                                      once it has started */
+        struct dibs__waiter *next; /* others: the next one that is about to ask;
+                                      io only */
+    };
+    int64_t deadline;              /* const once it waits; INT64_MAX none */
     enum dibs__waiter_state state; /* mu */
     bool canceled;                 /* mu */
     unsigned char polls; /* it does not listen, it asks again and again: how
@@ -145,7 +148,7 @@ void dibs__wait_kick_all(struct dibs__wait *w);
 
 /* Ends all that must go and do not await an answer. */
 void dibs__wait_sweep(struct dibs__wait *w);
-/* ASKS_EACH: this waiter listens and counts no more. Harmless otherwise. */
-void dibs__waiter_unplace(struct dibs__waiter *wt);
+/* ASKS_EACH: this waiter listens no more. Harmless otherwise. */
+void dibs__wait_unplace(struct dibs__wait *w, struct dibs__waiter *wt);
 
 #endif

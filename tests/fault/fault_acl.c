@@ -479,6 +479,7 @@ static void test_acl_is_no_more_than_needed(void **state)
 
     (void)state;
     each_command("basic_", need, &plain);
+    each_command("wait_", need, &plain);
     each_command("holders", need, &plain);
     each_command("fair_", need, &fair);
     each_command("read_", need, &rw);

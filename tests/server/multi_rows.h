@@ -142,6 +142,13 @@ static const struct row release_rows[] = {
      HELD("a", "60000") ";" WRITTEN("b", "AW", "60000") ";" HELD("c", "60000"),
      "multi_release a b c Gb | 0 3 p0 A Ca w0 '' Cb p0 '' Cc", "2 2 2",
      "-1 -1 -1", "", "Ca=0 Cb=1 Cb=0 Cc=0", PLAIN},
+    {"clients that wait are called, behind all messages",
+     HELD("a", "60000") ";" WRITTEN(
+         "b", "AW", "60000") ";"
+                             "ZADD dibs_lock_waiters:a 1 gone 2 channel:x;"
+                             "ZADD dibs_lock_waiters:b 1 channel:y 2 channel:z",
+     FREE_MIXED, "2 2", "-1 -1", "dibs_lock_waiters:b channel:z=2 any",
+     "Ca=0 Cb=1 Cb=0 channel:x=a Ca=2 channel:y=b Cb=2", PLAIN},
     {"told in two ways", HELD("a", "60000") ";" WRITTEN("b", "AW", "60000"),
      "multi_release a b Gb | 0 2 p0 A Ca w0 '' Cb publish spublish", "2 2",
      "-1 -1", "", "Ca=0 Cb=1 Cb=0", PLAIN},

@@ -260,7 +260,26 @@ static void check_field(const char *row, const char *key, const char *pair)
     free(value);
 }
 
-/* A hash or a string. */
+/* The members of a sorted set, in order. */
+static void check_members(const char *row, const struct sk_words *ws)
+{
+    redisReply *r = ts_cmd(sk_srv, "ZRANGE %s 0 -1 WITHSCORES", ws->w[0]);
+    bool ok = (int)r->elements == 2 * (ws->n - 2);
+
+    for (int i = 1; ok && i < ws->n - 1; i++) {
+        char member[64];
+        const char *score = sk_cut(ws->w[i], member);
+        ok = strcmp(r->element[2 * i - 2]->str, member) == 0 &&
+             strcmp(r->element[2 * i - 1]->str, score + 1) == 0;
+    }
+    for (size_t i = 0; !ok && i < r->elements; i += 2)
+        print_error("  %s=%s\n", r->element[i]->str, r->element[i + 1]->str);
+    if (!ok)
+        fail_msg("%s: %s has other members", row, ws->w[0]);
+    freeReplyObject(r);
+}
+
+/* A hash, a string or a sorted set. */
 static void check_key(const char *row, const struct sk_words *ws)
 {
     if (ws->n < 2)
@@ -269,14 +288,17 @@ static void check_key(const char *row, const struct sk_words *ws)
     bool string = ws->n == 3 && strcmp(ws->w[1], "string") == 0;
     char *type = ts_str(sk_srv, "TYPE %s", key);
     long long left = ts_pttl(sk_srv, key);
+    bool sorted = strcmp(type, "zset") == 0;
 
-    if (strcmp(type, string ? "string" : "hash") != 0)
+    if (!sorted && strcmp(type, string ? "string" : "hash") != 0)
         fail_msg("%s: %s is of type %s", row, key, type);
     if (strcmp(ttl, "any") != 0 && !number_like(left, ttl))
         fail_msg("%s: %s has %lld ms left, not %s", row, key, left, ttl);
-    if (!string && ts_hlen(sk_srv, key) != ws->n - 2)
+    if (sorted)
+        check_members(row, ws);
+    if (!sorted && !string && ts_hlen(sk_srv, key) != ws->n - 2)
         fail_msg("%s: %s has more or fewer fields", row, key);
-    for (int i = 1; !string && i < ws->n - 1; i++)
+    for (int i = 1; !sorted && !string && i < ws->n - 1; i++)
         check_field(row, key, ws->w[i]);
     free(type);
 }

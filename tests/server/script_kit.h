@@ -24,8 +24,9 @@
  *          number that was N a moment ago and has been falling since; '~N is
  *          such a number as a text. 'us is a time since the row began, in
  *          microseconds, as a text.
- * A state  is "KEY FIELD=VALUE ... TTL" for a hash or "KEY string TTL", one a
- *          key, ';' between them. A TTL is a number of ms, ~N, -1 for a key
+ * A state  is "KEY FIELD=VALUE ... TTL" for a hash, "KEY MEMBER=SCORE ... TTL"
+ *          for a sorted set, or "KEY string TTL", one a key, ';' between them.
+ *          A TTL is a number of ms, ~N, -1 for a key
  *          without an end, or "any". A key that is not named must not exist, so
  *          nothing is left behind unnoticed. A test file may have states of its
  *          own for keys of other types.

@@ -89,7 +89,64 @@ static void test_badanswer_wrong_type_later(void **state)
     FINE(dibs_lock_release(lock, NULL));
 }
 
+/* The text has what is wrong with the key, and does not say it twice. */
+static void test_badanswer_other_hash(void **state)
+{
+    const char *same = dibs_strerror(DIBS_ERR_WRONGTYPE);
+    dibs_lock_info info = DIBS_LOCK_INFO_INIT;
+
+    (void)state;
+    ts_ok(srv, "HSET l name bob");
+    WANT(dibs_lock_info_get(lock, &info), DIBS_ERR_WRONGTYPE);
+    assert_non_null(strstr(dibs_error_text(), "its fields are not a lock's"));
+    assert_null(strstr(dibs_error_text(), same));
+    WANT(dibs_lock_force_release(lock, NULL), DIBS_ERR_WRONGTYPE);
+    assert_null(strstr(dibs_error_text(), same));
+    ts_ok(srv, "DEL l");
+}
+
 /* ---- answers ----------------------------------------------------------- */
+
+static bool count_place(size_t place, const char *owner, int64_t left_ms,
+                        void *arg)
+{
+    size_t *count = arg;
+
+    (void)owner;
+    (void)left_ms;
+    assert_int_equal(place, *count);
+    ++*count;
+    return true;
+}
+
+/* A server that gives a full page for ever: the look at it ends. */
+static void test_badanswer_endless_queue(void **state)
+{
+    enum { PAGE = 200, MAX = 1000000 };
+    struct ts_proxy *px = ts_proxy_start(srv);
+    dibs_client *c = kit_open_at(ts_proxy_url(px), NULL);
+    dibs_lock *l = NULL;
+    size_t count = 0, size = 64 + (size_t)PAGE * 64;
+    char *text = malloc(size);
+
+    (void)state;
+    assert_non_null(text);
+    size_t used = (size_t)snprintf(text, size, "*%d\r\n:-2\r\n:0\r\n:%d\r\n",
+                                   3 + 2 * PAGE, MAX);
+    for (int i = 0; i < PAGE; i++)
+        used += (size_t)snprintf(text + used, size - used,
+                                 "$1\r\nx\r\n$1\r\n9\r\n");
+    ts_proxy_rule(px, &(struct ts_rule){
+                          .action = TS_ANSWER, .match = "EVAL*", .text = text});
+    FINE(dibs_fair_lock_new(c, "endless", &l));
+    WANT(dibs_lock_queue(l, count_place, &count), DIBS_ERR_PROTOCOL);
+    assert_int_equal(count, MAX);
+    assert_non_null(strstr(dibs_error_text(), "waiters"));
+    dibs_lock_free(l);
+    kit_close(c);
+    ts_proxy_stop(px);
+    free(text);
+}
 
 /* Whatever the answer to an attempt is, the attempt ends, soon, with an error;
  * and once the answers make sense again, so does the lock. */
@@ -219,6 +276,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         OPEN_TEST(test_badanswer_wrong_type),
         OPEN_TEST(test_badanswer_wrong_type_later),
+        OPEN_TEST(test_badanswer_other_hash),
+        KIT_TEST(test_badanswer_endless_queue),
         KIT_TEST(test_badanswer_each),
         KIT_TEST(test_badanswer_twice),
         KIT_TEST(test_badanswer_bytewise),

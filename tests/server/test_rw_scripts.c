@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_rw_scripts.c - every script of the read-write lock alone, against a real
- * server, as a table. The tables are in rw_rows.h; script_kit.c runs them.
+ * server, as a table. The tables are in rw_rows.h and rw_wait_rows.h;
+ * script_kit.c runs them.
  */
-#include "server/rw_rows.h"
+#include "server/rw_wait_rows.h"
 
 #define OWNER_A "8743c9c0-0795-4907-87fd-6c719a6b4586:45"
 #define OWNER_B "1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:7"
@@ -27,9 +28,13 @@ static const char *const words[][2] = {
     {"Q2", HEAD OWNER_B TAIL "2"},
     {"H", HEAD},
     {"T", TAIL},
+    {"W", "dibs_lock_waiters:{order}"},
+    {"N", "dibs_lock_listener:{order}"},
+    {"WA", "wake:a"},
+    {"WB", "wake:b"},
     {NULL, NULL},
 };
-static const char *const channels[] = {"C", NULL};
+static const char *const channels[] = {"C", "WA", "WB", NULL};
 
 const struct sk_kind sk_kind = {
     .words = words,
@@ -48,6 +53,7 @@ ROWS_TEST(test_rw_scripts_write_release, write_release_rows)
 ROWS_TEST(test_rw_scripts_write_leave, write_leave_rows)
 ROWS_TEST(test_rw_scripts_holders, holders_rows)
 ROWS_TEST(test_rw_scripts_foreign, foreign_rows)
+ROWS_TEST(test_rw_scripts_wait, rw_wait_rows)
 STORY_TEST(test_rw_scripts_vectors, vector_rows)
 
 /* ---- crowds ------------------------------------------------------------ */
@@ -185,6 +191,7 @@ int main(void)
         cmocka_unit_test(test_rw_scripts_write_leave),
         cmocka_unit_test(test_rw_scripts_holders),
         cmocka_unit_test(test_rw_scripts_foreign),
+        cmocka_unit_test(test_rw_scripts_wait),
         cmocka_unit_test(test_rw_scripts_vectors),
         cmocka_unit_test(test_rw_scripts_crowd),
         cmocka_unit_test(test_rw_scripts_crowd_and_writer),

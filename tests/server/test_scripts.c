@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_scripts.c - every script of the plain lock alone, against a real server,
- * as a table. The tables are in script_rows.h; script_kit.c runs them.
+ * as a table. The tables are in script_rows.h and wait_rows.h; script_kit.c
+ * runs them.
  */
 #include "server/script_rows.h"
+#include "server/wait_rows.h"
 
 static const char *const words[][2] = {
     {"A", "8743c9c0-0795-4907-87fd-6c719a6b4586:45"},
@@ -12,14 +14,21 @@ static const char *const words[][2] = {
     {"C", "redisson_lock__channel:{order}"},
     {"M", "a:{7}"},
     {"D", "redisson_lock__channel:a:{7}"},
+    {"W", "dibs_lock_waiters:{order}"},
+    {"N", "dibs_lock_listener:{order}"},
+    {"WM", "dibs_lock_waiters:a:{7}"},
+    {"WA", "wake:a"},
+    {"WB", "wake:b"},
+    {"WC", "wake:c"},
     {NULL, NULL},
 };
-static const char *const channels[] = {"C", NULL};
+static const char *const channels[] = {"C", "WA", "WB", "WC", NULL};
 
 const struct sk_kind sk_kind = {
     .words = words,
     .channels = channels,
     .rights = {[NO_PEXPIRE] = "&* +@all -pexpire -hdel",
+               [NO_SET] = "&* +@all resetkeys ~order",
                [NO_CHANNEL] = "resetchannels +@all"},
 };
 
@@ -30,6 +39,9 @@ ROWS_TEST(test_scripts_handover, handover_rows)
 ROWS_TEST(test_scripts_force, force_rows)
 ROWS_TEST(test_scripts_info, info_rows)
 ROWS_TEST(test_scripts_foreign, foreign_rows)
+ROWS_TEST(test_scripts_wait, wait_rows)
+ROWS_TEST(test_scripts_call, call_rows)
+ROWS_TEST(test_scripts_leave, leave_rows)
 STORY_TEST(test_scripts_vectors, vector_rows)
 
 /* Of very many fields only some are told, but all are counted; whichever way
@@ -108,10 +120,10 @@ static void test_scripts_renew_very_many(void **state)
 /* No script of the plain lock without a table. */
 static void test_scripts_all_tested(void **state)
 {
-    static const char *const names[] = {"basic_", NULL};
-    static const struct row *const tables[] = {acquire_rows, release_rows,
-                                               renew_rows,   handover_rows,
-                                               force_rows,   info_rows};
+    static const char *const names[] = {"basic_", "wait_", NULL};
+    static const struct row *const tables[] = {
+        acquire_rows, release_rows, renew_rows, handover_rows,
+        force_rows,   info_rows,    leave_rows};
 
     (void)state;
     sk_all_tested(names, tables, COUNT(tables));
@@ -127,6 +139,9 @@ int main(void)
         cmocka_unit_test(test_scripts_force),
         cmocka_unit_test(test_scripts_info),
         cmocka_unit_test(test_scripts_foreign),
+        cmocka_unit_test(test_scripts_wait),
+        cmocka_unit_test(test_scripts_call),
+        cmocka_unit_test(test_scripts_leave),
         cmocka_unit_test(test_scripts_foreign_crowd),
         cmocka_unit_test(test_scripts_vectors),
         cmocka_unit_test(test_scripts_info_of_a_crowd),

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
- * doctor_rights.c - what our user may do on the server, and what not.
+ * rights.c - what our user may do on the server, and what not.
  *
  * Thread  app.
  * Locks   none.
  *
  * How     A table has every command that locks need, with arguments. Where ACL
- *         DRYRUN is to be had (Redis 7, and the right to it), it says what
- * would be refused, keys and channels of the lock in question included.
+ *         DRYRUN exists (Redis 7) and is allowed, it tells what would be
+ *         refused, with the keys and channels of the lock in question.
  *         Elsewhere the commands are tried, in a form that cannot do anything:
- *         rights are looked at before arguments, so a command whose arguments
- *         are wrong says whether we may. Some have no such form; they are
- *         passed over.
+ *         a server checks rights before arguments, so a command with wrong
+ *         arguments shows whether we may send it. Some commands have no such
+ *         form; they are skipped.
  *
  * Keys    Without the name of a lock nobody can tell which keys matter, so
  *         only commands count then.
  */
-#include "doctor/doctor.h"
+#include "doctor/exam.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -123,8 +123,8 @@ static const struct need in_cluster[] = {
 };
 
 struct rights {
-    struct dibs__doctor *d;
-    char user[64]; /* "" where ACL is not to be had */
+    struct dibs__exam *ex;
+    char user[64]; /* "" where ACL is refused */
     bool dry;      /* ACL DRYRUN is there */
     char lacking[GROUPS][160];
     bool keys; /* some key or channel was refused */
@@ -132,8 +132,8 @@ struct rights {
 
 /* ---- commands from the table ------------------------------------------- */
 
-static const char *tagged(const char *name, const char *prefix, char buf[],
-                          size_t size)
+static const char *tagged_key(const char *name, const char *prefix, char buf[],
+                              size_t size)
 {
     bool has = strchr(name, '{') != NULL;
 
@@ -142,11 +142,11 @@ static const char *tagged(const char *name, const char *prefix, char buf[],
     return buf;
 }
 
-/* What stands for a word of the table. */
-static const char *word(const struct rights *r, const char *text, char buf[],
-                        size_t size)
+/* The word to send for a word of the table. */
+static const char *table_word(const struct rights *r, const char *text,
+                              char buf[], size_t size)
 {
-    const char *name = r->d->name ? r->d->name : "dibs-doctor";
+    const char *name = r->ex->name ? r->ex->name : "dibs-doctor";
 
     if (strcmp(text, "return%n0") == 0)
         return "return 0";
@@ -156,46 +156,46 @@ static const char *word(const struct rights *r, const char *text, char buf[],
     case 'k':
         return name;
     case 't': /* nobody's, and not there */
-        snprintf(buf, size, "dibs-doctor:%s", dibs_client_id(r->d->c));
+        snprintf(buf, size, "dibs-doctor:%s", dibs_client_id(r->ex->c));
         return buf;
     case 'c':
-        return tagged(name, "redisson_lock__channel", buf, size);
+        return tagged_key(name, "redisson_lock__channel", buf, size);
     case 'q':
-        return tagged(name, "redisson_lock_queue", buf, size);
+        return tagged_key(name, "redisson_lock_queue", buf, size);
     case 's':
-        return tagged(name, "redisson_lock_timeout", buf, size);
+        return tagged_key(name, "redisson_lock_timeout", buf, size);
     case 'z':
-        return tagged(name, "dibs_lock_silent", buf, size);
+        return tagged_key(name, "dibs_lock_silent", buf, size);
     case 'g':
-        return tagged(name, "dibs_rwlock_gate", buf, size);
+        return tagged_key(name, "dibs_rwlock_gate", buf, size);
     case 'w':
-        return tagged(name, "redisson_rwlock", buf, size);
+        return tagged_key(name, "redisson_rwlock", buf, size);
     default: { /* r */
         bool has = strchr(name, '{') != NULL;
         snprintf(buf, size, "%s%s%s:%s:1:rwlock_timeout:1", has ? "" : "{",
-                 name, has ? "" : "}", dibs_client_id(r->d->c));
+                 name, has ? "" : "}", dibs_client_id(r->ex->c));
         return buf;
     }
     }
 }
 
 /* Asks the command of the table, behind so many words that are there. */
-static dibs_err put(const struct rights *r, const char *command,
-                    const char *argv[DIBS__QUERY_ARGS], size_t count)
+static dibs_err ask_command(const struct rights *r, const char *command,
+                            const char *argv[DIBS__QUERY_ARGS], size_t count)
 {
     char words[64], made[DIBS_NAME_MAX + 64], *rest = words, *one;
 
     snprintf(words, sizeof words, "%s", command);
     while ((one = strsep(&rest, " ")) && count < DIBS__QUERY_ARGS - 1)
-        argv[count++] = word(r, one, made, sizeof made);
+        argv[count++] = table_word(r, one, made, sizeof made);
     argv[count] = NULL;
-    return dibs__doctor_ask(r->d, argv);
+    return dibs__exam_ask(r->ex, argv);
 }
 
 /* ---- one right --------------------------------------------------------- */
 
 /* The command, and its subcommand if it is one of CLIENT's or PUBSUB's. */
-static void lacks(struct rights *r, const struct need *n)
+static void add_lacking(struct rights *r, const struct need *n)
 {
     char *list = r->lacking[n->group];
     size_t used = strlen(list);
@@ -217,77 +217,79 @@ static bool about_command(const char *text)
     return strstr(text, "to run the") != NULL;
 }
 
-static void refused(struct rights *r, const struct need *n, const char *text)
+static void right_refused(struct rights *r, const struct need *n,
+                          const char *text)
 {
     if (about_command(text)) {
-        lacks(r, n);
-    } else if (r->d->name && r->dry) {
+        add_lacking(r, n);
+    } else if (r->ex->name && r->dry) {
         r->keys = true;
-        lacks(r, n);
+        add_lacking(r, n);
     }
 }
 
-static void look(struct rights *r, const struct need *n)
+static void check_right(struct rights *r, const struct need *n)
 {
     const char *argv[DIBS__QUERY_ARGS] = {"ACL", "DRYRUN", r->user};
-    struct dibs__doctor *d = r->d;
+    struct dibs__exam *ex = r->ex;
 
     if (r->dry) {
-        dibs_err err = put(r, n->command, argv, 3);
-        if (err == DIBS_OK && strcmp(dibs__answer_text(&d->reply), "OK") != 0)
-            refused(r, n, dibs__answer_text(&d->reply));
-    } else if (n->trial && !d->replica) {
-        if (put(r, n->trial, argv, 0) == DIBS_ERR_AUTH)
-            refused(r, n, dibs__answer_text(&d->reply));
+        dibs_err err = ask_command(r, n->command, argv, 3);
+        if (err == DIBS_OK && strcmp(dibs__answer_text(&ex->reply), "OK") != 0)
+            right_refused(r, n, dibs__answer_text(&ex->reply));
+    } else if (n->trial && !ex->replica) {
+        if (ask_command(r, n->trial, argv, 0) == DIBS_ERR_AUTH)
+            right_refused(r, n, dibs__answer_text(&ex->reply));
     }
 }
 
 /* ---- all of them ------------------------------------------------------- */
 
-static void look_at(struct rights *r, const struct need *rows, size_t count)
+static void check_rights(struct rights *r, const struct need *rows,
+                         size_t count)
 {
-    for (size_t i = 0; i < count && !r->d->gone; i++)
-        look(r, &rows[i]);
+    for (size_t i = 0; i < count && !r->ex->gone; i++)
+        check_right(r, &rows[i]);
 }
 
-static void who(struct rights *r)
+static void read_user(struct rights *r)
 {
-    struct dibs__doctor *d = r->d;
+    struct dibs__exam *ex = r->ex;
 
-    if (DIBS__ASK(d, "ACL", "WHOAMI") == DIBS_OK)
-        snprintf(r->user, sizeof r->user, "%s", dibs__answer_text(&d->reply));
-    r->dry =
-        r->user[0] && DIBS__ASK(d, "ACL", "DRYRUN", r->user, "PING") == DIBS_OK;
+    if (DIBS__ASK(ex, "ACL", "WHOAMI") == DIBS_OK)
+        snprintf(r->user, sizeof r->user, "%s", dibs__answer_text(&ex->reply));
+    r->dry = r->user[0] &&
+             DIBS__ASK(ex, "ACL", "DRYRUN", r->user, "PING") == DIBS_OK;
 }
 
-void dibs__doctor_rights(struct dibs__doctor *d)
+void dibs__exam_rights(struct dibs__exam *ex)
 {
-    struct rights r = {.d = d};
+    struct rights r = {.ex = ex};
     bool all = true;
 
-    who(&r);
-    look_at(&r, needs, COUNT(needs));
-    if (dibs__client_flavour(d->c) & FLAVOUR_CLASSIC)
-        look_at(&r, classic, COUNT(classic));
-    if (dibs__client_flavour(d->c) & FLAVOUR_SHARDED)
-        look_at(&r, sharded, COUNT(sharded));
-    if (d->c->cluster)
-        look_at(&r, in_cluster, COUNT(in_cluster));
-    if (d->gone)
+    read_user(&r);
+    check_rights(&r, needs, COUNT(needs));
+    if (dibs__client_flavour(ex->c) & FLAVOUR_CLASSIC)
+        check_rights(&r, classic, COUNT(classic));
+    if (dibs__client_flavour(ex->c) & FLAVOUR_SHARDED)
+        check_rights(&r, sharded, COUNT(sharded));
+    if (ex->c->cluster)
+        check_rights(&r, in_cluster, COUNT(in_cluster));
+    if (ex->gone)
         return;
     for (int g = 0; g < GROUPS; g++) {
         if (!r.lacking[g][0])
             continue;
         all = false;
-        dibs__doctor_say(
-            d, "rights", groups[g].verdict, "%s%s%s may not %s: %s",
+        dibs__exam_tell(
+            ex, "rights", groups[g].verdict, "%s%s%s may not %s: %s",
             r.user[0] ? "user " : "this user", r.user,
             r.keys ? ", with this name," : "", r.lacking[g], groups[g].without);
     }
     if (all)
-        dibs__doctor_say(
-            d, "rights",
-            r.dry || !d->replica ? DIBS_VERDICT_OK : DIBS_VERDICT_NOTE,
+        dibs__exam_tell(
+            ex, "rights",
+            r.dry || !ex->replica ? DIBS_VERDICT_OK : DIBS_VERDICT_NOTE,
             "%s%s may do what locks need%s", r.user[0] ? "user " : "this user",
             r.user, r.dry ? "" : ", as far as that can be tried");
 }

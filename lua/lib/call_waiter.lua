@@ -1,0 +1,33 @@
+-- call_waiter: calls the client that waits longest for a lock.
+--
+-- Needs publish. Gives key_of(what, channel), call_waiter(channel, lock, heard).
+
+-- A key beside a lock, by the name of the lock's channel.
+local function key_of(what, channel)
+    return 'dibs_lock_' .. what .. (channel:match(':.*') or '')
+end
+
+-- The lock is free, and `heard` heard of it on its channel. The first client in
+-- the queue that hears is called, and is out of the queue then. It asks, and if
+-- another one was faster, it comes back to the front. A client that does not
+-- hear is not there any more. The '2' on the lock's channel tells the listener
+-- that it need not ask; other clients ignore it. Gives how many were woken:
+-- `heard`, but 0 when a listener is there and nobody was called.
+local function call_waiter(channel, lock, heard)
+    local queue = key_of('waiters', channel)
+    for _ = 1, 128 do
+        local who = redis.pcall('zpopmin', queue)[1]
+        if not who then
+            break
+        elseif publish(who, lock) ~= 0 or ARGV[#ARGV] == 'publish' then
+            publish(channel, '2')
+            return math.max(heard, 1)
+        end
+    end
+    local left = heard > 0 and redis.pcall('pttl', key_of('listener', channel))
+    if type(left) ~= 'number' or left <= 0 then
+        return heard
+    end
+    publish(channel, '2')
+    return 0
+end

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * group_lock.c - handles on several locks: making them, and their operations.
+ *
+ * Thread  app.
+ * Locks   none.
+ *
+ * How     Members are kept in one order, by server and name, however they were
+ *         given. A multi lock takes them in that order, so no two callers can
+ *         wait for each other. A multi lock among the members is replaced by
+ *         its own members.
+ */
+#include "base/args.h"
+#include "base/mem.h"
+#include "group/group_op.h"
+#include "group/identity.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MEMBERS_MAX DIBS__MEMBERS_MAX
+
+struct group_lock {
+    dibs_lock lock;        /* lock.c: the first member's client, no reference */
+    struct dibs__group *g; /* with a reference */
+};
+
+static const struct dibs__lock_ops group_lock_ops;
+
+static struct dibs__group *group_of(const dibs_lock *l)
+{
+    return DIBS_OF(l, struct group_lock, lock)->g;
+}
+
+/* As a member: its group, or NULL for one lock. */
+static const struct dibs__group *inner_group(const dibs_lock *l)
+{
+    return l->ops == &group_lock_ops ? group_of(l) : NULL;
+}
+
+/* ---- members ----------------------------------------------------------- */
+
+static int compare_members(const void *a, const void *b)
+{
+    const struct dibs__member *x = a, *y = b;
+    const struct dibs__line *lx = x->line, *ly = y->line;
+    int order = strcmp(x->server, y->server);
+
+    if (order == 0) /* those of one command in a row */
+        order = lx->slot < ly->slot ? -1 : lx->slot > ly->slot;
+    if (order != 0)
+        return order;
+    size_t len = lx->name_len < ly->name_len ? lx->name_len : ly->name_len;
+    order = memcmp(lx->name, ly->name, len);
+    if (order == 0 && lx->name_len != ly->name_len)
+        order = lx->name_len < ly->name_len ? -1 : 1;
+    if (order == 0 && lx->kind != ly->kind)
+        order = lx->kind->id < ly->kind->id ? -1 : 1;
+    return order;
+}
+
+/* One name twice, even as two kinds, would wait for itself. *ask: the URLs do
+ * not tell whether that is so; the servers do. */
+static bool has_twins(const struct dibs__group *g, bool *ask)
+{
+    for (size_t i = 0; i < g->n; i++)
+        for (size_t j = i + 1; j < g->n; j++) {
+            const struct dibs__member *a = &g->members[i], *b = &g->members[j];
+            if (!dibs__members_namesakes(a, b))
+                continue;
+            *ask = true;
+            if (!dibs__client_same(a->c, b->c))
+                continue;
+            dibs__reason_set(DIBS_ERR_INVALID, "'%.80s' at %s is given twice",
+                             a->line->name, a->server);
+            return true;
+        }
+    return false;
+}
+
+static dibs_err check_member(const dibs_lock *l, size_t i, bool quorum)
+{
+    if (!l)
+        return dibs__reason_set(DIBS_ERR_INVALID, "member %zu is NULL", i);
+    const struct dibs__group *inner = inner_group(l);
+    if (inner && (quorum || inner->quorum))
+        return dibs__reason_set(DIBS_ERR_INVALID, "member %zu is a %s lock", i,
+                                inner->quorum ? "quorum" : "multi");
+    return DIBS_OK;
+}
+
+/* How many there are with those of multi locks; 0: no group, for a reason. */
+static size_t count_members(dibs_lock *const *members, size_t n, bool quorum)
+{
+    size_t count = 0;
+
+    if (dibs__check_given("members", members) != DIBS_OK)
+        return 0;
+    for (size_t i = 0; i < n && n <= MEMBERS_MAX; i++) {
+        if (check_member(members[i], i, quorum) != DIBS_OK)
+            return 0;
+        const struct dibs__group *inner = inner_group(members[i]);
+        count += inner ? inner->n : 1;
+    }
+    if (count > 0 && count <= MEMBERS_MAX)
+        return count;
+    dibs__reason_set(DIBS_ERR_INVALID, "there must be 1 to %d members",
+                     MEMBERS_MAX);
+    return 0;
+}
+
+static void add_member(struct dibs__group *g, dibs_client *c,
+                       struct dibs__line *line, size_t given)
+{
+    struct dibs__member *m = &g->members[g->n++];
+
+    m->c = c;
+    m->line = line;
+    m->given = given;
+    dibs__client_ref(c);
+    dibs__line_ref(line);
+    dibs__client_where(c, m->server, sizeof m->server);
+}
+
+static void add_members(struct dibs__group *g, dibs_lock *const *members,
+                        size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct dibs__group *inner = inner_group(members[i]);
+        size_t first = g->n;
+        if (!inner) {
+            add_member(g, members[i]->c, members[i]->line, first);
+            continue;
+        }
+        for (size_t j = 0; j < inner->n; j++) {
+            const struct dibs__member *m = &inner->members[j];
+            add_member(g, m->c, m->line, first + m->given);
+        }
+    }
+    qsort(g->members, g->n, sizeof g->members[0], compare_members);
+}
+
+/* "a,b,c", or the one name that all have. False: out of memory. */
+static bool make_label(struct dibs__group *g)
+{
+    struct dibs__buf b = {0};
+    bool same = true;
+
+    for (size_t i = 1; i < g->n; i++)
+        same &= dibs__members_namesakes(&g->members[i], &g->members[0]);
+    for (size_t i = 0; i < (same ? 1 : g->n); i++) {
+        const struct dibs__line *line = g->members[i].line;
+        dibs__buf_add(&b, ",", i > 0);
+        dibs__buf_add(&b, line->name, line->name_len);
+    }
+    dibs__buf_add(&b, "", 1);
+    if (!dibs__buf_ok(&b))
+        dibs__buf_clear(&b);
+    g->label = b.data;
+    return g->label != NULL;
+}
+
+/* ---- making one -------------------------------------------------------- */
+
+static dibs_err refuse_members(dibs_lock *const *members, size_t n)
+{
+    return dibs__lock_refuse(members && n > 0 ? members[0] : NULL);
+}
+
+static dibs_err fill_group(struct dibs__group *g, dibs_lock *const *members,
+                           size_t n)
+{
+    bool ask = g->quorum;
+
+    add_members(g, members, n);
+    if (has_twins(g, &ask))
+        return DIBS_ERR_INVALID;
+    if (!make_label(g))
+        return DIBS_ERR_NOMEM;
+    return ask ? dibs__identity_check(g) : DIBS_OK;
+}
+
+static dibs_err group_lock_new(dibs_lock *const *members, size_t n, bool quorum,
+                               dibs_lock **out)
+{
+    size_t count = count_members(members, n, quorum);
+
+    if (count == 0 || dibs__check_given("out", out))
+        return refuse_members(members, n);
+    for (size_t i = 0; i < n; i++)
+        if (members[i]->ops->foreign(members[i]))
+            return DIBS_ERR_FORKED;
+    struct group_lock *gl = dibs__calloc(1, sizeof *gl);
+    struct dibs__group *g = dibs__group_new(count, quorum);
+    dibs_err err = gl && g ? fill_group(g, members, n) : DIBS_ERR_NOMEM;
+    if (err != DIBS_OK) {
+        if (g)
+            dibs__group_unref(g);
+        dibs__free(gl);
+        return err == DIBS_ERR_INVALID ? refuse_members(members, n) : err;
+    }
+    gl->g = g;
+    gl->lock.ops = &group_lock_ops;
+    gl->lock.c = g->members[0].c;
+    *out = &gl->lock;
+    return DIBS_OK;
+}
+
+dibs_err dibs_multi_lock_new(dibs_lock *const *members, size_t n,
+                             dibs_lock **out)
+{
+    return DIBS__TOLD(group_lock_new(members, n, false, out));
+}
+
+dibs_err dibs_quorum_lock_new(dibs_lock *const *members, size_t n,
+                              dibs_lock **out)
+{
+    return DIBS__TOLD(group_lock_new(members, n, true, out));
+}
+
+/* ---- operations -------------------------------------------------------- */
+
+static bool is_group_foreign(const dibs_lock *l)
+{
+    const struct dibs__group *g = group_of(l);
+
+    for (size_t i = 0; i < g->n; i++)
+        if (dibs__client_foreign(g->members[i].c))
+            return true;
+    return false;
+}
+
+static bool is_inside_member_callback(const dibs_lock *l)
+{
+    const struct dibs__group *g = group_of(l);
+
+    for (size_t i = 0; i < g->n; i++)
+        if (dibs__callbacks_inside(&g->members[i].c->callbacks))
+            return true;
+    return false;
+}
+
+/* In a child after fork the group is the parent's, as are its clients. */
+static void group_lock_free(dibs_lock *l)
+{
+    struct group_lock *gl = DIBS_OF(l, struct group_lock, lock);
+
+    if (!is_group_foreign(l))
+        dibs__group_unref(gl->g);
+    dibs__free(gl);
+}
+
+static dibs_err prepare_level(struct dibs__group_op *op)
+{
+    struct dibs__group *g = op->g;
+
+    op->level = dibs__group_level_new(g, op->o.owner);
+    if (!op->level)
+        return DIBS_ERR_NOMEM;
+    if (!op->o.on_lost)
+        return DIBS_OK;
+    op->level->loss = dibs__loss_named(dibs__loss_new(g, &op->o, g->n, g->need),
+                                       g->label, strlen(g->label));
+    return op->level->loss ? DIBS_OK : DIBS_ERR_NOMEM;
+}
+
+static dibs_err group_lock_acquire(dibs_lock *l, const dibs_lock_opts *o,
+                                   bool trying, dibs_cb fn, void *arg)
+{
+    struct dibs__group *g = group_of(l);
+    struct dibs__group_op *op = dibs__group_op_new(g, o);
+
+    if (!op)
+        return DIBS_ERR_NOMEM;
+    op->trying = trying;
+    dibs_err err = prepare_level(op);
+    if (err == DIBS_OK)
+        err = dibs__group_op_ready(op, fn != NULL);
+    if (err == DIBS_OK)
+        return dibs__group_op_go(
+            op, g->quorum ? dibs__quorum_start : dibs__multi_start, fn, arg);
+    dibs__group_op_unref(op);
+    return err;
+}
+
+static dibs_err group_lock_release(dibs_lock *l, const dibs_lock_opts *o,
+                                   dibs_cb fn, void *arg)
+{
+    return dibs__group_release(group_of(l), o, fn, arg);
+}
+
+static dibs_err group_lock_cancel(dibs_lock *l, dibs_owner owner)
+{
+    return dibs__group_ops_cancel(group_of(l), owner);
+}
+
+static struct dibs__known group_lock_known(const dibs_lock *l, dibs_owner owner)
+{
+    return dibs__group_known(group_of(l), owner);
+}
+
+static dibs_err group_lock_member(dibs_lock *l, size_t index, dibs_owner owner,
+                                  dibs_member *out)
+{
+    struct dibs__group *g = group_of(l);
+    dibs_member got;
+    size_t at = 0;
+
+    while (at < g->n && g->members[at].given != index)
+        at++;
+    if (at == g->n) /* no event: so a caller learns how many there are */
+        return dibs__reason_set(DIBS_ERR_INVALID,
+                                "index is %zu, it must be below %zu", index,
+                                g->n);
+    dibs__group_member_known(g, at, owner, &got);
+    dibs__struct_give(&dibs__struct_member, &got, out);
+    return DIBS_OK;
+}
+
+static const struct dibs__lock_ops group_lock_ops = {
+    .acquire = group_lock_acquire,
+    .release = group_lock_release,
+    .cancel = group_lock_cancel,
+    .known = group_lock_known,
+    .member = group_lock_member,
+    .foreign = is_group_foreign,
+    .inside = is_inside_member_callback,
+    .free = group_lock_free,
+    .no_name = "this is a group of locks: ask its members",
+};

@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * judge.c - what must be true: the promises of docs/guarantees.md, one by one.
+ *
+ * The judge sees everything: what each client believes at this moment by its
+ * own clock (dibs_lock_state, asked from outside, without its mutexes) and what
+ * the server has. It looks when a lock is granted, and every now and then.
+ *
+ *   P1   granted: nobody else believes that he holds it
+ *   P2   what was lost stays lost; told once; and whoever believes that he
+ *        holds has it on the server, for at least as long as he thinks
+ *   P3   a lock that was taken away is known to be lost within its lease
+ *   P4   answers; after OK the server has it, after others nobody holds
+ *   P5   the number of holds is the same here and there
+ *   P6   and P9, P11: at the end no key is left
+ *   P7   no call takes longer than it may
+ *   P8   at the end every waiter has had its turn
+ *   P10  nobody overtakes in the queue of a fair lock, if nothing is wrong
+ *   P11  a client that closed has no key, no thread, no socket
+ *   P13  all or none: as P1 and P5, of each member
+ *   P14  a majority of the servers has what counts as held
+ *   P15  the replicas have it, when OK is said
+ *   P16  as P8, after a failover
+ *
+ * Where data may vanish (a profile that is not strict), two holders are
+ * possible; how long that lasts is measured, and it must end with the lease.
+ */
+#include "sim/world.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LOOK_MOST_US 400000
+#define FAR_PPM      20000 /* more than any clock is off */
+
+static struct sim_claim *claims;
+static struct sim_chance eye;
+
+static const char *const names[SIM_THINGS][3] = {
+    [SIM_PLAIN_A] = {"p0"}, [SIM_PLAIN_B] = {"p1"},    [SIM_FAIR] = {"f0"},
+    [SIM_READ] = {"rw0"},   [SIM_WRITE] = {"rw0"},     [SIM_BOTH] = {"p0", "p1"},
+    [SIM_MOST] = {"q0"},
+};
+
+_Noreturn void sim_broken(const char *promise, const char *fmt, ...)
+{
+    char text[400];
+    va_list list;
+
+    va_start(list, fmt);
+    vsnprintf(text, sizeof text, fmt, list);
+    va_end(list);
+    printf("BROKEN %s: seed %llu, profile %s, at %.6f s: %s\n", promise,
+           (unsigned long long)sim_plan.seed, sim_plan.profile,
+           (double)sim_now() / 1e6, text);
+    fflush(stdout);
+    _exit(1);
+}
+
+/* ---- what they believe ------------------------------------------------- */
+
+/* True: it believes that it holds. *sure: nobody was in the middle of
+ * something. */
+static bool believes(const struct sim_claim *cl, bool *sure, int64_t *valid_ms)
+{
+    sim_peek_begin(cl->proc);
+    dibs_state state = dibs_lock_state(cl->lock, cl->owner);
+    *valid_ms = dibs_lock_valid_ms(cl->lock, cl->owner);
+    *sure = sim_peek_end();
+    sim_totals.looks++;
+    if (!*sure)
+        sim_totals.skipped++;
+    return *sure && (state == DIBS_HELD || state == DIBS_SUSPECT) &&
+           *valid_ms > 0;
+}
+
+static bool share_a_name(enum sim_thing a, enum sim_thing b)
+{
+    for (int i = 0; i < 3 && names[a][i]; i++)
+        for (int j = 0; j < 3 && names[b][j]; j++)
+            if (strcmp(names[a][i], names[b][j]) == 0)
+                return true;
+    return false;
+}
+
+static bool conflict(const struct sim_claim *a, const struct sim_claim *b)
+{
+    return a != b && !(a->shared && b->shared) &&
+           !(a->owner == b->owner && a->client == b->client) &&
+           share_a_name(a->thing, b->thing);
+}
+
+static void check_alone(const struct sim_claim *cl)
+{
+    bool sure, sure_other;
+    int64_t valid, valid_other;
+
+    if (!believes(cl, &sure, &valid))
+        return;
+    for (const struct sim_claim *o = claims; o; o = o->next) {
+        if (!conflict(cl, o) || !believes(o, &sure_other, &valid_other))
+            continue;
+        if (sim_plan.strict)
+            sim_broken(cl->thing == SIM_MOST ? "P14" : "P1",
+                       "%s and %s both hold: %s (for %lld ms) and %s (for "
+                       "%lld ms, since %.6f s)",
+                       cl->proc->name, o->proc->name,
+                       sim_thing_name(cl->thing), (long long)valid,
+                       sim_thing_name(o->thing), (long long)valid_other,
+                       (double)o->since / 1e6);
+        sim_totals.overlaps++;
+    }
+}
+
+/* ---- what the servers have --------------------------------------------- */
+
+/* The owner as the server has it. False: it does not hold, or nobody can tell
+ * now. */
+static bool owner_of(const struct sim_claim *cl, const dibs_lock *l,
+                     char text[DIBS_OWNER_MAX + 8])
+{
+    sim_peek_begin(cl->proc);
+    dibs_err err = dibs_lock_owner_text(l, cl->owner, text, DIBS_OWNER_MAX);
+    bool sure = sim_peek_end();
+    if (cl->thing == SIM_WRITE && err == DIBS_OK && !strstr(text, ":write"))
+        strcat(text, ":write");
+    return sure && err == DIBS_OK;
+}
+
+/* How often the server has it for this owner; -1 = nobody can tell now. */
+static long holds_there(struct sim_server *sv, const char *name,
+                        const char *owner, int64_t *ttl_ms)
+{
+    const char *a = sim_server_ask(sv, "PTTL %s", name);
+
+    if (!a || a[0] == '-') /* it refuses everybody */
+        return -1;
+    *ttl_ms = atoll(a + 1);
+    a = sim_server_ask(sv, "HGET %s %s", name, owner);
+    if (strncmp(a, "$-1", 3) == 0)
+        return 0;
+    a = strchr(a, '|');
+    return a ? atol(a + 1) : 0;
+}
+
+/* It is not there: that is a broken promise, or a loss of which it is to
+ * learn. */
+static void check_odd(struct sim_claim *cl, const char *what, long there)
+{
+    int64_t lease = cl->lease_ms > sim_plan.lease_ms ? cl->lease_ms
+                                                     : sim_plan.lease_ms;
+
+    if (sim_plan.strict)
+        sim_broken(there == 0 ? "P2" : "P5",
+                   "%s believes to hold %s%s; the server has it %ld times, not "
+                   "%d",
+                   cl->proc->name, sim_thing_name(cl->thing), what, there,
+                   cl->holds);
+    if (cl->odd_since == 0)
+        cl->odd_since = sim_now();
+    int64_t lasts = sim_now() - cl->odd_since;
+    if (lasts > lease * 1000 + lease * 20 + 100000)
+        sim_broken("P3", "%s lost %s %.3f s ago and does not know",
+                   cl->proc->name, sim_thing_name(cl->thing),
+                   (double)lasts / 1e6);
+}
+
+static void check_there(struct sim_claim *cl, const dibs_lock *l,
+                        const char *name, int64_t valid)
+{
+    char owner[DIBS_OWNER_MAX + 8];
+    int64_t ttl = 0;
+    struct sim_server *sv = sim_master(name);
+
+    if (!sv || !owner_of(cl, l, owner))
+        return;
+    long there = holds_there(sv, name, owner, &ttl);
+    if (there < 0)
+        return;
+    if (there == 0 || (cl->holds > 0 && there != cl->holds && !cl->shared)) {
+        check_odd(cl, "", there);
+        return;
+    }
+    cl->odd_since = 0;
+    int64_t own = valid - valid * cl->proc->ppm / 1000000;
+    int64_t its = ttl - ttl * sv->ppm / 1000000;
+    if (sim_plan.strict && cl->thing != SIM_READ && ttl >= 0 && own > its + 5)
+        sim_broken("P2",
+                   "%s believes to hold %s for %lld ms more, the server says "
+                   "%lld ms",
+                   cl->proc->name, sim_thing_name(cl->thing), (long long)valid,
+                   (long long)ttl);
+}
+
+/* A quorum: so many servers that could be asked have it, or cannot be asked. */
+static void check_majority(struct sim_claim *cl)
+{
+    char owner[DIBS_OWNER_MAX + 8];
+    int votes = 0;
+    int64_t ttl;
+
+    for (int i = 0; i < sim_plan.members; i++) {
+        if (!owner_of(cl, cl->client->member[i], owner))
+            continue;
+        votes += holds_there(sim_servers[i], "q0", owner, &ttl) != 0;
+    }
+    if (votes * 2 <= sim_plan.members)
+        sim_broken("P14", "%s believes to hold the quorum; %d of %d have it",
+                   cl->proc->name, votes, sim_plan.members);
+}
+
+static void check_truth(struct sim_claim *cl)
+{
+    bool sure;
+    int64_t valid;
+
+    if (!believes(cl, &sure, &valid)) {
+        if (sure && !cl->lost_at) {
+            cl->lost_at = sim_now();
+            cl->lost_idle = sim_idle_us(cl->proc);
+            cl->odd_since = 0;
+        }
+        return;
+    }
+    if (cl->lost_at)
+        sim_broken("P2", "%s had lost %s and holds it again", cl->proc->name,
+                   sim_thing_name(cl->thing));
+    if (cl->thing == SIM_MOST) {
+        check_majority(cl);
+    } else if (cl->thing == SIM_BOTH) {
+        check_there(cl, cl->client->lock[SIM_PLAIN_A], "p0", valid);
+        check_there(cl, cl->client->lock[SIM_PLAIN_B], "p1", valid);
+    } else {
+        check_there(cl, cl->lock, names[cl->thing][0], valid);
+    }
+}
+
+/* P15: right after OK. The master may have failed over since, or be cut off:
+ * then nobody can tell. */
+static void check_replicas(const struct sim_claim *cl)
+{
+    char owner[DIBS_OWNER_MAX + 8];
+    int have = 0;
+    int64_t ttl;
+    bool sure;
+
+    if (!believes(cl, &sure, &ttl) || !owner_of(cl, cl->lock, owner))
+        return;
+    for (int i = 0; i < 3; i++) {
+        long n = holds_there(sim_servers[i], names[cl->thing][0], owner, &ttl);
+        have += n != 0;
+    }
+    if (have < cl->replicas + 1)
+        sim_broken("P15", "%s holds %s; %d of 3 servers have it, not %d",
+                   cl->proc->name, sim_thing_name(cl->thing), have,
+                   cl->replicas + 1);
+}
+
+/* ---- when it looks ----------------------------------------------------- */
+
+/* P8: nobody leaves a free lock lying there while others wait, if nothing is
+ * wrong. */
+#define FREE_MOST_US 3500000
+#define FAIR_MOST_US 8000000
+
+static int waiting[SIM_THINGS];
+static int64_t free_since[SIM_THINGS];
+
+void sim_judge_waits(enum sim_thing t, int more)
+{
+    waiting[t] += more;
+    if (waiting[t] == 0)
+        free_since[t] = 0;
+}
+
+static void check_free(enum sim_thing t)
+{
+    int64_t most = t == SIM_FAIR ? FAIR_MOST_US : FREE_MOST_US;
+    const char *a = NULL;
+
+    if (waiting[t] > 0)
+        a = sim_server_ask(sim_master(names[t][0]), "EXISTS %s", names[t][0]);
+    if (!a || strcmp(a, ":0|") != 0)
+        free_since[t] = 0;
+    else if (free_since[t] == 0)
+        free_since[t] = sim_now();
+    else if (sim_now() - free_since[t] > most)
+        sim_broken("P8", "%s is free for %.3f s, and %d wait for it",
+                   sim_thing_name(t),
+                   (double)(sim_now() - free_since[t]) / 1e6, waiting[t]);
+}
+
+/* P10: who waited before the one that got it, and still waits? The queue as it
+ * was when the judge looked last. */
+static char queue[8192];
+static int64_t queue_at;
+
+static void see_queue(void)
+{
+    const char *a = sim_server_ask(sim_master("f0"),
+                                   "LRANGE redisson_lock_queue:{f0} 0 -1");
+
+    snprintf(queue, sizeof queue, "%s", a ? a : "");
+    queue_at = sim_now();
+}
+
+static void check_order(const struct sim_claim *cl)
+{
+    char owner[DIBS_OWNER_MAX + 8], first[DIBS_OWNER_MAX + 8];
+
+    if (sim_plan.may != 0 || cl->asked_at > queue_at ||
+        !owner_of(cl, cl->lock, owner))
+        return;
+    const char *mine = strstr(queue, owner);
+    const char *now = sim_server_ask(sim_master("f0"),
+                                     "LRANGE redisson_lock_queue:{f0} 0 -1");
+    for (const char *at = queue; mine && (at = strchr(at, '$'));) {
+        at = strchr(at, '|') + 1;
+        snprintf(first, sizeof first, "%.*s", (int)strcspn(at, "|"), at);
+        if (at >= mine)
+            break;
+        uint64_t number = strtoull(strrchr(first, ':') + 1, NULL, 10);
+        if (strstr(now, first) && sim_waits_since(number) < queue_at)
+            sim_broken("P10", "%s got the fair lock before %s, who came first",
+                       owner, first);
+    }
+}
+
+static void look_at_waiters(void)
+{
+    if (sim_plan.may != 0 || sim_plan.layout != SIM_ONE || sim_healed)
+        return;
+    check_free(SIM_PLAIN_A);
+    check_free(SIM_PLAIN_B);
+    check_free(SIM_FAIR);
+    check_free(SIM_WRITE);
+    see_queue();
+}
+
+static void look(void *arg, int64_t number)
+{
+    (void)arg;
+    (void)number;
+    for (struct sim_claim *cl = claims; cl; cl = cl->next)
+        check_truth(cl);
+    look_at_waiters();
+    sim_at(sim_now() + sim_between(&eye, 1000, LOOK_MOST_US), look, NULL, 0);
+}
+
+void sim_judge_begin(void)
+{
+    eye = sim_stream(sim_plan.seed, 4);
+    sim_at(sim_now() + 1000, look, NULL, 0);
+}
+
+void sim_judge_granted(struct sim_claim *cl)
+{
+    cl->next = claims;
+    claims = cl;
+    check_alone(cl);
+    check_truth(cl);
+    if (cl->thing == SIM_FAIR)
+        check_order(cl);
+    if (cl->replicas > 0)
+        check_replicas(cl);
+}
+
+void sim_judge_leaving(struct sim_claim *cl)
+{
+    for (struct sim_claim **at = &claims; *at; at = &(*at)->next)
+        if (*at == cl) {
+            *at = cl->next;
+            return;
+        }
+}
+
+void sim_judge_dead(const struct sim_proc *p)
+{
+    struct sim_claim **at = &claims;
+
+    while (*at) {
+        if ((*at)->proc == p)
+            *at = (*at)->next;
+        else
+            at = &(*at)->next;
+    }
+}
+
+void sim_judge_time(const char *call, int64_t from, int64_t idle_before,
+                    int64_t most_ms)
+{
+    int64_t idle = sim_idle_us(sim_proc_self()) - idle_before;
+    int64_t took = sim_now() - from;
+
+    if (took > most_ms * 1000 + idle)
+        sim_broken("P7",
+                   "%s by %s took %.3f s; it may take %.3f s (and %.3f s "
+                   "without a processor)",
+                   call, sim_proc_self()->name, (double)took / 1e6,
+                   (double)most_ms / 1e3, (double)idle / 1e6);
+}
+
+/* ---- the end ----------------------------------------------------------- */
+
+void sim_judge_closed(const struct sim_client *cl, const char *uuid)
+{
+    if (!sim_plan.strict) /* a release may have been lost with a master */
+        return;
+    for (int i = 0; i < sim_nservers; i++) {
+        for (int t = 0; t < SIM_THINGS; t++) {
+            const char *a =
+                sim_server_ask(sim_servers[i], "HKEYS %s", names[t][0]);
+            if (strcmp(names[t][0], "p0") == 0 && sim_now() < cl->kept_until)
+                continue;
+            if (a && strstr(a, uuid) && sim_master(names[t][0]) ==
+                                            sim_servers[i])
+                sim_broken("P11", "%s is closed, and still has %s",
+                           cl->proc->name, names[t][0]);
+        }
+    }
+}
+
+/* Long after everybody is gone. */
+void sim_judge_end(void)
+{
+    for (int i = 0; i < sim_nservers; i++) {
+        const char *a = sim_server_ask(sim_servers[i], "KEYS *");
+        /* Of waiters that were killed, their places in a queue stay until
+         * somebody asks for that lock again. */
+        if (sim_totals.by_kind[SIM_FAULT_KILL] > 0 && a &&
+            strstr(a, "redisson_lock_queue"))
+            continue;
+        if (a && a[0] == '*' && strncmp(a, "*0|", 3) != 0)
+            sim_broken("P6", "keys are left on server %d: %.300s", i, a);
+    }
+}

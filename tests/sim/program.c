@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * program.c - what the threads of a simulated program do: take a lock, by one
+ * of the ways there are, hold it for a while, perhaps take it again, give it
+ * back, think. They know the public header only.
+ *
+ * Each thread asks the judge before and after: what a call answers, how long it
+ * took, and what the world looks like then, must be what guarantees.md says.
+ */
+#include "sim/world.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define TOLD_US  5000000
+#define SLACK_MS 100 /* for turns of fibers, and the way of bytes */
+
+struct sim_program {
+    struct sim_client *client;
+    int number;
+    struct sim_chance chance;
+    dibs_owner owner;
+    bool own_owner; /* not that of its thread */
+    enum sim_thing waits_for;
+    bool waiting;
+    int64_t waits_since;
+    bool async_done;
+    dibs_err async_err;
+};
+
+static const char *const thing_names[SIM_THINGS] = {
+    "plain-a", "plain-b", "fair", "read", "write", "both", "most"};
+
+const char *sim_thing_name(enum sim_thing t)
+{
+    return thing_names[t];
+}
+
+static bool is_group(enum sim_thing t)
+{
+    return t == SIM_BOTH || t == SIM_MOST;
+}
+
+/* ---- calls, each in one of its forms ----------------------------------- */
+
+static void async_ended(dibs_err err, void *arg)
+{
+    struct sim_program *pr = arg;
+
+    if (pr->async_done)
+        sim_broken("callback once", "a callback came twice");
+    pr->async_done = true;
+    pr->async_err = err;
+    sim_wake(pr, 1);
+}
+
+static dibs_err await(struct sim_program *pr, dibs_err started)
+{
+    if (started != DIBS_OK)
+        return started;
+    while (!pr->async_done)
+        sim_block(pr, SIM_NEVER);
+    return pr->async_err;
+}
+
+enum form { FORM_ACQUIRE, FORM_TRY, FORM_ACQUIRE_ASYNC, FORM_TRY_ASYNC };
+
+static dibs_err take(struct sim_program *pr, dibs_lock *l, enum form form,
+                     const dibs_lock_opts *o)
+{
+    pr->async_done = false;
+    switch (form) {
+    case FORM_ACQUIRE:
+        return dibs_lock_acquire(l, o);
+    case FORM_TRY:
+        return dibs_lock_try(l, o);
+    case FORM_ACQUIRE_ASYNC:
+        return await(pr, dibs_lock_acquire_async(l, o, async_ended, pr));
+    case FORM_TRY_ASYNC:
+        return await(pr, dibs_lock_try_async(l, o, async_ended, pr));
+    }
+    return DIBS_ERR_INVALID;
+}
+
+static dibs_err give_back(struct sim_program *pr, dibs_lock *l,
+                          const dibs_lock_opts *o)
+{
+    pr->async_done = false;
+    if (sim_once_in(&pr->chance, 4))
+        return await(pr, dibs_lock_release_async(l, o, async_ended, pr));
+    return dibs_lock_release(l, o);
+}
+
+/* ---- what they may answer ---------------------------------------------- */
+
+static bool may_fail(void)
+{
+    return sim_plan.may != 0;
+}
+
+/* The longest an acquire may take: P7. */
+static int64_t acquire_limit(const struct sim_program *pr, enum sim_thing t,
+                             enum form form, const dibs_lock_opts *o)
+{
+    int64_t one = sim_plan.command_ms, most = one;
+
+    (void)pr;
+    if (form == FORM_TRY || form == FORM_TRY_ASYNC)
+        most = is_group(t) ? 2 * one : one;
+    else if (o->wait_ms == 0)
+        return -1;
+    else
+        most = o->wait_ms + one + (t == SIM_FAIR || t == SIM_WRITE ? one : 0) +
+               (is_group(t) ? one : 0);
+    /* Known: where the server says BUSY or LOADING until its time is over, one
+     * in a queue may ask once more. See docs/testing.md. */
+    if (t == SIM_FAIR && (sim_plan.may & SIM_F_REFUSE))
+        most += one;
+    if (o->replicas)
+        most += 2 * o->replicas_timeout_ms + one;
+    return most + most / 50 + SLACK_MS;
+}
+
+static void check_refusal(const struct sim_program *pr, enum sim_thing t,
+                          enum form form, const dibs_lock_opts *o, dibs_err err)
+{
+    bool once = form == FORM_TRY || form == FORM_TRY_ASYNC;
+
+    switch (err) {
+    case DIBS_ERR_BUSY:
+        if (!once)
+            sim_broken("P4", "an acquire of %s says BUSY", thing_names[t]);
+        return;
+    case DIBS_ERR_TIMEOUT:
+        if (once || o->wait_ms == 0)
+            sim_broken("P4", "%s: TIMEOUT without a limit", thing_names[t]);
+        return;
+    case DIBS_ERR_CANCELED:
+        return;
+    case DIBS_ERR_CONN:
+    case DIBS_ERR_UNKNOWN:
+    case DIBS_ERR_SERVER:
+        if (!may_fail())
+            sim_broken("P4", "%s: %s, and nothing is wrong", thing_names[t],
+                       dibs_strerror(err));
+        return;
+    case DIBS_ERR_NOMEM:
+        if (!(sim_plan.may & SIM_F_MEMORY))
+            sim_broken("P4", "%s: out of memory", thing_names[t]);
+        return;
+    case DIBS_ERR_REPLICAS:
+        if (o->replicas)
+            return;
+        break;
+    case DIBS_ERR_UPGRADE: /* the release of a read was lost with a master */
+        if (sim_plan.layout == SIM_SENTINEL)
+            return;
+        break;
+    default:
+        break;
+    }
+    sim_broken("P4", "%s by %s: %s (%s)", thing_names[t], pr->client->proc->name,
+               dibs_strerror(err), dibs_error_text());
+}
+
+/* ---- holding ----------------------------------------------------------- */
+
+static void on_lost(const char *name, dibs_owner owner, void *arg)
+{
+    struct sim_claim *claim = arg;
+
+    (void)name;
+    (void)owner;
+    sim_totals.lost++;
+    if (claim->over)
+        sim_broken("P2", "on_lost came after the release had returned");
+    if (++claim->told > 1)
+        sim_broken("P2", "on_lost came %d times for one acquire", claim->told);
+    sim_note("lost: %s", thing_names[claim->thing]);
+}
+
+/* In short naps, so that the end of the run is noticed. */
+static void hold_on(struct sim_program *pr, int64_t us)
+{
+    while (us > 0 && !sim_healed && !pr->client->closing) {
+        int64_t nap = us < 500000 ? us : 500000;
+        sim_sleep(nap);
+        us -= nap;
+    }
+}
+
+/* Takes what is held once more, and gives that back. */
+static void hold_twice(struct sim_program *pr, struct sim_claim *claim)
+{
+    dibs_lock_opts o = DIBS_LOCK_OPTS_INIT;
+    int64_t from = sim_now(), idle = sim_idle_us(pr->client->proc);
+
+    o.owner = pr->owner;
+    claim->holds = 0; /* nobody can tell meanwhile */
+    dibs_err err = take(pr, claim->lock, FORM_ACQUIRE, &o);
+    sim_note("again %s: %s", thing_names[claim->thing], dibs_strerror(err));
+    if (!is_group(claim->thing)) /* without a limit that waits for ever */
+        sim_judge_time("re-entry", from, idle,
+                       2 * sim_plan.command_ms * 102 / 100 + SLACK_MS);
+    if (pr->client->closing)
+        return;
+    if (err != DIBS_OK) {
+        if (err == DIBS_ERR_BUSY || err == DIBS_ERR_TIMEOUT ||
+            err == DIBS_ERR_NOT_OWNER || err == DIBS_ERR_WRONGTYPE)
+            sim_broken("P4", "re-entry of %s: %s", thing_names[claim->thing],
+                       dibs_strerror(err));
+        if (dibs_lock_holds(claim->lock, pr->owner) == 1)
+            claim->holds = 1;
+        return;
+    }
+    claim->holds = 2;
+    hold_on(pr, sim_skewed(&pr->chance, sim_plan.hold_us));
+    claim->holds = 0;
+    err = give_back(pr, claim->lock, &o);
+    sim_note("one less %s: %s", thing_names[claim->thing], dibs_strerror(err));
+    if (err == DIBS_ERR_NOT_OWNER)
+        sim_broken("P5", "%s was held twice and is nobody's",
+                   thing_names[claim->thing]);
+    /* Refused: it is held twice still, until the server answers again. */
+    while (err != DIBS_OK && dibs_lock_holds(claim->lock, pr->owner) == 2) {
+        sim_sleep(300000);
+        err = dibs_lock_release(claim->lock, &o);
+    }
+    if (dibs_lock_holds(claim->lock, pr->owner) == 1)
+        claim->holds = 1;
+}
+
+static void check_release(struct sim_program *pr, const struct sim_claim *claim,
+                          bool was_lost, dibs_err err)
+{
+    const char *name = thing_names[claim->thing];
+    int64_t idle = sim_idle_us(pr->client->proc) - claim->lost_idle;
+
+    if (claim->lost_at && !claim->told && !(sim_plan.may & SIM_F_MEMORY) &&
+        sim_now() - claim->lost_at > TOLD_US + idle)
+        sim_broken("P2", "%s is lost for %.3f s, and nobody was told", name,
+                   (double)(sim_now() - claim->lost_at) / 1e6);
+    if (err == DIBS_ERR_NOT_OWNER || err == DIBS_ERR_INVALID ||
+        err == DIBS_ERR_WRONGTYPE || err == DIBS_ERR_AUTH)
+        sim_broken("P5", "release of %s, held %s: %s (%s)", name,
+                   was_lost ? "and lost" : "until then", dibs_strerror(err),
+                   dibs_error_text());
+    if (err == DIBS_OK && (was_lost || claim->told))
+        sim_broken("P2", "release of %s, which was lost, says OK", name);
+    if (err != DIBS_OK && !may_fail() &&
+        !(err == DIBS_ERR_LOST && claim->lease_ms))
+        sim_broken("P4", "release of %s: %s, and nothing is wrong", name,
+                   dibs_strerror(err));
+    if (err != DIBS_ERR_NOMEM && dibs_lock_holds(claim->lock, pr->owner) > 0)
+        sim_broken("P4", "%s is held after its last release (%s)", name,
+                   dibs_strerror(err));
+}
+
+static void let_go(struct sim_program *pr, struct sim_claim *claim)
+{
+    dibs_lock_opts o = DIBS_LOCK_OPTS_INIT;
+    struct sim_proc *p = pr->client->proc;
+    dibs_err err;
+
+    o.owner = pr->owner;
+    if (claim->thing == SIM_PLAIN_A && sim_once_in(&pr->chance, 40))
+        o.keep_ms = sim_between(&pr->chance, 100, 2000);
+    if (o.keep_ms)
+        pr->client->kept_until =
+            sim_now() + (o.keep_ms + 3 * sim_plan.command_ms) * 1000;
+    bool was_lost = dibs_lock_state(claim->lock, pr->owner) == DIBS_LOST;
+    do {
+        int64_t from = sim_now(), idle = sim_idle_us(p);
+        sim_judge_leaving(claim);
+        err = give_back(pr, claim->lock, &o);
+        sim_note("release %s: %s", thing_names[claim->thing],
+                 dibs_strerror(err));
+        sim_judge_time("release", from, idle,
+                       (is_group(claim->thing) ? 3 : 2) * sim_plan.command_ms *
+                               102 / 100 +
+                           SLACK_MS);
+        if (err == DIBS_ERR_NOMEM)
+            sim_sleep(10000);
+    } while (err == DIBS_ERR_NOMEM &&
+             dibs_lock_holds(claim->lock, pr->owner) > 0);
+    claim->over = true;
+    if (!pr->client->closing)
+        check_release(pr, claim, was_lost, err);
+}
+
+static void hold(struct sim_program *pr, struct sim_claim *claim)
+{
+    int64_t most = sim_plan.hold_us;
+
+    sim_judge_granted(claim);
+    if (sim_once_in(&pr->chance, 12)) /* longer than any lease */
+        most = 3 * sim_plan.lease_ms * 1000;
+    hold_on(pr, sim_skewed(&pr->chance, most));
+    if (sim_once_in(&pr->chance, 5))
+        hold_twice(pr, claim);
+    let_go(pr, claim);
+}
+
+/* ---- one round --------------------------------------------------------- */
+
+static enum sim_thing pick_thing(struct sim_program *pr)
+{
+    if (sim_plan.layout == SIM_QUORUM)
+        return SIM_MOST;
+    int64_t n = sim_between(&pr->chance, 0, 9);
+    return n < 4   ? SIM_PLAIN_A
+           : n < 5 ? SIM_PLAIN_B
+           : n < 6 ? SIM_FAIR
+           : n < 7 ? SIM_READ
+           : n < 8 ? SIM_WRITE
+           : n < 9 ? SIM_BOTH
+                   : SIM_FAIR;
+}
+
+static void draw_opts(struct sim_program *pr, enum sim_thing t,
+                      dibs_lock_opts *o)
+{
+    struct sim_chance *c = &pr->chance;
+
+    o->owner = pr->owner;
+    if (!sim_once_in(c, 3))
+        o->wait_ms = sim_skewed(c, 4 * sim_plan.lease_ms) + 1;
+    if (sim_once_in(c, 4))
+        o->lease_ms = sim_between(c, 300, 2 * sim_plan.lease_ms);
+    else if (sim_once_in(c, 10))
+        o->max_hold_ms = sim_between(c, 300, 2 * sim_plan.lease_ms);
+    if (sim_plan.layout == SIM_SENTINEL && !is_group(t) && sim_once_in(c, 2)) {
+        o->replicas = 1;
+        o->replicas_timeout_ms = 300;
+    }
+}
+
+static void play_round(struct sim_program *pr)
+{
+    enum sim_thing t = pick_thing(pr);
+    dibs_lock *l = pr->client->lock[t];
+    struct sim_proc *p = pr->client->proc;
+    dibs_lock_opts o = DIBS_LOCK_OPTS_INIT;
+    enum form form = (enum form)(sim_once_in(&pr->chance, 3)
+                                     ? sim_between(&pr->chance, 1, 3)
+                                     : FORM_ACQUIRE);
+    struct sim_claim claim = {.client = pr->client,
+                              .proc = p,
+                              .thing = t,
+                              .lock = l,
+                              .owner = pr->owner,
+                              .asked_at = sim_now(),
+                              .holds = 1,
+                              .shared = t == SIM_READ};
+
+    draw_opts(pr, t, &o);
+    o.on_lost = on_lost;
+    o.arg = &claim;
+    claim.lease_ms = o.lease_ms ? o.lease_ms : o.max_hold_ms;
+    claim.replicas = o.replicas;
+    int64_t idle = sim_idle_us(p), most = acquire_limit(pr, t, form, &o);
+    sim_note("asks for %s, form %d, wait %lld, lease %lld", thing_names[t],
+             (int)form, (long long)o.wait_ms, (long long)o.lease_ms);
+    pr->waits_for = t;
+    pr->waiting = true;
+    pr->waits_since = sim_now();
+    bool waits = form == FORM_ACQUIRE || form == FORM_ACQUIRE_ASYNC;
+    sim_judge_waits(t, waits);
+    dibs_err err = take(pr, l, form, &o);
+    sim_judge_waits(t, -waits);
+    pr->waiting = false;
+    claim.since = sim_now();
+    sim_note("%s: %s", thing_names[t], dibs_strerror(err));
+    if (most >= 0)
+        sim_judge_time(thing_names[t], claim.asked_at, idle, most);
+    if (err == DIBS_OK) {
+        sim_totals.acquires++;
+        hold(pr, &claim);
+        return;
+    }
+    sim_totals.refused++;
+    if (pr->client->closing)
+        return;
+    check_refusal(pr, t, form, &o, err);
+    if (dibs_lock_holds(l, pr->owner) != 0)
+        sim_broken("P4", "%s was not granted and is held", thing_names[t]);
+}
+
+int64_t sim_waits_since(dibs_owner owner)
+{
+    for (int i = 0; i < sim_plan.clients; i++)
+        for (int k = 0; k < sim_plan.threads; k++) {
+            const struct sim_program *pr = sim_clients[i].programs[k];
+            if (pr && pr->owner == owner && pr->waiting)
+                return pr->waits_since;
+        }
+    return SIM_NEVER;
+}
+
+/* Somebody else gives up for one that waits. */
+static void cancel_somebody(struct sim_program *pr)
+{
+    const struct sim_client *cl = pr->client;
+    const struct sim_program *other =
+        cl->programs[sim_between(&pr->chance, 0, sim_plan.threads - 1)];
+
+    if (other && other != pr && other->waiting)
+        (void)dibs_lock_cancel(cl->lock[other->waits_for], other->owner);
+}
+
+static void look_around(struct sim_program *pr)
+{
+    enum sim_thing t = pick_thing(pr);
+    dibs_lock_info info = DIBS_LOCK_INFO_INIT;
+    int64_t from = sim_now(), idle = sim_idle_us(pr->client->proc);
+
+    if (is_group(t))
+        return;
+    if (dibs_lock_info_get(pr->client->lock[t], &info) == DIBS_OK)
+        sim_note("sees %s: %s", thing_names[t], info.locked ? "held" : "free");
+    sim_judge_time("info", from, idle,
+                   2 * sim_plan.command_ms * 102 / 100 + SLACK_MS);
+}
+
+static void *program_main(void *arg)
+{
+    struct sim_program *pr = arg;
+    struct sim_client *cl = pr->client;
+
+    pr->owner = pr->own_owner ? dibs_owner_new(cl->c[0])
+                              : dibs_owner_thread(cl->c[0]);
+    while (!sim_healed && !cl->closing) {
+        play_round(pr);
+        if (cl->closing)
+            break;
+        if (sim_once_in(&pr->chance, 10))
+            cancel_somebody(pr);
+        if (sim_once_in(&pr->chance, 15))
+            look_around(pr);
+        if (!sim_healed)
+            sim_sleep(sim_skewed(&pr->chance, sim_plan.busy_us) + 1);
+    }
+    cl->running--;
+    sim_wake(cl, 1);
+    return NULL;
+}
+
+void sim_program_start(struct sim_client *cl, int number)
+{
+    struct sim_program *pr = calloc(1, sizeof *pr);
+    char name[16] = "t0";
+
+    name[1] = (char)('0' + number);
+    pr->client = cl;
+    pr->number = number;
+    pr->chance = sim_stream(sim_plan.seed,
+                            (uint64_t)(5000 + cl->number * 100 +
+                                       cl->generation * 10 + number));
+    pr->own_owner = sim_once_in(&pr->chance, 4) &&
+                    sim_plan.layout != SIM_QUORUM;
+    cl->programs[number] = pr;
+    cl->running++;
+    sim_spawn(cl->proc, name, program_main, pr);
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * world.h - one run: its servers, its clients, its faults, its history.
+ *
+ *   world.c    puts servers and clients there, and runs them to the end
+ *   fate.c     makes the faults of the plan happen
+ *   program.c  what the simulated programs do with their locks
+ *   judge.c    what must be true, promise by promise
+ */
+#ifndef DIBS_SIM_WORLD_H
+#define DIBS_SIM_WORLD_H
+
+#include "sim/fiber.h"
+#include "sim/net.h"
+#include "sim/plan.h"
+
+#include <dibs/dibs.h>
+
+#define SIM_THREADS_MAX 8
+#define SIM_NAMES_MAX   3
+
+/* The locks of the world: what can be asked for. */
+enum sim_thing {
+    SIM_PLAIN_A,
+    SIM_PLAIN_B,
+    SIM_FAIR,
+    SIM_READ,
+    SIM_WRITE,
+    SIM_BOTH, /* a multi lock: both plain ones */
+    SIM_MOST, /* a quorum */
+    SIM_THINGS
+};
+
+struct sim_client {
+    int number, generation;
+    struct sim_proc *proc; /* NULL: it is not there now */
+    dibs_client *c[SIM_MEMBERS_MAX];
+    int nclients;
+    dibs_lock *lock[SIM_THINGS];
+    dibs_lock *member[SIM_MEMBERS_MAX];
+    struct sim_chance chance;
+    struct sim_program *programs[SIM_THREADS_MAX];
+    int running;         /* of its threads */
+    bool closing;        /* in the middle of everything */
+    int64_t closes_at;   /* us; 0 = at the end */
+    int64_t kept_until;  /* us; a lock was left taken */
+    bool ended;          /* closed in peace */
+};
+
+struct sim_totals {
+    uint64_t seeds, failed, acquires, refused, faults, lost, overlaps;
+    int64_t overlap_us, simulated_us;
+    uint64_t turns, pieces, cuts, looks, skipped;
+    uint64_t by_kind[SIM_FAULT_KINDS];
+};
+
+extern struct sim_plan sim_plan;
+extern struct sim_client sim_clients[SIM_CLIENTS_MAX];
+extern struct sim_totals sim_totals;
+extern bool sim_healed;       /* no fault comes any more */
+extern int64_t sim_healed_at; /* us */
+extern bool sim_talks;        /* the history is to be printed */
+
+/* One line of the history. Who: the fiber that runs. */
+void sim_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* Runs the plan. Does not come back if a promise is broken. */
+void sim_world_run(void);
+void sim_client_start(struct sim_client *cl);
+void sim_client_killed(struct sim_client *cl);
+
+/* The server that is the master now, for locks that one server has; the
+ * judge asks it. */
+struct sim_server *sim_master(const char *name);
+
+/* fate.c */
+void sim_fate_begin(void);
+void sim_fate_end(void); /* all is well from now on */
+
+/* program.c */
+void sim_program_start(struct sim_client *cl, int number);
+const char *sim_thing_name(enum sim_thing t);
+/* Since when the thread of that owner waits; SIM_NEVER = it does not. */
+int64_t sim_waits_since(dibs_owner owner);
+
+/* ---- the judge --------------------------------------------------------- */
+
+/* Somebody has been told that it holds something. Lives on the stack of the
+ * one who holds. */
+struct sim_claim {
+    struct sim_claim *next;
+    struct sim_client *client;
+    struct sim_proc *proc;
+    enum sim_thing thing;
+    dibs_lock *lock;
+    dibs_owner owner;
+    int64_t asked_at, since; /* us */
+    int64_t lease_ms;        /* its own; 0 = renewed */
+    int replicas;
+    int holds;
+    bool shared;
+    int64_t lost_at; /* the judge has seen it then; 0 = no */
+    int64_t lost_idle;
+    int64_t odd_since; /* the server does not have it: since when; 0 = no */
+    int told;          /* on_lost was called */
+    bool over;         /* its release has returned */
+};
+
+/* A promise is broken: says which and why, and ends the run. */
+_Noreturn void sim_broken(const char *promise, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+void sim_judge_begin(void);
+void sim_judge_granted(struct sim_claim *cl);
+void sim_judge_leaving(struct sim_claim *cl); /* before its release is called */
+void sim_judge_dead(const struct sim_proc *p);
+/* Somebody waits, or does not any more; for as long as it takes. */
+void sim_judge_waits(enum sim_thing t, int more);
+void sim_judge_closed(const struct sim_client *cl, const char *uuid);
+void sim_judge_end(void);
+/* A call took from..now; it may take most_ms, and what its process was
+ * stopped meanwhile. */
+void sim_judge_time(const char *call, int64_t from, int64_t idle_before,
+                    int64_t most_ms);
+
+#endif
