@@ -20,7 +20,7 @@ dibs_err dibs_fenced_lock_new(dibs_client *c, const char *name, dibs_lock **out)
                                      dibs__name_length(name), out));
 }
 
-static dibs_err check_slots(dibs_client *c, int64_t slots)
+static dibs_err check_slot_count(dibs_client *c, int64_t slots)
 {
     if (slots >= 1 && slots <= DIBS_PERMITS_MAX)
         return DIBS_OK;
@@ -32,7 +32,7 @@ static dibs_err check_slots(dibs_client *c, int64_t slots)
 static dibs_err slots_new(dibs_client *c, const char *name, int64_t slots,
                           dibs_lock **out)
 {
-    if (check_slots(c, slots) != DIBS_OK)
+    if (check_slot_count(c, slots) != DIBS_OK)
         return DIBS_ERR_INVALID;
     dibs_err err = dibs__lock_new(c, &dibs__kind_slots, name,
                                   dibs__name_length(name), out);
@@ -81,7 +81,7 @@ static dibs_err slots_set(dibs_lock *l, int64_t slots)
         dibs__reason_set(DIBS_ERR_INVALID, "this is not a slots lock");
         return dibs__lock_refuse(l);
     }
-    if (check_slots(l->c, slots) != DIBS_OK)
+    if (check_slot_count(l->c, slots) != DIBS_OK)
         return DIBS_ERR_INVALID;
     dibs_err err = dibs__request_run(l, &r, NULL, NULL);
     if (err == DIBS_OK)
