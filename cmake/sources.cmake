@@ -157,4 +157,5 @@ set(DIBS_MAN_PAGES
   docs/man/dibs_state.3
   docs/man/dibs_async.3
   docs/man/dibs_errors.3
+  docs/man/dibs_cpp.3
 )

@@ -47,12 +47,16 @@ example_of() {
 compiled=0
 for page in docs/man/*.3; do
     c=$dir/$(basename "$page" .3).c
+    compile="cc -std=c11"
+    case $page in
+    *_cpp.3) c=${c}pp compile="c++ -std=c++17" ;;
+    esac
     example_of "$page" >"$c"
     if [ ! -s "$c" ]; then
         complain "$page: has no example"
         continue
     fi
-    cc -std=c11 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror \
+    $compile -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror \
         -Iinclude -fsyntax-only "$c" || complain "$page: its example is wrong"
     compiled=$((compiled + 1))
 done

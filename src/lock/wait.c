@@ -75,7 +75,7 @@ static struct dibs__waiter *waiter_of(struct dibs__list *l)
     return DIBS_OF(l, struct dibs__waiter, link);
 }
 
-static bool is_closing(const struct dibs__wait *w)
+static bool wait_is_closing(const struct dibs__wait *w)
 {
     return atomic_load(w->closing);
 }
@@ -208,7 +208,7 @@ bool dibs__wait_sweep_one(struct dibs__wait *w, struct dibs__waiter *wt,
                           struct dibs__swept *out)
 {
     dibs__assert_held(w->mu);
-    if (!must_go(wt, now, is_closing(w) && !never_closes)) {
+    if (!must_go(wt, now, wait_is_closing(w) && !never_closes)) {
         w->first_deadline = dibs__min(w->first_deadline, wt->deadline);
         return false;
     }
@@ -222,7 +222,7 @@ bool dibs__wait_sweep_one(struct dibs__wait *w, struct dibs__waiter *wt,
 static void sweep_waiters(struct dibs__wait *w, int64_t now,
                           struct dibs__swept *out) REQUIRES(*w->mu)
 {
-    bool closing = is_closing(w);
+    bool closing = wait_is_closing(w);
 
     for (struct dibs__list *l = w->waiters.next, *n; l != &w->waiters; l = n) {
         struct dibs__waiter *wt = waiter_of(l);
@@ -249,7 +249,7 @@ static void wait_collect(struct dibs__wait *w, int64_t now,
 {
     dibs__list_init(&out->over);
     dibs__list_init(&out->resume);
-    if (now < w->first_deadline && !w->canceled && !is_closing(w))
+    if (now < w->first_deadline && !w->canceled && !wait_is_closing(w))
         return;
     w->first_deadline = INT64_MAX;
     w->canceled = false;
@@ -260,7 +260,8 @@ static void wait_collect(struct dibs__wait *w, int64_t now,
 
 static void end_swept(struct dibs__wait *w, struct dibs__swept *swept)
 {
-    dibs_err otherwise = is_closing(w) ? DIBS_ERR_CLOSED : DIBS_ERR_TIMEOUT;
+    dibs_err otherwise =
+        wait_is_closing(w) ? DIBS_ERR_CLOSED : DIBS_ERR_TIMEOUT;
 
     for (struct dibs__list *l; (l = dibs__list_pop(&swept->over));) {
         struct dibs__waiter *wt = waiter_of(l);
@@ -430,7 +431,7 @@ static bool place_ask(struct dibs__place *pl)
     struct dibs__waiter *wt = pl->wt;
 
     dibs__lock(w->mu);
-    bool may = w->user->may_ask(w, wt);
+    bool may = dibs__now_ms() < wt->deadline && w->user->may_ask(w, wt);
     dibs__unlock(w->mu);
     if (!may)
         return false;
@@ -515,7 +516,8 @@ bool dibs__wait_stay(struct dibs__wait *w, struct dibs__waiter *wt,
         dibs__wait_wake(w);
         return true;
     }
-    if (!w->awake || w->canceled || wt->deadline < w->looks_at || is_closing(w))
+    if (!w->awake || w->canceled || wt->deadline < w->looks_at ||
+        wait_is_closing(w))
         dibs__wait_wake(w);
     if (!wt->place)
         return place_new(w, wt, pause_ms);

@@ -272,6 +272,17 @@ for block in blocks/*.statement; do
 done
 for block in blocks/*.cpp; do
     case_is "$block"
+    if grep -q '^int main' "$block"; then
+        moved <"$block" >example.cpp
+        ran 0 "${CXX:-g++}" -std=c++17 -Wall -Wextra -Werror "${flags[@]}" \
+            "-I$top/include" example.cpp -o example "-L$build" \
+            "-Wl,-rpath,$build" -ldibs
+        ran 0 timeout $((60 * DIBS_TEST_SLOWNESS)) ./example "$DIBS_URL"
+        [ -n "$out" ] || fail 'it says nothing'
+        same 'locks left' '' "$(redis s keys '*')"
+        done_with "$block"
+        continue
+    fi
     as_function "$block" >example.cpp
     ran 0 "${CXX:-g++}" -std=c++11 -Wall -Wextra -Werror "-I$top/include" \
         -fsyntax-only example.cpp

@@ -200,8 +200,7 @@ static void failover_known(void *arg, int64_t old)
             sim_cut(-1, i);
         }
     for (int i = 3; i < 3 + SENTINELS; i++) {
-        sr_sentinel_master(sim_servers[i]->s, "svc",
-                           sim_servers[master]->host,
+        sr_sentinel_master(sim_servers[i]->s, "svc", sim_servers[master]->host,
                            sim_servers[master]->port);
         sim_server_settle(sim_servers[i]);
     }
@@ -269,6 +268,10 @@ static void strike(void *arg, int64_t number)
     switch (f->kind) {
     case SIM_FAULT_SLOW:
         open_window(f, SIM_SLOW);
+        if (sim_plan.layout == SIM_SENTINEL) { /* replicas are, too */
+            replicas_lag = true;
+            sim_at(sim_now() + f->lasts, lag_over, NULL, 0);
+        }
         break;
     case SIM_FAULT_BLOCKED:
         open_window(f, SIM_BLOCKED);

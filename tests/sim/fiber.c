@@ -51,7 +51,7 @@ struct sim_fiber {
     bool begun, forgotten, timed_out;
     int slot; /* of its stack */
     jmp_buf where;
-    const void *on; /* what it waits for */
+    const void *on;                 /* what it waits for */
     struct sim_fiber *next, **back; /* in the bucket of that */
     uint64_t nap; /* number of its wait, so that an old alarm is known */
     void **held[HELD_MAX];

@@ -17,6 +17,22 @@
  *   sentinel.c cluster.c    the other two things a server can be
  *   info.c                  what it tells of itself
  *   server.c                its life, its clock, its faults
+ *
+ * The world around it, the simulator (docs/testing.md says what it is for):
+ *
+ *   chance.h                one seed, many streams of numbers
+ *   fiber.c own.c           threads as fibers, processes, time
+ *   memory.c                the same addresses in each run
+ *   wrap.h wrap_sync.c      what the library asks of the system, led here by
+ *   wrap_uv.c wrap_net.c    the linker
+ *   net.c                   servers, connections, trouble on the way
+ *   plan.c                  what a seed means
+ *   fate.c                  makes the faults happen
+ *   program.c               what the simulated programs do
+ *   judge.c                 what must be true
+ *   world.c                 all of it put together, and run to its end
+ *   sim.c                   many seeds; one told as a story and made smaller
+ *   mutants/                bugs to be planted
  */
 #ifndef DIBS_SIM_IMPL_H
 #define DIBS_SIM_IMPL_H

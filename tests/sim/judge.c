@@ -40,8 +40,8 @@ static struct sim_claim *claims;
 static struct sim_chance eye;
 
 static const char *const names[SIM_THINGS][3] = {
-    [SIM_PLAIN_A] = {"p0"}, [SIM_PLAIN_B] = {"p1"},    [SIM_FAIR] = {"f0"},
-    [SIM_READ] = {"rw0"},   [SIM_WRITE] = {"rw0"},     [SIM_BOTH] = {"p0", "p1"},
+    [SIM_PLAIN_A] = {"p0"}, [SIM_PLAIN_B] = {"p1"}, [SIM_FAIR] = {"f0"},
+    [SIM_READ] = {"rw0"},   [SIM_WRITE] = {"rw0"},  [SIM_BOTH] = {"p0", "p1"},
     [SIM_MOST] = {"q0"},
 };
 
@@ -73,8 +73,7 @@ static bool believes(const struct sim_claim *cl, bool *sure, int64_t *valid_ms)
     sim_totals.looks++;
     if (!*sure)
         sim_totals.skipped++;
-    return *sure && (state == DIBS_HELD || state == DIBS_SUSPECT) &&
-           *valid_ms > 0;
+    return *sure && (state == DIBS_HELD || state == DIBS_SUSPECT);
 }
 
 static bool share_a_name(enum sim_thing a, enum sim_thing b)
@@ -107,10 +106,9 @@ static void check_alone(const struct sim_claim *cl)
             sim_broken(cl->thing == SIM_MOST ? "P14" : "P1",
                        "%s and %s both hold: %s (for %lld ms) and %s (for "
                        "%lld ms, since %.6f s)",
-                       cl->proc->name, o->proc->name,
-                       sim_thing_name(cl->thing), (long long)valid,
-                       sim_thing_name(o->thing), (long long)valid_other,
-                       (double)o->since / 1e6);
+                       cl->proc->name, o->proc->name, sim_thing_name(cl->thing),
+                       (long long)valid, sim_thing_name(o->thing),
+                       (long long)valid_other, (double)o->since / 1e6);
         sim_totals.overlaps++;
     }
 }
@@ -150,8 +148,8 @@ static long holds_there(struct sim_server *sv, const char *name,
  * learn. */
 static void check_odd(struct sim_claim *cl, const char *what, long there)
 {
-    int64_t lease = cl->lease_ms > sim_plan.lease_ms ? cl->lease_ms
-                                                     : sim_plan.lease_ms;
+    int64_t lease =
+        cl->lease_ms > sim_plan.lease_ms ? cl->lease_ms : sim_plan.lease_ms;
 
     if (sim_plan.strict)
         sim_broken(there == 0 ? "P2" : "P5",
@@ -289,8 +287,8 @@ static void check_free(enum sim_thing t)
         free_since[t] = sim_now();
     else if (sim_now() - free_since[t] > most)
         sim_broken("P8", "%s is free for %.3f s, and %d wait for it",
-                   sim_thing_name(t),
-                   (double)(sim_now() - free_since[t]) / 1e6, waiting[t]);
+                   sim_thing_name(t), (double)(sim_now() - free_since[t]) / 1e6,
+                   waiting[t]);
 }
 
 /* P10: who waited before the one that got it, and still waits? The queue as it
@@ -415,8 +413,8 @@ void sim_judge_closed(const struct sim_client *cl, const char *uuid)
                 sim_server_ask(sim_servers[i], "HKEYS %s", names[t][0]);
             if (strcmp(names[t][0], "p0") == 0 && sim_now() < cl->kept_until)
                 continue;
-            if (a && strstr(a, uuid) && sim_master(names[t][0]) ==
-                                            sim_servers[i])
+            if (a && strstr(a, uuid) &&
+                sim_master(names[t][0]) == sim_servers[i])
                 sim_broken("P11", "%s is closed, and still has %s",
                            cl->proc->name, names[t][0]);
         }

@@ -251,7 +251,7 @@ static void open_session(struct sim_link *l)
 static void show_piece(const struct sim_link *l, const char *way,
                        const struct piece *p)
 {
-    char text[160];
+    char text[260];
     size_t to = 0;
 
     if (!sim_shows_wire)
@@ -374,9 +374,8 @@ static void row_set(struct sim_link *l, struct row *r)
     if (!r->first || r->set)
         return;
     const struct sim_window *blocked = window_of(l, way_of(l, r), SIM_BLOCKED);
-    int64_t when = blocked && blocked->until > r->first->when
-                       ? blocked->until
-                       : r->first->when;
+    int64_t when = blocked && blocked->until > r->first->when ? blocked->until
+                                                              : r->first->when;
     r->set = true;
     sim_at(when, r == &l->up ? up_due : down_due, l, 0);
 }

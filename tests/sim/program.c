@@ -112,10 +112,6 @@ static int64_t acquire_limit(const struct sim_program *pr, enum sim_thing t,
     else
         most = o->wait_ms + one + (t == SIM_FAIR || t == SIM_WRITE ? one : 0) +
                (is_group(t) ? one : 0);
-    /* Known: where the server says BUSY or LOADING until its time is over, one
-     * in a queue may ask once more. See docs/testing.md. */
-    if (t == SIM_FAIR && (sim_plan.may & SIM_F_REFUSE))
-        most += one;
     if (o->replicas)
         most += 2 * o->replicas_timeout_ms + one;
     return most + most / 50 + SLACK_MS;
@@ -159,8 +155,8 @@ static void check_refusal(const struct sim_program *pr, enum sim_thing t,
     default:
         break;
     }
-    sim_broken("P4", "%s by %s: %s (%s)", thing_names[t], pr->client->proc->name,
-               dibs_strerror(err), dibs_error_text());
+    sim_broken("P4", "%s by %s: %s (%s)", thing_names[t],
+               pr->client->proc->name, dibs_strerror(err), dibs_error_text());
 }
 
 /* ---- holding ----------------------------------------------------------- */
@@ -341,9 +337,9 @@ static void play_round(struct sim_program *pr)
     dibs_lock *l = pr->client->lock[t];
     struct sim_proc *p = pr->client->proc;
     dibs_lock_opts o = DIBS_LOCK_OPTS_INIT;
-    enum form form = (enum form)(sim_once_in(&pr->chance, 3)
-                                     ? sim_between(&pr->chance, 1, 3)
-                                     : FORM_ACQUIRE);
+    enum form form =
+        (enum form)(sim_once_in(&pr->chance, 3) ? sim_between(&pr->chance, 1, 3)
+                                                : FORM_ACQUIRE);
     struct sim_claim claim = {.client = pr->client,
                               .proc = p,
                               .thing = t,
@@ -427,8 +423,8 @@ static void *program_main(void *arg)
     struct sim_program *pr = arg;
     struct sim_client *cl = pr->client;
 
-    pr->owner = pr->own_owner ? dibs_owner_new(cl->c[0])
-                              : dibs_owner_thread(cl->c[0]);
+    pr->owner =
+        pr->own_owner ? dibs_owner_new(cl->c[0]) : dibs_owner_thread(cl->c[0]);
     while (!sim_healed && !cl->closing) {
         play_round(pr);
         if (cl->closing)
@@ -453,11 +449,11 @@ void sim_program_start(struct sim_client *cl, int number)
     name[1] = (char)('0' + number);
     pr->client = cl;
     pr->number = number;
-    pr->chance = sim_stream(sim_plan.seed,
-                            (uint64_t)(5000 + cl->number * 100 +
-                                       cl->generation * 10 + number));
-    pr->own_owner = sim_once_in(&pr->chance, 4) &&
-                    sim_plan.layout != SIM_QUORUM;
+    pr->chance =
+        sim_stream(sim_plan.seed, (uint64_t)(5000 + cl->number * 100 +
+                                             cl->generation * 10 + number));
+    pr->own_owner =
+        sim_once_in(&pr->chance, 4) && sim_plan.layout != SIM_QUORUM;
     cl->programs[number] = pr;
     cl->running++;
     sim_spawn(cl->proc, name, program_main, pr);

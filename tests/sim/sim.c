@@ -194,8 +194,7 @@ static void shrink(uint64_t seed, const char *text)
     drop_faults(seed, reason, plan.nfaults, out);
     run_one(seed, out);
     printf("smaller: %s", out->text);
-    printf("again:   make sim SEED=%llu SIM_ARGS=\"",
-           (unsigned long long)seed);
+    printf("again:   make sim SEED=%llu SIM_ARGS=\"", (unsigned long long)seed);
     if (want.profile)
         printf("--profile %s ", want.profile);
     if (want.clients > 0)
@@ -409,7 +408,7 @@ int main(int argc, char **argv)
         return run_many();
     want.talk = true;
     bool well = run_one(want.seed, &outcomes[0]);
-    printf("%sseed %llu: %s\n", outcomes[0].text,
-           (unsigned long long)want.seed, well ? "well" : "FAILED");
+    printf("%sseed %llu: %s\n", outcomes[0].text, (unsigned long long)want.seed,
+           well ? "well" : "FAILED");
     return well ? 0 : 1;
 }

@@ -16,7 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CALM_DOWN_S  60 /* beyond the longest lease: then all must have ended */
+#define CALM_DOWN_S                                                            \
+    60 /* beyond the longest lease: then all must have ended                   \
+        */
 #define KEEP_MOST_US 2200000 /* a lock that is kept after its release */
 #define DRIFT_PPM    4500
 
@@ -87,6 +89,7 @@ static void make_servers(struct sim_chance *c)
 static void open_client(struct sim_client *cl, int i)
 {
     dibs_client_opts o = DIBS_CLIENT_OPTS_INIT;
+    char where[sizeof url];
     int64_t from, idle;
     dibs_err err;
 
@@ -96,15 +99,14 @@ static void open_client(struct sim_client *cl, int i)
     o.max_connections = (unsigned)sim_between(&cl->chance, 1, 4);
     o.lazy = sim_once_in(&cl->chance, 5) && sim_plan.may != 0;
     o.client_name = cl->proc->name;
+    memcpy(where, url, sizeof where);
     if (sim_plan.layout == SIM_ONE || sim_plan.layout == SIM_QUORUM)
-        snprintf(url, sizeof url, "redis://%s:%d", sim_servers[i]->host,
+        snprintf(where, sizeof where, "redis://%s:%d", sim_servers[i]->host,
                  sim_servers[i]->port);
     do {
-        char copy[sizeof url];
-        memcpy(copy, url, sizeof url);
         from = sim_now();
         idle = sim_idle_us(cl->proc);
-        err = dibs_client_open(copy, &o, &cl->c[i]);
+        err = dibs_client_open(where, &o, &cl->c[i]);
         sim_judge_time("open", from, idle, 2 * sim_plan.command_ms + 200);
         if (err != DIBS_OK) {
             sim_note("open: %s (%s)", dibs_strerror(err), dibs_error_text());
@@ -206,9 +208,8 @@ static void *client_main(void *arg)
     for (int i = 0; i < sim_plan.threads; i++)
         sim_program_start(cl, i);
     while (cl->running > 0 && !cl->closing)
-        cl->closing =
-            !sim_block(cl, sim_healed ? SIM_NEVER : cl->closes_at) &&
-            !sim_healed;
+        cl->closing = !sim_block(cl, sim_healed ? SIM_NEVER : cl->closes_at) &&
+                      !sim_healed;
     if (cl->closing)
         sim_judge_dead(cl->proc); /* what they hold ends now */
     else
@@ -236,12 +237,12 @@ void sim_client_start(struct sim_client *cl)
     cl->closing = false;
     cl->nclients = sim_plan.layout == SIM_QUORUM ? sim_plan.members : 1;
     cl->proc = sim_proc_new(name, sim_plan.seed);
-    cl->chance = sim_stream(sim_plan.seed,
-                            (uint64_t)(4000 + cl->number * 10 +
-                                       cl->generation));
-    cl->closes_at = sim_once_in(&cl->chance, 3)
-                        ? sim_between(&cl->chance, sim_now(), sim_plan.length_us)
-                        : SIM_NEVER;
+    cl->chance = sim_stream(
+        sim_plan.seed, (uint64_t)(4000 + cl->number * 10 + cl->generation));
+    cl->closes_at =
+        sim_once_in(&cl->chance, 3)
+            ? sim_between(&cl->chance, sim_now(), sim_plan.length_us)
+            : SIM_NEVER;
     if (sim_plan.may & SIM_F_CLOCK)
         cl->proc->ppm = sim_between(&cl->chance, -DRIFT_PPM, DRIFT_PPM);
     sim_spawn(cl->proc, "main", client_main, cl);

@@ -40,11 +40,11 @@ struct sim_client {
     dibs_lock *member[SIM_MEMBERS_MAX];
     struct sim_chance chance;
     struct sim_program *programs[SIM_THREADS_MAX];
-    int running;         /* of its threads */
-    bool closing;        /* in the middle of everything */
-    int64_t closes_at;   /* us; 0 = at the end */
-    int64_t kept_until;  /* us; a lock was left taken */
-    bool ended;          /* closed in peace */
+    int running;        /* of its threads */
+    bool closing;       /* in the middle of everything */
+    int64_t closes_at;  /* us; 0 = at the end */
+    int64_t kept_until; /* us; a lock was left taken */
+    bool ended;         /* closed in peace */
 };
 
 struct sim_totals {

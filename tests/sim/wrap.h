@@ -103,8 +103,7 @@ int __wrap_uv_poll_stop(uv_poll_t *h);
 
 int __wrap_socket(int family, int type, int protocol);
 int __wrap_connect(int fd, const struct sockaddr *to, socklen_t len);
-int __wrap_getsockopt(int fd, int level, int name, void *value,
-                      socklen_t *len);
+int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *len);
 int __wrap_setsockopt(int fd, int level, int name, const void *value,
                       socklen_t len);
 int __wrap_fcntl(int fd, int what, ...);

@@ -102,9 +102,9 @@ void sim_sock_up(struct sim_sock *s)
 
 void sim_sock_failed(struct sim_sock *s, int error_number)
 {
-    s->error_number =
-        s->state == CONNECTING && error_number == ECONNRESET ? ECONNREFUSED
-                                                             : error_number;
+    s->error_number = s->state == CONNECTING && error_number == ECONNRESET
+                          ? ECONNREFUSED
+                          : error_number;
     s->state = FAILED;
     sim_poll_changed(s);
 }
@@ -272,8 +272,7 @@ ssize_t __wrap_recv(int fd, void *p, size_t n, int flags)
 {
     struct sim_sock *s = sim_sock_of(fd);
     bool wait = !s->nonblock && !(flags & MSG_DONTWAIT);
-    int64_t until =
-        s->patience_us ? sim_now() + s->patience_us : SIM_NEVER;
+    int64_t until = s->patience_us ? sim_now() + s->patience_us : SIM_NEVER;
 
     sim_preempt();
     for (;;) {
