@@ -324,7 +324,7 @@ typedef struct dibs_lock_opts {
                         DEADLOCK at once, and ask no server */
     bool poll;       /* acquire: ask again and again, with growing pauses of up
                         to 128 ms, instead of listening for the release. For
-                        servers without pub/sub */
+                        servers without pub/sub; not for fair locks */
 } dibs_lock_opts;
 
 #ifdef __cplusplus

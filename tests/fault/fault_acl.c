@@ -54,6 +54,7 @@ static char *between(const char *text, const char *from, const char *to)
 }
 
 static char *rule_base, *rule_fair, *rule_rw, *rule_list, *rule_count;
+static char *rule_fenced, *rule_slots, *rule_semaphore, *rule_latch;
 
 static int read_rules(void **state)
 {
@@ -62,6 +63,10 @@ static int read_rules(void **state)
     rule_base = between(page, "ACL SETUSER jobs on >PASSWORD", "```");
     rule_fair = between(page, "| fair locks | `", "`");
     rule_rw = between(page, "| read-write locks | `", "`");
+    rule_fenced = between(page, "| fenced locks | `", "`");
+    rule_slots = between(page, "| slots | `", "`");
+    rule_semaphore = between(page, "| semaphores | `", "`");
+    rule_latch = between(page, "| latches | `", "`");
     rule_list = between(page, "`dibs ls` | `", "`");
     rule_count = between(page, "`dibs ls --json` | `+", "`");
     for (char *bar = rule_count; (bar = strstr(bar, "\\|"));)
@@ -75,6 +80,10 @@ static int drop_rules(void **state)
     free(rule_base);
     free(rule_fair);
     free(rule_rw);
+    free(rule_fenced);
+    free(rule_slots);
+    free(rule_semaphore);
+    free(rule_latch);
     free(rule_list);
     free(rule_count);
     return kit_down(state);
@@ -278,6 +287,121 @@ static void test_acl_is_enough(void **state)
         }
 }
 
+/* ---- what is not one lock for one owner -------------------------------- */
+
+/* Taken, taken again, renewed, looked at, waited for, handed over, given
+ * back. */
+static void use_valued(const char *what, dibs_lock *l, dibs_client *c)
+{
+    dibs_lock_info info = DIBS_LOCK_INFO_INIT;
+    struct kit_end end = {.err = DIBS_OK};
+    dibs_owner next_owner = dibs_owner_new(c);
+    int holders = 0;
+
+    fine(what, "taking", dibs_lock_acquire(l, NULL));
+    fine(what, "once more", dibs_lock_try(l, NULL));
+    fine(what, "giving back", dibs_lock_release(l, NULL));
+    fine(what, "info", dibs_lock_info_get(l, &info));
+    fine(what, "holders", dibs_lock_holders(l, see_holder, &holders));
+    assert_int_equal(holders, 1);
+    fine(what, "lining up",
+         dibs_lock_acquire_async(l, DIBS_LOCK_OPTS(.owner = next_owner),
+                                 kit_ended, &end));
+    int64_t until = ts_now_ms() + LEASE_MS;
+    TS_WAIT(ts_now_ms() > until);
+    fine(what, "giving back", dibs_lock_release(l, NULL));
+    fine(what, "inheriting", kit_wait(&end));
+    fine(what, "giving back",
+         dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = next_owner)));
+}
+
+static void use_fenced(dibs_client *c)
+{
+    dibs_lock *l;
+
+    fine("fenced", "new", dibs_fenced_lock_new(c, NAME, &l));
+    use_valued("fenced", l, c);
+    dibs_lock_free(l);
+}
+
+static void use_slots(dibs_client *c)
+{
+    char owner[DIBS_OWNER_MAX];
+    dibs_lock *l;
+
+    fine("slots", "new", dibs_slots_lock_new(c, NAME, 1, &l));
+    use_valued("slots", l, c);
+    fine("slots", "set", dibs_slots_set(l, 3));
+    fine("slots", "taking", dibs_lock_acquire(l, NULL));
+    fine("slots", "owner", dibs_lock_owner_text(l, 0, owner, sizeof owner));
+    fine("slots", "forcing", dibs_lock_force_release_owner(l, owner, NULL));
+    dibs_lock_free(l);
+}
+
+static void use_semaphore(dibs_client *c)
+{
+    struct kit_end end = {.err = DIBS_OK};
+    dibs_semaphore *s;
+    int64_t n;
+
+    fine("semaphore", "new", dibs_semaphore_new(c, NAME, &s));
+    fine("semaphore", "set", dibs_semaphore_set(s, 1, NULL));
+    fine("semaphore", "taking", dibs_semaphore_acquire(s, NULL));
+    fine("semaphore", "lining up",
+         dibs_semaphore_acquire_async(s, NULL, kit_ended, &end));
+    int64_t until = ts_now_ms() + LEASE_MS;
+    TS_WAIT(ts_now_ms() > until);
+    fine("semaphore", "add", dibs_semaphore_add(s, 1, NULL));
+    fine("semaphore", "being woken", kit_wait(&end));
+    fine("semaphore", "giving back", dibs_semaphore_release(s, NULL));
+    fine("semaphore", "giving back", dibs_semaphore_release(s, NULL));
+    fine("semaphore", "available", dibs_semaphore_available(s, &n));
+    fine("semaphore", "drain", dibs_semaphore_drain(s, &n));
+    assert_int_equal(n, 2);
+    dibs_semaphore_free(s);
+}
+
+static void use_latch(dibs_client *c)
+{
+    struct kit_end end = {.err = DIBS_OK};
+    dibs_latch *l;
+    int64_t n;
+
+    fine("latch", "new", dibs_latch_new(c, NAME, &l));
+    fine("latch", "set",
+         dibs_latch_set(l, 1, DIBS_LATCH_OPTS(.deadline_ms = KIT_LONG), NULL));
+    fine("latch", "wait", dibs_latch_wait_async(l, NULL, kit_ended, &end));
+    TS_WAIT(ts_nchannels(kit_srv) > 0);
+    fine("latch", "count", dibs_latch_count(l, &n));
+    fine("latch", "down", dibs_latch_count_down(l, NULL, NULL));
+    fine("latch", "being woken", kit_wait(&end));
+    dibs_latch_free(l);
+}
+
+static void test_acl_is_enough_for_objects(void **state)
+{
+    const struct {
+        const char *name, *rule;
+        void (*use)(dibs_client *c);
+    } objects[] = {
+        {"fenced", rule_fenced, use_fenced},
+        {"slots", rule_slots, use_slots},
+        {"semaphore", rule_semaphore, use_semaphore},
+        {"latch", rule_latch, use_latch},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(objects); i++) {
+        user_with(objects[i].rule, "");
+        struct kit_client *k =
+            kit_open(&(struct kit_opts){.name = "some", .lease_ms = LEASE_MS});
+        objects[i].use(k->c);
+        check_refused(objects[i].name, NULL);
+        kit_close(k);
+        ts_ok(kit_srv, "FLUSHALL");
+    }
+}
+
 /* ---- no more than is needed -------------------------------------------- */
 
 /* Is +word one of the words of the rule? */
@@ -348,6 +472,10 @@ static void test_acl_is_no_more_than_needed(void **state)
     struct needs plain = {.rules = {rule_base}};
     struct needs fair = {.rules = {rule_base, rule_fair}};
     struct needs rw = {.rules = {rule_base, rule_rw}};
+    struct needs fenced = {.rules = {rule_base, rule_fenced}};
+    struct needs slots = {.rules = {rule_base, rule_slots}};
+    struct needs semaphore = {.rules = {rule_base, rule_semaphore}};
+    struct needs latch = {.rules = {rule_base, rule_latch}};
 
     (void)state;
     each_command("basic_", need, &plain);
@@ -356,17 +484,28 @@ static void test_acl_is_no_more_than_needed(void **state)
     each_command("fair_", need, &fair);
     each_command("read_", need, &rw);
     each_command("write_", need, &rw);
+    each_command("fenced_", need, &fenced);
+    each_command("slots_", need, &slots);
+    each_command("permit_", need, &slots);
+    each_command("semaphore_", need, &semaphore);
+    each_command("permit_", need, &semaphore);
+    each_command("latch_", need, &latch);
     check_needed(rule_base, plain.found,
                  "+eval +evalsha +subscribe +unsubscribe +client|setname "
                  "+client|info +client|kill");
     check_needed(rule_fair, fair.found, "");
     check_needed(rule_rw, rw.found, "");
+    check_needed(rule_fenced, fenced.found, "");
+    check_needed(rule_slots, slots.found, "");
+    check_needed(rule_semaphore, semaphore.found, "");
+    check_needed(rule_latch, latch.found, "");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_acl_is_enough, kit_fresh),
+        cmocka_unit_test_setup(test_acl_is_enough_for_objects, kit_fresh),
         cmocka_unit_test_setup(test_acl_is_no_more_than_needed, kit_fresh),
     };
 
