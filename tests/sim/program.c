@@ -289,7 +289,7 @@ static void hold(struct sim_program *pr, struct sim_claim *claim)
     int64_t most = sim_plan.hold_us;
 
     sim_judge_granted(claim);
-    if (sim_once_in(&pr->chance, 12)) /* longer than any lease */
+    if (sim_once_in(&pr->chance, 6)) /* longer than any lease */
         most = 3 * sim_plan.lease_ms * 1000;
     hold_on(pr, sim_skewed(&pr->chance, most));
     if (sim_once_in(&pr->chance, 5))
