@@ -13,7 +13,8 @@
 #include <string.h>
 
 #define TOLD_US  5000000
-#define SLACK_MS 100 /* for turns of fibers, and the way of bytes */
+#define TURN_US  1000000 /* so much earlier is earlier */
+#define SLACK_MS 100     /* for turns of fibers, and the way of bytes */
 
 struct sim_program {
     struct sim_client *client;
@@ -24,6 +25,8 @@ struct sim_program {
     enum sim_thing waits_for;
     bool waiting;
     int64_t waits_since;
+    bool queued;   /* it waits in a queue, */
+    int overtaken; /* and others that came later were served */
     bool async_done;
     dibs_err async_err;
 };
@@ -289,7 +292,7 @@ static void hold(struct sim_program *pr, struct sim_claim *claim)
     int64_t most = sim_plan.hold_us;
 
     sim_judge_granted(claim);
-    if (sim_once_in(&pr->chance, 12)) /* longer than any lease */
+    if (sim_once_in(&pr->chance, 6)) /* longer than any lease */
         most = 3 * sim_plan.lease_ms * 1000;
     hold_on(pr, sim_skewed(&pr->chance, most));
     if (sim_once_in(&pr->chance, 5))
@@ -331,6 +334,27 @@ static void draw_opts(struct sim_program *pr, enum sim_thing t,
     }
 }
 
+/* P10: whoever came a second earlier and is still served later. In between it
+ * may give up, so this is known when it is served. */
+static void check_turn(struct sim_program *pr)
+{
+    if (sim_plan.may != 0)
+        return;
+    if (pr->overtaken > 0)
+        sim_broken("P10",
+                   "%s waited for the fair lock since %.6f s; %d that "
+                   "came later had it before",
+                   pr->client->proc->name, (double)pr->waits_since / 1e6,
+                   pr->overtaken);
+    for (int i = 0; i < sim_plan.clients; i++)
+        for (int k = 0; k < sim_plan.threads; k++) {
+            struct sim_program *o = sim_clients[i].programs[k];
+            if (o && o != pr && o->waiting && o->queued &&
+                o->waits_since + TURN_US < pr->waits_since)
+                o->overtaken++;
+        }
+}
+
 static void play_round(struct sim_program *pr)
 {
     enum sim_thing t = pick_thing(pr);
@@ -361,6 +385,8 @@ static void play_round(struct sim_program *pr)
     pr->waiting = true;
     pr->waits_since = sim_now();
     bool waits = form == FORM_ACQUIRE || form == FORM_ACQUIRE_ASYNC;
+    pr->queued = waits && t == SIM_FAIR;
+    pr->overtaken = 0;
     sim_judge_waits(t, waits);
     dibs_err err = take(pr, l, form, &o);
     sim_judge_waits(t, -waits);
@@ -371,6 +397,8 @@ static void play_round(struct sim_program *pr)
         sim_judge_time(thing_names[t], claim.asked_at, idle, most);
     if (err == DIBS_OK) {
         sim_totals.acquires++;
+        if (pr->queued)
+            check_turn(pr);
         hold(pr, &claim);
         return;
     }

@@ -16,8 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Beyond the longest lease: then all must have ended. */
-#define CALM_DOWN_S  60
+#define CALM_DOWN_S  60      /* beyond the longest lease all must end */
 #define KEEP_MOST_US 2200000 /* a lock that is kept after its release */
 #define DRIFT_PPM    4500
 
