@@ -9,13 +9,23 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "will.h"
+
 struct guard {
     pid_t pid; /* 0 when there is none */
     int fd;    /* we write here; its end is our end */
 };
 
+/* What the guard has besides its pipe. */
+struct guard_plan {
+    const struct will *will; /* what to release; NULL: nothing */
+    int inner_fd;            /* the pipe that inner runs join; -1 none */
+    const int *outer_fds;    /* pipes of outer runs, which it joins */
+    size_t n_outer;
+};
+
 /* False when the system has no process for us. */
-bool guard_start(struct guard *g);
+bool guard_start(struct guard *g, const struct guard_plan *plan);
 
 /* Tells what to kill: a process group, or with group false a single process;
  * and when, on the clock of times.h. TIME_NEVER: only when we die. */

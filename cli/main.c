@@ -21,6 +21,7 @@
 #include "exits.h"
 #include "hint.h"
 #include "keeper.h"
+#include "will.h"
 
 const struct command commands[] = {
     {"run", CMD_RUN, 1, 1, "the NAME of the lock",
@@ -124,6 +125,8 @@ int main(int argc, char **argv)
     fill_descriptors();
     if (argc > 1 && strcmp(argv[1], "complete") == 0)
         return complete_line(argc - 2, argv + 2);
+    if (argc == 2 && strcmp(argv[1], "give-back") == 0)
+        return will_main(); /* not for people: see will.c */
     args_init(&a);
     int code = args_before(&a, argc, argv, &i);
     if (code != EXIT_FINE)

@@ -58,7 +58,7 @@ static bool parse_owner(const char *text, const char *end,
     return text == end;
 }
 
-static dibs_err read_owner(const dibs_lock *l, const char *text,
+static dibs_err read_adopted(const dibs_lock *l, const char *text,
                            struct dibs__owner_name *out)
 {
     if (dibs__check_given("owner", text) != DIBS_OK)
@@ -220,7 +220,7 @@ static dibs_err adopt_hold(dibs_lock *l, const char *text,
     dibs_client *c = l->c;
     err = check_kind(l);
     if (err == DIBS_OK)
-        err = read_owner(l, text, &name);
+        err = read_adopted(l, text, &name);
     if (err == DIBS_OK)
         err = adopt_entered(l, &name, &o, out);
     dibs__client_leave(c);
