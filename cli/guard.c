@@ -51,6 +51,7 @@
 struct message {
     int64_t kill_at;
     int64_t target; /* as for kill(2): negative is a group; 0 nobody */
+    bool leaves;    /* not what to kill: the outer runs need not wait */
 };
 
 /* The guard's descriptors, in this order and nothing else. */
@@ -67,6 +68,7 @@ struct watched {
     bool told;   /* what to kill */
     bool acted;  /* we killed before dibs ended */
     int process; /* a pidfd, if it is a single process; else -1 */
+    size_t n_outer;
 };
 
 /* ---- what is left of a group ------------------------------------------- */
@@ -169,6 +171,11 @@ static void end_guarded(const struct watched *w)
 
 static void take_message(struct watched *w, const struct message *next)
 {
+    if (next->leaves) {
+        for (size_t i = 0; i < w->n_outer; i++)
+            outer_leave_fd(FD_OUTER + (int)i);
+        return;
+    }
     if (next->target > 0 && w->process < 0)
         w->process = (int)syscall(SYS_pidfd_open, (pid_t)next->target, 0);
     w->m = *next;
@@ -220,7 +227,8 @@ static void keep_only(const int *fds, int n)
 
 static _Noreturn void guard_main(int fd, const struct guard_plan *plan)
 {
-    struct watched w = {.m = {.kill_at = TIME_NEVER}, .process = -1};
+    struct watched w = {
+        .m = {.kill_at = TIME_NEVER}, .process = -1, .n_outer = plan->n_outer};
     int fds[FD_OUTER + OUTER_MAX] = {
         [FD_PIPE] = fd,
         [FD_INNER] = plan->inner_fd,
@@ -261,16 +269,28 @@ bool guard_start(struct guard *g, const struct guard_plan *plan)
     return true;
 }
 
+static void send_message(struct guard *g, const struct message *m)
+{
+    /* Should the guard be gone, there is nothing to do about it: SIGPIPE is
+     * blocked, and dibs itself still watches. */
+    if (g->fd >= 0 && write(g->fd, m, sizeof *m) != (ssize_t)sizeof *m) {
+        close(g->fd);
+        g->fd = -1;
+    }
+}
+
 void guard_set(struct guard *g, pid_t pid, bool group, int64_t kill_at)
 {
     struct message m = {.kill_at = kill_at, .target = group ? -pid : pid};
 
-    /* Should the guard be gone, there is nothing to do about it: SIGPIPE is
-     * blocked, and dibs itself still watches. */
-    if (g->fd >= 0 && write(g->fd, &m, sizeof m) != (ssize_t)sizeof m) {
-        close(g->fd);
-        g->fd = -1;
-    }
+    send_message(g, &m);
+}
+
+void guard_leave(struct guard *g)
+{
+    struct message m = {.leaves = true};
+
+    send_message(g, &m);
 }
 
 bool guard_stop(struct guard *g)

@@ -31,6 +31,9 @@ bool guard_start(struct guard *g, const struct guard_plan *plan);
  * and when, on the clock of times.h. TIME_NEVER: only when we die. */
 void guard_set(struct guard *g, pid_t pid, bool group, int64_t kill_at);
 
+/* The command runs on without the lock: outer runs need not wait for it. */
+void guard_leave(struct guard *g);
+
 /* Ends it: there is nothing left to kill. True when it had to kill before. */
 bool guard_stop(struct guard *g);
 

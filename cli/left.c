@@ -23,12 +23,31 @@
  */
 #include "left.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define FAIR  "fair:"
 #define READ  "read:"
 #define WRITE ":write"
+
+/* A server of a quorum that has not answered yet may still grant it: then this
+ * is the owner there. */
+static void put_quorum(FILE *f, const struct args *a, const struct bundle *b)
+{
+    char one[DIBS_OWNER_MAX];
+
+    for (size_t i = 0; i < b->n_members; i++) {
+        if (i > 0)
+            putc(',', f);
+        if (dibs_lock_owner_text(b->members[i], b->owner, one, sizeof one) ==
+            DIBS_OK)
+            fputs(one, f);
+        else
+            fprintf(f, "%s:%" PRIu64 "%s", dibs_client_id(b->clients[i]),
+                    b->owner, a->exclusive ? WRITE : "");
+    }
+}
 
 char *left_text(const struct args *a, const struct bundle *b)
 {
@@ -37,7 +56,9 @@ char *left_text(const struct args *a, const struct bundle *b)
     if (!out_text_open(&t))
         return NULL;
     fputs(a->fair ? FAIR : a->shared ? READ : "", t.f);
-    for (const char *s = b->owners; *s; s++)
+    if (a->quorum)
+        put_quorum(t.f, a, b);
+    for (const char *s = b->owners; *s && !a->quorum; s++)
         putc(*s == ' ' ? ',' : *s, t.f);
     return out_text_close(&t);
 }

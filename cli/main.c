@@ -31,10 +31,16 @@ const struct command commands[] = {
     {"hold", CMD_HOLD, 1, 1, "the NAME of the lock", "hold [options] NAME",
      "dibs hold backup", "Hold a lock until stdin ends or a signal comes.",
      cmd_hold},
+    {"acquire", CMD_ACQUIRE, 1, 1, "the NAME of the lock",
+     "acquire [options] --lease TIME NAME", "dibs acquire --lease 30m deploy",
+     "Take a lock for several steps, and print a handle.", cmd_acquire},
+    {"extend", CMD_EXTEND, 1, 1, "the NAME of the lock",
+     "extend --owner HANDLE --lease TIME NAME",
+     "dibs extend --owner \"$handle\" --lease 30m deploy",
+     "Make such a hold last longer.", cmd_extend},
     {"release", CMD_RELEASE, 1, 1, "the NAME of the lock",
-     "release [--for-pid PID] NAME", "dibs release backup",
-     "Give back what 'dibs hold --for-pid' holds for a script.",
-     keeper_release},
+     "release [--owner HANDLE | --for-pid PID] NAME", "dibs release backup",
+     "Give it back; or what 'dibs hold --for-pid' holds.", cmd_release},
     {"info", CMD_INFO, 1, 1, "the NAME of the lock", "info [--json] NAME",
      "dibs info backup", "Show who holds a lock, and who waits for it.",
      cmd_info},
@@ -72,8 +78,9 @@ static void fill_descriptors(void)
 
 static void set_style(const struct args *a, const struct command *cmd)
 {
-    bool named = cmd && (cmd->bit & (CMD_TAKE | CMD_RELEASE | CMD_INFO |
-                                     CMD_QUEUE | CMD_FORCE));
+    bool named =
+        cmd &&
+        (cmd->bit & (CMD_ASK | CMD_LEFT | CMD_INFO | CMD_QUEUE | CMD_FORCE));
 
     out_init(&(struct out_style){
         .quiet = a->quiet,

@@ -175,10 +175,15 @@ void outer_join(const struct outer *o)
         outer_join_fd(o->fds[i]);
 }
 
+void outer_leave_fd(int fd)
+{
+    lock_pipe(fd, F_UNLCK);
+}
+
 void outer_leave(const struct outer *o)
 {
     for (size_t i = 0; i < o->n; i++)
-        lock_pipe(o->fds[i], F_UNLCK);
+        outer_leave_fd(o->fds[i]);
 }
 
 bool outer_joined(int fd)
