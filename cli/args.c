@@ -32,30 +32,32 @@
 #define AT(field) offsetof(struct args, field)
 
 const struct option_row option_rows[] = {
-    {'n', "no-wait", NULL, OPT_NOWAIT, AT(wait_ms), CMD_TAKE, NULL,
+    {'n', "no-wait", NULL, OPT_NOWAIT, AT(wait_ms), CMD_ASK, NULL,
      "Do not wait when the lock is taken."},
-    {'w', "wait", "TIME", OPT_TIME, AT(wait_ms), CMD_TAKE, "10s",
+    {'w', "wait", "TIME", OPT_TIME, AT(wait_ms), CMD_ASK, "10s",
      "Wait at most this long, for the lock and for the server; 0 is -n. "
      "Default: wait for the lock without limit."},
-    {0, "fair", NULL, OPT_FLAG, AT(fair), CMD_TAKE, NULL,
+    {0, "fair", NULL, OPT_FLAG, AT(fair), CMD_ASK, NULL,
      "A fair lock: those who ask first get it first."},
-    {0, "fair-call", "TIME", OPT_TIME, AT(fair_call_ms), CMD_TAKE, "5s",
+    {0, "fair-call", "TIME", OPT_TIME, AT(fair_call_ms), CMD_ASK, "5s",
      "With --fair: how long the free lock is kept for the first in the queue "
      "if that one is stopped and does not take it. Default 5s."},
-    {'s', "shared", NULL, OPT_FLAG, AT(shared), CMD_TAKE, NULL,
+    {'s', "shared", NULL, OPT_FLAG, AT(shared), CMD_ASK, NULL,
      "A read-write lock, to read: together with other -s, but not while "
      "somebody holds it with -x."},
-    {'x', "exclusive", NULL, OPT_FLAG, AT(exclusive), CMD_TAKE, NULL,
+    {'x', "exclusive", NULL, OPT_FLAG, AT(exclusive), CMD_ASK, NULL,
      "A read-write lock, to write: alone. Without -s, -x and --fair the lock "
      "is a plain one, and exclusive, too. Use one kind for one name."},
-    {0, "multi", "NAMES", OPT_TEXT, AT(multi), CMD_TAKE, "stock,orders",
+    {0, "multi", "NAMES", OPT_TEXT, AT(multi), CMD_ASK | CMD_LEFT,
+     "stock,orders",
      "Several locks at once, all or none, instead of NAME: names with commas "
      "between them."},
-    {0, "quorum", "URLS", OPT_TEXT, AT(quorum), CMD_TAKE,
+    {0, "quorum", "URLS", OPT_TEXT, AT(quorum), CMD_ASK | CMD_LEFT,
      "redis://a,redis://b,redis://c",
      "The lock on more than half of these independent servers (RedLock), "
      "instead of -u: three URLs or more, with commas between them."},
-    {0, "lease", "TIME", OPT_TIME, AT(lease_ms), CMD_TAKE | CMD_DOCTOR, "30s",
+    {0, "lease", "TIME", OPT_TIME, AT(lease_ms),
+     CMD_ASK | CMD_EXTEND | CMD_DOCTOR, "30s",
      "The server frees the lock this long after our last sign of life. Default "
      "30s, renewed while the command runs."},
     {0, "no-renew", NULL, OPT_FLAG, AT(no_renew), CMD_TAKE, NULL,
@@ -66,7 +68,7 @@ const struct option_row option_rows[] = {
     {0, "min-hold", "TIME", OPT_TIME, AT(min_hold_ms), CMD_TAKE, "1m",
      "Keep the lock taken for at least this long, also when the command ends "
      "sooner."},
-    {0, "replicas", "N", OPT_REPLICAS, AT(replicas), CMD_TAKE, "1",
+    {0, "replicas", "N", OPT_REPLICAS, AT(replicas), CMD_ASK, "1",
      "This many replicas of the server must have the lock, too, or it is not "
      "taken: a number, or all that are connected. Default 0."},
     {'t', "max-run", "TIME", OPT_TIME, AT(max_run_ms), CMD_RUN, "10m",
@@ -84,11 +86,11 @@ const struct option_row option_rows[] = {
     {0, "foreground", NULL, OPT_FLAG, AT(foreground), CMD_RUN, NULL,
      "Leave the command in the process group of dibs, which then signals the "
      "command only and waits for it only."},
-    {'E', "busy-code", "CODE", OPT_CODE, AT(busy_code), CMD_TAKE, "75",
+    {'E', "busy-code", "CODE", OPT_CODE, AT(busy_code), CMD_ASK, "75",
      "Exit code when the lock could not be taken in time. Default 75."},
     {0, "ok-if-busy", NULL, OPT_FLAG, AT(ok_if_busy), CMD_TAKE, NULL,
      "When the lock could not be taken in time, print nothing and exit 0."},
-    {0, "any-name", NULL, OPT_FLAG, AT(any_name), CMD_TAKE, NULL,
+    {0, "any-name", NULL, OPT_FLAG, AT(any_name), CMD_ASK, NULL,
      "Accept a NAME with spaces or control characters."},
     {0, "no-stdin", NULL, OPT_FLAG, AT(no_stdin), CMD_HOLD, NULL,
      "Do not watch stdin: hold until a signal comes."},
@@ -103,10 +105,13 @@ const struct option_row option_rows[] = {
     {0, "if-owner", "OWNER", OPT_TEXT, AT(if_owner), CMD_FORCE,
      "5f0c5d1e-0c5b-4b6e-8a39-6a1f8e0b7d11:1",
      "Only if this owner, as 'dibs info' shows it, holds the lock."},
+    {0, "owner", "HANDLE", OPT_TEXT, AT(owner), CMD_LEFT, "\"$handle\"",
+     "The hold that 'dibs acquire' took: what it printed."},
     {0, "force", NULL, OPT_FLAG, AT(force), CMD_LOCAL, NULL,
      "Stop the private server even while locks are held."},
     {0, "json", NULL, OPT_FLAG, AT(json),
-     CMD_LOOK | CMD_HOLD | CMD_LOCAL | CMD_DOCTOR, NULL, "Answer in JSON."},
+     CMD_LOOK | CMD_HOLD | CMD_ACQUIRE | CMD_LEFT | CMD_LOCAL | CMD_DOCTOR,
+     NULL, "Answer in JSON."},
     {'u', "url", "URL", OPT_TEXT, AT(url), CMD_ALL, "redis://db1.example:6379",
      "The server: redis://[user@]host[:port][/db] or unix:///path[?db=N];"
      " rediss://host[:port][?ca=FILE&cert=FILE&key=FILE] for TLS;"
@@ -507,6 +512,21 @@ static int check_take(const struct args *a, const struct command *cmd)
     return cmd->bit == CMD_RUN ? check_run(a, cmd) : EXIT_FINE;
 }
 
+/* Nobody renews what is left, so its lease is never a default. */
+static int check_left(const struct args *a, const struct command *cmd)
+{
+    if (cmd->bit != CMD_RELEASE && a->lease_ms == NOT_GIVEN)
+        return args_wrong(cmd, cmd->example,
+                          "--lease is missing: nobody renews this lock, it "
+                          "ends then");
+    if (cmd->bit == CMD_EXTEND && !a->owner)
+        return args_wrong(cmd, cmd->example, "--owner is missing");
+    if (a->owner && a->for_pid > 0)
+        return args_wrong(cmd, cmd->example,
+                          "--owner and --for-pid cannot be used together");
+    return a->owner ? check_quorum(a, cmd) : EXIT_FINE;
+}
+
 /* Where the word is missing: at the end, but before --. */
 static int missing_word(const struct scan *s)
 {
@@ -544,13 +564,15 @@ int args_behind(struct args *a, const struct command *cmd, int argc,
         return args_hint(cmd, right_line(&s, argc, 0, NULL),
                          "the command is missing");
     if (a->n_words > 0 &&
-        (cmd->bit & (CMD_TAKE | CMD_INFO | CMD_FORCE | CMD_DOCTOR)))
+        (cmd->bit & (CMD_ASK | CMD_EXTEND | CMD_INFO | CMD_FORCE | CMD_DOCTOR)))
         code = names_check(a, cmd);
+    if (code == EXIT_FINE && (cmd->bit & (CMD_ACQUIRE | CMD_LEFT)))
+        code = check_left(a, cmd);
     if (code == EXIT_FINE && (cmd->bit & CMD_SERVER))
         code = settings_apply(a);
     if (code == EXIT_FINE && (cmd->bit & CMD_SERVER))
         code = check_lease(a, cmd);
-    if (code == EXIT_FINE && (cmd->bit & CMD_TAKE))
+    if (code == EXIT_FINE && (cmd->bit & CMD_ASK))
         code = check_take(a, cmd);
     return code;
 }

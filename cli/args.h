@@ -26,10 +26,15 @@ enum {
     CMD_QUEUE = 1 << 8,
     CMD_DOCTOR = 1 << 9,
     CMD_RELEASE = 1 << 10,
-    CMD_ALL = (1 << 11) - 1,
-    CMD_TAKE = CMD_RUN | CMD_HOLD,                        /* takes a lock */
+    CMD_ACQUIRE = 1 << 11,
+    CMD_EXTEND = 1 << 12,
+    CMD_ALL = (1 << 13) - 1,
+    CMD_TAKE = CMD_RUN | CMD_HOLD,       /* takes a lock and keeps it */
+    CMD_ASK = CMD_TAKE | CMD_ACQUIRE,    /* takes a lock */
+    CMD_LEFT = CMD_EXTEND | CMD_RELEASE, /* is about a hold that was left */
     CMD_LOOK = CMD_INFO | CMD_LS | CMD_FORCE | CMD_QUEUE, /* does not wait */
-    CMD_SERVER = CMD_TAKE | CMD_LOOK | CMD_DOCTOR /* talks to a server */
+    CMD_SERVER =
+        CMD_ASK | CMD_LEFT | CMD_LOOK | CMD_DOCTOR /* talks to a server */
 };
 
 #define WAIT_FOREVER      (-1)
@@ -57,6 +62,7 @@ struct args {
     struct on_lost on_lost;
     const char *shell;    /* -c */
     const char *if_owner; /* --if-owner */
+    const char *owner;    /* --owner: what acquire printed */
 
     const char *words[MAX_WORDS]; /* before --, options taken out */
     int n_words;

@@ -331,6 +331,16 @@ void bundle_tell(struct bundle *b, dibs_owner owner)
                  verdict_word(&m));
 }
 
+bool bundle_asks(struct bundle *b, dibs_owner owner)
+{
+    dibs_member m;
+
+    for (size_t i = 0; i < b->n_members && read_member(b, i, owner, &m); i++)
+        if (m.verdict == DIBS_ERR_UNKNOWN)
+            return true;
+    return false;
+}
+
 void bundle_json(struct bundle *b, dibs_owner owner, FILE *f)
 {
     struct json j;

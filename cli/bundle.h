@@ -56,5 +56,7 @@ void bundle_blocker(struct bundle *b, dibs_owner owner, char *text, size_t size,
 void bundle_tell(struct bundle *b, dibs_owner owner);
 /* The same as an array of JSON objects. */
 void bundle_json(struct bundle *b, dibs_owner owner, FILE *f);
+/* Has a member not answered yet? */
+bool bundle_asks(struct bundle *b, dibs_owner owner);
 
 #endif

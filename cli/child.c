@@ -212,7 +212,11 @@ int child_start(struct child *ch, const struct child_plan *plan)
         goto out;
     ch->group = !plan->foreground;
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    why = guard_start(&ch->guard) ? fork_command(ch, &st) : errno;
+    const struct guard_plan guard = {.will = plan->will,
+                                     .inner_fd = st.lost[0],
+                                     .outer_fds = plan->outer->fds,
+                                     .n_outer = plan->outer->n};
+    why = guard_start(&ch->guard, &guard) ? fork_command(ch, &st) : errno;
     close_end(&st.err[1]);
     if (why == 0)
         why = await_exec(ch->pid, st.err[0]);

@@ -9,6 +9,9 @@
 
 int cmd_run(const struct args *a);
 int cmd_hold(const struct args *a);
+int cmd_acquire(const struct args *a);
+int cmd_extend(const struct args *a);
+int cmd_release(const struct args *a);
 int cmd_info(const struct args *a);
 int cmd_queue(const struct args *a);
 int cmd_ls(const struct args *a);

@@ -197,10 +197,19 @@ static int run_guarded(struct run *r, const struct env *e)
         .foreground = r->a->foreground,
         .owners = r->g.nested ? NULL : r->g.b.owners,
         .grace_ms = watch_grace_ms(r->a, &r->g),
+        .outer = &r->g.b.outer,
         .signals = &r->signals,
     };
     enum grip_end end = GRIP_RELEASED;
+    struct will will = {.fd = -1, .exe = -1};
+
+    if (!r->g.nested) {
+        will_open(&will);
+        will_write(&will, &r->g);
+        plan.will = &will;
+    }
     int why = child_start(&r->ch, &plan);
+    will_close(&will);
 
     if (why != 0)
         return cannot_start(r, plan.argv[0], why);

@@ -35,4 +35,17 @@ static inline void fds_close_from(int first, bool on_exec)
     }
 }
 
+/* Away from stdin, stdout and the folder of whoever started us, who must not
+ * wait for us. */
+static inline void fds_leave_input(void)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    if (chdir("/") != 0 || null < 0)
+        return;
+    dup2(null, STDIN_FILENO);
+    dup2(null, STDOUT_FILENO);
+    close(null);
+}
+
 #endif

@@ -76,6 +76,17 @@ static const struct {
     {CMD_HOLD, "Takes the lock NAME and prints its owner. When stdin ends or a "
                "signal comes, it releases the lock and exits 0. If the lock is "
                "lost, it exits 80 at once."},
+    {CMD_ACQUIRE,
+     "Takes the lock NAME, prints a handle and ends. The lock stays taken "
+     "until "
+     "'dibs release --owner HANDLE NAME', by any process on any host, or until "
+     "its lease is over: nobody renews it but 'dibs extend'."},
+    {CMD_EXTEND, "The lock then lasts at least TIME from now. Exits 80 if that "
+                 "hold is over: somebody else may have had the lock since."},
+    {CMD_RELEASE,
+     "With --owner: the hold that 'dibs acquire' took, and no other; exits 80 "
+     "if it is over. Without: what 'dibs hold --for-pid' holds for this "
+     "script."},
     {CMD_INFO,
      "The lock does not become free at the end of the lease that is shown: its "
      "holder renews the lease. Only when the holder is gone does it run out."},
@@ -105,6 +116,12 @@ static const struct {
     {CMD_DOCTOR, "lease",
      "The lease that your locks will have. It is compared with the server's "
      "uptime. Default 30s."},
+    {CMD_ACQUIRE, "lease", "The lock ends after this time."},
+    {CMD_EXTEND, "lease", "The lock lasts at least this long from now."},
+    {CMD_EXTEND | CMD_RELEASE, "multi",
+     "The names, if 'dibs acquire' had this option, too."},
+    {CMD_EXTEND | CMD_RELEASE, "quorum",
+     "The servers, if 'dibs acquire' had this option, too."},
     {CMD_HOLD, "lease",
      "The server frees the lock this long after our last sign of life. Default "
      "30s, renewed while we hold it."},
@@ -169,12 +186,37 @@ static void show_command(const struct command *cmd)
     for (const struct option_row *row = option_rows; row->name; row++)
         if ((row->commands & cmd->bit) && !means_nothing(row, cmd->bit))
             show_option(row, cmd->bit);
-    if (cmd->bit & (CMD_TAKE | CMD_DOCTOR))
+    if (cmd->bit & (CMD_ASK | CMD_EXTEND | CMD_DOCTOR))
         puts("\nA TIME is 500ms, 10s, 2m, 1h, 1d or 1h30m; a bare number is "
              "seconds.");
     if (cmd->bit == CMD_RUN)
         show_exits();
     printf("\nExample: %s\n", cmd->example);
+}
+
+/* Subcommands that have one line on the first page; that of the first. */
+static const struct {
+    unsigned first, all;
+    const char *names, *summary;
+} groups[] = {
+    {CMD_ACQUIRE, CMD_ACQUIRE | CMD_EXTEND | CMD_RELEASE,
+     "acquire, extend, release",
+     "Hold a lock over several steps, on any host."},
+    {CMD_INFO, CMD_INFO | CMD_QUEUE | CMD_LS, "info, queue, ls",
+     "Show who holds locks, and who waits for them."},
+    {CMD_VERSION, CMD_VERSION | CMD_HELP, "version, help", ""},
+};
+
+static void list_command(const struct command *cmd)
+{
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        if (groups[i].first == cmd->bit)
+            printf(*groups[i].summary ? "  %-*s%s\n" : "  %.*s%s\n",
+                   TEXT_COLUMN, groups[i].names, groups[i].summary);
+        if (groups[i].all & cmd->bit)
+            return;
+    }
+    printf("  %-*s%s\n", TEXT_COLUMN, cmd->name, cmd->summary);
 }
 
 int help_show(const struct command *cmd)
@@ -184,9 +226,7 @@ int help_show(const struct command *cmd)
     } else {
         fputs(first_page, stdout);
         for (const struct command *c = commands; c->name; c++)
-            if (c->bit & ~(unsigned)(CMD_VERSION | CMD_HELP))
-                printf("  %-14s%s\n", c->name, c->summary);
-        puts("  version, help");
+            list_command(c);
     }
     return out_finish(EXIT_FINE);
 }

@@ -37,7 +37,6 @@ static const struct alias command_words[] = {
     {"lock", "run"},
     {"exec", "run"},
     {"with", "run"},
-    {"acquire", "hold"},
     {"take", "hold"},
     {"unlock", "force-unlock"},
     {"release", "force-unlock"},

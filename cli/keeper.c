@@ -16,9 +16,8 @@
  *         script that leads a process group is signaled with all of it, so that
  *         the step it waits for ends, too.
  *
- * Death   Should the keeper itself be killed, nobody would renew the lock, and
- *         the script would not know. A second process, the watcher, waits for
- *         just that. It sends TERM then, and KILL when the lease ends.
+ * Death   Should the keeper itself be killed, a second process acts
+ *         (watcher.c).
  *
  * Finding A socket in the folder of the private server (local.c) leads from
  * it      script and name to the keeper. The folder is ours alone. Of what is
@@ -54,6 +53,7 @@
 #include "script.h"
 #include "supervise.h"
 #include "times.h"
+#include "watcher.h"
 
 #define WORD_RELEASE 'r'
 #define MARGIN_MS    1000 /* from KILL to the end of the lease, at most */
@@ -64,12 +64,6 @@ struct news {
     char owner[DIBS_OWNER_MAX];
 };
 
-/* What the keeper tells its watcher. */
-struct orders {
-    int64_t kill_at; /* on the clock of times.h */
-    bool held;       /* false: if we end now, nothing is lost */
-};
-
 /* Not on the stack: a thread that finds no server may outlive keeper_main. */
 static struct keeper {
     const struct args *a;
@@ -77,7 +71,8 @@ static struct keeper {
     struct signals signals;
     struct grip g;
     char path[LOCAL_PATH_MAX]; /* of the socket */
-    int news_fd, listen_fd, watcher_fd, asker_fd;
+    struct watcher watcher;
+    int news_fd, listen_fd, asker_fd;
     atomic_bool script_ended;
     int64_t deadline;  /* the lock is ours until then */
     int64_t margin_ms; /* from KILL to that */
@@ -144,99 +139,6 @@ static int listen_there(struct keeper *k)
     return 0;
 }
 
-/* Whoever reads from the script's stdout must not wait for us. */
-static void leave_input(void)
-{
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-    if (chdir("/") != 0 || null < 0)
-        return;
-    dup2(null, STDIN_FILENO);
-    dup2(null, STDOUT_FILENO);
-    close(null);
-}
-
-/* ---- the watcher ------------------------------------------------------- */
-
-/* Waits for the keeper's death. */
-static _Noreturn void watcher_main(const struct keeper *k, int orders_fd)
-{
-    const struct script *s = &k->script;
-    struct orders o = {.kill_at = TIME_NEVER}, next;
-    int timer = time_fd();
-    struct pollfd p[3] = {{.fd = orders_fd, .events = POLLIN},
-                          {.fd = s->fd, .events = POLLIN},
-                          {.fd = timer, .events = POLLIN}};
-    bool over = false;
-
-    while (!over) {
-        time_arm(timer, o.kill_at);
-        if (poll(p, 3, TIME_POLL(timer)) < 0)
-            continue;
-        ssize_t n = p[0].revents ? read(orders_fd, &next, sizeof next) : -1;
-        if (n == (ssize_t)sizeof next) {
-            o = next;
-        } else if (n == 0) {
-            over = !o.held;
-            p[0].fd = -1;
-            if (over)
-                continue;
-            out_tell(OUT_ERROR, "lost",
-                     "the process that held %s was killed; signaling process "
-                     "%d",
-                     k->a->words[0], (int)s->pid);
-            script_signal(s, SIGTERM);
-        } else if (p[1].revents) {
-            over = true;
-        } else if (time_now() >= o.kill_at) {
-            script_signal(s, SIGKILL);
-            over = true;
-        }
-    }
-    _exit(0);
-}
-
-/* Before there are threads. 0, or an errno. */
-static int watcher_start(struct keeper *k)
-{
-    int ends[2];
-    sigset_t all;
-
-    if (k->a->on_lost.kind == LOST_WARN)
-        return 0;
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return errno;
-    pid_t pid = fork();
-    if (pid == 0) {
-        sigfillset(&all);
-        sigprocmask(SIG_SETMASK, &all, NULL);
-        setsid();
-        prctl(PR_SET_NAME, "dibs-watcher");
-        close(ends[1]);
-        close(k->news_fd);
-        if (k->a->status_fd > STDERR_FILENO)
-            close(k->a->status_fd);
-        leave_input();
-        watcher_main(k, ends[0]);
-    }
-    int why = pid < 0 ? errno : 0;
-    close(ends[0]);
-    k->watcher_fd = ends[1];
-    return why;
-}
-
-static void watcher_tell(struct keeper *k, bool held)
-{
-    struct orders o = {held ? k->deadline - k->margin_ms / 2 : TIME_NEVER,
-                       held};
-
-    if (k->watcher_fd < 0 ||
-        write(k->watcher_fd, &o, sizeof o) == (ssize_t)sizeof o)
-        return;
-    close(k->watcher_fd); /* it is gone; we still watch ourselves */
-    k->watcher_fd = -1;
-}
-
 /* ---- while held -------------------------------------------------------- */
 
 static void run_hook(const struct keeper *k)
@@ -271,6 +173,12 @@ static void begin_loss(struct keeper *k, int64_t now)
         script_signal(&k->script, what->sig);
 }
 
+static void tell_watcher(struct keeper *k, bool held)
+{
+    watcher_tell(&k->watcher,
+                 held ? k->deadline - k->margin_ms / 2 : TIME_NEVER, held);
+}
+
 /* Takes note of renewals; acts when they stay away. */
 static void check_lock(struct keeper *k, int64_t now)
 {
@@ -285,7 +193,7 @@ static void check_lock(struct keeper *k, int64_t now)
     if (left <= (warn ? 0 : watch_grace_ms(k->a, &k->g) + k->margin_ms))
         begin_loss(k, now);
     else if (k->deadline != before)
-        watcher_tell(k, true);
+        tell_watcher(k, true);
 }
 
 /* Does somebody ask for the release? Another hold only looks whether we are
@@ -407,7 +315,7 @@ static void leave_script(void)
     setsid();
     prctl(PR_SET_PDEATHSIG, 0);
     prctl(PR_SET_NAME, "dibs-keeper");
-    leave_input();
+    fds_leave_input();
 }
 
 /* With the lock in hand; the exit code. */
@@ -425,11 +333,12 @@ static int hold_for_script(struct keeper *k)
     k->margin_ms = time_earlier(lease / 10, MARGIN_MS);
     k->kill_at = TIME_NEVER;
     leave_script();
+    watcher_entrust(&k->watcher, &k->g);
     send_news(k, EXIT_FINE);
     keep_holding(k);
     grip_outer_leave(&k->g);
     int code = give_back(k);
-    watcher_tell(k, false);
+    tell_watcher(k, false);
     unlink(k->path);
     answer_asker(k, code);
     return code;
@@ -440,7 +349,8 @@ static int take_and_hold(struct keeper *k)
     struct report report = {.why = NULL};
     pthread_t thread;
 
-    if (watcher_start(k) != 0 || !signals_open(&k->signals) ||
+    if (watcher_start(&k->watcher, k->a, &k->script, k->news_fd) != 0 ||
+        !signals_open(&k->signals) ||
         pthread_create(&thread, NULL, await_script, k) != 0) {
         out_tell(OUT_ERROR, "internal", "cannot watch process %d",
                  (int)k->script.pid);
@@ -471,7 +381,7 @@ static void close_others(struct keeper *k)
 
 static _Noreturn void keeper_main(struct keeper *k, pid_t parent)
 {
-    k->listen_fd = k->watcher_fd = k->asker_fd = -1;
+    k->listen_fd = k->asker_fd = -1;
     close_others(k);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     _exit(getppid() == parent ? take_and_hold(k) : EXIT_INTERNAL);

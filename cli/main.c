@@ -21,6 +21,7 @@
 #include "exits.h"
 #include "hint.h"
 #include "keeper.h"
+#include "will.h"
 
 const struct command commands[] = {
     {"run", CMD_RUN, 1, 1, "the NAME of the lock",
@@ -30,10 +31,16 @@ const struct command commands[] = {
     {"hold", CMD_HOLD, 1, 1, "the NAME of the lock", "hold [options] NAME",
      "dibs hold backup", "Hold a lock until stdin ends or a signal comes.",
      cmd_hold},
+    {"acquire", CMD_ACQUIRE, 1, 1, "the NAME of the lock",
+     "acquire [options] --lease TIME NAME", "dibs acquire --lease 30m deploy",
+     "Take a lock for several steps, and print a handle.", cmd_acquire},
+    {"extend", CMD_EXTEND, 1, 1, "the NAME of the lock",
+     "extend --owner HANDLE --lease TIME NAME",
+     "dibs extend --owner \"$handle\" --lease 30m deploy",
+     "Make such a hold last longer.", cmd_extend},
     {"release", CMD_RELEASE, 1, 1, "the NAME of the lock",
-     "release [--for-pid PID] NAME", "dibs release backup",
-     "Give back what 'dibs hold --for-pid' holds for a script.",
-     keeper_release},
+     "release [--owner HANDLE | --for-pid PID] NAME", "dibs release backup",
+     "Give it back; or what 'dibs hold --for-pid' holds.", cmd_release},
     {"info", CMD_INFO, 1, 1, "the NAME of the lock", "info [--json] NAME",
      "dibs info backup", "Show who holds a lock, and who waits for it.",
      cmd_info},
@@ -71,8 +78,9 @@ static void fill_descriptors(void)
 
 static void set_style(const struct args *a, const struct command *cmd)
 {
-    bool named = cmd && (cmd->bit & (CMD_TAKE | CMD_RELEASE | CMD_INFO |
-                                     CMD_QUEUE | CMD_FORCE));
+    bool named =
+        cmd &&
+        (cmd->bit & (CMD_ASK | CMD_LEFT | CMD_INFO | CMD_QUEUE | CMD_FORCE));
 
     out_init(&(struct out_style){
         .quiet = a->quiet,
@@ -124,6 +132,8 @@ int main(int argc, char **argv)
     fill_descriptors();
     if (argc > 1 && strcmp(argv[1], "complete") == 0)
         return complete_line(argc - 2, argv + 2);
+    if (argc == 2 && strcmp(argv[1], "give-back") == 0)
+        return will_main(); /* not for people: see will.c */
     args_init(&a);
     int code = args_before(&a, argc, argv, &i);
     if (code != EXIT_FINE)

@@ -33,7 +33,7 @@ static int check_one(const struct args *a, const struct command *cmd,
         return args_wrong(cmd, right,
                           "the name '%.20s...' has %zu bytes, %d are allowed",
                           name, len, DIBS_NAME_MAX);
-    if ((cmd->bit & CMD_TAKE) == 0 || a->any_name)
+    if ((cmd->bit & CMD_ASK) == 0 || a->any_name)
         return EXIT_FINE;
     for (const char *s = name; s < name + len; s++) {
         if ((unsigned char)*s > ' ' && *s != 0x7F)

@@ -16,7 +16,8 @@
  * Joining While we stop our command, the outer run must not release the lock.
  *         So it has to know that we are there. Each inner run takes a shared
  *         record lock (fcntl) on the pipe. The kernel drops it when the process
- *         ends, however it ends, and the command does not inherit it. The outer
+ *         ends, however it ends, and the command does not inherit it. Our guard
+ *         takes one, too: if we are killed, it is the last to go. The outer
  *         run closes its write end, then waits until nobody has that lock. We
  *         lock first and look at the pipe then: one of both sees the other.
  *
@@ -163,16 +164,26 @@ static void lock_pipe(int fd, short type)
     (void)fcntl(fd, F_SETLK, &l); /* without it, all is as in dibs 0.1 */
 }
 
+void outer_join_fd(int fd)
+{
+    lock_pipe(fd, F_RDLCK);
+}
+
 void outer_join(const struct outer *o)
 {
     for (size_t i = 0; i < o->n; i++)
-        lock_pipe(o->fds[i], F_RDLCK);
+        outer_join_fd(o->fds[i]);
+}
+
+void outer_leave_fd(int fd)
+{
+    lock_pipe(fd, F_UNLCK);
 }
 
 void outer_leave(const struct outer *o)
 {
     for (size_t i = 0; i < o->n; i++)
-        lock_pipe(o->fds[i], F_UNLCK);
+        outer_leave_fd(o->fds[i]);
 }
 
 bool outer_joined(int fd)

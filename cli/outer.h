@@ -35,6 +35,8 @@ enum outer_state outer_state(const struct outer *o);
 
 /* From join to leave, the outer runs do not release their locks, except to a
  * lost lease. Look at the state behind join: it may have been too late. */
+void outer_join_fd(int fd); /* one of them; safe between fork and exec */
+void outer_leave_fd(int fd);
 void outer_join(const struct outer *o);
 void outer_leave(const struct outer *o);
 /* Has a run inside of ours joined? fd is the command's end of our pipe. */

@@ -117,6 +117,7 @@ static void begin_command_loss(struct watch *w, int64_t now)
     if (warn_only(w)) {
         w->late = true;
         grip_outer_leave(w->g);
+        guard_leave(&w->ch->guard);
         out_tell(OUT_ERROR, "lost", "lost %s: %s; the command runs on", name,
                  loss_text(w));
         return;

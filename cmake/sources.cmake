@@ -46,6 +46,7 @@ set(DIBS_SOURCES
   src/lock/valued.c
   src/lock/semaphore.c
   src/lock/latch.c
+  src/lock/adopted.c
   src/lock/owner.c
   src/lock/lost.c
   src/lock/wait.c
@@ -62,6 +63,7 @@ set(DIBS_SOURCES
   src/lock/locks.c
   src/lock/handle.c
   src/lock/lock.c
+  src/lock/adopt.c
   src/lock/look.c
   src/lock/list.c
   src/lock/listeners.c

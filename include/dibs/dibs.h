@@ -60,6 +60,7 @@ extern "C" {
 #define DIBS_HAS_SLOTS     1
 #define DIBS_HAS_SEMAPHORE 1
 #define DIBS_HAS_LATCH     1
+#define DIBS_HAS_ADOPT     1
 
 /* Limits. */
 #define DIBS_NAME_MAX     1024                    /* bytes in a lock's name */
@@ -325,6 +326,9 @@ typedef struct dibs_lock_opts {
     bool poll;       /* acquire: ask again and again, with growing pauses of up
                         to 128 ms, instead of listening for the release. For
                         servers without pub/sub; not for fair locks */
+    bool leave;      /* release: forget the hold and leave it on the server,
+                        where it ends with its lease, or is adopted (see
+                        dibs_lock_adopt). Nothing is sent */
 } dibs_lock_opts;
 
 #ifdef __cplusplus
@@ -457,7 +461,7 @@ DIBS_API DIBS_MUST dibs_err dibs_lock_acquire(dibs_lock *l,
 DIBS_API DIBS_MUST dibs_err dibs_lock_try(dibs_lock *l,
                                           const dibs_lock_opts *opts);
 
-/* Gives back one hold. Of opts only owner, wait_ms and keep_ms count.
+/* Gives back one hold. Of opts only owner, wait_ms, keep_ms and leave count.
  *
  * OK         Done: free, or held once less.
  * NOT_OWNER  This owner does not hold it and did not lose it.
@@ -473,6 +477,39 @@ DIBS_API DIBS_MUST dibs_err dibs_lock_try(dibs_lock *l,
  * NOMEM      A group, and there is no memory to begin: still held.
  */
 DIBS_API dibs_err dibs_lock_release(dibs_lock *l, const dibs_lock_opts *opts);
+
+/* Makes a hold that another client took, on this host or any other, one of this
+ * client: `owner_text` is what dibs_lock_owner_text said there. Whoever took it
+ * must have left it (release with the option leave), or be gone; only one may
+ * adopt it. The handle is of the same name and kind. From then on it is kept,
+ * lost, extended and released like any other hold; the client's end releases
+ * it, too. However often it was held, it counts once. Of opts lease_ms,
+ * max_hold_ms, on_lost and arg count. The lease is never shortened.
+ *
+ * OK         Held. *out is its owner here: a new one. Release with it.
+ * NOT_OWNER  That owner does not hold the lock, or not any more.
+ * INVALID    Also for a group (adopt its members), a slots or fenced lock, a
+ *            text that is no owner, and a hold that this client has.
+ * UNKNOWN    No answer in time. Not adopted; its lease may be longer now.
+ * others     As of dibs_lock_info_get. Not adopted.
+ */
+DIBS_API DIBS_MUST dibs_err dibs_lock_adopt(dibs_lock *l,
+                                            const char *owner_text,
+                                            const dibs_lock_opts *opts,
+                                            dibs_owner *out);
+
+/* Makes the lease of a hold last at least lease_ms from now (0 = the client's
+ * lease); it is never shortened. For holds with a lease of their own: one that
+ * is renewed needs no such call. Of opts owner and lease_ms count.
+ *
+ * OK         Extended.
+ * LOST       It is lost; release tells the same.
+ * NOT_OWNER  This owner does not hold it.
+ * INVALID    Also for a group: extend its members.
+ * others     As of dibs_lock_info_get. The hold is as it was, or extended.
+ */
+DIBS_API DIBS_MUST dibs_err dibs_lock_extend(dibs_lock *l,
+                                             const dibs_lock_opts *opts);
 
 /* Frees the lock whoever holds it. was_locked may be NULL. The holder it found
  * is the one it ends: should the lock change hands meanwhile, the next holder

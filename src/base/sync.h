@@ -14,6 +14,7 @@
  *   5     watchdog.mu   due times                         app, io
  *   6     loop.mu       work not yet picked up by io      app, io
  *   7     callback.mu   callbacks not yet run             app, io, cb
+ *   8     adopted.mu    names of adopted owners           app, io
  */
 #ifndef DIBS_BASE_SYNC_H
 #define DIBS_BASE_SYNC_H
@@ -43,7 +44,8 @@ enum dibs__rank {
     RANK_SERVER,
     RANK_WATCHDOG,
     RANK_LOOP,
-    RANK_CALLBACK
+    RANK_CALLBACK,
+    RANK_ADOPTED
 };
 
 typedef struct DIBS_TS(capability("mutex")) dibs__mutex {

@@ -197,9 +197,11 @@ void dibs__member_op_return(struct dibs__group_op *op, size_t i,
         member_op_begin(op, i, MEMBER_RETURNING, detached);
 
     if (!lock_op)
-        return;         /* a client that closes gives it back itself */
-    if (!op->releasing) /* they were meant for the acquire */
+        return;           /* a client that closes gives it back itself */
+    if (!op->releasing) { /* they were meant for the acquire */
         o.wait_ms = o.keep_ms = 0;
+        o.leave = false;
+    }
     dibs__release_fill(lock_op, &o, false);
     if (!op->releasing) /* its caller has waited long enough */
         lock_op->wait.deadline =

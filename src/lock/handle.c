@@ -56,6 +56,9 @@ static dibs_err check_lock_opts(const dibs_lock_opts *o)
         return dibs__reason_set(DIBS_ERR_INVALID,
                                 "max_hold_ms is for renewed locks, and one "
                                 "with a lease_ms is not renewed");
+    if (o->leave && o->keep_ms)
+        return dibs__reason_set(DIBS_ERR_INVALID,
+                                "leave and keep_ms exclude each other");
     if (o->replicas < DIBS_REPLICAS_NONE)
         return dibs__reason_set(DIBS_ERR_INVALID,
                                 "replicas is %d, it must be a number or one of "
@@ -64,10 +67,8 @@ static dibs_err check_lock_opts(const dibs_lock_opts *o)
     return DIBS_OK;
 }
 
-/* The options as given, or the defaults for NULL. INVALID with a reason, which
- * the client is told; FORKED. */
-static dibs_err take_lock_opts(const dibs_lock *l, const dibs_lock_opts *in,
-                               dibs_lock_opts *o)
+dibs_err dibs__lock_opts_take(const dibs_lock *l, const dibs_lock_opts *in,
+                              dibs_lock_opts *o)
 {
     if (dibs__struct_take(&dibs__struct_lock_opts, in, o) ||
         check_lock_opts(o) || dibs__check_given("lock", l))
@@ -81,7 +82,7 @@ static dibs_err acquire_handle(dibs_lock *l, const dibs_lock_opts *opts,
                                bool trying, dibs_cb fn, void *arg)
 {
     dibs_lock_opts o;
-    dibs_err err = take_lock_opts(l, opts, &o);
+    dibs_err err = dibs__lock_opts_take(l, opts, &o);
 
     return err ? err : l->ops->acquire(l, &o, trying, fn, arg);
 }
@@ -90,7 +91,7 @@ static dibs_err release_handle(dibs_lock *l, const dibs_lock_opts *opts,
                                dibs_cb fn, void *arg)
 {
     dibs_lock_opts o;
-    dibs_err err = take_lock_opts(l, opts, &o);
+    dibs_err err = dibs__lock_opts_take(l, opts, &o);
 
     return err ? err : l->ops->release(l, &o, fn, arg);
 }

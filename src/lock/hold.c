@@ -139,6 +139,7 @@ void dibs__hold_free(struct dibs__line *line, struct dibs__hold *h)
 {
     dibs__watchdog_unset(&dibs__line_client(line)->watchdog, &h->lease);
     bool inside = dibs__list_linked(&h->link);
+    uint64_t wire = h->wire;
     dibs__list_del(&h->link);
     while (h->count > 0)
         dibs__loss_unref(dibs__hold_drop(h, NULL));
@@ -148,8 +149,10 @@ void dibs__hold_free(struct dibs__line *line, struct dibs__hold *h)
         dibs__free(h);
     else
         line->spare = h;
-    if (inside) /* not the last: the caller has one */
+    if (inside) { /* not the last: the caller has one */
+        dibs__adopted_held(&line->locks->adopted, wire, false);
         atomic_fetch_sub(&line->refs, 1);
+    }
 }
 
 bool dibs__hold_room(struct dibs__hold *h)
@@ -238,6 +241,7 @@ void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
         h->value = value;
         dibs__list_add(&line->holds, &h->link);
         dibs__line_ref(line);
+        dibs__adopted_held(&line->locks->adopted, h->wire, true);
     }
     dibs__hold_renewed(line, h, sent, op->ask.lease_ms);
 }

@@ -50,8 +50,12 @@
 static size_t owner_write(const struct dibs__line *line, uint64_t wire,
                           const char *suffix, char buf[DIBS_OWNER_MAX])
 {
-    int n = snprintf(buf, DIBS_OWNER_MAX, "%s:%llu%s", line->locks->c->id,
-                     (unsigned long long)wire, suffix);
+    struct dibs__owner_name name;
+    bool adopted = dibs__adopted_find(&line->locks->adopted, wire, &name);
+    int n =
+        snprintf(buf, DIBS_OWNER_MAX, "%s:%llu%s",
+                 adopted ? name.uuid : line->locks->c->id,
+                 (unsigned long long)(adopted ? name.number : wire), suffix);
 
     return n > 0 ? (size_t)n : 0;
 }

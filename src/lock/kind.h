@@ -97,7 +97,7 @@ struct dibs__ask {
         int64_t lease_ms; /* ACQUIRE, HANDOVER */
         int64_t count;    /* INFO: how many places */
     };
-    int64_t keep_ms;  /* RELEASE */
+    int64_t keep_ms;  /* RELEASE; KEEP_AS_IS: nothing is sent */
     bool stay;        /* ACQUIRE: it will wait, and leave if it gives up */
     bool all;         /* FORCE: all who share the lock with this owner */
     const char *text; /* FORCE: the owner as text, instead of wire */
@@ -135,6 +135,9 @@ struct dibs__renew_item {
     int64_t lease_ms; /* LEASE_LOOK: is it there? Its end stays as it is */
     bool doubted;     /* it was, and this is to settle it */
 };
+
+/* The hold is left as it is: its owner goes, and the server is not told. */
+#define KEEP_AS_IS (-1)
 
 /* Shorter than any time to live, so that a renewal changes nothing. */
 #define LEASE_LOOK (-1)

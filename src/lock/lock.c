@@ -284,7 +284,7 @@ dibs_err dibs__release_fill(struct dibs__op *op, const dibs_lock_opts *o,
     (void)trying;
     set_owner(op, o->owner);
     op->run = dibs__release_run;
-    op->ask.keep_ms = o->keep_ms;
+    op->ask.keep_ms = o->leave ? KEEP_AS_IS : o->keep_ms;
     op->wait.deadline =
         dibs__add(dibs__now_ms(), o->wait_ms ? o->wait_ms : 2 * timeout);
     return DIBS_OK;

@@ -55,6 +55,11 @@ dibs_err dibs__lock_enter(const dibs_lock *l);
  * may be NULL. Returns INVALID. */
 dibs_err dibs__lock_refuse(const dibs_lock *l);
 
+/* The options as given, or the defaults for NULL. INVALID with a reason, which
+ * the lock's client is told; FORKED. */
+dibs_err dibs__lock_opts_take(const dibs_lock *l, const dibs_lock_opts *in,
+                              dibs_lock_opts *o);
+
 /* A handle for a lock of this kind; checks all its arguments. */
 dibs_err dibs__lock_new(dibs_client *c, const struct dibs__kind *kind,
                         const void *name, size_t len, dibs_lock **out);

@@ -125,6 +125,7 @@ static void locks_free(void *arg)
     struct dibs__locks *lk = arg;
 
     dibs__owners_free(lk);
+    dibs__adopted_clear(&lk->adopted);
     dibs__free(lk);
 }
 
@@ -178,6 +179,7 @@ struct dibs__locks *dibs__locks_of(dibs_client *c)
         options_take(lk, &c->opts);
         RB_INIT(&lk->lines);
         RB_INIT(&lk->aliases);
+        dibs__adopted_init(&lk->adopted);
         dibs__list_init(&lk->reaps);
         dibs__list_init(&lk->works);
         c->upper_arg = lk;

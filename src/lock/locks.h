@@ -5,6 +5,7 @@
 #ifndef DIBS_LOCK_LOCKS_H
 #define DIBS_LOCK_LOCKS_H
 
+#include "lock/adopted.h"
 #include "lock/hold.h"
 
 RB_HEAD(dibs__lines, dibs__line);
@@ -28,6 +29,7 @@ struct dibs__locks {
     atomic_uint retired;                 /* how often one was made */
     struct dibs__alias kept[DIBS__ALIASES_KEPT]; /* client.mu */
     unsigned kept_used;                          /* client.mu */
+    struct dibs__adopted_table adopted;
     atomic_ullong holds;             /* numbers of holds given out */
     atomic_uint kinds[FAMILY_COUNT]; /* a bit for each that was asked for */
     int64_t fair_wait_ms;            /* these three: const after init */

@@ -347,7 +347,25 @@ static uint64_t other_holder(const struct dibs__line *line,
     return 0;
 }
 
-enum plan { PARTIAL, LAST, HAND_OVER, WAIT, END };
+/* The hold is left to somebody else. The number is retired before the hold is
+ * seen to end, and never reaped: what it has is the adopter's. Of several
+ * levels only one is forgotten. */
+static void leave_hold(struct dibs__op *op)
+{
+    struct dibs__line *line = op->line;
+    struct dibs__list blocked = {&blocked, &blocked};
+
+    note_ghosts(op, false);
+    dibs__lock(&line->mu);
+    end_hold(line, op, &blocked);
+    dibs__wait_kick(&line->wait);
+    dibs__unlock(&line->mu);
+    dibs__op_rename_waits(line, op->owner, op->wire);
+    dibs__op_finish(op, DIBS_OK);
+    dibs__op_resume(&blocked);
+}
+
+enum plan { PARTIAL, LAST, HAND_OVER, LEAVE, WAIT, END };
 
 /* It was lost, now or before. Each level learns of it, this one by this call.
  */
@@ -385,10 +403,19 @@ static enum plan plan_release(struct dibs__line *line, struct dibs__op *op,
         *err = DIBS_ERR_LOST;
         return END;
     }
+    if (op->ask.keep_ms == KEEP_AS_IS && h->count > 1) {
+        dibs__op_drop_level(op, h);
+        *err = DIBS_OK;
+        return END;
+    }
     h->busy = true;
     op->hold = h;
     op->ask.target = h->count - 1;
     op->ask.value = h->value;
+    if (op->ask.keep_ms == KEEP_AS_IS) {
+        dibs__hold_ending(line, h);
+        return LEAVE;
+    }
     if (h->count > 1)
         return PARTIAL;
     dibs__hold_ending(line, h);
@@ -426,6 +453,9 @@ void dibs__release_run(struct dibs__op *op)
     case HAND_OVER:
         dibs__op_send(op, VERB_HANDOVER, handover_answered, within,
                       op->wait.deadline);
+        break;
+    case LEAVE:
+        leave_hold(op);
         break;
     case WAIT:
         break;

@@ -117,14 +117,14 @@ gone job
 case_is 'a keeper that is killed takes the script with it'
 mkfifo stay
 env PATH="$T/path:$PATH" bash -ec \
-    'dibs hold --for-pid $$ job; echo up >up.txt; read x <stay' &
+    'dibs hold --lease 10m --for-pid $$ job; echo up >up.txt; read x <stay' &
 script=$!
 await test -s up.txt
-kill -9 "$(pgrep -f "hold --for-pid $script job" | head -1)"
+kill -9 "$(pgrep -f "hold --lease 10m --for-pid $script job" | head -1)"
 ended 143 $script
-redis main del job >/dev/null
+await free main job # long before its lease is over
 rm -f stay up.txt "$T"/runtime/dibs/hold-*
-await not pgrep -f "hold --for-pid $script job"
+await not pgrep -f "hold --lease 10m --for-pid $script job"
 
 case_is 'what a killed keeper left is replaced'
 bash -c 'exec sleep 1000' &

@@ -33,7 +33,6 @@ meant 'dibs run a -- rsync ...' runn a -- rsync -a --password=secret
 meant 'dibs run backup -- COMMAND' lock backup
 meant "dibs run -c '...' backup" lock -c 'mysql -psecret' backup
 meant 'dibs run [options] NAME -- COMMAND [ARGS...]' lock
-meant 'dibs hold a' acquire a
 meant 'dibs ls [--json] [PATTERN]' list
 meant "dibs ls 'a*'" list 'a*'
 meant 'dibs force-unlock a' unlock a
@@ -55,7 +54,7 @@ told "help: there is no subcommand 'xyz'" "'dibs help' lists the subcommands" he
 
 told "unknown option '--frob'" "'dibs help' lists the options" \
     --frob run a -- true
-told "unknown option '-n' in '-n'" 'it goes behind the subcommand: run, hold' \
+told "unknown option '-n' in '-n'" 'it goes behind the subcommand: run, hold, acquire' \
     -n run a -- true
 told "run: unknown option '--nowait'" \
     'did you mean: dibs run --no-wait a -- true' run --nowait a -- true
@@ -276,7 +275,7 @@ has stdout 'dibs run NAME -- COMMAND' "$out"
 first=$out
 ran 0 dibs --help
 same '--help' "$first" "$out"
-for sub in run hold release info queue ls force-unlock doctor local version help; do
+for sub in run hold acquire extend release info queue ls force-unlock doctor local version help; do
     case_is "help $sub"
     ran 0 dibs help $sub
     page=$out
@@ -284,7 +283,7 @@ for sub in run hold release info queue ls force-unlock doctor local version help
     same "$sub --help" "$page" "$out"
     [ "$(wc -L <out.txt)" -le 80 ] || fail 'wider than a screen'
     case $sub in
-    release | local | version | help)
+    local | version | help)
         ! grep -q -e --url out.txt || fail "there is no server to name"
         ;;
     *) has stdout '--url URL' "$out" ;;

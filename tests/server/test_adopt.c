@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_adopt.c - holds that change their client: left by one, adopted by
+ * another, extended, released, lost.
+ */
+#include "server/kit.h"
+#include "support/proxy.h"
+
+#define LONG_MS 600000
+
+typedef dibs_err new_fn(dibs_client *c, const char *name, dibs_lock **out);
+
+static new_fn *const kinds[] = {dibs_lock_new, dibs_fair_lock_new,
+                                dibs_read_lock_new, dibs_write_lock_new};
+#define KINDS (sizeof kinds / sizeof *kinds)
+
+static dibs_lock *lock_of(new_fn *make, dibs_client *c, const char *name)
+{
+    dibs_lock *l = NULL;
+
+    FINE(make(c, name, &l));
+    return l;
+}
+
+/* Takes the lock, leaves it, and closes its client. */
+static void take_and_leave(new_fn *make, const char *name, int64_t lease_ms,
+                           char text[DIBS_OWNER_MAX])
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_lock *l = lock_of(make, c, name);
+
+    FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.lease_ms = lease_ms)));
+    FINE(dibs_lock_owner_text(l, 0, text, DIBS_OWNER_MAX));
+    FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.leave = true)));
+    assert_int_equal(dibs_lock_state(l, 0), DIBS_NOT_HELD);
+    WANT(dibs_lock_release(l, NULL), DIBS_ERR_NOT_OWNER);
+    dibs_lock_free(l);
+    kit_close(c);
+    assert_true(ts_exists(srv, name));
+}
+
+static void test_every_kind_changes_hands(void **state)
+{
+    char text[DIBS_OWNER_MAX], again[DIBS_OWNER_MAX];
+
+    (void)state;
+    for (size_t i = 0; i < KINDS; i++) {
+        take_and_leave(kinds[i], "a", LONG_MS, text);
+        dibs_client *c = kit_open(NULL);
+        dibs_lock *l = lock_of(kinds[i], c, "a");
+        dibs_owner o = 0;
+        FINE(dibs_lock_adopt(l, text, NULL, &o));
+        assert_int_equal(dibs_lock_state(l, o), DIBS_HELD);
+        assert_int_equal(dibs_lock_holds(l, o), 1);
+        FINE(dibs_lock_owner_text(l, o, again, sizeof again));
+        assert_string_equal(again, text);
+        assert_true(ts_pttl(srv, "a") > LONG_MS / 2); /* never shortened */
+        WANT(dibs_lock_adopt(l, text, NULL, &o), DIBS_ERR_INVALID);
+        FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.owner = o)));
+        FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = o)));
+        FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = o)));
+        assert_false(ts_exists(srv, "a"));
+        WANT(dibs_lock_adopt(l, text, NULL, &o), DIBS_ERR_NOT_OWNER);
+        /* From now on the owner goes by a number of its own. */
+        FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.owner = o)));
+        FINE(dibs_lock_owner_text(l, o, again, sizeof again));
+        assert_string_not_equal(again, text);
+        FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = o)));
+        dibs_lock_free(l);
+        kit_close(c);
+    }
+}
+
+/* Adopted and renewed: it outlives the lease that it had. */
+static void test_is_renewed(void **state)
+{
+    dibs_client *c = kit_open(DIBS_CLIENT_OPTS(.lease_ms = kit_lease()));
+    dibs_lock *l = kit_lock(c, "a");
+    char text[DIBS_OWNER_MAX];
+    dibs_owner o = 0;
+
+    (void)state;
+    take_and_leave(dibs_lock_new, "a", kit_lease(), text);
+    FINE(dibs_lock_adopt(l, text, NULL, &o));
+    long long want = ts_command_calls(srv, "pexpire") + 6;
+    TS_WAIT(ts_command_calls(srv, "pexpire") >= want);
+    assert_int_equal(dibs_lock_state(l, o), DIBS_HELD);
+    assert_int_equal(kit_count(l, "a", o), 1);
+    FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = o)));
+    dibs_lock_free(l);
+    kit_close(c);
+}
+
+static void test_close_releases_what_was_adopted(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_lock *l = kit_lock(c, "a");
+    char text[DIBS_OWNER_MAX];
+    dibs_owner o = 0;
+
+    (void)state;
+    take_and_leave(dibs_lock_new, "a", LONG_MS, text);
+    FINE(dibs_lock_adopt(l, text, NULL, &o));
+    dibs_lock_free(l);
+    kit_close(c);
+    assert_false(ts_exists(srv, "a"));
+}
+
+static void test_loss_is_told(void **state)
+{
+    dibs_client *c = kit_open(DIBS_CLIENT_OPTS(.lease_ms = kit_lease()));
+    dibs_lock *l = kit_lock(c, "a");
+    char text[DIBS_OWNER_MAX];
+    struct lost lost = {0};
+    dibs_owner o = 0;
+
+    (void)state;
+    take_and_leave(dibs_lock_new, "a", LONG_MS, text);
+    FINE(dibs_lock_adopt(
+        l, text, DIBS_LOCK_OPTS(.on_lost = kit_lose, .arg = &lost), &o));
+    ts_ok(srv, "DEL a");
+    TS_WAIT(dibs_lock_extend(l, DIBS_LOCK_OPTS(.owner = o)) == DIBS_ERR_LOST);
+    TS_WAIT(atomic_load(&lost.times) == 1);
+    assert_int_equal(lost.owner, o);
+    WANT(dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = o)), DIBS_ERR_LOST);
+    dibs_lock_free(l);
+    kit_close(c);
+}
+
+/* Of a reader that was adopted only that one ends. */
+static void test_other_readers_stay(void **state)
+{
+    dibs_client *c = kit_open(NULL), *d = kit_open(NULL);
+    dibs_lock *mine = lock_of(dibs_read_lock_new, c, "a");
+    dibs_lock *l = lock_of(dibs_read_lock_new, d, "a");
+    char text[DIBS_OWNER_MAX];
+    dibs_owner o = 0;
+
+    (void)state;
+    FINE(dibs_lock_acquire(mine, NULL));
+    take_and_leave(dibs_read_lock_new, "a", LONG_MS, text);
+    FINE(dibs_lock_adopt(l, text, NULL, &o));
+    FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = o)));
+    assert_int_equal(kit_count(mine, "a", 0), 1);
+    FINE(dibs_lock_release(mine, NULL));
+    dibs_lock_free(mine);
+    dibs_lock_free(l);
+    kit_close(c);
+    kit_close(d);
+}
+
+/* It changed hands meanwhile: the next holder keeps it. */
+static void test_strangers_hold_is_not_adopted(void **state)
+{
+    dibs_client *c = kit_open(NULL), *d = kit_open(NULL);
+    dibs_lock *mine = kit_lock(c, "a"), *l = kit_lock(d, "a");
+    char text[DIBS_OWNER_MAX];
+    dibs_owner o = 7;
+
+    (void)state;
+    take_and_leave(dibs_lock_new, "a", LONG_MS, text);
+    ts_ok(srv, "DEL a");
+    FINE(dibs_lock_acquire(mine, NULL));
+    WANT(dibs_lock_adopt(l, text, NULL, &o), DIBS_ERR_NOT_OWNER);
+    assert_int_equal(o, 7);
+    dibs_lock_free(l);
+    kit_close(d);
+    assert_int_equal(kit_count(mine, "a", 0), 1);
+    FINE(dibs_lock_release(mine, NULL));
+    dibs_lock_free(mine);
+    kit_close(c);
+}
+
+/* The owner that left it takes it anew under another name: whoever adopted the
+ * old hold cannot end the new one. */
+static void test_who_left_goes_by_another_name(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_lock *l = kit_lock(c, "a");
+    char old[DIBS_OWNER_MAX], text[DIBS_OWNER_MAX];
+    dibs_owner o = 0;
+
+    (void)state;
+    FINE(dibs_lock_acquire(l, NULL));
+    FINE(dibs_lock_owner_text(l, 0, old, sizeof old));
+    FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.leave = true)));
+    WANT(dibs_lock_try(l, NULL), DIBS_ERR_BUSY);
+    /* A client may adopt what it left itself. */
+    FINE(dibs_lock_adopt(l, old, NULL, &o));
+    FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = o)));
+    FINE(dibs_lock_acquire(l, NULL));
+    FINE(dibs_lock_owner_text(l, 0, text, sizeof text));
+    assert_string_not_equal(text, old);
+    FINE(dibs_lock_release(l, NULL));
+    dibs_lock_free(l);
+    kit_close(c);
+}
+
+/* Of several levels one is forgotten, the others go on. */
+static void test_nested_is_left_once(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_lock *l = kit_lock(c, "a");
+
+    (void)state;
+    FINE(dibs_lock_acquire(l, NULL));
+    FINE(dibs_lock_acquire(l, NULL));
+    FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.leave = true)));
+    assert_int_equal(dibs_lock_holds(l, 0), 1);
+    FINE(dibs_lock_release(l, NULL));
+    assert_false(ts_exists(srv, "a"));
+    dibs_lock_free(l);
+    kit_close(c);
+}
+
+static void test_group_is_left(void **state)
+{
+    dibs_client *c = kit_open(NULL), *d = kit_open(NULL);
+    dibs_lock *m[] = {kit_lock(c, "a"), kit_lock(c, "b")}, *multi = NULL;
+    const char *const names[] = {"a", "b"};
+    char text[2][DIBS_OWNER_MAX];
+
+    (void)state;
+    FINE(dibs_multi_lock_new(m, 2, &multi));
+    FINE(dibs_lock_acquire(multi, DIBS_LOCK_OPTS(.lease_ms = LONG_MS)));
+    for (int i = 0; i < 2; i++)
+        FINE(dibs_lock_owner_text(m[i], 0, text[i], sizeof text[i]));
+    FINE(dibs_lock_release(multi, DIBS_LOCK_OPTS(.leave = true)));
+    dibs_lock_free(multi);
+    for (int i = 0; i < 2; i++)
+        dibs_lock_free(m[i]);
+    kit_close(c);
+    for (int i = 0; i < 2; i++) {
+        dibs_lock *l = kit_lock(d, names[i]);
+        dibs_owner o = 0;
+        FINE(dibs_lock_adopt(l, text[i], NULL, &o));
+        FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = o)));
+        dibs_lock_free(l);
+    }
+    kit_close(d);
+}
+
+static void test_extend(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_lock *l = kit_lock(c, "a");
+
+    (void)state;
+    WANT(dibs_lock_extend(l, NULL), DIBS_ERR_NOT_OWNER);
+    FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.lease_ms = 60000)));
+    FINE(dibs_lock_extend(l, DIBS_LOCK_OPTS(.lease_ms = LONG_MS)));
+    assert_true(ts_pttl(srv, "a") > LONG_MS / 2);
+    assert_true(dibs_lock_valid_ms(l, 0) > LONG_MS / 2);
+    FINE(dibs_lock_extend(l, DIBS_LOCK_OPTS(.lease_ms = 60000)));
+    assert_true(dibs_lock_valid_ms(l, 0) > LONG_MS / 2);
+    FINE(dibs_lock_release(l, NULL));
+    dibs_lock_free(l);
+    kit_close(c);
+}
+
+/* The reply is lost: it is asked for again, and counts once. */
+static void test_lost_reply(void **state)
+{
+    struct ts_proxy *p = ts_proxy_start(srv);
+    dibs_client *c = kit_open_at(ts_proxy_url(p), NULL);
+    dibs_lock *l = kit_lock(c, "a");
+    char text[DIBS_OWNER_MAX];
+    dibs_owner o = 0;
+
+    (void)state;
+    take_and_leave(dibs_lock_new, "a", LONG_MS, text);
+    ts_proxy_rule(p, &(struct ts_rule){.action = TS_DROP_REPLY_CLOSE,
+                                       .match = "EVAL*",
+                                       .contains = text,
+                                       .count = 1});
+    FINE(dibs_lock_adopt(l, text, NULL, &o));
+    /* And that of the release: the reaper ends this owner's hold, and no
+     * other's. */
+    ts_proxy_rule(p, &(struct ts_rule){.action = TS_DROP_REPLY_CLOSE,
+                                       .match = "EVAL*",
+                                       .contains = text,
+                                       .count = 1});
+    FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = o)));
+    assert_false(ts_exists(srv, "a"));
+    FINE(dibs_lock_acquire(l, NULL));
+    assert_int_equal(kit_count(l, "a", 0), 1);
+    FINE(dibs_lock_release(l, NULL));
+    dibs_lock_free(l);
+    kit_close(c);
+    ts_proxy_stop(p);
+}
+
+static void test_bad_input(void **state)
+{
+    static const char *const bad[] = {
+        "",
+        "x",
+        "5f0c5d1e-0c5b-4b6e-8a39-6a1f8e0b7d11",
+        "5f0c5d1e-0c5b-4b6e-8a39-6a1f8e0b7d11:",
+        "5f0c5d1e-0c5b-4b6e-8a39-6a1f8e0b7d11:0",
+        "5f0c5d1e-0c5b-4b6e-8a39-6a1f8e0b7d11:01",
+        "5f0c5d1e-0c5b-4b6e-8a39-6a1f8e0b7d11:1x",
+        "5f0c5d1e-0c5b-4b6e-8a39-6a1f8e0b7d11:1:write",
+        "5f0c5d1e-0c5b-4b6e-8a39-6a1f8e0b7d11:99999999999999999999999",
+        "zf0c5d1e-0c5b-4b6e-8a39-6a1f8e0b7d11:1",
+    };
+    dibs_client *c = kit_open(NULL);
+    dibs_lock *l = kit_lock(c, "a"), *fenced = NULL, *multi = NULL;
+    const char *good = "5f0c5d1e-0c5b-4b6e-8a39-6a1f8e0b7d11:1";
+    dibs_owner o = 0;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        WANT(dibs_lock_adopt(l, bad[i], NULL, &o), DIBS_ERR_INVALID);
+    WANT(dibs_lock_adopt(l, NULL, NULL, &o), DIBS_ERR_INVALID);
+    WANT(dibs_lock_adopt(NULL, good, NULL, &o), DIBS_ERR_INVALID);
+    WANT(dibs_lock_adopt(l, good, NULL, NULL), DIBS_ERR_INVALID);
+    WANT(dibs_lock_adopt(l, good, DIBS_LOCK_OPTS(.lease_ms = 1), &o),
+         DIBS_ERR_INVALID);
+    WANT(dibs_lock_adopt(l, good, DIBS_LOCK_OPTS(.owner = 1), &o),
+         DIBS_ERR_INVALID);
+    WANT(dibs_lock_adopt(l, good, NULL, &o), DIBS_ERR_NOT_OWNER);
+    FINE(dibs_fenced_lock_new(c, "f", &fenced));
+    WANT(dibs_lock_adopt(fenced, good, NULL, &o), DIBS_ERR_INVALID);
+    FINE(dibs_multi_lock_new((dibs_lock *[]){l}, 1, &multi));
+    WANT(dibs_lock_adopt(multi, good, NULL, &o), DIBS_ERR_INVALID);
+    WANT(dibs_lock_extend(multi, NULL), DIBS_ERR_INVALID);
+    ts_ok(srv, "SET a x");
+    WANT(dibs_lock_adopt(l, good, NULL, &o), DIBS_ERR_WRONGTYPE);
+    ts_ok(srv, "DEL a");
+    FINE(dibs_lock_acquire(l, NULL));
+    WANT(dibs_lock_release(l, DIBS_LOCK_OPTS(.leave = true, .keep_ms = 5)),
+         DIBS_ERR_INVALID);
+    FINE(dibs_lock_release(l, NULL));
+    dibs_lock_free(multi);
+    dibs_lock_free(fenced);
+    dibs_lock_free(l);
+    kit_close(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        KIT_TEST(test_every_kind_changes_hands),
+        KIT_TEST(test_is_renewed),
+        KIT_TEST(test_close_releases_what_was_adopted),
+        KIT_TEST(test_loss_is_told),
+        KIT_TEST(test_other_readers_stay),
+        KIT_TEST(test_strangers_hold_is_not_adopted),
+        KIT_TEST(test_who_left_goes_by_another_name),
+        KIT_TEST(test_nested_is_left_once),
+        KIT_TEST(test_group_is_left),
+        KIT_TEST(test_extend),
+        KIT_TEST(test_lost_reply),
+        KIT_TEST(test_bad_input),
+    };
+
+    return KIT_RUN("adopt", tests);
+}
