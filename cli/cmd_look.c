@@ -24,6 +24,8 @@
 #include "exits.h"
 #include "look.h"
 
+#define EXIT_FREE 1 /* info -q */
+
 #define LINE_MAX_BYTES                                                         \
     (DIBS_OWNER_MAX * 4 + WHO_TEXT_MAX + 128) /* a byte may be \xff */
 
@@ -311,7 +313,8 @@ static dibs_err info_text(const struct look *k, const struct seen *s,
     return DIBS_OK;
 }
 
-static dibs_err info_show(const struct args *a, struct look *k)
+/* -q without --json: only the exit code tells, and less is asked. */
+static dibs_err info_show(const struct args *a, struct look *k, bool *locked)
 {
     struct seen s = {.name = (char *)a->words[0],
                      .len = strlen(a->words[0]),
@@ -320,6 +323,9 @@ static dibs_err info_show(const struct args *a, struct look *k)
     struct crowd all = {.n = 0};
     dibs_err err = k->l ? look_info(k, &s) : DIBS_OK;
 
+    *locked = s.info.locked;
+    if (a->quiet && !a->json)
+        return err;
     if (err == DIBS_OK && k->l)
         err = look_count(k->c, &s);
     if (err == DIBS_OK && k->l)
@@ -334,13 +340,16 @@ static dibs_err info_show(const struct args *a, struct look *k)
 
 int cmd_info(const struct args *a)
 {
+    bool locked = false;
     struct look k;
     int code = look_open_lock(a, &k);
 
     if (code == EXIT_FINE) {
-        dibs_err err = info_show(a, &k);
+        dibs_err err = info_show(a, &k, &locked);
         if (err != DIBS_OK)
             code = look_failed(a->words[0], err);
+        else if (a->quiet && !locked)
+            code = EXIT_FREE;
     }
     look_close(&k);
     return out_finish(code);

@@ -37,6 +37,20 @@ ran 0 dibs info a
 has stdout 'holds    3' "$out"
 has stdout 'lease    59 min 59 s left, unless it is renewed' "$out"
 
+case_is 'info -q: the exit code tells'
+ran 0 dibs info -q a
+same stdout '' "$out"
+same stderr '' "$err"
+ran 0 dibs -q info --json a
+has stdout '"locked":true' "$out"
+ran 1 dibs info -q nothing-here
+same stdout '' "$out"
+same stderr '' "$err"
+ran 1 dibs info -q --json nothing-here
+has stdout '"locked":false' "$out"
+ran 69 dibs info -q -u "unix://$T/none.sock" a
+has stderr 'none.sock' "$err"
+
 case_is 'data of an application is no lock'
 redis s del a >/dev/null
 redis s hset user:1 name bob >/dev/null
