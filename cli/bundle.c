@@ -280,35 +280,46 @@ static bool read_member(struct bundle *b, size_t i, dibs_owner owner,
     return b->group && dibs_lock_members(b->l, i, owner, m) == DIBS_OK;
 }
 
-static void describe_blocker(dibs_lock *l, const char *name, char *text,
-                             size_t size, dibs_lock_info *info)
+/* Of a quorum each member has a client of its own. */
+static dibs_client *member_client(const struct bundle *b, size_t member)
 {
-    char span[OUT_SPAN_MAX];
+    return b->clients[b->n_clients > 1 ? member : 0];
+}
 
-    if (dibs_lock_info_get(l, info) != DIBS_OK || !info->locked)
+/* A member, and its name if there are others. */
+static void describe_blocker(struct bundle *b, size_t member, const char *name,
+                             char *text, size_t size, struct holder_seen *by)
+{
+    const dibs_lock_info *info = &by->info;
+    const char *owner = info->owner;
+    char span[OUT_SPAN_MAX], who[WHO_TEXT_MAX];
+
+    if (dibs_lock_info_get(b->members[member], &by->info) != DIBS_OK ||
+        !info->locked)
         return;
+    who_ask(member_client(b, member), &owner, &by->who, 1);
     snprintf(text, size,
-             info->ttl_ms < 0 ? "%s%sheld by %s, %s"
-                              : "%s%sheld by %s, lease ends in %s unless it is "
-                                "renewed",
-             name, *name ? " is " : "", info->owner,
+             info->ttl_ms < 0 ? "%s%sheld by %s%s, %s"
+                              : "%s%sheld by %s%s, lease ends in %s unless it "
+                                "is renewed",
+             name, *name ? " is " : "", info->owner, who_behind(&by->who, who),
              info->ttl_ms < 0 ? "lease without end"
                               : out_span(info->ttl_ms, span));
 }
 
 void bundle_blocker(struct bundle *b, dibs_owner owner, char *text, size_t size,
-                    dibs_lock_info *info)
+                    struct holder_seen *by)
 {
     dibs_member m;
 
     *text = '\0';
     if (!b->group) {
-        describe_blocker(b->l, "", text, size, info);
+        describe_blocker(b, 0, "", text, size, by);
         return;
     }
     for (size_t i = 0; i < b->n_members && !*text; i++)
         if (read_member(b, i, owner, &m) && m.verdict == DIBS_ERR_BUSY)
-            describe_blocker(b->members[i], m.name, text, size, info);
+            describe_blocker(b, i, m.name, text, size, by);
 }
 
 static const char *verdict_word(const dibs_member *m)

@@ -14,6 +14,7 @@
 #include "args.h"
 #include "outer.h"
 #include "target.h"
+#include "who.h"
 
 #define BUNDLE_MAX 64 /* names, or servers */
 
@@ -48,10 +49,16 @@ void bundle_pump(struct bundle *b);
 void bundle_owner(struct bundle *b, dibs_owner owner,
                   char text[DIBS_OWNER_MAX]);
 
+/* A lock that is held, and who holds it. */
+struct holder_seen {
+    dibs_lock_info info;
+    struct who who;
+};
+
 /* Who holds what we wanted, "" if that is not known; and what the server says
  * about that lock. */
 void bundle_blocker(struct bundle *b, dibs_owner owner, char *text, size_t size,
-                    dibs_lock_info *info);
+                    struct holder_seen *by);
 /* -v: what became of each member. Nothing for a single lock. */
 void bundle_tell(struct bundle *b, dibs_owner owner);
 /* The same as an array of JSON objects. */

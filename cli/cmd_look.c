@@ -24,7 +24,112 @@
 #include "exits.h"
 #include "look.h"
 
-#define LINE_MAX_BYTES (DIBS_OWNER_MAX * 4 + 128) /* a byte may be \xff */
+#define EXIT_FREE 1 /* info -q */
+
+#define LINE_MAX_BYTES                                                         \
+    (DIBS_OWNER_MAX * 4 + WHO_TEXT_MAX + 128) /* a byte may be \xff */
+
+/* ---- all who have a part in it ----------------------------------------- */
+
+/* Holders first, then the queue. All are read before anything is printed, so
+ * that one question tells who they are. */
+struct person {
+    char *owner;
+    bool waits;
+    dibs_mode mode;
+    int64_t holds;
+    int64_t remaining_ms;
+    size_t place;
+};
+
+struct crowd {
+    struct person *rows;
+    struct who *who; /* of each row */
+    size_t n, room;
+    bool failed; /* no memory */
+};
+
+static bool crowd_add(struct crowd *all, const char *owner, struct person p)
+{
+    if (all->n == all->room) {
+        size_t room = all->room > 0 ? 2 * all->room : 16;
+        struct person *rows = reallocarray(all->rows, room, sizeof *rows);
+
+        all->failed |= !rows;
+        all->rows = rows ? rows : all->rows;
+        all->room = rows ? room : all->room;
+    }
+    p.owner = all->failed ? NULL : strdup(owner);
+    all->failed |= !p.owner;
+    if (!all->failed)
+        all->rows[all->n++] = p;
+    return !all->failed;
+}
+
+static bool add_holder(const char *owner, dibs_mode mode, int64_t holds,
+                       int64_t remaining_ms, void *arg)
+{
+    return crowd_add(arg, owner,
+                     (struct person){.mode = mode,
+                                     .holds = holds,
+                                     .remaining_ms = remaining_ms});
+}
+
+static bool add_waiter(size_t place, const char *owner, int64_t remaining_ms,
+                       void *arg)
+{
+    return crowd_add(arg, owner,
+                     (struct person){.waits = true,
+                                     .place = place,
+                                     .remaining_ms = remaining_ms});
+}
+
+static dibs_err crowd_name(struct crowd *all, dibs_client *c)
+{
+    const char **owners = calloc(all->n + 1, sizeof *owners);
+
+    all->who = calloc(all->n + 1, sizeof *all->who);
+    for (size_t i = 0; owners && i < all->n; i++)
+        owners[i] = all->rows[i].owner;
+    if (owners && all->who)
+        who_ask(c, owners, all->who, all->n);
+    else
+        all->failed = true;
+    free(owners);
+    return all->failed ? DIBS_ERR_NOMEM : DIBS_OK;
+}
+
+static dibs_err crowd_read(struct crowd *all, const struct look *k,
+                           const struct seen *s)
+{
+    const dibs_lock_info *i = &s->info;
+    dibs_err err = DIBS_OK;
+
+    if (i->locked && i->mode == DIBS_MODE_EXCLUSIVE)
+        add_holder(i->owner, i->mode, i->holds, i->ttl_ms, all);
+    else if (i->locked)
+        err = dibs_lock_holders(k->l, add_holder, all);
+    if (err == DIBS_OK && i->waiters > 0)
+        err = dibs_lock_queue(k->l, add_waiter, all);
+    return err == DIBS_OK ? crowd_name(all, k->c) : err;
+}
+
+static void crowd_free(struct crowd *all)
+{
+    for (size_t i = 0; i < all->n; i++)
+        free(all->rows[i].owner);
+    free(all->rows);
+    free(all->who);
+}
+
+/* Of the one owner that stands for all. */
+static void find_who(const struct crowd *all, struct seen *s)
+{
+    for (size_t i = 0; i < all->n; i++)
+        if (!all->rows[i].waits &&
+            strcmp(all->rows[i].owner, s->info.owner) == 0)
+            s->who = all->who[i];
+}
 
 /* ---- as text ----------------------------------------------------------- */
 
@@ -35,44 +140,33 @@ static void print_row(bool colored, const char *key, const char *value)
 }
 
 /* Readers, each with its time, and the writer. */
-static bool print_holder(const char *owner, dibs_mode mode, int64_t holds,
-                         int64_t remaining_ms, void *arg)
+static void print_holder(bool colored, const struct person *p,
+                         const struct who *w)
 {
-    char span[OUT_SPAN_MAX], text[LINE_MAX_BYTES];
-    char *shown = out_printable(owner, strlen(owner));
+    char span[OUT_SPAN_MAX], text[LINE_MAX_BYTES], who[WHO_TEXT_MAX];
+    char *shown = out_printable(p->owner, strlen(p->owner));
 
-    snprintf(text, sizeof text, "%s, %" PRId64 " %s, lease %s",
-             shown ? shown : "?", holds, holds == 1 ? "hold" : "holds",
-             remaining_ms == -2 ? "over" : look_left(remaining_ms, span));
-    print_row(*(bool *)arg, mode == DIBS_MODE_WRITE ? "writer" : "reader",
-              text);
+    snprintf(text, sizeof text, "%s%s, %" PRId64 " %s, lease %s",
+             shown ? shown : "?", who_behind(w, who), p->holds,
+             p->holds == 1 ? "hold" : "holds",
+             p->remaining_ms == -2 ? "over" : look_left(p->remaining_ms, span));
+    print_row(colored, p->mode == DIBS_MODE_WRITE ? "writer" : "reader", text);
     free(shown);
-    return true;
 }
 
-struct queue_text {
-    bool colored;
-    size_t shown;
-};
-
-static bool print_waiter(size_t place, const char *owner, int64_t remaining_ms,
-                         void *arg)
+static void print_waiter(bool colored, const struct person *p,
+                         const struct who *w)
 {
-    struct queue_text *q = arg;
-    char span[OUT_SPAN_MAX], text[LINE_MAX_BYTES];
-    char *shown = out_printable(owner, strlen(owner));
+    char span[OUT_SPAN_MAX], text[LINE_MAX_BYTES], who[WHO_TEXT_MAX];
+    char *shown = out_printable(p->owner, strlen(p->owner));
+    bool silent = p->remaining_ms < 0;
 
-    q->shown++;
-    if (remaining_ms < 0)
-        snprintf(text, sizeof text, "%zu. %s, without a sign of life",
-                 place + 1, shown ? shown : "?");
-    else
-        snprintf(text, sizeof text,
-                 "%zu. %s, keeps its place %s without a sign of life",
-                 place + 1, shown ? shown : "?", out_span(remaining_ms, span));
-    print_row(q->colored, "waits", text);
+    snprintf(text, sizeof text, "%zu. %s%s, %s%s%swithout a sign of life",
+             p->place + 1, shown ? shown : "?", who_behind(w, who),
+             silent ? "" : "keeps its place ",
+             silent ? "" : out_span(p->remaining_ms, span), silent ? "" : " ");
+    print_row(colored, "waits", text);
     free(shown);
-    return true;
 }
 
 /* The number of those who wait without a queue; if there are none, nothing is
@@ -89,18 +183,17 @@ static void print_waiting(bool colored, const struct seen *s)
 }
 
 /* What the first lines do not have: all readers, all waiters. */
-static dibs_err print_more(dibs_lock *l, const struct seen *s)
+static void print_crowd(const struct crowd *all, const struct seen *s)
 {
-    struct queue_text q = {.colored = out_colored(stdout)};
-    dibs_err err = DIBS_OK;
+    bool colored = out_colored(stdout);
 
-    if (s->info.locked && s->info.mode != DIBS_MODE_EXCLUSIVE)
-        err = dibs_lock_holders(l, print_holder, &q.colored);
-    if (err == DIBS_OK && s->info.waiters > 0)
-        err = dibs_lock_queue(l, print_waiter, &q);
-    if (err == DIBS_OK)
-        print_waiting(q.colored, s);
-    return err;
+    for (size_t i = 0; i < all->n; i++) {
+        if (all->rows[i].waits)
+            print_waiter(colored, &all->rows[i], &all->who[i]);
+        else if (s->info.mode != DIBS_MODE_EXCLUSIVE)
+            print_holder(colored, &all->rows[i], &all->who[i]);
+    }
+    print_waiting(colored, s);
 }
 
 static void print_info(const struct seen *s)
@@ -109,7 +202,7 @@ static void print_info(const struct seen *s)
     bool colored = out_colored(stdout);
     char *name = out_printable(s->name, s->len);
     char *owner = out_printable(i->owner, strlen(i->owner));
-    char span[OUT_SPAN_MAX], text[96];
+    char span[OUT_SPAN_MAX], text[96], who[WHO_TEXT_MAX];
 
     print_row(colored, "name", name ? name : "?");
     snprintf(text, sizeof text, "%s%s%s",
@@ -119,6 +212,8 @@ static void print_info(const struct seen *s)
     if (i->locked) {
         print_row(colored, "mode", look_mode(i->mode));
         print_row(colored, "owner", owner ? owner : "?");
+        if (s->who.known)
+            print_row(colored, "who", who_text(&s->who, who));
         snprintf(text, sizeof text, "%" PRId64, i->holds);
         print_row(colored, "holds", text);
         snprintf(text, sizeof text,
@@ -140,42 +235,50 @@ static void json_time(struct json *j, const char *key, int64_t ms)
         json_null(j, key);
 }
 
-static bool json_holder(const char *owner, dibs_mode mode, int64_t holds,
-                        int64_t remaining_ms, void *arg)
+static void json_holder(struct json *j, const struct person *p,
+                        const struct who *w)
 {
     struct json item;
 
-    if (remaining_ms == -2) /* over: it does not hold it any more */
-        return true;
-    json_list_next(arg, &item);
-    json_text(&item, "owner", owner);
-    json_text(&item, "mode", look_mode(mode));
-    json_int(&item, "holds", holds);
-    json_time(&item, "ttl_ms", remaining_ms);
+    json_list_next(j, &item);
+    json_text(&item, "owner", p->owner);
+    who_json(&item, w);
+    json_text(&item, "mode", look_mode(p->mode));
+    json_int(&item, "holds", p->holds);
+    json_time(&item, "ttl_ms", p->remaining_ms);
     json_close(&item);
-    return true;
 }
 
-static bool json_waiter(size_t place, const char *owner, int64_t remaining_ms,
-                        void *arg)
+static void json_waiter(struct json *j, const struct person *p,
+                        const struct who *w)
 {
     struct json item;
 
-    json_list_next(arg, &item);
-    json_int(&item, "place", (int64_t)place + 1);
-    json_text(&item, "owner", owner);
-    json_time(&item, "remaining_ms", remaining_ms);
+    json_list_next(j, &item);
+    json_int(&item, "place", (int64_t)p->place + 1);
+    json_text(&item, "owner", p->owner);
+    who_json(&item, w);
+    json_time(&item, "remaining_ms", p->remaining_ms);
     json_close(&item);
-    return true;
+}
+
+/* A holder whose lease is over does not hold it any more. */
+static void json_people(struct json *j, const struct crowd *all, bool waits)
+{
+    for (size_t i = 0; i < all->n; i++) {
+        const struct person *p = &all->rows[i];
+
+        if (p->waits == waits && (waits || p->remaining_ms != -2))
+            (waits ? json_waiter : json_holder)(j, p, &all->who[i]);
+    }
 }
 
 /* The whole object, or nothing. */
-static dibs_err info_json(const struct look *k, const struct seen *s)
+static dibs_err info_json(const struct look *k, const struct seen *s,
+                          const struct crowd *all)
 {
-    const dibs_lock_info *i = &s->info;
     struct out_text text;
     struct json j;
-    dibs_err err = DIBS_OK;
 
     if (!out_text_open(&text))
         return DIBS_ERR_NOMEM;
@@ -183,57 +286,71 @@ static dibs_err info_json(const struct look *k, const struct seen *s)
     look_json(&j, s);
     json_bool(&j, "private_server", k->private_url != NULL);
     json_list_open(&j, "holders");
-    if (i->locked && i->mode == DIBS_MODE_EXCLUSIVE)
-        json_holder(i->owner, i->mode, i->holds, i->ttl_ms, &j);
-    else if (i->locked)
-        err = dibs_lock_holders(k->l, json_holder, &j);
+    json_people(&j, all, false);
     json_list_close(&j);
     json_list_open(&j, "queue");
-    if (err == DIBS_OK && i->waiters > 0)
-        err = dibs_lock_queue(k->l, json_waiter, &j);
+    json_people(&j, all, true);
     json_list_close(&j);
     json_close(&j);
     putc('\n', text.f);
-    return out_text_print(&text, err);
+    return out_text_print(&text, DIBS_OK);
 }
 
 /* ---- info -------------------------------------------------------------- */
 
-static dibs_err info_text(const struct look *k, const struct seen *s)
+static dibs_err info_text(const struct look *k, const struct seen *s,
+                          const struct crowd *all)
 {
-    dibs_err err = DIBS_OK;
     char *text = NULL;
 
     print_info(s);
-    if (k->l)
-        err = print_more(k->l, s);
+    print_crowd(all, s);
     if (k->private_url &&
         asprintf(&text, "private, for this user on this machine: %s",
                  k->private_url) >= 0)
         print_row(out_colored(stdout), "server", text);
     free(text);
+    return DIBS_OK;
+}
+
+/* -q without --json: only the exit code tells, and less is asked. */
+static dibs_err info_show(const struct args *a, struct look *k, bool *locked)
+{
+    struct seen s = {.name = (char *)a->words[0],
+                     .len = strlen(a->words[0]),
+                     .info = DIBS_LOCK_INFO_INIT,
+                     .counted = !k->l}; /* nobody */
+    struct crowd all = {.n = 0};
+    dibs_err err = k->l ? look_info(k, &s) : DIBS_OK;
+
+    *locked = s.info.locked;
+    if (a->quiet && !a->json)
+        return err;
+    if (err == DIBS_OK && k->l)
+        err = look_count(k->c, &s);
+    if (err == DIBS_OK && k->l)
+        err = crowd_read(&all, k, &s);
+    if (err == DIBS_OK) {
+        find_who(&all, &s);
+        err = (a->json ? info_json : info_text)(k, &s, &all);
+    }
+    crowd_free(&all);
     return err;
 }
 
 int cmd_info(const struct args *a)
 {
-    struct seen s = {.name = (char *)a->words[0],
-                     .len = strlen(a->words[0]),
-                     .info = DIBS_LOCK_INFO_INIT};
+    bool locked = false;
     struct look k;
-    dibs_err err = DIBS_OK;
     int code = look_open_lock(a, &k);
 
-    if (code == EXIT_FINE && k.l)
-        err = look_info(&k, &s);
-    else
-        s.counted = true; /* nobody */
-    if (err == DIBS_OK && code == EXIT_FINE && k.l)
-        err = look_count(k.c, &s);
-    if (err == DIBS_OK && code == EXIT_FINE)
-        err = (a->json ? info_json : info_text)(&k, &s);
-    if (err != DIBS_OK)
-        code = look_failed(a->words[0], err);
+    if (code == EXIT_FINE) {
+        dibs_err err = info_show(a, &k, &locked);
+        if (err != DIBS_OK)
+            code = look_failed(a->words[0], err);
+        else if (a->quiet && !locked)
+            code = EXIT_FREE;
+    }
     look_close(&k);
     return out_finish(code);
 }
@@ -242,23 +359,21 @@ int cmd_info(const struct args *a)
 
 /* Only fair locks have a queue. For others it prints that, and how many wait.
  */
-static dibs_err queue_text(const struct args *a, struct look *k)
+static dibs_err queue_text(const struct args *a, struct look *k,
+                           const struct crowd *all)
 {
     struct seen s = {.name = (char *)a->words[0],
                      .len = strlen(a->words[0]),
                      .info = DIBS_LOCK_INFO_INIT};
-    struct queue_text q = {.colored = out_colored(stdout)};
-    dibs_err err = DIBS_OK;
+    dibs_err err = k->l ? look_count(k->c, &s) : DIBS_OK;
 
-    if (k->l)
-        err = dibs_lock_queue(k->l, print_waiter, &q);
-    if (err == DIBS_OK && k->l)
-        err = look_count(k->c, &s);
-    if (err != DIBS_OK || q.shown > 0)
+    for (size_t i = 0; err == DIBS_OK && i < all->n; i++)
+        print_waiter(out_colored(stdout), &all->rows[i], &all->who[i]);
+    if (err != DIBS_OK || all->n > 0)
         return err;
     if (s.counted && s.waiting > 0) {
         puts("no queue: only a fair lock has one");
-        print_waiting(q.colored, &s);
+        print_waiting(out_colored(stdout), &s);
     } else {
         puts(s.counted || !k->l
                  ? "nobody waits"
@@ -267,32 +382,41 @@ static dibs_err queue_text(const struct args *a, struct look *k)
     return DIBS_OK;
 }
 
-static dibs_err queue_json(const struct args *a, struct look *k)
+static dibs_err queue_json(const struct args *a, struct look *k,
+                           const struct crowd *all)
 {
     struct out_text text;
-    dibs_err err = DIBS_OK;
 
     (void)a;
+    (void)k;
     if (!out_text_open(&text))
         return DIBS_ERR_NOMEM;
     struct json j = {.f = text.f};
     putc('[', text.f);
-    if (k->l)
-        err = dibs_lock_queue(k->l, json_waiter, &j);
+    json_people(&j, all, true);
     fputs("]\n", text.f);
-    return out_text_print(&text, err);
+    return out_text_print(&text, DIBS_OK);
 }
 
 int cmd_queue(const struct args *a)
 {
+    struct crowd all = {.n = 0};
     struct look k;
     int code = look_open_lock(a, &k);
 
     if (code == EXIT_FINE) {
-        dibs_err err = (a->json ? queue_json : queue_text)(a, &k);
+        dibs_err err = DIBS_OK;
+
+        if (k.l)
+            err = dibs_lock_queue(k.l, add_waiter, &all);
+        if (err == DIBS_OK && k.l)
+            err = crowd_name(&all, k.c);
+        if (err == DIBS_OK)
+            err = (a->json ? queue_json : queue_text)(a, &k, &all);
         if (err != DIBS_OK)
             code = look_failed(a->words[0], err);
     }
+    crowd_free(&all);
     look_close(&k);
     return out_finish(code);
 }

@@ -3,7 +3,8 @@
  * cmd_ls.c - dibs ls: the locks that are held.
  *
  * All are read first, then sorted and shown: a scan of a server that changes
- * may see a lock twice. How many wait is asked for each, so only with --json.
+ * may see a lock twice. Who the owners are is asked once, for all of them. How
+ * many wait is asked for each, so only with --json.
  *
  * Thread  The first one.
  */
@@ -15,6 +16,8 @@
 
 #include "exits.h"
 #include "look.h"
+
+#define LEASE_WIDTH 11 /* if something follows */
 
 struct list {
     struct seen *rows;
@@ -96,7 +99,8 @@ static void list_text(const struct list *all)
     bool colored = out_colored(stdout);
     size_t name_w = 4, owner_w = 5;
     char **names = calloc(all->n + 1, sizeof *names);
-    char span[OUT_SPAN_MAX];
+    char span[OUT_SPAN_MAX], who[WHO_TEXT_MAX];
+    bool known = false;
 
     if (!names || all->n == 0)
         goto out;
@@ -104,27 +108,48 @@ static void list_text(const struct list *all)
         names[i] = out_printable(all->rows[i].name, all->rows[i].len);
         size_t w = names[i] ? strlen(names[i]) : 0;
         name_w = w > name_w ? w : name_w;
+        known |= all->rows[i].who.known;
         w = strlen(all->rows[i].info.owner);
         owner_w = w > owner_w ? w : owner_w;
     }
     name_w = name_w > 60 ? 60 : name_w;
-    printf("%s%-*s  %-*s  %5s  %-9s  %s%s\n", out_color(colored, COLOR_HEAD),
-           (int)name_w, "NAME", (int)owner_w, "OWNER", "HOLDS", "MODE", "LEASE",
-           out_color(colored, COLOR_PLAIN));
+    printf("%s%-*s  %-*s  %5s  %-9s  %-*s%s%s\n",
+           out_color(colored, COLOR_HEAD), (int)name_w, "NAME", (int)owner_w,
+           "OWNER", "HOLDS", "MODE", known ? LEASE_WIDTH : 0, "LEASE",
+           known ? "  WHO" : "", out_color(colored, COLOR_PLAIN));
     for (size_t i = 0; i < all->n; i++) {
         const dibs_lock_info *info = &all->rows[i].info;
         char *owner = out_printable(info->owner, strlen(info->owner));
 
-        printf("%-*s  %-*s  %5" PRId64 "  %-9s  %s\n", (int)name_w,
+        printf("%-*s  %-*s  %5" PRId64 "  %-9s  %-*s%s%s\n", (int)name_w,
                names[i] ? names[i] : "?", (int)owner_w, owner ? owner : "?",
                info->holds, look_mode(info->mode),
-               look_left(info->ttl_ms, span));
+               all->rows[i].who.known ? LEASE_WIDTH : 0,
+               look_left(info->ttl_ms, span),
+               all->rows[i].who.known ? "  " : "",
+               who_text(&all->rows[i].who, who));
         free(owner);
     }
 out:
     for (size_t i = 0; names && i < all->n; i++)
         free(names[i]);
     free(names);
+}
+
+/* Who has each of them. */
+static void name_all(dibs_client *c, struct list *all)
+{
+    const char **owners = calloc(all->n + 1, sizeof *owners);
+    struct who *found = calloc(all->n + 1, sizeof *found);
+
+    for (size_t i = 0; owners && found && i < all->n; i++)
+        owners[i] = all->rows[i].info.owner;
+    if (owners && found)
+        who_ask(c, owners, found, all->n);
+    for (size_t i = 0; owners && found && i < all->n; i++)
+        all->rows[i].who = found[i];
+    free(owners);
+    free(found);
 }
 
 /* Who waits for each of them. A user that may not ask about one lock may not
@@ -153,6 +178,8 @@ int cmd_ls(const struct args *a)
 
         if (err == DIBS_OK && !all.failed)
             sort_rows(&all);
+        if (err == DIBS_OK && !all.failed)
+            name_all(k.c, &all);
         if (err == DIBS_OK && a->json && !all.failed)
             err = count_all(k.c, &all);
         if (err != DIBS_OK || all.failed)

@@ -85,8 +85,10 @@ static int tell_not_taken(struct grip *g, dibs_err err)
 
 static int open_all(struct grip *g)
 {
+    char program[WHO_PART_MAX];
     dibs_client_opts opts = {
         .size = sizeof opts,
+        .client_name = program,
         .lease_ms = g->a->no_renew ? 0 : g->a->lease_ms,
         .fair_call_ms = g->a->fair_call_ms > 0 ? g->a->fair_call_ms : 0,
         .max_connections = 1,
@@ -96,6 +98,10 @@ static int open_all(struct grip *g)
     };
     int code = target_pick(g->a, &g->target);
 
+    who_program(g->a->argv    ? g->a->argv[0]
+                : g->a->shell ? "sh"
+                              : "dibs",
+                program);
     g->target.until = g->until;
     if (code == EXIT_FINE)
         code = bundle_open(&g->b, g->a, &g->target, &opts);
@@ -239,9 +245,11 @@ static int leave_line(struct grip *g)
 static int tell_busy(struct grip *g)
 {
     const char *name = g->a->words[0];
-    char blocker[512] = "";
-    dibs_lock_info info = DIBS_LOCK_INFO_INIT;
-    struct out_fact facts[4] = {{"waited_ms", NULL, time_now() - g->asked_at}};
+    char blocker[768] = "";
+    struct holder_seen by = {.info = DIBS_LOCK_INFO_INIT};
+    const dibs_lock_info *info = &by.info;
+    char who[WHO_TEXT_MAX];
+    struct out_fact facts[5] = {{"waited_ms", NULL, time_now() - g->asked_at}};
 
     g->busy = true;
     bundle_tell(&g->b, g->owner);
@@ -250,10 +258,12 @@ static int tell_busy(struct grip *g)
         return EXIT_FINE;
     }
     if (!g->a->quiet)
-        bundle_blocker(&g->b, g->owner, blocker, sizeof blocker, &info);
-    if (info.locked) {
-        facts[1] = (struct out_fact){"owner", info.owner, 0};
-        facts[2] = (struct out_fact){"left_ms", NULL, info.ttl_ms};
+        bundle_blocker(&g->b, g->owner, blocker, sizeof blocker, &by);
+    if (info->locked) {
+        facts[1] = (struct out_fact){"owner", info->owner, 0};
+        facts[2] = (struct out_fact){"left_ms", NULL, info->ttl_ms};
+        if (by.who.known)
+            facts[3] = (struct out_fact){"who", who_text(&by.who, who), 0};
     }
     out_tell_facts(OUT_WARN, "busy", facts, "%s is taken%s%s", name,
                    *blocker ? ": " : "", blocker);

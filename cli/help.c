@@ -113,6 +113,8 @@ static const struct {
     unsigned commands;
     const char *option, *help;
 } other_words[] = {
+    {CMD_INFO, "quiet",
+     "Print errors only; the exit code tells: 0 held, 1 free."},
     {CMD_DOCTOR, "lease",
      "The lease that your locks will have. It is compared with the server's "
      "uptime. Default 30s."},

@@ -115,6 +115,7 @@ void look_json(struct json *j, const struct seen *s)
     json_bool(j, "locked", i->locked);
     json_text(j, "mode", i->locked ? look_mode(i->mode) : NULL);
     json_text(j, "owner", i->locked ? i->owner : NULL);
+    who_json(j, &s->who);
     json_int(j, "owners", (int64_t)i->owners);
     json_int(j, "holds", i->holds);
     if (i->locked && i->ttl_ms >= 0)

@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include "args.h"
+#include "who.h"
 
 /* Where we look. */
 struct look {
@@ -33,6 +34,7 @@ struct seen {
     char *name;
     size_t len;
     dibs_lock_info info;
+    struct who who; /* the owner in info */
     bool counted;   /* the next two are known */
     size_t queued;  /* in the queue of a fair lock */
     size_t waiting; /* clients that wait for one without a queue */

@@ -9,13 +9,16 @@
  *
  * Asking  The server is asked who has it every two seconds, never more often
  *         and never before the last answer. Of several locks one is asked
- *         about: the one that was held the last time, else the next.
+ *         about: the one that was held the last time, else the next. If its
+ *         owner is another one than the last time, the server is also asked
+ *         who that is.
  *
  * Thread  The first one.
  */
 #include "waiting.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "progress.h"
 #include "times.h"
@@ -25,12 +28,21 @@
 #define SHOW_MS  1000
 #define TELL_MS  60000
 
+/* Its age grows while we wait. */
+static struct who holder_now(const struct waiting *w)
+{
+    struct who who = w->who;
+
+    who.age_ms += time_now() - w->who_at;
+    return who;
+}
+
 static void describe_holder(const struct waiting *w, char *text, size_t size)
 {
     const dibs_lock_info *i = &w->info;
     const char *name = "";
     dibs_member m = DIBS_MEMBER_INIT;
-    char left[OUT_SPAN_MAX];
+    char left[OUT_SPAN_MAX], who[WHO_TEXT_MAX];
 
     text[0] = '\0';
     if (!i->locked)
@@ -38,8 +50,11 @@ static void describe_holder(const struct waiting *w, char *text, size_t size)
     if (w->b->group &&
         dibs_lock_members(w->b->l, w->member, w->b->owner, &m) == DIBS_OK)
         name = m.name;
-    int n = snprintf(text, size, ": %.200s%sheld by %s", name,
-                     *name ? " is " : "", i->owner);
+    struct who now = holder_now(w);
+    bool short_form = w->terminal && now.known;
+    int n = snprintf(text, size, ": %.200s%sheld by %s%s", name,
+                     *name ? " is " : "", short_form ? "" : i->owner,
+                     (short_form ? who_text : who_behind)(&now, who));
     if (i->owners > 1)
         n += snprintf(text + n, size - (size_t)n, " and %zu more",
                       i->owners - 1);
@@ -51,36 +66,60 @@ static void describe_holder(const struct waiting *w, char *text, size_t size)
 static void show_state(struct waiting *w)
 {
     int64_t waited = time_now() - w->since;
-    char who[512], line[2048], span[OUT_SPAN_MAX];
-    struct out_fact facts[4] = {{"waited_ms", NULL, waited}};
+    char held[768], line[2048], span[OUT_SPAN_MAX], who[WHO_TEXT_MAX];
+    struct who now = holder_now(w);
+    struct out_fact facts[5] = {{"waited_ms", NULL, waited}};
 
-    describe_holder(w, who, sizeof who);
+    describe_holder(w, held, sizeof held);
     if (w->info.locked) {
         facts[1] = (struct out_fact){"owner", w->info.owner, 0};
         facts[2] = (struct out_fact){"left_ms", NULL, w->info.ttl_ms};
+        if (now.known)
+            facts[3] = (struct out_fact){"who", who_text(&now, who), 0};
     }
     out_span(waited, span);
     if (!w->terminal) {
         out_tell_facts(OUT_INFO, "waiting", facts, "waited %s for %s%s", span,
-                       w->a->words[0], who);
+                       w->a->words[0], held);
         return;
     }
     snprintf(line, sizeof line, "dibs: waited %s for %.300s%s", span,
-             w->a->words[0], who);
+             w->a->words[0], held);
     progress_show(line);
 }
 
-static void on_info(dibs_err err, const dibs_lock_info *info, void *arg)
+/* The last answer: now it is known as well as it can be. */
+static void on_who(dibs_err err, const dibs_who *who, void *arg)
 {
     struct waiting *w = arg;
 
     w->asked = false;
-    w->info.locked = err == DIBS_OK && info->locked;
-    if (w->info.locked)
+    who_copy(&w->who, err == DIBS_OK ? who : NULL);
+    w->who_at = time_now();
+    if (w->on)
+        show_state(w);
+}
+
+/* Who the owner is, is asked once for each owner. */
+static void on_info(dibs_err err, const dibs_lock_info *info, void *arg)
+{
+    struct waiting *w = arg;
+    bool held = err == DIBS_OK && info->locked;
+    bool same = held && w->info.locked && w->who.known &&
+                strcmp(w->info.owner, info->owner) == 0;
+
+    w->asked = false;
+    w->info.locked = held;
+    if (held)
         w->info = *info;
     else
         w->member++;
-    if (w->on)
+    if (!same)
+        w->who = (struct who){.known = false};
+    if (held && !same && w->on)
+        w->asked = dibs_lock_who_async(w->b->members[w->member], info->owner,
+                                       on_who, w) == DIBS_OK;
+    if (w->on && !w->asked)
         show_state(w);
 }
 

@@ -20,6 +20,8 @@ struct waiting {
     int64_t ask_at, show_at, pause_ms;
     size_t member; /* whom we ask about */
     dibs_lock_info info;
+    struct who who; /* the owner in info; as of who_at */
+    int64_t who_at;
 };
 
 void waiting_begin(struct waiting *w, const struct args *a, struct bundle *b,

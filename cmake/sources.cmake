@@ -31,9 +31,11 @@ set(DIBS_SOURCES
   src/client/callback.c
   src/client/topology.c
   src/client/node.c
+  src/client/who.c
   src/client/options.c
   src/client/client.c
   src/client/query.c
+  src/client/who_ask.c
   src/lock/kind.c
   src/lock/kind_basic.c
   src/lock/kind_fair.c
@@ -67,6 +69,7 @@ set(DIBS_SOURCES
   src/lock/look.c
   src/lock/list.c
   src/lock/listeners.c
+  src/lock/lock_who.c
   src/group/group.c
   src/group/identity.c
   src/group/pause.c

@@ -184,7 +184,8 @@ typedef struct dibs_client_opts {
     bool lazy;                  /* open without waiting for a connection */
     const char *user;           /* instead of the URL's; NULL = the URL's */
     const char *password;       /* instead of the URL's; NULL = the URL's */
-    const char *client_name;    /* for CLIENT LIST; NULL = "dibs" */
+    const char *client_name;    /* for CLIENT LIST; NULL = the program.
+                                   Connections are dibs/UUID/HOST/PID/NAME */
     dibs_event_cb on_event;     /* may be NULL */
     void *event_arg;
     int64_t fair_wait_ms; /* fair locks: how long a waiter that shows no
@@ -684,6 +685,32 @@ DIBS_API DIBS_MUST dibs_err dibs_client_list(dibs_client *c,
                                              const char *pattern,
                                              dibs_list_fn fn, void *arg);
 
+/* Who an owner is, as its connections are named. The texts are cut to 64 bytes,
+ * and what is not printable ASCII in them is '?'. */
+typedef struct dibs_who {
+    const char *host, *program; /* program: or the client_name of its client */
+    const char *address;        /* from where the server sees it */
+    int64_t pid;
+    int64_t age_ms; /* of its oldest connection */
+} dibs_who;
+
+/* Calls fn for those of the owners (texts as dibs_lock_info has them) that are
+ * known; index is the place in owners. Known are clients of dibs that are
+ * connected to the server. Redisson's are not: nothing connects their owners
+ * with their connections. What a client says of itself is not proved. One
+ * CLIENT LIST answers for all owners; in a cluster one of each node, until all
+ * are known. fn runs on the calling thread and returns false to stop.
+ *
+ * OK      fn was called for those that are known.
+ * AUTH    The right to CLIENT LIST is missing.
+ * others  As of dibs_lock_info_get.
+ */
+typedef bool (*dibs_who_fn)(size_t index, const dibs_who *who, void *arg);
+DIBS_API DIBS_MUST dibs_err dibs_client_who(dibs_client *c,
+                                            const char *const owners[],
+                                            size_t count, dibs_who_fn fn,
+                                            void *arg);
+
 /* What a check of dibs_client_doctor found. */
 typedef enum dibs_verdict {
     DIBS_VERDICT_OK = 0,
@@ -719,6 +746,9 @@ typedef void (*dibs_force_cb)(dibs_err err, bool was_locked, void *arg);
 typedef void (*dibs_info_cb)(dibs_err err, const dibs_lock_info *info,
                              void *arg);
 
+/* who: NULL if the owner is not known; valid during the call. */
+typedef void (*dibs_who_cb)(dibs_err err, const dibs_who *who, void *arg);
+
 DIBS_API DIBS_MUST dibs_err dibs_lock_acquire_async(dibs_lock *l,
                                                     const dibs_lock_opts *opts,
                                                     dibs_cb cb, void *arg);
@@ -734,6 +764,10 @@ DIBS_API DIBS_MUST dibs_err dibs_lock_force_release_async(dibs_lock *l,
 DIBS_API DIBS_MUST dibs_err dibs_lock_info_get_async(dibs_lock *l,
                                                      dibs_info_cb cb,
                                                      void *arg);
+/* The twin of dibs_client_who, for one owner: the server of this lock is asked.
+ */
+DIBS_API DIBS_MUST dibs_err dibs_lock_who_async(dibs_lock *l, const char *owner,
+                                                dibs_who_cb cb, void *arg);
 
 /* ---- semaphores --------------------------------------------------------- */
 

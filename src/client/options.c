@@ -11,6 +11,7 @@
 #include "base/args.h"
 #include "base/mem.h"
 #include "client/client.h"
+#include "client/who.h"
 
 #include <string.h>
 
@@ -134,6 +135,7 @@ static dibs_err target_set(dibs_client *c, const char *url,
 {
     struct dibs__target *to = &c->to;
     const char *why = "";
+    char name[DIBS__WHO_NAME_MAX];
     dibs_err err = dibs__url_parse(url, &to->url, &why);
 
     if (err == DIBS_ERR_INVALID) {
@@ -146,7 +148,8 @@ static dibs_err target_set(dibs_client *c, const char *url,
         o->command_timeout_ms ? o->command_timeout_ms : COMMAND_TIMEOUT_MS;
     to->connect_timeout_ms =
         o->connect_timeout_ms ? o->connect_timeout_ms : CONNECT_TIMEOUT_MS;
-    to->client_name = dibs__strdup(o->client_name ? o->client_name : "dibs");
+    dibs__who_name(c->id, o->client_name, name);
+    to->client_name = dibs__strdup(name);
     if (!to->client_name || !replace_text(&to->url.user, o->user) ||
         !replace_text(&to->url.password, o->password) ||
         !replace_text(&to->url.sentinel_user, o->sentinel_user) ||

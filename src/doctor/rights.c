@@ -31,6 +31,7 @@ enum group {
     RW,
     LIST,
     COUNTS,
+    WHO,
     ACKS,
     MOVES,
     GROUPS
@@ -49,6 +50,8 @@ static const struct {
     [LIST] = {"locks cannot be listed", DIBS_VERDICT_NOTE},
     [COUNTS] = {"how many wait for a plain or read-write lock is unknown",
                 DIBS_VERDICT_NOTE},
+    [WHO] = {"who an owner is (host, pid, program) is unknown",
+             DIBS_VERDICT_NOTE},
     [ACKS] = {"no acknowledgement by all replicas", DIBS_VERDICT_NOTE},
     [MOVES] = {"locks whose slot moves fail meanwhile", DIBS_VERDICT_WARNING},
 };
@@ -99,6 +102,7 @@ static const struct need needs[] = {
     {RW, "EXISTS %r", "EXISTS %t"},
     {LIST, "SCAN 0", "SCAN 0 COUNT 1"},
     {LIST, "HSCAN %k 0", "HSCAN %t 0"},
+    {WHO, "CLIENT LIST TYPE normal", "CLIENT LIST ID 1"},
     {ACKS, "ROLE", "ROLE"},
 };
 

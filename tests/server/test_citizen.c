@@ -319,7 +319,7 @@ static int connections(long long *newest)
     for (char *line = strtok_r(list, "\n", &save); line;
          line = strtok_r(NULL, "\n", &save)) {
         const char *id = strstr(line, "id=");
-        if (!id || !strstr(line, " name=dibs "))
+        if (!id || !strstr(line, " name=dibs/"))
             continue;
         n++;
         if (atoll(id + 3) > *newest)

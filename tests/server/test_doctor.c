@@ -310,6 +310,7 @@ static void test_doctor_rights(void **state)
     says("rights", NOTE, "no read-write locks");
     says("rights", NOTE, "SCAN, HSCAN: locks cannot be listed");
     says("rights", NOTE, "PUBSUB NUMSUB: how many wait");
+    says("rights", NOTE, "CLIENT LIST: who an owner is");
 
     ts_ok(srv, "ACL SETUSER jobs -hset -publish -client|kill");
     FINE(examine(c, NULL));

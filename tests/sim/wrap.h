@@ -119,6 +119,8 @@ int __wrap_close(int fd);
 int __wrap_getaddrinfo(const char *host, const char *port,
                        const struct addrinfo *want, struct addrinfo **out);
 void __wrap_freeaddrinfo(struct addrinfo *a);
+int __wrap_gethostname(char *name, size_t size);
+pid_t __wrap_getpid(void);
 
 void *__wrap_malloc(size_t n);
 void *__wrap_calloc(size_t n, size_t size);

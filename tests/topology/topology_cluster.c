@@ -177,6 +177,42 @@ static void looking(void **state)
     assert_int_equal(all_keys(), 0);
 }
 
+/* ---- who ---------------------------------------------------------------- */
+
+static bool know_far(size_t index, const dibs_who *who, void *arg)
+{
+    unsigned *known = arg;
+
+    if (strcmp(who->host, "far") == 0 && who->pid == (int64_t)index + 1)
+        *known |= 1u << index;
+    return true;
+}
+
+/* Each owner is connected to one node only, and each is found. */
+static void who_is_where(void **state)
+{
+    static const char *const owners[] = {
+        "00000000-0000-4000-8000-000000000001:1",
+        "00000000-0000-4000-8000-000000000002:1",
+        "00000000-0000-4000-8000-000000000003:1",
+    };
+    dibs_client *c = open_as(NULL, DIBS_PUBSUB_AUTO);
+    unsigned known = 0;
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        char name[80];
+
+        snprintf(name, sizeof name, "dibs/%.36s/far/%d/job", owners[i], i + 1);
+        ts_ok(top.node[i], "CLIENT SETNAME %s", name);
+    }
+    want("who", dibs_client_who(c, owners, 3, know_far, &known), DIBS_OK);
+    assert_int_equal(known, 7);
+    for (int i = 0; i < 3; i++)
+        ts_ok(top.node[i], "CLIENT SETNAME test");
+    dibs_client_free(c);
+}
+
 /* ---- wake-ups ---------------------------------------------------------- */
 
 static long long numsub(struct ts_server *s, bool sharded, const char *channel)
@@ -957,6 +993,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(endpoints),
         cmocka_unit_test(map_in_pieces),
         cmocka_unit_test(looking),
+        cmocka_unit_test(who_is_where),
         cmocka_unit_test(wake_ups),
         cmocka_unit_test(many_renewals),
         cmocka_unit_test(moved),

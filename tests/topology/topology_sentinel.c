@@ -315,7 +315,7 @@ static bool watched(struct ts_server *sentinel)
 
     for (char *line = text; line && *line; line += strcspn(line, "\n") + 1) {
         size_t len = strcspn(line, "\n");
-        yes |= memmem(line, len, " name=dibs ", 11) &&
+        yes |= memmem(line, len, " name=dibs/", 11) &&
                memmem(line, len, " sub=1 ", 7);
     }
     free(text);
