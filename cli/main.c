@@ -4,7 +4,8 @@
  *
  * Reading order: exits.h (what the codes mean), args.c (the command line; with
  * names.c, and hint.c for typing errors), cmd_run.c (the main job; it leads to
- * grip.c, child.c, supervise.c and guard.c), outer.c (runs inside of runs),
+ * grip.c, child.c, supervise.c, guard.c and will.c), outer.c (runs inside of
+ * runs), left.c and cmd_left.c (holds that outlive their process),
  * target.c, local.c and orphan.c (which server), events.c, waiting.c and
  * failure.c (the messages meanwhile and at the end), then the smaller commands.
  *

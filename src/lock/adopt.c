@@ -59,7 +59,7 @@ static bool parse_owner(const char *text, const char *end,
 }
 
 static dibs_err read_adopted(const dibs_lock *l, const char *text,
-                           struct dibs__owner_name *out)
+                             struct dibs__owner_name *out)
 {
     if (dibs__check_given("owner", text) != DIBS_OK)
         return dibs__lock_refuse(l);

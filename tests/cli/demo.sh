@@ -20,6 +20,7 @@ case_is 'from beginning to end'
 ran 0 "$demo" "$DIBS"
 same stderr '' "$err"
 has stdout 'Her command died with her' "$out"
+has stdout 'her guard gave the lock back' "$out"
 has stdout 'Her exit code is 80' "$out"
 has stdout 'locks:   0' "$out"
 has stdout 'stopped process' "$out"

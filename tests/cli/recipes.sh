@@ -217,6 +217,34 @@ for block in blocks/*.unit; do
     done_with "$block"
 done
 
+# Steps under a lock that no process holds.
+export LOCK
+for block in blocks/*.pipeline; do
+    for shell in dash bash; do
+        case_is "$shell: $(head -n 2 "$block" | tail -n 1)"
+        LOCK=deploy
+        in_shell $shell "$block"
+        same code 0 $?
+        same steps 'deploy.sh  <deploy> 1' "$(cat steps)"
+        free s deploy || fail 'is still held'
+    done
+    done_with "$block"
+done
+for block in blocks/*.unitsteps; do
+    case_is "$(grep ExecStartPre "$block")"
+    LOCK=reindex
+    : >steps
+    moved <"$block" | sed "s|/run/|$T/run.|" >unit
+    for step in ExecStartPre ExecStart ExecStopPost; do
+        sed -n "s/^$step=-\{0,1\}//p" unit >job
+        ran 0 sh job
+    done
+    same steps 'reindex  <reindex> 1' "$(cat steps)"
+    free s reindex || fail 'is still held'
+    done_with "$block"
+done
+unset LOCK
+
 for block in blocks/*.makefile; do
     case_is "$(head -n 1 "$block")"
     : >steps
