@@ -2,12 +2,24 @@
  *
  * main.c - the dibs command: picks the subcommand.
  *
- * Reading order: exits.h (what the codes mean), args.c (the command line; with
- * names.c, and hint.c for typing errors), cmd_run.c (the main job; it leads to
- * grip.c, child.c, supervise.c, guard.c and will.c), outer.c (runs inside of
- * runs), left.c and cmd_left.c (holds that outlive their process),
- * target.c, local.c and orphan.c (which server), events.c, waiting.c and
- * failure.c (the messages meanwhile and at the end), then the smaller commands.
+ * Reading order:
+ *
+ *   exits.h                    what the codes mean
+ *   args.c values.c names.c    the command line; help.c, hint.c for typing
+ *                              errors, complete.c for shells
+ *   settings.c target.c        which server; local.c starts a private one,
+ *                              orphan.c finds one that is out of reach
+ *   cmd_run.c                  the main job: bundle.c (which locks), grip.c
+ *                              (taking and keeping them), child.c, guard.c,
+ *                              signals.c, supervise.c
+ *   outer.c                    runs inside of runs
+ *   will.c                     what is released when dibs is killed
+ *   cmd_hold.c keeper.c        a lock without a command; for a script:
+ *                              watcher.c
+ *   left.c cmd_left.c          holds that outlive their process
+ *   out.c report.c             what is written; progress.c, waiting.c, events.c
+ *                              meanwhile, failure.c at the end
+ *   look.c cmd_*.c who.c       the smaller commands
  *
  * The command is a user of the library like any other: of its headers it
  * includes <dibs/dibs.h> and no more.
