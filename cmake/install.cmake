@@ -57,7 +57,8 @@ install(FILES ${DIBS_MAN_PAGES} ${dibs_man_links}
 
 # Documents, where their links to each other are right, and the examples, which
 # are a project of their own.
-install(FILES README.md CHANGELOG.md SECURITY.md LICENSE
+install(FILES README.md ARCHITECTURE.md CHANGELOG.md CONTRIBUTING.md
+  SECURITY.md LICENSE
   DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(DIRECTORY docs DESTINATION "${CMAKE_INSTALL_DOCDIR}"
   PATTERN man EXCLUDE)

@@ -38,7 +38,8 @@ lib=$(dirname "$(find "$prefix" -name libdibs.a)")
 for f in include/dibs/dibs.{h,hpp,cdef} include/dibs/cpp/lock.hpp "${lib#"$prefix"/}"/{libdibs.so,libdibs.so.0} \
     "${lib#"$prefix"/}"/{pkgconfig/dibs.pc,cmake/dibs/dibs-config.cmake} \
     share/man/man3/{dibs,dibs_lock,dibs_lock_acquire}.3 \
-    share/doc/dibs/{README.md,CHANGELOG.md,SECURITY.md,LICENSE}; do
+    share/doc/dibs/{README,ARCHITECTURE,CHANGELOG,CONTRIBUTING,SECURITY}.md \
+    share/doc/dibs/LICENSE; do
     [ -e "$prefix/$f" ] || fail "$f was not installed"
 done
 doc=$prefix/share/doc/dibs
