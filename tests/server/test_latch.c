@@ -134,6 +134,21 @@ static void test_latch_wakes_everybody(void **state)
 
 /* Who waits for a latch that opens by itself hears that it was not counted
  * down; others that wait for it are told, too. */
+/* A closed latch is asked for seldom: a waiter that asks in a circle would keep
+ * the server busy for nothing. */
+static void test_latch_waits_without_asking(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_latch *l = latch(c, 1);
+    long long before = ts_command_calls(srv, "evalsha");
+
+    (void)state;
+    WANT(dibs_latch_wait(l, DIBS_LATCH_OPTS(.wait_ms = 300)), DIBS_ERR_TIMEOUT);
+    assert_in_range(ts_command_calls(srv, "evalsha") - before, 1, 5);
+    FINE(dibs_latch_count_down(l, NULL, NULL));
+    tidy(c, l);
+}
+
 static void test_latch_deadline(void **state)
 {
     dibs_client *c = kit_open(NULL);
@@ -226,6 +241,7 @@ int main(void)
         KIT_TEST(test_latch_count_down),
         KIT_TEST(test_latch_tickets),
         KIT_TEST(test_latch_wakes_everybody),
+        KIT_TEST(test_latch_waits_without_asking),
         KIT_TEST(test_latch_deadline),
         KIT_TEST(test_latch_close_ends_waits),
         KIT_TEST(test_latch_inside_callback),
