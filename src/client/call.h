@@ -21,7 +21,7 @@ enum dibs__call_state {
 
 /* Longer than any number that comes with a lock, and the slash and the number
  * behind it. Of a longer text the end is lost. */
-#define DIBS__CALL_KEPT 32
+#define DIBS__CALL_KEPT 24
 
 /* Every command sent this way must be harmless when executed twice. Lives
  * inside whatever it is about; done comes exactly once, on io or, after
