@@ -428,6 +428,11 @@ static int check_script(struct keeper *k)
                  strerror(errno));
         return EXIT_USAGE;
     }
+    if (k->script.pid == SCRIPT_INIT && k->a->on_lost.kind != LOST_WARN)
+        out_tell(OUT_WARN, "usage",
+                 "process 1 cannot be killed: if %s is lost it is told by a "
+                 "signal, once, and must end by itself",
+                 k->a->words[0]);
     if (code == EXIT_FINE)
         code = local_folder(&lo);
     if (code == EXIT_FINE)

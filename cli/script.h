@@ -21,13 +21,17 @@ struct script {
     bool leads; /* a process group: then all of it is signaled */
 };
 
+/* The first process of a machine or container. The kernel keeps KILL from it,
+ * and its group cannot be named: -1 means all processes there are. */
+#define SCRIPT_INIT 1
+
 /* False and errno when there is no such process, or it is not ours to signal.
  */
 static inline bool script_open(struct script *s, pid_t pid)
 {
     s->pid = pid;
     s->fd = (int)syscall(SYS_pidfd_open, pid, 0);
-    s->leads = getpgid(pid) == pid;
+    s->leads = pid != SCRIPT_INIT && getpgid(pid) == pid;
     return s->fd >= 0 && syscall(SYS_pidfd_send_signal, s->fd, 0, NULL, 0) == 0;
 }
 

@@ -28,8 +28,7 @@ elseif wanted == '0' then
         return {0, 0}
     end
     redis.pcall('hdel', notes, '') -- a full server lets the rest pass then
-    open_latch(latch, notes, ARGV[4])
-    redis.call('hset', notes, request, '0')
+    redis.call('hset', notes, request, open_latch(latch, notes, ARGV[4]))
     return {1, 0}
 elseif left > 0 then
     return {0, left}

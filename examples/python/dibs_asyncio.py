@@ -103,8 +103,9 @@ class Lock:
         opts = options("dibs_lock_opts", wait_ms=wait_ms, lease_ms=lease_ms,
                        owner=owner, on_lost=on_lost, arg=arg)
 
-        def release():
-            call = Call(dibs.dibs_lock_release_async, self.handle, opts)
+        def release():  # wait_ms was for the acquire
+            call = Call(dibs.dibs_lock_release_async, self.handle,
+                        options("dibs_lock_opts", owner=owner))
             call.future.add_done_callback(lambda _: handles.discard(arg))
             return call.future
 
@@ -119,7 +120,10 @@ class Lock:
         try:
             err = await waiting.future
         except asyncio.CancelledError:
-            dibs.dibs_lock_cancel(self.handle, owner)
+            if waiting.future.cancelled():
+                dibs.dibs_lock_cancel(self.handle, owner)
+            else:  # it was answered just before, and this task did not run yet
+                late(waiting.future.result())
             raise
         if err != dibs.DIBS_OK:
             handles.discard(arg)

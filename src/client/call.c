@@ -244,8 +244,14 @@ void dibs__call_give_up(struct dibs__call *call, dibs_err err)
 
 void dibs__call_acked(struct dibs__call *call, dibs_err err, bool refused)
 {
-    struct dibs__reply reply = {.type = call->kept, .num = call->kept_num};
+    struct dibs__reply reply = {.type = call->kept};
 
+    if (reply.type == REPLY_TEXT) {
+        reply.text = call->kept_as.text;
+        reply.len = strlen(reply.text);
+    } else {
+        reply.num = call->kept_as.num;
+    }
     call->unacked = err != DIBS_OK;
     if (refused && call->explain)
         call->explain(call, err, call->s->why);
@@ -349,6 +355,22 @@ static bool try_again(struct dibs__call *call, const char *error)
     return false;
 }
 
+/* A reply ends with the next one: what is said of this one is copied. */
+static void keep_reply(struct dibs__call *call, const struct dibs__reply *reply)
+{
+    const size_t room = sizeof call->kept_as.text - 1;
+    size_t len = reply->len < room ? reply->len : room;
+
+    call->state = CALL_KEPT;
+    call->kept = (unsigned char)reply->type;
+    if (reply->type != REPLY_TEXT) {
+        call->kept_as.num = reply->num;
+        return;
+    }
+    memcpy(call->kept_as.text, reply->text, len);
+    call->kept_as.text[len] = 0;
+}
+
 static void judge_reply(struct dibs__req *req, dibs_err err,
                         const struct dibs__reply *reply)
 {
@@ -366,9 +388,7 @@ static void judge_reply(struct dibs__req *req, dibs_err err,
     if (err == DIBS_OK)
         DIBS_OF(req->cn, struct dibs__link, cn)->served = true;
     if (err == DIBS_OK && call->replicas && call->writes & 1u << reply->type) {
-        call->kept = reply->type;
-        call->kept_num = reply->num;
-        call->state = CALL_KEPT;
+        keep_reply(call, reply);
         call->s->acks.keep(call->s, call);
     } else if (err == DIBS_OK && reply->type != REPLY_ERROR) {
         dibs__server_works(call->s);

@@ -19,6 +19,10 @@ enum dibs__call_state {
     CALL_OVER     /* done was called, or is about to be */
 };
 
+/* Longer than any number that comes with a lock, and the slash and the number
+ * behind it. Of a longer text the end is lost. */
+#define DIBS__CALL_KEPT 24
+
 /* Every command sent this way must be harmless when executed twice. Lives
  * inside whatever it is about; done comes exactly once, on io or, after
  * dibs__call_direct, on the thread that called. */
@@ -36,10 +40,10 @@ struct dibs__call {
     unsigned expects; /* types the reply can have, a bit each; 0 = any */
     unsigned writes;  /* those that say there is something for replicas */
     int slot;         /* in a cluster: of its keys; -1: for that server */
-    bool quiet;       /* an error reply is no event */
     /* Told why, in words and with the server's address, just before done comes
      * with an error. May be NULL. Thread: io. */
     void (*explain)(struct dibs__call *call, dibs_err err, const char *why);
+    bool quiet; /* an error reply is no event */
 
     /* Known when done. */
     bool again;        /* it may have been executed before, too */
@@ -62,10 +66,15 @@ struct dibs__call {
     bool misfit;  /* it got a reply that cannot be its own */
     bool asking;  /* the server is about to take over the slot: say so */
     bool put_off; /* its deadline was, since others were before it (acks.c) */
+    /* The reply, while replicas are waited for: its type, and number or text.
+     */
+    unsigned char kept;
     unsigned tries, hops;
     dibs_err last;
-    enum dibs__reply_type kept; /* the reply, while replicas are waited for */
-    int64_t kept_num;
+    union {
+        int64_t num;
+        char text[DIBS__CALL_KEPT];
+    } kept_as;
 };
 
 /* OK       with the reply, never an error reply.

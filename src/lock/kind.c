@@ -445,11 +445,14 @@ void dibs__read_plain(enum dibs__verb verb, const struct dibs__reply *reply,
 
 int64_t dibs__number_in(const char *text, const char *end)
 {
-    const int64_t most = INT64_MAX / 10 - 1;
     int64_t n = 0;
 
-    for (; text < end && *text >= '0' && *text <= '9' && n < most; text++)
-        n = n * 10 + (*text - '0');
+    for (; text < end && *text >= '0' && *text <= '9'; text++) {
+        int digit = *text - '0';
+        if (n > (INT64_MAX - digit) / 10)
+            return INT64_MAX;
+        n = n * 10 + digit;
+    }
     return n;
 }
 

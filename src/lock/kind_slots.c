@@ -23,7 +23,7 @@ static void slots_read(enum dibs__verb verb, const struct dibs__reply *reply,
     if (out->verdict != VERDICT_TAKEN || reply->type != REPLY_TEXT)
         return;
     const char *slash = memchr(reply->text, '/', reply->len);
-    out->value++;
+    out->value += out->value < INT64_MAX;
     if (slash)
         out->total = dibs__number_in(slash + 1, reply->text + reply->len);
 }

@@ -203,6 +203,16 @@ static dibs_owner pick_hold(struct dibs__line *line, int64_t permits)
     return owner;
 }
 
+/* The release that picked it did not begin. */
+static void unpick_hold(struct dibs__line *line, dibs_owner owner)
+{
+    dibs__lock(&line->mu);
+    struct dibs__hold *h = dibs__hold_of(line, owner);
+    if (h)
+        h->picked = false;
+    dibs__unlock(&line->mu);
+}
+
 static dibs_err semaphore_release(dibs_semaphore *s,
                                   const dibs_semaphore_opts *opts, dibs_cb cb,
                                   void *arg)
@@ -220,7 +230,10 @@ static dibs_err semaphore_release(dibs_semaphore *s,
     dibs__client_leave(c);
     if (!sc.o.owner)
         return DIBS_ERR_NOT_OWNER;
-    return semaphore_run(s->l, &sc);
+    err = semaphore_run(s->l, &sc);
+    if (cb && err != DIBS_OK)
+        unpick_hold(s->l->line, sc.o.owner);
+    return err;
 }
 
 static dibs_err refuse_semaphore_cb(const dibs_semaphore *s)

@@ -163,6 +163,27 @@ has stderr "job is already held for process $$" "$err"
 ran 0 dibs release job
 gone job
 
+# In a container the script is often process 1 and leads its group. A signal to
+# that group would be one to every process there is.
+if unshare -rpf --mount-proc true 2>/dev/null; then
+    case_is 'a loss for process 1 signals nobody else'
+    cat >first.sh <<'SH'
+set -e
+trap 'echo told' TERM
+setsid sleep 1000 &
+other=$!
+dibs hold --for-pid $$ --lease 1s job
+redis-cli -s "$T/main.sock" del job >/dev/null
+wait $other || :
+kill -0 $other && echo alive
+SH
+    ran 0 env PATH="$T/path:$PATH" unshare -rpf --mount-proc setsid \
+        bash first.sh
+    same 'the other one' $'told\nalive' "$out"
+    has stderr 'process 1 cannot be killed' "$err"
+    rm -f "$T"/runtime/dibs/hold-1-* # its keeper was killed with it
+fi
+
 case_is 'wrong words'
 ran 80 dibs release job
 has stderr 'job is not held for this process, or not any more' "$err"

@@ -96,6 +96,22 @@ class Asyncio(kit.Test):
             await asyncio.sleep(0.002)
         self.assertEqual(kit.redis("EXISTS", "m"), "0")
 
+    @on_loop
+    async def test_canceled_once_dispatched(self, client, lock):
+        async def wait():
+            async with lock.held():
+                self.fail("was canceled")
+        task = asyncio.create_task(wait())
+        await asyncio.sleep(0)  # has asked
+        # The future gets its result, but the task does not run before cancel.
+        kit.wait_for(lambda: dibs.dibs_client_dispatch(client.handle) > 0)
+        task.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await task
+        while dibs_asyncio.handles:  # it is given back
+            await asyncio.sleep(0.002)
+        self.assertEqual(kit.redis("EXISTS", "m"), "0")
+
 
 if __name__ == "__main__":
     kit.main()

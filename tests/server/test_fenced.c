@@ -58,6 +58,25 @@ static void test_fenced_token_of_a_hold(void **state)
     tidy(c, l);
 }
 
+/* Another client may have counted as far as there are numbers. */
+static void test_fenced_largest_token(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_lock *l = fenced(c);
+
+    (void)state;
+    ts_ok(srv, "SET %s 9223372036854775805", TOKENS);
+    for (int64_t want = INT64_MAX - 1; want > 0; want++) {
+        FINE(dibs_lock_acquire(l, NULL));
+        assert_true(token_of(l, 0) == want);
+        FINE(dibs_lock_release(l, NULL));
+        if (want == INT64_MAX)
+            break;
+    }
+    WANT(dibs_lock_try(l, NULL), DIBS_ERR_SERVER);
+    tidy(c, l);
+}
+
 /* The server lost everything: the next token is larger all the same, and the
  * one of the hold that is lost can still be read. */
 static void test_fenced_token_after_data_loss(void **state)
@@ -288,6 +307,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         KIT_TEST(test_fenced_token_of_a_hold),
+        KIT_TEST(test_fenced_largest_token),
         KIT_TEST(test_fenced_token_after_data_loss),
         KIT_TEST(test_fenced_tokens_in_order),
         KIT_TEST(test_fenced_small_tokens),

@@ -134,6 +134,43 @@ static void test_latch_wakes_everybody(void **state)
 
 /* Who waits for a latch that opens by itself hears that it was not counted
  * down; others that wait for it are told, too. */
+/* A latch that is used again and again does not grow: what was noted is
+ * forgotten when nobody can send it again, and not before. */
+static void test_latch_forgets(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_latch *l = latch(c, 0);
+
+    (void)state;
+    for (int i = 0; i < 3000; i++)
+        ts_ok(srv, "HSET %s c:old:%d 5", NOTES, i);
+    ts_ok(srv, "HSET %s # 8 n:bob 4 s:old 5 c:young 6 @ %s", NOTES, "5 1000 0");
+    FINE(dibs_latch_set(l, 1, NULL, NULL));
+    /* #, @, the young one, and what has just been set. */
+    assert_int_equal(ts_hlen(srv, NOTES), 4);
+    assert_int_equal(ts_int(srv, "HEXISTS %s c:young", NOTES), 1);
+    for (int i = 0; i < 100; i++)
+        ts_ok(srv, "HSET %s c:new:%d 8", NOTES, i);
+    FINE(dibs_latch_count_down(l, NULL, NULL));
+    assert_int_equal(ts_hlen(srv, NOTES), 105);
+    tidy(c, l);
+}
+
+/* A closed latch is asked for seldom: a waiter that asks in a circle would keep
+ * the server busy for nothing. */
+static void test_latch_waits_without_asking(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_latch *l = latch(c, 1);
+    long long before = ts_command_calls(srv, "evalsha");
+
+    (void)state;
+    WANT(dibs_latch_wait(l, DIBS_LATCH_OPTS(.wait_ms = 300)), DIBS_ERR_TIMEOUT);
+    assert_in_range(ts_command_calls(srv, "evalsha") - before, 1, 5);
+    FINE(dibs_latch_count_down(l, NULL, NULL));
+    tidy(c, l);
+}
+
 static void test_latch_deadline(void **state)
 {
     dibs_client *c = kit_open(NULL);
@@ -226,6 +263,8 @@ int main(void)
         KIT_TEST(test_latch_count_down),
         KIT_TEST(test_latch_tickets),
         KIT_TEST(test_latch_wakes_everybody),
+        KIT_TEST(test_latch_forgets),
+        KIT_TEST(test_latch_waits_without_asking),
         KIT_TEST(test_latch_deadline),
         KIT_TEST(test_latch_close_ends_waits),
         KIT_TEST(test_latch_inside_callback),

@@ -171,6 +171,50 @@ static void test_replicas_async(void **state)
     kit_close(c);
 }
 
+/* What comes with a lock comes whole, though replicas are waited for. */
+static void test_replicas_with_a_number(void **state)
+{
+    const dibs_lock_opts *o = DIBS_LOCK_OPTS(.replicas = 2);
+    dibs_client *c = kit_open(DIBS_CLIENT_OPTS(.replicas = 2));
+    dibs_lock *fenced = NULL, *one = NULL, *two = NULL;
+    dibs_owner other = dibs_owner_new(c);
+    dibs_semaphore *s = NULL;
+    int64_t token = 0, slot = -1, left = 0;
+    bool fresh = false;
+
+    (void)state;
+    FINE(dibs_fenced_lock_new(c, "f", &fenced));
+    FINE(dibs_lock_acquire(fenced, o));
+    FINE(dibs_lock_token(fenced, 0, &token));
+    assert_int_equal(ts_int(srv, "EVAL %s 1 %s",
+                            "return tonumber(redis.call('get', KEYS[1]))",
+                            "redisson_lock_token:{f}"),
+                     token);
+    FINE(dibs_lock_release(fenced, NULL));
+    FINE(dibs_slots_lock_new(c, "s", 2, &one));
+    FINE(dibs_slots_lock_new(c, "s", 2, &two));
+    FINE(dibs_lock_acquire(one, o));
+    FINE(dibs_lock_slot(one, 0, &slot));
+    assert_int_equal(slot, 0);
+    FINE(dibs_lock_acquire(two, DIBS_LOCK_OPTS(.replicas = 2, .owner = other)));
+    FINE(dibs_lock_slot(two, other, &slot));
+    assert_int_equal(slot, 1);
+    FINE(dibs_lock_release(one, NULL));
+    FINE(dibs_lock_release(two, DIBS_LOCK_OPTS(.owner = other)));
+    FINE(dibs_semaphore_new(c, "p", &s));
+    FINE(dibs_semaphore_set(s, 3, &fresh));
+    FINE(dibs_semaphore_acquire(s, DIBS_SEMAPHORE_OPTS(.permits = 3)));
+    FINE(dibs_semaphore_release(s, DIBS_SEMAPHORE_OPTS(.permits = 3)));
+    FINE(dibs_semaphore_available(s, &left));
+    assert_int_equal(left, 3);
+    dibs_lock_free(fenced);
+    dibs_lock_free(one);
+    dibs_lock_free(two);
+    dibs_semaphore_free(s);
+    kit_close(c);
+    ts_ok(srv, "FLUSHALL");
+}
+
 /* What the client says counts where the lock says nothing. */
 static void test_replicas_default(void **state)
 {
@@ -589,6 +633,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_replicas_enough),
         TEST(test_replicas_async),
+        TEST(test_replicas_with_a_number),
         TEST(test_replicas_default),
         TEST(test_replicas_invalid),
         TEST(test_replicas_too_few),
