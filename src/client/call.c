@@ -230,8 +230,22 @@ void dibs__call_send(struct dibs__call *call, struct dibs__link *ln)
     call->asking = false; /* for this once */
 }
 
+/* The reply ends with the next one; here it waits for replicas. False: out of
+ * memory. */
+static bool keep_reply(struct dibs__call *call, const struct dibs__reply *reply)
+{
+    call->state = CALL_KEPT;
+    call->kept = reply->type;
+    if (reply->type == REPLY_TEXT)
+        return (call->kept_text = dibs__strdup(reply->text)) != NULL;
+    call->kept_num = reply->num;
+    return true;
+}
+
 void dibs__call_again(struct dibs__call *call, bool executed)
 {
+    if (call->state == CALL_KEPT && call->kept == REPLY_TEXT)
+        dibs__free(call->kept_text);
     call->again |= executed;
     start_call(call);
 }
@@ -244,12 +258,20 @@ void dibs__call_give_up(struct dibs__call *call, dibs_err err)
 
 void dibs__call_acked(struct dibs__call *call, dibs_err err, bool refused)
 {
-    struct dibs__reply reply = {.type = call->kept, .num = call->kept_num};
+    struct dibs__reply reply = {.type = call->kept};
+    char *text = call->kept == REPLY_TEXT ? call->kept_text : NULL;
 
+    if (call->kept == REPLY_TEXT) {
+        reply.text = text ? text : "";
+        reply.len = strlen(reply.text);
+    } else {
+        reply.num = call->kept_num;
+    }
     call->unacked = err != DIBS_OK;
     if (refused && call->explain)
         call->explain(call, err, call->s->why);
     end_call(call, err, &reply);
+    dibs__free(text);
 }
 
 static void rest_call(struct dibs__call *call)
@@ -366,10 +388,10 @@ static void judge_reply(struct dibs__req *req, dibs_err err,
     if (err == DIBS_OK)
         DIBS_OF(req->cn, struct dibs__link, cn)->served = true;
     if (err == DIBS_OK && call->replicas && call->writes & 1u << reply->type) {
-        call->kept = reply->type;
-        call->kept_num = reply->num;
-        call->state = CALL_KEPT;
-        call->s->acks.keep(call->s, call);
+        if (keep_reply(call, reply))
+            call->s->acks.keep(call->s, call);
+        else /* it is given back, as if too few had it */
+            dibs__call_acked(call, DIBS_ERR_NOMEM, false);
     } else if (err == DIBS_OK && reply->type != REPLY_ERROR) {
         dibs__server_works(call->s);
         finish_call(call, DIBS_OK, reply);

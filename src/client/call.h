@@ -65,7 +65,10 @@ struct dibs__call {
     unsigned tries, hops;
     dibs_err last;
     enum dibs__reply_type kept; /* the reply, while replicas are waited for */
-    int64_t kept_num;
+    union {
+        int64_t kept_num;
+        char *kept_text; /* REPLY_TEXT: a copy, ours */
+    };
 };
 
 /* OK       with the reply, never an error reply.
