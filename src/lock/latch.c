@@ -199,9 +199,10 @@ static void latch_answered(struct dibs__call *call, dibs_err err,
     } else if (err == DIBS_OK || err == DIBS_ERR_TIMEOUT) {
         take_asked(line, &open);
     }
-    if (!stays)
+    if (!stays) {
         dibs__wait_leave(&line->wait, &op->wait);
-    dibs__wait_kick(&line->wait); /* for those that came later */
+        dibs__wait_kick(&line->wait); /* for those that came later */
+    }
     dibs__unlock(&line->mu);
     if (stays)
         return;
