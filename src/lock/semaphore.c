@@ -203,6 +203,17 @@ static dibs_owner pick_hold(struct dibs__line *line, int64_t permits)
     return owner;
 }
 
+/* The release did not begin, or is over: what it picked is there for another
+ * one, if it is there at all. */
+static void unpick_hold(struct dibs__line *line, dibs_owner owner)
+{
+    dibs__lock(&line->mu);
+    struct dibs__hold *h = dibs__hold_of(line, owner);
+    if (h)
+        h->picked = false;
+    dibs__unlock(&line->mu);
+}
+
 static dibs_err semaphore_release(dibs_semaphore *s,
                                   const dibs_semaphore_opts *opts, dibs_cb cb,
                                   void *arg)
@@ -216,11 +227,15 @@ static dibs_err semaphore_release(dibs_semaphore *s,
     if (err != DIBS_OK)
         return err;
     dibs_client *c = s->l->c;
-    sc.o.owner = pick_hold(s->l->line, sc.permits);
+    struct dibs__line *line = s->l->line;
+    dibs__line_ref(line); /* a callback may free the handle meanwhile */
+    sc.o.owner = pick_hold(line, sc.permits);
+    err = sc.o.owner ? semaphore_run(s->l, &sc) : DIBS_ERR_NOT_OWNER;
+    if (sc.o.owner && err != DIBS_OK)
+        unpick_hold(line, sc.o.owner);
+    dibs__line_unref(line);
     dibs__client_leave(c);
-    if (!sc.o.owner)
-        return DIBS_ERR_NOT_OWNER;
-    return semaphore_run(s->l, &sc);
+    return err;
 }
 
 static dibs_err refuse_semaphore_cb(const dibs_semaphore *s)
