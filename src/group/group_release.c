@@ -89,9 +89,11 @@ static bool take_level(struct dibs__group_op *op)
         op->level = lv;            /* with the list's reference */
         dibs__loss_hush(lv->loss); /* this call tells */
         dibs__group_level_archive(g, lv);
-        for (size_t i = 0; i < g->n; i++)
+        for (size_t i = 0; i < g->n; i++) {
+            op->m[i].err = DIBS_ERR_CANCELED; /* until it has ended */
             if (lv->members[i].got)
                 op->m[i].state = MEMBER_TAKEN;
+        }
     }
     dibs__unlock(&g->mu);
     return lv != NULL;

@@ -160,7 +160,9 @@ static dibs_err keep_adopted(struct dibs__op *taken,
 
     dibs__lock(&line->mu);
     struct dibs__hold *h = NULL;
-    if (is_known(line, taken->wire, name))
+    if (atomic_load(&line->locks->closing))
+        err = DIBS_ERR_CLOSED; /* holds were given back already */
+    else if (is_known(line, taken->wire, name))
         err = dibs__reason_set(DIBS_ERR_INVALID, "this client holds it");
     else if (dibs__valid_until(sent, taken->ask.lease_ms) <= dibs__now_ms())
         err = DIBS_ERR_UNKNOWN; /* the answer came too late */
@@ -241,13 +243,13 @@ static dibs_err note_extended(struct dibs__line *line, uint64_t number,
 {
     dibs__lock(&line->mu);
     struct dibs__hold *h = dibs__hold_numbered(line, number);
-    if (!h && err == DIBS_OK)
-        err = DIBS_ERR_NOT_OWNER; /* released meanwhile */
-    if (err == DIBS_ERR_NOT_OWNER && h)
+    if (!h || h->state == HOLD_ENDING)
+        err = DIBS_ERR_NOT_OWNER; /* it is given back, which is no loss */
+    else if (err == DIBS_ERR_NOT_OWNER)
         dibs__hold_lose(line, h);
-    if (h && dibs__hold_over(h, dibs__now_ms()))
+    if (h && h->state != HOLD_ENDING && dibs__hold_over(h, dibs__now_ms()))
         err = DIBS_ERR_LOST;
-    if (err == DIBS_OK && h->state != HOLD_ENDING)
+    if (err == DIBS_OK)
         dibs__hold_renewed(line, h, sent, lease_ms);
     dibs__unlock(&line->mu);
     return err;

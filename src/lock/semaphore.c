@@ -203,7 +203,8 @@ static dibs_owner pick_hold(struct dibs__line *line, int64_t permits)
     return owner;
 }
 
-/* The release that picked it did not begin. */
+/* The release did not begin, or is over: what it picked is there for another
+ * one, if it is there at all. */
 static void unpick_hold(struct dibs__line *line, dibs_owner owner)
 {
     dibs__lock(&line->mu);
@@ -226,13 +227,14 @@ static dibs_err semaphore_release(dibs_semaphore *s,
     if (err != DIBS_OK)
         return err;
     dibs_client *c = s->l->c;
-    sc.o.owner = pick_hold(s->l->line, sc.permits);
+    struct dibs__line *line = s->l->line;
+    dibs__line_ref(line); /* a callback may free the handle meanwhile */
+    sc.o.owner = pick_hold(line, sc.permits);
+    err = sc.o.owner ? semaphore_run(s->l, &sc) : DIBS_ERR_NOT_OWNER;
+    if (sc.o.owner && err != DIBS_OK)
+        unpick_hold(line, sc.o.owner);
+    dibs__line_unref(line);
     dibs__client_leave(c);
-    if (!sc.o.owner)
-        return DIBS_ERR_NOT_OWNER;
-    err = semaphore_run(s->l, &sc);
-    if (cb && err != DIBS_OK)
-        unpick_hold(s->l->line, sc.o.owner);
     return err;
 }
 

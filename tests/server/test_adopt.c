@@ -258,6 +258,44 @@ static void test_extend(void **state)
     kit_close(c);
 }
 
+struct extender {
+    dibs_lock *l;
+    dibs_owner owner;
+    atomic_bool stop;
+};
+
+static void *extend_all_the_time(void *arg)
+{
+    struct extender *e = arg;
+
+    while (!atomic_load(&e->stop))
+        (void)!dibs_lock_extend(e->l, DIBS_LOCK_OPTS(.owner = e->owner));
+    return NULL;
+}
+
+/* The server does not know a hold that is just given back: that is no loss. */
+static void test_extend_during_release(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    struct extender e = {.l = kit_lock(c, "l"), .owner = dibs_owner_new(c)};
+    struct lost lost = {.times = 0};
+    pthread_t thread;
+
+    (void)state;
+    assert_int_equal(pthread_create(&thread, NULL, extend_all_the_time, &e), 0);
+    for (int i = 0; i < 2000; i++) {
+        FINE(dibs_lock_acquire(e.l, DIBS_LOCK_OPTS(.owner = e.owner,
+                                                   .on_lost = kit_lose,
+                                                   .arg = &lost)));
+        FINE(dibs_lock_release(e.l, DIBS_LOCK_OPTS(.owner = e.owner)));
+    }
+    atomic_store(&e.stop, true);
+    pthread_join(thread, NULL);
+    dibs_lock_free(e.l);
+    kit_close(c);
+    assert_int_equal(atomic_load(&lost.times), 0);
+}
+
 /* The reply is lost: it is asked for again, and counts once. */
 static void test_lost_reply(void **state)
 {
@@ -351,6 +389,7 @@ int main(void)
         KIT_TEST(test_nested_is_left_once),
         KIT_TEST(test_group_is_left),
         KIT_TEST(test_extend),
+        KIT_TEST(test_extend_during_release),
         KIT_TEST(test_lost_reply),
         KIT_TEST(test_bad_input),
     };

@@ -271,6 +271,29 @@ static void test_objects_oom_release_async(void **state)
     close_all();
 }
 
+/* A release that could not begin has given nothing back: the next one can. */
+static void test_objects_oom_release(void **state)
+{
+    static struct told one;
+
+    (void)state;
+    open_all();
+    for (long n = 1; n <= 4; n++) {
+        memset(&one, 0, sizeof one);
+        FINE(dibs_semaphore_acquire(permits, NULL));
+        dibs__mem_fail_at(n, true);
+        dibs_err began =
+            dibs_semaphore_release_async(permits, NULL, kit_tell, &one);
+        dibs__mem_fail_at(0, false);
+        assert_true(excusable(began));
+        if (began == DIBS_OK)
+            FINE(kit_answer(&one));
+        else
+            FINE(dibs_semaphore_release(permits, NULL));
+    }
+    close_all();
+}
+
 /* run_async gives memory back by itself, so it is walked by number. */
 static void test_objects_oom_async(void **state)
 {
@@ -288,6 +311,7 @@ int main(void)
         KIT_TEST(test_objects_oom_latch),
         KIT_TEST(test_objects_oom_async),
         KIT_TEST(test_objects_oom_release_async),
+        KIT_TEST(test_objects_oom_release),
     };
 
     return KIT_RUN("objects_oom", tests);

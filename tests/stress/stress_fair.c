@@ -62,7 +62,29 @@ struct process {
 struct report {
     char id[64];
     unsigned ok, gave_up, bad;
+    char why[160]; /* the first thing that was bad */
 };
+
+static void note_bad(struct report *r, const char *what, dibs_err err)
+{
+    if (r->bad++ == 0)
+        snprintf(r->why, sizeof r->why, "%s: %s (%s)", what, dibs_strerror(err),
+                 err ? dibs_error_text() : "");
+}
+
+static void note_close(struct report *r, dibs_client *c)
+{
+    dibs_err err = dibs_client_close(c, TS_SOON);
+
+    if (err != DIBS_OK)
+        note_bad(r, "close", err);
+}
+
+static void assert_good(const struct report *r)
+{
+    if (r->bad)
+        fail_msg("%u bad, the first: %s", r->bad, r->why);
+}
 
 static bool process_open(struct process *p)
 {
@@ -132,12 +154,14 @@ struct waiter {
     dibs_owner owner;
     size_t worker;
     atomic_int state; /* 0 waits, 1 had it, 2 gave up, 3 something is wrong */
+    atomic_int err;   /* with 3; DIBS_OK: it was not alone */
 };
 
 static void given_back(dibs_err err, void *arg)
 {
     struct waiter *w = arg;
 
+    atomic_store(&w->err, err);
     atomic_store(&w->state, err == DIBS_OK ? 1 : 3);
 }
 
@@ -147,6 +171,7 @@ static void granted(dibs_err err, void *arg)
 
     if (err != DIBS_OK) {
         bool gave_up = err == DIBS_ERR_TIMEOUT || err == DIBS_ERR_CANCELED;
+        atomic_store(&w->err, err);
         atomic_store(&w->state, gave_up ? 2 : 3);
         return;
     }
@@ -195,10 +220,11 @@ static int stand_in_line(int fd, void *arg)
         TS_WAIT(atomic_load(&w[i].state) != 0);
         r.ok += atomic_load(&w[i].state) == 1;
         r.gave_up += atomic_load(&w[i].state) == 2;
-        r.bad += atomic_load(&w[i].state) == 3;
+        if (atomic_load(&w[i].state) == 3)
+            note_bad(&r, "a waiter", atomic_load(&w[i].err));
     }
     dibs_lock_free(p->l);
-    r.bad += dibs_client_close(p->c, TS_SOON) != DIBS_OK;
+    note_close(&r, p->c);
     dibs_client_free(p->c);
     return ts_tell(fd, &r, sizeof r) ? 0 : 3;
 }
@@ -242,7 +268,7 @@ static void test_fair_two_hundred(void **state)
     for (int i = 0; i < PROCESSES; i++) {
         if (i != 1) {
             r[i] = hear_report(ch[i]);
-            assert_int_equal(r[i].bad, 0);
+            assert_good(&r[i]);
             assert_int_equal(r[i].ok + r[i].gave_up, WAITERS);
             ok += r[i].ok;
             assert_int_equal(ts_child_wait(ch[i], TS_SOON), 0);
@@ -286,16 +312,18 @@ static void one_round(struct worker *w)
         return;
     }
     if (err != DIBS_OK) {
-        w->r.bad++;
+        note_bad(&w->r, dice == 9 ? "try" : "acquire", err);
         return;
     }
     bool alone = ts_witness_enter(witness, 0, w->number);
     if (dice > 6)
         usleep((useconds_t)(rand_r(&w->chance) % 1500));
     alone &= ts_witness_leave(witness, 0, w->number);
-    err = dibs_lock_release(p->l, o);
+    /* wait_ms would be the limit of the release, too. */
+    err = dibs_lock_release(p->l, DIBS_LOCK_OPTS(.owner = owner));
     w->r.ok += err == DIBS_OK && alone;
-    w->r.bad += err != DIBS_OK || !alone;
+    if (err != DIBS_OK || !alone)
+        note_bad(&w->r, alone ? "release" : "not alone", err);
 }
 
 static void *work(void *arg)
@@ -346,11 +374,13 @@ static int live_wildly(int fd, void *arg)
         pthread_join(w[i].thread, NULL);
         r.ok += w[i].r.ok;
         r.gave_up += w[i].r.gave_up;
+        if (w[i].r.bad && r.bad == 0)
+            memcpy(r.why, w[i].r.why, sizeof r.why);
         r.bad += w[i].r.bad;
     }
     pthread_join(meddler, NULL);
     dibs_lock_free(p->l);
-    r.bad += dibs_client_close(p->c, TS_SOON) != DIBS_OK;
+    note_close(&r, p->c);
     dibs_client_free(p->c);
     return ts_tell(fd, &r, sizeof r) ? 0 : 3;
 }
@@ -378,7 +408,7 @@ static void test_fair_random_history(void **state)
     for (int i = 0; i < PROCESSES; i++) {
         if (i >= 2) {
             r[i] = hear_report(ch[i]);
-            assert_int_equal(r[i].bad, 0);
+            assert_good(&r[i]);
             assert_int_equal(r[i].ok + r[i].gave_up, THREADS * ROUNDS);
             ok += r[i].ok;
             assert_int_equal(ts_child_wait(ch[i], TS_SOON), 0);
