@@ -106,33 +106,41 @@ static void *open_main(void *arg)
     return (void *)(intptr_t)err;
 }
 
-/* All nodes of a cluster are silent. However many there are, opening a client
- * takes two connect timeouts at most (P7); so it ends before that of one silent
+/* All that are named are silent. However many they are, opening a client takes
+ * two connect timeouts at most (P7); so it ends before that of one silent
  * server that has four. */
-static void test_places_silent_cluster(void **state)
+static void check_silence(const char *scheme, const char *tail)
 {
-    struct opening nodes = {.connect_ms = SILENT_MS};
+    struct opening many = {.connect_ms = SILENT_MS};
     struct opening one = {.connect_ms = 4 * SILENT_MS};
     int fd[SILENT_NODES], port;
-    size_t at = (size_t)sprintf(nodes.url, "redis-cluster://");
+    size_t at = (size_t)sprintf(many.url, "%s", scheme);
     void *err;
 
-    (void)state;
     for (int i = 0; i < SILENT_NODES; i++) {
         fd[i] = silent_port(&port);
-        at += (size_t)sprintf(nodes.url + at, "%s127.0.0.1:%d", i ? "," : "",
+        at += (size_t)sprintf(many.url + at, "%s127.0.0.1:%d", i ? "," : "",
                               port);
     }
+    sprintf(many.url + at, "%s", tail);
     sprintf(one.url, "redis://127.0.0.1:%d", port);
     assert_int_equal(pthread_create(&one.thread, NULL, open_main, &one), 0);
-    assert_int_equal(pthread_create(&nodes.thread, NULL, open_main, &nodes), 0);
-    pthread_join(nodes.thread, &err);
-    assert_false(atomic_load(&one.over));
+    assert_int_equal(pthread_create(&many.thread, NULL, open_main, &many), 0);
+    pthread_join(many.thread, &err);
+    if (atomic_load(&one.over))
+        fail_msg("%s: it took as long as four connect timeouts", scheme);
     WANT((dibs_err)(intptr_t)err, DIBS_ERR_CONN);
     pthread_join(one.thread, &err);
     WANT((dibs_err)(intptr_t)err, DIBS_ERR_CONN);
     for (int i = 0; i < SILENT_NODES; i++)
         close(fd[i]);
+}
+
+static void test_places_all_silent(void **state)
+{
+    (void)state;
+    check_silence("redis-cluster://", "");
+    check_silence("redis-sentinel://", "/svc");
 }
 
 /* A waiter that came before anybody knew of a master hears of a release once
@@ -474,7 +482,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         KIT_TEST(test_places_no_sentinel),
         KIT_TEST(test_places_service_unknown),
-        KIT_TEST(test_places_silent_cluster),
+        KIT_TEST(test_places_all_silent),
         KIT_TEST(test_places_service_known_later),
         KIT_TEST(test_places_same_service_twice),
         KIT_TEST(test_places_same_server_later),
