@@ -177,6 +177,10 @@ static void on_lost(const char *name, dibs_owner owner, void *arg)
     if (++claim->told > 1)
         sim_broken("P2", "on_lost came %d times for one acquire", claim->told);
     sim_note("lost: %s", thing_names[claim->thing]);
+    if (sim_once_in(&claim->client->chance, 3)) /* a callback takes its time */
+        sim_sleep(sim_between(&claim->client->chance, 1, 10000));
+    if (claim->over)
+        sim_broken("P2", "a release returned while on_lost was running");
 }
 
 /* In short naps, so that the end of the run is noticed. */
