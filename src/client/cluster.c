@@ -400,43 +400,57 @@ static void write_question(struct dibs__call *call, struct dibs__buf *out,
 }
 
 /* One that was not asked in this round; one that is connected, if there is
- * one. *more: there are others. */
-static struct dibs__node *choose_node(struct dibs__cluster *cl, bool *more)
+ * one. *left: how many were not, with this one. */
+static struct dibs__node *choose_node(struct dibs__cluster *cl, unsigned *left)
 {
-    unsigned count = atomic_load(&cl->count), left = 0;
+    unsigned count = atomic_load(&cl->count);
     unsigned from = (unsigned)dibs__random_in(0, count - 1);
     struct dibs__node *best = NULL;
 
+    *left = 0;
     for (unsigned i = 0; i < count; i++) {
         struct dibs__node *n = cl->nodes[(from + i) % count];
         if (n->asked == cl->round)
             continue;
-        left++;
+        ++*left;
         if (!best || (dibs__server_is_up(&n->server) &&
                       !dibs__server_is_up(&best->server)))
             best = n;
     }
-    *more = left > 1;
     return best;
+}
+
+/* How long this node may take, if so many are left. One that is connected gets
+ * the time that others on that connection have: its end would end theirs. While
+ * a program opens the client, there are no others. Then all nodes share the
+ * time of that call, as all of them may be silent. */
+static int64_t answer_limit(const struct dibs__cluster *cl,
+                            const struct dibs__node *n, unsigned left)
+{
+    const struct dibs__target *to = cl->to;
+    int64_t within = to->command_timeout_ms;
+
+    if (!dibs__server_is_up(&n->server))
+        within = left > 1 ? dibs__min(to->connect_timeout_ms, CONNECT_MS)
+                          : to->connect_timeout_ms;
+    if (!cl->parts->opening)
+        return within;
+    int64_t rest =
+        dibs__add(cl->parts->open_by, to->connect_timeout_ms) - dibs__now_ms();
+    return dibs__max(1, dibs__min(within, rest / left));
 }
 
 static void ask_somebody(struct dibs__cluster *cl)
 {
-    const struct dibs__target *to = cl->to;
-    bool more;
-    struct dibs__node *n = choose_node(cl, &more);
+    unsigned left;
+    struct dibs__node *n = choose_node(cl, &left);
 
     if (!n) {
         refresh_failed(cl);
         return;
     }
     n->asked = cl->round;
-    /* One that is connected gets the time that others on that connection have:
-     * its end would end theirs. */
-    int64_t within = to->command_timeout_ms;
-    if (!dibs__server_is_up(&n->server))
-        within = more ? dibs__min(to->connect_timeout_ms, CONNECT_MS)
-                      : to->connect_timeout_ms;
+    int64_t within = answer_limit(cl, n, left);
     cl->call.write = write_question;
     cl->call.done = map_answered;
     cl->call.explain = map_explained;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/sync.h"
+#include "net/loop.h"
 
 #include <semaphore.h>
 #include <stdio.h>
@@ -15,7 +16,9 @@ struct dibs__parts {
     sem_t turn;      /* what was waited for has come */
     bool opening;    /* io only: the first connection is waited for */
     int64_t open_by; /* before that, no connection is not the end */
-    dibs_err err;    /* how that went */
+    struct dibs__loop *lp;
+    struct dibs__timer limit;   /* io only: then it is, whatever goes on */
+    dibs_err err;               /* how that went */
     char why[DIBS__REASON_MAX]; /* in words */
     unsigned left;              /* io only: those that have not ended */
 };
@@ -27,6 +30,8 @@ static inline void dibs__parts_opened(struct dibs__parts *p, dibs_err err,
     if (!p->opening || (err == DIBS_ERR_CONN && dibs__now_ms() < p->open_by))
         return;
     p->opening = false;
+    if (p->limit.armed)
+        dibs__timer_stop(p->lp, &p->limit);
     p->err = err;
     snprintf(p->why, sizeof p->why, "%s", why);
     sem_post(&p->turn);

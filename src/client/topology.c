@@ -258,8 +258,25 @@ void dibs__topology_clear(dibs_client *c)
     dibs__free(c->cluster);
 }
 
+/* Sentinels and nodes are asked one after the other, and then a master is
+ * dialed. Whatever of that is under way, a program has waited long enough. */
+static void opening_late(struct dibs__timer *t)
+{
+    dibs_client *c = DIBS_OF(t, dibs_client, parts.limit);
+    const char *why = dibs__client_trouble(c, 0);
+    char text[DIBS__REASON_MAX];
+
+    dibs__event_text(&c->to.url, "nobody answered in time", text);
+    dibs__parts_opened(&c->parts, DIBS_ERR_CONN, why ? why : text);
+}
+
 void dibs__topology_start(dibs_client *c)
 {
+    c->parts.lp = &c->loop;
+    c->parts.limit.fire = opening_late;
+    if (c->parts.opening && c->to.url.mode != URL_SINGLE)
+        dibs__timer_set(&c->loop, &c->parts.limit,
+                        dibs__add(c->parts.open_by, c->to.connect_timeout_ms));
     if (c->cluster)
         dibs__cluster_start(c->cluster);
     else

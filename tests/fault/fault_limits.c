@@ -223,6 +223,96 @@ static void test_limits_of_heir_in_queue(void **state)
     finish(&sc);
 }
 
+/* ---- a server that says "not now" -------------------------------------- */
+
+#define ANSWER_MS kit_ms(1000)
+
+/* Somebody waits for another lock, on the same loop, until the first has had
+ * time for one question and a good part of a second. */
+static void await_other(struct scene *sc, dibs_lock *other, struct act *until)
+{
+    act_async(until, other, dibs_lock_acquire_async,
+              DIBS_LOCK_OPTS(.owner = sc->b, .wait_ms = ANSWER_MS * 7 / 4));
+}
+
+/* Its time passes while the server says BUSY. When that question is over it
+ * does not ask once more. */
+static void late_question(struct scene *sc, dibs_lock *l, struct act *waits,
+                          struct act *until)
+{
+    dibs_err err = act_end(waits);
+
+    if (err != DIBS_ERR_TIMEOUT && err != DIBS_ERR_SERVER)
+        fail_msg("the waiter: %s", dibs_strerror(err));
+    if (atomic_load(&until->end.over))
+        fail_msg("it asked once more when its time was over");
+    assert_int_equal(dibs_lock_state(l, sc->c), DIBS_NOT_HELD);
+    kit_want("the other", act_end(until), DIBS_ERR_TIMEOUT);
+}
+
+/* Calls whoever waits for this lock; how many heard it. */
+static long long call_waiters(const char *name)
+{
+    redisReply *r = ts_cmd(kit_srv, "PUBSUB CHANNELS *%s*", name);
+    long long heard = 0;
+
+    for (size_t i = 0; i < r->elements; i++)
+        heard += ts_int(kit_srv, "PUBLISH %s 0", r->element[i]->str);
+    freeReplyObject(r);
+    return heard;
+}
+
+/* A waiter asks because it is called. The server says BUSY until the waiter's
+ * time is over, and it is called once more meanwhile. When that question is
+ * over it does not ask again. */
+static void check_busy(const char *name, const struct dibs__script *script,
+                       dibs_err (*make)(dibs_client *c, const char *name,
+                                        dibs_lock **out))
+{
+    struct scene sc = begin(&(struct kit_opts){.timeout_ms = ANSWER_MS});
+    struct kit_client *k = kit_open(&(struct kit_opts){.direct = true});
+    dibs_lock *l = NULL, *theirs = NULL;
+    struct act waits, until;
+
+    take(&sc, sc.a);
+    kit_want("a lock", make(sc.k->c, name, &l), DIBS_OK);
+    kit_want("a lock", make(k->c, name, &theirs), DIBS_OK);
+    kit_want("taking it", dibs_lock_acquire(theirs, NULL), DIBS_OK);
+    act_async(&waits, l, dibs_lock_acquire_async,
+              DIBS_LOCK_OPTS(.owner = sc.c, .wait_ms = ANSWER_MS));
+    TS_WAIT(call_waiters(name) > 0);
+    int rule = ts_proxy_rule(
+        kit_px,
+        &(struct ts_rule){.action = TS_ANSWER,
+                          .match = "EVALSHA",
+                          .contains = script->sha,
+                          .text = "-BUSY Redis is busy running a script\r\n"});
+    TS_WAIT(call_waiters(name) > 0 && ts_rule_hits(kit_px, rule) > 0);
+    await_other(&sc, sc.l, &until);
+    assert_true(call_waiters(name) > 0);
+    late_question(&sc, l, &waits, &until);
+    ts_proxy_unrule(kit_px, rule);
+    kit_want("giving it back", dibs_lock_release(theirs, NULL), DIBS_OK);
+    give(&sc, sc.a);
+    kit_free_for_all(name, name);
+    dibs_lock_free(theirs);
+    dibs_lock_free(l);
+    kit_close(k);
+    finish(&sc);
+}
+
+static void test_limits_of_busy_server(void **state)
+{
+    (void)state;
+    check_busy("called", &dibs__script_basic_acquire, dibs_lock_new);
+}
+
+static void test_limits_of_busy_server_in_queue(void **state)
+{
+    (void)state;
+    check_busy("queue", &dibs__script_fair_acquire, dibs_fair_lock_new);
+}
+
 #define T(f) cmocka_unit_test_setup(f, kit_fresh)
 
 int main(void)
@@ -237,6 +327,8 @@ int main(void)
         T(test_limits_of_heir_reply_lost),
         T(test_limits_of_both),
         T(test_limits_of_heir_in_queue),
+        T(test_limits_of_busy_server),
+        T(test_limits_of_busy_server_in_queue),
     };
     return cmocka_run_group_tests_name("fault.limits", tests, kit_up, kit_down);
 }

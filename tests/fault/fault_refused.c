@@ -149,6 +149,67 @@ static void test_busy(void **state)
     kit_close(k);
 }
 
+#define MISCONF "-MISCONF Errors writing to the AOF file\r\n"
+
+/* A release is refused, and so are the first attempts to make up for it. That
+ * goes on until it works: the lock does not stand for its lease. */
+static void check_reaped(dibs_err (*make)(dibs_client *c, const char *name,
+                                          dibs_lock **out))
+{
+    struct kit_client *k = kit_open(&(struct kit_opts){.lazy = false});
+    char *name = kit_name("reaped");
+    dibs_lock *l = NULL;
+
+    kit_want("a name", make(k->c, name, &l), DIBS_OK);
+    kit_want("taking", dibs_lock_acquire(l, NULL), DIBS_OK);
+    int id = ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_ANSWER,
+                                                     .match = "EVALSHA",
+                                                     .contains = name,
+                                                     .text = MISCONF,
+                                                     .count = 4});
+    kit_want("giving back", dibs_lock_release(l, NULL), DIBS_ERR_SERVER);
+    kit_gone("given back in vain", name);
+    assert_int_equal(ts_rule_hits(kit_px, id), 4);
+    ts_proxy_unrule(kit_px, id);
+    dibs_lock_free(l);
+    kit_close(k);
+    free(name);
+}
+
+static void test_reaper_refused(void **state)
+{
+    (void)state;
+    check_reaped(dibs_lock_new);
+    check_reaped(dibs_fair_lock_new);
+    check_reaped(dibs_read_lock_new);
+    check_reaped(dibs_write_lock_new);
+    check_reaped(dibs_fenced_lock_new);
+}
+
+/* While the server refuses, a close does not say that all is given back. */
+static void test_reaper_refused_at_close(void **state)
+{
+    struct kit_client *k = kit_open(&(struct kit_opts){.lazy = false});
+    dibs_lock *l = NULL;
+
+    (void)state;
+    kit_want("a name", dibs_write_lock_new(k->c, "closed", &l), DIBS_OK);
+    kit_want("taking", dibs_lock_acquire(l, NULL), DIBS_OK);
+    int id = ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_ANSWER,
+                                                     .match = "EVALSHA",
+                                                     .contains = "closed",
+                                                     .text = MISCONF});
+    kit_want("giving back", dibs_lock_release(l, NULL), DIBS_ERR_SERVER);
+    assert_true(ts_rule_wait(kit_px, id, 3, TS_SOON));
+    if (dibs_client_close(k->c, 0) == DIBS_OK)
+        fail_msg("closed, and 'closed' is still locked");
+    assert_true(ts_exists(kit_srv, "closed"));
+    ts_proxy_unrule(kit_px, id);
+    ts_ok(kit_srv, "DEL closed");
+    dibs_lock_free(l);
+    kit_drop(k);
+}
+
 /* The server becomes a replica, as in a failover, and the master again. */
 static void test_readonly(void **state)
 {
@@ -371,6 +432,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_error_replies, kit_fresh),
         cmocka_unit_test_setup(test_busy, kit_fresh),
+        cmocka_unit_test_setup(test_reaper_refused, kit_fresh),
+        cmocka_unit_test_setup(test_reaper_refused_at_close, kit_fresh),
         cmocka_unit_test_setup(test_readonly, kit_fresh),
         cmocka_unit_test_setup(test_full, kit_fresh),
         cmocka_unit_test_setup(test_handover_refused, kit_fresh),

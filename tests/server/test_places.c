@@ -8,6 +8,13 @@
 #include "server/fake.h"
 #include "support/proxy.h"
 
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 static const struct {
     const char *name;
     dibs_err (*make)(dibs_client *c, const char *name, dibs_lock **out);
@@ -58,6 +65,82 @@ static void test_places_service_unknown(void **state)
     no_master("not known", url);
     free(url);
     ts_server_stop(sentinel);
+}
+
+/* ---- nobody answers ---------------------------------------------------- */
+
+#define SILENT_NODES 8
+#define SILENT_MS    500
+
+/* A port where connections are made and nobody says anything. */
+static int silent_port(int *port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    assert_int_equal(listen(fd, 64), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &len), 0);
+    *port = ntohs(at.sin_port);
+    return fd;
+}
+
+struct opening {
+    char url[400];
+    int64_t connect_ms;
+    atomic_bool over;
+    pthread_t thread;
+};
+
+static void *open_main(void *arg)
+{
+    struct opening *o = arg;
+    dibs_client *c = NULL;
+    dibs_err err = dibs_client_open(
+        o->url, DIBS_CLIENT_OPTS(.connect_timeout_ms = o->connect_ms), &c);
+
+    atomic_store(&o->over, true);
+    return (void *)(intptr_t)err;
+}
+
+/* All that are named are silent. However many they are, opening a client takes
+ * two connect timeouts at most (P7); so it ends before that of one silent
+ * server that has four. */
+static void check_silence(const char *scheme, const char *tail)
+{
+    struct opening many = {.connect_ms = SILENT_MS};
+    struct opening one = {.connect_ms = 4 * SILENT_MS};
+    int fd[SILENT_NODES], port;
+    size_t at = (size_t)sprintf(many.url, "%s", scheme);
+    void *err;
+
+    for (int i = 0; i < SILENT_NODES; i++) {
+        fd[i] = silent_port(&port);
+        at += (size_t)sprintf(many.url + at, "%s127.0.0.1:%d", i ? "," : "",
+                              port);
+    }
+    sprintf(many.url + at, "%s", tail);
+    sprintf(one.url, "redis://127.0.0.1:%d", port);
+    assert_int_equal(pthread_create(&one.thread, NULL, open_main, &one), 0);
+    assert_int_equal(pthread_create(&many.thread, NULL, open_main, &many), 0);
+    pthread_join(many.thread, &err);
+    if (atomic_load(&one.over))
+        fail_msg("%s: it took as long as four connect timeouts", scheme);
+    WANT((dibs_err)(intptr_t)err, DIBS_ERR_CONN);
+    pthread_join(one.thread, &err);
+    WANT((dibs_err)(intptr_t)err, DIBS_ERR_CONN);
+    for (int i = 0; i < SILENT_NODES; i++)
+        close(fd[i]);
+}
+
+static void test_places_all_silent(void **state)
+{
+    (void)state;
+    check_silence("redis-cluster://", "");
+    check_silence("redis-sentinel://", "/svc");
 }
 
 /* A waiter that came before anybody knew of a master hears of a release once
@@ -399,6 +482,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         KIT_TEST(test_places_no_sentinel),
         KIT_TEST(test_places_service_unknown),
+        KIT_TEST(test_places_all_silent),
         KIT_TEST(test_places_service_known_later),
         KIT_TEST(test_places_same_service_twice),
         KIT_TEST(test_places_same_server_later),

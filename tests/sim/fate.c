@@ -130,7 +130,7 @@ static void refuse_now(const struct sim_fault *f)
 
 static void delete_key(const struct sim_fault *f)
 {
-    static const char *const keys[] = {"p0", "p1", "f0", "rw0"};
+    static const char *const keys[] = {"p0", "p1", "f0", "rw0", "t0"};
     struct sim_server *sv = server_of(f);
     const char *key = keys[f->amount % 4];
 

@@ -11,6 +11,8 @@
  *        holds has it on the server, for at least as long as he thinks
  *   P3   a lock that was taken away is known to be lost within its lease
  *   P4   answers; after OK the server has it, after others nobody holds
+ *        a fenced lock's token is larger than all before; no more hold slots
+ *        than there are, each another one; permits neither vanish nor multiply
  *   P5   the number of holds is the same here and there
  *   P6   and P9, P11: at the end no key is left
  *   P7   no call takes longer than it may
@@ -40,9 +42,9 @@ static struct sim_claim *claims;
 static struct sim_chance eye;
 
 static const char *const names[SIM_THINGS][3] = {
-    [SIM_PLAIN_A] = {"p0"}, [SIM_PLAIN_B] = {"p1"}, [SIM_FAIR] = {"f0"},
-    [SIM_READ] = {"rw0"},   [SIM_WRITE] = {"rw0"},  [SIM_BOTH] = {"p0", "p1"},
-    [SIM_MOST] = {"q0"},
+    [SIM_PLAIN_A] = {"p0"}, [SIM_PLAIN_B] = {"p1"},    [SIM_FAIR] = {"f0"},
+    [SIM_READ] = {"rw0"},   [SIM_WRITE] = {"rw0"},     [SIM_FENCED] = {"t0"},
+    [SIM_SLOTS] = {"s0"},   [SIM_BOTH] = {"p0", "p1"}, [SIM_MOST] = {"q0"},
 };
 
 _Noreturn void sim_broken(const char *promise, const char *fmt, ...)
@@ -87,7 +89,7 @@ static bool share_a_name(enum sim_thing a, enum sim_thing b)
 
 static bool conflict(const struct sim_claim *a, const struct sim_claim *b)
 {
-    return a != b && !(a->shared && b->shared) &&
+    return a != b && !(a->shared && b->shared) && a->thing != SIM_SLOTS &&
            !(a->owner == b->owner && a->client == b->client) &&
            share_a_name(a->thing, b->thing);
 }
@@ -111,6 +113,87 @@ static void check_alone(const struct sim_claim *cl)
                        (long long)valid_other, (double)o->since / 1e6);
         sim_totals.overlaps++;
     }
+}
+
+/* ---- tokens and slots -------------------------------------------------- */
+
+static int64_t last_token;
+
+void sim_judge_token(const struct sim_claim *cl)
+{
+    int64_t token = 0;
+
+    sim_peek_begin(cl->proc);
+    dibs_err err = dibs_lock_token(cl->lock, cl->owner, &token);
+    if (sim_peek_end() && err == DIBS_OK && token != cl->token)
+        sim_broken("P1", "%s has token %lld, and %lld when it takes it again",
+                   cl->proc->name, (long long)cl->token, (long long)token);
+}
+
+/* Whoever holds now came after all others, so its token is the largest. */
+static void check_token(struct sim_claim *cl)
+{
+    bool sure;
+    int64_t valid;
+
+    sim_peek_begin(cl->proc);
+    dibs_err err = dibs_lock_token(cl->lock, cl->owner, &cl->token);
+    if (!sim_peek_end() || err != DIBS_OK || !sim_plan.strict ||
+        !believes(cl, &sure, &valid))
+        return;
+    if (cl->token <= last_token)
+        sim_broken("P1", "%s has token %lld; there was %lld before",
+                   cl->proc->name, (long long)cl->token, (long long)last_token);
+    last_token = cl->token;
+}
+
+/* -1 = nobody can tell now. */
+static int64_t slot_of(const struct sim_claim *cl)
+{
+    int64_t slot = -1, valid;
+    bool sure;
+
+    if (cl->thing != SIM_SLOTS || !believes(cl, &sure, &valid))
+        return -1;
+    sim_peek_begin(cl->proc);
+    dibs_err err = dibs_lock_slot(cl->lock, cl->owner, &slot);
+    return sim_peek_end() && err == DIBS_OK ? slot : -1;
+}
+
+static void check_slots(const struct sim_claim *cl)
+{
+    int64_t mine = slot_of(cl), other;
+    int have = 1;
+
+    if (mine < 0 || !sim_plan.strict)
+        return;
+    for (const struct sim_claim *o = claims; o; o = o->next) {
+        if (o == cl || (other = slot_of(o)) < 0)
+            continue;
+        if (other == mine)
+            sim_broken("P1", "%s and %s both have slot %lld", cl->proc->name,
+                       o->proc->name, (long long)mine);
+        if (++have > SIM_SLOTS_MANY)
+            sim_broken("P1", "%d hold one of %d slots", have, SIM_SLOTS_MANY);
+    }
+    if (mine >= SIM_SLOTS_MANY)
+        sim_broken("P1", "%s has slot %lld of %d", cl->proc->name,
+                   (long long)mine, SIM_SLOTS_MANY);
+}
+
+/* Free permits and those that are out are always as many. */
+static void count_permits(void)
+{
+    struct sim_server *sv = sim_master("s0");
+    const char *a = sv ? sim_server_ask(sv, "GET s0") : NULL;
+
+    if (!sim_plan.strict || !a || a[0] != '$' || a[1] == '-')
+        return;
+    long long free = atoll(strchr(a, '|') + 1);
+    a = sim_server_ask(sv, "ZCARD {s0}:timeout");
+    if (a && a[0] == ':' && free + atoll(a + 1) != SIM_SLOTS_MANY)
+        sim_broken("P5", "%lld permits are free and %lld out, of %d", free,
+                   atoll(a + 1), SIM_SLOTS_MANY);
 }
 
 /* ---- what the servers have --------------------------------------------- */
@@ -164,6 +247,23 @@ static void check_odd(struct sim_claim *cl, const char *what, long there)
         sim_broken("P3", "%s lost %s %.3f s ago and does not know",
                    cl->proc->name, sim_thing_name(cl->thing),
                    (double)lasts / 1e6);
+}
+
+/* A slot: the server has noted whose it is. */
+static void check_seat(struct sim_claim *cl)
+{
+    char owner[DIBS_OWNER_MAX + 8];
+    struct sim_server *sv = sim_master("s0");
+
+    if (!sv || !owner_of(cl, cl->lock, owner))
+        return;
+    const char *a = sim_server_ask(sv, "HVALS {s0}:dibs_slot");
+    if (!a || a[0] == '-')
+        return;
+    if (strstr(a, owner))
+        cl->odd_since = 0;
+    else
+        check_odd(cl, "", 0);
 }
 
 static void check_there(struct sim_claim *cl, const dibs_lock *l,
@@ -228,6 +328,8 @@ static void check_truth(struct sim_claim *cl)
                    sim_thing_name(cl->thing));
     if (cl->thing == SIM_MOST) {
         check_majority(cl);
+    } else if (cl->thing == SIM_SLOTS) {
+        check_seat(cl);
     } else if (cl->thing == SIM_BOTH) {
         check_there(cl, cl->client->lock[SIM_PLAIN_A], "p0", valid);
         check_there(cl, cl->client->lock[SIM_PLAIN_B], "p1", valid);
@@ -335,6 +437,7 @@ static void look_at_waiters(void)
     check_free(SIM_PLAIN_B);
     check_free(SIM_FAIR);
     check_free(SIM_WRITE);
+    check_free(SIM_FENCED);
     see_queue();
 }
 
@@ -344,6 +447,8 @@ static void look(void *arg, int64_t number)
     (void)number;
     for (struct sim_claim *cl = claims; cl; cl = cl->next)
         check_truth(cl);
+    if (sim_plan.layout != SIM_QUORUM)
+        count_permits();
     look_at_waiters();
     sim_at(sim_now() + sim_between(&eye, 1000, LOOK_MOST_US), look, NULL, 0);
 }
@@ -362,6 +467,10 @@ void sim_judge_granted(struct sim_claim *cl)
     check_truth(cl);
     if (cl->thing == SIM_FAIR)
         check_order(cl);
+    if (cl->thing == SIM_FENCED)
+        check_token(cl);
+    if (cl->thing == SIM_SLOTS)
+        check_slots(cl);
     if (cl->replicas > 0)
         check_replicas(cl);
 }
@@ -430,6 +539,23 @@ void sim_judge_closed(const struct sim_client *cl, const char *uuid)
     }
 }
 
+/* The last token and the number of slots are to stay. */
+static bool key_is_left(const char *keys)
+{
+    for (const char *at = keys; (at = strchr(at, '$'));) {
+        const char *name = strchr(at, '|') + 1;
+        const char *end = strchr(name, '|');
+        size_t len = (size_t)(end - name);
+        char key[100];
+        at = end;
+        snprintf(key, sizeof key, "%.*s", (int)len, name);
+        if (!strstr(key, "{t0}") && !strstr(key, "{s0}") &&
+            strcmp(key, "s0") != 0)
+            return true;
+    }
+    return false;
+}
+
 /* Long after everybody is gone. */
 void sim_judge_end(void)
 {
@@ -440,7 +566,7 @@ void sim_judge_end(void)
         if (sim_totals.by_kind[SIM_FAULT_KILL] > 0 && a &&
             strstr(a, "redisson_lock_queue"))
             continue;
-        if (a && a[0] == '*' && strncmp(a, "*0|", 3) != 0)
+        if (a && a[0] == '*' && key_is_left(a))
             sim_broken("P6", "keys are left on server %d: %.300s", i, a);
     }
 }

@@ -550,7 +550,9 @@ const char *sim_server_ask(struct sim_server *sv, const char *fmt, ...)
     size_t n = sr_take(sv->admin, answer, sizeof answer - 1);
     for (size_t i = 0; i < n; i++)
         if (answer[i] != '\r')
-            answer[to++] = answer[i] == '\n' ? '|' : answer[i];
+            answer[to++] = answer[i] == '\n'   ? '|'
+                           : answer[i] == '\0' ? '?'
+                                               : answer[i];
     answer[to] = '\0';
     return answer;
 }

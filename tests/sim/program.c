@@ -32,7 +32,8 @@ struct sim_program {
 };
 
 static const char *const thing_names[SIM_THINGS] = {
-    "plain-a", "plain-b", "fair", "read", "write", "both", "most"};
+    "plain-a", "plain-b", "fair", "read", "write",
+    "fenced",  "slots",   "both", "most"};
 
 const char *sim_thing_name(enum sim_thing t)
 {
@@ -176,6 +177,10 @@ static void on_lost(const char *name, dibs_owner owner, void *arg)
     if (++claim->told > 1)
         sim_broken("P2", "on_lost came %d times for one acquire", claim->told);
     sim_note("lost: %s", thing_names[claim->thing]);
+    if (sim_once_in(&claim->client->chance, 3)) /* a callback takes its time */
+        sim_sleep(sim_between(&claim->client->chance, 1, 10000));
+    if (claim->over)
+        sim_broken("P2", "a release returned while on_lost was running");
 }
 
 /* In short naps, so that the end of the run is noticed. */
@@ -213,6 +218,8 @@ static void hold_twice(struct sim_program *pr, struct sim_claim *claim)
         return;
     }
     claim->holds = 2;
+    if (claim->thing == SIM_FENCED)
+        sim_judge_token(claim);
     hold_on(pr, sim_skewed(&pr->chance, sim_plan.hold_us));
     claim->holds = 0;
     err = give_back(pr, claim->lock, &o);
@@ -306,14 +313,16 @@ static enum sim_thing pick_thing(struct sim_program *pr)
 {
     if (sim_plan.layout == SIM_QUORUM)
         return SIM_MOST;
-    int64_t n = sim_between(&pr->chance, 0, 9);
-    return n < 4   ? SIM_PLAIN_A
-           : n < 5 ? SIM_PLAIN_B
-           : n < 6 ? SIM_FAIR
-           : n < 7 ? SIM_READ
-           : n < 8 ? SIM_WRITE
-           : n < 9 ? SIM_BOTH
-                   : SIM_FAIR;
+    int64_t n = sim_between(&pr->chance, 0, 11);
+    return n < 4    ? SIM_PLAIN_A
+           : n < 5  ? SIM_PLAIN_B
+           : n < 6  ? SIM_FAIR
+           : n < 7  ? SIM_READ
+           : n < 8  ? SIM_WRITE
+           : n < 9  ? SIM_BOTH
+           : n < 10 ? SIM_FENCED
+           : n < 11 ? SIM_SLOTS
+                    : SIM_FAIR;
 }
 
 static void draw_opts(struct sim_program *pr, enum sim_thing t,
@@ -328,7 +337,8 @@ static void draw_opts(struct sim_program *pr, enum sim_thing t,
         o->lease_ms = sim_between(c, 300, 2 * sim_plan.lease_ms);
     else if (sim_once_in(c, 10))
         o->max_hold_ms = sim_between(c, 300, 2 * sim_plan.lease_ms);
-    if (sim_plan.layout == SIM_SENTINEL && !is_group(t) && sim_once_in(c, 2)) {
+    if (sim_plan.layout == SIM_SENTINEL && !is_group(t) && t != SIM_SLOTS &&
+        sim_once_in(c, 2)) {
         o->replicas = 1;
         o->replicas_timeout_ms = 300;
     }
@@ -446,6 +456,27 @@ static void look_around(struct sim_program *pr)
                    2 * sim_plan.command_ms * 102 / 100 + SLACK_MS);
 }
 
+/* Takes a lock away from whoever has it. Then two may hold it, until the other
+ * one learns of it. */
+static void force_somebody(struct sim_program *pr)
+{
+    enum sim_thing t = pick_thing(pr);
+    int64_t from = sim_now(), idle = sim_idle_us(pr->client->proc);
+    bool was_locked = false;
+
+    if (is_group(t) || t == SIM_SLOTS)
+        return;
+    dibs_err err = dibs_lock_force_release(pr->client->lock[t], &was_locked);
+    sim_note("forces %s: %s%s", thing_names[t], dibs_strerror(err),
+             was_locked ? ", it was held" : "");
+    sim_judge_time("force release", from, idle,
+                   2 * sim_plan.command_ms * 102 / 100 + SLACK_MS);
+    if (err == DIBS_ERR_INVALID || err == DIBS_ERR_NOT_OWNER ||
+        err == DIBS_ERR_BUSY || err == DIBS_ERR_AUTH)
+        sim_broken("P4", "force release of %s: %s", thing_names[t],
+                   dibs_strerror(err));
+}
+
 static void *program_main(void *arg)
 {
     struct sim_program *pr = arg;
@@ -461,6 +492,8 @@ static void *program_main(void *arg)
             cancel_somebody(pr);
         if (sim_once_in(&pr->chance, 15))
             look_around(pr);
+        if ((sim_plan.may & SIM_F_LOSS) && sim_once_in(&pr->chance, 30))
+            force_somebody(pr);
         if (!sim_healed)
             sim_sleep(sim_skewed(&pr->chance, sim_plan.busy_us) + 1);
     }

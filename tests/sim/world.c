@@ -144,6 +144,8 @@ static void make_locks(struct sim_client *cl)
     NEED(dibs_fair_lock_new(c, "f0", &cl->lock[SIM_FAIR]));
     NEED(dibs_read_lock_new(c, "rw0", &cl->lock[SIM_READ]));
     NEED(dibs_write_lock_new(c, "rw0", &cl->lock[SIM_WRITE]));
+    NEED(dibs_fenced_lock_new(c, "t0", &cl->lock[SIM_FENCED]));
+    NEED(dibs_slots_lock_new(c, "s0", SIM_SLOTS_MANY, &cl->lock[SIM_SLOTS]));
     pair[0] = cl->lock[SIM_PLAIN_A];
     pair[1] = cl->lock[SIM_PLAIN_B];
     NEED(dibs_multi_lock_new(pair, 2, &cl->lock[SIM_BOTH]));

@@ -18,6 +18,7 @@
 
 #define SIM_THREADS_MAX 8
 #define SIM_NAMES_MAX   3
+#define SIM_SLOTS_MANY  2
 
 /* The locks of the world: what can be asked for. */
 enum sim_thing {
@@ -26,8 +27,10 @@ enum sim_thing {
     SIM_FAIR,
     SIM_READ,
     SIM_WRITE,
-    SIM_BOTH, /* a multi lock: both plain ones */
-    SIM_MOST, /* a quorum */
+    SIM_FENCED,
+    SIM_SLOTS, /* for SIM_SLOTS_MANY at once */
+    SIM_BOTH,  /* a multi lock: both plain ones */
+    SIM_MOST,  /* a quorum */
     SIM_THINGS
 };
 
@@ -102,6 +105,7 @@ struct sim_claim {
     int64_t lost_at; /* the judge has seen it then; 0 = no */
     int64_t lost_idle;
     int64_t odd_since; /* the server does not have it: since when; 0 = no */
+    int64_t token;     /* of a fenced lock */
     int told;          /* on_lost was called */
     bool over;         /* its release has returned */
 };
@@ -113,6 +117,8 @@ _Noreturn void sim_broken(const char *promise, const char *fmt, ...)
 void sim_judge_begin(void);
 void sim_judge_granted(struct sim_claim *cl);
 void sim_judge_leaving(struct sim_claim *cl); /* before its release is called */
+/* A re-entry has the token of the first hold. */
+void sim_judge_token(const struct sim_claim *cl);
 void sim_judge_dead(const struct sim_proc *p);
 /* Somebody waits, or does not any more; for as long as it takes. */
 void sim_judge_waits(enum sim_thing t, int more);

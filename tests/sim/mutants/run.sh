@@ -26,39 +26,42 @@ cmake --log-level=ERROR -S . -B "$folder/build" -DCMAKE_BUILD_TYPE=None \
 cmake --build "$folder/build" -j "$jobs" --target sim >"$folder/build.log" 2>&1
 
 {
-    echo "| bug | broken | seeds |"
-    echo "| --- | --- | --- |"
+    echo "| bug | profile | broken | seeds |"
+    echo "| --- | --- | --- | --- |"
 } >"$folder/table.md"
 found=0 missed=0
-while IFS=$'\t' read -r name file edit what; do
+while IFS=$'\t' read -r name file edit what profile; do
     case $name in '' | '#'*) continue ;; esac
     if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then continue; fi
     cp "$file" "$folder/before"
     sed -E -i "$edit" "$file"
     if cmp -s "$file" "$folder/before"; then
         echo "$name: the line it changes is not there any more ($file)" >&2
-        echo "| $what | stale | - |" >>"$folder/table.md"
+        echo "| $what | - | stale | - |" >>"$folder/table.md"
         missed=$((missed + 1))
         continue
     fi
     if ! cmake --build "$folder/build" -j "$jobs" --target sim \
         >"$folder/build.log" 2>&1; then
         echo "$name: does not build; see $folder/build.log" >&2
-        echo "| $what | does not build | - |" >>"$folder/table.md"
+        echo "| $what | - | does not build | - |" >>"$folder/table.md"
         missed=$((missed + 1))
     else
         out=$("$folder/build/tests/sim/sim" --count "$seeds" --jobs "$jobs" \
-            --seconds "$seconds" --no-shrink 2>&1 || true)
+            --seconds "$seconds" --no-shrink \
+            ${profile:+--profile "$profile"} 2>&1 || true)
         promise=$(sed -nE 's/^BROKEN ([^:]*):.*/\1/p; s/^(CRASH|sim: at).*/crash/p' \
             <<<"$out" | head -1)
         after=$(sed -nE 's/^seed [0-9]+ failed after ([0-9]+) seeds/\1/p' \
             <<<"$out" | head -1)
+        ran=$(sed -nE 's/^sim: ([0-9]+) seeds,.*/\1/p' <<<"$out" | head -1)
         if [ -n "$after" ]; then
             found=$((found + 1))
         else
             missed=$((missed + 1))
         fi
-        echo "| $what | ${promise:-not found} | ${after:--} |" |
+        echo "| $what | ${profile:-any} | ${promise:-not found} |" \
+            "${after:-$ran} |" |
             tee -a "$folder/table.md"
     fi
     cp "$folder/before" "$file"
