@@ -561,9 +561,9 @@ void sim_judge_end(void)
 {
     for (int i = 0; i < sim_nservers; i++) {
         const char *a = sim_server_ask(sim_servers[i], "KEYS *");
-        /* Of waiters that were killed, their places in a queue stay until
-         * somebody asks for that lock again. */
-        if (sim_totals.by_kind[SIM_FAULT_KILL] > 0 && a &&
+        /* Of waiters that were killed, or cut off when they closed, their
+         * places in a queue stay until somebody asks for that lock again. */
+        if ((sim_totals.by_kind[SIM_FAULT_KILL] > 0 || sim_cut_off) && a &&
             strstr(a, "redisson_lock_queue"))
             continue;
         if (a && a[0] == '*' && key_is_left(a))
