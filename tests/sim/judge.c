@@ -519,6 +519,15 @@ static bool almost_over(struct sim_server *sv, const char *name)
     return a && atoll(a + 1) < sim_plan.lease_ms / 20 + 10;
 }
 
+/* Of a read hold that its lease has ended the field stays, as long as others
+ * read; the key that says how long it lasts is gone. */
+static bool read_is_over(struct sim_server *sv, const char *uuid)
+{
+    const char *a = sim_server_ask(sv, "KEYS {rw0}:%s*", uuid);
+
+    return a && strncmp(a, "*0|", 3) == 0;
+}
+
 void sim_judge_closed(const struct sim_client *cl, const char *uuid)
 {
     if (!sim_plan.strict) /* a release may have been lost with a master */
@@ -528,7 +537,10 @@ void sim_judge_closed(const struct sim_client *cl, const char *uuid)
             const char *a =
                 sim_server_ask(sim_servers[i], "HKEYS %s", names[t][0]);
             bool has = a && strstr(a, uuid) != NULL;
+            bool reads = has && t == SIM_READ && !strstr(a, ":write");
             /* A hold that its own clock has ended lasts for the margin. */
+            if (t == SIM_WRITE || (reads && read_is_over(sim_servers[i], uuid)))
+                continue; /* one key, looked at as SIM_READ */
             if (!has || sim_master(names[t][0]) != sim_servers[i] ||
                 almost_over(sim_servers[i], names[t][0]))
                 continue;
@@ -561,9 +573,9 @@ void sim_judge_end(void)
 {
     for (int i = 0; i < sim_nservers; i++) {
         const char *a = sim_server_ask(sim_servers[i], "KEYS *");
-        /* Of waiters that were killed, their places in a queue stay until
-         * somebody asks for that lock again. */
-        if (sim_totals.by_kind[SIM_FAULT_KILL] > 0 && a &&
+        /* Of waiters that were killed, or cut off when they closed, their
+         * places in a queue stay until somebody asks for that lock again. */
+        if ((sim_totals.by_kind[SIM_FAULT_KILL] > 0 || sim_cut_off) && a &&
             strstr(a, "redisson_lock_queue"))
             continue;
         if (a && a[0] == '*' && key_is_left(a))

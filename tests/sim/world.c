@@ -23,7 +23,7 @@
 struct sim_plan sim_plan;
 struct sim_client sim_clients[SIM_CLIENTS_MAX];
 struct sim_totals sim_totals;
-bool sim_healed, sim_talks;
+bool sim_healed, sim_talks, sim_cut_off;
 int64_t sim_healed_at;
 
 static bool too_late, all_over;
@@ -168,6 +168,8 @@ static void close_client(struct sim_client *cl)
                        dibs_strerror(err), dibs_error_text());
         if (err == DIBS_OK)
             sim_judge_closed(cl, uuid[i]);
+        else
+            sim_cut_off = true;
     }
     while (cl->running > 0)
         sim_block(cl, SIM_NEVER);

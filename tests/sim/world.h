@@ -62,6 +62,7 @@ extern struct sim_client sim_clients[SIM_CLIENTS_MAX];
 extern struct sim_totals sim_totals;
 extern bool sim_healed;       /* no fault comes any more */
 extern int64_t sim_healed_at; /* us */
+extern bool sim_cut_off;      /* somebody closed, and the server did not hear */
 extern bool sim_talks;        /* the history is to be printed */
 
 /* One line of the history. Who: the fiber that runs. */
