@@ -26,7 +26,8 @@ ran 0 dibs run -s -n a -- true
 ran 75 dibs run -x -n a -- true
 ran 0 dibs info a
 has stdout 'mode     read' "$out"
-has stdout "reader   $(cat held.txt), 1 hold" "$out"
+has stdout "reader   $(cat held.txt) ($(uname -n), pid " "$out"
+has stdout '), 1 hold' "$out"
 stop_holder
 
 case_is 'a writer is alone'
@@ -35,7 +36,8 @@ ran 75 dibs run -s -n a -- true
 ran 75 dibs run -x -n a -- true
 ran 0 dibs info a
 has stdout 'mode     write' "$out"
-has stdout "writer   $(cat held.txt), 1 hold" "$out"
+has stdout "writer   $(cat held.txt) ($(uname -n), pid " "$out"
+has stdout '), 1 hold' "$out"
 ran 69 dibs run -n a -- true
 has stderr 'something else, or a lock of another kind; take another name' "$err"
 stop_holder
@@ -62,7 +64,7 @@ await queued
 ran 75 dibs run --fair -n f -- true
 ran 75 dibs run --fair -w 10ms f -- true
 ran 0 dibs queue f
-has stdout "waits    1. $(redis s lindex 'redisson_lock_queue:{f}' 0), " "$out"
+has stdout "waits    1. $(redis s lindex 'redisson_lock_queue:{f}' 0) ($(uname -n), pid " "$out"
 ran 0 dibs queue --json f
 has stdout '"place":1' "$out"
 ran 0 dibs info f

@@ -147,11 +147,12 @@ taken() { # CODE STDERR CAUSE WORDS...
     case_is "taken: dibs run $*"
     ran "$code" dibs run --status-fd 9 "$@" b -- echo no 9>status.txt
     same stdout '' "$out"
-    same stderr "$stderr" "$(sed 's/ [0-9.]* s unless/ N s unless/' err.txt)"
+    same stderr "$stderr" "$(sed -e 's/ [0-9.]* s unless/ N s unless/' \
+        -e "s/($(uname -n), pid [0-9]*, dibs, [0-9]* s)/(WHO)/" err.txt)"
     same cause busy "$(json cause "$(cat status.txt)")"
     same lock not-taken "$(json lock "$(cat status.txt)")"
 }
-message="dibs: b is taken: held by $owner, lease ends in N s unless it is renewed"
+message="dibs: b is taken: held by $owner (WHO), lease ends in N s unless it is renewed"
 taken 75 "$message" -n
 taken 75 "$message" -w 0
 taken 75 "$message" -w 50ms
