@@ -22,9 +22,9 @@
  *         each time it is sent. MOVED tells another place for good, ASK for
  *         this once: then ASKING goes out before the command, in one write.
  *
- * Ghosts  A call whose reply was lost has a ghost about: see ghost.c. It is
- * laid before the call is sent again; where that cannot be, the caller is told,
- * and takes care by other means.
+ * Ghosts  A call whose reply was lost leaves a ghost: see ghost.c. The ghost is
+ *         canceled before the call is sent again. Where that is not possible,
+ *         the caller is told, and takes care by other means.
  */
 #include "client/call.h"
 
@@ -474,9 +474,9 @@ void dibs__call_now(struct dibs__route to, struct dibs__call *call)
     start_call(call);
 }
 
-/* What came of talking. Anything out of the ordinary is for the io thread. An
- * error reply is asked for once more there: the same answer comes, or a better
- * one. */
+/* What came of a direct call. Anything out of the ordinary is for the io
+ * thread. An error reply is asked for once more there: the same answer comes,
+ * or a better one. */
 static void settle_call(struct dibs__call *call, struct dibs__link *ln,
                         dibs_err err, const struct dibs__reply *reply)
 {

@@ -61,7 +61,7 @@ struct dibs__call {
     struct dibs__timer timer;
     struct dibs__ghost *g;
     enum dibs__call_state state;
-    bool loose;   /* a ghost is about that cannot be laid */
+    bool loose;   /* a ghost cannot be canceled */
     bool whole;   /* send the script's text */
     bool misfit;  /* it got a reply that cannot be its own */
     bool asking;  /* the server is about to take over the slot: say so */

@@ -12,9 +12,9 @@
  *         copy that is executed much later could change what has long moved
  *         on. So the new connection first asks the server to kill the old one
  *         by its number (CLIENT KILL): once that is answered, nothing of the
- *         old one can be executed any more, and the ghost is laid. Where the
- *         server refuses, the caller is told that a ghost is about, and takes
- *         care by other means.
+ *         old one can be executed any more, and the ghost is canceled. Where
+ * the server refuses, the caller is told that a ghost is about, and takes care
+ * by other means.
  *
  *         That goes for the server that has the old connection. When another
  *         server is in its place, the ghost can do no harm. A replica that was
@@ -23,9 +23,9 @@
  *         it executed before and passed on is there already when the new
  *         master answers us; sending it once more changes nothing. And a slot
  *         that was moved is not served any more where it was. So a ghost of
- *         another run (INFO's run_id), or of another node, counts as laid. If
- *         runs are not known and the address is another, nobody can tell: it
- *         counts as one that cannot be laid.
+ *         another run (INFO's run_id), or of another node, counts as canceled.
+ * If runs are not known and the address is another, nobody can tell: it counts
+ * as one that cannot be canceled.
  */
 #include "client/ghost.h"
 

@@ -22,8 +22,8 @@
  *
  *
  *         Spare connections are made when a caller would have liked one. A
- *         caller borrows only while few calls ride: under load, queued
- *         together beats talking side by side.
+ *         caller borrows only while few calls are queued: under load, one
+ *         batch is faster than several callers side by side.
  *
  *         Where the server is may be for somebody else to say (`seek`, for
  *         sentinels): then each dialing begins with that question. And that
@@ -50,7 +50,7 @@
 #define BACKOFF_MAX_MS   2000
 #define REFUSED_MS       1000 /* after a refusal: no hammering */
 #define GROW_AGAIN_MS    1000
-#define RIDING_ENOUGH    3 /* so many queued already: ride along */
+#define QUEUED_ENOUGH    3 /* so many queued already: queue this one, too */
 
 static void drop_stale_spares(struct dibs__server *s);
 static void lend_spare(struct dibs__task *t);
@@ -440,7 +440,7 @@ struct dibs__link *dibs__server_borrow(struct dibs__server *s)
     struct dibs__link *ln = NULL;
     bool more = false;
 
-    if (atomic_load_explicit(&s->queued, memory_order_relaxed) > RIDING_ENOUGH)
+    if (atomic_load_explicit(&s->queued, memory_order_relaxed) > QUEUED_ENOUGH)
         return NULL;
     dibs__lock(&s->mu);
     if (!s->closed)

@@ -2,8 +2,8 @@
  *
  * server.h - one server and our connections to it.
  *
- * One connection is the I/O thread's: commands ride on it in batches. A few
- * more are there to be borrowed: a caller that finds one free talks on it
+ * One connection is the I/O thread's: commands are queued on it in batches. A
+ * few more are there to be borrowed: a caller that finds one free talks on it
  * directly, with no other thread involved.
  */
 #ifndef DIBS_CLIENT_SERVER_H
@@ -99,7 +99,7 @@ struct dibs__server {
     struct dibs__timer redial;     /* io only */
     struct dibs__list waiting;     /* io only: calls without a connection */
     struct dibs__list resting;     /* io only: calls between two attempts */
-    struct dibs__list ghosts;      /* io only: to be laid */
+    struct dibs__list ghosts;      /* io only: to be canceled */
     bool cannot_cancel;            /* io only: the server refused it once */
     struct dibs__acks acks;        /* io only: calls that replicas must have */
     int64_t hush_until;            /* io only: "not now" was told lately */
@@ -178,7 +178,7 @@ static inline bool dibs__server_refuses(dibs_err err)
            err == DIBS_ERR_SERVER || err == DIBS_ERR_TLS;
 }
 
-/* A connection to talk on, or NULL: ride instead. Thread: app. */
+/* A connection to use directly, or NULL: queue instead. Thread: app. */
 struct dibs__link *dibs__server_borrow(struct dibs__server *s) EXCLUDES(s->mu);
 void dibs__server_give_back(struct dibs__link *ln, bool usable);
 
