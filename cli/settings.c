@@ -56,6 +56,9 @@ struct settings_file {
 /* Where the values in use come from, for settings_explain. */
 static char *sources[KEYS];
 
+/* The server that a file names; struct args points to it. */
+static char *kept_server;
+
 /* ---- one file ---------------------------------------------------------- */
 
 static int wrong_line(const struct settings_file *f, int line, const char *what,
@@ -266,8 +269,10 @@ static void fill_from_file(struct args *a, struct settings_file *f)
     for (int key = KEY_URL; key <= KEY_URL_FILE && !named; key++) {
         if (!f->values[key])
             continue;
-        *(key == KEY_URL ? &a->set_url : &a->set_url_file) = f->values[key];
+        free(kept_server);
+        kept_server = f->values[key];
         f->values[key] = NULL;
+        *(key == KEY_URL ? &a->set_url : &a->set_url_file) = kept_server;
         set_source_line(f, key);
         if (key == KEY_URL_FILE) {
             free(sources[KEY_URL]);

@@ -196,10 +196,10 @@ said_why WRONGTYPE 'not a lock'
 redis one del a >/dev/null
 
 case_is 'a server that loads its data'
-redis one eval 'for i = 1, 50000 do redis.call("set", i, "x") end' 0 >/dev/null
+redis one eval 'for i = 1, 200000 do redis.call("set", i, "x") end' 0 >/dev/null
 redis one save >/dev/null
 "${SERVER:-redis-server}" --port 0 --unixsocket "$T/load.sock" --save '' \
-    --appendonly no --dir "$T" --logfile load.log --key-load-delay 200 \
+    --appendonly no --dir "$T" --logfile load.log --key-load-delay 30 \
     --loading-process-events-interval-bytes 1024 &
 disown $!
 loads() { redis load ping | grep -q LOADING; }
