@@ -35,7 +35,7 @@ static inline void fds_close_from(int first, bool on_exec)
     }
 }
 
-/* Away from stdin, stdout and the folder of whoever started us, who must not
+/* Away from stdin, stdout and the folder of our parent, which must not
  * wait for us. */
 static inline void fds_leave_input(void)
 {

@@ -12,7 +12,7 @@
  *     UUID:1:write          the same, to write
  *     UUID:1,UUID:1         on several servers: the owner on each
  *
- * So whoever extends or releases cannot mix up the kinds. Servers may be named
+ * So extend and release cannot mix up the kinds. Servers may be named
  * in another order than before, hence every owner is tried at every one.
  *
  * A release adopts the hold first: then the library sends the release again

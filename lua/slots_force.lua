@@ -1,4 +1,4 @@
--- slots_force: end one permit, whoever has it.
+-- slots_force: end one permit, of any owner.
 --
 -- KEYS  1 number of free permits   2 permits that are out, by their end
 --       3 number of a slot -> id and owner of the permit

@@ -201,7 +201,7 @@ typedef struct dibs_client_opts {
     const char *tls_cert; /* our own certificate, with its chain; PEM */
     const char *tls_key;  /* its key; NULL = in the file of the certificate */
     const char *tls_sni;  /* whom to ask for and expect; NULL = the host */
-    bool tls_insecure;    /* take whoever answers for the server */
+    bool tls_insecure;    /* do not check who answers */
     int replicas;         /* for acquires that do not say; 0 = none */
     const char *sentinel_user;     /* instead of the URL's; NULL = the URL's */
     const char *sentinel_password; /* the same */
@@ -295,8 +295,8 @@ DIBS_API dibs_owner dibs_owner_thread(dibs_client *c);
  * that gave one, unless a release finds out first and says LOST. When the
  * release has returned (of an async one: when its callback runs), on_lost of
  * that hold does not run on another thread and will not come, so arg may be on
- * the stack of whoever releases; a release inside on_lost does not wait for it.
- * So on_lost must not wait for a thread that is releasing that hold. That
+ * the stack of the releasing thread; a release inside on_lost does not wait for
+ * it. So on_lost must not wait for a thread that is releasing that hold. That
  * is so whatever the release answered; after one that says "still held" (below)
  * the next release tells of a loss. */
 typedef void (*dibs_lost_cb)(const char *name, dibs_owner owner, void *arg);
@@ -374,8 +374,8 @@ DIBS_API DIBS_MUST dibs_err dibs_fair_lock_new_bytes(dibs_client *c,
                                                      size_t len,
                                                      dibs_lock **out);
 /* The two halves of a read-write lock: many readers, or one writer. Both are
- * re-entrant. Whoever writes may read too, and go on reading after it has given
- * back the write lock. Whoever only reads and asks for the write lock would
+ * re-entrant. A writer may read too, and go on reading after it has given
+ * back the write lock. A reader that asks for the write lock would
  * wait for itself: that is DIBS_ERR_UPGRADE, and it goes on reading. A writer
  * that waits keeps new readers out, unless the client prefers readers. A name
  * must not be used for a read-write lock and another kind: what comes second
@@ -413,8 +413,8 @@ DIBS_API DIBS_MUST dibs_err dibs_slots_set(dibs_lock *l, int64_t slots);
  * Members may be freed afterwards; the order in which they are given does not
  * matter. All calls below work on it but those that ask the server (info,
  * holders, queue, force release) and owner_text: those are INVALID, ask the
- * members. The members' holds are ordinary ones: whoever holds one of them
- * already holds it once more. A hold of a group belongs to this handle.
+ * members. The members' holds are ordinary ones: an owner that has one of
+ * them already then has it once more. A hold of a group belongs to this handle.
  *
  * multi   All or none. Members of one client that are plain or write locks are
  *         taken by one command. A multi lock may be a member. If one member is
@@ -480,12 +480,12 @@ DIBS_API DIBS_MUST dibs_err dibs_lock_try(dibs_lock *l,
 DIBS_API dibs_err dibs_lock_release(dibs_lock *l, const dibs_lock_opts *opts);
 
 /* Makes a hold that another client took, on this host or any other, one of this
- * client: `owner_text` is what dibs_lock_owner_text said there. Whoever took it
- * must have left it (release with the option leave), or be gone; only one may
- * adopt it. The handle is of the same name and kind. From then on it is kept,
- * lost, extended and released like any other hold; the client's end releases
- * it, too. However often it was held, it counts once. Of opts lease_ms,
- * max_hold_ms, on_lost and arg count. The lease is never shortened.
+ * client: `owner_text` is what dibs_lock_owner_text said there. The client that
+ * took it must have left it (release with the option leave), or be gone; only
+ * one may adopt it. The handle is of the same name and kind. From then on it is
+ * kept, lost, extended and released like any other hold; the client's end
+ * releases it, too. However often it was held, it counts once. Of opts
+ * lease_ms, max_hold_ms, on_lost and arg count. The lease is never shortened.
  *
  * OK         Held. *out is its owner here: a new one. Release with it.
  * NOT_OWNER  That owner does not hold the lock, or not any more.
@@ -512,9 +512,10 @@ DIBS_API DIBS_MUST dibs_err dibs_lock_adopt(dibs_lock *l,
 DIBS_API DIBS_MUST dibs_err dibs_lock_extend(dibs_lock *l,
                                              const dibs_lock_opts *opts);
 
-/* Frees the lock whoever holds it. was_locked may be NULL. The holder it found
- * is the one it ends: should the lock change hands meanwhile, the next holder
- * keeps it. INVALID for a slots lock, which many may hold: name the owner. */
+/* Frees the lock, whichever owner holds it. was_locked may be NULL. The holder
+ * it found is the one it ends: should the lock change hands meanwhile, the next
+ * holder keeps it. INVALID for a slots lock, which many may hold: name the
+ * owner. */
 DIBS_API dibs_err dibs_lock_force_release(dibs_lock *l, bool *was_locked);
 /* The same, only if this owner (as dibs_lock_info has it) holds the lock. */
 DIBS_API dibs_err dibs_lock_force_release_owner(dibs_lock *l, const char *owner,
@@ -867,8 +868,8 @@ DIBS_API DIBS_MUST dibs_err dibs_semaphore_available(dibs_semaphore *s,
 DIBS_API DIBS_MUST dibs_err dibs_semaphore_add(dibs_semaphore *s,
                                                int64_t permits,
                                                int64_t *available);
-/* Takes away all permits that are free. They are nobody's then: whoever wants
- * them back makes them, by dibs_semaphore_add. drained may be NULL. */
+/* Takes away all permits that are free. They are nobody's then: a program that
+ * wants them back makes them, by dibs_semaphore_add. drained may be NULL. */
 DIBS_API DIBS_MUST dibs_err dibs_semaphore_drain(dibs_semaphore *s,
                                                  int64_t *drained);
 

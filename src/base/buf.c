@@ -2,7 +2,7 @@
  *
  * buf.c - growable bytes, and commands written into them.
  *
- * Thread  whoever owns the buffer.
+ * Thread  the one that owns the buffer.
  *
  * hiredis has a formatter too, but it allocates each command; commands go out
  * by the million and this does not.

@@ -2,8 +2,8 @@
  *
  * client.h - a client: threads, connections, and who lives on them.
  *
- * This layer does not know what a lock is. Whoever does moves in as the upper,
- * and is asked to clean up when the client closes.
+ * This layer does not know what a lock is. The layer that does is the upper
+ * one, and is asked to clean up when the client closes.
  */
 #ifndef DIBS_CLIENT_CLIENT_H
 #define DIBS_CLIENT_CLIENT_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * route.h - where a call goes: to one server, or to whoever has its slot.
+ * route.h - where a call goes: to one server, or to the node that has its slot.
  */
 #ifndef DIBS_CLIENT_ROUTE_H
 #define DIBS_CLIENT_ROUTE_H

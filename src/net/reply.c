@@ -2,7 +2,7 @@
  *
  * reply.c - what a server said, within limits.
  *
- * Thread  whoever owns the reader.
+ * Thread  the one that owns the reader.
  *
  * hiredis parses and asks us to make the objects. We make them in chunks of
  * memory that the reader keeps: the first chunk stays for ever, further ones

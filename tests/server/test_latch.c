@@ -191,20 +191,6 @@ static void test_latch_deadline(void **state)
     tidy(c, l);
 }
 
-/* A latch that stays closed is asked for now and then, not all the time. */
-static void test_latch_wait_is_quiet(void **state)
-{
-    dibs_client *c = kit_open(NULL);
-    dibs_latch *l = latch(c, 1);
-    long long before = ts_command_calls(srv, "evalsha");
-
-    (void)state;
-    WANT(dibs_latch_wait(l, DIBS_LATCH_OPTS(.wait_ms = 300)), DIBS_ERR_TIMEOUT);
-    assert_in_range(ts_command_calls(srv, "evalsha") - before, 1, 6);
-    FINE(dibs_latch_count_down(l, NULL, NULL));
-    tidy(c, l);
-}
-
 static void test_latch_close_ends_waits(void **state)
 {
     dibs_client *c = kit_open(NULL);
@@ -280,7 +266,6 @@ int main(void)
         KIT_TEST(test_latch_forgets),
         KIT_TEST(test_latch_waits_without_asking),
         KIT_TEST(test_latch_deadline),
-        KIT_TEST(test_latch_wait_is_quiet),
         KIT_TEST(test_latch_close_ends_waits),
         KIT_TEST(test_latch_inside_callback),
         KIT_TEST(test_latch_bad_input),

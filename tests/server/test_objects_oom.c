@@ -253,24 +253,6 @@ static const char *run_async(void)
     return NULL;
 }
 
-/* A release that could not begin is no release: the next one finds the permit.
- */
-static void test_objects_oom_release_async(void **state)
-{
-    struct told done = {0};
-
-    (void)state;
-    open_all();
-    FINE(dibs_semaphore_try(permits, NULL));
-    dibs__mem_fail_at(1, true);
-    dibs_err err = dibs_semaphore_release_async(permits, NULL, kit_tell, &done);
-    dibs__mem_fail_at(0, false);
-    assert_int_equal(err, DIBS_ERR_NOMEM);
-    FINE(dibs_semaphore_release_async(permits, NULL, kit_tell, &done));
-    FINE(kit_answer(&done));
-    close_all();
-}
-
 /* A release that could not begin has given nothing back: the next one can. */
 static void test_objects_oom_release(void **state)
 {
@@ -305,13 +287,9 @@ static void test_objects_oom_async(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        KIT_TEST(test_objects_oom_new),
-        KIT_TEST(test_objects_oom_locks),
-        KIT_TEST(test_objects_oom_permits),
-        KIT_TEST(test_objects_oom_latch),
-        KIT_TEST(test_objects_oom_async),
-        KIT_TEST(test_objects_oom_release_async),
-        KIT_TEST(test_objects_oom_release),
+        KIT_TEST(test_objects_oom_new),     KIT_TEST(test_objects_oom_locks),
+        KIT_TEST(test_objects_oom_permits), KIT_TEST(test_objects_oom_latch),
+        KIT_TEST(test_objects_oom_async),   KIT_TEST(test_objects_oom_release),
     };
 
     return KIT_RUN("objects_oom", tests);

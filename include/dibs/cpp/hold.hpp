@@ -84,8 +84,8 @@ public:
     bool owns_lock() const noexcept { return held_; }
     dibs_owner owner() const noexcept { return owner_; }
 
-    /* No I/O, no waiting: ask before each step that cannot be undone. Whoever
-     * was told of a loss by one of these is not told again at the end. */
+    /* No I/O, no waiting: ask before each step that cannot be undone. A program
+     * that was told of a loss by one of these is not told again at the end. */
     bool lost() const noexcept { return state() == DIBS_LOST; }
     dibs_state state() const noexcept
     {
