@@ -226,7 +226,7 @@ static void acks_redial_later(struct dibs__server *s)
                         dibs__random_in(REDIAL_MIN_MS, REDIAL_MAX_MS));
 }
 
-/* Could not be made. Whoever has no patience ends, the others wait until their
+/* Could not be made. Calls without patience end, the others wait until their
  * time is over. */
 static void not_made(struct dibs__server *s, dibs_err err)
 {

@@ -44,7 +44,7 @@
 
 static void start_call(struct dibs__call *call);
 
-/* The reply to this call is lost. Thread: whoever has the connection. */
+/* The reply to this call is lost. Thread: the one that has the connection. */
 static void taint_call(struct dibs__call *call)
 {
     struct dibs__link *ln = DIBS_OF(call->req.cn, struct dibs__link, cn);

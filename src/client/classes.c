@@ -6,7 +6,7 @@
  *
  * Most errors come before a script's first write and mean that nothing was
  * done. Some come from the middle of it: scripts are not transactions, what was
- * written stays. Those are "partly", and whoever sent them cleans up. An error
+ * written stays. Those are "partly", and the sender cleans up. An error
  * we do not know counts as partly.
  *
  * What is not in the table because no reply came at all, a refused connection

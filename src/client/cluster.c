@@ -191,7 +191,7 @@ static void reroute_now(struct dibs__task *t)
     }
 }
 
-/* Not at once: whoever found the change is in the middle of something. */
+/* Not at once: the code that found the change is in the middle of something. */
 static void reroute_soon(struct dibs__cluster *cl)
 {
     if (!cl->reroute_posted)

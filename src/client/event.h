@@ -15,7 +15,7 @@ struct dibs__events {
     void *arg;
 };
 
-/* "address: text". at: whom it is about. Thread: whoever may read at. */
+/* "address: text". at: whom it is about. Thread: the one that may read at. */
 void dibs__event_tell(const struct dibs__events *to, const struct dibs__url *at,
                       dibs_event_kind kind, dibs_err err, const char *text);
 /* The same text, without telling it to anybody. */

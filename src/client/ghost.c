@@ -2,7 +2,7 @@
  *
  * ghost.c - what a lost command may still do, and how that is ended.
  *
- * Thread  io, except dibs__ghost_new: whoever has the connection.
+ * Thread  io, except dibs__ghost_new: the one that has the connection.
  * Locks   none.
  *
  * How     A command whose reply was lost may have been executed, or not, or may

@@ -8,7 +8,8 @@
 #include "client/server.h"
 
 /* Of what this connection left under way; one reference. NULL: out of memory,
- * or nobody knows the connection's number. Thread: whoever has the connection.
+ * or nobody knows the connection's number. Thread: the one that has the
+ * connection.
  */
 struct dibs__ghost *dibs__ghost_new(const struct dibs__link *ln);
 void dibs__ghost_ref(struct dibs__ghost *g);
@@ -20,7 +21,7 @@ bool dibs__ghost_of(const struct dibs__ghost *g, const struct dibs__server *s);
 /* Lays it, if its server is up and nobody did. What is sent after that comes
  * after it. Thread: io, as all below. */
 void dibs__ghost_cancel(struct dibs__ghost *g);
-/* Whoever cared has given up, but it is still about: when there is a
+/* The caller has given up, but it is still about: when there is a
  * connection. */
 void dibs__ghost_cancel_later(struct dibs__ghost *g);
 /* All of those, now that there is one; none of them, as nobody will ask. */

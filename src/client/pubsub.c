@@ -95,7 +95,7 @@ static struct dibs__sub *next_to_call(struct dibs__channel *ch)
 }
 
 /* A listener may leave, or others come, while it is called. The channel stays;
- * whoever calls this drops it afterwards if it is idle. */
+ * the caller drops it afterwards if it is idle. */
 static void channel_call(struct dibs__channel *ch)
 {
     struct dibs__sub *sub;

@@ -6,7 +6,7 @@
  * Locks   none.
  *
  * How     The reply is copied as text, an array as a line for each element, so
- *         that whoever asked can read it at leisure. For questions that are
+ *         that the caller can read it at leisure. For questions that are
  *         asked now and then by people; whatever is asked often has code of its
  *         own.
  */
@@ -128,7 +128,7 @@ dibs_err dibs__query(dibs_client *c, const char *const *argv,
     if (out->err != DIBS_OK)
         return out->err;
     q.ask.call.write = query_write;
-    q.ask.call.quiet = true; /* whoever asks reads the answer */
+    q.ask.call.quiet = true; /* the caller reads the answer */
     q.ask.take = query_take;
     out->err = dibs__question_ask(c, c->route, &q.ask);
     dibs__client_leave(c);

@@ -30,7 +30,7 @@ struct dibs__sentinels {
     struct dibs__list links;       /* connections to sentinels */
     unsigned open;                 /* of them, that are not gone yet */
     struct sentinel_link *watched; /* tells of changes; or NULL */
-    atomic_uint seen;              /* count, for whoever asks */
+    atomic_uint seen;              /* count, for the one that asks */
     atomic_bool watches;           /* watched is not NULL */
     int64_t backoff_ms;
     struct dibs__hush hush;

@@ -181,7 +181,7 @@ static void main_down(struct dibs__conn *cn, dibs_err err, const char *why)
     if (ln->was_up)
         drop_stale_spares(s);
     if (s->state == SERVER_CUTTING)
-        return; /* whoever did it knows what comes next */
+        return; /* the code that did it knows what comes next */
     if (s->slots)
         s->slots->doubt(s->slots);
     if (ln->served && !retired) { /* it did work: dial at once */

@@ -5,7 +5,7 @@
  * Thread  io.
  *
  * How     The first READONLY ends the use of the main connection. It is asked
- *         what it is, since the answer helps whoever wrote the URL, and closes
+ *         what it is, which helps the author of the URL, and closes
  *         with that answer. Then it is dialed again with growing pauses: it may
  *         become a master, or its name may come to mean another server. That it
  *         is connected again is not told before it has done something.

@@ -5,7 +5,7 @@
  * The parsing is hiredis's. The replies are ours: they live in the reader,
  * cost no allocation once it is warm, and end with the next call to it; copy
  * what you need. A reply that is larger, longer or deeper than any server would
- * send to a lock is a protocol error, whoever sent it.
+ * send to a lock is a protocol error, from any sender.
  */
 #ifndef DIBS_NET_REPLY_H
 #define DIBS_NET_REPLY_H

@@ -2,8 +2,8 @@
  *
  * tls.c - one TLS session over one socket, by OpenSSL.
  *
- * Thread  Whoever has the connection; dibs__tls_load on a thread that may wait
- *         for files (resolve.c).
+ * Thread  That which has the connection; dibs__tls_load on a thread that may
+ *         wait for files (resolve.c).
  * Locks   none.
  *
  * How     Each session has a context of its own, made from the files as they

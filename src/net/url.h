@@ -49,7 +49,7 @@ struct dibs__url_host {
 /* How the server is known, and we to it. Paths are not looked at here. */
 struct dibs__url_tls {
     bool on;
-    bool insecure; /* whoever answers is taken for the server */
+    bool insecure; /* nobody checks who answers */
     char *ca;      /* file or folder of trusted certificates; NULL: system's */
     char *cert;    /* our certificate; NULL: none */
     char *key;     /* its key; NULL: in the file of the certificate */
