@@ -22,7 +22,7 @@ struct dibs__level {
     struct dibs__lost_note *note; /* until it is lost, or NULL */
 };
 
-#define DIBS__LEVELS 4 /* kept without an allocation */
+#define DIBS__LEVELS 1 /* kept without an allocation: few take it twice */
 
 /* hold.c has the table of states. */
 enum dibs__hold_state {
