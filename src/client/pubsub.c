@@ -234,8 +234,7 @@ static void channel_unkeep(struct dibs__channel *ch)
     ch->ps->kept_count--;
 }
 
-/* Gives up those whose time is over, and the oldest while there are more than
- * so many. */
+/* Gives up those whose time is over, and the oldest beyond so many. */
 static void kept_trim(struct dibs__pubsub *ps, int64_t now, unsigned most)
 {
     struct dibs__list *first;
@@ -256,8 +255,9 @@ static void kept_trim(struct dibs__pubsub *ps, int64_t now, unsigned most)
 
 static void keeper_timed(struct dibs__timer *t)
 {
-    kept_trim(DIBS_OF(t, struct dibs__pubsub, keeper), dibs__now_ms(),
-              KEEP_MAX);
+    struct dibs__pubsub *ps = DIBS_OF(t, struct dibs__pubsub, keeper);
+
+    kept_trim(ps, dibs__now_ms(), KEEP_MAX);
 }
 
 static void channel_keep(struct dibs__channel *ch)
@@ -467,12 +467,11 @@ dibs_err dibs__pubsub_listen(struct dibs__pubsub *ps, struct dibs__sub *sub,
     bool first = dibs__list_empty(&ch->subs);
     channel_unkeep(ch);
     channel_join(ch, sub);
-    if (ch->ready && ch->said_ms < sub->asked_ms) {
-        /* it knows all that was said */
-    } else if (ch->ready || ps->refused) {
-        if (!ch->later_set)
+    if (ch->ready || ps->refused) {
+        bool known = ch->ready && ch->said_ms < sub->asked_ms;
+        if (!ch->later_set && !known)
             dibs__loop_post(ps->lp, &ch->later);
-        ch->later_set = true;
+        ch->later_set |= !known;
     } else if (first) {
         channel_subscribe(ch);
     }

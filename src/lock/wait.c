@@ -60,8 +60,9 @@
 #define IDLE_LOOK_MS 2000
 #define AFTER_MS     10  /* look again at one that could not be dealt with */
 #define DEAF_MS      500 /* longest pause of a waiter that cannot hear */
-#define SAID_CALLED  '2' /* on a line's channel: a dibs release called somebody,
-                            or found nobody that waits */
+#define SAID_CALLED                                                            \
+    '2' /* on a line's channel: a dibs release called somebody,                \
+           or found nobody that waits */
 
 /* Its own channel and timer. io only, once it has started. */
 struct dibs__place {
