@@ -191,11 +191,11 @@ static void latch_answered(struct dibs__call *call, dibs_err err,
     op->last = DIBS_OK;
     if (err == DIBS_ERR_BUSY) {
         stays = dibs__wait_stay(&line->wait, &op->wait,
-                                dibs__pause_usual(line, busy_ms));
+                                dibs__pause_usual(line, busy_ms), 0);
     } else if (is_worth_retry(err, reply)) {
         op->last = err;
         stays = dibs__wait_stay(&line->wait, &op->wait,
-                                dibs__random_in(RETRY_MIN_MS, RETRY_MAX_MS));
+                                dibs__random_in(RETRY_MIN_MS, RETRY_MAX_MS), 0);
     } else if (err == DIBS_OK || err == DIBS_ERR_TIMEOUT) {
         take_asked(line, &open);
     }
