@@ -29,8 +29,12 @@
  *   LOST     each level learns of it by its own release;
  *            after the last level                          freed
  *
- * busy, renewing, doubted and tainted are facts beside the state: a renewal may
- * be on its way while an operation changes the hold.
+ * busy, renewing, doubted, alarmed, tracked and tainted are facts beside the
+ * state: a renewal may be on its way while an operation changes the hold.
+ *
+ * Tracked A hold that is older than a second is looked at once, so that its
+ *         server tells when somebody changes its key (renew.c, alarm.c). Short
+ *         holds cost nothing.
  */
 #include "lock/hold.h"
 
@@ -42,6 +46,7 @@
 
 #define DRIFT_PERCENT 1
 #define DRIFT_MS      2
+#define TRACK_MS      1000 /* a hold as old as this is tracked */
 
 /* ---- finding ----------------------------------------------------------- */
 
@@ -178,7 +183,7 @@ void dibs__hold_watch(struct dibs__line *line, struct dibs__hold *h,
 {
     int64_t at = h->valid_until;
 
-    if ((h->renewed || h->doubted) && h->state != HOLD_ENDING)
+    if (h->state != HOLD_ENDING)
         at = dibs__min(at, renew_at);
     dibs__watchdog_set(&dibs__line_client(line)->watchdog, &h->lease, at);
 }
@@ -192,13 +197,37 @@ static int64_t renewal_time(const struct dibs__hold *h, int64_t sent)
     return sent + third - third / 10 * (int64_t)(h->number % 8) / 8;
 }
 
+/* If it is to be tracked: when, for one that was proven at `sent`. */
+static int64_t track_time(const struct dibs__hold *h, int64_t sent)
+{
+    const struct dibs__server *s = dibs__line_server(h->line);
+
+    return h->tracked || !s || !dibs__track_possible(s) ? INT64_MAX
+                                                        : sent + TRACK_MS;
+}
+
+static int64_t next_look(const struct dibs__hold *h, int64_t sent)
+{
+    return dibs__min(h->renewed ? renewal_time(h, sent) : INT64_MAX,
+                     track_time(h, sent));
+}
+
+void dibs__hold_seen(struct dibs__line *line, struct dibs__hold *h)
+{
+    int64_t renew_at =
+        h->renewed ? h->valid_until - h->lease_ms / 3 * 2 : INT64_MAX;
+
+    dibs__hold_watch(line, h,
+                     dibs__min(renew_at, track_time(h, dibs__now_ms())));
+}
+
 void dibs__hold_renewed(struct dibs__line *line, struct dibs__hold *h,
                         int64_t sent, int64_t lease_ms)
 {
     h->state = HOLD_HELD;
     h->valid_until =
         dibs__max(h->valid_until, dibs__valid_until(sent, lease_ms));
-    dibs__hold_watch(line, h, renewal_time(h, sent));
+    dibs__hold_watch(line, h, next_look(h, sent));
 }
 
 /* What the levels want together. */
@@ -273,7 +302,7 @@ bool dibs__hold_seal(struct dibs__line *line, const struct dibs__op *op)
         level->max_until = dibs__add(now, op->max_hold_ms);
     count_renewed(h);
     if (!h->renewing)
-        dibs__hold_watch(line, h, renewal_time(h, now));
+        dibs__hold_watch(line, h, next_look(h, now));
     return true;
 }
 
