@@ -34,7 +34,7 @@
  *
  * Tracked A hold that is older than a second is looked at once, so that its
  *         server tells when somebody changes its key (renew.c, alarm.c). Short
- *         holds cost nothing.
+ *         holds cost nothing. A command of our own ends that, for a second.
  */
 #include "lock/hold.h"
 
@@ -197,11 +197,14 @@ static int64_t renewal_time(const struct dibs__hold *h, int64_t sent)
     return sent + third - third / 10 * (int64_t)(h->number % 8) / 8;
 }
 
-/* If it is to be tracked: when, for one that was proven at `sent`. */
+/* If it is to be tracked, anew or for the first time: when, for one that was
+ * proven at `sent`. */
 static int64_t track_time(const struct dibs__hold *h, int64_t sent)
 {
     const struct dibs__server *s = dibs__line_server(h->line);
 
+    if (h->alarmed)
+        return h->line->alarm_at;
     return h->tracked || !s || !dibs__track_possible(s) ? INT64_MAX
                                                         : sent + TRACK_MS;
 }
@@ -219,6 +222,24 @@ void dibs__hold_seen(struct dibs__line *line, struct dibs__hold *h)
 
     dibs__hold_watch(line, h,
                      dibs__min(renew_at, track_time(h, dibs__now_ms())));
+}
+
+/* A command of ours changed the key. On the main connection that ends the
+ * tracking, and no message says so. A look at one hold is enough for all that
+ * have the key in common. */
+static void touch_line(struct dibs__line *line) REQUIRES(line->mu)
+{
+    struct dibs__hold *h = NULL;
+
+    while ((h = dibs__hold_next(line, h)) &&
+           (h->state == HOLD_LOST || h->state == HOLD_ENDING))
+        ;
+    if (!h || (!h->tracked && !h->renewing))
+        return; /* it will be looked at anyway */
+    h->tracked = false;
+    h->alarmed |= h->renewing;
+    if (!h->renewing)
+        dibs__hold_seen(line, h);
 }
 
 void dibs__hold_renewed(struct dibs__line *line, struct dibs__hold *h,
@@ -272,6 +293,7 @@ void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
         dibs__line_ref(line);
         dibs__adopted_held(&line->locks->adopted, h->wire, true);
     }
+    touch_line(line);
     dibs__hold_renewed(line, h, sent, op->ask.lease_ms);
 }
 
@@ -320,6 +342,8 @@ struct dibs__loss *dibs__hold_drop(struct dibs__hold *h, const void *with)
     memmove(level, level + 1, (size_t)(last - level) * sizeof *level);
     h->count--;
     count_renewed(h);
+    if (dibs__list_linked(&h->link))
+        touch_line(h->line);
     return loss;
 }
 

@@ -102,8 +102,8 @@ static bool hold_answered(struct dibs__renew_item *item, char letter,
     int64_t now = dibs__now_ms();
     if (h) {
         h->renewing = false;
-        h->tracked = reads == READS_DONE && letter == '1';
         h->alarmed |= reads == READS_EARLY;
+        h->tracked = reads == READS_DONE && letter == '1' && !h->alarmed;
     }
     if (h && h->state != HOLD_LOST && h->state != HOLD_ENDING) {
         if (dibs__hold_over(h, now)) {
