@@ -25,6 +25,7 @@
  *         RESTING    the time has come                       DIALING
  *         any        the connection for messages went down   RESTING
  *         any        main went down                          OFF
+ *         OFF        main is up again, and it was wanted     RESTING
  *
  * Trouble What was changed while it was not on, nobody tells. So each time it
  *         comes on, all is said to be changed. Without the right to it, through
@@ -42,6 +43,7 @@
 
 #define BACKOFF_FIRST_MS 20
 #define BACKOFF_MAX_MS   5000
+#define RESUME_MS        1000 /* after a reconnect: first things first */
 #define CHANNEL          "__redis__:invalidate"
 
 struct track_ask {
@@ -325,8 +327,10 @@ void dibs__track_want(struct dibs__server *s)
 
 void dibs__track_resume(struct dibs__server *s)
 {
-    if (s->track.wanted && track_is(s, TRACK_OFF))
-        track_dial(s);
+    if (!s->track.wanted || !track_is(s, TRACK_OFF))
+        return;
+    track_set(s, TRACK_RESTING);
+    dibs__timer_set(s->lp, &s->track.again, dibs__now_ms() + RESUME_MS);
 }
 
 void dibs__track_drop(struct dibs__server *s)
