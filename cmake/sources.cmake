@@ -27,6 +27,7 @@ set(DIBS_SOURCES
   src/client/sentinel.c
   src/client/script.c
   src/client/pubsub.c
+  src/client/track.c
   src/client/watchdog.c
   src/client/callback.c
   src/client/topology.c
@@ -60,6 +61,7 @@ set(DIBS_SOURCES
   src/lock/lock_wait.c
   src/lock/release.c
   src/lock/renew.c
+  src/lock/alarm.c
   src/lock/reap.c
   src/lock/work.c
   src/lock/locks.c

@@ -377,7 +377,9 @@ static void judge_reply(struct dibs__req *req, dibs_err err,
     struct dibs__call *call = DIBS_OF(req, struct dibs__call, req);
 
     if (err == DIBS_OK && !reply_fits(call, reply)) {
-        if (call->misfit) { /* again: that is how this server answers */
+        /* Again: that is how this server answers. But with others behind it,
+         * it may be the answer to one of those. */
+        if (call->misfit && dibs__list_empty(&req->cn->fifo)) {
             finish_call(call, DIBS_ERR_PROTOCOL, reply);
             return;
         }

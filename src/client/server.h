@@ -14,6 +14,7 @@
 #include "client/hush.h"
 #include "client/parts.h"
 #include "client/route.h"
+#include "client/track.h"
 #include "net/conn.h"
 
 #include <stdatomic.h>
@@ -102,6 +103,7 @@ struct dibs__server {
     struct dibs__list ghosts;      /* io only: to be canceled */
     bool cannot_cancel;            /* io only: the server refused it once */
     struct dibs__acks acks;        /* io only: calls that replicas must have */
+    struct dibs__track track;      /* see there: who changes what we hold */
     int64_t hush_until;            /* io only: "not now" was told lately */
 
     /* In words, io only: the last trouble with it; why main retires. */
@@ -170,6 +172,16 @@ static inline bool dibs__server_is_up(const struct dibs__server *s)
 static inline bool dibs__server_closes(const struct dibs__server *s)
 {
     return s->state == SERVER_CLOSING;
+}
+/* Is there hope that changes of keys are told? Thread: any. */
+static inline bool dibs__track_possible(const struct dibs__server *s)
+{
+    return atomic_load_explicit(&s->track.state, memory_order_relaxed) !=
+           TRACK_REFUSED;
+}
+static inline bool dibs__track_is_on(const struct dibs__server *s)
+{
+    return atomic_load(&s->track.state) == TRACK_ON;
 }
 /* Another attempt will not change this. */
 static inline bool dibs__server_refuses(dibs_err err)

@@ -50,6 +50,8 @@ struct dibs__hold {
     bool picked;   /* of a semaphore: a release is about to give it back */
     bool renewing; /* it is in a batch that awaits its answer */
     bool doubted;  /* the server shall say whether it is still there */
+    bool alarmed;  /* somebody changed its key: the same, at once */
+    bool tracked;  /* the server tells if somebody does */
     bool tainted;  /* an earlier copy of some command may still run */
     struct dibs__list blocked; /* operations that wait until it is not busy */
     struct dibs__lease lease;
@@ -97,7 +99,8 @@ void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
     REQUIRES(line->mu);
 /* One time less: the last of those that were taken with this. What it was to be
  * told is the caller's, to be hushed. */
-struct dibs__loss *dibs__hold_drop(struct dibs__hold *h, const void *with);
+struct dibs__loss *dibs__hold_drop(struct dibs__hold *h, const void *with)
+    REQUIRES(h->line->mu);
 /* That level learns of a loss by its own call from now on. */
 void dibs__hold_hush(struct dibs__hold *h, const void *with);
 /* The same for all levels that were not taken with a group. */
@@ -115,6 +118,9 @@ void dibs__hold_renewed(struct dibs__line *line, struct dibs__hold *h,
 /* Sets when the watchdog looks at it next. */
 void dibs__hold_watch(struct dibs__line *line, struct dibs__hold *h,
                       int64_t renew_at) REQUIRES(line->mu);
+/* It is still there, but was not renewed: the next look is as it was to be. */
+void dibs__hold_seen(struct dibs__line *line, struct dibs__hold *h)
+    REQUIRES(line->mu);
 
 /* ---- its loss ---------------------------------------------------------- */
 
