@@ -28,8 +28,9 @@
  *   net.c                   servers, connections, trouble on the way
  *   plan.c                  what a seed means
  *   fate.c                  makes the faults happen
- *   program.c               what the simulated programs do
- *   judge.c                 what must be true
+ *   program.c counted.c     what the simulated programs do
+ *   peer.c                  clients of another make beside them
+ *   judge.c judge_end.c     what must be true
  *   world.c                 all of it put together, and run to its end
  *   sim.c                   many seeds; one told as a story and made smaller
  *   mutants/                bugs to be planted
