@@ -36,6 +36,7 @@
 #include <unistd.h>
 
 #define LOOK_MOST_US 400000
+#define AGAIN_MOST   10    /* looks at once; a stopped process stays as it is */
 #define FAR_PPM      20000 /* more than any clock is off */
 
 static struct sim_claim *claims;
@@ -474,6 +475,8 @@ static void look_at_waiters(void)
 
 static void look(void *arg, int64_t number)
 {
+    static int again;
+
     (void)arg;
     (void)number;
     in_vain = false;
@@ -487,8 +490,9 @@ static void look(void *arg, int64_t number)
         sim_counted_look();
     }
     look_at_waiters();
-    sim_at(sim_now() + sim_between(&eye, in_vain ? 20 : 1000,
-                                   in_vain ? 200 : LOOK_MOST_US),
+    again = in_vain && again < AGAIN_MOST ? again + 1 : 0;
+    sim_at(sim_now() +
+               sim_between(&eye, again ? 20 : 1000, again ? 200 : LOOK_MOST_US),
            look, NULL, 0);
 }
 
