@@ -200,16 +200,19 @@ static void hold_twice(struct sim_program *pr, struct sim_claim *claim)
     int64_t from = sim_now(), idle = sim_idle_us(pr->client->proc);
 
     o.owner = pr->owner;
+    if (is_group(claim->thing)) /* without a limit it waits for ever */
+        o.wait_ms = 2 * sim_plan.command_ms;
     claim->holds = 0; /* nobody can tell meanwhile */
     dibs_err err = take(pr, claim->lock, FORM_ACQUIRE, &o);
     sim_note("again %s: %s", thing_names[claim->thing], dibs_strerror(err));
-    if (!is_group(claim->thing)) /* without a limit that waits for ever */
-        sim_judge_time("re-entry", from, idle,
-                       2 * sim_plan.command_ms * 102 / 100 + SLACK_MS);
+    sim_judge_time("re-entry", from, idle,
+                   (2 * sim_plan.command_ms + o.wait_ms) * 102 / 100 +
+                       SLACK_MS);
     if (pr->client->closing)
         return;
     if (err != DIBS_OK) {
-        if (err == DIBS_ERR_BUSY || err == DIBS_ERR_TIMEOUT ||
+        if (err == DIBS_ERR_BUSY ||
+            (err == DIBS_ERR_TIMEOUT && !is_group(claim->thing)) ||
             err == DIBS_ERR_NOT_OWNER || err == DIBS_ERR_WRONGTYPE)
             sim_broken("P4", "re-entry of %s: %s", thing_names[claim->thing],
                        dibs_strerror(err));
@@ -485,7 +488,10 @@ static void *program_main(void *arg)
     pr->owner =
         pr->own_owner ? dibs_owner_new(cl->c[0]) : dibs_owner_thread(cl->c[0]);
     while (!sim_healed && !cl->closing) {
-        play_round(pr);
+        if (sim_plan.layout != SIM_QUORUM && sim_once_in(&pr->chance, 8))
+            sim_counted_round(cl, &pr->chance, pr->number);
+        else
+            play_round(pr);
         if (cl->closing)
             break;
         if (sim_once_in(&pr->chance, 10))

@@ -195,14 +195,17 @@ int __wrap_setsockopt(int fd, int level, int name, const void *value,
     return 0;
 }
 
-static int change_flags(int fd, int what, int flags)
+/* A real descriptor is the system's: a file of counts, say, and its lock. */
+static int change_flags(int fd, int what, void *arg)
 {
     struct sim_sock *s = sim_sock_of(fd);
 
+    if (!s && fd < SIM_FD_FIRST)
+        return __real_fcntl(fd, what, arg);
     if (s && what == F_GETFL)
         return O_RDWR | (s->nonblock ? O_NONBLOCK : 0);
     if (s && what == F_SETFL)
-        s->nonblock = (flags & O_NONBLOCK) != 0;
+        s->nonblock = ((intptr_t)arg & O_NONBLOCK) != 0;
     return 0;
 }
 
@@ -211,9 +214,9 @@ int __wrap_fcntl(int fd, int what, ...)
     va_list list;
 
     va_start(list, what);
-    int flags = what == F_SETFL ? va_arg(list, int) : 0;
+    void *arg = va_arg(list, void *);
     va_end(list);
-    return change_flags(fd, what, flags);
+    return change_flags(fd, what, arg);
 }
 
 int __wrap_fcntl64(int fd, int what, ...)
@@ -221,9 +224,9 @@ int __wrap_fcntl64(int fd, int what, ...)
     va_list list;
 
     va_start(list, what);
-    int flags = what == F_SETFL ? va_arg(list, int) : 0;
+    void *arg = va_arg(list, void *);
     va_end(list);
-    return change_flags(fd, what, flags);
+    return change_flags(fd, what, arg);
 }
 
 /* Whoever waits for bytes finds the end. */
