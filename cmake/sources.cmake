@@ -29,6 +29,7 @@ set(DIBS_SOURCES
   src/client/pubsub.c
   src/client/watchdog.c
   src/client/callback.c
+  src/client/ride.c
   src/client/topology.c
   src/client/node.c
   src/client/who.c
