@@ -61,6 +61,7 @@ static const struct part {
     bool own_servers; /* not with a URL */
 } parts[] = {
     {"pairs", measure_places, false},
+    {"async", measure_async, false},
     {"counts", measure_counts, false},
     {"handover", measure_handover, false},
     {"processes", measure_processes, false},

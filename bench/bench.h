@@ -133,6 +133,7 @@ struct plan {
 };
 
 void measure_pairs(const struct plan *p, const char *where, bool targets);
+void measure_async(const struct plan *p);
 void measure_counts(const struct plan *p);
 void measure_handover(const struct plan *p);
 void measure_processes(const struct plan *p);

@@ -30,6 +30,7 @@ set(DIBS_SOURCES
   src/client/track.c
   src/client/watchdog.c
   src/client/callback.c
+  src/client/ride.c
   src/client/topology.c
   src/client/node.c
   src/client/who.c

@@ -190,7 +190,7 @@ static dibs_err client_new(const char *url, const dibs_client_opts *o,
         return DIBS_ERR_NOMEM;
     dibs_err err = DIBS_ERR_NOMEM;
     if (make_id(c->id) && mark_here(c))
-        err = dibs__callbacks_init(&c->callbacks,
+        err = dibs__callbacks_init(&c->callbacks, &c->loop,
                                    o->callbacks == DIBS_CALLBACKS_DISPATCH);
     if (err != DIBS_OK) {
         client_destroy(c);

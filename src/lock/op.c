@@ -15,6 +15,7 @@
 #include "lock/op.h"
 
 #include "base/mem.h"
+#include "client/ride.h"
 #include "lock/locks.h"
 
 #include <stdarg.h>
@@ -89,6 +90,9 @@ static void op_start_call(struct dibs__op *op)
         *asked = dibs__call_ask(to, &op->call);
     else if (direct)
         dibs__call_direct(to, &op->call);
+    else if (op->async && !op->ended)
+        dibs__ride_start(&dibs__line_client(op->line)->callbacks, to,
+                         &op->call);
     else
         dibs__call_start(to, &op->call);
 }
