@@ -75,6 +75,7 @@ set(DIBS_SOURCES
   src/lock/lock_who.c
   src/group/group.c
   src/group/identity.c
+  src/group/ears.c
   src/group/pause.c
   src/group/group_reason.c
   src/group/group_op.c
