@@ -285,6 +285,7 @@ static void message_came(struct dibs__conn *cn, const struct dibs__reply *reply)
     if (!ch)
         return;
     if (is_verb(verb->text, "message")) {
+        dibs__stats_count(ps->events.stats, STAT_WAKEUPS, 1);
         channel_call(ch);
     } else if (is_verb(verb->text, "subscribe") && ch->asked > 0) {
         ps->backoff_ms = 0; /* it works */
