@@ -41,6 +41,7 @@ needs_test=(
     "command -v openssl|openssl"
     "command -v zsh|zsh"
     "command -v fish|fish"
+    "command -v systemd-analyze|systemd"
 )
 needs_check=(
     "compiles gcc -x c|gcc libc6-dev"

@@ -421,6 +421,7 @@ static void write_call(struct dibs__req *req, struct dibs__buf *out)
 {
     struct dibs__call *call = DIBS_OF(req, struct dibs__call, req);
 
+    dibs__stats_count(call->s->events.stats, STAT_COMMANDS, 1);
     if (call->asking) {
         dibs__buf_array(out, 1);
         dibs__buf_arg_text(out, "ASKING");

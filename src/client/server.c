@@ -131,6 +131,10 @@ static void main_up(struct dibs__conn *cn)
     struct dibs__server *s = link_of(cn)->s;
 
     link_of(cn)->was_up = true;
+    dibs__stats_count(s->events.stats, STAT_CONNECTS, 1);
+    if (s->reached)
+        dibs__stats_count(s->events.stats, STAT_RECONNECTS, 1);
+    s->reached = true;
     s->state = SERVER_UP;
     atomic_fetch_add(&s->ups, 1);
     if (!s->unfit)
@@ -378,6 +382,7 @@ static void spare_up(struct dibs__conn *cn)
     struct dibs__server *s = ln->s;
 
     ln->was_up = true;
+    dibs__stats_count(s->events.stats, STAT_CONNECTS, 1);
     dibs__lock(&s->mu);
     s->growing = false;
     dibs__unlock(&s->mu);

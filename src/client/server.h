@@ -113,6 +113,7 @@ struct dibs__server {
     struct dibs__link *main;       /* io only; NULL between connections */
     enum dibs__server_state state; /* io only */
     bool told_up;                  /* io only: the last event said so */
+    bool reached;                  /* io only: it was up at all */
     bool unfit;                    /* io only: it was not writable, nor has it
                                       answered anything since */
     struct dibs__hush hush;        /* io only */
