@@ -20,6 +20,7 @@ local id, owner, target = ARGV[1], ARGV[2], ARGV[3]
 local slots = tonumber(ARGV[5])
 local HOW = 8
 --@include publish
+--@include tell_free
 --@include whole
 --@include permits
 
@@ -57,7 +58,7 @@ end
 if not free then
     free = slots - redis.call('zcard', out)
     redis.call('set', count, ('%.0f'):format(free))
-    back = 1 -- whoever waited for it to be there hears of it
+    back = math.max(free, 1) -- whoever waited for it to be there hears of it
 elseif back > 0 then
     free = redis.call('incrby', count, back)
 end
@@ -139,8 +140,8 @@ if seat then
         redis.call('zadd', out, 'gt', ends, id)
     end
 end
-if back > 0 and free > 0 then
-    publish(ARGV[7], ('%.0f'):format(free))
+if back > 0 then
+    tell_free(ARGV[7], free, back)
 end
 if not seat then
     return first[1] and tonumber(first[2]) < NEVER and

@@ -16,8 +16,9 @@
 // System.nanoTime() around the call, which on Linux is CLOCK_MONOTONIC: the
 // driver compares them with its own clock.
 //
-// Kinds: plain, fair, read, write, multi; the name of a multi lock is the names
-// of its members with "|" between them. Operations are in operate().
+// Kinds: plain, fair, read, write, multi, fenced, spin, single (one that cannot
+// be re-entered); the name of a multi lock is the names of its members with "|"
+// between them. Operations are in operate(). Objects.java has more kinds.
 //
 // Arguments: port=N watchdog=MS fairwait=MS. The first line written is
 // "ready <version> <fair|nofair>", the second word of it saying whether this
@@ -104,6 +105,9 @@ public final class Helper {
         case "fair" -> redisson.getFairLock(name);
         case "read" -> redisson.getReadWriteLock(name).readLock();
         case "write" -> redisson.getReadWriteLock(name).writeLock();
+        case "fenced" -> redisson.getFencedLock(name);
+        case "spin" -> redisson.getSpinLock(name);
+        case "single" -> single(name);
         case "multi" -> {
             String[] names = name.split("\\|");
             RLock[] members = new RLock[names.length];
@@ -116,6 +120,16 @@ public final class Helper {
         };
     }
 
+    // It came with 4.4, so it is looked for at run time.
+    private static RLock single(String name) {
+        try {
+            return (RLock) RedissonClient.class.getMethod("getNonReentrantLock", String.class)
+                .invoke(redisson, name);
+        } catch (ReflectiveOperationException e) {
+            throw new UnsupportedOperationException(e);
+        }
+    }
+
     // ---- operations --------------------------------------------------------
 
     private static String flag(boolean b) {
@@ -124,6 +138,9 @@ public final class Helper {
 
     // What a request gives, as text. f: its fields.
     private static String operate(String[] f) throws Exception {
+        if (Objects.knows(f[3], f[2])) {
+            return Objects.operate(redisson, f);
+        }
         RLock l = lock(f[3], f[4]);
         switch (f[2]) {
         case "lock": // lease, -1 = renewed
