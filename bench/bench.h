@@ -18,6 +18,8 @@
  *   fair.c      the fair lock: hand-overs, and many waiters
  *   rw.c        the read-write lock: many readers
  *   groups.c    several locks at once, and one on several servers
+ *   loss.c      from a deleted key to on_lost
+ *   hands.c     one lock goes from process to process
  *   cluster.c   a cluster next to a single server
  *
  * Whatever does not work ends the program with a message and exit code 1: a
@@ -144,6 +146,8 @@ void measure_readers(const struct plan *p);
 void measure_multi(const struct plan *p);
 void measure_orders(const struct plan *p);
 void measure_quorum(const struct plan *p);
+void measure_loss(const struct plan *p);
+void measure_hands(const struct plan *p);   /* starts servers of its own */
 void measure_cluster(const struct plan *p); /* starts servers of its own */
 
 /* How many entries a folder of /proc/self has; with a prefix, only links to
