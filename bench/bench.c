@@ -76,6 +76,8 @@ static const struct part {
     {"multi", measure_multi, false},
     {"orders", measure_orders, true},
     {"quorum", measure_quorum, true},
+    {"loss", measure_loss, false},
+    {"hands", measure_hands, true},
     {"cluster", measure_cluster, true},
 };
 

@@ -19,6 +19,8 @@
  *   rw.c        the read-write lock: many readers
  *   objects.c   fenced locks and slots: pairs, renewal, many waiters
  *   groups.c    several locks at once, and one on several servers
+ *   loss.c      from a deleted key to on_lost
+ *   hands.c     one lock goes from process to process
  *   cluster.c   a cluster next to a single server
  *
  * Whatever does not work ends the program with a message and exit code 1: a
@@ -149,6 +151,8 @@ void measure_places_in_line(const struct plan *p);
 void measure_multi(const struct plan *p);
 void measure_orders(const struct plan *p);
 void measure_quorum(const struct plan *p);
+void measure_loss(const struct plan *p);
+void measure_hands(const struct plan *p);   /* starts servers of its own */
 void measure_cluster(const struct plan *p); /* starts servers of its own */
 
 /* How many entries a folder of /proc/self has; with a prefix, only links to

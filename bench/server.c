@@ -30,7 +30,7 @@
 
 #define START_MS 5000 /* it has this long to answer */
 
-#define SERVERS_MAX 8
+#define SERVERS_MAX 12
 
 static struct {
     pid_t keeper; /* who started them */

@@ -208,16 +208,17 @@ fi
 
 scene "3. Somebody breaks Ann's lock:  dibs force-unlock --yes printer"
 begin ann bob
-wants ann 30 --lease 1500ms
+wants ann 30
 await command.ann
-wants bob 0.8 --lease 1500ms
+wants bob 0.8
 broken() {
     "$dibs" force-unlock --yes printer >broken.txt
 }
-watch 16 broken
+watch 30 broken
 say
-say "  Bob had it at once. Ann found out at her next renewal, and was stopped; for"
-say "  a moment there were two of them, which is why it takes a --yes."
+say "  Bob had it at once. Ann was told at once, too, and her command was stopped,"
+say "  although her lease is 30 s. Meanwhile there were two of them for a moment,"
+say "  which is why it takes a --yes."
 say "  $(head -n 1 said.ann)"
 say "  Her exit code is $(cat code.ann): lost."
 

@@ -95,10 +95,11 @@ static const struct {
                 "how many clients wait."},
     {CMD_LS, "In PATTERN, * is anything, ? is one character, [ab] is one of "
              "several. Quote it, or the shell reads it first."},
-    {CMD_FORCE,
-     "A live holder learns of it at its next renewal, up to a third of a lease "
-     "later. Until then two commands may run. Exits 75 and does nothing if "
-     "another owner than --if-owner holds the lock."},
+    {CMD_FORCE, "A live holder is told at once; one that has held it for less "
+                "than a second "
+                "learns of it at its next renewal. Until then two commands may "
+                "run. Exits 75 and does nothing if "
+                "another owner than --if-owner holds the lock."},
     {CMD_DOCTOR,
      "Prints a line for each finding: ok, note, warning or problem. Exits 1 if"
      " there is a problem. With NAME, it also looks at the rights to that "

@@ -389,6 +389,34 @@ static void check_pubsub(struct dibs__exam *ex)
                         sharded ? "known, too" : "unknown here");
 }
 
+/* Does it tell a holder that somebody changed its lock's key? */
+static void check_tracking(struct dibs__exam *ex)
+{
+    const char *late = "a lost lock is noticed at its next renewal only";
+    char most[32];
+
+    if (DIBS__ASK(ex, "CLIENT", "TRACKINGINFO") != DIBS_OK) {
+        if (ex->reply.err == DIBS_ERR_AUTH)
+            dibs__exam_tell(ex, "tracking", DIBS_VERDICT_NOTE,
+                            "unknown: CLIENT TRACKINGINFO is refused");
+        else
+            dibs__exam_tell(ex, "tracking", DIBS_VERDICT_NOTE, "none: %s",
+                            late);
+        return;
+    }
+    int64_t keys = dibs__exam_number(ex, "tracking_total_keys");
+    read_setting(ex, "tracking-table-max-keys", most, sizeof most);
+    int64_t limit = dibs__exam_count(most);
+    if (limit > 0 && keys >= limit / 100 * FULL_PERCENT && keys > 0)
+        dibs__exam_tell(ex, "tracking", DIBS_VERDICT_WARNING,
+                        "%lld of %lld keys that the server can track "
+                        "(tracking-table-max-keys) are in use: %s",
+                        (long long)keys, (long long)limit, late);
+    else
+        dibs__exam_tell(ex, "tracking", DIBS_VERDICT_OK,
+                        "a lost lock is told at once");
+}
+
 static void check_wait(struct dibs__exam *ex)
 {
     if (ex->replica)
@@ -407,10 +435,10 @@ static void check_wait(struct dibs__exam *ex)
 typedef void check_fn(struct dibs__exam *ex);
 
 static check_fn *const checks[] = {
-    check_version,      check_role,        check_replicas,    check_persistence,
-    check_eviction,     check_uptime,      check_latency,     check_scripting,
-    check_pubsub,       check_wait,        dibs__exam_rights, dibs__exam_place,
-    check_clock_offset, check_clock_jumps,
+    check_version,    check_role,         check_replicas,    check_persistence,
+    check_eviction,   check_uptime,       check_latency,     check_scripting,
+    check_pubsub,     check_tracking,     check_wait,        dibs__exam_rights,
+    dibs__exam_place, check_clock_offset, check_clock_jumps,
 };
 
 static dibs_err run_checks(struct dibs__exam *ex)

@@ -27,6 +27,7 @@ enum group {
     PLAIN,
     WAKE,
     BARRIER,
+    TRACK,
     FAIR,
     RW,
     LIST,
@@ -45,6 +46,8 @@ static const struct {
     [WAKE] = {"waiters are not woken, and look every two seconds",
               DIBS_VERDICT_WARNING},
     [BARRIER] = {"a lost reply takes longer to settle", DIBS_VERDICT_NOTE},
+    [TRACK] = {"a lost lock is noticed at its next renewal only",
+               DIBS_VERDICT_NOTE},
     [FAIR] = {"no fair locks", DIBS_VERDICT_NOTE},
     [RW] = {"no read-write locks", DIBS_VERDICT_NOTE},
     [LIST] = {"locks cannot be listed", DIBS_VERDICT_NOTE},
@@ -81,6 +84,10 @@ static const struct need needs[] = {
     {PLAIN, "DEL %k", "DEL %t"},
     {BARRIER, "CLIENT INFO", "CLIENT INFO"},
     {BARRIER, "CLIENT KILL ID 1", "CLIENT KILL ID 0"},
+    {TRACK, "CLIENT TRACKING ON", "CLIENT TRACKING x"},
+    {TRACK, "CLIENT CACHING YES", "CLIENT CACHING x"},
+    {TRACK, "EXISTS %k", "EXISTS %t"},
+    {TRACK, "SUBSCRIBE __redis__:invalidate", NULL},
     {FAIR, "TIME", "TIME"},
     {FAIR, "EXISTS %q", "EXISTS %t"},
     {FAIR, "LINDEX %q 0", "LINDEX %t 0"},
@@ -215,7 +222,8 @@ static void add_lacking(struct rights *r, const struct need *n)
              used ? ", " : "", (int)len, n->command);
 }
 
-/* Is this about the command itself, and not about a key or a channel? */
+/* Is this about the command itself, and not about a key or a channel? (One
+ * without a name in it is always meant.) */
 static bool about_command(const char *text)
 {
     return strstr(text, "to run the") != NULL;
@@ -224,7 +232,7 @@ static bool about_command(const char *text)
 static void right_refused(struct rights *r, const struct need *n,
                           const char *text)
 {
-    if (about_command(text)) {
+    if (about_command(text) || !strchr(n->command, '%')) {
         add_lacking(r, n);
     } else if (r->ex->name && r->dry) {
         r->keys = true;

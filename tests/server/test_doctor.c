@@ -103,6 +103,7 @@ static void test_doctor_healthy(void **state)
     says("scripting", OK, "");
     says("pubsub", OK,
          is_redis_7() ? "sharded ones are known" : "unknown here");
+    says("tracking", OK, "at once");
     says("wait", OK, "");
     says("rights", OK, "user default");
     says("tls", OK, "Unix socket");
@@ -306,6 +307,8 @@ static void test_doctor_rights(void **state)
     says("clock", NOTE, "unknown");
     says("scripting", OK, "");
     says("wait", NOTE, "NOPERM");
+    says("tracking", NOTE, "unknown");
+    says("rights", NOTE, "CLIENT TRACKING, CLIENT CACHING, EXISTS: a lost");
     says("rights", NOTE, "no fair locks");
     says("rights", NOTE, "no read-write locks");
     says("rights", NOTE, "SCAN, HSCAN: locks cannot be listed");

@@ -176,6 +176,24 @@ static void test_tls_renewed(void **state)
     kit_close(c);
 }
 
+/* The lease is long: nothing but a message can tell. */
+static void test_tls_loss_is_told(void **state)
+{
+    struct lost lost = {0};
+    dibs_client *c = tls_open(CA, DIBS_CLIENT_OPTS(.lease_ms = 600000));
+    dibs_lock *l = kit_lock(c, "gone");
+
+    (void)state;
+    FINE(dibs_lock_acquire(l,
+                           DIBS_LOCK_OPTS(.on_lost = kit_lose, .arg = &lost)));
+    TS_WAIT(ts_info(srv, "stats", "tracking_total_keys") == 1);
+    ts_ok(srv, "DEL gone");
+    TS_WAIT(atomic_load(&lost.times) == 1);
+    WANT(dibs_lock_release(l, NULL), DIBS_ERR_LOST);
+    dibs_lock_free(l);
+    kit_close(c);
+}
+
 /* ---- much at once ------------------------------------------------------ */
 
 enum { MANY = 400 };
@@ -498,6 +516,7 @@ int main(void)
         TLS_TEST(test_tls_wait_is_woken),
         TLS_TEST(test_tls_hand_over),
         TLS_TEST(test_tls_renewed),
+        TLS_TEST(test_tls_loss_is_told),
         TLS_TEST(test_tls_large_commands),
         TLS_TEST(test_tls_server_stalls),
         TLS_TEST(test_tls_records_together),

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * fault_track.c - a holder that the server does not tell of changes: for want
+ * of a right, of room, of honesty, or of a connection.
+ *
+ * Two things must hold. Without messages a loss is found by the next renewal,
+ * as if there were none: leases here are short then. And where messages were
+ * missed for a while, all is looked at once they come again: leases are long
+ * then, so that no renewal is due.
+ */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "fault/kit.h"
+
+#include <string.h>
+
+#define SHORT_MS kit_ms(3600) /* renewed after more than a second */
+#define MANY     20
+#define WORD     "CLIENT TRACKING is refused"
+
+struct scene {
+    struct kit_client *k;
+    dibs_lock *l;
+    char *name;
+    atomic_int lost;
+};
+
+static void begin(struct scene *sc, const struct kit_opts *o)
+{
+    memset(sc, 0, sizeof *sc);
+    sc->k = kit_open(o);
+    sc->name = kit_name("track");
+    sc->l = kit_lock(sc->k, sc->name);
+    kit_want("taking",
+             dibs_lock_acquire(
+                 sc->l, DIBS_LOCK_OPTS(.on_lost = kit_lost, .arg = &sc->lost)),
+             DIBS_OK);
+}
+
+/* Somebody deletes it; the holder hears of it, however. */
+static void is_lost(struct scene *sc)
+{
+    ts_ok(kit_srv, "DEL %s", sc->name);
+    TS_WAIT(atomic_load(&sc->lost) == 1);
+    assert_int_equal(dibs_lock_state(sc->l, 0), DIBS_LOST);
+    kit_want("giving back", dibs_lock_release(sc->l, NULL), DIBS_ERR_LOST);
+}
+
+static void end(struct scene *sc)
+{
+    dibs_lock_free(sc->l);
+    kit_close(sc->k);
+    free(sc->name);
+}
+
+static long long tracked(void)
+{
+    return ts_info(kit_srv, "stats", "tracking_total_keys");
+}
+
+/* ---- rights ------------------------------------------------------------ */
+
+static void test_track_no_rights(void **state)
+{
+    static const char *const less[] = {
+        "-client +client|setname +client|info +client|kill",
+        "-client +client|setname +client|info +client|kill +client|tracking",
+        "-client +client|setname +client|kill +client|tracking "
+        "+client|caching",
+        "-exists",
+        "resetchannels &redisson*",
+    };
+    struct scene sc;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(less); i++) {
+        char *line =
+            ts_text("ACL SETUSER some reset on >pass ~* &* +@all %s", less[i]);
+        const char *argv[32];
+        int argc = 0;
+        for (char *save, *w = strtok_r(line, " ", &save); w;
+             w = strtok_r(NULL, " ", &save))
+            argv[argc++] = w;
+        freeReplyObject(ts_cmdv(kit_srv, argc, argv, NULL));
+        free(line);
+        begin(&sc, &(struct kit_opts){.name = "some", .lease_ms = SHORT_MS});
+        TS_WAIT(kit_heard(sc.k, DIBS_EVENT_WARNING, DIBS_ERR_AUTH, WORD));
+        assert_int_equal(dibs_lock_state(sc.l, 0), DIBS_HELD);
+        is_lost(&sc);
+        assert_int_equal(kit_told(sc.k, DIBS_EVENT_WARNING), 1);
+        end(&sc);
+    }
+}
+
+/* ---- a server that lies ------------------------------------------------ */
+
+/* It, or a proxy before it, says yes to all, and does nothing. */
+static void test_track_says_yes(void **state)
+{
+    struct scene sc;
+
+    (void)state;
+    int on = ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_ANSWER,
+                                                     .match = "CLIENT",
+                                                     .contains = "TRACKING",
+                                                     .text = "+OK\r\n"});
+    int caching = ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_ANSWER,
+                                                          .match = "CLIENT",
+                                                          .contains = "CACHING",
+                                                          .text = "+OK\r\n"});
+    begin(&sc, &(struct kit_opts){.lease_ms = SHORT_MS});
+    assert_true(ts_rule_wait(kit_px, on, 1, TS_SOON));
+    assert_true(ts_rule_wait(kit_px, caching, 2, TS_SOON));
+    is_lost(&sc);
+    end(&sc);
+}
+
+/* It says yes to one, and then does not know what the other is about. */
+static void test_track_half_a_lie(void **state)
+{
+    struct scene sc;
+
+    (void)state;
+    ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_ANSWER,
+                                            .match = "CLIENT",
+                                            .contains = "TRACKING",
+                                            .text = "+OK\r\n"});
+    begin(&sc, &(struct kit_opts){.lease_ms = SHORT_MS});
+    TS_WAIT(kit_heard(sc.k, DIBS_EVENT_WARNING, DIBS_ERR_AUTH, WORD));
+    is_lost(&sc);
+    end(&sc);
+}
+
+/* Messages do not arrive. */
+static void test_track_messages_lost(void **state)
+{
+    struct scene sc;
+
+    (void)state;
+    int id = ts_proxy_rule(
+        kit_px, &(struct ts_rule){.action = TS_SWALLOW_MESSAGE,
+                                  .contains = "__redis__:invalidate"});
+    begin(&sc, &(struct kit_opts){.lease_ms = SHORT_MS});
+    TS_WAIT(tracked() == 1);
+    is_lost(&sc);
+    assert_true(ts_rule_hits(kit_px, id) > 0);
+    end(&sc);
+}
+
+/* Anybody may send what looks like a message. */
+static void test_track_forged(void **state)
+{
+    struct scene sc;
+
+    (void)state;
+    begin(&sc, &(struct kit_opts){.lease_ms = 0});
+    TS_WAIT(tracked() == 1);
+    for (int i = 0; i < 100; i++)
+        ts_ok(kit_srv, "PUBLISH __redis__:invalidate %s", sc.name);
+    assert_int_equal(dibs_lock_state(sc.l, 0), DIBS_HELD);
+    is_lost(&sc);
+    end(&sc);
+}
+
+/* ---- no room ----------------------------------------------------------- */
+
+/* The server keeps one key in mind, and says of the others that they were
+ * changed: that is looked at now and then, not all the time. */
+static void test_track_no_room(void **state)
+{
+    struct scene sc[MANY];
+    atomic_int lost = 0;
+
+    (void)state;
+    ts_config_set(kit_srv, "tracking-table-max-keys", "1");
+    for (int i = 0; i < MANY; i++)
+        begin(&sc[i], &(struct kit_opts){.lease_ms = SHORT_MS});
+    TS_WAIT(ts_command_calls(kit_srv, "exists") >= 3 * MANY);
+    for (int i = 0; i < MANY; i++)
+        assert_int_equal(dibs_lock_state(sc[i].l, 0), DIBS_HELD);
+    for (int i = 0; i < MANY; i++) {
+        is_lost(&sc[i]);
+        lost += atomic_load(&sc[i].lost);
+        end(&sc[i]);
+    }
+    assert_int_equal(lost, MANY);
+    ts_config_set(kit_srv, "tracking-table-max-keys", "1000000");
+}
+
+/* ---- connections ------------------------------------------------------- */
+
+/* The connection for messages ends, and the key with it. When there is one
+ * again, the hold is looked at. */
+static void test_track_connection_ends(void **state)
+{
+    struct scene sc;
+
+    (void)state;
+    begin(&sc, &(struct kit_opts){.lease_ms = 0});
+    TS_WAIT(tracked() == 1);
+    ts_proxy_refuse(kit_px, true);
+    ts_ok(kit_srv, "CLIENT KILL TYPE pubsub");
+    ts_ok(kit_srv, "DEL %s", sc.name);
+    assert_int_equal(dibs_lock_state(sc.l, 0), DIBS_HELD);
+    ts_proxy_refuse(kit_px, false);
+    is_lost(&sc);
+    end(&sc);
+}
+
+/* The same if all connections end: it is looked at, and tracked anew. */
+static void test_track_all_connections_end(void **state)
+{
+    struct scene sc;
+
+    (void)state;
+    begin(&sc, &(struct kit_opts){.lease_ms = 0});
+    TS_WAIT(tracked() == 1);
+    ts_proxy_kill_all(kit_px, false);
+    TS_WAIT(tracked() == 0);
+    TS_WAIT(tracked() == 1);
+    is_lost(&sc);
+    end(&sc);
+}
+
+/* Nobody hears anything of the one whose reply to CLIENT TRACKING is lost. */
+static void test_track_reply_lost(void **state)
+{
+    struct scene sc;
+
+    (void)state;
+    ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_DROP_REPLY_CLOSE,
+                                            .match = "CLIENT",
+                                            .contains = "TRACKING",
+                                            .count = 1});
+    begin(&sc, &(struct kit_opts){.lease_ms = 0});
+    TS_WAIT(tracked() == 1);
+    is_lost(&sc);
+    end(&sc);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_track_no_rights, kit_fresh),
+        cmocka_unit_test_setup(test_track_says_yes, kit_fresh),
+        cmocka_unit_test_setup(test_track_half_a_lie, kit_fresh),
+        cmocka_unit_test_setup(test_track_messages_lost, kit_fresh),
+        cmocka_unit_test_setup(test_track_forged, kit_fresh),
+        cmocka_unit_test_setup(test_track_no_room, kit_fresh),
+        cmocka_unit_test_setup(test_track_connection_ends, kit_fresh),
+        cmocka_unit_test_setup(test_track_all_connections_end, kit_fresh),
+        cmocka_unit_test_setup(test_track_reply_lost, kit_fresh),
+    };
+
+    return cmocka_run_group_tests_name("track", tests, kit_up, kit_down);
+}
