@@ -28,8 +28,10 @@ set(DIBS_SOURCES
   src/client/sentinel.c
   src/client/script.c
   src/client/pubsub.c
+  src/client/track.c
   src/client/watchdog.c
   src/client/callback.c
+  src/client/ride.c
   src/client/topology.c
   src/client/node.c
   src/client/who.c
@@ -62,6 +64,7 @@ set(DIBS_SOURCES
   src/lock/lock_wait.c
   src/lock/release.c
   src/lock/renew.c
+  src/lock/alarm.c
   src/lock/reap.c
   src/lock/work.c
   src/lock/locks.c
@@ -75,6 +78,7 @@ set(DIBS_SOURCES
   src/lock/lock_who.c
   src/group/group.c
   src/group/identity.c
+  src/group/ears.c
   src/group/pause.c
   src/group/group_reason.c
   src/group/group_op.c

@@ -36,6 +36,7 @@ needs_test=(
     "has_cffi|python3 python3-cffi"
     "pkg-config --exists cmocka|libcmocka-dev"
     "pkg-config --exists lua5.1|liblua5.1-0-dev"
+    "pkg-config --exists sqlite3|libsqlite3-dev"
     "command -v redis-server|redis-server"
     "command -v redis-cli|redis-tools"
     "command -v openssl|openssl"

@@ -192,7 +192,7 @@ static dibs_err client_new(const char *url, const dibs_client_opts *o,
     dibs_err err = DIBS_ERR_NOMEM;
     c->stats = dibs__stats_new();
     if (c->stats && make_id(c->id) && mark_here(c))
-        err = dibs__callbacks_init(&c->callbacks,
+        err = dibs__callbacks_init(&c->callbacks, &c->loop,
                                    o->callbacks == DIBS_CALLBACKS_DISPATCH);
     if (err != DIBS_OK) {
         client_destroy(c);

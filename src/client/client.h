@@ -26,6 +26,9 @@ struct dibs__upper {
      * slots that are meant may be gone. Asks the server, before anybody else
      * asks it for anything. Thread: io. */
     void (*verify)(void *upper_arg, dibs__meant *meant, const void *arg);
+    /* Somebody changed this key; NULL: maybe any of these slots. Thread: io. */
+    void (*changed)(void *upper_arg, dibs__meant *meant, const void *arg,
+                    const char *key, size_t len);
     void (*free)(void *arg);
 };
 

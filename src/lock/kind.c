@@ -409,6 +409,23 @@ void dibs__renew_write(const struct dibs__renew_item *items, size_t count,
         renew_keys(items, count, out);
 }
 
+unsigned dibs__reads_write(const struct dibs__renew_item *items, size_t count,
+                           struct dibs__buf *out)
+{
+    const struct dibs__kind *kind = items[0].line->kind;
+    bool apart = dibs__line_client(items[0].line)->cluster;
+    size_t each = apart ? 1 : count;
+    unsigned commands = 0;
+
+    for (size_t i = 0; i < count; i += each, commands++) {
+        dibs__track_next(out);
+        dibs__buf_array(out, 1 + strlen(kind->renew_keys) * each);
+        dibs__buf_arg_text(out, "EXISTS");
+        renew_keys(&items[i], each, out);
+    }
+    return commands;
+}
+
 /* ---- answers ----------------------------------------------------------- */
 
 static void answer_number(enum dibs__verb verb, int64_t num,

@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "client/script.h"
+#include "client/stats.h"
 #include "lock/wait.h"
 #include "net/reply.h"
 
@@ -97,10 +98,12 @@ struct dibs__ask {
         int64_t lease_ms; /* ACQUIRE, HANDOVER */
         int64_t count;    /* INFO: how many places */
     };
-    int64_t keep_ms;  /* RELEASE; KEEP_AS_IS: nothing is sent */
-    bool stay;        /* ACQUIRE: it will wait, and leave if it gives up */
-    bool all;         /* FORCE: all who share the lock with this owner */
-    const char *text; /* FORCE: the owner as text, instead of wire */
+    int64_t keep_ms; /* RELEASE; KEEP_AS_IS: nothing is sent */
+    bool stay;       /* ACQUIRE: it will wait, and leave if it gives up */
+    bool all;        /* FORCE: all who share the lock with this owner */
+    struct dibs__stamp begun; /* when its call began, for statistics; it fits in
+                                 here. 0: it is not counted */
+    const char *text;         /* FORCE: the owner as text, instead of wire */
     union {
         size_t text_len;
         int64_t value; /* RELEASE, HANDOVER: what the hold came with. ACQUIRE of
@@ -134,6 +137,7 @@ struct dibs__renew_item {
     int64_t value;    /* what the hold came with */
     int64_t lease_ms; /* LEASE_LOOK: is it there? Its end stays as it is */
     bool doubted;     /* it was, and this is to settle it */
+    int64_t at;       /* when it was to be looked at */
 };
 
 /* The hold is left as it is: its owner goes, and the server is not told. */
@@ -203,6 +207,10 @@ void dibs__verb_write(enum dibs__verb verb, const struct dibs__ask *ask,
  * together. */
 void dibs__renew_write(const struct dibs__renew_item *items, size_t count,
                        struct dibs__buf *out, bool whole);
+/* Appends reads of their keys, each such that the server tells when somebody
+ * changes one. In a cluster there is one for each hold. How many. */
+unsigned dibs__reads_write(const struct dibs__renew_item *items, size_t count,
+                           struct dibs__buf *out);
 /* Appends what a letter of dibs__command means. */
 void dibs__arg_write(char letter, const struct dibs__ask *ask,
                      struct dibs__buf *out);

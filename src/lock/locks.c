@@ -157,9 +157,19 @@ static void locks_verify(void *upper_arg, dibs__meant *meant, const void *arg)
         dibs__renew_due(&lk->c->watchdog, now);
 }
 
+static void locks_changed(void *upper_arg, dibs__meant *meant, const void *arg,
+                          const char *key, size_t len)
+{
+    if (key)
+        dibs__alarm_key(upper_arg, key, len);
+    else
+        dibs__alarm_all(upper_arg, meant, arg);
+}
+
 static const struct dibs__upper upper = {
     .close = locks_close,
     .verify = locks_verify,
+    .changed = locks_changed,
     .free = locks_free,
 };
 

@@ -93,4 +93,12 @@ void dibs__reaps_stop(struct dibs__locks *lk);
 
 void dibs__renew_due(struct dibs__watchdog *wd, int64_t now);
 
+/* ---- alarm.c ----------------------------------------------------------- */
+
+/* Somebody changed this key: what is held by it is looked at. Thread: io. */
+void dibs__alarm_key(struct dibs__locks *lk, const char *key, size_t len);
+/* Maybe any key of these slots, and none is tracked. Thread: io. */
+void dibs__alarm_all(struct dibs__locks *lk, dibs__meant *meant,
+                     const void *arg);
+
 #endif

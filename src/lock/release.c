@@ -70,7 +70,7 @@ static void partial_answered(struct dibs__call *call, dibs_err err,
     else
         dibs__hold_hush(h, op->with); /* what on_lost is given may go now */
     if (h->state != HOLD_LOST)
-        dibs__hold_watch(line, h, dibs__now_ms() + h->lease_ms / 3);
+        dibs__hold_seen(line, h);
     else
         err = DIBS_ERR_LOST;
     dibs__unlock(&line->mu);
