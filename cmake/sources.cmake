@@ -169,6 +169,8 @@ set(DIBS_MAN_PAGES
   docs/man/dibs_lock.3
   docs/man/dibs_semaphore.3
   docs/man/dibs_adopt.3
+  docs/man/dibs_publish.3
+  docs/man/dibs_stats.3
   docs/man/dibs_latch.3
   docs/man/dibs_state.3
   docs/man/dibs_async.3

@@ -30,6 +30,7 @@ enum group {
     TRACK,
     FAIR,
     RW,
+    VALUES,
     LIST,
     COUNTS,
     WHO,
@@ -50,6 +51,7 @@ static const struct {
                DIBS_VERDICT_NOTE},
     [FAIR] = {"no fair locks", DIBS_VERDICT_NOTE},
     [RW] = {"no read-write locks", DIBS_VERDICT_NOTE},
+    [VALUES] = {"holders cannot publish values", DIBS_VERDICT_NOTE},
     [LIST] = {"locks cannot be listed", DIBS_VERDICT_NOTE},
     [COUNTS] = {"how many wait for a plain or read-write lock is unknown",
                 DIBS_VERDICT_NOTE},
@@ -61,7 +63,7 @@ static const struct {
 
 /* Words are parted by blanks. In place of %k the name of the lock, of %c its
  * channel, of %q, %s and %z the keys of its queue, of %r, %g and %w those of a
- * read-write lock. */
+ * read-write lock, of %v the value of its holder. */
 struct need {
     enum group group;
     const char *command; /* as it would be sent, with good arguments */
@@ -107,6 +109,8 @@ static const struct need needs[] = {
     {RW, "SET %r 1 PX 1", "SET %t 1 PX x"},
     {RW, "GET %g", "GET %t"},
     {RW, "EXISTS %r", "EXISTS %t"},
+    {VALUES, "GET %v", "GET %t"},
+    {VALUES, "SET %v x PX 1", "SET %t x PX x"},
     {LIST, "SCAN 0", "SCAN 0 COUNT 1"},
     {LIST, "HSCAN %k 0", "HSCAN %t 0"},
     {WHO, "CLIENT LIST TYPE normal", "CLIENT LIST ID 1"},
@@ -179,6 +183,8 @@ static const char *table_word(const struct rights *r, const char *text,
         return tagged_key(name, "dibs_lock_silent", buf, size);
     case 'g':
         return tagged_key(name, "dibs_rwlock_gate", buf, size);
+    case 'v':
+        return tagged_key(name, "dibs_lock_value", buf, size);
     case 'w':
         return tagged_key(name, "redisson_rwlock", buf, size);
     default: { /* r */

@@ -38,13 +38,13 @@ hook=$BOX/hook.${0##*/}
 [ ! -x "$hook" ] || "$hook"
 END
 chmod +x bin/stand-in
-for name in backup sync-all nightly reindex; do
+for name in backup sync-all nightly reindex serve; do
     ln -s stand-in bin/$name
 done
 for name in pg_dump; do
     ln -s ../bin/stand-in path/$name
 done
-for name in import deploy.sh job.sh move.sh dump migrate; do
+for name in import deploy.sh job.sh move.sh dump migrate serve; do
     ln -s ../bin/stand-in work/$name
 done
 export BOX=$T # where steps are written down
