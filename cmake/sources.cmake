@@ -5,6 +5,7 @@ set(DIBS_SOURCES
   src/base/mem.c
   src/base/args.c
   src/base/buf.c
+  src/base/glob.c
   src/base/sync.c
   src/net/loop.c
   src/net/reply.c
@@ -67,6 +68,7 @@ set(DIBS_SOURCES
   src/lock/lock.c
   src/lock/adopt.c
   src/lock/look.c
+  src/lock/object.c
   src/lock/list.c
   src/lock/listeners.c
   src/lock/lock_who.c
@@ -112,6 +114,7 @@ set(DIBS_SCRIPTS
   lua/fenced_acquire.lua
   lua/fenced_handover.lua
   lua/fenced_info.lua
+  lua/object_info.lua
   lua/latch_down.lua
   lua/latch_look.lua
   lua/latch_set.lua
