@@ -85,6 +85,7 @@ set(DIBS_SOURCES
   src/doctor/exam.c
   src/doctor/place.c
   src/doctor/rights.c
+  src/doctor/acl.c
   src/doctor/doctor.c
 )
 

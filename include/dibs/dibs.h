@@ -764,6 +764,22 @@ typedef bool (*dibs_doctor_fn)(const char *check, dibs_verdict verdict,
 DIBS_API DIBS_MUST dibs_err dibs_client_doctor(dibs_client *c, const char *name,
                                                dibs_doctor_fn fn, void *arg);
 
+/* Calls fn for each rule of an ACL that a user needs for locks whose names
+ * match the pattern: "~jobs:*", "&redisson_lock__channel:{jobs:*}*", "+eval".
+ * kinds: words with commas between them, of plain, fair, rw, fence, slots, sem,
+ * latch, look, replicas and cluster; NULL = all but the last two. What the
+ * doctor misses is in these rules. fn runs on the calling thread and returns
+ * false to stop. No server is asked.
+ *
+ * OK       fn was called for each.
+ * INVALID  A word that is no kind, or a pattern with blanks, quotes or
+ *          backslashes, which no rule can have.
+ */
+typedef bool (*dibs_rule_fn)(const char *rule, void *arg);
+DIBS_API DIBS_MUST dibs_err dibs_acl_rules(const char *pattern,
+                                           const char *kinds, dibs_rule_fn fn,
+                                           void *arg);
+
 /* ---- the async twins --------------------------------------------------- */
 
 /* The callback comes exactly once after DIBS_OK from the start call, and never
