@@ -26,15 +26,19 @@
 
 #include "exits.h"
 #include "hint.h"
+#include "kinds.h"
 #include "names.h"
 #include "settings.h"
+#include "verbs.h"
 
 #define AT(field) offsetof(struct args, field)
 
 const struct option_row option_rows[] = {
-    {'n', "no-wait", NULL, OPT_NOWAIT, AT(wait_ms), CMD_ASK, NULL,
+    {'n', "no-wait", NULL, OPT_NOWAIT, AT(wait_ms),
+     CMD_ASK | CMD_SEM | CMD_LATCH, NULL,
      "Do not wait when the lock is taken."},
-    {'w', "wait", "TIME", OPT_TIME, AT(wait_ms), CMD_ASK, "10s",
+    {'w', "wait", "TIME", OPT_TIME, AT(wait_ms), CMD_ASK | CMD_SEM | CMD_LATCH,
+     "10s",
      "Wait at most this long, for the lock and for the server; 0 is -n. "
      "Default: wait for the lock without limit."},
     {0, "fair", NULL, OPT_FLAG, AT(fair), CMD_ASK, NULL,
@@ -48,6 +52,19 @@ const struct option_row option_rows[] = {
     {'x', "exclusive", NULL, OPT_FLAG, AT(exclusive), CMD_ASK, NULL,
      "A read-write lock, to write: alone. Without -s, -x and --fair the lock "
      "is a plain one, and exclusive, too. Use one kind for one name."},
+    {0, "fence", NULL, OPT_FLAG, AT(fence), CMD_ASK, NULL,
+     "A plain lock with a token, in $DIBS_TOKEN: a number that grows with each "
+     "hold. What the lock protects can refuse an older one."},
+    {'N', "slots", "N", OPT_COUNT, AT(slots), CMD_ASK, "3",
+     "At most N hold it at a time. $DIBS_SLOT is the number of ours, from 0."},
+    {0, "strict", NULL, OPT_FLAG, AT(strict), CMD_ASK, NULL,
+     "With --slots: refuse if the server has another number of slots, instead "
+     "of a warning."},
+    {0, "spin", NULL, OPT_FLAG, AT(spin), CMD_ASK, NULL,
+     "Ask again and again instead of listening for the release; for a server "
+     "without pub/sub."},
+    {0, "no-reentry", NULL, OPT_FLAG, AT(no_reentry), CMD_TAKE, NULL,
+     "If a dibs run around this one holds the lock, do not go in: exit 75."},
     {0, "multi", "NAMES", OPT_TEXT, AT(multi), CMD_ASK | CMD_LEFT,
      "stock,orders",
      "Several locks at once, all or none, instead of NAME: names with commas "
@@ -57,7 +74,7 @@ const struct option_row option_rows[] = {
      "The lock on more than half of these independent servers (RedLock), "
      "instead of -u: three URLs or more, with commas between them."},
     {0, "lease", "TIME", OPT_TIME, AT(lease_ms),
-     CMD_ASK | CMD_EXTEND | CMD_DOCTOR, "30s",
+     CMD_ASK | CMD_EXTEND | CMD_DOCTOR | CMD_SEM, "30s",
      "The server frees the lock this long after our last sign of life. Default "
      "30s, renewed while the command runs."},
     {0, "no-renew", NULL, OPT_FLAG, AT(no_renew), CMD_TAKE, NULL,
@@ -91,7 +108,8 @@ const struct option_row option_rows[] = {
     {0, "foreground", NULL, OPT_FLAG, AT(foreground), CMD_RUN, NULL,
      "Leave the command in the process group of dibs, which then signals the "
      "command only and waits for it only."},
-    {'E', "busy-code", "CODE", OPT_CODE, AT(busy_code), CMD_ASK, "75",
+    {'E', "busy-code", "CODE", OPT_CODE, AT(busy_code),
+     CMD_ASK | CMD_SEM | CMD_LATCH, "75",
      "Exit code when the lock could not be taken in time. Default 75."},
     {0, "ok-if-busy", NULL, OPT_FLAG, AT(ok_if_busy), CMD_TAKE, NULL,
      "When the lock could not be taken in time, print nothing and exit 0."},
@@ -110,12 +128,22 @@ const struct option_row option_rows[] = {
     {0, "if-owner", "OWNER", OPT_TEXT, AT(if_owner), CMD_FORCE,
      "5f0c5d1e-0c5b-4b6e-8a39-6a1f8e0b7d11:1",
      "Only if this owner, as 'dibs info' shows it, holds the lock."},
-    {0, "owner", "HANDLE", OPT_TEXT, AT(owner), CMD_LEFT, "\"$handle\"",
-     "The hold that 'dibs acquire' took: what it printed."},
+    {0, "owner", "HANDLE", OPT_TEXT, AT(owner), CMD_LEFT | CMD_SEM,
+     "\"$handle\"", "The hold that 'dibs acquire' took: what it printed."},
+    {0, "permits", "N", OPT_COUNT, AT(permits), CMD_SEM, "2",
+     "With acquire: how many. Default 1."},
+    {0, "as", "WHO", OPT_TEXT, AT(as), CMD_LATCH, "web1",
+     "With down: count once for this name, however often it is sent."},
+    {0, "deadline", "TIME", OPT_TIME, AT(deadline_ms), CMD_LATCH, "1h",
+     "With set: open by itself after this time. Who waits then exits 75."},
+    {0, "kinds", "KINDS", OPT_TEXT, AT(kinds), CMD_ACL, "plain,fair",
+     "Of these kinds only, with commas between them: plain, fair, rw, fence, "
+     "slots, sem, latch, publish, look, cluster. Default: all but the last."},
     {0, "force", NULL, OPT_FLAG, AT(force), CMD_LOCAL, NULL,
      "Stop the private server even while locks are held."},
     {0, "json", NULL, OPT_FLAG, AT(json),
-     CMD_LOOK | CMD_HOLD | CMD_ACQUIRE | CMD_LEFT | CMD_LOCAL | CMD_DOCTOR,
+     CMD_LOOK | CMD_HOLD | CMD_ACQUIRE | CMD_LEFT | CMD_LOCAL | CMD_DOCTOR |
+         CMD_VERBS,
      NULL, "Answer in JSON."},
     {'u', "url", "URL", OPT_TEXT, AT(url), CMD_ALL, "redis://db1.example:6379",
      "The server: redis://[user@]host[:port][/db] or unix:///path[?db=N];"
@@ -239,6 +267,11 @@ static int set_value(struct scan *s, const struct option_row *row,
         break;
     case OPT_REPLICAS:
         why = value_replicas(text, at) ? NULL : "is neither a number nor all";
+        break;
+    case OPT_COUNT:
+        why = value_count(text, DIBS_PERMITS_MAX, at)
+                  ? NULL
+                  : "is not a number from 1 to 2147483647";
         break;
     case OPT_LOST:
         why = value_on_lost(text, at)
@@ -460,21 +493,6 @@ static int check_lease(const struct args *a, const struct command *cmd)
                       "--lease: shorter than %d ms", DIBS_LEASE_MIN_MS);
 }
 
-static int check_fair(const struct args *a, const struct command *cmd)
-{
-    static const char right[] = "dibs run --fair --fair-call 5s backup -- make";
-
-    if (a->fair_call_ms == FAIR_CALL_DEFAULT)
-        return EXIT_FINE;
-    if (a->fair_call_ms < DIBS_LEASE_MIN_MS)
-        return args_wrong(cmd, right, "--fair-call: shorter than %d ms",
-                          DIBS_LEASE_MIN_MS);
-    if (!a->fair)
-        return args_wrong(cmd, right,
-                          "--fair-call has no effect without --fair");
-    return EXIT_FINE;
-}
-
 static int check_take(const struct args *a, const struct command *cmd)
 {
     if (a->max_hold_ms > 0 && a->max_hold_ms < DIBS_LEASE_MIN_MS)
@@ -487,12 +505,9 @@ static int check_take(const struct args *a, const struct command *cmd)
                           "hold the lock in between");
     int code = check_quorum(a, cmd);
     if (code == EXIT_FINE)
-        code = check_fair(a, cmd);
+        code = kind_check(a, cmd);
     if (code != EXIT_FINE)
         return code;
-    if (a->fair + a->shared + a->exclusive > 1)
-        return args_wrong(cmd, "dibs run -s data -- ./report",
-                          "use only one of --fair, -s and -x");
     if (a->shared && a->min_hold_ms > 0)
         return args_wrong(
             cmd, "dibs run -x --min-hold 1m data -- ./load",
@@ -577,6 +592,8 @@ int args_behind(struct args *a, const struct command *cmd, int argc,
     if (code != EXIT_FINE || a->help || a->version)
         return code;
     code = names_place(a, cmd);
+    if (code == EXIT_FINE)
+        code = verbs_place(a, cmd);
     if (code != EXIT_FINE)
         return code;
     if (a->n_words < cmd->min_words)
@@ -584,8 +601,8 @@ int args_behind(struct args *a, const struct command *cmd, int argc,
     if (cmd->bit == CMD_RUN && !a->shell && (!a->argv || !a->argv[0]))
         return args_hint(cmd, right_line(&s, argc, 0, NULL),
                          "the command is missing");
-    if (a->n_words > 0 &&
-        (cmd->bit & (CMD_ASK | CMD_EXTEND | CMD_INFO | CMD_FORCE | CMD_DOCTOR)))
+    if (a->n_words > 0 && (cmd->bit & (CMD_ASK | CMD_EXTEND | CMD_INFO |
+                                       CMD_FORCE | CMD_DOCTOR | CMD_VERBS)))
         code = names_check(a, cmd);
     if (code == EXIT_FINE && (cmd->bit & (CMD_ACQUIRE | CMD_LEFT)))
         code = check_left(a, cmd);

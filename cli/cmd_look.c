@@ -22,6 +22,7 @@
 #include <string.h>
 
 #include "exits.h"
+#include "kinds.h"
 #include "look.h"
 
 #define EXIT_FREE 1 /* info -q */
@@ -113,9 +114,12 @@ static dibs_err crowd_read(struct crowd *all, const struct look *k,
     const dibs_lock_info *i = &s->info;
     dibs_err err = DIBS_OK;
 
-    if (i->locked && i->mode == DIBS_MODE_EXCLUSIVE)
+    if (!i->locked || i->kind == DIBS_KIND_LATCH ||
+        i->kind == DIBS_KIND_SEMAPHORE)
+        err = DIBS_OK; /* nobody who has a name */
+    else if (i->mode == DIBS_MODE_EXCLUSIVE && i->kind != DIBS_KIND_SLOTS)
         add_holder(i->owner, i->mode, i->holds, i->ttl_ms, all);
-    else if (i->locked)
+    else
         err = dibs_lock_holders(k->l, add_holder, all);
     if (err == DIBS_OK && i->waiters > 0)
         err = dibs_lock_queue(k->l, add_waiter, all);
@@ -160,7 +164,11 @@ static void print_holder(bool colored, const struct person *p,
              shown ? shown : "?", who_behind(w, who), p->holds,
              p->holds == 1 ? "hold" : "holds",
              p->remaining_ms == -2 ? "over" : look_left(p->remaining_ms, span));
-    print_row(colored, p->mode == DIBS_MODE_WRITE ? "writer" : "reader", text);
+    print_row(colored,
+              p->mode == DIBS_MODE_WRITE  ? "writer"
+              : p->mode == DIBS_MODE_READ ? "reader"
+                                          : "holder",
+              text);
     free(shown);
 }
 
@@ -200,10 +208,75 @@ static void print_crowd(const struct crowd *all, const struct seen *s)
     for (size_t i = 0; i < all->n; i++) {
         if (all->rows[i].waits)
             print_waiter(colored, &all->rows[i], &all->who[i]);
-        else if (s->info.mode != DIBS_MODE_EXCLUSIVE)
+        else if (s->info.mode != DIBS_MODE_EXCLUSIVE ||
+                 s->info.kind == DIBS_KIND_SLOTS)
             print_holder(colored, &all->rows[i], &all->who[i]);
     }
     print_waiting(colored, s);
+}
+
+/* What is a number on the server. */
+static void print_counted(bool colored, const dibs_lock_info *i)
+{
+    char text[96], span[OUT_SPAN_MAX];
+
+    print_row(colored, "kind", kind_word(i->kind));
+    switch (i->kind) {
+    case DIBS_KIND_SLOTS:
+        snprintf(text, sizeof text, "%" PRId64 ", %" PRId64 " free", i->slots,
+                 i->free_slots);
+        break;
+    case DIBS_KIND_LATCH:
+        snprintf(text, sizeof text, "%" PRId64, i->left);
+        break;
+    default:
+        snprintf(text, sizeof text, "%" PRId64, i->free_slots);
+    }
+    print_row(colored,
+              i->kind == DIBS_KIND_SLOTS   ? "slots"
+              : i->kind == DIBS_KIND_LATCH ? "left"
+                                           : "free",
+              text);
+    if (i->kind == DIBS_KIND_SEMAPHORE) {
+        snprintf(text, sizeof text, "%zu, the first lease ends in %s",
+                 i->owners, look_left(i->ttl_ms, span));
+        print_row(colored, "holders", text);
+    } else if (i->kind == DIBS_KIND_LATCH && i->ttl_ms >= 0) {
+        snprintf(text, sizeof text, "in %s, at the latest",
+                 out_span(i->ttl_ms, span));
+        print_row(colored, "opens", text);
+    }
+}
+
+/* What a lock with one holder has. */
+static void print_held(bool colored, const struct seen *s)
+{
+    const dibs_lock_info *i = &s->info;
+    char span[OUT_SPAN_MAX], text[96], who[WHO_TEXT_MAX];
+    char *owner = out_printable(i->owner, strlen(i->owner));
+
+    print_row(colored, "mode", look_mode(i->mode));
+    print_row(colored, "owner", owner ? owner : "?");
+    if (s->who.known)
+        print_row(colored, "who", who_text(&s->who, who));
+    snprintf(text, sizeof text, "%" PRId64, i->holds);
+    print_row(colored, "holds", text);
+    if (i->token > 0) {
+        snprintf(text, sizeof text, "%" PRId64, i->token);
+        print_row(colored, "token", text);
+    }
+    snprintf(text, sizeof text,
+             i->ttl_ms < 0 ? "%s" : "%s left, unless it is renewed",
+             look_left(i->ttl_ms, span));
+    print_row(colored, "lease", text);
+    free(owner);
+}
+
+static const char *state_word(const dibs_lock_info *i)
+{
+    if (i->kind == DIBS_KIND_LATCH)
+        return i->locked ? "closed" : "open";
+    return i->locked ? "held" : "free";
 }
 
 static void print_info(const struct seen *s)
@@ -211,28 +284,18 @@ static void print_info(const struct seen *s)
     const dibs_lock_info *i = &s->info;
     bool colored = out_colored(stdout);
     char *name = out_printable(s->name, s->len);
-    char *owner = out_printable(i->owner, strlen(i->owner));
-    char span[OUT_SPAN_MAX], text[96], who[WHO_TEXT_MAX];
+    char text[96];
 
     print_row(colored, "name", name ? name : "?");
     snprintf(text, sizeof text, "%s%s%s",
              out_color(colored, i->locked ? COLOR_BUSY : COLOR_GOOD),
-             i->locked ? "held" : "free", out_color(colored, COLOR_PLAIN));
+             state_word(i), out_color(colored, COLOR_PLAIN));
     print_row(colored, "state", text);
-    if (i->locked) {
-        print_row(colored, "mode", look_mode(i->mode));
-        print_row(colored, "owner", owner ? owner : "?");
-        if (s->who.known)
-            print_row(colored, "who", who_text(&s->who, who));
-        snprintf(text, sizeof text, "%" PRId64, i->holds);
-        print_row(colored, "holds", text);
-        snprintf(text, sizeof text,
-                 i->ttl_ms < 0 ? "%s" : "%s left, unless it is renewed",
-                 look_left(i->ttl_ms, span));
-        print_row(colored, "lease", text);
-    }
+    if (kind_counted(i->kind))
+        print_counted(colored, i);
+    else if (i->locked)
+        print_held(colored, s);
     free(name);
-    free(owner);
 }
 
 /* ---- as JSON ----------------------------------------------------------- */
@@ -489,6 +552,43 @@ static dibs_err force_kind(const struct args *a, struct look *k,
     return err;
 }
 
+/* What only looks like a lock. EXIT_FINE: it is one. */
+static int refuse_force(const struct args *a, const dibs_lock_info *info)
+{
+    const char *why =
+        info->kind == DIBS_KIND_SEMAPHORE
+            ? "a semaphore: permits come back when their leases end; see 'dibs "
+              "sem add'"
+        : info->kind == DIBS_KIND_LATCH   ? "a latch: 'dibs latch set NAME 0' "
+                                            "opens it"
+        : info->kind == DIBS_KIND_COUNTER ? "a number, and no lock"
+        : info->kind == DIBS_KIND_SLOTS && !a->if_owner
+            ? "held by many: say which one, by --if-owner"
+            : NULL;
+
+    if (!why || (info->kind == DIBS_KIND_SLOTS && !info->locked))
+        return EXIT_FINE;
+    out_tell(OUT_ERROR, "usage", "%s is %s; nothing done", a->words[0], why);
+    return EXIT_USAGE;
+}
+
+/* One of many, by its name. */
+static int force_slot(const struct args *a, struct look *k)
+{
+    bool freed = false;
+    dibs_err err = dibs_lock_force_release_owner(k->l, a->if_owner, &freed);
+
+    if (err != DIBS_OK)
+        return look_failed(a->words[0], err);
+    if (freed) {
+        print_forced(a, true, a->if_owner);
+        return EXIT_FINE;
+    }
+    out_tell(OUT_ERROR, "busy", "%s has no slot of %s: nothing done",
+             a->if_owner, a->words[0]);
+    return EXIT_BUSY;
+}
+
 /* Ends the hold, if the owner that is meant has it. */
 static int force_unlock(const struct args *a, struct look *k)
 {
@@ -500,6 +600,11 @@ static int force_unlock(const struct args *a, struct look *k)
 
     if (err != DIBS_OK)
         return look_failed(a->words[0], err);
+    int code = refuse_force(a, info);
+    if (code != EXIT_FINE)
+        return code;
+    if (info->kind == DIBS_KIND_SLOTS && info->locked)
+        return force_slot(a, k);
     if (info->locked && (!meant || strcmp(meant, info->owner) == 0)) {
         err = force_kind(a, k, info, &freed);
         if (err != DIBS_OK)

@@ -221,6 +221,8 @@ static dibs_err send_acquire(struct grip *g)
         .arg = g,
         .max_hold_ms = a->max_hold_ms,
         .replicas = a->replicas,
+        .no_reentry = a->no_reentry,
+        .poll = a->spin,
     };
 
     g->answered = false;
@@ -271,6 +273,18 @@ static int tell_busy(struct grip *g)
     return g->a->busy_code;
 }
 
+/* What came with the lock. */
+static void note_values(struct grip *g)
+{
+    if (g->a->fence && dibs_lock_token(g->b.l, g->owner, &g->token) != DIBS_OK)
+        g->token = 0;
+    if (g->a->slots > 0 &&
+        dibs_lock_slot(g->b.l, g->owner, &g->slot) != DIBS_OK)
+        g->slot = -1;
+    if (g->a->slots > 0)
+        bundle_permit(g->owner_text, g->permit);
+}
+
 static int note_taken(struct grip *g)
 {
     char span[OUT_SPAN_MAX];
@@ -278,6 +292,11 @@ static int note_taken(struct grip *g)
     g->held = true;
     g->held_at = time_now();
     bundle_owner(&g->b, g->owner, g->owner_text);
+    note_values(g);
+    if (g->a->strict && !bundle_strict(&g->b, g->a)) {
+        (void)grip_drop(g, 0);
+        return EXIT_USAGE;
+    }
     bundle_tell(&g->b, g->owner);
     const struct out_fact facts[] = {
         {"owner", g->owner_text, 0},
@@ -319,8 +338,43 @@ static void close_clients(struct grip *g)
     bundle_close(&g->b, CLOSE_MS);
 }
 
+/* The run around us holds it, and it shall not be used twice. */
+static int refuse_outer(struct grip *g)
+{
+    out_tell(OUT_ERROR, "busy",
+             "%s is held by the dibs run around this command; --no-reentry",
+             g->a->words[0]);
+    g->busy = true;
+    g->nested = false; /* nothing of it is ours */
+    return g->a->busy_code;
+}
+
+/* The token of an outer hold is known to its own command, and to nobody else:
+ * the last one on the server may be of an earlier hold. */
+static bool nested_values(struct grip *g)
+{
+    const char *owner = getenv("DIBS_OWNER"), *token = getenv("DIBS_TOKEN");
+
+    if (g->a->slots > 0)
+        bundle_permit(g->owner_text, g->permit);
+    if (!g->a->fence)
+        return true;
+    if (owner && token && strcmp(owner, g->owner_text) == 0 &&
+        value_count(token, INT64_MAX, &g->token))
+        return true;
+    out_tell(OUT_ERROR, "usage",
+             "%s is held by a dibs run around this command, whose token is not "
+             "known here: is it without --fence, or not the next one?",
+             g->a->words[0]);
+    return false;
+}
+
 static int leave_to_outer(struct grip *g)
 {
+    if (!nested_values(g)) {
+        g->nested = false;
+        return EXIT_USAGE;
+    }
     close_clients(g);
     g->held_at = time_now();
     out_tell(OUT_INFO, "nested", "%s is already held for this command, by %s",
@@ -383,6 +437,7 @@ int grip_take(struct grip *g, const struct args *a,
     *g = (struct grip){.a = a,
                        .signals = signals,
                        .opened_fd = -1,
+                       .slot = -1,
                        .b = {.fd = -1, .outer = {.fd = -1}}};
     g->asked_at = time_now();
     g->until =
@@ -390,7 +445,9 @@ int grip_take(struct grip *g, const struct args *a,
     notify_tell(NULL, "waits for %s", a->words[0]);
     int code = open_client(g);
 
-    if (code == EXIT_FINE)
+    if (code == EXIT_FINE && a->no_reentry && (g->nested || g->b.outer.n > 0))
+        code = refuse_outer(g);
+    else if (code == EXIT_FINE)
         code = g->nested ? leave_to_outer(g) : wait_lock(g);
     if (code == EXIT_FINE && (g->nested || g->held))
         code = join_outer(g);

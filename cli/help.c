@@ -13,6 +13,7 @@
 #include "cmd.h"
 #include "exits.h"
 #include "hint.h"
+#include "verbs.h"
 
 #define TEXT_COLUMN 26
 #define LINE_WIDTH  79
@@ -104,6 +105,22 @@ static const struct {
      "Prints a line for each finding: ok, note, warning or problem. Exits 1 if"
      " there is a problem. With NAME, it also looks at the rights to that "
      "lock."},
+    {CMD_SLOTS,
+     "'dibs run -N 3 NAME' takes one of the slots. The first one says how many "
+     "there are; set changes that. With fewer slots than are held, nobody "
+     "loses one."},
+    {CMD_SEM,
+     "For semaphores that Java programs use; for all else, 'dibs run -N' is "
+     "better. set exits 1 if there is a number already, and changes nothing. "
+     "release exits 80 if the lease of the permits was over."},
+    {CMD_LATCH,
+     "A latch that nobody has set is open. set exits 1 if it is closed "
+     "already, and changes nothing; with 0 it opens it. wait exits 75 if it is "
+     "not open in time."},
+    {CMD_ACL,
+     "Prints a line for redis-cli: a user with these rights, and no others, "
+     "can use locks whose names match PATTERN. Put in the user's name and "
+     "password. No server is asked."},
     {CMD_LOCAL, "Without a URL, dibs uses a private redis-server, for this "
                 "user on this machine. status shows whether it runs, and exits "
                 "69 if not. stop ends it."},
@@ -125,6 +142,16 @@ static const struct {
      "The names, if 'dibs acquire' had this option, too."},
     {CMD_EXTEND | CMD_RELEASE, "quorum",
      "The servers, if 'dibs acquire' had this option, too."},
+    {CMD_SEM, "lease", "With acquire: the permits come back after this time."},
+    {CMD_SEM, "owner", "With release: what acquire printed."},
+    {CMD_SEM, "no-wait", "With acquire: do not wait."},
+    {CMD_SEM, "wait",
+     "With acquire: wait at most this long; 0 is -n. Default: no limit."},
+    {CMD_SEM | CMD_LATCH, "busy-code",
+     "Exit code when it took too long. Default 75."},
+    {CMD_LATCH, "no-wait", "With wait: look once."},
+    {CMD_LATCH, "wait",
+     "With wait: wait at most this long; 0 is -n. Default: no limit."},
     {CMD_HOLD, "lease",
      "The server frees the lock this long after our last sign of life. Default "
      "30s, renewed while we hold it."},
@@ -179,17 +206,35 @@ static void show_exits(void)
         printf("  %3d  %s\n", row->code, row->text);
 }
 
+static void show_verbs(const struct command *cmd)
+{
+    char left[64];
+
+    if ((cmd->bit & CMD_VERBS) == 0)
+        return;
+    putchar('\n');
+    for (const struct verb *v = verb_rows; v->name; v++) {
+        if (v->command != cmd->bit)
+            continue;
+        snprintf(left, sizeof left, "  %s NAME%s", v->name,
+                 v->number ? " NUMBER" : "");
+        printf("%-*s", TEXT_COLUMN, left);
+        print_wrapped(v->summary, TEXT_COLUMN);
+    }
+}
+
 static void show_command(const struct command *cmd)
 {
     printf("dibs %s\n\n%s\n", cmd->synopsis, cmd->summary);
     for (size_t i = 0; i < sizeof abouts / sizeof *abouts; i++)
         if (abouts[i].command == cmd->bit)
             print_wrapped(abouts[i].text, 0);
+    show_verbs(cmd);
     puts("\nOptions:");
     for (const struct option_row *row = option_rows; row->name; row++)
         if ((row->commands & cmd->bit) && !means_nothing(row, cmd->bit))
             show_option(row, cmd->bit);
-    if (cmd->bit & (CMD_ASK | CMD_EXTEND | CMD_DOCTOR))
+    if (cmd->bit & (CMD_ASK | CMD_EXTEND | CMD_DOCTOR | CMD_SEM | CMD_LATCH))
         puts("\nA TIME is 500ms, 10s, 2m, 1h, 1d or 1h30m; a bare number is "
              "seconds.");
     if (cmd->bit == CMD_RUN)
@@ -207,6 +252,10 @@ static const struct {
      "Hold a lock over several steps, on any host."},
     {CMD_INFO, CMD_INFO | CMD_QUEUE | CMD_LS, "info, queue, ls",
      "Show who holds locks, and who waits for them."},
+    {CMD_SLOTS, CMD_SLOTS | CMD_SEM | CMD_LATCH, "slots, sem, latch",
+     "Several holders at a time, permits, wait for others."},
+    {CMD_DOCTOR, CMD_DOCTOR | CMD_ACL, "doctor, acl",
+     "Is the server fit for locks? Which rights they need."},
     {CMD_VERSION, CMD_VERSION | CMD_HELP, "version, help", ""},
 };
 

@@ -19,7 +19,8 @@
  *   left.c cmd_left.c          holds that outlive their process
  *   out.c report.c             what is written; progress.c, waiting.c, events.c
  *                              meanwhile, failure.c at the end
- *   look.c cmd_*.c who.c       the smaller commands
+ *   look.c cmd_*.c who.c       the smaller commands; verbs.c for those with a
+ *                              verb: slots, sem, latch
  *
  * The command is a user of the library like any other: of its headers it
  * includes <dibs/dibs.h> and no more.
@@ -34,6 +35,7 @@
 #include "exits.h"
 #include "hint.h"
 #include "keeper.h"
+#include "verbs.h"
 #include "will.h"
 
 const struct command commands[] = {
@@ -69,6 +71,19 @@ const struct command commands[] = {
     {"doctor", CMD_DOCTOR, 0, 1, "the NAME of a lock",
      "doctor [--json] [--lease TIME] [NAME]", "dibs doctor",
      "Examine the server: is it fit for locks?", cmd_doctor},
+    {"slots", CMD_SLOTS, 1, 3, "the NAME of the lock",
+     "slots set|info [--json] NAME [NUMBER]", "dibs slots set db 3",
+     "Locks that several may hold at a time: how many.", verbs_run},
+    {"sem", CMD_SEM, 1, 3, "the NAME of the semaphore",
+     "sem set|add|acquire|release|drain|info [options] NAME [NUMBER]",
+     "dibs sem acquire --lease 30m license", "Permits of Redisson's semaphore.",
+     verbs_run},
+    {"latch", CMD_LATCH, 1, 3, "the NAME of the latch",
+     "latch set|down|wait|info [options] NAME [NUMBER]",
+     "dibs latch wait -w 5m ready", "Wait until so many are ready.", verbs_run},
+    {"acl", CMD_ACL, 1, 1, "the PATTERN of names",
+     "acl [--kinds KINDS] PATTERN", "dibs acl 'jobs:*'",
+     "Print the rights that a user of locks needs.", cmd_acl},
     {"local", CMD_LOCAL, 1, 1, "status or stop", "local status|stop [--force]",
      "dibs local status", "Show or stop the private server.", cmd_local},
     {"version", CMD_VERSION, 0, 0, "nothing", "version", "dibs version",
@@ -91,9 +106,8 @@ static void fill_descriptors(void)
 
 static void set_style(const struct args *a, const struct command *cmd)
 {
-    bool named =
-        cmd &&
-        (cmd->bit & (CMD_ASK | CMD_LEFT | CMD_INFO | CMD_QUEUE | CMD_FORCE));
+    bool named = cmd && (cmd->bit & (CMD_ASK | CMD_LEFT | CMD_INFO | CMD_QUEUE |
+                                     CMD_FORCE | CMD_VERBS));
 
     out_init(&(struct out_style){
         .quiet = a->quiet,

@@ -5,6 +5,7 @@ set(DIBS_SOURCES
   src/base/mem.c
   src/base/args.c
   src/base/buf.c
+  src/base/glob.c
   src/base/sync.c
   src/net/loop.c
   src/net/reply.c
@@ -73,6 +74,7 @@ set(DIBS_SOURCES
   src/lock/adopt.c
   src/lock/publish.c
   src/lock/look.c
+  src/lock/object.c
   src/lock/list.c
   src/lock/listeners.c
   src/lock/lock_who.c
@@ -90,6 +92,7 @@ set(DIBS_SOURCES
   src/doctor/exam.c
   src/doctor/place.c
   src/doctor/rights.c
+  src/doctor/acl.c
   src/doctor/doctor.c
 )
 
@@ -119,6 +122,7 @@ set(DIBS_SCRIPTS
   lua/fenced_acquire.lua
   lua/fenced_handover.lua
   lua/fenced_info.lua
+  lua/object_info.lua
   lua/latch_down.lua
   lua/latch_look.lua
   lua/latch_set.lua

@@ -555,8 +555,8 @@ DIBS_API dibs_err dibs_lock_release(dibs_lock *l, const dibs_lock_opts *opts);
  *
  * OK         Held. *out is its owner here: a new one. Release with it.
  * NOT_OWNER  That owner does not hold the lock, or not any more.
- * INVALID    Also for a group (adopt its members), a slots or fenced lock, a
- *            text that is no owner, and a hold that this client has.
+ * INVALID    Also for a group (adopt its members), a text that is no owner, and
+ *            a hold that this client has.
  * UNKNOWN    No answer in time. Not adopted; its lease may be longer now.
  * others     As of dibs_lock_info_get. Not adopted.
  */
@@ -646,7 +646,8 @@ DIBS_API dibs_err dibs_lock_owner_text(const dibs_lock *l, dibs_owner owner,
  *
  * OK         *token is filled.
  * NOT_OWNER  This owner does not hold it.
- * INVALID    It is not a fenced lock.
+ * INVALID    It is not a fenced lock, or the hold was adopted and the server
+ *            does not know its token.
  */
 DIBS_API DIBS_MUST dibs_err dibs_lock_token(const dibs_lock *l,
                                             dibs_owner owner, int64_t *token);
@@ -703,6 +704,19 @@ typedef enum dibs_mode {
     DIBS_MODE_WRITE
 } dibs_mode;
 
+/* What is under a name. */
+typedef enum dibs_kind {
+    DIBS_KIND_NONE = 0, /* nothing */
+    DIBS_KIND_LOCK,     /* a plain, fair or fenced lock */
+    DIBS_KIND_RW,       /* a read-write lock */
+    DIBS_KIND_SLOTS,
+    DIBS_KIND_SEMAPHORE,
+    DIBS_KIND_LATCH,
+    DIBS_KIND_COUNTER, /* a number that no dibs client has used since it was
+                          set: of slots, of a semaphore, or of a latch */
+    DIBS_KIND_OTHER    /* not one of ours */
+} dibs_kind;
+
 typedef struct dibs_lock_info {
     size_t size; /* fill in with sizeof, or use DIBS_LOCK_INFO_INIT */
     bool locked; /* false: all the rest is zero or empty */
@@ -719,12 +733,15 @@ typedef struct dibs_lock_info {
     int64_t token; /* of a fenced lock: the last one given to anybody; 0 none */
     int64_t slots; /* of a slots lock: how many there are; 0 nobody said */
     int64_t free_slots; /* and how many nobody has; may be below 0 */
+    dibs_kind kind;     /* NONE also when a lock is free */
+    int64_t left;       /* of a latch: what is left */
 } dibs_lock_info;
 
 #ifdef __cplusplus
 #define DIBS_LOCK_INFO_INIT                                                    \
     {                                                                          \
-        sizeof(dibs_lock_info), false, DIBS_MODE_NONE, 0, 0, 0, 0, "", 0, 0, 0 \
+        sizeof(dibs_lock_info), false, DIBS_MODE_NONE, 0, 0, 0, 0, "", 0, 0,   \
+            0, DIBS_KIND_NONE, 0                                               \
     }
 #else
 #define DIBS_LOCK_INFO_INIT                                                    \
@@ -765,10 +782,23 @@ DIBS_API DIBS_MUST dibs_err dibs_lock_queue(dibs_lock *l, dibs_queue_fn fn,
  */
 DIBS_API DIBS_MUST dibs_err dibs_lock_listeners(dibs_lock *l, size_t *out);
 
+/* What is under a name, of whatever kind it is. kind is filled, and the rest as
+ * dibs_lock_info_get by a handle of that kind does it; token, if a fenced lock
+ * of that name was ever held. Of a semaphore: free_slots is how many permits
+ * are free, owners how many acquires of dibs clients have some, ttl_ms when the
+ * first of their leases ends, and locked that there are any. Of a latch: left,
+ * locked while it is closed, and ttl_ms when it opens by itself. Of a counter:
+ * free_slots is the number. Errors as of dibs_lock_info_get. */
+DIBS_API DIBS_MUST dibs_err dibs_client_look(dibs_client *c, const char *name,
+                                             dibs_lock_info *out);
+
 /* Calls fn for every lock on the server whose name matches the glob-style
  * pattern (NULL = all), in no order; a lock taken or freed meanwhile may be
- * missing or old. fn runs on the calling thread and returns false to stop. The
- * name is len bytes with a NUL behind them. */
+ * missing or old. Slots that are held, semaphores of which a dibs client has
+ * permits, and latches that a dibs client closed are told, too, as by
+ * dibs_client_look: see kind. Of these owner may be empty. fn runs on the
+ * calling thread and returns false to stop. The name is len bytes with a NUL
+ * behind them. */
 typedef bool (*dibs_list_fn)(const char *name, size_t len,
                              const dibs_lock_info *info, void *arg);
 DIBS_API DIBS_MUST dibs_err dibs_client_list(dibs_client *c,
@@ -822,6 +852,22 @@ typedef bool (*dibs_doctor_fn)(const char *check, dibs_verdict verdict,
                                const char *text, void *arg);
 DIBS_API DIBS_MUST dibs_err dibs_client_doctor(dibs_client *c, const char *name,
                                                dibs_doctor_fn fn, void *arg);
+
+/* Calls fn for each rule of an ACL that a user needs for locks whose names
+ * match the pattern: "~jobs:*", "&redisson_lock__channel:{jobs:*}*", "+eval".
+ * kinds: words with commas between them, of plain, fair, rw, fence, slots, sem,
+ * latch, publish, look, replicas and cluster; NULL = all but the last two. What the
+ * doctor misses is in these rules. fn runs on the calling thread and returns
+ * false to stop. No server is asked.
+ *
+ * OK       fn was called for each.
+ * INVALID  A word that is no kind, or a pattern with blanks, quotes or
+ *          backslashes, which no rule can have.
+ */
+typedef bool (*dibs_rule_fn)(const char *rule, void *arg);
+DIBS_API DIBS_MUST dibs_err dibs_acl_rules(const char *pattern,
+                                           const char *kinds, dibs_rule_fn fn,
+                                           void *arg);
 
 /* ---- the async twins --------------------------------------------------- */
 
@@ -958,6 +1004,20 @@ DIBS_API DIBS_MUST dibs_err dibs_semaphore_try(dibs_semaphore *s,
  */
 DIBS_API dibs_err dibs_semaphore_release(dibs_semaphore *s,
                                          const dibs_semaphore_opts *opts);
+/* Permits can outlive the client that took them, as a hold can. leave forgets
+ * what one acquire of this client took, picked as release does it, and leaves
+ * it on the server, where it ends with its lease, or is adopted. buf gets a
+ * text that names it; size is at least DIBS_OWNER_MAX. Nothing is sent.
+ * Outcomes as of release; buf is filled on OK. */
+DIBS_API DIBS_MUST dibs_err dibs_semaphore_leave(
+    dibs_semaphore *s, const dibs_semaphore_opts *opts, char *buf, size_t size);
+/* Makes such permits some of this client's: they are renewed, lost and given
+ * back as those of an acquire that took so many. Of opts lease_ms, on_lost and
+ * arg count; the lease is never shortened. permits may be NULL: how many there
+ * are. Outcomes as of dibs_lock_adopt. */
+DIBS_API DIBS_MUST dibs_err
+dibs_semaphore_adopt(dibs_semaphore *s, const char *text,
+                     const dibs_semaphore_opts *opts, int64_t *permits);
 /* How many permits are free; below 0 if more were taken away than there
  * were. */
 DIBS_API DIBS_MUST dibs_err dibs_semaphore_available(dibs_semaphore *s,

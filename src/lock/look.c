@@ -129,6 +129,7 @@ static dibs_err read_slots_info(struct look *lo, const struct dibs__reply *r)
     info->locked = taken > 0;
     info->owners = taken > 0 ? (size_t)taken : 0;
     info->slots = known ? unused + taken : 0;
+    info->kind = known || taken > 0 ? DIBS_KIND_SLOTS : DIBS_KIND_NONE;
     info->free_slots = unused;
     if (!info->locked || !owner)
         return DIBS_OK;
@@ -166,6 +167,7 @@ static dibs_err read_info(struct look *lo, const struct dibs__reply *r)
         return DIBS_OK;
     info->ttl_ms = dibs__reply_ms(left);
     info->mode = DIBS_MODE_EXCLUSIVE;
+    info->kind = DIBS_KIND_LOCK;
     size_t end = FIRST_FIELD + 2 * fields_given(fields);
     for (size_t i = FIRST_FIELD; i < end && i + 1 < r->len; i += 2) {
         const struct dibs__reply *field = dibs__reply_text(r, i);
@@ -175,6 +177,7 @@ static dibs_err read_info(struct look *lo, const struct dibs__reply *r)
         if (reply_is(field, "mode")) {
             info->mode =
                 reply_is(value, "read") ? DIBS_MODE_READ : DIBS_MODE_WRITE;
+            info->kind = DIBS_KIND_RW;
             fields--;
             continue;
         }

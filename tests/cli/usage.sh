@@ -54,7 +54,7 @@ told "help: there is no subcommand 'xyz'" "'dibs help' lists the subcommands" he
 
 told "unknown option '--frob'" "'dibs help' lists the options" \
     --frob run a -- true
-told "unknown option '-n' in '-n'" 'it goes behind the subcommand: run, hold, acquire' \
+told "unknown option '-n' in '-n'" 'it goes behind the subcommand: run, hold, acquire, sem, latch' \
     -n run a -- true
 told "run: unknown option '--nowait'" \
     'did you mean: dibs run --no-wait a -- true' run --nowait a -- true
