@@ -56,6 +56,7 @@ set(DIBS_SOURCES
   src/lock/owner.c
   src/lock/lost.c
   src/lock/wait.c
+  src/lock/watch.c
   src/lock/line.c
   src/lock/hold.c
   src/lock/op.c
