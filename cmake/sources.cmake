@@ -172,6 +172,7 @@ set(DIBS_MAN_PAGES
   docs/man/dibs_adopt.3
   docs/man/dibs_latch.3
   docs/man/dibs_state.3
+  docs/man/dibs_watch.3
   docs/man/dibs_async.3
   docs/man/dibs_errors.3
   docs/man/dibs_cpp.3
