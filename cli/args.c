@@ -32,9 +32,9 @@
 #define AT(field) offsetof(struct args, field)
 
 const struct option_row option_rows[] = {
-    {'n', "no-wait", NULL, OPT_NOWAIT, AT(wait_ms), CMD_ASK, NULL,
+    {'n', "no-wait", NULL, OPT_NOWAIT, AT(wait_ms), CMD_ASK | CMD_WAIT, NULL,
      "Do not wait when the lock is taken."},
-    {'w', "wait", "TIME", OPT_TIME, AT(wait_ms), CMD_ASK, "10s",
+    {'w', "wait", "TIME", OPT_TIME, AT(wait_ms), CMD_ASK | CMD_WAIT, "10s",
      "Wait at most this long, for the lock and for the server; 0 is -n. "
      "Default: wait for the lock without limit."},
     {0, "fair", NULL, OPT_FLAG, AT(fair), CMD_ASK, NULL,
@@ -91,8 +91,8 @@ const struct option_row option_rows[] = {
     {0, "foreground", NULL, OPT_FLAG, AT(foreground), CMD_RUN, NULL,
      "Leave the command in the process group of dibs, which then signals the "
      "command only and waits for it only."},
-    {'E', "busy-code", "CODE", OPT_CODE, AT(busy_code), CMD_ASK, "75",
-     "Exit code when the lock could not be taken in time. Default 75."},
+    {'E', "busy-code", "CODE", OPT_CODE, AT(busy_code), CMD_ASK | CMD_WAIT,
+     "75", "Exit code when the lock could not be taken in time. Default 75."},
     {0, "ok-if-busy", NULL, OPT_FLAG, AT(ok_if_busy), CMD_TAKE, NULL,
      "When the lock could not be taken in time, print nothing and exit 0."},
     {0, "any-name", NULL, OPT_FLAG, AT(any_name), CMD_ASK, NULL,
@@ -114,8 +114,13 @@ const struct option_row option_rows[] = {
      "The hold that 'dibs acquire' took: what it printed."},
     {0, "force", NULL, OPT_FLAG, AT(force), CMD_LOCAL, NULL,
      "Stop the private server even while locks are held."},
+    {0, "every", "TIME", OPT_TIME, AT(every_ms), CMD_WATCH | CMD_TOP, "1s",
+     "How often to ask the server. Default 1s; 'watch' of one lock: 250ms. "
+     "With "
+     "very many locks it is asked less often."},
     {0, "json", NULL, OPT_FLAG, AT(json),
-     CMD_LOOK | CMD_HOLD | CMD_ACQUIRE | CMD_LEFT | CMD_LOCAL | CMD_DOCTOR,
+     CMD_LOOK | CMD_WATCH | CMD_HOLD | CMD_ACQUIRE | CMD_LEFT | CMD_LOCAL |
+         CMD_DOCTOR,
      NULL, "Answer in JSON."},
     {'u', "url", "URL", OPT_TEXT, AT(url), CMD_ALL, "redis://db1.example:6379",
      "The server: redis://[user@]host[:port][/db] or unix:///path[?db=N];"
@@ -147,6 +152,7 @@ void args_init(struct args *a)
     *a = (struct args){
         .wait_ms = NOT_GIVEN,
         .lease_ms = NOT_GIVEN,
+        .every_ms = NOT_GIVEN,
         .fair_call_ms = FAIR_CALL_DEFAULT,
         .kill_after_ms = KILL_AFTER_MS,
         .busy_code = EXIT_BUSY,
@@ -584,8 +590,8 @@ int args_behind(struct args *a, const struct command *cmd, int argc,
     if (cmd->bit == CMD_RUN && !a->shell && (!a->argv || !a->argv[0]))
         return args_hint(cmd, right_line(&s, argc, 0, NULL),
                          "the command is missing");
-    if (a->n_words > 0 &&
-        (cmd->bit & (CMD_ASK | CMD_EXTEND | CMD_INFO | CMD_FORCE | CMD_DOCTOR)))
+    if (a->n_words > 0 && (cmd->bit & (CMD_ASK | CMD_EXTEND | CMD_INFO |
+                                       CMD_FORCE | CMD_DOCTOR | CMD_WAIT)))
         code = names_check(a, cmd);
     if (code == EXIT_FINE && (cmd->bit & (CMD_ACQUIRE | CMD_LEFT)))
         code = check_left(a, cmd);

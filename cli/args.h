@@ -28,13 +28,18 @@ enum {
     CMD_RELEASE = 1 << 10,
     CMD_ACQUIRE = 1 << 11,
     CMD_EXTEND = 1 << 12,
-    CMD_ALL = (1 << 13) - 1,
+    CMD_WATCH = 1 << 20,
+    CMD_WAIT = 1 << 21,
+    CMD_TOP = 1 << 22,
+    CMD_METRICS = 1 << 23,
+    CMD_ALL = (1 << 24) - 1,
     CMD_TAKE = CMD_RUN | CMD_HOLD,       /* takes a lock and keeps it */
     CMD_ASK = CMD_TAKE | CMD_ACQUIRE,    /* takes a lock */
     CMD_LEFT = CMD_EXTEND | CMD_RELEASE, /* is about a hold that was left */
     CMD_LOOK = CMD_INFO | CMD_LS | CMD_FORCE | CMD_QUEUE, /* does not wait */
-    CMD_SERVER =
-        CMD_ASK | CMD_LEFT | CMD_LOOK | CMD_DOCTOR /* talks to a server */
+    CMD_FOLLOW = CMD_WATCH | CMD_WAIT | CMD_TOP | CMD_METRICS, /* looks on */
+    CMD_SERVER = CMD_ASK | CMD_LEFT | CMD_LOOK | CMD_DOCTOR |
+                 CMD_FOLLOW /* talks to a server */
 };
 
 #define WAIT_FOREVER      (-1)
@@ -42,6 +47,7 @@ enum {
 #define FAIR_CALL_DEFAULT (-1)      /* the library's */
 #define LEASE_DEFAULT     INT64_C(30000)
 #define KILL_AFTER_MS     INT64_C(5000)
+#define EVERY_MIN_MS      100
 #define MAX_WORDS         2
 
 /* What was given, with defaults for the rest. Strings belong to argv. */
@@ -53,6 +59,7 @@ struct args {
     int64_t wait_ms; /* WAIT_FOREVER, or 0 for a single try */
     int64_t lease_ms, max_hold_ms, min_hold_ms, max_run_ms, kill_after_ms;
     bool fair, shared, exclusive; /* the kind; none of them: plain */
+    int64_t every_ms;             /* NOT_GIVEN, or how often to look */
     int64_t fair_call_ms;         /* FAIR_CALL_DEFAULT, or what was given */
     const char *multi;            /* names; words[0] is the same then */
     const char *quorum;           /* URLs */
