@@ -213,8 +213,9 @@ static void draw_summary(struct top *t)
     for (size_t i = 0; i < f->now.n; i++)
         holders += f->now.rows[i].s.info.owners;
     snprintf(text, sizeof text,
-             "dibs top  %zu locks, %zu holders, %.1f changes/s, every %s%s",
-             f->now.n, holders, f->rate, out_span(f->pause_ms, span),
+             "dibs top  %zu lock%s, %zu holder%s, %.1f changes/s, every %s%s",
+             f->now.n, f->now.n == 1 ? "" : "s", holders,
+             holders == 1 ? "" : "s", f->rate, out_span(f->pause_ms, span),
              t->held ? ", stopped" : "");
     screen_put(&t->screen, 0, 0, t->screen.cols, STYLE_BOLD, text);
     if (f->err != DIBS_OK) {
@@ -226,7 +227,7 @@ static void draw_summary(struct top *t)
     } else if (t->filter[0] && !t->typing) {
         int col = screen_put(&t->screen, 1, 0, 8, STYLE_BUSY, "filter: ");
         col = screen_put(&t->screen, 1, col, FILTER_MAX, STYLE_BUSY, t->filter);
-        snprintf(text, sizeof text, "  (%zu locks; Esc ends it)", t->n_shown);
+        snprintf(text, sizeof text, "  (%zu shown; Esc ends it)", t->n_shown);
         screen_put(&t->screen, 1, col, t->screen.cols, STYLE_BUSY, text);
     } else {
         screen_put(&t->screen, 1, 0, t->screen.cols, STYLE_PLAIN,
