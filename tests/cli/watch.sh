@@ -30,8 +30,8 @@ follow a
 await said 'a: free' out.w
 lock a $x:1
 await said "a: taken by $x:1" out.w
-redis s hset a $y:1 1 >/dev/null
-redis s hdel a $x:1 >/dev/null
+redis s eval "redis.call('del', KEYS[1]) redis.call('hset', KEYS[1], ARGV[1], 1)" \
+    1 a $y:1 >/dev/null
 await said "a: taken by $y:1, before: $x:1" out.w
 redis s del a >/dev/null
 await said "a: free; $y:1 had it for" out.w
@@ -61,6 +61,7 @@ unfollow
 
 case_is 'more wait'
 mkfifo in
+: >held.txt
 "$DIBS" hold a <in >held.txt 2>&1 &
 job=$!
 exec 8>in
