@@ -41,8 +41,8 @@ meant 'dibs force-unlock a' force-unlok a
 meant 'dibs watch a' wach a
 meant 'dibs watch a' follow a
 meant 'dibs wait -w 1s a' wiat -w 1s a
-meant 'dibs top' tpo
-meant 'dibs metrics' metric
+meant 'dibs top [--every TIME] [PATTERN]' tpo
+meant 'dibs metrics [PATTERN]' metric
 meant 'dibs info --json a' status --json a
 meant 'dibs doctor -u URL' docter -u redis://me:secret@db1
 meant 'dibs doctor --url=URL' docter --url=redis://me:secret@db1
