@@ -161,14 +161,6 @@ void args_init(struct args *a)
     (void)value_on_lost("term", &a->on_lost);
 }
 
-const struct command *command_find(const char *name)
-{
-    for (const struct command *c = commands; c->name; c++)
-        if (strcmp(c->name, name) == 0)
-            return c;
-    return NULL;
-}
-
 /* The words of the line, one after the other. */
 struct scan {
     struct args *a;

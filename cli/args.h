@@ -90,9 +90,9 @@ struct command {
     int (*run)(const struct args *a); /* gives the exit code */
 };
 
-/* Ends with a row without a name. In main.c, in the order of the help. */
+/* Ends with a row without a name. In the order of the help. These two are in
+ * main.c. */
 extern const struct command commands[];
-
 const struct command *command_find(const char *name);
 
 /* An option. */

@@ -132,27 +132,29 @@ static bool add_finding(const char *check, dibs_verdict verdict,
 
 /* ---- printing ---------------------------------------------------------- */
 
-static void head(FILE *out, const char *name, const char *help)
+static void print_head(FILE *out, const char *name, const char *help)
 {
     fprintf(out, "# HELP %s %s\n# TYPE %s gauge\n", name, help, name);
 }
 
-static void by_kind(FILE *out, const char *name, const size_t n[KIND_COUNT])
+static void print_by_kind(FILE *out, const char *name,
+                          const size_t n[KIND_COUNT])
 {
     for (int k = 0; k < KIND_COUNT; k++)
         fprintf(out, "%s{kind=\"%s\"} %zu\n", name, kind_words[k], n[k]);
 }
 
-static void seconds(FILE *out, const char *name, const char *help, int64_t ms)
+static void print_seconds(FILE *out, const char *name, const char *help,
+                          int64_t ms)
 {
     if (ms < 0)
         return;
-    head(out, name, help);
+    print_head(out, name, help);
     fprintf(out, "%s %" PRId64 ".%03d\n", name, ms / 1000, (int)(ms % 1000));
 }
 
 /* A value of a label: words of ours, but nothing else may get through. */
-static void label(FILE *out, const char *text)
+static void print_label(FILE *out, const char *text)
 {
     for (; *text; text++)
         putc(strchr("\\\"\n", *text) ? '_' : *text, out);
@@ -160,47 +162,50 @@ static void label(FILE *out, const char *text)
 
 static void print_locks(FILE *out, const struct figures *f)
 {
-    head(out, "dibs_locks", "Locks that are held, by kind.");
-    by_kind(out, "dibs_locks", f->locks);
-    head(out, "dibs_holders", "Owners that hold a lock, by kind of lock.");
-    by_kind(out, "dibs_holders", f->holders);
+    print_head(out, "dibs_locks", "Locks that are held, by kind.");
+    print_by_kind(out, "dibs_locks", f->locks);
+    print_head(out, "dibs_holders",
+               "Owners that hold a lock, by kind of lock.");
+    print_by_kind(out, "dibs_holders", f->holders);
     if (f->counted) {
-        head(out, "dibs_waiters",
-             "Clients and queue places that wait for a lock.");
+        print_head(out, "dibs_waiters",
+                   "Clients and queue places that wait for a lock.");
         fprintf(out, "dibs_waiters %zu\n", f->waiters);
     }
-    head(out, "dibs_locks_without_end",
-         "Locks without a lease: they stay until somebody ends them.");
+    print_head(out, "dibs_locks_without_end",
+               "Locks without a lease: they stay until somebody ends them.");
     fprintf(out, "dibs_locks_without_end %zu\n", f->endless);
-    seconds(out, "dibs_oldest_holder_seconds",
-            "Age of the oldest connection of a client that holds a lock.",
-            f->oldest_ms);
-    seconds(out, "dibs_shortest_lease_seconds",
-            "What is left of the lease that ends first.", f->shortest_ms);
+    print_seconds(out, "dibs_oldest_holder_seconds",
+                  "Age of the oldest connection of a client that holds a lock.",
+                  f->oldest_ms);
+    print_seconds(out, "dibs_shortest_lease_seconds",
+                  "What is left of the lease that ends first.", f->shortest_ms);
 }
 
 static void print_doctor(FILE *out, const struct figures *f)
 {
-    head(out, "dibs_doctor_findings", "Findings of dibs doctor, by verdict.");
+    print_head(out, "dibs_doctor_findings",
+               "Findings of dibs doctor, by verdict.");
     for (size_t v = 0; v < VERDICTS; v++)
         fprintf(out, "dibs_doctor_findings{verdict=\"%s\"} %zu\n",
                 verdict_words[v], f->verdicts[v]);
-    head(out, "dibs_doctor_verdict",
-         "The worst finding of a check: 0 ok, 1 note, 2 warning, 3 problem.");
+    print_head(
+        out, "dibs_doctor_verdict",
+        "The worst finding of a check: 0 ok, 1 note, 2 warning, 3 problem.");
     for (size_t i = 0; i < f->n_checks; i++) {
         fputs("dibs_doctor_verdict{check=\"", out);
-        label(out, f->checks[i].word);
+        print_label(out, f->checks[i].word);
         fprintf(out, "\"} %d\n", (int)f->checks[i].worst);
     }
 }
 
 static void print_figures(FILE *out, const struct figures *f)
 {
-    head(out, "dibs_up", "Whether the server answered: 1 yes, 0 no.");
+    print_head(out, "dibs_up", "Whether the server answered: 1 yes, 0 no.");
     fprintf(out, "dibs_up %d\n", f->up);
-    head(out, "dibs_build_info", "The version of the dibs command.");
+    print_head(out, "dibs_build_info", "The version of the dibs command.");
     fputs("dibs_build_info{version=\"", out);
-    label(out, dibs_version());
+    print_label(out, dibs_version());
     fputs("\"} 1\n", out);
     if (f->up)
         print_locks(out, f);

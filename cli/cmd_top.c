@@ -100,7 +100,7 @@ static void owner_text(const struct sighting *x, char *buf, size_t size)
         snprintf(buf + n, size - (size_t)n, " +%zu", x->s.info.owners - 1);
 }
 
-static size_t waiters_of(const struct sighting *x)
+static size_t waiters_known(const struct sighting *x)
 {
     return x->s.counted ? x->s.queued + x->s.waiting : 0;
 }
@@ -114,7 +114,7 @@ static int by_number(int64_t a, int64_t b)
     return (a > b) - (a < b);
 }
 
-static int order_of(const struct sighting *x, const struct sighting *y)
+static int column_order(const struct sighting *x, const struct sighting *y)
 {
     char a[2 * WHO_TEXT_MAX], b[2 * WHO_TEXT_MAX];
 
@@ -130,7 +130,7 @@ static int order_of(const struct sighting *x, const struct sighting *y)
     case BY_LEASE:
         return by_number(x->ends, y->ends);
     case BY_WAITERS:
-        return by_number((int64_t)waiters_of(y), (int64_t)waiters_of(x));
+        return by_number((int64_t)waiters_known(y), (int64_t)waiters_known(x));
     case BY_CHANGES:
         return by_number(y->changes, x->changes);
     }
@@ -141,7 +141,7 @@ static int in_order(const void *a, const void *b)
 {
     const struct sighting *x = *(const struct sighting *const *)a;
     const struct sighting *y = *(const struct sighting *const *)b;
-    int way = order_of(x, y);
+    int way = column_order(x, y);
 
     if (way == 0)
         way = (x > y) - (x < y); /* by name, as the survey has them */
@@ -300,7 +300,7 @@ static void column_text(const struct sighting *x, enum column c, int64_t now,
                                        : short_span(x->ends - now, span));
         break;
     case BY_WAITERS:
-        snprintf(buf, size, x->s.counted ? "%zu" : "-", waiters_of(x));
+        snprintf(buf, size, x->s.counted ? "%zu" : "-", waiters_known(x));
         break;
     case BY_CHANGES:
         snprintf(buf, size, "%u", x->changes);
@@ -317,11 +317,11 @@ static void draw_lock(struct top *t, int row, const struct sighting *x,
     int col = 0;
 
     for (size_t i = 0; i < COLUMNS; i++) {
-        column_text(x, i, now, text, sizeof text);
+        column_text(x, (enum column)i, now, text, sizeof text);
         screen_put(&t->screen, row, col, width[i] - 1,
-                   i == BY_LEASE && x->ends == TIME_NEVER ? STYLE_BAD
-                   : i == BY_WAITERS && waiters_of(x) > 0 ? STYLE_BUSY
-                                                          : STYLE_PLAIN,
+                   i == BY_LEASE && x->ends == TIME_NEVER    ? STYLE_BAD
+                   : i == BY_WAITERS && waiters_known(x) > 0 ? STYLE_BUSY
+                                                             : STYLE_PLAIN,
                    i == BY_NAME ? (name ? name : "?") : text);
         col += width[i];
         if (i == BY_OWNER) {

@@ -38,7 +38,7 @@ void feed_unlock(struct feed *f)
     pthread_mutex_unlock(&f->mu);
 }
 
-static void notify(int fd)
+static void notify_fd(int fd)
 {
     uint64_t one = 1;
     ssize_t n = write(fd, &one, sizeof one);
@@ -46,7 +46,7 @@ static void notify(int fd)
     (void)n; /* full means readable */
 }
 
-static void drain(int fd)
+static void drain_fd(int fd)
 {
     uint64_t count;
     ssize_t n = read(fd, &count, sizeof count);
@@ -56,7 +56,7 @@ static void drain(int fd)
 
 void feed_taken(struct feed *f)
 {
-    drain(f->fd);
+    drain_fd(f->fd);
 }
 
 void feed_want_none(struct feed *f)
@@ -82,7 +82,7 @@ void feed_hold(struct feed *f, bool held)
     feed_lock(f);
     f->held = held;
     feed_unlock(f);
-    notify(f->wake);
+    notify_fd(f->wake);
 }
 
 /* ---- a round ----------------------------------------------------------- */
@@ -174,7 +174,7 @@ static void feed_round(struct feed *f, int64_t since)
     f->err = err;
     snprintf(f->why, sizeof f->why, "%s", err ? dibs_error_text() : "");
     feed_unlock(f);
-    notify(f->fd);
+    notify_fd(f->fd);
 }
 
 /* ---- the thread -------------------------------------------------------- */
@@ -193,7 +193,7 @@ static bool feed_rest(struct feed *f, int64_t until)
             return !stop;
         poll(&p, 1, held ? -1 : (int)left);
         if (p.revents)
-            drain(f->wake);
+            drain_fd(f->wake);
     }
 }
 
@@ -247,7 +247,7 @@ void feed_close(struct feed *f)
         feed_lock(f);
         f->stop = true;
         feed_unlock(f);
-        notify(f->wake);
+        notify_fd(f->wake);
         pthread_join(f->thread, NULL);
     }
     feed_want_none(f);

@@ -90,6 +90,14 @@ const struct command commands[] = {
     {NULL, 0, 0, 0, NULL, NULL, NULL, NULL, NULL},
 };
 
+const struct command *command_find(const char *name)
+{
+    for (const struct command *c = commands; c->name; c++)
+        if (strcmp(c->name, name) == 0)
+            return c;
+    return NULL;
+}
+
 /* If we are started without stdin, stdout or stderr, the first socket that we
  * open would get that number, and messages would go into the socket. So we open
  * /dev/null there. The guarded command still gets what we got: nothing. */

@@ -62,18 +62,18 @@ static bool add_sighting(const char *name, size_t len,
     return true;
 }
 
-static int order_of(const struct seen *x, const struct seen *y)
+static int name_order(const struct seen *x, const struct seen *y)
 {
     int way = memcmp(x->name, y->name, x->len < y->len ? x->len : y->len);
 
     return way != 0 ? way : (x->len > y->len) - (x->len < y->len);
 }
 
-static int by_name(const void *a, const void *b)
+static int sighting_order(const void *a, const void *b)
 {
     const struct sighting *x = a, *y = b;
 
-    return order_of(&x->s, &y->s);
+    return name_order(&x->s, &y->s);
 }
 
 /* A scan of a changing server may see a lock twice. */
@@ -82,7 +82,7 @@ static void drop_doubles(struct survey *v)
     size_t n = 0;
 
     for (size_t i = 1; i < v->n; i++) {
-        if (by_name(&v->rows[n], &v->rows[i]) == 0)
+        if (sighting_order(&v->rows[n], &v->rows[i]) == 0)
             free(v->rows[i].s.name);
         else
             v->rows[++n] = v->rows[i];
@@ -102,7 +102,7 @@ dibs_err survey_read(dibs_client *c, const char *pattern, struct survey *out)
         return err;
     }
     if (out->n > 0)
-        qsort(out->rows, out->n, sizeof *out->rows, by_name);
+        qsort(out->rows, out->n, sizeof *out->rows, sighting_order);
     drop_doubles(out);
     return DIBS_OK;
 }
@@ -130,7 +130,8 @@ struct sighting *survey_find(struct survey *v, const struct seen *s)
 {
     struct sighting key = {.s = *s};
 
-    return v->n > 0 ? bsearch(&key, v->rows, v->n, sizeof key, by_name) : NULL;
+    return v->n > 0 ? bsearch(&key, v->rows, v->n, sizeof key, sighting_order)
+                    : NULL;
 }
 
 /* Of the same lock, and the same owner. */
@@ -139,7 +140,7 @@ static void inherit_who(const struct survey *before, struct survey *v)
     for (size_t i = 0, k = 0; i < before->n && k < v->n;) {
         const struct sighting *b = &before->rows[i];
         struct sighting *x = &v->rows[k];
-        int way = order_of(&b->s, &x->s);
+        int way = name_order(&b->s, &x->s);
 
         if (way == 0 && strcmp(b->s.info.owner, x->s.info.owner) == 0) {
             x->asked = b->asked;
@@ -188,7 +189,7 @@ static bool same_owner(const struct sighting *a, const struct sighting *b)
            a->s.info.mode == b->s.info.mode;
 }
 
-static size_t waiters_of(const struct sighting *x)
+static size_t count_waiters(const struct sighting *x)
 {
     return x->s.queued + x->s.waiting;
 }
@@ -223,7 +224,7 @@ static void compare_both(const struct sighting *before, struct sighting *after,
     if (before->s.info.owners != after->s.info.owners)
         fn(CHANGE_HOLDERS, before, after, arg);
     if (before->s.counted && after->s.counted &&
-        waiters_of(after) > waiters_of(before))
+        count_waiters(after) > count_waiters(before))
         fn(CHANGE_QUEUE, before, after, arg);
 }
 
@@ -234,7 +235,7 @@ static void compare_new(struct sighting *after, bool first, survey_fn *fn,
     after->from_start = first;
     after->changes = !first;
     fn(first ? CHANGE_HELD : CHANGE_TAKEN, NULL, after, arg);
-    if (!first && after->s.counted && waiters_of(after) > 0)
+    if (!first && after->s.counted && count_waiters(after) > 0)
         fn(CHANGE_QUEUE, NULL, after, arg);
 }
 
@@ -247,7 +248,7 @@ void survey_compare(const struct survey *before, struct survey *after,
     while (i < before->n || k < after->n) {
         const struct sighting *b = i < before->n ? &before->rows[i] : NULL;
         struct sighting *x = k < after->n ? &after->rows[k] : NULL;
-        int way = !b ? 1 : !x ? -1 : order_of(&b->s, &x->s);
+        int way = !b ? 1 : !x ? -1 : name_order(&b->s, &x->s);
 
         if (way == 0)
             compare_both(b, x, fn, arg);

@@ -19,8 +19,8 @@
 static struct {
     char cell[VT_ROWS][VT_COLS][5];
     int row, col;
-    int cleared;   /* how often all of it was cleared */
-    int other;     /* the other screen is on */
+    int cleared;    /* how often all of it was cleared */
+    int other;      /* the other screen is on */
     char wrong[64]; /* a code that it does not know */
 } vt;
 
@@ -99,8 +99,7 @@ static const char *vt_row(int row)
     size_t n = 0;
 
     for (int c = 0; c < VT_COLS; c++)
-        n += (size_t)snprintf(line + n, sizeof line - n, "%s",
-                              vt.cell[row][c]);
+        n += (size_t)snprintf(line + n, sizeof line - n, "%s", vt.cell[row][c]);
     while (n > 0 && line[n - 1] == ' ')
         line[--n] = '\0';
     return line;
