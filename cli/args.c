@@ -35,10 +35,10 @@
 
 const struct option_row option_rows[] = {
     {'n', "no-wait", NULL, OPT_NOWAIT, AT(wait_ms),
-     CMD_ASK | CMD_SEM | CMD_LATCH, NULL,
+     CMD_ASK | CMD_WAIT | CMD_SEM | CMD_LATCH, NULL,
      "Do not wait when the lock is taken."},
-    {'w', "wait", "TIME", OPT_TIME, AT(wait_ms), CMD_ASK | CMD_SEM | CMD_LATCH,
-     "10s",
+    {'w', "wait", "TIME", OPT_TIME, AT(wait_ms),
+     CMD_ASK | CMD_WAIT | CMD_SEM | CMD_LATCH, "10s",
      "Wait at most this long, for the lock and for the server; 0 is -n. "
      "Default: wait for the lock without limit."},
     {0, "fair", NULL, OPT_FLAG, AT(fair), CMD_ASK, NULL,
@@ -109,7 +109,7 @@ const struct option_row option_rows[] = {
      "Leave the command in the process group of dibs, which then signals the "
      "command only and waits for it only."},
     {'E', "busy-code", "CODE", OPT_CODE, AT(busy_code),
-     CMD_ASK | CMD_SEM | CMD_LATCH, "75",
+     CMD_ASK | CMD_WAIT | CMD_SEM | CMD_LATCH, "75",
      "Exit code when the lock could not be taken in time. Default 75."},
     {0, "ok-if-busy", NULL, OPT_FLAG, AT(ok_if_busy), CMD_TAKE, NULL,
      "When the lock could not be taken in time, print nothing and exit 0."},
@@ -141,9 +141,13 @@ const struct option_row option_rows[] = {
      "slots, sem, latch, publish, look, cluster. Default: all but the last."},
     {0, "force", NULL, OPT_FLAG, AT(force), CMD_LOCAL, NULL,
      "Stop the private server even while locks are held."},
+    {0, "every", "TIME", OPT_TIME, AT(every_ms), CMD_WATCH | CMD_TOP, "1s",
+     "How often to ask the server. Default 1s; 'watch' of one lock: 250ms. "
+     "With "
+     "very many locks it is asked less often."},
     {0, "json", NULL, OPT_FLAG, AT(json),
-     CMD_LOOK | CMD_HOLD | CMD_ACQUIRE | CMD_LEFT | CMD_LOCAL | CMD_DOCTOR |
-         CMD_VERBS,
+     CMD_LOOK | CMD_WATCH | CMD_HOLD | CMD_ACQUIRE | CMD_LEFT | CMD_LOCAL |
+         CMD_DOCTOR | CMD_VERBS,
      NULL, "Answer in JSON."},
     {'u', "url", "URL", OPT_TEXT, AT(url), CMD_ALL, "redis://db1.example:6379",
      "The server: redis://[user@]host[:port][/db] or unix:///path[?db=N];"
@@ -175,20 +179,13 @@ void args_init(struct args *a)
     *a = (struct args){
         .wait_ms = NOT_GIVEN,
         .lease_ms = NOT_GIVEN,
+        .every_ms = NOT_GIVEN,
         .fair_call_ms = FAIR_CALL_DEFAULT,
         .kill_after_ms = KILL_AFTER_MS,
         .busy_code = EXIT_BUSY,
         .status_fd = -1,
     };
     (void)value_on_lost("term", &a->on_lost);
-}
-
-const struct command *command_find(const char *name)
-{
-    for (const struct command *c = commands; c->name; c++)
-        if (strcmp(c->name, name) == 0)
-            return c;
-    return NULL;
 }
 
 /* The words of the line, one after the other. */
@@ -602,7 +599,8 @@ int args_behind(struct args *a, const struct command *cmd, int argc,
         return args_hint(cmd, right_line(&s, argc, 0, NULL),
                          "the command is missing");
     if (a->n_words > 0 && (cmd->bit & (CMD_ASK | CMD_EXTEND | CMD_INFO |
-                                       CMD_FORCE | CMD_DOCTOR | CMD_VERBS)))
+                                       CMD_FORCE | CMD_DOCTOR | CMD_WAIT |
+                                       CMD_VERBS)))
         code = names_check(a, cmd);
     if (code == EXIT_FINE && (cmd->bit & (CMD_ACQUIRE | CMD_LEFT)))
         code = check_left(a, cmd);

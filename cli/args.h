@@ -28,17 +28,22 @@ enum {
     CMD_RELEASE = 1 << 10,
     CMD_ACQUIRE = 1 << 11,
     CMD_EXTEND = 1 << 12,
-    CMD_SLOTS = 1 << 20,
-    CMD_SEM = 1 << 21,
-    CMD_LATCH = 1 << 22,
-    CMD_ACL = 1 << 23,
+    CMD_SLOTS = 1 << 13,
+    CMD_SEM = 1 << 14,
+    CMD_LATCH = 1 << 15,
+    CMD_ACL = 1 << 16,
+    CMD_WATCH = 1 << 17,
+    CMD_WAIT = 1 << 18,
+    CMD_TOP = 1 << 19,
+    CMD_METRICS = 1 << 20,
+    CMD_ALL = (1 << 21) - 1,
     CMD_VERBS = CMD_SLOTS | CMD_SEM | CMD_LATCH, /* see verbs.h */
-    CMD_ALL = ((1 << 13) - 1) | CMD_VERBS | CMD_ACL,
     CMD_TAKE = CMD_RUN | CMD_HOLD,       /* takes a lock and keeps it */
     CMD_ASK = CMD_TAKE | CMD_ACQUIRE,    /* takes a lock */
     CMD_LEFT = CMD_EXTEND | CMD_RELEASE, /* is about a hold that was left */
     CMD_LOOK = CMD_INFO | CMD_LS | CMD_FORCE | CMD_QUEUE, /* does not wait */
-    CMD_SERVER = CMD_ASK | CMD_LEFT | CMD_LOOK | CMD_DOCTOR |
+    CMD_FOLLOW = CMD_WATCH | CMD_WAIT | CMD_TOP | CMD_METRICS, /* looks on */
+    CMD_SERVER = CMD_ASK | CMD_LEFT | CMD_LOOK | CMD_DOCTOR | CMD_FOLLOW |
                  CMD_VERBS /* talks to a server */
 };
 
@@ -47,6 +52,7 @@ enum {
 #define FAIR_CALL_DEFAULT (-1)      /* the library's */
 #define LEASE_DEFAULT     INT64_C(30000)
 #define KILL_AFTER_MS     INT64_C(5000)
+#define EVERY_MIN_MS      100
 #define MAX_WORDS         3
 
 /* What was given, with defaults for the rest. Strings belong to argv. */
@@ -63,6 +69,7 @@ struct args {
     int64_t fair_call_ms; /* FAIR_CALL_DEFAULT, or what was given */
     const char *multi;    /* names; words[0] is the same then */
     const char *quorum;   /* URLs */
+    int64_t every_ms;     /* NOT_GIVEN, or how often to look */
     bool no_renew, ok_if_busy, foreground, any_name, no_stdin, yes, force;
     int busy_code, status_fd, replicas;
     int for_pid; /* 0: for nobody */
@@ -95,9 +102,9 @@ struct command {
     int (*run)(const struct args *a); /* gives the exit code */
 };
 
-/* Ends with a row without a name. In main.c, in the order of the help. */
+/* Ends with a row without a name. In the order of the help. These two are in
+ * main.c. */
 extern const struct command commands[];
-
 const struct command *command_find(const char *name);
 
 /* An option. */

@@ -260,8 +260,8 @@ static void answer_value(const struct typed_so_far *t)
 
 static void answer_word(const struct typed_so_far *t)
 {
-    const unsigned named =
-        CMD_ASK | CMD_LEFT | CMD_INFO | CMD_QUEUE | CMD_FORCE | CMD_DOCTOR;
+    const unsigned named = CMD_ASK | CMD_LEFT | CMD_INFO | CMD_QUEUE |
+                           CMD_FORCE | CMD_DOCTOR | CMD_WATCH | CMD_WAIT;
 
     puts("words");
     if (t->word[0] == '-')

@@ -96,6 +96,22 @@ static const struct {
                 "how many clients wait."},
     {CMD_LS, "In PATTERN, * is anything, ? is one character, [ab] is one of "
              "several. Quote it, or the shell reads it first."},
+    {CMD_WATCH,
+     "Prints who has the locks now, then a line for each change: taken, free, "
+     "lost (its lease ran out), holders, queue (more wait). A name without *, "
+     "? "
+     "and [ is one lock. What changes back between two looks is not seen."},
+    {CMD_WAIT, "Exits 0 as soon as the lock is seen free. Somebody else may "
+               "take it at once: to work under it, use 'dibs run'."},
+    {CMD_TOP,
+     "Keys: q ends; n o a l w c sort by name, owner, age, lease, waiters, "
+     "changes, r turns the order; / filters; arrows and PgUp, PgDn move; space "
+     "stops and goes on. The age is counted from when dibs saw the owner "
+     "first."},
+    {CMD_METRICS,
+     "In the text format of Prometheus, once: for the textfile collector of "
+     "its node exporter. If there is no server, dibs_up is 0 and it exits "
+     "69."},
     {CMD_FORCE, "A live holder is told at once; one that has held it for less "
                 "than a second "
                 "learns of it at its next renewal. Until then two commands may "
@@ -131,6 +147,11 @@ static const struct {
     unsigned commands;
     const char *option, *help;
 } other_words[] = {
+    {CMD_WAIT, "wait",
+     "Wait at most this long; then exit 75. Default: without limit."},
+    {CMD_WAIT, "no-wait", "Do not wait: exit 75 if the lock is taken."},
+    {CMD_WAIT, "busy-code",
+     "Exit code when the lock was not free in time. Default 75."},
     {CMD_INFO, "quiet",
      "Print errors only; the exit code tells: 0 held, 1 free."},
     {CMD_DOCTOR, "lease",
@@ -234,7 +255,8 @@ static void show_command(const struct command *cmd)
     for (const struct option_row *row = option_rows; row->name; row++)
         if ((row->commands & cmd->bit) && !means_nothing(row, cmd->bit))
             show_option(row, cmd->bit);
-    if (cmd->bit & (CMD_ASK | CMD_EXTEND | CMD_DOCTOR | CMD_SEM | CMD_LATCH))
+    if (cmd->bit & (CMD_ASK | CMD_EXTEND | CMD_DOCTOR | CMD_SEM | CMD_LATCH |
+                    CMD_WATCH | CMD_WAIT | CMD_TOP))
         puts("\nA TIME is 500ms, 10s, 2m, 1h, 1d or 1h30m; a bare number is "
              "seconds.");
     if (cmd->bit == CMD_RUN)
@@ -252,6 +274,8 @@ static const struct {
      "Hold a lock over several steps, on any host."},
     {CMD_INFO, CMD_INFO | CMD_QUEUE | CMD_LS, "info, queue, ls",
      "Show who holds locks, and who waits for them."},
+    {CMD_WATCH, CMD_FOLLOW, "watch, top, wait, metrics",
+     "See what changes; wait for a lock without it."},
     {CMD_SLOTS, CMD_SLOTS | CMD_SEM | CMD_LATCH, "slots, sem, latch",
      "Several holders at a time, permits, wait for others."},
     {CMD_DOCTOR, CMD_DOCTOR | CMD_ACL, "doctor, acl",

@@ -57,6 +57,7 @@ set(DIBS_SOURCES
   src/lock/owner.c
   src/lock/lost.c
   src/lock/wait.c
+  src/lock/watch.c
   src/lock/line.c
   src/lock/hold.c
   src/lock/op.c
@@ -177,6 +178,7 @@ set(DIBS_MAN_PAGES
   docs/man/dibs_stats.3
   docs/man/dibs_latch.3
   docs/man/dibs_state.3
+  docs/man/dibs_watch.3
   docs/man/dibs_async.3
   docs/man/dibs_errors.3
   docs/man/dibs_cpp.3

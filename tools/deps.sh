@@ -53,6 +53,7 @@ needs_check=(
     "command -v clang-format-14|clang-format-14"
     "command -v groff|groff-base"
     "command -v nm|binutils"
+    "command -v promtool|prometheus"
     "command -v python3|python3"
 )
 needs_interop=(
@@ -142,10 +143,10 @@ fi
 # one is left alone, and ours is gone when we are.
 wants_server=no
 case " ${packages[*]} " in
-*' redis-server '*) wants_server=yes ;;
+*' redis-server '* | *' prometheus '*) wants_server=yes ;;
 esac
 if [ $wants_server = yes ] && [ ! -e "$policy" ]; then
-    say "keeping redis-server from being started, by $policy while installing"
+    say "keeping services from being started, by $policy while installing"
     policy_is_ours=yes
     printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
     "${as_root[@]}" chmod 755 "$policy"

@@ -63,6 +63,7 @@ extern "C" {
 #define DIBS_HAS_ADOPT     1
 #define DIBS_HAS_PUBLISH   1
 #define DIBS_HAS_STATS     1
+#define DIBS_HAS_WATCH     1
 
 /* Limits. */
 #define DIBS_NAME_MAX     1024                    /* bytes in a lock's name */
@@ -773,8 +774,8 @@ DIBS_API DIBS_MUST dibs_err dibs_lock_queue(dibs_lock *l, dibs_queue_fn fn,
 /* How many clients wait for a plain or read-write lock of this name, whatever
  * the kind of the handle: they stand in no queue, they listen for its release.
  * A client counts once, however many of its threads wait; Redisson's count,
- * too. In a cluster without sharded channels only those are counted that listen
- * at the node which has the lock.
+ * too, and so do those who watch the lock. In a cluster without sharded
+ * channels only those are counted that listen at the node which has the lock.
  *
  * OK      *out is filled.
  * AUTH    The right to PUBSUB NUMSUB is missing.
@@ -915,6 +916,69 @@ DIBS_API DIBS_MUST dibs_err dibs_lock_published_async(dibs_lock *l,
  */
 DIBS_API DIBS_MUST dibs_err dibs_lock_who_async(dibs_lock *l, const char *owner,
                                                 dibs_who_cb cb, void *arg);
+
+/* ---- following a lock --------------------------------------------------- */
+
+/* A watch tells who has a lock, and each time that this changes: to follow a
+ * leader. Nothing is taken, and nobody has to wait longer because of it.
+ *
+ * The callback comes once with what is found first, then after each change:
+ * free or taken, another owner, mode or number of owners; of a fenced lock also
+ * another token, which is another hold of the same owner. A change that is
+ * undone before the next look is not seen. If the callback is slow, it gets the
+ * last of several changes.
+ *
+ * err    OK: info is what dibs_lock_info_get would say; valid during the call.
+ *        Others: nobody knows now (info is NULL, and dibs_error_text says why).
+ *        That is told once, and the watch goes on: what it finds then is told.
+ *        CLOSED: the client closes; this is the last call. */
+typedef struct dibs_watch dibs_watch;
+typedef void (*dibs_watch_cb)(dibs_err err, const dibs_lock_info *info,
+                              void *arg);
+
+typedef struct dibs_watch_opts {
+    size_t size;      /* sizeof(dibs_watch_opts) */
+    int64_t every_ms; /* look at least so often; 0 = 1000, at least 100 */
+} dibs_watch_opts;
+
+#ifdef __cplusplus
+#define DIBS_WATCH_OPTS_INIT dibs_watch_opts_init()
+static inline dibs_watch_opts dibs_watch_opts_init(void)
+{
+    dibs_watch_opts o = dibs_watch_opts();
+    o.size = sizeof o;
+    return o;
+}
+#else
+#define DIBS_WATCH_OPTS_INIT                                                   \
+    {                                                                          \
+        .size = sizeof(dibs_watch_opts)                                        \
+    }
+#define DIBS_WATCH_OPTS(...)                                                   \
+    (&(const dibs_watch_opts){.size = sizeof(dibs_watch_opts), __VA_ARGS__})
+#endif
+
+/* Begins to watch a lock of any kind. opts may be NULL. A release is heard of,
+ * except that of a fair lock. A take and the end of a lease send no message:
+ * the server is asked for them every every_ms, and when the lease that was seen
+ * ends. However often the lock changes, it is asked at most 20 times a second.
+ * Those who watch count as listeners (see dibs_lock_listeners). The handle may
+ * be freed meanwhile.
+ *
+ * OK       *out is yours; give it back with dibs_watch_stop.
+ * INVALID  Also for a group: watch its members.
+ * NOMEM, CLOSED, FORKED   Nothing is watched.
+ */
+DIBS_API DIBS_MUST dibs_err dibs_lock_watch(dibs_lock *l,
+                                            const dibs_watch_opts *opts,
+                                            dibs_watch_cb cb, void *arg,
+                                            dibs_watch **out);
+/* Ends a watch, and frees it; accepts NULL. When it has returned, the callback
+ * does not run on another thread and will not come, so arg may be freed. Inside
+ * the callback it does not wait for it. So the callback must not wait for a
+ * thread that stops its watch. To be called once, before or after the client is
+ * closed and freed. */
+DIBS_API void dibs_watch_stop(dibs_watch *w);
 
 /* ---- semaphores --------------------------------------------------------- */
 

@@ -39,6 +39,7 @@ struct look {
     char owner[OWNER_FIELD_MAX];
     dibs_force_cb force_fn;
     dibs_info_cb info_fn;
+    dibs__looked *looked;   /* instead, with op.ended */
     int64_t first;          /* place wanted */
     struct dibs__buf *page; /* where waiters or holders go; or NULL */
 };
@@ -459,6 +460,8 @@ static dibs_err look_begin(dibs_lock *l, const struct look *from)
     lo->force = from->force;
     lo->force_fn = from->force_fn;
     lo->info_fn = from->info_fn;
+    lo->looked = from->looked;
+    lo->op.ended = from->op.ended;
     lo->op.arg = from->op.arg;
     lo->op.tells = true;
     lo->op.tell = look_told;
@@ -497,6 +500,23 @@ dibs_err dibs_lock_info_get_async(dibs_lock *l, dibs_info_cb cb, void *arg)
     struct look from = {.info_fn = cb, .op = {.arg = arg}};
 
     return DIBS__TOLD(look_async(l, &from));
+}
+
+static void look_ended(struct dibs__op *op)
+{
+    struct look *lo = DIBS_OF(op, struct look, op);
+
+    lo->looked(op->err, &lo->info, op->why ? op->why->text : "", op->arg);
+    dibs__free(op->why);
+    dibs__free(lo);
+}
+
+dibs_err dibs__lock_look(dibs_lock *l, dibs__looked *looked, void *arg)
+{
+    struct look from = {.looked = looked, .op = {.arg = arg}};
+
+    from.op.ended = look_ended;
+    return look_begin(l, &from);
 }
 
 /* ---- the queue --------------------------------------------------------- */
