@@ -962,7 +962,8 @@ DIBS_API dibs_err dibs_semaphore_release(dibs_semaphore *s,
  * were. */
 DIBS_API DIBS_MUST dibs_err dibs_semaphore_available(dibs_semaphore *s,
                                                      int64_t *available);
-/* Makes permits, or takes some away if below 0. What is out stays out.
+/* Makes permits, or takes some away if below 0; with 0 it only wakes waiters of
+ * other clients that missed a message. What is out stays out.
  * available may be NULL: how many are free then. Should the answer get lost it
  * is sent again, and counts once; UNKNOWN: nobody knows whether it did. */
 DIBS_API DIBS_MUST dibs_err dibs_semaphore_add(dibs_semaphore *s,
@@ -984,7 +985,8 @@ DIBS_API DIBS_MUST dibs_err dibs_latch_new(dibs_client *c, const char *name,
 DIBS_API void dibs_latch_free(dibs_latch *l);
 
 /* Closes an open latch; with a count of 0, opens a closed one. was_set may be
- * NULL; false: it was closed (open) already, and stays as it is. Of opts
+ * NULL; false: it was closed (open) already, and stays as it is; waiters of
+ * other clients that missed that it is open are told once more. Of opts
  * deadline_ms counts; NULL: none. */
 DIBS_API DIBS_MUST dibs_err dibs_latch_set(dibs_latch *l, int64_t count,
                                            const dibs_latch_opts *opts,
