@@ -157,6 +157,7 @@ set(DIBS_SCRIPT_PARTS
   lua/lib/whole.lua
   lua/lib/first_hold.lua
   lua/lib/take_hold.lua
+  lua/lib/tell_free.lua
   lua/lib/lessen.lua
   lua/lib/keep_hold.lua
   lua/lib/free_hold.lua
