@@ -258,8 +258,8 @@ static void nothing_write(struct dibs__req *req, struct dibs__buf *out)
     (void)out;
 }
 
-static void first_answered(struct dibs__req *req, dibs_err err,
-                           const struct dibs__reply *reply)
+static void caching_answered(struct dibs__req *req, dibs_err err,
+                             const struct dibs__reply *reply)
 {
     struct track_reads *r = DIBS_OF(req, struct track_reads, first);
 
@@ -269,8 +269,8 @@ static void first_answered(struct dibs__req *req, dibs_err err,
 }
 
 /* "Not now" or "not here" says nothing about the next time. */
-static void last_answered(struct dibs__req *req, dibs_err err,
-                          const struct dibs__reply *reply)
+static void reads_answered(struct dibs__req *req, dibs_err err,
+                           const struct dibs__reply *reply)
 {
     struct track_reads *r = DIBS_OF(req, struct track_reads, last);
     struct dibs__server *s = r->s;
@@ -300,9 +300,9 @@ bool dibs__track_read(struct dibs__server *s, struct dibs__buf *out,
     r->text = *out;
     *out = (struct dibs__buf){0};
     r->first = (struct dibs__req){
-        .write = reads_write, .done = first_answered, .expires = expires};
+        .write = reads_write, .done = caching_answered, .expires = expires};
     r->last = (struct dibs__req){.write = nothing_write,
-                                 .done = last_answered,
+                                 .done = reads_answered,
                                  .expires = expires,
                                  .skip = 2 * count - 2};
     dibs__conn_send(&s->main->cn, &r->first);
