@@ -41,7 +41,8 @@ struct dibs_client {
     dibs_client_opts opts;  /* const after init: for the upper; no strings */
     dibs_event_cb on_event; /* const after init */
     void *event_arg;
-    atomic_int events; /* on their way */
+    atomic_int events;         /* on their way */
+    struct dibs__stats *stats; /* const after init */
 
     struct dibs__loop loop;
     struct dibs__target to;   /* const after init: what the URL says */

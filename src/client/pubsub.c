@@ -10,6 +10,12 @@
  *         was asked; a channel is ready when nothing that was asked for it is
  *         outstanding.
  *
+ *         Whoever will soon listen again parts instead of leaving: the channel
+ *         stays subscribed for some seconds, and what it says meanwhile is
+ *         heard by nobody. A listener that comes back is not called at once if
+ *         the channel was ready, and silent, since that listener last asked.
+ *         Few channels are kept like that, and none beyond its connection.
+ *
  *         In a cluster there is one of these for each node that is needed.
  *         Channels of slots that nobody is known to have are in a tree without
  *         a connection until somebody is. Channels may be sharded:
@@ -35,6 +41,8 @@
 
 #define BACKOFF_FIRST_MS 20
 #define BACKOFF_MAX_MS   2000
+#define KEEP_MS          5000 /* a channel without listeners */
+#define KEEP_MAX         64
 #define MOVED            "MOVED "
 
 struct dibs__channel {
@@ -46,7 +54,11 @@ struct dibs__channel {
     unsigned asked, unasked; /* confirmations still to come */
     unsigned calls, calling; /* how often listeners were, and are, called */
     bool ready;
+    bool kept; /* it has no listener, and is in pubsub.kept */
     bool later_set;
+    int64_t said_ms; /* when it became ready, or a message came */
+    int64_t keep_until;
+    struct dibs__list keep_link;
     struct dibs__task later; /* calls the listeners from the loop */
     size_t len;
     char name[];
@@ -96,15 +108,16 @@ static struct dibs__sub *next_to_call(struct dibs__channel *ch)
 
 /* A listener may leave, or others come, while it is called. The channel stays;
  * the caller drops it afterwards if it is idle. */
-static void channel_call(struct dibs__channel *ch)
+static void channel_call(struct dibs__channel *ch, char said)
 {
     struct dibs__sub *sub;
 
+    ch->said_ms = dibs__now_ms();
     ch->calls++;
     ch->calling++;
     while ((sub = next_to_call(ch))) {
         sub->heard = ch->calls;
-        sub->hear(sub);
+        sub->hear(sub, said);
     }
     ch->calling--;
 }
@@ -113,7 +126,7 @@ static void channel_call(struct dibs__channel *ch)
 static void channel_drop_if_idle(struct dibs__channel *ch)
 {
     if (!dibs__list_empty(&ch->subs) || ch->asked || ch->unasked ||
-        ch->later_set || ch->calling)
+        ch->later_set || ch->calling || ch->kept)
         return;
     RB_REMOVE(dibs__channels, ch->in, ch);
     dibs__free(ch);
@@ -124,7 +137,7 @@ static void call_later(struct dibs__task *t)
     struct dibs__channel *ch = DIBS_OF(t, struct dibs__channel, later);
 
     ch->later_set = false;
-    channel_call(ch);
+    channel_call(ch, '\0');
     channel_drop_if_idle(ch);
 }
 
@@ -209,6 +222,56 @@ static void channel_unsubscribe(struct dibs__channel *ch)
     ask_flavours(ch, "UNSUBSCRIBE", "SUNSUBSCRIBE", &ch->unasked);
 }
 
+/* ---- channels without listeners ---------------------------------------- */
+
+/* It has a listener again, or the server does not know of it any more. */
+static void channel_unkeep(struct dibs__channel *ch)
+{
+    if (!ch->kept)
+        return;
+    ch->kept = false;
+    dibs__list_del(&ch->keep_link);
+    ch->ps->kept_count--;
+}
+
+/* Gives up those whose time is over, and the oldest beyond so many. */
+static void kept_trim(struct dibs__pubsub *ps, int64_t now, unsigned most)
+{
+    struct dibs__list *first;
+
+    while ((first = dibs__list_first(&ps->kept))) {
+        struct dibs__channel *ch =
+            DIBS_OF(first, struct dibs__channel, keep_link);
+        if (ps->kept_count <= most && now < ch->keep_until) {
+            dibs__timer_set(ps->lp, &ps->keeper, ch->keep_until);
+            return;
+        }
+        channel_unkeep(ch);
+        channel_unsubscribe(ch);
+        channel_drop_if_idle(ch);
+    }
+    dibs__timer_stop(ps->lp, &ps->keeper);
+}
+
+static void keeper_timed(struct dibs__timer *t)
+{
+    struct dibs__pubsub *ps = DIBS_OF(t, struct dibs__pubsub, keeper);
+
+    kept_trim(ps, dibs__now_ms(), KEEP_MAX);
+}
+
+static void channel_keep(struct dibs__channel *ch)
+{
+    struct dibs__pubsub *ps = ch->ps;
+    int64_t now = dibs__now_ms();
+
+    ch->kept = true;
+    ch->keep_until = now + KEEP_MS;
+    dibs__list_add(&ps->kept, &ch->keep_link);
+    ps->kept_count++;
+    kept_trim(ps, now, KEEP_MAX);
+}
+
 /* ---- what the server says ---------------------------------------------- */
 
 static void refuse_listeners(struct dibs__pubsub *ps, const char *text)
@@ -222,7 +285,8 @@ static void refuse_listeners(struct dibs__pubsub *ps, const char *text)
     for (ch = RB_MIN(dibs__channels, &ps->channels); ch; ch = next) {
         next = DIBS_TREE_NEXT(dibs__channels, ch);
         ch->asked = ch->unasked = 0;
-        channel_call(ch);
+        channel_unkeep(ch);
+        channel_call(ch, '\0');
         channel_drop_if_idle(ch);
     }
 }
@@ -242,6 +306,7 @@ static void slot_moved(struct dibs__pubsub *ps, const char *error)
             continue;
         ch->asked = ch->unasked = 0;
         ch->ready = false;
+        channel_unkeep(ch);
         channel_drop_if_idle(ch);
     }
 }
@@ -260,6 +325,7 @@ static void error_came(struct dibs__pubsub *ps, const char *text)
 static void put_out(struct dibs__channel *ch)
 {
     ch->ready = false;
+    channel_unkeep(ch);
     ch->ps->slots->doubt(ch->ps->slots);
 }
 
@@ -285,12 +351,14 @@ static void message_came(struct dibs__conn *cn, const struct dibs__reply *reply)
     if (!ch)
         return;
     if (is_verb(verb->text, "message")) {
-        channel_call(ch);
+        const struct dibs__reply *text = dibs__reply_text(reply, 2);
+        dibs__stats_count(ps->events.stats, STAT_WAKEUPS, 1);
+        channel_call(ch, text ? text->text[0] : '\0');
     } else if (is_verb(verb->text, "subscribe") && ch->asked > 0) {
         ps->backoff_ms = 0; /* it works */
         ch->ready = --ch->asked == 0;
         if (ch->ready)
-            channel_call(ch);
+            channel_call(ch, '\0');
     } else if (is_verb(verb->text, "unsubscribe") && ch->unasked > 0) {
         ch->unasked--;
     } else if (ps->slots && strcmp(verb->text, "sunsubscribe") == 0) {
@@ -333,6 +401,7 @@ static void conn_down(struct dibs__conn *cn, dibs_err err, const char *why)
         next = DIBS_TREE_NEXT(dibs__channels, ch);
         ch->asked = ch->unasked = 0;
         ch->ready = false;
+        channel_unkeep(ch);
         channel_drop_if_idle(ch);
     }
     if (ps->closing)
@@ -397,11 +466,13 @@ dibs_err dibs__pubsub_listen(struct dibs__pubsub *ps, struct dibs__sub *sub,
     if (!ch)
         return DIBS_ERR_NOMEM;
     bool first = dibs__list_empty(&ch->subs);
+    channel_unkeep(ch);
     channel_join(ch, sub);
     if (ch->ready || ps->refused) {
-        if (!ch->later_set)
+        bool known = ch->ready && ch->said_ms < sub->asked_ms;
+        if (!ch->later_set && !known)
             dibs__loop_post(ps->lp, &ch->later);
-        ch->later_set = true;
+        ch->later_set |= !known;
     } else if (first) {
         channel_subscribe(ch);
     }
@@ -415,7 +486,7 @@ bool dibs__pubsub_hears(const struct dibs__sub *sub)
     return sub->on && sub->on->ready;
 }
 
-void dibs__pubsub_leave(struct dibs__sub *sub)
+static void sub_end(struct dibs__sub *sub, bool keep)
 {
     struct dibs__channel *ch = sub->on;
 
@@ -425,8 +496,22 @@ void dibs__pubsub_leave(struct dibs__sub *sub)
     dibs__list_del(&sub->link);
     if (!dibs__list_empty(&ch->subs))
         return;
+    if (keep && ch->ready && is_usable(ch->ps)) {
+        channel_keep(ch);
+        return;
+    }
     channel_unsubscribe(ch);
     channel_drop_if_idle(ch);
+}
+
+void dibs__pubsub_leave(struct dibs__sub *sub)
+{
+    sub_end(sub, false);
+}
+
+void dibs__pubsub_part(struct dibs__sub *sub)
+{
+    sub_end(sub, true);
 }
 
 /* No memory there: such a listener hears nothing, and looks by itself. */
@@ -464,6 +549,7 @@ void dibs__channels_reroute(struct dibs__channels *in,
 
 void dibs__pubsub_rest(struct dibs__pubsub *ps)
 {
+    kept_trim(ps, dibs__now_ms(), 0);
     if (ps->cn && RB_EMPTY(&ps->channels))
         dibs__conn_close(ps->cn, DIBS_ERR_CLOSED, "not needed any more");
 }
@@ -492,12 +578,15 @@ void dibs__pubsub_cut(struct dibs__pubsub *ps, const char *why)
 void dibs__pubsub_init(struct dibs__pubsub *ps)
 {
     RB_INIT(&ps->channels);
+    dibs__list_init(&ps->kept);
+    ps->keeper.fire = keeper_timed;
     ps->redial.fire = pubsub_timed;
 }
 
 void dibs__pubsub_close(struct dibs__pubsub *ps)
 {
     ps->closing = true;
+    kept_trim(ps, dibs__now_ms(), 0);
     dibs__timer_stop(ps->lp, &ps->redial);
     if (ps->cn)
         dibs__conn_close(ps->cn, DIBS_ERR_CLOSED, "closed");

@@ -19,12 +19,15 @@ struct dibs__channel;
 
 /* A listener. Lives inside whatever listens. hear is called when the channel
  * is ready (from then on no message is missed), when a message came, and when
- * messages may have been missed; never from inside listen. */
+ * messages may have been missed; never from inside listen. said: the first byte
+ * of the message; NUL if it is none. */
 struct dibs__sub {
     struct dibs__list link;
     struct dibs__channel *on; /* NULL: listens to nothing */
     unsigned heard;           /* the last call it got; pubsub.c's own */
-    void (*hear)(struct dibs__sub *sub);
+    int64_t asked_ms; /* when it last looked by itself; 0 = it did not. If no
+                         message was missed since, listen does not call it */
+    void (*hear)(struct dibs__sub *sub, char said);
 };
 
 RB_HEAD(dibs__channels, dibs__channel);
@@ -44,6 +47,9 @@ struct dibs__pubsub {
     bool refused; /* may not subscribe; listeners look by themselves */
     int64_t backoff_ms;
     struct dibs__timer redial;
+    struct dibs__list kept; /* channels without listeners, the oldest first */
+    unsigned kept_count;
+    struct dibs__timer keeper; /* when the oldest goes */
     struct dibs__hush hush;
     struct dibs__channels channels;
 };
@@ -55,6 +61,8 @@ dibs_err dibs__pubsub_listen(struct dibs__pubsub *ps, struct dibs__sub *sub,
 /* Will it hear of what is published now? */
 bool dibs__pubsub_hears(const struct dibs__sub *sub);
 void dibs__pubsub_leave(struct dibs__sub *sub);
+/* Leaves, but the channel stays subscribed for some seconds. */
+void dibs__pubsub_part(struct dibs__sub *sub);
 /* The server is elsewhere by now: connects, and subscribes, there. */
 void dibs__pubsub_cut(struct dibs__pubsub *ps, const char *why);
 /* Whose slot it is; NULL: nobody is known to have it. */

@@ -201,7 +201,7 @@ static dibs_err node_new(dibs_client *c, unsigned max_spares)
     n->user = c;
     n->server.to = c->to;
     n->server.max_spares = max_spares;
-    n->server.events = (struct dibs__events){dibs__client_say, c};
+    n->server.events = (struct dibs__events){dibs__client_say, c, c->stats};
     n->server.parts = &c->parts;
     n->server.up_again = server_up_again;
     n->server.track.changed = server_changed;
@@ -242,7 +242,7 @@ static dibs_err cluster_new(dibs_client *c, dibs_pubsub pubsub,
     cl->slots.lp = &c->loop;
     cl->to = &c->to;
     cl->max_spares = max_spares;
-    cl->events = (struct dibs__events){dibs__client_say, c};
+    cl->events = (struct dibs__events){dibs__client_say, c, c->stats};
     cl->parts = &c->parts;
     cl->verify = cluster_verify;
     cl->changed = cluster_changed;

@@ -53,10 +53,11 @@ static struct dibs__line *line_of(const struct ear *e)
 
 /* ---- one ear, on its member's io thread -------------------------------- */
 
-static void ear_hears(struct dibs__sub *sub)
+static void ear_hears(struct dibs__sub *sub, char said)
 {
     struct ear *e = DIBS_OF(sub, struct ear, sub);
 
+    (void)said;
     if (!e->ready && dibs__pubsub_hears(sub)) {
         e->ready = true;
         atomic_fetch_add(&e->all->ready, 1);

@@ -93,7 +93,7 @@ static void undo_acquire(struct dibs__op *op, dibs_err why,
                          dibs__answered *undone)
 {
     tell_short(op, why);
-    dibs__wait_unplace(&op->line->wait, &op->wait);
+    dibs__wait_unplace(&op->line->wait, &op->wait, false);
     op->last = why;
     op->ask.stay = false;
     op->ask.target--;
@@ -230,7 +230,7 @@ static dibs_err take_granted(struct dibs__line *line, struct dibs__op *op,
 
 void dibs__acquire_start_over(struct dibs__op *op)
 {
-    dibs__wait_unplace(&op->line->wait, &op->wait);
+    dibs__wait_unplace(&op->line->wait, &op->wait, false);
     op->ask.stay = false;
     op->direct = false;
     dibs__acquire_run(op);
@@ -250,7 +250,8 @@ static void leave_answered(struct dibs__call *call, dibs_err err,
 
 void dibs__acquire_end(struct dibs__op *op, dibs_err err)
 {
-    dibs__wait_unplace(&op->line->wait, &op->wait);
+    dibs__wait_unplace(&op->line->wait, &op->wait,
+                       err == DIBS_OK && !op->tainted);
     if (op->ask.stay && err != DIBS_OK) {
         op->last = err;
         op->direct = false;
@@ -283,7 +284,7 @@ static enum next_step first_step(struct dibs__line *line, struct dibs__op *op,
                                  dibs_err *err, struct dibs__list *resume)
     REQUIRES(line->mu)
 {
-    int64_t pause_ms = 0;
+    int64_t pause_ms = 0, asked_ms = 0;
     bool again = false;
 
     switch (got->verdict) {
@@ -299,8 +300,10 @@ static enum next_step first_step(struct dibs__line *line, struct dibs__op *op,
         return again ? STEP_AGAIN : STEP_END;
     case VERDICT_BUSY:
         *err = op->trying ? DIBS_ERR_BUSY : DIBS_ERR_NOMEM;
+        op->waited = !op->trying;
         pause_ms = op->wait.polls ? poll_pause(&op->wait)
                                   : line->kind->pause(line, got->busy_ms);
+        asked_ms = op->call.sent_ms;
         break;
     case VERDICT_AGAIN:
         pause_ms = dibs__random_in(RETRY_MIN_MS, RETRY_MAX_MS);
@@ -312,7 +315,8 @@ static enum next_step first_step(struct dibs__line *line, struct dibs__op *op,
     case VERDICT_REFUSED:
         return STEP_END;
     }
-    return !op->trying && dibs__wait_stay(&line->wait, &op->wait, pause_ms)
+    return !op->trying &&
+                   dibs__wait_stay(&line->wait, &op->wait, pause_ms, asked_ms)
                ? STEP_STAY
                : STEP_END;
 }
@@ -445,6 +449,7 @@ static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
     op->ask.wire = op->wire;
     op->ask.target = 1;
     bool asks = must_ask(line, op);
+    op->waited = !asks;
     op->ask.stay = dibs__kind_has(line->kind, VERB_LEAVE) && !op->trying;
     if (!op->trying)
         dibs__wait_join(&line->wait, &op->wait, !asks);

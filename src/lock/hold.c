@@ -140,8 +140,17 @@ struct dibs__hold *dibs__hold_new(struct dibs__line *line)
     return h;
 }
 
+/* What it published goes with it. */
+static void end_published(struct dibs__line *line, struct dibs__hold *h)
+{
+    if (h->published)
+        dibs__published_end(line, h->number);
+    h->published = false;
+}
+
 void dibs__hold_free(struct dibs__line *line, struct dibs__hold *h)
 {
+    end_published(line, h);
     dibs__watchdog_unset(&dibs__line_client(line)->watchdog, &h->lease);
     bool inside = dibs__list_linked(&h->link);
     uint64_t wire = h->wire;
@@ -249,6 +258,8 @@ void dibs__hold_renewed(struct dibs__line *line, struct dibs__hold *h,
     h->valid_until =
         dibs__max(h->valid_until, dibs__valid_until(sent, lease_ms));
     dibs__hold_watch(line, h, next_look(h, sent));
+    if (h->published)
+        dibs__published_renew(line, h->number);
 }
 
 /* What the levels want together. */
@@ -268,11 +279,31 @@ static void count_renewed(struct dibs__hold *h)
         h->lease_ms = dibs__line_client(h->line)->lease_ms;
 }
 
+static void count_grant(struct dibs__line *line, const struct dibs__op *op,
+                        int64_t now_us)
+{
+    struct dibs__stats *st = dibs__line_client(line)->stats;
+
+    dibs__stats_count(st, STAT_ACQUIRES, 1);
+    dibs__stats_time(st, TIMING_ACQUIRE, dibs__stamp_age(op->begun, now_us));
+}
+
+/* It ends now, by a release or a loss. */
+static void count_ended(struct dibs__line *line, const struct dibs__hold *h)
+{
+    if (h->count > 0)
+        dibs__stats_time(dibs__line_client(line)->stats, TIMING_HOLD,
+                         dibs__stamp_age(h->levels[0].taken, dibs__now_us()));
+}
+
 void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
                       struct dibs__op *op, int64_t sent, int64_t value)
 {
+    int64_t now_us = dibs__now_us();
+
     h->levels[h->count++] = (struct dibs__level){
         .with = op->with,
+        .taken = dibs__stamp_at(now_us),
         .renewed = op->lease_ms == 0 || op->kept,
         .lease_ms =
             op->kept ? op->ask.lease_ms : dibs__line_client(line)->lease_ms,
@@ -283,6 +314,7 @@ void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
         .note = op->note,
     };
     op->note = NULL;
+    count_grant(line, op, now_us);
     h->tainted |= op->tainted;
     count_renewed(h);
     if (!dibs__list_linked(&h->link)) {
@@ -367,6 +399,7 @@ void dibs__hold_hush_all(struct dibs__hold *h)
 void dibs__hold_ending(struct dibs__line *line, struct dibs__hold *h)
 {
     h->state = HOLD_ENDING;
+    count_ended(line, h);
     dibs__watchdog_unset(&dibs__line_client(line)->watchdog, &h->lease);
 }
 
@@ -380,6 +413,9 @@ void dibs__hold_lose_by(struct dibs__line *line, struct dibs__hold *h,
     if (h->state == HOLD_LOST)
         return;
     h->state = HOLD_LOST;
+    count_ended(line, h);
+    dibs__stats_count(c->stats, STAT_LOSSES, 1);
+    end_published(line, h);
     dibs__watchdog_unset(&c->watchdog, &h->lease);
     for (int64_t i = 0; i < h->count; i++) {
         struct dibs__lost_note *note = h->levels[i].note;

@@ -16,9 +16,10 @@ struct dibs__op;
 struct dibs__level {
     const void *with; /* what it was taken with: a group's level, or NULL */
     bool renewed;
-    int64_t lease_ms;        /* of a renewed one: what a renewal asks for */
-    int64_t max_until;       /* and no renewal beyond */
-    struct dibs__loss *loss; /* what it is to be told, or NULL; ours */
+    struct dibs__stamp taken; /* when */
+    int64_t lease_ms;         /* of a renewed one: what a renewal asks for */
+    int64_t max_until;        /* and no renewal beyond */
+    struct dibs__loss *loss;  /* what it is to be told, or NULL; ours */
     struct dibs__lost_note *note; /* until it is lost, or NULL */
 };
 
@@ -46,13 +47,14 @@ struct dibs__hold {
     int64_t max_until;   /* no renewal beyond; INT64_MAX none */
     unsigned renewed;    /* levels that want renewal */
     enum dibs__hold_state state;
-    bool busy;     /* an operation is changing it; always while ENDING */
-    bool picked;   /* of a semaphore: a release is about to give it back */
-    bool renewing; /* it is in a batch that awaits its answer */
-    bool doubted;  /* the server shall say whether it is still there */
-    bool alarmed;  /* somebody changed its key: the same, at once */
-    bool tracked;  /* the server tells if somebody does */
-    bool tainted;  /* an earlier copy of some command may still run */
+    bool busy;      /* an operation is changing it; always while ENDING */
+    bool picked;    /* of a semaphore: a release is about to give it back */
+    bool renewing;  /* it is in a batch that awaits its answer */
+    bool doubted;   /* the server shall say whether it is still there */
+    bool alarmed;   /* somebody changed its key: the same, at once */
+    bool tracked;   /* the server tells if somebody does */
+    bool tainted;   /* an earlier copy of some command may still run */
+    bool published; /* it has a value: published.c */
     struct dibs__list blocked; /* operations that wait until it is not busy */
     struct dibs__lease lease;
     struct dibs__level *levels; /* count of them; own_levels or allocated */

@@ -26,7 +26,7 @@
  *      out, slots, book of permits       owner's permit
  *   T  how many slots                 x  id of a permit as hex, or owner
  *   Q  to tell how many there are     v  slot, or nothing   V  the value
- *   E  entry in the book
+ *   E  entry in the book              Y  tag: what the holder published
  *   0, 1  that number                 *  commands to publish with; the last
  */
 #include "lock/kind.h"
@@ -184,7 +184,7 @@ static void publish_args(struct dibs__buf *out, const struct dibs__line *line)
 static const char *const tagged[128] = {
     ['q'] = "redisson_lock_queue", ['s'] = "redisson_lock_timeout",
     ['i'] = "dibs_lock_silent",    ['g'] = "dibs_rwlock_gate",
-    ['K'] = "redisson_lock_token",
+    ['K'] = "redisson_lock_token", ['Y'] = "dibs_lock_value",
 };
 
 /* Suffixes of keys that have the name in braces before them. */

@@ -191,11 +191,11 @@ static void latch_answered(struct dibs__call *call, dibs_err err,
     op->last = DIBS_OK;
     if (err == DIBS_ERR_BUSY) {
         stays = dibs__wait_stay(&line->wait, &op->wait,
-                                dibs__pause_usual(line, busy_ms));
+                                dibs__pause_usual(line, busy_ms), 0);
     } else if (is_worth_retry(err, reply)) {
         op->last = err;
         stays = dibs__wait_stay(&line->wait, &op->wait,
-                                dibs__random_in(RETRY_MIN_MS, RETRY_MAX_MS));
+                                dibs__random_in(RETRY_MIN_MS, RETRY_MAX_MS), 0);
     } else if (err == DIBS_OK || err == DIBS_ERR_TIMEOUT) {
         take_asked(line, &open);
     }
@@ -278,8 +278,9 @@ static void latch_wait_run(struct dibs__op *op)
 {
     struct dibs__line *line = op->line;
     struct dibs__wait *w = &line->wait;
-    bool asks = false;
+    bool asks = false, direct = op->direct;
 
+    op->direct = false; /* if it waits, io goes on with it */
     dibs__lock(&line->mu);
     bool closing = atomic_load(&line->locks->closing);
     if (!closing) {
@@ -288,10 +289,12 @@ static void latch_wait_run(struct dibs__op *op)
         asks = first && latch_may_ask(w, &op->wait);
     }
     dibs__unlock(&line->mu);
-    if (closing)
+    if (closing) {
         dibs__op_finish(op, DIBS_ERR_CLOSED);
-    else if (asks)
+    } else if (asks) {
+        op->direct = direct;
         latch_ask(&op->wait);
+    }
 }
 
 /* ---- public ------------------------------------------------------------ */

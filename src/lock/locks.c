@@ -125,6 +125,7 @@ static void locks_free(void *arg)
     struct dibs__locks *lk = arg;
 
     dibs__owners_free(lk);
+    dibs__published_clear(&lk->published);
     dibs__adopted_clear(&lk->adopted);
     dibs__free(lk);
 }
@@ -190,6 +191,7 @@ struct dibs__locks *dibs__locks_of(dibs_client *c)
         RB_INIT(&lk->lines);
         RB_INIT(&lk->aliases);
         dibs__adopted_init(&lk->adopted);
+        dibs__published_init(&lk->published);
         dibs__list_init(&lk->reaps);
         dibs__list_init(&lk->works);
         c->upper_arg = lk;

@@ -7,6 +7,7 @@
 
 #include "lock/adopted.h"
 #include "lock/hold.h"
+#include "lock/published.h"
 
 RB_HEAD(dibs__lines, dibs__line);
 
@@ -30,6 +31,7 @@ struct dibs__locks {
     struct dibs__alias kept[DIBS__ALIASES_KEPT]; /* client.mu */
     unsigned kept_used;                          /* client.mu */
     struct dibs__adopted_table adopted;
+    struct dibs__published_table published;
     atomic_ullong holds;             /* numbers of holds given out */
     atomic_uint kinds[FAMILY_COUNT]; /* a bit for each that was asked for */
     int64_t fair_wait_ms;            /* these three: const after init */

@@ -220,6 +220,7 @@ static bool give_to_next_owner(struct dibs__line *line,
     dibs__hold_taken(line, next_owner->hold, next_owner, call->sent_ms, value);
     next_owner->hold = NULL;
     line->handed++;
+    dibs__stats_count(dibs__line_client(line)->stats, STAT_HANDOVERS, 1);
     dibs__op_take_waits(line, next_owner->owner, resume);
     return true;
 }

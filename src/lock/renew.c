@@ -56,6 +56,7 @@ struct renewal {
     struct renewal *next; /* of those that are being filled */
     struct dibs__locks *locks;
     struct dibs__server *server;
+    int64_t sent_us; /* for the statistics */
     size_t count;
     bool sending; /* renewal_send is about it, and frees it */
     bool tracks;  /* reads of the keys went out right behind it */
@@ -78,6 +79,7 @@ static void hold_found(struct dibs__line *line, struct dibs__hold *h,
         dibs__hold_seen(line, h);
     } else {
         dibs__hold_renewed(line, h, sent, item->lease_ms);
+        dibs__stats_count(dibs__line_client(line)->stats, STAT_RENEWALS, 1);
     }
     if (h->doubted)
         dibs__hold_watch(line, h, now);
@@ -115,8 +117,11 @@ static bool hold_answered(struct dibs__renew_item *item, char letter,
         } else {
             int64_t wait = h->lease_ms / RETRY_PART;
             failed = letter != 'm';
-            if (failed)
+            if (failed) {
                 h->state = HOLD_SUSPECT;
+                dibs__stats_count(dibs__line_client(line)->stats,
+                                  STAT_RENEWALS_FAILED, 1);
+            }
             h->doubted |= item->doubted && letter != 'e';
             dibs__hold_watch(
                 line, h, now + (h->doubted ? dibs__min(wait, DOUBT_MS) : wait));
@@ -150,6 +155,9 @@ static void renewal_answered(struct dibs__call *call, dibs_err err,
     bool failed = false;
     int slot = b->items[0].line->slot;
 
+    if (good)
+        dibs__stats_time(b->locks->c->stats, TIMING_RENEW,
+                         dibs__now_us() - b->sent_us);
     for (size_t i = 0, alone = 0; i < b->count; i++) {
         char letter = good ? reply->text[i] : NO_ANSWER;
         if (letter == 'm' && b->count > 1 && alone++ < ALONE_MAX)
@@ -195,6 +203,7 @@ static void renewal_send(struct renewal *b)
         if (b->items[i].lease_ms != LEASE_LOOK)
             patience = dibs__min(patience, b->items[i].lease_ms / PATIENCE);
     patience = dibs__max(patience, PATIENCE_MIN_MS);
+    b->sent_us = dibs__now_us();
     b->call.write = renewal_write;
     b->call.done = renewal_answered;
     b->call.attempt_ms = patience;

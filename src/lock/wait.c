@@ -20,7 +20,10 @@
  *         asking puts it into the queue and keeps it there. It is called on a
  *         channel of its own. A waiter that cannot hear yet asks twice a
  *         second, so that the server does not take it for dead. The line only
- *         looks after deadlines and cancels.
+ *         looks after deadlines and cancels. The channel of a waiter that got
+ *         in is kept for some seconds (pubsub.c). If it was ready before the
+ *         first question was sent, nothing was missed, and there is no second
+ *         question: a change of hands is three commands.
  *
  *         Joining a line that io looks after wakes no thread, unless the new
  *         waiter must be attended to earlier than io would look anyway.
@@ -57,6 +60,9 @@
 #define IDLE_LOOK_MS 2000
 #define AFTER_MS     10  /* look again at one that could not be dealt with */
 #define DEAF_MS      500 /* longest pause of a waiter that cannot hear */
+#define SAID_CALLED                                                            \
+    '2' /* on a line's channel: a dibs release called somebody,                \
+           or found nobody that waits */
 
 /* Its own channel and timer. io only, once it has started. */
 struct dibs__place {
@@ -402,10 +408,12 @@ static void look_timed(struct dibs__timer *t)
     wait_look(DIBS_OF(t, struct dibs__wait, timer));
 }
 
-static void line_called(struct dibs__sub *sub)
+static void line_called(struct dibs__sub *sub, char said)
 {
     struct dibs__wait *w = DIBS_OF(sub, struct dibs__wait, sub);
 
+    if (w->marked && said == SAID_CALLED)
+        return; /* what was said before it is what counts */
     dibs__lock(w->mu);
     w->try_now = true;
     dibs__unlock(w->mu);
@@ -451,10 +459,11 @@ static void place_pause(struct dibs__place *pl)
     dibs__timer_set(&pl->w->c->loop, &pl->timer, dibs__now_ms() + ms);
 }
 
-static void waiter_called(struct dibs__sub *sub)
+static void waiter_called(struct dibs__sub *sub, char said)
 {
     struct dibs__place *pl = DIBS_OF(sub, struct dibs__place, sub);
 
+    (void)said;
     if (!place_ask(pl))
         pl->called = true;
 }
@@ -486,7 +495,7 @@ static void place_started(struct dibs__task *t)
 }
 
 static bool place_new(struct dibs__wait *w, struct dibs__waiter *wt,
-                      int64_t pause_ms)
+                      int64_t pause_ms, int64_t asked_ms)
 {
     struct dibs__place *pl = dibs__calloc(1, sizeof *pl);
 
@@ -500,12 +509,13 @@ static bool place_new(struct dibs__wait *w, struct dibs__waiter *wt,
     pl->start.run = place_started;
     pl->timer.fire = place_timed;
     pl->sub.hear = waiter_called;
+    pl->sub.asked_ms = asked_ms;
     dibs__loop_post(&w->c->loop, &pl->start);
     return true;
 }
 
 bool dibs__wait_stay(struct dibs__wait *w, struct dibs__waiter *wt,
-                     int64_t pause_ms)
+                     int64_t pause_ms, int64_t asked_ms)
 {
     dibs__assert_held(w->mu);
     wt->state = WAITER_PAUSES;
@@ -520,21 +530,25 @@ bool dibs__wait_stay(struct dibs__wait *w, struct dibs__waiter *wt,
         wait_is_closing(w))
         dibs__wait_wake(w);
     if (!wt->place)
-        return place_new(w, wt, pause_ms);
+        return place_new(w, wt, pause_ms, asked_ms);
     wt->place->pause_ms = pause_ms; /* it has waited before, so this is io */
     if (!wt->place->pending)
         place_pause(wt->place);
     return true;
 }
 
-void dibs__wait_unplace(struct dibs__wait *w, struct dibs__waiter *wt)
+void dibs__wait_unplace(struct dibs__wait *w, struct dibs__waiter *wt,
+                        bool back)
 {
     struct dibs__place *pl = w->asks == ASKS_EACH ? wt->place : NULL;
 
     if (!pl)
         return;
     dibs__timer_stop(&w->c->loop, &pl->timer);
-    dibs__pubsub_leave(&pl->sub);
+    if (back)
+        dibs__pubsub_part(&pl->sub);
+    else
+        dibs__pubsub_leave(&pl->sub);
     wt->place = NULL;
     pl->wt = NULL;
     if (!pl->pending)

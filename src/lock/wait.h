@@ -90,6 +90,7 @@ struct dibs__wait {
     int slot;
     const atomic_bool *closing; /* the client closes: everybody leaves */
     enum dibs__asks asks;
+    bool marked;         /* a '2' on its channel is no release */
     const char *channel; /* of the line */
     size_t channel_len;
 
@@ -117,10 +118,11 @@ void dibs__wait_init(struct dibs__wait *w);
 
 /* One more waiter, at the end. look: io looks after it, if need be. */
 void dibs__wait_join(struct dibs__wait *w, struct dibs__waiter *wt, bool look);
-/* It was answered "not yet": asks again when it is called, or after that time.
- * False: out of memory. Thread: io, or that of the first attempt. */
+/* It was answered "not yet" to what was sent at asked_ms: asks again when it is
+ * called, or after that pause. asked_ms 0: it was not answered. False: out of
+ * memory. Thread: io, or that of the first attempt. */
 bool dibs__wait_stay(struct dibs__wait *w, struct dibs__waiter *wt,
-                     int64_t pause_ms);
+                     int64_t pause_ms, int64_t asked_ms);
 /* Out of the line, if it is in it. */
 void dibs__wait_leave(struct dibs__wait *w, struct dibs__waiter *wt);
 /* It has to wait for another call, in a list of the user's: the line looks
@@ -148,7 +150,10 @@ void dibs__wait_kick_all(struct dibs__wait *w);
 
 /* Ends all that must go and do not await an answer. */
 void dibs__wait_sweep(struct dibs__wait *w);
-/* ASKS_EACH: this waiter listens no more. Harmless otherwise. */
-void dibs__wait_unplace(struct dibs__wait *w, struct dibs__waiter *wt);
+/* ASKS_EACH: this waiter listens no more. back: the server does not take it for
+ * one that waits, so its channel may be kept for the next time. Harmless
+ * otherwise. */
+void dibs__wait_unplace(struct dibs__wait *w, struct dibs__waiter *wt,
+                        bool back);
 
 #endif

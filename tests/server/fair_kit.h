@@ -142,13 +142,18 @@ static inline void line_up(struct waiter *w, int n, dibs_client *c,
                            dibs_lock *l)
 {
     long long before = queued();
-    long long channels = ts_nchannels(srv);
 
     for (int i = 0; i < n; i++) {
         waiter_start(&w[i], c, l, 0);
         wait_queued(before + i + 1);
     }
-    TS_WAIT(ts_nchannels(srv) == channels + n);
+    TS_WAIT(ts_int(srv, "EVAL %s 1 %s %s %d",
+                   "local deaf = 0 "
+                   "for _, who in ipairs(redis.call('lrange', KEYS[1], "
+                   "-tonumber(ARGV[2]), -1)) do "
+                   "if redis.call('pubsub', 'numsub', ARGV[1] .. who)[2] == 0 "
+                   "then deaf = deaf + 1 end end return deaf",
+                   QUEUE, CALL, n) == 0);
 }
 
 /* Each had it, in the order of their numbers, and gave it back. */

@@ -230,7 +230,7 @@ static void test_fair_called_one_leaves(void **state)
         FINE(kit_answer(&w[1].gave));
         if (err == DIBS_OK)
             FINE(kit_answer(&w[0].gave));
-        TS_WAIT(ts_nchannels(srv) == 0);
+        TS_WAIT(queued() == 0);
     }
     assert_true(ts_now_ms() - start < TS_SOON);
     dibs_lock_free(l);
