@@ -82,12 +82,11 @@ static void end_messages(struct dibs__server *s, const char *why)
         dibs__conn_close(&ln->cn, DIBS_ERR_CLOSED, why);
 }
 
-static void track_refuse(struct dibs__server *s, const char *text)
+/* Before the connection ends: the text may be a reply of its. */
+static void tell_refusal(struct dibs__server *s, const char *text)
 {
     char words[DIBS__REASON_MAX];
 
-    track_set(s, TRACK_REFUSED);
-    end_messages(s, "tracking was refused");
     if (s->track.told)
         return;
     s->track.told = true;
@@ -96,6 +95,13 @@ static void track_refuse(struct dibs__server *s, const char *text)
              "is refused: %.200s",
              text);
     dibs__server_tell(s, DIBS_EVENT_WARNING, DIBS_ERR_AUTH, words);
+}
+
+static void track_refuse(struct dibs__server *s, const char *text)
+{
+    tell_refusal(s, text);
+    track_set(s, TRACK_REFUSED);
+    end_messages(s, "tracking was refused");
 }
 
 static void track_rest(struct dibs__server *s)
