@@ -54,8 +54,8 @@ struct dibs__cluster {
     _Atomic(struct dibs__server *) has[DIBS__SLOTS]; /* NULL: not known */
 };
 
-/* slots.lp, to, events, parts, verify and changed must be set, and flavour if it is not
- * to be found out. Before the loop runs. */
+/* slots.lp, to, events, parts, verify and changed must be set, and flavour if
+ * it is not to be found out. Before the loop runs. */
 dibs_err dibs__cluster_init(struct dibs__cluster *cl);
 void dibs__cluster_clear(struct dibs__cluster *cl);
 /* Asks for the first map. Thread: io. */

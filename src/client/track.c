@@ -82,12 +82,11 @@ static void end_messages(struct dibs__server *s, const char *why)
         dibs__conn_close(&ln->cn, DIBS_ERR_CLOSED, why);
 }
 
-static void track_refuse(struct dibs__server *s, const char *text)
+/* Before the connection ends: the text may be a reply of its. */
+static void tell_refusal(struct dibs__server *s, const char *text)
 {
     char words[DIBS__REASON_MAX];
 
-    track_set(s, TRACK_REFUSED);
-    end_messages(s, "tracking was refused");
     if (s->track.told)
         return;
     s->track.told = true;
@@ -96,6 +95,13 @@ static void track_refuse(struct dibs__server *s, const char *text)
              "is refused: %.200s",
              text);
     dibs__server_tell(s, DIBS_EVENT_WARNING, DIBS_ERR_AUTH, words);
+}
+
+static void track_refuse(struct dibs__server *s, const char *text)
+{
+    tell_refusal(s, text);
+    track_set(s, TRACK_REFUSED);
+    end_messages(s, "tracking was refused");
 }
 
 static void track_rest(struct dibs__server *s)
@@ -258,8 +264,8 @@ static void nothing_write(struct dibs__req *req, struct dibs__buf *out)
     (void)out;
 }
 
-static void first_answered(struct dibs__req *req, dibs_err err,
-                           const struct dibs__reply *reply)
+static void caching_answered(struct dibs__req *req, dibs_err err,
+                             const struct dibs__reply *reply)
 {
     struct track_reads *r = DIBS_OF(req, struct track_reads, first);
 
@@ -269,8 +275,8 @@ static void first_answered(struct dibs__req *req, dibs_err err,
 }
 
 /* "Not now" or "not here" says nothing about the next time. */
-static void last_answered(struct dibs__req *req, dibs_err err,
-                          const struct dibs__reply *reply)
+static void reads_answered(struct dibs__req *req, dibs_err err,
+                           const struct dibs__reply *reply)
 {
     struct track_reads *r = DIBS_OF(req, struct track_reads, last);
     struct dibs__server *s = r->s;
@@ -300,9 +306,9 @@ bool dibs__track_read(struct dibs__server *s, struct dibs__buf *out,
     r->text = *out;
     *out = (struct dibs__buf){0};
     r->first = (struct dibs__req){
-        .write = reads_write, .done = first_answered, .expires = expires};
+        .write = reads_write, .done = caching_answered, .expires = expires};
     r->last = (struct dibs__req){.write = nothing_write,
-                                 .done = last_answered,
+                                 .done = reads_answered,
                                  .expires = expires,
                                  .skip = 2 * count - 2};
     dibs__conn_send(&s->main->cn, &r->first);
