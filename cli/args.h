@@ -38,8 +38,8 @@ enum {
     CMD_METRICS = 1 << 20,
     CMD_ALL = (1 << 21) - 1,
     CMD_VERBS = CMD_SLOTS | CMD_SEM | CMD_LATCH, /* see verbs.h */
-    CMD_TAKE = CMD_RUN | CMD_HOLD,       /* takes a lock and keeps it */
-    CMD_ASK = CMD_TAKE | CMD_ACQUIRE,    /* takes a lock */
+    CMD_TAKE = CMD_RUN | CMD_HOLD,               /* takes a lock and keeps it */
+    CMD_ASK = CMD_TAKE | CMD_ACQUIRE,            /* takes a lock */
     CMD_LEFT = CMD_EXTEND | CMD_RELEASE, /* is about a hold that was left */
     CMD_LOOK = CMD_INFO | CMD_LS | CMD_FORCE | CMD_QUEUE, /* does not wait */
     CMD_FOLLOW = CMD_WATCH | CMD_WAIT | CMD_TOP | CMD_METRICS, /* looks on */

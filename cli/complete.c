@@ -51,7 +51,8 @@ static const struct {
 } known_values[] = {
     {"log", "text json"},
     {"replicas", "0 1 2 all"},
-    {"kinds", "plain fair rw fence slots sem latch publish look cluster replicas"},
+    {"kinds",
+     "plain fair rw fence slots sem latch publish look cluster replicas"},
     {"on-lost", "term kill warn exec: HUP INT USR1 USR2"},
 };
 

@@ -5,8 +5,8 @@
  * Reading order:
  *
  *   exits.h                    what the codes mean
- *   args.c values.c names.c    the command line; help.c, hint.c for typing
- *                              errors, complete.c for shells
+ *   args.c options.c names.c   the command line; help.c, hint.c for typing
+ *                              errors, complete.c for shells, values.c
  *   settings.c target.c        which server; local.c starts a private one,
  *                              orphan.c finds one that is out of reach
  *   cmd_run.c                  the main job: bundle.c (which locks), grip.c
