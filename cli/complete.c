@@ -52,7 +52,7 @@ static const struct {
     {"log", "text json"},
     {"replicas", "0 1 2 all"},
     {"kinds",
-     "plain fair rw fence slots sem latch publish look cluster replicas"},
+     "plain fair rw fence slots sem latch value look cluster replicas"},
     {"on-lost", "term kill warn exec: HUP INT USR1 USR2"},
 };
 

@@ -273,18 +273,6 @@ static int tell_busy(struct grip *g)
     return g->a->busy_code;
 }
 
-/* What came with the lock. */
-static void note_values(struct grip *g)
-{
-    if (g->a->fence && dibs_lock_token(g->b.l, g->owner, &g->token) != DIBS_OK)
-        g->token = 0;
-    if (g->a->slots > 0 &&
-        dibs_lock_slot(g->b.l, g->owner, &g->slot) != DIBS_OK)
-        g->slot = -1;
-    if (g->a->slots > 0)
-        bundle_permit(g->owner_text, g->permit);
-}
-
 static int note_taken(struct grip *g)
 {
     char span[OUT_SPAN_MAX];
@@ -292,7 +280,7 @@ static int note_taken(struct grip *g)
     g->held = true;
     g->held_at = time_now();
     bundle_owner(&g->b, g->owner, g->owner_text);
-    note_values(g);
+    grip_note_values(g);
     if (g->a->strict && !bundle_strict(&g->b, g->a)) {
         (void)grip_drop(g, 0);
         return EXIT_USAGE;
@@ -349,29 +337,9 @@ static int refuse_outer(struct grip *g)
     return g->a->busy_code;
 }
 
-/* The token of an outer hold is known to its own command, and to nobody else:
- * the last one on the server may be of an earlier hold. */
-static bool nested_values(struct grip *g)
-{
-    const char *owner = getenv("DIBS_OWNER"), *token = getenv("DIBS_TOKEN");
-
-    if (g->a->slots > 0)
-        bundle_permit(g->owner_text, g->permit);
-    if (!g->a->fence)
-        return true;
-    if (owner && token && strcmp(owner, g->owner_text) == 0 &&
-        value_count(token, INT64_MAX, &g->token))
-        return true;
-    out_tell(OUT_ERROR, "usage",
-             "%s is held by a dibs run around this command, whose token is not "
-             "known here: is it without --fence, or not the next one?",
-             g->a->words[0]);
-    return false;
-}
-
 static int leave_to_outer(struct grip *g)
 {
-    if (!nested_values(g)) {
+    if (!grip_nested_values(g)) {
         g->nested = false;
         return EXIT_USAGE;
     }

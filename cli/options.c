@@ -116,7 +116,8 @@ const struct option_row option_rows[] = {
      "With set: open by itself after this time. Who waits then exits 75."},
     {0, "kinds", "KINDS", OPT_TEXT, AT(kinds), CMD_ACL, "plain,fair",
      "Of these kinds only, with commas between them: plain, fair, rw, fence, "
-     "slots, sem, latch, publish, look, cluster. Default: all but the last."},
+     "slots, sem, latch, value, look, replicas, cluster. Default: all but "
+     "the last two."},
     {0, "force", NULL, OPT_FLAG, AT(force), CMD_LOCAL, NULL,
      "Stop the private server even while locks are held."},
     {0, "every", "TIME", OPT_TIME, AT(every_ms), CMD_WATCH | CMD_TOP, "1s",

@@ -40,7 +40,7 @@ static const struct {
     {"slots", BIT(RIGHT_SLOTS), true},
     {"sem", BIT(RIGHT_SEMAPHORE), true},
     {"latch", BIT(RIGHT_LATCH), true},
-    {"publish", BIT(RIGHT_VALUES), true},
+    {"value", BIT(RIGHT_VALUES), true},
     {"look", BIT(RIGHT_LIST) | BIT(RIGHT_COUNTS) | BIT(RIGHT_WHO), true},
     {"replicas", BIT(RIGHT_ACKS), false},
     {"cluster", CLUSTER, false},
@@ -72,7 +72,7 @@ static dibs_err read_kinds(const char *words, unsigned *groups)
             return dibs__reason_set(
                 DIBS_ERR_INVALID,
                 "'%.*s' is not one of plain, fair, rw, fence, slots, sem, "
-                "latch, publish, look, replicas and cluster",
+                "latch, value, look, replicas and cluster",
                 (int)(len < 40 ? len : 40), s);
         *groups |= some;
         s += len;

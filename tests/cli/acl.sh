@@ -101,8 +101,13 @@ as 77 latch set jobs:1 2
 refused hincrby
 redis s flushall >/dev/null
 
+case_is 'a value'
+user value,look
+as 0 run --publish here jobs:v -- "$DIBS" -u "unix://dibs@$socket" --password-file password info jobs:v
+has stdout here "$out"
+
 case_is 'to look'
-user fair,rw,fence,slots,sem,latch,publish,look
+user fair,rw,fence,slots,sem,latch,value,look
 as 0 latch set jobs:l 2
 as 0 sem set jobs:p 2
 as 0 sem acquire --lease 10m jobs:p

@@ -561,9 +561,10 @@ static void test_acl_page_is_what_the_library_says(void **state)
     const struct {
         const char *kind, *rule;
     } rows[] = {
-        {"plain", ""},          {"fair", rule_fair},   {"rw", rule_rw},
-        {"fence", rule_fenced}, {"slots", rule_slots}, {"sem", rule_semaphore},
-        {"latch", rule_latch},
+        {"plain", ""},         {"fair", rule_fair},
+        {"rw", rule_rw},       {"fence", rule_fenced},
+        {"slots", rule_slots}, {"sem", rule_semaphore},
+        {"latch", rule_latch}, {"value", "~dibs_lock_value:{jobs:*} +get +set"},
     };
 
     (void)state;
