@@ -283,7 +283,8 @@ DIBS_API void dibs_client_free(dibs_client *c);
 DIBS_API const char *dibs_client_id(const dibs_client *c); /* the UUID */
 
 /* With DIBS_CALLBACKS_DISPATCH: a descriptor that is readable when callbacks
- * wait (-1 without it), and the call that runs them; returns how many ran. */
+ * wait, or replies to what they began (-1 without it); and the call that runs
+ * them; returns how many ran, which may be none. */
 DIBS_API int dibs_client_fd(const dibs_client *c);
 DIBS_API int dibs_client_dispatch(dibs_client *c);
 
