@@ -180,7 +180,7 @@ int64_t sr__keys_next_expiry(const struct sr_server *s);
 enum sr_mode { SR_NORMAL, SR_BLOCKED_WAIT, SR_ENDED };
 
 struct sr_session {
-    struct sr_session *next; /* in order of their ids */
+    struct sr_session *next, *prev; /* in order of their ids */
     struct sr_server *s;
     int64_t id;
     char *addr, *name;
@@ -302,8 +302,10 @@ struct sr_server {
     struct sr_dict settings;   /* CONFIG: name to struct sr_str * */
     struct sr_dict calls;      /* command to uint64_t * */
     uint64_t commands, expired, evicted;
+    uint64_t requests; /* commands of clients, without those of scripts */
 
-    struct sr_session *sessions;
+    struct sr_session *sessions, *last_session;
+    int64_t nsessions; /* that have not ended */
     int64_t last_id;
     struct sr_session *touched, **touched_last;
     bool held_up;               /* somebody may have to wait */

@@ -35,6 +35,7 @@ enum piece_kind { BYTES, OPENING, ENDING, RESET };
 struct piece {
     struct piece *next;
     enum piece_kind kind;
+    bool queued; /* the server has seen it, and comes to it in its turn */
     int64_t when;
     size_t n;
     char bytes[];
@@ -128,6 +129,7 @@ static void row_add(struct sim_link *l, struct row *r, enum piece_kind kind,
         takes += sim_skewed(&weather, slow->amount);
     struct piece *p = malloc(sizeof *p + n);
     p->kind = kind;
+    p->queued = false;
     p->next = NULL;
     p->n = n;
     p->when = sim_now() + takes > r->latest ? sim_now() + takes : r->latest;
@@ -347,12 +349,31 @@ static void cut_here(struct sim_link *l, struct row *r, struct piece *p)
         sim_sock_failed(l->sock, ECONNRESET);
 }
 
+/* A server that has much to do: first come, first served. True: not yet. */
+static bool must_queue(struct sim_link *l, const struct row *r, struct piece *p)
+{
+    struct sim_server *sv = l->server;
+
+    if (r != &l->up || p->kind != BYTES || p->queued || sv->cost_us == 0)
+        return false;
+    p->queued = true;
+    if (sv->busy_until < sim_now())
+        sv->busy_until = sim_now();
+    sv->busy_until += sv->cost_us;
+    sv->worked_us += sv->cost_us;
+    p->when = sv->busy_until;
+    if (r->first == p && l->up.latest < p->when)
+        l->up.latest = p->when;
+    return true;
+}
+
 static void row_due(struct sim_link *l, struct row *r)
 {
     r->set = false;
     while (r->first) {
         struct piece *p = r->first;
-        if (p->when > sim_now() || window_of(l, way_of(l, r), SIM_BLOCKED))
+        if (p->when > sim_now() || window_of(l, way_of(l, r), SIM_BLOCKED) ||
+            must_queue(l, r, p))
             break;
         r->first = p->next;
         const struct sim_window *flaky = window_of(l, way_of(l, r), SIM_FLAKY);
