@@ -31,6 +31,8 @@
  *   program.c counted.c     what the simulated programs do
  *   peer.c                  clients of another make beside them
  *   judge.c judge_end.c     what must be true
+ *   judge_ghost.c
+ *   scale.c                 another program: many clients, no faults
  *   world.c                 all of it put together, and run to its end
  *   sim.c                   many seeds; one told as a story and made smaller
  *   mutants/                bugs to be planted
