@@ -28,7 +28,7 @@
 #define FAR_US       900 /* a slow one */
 #define ANSWER_BYTES 262144
 #define MANY_KEYS    2000 /* more are looked through only now and then */
-#define LOOK_US      20000
+#define LOOK_KEY_US  10 /* until then, for each of them */
 
 enum piece_kind { BYTES, OPENING, ENDING, RESET };
 
@@ -225,7 +225,7 @@ void sim_server_settle(struct sim_server *sv)
     int64_t in = next * 1000 - server_now(sv);
     int64_t when = sim_now() + (in > 0 ? in - in / 1000000 * sv->ppm + 1 : 100);
     if (sr_keys(sv->s) > MANY_KEYS) {
-        sv->look_at = sim_now() + LOOK_US;
+        sv->look_at = sim_now() + (int64_t)sr_keys(sv->s) * LOOK_KEY_US;
         when = when < sv->look_at ? sv->look_at : when;
     }
     if (sv->tick_at != SIM_NEVER && sv->tick_at <= when &&
