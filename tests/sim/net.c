@@ -217,7 +217,7 @@ void sim_server_settle(struct sim_server *sv)
         return;
     collect_answers(sv);
     if (sr_keys(sv->s) > MANY_KEYS && sim_now() < sv->look_at &&
-        sv->tick_at <= sv->look_at && sv->tick_at > sim_now())
+        sv->tick_at != SIM_NEVER && sv->tick_at > sim_now())
         return;
     int64_t next = sv->stopped ? -1 : sr_next(sv->s);
     if (next < 0)

@@ -4,6 +4,7 @@
  * world and without faults: what the server gets, and what a client sees.
  *
  *     scale --work NAME --clients N --locks N [--nodes N] [--seconds N]
+ *           [--connections N]
  *
  * One run, one line of name=value. tools/scale.py runs many and writes
  * docs/scale.md.
@@ -51,6 +52,7 @@ static const char *const work_names[WORKS] = {"spread", "held", "plain", "fair",
 static struct {
     enum work work;
     int clients, locks, nodes;
+    int connections; /* of a client to a server, at most; 0 = as it likes */
     int64_t seconds;
 } want = {.work = SPREAD, .clients = 10, .locks = 100, .seconds = 20};
 
@@ -234,6 +236,7 @@ static void *member_main(void *arg)
 
     sim_sleep(sim_between(&m->chance, 1, ramp_us()));
     o.lease_ms = LEASE_MS;
+    o.max_connections = (unsigned)want.connections;
     dibs_err err = dibs_client_open(url, &o, &m->c);
     if (err != DIBS_OK)
         fail("a client", err);
@@ -357,6 +360,8 @@ static bool read_option(const char *name, const char *value)
         want.locks = atoi(value);
     else if (strcmp(name, "--nodes") == 0)
         want.nodes = atoi(value);
+    else if (strcmp(name, "--connections") == 0)
+        want.connections = atoi(value);
     else if (strcmp(name, "--seconds") == 0)
         want.seconds = atoll(value);
     else if (strcmp(name, "--work") == 0) {
