@@ -550,6 +550,8 @@ void sim_server_restart(struct sim_server *sv)
     sr_snapshot_free(sv->kept);
     sv->kept = NULL;
     sv->admin = sr_open(sv->s, "10.0.0.99:1");
+    if (sv->rights)
+        sim_server_ask(sv, "%s", sv->rights);
     sim_server_settle(sv);
 }
 
