@@ -28,7 +28,7 @@
 #define FAR_US       900 /* a slow one */
 #define ANSWER_BYTES 262144
 #define MANY_KEYS    2000 /* more are looked through only now and then */
-#define LOOK_KEY_US  10 /* until then, for each of them */
+#define LOOK_KEY_US  10   /* until then, for each of them */
 
 enum piece_kind { BYTES, OPENING, ENDING, RESET };
 
