@@ -28,7 +28,7 @@
 #define FAR_US       900 /* a slow one */
 #define ANSWER_BYTES 262144
 #define MANY_KEYS    2000 /* more are looked through only now and then */
-#define LOOK_US      20000
+#define LOOK_KEY_US  10   /* until then, for each of them */
 
 enum piece_kind { BYTES, OPENING, ENDING, RESET };
 
@@ -217,7 +217,7 @@ void sim_server_settle(struct sim_server *sv)
         return;
     collect_answers(sv);
     if (sr_keys(sv->s) > MANY_KEYS && sim_now() < sv->look_at &&
-        sv->tick_at <= sv->look_at && sv->tick_at > sim_now())
+        sv->tick_at != SIM_NEVER && sv->tick_at > sim_now())
         return;
     int64_t next = sv->stopped ? -1 : sr_next(sv->s);
     if (next < 0)
@@ -225,7 +225,7 @@ void sim_server_settle(struct sim_server *sv)
     int64_t in = next * 1000 - server_now(sv);
     int64_t when = sim_now() + (in > 0 ? in - in / 1000000 * sv->ppm + 1 : 100);
     if (sr_keys(sv->s) > MANY_KEYS) {
-        sv->look_at = sim_now() + LOOK_US;
+        sv->look_at = sim_now() + (int64_t)sr_keys(sv->s) * LOOK_KEY_US;
         when = when < sv->look_at ? sv->look_at : when;
     }
     if (sv->tick_at != SIM_NEVER && sv->tick_at <= when &&
@@ -550,6 +550,8 @@ void sim_server_restart(struct sim_server *sv)
     sr_snapshot_free(sv->kept);
     sv->kept = NULL;
     sv->admin = sr_open(sv->s, "10.0.0.99:1");
+    if (sv->rights)
+        sim_server_ask(sv, "%s", sv->rights);
     sim_server_settle(sv);
 }
 

@@ -4,6 +4,7 @@
  * world and without faults: what the server gets, and what a client sees.
  *
  *     scale --work NAME --clients N --locks N [--nodes N] [--seconds N]
+ *           [--connections N]
  *
  * One run, one line of name=value. tools/scale.py runs many and writes
  * docs/scale.md.
@@ -32,8 +33,10 @@
 #include <string.h>
 
 #define COST_US    10
-#define RAMP_US    4000000 /* all have come by then */
-#define SETTLE_US  3000000
+#define RAMP_US    400 /* for each client: all have come by then, */
+#define RAMP_MIN   500000
+#define SETTLE_US  500000  /* and are at it */
+#define TAKEN_US   3000000 /* and have taken what they keep */
 #define HOLD_US    20000
 #define HOT_US     1000
 #define AWAY_US    1000000
@@ -49,6 +52,7 @@ static const char *const work_names[WORKS] = {"spread", "held", "plain", "fair",
 static struct {
     enum work work;
     int clients, locks, nodes;
+    int connections; /* of a client to a server, at most; 0 = as it likes */
     int64_t seconds;
 } want = {.work = SPREAD, .clients = 10, .locks = 100, .seconds = 20};
 
@@ -220,13 +224,19 @@ static void play_held(struct member *m)
         sim_sleep(1000000);
 }
 
+static int64_t ramp_us(void)
+{
+    return RAMP_MIN + (int64_t)want.clients * RAMP_US;
+}
+
 static void *member_main(void *arg)
 {
     struct member *m = arg;
     dibs_client_opts o = DIBS_CLIENT_OPTS_INIT;
 
-    sim_sleep(sim_between(&m->chance, 1, RAMP_US));
+    sim_sleep(sim_between(&m->chance, 1, ramp_us()));
     o.lease_ms = LEASE_MS;
+    o.max_connections = (unsigned)want.connections;
     dibs_err err = dibs_client_open(url, &o, &m->c);
     if (err != DIBS_OK)
         fail("a client", err);
@@ -350,6 +360,8 @@ static bool read_option(const char *name, const char *value)
         want.locks = atoi(value);
     else if (strcmp(name, "--nodes") == 0)
         want.nodes = atoi(value);
+    else if (strcmp(name, "--connections") == 0)
+        want.connections = atoi(value);
     else if (strcmp(name, "--seconds") == 0)
         want.seconds = atoll(value);
     else if (strcmp(name, "--work") == 0) {
@@ -382,7 +394,8 @@ int main(int argc, char **argv)
         m->chance = sim_stream(7, (uint64_t)i);
         sim_spawn(m->proc, "main", member_main, m);
     }
-    int64_t from = sim_now() + RAMP_US + SETTLE_US;
+    bool keeps = want.work == HELD || want.work == STORM;
+    int64_t from = sim_now() + ramp_us() + (keeps ? TAKEN_US : SETTLE_US);
     sim_at(from, begin_measuring, NULL, 0);
     if (want.work == STORM)
         sim_at(from + 1, server_away, NULL, 0);
