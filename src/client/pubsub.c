@@ -10,7 +10,7 @@
  *         was asked; a channel is ready when nothing that was asked for it is
  *         outstanding.
  *
- *         Whoever will soon listen again parts instead of leaving: the channel
+ *         A listener that will come back soon parts instead of leaving: the channel
  *         stays subscribed for some seconds, and what it says meanwhile is
  *         heard by nobody. A listener that comes back is not called at once if
  *         the channel was ready, and silent, since that listener last asked.

@@ -73,6 +73,10 @@ void dibs__owners_free(struct dibs__locks *lk);
 /* Takes back what this number holds or may yet be given: until that long
  * after the server first answered. Thread: any. */
 void dibs__reap(struct dibs__line *line, uint64_t wire, int64_t lease_ms);
+/* The same, but not before that time is over: until then it is to be kept. A
+ * client that closes earlier leaves it to its lease, and says so. */
+void dibs__reap_after(struct dibs__line *line, uint64_t wire, int64_t lease_ms,
+                      int64_t keep_ms);
 /* This hold is lost: its time is over by our clock. A renewal whose answer was
  * lost may have kept it on the server, so that is taken back. Tells once.
  * Thread: any. */

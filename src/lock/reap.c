@@ -8,7 +8,8 @@
  * time to end whatever that number holds: at once, then at growing distances up
  * to a second, until one lease (or a minute) after its first answer.
  * A refusal does not end it earlier: a server whose disk is full may have room
- * in a second.
+ * in a second. What a release was to keep for some time, and nobody knows
+ * whether the server heard it, is taken back after that time.
  *
  * When a client closes, the reaper also gives back what its owners still hold;
  * there it ends with the first clear answer. And it sweeps: the waiter that was
@@ -41,6 +42,7 @@ struct reap {
     bool once;  /* the first clear answer ends it */
     bool clear; /* the server has answered, and not with a refusal */
     bool sweep; /* it only calls */
+    bool later; /* it must not ask yet: what it takes back is to be kept */
     bool asking;
 };
 
@@ -160,6 +162,7 @@ static void reap_ask(struct reap *r)
 {
     dibs_client *c = dibs__line_client(r->line);
 
+    r->later = false;
     if (in_use(r)) {
         if (r->once || r->sweep || r->line->locks->reaps_over)
             reap_end(r);
@@ -188,7 +191,7 @@ static void reap_start(struct dibs__task *t)
     dibs__list_add(&r->line->locks->reaps, &r->at);
     if (r->sweep && r->line->locks->reaps_over)
         reap_end(r);
-    else if (r->sweep)
+    else if (r->sweep || r->later)
         dibs__timer_set(&dibs__line_client(r->line)->loop, &r->timer,
                         dibs__now_ms() + r->wait_ms);
     else
@@ -212,10 +215,18 @@ static struct reap *reap_new(struct dibs__line *line, uint64_t wire)
 
 void dibs__reap(struct dibs__line *line, uint64_t wire, int64_t lease_ms)
 {
+    dibs__reap_after(line, wire, lease_ms, 0);
+}
+
+void dibs__reap_after(struct dibs__line *line, uint64_t wire, int64_t lease_ms,
+                      int64_t keep_ms)
+{
     struct reap *r = reap_new(line, wire);
 
     if (!r)
         return;
+    r->later = keep_ms > 0;
+    r->wait_ms = keep_ms;
     r->until = INT64_MAX;
     r->lease_ms = dibs__max(lease_ms, dibs__line_client(line)->lease_ms);
     dibs__loop_post(&dibs__line_client(line)->loop, &r->start);
@@ -264,7 +275,10 @@ void dibs__reaps_close(struct dibs__locks *lk)
     for (struct dibs__list *l = lk->reaps.next, *n; l != &lk->reaps; l = n) {
         struct reap *r = DIBS_OF(l, struct reap, at);
         n = l->next;
-        if (r->clear && !r->once && !r->asking) {
+        if (r->later) {
+            lk->reap_failed = true;
+            reap_end(r);
+        } else if (r->clear && !r->once && !r->asking) {
             reap_end(r);
         } else if (!r->once) {
             r->once = true;

@@ -140,8 +140,8 @@ static void last_answered(struct dibs__call *call, dibs_err err,
     dibs__unlock(&line->mu);
     if (unheard || (line->kind->queued && n > 1))
         dibs__sweep(line, !unheard);
-    if (op->tainted && !op->ask.keep_ms)
-        dibs__reap(line, op->wire, op->reap_ms);
+    if (op->tainted && (!op->ask.keep_ms || !sure))
+        dibs__reap_after(line, op->wire, op->reap_ms, op->ask.keep_ms);
     dibs__op_finish(op, err);
     dibs__op_resume(&blocked);
 }

@@ -210,6 +210,37 @@ static void test_reaper_refused_at_close(void **state)
     kit_drop(k);
 }
 
+/* A release that keeps the lock for a moment, and is refused: it goes after
+ * that moment, not with its lease, which is long. A close does not wait for it,
+ * and says so. */
+static void test_keep_refused(void **state)
+{
+    (void)state;
+    for (int closes = 0; closes < 2; closes++) {
+        struct kit_client *k =
+            kit_open(&(struct kit_opts){.lease_ms = 10 * TS_SOON});
+        dibs_lock *l = kit_lock(k, "kept");
+        int64_t keep_ms = closes ? 10 * TS_SOON : 50;
+
+        kit_want("taking", dibs_lock_acquire(l, NULL), DIBS_OK);
+        int id = ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_ANSWER,
+                                                         .match = "EVAL*",
+                                                         .contains = "kept",
+                                                         .text = MISCONF});
+        kit_want("keeping",
+                 dibs_lock_release(l, DIBS_LOCK_OPTS(.keep_ms = keep_ms)),
+                 DIBS_ERR_SERVER);
+        if (closes && dibs_client_close(k->c, 0) == DIBS_OK)
+            fail_msg("closed, and 'kept' is still locked");
+        ts_proxy_unrule(kit_px, id);
+        if (closes)
+            ts_ok(kit_srv, "DEL kept");
+        TS_WAIT(!ts_exists(kit_srv, "kept"));
+        dibs_lock_free(l);
+        closes ? kit_drop(k) : kit_close(k);
+    }
+}
+
 /* The server becomes a replica, as in a failover, and the master again. */
 static void test_readonly(void **state)
 {
@@ -434,6 +465,7 @@ int main(void)
         cmocka_unit_test_setup(test_busy, kit_fresh),
         cmocka_unit_test_setup(test_reaper_refused, kit_fresh),
         cmocka_unit_test_setup(test_reaper_refused_at_close, kit_fresh),
+        cmocka_unit_test_setup(test_keep_refused, kit_fresh),
         cmocka_unit_test_setup(test_readonly, kit_fresh),
         cmocka_unit_test_setup(test_full, kit_fresh),
         cmocka_unit_test_setup(test_handover_refused, kit_fresh),
