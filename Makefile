@@ -181,7 +181,7 @@ sim-mutants: deps
 		tests/sim/mutants/run.sh build-mutants $(MUTANTS)
 
 # More and more simulated clients, without faults. Writes the tables and the
-# picture of docs/scale.md; some minutes, and 4 GB of memory. SCALE_ARGS=--quick
+# picture of docs/scale.md; some minutes, and 2 GB of memory. SCALE_ARGS=--quick
 # only prints the smaller half.
 SCALE_ARGS ?= --into docs
 scale: deps

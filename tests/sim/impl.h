@@ -307,7 +307,8 @@ struct sr_server {
     uint64_t requests; /* commands of clients, without those of scripts */
 
     struct sr_session *sessions, *last_session;
-    int64_t nsessions; /* that have not ended */
+    int64_t nsessions;  /* that have not ended */
+    struct sr_dict ids; /* number to session, of those */
     int64_t last_id;
     struct sr_session *touched, **touched_last;
     bool held_up;               /* somebody may have to wait */

@@ -75,6 +75,7 @@ void sr_server_free(struct sr_server *s)
     sr__cluster_free(s);
     sr__keys_free(s);
     sr__dict_free(&s->settings, free_setting);
+    sr__dict_free(&s->ids, NULL);
     sr__dict_free(&s->calls, free);
     free(s->host);
     free(s);

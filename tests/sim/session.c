@@ -70,6 +70,11 @@ void *sr_owner(const struct sr_session *c)
     return c->owner;
 }
 
+static struct sr_str id_key(int64_t *id)
+{
+    return (struct sr_str){(char *)id, sizeof *id};
+}
+
 struct sr_session *sr_open(struct sr_server *s, const char *addr)
 {
     struct sr_session *c = sr__alloc(sizeof *c);
@@ -81,6 +86,7 @@ struct sr_session *sr_open(struct sr_server *s, const char *addr)
     s->nsessions++;
     c->s = s;
     c->id = ++s->last_id;
+    sr__dict_add(&s->ids, id_key(&c->id), c);
     c->addr = sr__bytes(addr, strlen(addr)).p;
     c->name = sr__bytes("", 0).p;
     c->born = s->now;
@@ -100,6 +106,7 @@ void sr__session_end(struct sr_session *c)
         return;
     c->mode = SR_ENDED;
     c->s->nsessions--;
+    sr__dict_del(&c->s->ids, id_key(&c->id));
     sr__touch(c);
     sr__pubsub_leave(c);
     sr__track_leave(c);
@@ -231,11 +238,7 @@ int64_t sr_session_id(const struct sr_session *c)
 
 struct sr_session *sr__session_find(struct sr_server *s, int64_t id)
 {
-    struct sr_session *c = s->sessions;
-
-    while (c && (c->id != id || c->mode == SR_ENDED))
-        c = c->next;
-    return c;
+    return sr__dict_get(&s->ids, id_key(&id));
 }
 
 /* ---- who may go on ----------------------------------------------------- */

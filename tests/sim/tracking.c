@@ -113,10 +113,9 @@ void sr__track_changed(struct sr_server *s, struct sr_str key)
         return;
     sr__buf_text(&body, "*1\r\n");
     sr__out_bulk(&body, key);
-    for (struct sr_session *c = s->sessions; c; c = c->next) {
-        char text[24];
-        if (!c->tracking || !sr__dict_find(who, id_text(c->id, text)) ||
-            (c->noloop && c == s->running))
+    for (const struct sr_entry *e = who->first; e; e = e->next) {
+        struct sr_session *c = sr__session_find(s, atoll(e->key.p));
+        if (!c || !c->tracking || (c->noloop && c == s->running))
             continue;
         tell(c, (struct sr_str){body.p, body.n});
     }
