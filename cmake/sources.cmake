@@ -52,6 +52,8 @@ set(DIBS_SOURCES
   src/lock/owner.c
   src/lock/lost.c
   src/lock/wait.c
+  src/lock/place.c
+  src/lock/turn.c
   src/lock/line.c
   src/lock/hold.c
   src/lock/op.c

@@ -53,7 +53,9 @@ struct dibs__channel {
     int slot;                /* in a cluster */
     unsigned asked, unasked; /* confirmations still to come */
     unsigned calls, calling; /* how often listeners were, and are, called */
+    unsigned long first_ask, last_ask; /* of the confirmations to come */
     bool ready;
+    bool optional;
     bool kept; /* it has no listener, and is in pubsub.kept */
     bool later_set;
     int64_t said_ms; /* when it became ready, or a message came */
@@ -166,6 +168,7 @@ static struct dibs__channel *channel_get(struct dibs__channels *in,
 static void channel_join(struct dibs__channel *ch, struct dibs__sub *sub)
 {
     dibs__list_add(&ch->subs, &sub->link);
+    ch->optional = sub->optional;
     sub->on = ch;
     sub->heard = ch->calls;
 }
@@ -190,6 +193,7 @@ static bool ask_channel(struct dibs__channel *ch, const char *verb)
         return false;
     }
     dibs__loop_flush(ch->ps->lp, &cn->flush);
+    ch->ps->asks++;
     return true;
 }
 
@@ -212,9 +216,20 @@ static void ask_flavours(struct dibs__channel *ch, const char *classic,
         ++*asked;
 }
 
+static bool channel_refused(const struct dibs__channel *ch)
+{
+    return ch->ps->refused || (ch->optional && ch->ps->optional_refused);
+}
+
 static void channel_subscribe(struct dibs__channel *ch)
 {
+    if (ch->ps && channel_refused(ch))
+        return;
+    if (ch->ps && !ch->asked)
+        ch->first_ask = ch->ps->asks + 1;
     ask_flavours(ch, "SUBSCRIBE", "SSUBSCRIBE", &ch->asked);
+    if (ch->ps)
+        ch->last_ask = ch->ps->asks;
 }
 
 static void channel_unsubscribe(struct dibs__channel *ch)
@@ -311,12 +326,37 @@ static void slot_moved(struct dibs__pubsub *ps, const char *error)
     }
 }
 
+/* The channel whose question was refused just now, if that one is optional.
+ * Answers come in the order of the questions. */
+static struct dibs__channel *refused_option(struct dibs__pubsub *ps)
+{
+    struct dibs__channel *ch;
+
+    RB_FOREACH(ch, dibs__channels, &ps->channels)
+    if (ch->optional && ch->asked && ps->answers >= ch->first_ask &&
+        ps->answers <= ch->last_ask)
+        return ch;
+    return NULL;
+}
+
+static void refuse_option(struct dibs__channel *ch)
+{
+    ch->ps->optional_refused = true;
+    ch->asked = 0;
+    channel_call(ch, '\0');
+    channel_drop_if_idle(ch);
+}
+
 static void error_came(struct dibs__pubsub *ps, const char *text)
 {
+    struct dibs__channel *option = refused_option(ps);
+
     if (ps->slots && strncmp(text, MOVED, strlen(MOVED)) == 0)
         slot_moved(ps, text);
     else if (ps->slots && dibs__classify(text)->next == NEXT_LATER)
         dibs__conn_close(ps->cn, DIBS_ERR_CONN, text); /* and then again */
+    else if (option)
+        refuse_option(option);
     else
         refuse_listeners(ps, text);
 }
@@ -342,6 +382,7 @@ static void message_came(struct dibs__conn *cn, const struct dibs__reply *reply)
     const struct dibs__reply *name = dibs__reply_text(reply, 1);
 
     if (reply->type == REPLY_ERROR) {
+        ps->answers++;
         error_came(ps, reply->text);
         return;
     }
@@ -350,6 +391,9 @@ static void message_came(struct dibs__conn *cn, const struct dibs__reply *reply)
                      : NULL;
     if (!ch)
         return;
+    if ((is_verb(verb->text, "subscribe") && ch->asked) ||
+        (is_verb(verb->text, "unsubscribe") && ch->unasked))
+        ps->answers++;
     if (is_verb(verb->text, "message")) {
         const struct dibs__reply *text = dibs__reply_text(reply, 2);
         channel_call(ch, text ? text->text[0] : '\0');
@@ -373,7 +417,8 @@ static void conn_up(struct dibs__conn *cn)
     struct dibs__pubsub *ps = cn->user;
     struct dibs__channel *ch;
 
-    ps->refused = false;
+    ps->refused = ps->optional_refused = false;
+    ps->asks = ps->answers = 0;
     dibs__conn_poll(cn, UV_READABLE);
     RB_FOREACH(ch, dibs__channels, &ps->channels)
     channel_subscribe(ch);
