@@ -26,6 +26,7 @@ set(DIBS_SOURCES
   src/client/cluster.c
   src/client/sentinel.c
   src/client/script.c
+  src/client/channel.c
   src/client/pubsub.c
   src/client/watchdog.c
   src/client/callback.c

@@ -26,6 +26,7 @@
 enum group {
     PLAIN,
     WAKE,
+    CALLS,
     BARRIER,
     FAIR,
     RW,
@@ -44,6 +45,8 @@ static const struct {
     [PLAIN] = {"locks do not work", DIBS_VERDICT_PROBLEM},
     [WAKE] = {"waiters are not woken, and look every two seconds",
               DIBS_VERDICT_WARNING},
+    [CALLS] = {"a release wakes all clients that wait, not one",
+               DIBS_VERDICT_NOTE},
     [BARRIER] = {"a lost reply takes longer to settle", DIBS_VERDICT_NOTE},
     [FAIR] = {"no fair locks", DIBS_VERDICT_NOTE},
     [RW] = {"no read-write locks", DIBS_VERDICT_NOTE},
@@ -57,8 +60,8 @@ static const struct {
 };
 
 /* Words are parted by blanks. In place of %k the name of the lock, of %c its
- * channel, of %q, %s and %z the keys of its queue, of %r, %g and %w those of a
- * read-write lock. */
+ * channel, of %q, %s and %z the keys of a fair lock's queue, of %l and %m those
+ * of clients that wait, of %r, %g and %w those of a read-write lock. */
 struct need {
     enum group group;
     const char *command; /* as it would be sent, with good arguments */
@@ -79,6 +82,12 @@ static const struct need needs[] = {
     {PLAIN, "PTTL %k", "PTTL %k"},
     {PLAIN, "PEXPIRE %k 1", "PEXPIRE %k x"},
     {PLAIN, "DEL %k", "DEL %t"},
+    {CALLS, "ZADD %l 1 x", "ZADD %t x x"},
+    {CALLS, "ZREM %l x", "ZREM %t x"},
+    {CALLS, "ZRANGE %l 0 1", "ZRANGE %t 0 1"},
+    {CALLS, "ZPOPMIN %l", "ZPOPMIN %t"},
+    {CALLS, "GET %m", "GET %t"},
+    {CALLS, "SET %m x PX 1", "SET %t 1 PX x"},
     {BARRIER, "CLIENT INFO", "CLIENT INFO"},
     {BARRIER, "CLIENT KILL ID 1", "CLIENT KILL ID 0"},
     {FAIR, "TIME", "TIME"},
@@ -170,6 +179,10 @@ static const char *table_word(const struct rights *r, const char *text,
         return tagged_key(name, "redisson_lock_timeout", buf, size);
     case 'z':
         return tagged_key(name, "dibs_lock_silent", buf, size);
+    case 'l':
+        return tagged_key(name, "dibs_lock_waiters", buf, size);
+    case 'm':
+        return tagged_key(name, "dibs_lock_listener", buf, size);
     case 'g':
         return tagged_key(name, "dibs_rwlock_gate", buf, size);
     case 'w':

@@ -446,7 +446,8 @@ static bool must_ask(struct dibs__line *line, const struct dibs__op *op,
     now = dibs__now_ms();
     if (dibs__hold_until(line, now))
         return false;
-    if (!op->batch && !reads && now < line->wait.yield_until)
+    int64_t until = line->wait.yield_until;
+    if (!op->batch && !reads && now < until && until < op->wait.deadline)
         return false;
     return dibs__kind_has(kind, VERB_LEAVE) ||
            dibs__list_empty(&line->wait.waiters);

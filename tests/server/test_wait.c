@@ -320,75 +320,6 @@ static void test_wait_line_behind_stranger(void **state)
     kit_close(c);
 }
 
-/* Between clients one is called at a time: it asks, gets it, and its release
- * calls the next. The others ask nothing, and nobody subscribes. One or two may
- * ask because their time has come. */
-static void test_wait_one_is_called(void **state)
-{
-    enum { CLIENTS = 8 };
-    static struct waiter w[CLIENTS];
-    dibs_client *c[CLIENTS + 1];
-    dibs_lock *l[CLIENTS + 1];
-
-    (void)state;
-    for (int i = 0; i <= CLIENTS; i++) {
-        c[i] = kit_open(NULL);
-        l[i] = kit_lock(c[i], "l");
-    }
-    FINE(dibs_lock_acquire(l[CLIENTS], NULL));
-    for (int i = 0; i < CLIENTS; i++) {
-        line_up(&w[i], 1, c[i], l[i]);
-        TS_WAIT(ts_waiting(srv, "l") == i + 1);
-    }
-    assert_true(ts_wait_numsub(srv, CHANNEL, 2)); /* the first two */
-    ts_reset_stats(srv);
-    FINE(dibs_lock_release(l[CLIENTS], NULL));
-    for (int i = 0; i < CLIENTS; i++)
-        FINE(kit_answer(&w[i].gave));
-    long long commands = ts_command_calls(srv, "evalsha");
-    if (commands > 1 + 2 * CLIENTS + 2)
-        fail_msg("%lld commands for %d hand-overs", commands, CLIENTS);
-    assert_int_equal(ts_command_calls(srv, "subscribe"), 0);
-    assert_int_equal(ts_waiting(srv, "l"), 0);
-    for (int i = 0; i <= CLIENTS; i++) {
-        dibs_lock_free(l[i]);
-        kit_close(c[i]);
-    }
-}
-
-/* A client that listens for all, and closes, hands that on: the next one hears
- * of a release by a client that does not know the queue. */
-static void test_wait_listener_closes(void **state)
-{
-    static struct waiter w[4];
-    dibs_client *c[4];
-    dibs_lock *l[4];
-
-    (void)state;
-    taken_by_stranger(600000);
-    for (int i = 0; i < 4; i++) {
-        c[i] = kit_open(NULL);
-        l[i] = kit_lock(c[i], "l");
-        line_up(&w[i], 1, c[i], l[i]);
-        TS_WAIT(ts_waiting(srv, "l") == i + 1);
-    }
-    assert_true(ts_wait_numsub(srv, CHANNEL, 2));
-    for (int i = 0; i < 2; i++) {
-        dibs_lock_free(l[i]);
-        kit_close(c[i]);
-        WANT(kit_answer(&w[i].got), DIBS_ERR_CLOSED);
-    }
-    assert_true(ts_wait_numsub(srv, CHANNEL, 1));
-    TS_WAIT(ts_waiting(srv, "l") == 2);
-    ts_ok(srv, "DEL l");
-    ts_ok(srv, "PUBLISH %s 0", CHANNEL);
-    for (int i = 2; i < 4; i++) {
-        FINE(kit_answer(&w[i].gave));
-        dibs_lock_free(l[i]);
-        kit_close(c[i]);
-    }
-}
-
 /* Within a client the lock is handed over: one command each, nobody is told.
  * Now and then it is freed for real, so a few more are allowed. */
 static void test_wait_handover_costs(void **state)
@@ -642,8 +573,6 @@ int main(void)
         KIT_TEST(test_wait_first_come_first_served),
         KIT_TEST(test_wait_line_behind_stranger),
         KIT_TEST(test_wait_handover_costs),
-        KIT_TEST(test_wait_one_is_called),
-        KIT_TEST(test_wait_listener_closes),
         KIT_TEST(test_wait_impatient_in_line),
         KIT_TEST(test_wait_others_have_their_turn),
         KIT_TEST(test_wait_cancel),
