@@ -19,14 +19,8 @@
  *         If the line registers, the server calls one client at a time, on a
  *         channel of the client's (turn.c).
  *
- *         ASKS_EACH: the server keeps a queue. Each waiter asks for itself;
- *         asking puts it into the queue and keeps it there. It is called on a
- *         channel of its own. A waiter that cannot hear yet asks twice a
- *         second, so that the server does not take it for dead. The line only
- *         looks after deadlines and cancels. The channel of a waiter that got
- *         in is kept for some seconds (pubsub.c). If it was ready before the
- *         first question was sent, nothing was missed, and there is no second
- *         question: a change of hands is three commands.
+ *         ASKS_EACH: the server keeps a queue. Each waiter asks for itself
+ *         (place.c); the line only looks after deadlines and cancels.
  *
  *         Joining a line that io looks after wakes no thread, unless the new
  *         waiter must be attended to earlier than io would look anyway.
