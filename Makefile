@@ -51,7 +51,7 @@ steady := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 c_files = $(shell find include src cli examples bench peers tests \
 	-name '*.[ch]' -o -name '*.[ch]pp' 2>/dev/null)
 
-.PHONY: all build deps test test-topology test-servers interop install uninstall deb dist static bench demo clean format help
+.PHONY: all build deps test stress-permits test-topology test-servers interop install uninstall deb dist static bench demo clean format help
 .PHONY: check check-format check-commits check-layers check-names check-lists check-size check-header
 .PHONY: check-cdef check-man check-gcc check-clang check-symbols check-asan check-tsan
 .PHONY: check-install check-deb check-dist check-static check-abi check-versions
@@ -73,6 +73,13 @@ test: deps
 	@$(call set_compiler,build-test) $(call configure,build-test,$(tests_on))
 	@$(call compile,build-test)
 	@$(call run_tests,build-test)
+
+# Slots and semaphores for some minutes: 10,000 replies are lost of each, and
+# 100 processes killed. `make test` does the same with fewer.
+stress-permits: deps
+	@$(call set_compiler,build-test) $(call configure,build-test,$(tests_on))
+	@$(call compile,build-test) --target stress_permits
+	@DIBS_STRESS_LOST=10000 DIBS_STRESS_KILLS=100 build-test/tests/stress_permits
 
 # Sentinels, clusters, failovers: many servers, a few minutes.
 test-topology: deps
@@ -279,6 +286,7 @@ help:
 	@echo "make deps            install what building and testing need (apt)"
 	@echo "make test            deps, then build and run all tests"
 	@echo "make test-topology   the tests with sentinels and clusters"
+	@echo "make stress-permits  10,000 lost replies, 100 kills: slots, semaphores"
 	@echo "make test-servers    the tests on a Valkey and on an old Redis"
 	@echo "make sim             simulated faults by the thousand; SEED, MINUTES"
 	@echo "make sim-mutants     does the simulator find planted bugs?"

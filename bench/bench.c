@@ -61,6 +61,7 @@ static const struct part {
     bool own_servers; /* not with a URL */
 } parts[] = {
     {"pairs", measure_places, false},
+    {"async", measure_async, false},
     {"counts", measure_counts, false},
     {"handover", measure_handover, false},
     {"processes", measure_processes, false},
@@ -71,6 +72,9 @@ static const struct part {
     {"fair", measure_fair, false},
     {"fair-waiters", measure_fair_waiters, false},
     {"readers", measure_readers, false},
+    {"kinds", measure_kinds, false},
+    {"permits", measure_permits, false},
+    {"slots-waiters", measure_places_in_line, false},
     {"multi", measure_multi, false},
     {"orders", measure_orders, true},
     {"quorum", measure_quorum, true},

@@ -18,6 +18,7 @@
  *   many.c      many locks held, many waiters for one
  *   fair.c      the fair lock: hand-overs, and many waiters
  *   rw.c        the read-write lock: many readers
+ *   objects.c   fenced locks and slots: pairs, renewal, many waiters
  *   groups.c    several locks at once, and one on several servers
  *   cluster.c   a cluster next to a single server
  *
@@ -134,6 +135,7 @@ struct plan {
 };
 
 void measure_pairs(const struct plan *p, const char *where, bool targets);
+void measure_async(const struct plan *p);
 void measure_counts(const struct plan *p);
 void measure_handover(const struct plan *p);
 void measure_processes(const struct plan *p);
@@ -144,6 +146,9 @@ void measure_waiters(const struct plan *p);
 void measure_fair(const struct plan *p);
 void measure_fair_waiters(const struct plan *p);
 void measure_readers(const struct plan *p);
+void measure_kinds(const struct plan *p);
+void measure_permits(const struct plan *p);
+void measure_places_in_line(const struct plan *p);
 void measure_multi(const struct plan *p);
 void measure_orders(const struct plan *p);
 void measure_quorum(const struct plan *p);

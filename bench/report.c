@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TARGETS_MAX 32
+#define TARGETS_MAX 64
 #define VALUES_MAX  99
 #define GRACE       0.005 /* a value is judged by the digits that are shown */
 

@@ -71,6 +71,11 @@ const struct option_row option_rows[] = {
     {0, "replicas", "N", OPT_REPLICAS, AT(replicas), CMD_ASK, "1",
      "This many replicas of the server must have the lock, too, or it is not "
      "taken: a number, or all that are connected. Default 0."},
+    {0, "publish", "VALUE", OPT_TEXT, AT(publish), CMD_TAKE, "db1:8080",
+     "Publish VALUE with the lock, as the address of a leader: 'dibs info' "
+     "shows it to others while the lock is held. At most 4096 bytes."},
+    {0, "pass-notify", NULL, OPT_FLAG, AT(pass_notify), CMD_RUN, NULL,
+     "Under systemd: leave NOTIFY_SOCKET to the command, and tell nothing."},
     {'t', "max-run", "TIME", OPT_TIME, AT(max_run_ms), CMD_RUN, "10m",
      "Stop the command after this time; exit 124. Default: no limit."},
     {'k', "kill-after", "TIME", OPT_TIME, AT(kill_after_ms), CMD_RUN, "5s",
@@ -512,6 +517,22 @@ static int check_take(const struct args *a, const struct command *cmd)
     return cmd->bit == CMD_RUN ? check_run(a, cmd) : EXIT_FINE;
 }
 
+static int check_publish(const struct args *a, const struct command *cmd)
+{
+    static const char right[] =
+        "dibs run --publish db1:8080 leader -- ./daemon";
+
+    if (!a->publish)
+        return EXIT_FINE;
+    if (strlen(a->publish) > DIBS_VALUE_MAX)
+        return args_wrong(cmd, right, "--publish: longer than %d bytes",
+                          DIBS_VALUE_MAX);
+    if (a->shared || a->multi || a->quorum)
+        return args_wrong(cmd, right,
+                          "--publish is for one lock that one holder has");
+    return EXIT_FINE;
+}
+
 /* Nobody renews what is left, so its lease is never a default. */
 static int check_left(const struct args *a, const struct command *cmd)
 {
@@ -574,5 +595,5 @@ int args_behind(struct args *a, const struct command *cmd, int argc,
         code = check_lease(a, cmd);
     if (code == EXIT_FINE && (cmd->bit & CMD_ASK))
         code = check_take(a, cmd);
-    return code;
+    return code == EXIT_FINE ? check_publish(a, cmd) : code;
 }

@@ -63,6 +63,8 @@ struct args {
     const char *shell;    /* -c */
     const char *if_owner; /* --if-owner */
     const char *owner;    /* --owner: what acquire printed */
+    const char *publish;  /* a text that goes with the lock */
+    bool pass_notify;     /* the command tells systemd, not we */
 
     const char *words[MAX_WORDS]; /* before --, options taken out */
     int n_words;

@@ -25,6 +25,7 @@
 #include "grip.h"
 #include "hold.h"
 #include "keeper.h"
+#include "notify.h"
 #include "report.h"
 #include "times.h"
 
@@ -124,9 +125,11 @@ static bool hold_while_open(const struct args *a, struct grip *g,
     int64_t left;
 
     while (*unwritten == 0 && (left = ours_ms(g)) > 0) {
+        int64_t now = time_now();
+        notify_alive(grip_is_sure(g), now);
         if (p[3].fd != input && left > INPUT_AGAIN_MS)
             left = INPUT_AGAIN_MS;
-        time_arm(timer, time_now() + left);
+        time_arm(timer, time_earlier(now + left, notify_due()));
         if (poll(p, 6, TIME_POLL(timer)) < 0)
             continue;
         if (p[1].revents)
@@ -134,6 +137,9 @@ static bool hold_while_open(const struct args *a, struct grip *g,
         if (p[5].revents) {
             p[5].fd = -1;
             *unwritten = print_owner(a, g);
+            if (*unwritten == 0)
+                notify_tell("READY=1", "holds %s as %s", a->words[0],
+                            g->owner_text);
         }
         if (p[0].revents && ending_signal(g->signals) != 0)
             break;
@@ -179,6 +185,7 @@ static int hold_until_end(const struct args *a, struct grip *g)
     int unwritten = 0;
     bool ours = hold_while_open(a, g, &unwritten);
 
+    notify_tell("STOPPING=1", ours ? "releases %s" : "lost %s", a->words[0]);
     grip_outer_leave(g);
     if (unwritten != 0) { /* a script waits for that line */
         out_tell(OUT_ERROR, "stdout",
@@ -202,6 +209,7 @@ int cmd_hold(const struct args *a)
         out_tell(OUT_ERROR, "internal", "no signalfd: %s", strerror(errno));
         return EXIT_INTERNAL;
     }
+    notify_open(false);
     int code = grip_take(&hold.g, a, &hold.signals);
     if (code == EXIT_FINE && (hold.g.held || hold.g.nested))
         code = hold_until_end(a, &hold.g);

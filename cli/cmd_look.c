@@ -46,7 +46,8 @@ struct crowd {
     struct person *rows;
     struct who *who; /* of each row */
     size_t n, room;
-    bool failed; /* no memory */
+    bool failed;                    /* no memory */
+    char value[DIBS_VALUE_MAX + 1]; /* what the holder published; "" nothing */
 };
 
 static bool crowd_add(struct crowd *all, const char *owner, struct person p)
@@ -99,6 +100,13 @@ static dibs_err crowd_name(struct crowd *all, dibs_client *c)
     return all->failed ? DIBS_ERR_NOMEM : DIBS_OK;
 }
 
+/* A user who may not read it sees none. */
+static void value_read(struct crowd *all, const struct look *k)
+{
+    if (dibs_lock_published(k->l, all->value, sizeof all->value) != DIBS_OK)
+        all->value[0] = '\0';
+}
+
 static dibs_err crowd_read(struct crowd *all, const struct look *k,
                            const struct seen *s)
 {
@@ -111,6 +119,8 @@ static dibs_err crowd_read(struct crowd *all, const struct look *k,
         err = dibs_lock_holders(k->l, add_holder, all);
     if (err == DIBS_OK && i->waiters > 0)
         err = dibs_lock_queue(k->l, add_waiter, all);
+    if (err == DIBS_OK && i->locked)
+        value_read(all, k);
     return err == DIBS_OK ? crowd_name(all, k->c) : err;
 }
 
@@ -284,6 +294,8 @@ static dibs_err info_json(const struct look *k, const struct seen *s,
         return DIBS_ERR_NOMEM;
     json_open(&j, text.f);
     look_json(&j, s);
+    if (all->value[0])
+        json_text(&j, "value", all->value);
     json_bool(&j, "private_server", k->private_url != NULL);
     json_list_open(&j, "holders");
     json_people(&j, all, false);
@@ -296,6 +308,15 @@ static dibs_err info_json(const struct look *k, const struct seen *s,
     return out_text_print(&text, DIBS_OK);
 }
 
+static void print_value(const char *value)
+{
+    char *shown = *value ? out_printable(value, strlen(value)) : NULL;
+
+    if (shown)
+        print_row(out_colored(stdout), "value", shown);
+    free(shown);
+}
+
 /* ---- info -------------------------------------------------------------- */
 
 static dibs_err info_text(const struct look *k, const struct seen *s,
@@ -304,6 +325,7 @@ static dibs_err info_text(const struct look *k, const struct seen *s,
     char *text = NULL;
 
     print_info(s);
+    print_value(all->value);
     print_crowd(all, s);
     if (k->private_url &&
         asprintf(&text, "private, for this user on this machine: %s",

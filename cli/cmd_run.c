@@ -28,6 +28,7 @@
 #include "child.h"
 #include "exits.h"
 #include "grip.h"
+#include "notify.h"
 #include "report.h"
 #include "supervise.h"
 #include "times.h"
@@ -56,7 +57,7 @@ enum {
 
 struct env {
     char *made[ENV_MADE];
-    const char *rows[ENV_MADE + 3];
+    const char *rows[ENV_MADE + 6];
 };
 
 static char *format_row(const char *fmt, ...) PRINTF(1, 2);
@@ -110,7 +111,12 @@ static bool env_make(struct env *e, const struct run *r)
     /* Of other kinds of locks; taken away, should an outer one have set
      * them. */
     e->rows[n++] = "DIBS_TOKEN";
-    e->rows[n] = "DIBS_SLOT";
+    e->rows[n++] = "DIBS_SLOT";
+    e->rows[n++] = "WATCHDOG_PID"; /* it would be ours */
+    if (!r->a->pass_notify) {
+        e->rows[n++] = "NOTIFY_SOCKET";
+        e->rows[n++] = "WATCHDOG_USEC";
+    }
     return true;
 }
 
@@ -213,9 +219,11 @@ static int run_guarded(struct run *r, const struct env *e)
 
     if (why != 0)
         return cannot_start(r, plan.argv[0], why);
+    notify_tell("READY=1", "holds %s as %s", r->a->words[0], r->g.owner_text);
     watch_run(&r->w, r->a, &r->g, &r->ch, &plan);
     r->report.ran = true;
     r->report.status = r->ch.status;
+    notify_tell("STOPPING=1", "releases %s", r->a->words[0]);
     if (!r->g.nested)
         end = grip_drop(&r->g, keep_ms(r));
     return final_code(r, end);
@@ -257,6 +265,7 @@ int cmd_run(const struct args *a)
     }
     if (a->status_fd > STDERR_FILENO)
         fcntl(a->status_fd, F_SETFD, FD_CLOEXEC);
+    notify_open(a->pass_notify);
     int code = grip_take(&r->g, a, &r->signals);
     if (code == EXIT_FINE && (r->g.held || r->g.nested))
         code = env_make(&e, r) ? run_guarded(r, &e) : no_memory();

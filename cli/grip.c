@@ -31,6 +31,7 @@
 
 #include "exits.h"
 #include "failure.h"
+#include "notify.h"
 #include "progress.h"
 #include "times.h"
 
@@ -341,6 +342,41 @@ static int join_outer(struct grip *g)
     return EXIT_LOST;
 }
 
+/* The lock is held. If the value cannot be published, it is released again: a
+ * leader that nobody finds is no leader. Without an answer the library goes on
+ * trying. */
+static int publish_value(struct grip *g)
+{
+    const struct args *a = g->a;
+
+    g->answered = false;
+    dibs_err err =
+        dibs_lock_publish_async(g->b.l, g->owner, a->publish, on_answer, g);
+    if (err == DIBS_OK && !await_answer(g, TIME_NEVER, 0))
+        g->answer = DIBS_ERR_UNKNOWN; /* a signal */
+    if (err == DIBS_OK)
+        err = g->answer;
+    else
+        keep_why(g, err);
+    if (g->sig != 0) {
+        (void)grip_drop(g, 0);
+        return EXIT_SIGNAL + g->sig;
+    }
+    if (err == DIBS_OK)
+        return EXIT_FINE;
+    if (err == DIBS_ERR_CONN || err == DIBS_ERR_UNKNOWN) {
+        out_tell(OUT_WARN, "publish",
+                 "the value of %s is not published yet; trying again",
+                 a->words[0]);
+        return EXIT_FINE;
+    }
+    out_tell(OUT_ERROR, "publish", "cannot publish the value of %s",
+             a->words[0]);
+    int code = tell_not_taken(g, err);
+    (void)grip_drop(g, 0);
+    return err == DIBS_ERR_LOST ? EXIT_LOST : code;
+}
+
 int grip_take(struct grip *g, const struct args *a,
               const struct signals *signals)
 {
@@ -351,12 +387,19 @@ int grip_take(struct grip *g, const struct args *a,
     g->asked_at = time_now();
     g->until =
         a->wait_ms == WAIT_FOREVER ? TIME_NEVER : g->asked_at + a->wait_ms;
+    notify_tell(NULL, "waits for %s", a->words[0]);
     int code = open_client(g);
 
     if (code == EXIT_FINE)
         code = g->nested ? leave_to_outer(g) : wait_lock(g);
     if (code == EXIT_FINE && (g->nested || g->held))
         code = join_outer(g);
+    if (code == EXIT_FINE && a->publish && g->held)
+        code = publish_value(g);
+    else if (code == EXIT_FINE && a->publish && g->nested)
+        out_tell(OUT_WARN, "publish",
+                 "the outer dibs run holds %s: nothing is published",
+                 a->words[0]);
     if (g->sig != 0 && code > EXIT_SIGNAL)
         out_tell(OUT_INFO, "signal", "stopped waiting for %s: SIG%s",
                  a->words[0], sigabbrev_np(g->sig) ? sigabbrev_np(g->sig) : "");
@@ -380,6 +423,13 @@ int64_t grip_valid_ms(const struct grip *g)
     if (g->nested)
         return DIBS_MS_MAX; /* the outer run watches it */
     return g->lost ? 0 : dibs_lock_valid_ms(g->b.l, g->owner);
+}
+
+bool grip_is_sure(const struct grip *g)
+{
+    if (g->outer != OUTER_HOLDS || g->lost)
+        return false;
+    return g->nested || dibs_lock_state(g->b.l, g->owner) == DIBS_HELD;
 }
 
 int grip_outer_fd(const struct grip *g)

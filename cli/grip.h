@@ -68,6 +68,8 @@ int grip_take(struct grip *g, const struct args *a,
 int grip_fd(const struct grip *g);
 void grip_pump(struct grip *g);
 int64_t grip_valid_ms(const struct grip *g);
+/* Surely ours, and renewed when it should be. */
+bool grip_is_sure(const struct grip *g);
 
 /* The same for what outer runs hold for us: -1 when there is nothing to watch,
  * or no more; the state is then in g->outer. */

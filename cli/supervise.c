@@ -37,6 +37,7 @@
 #include <unistd.h>
 
 #include "exits.h"
+#include "notify.h"
 #include "times.h"
 
 #define MARGIN_MIN_MS 20
@@ -125,6 +126,7 @@ static void begin_command_loss(struct watch *w, int64_t now)
     out_tell(OUT_ERROR, "lost", "lost %s: %s; stopping the command", name,
              loss_text(w));
     w->why = STOP_LOST;
+    notify_tell("STOPPING=1", "lost %s: %s", name, loss_text(w));
     w->kill_at = time_earlier(w->kill_at, now + loss_grace_ms(w));
     w->kill_at = time_earlier(w->kill_at, w->deadline - w->margin_ms);
     if (w->kill_at <= now)
@@ -272,6 +274,7 @@ static int64_t next_due(const struct watch *w)
 {
     int64_t due = time_earlier(w->kill_at, w->look_at);
 
+    due = time_earlier(due, notify_due());
     if (w->why == STOP_NOT)
         due = time_earlier(due, w->run_end);
     if (w->g->held && w->why != STOP_LOST && !w->late)
@@ -392,6 +395,7 @@ void watch_run(struct watch *w, const struct args *a, struct grip *g,
     while (!all_over(w, now)) {
         check_command_lock(w, now);
         check_times(w, now);
+        notify_alive(grip_is_sure(w->g), now);
         watch_pass(w);
         now = time_now();
     }

@@ -14,6 +14,7 @@ set(DIBS_SOURCES
   src/net/resolve.c
   src/net/dial.c
   src/net/conn.c
+  src/client/stats.c
   src/client/event.c
   src/client/classes.c
   src/client/hush.c
@@ -28,8 +29,10 @@ set(DIBS_SOURCES
   src/client/script.c
   src/client/channel.c
   src/client/pubsub.c
+  src/client/track.c
   src/client/watchdog.c
   src/client/callback.c
+  src/client/ride.c
   src/client/topology.c
   src/client/node.c
   src/client/who.c
@@ -50,6 +53,7 @@ set(DIBS_SOURCES
   src/lock/semaphore.c
   src/lock/latch.c
   src/lock/adopted.c
+  src/lock/published.c
   src/lock/owner.c
   src/lock/lost.c
   src/lock/wait.c
@@ -63,18 +67,21 @@ set(DIBS_SOURCES
   src/lock/lock_wait.c
   src/lock/release.c
   src/lock/renew.c
+  src/lock/alarm.c
   src/lock/reap.c
   src/lock/work.c
   src/lock/locks.c
   src/lock/handle.c
   src/lock/lock.c
   src/lock/adopt.c
+  src/lock/publish.c
   src/lock/look.c
   src/lock/list.c
   src/lock/listeners.c
   src/lock/lock_who.c
   src/group/group.c
   src/group/identity.c
+  src/group/ears.c
   src/group/pause.c
   src/group/group_reason.c
   src/group/group_op.c
@@ -132,6 +139,9 @@ set(DIBS_SCRIPTS
   lua/slots_info.lua
   lua/slots_release.lua
   lua/slots_set.lua
+  lua/value_drop.lua
+  lua/value_get.lua
+  lua/value_set.lua
 )
 
 # What several of them share, put in where a script has "--@include name".

@@ -8,7 +8,8 @@
 --
 -- Twice is harmless: a ticket counts once. Works on a full server: that lets
 -- the rest pass once a script has written; to take out what is not there is
--- enough for that.
+-- enough for that. If it is open already, a new ticket tells so once more:
+-- waiters of other clients that missed the message do not look by themselves.
 local latch, notes = KEYS[1], KEYS[2]
 local ticket = (ARGV[2] == '1' and 'n:' or 'c:') .. ARGV[1]
 local HOW = 4
@@ -18,6 +19,9 @@ local HOW = 4
 
 local count = redis.call('get', latch)
 if not count then
+    if redis.call('hexists', notes, ticket) == 0 then
+        publish(ARGV[3], '0')
+    end
     return 0
 elseif not whole(count) then
     return redis.error_reply('WRONGTYPE the key holds no count')
@@ -26,10 +30,7 @@ local left = whole(count)
 local noted = redis.call('hmget', notes, ticket, '#')
 local life = noted[2] or '0'
 redis.pcall('hdel', notes, '')
-if left <= 0 then
-    open_latch(latch, notes, ARGV[3])
-    return 0
-elseif noted[1] and (ARGV[2] ~= '1' or noted[1] == life) then
+if left > 0 and noted[1] and (ARGV[2] ~= '1' or noted[1] == life) then
     return left
 end
 redis.call('hset', notes, ticket, life)

@@ -25,6 +25,7 @@ if redis.call('hexists', notes, request) == 1 then
     return {1, left}
 elseif wanted == '0' then
     if not count then
+        publish(ARGV[4], '0') -- for those who missed the message
         return {0, 0}
     end
     redis.pcall('hdel', notes, '') -- a full server lets the rest pass then

@@ -16,6 +16,7 @@ local many, lease = tonumber(ARGV[2]), tonumber(ARGV[3])
 local entry = ARGV[2] .. ':' .. ARGV[1]
 local HOW = 5
 --@include publish
+--@include tell_free
 --@include whole
 --@include held
 
@@ -38,8 +39,8 @@ if free >= many then
 elseif redis.call('zscore', book, entry) then
     taken = true
 end
-if back and free > 0 then
-    publish(ARGV[4], ('%.0f'):format(free))
+if back > 0 then
+    tell_free(ARGV[4], free, back)
 end
 if not taken then
     return first_end(book)

@@ -8,10 +8,13 @@
 --
 -- Twice is harmless: the guard has the answer. The number may go below zero:
 -- those who have permits keep them, and nobody gets one until enough came back.
+-- With none to make it only tells what is free: for waiters of other clients
+-- that missed a message, and do not look by themselves.
 local count, guard = KEYS[1], KEYS[2]
 local more = tonumber(ARGV[1])
 local HOW = 3
 --@include publish
+--@include tell_free
 --@include whole
 --@include guard
 
@@ -28,15 +31,12 @@ return guarded(guard, function()
         return nil, redis.error_reply(
             'ERR a number of permits must have 32 bits at most')
     end
-    local done = redis.pcall('incrby', count, ARGV[1])
+    local done = more ~= 0 and redis.pcall('incrby', count, ARGV[1])
     if type(done) == 'table' then
         return nil, done
     end
-    if more > 0 and sum > 0 then
-        publish(ARGV[2], ('%.0f'):format(sum))
-        for _ = 2, math.min(more, sum, 8) do
-            publish(ARGV[2], '1')
-        end
+    if more >= 0 then
+        tell_free(ARGV[2], sum, more)
     end
     return ('%.0f'):format(sum)
 end)

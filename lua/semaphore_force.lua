@@ -11,6 +11,7 @@ local count, book = KEYS[1], KEYS[2]
 local owner = ':' .. ARGV[1]
 local HOW = 3
 --@include publish
+--@include tell_free
 --@include whole
 
 local free = redis.call('get', count)
@@ -25,9 +26,7 @@ for first = 0, redis.call('zcard', book), 1000 do
             redis.call('zrem', book, entry)
             if free then
                 free = redis.call('incrby', count, many)
-                if free > 0 then
-                    publish(ARGV[2], ('%.0f'):format(free))
-                end
+                tell_free(ARGV[2], free, tonumber(many))
             end
             return 1
         end

@@ -11,6 +11,7 @@
 local count, book = KEYS[1], KEYS[2]
 local HOW = 2
 --@include publish
+--@include tell_free
 --@include whole
 --@include held
 
@@ -25,8 +26,6 @@ local back
 free = whole(free)
 if ended then
     free, back = reclaim(count, book, free)
-end
-if back and free > 0 then
-    publish(ARGV[1], ('%.0f'):format(free))
+    tell_free(ARGV[1], back > 0 and free or 0, back)
 end
 return {1, free, redis.call('zcard', book), first_end(book)}

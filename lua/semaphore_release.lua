@@ -9,14 +9,14 @@
 --
 -- Twice is harmless: the book says whether it was done. What is in nobody's
 -- name is not given back, so no permit comes from nothing. A semaphore that was
--- deleted is not made anew, and its book is void. A waiter of other clients may
--- need a message for each permit. Works on a full server, once the entry is out
--- of the book.
+-- deleted is not made anew, and its book is void. Works on a full server, once
+-- the entry is out of the book.
 local count, book = KEYS[1], KEYS[2]
 local owner, has, rest = ARGV[1], ARGV[2], ARGV[3]
 local many = tonumber(has) - tonumber(rest)
 local HOW = 5
 --@include publish
+--@include tell_free
 --@include whole
 
 local free = redis.call('get', count)
@@ -38,11 +38,5 @@ if rest ~= '0' then
     redis.call('zadd', book, ends, rest .. ':' .. owner)
 end
 free = redis.call('incrby', count, ('%.0f'):format(many))
-local heard = 0
-if free > 0 then
-    heard = math.max(publish(ARGV[4], ('%.0f'):format(free)), 0)
-    for _ = 2, math.min(many, free, 8) do
-        publish(ARGV[4], '1')
-    end
-end
+local heard = tell_free(ARGV[4], free, many)
 return rest == '0' and 1 + heard or 0

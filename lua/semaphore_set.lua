@@ -12,6 +12,7 @@
 local count, book, guard = KEYS[1], KEYS[2], KEYS[3]
 local HOW = 3
 --@include publish
+--@include tell_free
 --@include whole
 --@include guard
 
@@ -30,6 +31,6 @@ return guarded(guard, function()
     if done.err then
         return nil, done
     end
-    publish(ARGV[2], ARGV[1])
+    tell_free(ARGV[2], tonumber(ARGV[1]), tonumber(ARGV[1]))
     return '1'
 end)

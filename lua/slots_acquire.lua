@@ -19,16 +19,39 @@ local count, out, seats = KEYS[1], KEYS[2], KEYS[3]
 local id, owner, target = ARGV[1], ARGV[2], ARGV[3]
 local slots = tonumber(ARGV[5])
 local HOW = 8
---@include publish
 --@include whole
---@include permits
 
-local ends = now + tonumber(ARGV[4])
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local ends = ('%d'):format(now + tonumber(ARGV[4]))
 local free = redis.call('get', count)
 if free and not whole(free) then
     return -6
 end
 free = whole(free)
+
+-- A slot is noted. If the server refuses that, a permit that was fresh goes
+-- back, and the error is given. Else the number, as text.
+local function note_seat(seat, fresh)
+    local done = redis.pcall('hset', seats, seat, id .. owner)
+    if type(done) == 'table' then
+        if fresh then
+            redis.call('zrem', out, id)
+            redis.call('incrby', count, '1')
+        end
+        return done
+    end
+    local life = redis.call('pttl', count)
+    if life > 0 then
+        redis.call('pexpire', out, life)
+        redis.call('pexpire', seats, life)
+    end
+    if ARGV[6] == '1' then
+        local total = redis.call('get', count) + redis.call('zcard', out)
+        return ('%s/%.0f'):format(seat, total)
+    end
+    return tostring(seat)
+end
 
 if target ~= '1' then
     local score = tonumber(redis.call('zscore', out, id) or nil)
@@ -39,9 +62,20 @@ if target ~= '1' then
     return false
 end
 
+-- Some are free, none is out and none is noted: nothing to compare with.
+local first = redis.call('zrange', out, '0', '0', 'withscores')
+if free and free >= 1 and not first[1] and redis.call('hlen', seats) == 0 then
+    redis.call('zadd', out, ends, id)
+    redis.call('decrby', count, '1')
+    return note_seat('0', true)
+end
+
+--@include publish
+--@include tell_free
+--@include permits
+
 -- What has ended comes back, as far as that is needed.
 local back = 0
-local first = redis.call('zrange', out, 0, 0, 'withscores')
 for _ = 1, 10 do
     if not first[1] or end_of(first[1], first[2]) > now or
         (free or 0) + back > 0 and back > 0 then
@@ -49,7 +83,7 @@ for _ = 1, 10 do
     end
     local some = reclaim(out)
     back = back + some
-    first = redis.call('zrange', out, 0, 0, 'withscores')
+    first = redis.call('zrange', out, '0', '0', 'withscores')
     if some == 0 then
         break
     end
@@ -57,7 +91,7 @@ end
 if not free then
     free = slots - redis.call('zcard', out)
     redis.call('set', count, ('%.0f'):format(free))
-    back = 1 -- whoever waited for it to be there hears of it
+    back = math.max(free, 1) -- whoever waited for it to be there hears of it
 elseif back > 0 then
     free = redis.call('incrby', count, back)
 end
@@ -66,7 +100,7 @@ end
 local function seats_from(low, many)
     local numbers = {}
     for i = 1, many do
-        numbers[i] = low + i - 1
+        numbers[i] = tostring(low + i - 1)
     end
     return redis.call('hmget', seats, unpack(numbers))
 end
@@ -104,54 +138,38 @@ local function free_seat(notes)
     end
 end
 
--- The number that this permit has already; nil: none.
+-- The number that this permit has already, the lowest if there are several;
+-- nil: none.
 local function own_seat()
     local all = redis.call('hgetall', seats)
+    local lowest
     for i = 1, #all, 2 do
-        if all[i + 1]:sub(1, 16) == id then
-            return all[i]
+        local number = tonumber(all[i])
+        if all[i + 1]:sub(1, 16) == id and number then
+            lowest = math.min(lowest or number, number)
         end
     end
+    return lowest
 end
 
-local seat, fresh
-local notes = seats_from(0, math.min(slots, 100))
+local answer, fresh
 if free >= 1 then
+    local notes = seats_from(0, math.min(slots, 100))
     fresh = redis.call('zadd', out, 'nx', ends, id) == 1
     if fresh then
-        free = redis.call('decrby', count, 1)
-        seat = free_seat(notes)
-    else
-        seat = own_seat() or free_seat(notes)
+        free = redis.call('decrby', count, '1')
     end
+    answer = note_seat(not fresh and own_seat() or free_seat(notes), fresh)
 elseif redis.call('zscore', out, id) then
-    seat = own_seat() or free_seat(notes)
+    answer = note_seat(own_seat() or free_seat(seats_from(0, 100)), false)
 end
-if seat then
-    local done = redis.pcall('hset', seats, seat, id .. owner)
-    if type(done) == 'table' and fresh then
-        redis.call('zrem', out, id)
-        redis.call('incrby', count, 1)
-    end
-    if type(done) == 'table' then
-        return done
-    elseif not fresh then
-        redis.call('zadd', out, 'gt', ends, id)
-    end
+if type(answer) == 'table' then
+    return answer
+elseif answer and not fresh then
+    redis.call('zadd', out, 'gt', ends, id)
 end
-if back > 0 and free > 0 then
-    publish(ARGV[7], ('%.0f'):format(free))
+if back > 0 then
+    tell_free(ARGV[7], free, back)
 end
-if not seat then
-    return first[1] and tonumber(first[2]) < NEVER and
-        math.max(end_of(first[1], first[2]) - now, 0) or -1
-end
-local life = redis.call('pttl', count)
-if life > 0 then
-    redis.call('pexpire', out, life)
-    redis.call('pexpire', seats, life)
-end
-if ARGV[6] == '1' then
-    return ('%s/%.0f'):format(seat, free + redis.call('zcard', out))
-end
-return tostring(seat)
+return answer or first[1] and tonumber(first[2]) < NEVER and
+    math.max(end_of(first[1], first[2]) - now, 0) or -1

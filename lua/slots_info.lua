@@ -12,6 +12,8 @@
 local count, out, seats = KEYS[1], KEYS[2], KEYS[3]
 local first, most = tonumber(ARGV[1]), tonumber(ARGV[2])
 --@include whole
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
 --@include permits
 
 local free = redis.call('get', count)

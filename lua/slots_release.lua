@@ -14,7 +14,6 @@
 local count, out, seats = KEYS[1], KEYS[2], KEYS[3]
 local id, seat, target, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local HOW = 6
---@include publish
 --@include whole
 
 if target ~= '0' then
@@ -42,6 +41,7 @@ end
 if not free then
     return 1
 end
-free = redis.call('incrby', count, 1)
+free = redis.call('incrby', count, '1')
+--@include publish
 return 1 + (free > 0 and
     math.max(publish(ARGV[5], ('%.0f'):format(free)), 0) or 0)

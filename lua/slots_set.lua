@@ -13,6 +13,7 @@ local count, out = KEYS[1], KEYS[2]
 local wanted = tonumber(ARGV[1])
 local HOW = 4
 --@include publish
+--@include tell_free
 --@include whole
 
 local free = redis.call('get', count)
@@ -29,7 +30,7 @@ elseif was ~= wanted and ARGV[2] ~= '1' then
 else
     return was
 end
-if free > 0 and wanted > was then
-    publish(ARGV[3], ('%.0f'):format(free))
+if wanted > was then
+    tell_free(ARGV[3], free, wanted - math.max(was, 0))
 end
 return was

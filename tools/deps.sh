@@ -36,11 +36,13 @@ needs_test=(
     "has_cffi|python3 python3-cffi"
     "pkg-config --exists cmocka|libcmocka-dev"
     "pkg-config --exists lua5.1|liblua5.1-0-dev"
+    "pkg-config --exists sqlite3|libsqlite3-dev"
     "command -v redis-server|redis-server"
     "command -v redis-cli|redis-tools"
     "command -v openssl|openssl"
     "command -v zsh|zsh"
     "command -v fish|fish"
+    "command -v systemd-analyze|systemd"
 )
 needs_check=(
     "compiles gcc -x c|gcc libc6-dev"

@@ -61,12 +61,15 @@ extern "C" {
 #define DIBS_HAS_SEMAPHORE 1
 #define DIBS_HAS_LATCH     1
 #define DIBS_HAS_ADOPT     1
+#define DIBS_HAS_PUBLISH   1
+#define DIBS_HAS_STATS     1
 
 /* Limits. */
 #define DIBS_NAME_MAX     1024                    /* bytes in a lock's name */
 #define DIBS_LEASE_MIN_MS 100                     /* shortest lease */
 #define DIBS_MS_MAX       INT64_C(31536000000000) /* a thousand years */
-#define DIBS_OWNER_MAX    160 /* text of an owner, with its NUL */
+#define DIBS_OWNER_MAX    160  /* text of an owner, with its NUL */
+#define DIBS_VALUE_MAX    4096 /* bytes that a holder can publish */
 #define DIBS_PERMITS_MAX  INT64_C(2147483647) /* of slots and semaphores */
 
 /* ---- errors ------------------------------------------------------------ */
@@ -282,6 +285,69 @@ DIBS_API const char *dibs_client_id(const dibs_client *c); /* the UUID */
  * wait (-1 without it), and the call that runs them; returns how many ran. */
 DIBS_API int dibs_client_fd(const dibs_client *c);
 DIBS_API int dibs_client_dispatch(dibs_client *c);
+
+/* How long something took, how often. Buckets are powers of two: bucket[0] has
+ * what took less than a microsecond, bucket[i] what took less than 2 to the i
+ * microseconds and not less than half of that, the last one all that took
+ * longer. */
+#define DIBS_BUCKETS 40
+typedef struct dibs_histogram {
+    uint64_t count;  /* all buckets together */
+    uint64_t sum_us; /* all times together */
+    uint64_t bucket[DIBS_BUCKETS];
+} dibs_histogram;
+
+/* What a client did since it was opened. Locks of all kinds count, semaphores,
+ * and each member of a group. */
+typedef struct dibs_stats {
+    size_t size;        /* fill in with sizeof, or use DIBS_STATS_INIT */
+    uint64_t acquires;  /* that took the lock; re-entries, too */
+    uint64_t tries;     /* calls of dibs_lock_try, whatever they answered */
+    uint64_t waits;     /* acquires that had to wait, whatever came of it */
+    uint64_t busy;      /* acquires that ended with BUSY */
+    uint64_t timeouts;  /* with TIMEOUT */
+    uint64_t failures;  /* with another error */
+    uint64_t releases;  /* that ended with OK */
+    uint64_t handovers; /* of these: to a waiter of this client */
+    uint64_t renewals;  /* of one hold each */
+    uint64_t renewals_failed; /* tried again */
+    uint64_t losses;          /* holds that were lost */
+    uint64_t reaped;          /* granted too late, and taken back */
+    uint64_t unknown;         /* replies that were lost */
+    uint64_t commands;   /* sent; again counts, too. Without those that set up
+                            connections, subscribe, and ask other things than
+                            locks */
+    uint64_t connects;   /* connections for commands that were made */
+    uint64_t reconnects; /* a server was reached again */
+    uint64_t wakeups;    /* messages that woke waiters */
+    dibs_histogram acquire; /* from the call until the lock is taken */
+    dibs_histogram wait; /* of those that had to wait: from the call to its end
+                          */
+    dibs_histogram hold; /* from taking the lock to the begin of its release, or
+                            its loss */
+    dibs_histogram renew; /* from sending renewals, many at once, to the answer
+                           */
+} dibs_stats;
+
+#ifdef __cplusplus
+#define DIBS_STATS_INIT dibs_stats_init()
+static inline dibs_stats dibs_stats_init(void)
+{
+    dibs_stats s = dibs_stats();
+    s.size = sizeof s;
+    return s;
+}
+#else
+#define DIBS_STATS_INIT                                                        \
+    {                                                                          \
+        .size = sizeof(dibs_stats)                                             \
+    }
+#endif
+
+/* What the client counted and measured until now. No I/O, no waiting; also when
+ * the client is closed. The numbers never fall. INVALID also if out->size is
+ * not set. */
+DIBS_API DIBS_MUST dibs_err dibs_client_stats(dibs_client *c, dibs_stats *out);
 
 /* An owner of its own, not tied to a thread: for async calls, and for locks
  * taken on one thread and released on another. Never 0, never used again. */
@@ -511,6 +577,29 @@ DIBS_API DIBS_MUST dibs_err dibs_lock_adopt(dibs_lock *l,
  */
 DIBS_API DIBS_MUST dibs_err dibs_lock_extend(dibs_lock *l,
                                              const dibs_lock_opts *opts);
+
+/* Publishes a text with the hold of this owner: what others should know of the
+ * holder, as the address of a leader. It replaces the one before; "" or NULL
+ * takes it back. It lasts as long as the hold: renewal keeps it, and it goes
+ * with the release, the loss or the end of the lease. A failover may lose it;
+ * the next renewal brings it back. A text of at most DIBS_VALUE_MAX bytes, for
+ * locks that one owner has at a time: plain, fair, fenced and write.
+ *
+ * OK         Published. dibs_lock_published of any client tells it.
+ * NOT_OWNER  This owner does not hold it.
+ * LOST       It is lost; release tells the same.
+ * INVALID    Also for a group, a read or slots lock, and a text that is longer.
+ * CONN, UNKNOWN, SERVER   Nobody knows, or not now. It is sent again with each
+ *            renewal of the hold.
+ * AUTH, WRONGTYPE, PROTOCOL   The server refused. Nothing is published.
+ */
+DIBS_API DIBS_MUST dibs_err dibs_lock_publish(dibs_lock *l, dibs_owner owner,
+                                              const char *value);
+/* What the present holder published, in any client: a text, cut to size - 1
+ * bytes; "" if nobody holds the lock, or the holder published nothing. Errors
+ * as of dibs_lock_info_get. INVALID also for a slots lock. */
+DIBS_API DIBS_MUST dibs_err dibs_lock_published(dibs_lock *l, char *buf,
+                                                size_t size);
 
 /* Frees the lock, whichever owner holds it. was_locked may be NULL. The holder
  * it found is the one it ends: should the lock change hands meanwhile, the next
@@ -766,6 +855,17 @@ DIBS_API DIBS_MUST dibs_err dibs_lock_force_release_async(dibs_lock *l,
 DIBS_API DIBS_MUST dibs_err dibs_lock_info_get_async(dibs_lock *l,
                                                      dibs_info_cb cb,
                                                      void *arg);
+DIBS_API DIBS_MUST dibs_err dibs_lock_publish_async(dibs_lock *l,
+                                                    dibs_owner owner,
+                                                    const char *value,
+                                                    dibs_cb cb, void *arg);
+/* owner: who published it, "" if nobody did. Both are valid during the call,
+ * and NULL unless err is OK. */
+typedef void (*dibs_value_cb)(dibs_err err, const char *owner,
+                              const char *value, void *arg);
+DIBS_API DIBS_MUST dibs_err dibs_lock_published_async(dibs_lock *l,
+                                                      dibs_value_cb cb,
+                                                      void *arg);
 /* The twin of dibs_client_who, for one owner: the server of this lock is asked.
  */
 DIBS_API DIBS_MUST dibs_err dibs_lock_who_async(dibs_lock *l, const char *owner,

@@ -5,11 +5,11 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 -- What holders that are gone had comes back: up to 100 of them. free: how many
 -- are free, false if nobody knows; then the book is void. Gives how many are
--- free now, and whether some came back.
+-- free now, and how many came back.
 local function reclaim(count, book, free)
     if not free then
         redis.call('del', book)
-        return false, false
+        return false, 0
     end
     local over = redis.call('zrangebyscore', book, '-inf', now, 'limit', 0, 100)
     local back = 0
@@ -22,7 +22,7 @@ local function reclaim(count, book, free)
     if back > 0 then
         free = redis.call('incrby', count, ('%.0f'):format(back))
     end
-    return free, back > 0
+    return free, back
 end
 
 -- ms until the first holder's lease ends; -1 if there is none.

@@ -1,8 +1,7 @@
--- permits: what the scripts of a slots lock share: time, and permits whose end
--- has come.
+-- permits: what the scripts of a slots lock share: permits whose end has come.
+--
+-- Needs now: the server's time in ms.
 
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local MARK = '\209\181\1' -- how the ids of this library's permits begin
 local NEVER = 922337203685477 -- the end of a permit that has none
 local CHUNK = 1000

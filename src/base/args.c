@@ -31,6 +31,7 @@ const struct dibs__struct dibs__struct_semaphore_opts =
     STRUCT(dibs_semaphore_opts, arg);
 const struct dibs__struct dibs__struct_latch_opts =
     STRUCT(dibs_latch_opts, ticket);
+const struct dibs__struct dibs__struct_stats = STRUCT(dibs_stats, renew);
 
 static size_t size_of(const void *s)
 {

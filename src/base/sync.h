@@ -45,6 +45,7 @@ enum dibs__rank {
     RANK_WATCHDOG,
     RANK_LOOP,
     RANK_CALLBACK,
+    RANK_PUBLISHED,
     RANK_ADOPTED
 };
 

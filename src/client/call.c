@@ -218,13 +218,8 @@ static void start_call(struct dibs__call *call)
 
 void dibs__call_send(struct dibs__call *call, struct dibs__link *ln)
 {
-    int64_t now = dibs__now_ms();
-
     dibs__timer_stop(call->s->lp, &call->timer);
-    call->state = CALL_SENT;
-    call->sent_ms = now;
-    call->req.expires =
-        dibs__min(dibs__add(now, call->attempt_ms), call->deadline);
+    dibs__call_mark_sent(call);
     call->req.skip = call->asking ? 1 : 0;
     dibs__conn_send(&ln->cn, &call->req);
     call->asking = false; /* for this once */
@@ -377,7 +372,9 @@ static void judge_reply(struct dibs__req *req, dibs_err err,
     struct dibs__call *call = DIBS_OF(req, struct dibs__call, req);
 
     if (err == DIBS_OK && !reply_fits(call, reply)) {
-        if (call->misfit) { /* again: that is how this server answers */
+        /* Again: that is how this server answers. But with others behind it,
+         * it may be the answer to one of those. */
+        if (call->misfit && dibs__list_empty(&req->cn->fifo)) {
             finish_call(call, DIBS_ERR_PROTOCOL, reply);
             return;
         }
@@ -413,15 +410,18 @@ static void call_answered(struct dibs__req *req, dibs_err err,
                           const struct dibs__reply *reply)
 {
     struct dibs__server *s = DIBS_OF(req, struct dibs__call, req)->s;
+    struct dibs__link *ln = DIBS_OF(req->cn, struct dibs__link, cn);
 
     judge_reply(req, err, reply);
     dibs__server_answered(s);
+    dibs__server_lend_again(ln);
 }
 
 static void write_call(struct dibs__req *req, struct dibs__buf *out)
 {
     struct dibs__call *call = DIBS_OF(req, struct dibs__call, req);
 
+    dibs__stats_count(call->s->events.stats, STAT_COMMANDS, 1);
     if (call->asking) {
         dibs__buf_array(out, 1);
         dibs__buf_arg_text(out, "ASKING");
@@ -434,7 +434,7 @@ static void start_posted(struct dibs__task *t)
     start_call(DIBS_OF(t, struct dibs__call, task));
 }
 
-static void prepare_call(struct dibs__route to, struct dibs__call *call)
+void dibs__call_prepare(struct dibs__route to, struct dibs__call *call)
 {
     call->s = to.server;
     call->slots = to.server ? to.server->slots : to.slots;
@@ -454,7 +454,7 @@ static void prepare_call(struct dibs__route to, struct dibs__call *call)
     call->state = CALL_POSTED;
 }
 
-static void post_call(struct dibs__call *call)
+void dibs__call_post(struct dibs__call *call)
 {
     call->state = CALL_POSTED;
     count_call(call, 1);
@@ -463,15 +463,29 @@ static void post_call(struct dibs__call *call)
 
 void dibs__call_start(struct dibs__route to, struct dibs__call *call)
 {
-    prepare_call(to, call);
-    post_call(call);
+    dibs__call_prepare(to, call);
+    dibs__call_post(call);
 }
 
 void dibs__call_now(struct dibs__route to, struct dibs__call *call)
 {
-    prepare_call(to, call);
+    dibs__call_prepare(to, call);
     count_call(call, 1);
     start_call(call);
+}
+
+bool dibs__call_take(struct dibs__call *call, const struct dibs__reply *reply)
+{
+    call->misfit = !reply_fits(call, reply);
+    if (call->misfit)
+        return false;
+    if (reply->type == REPLY_ERROR) {
+        dibs__call_post(call);
+        return true;
+    }
+    call->state = CALL_OVER;
+    call->done(call, DIBS_OK, reply);
+    return true;
 }
 
 /* What came of a direct call. Anything out of the ordinary is for the io
@@ -480,36 +494,41 @@ void dibs__call_now(struct dibs__route to, struct dibs__call *call)
 static void settle_call(struct dibs__call *call, struct dibs__link *ln,
                         dibs_err err, const struct dibs__reply *reply)
 {
-    if (err == DIBS_OK && !reply_fits(call, reply)) {
-        call->misfit = true;
-        err = DIBS_ERR_UNKNOWN;
-    }
-    if (err == DIBS_OK && reply->type != REPLY_ERROR) {
-        call->state = CALL_OVER;
-        call->done(call, DIBS_OK, reply);
+    if (err == DIBS_OK && dibs__call_take(call, reply)) {
         dibs__server_give_back(ln, true);
         return;
     }
-    if (err == DIBS_ERR_UNKNOWN)
+    if (err != DIBS_ERR_CONN)
         taint_call(call);
-    dibs__server_give_back(ln, err == DIBS_OK);
-    post_call(call);
+    dibs__server_give_back(ln, false);
+    dibs__call_post(call);
+}
+
+void dibs__calls_count(const struct dibs__list *fifo)
+{
+    for (struct dibs__list *l = fifo->next; l != fifo; l = l->next)
+        count_call(DIBS_OF(l, struct dibs__call, req.link), 1);
+}
+
+void dibs__call_mark_sent(struct dibs__call *call)
+{
+    call->state = CALL_SENT;
+    call->sent_ms = dibs__now_ms();
+    call->req.expires =
+        dibs__min(dibs__add(call->sent_ms, call->attempt_ms), call->deadline);
 }
 
 bool dibs__call_ask(struct dibs__route to, struct dibs__call *call)
 {
     assert(!dibs__loop_inside() && "io must not wait");
-    prepare_call(to, call);
+    dibs__call_prepare(to, call);
     struct dibs__link *ln =
         call->replicas || !call->s ? NULL : dibs__server_borrow(call->s);
     if (!ln) {
-        post_call(call);
+        dibs__call_post(call);
         return false;
     }
-    call->state = CALL_SENT;
-    call->sent_ms = dibs__now_ms();
-    call->req.expires =
-        dibs__min(dibs__add(call->sent_ms, call->attempt_ms), call->deadline);
+    dibs__call_mark_sent(call);
     dibs_err err = dibs__conn_ask(&ln->cn, &call->req);
     if (err != DIBS_OK)
         settle_call(call, ln, err, NULL);

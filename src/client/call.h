@@ -96,6 +96,16 @@ void dibs__call_direct(struct dibs__route to, struct dibs__call *call);
 bool dibs__call_ask(struct dibs__route to, struct dibs__call *call);
 bool dibs__call_hear(struct dibs__call *call, int64_t until);
 
+/* For ride.c, whose calls go out with others on a borrowed connection: before
+ * all else; it is about to be sent; it is for io after all. take: the reply to
+ * it, the call may be gone then; false: that cannot be the reply, nothing was
+ * done. count: io will end these. */
+void dibs__call_prepare(struct dibs__route to, struct dibs__call *call);
+void dibs__call_mark_sent(struct dibs__call *call);
+void dibs__call_post(struct dibs__call *call);
+bool dibs__call_take(struct dibs__call *call, const struct dibs__reply *reply);
+void dibs__calls_count(const struct dibs__list *fifo);
+
 /* For acks.c, on io: sends it; starts it anew, executed before or not; gives
  * up; the replicas are known: OK, or why not (refused: the server's note tells
  * more). */

@@ -6,6 +6,10 @@
  * that nothing else depends on, or on the program's own through a descriptor
  * and a dispatch call; never on the thread that renews leases.
  *
+ * How     io wakes whoever runs callbacks once in a round, for all that came in
+ *         it. Between callbacks the thread of our own sends what they began and
+ *         reads the replies, see ride.c.
+ *
  * Thread  push from any; the rest as said.
  * Locks   callback.mu, never while user code runs.
  */
@@ -34,6 +38,27 @@ static struct dibs__callback *pop_callback(struct dibs__callbacks *cbs)
     return l ? DIBS_OF(l, struct dibs__callback, link) : NULL;
 }
 
+/* Whoever runs callbacks, wherever it waits. */
+static void wake_runner(struct dibs__callbacks *cbs) EXCLUDES(cbs->mu)
+{
+    const uint64_t one = 1;
+
+    dibs__lock(&cbs->mu);
+    int fd = cbs->polls ? cbs->wake_fd : cbs->fd;
+    cbs->polls = false;
+    pthread_cond_signal(&cbs->more);
+    dibs__unlock(&cbs->mu);
+    if (fd >= 0) {
+        ssize_t n = write(fd, &one, sizeof one);
+        (void)n; /* full means readable, and that is all it is for */
+    }
+}
+
+static void wake_later(struct dibs__task *t)
+{
+    wake_runner(DIBS_OF(t, struct dibs__callbacks, wake));
+}
+
 static void *callback_main(void *arg)
 {
     struct dibs__callbacks *cbs = arg;
@@ -41,21 +66,30 @@ static void *callback_main(void *arg)
 
     dibs__lock(&cbs->mu);
     while ((cb = pop_callback(cbs)) || !cbs->stop) {
-        if (!cb) {
+        bool rides = !dibs__list_empty(&cbs->rides);
+        if (!cb && !rides) {
             dibs__cond_wait(&cbs->more, &cbs->mu);
             continue;
         }
+        if (cb && rides)
+            cbs->leave(cbs);
         dibs__unlock(&cbs->mu);
-        run_callback(cbs, cb);
+        if (cb)
+            run_callback(cbs, cb);
+        else
+            cbs->work(cbs);
         dibs__lock(&cbs->mu);
     }
     dibs__unlock(&cbs->mu);
     return NULL;
 }
 
-dibs_err dibs__callbacks_init(struct dibs__callbacks *cbs, bool dispatch)
+dibs_err dibs__callbacks_init(struct dibs__callbacks *cbs,
+                              struct dibs__loop *lp, bool dispatch)
 {
-    cbs->fd = -1;
+    cbs->lp = lp;
+    cbs->wake.run = wake_later;
+    cbs->fd = cbs->wake_fd = -1;
     if (dispatch) {
         cbs->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (cbs->fd < 0)
@@ -63,6 +97,7 @@ dibs_err dibs__callbacks_init(struct dibs__callbacks *cbs, bool dispatch)
     }
     dibs__mutex_init(&cbs->mu, RANK_CALLBACK);
     dibs__list_init(&cbs->queue);
+    dibs__list_init(&cbs->rides);
     pthread_cond_init(&cbs->more, NULL);
     return DIBS_OK;
 }
@@ -89,13 +124,11 @@ void dibs__callbacks_push(struct dibs__callbacks *cbs,
 {
     dibs__lock(&cbs->mu);
     dibs__list_add(&cbs->queue, &cb->link);
-    pthread_cond_signal(&cbs->more);
     dibs__unlock(&cbs->mu);
-    if (cbs->fd >= 0) {
-        uint64_t one = 1;
-        ssize_t n = write(cbs->fd, &one, sizeof one);
-        (void)n; /* full means readable, and that is all it is for */
-    }
+    if (dibs__loop_is_here(cbs->lp)) /* once for all that comes in this round */
+        dibs__loop_flush(cbs->lp, &cbs->wake);
+    else
+        wake_runner(cbs);
 }
 
 int dibs__callbacks_dispatch(struct dibs__callbacks *cbs)
@@ -125,8 +158,8 @@ void dibs__callbacks_stop(struct dibs__callbacks *cbs)
     bool join = cbs->started;
     cbs->started = false;
     cbs->stop = true;
-    pthread_cond_signal(&cbs->more);
     dibs__unlock(&cbs->mu);
+    wake_runner(cbs);
     if (join)
         pthread_join(cbs->thread, NULL);
 }
@@ -150,6 +183,8 @@ void dibs__callbacks_clear(struct dibs__callbacks *cbs)
     dibs__callbacks_drop(cbs);
     if (cbs->fd >= 0)
         close(cbs->fd);
+    if (cbs->wake_fd >= 0)
+        close(cbs->wake_fd);
     pthread_cond_destroy(&cbs->more);
     dibs__mutex_clear(&cbs->mu);
 }

@@ -5,8 +5,7 @@
 #ifndef DIBS_CLIENT_CALLBACK_H
 #define DIBS_CLIENT_CALLBACK_H
 
-#include "base/list.h"
-#include "base/sync.h"
+#include "net/loop.h"
 
 #include <dibs/dibs.h>
 
@@ -25,9 +24,22 @@ struct dibs__callbacks {
     pthread_cond_t more;     /* mu */
     pthread_t thread;
     int fd; /* const after init: readable when callbacks wait; -1 none */
+    struct dibs__loop *lp;  /* const after init: the client's */
+    struct dibs__task wake; /* io only */
+
+    /* Connections that the thread serves between callbacks: see ride.c. leave:
+     * user code is about to run. work: sends and reads, and waits for a reply
+     * or a callback. */
+    struct dibs__list rides;                    /* mu */
+    void (*leave)(struct dibs__callbacks *cbs); /* under mu */
+    void (*work)(struct dibs__callbacks *cbs);
+    bool polls;         /* mu: it waits for these and for wake_fd */
+    int wake_fd;        /* mu; -1 none yet */
+    int64_t slow_until; /* mu: user code took its time lately */
 };
 
-dibs_err dibs__callbacks_init(struct dibs__callbacks *cbs, bool dispatch);
+dibs_err dibs__callbacks_init(struct dibs__callbacks *cbs,
+                              struct dibs__loop *lp, bool dispatch);
 /* Makes sure that callbacks can be run. Call it before promising one. OK or
  * NOMEM. Thread: app. */
 dibs_err dibs__callbacks_ready(struct dibs__callbacks *cbs) EXCLUDES(cbs->mu);

@@ -87,6 +87,7 @@ static void client_destroy(dibs_client *c)
         munmap((void *)c->here, 1);
     dibs__url_clear(&c->to.url);
     dibs__free((void *)c->to.client_name);
+    dibs__stats_free(c->stats);
     dibs__free(c);
 }
 
@@ -189,8 +190,9 @@ static dibs_err client_new(const char *url, const dibs_client_opts *o,
     if (!c)
         return DIBS_ERR_NOMEM;
     dibs_err err = DIBS_ERR_NOMEM;
-    if (make_id(c->id) && mark_here(c))
-        err = dibs__callbacks_init(&c->callbacks,
+    c->stats = dibs__stats_new();
+    if (c->stats && make_id(c->id) && mark_here(c))
+        err = dibs__callbacks_init(&c->callbacks, &c->loop,
                                    o->callbacks == DIBS_CALLBACKS_DISPATCH);
     if (err != DIBS_OK) {
         client_destroy(c);
@@ -399,4 +401,27 @@ int dibs_client_dispatch(dibs_client *c)
 {
     return dibs__client_foreign(c) ? 0
                                    : dibs__callbacks_dispatch(&c->callbacks);
+}
+
+/* ---- statistics -------------------------------------------------------- */
+
+/* A closed client still tells what it did. */
+static dibs_err stats_get(dibs_client *c, dibs_stats *out)
+{
+    dibs_stats now = {.size = sizeof now};
+
+    if (dibs__check_given("client", c))
+        return DIBS_ERR_INVALID;
+    if (dibs__client_foreign(c))
+        return DIBS_ERR_FORKED;
+    if (dibs__struct_check(&dibs__struct_stats, out) != DIBS_OK)
+        return dibs__client_refuse(c);
+    dibs__stats_sum(c->stats, &now);
+    dibs__struct_give(&dibs__struct_stats, &now, out);
+    return DIBS_OK;
+}
+
+dibs_err dibs_client_stats(dibs_client *c, dibs_stats *out)
+{
+    return DIBS__TOLD(stats_get(c, out));
 }

@@ -26,6 +26,9 @@ struct dibs__upper {
      * slots that are meant may be gone. Asks the server, before anybody else
      * asks it for anything. Thread: io. */
     void (*verify)(void *upper_arg, dibs__meant *meant, const void *arg);
+    /* Somebody changed this key; NULL: maybe any of these slots. Thread: io. */
+    void (*changed)(void *upper_arg, dibs__meant *meant, const void *arg,
+                    const char *key, size_t len);
     void (*free)(void *arg);
 };
 
@@ -38,7 +41,8 @@ struct dibs_client {
     dibs_client_opts opts;  /* const after init: for the upper; no strings */
     dibs_event_cb on_event; /* const after init */
     void *event_arg;
-    atomic_int events; /* on their way */
+    atomic_int events;         /* on their way */
+    struct dibs__stats *stats; /* const after init */
 
     struct dibs__loop loop;
     struct dibs__target to;   /* const after init: what the URL says */

@@ -77,6 +77,13 @@ static void node_up_again(struct dibs__server *s)
     cl->verify(cl, is_at, s);
 }
 
+static void node_changed(struct dibs__server *s, const char *key, size_t len)
+{
+    struct dibs__cluster *cl = cluster_of(s->slots);
+
+    cl->changed(cl, is_at, s, key, len);
+}
+
 static void node_set(struct dibs__cluster *cl, struct dibs__node *n)
 {
     n->user = cl;
@@ -85,6 +92,7 @@ static void node_set(struct dibs__cluster *cl, struct dibs__node *n)
     n->server.max_spares = cl->max_spares;
     n->server.slots = &cl->slots;
     n->server.up_again = node_up_again;
+    n->server.track.changed = node_changed;
     n->server.asleep = true;
     n->pubsub.flavour = &cl->flavour;
     n->pubsub.slots = &cl->slots;

@@ -26,6 +26,9 @@ struct dibs__cluster {
     /* What is held in these slots may be gone. */
     void (*verify)(struct dibs__cluster *cl, dibs__meant *meant,
                    const void *arg);
+    /* Somebody changed a key there; NULL: maybe any. */
+    void (*changed)(struct dibs__cluster *cl, dibs__meant *meant,
+                    const void *arg, const char *key, size_t len);
     void *user;               /* for them */
     bool sought;              /* io only: calls wait for the map */
     int64_t backoff_ms;       /* io only: until it is asked for again */
@@ -51,7 +54,7 @@ struct dibs__cluster {
     _Atomic(struct dibs__server *) has[DIBS__SLOTS]; /* NULL: not known */
 };
 
-/* slots.lp, to, events, parts and verify must be set, and flavour if it is not
+/* slots.lp, to, events, parts, verify and changed must be set, and flavour if it is not
  * to be found out. Before the loop runs. */
 dibs_err dibs__cluster_init(struct dibs__cluster *cl);
 void dibs__cluster_clear(struct dibs__cluster *cl);

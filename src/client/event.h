@@ -6,6 +6,7 @@
 #define DIBS_CLIENT_EVENT_H
 
 #include "base/error.h"
+#include "client/stats.h"
 #include "net/url.h"
 
 /* Where an event goes; any thread. */
@@ -13,6 +14,7 @@ struct dibs__events {
     void (*say)(void *arg, dibs_event_kind kind, dibs_err err,
                 const char *text);
     void *arg;
+    struct dibs__stats *stats; /* of the same client, or NULL */
 };
 
 /* "address: text". at: whom it is about. Thread: the one that may read at. */

@@ -5,7 +5,8 @@
  * Thread  io, but init and clear: before the loop runs, and after it.
  *
  * server.c knows connections only. Here it is told what is above it: the calls
- * that wait for a connection, those that wait for replicas, and the ghosts.
+ * that wait for a connection, those that wait for replicas, the ghosts, and who
+ * changes what we hold.
  */
 #include "client/node.h"
 
@@ -16,6 +17,13 @@ static void resume_node(struct dibs__server *s)
 {
     dibs__ghosts_cancel(s);
     dibs__calls_resume(s);
+    dibs__track_resume(s);
+}
+
+static void drop_node(struct dibs__server *s)
+{
+    dibs__acks_drop(s);
+    dibs__track_drop(s);
 }
 
 static void free_ghost(struct dibs__link *ln)
@@ -26,7 +34,7 @@ static void free_ghost(struct dibs__link *ln)
 static const struct dibs__server_upper server_upper = {
     .resume = resume_node,
     .fail = dibs__calls_fail,
-    .drop = dibs__acks_drop,
+    .drop = drop_node,
     .forget = dibs__ghosts_forget,
     .link_gone = free_ghost,
 };
@@ -40,6 +48,7 @@ void dibs__node_init(struct dibs__node *n, struct dibs__loop *lp)
     n->pubsub.to = &n->server.to;
     dibs__server_init(&n->server);
     dibs__acks_init(&n->server);
+    dibs__track_init(&n->server);
     dibs__pubsub_init(&n->pubsub);
 }
 
@@ -59,5 +68,6 @@ void dibs__node_abandon(struct dibs__node *n)
 {
     dibs__server_abandon(&n->server);
     dibs__acks_abandon(&n->server);
+    dibs__track_abandon(&n->server);
     dibs__pubsub_abandon(&n->pubsub);
 }

@@ -153,6 +153,7 @@ static void message_came(struct dibs__conn *cn, const struct dibs__reply *reply)
         ps->answers++;
     if (is_verb(verb->text, "message")) {
         const struct dibs__reply *text = dibs__reply_text(reply, 2);
+        dibs__stats_count(ps->events.stats, STAT_WAKEUPS, 1);
         dibs__channel_call(ch, text ? text->text[0] : '\0');
     } else if (is_verb(verb->text, "subscribe") && ch->asked > 0) {
         ps->backoff_ms = 0; /* it works */

@@ -69,6 +69,7 @@ static void link_gone(struct dibs__conn *cn)
     struct dibs__server *s = ln->s;
 
     s->upper->link_gone(ln);
+    dibs__timer_stop(s->lp, &ln->ride.tick);
     dibs__free(ln);
     if (--s->links == 0 && dibs__server_closes(s))
         dibs__parts_ended(s->parts);
@@ -130,6 +131,10 @@ static void main_up(struct dibs__conn *cn)
     struct dibs__server *s = link_of(cn)->s;
 
     link_of(cn)->was_up = true;
+    dibs__stats_count(s->events.stats, STAT_CONNECTS, 1);
+    if (s->reached)
+        dibs__stats_count(s->events.stats, STAT_RECONNECTS, 1);
+    s->reached = true;
     s->state = SERVER_UP;
     atomic_fetch_add(&s->ups, 1);
     if (!s->unfit)
@@ -377,6 +382,7 @@ static void spare_up(struct dibs__conn *cn)
     struct dibs__server *s = ln->s;
 
     ln->was_up = true;
+    dibs__stats_count(s->events.stats, STAT_CONNECTS, 1);
     dibs__lock(&s->mu);
     s->growing = false;
     dibs__unlock(&s->mu);
@@ -435,13 +441,11 @@ static struct dibs__link *find_free(struct dibs__server *s) REQUIRES(s->mu)
     return NULL;
 }
 
-struct dibs__link *dibs__server_borrow(struct dibs__server *s)
+struct dibs__link *dibs__server_lend(struct dibs__server *s)
 {
     struct dibs__link *ln = NULL;
     bool more = false;
 
-    if (atomic_load_explicit(&s->queued, memory_order_relaxed) > QUEUED_ENOUGH)
-        return NULL;
     dibs__lock(&s->mu);
     if (!s->closed)
         ln = find_free(s);
@@ -455,6 +459,22 @@ struct dibs__link *dibs__server_borrow(struct dibs__server *s)
     if (more)
         dibs__loop_post(s->lp, &s->grow);
     return ln;
+}
+
+struct dibs__link *dibs__server_borrow(struct dibs__server *s)
+{
+    if (atomic_load_explicit(&s->queued, memory_order_relaxed) > QUEUED_ENOUGH)
+        return NULL;
+    return dibs__server_lend(s);
+}
+
+void dibs__server_lend_again(struct dibs__link *ln)
+{
+    if (ln->ride.state != RIDE_TAKEN || ln->cn.state != CONN_READY ||
+        !dibs__list_empty(&ln->cn.fifo))
+        return;
+    ln->ride.state = RIDE_NONE;
+    dibs__loop_post(ln->s->lp, &ln->lend);
 }
 
 static void drop_spare(struct dibs__task *t)

@@ -14,6 +14,7 @@
 #include "client/hush.h"
 #include "client/parts.h"
 #include "client/route.h"
+#include "client/track.h"
 #include "net/conn.h"
 
 #include <stdatomic.h>
@@ -37,6 +38,28 @@ enum dibs__link_use {
     LINK_OUT /* a caller has it */
 };
 
+/* Who has a connection with which callbacks are served; see ride.c. */
+enum dibs__ride_state {
+    RIDE_NONE,
+    RIDE_OURS, /* the callback thread sends and reads */
+    RIDE_LEFT, /* user code runs; io may take it */
+    RIDE_TAKEN /* io has it, until all is answered */
+};
+
+struct dibs__callbacks;
+
+struct dibs__ride {
+    struct dibs__callbacks *by;  /* const while it is ridden */
+    struct dibs__list at;        /* callback.mu: in callbacks.rides */
+    enum dibs__ride_state state; /* callback.mu */
+    bool watched;                /* callback.mu: tick is set, or will be */
+    unsigned turn;               /* callback.mu: how often it was left */
+    int64_t expires;             /* callback.mu: no reply is late before */
+    unsigned seen;               /* io only: the turn at the last tick */
+    struct dibs__timer tick;     /* io only */
+    struct dibs__task watch;
+};
+
 /* A connection and what we know about it. */
 struct dibs__link {
     struct dibs__conn cn;
@@ -52,6 +75,7 @@ struct dibs__link {
     struct dibs__task lend;    /* it came up, and may be borrowed */
     struct dibs__task drop;    /* broken in a caller's hands */
     struct dibs__ghost *ghost; /* what it may have left under way; owner */
+    struct dibs__ride ride;
 };
 
 /* What those above a server do with it. Thread: io. */
@@ -89,6 +113,7 @@ struct dibs__server {
     struct dibs__link *main;       /* io only; NULL between connections */
     enum dibs__server_state state; /* io only */
     bool told_up;                  /* io only: the last event said so */
+    bool reached;                  /* io only: it was up at all */
     bool unfit;                    /* io only: it was not writable, nor has it
                                       answered anything since */
     struct dibs__hush hush;        /* io only */
@@ -102,6 +127,7 @@ struct dibs__server {
     struct dibs__list ghosts;      /* io only: to be canceled */
     bool cannot_cancel;            /* io only: the server refused it once */
     struct dibs__acks acks;        /* io only: calls that replicas must have */
+    struct dibs__track track;      /* see there: who changes what we hold */
     int64_t hush_until;            /* io only: "not now" was told lately */
 
     /* In words, io only: the last trouble with it; why main retires. */
@@ -171,6 +197,16 @@ static inline bool dibs__server_closes(const struct dibs__server *s)
 {
     return s->state == SERVER_CLOSING;
 }
+/* Is there hope that changes of keys are told? Thread: any. */
+static inline bool dibs__track_possible(const struct dibs__server *s)
+{
+    return atomic_load_explicit(&s->track.state, memory_order_relaxed) !=
+           TRACK_REFUSED;
+}
+static inline bool dibs__track_is_on(const struct dibs__server *s)
+{
+    return atomic_load(&s->track.state) == TRACK_ON;
+}
 /* Another attempt will not change this. */
 static inline bool dibs__server_refuses(dibs_err err)
 {
@@ -178,9 +214,14 @@ static inline bool dibs__server_refuses(dibs_err err)
            err == DIBS_ERR_SERVER || err == DIBS_ERR_TLS;
 }
 
-/* A connection to use directly, or NULL: queue instead. Thread: app. */
+/* A connection to use directly, or NULL: queue instead. lend: the same, however
+ * much is queued. Thread: app. */
 struct dibs__link *dibs__server_borrow(struct dibs__server *s) EXCLUDES(s->mu);
+struct dibs__link *dibs__server_lend(struct dibs__server *s) EXCLUDES(s->mu);
 void dibs__server_give_back(struct dibs__link *ln, bool usable);
+/* If io has taken it from the thread that borrowed it, and nothing is on it any
+ * more: it may be borrowed again. Thread: io. */
+void dibs__server_lend_again(struct dibs__link *ln);
 
 /* The connection for queued goes down and comes up anew: at once, or when all
  * that is on it is answered; redial: and when it has said what it is, as it

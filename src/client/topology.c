@@ -132,14 +132,38 @@ dibs_err dibs__client_listen(dibs_client *c, int slot, struct dibs__sub *sub,
 
 /* ---- hooks ------------------------------------------------------------- */
 
-static void verify_slots(dibs_client *c, dibs__meant *meant, const void *arg)
+static const struct dibs__upper *upper_of(dibs_client *c, void **upper_arg)
 {
     dibs__lock(&c->mu);
     const struct dibs__upper *upper = c->upper;
-    void *upper_arg = c->upper_arg;
+    *upper_arg = c->upper_arg;
     dibs__unlock(&c->mu);
+    return upper;
+}
+
+static void verify_slots(dibs_client *c, dibs__meant *meant, const void *arg)
+{
+    void *upper_arg;
+    const struct dibs__upper *upper = upper_of(c, &upper_arg);
+
     if (upper)
         upper->verify(upper_arg, meant, arg);
+}
+
+static void tell_changed(dibs_client *c, dibs__meant *meant, const void *arg,
+                         const char *key, size_t len)
+{
+    void *upper_arg;
+    const struct dibs__upper *upper = upper_of(c, &upper_arg);
+
+    if (upper)
+        upper->changed(upper_arg, meant, arg, key, len);
+}
+
+static void cluster_changed(struct dibs__cluster *cl, dibs__meant *meant,
+                            const void *arg, const char *key, size_t len)
+{
+    tell_changed(cl->user, meant, arg, key, len);
 }
 
 static void cluster_verify(struct dibs__cluster *cl, dibs__meant *meant,
@@ -160,6 +184,11 @@ static void server_up_again(struct dibs__server *s)
     verify_slots(dibs__node_of(s)->user, is_meant, NULL);
 }
 
+static void server_changed(struct dibs__server *s, const char *key, size_t len)
+{
+    tell_changed(dibs__node_of(s)->user, is_meant, NULL, key, len);
+}
+
 /* ---- life -------------------------------------------------------------- */
 
 /* The strings of its URL are the client's, but for a host that is found. */
@@ -172,9 +201,10 @@ static dibs_err node_new(dibs_client *c, unsigned max_spares)
     n->user = c;
     n->server.to = c->to;
     n->server.max_spares = max_spares;
-    n->server.events = (struct dibs__events){dibs__client_say, c};
+    n->server.events = (struct dibs__events){dibs__client_say, c, c->stats};
     n->server.parts = &c->parts;
     n->server.up_again = server_up_again;
+    n->server.track.changed = server_changed;
     dibs__node_init(n, &c->loop);
     c->node = n;
     c->route.server = &n->server;
@@ -212,9 +242,10 @@ static dibs_err cluster_new(dibs_client *c, dibs_pubsub pubsub,
     cl->slots.lp = &c->loop;
     cl->to = &c->to;
     cl->max_spares = max_spares;
-    cl->events = (struct dibs__events){dibs__client_say, c};
+    cl->events = (struct dibs__events){dibs__client_say, c, c->stats};
     cl->parts = &c->parts;
     cl->verify = cluster_verify;
+    cl->changed = cluster_changed;
     cl->user = c;
     atomic_init(&cl->flavour, flavours[pubsub]);
     c->cluster = cl;

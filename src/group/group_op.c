@@ -267,16 +267,65 @@ void dibs__group_op_run(struct dibs__group_op *op)
 
 /* ---- time -------------------------------------------------------------- */
 
+/* What was heard before it began counts, too. */
+static void pause_is_on(struct dibs__pause *pause)
+{
+    struct dibs__group_op *op = DIBS_OF(pause, struct dibs__group_op, pause);
+
+    dibs__lock(&op->g->mu);
+    op->pausing = pause->lk;
+    int64_t ms = op->quorum.wake ? op->quorum.wake(op) : INT64_MAX;
+    dibs__unlock(&op->g->mu);
+    if (ms < INT64_MAX)
+        dibs__pause_hasten(pause, ms);
+}
+
 static void pause_is_over(struct dibs__pause *pause)
 {
-    dibs__group_op_run(DIBS_OF(pause, struct dibs__group_op, pause));
+    struct dibs__group_op *op = DIBS_OF(pause, struct dibs__group_op, pause);
+
+    dibs__lock(&op->g->mu);
+    op->pausing = NULL;
+    dibs__unlock(&op->g->mu);
+    dibs__group_op_run(op);
+}
+
+/* On the loop where the pause was when this was posted. */
+static void hasten_now(struct dibs__task *t)
+{
+    struct dibs__group_op *op = DIBS_OF(t, struct dibs__group_op, hasten);
+
+    dibs__lock(&op->g->mu);
+    bool on = op->pausing == op->hastened;
+    int64_t ms = op->hasten_ms;
+    op->hastened = NULL;
+    dibs__unlock(&op->g->mu);
+    if (on)
+        dibs__pause_hasten(&op->pause, ms);
+    dibs__group_op_unref(op);
+}
+
+/* While the pause is on, that client does not go. */
+void dibs__group_op_hasten(struct dibs__group_op *op, int64_t ms)
+{
+    dibs__lock(&op->g->mu);
+    bool post = op->pausing && !op->hastened;
+    if (post || (op->hastened && ms < op->hasten_ms))
+        op->hasten_ms = ms;
+    if (post) {
+        op->hastened = op->pausing;
+        op->hasten.run = hasten_now;
+        dibs__group_op_ref(op);
+        dibs__loop_post(&op->pausing->c->loop, &op->hasten);
+    }
+    dibs__unlock(&op->g->mu);
 }
 
 void dibs__group_op_pause(struct dibs__group_op *op, int64_t ms,
                           void (*step)(struct dibs__group_op *))
 {
     dibs__group_op_open(op, step);
-    if (dibs__pause_begin(&op->pause, op->g, ms, pause_is_over))
+    if (dibs__pause_begin(&op->pause, op->g, ms, pause_is_on, pause_is_over))
         return;
     dibs__lock(&op->g->mu);
     dibs__group_op_stop(op, DIBS_ERR_CLOSED); /* all clients are closing */
@@ -294,7 +343,7 @@ static void watch_on(struct dibs__group_op *op)
     bool told = op->state == GROUP_OP_TOLD;
     dibs__unlock(&op->g->mu);
     if (told || !dibs__pause_begin(&op->quorum.watch, op->g,
-                                   op->quorum.patience_ms, watch_is_over))
+                                   op->quorum.patience_ms, NULL, watch_is_over))
         dibs__group_op_unref(op);
 }
 

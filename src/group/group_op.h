@@ -5,6 +5,7 @@
 #ifndef DIBS_GROUP_GROUP_OP_H
 #define DIBS_GROUP_GROUP_OP_H
 
+#include "group/ears.h"
 #include "group/group.h"
 #include "group/pause.h"
 #include "lock/batch.h"
@@ -28,7 +29,8 @@ struct dibs__member_op {
     bool detached;           /* group.mu: no step waits for what is in flight */
     unsigned round;          /* group.mu: of a quorum, when it was asked */
     struct dibs__call check; /* while it is checking */
-    dibs_err err;            /* group.mu: how its last operation ended */
+    bool heard;   /* group.mu: a message came since the round began */
+    dibs_err err; /* group.mu: how its last operation ended */
     struct dibs__reason *why; /* group.mu: the same in words; owner */
 };
 
@@ -65,7 +67,12 @@ struct dibs__group_op {
     /* step: called when a member's operation has ended; or NULL. */
     void (*member_ended)(struct dibs__group_op *op, struct dibs__member_op *m,
                          bool detached);
-    struct dibs__pause pause; /* step */
+    struct dibs__pause pause;    /* step */
+    struct dibs__locks *pausing; /* group.mu: the pause is on, there; or NULL */
+    struct dibs__task hasten;    /* the loop's */
+    struct dibs__locks
+        *hastened;     /* group.mu: hasten is posted there; or NULL */
+    int64_t hasten_ms; /* group.mu */
 
     struct {
         size_t held, end;  /* step: members before `held` are ours, those before
@@ -81,6 +88,9 @@ struct dibs__group_op {
         unsigned rounds;                         /* group.mu */
         size_t to_ask;   /* group.mu: members of this round not begun yet */
         int64_t late_at; /* group.mu: no answer is waited for beyond */
+        size_t heard;    /* group.mu: members of which a message came */
+        int64_t (*wake)(struct dibs__group_op *op); /* const once it runs */
+        struct dibs__ears *ears;                    /* step; or NULL */
     } quorum;
 
     union {
@@ -121,6 +131,10 @@ void dibs__group_op_done(struct dibs__group_op *op, bool detached);
 /* Opens, and takes the step after so many ms, or when a client closes. */
 void dibs__group_op_pause(struct dibs__group_op *op, int64_t ms,
                           void (*step)(struct dibs__group_op *));
+
+/* A pause that is on ends in so many ms, if not sooner. Thread: any, no mutex
+ * held. */
+void dibs__group_op_hasten(struct dibs__group_op *op, int64_t ms);
 
 /* It will fail with that, unless something else came first. */
 void dibs__group_op_stop(struct dibs__group_op *op, dibs_err err)

@@ -34,10 +34,21 @@ static void pause_start(struct dibs__task *t)
     dibs__work_register(pause->lk, &pause->work);
     dibs__timer_set(&pause->lk->c->loop, &pause->timer,
                     dibs__now_ms() + pause->ms);
+    if (pause->begun)
+        pause->begun(pause);
+}
+
+void dibs__pause_hasten(struct dibs__pause *pause, int64_t ms)
+{
+    int64_t at = dibs__now_ms() + ms;
+
+    if (at < pause->timer.at)
+        dibs__timer_set(&pause->lk->c->loop, &pause->timer, at);
 }
 
 bool dibs__pause_begin(struct dibs__pause *pause, const struct dibs__group *g,
-                       int64_t ms, void (*over)(struct dibs__pause *))
+                       int64_t ms, void (*begun)(struct dibs__pause *),
+                       void (*over)(struct dibs__pause *))
 {
     for (size_t i = 0; i < g->n; i++) {
         const struct dibs__member *m = &g->members[i];
@@ -47,6 +58,7 @@ bool dibs__pause_begin(struct dibs__pause *pause, const struct dibs__group *g,
             .work = {.close = pause_closed, .over = pause_closed},
             .lk = m->line->locks,
             .ms = ms,
+            .begun = begun,
             .over = over,
             .start.run = pause_start,
             .timer.fire = pause_timed};

@@ -12,6 +12,12 @@
  *         random pause, and the next round: the caller with the shorter pause
  *         gets through.
  *
+ *         From the first pause on, the members' channels are listened to. When
+ *         a majority of them say that they are free, the pause ends after a
+ *         random moment; one alone may be the end of somebody's failed round.
+ *         While messages can be heard, and no server granted anything, a pause
+ *         without a message is long.
+ *
  *         A server that has not answered in time is detached: nobody waits for
  *         it, it is not asked again before it has answered, and a late grant
  *         goes back. If it never answers, the member's own operation sees to
@@ -47,6 +53,10 @@
 #define PAUSE_MIN_MS    1
 #define PAUSE_FIRST_MS  10
 #define PAUSE_MAX_MS    200
+#define POLL_MIN_MS     1000 /* a pause that a message should end */
+#define POLL_MAX_MS     2000
+#define WAKE_MAX_MS     2 /* from a majority's messages to the round */
+#define FEW_MS          5 /* from the first message, if no more come */
 #define MEMBERS_MAX     DIBS__MEMBERS_MAX
 
 static void round_start(struct dibs__group_op *op);
@@ -60,6 +70,52 @@ static int64_t patience_of(const struct dibs__group_op *op)
         return op->o.member_ms;
     return dibs__max(PATIENCE_MIN_MS,
                      dibs__min(lease / PATIENCE_PART, PATIENCE_MAX_MS));
+}
+
+/* ---- messages ---------------------------------------------------------- */
+
+/* How long a pause may still last, after what was heard. */
+static int64_t wake_time(struct dibs__group_op *op) REQUIRES(op->g->mu)
+{
+    if (op->quorum.heard >= op->g->need)
+        return dibs__random_in(0, WAKE_MAX_MS);
+    return op->quorum.heard > 0 ? FEW_MS : INT64_MAX;
+}
+
+static void member_told(void *arg, size_t i)
+{
+    struct dibs__group_op *op = arg;
+
+    dibs__lock(&op->g->mu);
+    op->quorum.heard += !op->m[i].heard;
+    op->m[i].heard = true;
+    int64_t ms = wake_time(op);
+    dibs__unlock(&op->g->mu);
+    dibs__group_op_hasten(op, ms);
+}
+
+static void ears_over(void *arg)
+{
+    dibs__group_op_unref(arg);
+}
+
+static void listen_to_members(struct dibs__group_op *op)
+{
+    if (op->quorum.ears || op->o.poll)
+        return;
+    dibs__group_op_ref(op);
+    op->quorum.ears = dibs__ears_open(op->g, member_told, ears_over, op);
+    if (!op->quorum.ears)
+        dibs__group_op_unref(op);
+}
+
+static void stop_listening(struct dibs__group_op *op)
+{
+    struct dibs__ears *ears = op->quorum.ears;
+
+    op->quorum.ears = NULL;
+    if (ears)
+        dibs__ears_close(ears);
 }
 
 /* ---- counting ---------------------------------------------------------- */
@@ -135,6 +191,7 @@ static bool win_round(struct dibs__group_op *op, bool back[])
 
 static void round_won(struct dibs__group_op *op, const bool back[])
 {
+    stop_listening(op);
     for (size_t i = 0; i < op->g->n; i++)
         if (back[i])
             dibs__member_op_return(op, i, NULL, NULL, true);
@@ -334,17 +391,34 @@ static void quorum_fail(struct dibs__group_op *op, dibs_err err)
 {
     bool timeout = err == DIBS_ERR_BUSY && !op->trying;
 
+    stop_listening(op);
     dibs__group_op_fail(op, timeout ? DIBS_ERR_TIMEOUT : err);
+}
+
+/* Will a message end the pause? Not if a server granted this round: there are
+ * others that ask just now, and somebody has to be first. Nor if a member has a
+ * queue, which calls those that are in it. */
+static bool may_be_woken(struct dibs__group_op *op) REQUIRES(op->g->mu)
+{
+    if (!op->quorum.ears || dibs__ears_hear(op->quorum.ears) < op->g->need)
+        return false;
+    for (size_t i = 0; i < op->g->n; i++)
+        if (op->level->members[i].err == DIBS_OK ||
+            op->g->members[i].line->kind->queued)
+            return false;
+    return true;
 }
 
 static void next_round(struct dibs__group_op *op, int64_t left)
 {
+    listen_to_members(op);
     dibs__lock(&op->g->mu);
     int64_t most = PAUSE_FIRST_MS << dibs__min(++op->quorum.rounds, 5);
-    dibs__unlock(&op->g->mu);
     most = dibs__min(most, PAUSE_MAX_MS);
-    dibs__group_op_pause(
-        op, dibs__min(dibs__random_in(PAUSE_MIN_MS, most), left), round_start);
+    int64_t ms = may_be_woken(op) ? dibs__random_in(POLL_MIN_MS, POLL_MAX_MS)
+                                  : dibs__random_in(PAUSE_MIN_MS, most);
+    dibs__unlock(&op->g->mu);
+    dibs__group_op_pause(op, dibs__min(ms, left), round_start);
 }
 
 /* Every member has ended that was waited for. */
@@ -391,7 +465,9 @@ static void round_open(struct dibs__group_op *op, int64_t now, bool ask[])
         if (ask[i])
             op->m[i].round = op->quorum.rounds;
         op->quorum.to_ask += ask[i];
+        op->m[i].heard = false;
     }
+    op->quorum.heard = 0;
     dibs__unlock(&op->g->mu);
 }
 
@@ -437,6 +513,7 @@ void dibs__quorum_start(struct dibs__group_op *op)
 {
     op->quorum.patience_ms = patience_of(op);
     op->quorum.late = detach_late;
+    op->quorum.wake = wake_time;
     op->member_ended = quorum_member_ended;
     round_start(op);
 }

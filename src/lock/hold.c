@@ -29,8 +29,12 @@
  *   LOST     each level learns of it by its own release;
  *            after the last level                          freed
  *
- * busy, renewing, doubted and tainted are facts beside the state: a renewal may
- * be on its way while an operation changes the hold.
+ * busy, renewing, doubted, alarmed, tracked and tainted are facts beside the
+ * state: a renewal may be on its way while an operation changes the hold.
+ *
+ * Tracked A hold that is older than a second is looked at once, so that its
+ *         server tells when somebody changes its key (renew.c, alarm.c). Short
+ *         holds cost nothing. A command of our own ends that, for a second.
  */
 #include "lock/hold.h"
 
@@ -42,6 +46,7 @@
 
 #define DRIFT_PERCENT 1
 #define DRIFT_MS      2
+#define TRACK_MS      1000 /* a hold as old as this is tracked */
 
 /* ---- finding ----------------------------------------------------------- */
 
@@ -135,8 +140,17 @@ struct dibs__hold *dibs__hold_new(struct dibs__line *line)
     return h;
 }
 
+/* What it published goes with it. */
+static void end_published(struct dibs__line *line, struct dibs__hold *h)
+{
+    if (h->published)
+        dibs__published_end(line, h->number);
+    h->published = false;
+}
+
 void dibs__hold_free(struct dibs__line *line, struct dibs__hold *h)
 {
+    end_published(line, h);
     dibs__watchdog_unset(&dibs__line_client(line)->watchdog, &h->lease);
     bool inside = dibs__list_linked(&h->link);
     uint64_t wire = h->wire;
@@ -178,7 +192,7 @@ void dibs__hold_watch(struct dibs__line *line, struct dibs__hold *h,
 {
     int64_t at = h->valid_until;
 
-    if ((h->renewed || h->doubted) && h->state != HOLD_ENDING)
+    if (h->state != HOLD_ENDING)
         at = dibs__min(at, renew_at);
     dibs__watchdog_set(&dibs__line_client(line)->watchdog, &h->lease, at);
 }
@@ -192,13 +206,60 @@ static int64_t renewal_time(const struct dibs__hold *h, int64_t sent)
     return sent + third - third / 10 * (int64_t)(h->number % 8) / 8;
 }
 
+/* If it is to be tracked, anew or for the first time: when, for one that was
+ * proven at `sent`. */
+static int64_t track_time(const struct dibs__hold *h, int64_t sent)
+{
+    const struct dibs__server *s = dibs__line_server(h->line);
+
+    if (h->alarmed)
+        return h->line->alarm_at;
+    return h->tracked || !s || !dibs__track_possible(s) ? INT64_MAX
+                                                        : sent + TRACK_MS;
+}
+
+static int64_t next_look(const struct dibs__hold *h, int64_t sent)
+{
+    return dibs__min(h->renewed ? renewal_time(h, sent) : INT64_MAX,
+                     track_time(h, sent));
+}
+
+void dibs__hold_seen(struct dibs__line *line, struct dibs__hold *h)
+{
+    int64_t renew_at =
+        h->renewed ? h->valid_until - h->lease_ms / 3 * 2 : INT64_MAX;
+
+    dibs__hold_watch(line, h,
+                     dibs__min(renew_at, track_time(h, dibs__now_ms())));
+}
+
+/* A command of ours changed the key. On the main connection that ends the
+ * tracking, and no message says so. A look at one hold is enough for all that
+ * have the key in common. */
+static void touch_line(struct dibs__line *line) REQUIRES(line->mu)
+{
+    struct dibs__hold *h = NULL;
+
+    while ((h = dibs__hold_next(line, h)) &&
+           (h->state == HOLD_LOST || h->state == HOLD_ENDING))
+        ;
+    if (!h || (!h->tracked && !h->renewing))
+        return; /* it will be looked at anyway */
+    h->tracked = false;
+    h->alarmed |= h->renewing;
+    if (!h->renewing)
+        dibs__hold_seen(line, h);
+}
+
 void dibs__hold_renewed(struct dibs__line *line, struct dibs__hold *h,
                         int64_t sent, int64_t lease_ms)
 {
     h->state = HOLD_HELD;
     h->valid_until =
         dibs__max(h->valid_until, dibs__valid_until(sent, lease_ms));
-    dibs__hold_watch(line, h, renewal_time(h, sent));
+    dibs__hold_watch(line, h, next_look(h, sent));
+    if (h->published)
+        dibs__published_renew(line, h->number);
 }
 
 /* What the levels want together. */
@@ -218,11 +279,31 @@ static void count_renewed(struct dibs__hold *h)
         h->lease_ms = dibs__line_client(h->line)->lease_ms;
 }
 
+static void count_grant(struct dibs__line *line, const struct dibs__op *op,
+                        int64_t now_us)
+{
+    struct dibs__stats *st = dibs__line_client(line)->stats;
+
+    dibs__stats_count(st, STAT_ACQUIRES, 1);
+    dibs__stats_time(st, TIMING_ACQUIRE, dibs__stamp_age(op->begun, now_us));
+}
+
+/* It ends now, by a release or a loss. */
+static void count_ended(struct dibs__line *line, const struct dibs__hold *h)
+{
+    if (h->count > 0)
+        dibs__stats_time(dibs__line_client(line)->stats, TIMING_HOLD,
+                         dibs__stamp_age(h->levels[0].taken, dibs__now_us()));
+}
+
 void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
                       struct dibs__op *op, int64_t sent, int64_t value)
 {
+    int64_t now_us = dibs__now_us();
+
     h->levels[h->count++] = (struct dibs__level){
         .with = op->with,
+        .taken = dibs__stamp_at(now_us),
         .renewed = op->lease_ms == 0 || op->kept,
         .lease_ms =
             op->kept ? op->ask.lease_ms : dibs__line_client(line)->lease_ms,
@@ -233,6 +314,7 @@ void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
         .note = op->note,
     };
     op->note = NULL;
+    count_grant(line, op, now_us);
     h->tainted |= op->tainted;
     count_renewed(h);
     if (!dibs__list_linked(&h->link)) {
@@ -243,6 +325,7 @@ void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
         dibs__line_ref(line);
         dibs__adopted_held(&line->locks->adopted, h->wire, true);
     }
+    touch_line(line);
     dibs__hold_renewed(line, h, sent, op->ask.lease_ms);
 }
 
@@ -273,7 +356,7 @@ bool dibs__hold_seal(struct dibs__line *line, const struct dibs__op *op)
         level->max_until = dibs__add(now, op->max_hold_ms);
     count_renewed(h);
     if (!h->renewing)
-        dibs__hold_watch(line, h, renewal_time(h, now));
+        dibs__hold_watch(line, h, next_look(h, now));
     return true;
 }
 
@@ -291,6 +374,8 @@ struct dibs__loss *dibs__hold_drop(struct dibs__hold *h, const void *with)
     memmove(level, level + 1, (size_t)(last - level) * sizeof *level);
     h->count--;
     count_renewed(h);
+    if (dibs__list_linked(&h->link))
+        touch_line(h->line);
     return loss;
 }
 
@@ -314,6 +399,7 @@ void dibs__hold_hush_all(struct dibs__hold *h)
 void dibs__hold_ending(struct dibs__line *line, struct dibs__hold *h)
 {
     h->state = HOLD_ENDING;
+    count_ended(line, h);
     dibs__watchdog_unset(&dibs__line_client(line)->watchdog, &h->lease);
 }
 
@@ -327,6 +413,9 @@ void dibs__hold_lose_by(struct dibs__line *line, struct dibs__hold *h,
     if (h->state == HOLD_LOST)
         return;
     h->state = HOLD_LOST;
+    count_ended(line, h);
+    dibs__stats_count(c->stats, STAT_LOSSES, 1);
+    end_published(line, h);
     dibs__watchdog_unset(&c->watchdog, &h->lease);
     for (int64_t i = 0; i < h->count; i++) {
         struct dibs__lost_note *note = h->levels[i].note;

@@ -16,13 +16,14 @@ struct dibs__op;
 struct dibs__level {
     const void *with; /* what it was taken with: a group's level, or NULL */
     bool renewed;
-    int64_t lease_ms;        /* of a renewed one: what a renewal asks for */
-    int64_t max_until;       /* and no renewal beyond */
-    struct dibs__loss *loss; /* what it is to be told, or NULL; ours */
+    struct dibs__stamp taken; /* when */
+    int64_t lease_ms;         /* of a renewed one: what a renewal asks for */
+    int64_t max_until;        /* and no renewal beyond */
+    struct dibs__loss *loss;  /* what it is to be told, or NULL; ours */
     struct dibs__lost_note *note; /* until it is lost, or NULL */
 };
 
-#define DIBS__LEVELS 4 /* kept without an allocation */
+#define DIBS__LEVELS 1 /* kept without an allocation: few take it twice */
 
 /* hold.c has the table of states. */
 enum dibs__hold_state {
@@ -46,11 +47,14 @@ struct dibs__hold {
     int64_t max_until;   /* no renewal beyond; INT64_MAX none */
     unsigned renewed;    /* levels that want renewal */
     enum dibs__hold_state state;
-    bool busy;     /* an operation is changing it; always while ENDING */
-    bool picked;   /* of a semaphore: a release is about to give it back */
-    bool renewing; /* it is in a batch that awaits its answer */
-    bool doubted;  /* the server shall say whether it is still there */
-    bool tainted;  /* an earlier copy of some command may still run */
+    bool busy;      /* an operation is changing it; always while ENDING */
+    bool picked;    /* of a semaphore: a release is about to give it back */
+    bool renewing;  /* it is in a batch that awaits its answer */
+    bool doubted;   /* the server shall say whether it is still there */
+    bool alarmed;   /* somebody changed its key: the same, at once */
+    bool tracked;   /* the server tells if somebody does */
+    bool tainted;   /* an earlier copy of some command may still run */
+    bool published; /* it has a value: published.c */
     struct dibs__list blocked; /* operations that wait until it is not busy */
     struct dibs__lease lease;
     struct dibs__level *levels; /* count of them; own_levels or allocated */
@@ -97,7 +101,8 @@ void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
     REQUIRES(line->mu);
 /* One time less: the last of those that were taken with this. What it was to be
  * told is the caller's, to be hushed. */
-struct dibs__loss *dibs__hold_drop(struct dibs__hold *h, const void *with);
+struct dibs__loss *dibs__hold_drop(struct dibs__hold *h, const void *with)
+    REQUIRES(h->line->mu);
 /* That level learns of a loss by its own call from now on. */
 void dibs__hold_hush(struct dibs__hold *h, const void *with);
 /* The same for all levels that were not taken with a group. */
@@ -115,6 +120,9 @@ void dibs__hold_renewed(struct dibs__line *line, struct dibs__hold *h,
 /* Sets when the watchdog looks at it next. */
 void dibs__hold_watch(struct dibs__line *line, struct dibs__hold *h,
                       int64_t renew_at) REQUIRES(line->mu);
+/* It is still there, but was not renewed: the next look is as it was to be. */
+void dibs__hold_seen(struct dibs__line *line, struct dibs__hold *h)
+    REQUIRES(line->mu);
 
 /* ---- its loss ---------------------------------------------------------- */
 

@@ -26,8 +26,9 @@
  *      out, slots, book of permits       owner's permit
  *   T  how many slots                 x  id of a permit as hex, or owner
  *   Q  to tell how many there are     v  slot, or nothing   V  the value
- *   E  entry in the book              B  channel on which this client is
- *   H  how it is registered              called
+ *   E  entry in the book              Y  tag: what the holder published
+ *   B  channel on which this client   H  how it is registered
+ *      is called
  *   0, 1  that number                 *  commands to publish with; the last
  */
 #include "lock/kind.h"
@@ -185,7 +186,7 @@ static void publish_args(struct dibs__buf *out, const struct dibs__line *line)
 static const char *const tagged[128] = {
     ['q'] = "redisson_lock_queue", ['s'] = "redisson_lock_timeout",
     ['i'] = "dibs_lock_silent",    ['g'] = "dibs_rwlock_gate",
-    ['K'] = "redisson_lock_token",
+    ['K'] = "redisson_lock_token", ['Y'] = "dibs_lock_value",
 };
 
 /* Suffixes of keys that have the name in braces before them. */
@@ -444,6 +445,23 @@ void dibs__renew_write(const struct dibs__renew_item *items, size_t count,
     }
     if (apart)
         renew_keys(items, count, out);
+}
+
+unsigned dibs__reads_write(const struct dibs__renew_item *items, size_t count,
+                           struct dibs__buf *out)
+{
+    const struct dibs__kind *kind = items[0].line->kind;
+    bool apart = dibs__line_client(items[0].line)->cluster;
+    size_t each = apart ? 1 : count;
+    unsigned commands = 0;
+
+    for (size_t i = 0; i < count; i += each, commands++) {
+        dibs__track_next(out);
+        dibs__buf_array(out, 1 + strlen(kind->renew_keys) * each);
+        dibs__buf_arg_text(out, "EXISTS");
+        renew_keys(&items[i], each, out);
+    }
+    return commands;
 }
 
 /* ---- answers ----------------------------------------------------------- */

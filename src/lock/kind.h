@@ -138,6 +138,7 @@ struct dibs__renew_item {
     int64_t value;    /* what the hold came with */
     int64_t lease_ms; /* LEASE_LOOK: is it there? Its end stays as it is */
     bool doubted;     /* it was, and this is to settle it */
+    int64_t at;       /* when it was to be looked at */
 };
 
 /* The hold is left as it is: its owner goes, and the server is not told. */
@@ -208,6 +209,10 @@ void dibs__verb_write(enum dibs__verb verb, const struct dibs__ask *ask,
  * together. */
 void dibs__renew_write(const struct dibs__renew_item *items, size_t count,
                        struct dibs__buf *out, bool whole);
+/* Appends reads of their keys, each such that the server tells when somebody
+ * changes one. In a cluster there is one for each hold. How many. */
+unsigned dibs__reads_write(const struct dibs__renew_item *items, size_t count,
+                           struct dibs__buf *out);
 /* Appends what a letter of dibs__command means. */
 void dibs__arg_write(char letter, const struct dibs__ask *ask,
                      struct dibs__buf *out);

@@ -278,8 +278,9 @@ static void latch_wait_run(struct dibs__op *op)
 {
     struct dibs__line *line = op->line;
     struct dibs__wait *w = &line->wait;
-    bool asks = false;
+    bool asks = false, direct = op->direct;
 
+    op->direct = false; /* if it waits, io goes on with it */
     dibs__lock(&line->mu);
     bool closing = atomic_load(&line->locks->closing);
     if (!closing) {
@@ -288,10 +289,12 @@ static void latch_wait_run(struct dibs__op *op)
         asks = first && latch_may_ask(w, &op->wait);
     }
     dibs__unlock(&line->mu);
-    if (closing)
+    if (closing) {
         dibs__op_finish(op, DIBS_ERR_CLOSED);
-    else if (asks)
+    } else if (asks) {
+        op->direct = direct;
         latch_ask(&op->wait);
+    }
 }
 
 /* ---- public ------------------------------------------------------------ */

@@ -22,22 +22,21 @@
 #include <string.h>
 
 /* By name, then by kind. */
-static int order_by(const struct dibs__line *a, enum dibs__kind_id kind,
+static int order_by(const char *name, size_t len, enum dibs__kind_id kind,
                     const struct dibs__line *b)
 {
-    size_t shorter = a->name_len < b->name_len ? a->name_len : b->name_len;
-    int order = memcmp(a->name, b->name, shorter);
+    int order = memcmp(name, b->name, len < b->name_len ? len : b->name_len);
 
     if (order)
         return order;
-    if (a->name_len != b->name_len)
-        return a->name_len < b->name_len ? -1 : 1;
+    if (len != b->name_len)
+        return len < b->name_len ? -1 : 1;
     return (int)kind - (int)b->kind->id;
 }
 
 static int line_order(const struct dibs__line *a, const struct dibs__line *b)
 {
-    return order_by(a, a->kind->id, b);
+    return order_by(a->name, a->name_len, a->kind->id, b);
 }
 
 DIBS_TREE(dibs__lines, dibs__line, node, line_order);
@@ -162,15 +161,15 @@ static struct dibs__line *line_new(struct dibs__locks *lk,
     return line;
 }
 
-/* The one with the name of `like` and of this kind, or NULL. */
-static struct dibs__line *line_find(struct dibs__locks *lk,
-                                    const struct dibs__line *like,
-                                    enum dibs__kind_id kind) REQUIRES(lk->c->mu)
+/* The one of this name and kind, or NULL. */
+static struct dibs__line *line_find(struct dibs__locks *lk, const char *name,
+                                    size_t len, enum dibs__kind_id kind)
+    REQUIRES(lk->c->mu)
 {
     struct dibs__line *line = RB_ROOT(&lk->lines);
 
     while (line) {
-        int order = order_by(like, kind, line);
+        int order = order_by(name, len, kind, line);
         if (order == 0)
             return line;
         line = order < 0 ? RB_LEFT(line, node) : RB_RIGHT(line, node);
@@ -188,7 +187,7 @@ struct dibs__line *dibs__line_get(struct dibs__locks *lk,
         return NULL;
     atomic_fetch_or(&lk->kinds[kind->family], 1u << kind->id);
     dibs__lock(&lk->c->mu);
-    struct dibs__line *line = line_find(lk, fresh, kind->id);
+    struct dibs__line *line = line_find(lk, name, len, kind->id);
     if (line) {
         dibs__line_ref(line);
     } else {
@@ -198,6 +197,18 @@ struct dibs__line *dibs__line_get(struct dibs__locks *lk,
     }
     dibs__unlock(&lk->c->mu);
     line_free(fresh);
+    return line;
+}
+
+struct dibs__line *dibs__line_named(struct dibs__locks *lk,
+                                    enum dibs__kind_id kind, const char *name,
+                                    size_t len)
+{
+    dibs__lock(&lk->c->mu);
+    struct dibs__line *line = line_find(lk, name, len, kind);
+    if (line)
+        dibs__line_ref(line);
+    dibs__unlock(&lk->c->mu);
     return line;
 }
 
@@ -218,7 +229,7 @@ struct dibs__line *dibs__line_relative(struct dibs__line *line,
     dibs__lock(&lk->c->mu);
     for (unsigned id = 0; !found && id < KIND_COUNT; id++)
         if (kinds & 1u << id)
-            found = line_find(lk, line, id);
+            found = line_find(lk, line->name, line->name_len, id);
     if (found)
         dibs__line_ref(found);
     dibs__unlock(&lk->c->mu);

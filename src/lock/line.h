@@ -33,6 +33,8 @@ struct dibs__line {
     unsigned handed;          /* mu: hand-overs since it was free */
     int64_t handed_since;     /* mu */
     struct dibs__wait wait;   /* mu: the waiters */
+    int64_t alarm_at;         /* mu: the next alarm is answered then */
+    int64_t alarm_pause;      /* mu: and those behind it so much later */
     atomic_bool swept;        /* a sweep of its queue is on */
     atomic_llong slots;       /* of a slots lock: how many the handle says */
     atomic_bool total_known;  /* and the server was asked */
@@ -50,6 +52,11 @@ struct dibs__line {
 struct dibs__line *dibs__line_get(struct dibs__locks *lk,
                                   const struct dibs__kind *kind,
                                   const char *name, size_t len);
+/* The one of this name and kind, with a reference; NULL: there is none. Thread:
+ * any, no mutex held. */
+struct dibs__line *dibs__line_named(struct dibs__locks *lk,
+                                    enum dibs__kind_id kind, const char *name,
+                                    size_t len);
 /* Lines of the same name and family, but for this one: the first after NULL,
  * then the next, with a reference; that of the one given is let go. Thread:
  * any, no mutex held. */

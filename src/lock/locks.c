@@ -125,6 +125,7 @@ static void locks_free(void *arg)
     struct dibs__locks *lk = arg;
 
     dibs__owners_free(lk);
+    dibs__published_clear(&lk->published);
     dibs__adopted_clear(&lk->adopted);
     dibs__free(lk);
 }
@@ -156,9 +157,19 @@ static void locks_verify(void *upper_arg, dibs__meant *meant, const void *arg)
         dibs__renew_due(&lk->c->watchdog, now);
 }
 
+static void locks_changed(void *upper_arg, dibs__meant *meant, const void *arg,
+                          const char *key, size_t len)
+{
+    if (key)
+        dibs__alarm_key(upper_arg, key, len);
+    else
+        dibs__alarm_all(upper_arg, meant, arg);
+}
+
 static const struct dibs__upper upper = {
     .close = locks_close,
     .verify = locks_verify,
+    .changed = locks_changed,
     .free = locks_free,
 };
 
@@ -180,6 +191,7 @@ struct dibs__locks *dibs__locks_of(dibs_client *c)
         RB_INIT(&lk->lines);
         RB_INIT(&lk->aliases);
         dibs__adopted_init(&lk->adopted);
+        dibs__published_init(&lk->published);
         dibs__list_init(&lk->reaps);
         dibs__list_init(&lk->works);
         c->upper_arg = lk;

@@ -7,6 +7,7 @@
 
 #include "lock/adopted.h"
 #include "lock/hold.h"
+#include "lock/published.h"
 
 RB_HEAD(dibs__lines, dibs__line);
 
@@ -30,6 +31,7 @@ struct dibs__locks {
     struct dibs__alias kept[DIBS__ALIASES_KEPT]; /* client.mu */
     unsigned kept_used;                          /* client.mu */
     struct dibs__adopted_table adopted;
+    struct dibs__published_table published;
     atomic_ullong holds;             /* numbers of holds given out */
     atomic_uint kinds[FAMILY_COUNT]; /* a bit for each that was asked for */
     int64_t fair_wait_ms;            /* these three: const after init */
@@ -90,5 +92,13 @@ void dibs__reaps_stop(struct dibs__locks *lk);
 /* ---- renew.c ----------------------------------------------------------- */
 
 void dibs__renew_due(struct dibs__watchdog *wd, int64_t now);
+
+/* ---- alarm.c ----------------------------------------------------------- */
+
+/* Somebody changed this key: what is held by it is looked at. Thread: io. */
+void dibs__alarm_key(struct dibs__locks *lk, const char *key, size_t len);
+/* Maybe any key of these slots, and none is tracked. Thread: io. */
+void dibs__alarm_all(struct dibs__locks *lk, dibs__meant *meant,
+                     const void *arg);
 
 #endif

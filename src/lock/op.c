@@ -15,6 +15,7 @@
 #include "lock/op.h"
 
 #include "base/mem.h"
+#include "client/ride.h"
 #include "lock/locks.h"
 
 #include <stdarg.h>
@@ -89,6 +90,9 @@ static void op_start_call(struct dibs__op *op)
         *asked = dibs__call_ask(to, &op->call);
     else if (direct)
         dibs__call_direct(to, &op->call);
+    else if (op->async && !op->ended)
+        dibs__ride_start(&dibs__line_client(op->line)->callbacks, to,
+                         &op->call);
     else
         dibs__call_start(to, &op->call);
 }
@@ -212,6 +216,34 @@ static void finish_async(struct dibs__op *op)
     dibs__loss_unref(loss);
 }
 
+/* What was taken is counted with the hold. */
+static void count_acquire(const struct dibs__op *op, struct dibs__stats *st)
+{
+    if (op->trying)
+        dibs__stats_count(st, STAT_TRIES, 1);
+    if (op->waited) {
+        dibs__stats_count(st, STAT_WAITS, 1);
+        dibs__stats_time(st, TIMING_WAIT,
+                         dibs__stamp_age(op->begun, dibs__now_us()));
+    }
+    if (op->err == DIBS_ERR_BUSY)
+        dibs__stats_count(st, STAT_BUSY, 1);
+    else if (op->err == DIBS_ERR_TIMEOUT)
+        dibs__stats_count(st, STAT_TIMEOUTS, 1);
+    else if (op->err != DIBS_OK)
+        dibs__stats_count(st, STAT_FAILURES, 1);
+}
+
+static void count_op(const struct dibs__op *op)
+{
+    struct dibs__stats *st = dibs__line_client(op->line)->stats;
+
+    if (op->counts && !op->gives)
+        count_acquire(op, st);
+    else if (op->counts && op->err == DIBS_OK)
+        dibs__stats_count(st, STAT_RELEASES, 1);
+}
+
 void dibs__op_finish(struct dibs__op *op, dibs_err err)
 {
     struct dibs__line *line = op->line;
@@ -220,6 +252,7 @@ void dibs__op_finish(struct dibs__op *op, dibs_err err)
     dibs__note_free(op->note);
     op->note = NULL;
     op->err = err;
+    count_op(op);
     settle_reason(op);
     if (op->ended) { /* what it does next counts as begun before this ends */
         op->ended(op);

@@ -70,7 +70,7 @@ static void partial_answered(struct dibs__call *call, dibs_err err,
     else
         dibs__hold_hush(h, op->with); /* what on_lost is given may go now */
     if (h->state != HOLD_LOST)
-        dibs__hold_watch(line, h, dibs__now_ms() + h->lease_ms / 3);
+        dibs__hold_seen(line, h);
     else
         err = DIBS_ERR_LOST;
     dibs__unlock(&line->mu);
@@ -223,6 +223,7 @@ static bool give_to_next_owner(struct dibs__line *line,
     dibs__hold_taken(line, next_owner->hold, next_owner, call->sent_ms, value);
     next_owner->hold = NULL;
     line->handed++;
+    dibs__stats_count(dibs__line_client(line)->stats, STAT_HANDOVERS, 1);
     dibs__op_take_waits(line, next_owner->owner, resume);
     return true;
 }

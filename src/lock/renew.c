@@ -21,6 +21,12 @@
  *         A hold that was released and taken again is another hold: it has
  *         another number, and an answer for the old one is dropped.
  *
+ *         Behind each batch, in the same write, the keys are read such that the
+ *         server tells when somebody changes one (client/track.c). A hold of a
+ *         second is looked at for that alone, by a renewal that lengthens
+ *         nothing. So is one whose key was changed (alarm.c): that writes
+ *         nothing, so clients that share a lock do not alarm each other.
+ *
  *         After a connection was made anew, the server may be another one, or
  *         have forgotten. So all holds of that server are due at once
  *         (locks.c). One that is not renewed is looked for by a renewal that
@@ -50,30 +56,45 @@ struct renewal {
     struct renewal *next; /* of those that are being filled */
     struct dibs__locks *locks;
     struct dibs__server *server;
+    int64_t sent_us; /* for the statistics */
     size_t count;
+    bool sending; /* renewal_send is about it, and frees it */
+    bool tracks;  /* reads of the keys went out right behind it */
+    bool over;    /* it was answered while it was sent */
     struct dibs__renew_item items[BATCH];
 };
 
 /* ---- answers ----------------------------------------------------------- */
 
-/* It is still there. If that was no renewal, or was asked before the last
- * doubt, it is looked at once more. */
+/* It is still there. If it was asked before the last doubt or alarm, it is
+ * looked at once more. */
 static void hold_found(struct dibs__line *line, struct dibs__hold *h,
                        const struct dibs__renew_item *item, int64_t sent)
     REQUIRES(line->mu)
 {
-    if (item->lease_ms == LEASE_LOOK)
+    int64_t now = dibs__now_ms();
+
+    if (item->lease_ms == LEASE_LOOK) {
         h->state = HOLD_HELD;
-    else
+        dibs__hold_seen(line, h);
+    } else {
         dibs__hold_renewed(line, h, sent, item->lease_ms);
-    if (item->lease_ms == LEASE_LOOK || h->doubted)
-        dibs__hold_watch(line, h, dibs__now_ms());
+        dibs__stats_count(dibs__line_client(line)->stats, STAT_RENEWALS, 1);
+    }
+    if (h->doubted)
+        dibs__hold_watch(line, h, now);
+    else if (h->alarmed)
+        dibs__hold_watch(line, h, dibs__max(now, line->alarm_at));
 }
+
+/* How a batch stands with tracking: its reads did not go out; they went out,
+ * but before an attempt that came later; as they should. */
+enum reads { READS_NONE, READS_EARLY, READS_DONE };
 
 /* True: it did not work, and the hold, which is not over, is asked for again.
  */
 static bool hold_answered(struct dibs__renew_item *item, char letter,
-                          int64_t sent)
+                          int64_t sent, enum reads reads)
 {
     struct dibs__line *line = item->line;
     bool failed = false;
@@ -81,8 +102,11 @@ static bool hold_answered(struct dibs__renew_item *item, char letter,
     dibs__lock(&line->mu);
     struct dibs__hold *h = dibs__hold_numbered(line, item->hold);
     int64_t now = dibs__now_ms();
-    if (h)
+    if (h) {
         h->renewing = false;
+        h->alarmed |= reads == READS_EARLY;
+        h->tracked = reads == READS_DONE && letter == '1' && !h->alarmed;
+    }
     if (h && h->state != HOLD_LOST && h->state != HOLD_ENDING) {
         if (dibs__hold_over(h, now)) {
             dibs__reap_over(line, h); /* the answer came too late */
@@ -93,8 +117,11 @@ static bool hold_answered(struct dibs__renew_item *item, char letter,
         } else {
             int64_t wait = h->lease_ms / RETRY_PART;
             failed = letter != 'm';
-            if (failed)
+            if (failed) {
                 h->state = HOLD_SUSPECT;
+                dibs__stats_count(dibs__line_client(line)->stats,
+                                  STAT_RENEWALS_FAILED, 1);
+            }
             h->doubted |= item->doubted && letter != 'e';
             dibs__hold_watch(
                 line, h, now + (h->doubted ? dibs__min(wait, DOUBT_MS) : wait));
@@ -108,27 +135,43 @@ static bool hold_answered(struct dibs__renew_item *item, char letter,
 static void ask_alone(struct dibs__locks *lk,
                       const struct dibs__renew_item *item);
 
+static enum reads reads_of(const struct renewal *b)
+{
+    const struct dibs__call *call = &b->call;
+
+    if (!b->tracks || !dibs__track_is_on(call->s))
+        return READS_NONE;
+    return call->whole || call->again || call->tries || call->hops ? READS_EARLY
+                                                                   : READS_DONE;
+}
+
 static void renewal_answered(struct dibs__call *call, dibs_err err,
                              const struct dibs__reply *reply)
 {
     struct renewal *b = DIBS_OF(call, struct renewal, call);
+    enum reads reads = reads_of(b);
     bool good =
         err == DIBS_OK && reply->type == REPLY_TEXT && reply->len == b->count;
     bool failed = false;
     int slot = b->items[0].line->slot;
 
+    if (good)
+        dibs__stats_time(b->locks->c->stats, TIMING_RENEW,
+                         dibs__now_us() - b->sent_us);
     for (size_t i = 0, alone = 0; i < b->count; i++) {
         char letter = good ? reply->text[i] : NO_ANSWER;
         if (letter == 'm' && b->count > 1 && alone++ < ALONE_MAX)
             ask_alone(b->locks, &b->items[i]);
         else
-            failed |= hold_answered(&b->items[i], letter, call->sent_ms);
+            failed |= hold_answered(&b->items[i], letter, call->sent_ms, reads);
     }
     if (failed) /* of a hold that is over there is nothing to say */
         dibs__client_tell(b->locks->c, slot, DIBS_EVENT_SUSPECT,
                           err ? err : DIBS_ERR_SERVER,
                           "a renewal failed; trying again");
-    dibs__free(b);
+    b->over = true;
+    if (!b->sending)
+        dibs__free(b);
 }
 
 /* ---- sending ----------------------------------------------------------- */
@@ -141,6 +184,17 @@ static void renewal_write(struct dibs__call *call, struct dibs__buf *out,
     dibs__renew_write(b->items, b->count, out, whole);
 }
 
+/* In the write that the batch goes with, if it goes now. */
+static void send_reads(struct renewal *b)
+{
+    struct dibs__buf out = {0};
+
+    if (b->call.state != CALL_SENT || !dibs__track_is_on(b->call.s))
+        return;
+    unsigned count = dibs__reads_write(b->items, b->count, &out);
+    b->tracks = dibs__track_read(b->call.s, &out, count);
+}
+
 static void renewal_send(struct renewal *b)
 {
     int64_t patience = b->locks->c->to.command_timeout_ms;
@@ -149,15 +203,22 @@ static void renewal_send(struct renewal *b)
         if (b->items[i].lease_ms != LEASE_LOOK)
             patience = dibs__min(patience, b->items[i].lease_ms / PATIENCE);
     patience = dibs__max(patience, PATIENCE_MIN_MS);
+    b->sent_us = dibs__now_us();
     b->call.write = renewal_write;
     b->call.done = renewal_answered;
     b->call.attempt_ms = patience;
     b->call.deadline = dibs__now_ms() + 2 * patience;
     b->call.connect_by = b->call.deadline;
     b->call.slot = b->count > 1 ? -1 : b->items[0].line->slot;
+    b->sending = true;
     dibs__call_now(b->server ? (struct dibs__route){.server = b->server}
                              : b->locks->c->route,
                    &b->call);
+    b->sending = false;
+    if (b->over)
+        dibs__free(b);
+    else
+        send_reads(b);
 }
 
 /* ---- collecting -------------------------------------------------------- */
@@ -170,6 +231,7 @@ static void keep_line(struct dibs__lease *le, void *arg)
 
     item->line = h->line;
     item->hold = h->number;
+    item->at = le->at;
     dibs__line_ref(h->line);
 }
 
@@ -181,6 +243,19 @@ static int64_t worth_at(const struct dibs__hold *h, int64_t lease)
 {
     return lease < h->lease_ms ? INT64_MAX
                                : h->valid_until - h->lease_ms / 3 * 2;
+}
+
+/* It is as old as it must be to be tracked, and can be. */
+static bool may_track(const struct dibs__line *line, const struct dibs__hold *h,
+                      const struct dibs__renew_item *item, int64_t now)
+{
+    struct dibs__server *s = dibs__line_server(line);
+
+    if (h->tracked || item->at > now || !s)
+        return false;
+    if (!dibs__track_is_on(s))
+        dibs__track_want(s);
+    return dibs__track_is_on(s);
 }
 
 static enum due hold_due(struct dibs__line *line, struct dibs__hold *h,
@@ -196,16 +271,21 @@ static enum due hold_due(struct dibs__line *line, struct dibs__hold *h,
     }
     int64_t lease = dibs__min(h->lease_ms, h->max_until - now);
     bool gains = now + lease >= h->valid_until + h->lease_ms / GAIN;
-    if (h->renewing || (!h->doubted && (!h->renewed || !gains))) {
-        dibs__hold_watch(line, h, gains ? INT64_MAX : worth_at(h, lease));
+    bool looks =
+        (h->alarmed && item->at <= now) || may_track(line, h, item, now);
+    if (h->renewing || (!h->doubted && !looks && (!h->renewed || !gains))) {
+        int64_t at = gains ? INT64_MAX : worth_at(h, lease);
+        dibs__hold_watch(line, h,
+                         item->at > now ? dibs__min(at, item->at) : at);
         return DUE_LATER;
     }
+    bool renews = h->doubted || !looks || now >= worth_at(h, lease);
     h->renewing = true;
     item->wire = h->wire;
     item->value = h->value;
-    item->lease_ms = h->renewed && lease > 0 ? lease : LEASE_LOOK;
-    item->doubted = h->doubted;
-    h->doubted = false;
+    item->lease_ms = renews && h->renewed && lease > 0 ? lease : LEASE_LOOK;
+    item->doubted = h->doubted || h->alarmed;
+    h->doubted = h->alarmed = false;
     dibs__hold_watch(line, h, INT64_MAX);
     return DUE_RENEW;
 }
@@ -241,7 +321,8 @@ static void renewal_add(struct dibs__locks *lk, struct renewal **open,
     if (!b)
         b = *at = dibs__calloc(1, sizeof *b);
     if (!b) {
-        hold_answered(item, NO_ANSWER, 0); /* no memory: soon again */
+        /* No memory: soon again. */
+        hold_answered(item, NO_ANSWER, 0, READS_NONE);
         return;
     }
     b->locks = lk;

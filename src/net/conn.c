@@ -147,14 +147,12 @@ static void fail_bytes(struct dibs__conn *cn, const char *what,
 static void conn_timed(struct dibs__timer *t)
 {
     struct dibs__conn *cn = DIBS_OF(t, struct dibs__conn, timer);
-    int64_t now = dibs__now_ms(), first = INT64_MAX;
 
     if (cn->state != CONN_READY) {
         cn->dial_late(cn);
         return;
     }
-    for (struct dibs__list *l = cn->fifo.next; l != &cn->fifo; l = l->next)
-        first = dibs__min(first, DIBS_OF(l, struct dibs__req, link)->expires);
+    int64_t now = dibs__now_ms(), first = dibs__conn_expires(cn);
     if (first <= now)
         dibs__conn_fail(cn, DIBS_ERR_UNKNOWN, "no reply within the time limit",
                         0);
@@ -195,6 +193,18 @@ static ssize_t send_some(const struct dibs__conn *cn)
     return (ssize_t)at;
 }
 
+/* Nothing, or the error number. */
+static int put_bytes(struct dibs__conn *cn)
+{
+    ssize_t n = send_some(cn);
+
+    if (n < 0)
+        return (int)-n;
+    cn->sent += (uint64_t)n;
+    dibs__buf_drop(&cn->out, (size_t)n);
+    return 0;
+}
+
 static void flush_out(struct dibs__task *t)
 {
     struct dibs__conn *cn = DIBS_OF(t, struct dibs__conn, flush);
@@ -203,16 +213,14 @@ static void flush_out(struct dibs__task *t)
         dibs__conn_fail(cn, DIBS_ERR_CONN, "out of memory", 0);
         return;
     }
-    ssize_t n = send_some(cn);
-    if (n < 0) {
+    int error_number = put_bytes(cn);
+    if (error_number) {
         /* A session's last word says more than that nobody listens. */
         bool more =
             cn->tls && get_bytes(cn, MSG_DONTWAIT) < 0 && errno == EPROTO;
-        fail_bytes(cn, "send", more ? EPROTO : (int)-n);
+        fail_bytes(cn, "send", more ? EPROTO : error_number);
         return;
     }
-    cn->sent += (uint64_t)n;
-    dibs__buf_drop(&cn->out, (size_t)n);
     dibs__conn_poll(cn, cn->out.len ? UV_READABLE | UV_WRITABLE : UV_READABLE);
 }
 
@@ -381,17 +389,12 @@ void dibs__conn_lend(struct dibs__conn *cn)
  * too many must not be taken for the answer to a question that matters. */
 static bool is_unfit(struct dibs__conn *cn, bool careful, int64_t now_us)
 {
-    char byte;
-
     bool look = careful || now_us - cn->last_used_us >= STALE_US;
     if (dibs__reader_more(&cn->in))
         return true;
     if (cn->tls)
         return !dibs__tls_quiet(cn->tls, look);
-    if (!look)
-        return false;
-    ssize_t n = recv(cn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    return n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
+    return look && dibs__conn_readable(cn);
 }
 
 static dibs_err send_whole(struct dibs__conn *cn)
@@ -407,6 +410,7 @@ static dibs_err send_whole(struct dibs__conn *cn)
         at += (size_t)n;
     }
     dibs__buf_cut(&cn->out, 0);
+    cn->sent = cn->queued;
     return DIBS_OK;
 }
 
@@ -475,4 +479,56 @@ dibs_err dibs__conn_hear(struct dibs__conn *cn, int64_t expires,
             err = DIBS_ERR_UNKNOWN;
     }
     return err;
+}
+
+/* ---- lent, with many requests at a time -------------------------------- */
+
+bool dibs__conn_fits(struct dibs__conn *cn)
+{
+    return !cn->tls && !is_unfit(cn, true, dibs__now_us());
+}
+
+bool dibs__conn_append(struct dibs__conn *cn, struct dibs__req *req)
+{
+    if (!append_request(cn, req))
+        return false;
+    dibs__list_add(&cn->fifo, &req->link);
+    return true;
+}
+
+bool dibs__conn_put(struct dibs__conn *cn)
+{
+    return put_bytes(cn) == 0;
+}
+
+bool dibs__conn_get(struct dibs__conn *cn)
+{
+    ssize_t n = get_bytes(cn, MSG_DONTWAIT);
+
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        return true;
+    return take_bytes(cn, n) == DIBS_OK;
+}
+
+int64_t dibs__conn_expires(const struct dibs__conn *cn)
+{
+    int64_t first = INT64_MAX;
+
+    for (struct dibs__list *l = cn->fifo.next; l != &cn->fifo; l = l->next)
+        first = dibs__min(first, DIBS_OF(l, struct dibs__req, link)->expires);
+    return first;
+}
+
+bool dibs__conn_readable(const struct dibs__conn *cn)
+{
+    char byte;
+    ssize_t n = recv(cn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+
+    return n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
+}
+
+void dibs__conn_adopt(struct dibs__conn *cn)
+{
+    dibs__timer_set(cn->lp, &cn->timer, dibs__conn_expires(cn));
+    dibs__loop_flush(cn->lp, &cn->flush);
 }

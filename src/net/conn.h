@@ -136,6 +136,21 @@ dibs_err dibs__conn_ask(struct dibs__conn *cn, struct dibs__req *req);
 dibs_err dibs__conn_hear(struct dibs__conn *cn, int64_t expires,
                          const struct dibs__reply **reply);
 
+/* For a thread that has it for a while, without TLS, with many requests at a
+ * time. fits: nothing is left over on it. append: false, no memory. put: sends
+ * what the kernel takes. get: reads what is there into `in`. Of both false:
+ * broken, good for nothing but close. expires: when the first reply is late.
+ * readable: something has come, or it is over. Thread: the one that has it. */
+bool dibs__conn_fits(struct dibs__conn *cn);
+bool dibs__conn_append(struct dibs__conn *cn, struct dibs__req *req);
+bool dibs__conn_put(struct dibs__conn *cn);
+bool dibs__conn_get(struct dibs__conn *cn);
+int64_t dibs__conn_expires(const struct dibs__conn *cn);
+bool dibs__conn_readable(const struct dibs__conn *cn);
+/* The io thread takes it over, with all that is on it. No whole reply may be
+ * left in `in`. Thread: io. */
+void dibs__conn_adopt(struct dibs__conn *cn);
+
 /* For dial.c. */
 dibs_err dibs__conn_prepare(struct dibs__conn *cn);
 void dibs__conn_drop_socket(struct dibs__conn *cn);

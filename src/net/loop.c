@@ -171,18 +171,23 @@ static void stop_now(struct dibs__task *t)
     uv_close((uv_handle_t *)&lp->check, NULL);
 }
 
-static _Thread_local bool inside;
+static _Thread_local const struct dibs__loop *inside;
 
 bool dibs__loop_inside(void)
 {
-    return inside;
+    return inside != NULL;
+}
+
+bool dibs__loop_is_here(const struct dibs__loop *lp)
+{
+    return inside == lp;
 }
 
 static void *loop_main(void *arg)
 {
     struct dibs__loop *lp = arg;
 
-    inside = true;
+    inside = lp;
     uv_run(&lp->uv, UV_RUN_DEFAULT);
     return NULL;
 }

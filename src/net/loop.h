@@ -57,8 +57,9 @@ void dibs__loop_stop(struct dibs__loop *lp);
 /* Thread: any. Locks: takes loop.mu. */
 void dibs__loop_post(struct dibs__loop *lp, struct dibs__task *t)
     EXCLUDES(lp->mu);
-/* Is this an io thread? */
+/* Is this an io thread? This loop's? */
 bool dibs__loop_inside(void);
+bool dibs__loop_is_here(const struct dibs__loop *lp);
 /* Before the loop sleeps again. Thread: io. */
 void dibs__loop_flush(struct dibs__loop *lp, struct dibs__task *t);
 

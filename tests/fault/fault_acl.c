@@ -270,7 +270,8 @@ static void test_acl_is_enough(void **state)
             user_with(k->more ? *k->more : "", "");
             if (!may_kill)
                 user_with(k->more ? *k->more : "",
-                          "-client +client|setname +client|info");
+                          "-client +client|setname +client|info "
+                          "+client|tracking +client|caching");
             struct kit_client *a = kit_open(&o), *b = kit_open(&o);
             use(k, a, b);
             check_refused(k->name, NULL);
@@ -492,7 +493,8 @@ static void test_acl_is_no_more_than_needed(void **state)
     each_command("latch_", need, &latch);
     check_needed(rule_base, plain.found,
                  "+eval +evalsha +subscribe +unsubscribe +client|setname "
-                 "+client|info +client|kill");
+                 "+client|info +client|kill +client|tracking +client|caching "
+                 "+exists");
     check_needed(rule_fair, fair.found, "");
     check_needed(rule_rw, rw.found, "");
     check_needed(rule_fenced, fenced.found, "");

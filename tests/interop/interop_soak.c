@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * interop_soak.c - four Java threads, and four of dibs in two processes, take
- * locks of all kinds at random for $SOAK seconds (60).
+ * locks of all kinds at random for $SOAK seconds (60); and slots, permits of
+ * semaphores, latches.
  *
  * The witness is in another database of the server. A lock's cell there is a
  * number: a holder adds to it, a reader 1, a holder that must be alone ALONE.
@@ -10,12 +11,17 @@
  * time lose one. The dibs processes also have a witness in shared memory.
  * Helper.java does the same.
  *
+ * Of slots and semaphores there are PERMITS: a holder adds what it took. Who
+ * has a fenced lock compares its token with the last one there, sets a latch,
+ * counts it down again and must find that nobody else did; others wait for that
+ * latch.
+ *
  * A Java waiter that misses the message of a writer (docs/interop.md) sleeps
  * for as long as the lease it saw, re-entries added; so the guard against
  * hanging is longer than that.
  *
  * In the end everybody has got everything they asked for, the cells are zero,
- * no count is lost and no key is left.
+ * no count and no permit is lost, and no key is left.
  */
 #include "interop/kit.h"
 
@@ -24,9 +30,13 @@
 #define ALONE    1000000LL
 #define PER_KIND 2
 #define PREFIX   "soak:"
+#define PERMITS  3
 
 enum { PROCESSES = 2, THREADS = 2, WORKERS = PROCESSES * THREADS };
-enum { BASIC, QUEUED, READWRITE, KINDS };
+enum { BASIC, QUEUED, FENCED, READWRITE, SLOTS, SEMAPHORE, LATCH, KINDS };
+
+static const char *const kinds[] = {"plain", "fair",      "fenced", "rw",
+                                    "slots", "semaphore", "latch"};
 
 struct result {
     uint64_t entries, alone, violations;
@@ -205,14 +215,121 @@ static void read_it(struct worker *me, const char *name)
     dibs_lock_free(r);
 }
 
+/* The latch that belongs to a fenced lock: nobody else may count. */
+static void use_latch(struct worker *me, unsigned which)
+{
+    dibs_latch *g = NULL;
+    bool was_set = false;
+    int64_t left = -1;
+    char name[64];
+
+    snprintf(name, sizeof name, PREFIX "latch%u", which);
+    well(me, dibs_latch_new(me->c, name, &g), "new latch");
+    if (well(me, dibs_latch_set(g, 2, NULL, &was_set), "set of a latch") &&
+        !was_set)
+        blame(me, "%s: it is set already", name);
+    for (int i = 1; i >= 0; i--)
+        if (well(me, dibs_latch_count_down(g, NULL, &left), "count down") &&
+            left != i)
+            blame(me, "%s: %lld left, not %d", name, (long long)left, i);
+    dibs_latch_free(g);
+}
+
+static void fenced_it(struct worker *me, const char *name, size_t index,
+                      unsigned which)
+{
+    dibs_lock *l = NULL;
+    int64_t token = 0;
+
+    well(me, dibs_fenced_lock_new(me->c, name, &l), "new fenced lock");
+    if (take(me, l, "fenced")) {
+        well(me, dibs_lock_token(l, 0, &token), "token");
+        long long last = number(me, "GET %s:token", name, 0);
+        if (token <= last)
+            blame(me, "%s: token %lld after %lld", name, (long long)token,
+                  last);
+        number(me, "SET %s:token %lld", name, token);
+        use_latch(me, which);
+        alone(me, name, index);
+        well(me, dibs_lock_release(l, NULL), "release of a fenced lock");
+    }
+    dibs_lock_free(l);
+}
+
+static void slots_it(struct worker *me, const char *name)
+{
+    dibs_lock *l = NULL;
+
+    well(me, dibs_slots_lock_new(me->c, name, PERMITS, &l), "new slots lock");
+    if (take(me, l, "slots")) {
+        cell(me, name, 1, 1, PERMITS);
+        pause_a_bit(me);
+        cell(me, name, -1, 0, PERMITS - 1);
+        well(me, dibs_lock_release(l, NULL), "release of a slot");
+    }
+    dibs_lock_free(l);
+}
+
+static void semaphore_it(struct worker *me, const char *name)
+{
+    dibs_semaphore_opts o = *DIBS_SEMAPHORE_OPTS(.permits = 1 + dice(me, 2));
+    dibs_semaphore *s = NULL;
+
+    well(me, dibs_semaphore_new(me->c, name, &s), "new semaphore");
+    dibs_err err =
+        dice(me, 3) ? dibs_semaphore_acquire(s, &o) : dibs_semaphore_try(s, &o);
+    if (err != DIBS_ERR_BUSY && well(me, err, "semaphore")) {
+        me->r.entries++;
+        cell(me, name, o.permits, o.permits, PERMITS);
+        pause_a_bit(me);
+        cell(me, name, -o.permits, 0, PERMITS - o.permits);
+        well(me, dibs_semaphore_release(s, &o), "release of permits");
+    }
+    dibs_semaphore_free(s);
+}
+
+static void await_it(struct worker *me, const char *name)
+{
+    dibs_latch *g = NULL;
+
+    well(me, dibs_latch_new(me->c, name, &g), "new latch");
+    if (well(me, dibs_latch_wait(g, DIBS_LATCH_OPTS(.wait_ms = 60000)),
+             "waiting for a latch"))
+        me->r.entries++;
+    dibs_latch_free(g);
+}
+
+/* What is no lock, or more than one. False: it is a lock. */
+static bool once_object(struct worker *me, unsigned kind, const char *name,
+                        size_t index, unsigned which)
+{
+    switch (kind) {
+    case FENCED:
+        fenced_it(me, name, index, which);
+        return true;
+    case SLOTS:
+        slots_it(me, name);
+        return true;
+    case SEMAPHORE:
+        semaphore_it(me, name);
+        return true;
+    case LATCH:
+        await_it(me, name);
+        return true;
+    default:
+        return false;
+    }
+}
+
 static void once(struct worker *me)
 {
-    static const char *const kinds[] = {"plain", "fair", "rw"};
     unsigned kind = dice(me, KINDS), which = dice(me, PER_KIND);
     size_t index = kind * PER_KIND + which;
     char name[64];
 
     snprintf(name, sizeof name, PREFIX "%s%u", kinds[kind], which);
+    if (once_object(me, kind, name, index, which))
+        return;
     if (kind == READWRITE) {
         if (dice(me, 3) == 0)
             write_it(me, name, index);
@@ -300,7 +417,6 @@ static long long word(const char *text, const char *key)
 /* All cells are zero, and the counts are what both sides together counted. */
 static void check_witness(uint64_t alone_in_all)
 {
-    static const char *const kinds[] = {"plain", "fair", "rw"};
     redisContext *r = ts_connect(srv);
     struct worker me = {.witness = r};
     long long counted = 0;
@@ -318,6 +434,28 @@ static void check_witness(uint64_t alone_in_all)
     assert_int_equal(ts_witness_violations(shared), 0);
 }
 
+/* Before: so many permits of each. */
+static void set_permits(void)
+{
+    for (int i = 0; i < PER_KIND; i++)
+        ts_ok(srv, "MSET " PREFIX "slots%d %d " PREFIX "semaphore%d %d", i,
+              PERMITS, i, PERMITS);
+}
+
+/* After: all are back. What stays is taken away: numbers, notes. */
+static void check_permits(void)
+{
+    for (int i = 0; i < PER_KIND; i++) {
+        assert_int_equal(ts_int(srv, "GET " PREFIX "slots%d", i), PERMITS);
+        assert_int_equal(ts_int(srv, "GET " PREFIX "semaphore%d", i), PERMITS);
+        ts_ok(srv,
+              "DEL " PREFIX "slots%d {" PREFIX "slots%d}:dibs_slot " PREFIX
+              "semaphore%d redisson_lock_token:{" PREFIX "fenced%d} {" PREFIX
+              "latch%d}:dibs_down",
+              i, i, i, i, i);
+    }
+}
+
 static struct ts_child *children[PROCESSES];
 
 static void test_soak(void **state)
@@ -327,6 +465,7 @@ static void test_soak(void **state)
     char numbers[64], go = 1;
 
     (void)state;
+    set_permits();
     snprintf(numbers, sizeof numbers, "\t%d\t%lld\t4", soak_seconds,
              (long long)ts_now_ms());
     int id = jvm_send(jvm, "soak", "soak", "plain", PREFIX, numbers);
@@ -353,6 +492,7 @@ static void test_soak(void **state)
     assert_int_equal(word(a.text, "violations="), 0);
     assert_true(sum.entries > 0 && word(a.text, "entries=") > 0);
     check_witness(sum.alone + (uint64_t)word(a.text, " alone="));
+    check_permits();
     ts_ok(srv, "EVAL redis.call('select',1)redis.call('flushdb') 0");
 }
 

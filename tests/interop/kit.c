@@ -146,8 +146,14 @@ static void *waiter_main(void *arg)
 void waiter_start(struct waiter *w, dibs_client *c, enum kind kind,
                   const char *name, const dibs_lock_opts *opts)
 {
+    waiter_start_on(w, c, kit_lock(c, kind, name), opts);
+}
+
+void waiter_start_on(struct waiter *w, dibs_client *c, dibs_lock *l,
+                     const dibs_lock_opts *opts)
+{
     memset(w, 0, sizeof *w);
-    w->l = kit_lock(c, kind, name);
+    w->l = l;
     w->opts = opts ? *opts : *DIBS_LOCK_OPTS(0);
     w->opts.owner = dibs_owner_new(c);
     if (pthread_create(&w->thread, NULL, waiter_main, w) != 0)
@@ -170,6 +176,32 @@ int64_t waiter_release(struct waiter *w)
     return begin;
 }
 
+struct doom {
+    int64_t (*fn)(void);
+};
+
+static int doomed_life(int fd, void *arg)
+{
+    struct doom *d = arg;
+    int64_t number = d->fn();
+    char word;
+
+    if (!ts_tell(fd, &number, sizeof number))
+        return 1;
+    ts_hear(fd, &word, 1, ts_ms(600000));
+    return 0;
+}
+
+struct ts_child *kit_doom(int64_t (*fn)(void), int64_t *number)
+{
+    struct doom d = {.fn = fn};
+    struct ts_child *child = ts_spawn(doomed_life, &d);
+
+    assert_true(ts_hear(ts_child_fd(child), number, sizeof *number, TS_SOON));
+    assert_true(*number >= 0);
+    return child;
+}
+
 /* ---- Java -------------------------------------------------------------- */
 
 const char *kind_name(enum kind kind)
@@ -183,15 +215,32 @@ long long java_does(struct jvm *j, const char *worker, const char *op,
                     enum kind kind, const char *name, const char *numbers,
                     const char *file, int line)
 {
-    struct jvm_answer a =
-        jvm_ask(j, worker, op, kind_name(kind), name, numbers);
+    return java_says(j, worker, op, kind_name(kind), name, numbers, file, line)
+        .value;
+}
+
+struct jvm_answer java_says(struct jvm *j, const char *worker, const char *op,
+                            const char *kind, const char *name,
+                            const char *numbers, const char *file, int line)
+{
+    struct jvm_answer a = jvm_ask(j, worker, op, kind, name, numbers);
 
     if (!a.ok) {
-        print_error("Java, %s %s \"%s\": %s\n", op, kind_name(kind), name,
-                    a.text);
+        print_error("Java, %s %s \"%s\": %s\n", op, kind, name, a.text);
         _fail(file, line);
     }
-    return a.value;
+    return a;
+}
+
+struct jvm_answer java_ends(struct jvm *j, int id, const char *file, int line)
+{
+    struct jvm_answer a = jvm_await(j, id, TS_SOON);
+
+    if (!a.ok) {
+        print_error("Java: %s\n", a.text);
+        _fail(file, line);
+    }
+    return a;
 }
 
 struct jvm_answer java_granted(struct jvm *j, int id, const char *file,
@@ -237,6 +286,22 @@ void kit_wait_parked(struct jvm *j, const char *worker)
 {
     TS_WAIT(java_does(j, "watcher", "parked", PLAIN, worker, NULL, __FILE__,
                       __LINE__) == 1);
+}
+
+static long long scripts_run(void)
+{
+    return ts_command_calls(srv, "eval") + ts_command_calls(srv, "evalsha");
+}
+
+void kit_wait_scripts(long long n)
+{
+    long long before;
+
+    TS_WAIT(scripts_run() >= n);
+    do {
+        before = scripts_run();
+        kit_pass(100);
+    } while (scripts_run() != before);
 }
 
 void kit_wait_queue(const char *name, long long n)

@@ -53,6 +53,8 @@ int kit_before(void **state);
 int kit_after(void **state);
 
 #define KIT_TEST(f) cmocka_unit_test_setup_teardown(f, kit_before, kit_after)
+/* For what leaves keys on purpose: counters, tokens. The test looks at them. */
+#define KIT_OBJECT(f) cmocka_unit_test_setup(f, kit_before)
 #define KIT_RUN(name, tests)                                                   \
     cmocka_run_group_tests_name(name, tests, kit_start, kit_stop)
 
@@ -87,11 +89,18 @@ struct waiter {
 
 void waiter_start(struct waiter *w, dibs_client *c, enum kind kind,
                   const char *name, const dibs_lock_opts *opts);
+/* The same with a handle, which is the waiter's then. */
+void waiter_start_on(struct waiter *w, dibs_client *c, dibs_lock *l,
+                     const dibs_lock_opts *opts);
 dibs_err waiter_end(struct waiter *w); /* its answer; the handle stays */
 /* Gives back what it got, and the handle. When it began, in us. */
 int64_t waiter_release(struct waiter *w);
 
 int64_t kit_now_us(void);
+
+/* A process that does something, tells a number, and then waits to be killed:
+ * kit_doom starts it, and gives the number. fn gives it; below 0 it failed. */
+struct ts_child *kit_doom(int64_t (*fn)(void), int64_t *number);
 
 /* ---- Java -------------------------------------------------------------- */
 
@@ -105,6 +114,19 @@ const char *kind_name(enum kind kind);
 long long java_does(struct jvm *j, const char *worker, const char *op,
                     enum kind kind, const char *name, const char *numbers,
                     const char *file, int line);
+
+/* The same with the kind as a word, for what is no lock; gives all of the
+ * answer. */
+#define SAYS(worker, op, kind, name, numbers)                                  \
+    java_says(jvm, worker, op, kind, name, numbers, __FILE__, __LINE__)
+#define SAYS_AT(j, worker, op, kind, name, numbers)                            \
+    java_says(j, worker, op, kind, name, numbers, __FILE__, __LINE__)
+struct jvm_answer java_says(struct jvm *j, const char *worker, const char *op,
+                            const char *kind, const char *name,
+                            const char *numbers, const char *file, int line);
+/* The answer to what was sent, which must be a good one. */
+#define ENDS(j, id) java_ends(j, id, __FILE__, __LINE__)
+struct jvm_answer java_ends(struct jvm *j, int id, const char *file, int line);
 
 /* The answer to a lock() must be that it is held. */
 #define GRANTED(j, id) java_granted(j, id, __FILE__, __LINE__)
@@ -120,6 +142,9 @@ void kit_channel(char *buf, size_t size, enum kind kind, const char *name,
 void kit_wait_listeners(enum kind kind, const char *name, long long n);
 /* Until this worker sleeps: it has asked, in vain, and listens. */
 void kit_wait_parked(struct jvm *j, const char *worker);
+/* Until so many scripts ran since ts_reset_stats, and then none for a moment:
+ * a waiter that asks in the background has asked twice when it waits. */
+void kit_wait_scripts(long long n);
 /* Until the fair queue is so long. */
 void kit_wait_queue(const char *name, long long n);
 

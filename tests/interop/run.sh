@@ -4,7 +4,8 @@
 # Builds the Java helper against each Redisson named (both, if none is), and
 # runs the interoperation tests, which are in the folder PROGRAMS, with it.
 # What Maven fetched stays in its own cache, so that later runs need no network.
-# SOAK is how many seconds the soak lasts. Stops at the first failure.
+# SOAK is how many seconds the soak lasts, PARTS which tests to run (all). Stops
+# at the first failure.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 programs=$(cd "$1" && pwd)
@@ -37,7 +38,7 @@ for profile; do
     fi
     built=$here/target/$profile
     export DIBS_INTEROP_CLASSPATH=$built/classes:$(<"$built/classpath")
-    for test in lock fair rw known multi soak; do
+    for test in ${PARTS:-lock fair rw known multi fenced slots semaphore latch soak}; do
         printf '\n-- %s, %s\n' "$profile" "$test"
         limit=300
         [ $test != soak ] || limit=$((${SOAK:-60} + 300))

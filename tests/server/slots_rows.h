@@ -28,7 +28,7 @@
 
 static const struct row acquire_rows[] = {
     {"nobody has said how many", "", TAKE, "0", "0",
-     "N =2 -1;Z IA~30000 -1;S 0=" SEAT_A " -1", "C=2", PLAIN},
+     "N =2 -1;Z IA~30000 -1;S 0=" SEAT_A " -1", "C=2 C=1", PLAIN},
     {"nobody has said how many, and there is one", "",
      "slots_acquire N Z S | IA A 1 30000 1 0 C", "0", "0",
      "N =0 -1;Z IA~30000 -1;S 0=" SEAT_A " -1", "", PLAIN},
@@ -213,12 +213,12 @@ static const struct row info_rows[] = {
 
 static const struct row set_rows[] = {
     {"nobody has said how many", "", "slots_set N Z | 3 0 C", "-1", "3",
-     "N =3 -1", "C=3", PLAIN},
+     "N =3 -1", "C=3 C=1 C=1", PLAIN},
     {"the number was lost, not the permits", "ZADD Z @60000 IA",
-     "slots_set N Z | 3 0 C", "-1", "3", "N =2 -1;Z IA=@60000 -1", "C=2",
+     "slots_set N Z | 3 0 C", "-1", "3", "N =2 -1;Z IA=@60000 -1", "C=2 C=1",
      PLAIN},
     {"more", "SET N 2;ZADD Z @60000 IA", "slots_set N Z | 5 0 C", "3", "5",
-     "N =4 -1;Z IA=@60000 -1", "C=4", PLAIN},
+     "N =4 -1;Z IA=@60000 -1", "C=4 C=1", PLAIN},
     {"fewer", "SET N 3", "slots_set N Z | 1 0 C", "3", "1", "N =1 -1", "",
      PLAIN},
     {"fewer than are out", "SET N 1;ZADD Z @60000 IA @60000 IB",
@@ -230,10 +230,10 @@ static const struct row set_rows[] = {
      PLAIN},
     {"if nobody has: somebody has", "SET N 3", "slots_set N Z | 5 1 C", "3",
      "3", "N =3 -1", "", PLAIN},
-    {"if nobody has", "", "slots_set N Z | 5 1 C", "-1", "5", "N =5 -1", "C=5",
-     PLAIN},
+    {"if nobody has", "", "slots_set N Z | 5 1 C", "-1", "5", "N =5 -1",
+     "C=5 C=1 C=1 C=1 C=1", PLAIN},
     {"its end stays", "SET N 3 PX 100000", "slots_set N Z | 5 0 C", "3", "5",
-     "N =5 ~100000", "C=5", PLAIN},
+     "N =5 ~100000", "C=5 C=1", PLAIN},
     {"no number", "SET N x", "slots_set N Z | 5 0 C", "-6", "-6", "N =x -1", "",
      PLAIN},
     {"full", "SET N 3", "slots_set N Z | 5 0 C", "-OOM", "-OOM", "N =3 -1", "",

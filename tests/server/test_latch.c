@@ -226,6 +226,32 @@ static void test_latch_inside_callback(void **state)
     tidy(c, l);
 }
 
+static void ignore(dibs_err err, void *arg)
+{
+    (void)err;
+    (void)arg;
+}
+
+static void count_down_then(dibs_err err, void *arg)
+{
+    if (err == DIBS_ERR_TIMEOUT)
+        (void)!dibs_latch_count_down_async(arg, NULL, ignore, NULL);
+}
+
+/* The one that asks for all gives up. The next one was asked for by a thread
+ * that waits; from now on the I/O thread asks for it, and must not wait. */
+static void test_latch_next_asks(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_latch *l = latch(c, 1);
+
+    (void)state;
+    FINE(dibs_latch_wait_async(l, DIBS_LATCH_OPTS(.wait_ms = 100),
+                               count_down_then, l));
+    FINE(dibs_latch_wait(l, DIBS_LATCH_OPTS(.wait_ms = TS_SOON)));
+    tidy(c, l);
+}
+
 static void test_latch_bad_input(void **state)
 {
     dibs_client *c = kit_open(NULL);
@@ -268,6 +294,7 @@ int main(void)
         KIT_TEST(test_latch_deadline),
         KIT_TEST(test_latch_close_ends_waits),
         KIT_TEST(test_latch_inside_callback),
+        KIT_TEST(test_latch_next_asks),
         KIT_TEST(test_latch_bad_input),
     };
 

@@ -130,6 +130,7 @@ static void cmd_wait(struct sr_call *k)
         return;
     }
     k->c->mode = SR_BLOCKED_WAIT;
+    k->s->held_up = true;
     k->c->wait_count = count;
     k->c->wait_until = ms ? k->s->now + ms : -1;
 }

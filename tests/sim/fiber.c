@@ -36,7 +36,7 @@
 #define STACK_BYTES (128 * 1024)
 #define STACKS_AT   ((char *)0x110000000000)
 #define STACKS_MAX  40000
-#define BUCKETS     1024
+#define BUCKETS     16384
 #define HELD_MAX    8
 #define TURN_US     1 /* what a turn of a fiber takes */
 

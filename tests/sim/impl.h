@@ -28,8 +28,9 @@
  *   net.c                   servers, connections, trouble on the way
  *   plan.c                  what a seed means
  *   fate.c                  makes the faults happen
- *   program.c               what the simulated programs do
- *   judge.c                 what must be true
+ *   program.c counted.c     what the simulated programs do
+ *   peer.c                  clients of another make beside them
+ *   judge.c judge_end.c     what must be true
  *   world.c                 all of it put together, and run to its end
  *   sim.c                   many seeds; one told as a story and made smaller
  *   mutants/                bugs to be planted
@@ -190,7 +191,10 @@ struct sr_session {
     bool asking;    /* ASKING came right before */
     bool is_master; /* a replica's session for what its master sends */
     bool executing;
-    bool gone; /* the client; it goes when the server has seen that */
+    bool gone;    /* the client; it goes when the server has seen that */
+    bool touched; /* it has something to say; see sr_touched */
+    struct sr_session *touched_next;
+    void *owner; /* whatever the one that opened it likes */
     struct sr_buf in, out;
     int64_t born;
     char last[64]; /* command */
@@ -205,6 +209,7 @@ struct sr_session {
     int64_t written;                /* offset behind its last write */
 };
 
+void sr__touch(struct sr_session *c); /* something was written for it */
 void sr__sessions_free(struct sr_server *s);
 void sr__sessions_see_gone(struct sr_server *s);
 void sr__session_run(struct sr_session *c);
@@ -300,6 +305,8 @@ struct sr_server {
 
     struct sr_session *sessions;
     int64_t last_id;
+    struct sr_session *touched, **touched_last;
+    bool held_up;               /* somebody may have to wait */
     struct sr_session *running; /* whose command is executed */
     int64_t now;                /* ms; stands still in a command */
     int64_t now_us;
@@ -312,6 +319,10 @@ struct sr_server {
     void *refuse_arg;
     sr_published_fn *published;
     void *published_arg;
+
+    struct sr_dict listeners[2]; /* channel to struct sr_dict * of sessions */
+    size_t npatterns;            /* that somebody listens to */
+    uint64_t messages;           /* that went to somebody */
 
     struct sr_dict users;
     struct sr_dict tracked; /* key to struct sr_dict * of session ids */

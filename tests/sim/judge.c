@@ -36,12 +36,14 @@
 #include <unistd.h>
 
 #define LOOK_MOST_US 400000
+#define AGAIN_MOST   10    /* looks at once; a stopped process stays as it is */
 #define FAR_PPM      20000 /* more than any clock is off */
 
 static struct sim_claim *claims;
+static bool in_vain; /* somebody was inside its mutex: look again soon */
 static struct sim_chance eye;
 
-static const char *const names[SIM_THINGS][3] = {
+const char *const sim_keys[SIM_THINGS][3] = {
     [SIM_PLAIN_A] = {"p0"}, [SIM_PLAIN_B] = {"p1"},    [SIM_FAIR] = {"f0"},
     [SIM_READ] = {"rw0"},   [SIM_WRITE] = {"rw0"},     [SIM_FENCED] = {"t0"},
     [SIM_SLOTS] = {"s0"},   [SIM_BOTH] = {"p0", "p1"}, [SIM_MOST] = {"q0"},
@@ -75,14 +77,15 @@ static bool believes(const struct sim_claim *cl, bool *sure, int64_t *valid_ms)
     sim_totals.looks++;
     if (!*sure)
         sim_totals.skipped++;
+    in_vain |= !*sure;
     return *sure && (state == DIBS_HELD || state == DIBS_SUSPECT);
 }
 
 static bool share_a_name(enum sim_thing a, enum sim_thing b)
 {
-    for (int i = 0; i < 3 && names[a][i]; i++)
-        for (int j = 0; j < 3 && names[b][j]; j++)
-            if (strcmp(names[a][i], names[b][j]) == 0)
+    for (int i = 0; i < 3 && sim_keys[a][i]; i++)
+        for (int j = 0; j < 3 && sim_keys[b][j]; j++)
+            if (strcmp(sim_keys[a][i], sim_keys[b][j]) == 0)
                 return true;
     return false;
 }
@@ -94,6 +97,32 @@ static bool conflict(const struct sim_claim *a, const struct sim_claim *b)
            share_a_name(a->thing, b->thing);
 }
 
+/* Nor may a client of another make have it. */
+static void check_foreign(const struct sim_claim *cl)
+{
+    const char *who = NULL;
+
+    for (int i = 0; i < 3 && sim_keys[cl->thing][i] && !who; i++)
+        who = sim_peers_hold(sim_keys[cl->thing][i], cl->shared);
+    if (who && sim_plan.strict)
+        sim_broken("P1", "%s and %s, of another make, both hold %s",
+                   cl->proc->name, who, sim_thing_name(cl->thing));
+}
+
+void sim_judge_foreign(const char *name, bool shared, const char *who)
+{
+    bool sure;
+    int64_t valid;
+
+    for (const struct sim_claim *cl = claims; cl; cl = cl->next)
+        for (int i = 0; i < 3 && sim_keys[cl->thing][i]; i++)
+            if (strcmp(sim_keys[cl->thing][i], name) == 0 && sim_plan.strict &&
+                !(shared && cl->shared) && believes(cl, &sure, &valid))
+                sim_broken("P1",
+                           "%s, of another make, was granted %s; %s has it",
+                           who, name, cl->proc->name);
+}
+
 static void check_alone(const struct sim_claim *cl)
 {
     bool sure, sure_other;
@@ -101,6 +130,7 @@ static void check_alone(const struct sim_claim *cl)
 
     if (!believes(cl, &sure, &valid))
         return;
+    check_foreign(cl);
     for (const struct sim_claim *o = claims; o; o = o->next) {
         if (!conflict(cl, o) || !believes(o, &sure_other, &valid_other))
             continue;
@@ -163,7 +193,7 @@ static int64_t slot_of(const struct sim_claim *cl)
 static void check_slots(const struct sim_claim *cl)
 {
     int64_t mine = slot_of(cl), other;
-    int have = 1;
+    int have = 1 + sim_peers_slots();
 
     if (mine < 0 || !sim_plan.strict)
         return;
@@ -334,7 +364,7 @@ static void check_truth(struct sim_claim *cl)
         check_there(cl, cl->client->lock[SIM_PLAIN_A], "p0", valid);
         check_there(cl, cl->client->lock[SIM_PLAIN_B], "p1", valid);
     } else {
-        check_there(cl, cl->lock, names[cl->thing][0], valid);
+        check_there(cl, cl->lock, sim_keys[cl->thing][0], valid);
     }
 }
 
@@ -350,7 +380,8 @@ static void check_replicas(const struct sim_claim *cl)
     if (!believes(cl, &sure, &ttl) || !owner_of(cl, cl->lock, owner))
         return;
     for (int i = 0; i < 3; i++) {
-        long n = holds_there(sim_servers[i], names[cl->thing][0], owner, &ttl);
+        long n =
+            holds_there(sim_servers[i], sim_keys[cl->thing][0], owner, &ttl);
         have += n != 0;
     }
     if (have < cl->replicas + 1)
@@ -382,7 +413,8 @@ static void check_free(enum sim_thing t)
     const char *a = NULL;
 
     if (waiting[t] > 0)
-        a = sim_server_ask(sim_master(names[t][0]), "EXISTS %s", names[t][0]);
+        a = sim_server_ask(sim_master(sim_keys[t][0]), "EXISTS %s",
+                           sim_keys[t][0]);
     if (!a || strcmp(a, ":0|") != 0)
         free_since[t] = 0;
     else if (free_since[t] == 0)
@@ -443,14 +475,25 @@ static void look_at_waiters(void)
 
 static void look(void *arg, int64_t number)
 {
+    static int again;
+
     (void)arg;
     (void)number;
-    for (struct sim_claim *cl = claims; cl; cl = cl->next)
+    in_vain = false;
+    for (struct sim_claim *cl = claims; cl; cl = cl->next) {
         check_truth(cl);
-    if (sim_plan.layout != SIM_QUORUM)
+        if (sim_plan.strict)
+            check_alone(cl);
+    }
+    if (sim_plan.layout != SIM_QUORUM) {
         count_permits();
+        sim_counted_look();
+    }
     look_at_waiters();
-    sim_at(sim_now() + sim_between(&eye, 1000, LOOK_MOST_US), look, NULL, 0);
+    again = in_vain && again < AGAIN_MOST ? again + 1 : 0;
+    sim_at(sim_now() +
+               sim_between(&eye, again ? 20 : 1000, again ? 200 : LOOK_MOST_US),
+           look, NULL, 0);
 }
 
 void sim_judge_begin(void)
@@ -488,6 +531,7 @@ void sim_judge_dead(const struct sim_proc *p)
 {
     struct sim_claim **at = &claims;
 
+    sim_counted_dead(p);
     while (*at) {
         if ((*at)->proc == p)
             *at = (*at)->next;
@@ -508,77 +552,4 @@ void sim_judge_time(const char *call, int64_t from, int64_t idle_before,
                    "without a processor)",
                    call, sim_proc_self()->name, (double)took / 1e6,
                    (double)most_ms / 1e3, (double)idle / 1e6);
-}
-
-/* ---- the end ----------------------------------------------------------- */
-
-static bool almost_over(struct sim_server *sv, const char *name)
-{
-    const char *a = sim_server_ask(sv, "PTTL %s", name);
-
-    return a && atoll(a + 1) < sim_plan.lease_ms / 20 + 10;
-}
-
-/* Of a read hold that its lease has ended the field stays, as long as others
- * read; the key that says how long it lasts is gone. */
-static bool read_is_over(struct sim_server *sv, const char *uuid)
-{
-    const char *a = sim_server_ask(sv, "KEYS {rw0}:%s*", uuid);
-
-    return a && strncmp(a, "*0|", 3) == 0;
-}
-
-void sim_judge_closed(const struct sim_client *cl, const char *uuid)
-{
-    if (!sim_plan.strict) /* a release may have been lost with a master */
-        return;
-    for (int i = 0; i < sim_nservers; i++) {
-        for (int t = 0; t < SIM_THINGS; t++) {
-            const char *a =
-                sim_server_ask(sim_servers[i], "HKEYS %s", names[t][0]);
-            bool has = a && strstr(a, uuid) != NULL;
-            bool reads = has && t == SIM_READ && !strstr(a, ":write");
-            /* A hold that its own clock has ended lasts for the margin. */
-            if (t == SIM_WRITE || (reads && read_is_over(sim_servers[i], uuid)))
-                continue; /* one key, looked at as SIM_READ */
-            if (!has || sim_master(names[t][0]) != sim_servers[i] ||
-                almost_over(sim_servers[i], names[t][0]))
-                continue;
-            if (strcmp(names[t][0], "p0") != 0 || sim_now() >= cl->kept_until)
-                sim_broken("P11", "%s is closed, and still has %s",
-                           cl->proc->name, names[t][0]);
-        }
-    }
-}
-
-/* The last token and the number of slots are to stay. */
-static bool key_is_left(const char *keys)
-{
-    for (const char *at = keys; (at = strchr(at, '$'));) {
-        const char *name = strchr(at, '|') + 1;
-        const char *end = strchr(name, '|');
-        size_t len = (size_t)(end - name);
-        char key[100];
-        at = end;
-        snprintf(key, sizeof key, "%.*s", (int)len, name);
-        if (!strstr(key, "{t0}") && !strstr(key, "{s0}") &&
-            strcmp(key, "s0") != 0)
-            return true;
-    }
-    return false;
-}
-
-/* Long after everybody is gone. */
-void sim_judge_end(void)
-{
-    for (int i = 0; i < sim_nservers; i++) {
-        const char *a = sim_server_ask(sim_servers[i], "KEYS *");
-        /* Of waiters that were killed, or cut off when they closed, their
-         * places in a queue stay until somebody asks for that lock again. */
-        if ((sim_totals.by_kind[SIM_FAULT_KILL] > 0 || sim_cut_off) && a &&
-            strstr(a, "redisson_lock_queue"))
-            continue;
-        if (a && a[0] == '*' && key_is_left(a))
-            sim_broken("P6", "keys are left on server %d: %.300s", i, a);
-    }
 }

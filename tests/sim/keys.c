@@ -141,6 +141,15 @@ int64_t sr__keys_next_expiry(const struct sr_server *s)
     return first;
 }
 
+size_t sr_keys(const struct sr_server *s)
+{
+    size_t n = 0;
+
+    for (int i = 0; i < SR_DBS; i++)
+        n += s->db[i].count;
+    return n;
+}
+
 bool sr_evict(struct sr_server *s, int db, const char *key)
 {
     struct sr_str argv[2] = {sr__view("DEL"), sr__view(key)};

@@ -27,6 +27,7 @@ struct sim_server {
     int64_t ppm;       /* faster by so many millionths */
     struct sim_link *links;
     int64_t tick_at;
+    int64_t look_at;     /* us; until then what ends first is not looked for */
     int64_t clean_since; /* us; no trouble of its own since */
     uint64_t commands;
 };

@@ -4,21 +4,27 @@
  *
  * The library tells threads apart by the address of a _Thread_local variable,
  * so each fiber needs a place of its own for them. Only the system can make
- * such a place. So for each fiber a real thread is made that sleeps for ever,
- * and its place is lent to the fiber: the register that points there is set at
- * each switch. The real thread never touches it again.
+ * such a place. So a real thread is made that sleeps for ever, and its place is
+ * lent to a fiber: the register that points there is set at each switch. The
+ * real thread never touches it again.
+ *
+ * On x86-64 one such thread is enough: the others are copies of its place, in
+ * which the two words that point to the place itself are put right. So ten
+ * thousand clients are not ten thousand threads.
  *
  * This is the one part that knows the machine: x86-64 and AArch64 on Linux.
  */
 #include "sim/own.h"
 
 #include "sim/fiber.h"
+#include "sim/wrap.h"
 
 #include <link.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -29,6 +35,8 @@
 #define PLACES_MAX 40000
 #define BYTES_MAX  8192
 #define STACK      (64 * 1024)
+#define BELOW      BYTES_MAX /* of a place, x86-64: what is copied of it */
+#define AT_ONCE    64        /* places are made */
 
 int __real_pthread_create(pthread_t *t, const pthread_attr_t *a,
                           void *(*run)(void *), void *arg);
@@ -46,6 +54,7 @@ static bool fresh_known;
 static unsigned long spare[PLACES_MAX];
 static int nspare;
 static sem_t found;
+static unsigned long found_end; /* of what is above a place */
 
 static unsigned long read_place(void)
 {
@@ -91,8 +100,17 @@ static int find_bytes(struct dl_phdr_info *info, size_t size, void *arg)
 
 static void *sleeper(void *arg)
 {
+    pthread_attr_t a;
+    void *stack;
+    size_t size;
+
     (void)arg;
     found_place = read_place();
+    if (pthread_getattr_np(__real_pthread_self(), &a) == 0) {
+        pthread_attr_getstack(&a, &stack, &size);
+        found_end = (unsigned long)stack + size;
+        pthread_attr_destroy(&a);
+    }
     __real_sem_post(&found);
     for (;;)
         pause();
@@ -129,6 +147,40 @@ static unsigned long make_place(void)
     return found_place;
 }
 
+#if defined(__x86_64__)
+static void copy_places(void)
+{
+    static unsigned long model;
+    static char *image;
+    static size_t above;
+
+    if (!model) {
+        model = make_place();
+        above = found_end - model;
+        if (found_end < model || above > BYTES_MAX)
+            sim_die("the place of a thread is not where it is looked for");
+        image = __real_malloc(BELOW + above);
+        memcpy(image, (char *)model - BELOW, BELOW + above);
+        spare[nspare++] = model;
+    }
+    size_t room = (BELOW + above + 127) / 64 * 64;
+    char *at = mmap(NULL, AT_ONCE * room, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (int i = 0; at != MAP_FAILED && i < AT_ONCE; i++, at += room) {
+        unsigned long place = (unsigned long)at + BELOW + model % 64;
+        memcpy(at + model % 64, image, BELOW + above);
+        memcpy((char *)place, &place, sizeof place);
+        memcpy((char *)place + 2 * sizeof place, &place, sizeof place);
+        spare[nspare++] = place;
+    }
+}
+#else
+static void copy_places(void)
+{
+    spare[nspare++] = make_place();
+}
+#endif
+
 unsigned long sim_own_new(void)
 {
     unsigned long before = current_place;
@@ -136,10 +188,9 @@ unsigned long sim_own_new(void)
     if (nspare == 0) {
         if (before)
             sim_own_use(0);
-        unsigned long place = make_place();
+        copy_places();
         if (before)
             sim_own_use(before);
-        return place;
     }
     memcpy(bytes_of(spare[nspare - 1]), fresh, nbytes);
     return spare[--nspare];

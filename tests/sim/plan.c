@@ -157,5 +157,7 @@ bool sim_plan_make(struct sim_plan *p, uint64_t seed, const char *profile)
         draw_fault(p, &c, &p->faults[i]);
     if (!(how->may & SIM_F_STOP) && !sim_once_in(&c, 3))
         p->stall_in = 0;
+    if (p->layout == SIM_ONE && sim_once_in(&c, 2))
+        p->peers = (int)sim_between(&c, 1, 2);
     return true;
 }

@@ -67,6 +67,46 @@ static dibs_err await(struct sim_program *pr, dibs_err started)
     return pr->async_err;
 }
 
+typedef dibs_err start_fn(dibs_lock *l, const dibs_lock_opts *o, dibs_cb cb,
+                          void *arg);
+
+struct inside {
+    struct sim_program *pr;
+    dibs_lock *l;
+    const dibs_lock_opts *o;
+    start_fn *start;
+};
+
+/* The callback of a call that ended at once begins the one that is meant, and
+ * may take its time then. */
+static void start_inside(dibs_err err, void *arg)
+{
+    const struct inside *in = arg;
+    struct sim_program *pr = in->pr;
+    bool slow = sim_once_in(&pr->chance, 8);
+
+    (void)err;
+    err = in->start(in->l, in->o, async_ended, pr); /* in may be gone then */
+    if (err != DIBS_OK)
+        async_ended(err, pr);
+    if (slow)
+        sim_sleep(5000);
+}
+
+static dibs_err run_async(struct sim_program *pr, dibs_lock *l,
+                          const dibs_lock_opts *o, start_fn *start)
+{
+    struct inside in = {pr, l, o, start};
+    dibs_lock_opts nobody = DIBS_LOCK_OPTS_INIT;
+
+    if (sim_once_in(&pr->chance, 2)) {
+        nobody.owner = dibs_owner_new(pr->client->c[0]); /* has nothing */
+        if (dibs_lock_release_async(l, &nobody, start_inside, &in) == DIBS_OK)
+            return await(pr, DIBS_OK);
+    }
+    return await(pr, start(l, o, async_ended, pr));
+}
+
 enum form { FORM_ACQUIRE, FORM_TRY, FORM_ACQUIRE_ASYNC, FORM_TRY_ASYNC };
 
 static dibs_err take(struct sim_program *pr, dibs_lock *l, enum form form,
@@ -79,9 +119,9 @@ static dibs_err take(struct sim_program *pr, dibs_lock *l, enum form form,
     case FORM_TRY:
         return dibs_lock_try(l, o);
     case FORM_ACQUIRE_ASYNC:
-        return await(pr, dibs_lock_acquire_async(l, o, async_ended, pr));
+        return run_async(pr, l, o, dibs_lock_acquire_async);
     case FORM_TRY_ASYNC:
-        return await(pr, dibs_lock_try_async(l, o, async_ended, pr));
+        return run_async(pr, l, o, dibs_lock_try_async);
     }
     return DIBS_ERR_INVALID;
 }
@@ -91,7 +131,7 @@ static dibs_err give_back(struct sim_program *pr, dibs_lock *l,
 {
     pr->async_done = false;
     if (sim_once_in(&pr->chance, 4))
-        return await(pr, dibs_lock_release_async(l, o, async_ended, pr));
+        return run_async(pr, l, o, dibs_lock_release_async);
     return dibs_lock_release(l, o);
 }
 
@@ -200,16 +240,19 @@ static void hold_twice(struct sim_program *pr, struct sim_claim *claim)
     int64_t from = sim_now(), idle = sim_idle_us(pr->client->proc);
 
     o.owner = pr->owner;
+    if (is_group(claim->thing)) /* without a limit it waits for ever */
+        o.wait_ms = 2 * sim_plan.command_ms;
     claim->holds = 0; /* nobody can tell meanwhile */
     dibs_err err = take(pr, claim->lock, FORM_ACQUIRE, &o);
     sim_note("again %s: %s", thing_names[claim->thing], dibs_strerror(err));
-    if (!is_group(claim->thing)) /* without a limit that waits for ever */
-        sim_judge_time("re-entry", from, idle,
-                       2 * sim_plan.command_ms * 102 / 100 + SLACK_MS);
+    sim_judge_time("re-entry", from, idle,
+                   (2 * sim_plan.command_ms + o.wait_ms) * 102 / 100 +
+                       SLACK_MS);
     if (pr->client->closing)
         return;
     if (err != DIBS_OK) {
-        if (err == DIBS_ERR_BUSY || err == DIBS_ERR_TIMEOUT ||
+        if (err == DIBS_ERR_BUSY ||
+            (err == DIBS_ERR_TIMEOUT && !is_group(claim->thing)) ||
             err == DIBS_ERR_NOT_OWNER || err == DIBS_ERR_WRONGTYPE)
             sim_broken("P4", "re-entry of %s: %s", thing_names[claim->thing],
                        dibs_strerror(err));
@@ -485,7 +528,10 @@ static void *program_main(void *arg)
     pr->owner =
         pr->own_owner ? dibs_owner_new(cl->c[0]) : dibs_owner_thread(cl->c[0]);
     while (!sim_healed && !cl->closing) {
-        play_round(pr);
+        if (sim_plan.layout != SIM_QUORUM && sim_once_in(&pr->chance, 8))
+            sim_counted_round(cl, &pr->chance, pr->number);
+        else
+            play_round(pr);
         if (cl->closing)
             break;
         if (sim_once_in(&pr->chance, 10))

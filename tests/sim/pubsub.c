@@ -2,10 +2,10 @@
  *
  * pubsub.c - channels: plain ones, patterns, and those of a cluster's slots.
  *
- * Each session knows what it listens to. A message goes to all who listen to
- * its channel, in order of their ids, then to all whose pattern fits. (A real
- * server has another order among several clients; each has its own
- * connection, so nobody sees it.)
+ * Each session knows what it listens to, each channel who listens. A message
+ * goes to all who listen to its channel, in the order in which they came, then
+ * to all whose pattern fits. (A real server has another order among several
+ * clients; each has its own connection, so nobody sees it.)
  */
 #include "sim/impl.h"
 
@@ -20,6 +20,57 @@ static struct sr_dict *set_of(struct sr_session *c, enum kind kind)
                              : &c->shards;
 }
 
+/* ---- who listens to a channel ------------------------------------------ */
+
+static struct sr_str session_key(struct sr_session **c)
+{
+    return (struct sr_str){(char *)c, sizeof *c};
+}
+
+static void free_listeners(void *val)
+{
+    sr__dict_free(val, NULL);
+    free(val);
+}
+
+static struct sr_dict *index_of(struct sr_server *s, enum kind kind)
+{
+    return &s->listeners[kind == SHARD];
+}
+
+static void channel_join(struct sr_session *c, enum kind kind,
+                         struct sr_str channel)
+{
+    if (sr__dict_find(set_of(c, kind), channel))
+        return;
+    sr__dict_add(set_of(c, kind), channel, NULL);
+    if (kind == PATTERN) {
+        c->s->npatterns++;
+        return;
+    }
+    struct sr_dict *who = sr__dict_get(index_of(c->s, kind), channel);
+    if (!who) {
+        who = sr__alloc(sizeof *who);
+        sr__dict_add(index_of(c->s, kind), channel, who);
+    }
+    sr__dict_add(who, session_key(&c), c);
+}
+
+static void channel_leave(struct sr_session *c, enum kind kind,
+                          struct sr_str channel)
+{
+    if (!sr__dict_find(set_of(c, kind), channel))
+        return;
+    struct sr_dict *who =
+        kind == PATTERN ? NULL : sr__dict_get(index_of(c->s, kind), channel);
+    if (who)
+        sr__dict_del(who, session_key(&c));
+    if (who && who->count == 0)
+        free_listeners(sr__dict_del(index_of(c->s, kind), channel));
+    c->s->npatterns -= kind == PATTERN;
+    sr__dict_del(set_of(c, kind), channel); /* channel may be its key */
+}
+
 bool sr__subscribed(const struct sr_session *c)
 {
     return c->channels.count + c->patterns.count + c->shards.count > 0;
@@ -27,9 +78,11 @@ bool sr__subscribed(const struct sr_session *c)
 
 void sr__pubsub_leave(struct sr_session *c)
 {
-    sr__dict_free(&c->channels, NULL);
-    sr__dict_free(&c->patterns, NULL);
-    sr__dict_free(&c->shards, NULL);
+    for (enum kind kind = CHANNEL; kind <= SHARD; kind++) {
+        while (set_of(c, kind)->first)
+            channel_leave(c, kind, set_of(c, kind)->first->key);
+        sr__dict_free(set_of(c, kind), NULL);
+    }
 }
 
 /* ---- coming and going -------------------------------------------------- */
@@ -52,11 +105,8 @@ static void confirm(struct sr_call *k, enum kind kind, const char *word,
 
 static void join(struct sr_call *k, enum kind kind, const char *word)
 {
-    struct sr_dict *set = set_of(k->c, kind);
-
     for (int i = 1; i < k->argc; i++) {
-        if (!sr__dict_find(set, k->argv[i]))
-            sr__dict_add(set, k->argv[i], NULL);
+        channel_join(k->c, kind, k->argv[i]);
         confirm(k, kind, word, &k->argv[i]);
     }
 }
@@ -69,12 +119,12 @@ static void leave(struct sr_call *k, enum kind kind, const char *word)
         confirm(k, kind, word, NULL);
     while (k->argc == 1 && set->first) {
         struct sr_str channel = sr__copy(set->first->key);
-        sr__dict_del(set, channel);
+        channel_leave(k->c, kind, channel);
         confirm(k, kind, word, &channel);
         sr__str_free(&channel);
     }
     for (int i = 1; i < k->argc; i++) {
-        sr__dict_del(set, k->argv[i]);
+        channel_leave(k->c, kind, k->argv[i]);
         confirm(k, kind, word, &k->argv[i]);
     }
 }
@@ -120,7 +170,8 @@ void sr__pubsub_slot_gone(struct sr_server *s, int slot)
             sr__buf_text(&c->out, "*3\r\n$12\r\nsunsubscribe\r\n");
             sr__out_bulk(&c->out, e->key);
             sr__buf_fmt(&c->out, ":%zu\r\n", c->shards.count - 1);
-            sr__dict_del(&c->shards, e->key);
+            sr__touch(c);
+            channel_leave(c, SHARD, e->key);
         }
 }
 
@@ -130,16 +181,18 @@ static int64_t tell(struct sr_server *s, enum kind kind, struct sr_str channel,
                     struct sr_str message)
 {
     int64_t heard = 0;
+    const struct sr_dict *who = sr__dict_get(index_of(s, kind), channel);
 
-    for (struct sr_session *c = s->sessions; c; c = c->next) {
-        if (!sr__dict_find(set_of(c, kind), channel))
-            continue;
+    for (const struct sr_entry *e = who ? who->first : NULL; e; e = e->next) {
+        struct sr_session *c = e->val;
+        sr__touch(c);
         sr__buf_text(&c->out, kind == SHARD ? "*3\r\n$8\r\nsmessage\r\n"
                                             : "*3\r\n$7\r\nmessage\r\n");
         sr__out_bulk(&c->out, channel);
         sr__out_bulk(&c->out, message);
         heard++;
     }
+    s->messages += (uint64_t)heard;
     return heard;
 }
 
@@ -148,10 +201,11 @@ int64_t sr__publish(struct sr_server *s, struct sr_str channel,
 {
     int64_t heard = tell(s, CHANNEL, channel, message);
 
-    for (struct sr_session *c = s->sessions; c; c = c->next)
+    for (struct sr_session *c = s->sessions; c && s->npatterns; c = c->next)
         for (const struct sr_entry *e = c->patterns.first; e; e = e->next) {
             if (!sr__glob(e->key, channel))
                 continue;
+            sr__touch(c);
             sr__buf_text(&c->out, "*4\r\n$8\r\npmessage\r\n");
             sr__out_bulk(&c->out, e->key);
             sr__out_bulk(&c->out, channel);

@@ -61,6 +61,12 @@ size_t sr_take(struct sr_session *c, void *bytes, size_t size);
 /* The same bytes, left where they are. */
 size_t sr_peek(const struct sr_session *c, void *bytes, size_t size);
 size_t sr_waiting(const struct sr_session *c); /* bytes to be taken */
+/* The next session that has bytes to be taken, or was ended, since it was given
+ * out last; NULL = none. With sr_owner, which is anything the caller likes,
+ * nobody has to look at all of them. */
+struct sr_session *sr_touched(struct sr_server *s);
+void sr_set_owner(struct sr_session *c, void *owner);
+void *sr_owner(const struct sr_session *c);
 /* The server has ended the connection; what is waiting may still be taken. */
 bool sr_ended(const struct sr_session *c);
 int64_t sr_session_id(const struct sr_session *c);
@@ -77,6 +83,7 @@ void sr_hang_up(struct sr_session *c);
 void sr_tick(struct sr_server *s);
 /* When sr_tick has something to do, in ms since 1970; -1 = never. */
 int64_t sr_next(struct sr_server *s);
+size_t sr_keys(const struct sr_server *s); /* how many there are, about */
 
 /* ---- faults ------------------------------------------------------------ */
 

@@ -199,6 +199,7 @@ void sr_replicate(struct sr_server *master, struct sr_server *replica)
             sr__buf_text(&c->out, "-UNBLOCKED force unblock from blocking "
                                   "operation, instance state changed (master "
                                   "-> replica?)\r\n");
+            sr__touch(c);
             c->closing = true;
             sr__session_end(c);
         }

@@ -170,7 +170,7 @@ int64_t sr_next(struct sr_server *s)
         sooner(&first, s->pause_until);
     else
         sooner(&first, sr__keys_next_expiry(s));
-    for (struct sr_session *c = s->sessions; c; c = c->next)
+    for (struct sr_session *c = s->sessions; c && s->held_up; c = c->next)
         if (c->mode == SR_BLOCKED_WAIT)
             sooner(&first, c->wait_until);
     return first;

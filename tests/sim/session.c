@@ -25,6 +25,54 @@ static bool too_many(const struct sr_server *s)
     return n > sr__setting_int(s, "maxclients");
 }
 
+void sr__touch(struct sr_session *c)
+{
+    struct sr_server *s = c->s;
+
+    if (c->touched)
+        return;
+    c->touched = true;
+    c->touched_next = NULL;
+    if (!s->touched)
+        s->touched_last = &s->touched;
+    *s->touched_last = c;
+    s->touched_last = &c->touched_next;
+}
+
+struct sr_session *sr_touched(struct sr_server *s)
+{
+    struct sr_session *c = s->touched;
+
+    if (c) {
+        s->touched = c->touched_next;
+        c->touched = false;
+    }
+    return c;
+}
+
+/* It is about to go. */
+static void untouch(struct sr_session *c)
+{
+    struct sr_server *s = c->s;
+    struct sr_session **at = &s->touched;
+
+    while (c->touched && *at != c)
+        at = &(*at)->touched_next;
+    if (c->touched && !(*at = c->touched_next))
+        s->touched_last = at;
+    c->touched = false;
+}
+
+void sr_set_owner(struct sr_session *c, void *owner)
+{
+    c->owner = owner;
+}
+
+void *sr_owner(const struct sr_session *c)
+{
+    return c->owner;
+}
+
 struct sr_session *sr_open(struct sr_server *s, const char *addr)
 {
     struct sr_session *c = sr__alloc(sizeof *c);
@@ -54,6 +102,7 @@ void sr__session_end(struct sr_session *c)
     if (c->mode == SR_ENDED)
         return;
     c->mode = SR_ENDED;
+    sr__touch(c);
     sr__pubsub_leave(c);
     sr__track_leave(c);
 }
@@ -61,6 +110,7 @@ void sr__session_end(struct sr_session *c)
 static void free_session(struct sr_session *c)
 {
     sr__session_end(c);
+    untouch(c);
     sr__buf_free(&c->in);
     sr__buf_free(&c->out);
     free(c->addr);
@@ -116,6 +166,8 @@ static bool run_one(struct sr_session *c)
         return false;
     }
     bool done = len > 0 && (argc == 0 || sr__execute(c, argc, argv));
+    if (len > 0 && !done)
+        c->s->held_up = true;
     free(argv);
     if (done)
         sr__buf_drop(&c->in, (size_t)len);
@@ -132,6 +184,8 @@ void sr__session_run(struct sr_session *c)
     while (c->mode == SR_NORMAL && !c->s->stopped && run_one(c))
         continue;
     c->executing = false;
+    if (c->out.n > 0)
+        sr__touch(c);
 }
 
 void sr_feed(struct sr_session *c, const void *bytes, size_t n)
@@ -139,8 +193,10 @@ void sr_feed(struct sr_session *c, const void *bytes, size_t n)
     if (c->mode == SR_ENDED)
         return;
     sr__buf_add(&c->in, bytes, n);
-    if (c->s->stopped)
+    if (c->s->stopped) {
+        c->s->held_up = true;
         return;
+    }
     sr__session_run(c);
     sr__wake(c->s);
 }
@@ -197,27 +253,23 @@ static void end_wait(struct sr_session *c)
     if (acked < c->wait_count && (c->wait_until < 0 || s->now < c->wait_until))
         return;
     sr__buf_fmt(&c->out, ":%d\r\n", acked);
+    sr__touch(c);
     c->mode = SR_NORMAL;
-}
-
-/* The session with the next id; some may end meanwhile. */
-static struct sr_session *session_after(struct sr_server *s, int64_t id)
-{
-    struct sr_session *c = s->sessions;
-
-    while (c && (c->id <= id || c->mode == SR_ENDED))
-        c = c->next;
-    return c;
 }
 
 void sr__wake(struct sr_server *s)
 {
+    bool held_up = false;
+
     sr__clock(s);
-    for (struct sr_session *c = session_after(s, 0); c && !s->stopped;
-         c = session_after(s, c->id)) {
+    if (!s->held_up)
+        return;
+    for (struct sr_session *c = s->sessions; c && !s->stopped; c = c->next) {
         if (c->mode == SR_BLOCKED_WAIT)
             end_wait(c);
         if (c->mode == SR_NORMAL && c->in.n > 0)
             sr__session_run(c);
+        held_up |= c->mode == SR_BLOCKED_WAIT || c->in.n > 0;
     }
+    s->held_up = held_up || s->stopped;
 }

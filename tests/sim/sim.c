@@ -15,6 +15,7 @@
  * Each seed is a process of its own: one that crashes or hangs is a failing
  * seed like any other, and what it leaves in memory does not disturb the next.
  */
+#include "sim/own.h"
 #include "sim/world.h"
 #include "sim/wrap.h"
 
@@ -60,6 +61,10 @@ static double real_seconds(void)
 
 /* ---- one seed ---------------------------------------------------------- */
 
+/* Where the library counts what of it runs (`make coverage`), the counts of
+ * this process are to be kept. */
+extern void __gcov_dump(void) __attribute__((weak));
+
 static void play_seed(uint64_t seed, struct outcome *out)
 {
     /* By its own time: a machine with much else to do is not a hang. */
@@ -83,6 +88,10 @@ static void play_seed(uint64_t seed, struct outcome *out)
     sim_world_run();
     out->totals = sim_totals;
     fflush(stdout);
+    if (__gcov_dump) {
+        sim_own_use(0);
+        __gcov_dump();
+    }
     _exit(0);
 }
 
@@ -225,6 +234,7 @@ static void add_totals(const struct sim_totals *t)
     all.pieces += t->pieces;
     all.cuts += t->cuts;
     all.looks += t->looks;
+    all.foreign += t->foreign;
     all.skipped += t->skipped;
     for (int i = 0; i < SIM_FAULT_KINDS; i++)
         all.by_kind[i] += t->by_kind[i];
@@ -242,10 +252,13 @@ static void print_totals(double took)
            "%.1f s of a processor: %.0f times real time\n",
            (unsigned long long)all.seeds, (unsigned long long)all.failed, hours,
            took, cpu, cpu > 0 ? hours * 3600 / cpu : 0);
-    printf("sim: %llu acquires, %llu that were not granted, %llu losses told, "
-           "%llu overlaps where data may vanish\n",
-           (unsigned long long)all.acquires, (unsigned long long)all.refused,
-           (unsigned long long)all.lost, (unsigned long long)all.overlaps);
+    printf(
+        "sim: %llu acquires (and %llu by clients of another make), %llu that "
+        "were not granted, %llu losses told, "
+        "%llu overlaps where data may vanish\n",
+        (unsigned long long)all.acquires, (unsigned long long)all.foreign,
+        (unsigned long long)all.refused, (unsigned long long)all.lost,
+        (unsigned long long)all.overlaps);
     printf("sim: %llu faults, %llu connections cut; %llu looks of the judge "
            "(%llu in vain), %llu turns, %llu pieces\n",
            (unsigned long long)all.faults, (unsigned long long)all.cuts,

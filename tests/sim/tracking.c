@@ -88,6 +88,7 @@ static void send_to(struct sr_session *c, struct sr_str body)
     sr__buf_text(&to->out, "*3\r\n$7\r\nmessage\r\n"
                            "$20\r\n__redis__:invalidate\r\n");
     sr__buf_add(&to->out, body.p, body.n);
+    sr__touch(to);
 }
 
 static void tell(struct sr_session *c, struct sr_str body)

@@ -19,6 +19,7 @@
 #define CALM_DOWN_S  60      /* beyond the longest lease all must end */
 #define KEEP_MOST_US 2200000 /* a lock that is kept after its release */
 #define DRIFT_PPM    4500
+#define VISIT_MS     60000
 
 struct sim_plan sim_plan;
 struct sim_client sim_clients[SIM_CLIENTS_MAX];
@@ -27,6 +28,7 @@ bool sim_healed, sim_talks, sim_cut_off;
 int64_t sim_healed_at;
 
 static bool too_late, all_over;
+static struct sim_client visitor; /* comes when all others have gone */
 static char url[400];
 
 void sim_note(const char *fmt, ...)
@@ -150,6 +152,33 @@ static void make_locks(struct sim_client *cl)
     pair[1] = cl->lock[SIM_PLAIN_B];
     NEED(dibs_multi_lock_new(pair, 2, &cl->lock[SIM_BOTH]));
 #undef NEED
+    sim_counted_make(cl);
+}
+
+/* Long after all have gone: takes everything once, and gives it back. */
+static void take_everything(struct sim_client *cl)
+{
+    dibs_semaphore_opts so = DIBS_SEMAPHORE_OPTS_INIT;
+    dibs_lock_opts o = DIBS_LOCK_OPTS_INIT;
+    dibs_err err = DIBS_OK;
+
+    o.wait_ms = VISIT_MS;
+    for (int t = 0; t < SIM_THINGS; t++) {
+        if (cl->lock[t] && ((err = dibs_lock_acquire(cl->lock[t], &o)) ||
+                            (err = dibs_lock_release(cl->lock[t], NULL))))
+            sim_broken("P9", "everybody has gone; %s: %s (%s)",
+                       sim_thing_name((enum sim_thing)t), dibs_strerror(err),
+                       dibs_error_text());
+    }
+    so.permits = sim_plan.strict ? SIM_PERMITS : 1;
+    so.wait_ms = VISIT_MS;
+    if (!cl->semaphore)
+        return;
+    sim_counted_open(cl); /* somebody may have set it late */
+    if ((err = dibs_semaphore_acquire(cl->semaphore, &so)) ||
+        (err = dibs_semaphore_release(cl->semaphore, &so)))
+        sim_broken("P9", "everybody has gone; all permits: %s",
+                   dibs_strerror(err));
 }
 
 static void close_client(struct sim_client *cl)
@@ -175,6 +204,7 @@ static void close_client(struct sim_client *cl)
         sim_block(cl, SIM_NEVER);
     for (int i = 0; i < SIM_THINGS; i++)
         dibs_lock_free(cl->lock[i]);
+    sim_counted_free(cl);
     for (int i = 0; i < cl->nclients; i++) {
         dibs_lock_free(cl->member[i]);
         dibs_client_free(cl->c[i]);
@@ -207,11 +237,19 @@ static void *client_main(void *arg)
     for (int i = 0; i < cl->nclients; i++)
         open_client(cl, i);
     make_locks(cl);
-    for (int i = 0; i < sim_plan.threads; i++)
+    if (cl == &visitor)
+        take_everything(cl);
+    for (int i = 0; i < sim_plan.threads && cl != &visitor; i++)
         sim_program_start(cl, i);
-    while (cl->running > 0 && !cl->closing)
+    for (bool open = false; cl->running > 0 && !cl->closing;) {
+        if (sim_healed && !open && cl->latch)
+            sim_counted_open(cl);
+        open = sim_healed;
+        if (cl->running == 0)
+            break;
         cl->closing = !sim_block(cl, sim_healed ? SIM_NEVER : cl->closes_at) &&
                       !sim_healed;
+    }
     if (cl->closing)
         sim_judge_dead(cl->proc); /* what they hold ends now */
     else
@@ -264,7 +302,7 @@ void sim_client_killed(struct sim_client *cl)
 
 static bool ended(void)
 {
-    if (all_over || too_late)
+    if (too_late)
         return true;
     if (!sim_healed)
         return false;
@@ -276,9 +314,8 @@ static bool ended(void)
 
 static void late(void *arg, int64_t number)
 {
-    (void)arg;
     (void)number;
-    too_late = true;
+    too_late |= arg == (visitor.proc ? &visitor : NULL);
 }
 
 static void over(void *arg, int64_t number)
@@ -291,6 +328,11 @@ static void over(void *arg, int64_t number)
 static bool is_over(void)
 {
     return all_over;
+}
+
+static bool has_visited(void)
+{
+    return visitor.ended || too_late;
 }
 
 static int64_t longest_lease_us(void)
@@ -306,6 +348,8 @@ static void heal(void *arg, int64_t number)
     sim_healed_at = sim_now();
     sim_note("all is well from now on");
     sim_fate_end();
+    for (int i = 0; i < sim_plan.clients; i++)
+        sim_wake(&sim_clients[i], 1);
     sim_at(sim_now() + longest_lease_us() + CALM_DOWN_S * 1000000, late, NULL,
            0);
 }
@@ -331,10 +375,19 @@ void sim_world_run(void)
         sim_clients[i].number = i;
         sim_client_start(&sim_clients[i]);
     }
+    sim_peers_begin();
     sim_at(sim_plan.length_us, heal, NULL, 0);
     if (!sim_run(ended) || too_late)
         say_who_waits();
-    sim_at(sim_now() + longest_lease_us() + 400000000, over, NULL, 0);
+    sim_at(sim_now() + 4 * longest_lease_us(), over, NULL, 0);
+    sim_run(is_over);
+    all_over = too_late = false;
+    visitor.number = SIM_CLIENTS_MAX;
+    sim_client_start(&visitor);
+    sim_at(sim_now() + VISIT_MS * SIM_THINGS * 1000, late, &visitor, 0);
+    if (!sim_run(has_visited) || !visitor.ended)
+        sim_broken("P9", "whoever comes later cannot take everything");
+    sim_at(sim_now() + 2 * longest_lease_us(), over, NULL, 0);
     sim_run(is_over);
     sim_judge_end();
     sim_totals.simulated_us = sim_healed_at;

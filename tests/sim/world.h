@@ -19,6 +19,7 @@
 #define SIM_THREADS_MAX 8
 #define SIM_NAMES_MAX   3
 #define SIM_SLOTS_MANY  2
+#define SIM_PERMITS     5
 
 /* The locks of the world: what can be asked for. */
 enum sim_thing {
@@ -34,6 +35,9 @@ enum sim_thing {
     SIM_THINGS
 };
 
+/* Their keys; a group has those of its members. */
+extern const char *const sim_keys[SIM_THINGS][3];
+
 struct sim_client {
     int number, generation;
     struct sim_proc *proc; /* NULL: it is not there now */
@@ -41,6 +45,8 @@ struct sim_client {
     int nclients;
     dibs_lock *lock[SIM_THINGS];
     dibs_lock *member[SIM_MEMBERS_MAX];
+    dibs_semaphore *semaphore;
+    dibs_latch *latch;
     struct sim_chance chance;
     struct sim_program *programs[SIM_THREADS_MAX];
     int running;        /* of its threads */
@@ -54,6 +60,7 @@ struct sim_totals {
     uint64_t seeds, failed, acquires, refused, faults, lost, overlaps;
     int64_t overlap_us, simulated_us;
     uint64_t turns, pieces, cuts, looks, skipped;
+    uint64_t foreign; /* acquires of clients of another make */
     uint64_t by_kind[SIM_FAULT_KINDS];
 };
 
@@ -87,6 +94,22 @@ const char *sim_thing_name(enum sim_thing t);
 /* Since when the thread of that owner waits; SIM_NEVER = it does not. */
 int64_t sim_waits_since(dibs_owner owner);
 
+/* counted.c: semaphores and latches */
+void sim_counted_make(struct sim_client *cl);
+void sim_counted_free(struct sim_client *cl);
+void sim_counted_round(struct sim_client *cl, struct sim_chance *c, int thread);
+void sim_counted_open(struct sim_client *cl); /* the latch, at the end */
+void sim_counted_dead(const struct sim_proc *p);
+void sim_counted_look(void);
+void sim_counted_end(void);
+
+/* peer.c: clients of another make */
+void sim_peers_begin(void);
+/* Who of them holds this, shared or not; NULL = nobody. */
+const char *sim_peers_hold(const char *name, bool shared);
+int sim_peers_slots(void);       /* that they have */
+int64_t sim_peers_permits(void); /* of the semaphore, that are out */
+
 /* ---- the judge --------------------------------------------------------- */
 
 /* Somebody has been told that it holds something. Lives on the stack of the
@@ -117,6 +140,8 @@ _Noreturn void sim_broken(const char *promise, const char *fmt, ...)
 
 void sim_judge_begin(void);
 void sim_judge_granted(struct sim_claim *cl);
+/* A client of another make was granted this. */
+void sim_judge_foreign(const char *name, bool shared, const char *who);
 void sim_judge_leaving(struct sim_claim *cl); /* before its release is called */
 /* A re-entry has the token of the first hold. */
 void sim_judge_token(const struct sim_claim *cl);

@@ -40,6 +40,7 @@ size_t sim_memory_used(void);           /* bytes that are not given back */
 
 int __real_clock_gettime(clockid_t clock, struct timespec *t);
 int __real_close(int fd);
+int __real_fcntl(int fd, int what, ...);
 ssize_t __real_read(int fd, void *p, size_t n);
 ssize_t __real_write(int fd, const void *p, size_t n);
 void *__real_malloc(size_t n);

@@ -37,6 +37,7 @@ struct sim_sock {
     struct sim_proc *proc;
     struct sim_link *link;
     const void *polled_by;
+    const void *waited_by; /* a poll of several */
     char *in;
     size_t start, len, cap;
 };
@@ -92,6 +93,8 @@ void sim_poll_changed(struct sim_sock *s)
     sim_wake(s, 100);
     if (s->polled_by)
         sim_wake(s->polled_by, 1);
+    if (s->waited_by)
+        sim_wake(s->waited_by, 1);
 }
 
 void sim_sock_up(struct sim_sock *s)
@@ -195,14 +198,17 @@ int __wrap_setsockopt(int fd, int level, int name, const void *value,
     return 0;
 }
 
-static int change_flags(int fd, int what, int flags)
+/* A real descriptor is the system's: a file of counts, say, and its lock. */
+static int change_flags(int fd, int what, void *arg)
 {
     struct sim_sock *s = sim_sock_of(fd);
 
+    if (!s && fd < SIM_FD_FIRST)
+        return __real_fcntl(fd, what, arg);
     if (s && what == F_GETFL)
         return O_RDWR | (s->nonblock ? O_NONBLOCK : 0);
     if (s && what == F_SETFL)
-        s->nonblock = (flags & O_NONBLOCK) != 0;
+        s->nonblock = ((intptr_t)arg & O_NONBLOCK) != 0;
     return 0;
 }
 
@@ -211,9 +217,9 @@ int __wrap_fcntl(int fd, int what, ...)
     va_list list;
 
     va_start(list, what);
-    int flags = what == F_SETFL ? va_arg(list, int) : 0;
+    void *arg = va_arg(list, void *);
     va_end(list);
-    return change_flags(fd, what, flags);
+    return change_flags(fd, what, arg);
 }
 
 int __wrap_fcntl64(int fd, int what, ...)
@@ -221,9 +227,9 @@ int __wrap_fcntl64(int fd, int what, ...)
     va_list list;
 
     va_start(list, what);
-    int flags = what == F_SETFL ? va_arg(list, int) : 0;
+    void *arg = va_arg(list, void *);
     va_end(list);
-    return change_flags(fd, what, flags);
+    return change_flags(fd, what, arg);
 }
 
 /* Whoever waits for bytes finds the end. */
@@ -289,26 +295,37 @@ ssize_t __wrap_recv(int fd, void *p, size_t n, int flags)
     }
 }
 
+/* How many have something. by: who is woken when that changes. */
+static int look_at_socks(struct pollfd *fds, nfds_t n, const void *by)
+{
+    int ready = 0;
+
+    for (nfds_t i = 0; i < n; i++) {
+        struct sim_sock *s = sim_sock_of(fds[i].fd);
+        if (!s)
+            sim_die("poll of something that is not a socket");
+        int events = sim_sock_events(s);
+        fds[i].revents = 0;
+        if ((events & UV_READABLE) && (fds[i].events & POLLIN))
+            fds[i].revents |= POLLIN;
+        if ((events & UV_WRITABLE) && (fds[i].events & POLLOUT))
+            fds[i].revents |= POLLOUT;
+        ready += fds[i].revents != 0;
+        s->waited_by = by;
+    }
+    return ready;
+}
+
 int __wrap_poll(struct pollfd *fds, nfds_t n, int ms)
 {
-    struct sim_sock *s = sim_sock_of(fds[0].fd);
     int64_t until = ms < 0 ? SIM_NEVER : sim_now() + (int64_t)ms * 1000;
+    int ready = 0;
 
-    if (n != 1 || !s)
-        sim_die("poll of something that is not one socket");
     sim_preempt();
-    for (;;) {
-        int events = sim_sock_events(s);
-        fds[0].revents = 0;
-        if ((events & UV_READABLE) && (fds[0].events & POLLIN))
-            fds[0].revents |= POLLIN;
-        if ((events & UV_WRITABLE) && (fds[0].events & POLLOUT))
-            fds[0].revents |= POLLOUT;
-        if (fds[0].revents)
-            return 1;
-        if (!sim_block(s, until))
-            return 0;
-    }
+    while ((ready = look_at_socks(fds, n, fds)) == 0 && sim_block(fds, until))
+        ;
+    (void)look_at_socks(fds, n, NULL);
+    return ready;
 }
 
 int __wrap_eventfd(unsigned first, int flags)

@@ -96,13 +96,25 @@ static struct ts_server *start_replica(int port)
     return ts_server_start(extra);
 }
 
+/* A sentinel that gives a server another role also cuts its clients, this one
+ * too, at any moment: so these can fail, and are tried again. */
 static bool linked(struct ts_server *s)
 {
-    char *text = ts_str(s, "INFO replication");
-    bool up = text && strstr(text, "master_link_status:up") != NULL;
+    redisReply *r = ts_cmd(s, "INFO replication");
+    bool up = r && r->type == REDIS_REPLY_STRING &&
+              strstr(r->str, "master_link_status:up") != NULL;
 
-    free(text);
+    freeReplyObject(r);
     return up;
+}
+
+bool top_follow(struct ts_server *s, struct ts_server *master)
+{
+    redisReply *r = ts_cmd(s, "REPLICAOF 127.0.0.1 %d", ts_server_port(master));
+    bool done = r && r->type == REDIS_REPLY_STATUS;
+
+    freeReplyObject(r);
+    return done;
 }
 
 /* The value behind a name in what a sentinel says of the master; -1. */
@@ -239,13 +251,12 @@ static bool heals(struct top_sentinels *t)
         return false;
     /* The sentinels would see to all of this, but take long. */
     if (!says_master(t->server[now])) {
-        ts_ok(t->server[now], "REPLICAOF NO ONE");
+        freeReplyObject(ts_cmd(t->server[now], "REPLICAOF NO ONE"));
         return false;
     }
     for (int i = 0; i < 3; i++) {
         if (i != now && !linked(t->server[i]))
-            ts_ok(t->server[i], "REPLICAOF 127.0.0.1 %d",
-                  ts_server_port(t->server[now]));
+            top_follow(t->server[i], t->server[now]);
     }
     return copies(t->server[now]) == 2 && top_master(t) == now;
 }

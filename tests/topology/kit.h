@@ -87,6 +87,8 @@ void top_sentinels_stop(struct top_sentinels *t);
 int top_master(struct top_sentinels *t);
 /* Waits until another than this one is it, and says so itself. */
 int top_master_after(struct top_sentinels *t, int old);
+/* Tells one server to be a replica of the other. False: it did not hear it. */
+bool top_follow(struct ts_server *s, struct ts_server *master);
 /* The old one is back, as a replica; all are in step. */
 void top_heal(struct top_sentinels *t, int old);
 /* All that the master has is at its replicas. */

@@ -140,8 +140,7 @@ static void join_new(int old, int now)
 {
     int third = 3 - old - now;
 
-    ts_ok(top.server[third], "REPLICAOF 127.0.0.1 %d",
-          ts_server_port(top.server[now]));
+    TS_WAIT(top_follow(top.server[third], top.server[now]));
 }
 
 static void one_failover(int i)

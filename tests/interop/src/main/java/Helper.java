@@ -16,8 +16,9 @@
 // System.nanoTime() around the call, which on Linux is CLOCK_MONOTONIC: the
 // driver compares them with its own clock.
 //
-// Kinds: plain, fair, read, write, multi; the name of a multi lock is the names
-// of its members with "|" between them. Operations are in operate().
+// Kinds: plain, fair, read, write, multi, fenced, spin, single (one that cannot
+// be re-entered); the name of a multi lock is the names of its members with "|"
+// between them. Operations are in operate(). Objects.java has more kinds.
 //
 // Arguments: port=N watchdog=MS fairwait=MS. The first line written is
 // "ready <version> <fair|nofair>", the second word of it saying whether this
@@ -104,6 +105,9 @@ public final class Helper {
         case "fair" -> redisson.getFairLock(name);
         case "read" -> redisson.getReadWriteLock(name).readLock();
         case "write" -> redisson.getReadWriteLock(name).writeLock();
+        case "fenced" -> redisson.getFencedLock(name);
+        case "spin" -> redisson.getSpinLock(name);
+        case "single" -> single(name);
         case "multi" -> {
             String[] names = name.split("\\|");
             RLock[] members = new RLock[names.length];
@@ -116,6 +120,16 @@ public final class Helper {
         };
     }
 
+    // It came with 4.4, so it is looked for at run time.
+    private static RLock single(String name) {
+        try {
+            return (RLock) RedissonClient.class.getMethod("getNonReentrantLock", String.class)
+                .invoke(redisson, name);
+        } catch (ReflectiveOperationException e) {
+            throw new UnsupportedOperationException(e);
+        }
+    }
+
     // ---- operations --------------------------------------------------------
 
     private static String flag(boolean b) {
@@ -124,6 +138,9 @@ public final class Helper {
 
     // What a request gives, as text. f: its fields.
     private static String operate(String[] f) throws Exception {
+        if (Objects.knows(f[3], f[2])) {
+            return Objects.operate(redisson, f);
+        }
         RLock l = lock(f[3], f[4]);
         switch (f[2]) {
         case "lock": // lease, -1 = renewed
@@ -209,7 +226,9 @@ public final class Helper {
     // same in C.
     private static final class Soak {
         static final long ALONE = 1000000;
-        static final String[] KINDS = {"plain", "fair", "rw"};
+        static final int PERMITS = 3;
+        static final String[] KINDS = {"plain", "fair", "rw", "fenced", "slots", "semaphore",
+            "latch"};
 
         final String prefix;
         final int perKind;
@@ -303,18 +322,92 @@ public final class Helper {
 
         void once(Random random) throws Exception {
             String kind = KINDS[random.nextInt(KINDS.length)];
-            String name = prefix + kind + random.nextInt(perKind);
-            if (!kind.equals("rw")) {
+            int which = random.nextInt(perKind);
+            String name = prefix + kind + which;
+            switch (kind) {
+            case "fenced" -> fenced(name, prefix + "latch" + which, random);
+            case "slots" -> slots(name, random);
+            case "semaphore" -> semaphore(name, random);
+            case "latch" -> await(name);
+            case "rw" -> {
+                if (random.nextInt(3) == 0) {
+                    write(name, random);
+                } else {
+                    read(name, random);
+                }
+            }
+            default -> {
                 RLock l = lock(kind, name);
                 if (take(l, kind, random)) {
                     again(l, name, random);
                     l.unlock();
                 }
-            } else if (random.nextInt(3) == 0) {
-                write(name, random);
-            } else {
-                read(name, random);
             }
+            }
+        }
+
+        // The token grows; and nobody else counts the latch of this lock.
+        void fenced(String name, String latch, Random random) throws Exception {
+            var l = redisson.getFencedLock(name);
+            var g = redisson.getCountDownLatch(latch);
+            long begin = System.nanoTime();
+            long token = l.lockAndGetToken();
+            waited("fenced", begin);
+            long last = number("return redis.call('get', KEYS[1]) or '0'", name + ":token", 0);
+            if (token <= last) {
+                blame("Java: " + name + " has token " + token + " after " + last);
+            }
+            number("redis.call('set', KEYS[1], ARGV[1]) return '0'", name + ":token", token);
+            if (!g.trySetCount(2)) {
+                blame("Java: " + latch + " is set already");
+            }
+            g.countDown();
+            expect(g.getCount(), 1, 1, latch + " was counted down once");
+            g.countDown();
+            expect(g.getCount(), 0, 0, latch + " was counted down twice");
+            alone(name, random);
+            l.unlock();
+        }
+
+        void slots(String name, Random random) throws Exception {
+            var s = redisson.getPermitExpirableSemaphore(name);
+            long begin = System.nanoTime();
+            String id = switch (random.nextInt(3)) {
+            case 0 -> s.tryAcquire();
+            case 1 -> s.acquire(60000, TimeUnit.MILLISECONDS);
+            default -> s.acquire();
+            };
+            if (id != null) {
+                waited("slots", begin);
+                expect(add(name, 1), 1, PERMITS, name + " is taken");
+                pause(random);
+                expect(add(name, -1), 0, PERMITS - 1, name + " was taken");
+                s.release(id);
+            }
+        }
+
+        void semaphore(String name, Random random) throws Exception {
+            var s = redisson.getSemaphore(name);
+            int n = 1 + random.nextInt(2);
+            long begin = System.nanoTime();
+            if (random.nextInt(3) != 0) {
+                s.acquire(n);
+            } else if (!s.tryAcquire(n)) {
+                return;
+            }
+            waited("semaphore", begin);
+            expect(add(name, n), n, PERMITS, name + " is taken");
+            pause(random);
+            expect(add(name, -n), 0, PERMITS - n, name + " was taken");
+            s.release(n);
+        }
+
+        void await(String name) throws Exception {
+            long begin = System.nanoTime();
+            if (!redisson.getCountDownLatch(name).await(60, TimeUnit.SECONDS)) {
+                blame("Java: " + name + " stays closed");
+            }
+            waited("latch", begin);
         }
 
         // Alone in the lock, sometimes with a second hold inside the first.
