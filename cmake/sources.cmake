@@ -151,10 +151,12 @@ set(DIBS_SCRIPT_PARTS
   lua/lib/held.lua
   lua/lib/latch.lua
   lua/lib/permits.lua
+  lua/lib/tell_free.lua
   lua/lib/token.lua
   lua/lib/whole.lua
   lua/lib/first_hold.lua
   lua/lib/take_hold.lua
+  lua/lib/leave_queue.lua
   lua/lib/lessen.lua
   lua/lib/keep_hold.lua
   lua/lib/free_hold.lua
