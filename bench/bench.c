@@ -65,6 +65,8 @@ static const struct part {
     {"counts", measure_counts, false},
     {"handover", measure_handover, false},
     {"processes", measure_processes, false},
+    {"greedy", measure_greedy, false},
+    {"herd", measure_herd, false},
     {"renewal", measure_renewal, false},
     {"waiters", measure_waiters, false},
     {"fair", measure_fair, false},

@@ -14,6 +14,7 @@
  *   trace.c     what one pair costs: system calls
  *   heap.c      counts allocations
  *   contend.c   one lock, wanted by many: threads, then processes
+ *   herd.c      one lock, wanted by many clients
  *   many.c      many locks held, many waiters for one
  *   fair.c      the fair lock: hand-overs, and many waiters
  *   rw.c        the read-write lock: many readers
@@ -140,6 +141,8 @@ void measure_async(const struct plan *p);
 void measure_counts(const struct plan *p);
 void measure_handover(const struct plan *p);
 void measure_processes(const struct plan *p);
+void measure_greedy(const struct plan *p);
+void measure_herd(const struct plan *p);
 void measure_renewal(const struct plan *p);
 void measure_waiters(const struct plan *p);
 void measure_fair(const struct plan *p);

@@ -28,6 +28,7 @@ set(DIBS_SOURCES
   src/client/cluster.c
   src/client/sentinel.c
   src/client/script.c
+  src/client/channel.c
   src/client/pubsub.c
   src/client/track.c
   src/client/watchdog.c
@@ -58,6 +59,8 @@ set(DIBS_SOURCES
   src/lock/lost.c
   src/lock/wait.c
   src/lock/watch.c
+  src/lock/place.c
+  src/lock/turn.c
   src/lock/line.c
   src/lock/hold.c
   src/lock/op.c
@@ -153,11 +156,13 @@ set(DIBS_SCRIPT_PARTS
   lua/lib/held.lua
   lua/lib/latch.lua
   lua/lib/permits.lua
+  lua/lib/tell_free.lua
   lua/lib/token.lua
   lua/lib/whole.lua
   lua/lib/first_hold.lua
   lua/lib/take_hold.lua
   lua/lib/tell_free.lua
+  lua/lib/leave_queue.lua
   lua/lib/lessen.lua
   lua/lib/keep_hold.lua
   lua/lib/free_hold.lua

@@ -22,7 +22,8 @@ elseif left == -2 and target == '1' then
 --@include take_hold
     local failed = take_hold(key, owner, 0, '1', left, lease)
     if not failed then
-        redis.pcall('zrem', 'dibs_lock_waiters' .. ARGV[4]:match(':.*'), ARGV[5])
+--@include leave_queue
+        leave_queue(ARGV[4], ARGV[5], ARGV[6])
     end
     return failed
 elseif left == -2 then

@@ -110,7 +110,8 @@ end)
 if not failed then
     redis.call('del', gate)
     if in_queue then
-        redis.pcall('zrem', 'dibs_lock_waiters' .. ARGV[7]:match(':.*'), ARGV[8])
+--@include leave_queue
+        leave_queue(ARGV[7], ARGV[8], ARGV[9])
     end
 end
 return failed

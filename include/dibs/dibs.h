@@ -773,10 +773,11 @@ DIBS_API DIBS_MUST dibs_err dibs_lock_queue(dibs_lock *l, dibs_queue_fn fn,
                                             void *arg);
 
 /* How many clients wait for a plain or read-write lock of this name, whatever
- * the kind of the handle: they stand in no queue, they listen for its release.
- * A client counts once, however many of its threads wait; Redisson's count,
- * too, and so do those who watch the lock. In a cluster without sharded
- * channels only those are counted that listen at the node which has the lock.
+ * the kind of the handle, as far as the server can tell: clients that have
+ * asked to be called, and others who listen for its release. A client counts
+ * once, however many of its threads wait; Redisson's count, too, and so do
+ * those who watch the lock. In a cluster without sharded channels only those
+ * are counted that listen at the node which has the lock.
  *
  * OK      *out is filled.
  * AUTH    The right to PUBSUB NUMSUB is missing.

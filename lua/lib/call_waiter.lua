@@ -11,8 +11,9 @@ end
 -- the queue that hears is called, and is out of the queue then. It asks, and if
 -- another one was faster, it comes back to the front. A client that does not
 -- hear is not there any more. The '2' on the lock's channel tells the listener
--- that it need not ask; other clients ignore it. Gives how many were woken:
--- `heard`, but 0 when a listener is there and nobody was called.
+-- that it need not ask; other clients ignore it. Gives how many were woken: the
+-- one that was called, and those who heard. If nobody was called, the listener
+-- does not count.
 local function call_waiter(channel, lock, heard)
     local queue = key_of('waiters', channel)
     for _ = 1, 128 do
@@ -21,7 +22,7 @@ local function call_waiter(channel, lock, heard)
             break
         elseif publish(who, lock) ~= 0 or ARGV[#ARGV] == 'publish' then
             publish(channel, '2')
-            return math.max(heard, 1)
+            return math.max(heard, 0) + 1
         end
     end
     local left = heard > 0 and redis.pcall('pttl', key_of('listener', channel))
@@ -29,5 +30,5 @@ local function call_waiter(channel, lock, heard)
         return heard
     end
     publish(channel, '2')
-    return 0
+    return heard - 1
 end

@@ -5,9 +5,10 @@
 -- waits as if there were no queue.
 --
 -- The queue has the channels of the clients that wait, the oldest first; a
--- client is in it once. The listener is one of them, for 5 s after it asked. It
--- listens to the lock's channel for all, because clients that do not know this
--- queue release the lock without a call. While such clients are faster than the
+-- client is in it once. It ends 10 s after the last one asked; each asks every
+-- two seconds. The listener is one of them, for 5 s after it asked. It listens
+-- to the lock's channel for all, because clients that do not know this queue
+-- release the lock without a call. While such clients are faster than the
 -- listener, each client that waits must listen: the listener is 'all' then.
 
 -- mine: the channel on which this client is called. how: 'called' goes to the
@@ -16,8 +17,9 @@
 -- called nobody.
 -- Gives 0 when it is not registered: then it must listen to the lock's channel
 -- and ask after each message. 1: it will be called. 2: it will be called, and
--- must listen to the lock's channel, too, for 5 s. Where fewer than two wait,
--- each does, so that one may go.
+-- listens to the lock's channel, too, while it waits; where fewer than two wait,
+-- each does, so that one may go. 3: as 2, but it listens for at least 5 s, also
+-- when it does not wait any more.
 local function register(channel, mine, how)
     local name = channel:match(':.*') or ''
     local queue = 'dibs_lock_waiters' .. name
@@ -32,7 +34,7 @@ local function register(channel, mine, how)
     if type(done) == 'table' then
         return 0
     end
-    done = redis.pcall('pexpire', queue, 60000)
+    done = redis.pcall('pexpire', queue, 10000)
     if type(done) == 'table' then
         redis.pcall('zrem', queue, mine)
         return 0
@@ -41,7 +43,7 @@ local function register(channel, mine, how)
     if how == 'foreign' or not who or who == mine then
         who = how == 'foreign' and 'all' or mine
         redis.pcall('set', listener, who, 'px', 5000)
-        return 2
+        return 3
     end
     return (type(who) == 'table' or who == 'all' or #last < 4) and 2 or 1
 end

@@ -61,8 +61,9 @@ struct dibs_client {
     atomic_int leaving; /* calls on their way out */
     sem_t idle;         /* no users any more */
     int64_t close_by;
-    bool ending;       /* io only: the connections end */
-    bool all_released; /* io, then the closing thread */
+    bool ending;        /* io only: the connections end */
+    unsigned lingering; /* io only: lines that listen without waiters */
+    bool all_released;  /* io, then the closing thread */
 
     dibs__mutex mu;
     const struct dibs__upper *upper; /* mu */

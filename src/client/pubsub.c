@@ -4,9 +4,8 @@
  *
  * Thread  io.
  *
- * How     One connection for any number of channels, made when the first
- *         listener comes. A channel is subscribed for its first listener and
- *         given up with its last. The server confirms in the order in which it
+ * How     One connection for any number of channels (channel.c), made when the
+ *         first listener comes. The server confirms in the order in which it
  *         was asked; a channel is ready when nothing that was asked for it is
  *         outstanding.
  *
@@ -14,7 +13,6 @@
  *         stays subscribed for some seconds, and what it says meanwhile is
  *         heard by nobody. A listener that comes back is not called at once if
  *         the channel was ready, and silent, since that listener last asked.
- *         Few channels are kept like that, and none beyond its connection.
  *
  *         In a cluster there is one of these for each node that is needed.
  *         Channels of slots that nobody is known to have are in a tree without
@@ -27,13 +25,13 @@
  *         connection was down, messages may have been missed, so every channel
  *         is subscribed anew and all listeners are called. Where the server
  *         does not let us subscribe, they are called at once and told nothing
- *         more; they look by themselves.
+ *         more; they look by themselves. Channels that are optional may be
+ *         refused without harm to others.
  */
-#include "client/pubsub.h"
+#include "client/channel.h"
 
 #include "base/mem.h"
 #include "client/classes.h"
-#include "client/slot.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,236 +39,7 @@
 
 #define BACKOFF_FIRST_MS 20
 #define BACKOFF_MAX_MS   2000
-#define KEEP_MS          5000 /* a channel without listeners */
-#define KEEP_MAX         64
 #define MOVED            "MOVED "
-
-struct dibs__channel {
-    RB_ENTRY(dibs__channel) node;
-    struct dibs__channels *in; /* the tree */
-    struct dibs__pubsub *ps;   /* NULL: nobody is known to have its slot */
-    struct dibs__list subs;
-    int slot;                /* in a cluster */
-    unsigned asked, unasked; /* confirmations still to come */
-    unsigned calls, calling; /* how often listeners were, and are, called */
-    bool ready;
-    bool kept; /* it has no listener, and is in pubsub.kept */
-    bool later_set;
-    int64_t said_ms; /* when it became ready, or a message came */
-    int64_t keep_until;
-    struct dibs__list keep_link;
-    struct dibs__task later; /* calls the listeners from the loop */
-    size_t len;
-    char name[];
-};
-
-static int channel_order(const struct dibs__channel *a,
-                         const struct dibs__channel *b)
-{
-    size_t shorter = a->len < b->len ? a->len : b->len;
-    int order = memcmp(a->name, b->name, shorter);
-
-    if (order)
-        return order;
-    return a->len < b->len ? -1 : a->len > b->len;
-}
-
-DIBS_TREE(dibs__channels, dibs__channel, node, channel_order);
-
-/* ---- channels ---------------------------------------------------------- */
-
-static struct dibs__channel *channel_find(struct dibs__channels *in,
-                                          const char *name, size_t len)
-{
-    struct dibs__channel *ch = RB_ROOT(in);
-
-    while (ch) {
-        size_t shorter = len < ch->len ? len : ch->len;
-        int order = memcmp(name, ch->name, shorter);
-        if (order == 0)
-            order = len < ch->len ? -1 : len > ch->len;
-        if (order == 0)
-            break;
-        ch = order < 0 ? RB_LEFT(ch, node) : RB_RIGHT(ch, node);
-    }
-    return ch;
-}
-
-static struct dibs__sub *next_to_call(struct dibs__channel *ch)
-{
-    for (struct dibs__list *l = ch->subs.next; l != &ch->subs; l = l->next) {
-        struct dibs__sub *sub = DIBS_OF(l, struct dibs__sub, link);
-        if (sub->heard != ch->calls)
-            return sub;
-    }
-    return NULL;
-}
-
-/* A listener may leave, or others come, while it is called. The channel stays;
- * the caller drops it afterwards if it is idle. */
-static void channel_call(struct dibs__channel *ch, char said)
-{
-    struct dibs__sub *sub;
-
-    ch->said_ms = dibs__now_ms();
-    ch->calls++;
-    ch->calling++;
-    while ((sub = next_to_call(ch))) {
-        sub->heard = ch->calls;
-        sub->hear(sub, said);
-    }
-    ch->calling--;
-}
-
-/* Nobody listens and the server has nothing more to say about it. */
-static void channel_drop_if_idle(struct dibs__channel *ch)
-{
-    if (!dibs__list_empty(&ch->subs) || ch->asked || ch->unasked ||
-        ch->later_set || ch->calling || ch->kept)
-        return;
-    RB_REMOVE(dibs__channels, ch->in, ch);
-    dibs__free(ch);
-}
-
-static void call_later(struct dibs__task *t)
-{
-    struct dibs__channel *ch = DIBS_OF(t, struct dibs__channel, later);
-
-    ch->later_set = false;
-    channel_call(ch, '\0');
-    channel_drop_if_idle(ch);
-}
-
-static struct dibs__channel *channel_get(struct dibs__channels *in,
-                                         struct dibs__pubsub *ps,
-                                         const char *name, size_t len)
-{
-    struct dibs__channel *ch = channel_find(in, name, len);
-
-    if (ch)
-        return ch;
-    ch = dibs__calloc(1, sizeof *ch + len + 1);
-    if (!ch)
-        return NULL;
-    ch->in = in;
-    ch->ps = ps;
-    ch->slot = ps && !ps->flavour ? 0 : dibs__slot_of(name, len);
-    ch->len = len;
-    memcpy(ch->name, name, len);
-    ch->later.run = call_later;
-    dibs__list_init(&ch->subs);
-    RB_INSERT(dibs__channels, in, ch);
-    return ch;
-}
-
-static void channel_join(struct dibs__channel *ch, struct dibs__sub *sub)
-{
-    dibs__list_add(&ch->subs, &sub->link);
-    sub->on = ch;
-    sub->heard = ch->calls;
-}
-
-/* ---- asking the server ------------------------------------------------- */
-
-static bool is_usable(const struct dibs__pubsub *ps)
-{
-    return ps && ps->cn && ps->cn->state == CONN_READY && !ps->refused;
-}
-
-static bool ask_channel(struct dibs__channel *ch, const char *verb)
-{
-    struct dibs__conn *cn = ch->ps->cn;
-    size_t before = cn->out.len;
-
-    dibs__buf_array(&cn->out, 2);
-    dibs__buf_arg_text(&cn->out, verb);
-    dibs__buf_arg(&cn->out, ch->name, ch->len);
-    if (!dibs__buf_ok(&cn->out)) {
-        dibs__buf_cut(&cn->out, before);
-        return false;
-    }
-    dibs__loop_flush(ch->ps->lp, &cn->flush);
-    return true;
-}
-
-static unsigned flavour_of(const struct dibs__pubsub *ps)
-{
-    return ps->flavour ? atomic_load(ps->flavour) : FLAVOUR_CLASSIC;
-}
-
-/* *asked: how many confirmations are to come. */
-static void ask_flavours(struct dibs__channel *ch, const char *classic,
-                         const char *sharded, unsigned *asked)
-{
-    ch->ready = false;
-    if (!is_usable(ch->ps))
-        return;
-    unsigned how = flavour_of(ch->ps);
-    if ((how & FLAVOUR_CLASSIC) && ask_channel(ch, classic))
-        ++*asked;
-    if ((how & FLAVOUR_SHARDED) && ask_channel(ch, sharded))
-        ++*asked;
-}
-
-static void channel_subscribe(struct dibs__channel *ch)
-{
-    ask_flavours(ch, "SUBSCRIBE", "SSUBSCRIBE", &ch->asked);
-}
-
-static void channel_unsubscribe(struct dibs__channel *ch)
-{
-    ask_flavours(ch, "UNSUBSCRIBE", "SUNSUBSCRIBE", &ch->unasked);
-}
-
-/* ---- channels without listeners ---------------------------------------- */
-
-/* It has a listener again, or the server does not know of it any more. */
-static void channel_unkeep(struct dibs__channel *ch)
-{
-    if (!ch->kept)
-        return;
-    ch->kept = false;
-    dibs__list_del(&ch->keep_link);
-    ch->ps->kept_count--;
-}
-
-/* Gives up those whose time is over, and the oldest beyond so many. */
-static void kept_trim(struct dibs__pubsub *ps, int64_t now, unsigned most)
-{
-    struct dibs__list *first;
-
-    while ((first = dibs__list_first(&ps->kept))) {
-        struct dibs__channel *ch =
-            DIBS_OF(first, struct dibs__channel, keep_link);
-        if (ps->kept_count <= most && now < ch->keep_until) {
-            dibs__timer_set(ps->lp, &ps->keeper, ch->keep_until);
-            return;
-        }
-        channel_unkeep(ch);
-        channel_unsubscribe(ch);
-        channel_drop_if_idle(ch);
-    }
-    dibs__timer_stop(ps->lp, &ps->keeper);
-}
-
-static void keeper_timed(struct dibs__timer *t)
-{
-    struct dibs__pubsub *ps = DIBS_OF(t, struct dibs__pubsub, keeper);
-
-    kept_trim(ps, dibs__now_ms(), KEEP_MAX);
-}
-
-static void channel_keep(struct dibs__channel *ch)
-{
-    struct dibs__pubsub *ps = ch->ps;
-    int64_t now = dibs__now_ms();
-
-    ch->kept = true;
-    ch->keep_until = now + KEEP_MS;
-    dibs__list_add(&ps->kept, &ch->keep_link);
-    ps->kept_count++;
-    kept_trim(ps, now, KEEP_MAX);
-}
 
 /* ---- what the server says ---------------------------------------------- */
 
@@ -282,12 +51,14 @@ static void refuse_listeners(struct dibs__pubsub *ps, const char *text)
         dibs__event_tell(&ps->events, &ps->to->url, DIBS_EVENT_WARNING,
                          DIBS_ERR_AUTH, text);
     ps->refused = true;
-    for (ch = RB_MIN(dibs__channels, &ps->channels); ch; ch = next) {
-        next = DIBS_TREE_NEXT(dibs__channels, ch);
+    for (ch = dibs__channel_first(&ps->channels); ch; ch = next) {
+        next = dibs__channel_next(ch);
         ch->asked = ch->unasked = 0;
-        channel_unkeep(ch);
-        channel_call(ch, '\0');
-        channel_drop_if_idle(ch);
+        dibs__channel_unkeep(ch);
+        /* Not now: a listener of one channel may leave another one. */
+        if (!dibs__list_empty(&ch->subs))
+            dibs__channel_call_later(ch);
+        dibs__channel_drop_if_idle(ch);
     }
 }
 
@@ -300,23 +71,49 @@ static void slot_moved(struct dibs__pubsub *ps, const char *error)
     struct dibs__channel *ch, *next;
 
     ps->slots->doubt(ps->slots);
-    for (ch = RB_MIN(dibs__channels, &ps->channels); ch; ch = next) {
-        next = DIBS_TREE_NEXT(dibs__channels, ch);
+    for (ch = dibs__channel_first(&ps->channels); ch; ch = next) {
+        next = dibs__channel_next(ch);
         if (ch->slot != slot)
             continue;
         ch->asked = ch->unasked = 0;
         ch->ready = false;
-        channel_unkeep(ch);
-        channel_drop_if_idle(ch);
+        dibs__channel_unkeep(ch);
+        dibs__channel_drop_if_idle(ch);
     }
+}
+
+/* The channel whose question was refused just now, if that one is optional.
+ * Answers come in the order of the questions. */
+static struct dibs__channel *refused_option(struct dibs__pubsub *ps)
+{
+    struct dibs__channel *ch;
+
+    for (ch = dibs__channel_first(&ps->channels); ch;
+         ch = dibs__channel_next(ch))
+        if (ch->optional && ch->asked && ps->answers >= ch->first_ask &&
+            ps->answers <= ch->last_ask)
+            break;
+    return ch;
+}
+
+static void refuse_option(struct dibs__channel *ch)
+{
+    ch->ps->optional_refused = true;
+    ch->asked = 0;
+    dibs__channel_call(ch, '\0');
+    dibs__channel_drop_if_idle(ch);
 }
 
 static void error_came(struct dibs__pubsub *ps, const char *text)
 {
+    struct dibs__channel *option = refused_option(ps);
+
     if (ps->slots && strncmp(text, MOVED, strlen(MOVED)) == 0)
         slot_moved(ps, text);
     else if (ps->slots && dibs__classify(text)->next == NEXT_LATER)
         dibs__conn_close(ps->cn, DIBS_ERR_CONN, text); /* and then again */
+    else if (option)
+        refuse_option(option);
     else
         refuse_listeners(ps, text);
 }
@@ -325,7 +122,7 @@ static void error_came(struct dibs__pubsub *ps, const char *text)
 static void put_out(struct dibs__channel *ch)
 {
     ch->ready = false;
-    channel_unkeep(ch);
+    dibs__channel_unkeep(ch);
     ch->ps->slots->doubt(ch->ps->slots);
 }
 
@@ -342,29 +139,33 @@ static void message_came(struct dibs__conn *cn, const struct dibs__reply *reply)
     const struct dibs__reply *name = dibs__reply_text(reply, 1);
 
     if (reply->type == REPLY_ERROR) {
+        ps->answers++;
         error_came(ps, reply->text);
         return;
     }
     struct dibs__channel *ch =
-        verb && name ? channel_find(&ps->channels, name->text, name->len)
+        verb && name ? dibs__channel_find(&ps->channels, name->text, name->len)
                      : NULL;
     if (!ch)
         return;
+    if ((is_verb(verb->text, "subscribe") && ch->asked) ||
+        (is_verb(verb->text, "unsubscribe") && ch->unasked))
+        ps->answers++;
     if (is_verb(verb->text, "message")) {
         const struct dibs__reply *text = dibs__reply_text(reply, 2);
         dibs__stats_count(ps->events.stats, STAT_WAKEUPS, 1);
-        channel_call(ch, text ? text->text[0] : '\0');
+        dibs__channel_call(ch, text ? text->text[0] : '\0');
     } else if (is_verb(verb->text, "subscribe") && ch->asked > 0) {
         ps->backoff_ms = 0; /* it works */
         ch->ready = --ch->asked == 0;
         if (ch->ready)
-            channel_call(ch, '\0');
+            dibs__channel_call(ch, '\0');
     } else if (is_verb(verb->text, "unsubscribe") && ch->unasked > 0) {
         ch->unasked--;
     } else if (ps->slots && strcmp(verb->text, "sunsubscribe") == 0) {
         put_out(ch);
     }
-    channel_drop_if_idle(ch);
+    dibs__channel_drop_if_idle(ch);
 }
 
 /* ---- the connection ---------------------------------------------------- */
@@ -374,10 +175,12 @@ static void conn_up(struct dibs__conn *cn)
     struct dibs__pubsub *ps = cn->user;
     struct dibs__channel *ch;
 
-    ps->refused = false;
+    ps->refused = ps->optional_refused = false;
+    ps->asks = ps->answers = 0;
     dibs__conn_poll(cn, UV_READABLE);
-    RB_FOREACH(ch, dibs__channels, &ps->channels)
-    channel_subscribe(ch);
+    for (ch = dibs__channel_first(&ps->channels); ch;
+         ch = dibs__channel_next(ch))
+        dibs__channel_subscribe(ch);
 }
 
 static void pubsub_redial_later(struct dibs__pubsub *ps)
@@ -397,12 +200,12 @@ static void conn_down(struct dibs__conn *cn, dibs_err err, const char *why)
     if (!ps->closing && err != DIBS_ERR_CLOSED)
         dibs__say_down(&ps->events, &ps->to->url, &ps->hush,
                        &(struct dibs__failure){err, why, cn->id[0] != '\0'});
-    for (ch = RB_MIN(dibs__channels, &ps->channels); ch; ch = next) {
-        next = DIBS_TREE_NEXT(dibs__channels, ch);
+    for (ch = dibs__channel_first(&ps->channels); ch; ch = next) {
+        next = dibs__channel_next(ch);
         ch->asked = ch->unasked = 0;
         ch->ready = false;
-        channel_unkeep(ch);
-        channel_drop_if_idle(ch);
+        dibs__channel_unkeep(ch);
+        dibs__channel_drop_if_idle(ch);
     }
     if (ps->closing)
         return;
@@ -461,20 +264,20 @@ static void pubsub_timed(struct dibs__timer *t)
 dibs_err dibs__pubsub_listen(struct dibs__pubsub *ps, struct dibs__sub *sub,
                              const char *name, size_t len)
 {
-    struct dibs__channel *ch = channel_get(&ps->channels, ps, name, len);
+    struct dibs__channel *ch = dibs__channel_get(&ps->channels, ps, name, len);
 
     if (!ch)
         return DIBS_ERR_NOMEM;
     bool first = dibs__list_empty(&ch->subs);
-    channel_unkeep(ch);
-    channel_join(ch, sub);
+    dibs__channel_unkeep(ch);
+    dibs__channel_join(ch, sub);
     if (ch->ready || ps->refused) {
         bool known = ch->ready && ch->said_ms < sub->asked_ms;
         if (!ch->later_set && !known)
             dibs__loop_post(ps->lp, &ch->later);
         ch->later_set |= !known;
     } else if (first) {
-        channel_subscribe(ch);
+        dibs__channel_subscribe(ch);
     }
     if (!ps->redial.armed)
         pubsub_dial(ps);
@@ -496,12 +299,12 @@ static void sub_end(struct dibs__sub *sub, bool keep)
     dibs__list_del(&sub->link);
     if (!dibs__list_empty(&ch->subs))
         return;
-    if (keep && ch->ready && is_usable(ch->ps)) {
-        channel_keep(ch);
+    if (keep && ch->ready && dibs__pubsub_usable(ch->ps)) {
+        dibs__channel_keep(ch);
         return;
     }
-    channel_unsubscribe(ch);
-    channel_drop_if_idle(ch);
+    dibs__channel_unsubscribe(ch);
+    dibs__channel_drop_if_idle(ch);
 }
 
 void dibs__pubsub_leave(struct dibs__sub *sub)
@@ -526,8 +329,8 @@ static void channel_move(struct dibs__channel *ch, struct dibs__pubsub *to)
         sub->on = NULL;
         dibs__pubsub_listen(to, sub, ch->name, ch->len);
     }
-    channel_unsubscribe(ch);
-    channel_drop_if_idle(ch);
+    dibs__channel_unsubscribe(ch);
+    dibs__channel_drop_if_idle(ch);
 }
 
 void dibs__channels_reroute(struct dibs__channels *in,
@@ -535,21 +338,22 @@ void dibs__channels_reroute(struct dibs__channels *in,
 {
     struct dibs__channel *ch, *next;
 
-    for (ch = RB_MIN(dibs__channels, in); ch; ch = next) {
-        next = DIBS_TREE_NEXT(dibs__channels, ch);
+    for (ch = dibs__channel_first(in); ch; ch = next) {
+        next = dibs__channel_next(ch);
         struct dibs__pubsub *to = find(arg, ch->slot);
         if (dibs__list_empty(&ch->subs))
             continue;
         if (to && to != ch->ps)
             channel_move(ch, to);
         else if (!ch->ready && !ch->asked)
-            channel_subscribe(ch); /* the map was wrong, or the slot is back */
+            dibs__channel_subscribe(
+                ch); /* the map was wrong, or the slot is back */
     }
 }
 
 void dibs__pubsub_rest(struct dibs__pubsub *ps)
 {
-    kept_trim(ps, dibs__now_ms(), 0);
+    dibs__channels_trim(ps, dibs__now_ms(), 0);
     if (ps->cn && RB_EMPTY(&ps->channels))
         dibs__conn_close(ps->cn, DIBS_ERR_CLOSED, "not needed any more");
 }
@@ -558,11 +362,11 @@ dibs_err dibs__channels_listen(struct dibs__channels *strays,
                                struct dibs__sub *sub, const char *name,
                                size_t len)
 {
-    struct dibs__channel *ch = channel_get(strays, NULL, name, len);
+    struct dibs__channel *ch = dibs__channel_get(strays, NULL, name, len);
 
     if (!ch)
         return DIBS_ERR_NOMEM;
-    channel_join(ch, sub);
+    dibs__channel_join(ch, sub);
     return DIBS_OK;
 }
 
@@ -579,14 +383,14 @@ void dibs__pubsub_init(struct dibs__pubsub *ps)
 {
     RB_INIT(&ps->channels);
     dibs__list_init(&ps->kept);
-    ps->keeper.fire = keeper_timed;
+    ps->keeper.fire = dibs__channels_timed;
     ps->redial.fire = pubsub_timed;
 }
 
 void dibs__pubsub_close(struct dibs__pubsub *ps)
 {
     ps->closing = true;
-    kept_trim(ps, dibs__now_ms(), 0);
+    dibs__channels_trim(ps, dibs__now_ms(), 0);
     dibs__timer_stop(ps->lp, &ps->redial);
     if (ps->cn)
         dibs__conn_close(ps->cn, DIBS_ERR_CLOSED, "closed");

@@ -25,6 +25,8 @@ struct dibs__sub {
     struct dibs__list link;
     struct dibs__channel *on; /* NULL: listens to nothing */
     unsigned heard;           /* the last call it got; pubsub.c's own */
+    bool optional;    /* it gets along without: if the server refuses it, only
+                         listeners of this sort are deaf */
     int64_t asked_ms; /* when it last looked by itself; 0 = it did not. If no
                          message was missed since, listen does not call it */
     void (*hear)(struct dibs__sub *sub, char said);
@@ -44,7 +46,9 @@ struct dibs__pubsub {
     struct dibs__conn *cn; /* NULL: none, not even on its way */
     unsigned conns;        /* that are not gone yet */
     bool closing;
-    bool refused; /* may not subscribe; listeners look by themselves */
+    bool refused;          /* may not subscribe; listeners look by themselves */
+    bool optional_refused; /* the same, of those that are optional */
+    unsigned long asks, answers; /* on this connection, in the same order */
     int64_t backoff_ms;
     struct dibs__timer redial;
     struct dibs__list kept; /* channels without listeners, the oldest first */

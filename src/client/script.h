@@ -60,6 +60,7 @@ extern const struct dibs__script dibs__script_value_get;
 extern const struct dibs__script dibs__script_value_set;
 extern const struct dibs__script dibs__script_write_acquire;
 extern const struct dibs__script dibs__script_write_leave;
+extern const struct dibs__script dibs__script_wait_leave;
 extern const struct dibs__script dibs__script_write_release;
 
 extern const struct dibs__script *const dibs__scripts[]; /* ended by NULL */

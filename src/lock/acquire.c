@@ -23,6 +23,7 @@
  */
 #include "lock/locks.h"
 #include "lock/op.h"
+#include "lock/place.h"
 
 #include <stdio.h>
 
@@ -93,7 +94,7 @@ static void undo_acquire(struct dibs__op *op, dibs_err why,
                          dibs__answered *undone)
 {
     tell_short(op, why);
-    dibs__wait_unplace(&op->line->wait, &op->wait, false);
+    dibs__place_leave(&op->line->wait, &op->wait, false);
     op->last = why;
     op->ask.stay = false;
     op->ask.target--;
@@ -230,7 +231,7 @@ static dibs_err take_granted(struct dibs__line *line, struct dibs__op *op,
 
 void dibs__acquire_start_over(struct dibs__op *op)
 {
-    dibs__wait_unplace(&op->line->wait, &op->wait, false);
+    dibs__place_leave(&op->line->wait, &op->wait, false);
     op->ask.stay = false;
     op->direct = false;
     dibs__acquire_run(op);
@@ -250,8 +251,8 @@ static void leave_answered(struct dibs__call *call, dibs_err err,
 
 void dibs__acquire_end(struct dibs__op *op, dibs_err err)
 {
-    dibs__wait_unplace(&op->line->wait, &op->wait,
-                       err == DIBS_OK && !op->tainted);
+    dibs__place_leave(&op->line->wait, &op->wait,
+                      err == DIBS_OK && !op->tainted);
     if (op->ask.stay && err != DIBS_OK) {
         op->last = err;
         op->direct = false;
@@ -336,6 +337,20 @@ static void compare_total(struct dibs__line *line, int64_t total)
                       text);
 }
 
+/* What the answer says about being called. */
+static enum dibs__told told_by(const struct dibs__acquired *got)
+{
+    switch (got->verdict) {
+    case VERDICT_TAKEN:
+    case VERDICT_SHORT:
+        return TOLD_TAKEN;
+    case VERDICT_BUSY:
+        return got->told;
+    default:
+        return TOLD_UNKNOWN;
+    }
+}
+
 static void acquire_answered(struct dibs__call *call, dibs_err err,
                              const struct dibs__reply *reply)
 {
@@ -345,6 +360,8 @@ static void acquire_answered(struct dibs__call *call, dibs_err err,
 
     struct dibs__acquired got = read_answer(call, &err, reply);
     dibs__lock(&line->mu);
+    dibs__turn_answered(&line->wait.turn, op->ask.how, told_by(&got),
+                        dibs__now_ms());
     if (got.verdict == VERDICT_SHORT && !dibs__hold_of(line, op->owner)) {
         op->tainted |= call->ghost;
         op_leave(line, op);
@@ -409,27 +426,36 @@ static enum plan plan_reentry(struct dibs__line *line, struct dibs__op *op,
     op->hold = h;
     op->wait.state = WAITER_ASKS;
     op->ask.wire = h->wire;
+    op->ask.how = HOW_PLAIN;
     op->ask.target = h->count + 1;
     return REENTER;
 }
 
-/* Must it ask, or does it know that it has to wait? A writer asks once: whether
- * it would wait for itself depends on what else its owner has. */
-static bool must_ask(struct dibs__line *line, const struct dibs__op *op)
-    REQUIRES(line->mu)
+/* Must it ask, or does it know that it has to wait? A writer whose owner reads
+ * would wait for itself, so it asks at once and hears that; others stand back
+ * if this client has just released. */
+static bool must_ask(struct dibs__line *line, const struct dibs__op *op,
+                     bool reads) REQUIRES(line->mu)
 {
     const struct dibs__kind *kind = line->kind;
+    int64_t now;
 
     if (op->trying || kind->asks != ASKS_HEAD)
         return true;
-    if (!kind->counted && dibs__hold_until(line, dibs__now_ms()))
+    if (kind->counted)
+        return dibs__list_empty(&line->wait.waiters);
+    now = dibs__now_ms();
+    if (dibs__hold_until(line, now))
+        return false;
+    int64_t until = line->wait.yield_until;
+    if (!op->batch && !reads && now < until && until < op->wait.deadline)
         return false;
     return dibs__kind_has(kind, VERB_LEAVE) ||
            dibs__list_empty(&line->wait.waiters);
 }
 
 static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
-                            dibs_err *err) REQUIRES(line->mu)
+                            bool reads, dibs_err *err) REQUIRES(line->mu)
 {
     struct dibs__op *before = dibs__line_asking(line, op->owner);
 
@@ -448,30 +474,36 @@ static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
     }
     op->ask.wire = op->wire;
     op->ask.target = 1;
-    bool asks = must_ask(line, op);
+    bool asks = must_ask(line, op, reads);
     op->wait.waited = !asks;
     op->ask.stay = dibs__kind_has(line->kind, VERB_LEAVE) && !op->trying;
     if (!op->trying)
         dibs__wait_join(&line->wait, &op->wait, !asks);
-    return asks && dibs__line_ask(line, op) ? ASK : WAIT;
+    if (!asks || !dibs__line_ask(line, op))
+        return WAIT;
+    op->ask.how = op->trying || op->batch || op->wait.polls
+                      ? HOW_PLAIN
+                      : (unsigned char)dibs__turn_how(&line->wait.turn);
+    return ASK;
 }
 
 /* Takes line.mu, and the number under which the owner goes. True: the owner has
- * the lock as another kind of the plain family, which is one lock on the
- * server. A number that is retired meanwhile must not be used: under the same
- * mutex, the reaper looks for calls that go by a number before it takes back
- * what that number has. */
+ * the lock as another kind of its family, which is one lock on the server; not
+ * asked for readers. A number that is retired meanwhile must not be used: under
+ * the same mutex, the reaper looks for calls that go by a number before it
+ * takes back what that number has. */
 static bool lock_by_number(struct dibs__line *line, struct dibs__op *op)
     TAKES(line->mu)
 {
     for (;;) {
         unsigned before = atomic_load(&line->locks->retired);
         op->wire = dibs__owner_wire_for(line, op->owner);
-        bool mixed = line->kind->family == FAMILY_PLAIN &&
-                     dibs__hold_otherwise(line, op->owner);
+        bool otherwise = (line->kind->family == FAMILY_PLAIN ||
+                          line->kind->id == KIND_WRITE) &&
+                         dibs__hold_otherwise(line, op->owner);
         dibs__lock(&line->mu);
         if (atomic_load(&line->locks->retired) == before)
-            return mixed;
+            return otherwise;
         dibs__unlock(&line->mu);
     }
 }
@@ -484,14 +516,15 @@ void dibs__acquire_run(struct dibs__op *op)
     bool direct = op->direct;
 
     op->direct = false; /* if it waits, io goes on with it */
-    bool mixed = lock_by_number(line, op);
-    if (mixed) {
+    bool otherwise = lock_by_number(line, op);
+    if (otherwise && line->kind->family == FAMILY_PLAIN) {
         err = DIBS_ERR_WRONGTYPE;
         dibs__op_explain(op, err,
                          "this owner holds it as a lock of another kind");
     } else if (!atomic_load(&line->locks->closing)) {
         struct dibs__hold *h = dibs__hold_of(line, op->owner);
-        plan = h ? plan_reentry(line, op, h, &err) : plan_first(line, op, &err);
+        plan = h ? plan_reentry(line, op, h, &err)
+                 : plan_first(line, op, otherwise, &err);
     }
     dibs__unlock(&line->mu);
     if (plan == END && err == DIBS_ERR_DEADLOCK)

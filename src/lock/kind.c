@@ -27,6 +27,8 @@
  *   T  how many slots                 x  id of a permit as hex, or owner
  *   Q  to tell how many there are     v  slot, or nothing   V  the value
  *   E  entry in the book              Y  tag: what the holder published
+ *   B  channel on which this client   H  how it is registered
+ *      is called
  *   0, 1  that number                 *  commands to publish with; the last
  */
 #include "lock/kind.h"
@@ -194,6 +196,33 @@ static const char *const suffixed[128] = {
     ['d'] = "dibs_held",
 };
 
+static const char *const how_texts[] = {
+    [HOW_PLAIN] = "",        [HOW_NEW] = "new",         [HOW_AGAIN] = "again",
+    [HOW_CALLED] = "called", [HOW_FOREIGN] = "foreign",
+};
+
+/* Such that a right to "prefix:{jobs:*}" includes it. */
+void dibs__turn_channel(const struct dibs__line *line, struct dibs__buf *out)
+{
+    bool braced = line->channel[line->channel_len - 1] == '}';
+
+    dibs__buf_add(out, line->channel, line->channel_len);
+    dibs__buf_text(out, ":");
+    dibs__buf_text(out, line->locks->c->id);
+    dibs__buf_text(out, braced ? "}" : "");
+}
+
+static void turn_channel_arg(struct dibs__buf *out,
+                             const struct dibs__line *line)
+{
+    bool braced = line->channel[line->channel_len - 1] == '}';
+
+    dibs__buf_arg_open(out, line->channel_len + 1 + strlen(line->locks->c->id) +
+                                braced);
+    dibs__turn_channel(line, out);
+    dibs__buf_arg_close(out);
+}
+
 /* Letters for texts. False: it is none of those. */
 static bool text_write(char letter, const struct dibs__ask *ask,
                        struct dibs__buf *out)
@@ -209,6 +238,12 @@ static bool text_write(char letter, const struct dibs__ask *ask,
         break;
     case 'C':
         dibs__buf_arg_parts(out, line->channel, line->channel_len, ":", 1);
+        break;
+    case 'B':
+        turn_channel_arg(out, line);
+        break;
+    case 'H':
+        dibs__buf_arg_text(out, how_texts[ask->how]);
         break;
     case 'r':
         read_key_arg(out, ask);
@@ -367,16 +402,19 @@ void dibs__verb_write(enum dibs__verb verb, const struct dibs__ask *ask,
 {
     const struct dibs__kind *kind = ask->line->kind;
     const struct dibs__command *command = &kind->command[verb];
-    size_t args = strlen(command->args);
+    const char *more = verb == VERB_ACQUIRE && ask->how ? kind->called : "";
+    size_t args = strlen(command->args) + strlen(more);
 
     assert(dibs__kind_has(kind, verb));
-    if (args && command->args[args - 1] == '*')
+    if (args && !*more && command->args[args - 1] == '*')
         args += dibs__publish_count(ask->line) - 1;
     dibs__script_head(out, command->script, whole, strlen(command->keys), args);
     for (const char *at = command->keys; *at; at++)
         dibs__arg_write(*at, ask, out);
     for (const char *at = command->args; *at; at++)
         dibs__arg_write(*at, ask, out);
+    for (; *more; more++)
+        dibs__arg_write(*more, ask, out);
 }
 
 static void renew_keys(const struct dibs__renew_item *items, size_t count,
@@ -465,6 +503,20 @@ static void answer_number(enum dibs__verb verb, int64_t num,
     }
 }
 
+/* Busy, and whether it will be called. */
+static void answer_called(const struct dibs__reply *reply,
+                          struct dibs__acquired *out)
+{
+    int64_t ms, told;
+
+    if (!dibs__reply_num(reply, 0, &ms) || !dibs__reply_num(reply, 1, &told) ||
+        ms < ANSWER_NO_END || told < TOLD_ALONE || told > TOLD_DUTY)
+        return;
+    out->verdict = VERDICT_BUSY;
+    out->busy_ms = dibs__reply_ms(ms);
+    out->told = (enum dibs__told)told;
+}
+
 void dibs__read_plain(enum dibs__verb verb, const struct dibs__reply *reply,
                       struct dibs__acquired *out)
 {
@@ -474,6 +526,8 @@ void dibs__read_plain(enum dibs__verb verb, const struct dibs__reply *reply,
         out->verdict = VERDICT_TAKEN;
     else if (reply->type == REPLY_NUM)
         answer_number(verb, reply->num, out);
+    else if (reply->type == REPLY_ARRAY)
+        answer_called(reply, out);
 }
 
 int64_t dibs__number_in(const char *text, const char *end)

@@ -28,6 +28,7 @@ enum dibs__verb {
     VERB_HANDOVER, /* from one owner of this client to another */
     VERB_FORCE,    /* end the hold of one owner, or of all */
     VERB_LEAVE,    /* a waiter does not wait any more */
+    VERB_LEFT,     /* no waiter of this client does: it need not be called */
     VERB_INFO,     /* an array, see basic_info.lua and fair_info.lua */
     VERB_HOLDERS,  /* an array, see holders.lua */
     VERB_COUNT
@@ -98,9 +99,11 @@ struct dibs__ask {
         int64_t lease_ms; /* ACQUIRE, HANDOVER */
         int64_t count;    /* INFO: how many places */
     };
-    int64_t keep_ms; /* RELEASE; KEEP_AS_IS: nothing is sent */
-    bool stay;       /* ACQUIRE: it will wait, and leave if it gives up */
-    bool all;        /* FORCE: all who share the lock with this owner */
+    int64_t keep_ms;   /* RELEASE; KEEP_AS_IS: nothing is sent */
+    bool stay;         /* ACQUIRE: it will wait, and leave if it gives up */
+    unsigned char how; /* ACQUIRE: dibs__how, about being called */
+    bool all;          /* FORCE: all who share the lock with this owner.
+                          LEFT: it listens no more, either */
     struct dibs__stamp begun; /* when its call began, for statistics; it fits in
                                  here. 0: it is not counted */
     const char *text;         /* FORCE: the owner as text, instead of wire */
@@ -123,10 +126,11 @@ enum dibs__outcome {
 /* The answer to an ACQUIRE or HANDOVER, read. */
 struct dibs__acquired {
     enum dibs__outcome verdict;
-    dibs_err err;    /* VERDICT_REFUSED */
-    int64_t busy_ms; /* VERDICT_BUSY; < 0 nobody knows */
-    int64_t value;   /* VERDICT_TAKEN: what came with it; 0 = nothing */
-    int64_t total;   /* VERDICT_TAKEN: how many slots there are; 0 = not told */
+    dibs_err err;         /* VERDICT_REFUSED */
+    int64_t busy_ms;      /* VERDICT_BUSY; < 0 nobody knows */
+    enum dibs__told told; /* VERDICT_BUSY, if it asked to be called */
+    int64_t value;        /* VERDICT_TAKEN: what came with it; 0 = nothing */
+    int64_t total; /* VERDICT_TAKEN: how many slots there are; 0 = not told */
 };
 
 /* One of many that are renewed together. */
@@ -170,6 +174,7 @@ struct dibs__kind {
     const struct dibs__script *renews; /* kinds with the same script are
                                           renewed together */
     struct dibs__command command[VERB_COUNT];
+    const char *called;   /* arguments of ACQUIRE if it asks to be called */
     unsigned taken_types; /* types of reply that say "taken", a bit each */
     unsigned other_types; /* those that say anything else */
     /* The reply to an ACQUIRE or HANDOVER. */
@@ -218,6 +223,8 @@ void dibs__arg_write(char letter, const struct dibs__ask *ask,
 /* The owner as the server knows it; how long the text is. */
 size_t dibs__owner_text(const struct dibs__line *line, uint64_t wire,
                         char buf[DIBS_OWNER_MAX]);
+/* Appends the name of the channel on which this client is called. */
+void dibs__turn_channel(const struct dibs__line *line, struct dibs__buf *out);
 /* "{name}:" and two texts behind it, as an argument. */
 void dibs__suffix_arg(struct dibs__buf *out, const struct dibs__line *line,
                       const char *one, const char *two);

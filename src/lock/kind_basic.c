@@ -27,9 +27,11 @@ const struct dibs__kind dibs__kind_basic = {
             [VERB_RELEASE] = {&dibs__script_basic_release, "n", "otkc*"},
             [VERB_HANDOVER] = {&dibs__script_basic_handover, "n", "oNl"},
             [VERB_FORCE] = {&dibs__script_basic_force, "n", "oc*"},
+            [VERB_LEFT] = {&dibs__script_wait_leave, "n", "cBa*"},
             [VERB_INFO] = DIBS__INFO,
             [VERB_HOLDERS] = DIBS__HOLDERS,
         },
+    .called = "cBH",
     DIBS__PLAIN_ANSWERS,
     .pause = dibs__pause_usual,
 };

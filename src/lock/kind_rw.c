@@ -68,9 +68,11 @@ const struct dibs__kind dibs__kind_write = {
             [VERB_RELEASE] = {&dibs__script_write_release, "ncg", "otk*"},
             [VERB_FORCE] = {&dibs__script_write_leave, "ncg", "O1*"},
             [VERB_LEAVE] = {&dibs__script_write_leave, "ncg", "O0*"},
+            [VERB_LEFT] = {&dibs__script_wait_leave, "n", "cBa*"},
             [VERB_INFO] = DIBS__INFO,
             [VERB_HOLDERS] = DIBS__HOLDERS,
         },
+    .called = "cBH",
     DIBS__PLAIN_ANSWERS,
     .pause = write_pause,
 };

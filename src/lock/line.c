@@ -126,7 +126,8 @@ static void line_wait_init(struct dibs__line *line)
     w->slot = line->slot;
     w->closing = &line->locks->closing;
     w->asks = line->kind->asks;
-    w->marked =
+    w->turn.registers = line->kind->called != NULL;
+    w->turn.marked =
         line->kind->family == FAMILY_PLAIN || line->kind->family == FAMILY_RW;
     w->channel = line->channel;
     w->channel_len = line->channel_len;

@@ -11,6 +11,7 @@
  *         that is behind another call of its owner may leave, too; a release
  *         that does so counts as done.
  */
+#include "base/mem.h"
 #include "lock/locks.h"
 #include "lock/op.h"
 
@@ -40,7 +41,11 @@ static bool lock_may_ask(struct dibs__wait *w, struct dibs__waiter *wt)
         dibs__wait_leave(w, wt);
         return true;
     }
-    return dibs__line_ask(line, op);
+    if (!dibs__line_ask(line, op))
+        return false;
+    op->ask.how =
+        wt->polls ? HOW_PLAIN : (unsigned char)dibs__turn_how(&w->turn);
+    return true;
 }
 
 static void lock_ask(struct dibs__waiter *wt)
@@ -75,7 +80,61 @@ static void lock_own_channel(const struct dibs__waiter *wt,
     dibs__buf_add(name, text, len);
 }
 
+static void lock_turn_channel(const struct dibs__wait *w,
+                              struct dibs__buf *name)
+{
+    dibs__turn_channel(DIBS_OF(w, struct dibs__line, wait), name);
+}
+
 /* ---- leaving ----------------------------------------------------------- */
+
+/* Tells the server that no call waits here. Nobody awaits the answer. */
+struct left_note {
+    struct dibs__call call;
+    struct dibs__line *line;
+    bool deaf;
+};
+
+static void left_write(struct dibs__call *call, struct dibs__buf *out,
+                       bool whole)
+{
+    const struct left_note *note = DIBS_OF(call, struct left_note, call);
+    struct dibs__ask ask = {.line = note->line, .all = note->deaf};
+
+    dibs__verb_write(VERB_LEFT, &ask, out, whole);
+}
+
+static void left_answered(struct dibs__call *call, dibs_err err,
+                          const struct dibs__reply *reply)
+{
+    struct left_note *note = DIBS_OF(call, struct left_note, call);
+
+    (void)err;
+    (void)reply;
+    atomic_fetch_sub(&note->line->locks->in_flight, 1);
+    dibs__line_unref(note->line);
+    dibs__free(note);
+}
+
+/* No memory: the next one that waits asks by itself. */
+static void lock_tell_left(struct dibs__wait *w, bool deaf)
+{
+    struct dibs__line *line = line_waiting(w);
+    struct left_note *note = dibs__calloc(1, sizeof *note);
+
+    if (!note)
+        return;
+    note->line = line;
+    note->deaf = deaf;
+    note->call.write = left_write;
+    note->call.done = left_answered;
+    note->call.expects = 1u << REPLY_NUM;
+    note->call.quiet = true;
+    dibs__line_fill_call(line, &note->call, dibs__line_timeout(line), 0);
+    dibs__line_ref(line);
+    atomic_fetch_add(&line->locks->in_flight, 1);
+    dibs__call_start(dibs__line_route(line), &note->call);
+}
 
 /* From now on its number must not be used: the lock may arrive for it. Once the
  * answer to the release is there, it stays for what comes of that. */
@@ -166,6 +225,8 @@ const struct dibs__wait_user dibs__lock_waits = {
     .sweep_behind = lock_sweep_behind,
     .resume = dibs__op_resume,
     .own_channel = lock_own_channel,
+    .turn_channel = lock_turn_channel,
+    .tell_left = lock_tell_left,
 };
 
 /* ---- canceling --------------------------------------------------------- */

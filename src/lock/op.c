@@ -125,6 +125,7 @@ void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
         [VERB_RELEASE] = 1u << REPLY_NUM,
         [VERB_FORCE] = 1u << REPLY_NUM,
         [VERB_LEAVE] = 0,
+        [VERB_LEFT] = 1u << REPLY_NUM,
         [VERB_INFO] = 1u << REPLY_ARRAY,
         [VERB_HOLDERS] = 1u << REPLY_ARRAY,
     };
@@ -133,6 +134,8 @@ void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
     op->call.expects = verb == VERB_ACQUIRE || verb == VERB_HANDOVER
                            ? kind->taken_types | kind->other_types
                            : expects[verb];
+    if (verb == VERB_ACQUIRE && op->ask.how) /* busy, and more */
+        op->call.expects |= 1u << REPLY_ARRAY;
     op->call.write = op_write;
     op->call.done = answered;
     op->call.explain = call_explained;

@@ -29,8 +29,8 @@
 
 #define HANDOVERS_MAX    64
 #define HANDOVERS_MAX_MS 200
-#define YIELD_MIN_MS     2
-#define YIELD_MAX_MS     4
+#define YIELD_MIN_MS     2 /* by a clock that may be just about to tick */
+#define YIELD_MAX_MS     3
 #define LOOKS            8 /* for another holder */
 #define LOOK_AROUND      8 /* one of so many holds names no other holder */
 
@@ -88,7 +88,10 @@ static void yield_to_others(struct dibs__line *line, int64_t heard)
 
     line->handed = 0;
     line->handed_since = now;
-    if (heard > (line->wait.listening ? 1 : 0))
+    /* The script leaves out the listener. */
+    bool self = (line->wait.turn.listens & EAR_LINE) &&
+                now >= line->wait.turn.duty_until;
+    if (heard > (self ? 1 : 0))
         line->wait.yield_until =
             now + dibs__random_in(YIELD_MIN_MS, YIELD_MAX_MS);
     dibs__wait_kick(&line->wait);

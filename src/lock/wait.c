@@ -16,14 +16,11 @@
  *         and the end of that hold. Every two seconds the head does ask, since
  *         the thing may have been taken away by force.
  *
- *         ASKS_EACH: the server keeps a queue. Each waiter asks for itself;
- *         asking puts it into the queue and keeps it there. It is called on a
- *         channel of its own. A waiter that cannot hear yet asks twice a
- *         second, so that the server does not take it for dead. The line only
- *         looks after deadlines and cancels. The channel of a waiter that got
- *         in is kept for some seconds (pubsub.c). If it was ready before the
- *         first question was sent, nothing was missed, and there is no second
- *         question: a change of hands is three commands.
+ *         If the line registers, the server calls one client at a time, on a
+ *         channel of the client's (turn.c).
+ *
+ *         ASKS_EACH: the server keeps a queue. Each waiter asks for itself
+ *         (place.c); the line only looks after deadlines and cancels.
  *
  *         Joining a line that io looks after wakes no thread, unless the new
  *         waiter must be attended to earlier than io would look anyway.
@@ -56,25 +53,11 @@
 #include "lock/wait.h"
 
 #include "base/mem.h"
+#include "lock/place.h"
 
 #define IDLE_LOOK_MS 2000
-#define AFTER_MS     10  /* look again at one that could not be dealt with */
-#define DEAF_MS      500 /* longest pause of a waiter that cannot hear */
-#define SAID_CALLED                                                            \
-    '2' /* on a line's channel: a dibs release called somebody,                \
-           or found nobody that waits */
-
-/* Its own channel and timer. io only, once it has started. */
-struct dibs__place {
-    struct dibs__wait *w;
-    struct dibs__waiter *wt; /* NULL: it ended before this started */
-    struct dibs__task start;
-    struct dibs__timer timer;
-    struct dibs__sub sub;
-    int64_t pause_ms;
-    bool called;  /* something happened while it asked */
-    bool pending; /* start is still to come */
-};
+#define AFTER_MS     10 /* look again at one that could not be dealt with */
+#define LINGER_MAX   64 /* lines of a client that listen without waiters */
 
 static struct dibs__waiter *waiter_of(struct dibs__list *l)
 {
@@ -102,10 +85,12 @@ void dibs__wait_wake(struct dibs__wait *w)
     }
 }
 
-/* The last call has left: io stops looking. */
+/* The last call has left: io stops looking. If it goes on for some seconds
+ * anyway, and the server need not know, no thread is woken. */
 static void wake_if_empty(struct dibs__wait *w) REQUIRES(*w->mu)
 {
-    if (w->awake && !w->behind && dibs__list_empty(&w->waiters))
+    if (w->awake && !w->behind && dibs__list_empty(&w->waiters) &&
+        !dibs__turn_quiet(&w->turn))
         dibs__wait_wake(w);
 }
 
@@ -152,8 +137,11 @@ void dibs__wait_join(struct dibs__wait *w, struct dibs__waiter *wt, bool look)
     if (first) {
         if (!w->behind)
             w->first_deadline = INT64_MAX;
-        w->try_now = false; /* what happened before does not matter now */
-        w->next_try = dibs__now_ms() + IDLE_LOOK_MS;
+        int64_t now = dibs__now_ms();
+        /* What happened before does not matter now, but one that stands back
+         * has yet to ask. */
+        w->try_now = now < w->yield_until;
+        w->next_try = now + IDLE_LOOK_MS;
     }
     wt->state = WAITER_PAUSES;
     dibs__list_add(&w->waiters, &wt->link);
@@ -288,7 +276,7 @@ void dibs__wait_sweep(struct dibs__wait *w)
     end_swept(w, &swept);
 }
 
-/* ---- looking after the line -------------------------------------------- */
+/* ---- who asks ---------------------------------------------------------- */
 
 /* May the head ask now? If not, *again is when to look again. */
 static bool head_turn(struct dibs__wait *w, int64_t now, int64_t held_until,
@@ -337,59 +325,197 @@ static struct dibs__waiter *pick_asking(struct dibs__wait *w, int64_t now,
     return first;
 }
 
-static void stop_looking(struct dibs__wait *w)
+/* ---- channels ---------------------------------------------------------- */
+
+/* What the line listens to. io only; made when it is needed. */
+struct dibs__ears {
+    struct dibs__wait *w;
+    struct dibs__sub line; /* the line's channel */
+    struct dibs__sub own;  /* the one on which this client is called */
+};
+
+static void wait_look(struct dibs__wait *w);
+
+static void act_on(struct dibs__wait *w, enum dibs__heard heard)
+    REQUIRES(*w->mu)
 {
-    dibs__timer_stop(&w->c->loop, &w->timer);
-    dibs__pubsub_leave(&w->sub);
-    w->user->unref(w);
+    if (heard == HEARD_LATER)
+        dibs__wait_wake(w);
+    if (heard == HEARD_CALL)
+        w->yield_until = 0;
+    w->try_now |= heard == HEARD_RELEASE || heard == HEARD_CALL;
 }
 
-static void keep_looking(struct dibs__wait *w, bool listen, int64_t at)
+static void line_said(struct dibs__sub *sub, char said)
 {
-    dibs__timer_set(&w->c->loop, &w->timer, at);
-    if (!listen || dibs__client_listen(w->c, w->slot, &w->sub, w->channel,
-                                       w->channel_len) == DIBS_OK)
-        return;
+    struct dibs__ears *ears = DIBS_OF(sub, struct dibs__ears, line);
+    struct dibs__wait *w = ears->w;
+
     dibs__lock(w->mu);
-    w->listening = false; /* no memory: next time */
+    enum dibs__heard heard =
+        dibs__turn_line_said(&w->turn, said, ears->own.on != NULL);
+    act_on(w, heard);
     dibs__unlock(w->mu);
+    if (heard == HEARD_RELEASE)
+        wait_look(w);
+}
+
+static void own_said(struct dibs__sub *sub, char said)
+{
+    struct dibs__wait *w = DIBS_OF(sub, struct dibs__ears, own)->w;
+
+    dibs__lock(w->mu);
+    act_on(w, dibs__turn_own_said(&w->turn, said, dibs__pubsub_hears(sub),
+                                  dibs__now_ms()));
+    dibs__unlock(w->mu);
+    wait_look(w);
+}
+
+static struct dibs__ears *ears_of(struct dibs__wait *w)
+{
+    if (!w->ears && (w->ears = dibs__calloc(1, sizeof *w->ears))) {
+        w->ears->w = w;
+        w->ears->line.hear = line_said;
+        w->ears->own.hear = own_said;
+        w->ears->own.optional = true;
+    }
+    return w->ears;
+}
+
+static void listen_own(struct dibs__wait *w)
+{
+    struct dibs__buf name = {0};
+
+    w->user->turn_channel(w, &name);
+    if (dibs__buf_ok(&name))
+        dibs__client_listen(w->c, w->slot, &w->ears->own, name.data, name.len);
+    dibs__buf_clear(&name);
+}
+
+/* Listens to these channels, and to no others. No memory: it hears nothing,
+ * asks by itself, and the next look tries again. Its own channel is asked for
+ * last: when that one is ready, so is the other. */
+static void ears_set(struct dibs__wait *w, unsigned needs)
+{
+    struct dibs__ears *ears = needs ? ears_of(w) : w->ears;
+
+    if (!ears)
+        return;
+    if (!(needs & EAR_LINE))
+        dibs__pubsub_leave(&ears->line);
+    else if (!ears->line.on)
+        dibs__client_listen(w->c, w->slot, &ears->line, w->channel,
+                            w->channel_len);
+    if (!(needs & EAR_OWN))
+        dibs__pubsub_leave(&ears->own);
+    else if (!ears->own.on)
+        listen_own(w);
+    if (!needs) {
+        dibs__free(ears);
+        w->ears = NULL;
+    }
+}
+
+/* To which channels it listens from now on. */
+static unsigned wait_listens(struct dibs__wait *w, int64_t now, bool held,
+                             bool asks) REQUIRES(*w->mu)
+{
+    bool waits = !dibs__list_empty(&w->waiters);
+
+    /* One that asks may get in, and then need not listen. */
+    if (!w->turn.listens &&
+        (!waits || held || asks || now < w->yield_until ||
+         w->asks == ASKS_EACH || waiter_of(w->waiters.next)->polls))
+        return 0;
+    return dibs__turn_needs(&w->turn, now, waits || w->behind);
+}
+
+/* ---- looking after the line -------------------------------------------- */
+
+/* What a look found to do. */
+struct look {
+    struct dibs__swept swept;
+    struct dibs__waiter *asking; /* chained by next */
+    bool done;                   /* nobody waits here any more */
+    bool tell;                   /* and the server shall know */
+    bool deaf;                   /* and that it listens no more */
+    unsigned listens;
+    int64_t at; /* when to look again */
+};
+
+/* Nobody waits here. Some seconds longer io looks after the line. */
+static void look_idle(struct dibs__wait *w, int64_t now, struct look *out)
+    REQUIRES(*w->mu)
+{
+    struct dibs__turn *t = &w->turn;
+    bool before = t->linger_until != 0;
+    bool room = before || w->c->lingering < LINGER_MAX;
+
+    out->tell = dibs__turn_over(t);
+    if (w->behind)
+        return;
+    if (!wait_is_closing(w) && now < dibs__turn_linger(t, now, room)) {
+        w->c->lingering += !before;
+        out->at = dibs__min(out->at, dibs__turn_next(t, now));
+        return;
+    }
+    out->done = true;
+    w->c->lingering -= dibs__turn_unlinger(t);
+    out->deaf = dibs__turn_end(t, now);
+    out->tell |= out->deaf;
+}
+
+static void look_around(struct dibs__wait *w, int64_t now, struct look *out)
+    REQUIRES(*w->mu)
+{
+    int64_t held = 0;
+
+    out->at = w->first_deadline;
+    if (dibs__list_empty(&w->waiters)) {
+        look_idle(w, now, out);
+    } else {
+        held = w->user->held_until ? w->user->held_until(w, now) : 0;
+        w->c->lingering -= dibs__turn_unlinger(&w->turn);
+        if (held) /* what others did before does not matter */
+            w->turn.foreign = false;
+        w->try_now |= w->turn.foreign;
+        out->asking = pick_asking(w, now, held, &out->at);
+        out->at = dibs__min(out->at, w->first_deadline);
+    }
+    if (!out->done)
+        out->listens = wait_listens(w, now, held != 0, out->asking != NULL);
 }
 
 static void wait_look(struct dibs__wait *w)
 {
     int64_t now = dibs__now_ms();
-    struct dibs__waiter *asking = NULL;
-    struct dibs__swept swept;
-    bool listen = false;
+    struct look found = {.done = false};
 
     dibs__lock(w->mu);
-    wait_collect(w, now, &swept);
-    bool idle = dibs__list_empty(&w->waiters);
-    bool done = idle && !w->behind;
-    int64_t at = w->first_deadline;
-    if (!idle) {
-        int64_t held = w->user->held_until ? w->user->held_until(w, now) : 0;
-        listen = w->asks != ASKS_EACH && !w->listening && !held &&
-                 !waiter_of(w->waiters.next)->polls;
-        asking = pick_asking(w, now, held, &at);
-        at = dibs__min(at, w->first_deadline);
-    }
-    w->listening = !done && (w->listening || listen);
-    w->looks_at = at;
+    wait_collect(w, now, &found.swept);
+    w->turn.hears = w->ears && dibs__pubsub_hears(&w->ears->own);
+    look_around(w, now, &found);
+    w->turn.listens = (unsigned char)found.listens;
+    w->looks_at = found.at;
     bool was_awake = w->awake;
-    w->awake = !done;
+    w->awake = !found.done;
     if (w->awake && !was_awake)
         w->user->ref(w);
     dibs__unlock(w->mu);
-    end_swept(w, &swept);
-    for (struct dibs__waiter *next; asking; asking = next) {
-        next = asking->next; /* it may be gone then */
-        w->user->ask(asking);
+    end_swept(w, &found.swept);
+    for (struct dibs__waiter *at = found.asking, *next; at; at = next) {
+        next = at->next; /* it may be gone then */
+        w->user->ask(at);
     }
-    if (!done)
-        keep_looking(w, listen, at);
-    else if (was_awake)
-        stop_looking(w);
+    if (found.tell)
+        w->user->tell_left(w, found.deaf);
+    ears_set(w, found.listens);
+    if (!found.done) {
+        dibs__timer_set(&w->c->loop, &w->timer, found.at);
+    } else if (was_awake) {
+        dibs__timer_stop(&w->c->loop, &w->timer);
+        w->user->unref(w);
+    }
 }
 
 static void look_posted(struct dibs__task *t)
@@ -408,18 +534,6 @@ static void look_timed(struct dibs__timer *t)
     wait_look(DIBS_OF(t, struct dibs__wait, timer));
 }
 
-static void line_called(struct dibs__sub *sub, char said)
-{
-    struct dibs__wait *w = DIBS_OF(sub, struct dibs__wait, sub);
-
-    if (w->marked && said == SAID_CALLED)
-        return; /* what was said before it is what counts */
-    dibs__lock(w->mu);
-    w->try_now = true;
-    dibs__unlock(w->mu);
-    wait_look(w);
-}
-
 void dibs__wait_init(struct dibs__wait *w)
 {
     dibs__list_init(&w->waiters);
@@ -427,91 +541,6 @@ void dibs__wait_init(struct dibs__wait *w)
     w->first_deadline = INT64_MAX;
     w->post.run = look_posted;
     w->timer.fire = look_timed;
-    w->sub.hear = line_called;
-}
-
-/* ---- each for itself --------------------------------------------------- */
-
-/* False: it asks already, or another call of the same owner does. */
-static bool place_ask(struct dibs__place *pl)
-{
-    struct dibs__wait *w = pl->w;
-    struct dibs__waiter *wt = pl->wt;
-
-    dibs__lock(w->mu);
-    bool may = dibs__now_ms() < wt->deadline && w->user->may_ask(w, wt);
-    dibs__unlock(w->mu);
-    if (!may)
-        return false;
-    dibs__timer_stop(&w->c->loop, &pl->timer);
-    pl->called = false;
-    w->user->ask(wt);
-    return true;
-}
-
-/* Pauses until it is called, or for as long as the answer said. */
-static void place_pause(struct dibs__place *pl)
-{
-    int64_t ms = pl->called ? 0 : pl->pause_ms;
-
-    if (!dibs__pubsub_hears(&pl->sub))
-        ms = dibs__min(ms, dibs__random_in(DEAF_MS / 2, DEAF_MS));
-    dibs__timer_set(&pl->w->c->loop, &pl->timer, dibs__now_ms() + ms);
-}
-
-static void waiter_called(struct dibs__sub *sub, char said)
-{
-    struct dibs__place *pl = DIBS_OF(sub, struct dibs__place, sub);
-
-    (void)said;
-    if (!place_ask(pl))
-        pl->called = true;
-}
-
-static void place_timed(struct dibs__timer *t)
-{
-    struct dibs__place *pl = DIBS_OF(t, struct dibs__place, timer);
-
-    if (!place_ask(pl))
-        dibs__timer_set(&pl->w->c->loop, &pl->timer, dibs__now_ms() + AFTER_MS);
-}
-
-static void place_started(struct dibs__task *t)
-{
-    struct dibs__place *pl = DIBS_OF(t, struct dibs__place, start);
-    struct dibs__buf name = {0};
-
-    pl->pending = false;
-    if (!pl->wt) {
-        dibs__free(pl);
-        return;
-    }
-    pl->w->user->own_channel(pl->wt, &name);
-    if (dibs__buf_ok(&name)) /* no memory: it cannot hear */
-        dibs__client_listen(pl->w->c, pl->w->slot, &pl->sub, name.data,
-                            name.len);
-    dibs__buf_clear(&name);
-    place_pause(pl);
-}
-
-static bool place_new(struct dibs__wait *w, struct dibs__waiter *wt,
-                      int64_t pause_ms, int64_t asked_ms)
-{
-    struct dibs__place *pl = dibs__calloc(1, sizeof *pl);
-
-    if (!pl)
-        return false;
-    wt->place = pl;
-    pl->w = w;
-    pl->wt = wt;
-    pl->pause_ms = pause_ms;
-    pl->pending = true;
-    pl->start.run = place_started;
-    pl->timer.fire = place_timed;
-    pl->sub.hear = waiter_called;
-    pl->sub.asked_ms = asked_ms;
-    dibs__loop_post(&w->c->loop, &pl->start);
-    return true;
 }
 
 bool dibs__wait_stay(struct dibs__wait *w, struct dibs__waiter *wt,
@@ -529,28 +558,5 @@ bool dibs__wait_stay(struct dibs__wait *w, struct dibs__waiter *wt,
     if (!w->awake || w->canceled || wt->deadline < w->looks_at ||
         wait_is_closing(w))
         dibs__wait_wake(w);
-    if (!wt->place)
-        return place_new(w, wt, pause_ms, asked_ms);
-    wt->place->pause_ms = pause_ms; /* it has waited before, so this is io */
-    if (!wt->place->pending)
-        place_pause(wt->place);
-    return true;
-}
-
-void dibs__wait_unplace(struct dibs__wait *w, struct dibs__waiter *wt,
-                        bool back)
-{
-    struct dibs__place *pl = w->asks == ASKS_EACH ? wt->place : NULL;
-
-    if (!pl)
-        return;
-    dibs__timer_stop(&w->c->loop, &pl->timer);
-    if (back)
-        dibs__pubsub_part(&pl->sub);
-    else
-        dibs__pubsub_leave(&pl->sub);
-    wt->place = NULL;
-    pl->wt = NULL;
-    if (!pl->pending)
-        dibs__free(pl);
+    return dibs__place_stay(w, wt, pause_ms, asked_ms);
 }

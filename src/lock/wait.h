@@ -10,9 +10,11 @@
 #define DIBS_LOCK_WAIT_H
 
 #include "client/client.h"
+#include "lock/turn.h"
 
 struct dibs__wait;
 struct dibs__place;
+struct dibs__ears;
 
 /* Who of a line asks the server. */
 enum dibs__asks {
@@ -81,6 +83,12 @@ struct dibs__wait_user {
     void (*resume)(struct dibs__list *waiters);
     /* ASKS_EACH: appends the name of its channel. */
     void (*own_channel)(const struct dibs__waiter *wt, struct dibs__buf *name);
+    /* If the line registers: appends the name of the channel on which this
+     * client is called. */
+    void (*turn_channel)(const struct dibs__wait *w, struct dibs__buf *name);
+    /* Tells the server that this client does not wait any more. deaf: nor does
+     * it listen for others. */
+    void (*tell_left)(struct dibs__wait *w, bool deaf);
 };
 
 /* One line of waiters. */
@@ -91,7 +99,6 @@ struct dibs__wait {
     int slot;
     const atomic_bool *closing; /* the client closes: everybody leaves */
     enum dibs__asks asks;
-    bool marked;         /* a '2' on its channel is no release */
     const char *channel; /* of the line */
     size_t channel_len;
 
@@ -101,13 +108,13 @@ struct dibs__wait {
     bool posted;               /* mu: post is in io's inbox */
     bool try_now;              /* mu: something happened, ask at once */
     bool all_ask;              /* mu: not only the head */
-    bool listening;            /* mu: sub is on */
     bool canceled;             /* mu: some waiter is canceled */
+    struct dibs__turn turn;    /* mu: how it is called */
     int64_t next_try;          /* mu: ask then, if nothing happens */
     int64_t yield_until;       /* mu: other clients first; do not ask before */
     int64_t looks_at;          /* mu: when io looks by itself */
     int64_t first_deadline;    /* mu: no waiter's time is over before */
-    struct dibs__sub sub;      /* io only */
+    struct dibs__ears *ears;   /* io only; NULL: it listens to nothing */
     struct dibs__timer timer;  /* io only */
     struct dibs__task post;
 };
@@ -151,10 +158,5 @@ void dibs__wait_kick_all(struct dibs__wait *w);
 
 /* Ends all that must go and do not await an answer. */
 void dibs__wait_sweep(struct dibs__wait *w);
-/* ASKS_EACH: this waiter listens no more. back: the server does not take it for
- * one that waits, so its channel may be kept for the next time. Harmless
- * otherwise. */
-void dibs__wait_unplace(struct dibs__wait *w, struct dibs__waiter *wt,
-                        bool back);
 
 #endif

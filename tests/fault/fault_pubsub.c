@@ -62,7 +62,7 @@ static void gets_it(struct scene *sc)
     kit_want("waiting", kit_wait(&sc->end), DIBS_OK);
     kit_check("the waiter's", sc->wanted, 0, sc->name, 1);
     kit_want("giving back", dibs_lock_release(sc->wanted, NULL), DIBS_OK);
-    assert_true(ts_wait_numsub(kit_srv, sc->channel, 0));
+    TS_WAIT(ts_waiting(kit_srv, sc->name) == 0);
     kit_gone("afterwards", sc->name);
     dibs_lock_free(sc->held);
     dibs_lock_free(sc->wanted);
@@ -119,7 +119,9 @@ static void test_message_dropped(void **state)
         ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_SWALLOW_MESSAGE});
     kit_want("giving back", dibs_lock_release(sc.held, NULL), DIBS_OK);
     gets_it(&sc);
-    assert_int_equal(ts_rule_hits(kit_px, dropped), 1);
+    /* The release, the call, and that there was one; what it says itself when
+     * it gives back may come, too. */
+    assert_true(ts_rule_hits(kit_px, dropped) >= 3);
     close_both(&sc);
 }
 
@@ -306,9 +308,10 @@ static void test_many_channels(void **state)
 
     (void)state;
     many_wait(&sc, m);
-    TS_WAIT(ts_nchannels(kit_srv) == MANY);
+    /* The lock's, and the one on which the client is called. */
+    TS_WAIT(ts_nchannels(kit_srv) == 2 * MANY);
     assert_int_equal(ts_int(kit_srv, "CLIENT KILL TYPE pubsub"), 1);
-    TS_WAIT(ts_nchannels(kit_srv) == MANY);
+    TS_WAIT(ts_nchannels(kit_srv) == 2 * MANY);
     for (size_t i = 0; i < MANY; i++)
         kit_want("giving back", dibs_lock_release(m->held[i], NULL), DIBS_OK);
     for (size_t i = 0; i < MANY; i++) {

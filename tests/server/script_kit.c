@@ -317,9 +317,9 @@ static void check_states(const struct sk_turn *turn)
         sk_words_free(&ws);
     }
     free(copy);
-    if (ts_nkeys(sk_srv) != keys)
-        fail_msg("%s: there are %lld keys, not %d", row, ts_nkeys(sk_srv),
-                 keys);
+    if (ts_int(sk_srv, "DBSIZE") != keys)
+        fail_msg("%s: there are %lld keys, not %d", row,
+                 ts_int(sk_srv, "DBSIZE"), keys);
 }
 
 /* ---- running a row ----------------------------------------------------- */

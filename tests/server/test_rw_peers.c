@@ -258,7 +258,7 @@ static void test_rw_peers_wake_us(void **state)
                          1);
         FINE(kit_answer(&t));
         FINE(dibs_lock_release(l, OWNED(o)));
-        TS_WAIT(ts_nchannels(srv) == 0);
+        TS_WAIT(ts_waiting(srv, "l") == 0);
     }
     assert_true(ts_now_ms() - start < TS_SOON);
     kit_halves_free(&h);

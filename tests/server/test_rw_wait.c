@@ -102,7 +102,7 @@ static void test_rw_wait_downgrade(void **state)
         FINE(dibs_lock_release(p.mine.r, NULL));
         got_it(&writer);
         gives_back(&writer);
-        TS_WAIT(ts_nchannels(srv) == 0);
+        TS_WAIT(ts_waiting(srv, "l") == 0);
     }
     by_message(start);
     pair_close(&p);
@@ -202,7 +202,7 @@ static void test_rw_wait_woken(void **state)
         FINE(dibs_lock_release(l[0], NULL));
         got_it(&w);
         gives_back(&w);
-        TS_WAIT(ts_nchannels(srv) == 0);
+        TS_WAIT(ts_waiting(srv, "l") == 0);
     }
     by_message(start);
     pair_close(&p);

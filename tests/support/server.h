@@ -92,7 +92,10 @@ char *ts_hget(struct ts_server *s, const char *key, const char *field);
 long long ts_hlen(struct ts_server *s, const char *key);
 long long ts_pttl(struct ts_server *s, const char *key); /* -1 none, -2 gone */
 bool ts_exists(struct ts_server *s, const char *key);
+/* But for those that say who listens: they end by themselves in 5 s. */
 long long ts_nkeys(struct ts_server *s);
+/* Clients that the server will call when this plain or write lock is free. */
+long long ts_waiting(struct ts_server *s, const char *name);
 long long ts_numsub(struct ts_server *s, const char *channel);
 long long ts_nchannels(struct ts_server *s);    /* somebody listens to */
 long long ts_client_count(struct ts_server *s); /* but for ourselves */

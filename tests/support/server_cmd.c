@@ -293,7 +293,14 @@ bool ts_exists(struct ts_server *s, const char *key)
 
 long long ts_nkeys(struct ts_server *s)
 {
-    return ts_int(s, "DBSIZE");
+    return ts_int(s, "DBSIZE") -
+           ts_int(s, "EVAL %s 0",
+                  "return #redis.call('keys', 'dibs_lock_listener:*')");
+}
+
+long long ts_waiting(struct ts_server *s, const char *name)
+{
+    return ts_int(s, "ZCARD dibs_lock_waiters:{%s}", name);
 }
 
 long long ts_numsub(struct ts_server *s, const char *channel)
