@@ -10,6 +10,7 @@
 #   build-versions  other versions of Debian, for `make check-versions`
 #   build-servers   other servers than Debian's, for `make test-servers`
 #   build-sim, build-mutants  the simulator, and bugs planted for it
+#   build-coverage  counts which lines and branches of src/ the tests run
 #   build-peers     programs that use other libraries, for `make peers`
 
 PREFIX  ?= /usr/local
@@ -55,7 +56,7 @@ c_files = $(shell find include src cli examples bench peers tests \
 .PHONY: check check-format check-commits check-layers check-names check-lists check-size check-header
 .PHONY: check-cdef check-man check-gcc check-clang check-symbols check-asan check-tsan
 .PHONY: check-install check-deb check-dist check-static check-abi check-versions
-.PHONY: check-deps peers check-peers sim sim-mutants
+.PHONY: check-deps peers check-peers sim sim-mutants scale coverage
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
 
@@ -171,9 +172,34 @@ endif
 compile_sim = $(call compile,build-sim) --target sim
 
 # Does it find bugs? Plants one after the other, and tells how many seeds it
-# took. Writes build-mutants/table.md.
+# took: SEEDS at most (10000), and SECONDS_EACH (120). MUTANTS names some.
+# Writes build-mutants/table.md.
+SEEDS ?= 10000
+SECONDS_EACH ?= 120
 sim-mutants: deps
-	@tests/sim/mutants/run.sh build-mutants
+	@SEEDS=$(SEEDS) SECONDS_EACH=$(SECONDS_EACH) JOBS=$(JOBS) \
+		tests/sim/mutants/run.sh build-mutants $(MUTANTS)
+
+# More and more simulated clients, without faults. Writes the tables and the
+# picture of docs/scale.md; some minutes, and 4 GB of memory. SCALE_ARGS=--quick
+# only prints the smaller half.
+SCALE_ARGS ?= --into docs
+scale: deps
+	@$(call set_compiler,build-sim) $(call configure_sim,build-sim)
+	@$(call compile,build-sim) --target scale
+	@tools/scale.py build-sim/tests/sim/scale $(SCALE_ARGS)
+
+# What of src/ all tests together run, those with sentinels and clusters too. A
+# test that fails here is told, and counts all the same. Two tests look at what
+# the library is linked with, and would see the counters.
+coverage:
+	@tools/deps.sh build test coverage
+	@$(call configure,build-coverage,$(tests_on) -DCMAKE_C_COMPILER=gcc -DDIBS_COVERAGE=ON)
+	@$(call compile,build-coverage)
+	@find build-coverage -name '*.gcda' -delete
+	-@$(CTEST) --test-dir build-coverage -Q -j $(CTEST_JOBS) \
+		-E '^(sim.seam|cli.recipes)$$'
+	@tools/coverage.py build-coverage
 
 demo: deps build
 	@if [ -x cli/demo.sh ]; then cli/demo.sh build/cli/dibs; \
@@ -181,7 +207,7 @@ demo: deps build
 
 clean:
 	rm -rf build build-test build-asan build-tsan build-gcc build-clang \
-		build-interop build-peers build-sim build-mutants build-static build-deb build-dist \
+		build-interop build-peers build-sim build-mutants build-coverage build-static build-deb build-dist \
 		tests/interop/target
 
 # ---- checks -----------------------------------------------------------------
@@ -290,6 +316,8 @@ help:
 	@echo "make test-servers    the tests on a Valkey and on an old Redis"
 	@echo "make sim             simulated faults by the thousand; SEED, MINUTES"
 	@echo "make sim-mutants     does the simulator find planted bugs?"
+	@echo "make scale           ten thousand simulated clients; docs/scale.md"
+	@echo "make coverage        what of src/ the tests run, and what not"
 	@echo "make interop         the tests against a real Redisson (Java, Maven)"
 	@echo "make install         install under PREFIX ($(PREFIX)), DESTDIR"
 	@echo "make uninstall       remove what make install put there"

@@ -4,9 +4,8 @@
  *
  *     dibs [options] SUBCOMMAND [options] WORDS [-- COMMAND ARGS...]
  *
- * One table has all options: which subcommands take them, where their value
- * goes, what it may be, and a sentence for the help. Options and words may be
- * mixed up to "--". What comes behind it is not read, so a guarded command
+ * options.c has the table of all options. Options and words may be mixed up
+ * to "--". What comes behind it is not read, so a guarded command
  * keeps its dashes. Before the subcommand only those options may come that all
  * subcommands take.
  *
@@ -18,149 +17,31 @@
  */
 #include "args.h"
 
-#include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "checks.h"
 #include "exits.h"
 #include "hint.h"
 #include "names.h"
 #include "settings.h"
+#include "verbs.h"
 
 #define AT(field) offsetof(struct args, field)
-
-const struct option_row option_rows[] = {
-    {'n', "no-wait", NULL, OPT_NOWAIT, AT(wait_ms), CMD_ASK, NULL,
-     "Do not wait when the lock is taken."},
-    {'w', "wait", "TIME", OPT_TIME, AT(wait_ms), CMD_ASK, "10s",
-     "Wait at most this long, for the lock and for the server; 0 is -n. "
-     "Default: wait for the lock without limit."},
-    {0, "fair", NULL, OPT_FLAG, AT(fair), CMD_ASK, NULL,
-     "A fair lock: those who ask first get it first."},
-    {0, "fair-call", "TIME", OPT_TIME, AT(fair_call_ms), CMD_ASK, "5s",
-     "With --fair: how long the free lock is kept for the first in the queue "
-     "if that one is stopped and does not take it. Default 5s."},
-    {'s', "shared", NULL, OPT_FLAG, AT(shared), CMD_ASK, NULL,
-     "A read-write lock, to read: together with other -s, but not while "
-     "somebody holds it with -x."},
-    {'x', "exclusive", NULL, OPT_FLAG, AT(exclusive), CMD_ASK, NULL,
-     "A read-write lock, to write: alone. Without -s, -x and --fair the lock "
-     "is a plain one, and exclusive, too. Use one kind for one name."},
-    {0, "multi", "NAMES", OPT_TEXT, AT(multi), CMD_ASK | CMD_LEFT,
-     "stock,orders",
-     "Several locks at once, all or none, instead of NAME: names with commas "
-     "between them."},
-    {0, "quorum", "URLS", OPT_TEXT, AT(quorum), CMD_ASK | CMD_LEFT,
-     "redis://a,redis://b,redis://c",
-     "The lock on more than half of these independent servers (RedLock), "
-     "instead of -u: three URLs or more, with commas between them."},
-    {0, "lease", "TIME", OPT_TIME, AT(lease_ms),
-     CMD_ASK | CMD_EXTEND | CMD_DOCTOR, "30s",
-     "The server frees the lock this long after our last sign of life. Default "
-     "30s, renewed while the command runs."},
-    {0, "no-renew", NULL, OPT_FLAG, AT(no_renew), CMD_TAKE, NULL,
-     "Do not renew: the lock ends with its lease. The command is stopped "
-     "before that."},
-    {0, "max-hold", "TIME", OPT_TIME, AT(max_hold_ms), CMD_TAKE, "1h",
-     "Renew no longer than this. The command is stopped before the lock ends."},
-    {0, "min-hold", "TIME", OPT_TIME, AT(min_hold_ms), CMD_TAKE, "1m",
-     "Keep the lock taken for at least this long, also when the command ends "
-     "sooner."},
-    {0, "replicas", "N", OPT_REPLICAS, AT(replicas), CMD_ASK, "1",
-     "This many replicas of the server must have the lock, too, or it is not "
-     "taken: a number, or all that are connected. Default 0."},
-    {0, "publish", "VALUE", OPT_TEXT, AT(publish), CMD_TAKE, "db1:8080",
-     "Publish VALUE with the lock, as the address of a leader: 'dibs info' "
-     "shows it to others while the lock is held. At most 4096 bytes."},
-    {0, "pass-notify", NULL, OPT_FLAG, AT(pass_notify), CMD_RUN, NULL,
-     "Under systemd: leave NOTIFY_SOCKET to the command, and tell nothing."},
-    {'t', "max-run", "TIME", OPT_TIME, AT(max_run_ms), CMD_RUN, "10m",
-     "Stop the command after this time; exit 124. Default: no limit."},
-    {'k', "kill-after", "TIME", OPT_TIME, AT(kill_after_ms), CMD_RUN, "5s",
-     "The time from TERM to KILL when dibs stops the command. Default 5s; when "
-     "the lock is being lost, a third of the lease at most."},
-    {0, "on-lost", "WHAT", OPT_LOST, AT(on_lost), CMD_TAKE, "term",
-     "What to do when the lock is being lost: term (default), kill, a signal's "
-     "name, exec:CMD or warn. After all but warn, KILL follows before the "
-     "lease ends."},
-    {'c', "command", "STRING", OPT_TEXT, AT(shell), CMD_RUN,
-     "'pg_dump db | gzip > db.gz'",
-     "Run STRING with /bin/sh, instead of a command behind --."},
-    {0, "foreground", NULL, OPT_FLAG, AT(foreground), CMD_RUN, NULL,
-     "Leave the command in the process group of dibs, which then signals the "
-     "command only and waits for it only."},
-    {'E', "busy-code", "CODE", OPT_CODE, AT(busy_code), CMD_ASK, "75",
-     "Exit code when the lock could not be taken in time. Default 75."},
-    {0, "ok-if-busy", NULL, OPT_FLAG, AT(ok_if_busy), CMD_TAKE, NULL,
-     "When the lock could not be taken in time, print nothing and exit 0."},
-    {0, "any-name", NULL, OPT_FLAG, AT(any_name), CMD_ASK, NULL,
-     "Accept a NAME with spaces or control characters."},
-    {0, "no-stdin", NULL, OPT_FLAG, AT(no_stdin), CMD_HOLD, NULL,
-     "Do not watch stdin: hold until a signal comes."},
-    {0, "for-pid", "PID", OPT_PID, AT(for_pid), CMD_HOLD | CMD_RELEASE, "$$",
-     "Hold in the background, until that process ends or 'dibs release' asks;"
-     " exit 0 once it is held. For a shell script: $$."},
-    {0, "status-fd", "N", OPT_FD, AT(status_fd), CMD_TAKE, "3",
-     "At the end, write one line of JSON to descriptor N: how it ended, and "
-     "why."},
-    {0, "yes", NULL, OPT_FLAG, AT(yes), CMD_FORCE, NULL,
-     "Yes, take the lock away from its holder."},
-    {0, "if-owner", "OWNER", OPT_TEXT, AT(if_owner), CMD_FORCE,
-     "5f0c5d1e-0c5b-4b6e-8a39-6a1f8e0b7d11:1",
-     "Only if this owner, as 'dibs info' shows it, holds the lock."},
-    {0, "owner", "HANDLE", OPT_TEXT, AT(owner), CMD_LEFT, "\"$handle\"",
-     "The hold that 'dibs acquire' took: what it printed."},
-    {0, "force", NULL, OPT_FLAG, AT(force), CMD_LOCAL, NULL,
-     "Stop the private server even while locks are held."},
-    {0, "json", NULL, OPT_FLAG, AT(json),
-     CMD_LOOK | CMD_HOLD | CMD_ACQUIRE | CMD_LEFT | CMD_LOCAL | CMD_DOCTOR,
-     NULL, "Answer in JSON."},
-    {'u', "url", "URL", OPT_TEXT, AT(url), CMD_ALL, "redis://db1.example:6379",
-     "The server: redis://[user@]host[:port][/db] or unix:///path[?db=N];"
-     " rediss://host[:port][?ca=FILE&cert=FILE&key=FILE] for TLS;"
-     " redis-sentinel://host[:port],.../service or"
-     " redis-cluster://host[:port],... for more than one;"
-     " valkey may replace redis. No password here: everybody can see it."
-     " Default: $DIBS_URL, a file (see man dibs), or else a private server."},
-    {0, "url-file", "FILE", OPT_TEXT, AT(url_file), CMD_ALL, "/etc/dibs.url",
-     "Read the URL from a file; it may have a password. Default:"
-     " $DIBS_URL_FILE."},
-    {0, "password-file", "FILE", OPT_TEXT, AT(password_file), CMD_ALL,
-     "/etc/dibs.password",
-     "Read the password from a file. Default: $DIBS_PASSWORD."},
-    {'q', "quiet", NULL, OPT_FLAG, AT(quiet), CMD_ALL, NULL,
-     "Print errors only."},
-    {'v', "verbose", NULL, OPT_FLAG, AT(verbose), CMD_ALL, NULL,
-     "Print what happens, who has the lock, and how long we waited."},
-    {0, "log", "FORMAT", OPT_LOG, AT(log_json), CMD_ALL, "json",
-     "Messages on stderr as text (default) or json, one object a line."},
-    {'h', "help", NULL, OPT_FLAG, AT(help), CMD_ALL, NULL, "Show this help."},
-    {'V', "version", NULL, OPT_FLAG, AT(version), CMD_ALL, NULL,
-     "Show the version."},
-    {0, NULL, NULL, OPT_FLAG, 0, 0, NULL, NULL},
-};
 
 void args_init(struct args *a)
 {
     *a = (struct args){
         .wait_ms = NOT_GIVEN,
         .lease_ms = NOT_GIVEN,
+        .every_ms = NOT_GIVEN,
         .fair_call_ms = FAIR_CALL_DEFAULT,
         .kill_after_ms = KILL_AFTER_MS,
         .busy_code = EXIT_BUSY,
         .status_fd = -1,
     };
     (void)value_on_lost("term", &a->on_lost);
-}
-
-const struct command *command_find(const char *name)
-{
-    for (const struct command *c = commands; c->name; c++)
-        if (strcmp(c->name, name) == 0)
-            return c;
-    return NULL;
 }
 
 /* The words of the line, one after the other. */
@@ -239,6 +120,11 @@ static int set_value(struct scan *s, const struct option_row *row,
         break;
     case OPT_REPLICAS:
         why = value_replicas(text, at) ? NULL : "is neither a number nor all";
+        break;
+    case OPT_COUNT:
+        why = value_count(text, DIBS_PERMITS_MAX, at)
+                  ? NULL
+                  : "is not a number from 1 to 2147483647";
         break;
     case OPT_LOST:
         why = value_on_lost(text, at)
@@ -417,136 +303,7 @@ static int behind_dashes(struct scan *s)
     return code;
 }
 
-/* ---- does it make sense? ----------------------------------------------- */
-
-static int check_quorum(const struct args *a, const struct command *cmd)
-{
-    static const char right[] =
-        "dibs run --quorum redis://a,redis://b,redis://c backup -- make";
-
-    if (!a->quorum)
-        return EXIT_FINE;
-    if (a->multi)
-        return args_wrong(cmd, right,
-                          "--multi and --quorum cannot be used together");
-    if (a->url || a->url_file)
-        return args_wrong(cmd, right,
-                          "--quorum names the servers; %s is one "
-                          "too many",
-                          a->url ? "-u" : "--url-file");
-    if (a->min_hold_ms > 0)
-        return args_wrong(cmd, right,
-                          "--min-hold and --quorum cannot be used together");
-    return EXIT_FINE;
-}
-
-static int check_run(const struct args *a, const struct command *cmd)
-{
-    if (a->shell && a->argv && a->argv[0])
-        return args_wrong(cmd, "dibs run -c STRING NAME",
-                          "-c and a command behind --: '%s' is one too many",
-                          a->argv[0]);
-    return EXIT_FINE;
-}
-
-static int check_lease(const struct args *a, const struct command *cmd)
-{
-    if (a->lease_ms >= DIBS_LEASE_MIN_MS)
-        return EXIT_FINE;
-    return args_wrong(cmd,
-                      cmd->bit == CMD_DOCTOR
-                          ? "dibs doctor --lease 30s"
-                          : "dibs run --lease 30s backup -- rsync -a x y",
-                      "--lease: shorter than %d ms", DIBS_LEASE_MIN_MS);
-}
-
-static int check_fair(const struct args *a, const struct command *cmd)
-{
-    static const char right[] = "dibs run --fair --fair-call 5s backup -- make";
-
-    if (a->fair_call_ms == FAIR_CALL_DEFAULT)
-        return EXIT_FINE;
-    if (a->fair_call_ms < DIBS_LEASE_MIN_MS)
-        return args_wrong(cmd, right, "--fair-call: shorter than %d ms",
-                          DIBS_LEASE_MIN_MS);
-    if (!a->fair)
-        return args_wrong(cmd, right,
-                          "--fair-call has no effect without --fair");
-    return EXIT_FINE;
-}
-
-static int check_take(const struct args *a, const struct command *cmd)
-{
-    if (a->max_hold_ms > 0 && a->max_hold_ms < DIBS_LEASE_MIN_MS)
-        return args_wrong(cmd, "dibs run --max-hold 1h backup -- make all",
-                          "--max-hold: shorter than %d ms", DIBS_LEASE_MIN_MS);
-    if (a->max_hold_ms > 0 && a->min_hold_ms > a->max_hold_ms)
-        return args_wrong(cmd,
-                          "dibs run --min-hold 1m --max-hold 1h backup -- make",
-                          "--min-hold is longer than --max-hold: nobody would "
-                          "hold the lock in between");
-    int code = check_quorum(a, cmd);
-    if (code == EXIT_FINE)
-        code = check_fair(a, cmd);
-    if (code != EXIT_FINE)
-        return code;
-    if (a->fair + a->shared + a->exclusive > 1)
-        return args_wrong(cmd, "dibs run -s data -- ./report",
-                          "use only one of --fair, -s and -x");
-    if (a->shared && a->min_hold_ms > 0)
-        return args_wrong(
-            cmd, "dibs run -x --min-hold 1m data -- ./load",
-            "--min-hold does not work with -s: a shared lock cannot be kept");
-    if (cmd->bit == CMD_HOLD && a->for_pid == 0 &&
-        (a->on_lost.kind != LOST_SIGNAL || a->on_lost.sig != SIGTERM))
-        return args_wrong(cmd, "dibs hold --for-pid $$ --on-lost kill backup",
-                          "--on-lost has nobody to signal without --for-pid");
-    if (a->no_renew && a->max_hold_ms > 0)
-        return args_wrong(cmd,
-                          "dibs run --no-renew --lease 1h backup -- make all",
-                          "--max-hold has no effect with --no-renew");
-    if (a->status_fd >= 0) {
-        int flags = fcntl(a->status_fd, F_GETFL);
-        if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY)
-            return args_wrong(cmd,
-                              "dibs run --status-fd 3 backup -- make 3>status",
-                              "--status-fd: descriptor %d is not open for "
-                              "writing",
-                              a->status_fd);
-    }
-    return cmd->bit == CMD_RUN ? check_run(a, cmd) : EXIT_FINE;
-}
-
-static int check_publish(const struct args *a, const struct command *cmd)
-{
-    static const char right[] =
-        "dibs run --publish db1:8080 leader -- ./daemon";
-
-    if (!a->publish)
-        return EXIT_FINE;
-    if (strlen(a->publish) > DIBS_VALUE_MAX)
-        return args_wrong(cmd, right, "--publish: longer than %d bytes",
-                          DIBS_VALUE_MAX);
-    if (a->shared || a->multi || a->quorum)
-        return args_wrong(cmd, right,
-                          "--publish is for one lock that one holder has");
-    return EXIT_FINE;
-}
-
-/* Nobody renews what is left, so its lease is never a default. */
-static int check_left(const struct args *a, const struct command *cmd)
-{
-    if (cmd->bit != CMD_RELEASE && a->lease_ms == NOT_GIVEN)
-        return args_wrong(cmd, cmd->example,
-                          "--lease is missing: nobody renews this lock, it "
-                          "ends then");
-    if (cmd->bit == CMD_EXTEND && !a->owner)
-        return args_wrong(cmd, cmd->example, "--owner is missing");
-    if (a->owner && a->for_pid > 0)
-        return args_wrong(cmd, cmd->example,
-                          "--owner and --for-pid cannot be used together");
-    return a->owner ? check_quorum(a, cmd) : EXIT_FINE;
-}
+/* ---- all of it --------------------------------------------------------- */
 
 /* Where the word is missing: at the end, but before --. */
 static int missing_word(const struct scan *s)
@@ -577,6 +334,8 @@ int args_behind(struct args *a, const struct command *cmd, int argc,
     if (code != EXIT_FINE || a->help || a->version)
         return code;
     code = names_place(a, cmd);
+    if (code == EXIT_FINE)
+        code = verbs_place(a, cmd);
     if (code != EXIT_FINE)
         return code;
     if (a->n_words < cmd->min_words)
@@ -585,7 +344,8 @@ int args_behind(struct args *a, const struct command *cmd, int argc,
         return args_hint(cmd, right_line(&s, argc, 0, NULL),
                          "the command is missing");
     if (a->n_words > 0 &&
-        (cmd->bit & (CMD_ASK | CMD_EXTEND | CMD_INFO | CMD_FORCE | CMD_DOCTOR)))
+        (cmd->bit & (CMD_ASK | CMD_EXTEND | CMD_INFO | CMD_FORCE | CMD_DOCTOR |
+                     CMD_WAIT | CMD_VERBS)))
         code = names_check(a, cmd);
     if (code == EXIT_FINE && (cmd->bit & (CMD_ACQUIRE | CMD_LEFT)))
         code = check_left(a, cmd);

@@ -28,13 +28,23 @@ enum {
     CMD_RELEASE = 1 << 10,
     CMD_ACQUIRE = 1 << 11,
     CMD_EXTEND = 1 << 12,
-    CMD_ALL = (1 << 13) - 1,
-    CMD_TAKE = CMD_RUN | CMD_HOLD,       /* takes a lock and keeps it */
-    CMD_ASK = CMD_TAKE | CMD_ACQUIRE,    /* takes a lock */
+    CMD_SLOTS = 1 << 13,
+    CMD_SEM = 1 << 14,
+    CMD_LATCH = 1 << 15,
+    CMD_ACL = 1 << 16,
+    CMD_WATCH = 1 << 17,
+    CMD_WAIT = 1 << 18,
+    CMD_TOP = 1 << 19,
+    CMD_METRICS = 1 << 20,
+    CMD_ALL = (1 << 21) - 1,
+    CMD_VERBS = CMD_SLOTS | CMD_SEM | CMD_LATCH, /* see verbs.h */
+    CMD_TAKE = CMD_RUN | CMD_HOLD,               /* takes a lock and keeps it */
+    CMD_ASK = CMD_TAKE | CMD_ACQUIRE,            /* takes a lock */
     CMD_LEFT = CMD_EXTEND | CMD_RELEASE, /* is about a hold that was left */
     CMD_LOOK = CMD_INFO | CMD_LS | CMD_FORCE | CMD_QUEUE, /* does not wait */
-    CMD_SERVER =
-        CMD_ASK | CMD_LEFT | CMD_LOOK | CMD_DOCTOR /* talks to a server */
+    CMD_FOLLOW = CMD_WATCH | CMD_WAIT | CMD_TOP | CMD_METRICS, /* looks on */
+    CMD_SERVER = CMD_ASK | CMD_LEFT | CMD_LOOK | CMD_DOCTOR | CMD_FOLLOW |
+                 CMD_VERBS /* talks to a server */
 };
 
 #define WAIT_FOREVER      (-1)
@@ -42,7 +52,8 @@ enum {
 #define FAIR_CALL_DEFAULT (-1)      /* the library's */
 #define LEASE_DEFAULT     INT64_C(30000)
 #define KILL_AFTER_MS     INT64_C(5000)
-#define MAX_WORDS         2
+#define EVERY_MIN_MS      100
+#define MAX_WORDS         3
 
 /* What was given, with defaults for the rest. Strings belong to argv. */
 struct args {
@@ -53,9 +64,12 @@ struct args {
     int64_t wait_ms; /* WAIT_FOREVER, or 0 for a single try */
     int64_t lease_ms, max_hold_ms, min_hold_ms, max_run_ms, kill_after_ms;
     bool fair, shared, exclusive; /* the kind; none of them: plain */
-    int64_t fair_call_ms;         /* FAIR_CALL_DEFAULT, or what was given */
-    const char *multi;            /* names; words[0] is the same then */
-    const char *quorum;           /* URLs */
+    bool fence, strict, no_reentry, spin;
+    int64_t slots;        /* -N; 0: not that kind */
+    int64_t fair_call_ms; /* FAIR_CALL_DEFAULT, or what was given */
+    const char *multi;    /* names; words[0] is the same then */
+    const char *quorum;   /* URLs */
+    int64_t every_ms;     /* NOT_GIVEN, or how often to look */
     bool no_renew, ok_if_busy, foreground, any_name, no_stdin, yes, force;
     int busy_code, status_fd, replicas;
     int for_pid; /* 0: for nobody */
@@ -65,6 +79,11 @@ struct args {
     const char *owner;    /* --owner: what acquire printed */
     const char *publish;  /* a text that goes with the lock */
     bool pass_notify;     /* the command tells systemd, not we */
+    const char *as;       /* --as: a ticket of a latch */
+    const char *kinds;    /* --kinds: of locks, for acl */
+    int64_t permits, deadline_ms;
+    const struct verb *verb; /* of a subcommand that has verbs */
+    int64_t number;          /* behind the name, if the verb has one */
 
     const char *words[MAX_WORDS]; /* before --, options taken out */
     int n_words;
@@ -83,9 +102,9 @@ struct command {
     int (*run)(const struct args *a); /* gives the exit code */
 };
 
-/* Ends with a row without a name. In main.c, in the order of the help. */
+/* Ends with a row without a name. In the order of the help. These two are in
+ * main.c. */
 extern const struct command commands[];
-
 const struct command *command_find(const char *name);
 
 /* An option. */
@@ -99,6 +118,7 @@ enum option_kind {
     OPT_LOST,
     OPT_LOG,
     OPT_REPLICAS,
+    OPT_COUNT,
     OPT_NOWAIT
 };
 

@@ -18,6 +18,7 @@
  */
 #include "bundle.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -25,6 +26,7 @@
 
 #include "exits.h"
 #include "failure.h"
+#include "kinds.h"
 
 /* ---- outer owners ------------------------------------------------------ */
 
@@ -101,25 +103,13 @@ static dibs_err find_outer(struct bundle *b, const struct args *a, dibs_lock *l,
 
 /* ---- opening ----------------------------------------------------------- */
 
-static dibs_err new_lock(dibs_client *c, const struct args *a, const char *name,
-                         dibs_lock **out)
-{
-    if (a->fair)
-        return dibs_fair_lock_new(c, name, out);
-    if (a->shared)
-        return dibs_read_lock_new(c, name, out);
-    if (a->exclusive)
-        return dibs_write_lock_new(c, name, out);
-    return dibs_lock_new(c, name, out);
-}
-
 /* One more member, unless it is held for us already. */
 static dibs_err add_member(struct bundle *b, const struct args *a,
                            dibs_client *c, const char *name, size_t *outer)
 {
     dibs_lock *l = NULL;
     bool found = false;
-    dibs_err err = new_lock(c, a, name, &l);
+    dibs_err err = kind_new(kind_of(a), c, name, a->slots, &l);
 
     if (err == DIBS_OK)
         err = find_outer(b, a, l, &found);
@@ -141,6 +131,37 @@ static dibs_err add_names(struct bundle *b, const struct args *a, size_t *outer)
         err = add_member(b, a, b->clients[0], name, outer);
     free(copy);
     return err;
+}
+
+bool bundle_strict(struct bundle *b, const struct args *a)
+{
+    dibs_lock_info info = DIBS_LOCK_INFO_INIT;
+
+    if (dibs_lock_info_get(b->l, &info) != DIBS_OK || info.slots == 0 ||
+        info.slots == a->slots)
+        return true;
+    out_tell(OUT_ERROR, "usage",
+             "%s has %" PRId64 " slots, and --slots says %" PRId64
+             "; 'dibs slots set %s %" PRId64 "' changes it",
+             a->words[0], info.slots, a->slots, a->words[0], a->slots);
+    return false;
+}
+
+/* docs/keys.md has the layout. */
+void bundle_permit(const char *owner, char permit[33])
+{
+    const char *colon = strrchr(owner, ':');
+    size_t n = 16;
+
+    permit[0] = '\0';
+    if (!colon || colon - owner != 36)
+        return;
+    snprintf(permit, 33, "d1b501%010llx",
+             strtoull(colon + 1, NULL, 10) & 0xffffffffffULL);
+    for (const char *s = owner; n < 32; s++)
+        if (*s != '-')
+            permit[n++] = *s;
+    permit[n] = '\0';
 }
 
 static dibs_err make_lock(struct bundle *b, const struct args *a)
@@ -215,6 +236,8 @@ int bundle_open(struct bundle *b, const struct args *a, const struct target *t,
         return EXIT_INTERNAL;
     }
     dibs_err err = make_lock(b, a);
+    if (err == DIBS_OK && a->strict && !b->nested && !bundle_strict(b, a))
+        return EXIT_USAGE;
     if (err == DIBS_OK && b->outer.unguarded) {
         out_tell(OUT_ERROR, "usage",
                  "an outer dibs run holds %s with --foreground, but its "
@@ -298,6 +321,15 @@ static void describe_blocker(struct bundle *b, size_t member, const char *name,
         !info->locked)
         return;
     who_ask(member_client(b, member), &owner, &by->who, 1);
+    if (info->slots > 0) {
+        snprintf(text, size,
+                 "all %" PRId64
+                 " slots are held, one by %s%s, lease ends in %s "
+                 "unless it is renewed",
+                 info->slots, info->owner, who_behind(&by->who, who),
+                 info->ttl_ms < 0 ? "no time" : out_span(info->ttl_ms, span));
+        return;
+    }
     snprintf(text, size,
              info->ttl_ms < 0 ? "%s%sheld by %s%s, %s"
                               : "%s%sheld by %s%s, lease ends in %s unless it "

@@ -49,6 +49,14 @@ void bundle_pump(struct bundle *b);
 void bundle_owner(struct bundle *b, dibs_owner owner,
                   char text[DIBS_OWNER_MAX]);
 
+/* With --slots --strict: does the server have as many as we say, or nobody has
+ * said so yet? If not, an error was printed. */
+bool bundle_strict(struct bundle *b, const struct args *a);
+
+/* The id of a slot's permit as Redisson shows it, 32 hex digits and a NUL;
+ * owner is "uuid:number". "" if it is something else. */
+void bundle_permit(const char *owner, char permit[33]);
+
 /* A lock that is held, and who holds it. */
 struct holder_seen {
     dibs_lock_info info;

@@ -50,6 +50,16 @@ static void warn_of_no_input(void)
                  "a pipe to read from");
 }
 
+void hold_json(struct json *j, const struct grip *g)
+{
+    if (g->token > 0)
+        json_int(j, "token", g->token);
+    if (g->slot >= 0)
+        json_int(j, "slot", g->slot);
+    if (g->permit[0])
+        json_text(j, "permit", g->permit);
+}
+
 /* 0, or an errno. */
 static int print_owner(const struct args *a, const struct grip *g)
 {
@@ -60,6 +70,7 @@ static int print_owner(const struct args *a, const struct grip *g)
         json_text(&j, "name", a->words[0]);
         json_text(&j, "owner", g->owner_text);
         json_int(&j, "lease_ms", a->lease_ms);
+        hold_json(&j, g);
         json_close(&j);
         putchar('\n');
     } else {

@@ -48,7 +48,8 @@ static struct {
 } taking;
 
 /* 0, or an errno. */
-static int print_handle(const struct args *a, const char *handle)
+static int print_handle(const struct args *a, const struct grip *g,
+                        const char *handle)
 {
     struct json j;
 
@@ -57,6 +58,7 @@ static int print_handle(const struct args *a, const char *handle)
         json_text(&j, "name", a->words[0]);
         json_text(&j, "owner", handle);
         json_int(&j, "lease_ms", a->lease_ms);
+        hold_json(&j, g);
         json_close(&j);
         putchar('\n');
     } else {
@@ -85,7 +87,7 @@ static int print_and_leave(struct grip *g)
         .size = sizeof opts, .owner = g->owner, .leave = true};
     await_slowest(g);
     char *handle = left_text(a, &g->b);
-    int why = handle ? print_handle(a, handle) : ENOMEM;
+    int why = handle ? print_handle(a, g, handle) : ENOMEM;
 
     free(handle);
     if (why != 0) {
@@ -241,9 +243,7 @@ static int treat_left(const struct args *a, bool extending)
     /* Whatever runs around us, this is about the hold that is named. */
     unsetenv("DIBS_OWNER");
     unsetenv("DIBS_OWNERS");
-    mine.fair = f.fair;
-    mine.shared = f.shared;
-    mine.exclusive = f.exclusive;
+    kind_set(&mine, f.kind);
     if (wrong)
         code = args_wrong(NULL,
                           extending ? "dibs extend --owner \"$handle\" "

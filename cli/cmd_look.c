@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * cmd_look.c - dibs info, queue and force-unlock: one lock, as the server knows
- * it.
+ * cmd_look.c - dibs info and queue: one lock, as the server knows it.
  *
  * They ask the server and print the answer. Nothing is held, so a signal may
  * simply end them. look.c has what they share with ls.
@@ -9,9 +8,6 @@
  * A lease is not the time until the lock is free: the holder renews it. A time
  * in a queue is not the time waited: it is how long the waiter keeps its place
  * without a sign of life. The output says so.
- *
- * force-unlock names the holder that it means. If somebody else takes the lock
- * between our look and our call, that holder keeps it.
  *
  * Thread  The first one.
  */
@@ -22,6 +18,7 @@
 #include <string.h>
 
 #include "exits.h"
+#include "kinds.h"
 #include "look.h"
 
 #define EXIT_FREE 1 /* info -q */
@@ -113,9 +110,12 @@ static dibs_err crowd_read(struct crowd *all, const struct look *k,
     const dibs_lock_info *i = &s->info;
     dibs_err err = DIBS_OK;
 
-    if (i->locked && i->mode == DIBS_MODE_EXCLUSIVE)
+    if (!i->locked || i->kind == DIBS_KIND_LATCH ||
+        i->kind == DIBS_KIND_SEMAPHORE)
+        err = DIBS_OK; /* nobody who has a name */
+    else if (i->mode == DIBS_MODE_EXCLUSIVE && i->kind != DIBS_KIND_SLOTS)
         add_holder(i->owner, i->mode, i->holds, i->ttl_ms, all);
-    else if (i->locked)
+    else
         err = dibs_lock_holders(k->l, add_holder, all);
     if (err == DIBS_OK && i->waiters > 0)
         err = dibs_lock_queue(k->l, add_waiter, all);
@@ -160,7 +160,11 @@ static void print_holder(bool colored, const struct person *p,
              shown ? shown : "?", who_behind(w, who), p->holds,
              p->holds == 1 ? "hold" : "holds",
              p->remaining_ms == -2 ? "over" : look_left(p->remaining_ms, span));
-    print_row(colored, p->mode == DIBS_MODE_WRITE ? "writer" : "reader", text);
+    print_row(colored,
+              p->mode == DIBS_MODE_WRITE  ? "writer"
+              : p->mode == DIBS_MODE_READ ? "reader"
+                                          : "holder",
+              text);
     free(shown);
 }
 
@@ -200,10 +204,75 @@ static void print_crowd(const struct crowd *all, const struct seen *s)
     for (size_t i = 0; i < all->n; i++) {
         if (all->rows[i].waits)
             print_waiter(colored, &all->rows[i], &all->who[i]);
-        else if (s->info.mode != DIBS_MODE_EXCLUSIVE)
+        else if (s->info.mode != DIBS_MODE_EXCLUSIVE ||
+                 s->info.kind == DIBS_KIND_SLOTS)
             print_holder(colored, &all->rows[i], &all->who[i]);
     }
     print_waiting(colored, s);
+}
+
+/* What is a number on the server. */
+static void print_counted(bool colored, const dibs_lock_info *i)
+{
+    char text[96], span[OUT_SPAN_MAX];
+
+    print_row(colored, "kind", kind_word(i->kind));
+    switch (i->kind) {
+    case DIBS_KIND_SLOTS:
+        snprintf(text, sizeof text, "%" PRId64 ", %" PRId64 " free", i->slots,
+                 i->free_slots);
+        break;
+    case DIBS_KIND_LATCH:
+        snprintf(text, sizeof text, "%" PRId64, i->left);
+        break;
+    default:
+        snprintf(text, sizeof text, "%" PRId64, i->free_slots);
+    }
+    print_row(colored,
+              i->kind == DIBS_KIND_SLOTS   ? "slots"
+              : i->kind == DIBS_KIND_LATCH ? "left"
+                                           : "free",
+              text);
+    if (i->kind == DIBS_KIND_SEMAPHORE) {
+        snprintf(text, sizeof text, "%zu, the first lease ends in %s",
+                 i->owners, look_left(i->ttl_ms, span));
+        print_row(colored, "holders", text);
+    } else if (i->kind == DIBS_KIND_LATCH && i->ttl_ms >= 0) {
+        snprintf(text, sizeof text, "in %s, at the latest",
+                 out_span(i->ttl_ms, span));
+        print_row(colored, "opens", text);
+    }
+}
+
+/* What a lock with one holder has. */
+static void print_held(bool colored, const struct seen *s)
+{
+    const dibs_lock_info *i = &s->info;
+    char span[OUT_SPAN_MAX], text[96], who[WHO_TEXT_MAX];
+    char *owner = out_printable(i->owner, strlen(i->owner));
+
+    print_row(colored, "mode", look_mode(i->mode));
+    print_row(colored, "owner", owner ? owner : "?");
+    if (s->who.known)
+        print_row(colored, "who", who_text(&s->who, who));
+    snprintf(text, sizeof text, "%" PRId64, i->holds);
+    print_row(colored, "holds", text);
+    if (i->token > 0) {
+        snprintf(text, sizeof text, "%" PRId64, i->token);
+        print_row(colored, "token", text);
+    }
+    snprintf(text, sizeof text,
+             i->ttl_ms < 0 ? "%s" : "%s left, unless it is renewed",
+             look_left(i->ttl_ms, span));
+    print_row(colored, "lease", text);
+    free(owner);
+}
+
+static const char *state_word(const dibs_lock_info *i)
+{
+    if (i->kind == DIBS_KIND_LATCH)
+        return i->locked ? "closed" : "open";
+    return i->locked ? "held" : "free";
 }
 
 static void print_info(const struct seen *s)
@@ -211,28 +280,18 @@ static void print_info(const struct seen *s)
     const dibs_lock_info *i = &s->info;
     bool colored = out_colored(stdout);
     char *name = out_printable(s->name, s->len);
-    char *owner = out_printable(i->owner, strlen(i->owner));
-    char span[OUT_SPAN_MAX], text[96], who[WHO_TEXT_MAX];
+    char text[96];
 
     print_row(colored, "name", name ? name : "?");
     snprintf(text, sizeof text, "%s%s%s",
              out_color(colored, i->locked ? COLOR_BUSY : COLOR_GOOD),
-             i->locked ? "held" : "free", out_color(colored, COLOR_PLAIN));
+             state_word(i), out_color(colored, COLOR_PLAIN));
     print_row(colored, "state", text);
-    if (i->locked) {
-        print_row(colored, "mode", look_mode(i->mode));
-        print_row(colored, "owner", owner ? owner : "?");
-        if (s->who.known)
-            print_row(colored, "who", who_text(&s->who, who));
-        snprintf(text, sizeof text, "%" PRId64, i->holds);
-        print_row(colored, "holds", text);
-        snprintf(text, sizeof text,
-                 i->ttl_ms < 0 ? "%s" : "%s left, unless it is renewed",
-                 look_left(i->ttl_ms, span));
-        print_row(colored, "lease", text);
-    }
+    if (kind_counted(i->kind))
+        print_counted(colored, i);
+    else if (i->locked)
+        print_held(colored, s);
     free(name);
-    free(owner);
 }
 
 /* ---- as JSON ----------------------------------------------------------- */
@@ -439,97 +498,6 @@ int cmd_queue(const struct args *a)
             code = look_failed(a->words[0], err);
     }
     crowd_free(&all);
-    look_close(&k);
-    return out_finish(code);
-}
-
-/* ---- force-unlock ------------------------------------------------------ */
-
-static void print_forced(const struct args *a, bool freed, const char *owner)
-{
-    struct json j;
-
-    if (a->json) {
-        json_open(&j, stdout);
-        json_text(&j, "name", a->words[0]);
-        json_bool(&j, "freed", freed);
-        json_text(&j, "owner", owner);
-        json_close(&j);
-        putchar('\n');
-        return;
-    }
-    char *name = out_printable(a->words[0], strlen(a->words[0]));
-    char *holder = owner ? out_printable(owner, strlen(owner)) : NULL;
-    if (freed)
-        printf("%s was held by %s and is free now\n", name ? name : "it",
-               holder ? holder : "somebody");
-    else if (!owner)
-        printf("%s was not held\n", name ? name : "it");
-    free(holder);
-    free(name);
-}
-
-/* Each kind has its own way to wake its waiters. */
-static dibs_err force_kind(const struct args *a, struct look *k,
-                           const dibs_lock_info *info, bool *freed)
-{
-    const char *name = a->words[0];
-    dibs_lock *l = NULL;
-    dibs_err err = DIBS_OK;
-
-    if (info->mode == DIBS_MODE_READ)
-        err = dibs_read_lock_new(k->c, name, &l);
-    else if (info->mode == DIBS_MODE_WRITE)
-        err = dibs_write_lock_new(k->c, name, &l);
-    else if (info->waiters == 0) /* nobody is in a queue */
-        err = dibs_lock_new(k->c, name, &l);
-    if (err == DIBS_OK)
-        err = dibs_lock_force_release_owner(l ? l : k->l, info->owner, freed);
-    dibs_lock_free(l);
-    return err;
-}
-
-/* Ends the hold, if the owner that is meant has it. */
-static int force_unlock(const struct args *a, struct look *k)
-{
-    struct seen s = {.name = (char *)a->words[0], .info = DIBS_LOCK_INFO_INIT};
-    const char *meant = a->if_owner;
-    bool freed = false;
-    dibs_err err = look_info(k, &s);
-    const dibs_lock_info *info = &s.info;
-
-    if (err != DIBS_OK)
-        return look_failed(a->words[0], err);
-    if (info->locked && (!meant || strcmp(meant, info->owner) == 0)) {
-        err = force_kind(a, k, info, &freed);
-        if (err != DIBS_OK)
-            return look_failed(a->words[0], err);
-    }
-    print_forced(a, freed, info->locked ? info->owner : NULL);
-    if (freed || !info->locked)
-        return EXIT_FINE;
-    out_tell(OUT_ERROR, "busy",
-             meant ? "%s is held by %s: nothing done"
-                   : "%s is not held by %s any more: nothing done",
-             a->words[0], info->owner);
-    return EXIT_BUSY;
-}
-
-int cmd_force_unlock(const struct args *a)
-{
-    struct look k;
-
-    if (!a->yes)
-        return args_wrong(command_find("force-unlock"),
-                          "dibs force-unlock --yes NAME",
-                          "the holder of '%s' loses it while it works; add "
-                          "--yes if you want that",
-                          a->words[0]);
-    int code = look_open_lock(a, &k);
-    if (code == EXIT_FINE && k.l)
-        code = force_unlock(a, &k);
-    else if (code == EXIT_FINE)
-        print_forced(a, false, NULL);
     look_close(&k);
     return out_finish(code);
 }

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "exits.h"
+#include "kinds.h"
 #include "look.h"
 
 #define LEASE_WIDTH 11 /* if something follows */
@@ -92,6 +93,20 @@ static void list_json(const struct list *all)
     puts("]");
 }
 
+/* Not every kind has owners. Of slots there may be many. */
+static const char *shown_owner(const dibs_lock_info *info)
+{
+    return info->owner[0] ? info->owner : "-";
+}
+
+/* How many holders a lock with many has; of a latch, what is left. */
+static int64_t shown_holds(const dibs_lock_info *info)
+{
+    if (info->kind == DIBS_KIND_LATCH)
+        return info->left;
+    return kind_counted(info->kind) ? (int64_t)info->owners : info->holds;
+}
+
 /* Columns as wide as what they hold; bytes count, which is right for nearly
  * every name. */
 static void list_text(const struct list *all)
@@ -109,7 +124,7 @@ static void list_text(const struct list *all)
         size_t w = names[i] ? strlen(names[i]) : 0;
         name_w = w > name_w ? w : name_w;
         known |= all->rows[i].who.known;
-        w = strlen(all->rows[i].info.owner);
+        w = strlen(shown_owner(&all->rows[i].info));
         owner_w = w > owner_w ? w : owner_w;
     }
     name_w = name_w > 60 ? 60 : name_w;
@@ -119,11 +134,14 @@ static void list_text(const struct list *all)
            known ? "  WHO" : "", out_color(colored, COLOR_PLAIN));
     for (size_t i = 0; i < all->n; i++) {
         const dibs_lock_info *info = &all->rows[i].info;
-        char *owner = out_printable(info->owner, strlen(info->owner));
+        const char *shown = shown_owner(info);
+        char *owner = out_printable(shown, strlen(shown));
 
         printf("%-*s  %-*s  %5" PRId64 "  %-9s  %-*s%s%s\n", (int)name_w,
                names[i] ? names[i] : "?", (int)owner_w, owner ? owner : "?",
-               info->holds, look_mode(info->mode),
+               shown_holds(info),
+               kind_counted(info->kind) ? kind_word(info->kind)
+                                        : look_mode(info->mode),
                all->rows[i].who.known ? LEASE_WIDTH : 0,
                look_left(info->ttl_ms, span),
                all->rows[i].who.known ? "  " : "",

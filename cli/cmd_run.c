@@ -52,12 +52,15 @@ enum {
     ENV_OWNERS,  /* not for a nested run: the outer one has set it */
     ENV_LEASE,   /* the same */
     ENV_LOST_FD, /* only for a nested run: the pipe of the one that holds it */
+    ENV_TOKEN,   /* these three: not with every lock */
+    ENV_SLOT,
+    ENV_PERMIT,
     ENV_MADE
 };
 
 struct env {
     char *made[ENV_MADE];
-    const char *rows[ENV_MADE + 6];
+    const char *rows[ENV_MADE + 7];
 };
 
 static char *format_row(const char *fmt, ...) PRINTF(1, 2);
@@ -85,10 +88,39 @@ static char *owners_row(const struct grip *g)
                       more ? outer : "");
 }
 
+/* Those of another lock, around this one, are taken away. The slot is only
+ * known to the run that took it; if that is the next one around us, we have
+ * it. */
+static int env_values(struct env *e, const struct grip *g, int n)
+{
+    const char *outer = getenv("DIBS_OWNER");
+    bool same = g->nested && outer && strcmp(outer, g->owner_text) == 0;
+
+    if (g->token == 0)
+        e->rows[n++] = "DIBS_TOKEN";
+    if (g->slot < 0 && !(same && g->a->slots > 0))
+        e->rows[n++] = "DIBS_SLOT";
+    if (!g->permit[0])
+        e->rows[n++] = "DIBS_PERMIT";
+    return n;
+}
+
+/* What systemd gave us is ours, unless the command shall have it. */
+static void env_systemd(struct env *e, const struct args *a, int n)
+{
+    e->rows[n++] = "WATCHDOG_PID"; /* it would be ours */
+    if (!a->pass_notify) {
+        e->rows[n++] = "NOTIFY_SOCKET";
+        e->rows[n++] = "WATCHDOG_USEC";
+    }
+}
+
 static bool env_make(struct env *e, const struct run *r)
 {
     const struct grip *g = &r->g;
     int pipe = g->nested ? outer_first(&g->b.outer) : -1;
+    int want = (g->nested ? 3 : 5) + (pipe >= 0) + (g->token > 0) +
+               (g->slot >= 0) + (g->permit[0] != '\0');
     int n = 0;
 
     *e = (struct env){
@@ -102,21 +134,20 @@ static bool env_make(struct env *e, const struct run *r)
                                                  r->a->lease_ms),
             [ENV_LOST_FD] =
                 pipe >= 0 ? format_row("DIBS_LOST_FD=%d", pipe) : NULL,
+            [ENV_TOKEN] = g->token > 0
+                              ? format_row("DIBS_TOKEN=%" PRId64, g->token)
+                              : NULL,
+            [ENV_SLOT] =
+                g->slot >= 0 ? format_row("DIBS_SLOT=%" PRId64, g->slot) : NULL,
+            [ENV_PERMIT] =
+                g->permit[0] ? format_row("DIBS_PERMIT=%s", g->permit) : NULL,
         }};
     for (int i = 0; i < ENV_MADE; i++)
         if (e->made[i])
             e->rows[n++] = e->made[i];
-    if (n < (g->nested ? 3 : 5) + (pipe >= 0))
+    if (n < want)
         return false;
-    /* Of other kinds of locks; taken away, should an outer one have set
-     * them. */
-    e->rows[n++] = "DIBS_TOKEN";
-    e->rows[n++] = "DIBS_SLOT";
-    e->rows[n++] = "WATCHDOG_PID"; /* it would be ours */
-    if (!r->a->pass_notify) {
-        e->rows[n++] = "NOTIFY_SOCKET";
-        e->rows[n++] = "WATCHDOG_USEC";
-    }
+    env_systemd(e, r->a, env_values(e, g, n));
     return true;
 }
 

@@ -30,6 +30,7 @@
 #include "exits.h"
 #include "settings.h"
 #include "target.h"
+#include "verbs.h"
 
 #define SECONDS_MAX 2
 
@@ -50,6 +51,8 @@ static const struct {
 } known_values[] = {
     {"log", "text json"},
     {"replicas", "0 1 2 all"},
+    {"kinds",
+     "plain fair rw fence slots sem latch value look cluster replicas"},
     {"on-lost", "term kill warn exec: HUP INT USR1 USR2"},
 };
 
@@ -172,6 +175,13 @@ static void offer_commands(const struct typed_so_far *t)
         offer_word(t, t->word, c->name, c->summary);
 }
 
+static void offer_verbs(const struct typed_so_far *t)
+{
+    for (const struct verb *v = verb_rows; v->name; v++)
+        if (v->command == t->cmd->bit)
+            offer_word(t, t->word, v->name, v->summary);
+}
+
 static void offer_options(const struct typed_so_far *t)
 {
     char name[64];
@@ -251,8 +261,8 @@ static void answer_value(const struct typed_so_far *t)
 
 static void answer_word(const struct typed_so_far *t)
 {
-    const unsigned named =
-        CMD_ASK | CMD_LEFT | CMD_INFO | CMD_QUEUE | CMD_FORCE | CMD_DOCTOR;
+    const unsigned named = CMD_ASK | CMD_LEFT | CMD_INFO | CMD_QUEUE |
+                           CMD_FORCE | CMD_DOCTOR | CMD_WATCH | CMD_WAIT;
 
     puts("words");
     if (t->word[0] == '-')
@@ -260,6 +270,10 @@ static void answer_word(const struct typed_so_far *t)
     else if (t->names == 0 && (!t->cmd || t->cmd->bit == CMD_HELP))
         offer_commands(t);
     else if (t->cmd && (t->cmd->bit & named) && t->names == 0)
+        offer_names(t, t->word);
+    else if (t->cmd && (t->cmd->bit & CMD_VERBS) && t->names == 0)
+        offer_verbs(t);
+    else if (t->cmd && (t->cmd->bit & CMD_VERBS) && t->names == 1)
         offer_names(t, t->word);
     else if (t->cmd && t->cmd->bit == CMD_LOCAL && t->names == 0)
         offer_words(t, "status stop");

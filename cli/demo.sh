@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# demo.sh [DIBS]: what dibs does, to watch, in a quarter of a minute.
+# demo.sh [DIBS]: what dibs does, to watch, in half a minute.
 #
 # Everything happens in a temporary folder with a private server of its own: no
 # lock of yours is touched, and nothing is left, also when you press Ctrl-C.
@@ -79,9 +79,10 @@ wants() {
     shift 2
     echo w >"is.$who"
     (
-        "$dibs" run "$@" printer -- sh -c '
+        "$dibs" run "$@" "${lock:-printer}" -- sh -c '
             echo h >"is.$1"
             echo $$ >"command.$1"
+            [ ! "$DIBS_TOKEN" ] || ./sends "$1" "$2"
             sleep "$2"
             echo >"is.$1"' sh "$who" "$seconds" 2>"said.$who" &
         echo $! >"pid.$who"
@@ -110,15 +111,18 @@ draw() {
     done
 }
 
-# One more column in each lane.
+# One more column in each lane. The most that worked at a time are in $most.
 advance() {
-    local who is
+    local who is now=0
     for who in $cast; do
         is=
         [ ! -s "is.$who" ] || read -r is <"is.$who"
         case $is in
         w) lane[$who]+=$yellow$waits ;;
-        h) lane[$who]+=$green$works ;;
+        h)
+            lane[$who]+=$green$works
+            now=$((now + 1))
+            ;;
         x)
             [ -n "${gone[$who]:-}" ] || lane[$who]+=$red$dies
             gone[$who]=1
@@ -127,6 +131,7 @@ advance() {
         *) lane[$who]+=' ' ;;
         esac
     done
+    [ $now -le $most ] || most=$now
 }
 
 # watch COLUMN COMMAND...: shows the lanes until all are done, and runs COMMAND
@@ -153,7 +158,7 @@ watch() {
 
 begin() { # WHO...
     local who
-    cast=$*
+    cast=$* most=0
     for who in $cast; do
         lane[$who]=
         gone[$who]=
@@ -221,6 +226,64 @@ say "  although her lease is 30 s. Meanwhile there were two of them for a moment
 say "  which is why it takes a --yes."
 say "  $(head -n 1 said.ann)"
 say "  Her exit code is $(cat code.ann): lost."
+
+scene '4. Three printers, five people:  dibs run -N 3 printers -- ...'
+begin ann bob cleo dan eve
+lock=printers
+for who in $cast; do
+    wants "$who" 0.6 -N 3
+done
+watch 0 true
+say
+say "  At most $most at a time. \$DIBS_SLOT is the number of the printer."
+
+scene '5. Ann is stopped for longer than her lease; her page arrives late'
+cat >store <<'END'
+#!/bin/sh
+# store WHO TOKEN: takes nothing that is older than what it has.
+if [ "$2" -lt "$(cat largest 2>/dev/null || echo 0)" ]; then
+    echo "  The store refused the page of $1: its token is older."
+else
+    echo "$2" >largest
+    echo "  The store took the page of $1."
+fi >>pages
+END
+cat >sends <<'END'
+#!/bin/sh
+# sends WHO SECONDS: Bob's page is there at once, Ann's is on its way when she
+# is stopped.
+[ "$1" = ann ] || exec ./store "$1" "$DIBS_TOKEN"
+setsid sh -c 'n=0
+    while [ ! -e arrived ] && [ $n -lt 400 ]; do
+        sleep 0.05
+        n=$((n + 1))
+    done
+    ./store ann "$DIBS_TOKEN"' >/dev/null 2>&1 &
+END
+chmod +x store sends
+begin ann bob
+lock=paper
+wants ann 30 --fence --lease 1500ms
+await command.ann
+kill -STOP "$(cat pid.ann)"
+wants bob 0.8 --fence --lease 1500ms
+ann_wakes() {
+    await pages
+    : >arrived
+    kill -CONT "$(cat pid.ann)"
+}
+watch 60 ann_wakes
+arrives() {
+    local i
+    for ((i = 0; i < 200; i++)); do
+        [ "$(wc -l <pages)" -ge 2 ] && return
+        sleep 0.02
+    done
+}
+arrives
+say
+cat pages
+say "  Each hold has a larger token (\$DIBS_TOKEN) than all before it."
 
 scene 'What is left?'
 say "  locks:   $("$dibs" ls | wc -l)"

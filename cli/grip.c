@@ -221,6 +221,8 @@ static dibs_err send_acquire(struct grip *g)
         .arg = g,
         .max_hold_ms = a->max_hold_ms,
         .replicas = a->replicas,
+        .no_reentry = a->no_reentry,
+        .poll = a->spin,
     };
 
     g->answered = false;
@@ -278,6 +280,11 @@ static int note_taken(struct grip *g)
     g->held = true;
     g->held_at = time_now();
     bundle_owner(&g->b, g->owner, g->owner_text);
+    grip_note_values(g);
+    if (g->a->strict && !bundle_strict(&g->b, g->a)) {
+        (void)grip_drop(g, 0);
+        return EXIT_USAGE;
+    }
     bundle_tell(&g->b, g->owner);
     const struct out_fact facts[] = {
         {"owner", g->owner_text, 0},
@@ -319,8 +326,23 @@ static void close_clients(struct grip *g)
     bundle_close(&g->b, CLOSE_MS);
 }
 
+/* The run around us holds it, and it shall not be used twice. */
+static int refuse_outer(struct grip *g)
+{
+    out_tell(OUT_ERROR, "busy",
+             "%s is held by the dibs run around this command; --no-reentry",
+             g->a->words[0]);
+    g->busy = true;
+    g->nested = false; /* nothing of it is ours */
+    return g->a->busy_code;
+}
+
 static int leave_to_outer(struct grip *g)
 {
+    if (!grip_nested_values(g)) {
+        g->nested = false;
+        return EXIT_USAGE;
+    }
     close_clients(g);
     g->held_at = time_now();
     out_tell(OUT_INFO, "nested", "%s is already held for this command, by %s",
@@ -383,6 +405,7 @@ int grip_take(struct grip *g, const struct args *a,
     *g = (struct grip){.a = a,
                        .signals = signals,
                        .opened_fd = -1,
+                       .slot = -1,
                        .b = {.fd = -1, .outer = {.fd = -1}}};
     g->asked_at = time_now();
     g->until =
@@ -390,7 +413,9 @@ int grip_take(struct grip *g, const struct args *a,
     notify_tell(NULL, "waits for %s", a->words[0]);
     int code = open_client(g);
 
-    if (code == EXIT_FINE)
+    if (code == EXIT_FINE && a->no_reentry && (g->nested || g->b.outer.n > 0))
+        code = refuse_outer(g);
+    else if (code == EXIT_FINE)
         code = g->nested ? leave_to_outer(g) : wait_lock(g);
     if (code == EXIT_FINE && (g->nested || g->held))
         code = join_outer(g);

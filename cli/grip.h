@@ -18,6 +18,8 @@
 #include "target.h"
 #include "waiting.h"
 
+#define PERMIT_TEXT 33 /* 32 hex digits */
+
 enum grip_end {
     GRIP_NOT_TAKEN, /* never had it */
     GRIP_RELEASED,  /* the server said so */
@@ -38,11 +40,14 @@ struct grip {
     struct bundle b;
     dibs_owner owner;
     char owner_text[DIBS_OWNER_MAX];
-    bool nested;            /* an outer dibs run holds it for us */
-    bool held;              /* from the grant to the release */
-    bool lost;              /* the library said so */
-    bool busy;              /* somebody else has it, and we do not wait */
-    enum outer_state outer; /* of those who hold all or a part of it for us */
+    int64_t token;            /* of a lock with tokens; 0 none */
+    int64_t slot;             /* of a lock with slots; -1 none */
+    char permit[PERMIT_TEXT]; /* the same as Redisson has it; "" none */
+    bool nested;              /* an outer dibs run holds it for us */
+    bool held;                /* from the grant to the release */
+    bool lost;                /* the library said so */
+    bool busy;                /* somebody else has it, and we do not wait */
+    enum outer_state outer;   /* of those who hold all or a part of it for us */
 
     bool answered; /* a call we started has ended, as answer says */
     dibs_err answer;
@@ -62,6 +67,12 @@ struct grip {
  * run; otherwise the exit code, and an error was printed. */
 int grip_take(struct grip *g, const struct args *a,
               const struct signals *signals);
+
+/* In grip_values.c: notes the token and the slot of what was just taken. */
+void grip_note_values(struct grip *g);
+/* The same of what an outer run holds for us; false if we need a token and it
+ * is not known, and an error was printed. */
+bool grip_nested_values(struct grip *g);
 
 /* While held: a descriptor to watch, what to call when it is readable, and for
  * how long we surely hold the lock. */

@@ -13,6 +13,7 @@
 #include "cmd.h"
 #include "exits.h"
 #include "hint.h"
+#include "verbs.h"
 
 #define TEXT_COLUMN 26
 #define LINE_WIDTH  79
@@ -95,6 +96,22 @@ static const struct {
                 "how many clients wait."},
     {CMD_LS, "In PATTERN, * is anything, ? is one character, [ab] is one of "
              "several. Quote it, or the shell reads it first."},
+    {CMD_WATCH,
+     "Prints who has the locks now, then a line for each change: taken, free, "
+     "lost (its lease ran out), holders, queue (more wait). A name without *, "
+     "? "
+     "and [ is one lock. What changes back between two looks is not seen."},
+    {CMD_WAIT, "Exits 0 as soon as the lock is seen free. Somebody else may "
+               "take it at once: to work under it, use 'dibs run'."},
+    {CMD_TOP,
+     "Keys: q ends; n o a l w c sort by name, owner, age, lease, waiters, "
+     "changes, r turns the order; / filters; arrows and PgUp, PgDn move; space "
+     "stops and goes on. The age is counted from when dibs saw the owner "
+     "first."},
+    {CMD_METRICS,
+     "In the text format of Prometheus, once: for the textfile collector of "
+     "its node exporter. If there is no server, dibs_up is 0 and it exits "
+     "69."},
     {CMD_FORCE, "A live holder is told at once; one that has held it for less "
                 "than a second "
                 "learns of it at its next renewal. Until then two commands may "
@@ -104,6 +121,22 @@ static const struct {
      "Prints a line for each finding: ok, note, warning or problem. Exits 1 if"
      " there is a problem. With NAME, it also looks at the rights to that "
      "lock."},
+    {CMD_SLOTS,
+     "'dibs run -N 3 NAME' takes one of the slots. The first one says how many "
+     "there are; set changes that. With fewer slots than are held, nobody "
+     "loses one."},
+    {CMD_SEM,
+     "For semaphores that Java programs use; for all else, 'dibs run -N' is "
+     "better. set exits 1 if there is a number already, and changes nothing. "
+     "release exits 80 if the lease of the permits was over."},
+    {CMD_LATCH,
+     "A latch that nobody has set is open. set exits 1 if it is closed "
+     "already, and changes nothing; with 0 it opens it. wait exits 75 if it is "
+     "not open in time."},
+    {CMD_ACL,
+     "Prints a line for redis-cli: a user with these rights, and no others, "
+     "can use locks whose names match PATTERN. Put in the user's name and "
+     "password. No server is asked."},
     {CMD_LOCAL, "Without a URL, dibs uses a private redis-server, for this "
                 "user on this machine. status shows whether it runs, and exits "
                 "69 if not. stop ends it."},
@@ -114,6 +147,11 @@ static const struct {
     unsigned commands;
     const char *option, *help;
 } other_words[] = {
+    {CMD_WAIT, "wait",
+     "Wait at most this long; then exit 75. Default: without limit."},
+    {CMD_WAIT, "no-wait", "Do not wait: exit 75 if the lock is taken."},
+    {CMD_WAIT, "busy-code",
+     "Exit code when the lock was not free in time. Default 75."},
     {CMD_INFO, "quiet",
      "Print errors only; the exit code tells: 0 held, 1 free."},
     {CMD_DOCTOR, "lease",
@@ -125,6 +163,16 @@ static const struct {
      "The names, if 'dibs acquire' had this option, too."},
     {CMD_EXTEND | CMD_RELEASE, "quorum",
      "The servers, if 'dibs acquire' had this option, too."},
+    {CMD_SEM, "lease", "With acquire: the permits come back after this time."},
+    {CMD_SEM, "owner", "With release: what acquire printed."},
+    {CMD_SEM, "no-wait", "With acquire: do not wait."},
+    {CMD_SEM, "wait",
+     "With acquire: wait at most this long; 0 is -n. Default: no limit."},
+    {CMD_SEM | CMD_LATCH, "busy-code",
+     "Exit code when it took too long. Default 75."},
+    {CMD_LATCH, "no-wait", "With wait: look once."},
+    {CMD_LATCH, "wait",
+     "With wait: wait at most this long; 0 is -n. Default: no limit."},
     {CMD_HOLD, "lease",
      "The server frees the lock this long after our last sign of life. Default "
      "30s, renewed while we hold it."},
@@ -179,17 +227,36 @@ static void show_exits(void)
         printf("  %3d  %s\n", row->code, row->text);
 }
 
+static void show_verbs(const struct command *cmd)
+{
+    char left[64];
+
+    if ((cmd->bit & CMD_VERBS) == 0)
+        return;
+    putchar('\n');
+    for (const struct verb *v = verb_rows; v->name; v++) {
+        if (v->command != cmd->bit)
+            continue;
+        snprintf(left, sizeof left, "  %s NAME%s", v->name,
+                 v->number ? " NUMBER" : "");
+        printf("%-*s", TEXT_COLUMN, left);
+        print_wrapped(v->summary, TEXT_COLUMN);
+    }
+}
+
 static void show_command(const struct command *cmd)
 {
     printf("dibs %s\n\n%s\n", cmd->synopsis, cmd->summary);
     for (size_t i = 0; i < sizeof abouts / sizeof *abouts; i++)
         if (abouts[i].command == cmd->bit)
             print_wrapped(abouts[i].text, 0);
+    show_verbs(cmd);
     puts("\nOptions:");
     for (const struct option_row *row = option_rows; row->name; row++)
         if ((row->commands & cmd->bit) && !means_nothing(row, cmd->bit))
             show_option(row, cmd->bit);
-    if (cmd->bit & (CMD_ASK | CMD_EXTEND | CMD_DOCTOR))
+    if (cmd->bit & (CMD_ASK | CMD_EXTEND | CMD_DOCTOR | CMD_SEM | CMD_LATCH |
+                    CMD_WATCH | CMD_WAIT | CMD_TOP))
         puts("\nA TIME is 500ms, 10s, 2m, 1h, 1d or 1h30m; a bare number is "
              "seconds.");
     if (cmd->bit == CMD_RUN)
@@ -207,6 +274,12 @@ static const struct {
      "Hold a lock over several steps, on any host."},
     {CMD_INFO, CMD_INFO | CMD_QUEUE | CMD_LS, "info, queue, ls",
      "Show who holds locks, and who waits for them."},
+    {CMD_WATCH, CMD_FOLLOW, "watch, top, wait, metrics",
+     "See what changes; wait for a lock without it."},
+    {CMD_SLOTS, CMD_SLOTS | CMD_SEM | CMD_LATCH, "slots, sem, latch",
+     "Several holders at a time, permits, wait for others."},
+    {CMD_DOCTOR, CMD_DOCTOR | CMD_ACL, "doctor, acl",
+     "Is the server fit for locks? Which rights they need."},
     {CMD_VERSION, CMD_VERSION | CMD_HELP, "version, help", ""},
 };
 

@@ -7,6 +7,9 @@
 
 #include "grip.h"
 
+/* The fields that not every lock has: token, slot, permit. */
+void hold_json(struct json *j, const struct grip *g);
+
 /* Tells that the lock is lost; EXIT_LOST. */
 int hold_tell_lost(const struct args *a, struct grip *g);
 

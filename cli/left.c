@@ -10,6 +10,8 @@
  *     fair:UUID:1           a fair lock
  *     read:UUID:1           a read-write lock, to read
  *     UUID:1:write          the same, to write
+ *     fence:UUID:1          a lock with a token
+ *     slot:UUID:1           one of several slots
  *     UUID:1,UUID:1         on several servers: the owner on each
  *
  * So extend and release cannot mix up the kinds. Servers may be named
@@ -27,9 +29,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FAIR  "fair:"
-#define READ  "read:"
 #define WRITE ":write"
+
+/* What is before the owner. */
+static const char *const prefixes[] = {
+    [KIND_FAIR] = "fair:",
+    [KIND_READ] = "read:",
+    [KIND_FENCED] = "fence:",
+    [KIND_SLOTS] = "slot:",
+};
+#define PREFIXES (sizeof prefixes / sizeof *prefixes)
 
 /* A server of a quorum that has not answered yet may still grant it: then this
  * is the owner there. */
@@ -55,7 +64,8 @@ char *left_text(const struct args *a, const struct bundle *b)
 
     if (!out_text_open(&t))
         return NULL;
-    fputs(a->fair ? FAIR : a->shared ? READ : "", t.f);
+    const char *prefix = prefixes[kind_of(a)];
+    fputs(prefix ? prefix : "", t.f);
     if (a->quorum)
         put_quorum(t.f, a, b);
     for (const char *s = b->owners; *s && !a->quorum; s++)
@@ -63,12 +73,17 @@ char *left_text(const struct args *a, const struct bundle *b)
     return out_text_close(&t);
 }
 
-static const char *take_prefix(const char *text, const char *prefix, bool *has)
+static const char *take_prefix(const char *text, enum lock_kind *kind)
 {
-    size_t n = strlen(prefix);
-
-    *has = strncmp(text, prefix, n) == 0;
-    return *has ? text + n : text;
+    *kind = KIND_PLAIN;
+    for (size_t i = 0; i < PREFIXES; i++) {
+        size_t n = prefixes[i] ? strlen(prefixes[i]) : 0;
+        if (n > 0 && strncmp(text, prefixes[i], n) == 0) {
+            *kind = (enum lock_kind)i;
+            return text + n;
+        }
+    }
+    return text;
 }
 
 static bool is_writer(const char *owner)
@@ -93,9 +108,7 @@ const char *left_read(struct left *f, const char *text)
     size_t writers = 0;
 
     *f = (struct left){.n = 0};
-    text = take_prefix(text, FAIR, &f->fair);
-    if (!f->fair)
-        text = take_prefix(text, READ, &f->shared);
+    text = take_prefix(text, &f->kind);
     f->copy = strdup(text);
     if (!f->copy)
         return "is too long";
@@ -106,9 +119,11 @@ const char *left_read(struct left *f, const char *text)
         writers += is_writer(one);
         f->owners[f->n++] = one;
     }
-    f->exclusive = writers > 0;
-    if (f->n == 0 || (writers > 0 && (writers != f->n || f->fair || f->shared)))
+    if (f->n == 0 ||
+        (writers > 0 && (writers != f->n || f->kind != KIND_PLAIN)))
         return "is not what 'dibs acquire' printed";
+    if (writers > 0)
+        f->kind = KIND_WRITE;
     return NULL;
 }
 

@@ -12,12 +12,13 @@
 #include <dibs/dibs.h>
 
 #include "bundle.h"
+#include "kinds.h"
 
 #define LEFT_LEASE_MS 10000 /* the least that a release has; see left.c */
 
 /* What "dibs acquire" prints, read. */
 struct left {
-    bool fair, shared, exclusive; /* the kind; none of them: plain */
+    enum lock_kind kind;
     const char *owners[BUNDLE_MAX];
     size_t n;
     char *copy; /* the owners are in there */

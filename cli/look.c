@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "exits.h"
+#include "kinds.h"
 #include "target.h"
 
 int look_failed(const char *what, dibs_err err)
@@ -45,6 +46,7 @@ int look_open_lock(const struct args *a, struct look *k)
 
     if (code != EXIT_FINE || !k->c)
         return code;
+    k->slots = a->slots > 0;
     /* A handle for fair locks sees all there is to see of the other kinds. */
     dibs_err err = dibs_fair_lock_new(k->c, a->words[0], &k->l);
     return err == DIBS_OK ? EXIT_FINE : look_failed(a->words[0], err);
@@ -57,7 +59,31 @@ void look_close(struct look *k)
     free(k->private_url);
 }
 
-dibs_err look_info(struct look *k, struct seen *s)
+/* What is a number on the server is asked by a handle of its kind; of a lock
+ * there may be a token. */
+static dibs_err look_kind(struct look *k, struct seen *s, dibs_err err)
+{
+    dibs_lock_info found = DIBS_LOCK_INFO_INIT;
+    dibs_lock *l = NULL;
+
+    if ((err != DIBS_OK && err != DIBS_ERR_WRONGTYPE) ||
+        dibs_client_look(k->c, s->name, &found) != DIBS_OK)
+        return err;
+    bool slots = found.kind == DIBS_KIND_SLOTS ||
+                 (k->slots && found.kind == DIBS_KIND_COUNTER);
+    if (!kind_counted(found.kind)) {
+        s->info.token = found.token;
+        return err;
+    }
+    s->info = found;
+    if (!slots || dibs_slots_lock_new(k->c, s->name, 1, &l) != DIBS_OK)
+        return DIBS_OK;
+    dibs_lock_free(k->l);
+    k->l = l;
+    return dibs_lock_info_get(l, &s->info);
+}
+
+static dibs_err look_hash(struct look *k, struct seen *s)
 {
     dibs_err err = dibs_lock_info_get(k->l, &s->info);
     dibs_lock *plain;
@@ -68,6 +94,11 @@ dibs_err look_info(struct look *k, struct seen *s)
     dibs_lock_free(k->l);
     k->l = plain;
     return dibs_lock_info_get(k->l, &s->info);
+}
+
+dibs_err look_info(struct look *k, struct seen *s)
+{
+    return look_kind(k, s, look_hash(k, s));
 }
 
 dibs_err look_count(dibs_client *c, struct seen *s)
@@ -113,8 +144,11 @@ void look_json(struct json *j, const struct seen *s)
 
     json_bytes(j, "name", s->name, s->len);
     json_bool(j, "locked", i->locked);
-    json_text(j, "mode", i->locked ? look_mode(i->mode) : NULL);
-    json_text(j, "owner", i->locked ? i->owner : NULL);
+    kind_json(j, i);
+    json_text(j, "mode",
+              i->locked && i->mode != DIBS_MODE_NONE ? look_mode(i->mode)
+                                                     : NULL);
+    json_text(j, "owner", i->locked && i->owner[0] ? i->owner : NULL);
     who_json(j, &s->who);
     json_int(j, "owners", (int64_t)i->owners);
     json_int(j, "holds", i->holds);

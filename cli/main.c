@@ -5,8 +5,8 @@
  * Reading order:
  *
  *   exits.h                    what the codes mean
- *   args.c values.c names.c    the command line; help.c, hint.c for typing
- *                              errors, complete.c for shells
+ *   args.c options.c names.c   the command line; help.c, hint.c for typing
+ *                              errors, complete.c for shells, values.c
  *   settings.c target.c        which server; local.c starts a private one,
  *                              orphan.c finds one that is out of reach
  *   cmd_run.c                  the main job: bundle.c (which locks), grip.c
@@ -19,7 +19,10 @@
  *   left.c cmd_left.c          holds that outlive their process
  *   out.c report.c             what is written; progress.c, waiting.c, events.c
  *                              meanwhile, failure.c at the end
- *   look.c cmd_*.c who.c       the smaller commands
+ *   look.c cmd_*.c who.c       the smaller commands; verbs.c for those with a
+ *                              verb: slots, sem, latch
+ *   survey.c cmd_watch.c       what changes; cmd_top.c with feed.c, keys.c and
+ *                              screen.c, the live screen
  *
  * The command is a user of the library like any other: of its headers it
  * includes <dibs/dibs.h> and no more.
@@ -34,6 +37,7 @@
 #include "exits.h"
 #include "hint.h"
 #include "keeper.h"
+#include "verbs.h"
 #include "will.h"
 
 const struct command commands[] = {
@@ -62,6 +66,16 @@ const struct command commands[] = {
      cmd_queue},
     {"ls", CMD_LS, 0, 1, "the PATTERN", "ls [--json] [PATTERN]",
      "dibs ls 'backup*'", "List the locks that are held.", cmd_ls},
+    {"watch", CMD_WATCH, 0, 1, "the NAME or PATTERN",
+     "watch [--json] [--every TIME] [NAME | PATTERN]", "dibs watch 'backup*'",
+     "Print a line when a lock changes hands.", cmd_watch},
+    {"top", CMD_TOP, 0, 1, "the PATTERN", "top [--every TIME] [PATTERN]",
+     "dibs top", "Show the locks on a live screen.", cmd_top},
+    {"wait", CMD_WAIT, 1, 1, "the NAME of the lock", "wait [-w TIME] NAME",
+     "dibs wait -w 1m backup", "Wait until a lock is free; do not take it.",
+     cmd_wait},
+    {"metrics", CMD_METRICS, 0, 1, "the PATTERN", "metrics [PATTERN]",
+     "dibs metrics", "Print figures for Prometheus.", cmd_metrics},
     {"force-unlock", CMD_FORCE, 1, 1, "the NAME of the lock",
      "force-unlock --yes [--if-owner OWNER] NAME",
      "dibs force-unlock --yes backup", "Take a lock away from its holder.",
@@ -69,6 +83,19 @@ const struct command commands[] = {
     {"doctor", CMD_DOCTOR, 0, 1, "the NAME of a lock",
      "doctor [--json] [--lease TIME] [NAME]", "dibs doctor",
      "Examine the server: is it fit for locks?", cmd_doctor},
+    {"slots", CMD_SLOTS, 1, 3, "the NAME of the lock",
+     "slots set|info [--json] NAME [NUMBER]", "dibs slots set db 3",
+     "Locks that several may hold at a time: how many.", verbs_run},
+    {"sem", CMD_SEM, 1, 3, "the NAME of the semaphore",
+     "sem set|add|acquire|release|drain|info [options] NAME [NUMBER]",
+     "dibs sem acquire --lease 30m license", "Permits of Redisson's semaphore.",
+     verbs_run},
+    {"latch", CMD_LATCH, 1, 3, "the NAME of the latch",
+     "latch set|down|wait|info [options] NAME [NUMBER]",
+     "dibs latch wait -w 5m ready", "Wait until so many are ready.", verbs_run},
+    {"acl", CMD_ACL, 1, 1, "the PATTERN of names",
+     "acl [--kinds KINDS] PATTERN", "dibs acl 'jobs:*'",
+     "Print the rights that a user of locks needs.", cmd_acl},
     {"local", CMD_LOCAL, 1, 1, "status or stop", "local status|stop [--force]",
      "dibs local status", "Show or stop the private server.", cmd_local},
     {"version", CMD_VERSION, 0, 0, "nothing", "version", "dibs version",
@@ -77,6 +104,14 @@ const struct command commands[] = {
      "dibs help run", "Show help.", cmd_help},
     {NULL, 0, 0, 0, NULL, NULL, NULL, NULL, NULL},
 };
+
+const struct command *command_find(const char *name)
+{
+    for (const struct command *c = commands; c->name; c++)
+        if (strcmp(c->name, name) == 0)
+            return c;
+    return NULL;
+}
 
 /* If we are started without stdin, stdout or stderr, the first socket that we
  * open would get that number, and messages would go into the socket. So we open
@@ -91,9 +126,8 @@ static void fill_descriptors(void)
 
 static void set_style(const struct args *a, const struct command *cmd)
 {
-    bool named =
-        cmd &&
-        (cmd->bit & (CMD_ASK | CMD_LEFT | CMD_INFO | CMD_QUEUE | CMD_FORCE));
+    bool named = cmd && (cmd->bit & (CMD_ASK | CMD_LEFT | CMD_INFO | CMD_QUEUE |
+                                     CMD_FORCE | CMD_WAIT | CMD_VERBS));
 
     out_init(&(struct out_style){
         .quiet = a->quiet,
@@ -116,11 +150,8 @@ static int no_such_command(int argc, char **argv, int i)
 {
     const struct command *meant = hint_command(argv[i]);
     struct typed line = {argc, argv};
-    bool watched = strcmp(argv[i], "watch") == 0; /* watch(1) does that */
     char *right = NULL, *hint;
 
-    if (watched && i + 1 >= argc)
-        meant = command_find("ls");
     if (!meant)
         hint = args_text("'dibs help' lists the subcommands");
     else if (i + 1 >= argc)
@@ -129,7 +160,7 @@ static int no_such_command(int argc, char **argv, int i)
         right = (meant->bit == CMD_RUN ? hint_run_line
                                        : hint_line)(&line, i, 1, meant->name);
     if (right)
-        hint = args_text("did you mean: %s%s", watched ? "watch " : "", right);
+        hint = args_text("did you mean: %s", right);
     else if (meant)
         hint = NULL;
     free(right);

@@ -159,6 +159,21 @@ bool value_number(const char *text, int max, int *out)
     return true;
 }
 
+bool value_count(const char *text, int64_t max, int64_t *out)
+{
+    int64_t value = 0;
+
+    for (const char *s = text; *s; s++) {
+        if (!isdigit((unsigned char)*s) || value > (max - (*s - '0')) / 10)
+            return false;
+        value = value * 10 + (*s - '0');
+    }
+    if (value == 0)
+        return false;
+    *out = value;
+    return true;
+}
+
 bool value_replicas(const char *text, int *out)
 {
     if (strcmp(text, "all") != 0)

@@ -18,6 +18,9 @@ const char *value_time(const char *text, int64_t *ms);
 /* A decimal number from 0 to max, and nothing else. */
 bool value_number(const char *text, int max, int *out);
 
+/* A decimal number from 1 to max. */
+bool value_count(const char *text, int64_t max, int64_t *out);
+
 /* A number, or all. */
 bool value_replicas(const char *text, int *out);
 

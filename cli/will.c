@@ -175,15 +175,6 @@ struct legacy {
     bool done;
 };
 
-static dibs_err legacy_lock(dibs_client *c, const struct left *f,
-                            const char *name, dibs_lock **out)
-{
-    return f->fair        ? dibs_fair_lock_new(c, name, out)
-           : f->shared    ? dibs_read_lock_new(c, name, out)
-           : f->exclusive ? dibs_write_lock_new(c, name, out)
-                          : dibs_lock_new(c, name, out);
-}
-
 /* Is there nothing more to do about it? */
 static bool is_settled(dibs_err err)
 {
@@ -203,7 +194,7 @@ static void legacy_try(struct legacy *y, size_t i, const struct left *f,
         &c);
 
     if (err == DIBS_OK)
-        err = legacy_lock(c, f, y->name, &l);
+        err = kind_new(f->kind, c, y->name, 1, &l);
     if (err == DIBS_OK)
         err = left_release(f, i, l, keep_ms);
     y->done = is_settled(err);

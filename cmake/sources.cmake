@@ -5,6 +5,7 @@ set(DIBS_SOURCES
   src/base/mem.c
   src/base/args.c
   src/base/buf.c
+  src/base/glob.c
   src/base/sync.c
   src/net/loop.c
   src/net/reply.c
@@ -56,6 +57,7 @@ set(DIBS_SOURCES
   src/lock/owner.c
   src/lock/lost.c
   src/lock/wait.c
+  src/lock/watch.c
   src/lock/line.c
   src/lock/hold.c
   src/lock/op.c
@@ -73,6 +75,7 @@ set(DIBS_SOURCES
   src/lock/adopt.c
   src/lock/publish.c
   src/lock/look.c
+  src/lock/object.c
   src/lock/list.c
   src/lock/listeners.c
   src/lock/lock_who.c
@@ -90,6 +93,7 @@ set(DIBS_SOURCES
   src/doctor/exam.c
   src/doctor/place.c
   src/doctor/rights.c
+  src/doctor/acl.c
   src/doctor/doctor.c
 )
 
@@ -119,6 +123,7 @@ set(DIBS_SCRIPTS
   lua/fenced_acquire.lua
   lua/fenced_handover.lua
   lua/fenced_info.lua
+  lua/object_info.lua
   lua/latch_down.lua
   lua/latch_look.lua
   lua/latch_set.lua
@@ -152,6 +157,7 @@ set(DIBS_SCRIPT_PARTS
   lua/lib/whole.lua
   lua/lib/first_hold.lua
   lua/lib/take_hold.lua
+  lua/lib/tell_free.lua
   lua/lib/lessen.lua
   lua/lib/keep_hold.lua
   lua/lib/free_hold.lua
@@ -169,8 +175,11 @@ set(DIBS_MAN_PAGES
   docs/man/dibs_lock.3
   docs/man/dibs_semaphore.3
   docs/man/dibs_adopt.3
+  docs/man/dibs_publish.3
+  docs/man/dibs_stats.3
   docs/man/dibs_latch.3
   docs/man/dibs_state.3
+  docs/man/dibs_watch.3
   docs/man/dibs_async.3
   docs/man/dibs_errors.3
   docs/man/dibs_cpp.3

@@ -3,8 +3,6 @@
  * leaderd.c - one of many daemons leads, the others follow its address.
  *
  *   leaderd [URL [ADDRESS [BEATS]]]    leads for so many beats; 0: until lost
- *
- * A leader that loses the lock steps down before anybody else can have it.
  */
 #include <dibs/dibs.h>
 #include <poll.h>
@@ -24,7 +22,7 @@ static void lead(dibs_lock *l, const char *address, int beats)
             return;
         poll(NULL, 0, BEAT_MS); /* the work of a leader */
     }
-    printf("lost, stepping down\n");
+    printf("lost, stepping down\n"); /* in time: nobody else has it yet */
 }
 
 int main(int argc, char **argv)

@@ -25,7 +25,7 @@ if free and not whole(free) then
     return -6
 end
 local back
-free, back = reclaim(count, book, whole(free) or false)
+free, back = reclaim(count, book, whole(free) or false, many)
 if not free then
     return -2
 end

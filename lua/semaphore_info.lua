@@ -25,7 +25,7 @@ local ended = first_end(book) == 0
 local back
 free = whole(free)
 if ended then
-    free, back = reclaim(count, book, free)
+    free, back = reclaim(count, book, free, math.huge)
     tell_free(ARGV[1], back > 0 and free or 0, back)
 end
 return {1, free, redis.call('zcard', book), first_end(book)}

@@ -1,11 +1,12 @@
 #!/bin/bash
-# deps.sh [build] [test] [check] [interop] [servers] [package] [versions]
+# deps.sh [build] [test] [check] [coverage] [interop] [servers] [package]
+#         [versions]
 #
 # Installs the Debian or Ubuntu packages that are missing for building, for
-# testing, for the checks, for the tests against Redisson, for bringing other
-# servers, for making and trying packages, or for making roots of other versions
-# of Debian; says what it does, and does nothing when nothing is missing. Needs
-# root or sudo then, and only then.
+# testing, for the checks, for counting what tests run, for the tests against
+# Redisson, for bringing other servers, for making and trying packages, or for
+# making roots of other versions of Debian; says what it does, and does nothing
+# when nothing is missing. Needs root or sudo then, and only then.
 set -euo pipefail
 
 # What is needed, how to see that it is there, and which packages bring it.
@@ -53,7 +54,13 @@ needs_check=(
     "command -v clang-format-14|clang-format-14"
     "command -v groff|groff-base"
     "command -v nm|binutils"
+    "command -v promtool|prometheus"
     "command -v python3|python3"
+)
+needs_coverage=(
+    "compiles gcc -x c --coverage|gcc libc6-dev"
+    "command -v python3|python3"
+    "command -v gcovr|gcovr"
 )
 needs_interop=(
     "has_java|openjdk-17-jdk-headless"
@@ -107,12 +114,12 @@ find_missing() { # KIND: adds to packages
 packages=()
 for kind in "${@:-build}"; do
     case $kind in
-    build | test | check | interop | servers | package | versions)
+    build | test | check | coverage | interop | servers | package | versions)
         find_missing "$kind"
         ;;
     *)
         echo "deps.sh: $kind is none of:" \
-            "build test check interop servers package versions" >&2
+            "build test check coverage interop servers package versions" >&2
         exit 2
         ;;
     esac
@@ -142,10 +149,10 @@ fi
 # one is left alone, and ours is gone when we are.
 wants_server=no
 case " ${packages[*]} " in
-*' redis-server '*) wants_server=yes ;;
+*' redis-server '* | *' prometheus '*) wants_server=yes ;;
 esac
 if [ $wants_server = yes ] && [ ! -e "$policy" ]; then
-    say "keeping redis-server from being started, by $policy while installing"
+    say "keeping services from being started, by $policy while installing"
     policy_is_ours=yes
     printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
     "${as_root[@]}" chmod 755 "$policy"

@@ -63,6 +63,7 @@ extern "C" {
 #define DIBS_HAS_ADOPT     1
 #define DIBS_HAS_PUBLISH   1
 #define DIBS_HAS_STATS     1
+#define DIBS_HAS_WATCH     1
 
 /* Limits. */
 #define DIBS_NAME_MAX     1024                    /* bytes in a lock's name */
@@ -282,7 +283,8 @@ DIBS_API void dibs_client_free(dibs_client *c);
 DIBS_API const char *dibs_client_id(const dibs_client *c); /* the UUID */
 
 /* With DIBS_CALLBACKS_DISPATCH: a descriptor that is readable when callbacks
- * wait (-1 without it), and the call that runs them; returns how many ran. */
+ * wait, or replies to what they began (-1 without it); and the call that runs
+ * them; returns how many ran, which may be none. */
 DIBS_API int dibs_client_fd(const dibs_client *c);
 DIBS_API int dibs_client_dispatch(dibs_client *c);
 
@@ -555,8 +557,8 @@ DIBS_API dibs_err dibs_lock_release(dibs_lock *l, const dibs_lock_opts *opts);
  *
  * OK         Held. *out is its owner here: a new one. Release with it.
  * NOT_OWNER  That owner does not hold the lock, or not any more.
- * INVALID    Also for a group (adopt its members), a slots or fenced lock, a
- *            text that is no owner, and a hold that this client has.
+ * INVALID    Also for a group (adopt its members), a text that is no owner, and
+ *            a hold that this client has.
  * UNKNOWN    No answer in time. Not adopted; its lease may be longer now.
  * others     As of dibs_lock_info_get. Not adopted.
  */
@@ -646,7 +648,8 @@ DIBS_API dibs_err dibs_lock_owner_text(const dibs_lock *l, dibs_owner owner,
  *
  * OK         *token is filled.
  * NOT_OWNER  This owner does not hold it.
- * INVALID    It is not a fenced lock.
+ * INVALID    It is not a fenced lock, or the hold was adopted and the server
+ *            does not know its token.
  */
 DIBS_API DIBS_MUST dibs_err dibs_lock_token(const dibs_lock *l,
                                             dibs_owner owner, int64_t *token);
@@ -703,6 +706,19 @@ typedef enum dibs_mode {
     DIBS_MODE_WRITE
 } dibs_mode;
 
+/* What is under a name. */
+typedef enum dibs_kind {
+    DIBS_KIND_NONE = 0, /* nothing */
+    DIBS_KIND_LOCK,     /* a plain, fair or fenced lock */
+    DIBS_KIND_RW,       /* a read-write lock */
+    DIBS_KIND_SLOTS,
+    DIBS_KIND_SEMAPHORE,
+    DIBS_KIND_LATCH,
+    DIBS_KIND_COUNTER, /* a number that no dibs client has used since it was
+                          set: of slots, of a semaphore, or of a latch */
+    DIBS_KIND_OTHER    /* not one of ours */
+} dibs_kind;
+
 typedef struct dibs_lock_info {
     size_t size; /* fill in with sizeof, or use DIBS_LOCK_INFO_INIT */
     bool locked; /* false: all the rest is zero or empty */
@@ -719,12 +735,15 @@ typedef struct dibs_lock_info {
     int64_t token; /* of a fenced lock: the last one given to anybody; 0 none */
     int64_t slots; /* of a slots lock: how many there are; 0 nobody said */
     int64_t free_slots; /* and how many nobody has; may be below 0 */
+    dibs_kind kind;     /* NONE also when a lock is free */
+    int64_t left;       /* of a latch: what is left */
 } dibs_lock_info;
 
 #ifdef __cplusplus
 #define DIBS_LOCK_INFO_INIT                                                    \
     {                                                                          \
-        sizeof(dibs_lock_info), false, DIBS_MODE_NONE, 0, 0, 0, 0, "", 0, 0, 0 \
+        sizeof(dibs_lock_info), false, DIBS_MODE_NONE, 0, 0, 0, 0, "", 0, 0,   \
+            0, DIBS_KIND_NONE, 0                                               \
     }
 #else
 #define DIBS_LOCK_INFO_INIT                                                    \
@@ -756,8 +775,8 @@ DIBS_API DIBS_MUST dibs_err dibs_lock_queue(dibs_lock *l, dibs_queue_fn fn,
 /* How many clients wait for a plain or read-write lock of this name, whatever
  * the kind of the handle: they stand in no queue, they listen for its release.
  * A client counts once, however many of its threads wait; Redisson's count,
- * too. In a cluster without sharded channels only those are counted that listen
- * at the node which has the lock.
+ * too, and so do those who watch the lock. In a cluster without sharded
+ * channels only those are counted that listen at the node which has the lock.
  *
  * OK      *out is filled.
  * AUTH    The right to PUBSUB NUMSUB is missing.
@@ -765,10 +784,23 @@ DIBS_API DIBS_MUST dibs_err dibs_lock_queue(dibs_lock *l, dibs_queue_fn fn,
  */
 DIBS_API DIBS_MUST dibs_err dibs_lock_listeners(dibs_lock *l, size_t *out);
 
+/* What is under a name, of whatever kind it is. kind is filled, and the rest as
+ * dibs_lock_info_get by a handle of that kind does it; token, if a fenced lock
+ * of that name was ever held. Of a semaphore: free_slots is how many permits
+ * are free, owners how many acquires of dibs clients have some, ttl_ms when the
+ * first of their leases ends, and locked that there are any. Of a latch: left,
+ * locked while it is closed, and ttl_ms when it opens by itself. Of a counter:
+ * free_slots is the number. Errors as of dibs_lock_info_get. */
+DIBS_API DIBS_MUST dibs_err dibs_client_look(dibs_client *c, const char *name,
+                                             dibs_lock_info *out);
+
 /* Calls fn for every lock on the server whose name matches the glob-style
  * pattern (NULL = all), in no order; a lock taken or freed meanwhile may be
- * missing or old. fn runs on the calling thread and returns false to stop. The
- * name is len bytes with a NUL behind them. */
+ * missing or old. Slots that are held, semaphores of which a dibs client has
+ * permits, and latches that a dibs client closed are told, too, as by
+ * dibs_client_look: see kind. Of these owner may be empty. fn runs on the
+ * calling thread and returns false to stop. The name is len bytes with a NUL
+ * behind them. */
 typedef bool (*dibs_list_fn)(const char *name, size_t len,
                              const dibs_lock_info *info, void *arg);
 DIBS_API DIBS_MUST dibs_err dibs_client_list(dibs_client *c,
@@ -823,6 +855,22 @@ typedef bool (*dibs_doctor_fn)(const char *check, dibs_verdict verdict,
 DIBS_API DIBS_MUST dibs_err dibs_client_doctor(dibs_client *c, const char *name,
                                                dibs_doctor_fn fn, void *arg);
 
+/* Calls fn for each rule of an ACL that a user needs for locks whose names
+ * match the pattern: "~jobs:*", "&redisson_lock__channel:{jobs:*}*", "+eval".
+ * kinds: words with commas between them, of plain, fair, rw, fence, slots, sem,
+ * latch, value, look, replicas and cluster; NULL = all but the last two. What
+ * the doctor misses is in these rules. fn runs on the calling thread and
+ * returns false to stop. No server is asked.
+ *
+ * OK       fn was called for each.
+ * INVALID  A word that is no kind, or a pattern with blanks, quotes or
+ *          backslashes, which no rule can have.
+ */
+typedef bool (*dibs_rule_fn)(const char *rule, void *arg);
+DIBS_API DIBS_MUST dibs_err dibs_acl_rules(const char *pattern,
+                                           const char *kinds, dibs_rule_fn fn,
+                                           void *arg);
+
 /* ---- the async twins --------------------------------------------------- */
 
 /* The callback comes exactly once after DIBS_OK from the start call, and never
@@ -869,6 +917,69 @@ DIBS_API DIBS_MUST dibs_err dibs_lock_published_async(dibs_lock *l,
  */
 DIBS_API DIBS_MUST dibs_err dibs_lock_who_async(dibs_lock *l, const char *owner,
                                                 dibs_who_cb cb, void *arg);
+
+/* ---- following a lock --------------------------------------------------- */
+
+/* A watch tells who has a lock, and each time that this changes: to follow a
+ * leader. Nothing is taken, and nobody has to wait longer because of it.
+ *
+ * The callback comes once with what is found first, then after each change:
+ * free or taken, another owner, mode or number of owners; of a fenced lock also
+ * another token, which is another hold of the same owner. A change that is
+ * undone before the next look is not seen. If the callback is slow, it gets the
+ * last of several changes.
+ *
+ * err    OK: info is what dibs_lock_info_get would say; valid during the call.
+ *        Others: nobody knows now (info is NULL, and dibs_error_text says why).
+ *        That is told once, and the watch goes on: what it finds then is told.
+ *        CLOSED: the client closes; this is the last call. */
+typedef struct dibs_watch dibs_watch;
+typedef void (*dibs_watch_cb)(dibs_err err, const dibs_lock_info *info,
+                              void *arg);
+
+typedef struct dibs_watch_opts {
+    size_t size;      /* sizeof(dibs_watch_opts) */
+    int64_t every_ms; /* look at least so often; 0 = 1000, at least 100 */
+} dibs_watch_opts;
+
+#ifdef __cplusplus
+#define DIBS_WATCH_OPTS_INIT dibs_watch_opts_init()
+static inline dibs_watch_opts dibs_watch_opts_init(void)
+{
+    dibs_watch_opts o = dibs_watch_opts();
+    o.size = sizeof o;
+    return o;
+}
+#else
+#define DIBS_WATCH_OPTS_INIT                                                   \
+    {                                                                          \
+        .size = sizeof(dibs_watch_opts)                                        \
+    }
+#define DIBS_WATCH_OPTS(...)                                                   \
+    (&(const dibs_watch_opts){.size = sizeof(dibs_watch_opts), __VA_ARGS__})
+#endif
+
+/* Begins to watch a lock of any kind. opts may be NULL. A release is heard of,
+ * except that of a fair lock. A take and the end of a lease send no message:
+ * the server is asked for them every every_ms, and when the lease that was seen
+ * ends. However often the lock changes, it is asked at most 20 times a second.
+ * Those who watch count as listeners (see dibs_lock_listeners). The handle may
+ * be freed meanwhile.
+ *
+ * OK       *out is yours; give it back with dibs_watch_stop.
+ * INVALID  Also for a group: watch its members.
+ * NOMEM, CLOSED, FORKED   Nothing is watched.
+ */
+DIBS_API DIBS_MUST dibs_err dibs_lock_watch(dibs_lock *l,
+                                            const dibs_watch_opts *opts,
+                                            dibs_watch_cb cb, void *arg,
+                                            dibs_watch **out);
+/* Ends a watch, and frees it; accepts NULL. When it has returned, the callback
+ * does not run on another thread and will not come, so arg may be freed. Inside
+ * the callback it does not wait for it. So the callback must not wait for a
+ * thread that stops its watch. To be called once, before or after the client is
+ * closed and freed. */
+DIBS_API void dibs_watch_stop(dibs_watch *w);
 
 /* ---- semaphores --------------------------------------------------------- */
 
@@ -958,11 +1069,26 @@ DIBS_API DIBS_MUST dibs_err dibs_semaphore_try(dibs_semaphore *s,
  */
 DIBS_API dibs_err dibs_semaphore_release(dibs_semaphore *s,
                                          const dibs_semaphore_opts *opts);
+/* Permits can outlive the client that took them, as a hold can. leave forgets
+ * what one acquire of this client took, picked as release does it, and leaves
+ * it on the server, where it ends with its lease, or is adopted. buf gets a
+ * text that names it; size is at least DIBS_OWNER_MAX. Nothing is sent.
+ * Outcomes as of release; buf is filled on OK. */
+DIBS_API DIBS_MUST dibs_err dibs_semaphore_leave(
+    dibs_semaphore *s, const dibs_semaphore_opts *opts, char *buf, size_t size);
+/* Makes such permits some of this client's: they are renewed, lost and given
+ * back as those of an acquire that took so many. Of opts lease_ms, on_lost and
+ * arg count; the lease is never shortened. permits may be NULL: how many there
+ * are. Outcomes as of dibs_lock_adopt. */
+DIBS_API DIBS_MUST dibs_err
+dibs_semaphore_adopt(dibs_semaphore *s, const char *text,
+                     const dibs_semaphore_opts *opts, int64_t *permits);
 /* How many permits are free; below 0 if more were taken away than there
  * were. */
 DIBS_API DIBS_MUST dibs_err dibs_semaphore_available(dibs_semaphore *s,
                                                      int64_t *available);
-/* Makes permits, or takes some away if below 0. What is out stays out.
+/* Makes permits, or takes some away if below 0; with 0 it only wakes waiters of
+ * other clients that missed a message. What is out stays out.
  * available may be NULL: how many are free then. Should the answer get lost it
  * is sent again, and counts once; UNKNOWN: nobody knows whether it did. */
 DIBS_API DIBS_MUST dibs_err dibs_semaphore_add(dibs_semaphore *s,
@@ -984,7 +1110,8 @@ DIBS_API DIBS_MUST dibs_err dibs_latch_new(dibs_client *c, const char *name,
 DIBS_API void dibs_latch_free(dibs_latch *l);
 
 /* Closes an open latch; with a count of 0, opens a closed one. was_set may be
- * NULL; false: it was closed (open) already, and stays as it is. Of opts
+ * NULL; false: it was closed (open) already, and stays as it is; waiters of
+ * other clients that missed that it is open are told once more. Of opts
  * deadline_ms counts; NULL: none. */
 DIBS_API DIBS_MUST dibs_err dibs_latch_set(dibs_latch *l, int64_t count,
                                            const dibs_latch_opts *opts,

@@ -3,21 +3,30 @@
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
--- What holders that are gone had comes back: up to 100 of them. free: how many
--- are free, false if nobody knows; then the book is void. Gives how many are
--- free now, and how many came back.
-local function reclaim(count, book, free)
+local CHUNK = 1000
+
+-- What holders that are gone had comes back: those of one chunk, and of up to
+-- nine more while fewer than `need` are free. free: how many are, false if
+-- nobody knows; then the book is void. Gives how many are free now, and how
+-- many came back.
+local function reclaim(count, book, free, need)
     if not free then
         redis.call('del', book)
         return false, 0
     end
-    local over = redis.call('zrangebyscore', book, '-inf', now, 'limit', 0, 100)
     local back = 0
-    for _, entry in ipairs(over) do
-        back = back + (tonumber(entry:match('^(%d+):')) or 0)
-    end
-    if #over > 0 then
-        redis.call('zrem', book, unpack(over))
+    for _ = 1, 10 do
+        local over = redis.call('zrangebyscore', book, '-inf', now, 'limit',
+                                0, CHUNK)
+        for _, entry in ipairs(over) do
+            back = back + (tonumber(entry:match('^(%d+):')) or 0)
+        end
+        if #over > 0 then
+            redis.call('zrem', book, unpack(over))
+        end
+        if #over < CHUNK or free + back >= need then
+            break
+        end
     end
     if back > 0 then
         free = redis.call('incrby', count, ('%.0f'):format(back))

@@ -32,6 +32,8 @@ const struct dibs__struct dibs__struct_semaphore_opts =
 const struct dibs__struct dibs__struct_latch_opts =
     STRUCT(dibs_latch_opts, ticket);
 const struct dibs__struct dibs__struct_stats = STRUCT(dibs_stats, renew);
+const struct dibs__struct dibs__struct_watch_opts =
+    STRUCT(dibs_watch_opts, every_ms);
 
 static size_t size_of(const void *s)
 {

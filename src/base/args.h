@@ -29,6 +29,7 @@ extern const struct dibs__struct dibs__struct_member;
 extern const struct dibs__struct dibs__struct_semaphore_opts;
 extern const struct dibs__struct dibs__struct_latch_opts;
 extern const struct dibs__struct dibs__struct_stats;
+extern const struct dibs__struct dibs__struct_watch_opts;
 
 /* Options of the caller's size, in, brought to ours, out. What an older caller
  * does not have is zero. What a newer one has beyond that must be zero: it asks

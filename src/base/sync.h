@@ -13,7 +13,8 @@
  *   4     server.mu     who uses which connection         app, io
  *   5     watchdog.mu   due times                         app, io
  *   6     loop.mu       work not yet picked up by io      app, io
- *   7     callback.mu   callbacks not yet run             app, io, cb
+ *   7     callback.mu   callbacks not yet run, and who    app, io, cb
+ *                       serves which connection (ride.c)
  *   8     adopted.mu    names of adopted owners           app, io
  */
 #ifndef DIBS_BASE_SYNC_H

@@ -15,10 +15,12 @@
  */
 #include "client/callback.h"
 
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 static _Thread_local const struct dibs__callbacks *inside;
+static _Thread_local const struct dibs__callbacks *dispatches;
 
 static void run_callback(struct dibs__callbacks *cbs, struct dibs__callback *cb)
 {
@@ -44,14 +46,13 @@ static void wake_runner(struct dibs__callbacks *cbs) EXCLUDES(cbs->mu)
     const uint64_t one = 1;
 
     dibs__lock(&cbs->mu);
-    int fd = cbs->polls ? cbs->wake_fd : cbs->fd;
+    bool ring = cbs->polls || (cbs->fd >= 0 && !cbs->rung && !cbs->hears);
     cbs->polls = false;
+    cbs->rung |= ring;
+    ssize_t n = ring ? write(cbs->wake_fd, &one, sizeof one) : 0;
+    (void)n; /* full means readable, and that is all it is for */
     pthread_cond_signal(&cbs->more);
     dibs__unlock(&cbs->mu);
-    if (fd >= 0) {
-        ssize_t n = write(fd, &one, sizeof one);
-        (void)n; /* full means readable, and that is all it is for */
-    }
 }
 
 static void wake_later(struct dibs__task *t)
@@ -84,17 +85,31 @@ static void *callback_main(void *arg)
     return NULL;
 }
 
+/* For a program that waits by itself, whatever we have to wait for. */
+static bool make_fds(struct dibs__callbacks *cbs)
+{
+    struct epoll_event ev = {.events = EPOLLIN};
+
+    cbs->fd = epoll_create1(EPOLL_CLOEXEC);
+    cbs->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (cbs->fd >= 0 && cbs->wake_fd >= 0 &&
+        epoll_ctl(cbs->fd, EPOLL_CTL_ADD, cbs->wake_fd, &ev) == 0)
+        return true;
+    if (cbs->fd >= 0)
+        close(cbs->fd);
+    if (cbs->wake_fd >= 0)
+        close(cbs->wake_fd);
+    return false;
+}
+
 dibs_err dibs__callbacks_init(struct dibs__callbacks *cbs,
                               struct dibs__loop *lp, bool dispatch)
 {
     cbs->lp = lp;
     cbs->wake.run = wake_later;
     cbs->fd = cbs->wake_fd = -1;
-    if (dispatch) {
-        cbs->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        if (cbs->fd < 0)
-            return DIBS_ERR_NOMEM;
-    }
+    if (dispatch && !make_fds(cbs))
+        return DIBS_ERR_NOMEM;
     dibs__mutex_init(&cbs->mu, RANK_CALLBACK);
     dibs__list_init(&cbs->queue);
     dibs__list_init(&cbs->rides);
@@ -131,24 +146,61 @@ void dibs__callbacks_push(struct dibs__callbacks *cbs,
         wake_runner(cbs);
 }
 
+/* Takes what is to be run, and what replies lead to. False: another thread is
+ * at it, or this one further out. */
+static bool begin_dispatch(struct dibs__callbacks *cbs, struct dibs__list *now)
+{
+    uint64_t count;
+
+    dibs__lock(&cbs->mu);
+    bool mine = !cbs->dispatches;
+    bool rides = mine && !dibs__list_empty(&cbs->rides);
+    cbs->dispatches = true;
+    if (mine)
+        dispatches = cbs;
+    if (rides) {
+        cbs->hears = true;
+        dibs__unlock(&cbs->mu);
+        cbs->hear(cbs);
+        dibs__lock(&cbs->mu);
+        cbs->hears = false;
+    }
+    ssize_t n = cbs->rung ? read(cbs->wake_fd, &count, sizeof count) : 0;
+    (void)n;
+    cbs->rung = false;
+    dibs__list_move(now, &cbs->queue);
+    dibs__unlock(&cbs->mu);
+    return mine;
+}
+
+static void end_dispatch(struct dibs__callbacks *cbs)
+{
+    dibs__lock(&cbs->mu);
+    bool rides = !dibs__list_empty(&cbs->rides);
+    dibs__unlock(&cbs->mu);
+    if (rides)
+        cbs->send(cbs);
+    dibs__lock(&cbs->mu);
+    cbs->dispatches = false;
+    dispatches = NULL;
+    dibs__unlock(&cbs->mu);
+}
+
 int dibs__callbacks_dispatch(struct dibs__callbacks *cbs)
 {
     struct dibs__list now;
-    uint64_t count;
     int ran = 0;
 
     if (cbs->fd < 0)
         return 0;
-    ssize_t n = read(cbs->fd, &count, sizeof count);
-    (void)n;
     /* What comes meanwhile is for the next time: the program has other things
      * to do, too. */
     dibs__list_init(&now);
-    dibs__lock(&cbs->mu);
-    dibs__list_move(&now, &cbs->queue);
-    dibs__unlock(&cbs->mu);
+    bool mine = begin_dispatch(cbs, &now);
     for (struct dibs__list *l; (l = dibs__list_pop(&now)); ran++)
         run_callback(cbs, DIBS_OF(l, struct dibs__callback, link));
+    if (mine)
+        end_dispatch(cbs);
     return ran;
 }
 
@@ -192,4 +244,9 @@ void dibs__callbacks_clear(struct dibs__callbacks *cbs)
 bool dibs__callbacks_inside(const struct dibs__callbacks *cbs)
 {
     return inside == cbs;
+}
+
+bool dibs__callbacks_own(const struct dibs__callbacks *cbs)
+{
+    return inside == cbs && (cbs->fd < 0 || dispatches == cbs);
 }

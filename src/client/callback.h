@@ -23,18 +23,24 @@ struct dibs__callbacks {
     bool stop;               /* mu */
     pthread_cond_t more;     /* mu */
     pthread_t thread;
-    int fd; /* const after init: readable when callbacks wait; -1 none */
+    int fd; /* const after init, of epoll: readable when callbacks wait, or
+               replies; -1: the thread runs them */
     struct dibs__loop *lp;  /* const after init: the client's */
     struct dibs__task wake; /* io only */
 
-    /* Connections that the thread serves between callbacks: see ride.c. leave:
-     * user code is about to run. work: sends and reads, and waits for a reply
-     * or a callback. */
+    /* Connections that are served between callbacks: see ride.c. leave: user
+     * code is about to run. work: sends and reads, and waits for a reply or a
+     * callback. For dispatch, without waiting: hear reads, send sends. */
     struct dibs__list rides;                    /* mu */
     void (*leave)(struct dibs__callbacks *cbs); /* under mu */
     void (*work)(struct dibs__callbacks *cbs);
-    bool polls;         /* mu: it waits for these and for wake_fd */
-    int wake_fd;        /* mu; -1 none yet */
+    void (*hear)(struct dibs__callbacks *cbs);
+    void (*send)(struct dibs__callbacks *cbs);
+    bool dispatches; /* mu: a thread is in dispatch; others leave rides alone */
+    bool hears;      /* mu: that thread will look again before it returns */
+    bool rung;       /* mu: something was written to wake_fd */
+    bool polls;      /* mu: it waits for these and for wake_fd */
+    int wake_fd;     /* mu; -1 none yet */
     int64_t slow_until; /* mu: user code took its time lately */
 };
 
@@ -56,5 +62,7 @@ void dibs__callbacks_clear(struct dibs__callbacks *cbs);
 
 /* Is this thread inside one of these callbacks? */
 bool dibs__callbacks_inside(const struct dibs__callbacks *cbs);
+/* And are the rides its own? */
+bool dibs__callbacks_own(const struct dibs__callbacks *cbs);
 
 #endif

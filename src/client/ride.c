@@ -2,7 +2,8 @@
  *
  * ride.c - what callbacks begin, without a second thread.
  *
- * Thread  cb, the thread of our own that runs callbacks; io where it says so.
+ * Thread  cb, the thread of our own that runs callbacks, or the one that
+ *         dispatches them; io where it says so.
  * Locks   callback.mu: who has which connection.
  *
  * How     A call that a callback begins is not handed to io, which would wake
@@ -18,6 +19,11 @@
  *         that was left for user code, with work on it, for one millisecond or
  *         two, it takes over with all that is on it, and lends it anew when all
  *         is answered. For a while callbacks then hand their calls to io.
+ *
+ *         A program with a loop of its own waits for the socket, too: its
+ *         descriptor is one of epoll. Each dispatch reads replies, runs what
+ *         follows from them, and sends what that began. Between two of them the
+ *         connection is LEFT. One thread at a time does so.
  *
  *         state   what happens                           next
  *         NONE    a callback begins a call, it is lent   LEFT
@@ -40,6 +46,7 @@
 
 #include <limits.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -51,6 +58,23 @@
 static struct dibs__link *link_at(struct dibs__list *l)
 {
     return DIBS_OF(l, struct dibs__link, ride.at);
+}
+
+/* The program's own loop waits for what comes on it. False: no memory. */
+static bool watch_socket(const struct dibs__callbacks *cbs,
+                         const struct dibs__link *ln)
+{
+    struct epoll_event ev = {.events = EPOLLIN};
+
+    return cbs->fd < 0 ||
+           epoll_ctl(cbs->fd, EPOLL_CTL_ADD, ln->cn.fd, &ev) == 0;
+}
+
+static void forget_socket(const struct dibs__callbacks *cbs,
+                          const struct dibs__link *ln)
+{
+    if (cbs->fd >= 0)
+        epoll_ctl(cbs->fd, EPOLL_CTL_DEL, ln->cn.fd, NULL);
 }
 
 /* ---- io looks after it ------------------------------------------------- */
@@ -76,6 +100,7 @@ static void ride_ticked(struct dibs__timer *t)
     if (taken) {
         ride->state = RIDE_TAKEN;
         dibs__list_del(&ride->at);
+        forget_socket(cbs, ln);
         cbs->slow_until = dibs__now_ms() + SLOW_MS;
     }
     bool goes_on = ride->watched = !taken && ride->state != RIDE_NONE;
@@ -125,6 +150,7 @@ static void end_ride(struct dibs__callbacks *cbs, struct dibs__link *ln,
     dibs__lock(&cbs->mu);
     ln->ride.state = RIDE_NONE;
     dibs__list_del(&ln->ride.at);
+    forget_socket(cbs, ln);
     dibs__unlock(&cbs->mu);
     dibs__calls_count(&ln->cn.fifo);
     dibs__server_give_back(ln, usable);
@@ -232,12 +258,42 @@ static void work_rides(struct dibs__callbacks *cbs)
     }
 }
 
+/* ---- in dispatch ------------------------------------------------------- */
+
+/* Between two dispatch calls it is left to io, too. */
+static void hear_rides(struct dibs__callbacks *cbs)
+{
+    return_to_rides(cbs);
+    for (struct dibs__list *l = cbs->rides.next, *next; l != &cbs->rides;
+         l = next) {
+        struct dibs__link *ln = link_at(l);
+        next = l->next;
+        if (!take_rides_replies(ln) || is_late(ln))
+            end_ride(cbs, ln, false);
+    }
+    dibs__lock(&cbs->mu);
+    leave_rides(cbs);
+    dibs__unlock(&cbs->mu);
+}
+
+static void send_rest(struct dibs__callbacks *cbs)
+{
+    struct pollfd fds[RIDES_MAX + 1];
+    int64_t until = INT64_MAX;
+
+    return_to_rides(cbs);
+    (void)send_rides(cbs, fds, &until);
+    dibs__lock(&cbs->mu);
+    leave_rides(cbs);
+    dibs__unlock(&cbs->mu);
+}
+
 /* ---- inside a callback ------------------------------------------------- */
 
 static bool may_ride(struct dibs__callbacks *cbs, const struct dibs__call *call)
 {
-    if (!dibs__callbacks_inside(cbs) || cbs->fd >= 0 || !call->s ||
-        call->replicas || call->s->to.url.tls.on)
+    if (!dibs__callbacks_own(cbs) || !call->s || call->replicas ||
+        call->s->to.url.tls.on)
         return false;
     dibs__lock(&cbs->mu);
     bool slow = dibs__now_ms() < cbs->slow_until;
@@ -252,7 +308,7 @@ static bool board_ride(struct dibs__callbacks *cbs, struct dibs__call *call)
 
     dibs__lock(&cbs->mu);
     for (struct dibs__list *l = cbs->rides.next; l != &cbs->rides; l = l->next)
-        if (link_at(l)->s == call->s)
+        if (link_at(l)->s == call->s && link_at(l)->ride.state == RIDE_LEFT)
             ln = link_at(l);
     if (ln && ln->generation != atomic_load(&call->s->generation))
         ln = NULL;
@@ -288,7 +344,7 @@ static bool begin_ride(struct dibs__callbacks *cbs, struct dibs__server *s)
 
     if (!ln)
         return false;
-    if (!dibs__conn_fits(&ln->cn)) {
+    if (!dibs__conn_fits(&ln->cn) || !watch_socket(cbs, ln)) {
         dibs__server_give_back(ln, false);
         return false;
     }
@@ -306,6 +362,8 @@ static bool begin_ride(struct dibs__callbacks *cbs, struct dibs__server *s)
     ride->watched = true;
     cbs->leave = leave_rides;
     cbs->work = work_rides;
+    cbs->hear = hear_rides;
+    cbs->send = send_rest;
     dibs__list_add(&cbs->rides, &ride->at);
     dibs__unlock(&cbs->mu);
     if (watch)

@@ -36,6 +36,7 @@ extern const struct dibs__script dibs__script_latch_look;
 extern const struct dibs__script dibs__script_latch_set;
 extern const struct dibs__script dibs__script_multi_acquire;
 extern const struct dibs__script dibs__script_multi_release;
+extern const struct dibs__script dibs__script_object_info;
 extern const struct dibs__script dibs__script_permit_renew;
 extern const struct dibs__script dibs__script_read_acquire;
 extern const struct dibs__script dibs__script_read_force;

@@ -8,6 +8,7 @@
 #define DIBS_CLIENT_STATS_H
 
 #include <dibs/dibs.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* In the order of dibs_stats. */
@@ -65,6 +66,11 @@ static inline struct dibs__stamp dibs__stamp_at(int64_t us)
 {
     return (struct dibs__stamp){
         {(uint16_t)us, (uint16_t)(us >> 16), (uint16_t)(us >> 32)}};
+}
+
+static inline bool dibs__stamp_is_set(struct dibs__stamp s)
+{
+    return s.part[0] || s.part[1] || s.part[2];
 }
 
 /* How long ago it was, at that time. */

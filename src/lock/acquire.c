@@ -300,7 +300,7 @@ static enum next_step first_step(struct dibs__line *line, struct dibs__op *op,
         return again ? STEP_AGAIN : STEP_END;
     case VERDICT_BUSY:
         *err = op->trying ? DIBS_ERR_BUSY : DIBS_ERR_NOMEM;
-        op->waited = !op->trying;
+        op->wait.waited = !op->trying;
         pause_ms = op->wait.polls ? poll_pause(&op->wait)
                                   : line->kind->pause(line, got->busy_ms);
         asked_ms = op->call.sent_ms;
@@ -449,7 +449,7 @@ static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
     op->ask.wire = op->wire;
     op->ask.target = 1;
     bool asks = must_ask(line, op);
-    op->waited = !asks;
+    op->wait.waited = !asks;
     op->ask.stay = dibs__kind_has(line->kind, VERB_LEAVE) && !op->trying;
     if (!op->trying)
         dibs__wait_join(&line->wait, &op->wait, !asks);

@@ -15,6 +15,9 @@
  *
  * The adopter gets a new owner. Its next hold goes by that owner's own number:
  * late commands of others about the old one do not meet it.
+ *
+ * What a hold came with, its token or its slot, is asked for when it is ours:
+ * nobody else can change it then.
  */
 #include "base/args.h"
 #include "lock/request.h"
@@ -31,9 +34,8 @@ static bool is_uuid_byte(char c)
            (c >= 'A' && c <= 'F') || c == '-';
 }
 
-/* "uuid:number", as servers have it. */
-static bool parse_owner(const char *text, const char *end,
-                        struct dibs__owner_name *out)
+bool dibs__owner_parse(const char *text, const char *end,
+                       struct dibs__owner_name *out)
 {
     const size_t len = DIBS__UUID - 1;
     uint64_t n = 0;
@@ -68,23 +70,12 @@ static dibs_err read_adopted(const dibs_lock *l, const char *text,
     if (l->line->kind == &dibs__kind_write && len > tail &&
         memcmp(end - tail, WRITE_SUFFIX, tail) == 0)
         end -= tail;
-    if (parse_owner(text, end, out))
+    if (dibs__owner_parse(text, end, out))
         return DIBS_OK;
     dibs__reason_set(DIBS_ERR_INVALID,
                      "owner is '%.160s', it must be the text of an owner of "
                      "this kind of lock, uuid:number",
                      text);
-    return dibs__lock_refuse(l);
-}
-
-static dibs_err check_kind(const dibs_lock *l)
-{
-    const struct dibs__kind *kind = l->line->kind;
-
-    if (kind->id <= KIND_WRITE)
-        return DIBS_OK;
-    dibs__reason_set(DIBS_ERR_INVALID,
-                     "holds of this kind of lock cannot be adopted");
     return dibs__lock_refuse(l);
 }
 
@@ -95,6 +86,7 @@ static void renew_one_write(const struct dibs__request *r,
 {
     struct dibs__renew_item item = {.line = r->op.line,
                                     .wire = (uint64_t)r->number,
+                                    .value = r->value,
                                     .lease_ms = r->within_ms};
 
     dibs__renew_write(&item, 1, out, whole);
@@ -116,14 +108,15 @@ static dibs_err renew_one_read(struct dibs__request *r,
     }
 }
 
-/* The server makes the lease of this number last so long from now. *sent: when
- * it was asked. */
-static dibs_err renew_one(dibs_lock *l, uint64_t wire, int64_t lease_ms,
-                          int64_t *sent)
+/* The server makes the lease of this number last so long from now. value: what
+ * the hold came with, if that is known. *sent: when it was asked. */
+static dibs_err renew_one(dibs_lock *l, uint64_t wire, int64_t value,
+                          int64_t lease_ms, int64_t *sent)
 {
     struct dibs__request r = {.write = renew_one_write,
                               .read = renew_one_read,
                               .number = (int64_t)wire,
+                              .value = value,
                               .within_ms = lease_ms};
 
     dibs_err err = dibs__request_run(l, &r, NULL, NULL);
@@ -136,6 +129,61 @@ static int64_t lease_of(const dibs_lock *l, const dibs_lock_opts *o)
     int64_t lease = o->lease_ms ? o->lease_ms : l->c->lease_ms;
 
     return o->max_hold_ms ? dibs__min(lease, o->max_hold_ms) : lease;
+}
+
+/* ---- what a hold came with --------------------------------------------- */
+
+static void value_write(const struct dibs__request *r, struct dibs__buf *out,
+                        bool whole)
+{
+    bool slots = r->op.line->kind->id == KIND_SLOTS;
+
+    dibs__verb_write(slots ? VERB_HOLDERS : VERB_INFO, &r->op.ask, out, whole);
+}
+
+/* Of slots: owner, ms, slot of each. */
+static dibs_err read_slot(struct dibs__request *r,
+                          const struct dibs__reply *reply)
+{
+    for (size_t i = 3; i + 2 < reply->len; i += 3) {
+        const struct dibs__reply *who = dibs__reply_text(reply, i);
+        int64_t slot;
+        if (!who || !dibs__reply_num(reply, i + 2, &slot))
+            return DIBS_ERR_PROTOCOL;
+        if (strcmp(who->text, r->text) == 0 && slot >= 0)
+            r->result[0] = slot + 1;
+    }
+    return DIBS_OK;
+}
+
+static dibs_err read_token(struct dibs__request *r,
+                           const struct dibs__reply *reply)
+{
+    const struct dibs__reply *token = dibs__reply_text(reply, 2);
+
+    if (!token)
+        return DIBS_ERR_PROTOCOL;
+    r->result[0] = dibs__number_in(token->text, token->text + token->len);
+    return DIBS_OK;
+}
+
+/* *value: 0 if it is not known. */
+static dibs_err ask_value(dibs_lock *l, uint64_t wire, int64_t *value)
+{
+    enum dibs__kind_id id = l->line->kind->id;
+    char text[DIBS_OWNER_MAX];
+    struct dibs__request r = {
+        .write = value_write,
+        .read = id == KIND_SLOTS ? read_slot : read_token,
+        .text = text,
+    };
+
+    if (id != KIND_SLOTS && id != KIND_FENCED)
+        return DIBS_OK;
+    dibs__owner_text(l->line, wire, text);
+    dibs_err err = dibs__request_run(l, &r, NULL, NULL);
+    *value = r.result[0];
+    return err;
 }
 
 /* ---- adopting ---------------------------------------------------------- */
@@ -153,7 +201,8 @@ static bool is_known(struct dibs__line *line, uint64_t wire,
 
 /* The server has confirmed it. */
 static dibs_err keep_adopted(struct dibs__op *taken,
-                             const struct dibs__owner_name *name, int64_t sent)
+                             const struct dibs__owner_name *name, int64_t sent,
+                             int64_t value)
 {
     struct dibs__line *line = taken->line;
     dibs_err err = DIBS_OK;
@@ -169,13 +218,14 @@ static dibs_err keep_adopted(struct dibs__op *taken,
     else if (!(h = dibs__hold_new(line)))
         err = DIBS_ERR_NOMEM;
     if (h)
-        dibs__hold_taken(line, h, taken, sent, 0);
+        dibs__hold_taken(line, h, taken, sent, value);
     dibs__unlock(&line->mu);
     return err;
 }
 
-static dibs_err adopt_entered(dibs_lock *l, const struct dibs__owner_name *name,
-                              const dibs_lock_opts *o, dibs_owner *out)
+dibs_err dibs__adopt_named(dibs_lock *l, const struct dibs__owner_name *name,
+                           const dibs_lock_opts *o, int64_t value,
+                           dibs_owner *out)
 {
     struct dibs__locks *lk = l->line->locks;
     struct dibs__op taken;
@@ -192,9 +242,11 @@ static dibs_err adopt_entered(dibs_lock *l, const struct dibs__owner_name *name,
         err = taken.wire ? DIBS_OK : DIBS_ERR_NOMEM;
     }
     if (err == DIBS_OK)
-        err = renew_one(l, taken.wire, taken.ask.lease_ms, &sent);
+        err = renew_one(l, taken.wire, value, taken.ask.lease_ms, &sent);
     if (err == DIBS_OK)
-        err = keep_adopted(&taken, name, sent);
+        err = ask_value(l, taken.wire, &value);
+    if (err == DIBS_OK)
+        err = keep_adopted(&taken, name, sent, value);
     dibs__note_free(taken.note);
     if (err == DIBS_OK)
         *out = taken.owner;
@@ -220,11 +272,9 @@ static dibs_err adopt_hold(dibs_lock *l, const char *text,
     if (err != DIBS_OK)
         return err;
     dibs_client *c = l->c;
-    err = check_kind(l);
+    err = read_adopted(l, text, &name);
     if (err == DIBS_OK)
-        err = read_adopted(l, text, &name);
-    if (err == DIBS_OK)
-        err = adopt_entered(l, &name, &o, out);
+        err = dibs__adopt_named(l, &name, &o, 0, out);
     dibs__client_leave(c);
     return err;
 }
@@ -260,6 +310,7 @@ static dibs_err extend_entered(dibs_lock *l, const dibs_lock_opts *o)
     struct dibs__line *line = l->line;
     int64_t lease = lease_of(l, o), sent = 0;
     uint64_t number = 0, wire = 0;
+    int64_t value = 0;
     dibs_err err = DIBS_ERR_NOT_OWNER;
 
     dibs__lock(&line->mu);
@@ -270,12 +321,13 @@ static dibs_err extend_entered(dibs_lock *l, const dibs_lock_opts *o)
     } else if (h && h->state != HOLD_ENDING) {
         number = h->number;
         wire = h->wire;
+        value = h->value;
         err = DIBS_OK;
     }
     dibs__unlock(&line->mu);
     if (err != DIBS_OK)
         return err;
-    err = renew_one(l, wire, lease, &sent);
+    err = renew_one(l, wire, value, lease, &sent);
     if (err == DIBS_OK || err == DIBS_ERR_NOT_OWNER)
         err = note_extended(line, number, err, sent, lease);
     return err;

@@ -314,7 +314,8 @@ static void count_grant(struct dibs__line *line, const struct dibs__op *op,
     struct dibs__stats *st = dibs__line_client(line)->stats;
 
     dibs__stats_count(st, STAT_ACQUIRES, 1);
-    dibs__stats_time(st, TIMING_ACQUIRE, dibs__stamp_age(op->begun, now_us));
+    dibs__stats_time(st, TIMING_ACQUIRE,
+                     dibs__stamp_age(op->ask.begun, now_us));
 }
 
 /* It ends now, by a release or a loss. */

@@ -243,10 +243,30 @@ static bool text_write(char letter, const struct dibs__ask *ask,
 static void permit_arg(struct dibs__buf *out, const struct dibs__line *line,
                        uint64_t wire)
 {
+    struct dibs__owner_name name;
     unsigned char id[DIBS__PERMIT_ID];
+    bool adopted = dibs__adopted_find(&line->locks->adopted, wire, &name);
 
-    dibs__permit_id(line->locks->c->id, wire, id);
+    dibs__permit_id(adopted ? name.uuid : line->locks->c->id,
+                    adopted ? name.number : wire, id);
     dibs__buf_arg(out, id, sizeof id);
+}
+
+/* As hex, or the owner that ask names. */
+static void permit_hex_arg(struct dibs__buf *out, const struct dibs__ask *ask)
+{
+    struct dibs__locks *lk = ask->line->locks;
+    struct dibs__owner_name name;
+    char hex[2 * DIBS__PERMIT_ID];
+
+    if (ask->text) {
+        dibs__buf_arg(out, ask->text, ask->text_len);
+        return;
+    }
+    bool adopted = dibs__adopted_find(&lk->adopted, ask->wire, &name);
+    dibs__permit_hex(adopted ? name.uuid : lk->c->id,
+                     adopted ? name.number : ask->wire, hex);
+    dibs__buf_arg(out, hex, sizeof hex);
 }
 
 /* An entry in the book of a semaphore: "permits:owner". */
@@ -263,8 +283,6 @@ static void entry_arg(struct dibs__buf *out, const struct dibs__ask *ask)
 static bool permit_write(char letter, const struct dibs__ask *ask,
                          struct dibs__buf *out)
 {
-    char hex[2 * DIBS__PERMIT_ID];
-
     switch (letter) {
     case 'p':
         permit_arg(out, ask->line, ask->wire);
@@ -273,9 +291,7 @@ static bool permit_write(char letter, const struct dibs__ask *ask,
         permit_arg(out, ask->line, ask->next_owner);
         break;
     case 'x':
-        dibs__permit_hex(ask->line->locks->c->id, ask->wire, hex);
-        dibs__buf_arg(out, ask->text ? ask->text : hex,
-                      ask->text ? ask->text_len : sizeof hex);
+        permit_hex_arg(out, ask);
         break;
     case 'v':
         if (ask->value > 0)

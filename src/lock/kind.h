@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "client/script.h"
+#include "client/stats.h"
 #include "lock/wait.h"
 #include "net/reply.h"
 
@@ -97,10 +98,12 @@ struct dibs__ask {
         int64_t lease_ms; /* ACQUIRE, HANDOVER */
         int64_t count;    /* INFO: how many places */
     };
-    int64_t keep_ms;  /* RELEASE; KEEP_AS_IS: nothing is sent */
-    bool stay;        /* ACQUIRE: it will wait, and leave if it gives up */
-    bool all;         /* FORCE: all who share the lock with this owner */
-    const char *text; /* FORCE: the owner as text, instead of wire */
+    int64_t keep_ms; /* RELEASE; KEEP_AS_IS: nothing is sent */
+    bool stay;       /* ACQUIRE: it will wait, and leave if it gives up */
+    bool all;        /* FORCE: all who share the lock with this owner */
+    struct dibs__stamp begun; /* when its call began, for statistics; it fits in
+                                 here. 0: it is not counted */
+    const char *text;         /* FORCE: the owner as text, instead of wire */
     union {
         size_t text_len;
         int64_t value; /* RELEASE, HANDOVER: what the hold came with. ACQUIRE of

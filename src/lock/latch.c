@@ -20,6 +20,7 @@
  */
 #include "base/args.h"
 #include "base/mem.h"
+#include "lock/object.h"
 #include "lock/request.h"
 
 #include <string.h>
@@ -36,7 +37,7 @@ struct dibs_latch {
 /* ---- commands ---------------------------------------------------------- */
 
 /* "{name}:dibs_down": in one slot with any name that has no closing brace. */
-static void notes_arg(struct dibs__buf *out, const struct dibs__line *line)
+void dibs__latch_notes(struct dibs__buf *out, const struct dibs__line *line)
 {
     dibs__buf_arg_open(out, line->name_len + 2 + strlen(NOTES));
     dibs__buf_text(out, "{");
@@ -48,7 +49,7 @@ static void notes_arg(struct dibs__buf *out, const struct dibs__line *line)
 static void latch_keys(const struct dibs__line *line, struct dibs__buf *out)
 {
     dibs__buf_arg(out, line->name, line->name_len);
-    notes_arg(out, line);
+    dibs__latch_notes(out, line);
 }
 
 static void latch_set_write(const struct dibs__request *r,

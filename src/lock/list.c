@@ -10,11 +10,21 @@
  * now; so each is read by itself, and what is no lock is left out. In a cluster
  * every server that has slots is scanned; a lock whose slot moves meanwhile may
  * come twice, or not at all.
+ *
+ * Rounds  One for hashes, which locks are; the notes of a latch are a hash
+ *         beside it. One for sorted sets: those of slots and of semaphores. The
+ *         numbers themselves are not looked for: a server may have millions of
+ *         strings.
+ *
+ * Names   The name of a key beside an object has the object's name in it. So
+ *         the server finds more than what the pattern means, and each name is
+ *         compared again here.
  */
 #include "base/args.h"
+#include "base/glob.h"
 #include "base/mem.h"
 #include "client/query.h"
-#include "lock/lock.h"
+#include "lock/object.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -24,7 +34,11 @@
 
 struct scan {
     struct dibs__question ask;
-    const char *pattern;
+    const char *pattern; /* or NULL */
+    char *match;         /* what the server is asked for; or NULL */
+    const char *type;    /* of keys, in this round */
+    dibs_list_fn fn;
+    void *arg;
     struct dibs__route to;
     char cursor[24];
     struct dibs__buf names; /* a length and a name, and so on */
@@ -36,16 +50,16 @@ static void scan_write(struct dibs__call *call, struct dibs__buf *out,
     struct scan *s = DIBS_OF(call, struct scan, ask.call);
 
     (void)whole;
-    dibs__buf_array(out, s->pattern ? 8 : 6);
+    dibs__buf_array(out, s->match ? 8 : 6);
     dibs__buf_arg_text(out, "SCAN");
     dibs__buf_arg_text(out, s->cursor);
     dibs__buf_arg_text(out, "COUNT");
     dibs__buf_arg_text(out, PAGE);
     dibs__buf_arg_text(out, "TYPE");
-    dibs__buf_arg_text(out, "hash");
-    if (s->pattern) {
+    dibs__buf_arg_text(out, s->type);
+    if (s->match) {
         dibs__buf_arg_text(out, "MATCH");
-        dibs__buf_arg_text(out, s->pattern);
+        dibs__buf_arg_text(out, s->match);
     }
 }
 
@@ -107,17 +121,71 @@ static bool is_owner(const char *text)
     return true;
 }
 
+/* ---- one key ----------------------------------------------------------- */
+
+/* Keys beside an object, and what the object is then. */
+static const struct beside {
+    const char *type, *tail;
+    bool braced; /* the name is in braces, whatever it is */
+    dibs_kind kind;
+} besides[] = {
+    {"zset", ":timeout", false, DIBS_KIND_SLOTS},
+    {"zset", ":dibs_held", false, DIBS_KIND_SEMAPHORE},
+    {"hash", ":dibs_down", true, DIBS_KIND_LATCH},
+};
+#define BESIDES (sizeof besides / sizeof *besides)
+
+/* The object's name in the name of a key beside it. NULL: it is none. */
+static const char *object_name(const char *key, size_t *len,
+                               const struct beside *b)
+{
+    size_t tail = strlen(b->tail);
+
+    if (*len <= tail || memcmp(key + *len - tail, b->tail, tail) != 0)
+        return NULL;
+    size_t n = *len - tail;
+    bool braces = n > 2 && key[0] == '{' && key[n - 1] == '}';
+    if (braces && (b->braced || !memchr(key + 1, '{', n - 2))) {
+        *len = n - 2;
+        return key + 1;
+    }
+    *len = n;
+    return b->braced || !memchr(key, '{', n) ? NULL : key;
+}
+
+static bool is_asked_for(const struct scan *s, const char *name, size_t len)
+{
+    return !s->pattern || dibs__glob_match(s->pattern, name, len);
+}
+
+/* False: enough. What is not ours to read is left out. */
+static bool show_object(dibs_client *c, const struct scan *s, const char *name,
+                        size_t len, dibs_kind kind, dibs_err *err)
+{
+    dibs_lock_info info;
+    char copy[DIBS_NAME_MAX + 1]; /* with a NUL behind it */
+
+    *err = dibs__object_look(c, name, len, &info);
+    if (*err == DIBS_ERR_WRONGTYPE || *err == DIBS_ERR_AUTH) {
+        *err = DIBS_OK;
+        return true;
+    }
+    if (*err != DIBS_OK)
+        return false;
+    if (info.kind != kind || !info.locked)
+        return true;
+    memcpy(copy, name, len);
+    copy[len] = '\0';
+    return s->fn(copy, len, &info, s->arg);
+}
+
 /* False: enough. */
-static bool show_lock(dibs_client *c, const char *name, size_t len,
-                      dibs_list_fn fn, void *arg, dibs_err *err)
+static bool show_lock(dibs_client *c, const struct scan *s, const char *name,
+                      size_t len, dibs_err *err)
 {
     dibs_lock_info info = DIBS_LOCK_INFO_INIT;
     dibs_lock *l;
 
-    if (len == 0 || len > DIBS_NAME_MAX)
-        return true;
-    if (c->cluster && !dibs__slot_fits(name, len))
-        return true; /* not one of ours, nor of Redisson's */
     *err = dibs_lock_new_bytes(c, name, len, &l);
     if (*err != DIBS_OK)
         return false;
@@ -127,45 +195,80 @@ static bool show_lock(dibs_client *c, const char *name, size_t len,
         *err = DIBS_OK;
         more = true;
     } else if (more && info.locked && is_owner(info.owner)) {
-        more = fn(l->line->name, len, &info, arg);
+        more = s->fn(l->line->name, len, &info, s->arg);
     }
     dibs_lock_free(l);
     return more;
 }
 
-static bool show_scan_page(dibs_client *c, const struct scan *s,
-                           dibs_list_fn fn, void *arg, dibs_err *err)
+/* False: enough. */
+static bool show_key(dibs_client *c, const struct scan *s, const char *key,
+                     size_t len, dibs_err *err)
+{
+    const char *name = NULL;
+    size_t name_len = len, i;
+
+    for (i = 0; i < BESIDES && !name; i++) {
+        name_len = len;
+        if (strcmp(besides[i].type, s->type) == 0)
+            name = object_name(key, &name_len, &besides[i]);
+    }
+    if (!name && strcmp(s->type, "hash") != 0)
+        return true;
+    if (!name) {
+        name = key;
+        name_len = len;
+    }
+    if (name_len == 0 || name_len > DIBS_NAME_MAX ||
+        !is_asked_for(s, name, name_len))
+        return true;
+    if (c->cluster && !dibs__slot_fits(name, name_len))
+        return true; /* not one of ours, nor of Redisson's */
+    return name == key && name_len == len
+               ? show_lock(c, s, name, name_len, err)
+               : show_object(c, s, name, name_len, besides[i - 1].kind, err);
+}
+
+static bool show_scan_page(dibs_client *c, const struct scan *s, dibs_err *err)
 {
     size_t at = 0, len;
 
     while (at < s->names.len) {
         memcpy(&len, s->names.data + at, sizeof len);
         at += sizeof len;
-        if (!show_lock(c, s->names.data + at, len, fn, arg, err))
+        if (!show_key(c, s, s->names.data + at, len, err))
             return false;
         at += len;
     }
     return true;
 }
 
-/* All of one server. False: enough, or *err says why. */
-static bool scan_server(dibs_client *c, struct scan *s, dibs_list_fn fn,
-                        void *arg, dibs_err *err)
+/* ---- all keys ---------------------------------------------------------- */
+
+/* All of one type. False: enough, or *err says why. */
+static bool scan_type(dibs_client *c, struct scan *s, const char *type,
+                      dibs_err *err)
 {
     bool more = true;
 
+    s->type = type;
     strcpy(s->cursor, "0");
     do {
         *err = next_page(c, s);
-        more = *err == DIBS_OK && show_scan_page(c, s, fn, arg, err);
+        more = *err == DIBS_OK && show_scan_page(c, s, err);
     } while (more && strcmp(s->cursor, "0") != 0);
     return more;
 }
 
+/* All of one server. */
+static bool scan_server(dibs_client *c, struct scan *s, dibs_err *err)
+{
+    return scan_type(c, s, "hash", err) && scan_type(c, s, "zset", err);
+}
+
 /* The first page is asked of the server with slot 0 and not used: after that
  * the servers of the cluster are known. */
-static dibs_err scan_cluster(dibs_client *c, struct scan *s, dibs_list_fn fn,
-                             void *arg)
+static dibs_err scan_cluster(dibs_client *c, struct scan *s)
 {
     dibs_err err = next_page(c, s);
     bool more = err == DIBS_OK;
@@ -173,14 +276,30 @@ static dibs_err scan_cluster(dibs_client *c, struct scan *s, dibs_list_fn fn,
     for (unsigned i = 0;
          more && (s->to.server = dibs__cluster_nth(c->cluster, i)); i++)
         if (dibs__cluster_serves(c->cluster, s->to.server))
-            more = scan_server(c, s, fn, arg, &err);
+            more = scan_server(c, s, &err);
     return err;
+}
+
+/* What holds every key that the pattern means, and more. False: no memory. */
+static bool make_match(struct scan *s)
+{
+    if (!s->pattern || dibs__glob_open(s->pattern))
+        return true; /* all keys */
+    size_t size = strlen(s->pattern) + 3;
+    s->match = dibs__malloc(size);
+    if (s->match)
+        snprintf(s->match, size, "*%s*", s->pattern);
+    return s->match != NULL;
 }
 
 static dibs_err list_all(dibs_client *c, const char *pattern, dibs_list_fn fn,
                          void *arg)
 {
-    struct scan s = {.pattern = pattern, .cursor = "0"};
+    struct scan s = {.pattern = pattern,
+                     .type = "hash",
+                     .cursor = "0",
+                     .fn = fn,
+                     .arg = arg};
     dibs_err err = DIBS_OK;
 
     if (dibs__check_given("client", c) ||
@@ -189,11 +308,14 @@ static dibs_err list_all(dibs_client *c, const char *pattern, dibs_list_fn fn,
     if (dibs__client_foreign(c))
         return DIBS_ERR_FORKED;
     s.to = c->route;
+    if (!make_match(&s))
+        return DIBS_ERR_NOMEM;
     if (c->cluster)
-        err = scan_cluster(c, &s, fn, arg);
+        err = scan_cluster(c, &s);
     else
-        scan_server(c, &s, fn, arg, &err);
+        scan_server(c, &s, &err);
     dibs__buf_clear(&s.names);
+    dibs__free(s.match);
     return err;
 }
 

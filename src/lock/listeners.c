@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * listeners.c - how many clients wait for a plain or a read-write lock.
+ * listeners.c - how many clients wait for a lock without a queue.
  *
  * Thread  app; answers also on io.
  *
  * How     Waiters of such a lock are in no queue on the server: they listen to
  *         the lock's channel. The server knows how many do (PUBSUB NUMSUB).
- *         Both channels that the name can have are counted, so that the kind of
+ *         All channels that the name can have are counted, so that the kind of
  *         the handle does not matter. A waiter of a fair lock listens to a
  *         channel of its own and is not counted.
  *
@@ -23,7 +23,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CHANNELS 2
+#define CHANNELS 3
 
 struct count {
     struct dibs__question ask;
@@ -38,6 +38,7 @@ static void count_write(struct dibs__call *call, struct dibs__buf *out,
     static const struct dibs__kind *const kinds[CHANNELS] = {
         &dibs__kind_basic,
         &dibs__kind_read,
+        &dibs__kind_slots,
     };
     const struct count *ct = DIBS_OF(call, struct count, ask.call);
     const struct dibs__line *line = ct->line;

@@ -273,8 +273,7 @@ dibs_err dibs__acquire_fill(struct dibs__op *op, const dibs_lock_opts *o,
     int64_t timeout = dibs__line_client(op->line)->to.command_timeout_ms;
     int64_t limit = trying ? timeout : o->wait_ms, now_us = dibs__now_us();
     op->wait.deadline = limit ? dibs__add(now_us / 1000, limit) : INT64_MAX;
-    op->begun = dibs__stamp_at(now_us);
-    op->counts = true;
+    op->ask.begun = dibs__stamp_at(now_us);
     return promise_note(op, o);
 }
 
@@ -286,7 +285,6 @@ dibs_err dibs__release_fill(struct dibs__op *op, const dibs_lock_opts *o,
     (void)trying;
     set_owner(op, o->owner);
     op->run = dibs__release_run;
-    op->counts = true;
     op->ask.keep_ms = o->leave ? KEEP_AS_IS : o->keep_ms;
     op->wait.deadline =
         dibs__add(dibs__now_ms(), o->wait_ms ? o->wait_ms : 2 * timeout);

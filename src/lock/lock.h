@@ -66,6 +66,15 @@ dibs_err dibs__lock_new(dibs_client *c, const struct dibs__kind *kind,
 /* How long a name is; one that is too long is as good as any other. */
 size_t dibs__name_length(const char *name);
 
+/* ---- look.c ------------------------------------------------------------ */
+
+/* One look at the lock by the library itself: no callback of the user, no
+ * thread that waits. looked comes once, where the answer does, unless this
+ * fails (NOMEM); why: the reason in words, or "". Thread: io. */
+typedef void dibs__looked(dibs_err err, const dibs_lock_info *info,
+                          const char *why, void *arg);
+dibs_err dibs__lock_look(dibs_lock *l, dibs__looked *looked, void *arg);
+
 /* ---- lock.c ------------------------------------------------------------ */
 
 /* What this owner has here by our own clock: a hold whose time is over is lost,

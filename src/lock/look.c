@@ -39,6 +39,7 @@ struct look {
     char owner[OWNER_FIELD_MAX];
     dibs_force_cb force_fn;
     dibs_info_cb info_fn;
+    dibs__looked *looked;   /* instead, with op.ended */
     int64_t first;          /* place wanted */
     struct dibs__buf *page; /* where waiters or holders go; or NULL */
 };
@@ -129,6 +130,7 @@ static dibs_err read_slots_info(struct look *lo, const struct dibs__reply *r)
     info->locked = taken > 0;
     info->owners = taken > 0 ? (size_t)taken : 0;
     info->slots = known ? unused + taken : 0;
+    info->kind = known || taken > 0 ? DIBS_KIND_SLOTS : DIBS_KIND_NONE;
     info->free_slots = unused;
     if (!info->locked || !owner)
         return DIBS_OK;
@@ -166,6 +168,7 @@ static dibs_err read_info(struct look *lo, const struct dibs__reply *r)
         return DIBS_OK;
     info->ttl_ms = dibs__reply_ms(left);
     info->mode = DIBS_MODE_EXCLUSIVE;
+    info->kind = DIBS_KIND_LOCK;
     size_t end = FIRST_FIELD + 2 * fields_given(fields);
     for (size_t i = FIRST_FIELD; i < end && i + 1 < r->len; i += 2) {
         const struct dibs__reply *field = dibs__reply_text(r, i);
@@ -175,6 +178,7 @@ static dibs_err read_info(struct look *lo, const struct dibs__reply *r)
         if (reply_is(field, "mode")) {
             info->mode =
                 reply_is(value, "read") ? DIBS_MODE_READ : DIBS_MODE_WRITE;
+            info->kind = DIBS_KIND_RW;
             fields--;
             continue;
         }
@@ -456,6 +460,8 @@ static dibs_err look_begin(dibs_lock *l, const struct look *from)
     lo->force = from->force;
     lo->force_fn = from->force_fn;
     lo->info_fn = from->info_fn;
+    lo->looked = from->looked;
+    lo->op.ended = from->op.ended;
     lo->op.arg = from->op.arg;
     lo->op.tells = true;
     lo->op.tell = look_told;
@@ -494,6 +500,23 @@ dibs_err dibs_lock_info_get_async(dibs_lock *l, dibs_info_cb cb, void *arg)
     struct look from = {.info_fn = cb, .op = {.arg = arg}};
 
     return DIBS__TOLD(look_async(l, &from));
+}
+
+static void look_ended(struct dibs__op *op)
+{
+    struct look *lo = DIBS_OF(op, struct look, op);
+
+    lo->looked(op->err, &lo->info, op->why ? op->why->text : "", op->arg);
+    dibs__free(op->why);
+    dibs__free(lo);
+}
+
+dibs_err dibs__lock_look(dibs_lock *l, dibs__looked *looked, void *arg)
+{
+    struct look from = {.looked = looked, .op = {.arg = arg}};
+
+    from.op.ended = look_ended;
+    return look_begin(l, &from);
 }
 
 /* ---- the queue --------------------------------------------------------- */

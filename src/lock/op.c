@@ -218,10 +218,10 @@ static void count_acquire(const struct dibs__op *op, struct dibs__stats *st)
 {
     if (op->trying)
         dibs__stats_count(st, STAT_TRIES, 1);
-    if (op->waited) {
+    if (op->wait.waited) {
         dibs__stats_count(st, STAT_WAITS, 1);
         dibs__stats_time(st, TIMING_WAIT,
-                         dibs__stamp_age(op->begun, dibs__now_us()));
+                         dibs__stamp_age(op->ask.begun, dibs__now_us()));
     }
     if (op->err == DIBS_ERR_BUSY)
         dibs__stats_count(st, STAT_BUSY, 1);
@@ -235,9 +235,9 @@ static void count_op(const struct dibs__op *op)
 {
     struct dibs__stats *st = dibs__line_client(op->line)->stats;
 
-    if (op->counts && !op->gives)
+    if (!op->gives && dibs__stamp_is_set(op->ask.begun))
         count_acquire(op, st);
-    else if (op->counts && op->err == DIBS_OK)
+    else if (op->gives && op->err == DIBS_OK)
         dibs__stats_count(st, STAT_RELEASES, 1);
 }
 

@@ -66,10 +66,7 @@ struct dibs__op {
     bool tainted;    /* line.mu: an earlier copy of a command may still run */
     bool kept;       /* renewed, with or without a lease, until it is sealed */
     bool async;
-    bool tells;  /* async: by itself, instead of fn */
-    bool waited; /* line.mu: acquire: somebody else had it */
-    bool counts; /* acquire, release: it counts in statistics */
-    struct dibs__stamp begun;
+    bool tells; /* async: by itself, instead of fn */
     union {
         sem_t done; /* sync */
         struct {    /* async */

@@ -15,7 +15,9 @@
 
 static unsigned hex_digit(char c)
 {
-    return c >= 'a' ? (unsigned)(c - 'a') + 10 : (unsigned)(c - '0');
+    return c >= 'a'   ? (unsigned)(c - 'a') + 10
+           : c >= 'A' ? (unsigned)(c - 'A') + 10
+                      : (unsigned)(c - '0');
 }
 
 void dibs__permit_id(const char *uuid, uint64_t wire,

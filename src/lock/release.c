@@ -376,6 +376,9 @@ static void end_lost(struct dibs__line *line, struct dibs__hold *h,
     dibs__hold_hush(h, op->with);
     dibs__reap_over(line, h);
     op->tainted |= h->tainted;
+    /* The server may have it for the margin still. The next hold must not find
+     * itself there: it would get this one's token. */
+    op->tainted |= line->kind->id == KIND_FENCED;
     dibs__op_drop_level(op, h);
     if (h->count == 0)
         dibs__hold_free(line, h);

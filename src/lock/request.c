@@ -87,6 +87,7 @@ static dibs_err request_async(dibs_lock *l, const struct dibs__request *from,
     r->read = from->read;
     r->number = from->number;
     r->within_ms = from->within_ms;
+    r->value = from->value;
     memcpy(r->id, from->id, sizeof r->id);
     if (more)
         r->text = memcpy(r + 1, from->text, more);

@@ -22,6 +22,7 @@ struct dibs__request {
     char id[DIBS__REQUEST_ID]; /* of its own, the same each time it is sent */
     const char *text;          /* an argument; copied if async. Or NULL */
     int64_t number, within_ms; /* arguments */
+    int64_t value;             /* what the hold came with that it is about */
     int64_t result[2];         /* of read */
 };
 
@@ -36,6 +37,15 @@ void dibs__request_head(const struct dibs__request *r,
 /* What letters of kind.c mean: a key or an argument each. */
 void dibs__request_args(const struct dibs__request *r, const char *letters,
                         struct dibs__buf *out);
+/* adopt.c: the hold of that owner becomes one of this client, by an owner that
+ * *out says. The caller has entered the client. value: of a semaphore, how many
+ * permits; else 0. */
+dibs_err dibs__adopt_named(dibs_lock *l, const struct dibs__owner_name *name,
+                           const dibs_lock_opts *o, int64_t value,
+                           dibs_owner *out);
+/* "uuid:number", as servers have it. */
+bool dibs__owner_parse(const char *text, const char *end,
+                       struct dibs__owner_name *out);
 /* A text that no other request of any client has. */
 void dibs__request_name(const struct dibs__line *line,
                         char id[DIBS__REQUEST_ID]);

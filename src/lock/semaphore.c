@@ -17,6 +17,7 @@
 #include "base/mem.h"
 #include "lock/request.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -186,8 +187,9 @@ static dibs_err semaphore_acquire(dibs_semaphore *s,
 }
 
 /* The oldest acquire that has so many, and that no other release has picked; 0:
- * there is none. */
-static dibs_owner pick_hold(struct dibs__line *line, int64_t permits)
+ * there is none. text: its owner as the server knows it. */
+static dibs_owner pick_hold(struct dibs__line *line, int64_t permits,
+                            char text[DIBS_OWNER_MAX])
 {
     struct dibs__hold *h = NULL;
     dibs_owner owner = 0;
@@ -198,6 +200,7 @@ static dibs_owner pick_hold(struct dibs__line *line, int64_t permits)
             continue;
         h->picked = true;
         owner = h->owner;
+        dibs__owner_text(line, h->wire, text);
     }
     dibs__unlock(&line->mu);
     return owner;
@@ -214,6 +217,28 @@ static void unpick_hold(struct dibs__line *line, dibs_owner owner)
     dibs__unlock(&line->mu);
 }
 
+/* text: not NULL, then it is left, and this is its owner. */
+static dibs_err semaphore_give(dibs_semaphore *s, struct semaphore_call *sc,
+                               char text[DIBS_OWNER_MAX])
+{
+    char unused[DIBS_OWNER_MAX];
+    dibs_err err = dibs__lock_enter(s->l);
+
+    if (err != DIBS_OK)
+        return err;
+    dibs_client *c = s->l->c;
+    struct dibs__line *line = s->l->line;
+    dibs__line_ref(line); /* a callback may free the handle meanwhile */
+    sc->o.leave = text != NULL;
+    sc->o.owner = pick_hold(line, sc->permits, text ? text : unused);
+    err = sc->o.owner ? semaphore_run(s->l, sc) : DIBS_ERR_NOT_OWNER;
+    if (sc->o.owner && err != DIBS_OK)
+        unpick_hold(line, sc->o.owner);
+    dibs__line_unref(line);
+    dibs__client_leave(c);
+    return err;
+}
+
 static dibs_err semaphore_release(dibs_semaphore *s,
                                   const dibs_semaphore_opts *opts, dibs_cb cb,
                                   void *arg)
@@ -223,19 +248,7 @@ static dibs_err semaphore_release(dibs_semaphore *s,
 
     if (take_semaphore_opts(s, opts, &sc.o, &sc.permits) != DIBS_OK)
         return DIBS_ERR_INVALID;
-    dibs_err err = dibs__lock_enter(s->l);
-    if (err != DIBS_OK)
-        return err;
-    dibs_client *c = s->l->c;
-    struct dibs__line *line = s->l->line;
-    dibs__line_ref(line); /* a callback may free the handle meanwhile */
-    sc.o.owner = pick_hold(line, sc.permits);
-    err = sc.o.owner ? semaphore_run(s->l, &sc) : DIBS_ERR_NOT_OWNER;
-    if (sc.o.owner && err != DIBS_OK)
-        unpick_hold(line, sc.o.owner);
-    dibs__line_unref(line);
-    dibs__client_leave(c);
-    return err;
+    return semaphore_give(s, &sc, NULL);
 }
 
 static dibs_err refuse_semaphore_cb(const dibs_semaphore *s)
@@ -283,6 +296,87 @@ dibs_err dibs_semaphore_release_async(dibs_semaphore *s,
 {
     return DIBS__TOLD(cb ? semaphore_release(s, opts, cb, arg)
                          : refuse_semaphore_cb(s));
+}
+
+/* ---- leaving and adopting ---------------------------------------------- */
+
+/* "permits:uuid:number", as the book has it. */
+static dibs_err semaphore_leave(dibs_semaphore *s,
+                                const dibs_semaphore_opts *opts, char *buf,
+                                size_t size)
+{
+    struct semaphore_call sc = {.fill = dibs__release_fill};
+    char owner[DIBS_OWNER_MAX], text[DIBS_OWNER_MAX];
+
+    if (take_semaphore_opts(s, opts, &sc.o, &sc.permits) != DIBS_OK)
+        return DIBS_ERR_INVALID;
+    if (dibs__check_given("buf", buf) != DIBS_OK || size < DIBS_OWNER_MAX) {
+        dibs__reason_set(DIBS_ERR_INVALID, "buf must have %d bytes",
+                         DIBS_OWNER_MAX);
+        return dibs__lock_refuse(s->l);
+    }
+    dibs_err err = semaphore_give(s, &sc, owner);
+    if (err == DIBS_OK) {
+        snprintf(text, sizeof text, "%lld:%.140s", (long long)sc.permits,
+                 owner);
+        memcpy(buf, text, sizeof text);
+    }
+    return err;
+}
+
+dibs_err dibs_semaphore_leave(dibs_semaphore *s,
+                              const dibs_semaphore_opts *opts, char *buf,
+                              size_t size)
+{
+    return DIBS__TOLD(semaphore_leave(s, opts, buf, size));
+}
+
+static bool parse_permits(const char *text, struct dibs__owner_name *name,
+                          int64_t *permits)
+{
+    size_t len = text ? strnlen(text, DIBS_OWNER_MAX) : 0;
+    size_t digits = text ? strspn(text, "0123456789") : 0;
+
+    if (digits == 0 || digits > 10 || text[0] == '0' || text[digits] != ':')
+        return false;
+    *permits = dibs__number_in(text, text + digits);
+    return *permits <= DIBS_PERMITS_MAX &&
+           dibs__owner_parse(text + digits + 1, text + len, name);
+}
+
+static dibs_err semaphore_adopt(dibs_semaphore *s, const char *text,
+                                const dibs_semaphore_opts *opts,
+                                int64_t *permits)
+{
+    struct dibs__owner_name name;
+    dibs_lock_opts o;
+    dibs_owner owner;
+    int64_t many;
+
+    if (take_semaphore_opts(s, opts, &o, &many) != DIBS_OK)
+        return DIBS_ERR_INVALID;
+    if (!parse_permits(text, &name, &many)) {
+        dibs__reason_set(DIBS_ERR_INVALID,
+                         "text is '%.160s', it must be what "
+                         "dibs_semaphore_leave gave",
+                         text ? text : "NULL");
+        return dibs__lock_refuse(s->l);
+    }
+    dibs_err err = dibs__lock_enter(s->l);
+    if (err != DIBS_OK)
+        return err;
+    dibs_client *c = s->l->c;
+    err = dibs__adopt_named(s->l, &name, &o, many, &owner);
+    dibs__client_leave(c);
+    if (err == DIBS_OK && permits)
+        *permits = many;
+    return err;
+}
+
+dibs_err dibs_semaphore_adopt(dibs_semaphore *s, const char *text,
+                              const dibs_semaphore_opts *opts, int64_t *permits)
+{
+    return DIBS__TOLD(semaphore_adopt(s, text, opts, permits));
 }
 
 /* ---- requests ---------------------------------------------------------- */

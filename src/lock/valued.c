@@ -114,7 +114,11 @@ static dibs_err hold_value(const dibs_lock *l, const struct dibs__kind *kind,
     dibs__lock(&line->mu);
     struct dibs__hold *h =
         dibs__hold_of(line, owner ? owner : dibs__owner_thread());
-    if (h && h->count > 0) {
+    if (h && h->count > 0 && h->value == 0) {
+        err = dibs__reason_set(DIBS_ERR_INVALID,
+                               "the hold was adopted, and the server does not "
+                               "know its number");
+    } else if (h && h->count > 0) {
         *out = h->value - (kind == &dibs__kind_slots ? 1 : 0);
         err = DIBS_OK;
     }

@@ -43,6 +43,7 @@ struct dibs__waiter {
     int64_t deadline;              /* const once it waits; INT64_MAX none */
     enum dibs__waiter_state state; /* mu */
     bool canceled;                 /* mu */
+    bool waited;                   /* mu: somebody else had what it wants */
     unsigned char polls; /* it does not listen, it asks again and again: how
                             often, but not beyond a limit, plus 1; 0 = it
                             listens */

@@ -25,7 +25,7 @@ offers() {
 }
 
 offers 'words run' ru
-offers 'words run hold acquire extend release info queue ls force-unlock doctor local version help' ''
+offers 'words run hold acquire extend release info queue ls watch top wait metrics force-unlock doctor slots sem latch acl local version help' ''
 offers 'words --fair --fair-call' run --fa
 offers 'words --url --url-file' --ur
 offers 'words' --fa

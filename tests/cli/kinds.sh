@@ -103,7 +103,7 @@ free s a || fail 'is still held'
 
 case_is 'what does not go together'
 ran 64 dibs run -s -x a -- true
-has stderr 'only one of --fair, -s and -x' "$err"
+has stderr 'only one of --fair, -s, -x, --fence and -N' "$err"
 ran 64 dibs run --fair -s a -- true
 ran 64 dibs run -s --min-hold 1s a -- true
 has stderr '--min-hold does not work with -s' "$err"

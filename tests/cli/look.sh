@@ -18,7 +18,7 @@ ran 0 dibs info a
 same stdout $'name     a\nstate    free' "$out"
 same stderr '' "$err"
 ran 0 dibs info --json a
-same stdout '{"name":"a","locked":false,"mode":null,"owner":null,"who":null,"owners":0,"holds":0,"ttl_ms":null,"waiters":0,"private_server":false,"holders":[],"queue":[]}' "$out"
+same stdout '{"name":"a","locked":false,"kind":"none","mode":null,"owner":null,"who":null,"owners":0,"holds":0,"ttl_ms":null,"waiters":0,"private_server":false,"holders":[],"queue":[]}' "$out"
 
 case_is 'info, held'
 lock a 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1
@@ -30,7 +30,7 @@ owner    1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1
 holds    1
 lease    no end" "$out"
 ran 0 dibs info --json a
-same stdout '{"name":"a","locked":true,"mode":"exclusive","owner":"1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1","who":null,"owners":1,"holds":1,"ttl_ms":null,"waiters":0,"private_server":false,"holders":[{"owner":"1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1","who":null,"mode":"exclusive","holds":1,"ttl_ms":null}],"queue":[]}' "$out"
+same stdout '{"name":"a","locked":true,"kind":"lock","mode":"exclusive","owner":"1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1","who":null,"owners":1,"holds":1,"ttl_ms":null,"waiters":0,"private_server":false,"holders":[{"owner":"1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1","who":null,"mode":"exclusive","holds":1,"ttl_ms":null}],"queue":[]}' "$out"
 redis s hset a 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1 3 >/dev/null
 redis s pexpire a 3600000 >/dev/null
 ran 0 dibs info a
@@ -100,7 +100,7 @@ same lines 3 "$(wc -l <out.txt)"
 ran 0 dibs ls 'zzz*'
 same stdout '' "$out"
 ran 0 dibs ls --json 'a:?'
-row='"locked":true,"mode":"exclusive","owner":"%s","who":null,"owners":1,"holds":1,"ttl_ms":null,"waiters":0'
+row='"locked":true,"kind":"lock","mode":"exclusive","owner":"%s","who":null,"owners":1,"holds":1,"ttl_ms":null,"waiters":0'
 # shellcheck disable=SC2059
 same stdout "$(printf "[{\"name\":\"a:1\",$row},\n {\"name\":\"a:2\",$row}]" $x:1 $x:2)" "$out"
 
@@ -121,7 +121,7 @@ case_is 'names with everything in them'
 odd=$'q"\\ \n\t\e[31m\x7f\xc3\xbc\xff\xe2\x82'
 lock "$odd" $x:1
 ran 0 dibs ls --json
-same stdout '[{"name":"q\"\\ \n\t\u001b[31m\u007f'$'\xc3\xbc''\ufffd\ufffd\ufffd","name_hex":"71225c200a091b5b33316d7fc3bcffe282","locked":true,"mode":"exclusive","owner":"'$x':1","who":null,"owners":1,"holds":1,"ttl_ms":null,"waiters":0}]' "$out"
+same stdout '[{"name":"q\"\\ \n\t\u001b[31m\u007f'$'\xc3\xbc''\ufffd\ufffd\ufffd","name_hex":"71225c200a091b5b33316d7fc3bcffe282","locked":true,"kind":"lock","mode":"exclusive","owner":"'$x':1","who":null,"owners":1,"holds":1,"ttl_ms":null,"waiters":0}]' "$out"
 ran 0 dibs ls
 has stdout 'q"\ \n\t\x1b[31m\x7f'$'\xc3\xbc''\xff\xe2\x82' "$out"
 ran 0 dibs info "$odd"

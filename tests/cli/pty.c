@@ -11,6 +11,13 @@
  *     send TEXT     type TEXT; \r, \n, \e and three octal digits are escapes
  *     until LINE    run LINE with a shell, again and again until it succeeds
  *     columns N     make the terminal so wide
+ *     size R C      make it so high and so wide
+ *     screen TEXT   wait until a row of the screen has TEXT (see vt.h)
+ *     row N TEXT    the same, of that row, from 0
+ *     gone TEXT     wait until no row has TEXT
+ *     mark          count what is shown from here on
+ *     below N       less than N bytes were shown since the mark
+ *     keep FILE     write the screen to a file
  *     hangup        close the terminal
  *
  * Then it waits for the command and ends as it did: with its exit code, or
@@ -30,11 +37,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "vt.h"
+
 static struct {
     int master;
     pid_t pid;
     char shown[1 << 20];
-    size_t len, seen;
+    size_t len, seen, drawn, mark;
     int limit_s;
 } t;
 
@@ -135,6 +144,79 @@ static void set_columns(int n)
     ioctl(t.master, TIOCSWINSZ, &size);
 }
 
+static int on_screen(const char *text, int row)
+{
+    t.drawn += vt_take(t.shown + t.drawn, t.len - t.drawn);
+    if (vt.wrong[0])
+        give_up("only codes that are known, not", vt.wrong);
+    for (int r = 0; r < VT_ROWS; r++)
+        if ((row < 0 || r == row) && strstr(vt_row(r), text))
+            return 1;
+    return 0;
+}
+
+static void show_screen(FILE *f)
+{
+    for (int r = 0; r < VT_ROWS; r++)
+        fprintf(f, "%s\n", vt_row(r));
+}
+
+static void await_screen(const char *text, int row, int there)
+{
+    time_t end = time(NULL) + t.limit_s;
+
+    while (on_screen(text, row) != there) {
+        if (time(NULL) > end || !pump(100)) {
+            show_screen(stderr);
+            give_up(there ? "screen" : "gone", text);
+        }
+    }
+}
+
+static void keep_screen(const char *path)
+{
+    FILE *f = fopen(path, "w");
+
+    if (!f)
+        give_up("keep", path);
+    (void)on_screen("", -1);
+    show_screen(f);
+    fclose(f);
+}
+
+static void set_size(const char *text)
+{
+    struct winsize size = {0};
+    char *rest;
+
+    size.ws_row = (unsigned short)strtol(text, &rest, 10);
+    size.ws_col = (unsigned short)strtol(rest, NULL, 10);
+    ioctl(t.master, TIOCSWINSZ, &size);
+}
+
+static void screen_step(const char *line)
+{
+    char *rest;
+
+    if (strncmp(line, "screen ", 7) == 0)
+        await_screen(line + 7, -1, 1);
+    else if (strncmp(line, "gone ", 5) == 0)
+        await_screen(line + 5, -1, 0);
+    else if (strncmp(line, "row ", 4) == 0) {
+        long row = strtol(line + 4, &rest, 10);
+        await_screen(rest + 1, (int)row, 1);
+    } else if (strncmp(line, "size ", 5) == 0)
+        set_size(line + 5);
+    else if (strcmp(line, "mark") == 0)
+        t.mark = t.len;
+    else if (strncmp(line, "below ", 6) == 0) {
+        pump(0);
+        if (t.len - t.mark >= (size_t)atol(line + 6))
+            give_up("below", line + 6);
+    } else if (strncmp(line, "keep ", 5) == 0)
+        keep_screen(line + 5);
+}
+
 static int finish(void)
 {
     time_t end = time(NULL) + t.limit_s;
@@ -180,6 +262,8 @@ int main(int argc, char **argv)
         else if (strcmp(line, "hangup") == 0) {
             close(t.master);
             t.master = -1;
+        } else {
+            screen_step(line);
         }
     }
     fclose(f);

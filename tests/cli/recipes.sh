@@ -38,13 +38,13 @@ hook=$BOX/hook.${0##*/}
 [ ! -x "$hook" ] || "$hook"
 END
 chmod +x bin/stand-in
-for name in backup sync-all nightly reindex; do
+for name in backup sync-all nightly reindex serve; do
     ln -s stand-in bin/$name
 done
 for name in pg_dump; do
     ln -s ../bin/stand-in path/$name
 done
-for name in import deploy.sh job.sh move.sh dump migrate; do
+for name in import deploy.sh job.sh move.sh dump migrate serve; do
     ln -s ../bin/stand-in work/$name
 done
 export BOX=$T # where steps are written down
@@ -90,7 +90,7 @@ all_held() {
 # ---- whole scripts ------------------------------------------------------
 
 for block in blocks/*.sh; do
-    case $block in blocks/steps-*) continue ;; esac
+    case $block in blocks/steps-* | blocks/objects-*) continue ;; esac
     for shell in dash bash; do
         case_is "$shell: $(head -n 1 "$block")"
         in_shell $shell "$block"
@@ -102,6 +102,28 @@ for block in blocks/*.sh; do
     done
     done_with "$block"
 done
+
+# ---- permits and latches ------------------------------------------------
+
+for shell in dash bash; do
+    case_is "$shell: permits"
+    in_shell $shell blocks/objects-permits.sh || fail "code $?: $(cat err.txt)"
+    same steps job.sh "$(cut -d ' ' -f 1 steps)"
+    same permits 5 "$(redis s get license)"
+    same book 0 "$(redis s zcard '{license}:dibs_held')"
+    case_is "$shell: latch"
+    in_shell $shell blocks/objects-latch.sh || fail "code $?: $(cat err.txt)"
+    same steps deploy.sh "$(cut -d ' ' -f 1 steps)"
+    free s ready || fail 'the latch is closed'
+    case_is "$shell: no server"
+    for block in blocks/objects-*.sh; do
+        DIBS_URL=unix://$T/none.sock in_shell $shell "$block"
+        same code 69 $?
+        same steps '' "$(cat steps)"
+    done
+done
+done_with blocks/objects-permits.sh
+done_with blocks/objects-latch.sh
 
 # ---- several steps of a script under one lock ---------------------------
 

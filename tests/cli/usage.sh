@@ -38,8 +38,11 @@ meant "dibs ls 'a*'" list 'a*'
 meant 'dibs force-unlock a' unlock a
 meant 'dibs force-unlock --yes a' kill --yes a
 meant 'dibs force-unlock a' force-unlok a
-meant 'watch dibs info a' watch a
-meant 'watch dibs ls [--json] [PATTERN]' watch
+meant 'dibs watch a' wach a
+meant 'dibs watch a' follow a
+meant 'dibs wait -w 1s a' wiat -w 1s a
+meant 'dibs top [--every TIME] [PATTERN]' tpo
+meant 'dibs metrics [PATTERN]' metric
 meant 'dibs info --json a' status --json a
 meant 'dibs doctor -u URL' docter -u redis://me:secret@db1
 meant 'dibs doctor --url=URL' docter --url=redis://me:secret@db1
@@ -54,7 +57,7 @@ told "help: there is no subcommand 'xyz'" "'dibs help' lists the subcommands" he
 
 told "unknown option '--frob'" "'dibs help' lists the options" \
     --frob run a -- true
-told "unknown option '-n' in '-n'" 'it goes behind the subcommand: run, hold, acquire' \
+told "unknown option '-n' in '-n'" 'it goes behind the subcommand: run, hold, acquire, wait, sem, latch' \
     -n run a -- true
 told "run: unknown option '--nowait'" \
     'did you mean: dibs run --no-wait a -- true' run --nowait a -- true

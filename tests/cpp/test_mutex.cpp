@@ -39,6 +39,23 @@ TEST(unique_lock)
     CHECK(tried.owns_lock());
 }
 
+TEST(publishes_and_counts)
+{
+    dibs::client c(kit::url());
+    dibs::mutex m(c, "m");
+    {
+        std::unique_lock<dibs::mutex> guard(m);
+        CHECK(m.published().empty());
+        m.publish("db1:8080");
+        CHECK(m.published() == "db1:8080");
+    }
+    CHECK(m.published().empty());
+    const dibs_stats s = c.stats();
+    CHECK_EQ(s.acquires, 1U);
+    CHECK_EQ(s.releases, 1U);
+    CHECK_EQ(s.hold.count, 1U);
+}
+
 TEST(zero_tries_and_never_waits)
 {
     dibs::client c(kit::url());

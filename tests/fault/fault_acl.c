@@ -477,6 +477,7 @@ static void test_acl_is_no_more_than_needed(void **state)
     struct needs slots = {.rules = {rule_base, rule_slots}};
     struct needs semaphore = {.rules = {rule_base, rule_semaphore}};
     struct needs latch = {.rules = {rule_base, rule_latch}};
+    struct needs looking = {.rules = {rule_base, rule_slots, rule_semaphore}};
 
     (void)state;
     each_command("basic_", need, &plain);
@@ -491,6 +492,7 @@ static void test_acl_is_no_more_than_needed(void **state)
     each_command("semaphore_", need, &semaphore);
     each_command("permit_", need, &semaphore);
     each_command("latch_", need, &latch);
+    each_command("object_", need, &looking);
     check_needed(rule_base, plain.found,
                  "+eval +evalsha +subscribe +unsubscribe +client|setname "
                  "+client|info +client|kill +client|tracking +client|caching "
@@ -503,12 +505,92 @@ static void test_acl_is_no_more_than_needed(void **state)
     check_needed(rule_latch, latch.found, "");
 }
 
+/* ---- the page and the library ------------------------------------------- */
+
+/* Words with a blank behind each. */
+struct words {
+    char text[8192];
+};
+
+static bool has_word(const struct words *w, const char *word)
+{
+    char one[160];
+
+    snprintf(one, sizeof one, " %s ", word);
+    return strstr(w->text, one) != NULL;
+}
+
+static bool add_word(const char *word, void *arg)
+{
+    struct words *w = arg;
+    size_t n = strlen(w->text);
+
+    if (n == 0)
+        n = (size_t)snprintf(w->text, sizeof w->text, " ");
+    if (!has_word(w, word))
+        snprintf(w->text + n, sizeof w->text - n, "%s ", word);
+    return true;
+}
+
+/* Rules of the page only: what is neither key, channel nor command is left. */
+static void add_page(struct words *w, const char *rule)
+{
+    char *copy = ts_text("%s", rule), *save;
+
+    for (char *one = strtok_r(copy, " \n", &save); one;
+         one = strtok_r(NULL, " \n", &save))
+        if (strchr("~&+", one[0]))
+            add_word(one, w);
+    free(copy);
+}
+
+static void compare_words(const char *kind, const struct words *all,
+                          const struct words *other, const char *where)
+{
+    char *copy = ts_text("%s", all->text), *save;
+
+    for (char *one = strtok_r(copy, " ", &save); one;
+         one = strtok_r(NULL, " ", &save))
+        if (!has_word(other, one))
+            fail_msg("%s: %s has no %s", kind, where, one);
+    free(copy);
+}
+
+static void test_acl_page_is_what_the_library_says(void **state)
+{
+    const struct {
+        const char *kind, *rule;
+    } rows[] = {
+        {"plain", ""},         {"fair", rule_fair},
+        {"rw", rule_rw},       {"fence", rule_fenced},
+        {"slots", rule_slots}, {"sem", rule_semaphore},
+        {"latch", rule_latch}, {"value", "~dibs_lock_value:{jobs:*} +get +set"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct words page = {""}, library = {""};
+        add_page(&page, rule_base);
+        add_page(&page, rows[i].rule);
+        fine(rows[i].kind, "rules",
+             dibs_acl_rules("jobs:*", rows[i].kind, add_word, &library));
+        compare_words(rows[i].kind, &page, &library, "dibs_acl_rules");
+        compare_words(rows[i].kind, &library, &page, "the page");
+    }
+    struct words look = {""};
+    fine("look", "rules", dibs_acl_rules("jobs:*", "look", add_word, &look));
+    assert_true(has_word(&look, rule_list));
+    assert_true(has_word(&look, "+pubsub|numsub"));
+    assert_true(has_word(&look, "+client|list"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_acl_is_enough, kit_fresh),
         cmocka_unit_test_setup(test_acl_is_enough_for_objects, kit_fresh),
         cmocka_unit_test_setup(test_acl_is_no_more_than_needed, kit_fresh),
+        cmocka_unit_test(test_acl_page_is_what_the_library_says),
     };
 
     return cmocka_run_group_tests(tests, read_rules, drop_rules);

@@ -15,6 +15,7 @@
 
 #include "client/client.h"
 
+#include <poll.h>
 #include <semaphore.h>
 
 /* ---- a call from inside a callback ------------------------------------- */
@@ -23,7 +24,7 @@ struct inner {
     dibs_lock *l;
     kit_async_fn *start;
     dibs_lock_opts opts;
-    struct kit_end end;
+    struct kit_end begun, end;
 };
 
 static void start_inner(dibs_err err, const dibs_lock_info *info, void *arg)
@@ -35,6 +36,7 @@ static void start_inner(dibs_err err, const dibs_lock_info *info, void *arg)
         err = in->start(in->l, &in->opts, kit_ended, &in->end);
     if (err != DIBS_OK)
         kit_ended(err, &in->end);
+    kit_ended(err, &in->begun);
 }
 
 /* The owner is this thread's, not that of the callback. */
@@ -43,6 +45,7 @@ static dibs_err call_inside(struct kit_client *k, struct inner *in)
     in->opts.size = sizeof in->opts;
     in->opts.owner = dibs_owner_thread(k->c);
     assert_int_equal(dibs_lock_info_get_async(in->l, start_inner, in), DIBS_OK);
+    (void)kit_wait(&in->begun); /* or it would outlive us */
     return kit_wait(&in->end);
 }
 
@@ -287,6 +290,86 @@ static void test_another_callback_stays(void **state)
     kit_close(k);
 }
 
+/* ---- in the program's own loop ----------------------------------------- */
+
+/* Until it is over. */
+static dibs_err dispatch_until(const struct kit_client *k, struct kit_end *end)
+{
+    struct ts_wait w = ts_wait_begin(TS_SOON);
+
+    while (!atomic_load(&end->over)) {
+        struct pollfd p = {.fd = dibs_client_fd(k->c), .events = POLLIN};
+        if (poll(&p, 1, 100) == 1)
+            (void)dibs_client_dispatch(k->c);
+        else if (!ts_wait_step(&w))
+            fail_msg("nothing more to dispatch");
+    }
+    return end->err;
+}
+
+static void start_in_loop(const struct kit_client *k, struct inner *in)
+{
+    in->opts.size = sizeof in->opts;
+    in->opts.owner = dibs_owner_thread(k->c);
+    atomic_store(&in->end.over, false);
+    assert_int_equal(dibs_lock_info_get_async(in->l, start_inner, in), DIBS_OK);
+}
+
+/* Lost or not, whatever a callback in the loop begins is answered there; and
+ * nothing makes the loop run when there is nothing to be done. */
+static void test_loop_loses_replies(void **state)
+{
+    static const struct loss *const losses[] = {
+        &loss_not_passed_on, &loss_request_cut, &loss_reply_dropped};
+    struct kit_client *k = kit_open(&(struct kit_opts){.dispatch = true});
+    dibs_lock *l = kit_lock(k, "loop");
+    struct inner in = {.l = l, .start = dibs_lock_acquire_async};
+    struct inner out = {.l = l, .start = dibs_lock_release_async};
+
+    (void)state;
+    for (size_t i = 0; i < 2 * COUNT(losses); i++) {
+        struct ts_rule rule = losses[i / 2]->rule;
+        rule.count = 1;
+        kit_warm(k, l, "loop");
+        int id = kit_rule(i % 2 ? &dibs__script_basic_acquire
+                                : &dibs__script_basic_release,
+                          "loop", &rule);
+        start_in_loop(k, &in);
+        assert_int_equal(dispatch_until(k, &in.end), DIBS_OK);
+        kit_check("loop", l, 0, "loop", 1);
+        start_in_loop(k, &out);
+        assert_int_equal(dispatch_until(k, &out.end), DIBS_OK);
+        assert_int_equal(ts_rule_hits(kit_px, id), 1);
+        kit_gone("loop", "loop");
+    }
+    while (dibs_client_dispatch(k->c) > 0)
+        ;
+    struct pollfd p = {.fd = dibs_client_fd(k->c), .events = POLLIN};
+    assert_int_equal(poll(&p, 1, 0), 0);
+    assert_false(dibs__list_linked(&k->c->callbacks.rides));
+    dibs_lock_free(l);
+    kit_close(k);
+}
+
+/* The loop is busy elsewhere: the reply counts all the same. */
+static void test_loop_is_busy(void **state)
+{
+    struct kit_client *k = kit_open(&(struct kit_opts){.dispatch = true});
+    dibs_lock *l = kit_lock(k, "busy");
+    struct inner in = {.l = l, .start = dibs_lock_acquire_async};
+
+    (void)state;
+    kit_warm(k, l, "busy");
+    start_in_loop(k, &in);
+    assert_int_equal(dispatch_until(k, &in.begun), DIBS_OK); /* no further */
+    TS_WAIT(dibs_lock_state(l, 0) == DIBS_HELD);
+    assert_false(atomic_load(&in.end.over));
+    assert_int_equal(dispatch_until(k, &in.end), DIBS_OK);
+    assert_int_equal(dibs_lock_release(l, NULL), DIBS_OK);
+    dibs_lock_free(l);
+    kit_close(k);
+}
+
 /* ---- the end ----------------------------------------------------------- */
 
 struct chain {
@@ -371,6 +454,8 @@ int main(void)
         cmocka_unit_test_setup(test_other_answers, kit_fresh),
         cmocka_unit_test_setup(test_a_callback_stays, kit_fresh),
         cmocka_unit_test_setup(test_another_callback_stays, kit_fresh),
+        cmocka_unit_test_setup(test_loop_loses_replies, kit_fresh),
+        cmocka_unit_test_setup(test_loop_is_busy, kit_fresh),
         cmocka_unit_test_setup(test_chains_outlive_connections, kit_fresh),
     };
 

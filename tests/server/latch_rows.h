@@ -116,6 +116,10 @@ static const struct row vector_rows[] = {
     {"59: a zero does not stand in the way", "SET N 0",
      "latch_set N T | 3 0 p C", "1 3", NULL,
      "N =3 -1;T #=4 s:r=1 c:u:1=1 s:q=3 s:p=4 " WEEK, "C=1", PLAIN},
+    {"anew 61: deleted by another client, who told nobody", "", OPEN, "0 0",
+     NULL, "", "C=0", PLAIN},
+    {"61: set and counted down", "SET N 1", DOWN, "0", NULL,
+     "T #=1 c:u:1=0 " WEEK, "C=0", PLAIN},
     {"anew 60: less than zero is open", "SET N -4", LOOK, "0 -1 0", NULL,
      "N =-4 -1", "", PLAIN},
 };

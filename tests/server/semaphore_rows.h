@@ -228,6 +228,13 @@ static const struct row vector_rows[] = {
      "N =2999999999 -1;D A1~30000 -1", "", PLAIN},
     {"anew 50: a message for each of two", "SET N 0;ZADD D @60000 A2",
      "semaphore_release N D | A 2 0 C", "2", NULL, "N =2 -1", "C=2 C=1", PLAIN},
+    {"anew 48: one by one", "SET N 0;ZADD D @60000 A2",
+     "semaphore_release N D | A 2 1 C", "0", NULL, "N =1 -1;D A1=any -1", "C=1",
+     PLAIN},
+    {"49: and the other, so that two can go", "",
+     "semaphore_release N D | A 1 0 C", "2", NULL, "N =2 -1", "C=2", PLAIN},
+    {"anew 52: two are made", "SET N 0", "semaphore_add N G | 2 C", "2", NULL,
+     "N =2 -1;" MINE, "C=2 C=1", PLAIN},
 };
 
 #endif

@@ -328,6 +328,125 @@ static void test_lost_reply(void **state)
     ts_proxy_stop(p);
 }
 
+/* ---- holds that came with a number -------------------------------------- */
+
+static void test_fenced_hold_changes_hands(void **state)
+{
+    char text[DIBS_OWNER_MAX];
+    int64_t token = 0, again = 0;
+    dibs_owner o = 0;
+    dibs_client *c = kit_open(NULL);
+    dibs_lock *l = lock_of(dibs_fenced_lock_new, c, "f");
+
+    (void)state;
+    FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.lease_ms = LONG_MS)));
+    FINE(dibs_lock_token(l, 0, &token));
+    FINE(dibs_lock_owner_text(l, 0, text, sizeof text));
+    FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.leave = true)));
+    dibs_lock_free(l);
+    kit_close(c);
+    c = kit_open(NULL);
+    l = lock_of(dibs_fenced_lock_new, c, "f");
+    FINE(dibs_lock_adopt(l, text, NULL, &o));
+    FINE(dibs_lock_token(l, o, &again));
+    assert_true(token == again);
+    FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = o)));
+    assert_false(ts_exists(srv, "f"));
+    ts_ok(srv, "DEL redisson_lock_token:{f}");
+    dibs_lock_free(l);
+    kit_close(c);
+}
+
+static dibs_lock *slots_of(dibs_client *c)
+{
+    dibs_lock *l = NULL;
+
+    FINE(dibs_slots_lock_new(c, "s", 2, &l));
+    return l;
+}
+
+/* Two slots are left; the second is adopted, passed on, and given back. */
+static void test_slot_changes_hands(void **state)
+{
+    char text[DIBS_OWNER_MAX], other[DIBS_OWNER_MAX];
+    dibs_client *c = kit_open(NULL);
+    dibs_lock *l = slots_of(c);
+    dibs_owner a = dibs_owner_new(c), b = dibs_owner_new(c), o = 0, next;
+    struct told t = {0};
+    int64_t slot = -1;
+
+    (void)state;
+    FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.owner = a, .lease_ms = LONG_MS)));
+    FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.owner = b, .lease_ms = LONG_MS)));
+    FINE(dibs_lock_owner_text(l, a, other, sizeof other));
+    FINE(dibs_lock_owner_text(l, b, text, sizeof text));
+    FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = a, .leave = true)));
+    FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = b, .leave = true)));
+    dibs_lock_free(l);
+    kit_close(c);
+    c = kit_open(NULL);
+    l = slots_of(c);
+    WANT(dibs_lock_try(l, NULL), DIBS_ERR_BUSY);
+    FINE(dibs_lock_adopt(l, text, NULL, &o));
+    FINE(dibs_lock_slot(l, o, &slot));
+    assert_int_equal(slot, 1);
+    FINE(dibs_lock_extend(l, DIBS_LOCK_OPTS(.owner = o)));
+    next = dibs_owner_new(c);
+    FINE(dibs_lock_acquire_async(l, DIBS_LOCK_OPTS(.owner = next), kit_tell,
+                                 &t));
+    FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = o)));
+    FINE(kit_answer(&t));
+    FINE(dibs_lock_slot(l, next, &slot));
+    assert_int_equal(slot, 1);
+    FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = next)));
+    WANT(dibs_lock_adopt(l, text, NULL, &o), DIBS_ERR_NOT_OWNER);
+    FINE(dibs_lock_adopt(l, other, NULL, &o));
+    FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = o)));
+    assert_int_equal(ts_int(srv, "INCRBY s 0"), 2);
+    ts_ok(srv, "FLUSHALL");
+    dibs_lock_free(l);
+    kit_close(c);
+}
+
+static void test_permits_change_hands(void **state)
+{
+    char text[DIBS_OWNER_MAX];
+    dibs_client *c = kit_open(NULL);
+    dibs_semaphore *s = NULL;
+    int64_t n = 0;
+
+    (void)state;
+    FINE(dibs_semaphore_new(c, "p", &s));
+    FINE(dibs_semaphore_set(s, 5, NULL));
+    WANT(dibs_semaphore_leave(s, NULL, text, sizeof text), DIBS_ERR_NOT_OWNER);
+    const dibs_semaphore_opts *three =
+        DIBS_SEMAPHORE_OPTS(.permits = 3, .lease_ms = LONG_MS);
+    FINE(dibs_semaphore_acquire(s, three));
+    WANT(dibs_semaphore_leave(s, three, text, 10), DIBS_ERR_INVALID);
+    FINE(dibs_semaphore_leave(s, three, text, sizeof text));
+    WANT(dibs_semaphore_release(s, three), DIBS_ERR_NOT_OWNER);
+    dibs_semaphore_free(s);
+    kit_close(c);
+    c = kit_open(NULL);
+    FINE(dibs_semaphore_new(c, "p", &s));
+    FINE(dibs_semaphore_available(s, &n));
+    assert_int_equal(n, 2);
+    WANT(dibs_semaphore_adopt(s, text + 2, NULL, &n), DIBS_ERR_INVALID);
+    WANT(dibs_semaphore_adopt(s, NULL, NULL, &n), DIBS_ERR_INVALID);
+    FINE(dibs_semaphore_adopt(s, text, NULL, &n));
+    assert_int_equal(n, 3);
+    WANT(dibs_semaphore_adopt(s, text, NULL, &n), DIBS_ERR_INVALID);
+    FINE(dibs_semaphore_release(s, DIBS_SEMAPHORE_OPTS(.permits = 3)));
+    FINE(dibs_semaphore_available(s, &n));
+    assert_int_equal(n, 5);
+    WANT(dibs_semaphore_adopt(s, text, NULL, &n), DIBS_ERR_NOT_OWNER);
+    text[0] = '2'; /* so many were never in it */
+    WANT(dibs_semaphore_adopt(s, text, NULL, &n), DIBS_ERR_NOT_OWNER);
+    ts_ok(srv, "FLUSHALL");
+    dibs_semaphore_free(s);
+    kit_close(c);
+}
+
 static void test_bad_input(void **state)
 {
     static const char *const bad[] = {
@@ -359,7 +478,7 @@ static void test_bad_input(void **state)
          DIBS_ERR_INVALID);
     WANT(dibs_lock_adopt(l, good, NULL, &o), DIBS_ERR_NOT_OWNER);
     FINE(dibs_fenced_lock_new(c, "f", &fenced));
-    WANT(dibs_lock_adopt(fenced, good, NULL, &o), DIBS_ERR_INVALID);
+    WANT(dibs_lock_adopt(fenced, good, NULL, &o), DIBS_ERR_NOT_OWNER);
     FINE(dibs_multi_lock_new((dibs_lock *[]){l}, 1, &multi));
     WANT(dibs_lock_adopt(multi, good, NULL, &o), DIBS_ERR_INVALID);
     WANT(dibs_lock_extend(multi, NULL), DIBS_ERR_INVALID);
@@ -391,6 +510,9 @@ int main(void)
         KIT_TEST(test_extend),
         KIT_TEST(test_extend_during_release),
         KIT_TEST(test_lost_reply),
+        KIT_TEST(test_fenced_hold_changes_hands),
+        KIT_TEST(test_slot_changes_hands),
+        KIT_TEST(test_permits_change_hands),
         KIT_TEST(test_bad_input),
     };
 

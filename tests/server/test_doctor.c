@@ -311,7 +311,10 @@ static void test_doctor_rights(void **state)
     says("rights", NOTE, "CLIENT TRACKING, CLIENT CACHING, EXISTS: a lost");
     says("rights", NOTE, "no fair locks");
     says("rights", NOTE, "no read-write locks");
-    says("rights", NOTE, "SCAN, HSCAN: locks cannot be listed");
+    says("rights", NOTE, "SCAN: locks cannot be listed");
+    says("rights", NOTE, "HSCAN: who holds a read-write lock is unknown");
+    says("rights", NOTE, "HINCRBY, TIME: no latches");
+    says("rights", NOTE, "ZPOPMIN, GET, SET: all who wait");
     says("rights", NOTE, "PUBSUB NUMSUB: how many wait");
     says("rights", NOTE, "CLIENT LIST: who an owner is");
 

@@ -124,6 +124,25 @@ static void *run_rounds(void *arg)
 
 /* Handed over from thread to thread, and between two clients: each hold has a
  * larger token than the one before. */
+/* A hold that is over by our clock, and not yet by the server's. Whoever takes
+ * the lock again has another hold, and another token. */
+static void test_fenced_token_after_a_loss(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_lock *l = fenced(c);
+
+    (void)state;
+    FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.lease_ms = 100)));
+    int64_t token = token_of(l, 0);
+    assert_int_equal(ts_int(srv, "PEXPIRE l 60000"), 1);
+    TS_WAIT(dibs_lock_state(l, 0) == DIBS_LOST);
+    WANT(dibs_lock_release(l, NULL), DIBS_ERR_LOST);
+    FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.wait_ms = TS_SOON)));
+    assert_true(token_of(l, 0) > token);
+    FINE(dibs_lock_release(l, NULL));
+    tidy(c, l);
+}
+
 static void test_fenced_tokens_in_order(void **state)
 {
     dibs_client *c = kit_open(NULL), *d = kit_open(NULL);
@@ -301,6 +320,7 @@ int main(void)
         KIT_TEST(test_fenced_token_of_a_hold),
         KIT_TEST(test_fenced_largest_token),
         KIT_TEST(test_fenced_token_after_data_loss),
+        KIT_TEST(test_fenced_token_after_a_loss),
         KIT_TEST(test_fenced_tokens_in_order),
         KIT_TEST(test_fenced_small_tokens),
         KIT_TEST(test_fenced_and_plain),

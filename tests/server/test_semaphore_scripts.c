@@ -39,27 +39,50 @@ ROWS_TEST(test_semaphore_scripts_set, set_rows)
 ROWS_TEST(test_semaphore_scripts_info, info_rows)
 STORY_TEST(test_semaphore_scripts_vectors, vector_rows)
 
-/* Ten thousand who are gone give back in chunks, and nothing is lost. */
-static void test_semaphore_scripts_many_gone(void **state)
+/* So many who are gone, each with two. */
+static void crowd(int many)
 {
-    enum { MANY = 10000, CHUNK = 100 };
-
-    (void)state;
     sk_begin();
     sk_commands("crowd", "SET N 0");
     ts_ok(sk_srv, "EVAL %s 1 %s %d %lld",
           "for i = 1, ARGV[1] do "
           "  redis.call('zadd', KEYS[1], ARGV[2] - 5, '2:x:' .. i) "
           "end",
-          sk_meaning("D"), MANY, sk_began);
-    for (int i = 1; i <= MANY / CHUNK; i++) {
-        redisReply *r = sk_call("semaphore_info N D | C", PLAIN);
-        assert_int_equal(r->type, REDIS_REPLY_ARRAY);
-        assert_int_equal(r->element[1]->integer, 2 * CHUNK * i);
-        assert_int_equal(r->element[2]->integer, MANY - CHUNK * i);
-        freeReplyObject(r);
-    }
+          sk_meaning("D"), many, sk_began);
+}
+
+static void check_info(long long available, long long noted)
+{
+    redisReply *r = sk_call("semaphore_info N D | C", PLAIN);
+
+    assert_int_equal(r->type, REDIS_REPLY_ARRAY);
+    assert_int_equal(r->element[1]->integer, available);
+    assert_int_equal(r->element[2]->integer, noted);
+    freeReplyObject(r);
+}
+
+/* Ten thousand who are gone give back at once, and more in two steps; nothing
+ * is lost. */
+static void test_semaphore_scripts_many_gone(void **state)
+{
+    (void)state;
+    crowd(10000);
+    check_info(20000, 0);
     assert_int_equal(ts_nkeys(sk_srv), 1);
+    crowd(10500);
+    check_info(20000, 500);
+    check_info(21000, 0);
+}
+
+/* An acquire takes back as many as it needs. */
+static void test_semaphore_scripts_many_gone_enough(void **state)
+{
+    (void)state;
+    crowd(10000);
+    sk_expect("few", "semaphore_acquire N D | A 2 30000 C", "2");
+    assert_int_equal(ts_int(sk_srv, "ZCARD %s", sk_meaning("D")), 9001);
+    sk_expect("many", "semaphore_acquire N D | B 9000 30000 C", "9000");
+    check_info(20000 - 9002, 2);
 }
 
 /* No script without a table. */
@@ -86,6 +109,7 @@ int main(void)
         cmocka_unit_test(test_semaphore_scripts_info),
         cmocka_unit_test(test_semaphore_scripts_vectors),
         cmocka_unit_test(test_semaphore_scripts_many_gone),
+        cmocka_unit_test(test_semaphore_scripts_many_gone_enough),
         cmocka_unit_test(test_semaphore_scripts_all_tested),
     };
 

@@ -56,8 +56,6 @@ static const struct row drop_rows[] = {
      "V A6new ~9000", "", PLAIN},
     {"another owner's", "SET V B4x PX 9000", DROP5, "0", "0", "V B4x ~9000", "",
      PLAIN},
-    {"whatever its number", "SET V A6new PX 9000", "value_drop V | A ''", "1",
-     "0", "", "", PLAIN},
     {"a stranger's text", "SET V nonsense", DROP5, "0", "0", "V nonsense -1",
      "", PLAIN},
     {"full", "SET V A5hi PX 9000", DROP5, "1", "0", "", "", FULL},

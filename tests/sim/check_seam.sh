@@ -8,6 +8,7 @@ cd "$(dirname "$0")"
 
 harmless='
 _GLOBAL_OFFSET_TABLE_ __assert_fail __ctype_b_loc __errno_location
+epoll_create1 epoll_ctl
 __isoc99_sscanf __isoc23_sscanf __isoc23_strtol __isoc23_strtoll
 __isoc23_strtoull __tls_get_addr __stack_chk_fail abort explicit_bzero
 gai_strerror getnameinfo inet_pton inet_ntop madvise memchr memcmp memcpy

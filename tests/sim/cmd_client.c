@@ -322,6 +322,34 @@ static void cmd_client_caching(struct sr_call *k)
     sr__reply_ok(k);
 }
 
+static void cmd_client_trackinginfo(struct sr_call *k)
+{
+    const struct sr_session *c = k->c;
+    const char *flags[5];
+    size_t n = 0;
+
+    flags[n++] = c->tracking ? "on" : "off";
+    if (c->optin)
+        flags[n++] = "optin";
+    if (c->optin && c->caching)
+        flags[n++] = "caching-yes";
+    if (c->optout)
+        flags[n++] = "optout";
+    if (c->optout && c->caching)
+        flags[n++] = "caching-no";
+    if (c->noloop)
+        flags[n++] = "noloop";
+    sr__reply_array(k, 6);
+    sr__reply_text(k, "flags");
+    sr__reply_array(k, n);
+    for (size_t i = 0; i < n; i++)
+        sr__reply_text(k, flags[i]);
+    sr__reply_text(k, "redirect");
+    sr__reply_int(k, c->tracking ? c->redirect : -1);
+    sr__reply_text(k, "prefixes");
+    sr__reply_array(k, 0);
+}
+
 static void cmd_client_getredir(struct sr_call *k)
 {
     sr__reply_int(k, k->c->tracking ? k->c->redirect : -1);
@@ -341,5 +369,6 @@ const struct sr_command sr__client_commands[] = {
     {"client|unpause", cmd_client_unpause, 2, SELF | SR_ADMIN, 0, 0, 0},
     {"client|tracking", cmd_client_tracking, -3, SELF, 0, 0, 0},
     {"client|caching", cmd_client_caching, 3, SELF, 0, 0, 0},
+    {"client|trackinginfo", cmd_client_trackinginfo, 2, SELF, 0, 0, 0},
     {"client|getredir", cmd_client_getredir, 2, SELF, 0, 0, 0},
     {0}};

@@ -293,6 +293,7 @@ bool sr__execute(struct sr_session *c, int argc, struct sr_str *argv)
     fine = fine && let_through(&k);
     if (fine) {
         snprintf(c->last, sizeof c->last, "%s", k.cmd->name);
+        c->s->requests++;
         run_alone(&k);
     }
     if (!fine || strncmp(k.cmd->name, "client|", 7) != 0)

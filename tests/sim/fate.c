@@ -253,6 +253,13 @@ static void memory_short(const struct sim_fault *f)
     sim_at(sim_now() + f->lasts % 300000, memory_over, NULL, 0);
 }
 
+static int64_t trouble_until;
+
+int64_t sim_calm_since(void)
+{
+    return trouble_until;
+}
+
 static void strike(void *arg, int64_t number)
 {
     struct sim_fault *f = arg;
@@ -260,6 +267,8 @@ static void strike(void *arg, int64_t number)
     (void)number;
     if (sim_healed)
         return;
+    if (sim_now() + f->lasts > trouble_until)
+        trouble_until = sim_now() + f->lasts;
     sim_totals.faults++;
     sim_totals.by_kind[f->kind]++;
     sim_note("fault: %s for %.3f s, client %d, server %d, ways %d, %lld",

@@ -31,6 +31,8 @@
  *   program.c counted.c     what the simulated programs do
  *   peer.c                  clients of another make beside them
  *   judge.c judge_end.c     what must be true
+ *   judge_ghost.c
+ *   scale.c                 another program: many clients, no faults
  *   world.c                 all of it put together, and run to its end
  *   sim.c                   many seeds; one told as a story and made smaller
  *   mutants/                bugs to be planted
@@ -180,7 +182,7 @@ int64_t sr__keys_next_expiry(const struct sr_server *s);
 enum sr_mode { SR_NORMAL, SR_BLOCKED_WAIT, SR_ENDED };
 
 struct sr_session {
-    struct sr_session *next; /* in order of their ids */
+    struct sr_session *next, *prev; /* in order of their ids */
     struct sr_server *s;
     int64_t id;
     char *addr, *name;
@@ -302,8 +304,10 @@ struct sr_server {
     struct sr_dict settings;   /* CONFIG: name to struct sr_str * */
     struct sr_dict calls;      /* command to uint64_t * */
     uint64_t commands, expired, evicted;
+    uint64_t requests; /* commands of clients, without those of scripts */
 
-    struct sr_session *sessions;
+    struct sr_session *sessions, *last_session;
+    int64_t nsessions; /* that have not ended */
     int64_t last_id;
     struct sr_session *touched, **touched_last;
     bool held_up;               /* somebody may have to wait */

@@ -488,6 +488,7 @@ static void look(void *arg, int64_t number)
     if (sim_plan.layout != SIM_QUORUM) {
         count_permits();
         sim_counted_look();
+        sim_judge_ghosts();
     }
     look_at_waiters();
     again = in_vain && again < AGAIN_MOST ? again + 1 : 0;

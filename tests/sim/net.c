@@ -28,13 +28,14 @@
 #define FAR_US       900 /* a slow one */
 #define ANSWER_BYTES 262144
 #define MANY_KEYS    2000 /* more are looked through only now and then */
-#define LOOK_US      20000
+#define LOOK_KEY_US  10   /* until then, for each of them */
 
 enum piece_kind { BYTES, OPENING, ENDING, RESET };
 
 struct piece {
     struct piece *next;
     enum piece_kind kind;
+    bool queued; /* the server has seen it, and comes to it in its turn */
     int64_t when;
     size_t n;
     char bytes[];
@@ -128,6 +129,7 @@ static void row_add(struct sim_link *l, struct row *r, enum piece_kind kind,
         takes += sim_skewed(&weather, slow->amount);
     struct piece *p = malloc(sizeof *p + n);
     p->kind = kind;
+    p->queued = false;
     p->next = NULL;
     p->n = n;
     p->when = sim_now() + takes > r->latest ? sim_now() + takes : r->latest;
@@ -215,7 +217,7 @@ void sim_server_settle(struct sim_server *sv)
         return;
     collect_answers(sv);
     if (sr_keys(sv->s) > MANY_KEYS && sim_now() < sv->look_at &&
-        sv->tick_at <= sv->look_at && sv->tick_at > sim_now())
+        sv->tick_at != SIM_NEVER && sv->tick_at > sim_now())
         return;
     int64_t next = sv->stopped ? -1 : sr_next(sv->s);
     if (next < 0)
@@ -223,7 +225,7 @@ void sim_server_settle(struct sim_server *sv)
     int64_t in = next * 1000 - server_now(sv);
     int64_t when = sim_now() + (in > 0 ? in - in / 1000000 * sv->ppm + 1 : 100);
     if (sr_keys(sv->s) > MANY_KEYS) {
-        sv->look_at = sim_now() + LOOK_US;
+        sv->look_at = sim_now() + (int64_t)sr_keys(sv->s) * LOOK_KEY_US;
         when = when < sv->look_at ? sv->look_at : when;
     }
     if (sv->tick_at != SIM_NEVER && sv->tick_at <= when &&
@@ -347,12 +349,31 @@ static void cut_here(struct sim_link *l, struct row *r, struct piece *p)
         sim_sock_failed(l->sock, ECONNRESET);
 }
 
+/* A server that has much to do: first come, first served. True: not yet. */
+static bool must_queue(struct sim_link *l, const struct row *r, struct piece *p)
+{
+    struct sim_server *sv = l->server;
+
+    if (r != &l->up || p->kind != BYTES || p->queued || sv->cost_us == 0)
+        return false;
+    p->queued = true;
+    if (sv->busy_until < sim_now())
+        sv->busy_until = sim_now();
+    sv->busy_until += sv->cost_us;
+    sv->worked_us += sv->cost_us;
+    p->when = sv->busy_until;
+    if (r->first == p && l->up.latest < p->when)
+        l->up.latest = p->when;
+    return true;
+}
+
 static void row_due(struct sim_link *l, struct row *r)
 {
     r->set = false;
     while (r->first) {
         struct piece *p = r->first;
-        if (p->when > sim_now() || window_of(l, way_of(l, r), SIM_BLOCKED))
+        if (p->when > sim_now() || window_of(l, way_of(l, r), SIM_BLOCKED) ||
+            must_queue(l, r, p))
             break;
         r->first = p->next;
         const struct sim_window *flaky = window_of(l, way_of(l, r), SIM_FLAKY);
@@ -529,6 +550,8 @@ void sim_server_restart(struct sim_server *sv)
     sr_snapshot_free(sv->kept);
     sv->kept = NULL;
     sv->admin = sr_open(sv->s, "10.0.0.99:1");
+    if (sv->rights)
+        sim_server_ask(sv, "%s", sv->rights);
     sim_server_settle(sv);
 }
 

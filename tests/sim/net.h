@@ -30,6 +30,9 @@ struct sim_server {
     int64_t look_at;     /* us; until then what ends first is not looked for */
     int64_t clean_since; /* us; no trouble of its own since */
     uint64_t commands;
+    const char *rights; /* a command, said when it starts; NULL = none */
+    int64_t cost_us;    /* of a piece that it reads; 0 = nothing */
+    int64_t busy_until, worked_us;
 };
 
 /* ---- servers ----------------------------------------------------------- */

@@ -159,5 +159,6 @@ bool sim_plan_make(struct sim_plan *p, uint64_t seed, const char *profile)
         p->stall_in = 0;
     if (p->layout == SIM_ONE && sim_once_in(&c, 2))
         p->peers = (int)sim_between(&c, 1, 2);
+    p->no_kill = sim_once_in(&c, 4);
     return true;
 }

@@ -71,7 +71,8 @@ struct sim_plan {
     unsigned may; /* SIM_F_ */
     bool strict;  /* nobody may ever hold what another holds */
     int clients, threads, members;
-    int peers; /* clients of another make */
+    int peers;    /* clients of another make */
+    bool no_kill; /* clients may not end connections: CLIENT KILL is refused */
     int64_t length_us;
     int64_t lease_ms, command_ms;
     int64_t busy_us; /* the longest time between two calls of a thread */

@@ -22,6 +22,9 @@ struct sim_program {
     struct sim_chance chance;
     dibs_owner owner;
     bool own_owner; /* not that of its thread */
+    bool
+        uses[SIM_THINGS]; /* between a call for it and the end of its release */
+    bool again;           /* the next round is for the same thing, at once */
     enum sim_thing waits_for;
     bool waiting;
     int64_t waits_since;
@@ -356,6 +359,8 @@ static enum sim_thing pick_thing(struct sim_program *pr)
 {
     if (sim_plan.layout == SIM_QUORUM)
         return SIM_MOST;
+    if (pr->again)
+        return pr->waits_for;
     int64_t n = sim_between(&pr->chance, 0, 11);
     return n < 4    ? SIM_PLAIN_A
            : n < 5  ? SIM_PLAIN_B
@@ -376,8 +381,9 @@ static void draw_opts(struct sim_program *pr, enum sim_thing t,
     o->owner = pr->owner;
     if (!sim_once_in(c, 3))
         o->wait_ms = sim_skewed(c, 4 * sim_plan.lease_ms) + 1;
-    if (sim_once_in(c, 4))
-        o->lease_ms = sim_between(c, 300, 2 * sim_plan.lease_ms);
+    if (sim_once_in(c, pr->again ? 2 : 4)) /* shorter than the one before */
+        o->lease_ms =
+            sim_between(c, 300, (pr->again ? 1 : 2) * sim_plan.lease_ms);
     else if (sim_once_in(c, 10))
         o->max_hold_ms = sim_between(c, 300, 2 * sim_plan.lease_ms);
     if (sim_plan.layout == SIM_SENTINEL && !is_group(t) && t != SIM_SLOTS &&
@@ -435,7 +441,7 @@ static void play_round(struct sim_program *pr)
     sim_note("asks for %s, form %d, wait %lld, lease %lld", thing_names[t],
              (int)form, (long long)o.wait_ms, (long long)o.lease_ms);
     pr->waits_for = t;
-    pr->waiting = true;
+    pr->waiting = pr->uses[t] = true;
     pr->waits_since = sim_now();
     bool waits = form == FORM_ACQUIRE || form == FORM_ACQUIRE_ASYNC;
     pr->queued = waits && t == SIM_FAIR;
@@ -450,6 +456,10 @@ static void play_round(struct sim_program *pr)
         sim_judge_time(thing_names[t], claim.asked_at, idle, most);
     if (err == DIBS_OK) {
         sim_totals.acquires++;
+        if (sim_plan.strict && !is_group(t) && idle == sim_idle_us(p) &&
+            dibs_lock_state(l, pr->owner) == DIBS_LOST)
+            sim_broken("P4", "%s is granted, and over at that moment",
+                       thing_names[t]);
         if (pr->queued)
             check_turn(pr);
         hold(pr, &claim);
@@ -520,6 +530,17 @@ static void force_somebody(struct sim_program *pr)
                    dibs_strerror(err));
 }
 
+bool sim_client_uses(const struct sim_client *cl, const char *name)
+{
+    for (int k = 0; k < sim_plan.threads; k++)
+        for (int t = 0; cl->programs[k] && t < SIM_THINGS; t++)
+            for (int i = 0; i < SIM_NAMES_MAX && sim_keys[t][i]; i++)
+                if (cl->programs[k]->uses[t] &&
+                    strcmp(sim_keys[t][i], name) == 0)
+                    return true;
+    return false;
+}
+
 static void *program_main(void *arg)
 {
     struct sim_program *pr = arg;
@@ -532,8 +553,12 @@ static void *program_main(void *arg)
             sim_counted_round(cl, &pr->chance, pr->number);
         else
             play_round(pr);
+        memset(pr->uses, 0, sizeof pr->uses);
         if (cl->closing)
             break;
+        pr->again = !pr->again && sim_once_in(&pr->chance, 4);
+        if (pr->again)
+            continue;
         if (sim_once_in(&pr->chance, 10))
             cancel_somebody(pr);
         if (sim_once_in(&pr->chance, 15))

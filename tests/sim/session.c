@@ -18,11 +18,8 @@
 
 static bool too_many(const struct sr_server *s)
 {
-    int64_t n = 0;
-
-    for (const struct sr_session *c = s->sessions; c; c = c->next)
-        n += c->mode != SR_ENDED && !c->is_master;
-    return n > sr__setting_int(s, "maxclients");
+    return s->nsessions - (s->from_master != NULL) >
+           sr__setting_int(s, "maxclients");
 }
 
 void sr__touch(struct sr_session *c)
@@ -76,12 +73,12 @@ void *sr_owner(const struct sr_session *c)
 struct sr_session *sr_open(struct sr_server *s, const char *addr)
 {
     struct sr_session *c = sr__alloc(sizeof *c);
-    struct sr_session **at = &s->sessions;
 
     sr__clock(s);
-    while (*at)
-        at = &(*at)->next;
-    *at = c;
+    *(s->last_session ? &s->last_session->next : &s->sessions) = c;
+    c->prev = s->last_session;
+    s->last_session = c;
+    s->nsessions++;
     c->s = s;
     c->id = ++s->last_id;
     c->addr = sr__bytes(addr, strlen(addr)).p;
@@ -102,6 +99,7 @@ void sr__session_end(struct sr_session *c)
     if (c->mode == SR_ENDED)
         return;
     c->mode = SR_ENDED;
+    c->s->nsessions--;
     sr__touch(c);
     sr__pubsub_leave(c);
     sr__track_leave(c);
@@ -120,11 +118,8 @@ static void free_session(struct sr_session *c)
 
 void sr_close(struct sr_session *c)
 {
-    struct sr_session **at = &c->s->sessions;
-
-    while (*at != c)
-        at = &(*at)->next;
-    *at = c->next;
+    *(c->prev ? &c->prev->next : &c->s->sessions) = c->next;
+    *(c->next ? &c->next->prev : &c->s->last_session) = c->prev;
     free_session(c);
 }
 

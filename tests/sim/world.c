@@ -58,6 +58,10 @@ static void make_servers(struct sim_chance *c)
         struct sim_server *sv = sim_server_new(sim_plan.seed, &how);
         if (sim_plan.may & SIM_F_CLOCK)
             sv->ppm = sim_between(c, -DRIFT_PPM, DRIFT_PPM);
+        if (sim_plan.no_kill) {
+            sv->rights = "ACL SETUSER default -client|kill";
+            sim_server_ask(sv, "%s", sv->rights);
+        }
     }
     if (sim_plan.layout == SIM_CLUSTER) {
         for (int at_node = 0; at_node < n; at_node++)

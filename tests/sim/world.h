@@ -86,11 +86,14 @@ struct sim_server *sim_master(const char *name);
 
 /* fate.c */
 void sim_fate_begin(void);
-void sim_fate_end(void); /* all is well from now on */
+void sim_fate_end(void);      /* all is well from now on */
+int64_t sim_calm_since(void); /* us; nothing went wrong since */
 
 /* program.c */
 void sim_program_start(struct sim_client *cl, int number);
 const char *sim_thing_name(enum sim_thing t);
+/* Does a thread of it have to do with the lock of that name? */
+bool sim_client_uses(const struct sim_client *cl, const char *name);
 /* Since when the thread of that owner waits; SIM_NEVER = it does not. */
 int64_t sim_waits_since(dibs_owner owner);
 
@@ -150,6 +153,7 @@ void sim_judge_dead(const struct sim_proc *p);
 void sim_judge_waits(enum sim_thing t, int more);
 void sim_judge_closed(const struct sim_client *cl, const char *uuid);
 void sim_judge_end(void);
+void sim_judge_ghosts(void); /* locks that nobody knows of */
 /* A call took from..now; it may take most_ms, and what its process was
  * stopped meanwhile. */
 void sim_judge_time(const char *call, int64_t from, int64_t idle_before,

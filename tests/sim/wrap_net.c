@@ -21,7 +21,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#define SOCKS_MAX    65536
+#define SOCKS_MAX    262144
 #define SHORT_ONE_IN 40
 
 enum sock_state { FRESH, CONNECTING, UP, FAILED };

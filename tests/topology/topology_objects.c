@@ -204,8 +204,69 @@ static void objects_bad_names(void **state)
         want(bad[i], dibs_slots_lock_new(c, bad[i], 2, &l), DIBS_ERR_INVALID);
         want(bad[i], dibs_semaphore_new(c, bad[i], &s), DIBS_ERR_INVALID);
         want(bad[i], dibs_latch_new(c, bad[i], &g), DIBS_ERR_INVALID);
+        want(bad[i],
+             dibs_client_look(
+                 c, bad[i], &(dibs_lock_info){.size = sizeof(dibs_lock_info)}),
+             DIBS_ERR_INVALID);
     }
     want("{a}b", dibs_latch_new(c, "{a}b", &g), DIBS_ERR_INVALID);
+    dibs_client_free(c);
+}
+
+/* ---- the list ---------------------------------------------------------- */
+
+static bool mark_kind(const char *name, size_t len, const dibs_lock_info *info,
+                      void *arg)
+{
+    (void)name;
+    (void)len;
+    *(unsigned *)arg |= 1u << info->kind;
+    return true;
+}
+
+static dibs_kind kind_at(dibs_client *c, const char *name)
+{
+    dibs_lock_info info = DIBS_LOCK_INFO_INIT;
+
+    want(name, dibs_client_look(c, name, &info), DIBS_OK);
+    return info.kind;
+}
+
+/* On whichever nodes they are, all kinds are found by their names. */
+static void objects_are_listed(void **state)
+{
+    dibs_client *c = open_as(DIBS_PUBSUB_AUTO);
+    dibs_semaphore *s = NULL;
+    dibs_latch *g = NULL;
+    dibs_lock *l = NULL, *f = NULL;
+    unsigned seen = 0;
+
+    (void)state;
+    want("new", dibs_slots_lock_new(c, "list:s", 2, &l), DIBS_OK);
+    want("taking", dibs_lock_acquire(l, NULL), DIBS_OK);
+    want("new", dibs_fenced_lock_new(c, "list:{f}", &f), DIBS_OK);
+    want("taking", dibs_lock_acquire(f, NULL), DIBS_OK);
+    want("new", dibs_semaphore_new(c, "list:p", &s), DIBS_OK);
+    want("set", dibs_semaphore_set(s, 2, NULL), DIBS_OK);
+    want("taking", dibs_semaphore_acquire(s, NULL), DIBS_OK);
+    want("new", dibs_latch_new(c, "list:l", &g), DIBS_OK);
+    want("set", dibs_latch_set(g, 2, NULL, NULL), DIBS_OK);
+    want("list", dibs_client_list(c, "list:*", mark_kind, &seen), DIBS_OK);
+    assert_int_equal(seen, 1u << DIBS_KIND_SLOTS | 1u << DIBS_KIND_LOCK |
+                               1u << DIBS_KIND_SEMAPHORE |
+                               1u << DIBS_KIND_LATCH);
+    assert_int_equal(kind_at(c, "list:s"), DIBS_KIND_SLOTS);
+    assert_int_equal(kind_at(c, "list:{f}"), DIBS_KIND_LOCK);
+    assert_int_equal(kind_at(c, "list:p"), DIBS_KIND_SEMAPHORE);
+    assert_int_equal(kind_at(c, "list:l"), DIBS_KIND_LATCH);
+    want("set", dibs_latch_set(g, 0, NULL, NULL), DIBS_OK);
+    want("giving back", dibs_semaphore_release(s, NULL), DIBS_OK);
+    want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
+    want("giving back", dibs_lock_release(f, NULL), DIBS_OK);
+    dibs_semaphore_free(s);
+    dibs_latch_free(g);
+    dibs_lock_free(l);
+    dibs_lock_free(f);
     dibs_client_free(c);
 }
 
@@ -214,6 +275,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(objects_on_every_node),
         cmocka_unit_test(objects_bad_names),
+        cmocka_unit_test(objects_are_listed),
     };
 
     return cmocka_run_group_tests(tests, up, down);

@@ -261,6 +261,16 @@ public:
     int fd() const noexcept { return dibs_client_fd(get()); }
     int dispatch() noexcept { return dibs_client_dispatch(get()); }
 
+#ifdef DIBS_HAS_STATS
+    /* What it counted and measured until now. */
+    dibs_stats stats() const
+    {
+        dibs_stats now = DIBS_STATS_INIT;
+        detail::check(dibs_client_stats(get(), &now), "stats");
+        return now;
+    }
+#endif
+
     /* An owner that is no thread, and the number of this thread. */
     dibs_owner new_owner() noexcept { return dibs_owner_new(get()); }
     dibs_owner this_owner() noexcept { return dibs_owner_thread(get()); }

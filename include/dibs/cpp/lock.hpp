@@ -480,6 +480,21 @@ public:
         return n;
     }
 
+#ifdef DIBS_HAS_PUBLISH
+    /* A text that goes with the hold of this owner; "" takes it back. */
+    void publish(const std::string &value, dibs_owner owner = 0)
+    {
+        detail::check(dibs_lock_publish(get(), owner, value.c_str()), name());
+    }
+    /* What the present holder published, in any client; "" nothing. */
+    std::string published() const
+    {
+        char text[DIBS_VALUE_MAX + 1];
+        detail::check(dibs_lock_published(get(), text, sizeof text), name());
+        return text;
+    }
+#endif
+
     /* Returns whether anybody held it. With an owner's text: only that one. */
     bool force_release()
     {

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * kinds.h - which kind of lock the options ask for.
+ */
+#ifndef DIBS_CLI_KINDS_H
+#define DIBS_CLI_KINDS_H
+
+#include "args.h"
+
+enum lock_kind {
+    KIND_PLAIN,
+    KIND_FAIR,
+    KIND_READ,
+    KIND_WRITE,
+    KIND_FENCED,
+    KIND_SLOTS
+};
+
+enum lock_kind kind_of(const struct args *a);
+/* The options that ask for it. */
+void kind_set(struct args *a, enum lock_kind kind);
+/* A handle. slots: how many, for that kind. */
+dibs_err kind_new(enum lock_kind kind, dibs_client *c, const char *name,
+                  int64_t slots, dibs_lock **out);
+
+/* What a name turned out to be, in a word: "lock", "slots". */
+const char *kind_word(dibs_kind kind);
+/* Is it a number on the server, and not a lock of one holder? */
+bool kind_counted(dibs_kind kind);
+/* The fields of a JSON object that depend on the kind. */
+void kind_json(struct json *j, const dibs_lock_info *info);
+
+/* Do the options about the kind fit together? EXIT_FINE, or EXIT_USAGE and an
+ * error was printed. */
+int kind_check(const struct args *a, const struct command *cmd);
+
+#endif

@@ -1,0 +1,55 @@
+-- object_info: what is under a name, if the caller does not know its kind.
+--
+-- KEYS  1 name
+-- ARGV  1 the last token   2 permits that are out, by their end   3 slots
+--       4 book of permits   5 notes of a latch; '' if it can have none
+-- Gives an array: a word (none, lock, rw, slots, semaphore, latch, counter or
+--       other), the last token as text ('' if there is none), the number under
+--       the name, how many entries the book has, ms until the first of them or
+--       the latch ends (-1 never).
+--
+-- A counter is a number that nobody has used since it was set: of slots, of a
+-- semaphore or of a latch. The other keys are not in KEYS, so that a user who
+-- may not read them can ask, too: for that user they are not there.
+local name = KEYS[1]
+--@include whole
+
+local function count_of(command, key)
+    local n = key ~= '' and redis.pcall(command, key)
+    return type(n) == 'number' and n or 0
+end
+
+local token = redis.pcall('get', ARGV[1])
+if type(token) ~= 'string' or not token:find('^%d+$') then
+    token = ''
+end
+local number = redis.pcall('get', name)
+if type(number) == 'table' then
+    local fields = redis.pcall('hlen', name)
+    local mode = redis.pcall('hget', name, 'mode')
+    return {type(fields) ~= 'number' and 'other' or
+            type(mode) == 'string' and 'rw' or 'lock', token, 0, 0, -1}
+end
+local value = number and whole(number) or 0
+if count_of('zcard', ARGV[2]) > 0 or number and count_of('hlen', ARGV[3]) > 0
+then
+    return {'slots', token, value, 0, -1}
+elseif not number then
+    return {'none', token, 0, 0, -1}
+elseif not whole(number) then
+    return {'other', token, 0, 0, -1}
+end
+local entries = count_of('zcard', ARGV[4])
+if entries > 0 then
+    local first = redis.pcall('zrange', ARGV[4], 0, 0, 'withscores')
+    local time = redis.pcall('time')
+    local left = -1
+    if first[2] and time[2] then
+        left = math.max(first[2] - time[1] * 1000 -
+                        math.floor(time[2] / 1000), 0)
+    end
+    return {'semaphore', token, value, entries, left}
+elseif count_of('hlen', ARGV[5]) > 0 then
+    return {'latch', token, value, 0, redis.call('pttl', name)}
+end
+return {'counter', token, value, 0, redis.call('pttl', name)}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * glob.c - patterns of names, as Redis has them.
+ *
+ * Thread  any.
+ *
+ * How     A star first stands for nothing. When the rest does not match, the
+ *         last star takes one byte more. No star before that one needs to be
+ *         tried again, so the work is at most pattern times text.
+ */
+#include "base/glob.h"
+
+/* One byte of the pattern, with the backslash before it. */
+static const char *literal_byte(const char *p, unsigned char *out)
+{
+    if (*p == '\\' && p[1])
+        p++;
+    *out = (unsigned char)*p;
+    return p + 1;
+}
+
+/* p is behind the bracket. Gives where the set ends: at its closing bracket, or
+ * if it is not closed, at the end of the pattern. *in: is c in it? A range may
+ * end with a bracket. */
+static const char *match_set(const char *p, unsigned char c, bool *in)
+{
+    bool not_in = *p == '^', found = false;
+
+    p += not_in;
+    while (*p && *p != ']') {
+        unsigned char low, high;
+        if (*p != '\\' && p[1] == '-' && p[2]) {
+            low = (unsigned char)p[0];
+            high = (unsigned char)p[2];
+            p += 3;
+        } else {
+            p = literal_byte(p, &low);
+            high = low;
+        }
+        found |= low <= high ? c >= low && c <= high : c >= high && c <= low;
+    }
+    *in = found != not_in;
+    return p;
+}
+
+/* One byte of the text against what is not a star. NULL: no match. */
+static const char *match_byte(const char *p, unsigned char c)
+{
+    unsigned char want;
+    bool in = true;
+
+    if (!*p)
+        return NULL;
+    if (*p == '?')
+        return p + 1;
+    if (*p == '[') {
+        p = match_set(p + 1, c, &in);
+        return in ? p + (*p == ']') : NULL;
+    }
+    p = literal_byte(p, &want);
+    return want == c ? p : NULL;
+}
+
+bool dibs__glob_match(const char *pattern, const char *text, size_t len)
+{
+    const char *p = pattern, *star = NULL;
+    size_t at = 0, from = 0; /* where the last star's bytes end */
+
+    while (at < len) {
+        const char *next;
+        if (*p == '*') {
+            star = ++p;
+            from = at;
+        } else if ((next = match_byte(p, (unsigned char)text[at]))) {
+            p = next;
+            at++;
+        } else if (star) {
+            p = star;
+            at = ++from;
+        } else {
+            return false;
+        }
+    }
+    while (*p == '*')
+        p++;
+    return !*p;
+}
+
+bool dibs__glob_open(const char *pattern)
+{
+    bool unused;
+
+    for (const char *p = pattern; *p; p++) {
+        if (*p == '[')
+            p = match_set(p + 1, 0, &unused);
+        else if (*p == '\\')
+            p++;
+        if (!*p)
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * judge_ghost.c - locks that nobody knows of. P6: a command that is executed
+ * late may take a lock for a caller that has given up. The client releases it
+ * again soon after the server answers. So, when nothing has gone wrong for a
+ * while, a lock that the server has for a client is one that a thread of that
+ * client has to do with.
+ */
+#include "sim/world.h"
+
+#include <string.h>
+
+#define SOON_US 4000000
+
+static const char *const looked_at[] = {"p0", "p1", "f0", "t0"};
+#define MANY ((int)(sizeof looked_at / sizeof *looked_at))
+
+static int64_t strange_since[SIM_CLIENTS_MAX][MANY];
+static int64_t idle_then[SIM_CLIENTS_MAX];
+
+static bool has_nobody(const struct sim_client *cl, int i)
+{
+    const char *a =
+        sim_server_ask(sim_master(looked_at[i]), "HKEYS %s", looked_at[i]);
+
+    return a && strstr(a, dibs_client_id(cl->c[0])) &&
+           sim_now() > cl->kept_until && !sim_client_uses(cl, looked_at[i]);
+}
+
+static void look_at_client(const struct sim_client *cl, int i)
+{
+    int64_t *since = &strange_since[cl->number][i];
+    int64_t idle = sim_idle_us(cl->proc);
+
+    if (!has_nobody(cl, i) || idle != idle_then[cl->number])
+        *since = 0;
+    else if (*since == 0)
+        *since = sim_now();
+    else if (sim_now() - *since > SOON_US + 2 * sim_plan.command_ms * 1000)
+        sim_broken("P6", "%s has %s for %.3f s, and nobody there wants it",
+                   cl->proc->name, looked_at[i],
+                   (double)(sim_now() - *since) / 1e6);
+}
+
+void sim_judge_ghosts(void)
+{
+    bool calm = sim_now() > sim_calm_since();
+
+    if (sim_plan.layout == SIM_QUORUM || sim_plan.layout == SIM_SENTINEL)
+        return;
+    for (int k = 0; k < sim_plan.clients; k++) {
+        const struct sim_client *cl = &sim_clients[k];
+        bool there = calm && cl->proc && cl->c[0] && cl->running > 0 &&
+                     !cl->closing && !cl->proc->stopped;
+        for (int i = 0; i < MANY; i++)
+            if (there)
+                look_at_client(cl, i);
+            else
+                strange_since[k][i] = 0;
+        if (there)
+            idle_then[k] = sim_idle_us(cl->proc);
+    }
+}
