@@ -111,6 +111,52 @@ bool dibs__hold_otherwise(struct dibs__line *line, dibs_owner owner)
     return held;
 }
 
+/* ---- levels ------------------------------------------------------------ */
+
+/* The last that was taken with this, or NULL. */
+static struct dibs__level *level_with(struct dibs__hold *h, const void *with)
+{
+    for (int64_t i = h->count; i-- > 0;)
+        if (h->levels[i].with == with)
+            return &h->levels[i];
+    return NULL;
+}
+
+/* What the levels want together. */
+static void count_renewed(struct dibs__hold *h)
+{
+    h->renewed = 0;
+    h->max_until = 0;
+    h->lease_ms = 0;
+    for (int64_t i = 0; i < h->count; i++) {
+        if (!h->levels[i].renewed)
+            continue;
+        h->renewed++;
+        h->max_until = dibs__max(h->max_until, h->levels[i].max_until);
+        h->lease_ms = dibs__max(h->lease_ms, h->levels[i].lease_ms);
+    }
+    if (!h->renewed)
+        h->lease_ms = dibs__line_client(h->line)->lease_ms;
+}
+
+/* The last of those that were taken with this, or of all. */
+static struct dibs__loss *drop_level(struct dibs__hold *h, const void *with)
+{
+    if (h->count == 0) /* a release that gave up was before this one */
+        return NULL;
+    struct dibs__level *last = &h->levels[h->count - 1];
+    struct dibs__level *level = level_with(h, with);
+
+    if (!level)
+        level = last;
+    struct dibs__loss *loss = level->loss;
+    dibs__note_free(level->note);
+    memmove(level, level + 1, (size_t)(last - level) * sizeof *level);
+    h->count--;
+    count_renewed(h);
+    return loss;
+}
+
 /* ---- its life ---------------------------------------------------------- */
 
 int64_t dibs__valid_until(int64_t sent, int64_t lease_ms)
@@ -156,7 +202,7 @@ void dibs__hold_free(struct dibs__line *line, struct dibs__hold *h)
     uint64_t wire = h->wire;
     dibs__list_del(&h->link);
     while (h->count > 0)
-        dibs__loss_unref(dibs__hold_drop(h, NULL));
+        dibs__loss_unref(drop_level(h, NULL));
     if (h->levels != h->own_levels)
         dibs__free(h->levels);
     if (line->spare)
@@ -262,23 +308,6 @@ void dibs__hold_renewed(struct dibs__line *line, struct dibs__hold *h,
         dibs__published_renew(line, h->number);
 }
 
-/* What the levels want together. */
-static void count_renewed(struct dibs__hold *h)
-{
-    h->renewed = 0;
-    h->max_until = 0;
-    h->lease_ms = 0;
-    for (int64_t i = 0; i < h->count; i++) {
-        if (!h->levels[i].renewed)
-            continue;
-        h->renewed++;
-        h->max_until = dibs__max(h->max_until, h->levels[i].max_until);
-        h->lease_ms = dibs__max(h->lease_ms, h->levels[i].lease_ms);
-    }
-    if (!h->renewed)
-        h->lease_ms = dibs__line_client(h->line)->lease_ms;
-}
-
 static void count_grant(struct dibs__line *line, const struct dibs__op *op,
                         int64_t now_us)
 {
@@ -330,15 +359,6 @@ void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
     dibs__hold_renewed(line, h, sent, op->ask.lease_ms);
 }
 
-/* The last that was taken with this, or NULL. */
-static struct dibs__level *level_with(struct dibs__hold *h, const void *with)
-{
-    for (int64_t i = h->count; i-- > 0;)
-        if (h->levels[i].with == with)
-            return &h->levels[i];
-    return NULL;
-}
-
 bool dibs__hold_seal(struct dibs__line *line, const struct dibs__op *op)
 {
     struct dibs__hold *h = dibs__hold_of(line, op->owner);
@@ -363,18 +383,9 @@ bool dibs__hold_seal(struct dibs__line *line, const struct dibs__op *op)
 
 struct dibs__loss *dibs__hold_drop(struct dibs__hold *h, const void *with)
 {
-    if (h->count == 0) /* a release that gave up was before this one */
-        return NULL;
-    struct dibs__level *last = &h->levels[h->count - 1];
-    struct dibs__level *level = level_with(h, with);
+    struct dibs__loss *loss = drop_level(h, with);
 
-    if (!level)
-        level = last;
-    struct dibs__loss *loss = level->loss;
-    dibs__note_free(level->note);
-    memmove(level, level + 1, (size_t)(last - level) * sizeof *level);
-    h->count--;
-    count_renewed(h);
+    dibs__assert_held(&h->line->mu);
     if (dibs__list_linked(&h->link))
         touch_line(h->line);
     return loss;

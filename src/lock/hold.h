@@ -101,8 +101,7 @@ void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
     REQUIRES(line->mu);
 /* One time less: the last of those that were taken with this. What it was to be
  * told is the caller's, to be hushed. */
-struct dibs__loss *dibs__hold_drop(struct dibs__hold *h, const void *with)
-    REQUIRES(h->line->mu);
+struct dibs__loss *dibs__hold_drop(struct dibs__hold *h, const void *with);
 /* That level learns of a loss by its own call from now on. */
 void dibs__hold_hush(struct dibs__hold *h, const void *with);
 /* The same for all levels that were not taken with a group. */

@@ -67,7 +67,7 @@ static int read_rules(void **state)
     rule_slots = between(page, "| slots | `", "`");
     rule_semaphore = between(page, "| semaphores | `", "`");
     rule_latch = between(page, "| latches | `", "`");
-    rule_list = between(page, "`dibs ls` | `", "`");
+    rule_list = between(page, "`dibs metrics` | `", "`");
     rule_count = between(page, "`dibs ls --json` | `+", "`");
     for (char *bar = rule_count; (bar = strstr(bar, "\\|"));)
         memmove(bar, bar + 1, strlen(bar)); /* escaped, in a table */
