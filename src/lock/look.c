@@ -519,7 +519,7 @@ dibs_err dibs__lock_look(dibs_lock *l, dibs__looked *looked, void *arg)
     return look_begin(l, &from);
 }
 
-/* ---- the queue --------------------------------------------------------- */
+/* ---- the queue, the holders -------------------------------------------- */
 
 static dibs_err refuse_fn(const dibs_lock *l)
 {
@@ -572,8 +572,6 @@ dibs_err dibs_lock_queue(dibs_lock *l, dibs_queue_fn fn, void *arg)
 {
     return DIBS__TOLD(show_queue(l, fn, arg));
 }
-
-/* ---- the holders ------------------------------------------------------- */
 
 static dibs_err show_holders(dibs_lock *l, dibs_holder_fn fn, void *arg)
 {
