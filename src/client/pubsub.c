@@ -9,10 +9,10 @@
  *         was asked; a channel is ready when nothing that was asked for it is
  *         outstanding.
  *
- *         A listener that will come back soon parts instead of leaving: the channel
- *         stays subscribed for some seconds, and what it says meanwhile is
- *         heard by nobody. A listener that comes back is not called at once if
- *         the channel was ready, and silent, since that listener last asked.
+ *         A listener that will soon be back parts, and does not leave: the
+ *         channel stays subscribed for some seconds, and what it says meanwhile
+ *         is heard by nobody. A listener that comes back is not called at once
+ * if the channel was ready, and silent, since that listener last asked.
  *
  *         In a cluster there is one of these for each node that is needed.
  *         Channels of slots that nobody is known to have are in a tree without

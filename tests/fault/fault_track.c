@@ -66,8 +66,8 @@ static void test_track_no_rights(void **state)
     static const char *const less[] = {
         "-client +client|setname +client|info +client|kill",
         "-client +client|setname +client|info +client|kill +client|tracking",
-        "-client +client|setname +client|kill +client|tracking "
-        "+client|caching",
+        ("-client +client|setname +client|kill +client|tracking "
+         "+client|caching"),
         "-exists",
         "resetchannels &redisson*",
     };

@@ -144,7 +144,7 @@ static void test_busy_and_waiting(void **state)
     assert_int_equal(s.acquires, 1);
     assert_int_equal(s.failures, 0);
     check_histogram(&s.wait, 2);
-    assert_true(s.wait.sum_us >= 50000);
+    assert_true(s.wait.sum_us >= 40000); /* limits are whole milliseconds */
     assert_int_equal(stats_of(c).waits, 0);
     dibs_lock_free(l);
     dibs_lock_free(other);

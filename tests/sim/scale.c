@@ -158,7 +158,7 @@ static void fail(const char *what, dibs_err err)
 static dibs_lock *lock_of(struct member *m, int64_t number)
 {
     dibs_lock *l = NULL;
-    char name[24];
+    char name[32];
 
     snprintf(name, sizeof name, "lock:%lld", (long long)number);
     dibs_err err = want.work == FAIR ? dibs_fair_lock_new(m->c, name, &l)

@@ -272,8 +272,14 @@ public:
 #endif
 
     /* An owner that is no thread, and the number of this thread. */
-    dibs_owner new_owner() noexcept { return dibs_owner_new(get()); }
-    dibs_owner this_owner() noexcept { return dibs_owner_thread(get()); }
+    dibs_owner new_owner() noexcept
+    {
+        return dibs_owner_new(get());
+    }
+    dibs_owner this_owner() noexcept
+    {
+        return dibs_owner_thread(get());
+    }
 
     /* Calls fn(std::string_view name, const lock_info &) for each lock. fn may
      * return false to stop. An empty pattern is all. */
@@ -309,7 +315,10 @@ public:
         detail::check(err, "doctor");
     }
 
-    dibs_client *get() const noexcept { return state_ ? state_->c : nullptr; }
+    dibs_client *get() const noexcept
+    {
+        return state_ ? state_->c : nullptr;
+    }
 
     const std::shared_ptr<detail::client_state> &state() const noexcept
     {

@@ -516,9 +516,18 @@ public:
         return dibs_lock_cancel(get(), owner) == DIBS_OK;
     }
 
-    dibs_lock *get() const noexcept { return state_->l; }
-    const detail::state_ptr &shared_state() const noexcept { return state_; }
-    const lock_options &options() const noexcept { return options_; }
+    dibs_lock *get() const noexcept
+    {
+        return state_->l;
+    }
+    const detail::state_ptr &shared_state() const noexcept
+    {
+        return state_;
+    }
+    const lock_options &options() const noexcept
+    {
+        return options_;
+    }
 
 protected:
     lockable(detail::state_ptr state, lock_options o)
