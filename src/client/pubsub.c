@@ -11,8 +11,8 @@
  *
  *         A listener that will soon be back parts, and does not leave: the
  *         channel stays subscribed for some seconds, and what it says meanwhile
- *         is heard by nobody. A listener that comes back is not called at once
- * if the channel was ready, and silent, since that listener last asked.
+ *         is heard by nobody. One that comes back is not called at once if the
+ *         channel was ready, and silent, since it last asked.
  *
  *         In a cluster there is one of these for each node that is needed.
  *         Channels of slots that nobody is known to have are in a tree without
