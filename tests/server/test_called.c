@@ -296,10 +296,11 @@ static int wait_for_ever(int fd, void *arg)
 {
     dibs_client *c = NULL;
     dibs_lock *l = NULL;
+    char go;
 
-    (void)fd;
     (void)arg;
-    if (dibs_client_open(ts_server_url(srv), NULL, &c) != DIBS_OK ||
+    if (!ts_hear(fd, &go, 1, TS_SOON) ||
+        dibs_client_open(ts_server_url(srv), NULL, &c) != DIBS_OK ||
         dibs_lock_new(c, "l", &l) != DIBS_OK)
         return 1;
     return dibs_lock_acquire(l, NULL);
@@ -311,13 +312,15 @@ static void test_called_first_is_killed(void **state)
 {
     static struct waiter w[2];
     struct ts_child *ch[3];
-    dibs_client *c = kit_open(NULL);
-    dibs_lock *l = kit_lock(c, "l");
 
     (void)state;
+    for (int i = 0; i < 3; i++)
+        ch[i] = ts_spawn(wait_for_ever, NULL);
+    dibs_client *c = kit_open(NULL);
+    dibs_lock *l = kit_lock(c, "l");
     FINE(dibs_lock_acquire(l, NULL));
     for (int i = 0; i < 3; i++) {
-        ch[i] = ts_spawn(wait_for_ever, NULL);
+        assert_true(ts_tell(ts_child_fd(ch[i]), "g", 1));
         TS_WAIT(ts_waiting(srv, "l") == i + 1);
     }
     for (int i = 0; i < 2; i++) {
