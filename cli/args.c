@@ -192,6 +192,9 @@ static int unknown_option(struct scan *s, char letter, const char *name,
         if (with)
             hint = args_did_you_mean(hint_line(&s->line, s->i, 1, with));
         free(with);
+    } else if (s->cmd && (s->cmd->bit & CMD_VERBS) && letter >= '0' &&
+               letter <= '9') {
+        hint = args_text("a negative number goes behind --: -- %s", word);
     } else if (*hint_takers(letter, name, len, takers)) {
         hint = args_text(s->cmd ? "it is an option of: %s"
                                 : "it goes behind the subcommand: %s",

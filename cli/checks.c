@@ -106,7 +106,7 @@ int check_publish(const struct args *a, const struct command *cmd)
     if (strlen(a->publish) > DIBS_VALUE_MAX)
         return args_wrong(cmd, right, "--publish: longer than %d bytes",
                           DIBS_VALUE_MAX);
-    if (a->shared || a->multi || a->quorum)
+    if (a->shared || a->slots > 0 || a->multi || a->quorum)
         return args_wrong(cmd, right,
                           "--publish is for one lock that one holder has");
     return EXIT_FINE;

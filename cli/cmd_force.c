@@ -69,9 +69,9 @@ static int refuse_force(const struct args *a, const dibs_lock_info *info)
               "sem add'"
         : info->kind == DIBS_KIND_LATCH   ? "a latch: 'dibs latch set NAME 0' "
                                             "opens it"
-        : info->kind == DIBS_KIND_COUNTER ? "a number, and no lock"
+        : info->kind == DIBS_KIND_COUNTER ? "a number that nobody holds"
         : info->kind == DIBS_KIND_SLOTS && !a->if_owner
-            ? "held by many: say which one, by --if-owner"
+            ? "a lock with slots: say which holder, by --if-owner"
             : NULL;
 
     if (!why || (info->kind == DIBS_KIND_SLOTS && !info->locked))

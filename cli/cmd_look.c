@@ -479,6 +479,20 @@ static dibs_err queue_json(const struct args *a, struct look *k,
     return out_text_print(&text, DIBS_OK);
 }
 
+/* Slots, semaphores and latches are numbers on the server, without a queue. */
+static dibs_err queue_read(const struct args *a, struct look *k,
+                           struct crowd *all)
+{
+    dibs_lock_info info = DIBS_LOCK_INFO_INIT;
+    dibs_err err = dibs_lock_queue(k->l, add_waiter, all);
+
+    if (err == DIBS_ERR_WRONGTYPE &&
+        dibs_client_look(k->c, a->words[0], &info) == DIBS_OK &&
+        kind_counted(info.kind))
+        err = DIBS_OK;
+    return err == DIBS_OK ? crowd_name(all, k->c) : err;
+}
+
 int cmd_queue(const struct args *a)
 {
     struct crowd all = {.n = 0};
@@ -486,12 +500,8 @@ int cmd_queue(const struct args *a)
     int code = look_open_lock(a, &k);
 
     if (code == EXIT_FINE) {
-        dibs_err err = DIBS_OK;
+        dibs_err err = k.l ? queue_read(a, &k, &all) : DIBS_OK;
 
-        if (k.l)
-            err = dibs_lock_queue(k.l, add_waiter, &all);
-        if (err == DIBS_OK && k.l)
-            err = crowd_name(&all, k.c);
         if (err == DIBS_OK)
             err = (a->json ? queue_json : queue_text)(a, &k, &all);
         if (err != DIBS_OK)

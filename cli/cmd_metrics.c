@@ -21,13 +21,20 @@
 #include "exits.h"
 #include "survey.h"
 
-enum kind { KIND_EXCLUSIVE, KIND_READ, KIND_WRITE, KIND_SLOTS, KIND_COUNT };
+enum kind {
+    KIND_EXCLUSIVE,
+    KIND_READ,
+    KIND_WRITE,
+    KIND_SLOTS,
+    KIND_SEMAPHORE, /* permits of it are taken */
+    KIND_LATCH,     /* it is closed */
+    KIND_COUNT
+};
 
 static const char *const kind_words[KIND_COUNT] = {
-    [KIND_EXCLUSIVE] = "exclusive",
-    [KIND_READ] = "read",
-    [KIND_WRITE] = "write",
-    [KIND_SLOTS] = "slots",
+    [KIND_EXCLUSIVE] = "exclusive", [KIND_READ] = "read",
+    [KIND_WRITE] = "write",         [KIND_SLOTS] = "slots",
+    [KIND_SEMAPHORE] = "semaphore", [KIND_LATCH] = "latch",
 };
 
 static const char *const verdict_words[] = {
@@ -61,8 +68,12 @@ struct figures {
 
 static enum kind kind_of(const dibs_lock_info *i)
 {
-    if (i->slots > 0)
+    if (i->kind == DIBS_KIND_SLOTS)
         return KIND_SLOTS;
+    if (i->kind == DIBS_KIND_SEMAPHORE)
+        return KIND_SEMAPHORE;
+    if (i->kind == DIBS_KIND_LATCH)
+        return KIND_LATCH;
     return i->mode == DIBS_MODE_READ    ? KIND_READ
            : i->mode == DIBS_MODE_WRITE ? KIND_WRITE
                                         : KIND_EXCLUSIVE;
@@ -85,6 +96,8 @@ static void add_lock(struct figures *f, const struct seen *s)
 
     f->locks[k]++;
     f->holders[k] += s->info.owners;
+    if (k == KIND_LATCH)
+        return; /* it has no lease, and no owner */
     f->endless += ttl < 0;
     if (ttl >= 0 && (f->shortest_ms < 0 || ttl < f->shortest_ms))
         f->shortest_ms = ttl;

@@ -278,7 +278,8 @@ static int give_permits(const struct args *a, dibs_semaphore *s)
     if (err != DIBS_ERR_NOT_OWNER && err != DIBS_ERR_LOST)
         return object_failed(a, err);
     out_tell(OUT_ERROR, "lost",
-             "these permits of %s had come back before: their lease was over",
+             "these permits of %s had come back before: they were released, or "
+             "their lease was over",
              a->words[0]);
     return EXIT_LOST;
 }

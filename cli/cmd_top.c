@@ -272,7 +272,9 @@ static void draw_heads(struct top *t, const int width[COLUMNS])
 
 static const char *mode_word(const dibs_lock_info *i)
 {
-    return i->slots > 0                     ? "slots"
+    return i->kind == DIBS_KIND_SLOTS       ? "slots"
+           : i->kind == DIBS_KIND_SEMAPHORE ? "sem"
+           : i->kind == DIBS_KIND_LATCH     ? "latch"
            : i->mode == DIBS_MODE_READ      ? "read"
            : i->mode == DIBS_MODE_WRITE     ? "write"
            : i->mode == DIBS_MODE_EXCLUSIVE ? "excl"

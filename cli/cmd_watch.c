@@ -97,7 +97,8 @@ static void change_json(enum change what, const struct sighting *before,
                   .counted = after && after->s.counted,
                   .queued = x->s.queued,
                   .waiting = x->s.waiting});
-    json_text(&j, "previous", before ? before->s.info.owner : NULL);
+    json_text(&j, "previous",
+              before && before->s.info.owner[0] ? before->s.info.owner : NULL);
     json_close(&j);
     putchar('\n');
 }
@@ -113,6 +114,23 @@ static char *owner_shown(const struct sighting *x)
         shown = NULL;
     free(owner);
     return shown;
+}
+
+/* Behind the name of a latch or a semaphore: those have no owners. */
+static void counted_text(enum change what, const struct sighting *before,
+                         const struct sighting *after)
+{
+    const dibs_lock_info *i = after ? &after->s.info : &before->s.info;
+    bool latch = i->kind == DIBS_KIND_LATCH;
+    char span[OUT_SPAN_MAX];
+
+    if (what == CHANGE_HELD || what == CHANGE_TAKEN)
+        printf(latch ? "closed, %" PRId64 " left" : "taken, %" PRId64 " free",
+               latch ? i->left : i->free_slots);
+    else
+        printf("%s after %s%s", latch ? "open" : "all permits are back",
+               before->from_start ? "at least " : "",
+               out_span(time_now() - before->since, span));
 }
 
 /* Behind the name. */
@@ -165,7 +183,10 @@ static void print_change(enum change what, const struct sighting *before,
     }
     char *name = out_printable(x->s.name, x->s.len);
     printf("%s %s: ", stamp_now(false).text, name ? name : "?");
-    change_text(what, before, after);
+    if (x->s.info.owner[0] || what == CHANGE_HOLDERS || what == CHANGE_QUEUE)
+        change_text(what, before, after);
+    else
+        counted_text(what, before, after);
     putchar('\n');
     free(name);
 }
@@ -241,7 +262,9 @@ static int watch_loop(struct watching *w, int64_t every_ms)
         int64_t took = time_now() - began, rest = every_ms - took;
         if (rest < REST_FACTOR * took)
             rest = REST_FACTOR * took;
-        poll(NULL, 0, (int)(rest < 60000 ? rest : 60000));
+        struct pollfd reader = {.fd = STDOUT_FILENO}; /* tells its end only */
+        if (poll(&reader, 1, (int)(rest < 60000 ? rest : 60000)) > 0)
+            break;
     }
     return code;
 }
@@ -369,9 +392,26 @@ static int wait_loop(const struct args *a, struct look *k, struct waited *w,
 static dibs_err open_kind(struct look *k, const char *name,
                           const dibs_lock_info *info, dibs_lock **out)
 {
+    if (info->kind == DIBS_KIND_SLOTS)
+        return dibs_slots_lock_new(k->c, name, 1, out);
     return info->mode == DIBS_MODE_READ || info->mode == DIBS_MODE_WRITE
                ? dibs_read_lock_new(k->c, name, out)
                : dibs_lock_new(k->c, name, out);
+}
+
+/* What nobody can watch. EXIT_FINE: it is a lock. */
+static int refuse_wait(const char *name, const dibs_lock_info *info)
+{
+    const char *why = info->kind == DIBS_KIND_LATCH
+                          ? "a latch: use 'dibs latch wait'"
+                      : info->kind == DIBS_KIND_SEMAPHORE
+                          ? "a semaphore: use 'dibs sem acquire'"
+                          : NULL;
+
+    if (!why)
+        return EXIT_FINE;
+    out_tell(OUT_ERROR, "server", "%s is %s", name, why);
+    return EXIT_SERVER;
 }
 
 static int wait_until_free(const struct args *a, struct look *k, int64_t until)
@@ -386,6 +426,8 @@ static int wait_until_free(const struct args *a, struct look *k, int64_t until)
 
     if (err != DIBS_OK) {
         code = look_failed(a->words[0], err);
+    } else if (refuse_wait(a->words[0], &s.info) != EXIT_FINE) {
+        code = EXIT_SERVER;
     } else if (s.info.locked && a->wait_ms == 0) {
         code = wait_over(a, &w);
     } else if (s.info.locked) {

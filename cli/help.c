@@ -183,6 +183,12 @@ static const struct {
     {CMD_HOLD, "min-hold",
      "Keep the lock taken for at least this long, also when stdin ends or a "
      "signal comes sooner."},
+    {CMD_HOLD | CMD_ACQUIRE, "fence",
+     "A plain lock with a token: a number that grows with each hold. What the "
+     "lock protects can refuse an older one. --json and 'dibs info' show it."},
+    {CMD_HOLD | CMD_ACQUIRE, "slots",
+     "At most N hold it at a time. --json shows the number of our slot, from "
+     "0."},
 };
 
 static const char *words_for(const struct option_row *row, unsigned command)

@@ -28,8 +28,8 @@ const struct option_row option_rows[] = {
      "A read-write lock, to read: together with other -s, but not while "
      "somebody holds it with -x."},
     {'x', "exclusive", NULL, OPT_FLAG, AT(exclusive), CMD_ASK, NULL,
-     "A read-write lock, to write: alone. Without -s, -x and --fair the lock "
-     "is a plain one, and exclusive, too. Use one kind for one name."},
+     "A read-write lock, to write: alone. Without -s, -x, -N and --fair the "
+     "lock is a plain one, and exclusive, too. Use one kind for one name."},
     {0, "fence", NULL, OPT_FLAG, AT(fence), CMD_ASK, NULL,
      "A plain lock with a token, in $DIBS_TOKEN: a number that grows with each "
      "hold. What the lock protects can refuse an older one."},

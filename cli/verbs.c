@@ -36,7 +36,7 @@ const struct verb verb_rows[] = {
     {CMD_SEM, "set", true, 0, 0, "dibs sem set license 5",
      "Say how many permits there are, if nobody has.", sem_set},
     {CMD_SEM, "add", true, -DIBS_PERMITS_MAX, 0, "dibs sem add license 2",
-     "Make permits.", sem_add},
+     "Make permits; behind --, a negative number takes some away.", sem_add},
     {CMD_SEM, "acquire", false, 0,
      TAKES_WAIT | TAKES_LEASE | TAKES_PERMITS | TAKES_CODE,
      "dibs sem acquire --lease 30m license",

@@ -491,8 +491,8 @@ DIBS_API DIBS_MUST dibs_err dibs_slots_set(dibs_lock *l, int64_t slots);
  * quorum  More than half, each on a server of its own that has no replicas
  *         (RedLock). Held as long as a majority is, counted by our own clock
  *         from when each was asked for. See docs/guarantees.md for what it does
- *         not give. There is no message to wake a waiter: it looks again after
- *         a random while of up to 200 ms.
+ *         not give. A waiter asks again when most servers say that the lock
+ *         is free, and every second or two.
  *
  * OK       *out is yours; give it back with dibs_lock_free.
  * INVALID  No members, or too many; one of them twice; a quorum among them, or

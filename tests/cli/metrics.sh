@@ -73,6 +73,9 @@ redis s hset b $x:1 1 >/dev/null
 redis s pexpire b 3600000 >/dev/null
 redis s hset r mode read $x:1 1 $x:2 1 >/dev/null
 redis s pexpire r 7200000 >/dev/null
+ran 0 dibs latch set l 2
+ran 0 dibs sem set m 2
+ran 0 dibs sem acquire --lease 1h m
 "$DIBS" hold --no-stdin c >held.txt 2>&1 &
 job=$!
 await test -s held.txt
@@ -84,6 +87,8 @@ ran 0 dibs metrics
 checked out.txt
 same exclusive 3 "$(value 'dibs_locks{kind="exclusive"}')"
 same read 1 "$(value 'dibs_locks{kind="read"}')"
+same latch 1 "$(value 'dibs_locks{kind="latch"}')"
+same semaphore 1 "$(value 'dibs_holders{kind="semaphore"}')"
 same holders 2 "$(value 'dibs_holders{kind="read"}')"
 same endless 1 "$(value dibs_locks_without_end)"
 has oldest . "$(value dibs_oldest_holder_seconds)"

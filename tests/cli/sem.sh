@@ -18,6 +18,8 @@ ran 0 dibs sem info --json p
 same stdout '{"name":"p","free":5}' "$out"
 ran 0 dibs sem add p 2
 same stdout '7 free' "$out"
+ran 64 dibs sem add p -2
+has stderr 'a negative number goes behind --: -- -2' "$err"
 ran 0 dibs sem add p -- -2
 same stdout '5 free' "$out"
 

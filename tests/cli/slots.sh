@@ -49,13 +49,20 @@ ran 0 dibs ls
 has stdout ' 3  slots ' "$out"
 same lines 2 "$(wc -l <<<"$out")"
 
+ran 0 dibs queue db
+same stdout 'nobody waits' "$out"
+ran 0 dibs queue --json db
+same stdout '[]' "$out"
+ran 64 dibs run --publish x -N 3 db -- true
+has stderr '--publish is for one lock that one holder has' "$err"
+
 case_is 'the permit is what the server has'
 read -r _ permit owner <got.1
 same permits "$permit" "$(redis s zrange '{db}:timeout' 0 -1 | xxd -p | tr -d '\n' | grep -o "$permit")"
 
 case_is 'force-unlock must name one of them'
 ran 64 dibs force-unlock --yes db
-has stderr 'held by many: say which one' "$err"
+has stderr 'say which holder' "$err"
 same held 3 "$(redis s zcard '{db}:timeout')"
 ran 75 dibs force-unlock --yes --if-owner 5f0c5d1e-0c5b-4b6e-8a39-6a1f8e0b7d11:1 db
 ran 0 dibs force-unlock --yes --if-owner "$owner" db

@@ -90,7 +90,7 @@ redis s del j:1 >/dev/null
 await said '"event":"free"' out.w
 unfollow
 not grep -q other out.w || fail 'a lock that does not match'
-has held '"event":"held","name":"j:1","locked":true,"mode":"exclusive","owner":"'$x':1"' \
+has held '"event":"held","name":"j:1","locked":true,"kind":"lock","mode":"exclusive","owner":"'$x':1"' \
     "$(cat out.w)"
 has free '"event":"free","name":"j:1","locked":false' "$(cat out.w)"
 has free '"previous":"'$x':1"' "$(cat out.w)"
@@ -99,6 +99,35 @@ if command -v python3 >/dev/null; then
 for line in sys.stdin:
     assert json.loads(line)["time"].endswith("Z")' <out.w || fail 'not JSON lines'
 fi
+redis s flushall >/dev/null
+
+case_is 'latches and semaphores, which have no owners'
+follow
+ran 0 dibs latch set l 2
+await said 'l: closed, 2 left' out.w
+ran 0 dibs latch set l 0
+await said 'l: open after ' out.w
+ran 0 dibs sem set m 3
+handle=$(dibs sem acquire --lease 1m m)
+await said 'm: taken, 2 free' out.w
+ran 0 dibs sem release --owner "$handle" m
+await said 'm: all permits are back after ' out.w
+unfollow
+follow --json
+ran 0 dibs latch set l 2
+await said '"name":"l","locked":true' out.w
+ran 0 dibs latch set l 0
+await said '"event":"free","name":"l"' out.w
+unfollow
+not grep -q '"previous":""' out.w || fail 'an owner without a name'
+redis s flushall >/dev/null
+
+case_is 'it ends with its reader'
+lock a $x:1
+"$DIBS" watch > >(head -n 1 >out.w) &
+watcher=$!
+ended 0 $watcher
+has stdout "a: held by $x:1" "$(cat out.w)"
 redis s flushall >/dev/null
 
 case_is 'nothing from a server commands a terminal'
@@ -166,7 +195,7 @@ ran 9 dibs wait -E 9 -n a
 held s a || fail 'it is not held any more'
 
 case_is 'wait: until it is released, without taking it'
-for kind in '' --fair -s -x; do
+for kind in '' --fair -s -x '-N 2'; do
     redis s flushall >/dev/null
     rm -f in
     mkfifo in
@@ -183,8 +212,19 @@ for kind in '' --fair -s -x; do
     exec 8>&-
     ended 0 $job
     ended 0 $waiter
-    free s a || fail "$kind: it was taken"
+    "$DIBS" info -q a && fail "$kind: it was taken"
 done
+
+case_is 'wait: not for what has a wait of its own'
+redis s flushall >/dev/null
+ran 0 dibs latch set l 2
+ran 69 dibs wait l
+has stderr "l is a latch: use 'dibs latch wait'" "$err"
+ran 0 dibs sem set m 1
+ran 0 dibs sem acquire --lease 1m m
+ran 69 dibs wait m
+has stderr "m is a semaphore: use 'dibs sem acquire'" "$err"
+redis s flushall >/dev/null
 
 case_is 'wait: a lease runs out'
 lock a $x:1 300
