@@ -89,6 +89,7 @@ struct dibs__group_op {
         size_t to_ask;   /* group.mu: members of this round not begun yet */
         int64_t late_at; /* group.mu: no answer is waited for beyond */
         size_t heard;    /* group.mu: members of which a message came */
+        bool collided;   /* group.mu: the last round; messages end no pause */
         int64_t (*wake)(struct dibs__group_op *op); /* const once it runs */
         struct dibs__ears *ears;                    /* step; or NULL */
     } quorum;

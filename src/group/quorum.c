@@ -14,9 +14,15 @@
  *
  *         From the first pause on, the members' channels are listened to. When
  *         a majority of them say that they are free, the pause ends after a
- *         random moment; one alone may be the end of somebody's failed round.
- *         While messages can be heard, and no server granted anything, a pause
- *         without a message is long.
+ *         random moment. While messages can be heard, a pause without one is
+ *         long. Fewer messages than a majority shorten it a little: they may be
+ *         the end of somebody's failed round, or some may have been missed.
+ *
+ *         A round that was granted something and failed has collided: others
+ *         ask just now. Giving back sends messages, too, to ourselves as well.
+ *         If they started the next round, rounds would start each other without
+ *         end. So after a collision only time ends the pause; it is random, and
+ *         grows from round to round up to a limit.
  *
  *         A server that has not answered in time is detached: nobody waits for
  *         it, it is not asked again before it has answered, and a late grant
@@ -55,8 +61,9 @@
 #define PAUSE_MAX_MS    200
 #define POLL_MIN_MS     1000 /* a pause that a message should end */
 #define POLL_MAX_MS     2000
-#define WAKE_MAX_MS     2 /* from a majority's messages to the round */
-#define FEW_MS          5 /* from the first message, if no more come */
+#define WAKE_MAX_MS     2   /* from a majority's messages to the round */
+#define FEW_MIN_MS      200 /* from the first message, if no more come */
+#define FEW_MAX_MS      400
 #define MEMBERS_MAX     DIBS__MEMBERS_MAX
 
 static void round_start(struct dibs__group_op *op);
@@ -77,21 +84,28 @@ static int64_t patience_of(const struct dibs__group_op *op)
 /* How long a pause may still last, after what was heard. */
 static int64_t wake_time(struct dibs__group_op *op) REQUIRES(op->g->mu)
 {
-    if (op->quorum.heard >= op->g->need)
-        return dibs__random_in(0, WAKE_MAX_MS);
-    return op->quorum.heard > 0 ? FEW_MS : INT64_MAX;
+    if (op->quorum.collided || op->quorum.heard == 0)
+        return INT64_MAX;
+    return op->quorum.heard >= op->g->need
+               ? dibs__random_in(0, WAKE_MAX_MS)
+               : dibs__random_in(FEW_MIN_MS, FEW_MAX_MS);
 }
 
+/* The moment is drawn once: of many draws the least would be none at all. */
 static void member_told(void *arg, size_t i)
 {
     struct dibs__group_op *op = arg;
+    int64_t ms = INT64_MAX;
 
     dibs__lock(&op->g->mu);
-    op->quorum.heard += !op->m[i].heard;
+    bool news = !op->m[i].heard;
     op->m[i].heard = true;
-    int64_t ms = wake_time(op);
+    op->quorum.heard += news;
+    if (news && (op->quorum.heard == 1 || op->quorum.heard == op->g->need))
+        ms = wake_time(op);
     dibs__unlock(&op->g->mu);
-    dibs__group_op_hasten(op, ms);
+    if (ms < INT64_MAX)
+        dibs__group_op_hasten(op, ms);
 }
 
 static void ears_over(void *arg)
@@ -395,28 +409,34 @@ static void quorum_fail(struct dibs__group_op *op, dibs_err err)
     dibs__group_op_fail(op, timeout ? DIBS_ERR_TIMEOUT : err);
 }
 
-/* Will a message end the pause? Not if a server granted this round: there are
- * others that ask just now, and somebody has to be first. Nor if a member has a
- * queue, which calls those that are in it. */
-static bool may_be_woken(struct dibs__group_op *op) REQUIRES(op->g->mu)
+/* Did a server grant the round that failed? A member with a queue counts as
+ * such: it calls those that are in the queue, and says nothing to others. */
+static bool has_collided(struct dibs__group_op *op) REQUIRES(op->g->mu)
 {
-    if (!op->quorum.ears || dibs__ears_hear(op->quorum.ears) < op->g->need)
-        return false;
     for (size_t i = 0; i < op->g->n; i++)
         if (op->level->members[i].err == DIBS_OK ||
             op->g->members[i].line->kind->queued)
-            return false;
-    return true;
+            return true;
+    return false;
+}
+
+/* Until the next round, if no message comes. */
+static int64_t pause_time(struct dibs__group_op *op) REQUIRES(op->g->mu)
+{
+    int64_t most = PAUSE_FIRST_MS << dibs__min(++op->quorum.rounds, 5);
+
+    op->quorum.collided = has_collided(op);
+    if (!op->quorum.collided && op->quorum.ears &&
+        dibs__ears_hear(op->quorum.ears) >= op->g->need)
+        return dibs__random_in(POLL_MIN_MS, POLL_MAX_MS);
+    return dibs__random_in(PAUSE_MIN_MS, dibs__min(most, PAUSE_MAX_MS));
 }
 
 static void next_round(struct dibs__group_op *op, int64_t left)
 {
     listen_to_members(op);
     dibs__lock(&op->g->mu);
-    int64_t most = PAUSE_FIRST_MS << dibs__min(++op->quorum.rounds, 5);
-    most = dibs__min(most, PAUSE_MAX_MS);
-    int64_t ms = may_be_woken(op) ? dibs__random_in(POLL_MIN_MS, POLL_MAX_MS)
-                                  : dibs__random_in(PAUSE_MIN_MS, most);
+    int64_t ms = pause_time(op);
     dibs__unlock(&op->g->mu);
     dibs__group_op_pause(op, dibs__min(ms, left), round_start);
 }
