@@ -170,9 +170,9 @@ static void test_new_subscription_wakes(void **state)
 
 /* The lock is freed after the first attempt and before the server has heard of
  * the subscription, or has confirmed it. */
-static void check_release_in_between(enum ts_action action)
+static void check_release_in_between(enum ts_action action, const char *user)
 {
-    struct scene sc = open_both(NULL);
+    struct scene sc = open_both(user);
     int64_t until = ts_now_ms() + TS_SOON;
 
     for (unsigned i = 0; i < OFTEN; i++) {
@@ -197,13 +197,55 @@ static void check_release_in_between(enum ts_action action)
 static void test_release_before_subscription(void **state)
 {
     (void)state;
-    check_release_in_between(TS_HOLD_REQUEST);
+    check_release_in_between(TS_HOLD_REQUEST, NULL);
 }
 
 static void test_release_before_confirmation(void **state)
 {
     (void)state;
-    check_release_in_between(TS_HOLD_REPLY);
+    check_release_in_between(TS_HOLD_REPLY, NULL);
+}
+
+/* A waiter leaves before its subscription is confirmed, and the next one comes
+ * when that is confirmed, but the end of it is not. The server forgets the
+ * first; so the second one must subscribe by itself. */
+static void test_left_before_confirmation(void **state)
+{
+    struct scene sc = open_both(NULL);
+    int64_t until = ts_now_ms() + TS_SOON;
+
+    (void)state;
+    for (unsigned i = 0; i < OFTEN; i++) {
+        int begins =
+            ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_HOLD_REQUEST,
+                                                    .match = "SUBSCRIBE",
+                                                    .count = 1});
+        int ends =
+            ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_HOLD_REQUEST,
+                                                    .match = "UNSUBSCRIBE",
+                                                    .count = 1});
+        lock_up(&sc);
+        line_up(&sc);
+        assert_true(ts_rule_wait(kit_px, begins, 1, TS_SOON));
+        kit_want("leaving", dibs_lock_cancel(sc.wanted, 0), DIBS_OK);
+        kit_want("left", kit_wait(&sc.end), DIBS_ERR_CANCELED);
+        unsigned asks = ts_rule_done(kit_px, sc.asks);
+        ts_proxy_release(kit_px);
+        assert_true(ts_rule_wait(kit_px, ends, 1, TS_SOON));
+        sc.end.err = DIBS_OK;
+        atomic_store(&sc.end.over, false);
+        line_up(&sc);
+        assert_true(ts_rule_wait_done(kit_px, sc.asks, asks + 1, TS_SOON));
+        ts_proxy_release(kit_px);
+        assert_true(ts_rule_wait_done(kit_px, ends, 1, TS_SOON));
+        assert_true(ts_wait_numsub(kit_srv, sc.channel, 1));
+        assert_true(ts_rule_wait_done(kit_px, sc.asks, asks + 2, TS_SOON));
+        kit_want("giving back", dibs_lock_release(sc.held, NULL), DIBS_OK);
+        gets_it(&sc);
+    }
+    if (ts_now_ms() > until)
+        fail_msg("nobody was woken");
+    close_both(&sc);
 }
 
 /* ---- forbidden --------------------------------------------------------- */
@@ -237,6 +279,20 @@ static void test_no_channel_right(void **state)
     free(sc.name);
     free(sc.channel);
     close_both(&sc);
+}
+
+/* The right to the channels of locks, but not to those on which a client is
+ * called, whose names are longer. Each lock is another one: what was refused
+ * for the first is not asked for again, and the waiter must look all the same.
+ */
+static void test_no_right_to_be_called(void **state)
+{
+    (void)state;
+    ts_ok(kit_srv, "ACL SETUSER half reset on >pass ~* +@all resetchannels "
+                   "&redisson_lock__channel:{????} "
+                   "&redisson_lock__channel:{?????} "
+                   "&redisson_lock__channel:{??????}");
+    check_release_in_between(TS_HOLD_REQUEST, "half");
 }
 
 /* ---- forged ------------------------------------------------------------ */
@@ -340,7 +396,9 @@ int main(void)
         cmocka_unit_test_setup(test_new_subscription_wakes, kit_fresh),
         cmocka_unit_test_setup(test_release_before_subscription, kit_fresh),
         cmocka_unit_test_setup(test_release_before_confirmation, kit_fresh),
+        cmocka_unit_test_setup(test_left_before_confirmation, kit_fresh),
         cmocka_unit_test_setup(test_no_channel_right, kit_fresh),
+        cmocka_unit_test_setup(test_no_right_to_be_called, kit_fresh),
         cmocka_unit_test_setup(test_junk_messages, kit_fresh),
         cmocka_unit_test_setup(test_many_channels, kit_fresh),
     };
