@@ -99,7 +99,7 @@ static struct dibs__channel *refused_option(struct dibs__pubsub *ps)
 static void refuse_option(struct dibs__channel *ch)
 {
     ch->ps->optional_refused = true;
-    ch->asked = 0;
+    ch->asked--; /* it may have been asked for once more */
     dibs__channel_call(ch, '\0');
     dibs__channel_drop_if_idle(ch);
 }

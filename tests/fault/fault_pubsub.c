@@ -49,6 +49,14 @@ static void line_up(struct scene *sc)
              DIBS_OK);
 }
 
+static void cancel_wait(struct scene *sc)
+{
+    kit_want("leaving", dibs_lock_cancel(sc->wanted, 0), DIBS_OK);
+    kit_want("left", kit_wait(&sc->end), DIBS_ERR_CANCELED);
+    sc->end.err = DIBS_OK;
+    atomic_store(&sc->end.over, false);
+}
+
 /* It has asked, subscribed, asked again, and sleeps now. */
 static void asleep(struct scene *sc)
 {
@@ -227,13 +235,10 @@ static void test_left_before_confirmation(void **state)
         lock_up(&sc);
         line_up(&sc);
         assert_true(ts_rule_wait(kit_px, begins, 1, TS_SOON));
-        kit_want("leaving", dibs_lock_cancel(sc.wanted, 0), DIBS_OK);
-        kit_want("left", kit_wait(&sc.end), DIBS_ERR_CANCELED);
+        cancel_wait(&sc);
         unsigned asks = ts_rule_done(kit_px, sc.asks);
         ts_proxy_release(kit_px);
         assert_true(ts_rule_wait(kit_px, ends, 1, TS_SOON));
-        sc.end.err = DIBS_OK;
-        atomic_store(&sc.end.over, false);
         line_up(&sc);
         assert_true(ts_rule_wait_done(kit_px, sc.asks, asks + 1, TS_SOON));
         ts_proxy_release(kit_px);
@@ -285,14 +290,58 @@ static void test_no_channel_right(void **state)
  * called, whose names are longer. Each lock is another one: what was refused
  * for the first is not asked for again, and the waiter must look all the same.
  */
-static void test_no_right_to_be_called(void **state)
+static void allow_half(void)
 {
-    (void)state;
     ts_ok(kit_srv, "ACL SETUSER half reset on >pass ~* +@all resetchannels "
                    "&redisson_lock__channel:{????} "
                    "&redisson_lock__channel:{?????} "
                    "&redisson_lock__channel:{??????}");
+}
+
+static void test_no_right_to_be_called(void **state)
+{
+    (void)state;
+    allow_half();
     check_release_in_between(TS_HOLD_REQUEST, "half");
+}
+
+/* The same, and it is refused twice, as one waiter left and the next came
+ * before the first answer. That is still no refusal of the lock's channel. */
+static void test_no_right_twice(void **state)
+{
+    (void)state;
+    allow_half();
+    for (unsigned i = 0; i < 4; i++) {
+        struct scene sc = open_both("half");
+        int begins =
+            ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_HOLD_REQUEST,
+                                                    .match = "SUBSCRIBE",
+                                                    .count = 1});
+        lock_up(&sc);
+        line_up(&sc);
+        assert_true(ts_rule_wait(kit_px, begins, 1, TS_SOON));
+        cancel_wait(&sc);
+        unsigned asks = ts_rule_done(kit_px, sc.asks);
+        line_up(&sc);
+        assert_true(ts_rule_wait_done(kit_px, sc.asks, asks + 1, TS_SOON));
+        /* io has dealt with the answer, and with what follows from it. */
+        for (int k = 0; k < 2; k++) {
+            struct kit_end end = {.err = DIBS_OK};
+            dibs_owner owner = dibs_owner_new(sc.wants->c);
+            kit_want("trying",
+                     dibs_lock_try_async(sc.wanted,
+                                         DIBS_LOCK_OPTS(.owner = owner),
+                                         kit_ended, &end),
+                     DIBS_OK);
+            kit_want("tried", kit_wait(&end), DIBS_ERR_BUSY);
+        }
+        ts_proxy_release(kit_px);
+        assert_true(ts_wait_numsub(kit_srv, sc.channel, 1));
+        kit_want("giving back", dibs_lock_release(sc.held, NULL), DIBS_OK);
+        gets_it(&sc);
+        assert_int_equal(kit_told(sc.wants, DIBS_EVENT_WARNING), 0);
+        close_both(&sc);
+    }
 }
 
 /* ---- forged ------------------------------------------------------------ */
@@ -399,6 +448,7 @@ int main(void)
         cmocka_unit_test_setup(test_left_before_confirmation, kit_fresh),
         cmocka_unit_test_setup(test_no_channel_right, kit_fresh),
         cmocka_unit_test_setup(test_no_right_to_be_called, kit_fresh),
+        cmocka_unit_test_setup(test_no_right_twice, kit_fresh),
         cmocka_unit_test_setup(test_junk_messages, kit_fresh),
         cmocka_unit_test_setup(test_many_channels, kit_fresh),
     };
