@@ -354,6 +354,9 @@ static void line_said(struct dibs__sub *sub, char said)
     dibs__lock(w->mu);
     enum dibs__heard heard =
         dibs__turn_line_said(&w->turn, said, ears->own.on != NULL);
+    /* Before it listened for others, a release may have called nobody. */
+    w->turn.foreign |= !said && dibs__list_empty(&w->waiters) &&
+                       dibs__now_ms() < w->turn.duty_until;
     act_on(w, heard);
     dibs__unlock(w->mu);
     if (heard == HEARD_RELEASE)

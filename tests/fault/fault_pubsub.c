@@ -253,6 +253,64 @@ static void test_left_before_confirmation(void **state)
     close_both(&sc);
 }
 
+/* Both have waited, and the first one listens for others; the second one only
+ * waits to be called, for some seconds more. */
+static void linger_second(struct scene *sc, struct kit_client *first)
+{
+    dibs_lock *l = kit_lock(first, sc->name);
+    struct kit_end end = {.err = DIBS_OK};
+
+    kit_want("lining up", dibs_lock_acquire_async(l, NULL, kit_ended, &end),
+             DIBS_OK);
+    TS_WAIT(ts_waiting(kit_srv, sc->name) == 1);
+    line_up(sc);
+    TS_WAIT(ts_waiting(kit_srv, sc->name) == 2);
+    kit_want("giving back", dibs_lock_release(sc->held, NULL), DIBS_OK);
+    kit_want("waiting", kit_wait(&end), DIBS_OK);
+    kit_want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
+    kit_want("waiting", kit_wait(&sc->end), DIBS_OK);
+    kit_want("giving back", dibs_lock_release(sc->wanted, NULL), DIBS_OK);
+    sc->end.err = DIBS_OK;
+    atomic_store(&sc->end.over, false);
+    assert_true(ts_wait_numsub(kit_srv, sc->channel, 1));
+    dibs_lock_free(l);
+}
+
+/* A client that does not wait any more has yet to listen for others, as the
+ * server told it. A release before that calls nobody; so once it listens, it
+ * has the server look. */
+static void test_listener_comes_late(void **state)
+{
+    struct scene sc = open_both(NULL);
+    struct kit_client *first = kit_open(&(struct kit_opts){.direct = true});
+
+    (void)state;
+    kit_load(&dibs__script_wait_leave);
+    lock_up(&sc);
+    linger_second(&sc, first);
+    freeReplyObject(ts_cmd(kit_srv, "DEL dibs_lock_listener:{%s}", sc.name));
+    kit_want("taking", dibs_lock_acquire(sc.held, NULL), DIBS_OK);
+    int leaves = kit_rule(&dibs__script_wait_leave, sc.name,
+                          &(struct ts_rule){.action = TS_PASS});
+    int begins =
+        ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_HOLD_REQUEST,
+                                                .match = "SUBSCRIBE",
+                                                .count = 1});
+    line_up(&sc);
+    assert_true(ts_rule_wait(kit_px, begins, 1, TS_SOON));
+    cancel_wait(&sc);
+    assert_true(ts_rule_wait_done(kit_px, leaves, 1, TS_SOON));
+    ts_proxy_release(kit_px);
+    assert_true(ts_rule_wait_done(kit_px, leaves, 2, TS_SOON));
+    kit_want("giving back", dibs_lock_release(sc.held, NULL), DIBS_OK);
+    dibs_lock_free(sc.held);
+    dibs_lock_free(sc.wanted);
+    free(sc.name);
+    free(sc.channel);
+    kit_close(first);
+    close_both(&sc);
+}
+
 /* ---- forbidden --------------------------------------------------------- */
 
 /* No right to any channel: one waits by looking now and then, and says so;
@@ -446,6 +504,7 @@ int main(void)
         cmocka_unit_test_setup(test_release_before_subscription, kit_fresh),
         cmocka_unit_test_setup(test_release_before_confirmation, kit_fresh),
         cmocka_unit_test_setup(test_left_before_confirmation, kit_fresh),
+        cmocka_unit_test_setup(test_listener_comes_late, kit_fresh),
         cmocka_unit_test_setup(test_no_channel_right, kit_fresh),
         cmocka_unit_test_setup(test_no_right_to_be_called, kit_fresh),
         cmocka_unit_test_setup(test_no_right_twice, kit_fresh),
