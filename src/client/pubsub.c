@@ -99,7 +99,7 @@ static struct dibs__channel *refused_option(struct dibs__pubsub *ps)
 static void refuse_option(struct dibs__channel *ch)
 {
     ch->ps->optional_refused = true;
-    ch->asked = 0;
+    ch->asked--; /* it may have been asked for once more */
     dibs__channel_call(ch, '\0');
     dibs__channel_drop_if_idle(ch);
 }
@@ -157,7 +157,8 @@ static void message_came(struct dibs__conn *cn, const struct dibs__reply *reply)
         dibs__channel_call(ch, text ? text->text[0] : '\0');
     } else if (is_verb(verb->text, "subscribe") && ch->asked > 0) {
         ps->backoff_ms = 0; /* it works */
-        ch->ready = --ch->asked == 0;
+        /* If it is given up meanwhile, that is still to be confirmed. */
+        ch->ready = --ch->asked == 0 && !ch->unasked;
         if (ch->ready)
             dibs__channel_call(ch, '\0');
     } else if (is_verb(verb->text, "unsubscribe") && ch->unasked > 0) {
@@ -271,7 +272,7 @@ dibs_err dibs__pubsub_listen(struct dibs__pubsub *ps, struct dibs__sub *sub,
     bool first = dibs__list_empty(&ch->subs);
     dibs__channel_unkeep(ch);
     dibs__channel_join(ch, sub);
-    if (ch->ready || ps->refused) {
+    if (ch->ready || dibs__channel_refused(ch)) {
         bool known = ch->ready && ch->said_ms < sub->asked_ms;
         if (!ch->later_set && !known)
             dibs__loop_post(ps->lp, &ch->later);

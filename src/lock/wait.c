@@ -137,11 +137,10 @@ void dibs__wait_join(struct dibs__wait *w, struct dibs__waiter *wt, bool look)
     if (first) {
         if (!w->behind)
             w->first_deadline = INT64_MAX;
-        int64_t now = dibs__now_ms();
         /* What happened before does not matter now, but one that stands back
-         * has yet to ask. */
-        w->try_now = now < w->yield_until;
-        w->next_try = now + IDLE_LOOK_MS;
+         * has yet to ask, also if that moment is over just now. */
+        w->try_now = look;
+        w->next_try = dibs__now_ms() + IDLE_LOOK_MS;
     }
     wt->state = WAITER_PAUSES;
     dibs__list_add(&w->waiters, &wt->link);
@@ -354,6 +353,9 @@ static void line_said(struct dibs__sub *sub, char said)
     dibs__lock(w->mu);
     enum dibs__heard heard =
         dibs__turn_line_said(&w->turn, said, ears->own.on != NULL);
+    /* Before it listened for others, a release may have called nobody. */
+    w->turn.foreign |= !said && dibs__list_empty(&w->waiters) &&
+                       dibs__now_ms() < w->turn.duty_until;
     act_on(w, heard);
     dibs__unlock(w->mu);
     if (heard == HEARD_RELEASE)

@@ -49,6 +49,14 @@ static void line_up(struct scene *sc)
              DIBS_OK);
 }
 
+static void cancel_wait(struct scene *sc)
+{
+    kit_want("leaving", dibs_lock_cancel(sc->wanted, 0), DIBS_OK);
+    kit_want("left", kit_wait(&sc->end), DIBS_ERR_CANCELED);
+    sc->end.err = DIBS_OK;
+    atomic_store(&sc->end.over, false);
+}
+
 /* It has asked, subscribed, asked again, and sleeps now. */
 static void asleep(struct scene *sc)
 {
@@ -170,9 +178,9 @@ static void test_new_subscription_wakes(void **state)
 
 /* The lock is freed after the first attempt and before the server has heard of
  * the subscription, or has confirmed it. */
-static void check_release_in_between(enum ts_action action)
+static void check_release_in_between(enum ts_action action, const char *user)
 {
-    struct scene sc = open_both(NULL);
+    struct scene sc = open_both(user);
     int64_t until = ts_now_ms() + TS_SOON;
 
     for (unsigned i = 0; i < OFTEN; i++) {
@@ -197,13 +205,110 @@ static void check_release_in_between(enum ts_action action)
 static void test_release_before_subscription(void **state)
 {
     (void)state;
-    check_release_in_between(TS_HOLD_REQUEST);
+    check_release_in_between(TS_HOLD_REQUEST, NULL);
 }
 
 static void test_release_before_confirmation(void **state)
 {
     (void)state;
-    check_release_in_between(TS_HOLD_REPLY);
+    check_release_in_between(TS_HOLD_REPLY, NULL);
+}
+
+/* A waiter leaves before its subscription is confirmed, and the next one comes
+ * when that is confirmed, but the end of it is not. The server forgets the
+ * first; so the second one must subscribe by itself. */
+static void test_left_before_confirmation(void **state)
+{
+    struct scene sc = open_both(NULL);
+    int64_t until = ts_now_ms() + TS_SOON;
+
+    (void)state;
+    for (unsigned i = 0; i < OFTEN; i++) {
+        int begins =
+            ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_HOLD_REQUEST,
+                                                    .match = "SUBSCRIBE",
+                                                    .count = 1});
+        int ends =
+            ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_HOLD_REQUEST,
+                                                    .match = "UNSUBSCRIBE",
+                                                    .count = 1});
+        lock_up(&sc);
+        line_up(&sc);
+        assert_true(ts_rule_wait(kit_px, begins, 1, TS_SOON));
+        cancel_wait(&sc);
+        unsigned asks = ts_rule_done(kit_px, sc.asks);
+        ts_proxy_release(kit_px);
+        assert_true(ts_rule_wait(kit_px, ends, 1, TS_SOON));
+        line_up(&sc);
+        assert_true(ts_rule_wait_done(kit_px, sc.asks, asks + 1, TS_SOON));
+        ts_proxy_release(kit_px);
+        assert_true(ts_rule_wait_done(kit_px, ends, 1, TS_SOON));
+        assert_true(ts_wait_numsub(kit_srv, sc.channel, 1));
+        assert_true(ts_rule_wait_done(kit_px, sc.asks, asks + 2, TS_SOON));
+        kit_want("giving back", dibs_lock_release(sc.held, NULL), DIBS_OK);
+        gets_it(&sc);
+    }
+    if (ts_now_ms() > until)
+        fail_msg("nobody was woken");
+    close_both(&sc);
+}
+
+/* Both have waited, and the first one listens for others; the second one only
+ * waits to be called, for some seconds more. */
+static void linger_second(struct scene *sc, struct kit_client *first)
+{
+    dibs_lock *l = kit_lock(first, sc->name);
+    struct kit_end end = {.err = DIBS_OK};
+
+    kit_want("lining up", dibs_lock_acquire_async(l, NULL, kit_ended, &end),
+             DIBS_OK);
+    TS_WAIT(ts_waiting(kit_srv, sc->name) == 1);
+    line_up(sc);
+    TS_WAIT(ts_waiting(kit_srv, sc->name) == 2);
+    kit_want("giving back", dibs_lock_release(sc->held, NULL), DIBS_OK);
+    kit_want("waiting", kit_wait(&end), DIBS_OK);
+    kit_want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
+    kit_want("waiting", kit_wait(&sc->end), DIBS_OK);
+    kit_want("giving back", dibs_lock_release(sc->wanted, NULL), DIBS_OK);
+    sc->end.err = DIBS_OK;
+    atomic_store(&sc->end.over, false);
+    assert_true(ts_wait_numsub(kit_srv, sc->channel, 1));
+    dibs_lock_free(l);
+}
+
+/* A client that does not wait any more has yet to listen for others, as the
+ * server told it. A release before that calls nobody; so once it listens, it
+ * has the server look. */
+static void test_listener_comes_late(void **state)
+{
+    struct scene sc = open_both(NULL);
+    struct kit_client *first = kit_open(&(struct kit_opts){.direct = true});
+
+    (void)state;
+    kit_load(&dibs__script_wait_leave);
+    lock_up(&sc);
+    linger_second(&sc, first);
+    freeReplyObject(ts_cmd(kit_srv, "DEL dibs_lock_listener:{%s}", sc.name));
+    kit_want("taking", dibs_lock_acquire(sc.held, NULL), DIBS_OK);
+    int leaves = kit_rule(&dibs__script_wait_leave, sc.name,
+                          &(struct ts_rule){.action = TS_PASS});
+    int begins =
+        ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_HOLD_REQUEST,
+                                                .match = "SUBSCRIBE",
+                                                .count = 1});
+    line_up(&sc);
+    assert_true(ts_rule_wait(kit_px, begins, 1, TS_SOON));
+    cancel_wait(&sc);
+    assert_true(ts_rule_wait_done(kit_px, leaves, 1, TS_SOON));
+    ts_proxy_release(kit_px);
+    assert_true(ts_rule_wait_done(kit_px, leaves, 2, TS_SOON));
+    kit_want("giving back", dibs_lock_release(sc.held, NULL), DIBS_OK);
+    dibs_lock_free(sc.held);
+    dibs_lock_free(sc.wanted);
+    free(sc.name);
+    free(sc.channel);
+    kit_close(first);
+    close_both(&sc);
 }
 
 /* ---- forbidden --------------------------------------------------------- */
@@ -237,6 +342,64 @@ static void test_no_channel_right(void **state)
     free(sc.name);
     free(sc.channel);
     close_both(&sc);
+}
+
+/* The right to the channels of locks, but not to those on which a client is
+ * called, whose names are longer. Each lock is another one: what was refused
+ * for the first is not asked for again, and the waiter must look all the same.
+ */
+static void allow_half(void)
+{
+    ts_ok(kit_srv, "ACL SETUSER half reset on >pass ~* +@all resetchannels "
+                   "&redisson_lock__channel:{????} "
+                   "&redisson_lock__channel:{?????} "
+                   "&redisson_lock__channel:{??????}");
+}
+
+static void test_no_right_to_be_called(void **state)
+{
+    (void)state;
+    allow_half();
+    check_release_in_between(TS_HOLD_REQUEST, "half");
+}
+
+/* The same, and it is refused twice, as one waiter left and the next came
+ * before the first answer. That is still no refusal of the lock's channel. */
+static void test_no_right_twice(void **state)
+{
+    (void)state;
+    allow_half();
+    for (unsigned i = 0; i < 4; i++) {
+        struct scene sc = open_both("half");
+        int begins =
+            ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_HOLD_REQUEST,
+                                                    .match = "SUBSCRIBE",
+                                                    .count = 1});
+        lock_up(&sc);
+        line_up(&sc);
+        assert_true(ts_rule_wait(kit_px, begins, 1, TS_SOON));
+        cancel_wait(&sc);
+        unsigned asks = ts_rule_done(kit_px, sc.asks);
+        line_up(&sc);
+        assert_true(ts_rule_wait_done(kit_px, sc.asks, asks + 1, TS_SOON));
+        /* io has dealt with the answer, and with what follows from it. */
+        for (int k = 0; k < 2; k++) {
+            struct kit_end end = {.err = DIBS_OK};
+            dibs_owner owner = dibs_owner_new(sc.wants->c);
+            kit_want("trying",
+                     dibs_lock_try_async(sc.wanted,
+                                         DIBS_LOCK_OPTS(.owner = owner),
+                                         kit_ended, &end),
+                     DIBS_OK);
+            kit_want("tried", kit_wait(&end), DIBS_ERR_BUSY);
+        }
+        ts_proxy_release(kit_px);
+        assert_true(ts_wait_numsub(kit_srv, sc.channel, 1));
+        kit_want("giving back", dibs_lock_release(sc.held, NULL), DIBS_OK);
+        gets_it(&sc);
+        assert_int_equal(kit_told(sc.wants, DIBS_EVENT_WARNING), 0);
+        close_both(&sc);
+    }
 }
 
 /* ---- forged ------------------------------------------------------------ */
@@ -340,7 +503,11 @@ int main(void)
         cmocka_unit_test_setup(test_new_subscription_wakes, kit_fresh),
         cmocka_unit_test_setup(test_release_before_subscription, kit_fresh),
         cmocka_unit_test_setup(test_release_before_confirmation, kit_fresh),
+        cmocka_unit_test_setup(test_left_before_confirmation, kit_fresh),
+        cmocka_unit_test_setup(test_listener_comes_late, kit_fresh),
         cmocka_unit_test_setup(test_no_channel_right, kit_fresh),
+        cmocka_unit_test_setup(test_no_right_to_be_called, kit_fresh),
+        cmocka_unit_test_setup(test_no_right_twice, kit_fresh),
         cmocka_unit_test_setup(test_junk_messages, kit_fresh),
         cmocka_unit_test_setup(test_many_channels, kit_fresh),
     };
