@@ -327,8 +327,8 @@ static void dial_late(struct dibs__conn *cn)
     dibs__conn_fail(cn, DIBS_ERR_CONN, why, 0);
 }
 
-/* The last of the host's addresses failed, too. If the host has a name, it is
- * said which that was. */
+/* The last address failed, too. If the host has a name, it is said which one
+ * that was. A Unix socket has no host. */
 static void fail_address(struct dibs__conn *cn, int error_number)
 {
     char text[NI_MAXHOST] = "";
@@ -339,7 +339,7 @@ static void fail_address(struct dibs__conn *cn, int error_number)
     if (a && getnameinfo(a->ai_addr, a->ai_addrlen, text, sizeof text, NULL, 0,
                          NI_NUMERICHOST) != 0)
         text[0] = '\0';
-    if (strcmp(text, cn->to->url.host) == 0)
+    if (cn->to->url.host && strcmp(text, cn->to->url.host) == 0)
         text[0] = '\0';
     dibs__conn_fail(cn, DIBS_ERR_CONN, text, error_number);
 }

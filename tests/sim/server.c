@@ -76,6 +76,8 @@ void sr_server_free(struct sr_server *s)
     sr__keys_free(s);
     sr__dict_free(&s->settings, free_setting);
     sr__dict_free(&s->ids, NULL);
+    for (int i = 0; i < 2; i++) /* empty: all sessions have left */
+        sr__dict_free(&s->listeners[i], NULL);
     sr__dict_free(&s->calls, free);
     free(s->host);
     free(s);
