@@ -49,9 +49,9 @@ static void taint_call(struct dibs__call *call)
 {
     struct dibs__link *ln = DIBS_OF(call->req.cn, struct dibs__link, cn);
 
+    dibs__stats_count(call->s->events.stats, STAT_UNKNOWN, 1);
     call->again = true;
-    if (call->g && !dibs__ghost_canceled(call->g))
-        call->loose = true; /* there is an older one already */
+    call->loose |= call->g && !dibs__ghost_canceled(call->g); /* an older one */
     dibs__ghost_unref(call->g);
     if (!ln->ghost)
         ln->ghost = dibs__ghost_new(ln);

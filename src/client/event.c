@@ -40,22 +40,14 @@ static void event_run(struct dibs__callback *cb, bool drop)
     dibs__free(ev);
 }
 
-/* Some kinds of events are counted, also those that nobody hears. */
-static void count_event(dibs_client *c, dibs_event_kind kind)
-{
-    if (kind == DIBS_EVENT_UNKNOWN)
-        dibs__stats_count(c->stats, STAT_UNKNOWN, 1);
-    else if (kind == DIBS_EVENT_REAPED)
-        dibs__stats_count(c->stats, STAT_REAPED, 1);
-}
-
 void dibs__client_say(void *client, dibs_event_kind kind, dibs_err err,
                       const char *text)
 {
     dibs_client *c = client;
     size_t len = strlen(text);
 
-    count_event(c, kind);
+    if (kind == DIBS_EVENT_REAPED) /* counted, also if nobody hears it */
+        dibs__stats_count(c->stats, STAT_REAPED, 1);
     if (!c->on_event)
         return;
     struct event *ev = dibs__malloc(sizeof *ev + len + 1);

@@ -97,7 +97,8 @@ long long ts_nkeys(struct ts_server *s);
 /* Clients that the server will call when this plain or write lock is free. */
 long long ts_waiting(struct ts_server *s, const char *name);
 long long ts_numsub(struct ts_server *s, const char *channel);
-long long ts_nchannels(struct ts_server *s);    /* somebody listens to */
+/* That somebody listens to, but for those that tell of changed keys. */
+long long ts_nchannels(struct ts_server *s);
 long long ts_client_count(struct ts_server *s); /* but for ourselves */
 void ts_config_set(struct ts_server *s, const char *name, const char *value);
 

@@ -320,7 +320,9 @@ long long ts_nchannels(struct ts_server *s)
 
     if (!r || r->type != REDIS_REPLY_ARRAY)
         ts_fatal("PUBSUB CHANNELS: no usable reply");
-    long long n = (long long)r->elements;
+    long long n = 0;
+    for (size_t i = 0; i < r->elements; i++)
+        n += strncmp(r->element[i]->str, "__redis__:", 10) != 0;
     freeReplyObject(r);
     return n;
 }
