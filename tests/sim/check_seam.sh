@@ -17,7 +17,7 @@ gai_strerror getnameinfo inet_pton inet_ntop madvise memchr memcmp memcpy
 memmove memrchr memset mmap mmap64 munmap open64 open stat stat64 pthread_once
 qsort bsearch sigfillset snprintf vsnprintf sscanf strchr strrchr strcmp
 strcspn strerror_r strlen strncmp strnlen strsep strspn strstr strtok_r strtol
-strtoll strtoull strpbrk memmem program_invocation_short_name
+strtoll strtoull strpbrk memmem tolower program_invocation_short_name
 '
 wrapped=$(sed -n '/set(DIBS_SIM_WRAPPED/,/^)/p' CMakeLists.txt |
     sed 's/set(DIBS_SIM_WRAPPED//; s/^)//')
