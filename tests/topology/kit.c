@@ -431,6 +431,26 @@ void top_begin_move(struct top_cluster *t, int slot, int from, int to)
     ts_ok(t->node[from], "CLUSTER SETSLOT %d MIGRATING %s", slot, t->id[to]);
 }
 
+/* Who wants to be called, and who listens: these are hints, and while a slot
+ * moves both nodes may have them. All other keys are at one node only. */
+static bool is_hint(const char *key)
+{
+    return strncmp(key, "dibs_lock_waiters:", 18) == 0 ||
+           strncmp(key, "dibs_lock_listener:", 19) == 0;
+}
+
+static redisReply *migrate(struct top_cluster *t, int from, int to,
+                           const redisReply *key)
+{
+    int port = ts_server_port(t->node[to]);
+
+    return is_hint(key->str)
+               ? ts_cmd(t->node[from], "MIGRATE 127.0.0.1 %d %b 0 5000 REPLACE",
+                        port, key->str, key->len)
+               : ts_cmd(t->node[from], "MIGRATE 127.0.0.1 %d %b 0 5000", port,
+                        key->str, key->len);
+}
+
 void top_move_keys(struct top_cluster *t, int slot, int from, int to)
 {
     for (;;) {
@@ -438,10 +458,7 @@ void top_move_keys(struct top_cluster *t, int slot, int from, int to)
             ts_cmd(t->node[from], "CLUSTER GETKEYSINSLOT %d 50", slot);
         size_t n = r ? r->elements : 0;
         for (size_t i = 0; i < n; i++) {
-            redisReply *m =
-                ts_cmd(t->node[from], "MIGRATE 127.0.0.1 %d %b 0 5000",
-                       ts_server_port(t->node[to]), r->element[i]->str,
-                       r->element[i]->len);
+            redisReply *m = migrate(t, from, to, r->element[i]);
             assert_non_null(m);
             if (m->type == REDIS_REPLY_ERROR)
                 fail_msg("MIGRATE: %s", m->str);
