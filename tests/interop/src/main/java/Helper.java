@@ -277,7 +277,9 @@ public final class Helper {
                 try {
                     once(random);
                 } catch (Throwable e) {
-                    blame(e.toString());
+                    if (!cannotSubscribe(e)) {
+                        blame(e.toString());
+                    }
                 }
             }
         }
@@ -291,13 +293,18 @@ public final class Helper {
             }
         }
 
-        // Before 4 a wait that is nearly over may end with an exception: no time
-        // is left to subscribe.
+        // Before 4 a wait may end with an exception, because no time is left to
+        // subscribe, or many do. Only one who has not got it subscribes.
+        static boolean cannotSubscribe(Throwable e) {
+            return e instanceof RedisTimeoutException
+                && e.getMessage().contains("subscription lock");
+        }
+
         boolean tryFor(RLock l, long ms) throws Exception {
             try {
                 return l.tryLock(ms, -1, TimeUnit.MILLISECONDS);
             } catch (RedisTimeoutException e) {
-                if (!e.getMessage().contains("subscription lock")) {
+                if (!cannotSubscribe(e)) {
                     throw e;
                 }
                 return false;
