@@ -377,6 +377,13 @@ static void draw_list(struct top *t)
     }
 }
 
+/* Nobody is there any more; the signal that says so may come a moment later. */
+static void end_without_terminal(struct top *t)
+{
+    t->over = true;
+    t->fatal = SIGHUP;
+}
+
 static void draw_picture(struct top *t)
 {
     feed_lock(&t->feed);
@@ -388,7 +395,7 @@ static void draw_picture(struct top *t)
     draw_foot(t);
     feed_unlock(&t->feed);
     if (!screen_flush(&t->screen))
-        t->over = true;
+        end_without_terminal(t);
 }
 
 /* ---- keys and signals -------------------------------------------------- */
@@ -499,7 +506,7 @@ static void take_events(struct top *t, const struct pollfd p[3], bool quiet)
     int key;
 
     if (p[0].revents && !keys_read(&t->keys, STDIN_FILENO))
-        t->over = true;
+        end_without_terminal(t);
     while ((key = keys_next(&t->keys, quiet)) != KEY_NONE)
         press_key(t, key);
     if (p[1].revents)
