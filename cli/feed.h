@@ -27,7 +27,7 @@ struct feed {
     int64_t pause_ms;                /* mu: before the next look */
     dibs_err err;                    /* mu: of the last attempt */
     char why[256];                   /* mu */
-    bool held, stop;                 /* mu: no more looks for now; at all */
+    bool held, stop;                 /* mu: looks pause; they end */
     struct seen wanted[FEED_WANTED]; /* mu: whose waiters are to be counted */
     size_t n_wanted;                 /* mu */
 };

@@ -91,7 +91,7 @@ end
 if not free then
     free = slots - redis.call('zcard', out)
     redis.call('set', count, ('%.0f'):format(free))
-    back = math.max(free, 1) -- whoever waited for it to be there hears of it
+    back = math.max(free, 1) -- those who waited for it hear of it
 elseif back > 0 then
     free = redis.call('incrby', count, back)
 end

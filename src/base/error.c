@@ -6,8 +6,8 @@
  * Locks   none: each thread has a text of its own.
  *
  * How     A public call begins by forgetting which code the text is about. On
- *         the way whoever knows more than the code says so. If at the end the
- *         text is not about the code of the call, it is emptied. A public call
+ *         the way a function that knows more than the code says so. If at the
+ *         end the text is not about the code of the call, it is emptied. A call
  *         inside another one (a list that looks at each lock) keeps to the same
  *         rule: its text stays if its code does.
  */

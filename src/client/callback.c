@@ -6,7 +6,7 @@
  * that nothing else depends on, or on the program's own through a descriptor
  * and a dispatch call; never on the thread that renews leases.
  *
- * How     io wakes whoever runs callbacks once in a round, for all that came in
+ * How     io wakes the thread that runs callbacks once in a round, for all of
  *         it. Between callbacks the thread of our own sends what they began and
  *         reads the replies, see ride.c.
  *
@@ -40,7 +40,7 @@ static struct dibs__callback *pop_callback(struct dibs__callbacks *cbs)
     return l ? DIBS_OF(l, struct dibs__callback, link) : NULL;
 }
 
-/* Whoever runs callbacks, wherever it waits. */
+/* Wakes the thread that runs callbacks, wherever it waits. */
 static void wake_runner(struct dibs__callbacks *cbs) EXCLUDES(cbs->mu)
 {
     const uint64_t one = 1;

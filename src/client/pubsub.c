@@ -225,8 +225,8 @@ static void conn_gone(struct dibs__conn *cn)
         dibs__parts_ended(ps->parts);
 }
 
-/* Is it known where the server is? Sentinels may have yet to say so; whoever
- * hears it from them cuts, and that dials. */
+/* Is it known where the server is? Sentinels may have yet to say so. Then the
+ * connection is cut, and that dials. */
 static bool is_placed(const struct dibs__pubsub *ps)
 {
     return ps->to->url.unix_socket || ps->to->url.host;

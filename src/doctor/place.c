@@ -41,8 +41,8 @@ static void check_tls(struct dibs__exam *ex)
                         "none needed: a Unix socket");
     else if (url->tls.on && url->tls.insecure)
         dibs__exam_tell(ex, "tls", DIBS_VERDICT_WARNING,
-                        "encrypted, but insecure=1: whoever answers is taken "
-                        "for the server");
+                        "encrypted, but insecure=1: anybody who answers is "
+                        "taken for the server");
     else if (url->tls.on)
         dibs__exam_tell(ex, "tls", DIBS_VERDICT_OK,
                         "encrypted, the server's certificate is verified%s",

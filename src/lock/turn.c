@@ -42,7 +42,7 @@
  *         After the last call has left, the line lingers: it goes on listening
  *         to its own channel for some seconds, so that a lock that is often
  *         wanted costs no SUBSCRIBE each time. To the lock's channel it listens
- *         on for a moment only, unless that is its duty: whoever listens there
+ *         on for a moment only, unless that is its duty: a listener there
  *         makes others stand back.
  *
  * States of a line, as the server last answered

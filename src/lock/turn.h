@@ -42,7 +42,7 @@ enum dibs__heard {
     HEARD_NOTHING,
     HEARD_LATER, /* look when all is read */
     HEARD_RELEASE,
-    HEARD_CALL /* ask at once, whoever was to come first */
+    HEARD_CALL /* ask at once, even if others were first */
 };
 
 /* Of one line. All of it under the mutex of the line, but for the first two,

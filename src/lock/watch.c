@@ -52,7 +52,7 @@
 #define EVERY_MIN_MS 100
 #define PAUSE_MIN_MS 50  /* no two looks are closer */
 #define LEASE_MIN_MS 250 /* nor those at the ends of leases */
-#define CALLED_MS    20  /* after a message, at most: whoever waited takes it */
+#define CALLED_MS    20  /* after a message, at most: a waiter takes it */
 #define AFTER_END_MS 5   /* behind the end of a lease */
 
 enum watch_state { WATCH_NEW, WATCH_PAUSES, WATCH_ASKS, WATCH_ENDED };

@@ -17,8 +17,8 @@
  *
  * Trouble Every reader fills a URL of its own, which is handed over whole or
  *         cleared whole. A password is decoded in the place where clearing
- *         wipes it, so no copy stays behind, whatever goes wrong. Whoever
- *         refuses says why in words that show nothing of the text.
+ *         wipes it, so no copy stays behind, whatever goes wrong. A
+ *         refusal says why in words that show nothing of the text.
  */
 #include "net/url.h"
 

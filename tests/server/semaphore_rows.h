@@ -153,8 +153,8 @@ static const struct row drain_rows[] = {
 static const struct row set_rows[] = {
     {"nobody has said how many", "", "semaphore_set N D G | 3 C", "1", "1",
      "N =3 -1;" MINE, "C=3 C=1 C=1", PLAIN},
-    {"none, for now", "", "semaphore_set N D G | 0 C", "1", "1",
-     "N =0 -1;" MINE, "", PLAIN},
+    {"none at all", "", "semaphore_set N D G | 0 C", "1", "1", "N =0 -1;" MINE,
+     "", PLAIN},
     {"the book of one that was deleted is void", "ZADD D @60000 A2",
      "semaphore_set N D G | 3 C", "1", "1", "N =3 -1;" MINE, "C=3 C=1 C=1",
      PLAIN},

@@ -5,6 +5,8 @@
  */
 #include "server/fake.h"
 
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 /* It works: a lock is taken, in that database, and given back. */
@@ -380,10 +382,59 @@ static void test_client_events(void **state)
     assert_false(atomic_load(&e.bad));
 }
 
+/* ---- a server that ends as soon as it is there ------------------------- */
+
+struct dying {
+    pthread_t thread;
+    struct sockaddr_un at;
+    atomic_bool stop;
+};
+
+/* Those who have connected by then are told that the connection was reset. */
+static void *listen_and_die(void *arg)
+{
+    struct dying *d = arg;
+
+    while (!atomic_load(&d->stop)) {
+        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        (void)unlink(d->at.sun_path);
+        if (bind(fd, (struct sockaddr *)&d->at, sizeof d->at) != 0 ||
+            listen(fd, 16) != 0)
+            ts_fatal("cannot listen");
+        sched_yield();
+        close(fd);
+    }
+    return NULL;
+}
+
+/* A Unix socket has no host, also when it comes to telling what failed. */
+static void test_client_server_dies_at_once(void **state)
+{
+    struct dying d = {.at.sun_family = AF_UNIX};
+
+    (void)state;
+    snprintf(d.at.sun_path, sizeof d.at.sun_path, "%s.dying",
+             ts_server_socket(srv));
+    char *url = ts_text("unix://%s", d.at.sun_path);
+    assert_int_equal(pthread_create(&d.thread, NULL, listen_and_die, &d), 0);
+    for (int i = 0; i < 200; i++) {
+        dibs_client *c = NULL;
+        dibs_err err = dibs_client_open(
+            url, DIBS_CLIENT_OPTS(.connect_timeout_ms = 50), &c);
+        assert_int_equal(err, DIBS_ERR_CONN);
+        assert_null(c);
+    }
+    atomic_store(&d.stop, true);
+    pthread_join(d.thread, NULL);
+    (void)unlink(d.at.sun_path);
+    free(url);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         KIT_TEST(test_client_addresses),
+        KIT_TEST(test_client_server_dies_at_once),
         KIT_TEST(test_client_no_such_database),
         KIT_TEST(test_client_password_for_nothing),
         KIT_TEST(test_client_password_unsaid),
