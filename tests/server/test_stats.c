@@ -130,9 +130,10 @@ static void test_busy_and_waiting(void **state)
     WANT(dibs_lock_try(other, NULL), DIBS_ERR_BUSY);
     WANT(dibs_lock_acquire(other, DIBS_LOCK_OPTS(.wait_ms = 50)),
          DIBS_ERR_TIMEOUT);
+    TS_WAIT(ts_waiting(srv, "a") == 0); /* its channel stays a while */
     FINE(dibs_lock_acquire_async(other, DIBS_LOCK_OPTS(.owner = waiter),
                                  kit_tell, &t));
-    TS_WAIT(ts_nchannels(srv) > 0);
+    TS_WAIT(ts_waiting(srv, "a") == 1);
     FINE(dibs_lock_release(l, NULL));
     FINE(kit_answer(&t));
     FINE(dibs_lock_release(other, DIBS_LOCK_OPTS(.owner = waiter)));
