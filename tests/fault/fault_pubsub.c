@@ -164,7 +164,8 @@ static void test_new_subscription_wakes(void **state)
     asleep(&sc);
     for (unsigned i = 0; i < OFTEN; i++) {
         unsigned asks = ts_rule_done(kit_px, sc.asks);
-        assert_int_equal(ts_int(kit_srv, "CLIENT KILL TYPE pubsub"), 1);
+        /* The holder's may be among them, once it has held for a second. */
+        assert_true(ts_int(kit_srv, "CLIENT KILL TYPE pubsub") >= 1);
         assert_true(ts_wait_numsub(kit_srv, sc.channel, 1));
         assert_true(ts_rule_wait_done(kit_px, sc.asks, asks + 1, TS_SOON));
     }
@@ -488,7 +489,7 @@ static void test_many_channels(void **state)
     many_wait(&sc, m);
     /* The lock's, and the one on which the client is called. */
     TS_WAIT(ts_nchannels(kit_srv) == 2 * MANY);
-    assert_int_equal(ts_int(kit_srv, "CLIENT KILL TYPE pubsub"), 1);
+    assert_in_range(ts_int(kit_srv, "CLIENT KILL TYPE pubsub"), 1, 2);
     TS_WAIT(ts_nchannels(kit_srv) == 2 * MANY);
     for (size_t i = 0; i < MANY; i++)
         kit_want("giving back", dibs_lock_release(m->held[i], NULL), DIBS_OK);
