@@ -536,7 +536,7 @@ static void test_replicas_others_go_on(void **state)
     FINE(dibs_lock_try_async(
         slow,
         DIBS_LOCK_OPTS(.replicas = 2, .owner = 9, .lease_ms = 100000,
-                       .replicas_timeout_ms = 3 * kit_lease()),
+                       .replicas_timeout_ms = 3 * kit_lease() / 2),
         kit_tell, &told));
     while (atomic_load(&told.times) == 0) {
         FINE(dibs_lock_try(quick, NULL));
