@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LEASE_MS kit_ms(1500)
+#define LEASE_MS kit_ms(2400)
 
 /* So many more renewals at each of these servers. */
 static void renewals(unsigned mask, unsigned n)

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define HASTY_MS kit_ms(200)
-#define LEASE_MS kit_ms(900)
+#define LEASE_MS kit_ms(2400)
 
 /* However long it takes. */
 static void give_back(dibs_lock *l)
