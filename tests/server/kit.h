@@ -162,7 +162,8 @@ static inline int64_t kit_short(void)
     return ts_slow() > 1 ? 2400 : 1200;
 }
 
-/* So long has what must not happen its chance. */
+/* So long has what must not happen its chance. And the lease is not much longer
+ * where very many are sat out. */
 static inline int64_t kit_chance(void)
 {
     return ts_slow() > 1 ? 1000 : 300;
