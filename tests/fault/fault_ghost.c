@@ -24,7 +24,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define HASTY_MS kit_ms(120)
+#define HASTY_MS kit_ms(400)
 #define LEASE_MS kit_ms(2400) /* where renewal is to be seen */
 #define ROUNDS   2
 
