@@ -229,9 +229,9 @@ static void test_rw_lease_of_each_reader(void **state)
 
     (void)state;
     FINE(dibs_lock_acquire(yours.r, DIBS_LOCK_OPTS(.lease_ms = LONG_MS)));
-    FINE(dibs_lock_acquire(
-        mine.r,
-        DIBS_LOCK_OPTS(.lease_ms = kit_short(), .on_lost = kit_lose, .arg = &lost)));
+    FINE(dibs_lock_acquire(mine.r,
+                           DIBS_LOCK_OPTS(.lease_ms = kit_short(),
+                                          .on_lost = kit_lose, .arg = &lost)));
     char *key = kit_read_key(mine.r, 0);
     TS_WAIT(!ts_exists(srv, key));
     TS_WAIT(atomic_load(&lost.times) == 1);
