@@ -86,6 +86,8 @@ static void test_called_one_at_a_time(void **state)
     FINE(dibs_lock_acquire(l, NULL));
     come(w, CLIENTS);
     assert_true(ts_wait_numsub(srv, CHANNEL, 2)); /* the first two */
+    /* A holder subscribes as well, once it has held for a second. */
+    TS_WAIT(ts_info(srv, "stats", "tracking_total_keys") == 1);
     ts_reset_stats(srv);
     FINE(dibs_lock_release(l, NULL));
     for (int i = 0; i < CLIENTS; i++)
