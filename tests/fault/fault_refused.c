@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define HASTY_MS kit_ms(200)
+#define HASTY_MS kit_ms(1000)
 #define LEASE_MS kit_ms(2400)
 
 /* However long it takes. */
