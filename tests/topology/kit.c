@@ -146,10 +146,10 @@ void top_sentinels_start(struct top_sentinels *t)
     }
     snprintf(lines, sizeof lines,
              "sentinel monitor " SERVICE " 127.0.0.1 %d 2\n"
-             "sentinel down-after-milliseconds " SERVICE " 700\n"
+             "sentinel down-after-milliseconds " SERVICE " %d\n"
              "sentinel failover-timeout " SERVICE " 2000\n"
              "sentinel parallel-syncs " SERVICE " 2\n",
-             port);
+             port, TOP_PATIENT_MS);
     for (int i = 0; i < 3; i++)
         t->sentinel[i] = ts_sentinel_start(lines);
     for (int i = 0; i < 3; i++) {
@@ -160,6 +160,13 @@ void top_sentinels_start(struct top_sentinels *t)
              "redis-sentinel://127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d/" SERVICE,
              ts_server_port(t->sentinel[0]), ts_server_port(t->sentinel[1]),
              ts_server_port(t->sentinel[2]));
+}
+
+void top_sentinels_patience(struct top_sentinels *t, int ms)
+{
+    for (int i = 0; i < 3; i++)
+        ts_ok(t->sentinel[i],
+              "SENTINEL SET " SERVICE " down-after-milliseconds %d", ms);
 }
 
 void top_sentinels_stop(struct top_sentinels *t)
@@ -347,12 +354,14 @@ void top_cluster_start(struct top_cluster *t, const char *const *extra)
     const char *args[20] = {"--cluster-enabled",
                             "yes",
                             "--cluster-node-timeout",
-                            "1000",
+                            "2000",
+                            "--cluster-replica-no-failover",
+                            "yes",
                             "--cluster-replica-validity-factor",
                             "0",
                             "--repl-diskless-sync-delay",
                             "0"};
-    size_t n = 8;
+    size_t n = 10;
 
     for (; extra && *extra; extra++)
         args[n++] = *extra;
@@ -375,6 +384,14 @@ void top_cluster_start(struct top_cluster *t, const char *const *extra)
              "redis-cluster://127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d",
              ts_server_port(t->node[0]), ts_server_port(t->node[1]),
              ts_server_port(t->node[2]));
+}
+
+void top_cluster_allow_failover(struct top_cluster *t)
+{
+    for (int i = 0; i < 6; i++) {
+        ts_config_set(t->node[i], "cluster-node-timeout", "1000");
+        ts_config_set(t->node[i], "cluster-replica-no-failover", "no");
+    }
 }
 
 void top_cluster_stop(struct top_cluster *t)
