@@ -150,8 +150,12 @@ void top_sentinels_start(struct top_sentinels *t)
              "sentinel failover-timeout " SERVICE " 2000\n"
              "sentinel parallel-syncs " SERVICE " 2\n",
              port, TOP_PATIENT_MS);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         t->sentinel[i] = ts_sentinel_start(lines);
+        /* One that did not run for two seconds would do nothing for 30. */
+        ts_ok(t->sentinel[i],
+              "SENTINEL DEBUG tilt-trigger 600000 tilt-period 1000");
+    }
     for (int i = 0; i < 3; i++) {
         TS_WAIT(told(t->sentinel[i], "num-slaves") == 2);
         TS_WAIT(told(t->sentinel[i], "num-other-sentinels") == 2);
@@ -231,10 +235,14 @@ static bool says_master(struct ts_server *s)
 
 int top_master_after(struct top_sentinels *t, int old)
 {
+    /* A vote without a majority is held again, some seconds later. */
+    struct ts_wait w = ts_wait_begin(3 * TS_SOON);
     int now = -1;
 
-    TS_WAIT((now = top_master(t)) >= 0 && now != old &&
-            says_master(t->server[now]));
+    while ((now = top_master(t)) < 0 || now == old ||
+           !says_master(t->server[now]))
+        if (!ts_wait_step(&w))
+            fail_msg("nobody follows the old master");
     return now;
 }
 
