@@ -82,18 +82,21 @@ static void most_sentinels_away(void **state)
     ts_server_restart(top.sentinel[0]);
 }
 
-/* The first that is asked points to a replica. */
+/* The first that is asked points to a replica: one of a stranger, for at one of
+ * ours it would meet the others, and tell of them. */
 static void a_sentinel_is_wrong(void **state)
 {
-    int master = top_master(&top), replica = (master + 1) % 3;
+    struct ts_server *stranger = ts_server_start(NULL);
+    struct ts_server *replica = ts_server_start(NULL);
     char lines[300], url[200];
     dibs_client *c = NULL;
 
     (void)state;
+    assert_true(top_follow(replica, stranger));
     snprintf(lines, sizeof lines,
              "sentinel monitor " SERVICE " 127.0.0.1 %d 5\n"
              "sentinel down-after-milliseconds " SERVICE " 600000\n",
-             ts_server_port(top.server[replica]));
+             ts_server_port(replica));
     struct ts_server *wrong = ts_sentinel_start(lines);
     snprintf(url, sizeof url,
              "redis-sentinel://127.0.0.1:%d,127.0.0.1:%d/" SERVICE,
@@ -113,6 +116,8 @@ static void a_sentinel_is_wrong(void **state)
                           &c),
          DIBS_ERR_CONN);
     ts_server_stop(wrong);
+    ts_server_stop(replica);
+    ts_server_stop(stranger);
 }
 
 static void a_service_nobody_knows(void **state)
