@@ -104,7 +104,7 @@ static void tell(const char *run)
 
 static void test_plain(void **state)
 {
-    struct ts_wait w = ts_wait_begin(TS_SOON * 2);
+    struct ts_wait w = ts_wait_begin(TS_SOON * 8);
 
     (void)state;
     spawn(ST_PLAIN);
