@@ -142,6 +142,17 @@ static dibs_err read_slots_info(struct look *lo, const struct dibs__reply *r)
     return DIBS_OK;
 }
 
+/* Behind all else, if there is one: the number of the value that the holder
+ * published. It alone is a number there. */
+static int64_t read_published(const struct dibs__reply *r)
+{
+    int64_t number;
+
+    return r->len > FIRST_FIELD && dibs__reply_num(r, r->len - 1, &number)
+               ? number
+               : 0;
+}
+
 /* OK; WRONGTYPE: no lock; PROTOCOL: not an answer of the info script. */
 static dibs_err read_info(struct look *lo, const struct dibs__reply *r)
 {
@@ -185,6 +196,7 @@ static dibs_err read_info(struct look *lo, const struct dibs__reply *r)
         read_owner(lo, field, value);
     }
     info->owners = fields > 0 ? (size_t)fields : 0;
+    info->published = read_published(r);
     return DIBS_OK;
 }
 
