@@ -118,6 +118,25 @@ dibs_err look_count(dibs_client *c, struct seen *s)
     return err == DIBS_ERR_AUTH || err == DIBS_ERR_WRONGTYPE ? DIBS_OK : err;
 }
 
+/* The lock is looked at once more, behind its value: if that is as we know it,
+ * so was the value. */
+char *look_value(dibs_client *c, const struct seen *s)
+{
+    dibs_lock_info now = DIBS_LOCK_INFO_INIT;
+    char value[DIBS_VALUE_MAX + 1];
+    dibs_lock *l = NULL;
+
+    if (s->info.published == 0 ||
+        dibs_lock_new_bytes(c, s->name, s->len, &l) != DIBS_OK)
+        return NULL;
+    bool same = dibs_lock_published(l, value, sizeof value) == DIBS_OK &&
+                dibs_lock_info_get(l, &now) == DIBS_OK &&
+                now.published == s->info.published &&
+                strcmp(now.owner, s->info.owner) == 0;
+    dibs_lock_free(l);
+    return same ? strdup(value) : NULL;
+}
+
 const char *look_mode(dibs_mode mode)
 {
     switch (mode) { /* no default: the compiler names a missing case */
