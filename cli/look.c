@@ -137,8 +137,11 @@ char *look_value(dibs_client *c, const struct seen *s)
     return same ? strdup(value) : NULL;
 }
 
-const char *look_mode(dibs_mode mode)
+/* Slots are held by several, each alone in its own. */
+const char *look_mode(dibs_kind kind, dibs_mode mode)
 {
+    if (kind == DIBS_KIND_SLOTS && mode != DIBS_MODE_NONE)
+        return "slots";
     switch (mode) { /* no default: the compiler names a missing case */
     case DIBS_MODE_NONE:
         return "free";
@@ -165,8 +168,9 @@ void look_json(struct json *j, const struct seen *s)
     json_bool(j, "locked", i->locked);
     kind_json(j, i);
     json_text(j, "mode",
-              i->locked && i->mode != DIBS_MODE_NONE ? look_mode(i->mode)
-                                                     : NULL);
+              i->locked && i->mode != DIBS_MODE_NONE
+                  ? look_mode(i->kind, i->mode)
+                  : NULL);
     json_text(j, "owner", i->locked && i->owner[0] ? i->owner : NULL);
     who_json(j, &s->who);
     json_int(j, "owners", (int64_t)i->owners);

@@ -51,7 +51,7 @@ dibs_err look_count(dibs_client *c, struct seen *s);
  * none, our user may not read it, or there is another one by now. */
 char *look_value(dibs_client *c, const struct seen *s);
 
-const char *look_mode(dibs_mode mode);
+const char *look_mode(dibs_kind kind, dibs_mode mode);
 /* What is left of a lease: "29.7 s", or "no end". */
 const char *look_left(int64_t ttl_ms, char buf[OUT_SPAN_MAX]);
 /* The fields of a JSON object that info and ls have in common. */
