@@ -133,17 +133,33 @@ static dibs_err add_names(struct bundle *b, const struct args *a, size_t *outer)
     return err;
 }
 
+/* If an outer run holds it, we have no handle of our own. */
+static dibs_err slots_info(const struct bundle *b, const struct args *a,
+                           dibs_lock_info *info)
+{
+    dibs_lock *own = NULL;
+    dibs_err err =
+        b->l ? DIBS_OK
+             : kind_new(KIND_SLOTS, b->clients[0], a->words[0], a->slots, &own);
+
+    if (err == DIBS_OK)
+        err = dibs_lock_info_get(own ? own : b->l, info);
+    dibs_lock_free(own);
+    return err;
+}
+
 bool bundle_strict(struct bundle *b, const struct args *a)
 {
     dibs_lock_info info = DIBS_LOCK_INFO_INIT;
 
-    if (dibs_lock_info_get(b->l, &info) != DIBS_OK || info.slots == 0 ||
+    if (slots_info(b, a, &info) != DIBS_OK || info.slots == 0 ||
         info.slots == a->slots)
         return true;
     out_tell(OUT_ERROR, "usage",
-             "%s has %" PRId64 " slots, and --slots says %" PRId64
+             "%s has %" PRId64 " slot%s, and --slots says %" PRId64
              "; 'dibs slots set %s %" PRId64 "' changes it",
-             a->words[0], info.slots, a->slots, a->words[0], a->slots);
+             a->words[0], info.slots, info.slots == 1 ? "" : "s", a->slots,
+             a->words[0], a->slots);
     return false;
 }
 
@@ -236,7 +252,7 @@ int bundle_open(struct bundle *b, const struct args *a, const struct target *t,
         return EXIT_INTERNAL;
     }
     dibs_err err = make_lock(b, a);
-    if (err == DIBS_OK && a->strict && !b->nested && !bundle_strict(b, a))
+    if (err == DIBS_OK && a->strict && !bundle_strict(b, a))
         return EXIT_USAGE;
     if (err == DIBS_OK && b->outer.unguarded) {
         out_tell(OUT_ERROR, "usage",

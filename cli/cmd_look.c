@@ -233,7 +233,9 @@ static void print_counted(bool colored, const dibs_lock_info *i)
               : i->kind == DIBS_KIND_LATCH ? "left"
                                            : "free",
               text);
-    if (i->kind == DIBS_KIND_SEMAPHORE) {
+    if (i->kind == DIBS_KIND_SEMAPHORE && i->owners == 0) {
+        print_row(colored, "holders", "0");
+    } else if (i->kind == DIBS_KIND_SEMAPHORE) {
         snprintf(text, sizeof text, "%zu, the first lease ends in %s",
                  i->owners, look_left(i->ttl_ms, span));
         print_row(colored, "holders", text);
@@ -251,7 +253,7 @@ static void print_held(bool colored, const struct seen *s)
     char span[OUT_SPAN_MAX], text[96], who[WHO_TEXT_MAX];
     char *owner = out_printable(i->owner, strlen(i->owner));
 
-    print_row(colored, "mode", look_mode(i->mode));
+    print_row(colored, "mode", look_mode(i->kind, i->mode));
     print_row(colored, "owner", owner ? owner : "?");
     if (s->who.known)
         print_row(colored, "who", who_text(&s->who, who));
@@ -305,14 +307,14 @@ static void json_time(struct json *j, const char *key, int64_t ms)
 }
 
 static void json_holder(struct json *j, const struct person *p,
-                        const struct who *w)
+                        const struct who *w, dibs_kind kind)
 {
     struct json item;
 
     json_list_next(j, &item);
     json_text(&item, "owner", p->owner);
     who_json(&item, w);
-    json_text(&item, "mode", look_mode(p->mode));
+    json_text(&item, "mode", look_mode(kind, p->mode));
     json_int(&item, "holds", p->holds);
     json_time(&item, "ttl_ms", p->remaining_ms);
     json_close(&item);
@@ -332,13 +334,16 @@ static void json_waiter(struct json *j, const struct person *p,
 }
 
 /* A holder whose lease is over does not hold it any more. */
-static void json_people(struct json *j, const struct crowd *all, bool waits)
+static void json_people(struct json *j, const struct crowd *all, bool waits,
+                        dibs_kind kind)
 {
     for (size_t i = 0; i < all->n; i++) {
         const struct person *p = &all->rows[i];
 
-        if (p->waits == waits && (waits || p->remaining_ms != -2))
-            (waits ? json_waiter : json_holder)(j, p, &all->who[i]);
+        if (p->waits && waits)
+            json_waiter(j, p, &all->who[i]);
+        else if (!p->waits && !waits && p->remaining_ms != -2)
+            json_holder(j, p, &all->who[i], kind);
     }
 }
 
@@ -357,10 +362,10 @@ static dibs_err info_json(const struct look *k, const struct seen *s,
         json_text(&j, "value", all->value);
     json_bool(&j, "private_server", k->private_url != NULL);
     json_list_open(&j, "holders");
-    json_people(&j, all, false);
+    json_people(&j, all, false, s->info.kind);
     json_list_close(&j);
     json_list_open(&j, "queue");
-    json_people(&j, all, true);
+    json_people(&j, all, true, s->info.kind);
     json_list_close(&j);
     json_close(&j);
     putc('\n', text.f);
@@ -474,7 +479,7 @@ static dibs_err queue_json(const struct args *a, struct look *k,
         return DIBS_ERR_NOMEM;
     struct json j = {.f = text.f};
     putc('[', text.f);
-    json_people(&j, all, true);
+    json_people(&j, all, true, DIBS_KIND_LOCK);
     fputs("]\n", text.f);
     return out_text_print(&text, DIBS_OK);
 }

@@ -141,7 +141,7 @@ static void list_text(const struct list *all)
                names[i] ? names[i] : "?", (int)owner_w, owner ? owner : "?",
                shown_holds(info),
                kind_counted(info->kind) ? kind_word(info->kind)
-                                        : look_mode(info->mode),
+                                        : look_mode(info->kind, info->mode),
                all->rows[i].who.known ? LEASE_WIDTH : 0,
                look_left(info->ttl_ms, span),
                all->rows[i].who.known ? "  " : "",

@@ -8,6 +8,9 @@
  * makes the pause before the next one longer, so a server with very many locks
  * is not kept busy.
  *
+ * A look at a lock tells the number of the value that its holder published, so
+ * the values themselves need not be read to see that one has changed.
+ *
  * wait uses dibs_lock_watch: it hears of a release. It needs to know which
  * kind of lock it is for that, and learns it by a first look.
  *
@@ -52,6 +55,7 @@ static const char *const change_words[] = {
     [CHANGE_HELD] = "held",       [CHANGE_TAKEN] = "taken",
     [CHANGE_FREE] = "free",       [CHANGE_LOST] = "lost",
     [CHANGE_HOLDERS] = "holders", [CHANGE_QUEUE] = "queue",
+    [CHANGE_VALUE] = "value",
 };
 
 struct stamp {
@@ -79,8 +83,9 @@ static struct stamp stamp_now(bool json)
     return s;
 }
 
+/* value: what the holder published; or NULL. */
 static void change_json(enum change what, const struct sighting *before,
-                        const struct sighting *after)
+                        const struct sighting *after, const char *value)
 {
     const struct sighting *x = after ? after : before;
     struct json j;
@@ -99,6 +104,7 @@ static void change_json(enum change what, const struct sighting *before,
                   .waiting = x->s.waiting});
     json_text(&j, "previous",
               before && before->s.info.owner[0] ? before->s.info.owner : NULL);
+    json_text(&j, "value", value);
     json_close(&j);
     putchar('\n');
 }
@@ -166,27 +172,37 @@ static void change_text(enum change what, const struct sighting *before,
                x->s.queued + x->s.waiting == 1 ? "s" : "",
                before ? before->s.queued + before->s.waiting : 0);
         break;
+    case CHANGE_VALUE:
+        if (x->s.info.published == 0)
+            printf("no value any more");
+        break;
     }
     free(owner);
     free(was);
 }
 
-static void print_change(enum change what, const struct sighting *before,
-                         const struct sighting *after, void *arg)
+/* Last in its line: a value may have anything in it, commas, too. */
+static void value_text(enum change what, const char *value)
 {
-    const struct args *a = arg;
-    const struct sighting *x = after ? after : before;
+    char *shown = value ? out_printable(value, strlen(value)) : NULL;
+    bool told = what == CHANGE_HELD || what == CHANGE_TAKEN;
 
-    if (a->json) {
-        change_json(what, before, after);
-        return;
-    }
+    if (shown && (told || what == CHANGE_VALUE))
+        printf("%svalue: %s", told ? ", " : "", shown);
+    free(shown);
+}
+
+static void line_text(enum change what, const struct sighting *before,
+                      const struct sighting *after, const char *value)
+{
+    const struct sighting *x = after ? after : before;
     char *name = out_printable(x->s.name, x->s.len);
     printf("%s %s: ", stamp_now(false).text, name ? name : "?");
     if (x->s.info.owner[0] || what == CHANGE_HOLDERS || what == CHANGE_QUEUE)
         change_text(what, before, after);
     else
         counted_text(what, before, after);
+    value_text(what, value);
     putchar('\n');
     free(name);
 }
@@ -202,6 +218,28 @@ struct watching {
     bool counts; /* our user may ask who waits */
     bool away;   /* the last look failed */
 };
+
+/* A value is asked for when there is a line to print about its lock, so that
+ * locks whose values do not change cost nothing. One that changed meanwhile, or
+ * that could not be read, counts as not seen: the next look finds it again. */
+static void print_change(enum change what, const struct sighting *before,
+                         struct sighting *after, void *arg)
+{
+    const struct watching *w = arg;
+    char *value = after ? look_value(w->k.c, &after->s) : NULL;
+    bool unread = after && after->s.info.published != 0 && !value;
+
+    if (unread)
+        after->s.info.published =
+            before && what != CHANGE_TAKEN ? before->s.info.published : 0;
+    if (unread && what == CHANGE_VALUE)
+        return;
+    if (w->a->json)
+        change_json(what, before, after, value);
+    else
+        line_text(what, before, after, value);
+    free(value);
+}
 
 static void watch_count(struct watching *w, struct survey *v)
 {
@@ -221,7 +259,7 @@ static dibs_err watch_round(struct watching *w)
         return err;
     watch_count(w, &now);
     survey_name(w->k.c, &w->last, &now);
-    survey_compare(&w->last, &now, w->first, print_change, (void *)w->a);
+    survey_compare(&w->last, &now, w->first, print_change, w);
     if (w->first && w->one && now.n == 0 && !w->a->json) {
         char *name = out_printable(w->one, strlen(w->one));
         printf("%s %s: free\n", stamp_now(false).text, name ? name : "?");

@@ -88,7 +88,7 @@ void feed_hold(struct feed *f, bool held)
 /* ---- a round ----------------------------------------------------------- */
 
 static void count_change(enum change what, const struct sighting *before,
-                         const struct sighting *after, void *arg)
+                         struct sighting *after, void *arg)
 {
     unsigned *n = arg;
 

@@ -118,8 +118,30 @@ dibs_err look_count(dibs_client *c, struct seen *s)
     return err == DIBS_ERR_AUTH || err == DIBS_ERR_WRONGTYPE ? DIBS_OK : err;
 }
 
-const char *look_mode(dibs_mode mode)
+/* The lock is looked at once more, behind its value: if that is as we know it,
+ * so was the value. */
+char *look_value(dibs_client *c, const struct seen *s)
 {
+    dibs_lock_info now = DIBS_LOCK_INFO_INIT;
+    char value[DIBS_VALUE_MAX + 1];
+    dibs_lock *l = NULL;
+
+    if (s->info.published == 0 ||
+        dibs_lock_new_bytes(c, s->name, s->len, &l) != DIBS_OK)
+        return NULL;
+    bool same = dibs_lock_published(l, value, sizeof value) == DIBS_OK &&
+                dibs_lock_info_get(l, &now) == DIBS_OK &&
+                now.published == s->info.published &&
+                strcmp(now.owner, s->info.owner) == 0;
+    dibs_lock_free(l);
+    return same ? strdup(value) : NULL;
+}
+
+/* Slots are held by several, each alone in its own. */
+const char *look_mode(dibs_kind kind, dibs_mode mode)
+{
+    if (kind == DIBS_KIND_SLOTS && mode != DIBS_MODE_NONE)
+        return "slots";
     switch (mode) { /* no default: the compiler names a missing case */
     case DIBS_MODE_NONE:
         return "free";
@@ -146,8 +168,9 @@ void look_json(struct json *j, const struct seen *s)
     json_bool(j, "locked", i->locked);
     kind_json(j, i);
     json_text(j, "mode",
-              i->locked && i->mode != DIBS_MODE_NONE ? look_mode(i->mode)
-                                                     : NULL);
+              i->locked && i->mode != DIBS_MODE_NONE
+                  ? look_mode(i->kind, i->mode)
+                  : NULL);
     json_text(j, "owner", i->locked && i->owner[0] ? i->owner : NULL);
     who_json(j, &s->who);
     json_int(j, "owners", (int64_t)i->owners);

@@ -47,7 +47,11 @@ dibs_err look_info(struct look *k, struct seen *s);
  * are then not known. */
 dibs_err look_count(dibs_client *c, struct seen *s);
 
-const char *look_mode(dibs_mode mode);
+/* The value that the number in s->info stands for; to be freed. NULL: there is
+ * none, our user may not read it, or there is another one by now. */
+char *look_value(dibs_client *c, const struct seen *s);
+
+const char *look_mode(dibs_kind kind, dibs_mode mode);
 /* What is left of a lease: "29.7 s", or "no end". */
 const char *look_left(int64_t ttl_ms, char buf[OUT_SPAN_MAX]);
 /* The fields of a JSON object that info and ls have in common. */

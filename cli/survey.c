@@ -223,6 +223,8 @@ static void compare_both(const struct sighting *before, struct sighting *after,
     carry_over(before, after);
     if (before->s.info.owners != after->s.info.owners)
         fn(CHANGE_HOLDERS, before, after, arg);
+    if (before->s.info.published != after->s.info.published)
+        fn(CHANGE_VALUE, before, after, arg);
     if (before->s.counted && after->s.counted &&
         count_waiters(after) > count_waiters(before))
         fn(CHANGE_QUEUE, before, after, arg);

@@ -48,13 +48,14 @@ enum change {
     CHANGE_FREE,    /* not held any more */
     CHANGE_LOST,    /* the same, and its lease had run out */
     CHANGE_HOLDERS, /* of several owners: there are more, or fewer */
+    CHANGE_VALUE,   /* the same owner published another value, or none now */
     CHANGE_QUEUE    /* more wait */
 };
 
 /* before: NULL for HELD, and TAKEN when it was free. after: NULL for FREE and
- * LOST. */
+ * LOST; what is changed in it counts for the next comparison. */
 typedef void survey_fn(enum change what, const struct sighting *before,
-                       const struct sighting *after, void *arg);
+                       struct sighting *after, void *arg);
 
 /* Hands on from before to after what only the earlier looks know, and tells
  * every change. first: there is no look before. */

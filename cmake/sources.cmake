@@ -170,6 +170,8 @@ set(DIBS_SCRIPT_PARTS
   lua/lib/register.lua
   lua/lib/call_waiter.lua
   lua/lib/fair_queue.lua
+  lua/lib/value_number.lua
+  lua/lib/drop_value.lua
 )
 
 # Section 3 of the manual. Each function in a page's synopsis also gets a page

@@ -13,6 +13,7 @@ local key, owner, channel, HOW = KEYS[1], ARGV[1], ARGV[2], 3
 --@include is_lock
 --@include publish
 --@include call_waiter
+--@include drop_value
 
 local found = redis.call('hmget', key, owner, 'mode')
 if found[2] then
@@ -23,6 +24,7 @@ elseif not found[1] then
     return 0
 end
 redis.call('del', key)
+drop_value(channel, owner)
 publish(channel, '0')
 call_waiter(channel, key, 0)
 return 1

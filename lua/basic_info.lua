@@ -1,13 +1,16 @@
 -- basic_info: who holds the lock, how often, and for how long.
 --
 -- KEYS  1 lock hash
+-- ARGV  1 value
 -- Gives an array: remaining time in ms (-1 none, -2 not locked, -6 a hash that
 --       is no lock), number of fields, 0 (nobody queues), then field and value
---       of up to 32, the mode before all others.
+--       of up to 32, the mode before all others. Last, if the holder published
+--       a value: the number of it, as a number.
 --
 -- Only a read-write lock has many fields; a few of them will do.
 local key = KEYS[1]
 --@include is_lock
+--@include value_number
 
 local count = redis.call('hlen', key)
 local mode = count > 0 and redis.call('hget', key, 'mode')
@@ -35,4 +38,5 @@ for i = 1, #all, 2 do
         answer[#answer + 1] = all[i + 1]:sub(1, 512)
     end
 end
+answer[#answer + 1] = value_number(ARGV[1], all)
 return answer

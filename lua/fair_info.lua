@@ -1,13 +1,15 @@
 -- fair_info: who holds the lock, and who waits for it in which order.
 --
 -- KEYS  1 lock hash   2 queue   3 scores
--- ARGV  1 first place wanted   2 how many
+-- ARGV  1 first place wanted   2 how many   3 value
 -- Gives an array: remaining time in ms (-1 none, -2 not locked, -6 a hash that
 --       is no lock), number of fields, length of the queue, then field and
 --       value of up to 32; then, for each place asked for, the waiter and until
 --       when it counts in ms from now, '' if nobody knows or its score is no
---       sane time.
+--       sane time. Last, if the holder published a value: the number of it, as
+--       a number.
 --@include is_lock
+--@include value_number
 local AGES = 315360000000 -- ten years of ms: no sane time is that far off
 local lock, queue, scores = KEYS[1], KEYS[2], KEYS[3]
 local first, count = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -34,4 +36,5 @@ if count > 0 then
         answer[#answer + 1] = sane and ('%.0f'):format(score - now) or ''
     end
 end
+answer[#answer + 1] = value_number(ARGV[3], all)
 return answer

@@ -22,6 +22,7 @@ local called = math.min(tonumber(ARGV[5]), wait)
 local ended = 0
 --@include is_lock
 --@include publish
+--@include drop_value
 
 if ARGV[3] == '1' and owner ~= '' then
     local found = redis.call('hmget', lock, owner, 'mode')
@@ -31,6 +32,7 @@ if ARGV[3] == '1' and owner ~= '' then
         ended = -6
     elseif found[1] then
         redis.call('del', lock)
+        drop_value(channel:sub(1, -2), owner)
         ended = 1
     end
 end

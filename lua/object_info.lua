@@ -5,8 +5,9 @@
 --       4 book of permits   5 notes of a latch; '' if it can have none
 -- Gives an array: a word (none, lock, rw, slots, semaphore, latch, counter or
 --       other), the last token as text ('' if there is none), the number under
---       the name, how many entries the book has, ms until the first of them or
---       the latch ends (-1 never).
+--       the name, how many entries of the book are not over, ms until the
+--       first of them or the latch ends (-1 never). What entries that are over
+--       had counts as free.
 --
 -- A counter is a number that nobody has used since it was set: of slots, of a
 -- semaphore or of a latch. The other keys are not in KEYS, so that a user who
@@ -41,14 +42,17 @@ elseif not whole(number) then
 end
 local entries = count_of('zcard', ARGV[4])
 if entries > 0 then
-    local first = redis.pcall('zrange', ARGV[4], 0, 0, 'withscores')
     local time = redis.pcall('time')
-    local left = -1
-    if first[2] and time[2] then
-        left = math.max(first[2] - time[1] * 1000 -
-                        math.floor(time[2] / 1000), 0)
+    local now = time[2] and time[1] * 1000 + math.floor(time[2] / 1000) or 0
+    -- What is over comes back when somebody asks for permits: it is free.
+    local over = redis.pcall('zrangebyscore', ARGV[4], '-inf', now, 'limit', 0,
+                             1000)
+    for _, entry in ipairs(over) do
+        value = value + (tonumber(entry:match('^(%d+):')) or 0)
     end
-    return {'semaphore', token, value, entries, left}
+    local first = redis.pcall('zrange', ARGV[4], #over, #over, 'withscores')
+    local left = now > 0 and first[2] and math.max(first[2] - now, 0) or -1
+    return {'semaphore', token, value, entries - #over, left}
 elseif count_of('hlen', ARGV[5]) > 0 then
     return {'latch', token, value, 0, redis.call('pttl', name)}
 end

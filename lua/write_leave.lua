@@ -11,6 +11,7 @@ local ended, tell = 0, false
 --@include is_lock
 --@include publish
 --@include call_waiter
+--@include drop_value
 
 if redis.pcall('get', gate) == ARGV[1] then
     redis.call('del', gate)
@@ -21,6 +22,7 @@ if ARGV[2] == '1' and redis.call('exists', key) == 1 and
     ended = -6
 elseif ARGV[2] == '1' and redis.call('hexists', key, writer) == 1 then
     redis.call('hdel', key, writer)
+    drop_value(channel, writer)
     if redis.call('hlen', key) <= 1 then
         redis.call('del', key)
     else

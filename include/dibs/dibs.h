@@ -737,13 +737,16 @@ typedef struct dibs_lock_info {
     int64_t free_slots; /* and how many nobody has; may be below 0 */
     dibs_kind kind;     /* NONE also when a lock is free */
     int64_t left;       /* of a latch: what is left */
+    int64_t published;  /* 0: the holder published no value. Otherwise a number
+                           that differs from one value to the next;
+                           dibs_lock_published tells the value itself */
 } dibs_lock_info;
 
 #ifdef __cplusplus
 #define DIBS_LOCK_INFO_INIT                                                    \
     {                                                                          \
         sizeof(dibs_lock_info), false, DIBS_MODE_NONE, 0, 0, 0, 0, "", 0, 0,   \
-            0, DIBS_KIND_NONE, 0                                               \
+            0, DIBS_KIND_NONE, 0, 0                                            \
     }
 #else
 #define DIBS_LOCK_INFO_INIT                                                    \
@@ -926,9 +929,10 @@ DIBS_API DIBS_MUST dibs_err dibs_lock_who_async(dibs_lock *l, const char *owner,
  *
  * The callback comes once with what is found first, then after each change:
  * free or taken, another owner, mode or number of owners; of a fenced lock also
- * another token, which is another hold of the same owner. A change that is
- * undone before the next look is not seen. If the callback is slow, it gets the
- * last of several changes.
+ * another token, which is another hold of the same owner. With the option
+ * values, it comes also when the holder published another value. A change that
+ * is undone before the next look is not seen. If the callback is slow, it gets
+ * the last of several changes.
  *
  * err    OK: info is what dibs_lock_info_get would say; valid during the call.
  *        Others: nobody knows now (info is NULL, and dibs_error_text says why).
@@ -941,6 +945,8 @@ typedef void (*dibs_watch_cb)(dibs_err err, const dibs_lock_info *info,
 typedef struct dibs_watch_opts {
     size_t size;      /* sizeof(dibs_watch_opts) */
     int64_t every_ms; /* look at least so often; 0 = 1000, at least 100 */
+    bool values;      /* a value that changes is told, too: see published of
+                         dibs_lock_info */
 } dibs_watch_opts;
 
 #ifdef __cplusplus
@@ -961,11 +967,11 @@ static inline dibs_watch_opts dibs_watch_opts_init(void)
 #endif
 
 /* Begins to watch a lock of any kind. opts may be NULL. A release is heard of,
- * except that of a fair lock. A take and the end of a lease send no message:
- * the server is asked for them every every_ms, and when the lease that was seen
- * ends. However often the lock changes, it is asked at most 20 times a second.
- * Those who watch count as listeners (see dibs_lock_listeners). The handle may
- * be freed meanwhile.
+ * except that of a fair lock, and so is a new value of the holder. A take and
+ * the end of a lease send no message: the server is asked for them every
+ * every_ms, and when the lease that was seen ends. However often the lock
+ * changes, it is asked at most 20 times a second. Those who watch count as
+ * listeners (see dibs_lock_listeners). The handle may be freed meanwhile.
  *
  * OK       *out is yours; give it back with dibs_watch_stop.
  * INVALID  Also for a group: watch its members.

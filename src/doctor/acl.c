@@ -23,7 +23,7 @@
 #define BASE                                                                   \
     (BIT(RIGHT_PLAIN) | BIT(RIGHT_WAKE) | BIT(RIGHT_LINE) |                    \
      BIT(RIGHT_BARRIER) | BIT(RIGHT_TRACK) | BIT(RIGHT_NAME) |                 \
-     BIT(RIGHT_HOLDERS))
+     BIT(RIGHT_HOLDERS) | BIT(RIGHT_VALUES))
 #define CLUSTER  BIT(RIGHT_MOVES)
 #define RULE_MAX (DIBS_NAME_MAX + 80)
 
@@ -40,7 +40,7 @@ static const struct {
     {"slots", BIT(RIGHT_SLOTS), true},
     {"sem", BIT(RIGHT_SEMAPHORE), true},
     {"latch", BIT(RIGHT_LATCH), true},
-    {"value", BIT(RIGHT_VALUES), true},
+    {"value", 0, true}, /* whoever looks at a lock looks for its value */
     {"look", BIT(RIGHT_LIST) | BIT(RIGHT_COUNTS) | BIT(RIGHT_WHO), true},
     {"replicas", BIT(RIGHT_ACKS), false},
     {"cluster", CLUSTER, false},

@@ -331,7 +331,8 @@ static void compare_total(struct dibs__line *line, int64_t total)
     if (atomic_exchange(&line->total_known, true) || total == mine)
         return;
     snprintf(text, sizeof text,
-             "'%.80s' has %lld slots, and not %lld as its handle says",
+             "'%.80s' has %lld slots, and not %lld: the number on the server "
+             "counts",
              line->name, (long long)total, (long long)mine);
     dibs__server_tell(dibs__line_server(line), DIBS_EVENT_WARNING, DIBS_OK,
                       text);

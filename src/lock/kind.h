@@ -251,7 +251,7 @@ int64_t dibs__pause_usual(const struct dibs__line *line, int64_t busy_ms);
 /* What the answers to INFO and HOLDERS look like is the same for all. */
 #define DIBS__INFO                                                             \
     {                                                                          \
-        &dibs__script_basic_info, "n", ""                                      \
+        &dibs__script_basic_info, "n", "Y"                                     \
     }
 #define DIBS__HOLDERS                                                          \
     {                                                                          \

@@ -39,7 +39,7 @@ const struct dibs__kind dibs__kind_fair = {
             [VERB_RELEASE] = {&dibs__script_fair_release, KEYS, "otkWCF*"},
             [VERB_FORCE] = {&dibs__script_fair_leave, KEYS, "oC1WF*"},
             [VERB_LEAVE] = {&dibs__script_fair_leave, KEYS, "oC0WF*"},
-            [VERB_INFO] = {&dibs__script_fair_info, KEYS, "fu"},
+            [VERB_INFO] = {&dibs__script_fair_info, KEYS, "fuY"},
             [VERB_HOLDERS] = DIBS__HOLDERS,
         },
     DIBS__PLAIN_ANSWERS,

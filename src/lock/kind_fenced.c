@@ -26,7 +26,7 @@ const struct dibs__kind dibs__kind_fenced = {
             [VERB_RELEASE] = {&dibs__script_basic_release, "n", "otkc*"},
             [VERB_HANDOVER] = {&dibs__script_fenced_handover, "nK", "oNlw"},
             [VERB_FORCE] = {&dibs__script_basic_force, "n", "oc*"},
-            [VERB_INFO] = {&dibs__script_fenced_info, "nK", ""},
+            [VERB_INFO] = {&dibs__script_fenced_info, "nK", "Y"},
             [VERB_HOLDERS] = DIBS__HOLDERS,
         },
     DIBS__VALUED_ANSWERS,

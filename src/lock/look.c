@@ -59,17 +59,6 @@ static dibs_err explain_no_lock(struct look *lo)
     return DIBS_ERR_WRONGTYPE;
 }
 
-static int64_t number_in(const struct dibs__reply *r)
-{
-    int64_t n = 0;
-
-    for (size_t i = 0; i < r->len && r->text[i] >= '0' && r->text[i] <= '9' &&
-                       n < INT64_MAX / 10 - 9;
-         i++)
-        n = n * 10 + (r->text[i] - '0');
-    return n;
-}
-
 static bool reply_is(const struct dibs__reply *r, const char *text)
 {
     return r->len == strlen(text) && memcmp(r->text, text, r->len) == 0;
@@ -100,7 +89,7 @@ static void read_owner(struct look *lo, const struct dibs__reply *field,
     if (!lo->info.owner[0]) {
         memcpy(lo->info.owner, field->text, cut);
         lo->info.owner[cut] = '\0';
-        lo->info.holds = number_in(value);
+        lo->info.holds = dibs__number_in(value->text, value->text + value->len);
     }
     if (lo->owner_len || !is_force_target(lo, field))
         return;
@@ -140,6 +129,17 @@ static dibs_err read_slots_info(struct look *lo, const struct dibs__reply *r)
     info->ttl_ms = dibs__reply_ms(info->ttl_ms);
     read_owner(lo, owner, &(struct dibs__reply){.text = "1", .len = 1});
     return DIBS_OK;
+}
+
+/* Behind all else, if there is one: the number of the value that the holder
+ * published. It alone is a number there. */
+static int64_t read_published(const struct dibs__reply *r)
+{
+    int64_t number;
+
+    return r->len > FIRST_FIELD && dibs__reply_num(r, r->len - 1, &number)
+               ? number
+               : 0;
 }
 
 /* OK; WRONGTYPE: no lock; PROTOCOL: not an answer of the info script. */
@@ -185,6 +185,7 @@ static dibs_err read_info(struct look *lo, const struct dibs__reply *r)
         read_owner(lo, field, value);
     }
     info->owners = fields > 0 ? (size_t)fields : 0;
+    info->published = read_published(r);
     return DIBS_OK;
 }
 
@@ -293,7 +294,7 @@ static dibs_err read_holders(struct look *lo, const struct dibs__reply *r)
         size_t n = strlen(who->text), w = strlen(dibs__kind_write.suffix);
         if (n > w && strcmp(who->text + n - w, dibs__kind_write.suffix) == 0)
             h.mode = DIBS_MODE_WRITE;
-        h.holds = number_in(holds);
+        h.holds = dibs__number_in(holds->text, holds->text + holds->len);
         dibs__buf_add(lo->page, &h, sizeof h);
         dibs__buf_add(lo->page, who->text, n + 1);
     }

@@ -88,7 +88,7 @@ static void fill_counted(const struct found_object *f, dibs_lock_info *info)
 {
     info->ttl_ms = f->ends_ms;
     info->owners = f->entries > 0 ? (size_t)f->entries : 0;
-    info->locked = f->kind == DIBS_KIND_SEMAPHORE ||
+    info->locked = (f->kind == DIBS_KIND_SEMAPHORE && f->entries > 0) ||
                    (f->kind == DIBS_KIND_LATCH && f->number > 0);
     if (f->kind == DIBS_KIND_LATCH)
         info->left = f->number > 0 ? f->number : 0;

@@ -50,13 +50,16 @@ static void set_write(const struct dibs__line *line, uint64_t wire,
                       const struct dibs__value *v, struct dibs__buf *out,
                       bool whole)
 {
-    dibs__script_head(out, &dibs__script_value_set, whole, 2, 4);
+    dibs__script_head(out, &dibs__script_value_set, whole, 2,
+                      5 + dibs__publish_count(line));
     dibs__buf_arg(out, line->name, line->name_len);
     value_key(out, line);
     owner_of_hold(out, line, wire);
     dibs__buf_arg_num(out, (int64_t)v->number);
     dibs__buf_arg(out, v->text, v->len);
     dibs__buf_arg_num(out, dibs__line_client(line)->lease_ms);
+    dibs__arg_write('c', &(struct dibs__ask){.line = line}, out);
+    dibs__arg_write('*', &(struct dibs__ask){.line = line}, out);
 }
 
 /* ---- answers ----------------------------------------------------------- */

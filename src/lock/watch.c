@@ -12,7 +12,8 @@
  *         when the lease that it saw is over, and every every_ms. A take sends
  *         no message, and often follows a release at once. So after a message
  *         or a change the pauses begin at PAUSE_MIN_MS and double. Two looks
- *         are never closer than that, whatever is published.
+ *         are never closer than that, whatever is published. A holder that
+ *         publishes another value sends a message, too (value_set.lua).
  *
  *         What a look finds is the news. If it differs from the news before, a
  *         callback is pushed, unless one is on its way: the user gets the last
@@ -72,10 +73,11 @@ struct dibs_watch {
     atomic_int refs;
     dibs_lock handle; /* const after init; its line has a reference until io's
                          part ends, its client until stop */
-    struct dibs__locks *locks; /* const after init, down to every_ms */
+    struct dibs__locks *locks; /* const after init, down to values */
     dibs_watch_cb fn;
     void *arg;
     int64_t every_ms;
+    bool values; /* a value that changes is news, too */
     struct dibs__task start, stop;
     struct dibs__work work;
 
@@ -113,13 +115,15 @@ static void watch_unref(struct dibs_watch *w)
 
 /* ---- telling ----------------------------------------------------------- */
 
-static bool same_news(const struct news *a, const struct news *b)
+static bool same_news(const struct dibs_watch *w, const struct news *a,
+                      const struct news *b)
 {
     if (a->err != DIBS_OK || b->err != DIBS_OK)
         return a->err == b->err;
     return a->info.locked == b->info.locked && a->info.mode == b->info.mode &&
            a->info.owners == b->info.owners && a->info.token == b->info.token &&
-           strcmp(a->info.owner, b->info.owner) == 0;
+           strcmp(a->info.owner, b->info.owner) == 0 &&
+           (!w->values || a->info.published == b->info.published);
 }
 
 static void tell_news(struct dibs_watch *w, const struct news *n,
@@ -142,7 +146,7 @@ static void news_run(struct dibs__callback *cb, bool drop)
     pthread_mutex_lock(&mu);
     w->queued = false;
     bool tells = !drop && !w->stopped &&
-                 (!w->has_told || !same_news(&w->told, &w->news));
+                 (!w->has_told || !same_news(w, &w->told, &w->news));
     struct news n = w->news;
     memcpy(why, w->why, sizeof why);
     if (tells) {
@@ -161,7 +165,7 @@ static bool take_news(struct dibs_watch *w, const struct news *n,
                       const char *why)
 {
     pthread_mutex_lock(&mu);
-    bool fresh = !w->has_news || !same_news(&w->news, n);
+    bool fresh = !w->has_news || !same_news(w, &w->news, n);
     bool push = fresh && !w->queued && !w->stopped;
     if (fresh) {
         w->news = *n;
@@ -326,6 +330,7 @@ static struct dibs_watch *watch_new(const dibs_lock *l,
     w->handle = *l;
     w->locks = l->line->locks;
     w->every_ms = o->every_ms ? o->every_ms : EVERY_MS;
+    w->values = o->values;
     w->start.run = watch_started;
     w->stop.run = watch_stopped;
     w->work.ref = watch_ref_work;

@@ -77,6 +77,25 @@ redis s del a >/dev/null
 ended 80 $pid
 await no_value
 
+case_is 'force-unlock takes the value of the holder along'
+for kind in '' -x; do
+    owner=00000000-0000-4000-8000-000000000001:1
+    if [ "$kind" ]; then
+        redis s hset a mode write >/dev/null
+        owner=$owner:write
+    fi
+    redis s hset a $owner 1 >/dev/null
+    redis s set "$key" "$owner 5 here" >/dev/null
+    shows a here || fail "not shown: $kind"
+    ran 0 dibs force-unlock --yes a
+    no_value || fail "the value is left: $kind"
+done
+redis s set "$key" "$owner 5 here" >/dev/null
+redis s hset a 00000000-0000-4000-8000-000000000002:1 1 >/dev/null
+ran 0 dibs force-unlock --yes a
+! no_value || fail 'the value of somebody else is gone'
+redis s del "$key" >/dev/null
+
 case_is 'killed: what is left stands for nobody'
 "$DIBS" run --publish dead a -- sleep 1000 2>/dev/null &
 pid=$!

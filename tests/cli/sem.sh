@@ -23,6 +23,24 @@ has stderr 'a negative number goes behind --: -- -2' "$err"
 ran 0 dibs sem add p -- -2
 same stdout '5 free' "$out"
 
+case_is 'a holder whose lease is over does not count'
+redis s set old 1 >/dev/null
+redis s zadd '{old}:dibs_held' 1000 2:x >/dev/null
+ran 0 dibs info old
+has stdout 'kind     semaphore' "$out"
+has stdout 'free     3' "$out"
+has stdout 'holders  0' "$out"
+has stdout 'state    free' "$out"
+ran 1 dibs info -q old
+redis s zadd '{old}:dibs_held' 9000000000000 1:y >/dev/null
+ran 0 dibs info --json old
+has stdout '"owners":1' "$out"
+has stdout '"free":3' "$out"
+ran 0 dibs ls --json old
+has stdout '"owners":1' "$out"
+same 'taken back by a look' 2 "$(redis s zcard '{old}:dibs_held')"
+redis s del old '{old}:dibs_held' >/dev/null
+
 case_is 'permits that outlive their process'
 ran 0 dibs sem acquire --permits 3 --lease 10m p
 three=$out

@@ -45,6 +45,9 @@ ran 0 dibs info --json db
 same kind slots "$(json kind "$out")"
 same free 0 "$(json free "$out")"
 same owners 3 "$(json owners "$out")"
+same modes 4 "$(grep -o '"mode":"slots"' <<<"$out" | wc -l)"
+ran 0 dibs ls --json
+same mode slots "$(json mode "$out")"
 ran 0 dibs ls
 has stdout ' 3  slots ' "$out"
 same lines 2 "$(wc -l <<<"$out")"
@@ -77,7 +80,7 @@ same 'all are free' 3 "$(redis s get db)"
 
 case_is 'how many: the server counts'
 ran 0 dibs run -N 5 db -- true
-has stderr "has 3 slots, and not 5" "$err"
+has stderr "'db' has 3 slots, and not 5: the number on the server counts" "$err"
 ran 64 dibs run --strict -N 5 db -- touch ran
 has stderr "db has 3 slots, and --slots says 5; 'dibs slots set db 5' changes it" "$err"
 [ ! -e ran ] || fail 'the command ran'
@@ -93,6 +96,10 @@ has stdout 'slots    5, 5 free' "$out"
 case_is 'nested: the same slot, not a second one'
 ran 0 dibs run -N 1 one -- "$DIBS" run -N 1 one -- sh -c 'echo "$DIBS_SLOT $DIBS_PERMIT"'
 has stdout '0 d1b501' "$out"
+ran 0 dibs run -N 1 one -- "$DIBS" run --strict -N 1 one -- true
+ran 64 dibs run -N 1 one -- "$DIBS" run --strict -N 2 one -- touch ran
+has stderr 'one has 1 slot, and --slots says 2' "$err"
+[ ! -e ran ] || fail 'the command ran'
 ran 75 dibs run -N 1 one -- "$DIBS" run --no-reentry -N 1 one -- touch ran
 has stderr 'one is held by the dibs run around this command; --no-reentry' "$err"
 ran 75 dibs run a -- "$DIBS" run --no-reentry a -- touch ran

@@ -6,7 +6,8 @@
 #include "server/kit.h"
 #include "support/proxy.h"
 
-#define KEY "dibs_lock_value:{a}"
+#define KEY      "dibs_lock_value:{a}"
+#define STRANGER "1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:7"
 
 typedef dibs_err new_fn(dibs_client *c, const char *name, dibs_lock **out);
 
@@ -224,6 +225,44 @@ static void test_loss(void **state)
     kit_close(c);
 }
 
+/* A hold that is ended by force takes its value along, in the same step: its
+ * owner may be gone, so nobody else would. */
+static void test_forced(void **state)
+{
+    static const struct {
+        new_fn *make;
+        const char *field;
+        bool named; /* by its owner */
+    } rows[] = {
+        {dibs_lock_new, STRANGER, false},
+        {dibs_lock_new, STRANGER, true},
+        {dibs_fair_lock_new, STRANGER, false},
+        {dibs_fenced_lock_new, STRANGER, false},
+        {dibs_write_lock_new, STRANGER ":write", false},
+    };
+    dibs_client *c = kit_open(NULL);
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        dibs_lock *l = lock_of(rows[i].make, c, "a");
+        bool was = false;
+
+        if (rows[i].make == dibs_write_lock_new)
+            ts_ok(srv, "HSET a mode write");
+        ts_ok(srv, "HSET a %s 1", rows[i].field);
+        ts_ok(srv, "SET " KEY " %s", rows[i].field);
+        ts_ok(srv, "APPEND " KEY " %s", " 5 here"); /* a blank inside */
+        reads("a", "here");
+        FINE(rows[i].named ? dibs_lock_force_release_owner(l, STRANGER, &was)
+                           : dibs_lock_force_release(l, &was));
+        assert_true(was);
+        assert_false(ts_exists(srv, KEY));
+        assert_false(ts_exists(srv, "a"));
+        dibs_lock_free(l);
+    }
+    kit_close(c);
+}
+
 /* The reply gets lost: it is sent again, and is published once it is OK. */
 static void test_reply_lost(void **state)
 {
@@ -372,6 +411,7 @@ int main(void)
         KIT_TEST(test_loss),         KIT_TEST(test_reply_lost),
         KIT_TEST(test_refused),      KIT_TEST(test_async),
         KIT_TEST(test_close),        KIT_TEST(test_own_lease),
+        KIT_TEST(test_forced),
     };
 
     return KIT_RUN("publish", tests);

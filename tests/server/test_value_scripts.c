@@ -12,8 +12,19 @@
 static const char *const words[][2] = {
     {"L", "lead"},
     {"V", "dibs_lock_value:{lead}"},
+    {"C", "redisson_lock__channel:{lead}"},
+    {"P", "redisson_lock__channel:{lead}:"},
+    {"R", "redisson_rwlock:{lead}"},
+    {"Q", "redisson_lock_queue:{lead}"},
+    {"Z", "redisson_lock_timeout:{lead}"},
+    {"S", "dibs_lock_silent:{lead}"},
+    {"K", "redisson_lock_token:{lead}"},
+    {"G", "dibs_rwlock_gate:{lead}"},
     {"A", OWNER_A},
     {"B", OWNER_B},
+    {"AW", OWNER_A ":write"},
+    {"AW5hi", OWNER_A ":write 5 hi"},
+    {"Ahuge", OWNER_A " 99999999999999999 x"},
     {"spaced", "  two  words "},
     {"A5", OWNER_A " 5 "},
     {"A5hi", OWNER_A " 5 hi"},
@@ -26,7 +37,7 @@ static const char *const words[][2] = {
     {"B9x", OWNER_B " 9 x"},
     {NULL, NULL},
 };
-static const char *const channels[] = {"C", NULL};
+static const char *const channels[] = {"C", "R", NULL};
 
 #define LONG 5000
 
@@ -59,12 +70,16 @@ const struct sk_kind sk_kind = {
     .channels = channels,
     .word = long_word,
     .state = text_state,
-    .rights = {[NO_SET] = "&* +@all -set"},
+    .rights = {[NO_SET] = "&* +@all -set",
+               [NO_VALUE] = "&* +@all -get",
+               [NO_CHANNEL] = "resetchannels +@all"},
 };
 
 ROWS_TEST(test_value_scripts_set, set_rows)
 ROWS_TEST(test_value_scripts_drop, drop_rows)
 ROWS_TEST(test_value_scripts_get, get_rows)
+ROWS_TEST(test_value_scripts_number, number_rows)
+ROWS_TEST(test_value_scripts_ended, ended_rows)
 
 /* It is cut by the server. */
 static void test_value_scripts_long_text(void **state)
@@ -95,6 +110,8 @@ int main(void)
         cmocka_unit_test(test_value_scripts_set),
         cmocka_unit_test(test_value_scripts_drop),
         cmocka_unit_test(test_value_scripts_get),
+        cmocka_unit_test(test_value_scripts_number),
+        cmocka_unit_test(test_value_scripts_ended),
         cmocka_unit_test(test_value_scripts_long_text),
         cmocka_unit_test(test_value_scripts_all_tested),
     };

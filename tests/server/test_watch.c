@@ -115,6 +115,77 @@ static void test_watch_changes(void **state)
     kit_close(d);
 }
 
+static int64_t number_seen(struct seen *s)
+{
+    pthread_mutex_lock(&s->mu);
+    int64_t number = s->calls > 0 && s->err == DIBS_OK ? s->info.published : -1;
+    pthread_mutex_unlock(&s->mu);
+    return number;
+}
+
+static int64_t number_now(dibs_lock *l)
+{
+    dibs_lock_info info = DIBS_LOCK_INFO_INIT;
+
+    FINE(dibs_lock_info_get(l, &info));
+    return info.published;
+}
+
+/* What the holder publishes is heard of, by those who asked for it. An hour
+ * between two looks: without the message nobody would see it. */
+static void test_watch_values(void **state)
+{
+    static dibs_err (*const kinds[])(dibs_client *, const char *,
+                                     dibs_lock **) = {
+        dibs_lock_new, dibs_fair_lock_new, dibs_write_lock_new,
+        dibs_fenced_lock_new};
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(kinds); i++) {
+        dibs_client *c = kit_open(NULL), *d = kit_open(NULL);
+        struct seen *s = seen_new(), *deaf = seen_new();
+        dibs_lock *mine, *l;
+        char text[64];
+
+        FINE(kinds[i](c, "l", &mine));
+        FINE(kinds[i](d, "l", &l));
+        FINE(dibs_lock_acquire(mine, NULL));
+        FINE(dibs_lock_watch(
+            l, DIBS_WATCH_OPTS(.every_ms = 3600000, .values = true), watched, s,
+            &s->w));
+        FINE(dibs_lock_watch(l, DIBS_WATCH_OPTS(.every_ms = 3600000), watched,
+                             deaf, &deaf->w));
+        TS_WAIT(number_seen(s) == 0 && calls(deaf) == 1);
+        assert_true(ts_wait_numsub(srv,
+                                   kinds[i] == dibs_write_lock_new
+                                       ? "redisson_rwlock:{l}"
+                                       : "redisson_lock__channel:{l}",
+                                   1));
+        FINE(dibs_lock_publish(mine, 0, "one"));
+        TS_WAIT(number_seen(s) > 0);
+        int64_t one = number_seen(s);
+        FINE(dibs_lock_published(l, text, sizeof text));
+        assert_string_equal(text, "one");
+        FINE(dibs_lock_publish(mine, 0, "two"));
+        TS_WAIT(number_seen(s) > one);
+        assert_int_equal(number_seen(s), number_now(l));
+        FINE(dibs_lock_publish(mine, 0, NULL)); /* taken back */
+        TS_WAIT(number_seen(s) == 0);
+        assert_int_equal(calls(s), 4);
+        assert_int_equal(calls(deaf), 1);
+        dibs_watch_stop(s->w);
+        dibs_watch_stop(deaf->w);
+        FINE(dibs_lock_release(mine, NULL));
+        seen_free(s);
+        seen_free(deaf);
+        dibs_lock_free(mine);
+        dibs_lock_free(l);
+        kit_close(c);
+        kit_close(d);
+        ts_ok(srv, "DEL redisson_lock_token:{l}");
+    }
+}
+
 /* What sends no message is found by looking: a take, the end of a lease. */
 static void test_watch_silent_changes(void **state)
 {
@@ -504,6 +575,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         KIT_TEST(test_watch_changes),
+        KIT_TEST(test_watch_values),
         KIT_TEST(test_watch_silent_changes),
         KIT_TEST(test_watch_kinds),
         KIT_TEST(test_watch_holders),
