@@ -68,6 +68,25 @@ static void test_fenced_scripts_tokens_grow(void **state)
     }
 }
 
+/* The life of the last token begins anew, but not at each hold: that would cost
+ * each of them time. */
+static void test_fenced_scripts_life(void **state)
+{
+    const char *key = sk_meaning("K");
+
+    (void)state;
+    sk_begin();
+    char *first = token_of(TAKE);
+    assert_true(ts_int(sk_srv, "PTTL %s", key) > 604700000);
+    sk_expect("release", "basic_release L | A 0 0 D", "1");
+    sk_commands("life", "PEXPIRE K 600000");
+    char *next = token_of(TAKE);
+    bool same = strncmp(first, next, 7) == 0;
+    assert_true(ts_int(sk_srv, "PTTL %s", key) > 600000 ? !same : same);
+    free(first);
+    free(next);
+}
+
 /* No script of the fenced lock without a table. */
 static void test_fenced_scripts_all_tested(void **state)
 {
@@ -87,6 +106,7 @@ int main(void)
         cmocka_unit_test(test_fenced_scripts_info),
         cmocka_unit_test(test_fenced_scripts_vectors),
         cmocka_unit_test(test_fenced_scripts_tokens_grow),
+        cmocka_unit_test(test_fenced_scripts_life),
         cmocka_unit_test(test_fenced_scripts_all_tested),
     };
 
