@@ -24,5 +24,5 @@ elseif not found[1] then
 end
 redis.call('del', key)
 publish(channel, '0')
-call_waiter(channel, key, 0)
+call_waiter(channel, key, 0, '2')
 return 1

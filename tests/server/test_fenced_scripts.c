@@ -11,9 +11,13 @@ static const char *const words[][2] = {
     {"L", "order"},
     {"K", "redisson_lock_token:{order}"},
     {"C", "redisson_lock__channel:{order}"},
+    {"W", "dibs_lock_waiters:{order}"},
+    {"N", "dibs_lock_listener:{order}"},
+    {"WA", "wake:a"},
+    {"WB", "wake:b"},
     {NULL, NULL},
 };
-static const char *const channels[] = {"C", NULL};
+static const char *const channels[] = {"C", "WA", "WB", NULL};
 
 const struct sk_kind sk_kind = {
     .words = words,
@@ -23,6 +27,7 @@ const struct sk_kind sk_kind = {
 };
 
 ROWS_TEST(test_fenced_scripts_acquire, acquire_rows)
+ROWS_TEST(test_fenced_scripts_wait, wait_rows)
 ROWS_TEST(test_fenced_scripts_handover, handover_rows)
 ROWS_TEST(test_fenced_scripts_info, info_rows)
 STORY_TEST(test_fenced_scripts_vectors, vector_rows)
@@ -102,6 +107,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fenced_scripts_acquire),
+        cmocka_unit_test(test_fenced_scripts_wait),
         cmocka_unit_test(test_fenced_scripts_handover),
         cmocka_unit_test(test_fenced_scripts_info),
         cmocka_unit_test(test_fenced_scripts_vectors),
