@@ -101,18 +101,30 @@ static inline void granted(dibs_err err, void *arg)
     kit_tell(err, &w->got);
 }
 
-/* They come one after the other; the server has so many in its queue then. */
-static inline void come(const struct kind *k, struct waiter *w, int n)
+static inline void open_waiters(const struct kind *k, struct waiter *w, int n)
 {
     memset(w, 0, (size_t)n * sizeof *w);
     for (int i = 0; i < n; i++) {
         w[i].c = kit_open(NULL);
         w[i].l = called_lock(k, w[i].c);
         w[i].owner = dibs_owner_new(w[i].c);
+    }
+}
+
+/* They come one after the other; the server has so many in its queue then. */
+static inline void line_up(struct waiter *w, int n)
+{
+    for (int i = 0; i < n; i++) {
         FINE(dibs_lock_acquire_async(
             w[i].l, DIBS_LOCK_OPTS(.owner = w[i].owner), granted, &w[i]));
         TS_WAIT(ts_waiting(srv, "l") == i + 1);
     }
+}
+
+static inline void come(const struct kind *k, struct waiter *w, int n)
+{
+    open_waiters(k, w, n);
+    line_up(w, n);
 }
 
 static inline void go(struct waiter *w)
