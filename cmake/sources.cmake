@@ -142,6 +142,7 @@ set(DIBS_SCRIPTS
   lua/slots_force.lua
   lua/slots_handover.lua
   lua/slots_info.lua
+  lua/slots_leave.lua
   lua/slots_release.lua
   lua/slots_set.lua
   lua/value_drop.lua
@@ -169,6 +170,7 @@ set(DIBS_SCRIPT_PARTS
   lua/lib/publish.lua
   lua/lib/register.lua
   lua/lib/call_waiter.lua
+  lua/lib/stop_waiting.lua
   lua/lib/fair_queue.lua
   lua/lib/value_number.lua
   lua/lib/drop_value.lua

@@ -26,5 +26,5 @@ end
 redis.call('del', key)
 drop_value(channel, owner)
 publish(channel, '0')
-call_waiter(channel, key, 0)
+call_waiter(channel, key, 0, '2')
 return 1

@@ -27,6 +27,6 @@ end
 local heard = publish(channel, '0')
 if heard > 0 or ARGV[#ARGV] == 'publish' then
 --@include call_waiter
-    heard = call_waiter(channel, KEYS[1], heard)
+    heard = call_waiter(channel, KEYS[1], heard, '2')
 end
 return 1 + math.max(heard, 0)

@@ -78,7 +78,7 @@ end
 -- One look at all queues: nearly always no client of ours waits.
 if #queues > 0 and redis.pcall('exists', unpack(queues)) ~= 0 then
     for _, i in ipairs(freed) do
-        call_waiter(ARGV[3 * i + 2], KEYS[i], 0)
+        call_waiter(ARGV[3 * i + 2], KEYS[i], 0, '2')
     end
 end
 return verdicts

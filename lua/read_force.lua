@@ -51,5 +51,5 @@ if not others then
     redis.call('del', key)
 end
 publish(channel, '0')
-call_waiter(channel, key, 0)
+call_waiter(channel, key, 0, '2')
 return 1

@@ -28,7 +28,7 @@ local function tell(ended)
     local heard = publish(channel, '0')
     if heard > 0 or ARGV[#ARGV] == 'publish' then
 --@include call_waiter
-        heard = call_waiter(channel, key, heard)
+        heard = call_waiter(channel, key, heard, '2')
     end
     return ended and 1 + math.max(heard, 0) or -1
 end

@@ -4,21 +4,27 @@
 --       3 number of a slot -> id and owner of the permit
 -- ARGV  1 id   2 owner   3 holds the owner will then have   4 lease in ms
 --       5 slots, if nobody has said how many there are   6 '1' to tell the total
---       7 channel, then the commands to publish with; none = 'publish'
+--       7 channel   and to be called when one is free: 8 the channel on which
+--       this client is called   9 as 6 of basic_acquire   then the commands to
+--       publish with; none = 'publish'
 -- Gives the number of the slot as text when taken, and behind a slash the total
 --       if that was asked for; nil when a re-entry is; >= -1 when busy: ms until
---       the first permit ends, -1 if none does; -3 when the permit of a re-entry
---       is gone; -6 when the key holds no number.
+--       the first permit ends, -1 if none does, with 8 and 9 an array as
+--       basic_acquire; -3 when the permit of a re-entry is gone; -6 when the key
+--       holds no number.
 --
 -- Twice is harmless: the id is in the permits already, and is not counted once
 -- more. Permits whose end has come are taken back first. If nobody has said how
 -- many there are, or the number was lost, the permits that are out count. A
 -- slot's number is free when the permit with it is not out. Who has it always
--- writes, so that a WAIT behind it counts it.
+-- writes, so that a WAIT behind it counts it. Several permits may be free at
+-- once, while a release calls one client. So a client that was called, or looked
+-- by itself, and got in calls the next one if more are free.
 local count, out, seats = KEYS[1], KEYS[2], KEYS[3]
 local id, owner, target = ARGV[1], ARGV[2], ARGV[3]
 local slots = tonumber(ARGV[5])
-local HOW = 8
+local how = ARGV[9] ~= 'publish' and ARGV[9]
+local HOW = how and 10 or 8
 --@include whole
 
 local time = redis.call('time')
@@ -64,7 +70,8 @@ end
 
 -- Some are free, none is out and none is noted: nothing to compare with.
 local first = redis.call('zrange', out, '0', '0', 'withscores')
-if free and free >= 1 and not first[1] and redis.call('hlen', seats) == 0 then
+if free and free >= 1 and not first[1] and (not how or how == 'new') and
+    redis.call('hlen', seats) == 0 then
     redis.call('zadd', out, ends, id)
     redis.call('decrby', count, '1')
     return note_seat('0', true)
@@ -72,6 +79,7 @@ end
 
 --@include publish
 --@include tell_free
+--@include call_waiter
 --@include permits
 
 -- What has ended comes back, as far as that is needed.
@@ -168,8 +176,23 @@ if type(answer) == 'table' then
 elseif answer and not fresh then
     redis.call('zadd', out, 'gt', ends, id)
 end
+if answer and (how == 'again' or how == 'foreign') then
+--@include leave_queue
+    leave_queue(ARGV[7], ARGV[8], how)
+end
 if back > 0 then
     tell_free(ARGV[7], free, back)
 end
-return answer or first[1] and tonumber(first[2]) < NEVER and
+if free > 0 and (back > 0 or answer and how and how ~= 'new') then
+    call_waiter(ARGV[7], count, 0, back > 0 and '0')
+end
+if answer then
+    return answer
+end
+local ms = first[1] and tonumber(first[2]) < NEVER and
     math.max(end_of(first[1], first[2]) - now, 0) or -1
+if not how then
+    return ms
+end
+--@include register
+return {ms, register(ARGV[7], ARGV[8], how)}

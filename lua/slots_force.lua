@@ -11,6 +11,7 @@
 local count, out, seats = KEYS[1], KEYS[2], KEYS[3]
 local HOW = 3
 --@include publish
+--@include call_waiter
 --@include whole
 
 local free = redis.call('get', count)
@@ -38,6 +39,7 @@ if free then
     free = redis.call('incrby', count, 1)
     if free > 0 then
         publish(ARGV[2], ('%.0f'):format(free))
+        call_waiter(ARGV[2], count, 0, '0')
     end
 end
 return 1

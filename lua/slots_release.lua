@@ -5,12 +5,14 @@
 -- ARGV  1 id   2 number of the slot, '' if not known   3 holds the owner will
 --       then have   4 ms to leave the permit out, with nobody; '0' = free it
 --       5 channel, then the commands to publish with; none = 'publish'
--- Gives >= 1 when freed: 1 + how many heard of it (a hint, no more); 0 when held
+-- Gives >= 1 when freed: 1 + how many were woken (a hint, no more); 0 when held
 --       once less; -1 when the permit is not out.
 --
 -- Twice is harmless: a permit that is not out is not counted. A count that was
 -- lost is not made anew: only the total could say how many there are. Works on
--- a full server, once the permit is out of the list.
+-- a full server, once the permit is out of the list. Those who do not know the
+-- queue are told how many are free. The client that waits longest is called, and
+-- a 0 tells the listener so: to others it says that none is free.
 local count, out, seats = KEYS[1], KEYS[2], KEYS[3]
 local id, seat, target, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local HOW = 6
@@ -42,6 +44,13 @@ if not free then
     return 1
 end
 free = redis.call('incrby', count, '1')
+if free <= 0 then
+    return 1
+end
 --@include publish
-return 1 + (free > 0 and
-    math.max(publish(ARGV[5], ('%.0f'):format(free)), 0) or 0)
+local heard = publish(ARGV[5], ('%.0f'):format(free))
+if heard > 0 or ARGV[#ARGV] == 'publish' then
+--@include call_waiter
+    heard = call_waiter(ARGV[5], count, heard, '0')
+end
+return 1 + math.max(heard, 0)

@@ -14,6 +14,7 @@ local wanted = tonumber(ARGV[1])
 local HOW = 4
 --@include publish
 --@include tell_free
+--@include call_waiter
 --@include whole
 
 local free = redis.call('get', count)
@@ -32,5 +33,8 @@ else
 end
 if wanted > was then
     tell_free(ARGV[3], free, wanted - math.max(was, 0))
+    if free > 0 then
+        call_waiter(ARGV[3], count, 0, '0')
+    end
 end
 return was

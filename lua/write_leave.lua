@@ -33,6 +33,6 @@ end
 if tell then
     publish(channel, '1')
     publish(channel, '0')
-    call_waiter(channel, key, 0)
+    call_waiter(channel, key, 0, '2')
 end
 return ended

@@ -45,6 +45,6 @@ local heard = publish(channel, '1')
 publish(channel, '0')
 if heard > 0 or ARGV[#ARGV] == 'publish' then
 --@include call_waiter
-    heard = call_waiter(channel, key, heard)
+    heard = call_waiter(channel, key, heard, '2')
 end
 return 1 + math.max(heard, 0)

@@ -53,6 +53,7 @@ extern const struct dibs__script dibs__script_slots_acquire;
 extern const struct dibs__script dibs__script_slots_force;
 extern const struct dibs__script dibs__script_slots_handover;
 extern const struct dibs__script dibs__script_slots_info;
+extern const struct dibs__script dibs__script_slots_leave;
 extern const struct dibs__script dibs__script_slots_release;
 extern const struct dibs__script dibs__script_slots_set;
 extern const struct dibs__script dibs__script_value_drop;

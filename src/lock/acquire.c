@@ -443,10 +443,10 @@ static bool must_ask(struct dibs__line *line, const struct dibs__op *op,
 
     if (op->trying || kind->asks != ASKS_HEAD)
         return true;
-    if (kind->counted)
+    if (kind->counted && !kind->called)
         return dibs__list_empty(&line->wait.waiters);
     now = dibs__now_ms();
-    if (dibs__hold_until(line, now))
+    if (!kind->counted && dibs__hold_until(line, now))
         return false;
     int64_t until = line->wait.yield_until;
     if (!op->batch && !reads && now < until && until < op->wait.deadline)

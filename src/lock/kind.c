@@ -201,24 +201,31 @@ static const char *const how_texts[] = {
     [HOW_CALLED] = "called", [HOW_FOREIGN] = "foreign",
 };
 
-/* Such that a right to "prefix:{jobs:*}" includes it. */
-void dibs__turn_channel(const struct dibs__line *line, struct dibs__buf *out)
+/* Behind the client's id. Plain and fenced locks of a name share one queue, and
+ * a client may wait for both: each kind has its own place. The brace is such
+ * that a right to "prefix:{jobs:*}" includes the channel. */
+static const char *turn_tail(const struct dibs__line *line)
 {
     bool braced = line->channel[line->channel_len - 1] == '}';
 
+    if (line->kind->id == KIND_FENCED)
+        return braced ? ":f}" : ":f";
+    return braced ? "}" : "";
+}
+
+void dibs__turn_channel(const struct dibs__line *line, struct dibs__buf *out)
+{
     dibs__buf_add(out, line->channel, line->channel_len);
     dibs__buf_text(out, ":");
     dibs__buf_text(out, line->locks->c->id);
-    dibs__buf_text(out, braced ? "}" : "");
+    dibs__buf_text(out, turn_tail(line));
 }
 
 static void turn_channel_arg(struct dibs__buf *out,
                              const struct dibs__line *line)
 {
-    bool braced = line->channel[line->channel_len - 1] == '}';
-
     dibs__buf_arg_open(out, line->channel_len + 1 + strlen(line->locks->c->id) +
-                                braced);
+                                strlen(turn_tail(line)));
     dibs__turn_channel(line, out);
     dibs__buf_arg_close(out);
 }
@@ -403,18 +410,21 @@ void dibs__verb_write(enum dibs__verb verb, const struct dibs__ask *ask,
     const struct dibs__kind *kind = ask->line->kind;
     const struct dibs__command *command = &kind->command[verb];
     const char *more = verb == VERB_ACQUIRE && ask->how ? kind->called : "";
-    size_t args = strlen(command->args) + strlen(more);
+    size_t args = strcspn(command->args, "*");
+    bool publishes = command->args[args] == '*';
 
     assert(dibs__kind_has(kind, verb));
-    if (args && !*more && command->args[args - 1] == '*')
-        args += dibs__publish_count(ask->line) - 1;
-    dibs__script_head(out, command->script, whole, strlen(command->keys), args);
+    dibs__script_head(out, command->script, whole, strlen(command->keys),
+                      args + strlen(more) +
+                          (publishes ? dibs__publish_count(ask->line) : 0));
     for (const char *at = command->keys; *at; at++)
         dibs__arg_write(*at, ask, out);
-    for (const char *at = command->args; *at; at++)
-        dibs__arg_write(*at, ask, out);
+    for (size_t i = 0; i < args; i++)
+        dibs__arg_write(command->args[i], ask, out);
     for (; *more; more++)
         dibs__arg_write(*more, ask, out);
+    if (publishes)
+        dibs__arg_write('*', ask, out);
 }
 
 static void renew_keys(const struct dibs__renew_item *items, size_t count,

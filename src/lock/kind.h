@@ -174,7 +174,8 @@ struct dibs__kind {
     const struct dibs__script *renews; /* kinds with the same script are
                                           renewed together */
     struct dibs__command command[VERB_COUNT];
-    const char *called;   /* arguments of ACQUIRE if it asks to be called */
+    const char *called;   /* arguments of ACQUIRE if it asks to be called;
+                             before the commands to publish with */
     unsigned taken_types; /* types of reply that say "taken", a bit each */
     unsigned other_types; /* those that say anything else */
     /* The reply to an ACQUIRE or HANDOVER. */

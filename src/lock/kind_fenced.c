@@ -26,9 +26,11 @@ const struct dibs__kind dibs__kind_fenced = {
             [VERB_RELEASE] = {&dibs__script_basic_release, "n", "otkc*"},
             [VERB_HANDOVER] = {&dibs__script_fenced_handover, "nK", "oNlw"},
             [VERB_FORCE] = {&dibs__script_basic_force, "n", "oc*"},
+            [VERB_LEFT] = {&dibs__script_wait_leave, "n", "cBa*"},
             [VERB_INFO] = {&dibs__script_fenced_info, "nK", "Y"},
             [VERB_HOLDERS] = DIBS__HOLDERS,
         },
+    .called = "cBH",
     DIBS__VALUED_ANSWERS,
     .pause = dibs__pause_usual,
 };

@@ -116,6 +116,21 @@ static void line_free(struct dibs__line *line)
     dibs__free(line);
 }
 
+/* Also where waiters are not called: those of other kinds may be. */
+static char told_by_kind(const struct dibs__kind *kind)
+{
+    switch (kind->family) {
+    case FAMILY_PLAIN:
+    case FAMILY_RW:
+        return DIBS__SAID_LOCK;
+    case FAMILY_SLOTS:
+    case FAMILY_SEMAPHORE: /* the same channel; none is free, it says */
+        return DIBS__SAID_SLOTS;
+    default:
+        return '\0';
+    }
+}
+
 static void line_wait_init(struct dibs__line *line)
 {
     struct dibs__wait *w = &line->wait;
@@ -127,8 +142,7 @@ static void line_wait_init(struct dibs__line *line)
     w->closing = &line->locks->closing;
     w->asks = line->kind->asks;
     w->turn.registers = line->kind->called != NULL;
-    w->turn.marked =
-        line->kind->family == FAMILY_PLAIN || line->kind->family == FAMILY_RW;
+    w->turn.told = told_by_kind(line->kind);
     w->channel = line->channel;
     w->channel_len = line->channel_len;
     dibs__wait_init(w);

@@ -225,6 +225,9 @@ static bool give_to_next_owner(struct dibs__line *line,
     line->handed++;
     dibs__stats_count(dibs__line_client(line)->stats, STAT_HANDOVERS, 1);
     dibs__op_take_waits(line, next_owner->owner, resume);
+    /* Another slot became free meanwhile, and this client was called. */
+    if (line->kind->counted && line->wait.try_now)
+        dibs__wait_kick(&line->wait);
     return true;
 }
 

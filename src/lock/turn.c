@@ -6,17 +6,18 @@
  * Thread  any, with the mutex of the line. It sends nothing; wait.c does.
  *
  * How     A release that woke every client would have all of them ask, and all
- *         but one in vain. So the clients that wait for a plain or write lock
- *         are in a queue on the server, and a release calls the first of them,
- *         each on a channel of its own. The head of the line asks for all calls
- *         that wait here, so a client is in the queue once.
+ *         but one in vain. So the clients that wait for a plain, fenced or
+ *         write lock, or for slots, are in a queue on the server, and a release
+ *         calls the first of them, each on a channel of its own. The head of
+ * the line asks for all calls that wait here, so a client is in the queue once.
  *
  *         Clients that do not know the queue release without a call. So one of
  *         the queue listens to the lock's channel for all; the server's answer
- *         says who. A release says '0' there. One that called somebody, or
- *         found that nobody waits, says '2' behind it. '0' without '2' is
- *         foreign: then the listener asks. Both come from one script, so they
- *         mostly arrive together; io looks when it has read all there is.
+ *         says who. A release says '0' there, or how many slots are free. One
+ *         that called somebody, or found that nobody waits, says '2' behind it,
+ *         of slots '0'. A release without that is foreign: then the listener
+ *         asks. Both come from one script, so they mostly arrive together; io
+ *         looks when it has read all there is.
  *
  *         1 The lock's hash alone decides who has it. The queue, the listener
  *           and the messages are hints. If one is lost, that costs time: every
@@ -34,7 +35,11 @@
  *           release that nobody heard calls nobody, and costs nothing more.
  *         5 A client that released, and was told that somebody heard of it,
  *           does not ask for a moment. A call ends that moment.
- *         6 All of it may come twice, or late. A late copy of a question may
+ *         6 Several slots may be free at once, but a release calls one client.
+ *           So one that was called, or looked by itself, and got in has the
+ *           server call the next if more are free. That also heals a call that
+ *           nobody followed, and a foreign release right before one of ours.
+ *         7 All of it may come twice, or late. A late copy of a question may
  *           register a client that waits no more; it is called in vain once,
  *           and says so. As long as a client may be called, its line is there
  *           to hear it; after that its channel is not, and rule 2 holds.
@@ -66,9 +71,9 @@
  * Trouble A full server, missing rights or a key of another type: answer 0. A
  *         client that is stopped or killed when it was just called: the next
  *         release calls the next one, or a head that asks by itself finds the
- *         lock free. A connection that is lost: its channels are made anew, and
- *         then the head asks. The listener is killed: the first head that finds
- *         the lock free by itself has the next one listen.
+ *         lock or a slot free. A connection that is lost: its channels are made
+ * anew, and then the head asks. The listener is killed: the first head that
+ * finds the lock free by itself has the next one listen.
  */
 #include "lock/turn.h"
 
@@ -78,7 +83,6 @@
 #define EAR_MS    100
 #define ALONE_MS  10000
 #define LINGER_MS 5000
-#define SAID_TOLD '2'
 
 /* ---- questions and answers --------------------------------------------- */
 
@@ -199,7 +203,7 @@ unsigned dibs__turn_needs(struct dibs__turn *t, int64_t now, bool waits)
 
 enum dibs__heard dibs__turn_line_said(struct dibs__turn *t, char said, bool own)
 {
-    bool told = t->marked && said == SAID_TOLD;
+    bool told = said && said == t->told;
 
     if (t->state == TURN_CALLED && said) {
         t->foreign = !told;

@@ -45,11 +45,17 @@ enum dibs__heard {
     HEARD_CALL /* ask at once, even if others were first */
 };
 
+/* What is said on the channel of a lock, or of slots, behind a release that
+ * called somebody. */
+#define DIBS__SAID_LOCK  '2'
+#define DIBS__SAID_SLOTS '0'
+
 /* Of one line. All of it under the mutex of the line, but for the first two,
  * which are const after init. */
 struct dibs__turn {
     bool registers; /* the server can call it; false: all below is unused */
-    bool marked;    /* a '2' on its channel is no release */
+    char told;      /* a message on its channel that begins so is no release;
+                       NUL = there is none */
     unsigned char state;
     unsigned char listens; /* to which channels, as bits */
     bool hears;            /* its own channel is ready, says io */

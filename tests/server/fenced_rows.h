@@ -2,8 +2,8 @@
  *
  * fenced_rows.h - the tables of test_fenced_scripts.c. What a row says is in
  * script_kit.h. A is an owner, B another one, L the lock, K the last token, C
- * the channel. A token of 1000000 or so is one that only counts. 'us is a token
- * made of the time since the row began.
+ * the channel; W, N, WA and WB are as in wait_rows.h. A token of 1000000 or so
+ * is one that only counts. 'us is a token made of the time since the row began.
  */
 #ifndef DIBS_TESTS_SERVER_FENCED_ROWS_H
 #define DIBS_TESTS_SERVER_FENCED_ROWS_H
@@ -38,6 +38,17 @@ static const struct row acquire_rows[] = {
      "K =1.5 -1", "", PLAIN},
     {"free, the token looks like a number to Lua", "SET K 0x10", TAKE,
      "-integer", "-integer", "K =0x10 -1", "", PLAIN},
+    {"free, no number, as long as a token: it stays as it was",
+     "SET K 12345678901234ab PX 600000", TAKE, "-integer", "-integer",
+     "K =12345678901234ab ~600000", "", PLAIN},
+    {"free, no number to others, as long as a token",
+     "SET K 12345678901234e1 PX 600000", TAKE, "-integer", "-integer",
+     "K =12345678901234e1 ~600000", "", PLAIN},
+    {"free, a token of the year 2001: a new life", "SET K 1000000000000000",
+     TAKE, "'us", "'us", "L A=1 ~30000;K string " WEEK, "", PLAIN},
+    {"free, a token of the year 2001, with an end: a new life",
+     "SET K 1000000000000000 PX 600000", TAKE, "'us", "'us",
+     "L A=1 ~30000;K string " WEEK, "", PLAIN},
     {"free, the token is no string", "HSET K a 1", TAKE, "-WRONGTYPE",
      "-WRONGTYPE", "K a=1 -1", "", PLAIN},
     {"small, nothing is known", "", SMALL, "1", "1", "L A=1 ~30000;K =1 -1", "",
@@ -77,6 +88,42 @@ static const struct row acquire_rows[] = {
     {"no right to expire: a token is spent, and nothing taken", "", TAKE,
      "-pexpire", "-pexpire", "K string " WEEK, "", NO_PEXPIRE},
     {"no right to set", "", TAKE, "-any", "-any", "", "", NO_SET},
+};
+
+#define ASK(mine, how) "fenced_acquire L K | A 1 30000 0 C " mine " " how
+#define BUSY           "HSET L B 1;PEXPIRE L 60000;SET K 7;"
+#define QUEUE(text)    "ZADD W " text ";PEXPIRE W 10000;"
+#define TAKEN          "L A=1 ~30000;K string " WEEK
+
+static const struct row wait_rows[] = {
+    {"free", "", ASK("WA", "new"), "'us", "'us", TAKEN, "", PLAIN},
+    {"free, called", QUEUE("1 WB"), ASK("WA", "called"), "'us", "'us",
+     TAKEN ";W WB=1 ~10000", "", PLAIN},
+    {"free, asks again: out of the queue", QUEUE("1 WA 2 WB") "SET N WB",
+     ASK("WA", "again"), "'us", "'us", TAKEN ";W WB=2 ~10000", "", PLAIN},
+    {"free, a foreign release: the listener stays",
+     QUEUE("1 WA 2 WB") "SET N WA", ASK("WA", "foreign"), "'us", "'us",
+     TAKEN ";W WB=2 ~10000;N string -1", "", PLAIN},
+    {"free, asks again, small", QUEUE("1 WA") "SET K 7",
+     "fenced_acquire L K | A 1 30000 1 C WA again", "8", "8",
+     "L A=1 ~30000;K =8 -1", "", PLAIN},
+    {"free, asks again, the lease is refused: it keeps its place",
+     QUEUE("1 WA"), "fenced_acquire L K | A 1 9223372036854775807 0 C WA again",
+     "-invalid", "-invalid", "K string " WEEK ";W WA=1 ~10000", "", PLAIN},
+    {"reply lost: it has it already", "HSET L A 1;PEXPIRE L 60000;SET K 7",
+     ASK("WA", "new"), "7", "7", "L A=1 ~60000;K =7 -1", "", PLAIN},
+    {"busy: registered, and no token is spent", BUSY, ASK("WA", "new"),
+     "~60000 3", "~60000 3",
+     "L B=1 ~60000;K =7 -1;W WA=1 ~10000;N string ~5000", "", PLAIN},
+    {"busy, called, another one was faster: to the front",
+     BUSY QUEUE("5 WB") "SET N WB PX 5000", ASK("WA", "called"), "~60000 2",
+     NULL, "L B=1 ~60000;K =7 -1;W WA=4 WB=5 ~10000;N string ~5000", "", PLAIN},
+    {"somebody's data", "HSET L name bob", ASK("WA", "new"), "-6", "-6",
+     "L name=bob -1", "", PLAIN},
+    {"a read-write lock", "HSET L mode read B 1", ASK("WA", "called"), "-6",
+     "-6", "L mode=read B=1 -1", "", PLAIN},
+    {"full, busy: not registered", BUSY, ASK("WA", "new"), "~60000 0",
+     "~60000 0", "L B=1 ~60000;K =7 -1", "", FULL},
 };
 
 static const struct row handover_rows[] = {

@@ -3,7 +3,9 @@
  * slots_rows.h - the tables of test_slots_scripts.c. What a row says is in
  * script_kit.h and sync_states.h. N is how many permits are free, Z those that
  * are out, S the slots' numbers, C the channel; IA and IB are permits of the
- * owners A and B, J and J2 those of another client's.
+ * owners A and B, J and J2 those of another client's. W is the queue, E the
+ * listener; WA and WB are channels of clients that live, WX is one of a client
+ * that is gone.
  */
 #ifndef DIBS_TESTS_SERVER_SLOTS_ROWS_H
 #define DIBS_TESTS_SERVER_SLOTS_ROWS_H
@@ -156,6 +158,95 @@ static const struct row release_rows[] = {
      "1", "N =2 -1;Z IA~9000 -1;S 0=" SEAT_A " -1", "", FULL},
     {"no right to publish", "SET N 2;" OUT_A, FREE, "1", "-1", "N =3 -1", "",
      NO_CHANNEL},
+};
+
+#define ASK(mine, how) "slots_acquire N Z S | IA A 1 30000 3 0 C " mine " " how
+#define QUEUE(text)    "ZADD W " text ";PEXPIRE W 10000;"
+#define FULL_UP        "SET N 0;" OUT_B ";"
+#define STAYS          "N =0 -1;Z IB=@60000 -1;S 0=" SEAT_B " -1"
+#define TAKEN(n)       "N =" n " -1;Z IA~30000 -1;S 0=" SEAT_A " -1"
+
+static const struct row wait_rows[] = {
+    {"free", "SET N 3", ASK("WA", "new"), "0", "0", TAKEN("2"), "", PLAIN},
+    {"free, new: it calls nobody", "SET N 3;" QUEUE("1 WB"), ASK("WA", "new"),
+     "0", "0", TAKEN("2") ";W WB=1 ~10000", "", PLAIN},
+    {"free, called: more are free, so the next one is called",
+     "SET N 3;" QUEUE("1 WX 2 WB"), ASK("WA", "called"), "0", "0", TAKEN("2"),
+     "WB=pool", PLAIN},
+    {"free, called: it was the last one", "SET N 1;" QUEUE("1 WB"),
+     ASK("WA", "called"), "0", "0", TAKEN("0") ";W WB=1 ~10000", "", PLAIN},
+    {"free, asks again: out of the queue, and calls the next",
+     "SET N 2;" QUEUE("1 WA 2 WB") "SET E WB", ASK("WA", "again"), "0", "0",
+     TAKEN("1"), "WB=pool", PLAIN},
+    {"free, a foreign release: the listener stays",
+     "SET N 1;" QUEUE("1 WA 2 WB") "SET E WA", ASK("WA", "foreign"), "0", "0",
+     TAKEN("0") ";W WB=2 ~10000;E string -1", "", PLAIN},
+    {"free, and in a cluster", "SET N 2;" QUEUE("1 WB"),
+     ASK("WA", "called") " publish", "0", "0", TAKEN("1"), "WB=pool", PLAIN},
+    {"reply lost: it has it already", "SET N 0;" OUT_A, ASK("WA", "new"), "0",
+     "0", "N =0 -1;Z IA=@60000 -1;S 0=" SEAT_A " -1", "", PLAIN},
+    {"busy: registered, and the listener", FULL_UP, ASK("WA", "new"),
+     "~60000 3", "~60000 3", STAYS ";W WA=1 ~10000;E string ~5000", "", PLAIN},
+    {"busy, without an end", "SET N 0", ASK("WA", "new"), "-1 3", "-1 3",
+     "N =0 -1;W WA=1 ~10000;E string ~5000", "", PLAIN},
+    {"busy, called, another one was faster: to the front",
+     FULL_UP QUEUE("5 WB") "SET E WB PX 5000", ASK("WA", "called"), "~60000 2",
+     NULL, STAYS ";W WA=4 WB=5 ~10000;E string ~5000", "", PLAIN},
+    {"three have ended: it takes one, and calls the next",
+     "SET N 0;ZADD Z @-1 IB @-5000 J @-5000 J2;" QUEUE("1 WB"),
+     ASK("WA", "new"), "0", "0", TAKEN("2"), "C=2 C=1 WB=pool C=0", PLAIN},
+    {"nobody has said how many: the next one is called", QUEUE("1 WB"), TAKE,
+     "0", "0", TAKEN("2"), "C=2 C=1 WB=pool C=0", PLAIN},
+    {"no number", "SET N x", ASK("WA", "new"), "-6", "-6", "N =x -1", "",
+     PLAIN},
+    {"full, busy: not registered", FULL_UP, ASK("WA", "new"), "~60000 0",
+     "~60000 0", STAYS, "", FULL},
+};
+
+static const struct row call_rows[] = {
+    {"a release calls the first, and tells the listener",
+     "SET N 0;" OUT_A ";" QUEUE("1 WA 2 WB"), FREE, "3", "-1",
+     "N =1 -1;W WB=2 ~10000", "C=1 WA=pool C=0", PLAIN},
+    {"clients that are gone are passed over",
+     "SET N 0;" OUT_A ";" QUEUE("1 WX 2 WB"), FREE, "3", "-1", "N =1 -1",
+     "C=1 WB=pool C=0", PLAIN},
+    {"only the listener hears: nobody is woken",
+     "SET N 0;" OUT_A ";SET E WA PX 5000", FREE, "1", "-1",
+     "N =1 -1;E string ~5000", "C=1 C=0", PLAIN},
+    {"still below zero: nobody is called", "SET N -1;" OUT_A ";" QUEUE("1 WA"),
+     FREE, "1", "-1", "N =0 -1;W WA=1 ~10000", "", PLAIN},
+    {"nobody can tell who hears: the first is called",
+     "SET N 0;" OUT_A ";" QUEUE("1 WX 2 WA"),
+     "slots_release N Z S | IA 0 0 0 C publish", "3", "-1",
+     "N =1 -1;W WA=2 ~10000", "C=1 C=0", PLAIN},
+    {"a permit is ended", "SET N 0;" OUT_A ";" QUEUE("1 WA"),
+     "slots_force N Z S | A C", "1", "0", "N =1 -1;S 0=" SEAT_A " -1",
+     "C=1 WA=pool C=0", PLAIN},
+    {"more are made", "SET N 0;" QUEUE("1 WA 2 WB"), "slots_set N Z | 2 0 C",
+     "0", "2", "N =2 -1;W WB=2 ~10000", "C=2 C=1 WA=pool C=0", PLAIN},
+    {"full", "SET N 0;" OUT_A ";" QUEUE("1 WA"), FREE, "3", "-1", "N =1 -1",
+     "C=1 WA=pool C=0", FULL},
+    {"no right to publish", "SET N 0;" OUT_A ";" QUEUE("1 WA"), FREE, "1", "-1",
+     "N =1 -1;W WA=1 ~10000", "", NO_CHANNEL},
+};
+
+#define LEAVE(mine) "slots_leave N | C " mine " 0"
+#define STOP(mine)  "slots_leave N | C " mine " 1"
+
+static const struct row leave_rows[] = {
+    {"none is free: out of the queue", "SET N 0;" QUEUE("1 WA 2 WB"),
+     LEAVE("WA"), "0", "0", "N =0 -1;W WB=2 ~10000", "", PLAIN},
+    {"some are free: the next one is called", "SET N 2;" QUEUE("1 WA 2 WB"),
+     LEAVE("WA"), "1", "0", "N =2 -1", "WB=pool C=0", PLAIN},
+    {"none is free, it listened for all: the next one is called",
+     "SET N 0;" QUEUE("1 WA 2 WB") "SET E WA", STOP("WA"), "1", "0", "N =0 -1",
+     "WB=pool C=0", PLAIN},
+    {"nobody has said how many", QUEUE("1 WA 2 WB"), LEAVE("WA"), "0", "0",
+     "W WB=2 ~10000", "", PLAIN},
+    {"no number", "SET N x;" QUEUE("1 WA 2 WB"), LEAVE("WA"), "0", "0",
+     "N =x -1;W WB=2 ~10000", "", PLAIN},
+    {"a lock of that name", "HSET N A 1;" QUEUE("1 WA"), LEAVE("WA"),
+     "-WRONGTYPE", "-WRONGTYPE", "N A=1 -1;W WA=1 ~10000", "", PLAIN},
 };
 
 #define HAND "slots_handover Z S | IA IB B 30000 0"

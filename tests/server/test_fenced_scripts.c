@@ -11,9 +11,13 @@ static const char *const words[][2] = {
     {"L", "order"},
     {"K", "redisson_lock_token:{order}"},
     {"C", "redisson_lock__channel:{order}"},
+    {"W", "dibs_lock_waiters:{order}"},
+    {"N", "dibs_lock_listener:{order}"},
+    {"WA", "wake:a"},
+    {"WB", "wake:b"},
     {NULL, NULL},
 };
-static const char *const channels[] = {"C", NULL};
+static const char *const channels[] = {"C", "WA", "WB", NULL};
 
 const struct sk_kind sk_kind = {
     .words = words,
@@ -23,6 +27,7 @@ const struct sk_kind sk_kind = {
 };
 
 ROWS_TEST(test_fenced_scripts_acquire, acquire_rows)
+ROWS_TEST(test_fenced_scripts_wait, wait_rows)
 ROWS_TEST(test_fenced_scripts_handover, handover_rows)
 ROWS_TEST(test_fenced_scripts_info, info_rows)
 STORY_TEST(test_fenced_scripts_vectors, vector_rows)
@@ -68,6 +73,25 @@ static void test_fenced_scripts_tokens_grow(void **state)
     }
 }
 
+/* The life of the last token begins anew, but not at each hold: that would cost
+ * each of them time. */
+static void test_fenced_scripts_life(void **state)
+{
+    const char *key = sk_meaning("K");
+
+    (void)state;
+    sk_begin();
+    char *first = token_of(TAKE);
+    assert_true(ts_int(sk_srv, "PTTL %s", key) > 604700000);
+    sk_expect("release", "basic_release L | A 0 0 D", "1");
+    sk_commands("life", "PEXPIRE K 600000");
+    char *next = token_of(TAKE);
+    bool same = strncmp(first, next, 7) == 0;
+    assert_true(ts_int(sk_srv, "PTTL %s", key) > 600000 ? !same : same);
+    free(first);
+    free(next);
+}
+
 /* No script of the fenced lock without a table. */
 static void test_fenced_scripts_all_tested(void **state)
 {
@@ -83,10 +107,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fenced_scripts_acquire),
+        cmocka_unit_test(test_fenced_scripts_wait),
         cmocka_unit_test(test_fenced_scripts_handover),
         cmocka_unit_test(test_fenced_scripts_info),
         cmocka_unit_test(test_fenced_scripts_vectors),
         cmocka_unit_test(test_fenced_scripts_tokens_grow),
+        cmocka_unit_test(test_fenced_scripts_life),
         cmocka_unit_test(test_fenced_scripts_all_tested),
     };
 

@@ -96,7 +96,7 @@ static void test_slots_waiter_is_woken(void **state)
     (void)state;
     FINE(dibs_lock_acquire(l, NULL));
     kit_call_start(&call, m, NULL, dibs_lock_acquire);
-    TS_WAIT(ts_nchannels(srv) == 1);
+    TS_WAIT(ts_waiting(srv, "s") == 1);
     FINE(dibs_lock_release(l, NULL));
     FINE(kit_call_end(&call));
     kit_close(d); /* gives it back */
@@ -202,7 +202,7 @@ static void test_slots_set(void **state)
     (void)state;
     FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.owner = a)));
     kit_call_start(&call, l, NULL, dibs_lock_acquire);
-    TS_WAIT(ts_nchannels(srv) == 1);
+    TS_WAIT(ts_waiting(srv, "s") == 1);
     FINE(dibs_slots_set(l, 2));
     FINE(kit_call_end(&call));
     FINE(dibs_slots_set(l, 1));

@@ -16,9 +16,14 @@ static const char *const words[][2] = {
     {"Z", "{pool}:timeout"},
     {"S", "{pool}:dibs_slot"},
     {"C", "redisson_sc:{pool}"},
+    {"W", "dibs_lock_waiters:{pool}"},
+    {"E", "dibs_lock_listener:{pool}"},
+    {"WA", "wake:a"},
+    {"WB", "wake:b"},
+    {"WX", "wake:x"},
     {NULL, NULL},
 };
-static const char *const channels[] = {"C", NULL};
+static const char *const channels[] = {"C", "WA", "WB", NULL};
 
 const struct sk_kind sk_kind = {
     .words = words,
@@ -29,6 +34,9 @@ const struct sk_kind sk_kind = {
 };
 
 ROWS_TEST(test_slots_scripts_acquire, acquire_rows)
+ROWS_TEST(test_slots_scripts_wait, wait_rows)
+ROWS_TEST(test_slots_scripts_call, call_rows)
+ROWS_TEST(test_slots_scripts_leave, leave_rows)
 ROWS_TEST(test_slots_scripts_release, release_rows)
 ROWS_TEST(test_slots_scripts_handover, handover_rows)
 ROWS_TEST(test_slots_scripts_force, force_rows)
@@ -132,7 +140,7 @@ static void test_slots_scripts_all_tested(void **state)
     static const char *const names[] = {"slots_", "permit_", NULL};
     static const struct row *const tables[] = {
         acquire_rows, release_rows, handover_rows, force_rows,
-        info_rows,    set_rows,     renew_rows};
+        info_rows,    set_rows,     renew_rows,    leave_rows};
 
     (void)state;
     sk_all_tested(names, tables, COUNT(tables));
@@ -142,6 +150,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_slots_scripts_acquire),
+        cmocka_unit_test(test_slots_scripts_wait),
+        cmocka_unit_test(test_slots_scripts_call),
+        cmocka_unit_test(test_slots_scripts_leave),
         cmocka_unit_test(test_slots_scripts_release),
         cmocka_unit_test(test_slots_scripts_handover),
         cmocka_unit_test(test_slots_scripts_force),
