@@ -277,9 +277,9 @@ static void go_on(struct dibs__task *t)
         return;
     if (a->up && !a->under_way) {
         send_group(s);
-    } else if (a->up && !a->timer.armed) {
+    } else if (a->up && !a->timer.at) {
         dibs__timer_set(s->lp, &a->timer, dibs__now_ms() + USELESS_MS);
-    } else if (!a->ln && !a->timer.armed) {
+    } else if (!a->ln && !a->timer.at) {
         a->ln = dibs__link_open(s, acks_up, acks_down);
         if (!a->ln)
             not_made(s, DIBS_ERR_NOMEM);

@@ -444,7 +444,7 @@ void dibs__call_prepare(struct dibs__route to, struct dibs__call *call)
     call->req.careful = call->expects & 1u << REPLY_NIL;
     call->task.run = start_posted;
     call->timer.fire = call_timed;
-    call->timer.armed = false;
+    call->timer.at = 0;
     call->g = NULL;
     call->again = call->ghost = call->partly = call->unacked = false;
     call->loose = call->whole = call->misfit = false;

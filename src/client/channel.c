@@ -106,9 +106,11 @@ static void call_later(struct dibs__task *t)
 
 void dibs__channel_call_later(struct dibs__channel *ch)
 {
-    if (!ch->later_set)
-        dibs__loop_post(ch->ps->lp, &ch->later);
+    if (ch->later_set)
+        return;
     ch->later_set = true;
+    ch->later.run = call_later;
+    dibs__loop_post(ch->ps->lp, &ch->later);
 }
 
 struct dibs__channel *dibs__channel_get(struct dibs__channels *in,
@@ -125,9 +127,8 @@ struct dibs__channel *dibs__channel_get(struct dibs__channels *in,
     ch->in = in;
     ch->ps = ps;
     ch->slot = ps && !ps->flavour ? 0 : dibs__slot_of(name, len);
-    ch->len = len;
+    ch->len = (unsigned)len;
     memcpy(ch->name, name, len);
-    ch->later.run = call_later;
     dibs__list_init(&ch->subs);
     RB_INSERT(dibs__channels, in, ch);
     return ch;

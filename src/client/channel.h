@@ -16,16 +16,18 @@ struct dibs__channel {
     int slot;                /* in a cluster */
     unsigned asked, unasked; /* confirmations still to come */
     unsigned calls, calling; /* how often listeners were, and are, called */
-    unsigned long first_ask, last_ask; /* of the confirmations to come */
+    unsigned first_ask, last_ask; /* of the confirmations to come */
+    unsigned len;
     bool ready;
     bool optional;
-    bool kept; /* it has no listener, and is in pubsub.kept */
-    bool later_set;
+    bool kept;       /* it has no listener, and is in pubsub.kept */
+    bool later_set;  /* its listeners will be called; then it is not kept */
     int64_t said_ms; /* when it became ready, or a message came */
     int64_t keep_until;
-    struct dibs__list keep_link;
-    struct dibs__task later; /* calls the listeners from the loop */
-    size_t len;
+    union {
+        struct dibs__list keep_link; /* if it is kept */
+        struct dibs__task later;     /* calls the listeners from the loop */
+    };
     char name[];
 };
 

@@ -227,7 +227,7 @@ static bool tidy_nodes(struct dibs__cluster *cl)
 
     for (unsigned i = 0; i < atomic_load(&cl->count); i++) {
         struct dibs__node *n = cl->nodes[i];
-        if (!n->in_map && (n->server.main || n->server.redial.armed))
+        if (!n->in_map && (n->server.main || n->server.redial.at))
             tidied &= dibs__server_sleep(&n->server);
     }
     return tidied;
@@ -494,7 +494,7 @@ static void seek_map(struct dibs__slots *sl)
 {
     struct dibs__cluster *cl = cluster_of(sl);
 
-    if (cl->sought || cl->again.armed)
+    if (cl->sought || cl->again.at)
         return;
     cl->sought = true;
     doubt_map(sl);

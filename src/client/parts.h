@@ -30,7 +30,7 @@ static inline void dibs__parts_opened(struct dibs__parts *p, dibs_err err,
     if (!p->opening || (err == DIBS_ERR_CONN && dibs__now_ms() < p->open_by))
         return;
     p->opening = false;
-    if (p->limit.armed)
+    if (p->limit.at)
         dibs__timer_stop(p->lp, &p->limit);
     p->err = err;
     snprintf(p->why, sizeof p->why, "%s", why);

@@ -90,8 +90,8 @@ static struct dibs__channel *refused_option(struct dibs__pubsub *ps)
 
     for (ch = dibs__channel_first(&ps->channels); ch;
          ch = dibs__channel_next(ch))
-        if (ch->optional && ch->asked && ps->answers >= ch->first_ask &&
-            ps->answers <= ch->last_ask)
+        if (ch->optional && ch->asked &&
+            ps->answers - ch->first_ask <= ch->last_ask - ch->first_ask)
             break;
     return ch;
 }
@@ -274,13 +274,12 @@ dibs_err dibs__pubsub_listen(struct dibs__pubsub *ps, struct dibs__sub *sub,
     dibs__channel_join(ch, sub);
     if (ch->ready || dibs__channel_refused(ch)) {
         bool known = ch->ready && ch->said_ms < sub->asked_ms;
-        if (!ch->later_set && !known)
-            dibs__loop_post(ps->lp, &ch->later);
-        ch->later_set |= !known;
+        if (!known)
+            dibs__channel_call_later(ch);
     } else if (first) {
         dibs__channel_subscribe(ch);
     }
-    if (!ps->redial.armed)
+    if (!ps->redial.at)
         pubsub_dial(ps);
     return DIBS_OK;
 }
@@ -300,7 +299,7 @@ static void sub_end(struct dibs__sub *sub, bool keep)
     dibs__list_del(&sub->link);
     if (!dibs__list_empty(&ch->subs))
         return;
-    if (keep && ch->ready && dibs__pubsub_usable(ch->ps)) {
+    if (keep && ch->ready && !ch->later_set && dibs__pubsub_usable(ch->ps)) {
         dibs__channel_keep(ch);
         return;
     }

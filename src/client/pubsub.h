@@ -48,7 +48,7 @@ struct dibs__pubsub {
     bool closing;
     bool refused;          /* may not subscribe; listeners look by themselves */
     bool optional_refused; /* the same, of those that are optional */
-    unsigned long asks, answers; /* on this connection, in the same order */
+    unsigned asks, answers; /* on this connection, in the same order */
     int64_t backoff_ms;
     struct dibs__timer redial;
     struct dibs__list kept; /* channels without listeners, the oldest first */

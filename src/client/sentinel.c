@@ -139,7 +139,7 @@ static void hunt_failed(struct dibs__sentinels *sn)
     char why[300];
 
     dismiss_others(sn, NULL);
-    if (!sn->watched && !sn->again.armed)
+    if (!sn->watched && !sn->again.at)
         watch_again(sn);
     if (!sn->wanted)
         return;
@@ -320,7 +320,7 @@ static void sentinel_down(struct dibs__conn *cn, dibs_err err, const char *why)
                        &(struct dibs__failure){err, why, true});
         place_known(sn, ln, false);
     }
-    if (!sn->watched && !sn->hunting && !sn->again.armed)
+    if (!sn->watched && !sn->hunting && !sn->again.at)
         watch_again(sn);
     if (ln->answered || !sn->hunting)
         return;

@@ -331,7 +331,7 @@ void dibs__server_moved(struct dibs__server *s, const char *host, int port)
 void dibs__server_wake(struct dibs__server *s)
 {
     s->asleep = false;
-    if (!s->redial.armed)
+    if (!s->redial.at)
         dibs__server_start(s);
 }
 

@@ -100,10 +100,10 @@ struct dibs__ask {
         int64_t count;    /* INFO: how many places */
     };
     int64_t keep_ms;   /* RELEASE; KEEP_AS_IS: nothing is sent */
-    bool stay;         /* ACQUIRE: it will wait, and leave if it gives up */
+    bool stay : 1;     /* ACQUIRE: it will wait, and leave if it gives up */
+    bool all : 1;      /* FORCE: all who share the lock with this owner. LEFT:
+                          it listens no more, either */
     unsigned char how; /* ACQUIRE: dibs__how, about being called */
-    bool all;          /* FORCE: all who share the lock with this owner.
-                          LEFT: it listens no more, either */
     struct dibs__stamp begun; /* when its call began, for statistics; it fits in
                                  here. 0: it is not counted */
     const char *text;         /* FORCE: the owner as text, instead of wire */

@@ -111,6 +111,7 @@ static void left_answered(struct dibs__call *call, dibs_err err,
 
     (void)err;
     (void)reply;
+    dibs__wait_left(&note->line->wait);
     atomic_fetch_sub(&note->line->locks->in_flight, 1);
     dibs__line_unref(note->line);
     dibs__free(note);
@@ -122,8 +123,10 @@ static void lock_tell_left(struct dibs__wait *w, bool deaf)
     struct dibs__line *line = line_waiting(w);
     struct left_note *note = dibs__calloc(1, sizeof *note);
 
-    if (!note)
+    if (!note) {
+        dibs__wait_left(w);
         return;
+    }
     note->line = line;
     note->deaf = deaf;
     note->call.write = left_write;

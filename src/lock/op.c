@@ -85,7 +85,7 @@ static void op_start_call(struct dibs__op *op)
     bool direct = op->direct;
 
     op->direct = false; /* its next step may be on io, which must not wait */
-    bool *asked = op->asked;
+    bool *asked = op->ended ? op->asked : NULL;
     if (direct && asked) /* op may be gone by the time it says no */
         *asked = dibs__call_ask(to, &op->call);
     else if (direct)

@@ -48,8 +48,6 @@ struct dibs__op {
                                    it; NULL once that is answered */
     };
     struct dibs__batch *batch; /* to be sent with others in one command */
-    bool *asked; /* with direct: only send. Set to true: the reply is to be
-                    read by dibs__call_hear, on the same thread */
     void (*ended)(struct dibs__op *op); /* instead of what async says; may free
                                            it */
 
@@ -77,6 +75,9 @@ struct dibs__op {
             };
             void *arg;
         };
+        bool *asked; /* of one with `ended` that is direct: only send. Set to
+                        true: the reply is to be read by dibs__call_hear, on the
+                        same thread. NULL: do both */
     };
 };
 

@@ -17,6 +17,8 @@
 
 #include "base/mem.h"
 
+#include <limits.h>
+
 #define AFTER_MS 10  /* look again at one that could not be dealt with */
 #define DEAF_MS  500 /* longest pause of a waiter that cannot hear */
 
@@ -24,10 +26,12 @@
 struct dibs__place {
     struct dibs__wait *w;
     struct dibs__waiter *wt; /* NULL: it ended before this started */
-    struct dibs__task start;
-    struct dibs__timer timer;
+    union {
+        struct dibs__task start; /* while it is pending */
+        struct dibs__timer timer;
+    };
     struct dibs__sub sub;
-    int64_t pause_ms;
+    int pause_ms;
     bool called;  /* something happened while it asked */
     bool pending; /* start is still to come */
 };
@@ -86,6 +90,7 @@ static void place_started(struct dibs__task *t)
         dibs__free(pl);
         return;
     }
+    pl->timer = (struct dibs__timer){.fire = place_timed};
     pl->w->user->own_channel(pl->wt, &name);
     if (dibs__buf_ok(&name)) /* no memory: it cannot hear */
         dibs__client_listen(pl->w->c, pl->w->slot, &pl->sub, name.data,
@@ -104,10 +109,9 @@ static bool place_new(struct dibs__wait *w, struct dibs__waiter *wt,
     wt->place = pl;
     pl->w = w;
     pl->wt = wt;
-    pl->pause_ms = pause_ms;
+    pl->pause_ms = (int)dibs__min(pause_ms, INT_MAX);
     pl->pending = true;
     pl->start.run = place_started;
-    pl->timer.fire = place_timed;
     pl->sub.hear = waiter_called;
     pl->sub.asked_ms = asked_ms;
     dibs__loop_post(&w->c->loop, &pl->start);
@@ -119,7 +123,8 @@ bool dibs__place_stay(struct dibs__wait *w, struct dibs__waiter *wt,
 {
     if (!wt->place)
         return place_new(w, wt, pause_ms, asked_ms);
-    wt->place->pause_ms = pause_ms; /* it has waited before, so this is io */
+    /* It has waited before, so this is io. */
+    wt->place->pause_ms = (int)dibs__min(pause_ms, INT_MAX);
     if (!wt->place->pending)
         place_pause(wt->place);
     return true;
@@ -131,7 +136,8 @@ void dibs__place_leave(struct dibs__wait *w, struct dibs__waiter *wt, bool back)
 
     if (!pl)
         return;
-    dibs__timer_stop(&w->c->loop, &pl->timer);
+    if (!pl->pending)
+        dibs__timer_stop(&w->c->loop, &pl->timer);
     if (back)
         dibs__pubsub_part(&pl->sub);
     else

@@ -38,6 +38,9 @@
  *           register a client that waits no more; it is called in vain once,
  *           and says so. As long as a client may be called, its line is there
  *           to hear it; after that its channel is not, and rule 2 holds.
+ *         7 While the server is being told that nobody waits here, a question
+ *           does not register: that could arrive first, and be undone. When
+ *           the server has answered, the head asks once more.
  *
  *         After the last call has left, the line lingers: it goes on listening
  *         to its own channel for some seconds, so that a lock that is often
@@ -83,7 +86,7 @@ enum dibs__how dibs__turn_how(struct dibs__turn *t)
 {
     enum dibs__how how = t->in_queue ? HOW_AGAIN : HOW_NEW;
 
-    if (!t->registers || !t->hears || t->state == TURN_ALL)
+    if (!t->registers || !t->hears || t->state == TURN_ALL || t->leaving)
         return HOW_PLAIN;
     if (t->called)
         how = HOW_CALLED;

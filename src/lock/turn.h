@@ -57,6 +57,7 @@ struct dibs__turn {
     bool called;           /* it was, and has not asked since */
     bool foreign;          /* a release called nobody */
     bool told_listen;      /* to the line's channel while it waits */
+    unsigned leaving;      /* so often the server is being told that it left */
     int64_t duty_until;    /* it listens to that for all */
     int64_t ear_until;     /* it listens to that without a need */
     int64_t alone_until;   /* ALL at least until then */
@@ -72,7 +73,7 @@ void dibs__turn_answered(struct dibs__turn *t, enum dibs__how how,
 /* Has a call left that the server must hear of? */
 bool dibs__turn_quiet(const struct dibs__turn *t);
 /* Nobody waits here. True: the server must be told so. Once told, it is not
- * told again. */
+ * told again. (leaving is the caller's.) */
 bool dibs__turn_over(struct dibs__turn *t);
 /* Until when it is looked after without waiters; 0 = it is not. room: for one
  * more of these. */

@@ -454,17 +454,18 @@ static void look_idle(struct dibs__wait *w, int64_t now, struct look *out)
     bool room = before || w->c->lingering < LINGER_MAX;
 
     out->tell = dibs__turn_over(t);
-    if (w->behind)
-        return;
-    if (!wait_is_closing(w) && now < dibs__turn_linger(t, now, room)) {
+    if (w->behind) {
+        /* They may wait here yet. */
+    } else if (!wait_is_closing(w) && now < dibs__turn_linger(t, now, room)) {
         w->c->lingering += !before;
         out->at = dibs__min(out->at, dibs__turn_next(t, now));
-        return;
+    } else {
+        out->done = true;
+        w->c->lingering -= dibs__turn_unlinger(t);
+        out->deaf = dibs__turn_end(t, now);
+        out->tell |= out->deaf;
     }
-    out->done = true;
-    w->c->lingering -= dibs__turn_unlinger(t);
-    out->deaf = dibs__turn_end(t, now);
-    out->tell |= out->deaf;
+    t->leaving += out->tell;
 }
 
 static void look_around(struct dibs__wait *w, int64_t now, struct look *out)
@@ -518,6 +519,14 @@ static void wait_look(struct dibs__wait *w)
         dibs__timer_stop(&w->c->loop, &w->timer);
         w->user->unref(w);
     }
+}
+
+void dibs__wait_left(struct dibs__wait *w)
+{
+    dibs__lock(w->mu);
+    if (--w->turn.leaving == 0)
+        dibs__wait_kick(w); /* one that came meanwhile did not register */
+    dibs__unlock(w->mu);
 }
 
 static void look_posted(struct dibs__task *t)

@@ -87,7 +87,7 @@ struct dibs__wait_user {
      * client is called. */
     void (*turn_channel)(const struct dibs__wait *w, struct dibs__buf *name);
     /* Tells the server that this client does not wait any more. deaf: nor does
-     * it listen for others. */
+     * it listen for others. Ends in dibs__wait_left. */
     void (*tell_left)(struct dibs__wait *w, bool deaf);
 };
 
@@ -158,5 +158,8 @@ void dibs__wait_kick_all(struct dibs__wait *w);
 
 /* Ends all that must go and do not await an answer. */
 void dibs__wait_sweep(struct dibs__wait *w);
+/* The server was told that this client does not wait any more, or could not be
+ * told. */
+void dibs__wait_left(struct dibs__wait *w);
 
 #endif

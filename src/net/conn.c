@@ -249,7 +249,7 @@ void dibs__conn_send(struct dibs__conn *cn, struct dibs__req *req)
         cn->lacking = true;
     }
     dibs__list_add(&cn->fifo, &req->link);
-    if (!cn->timer.armed || req->expires < cn->timer.at)
+    if (!cn->timer.at || req->expires < cn->timer.at)
         dibs__timer_set(cn->lp, &cn->timer, req->expires);
     dibs__loop_flush(cn->lp, &cn->flush);
 }

@@ -75,8 +75,7 @@ static void clock_fired(uv_timer_t *clock)
 void dibs__timer_set(struct dibs__loop *lp, struct dibs__timer *t, int64_t at)
 {
     dibs__timer_stop(lp, t);
-    t->at = dibs__max(at, lp->firing ? lp->firing + 1 : at);
-    t->armed = true;
+    t->at = dibs__max(at, lp->firing + 1);
     RB_INSERT(dibs__timers, &lp->timers, t);
     if (RB_MIN(dibs__timers, &lp->timers) == t)
         clock_set(lp);
@@ -84,9 +83,9 @@ void dibs__timer_set(struct dibs__loop *lp, struct dibs__timer *t, int64_t at)
 
 void dibs__timer_stop(struct dibs__loop *lp, struct dibs__timer *t)
 {
-    if (t->armed)
+    if (t->at)
         RB_REMOVE(dibs__timers, &lp->timers, t);
-    t->armed = false;
+    t->at = 0;
 }
 
 void dibs__loop_flush(struct dibs__loop *lp, struct dibs__task *t)

@@ -22,8 +22,7 @@ struct dibs__task {
 /* Fires once, at or after `at`; may be set again from inside. io only. */
 struct dibs__timer {
     RB_ENTRY(dibs__timer) node;
-    int64_t at;
-    bool armed;
+    int64_t at; /* 0: not set */
     void (*fire)(struct dibs__timer *t);
 };
 

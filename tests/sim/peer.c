@@ -44,6 +44,7 @@ struct peer {
     char owner[64], wide[72]; /* the second as a writer */
     int command, listen;      /* sockets; -1 = none */
     redisReader *said, *heard;
+    int64_t waits_since; /* for the fair lock; SIM_NEVER: it does not */
     /* what it holds */
     enum deal deal;
     const char *name; /* NULL: nothing */
@@ -51,6 +52,8 @@ struct peer {
 };
 
 static struct peer *peers;
+
+#define OWNER_MARK "-0000-4000-8000-" /* in all names of owners */
 
 /* ---- what it asks for -------------------------------------------------- */
 
@@ -293,8 +296,8 @@ static redisReply *ask_peer(struct peer *p, int argc, const char **argv)
 static bool come_up(struct peer *p)
 {
     p->lives++;
-    snprintf(p->owner, sizeof p->owner, "%08x-0000-4000-8000-%012x:%d",
-             p->number, p->lives, 17);
+    snprintf(p->owner, sizeof p->owner, "%08x" OWNER_MARK "%012x:%d", p->number,
+             p->lives, 17);
     snprintf(p->wide, sizeof p->wide, "%s:write", p->owner);
     p->said = redisReaderCreate();
     p->heard = redisReaderCreate();
@@ -356,6 +359,7 @@ static bool take_deal(struct peer *p, enum deal d, int64_t lease_ms, bool *got)
         sim_now() + sim_skewed(&p->chance, 6 * sim_plan.lease_ms * 1000);
     bool listening = false, broken = false;
 
+    p->waits_since = d == FAIR ? sim_now() : SIM_NEVER;
     for (*got = false;;) {
         int64_t sent = sim_now();
         redisReply *r = run_script(p, d, deals[d].take, lease_ms);
@@ -385,6 +389,7 @@ static bool take_deal(struct peer *p, enum deal d, int64_t lease_ms, bool *got)
         if (broken)
             return false;
     }
+    p->waits_since = SIM_NEVER;
     if (!*got && deals[d].leave) {
         redisReply *r = run_script(p, d, deals[d].leave, lease_ms);
         if (!r)
@@ -472,6 +477,15 @@ void sim_peers_begin(void)
 }
 
 /* ---- what the judge asks ----------------------------------------------- */
+
+bool sim_peers_wait(const char *owner, int64_t *since)
+{
+    *since = SIM_NEVER;
+    for (const struct peer *p = peers; p; p = p->next)
+        if (strcmp(p->owner, owner) == 0)
+            *since = p->waits_since;
+    return strstr(owner, OWNER_MARK) != NULL;
+}
 
 const char *sim_peers_hold(const char *name, bool shared)
 {

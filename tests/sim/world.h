@@ -110,6 +110,8 @@ void sim_counted_end(void);
 void sim_peers_begin(void);
 /* Who of them holds this, shared or not; NULL = nobody. */
 const char *sim_peers_hold(const char *name, bool shared);
+/* Is it one of theirs? Since when that one waits for the fair lock. */
+bool sim_peers_wait(const char *owner, int64_t *since);
 int sim_peers_slots(void);       /* that they have */
 int64_t sim_peers_permits(void); /* of the semaphore, that are out */
 
