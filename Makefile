@@ -86,7 +86,7 @@ stress-permits: deps
 test-topology: deps
 	@$(call set_compiler,build-test) $(call configure,build-test,$(tests_on))
 	@$(call compile,build-test)
-	@$(CTEST) --test-dir build-test --output-on-failure -L topology
+	@$(CTEST) --test-dir build-test --output-on-failure -j 2 -L topology
 
 # All that a server could do differently, on others than Debian's: with one
 # server, TLS included; on a Valkey also with sentinels and clusters. (The old

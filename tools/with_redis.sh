@@ -28,7 +28,7 @@ redis-server --port 0 --unixsocket "$dir/redis.sock" --dir "$dir" \
 server=$!
 exec 3<"$dir/log"
 ready=no
-while IFS= read -r -t 20 line <&3; do
+while IFS= read -r -t 60 line <&3; do
     case $line in
     *[Rr]'eady to accept connections'*)
         ready=yes

@@ -52,6 +52,7 @@ for kind in --fair -s -x; do
     ran 0 dibs acquire $kind --lease 10m k
     handle=$out
     ran 0 dibs extend --owner "$handle" --lease 20m k
+    : >wait.txt # not the last one's
     "$DIBS" run $([ $kind = --fair ] && echo --fair || echo -x) -v k -- true 2>wait.txt &
     waiter=$!
     await said waiting wait.txt

@@ -66,7 +66,7 @@ ended() {
 # await COMMAND...: until it succeeds.
 await() {
     local i
-    for ((i = 0; i < 1500 * DIBS_TEST_SLOWNESS; i++)); do
+    for ((i = 0; i < 3000 * DIBS_TEST_SLOWNESS; i++)); do
         "$@" >/dev/null 2>&1 && return 0
         sleep 0.02
     done
@@ -123,6 +123,28 @@ server() {
     disown $server_pid
     url=unix://$T/$name.sock
     await redis "$name" ping
+}
+
+# server_with_port NAME [OPTION...]: the same, also on 127.0.0.1:$port. Somebody
+# else may have a port, or get it before us: another one then.
+server_with_port() {
+    local name=$1 i
+    shift
+    answers_or_dead() {
+        redis "$name" ping | grep -q PONG || dead $server_pid
+    }
+    for ((i = 0; i < 50; i++)); do
+        port=$((20000 + RANDOM % 12000))
+        "${SERVER:-redis-server}" --port $port --bind 127.0.0.1 \
+            --unixsocket "$T/$name.sock" --save '' --appendonly no --dir "$T" \
+            --logfile "$T/$name.log" "$@" &
+        server_pid=$!
+        disown $server_pid
+        url=unix://$T/$name.sock
+        await answers_or_dead
+        dead $server_pid || return 0
+    done
+    fail "no port for $name"
 }
 
 # redis NAME COMMAND...

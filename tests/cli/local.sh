@@ -96,7 +96,7 @@ same 'no descriptors of ours' 0 \
 
 case_is 'stop is refused while locks are held'
 mkfifo in
-"$DIBS" hold --lease 1s a <in >hold.txt 2>/dev/null &
+"$DIBS" hold --lease 5s a <in >hold.txt 2>/dev/null &
 job=$!
 exec 8>in
 await test -s hold.txt
@@ -223,8 +223,9 @@ has stderr "the private redis-server ended at once; see $dir/redis.log" "$err"
 
 case_is 'a redis-server that never listens: -w counts'
 printf '#!/bin/sh\necho $$ >%s/slow.pid\nexec sleep 1000\n' "$T" >bin/redis-server
-ran 69 timeout 8 env PATH="$T/bin:$PATH" "$DIBS" run -w 1s a -- true
+ran 69 timeout 60 env PATH="$T/bin:$PATH" "$DIBS" run -w 1s a -- true
 has stderr 'the private redis-server did not start in time' "$err"
+await test -s slow.pid
 kill "$(cat slow.pid)"
 
 case_is 'valkey-server will do'
@@ -251,6 +252,12 @@ if ./nosys true; then
     dead "$pid" || fail 'it lives'
 fi
 
+# The server has noticed that its clients have left.
+unused() {
+    ! awk -v path="$T/gone/dibs/redis.sock" \
+        '$6 == "03" && $8 == path { print }' /proc/net/unix | grep -q .
+}
+
 case_is 'its folder is removed: no second server while the first is in use'
 mkdir -m 700 gone
 export XDG_RUNTIME_DIR=$T/gone
@@ -265,6 +272,7 @@ has stderr "its socket is gone (process $pid)" "$err"
 same stdout '' "$out"
 kill $job
 ended 0 $job
+await unused
 ran 0 dibs run -n a -- echo here
 same stdout here "$out"
 dead "$pid" || fail 'the first server lives'
@@ -272,6 +280,7 @@ dead "$pid" || fail 'the first server lives'
 case_is 'its socket is removed'
 ran 0 dibs local status
 pid=$(grep -o 'process [0-9]*' <<<"$out" | grep -o '[0-9]*')
+await unused
 rm gone/dibs/redis.sock
 ran 0 dibs run -n a -- echo here
 same stdout here "$out"

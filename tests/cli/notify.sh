@@ -127,7 +127,7 @@ hush
 case_is 'lost'
 rm -f notify.sock
 listen "$T/notify.sock"
-"$DIBS" run --lease 1s a -- sleep 1000 2>/dev/null &
+"$DIBS" run --lease 10s a -- sleep 1000 2>/dev/null &
 pid=$!
 await said READY=1 heard.txt
 redis s del a >/dev/null

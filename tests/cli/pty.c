@@ -8,6 +8,7 @@
  *
  *     expect TEXT   wait until TEXT has been shown, behind what was last
  *                   expected
+ *     match REGEX   the same, with an extended regular expression
  *     send TEXT     type TEXT; \r, \n, \e and three octal digits are escapes
  *     until LINE    run LINE with a shell, again and again until it succeeds
  *     columns N     make the terminal so wide
@@ -20,6 +21,8 @@
  *     keep FILE     write the screen to a file
  *     hangup        close the terminal
  *
+ * A size in the first line is that of the terminal before the command runs.
+ *
  * Then it waits for the command and ends as it did: with its exit code, or
  * 128 + n for signal n. What was shown goes to stdout. When a step does not
  * happen in time, the code is 99 and stderr says which.
@@ -28,6 +31,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <regex.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,14 +60,19 @@ static _Noreturn void give_up(const char *what, const char *text)
     exit(99);
 }
 
-static void start(char **argv)
+static void open_terminal(void)
 {
     t.master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
     if (t.master < 0 || grantpt(t.master) != 0 || unlockpt(t.master) != 0) {
         perror("pty");
         exit(99);
     }
+}
+
+static void start(char **argv)
+{
     const char *name = ptsname(t.master);
+
     t.pid = fork();
     if (t.pid != 0)
         return;
@@ -108,6 +117,21 @@ static void expect(const char *text)
         if (time(NULL) > end || !pump(100))
             give_up("expect", text);
     }
+}
+
+static void match(const char *regex)
+{
+    time_t end = time(NULL) + t.limit_s;
+    regmatch_t at;
+    regex_t re;
+
+    if (regcomp(&re, regex, REG_EXTENDED) != 0)
+        give_up("match", regex);
+    while (regexec(&re, t.shown + t.seen, 1, &at, 0) != 0)
+        if (time(NULL) > end || !pump(100))
+            give_up("match", regex);
+    t.seen += (size_t)at.rm_eo;
+    regfree(&re);
 }
 
 static void type(const char *text)
@@ -194,6 +218,17 @@ static void set_size(const char *text)
     ioctl(t.master, TIOCSWINSZ, &size);
 }
 
+static int size_step(const char *line)
+{
+    if (strncmp(line, "columns ", 8) == 0)
+        set_columns(atoi(line + 8));
+    else if (strncmp(line, "size ", 5) == 0)
+        set_size(line + 5);
+    else
+        return 0;
+    return 1;
+}
+
 static void screen_step(const char *line)
 {
     char *rest;
@@ -205,9 +240,7 @@ static void screen_step(const char *line)
     else if (strncmp(line, "row ", 4) == 0) {
         long row = strtol(line + 4, &rest, 10);
         await_screen(rest + 1, (int)row, 1);
-    } else if (strncmp(line, "size ", 5) == 0)
-        set_size(line + 5);
-    else if (strcmp(line, "mark") == 0)
+    } else if (strcmp(line, "mark") == 0)
         t.mark = t.len;
     else if (strncmp(line, "below ", 6) == 0) {
         pump(0);
@@ -215,6 +248,24 @@ static void screen_step(const char *line)
             give_up("below", line + 6);
     } else if (strncmp(line, "keep ", 5) == 0)
         keep_screen(line + 5);
+}
+
+static void step(const char *line)
+{
+    if (strncmp(line, "expect ", 7) == 0)
+        expect(line + 7);
+    else if (strncmp(line, "match ", 6) == 0)
+        match(line + 6);
+    else if (strncmp(line, "send ", 5) == 0)
+        type(line + 5);
+    else if (strncmp(line, "until ", 6) == 0)
+        until(line + 6);
+    else if (strcmp(line, "hangup") == 0) {
+        close(t.master);
+        t.master = -1;
+    } else if (!size_step(line)) {
+        screen_step(line);
+    }
 }
 
 static int finish(void)
@@ -241,31 +292,29 @@ int main(int argc, char **argv)
 {
     const char *slow = getenv("DIBS_TEST_SLOWNESS");
     char line[4096];
+    int started = 0;
     FILE *f = argc > 2 ? fopen(argv[1], "r") : NULL;
 
     if (!f) {
         fprintf(stderr, "usage: pty SCRIPT COMMAND [ARGS...]\n");
         return 99;
     }
-    t.limit_s = 30 * (slow && atoi(slow) > 0 ? atoi(slow) : 1);
-    start(argv + 2);
+    t.limit_s = 60 * (slow && atoi(slow) > 0 ? atoi(slow) : 1);
+    open_terminal();
     while (fgets(line, sizeof line, f)) {
         line[strcspn(line, "\n")] = '\0';
-        if (strncmp(line, "expect ", 7) == 0)
-            expect(line + 7);
-        else if (strncmp(line, "send ", 5) == 0)
-            type(line + 5);
-        else if (strncmp(line, "until ", 6) == 0)
-            until(line + 6);
-        else if (strncmp(line, "columns ", 8) == 0)
-            set_columns(atoi(line + 8));
-        else if (strcmp(line, "hangup") == 0) {
-            close(t.master);
-            t.master = -1;
-        } else {
-            screen_step(line);
+        if (!started) {
+            int sized = size_step(line);
+
+            start(argv + 2);
+            started = 1;
+            if (sized)
+                continue;
         }
+        step(line);
     }
+    if (!started)
+        start(argv + 2);
     fclose(f);
     return finish();
 }

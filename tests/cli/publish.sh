@@ -70,7 +70,7 @@ has message '4096' "$(cat err.txt)"
 ran 0 dibs run --publish "$(printf '%04096d' 0)" a -- true
 
 case_is 'lost'
-"$DIBS" run --lease 1s --publish mine a -- sleep 1000 2>lost.txt &
+"$DIBS" run --lease 10s --publish mine a -- sleep 1000 2>lost.txt &
 pid=$!
 await shows a mine
 redis s del a >/dev/null

@@ -11,8 +11,7 @@
 
 . "$HERE/lib_recipes.sh"
 # With a replica, for --replicas; replicas come by TCP.
-while port=$((20000 + RANDOM % 12000)) && : 2>/dev/null <>/dev/tcp/127.0.0.1/$port; do :; done
-server s --port $port --bind 127.0.0.1 --repl-diskless-sync-delay 0
+server_with_port s --repl-diskless-sync-delay 0
 export DIBS_URL=$url
 server replica --replicaof 127.0.0.1 $port
 online() { [ "$(redis s wait 1 100)" = 1 ]; }

@@ -3,9 +3,8 @@
 #
 # --replicas: a lock that replicas must have, too.
 
-# Replicas come by TCP, so the master needs a port: one where nobody answers.
-while port=$((20000 + RANDOM % 12000)) && : 2>/dev/null <>/dev/tcp/127.0.0.1/$port; do :; done
-server m --port $port --bind 127.0.0.1 --repl-diskless-sync-delay 0
+# Replicas come by TCP, so the master needs a port.
+server_with_port m --repl-diskless-sync-delay 0
 export DIBS_URL=$url
 server r1 --replicaof 127.0.0.1 $port
 server r2 --replicaof 127.0.0.1 $port

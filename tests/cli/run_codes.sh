@@ -47,8 +47,8 @@ row 126 '' "dibs: cannot run './plain': Permission denied" \
 row 3 2 '' exit released -c 'echo $((1 + 1)) | cat; exit 3' a
 row 0 '-x --' '' exit released a -- echo -x --
 row 0 '' '' exit released -n a -- true
-row 0 '' '' exit released -w 1s a -- true
-row 0 '' '' exit released -qw1.5s --lease=500ms -t 1h -k 2m -E 3 a -- true
+row 0 '' '' exit released -w 61s a -- true
+row 0 '' '' exit released -qw61.5s --lease=60500ms -t 1h -k 2m -E 3 a -- true
 row 0 '' '' exit released --max-hold 1h a -- true
 row 0 '' '' exit released --foreground a -- true
 row 5 '' '' exit released --any-name 'a b'$'\n' -- sh -c 'exit 5'

@@ -144,7 +144,8 @@ rm -f pid.command
     sh -c 'echo $$ >pid.new; mv pid.new pid.command; exec sleep 1000' &
 job=$!
 await test -s pid.command
-guard=$(pgrep -P $job dibs-guard)
+has_guard() { guard=$(pgrep -P $job dibs-guard); }
+await has_guard
 kill -STOP $job
 kill -KILL "$guard" $job
 ended 137 $job

@@ -4,11 +4,6 @@
 # -n, -w and no limit at all, where it is not the lock that is waited for: a
 # server that refuses, is not there yet, or is just being started.
 
-free_port() {
-    while port=$((20000 + RANDOM % 12000)) &&
-        : 2>/dev/null <>/dev/tcp/127.0.0.1/$port; do :; done
-}
-
 # Each line of the file is there once.
 no_line_twice() {
     sort "$1" | uniq -d >twice.txt
@@ -17,10 +12,11 @@ no_line_twice() {
 
 # ---- a replica ---------------------------------------------------------
 
-free_port
-server m --port $port --bind 127.0.0.1
+server_with_port m --repl-diskless-sync-delay 0
 server r --replicaof 127.0.0.1 $port
 replica=$url
+linked() { redis r info replication | grep -q '^master_link_status:up'; }
+await linked
 refusals() {
     redis r info commandstats | grep -o 'evalsha:.*' |
         grep -o '\(rejected\|failed\)_calls=[0-9]*' |
@@ -28,7 +24,7 @@ refusals() {
 }
 refused_often() { [ "$(refusals)" -ge 8 ]; }
 
-for limit in -n '-w 1s' '-w 1s -v'; do
+for limit in -n '-w 3s' '-w 3s -v'; do
     case_is "a replica, $limit"
     # shellcheck disable=SC2086
     ran 69 dibs run $limit -u "$replica" a -- echo no
@@ -72,7 +68,7 @@ same lines 1 "$(wc -l <err.txt)"
 case_is '-w: what the server cost is not there for the lock'
 kill -KILL $server_pid
 await dead $server_pid
-ran 69 dibs run -w 300ms -u "$late" --status-fd 9 a -- echo no 9>status.txt
+ran 69 dibs run -w 2s -u "$late" --status-fd 9 a -- echo no 9>status.txt
 same stdout '' "$out"
 has stderr "no answer from $late: Connection refused; trying again" "$err"
 same last "dibs: no answer from $late: Connection refused; is a server running there, and is this its address?" \

@@ -64,7 +64,7 @@ cat >count.sh <<'END'
 echo $$ >pid.command
 while :; do echo x >>beats; sleep 0.02; done
 END
-start --lease 1s a -- bash count.sh
+start --lease 3s a -- bash count.sh
 kill -TSTP $job
 await stopped "$command"
 beats=$(wc -l <beats)
@@ -82,7 +82,7 @@ while :; do
     [ "$(redis-cli -s "$1" exists w)" != 0 ] || echo no >>violation.txt
 done
 END
-start --lease 2s w -- bash witness.sh "$T/s.sock"
+start --lease 6s w -- bash witness.sh "$T/s.sock"
 kill -STOP $job
 await dead "$command"
 [ ! -e violation.txt ] || fail 'the command outlived its lease'
@@ -100,7 +100,8 @@ ended 3 $job
 
 case_is 'SIGSTOP of the guard: the lock is free when the command is done'
 start a -- bash wait.sh
-guard=$(pgrep -P $job dibs-guard) || fail 'there is no guard'
+has_guard() { guard=$(pgrep -P $job dibs-guard); }
+await has_guard
 kill -STOP "$guard"
 await stopped "$guard"
 echo on >go
@@ -108,7 +109,7 @@ ended 3 $job
 free s a || fail 'is still held'
 
 case_is '--on-lost warn: stopped for longer than the lease, then it goes on'
-start --lease 1s --on-lost warn a -- bash wait.sh
+start --lease 3s --on-lost warn a -- bash wait.sh
 kill -TSTP $job
 await stopped "$command"
 await free s a

@@ -43,9 +43,9 @@ release="until redis-cli -s s.sock del b >/dev/null; redis-cli -s s.sock publish
 case_is 'on a terminal: who has it, for how long we have waited; then gone'
 take b
 on_terminal 0 "$DIBS" run b -- echo ran <<END
-expect dibs: waited 2.
+match dibs: waited [2-9]
 expect held by $owner
-expect dibs: waited 3.
+match dibs: waited [3-9]
 $release
 expect ran
 END
@@ -54,7 +54,7 @@ same 'left on the screen' ran "$(on_screen)"
 case_is 'interrupted: gone, too'
 take b
 on_terminal 130 "$DIBS" run b -- echo ran <<END
-expect dibs: waited 2.
+match dibs: waited [2-9]
 send \\003
 END
 case $(on_screen) in *waited*) fail "left on the screen: $(on_screen)" ;; esac
@@ -62,8 +62,8 @@ case $(on_screen) in *waited*) fail "left on the screen: $(on_screen)" ;; esac
 case_is 'a narrow terminal: no line is wider than it'
 on_terminal 0 "$DIBS" run b -- echo ran <<END
 columns 30
-expect dibs: waited 2.
-expect dibs: waited 4.
+match dibs: waited [2-9]
+match dibs: waited ([4-9]|[1-9][0-9])
 $release
 expect ran
 END
@@ -75,7 +75,7 @@ name=$(printf 'x\033[2J\nö')
 redis s hset "$name" "$(printf '1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1\033[31m')" 1 >/dev/null
 on_terminal 130 "$DIBS" run --any-name "$name" -- true <<END
 columns 200
-expect waited 2.
+match waited [2-9]
 expect x\\x1b[2J\\n
 expect held by 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1\\x1b[31m
 send \\003
@@ -86,7 +86,7 @@ case_is 'a message in between has a line of its own'
 take b
 on_terminal 0 "$DIBS" run -v b -- echo ran <<END
 expect waiting for b
-expect dibs: waited 3.
+match dibs: waited [3-9]
 $release
 expect got b after
 expect ran
@@ -118,8 +118,8 @@ case_is 'the server is not asked more often than every two seconds'
 take b
 redis s config resetstat >/dev/null
 on_terminal 0 "$DIBS" run b -- echo ran <<END
-expect dibs: waited 2.
-expect dibs: waited 6.
+match dibs: waited [2-9]
+match dibs: waited ([6-9]|[1-9][0-9])
 $release
 expect ran
 END
@@ -142,14 +142,14 @@ give_back b
 ended 0 $job
 ended 0 $job2
 same stderr '' "$(cat err.txt)"
-has '-v' 'dibs: waited 2.' "$(cat err2.txt)"
+grep -q '^dibs: waited [2-9]' err2.txt || fail "-v: $(cat err2.txt)"
 
 case_is 'JSON: owner and times are fields'
 take b
 "$DIBS" run -v --log json b -- echo ran >out.txt 2>err.txt &
 job=$!
 await said '"left_ms"' err.txt
-line=$(grep '"left_ms"' err.txt)
+line=$(grep -m 1 '"left_ms"' err.txt)
 same event waiting "$(json event "$line")"
 same owner $owner "$(json owner "$line")"
 same left -1 "$(json left_ms "$line")"

@@ -64,7 +64,7 @@ ran 0 dibs sem release --owner "$four" p
 same number 5 "$(redis s get p)"
 
 case_is 'nobody gives them back: their lease does'
-ran 0 dibs sem acquire --permits 5 --lease 200ms p
+ran 0 dibs sem acquire --permits 5 --lease 2s p
 handle=$out
 ran 0 dibs sem acquire -w 60s --permits 5 --lease 10m p
 next=$out

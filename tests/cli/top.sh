@@ -148,17 +148,17 @@ END
 
 case_is 'only what changes is written'
 redis s flushall >/dev/null
-redis s eval "for i = 1, 10000 do redis.call('hset', ('many:%05d'):format(i), ARGV[1], 1) end" 0 $x:1 \
+redis s eval "for i = 1, 2000 do redis.call('hset', ('many:%05d'):format(i), ARGV[1], 1) end" 0 $x:1 \
     >/dev/null
 redis s config resetstat >/dev/null
 scans() { redis s info commandstats | sed -n 's/^cmdstat_scan:calls=\([0-9]*\).*/\1/p'; }
 on_terminal 0 "$DIBS" top <<END
 size 50 120
-screen 10000 locks
+screen 2000 locks
 row 3 many:00001
 row 48 many:00046
 send \\e[F
-row 48 many:10000
+row 48 many:02000
 send \\e[H
 row 3 many:00001
 screen CHG

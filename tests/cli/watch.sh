@@ -10,12 +10,14 @@ x=00000000-0000-4000-8000-000000000001
 y=00000000-0000-4000-8000-000000000002
 
 lock() { # NAME OWNER [TTL]
-    redis s hset "$1" "$2" 1 >/dev/null
-    [ $# -lt 3 ] || redis s pexpire "$1" "$3" >/dev/null
+    redis s eval "redis.call('hset', KEYS[1], ARGV[1], 1)
+        if ARGV[2] then redis.call('pexpire', KEYS[1], ARGV[2]) end" \
+        1 "$@" >/dev/null
 }
 
 follow() { # WORDS...: watches in the background, into out.w and err.w
     : >out.w
+    : >err.w
     "$DIBS" watch --every 100ms "$@" >out.w 2>err.w 8>&- &
     watcher=$!
 }
@@ -54,7 +56,7 @@ wait $job
 case_is 'a lease that runs out is a loss'
 follow a
 await said 'a: free' out.w
-lock a $x:1 1500
+lock a $x:1 3000 # as one step: who sees it taken, sees its end
 await said "taken by $x:1" out.w
 await said "a: lost by $x:1: its lease ran out" out.w
 unfollow
@@ -205,6 +207,7 @@ for kind in '' --fair -s -x '-N 2'; do
     job=$!
     exec 8>in
     await test -s held.txt
+    : >err.w
     "$DIBS" wait -v a 2>err.w 8>&- &
     waiter=$!
     await said 'a is held by' err.w
@@ -232,6 +235,7 @@ ran 0 dibs wait a
 
 case_is 'wait: a signal ends it'
 lock a $x:1
+: >err.w
 "$DIBS" wait -v a 2>err.w &
 waiter=$!
 await said 'a is held by' err.w
@@ -240,6 +244,7 @@ ended 143 $waiter
 
 case_is 'wait: the server goes and comes back'
 redis t hset b $x:1 1 >/dev/null
+: >err.w
 "$DIBS" wait -v -u "unix://$T/t.sock" b 2>err.w &
 waiter=$!
 await said 'b is held by' err.w

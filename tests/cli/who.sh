@@ -65,9 +65,13 @@ grep -Eq "^dibs: a is taken: held by [0-9a-f-]{36}:1 \($who\), lease ends in" \
 no_escapes err.txt
 ran 75 dibs run -n --log json --fair a -- true
 has fact "\"who\":\"$host, pid $holder, job__[31m__, " "$err"
-ran 75 dibs run -v -w 2500ms a -- true
-grep -Eq "^dibs: waited .* held by [0-9a-f-]{36}:1 \($who\), " err.txt ||
-    fail "waiting: $err"
+: >err.w
+"$DIBS" run -v a -- true 2>err.w &
+job=$!
+await grep -E "^dibs: waited .* held by [0-9a-f-]{36}:1 \($who\), " err.w
+kill $job
+ended 143 $job
+no_escapes err.w
 
 case_is 'on a terminal'
 $CC -std=c11 -o pty "$HERE/pty.c" || fail 'cannot build pty'

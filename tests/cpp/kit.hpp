@@ -92,7 +92,7 @@ template <class F> std::error_code thrown_by(F fn)
 /* A lease for locks that are renewed during the test. */
 inline std::chrono::milliseconds lease()
 {
-    return ts_slow() > 1 ? 2000ms : 600ms;
+    return ts_slow() > 1 ? 3000ms : 1500ms;
 }
 
 inline bool exists(const char *key)

@@ -134,8 +134,8 @@ TEST(any_clock)
 TEST(errors_are_not_a_no)
 {
     dibs::client_options o;
-    o.command_timeout = 500ms;
-    o.connect_timeout = 500ms;
+    o.command_timeout = 10s;
+    o.connect_timeout = 10s;
     dibs::client c(kit::url(), o);
     dibs::mutex m(c, "m");
 

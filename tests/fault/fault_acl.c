@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LEASE_MS kit_ms(900)
+#define LEASE_MS kit_ms(2400)
 #define NAME     "jobs:1"
 
 static void fine(const char *kind, const char *what, dibs_err err)

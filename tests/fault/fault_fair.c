@@ -14,7 +14,7 @@
 
 #include <stdio.h>
 
-#define HASTY_MS ts_ms(150) /* a command's time where a reply never comes */
+#define HASTY_MS ts_ms(400) /* a command's time where a reply never comes */
 #define HOLDER   "1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:7"
 
 /* ---- set-up ------------------------------------------------------------ */

@@ -24,8 +24,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define HASTY_MS kit_ms(120)
-#define LEASE_MS kit_ms(900) /* where renewal is to be seen */
+#define HASTY_MS kit_ms(400)
+#define LEASE_MS kit_ms(2400) /* where renewal is to be seen */
 #define ROUNDS   2
 
 /* What a test works with: a client, one lock, two of its owners. */

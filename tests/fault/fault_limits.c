@@ -225,7 +225,7 @@ static void test_limits_of_heir_in_queue(void **state)
 
 /* ---- a server that says "not now" -------------------------------------- */
 
-#define ANSWER_MS kit_ms(1000)
+#define ANSWER_MS kit_ms(2500)
 
 /* Somebody waits for another lock, on the same loop, until the first has had
  * time for one question and a good part of a second. */

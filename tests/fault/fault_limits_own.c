@@ -314,7 +314,7 @@ static void test_limits_of_group(void **state)
  * The release here begins before, and ends after. */
 static void test_limits_of_giving_back(void **state)
 {
-    const struct kit_opts hasty = {.timeout_ms = kit_ms(700)};
+    const struct kit_opts hasty = {.timeout_ms = kit_ms(2000)};
     struct scene sc = begin(&hasty), other = begin(&hasty);
     struct kit_client *k = kit_open(&hasty);
     char *busy = kit_name("limits");

@@ -17,7 +17,7 @@
 #include <string.h>
 #include <sys/time.h>
 
-#define LEASE_MS kit_ms(900)
+#define LEASE_MS kit_ms(2400)
 
 /* ---- children ---------------------------------------------------------- */
 

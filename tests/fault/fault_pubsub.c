@@ -164,7 +164,8 @@ static void test_new_subscription_wakes(void **state)
     asleep(&sc);
     for (unsigned i = 0; i < OFTEN; i++) {
         unsigned asks = ts_rule_done(kit_px, sc.asks);
-        assert_int_equal(ts_int(kit_srv, "CLIENT KILL TYPE pubsub"), 1);
+        /* The holder's may be among them, once it has held for a second. */
+        assert_true(ts_int(kit_srv, "CLIENT KILL TYPE pubsub") >= 1);
         assert_true(ts_wait_numsub(kit_srv, sc.channel, 1));
         assert_true(ts_rule_wait_done(kit_px, sc.asks, asks + 1, TS_SOON));
     }
@@ -328,6 +329,14 @@ static void test_listener_comes_late(void **state)
 
 /* ---- forbidden --------------------------------------------------------- */
 
+/* How often it was warned. Not counted is what a holder may hear last, should
+ * it hold for a second: that it is not told of changes. */
+static unsigned warnings(struct kit_client *k)
+{
+    return kit_told(k, DIBS_EVENT_WARNING) -
+           kit_heard(k, DIBS_EVENT_WARNING, DIBS_ERR_AUTH, "CLIENT TRACKING");
+}
+
 /* No right to any channel: one waits by looking now and then, and says so;
  * releasing works, though nobody is told. */
 static void test_no_channel_right(void **state)
@@ -351,7 +360,7 @@ static void test_no_channel_right(void **state)
     kit_check("the first one's", sc.held, 0, sc.name, 1);
     kit_want("giving back", dibs_lock_release(sc.held, NULL), DIBS_OK);
     kit_gone("afterwards", sc.name);
-    assert_int_equal(kit_told(sc.wants, DIBS_EVENT_WARNING), 1);
+    assert_int_equal(warnings(sc.wants), 1);
     dibs_lock_free(sc.held);
     dibs_lock_free(sc.wanted);
     free(sc.name);
@@ -412,7 +421,7 @@ static void test_no_right_twice(void **state)
         assert_true(ts_wait_numsub(kit_srv, sc.channel, 1));
         kit_want("giving back", dibs_lock_release(sc.held, NULL), DIBS_OK);
         gets_it(&sc);
-        assert_int_equal(kit_told(sc.wants, DIBS_EVENT_WARNING), 0);
+        assert_int_equal(warnings(sc.wants), 0);
         close_both(&sc);
     }
 }
@@ -488,7 +497,7 @@ static void test_many_channels(void **state)
     many_wait(&sc, m);
     /* The lock's, and the one on which the client is called. */
     TS_WAIT(ts_nchannels(kit_srv) == 2 * MANY);
-    assert_int_equal(ts_int(kit_srv, "CLIENT KILL TYPE pubsub"), 1);
+    assert_in_range(ts_int(kit_srv, "CLIENT KILL TYPE pubsub"), 1, 2);
     TS_WAIT(ts_nchannels(kit_srv) == 2 * MANY);
     for (size_t i = 0; i < MANY; i++)
         kit_want("giving back", dibs_lock_release(m->held[i], NULL), DIBS_OK);

@@ -296,9 +296,10 @@ static void three_bad(enum qk_fault fault, unsigned bad, bool wait)
     qk_join(&p, &(struct kit_opts){0});
     qk_break(fault, bad);
     int64_t begun = ts_now_ms();
-    dibs_err err =
-        wait ? dibs_lock_acquire(p.q, DIBS_LOCK_OPTS(.wait_ms = ts_ms(300)))
-             : dibs_lock_try(p.q, NULL);
+    /* The other two have the time to answer, and to take it back. */
+    const dibs_lock_opts *o = DIBS_LOCK_OPTS(.wait_ms = wait ? ts_ms(2000) : 0,
+                                             .member_ms = ts_ms(2000));
+    dibs_err err = wait ? dibs_lock_acquire(p.q, o) : dibs_lock_try(p.q, o);
     if (!is_outage(err))
         fail_msg("%s: %s", where, dibs_strerror(err));
     assert_true(ts_now_ms() - begun < TS_SOON / 2);

@@ -3,9 +3,15 @@
  * fault_quorum_votes.c - whose vote counts, and for how long a quorum waits for
  * one.
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
 #include "fault/quorum_kit.h"
 
+#include <poll.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* ---- a vote that does not count yet ------------------------------------ */
 
@@ -99,32 +105,55 @@ static void warm(struct qk_party *p)
     }
 }
 
+/* How this thread's next look for a reply goes. The servers that are not slow
+ * have answered before: on a busy machine they need longer than it waits. */
+static _Thread_local struct look {
+    unsigned others; /* 0 = this is not the one */
+    int rules[QK_N];
+    bool in_vain; /* it waited, and nothing came */
+} look;
+
+int poll(struct pollfd *fds, nfds_t n, int timeout)
+{
+    unsigned others = look.others;
+
+    look.others = 0;
+    QK_EACH(i, others)
+    ts_rule_wait_done(qk_nodes[i].px, look.rules[i], 1, TS_SOON);
+    int ready = (int)syscall(SYS_poll, fds, n, timeout);
+    look.in_vain |= others && ready == 0;
+    return ready;
+}
+
 /* The caller hears the servers one after the other. One that keeps it waiting
  * takes the time of the others; but what they said is there by then, and they
- * are not asked again. (A busy machine may make others slow, too; so it shall
- * happen in one of many rounds.) */
+ * are not asked again. False: it was another story, because this machine stood
+ * still for as long as the slow one takes, or a connection was not ready. */
 static bool asked_once(struct qk_party *p)
 {
-    int rules[QK_N];
     size_t slow = first_heard(p);
-    unsigned twice = 0;
+    const unsigned others = QK_ALL & ~(1u << slow);
 
     warm(p);
-    rules[slow] = ts_proxy_rule(qk_nodes[slow].px,
-                                &(struct ts_rule){.action = TS_DELAY_REPLY,
-                                                  .match = "EVAL*",
-                                                  .ms = 300});
-    qk_rule(QK_ALL & ~(1u << slow),
-            &(struct ts_rule){.action = TS_PASS, .match = "EVAL*"}, rules);
+    ts_proxy_rule(qk_nodes[slow].px, &(struct ts_rule){.action = TS_DELAY_REPLY,
+                                                       .match = "EVAL*",
+                                                       .ms = 500});
+    qk_rule(others,
+            &(struct ts_rule){.match = "EVAL*",
+                              .contains = dibs__script_basic_acquire.sha},
+            look.rules);
+    look.in_vain = false;
+    look.others = others;
     qk_take("one slow", p);
-    QK_EACH(i, QK_ALL & ~(1u << slow))
-    twice += ts_rule_hits(qk_nodes[i].px, rules[i]) != 1;
-    /* The slow one was, so its caller has waited for it. */
-    bool waited = ts_rule_hits(qk_nodes[slow].px, rules[slow]) > 1;
+    look.others = 0;
+    TS_WAIT((qk_held(p) & others) == others);
+    if (look.in_vain)
+        QK_EACH(i, others)
+    assert_int_equal(ts_rule_hits(qk_nodes[i].px, look.rules[i]), 1);
     qk_unrule(QK_ALL);
     QK_WANT("one slow", dibs_lock_release(p->q, NULL), DIBS_OK);
     qk_clean("one slow", QK_ALL, 0);
-    return waited && twice == 0;
+    return look.in_vain;
 }
 
 static void test_votes_behind_slow_one(void **state)

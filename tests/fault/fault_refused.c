@@ -15,8 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define HASTY_MS kit_ms(200)
-#define LEASE_MS kit_ms(900)
+#define HASTY_MS kit_ms(1000)
+#define LEASE_MS kit_ms(2400)
 
 /* However long it takes. */
 static void give_back(dibs_lock *l)

@@ -419,7 +419,7 @@ static void test_answer_after_the_lease(void **state)
 static void test_renewal_ends_before_release(void **state)
 {
     struct kit_client *k =
-        kit_open(&(struct kit_opts){.lease_ms = kit_ms(900)});
+        kit_open(&(struct kit_opts){.lease_ms = kit_ms(2400)});
     dibs_lock *l = kit_lock(k, "end");
     struct kit_end end = {.err = DIBS_OK};
 

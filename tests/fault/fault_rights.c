@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LEASE_MS kit_ms(900)
+#define LEASE_MS kit_ms(2400)
 
 static void want(const char *where, const char *what, dibs_err err,
                  dibs_err wanted)

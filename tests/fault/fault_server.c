@@ -18,7 +18,7 @@
 #include "support/witness.h"
 
 #define HASTY_MS kit_ms(200)
-#define LEASE_MS kit_ms(900)
+#define LEASE_MS kit_ms(2400)
 
 static void wait_async(dibs_lock *l, struct kit_end *end)
 {

@@ -190,6 +190,22 @@ static void test_track_no_room(void **state)
 
 /* ---- what it costs ----------------------------------------------------- */
 
+/* Takes it so often. How many ms the longest hold lasted: one of a second would
+ * be tracked, and a machine may stand still for that long. */
+static int64_t take_often(dibs_lock *l, int times)
+{
+    int64_t longest = 0;
+
+    for (int i = 0; i < times; i++) {
+        int64_t start = ts_now_ms();
+        kit_want("taking", dibs_lock_acquire(l, NULL), DIBS_OK);
+        kit_want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
+        int64_t took = ts_now_ms() - start;
+        longest = took > longest ? took : longest;
+    }
+    return longest;
+}
+
 /* The proxy counts messages: pairs of short holds send none, nor do renewals of
  * our own. Redis 6 sends one for a renewal, in spite of NOLOOP. */
 static void test_track_counts(void **state)
@@ -201,12 +217,13 @@ static void test_track_counts(void **state)
     (void)state;
     begin(&sc, &(struct kit_opts){.lease_ms = SHORT_MS});
     dibs_lock *l = kit_lock(sc.k, "pairs");
-    TS_WAIT(tracked() == 1);
-    unsigned before = ts_proxy_messages(kit_px);
-    for (int i = 0; i < 1000; i++) {
-        kit_want("taking", dibs_lock_acquire(l, NULL), DIBS_OK);
-        kit_want("giving back", dibs_lock_release(l, NULL), DIBS_OK);
-    }
+    unsigned before;
+    int tries = 0;
+    do {
+        assert_in_range(tries++, 0, 9);
+        TS_WAIT(tracked() == 1);
+        before = ts_proxy_messages(kit_px);
+    } while (take_often(l, 1000) >= 500);
     long long reads = ts_command_calls(kit_srv, "exists");
     TS_WAIT(ts_command_calls(kit_srv, "exists") >= reads + 3);
     if (!old)

@@ -175,7 +175,7 @@ static inline void start_handover(struct scene *sc, bool async, int64_t wait_ms,
 /* A limit that is still to pass when the hand-over begins. */
 static inline int64_t limit_ms(void)
 {
-    return kit_ms(400);
+    return kit_ms(1200);
 }
 
 static inline void *close_main(void *arg)

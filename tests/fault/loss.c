@@ -64,7 +64,7 @@ void loss_begin(struct loss_run *r, const char *stem, const char *step,
     r->k = kit_open(&(struct kit_opts){.user = r->user,
                                        .tcp = loss->tcp,
                                        .timeout_ms = hasty ? LOSS_HASTY_MS : 0,
-                                       .lease_ms = watched ? kit_ms(900) : 0});
+                                       .lease_ms = watched ? kit_ms(2400) : 0});
 }
 
 void loss_hold(struct loss_run *r, int times)

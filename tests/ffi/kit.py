@@ -11,7 +11,7 @@ import unittest
 
 URL = sys.argv.pop()
 SLOW = int(os.environ.get("DIBS_TEST_SLOWNESS", "1"))
-LEASE = 600 * SLOW  # of locks that are renewed during a test, ms
+LEASE = 3000 * SLOW  # of locks that are renewed during a test, ms
 SOON = 20 * SLOW  # a guard against hanging, s
 
 

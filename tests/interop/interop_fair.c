@@ -161,9 +161,9 @@ static void test_some_give_up(void **state)
     (void)state;
     JAVA("holder", "lock", FAIR, NAME, "\t-1");
     line_join(&line, false);
-    int id = jvm_send(jvm, "quits", "tryLock", "fair", NAME, "\t1000\t-1");
+    int id = jvm_send(jvm, "quits", "tryLock", "fair", NAME, "\t4000\t-1");
     kit_wait_queue(NAME, 2);
-    waiter_start(&quits, dib, FAIR, NAME, DIBS_LOCK_OPTS(.wait_ms = 1000));
+    waiter_start(&quits, dib, FAIR, NAME, DIBS_LOCK_OPTS(.wait_ms = 4000));
     kit_wait_queue(NAME, 3);
     assert_int_equal(jvm_await(jvm, id, TS_SOON).value, 0);
     WANT(waiter_end(&quits), DIBS_ERR_TIMEOUT);

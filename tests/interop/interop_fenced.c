@@ -10,7 +10,7 @@
 #define NAME  "order"
 #define TOKEN "redisson_lock_token:{" NAME "}"
 
-enum { LEASE_MS = 1000 };
+enum { LEASE_MS = 2500 };
 
 static dibs_lock *fenced(dibs_client *c)
 {
@@ -197,7 +197,7 @@ static void test_dibs_waits(void **state)
 
 static void test_java_holder_dies(void **state)
 {
-    struct jvm *doomed = kit_java("watchdog=1500", NULL);
+    struct jvm *doomed = kit_java("watchdog=4000", NULL);
     struct waiter w;
 
     (void)state;

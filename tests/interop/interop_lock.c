@@ -232,8 +232,8 @@ static void test_dibs_lease_ends(void **state)
 static void test_java_watchdog_renews(void **state)
 {
     static const enum kind kinds[] = {PLAIN, FAIR, READ, WRITE};
-    struct jvm *short_lived = kit_java("watchdog=1500", NULL);
-    struct ts_wait w = ts_wait_begin(5000);
+    struct jvm *short_lived = kit_java("watchdog=4000", NULL);
+    struct ts_wait w = ts_wait_begin(6000);
 
     (void)state;
     for (size_t i = 0; i < COUNT(kinds); i++)
@@ -252,7 +252,7 @@ static void test_java_watchdog_renews(void **state)
 static void test_dibs_watchdog_renews(void **state)
 {
     static const enum kind kinds[] = {PLAIN, FAIR, READ, WRITE};
-    dibs_client *c = kit_open(DIBS_CLIENT_OPTS(.lease_ms = 1000));
+    dibs_client *c = kit_open(DIBS_CLIENT_OPTS(.lease_ms = 3000));
     dibs_lock *l[COUNT(kinds)];
     struct ts_wait w = ts_wait_begin(4000);
 
@@ -279,7 +279,7 @@ static void test_dibs_watchdog_renews(void **state)
 static void test_java_holder_dies(void **state)
 {
     struct waiter w[COUNT(pairs)];
-    struct jvm *doomed = kit_java("watchdog=1500", NULL);
+    struct jvm *doomed = kit_java("watchdog=4000", NULL);
     char name[COUNT(pairs)][16];
 
     (void)state;
@@ -304,7 +304,7 @@ static int hold_all(int fd, void *arg)
     char name[16], done = 1;
 
     (void)arg;
-    if (dibs_client_open(ts_server_url(srv), DIBS_CLIENT_OPTS(.lease_ms = 1500),
+    if (dibs_client_open(ts_server_url(srv), DIBS_CLIENT_OPTS(.lease_ms = 4000),
                          &c) != DIBS_OK)
         return 1;
     for (size_t i = 0; i < COUNT(pairs); i++) {

@@ -160,7 +160,7 @@ static void test_many_readers(void **state)
  * dead one's lease is over, however many live readers came and went. */
 static void test_dead_java_reader(void **state)
 {
-    struct jvm *doomed = kit_java("watchdog=1500", NULL);
+    struct jvm *doomed = kit_java("watchdog=4000", NULL);
     struct waiter w;
 
     (void)state;

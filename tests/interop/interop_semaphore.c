@@ -10,7 +10,7 @@
 #define CHANNEL "redisson_sc:{" NAME "}"
 #define BOOK    "{" NAME "}:dibs_held"
 
-enum { LEASE_MS = 1000 };
+enum { LEASE_MS = 2500 };
 
 #define MANY(n) DIBS_SEMAPHORE_OPTS(.permits = (n))
 

@@ -9,7 +9,7 @@
 #define OUT     "{" NAME "}:timeout"
 #define CHANNEL "redisson_sc:{" NAME "}"
 
-enum { LEASE_MS = 1000, MOST = 8 };
+enum { LEASE_MS = 2500, MOST = 8 };
 
 static dibs_lock *slots_lock(dibs_client *c, int64_t slots)
 {

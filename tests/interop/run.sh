@@ -33,7 +33,9 @@ for profile; do
     if ! is_built "$profile"; then
         # Offline first; what it says there is of no interest.
         rm -rf "$here/target/$profile"
-        maven "$profile" -o >/dev/null 2>&1 || maven "$profile"
+        # And the network may be away for a moment.
+        maven "$profile" -o >/dev/null 2>&1 || maven "$profile" ||
+            { sleep 10 && maven "$profile"; }
         touch "$here/target/$profile/classpath"
     fi
     built=$here/target/$profile

@@ -148,15 +148,23 @@ static inline long long kit_count(dibs_lock *l, const char *name,
     return n;
 }
 
-/* A lease for locks that are renewed during the test: short, but not so short
- * that a busy machine loses it. */
+/* A lease for locks that are renewed during the test. A third of it passes
+ * before a renewal, and the rest is for a machine that stands still. */
 static inline int64_t kit_lease(void)
 {
-    return ts_slow() > 1 ? 2000 : 600;
+    return ts_slow() > 1 ? 4800 : 2400;
 }
 
-/* A lease that is to end by itself: long enough for the answer to come. */
+/* A lease that is to end by itself: long enough for the answer to come, and
+ * for a look at what is held, also on such a machine. */
 static inline int64_t kit_short(void)
+{
+    return ts_slow() > 1 ? 2400 : 1200;
+}
+
+/* So long has what must not happen its chance. And the lease is not much longer
+ * where very many are sat out. */
+static inline int64_t kit_chance(void)
 {
     return ts_slow() > 1 ? 1000 : 300;
 }

@@ -48,7 +48,7 @@ static inline void on_lost(const char *name, dibs_owner owner, void *arg)
     if (g->gives)
         g->gave = dibs_lock_release(g->gives, OWNED(g->owner));
     if (g->watch) { /* what must not happen has its chance */
-        struct ts_wait w = ts_wait_begin(kit_short());
+        struct ts_wait w = ts_wait_begin(kit_chance());
         while (!atomic_load(g->watch) && ts_wait_step(&w))
             ;
         g->saw = atomic_load(g->watch);

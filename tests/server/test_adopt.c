@@ -82,7 +82,7 @@ static void test_is_renewed(void **state)
     (void)state;
     take_and_leave(dibs_lock_new, "a", kit_lease(), text);
     FINE(dibs_lock_adopt(l, text, NULL, &o));
-    long long want = ts_command_calls(srv, "pexpire") + 6;
+    long long want = ts_command_calls(srv, "pexpire") + 4;
     TS_WAIT(ts_command_calls(srv, "pexpire") >= want);
     assert_int_equal(dibs_lock_state(l, o), DIBS_HELD);
     assert_int_equal(kit_count(l, "a", o), 1);

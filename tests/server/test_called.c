@@ -34,18 +34,30 @@ static void granted(dibs_err err, void *arg)
     kit_tell(err, &w->got);
 }
 
-/* They come one after the other; the server has so many in its queue then. */
-static void come(struct waiter *w, int n)
+static void open_waiters(struct waiter *w, int n)
 {
     memset(w, 0, (size_t)n * sizeof *w);
     for (int i = 0; i < n; i++) {
         w[i].c = kit_open(NULL);
         w[i].l = kit_lock(w[i].c, "l");
         w[i].owner = dibs_owner_new(w[i].c);
+    }
+}
+
+/* They come one after the other; the server has so many in its queue then. */
+static void line_up(struct waiter *w, int n)
+{
+    for (int i = 0; i < n; i++) {
         FINE(dibs_lock_acquire_async(
             w[i].l, DIBS_LOCK_OPTS(.owner = w[i].owner), granted, &w[i]));
         TS_WAIT(ts_waiting(srv, "l") == i + 1);
     }
+}
+
+static void come(struct waiter *w, int n)
+{
+    open_waiters(w, n);
+    line_up(w, n);
 }
 
 static void go(struct waiter *w)
@@ -74,31 +86,46 @@ static void freed_by_stranger(void)
 /* ---- one at a time ----------------------------------------------------- */
 
 /* Who is called asks, gets it, and its release calls the next. The others ask
- * nothing, and nobody subscribes. One or two may ask because their time has
- * come. */
-static void test_called_one_at_a_time(void **state)
+ * nothing, and nobody subscribes. False: it took so long that some asked
+ * because their time had come, or that the holder subscribed. */
+static bool called_in_turn(void)
 {
     static struct waiter w[CLIENTS];
     dibs_client *c = kit_open(NULL);
     dibs_lock *l = kit_lock(c, "l");
 
-    (void)state;
+    open_waiters(w, CLIENTS);
+    int64_t start = ts_now_ms();
     FINE(dibs_lock_acquire(l, NULL));
-    come(w, CLIENTS);
+    line_up(w, CLIENTS);
     assert_true(ts_wait_numsub(srv, CHANNEL, 2)); /* the first two */
     ts_reset_stats(srv);
     FINE(dibs_lock_release(l, NULL));
     for (int i = 0; i < CLIENTS; i++)
         FINE(kit_answer(&w[i].gave));
-    long long commands = ts_command_calls(srv, "evalsha");
-    if (commands > 1 + 2 * CLIENTS + 2)
-        fail_msg("%lld commands for %d hand-overs", commands, CLIENTS);
-    assert_int_equal(ts_command_calls(srv, "subscribe"), 0);
+    long long asked = ts_command_calls(srv, "evalsha");
+    long long subscribed = ts_command_calls(srv, "subscribe");
+    bool quick = ts_now_ms() - start < 800;
+    if (quick && asked > 1 + 2 * CLIENTS + 2)
+        fail_msg("%lld commands for %d hand-overs", asked, CLIENTS);
+    if (quick)
+        assert_int_equal(subscribed, 0);
     assert_int_equal(ts_waiting(srv, "l"), 0);
     for (int i = 0; i < CLIENTS; i++)
         go(&w[i]);
     dibs_lock_free(l);
     kit_close(c);
+    return quick;
+}
+
+static void test_called_one_at_a_time(void **state)
+{
+    struct ts_wait w = ts_wait_begin(TS_SOON);
+
+    (void)state;
+    while (!called_in_turn())
+        if (!ts_wait_step(&w))
+            skip(); /* nothing can be said on so slow a machine */
 }
 
 struct loop {

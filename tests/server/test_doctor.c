@@ -53,6 +53,15 @@ static void says(const char *check, dibs_verdict verdict, const char *text)
     fail_msg("no %s with verdict %d and '%s'", check, (int)verdict, text);
 }
 
+/* This was found, whatever its text. */
+static bool finds(const char *check, dibs_verdict verdict)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(found[i].check, check) == 0 && found[i].verdict == verdict)
+            return true;
+    return false;
+}
+
 static bool silent(const char *check)
 {
     for (size_t i = 0; i < count; i++)
@@ -91,7 +100,8 @@ static void test_doctor_healthy(void **state)
 
     (void)state;
     TS_WAIT(ts_info(srv, "server", "uptime_in_seconds") >= 1);
-    FINE(examine(c, NULL));
+    /* On a busy machine an answer may take too long now and then. */
+    TS_WAIT(examine(c, NULL) != DIBS_OK || finds("latency", OK));
     says("version", OK, version);
     free(version);
     says("role", OK, "master");

@@ -209,7 +209,7 @@ static void test_lease_renewed(void **state)
     FINE(dibs_lock_acquire(l,
                            DIBS_LOCK_OPTS(.on_lost = kit_lose, .arg = &lost)));
     assert_in_range(ts_pttl(srv, "l"), 1, kit_lease());
-    wait_renewals(7); /* each a third of a lease after the other */
+    wait_renewals(4); /* each a third of a lease after the other */
     assert_true(held(l));
     assert_in_range(dibs_lock_valid_ms(l, 0), 1, kit_lease());
     assert_int_equal(kit_count(l, "l", 0), 1);
@@ -286,7 +286,7 @@ static void test_lease_renewed_after_longer(void **state)
 
     (void)state;
     FINE(dibs_lock_acquire(l, NULL));
-    FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.lease_ms = 3 * kit_lease())));
+    FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.lease_ms = 2 * kit_lease())));
     FINE(dibs_lock_release(l, NULL));
     wait_renewals(3);
     assert_true(held(l));
@@ -304,7 +304,7 @@ static void test_lease_renewed_in_leased(void **state)
     (void)state;
     FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.lease_ms = kit_lease())));
     FINE(dibs_lock_acquire(l, NULL));
-    wait_renewals(5);
+    wait_renewals(4);
     assert_true(held(l));
     FINE(dibs_lock_release(l, NULL));
     /* Renewed no more, so it ends. */

@@ -52,7 +52,7 @@ static void dispatch_by_two(dibs_client *c, dibs_lock *l)
     struct ts_wait w = ts_wait_begin(TS_SOON);
     do {
         assert_int_equal(pthread_create(&first, NULL, dispatch_main, c), 0);
-        struct ts_wait b = ts_wait_begin(kit_short());
+        struct ts_wait b = ts_wait_begin(kit_chance());
         while (!atomic_load(&g.begun) && ts_wait_step(&b))
             ;
         if (!atomic_load(&g.begun))

@@ -65,7 +65,7 @@ static void test_multi_async_busy(void **state)
                                  &told[1]));
     WANT(kit_answer(&told[1]), DIBS_ERR_TIMEOUT);
     assert_int_equal(kit_member(g, 1, 0).verdict, DIBS_ERR_BUSY);
-    kit_keys("timeout", 1, 0);
+    kit_keys_soon("timeout", 1, 0);
     kit_unblock(&B);
     dibs_lock_free(g);
     kit_world_end(&w);
@@ -150,7 +150,7 @@ static void test_multi_async_cancel(void **state)
     FINE(dibs_lock_cancel(g, 0));
     WANT(kit_answer(&told), DIBS_ERR_CANCELED);
     assert_int_equal(dibs_lock_state(g, 0), DIBS_NOT_HELD);
-    kit_keys("canceled", 1, 0);
+    kit_keys_soon("canceled", 1, 0);
     WANT(dibs_lock_cancel(g, 0), DIBS_ERR_NOT_OWNER);
     kit_unblock(&B);
     FINE(dibs_lock_try(g, NULL));
@@ -385,7 +385,7 @@ static void test_multi_async_inside(void **state)
         FINE(inside.taken);
         WANT(inside.refused, i == 1 ? DIBS_ERR_TIMEOUT : DIBS_ERR_DEADLOCK);
         FINE(inside.given);
-        kit_keys("inside", 1, 0);
+        kit_keys_soon("inside", 1, 0);
         dibs_lock_free(l);
     }
     kit_unblock(&B);

@@ -87,7 +87,7 @@ static void test_multi_hold_overlap(void **state)
 
     FINE(dibs_lock_acquire(g, DIBS_LOCK_OPTS(.lease_ms = kit_lease())));
     FINE(dibs_lock_acquire(a, NULL));
-    int64_t until = ts_now_ms() + 2 * kit_lease();
+    int64_t until = ts_now_ms() + 3 * kit_lease() / 2;
     FINE(dibs_lock_release(g, NULL));
     TS_WAIT(ts_now_ms() >= until); /* renewed, as nobody asked for an end */
     assert_int_equal(dibs_lock_state(a, 0), DIBS_HELD);
@@ -131,7 +131,7 @@ static void test_multi_hold_renewed(void **state)
     FINE(dibs_lock_acquire(g,
                            DIBS_LOCK_OPTS(.on_lost = kit_lose, .arg = &lost)));
     int64_t start = ts_now_ms();
-    TS_WAIT(ts_now_ms() > start + 2 * kit_lease());
+    TS_WAIT(ts_now_ms() > start + 3 * kit_lease() / 2);
     assert_int_equal(dibs_lock_state(g, 0), DIBS_HELD);
     assert_in_range(dibs_lock_valid_ms(g, 0), 1, kit_lease());
     kit_have(&w, EVERYWHERE, 0, 1);
@@ -202,15 +202,23 @@ static void lease_after_wait(struct world *w, const char *text, size_t late)
     struct word is[WORDS_MAX];
     dibs_lock *g = kit_group(w, text);
     struct lost lost = {.times = 0};
-    int64_t lease = kit_lease();
+    struct told told = {.times = 0};
+    int64_t lease = kit_short();
 
     kit_words(text, is);
-    kit_block(&is[late], 2 * lease);
-    FINE(dibs_lock_acquire(
-        g,
-        DIBS_LOCK_OPTS(.lease_ms = lease, .on_lost = kit_lose, .arg = &lost)));
+    kit_block(&is[late], 0);
+    FINE(dibs_lock_acquire_async(
+        g, DIBS_LOCK_OPTS(.lease_ms = lease, .on_lost = kit_lose, .arg = &lost),
+        kit_tell, &told));
+    int64_t over = ts_now_ms() + 3 * lease / 2;
+    TS_WAIT(ts_now_ms() > over);
+    int64_t freed = ts_now_ms();
+    kit_unblock(&is[late]);
+    FINE(kit_answer(&told));
     kit_have(w, text, 0, 1);
-    assert_in_range(dibs_lock_valid_ms(g, 0), lease / 2, lease);
+    /* What has passed by now is of the new lease. */
+    int64_t valid = dibs_lock_valid_ms(g, 0);
+    assert_in_range(valid + ts_now_ms() - freed, lease / 2, TS_SOON);
     lease_ends(g, &lost, lease);
     dibs_lock_free(g);
 }

@@ -42,7 +42,7 @@ static void open_client(void)
 {
     struct word is[WORDS_MAX];
 
-    client = kit_open(DIBS_CLIENT_OPTS(.lease_ms = kit_short() + 200,
+    client = kit_open(DIBS_CLIENT_OPTS(.lease_ms = kit_chance() + 200,
                                        .command_timeout_ms = ts_ms(100)));
     kit_words(TEXT, is);
     for (size_t i = 0; i < COUNT(members); i++)

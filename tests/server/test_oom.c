@@ -74,7 +74,7 @@ static void walk(const struct scenario *s)
 
 static void open_client(void)
 {
-    client = kit_open(DIBS_CLIENT_OPTS(.lease_ms = kit_short() + 200,
+    client = kit_open(DIBS_CLIENT_OPTS(.lease_ms = kit_chance() + 200,
                                        .command_timeout_ms = ts_ms(100)));
     lock = kit_lock(client, "l");
 }

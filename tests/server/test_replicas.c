@@ -8,7 +8,9 @@
 #include "server/kit.h"
 
 #define REPLICAS 2
-#define SHORT_MS 100 /* what those who will not get enough are given */
+#define SHORT_MS 300 /* what those who will not get enough are given */
+/* And those who will. */
+#define ACKED_BY(n) .replicas = (n), .replicas_timeout_ms = TS_SOON
 
 static struct ts_server *replica[REPLICAS];
 
@@ -127,7 +129,7 @@ static void test_replicas_enough(void **state)
     (void)state;
     for (size_t k = 0; k < COUNT(kinds); k++)
         for (size_t i = 0; i < COUNT(wants); i++) {
-            const dibs_lock_opts *o = DIBS_LOCK_OPTS(.replicas = wants[i]);
+            const dibs_lock_opts *o = DIBS_LOCK_OPTS(ACKED_BY(wants[i]));
             long long waits = ts_command_calls(srv, "wait");
             int have = 0;
             dibs_lock *l;
@@ -156,11 +158,11 @@ static void test_replicas_async(void **state)
     dibs_lock *l = kit_lock(c, "l");
 
     (void)state;
-    FINE(dibs_lock_acquire_async(
-        l, DIBS_LOCK_OPTS(.replicas = 2, .owner = owner), kit_tell, &told));
+    FINE(dibs_lock_acquire_async(l, DIBS_LOCK_OPTS(ACKED_BY(2), .owner = owner),
+                                 kit_tell, &told));
     FINE(kit_answer(&told));
     assert_true(ts_exists(replica[0], "l") && ts_exists(replica[1], "l"));
-    FINE(dibs_lock_try_async(l, DIBS_LOCK_OPTS(.replicas = 2, .owner = owner),
+    FINE(dibs_lock_try_async(l, DIBS_LOCK_OPTS(ACKED_BY(2), .owner = owner),
                              kit_tell, &again));
     FINE(kit_answer(&again));
     FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = owner)));
@@ -174,7 +176,7 @@ static void test_replicas_async(void **state)
 /* What comes with a lock comes whole, though replicas are waited for. */
 static void test_replicas_with_a_number(void **state)
 {
-    const dibs_lock_opts *o = DIBS_LOCK_OPTS(.replicas = 2);
+    const dibs_lock_opts *o = DIBS_LOCK_OPTS(ACKED_BY(2));
     dibs_client *c = kit_open(DIBS_CLIENT_OPTS(.replicas = 2));
     dibs_lock *fenced = NULL, *one = NULL, *two = NULL;
     dibs_owner other = dibs_owner_new(c);
@@ -197,7 +199,7 @@ static void test_replicas_with_a_number(void **state)
     FINE(dibs_lock_acquire(one, o));
     FINE(dibs_lock_slot(one, 0, &slot));
     assert_int_equal(slot, 0);
-    FINE(dibs_lock_acquire(two, DIBS_LOCK_OPTS(.replicas = 2, .owner = other)));
+    FINE(dibs_lock_acquire(two, DIBS_LOCK_OPTS(ACKED_BY(2), .owner = other)));
     FINE(dibs_lock_slot(two, other, &slot));
     assert_int_equal(slot, 1);
     FINE(dibs_lock_release(one, NULL));
@@ -225,7 +227,7 @@ static void test_replicas_default(void **state)
     (void)state;
     WANT(dibs_lock_try(l, DIBS_LOCK_OPTS(.replicas_timeout_ms = SHORT_MS)),
          DIBS_ERR_REPLICAS);
-    FINE(dibs_lock_try(l, DIBS_LOCK_OPTS(.replicas = 1)));
+    FINE(dibs_lock_try(l, DIBS_LOCK_OPTS(ACKED_BY(1))));
     FINE(dibs_lock_try(l, DIBS_LOCK_OPTS(.replicas = DIBS_REPLICAS_NONE)));
     FINE(dibs_lock_release(l, NULL));
     FINE(dibs_lock_release(l, NULL));
@@ -278,7 +280,7 @@ static void test_replicas_too_few(void **state)
             TS_WAIT(atomic_load(&heard.short_) == times);
             assert_true(heard_text(&heard, "1 of 2"));
 
-            FINE(kit_elsewhere(l, DIBS_LOCK_OPTS(.replicas = 1, .owner = 7),
+            FINE(kit_elsewhere(l, DIBS_LOCK_OPTS(ACKED_BY(1), .owner = 7),
                                dibs_lock_try));
             FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = 7)));
             WANT(dibs_lock_acquire(l, o), DIBS_ERR_REPLICAS); /* not a wait */
@@ -308,7 +310,7 @@ static void test_replicas_too_few_reentry(void **state)
         assert_int_equal(dibs_lock_state(l, 0), DIBS_HELD);
         assert_int_equal(kit_count(l, "l", 0), 1);
         ts_server_resume(replica[0]);
-        FINE(dibs_lock_try(l, DIBS_LOCK_OPTS(.replicas = 2)));
+        FINE(dibs_lock_try(l, DIBS_LOCK_OPTS(ACKED_BY(2))));
         assert_int_equal(kit_count(l, "l", 0), 2);
         FINE(dibs_lock_release(l, NULL));
         FINE(dibs_lock_release(l, NULL));
@@ -341,7 +343,7 @@ static void test_replicas_none_connected(void **state)
  * any more. */
 static void test_replicas_all_grows(void **state)
 {
-    const dibs_lock_opts *all = DIBS_LOCK_OPTS(.replicas = DIBS_REPLICAS_ALL);
+    const dibs_lock_opts *all = DIBS_LOCK_OPTS(ACKED_BY(DIBS_REPLICAS_ALL));
     dibs_client *c = kit_open(NULL);
     dibs_lock *l = kit_lock(c, "l");
 
@@ -355,7 +357,9 @@ static void test_replicas_all_grows(void **state)
     FINE(dibs_lock_release(l, NULL));
     ts_server_stop(third);
     TS_WAIT(online(REPLICAS));
-    FINE(dibs_lock_try(l, all)); /* waits for one too many, once */
+    /* Waits for one too many, once. */
+    FINE(dibs_lock_try(l, DIBS_LOCK_OPTS(.replicas = DIBS_REPLICAS_ALL,
+                                         .replicas_timeout_ms = 3000)));
     FINE(dibs_lock_release(l, NULL));
     dibs_lock_free(l);
     kit_close(c);
@@ -373,7 +377,7 @@ static void test_replicas_multi(void **state)
     FINE(dibs_read_lock_new(c, "c", &m[2])); /* never in one script */
     for (size_t n = 2; n <= COUNT(m); n++) {
         FINE(dibs_multi_lock_new(m, n, &all));
-        FINE(dibs_lock_try(all, DIBS_LOCK_OPTS(.replicas = 2)));
+        FINE(dibs_lock_try(all, DIBS_LOCK_OPTS(ACKED_BY(2))));
         for (int r = 0; r < REPLICAS; r++)
             assert_true(ts_exists(replica[r], "a") &&
                         ts_exists(replica[r], "b"));
@@ -412,7 +416,7 @@ static void test_replicas_after_a_wait(void **state)
                          : kinds[k].make)(here ? c : other, "l", &held));
             FINE(kinds[k].make(c, "l", &l));
             FINE(dibs_lock_try(held, NULL));
-            kit_call_start(&call, l, DIBS_LOCK_OPTS(.replicas = 2, .owner = 9),
+            kit_call_start(&call, l, DIBS_LOCK_OPTS(ACKED_BY(2), .owner = 9),
                            dibs_lock_acquire);
             TS_WAIT(ts_nchannels(srv) > 0 || here);
             long long waits = ts_command_calls(srv, "wait");
@@ -471,8 +475,9 @@ static void test_replicas_many_wait(void **state)
 
     (void)state;
     for (dibs_owner i = 0; i < MANY; i++)
-        FINE(dibs_lock_acquire_async(l, DIBS_LOCK_OPTS(.owner = 1000 + i),
-                                     kit_tell, &told[i]));
+        FINE(dibs_lock_acquire_async(
+            l, DIBS_LOCK_OPTS(ACKED_BY(1), .owner = 1000 + i), kit_tell,
+            &told[i]));
     while (left > 0) {
         dibs_owner has = 0;
         TS_WAIT(atomic_load(&told[MANY - left].times) == 1); /* in order */
@@ -502,11 +507,11 @@ static void test_replicas_in_groups(void **state)
     for (int i = 0; i < MANY; i++) {
         snprintf(name, sizeof name, "l%d", i);
         l[i] = kit_lock(c, name);
-        FINE(
-            dibs_lock_try_async(l[i],
-                                DIBS_LOCK_OPTS(.replicas = 1 + i % 2,
-                                               .replicas_timeout_ms = SHORT_MS),
-                                kit_tell, &told[i]));
+        FINE(dibs_lock_try_async(
+            l[i],
+            DIBS_LOCK_OPTS(.replicas = 1 + i % 2,
+                           .replicas_timeout_ms = 5 * SHORT_MS),
+            kit_tell, &told[i]));
     }
     for (int i = 0; i < MANY; i++)
         WANT(kit_answer(&told[i]), i % 2 ? DIBS_ERR_REPLICAS : DIBS_OK);
@@ -536,7 +541,7 @@ static void test_replicas_others_go_on(void **state)
     FINE(dibs_lock_try_async(
         slow,
         DIBS_LOCK_OPTS(.replicas = 2, .owner = 9, .lease_ms = 100000,
-                       .replicas_timeout_ms = 3 * kit_lease()),
+                       .replicas_timeout_ms = 3 * kit_lease() / 2),
         kit_tell, &told));
     while (atomic_load(&told.times) == 0) {
         FINE(dibs_lock_try(quick, NULL));
@@ -587,7 +592,7 @@ static void test_replicas_no_right(void **state)
 
     (void)state;
     ts_ok(srv, "ACL SETUSER default -role");
-    FINE(dibs_lock_try(l, DIBS_LOCK_OPTS(.replicas = 2)));
+    FINE(dibs_lock_try(l, DIBS_LOCK_OPTS(ACKED_BY(2))));
     FINE(dibs_lock_release(l, NULL));
     WANT(dibs_lock_try(l, DIBS_LOCK_OPTS(.replicas = DIBS_REPLICAS_ALL)),
          DIBS_ERR_AUTH);

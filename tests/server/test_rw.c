@@ -229,9 +229,9 @@ static void test_rw_lease_of_each_reader(void **state)
 
     (void)state;
     FINE(dibs_lock_acquire(yours.r, DIBS_LOCK_OPTS(.lease_ms = LONG_MS)));
-    FINE(dibs_lock_acquire(
-        mine.r,
-        DIBS_LOCK_OPTS(.lease_ms = 300, .on_lost = kit_lose, .arg = &lost)));
+    FINE(dibs_lock_acquire(mine.r,
+                           DIBS_LOCK_OPTS(.lease_ms = kit_short(),
+                                          .on_lost = kit_lose, .arg = &lost)));
     char *key = kit_read_key(mine.r, 0);
     TS_WAIT(!ts_exists(srv, key));
     TS_WAIT(atomic_load(&lost.times) == 1);
@@ -288,7 +288,7 @@ static void test_rw_lease_renewal(void **state)
     dibs_client *c = kit_open(DIBS_CLIENT_OPTS(.lease_ms = lease));
     dibs_client *d = kit_open(NULL);
     struct halves mine = kit_halves(c), yours = kit_halves(d);
-    const int64_t fixed = 3 * lease;
+    const int64_t fixed = 2 * lease;
 
     (void)state;
     FINE(dibs_lock_acquire(yours.r, DIBS_LOCK_OPTS(.lease_ms = fixed)));
@@ -329,11 +329,11 @@ static void test_rw_lease_renewal_of_both(void **state)
     (void)state;
     FINE(dibs_lock_acquire(h.w, NULL));
     FINE(dibs_lock_acquire(h.r, NULL));
-    int64_t over = ts_now_ms() + 2 * lease;
+    int64_t over = ts_now_ms() + 3 * lease / 2;
     TS_WAIT(ts_now_ms() > over);
     check_counts("both", &h, 0, 1, 1);
     FINE(dibs_lock_release(h.w, NULL));
-    over = ts_now_ms() + 2 * lease;
+    over = ts_now_ms() + 3 * lease / 2;
     TS_WAIT(ts_now_ms() > over);
     check_counts("reading on", &h, 0, 1, 0);
     FINE(dibs_lock_release(h.r, NULL));

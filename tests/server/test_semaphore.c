@@ -155,7 +155,7 @@ static void test_semaphore_is_renewed(void **state)
     (void)state;
     for (int i = 1; i <= 3; i++)
         FINE(dibs_semaphore_acquire(s, PERMITS(i)));
-    int64_t end = ts_now_ms() + 2 * kit_lease();
+    int64_t end = ts_now_ms() + 3 * kit_lease() / 2;
     TS_WAIT(ts_now_ms() > end);
     assert_int_equal(available(s), 3);
     for (int i = 1; i <= 3; i++)

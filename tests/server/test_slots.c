@@ -134,7 +134,7 @@ static void test_slots_are_renewed(void **state)
         owners[i] = dibs_owner_new(c);
         FINE(dibs_lock_try(l, DIBS_LOCK_OPTS(.owner = owners[i])));
     }
-    int64_t end = ts_now_ms() + 2 * kit_lease();
+    int64_t end = ts_now_ms() + 3 * kit_lease() / 2;
     TS_WAIT(ts_now_ms() > end);
     for (size_t i = 0; i < COUNT(owners); i++) {
         assert_int_equal(dibs_lock_state(l, owners[i]), DIBS_HELD);

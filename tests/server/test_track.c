@@ -311,6 +311,22 @@ static long long messages(void)
     return ts_info(srv, "stats", "tracking_total_items");
 }
 
+/* Takes it so often. How many ms the longest hold lasted: one of a second would
+ * be tracked, and a machine may stand still for that long. */
+static int64_t take_often(dibs_lock *l, int times)
+{
+    int64_t longest = 0;
+
+    for (int i = 0; i < times; i++) {
+        int64_t start = ts_now_ms();
+        FINE(dibs_lock_acquire(l, NULL));
+        FINE(dibs_lock_release(l, NULL));
+        int64_t took = ts_now_ms() - start;
+        longest = took > longest ? took : longest;
+    }
+    return longest;
+}
+
 /* Short holds are not tracked, so nobody sends a message about them. */
 static void test_track_short_holds(void **state)
 {
@@ -319,14 +335,16 @@ static void test_track_short_holds(void **state)
 
     (void)state;
     FINE(dibs_lock_acquire(l, NULL));
-    TS_WAIT(tracked() == 1);
-    long long reads = ts_command_calls(srv, "exists");
-    for (int i = 0; i < 1000; i++) {
-        FINE(dibs_lock_acquire(m, NULL));
-        FINE(dibs_lock_release(m, NULL));
+    for (int tries = 0;; tries++) {
+        TS_WAIT(tracked() == 1);
+        long long reads = ts_command_calls(srv, "exists");
+        if (take_often(m, 1000) < 500) {
+            assert_int_equal(messages(), 1);
+            assert_int_equal(ts_command_calls(srv, "exists"), reads);
+            break;
+        }
+        assert_in_range(tries, 0, 9);
     }
-    assert_int_equal(messages(), 1);
-    assert_int_equal(ts_command_calls(srv, "exists"), reads);
     FINE(dibs_lock_release(l, NULL));
     dibs_lock_free(l);
     dibs_lock_free(m);

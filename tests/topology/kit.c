@@ -146,12 +146,16 @@ void top_sentinels_start(struct top_sentinels *t)
     }
     snprintf(lines, sizeof lines,
              "sentinel monitor " SERVICE " 127.0.0.1 %d 2\n"
-             "sentinel down-after-milliseconds " SERVICE " 700\n"
+             "sentinel down-after-milliseconds " SERVICE " %d\n"
              "sentinel failover-timeout " SERVICE " 2000\n"
              "sentinel parallel-syncs " SERVICE " 2\n",
-             port);
-    for (int i = 0; i < 3; i++)
+             port, TOP_PATIENT_MS);
+    for (int i = 0; i < 3; i++) {
         t->sentinel[i] = ts_sentinel_start(lines);
+        /* One that did not run for two seconds would do nothing for 30. */
+        ts_ok(t->sentinel[i],
+              "SENTINEL DEBUG tilt-trigger 600000 tilt-period 1000");
+    }
     for (int i = 0; i < 3; i++) {
         TS_WAIT(told(t->sentinel[i], "num-slaves") == 2);
         TS_WAIT(told(t->sentinel[i], "num-other-sentinels") == 2);
@@ -160,6 +164,13 @@ void top_sentinels_start(struct top_sentinels *t)
              "redis-sentinel://127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d/" SERVICE,
              ts_server_port(t->sentinel[0]), ts_server_port(t->sentinel[1]),
              ts_server_port(t->sentinel[2]));
+}
+
+void top_sentinels_patience(struct top_sentinels *t, int ms)
+{
+    for (int i = 0; i < 3; i++)
+        ts_ok(t->sentinel[i],
+              "SENTINEL SET " SERVICE " down-after-milliseconds %d", ms);
 }
 
 void top_sentinels_stop(struct top_sentinels *t)
@@ -224,10 +235,14 @@ static bool says_master(struct ts_server *s)
 
 int top_master_after(struct top_sentinels *t, int old)
 {
+    /* A vote without a majority is held again, some seconds later. */
+    struct ts_wait w = ts_wait_begin(3 * TS_SOON);
     int now = -1;
 
-    TS_WAIT((now = top_master(t)) >= 0 && now != old &&
-            says_master(t->server[now]));
+    while ((now = top_master(t)) < 0 || now == old ||
+           !says_master(t->server[now]))
+        if (!ts_wait_step(&w))
+            fail_msg("nobody follows the old master");
     return now;
 }
 
@@ -347,12 +362,14 @@ void top_cluster_start(struct top_cluster *t, const char *const *extra)
     const char *args[20] = {"--cluster-enabled",
                             "yes",
                             "--cluster-node-timeout",
-                            "1000",
+                            "2000",
+                            "--cluster-replica-no-failover",
+                            "yes",
                             "--cluster-replica-validity-factor",
                             "0",
                             "--repl-diskless-sync-delay",
                             "0"};
-    size_t n = 8;
+    size_t n = 10;
 
     for (; extra && *extra; extra++)
         args[n++] = *extra;
@@ -375,6 +392,14 @@ void top_cluster_start(struct top_cluster *t, const char *const *extra)
              "redis-cluster://127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d",
              ts_server_port(t->node[0]), ts_server_port(t->node[1]),
              ts_server_port(t->node[2]));
+}
+
+void top_cluster_allow_failover(struct top_cluster *t)
+{
+    for (int i = 0; i < 6; i++) {
+        ts_config_set(t->node[i], "cluster-node-timeout", "1000");
+        ts_config_set(t->node[i], "cluster-replica-no-failover", "no");
+    }
 }
 
 void top_cluster_stop(struct top_cluster *t)

@@ -81,7 +81,13 @@ struct top_sentinels {
     char url[200];
 };
 
+/* After this long without an answer a server is taken for dead. A slow machine
+ * must not look like one: patient, until a test wants a failover. */
+#define TOP_PATIENT_MS   5000
+#define TOP_IMPATIENT_MS 700
+
 void top_sentinels_start(struct top_sentinels *t);
+void top_sentinels_patience(struct top_sentinels *t, int ms);
 void top_sentinels_stop(struct top_sentinels *t);
 /* Which of the servers the sentinels call the master: an index, -1 none. */
 int top_master(struct top_sentinels *t);
@@ -103,7 +109,10 @@ struct top_cluster {
     char url[200];
 };
 
+/* No replica takes over before this is allowed: a slow machine would else lead
+ * to a failover that nobody wants. */
 void top_cluster_start(struct top_cluster *t, const char *const *extra);
+void top_cluster_allow_failover(struct top_cluster *t);
 void top_cluster_stop(struct top_cluster *t);
 int top_slot(struct top_cluster *t, const char *key);
 /* Which node this one takes for the slot's owner; -1: none. */

@@ -14,7 +14,8 @@
 #include "client/slot.h"
 #include "support/witness.h"
 
-#define LEASE_MS   ts_ms(8000) /* longer than a failover takes */
+#define LEASE_MS   ts_ms(8000)
+#define LONG_MS    ts_ms(30000) /* longer than a failover takes, or several */
 #define COMMAND_MS ts_ms(2000)
 
 static struct top_cluster top;
@@ -33,19 +34,25 @@ static int down(void **state)
     return 0;
 }
 
-static dibs_client *open_as(struct top_events *e, dibs_pubsub pubsub)
+static dibs_client *open_with(struct top_events *e, dibs_pubsub pubsub,
+                              int64_t lease_ms)
 {
     dibs_client *c = NULL;
 
     want("opening",
          dibs_client_open(top.url,
-                          DIBS_CLIENT_OPTS(.lease_ms = LEASE_MS,
+                          DIBS_CLIENT_OPTS(.lease_ms = lease_ms,
                                            .command_timeout_ms = COMMAND_MS,
                                            .on_event = e ? top_hear : NULL,
                                            .event_arg = e, .pubsub = pubsub),
                           &c),
          DIBS_OK);
     return c;
+}
+
+static dibs_client *open_as(struct top_events *e, dibs_pubsub pubsub)
+{
+    return open_with(e, pubsub, LEASE_MS);
 }
 
 static dibs_client *open_client(struct top_events *e)
@@ -621,12 +628,14 @@ static void master_killed(void **state)
     struct top_events e = {0};
     struct fight f = {.stop = false};
     struct fighter all[THREADS];
-    dibs_client *c = open_client(&e), *other = open_client(NULL);
+    dibs_client *c = open_with(&e, DIBS_PUBSUB_AUTO, LONG_MS);
+    dibs_client *other = open_client(NULL);
     struct top_end end = {.err = DIBS_OK};
     dibs_lock *held[COUNT(top_kinds)];
     char tag[40], name[80];
 
     (void)state;
+    top_cluster_allow_failover(&top);
     top_name_in(&top, 7000, tag, sizeof tag);
     for (size_t k = 0; k < COUNT(top_kinds); k++) {
         snprintf(name, sizeof name, "{%s}%zu", tag, k);
@@ -647,7 +656,7 @@ static void master_killed(void **state)
     TS_WAIT(top_owner(&top, 7000) == 4);
     fight_goes_on(&f);
     for (size_t k = 0; k < COUNT(top_kinds); k++) {
-        TS_WAIT(dibs_lock_valid_ms(held[k], 0) > LEASE_MS * 9 / 10);
+        TS_WAIT(dibs_lock_valid_ms(held[k], 0) > LONG_MS * 9 / 10);
         assert_int_equal(dibs_lock_state(held[k], 0), DIBS_HELD);
     }
     assert_false(atomic_load(&end.over));
@@ -672,10 +681,11 @@ static void master_stopped(void **state)
     struct top_events e = {0};
     struct fight f = {.stop = false};
     struct fighter all[THREADS];
-    dibs_client *c = open_client(&e);
+    dibs_client *c = open_with(&e, DIBS_PUBSUB_AUTO, LONG_MS);
     char name[40];
 
     (void)state;
+    top_cluster_allow_failover(&top);
     top_name_in(&top, 100, name, sizeof name);
     dibs_lock *held = top_lock(c, 0, name);
     want(
@@ -691,7 +701,7 @@ static void master_stopped(void **state)
     ts_server_resume(top.node[0]);
     TS_WAIT(top_believed(&top, 0, 100) == 3);
     fight_goes_on(&f);
-    TS_WAIT(dibs_lock_valid_ms(held, 0) > LEASE_MS * 9 / 10);
+    TS_WAIT(dibs_lock_valid_ms(held, 0) > LONG_MS * 9 / 10);
     assert_int_equal(dibs_lock_state(held, 0), DIBS_HELD);
     assert_int_equal(atomic_load(&e.lost), 0);
     want("giving back", dibs_lock_release(held, NULL), DIBS_OK);

@@ -39,6 +39,7 @@ static int up(void **state)
 {
     (void)state;
     top_sentinels_start(&top);
+    top_sentinels_patience(&top, TOP_IMPATIENT_MS);
     for (int i = 0; i < 3; i++) /* twice that is the least between two */
         ts_ok(top.sentinel[i], "SENTINEL SET " SERVICE " failover-timeout 800");
     return 0;

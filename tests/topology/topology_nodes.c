@@ -174,7 +174,7 @@ static bool has_node(struct ts_server *s, const char *id)
 static struct ts_server *join(char id[41], bool demoted)
 {
     struct ts_server *s = ts_server_start((const char *[]){
-        "--cluster-enabled", "yes", "--cluster-node-timeout", "1000",
+        "--cluster-enabled", "yes", "--cluster-node-timeout", "2000",
         "--cluster-allow-replica-migration", demoted ? "yes" : "no", NULL});
     char *text = ts_str(s, "CLUSTER MYID");
 
@@ -245,7 +245,7 @@ static void let_go(bool demoted)
          dibs_lock_acquire_async(
              l,
              DIBS_LOCK_OPTS(.owner = dibs_owner_new(c), .replicas = 1,
-                            .replicas_timeout_ms = ts_ms(8000),
+                            .replicas_timeout_ms = ts_ms(15000),
                             .lease_ms = LEASE_MS),
              top_ended, &end),
          DIBS_OK);

@@ -13,7 +13,8 @@
 #endif
 #include "topology/kit.h"
 
-#define LEASE_MS   ts_ms(8000) /* longer than a failover takes */
+#define LEASE_MS   ts_ms(8000)
+#define LONG_MS    ts_ms(30000) /* longer than a failover takes, or several */
 #define COMMAND_MS ts_ms(1000)
 
 static struct top_sentinels top;
@@ -32,19 +33,24 @@ static int down(void **state)
     return 0;
 }
 
-static dibs_client *open_client(struct top_events *e)
+static dibs_client *open_with(struct top_events *e, int64_t lease_ms)
 {
     dibs_client *c = NULL;
 
     want("opening",
          dibs_client_open(top.url,
-                          DIBS_CLIENT_OPTS(.lease_ms = LEASE_MS,
+                          DIBS_CLIENT_OPTS(.lease_ms = lease_ms,
                                            .command_timeout_ms = COMMAND_MS,
                                            .on_event = e ? top_hear : NULL,
                                            .event_arg = e),
                           &c),
          DIBS_OK);
     return c;
+}
+
+static dibs_client *open_client(struct top_events *e)
+{
+    return open_with(e, LEASE_MS);
 }
 
 static void all_kinds(void **state)
@@ -66,6 +72,7 @@ static void most_sentinels_away(void **state)
     struct top_events e = {0};
 
     (void)state;
+    top_sentinels_patience(&top, TOP_PATIENT_MS);
     ts_server_kill(top.sentinel[0]);
     ts_server_pause(top.sentinel[1]);
     dibs_client *c = open_client(&e);
@@ -75,18 +82,21 @@ static void most_sentinels_away(void **state)
     ts_server_restart(top.sentinel[0]);
 }
 
-/* The first that is asked points to a replica. */
+/* The first that is asked points to a replica: one of a stranger, for at one of
+ * ours it would meet the others, and tell of them. */
 static void a_sentinel_is_wrong(void **state)
 {
-    int master = top_master(&top), replica = (master + 1) % 3;
+    struct ts_server *stranger = ts_server_start(NULL);
+    struct ts_server *replica = ts_server_start(NULL);
     char lines[300], url[200];
     dibs_client *c = NULL;
 
     (void)state;
+    assert_true(top_follow(replica, stranger));
     snprintf(lines, sizeof lines,
              "sentinel monitor " SERVICE " 127.0.0.1 %d 5\n"
              "sentinel down-after-milliseconds " SERVICE " 600000\n",
-             ts_server_port(top.server[replica]));
+             ts_server_port(replica));
     struct ts_server *wrong = ts_sentinel_start(lines);
     snprintf(url, sizeof url,
              "redis-sentinel://127.0.0.1:%d,127.0.0.1:%d/" SERVICE,
@@ -100,12 +110,14 @@ static void a_sentinel_is_wrong(void **state)
     struct top_events e = {0};
     want("opening at a replica",
          dibs_client_open(url,
-                          DIBS_CLIENT_OPTS(.connect_timeout_ms = 300,
+                          DIBS_CLIENT_OPTS(.connect_timeout_ms = ts_ms(1500),
                                            .on_event = top_hear,
                                            .event_arg = &e),
                           &c),
          DIBS_ERR_CONN);
     ts_server_stop(wrong);
+    ts_server_stop(replica);
+    ts_server_stop(stranger);
 }
 
 static void a_service_nobody_knows(void **state)
@@ -119,7 +131,7 @@ static void a_service_nobody_knows(void **state)
              ts_server_port(top.sentinel[0]));
     want("opening",
          dibs_client_open(url,
-                          DIBS_CLIENT_OPTS(.connect_timeout_ms = 300,
+                          DIBS_CLIENT_OPTS(.connect_timeout_ms = ts_ms(1500),
                                            .on_event = top_hear,
                                            .event_arg = &e),
                           &c),
@@ -141,7 +153,7 @@ static void no_sentinel(void **state)
              ts_server_port(s));
     want("opening",
          dibs_client_open(url,
-                          DIBS_CLIENT_OPTS(.connect_timeout_ms = 300,
+                          DIBS_CLIENT_OPTS(.connect_timeout_ms = ts_ms(1500),
                                            .on_event = top_hear,
                                            .event_arg = &e),
                           &c),
@@ -167,7 +179,8 @@ static void sentinels_with_a_password(void **state)
     snprintf(url, sizeof url, "redis-sentinel://127.0.0.1:%d/" SERVICE,
              ts_server_port(s));
     want("without",
-         dibs_client_open(url, DIBS_CLIENT_OPTS(.connect_timeout_ms = 500), &c),
+         dibs_client_open(
+             url, DIBS_CLIENT_OPTS(.connect_timeout_ms = ts_ms(1500)), &c),
          DIBS_ERR_AUTH);
     want("with",
          dibs_client_open(
@@ -254,12 +267,13 @@ static dibs_lock *take_all(dibs_client *c, dibs_lock *held[COUNT(top_kinds)],
 static void master_gone(bool kill)
 {
     struct top_events e = {0};
-    dibs_client *c = open_client(&e), *other = open_client(NULL);
+    dibs_client *c = open_with(&e, LONG_MS), *other = open_client(NULL);
     struct load load = {.c = open_client(NULL)};
     dibs_lock *held[COUNT(top_kinds)];
     struct top_end end = {.err = DIBS_OK};
     int old = top_master(&top);
 
+    top_sentinels_patience(&top, TOP_IMPATIENT_MS);
     dibs_lock *first = take_all(c, held, kill ? "kill" : "stop", &e);
     dibs_lock *waits = top_lock(other, 0, kill ? "kill:plain" : "stop:plain");
     want("lining up", dibs_lock_acquire_async(waits, NULL, top_ended, &end),
@@ -275,7 +289,7 @@ static void master_gone(bool kill)
     load_goes_on(&load);
     /* Still there, and renewed by its holder at the new place. */
     for (size_t k = 0; k < COUNT(top_kinds); k++) {
-        TS_WAIT(dibs_lock_valid_ms(held[k], 0) > LEASE_MS * 9 / 10);
+        TS_WAIT(dibs_lock_valid_ms(held[k], 0) > LONG_MS * 9 / 10);
         assert_int_equal(dibs_lock_state(held[k], 0), DIBS_HELD);
     }
     assert_true(ts_exists(top.server[now], kill ? "kill:plain" : "stop:plain"));
@@ -330,6 +344,7 @@ static void told_of_the_switch(void **state)
     int old = top_master(&top);
 
     (void)state;
+    top_sentinels_patience(&top, TOP_IMPATIENT_MS);
     top_all_kinds(c, "told");
     /* It listens to a sentinel. */
     TS_WAIT(watched(top.sentinel[0]) || watched(top.sentinel[1]) ||
@@ -354,6 +369,7 @@ static void lock_that_did_not_survive(void **state)
     dibs_lock *held[COUNT(top_kinds)];
 
     (void)state;
+    top_sentinels_patience(&top, TOP_IMPATIENT_MS);
     for (int i = 0; i < 3; i++)
         if (i != old)
             ts_server_pause(top.server[i]);

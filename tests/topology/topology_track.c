@@ -100,6 +100,7 @@ static void test_track_next_master(void **state)
 
     (void)state;
     top_sentinels_start(&t);
+    top_sentinels_patience(&t, TOP_IMPATIENT_MS);
     dibs_client *c = open_at(t.url);
     int old = top_master(&t);
     l[0] = hold(c, 0, "one", &e);
