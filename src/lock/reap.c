@@ -11,11 +11,12 @@
  * in a second. What a release was to keep for some time, and nobody knows
  * whether the server heard it, is taken back after that time.
  *
- * When a client closes, the reaper also gives back what its owners still hold;
- * there it ends with the first clear answer. And it sweeps: the waiter that was
- * called when a fair lock became free may be dead, or stopped. So the reaper
- * looks after the queue a second or two later, and again, until the lock is
- * taken. The number is 0 then, which holds nothing.
+ * When a client closes, the reaper also gives back what its owners still hold,
+ * and asks once more for what it looks after: a copy may have run since it
+ * asked last. There it ends with the first clear answer. And it sweeps: the
+ * waiter that was called when a fair lock became free may be dead, or stopped.
+ * So the reaper looks after the queue a second or two later, and again, until
+ * the lock is taken. The number is 0 then, which holds nothing.
  *
  * Thread  io; dibs__reap, dibs__reap_over and dibs__sweep from any.
  */
@@ -25,8 +26,9 @@
 #define FIRST_MS   50
 #define MAX_MS     1000
 #define LONGEST_MS 60000 /* no copy runs later, once the server answers */
-#define SWEEP_MS   1050  /* a waiter that did not hear has a second */
-#define HEARD_MS   2000  /* one that did has asked by then, or is stopped */
+#define IN_USE_MS  5    /* a closing client ends what goes by the number soon */
+#define SWEEP_MS   1050 /* a waiter that did not hear has a second */
+#define HEARD_MS   2000 /* one that did has asked by then, or is stopped */
 #define SWEEPS_MS  10000 /* after that, others will have asked */
 
 struct reap {
@@ -164,10 +166,11 @@ static void reap_ask(struct reap *r)
 
     r->later = false;
     if (in_use(r)) {
-        if (r->once || r->sweep || r->line->locks->reaps_over)
+        if (r->sweep || r->line->locks->reaps_over)
             reap_end(r);
         else
-            dibs__timer_set(&c->loop, &r->timer, dibs__now_ms() + MAX_MS);
+            dibs__timer_set(&c->loop, &r->timer,
+                            dibs__now_ms() + (r->once ? IN_USE_MS : MAX_MS));
         return;
     }
     r->asking = true;
@@ -278,13 +281,12 @@ void dibs__reaps_close(struct dibs__locks *lk)
         if (r->later) {
             lk->reap_failed = true;
             reap_end(r);
-        } else if (r->clear && !r->once && !r->asking) {
+        } else if (r->sweep && r->clear && !r->asking) {
             reap_end(r);
-        } else if (!r->once) {
+        } else if (!r->once && !r->asking) {
             r->once = true;
             r->until = lk->close_by;
-            if (!r->asking)
-                dibs__timer_set(&lk->c->loop, &r->timer, dibs__now_ms());
+            dibs__timer_set(&lk->c->loop, &r->timer, dibs__now_ms());
         }
     }
 }

@@ -186,6 +186,28 @@ static void acquire_then_nothing(enum kit_user user)
     end(&sc);
 }
 
+/* The caller gives up, and the ghost comes when the client has looked for it so
+ * often that it will not look again for most of a second. Then the client
+ * closes. A close that says OK has left nothing behind. */
+static void acquire_then_closed(enum kit_user user)
+{
+    struct scene sc = scene("acquire, closed", user, false);
+    int looks = kit_rule(&dibs__script_basic_force, sc.name,
+                         &(struct ts_rule){.action = TS_PASS});
+
+    hold_back(&sc, &dibs__script_basic_acquire, 1);
+    want(&sc, "trying", dibs_lock_try(sc.l, NULL), DIBS_ERR_UNKNOWN);
+    if (!ts_rule_wait_done(kit_px, looks, 5, TS_SOON))
+        fail_msg("%s: nobody looks", sc.where);
+    let_go(&sc);
+    dibs_lock_free(sc.l);
+    kit_close(sc.k);
+    if (ts_int(kit_srv, "EXISTS %s", sc.name) != 0)
+        fail_msg("%s: it is still locked", sc.where);
+    free(sc.name);
+    free(sc.where);
+}
+
 /* The call asks again by itself and gets it. The ghost comes while it is held,
  * or when it is free again. */
 static void acquire_asked_twice(enum kit_user user, bool late)
@@ -329,6 +351,7 @@ static void all_single(enum kit_user user)
 {
     acquire_then_taken(user);
     acquire_then_nothing(user);
+    acquire_then_closed(user);
     acquire_asked_twice(user, true);
     release_then_taken(user, 1);
     release_then_taken(user, 2);

@@ -410,6 +410,13 @@ static void test_slot_changes_hands(void **state)
 
 static void test_permits_change_hands(void **state)
 {
+    static const char *const bad[] = {
+        "03:5f0c5d1e-0c5b-4b6e-8a39-6a1f8e0b7d11:1",
+        "3-5f0c5d1e-0c5b-4b6e-8a39-6a1f8e0b7d11:1",
+        "2147483648:5f0c5d1e-0c5b-4b6e-8a39-6a1f8e0b7d11:1",
+        "30000000000:5f0c5d1e-0c5b-4b6e-8a39-6a1f8e0b7d11:1",
+        "3:5f0c5d1e-0c5b-4b6e-8a39-6a1f8e0b7d11",
+    };
     char text[DIBS_OWNER_MAX];
     dibs_client *c = kit_open(NULL);
     dibs_semaphore *s = NULL;
@@ -431,6 +438,8 @@ static void test_permits_change_hands(void **state)
     FINE(dibs_semaphore_new(c, "p", &s));
     FINE(dibs_semaphore_available(s, &n));
     assert_int_equal(n, 2);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        WANT(dibs_semaphore_adopt(s, bad[i], NULL, &n), DIBS_ERR_INVALID);
     WANT(dibs_semaphore_adopt(s, text + 2, NULL, &n), DIBS_ERR_INVALID);
     WANT(dibs_semaphore_adopt(s, NULL, NULL, &n), DIBS_ERR_INVALID);
     FINE(dibs_semaphore_adopt(s, text, NULL, &n));
@@ -457,6 +466,10 @@ static void test_bad_input(void **state)
         "5f0c5d1e-0c5b-4b6e-8a39-6a1f8e0b7d11:0",
         "5f0c5d1e-0c5b-4b6e-8a39-6a1f8e0b7d11:01",
         "5f0c5d1e-0c5b-4b6e-8a39-6a1f8e0b7d11:1x",
+        "5f0c5d1e-0c5b-4b6e-8a39-6a1f8e0b7d11:1 ",
+        "5f0c5d1e-0c5b-4b6e-8a39-6a1f8e0b7d11:x",
+        "5f0c5d1e-0c5b-4b6e-8a39-6a1f8e0b7d1111",
+        "5F0C5D1G-0c5b-4b6e-8a39-6a1f8e0b7d11:1",
         "5f0c5d1e-0c5b-4b6e-8a39-6a1f8e0b7d11:1:write",
         "5f0c5d1e-0c5b-4b6e-8a39-6a1f8e0b7d11:99999999999999999999999",
         "zf0c5d1e-0c5b-4b6e-8a39-6a1f8e0b7d11:1",

@@ -35,6 +35,12 @@ static void open_window(const struct sim_fault *f, enum sim_trouble kind)
                            .ways = f->ways,
                            .amount = f->amount};
 
+    /* Half of the time only the old ones hang, and new ones are fine: what
+     * comes late then comes after what was sent instead. */
+    if (kind == SIM_BLOCKED && f->amount % 2)
+        w.before = sim_next_link;
+    if (f->kind == SIM_FAULT_CUT)
+        w.ways = SIM_UP;
     if (f->client >= 0) {
         if (!sim_clients[f->client].proc)
             return;
@@ -43,13 +49,35 @@ static void open_window(const struct sim_fault *f, enum sim_trouble kind)
     sim_window_open(&w);
 }
 
-static void cut_now(const struct sim_fault *f)
+static void cut_links(const struct sim_fault *f, bool deaf)
 {
     const struct sim_proc *p =
         f->client >= 0 ? sim_clients[f->client].proc : NULL;
 
     if (f->client < 0 || p)
-        sim_cut(p ? p->id : -1, f->server);
+        sim_cut(p ? p->id : -1, f->server, deaf);
+}
+
+static void cut_late(void *arg, int64_t number)
+{
+    (void)number;
+    cut_links(arg, true);
+}
+
+/* Half of the time the old connections hang first; then the clients hear that
+ * they are gone, and the server does not. What was sent comes much later: after
+ * what the clients have sent instead. */
+static void cut_now(struct sim_fault *f)
+{
+    int64_t soon = sim_plan.command_ms * 900;
+
+    if (f->amount % 2 == 0) {
+        cut_links(f, false);
+        return;
+    }
+    open_window(f, SIM_BLOCKED);
+    soon = f->amount % (soon < f->lasts ? soon : f->lasts);
+    sim_at(sim_now() + soon, cut_late, f, 0);
 }
 
 /* ---- processes --------------------------------------------------------- */
@@ -197,7 +225,7 @@ static void failover_known(void *arg, int64_t old)
     for (int i = 0; i < 3; i++)
         if (i != master) {
             sr_replicate(sim_servers[master]->s, sim_servers[i]->s);
-            sim_cut(-1, i);
+            sim_cut(-1, i, false);
         }
     for (int i = 3; i < 3 + SENTINELS; i++) {
         sr_sentinel_master(sim_servers[i]->s, "svc", sim_servers[master]->host,

@@ -34,10 +34,11 @@ struct sim_proc {
     int64_t clock_offset; /* us; its clock is that plus the world's time, */
     int64_t ppm;          /* faster by so many millionths */
     struct sim_chance chance;
-    int fibers;                /* that live */
-    int sockets;               /* that are open */
-    int64_t stopped_at;        /* while it is */
-    int64_t idle_us;           /* how long its threads could not run, in all */
+    int fibers;         /* that live */
+    int sockets;        /* that are open */
+    int64_t stopped_at; /* while it is */
+    int64_t ghost_at;   /* a server read what it sent, and had given up, then */
+    int64_t idle_us;    /* how long its threads could not run, in all */
     struct sim_fiber **parked; /* could run, but it is stopped */
     size_t nparked, cap_parked;
 };

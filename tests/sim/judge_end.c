@@ -25,10 +25,13 @@ static bool read_is_over(struct sim_server *sv, const char *uuid)
     return a && strncmp(a, "*0|", 3) == 0;
 }
 
-void sim_judge_closed(const struct sim_client *cl, const char *uuid)
+void sim_judge_closed(const struct sim_client *cl, const char *uuid,
+                      int64_t from)
 {
     if (sim_plan.layout == SIM_SENTINEL)
         return; /* a release may have been lost with a master */
+    if (sim_plan.no_kill && cl->proc->ghost_at >= from)
+        return; /* P6: what comes when it is closed lasts for a lease */
     for (int i = 0; i < sim_nservers; i++) {
         for (int t = 0; t < SIM_THINGS; t++) {
             const char *a =

@@ -18,17 +18,15 @@
 #include "sim/wrap.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define WINDOWS_MAX  64
-#define NEAR_US      60  /* the fastest way there */
-#define FAR_US       900 /* a slow one */
-#define ANSWER_BYTES 262144
-#define MANY_KEYS    2000 /* more are looked through only now and then */
-#define LOOK_KEY_US  10   /* until then, for each of them */
+#define WINDOWS_MAX 64
+#define NEAR_US     60   /* the fastest way there */
+#define FAR_US      900  /* a slow one */
+#define MANY_KEYS   2000 /* more are looked through only now and then */
+#define LOOK_KEY_US 10   /* until then, for each of them */
 
 enum piece_kind { BYTES, OPENING, ENDING, RESET };
 
@@ -64,11 +62,11 @@ struct sim_server *sim_servers[64];
 int sim_nservers;
 uint64_t sim_pieces, sim_cuts;
 bool sim_shows_wire;
+int sim_next_link = 20000;
 
 static struct sim_window windows[WINDOWS_MAX];
 static int nwindows;
 static struct sim_chance weather;
-static int ports = 20000;
 
 static void row_set(struct sim_link *l, struct row *r);
 
@@ -99,6 +97,7 @@ static const struct sim_window *window_of(const struct sim_link *l, int way,
             windows[i] = windows[--nwindows];
         else if (w->kind == kind && (w->ways & way) &&
                  (w->proc < 0 || w->proc == l->proc_id) &&
+                 (w->before == 0 || l->port < w->before) &&
                  (w->server < 0 || w->server == l->server->id))
             return w;
     }
@@ -305,6 +304,8 @@ static void arrive_up(struct sim_link *l, const struct piece *p)
         return;
     }
     if (p->kind == BYTES) {
+        if (!l->sock)
+            l->proc->ghost_at = sim_now();
         sr_feed(l->session, p->bytes, p->n);
         l->server->commands++;
     } else {
@@ -425,7 +426,7 @@ struct sim_link *sim_link_new(struct sim_server *sv, struct sim_sock *sock,
     l->sock = sock;
     l->proc = p;
     l->proc_id = p->id;
-    l->port = ports++;
+    l->port = sim_next_link++;
     l->next = sv->links;
     sv->links = l;
     row_add(l, &l->up, OPENING, NULL, 0);
@@ -447,7 +448,7 @@ void sim_link_close(struct sim_link *l)
     }
 }
 
-void sim_cut(int proc, int server)
+void sim_cut(int proc, int server, bool deaf)
 {
     for (int i = 0; i < sim_nservers; i++) {
         if (server >= 0 && server != i)
@@ -455,6 +456,12 @@ void sim_cut(int proc, int server)
         for (struct sim_link *l = sim_servers[i]->links; l; l = l->next) {
             if ((proc >= 0 && l->proc_id != proc) || !l->session)
                 continue;
+            if (deaf) {
+                sim_cuts++;
+                row_clear(&l->down);
+                row_add(l, &l->down, RESET, NULL, 0);
+                continue;
+            }
             struct row *r = sim_once_in(&weather, 2) ? &l->up : &l->down;
             struct piece *p = r->first;
             if (!p || p->kind != BYTES) {
@@ -553,42 +560,4 @@ void sim_server_restart(struct sim_server *sv)
     if (sv->rights)
         sim_server_ask(sv, "%s", sv->rights);
     sim_server_settle(sv);
-}
-
-/* ---- asked from outside ------------------------------------------------ */
-
-static size_t write_request(char *line, char *out)
-{
-    char *save = NULL, *at = out, *words[64];
-    int n = 0;
-
-    for (char *w = strtok_r(line, " ", &save); w && n < 64;
-         w = strtok_r(NULL, " ", &save))
-        words[n++] = w;
-    at += sprintf(at, "*%d\r\n", n);
-    for (int i = 0; i < n; i++)
-        at += sprintf(at, "$%zu\r\n%s\r\n", strlen(words[i]), words[i]);
-    return (size_t)(at - out);
-}
-
-const char *sim_server_ask(struct sim_server *sv, const char *fmt, ...)
-{
-    static char line[4096], request[8192], answer[ANSWER_BYTES];
-    va_list list;
-    size_t to = 0;
-
-    if (sv->down || sv->stopped)
-        return NULL;
-    va_start(list, fmt);
-    vsnprintf(line, sizeof line, fmt, list);
-    va_end(list);
-    sr_feed(sv->admin, request, write_request(line, request));
-    size_t n = sr_take(sv->admin, answer, sizeof answer - 1);
-    for (size_t i = 0; i < n; i++)
-        if (answer[i] != '\r')
-            answer[to++] = answer[i] == '\n'   ? '|'
-                           : answer[i] == '\0' ? '?'
-                                               : answer[i];
-    answer[to] = '\0';
-    return answer;
 }

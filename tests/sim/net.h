@@ -72,13 +72,16 @@ struct sim_window {
     int proc, server; /* ids; -1 = all */
     int ways;         /* SIM_UP, SIM_DOWN */
     int64_t amount;
+    int before; /* only connections that are older than this; 0 = all */
 };
 
+extern int sim_next_link; /* for before: those that are there now */
 void sim_window_open(const struct sim_window *w);
 void sim_windows_close(void); /* all */
 /* All connections between them end now, cut at any byte: of what is under way,
- * some arrives and some does not. */
-void sim_cut(int proc, int server);
+ * some arrives and some does not. deaf: only the clients hear of it, and what
+ * they have sent still arrives. */
+void sim_cut(int proc, int server, bool deaf);
 /* The process is gone: the system closes its sockets. */
 void sim_hang_up_all(struct sim_proc *p);
 extern uint64_t sim_pieces, sim_cuts;

@@ -33,7 +33,9 @@ static const struct profile {
     {"loss", SIM_ONE, SIM_F_NET | SIM_F_LOSS | SIM_F_STOP, 14, 2},
     {"failover", SIM_SENTINEL, SIM_F_NET | SIM_F_FAILOVER | SIM_F_STOP, 12, 3},
     {"quorum", SIM_QUORUM,
-     SIM_F_NET | SIM_F_STOP | SIM_F_KILL | SIM_F_SERVER | SIM_F_CLOCK, 16, 3},
+     SIM_F_NET | SIM_F_STOP | SIM_F_KILL | SIM_F_SERVER | SIM_F_REFUSE |
+         SIM_F_CLOCK,
+     16, 3},
     {"cluster", SIM_CLUSTER, SIM_F_NET | SIM_F_STOP | SIM_F_SERVER, 12, 2},
 };
 

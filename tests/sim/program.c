@@ -386,6 +386,11 @@ static void draw_opts(struct sim_program *pr, enum sim_thing t,
             sim_between(c, 300, (pr->again ? 1 : 2) * sim_plan.lease_ms);
     else if (sim_once_in(c, 10))
         o->max_hold_ms = sim_between(c, 300, 2 * sim_plan.lease_ms);
+    if (t == SIM_MOST && sim_once_in(c, 4)) { /* patience beyond a lease */
+        o->max_hold_ms = 0;
+        o->lease_ms = sim_between(c, 200, sim_plan.command_ms);
+        o->member_ms = sim_between(c, 200, 2 * sim_plan.command_ms);
+    }
     if (sim_plan.layout == SIM_SENTINEL && !is_group(t) && t != SIM_SLOTS &&
         sim_once_in(c, 2)) {
         o->replicas = 1;
@@ -455,10 +460,13 @@ static void play_round(struct sim_program *pr)
     if (most >= 0)
         sim_judge_time(thing_names[t], claim.asked_at, idle, most);
     if (err == DIBS_OK) {
+        /* A callback may have waited for another one, meanwhile. */
+        bool sure = !is_group(t) || (t == SIM_MOST && form <= FORM_TRY);
         sim_totals.acquires++;
-        if (sim_plan.strict && !is_group(t) && idle == sim_idle_us(p) &&
+        if (sim_plan.strict && sure && idle == sim_idle_us(p) &&
             dibs_lock_state(l, pr->owner) == DIBS_LOST)
-            sim_broken("P4", "%s is granted, and over at that moment",
+            sim_broken(t == SIM_MOST ? "P14" : "P4",
+                       "%s is granted, and over at that moment",
                        thing_names[t]);
         if (pr->queued)
             check_turn(pr);

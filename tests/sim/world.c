@@ -200,7 +200,7 @@ static void close_client(struct sim_client *cl)
             sim_broken("P11", "close of %s: %s (%s)", cl->proc->name,
                        dibs_strerror(err), dibs_error_text());
         if (err == DIBS_OK)
-            sim_judge_closed(cl, uuid[i]);
+            sim_judge_closed(cl, uuid[i], from);
         else
             sim_cut_off = true;
     }

@@ -153,7 +153,9 @@ void sim_judge_token(const struct sim_claim *cl);
 void sim_judge_dead(const struct sim_proc *p);
 /* Somebody waits, or does not any more; for as long as it takes. */
 void sim_judge_waits(enum sim_thing t, int more);
-void sim_judge_closed(const struct sim_client *cl, const char *uuid);
+/* from: when the close began. */
+void sim_judge_closed(const struct sim_client *cl, const char *uuid,
+                      int64_t from);
 void sim_judge_end(void);
 void sim_judge_ghosts(void); /* locks that nobody knows of */
 /* A call took from..now; it may take most_ms, and what its process was
