@@ -483,6 +483,8 @@ static void look_around(struct dibs__wait *w, int64_t now, struct look *out)
             w->turn.foreign = false;
         w->try_now |= w->turn.foreign;
         out->asking = pick_asking(w, now, held, &out->at);
+        if (out->asking) /* also by a question that could not say so */
+            w->turn.foreign = false;
         out->at = dibs__min(out->at, w->first_deadline);
     }
     if (!out->done)

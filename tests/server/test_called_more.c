@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_called_more.c - clients that are called: one that waits for two kinds of
- * one name, and several slots that are free at once. Each test would take
- * minutes if waiters had to look by themselves.
+ * one name, and several slots that are free at once. Each of these tests would
+ * take minutes if waiters had to look by themselves. And one that is called
+ * while its next call polls.
  */
 #include "server/called_kit.h"
 
@@ -120,12 +121,50 @@ static void test_called_more_slots(void **state)
         go(&w[i]);
 }
 
+/* ---- one that asks by itself ------------------------------------------- */
+
+/* The line listens for others when a stranger says that it is free, and its
+ * first call polls: that one asks at once, and then goes on with its pauses.
+ * Those are 64 ms at least when it has asked eight times. */
+static void test_called_more_poll(void **state)
+{
+    const struct kind *k = called_kind(state);
+    static struct waiter w[1];
+    static struct told got;
+
+    assert_true(taken_by_stranger(k));
+    come(k, w, 1);
+    freed_by_stranger(k);
+    FINE(kit_answer(&w[0].gave));
+    assert_true(taken_by_stranger(k));
+    memset(&got, 0, sizeof got);
+    ts_reset_stats(srv);
+    FINE(dibs_lock_acquire_async(
+        w[0].l, DIBS_LOCK_OPTS(.owner = w[0].owner, .poll = true), kit_tell,
+        &got));
+    TS_WAIT(ts_command_calls(srv, "evalsha") > 8);
+    ts_ok(srv, "PUBLISH %s 1", k->channel);
+    ts_reset_stats(srv);
+    int64_t start = ts_now_ms();
+    TS_WAIT(ts_command_calls(srv, "evalsha") >= 10);
+    int64_t took = ts_now_ms() - start;
+    freed_by_stranger(k);
+    FINE(kit_answer(&got));
+    FINE(dibs_lock_release(w[0].l, DIBS_LOCK_OPTS(.owner = w[0].owner)));
+    go(&w[0]);
+    if (took < 400)
+        fail_msg("it asked ten times in %lld ms", (long long)took);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         CALLED_TEST(test_called_more_two_kinds, FENCED),
         CALLED_TEST(test_called_more_several_are_free, SLOTS),
         CALLED_TEST(test_called_more_slots, SLOTS),
+        CALLED_TEST(test_called_more_poll, PLAIN),
+        CALLED_TEST(test_called_more_poll, FENCED),
+        CALLED_TEST(test_called_more_poll, SLOTS),
     };
     return KIT_RUN("server.called_more", tests);
 }
