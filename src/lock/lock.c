@@ -291,12 +291,8 @@ dibs_err dibs__release_fill(struct dibs__op *op, const dibs_lock_opts *o,
     return DIBS_OK;
 }
 
-/* The client is closing and gives back all there is. An owner that releases on
- * top of that hears of no loss any more. */
-static void settle_closed_line(dibs_lock *l, dibs_owner owner)
+void dibs__release_settle_closed(struct dibs__line *line, dibs_owner owner)
 {
-    struct dibs__line *line = l->line;
-
     dibs__no_cancel();
     dibs__lock(&line->mu);
     struct dibs__hold *h = dibs__hold_of(line, owner);
@@ -316,7 +312,8 @@ static dibs_err enter_to_run(dibs_lock *l, const dibs_lock_opts *o,
     dibs_err err = dibs__client_enter(l->c);
 
     if (err == DIBS_ERR_CLOSED && releasing)
-        settle_closed_line(l, o->owner ? o->owner : dibs__owner_thread());
+        dibs__release_settle_closed(l->line,
+                                    o->owner ? o->owner : dibs__owner_thread());
     return err;
 }
 

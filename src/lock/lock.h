@@ -87,6 +87,9 @@ dibs_err dibs__acquire_fill(struct dibs__op *op, const dibs_lock_opts *o,
                             bool trying);
 dibs_err dibs__release_fill(struct dibs__op *op, const dibs_lock_opts *o,
                             bool trying);
+/* The client is closing and gives back all there is. An owner that releases on
+ * top of that hears of no loss any more. 0: it may have been any of them. */
+void dibs__release_settle_closed(struct dibs__line *line, dibs_owner owner);
 
 /* A sync operation on the caller's stack: filled in, run, waited for. */
 void dibs__op_init(struct dibs__op *op, dibs_lock *l);

@@ -270,7 +270,7 @@ static struct dibs__loss *find_running(const void *place, dibs_owner owner)
 
     for (struct dibs__list *l = moving.next; l != &moving; l = l->next) {
         struct dibs__loss *loss = DIBS_OF(l, struct dibs__loss, link);
-        if (loss->place != place || loss->owner != owner)
+        if (loss->place != place || (owner && loss->owner != owner))
             continue;
         loss->hushed = true;
         if (loss->teller && !leads_here(loss))

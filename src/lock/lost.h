@@ -54,7 +54,7 @@ void dibs__loss_hush(struct dibs__loss *loss);
 /* The same, and it does not run on another thread any more. Thread: app, no
  * mutex held. */
 void dibs__loss_settle(struct dibs__loss *loss);
-/* The same for all of this owner's that are on their way. */
+/* The same for all of this owner's that are on their way; 0: of all owners. */
 void dibs__losses_settle(const void *place, dibs_owner owner);
 /* The same for a caller that cannot wait. False: nothing runs. True: then(arg)
  * comes when on_lost has returned. One caller a loss. */

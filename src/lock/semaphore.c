@@ -222,12 +222,16 @@ static dibs_err semaphore_give(dibs_semaphore *s, struct semaphore_call *sc,
                                char text[DIBS_OWNER_MAX])
 {
     char unused[DIBS_OWNER_MAX];
+    struct dibs__line *line = s->l->line;
     dibs_err err = dibs__lock_enter(s->l);
 
+    /* It stays picked, the next release takes another one. What was lost is
+     * out of the line by now, and nobody can tell who had how many. */
+    if (err == DIBS_ERR_CLOSED)
+        dibs__release_settle_closed(line, pick_hold(line, sc->permits, unused));
     if (err != DIBS_OK)
         return err;
     dibs_client *c = s->l->c;
-    struct dibs__line *line = s->l->line;
     dibs__line_ref(line); /* a callback may free the handle meanwhile */
     sc->o.leave = text != NULL;
     sc->o.owner = pick_hold(line, sc->permits, text ? text : unused);

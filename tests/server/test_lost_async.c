@@ -226,6 +226,47 @@ static void test_lost_queued_while_closing(void **state)
     kit_close(c);
 }
 
+static uint64_t losses_of(dibs_client *c)
+{
+    dibs_stats s = DIBS_STATS_INIT;
+
+    FINE(dibs_client_stats(c, &s));
+    return s.losses;
+}
+
+/* The same with permits. */
+static void test_lost_permits_while_closing(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_lock *l = kit_lock(c, "l");
+    dibs_semaphore *s;
+    struct block b;
+    struct guard g;
+    pthread_t closer;
+    void *closed;
+
+    (void)state;
+    guard_set(&g);
+    FINE(dibs_semaphore_new(c, "s", &s));
+    FINE(dibs_semaphore_set(s, 1, NULL));
+    block_start(&b, c);
+    FINE(dibs_semaphore_acquire(s, DIBS_SEMAPHORE_OPTS(.lease_ms = kit_short(),
+                                                       .on_lost = on_lost,
+                                                       .arg = &g)));
+    TS_WAIT(losses_of(c) == 1);
+    assert_int_equal(pthread_create(&closer, NULL, close_main, c), 0);
+    TS_WAIT(dibs_lock_cancel(l, 1) == DIBS_ERR_CLOSED);
+    WANT(dibs_semaphore_release(s, NULL), DIBS_ERR_CLOSED);
+    sem_post(&b.gate);
+    pthread_join(closer, &closed);
+    FINE((dibs_err)(intptr_t)closed);
+    assert_int_equal(atomic_load(&g.begun), 0);
+    dibs_semaphore_free(s);
+    dibs_lock_free(l);
+    kit_close(c);
+    ts_ok(srv, "FLUSHALL"); /* the number of permits */
+}
+
 /* Closed before anybody dispatched: there is nothing left to lose. */
 static void test_lost_dispatch_after_close(void **state)
 {
@@ -322,6 +363,7 @@ int main(void)
         LOST_TEST(test_lost_after_unknown),
         LOST_TEST(test_lost_release_while_closing),
         LOST_TEST(test_lost_queued_while_closing),
+        LOST_TEST(test_lost_permits_while_closing),
         LOST_TEST(test_lost_dispatch_after_close),
         LOST_TEST(test_lost_group_dispatch_after_close),
         LOST_TEST(test_lost_group_closed),

@@ -25,13 +25,24 @@ static bool read_is_over(struct sim_server *sv, const char *uuid)
     return a && strncmp(a, "*0|", 3) == 0;
 }
 
+/* P6: without the right to end a connection, what was given up may be executed
+ * when it is closed, or when the client looks for it no more. That lasts for a
+ * lease. */
+static bool ghost_may_stay(const struct sim_proc *p, int64_t from)
+{
+    return sim_plan.no_kill &&
+           (p->ghost_at >= from ||
+            (p->late_ghost_at &&
+             sim_now() < p->late_ghost_at + sim_plan.lease_ms * 1000));
+}
+
 void sim_judge_closed(const struct sim_client *cl, const char *uuid,
                       int64_t from)
 {
     if (sim_plan.layout == SIM_SENTINEL)
         return; /* a release may have been lost with a master */
-    if (sim_plan.no_kill && cl->proc->ghost_at >= from)
-        return; /* P6: what comes when it is closed lasts for a lease */
+    if (ghost_may_stay(cl->proc, from))
+        return;
     for (int i = 0; i < sim_nservers; i++) {
         for (int t = 0; t < SIM_THINGS; t++) {
             const char *a =

@@ -51,7 +51,8 @@ struct sim_link {
     struct sim_server *server;
     struct sim_proc *proc;
     int proc_id;
-    struct sim_sock *sock;      /* NULL: closed by the client */
+    struct sim_sock *sock;      /* NULL: closed by the client, */
+    int64_t closed_at;          /* then */
     struct sr_session *session; /* NULL: not yet, or not any more */
     bool over;                  /* at the server: nothing goes in any more */
     struct row up, down;
@@ -304,8 +305,11 @@ static void arrive_up(struct sim_link *l, const struct piece *p)
         return;
     }
     if (p->kind == BYTES) {
-        if (!l->sock)
+        if (!l->sock) {
             l->proc->ghost_at = sim_now();
+            if (sim_now() - l->closed_at > l->proc->lease_us)
+                l->proc->late_ghost_at = sim_now();
+        }
         sr_feed(l->session, p->bytes, p->n);
         l->server->commands++;
     } else {
@@ -441,6 +445,7 @@ void sim_link_send(struct sim_link *l, const void *bytes, size_t n)
 void sim_link_close(struct sim_link *l)
 {
     l->sock = NULL;
+    l->closed_at = sim_now();
     row_add(l, &l->up, ENDING, NULL, 0);
     if (l->up.hole && l->session) { /* the server finds out some day */
         l->up.hole = false;

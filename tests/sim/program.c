@@ -248,9 +248,9 @@ static void hold_twice(struct sim_program *pr, struct sim_claim *claim)
     claim->holds = 0; /* nobody can tell meanwhile */
     dibs_err err = take(pr, claim->lock, FORM_ACQUIRE, &o);
     sim_note("again %s: %s", thing_names[claim->thing], dibs_strerror(err));
-    sim_judge_time("re-entry", from, idle,
-                   (2 * sim_plan.command_ms + o.wait_ms) * 102 / 100 +
-                       SLACK_MS);
+    int64_t most =
+        (is_group(claim->thing) ? 3 : 2) * sim_plan.command_ms + o.wait_ms;
+    sim_judge_time("re-entry", from, idle, most * 102 / 100 + SLACK_MS);
     if (pr->client->closing)
         return;
     if (err != DIBS_OK) {

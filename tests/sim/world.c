@@ -281,6 +281,7 @@ void sim_client_start(struct sim_client *cl)
     cl->closing = false;
     cl->nclients = sim_plan.layout == SIM_QUORUM ? sim_plan.members : 1;
     cl->proc = sim_proc_new(name, sim_plan.seed);
+    cl->proc->lease_us = sim_plan.lease_ms * 1000;
     cl->chance = sim_stream(
         sim_plan.seed, (uint64_t)(4000 + cl->number * 10 + cl->generation));
     cl->closes_at =
