@@ -40,8 +40,8 @@ static const struct {
     [RIGHT_PLAIN] = {"locks do not work", DIBS_VERDICT_PROBLEM},
     [RIGHT_WAKE] = {"waiters are not woken, and look every two seconds",
                     DIBS_VERDICT_WARNING},
-    [RIGHT_LINE] = {"all who wait for a plain or write lock are woken at each "
-                    "release, not one",
+    [RIGHT_LINE] = {"all who wait for a plain, fenced or write lock, or for "
+                    "slots, are woken at each release, not one",
                     DIBS_VERDICT_NOTE},
     [RIGHT_BARRIER] = {"a lost reply takes longer to settle",
                        DIBS_VERDICT_NOTE},

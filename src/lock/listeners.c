@@ -10,11 +10,12 @@
  *         the kind of the handle does not matter. A waiter of a fair lock
  *         listens to a channel of its own and is not counted.
  *
- *         Other waiters of a plain or write lock are in a queue (turn.c). The
- *         first two of these listen to the lock's channel as well, and so does
- *         the listener, for some seconds even if it does not wait any more.
- *         Nobody listens: then the queue is empty, too. Without the right to
- *         look at the queue, those who listen are counted.
+ *         Others that wait for a plain, fenced or write lock, or for slots,
+ *         are in a queue (turn.c). The first two of these listen to the lock's
+ *         channel as well, and so does the listener, for some seconds even if
+ *         it does not wait any more. Nobody listens: then the queue is empty,
+ *         too. Without the right to look at the queue, those who listen are
+ *         counted.
  *
  *         In a cluster the node that has the lock's slot is asked. It counts
  *         all listeners of a sharded channel, but only its own listeners of a

@@ -9,7 +9,8 @@
  *         but one in vain. So the clients that wait for a plain, fenced or
  *         write lock, or for slots, are in a queue on the server, and a release
  *         calls the first of them, each on a channel of its own. The head of
- * the line asks for all calls that wait here, so a client is in the queue once.
+ *         the line asks for all calls that wait here, so a client is in the
+ *         queue once.
  *
  *         Clients that do not know the queue release without a call. So one of
  *         the queue listens to the lock's channel for all; the server's answer
@@ -43,7 +44,7 @@
  *           register a client that waits no more; it is called in vain once,
  *           and says so. As long as a client may be called, its line is there
  *           to hear it; after that its channel is not, and rule 2 holds.
- *         7 While the server is being told that nobody waits here, a question
+ *         8 While the server is being told that nobody waits here, a question
  *           does not register: that could arrive first, and be undone. When
  *           the server has answered, the head asks once more.
  *
@@ -72,8 +73,8 @@
  *         client that is stopped or killed when it was just called: the next
  *         release calls the next one, or a head that asks by itself finds the
  *         lock or a slot free. A connection that is lost: its channels are made
- * anew, and then the head asks. The listener is killed: the first head that
- * finds the lock free by itself has the next one listen.
+ *         anew, and then the head asks. The listener is killed: the first head
+ *         that finds the lock free by itself has the next one listen.
  */
 #include "lock/turn.h"
 
