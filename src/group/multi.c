@@ -112,11 +112,12 @@ static void all_taken(struct dibs__group_op *op)
         err = grant_level(op);
     if (err == DIBS_OK)
         dibs__group_op_deliver(op);
-    else if (err == DIBS_ERR_LOST && !op->trying &&
-             dibs__now_ms() < op->deadline)
+    else if (err != DIBS_ERR_LOST || op->trying)
+        multi_fail(op, err);
+    else if (dibs__now_ms() < op->deadline)
         start_over(op);
     else
-        multi_fail(op, err);
+        multi_fail(op, DIBS_ERR_TIMEOUT);
 }
 
 /* ---- trying ------------------------------------------------------------ */

@@ -24,7 +24,8 @@ struct late {
     struct told told;
 };
 
-static void late_begin(struct late *t, bool trying)
+/* wait_ms: 0 = it only tries. */
+static void late_begin(struct late *t, int64_t wait_ms)
 {
     memset(t, 0, sizeof *t);
     t->w.c[0] = kit_open(NULL);
@@ -35,10 +36,10 @@ static void late_begin(struct late *t, bool trying)
                                              .connect_timeout_ms = TS_SOON,
                                              .command_timeout_ms = TS_SOON));
     t->g = kit_group(&t->w, "pa pb@2");
-    const dibs_lock_opts *o = DIBS_LOCK_OPTS(.lease_ms = ts_ms(1000),
-                                             .wait_ms = trying ? 0 : TS_SOON);
-    FINE(trying ? dibs_lock_try_async(t->g, o, kit_tell, &t->told)
-                : dibs_lock_acquire_async(t->g, o, kit_tell, &t->told));
+    const dibs_lock_opts *o =
+        DIBS_LOCK_OPTS(.lease_ms = ts_ms(1000), .wait_ms = wait_ms);
+    FINE(wait_ms ? dibs_lock_acquire_async(t->g, o, kit_tell, &t->told)
+                 : dibs_lock_try_async(t->g, o, kit_tell, &t->told));
     assert_true(ts_wait_exists(srv, "a", true));
     assert_true(ts_wait_exists(srv, "a", false));
 }
@@ -55,7 +56,7 @@ static void test_multi_time_ran_out(void **state)
     struct late t;
 
     (void)state;
-    late_begin(&t, false);
+    late_begin(&t, TS_SOON);
     ts_server_resume(srv2);
     FINE(kit_answer(&t.told));
     assert_int_equal(dibs_lock_state(t.g, 0), DIBS_HELD);
@@ -69,9 +70,23 @@ static void test_multi_time_ran_out_try(void **state)
     struct late t;
 
     (void)state;
-    late_begin(&t, true);
+    late_begin(&t, 0);
     ts_server_resume(srv2);
     WANT(kit_answer(&t.told), DIBS_ERR_LOST);
+    assert_int_equal(dibs_lock_state(t.g, 0), DIBS_NOT_HELD);
+    TS_WAIT(ts_nkeys(srv) + ts_nkeys(srv2) == 0);
+    late_end(&t);
+}
+
+/* Its time is over by then. */
+static void test_multi_time_ran_out_limit(void **state)
+{
+    struct late t;
+
+    (void)state;
+    late_begin(&t, 1);
+    ts_server_resume(srv2);
+    WANT(kit_answer(&t.told), DIBS_ERR_TIMEOUT);
     assert_int_equal(dibs_lock_state(t.g, 0), DIBS_NOT_HELD);
     TS_WAIT(ts_nkeys(srv) + ts_nkeys(srv2) == 0);
     late_end(&t);
@@ -84,7 +99,7 @@ static void test_multi_time_taken_meanwhile(void **state)
     struct late t;
 
     (void)state;
-    late_begin(&t, false);
+    late_begin(&t, TS_SOON);
     kit_block(&A, 0);
     ts_server_resume(srv2);
     assert_true(ts_wait_numsub(srv, "redisson_lock__channel:{a}", 1));
@@ -222,6 +237,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         MULTI_TEST(test_multi_time_ran_out),
         MULTI_TEST(test_multi_time_ran_out_try),
+        MULTI_TEST(test_multi_time_ran_out_limit),
         MULTI_TEST(test_multi_time_taken_meanwhile),
         MULTI_TEST(test_multi_time_own_lease_stays),
         MULTI_TEST(test_multi_time_kept_with_limit),
