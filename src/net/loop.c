@@ -134,14 +134,26 @@ static bool work_off(struct dibs__loop *lp)
     return idle;
 }
 
+static void close_handles(struct dibs__loop *lp)
+{
+    uv_close((uv_handle_t *)&lp->wake, NULL);
+    uv_close((uv_handle_t *)&lp->clock, NULL);
+    uv_close((uv_handle_t *)&lp->prepare, NULL);
+    uv_close((uv_handle_t *)&lp->check, NULL);
+}
+
 /* Before each sleep. If more has come meanwhile there is no sleep, but sockets
- * and timers have their turn: others can post faster than we work. */
+ * and timers have their turn: others can post faster than we work. When the
+ * loop is to stop, nobody posts any more but our own tasks; it ends when there
+ * are none, also none that came behind the word to stop. */
 static void before_sleep(uv_prepare_t *prepare)
 {
     struct dibs__loop *lp = prepare->data;
 
     if (!work_off(lp))
         uv_async_send(&lp->wake);
+    else if (lp->stopping)
+        close_handles(lp);
 }
 
 static void after_sleep(uv_check_t *check)
@@ -160,14 +172,7 @@ static void wake_came(uv_async_t *wake)
 
 static void stop_now(struct dibs__task *t)
 {
-    struct dibs__loop *lp = DIBS_OF(t, struct dibs__loop, stop);
-
-    while (!work_off(lp)) /* nobody posts any more, but our own tasks */
-        ;
-    uv_close((uv_handle_t *)&lp->wake, NULL);
-    uv_close((uv_handle_t *)&lp->clock, NULL);
-    uv_close((uv_handle_t *)&lp->prepare, NULL);
-    uv_close((uv_handle_t *)&lp->check, NULL);
+    DIBS_OF(t, struct dibs__loop, stop)->stopping = true;
 }
 
 static _Thread_local const struct dibs__loop *inside;

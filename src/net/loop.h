@@ -37,6 +37,7 @@ struct dibs__loop {
     struct dibs__timers timers; /* io only */
     int64_t firing;             /* io only: timers up to this time fire; or 0 */
     struct dibs__list flushes;  /* io only: to run before the next sleep */
+    bool stopping;              /* io only */
     pthread_t thread;
     dibs__mutex mu;
     struct dibs__list inbox; /* mu */

@@ -185,9 +185,11 @@ static void check_release_in_between(enum ts_action action, const char *user)
     int64_t until = ts_now_ms() + TS_SOON;
 
     for (unsigned i = 0; i < OFTEN; i++) {
-        int held = ts_proxy_rule(kit_px, &(struct ts_rule){.action = action,
-                                                           .match = "SUBSCRIBE",
-                                                           .count = 1});
+        int held = ts_proxy_rule(
+            kit_px, &(struct ts_rule){.action = action,
+                                      .match = "SUBSCRIBE",
+                                      .contains = "redisson_lock__channel",
+                                      .count = 1});
         lock_up(&sc);
         line_up(&sc);
         assert_true(ts_rule_wait(kit_px, held, 1, TS_SOON));
@@ -225,14 +227,16 @@ static void test_left_before_confirmation(void **state)
 
     (void)state;
     for (unsigned i = 0; i < OFTEN; i++) {
-        int begins =
-            ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_HOLD_REQUEST,
-                                                    .match = "SUBSCRIBE",
-                                                    .count = 1});
-        int ends =
-            ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_HOLD_REQUEST,
-                                                    .match = "UNSUBSCRIBE",
-                                                    .count = 1});
+        int begins = ts_proxy_rule(
+            kit_px, &(struct ts_rule){.action = TS_HOLD_REQUEST,
+                                      .match = "SUBSCRIBE",
+                                      .contains = "redisson_lock__channel",
+                                      .count = 1});
+        int ends = ts_proxy_rule(
+            kit_px, &(struct ts_rule){.action = TS_HOLD_REQUEST,
+                                      .match = "UNSUBSCRIBE",
+                                      .contains = "redisson_lock__channel",
+                                      .count = 1});
         lock_up(&sc);
         line_up(&sc);
         assert_true(ts_rule_wait(kit_px, begins, 1, TS_SOON));
@@ -293,10 +297,11 @@ static bool listener_comes_late(void)
     kit_want("taking", dibs_lock_acquire(sc.held, NULL), DIBS_OK);
     int leaves = kit_rule(&dibs__script_wait_leave, sc.name,
                           &(struct ts_rule){.action = TS_PASS});
-    int begins =
-        ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_HOLD_REQUEST,
-                                                .match = "SUBSCRIBE",
-                                                .count = 1});
+    int begins = ts_proxy_rule(
+        kit_px, &(struct ts_rule){.action = TS_HOLD_REQUEST,
+                                  .match = "SUBSCRIBE",
+                                  .contains = "redisson_lock__channel",
+                                  .count = 1});
     line_up(&sc);
     assert_true(ts_rule_wait(kit_px, begins, 1, TS_SOON));
     cancel_wait(&sc);
@@ -395,10 +400,11 @@ static void test_no_right_twice(void **state)
     allow_half();
     for (unsigned i = 0; i < 4; i++) {
         struct scene sc = open_both("half");
-        int begins =
-            ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_HOLD_REQUEST,
-                                                    .match = "SUBSCRIBE",
-                                                    .count = 1});
+        int begins = ts_proxy_rule(
+            kit_px, &(struct ts_rule){.action = TS_HOLD_REQUEST,
+                                      .match = "SUBSCRIBE",
+                                      .contains = "redisson_lock__channel",
+                                      .count = 1});
         lock_up(&sc);
         line_up(&sc);
         assert_true(ts_rule_wait(kit_px, begins, 1, TS_SOON));
