@@ -27,13 +27,13 @@ static bool read_is_over(struct sim_server *sv, const char *uuid)
 
 /* P6: without the right to end a connection, what was given up may be executed
  * when it is closed, or when the client looks for it no more. That lasts for a
- * lease. */
+ * lease, which is as long as twice the usual one. */
 static bool ghost_may_stay(const struct sim_proc *p, int64_t from)
 {
     return sim_plan.no_kill &&
            (p->ghost_at >= from ||
             (p->late_ghost_at &&
-             sim_now() < p->late_ghost_at + sim_plan.lease_ms * 1000));
+             sim_now() < p->late_ghost_at + 2 * sim_plan.lease_ms * 1000));
 }
 
 void sim_judge_closed(const struct sim_client *cl, const char *uuid,
