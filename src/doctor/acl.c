@@ -40,7 +40,7 @@ static const struct {
     {"slots", BIT(RIGHT_SLOTS), true},
     {"sem", BIT(RIGHT_SEMAPHORE), true},
     {"latch", BIT(RIGHT_LATCH), true},
-    {"value", 0, true}, /* whoever looks at a lock looks for its value */
+    {"value", 0, true}, /* a look at a lock looks for its value, too */
     {"look", BIT(RIGHT_LIST) | BIT(RIGHT_COUNTS) | BIT(RIGHT_WHO), true},
     {"replicas", BIT(RIGHT_ACKS), false},
     {"cluster", CLUSTER, false},

@@ -409,20 +409,21 @@ void sim_judge_waits(enum sim_thing t, int more)
         free_since[t] = 0;
 }
 
-static bool was_left_taken(void)
+/* Only the first plain lock is left so (let_go). */
+static bool was_left_taken(enum sim_thing t)
 {
     for (const struct sim_client *cl = sim_clients;
-         cl < sim_clients + sim_plan.clients; cl++)
-        if (sim_now() < cl->kept_until + LOOK_LATE_US)
+         t == SIM_PLAIN_A && cl < sim_clients + sim_plan.clients; cl++)
+        if (cl->kept_until && sim_now() < cl->kept_until + LOOK_LATE_US)
             return true;
     return false;
 }
 
 static void check_free(enum sim_thing t)
 {
-    int64_t most = t == SIM_FAIR      ? FAIR_MOST_US
-                   : was_left_taken() ? LOOK_LATE_US
-                                      : FREE_MOST_US;
+    int64_t most = t == SIM_FAIR       ? FAIR_MOST_US
+                   : was_left_taken(t) ? LOOK_LATE_US
+                                       : FREE_MOST_US;
     const char *a = NULL;
 
     if (waiting[t] > 0)
