@@ -10,7 +10,7 @@
 #define NAME  "order"
 #define TOKEN "redisson_lock_token:{" NAME "}"
 
-enum { LEASE_MS = 2500 };
+enum { LEASE_MS = 4000 };
 
 static dibs_lock *fenced(dibs_client *c)
 {

@@ -68,14 +68,14 @@ static void test_inner_lease_ends_renewal(void **state)
 /* The same with dibs is kept. */
 static void test_dibs_inner_lease(void **state)
 {
-    dibs_client *c = kit_open(DIBS_CLIENT_OPTS(.lease_ms = 2500));
+    dibs_client *c = kit_open(DIBS_CLIENT_OPTS(.lease_ms = 4000));
     dibs_lock *l = kit_lock(c, PLAIN, NAME);
 
     (void)state;
     FINE(dibs_lock_acquire(l, NULL));
     FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.lease_ms = 500)));
     FINE(dibs_lock_release(l, NULL));
-    assert_int_equal(JAVA("a", "tryLock", PLAIN, NAME, "\t3000\t-1"), 0);
+    assert_int_equal(JAVA("a", "tryLock", PLAIN, NAME, "\t5000\t-1"), 0);
     FINE(dibs_lock_release(l, NULL));
     dibs_lock_free(l);
     dibs_client_free(c);
@@ -186,7 +186,7 @@ static void test_upgrade(void **state)
 static void test_release_meets_a_java_waiter_about_to_sleep(void **state)
 {
     enum { ROUNDS = 40 };
-    dibs_client *c = kit_open(DIBS_CLIENT_OPTS(.lease_ms = 1500));
+    dibs_client *c = kit_open(DIBS_CLIENT_OPTS(.lease_ms = 4000));
     dibs_lock *l = kit_lock(c, WRITE, NAME);
     int64_t worst = 0;
     int slept = 0;
@@ -206,7 +206,7 @@ static void test_release_meets_a_java_waiter_about_to_sleep(void **state)
         kit_wait_listeners(READ, NAME, 0);
     }
     print_message("             %d of %d Java readers overslept the release, "
-                  "%.1f s at most (the lease: 1.5 s)\n",
+                  "%.1f s at most (the lease: 4 s)\n",
                   slept, ROUNDS, (double)worst / 1e6);
     dibs_lock_free(l);
     dibs_client_free(c);
@@ -254,17 +254,17 @@ static void test_dead_head(void **state)
  * waiter sleeps without a limit by then: only a message wakes it. */
 static void test_fair_waiter_outlives_a_lease(void **state)
 {
-    dibs_client *c = kit_open(DIBS_CLIENT_OPTS(.lease_ms = 2000));
+    dibs_client *c = kit_open(DIBS_CLIENT_OPTS(.lease_ms = 4000));
     dibs_lock *l = kit_lock(c, FAIR, NAME);
 
     (void)state;
     FINE(dibs_lock_acquire(l, NULL));
     int id = jvm_send(jvm, "a", "lock", "fair", NAME, "\t-1");
-    kit_pass(2500);
+    kit_pass(4500);
     assert_false(jvm_done(jvm, id));
     ts_ok(srv, "DEL " NAME); /* as if its lease had ended */
     if (jvm_older(jvm, 3, 32))
-        kit_pass(3000);
+        kit_pass(5000);
     else
         TS_WAIT(jvm_done(jvm, id));
     bool asleep = !jvm_done(jvm, id);

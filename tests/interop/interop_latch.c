@@ -183,25 +183,32 @@ static void test_dibs_waits(void **state)
 /* W91, W92: it is open, and the message was lost with Java's connection, or
  * there was none. Java waits for ever, until a dibs client counts down, or
  * opens what is open. */
+static bool misses_message(dibs_latch *l, bool opens)
+{
+    int id[WAITERS];
+
+    FINE(dibs_latch_set(l, 1, NULL, NULL));
+    java_waits(id);
+    ts_ok(srv, "DEL " NAME);
+    if (!kit_cut_listeners(CHANNEL))
+        return false;
+    if (opens)
+        FINE(dibs_latch_set(l, 0, NULL, NULL));
+    else
+        FINE(dibs_latch_count_down(l, NULL, NULL));
+    java_went_on(id);
+    assert_true(ts_wait_numsub(srv, CHANNEL, 0));
+    return true;
+}
+
 static void test_missed_message(void **state)
 {
     dibs_latch *l = latch();
-    int id[WAITERS];
 
     (void)state;
-    for (int way = 0; way < 2; way++) {
-        FINE(dibs_latch_set(l, 1, NULL, NULL));
-        java_waits(id);
-        ts_ok(srv, "DEL " NAME);
-        ts_ok(srv, "CLIENT KILL TYPE pubsub");
-        assert_true(ts_wait_numsub(srv, CHANNEL, 1));
-        if (way == 0)
-            FINE(dibs_latch_count_down(l, NULL, NULL));
-        else
-            FINE(dibs_latch_set(l, 0, NULL, NULL));
-        java_went_on(id);
-        assert_true(ts_wait_numsub(srv, CHANNEL, 0));
-    }
+    for (int way = 0; way < 2; way++)
+        assert_true(misses_message(l, way) || misses_message(l, way) ||
+                    misses_message(l, way));
     dibs_latch_free(l);
 }
 

@@ -198,11 +198,8 @@ static void test_java_downgrades(void **state)
     check_free();
 }
 
-static void test_dibs_downgrades(void **state)
+static void dibs_downgrades(struct wakes *wakes)
 {
-    struct wakes wakes = {.what = "dibs downgrades, Java reads"};
-
-    (void)state;
     FINE(dibs_lock_acquire(writers, NULL));
     FINE(dibs_lock_acquire(readers, NULL));
     assert_int_equal(JAVA("b", "try", READ, NAME, NULL), 0);
@@ -210,12 +207,21 @@ static void test_dibs_downgrades(void **state)
     kit_wait_parked(jvm, "a");
     int64_t begin = kit_now_us();
     FINE(dibs_lock_release(writers, NULL));
-    wakes_add(&wakes, begin, GRANTED(jvm, id).end_us);
+    wakes_add(wakes, begin, GRANTED(jvm, id).end_us);
     check_read();
     FINE(dibs_lock_release(readers, NULL));
     check_read();
     JAVA("a", "unlock", READ, NAME, NULL);
     check_free();
+}
+
+static void test_dibs_downgrades(void **state)
+{
+    struct wakes wakes = {.what = "dibs downgrades, Java reads"};
+
+    (void)state;
+    for (int i = 0; i < 5; i++)
+        dibs_downgrades(&wakes);
     wakes_print(&wakes);
 }
 

@@ -10,7 +10,7 @@
 #define CHANNEL "redisson_sc:{" NAME "}"
 #define BOOK    "{" NAME "}:dibs_held"
 
-enum { LEASE_MS = 2500 };
+enum { LEASE_MS = 4000 };
 
 #define MANY(n) DIBS_SEMAPHORE_OPTS(.permits = (n))
 
@@ -257,27 +257,35 @@ static void test_all_in_the_background(void **state)
 
 /* W91: the message is lost with Java's connection, and Java does not look
  * again. The next release wakes it, or an add of nothing. */
+static bool misses_message(dibs_semaphore *s, bool release)
+{
+    says("set", "\t0");
+    int id = jvm_send(jvm, "a", "acquire", "semaphore", NAME, "\t1");
+    kit_wait_parked(jvm, "a");
+    ts_ok(srv, "EVAL %s 1 " NAME,
+          "redis.call('incr', KEYS[1])"); /* and nobody is told */
+    if (!kit_cut_listeners(CHANNEL)) {
+        ts_ok(srv, "DEL " NAME);
+        return false;
+    }
+    if (release) {
+        FINE(dibs_semaphore_acquire(s, NULL));
+        FINE(dibs_semaphore_release(s, NULL));
+    } else {
+        FINE(dibs_semaphore_add(s, 0, NULL));
+    }
+    ENDS(jvm, id);
+    return true;
+}
+
 static void test_missed_message(void **state)
 {
     dibs_semaphore *s = semaphore(dib);
 
     (void)state;
-    says("set", "\t0");
-    for (int way = 0; way < 2; way++) {
-        int id = jvm_send(jvm, "a", "acquire", "semaphore", NAME, "\t1");
-        kit_wait_parked(jvm, "a");
-        ts_ok(srv, "EVAL %s 1 " NAME,
-              "redis.call('incr', KEYS[1])"); /* and nobody is told */
-        ts_ok(srv, "CLIENT KILL TYPE pubsub");
-        assert_true(ts_wait_numsub(srv, CHANNEL, 1));
-        if (way == 0) {
-            FINE(dibs_semaphore_add(s, 0, NULL));
-        } else {
-            FINE(dibs_semaphore_acquire(s, NULL));
-            FINE(dibs_semaphore_release(s, NULL));
-        }
-        ENDS(jvm, id);
-    }
+    for (int way = 0; way < 2; way++)
+        assert_true(misses_message(s, way) || misses_message(s, way) ||
+                    misses_message(s, way));
     agree(s, 0);
     dibs_semaphore_free(s);
 }

@@ -9,7 +9,7 @@
 #define OUT     "{" NAME "}:timeout"
 #define CHANNEL "redisson_sc:{" NAME "}"
 
-enum { LEASE_MS = 2500, MOST = 8 };
+enum { LEASE_MS = 4000, MOST = 8 };
 
 static dibs_lock *slots_lock(dibs_client *c, int64_t slots)
 {
@@ -277,7 +277,7 @@ static void test_dibs_renews(void **state)
     FINE(dibs_slots_lock_new(c, NAME, 1, &l));
     FINE(dibs_lock_acquire(l, NULL));
     assert_string_equal(
-        SAYS("a", "tryFor", "permits", NAME, "\t3000\t60000").text, "none");
+        SAYS("a", "tryFor", "permits", NAME, "\t5000\t60000").text, "none");
     FINE(dibs_lock_release(l, NULL));
     agree(l, 1, 1);
     dibs_lock_free(l);

@@ -142,6 +142,10 @@ void kit_channel(char *buf, size_t size, enum kind kind, const char *name,
 void kit_wait_listeners(enum kind kind, const char *name, long long n);
 /* Until this worker sleeps: it has asked, in vain, and listens. */
 void kit_wait_parked(struct jvm *j, const char *worker);
+/* Cuts the connections of all who listen, and waits until one listens to the
+ * channel again. Now and then a Redisson does not come back, whatever the time:
+ * false, and there is a new Java, which holds and waits for nothing. */
+bool kit_cut_listeners(const char *channel);
 /* Until so many scripts ran since ts_reset_stats, and then none for a moment:
  * a waiter that asks in the background has asked twice when it waits. */
 void kit_wait_scripts(long long n);
@@ -152,12 +156,14 @@ void kit_wait_queue(const char *name, long long n);
 
 struct wakes {
     const char *what;
-    int count;
+    int count, late;
     int64_t sum_us, worst_us;
 };
 
-/* Notes one; it must be below the guard. */
+/* Notes one. */
 void wakes_add(struct wakes *w, int64_t from_us, int64_t to_us);
+/* Shows them. One in five may be beyond the guard, since a machine may stand
+ * still; where nobody is woken, more are. */
 void wakes_print(const struct wakes *w);
 
 #endif
