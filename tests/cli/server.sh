@@ -205,7 +205,7 @@ redis one eval 'local x = ("x"):rep(1000)
     for i = 1, 20000 do redis.call("set", i, x) end' 0 >/dev/null
 redis one save >/dev/null
 "${SERVER:-redis-server}" --port 0 --unixsocket "$T/load.sock" --save '' \
-    --appendonly no --dir "$T" --logfile load.log --key-load-delay 500 \
+    --appendonly no --dir "$T" --logfile load.log --key-load-delay 2000 \
     --loading-process-events-interval-bytes 1024 &
 disown $!
 loads() { redis load ping | grep -q LOADING; }

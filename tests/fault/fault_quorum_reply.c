@@ -120,25 +120,42 @@ static void settle(struct run *r)
     qk_clean(r->where, QK_ALL, 0);
 }
 
+static bool was_lost(const struct run *r)
+{
+    QK_EACH(i, r->bad)
+    if (!ts_rule_wait(qk_nodes[i].px, r->rules[i], 1, TS_SOON))
+        return false;
+    return true;
+}
+
 /* One reply at each of these servers: it is asked for again, and all is well.
  * Only a single attempt, or a release with so little time, may say that it does
- * not know. */
-static void lose(enum step st, const struct loss *loss, unsigned bad,
-                 unsigned way)
+ * not know. False: one of the servers was not asked, as a slow machine's
+ * connection to it was not there yet. */
+static bool lose_once(enum step st, const struct loss *loss, unsigned bad,
+                      unsigned way)
 {
     struct run r = {.bad = bad};
     bool may_fail = st == TRY || st >= RELEASE;
 
     begin(&r, st, loss, way);
     dibs_err err = call(&r, st);
-    QK_EACH(i, bad)
-    if (!ts_rule_wait(qk_nodes[i].px, r.rules[i], 1, TS_SOON))
-        fail_msg("%s: nothing was lost at %zu", r.where, i);
+    bool lost = was_lost(&r);
     if (err != DIBS_OK && !(may_fail && err == DIBS_ERR_UNKNOWN))
         fail_msg("%s: %s", r.where, dibs_strerror(err));
     if (st != INNER_RELEASE || err == DIBS_OK)
         honest(&r, err, st);
     settle(&r);
+    return lost;
+}
+
+static void lose(enum step st, const struct loss *loss, unsigned bad,
+                 unsigned way)
+{
+    for (int tries = 0; tries < 3; tries++)
+        if (lose_once(st, loss, bad, way))
+            return;
+    fail_msg("%s, %s at %#x: nothing is lost", step_names[st], loss->name, bad);
 }
 
 static void lose_all_ways(enum step st)
