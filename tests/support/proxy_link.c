@@ -101,16 +101,23 @@ static void pop_req(struct link *l)
     free(q);
 }
 
-static struct parcel *add_parcel(struct link *l, const char *data, size_t len)
+/* So many copies, in one write. */
+static struct parcel *add_copies(struct link *l, const char *data, size_t len,
+                                 size_t n)
 {
-    struct parcel *c = ts_alloc(sizeof *c + len);
+    struct parcel *c = ts_alloc(sizeof *c + n * len);
 
-    if (len > 0)
-        memcpy(c->data, data, len);
-    c->len = len;
+    for (size_t i = 0; i < n && len > 0; i++)
+        memcpy(c->data + i * len, data, len);
+    c->len = n * len;
     *l->parcels_end = c;
     l->parcels_end = &c->next;
     return c;
+}
+
+static struct parcel *add_parcel(struct link *l, const char *data, size_t len)
+{
+    return add_copies(l, data, len, 1);
 }
 
 static void add_close(struct link *l, struct rule *r)
@@ -302,8 +309,7 @@ static struct parcel *wrap(struct link *l, const struct ts_rule *how,
     case TS_REWRITE_REPLY:
         return add_parcel(l, how->text, how->text_len);
     case TS_DUPLICATE_REPLY:
-        add_parcel(l, msg, len);
-        return add_parcel(l, msg, len);
+        return add_copies(l, msg, len, 2);
     case TS_HOLD_REPLY:
         c = add_parcel(l, msg, len);
         c->held = true;
