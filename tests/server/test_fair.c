@@ -480,7 +480,8 @@ static void test_fair_release_of_lost(void **state)
  * and comes behind who waited meanwhile. */
 static void test_fair_lost_goes_to_the_end(void **state)
 {
-    dibs_client *c[2] = {kit_open(NULL), kit_open(NULL)};
+    dibs_client *c[2] = {kit_open(NULL),
+                         kit_open(DIBS_CLIENT_OPTS(.fair_wait_ms = 60000))};
     dibs_lock *l[2] = {fair_lock(c[0]), fair_lock(c[1])};
     static struct waiter w;
 
