@@ -433,6 +433,8 @@ static void test_slot_changes_hands(void **state)
     FINE(dibs_lock_slot(l, o, &slot));
     assert_int_equal(slot, 1);
     FINE(dibs_lock_extend(l, DIBS_LOCK_OPTS(.owner = o)));
+    FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.owner = o)));
+    FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = o)));
     next = dibs_owner_new(c);
     FINE(dibs_lock_acquire_async(l, DIBS_LOCK_OPTS(.owner = next), kit_tell,
                                  &t));
