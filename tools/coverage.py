@@ -6,8 +6,8 @@ of gcovr, and prints a summary. Writes BUILD-FOLDER/branches.txt: each branch
 that no test took, with the reason that tests/coverage/reasons.txt gives.
 
 That file has sections, each a word and a reason, and rows in them: a file (or
-a pattern of files), a function ('*' = any), and a regular expression for the
-line. So that reasons do not outlive what they explain, it is an error
+a pattern of files), a function ('*' = any; or a regular expression for its
+whole name), and a regular expression for the line. So that reasons do not outlive what they explain, it is an error
 
   - if a row fits no branch that was never taken (or only ones that a row
     above it has explained already),
@@ -122,7 +122,8 @@ def main():
         for file, n, func, text, dead, all_ in never_taken(files):
             word = "-"
             for i, (glob, fn, regex, w, _) in enumerate(rows):
-                if (fnmatch.fnmatch(file, glob) and fn in ("*", func)
+                if (fnmatch.fnmatch(file, glob)
+                        and (fn == "*" or re.fullmatch(fn, func))
                         and regex.search(text)):
                     used.add(i)
                     word = w
