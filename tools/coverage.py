@@ -9,8 +9,9 @@ That file has sections, each a word and a reason, and rows in them: a file (or
 a pattern of files), a function ('*' = any; or a regular expression for its
 whole name), and a regular expression for the line. So that reasons do not outlive what they explain, it is an error
 
-  - if a row fits no branch that was never taken (or only ones that a row
-    above it has explained already),
+  - if more than a few rows fit no branch that was never taken (or only ones
+    that a row above has explained already); what two threads do in one moment
+    is not the same in each run, so a few are only told,
   - if more than a few branches were never taken and have no reason,
   - if less is covered than the goal.
 """
@@ -22,7 +23,8 @@ import subprocess
 import sys
 
 GOAL_LINES, GOAL_BRANCHES = 95.0, 85.0
-BARE_MOST = 4.0  # of all branches, in percent: never taken, without a reason
+BARE_MOST = 2.0  # of all branches, in percent: never taken, without a reason
+STALE_MOST = 5.0  # of all rows, in percent: they explain nothing in this run
 REASONS = "tests/coverage/reasons.txt"
 
 
@@ -138,8 +140,8 @@ def main():
               if word != "-" else f"{n:>6}  no reason given")
     for i, row in enumerate(rows):
         if i not in used:
-            print(f"explains nothing any more: {row[4]}", file=sys.stderr)
-            bad = True
+            print(f"explains nothing in this run: {row[4]}", file=sys.stderr)
+    bad |= share(len(rows) - len(used), len(rows)) > STALE_MOST
     all_branches = sum(len(l["branches"]) for f in files for l in f["lines"])
     print(f"\nThe list: {build}/branches.txt")
     if share(bare, all_branches) > BARE_MOST:

@@ -88,6 +88,7 @@ static void test_writer_without_its_word(void **state)
     WANT(dibs_lock_adopt(l, word, NULL, &o), DIBS_ERR_INVALID);
     *word = '\0';
     FINE(dibs_lock_adopt(l, text, DIBS_LOCK_OPTS(.max_hold_ms = 10000), &o));
+    FINE(dibs_lock_extend(l, DIBS_LOCK_OPTS(.owner = o, .max_hold_ms = 10000)));
     assert_true(dibs_lock_valid_ms(l, o) < 10000);
     FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = o)));
     dibs_lock_free(l);
