@@ -48,7 +48,9 @@ static void test_kinds(void **state)
         long long lock = ts_pttl(srv, "a"); /* before the value's */
         long long value = ts_pttl(srv, KEY);
         assert_true(value > 0);
-        assert_true(value <= lock);
+        /* Redis 7.0 looks at its clock twice in the script, and may be stopped
+         * in between. */
+        assert_true(value <= lock + 1000);
         FINE(dibs_lock_publish(l, 0, "another, with spaces "));
         reads("a", "another, with spaces ");
         FINE(dibs_lock_publish(l, 0, NULL));
