@@ -6,11 +6,12 @@ of gcovr, and prints a summary. Writes BUILD-FOLDER/branches.txt: each branch
 that no test took, with the reason that tests/coverage/reasons.txt gives.
 
 That file has sections, each a word and a reason, and rows in them: a file (or
-a pattern of files), a function ('*' = any), and a regular expression for the
-line. So that reasons do not outlive what they explain, it is an error
+a pattern of files), a function ('*' = any; or a regular expression for its
+whole name), and a regular expression for the line. So that reasons do not outlive what they explain, it is an error
 
-  - if a row fits no branch that was never taken (or only ones that a row
-    above it has explained already),
+  - if more than a few rows fit no branch that was never taken (or only ones
+    that a row above has explained already); what two threads do in one moment
+    is not the same in each run, so a few are only told,
   - if more than a few branches were never taken and have no reason,
   - if less is covered than the goal.
 """
@@ -22,7 +23,8 @@ import subprocess
 import sys
 
 GOAL_LINES, GOAL_BRANCHES = 95.0, 85.0
-BARE_MOST = 4.0  # of all branches, in percent: never taken, without a reason
+BARE_MOST = 2.0  # of all branches, in percent: never taken, without a reason
+STALE_MOST = 5.0  # of all rows, in percent: they explain nothing in this run
 REASONS = "tests/coverage/reasons.txt"
 
 
@@ -122,7 +124,8 @@ def main():
         for file, n, func, text, dead, all_ in never_taken(files):
             word = "-"
             for i, (glob, fn, regex, w, _) in enumerate(rows):
-                if (fnmatch.fnmatch(file, glob) and fn in ("*", func)
+                if (fnmatch.fnmatch(file, glob)
+                        and (fn == "*" or re.fullmatch(fn, func))
                         and regex.search(text)):
                     used.add(i)
                     word = w
@@ -137,8 +140,8 @@ def main():
               if word != "-" else f"{n:>6}  no reason given")
     for i, row in enumerate(rows):
         if i not in used:
-            print(f"explains nothing any more: {row[4]}", file=sys.stderr)
-            bad = True
+            print(f"explains nothing in this run: {row[4]}", file=sys.stderr)
+    bad |= share(len(rows) - len(used), len(rows)) > STALE_MOST
     all_branches = sum(len(l["branches"]) for f in files for l in f["lines"])
     print(f"\nThe list: {build}/branches.txt")
     if share(bare, all_branches) > BARE_MOST:

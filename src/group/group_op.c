@@ -274,7 +274,7 @@ static void pause_is_on(struct dibs__pause *pause)
 
     dibs__lock(&op->g->mu);
     op->pausing = pause->lk;
-    int64_t ms = op->quorum.wake ? op->quorum.wake(op) : INT64_MAX;
+    int64_t ms = op->quorum.wake(op); /* only a quorum pauses */
     dibs__unlock(&op->g->mu);
     if (ms < INT64_MAX)
         dibs__pause_hasten(pause, ms);

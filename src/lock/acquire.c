@@ -25,6 +25,7 @@
 #include "lock/op.h"
 #include "lock/place.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 #define RETRY_MIN_MS 50
@@ -276,29 +277,24 @@ static int64_t poll_pause(struct dibs__waiter *wt)
     return dibs__random_in((longest + 1) / 2, longest);
 }
 
-/* What the answer means for a waiter: it stays in the line, it begins anew as a
- * re-entry, or it ends. */
-enum next_step { STEP_STAY, STEP_AGAIN, STEP_END };
-
-static enum next_step first_step(struct dibs__line *line, struct dibs__op *op,
-                                 const struct dibs__acquired *got,
-                                 dibs_err *err, struct dibs__list *resume)
-    REQUIRES(line->mu)
+/* What the answer means for a waiter. True: it stays in the line. No other call
+ * of its owner has taken the lock meanwhile: while one asks, the others are
+ * behind it, and no release hands over to them. */
+static bool first_step(struct dibs__line *line, struct dibs__op *op,
+                       const struct dibs__acquired *got, dibs_err *err,
+                       struct dibs__list *resume) REQUIRES(line->mu)
 {
     int64_t pause_ms = 0, asked_ms = 0;
-    bool again = false;
 
     switch (got->verdict) {
-    case VERDICT_SHORT: /* its owner has it by another call: keep that */
     case VERDICT_TAKEN:
+        assert(!dibs__hold_of(line, op->owner));
         dibs__list_del(&op->wait.link);
-        again = dibs__hold_of(line, op->owner) != NULL;
-        *err = again ? DIBS_OK
-                     : take_granted(line, op, op->call.sent_ms, got->value);
+        *err = take_granted(line, op, op->call.sent_ms, got->value);
         op->tainted |= *err != DIBS_OK;
         if (*err == DIBS_OK)
             dibs__op_take_waits(line, op->owner, resume);
-        return again ? STEP_AGAIN : STEP_END;
+        return false;
     case VERDICT_BUSY:
         *err = op->trying ? DIBS_ERR_BUSY : DIBS_ERR_NOMEM;
         op->wait.waited = !op->trying;
@@ -312,14 +308,13 @@ static enum next_step first_step(struct dibs__line *line, struct dibs__op *op,
     case VERDICT_GONE: /* of a first acquisition there are no outer holds */
         *err = DIBS_ERR_PROTOCOL;
         op->tainted = true;
-        return STEP_END;
+        return false;
+    case VERDICT_SHORT: /* undone before */
     case VERDICT_REFUSED:
-        return STEP_END;
+        return false;
     }
     return !op->trying &&
-                   dibs__wait_stay(&line->wait, &op->wait, pause_ms, asked_ms)
-               ? STEP_STAY
-               : STEP_END;
+           dibs__wait_stay(&line->wait, &op->wait, pause_ms, asked_ms);
 }
 
 /* The handle of a slots lock and the server may differ: told once. */
@@ -363,7 +358,7 @@ static void acquire_answered(struct dibs__call *call, dibs_err err,
     dibs__lock(&line->mu);
     dibs__turn_answered(&line->wait.turn, op->ask.how, told_by(&got),
                         dibs__now_ms());
-    if (got.verdict == VERDICT_SHORT && !dibs__hold_of(line, op->owner)) {
+    if (got.verdict == VERDICT_SHORT) {
         op->tainted |= call->ghost;
         op_leave(line, op);
         op->wait.state = WAITER_UNDOES;
@@ -375,15 +370,13 @@ static void acquire_answered(struct dibs__call *call, dibs_err err,
     op->tainted |= call->ghost || call->partly || err == DIBS_ERR_UNKNOWN ||
                    (err == DIBS_ERR_PROTOCOL && reply);
     op->last = got.verdict == VERDICT_AGAIN ? err : DIBS_OK;
-    enum next_step step = first_step(line, op, &got, &err, &resume);
-    if (step != STEP_STAY)
+    bool stays = first_step(line, op, &got, &err, &resume);
+    if (!stays)
         op_leave(line, op);
     dibs__unlock(&line->mu);
     if (got.total)
         compare_total(line, got.total);
-    if (step == STEP_AGAIN)
-        dibs__acquire_start_over(op);
-    else if (step == STEP_END)
+    if (!stays)
         dibs__acquire_end(op, err);
     dibs__op_resume(&resume);
 }
@@ -480,8 +473,9 @@ static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
     op->ask.stay = dibs__kind_has(line->kind, VERB_LEAVE) && !op->trying;
     if (!op->trying)
         dibs__wait_join(&line->wait, &op->wait, !asks);
-    if (!asks || !dibs__line_ask(line, op))
+    if (!asks)
         return WAIT;
+    (void)dibs__line_ask(line, op); /* nobody is before it */
     op->ask.how = op->trying || op->batch || op->wait.polls
                       ? HOW_PLAIN
                       : (unsigned char)dibs__turn_how(&line->wait.turn);

@@ -47,14 +47,15 @@ struct dibs__hold {
     int64_t max_until;   /* no renewal beyond; INT64_MAX none */
     unsigned renewed;    /* levels that want renewal */
     enum dibs__hold_state state;
-    bool busy;      /* an operation is changing it; always while ENDING */
-    bool picked;    /* of a semaphore: a release is about to give it back */
-    bool renewing;  /* it is in a batch that awaits its answer */
-    bool doubted;   /* the server shall say whether it is still there */
-    bool alarmed;   /* somebody changed its key: the same, at once */
-    bool tracked;   /* the server tells if somebody does */
-    bool tainted;   /* an earlier copy of some command may still run */
-    bool published; /* it has a value: published.c */
+    bool busy;        /* an operation is changing it; always while ENDING */
+    bool picked;      /* of a semaphore: a release is about to give it back */
+    bool renewing;    /* it is in a batch that awaits its answer */
+    bool doubted;     /* the server shall say whether it is still there */
+    bool alarmed;     /* somebody changed its key: the same, at once */
+    bool tracked;     /* the server tells if somebody does */
+    bool tainted : 1; /* an earlier copy of some command may still run */
+    bool over : 1;    /* lost by our clock: the server may have it still */
+    bool published;   /* it has a value: published.c */
     struct dibs__list blocked; /* operations that wait until it is not busy */
     struct dibs__lease lease;
     struct dibs__level *levels; /* count of them; own_levels or allocated */

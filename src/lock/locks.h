@@ -71,15 +71,18 @@ void dibs__owners_free(struct dibs__locks *lk);
 /* ---- reap.c ------------------------------------------------------------ */
 
 /* Takes back what this number holds or may yet be given: until that long
- * after the server first answered. Thread: any. */
+ * after the server first answered. REAP_REST: nothing may be given to it any
+ * more; the first answer ends it, and nobody is told. Thread: any. */
+#define REAP_REST INT64_MIN
 void dibs__reap(struct dibs__line *line, uint64_t wire, int64_t lease_ms);
 /* The same, but not before that time is over: until then it is to be kept. A
  * client that closes earlier leaves it to its lease, and says so. */
 void dibs__reap_after(struct dibs__line *line, uint64_t wire, int64_t lease_ms,
                       int64_t keep_ms);
 /* This hold is lost: its time is over by our clock. A renewal whose answer was
- * lost may have kept it on the server, so that is taken back. Tells once.
- * Thread: any. */
+ * lost may have kept it on the server, so that is taken back. One that is not
+ * renewed ends there by itself, or with its release. Tells once. Thread: any.
+ */
 void dibs__reap_over(struct dibs__line *line, struct dibs__hold *h)
     REQUIRES(line->mu);
 /* The same until it is confirmed once: a release whose caller does not wait.

@@ -11,6 +11,10 @@
  * in a second. What a release was to keep for some time, and nobody knows
  * whether the server heard it, is taken back after that time.
  *
+ * A hold that our clock has ended is on the server for a little longer, by the
+ * margin for clocks. When it is released, its owner goes on under another
+ * number, and the rest of it is ended, by one command that is answered.
+ *
  * When a client closes, the reaper also gives back what its owners still hold,
  * and asks once more for what it looks after: a copy may have run since it
  * asked last. There it ends with the first clear answer. And it sweeps: the
@@ -44,6 +48,7 @@ struct reap {
     bool once;  /* the first clear answer ends it */
     bool clear; /* the server has answered, and not with a refusal */
     bool sweep; /* it only calls */
+    bool rest;  /* no copy can run: whatever is there ends soon by itself */
     bool later; /* it must not ask yet: what it takes back is to be kept */
     bool asking;
 };
@@ -103,7 +108,7 @@ static void reap_answered(struct dibs__call *call, dibs_err err,
     r->asking = false;
     if (err == DIBS_ERR_WRONGTYPE)
         err = DIBS_OK; /* no hash, no hold: that is an answer too */
-    if (has_ended(r, reply) && !r->once)
+    if (has_ended(r, reply) && !r->once && !r->rest)
         tell_reaped(r);
     r->clear |= err == DIBS_OK;
     if (!silent && r->until == INT64_MAX)
@@ -166,7 +171,7 @@ static void reap_ask(struct reap *r)
 
     r->later = false;
     if (in_use(r)) {
-        if (r->sweep || r->line->locks->reaps_over)
+        if (r->sweep || r->rest || r->line->locks->reaps_over)
             reap_end(r);
         else
             dibs__timer_set(&c->loop, &r->timer,
@@ -231,15 +236,20 @@ void dibs__reap_after(struct dibs__line *line, uint64_t wire, int64_t lease_ms,
     r->later = keep_ms > 0;
     r->wait_ms = keep_ms;
     r->until = INT64_MAX;
-    r->lease_ms = dibs__max(lease_ms, dibs__line_client(line)->lease_ms);
+    r->rest = lease_ms == REAP_REST;
+    if (!r->rest)
+        r->lease_ms = dibs__max(lease_ms, dibs__line_client(line)->lease_ms);
     dibs__loop_post(&dibs__line_client(line)->loop, &r->start);
 }
 
 void dibs__reap_over(struct dibs__line *line, struct dibs__hold *h)
 {
-    if (h->state != HOLD_LOST && h->renewed) {
-        h->tainted = true;
-        dibs__reap(line, h->wire, h->lease_ms);
+    if (h->state != HOLD_LOST) {
+        h->over = true;
+        if (h->renewed) {
+            h->tainted = true;
+            dibs__reap(line, h->wire, h->lease_ms);
+        }
     }
     dibs__hold_lose_by(line, h, "its lease is over");
 }

@@ -381,15 +381,19 @@ static void end_lost(struct dibs__line *line, struct dibs__hold *h,
 {
     dibs__hold_hush(h, op->with);
     dibs__reap_over(line, h);
-    op->tainted |= h->tainted;
-    /* The server may have it for the margin still. The next hold must not find
-     * itself there: it would get this one's token. */
-    op->tainted |= line->kind->id == KIND_FENCED;
     dibs__op_drop_level(op, h);
-    if (h->count == 0)
-        dibs__hold_free(line, h);
-    else
-        op->tainted = false; /* with the last level */
+    if (h->count > 0)
+        return; /* with the last level */
+    op->tainted |= h->tainted;
+    /* The server may have it for the margin still. What this owner asks for
+     * next must not find that: it would have this hold's token, or go before
+     * others in a queue, or a writer would hear that it reads. Owners of
+     * permits ask only once. */
+    if (h->over && !op->tainted && line->kind->family != FAMILY_SEMAPHORE) {
+        op->tainted = true;
+        op->reap_ms = REAP_REST;
+    }
+    dibs__hold_free(line, h);
 }
 
 static enum plan plan_release(struct dibs__line *line, struct dibs__op *op,

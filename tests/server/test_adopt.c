@@ -71,6 +71,49 @@ static void test_every_kind_changes_hands(void **state)
     }
 }
 
+/* A writer's name has a word behind it, which may be left out. With a longest
+ * time of its own it is renewed no further. */
+static void test_writer_without_its_word(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_lock *l = lock_of(dibs_write_lock_new, c, "a");
+    char text[DIBS_OWNER_MAX];
+    dibs_owner o = 0;
+
+    (void)state;
+    take_and_leave(dibs_write_lock_new, "a", LONG_MS, text);
+    char *word = strstr(text, ":write");
+    assert_non_null(word);
+    WANT(dibs_lock_adopt(l, "a", NULL, &o), DIBS_ERR_INVALID);
+    WANT(dibs_lock_adopt(l, word, NULL, &o), DIBS_ERR_INVALID);
+    *word = '\0';
+    FINE(dibs_lock_adopt(l, text, DIBS_LOCK_OPTS(.max_hold_ms = 10000), &o));
+    FINE(dibs_lock_extend(l, DIBS_LOCK_OPTS(.owner = o, .max_hold_ms = 10000)));
+    assert_true(dibs_lock_valid_ms(l, o) < 10000);
+    FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = o)));
+    dibs_lock_free(l);
+    kit_close(c);
+}
+
+/* What this client has it cannot adopt, and keeps. */
+static void test_own_hold_is_not_adopted(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_lock *l = kit_lock(c, "a");
+    char text[DIBS_OWNER_MAX];
+    dibs_owner o = 0;
+
+    (void)state;
+    FINE(dibs_lock_acquire(l, NULL));
+    FINE(dibs_lock_owner_text(l, 0, text, sizeof text));
+    WANT(dibs_lock_adopt(l, text, NULL, &o), DIBS_ERR_INVALID);
+    assert_int_equal(o, 0);
+    assert_int_equal(kit_count(l, "a", 0), 1);
+    FINE(dibs_lock_release(l, NULL));
+    dibs_lock_free(l);
+    kit_close(c);
+}
+
 /* Adopted and renewed: it outlives the lease that it had. */
 static void test_is_renewed(void **state)
 {
@@ -391,6 +434,8 @@ static void test_slot_changes_hands(void **state)
     FINE(dibs_lock_slot(l, o, &slot));
     assert_int_equal(slot, 1);
     FINE(dibs_lock_extend(l, DIBS_LOCK_OPTS(.owner = o)));
+    FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.owner = o)));
+    FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = o)));
     next = dibs_owner_new(c);
     FINE(dibs_lock_acquire_async(l, DIBS_LOCK_OPTS(.owner = next), kit_tell,
                                  &t));
@@ -512,6 +557,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         KIT_TEST(test_every_kind_changes_hands),
+        KIT_TEST(test_writer_without_its_word),
+        KIT_TEST(test_own_hold_is_not_adopted),
         KIT_TEST(test_is_renewed),
         KIT_TEST(test_close_releases_what_was_adopted),
         KIT_TEST(test_loss_is_told),

@@ -219,6 +219,9 @@ static void test_badinput_client_opts(void **state)
                                   .max_connections = 64, .client_name = "x")));
     kit_close(kit_open(
         DIBS_CLIENT_OPTS(.lease_ms = DIBS_MS_MAX, .max_connections = 1)));
+    kit_close(kit_open(DIBS_CLIENT_OPTS(.user = "", .password = "",
+                                        .sentinel_user = "joe",
+                                        .sentinel_password = "x")));
 }
 
 static void test_badinput_lock_opts(void **state)

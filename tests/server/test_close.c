@@ -206,6 +206,40 @@ static void test_close_handles_outlive(void **state)
     dibs_client_free(NULL);
 }
 
+struct misuse {
+    dibs_client *c;
+    dibs_err closed;
+    struct told done;
+};
+
+static void close_inside(dibs_err err, void *arg)
+{
+    struct misuse *m = arg;
+
+    m->closed = dibs_client_close(m->c, 0);
+    dibs_client_free(m->c);
+    kit_tell(err, &m->done);
+}
+
+/* A callback cannot end its client: nothing is done, and nothing is broken. */
+static void test_close_inside_callback(void **state)
+{
+    static struct misuse m;
+
+    (void)state;
+    m = (struct misuse){.c = kit_open(NULL)};
+    dibs_lock *l = kit_lock(m.c, "l");
+    dibs_owner o = dibs_owner_new(m.c);
+    const dibs_lock_opts *mine = DIBS_LOCK_OPTS(.owner = o);
+    FINE(dibs_lock_acquire_async(l, mine, close_inside, &m));
+    FINE(kit_answer(&m.done));
+    WANT(m.closed, DIBS_ERR_DEADLOCK);
+    assert_int_equal(dibs_lock_state(l, o), DIBS_HELD);
+    FINE(dibs_lock_release(l, mine));
+    dibs_lock_free(l);
+    kit_close(m.c);
+}
+
 /* ---- while others are inside ------------------------------------------- */
 
 static void *close_it(void *arg)
@@ -470,6 +504,7 @@ int main(void)
         KIT_TEST(test_close_at_once),
         KIT_TEST(test_close_then_calls),
         KIT_TEST(test_close_handles_outlive),
+        KIT_TEST(test_close_inside_callback),
         KIT_TEST(test_close_by_many),
         KIT_TEST(test_close_while_they_wait),
         KIT_TEST(test_close_in_full_swing),

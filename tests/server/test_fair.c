@@ -476,6 +476,32 @@ static void test_fair_release_of_lost(void **state)
     kit_close(c);
 }
 
+/* Its owner's clock has ended it, the server's has not. That owner asks again,
+ * and comes behind who waited meanwhile. */
+static void test_fair_lost_goes_to_the_end(void **state)
+{
+    dibs_client *c[2] = {kit_open(NULL),
+                         kit_open(DIBS_CLIENT_OPTS(.fair_wait_ms = 60000))};
+    dibs_lock *l[2] = {fair_lock(c[0]), fair_lock(c[1])};
+    static struct waiter w;
+
+    (void)state;
+    atomic_store(&served, 0);
+    FINE(dibs_lock_acquire(l[0], DIBS_LOCK_OPTS(.lease_ms = kit_short())));
+    assert_int_equal(ts_int(srv, "PEXPIRE l 600000"), 1);
+    line_up(&w, 1, c[1], l[1]);
+    TS_WAIT(dibs_lock_state(l[0], 0) == DIBS_LOST);
+    WANT(dibs_lock_release(l[0], NULL), DIBS_ERR_LOST);
+    FINE(dibs_lock_acquire(l[0], DIBS_LOCK_OPTS(.wait_ms = TS_SOON)));
+    assert_int_equal(atomic_load(&w.place), 0);
+    check_served(&w, 1, 0);
+    FINE(dibs_lock_release(l[0], NULL));
+    for (int i = 0; i < 2; i++) {
+        dibs_lock_free(l[i]);
+        kit_close(c[i]);
+    }
+}
+
 /* Renewed while it is held, and those who wait see it. */
 static void test_fair_renewed(void **state)
 {
@@ -515,6 +541,7 @@ int main(void)
         KIT_TEST(test_fair_all_before_dead),
         KIT_TEST(test_fair_no_spinning),
         KIT_TEST(test_fair_release_of_lost),
+        KIT_TEST(test_fair_lost_goes_to_the_end),
         KIT_TEST(test_fair_renewed),
     };
     return KIT_RUN("server.fair", tests);

@@ -206,24 +206,37 @@ static void test_latch_close_ends_waits(void **state)
     ts_ok(srv, "DEL g %s", NOTES);
 }
 
+struct inside {
+    dibs_latch *l;
+    dibs_err closed, opened;
+    struct told done;
+};
+
 static void wait_inside(dibs_err err, void *arg)
 {
-    dibs_latch *l = arg;
+    struct inside *in = arg;
 
-    if (err == DIBS_OK && dibs_latch_wait(l, NULL) == DIBS_ERR_DEADLOCK)
-        (void)!dibs_latch_set(l, 0, NULL, NULL);
+    in->closed = dibs_latch_wait(in->l, NULL);
+    if (err == DIBS_OK)
+        err = dibs_latch_set(in->l, 0, NULL, NULL);
+    in->opened = dibs_latch_wait(in->l, NULL);
+    kit_tell(err, &in->done);
 }
 
-/* Inside a callback nobody waits. */
+/* Inside a callback nobody waits, and nobody must where it is open. */
 static void test_latch_inside_callback(void **state)
 {
     dibs_client *c = kit_open(NULL);
-    dibs_latch *l = latch(c, 2);
+    static struct inside in;
 
     (void)state;
-    FINE(dibs_latch_count_down_async(l, NULL, wait_inside, l));
-    FINE(dibs_latch_wait(l, DIBS_LATCH_OPTS(.wait_ms = TS_SOON)));
-    tidy(c, l);
+    in = (struct inside){.l = latch(c, 2)};
+    FINE(dibs_latch_count_down_async(in.l, NULL, wait_inside, &in));
+    FINE(dibs_latch_wait(in.l, DIBS_LATCH_OPTS(.wait_ms = TS_SOON)));
+    FINE(kit_answer(&in.done));
+    WANT(in.closed, DIBS_ERR_DEADLOCK);
+    FINE(in.opened);
+    tidy(c, in.l);
 }
 
 static void ignore(dibs_err err, void *arg)
@@ -256,6 +269,7 @@ static void test_latch_bad_input(void **state)
 {
     dibs_client *c = kit_open(NULL);
     dibs_latch *l = NULL;
+    char ticket[DIBS_NAME_MAX + 2];
     int64_t n;
 
     (void)state;
@@ -268,6 +282,10 @@ static void test_latch_bad_input(void **state)
     WANT(dibs_latch_set(l, 1, DIBS_LATCH_OPTS(.deadline_ms = -1), NULL),
          DIBS_ERR_INVALID);
     WANT(dibs_latch_count_down(l, DIBS_LATCH_OPTS(.ticket = ""), NULL),
+         DIBS_ERR_INVALID);
+    memset(ticket, 'x', sizeof ticket);
+    ticket[DIBS_NAME_MAX + 1] = '\0';
+    WANT(dibs_latch_count_down(l, DIBS_LATCH_OPTS(.ticket = ticket), NULL),
          DIBS_ERR_INVALID);
     WANT(dibs_latch_count(l, NULL), DIBS_ERR_INVALID);
     WANT(dibs_latch_wait(NULL, NULL), DIBS_ERR_INVALID);

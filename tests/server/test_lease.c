@@ -197,6 +197,26 @@ static void test_lease_lost_and_taken_by_others(void **state)
     kit_close(c);
 }
 
+/* What is left of it on the server ends with its release, by one command; also
+ * if that is for long. */
+static void test_lease_lost_and_released(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_lock *l = kit_lock(c, "l");
+
+    (void)state;
+    FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.lease_ms = kit_short())));
+    assert_int_equal(ts_int(srv, "PEXPIRE l 600000"), 1);
+    long long looks = ts_command_calls(srv, "hmget");
+    TS_WAIT(dibs_lock_state(l, 0) == DIBS_LOST);
+    assert_true(ts_exists(srv, "l")); /* for as long as it was asked for */
+    WANT(dibs_lock_release(l, NULL), DIBS_ERR_LOST);
+    assert_true(ts_wait_exists(srv, "l", false));
+    dibs_lock_free(l);
+    kit_close(c); /* one that still looked after it would ask now */
+    assert_int_equal(ts_command_calls(srv, "hmget"), looks + 1);
+}
+
 /* ---- leases that are renewed ------------------------------------------- */
 
 static void test_lease_renewed(void **state)
@@ -504,6 +524,7 @@ int main(void)
         KIT_TEST(test_lease_released_in_time),
         KIT_TEST(test_lease_lost_and_started_again),
         KIT_TEST(test_lease_lost_and_taken_by_others),
+        KIT_TEST(test_lease_lost_and_released),
         KIT_TEST(test_lease_renewed),
         KIT_TEST(test_lease_nested_shorter),
         KIT_TEST(test_lease_nested_longer),

@@ -118,6 +118,30 @@ static void test_multi_hold_member_given_back(void **state)
     kit_world_end(&w);
 }
 
+/* The same with one that is lost: who gives back the member learns of it. */
+static void test_multi_hold_lost_member_given_back(void **state)
+{
+    struct world w = kit_world(NULL);
+    dibs_lock *g = kit_group(&w, "pa pb"), *a = kit_one(&w, "pa");
+    struct lost lost = {0};
+
+    (void)state;
+    FINE(dibs_lock_acquire(g,
+                           DIBS_LOCK_OPTS(.lease_ms = kit_short(),
+                                          .on_lost = kit_lose, .arg = &lost)));
+    TS_WAIT(dibs_lock_state(a, 0) == DIBS_LOST);
+    WANT(dibs_lock_release(a, NULL), DIBS_ERR_LOST);
+    WANT(dibs_lock_release(a, NULL), DIBS_ERR_NOT_OWNER);
+    assert_int_not_equal(dibs_lock_release(g, NULL), DIBS_OK);
+    assert_true(atomic_load(&lost.times) <= 1);
+    WANT(dibs_lock_release(g, NULL), DIBS_ERR_NOT_OWNER);
+    FINE(dibs_lock_acquire(g, AT_LEISURE));
+    FINE(dibs_lock_release(g, NULL));
+    dibs_lock_free(a);
+    dibs_lock_free(g);
+    kit_world_end(&w);
+}
+
 /* ---- renewed ----------------------------------------------------------- */
 
 /* Every member is renewed, longer than its lease. */
@@ -500,6 +524,7 @@ int main(void)
         MULTI_TEST(test_multi_hold_shared_member),
         MULTI_TEST(test_multi_hold_overlap),
         MULTI_TEST(test_multi_hold_member_given_back),
+        MULTI_TEST(test_multi_hold_lost_member_given_back),
         MULTI_TEST(test_multi_hold_renewed),
         MULTI_TEST(test_multi_hold_shortest_counts),
         MULTI_TEST(test_multi_hold_lease),

@@ -351,7 +351,14 @@ static void test_async(void **state)
     struct told late = {0};
 
     (void)state;
+    ts_ok(srv, "HSET " KEY " f v");
     struct read r = read_async(l);
+    WANT(r.err, DIBS_ERR_WRONGTYPE);
+    assert_string_equal(r.owner, "NULL");
+    assert_string_equal(r.value, "NULL");
+    WANT(dibs_lock_published(l, owner, sizeof owner), DIBS_ERR_WRONGTYPE);
+    ts_ok(srv, "DEL " KEY);
+    r = read_async(l);
     FINE(r.err);
     assert_string_equal(r.owner, "");
     assert_string_equal(r.value, "");

@@ -216,6 +216,38 @@ static void test_rw_upgrade(void **state)
     kit_close(c);
 }
 
+/* What the owner's clock has ended, and the server's has not, is not held: such
+ * a reader may write, and a writer that reads is a reader only. */
+static void test_rw_other_half_after_a_loss(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    struct halves h = kit_halves(c);
+    const dibs_lock_opts *brief = DIBS_LOCK_OPTS(.lease_ms = kit_short());
+    const dibs_lock_opts *soon = DIBS_LOCK_OPTS(.wait_ms = TS_SOON);
+
+    (void)state;
+    FINE(dibs_lock_acquire(h.r, brief));
+    char *key = kit_read_key(h.r, 0);
+    assert_int_equal(ts_int(srv, "PEXPIRE l %d", LONG_MS), 1);
+    assert_int_equal(ts_int(srv, "PEXPIRE %s %d", key, LONG_MS), 1);
+    free(key);
+    TS_WAIT(dibs_lock_state(h.r, 0) == DIBS_LOST);
+    WANT(dibs_lock_release(h.r, NULL), DIBS_ERR_LOST);
+    FINE(dibs_lock_acquire(h.w, soon));
+    kit_state("read, lost, write", "write", 1);
+    FINE(dibs_lock_release(h.w, NULL));
+
+    FINE(dibs_lock_acquire(h.w, brief));
+    assert_int_equal(ts_int(srv, "PEXPIRE l %d", LONG_MS), 1);
+    TS_WAIT(dibs_lock_state(h.w, 0) == DIBS_LOST);
+    WANT(dibs_lock_release(h.w, NULL), DIBS_ERR_LOST);
+    FINE(dibs_lock_acquire(h.r, soon));
+    kit_state("write, lost, read", "read", 1);
+    FINE(dibs_lock_release(h.r, NULL));
+    kit_halves_free(&h);
+    kit_close(c);
+}
+
 /* ---- leases ------------------------------------------------------------ */
 
 /* Two readers: one's lease ends, the other's goes on, and from then on only
@@ -387,6 +419,7 @@ int main(void)
         KIT_TEST(test_rw_many_readers),
         KIT_TEST(test_rw_nested_in_any_order),
         KIT_TEST(test_rw_upgrade),
+        KIT_TEST(test_rw_other_half_after_a_loss),
         KIT_TEST(test_rw_lease_of_each_reader),
         KIT_TEST(test_rw_lease_is_not_shortened),
         KIT_TEST(test_rw_lease_renewal),

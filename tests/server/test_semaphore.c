@@ -231,11 +231,44 @@ static void test_semaphore_async(void **state)
     tidy(c, s, 3);
 }
 
+struct inside {
+    dibs_semaphore *s;
+    dibs_err some, more;
+    struct told done;
+};
+
+static void acquire_inside(dibs_err err, void *arg)
+{
+    struct inside *in = arg;
+
+    in->some = dibs_semaphore_acquire(in->s, PERMITS(1));
+    in->more = dibs_semaphore_acquire(in->s, PERMITS(1));
+    kit_tell(err, &in->done);
+}
+
+/* Inside a callback permits are taken, but not waited for. */
+static void test_semaphore_inside_callback(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    static struct inside in;
+
+    (void)state;
+    in = (struct inside){.s = semaphore(c, 3)};
+    FINE(dibs_semaphore_acquire_async(in.s, PERMITS(2), acquire_inside, &in));
+    FINE(kit_answer(&in.done));
+    FINE(in.some);
+    WANT(in.more, DIBS_ERR_DEADLOCK);
+    FINE(dibs_semaphore_release(in.s, PERMITS(1)));
+    FINE(dibs_semaphore_release(in.s, PERMITS(2)));
+    tidy(c, in.s, 3);
+}
+
 static void test_semaphore_bad_input(void **state)
 {
     dibs_client *c = kit_open(NULL);
     dibs_semaphore *s = NULL;
     dibs_semaphore_opts small = {.size = 3};
+    char text[DIBS_OWNER_MAX];
     int64_t n;
 
     (void)state;
@@ -251,6 +284,9 @@ static void test_semaphore_bad_input(void **state)
     WANT(dibs_semaphore_try(s, &small), DIBS_ERR_INVALID);
     WANT(dibs_semaphore_try(NULL, NULL), DIBS_ERR_INVALID);
     WANT(dibs_semaphore_release(NULL, NULL), DIBS_ERR_INVALID);
+    WANT(dibs_semaphore_leave(s, PERMITS(-1), text, sizeof text),
+         DIBS_ERR_INVALID);
+    WANT(dibs_semaphore_adopt(s, "1:x", PERMITS(-1), &n), DIBS_ERR_INVALID);
     WANT(dibs_semaphore_available(s, NULL), DIBS_ERR_INVALID);
     WANT(dibs_semaphore_acquire_async(s, NULL, NULL, NULL), DIBS_ERR_INVALID);
     WANT(dibs_semaphore_try(s, NULL), DIBS_ERR_BUSY); /* nobody said how many */
@@ -274,6 +310,7 @@ int main(void)
         KIT_TEST(test_semaphore_deleted),
         KIT_TEST(test_semaphore_add_and_drain),
         KIT_TEST(test_semaphore_async),
+        KIT_TEST(test_semaphore_inside_callback),
         KIT_TEST(test_semaphore_bad_input),
     };
 

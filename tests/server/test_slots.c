@@ -213,6 +213,32 @@ static void test_slots_set(void **state)
     tidy(c, l, 1); /* the thread's slot comes back with the client */
 }
 
+static void no_force(dibs_err err, bool ended, void *arg)
+{
+    (void)err;
+    (void)ended;
+    (void)arg;
+}
+
+/* What has no number of slots; and nobody ends all holds of slots at once. */
+static void test_slots_bad_calls(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_lock *l = slots(c, 1), *plain = kit_lock(c, "p"), *multi = NULL;
+
+    (void)state;
+    FINE(dibs_multi_lock_new(&plain, 1, &multi));
+    WANT(dibs_slots_set(NULL, 2), DIBS_ERR_INVALID);
+    WANT(dibs_slots_set(plain, 2), DIBS_ERR_INVALID);
+    WANT(dibs_slots_set(multi, 2), DIBS_ERR_INVALID);
+    WANT(dibs_lock_force_release(l, NULL), DIBS_ERR_INVALID);
+    WANT(dibs_lock_force_release_async(l, no_force, NULL), DIBS_ERR_INVALID);
+    dibs_lock_free(multi);
+    dibs_lock_free(plain);
+    dibs_lock_free(l);
+    kit_close(c);
+}
+
 static bool count_holder(const char *owner, dibs_mode mode, int64_t holds,
                          int64_t remaining_ms, void *arg)
 {
@@ -405,6 +431,7 @@ int main(void)
         KIT_TEST(test_slots_loss_is_told),
         KIT_TEST(test_slots_another_number),
         KIT_TEST(test_slots_set),
+        KIT_TEST(test_slots_bad_calls),
         KIT_TEST(test_slots_of_other_clients),
         KIT_TEST(test_slots_kept),
         KIT_TEST(test_slots_bad_input),

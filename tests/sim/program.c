@@ -146,12 +146,11 @@ static bool may_fail(void)
 }
 
 /* The longest an acquire may take: P7. */
-static int64_t acquire_limit(const struct sim_program *pr, enum sim_thing t,
-                             enum form form, const dibs_lock_opts *o)
+static int64_t acquire_limit(enum sim_thing t, enum form form,
+                             const dibs_lock_opts *o)
 {
     int64_t one = sim_plan.command_ms, most = one;
 
-    (void)pr;
     if (form == FORM_TRY || form == FORM_TRY_ASYNC)
         most = is_group(t) ? 2 * one : one;
     else if (o->wait_ms == 0)
@@ -347,7 +346,10 @@ static void hold(struct sim_program *pr, struct sim_claim *claim)
     sim_judge_granted(claim);
     if (sim_once_in(&pr->chance, 6)) /* longer than any lease */
         most = 3 * sim_plan.lease_ms * 1000;
-    hold_on(pr, sim_skewed(&pr->chance, most));
+    if (claim->lease_ms && sim_once_in(&pr->chance, 6)) /* just too long */
+        hold_on(pr, dibs_lock_valid_ms(claim->lock, pr->owner) * 1000 + 1000);
+    else
+        hold_on(pr, sim_skewed(&pr->chance, most));
     if (sim_once_in(&pr->chance, 5))
         hold_twice(pr, claim);
     let_go(pr, claim);
@@ -361,16 +363,11 @@ static enum sim_thing pick_thing(struct sim_program *pr)
         return SIM_MOST;
     if (pr->again)
         return pr->waits_for;
-    int64_t n = sim_between(&pr->chance, 0, 11);
-    return n < 4    ? SIM_PLAIN_A
-           : n < 5  ? SIM_PLAIN_B
-           : n < 6  ? SIM_FAIR
-           : n < 7  ? SIM_READ
-           : n < 8  ? SIM_WRITE
-           : n < 9  ? SIM_BOTH
-           : n < 10 ? SIM_FENCED
-           : n < 11 ? SIM_SLOTS
-                    : SIM_FAIR;
+    static const enum sim_thing often[] = {
+        SIM_PLAIN_A, SIM_PLAIN_A, SIM_PLAIN_A, SIM_PLAIN_A,
+        SIM_PLAIN_B, SIM_FAIR,    SIM_READ,    SIM_WRITE,
+        SIM_BOTH,    SIM_FENCED,  SIM_SLOTS,   SIM_FAIR};
+    return often[sim_between(&pr->chance, 0, 11)];
 }
 
 static void draw_opts(struct sim_program *pr, enum sim_thing t,
@@ -379,6 +376,7 @@ static void draw_opts(struct sim_program *pr, enum sim_thing t,
     struct sim_chance *c = &pr->chance;
 
     o->owner = pr->owner;
+    o->poll = t != SIM_FAIR && sim_once_in(c, 12);
     if (!sim_once_in(c, 3))
         o->wait_ms = sim_skewed(c, 4 * sim_plan.lease_ms) + 1;
     if (sim_once_in(c, pr->again ? 2 : 4)) /* shorter than the one before */
@@ -442,7 +440,7 @@ static void play_round(struct sim_program *pr)
     o.arg = &claim;
     claim.lease_ms = o.lease_ms ? o.lease_ms : o.max_hold_ms;
     claim.replicas = o.replicas;
-    int64_t idle = sim_idle_us(p), most = acquire_limit(pr, t, form, &o);
+    int64_t idle = sim_idle_us(p), most = acquire_limit(t, form, &o);
     sim_note("asks for %s, form %d, wait %lld, lease %lld", thing_names[t],
              (int)form, (long long)o.wait_ms, (long long)o.lease_ms);
     pr->waits_for = t;

@@ -491,6 +491,8 @@ static void test_url_bad_lists(void **state)
         "redis-sentinel://a/s?sentinel_password=",
         "redis-sentinel://a/s?sentinel_password=%zz",
         "redis-sentinel://a/s?sentinel_password=x#y",
+        "unix://#x",
+        "unix://?db=1",
         "redis-cluster://",
         "redis-cluster:///0",
         "redis-cluster://a/1",
