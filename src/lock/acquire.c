@@ -361,7 +361,7 @@ static void acquire_answered(struct dibs__call *call, dibs_err err,
 
     struct dibs__acquired got = read_answer(call, &err, reply);
     dibs__lock(&line->mu);
-    dibs__turn_answered(&line->wait.turn, op->ask.how, told_by(&got),
+    dibs__wait_answered(&line->wait, op->ask.how, told_by(&got),
                         dibs__now_ms());
     if (got.verdict == VERDICT_SHORT && !dibs__hold_of(line, op->owner)) {
         op->tainted |= call->ghost;
@@ -411,6 +411,8 @@ static enum plan plan_reentry(struct dibs__line *line, struct dibs__op *op,
 {
     if (h->busy && op->batch) /* the others of the batch must not wait */
         return plan_end(DIBS_ERR_CANCELED, err);
+    if (h->busy && !dibs__wait_ready(&line->wait))
+        return plan_end(DIBS_ERR_NOMEM, err);
     if (h->busy) {
         dibs__wait_behind(&line->wait, &h->blocked, &op->wait);
         return WAIT;
@@ -462,12 +464,17 @@ static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
 
     if (before && op->batch)
         return plan_end(DIBS_ERR_CANCELED, err);
+    if (before && !dibs__wait_ready(&line->wait))
+        return plan_end(DIBS_ERR_NOMEM, err);
     if (before) { /* its answer decides what this one has to ask */
         dibs__wait_behind(&line->wait, &before->followers, &op->wait);
         return WAIT;
     }
     /* Made now, so that a grant cannot fail; but a long queue on the server is
      * not worth a hold for each waiter in it. */
+    bool asks = must_ask(line, op, reads);
+    if (!asks && !dibs__wait_ready(&line->wait))
+        return plan_end(DIBS_ERR_NOMEM, err);
     if (op->trying || line->kind->asks != ASKS_EACH) {
         op->hold = dibs__hold_new(line);
         if (!op->hold)
@@ -475,7 +482,6 @@ static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
     }
     op->ask.wire = op->wire;
     op->ask.target = 1;
-    bool asks = must_ask(line, op, reads);
     op->wait.waited = !asks;
     op->ask.stay = dibs__kind_has(line->kind, VERB_LEAVE) && !op->trying;
     if (!op->trying)
@@ -484,7 +490,7 @@ static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
         return WAIT;
     op->ask.how = op->trying || op->batch || op->wait.polls
                       ? HOW_PLAIN
-                      : (unsigned char)dibs__turn_how(&line->wait.turn);
+                      : (unsigned char)dibs__wait_how(&line->wait);
     return ASK;
 }
 

@@ -89,8 +89,7 @@ static void yield_to_others(struct dibs__line *line, int64_t heard)
     line->handed = 0;
     line->handed_since = now;
     /* The script leaves out the listener. */
-    bool self = (line->wait.turn.listens & EAR_LINE) &&
-                now >= line->wait.turn.duty_until;
+    bool self = dibs__wait_overhears(&line->wait, now);
     if (heard > (self ? 1 : 0))
         line->wait.yield_until =
             now + dibs__random_in(YIELD_MIN_MS, YIELD_MAX_MS);
