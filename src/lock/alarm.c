@@ -32,15 +32,17 @@
 static int64_t alarm_time(struct dibs__line *line, int64_t now)
     REQUIRES(line->mu)
 {
-    int64_t longest = dibs__line_client(line)->lease_ms / PAUSE_PART;
+    int64_t longest =
+        dibs__min(dibs__line_client(line)->lease_ms / PAUSE_PART, UINT32_MAX);
     int64_t pause = dibs__max(line->alarm_pause, PAUSE_FIRST_MS);
 
     if (now - line->alarm_at > QUIET_TIMES * pause)
         line->alarm_pause = 0;
     int64_t at = dibs__max(now, line->alarm_at);
-    line->alarm_pause = line->alarm_pause
-                            ? dibs__min(2 * line->alarm_pause, longest)
-                            : PAUSE_FIRST_MS;
+    line->alarm_pause =
+        line->alarm_pause
+            ? (uint32_t)dibs__min(2 * (int64_t)line->alarm_pause, longest)
+            : PAUSE_FIRST_MS;
     line->alarm_at = at + line->alarm_pause;
     return at;
 }

@@ -94,7 +94,7 @@ static bool line_braces(const struct dibs__line *line)
 
 size_t dibs__line_tag_len(const struct dibs__line *line)
 {
-    return line->name_len + (line_braces(line) ? 2 : 0);
+    return line->name_len + (line_braces(line) ? 2u : 0u);
 }
 
 void dibs__line_tag(const struct dibs__line *line, struct dibs__buf *out)
@@ -208,9 +208,10 @@ static struct dibs__line *line_new(struct dibs__locks *lk,
     dibs__list_init(&line->asks);
     line->locks = lk;
     line->kind = kind;
-    line->name_len = len;
+    line->name_len = (unsigned short)len;
     memcpy(line->name, name, len);
-    line->slot = lk->c->cluster ? dibs__slot_of(name, len) : 0;
+    if (lk->c->cluster)
+        line->slot = (unsigned short)dibs__slot_of(name, len);
     dibs__wait_init(&line->wait, kind->waits ? kind->waits : lk->waits,
                     &line->mu, kind->asks);
     return line;

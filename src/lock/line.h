@@ -23,6 +23,9 @@ struct dibs__op;
 struct dibs__line {
     RB_ENTRY(dibs__line) node; /* locks: client.mu */
     atomic_int refs;           /* falls to 0 under client.mu only */
+    unsigned short slot;       /* const after init; 0 if in no cluster */
+    atomic_bool swept;         /* a sweep of its queue is on */
+    atomic_bool total_known;   /* of a slots lock: the server was asked */
     struct dibs__locks *locks;
     const struct dibs__kind *kind;
 
@@ -30,17 +33,13 @@ struct dibs__line {
     struct dibs__list holds;  /* mu */
     struct dibs__hold *spare; /* mu: kept for the next */
     struct dibs__list asks;   /* mu: first acquisitions that await an answer */
-    unsigned handed;          /* mu: hand-overs since it was free */
+    unsigned short name_len;  /* const after init */
+    unsigned short handed;    /* mu: hand-overs since it was free */
+    uint32_t alarm_pause;     /* mu: alarms are answered so much later */
     int64_t handed_since;     /* mu */
     struct dibs__wait wait;   /* mu: the waiters */
     int64_t alarm_at;         /* mu: the next alarm is answered then */
-    int64_t alarm_pause;      /* mu: and those behind it so much later */
-    atomic_bool swept;        /* a sweep of its queue is on */
     atomic_llong slots;       /* of a slots lock: how many the handle says */
-    atomic_bool total_known;  /* and the server was asked */
-
-    int slot;        /* const after init; 0 if in no cluster */
-    size_t name_len; /* const after init */
     char name[];
 };
 
