@@ -225,7 +225,7 @@ static dibs_err take_granted(struct dibs__line *line, struct dibs__op *op,
     else
         lose_others(line, op->owner);
     line->handed = 0;
-    line->handed_since = now;
+    line->handed_since = (uint32_t)now;
     return DIBS_OK;
 }
 

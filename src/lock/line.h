@@ -34,9 +34,9 @@ struct dibs__line {
     struct dibs__hold *spare; /* mu: kept for the next */
     struct dibs__list asks;   /* mu: first acquisitions that await an answer */
     unsigned short name_len;  /* const after init */
-    unsigned short handed;    /* mu: hand-overs since it was free */
-    uint32_t alarm_pause;     /* mu: alarms are answered so much later */
-    int64_t handed_since;     /* mu */
+    unsigned char handed;     /* mu: hand-overs since it was free */
+    unsigned char alarms;     /* mu: in a row; each is answered later */
+    uint32_t handed_since;    /* mu: in ms; begins anew after 49 days */
     struct dibs__wait wait;   /* mu: the waiters */
     int64_t alarm_at;         /* mu: the next alarm is answered then */
     atomic_llong slots;       /* of a slots lock: how many the handle says */
