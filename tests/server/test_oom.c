@@ -378,6 +378,35 @@ static void test_oom_async(void **state)
     walk(&s);
 }
 
+/* One owner's calls, each behind the one before it: two acquires, then two
+ * releases. None of them may be forgotten there. */
+static const char *run_behind(void)
+{
+    const dibs_lock_opts *opts = DIBS_LOCK_OPTS(.wait_ms = 100);
+    const char *odd = NULL;
+    dibs_err err[4];
+
+    memset(told, 0, sizeof told);
+    started = 0;
+    for (unsigned i = 0; i < COUNT(err); i++)
+        err[i] = i < 2
+                     ? dibs_lock_acquire_async(lock, opts, kit_tell, &told[i])
+                     : dibs_lock_release_async(lock, NULL, kit_tell, &told[i]);
+    for (unsigned i = 0; i < COUNT(err); i++) {
+        const char *answer = settled(err[i], i);
+        odd = odd ? odd : answer;
+    }
+    return odd;
+}
+
+static void test_oom_behind(void **state)
+{
+    const struct scenario s = {"behind", open_warm, run_behind, finish_async};
+
+    (void)state;
+    walk(&s);
+}
+
 /* ---- handing over ------------------------------------------------------ */
 
 enum { NEXT_OWNERS = 4 };
@@ -568,9 +597,9 @@ int main(void)
         KIT_TEST(test_oom_open),     KIT_TEST(test_oom_new),
         KIT_TEST(test_oom_close),    KIT_TEST(test_oom_pair),
         KIT_TEST(test_oom_wait),     KIT_TEST(test_oom_async),
-        KIT_TEST(test_oom_handover), KIT_TEST(test_oom_renew),
-        KIT_TEST(test_oom_list),     KIT_TEST(test_oom_replicas),
-        KIT_TEST(test_oom_doctor),
+        KIT_TEST(test_oom_behind),   KIT_TEST(test_oom_handover),
+        KIT_TEST(test_oom_renew),    KIT_TEST(test_oom_list),
+        KIT_TEST(test_oom_replicas), KIT_TEST(test_oom_doctor),
     };
     return KIT_RUN("server.oom", tests);
 }
