@@ -75,7 +75,7 @@ static bool wait_is_closing(const struct dibs__wait *w)
     return w->user->facts(w).closing;
 }
 
-static struct dibs__loop *loop_of(const struct dibs__wait *w)
+static struct dibs__loop *waiters_loop(const struct dibs__wait *w)
 {
     return &w->user->facts(w).c->loop;
 }
@@ -147,7 +147,7 @@ static void wake_io(struct dibs__wait *w) REQUIRES(*w->mu)
     if (!care->posted) {
         care->posted = true;
         w->user->ref(w);
-        dibs__loop_post(loop_of(w), &care->post);
+        dibs__loop_post(waiters_loop(w), &care->post);
     }
 }
 
@@ -340,15 +340,15 @@ static void act_on(struct dibs__wait *w, enum dibs__heard heard)
     w->try_now |= heard == HEARD_RELEASE || heard == HEARD_CALL;
 }
 
-static enum dibs__heard line_heard(struct dibs__care *care, char what)
-    REQUIRES(*care->w->mu)
+static enum dibs__heard line_heard(struct dibs__wait *w, char what)
+    REQUIRES(*w->mu)
 {
-    struct dibs__turn *t = &care->turn;
+    struct dibs__turn *t = &w->care->turn;
     enum dibs__heard heard =
-        dibs__turn_line_said(t, what, dibs__care_wants_own(care));
+        dibs__turn_line_said(t, what, dibs__care_wants_own(w->care));
 
     /* Before it listened for others, a release may have called nobody. */
-    t->foreign |= !what && dibs__list_empty(&care->w->waiters) &&
+    t->foreign |= !what && dibs__list_empty(&w->waiters) &&
                   dibs__now_ms() < t->duty_until;
     return heard;
 }
@@ -360,7 +360,7 @@ static void channel_said(struct dibs__care *care, enum dibs__ear on, char what)
     dibs__lock(w->mu);
     enum dibs__heard heard =
         on == EAR_LINE
-            ? line_heard(care, what)
+            ? line_heard(w, what)
             : dibs__turn_own_said(&care->turn, what, dibs__care_hears_own(care),
                                   dibs__now_ms());
     act_on(w, heard);
@@ -471,10 +471,10 @@ static void look_at_line(struct dibs__care *care)
         w->user->tell_left(w, found.deaf);
     dibs__care_listen(care, found.listens);
     if (!found.done) {
-        dibs__timer_set(loop_of(w), &care->timer, found.at);
+        dibs__timer_set(waiters_loop(w), &care->timer, found.at);
         return;
     }
-    dibs__timer_stop(loop_of(w), &care->timer);
+    dibs__timer_stop(waiters_loop(w), &care->timer);
     drop_care(w);
     if (was_awake)
         w->user->unref(w);
