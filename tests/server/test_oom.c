@@ -378,9 +378,9 @@ static void test_oom_async(void **state)
     walk(&s);
 }
 
-/* One owner's calls, each behind the one before it: two acquires, then two
- * releases. None of them may be forgotten there. */
-static const char *run_behind(void)
+/* One owner's calls, each behind the one before it: a acquires, r releases.
+ * None of them may be forgotten there. */
+static const char *run_behind(const char order[4])
 {
     const dibs_lock_opts *opts = DIBS_LOCK_OPTS(.wait_ms = 100);
     const char *odd = NULL;
@@ -389,7 +389,7 @@ static const char *run_behind(void)
     memset(told, 0, sizeof told);
     started = 0;
     for (unsigned i = 0; i < COUNT(err); i++)
-        err[i] = i < 2
+        err[i] = order[i] == 'a'
                      ? dibs_lock_acquire_async(lock, opts, kit_tell, &told[i])
                      : dibs_lock_release_async(lock, NULL, kit_tell, &told[i]);
     for (unsigned i = 0; i < COUNT(err); i++) {
@@ -399,12 +399,33 @@ static const char *run_behind(void)
     return odd;
 }
 
+static const char *run_behind_asking(void)
+{
+    return run_behind("aarr");
+}
+
+static void prepare_held(void)
+{
+    open_warm();
+    WANT(dibs_lock_acquire(lock, NULL), DIBS_OK);
+}
+
+/* A release has to wait although there is no memory for that. */
+static const char *run_behind_reentry(void)
+{
+    return run_behind("arar");
+}
+
 static void test_oom_behind(void **state)
 {
-    const struct scenario s = {"behind", open_warm, run_behind, finish_async};
+    const struct scenario asking = {"behind", open_warm, run_behind_asking,
+                                    finish_async};
+    const struct scenario held = {"behind a re-entry", prepare_held,
+                                  run_behind_reentry, finish_async};
 
     (void)state;
-    walk(&s);
+    walk(&asking);
+    walk(&held);
 }
 
 /* ---- handing over ------------------------------------------------------ */
