@@ -2,8 +2,9 @@
  *
  * many.c - many locks held at once, and many waiters for one.
  *
- * Held locks cost renewals: how many locks one command renews. Waiters cost
- * memory: how much for each, and that they need neither threads nor sockets.
+ * Held locks cost renewals: how many locks one command renews; and memory: how
+ * much for each. Waiters cost memory, too, but need neither threads nor
+ * sockets.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -22,19 +23,23 @@
 
 /* ---- renewal ----------------------------------------------------------- */
 
-static dibs_lock **hold_many(dibs_client *c, int n)
+/* each: the heap that one of them takes. */
+static dibs_lock **hold_many(dibs_client *c, int n, double *each)
 {
     dibs_lock **locks = calloc((size_t)n, sizeof(dibs_lock *));
     char name[96];
 
     if (!locks)
         die("out of memory");
+    heap_start();
     for (int i = 0; i < n; i++) {
         must(dibs_lock_new(c, bench_name(name, sizeof name, "held", i),
                            &locks[i]),
              "new lock");
         must(dibs_lock_acquire(locks[i], NULL), "acquire");
     }
+    heap_stop();
+    *each = heap_bytes() / n;
     return locks;
 }
 
@@ -65,7 +70,8 @@ void measure_renewal(const struct plan *p)
     title("renewal: %d locks held, lease %d ms", p->locks, (int)p->lease_ms);
     const dibs_client_opts *opts = DIBS_CLIENT_OPTS(.lease_ms = p->lease_ms);
     must(dibs_client_open(p->url, opts, &c), "open");
-    dibs_lock **locks = hold_many(c, p->locks);
+    double each;
+    dibs_lock **locks = hold_many(c, p->locks, &each);
     double batch = watch_renewals(rc, p);
     for (int i = 0; i < p->locks; i++)
         if (dibs_lock_state(locks[i], 0) != DIBS_HELD)
@@ -78,6 +84,8 @@ void measure_renewal(const struct plan *p)
     line("locks renewed", batch, 0, "per command");
     line("Redis commands", p->locks / batch, 1, "per round of all locks");
     line("close, which releases them all", close_ms, 0, "ms");
+    line("heap", each, 0, "bytes per lock held");
+    target("held lock, bytes of heap", AT_MOST, 500, each);
     target("renewal, locks per command", AT_LEAST, 100, batch);
     for (int i = 0; i < p->locks; i++)
         dibs_lock_free(locks[i]);

@@ -59,6 +59,8 @@ set(DIBS_SOURCES
   src/lock/lost.c
   src/lock/wait.c
   src/lock/watch.c
+  src/lock/wait_end.c
+  src/lock/care.c
   src/lock/place.c
   src/lock/turn.c
   src/lock/line.c

@@ -52,7 +52,9 @@ enum dibs__rank {
 
 typedef struct DIBS_TS(capability("mutex")) dibs__mutex {
     pthread_mutex_t m;
+#ifndef NDEBUG
     unsigned rank;
+#endif
 } dibs__mutex;
 
 void dibs__mutex_init(dibs__mutex *m, enum dibs__rank rank);

@@ -31,9 +31,9 @@ DIBS_TREE(dibs__leases, dibs__lease, node, lease_order);
 static void remove_it(struct dibs__watchdog *wd, struct dibs__lease *le)
     REQUIRES(wd->mu)
 {
-    if (le->set)
+    if (le->at)
         RB_REMOVE(dibs__leases, &wd->leases, le);
-    le->set = false;
+    le->at = 0;
 }
 
 void dibs__watchdog_set(struct dibs__watchdog *wd, struct dibs__lease *le,
@@ -41,8 +41,7 @@ void dibs__watchdog_set(struct dibs__watchdog *wd, struct dibs__lease *le,
 {
     dibs__lock(&wd->mu);
     remove_it(wd, le);
-    le->at = at;
-    le->set = true;
+    le->at = dibs__max(at, 1);
     RB_INSERT(dibs__leases, &wd->leases, le);
     bool poke = at < wd->wakes_at && !wd->poked;
     wd->wakes_at = dibs__min(wd->wakes_at, at);
@@ -67,8 +66,8 @@ bool dibs__watchdog_take(struct dibs__watchdog *wd, int64_t until,
     struct dibs__lease *first = RB_MIN(dibs__leases, &wd->leases);
     bool due = first && first->at <= until;
     if (due) {
-        remove_it(wd, first);
         take(first, arg);
+        remove_it(wd, first);
     }
     dibs__unlock(&wd->mu);
     return due;

@@ -10,8 +10,7 @@
 /* Lives inside what is leased. */
 struct dibs__lease {
     RB_ENTRY(dibs__lease) node; /* watchdog.mu */
-    int64_t at;                 /* watchdog.mu: when to look at it */
-    bool set;                   /* watchdog.mu: in the tree */
+    int64_t at; /* watchdog.mu: when to look at it; 0 = not in the tree */
 };
 
 RB_HEAD(dibs__leases, dibs__lease);

@@ -92,8 +92,7 @@ static void ear_start(struct dibs__task *t)
     e->on = true;
     dibs__work_register(line->locks, &e->work);
     /* No memory: it hears nothing, and is not counted. */
-    (void)dibs__client_listen(line->locks->c, line->slot, &e->sub,
-                              line->channel, line->channel_len);
+    (void)dibs__line_listen(line, &e->sub);
 }
 
 static void ear_stop(struct dibs__task *t)

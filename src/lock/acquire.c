@@ -226,7 +226,7 @@ static dibs_err take_granted(struct dibs__line *line, struct dibs__op *op,
     else
         lose_others(line, op->owner);
     line->handed = 0;
-    line->handed_since = now;
+    line->handed_since = (uint32_t)now;
     return DIBS_OK;
 }
 
@@ -356,7 +356,7 @@ static void acquire_answered(struct dibs__call *call, dibs_err err,
 
     struct dibs__acquired got = read_answer(call, &err, reply);
     dibs__lock(&line->mu);
-    dibs__turn_answered(&line->wait.turn, op->ask.how, told_by(&got),
+    dibs__wait_answered(&line->wait, op->ask.how, told_by(&got),
                         dibs__now_ms());
     if (got.verdict == VERDICT_SHORT) {
         op->tainted |= call->ghost;
@@ -404,6 +404,8 @@ static enum plan plan_reentry(struct dibs__line *line, struct dibs__op *op,
 {
     if (h->busy && op->batch) /* the others of the batch must not wait */
         return plan_end(DIBS_ERR_CANCELED, err);
+    if (h->busy && !dibs__wait_ready(&line->wait))
+        return plan_end(DIBS_ERR_NOMEM, err);
     if (h->busy) {
         dibs__wait_behind(&line->wait, &h->blocked, &op->wait);
         return WAIT;
@@ -455,12 +457,17 @@ static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
 
     if (before && op->batch)
         return plan_end(DIBS_ERR_CANCELED, err);
+    if (before && !dibs__wait_ready(&line->wait))
+        return plan_end(DIBS_ERR_NOMEM, err);
     if (before) { /* its answer decides what this one has to ask */
         dibs__wait_behind(&line->wait, &before->followers, &op->wait);
         return WAIT;
     }
     /* Made now, so that a grant cannot fail; but a long queue on the server is
      * not worth a hold for each waiter in it. */
+    bool asks = must_ask(line, op, reads);
+    if (!asks && !dibs__wait_ready(&line->wait))
+        return plan_end(DIBS_ERR_NOMEM, err);
     if (op->trying || line->kind->asks != ASKS_EACH) {
         op->hold = dibs__hold_new(line);
         if (!op->hold)
@@ -468,7 +475,6 @@ static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
     }
     op->ask.wire = op->wire;
     op->ask.target = 1;
-    bool asks = must_ask(line, op, reads);
     op->wait.waited = !asks;
     op->ask.stay = dibs__kind_has(line->kind, VERB_LEAVE) && !op->trying;
     if (!op->trying)
@@ -478,7 +484,7 @@ static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
     (void)dibs__line_ask(line, op); /* nobody is before it */
     op->ask.how = op->trying || op->batch || op->wait.polls
                       ? HOW_PLAIN
-                      : (unsigned char)dibs__turn_how(&line->wait.turn);
+                      : (unsigned char)dibs__wait_how(&line->wait);
     return ASK;
 }
 

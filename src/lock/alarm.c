@@ -21,27 +21,37 @@
 #include <string.h>
 
 #define PAUSE_FIRST_MS 20
-#define PAUSE_PART     6 /* of the lease: the longest */
+#define PAUSE_PART     6  /* of the lease: the longest */
+#define ALARMS_MAX     40 /* more are not counted: the pause is the longest */
 #define QUIET_TIMES    8 /* so many pauses without an alarm: all is forgotten */
 #define UUID_LEN       36
 #define READ_MARK      ":rwlock_timeout:"
 
 /* ---- a line ------------------------------------------------------------ */
 
+/* How long the one behind the last is put off: twice as long each time. */
+static int64_t alarm_pause(const struct dibs__line *line)
+{
+    int64_t longest = dibs__line_client(line)->lease_ms / PAUSE_PART;
+
+    return line->alarms < 2
+               ? PAUSE_FIRST_MS
+               : dibs__min((int64_t)PAUSE_FIRST_MS << (line->alarms - 1),
+                           longest);
+}
+
 /* When an alarm that came now is answered. */
 static int64_t alarm_time(struct dibs__line *line, int64_t now)
     REQUIRES(line->mu)
 {
-    int64_t longest = dibs__line_client(line)->lease_ms / PAUSE_PART;
-    int64_t pause = dibs__max(line->alarm_pause, PAUSE_FIRST_MS);
+    int64_t quiet = dibs__max(alarm_pause(line), PAUSE_FIRST_MS) * QUIET_TIMES;
 
-    if (now - line->alarm_at > QUIET_TIMES * pause)
-        line->alarm_pause = 0;
+    if (now - line->alarm_at > quiet)
+        line->alarms = 0;
+    if (line->alarms < ALARMS_MAX)
+        line->alarms++;
     int64_t at = dibs__max(now, line->alarm_at);
-    line->alarm_pause = line->alarm_pause
-                            ? dibs__min(2 * line->alarm_pause, longest)
-                            : PAUSE_FIRST_MS;
-    line->alarm_at = at + line->alarm_pause;
+    line->alarm_at = at + alarm_pause(line);
     return at;
 }
 

@@ -113,30 +113,37 @@ bool dibs__hold_otherwise(struct dibs__line *line, dibs_owner owner)
 
 /* ---- levels ------------------------------------------------------------ */
 
+static struct dibs__level *all_levels(struct dibs__hold *h)
+{
+    return h->grown ? h->levels : &h->first;
+}
+
 /* The last that was taken with this, or NULL. */
 static struct dibs__level *level_with(struct dibs__hold *h, const void *with)
 {
-    for (int64_t i = h->count; i-- > 0;)
-        if (h->levels[i].with == with)
-            return &h->levels[i];
+    struct dibs__level *levels = all_levels(h);
+
+    for (int i = h->count; i-- > 0;)
+        if (levels[i].with == with)
+            return &levels[i];
     return NULL;
 }
 
-/* What the levels want together. */
-static void count_renewed(struct dibs__hold *h)
+struct dibs__wants dibs__hold_wants(const struct dibs__hold *h)
 {
-    h->renewed = 0;
-    h->max_until = 0;
-    h->lease_ms = 0;
-    for (int64_t i = 0; i < h->count; i++) {
-        if (!h->levels[i].renewed)
+    const struct dibs__level *levels = h->grown ? h->levels : &h->first;
+    struct dibs__wants all = {.renewed = false};
+
+    for (int i = 0; i < h->count; i++) {
+        if (!levels[i].renewed)
             continue;
-        h->renewed++;
-        h->max_until = dibs__max(h->max_until, h->levels[i].max_until);
-        h->lease_ms = dibs__max(h->lease_ms, h->levels[i].lease_ms);
+        all.renewed = true;
+        all.max_until = dibs__max(all.max_until, levels[i].max_until);
+        all.lease_ms = dibs__max(all.lease_ms, levels[i].lease_ms);
     }
-    if (!h->renewed)
-        h->lease_ms = dibs__line_client(h->line)->lease_ms;
+    if (!all.renewed)
+        all.lease_ms = dibs__line_client(h->line)->lease_ms;
+    return all;
 }
 
 /* The last of those that were taken with this, or of all. */
@@ -144,7 +151,7 @@ static struct dibs__loss *drop_level(struct dibs__hold *h, const void *with)
 {
     if (h->count == 0) /* a release that gave up was before this one */
         return NULL;
-    struct dibs__level *last = &h->levels[h->count - 1];
+    struct dibs__level *last = &all_levels(h)[h->count - 1];
     struct dibs__level *level = level_with(h, with);
 
     if (!level)
@@ -153,7 +160,6 @@ static struct dibs__loss *drop_level(struct dibs__hold *h, const void *with)
     dibs__note_free(level->note);
     memmove(level, level + 1, (size_t)(last - level) * sizeof *level);
     h->count--;
-    count_renewed(h);
     return loss;
 }
 
@@ -179,9 +185,6 @@ struct dibs__hold *dibs__hold_new(struct dibs__line *line)
     memset(h, 0, sizeof *h);
     h->line = line;
     h->number = atomic_fetch_add(&line->locks->holds, 1) + 1;
-    h->levels = h->own_levels;
-    h->levels_cap = DIBS__LEVELS;
-    h->max_until = INT64_MAX;
     dibs__list_init(&h->blocked);
     return h;
 }
@@ -203,7 +206,7 @@ void dibs__hold_free(struct dibs__line *line, struct dibs__hold *h)
     dibs__list_del(&h->link);
     while (h->count > 0)
         dibs__loss_unref(drop_level(h, NULL));
-    if (h->levels != h->own_levels)
+    if (h->grown)
         dibs__free(h->levels);
     if (line->spare)
         dibs__free(h);
@@ -219,17 +222,18 @@ bool dibs__hold_room(struct dibs__hold *h)
 {
     size_t want = (size_t)h->count + 1;
 
-    if (want <= h->levels_cap)
-        return true;
-    if (h->levels != h->own_levels)
+    if (h->grown)
         return dibs__grow((void **)&h->levels, &h->levels_cap, want,
                           sizeof *h->levels);
+    if (want == 1)
+        return true;
     struct dibs__level *grown = dibs__calloc(want * 2, sizeof *grown);
     if (!grown)
         return false;
-    memcpy(grown, h->own_levels, sizeof h->own_levels);
+    grown[0] = h->first;
     h->levels = grown;
     h->levels_cap = want * 2;
+    h->grown = true;
     return true;
 }
 
@@ -247,7 +251,7 @@ void dibs__hold_watch(struct dibs__line *line, struct dibs__hold *h,
  * holds of a client are due at once. */
 static int64_t renewal_time(const struct dibs__hold *h, int64_t sent)
 {
-    int64_t third = h->lease_ms / 3;
+    int64_t third = dibs__hold_wants(h).lease_ms / 3;
 
     return sent + third - third / 10 * (int64_t)(h->number % 8) / 8;
 }
@@ -266,14 +270,17 @@ static int64_t track_time(const struct dibs__hold *h, int64_t sent)
 
 static int64_t next_look(const struct dibs__hold *h, int64_t sent)
 {
-    return dibs__min(h->renewed ? renewal_time(h, sent) : INT64_MAX,
+    bool renewed = dibs__hold_wants(h).renewed;
+
+    return dibs__min(renewed ? renewal_time(h, sent) : INT64_MAX,
                      track_time(h, sent));
 }
 
 void dibs__hold_seen(struct dibs__line *line, struct dibs__hold *h)
 {
+    struct dibs__wants all = dibs__hold_wants(h);
     int64_t renew_at =
-        h->renewed ? h->valid_until - h->lease_ms / 3 * 2 : INT64_MAX;
+        all.renewed ? h->valid_until - all.lease_ms / 3 * 2 : INT64_MAX;
 
     dibs__hold_watch(line, h,
                      dibs__min(renew_at, track_time(h, dibs__now_ms())));
@@ -319,11 +326,12 @@ static void count_grant(struct dibs__line *line, const struct dibs__op *op,
 }
 
 /* It ends now, by a release or a loss. */
-static void count_ended(struct dibs__line *line, const struct dibs__hold *h)
+static void count_ended(struct dibs__line *line, struct dibs__hold *h)
 {
     if (h->count > 0)
-        dibs__stats_time(dibs__line_client(line)->stats, TIMING_HOLD,
-                         dibs__stamp_age(h->levels[0].taken, dibs__now_us()));
+        dibs__stats_time(
+            dibs__line_client(line)->stats, TIMING_HOLD,
+            dibs__stamp_age(all_levels(h)[0].taken, dibs__now_us()));
 }
 
 void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
@@ -331,7 +339,7 @@ void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
 {
     int64_t now_us = dibs__now_us();
 
-    h->levels[h->count++] = (struct dibs__level){
+    all_levels(h)[h->count++] = (struct dibs__level){
         .with = op->with,
         .taken = dibs__stamp_at(now_us),
         .renewed = op->lease_ms == 0 || op->kept,
@@ -346,7 +354,6 @@ void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
     op->note = NULL;
     count_grant(line, op, now_us);
     h->tainted |= op->tainted;
-    count_renewed(h);
     if (!dibs__list_linked(&h->link)) {
         h->owner = op->owner;
         h->wire = op->wire;
@@ -375,7 +382,6 @@ bool dibs__hold_seal(struct dibs__line *line, const struct dibs__op *op)
     level->lease_ms = dibs__line_client(line)->lease_ms;
     if (op->max_hold_ms)
         level->max_until = dibs__add(now, op->max_hold_ms);
-    count_renewed(h);
     if (!h->renewing)
         dibs__hold_watch(line, h, next_look(h, now));
     return true;
@@ -396,16 +402,18 @@ void dibs__hold_hush(struct dibs__hold *h, const void *with)
     struct dibs__level *level = level_with(h, with);
 
     if (!level && h->count > 0)
-        level = &h->levels[h->count - 1];
+        level = &all_levels(h)[h->count - 1];
     if (level)
         dibs__loss_hush(level->loss);
 }
 
 void dibs__hold_hush_all(struct dibs__hold *h)
 {
-    for (int64_t i = 0; i < h->count; i++)
-        if (!h->levels[i].with)
-            dibs__loss_hush(h->levels[i].loss);
+    struct dibs__level *levels = all_levels(h);
+
+    for (int i = 0; i < h->count; i++)
+        if (!levels[i].with)
+            dibs__loss_hush(levels[i].loss);
 }
 
 void dibs__hold_ending(struct dibs__line *line, struct dibs__hold *h)
@@ -429,9 +437,10 @@ void dibs__hold_lose_by(struct dibs__line *line, struct dibs__hold *h,
     dibs__stats_count(c->stats, STAT_LOSSES, 1);
     end_published(line, h);
     dibs__watchdog_unset(&c->watchdog, &h->lease);
-    for (int64_t i = 0; i < h->count; i++) {
-        struct dibs__lost_note *note = h->levels[i].note;
-        h->levels[i].note = NULL;
+    struct dibs__level *levels = all_levels(h);
+    for (int i = 0; i < h->count; i++) {
+        struct dibs__lost_note *note = levels[i].note;
+        levels[i].note = NULL;
         if (note)
             dibs__note_push(note, &c->callbacks);
     }

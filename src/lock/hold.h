@@ -23,8 +23,6 @@ struct dibs__level {
     struct dibs__lost_note *note; /* until it is lost, or NULL */
 };
 
-#define DIBS__LEVELS 1 /* kept without an allocation: few take it twice */
-
 /* hold.c has the table of states. */
 enum dibs__hold_state {
     HOLD_READY,
@@ -41,12 +39,10 @@ struct dibs__hold {
     dibs_owner owner;        /* as the user knows it */
     uint64_t wire;           /* as the server knows it */
     int64_t value;           /* what the server gave with it, or 0 */
-    int64_t count;
-    int64_t lease_ms;    /* what a renewal asks for: the most of its levels */
-    int64_t valid_until; /* ours until then, by our clock */
-    int64_t max_until;   /* no renewal beyond; INT64_MAX none */
-    unsigned renewed;    /* levels that want renewal */
-    enum dibs__hold_state state;
+    int64_t valid_until;     /* ours until then, by our clock */
+    int count;               /* levels */
+    unsigned char state;     /* enum dibs__hold_state */
+    bool grown;       /* it had a second level, and has the array below */
     bool busy;        /* an operation is changing it; always while ENDING */
     bool picked;      /* of a semaphore: a release is about to give it back */
     bool renewing;    /* it is in a batch that awaits its answer */
@@ -58,10 +54,22 @@ struct dibs__hold {
     bool published;   /* it has a value: published.c */
     struct dibs__list blocked; /* operations that wait until it is not busy */
     struct dibs__lease lease;
-    struct dibs__level *levels; /* count of them; own_levels or allocated */
-    size_t levels_cap;
-    struct dibs__level own_levels[DIBS__LEVELS];
+    union {
+        struct dibs__level first; /* few take it twice */
+        struct {
+            struct dibs__level *levels;
+            size_t levels_cap;
+        };
+    };
 };
+
+/* What its levels want together. */
+struct dibs__wants {
+    bool renewed;      /* one of them wants renewal */
+    int64_t lease_ms;  /* what a renewal asks for: the most of them */
+    int64_t max_until; /* no renewal beyond; INT64_MAX none */
+};
+struct dibs__wants dibs__hold_wants(const struct dibs__hold *h);
 
 /* ---- finding ----------------------------------------------------------- */
 

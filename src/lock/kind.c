@@ -92,32 +92,13 @@ static void owner_arg(struct dibs__buf *out, const struct dibs__ask *ask,
                       wire ? owner_write(ask->line, wire, "", text) : 0);
 }
 
-static const char *name_tag(const struct dibs__line *line, size_t *len)
-{
-    size_t skip = strlen(line->kind->channel);
-
-    *len = line->channel_len - skip;
-    return line->channel + skip;
-}
-
-static void tagged_arg(struct dibs__buf *out, const char *prefix,
-                       const struct dibs__line *line)
-{
-    size_t len;
-    const char *tag = name_tag(line, &len);
-
-    dibs__buf_arg_parts(out, prefix, strlen(prefix), tag, len);
-}
-
 /* As Redisson names keys beside a lock's. */
 void dibs__suffix_arg(struct dibs__buf *out, const struct dibs__line *line,
                       const char *one, const char *two)
 {
-    size_t len;
-    const char *tag = name_tag(line, &len);
-
-    dibs__buf_arg_open(out, len + strlen(one) + strlen(two));
-    dibs__buf_add(out, tag + 1, len - 1);
+    dibs__buf_arg_open(out, dibs__line_tag_len(line) + 1 + strlen(one) +
+                                strlen(two));
+    dibs__line_tag(line, out);
     dibs__buf_add(out, ":", 1);
     dibs__buf_text(out, one);
     dibs__buf_text(out, two);
@@ -128,25 +109,26 @@ void dibs__suffix_arg(struct dibs__buf *out, const struct dibs__line *line,
  * tail. */
 static void read_begin_arg(struct dibs__buf *out, const struct dibs__line *line)
 {
-    size_t len;
-    const char *tag = name_tag(line, &len);
-
-    dibs__buf_arg_parts(out, tag + 1, len - 1, ":", 1);
+    dibs__buf_arg_open(out, dibs__line_tag_len(line) + 1);
+    dibs__line_tag(line, out);
+    dibs__buf_add(out, ":", 1);
+    dibs__buf_arg_close(out);
 }
 
 static void read_key_arg(struct dibs__buf *out, const struct dibs__ask *ask)
 {
     char text[DIBS_OWNER_MAX];
-    size_t len, owner_len = ask->text_len;
-    const char *tag = name_tag(ask->line, &len), *owner = ask->text;
+    size_t owner_len = ask->text_len;
+    const char *owner = ask->text;
 
     if (!owner) {
         owner = text;
         owner_len = owner_write(ask->line, ask->wire, "", text);
     }
     owner_len = reader_length(owner, owner_len);
-    dibs__buf_arg_open(out, len + owner_len + strlen(READ_TAIL) + 1);
-    dibs__buf_add(out, tag + 1, len - 1);
+    dibs__buf_arg_open(out, dibs__line_tag_len(ask->line) + 1 + owner_len +
+                                strlen(READ_TAIL) + 1);
+    dibs__line_tag(ask->line, out);
     dibs__buf_add(out, ":", 1);
     dibs__buf_add(out, owner, owner_len);
     dibs__buf_text(out, READ_TAIL "1");
@@ -206,7 +188,8 @@ static const char *const how_texts[] = {
  * that a right to "prefix:{jobs:*}" includes the channel. */
 static const char *turn_tail(const struct dibs__line *line)
 {
-    bool braced = line->channel[line->channel_len - 1] == '}';
+    bool braced = dibs__line_tag_len(line) > line->name_len ||
+                  line->name[line->name_len - 1] == '}';
 
     if (line->kind->id == KIND_FENCED)
         return braced ? ":f}" : ":f";
@@ -215,7 +198,7 @@ static const char *turn_tail(const struct dibs__line *line)
 
 void dibs__turn_channel(const struct dibs__line *line, struct dibs__buf *out)
 {
-    dibs__buf_add(out, line->channel, line->channel_len);
+    dibs__line_channel(line, out);
     dibs__buf_text(out, ":");
     dibs__buf_text(out, line->locks->c->id);
     dibs__buf_text(out, turn_tail(line));
@@ -224,7 +207,8 @@ void dibs__turn_channel(const struct dibs__line *line, struct dibs__buf *out)
 static void turn_channel_arg(struct dibs__buf *out,
                              const struct dibs__line *line)
 {
-    dibs__buf_arg_open(out, line->channel_len + 1 + strlen(line->locks->c->id) +
+    dibs__buf_arg_open(out, dibs__line_tagged_len(line, line->kind->channel) +
+                                1 + strlen(line->locks->c->id) +
                                 strlen(turn_tail(line)));
     dibs__turn_channel(line, out);
     dibs__buf_arg_close(out);
@@ -241,10 +225,14 @@ static bool text_write(char letter, const struct dibs__ask *ask,
         dibs__buf_arg(out, line->name, line->name_len);
         break;
     case 'c':
-        dibs__buf_arg(out, line->channel, line->channel_len);
+        dibs__line_tagged_arg(line, line->kind->channel, out);
         break;
     case 'C':
-        dibs__buf_arg_parts(out, line->channel, line->channel_len, ":", 1);
+        dibs__buf_arg_open(
+            out, dibs__line_tagged_len(line, line->kind->channel) + 1);
+        dibs__line_channel(line, out);
+        dibs__buf_text(out, ":");
+        dibs__buf_arg_close(out);
         break;
     case 'B':
         turn_channel_arg(out, line);
@@ -397,7 +385,7 @@ void dibs__arg_write(char letter, const struct dibs__ask *ask,
                      struct dibs__buf *out)
 {
     if (tagged[letter & 127])
-        tagged_arg(out, tagged[letter & 127], ask->line);
+        dibs__line_tagged_arg(ask->line, tagged[letter & 127], out);
     else if (suffixed[letter & 127])
         dibs__suffix_arg(out, ask->line, suffixed[letter & 127], "");
     else if (!text_write(letter, ask, out) && !permit_write(letter, ask, out))

@@ -257,6 +257,8 @@ static void latch_unref(struct dibs__wait *w)
 }
 
 static const struct dibs__wait_user latch_waits = {
+    .facts = dibs__line_facts,
+    .listen = dibs__line_wait_listen,
     .may_ask = latch_may_ask,
     .ask = latch_ask,
     .end = latch_end,
@@ -280,18 +282,22 @@ static void latch_wait_run(struct dibs__op *op)
     struct dibs__line *line = op->line;
     struct dibs__wait *w = &line->wait;
     bool asks = false, direct = op->direct;
+    dibs_err err = DIBS_OK;
 
     op->direct = false; /* if it waits, io goes on with it */
     dibs__lock(&line->mu);
-    bool closing = atomic_load(&line->locks->closing);
-    if (!closing) {
-        bool first = dibs__list_empty(&w->waiters);
+    bool first = dibs__list_empty(&w->waiters);
+    if (atomic_load(&line->locks->closing)) {
+        err = DIBS_ERR_CLOSED;
+    } else if (!first && !dibs__wait_ready(w)) {
+        err = DIBS_ERR_NOMEM;
+    } else {
         dibs__wait_join(w, &op->wait, !first);
         asks = first && latch_may_ask(w, &op->wait);
     }
     dibs__unlock(&line->mu);
-    if (closing) {
-        dibs__op_finish(op, DIBS_ERR_CLOSED);
+    if (err != DIBS_OK) {
+        dibs__op_finish(op, err);
     } else if (asks) {
         op->direct = direct;
         latch_ask(&op->wait);

@@ -85,33 +85,77 @@ void dibs__line_fill_call(const struct dibs__line *line,
     call->connect_by = connect_by;
 }
 
-/* ---- the table --------------------------------------------------------- */
+/* ---- names made of its name -------------------------------------------- */
 
-/* "prefix:{name}", or "prefix:name" for a name that has a brace already. */
-static char *channel_name(const struct dibs__kind *kind, const char *name,
-                          size_t len, size_t *out_len)
+static bool line_braces(const struct dibs__line *line)
 {
-    struct dibs__buf b = {0};
-    bool tagged = !kind->braced && memchr(name, '{', len) != NULL;
-
-    dibs__buf_text(&b, kind->channel);
-    dibs__buf_text(&b, kind->braced ? "{" : tagged ? ":" : ":{");
-    dibs__buf_add(&b, name, len);
-    if (!tagged)
-        dibs__buf_text(&b, "}");
-    *out_len = b.len;
-    dibs__buf_add(&b, "", 1);
-    if (!dibs__buf_ok(&b))
-        dibs__buf_clear(&b);
-    return b.data;
+    return line->kind->braced || !memchr(line->name, '{', line->name_len);
 }
+
+size_t dibs__line_tag_len(const struct dibs__line *line)
+{
+    return line->name_len + (line_braces(line) ? 2u : 0u);
+}
+
+void dibs__line_tag(const struct dibs__line *line, struct dibs__buf *out)
+{
+    bool braces = line_braces(line);
+
+    if (braces)
+        dibs__buf_add(out, "{", 1);
+    dibs__buf_add(out, line->name, line->name_len);
+    if (braces)
+        dibs__buf_add(out, "}", 1);
+}
+
+size_t dibs__line_tagged_len(const struct dibs__line *line, const char *prefix)
+{
+    return strlen(prefix) + (line->kind->braced ? 0 : 1) +
+           dibs__line_tag_len(line);
+}
+
+void dibs__line_tagged(const struct dibs__line *line, const char *prefix,
+                       struct dibs__buf *out)
+{
+    dibs__buf_text(out, prefix);
+    if (!line->kind->braced)
+        dibs__buf_add(out, ":", 1);
+    dibs__line_tag(line, out);
+}
+
+void dibs__line_tagged_arg(const struct dibs__line *line, const char *prefix,
+                           struct dibs__buf *out)
+{
+    dibs__buf_arg_open(out, dibs__line_tagged_len(line, prefix));
+    dibs__line_tagged(line, prefix, out);
+    dibs__buf_arg_close(out);
+}
+
+void dibs__line_channel(const struct dibs__line *line, struct dibs__buf *out)
+{
+    dibs__line_tagged(line, line->kind->channel, out);
+}
+
+bool dibs__line_listen(const struct dibs__line *line, struct dibs__sub *sub)
+{
+    struct dibs__buf name = {0};
+
+    dibs__line_channel(line, &name);
+    bool made = dibs__buf_ok(&name) &&
+                dibs__client_listen(line->locks->c, line->slot, sub, name.data,
+                                    name.len) == DIBS_OK;
+    dibs__buf_clear(&name);
+    return made;
+}
+
+/* ---- the table --------------------------------------------------------- */
 
 static void line_free(struct dibs__line *line)
 {
     if (!line)
         return;
     dibs__free(line->spare);
-    dibs__free(line->channel);
+    dibs__wait_clear(&line->wait);
     dibs__mutex_clear(&line->mu);
     dibs__free(line);
 }
@@ -131,21 +175,22 @@ static char told_by_kind(const struct dibs__kind *kind)
     }
 }
 
-static void line_wait_init(struct dibs__line *line)
+struct dibs__wait_facts dibs__line_facts(const struct dibs__wait *w)
 {
-    struct dibs__wait *w = &line->wait;
+    const struct dibs__line *line = DIBS_OF(w, struct dibs__line, wait);
 
-    w->user = line->kind->waits ? line->kind->waits : line->locks->waits;
-    w->mu = &line->mu;
-    w->c = line->locks->c;
-    w->slot = line->slot;
-    w->closing = &line->locks->closing;
-    w->asks = line->kind->asks;
-    w->turn.registers = line->kind->called != NULL;
-    w->turn.told = told_by_kind(line->kind);
-    w->channel = line->channel;
-    w->channel_len = line->channel_len;
-    dibs__wait_init(w);
+    return (struct dibs__wait_facts){
+        .c = line->locks->c,
+        .slot = line->slot,
+        .closing = atomic_load(&line->locks->closing),
+        .registers = line->kind->called != NULL,
+        .told = told_by_kind(line->kind),
+    };
+}
+
+void dibs__line_wait_listen(const struct dibs__wait *w, struct dibs__sub *sub)
+{
+    (void)dibs__line_listen(DIBS_OF(w, struct dibs__line, wait), sub);
 }
 
 static struct dibs__line *line_new(struct dibs__locks *lk,
@@ -163,15 +208,12 @@ static struct dibs__line *line_new(struct dibs__locks *lk,
     dibs__list_init(&line->asks);
     line->locks = lk;
     line->kind = kind;
-    line->name_len = len;
+    line->name_len = (unsigned short)len;
     memcpy(line->name, name, len);
-    line->slot = lk->c->cluster ? dibs__slot_of(name, len) : 0;
-    line->channel = channel_name(kind, name, len, &line->channel_len);
-    if (!line->channel) {
-        line_free(line);
-        return NULL;
-    }
-    line_wait_init(line);
+    if (lk->c->cluster)
+        line->slot = (unsigned short)dibs__slot_of(name, len);
+    dibs__wait_init(&line->wait, kind->waits ? kind->waits : lk->waits,
+                    &line->mu, kind->asks);
     return line;
 }
 

@@ -23,6 +23,9 @@ struct dibs__op;
 struct dibs__line {
     RB_ENTRY(dibs__line) node; /* locks: client.mu */
     atomic_int refs;           /* falls to 0 under client.mu only */
+    unsigned short slot;       /* const after init; 0 if in no cluster */
+    atomic_bool swept;         /* a sweep of its queue is on */
+    atomic_bool total_known;   /* of a slots lock: the server was asked */
     struct dibs__locks *locks;
     const struct dibs__kind *kind;
 
@@ -30,18 +33,13 @@ struct dibs__line {
     struct dibs__list holds;  /* mu */
     struct dibs__hold *spare; /* mu: kept for the next */
     struct dibs__list asks;   /* mu: first acquisitions that await an answer */
-    unsigned handed;          /* mu: hand-overs since it was free */
-    int64_t handed_since;     /* mu */
+    unsigned short name_len;  /* const after init */
+    unsigned char handed;     /* mu: hand-overs since it was free */
+    unsigned char alarms;     /* mu: in a row; each is answered later */
+    uint32_t handed_since;    /* mu: in ms; begins anew after 49 days */
     struct dibs__wait wait;   /* mu: the waiters */
     int64_t alarm_at;         /* mu: the next alarm is answered then */
-    int64_t alarm_pause;      /* mu: and those behind it so much later */
-    atomic_bool swept;        /* a sweep of its queue is on */
     atomic_llong slots;       /* of a slots lock: how many the handle says */
-    atomic_bool total_known;  /* and the server was asked */
-
-    int slot;                     /* const after init; 0 if in no cluster */
-    size_t name_len, channel_len; /* const after init */
-    char *channel;
     char name[];
 };
 
@@ -86,6 +84,30 @@ dibs__line_tell(const struct dibs__line *line, dibs_event_kind kind,
 void dibs__line_fill_call(const struct dibs__line *line,
                           struct dibs__call *call, int64_t within,
                           int64_t connect_by);
+
+/* ---- names made of its name -------------------------------------------- */
+
+/* "{name}", or the name itself if it has a brace already. */
+void dibs__line_tag(const struct dibs__line *line, struct dibs__buf *out);
+size_t dibs__line_tag_len(const struct dibs__line *line);
+/* "prefix:{name}", as its channel and keys beside the lock's are named; of a
+ * latch "prefix{name}". */
+void dibs__line_tagged(const struct dibs__line *line, const char *prefix,
+                       struct dibs__buf *out);
+size_t dibs__line_tagged_len(const struct dibs__line *line, const char *prefix);
+/* The same as an argument. */
+void dibs__line_tagged_arg(const struct dibs__line *line, const char *prefix,
+                           struct dibs__buf *out);
+/* Its channel. */
+void dibs__line_channel(const struct dibs__line *line, struct dibs__buf *out);
+/* Listens to its channel. False: out of memory, it hears nothing. Thread: io.
+ */
+bool dibs__line_listen(const struct dibs__line *line, struct dibs__sub *sub);
+
+/* ---- for the table of those that wait in a line (wait.h) --------------- */
+
+struct dibs__wait_facts dibs__line_facts(const struct dibs__wait *w);
+void dibs__line_wait_listen(const struct dibs__wait *w, struct dibs__sub *sub);
 
 /* ---- the order in a line ----------------------------------------------- */
 

@@ -52,16 +52,13 @@ static void count_write(struct dibs__call *call, struct dibs__buf *out,
         &dibs__kind_slots,
     };
     const struct count *ct = DIBS_OF(call, struct count, ask.call);
-    const struct dibs__line *line = ct->line;
-    size_t skip = strlen(line->kind->channel);
 
     (void)whole;
     dibs__buf_array(out, 2 + CHANNELS);
     dibs__buf_arg_text(out, "PUBSUB");
     dibs__buf_arg_text(out, ct->subcommand);
     for (int i = 0; i < CHANNELS; i++)
-        dibs__buf_arg_parts(out, kinds[i]->channel, strlen(kinds[i]->channel),
-                            line->channel + skip, line->channel_len - skip);
+        dibs__line_tagged_arg(ct->line, kinds[i]->channel, out);
 }
 
 /* Channel and count, for each channel. */
@@ -100,13 +97,11 @@ static void queue_write(struct dibs__call *call, struct dibs__buf *out,
 {
     const struct count *ct = DIBS_OF(call, struct count, ask.call);
     bool queue = strcmp(ct->subcommand, QUEUE) == 0;
-    size_t skip = strlen(ct->line->kind->channel);
 
     (void)whole;
     dibs__buf_array(out, queue ? 4 : 2);
     dibs__buf_arg_text(out, queue ? "ZRANGE" : "GET");
-    dibs__buf_arg_parts(out, ct->subcommand, strlen(ct->subcommand),
-                        ct->line->channel + skip, ct->line->channel_len - skip);
+    dibs__line_tagged_arg(ct->line, ct->subcommand, out);
     if (queue) {
         dibs__buf_arg_text(out, "0");
         dibs__buf_arg_text(out, "-1");

@@ -296,9 +296,8 @@ void dibs__release_settle_closed(struct dibs__line *line, dibs_owner owner)
     dibs__no_cancel();
     dibs__lock(&line->mu);
     struct dibs__hold *h = dibs__hold_of(line, owner);
-    for (int64_t i = 0; h && i < h->count; i++)
-        if (!h->levels[i].with)
-            dibs__loss_hush(h->levels[i].loss);
+    if (h)
+        dibs__hold_hush_all(h);
     dibs__unlock(&line->mu);
     dibs__losses_settle(line, owner);
     dibs__cancel_again();

@@ -43,8 +43,7 @@ static bool lock_may_ask(struct dibs__wait *w, struct dibs__waiter *wt)
     }
     if (!dibs__line_ask(line, op))
         return false;
-    op->ask.how =
-        wt->polls ? HOW_PLAIN : (unsigned char)dibs__turn_how(&w->turn);
+    op->ask.how = wt->polls ? HOW_PLAIN : (unsigned char)dibs__wait_how(w);
     return true;
 }
 
@@ -75,7 +74,7 @@ static void lock_own_channel(const struct dibs__waiter *wt,
     char text[DIBS_OWNER_MAX];
     size_t len = dibs__owner_text(op->line, op->wire, text);
 
-    dibs__buf_add(name, op->line->channel, op->line->channel_len);
+    dibs__line_channel(op->line, name);
     dibs__buf_add(name, ":", 1);
     dibs__buf_add(name, text, len);
 }
@@ -218,6 +217,8 @@ static void lock_unref(struct dibs__wait *w)
 }
 
 const struct dibs__wait_user dibs__lock_waits = {
+    .facts = dibs__line_facts,
+    .listen = dibs__line_wait_listen,
     .may_ask = lock_may_ask,
     .ask = lock_ask,
     .end = lock_end,

@@ -76,9 +76,7 @@ static bool close_line(struct dibs__line *line)
     dibs__wait_sweep(&line->wait);
     bool busy = give_back(line);
     dibs__lock(&line->mu);
-    bool waiting = !dibs__list_empty(&line->wait.waiters) || line->wait.awake;
-    if (waiting)
-        dibs__wait_wake(&line->wait); /* io ends them, and stops looking */
+    bool waiting = dibs__wait_close(&line->wait);
     dibs__unlock(&line->mu);
     return !busy && !waiting;
 }

@@ -36,6 +36,11 @@ struct dibs__place {
     bool pending; /* start is still to come */
 };
 
+static struct dibs__loop *loop_of_place(const struct dibs__wait *w)
+{
+    return &w->user->facts(w).c->loop;
+}
+
 /* False: it asks already, or another call of the same owner does. */
 static bool place_ask(struct dibs__place *pl)
 {
@@ -47,7 +52,7 @@ static bool place_ask(struct dibs__place *pl)
     dibs__unlock(w->mu);
     if (!may)
         return false;
-    dibs__timer_stop(&w->c->loop, &pl->timer);
+    dibs__timer_stop(loop_of_place(w), &pl->timer);
     pl->called = false;
     w->user->ask(wt);
     return true;
@@ -60,7 +65,7 @@ static void place_pause(struct dibs__place *pl)
 
     if (!dibs__pubsub_hears(&pl->sub))
         ms = dibs__min(ms, dibs__random_in(DEAF_MS / 2, DEAF_MS));
-    dibs__timer_set(&pl->w->c->loop, &pl->timer, dibs__now_ms() + ms);
+    dibs__timer_set(loop_of_place(pl->w), &pl->timer, dibs__now_ms() + ms);
 }
 
 static void waiter_called(struct dibs__sub *sub, char said)
@@ -77,7 +82,8 @@ static void place_timed(struct dibs__timer *t)
     struct dibs__place *pl = DIBS_OF(t, struct dibs__place, timer);
 
     if (!place_ask(pl))
-        dibs__timer_set(&pl->w->c->loop, &pl->timer, dibs__now_ms() + AFTER_MS);
+        dibs__timer_set(loop_of_place(pl->w), &pl->timer,
+                        dibs__now_ms() + AFTER_MS);
 }
 
 static void place_started(struct dibs__task *t)
@@ -90,11 +96,11 @@ static void place_started(struct dibs__task *t)
         dibs__free(pl);
         return;
     }
+    struct dibs__wait_facts facts = pl->w->user->facts(pl->w);
     pl->timer = (struct dibs__timer){.fire = place_timed};
     pl->w->user->own_channel(pl->wt, &name);
     if (dibs__buf_ok(&name)) /* no memory: it cannot hear */
-        dibs__client_listen(pl->w->c, pl->w->slot, &pl->sub, name.data,
-                            name.len);
+        dibs__client_listen(facts.c, facts.slot, &pl->sub, name.data, name.len);
     dibs__buf_clear(&name);
     place_pause(pl);
 }
@@ -114,7 +120,7 @@ static bool place_new(struct dibs__wait *w, struct dibs__waiter *wt,
     pl->start.run = place_started;
     pl->sub.hear = waiter_called;
     pl->sub.asked_ms = asked_ms;
-    dibs__loop_post(&w->c->loop, &pl->start);
+    dibs__loop_post(loop_of_place(w), &pl->start);
     return true;
 }
 
@@ -137,7 +143,7 @@ void dibs__place_leave(struct dibs__wait *w, struct dibs__waiter *wt, bool back)
     if (!pl)
         return;
     if (!pl->pending)
-        dibs__timer_stop(&w->c->loop, &pl->timer);
+        dibs__timer_stop(loop_of_place(w), &pl->timer);
     if (back)
         dibs__pubsub_part(&pl->sub);
     else

@@ -210,6 +210,9 @@ static enum plan plan_publish(struct dibs__line *line, struct dibs__op *op,
     *err = DIBS_ERR_NOT_OWNER;
     if (!h)
         return PLAN_END;
+    *err = DIBS_ERR_NOMEM;
+    if (h->busy && !dibs__wait_ready(&line->wait))
+        return PLAN_END;
     if (h->busy) {
         dibs__wait_behind(&line->wait, &h->blocked, &op->wait);
         return PLAN_WAIT;

@@ -244,11 +244,13 @@ void dibs__reap_after(struct dibs__line *line, uint64_t wire, int64_t lease_ms,
 
 void dibs__reap_over(struct dibs__line *line, struct dibs__hold *h)
 {
+    struct dibs__wants all = dibs__hold_wants(h);
+
     if (h->state != HOLD_LOST) {
         h->over = true;
-        if (h->renewed) {
+        if (all.renewed) {
             h->tainted = true;
-            dibs__reap(line, h->wire, h->lease_ms);
+            dibs__reap(line, h->wire, all.lease_ms);
         }
     }
     dibs__hold_lose_by(line, h, "its lease is over");

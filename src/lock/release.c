@@ -87,10 +87,9 @@ static void yield_to_others(struct dibs__line *line, int64_t heard)
     int64_t now = dibs__now_ms();
 
     line->handed = 0;
-    line->handed_since = now;
+    line->handed_since = (uint32_t)now;
     /* The script leaves out the listener. */
-    bool self = (line->wait.turn.listens & EAR_LINE) &&
-                now >= line->wait.turn.duty_until;
+    bool self = dibs__wait_overhears(&line->wait, now);
     if (heard > (self ? 1 : 0))
         line->wait.yield_until =
             now + dibs__random_in(YIELD_MIN_MS, YIELD_MAX_MS);
@@ -161,7 +160,8 @@ static void send_last(struct dibs__op *op)
 static bool others_turn(const struct dibs__line *line, int64_t now)
 {
     return line->handed >= HANDOVERS_MAX ||
-           (line->handed > 0 && now - line->handed_since > HANDOVERS_MAX_MS);
+           (line->handed > 0 &&
+            (uint32_t)now - line->handed_since > HANDOVERS_MAX_MS);
 }
 
 /* The waiter that gets the lock next, or NULL. */

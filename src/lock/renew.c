@@ -115,7 +115,7 @@ static bool hold_answered(struct dibs__renew_item *item, char letter,
         } else if (letter == '0') {
             dibs__hold_lose(line, h);
         } else {
-            int64_t wait = h->lease_ms / RETRY_PART;
+            int64_t wait = dibs__hold_wants(h).lease_ms / RETRY_PART;
             failed = letter != 'm';
             if (failed) {
                 h->state = HOLD_SUSPECT;
@@ -239,10 +239,10 @@ enum due { DUE_NOT, DUE_RENEW, DUE_LATER };
 
 /* A longer lease than ours still runs: it was that of another level. When a
  * renewal is worth something again; never, if it may not last longer. */
-static int64_t worth_at(const struct dibs__hold *h, int64_t lease)
+static int64_t worth_at(const struct dibs__hold *h, int64_t wanted,
+                        int64_t lease)
 {
-    return lease < h->lease_ms ? INT64_MAX
-                               : h->valid_until - h->lease_ms / 3 * 2;
+    return lease < wanted ? INT64_MAX : h->valid_until - wanted / 3 * 2;
 }
 
 /* It is as old as it must be to be tracked, and can be. */
@@ -269,21 +269,23 @@ static enum due hold_due(struct dibs__line *line, struct dibs__hold *h,
         dibs__reap_over(line, h);
         return DUE_NOT;
     }
-    int64_t lease = dibs__min(h->lease_ms, h->max_until - now);
-    bool gains = now + lease >= h->valid_until + h->lease_ms / GAIN;
+    struct dibs__wants all = dibs__hold_wants(h);
+    int64_t lease = dibs__min(all.lease_ms, all.max_until - now);
+    bool gains = now + lease >= h->valid_until + all.lease_ms / GAIN;
     bool looks =
         (h->alarmed && item->at <= now) || may_track(line, h, item, now);
-    if (h->renewing || (!h->doubted && !looks && (!h->renewed || !gains))) {
-        int64_t at = gains ? INT64_MAX : worth_at(h, lease);
+    if (h->renewing || (!h->doubted && !looks && (!all.renewed || !gains))) {
+        int64_t at = gains ? INT64_MAX : worth_at(h, all.lease_ms, lease);
         dibs__hold_watch(line, h,
                          item->at > now ? dibs__min(at, item->at) : at);
         return DUE_LATER;
     }
-    bool renews = h->doubted || !looks || now >= worth_at(h, lease);
+    bool renews =
+        h->doubted || !looks || now >= worth_at(h, all.lease_ms, lease);
     h->renewing = true;
     item->wire = h->wire;
     item->value = h->value;
-    item->lease_ms = renews && h->renewed && lease > 0 ? lease : LEASE_LOOK;
+    item->lease_ms = renews && all.renewed && lease > 0 ? lease : LEASE_LOOK;
     item->doubted = h->doubted || h->alarmed;
     h->doubted = h->alarmed = false;
     dibs__hold_watch(line, h, INT64_MAX);

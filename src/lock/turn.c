@@ -188,6 +188,11 @@ bool dibs__turn_end(struct dibs__turn *t, int64_t now)
     return duty;
 }
 
+bool dibs__turn_forgets(const struct dibs__turn *t)
+{
+    return t->state != TURN_ALL && !t->leaving;
+}
+
 /* ---- channels ---------------------------------------------------------- */
 
 unsigned dibs__turn_needs(struct dibs__turn *t, int64_t now, bool waits)

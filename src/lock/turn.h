@@ -91,6 +91,8 @@ bool dibs__turn_unlinger(struct dibs__turn *t);
 /* It is not looked after any more. True: it listened for all, and the server
  * must be told that it does so no more. */
 bool dibs__turn_end(struct dibs__turn *t, int64_t now);
+/* It is not looked after: is nothing to be remembered for the next time? */
+bool dibs__turn_forgets(const struct dibs__turn *t);
 /* Which channels the line needs, as bits. waits: it has waiters. */
 unsigned dibs__turn_needs(struct dibs__turn *t, int64_t now, bool waits);
 

@@ -25,6 +25,11 @@
  *         Joining a line that io looks after wakes no thread, unless the new
  *         waiter must be attended to earlier than io would look anyway.
  *
+ * Care    What io needs to look after a line (care.c) is made before a call has
+ *         to wait; a call that cannot be looked after is refused with NOMEM. So
+ *         nobody PAUSES in a line without care. When io finds that nobody
+ *         waits, and that nothing is to be remembered, it goes.
+ *
  * Limits  Each call keeps its own deadline, whatever it waits for. Only the
  *         answer to its own question is waited for: that has a limit itself.
  *
@@ -53,6 +58,7 @@
 #include "lock/wait.h"
 
 #include "base/mem.h"
+#include "lock/care.h"
 #include "lock/place.h"
 
 #define IDLE_LOOK_MS 2000
@@ -66,22 +72,82 @@ static struct dibs__waiter *waiter_of(struct dibs__list *l)
 
 static bool wait_is_closing(const struct dibs__wait *w)
 {
-    return atomic_load(w->closing);
+    return w->user->facts(w).closing;
+}
+
+static struct dibs__loop *waiters_loop(const struct dibs__wait *w)
+{
+    return &w->user->facts(w).c->loop;
+}
+
+/* ---- its care ---------------------------------------------------------- */
+
+static void look_posted(struct dibs__task *t);
+static void look_timed(struct dibs__timer *t);
+
+static void channel_said(struct dibs__care *care, enum dibs__ear on, char what);
+
+bool dibs__wait_ready(struct dibs__wait *w)
+{
+    dibs__assert_held(w->mu);
+    if (w->care)
+        return true;
+    struct dibs__care *care = w->care = dibs__care_new(w);
+    if (!care)
+        return false;
+    care->next_try = dibs__now_ms() + IDLE_LOOK_MS;
+    care->post.run = look_posted;
+    care->timer.fire = look_timed;
+    care->said = channel_said;
+    return true;
+}
+
+/* io has looked and found nobody. It stays if somebody came meanwhile, while
+ * the server is being told, and while registering is known to be in vain. */
+static void drop_care(struct dibs__wait *w)
+{
+    struct dibs__care *idle = NULL;
+
+    dibs__lock(w->mu);
+    struct dibs__care *care = w->care;
+    if (!care->awake && !care->posted && !w->behind &&
+        dibs__list_empty(&w->waiters) && dibs__turn_forgets(&care->turn)) {
+        idle = care;
+        w->care = NULL;
+    }
+    dibs__unlock(w->mu);
+    dibs__free(idle);
+}
+
+void dibs__wait_init(struct dibs__wait *w, const struct dibs__wait_user *user,
+                     dibs__mutex *mu, enum dibs__asks asks)
+{
+    w->user = user;
+    w->mu = mu;
+    w->asks = (unsigned char)asks;
+    dibs__list_init(&w->waiters);
+}
+
+void dibs__wait_clear(struct dibs__wait *w)
+{
+    dibs__free(w->care);
 }
 
 /* ---- having io look ---------------------------------------------------- */
 
-void dibs__wait_wake(struct dibs__wait *w)
+/* The line is ready. */
+static void wake_io(struct dibs__wait *w) REQUIRES(*w->mu)
 {
-    dibs__assert_held(w->mu);
-    if (!w->awake) {
-        w->awake = true;
+    struct dibs__care *care = w->care;
+
+    if (!care->awake) {
+        care->awake = true;
         w->user->ref(w);
     }
-    if (!w->posted) {
-        w->posted = true;
+    if (!care->posted) {
+        care->posted = true;
         w->user->ref(w);
-        dibs__loop_post(&w->c->loop, &w->post);
+        dibs__loop_post(waiters_loop(w), &care->post);
     }
 }
 
@@ -89,13 +155,15 @@ void dibs__wait_wake(struct dibs__wait *w)
  * anyway, and the server need not know, no thread is woken. */
 static void wake_if_empty(struct dibs__wait *w) REQUIRES(*w->mu)
 {
-    if (w->awake && !w->behind && dibs__list_empty(&w->waiters) &&
-        !dibs__turn_quiet(&w->turn))
-        dibs__wait_wake(w);
+    if (w->care && w->care->awake && !w->behind &&
+        dibs__list_empty(&w->waiters) && !dibs__turn_quiet(&w->care->turn))
+        wake_io(w);
 }
 
 static bool some_pause(struct dibs__wait *w) REQUIRES(*w->mu)
 {
+    if (!w->care)
+        return false;
     for (struct dibs__list *l = w->waiters.next; l != &w->waiters; l = l->next)
         if (waiter_of(l)->state == WAITER_PAUSES)
             return true;
@@ -107,7 +175,7 @@ void dibs__wait_kick(struct dibs__wait *w)
     dibs__assert_held(w->mu);
     w->try_now = true;
     if (w->asks != ASKS_EACH && some_pause(w))
-        dibs__wait_wake(w);
+        wake_io(w);
 }
 
 void dibs__wait_kick_all(struct dibs__wait *w)
@@ -115,42 +183,59 @@ void dibs__wait_kick_all(struct dibs__wait *w)
     dibs__assert_held(w->mu);
     if (!some_pause(w))
         return;
-    w->all_ask = true;
-    dibs__wait_wake(w);
+    w->care->all_ask = true;
+    wake_io(w);
 }
 
 void dibs__wait_cancel(struct dibs__wait *w, struct dibs__waiter *wt)
 {
     dibs__assert_held(w->mu);
     wt->canceled = true;
-    w->canceled = true;
-    dibs__wait_wake(w);
+    if (!w->care)
+        return; /* it asks, and will not wait */
+    w->care->canceled = true;
+    wake_io(w);
+}
+
+bool dibs__wait_close(struct dibs__wait *w)
+{
+    dibs__assert_held(w->mu);
+    bool empty = dibs__list_empty(&w->waiters);
+    if (w->care && (!empty || w->care->awake)) {
+        wake_io(w);
+        return true;
+    }
+    return !empty;
 }
 
 /* ---- joining and leaving ----------------------------------------------- */
 
 void dibs__wait_join(struct dibs__wait *w, struct dibs__waiter *wt, bool look)
 {
+    struct dibs__care *care = w->care;
     bool first = dibs__list_empty(&w->waiters);
 
     dibs__assert_held(w->mu);
-    if (first) {
-        if (!w->behind)
-            w->first_deadline = INT64_MAX;
-        /* What happened before does not matter now, but one that stands back
-         * has yet to ask, also if that moment is over just now. */
+    if (first) /* what happened before does not matter now, but one that stands
+                  back has yet to ask, also if that moment is over just now */
         w->try_now = look;
-        w->next_try = dibs__now_ms() + IDLE_LOOK_MS;
-    }
     wt->state = WAITER_PAUSES;
     dibs__list_add(&w->waiters, &wt->link);
-    w->first_deadline = dibs__min(w->first_deadline, wt->deadline);
+    if (!care) {
+        assert(!look);
+        return;
+    }
+    if (first)
+        care->next_try = dibs__now_ms() + IDLE_LOOK_MS;
+    if (first && !w->behind)
+        care->first_deadline = INT64_MAX;
+    dibs__care_deadline(care, wt->deadline);
     if (wt->canceled) /* before it came here */
         dibs__wait_cancel(w, wt);
     /* Before the first, io may have looked after a call that is behind
      * another one, and pause for as long as that one may wait. */
-    if (look && (first || !w->awake || wt->deadline < w->looks_at))
-        dibs__wait_wake(w);
+    if (look && (first || !care->awake || wt->deadline < care->looks_at))
+        wake_io(w);
 }
 
 void dibs__wait_leave(struct dibs__wait *w, struct dibs__waiter *wt)
@@ -165,16 +250,19 @@ void dibs__wait_behind(struct dibs__wait *w, struct dibs__list *behind,
                        struct dibs__waiter *wt)
 {
     dibs__assert_held(w->mu);
-    if (w->behind++ == 0 && dibs__list_empty(&w->waiters))
-        w->first_deadline = INT64_MAX;
+    bool first = w->behind++ == 0 && dibs__list_empty(&w->waiters);
     wt->state = WAITER_BEHIND;
     dibs__list_add(behind, &wt->link);
-    w->first_deadline = dibs__min(w->first_deadline, wt->deadline);
+    if (!dibs__wait_ready(w))
+        return;
+    if (first)
+        w->care->first_deadline = INT64_MAX;
+    dibs__care_deadline(w->care, wt->deadline);
     if (wt->canceled)
         dibs__wait_cancel(w, wt);
     else if (wt->deadline < INT64_MAX &&
-             (!w->awake || wt->deadline < w->looks_at))
-        dibs__wait_wake(w);
+             (!w->care->awake || wt->deadline < w->care->looks_at))
+        wake_io(w);
 }
 
 void dibs__wait_unbehind(struct dibs__wait *w, struct dibs__list *behind,
@@ -189,92 +277,6 @@ void dibs__wait_unbehind(struct dibs__wait *w, struct dibs__list *behind,
     dibs__list_move(out, behind);
 }
 
-/* ---- those that must go ------------------------------------------------ */
-
-static bool must_go(const struct dibs__waiter *wt, int64_t now, bool closing)
-{
-    return wt->canceled || closing || now >= wt->deadline;
-}
-
-bool dibs__wait_sweep_one(struct dibs__wait *w, struct dibs__waiter *wt,
-                          int64_t now, bool never_closes,
-                          struct dibs__swept *out)
-{
-    dibs__assert_held(w->mu);
-    if (!must_go(wt, now, wait_is_closing(w) && !never_closes)) {
-        w->first_deadline = dibs__min(w->first_deadline, wt->deadline);
-        return false;
-    }
-    dibs__list_del(&wt->link);
-    wt->state = WAITER_OUT;
-    w->behind--;
-    dibs__list_add(&out->over, &wt->link);
-    return true;
-}
-
-static void sweep_waiters(struct dibs__wait *w, int64_t now,
-                          struct dibs__swept *out) REQUIRES(*w->mu)
-{
-    bool closing = wait_is_closing(w);
-
-    for (struct dibs__list *l = w->waiters.next, *n; l != &w->waiters; l = n) {
-        struct dibs__waiter *wt = waiter_of(l);
-        bool must = must_go(wt, now, closing);
-        n = l->next;
-        if (must && (wt->state == WAITER_PAUSES ||
-                     (wt->state == WAITER_PROMISED &&
-                      w->user->withdraw(w, wt, &out->resume)))) {
-            dibs__list_del(l);
-            wt->state = WAITER_OUT;
-            dibs__list_add(&out->over, l);
-            continue;
-        }
-        w->canceled |= wt->canceled;
-        w->first_deadline =
-            dibs__min(w->first_deadline, must ? now + AFTER_MS : wt->deadline);
-    }
-}
-
-/* Those whose time is over, who were canceled, or all when the client closes.
- * One that awaits an answer stays for the answer. */
-static void wait_collect(struct dibs__wait *w, int64_t now,
-                         struct dibs__swept *out) REQUIRES(*w->mu)
-{
-    dibs__list_init(&out->over);
-    dibs__list_init(&out->resume);
-    if (now < w->first_deadline && !w->canceled && !wait_is_closing(w))
-        return;
-    w->first_deadline = INT64_MAX;
-    w->canceled = false;
-    if (w->behind)
-        w->user->sweep_behind(w, now, out);
-    sweep_waiters(w, now, out);
-}
-
-static void end_swept(struct dibs__wait *w, struct dibs__swept *swept)
-{
-    dibs_err otherwise =
-        wait_is_closing(w) ? DIBS_ERR_CLOSED : DIBS_ERR_TIMEOUT;
-
-    for (struct dibs__list *l; (l = dibs__list_pop(&swept->over));) {
-        struct dibs__waiter *wt = waiter_of(l);
-        bool canceled = wt->canceled && otherwise != DIBS_ERR_CLOSED;
-        w->user->end(wt, canceled ? DIBS_ERR_CANCELED : otherwise);
-    }
-    if (!dibs__list_empty(&swept->resume))
-        w->user->resume(&swept->resume);
-}
-
-void dibs__wait_sweep(struct dibs__wait *w)
-{
-    struct dibs__swept swept;
-
-    dibs__lock(w->mu);
-    wait_collect(w, dibs__now_ms(), &swept);
-    dibs__unlock(w->mu);
-    end_swept(w, &swept);
-}
-
 /* ---- who asks ---------------------------------------------------------- */
 
 /* May the head ask now? If not, *again is when to look again. */
@@ -286,12 +288,12 @@ static bool head_turn(struct dibs__wait *w, int64_t now, int64_t held_until,
     *again = now + IDLE_LOOK_MS;
     if (w->asks == ASKS_EACH || head->state != WAITER_PAUSES)
         return false;
-    if (held_until && now < w->next_try)
-        *again = dibs__min(held_until, w->next_try);
+    if (held_until && now < w->care->next_try)
+        *again = dibs__min(held_until, w->care->next_try);
     else if (now < w->yield_until)
         *again = w->yield_until;
-    else if (!w->try_now && now < w->next_try)
-        *again = w->next_try;
+    else if (!w->try_now && now < w->care->next_try)
+        *again = w->care->next_try;
     else if (!w->user->may_ask(w, head))
         *again = now + AFTER_MS; /* another call of the same owner asks */
     else
@@ -306,15 +308,15 @@ static struct dibs__waiter *pick_asking(struct dibs__wait *w, int64_t now,
 {
     struct dibs__waiter *first = NULL, **end = &first;
 
-    for (struct dibs__list *l = w->waiters.next; w->all_ask && l != &w->waiters;
-         l = l->next) {
+    for (struct dibs__list *l = w->waiters.next;
+         w->care->all_ask && l != &w->waiters; l = l->next) {
         struct dibs__waiter *wt = waiter_of(l);
         if (wt->state == WAITER_PAUSES && w->user->may_ask(w, wt)) {
             *end = wt;
             end = &wt->next;
         }
     }
-    w->all_ask = false;
+    w->care->all_ask = false;
     if (head_turn(w, now, held_until, again)) {
         w->try_now = false;
         *end = waiter_of(w->waiters.next);
@@ -326,96 +328,45 @@ static struct dibs__waiter *pick_asking(struct dibs__wait *w, int64_t now,
 
 /* ---- channels ---------------------------------------------------------- */
 
-/* What the line listens to. io only; made when it is needed. */
-struct dibs__ears {
-    struct dibs__wait *w;
-    struct dibs__sub line; /* the line's channel */
-    struct dibs__sub own;  /* the one on which this client is called */
-};
-
-static void wait_look(struct dibs__wait *w);
+static void look_at_line(struct dibs__care *care);
 
 static void act_on(struct dibs__wait *w, enum dibs__heard heard)
     REQUIRES(*w->mu)
 {
     if (heard == HEARD_LATER)
-        dibs__wait_wake(w);
+        wake_io(w);
     if (heard == HEARD_CALL)
         w->yield_until = 0;
     w->try_now |= heard == HEARD_RELEASE || heard == HEARD_CALL;
 }
 
-static void line_said(struct dibs__sub *sub, char said)
+static enum dibs__heard line_heard(struct dibs__wait *w, char what)
+    REQUIRES(*w->mu)
 {
-    struct dibs__ears *ears = DIBS_OF(sub, struct dibs__ears, line);
-    struct dibs__wait *w = ears->w;
+    struct dibs__turn *t = &w->care->turn;
+    enum dibs__heard heard =
+        dibs__turn_line_said(t, what, dibs__care_wants_own(w->care));
+
+    /* Before it listened for others, a release may have called nobody. */
+    t->foreign |= !what && dibs__list_empty(&w->waiters) &&
+                  dibs__now_ms() < t->duty_until;
+    return heard;
+}
+
+static void channel_said(struct dibs__care *care, enum dibs__ear on, char what)
+{
+    struct dibs__wait *w = care->w;
 
     dibs__lock(w->mu);
     enum dibs__heard heard =
-        dibs__turn_line_said(&w->turn, said, ears->own.on != NULL);
-    /* Before it listened for others, a release may have called nobody. */
-    w->turn.foreign |= !said && dibs__list_empty(&w->waiters) &&
-                       dibs__now_ms() < w->turn.duty_until;
+        on == EAR_LINE
+            ? line_heard(w, what)
+            : dibs__turn_own_said(&care->turn, what, dibs__care_hears_own(care),
+                                  dibs__now_ms());
     act_on(w, heard);
     dibs__unlock(w->mu);
-    if (heard == HEARD_RELEASE)
-        wait_look(w);
-}
-
-static void own_said(struct dibs__sub *sub, char said)
-{
-    struct dibs__wait *w = DIBS_OF(sub, struct dibs__ears, own)->w;
-
-    dibs__lock(w->mu);
-    act_on(w, dibs__turn_own_said(&w->turn, said, dibs__pubsub_hears(sub),
-                                  dibs__now_ms()));
-    dibs__unlock(w->mu);
-    wait_look(w);
-}
-
-static struct dibs__ears *ears_of(struct dibs__wait *w)
-{
-    if (!w->ears && (w->ears = dibs__calloc(1, sizeof *w->ears))) {
-        w->ears->w = w;
-        w->ears->line.hear = line_said;
-        w->ears->own.hear = own_said;
-        w->ears->own.optional = true;
-    }
-    return w->ears;
-}
-
-static void listen_own(struct dibs__wait *w)
-{
-    struct dibs__buf name = {0};
-
-    w->user->turn_channel(w, &name);
-    if (dibs__buf_ok(&name))
-        dibs__client_listen(w->c, w->slot, &w->ears->own, name.data, name.len);
-    dibs__buf_clear(&name);
-}
-
-/* Listens to these channels, and to no others. No memory: it hears nothing,
- * asks by itself, and the next look tries again. Its own channel is asked for
- * last: when that one is ready, so is the other. */
-static void ears_set(struct dibs__wait *w, unsigned needs)
-{
-    struct dibs__ears *ears = needs ? ears_of(w) : w->ears;
-
-    if (!ears)
-        return;
-    if (!(needs & EAR_LINE))
-        dibs__pubsub_leave(&ears->line);
-    else if (!ears->line.on)
-        dibs__client_listen(w->c, w->slot, &ears->line, w->channel,
-                            w->channel_len);
-    if (!(needs & EAR_OWN))
-        dibs__pubsub_leave(&ears->own);
-    else if (!ears->own.on)
-        listen_own(w);
-    if (!needs) {
-        dibs__free(ears);
-        w->ears = NULL;
-    }
+    if (on == EAR_OWN || heard == HEARD_RELEASE)
+        look_at_line(care);
 }
 
 /* To which channels it listens from now on. */
@@ -425,11 +376,11 @@ static unsigned wait_listens(struct dibs__wait *w, int64_t now, bool held,
     bool waits = !dibs__list_empty(&w->waiters);
 
     /* One that asks may get in, and then need not listen. */
-    if (!w->turn.listens &&
+    if (!w->care->turn.listens &&
         (!waits || held || asks || now < w->yield_until ||
          w->asks == ASKS_EACH || waiter_of(w->waiters.next)->polls))
         return 0;
-    return dibs__turn_needs(&w->turn, now, waits || w->behind);
+    return dibs__turn_needs(&w->care->turn, now, waits || w->behind);
 }
 
 /* ---- looking after the line -------------------------------------------- */
@@ -449,19 +400,20 @@ struct look {
 static void look_idle(struct dibs__wait *w, int64_t now, struct look *out)
     REQUIRES(*w->mu)
 {
-    struct dibs__turn *t = &w->turn;
+    struct dibs__turn *t = &w->care->turn;
+    dibs_client *c = w->user->facts(w).c;
     bool before = t->linger_until != 0;
-    bool room = before || w->c->lingering < LINGER_MAX;
+    bool room = before || c->lingering < LINGER_MAX;
 
     out->tell = dibs__turn_over(t);
     if (w->behind) {
         /* They may wait here yet. */
     } else if (!wait_is_closing(w) && now < dibs__turn_linger(t, now, room)) {
-        w->c->lingering += !before;
+        c->lingering += !before;
         out->at = dibs__min(out->at, dibs__turn_next(t, now));
     } else {
         out->done = true;
-        w->c->lingering -= dibs__turn_unlinger(t);
+        c->lingering -= dibs__turn_unlinger(t);
         out->deaf = dibs__turn_end(t, now);
         out->tell |= out->deaf;
     }
@@ -471,105 +423,133 @@ static void look_idle(struct dibs__wait *w, int64_t now, struct look *out)
 static void look_around(struct dibs__wait *w, int64_t now, struct look *out)
     REQUIRES(*w->mu)
 {
+    struct dibs__care *care = w->care;
     int64_t held = 0;
 
-    out->at = w->first_deadline;
+    out->at = care->first_deadline;
     if (dibs__list_empty(&w->waiters)) {
         look_idle(w, now, out);
     } else {
         held = w->user->held_until ? w->user->held_until(w, now) : 0;
-        w->c->lingering -= dibs__turn_unlinger(&w->turn);
+        w->user->facts(w).c->lingering -= dibs__turn_unlinger(&care->turn);
         if (held) /* what others did before does not matter */
-            w->turn.foreign = false;
-        w->try_now |= w->turn.foreign;
+            care->turn.foreign = false;
+        w->try_now |= care->turn.foreign;
         out->asking = pick_asking(w, now, held, &out->at);
         if (out->asking) /* also by a question that could not say so */
-            w->turn.foreign = false;
-        out->at = dibs__min(out->at, w->first_deadline);
+            care->turn.foreign = false;
+        out->at = dibs__min(out->at, care->first_deadline);
     }
     if (!out->done)
         out->listens = wait_listens(w, now, held != 0, out->asking != NULL);
 }
 
-static void wait_look(struct dibs__wait *w)
+/* care may be gone then. */
+static void look_at_line(struct dibs__care *care)
 {
+    struct dibs__wait *w = care->w;
     int64_t now = dibs__now_ms();
     struct look found = {.done = false};
 
     dibs__lock(w->mu);
-    wait_collect(w, now, &found.swept);
-    w->turn.hears = w->ears && dibs__pubsub_hears(&w->ears->own);
+    dibs__wait_collect(w, now, &found.swept);
+    care->turn.hears = dibs__care_hears_own(care);
     look_around(w, now, &found);
-    w->turn.listens = (unsigned char)found.listens;
-    w->looks_at = found.at;
-    bool was_awake = w->awake;
-    w->awake = !found.done;
-    if (w->awake && !was_awake)
+    care->turn.listens = (unsigned char)found.listens;
+    care->looks_at = found.at;
+    bool was_awake = care->awake;
+    care->awake = !found.done;
+    if (care->awake && !was_awake)
         w->user->ref(w);
     dibs__unlock(w->mu);
-    end_swept(w, &found.swept);
+    dibs__wait_end(w, &found.swept);
     for (struct dibs__waiter *at = found.asking, *next; at; at = next) {
         next = at->next; /* it may be gone then */
         w->user->ask(at);
     }
     if (found.tell)
         w->user->tell_left(w, found.deaf);
-    ears_set(w, found.listens);
+    dibs__care_listen(care, found.listens);
     if (!found.done) {
-        dibs__timer_set(&w->c->loop, &w->timer, found.at);
-    } else if (was_awake) {
-        dibs__timer_stop(&w->c->loop, &w->timer);
-        w->user->unref(w);
+        dibs__timer_set(waiters_loop(w), &care->timer, found.at);
+        return;
     }
+    dibs__timer_stop(waiters_loop(w), &care->timer);
+    drop_care(w);
+    if (was_awake)
+        w->user->unref(w);
 }
 
+/* One that came meanwhile did not register. If none did, io looks once more, so
+ * that the care of the line can go. */
 void dibs__wait_left(struct dibs__wait *w)
 {
     dibs__lock(w->mu);
-    if (--w->turn.leaving == 0)
-        dibs__wait_kick(w); /* one that came meanwhile did not register */
+    if (--w->care->turn.leaving == 0) {
+        dibs__wait_kick(w);
+        if (!w->care->awake)
+            wake_io(w);
+    }
     dibs__unlock(w->mu);
 }
 
 static void look_posted(struct dibs__task *t)
 {
-    struct dibs__wait *w = DIBS_OF(t, struct dibs__wait, post);
+    struct dibs__care *care = DIBS_OF(t, struct dibs__care, post);
+    struct dibs__wait *w = care->w;
 
     dibs__lock(w->mu);
-    w->posted = false;
+    care->posted = false;
     dibs__unlock(w->mu);
-    wait_look(w);
+    look_at_line(care);
     w->user->unref(w);
 }
 
 static void look_timed(struct dibs__timer *t)
 {
-    wait_look(DIBS_OF(t, struct dibs__wait, timer));
+    look_at_line(DIBS_OF(t, struct dibs__care, timer));
 }
 
-void dibs__wait_init(struct dibs__wait *w)
-{
-    dibs__list_init(&w->waiters);
-    w->looks_at = INT64_MAX;
-    w->first_deadline = INT64_MAX;
-    w->post.run = look_posted;
-    w->timer.fire = look_timed;
-}
+/* ---- questions and answers --------------------------------------------- */
 
 bool dibs__wait_stay(struct dibs__wait *w, struct dibs__waiter *wt,
                      int64_t pause_ms, int64_t asked_ms)
 {
     dibs__assert_held(w->mu);
+    if (!dibs__wait_ready(w))
+        return false;
+    struct dibs__care *care = w->care;
     wt->state = WAITER_PAUSES;
     /* Its time may have passed while it was being answered. */
-    w->first_deadline = dibs__min(w->first_deadline, wt->deadline);
+    dibs__care_deadline(care, wt->deadline);
     if (w->asks != ASKS_EACH) {
-        w->next_try = dibs__now_ms() + pause_ms;
-        dibs__wait_wake(w);
+        care->next_try = dibs__now_ms() + pause_ms;
+        wake_io(w);
         return true;
     }
-    if (!w->awake || w->canceled || wt->deadline < w->looks_at ||
+    if (!care->awake || care->canceled || wt->deadline < care->looks_at ||
         wait_is_closing(w))
-        dibs__wait_wake(w);
+        wake_io(w);
     return dibs__place_stay(w, wt, pause_ms, asked_ms);
+}
+
+/* Without care its channel is not ready. */
+enum dibs__how dibs__wait_how(struct dibs__wait *w)
+{
+    dibs__assert_held(w->mu);
+    return w->care ? dibs__turn_how(&w->care->turn) : HOW_PLAIN;
+}
+
+void dibs__wait_answered(struct dibs__wait *w, enum dibs__how how,
+                         enum dibs__told told, int64_t now)
+{
+    dibs__assert_held(w->mu);
+    if (how != HOW_PLAIN) /* it waits still, so there is care */
+        dibs__turn_answered(&w->care->turn, how, told, now);
+}
+
+bool dibs__wait_overhears(const struct dibs__wait *w, int64_t now)
+{
+    return w->care && (w->care->turn.listens & EAR_LINE) &&
+           now >= w->care->turn.duty_until;
 }

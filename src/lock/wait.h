@@ -14,7 +14,7 @@
 
 struct dibs__wait;
 struct dibs__place;
-struct dibs__ears;
+struct dibs__care;
 
 /* Who of a line asks the server. */
 enum dibs__asks {
@@ -56,9 +56,23 @@ struct dibs__swept {
     struct dibs__list over, resume; /* of waiter.link */
 };
 
+/* What does not change in the life of a line, but for closing. It is asked for
+ * when somebody waits, so that lines without waiters need not keep it. */
+struct dibs__wait_facts {
+    dibs_client *c;
+    int slot;
+    bool closing;   /* the client closes: everybody leaves */
+    bool registers; /* these two: see struct dibs__turn */
+    char told;
+};
+
 /* What the machine needs of its user. "mu": called with the mutex held; all
  * others without. All on io. */
 struct dibs__wait_user {
+    struct dibs__wait_facts (*facts)(const struct dibs__wait *w);
+    /* Has this one hear what is said on the line's channel; no memory: it hears
+     * nothing. */
+    void (*listen)(const struct dibs__wait *w, struct dibs__sub *sub);
     /* mu: may this one ask now? True: its state says so, and ask follows. */
     bool (*may_ask)(struct dibs__wait *w, struct dibs__waiter *wt);
     /* Sends the question. Its answer ends in dibs__wait_stay, or the waiter
@@ -91,40 +105,30 @@ struct dibs__wait_user {
     void (*tell_left)(struct dibs__wait *w, bool deaf);
 };
 
-/* One line of waiters. */
+/* One line of waiters. What only io needs is not here but in its care, which is
+ * made when somebody has to wait, and goes when nobody does. */
 struct dibs__wait {
-    const struct dibs__wait_user *user; /* const after init, down to channel */
+    const struct dibs__wait_user *user; /* const after init */
     dibs__mutex *mu;                    /* the user's */
-    dibs_client *c;
-    int slot;
-    const atomic_bool *closing; /* the client closes: everybody leaves */
-    enum dibs__asks asks;
-    const char *channel; /* of the line */
-    size_t channel_len;
-
-    struct dibs__list waiters; /* mu: in order of arrival */
-    unsigned behind;           /* mu: how many are BEHIND */
-    bool awake;                /* mu: io looks after the line */
-    bool posted;               /* mu: post is in io's inbox */
-    bool try_now;              /* mu: something happened, ask at once */
-    bool all_ask;              /* mu: not only the head */
-    bool canceled;             /* mu: some waiter is canceled */
-    struct dibs__turn turn;    /* mu: how it is called */
-    int64_t next_try;          /* mu: ask then, if nothing happens */
-    int64_t yield_until;       /* mu: other clients first; do not ask before */
-    int64_t looks_at;          /* mu: when io looks by itself */
-    int64_t first_deadline;    /* mu: no waiter's time is over before */
-    struct dibs__ears *ears;   /* io only; NULL: it listens to nothing */
-    struct dibs__timer timer;  /* io only */
-    struct dibs__task post;
+    struct dibs__care *care;            /* mu: NULL if nobody had to wait */
+    struct dibs__list waiters;          /* mu: in order of arrival */
+    int64_t yield_until; /* mu: other clients first; do not ask before */
+    unsigned behind;     /* mu: how many are BEHIND */
+    bool try_now;        /* mu: something happened, ask at once */
+    unsigned char asks;  /* enum dibs__asks; const after init */
 };
 
-/* The fields that are const after init are filled in. */
-void dibs__wait_init(struct dibs__wait *w);
+void dibs__wait_init(struct dibs__wait *w, const struct dibs__wait_user *user,
+                     dibs__mutex *mu, enum dibs__asks asks);
+/* Nobody refers to it any more. */
+void dibs__wait_clear(struct dibs__wait *w);
 
 /* ---- all of these with the user's mutex held; any thread --------------- */
 
-/* One more waiter, at the end. look: io looks after it, if need be. */
+/* A call may have to wait here. False: out of memory, so it must not. */
+bool dibs__wait_ready(struct dibs__wait *w);
+/* One more waiter, at the end. look: io looks after it, if need be; the line is
+ * ready. */
 void dibs__wait_join(struct dibs__wait *w, struct dibs__waiter *wt, bool look);
 /* It was answered "not yet" to what was sent at asked_ms: asks again when it is
  * called, or after that pause. asked_ms 0: it was not answered. False: out of
@@ -134,7 +138,8 @@ bool dibs__wait_stay(struct dibs__wait *w, struct dibs__waiter *wt,
 /* Out of the line, if it is in it. */
 void dibs__wait_leave(struct dibs__wait *w, struct dibs__waiter *wt);
 /* It has to wait for another call, in a list of the user's: the line looks
- * after its deadline. */
+ * after its deadline. One that cannot be refused comes here although the line
+ * is not ready; then it stays for as long as that call may take. */
 void dibs__wait_behind(struct dibs__wait *w, struct dibs__list *behind,
                        struct dibs__waiter *wt);
 /* The other call is over: all of this list go to out. */
@@ -147,12 +152,20 @@ bool dibs__wait_sweep_one(struct dibs__wait *w, struct dibs__waiter *wt,
                           struct dibs__swept *out);
 /* It is to end with CANCELED. */
 void dibs__wait_cancel(struct dibs__wait *w, struct dibs__waiter *wt);
-/* Has io look after the line. */
-void dibs__wait_wake(struct dibs__wait *w);
+/* The client closes: has io end those that wait. False: nobody does, and io
+ * does not look after the line. */
+bool dibs__wait_close(struct dibs__wait *w);
 /* Something happened that may have freed it: has io ask at once. */
 void dibs__wait_kick(struct dibs__wait *w);
 /* ASKS_ALL: one got in, so all that pause may ask. */
 void dibs__wait_kick_all(struct dibs__wait *w);
+/* What the next question has to say about being called; its answer. */
+enum dibs__how dibs__wait_how(struct dibs__wait *w);
+void dibs__wait_answered(struct dibs__wait *w, enum dibs__how how,
+                         enum dibs__told told, int64_t now);
+/* Is this client among those that hear what is said on the line's channel,
+ * without a duty to? */
+bool dibs__wait_overhears(const struct dibs__wait *w, int64_t now);
 
 /* ---- no mutex held; io ------------------------------------------------- */
 

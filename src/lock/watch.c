@@ -185,11 +185,8 @@ static bool take_news(struct dibs_watch *w, const struct news *n,
 
 static void listen_if_deaf(struct dibs_watch *w)
 {
-    struct dibs__line *line = w->handle.line;
-
     if (!w->sub.on) /* no memory: the next look tries again */
-        (void)dibs__client_listen(w->handle.c, line->slot, &w->sub,
-                                  line->channel, line->channel_len);
+        (void)dibs__line_listen(w->handle.line, &w->sub);
 }
 
 static void look_after(struct dibs_watch *w, int64_t pause_ms)

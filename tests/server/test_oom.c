@@ -378,6 +378,56 @@ static void test_oom_async(void **state)
     walk(&s);
 }
 
+/* One owner's calls, each behind the one before it: a acquires, r releases.
+ * None of them may be forgotten there. */
+static const char *run_behind(const char order[4])
+{
+    const dibs_lock_opts *opts = DIBS_LOCK_OPTS(.wait_ms = 100);
+    const char *odd = NULL;
+    dibs_err err[4];
+
+    memset(told, 0, sizeof told);
+    started = 0;
+    for (unsigned i = 0; i < COUNT(err); i++)
+        err[i] = order[i] == 'a'
+                     ? dibs_lock_acquire_async(lock, opts, kit_tell, &told[i])
+                     : dibs_lock_release_async(lock, NULL, kit_tell, &told[i]);
+    for (unsigned i = 0; i < COUNT(err); i++) {
+        const char *answer = settled(err[i], i);
+        odd = odd ? odd : answer;
+    }
+    return odd;
+}
+
+static const char *run_behind_asking(void)
+{
+    return run_behind("aarr");
+}
+
+static void prepare_held(void)
+{
+    open_warm();
+    WANT(dibs_lock_acquire(lock, NULL), DIBS_OK);
+}
+
+/* A release has to wait although there is no memory for that. */
+static const char *run_behind_reentry(void)
+{
+    return run_behind("arar");
+}
+
+static void test_oom_behind(void **state)
+{
+    const struct scenario asking = {"behind", open_warm, run_behind_asking,
+                                    finish_async};
+    const struct scenario held = {"behind a re-entry", prepare_held,
+                                  run_behind_reentry, finish_async};
+
+    (void)state;
+    walk(&asking);
+    walk(&held);
+}
+
 /* ---- handing over ------------------------------------------------------ */
 
 enum { NEXT_OWNERS = 4 };
@@ -568,9 +618,9 @@ int main(void)
         KIT_TEST(test_oom_open),     KIT_TEST(test_oom_new),
         KIT_TEST(test_oom_close),    KIT_TEST(test_oom_pair),
         KIT_TEST(test_oom_wait),     KIT_TEST(test_oom_async),
-        KIT_TEST(test_oom_handover), KIT_TEST(test_oom_renew),
-        KIT_TEST(test_oom_list),     KIT_TEST(test_oom_replicas),
-        KIT_TEST(test_oom_doctor),
+        KIT_TEST(test_oom_behind),   KIT_TEST(test_oom_handover),
+        KIT_TEST(test_oom_renew),    KIT_TEST(test_oom_list),
+        KIT_TEST(test_oom_replicas), KIT_TEST(test_oom_doctor),
     };
     return KIT_RUN("server.oom", tests);
 }

@@ -70,10 +70,16 @@ static void test_names_channel(void **state)
         if (line->name_len != rows[i].len ||
             memcmp(line->name, rows[i].name, rows[i].len) != 0)
             fail_msg("row %zu: the name is not kept", i);
-        if (line->channel_len != rows[i].channel_len ||
-            memcmp(line->channel, rows[i].channel, line->channel_len) != 0)
-            fail_msg("row %zu: the channel of %s is %s", i, rows[i].name,
-                     line->channel);
+        struct dibs__buf channel = {0};
+        dibs__line_channel(line, &channel);
+        assert_true(dibs__buf_ok(&channel));
+        if (channel.len != rows[i].channel_len ||
+            memcmp(channel.data, rows[i].channel, channel.len) != 0)
+            fail_msg("row %zu: the channel of %s is %.*s", i, rows[i].name,
+                     (int)channel.len, channel.data);
+        assert_int_equal(channel.len,
+                         dibs__line_tagged_len(line, line->kind->channel));
+        dibs__buf_clear(&channel);
         dibs__line_unref(line);
     }
 }
