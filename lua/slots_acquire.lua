@@ -14,27 +14,57 @@
 --       holds no number.
 --
 -- Twice is harmless: the id is in the permits already, and is not counted once
--- more. Permits whose end has come are taken back first. If nobody has said how
--- many there are, or the number was lost, the permits that are out count. A
--- slot's number is free when the permit with it is not out. Who has it always
--- writes, so that a WAIT behind it counts it. Several permits may be free at
--- once, while a release calls one client. So a client that was called, or looked
--- by itself, and got in calls the next one if more are free.
+-- more. Permits whose end has come are taken back first, unless one is free and
+-- none has a number: then that can wait. If nobody has said how many there are,
+-- or the number was lost, the permits that are out count. A slot's number is
+-- free when the permit with it is not out. Who has it always writes, so that a
+-- WAIT behind it counts it. Several permits may be free at once, while a release
+-- calls one client. So a client that was called, or looked by itself, and got in
+-- calls the next one if more are free.
 local count, out, seats = KEYS[1], KEYS[2], KEYS[3]
-local id, owner, target = ARGV[1], ARGV[2], ARGV[3]
-local slots = tonumber(ARGV[5])
-local how = ARGV[9] ~= 'publish' and ARGV[9]
-local HOW = how and 10 or 8
---@include whole
-
+local id, owner, how = ARGV[1], ARGV[2], ARGV[9]
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local ends = ('%d'):format(now + tonumber(ARGV[4]))
+local ends = ('%d'):format(now + ARGV[4])
 local free = redis.call('get', count)
+
+-- Some are free, and no number is noted: nearly every acquire ends here, so
+-- there is no function yet. A permit that is out already, or whose number the
+-- server refuses, goes the long way.
+if free and #free <= 15 and free:find('^[1-9]%d*$') and ARGV[3] == '1' and
+    ARGV[6] ~= '1' and (not how or how == 'new' or how == 'publish') and
+    redis.call('hlen', seats) == 0 and
+    redis.call('zadd', out, 'nx', ends, id) == 1 then
+    redis.call('decrby', count, '1')
+    if redis.pcall('hset', seats, '0', id .. owner) == 1 then
+        local life = redis.call('pttl', count)
+        if life > 0 then
+            redis.call('pexpire', out, life)
+            redis.call('pexpire', seats, life)
+        end
+        return '0'
+    end
+    redis.call('zrem', out, id)
+    redis.call('incrby', count, '1')
+end
+
+local slots = tonumber(ARGV[5])
+how = how ~= 'publish' and how
+local HOW = how and 10 or 8
+--@include whole
 if free and not whole(free) then
     return -6
 end
 free = whole(free)
+
+if ARGV[3] ~= '1' then
+    local score = tonumber(redis.call('zscore', out, id) or nil)
+    if not score or score <= now then
+        return -3
+    end
+    redis.call('zadd', out, 'xx', 'gt', ends, id)
+    return false
+end
 
 -- A slot is noted. If the server refuses that, a permit that was fresh goes
 -- back, and the error is given. Else the number, as text.
@@ -59,30 +89,13 @@ local function note_seat(seat, fresh)
     return tostring(seat)
 end
 
-if target ~= '1' then
-    local score = tonumber(redis.call('zscore', out, id) or nil)
-    if not score or score <= now then
-        return -3
-    end
-    redis.call('zadd', out, 'xx', 'gt', ends, id)
-    return false
-end
-
--- Some are free, none is out and none is noted: nothing to compare with.
-local first = redis.call('zrange', out, '0', '0', 'withscores')
-if free and free >= 1 and not first[1] and (not how or how == 'new') and
-    redis.call('hlen', seats) == 0 then
-    redis.call('zadd', out, ends, id)
-    redis.call('decrby', count, '1')
-    return note_seat('0', true)
-end
-
 --@include publish
 --@include tell_free
 --@include call_waiter
 --@include permits
 
 -- What has ended comes back, as far as that is needed.
+local first = redis.call('zrange', out, '0', '0', 'withscores')
 local back = 0
 for _ = 1, 10 do
     if not first[1] or end_of(first[1], first[2]) > now or
