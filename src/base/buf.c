@@ -23,6 +23,10 @@ static size_t num_digits(int64_t num, char out[NUM_MAX])
     uint64_t rest = num < 0 ? 0 - (uint64_t)num : (uint64_t)num;
     size_t n = 0, at = 0;
 
+    if (num >= 0 && num < 10) { /* most lengths and counts */
+        out[0] = (char)('0' + num);
+        return 1;
+    }
     do {
         reversed[n++] = (char)('0' + rest % 10);
         rest /= 10;
