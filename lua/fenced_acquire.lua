@@ -25,18 +25,22 @@ local has = 0
 -- Nobody has it, and the last token is older than now: nearly every acquire
 -- ends here, so the token is set before the last one is known. Both have as
 -- many digits, so they compare as text. The key's life begins anew when one of
--- the first seven digits has changed, which is so every 17 minutes. A last
--- token that is not older, or no number, is put back as it was.
+-- the first seven digits has changed, which is so every 17 minutes; while they
+-- are the same the last one is a token, and needs no closer look. One that is
+-- not older, or no number, is put back as it was.
 if left == -2 and target == '1' and ARGV[4] ~= '1' and not in_queue then
     local time = call('time')
     local micro = time[2]
     local token = time[1] .. (#micro == 6 and micro or ('%06d'):format(micro))
     local last = call('set', tokens, token, 'keepttl', 'get')
-    if not last or #last == #token and last < token and
-        last:find('^%d+$') then
-        if not last or last < token:sub(1, 7) then
+    local older = not last or #last == #token and last < token
+    if older and (not last or last < token:sub(1, 7)) then
+        older = not last or last:find('^%d+$')
+        if older then
             call('set', tokens, token, 'px', '604800000') -- a week
         end
+    end
+    if older then
         call('hset', key, owner, '1')
         local done = redis.pcall('pexpire', key, lease)
         if done == 1 then

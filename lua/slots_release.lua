@@ -16,7 +16,6 @@
 local count, out, seats = KEYS[1], KEYS[2], KEYS[3]
 local id, seat, target, keep = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local HOW = 6
---@include whole
 
 if target ~= '0' then
     return redis.call('zscore', out, id) and 0 or -1
@@ -32,7 +31,7 @@ if keep ~= '0' then
     return 1
 end
 local free = redis.call('get', count)
-if free and not whole(free) then
+if free and (#free > 16 or not free:find('^%-?%d+$')) then
     return redis.error_reply('WRONGTYPE the key holds no number of permits')
 elseif redis.call('zrem', out, id) == 0 then
     return -1
@@ -47,10 +46,17 @@ free = redis.call('incrby', count, '1')
 if free <= 0 then
     return 1
 end
+local told, heard = ('%d'):format(free), nil
+if not ARGV[HOW] then -- nearly every release ends here
+    heard = redis.pcall('publish', ARGV[5], told)
+    if type(heard) == 'table' or heard == 0 then
+        return 1
+    end
+end
 --@include publish
-local heard = publish(ARGV[5], ('%.0f'):format(free))
-if heard > 0 or ARGV[#ARGV] == 'publish' then
 --@include call_waiter
+heard = heard or publish(ARGV[5], told)
+if heard > 0 or ARGV[#ARGV] == 'publish' then
     heard = call_waiter(ARGV[5], count, heard, '0')
 end
 return 1 + math.max(heard, 0)

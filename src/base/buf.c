@@ -15,6 +15,7 @@
 
 #define NUM_MAX  21    /* digits of an int64 with its sign */
 #define KEEP_MAX 65536 /* an emptied buffer keeps no more memory than that */
+#define ARG_MAX  (1 + NUM_MAX + 2 + 2) /* what is around an argument */
 
 static size_t num_digits(int64_t num, char out[NUM_MAX])
 {
@@ -22,6 +23,10 @@ static size_t num_digits(int64_t num, char out[NUM_MAX])
     uint64_t rest = num < 0 ? 0 - (uint64_t)num : (uint64_t)num;
     size_t n = 0, at = 0;
 
+    if (num >= 0 && num < 10) { /* most lengths and counts */
+        out[0] = (char)('0' + num);
+        return 1;
+    }
     do {
         reversed[n++] = (char)('0' + rest % 10);
         rest /= 10;
@@ -33,16 +38,27 @@ static size_t num_digits(int64_t num, char out[NUM_MAX])
     return at;
 }
 
+/* Where len more bytes may be written; NULL: there is no memory for them. */
+static char *buf_room(struct dibs__buf *b, size_t len)
+{
+    if (b->failed)
+        return NULL;
+    if (len > b->cap - b->len &&
+        (len > SIZE_MAX - b->len ||
+         !dibs__grow((void **)&b->data, &b->cap, b->len + len, 1))) {
+        b->failed = true;
+        return NULL;
+    }
+    return b->data + b->len;
+}
+
 void dibs__buf_add(struct dibs__buf *b, const void *data, size_t len)
 {
-    if (b->failed || len == 0)
+    char *at = len ? buf_room(b, len) : NULL;
+
+    if (!at)
         return;
-    if (len > SIZE_MAX - b->len ||
-        !dibs__grow((void **)&b->data, &b->cap, b->len + len, 1)) {
-        b->failed = true;
-        return;
-    }
-    memcpy(b->data + b->len, data, len);
+    memcpy(at, data, len);
     b->len += len;
 }
 
@@ -80,18 +96,31 @@ void dibs__buf_clear(struct dibs__buf *b)
     *b = (struct dibs__buf){0};
 }
 
+/* A line of the protocol with a number: "$16". There is room for it. Gives
+ * where it ends. */
+static char *number_line(char *at, char type, size_t num)
+{
+    *at++ = type;
+    at += num_digits((int64_t)num, at);
+    *at++ = '\r';
+    *at++ = '\n';
+    return at;
+}
+
 void dibs__buf_array(struct dibs__buf *b, size_t count)
 {
-    dibs__buf_add(b, "*", 1);
-    dibs__buf_num(b, (int64_t)count);
-    dibs__buf_add(b, "\r\n", 2);
+    char *at = buf_room(b, ARG_MAX);
+
+    if (at)
+        b->len = (size_t)(number_line(at, '*', count) - b->data);
 }
 
 void dibs__buf_arg_open(struct dibs__buf *b, size_t len)
 {
-    dibs__buf_add(b, "$", 1);
-    dibs__buf_num(b, (int64_t)len);
-    dibs__buf_add(b, "\r\n", 2);
+    char *at = buf_room(b, ARG_MAX);
+
+    if (at)
+        b->len = (size_t)(number_line(at, '$', len) - b->data);
 }
 
 void dibs__buf_arg_close(struct dibs__buf *b)
@@ -99,13 +128,24 @@ void dibs__buf_arg_close(struct dibs__buf *b)
     dibs__buf_add(b, "\r\n", 2);
 }
 
+/* Room is asked for once: a command is little more than its arguments. */
 void dibs__buf_arg_parts(struct dibs__buf *b, const void *one, size_t one_len,
                          const void *two, size_t two_len)
 {
-    dibs__buf_arg_open(b, one_len + two_len);
-    dibs__buf_add(b, one, one_len);
-    dibs__buf_add(b, two, two_len);
-    dibs__buf_arg_close(b);
+    size_t len = one_len + two_len;
+    char *at = buf_room(b, len < SIZE_MAX - ARG_MAX ? len + ARG_MAX : len);
+
+    if (!at)
+        return;
+    at = number_line(at, '$', len);
+    if (one_len)
+        memcpy(at, one, one_len);
+    if (two_len)
+        memcpy(at + one_len, two, two_len);
+    at += len;
+    *at++ = '\r';
+    *at++ = '\n';
+    b->len = (size_t)(at - b->data);
 }
 
 void dibs__buf_arg(struct dibs__buf *b, const void *data, size_t len)

@@ -534,7 +534,8 @@ int64_t dibs__number_in(const char *text, const char *end)
 
     for (; text < end && *text >= '0' && *text <= '9'; text++) {
         int digit = *text - '0';
-        if (n > (INT64_MAX - digit) / 10)
+        if (n > INT64_MAX / 10 ||
+            (n == INT64_MAX / 10 && digit > INT64_MAX % 10))
             return INT64_MAX;
         n = n * 10 + digit;
     }

@@ -20,6 +20,15 @@ static unsigned hex_digit(char c)
                       : (unsigned)(c - '0');
 }
 
+/* The next byte of a UUID's text. */
+static unsigned char uuid_byte(const char **uuid)
+{
+    const char *at = *uuid + (**uuid == '-');
+
+    *uuid = at + 2;
+    return (unsigned char)(hex_digit(at[0]) << 4 | hex_digit(at[1]));
+}
+
 void dibs__permit_id(const char *uuid, uint64_t wire,
                      unsigned char id[DIBS__PERMIT_ID])
 {
@@ -28,13 +37,8 @@ void dibs__permit_id(const char *uuid, uint64_t wire,
     id[2] = 0x01;
     for (int i = OWNER_BYTE; i < UUID_BYTE; i++)
         id[i] = (unsigned char)(wire >> (8 * (UUID_BYTE - 1 - i)));
-    for (int i = 2 * UUID_BYTE; i < 2 * DIBS__PERMIT_ID; uuid++) {
-        if (*uuid == '-')
-            continue;
-        unsigned high = i % 2 ? id[i / 2] : 0u;
-        id[i / 2] = (unsigned char)(high << 4 | hex_digit(*uuid));
-        i++;
-    }
+    for (int i = UUID_BYTE; i < DIBS__PERMIT_ID; i++)
+        id[i] = uuid_byte(&uuid);
 }
 
 void dibs__permit_hex(const char *uuid, uint64_t wire,
