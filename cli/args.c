@@ -63,6 +63,25 @@ static char *right_line(const struct scan *s, int at, int n, const char *with)
     return hint;
 }
 
+/* What stands for a word that is missing. */
+static const char *word_example(const struct scan *s)
+{
+    return s->cmd->bit == CMD_LOCAL ? "status" : "NAME";
+}
+
+/* What else the line lacks behind this option, the last one. */
+static const char *also_missing(const struct scan *s,
+                                const struct option_row *row)
+{
+    int at = s->i + 1;
+    bool ends = at >= s->line.argc || strcmp(s->line.argv[at], "--") == 0;
+    bool named = s->a->multi || row->at == AT(multi);
+
+    if (!ends || named || !s->cmd || s->a->n_words >= s->cmd->min_words)
+        return NULL;
+    return word_example(s);
+}
+
 /* ---- one option -------------------------------------------------------- */
 
 /* glued: the value, if it is in the option's own word. */
@@ -73,9 +92,10 @@ static int wrong_value(struct scan *s, const struct option_row *row,
     const char *dashes = row->letter ? "-" : "--";
     char letter[2] = {row->letter, '\0'};
     int before = glued ? (int)(glued - word) : 0;
-    char *with =
-        args_text("%.*s%s%s", before, word,
-                  before > 0 && word[1] != '-' ? " " : "", row->example);
+    const char *more = also_missing(s, row);
+    char *with = args_text("%.*s%s%s%s%s", before, word,
+                           before > 0 && word[1] != '-' ? " " : "",
+                           row->example, more ? " " : "", more ? more : "");
     char *hint = with ? right_line(s, s->i, 1, with) : NULL;
 
     free(with);
@@ -164,6 +184,17 @@ static const struct option_row *option_find(const struct command *cmd,
 
 /* ---- one word ---------------------------------------------------------- */
 
+static int value_missing(struct scan *s, const struct option_row *row)
+{
+    const char *more = also_missing(s, row);
+    char *with =
+        args_text("%s%s%s", row->example, more ? " " : "", more ? more : "");
+    char *hint = with ? right_line(s, s->i + 1, 0, with) : NULL;
+
+    free(with);
+    return args_hint(s->cmd, hint, "%s needs a value", s->line.argv[s->i]);
+}
+
 /* A flag has no value. A value is in the same word as its option, or is the
  * next word. */
 static int option_value(struct scan *s, const struct option_row *row,
@@ -172,8 +203,7 @@ static int option_value(struct scan *s, const struct option_row *row,
     if (!row->value || glued)
         return set_value(s, row, glued, glued);
     if (s->i + 1 >= s->line.argc || strcmp(s->line.argv[s->i + 1], "--") == 0)
-        return args_hint(s->cmd, right_line(s, s->i + 1, 0, row->example),
-                         "%s needs a value", s->line.argv[s->i]);
+        return value_missing(s, row);
     s->i++;
     return set_value(s, row, s->line.argv[s->i], NULL);
 }
@@ -315,10 +345,8 @@ static int missing_word(const struct scan *s)
 
     while (at < s->line.argc && strcmp(s->line.argv[at], "--") != 0)
         at++;
-    return args_hint(
-        s->cmd,
-        right_line(s, at, 0, s->cmd->bit == CMD_LOCAL ? "status" : "NAME"),
-        "%s is missing", s->cmd->words_are);
+    return args_hint(s->cmd, right_line(s, at, 0, word_example(s)),
+                     "%s is missing", s->cmd->words_are);
 }
 
 int args_behind(struct args *a, const struct command *cmd, int argc,

@@ -109,9 +109,16 @@ wrong "run: -c and a command behind --: 'true' is one too many" \
 # Values: the same line, with one that would be right.
 no_time="is not a time such as 500ms, 10s, 2m or 1h30m"
 w='dibs run -w 10s a -- true'
-wrong "run: -w: 'a' $no_time" 'dibs run -w 10s -- true' run -w a -- true
+wrong "run: -w: 'a' $no_time" 'dibs run -w 10s NAME -- true' \
+    run -w a -- true
 wrong 'run: -w needs a value' 'dibs run a -w 10s -- true' run a -w -- true
 wrong 'run: -w needs a value' 'dibs run a -w 10s -- COMMAND' run a -w
+wrong 'run: --lease needs a value' 'dibs run --lease 30s NAME -- COMMAND' \
+    run --lease
+wrong 'run: --lease needs a value' \
+    'dibs run --multi a,b --lease 30s -- COMMAND' run --multi a,b --lease
+wrong 'run: --multi needs a value' 'dibs run --multi stock,orders -- COMMAND' \
+    run --multi
 wrong "run: -w: '' $no_time" "$w" run -w '' a -- true
 wrong "run: -w: '-5' is negative" "$w" run -w -5 a -- true
 wrong "run: -w: '-5s' is negative" 'dibs run --wait=10s a -- true' \
