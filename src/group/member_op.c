@@ -173,6 +173,9 @@ static void member_op_acquire(struct dibs__group_op *op, size_t i, bool trying,
     }
     if (!trying)
         lock_op->wait.deadline = until;
+    else if (!op->trying) /* it may have to wait for another call */
+        lock_op->wait.deadline =
+            dibs__min(lock_op->wait.deadline, op->deadline);
     lock_op->kept = op->multi.kept;
     member_op_send(op, i, batch, sc, member_acquire_ended);
 }

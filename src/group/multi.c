@@ -32,8 +32,10 @@
  *                                                           try_rest before it
  *                        one batch cannot ask for them      try_rest, singly
  *         wait_done      taken                              try_rest, or the
- * end the wait was long enough           start_over any            stopped, or
- * an error               give_back, failed
+ *                                                           end
+ *                        the wait was long enough           start_over
+ *         any            its time is over: none asks more   give_back, failed
+ *                        stopped, or an error               give_back, failed
  */
 #include "group/group_op.h"
 
@@ -41,6 +43,7 @@
 #define PATIENCE_MAX_MS 4000
 
 static void try_rest(struct dibs__group_op *op);
+static void try_again(struct dibs__group_op *op);
 static void start_over(struct dibs__group_op *op);
 static void wait_for_next(struct dibs__group_op *op);
 
@@ -67,6 +70,24 @@ static void multi_fail(struct dibs__group_op *op, dibs_err err)
     dibs__group_op_stop(op, err);
     dibs__unlock(&op->g->mu);
     give_back_from(op, 0, multi_failed);
+}
+
+/* Its time is over. If some server did not answer, that is told. */
+static bool is_late(struct dibs__group_op *op)
+{
+    dibs_err err = DIBS_ERR_TIMEOUT;
+
+    if (op->trying || dibs__now_ms() < op->deadline)
+        return false;
+    dibs__lock(&op->g->mu);
+    for (size_t i = op->g->n; i-- > 0;) {
+        dibs_err its = op->level->members[i].err;
+        if (its == DIBS_ERR_CONN || its == DIBS_ERR_UNKNOWN)
+            err = its;
+    }
+    dibs__unlock(&op->g->mu);
+    multi_fail(op, err);
+    return true;
 }
 
 /* All were taken. Are they still ours, and for as long as was asked for? */
@@ -183,7 +204,7 @@ static void try_done(struct dibs__group_op *op)
         op->multi.end = o.blocker;
         give_back_from(op, op->multi.held,
                        op->multi.end == op->multi.held ? wait_for_next
-                                                       : try_rest);
+                                                       : try_again);
     }
 }
 
@@ -234,6 +255,12 @@ static void try_rest(struct dibs__group_op *op)
     dibs__group_op_run(op);
 }
 
+static void try_again(struct dibs__group_op *op)
+{
+    if (!is_late(op))
+        try_rest(op);
+}
+
 /* ---- waiting ----------------------------------------------------------- */
 
 static void wait_done(struct dibs__group_op *op)
@@ -254,7 +281,7 @@ static void wait_done(struct dibs__group_op *op)
         if (op->multi.held == op->multi.end)
             all_taken(op);
         else
-            try_rest(op);
+            try_again(op);
     } else if (again && dibs__now_ms() < op->deadline) {
         start_over(op);
     } else {
@@ -267,6 +294,8 @@ static void wait_for_next(struct dibs__group_op *op)
     bool several = dibs__members_place_end(op, 0, op->g->n) < op->g->n;
     int64_t until = op->deadline;
 
+    if (is_late(op))
+        return;
     if (op->multi.held > 0 && several)
         until =
             dibs__min(until, dibs__now_ms() + dibs__random_in(PATIENCE_MIN_MS,
@@ -286,7 +315,7 @@ static void start_over(struct dibs__group_op *op)
     }
     op->multi.held = 0;
     op->multi.end = op->g->n;
-    give_back_from(op, 0, try_rest);
+    give_back_from(op, 0, try_again);
 }
 
 void dibs__multi_start(struct dibs__group_op *op)

@@ -351,6 +351,40 @@ static void test_multi_undo_fails(void **state)
     }
 }
 
+/* One member is just being given back by the same owner, and no answer comes.
+ * The group waits for that no longer than it may. */
+static void test_multi_behind_own_release(void **state)
+{
+    const int64_t hours = 36000000; /* no command is over before that */
+    struct kit_client *k = kit_open(&(struct kit_opts){.timeout_ms = hours});
+    struct kit_client *other = kit_open(&(struct kit_opts){.direct = true});
+    char *slow = kit_name("slow"), *idle = kit_name("idle");
+    dibs_lock *m[] = {kit_lock(k, slow), kit_lock(other, idle)}, *g = NULL;
+    struct kit_end end = {.over = false};
+
+    (void)state;
+    assert_int_equal(dibs_multi_lock_new(m, 2, &g), DIBS_OK);
+    assert_int_equal(dibs_lock_acquire(m[0], NULL), DIBS_OK);
+    kit_rule(&dibs__script_basic_release, slow,
+             &(struct ts_rule){.action = TS_HOLD_REPLY});
+    assert_int_equal(dibs_lock_release_async(m[0], NULL, kit_ended, &end),
+                     DIBS_OK);
+    assert_int_equal(dibs_lock_acquire(g, DIBS_LOCK_OPTS(.wait_ms = 100)),
+                     DIBS_ERR_TIMEOUT);
+    assert_false(atomic_load(&end.over));
+    kit_relent();
+    assert_int_equal(kit_wait(&end), DIBS_OK);
+    assert_int_equal(dibs_lock_acquire(g, NULL), DIBS_OK);
+    assert_int_equal(dibs_lock_release(g, NULL), DIBS_OK);
+    dibs_lock_free(m[0]);
+    dibs_lock_free(m[1]);
+    dibs_lock_free(g);
+    kit_close(k);
+    kit_close(other);
+    free(slow);
+    free(idle);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -360,6 +394,7 @@ int main(void)
         cmocka_unit_test_setup(test_multi_all_lost, kit_fresh),
         cmocka_unit_test_setup(test_multi_odd_answers, kit_fresh),
         cmocka_unit_test_setup(test_multi_undo_fails, kit_fresh),
+        cmocka_unit_test_setup(test_multi_behind_own_release, kit_fresh),
     };
 
     return cmocka_run_group_tests_name("fault.multi", tests, kit_up, kit_down);
