@@ -37,7 +37,8 @@ static uint64_t take_hold(struct dibs__line *line, bool *busy)
             *busy = true;
             continue;
         }
-        wire = h->state == HOLD_LOST ? 0 : h->wire;
+        /* What our clock has ended is there for the margin still. */
+        wire = h->state == HOLD_LOST && !h->over ? 0 : h->wire;
         /* A program that dispatches callbacks may do so after the close, when
          * no hold is left to lose. (A thread of ours has run them by then.) */
         if (dibs__line_client(line)->callbacks.fd >= 0)

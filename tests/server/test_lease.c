@@ -217,6 +217,21 @@ static void test_lease_lost_and_released(void **state)
     assert_int_equal(ts_command_calls(srv, "hmget"), looks + 1);
 }
 
+/* The same if the client closes instead. */
+static void test_lease_lost_and_closed(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_lock *l = kit_lock(c, "l");
+
+    (void)state;
+    FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.lease_ms = kit_short())));
+    assert_int_equal(ts_int(srv, "PEXPIRE l 600000"), 1);
+    TS_WAIT(dibs_lock_state(l, 0) == DIBS_LOST);
+    dibs_lock_free(l);
+    kit_close(c);
+    assert_false(ts_exists(srv, "l"));
+}
+
 /* ---- leases that are renewed ------------------------------------------- */
 
 static void test_lease_renewed(void **state)
@@ -525,6 +540,7 @@ int main(void)
         KIT_TEST(test_lease_lost_and_started_again),
         KIT_TEST(test_lease_lost_and_taken_by_others),
         KIT_TEST(test_lease_lost_and_released),
+        KIT_TEST(test_lease_lost_and_closed),
         KIT_TEST(test_lease_renewed),
         KIT_TEST(test_lease_nested_shorter),
         KIT_TEST(test_lease_nested_longer),
