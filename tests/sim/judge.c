@@ -394,13 +394,16 @@ static void check_replicas(const struct sim_claim *cl)
 
 /* P8: nobody leaves a free lock lying there while others wait, if nothing is
  * wrong. A lock that was left taken ends without a word: then somebody looks.
+ * So it is with a lease that ends, and is shorter than the one before it, which
+ * others saw: a hand-over tells nobody.
  */
 #define FREE_MOST_US 500000
 #define LOOK_LATE_US 3500000
 #define FAIR_MOST_US 8000000
 
 static int waiting[SIM_THINGS];
-static int64_t free_since[SIM_THINGS];
+static int64_t free_since[SIM_THINGS], ends_at[SIM_THINGS];
+static bool is_shorter[SIM_THINGS];
 
 void sim_judge_waits(enum sim_thing t, int more)
 {
@@ -419,19 +422,32 @@ static bool was_left_taken(enum sim_thing t)
     return false;
 }
 
+/* When its lease ends; 0: it is free. INT64_MAX: never, or nobody can tell. */
+static int64_t lease_end(enum sim_thing t)
+{
+    const char *key = sim_keys[t][0];
+    const char *a = sim_server_ask(sim_master(key), "PTTL %s", key);
+    int64_t ms = a ? strtoll(a + 1, NULL, 10) : -1;
+
+    if (ms < 0)
+        return ms == -2 ? 0 : INT64_MAX;
+    return sim_now() + ms * 1000;
+}
+
 static void check_free(enum sim_thing t)
 {
-    int64_t most = t == SIM_FAIR       ? FAIR_MOST_US
-                   : was_left_taken(t) ? LOOK_LATE_US
-                                       : FREE_MOST_US;
-    const char *a = NULL;
+    int64_t end = waiting[t] > 0 ? lease_end(t) : INT64_MAX;
+    bool ended = is_shorter[t] && free_since[t] + 2000 >= ends_at[t];
+    int64_t most = t == SIM_FAIR                ? FAIR_MOST_US
+                   : was_left_taken(t) || ended ? LOOK_LATE_US
+                                                : FREE_MOST_US;
 
-    if (waiting[t] > 0)
-        a = sim_server_ask(sim_master(sim_keys[t][0]), "EXISTS %s",
-                           sim_keys[t][0]);
-    if (!a || strcmp(a, ":0|") != 0)
+    if (end != 0) {
+        is_shorter[t] =
+            free_since[t] == 0 && (is_shorter[t] || end < ends_at[t] - 10000);
+        ends_at[t] = end < INT64_MAX ? end : 0;
         free_since[t] = 0;
-    else if (free_since[t] == 0)
+    } else if (free_since[t] == 0)
         free_since[t] = sim_now();
     else if (sim_now() - free_since[t] > most)
         sim_broken("P8", "%s is free for %.3f s, and %d wait for it",
