@@ -118,8 +118,11 @@ void sim_sock_ended(struct sim_sock *s)
     sim_poll_changed(s);
 }
 
+/* Nothing comes behind a reset. */
 void sim_sock_arrived(struct sim_sock *s, const void *bytes, size_t n)
 {
+    if (s->state == FAILED)
+        return;
     if (s->start > 0) {
         memmove(s->in, s->in + s->start, s->len);
         s->start = 0;
