@@ -303,7 +303,9 @@ static struct parcel *wrap(struct link *l, const struct ts_rule *how,
         return add_parcel(l, how->text, how->text_len);
     case TS_DUPLICATE_REPLY:
         add_parcel(l, msg, len);
-        return add_parcel(l, msg, len);
+        c = add_parcel(l, msg, len);
+        c->not_before = ts_now_ms() + how->ms;
+        return c;
     case TS_HOLD_REPLY:
         c = add_parcel(l, msg, len);
         c->held = true;
