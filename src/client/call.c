@@ -270,8 +270,7 @@ static void rest_call(struct dibs__call *call)
 static bool reply_fits(const struct dibs__call *call,
                        const struct dibs__reply *reply)
 {
-    return reply->type == REPLY_ERROR || call->expects == 0 ||
-           (call->expects & 1u << reply->type);
+    return call->expects == 0 || dibs__reply_fits(reply, call->expects);
 }
 
 /* MOVED or ASK: another server it is. */

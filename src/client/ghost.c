@@ -83,6 +83,8 @@ static void cancel_done(struct dibs__req *req, dibs_err err,
     struct dibs__ghost *g = DIBS_OF(req, struct dibs__ghost, req);
     struct dibs__server *s = g->s;
 
+    if (err == DIBS_OK && dibs__server_misfit(s, req, reply, 1u << REPLY_NUM))
+        err = DIBS_ERR_UNKNOWN;
     if (err == DIBS_OK && reply->type == REPLY_NUM) {
         g->state = GHOST_LAID;
     } else if (err == DIBS_OK) {

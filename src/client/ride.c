@@ -167,7 +167,7 @@ static bool take_rides_replies(struct dibs__link *ln)
     while (dibs__reader_next(&cn->in, &reply) == DIBS_OK) {
         if (!reply)
             return true;
-        struct dibs__list *l = dibs__list_pop(&cn->fifo);
+        struct dibs__list *l = dibs__conn_pop(cn);
         if (!l)
             return false; /* nobody asked */
         if (!dibs__call_take(DIBS_OF(l, struct dibs__call, req.link), reply)) {

@@ -126,6 +126,8 @@ struct dibs__server {
     struct dibs__list resting;     /* io only: calls between two attempts */
     struct dibs__list ghosts;      /* io only: to be canceled */
     bool cannot_cancel;            /* io only: the server refused it once */
+    unsigned misfits;              /* io only: connections out of step, */
+    int64_t misfits_since;         /* in a minute from then on */
     struct dibs__acks acks;        /* io only: calls that replicas must have */
     struct dibs__track track;      /* see there: who changes what we hold */
     int64_t hush_until;            /* io only: "not now" was told lately */
@@ -173,6 +175,11 @@ void dibs__server_text(struct dibs__server *s, const char *text,
 /* An event about this server, whose address it names. Thread: any. */
 void dibs__server_tell(struct dibs__server *s, dibs_event_kind kind,
                        dibs_err err, const char *text) EXCLUDES(s->mu);
+/* In unfit.c: is this the reply to another command than this one, which is
+ * answered with these types, one bit each? True: the connection has ended.
+ * False: it fits, or it never does with this server. Thread: io. */
+bool dibs__server_misfit(struct dibs__server *s, const struct dibs__req *req,
+                         const struct dibs__reply *reply, unsigned expects);
 /* What a call that fails for want of an answer fails with. Thread: io. */
 void dibs__server_note(struct dibs__server *s, const char *why);
 /* Is it at this address, as far as we know? Thread: io. */

@@ -24,7 +24,7 @@
  *         ON         a read is refused                       REFUSED
  *         RESTING    the time has come                       DIALING
  *         any        the connection for messages went down   RESTING
- *         any        main went down                          OFF
+ *         any        main went down, or is out of step       OFF
  *         OFF        main is up again, and it was wanted     RESTING
  *
  * Trouble What was changed while it was not on, nobody tells. So each time it
@@ -129,18 +129,33 @@ static void track_write(struct dibs__req *req, struct dibs__buf *out)
     dibs__buf_arg_text(out, "NOLOOP");
 }
 
+/* NULL: main went down, or was out of step, and that was told. Else why this
+ * reply is not what was asked for; "": it is. */
+static const char *why_refused(struct dibs__server *s,
+                               const struct dibs__req *req, dibs_err err,
+                               const struct dibs__reply *reply,
+                               enum dibs__reply_type wanted)
+{
+    if (err != DIBS_OK || dibs__server_misfit(s, req, reply, 1u << wanted))
+        return NULL;
+    if (reply->type == REPLY_ERROR)
+        return reply->text;
+    return reply->type == wanted ? "" : "its answer makes no sense";
+}
+
 static void track_answered(struct dibs__req *req, dibs_err err,
                            const struct dibs__reply *reply)
 {
     struct track_ask *ask = DIBS_OF(req, struct track_ask, req);
     struct dibs__server *s = ask->s;
     bool current = track_is(s, TRACK_ASKING) && ask->number == s->track.asks;
+    const char *why = why_refused(s, req, err, reply, REPLY_TEXT);
 
     dibs__free(ask);
-    if (err != DIBS_OK)
-        return; /* main went down, and that was told */
-    if (current && reply->type == REPLY_ERROR) {
-        track_refuse(s, reply->text);
+    if (!why)
+        return;
+    if (current && why[0]) {
+        track_refuse(s, why);
     } else if (current) {
         track_set(s, TRACK_ON);
         s->track.backoff_ms = 0;
@@ -267,11 +282,11 @@ static void nothing_write(struct dibs__req *req, struct dibs__buf *out)
 static void caching_answered(struct dibs__req *req, dibs_err err,
                              const struct dibs__reply *reply)
 {
-    struct track_reads *r = DIBS_OF(req, struct track_reads, first);
+    struct dibs__server *s = DIBS_OF(req, struct track_reads, first)->s;
+    const char *why = why_refused(s, req, err, reply, REPLY_TEXT);
 
-    if (err == DIBS_OK && reply->type == REPLY_ERROR &&
-        track_is(r->s, TRACK_ON))
-        track_refuse(r->s, reply->text);
+    if (why && why[0] && track_is(s, TRACK_ON))
+        track_refuse(s, why);
 }
 
 /* "Not now" or "not here" says nothing about the next time. */
@@ -280,14 +295,15 @@ static void reads_answered(struct dibs__req *req, dibs_err err,
 {
     struct track_reads *r = DIBS_OF(req, struct track_reads, last);
     struct dibs__server *s = r->s;
+    const char *why = why_refused(s, req, err, reply, REPLY_NUM);
 
     dibs__buf_clear(&r->text);
     dibs__free(r);
-    if (err != DIBS_OK)
+    if (!why)
         return;
-    if (reply->type == REPLY_ERROR && track_is(s, TRACK_ON) &&
-        dibs__classify(reply->text)->next == NEXT_GIVE_UP)
-        track_refuse(s, reply->text);
+    if (why[0] && track_is(s, TRACK_ON) &&
+        dibs__classify(why)->next == NEXT_GIVE_UP)
+        track_refuse(s, why);
     dibs__server_answered(s);
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * unfit.c - a server that does not take writes: most likely a replica.
+ * unfit.c - a server that does not take writes, a connection out of step.
  *
  * Thread  io.
  *
- * How     The first READONLY ends the use of the main connection. It is asked
+ * How     A server that takes no writes is most likely a replica. The first
+ *         READONLY ends the use of the main connection. It is asked
  *         what it is, which helps the author of the URL, and closes
  *         with that answer. Then it is dialed again with growing pauses: it may
  *         become a master, or its name may come to mean another server. That it
@@ -12,11 +13,36 @@
  *
  *         One that somebody else calls the wrong one is not asked: it may well
  *         be dead, and its answer would not change anything.
+ *
+ *         A reply that a command cannot have is that to another: one came too
+ *         many, and each that follows would be taken for the one before it. So
+ *         that connection ends. A server with which this happens a few times
+ *         in a minute answers so, and is taken by its word.
  */
 #include "client/server.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#define MISFITS_MAX 3 /* in so long: */
+#define MISFITS_MS  60000
+
+bool dibs__server_misfit(struct dibs__server *s, const struct dibs__req *req,
+                         const struct dibs__reply *reply, unsigned expects)
+{
+    int64_t now = dibs__now_ms();
+
+    if (dibs__reply_fits(reply, expects))
+        return false;
+    if (now - s->misfits_since >= MISFITS_MS) {
+        s->misfits = 0;
+        s->misfits_since = now;
+    }
+    if (s->misfits++ >= MISFITS_MAX)
+        return false;
+    dibs__conn_close(req->cn, DIBS_ERR_CONN, "a reply to another command");
+    return true;
+}
 
 static void role_write(struct dibs__req *req, struct dibs__buf *out)
 {

@@ -8,7 +8,9 @@
  * How     Requests wait in a queue, oldest first, as the server answers in
  *         order. Each has a time limit; the first that passes closes the
  *         connection, since a reply that comes late would be taken for the
- *         answer to the next command.
+ *         answer to the next command. A reply that comes while none is due
+ *         closes it, too; that is looked for before something is sent. (One
+ *         too many among others that are due is told by its type at best.)
  *
  *         The socket blocks, so that a caller can send and receive in two
  *         system calls; the loop asks for MSG_DONTWAIT. With TLS the same goes
@@ -205,25 +207,6 @@ static int put_bytes(struct dibs__conn *cn)
     return 0;
 }
 
-static void flush_out(struct dibs__task *t)
-{
-    struct dibs__conn *cn = DIBS_OF(t, struct dibs__conn, flush);
-
-    if (cn->lacking) { /* a reply could be taken for one that never went out */
-        dibs__conn_fail(cn, DIBS_ERR_CONN, "out of memory", 0);
-        return;
-    }
-    int error_number = put_bytes(cn);
-    if (error_number) {
-        /* A session's last word says more than that nobody listens. */
-        bool more =
-            cn->tls && get_bytes(cn, MSG_DONTWAIT) < 0 && errno == EPROTO;
-        fail_bytes(cn, "send", more ? EPROTO : error_number);
-        return;
-    }
-    dibs__conn_poll(cn, cn->out.len ? UV_READABLE | UV_WRITABLE : UV_READABLE);
-}
-
 /* False: out of memory, nothing was appended. */
 static bool append_request(struct dibs__conn *cn, struct dibs__req *req)
 {
@@ -254,12 +237,24 @@ void dibs__conn_send(struct dibs__conn *cn, struct dibs__req *req)
     dibs__loop_flush(cn->lp, &cn->flush);
 }
 
+/* A reply is to come: the first request is with the server. */
+static bool is_awaited(const struct dibs__conn *cn)
+{
+    return !dibs__list_empty(&cn->fifo) &&
+           DIBS_OF(cn->fifo.next, struct dibs__req, link)->end <= cn->sent;
+}
+
+struct dibs__list *dibs__conn_pop(struct dibs__conn *cn)
+{
+    return is_awaited(cn) ? dibs__list_pop(&cn->fifo) : NULL;
+}
+
 static void take_reply(struct dibs__conn *cn, const struct dibs__reply *reply)
 {
     struct dibs__list *l = NULL;
 
     if (!cn->push || cn->state == CONN_SETUP)
-        l = dibs__list_pop(&cn->fifo);
+        l = dibs__conn_pop(cn);
     if (l) {
         struct dibs__req *req = DIBS_OF(l, struct dibs__req, link);
         if (req->skip > 0) {
@@ -346,6 +341,30 @@ static void read_rest(struct dibs__conn *cn)
         ;
     if (cn->tls)
         dibs__tls_dry(cn->tls, false);
+}
+
+static void flush_out(struct dibs__task *t)
+{
+    struct dibs__conn *cn = DIBS_OF(t, struct dibs__conn, flush);
+
+    if (cn->lacking) { /* a reply could be taken for one that never went out */
+        dibs__conn_fail(cn, DIBS_ERR_CONN, "out of memory", 0);
+        return;
+    }
+    if (cn->state == CONN_READY && !cn->push && !is_awaited(cn)) {
+        (void)read_some(cn); /* what is there now is no answer to this */
+        if (cn->state == CONN_CLOSED)
+            return;
+    }
+    int error_number = put_bytes(cn);
+    if (error_number) {
+        /* A session's last word says more than that nobody listens. */
+        bool more =
+            cn->tls && get_bytes(cn, MSG_DONTWAIT) < 0 && errno == EPROTO;
+        fail_bytes(cn, "send", more ? EPROTO : error_number);
+        return;
+    }
+    dibs__conn_poll(cn, cn->out.len ? UV_READABLE | UV_WRITABLE : UV_READABLE);
 }
 
 static void conn_event(uv_poll_t *poll, int status, int events)

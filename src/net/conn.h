@@ -140,11 +140,13 @@ dibs_err dibs__conn_hear(struct dibs__conn *cn, int64_t expires,
  * time. fits: nothing is left over on it. append: false, no memory. put: sends
  * what the kernel takes. get: reads what is there into `in`. Of both false:
  * broken, good for nothing but close. expires: when the first reply is late.
- * readable: something has come, or it is over. Thread: the one that has it. */
+ * pop: the request whose reply has come; NULL: none is due. readable: something
+ * has come, or it is over. Thread: the one that has it. */
 bool dibs__conn_fits(struct dibs__conn *cn);
 bool dibs__conn_append(struct dibs__conn *cn, struct dibs__req *req);
 bool dibs__conn_put(struct dibs__conn *cn);
 bool dibs__conn_get(struct dibs__conn *cn);
+struct dibs__list *dibs__conn_pop(struct dibs__conn *cn);
 int64_t dibs__conn_expires(const struct dibs__conn *cn);
 bool dibs__conn_readable(const struct dibs__conn *cn);
 /* The io thread takes it over, with all that is on it. No whole reply may be

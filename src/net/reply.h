@@ -68,6 +68,14 @@ static inline int64_t dibs__reply_ms(int64_t num)
     return num < DIBS_MS_MAX ? num : DIBS_MS_MAX;
 }
 
+/* Can it be the reply to a command that is answered with these types, one bit
+ * each? An error always can. If not, it is the reply to another command. */
+static inline bool dibs__reply_fits(const struct dibs__reply *r,
+                                    unsigned expects)
+{
+    return r->type == REPLY_ERROR || (expects & 1u << r->type);
+}
+
 /* The i-th element as a number or text; false if it is something else. */
 bool dibs__reply_num(const struct dibs__reply *r, size_t i, int64_t *out);
 const struct dibs__reply *dibs__reply_text(const struct dibs__reply *r,

@@ -386,6 +386,35 @@ static void test_acquire_meets_its_own_hold(void **state)
     acquire_asked_twice(KIT_MEEK, false);
 }
 
+/* An answer too many comes before that to CLIENT KILL, once, or always. The
+ * connection ends, and the next one is asked again; but not for ever. */
+static void test_kill_out_of_step(void **state)
+{
+    (void)state;
+    for (int always = 0; always < 2; always++) {
+        struct scene sc = scene("kill out of step", KIT_FULL, true);
+        int id = ts_proxy_rule(
+            kit_px,
+            &(struct ts_rule){.action = TS_REWRITE_REPLY,
+                              .match = "CLIENT",
+                              .contains = "KILL",
+                              .text = always ? "+no\r\n" : "$-1\r\n:1\r\n",
+                              .count = always ? 0 : 1});
+
+        hold_back(&sc, &dibs__script_basic_acquire, 1);
+        want(&sc, "trying", dibs_lock_try(sc.l, NULL), DIBS_ERR_UNKNOWN);
+        TS_WAIT(kit_heard(sc.k, DIBS_EVENT_DISCONNECTED, DIBS_ERR_CONN,
+                          "a reply to another command"));
+        take(&sc, sc.a);
+        intact(&sc, sc.a, 1);
+        assert_int_equal(kit_told(sc.k, DIBS_EVENT_WARNING), always);
+        assert_in_range(ts_rule_hits(kit_px, id), 1, always ? 40 : 1);
+        ts_proxy_unrule(kit_px, sc.rule);
+        give(&sc, sc.a, DIBS_OK);
+        end(&sc);
+    }
+}
+
 /* ---- the whole server -------------------------------------------------- */
 
 enum stop { BY_CLIENT_PAUSE, BY_SIGSTOP };
@@ -518,6 +547,7 @@ int main(void)
         cmocka_unit_test_setup(test_single_kill_allowed, kit_fresh),
         cmocka_unit_test_setup(test_single_kill_forbidden, kit_fresh),
         cmocka_unit_test_setup(test_acquire_meets_its_own_hold, kit_fresh),
+        cmocka_unit_test_setup(test_kill_out_of_step, kit_fresh),
         cmocka_unit_test_setup(test_client_pause, kit_fresh),
         cmocka_unit_test_setup(test_server_stopped, kit_fresh),
         cmocka_unit_test_setup(test_release_retires_first, kit_fresh),

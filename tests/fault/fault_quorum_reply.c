@@ -130,8 +130,8 @@ static bool was_lost(const struct run *r)
 
 /* One reply at each of these servers: it is asked for again, and all is well.
  * Only a single attempt, or a release with so little time, may say that it does
- * not know. False: one of the servers was not asked, as a slow machine's
- * connection to it was not there yet. */
+ * not know. False: one of the servers was not asked, which was seen once, on a
+ * busy machine. */
 static bool lose_once(enum step st, const struct loss *loss, unsigned bad,
                       unsigned way)
 {

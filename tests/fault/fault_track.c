@@ -285,6 +285,60 @@ static void test_track_reply_lost(void **state)
     end(&sc);
 }
 
+/* An answer too many is in front of one that is about tracking. The connection
+ * ends before one more question is answered by what belongs to another; on the
+ * next one all is well. */
+static void test_track_out_of_step(void **state)
+{
+    static const struct {
+        const char *contains, *answers;
+    } rows[] = {
+        {"TRACKING", "$-1\r\n+OK\r\n"},
+        {"CACHING", "$-1\r\n+OK\r\n"},
+        {"CACHING", "+OK\r\n+OK\r\n"},
+    };
+    struct scene sc;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        int id = ts_proxy_rule(kit_px,
+                               &(struct ts_rule){.action = TS_REWRITE_REPLY,
+                                                 .match = "CLIENT",
+                                                 .contains = rows[i].contains,
+                                                 .text = rows[i].answers,
+                                                 .count = 1});
+        begin(&sc, &(struct kit_opts){.lease_ms = 0});
+        assert_true(ts_rule_wait(kit_px, id, 1, TS_SOON));
+        TS_WAIT(kit_heard(sc.k, DIBS_EVENT_DISCONNECTED, DIBS_ERR_CONN,
+                          "a reply to another command"));
+        TS_WAIT(ts_info(kit_srv, "clients", "tracking_clients") == 1);
+        assert_int_equal(dibs_lock_state(sc.l, 0), DIBS_HELD);
+        is_lost(&sc);
+        end(&sc);
+    }
+}
+
+/* A server that always answers so is not asked for ever: each time a connection
+ * ends. */
+static void test_track_never_in_step(void **state)
+{
+    struct scene sc;
+
+    (void)state;
+    int id = ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_REWRITE_REPLY,
+                                                     .match = "CLIENT",
+                                                     .contains = "TRACKING",
+                                                     .text = ":1\r\n"});
+    begin(&sc, &(struct kit_opts){.lease_ms = SHORT_MS});
+    TS_WAIT(kit_heard(sc.k, DIBS_EVENT_WARNING, DIBS_ERR_AUTH, WORD));
+    is_lost(&sc);
+    kit_want("again", dibs_lock_acquire(sc.l, NULL), DIBS_OK);
+    TS_WAIT(dibs_lock_state(sc.l, 0) == DIBS_HELD);
+    kit_want("giving back", dibs_lock_release(sc.l, NULL), DIBS_OK);
+    assert_int_equal(ts_rule_hits(kit_px, id), 4);
+    end(&sc);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -298,6 +352,8 @@ int main(void)
         cmocka_unit_test_setup(test_track_connection_ends, kit_fresh),
         cmocka_unit_test_setup(test_track_all_connections_end, kit_fresh),
         cmocka_unit_test_setup(test_track_reply_lost, kit_fresh),
+        cmocka_unit_test_setup(test_track_out_of_step, kit_fresh),
+        cmocka_unit_test_setup(test_track_never_in_step, kit_fresh),
     };
 
     return cmocka_run_group_tests_name("track", tests, kit_up, kit_down);

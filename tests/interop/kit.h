@@ -35,8 +35,8 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* What is promised is 200 ms. This is what fails a test: so far beyond it that
- * only a timer, and no message, can have been the waker. */
+/* What is promised is 200 ms. This is late: so far beyond it that only a timer,
+ * and no message, can have been the waker, or the machine stood still. */
 #define WAKE_GUARD_US (ts_ms(1500) * 1000)
 
 enum kind { PLAIN, FAIR, READ, WRITE };
@@ -143,8 +143,8 @@ void kit_wait_listeners(enum kind kind, const char *name, long long n);
 /* Until this worker sleeps: it has asked, in vain, and listens. */
 void kit_wait_parked(struct jvm *j, const char *worker);
 /* Cuts the connections of all who listen, and waits until one listens to the
- * channel again. Now and then a Redisson does not come back, whatever the time:
- * false, and there is a new Java, which holds and waits for nothing. */
+ * channel again. A Redisson was seen that did not within TS_SOON: false, and
+ * there is a new Java, which holds and waits for nothing. */
 bool kit_cut_listeners(const char *channel);
 /* Until so many scripts ran since ts_reset_stats, and then none for a moment:
  * a waiter that asks in the background has asked twice when it waits. */

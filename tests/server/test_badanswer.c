@@ -223,30 +223,38 @@ static void test_badanswer_each(void **state)
     ts_proxy_stop(px);
 }
 
-/* One answer too many: it must not be taken for the answer to the next. */
+/* One answer too many: it must not be taken for the answer to the next, least
+ * of all a yes for a lock that another one has. */
 static void test_badanswer_twice(void **state)
 {
     struct ts_proxy *px = ts_proxy_start(srv);
     dibs_client *c = kit_open_at(ts_proxy_url(px), NULL);
-    dibs_lock *l = kit_lock(c, "x");
+    dibs_lock *l = kit_lock(c, "x"), *other = kit_lock(c, "y");
 
     (void)state;
+    ts_ok(srv, "HSET y 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:7 1");
     for (int i = 0; i < 10; i++) { /* now others are there to be borrowed */
         FINE(dibs_lock_acquire(l, NULL));
         FINE(dibs_lock_release(l, NULL));
     }
     for (int i = 0; i < 10; i++) {
-        ts_proxy_rule(px, &(struct ts_rule){.action = TS_DUPLICATE_REPLY,
-                                            .match = "EVAL*",
-                                            .count = 1});
+        int id = ts_proxy_rule(
+            px, &(struct ts_rule){.action = TS_DUPLICATE_REPLY,
+                                  .match = "EVAL*",
+                                  .ms = i, /* with the first, or behind */
+                                  .count = 1});
         FINE(dibs_lock_acquire(l, NULL));
         assert_int_equal(kit_count(l, "x", 0), 1);
+        assert_true(ts_rule_wait_done(px, id, 1, TS_SOON));
+        WANT(dibs_lock_try(other, NULL), DIBS_ERR_BUSY);
         FINE(dibs_lock_release(l, NULL));
         assert_false(ts_exists(srv, "x"));
         WANT(dibs_lock_release(l, NULL), DIBS_ERR_NOT_OWNER);
     }
     dibs_lock_free(l);
+    dibs_lock_free(other);
     kit_close(c);
+    ts_ok(srv, "DEL y");
     ts_proxy_stop(px);
 }
 

@@ -58,7 +58,7 @@ enum ts_action {
     TS_DELAY_REPLY,      /* the same for `ms` */
     TS_CUT_REPLY_AT,     /* executed; `at` bytes of the reply, then close */
     TS_REWRITE_REPLY,    /* executed; `text` instead of the reply */
-    TS_DUPLICATE_REPLY,  /* executed; the reply twice, at once */
+    TS_DUPLICATE_REPLY,  /* executed; the reply, and again after `ms` */
     TS_DRIP,             /* executed; a byte of the reply every `ms` */
     TS_CORRUPT,          /* executed; byte `at` of the reply with `bits`
                             turned over (0 = all); `at` wraps round */

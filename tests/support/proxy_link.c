@@ -101,23 +101,16 @@ static void pop_req(struct link *l)
     free(q);
 }
 
-/* So many copies, in one write. */
-static struct parcel *add_copies(struct link *l, const char *data, size_t len,
-                                 size_t n)
+static struct parcel *add_parcel(struct link *l, const char *data, size_t len)
 {
-    struct parcel *c = ts_alloc(sizeof *c + n * len);
+    struct parcel *c = ts_alloc(sizeof *c + len);
 
-    for (size_t i = 0; i < n && len > 0; i++)
-        memcpy(c->data + i * len, data, len);
-    c->len = n * len;
+    if (len > 0)
+        memcpy(c->data, data, len);
+    c->len = len;
     *l->parcels_end = c;
     l->parcels_end = &c->next;
     return c;
-}
-
-static struct parcel *add_parcel(struct link *l, const char *data, size_t len)
-{
-    return add_copies(l, data, len, 1);
 }
 
 static void add_close(struct link *l, struct rule *r)
@@ -309,7 +302,10 @@ static struct parcel *wrap(struct link *l, const struct ts_rule *how,
     case TS_REWRITE_REPLY:
         return add_parcel(l, how->text, how->text_len);
     case TS_DUPLICATE_REPLY:
-        return add_copies(l, msg, len, 2);
+        add_parcel(l, msg, len);
+        c = add_parcel(l, msg, len);
+        c->not_before = ts_now_ms() + how->ms;
+        return c;
     case TS_HOLD_REPLY:
         c = add_parcel(l, msg, len);
         c->held = true;
