@@ -116,11 +116,28 @@ static void settle_closed_group(struct dibs__group *g, dibs_owner owner)
     dibs__cancel_again();
 }
 
+/* There is no memory to begin, and all is as it was. But a sync caller may go
+ * now, and what on_lost is given with it: the next release tells of a loss. */
+static void settle_refused(struct dibs__group *g, dibs_owner owner)
+{
+    dibs__no_cancel();
+    dibs__lock(&g->mu);
+    const struct dibs__group_level *lv =
+        dibs__group_level_of(g, owner ? owner : dibs__owner_thread());
+    struct dibs__loss *loss = lv ? dibs__loss_ref(lv->loss) : NULL;
+    dibs__unlock(&g->mu);
+    dibs__loss_settle(loss);
+    dibs__loss_unref(loss);
+    dibs__cancel_again();
+}
+
 dibs_err dibs__group_release(struct dibs__group *g, const dibs_lock_opts *o,
                              dibs_cb fn, void *arg)
 {
     struct dibs__group_op *op = dibs__group_op_new(g, o);
 
+    if (!op && !fn)
+        settle_refused(g, o->owner);
     if (!op)
         return DIBS_ERR_NOMEM;
     op->releasing = true;

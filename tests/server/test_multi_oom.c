@@ -209,6 +209,45 @@ static void test_multi_oom_async(void **state)
     walk(&s);
 }
 
+static dibs_err release_starved(void)
+{
+    dibs__mem_fail_at(1, true);
+    dibs_err err = dibs_lock_release(group, NULL);
+    dibs__mem_fail_at(0, false);
+    return err;
+}
+
+/* A release that cannot begin leaves all as it was, held or lost. But its
+ * caller may go then, and what on_lost is given with it. */
+static void test_multi_oom_release(void **state)
+{
+    struct lost gone = {.times = 0};
+    struct told behind = {.times = 0};
+
+    (void)state;
+    open_warm();
+    FINE(dibs_lock_acquire(group,
+                           DIBS_LOCK_OPTS(.on_lost = kit_lose, .arg = &gone)));
+    WANT(release_starved(), DIBS_ERR_NOMEM);
+    int times = atomic_load(&gone.times); /* a machine that stood still */
+    assert_true(counted(1));
+    ts_ok(srv, "DEL a");
+    TS_WAIT(dibs_lock_state(group, 0) == DIBS_LOST);
+    FINE(dibs_lock_release_async(
+        members[0], DIBS_LOCK_OPTS(.owner = dibs_owner_new(client)), kit_tell,
+        &behind)); /* after on_lost, if that came */
+    WANT(kit_answer(&behind), DIBS_ERR_NOT_OWNER);
+    assert_int_equal(atomic_load(&gone.times), times);
+    WANT(release_starved(), DIBS_ERR_NOMEM);
+    assert_int_equal(dibs_lock_state(group, 0), DIBS_LOST);
+    WANT(dibs_lock_release(group, AT_LEISURE), DIBS_ERR_LOST);
+    FINE(dibs_lock_acquire(group, AT_LEISURE));
+    finish();
+    assert_int_equal(atomic_load(&gone.times), times);
+    TS_WAIT(ts_nkeys(srv) == 0);
+    TS_WAIT(ts_nchannels(srv) == 0);
+}
+
 static const char *run_new(void)
 {
     dibs_lock *g = NULL, *outer = NULL;
@@ -238,10 +277,9 @@ static void test_multi_oom_new(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        MULTI_TEST(test_multi_oom_new),
-        MULTI_TEST(test_multi_oom_pair),
-        MULTI_TEST(test_multi_oom_wait),
-        MULTI_TEST(test_multi_oom_async),
+        MULTI_TEST(test_multi_oom_new),     MULTI_TEST(test_multi_oom_pair),
+        MULTI_TEST(test_multi_oom_wait),    MULTI_TEST(test_multi_oom_async),
+        MULTI_TEST(test_multi_oom_release),
     };
     return MULTI_RUN("server.multi_oom", tests);
 }
