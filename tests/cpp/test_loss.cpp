@@ -4,6 +4,10 @@
  * is called is there as long as it can be called. */
 #include "kit.hpp"
 
+extern "C" {
+#include "base/mem.h"
+}
+
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -82,6 +86,35 @@ TEST(unlock_finds_out)
     m.unlock();
     CHECK_EQ(e.heard(), 1);
 }
+
+#ifdef DIBS_FAULTS
+/* The release of a group that cannot begin leaves it as it was: here, lost. So
+ * there is something to give back still. */
+TEST(release_without_memory)
+{
+    ear e;
+    dibs::client c(kit::url());
+    dibs::mutex a(c, "a"), b(c, "b");
+    dibs::multi_mutex m(a, b);
+    dibs::lock_options o = telling(e);
+    std::error_code first, second;
+
+    o.lease = 300ms;
+    dibs::hold h = m.acquire(o);
+    WAIT_FOR(e.heard() == 1);
+    dibs__mem_fail_at(1, true);
+    h.release(first);
+    dibs__mem_fail_at(0, false);
+    CHECK(first == DIBS_ERR_NOMEM);
+    CHECK(h.owns_lock());
+    h.release(second);
+    CHECK(second == DIBS_ERR_LOST);
+    CHECK(!h.owns_lock());
+    CHECK_EQ(e.heard(), 1);
+    m.lock(); /* the same owner starts anew */
+    m.unlock();
+}
+#endif
 
 TEST(library_finds_out)
 {

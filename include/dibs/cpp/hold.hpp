@@ -9,7 +9,8 @@
  *   has     moved from; released with any answer;    empty
  *           release_async started; destroyed
  *   has     release refused, and the owner holds     has
- *           the lock more than once
+ *           the lock more than once; or it could
+ *           not begin
  *
  * Whether what it has is still ours is another question: lost().
  */
@@ -126,8 +127,8 @@ public:
 
     /* Gives it back and says what became of it. DIBS_ERR_LOST: somebody else
      * may have had it since. Afterwards the hold is empty, unless the server
-     * refused to give back one of several holds of this owner. An empty one is
-     * DIBS_ERR_NOT_OWNER. */
+     * refused to give back one of several holds of this owner, or the release
+     * of a group had no memory to begin. An empty one is DIBS_ERR_NOT_OWNER. */
     void release(const release_options &o = {})
     {
         bool told = false;

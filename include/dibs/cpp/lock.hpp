@@ -264,7 +264,8 @@ inline dibs_err acquire(const lock_state &state, dibs_lock_opts c,
     return err;
 }
 
-/* After a release that ended so: does the owner still have the hold? */
+/* After a release that ended so: must the hold be released once more? One that
+ * could not begin (NOMEM) leaves a lost one as it was, too. */
 inline bool still_held(const lock_state &state, dibs_owner owner,
                        dibs_err err) noexcept
 {
@@ -277,7 +278,7 @@ inline bool still_held(const lock_state &state, dibs_owner owner,
     case DIBS_ERR_FORKED:
         return false;
     default: /* the last hold counts as given back; one of several does not */
-        return dibs_lock_holds(state.l, owner) > 0;
+        return dibs_lock_state(state.l, owner) != DIBS_NOT_HELD;
     }
 }
 
