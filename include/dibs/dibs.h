@@ -543,7 +543,8 @@ DIBS_API DIBS_MUST dibs_err dibs_lock_try(dibs_lock *l,
  *            as given back, as above; one of several is still held.
  * CONN       One of several holds, and no connection: still held.
  * CLOSED     The client is going away, and releases it.
- * NOMEM      A group, and there is no memory to begin: still held.
+ * NOMEM      A group, and there is no memory to begin: held or lost, as it was.
+ *            Release it again.
  */
 DIBS_API dibs_err dibs_lock_release(dibs_lock *l, const dibs_lock_opts *opts);
 
@@ -882,7 +883,11 @@ DIBS_API DIBS_MUST dibs_err dibs_acl_rules(const char *pattern,
  * program dispatches; what waits when the client is freed is dropped.) With
  * owner 0 the owner is the thread that makes the start call. From inside a
  * callback a sync acquire never waits for another holder: it answers DEADLOCK
- * instead. The other calls only wait for the server. */
+ * instead. The other calls only wait for the server.
+ *
+ * A start call that failed has done nothing. So after NOMEM from that of a
+ * release the lock is held or lost as it was, and must be released again. The
+ * sync release of a single lock needs no memory. */
 typedef void (*dibs_cb)(dibs_err err, void *arg);
 typedef void (*dibs_force_cb)(dibs_err err, bool was_locked, void *arg);
 typedef void (*dibs_info_cb)(dibs_err err, const dibs_lock_info *info,

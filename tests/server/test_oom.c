@@ -428,6 +428,34 @@ static void test_oom_behind(void **state)
     walk(&held);
 }
 
+/* ---- what is lost ------------------------------------------------------ */
+
+/* The start of an async release may fail, and then it is as it was. The sync
+ * one needs no memory, and after it the owner starts anew. */
+static void test_oom_lost(void **state)
+{
+    struct told never = {.times = 0};
+
+    (void)state;
+    open_warm();
+    FINE(dibs_lock_acquire(lock, DIBS_LOCK_OPTS(.lease_ms = kit_chance())));
+    TS_WAIT(dibs_lock_state(lock, 0) == DIBS_LOST);
+    dibs__mem_fail_at(1, true);
+    dibs_err start = dibs_lock_release_async(lock, NULL, kit_tell, &never);
+    dibs_state then = dibs_lock_state(lock, 0);
+    dibs_err first = dibs_lock_release(lock, NULL);
+    dibs_err second = dibs_lock_release(lock, NULL);
+    dibs__mem_fail_at(0, false);
+    WANT(start, DIBS_ERR_NOMEM);
+    assert_int_equal(then, DIBS_LOST);
+    WANT(first, DIBS_ERR_LOST);
+    WANT(second, DIBS_ERR_NOT_OWNER);
+    FINE(dibs_lock_acquire(lock, DIBS_LOCK_OPTS(.wait_ms = TS_SOON)));
+    FINE(dibs_lock_release(lock, DIBS_LOCK_OPTS(.wait_ms = TS_SOON)));
+    works_again();
+    assert_int_equal(atomic_load(&never.times), 0);
+}
+
 /* ---- handing over ------------------------------------------------------ */
 
 enum { NEXT_OWNERS = 4 };
@@ -621,6 +649,7 @@ int main(void)
         KIT_TEST(test_oom_behind),   KIT_TEST(test_oom_handover),
         KIT_TEST(test_oom_renew),    KIT_TEST(test_oom_list),
         KIT_TEST(test_oom_replicas), KIT_TEST(test_oom_doctor),
+        KIT_TEST(test_oom_lost),
     };
     return KIT_RUN("server.oom", tests);
 }
