@@ -272,8 +272,10 @@ static void hold_twice(struct sim_program *pr, struct sim_claim *claim)
     if (err == DIBS_ERR_NOT_OWNER && !pr->client->closing)
         sim_broken("P5", "%s was held twice and is nobody's",
                    thing_names[claim->thing]);
-    /* Refused: it is held twice still, until the server answers again. */
-    while (err != DIBS_OK && dibs_lock_holds(claim->lock, pr->owner) == 2) {
+    /* Refused: it is held twice still, until the server answers again. Or it
+     * could not begin. */
+    while (err == DIBS_ERR_NOMEM ||
+           (err != DIBS_OK && dibs_lock_holds(claim->lock, pr->owner) == 2)) {
         sim_sleep(300000);
         err = dibs_lock_release(claim->lock, &o);
     }
@@ -302,7 +304,7 @@ static void check_release(struct sim_program *pr, const struct sim_claim *claim,
         !(err == DIBS_ERR_LOST && claim->lease_ms))
         sim_broken("P4", "release of %s: %s, and nothing is wrong", name,
                    dibs_strerror(err));
-    if (err != DIBS_ERR_NOMEM && dibs_lock_holds(claim->lock, pr->owner) > 0)
+    if (dibs_lock_holds(claim->lock, pr->owner) > 0)
         sim_broken("P4", "%s is held after its last release (%s)", name,
                    dibs_strerror(err));
 }
@@ -332,8 +334,7 @@ static void let_go(struct sim_program *pr, struct sim_claim *claim)
                            SLACK_MS);
         if (err == DIBS_ERR_NOMEM)
             sim_sleep(10000);
-    } while (err == DIBS_ERR_NOMEM &&
-             dibs_lock_holds(claim->lock, pr->owner) > 0);
+    } while (err == DIBS_ERR_NOMEM); /* it could not begin */
     claim->over = true;
     if (!pr->client->closing)
         check_release(pr, claim, was_lost, err);
