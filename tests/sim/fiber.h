@@ -38,9 +38,12 @@ struct sim_proc {
     int sockets;        /* that are open */
     int64_t stopped_at; /* while it is */
     int64_t ghost_at;   /* a server read what it sent, and had given up, then */
-    int64_t late_ghost_at;     /* the same, given up more than a lease before */
-    int64_t lease_us;          /* which it has */
-    int64_t idle_us;           /* how long its threads could not run, in all */
+    int64_t late_ghost_at; /* the same, more than a lease after that server */
+                           /* had answered it again */
+    struct sim_late *late; /* what was read so, the latest first */
+    int unheard;           /* closed connections, no answer since then */
+    int64_t lease_us;      /* which it has */
+    int64_t idle_us;       /* how long its threads could not run, in all */
     struct sim_fiber **parked; /* could run, but it is stopped */
     size_t nparked, cap_parked;
 };

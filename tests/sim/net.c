@@ -52,7 +52,7 @@ struct sim_link {
     struct sim_proc *proc;
     int proc_id;
     struct sim_sock *sock;      /* NULL: closed by the client, */
-    int64_t closed_at;          /* then */
+    int64_t heard_at;           /* when the server answered it next; 0 = no */
     struct sr_session *session; /* NULL: not yet, or not any more */
     bool over;                  /* at the server: nothing goes in any more */
     struct row up, down;
@@ -205,6 +205,7 @@ static void drop_links(struct sim_server *sv)
             continue;
         }
         *at = l->next;
+        l->proc->unheard -= l->heard_at == 0;
         row_clear(&l->up);
         row_clear(&l->down);
         free(l);
@@ -291,6 +292,31 @@ static void show_piece(const struct sim_link *l, const char *way,
            text);
 }
 
+/* P6: without the right to end connections, a client looks for a lease after
+ * the first answer for what may have come of it; a little less, by a clock that
+ * is fast. */
+static void note_ghost(const struct sim_link *l, const struct piece *p)
+{
+    struct sim_proc *proc = l->proc;
+
+    proc->ghost_at = sim_now();
+    if (l->heard_at == 0 ||
+        sim_now() - l->heard_at <= proc->lease_us - proc->lease_us / 50)
+        return;
+    sim_late_add(proc, p->bytes, p->n);
+}
+
+/* The server answers a process that has given up others before. */
+static void note_answer(const struct sim_link *to)
+{
+    for (struct sim_link *l = to->server->links; l && to->proc->unheard > 0;
+         l = l->next)
+        if (l->proc == to->proc && !l->sock && l->heard_at == 0) {
+            l->heard_at = sim_now();
+            l->proc->unheard--;
+        }
+}
+
 static void arrive_up(struct sim_link *l, const struct piece *p)
 {
     sim_pieces++;
@@ -305,11 +331,8 @@ static void arrive_up(struct sim_link *l, const struct piece *p)
         return;
     }
     if (p->kind == BYTES) {
-        if (!l->sock) {
-            l->proc->ghost_at = sim_now();
-            if (sim_now() - l->closed_at > l->proc->lease_us)
-                l->proc->late_ghost_at = sim_now();
-        }
+        if (!l->sock)
+            note_ghost(l, p);
         sr_feed(l->session, p->bytes, p->n);
         l->server->commands++;
     } else {
@@ -324,6 +347,8 @@ static void arrive_down(struct sim_link *l, const struct piece *p)
     show_piece(l, "<-", p);
     if (!l->sock)
         return;
+    if (p->kind == BYTES)
+        note_answer(l);
     if (p->kind == OPENING)
         sim_sock_up(l->sock);
     else if (p->kind == BYTES)
@@ -445,7 +470,7 @@ void sim_link_send(struct sim_link *l, const void *bytes, size_t n)
 void sim_link_close(struct sim_link *l)
 {
     l->sock = NULL;
-    l->closed_at = sim_now();
+    l->proc->unheard++;
     row_add(l, &l->up, ENDING, NULL, 0);
     if (l->up.hole && l->session) { /* the server finds out some day */
         l->up.hole = false;

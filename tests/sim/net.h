@@ -84,6 +84,12 @@ void sim_windows_close(void); /* all */
 void sim_cut(int proc, int server, bool deaf);
 /* The process is gone: the system closes its sockets. */
 void sim_hang_up_all(struct sim_proc *p);
+/* A server reads these bytes, that a process had given up, more than a lease
+ * after that server had answered it again. */
+void sim_late_add(struct sim_proc *p, const char *bytes, size_t n);
+/* Did a server read a command of this owner since then, that its process had
+ * given up, so late? */
+bool sim_came_late(const struct sim_proc *p, const char *owner, int64_t since);
 extern uint64_t sim_pieces, sim_cuts;
 extern bool sim_shows_wire; /* the history has all pieces */
 
