@@ -60,5 +60,8 @@ void dibs__losses_settle(const void *place, dibs_owner owner);
  * comes when on_lost has returned. One caller a loss. */
 bool dibs__loss_then(struct dibs__loss *loss, void (*then)(void *arg),
                      void *arg);
+/* All of this owner's that are on their way: on_lost does not begin any more.
+ * The one that runs on another thread now, with a reference, or NULL. */
+struct dibs__loss *dibs__losses_hush(const void *place, dibs_owner owner);
 
 #endif

@@ -396,6 +396,21 @@ static void end_lost(struct dibs__line *line, struct dibs__hold *h,
     dibs__hold_free(line, h);
 }
 
+/* The client has begun to close since this call began, and the close has given
+ * back what there was. If that was lost, its owner must not be told any more.
+ * (The callback of an async call comes after on_lost anyway.) */
+static dibs_err end_closed(struct dibs__line *line, struct dibs__op *op)
+    REQUIRES(line->mu)
+{
+    struct dibs__loss *loss = dibs__losses_hush(line, op->owner);
+
+    if (op->async)
+        dibs__loss_unref(loss);
+    else
+        op->loss = loss;
+    return DIBS_ERR_CLOSED;
+}
+
 static enum plan plan_release(struct dibs__line *line, struct dibs__op *op,
                               dibs_err *err) REQUIRES(line->mu)
 {
@@ -403,6 +418,8 @@ static enum plan plan_release(struct dibs__line *line, struct dibs__op *op,
     int64_t now = dibs__now_ms();
 
     *err = DIBS_ERR_NOT_OWNER;
+    if (!h && !op->ended && atomic_load(&line->locks->closing))
+        *err = end_closed(line, op);
     if (!h)
         return END;
     if (h->busy) {

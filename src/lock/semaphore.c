@@ -156,6 +156,12 @@ static dibs_err semaphore_async(dibs_lock *l, const struct semaphore_call *sc)
     return DIBS_OK;
 }
 
+/* The caller has entered. */
+static dibs_err semaphore_begin(dibs_lock *l, const struct semaphore_call *sc)
+{
+    return sc->cb ? semaphore_async(l, sc) : semaphore_sync(l, sc);
+}
+
 static dibs_err semaphore_run(dibs_lock *l, const struct semaphore_call *sc)
 {
     dibs_err err = dibs__lock_enter(l);
@@ -163,7 +169,7 @@ static dibs_err semaphore_run(dibs_lock *l, const struct semaphore_call *sc)
     if (err != DIBS_OK)
         return err;
     dibs_client *c = l->c; /* a callback may free the handle meanwhile */
-    err = sc->cb ? semaphore_async(l, sc) : semaphore_sync(l, sc);
+    err = semaphore_begin(l, sc);
     dibs__client_leave(c);
     return err;
 }
@@ -217,6 +223,16 @@ static void unpick_hold(struct dibs__line *line, dibs_owner owner)
     dibs__unlock(&line->mu);
 }
 
+/* Nothing was picked. If the client has begun to close since, the close may
+ * have taken it. */
+static dibs_err nothing_picked(struct dibs__line *line)
+{
+    if (!atomic_load(&line->locks->closing))
+        return DIBS_ERR_NOT_OWNER;
+    dibs__release_settle_closed(line, 0);
+    return DIBS_ERR_CLOSED;
+}
+
 /* text: not NULL, then it is left, and this is its owner. */
 static dibs_err semaphore_give(dibs_semaphore *s, struct semaphore_call *sc,
                                char text[DIBS_OWNER_MAX])
@@ -235,7 +251,7 @@ static dibs_err semaphore_give(dibs_semaphore *s, struct semaphore_call *sc,
     dibs__line_ref(line); /* a callback may free the handle meanwhile */
     sc->o.leave = text != NULL;
     sc->o.owner = pick_hold(line, sc->permits, text ? text : unused);
-    err = sc->o.owner ? semaphore_run(s->l, sc) : DIBS_ERR_NOT_OWNER;
+    err = sc->o.owner ? semaphore_begin(s->l, sc) : nothing_picked(line);
     if (sc->o.owner && err != DIBS_OK)
         unpick_hold(line, sc->o.owner);
     dibs__line_unref(line);
