@@ -523,7 +523,9 @@ bool dibs__wait_stay(struct dibs__wait *w, struct dibs__waiter *wt,
     /* Its time may have passed while it was being answered. */
     dibs__care_deadline(care, wt->deadline);
     if (w->asks != ASKS_EACH) {
-        care->next_try = dibs__now_ms() + pause_ms;
+        const struct dibs__waiter *head = waiter_of(w->waiters.next);
+        if (wt == head || !head->polls) /* one that polls goes on as it did */
+            care->next_try = dibs__now_ms() + pause_ms;
         wake_io(w);
         return true;
     }
