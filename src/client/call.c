@@ -479,6 +479,8 @@ bool dibs__call_take(struct dibs__call *call, const struct dibs__reply *reply)
     if (call->misfit)
         return false;
     if (reply->type == REPLY_ERROR) {
+        /* An error from the middle of a script: it may be done all the same. */
+        call->again |= dibs__classify(reply->text)->executed == EXECUTED_PARTLY;
         dibs__call_post(call);
         return true;
     }
