@@ -167,6 +167,7 @@ set(DIBS_SCRIPT_PARTS
   lua/lib/tell_free.lua
   lua/lib/leave_queue.lua
   lua/lib/lessen.lua
+  lua/lib/keep.lua
   lua/lib/keep_hold.lua
   lua/lib/free_hold.lua
   lua/lib/publish.lua

@@ -18,7 +18,12 @@ local owner, target, keep = ARGV[1], ARGV[2], ARGV[3]
 local channel, HOW = ARGV[4], 5
 
 if target ~= '0' or keep ~= '0' then
+    local function first_ear()
+        return channel
+    end
 --@include lessen
+--@include publish
+--@include keep
 --@include keep_hold
 end
 --@include free_hold

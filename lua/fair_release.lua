@@ -25,7 +25,13 @@ local called = math.min(tonumber(ARGV[6]), wait)
 local HOW = 7
 
 if target ~= '0' or keep ~= '0' then
+    local function first_ear()
+        local who = redis.call('lindex', queue, 0)
+        return who and channel .. who
+    end
 --@include lessen
+--@include publish
+--@include keep
 --@include keep_hold
 end
 --@include free_hold

@@ -20,6 +20,7 @@ local gates, verdicts, owner = count, {}, nil
 local freed, queues = {}, {} -- where a client may have to be called
 --@include publish
 --@include call_waiter
+--@include keep
 --@include lessen
 
 local function write_ends(key, reader, channel, gate)
@@ -67,7 +68,12 @@ for i = 1, count do
         verdicts[i] = lessen(key, field, has, target) == 0 and 0 or -8
     elseif keep ~= '0' and
         not (gate and redis.call('hexists', key, owner) == 1) then
-        redis.call('pexpire', key, keep)
+        if shortened(key, keep) then
+            if gate then
+                publish(channel, '1')
+            end
+            publish(channel, '0')
+        end
         verdicts[i] = 1
     elseif gate then
         verdicts[i] = told(i, write_ends(key, owner, channel, gate))

@@ -15,6 +15,7 @@ local writer, target, keep = ARGV[1] .. ':write', ARGV[2], ARGV[3]
 local HOW = 4
 --@include lessen
 --@include publish
+--@include keep
 
 local has
 if target == '0' and keep == '0' then
@@ -29,7 +30,10 @@ elseif target ~= '0' then
 elseif keep ~= '0' then
     -- An owner that reads, too, needs the key for that: then it is not kept.
     if redis.call('hexists', key, ARGV[1]) == 0 then
-        redis.call('pexpire', key, keep)
+        if shortened(key, keep) then
+            publish(channel, '1')
+            publish(channel, '0')
+        end
         return 1
     end
     redis.call('hdel', key, writer)

@@ -1,6 +1,7 @@
 -- keep_hold: a release that does not free the lock. The script ends with it.
 --
--- Needs owner, target, keep, and lessen. Answers 0 when held once less; 1 when
+-- Needs owner, target, keep, lessen, shortened, publish, and first_ear(): the
+-- channel of who looks first, or nothing. Answers 0 when held once less; 1 when
 -- the lock stays taken, by nobody, for `keep` ms; -1 when this owner does not
 -- hold it.
 
@@ -10,5 +11,8 @@
     elseif target ~= '0' then
         return lessen(KEYS[1], owner, has, target)
     end
-    redis.call('pexpire', KEYS[1], keep)
+    local ear = shortened(KEYS[1], keep) and first_ear()
+    if ear then
+        publish(ear, '0')
+    end
     return 1

@@ -265,14 +265,6 @@ static void rest_call(struct dibs__call *call)
     dibs__timer_set(call->s->lp, &call->timer, dibs__min(wait, call->deadline));
 }
 
-/* A reply that this command cannot have had is somebody else's: the connection
- * is out of step. */
-static bool reply_fits(const struct dibs__call *call,
-                       const struct dibs__reply *reply)
-{
-    return call->expects == 0 || dibs__reply_fits(reply, call->expects);
-}
-
 /* MOVED or ASK: another server it is. */
 static bool redirect_call(struct dibs__call *call, const char *error)
 {
@@ -370,7 +362,7 @@ static void judge_reply(struct dibs__req *req, dibs_err err,
 {
     struct dibs__call *call = DIBS_OF(req, struct dibs__call, req);
 
-    if (err == DIBS_OK && !reply_fits(call, reply)) {
+    if (err == DIBS_OK && !dibs__reply_fits(reply, call->expects)) {
         /* Again: that is how this server answers. But with others behind it,
          * it may be the answer to one of those. */
         if (call->misfit && dibs__list_empty(&req->cn->fifo)) {
@@ -475,10 +467,12 @@ void dibs__call_now(struct dibs__route to, struct dibs__call *call)
 
 bool dibs__call_take(struct dibs__call *call, const struct dibs__reply *reply)
 {
-    call->misfit = !reply_fits(call, reply);
+    call->misfit = !dibs__reply_fits(reply, call->expects);
     if (call->misfit)
         return false;
     if (reply->type == REPLY_ERROR) {
+        /* An error from the middle of a script: it may be done all the same. */
+        call->again |= dibs__classify(reply->text)->executed == EXECUTED_PARTLY;
         dibs__call_post(call);
         return true;
     }

@@ -43,7 +43,7 @@
 #define PATIENCE_MAX_MS 4000
 
 static void try_rest(struct dibs__group_op *op);
-static void try_again(struct dibs__group_op *op);
+static void ask_multi_again(struct dibs__group_op *op);
 static void start_over(struct dibs__group_op *op);
 static void wait_for_next(struct dibs__group_op *op);
 
@@ -73,7 +73,7 @@ static void multi_fail(struct dibs__group_op *op, dibs_err err)
 }
 
 /* Its time is over. If some server did not answer, that is told. */
-static bool is_late(struct dibs__group_op *op)
+static bool is_multi_late(struct dibs__group_op *op)
 {
     dibs_err err = DIBS_ERR_TIMEOUT;
 
@@ -204,7 +204,7 @@ static void try_done(struct dibs__group_op *op)
         op->multi.end = o.blocker;
         give_back_from(op, op->multi.held,
                        op->multi.end == op->multi.held ? wait_for_next
-                                                       : try_again);
+                                                       : ask_multi_again);
     }
 }
 
@@ -255,9 +255,9 @@ static void try_rest(struct dibs__group_op *op)
     dibs__group_op_run(op);
 }
 
-static void try_again(struct dibs__group_op *op)
+static void ask_multi_again(struct dibs__group_op *op)
 {
-    if (!is_late(op))
+    if (!is_multi_late(op))
         try_rest(op);
 }
 
@@ -281,7 +281,7 @@ static void wait_done(struct dibs__group_op *op)
         if (op->multi.held == op->multi.end)
             all_taken(op);
         else
-            try_again(op);
+            ask_multi_again(op);
     } else if (again && dibs__now_ms() < op->deadline) {
         start_over(op);
     } else {
@@ -294,7 +294,7 @@ static void wait_for_next(struct dibs__group_op *op)
     bool several = dibs__members_place_end(op, 0, op->g->n) < op->g->n;
     int64_t until = op->deadline;
 
-    if (is_late(op))
+    if (is_multi_late(op))
         return;
     if (op->multi.held > 0 && several)
         until =
@@ -315,7 +315,7 @@ static void start_over(struct dibs__group_op *op)
     }
     op->multi.held = 0;
     op->multi.end = op->g->n;
-    give_back_from(op, 0, try_again);
+    give_back_from(op, 0, ask_multi_again);
 }
 
 void dibs__multi_start(struct dibs__group_op *op)

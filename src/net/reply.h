@@ -69,11 +69,12 @@ static inline int64_t dibs__reply_ms(int64_t num)
 }
 
 /* Can it be the reply to a command that is answered with these types, one bit
- * each? An error always can. If not, it is the reply to another command. */
+ * each? 0: with any. An error always can. If not, it is the reply to another
+ * command, and the connection is out of step. */
 static inline bool dibs__reply_fits(const struct dibs__reply *r,
                                     unsigned expects)
 {
-    return r->type == REPLY_ERROR || (expects & 1u << r->type);
+    return r->type == REPLY_ERROR || !expects || (expects & 1u << r->type);
 }
 
 /* The i-th element as a number or text; false if it is something else. */

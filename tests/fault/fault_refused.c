@@ -458,6 +458,31 @@ static void test_no_rush(void **state)
     kit_close(k);
 }
 
+/* A release is done, but says that it went wrong half way. A thread that asked
+ * itself has it asked once more, which finds nothing, and that is no loss. */
+static void test_done_but_refused(void **state)
+{
+    struct kit_client *k = kit_open(&(struct kit_opts){.lease_ms = 0});
+    char *name = kit_name("refused");
+    dibs_lock *l = kit_lock(k, name);
+    const struct ts_rule wrong = {
+        .action = TS_REWRITE_REPLY, .text = "-ERR half way\r\n", .count = 1};
+
+    (void)state;
+    for (int i = 0; i < 10; i++) {
+        kit_want("taking", dibs_lock_acquire(l, NULL), DIBS_OK);
+        int id = kit_rule(&dibs__script_basic_release, name, &wrong);
+        dibs_err err = dibs_lock_release(l, NULL);
+        if (err != DIBS_ERR_SERVER) /* it went by the shared connection */
+            kit_want("giving back", err, DIBS_OK);
+        assert_int_equal(ts_rule_hits(kit_px, id), 1);
+        kit_gone("done but refused", name);
+    }
+    dibs_lock_free(l);
+    kit_close(k);
+    free(name);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -472,6 +497,7 @@ int main(void)
         cmocka_unit_test_setup(test_maxclients, kit_fresh),
         cmocka_unit_test_setup(test_set_up_refused, kit_fresh),
         cmocka_unit_test_setup(test_no_rush, kit_fresh),
+        cmocka_unit_test_setup(test_done_but_refused, kit_fresh),
     };
 
     return cmocka_run_group_tests(tests, kit_up, kit_down);

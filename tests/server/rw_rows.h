@@ -434,7 +434,7 @@ static const struct row write_release_rows[] = {
      UNWRITE("A", "0", "0"), "2", "-1", "L mode=read A=1 ~60000;P string ~5000",
      "C=1 C=0", PLAIN},
     {"kept", A_WRITES("60000"), UNWRITE("A", "0", "9000"), "1", "1",
-     "L mode=write AW=1 ~9000", "", PLAIN},
+     "L mode=write AW=1 ~9000", "C=1 C=0", PLAIN},
     {"not kept: it goes on reading",
      A_WRITES("60000") ";HSET L A 1;SET P 1 PX 5000", UNWRITE("A", "0", "9000"),
      "2", "-1", "L mode=read A=1 ~60000;P string ~5000", "C=1 C=0", PLAIN},

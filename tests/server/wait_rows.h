@@ -132,7 +132,7 @@ static const struct row call_rows[] = {
      "0", "0", "L A=1 ~600000;W WA=1 ~10000", "", PLAIN},
     {"kept: nobody is called", BUSY QUEUE("1 WA"),
      "basic_release L | A 0 100000 C", "1", "1", "L A=1 ~100000;W WA=1 ~10000",
-     "", PLAIN},
+     "C=0", PLAIN},
     {"not held: nobody is called", QUEUE("1 WA"), FREED, "-1", "-1",
      "W WA=1 ~10000", "", PLAIN},
     {"the queue's key is something else", BUSY "SET W x", FREED, "2", "-1",
