@@ -355,6 +355,11 @@ static void flush_out(struct dibs__task *t)
         (void)read_some(cn); /* what is there now is no answer to this */
         if (cn->state == CONN_CLOSED)
             return;
+        if (dibs__reader_more(&cn->in)) { /* its other bytes come later */
+            dibs__conn_fail(cn, DIBS_ERR_PROTOCOL, "a reply nobody asked for",
+                            0);
+            return;
+        }
     }
     int error_number = put_bytes(cn);
     if (error_number) {

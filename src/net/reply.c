@@ -234,6 +234,7 @@ dibs_err dibs__reader_feed(struct dibs__reader *r, const char *data, size_t len)
         return DIBS_ERR_PROTOCOL;
     }
     r->open_line = r->open_line && !memchr(data, '\n', len);
+    r->begun |= len > 0;
     return redisReaderFeed(hi, data, len) == REDIS_OK ? DIBS_OK : why_broken(r);
 }
 
@@ -267,6 +268,8 @@ dibs_err dibs__reader_next(struct dibs__reader *r,
         return why_broken(r);
     if (!reply)
         return wait_for_more(r);
+    const redisReader *hi = r->hi;
+    r->begun = hi->len > hi->pos;
     r->given = true;
     *out = reply;
     return DIBS_OK;
@@ -274,9 +277,7 @@ dibs_err dibs__reader_next(struct dibs__reader *r,
 
 bool dibs__reader_more(const struct dibs__reader *r)
 {
-    const redisReader *hi = r->hi;
-
-    return hi->len > hi->pos;
+    return r->begun;
 }
 
 bool dibs__reply_num(const struct dibs__reply *r, size_t i, int64_t *out)

@@ -46,6 +46,7 @@ struct dibs__reader {
     bool beyond;                /* a limit was passed */
     bool given;                 /* a reply is out; its memory ends next call */
     bool open_line;             /* what is left is a line without its end */
+    bool begun;                 /* something has come behind the last reply */
 };
 
 dibs_err dibs__reader_init(struct dibs__reader *r);

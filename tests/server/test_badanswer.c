@@ -232,7 +232,7 @@ static void test_badanswer_twice(void **state)
     dibs_lock *l = kit_lock(c, "x"), *other = kit_lock(c, "y");
 
     (void)state;
-    ts_ok(srv, "HSET y 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:7 1");
+    ts_ok(srv, "HSET y " STRANGER " 1");
     for (int i = 0; i < 10; i++) { /* now others are there to be borrowed */
         FINE(dibs_lock_acquire(l, NULL));
         FINE(dibs_lock_release(l, NULL));
@@ -250,6 +250,50 @@ static void test_badanswer_twice(void **state)
         FINE(dibs_lock_release(l, NULL));
         assert_false(ts_exists(srv, "x"));
         WANT(dibs_lock_release(l, NULL), DIBS_ERR_NOT_OWNER);
+    }
+    dibs_lock_free(l);
+    dibs_lock_free(other);
+    kit_close(c);
+    ts_ok(srv, "DEL y");
+    ts_proxy_stop(px);
+}
+
+/* The same on the shared connection, and the answer too many comes in two
+ * pieces: one with the answer that it follows, one with the next. */
+static void test_badanswer_twice_in_pieces(void **state)
+{
+    static const struct {
+        const char *first, *then;
+    } rows[] = {
+        {":1\r\n$-1\r\n", ":60000\r\n"}, /* whole */
+        {":1\r\n$-1", "\r\n:60000\r\n"},
+        {":1\r\n$", "-1\r\n:60000\r\n"},
+    };
+    struct ts_proxy *px = ts_proxy_start(srv);
+    dibs_client *c = kit_open_at(ts_proxy_url(px), NULL);
+    dibs_lock *l = kit_lock(c, "x"), *other = kit_lock(c, "y");
+
+    (void)state;
+    ts_ok(srv, "HSET y " STRANGER " 1");
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        dibs_owner owner = dibs_owner_new(c);
+        const dibs_lock_opts *o = DIBS_LOCK_OPTS(.owner = owner);
+        struct told t = {0}, end = {0}, tried = {0};
+        struct ts_rule rule = {
+            .action = TS_REWRITE_REPLY, .match = "EVAL*", .count = 1};
+
+        FINE(dibs_lock_acquire_async(l, o, kit_tell, &t));
+        FINE(kit_answer(&t));
+        rule.text = rows[i].first;
+        ts_proxy_rule(px, &rule);
+        FINE(dibs_lock_release_async(l, o, kit_tell, &end));
+        FINE(kit_answer(&end));
+        rule.text = rows[i].then;
+        int id = ts_proxy_rule(px, &rule);
+        FINE(dibs_lock_try_async(other, o, kit_tell, &tried));
+        if (kit_answer(&tried) == DIBS_OK) /* BUSY, or it made no sense */
+            fail_msg("row %zu: a yes that is none", i);
+        ts_proxy_unrule(px, id);
     }
     dibs_lock_free(l);
     dibs_lock_free(other);
@@ -291,6 +335,7 @@ int main(void)
         KIT_TEST(test_badanswer_endless_queue),
         KIT_TEST(test_badanswer_each),
         KIT_TEST(test_badanswer_twice),
+        KIT_TEST(test_badanswer_twice_in_pieces),
         KIT_TEST(test_badanswer_bytewise),
     };
     return KIT_RUN("server.badanswer", tests);

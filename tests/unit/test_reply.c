@@ -329,6 +329,33 @@ static void test_reply_large_numbers(void **state)
     }
 }
 
+/* Every byte behind the last reply counts, also one that the parser has taken:
+ * a reply nobody asked for must be seen before it is whole. */
+static void test_reply_more(void **state)
+{
+    static const char bytes[] = ":1\r\n$2\r\nab\r\n*2\r\n:1\r\n:2\r\n$-1\r\n";
+    const struct dibs__reply *reply;
+    struct dibs__reader r;
+    size_t whole = 0;
+
+    (void)state;
+    assert_int_equal(dibs__reader_init(&r), DIBS_OK);
+    assert_false(dibs__reader_more(&r));
+    for (size_t i = 0; i < sizeof bytes - 1; i++) {
+        assert_int_equal(dibs__reader_feed(&r, bytes + i, 1), DIBS_OK);
+        assert_int_equal(dibs__reader_next(&r, &reply), DIBS_OK);
+        assert_int_equal(dibs__reader_more(&r), !reply);
+        whole += reply != NULL;
+    }
+    assert_int_equal(whole, 4);
+    assert_int_equal(dibs__reader_feed(&r, ":1\r\n:2\r\n", 8), DIBS_OK);
+    assert_int_equal(dibs__reader_next(&r, &reply), DIBS_OK);
+    assert_true(dibs__reader_more(&r));
+    assert_int_equal(dibs__reader_next(&r, &reply), DIBS_OK);
+    assert_false(dibs__reader_more(&r));
+    dibs__reader_clear(&r);
+}
+
 static void test_reply_elements(void **state)
 {
     static const char bytes[] = "*4\r\n:7\r\n$1\r\nx\r\n$-1\r\n*0\r\n:5\r\n";
@@ -432,6 +459,7 @@ int main(void)
         cmocka_unit_test(test_reply_many_strings),
         cmocka_unit_test(test_reply_line_without_end),
         cmocka_unit_test(test_reply_large_numbers),
+        cmocka_unit_test(test_reply_more),
         cmocka_unit_test(test_reply_elements),
 #ifdef DIBS_FAULTS
         cmocka_unit_test(test_reply_steady_use),
