@@ -37,8 +37,10 @@ static uint64_t take_hold(struct dibs__line *line, bool *busy)
             *busy = true;
             continue;
         }
-        /* What our clock has ended is there for the margin still. */
-        wire = h->state == HOLD_LOST && !h->over ? 0 : h->wire;
+        /* What our clock has just ended is there for the margin still. */
+        bool rest = h->over &&
+                    dibs__now_ms() - h->valid_until < dibs__line_timeout(line);
+        wire = h->state == HOLD_LOST && !rest ? 0 : h->wire;
         /* A program that dispatches callbacks may do so after the close, when
          * no hold is left to lose. (A thread of ours has run them by then.) */
         if (dibs__line_client(line)->callbacks.fd >= 0)

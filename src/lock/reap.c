@@ -138,13 +138,15 @@ static bool is_wire_used(struct dibs__line *line, uint64_t wire)
 }
 
 /* All kinds of the plain family are one lock: what the owner has, or waits for,
- * as another kind must not be taken back, either. A client that closes gives
- * back all of it. */
+ * as another kind must not be taken back, either. Who has one half of a
+ * read-write lock by this number gets the other half by it, too, at any moment.
+ * A client that closes gives back all of it. */
 static bool in_use_otherwise(const struct reap *r)
 {
     bool used = false;
 
-    if (r->once || r->line->kind->family != FAMILY_PLAIN)
+    if (r->once || (r->line->kind->family != FAMILY_PLAIN &&
+                    r->line->kind->family != FAMILY_RW))
         return false;
     for (struct dibs__line *l = NULL; (l = dibs__line_relative(r->line, l));)
         used |= is_wire_used(l, r->wire);

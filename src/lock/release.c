@@ -374,6 +374,18 @@ static void leave_hold(struct dibs__op *op)
 
 enum plan { PARTIAL, LAST, HAND_OVER, LEAVE, WAIT, END };
 
+/* The server may have a hold that our clock has ended for the margin still.
+ * Must what its owner asks for next not find that? It would have the old token,
+ * or go before others in a queue, or a writer would hear that it reads. An
+ * owner of a plain lock just goes on with it. What is left is the adopter's. */
+static bool must_end_rest(const struct dibs__kind *kind,
+                          const struct dibs__hold *h, const struct dibs__op *op)
+{
+    return h->over && op->ask.keep_ms != KEEP_AS_IS &&
+           (kind->queued || kind->id == KIND_FENCED ||
+            kind->family == FAMILY_RW);
+}
+
 /* It was lost, now or before. Each level learns of it, this one by this call.
  */
 static void end_lost(struct dibs__line *line, struct dibs__hold *h,
@@ -385,11 +397,7 @@ static void end_lost(struct dibs__line *line, struct dibs__hold *h,
     if (h->count > 0)
         return; /* with the last level */
     op->tainted |= h->tainted;
-    /* The server may have it for the margin still. What this owner asks for
-     * next must not find that: it would have this hold's token, or go before
-     * others in a queue, or a writer would hear that it reads. Owners of
-     * permits ask only once. */
-    if (h->over && !op->tainted && line->kind->family != FAMILY_SEMAPHORE) {
+    if (!op->tainted && must_end_rest(line->kind, h, op)) {
         op->tainted = true;
         op->reap_ms = REAP_REST;
     }

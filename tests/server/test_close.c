@@ -495,6 +495,29 @@ static void test_close_without_answer(void **state)
     ts_ok(srv, "DEL l");
 }
 
+/* What ended long ago is not there any more: a close does not ask for it. */
+static void test_close_after_a_loss(void **state)
+{
+    struct ts_proxy *px = ts_proxy_start(srv);
+    const int64_t timeout = ts_ms(200);
+    dibs_client *c = kit_open_at(
+        ts_proxy_url(px), DIBS_CLIENT_OPTS(.command_timeout_ms = timeout));
+    dibs_lock *l = kit_lock(c, "l");
+
+    (void)state;
+    FINE(dibs_lock_acquire(
+        l, DIBS_LOCK_OPTS(.lease_ms = ts_ms(200), .wait_ms = TS_SOON)));
+    TS_WAIT(dibs_lock_state(l, 0) == DIBS_LOST);
+    int64_t lost = ts_now_ms();
+    TS_WAIT(!ts_exists(srv, "l") && ts_now_ms() - lost > timeout);
+    dibs_lock_free(l);
+    ts_proxy_refuse(px, true);
+    ts_proxy_kill_all(px, false);
+    FINE(dibs_client_close(c, TS_SOON));
+    dibs_client_free(c);
+    ts_proxy_stop(px);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -512,6 +535,7 @@ int main(void)
         KIT_TEST(test_close_during_try),
         KIT_TEST(test_close_before_leaving_queues),
         KIT_TEST(test_close_without_answer),
+        KIT_TEST(test_close_after_a_loss),
     };
     return KIT_RUN("server.close", tests);
 }

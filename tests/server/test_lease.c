@@ -198,13 +198,14 @@ static void test_lease_lost_and_taken_by_others(void **state)
 }
 
 /* What is left of it on the server ends with its release, by one command; also
- * if that is for long. */
+ * if that is for long. (The owner of a plain lock may go on with it.) */
 static void test_lease_lost_and_released(void **state)
 {
     dibs_client *c = kit_open(NULL);
-    dibs_lock *l = kit_lock(c, "l");
+    dibs_lock *l = NULL;
 
     (void)state;
+    FINE(dibs_fair_lock_new(c, "l", &l));
     FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.lease_ms = kit_short())));
     assert_int_equal(ts_int(srv, "PEXPIRE l 600000"), 1);
     long long looks = ts_command_calls(srv, "hmget");
@@ -217,7 +218,31 @@ static void test_lease_lost_and_released(void **state)
     assert_int_equal(ts_command_calls(srv, "hmget"), looks + 1);
 }
 
-/* The same if the client closes instead. */
+/* An owner of a plain lock gets what is left of it, as before it was lost. No
+ * command is sent for the loss, and the owner keeps its number. */
+static void test_lease_lost_and_goes_on(void **state)
+{
+    char before[DIBS_OWNER_MAX], after[DIBS_OWNER_MAX];
+    dibs_client *c = kit_open(NULL);
+    dibs_lock *l = kit_lock(c, "l");
+
+    (void)state;
+    FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.lease_ms = kit_short())));
+    FINE(dibs_lock_owner_text(l, 0, before, sizeof before));
+    assert_int_equal(ts_int(srv, "PEXPIRE l 600000"), 1);
+    TS_WAIT(dibs_lock_state(l, 0) == DIBS_LOST);
+    WANT(dibs_lock_release(l, NULL), DIBS_ERR_LOST);
+    FINE(dibs_lock_try(l, NULL));
+    FINE(dibs_lock_owner_text(l, 0, after, sizeof after));
+    assert_string_equal(before, after);
+    assert_int_equal(kit_count(l, "l", 0), 1);
+    FINE(dibs_lock_release(l, NULL));
+    assert_false(ts_exists(srv, "l"));
+    dibs_lock_free(l);
+    kit_close(c);
+}
+
+/* A client that closes ends what is left, too. */
 static void test_lease_lost_and_closed(void **state)
 {
     dibs_client *c = kit_open(NULL);
@@ -540,6 +565,7 @@ int main(void)
         KIT_TEST(test_lease_lost_and_started_again),
         KIT_TEST(test_lease_lost_and_taken_by_others),
         KIT_TEST(test_lease_lost_and_released),
+        KIT_TEST(test_lease_lost_and_goes_on),
         KIT_TEST(test_lease_lost_and_closed),
         KIT_TEST(test_lease_renewed),
         KIT_TEST(test_lease_nested_shorter),
