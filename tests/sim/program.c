@@ -459,10 +459,9 @@ static void play_round(struct sim_program *pr)
     if (most >= 0)
         sim_judge_time(thing_names[t], claim.asked_at, idle, most);
     if (err == DIBS_OK) {
-        /* A callback may have waited for another one, meanwhile. */
+        /* A callback, or the look below, may have waited for another thread. */
         bool sure = !is_group(t) || (t == SIM_MOST && form <= FORM_TRY);
         sim_totals.acquires++;
-        /* And the look at it may have waited for another thread. */
         if (sim_plan.strict && sure && idle == sim_idle_us(p) &&
             dibs_lock_state(l, pr->owner) == DIBS_LOST &&
             sim_now() - claim.since < 1000)
