@@ -129,18 +129,19 @@ static void track_write(struct dibs__req *req, struct dibs__buf *out)
     dibs__buf_arg_text(out, "NOLOOP");
 }
 
-/* NULL: main went down, or was out of step, and that was told. Else why this
- * reply is not what was asked for; "": it is. */
-static const char *why_refused(struct dibs__server *s,
-                               const struct dibs__req *req, dibs_err err,
-                               const struct dibs__reply *reply,
-                               enum dibs__reply_type wanted)
+/* False: main went down, or was out of step, and that was told. True: the reply
+ * is what was wanted, or a refusal. */
+static bool is_answered(struct dibs__server *s, const struct dibs__req *req,
+                        dibs_err err, const struct dibs__reply *reply,
+                        enum dibs__reply_type wanted)
 {
-    if (err != DIBS_OK || dibs__server_misfit(s, req, reply, 1u << wanted))
-        return NULL;
-    if (reply->type == REPLY_ERROR)
-        return reply->text;
-    return reply->type == wanted ? "" : "its answer makes no sense";
+    return err == DIBS_OK && !dibs__server_misfit(s, req, reply, 1u << wanted);
+}
+
+static const char *refusal_text(const struct dibs__reply *reply)
+{
+    return reply->type == REPLY_ERROR ? reply->text
+                                      : "its answer makes no sense";
 }
 
 static void track_answered(struct dibs__req *req, dibs_err err,
@@ -149,13 +150,13 @@ static void track_answered(struct dibs__req *req, dibs_err err,
     struct track_ask *ask = DIBS_OF(req, struct track_ask, req);
     struct dibs__server *s = ask->s;
     bool current = track_is(s, TRACK_ASKING) && ask->number == s->track.asks;
-    const char *why = why_refused(s, req, err, reply, REPLY_TEXT);
+    bool answered = is_answered(s, req, err, reply, REPLY_TEXT);
 
     dibs__free(ask);
-    if (!why)
+    if (!answered)
         return;
-    if (current && why[0]) {
-        track_refuse(s, why);
+    if (current && reply->type != REPLY_TEXT) {
+        track_refuse(s, refusal_text(reply));
     } else if (current) {
         track_set(s, TRACK_ON);
         s->track.backoff_ms = 0;
@@ -283,10 +284,10 @@ static void caching_answered(struct dibs__req *req, dibs_err err,
                              const struct dibs__reply *reply)
 {
     struct dibs__server *s = DIBS_OF(req, struct track_reads, first)->s;
-    const char *why = why_refused(s, req, err, reply, REPLY_TEXT);
 
-    if (why && why[0] && track_is(s, TRACK_ON))
-        track_refuse(s, why);
+    if (is_answered(s, req, err, reply, REPLY_TEXT) &&
+        reply->type != REPLY_TEXT && track_is(s, TRACK_ON))
+        track_refuse(s, refusal_text(reply));
 }
 
 /* "Not now" or "not here" says nothing about the next time. */
@@ -295,15 +296,15 @@ static void reads_answered(struct dibs__req *req, dibs_err err,
 {
     struct track_reads *r = DIBS_OF(req, struct track_reads, last);
     struct dibs__server *s = r->s;
-    const char *why = why_refused(s, req, err, reply, REPLY_NUM);
+    bool answered = is_answered(s, req, err, reply, REPLY_NUM);
 
     dibs__buf_clear(&r->text);
     dibs__free(r);
-    if (!why)
+    if (!answered)
         return;
-    if (why[0] && track_is(s, TRACK_ON) &&
-        dibs__classify(why)->next == NEXT_GIVE_UP)
-        track_refuse(s, why);
+    if (reply->type != REPLY_NUM && track_is(s, TRACK_ON) &&
+        dibs__classify(refusal_text(reply))->next == NEXT_GIVE_UP)
+        track_refuse(s, refusal_text(reply));
     dibs__server_answered(s);
 }
 

@@ -5,19 +5,19 @@
  * Thread  io.
  *
  * How     A server that takes no writes is most likely a replica. The first
- *         READONLY ends the use of the main connection. It is asked
- *         what it is, which helps the author of the URL, and closes
- *         with that answer. Then it is dialed again with growing pauses: it may
- *         become a master, or its name may come to mean another server. That it
- *         is connected again is not told before it has done something.
+ *         READONLY ends the use of the main connection. It is asked what it is,
+ *         which helps the author of the URL, and closes with that answer. Then
+ *         it is dialed again with growing pauses: it may become a master, or
+ * its name may come to mean another server. That it is connected again is not
+ * told before it has done something.
  *
  *         One that somebody else calls the wrong one is not asked: it may well
  *         be dead, and its answer would not change anything.
  *
  *         A reply that a command cannot have is that to another: one came too
  *         many, and each that follows would be taken for the one before it. So
- *         that connection ends. A server with which this happens a few times
- *         in a minute answers so, and is taken by its word.
+ *         that connection ends. If it happens more often in a minute, it is how
+ *         this server answers, and the reply is taken as it is.
  */
 #include "client/server.h"
 
@@ -30,10 +30,9 @@
 bool dibs__server_misfit(struct dibs__server *s, const struct dibs__req *req,
                          const struct dibs__reply *reply, unsigned expects)
 {
-    int64_t now = dibs__now_ms();
-
     if (dibs__reply_fits(reply, expects))
         return false;
+    int64_t now = dibs__now_ms();
     if (now - s->misfits_since >= MISFITS_MS) {
         s->misfits = 0;
         s->misfits_since = now;
