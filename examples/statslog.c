@@ -9,25 +9,31 @@
  * dibs_client_stats. A service would write its statistics once a minute, or
  * when it is asked for metrics.
  */
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L /* gmtime_r, with -std=c11, too */
+#endif
 #include <dibs/dibs.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <time.h>
 
-/* The program's log: a time, a word, a line. */
+/*
+ * The program's log: a time, a word, a line. Two threads write to it, so a line
+ * is written by one call, and the time is not kept in memory that they share.
+ */
 __attribute__((format(printf, 2, 3))) static void log_line(const char *what,
                                                            const char *fmt, ...)
 {
-    char when[32];
+    char when[32], line[512];
     time_t now = time(NULL);
+    struct tm utc;
     va_list ap;
 
-    strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime(&now));
-    printf("%s %-7s ", when, what);
+    strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
     va_start(ap, fmt);
-    vprintf(fmt, ap);
+    vsnprintf(line, sizeof line, fmt, ap);
     va_end(ap);
-    putchar('\n');
+    printf("%s %-7s %s\n", when, what, line);
 }
 
 /* Runs on the client's callback thread; a log must be able to take that. */
