@@ -28,7 +28,7 @@
 #define LOCKS    5
 #define TICKS    3 /* then the locks go back */
 #define TICK_MS  100
-#define LIMIT_MS 2500 /* for all of it */
+#define LIMIT_MS 30000 /* for all of it */
 
 struct app {
     dibs_client *c;

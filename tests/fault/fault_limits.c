@@ -187,9 +187,9 @@ static void test_limits_of_both(void **state)
         take(&sc, sc.a);
         hold_next(&sc, &dibs__script_basic_handover, holding[i / 2]);
         act_async(&waits, sc.l, dibs_lock_acquire_async,
-                  DIBS_LOCK_OPTS(.owner = sc.b, .wait_ms = BRIEF_MS));
+                  DIBS_LOCK_OPTS(.owner = sc.b, .wait_ms = limit_ms()));
         act_on_thread(&gives, sc.l, dibs_lock_release,
-                      DIBS_LOCK_OPTS(.owner = sc.a, .wait_ms = limit_ms()));
+                      DIBS_LOCK_OPTS(.owner = sc.a, .wait_ms = 2 * limit_ms()));
         is_held(&sc);
         kit_want("the waiter", act_end(&waits), DIBS_ERR_TIMEOUT);
         kit_want("the release", act_end(&gives), DIBS_ERR_UNKNOWN);

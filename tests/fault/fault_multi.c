@@ -133,7 +133,8 @@ static void begin(struct scene *sc, const struct step *st,
         sc->name[i] = ts_text("%s%c", r->name, 'a' + i);
     make_all(r->k->c, sc->name, sc->m, &r->l);
     loss_hold(r, st->before + 1); /* the scripts are known then */
-    assert_int_equal(dibs_lock_release(r->l, NULL), DIBS_OK);
+    assert_int_equal(
+        dibs_lock_release(r->l, DIBS_LOCK_OPTS(.wait_ms = TS_SOON)), DIBS_OK);
     if (!r->async)
         kit_warm(r->k, sc->m[0], sc->name[0]);
     /* The write lock has two keys. */

@@ -147,11 +147,11 @@ static void test_release_outlives_short_leases(void **state)
     ts_proxy_refuse(kit_px, true);
     ts_proxy_kill_all(kit_px, false);
     kit_want("giving back", dibs_lock_release(l, NULL), DIBS_ERR_UNKNOWN);
-    ts_proxy_refuse(kit_px, false);
-    /* One and a half of those other leases pass, from here to their end. */
     ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_HOLD_REQUEST,
                                             .match = "EVAL*",
                                             .contains = "long"});
+    ts_proxy_refuse(kit_px, false);
+    /* One and a half of those other leases pass, from here to their end. */
     kit_want(
         "taking",
         dibs_lock_acquire(clock, DIBS_LOCK_OPTS(.owner = other,

@@ -64,7 +64,7 @@ static void test_told_after_loss(void **state)
     pthread_mutex_init(&log.mu, NULL);
     kit_want("open",
              dibs_client_open(ts_proxy_url(kit_px),
-                              DIBS_CLIENT_OPTS(.lease_ms = kit_ms(1500),
+                              DIBS_CLIENT_OPTS(.lease_ms = kit_ms(6000),
                                                .on_event = write_down,
                                                .event_arg = &log),
                               &c),

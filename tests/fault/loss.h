@@ -63,6 +63,9 @@ void loss_begin(struct loss_run *r, const char *stem, const char *step,
 void loss_hold(struct loss_run *r, int times);
 /* The next request with this in it is lost, or all of them are. */
 void loss_trap(struct loss_run *r, const char *needle);
+/* The client does not wait long, and its time passed before anything was sent:
+ * the run says nothing. */
+bool loss_unsent(struct loss_run *r, dibs_err err);
 /* One was lost, and the step's answer is right: OK, or timed_out where nothing
  * came. False: a reply did not come in time although nobody lost it, so this
  * says nothing; all is well anyway. */

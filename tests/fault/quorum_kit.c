@@ -199,7 +199,7 @@ static void wait_mine(const char *where, struct qk_party *p, unsigned want)
                      where, want, qk_mine(p, QK_ALL), qk_held(p));
 }
 
-void qk_works(const char *where, struct qk_party *p)
+void qk_take_all(const char *where, struct qk_party *p)
 {
     struct ts_wait w = ts_wait_begin(TS_SOON);
 
@@ -209,11 +209,16 @@ void qk_works(const char *where, struct qk_party *p)
         while (qk_held(p) != QK_ALL && ts_wait_step(&all))
             ;
         if (qk_held(p) == QK_ALL)
-            break;
+            return;
         QK_WANT(where, dibs_lock_release(p->q, NULL), DIBS_OK);
         if (!ts_wait_step(&w))
-            fail_msg("%s: never got all five again", where);
+            fail_msg("%s: never got all five", where);
     }
+}
+
+void qk_works(const char *where, struct qk_party *p)
+{
+    qk_take_all(where, p);
     wait_mine(where, p, QK_ALL);
     QK_WANT(where, dibs_lock_release(p->q, NULL), DIBS_OK);
     qk_clean(where, QK_ALL, 0);

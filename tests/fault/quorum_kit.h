@@ -83,6 +83,8 @@ void qk_drop(struct qk_party *p);
 /* Takes it, which must be granted; with so much patience that the first round
  * is the only one. */
 void qk_take(const char *where, struct qk_party *p);
+/* Takes it until all five are held: one may be late for the first round. */
+void qk_take_all(const char *where, struct qk_party *p);
 /* Takes it and has all five, and gives it back, and nothing is left. */
 void qk_works(const char *where, struct qk_party *p);
 dibs_member qk_member(struct qk_party *p, size_t i);

@@ -394,7 +394,7 @@ static void test_fair_random_history(void **state)
     unsigned ok = 0;
 
     (void)state;
-    start(ch, p, live_wildly, 1000 * ts_slow());
+    start(ch, p, live_wildly, 3000 * ts_slow());
     for (int i = 0; i < PROCESSES; i++)
         r[i] = hear_report(ch[i]);
     for (int i = 0; i < PROCESSES; i++)

@@ -132,7 +132,7 @@ static void *work(void *arg)
 {
     struct worker *wk = arg;
 
-    while (!wk->bad && !atomic_load(wk->enough))
+    while (!wk->bad && !(atomic_load(wk->enough) && wk->reads && wk->writes))
         if (st_dice(&wk->seed, 4) == 0)
             writes(wk);
         else
@@ -175,7 +175,7 @@ static int process(int fd, void *arg)
     atomic_store(&enough, true);
     for (int i = 0; i < THREADS; i++) {
         pthread_join(threads[i], NULL);
-        bad |= wk[i].bad | (wk[i].reads && wk[i].writes ? 0 : 64);
+        bad |= wk[i].bad;
         redisFree(wk[i].cn);
         dibs_lock_free(wk[i].r);
         dibs_lock_free(wk[i].w);
