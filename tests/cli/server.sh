@@ -113,7 +113,7 @@ same 'a pipe' '' "$err"
 
 case_is 'a pipe that nobody writes to'
 mkfifo nobody
-timeout -k 10 1 "$DIBS" run -u "$three" --password-file nobody m -- true
+timeout --foreground -k 10 1 "$DIBS" run -u "$three" --password-file nobody m -- true
 same code 124 $?
 
 case_is 'a password where a URL is expected'

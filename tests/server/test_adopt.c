@@ -127,7 +127,7 @@ static void test_is_renewed(void **state)
     FINE(dibs_lock_adopt(l, text, NULL, &o));
     long long want = ts_command_calls(srv, "pexpire") + 4;
     TS_WAIT(ts_command_calls(srv, "pexpire") >= want);
-    assert_int_equal(dibs_lock_state(l, o), DIBS_HELD);
+    TS_WAIT(dibs_lock_state(l, o) == DIBS_HELD);
     assert_int_equal(kit_count(l, "a", o), 1);
     FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = o)));
     dibs_lock_free(l);

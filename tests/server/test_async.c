@@ -303,7 +303,7 @@ static void test_async_slow_callback(void **state)
     TS_WAIT(dibs_lock_state(l, 0) == DIBS_HELD);
     long long before = ts_command_calls(srv, "pexpire");
     TS_WAIT(ts_command_calls(srv, "pexpire") >= before + 4);
-    assert_int_equal(dibs_lock_state(l, 0), DIBS_HELD);
+    TS_WAIT(dibs_lock_state(l, 0) == DIBS_HELD);
     assert_int_equal(atomic_load(&t.times), 0);
     atomic_store(&go_on, true);
     FINE(kit_answer(&t));

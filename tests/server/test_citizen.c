@@ -500,8 +500,10 @@ static void test_citizen_many_threads(void **state)
         pthread_join(threads[i], &err);
         FINE((dibs_err)(intptr_t)err);
     }
-    /* Three for commands, one to listen. */
-    assert_true(ts_client_count(srv) - kit_strange <= 4);
+    /* Three for commands, one to listen, and one for changes of keys if
+     * somebody held a lock for a second, which happens on a slow machine. */
+    long long most = 4 + ts_numsub(srv, "__redis__:invalidate");
+    assert_true(ts_client_count(srv) - kit_strange <= most);
     assert_int_equal(ts_nkeys(srv), 0);
     for (int i = 0; i < LOCKS; i++) {
         assert_false(atomic_load(&shared[i].broken));

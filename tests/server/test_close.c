@@ -499,14 +499,14 @@ static void test_close_without_answer(void **state)
 static void test_close_after_a_loss(void **state)
 {
     struct ts_proxy *px = ts_proxy_start(srv);
-    const int64_t timeout = ts_ms(200);
+    const int64_t timeout = ts_ms(1000);
     dibs_client *c = kit_open_at(
         ts_proxy_url(px), DIBS_CLIENT_OPTS(.command_timeout_ms = timeout));
     dibs_lock *l = kit_lock(c, "l");
 
     (void)state;
     FINE(dibs_lock_acquire(
-        l, DIBS_LOCK_OPTS(.lease_ms = ts_ms(200), .wait_ms = TS_SOON)));
+        l, DIBS_LOCK_OPTS(.lease_ms = kit_short(), .wait_ms = TS_SOON)));
     TS_WAIT(dibs_lock_state(l, 0) == DIBS_LOST);
     int64_t lost = ts_now_ms();
     TS_WAIT(!ts_exists(srv, "l") && ts_now_ms() - lost > timeout);

@@ -122,8 +122,6 @@ static void *run_rounds(void *arg)
     return NULL;
 }
 
-/* Handed over from thread to thread, and between two clients: each hold has a
- * larger token than the one before. */
 /* A hold that is over by our clock, and not yet by the server's. Whoever takes
  * the lock again has another hold, and another token. */
 static void test_fenced_token_after_a_loss(void **state)
@@ -132,7 +130,7 @@ static void test_fenced_token_after_a_loss(void **state)
     dibs_lock *l = fenced(c);
 
     (void)state;
-    FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.lease_ms = 100)));
+    FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.lease_ms = kit_short())));
     int64_t token = token_of(l, 0);
     assert_int_equal(ts_int(srv, "PEXPIRE l 60000"), 1);
     TS_WAIT(dibs_lock_state(l, 0) == DIBS_LOST);
@@ -143,6 +141,8 @@ static void test_fenced_token_after_a_loss(void **state)
     tidy(c, l);
 }
 
+/* Handed over from thread to thread, and between two clients: each hold has a
+ * larger token than the one before. */
 static void test_fenced_tokens_in_order(void **state)
 {
     dibs_client *c = kit_open(NULL), *d = kit_open(NULL);

@@ -178,7 +178,7 @@ static void test_latch_deadline(void **state)
     struct waiters w;
 
     (void)state;
-    FINE(dibs_latch_set(l, 2, DIBS_LATCH_OPTS(.deadline_ms = kit_short()),
+    FINE(dibs_latch_set(l, 2, DIBS_LATCH_OPTS(.deadline_ms = 2 * kit_short()),
                         NULL));
     start_waiters(l, &w);
     WANT(dibs_latch_wait(l, NULL), DIBS_ERR_TIMEOUT);

@@ -30,10 +30,10 @@ static bool excusable(dibs_err err)
 
 /* ---- the walk ---------------------------------------------------------- */
 
-static void open_all(void)
+static void open_all(int64_t lease_ms, int64_t timeout_ms)
 {
-    client = kit_open(DIBS_CLIENT_OPTS(.lease_ms = kit_chance() + 200,
-                                       .command_timeout_ms = ts_ms(100)));
+    client = kit_open(DIBS_CLIENT_OPTS(.lease_ms = lease_ms,
+                                       .command_timeout_ms = timeout_ms));
     FINE(dibs_fenced_lock_new(client, "f", &fenced));
     FINE(dibs_slots_lock_new(client, "s", TOTAL, &slots));
     FINE(dibs_semaphore_new(client, "p", &permits));
@@ -74,7 +74,7 @@ static void close_all(void)
     TS_WAIT(slots_sound());
     TS_WAIT(permits_sound());
     FINE(dibs_lock_acquire(fenced, DIBS_LOCK_OPTS(.wait_ms = TS_SOON)));
-    FINE(dibs_latch_set(gate, 0, NULL, NULL));
+    TS_WAIT(dibs_latch_set(gate, 0, NULL, NULL) == DIBS_OK);
     dibs_lock_free(fenced);
     dibs_lock_free(slots);
     dibs_semaphore_free(permits);
@@ -89,7 +89,7 @@ static void one_run(const char *(*run)(void), long n, bool all)
 {
     size_t threads = ts_threads(), fds = ts_fds();
 
-    open_all();
+    open_all(kit_chance() + 200, ts_ms(100));
     dibs__mem_fail_at(n, all);
     const char *odd = run();
     starved = dibs__mem_fail_at(0, false) >= n;
@@ -260,7 +260,7 @@ static void test_objects_oom_release(void **state)
     static struct told one;
 
     (void)state;
-    open_all();
+    open_all(0, TS_SOON);
     for (long n = 1; n <= 4; n++) {
         memset(&one, 0, sizeof one);
         FINE(dibs_semaphore_acquire(permits, NULL));

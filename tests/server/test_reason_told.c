@@ -144,10 +144,10 @@ static void test_reason_told_in_line(void **state)
     (void)state;
     ts_ok(s, "HSET l 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1 1");
     FINE(dibs_lock_acquire_async(
-        l, DIBS_LOCK_OPTS(.owner = 7, .wait_ms = ts_ms(900)), read_text,
+        l, DIBS_LOCK_OPTS(.owner = 7, .wait_ms = ts_ms(3000)), read_text,
         &first));
     FINE(dibs_lock_acquire_async(
-        l, DIBS_LOCK_OPTS(.owner = 8, .wait_ms = ts_ms(800)), read_text,
+        l, DIBS_LOCK_OPTS(.owner = 8, .wait_ms = ts_ms(2700)), read_text,
         &second));
     assert_true(ts_wait_numsub(s, "redisson_lock__channel:{l}", 1));
     ts_server_kill(s);

@@ -169,8 +169,9 @@ static void test_rw_peers_lease_of_each_hold(void **state)
     struct halves h = kit_halves(c);
 
     (void)state;
-    peer_gets(peer_read, 50);
     peer_gets(peer_read, LONG_MS);
+    peer_gets(peer_read, LONG_MS);
+    ts_ok(srv, "PEXPIRE {l}:" PEER ":rwlock_timeout:1 50");
     assert_true(ts_wait_exists(srv, "{l}:" PEER ":rwlock_timeout:1", false));
     FINE(dibs_lock_acquire(h.r, NULL));
     FINE(dibs_lock_release(h.r, NULL));
@@ -380,7 +381,7 @@ static void test_rw_peers_look_and_break(void **state)
     bool was = false;
 
     (void)state;
-    peer_gets(peer_read, 1000);
+    peer_gets(peer_read, LONG_MS / 4);
     peer_gets(peer_read, LONG_MS);
     FINE(dibs_lock_holders(h.r, remember, &info));
     assert_string_equal(info.owner, PEER);

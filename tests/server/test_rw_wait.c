@@ -461,7 +461,7 @@ static void *read_on(void *arg)
 {
     struct reading *r = arg;
 
-    while (r->err == DIBS_OK && !atomic_load(r->enough)) {
+    while (r->err == DIBS_OK && !(r->turns && atomic_load(r->enough))) {
         r->err = dibs_lock_acquire(r->l, DIBS_LOCK_OPTS(.wait_ms = TS_SOON));
         if (r->err != DIBS_OK)
             break;

@@ -255,7 +255,7 @@ static void test_tls_handshake_interrupted(void **state)
     atomic_store(&r.freeze, true);
     for (long bytes = 0; bytes < 800; bytes += 497) {
         atomic_store(&r.left, bytes);
-        check_refused(url, DIBS_CLIENT_OPTS(.connect_timeout_ms = 1000),
+        check_refused(url, DIBS_CLIENT_OPTS(.connect_timeout_ms = 3000),
                       DIBS_ERR_CONN, "handshake did not end in time");
     }
     free(url);
@@ -304,7 +304,7 @@ static void test_tls_reply_cut(void **state)
  * long as that, there would be an answer after all. */
 static void test_tls_reply_drips(void **state)
 {
-    const int limit = (int)ts_ms(500);
+    const int limit = (int)ts_ms(2000);
     dibs_lock_info info = DIBS_LOCK_INFO_INIT;
     struct relay r;
 

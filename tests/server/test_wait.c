@@ -85,7 +85,7 @@ static void test_wait_limit_during_attempt(void **state)
                                                    .skip = 2});
     FINE(dibs_lock_acquire_async(
         l, DIBS_LOCK_OPTS(.wait_ms = 1000, .owner = owner), kit_tell, &t));
-    assert_true(ts_wait_numsub(srv, CHANNEL, 1));
+    TS_WAIT(ts_numsub(srv, CHANNEL) == 1 || atomic_load(&t.times) > 0);
     TS_WAIT(ts_rule_hits(px, held) > 0 || atomic_load(&t.times) > 0 ||
             ts_int(srv, "PUBLISH %s 0", CHANNEL) < 0);
     int64_t over = ts_now_ms() + 1100;
@@ -332,14 +332,17 @@ static void test_wait_handover_costs(void **state)
     FINE(dibs_lock_acquire(l, NULL));
     line_up(w, LINE, c, l);
     ts_reset_stats(srv);
+    int64_t begun = ts_now_ms();
     FINE(dibs_lock_release(l, NULL));
     for (int i = 0; i < LINE; i++)
         FINE(kit_answer(&w[i].gave));
+    long long freed =
+        LINE / 4 + (ts_now_ms() - begun) / 200; /* or more often */
     long long commands = ts_command_calls(srv, "evalsha");
     long long messages = ts_command_calls(srv, "publish");
-    if (commands < LINE + 1 || commands > LINE + LINE / 2)
+    if (commands < LINE + 1 || commands > LINE + 2 * freed)
         fail_msg("%lld commands for %d hand-overs", commands, LINE);
-    if (messages > LINE / 4)
+    if (messages > freed)
         fail_msg("%lld messages for %d hand-overs", messages, LINE);
     dibs_lock_free(l);
     kit_close(c);

@@ -120,9 +120,15 @@ void ts_script_load(struct ts_server *s, const char *dir, const char *name,
  * PEXPIRETIME is not older than Redis 7. */
 #define TS_LUA_ENDS                                                            \
     "local function ends(key) "                                                \
-    "  local t, left = redis.call('time'), redis.call('pttl', key) "           \
-    "  if left < 0 then return left end "                                      \
-    "  return t[1] * 1000 + math.floor(t[2] / 1000) + left "                   \
+    "  local function now() "                                                  \
+    "    local t = redis.call('time') "                                        \
+    "    return t[1] * 1000 + math.floor(t[2] / 1000) "                        \
+    "  end "                                                                   \
+    "  for _ = 1, 100 do " /* until the server did not stand still between */  \
+    "    local from, left = now(), redis.call('pttl', key) "                   \
+    "    if left < 0 then return left end "                                    \
+    "    if now() - from <= 1 then return from + left end "                    \
+    "  end "                                                                   \
     "end "
 
 /* ---- waiting ----------------------------------------------------------- */
