@@ -102,6 +102,7 @@ wants() {
         code=$?
         echo $code >"code.$who"
         [ $code -eq 0 ] && is "$who" - || is "$who" x
+        echo over >"over.$who"
     ) 2>/dev/null &
 }
 
@@ -170,21 +171,33 @@ watch() {
     [ $moving = yes ] || draw
 }
 
-begin() { # WHO...
-    local who
-    cast=$* most=0
-    for who in $cast; do
-        lane[$who]=
-        gone[$who]=
-        rm -f "is.$who" "pid.$who" "code.$who" "command.$who" "said.$who"
-    done
-}
-
 await() {
     local i
     for ((i = 0; i < 1500; i++)); do # that long only if something is wrong
         [ -s "$1" ] && return
         sleep 0.02
+    done
+}
+
+# Until all have left the stage: who is done works no more, but may still give
+# back the lock, and say so once more.
+all_over() {
+    local who
+    for who in $cast; do
+        await "over.$who"
+    done
+}
+
+cast=
+begin() { # WHO...
+    local who
+    all_over
+    cast=$* most=0
+    for who in $cast; do
+        lane[$who]=
+        gone[$who]=
+        rm -f "is.$who" "pid.$who" "code.$who" "command.$who" "said.$who" \
+            "over.$who"
     done
 }
 
@@ -302,5 +315,6 @@ cat pages
 say "  Each hold has a larger token (\$DIBS_TOKEN) than all before it."
 
 scene 'What is left?'
+all_over
 say "  locks:   $("$dibs" ls | wc -l)"
 say "  server:  $("$dibs" local stop)"
