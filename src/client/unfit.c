@@ -8,8 +8,8 @@
  *         READONLY ends the use of the main connection. It is asked what it is,
  *         which helps the author of the URL, and closes with that answer. Then
  *         it is dialed again with growing pauses: it may become a master, or
- * its name may come to mean another server. That it is connected again is not
- * told before it has done something.
+ *         its name may come to mean another server. That it is connected again
+ *         is not told before it has done something.
  *
  *         One that somebody else calls the wrong one is not asked: it may well
  *         be dead, and its answer would not change anything.
