@@ -262,8 +262,8 @@ static void test_quorum_late_yes_is_kept(void **state)
         qk_unrule(sets[s]);
         TS_WAIT(qk_held(&p) == QK_ALL);
         for (int times = 0; times < 2; times++)
-            QK_EACH(i, QK_ALL)
-        is_renewed(&p, i, lease);
+            for (size_t i = 0; i < QK_N; i++)
+                is_renewed(&p, i, lease);
         TS_WAIT(dibs_lock_state(p.q, 0) == DIBS_HELD && qk_held(&p) == QK_ALL);
         QK_WANT("late yes", dibs_lock_release(p.q, NULL), DIBS_OK);
         qk_clean("late yes", QK_ALL, 0);
