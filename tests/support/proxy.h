@@ -79,6 +79,8 @@ struct ts_rule {
     int64_t ms;
     const char *text;
     size_t text_len; /* 0 = up to text's NUL */
+    bool bare;       /* text as it is: it does not have the number of the call
+                        of a script, which is put into it else */
     unsigned char bits;
     bool rst; /* where the action closes: by a reset, not by an end. TCP only;
                  on a Unix socket an end is all there is */

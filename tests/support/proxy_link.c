@@ -55,6 +55,7 @@ struct req {
     bool local;        /* the server has not got it */
     bool let_go;       /* its reply is not held any more */
     long replies;      /* to come; -1: until nothing is subscribed to */
+    char number[TS_NUMBER];
 };
 
 struct link {
@@ -80,15 +81,15 @@ struct link {
 
 /* ---- the two queues ---------------------------------------------------- */
 
-static void add_req(struct link *l, struct rule *r, bool local, long replies)
+static struct req *add_req(struct link *l, struct rule *r, bool local)
 {
     struct req *q = ts_alloc(sizeof *q);
 
     q->rule = r;
     q->local = local;
-    q->replies = replies;
     *l->reqs_end = q;
     l->reqs_end = &q->next;
+    return q;
 }
 
 static void pop_req(struct link *l)
@@ -110,6 +111,19 @@ static struct parcel *add_parcel(struct link *l, const char *data, size_t len)
     c->len = len;
     *l->parcels_end = c;
     l->parcels_end = &c->next;
+    return c;
+}
+
+/* The rule's text, for this request. */
+static struct parcel *add_text(struct link *l, const struct ts_rule *how,
+                               const struct req *q)
+{
+    struct ts_bytes b = {0};
+
+    ts_bytes_add_answer(&b, how->bare ? "" : q->number, how->text,
+                        how->text_len);
+    struct parcel *c = add_parcel(l, ts_bytes_at(&b), ts_bytes_len(&b));
+    free(b.buf);
     return c;
 }
 
@@ -136,34 +150,13 @@ static void pop_parcel(struct link *l)
 
 /* ---- from the client to the server ------------------------------------- */
 
-/* How many replies a request will have; -1 = until nothing is subscribed to.
- * Notices a subscriber. */
-static long replies_of(struct link *l, const char *msg, size_t len)
-{
-    static const char *const commands[] = {"SUBSCRIBE",    "PSUBSCRIBE",
-                                           "SSUBSCRIBE",   "UNSUBSCRIBE",
-                                           "PUNSUBSCRIBE", "SUNSUBSCRIBE"};
-    struct ts_word w[2];
-    size_t n = ts_resp_words(msg, len, w, 2);
-
-    for (size_t i = 0; n > 0 && i < sizeof commands / sizeof *commands; i++) {
-        const char *name = commands[i];
-        if (w[0].len != strlen(name) ||
-            strncasecmp(w[0].p, name, w[0].len) != 0)
-            continue;
-        l->subscribed = true;
-        if (n == 1)
-            return -1;
-        return msg[0] == '*' ? strtol(msg + 1, NULL, 10) - 1 : 1;
-    }
-    return 1;
-}
-
 static void pass_on(struct link *l, struct rule *r, const char *msg, size_t len)
 {
     ts_bytes_add(&l->to_server, msg, len);
     ts__book_passed(l->p, msg, len);
-    add_req(l, r, false, replies_of(l, msg, len));
+    struct req *q = add_req(l, r, false);
+    q->replies = ts_resp_replies(msg, len, &l->subscribed);
+    ts_resp_number(msg, len, q->number);
 }
 
 /* Deals with the notes at the head that no reply will come for. */
@@ -172,7 +165,7 @@ static void settle_local(struct link *l)
     while (l->reqs && l->reqs->local) {
         struct rule *r = l->reqs->rule;
         if (r->spec.action == TS_ANSWER)
-            add_parcel(l, r->spec.text, r->spec.text_len)->rule = r;
+            add_text(l, &r->spec, l->reqs)->rule = r;
         else
             add_close(l, r);
         pop_req(l);
@@ -202,14 +195,14 @@ static bool take_request(struct link *l, const char *msg, size_t len)
     case TS_CUT_REQUEST_AT:
         ts_bytes_add(&l->to_server, msg, at_most(r->spec.at, len));
         l->stopped = true;
-        add_req(l, r, true, 0);
+        add_req(l, r, true);
         break;
     case TS_CLOSE_BEFORE:
         l->stopped = true;
-        add_req(l, r, true, 0);
+        add_req(l, r, true);
         break;
     case TS_ANSWER:
-        add_req(l, r, true, 0);
+        ts_resp_number(msg, len, add_req(l, r, true)->number);
         break;
     case TS_DROP_REPLY_CLOSE:
     case TS_CUT_REPLY_AT:
@@ -300,7 +293,7 @@ static struct parcel *wrap(struct link *l, const struct ts_rule *how,
     case TS_CUT_REPLY_AT:
         return add_parcel(l, msg, at_most(how->at, len));
     case TS_REWRITE_REPLY:
-        return add_parcel(l, how->text, how->text_len);
+        return add_text(l, how, l->reqs);
     case TS_DUPLICATE_REPLY:
         add_parcel(l, msg, len);
         c = add_parcel(l, msg, len);

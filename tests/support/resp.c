@@ -11,8 +11,10 @@
 #include "support/resp.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 
 #include "support/util.h"
@@ -154,4 +156,71 @@ size_t ts_resp_words(const char *msg, size_t len, struct ts_word *words,
         at = next;
     }
     return n;
+}
+
+long ts_resp_replies(const char *msg, size_t len, bool *subscribed)
+{
+    static const char *const commands[] = {"SUBSCRIBE",    "PSUBSCRIBE",
+                                           "SSUBSCRIBE",   "UNSUBSCRIBE",
+                                           "PUNSUBSCRIBE", "SUNSUBSCRIBE"};
+    struct ts_word w[2];
+    size_t n = ts_resp_words(msg, len, w, 2);
+
+    for (size_t i = 0; n > 0 && i < sizeof commands / sizeof *commands; i++) {
+        const char *name = commands[i];
+        if (w[0].len != strlen(name) ||
+            strncasecmp(w[0].p, name, w[0].len) != 0)
+            continue;
+        *subscribed = true;
+        if (n == 1)
+            return -1;
+        return msg[0] == '*' ? strtol(msg + 1, NULL, 10) - 1 : 1;
+    }
+    return 1;
+}
+
+/* ---- numbers of calls -------------------------------------------------- */
+
+void ts_resp_number(const char *msg, size_t len, char number[TS_NUMBER])
+{
+    static const char end[] = "$4\r\nNNNN\r\n";
+    const size_t n = sizeof end - 1;
+    struct ts_word w[1];
+
+    number[0] = '\0';
+    if (len < n || ts_resp_words(msg, len, w, 1) != 1 || w[0].len < 4 ||
+        strncasecmp(w[0].p, "EVAL", 4) != 0 ||
+        memcmp(msg + len - n, end, 4) != 0)
+        return;
+    memcpy(number, msg + len - n + 4, 4);
+    number[4] = '\0';
+    if (strspn(number, "0123456789") != 4)
+        number[0] = '\0';
+}
+
+void ts_bytes_add_answer(struct ts_bytes *b, const char *number,
+                         const char *reply, size_t len)
+{
+    ssize_t whole = number[0] && len > 0 ? ts_resp_reply(reply, len) : 0;
+    char kind = whole > 0 ? reply[0] : '-';
+    bool nil = kind == '$' && line_number(reply) == -1;
+
+    if (kind == '$' && line_number(reply) < -1)
+        kind = '-'; /* no reply at all: as it is */
+    const char *rest = nil                          ? reply + whole
+                       : kind == '$'                ? strchr(reply, '\n') + 1
+                       : kind == ':' || kind == '+' ? reply + 1
+                                                    : reply;
+    int more = (int)(reply + whole - rest) - 2; /* less the end of the line */
+    char text[64] = "";
+
+    if (nil)
+        snprintf(text, sizeof text, "$4\r\n%s\r\n", number);
+    else if (kind == '*')
+        snprintf(text, sizeof text, "*2\r\n$4\r\n%s\r\n", number);
+    else if (kind != '-')
+        snprintf(text, sizeof text, "$%d\r\n%s%c", more + TS_NUMBER, number,
+                 kind == ':' ? ' ' : '=');
+    ts_bytes_add(b, text, strlen(text));
+    ts_bytes_add(b, rest, (size_t)(reply + len - rest));
 }

@@ -42,4 +42,17 @@ ssize_t ts_resp_request(const char *buf, size_t len);
 size_t ts_resp_words(const char *msg, size_t len, struct ts_word *words,
                      size_t max);
 
+/* How many replies a request will have; -1 = until nothing is subscribed to.
+ * Notices a subscriber. */
+long ts_resp_replies(const char *msg, size_t len, bool *subscribed);
+
+/* The number that a call of a script has as its last argument; "" if the
+ * message is none. lua/lib/around.lua says what it is for. */
+#define TS_NUMBER 5
+void ts_resp_number(const char *msg, size_t len, char number[TS_NUMBER]);
+/* Adds a reply as a script's answer to that call: with the number. "": as it
+ * is. */
+void ts_bytes_add_answer(struct ts_bytes *b, const char *number,
+                         const char *reply, size_t len);
+
 #endif

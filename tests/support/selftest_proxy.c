@@ -472,6 +472,43 @@ static void test_proxy_messages(void **state)
     TS_WAIT(ts_proxy_open(px) == 0);
 }
 
+/* What a rule answers a script with has the number of the call. */
+static void test_proxy_numbers(void **state)
+{
+    static const struct {
+        const char *text, *want;
+        bool bare;
+    } rows[] = {
+        {"$-1\r\n", "1234", false},           {":-1\r\n", "1234 -1", false},
+        {"$3\r\na b\r\n", "1234=a b", false}, {"+OK\r\n", "1234=OK", false},
+        {"-ERR no\r\n", "ERR no", false},     {"$2\r\nxy\r\n", "xy", true},
+    };
+
+    (void)state;
+    redisContext *cn = dial(false);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int id = ts_proxy_rule(
+            px,
+            &(struct ts_rule){.action = i % 2 ? TS_ANSWER : TS_REWRITE_REPLY,
+                              .match = "EVAL",
+                              .text = rows[i].text,
+                              .bare = rows[i].bare});
+        redisReply *r = redisCommand(cn, "EVAL return{} 0 a 1234");
+        assert_non_null(r);
+        assert_string_equal(r->str, rows[i].want);
+        freeReplyObject(r);
+        ts_proxy_unrule(px, id);
+    }
+    ts_proxy_rule(
+        px, &(struct ts_rule){.action = TS_ANSWER, .text = "*1\r\n:7\r\n"});
+    redisReply *r = redisCommand(cn, "EVAL return{} 0 1234");
+    assert_int_equal(r->elements, 2);
+    assert_string_equal(r->element[0]->str, "1234");
+    assert_int_equal(r->element[1]->elements, 1);
+    freeReplyObject(r);
+    redisFree(cn);
+}
+
 /* Subscribing has as many replies as channels; what comes behind must not get
  * one of them. */
 static void test_proxy_counts_replies(void **state)
@@ -539,6 +576,7 @@ int main(void)
         T(test_proxy_refuse_and_kill),
         T(test_proxy_server_goes),
         T(test_proxy_messages),
+        T(test_proxy_numbers),
         T(test_proxy_counts_replies),
         T(test_proxy_stops_in_the_middle),
     };

@@ -116,6 +116,11 @@ long long ts_info(struct ts_server *s, const char *section, const char *field);
 void ts_script_load(struct ts_server *s, const char *dir, const char *name,
                     char sha[41]);
 
+/* Calls a script, with a number behind its arguments, and gives its answer
+ * without the number; NULL, no reply. An answer without it is fatal. argv has
+ * room for one more. */
+redisReply *ts_script_call(redisContext *cn, int argc, const char **argv);
+
 /* For scripts: ends(key) is when a key ends, to a millisecond or so:
  * PEXPIRETIME is not older than Redis 7. */
 #define TS_LUA_ENDS                                                            \

@@ -17,6 +17,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "support/resp.h"
 #include "support/util.h"
 
 /* ---- connections ------------------------------------------------------- */
@@ -414,6 +416,63 @@ void ts_script_load(struct ts_server *s, const char *dir, const char *name,
     memcpy(sha, r->str, 41);
     freeReplyObject(r);
     free(path);
+}
+
+/* A reply that reads so. */
+static redisReply *make_reply(const char *bytes, size_t len)
+{
+    redisReader *reader = redisReaderCreate();
+    void *reply = NULL;
+
+    if (!reader || redisReaderFeed(reader, bytes, len) != REDIS_OK ||
+        redisReaderGetReply(reader, &reply) != REDIS_OK || !reply)
+        ts_fatal("no reply could be made");
+    redisReaderFree(reader);
+    return reply;
+}
+
+/* What lua/lib/around.lua made a text of. */
+static redisReply *answer_in(const redisReply *r, const char *number)
+{
+    const char *at = r->str + strlen(number);
+    size_t left = r->len - strlen(number);
+
+    if (left == 0)
+        return make_reply("$-1\r\n", 5);
+    char *head = *at == ' ' ? ts_text(":") : ts_text("$%zu\r\n", left - 1);
+    struct ts_bytes b = {0};
+    ts_bytes_add(&b, head, strlen(head));
+    ts_bytes_add(&b, at + 1, left - 1);
+    ts_bytes_add(&b, "\r\n", 2);
+    redisReply *answer = make_reply(ts_bytes_at(&b), ts_bytes_len(&b));
+    free(b.buf);
+    free(head);
+    return answer;
+}
+
+redisReply *ts_script_call(redisContext *cn, int argc, const char **argv)
+{
+    static atomic_uint calls;
+    char number[16];
+
+    snprintf(number, sizeof number, "%u", 1000 + atomic_fetch_add(&calls, 1));
+    argv[argc] = number;
+    redisReply *r = redisCommandArgv(cn, argc + 1, argv, NULL);
+    if (!r || r->type == REDIS_REPLY_ERROR)
+        return r;
+    bool array = r->type == REDIS_REPLY_ARRAY && r->elements == 2;
+    const redisReply *head = array ? r->element[0] : r;
+    size_t n = strlen(number);
+    if (head->type != REDIS_REPLY_STRING || head->len < n ||
+        memcmp(head->str, number, n) != 0 || (array && head->len != n) ||
+        (!array && head->len > n && !strchr(" =", head->str[n])))
+        ts_fatal("the answer of %s does not have the number %s", argv[1],
+                 number);
+    redisReply *answer = array ? r->element[1] : answer_in(r, number);
+    if (array)
+        r->element[1] = NULL;
+    freeReplyObject(r);
+    return answer;
 }
 
 /* ---- waiting ----------------------------------------------------------- */
