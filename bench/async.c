@@ -21,11 +21,13 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define TASKS_MAX    256
 #define FLOOR_MAX    64
 #define ROUNDS_MAX   15
 #define LIMIT_PAIRS  64
+#define NUMBER       "1000" /* of each call; dibs has another one each time */
 #define TRACED_PAIRS 500
 
 struct task {
@@ -148,13 +150,15 @@ static void limit_open(struct limit *l, const char *url)
         const char *owner = "00000000-0000-4000-8000-000000000000:1";
         bench_name(name, sizeof name, "limit", i);
         snprintf(channel, sizeof channel, "redisson_lock__channel:{%s}", name);
-        const char *acquire[] = {
-            "EVALSHA", dibs__script_basic_acquire.sha, "1", name, owner, "1",
-            "30000"};
+        const char *acquire[] = {"EVALSHA", dibs__script_basic_acquire.sha,
+                                 "1",       name,
+                                 owner,     "1",
+                                 "30000",   NUMBER};
         const char *release[] = {"EVALSHA", dibs__script_basic_release.sha,
                                  "1",       name,
                                  owner,     "0",
-                                 "0",       channel};
+                                 "0",       channel,
+                                 NUMBER};
         limit_add(l, COUNT(acquire), acquire);
         limit_add(l, COUNT(release), release);
     }
@@ -171,7 +175,8 @@ static void limit_read(struct limit *l)
     for (int i = 0; i < 2 * LIMIT_PAIRS; i++) {
         redisReply *r = NULL;
         if (redisGetReply(l->rc, (void **)&r) != REDIS_OK || !r ||
-            r->type != (i % 2 ? REDIS_REPLY_INTEGER : REDIS_REPLY_NIL))
+            r->type != REDIS_REPLY_STRING ||
+            strcmp(r->str, i % 2 ? NUMBER " 1" : NUMBER) != 0)
             die("limit: a pair did not work");
         freeReplyObject(r);
     }

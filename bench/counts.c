@@ -142,6 +142,6 @@ void measure_counts(const struct plan *p)
     line("heap allocations, all threads", allocations, 3, "per pair");
     line("wake-ups of the I/O thread", wakeups, 3, "per pair");
     target("Redis commands, per pair", AT_MOST, 2, commands);
-    target("system calls, per pair", AT_MOST, 5, calls);
+    target("system calls, per pair", AT_MOST, 4, calls);
     target("heap allocations, per pair", AT_MOST, 0, allocations);
 }

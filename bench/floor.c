@@ -10,7 +10,8 @@
  * A floor that sends something else than dibs does would be a wrong measure.
  * So before anything is measured, the server is asked (MONITOR) what it got
  * from a pair of dibs and from a pair of the floor, with the same name and
- * owner: both must be the same, to the letter.
+ * owner: both must be the same, to the letter, but for the number of the call,
+ * which is another one each time.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -23,14 +24,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OWNER_SIZE 64
-#define NAME_SIZE  128
+#define OWNER_SIZE  64
+#define NAME_SIZE   128
+#define NUMBER_SIZE 8
 
 struct floor_lock {
     redisContext *rc;
     char name[NAME_SIZE];
     char channel[NAME_SIZE];
     char owner[OWNER_SIZE]; /* as long as one of dibs */
+    unsigned number;        /* of the last call */
 };
 
 static void load(redisContext *rc, const struct dibs__script *s)
@@ -48,6 +51,7 @@ struct floor_lock *floor_open(const char *url, const char *name, int number)
 
     if (!f)
         die("out of memory");
+    f->number = 1000;
     f->rc = server_connect(url);
     load(f->rc, &dibs__script_basic_acquire);
     load(f->rc, &dibs__script_basic_release);
@@ -67,11 +71,19 @@ void floor_close(struct floor_lock *f)
     free(f);
 }
 
-/* Sends one script and gives whether its answer has this type. */
-static bool call(redisContext *rc, int argc, const char **argv, int type)
+/* Sends one script with a number behind it, the last of argv, and gives whether
+ * this is the answer: the number, and what is behind it. */
+static bool call(struct floor_lock *f, int argc, const char **argv,
+                 const char *answer)
 {
-    redisReply *r = redisCommandArgv(rc, argc, argv, NULL);
-    bool good = r && r->type == type;
+    char number[NUMBER_SIZE], want[NUMBER_SIZE + 8];
+
+    f->number = f->number < 9999 ? f->number + 1 : 1000;
+    snprintf(number, sizeof number, "%u", f->number);
+    snprintf(want, sizeof want, "%s%s", number, answer);
+    argv[argc - 1] = number;
+    redisReply *r = redisCommandArgv(f->rc, argc, argv, NULL);
+    bool good = r && r->type == REDIS_REPLY_STRING && strcmp(r->str, want) == 0;
 
     if (r)
         freeReplyObject(r);
@@ -81,17 +93,19 @@ static bool call(redisContext *rc, int argc, const char **argv, int type)
 void floor_pair(void *floor_lock)
 {
     struct floor_lock *f = floor_lock;
-    const char *acquire[] = {
-        "EVALSHA", dibs__script_basic_acquire.sha, "1", f->name, f->owner, "1",
-        "30000"};
+    const char *acquire[] = {"EVALSHA", dibs__script_basic_acquire.sha,
+                             "1",       f->name,
+                             f->owner,  "1",
+                             "30000",   NULL};
     const char *release[] = {"EVALSHA", dibs__script_basic_release.sha,
                              "1",       f->name,
                              f->owner,  "0",
-                             "0",       f->channel};
+                             "0",       f->channel,
+                             NULL};
 
-    if (!call(f->rc, COUNT(acquire), acquire, REDIS_REPLY_NIL))
+    if (!call(f, COUNT(acquire), acquire, ""))
         die("floor: %s was not acquired", f->name);
-    if (!call(f->rc, COUNT(release), release, REDIS_REPLY_INTEGER))
+    if (!call(f, COUNT(release), release, " 1"))
         die("floor: %s was not released", f->name);
 }
 
@@ -110,6 +124,17 @@ static void mark_end(redisContext *rc)
     freeReplyObject(r);
 }
 
+/* Puts nines in the place of the last argument, a number of four digits. */
+static void hide_number(char *words)
+{
+    char *last = strrchr(words, ' ');
+
+    if (!last || strlen(last) != strlen(" \"1000\"") ||
+        strspn(last + 2, "0123456789") != 4)
+        die("floor: a call without a number of four digits: %s", words);
+    memset(last + 2, '9', 4);
+}
+
 /* Gathers the scripts that clients called, up to the mark, one a line. The time
  * and the sender before the first quote are left out, and so is what scripts
  * themselves call. */
@@ -122,11 +147,13 @@ static void read_calls(redisContext *monitor, char seen[SEEN_MAX])
         redisReply *r = NULL;
         if (redisGetReply(monitor, (void **)&r) != REDIS_OK || !r)
             die("floor: the monitor ended: %s", monitor->errstr);
-        const char *words = strchr(r->str, '"');
+        char *words = strchr(r->str, '"');
         end = words && strstr(words, CHECK_END) != NULL;
-        if (words && strncmp(words, "\"EVAL", 5) == 0)
+        if (words && strncmp(words, "\"EVAL", 5) == 0) {
+            hide_number(words);
             used +=
                 (size_t)snprintf(seen + used, SEEN_MAX - used, "%s\n", words);
+        }
         if (used >= SEEN_MAX)
             die("floor: a pair is more commands than expected");
         freeReplyObject(r);
@@ -149,8 +176,10 @@ void floor_check(const char *url)
     struct floor_lock *f = floor_open(url, name, 0);
     snprintf(f->owner, sizeof f->owner, "%s:%llu", dibs_client_id(c),
              (unsigned long long)dibs_owner_thread(c));
-    if (!call(monitor, 1, (const char *[]){"MONITOR"}, REDIS_REPLY_STATUS))
+    redisReply *r = redisCommand(monitor, "MONITOR");
+    if (!r || r->type != REDIS_REPLY_STATUS)
         die("floor: cannot see what is sent: MONITOR was refused");
+    freeReplyObject(r);
 
     dibs_pair(l);
     mark_end(f->rc);

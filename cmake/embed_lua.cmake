@@ -13,34 +13,54 @@
 # in a script is replaced by the text of lib/name.lua beside it, less the
 # comment above its first empty line. A part must not include another one.
 #
+# Around all of it comes lib/around.lua, which says what for: the script is where
+# it has the line "--@script".
+#
 # Only printable ASCII and newlines may be in a script: other bytes are easy to
 # overlook in a review, and servers and log viewers show them differently.
 cmake_minimum_required(VERSION 3.18)
 
-# Puts the parts into a script's text. Square brackets, semicolons and
-# backslashes must survive, so lists are not used.
+# Square brackets, semicolons and backslashes of scripts must survive, so lists
+# are not used below.
+
+# The text of a part, less the comment at its top.
+function(read_part path out)
+  if(NOT EXISTS "${path}")
+    message(FATAL_ERROR "there is no ${path}")
+  endif()
+  file(READ "${path}" part)
+  if(part MATCHES "(^|\n)--@include")
+    message(FATAL_ERROR "${path}: a part must not include another one")
+  endif()
+  string(FIND "${part}" "\n\n" head)
+  math(EXPR head "${head} + 2")
+  string(SUBSTRING "${part}" ${head} -1 part)
+  set(${out} "${part}" PARENT_SCOPE)
+endfunction()
+
+# Puts a part in the place of the first such line of a text.
+function(put_in text line part out)
+  string(FIND "${text}" "${line}" at)
+  string(LENGTH "${line}" size)
+  math(EXPR rest "${at} + ${size}")
+  string(SUBSTRING "${text}" 0 ${at} before)
+  string(SUBSTRING "${text}" ${rest} -1 after)
+  set(${out} "${before}${part}${after}" PARENT_SCOPE)
+endfunction()
+
+# A script's text with its parts, and what is around it.
 function(expand path out)
-  file(READ "${path}" text)
   get_filename_component(dir "${path}" DIRECTORY)
+  file(READ "${path}" script)
+  if(NOT script MATCHES "\n$")
+    message(FATAL_ERROR "${path}: its last line has no end")
+  endif()
+  read_part("${dir}/lib/around.lua" text)
+  put_in("${text}" "--@script\n" "${script}" text)
   while(text MATCHES "(^|\n)--@include ([a-z_]+)\n")
     set(line "--@include ${CMAKE_MATCH_2}\n")
-    set(part_path "${dir}/lib/${CMAKE_MATCH_2}.lua")
-    if(NOT EXISTS "${part_path}")
-      message(FATAL_ERROR "${path}: there is no ${part_path}")
-    endif()
-    file(READ "${part_path}" part)
-    if(part MATCHES "(^|\n)--@include")
-      message(FATAL_ERROR "${part_path}: a part must not include another one")
-    endif()
-    string(FIND "${part}" "\n\n" head)
-    math(EXPR head "${head} + 2")
-    string(SUBSTRING "${part}" ${head} -1 part)
-    string(FIND "${text}" "${line}" at)
-    string(LENGTH "${line}" size)
-    math(EXPR rest "${at} + ${size}")
-    string(SUBSTRING "${text}" 0 ${at} before)
-    string(SUBSTRING "${text}" ${rest} -1 after)
-    set(text "${before}${part}${after}")
+    read_part("${dir}/lib/${CMAKE_MATCH_2}.lua" part)
+    put_in("${text}" "${line}" "${part}" text)
   endwhile()
   if(text MATCHES "--@")
     message(FATAL_ERROR "${path}: --@ is not followed by \"include name\"")
@@ -72,9 +92,6 @@ foreach(path IN LISTS IN)
   endif()
 
   expand("${path}" text)
-  if(text STREQUAL "")
-    message(FATAL_ERROR "${path}: is empty")
-  endif()
   file(WRITE "${out_dir}/lua/${name}.lua" "${text}")
   string(SHA1 sha "${text}")
   string(LENGTH "${text}" len)

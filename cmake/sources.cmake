@@ -152,7 +152,8 @@ set(DIBS_SCRIPTS
   lua/value_set.lua
 )
 
-# What several of them share, put in where a script has "--@include name".
+# What several of them share, put in where a script has "--@include name"; and
+# around.lua, which is around each.
 set(DIBS_SCRIPT_PARTS
   lua/lib/is_lock.lua
   lua/lib/guard.lua
@@ -169,9 +170,11 @@ set(DIBS_SCRIPT_PARTS
   lua/lib/lessen.lua
   lua/lib/keep.lua
   lua/lib/keep_hold.lua
+  lua/lib/new_lease.lua
   lua/lib/free_hold.lua
   lua/lib/publish.lua
   lua/lib/register.lua
+  lua/lib/around.lua
   lua/lib/call_waiter.lua
   lua/lib/stop_waiting.lua
   lua/lib/fair_queue.lua

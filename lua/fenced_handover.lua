@@ -3,7 +3,8 @@
 --
 -- KEYS  1 lock hash   2 the last token
 -- ARGV  1 old owner field   2 new owner field   3 lease in ms   4 '1' for small
---       tokens
+--       tokens   5 channel, if the lock may end sooner than before; then the
+--       commands to publish with; none = 'publish'
 -- Gives the token as text when the new owner has it, -1 when neither of them
 --       does.
 --
@@ -13,6 +14,7 @@
 -- has it.
 local key, tokens = KEYS[1], KEYS[2]
 local old, new, lease = ARGV[1], ARGV[2], ARGV[3]
+local channel, HOW = ARGV[5], 6
 --@include token
 
 local holds = redis.call('hmget', key, old, new)
@@ -22,11 +24,14 @@ if not holds[1] and not holds[2] then
 end
 local token = not holds[1] and redis.call('get', tokens) or
     next_token(tokens, ARGV[4] == '1')
-if holds[1] or redis.call('pttl', key) < tonumber(lease) then
-    redis.call('pexpire', key, lease)
-end
+--@include new_lease
 if holds[1] then
     redis.call('hset', key, new, '1')
     redis.call('hdel', key, old)
+end
+if sooner then
+--@include publish
+    publish(channel, '0')
+    publish(channel, '2') -- clients in the queue are called when it is free
 end
 return token

@@ -67,7 +67,7 @@ for i = 1, count do
     elseif target ~= '0' then
         verdicts[i] = lessen(key, field, has, target) == 0 and 0 or -8
     elseif keep ~= '0' and
-        not (gate and redis.call('hexists', key, owner) == 1) then
+        not (gate and redis.call('hlen', key) > 2) then
         if shortened(key, keep) then
             if gate then
                 publish(channel, '1')

@@ -1,7 +1,8 @@
 -- read_acquire: join the readers, or say how long to wait.
 --
 -- KEYS  1 lock hash   2 this owner's read key   3 key of a waiting writer
--- ARGV  1 owner   2 holds it will then have   3 lease in ms
+-- ARGV  1 owner   2 holds it will then have   3 lease in ms   4 by which other
+--       name this owner writes; '' or none = by no other
 -- Gives nil when taken; >= -1 when busy for so many ms; -3 when the outer holds
 --       of a re-entry are gone; -6 when the key holds another kind of lock, or
 --       a hash that is no lock.
@@ -33,6 +34,9 @@ if reads == -2 then
     end
     local writes = mode == 'write' and
         redis.call('hexists', key, owner .. ':write') == 1
+    if mode == 'write' and not writes and (ARGV[4] or '') ~= '' then
+        writes = redis.call('hexists', key, ARGV[4] .. ':write') == 1
+    end
     if mode and not writes and
         not all_holds(redis.call('hrandfield', key, FEW, 'withvalues')) then
         return -6

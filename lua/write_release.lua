@@ -28,8 +28,9 @@ if not has then
 elseif target ~= '0' then
     return lessen(key, writer, has, target)
 elseif keep ~= '0' then
-    -- An owner that reads, too, needs the key for that: then it is not kept.
-    if redis.call('hexists', key, ARGV[1]) == 0 then
+    -- An owner that reads, too, needs the key for that: then it is not kept. It
+    -- may do so by another name.
+    if redis.call('hlen', key) <= 2 then
         if shortened(key, keep) then
             publish(channel, '1')
             publish(channel, '0')

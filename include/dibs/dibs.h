@@ -397,7 +397,8 @@ typedef struct dibs_lock_opts {
                         servers without pub/sub; not for fair locks */
     bool leave;      /* release: forget the hold and leave it on the server,
                         where it ends with its lease, or is adopted (see
-                        dibs_lock_adopt). Nothing is sent */
+                        dibs_lock_adopt). Nothing is sent. INVALID for one half
+                        of a read-write lock whose owner has both */
 } dibs_lock_opts;
 
 #ifdef __cplusplus

@@ -166,10 +166,10 @@ static char *limit_bytes(const struct peer_order *o, size_t *len)
         snprintf(name, sizeof name, "%s%d", o->name, i);
         snprintf(channel, sizeof channel, "redisson_lock__channel:{%s}", name);
         int first =
-            redisFormatCommand(&command[0], "EVALSHA %s 1 %s %s 1 30000",
+            redisFormatCommand(&command[0], "EVALSHA %s 1 %s %s 1 30000 1000",
                                dibs__script_basic_acquire.sha, name, owner);
         int second = redisFormatCommand(
-            &command[1], "EVALSHA %s 1 %s %s 0 0 %s",
+            &command[1], "EVALSHA %s 1 %s %s 0 0 %s 1000",
             dibs__script_basic_release.sha, name, owner, channel);
         if (first < 0 || second < 0 || *len + 1024 > size)
             peer_die("a command that is too long");
@@ -182,12 +182,12 @@ static char *limit_bytes(const struct peer_order *o, size_t *len)
     return bytes;
 }
 
-static void limit_read(int type)
+static void limit_read(const char *answer)
 {
     redisReply *r = NULL;
 
     if (redisGetReply(limit_rc, (void **)&r) != REDIS_OK || !r ||
-        r->type != type)
+        r->type != REDIS_REPLY_STRING || strcmp(r->str, answer) != 0)
         peer_die("limit: %s", limit_rc->errstr);
     freeReplyObject(r);
 }
@@ -195,8 +195,8 @@ static void limit_read(int type)
 static void limit_read_pairs(int n)
 {
     for (int i = 0; i < n; i++) {
-        limit_read(REDIS_REPLY_NIL);
-        limit_read(REDIS_REPLY_INTEGER);
+        limit_read("1000");
+        limit_read("1000 1");
     }
 }
 

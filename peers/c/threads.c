@@ -235,6 +235,8 @@ const struct peer_library peer_dibs = {"dibs",       dibs_open, dibs_pairs,
 
 /* ---- plain hiredis ----------------------------------------------------- */
 
+#define NUMBER "1000" /* of a call, repeated in its answer */
+
 static const char *plain_url;
 
 struct plain {
@@ -299,16 +301,20 @@ static void *plain_make(const char *kind, const char *name, int who)
 /* -1: taken; otherwise the holder's remaining time. */
 static long long plain_ask(struct plain *p)
 {
-    const char *argv[] = {
-        "EVALSHA", dibs__script_basic_acquire.sha, "1", p->name, p->owner, "1",
-        "30000"};
-    redisReply *r = redisCommandArgv(p->rc, 7, argv, NULL);
+    const char *argv[] = {"EVALSHA", dibs__script_basic_acquire.sha,
+                          "1",       p->name,
+                          p->owner,  "1",
+                          "30000",   NUMBER};
+    redisReply *r = redisCommandArgv(p->rc, 8, argv, NULL);
     long long left = -1;
 
-    if (!r || (r->type != REDIS_REPLY_NIL && r->type != REDIS_REPLY_INTEGER))
+    if (!r || r->type != REDIS_REPLY_STRING ||
+        strncmp(r->str, NUMBER, strlen(NUMBER)) != 0)
         peer_die("acquire: %s", r && r->str ? r->str : p->rc->errstr);
-    if (r->type == REDIS_REPLY_INTEGER)
-        left = r->integer < 0 ? 0 : r->integer;
+    if (r->len > strlen(NUMBER)) {
+        left = atoll(r->str + strlen(NUMBER));
+        left = left < 0 ? 0 : left;
+    }
     freeReplyObject(r);
     return left;
 }
@@ -376,10 +382,12 @@ static void plain_release(void *lock)
     const char *argv[] = {"EVALSHA", dibs__script_basic_release.sha,
                           "1",       p->name,
                           p->owner,  "0",
-                          "0",       p->channel};
-    redisReply *r = redisCommandArgv(p->rc, 8, argv, NULL);
+                          "0",       p->channel,
+                          NUMBER};
+    redisReply *r = redisCommandArgv(p->rc, 9, argv, NULL);
 
-    if (!r || r->type != REDIS_REPLY_INTEGER || r->integer < 1)
+    if (!r || r->type != REDIS_REPLY_STRING ||
+        atoll(r->str + strlen(NUMBER)) < 1)
         peer_die("release: %s", r && r->str ? r->str : "not held");
     freeReplyObject(r);
 }

@@ -6,8 +6,7 @@
  * Locks   none.
  *
  * How     A call is sent; what comes back decides (classes.c): it is answered,
- *         tried again a little later, or given up. It has one deadline for all
- *         of that.
+ *         tried again a little later, or given up, all by one deadline.
  *
  *         state    what happens                          next
  *         POSTED   io looks: up; not up                  SENT; WAITING
@@ -28,13 +27,11 @@
  */
 #include "client/call.h"
 
-#include "base/mem.h"
 #include "client/classes.h"
 #include "client/ghost.h"
 #include "client/script.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define RETRY_FIRST_MS 10
@@ -64,15 +61,6 @@ static void taint_call(struct dibs__call *call)
 
 /* ---- one call ---------------------------------------------------------- */
 
-/* The server's own words, and which command it means if they leave it open. */
-static void words_of(const char *error, char *out, size_t size)
-{
-    char place[64];
-
-    dibs__script_place(error, place, sizeof place);
-    snprintf(out, size, "%s%s", dibs__error_words(error), place);
-}
-
 /* Why it ends with an error: what the server answered, or the last that is
  * known about the server, or about the cluster. */
 static void explain_call(struct dibs__call *call, dibs_err err,
@@ -83,7 +71,7 @@ static void explain_call(struct dibs__call *call, dibs_err err,
     const char *known = call->s ? call->s->why : call->slots->why;
 
     if (reply && reply->type == REPLY_ERROR) {
-        words_of(reply->text, words, sizeof words);
+        dibs__script_words(reply->text, words, sizeof words);
         dibs__event_text(url, words, why);
     } else if (err == DIBS_ERR_PROTOCOL) {
         dibs__event_text(url, "the reply makes no sense", why);
@@ -289,7 +277,7 @@ static void tell_error(const struct dibs__call *call, const char *error)
 {
     char words[DIBS__REASON_MAX];
 
-    words_of(error, words, sizeof words);
+    dibs__script_words(error, words, sizeof words);
     dibs__server_tell(call->s, DIBS_EVENT_ERROR, call->last, words);
 }
 
@@ -357,16 +345,30 @@ static void keep_reply(struct dibs__call *call, const struct dibs__reply *reply)
     call->kept_as.text[len] = 0;
 }
 
+/* What the reply says, maybe in *room. NULL: it is not the reply to this
+ * sending; the connection is out of step. */
+static const struct dibs__reply *answer_in(const struct dibs__call *call,
+                                           const struct dibs__reply *reply,
+                                           struct dibs__reply *room)
+{
+    if (!call->plain)
+        reply = dibs__script_answer(reply, call->req.number, room);
+    return reply && dibs__reply_fits(reply, call->expects) ? reply : NULL;
+}
+
 static void judge_reply(struct dibs__req *req, dibs_err err,
                         const struct dibs__reply *reply)
 {
     struct dibs__call *call = DIBS_OF(req, struct dibs__call, req);
+    const struct dibs__reply *whole = reply;
+    struct dibs__reply room;
 
-    if (err == DIBS_OK && !dibs__reply_fits(reply, call->expects)) {
+    reply = err == DIBS_OK ? answer_in(call, whole, &room) : NULL;
+    if (err == DIBS_OK && !reply) {
         /* Again: that is how this server answers. But with others behind it,
          * it may be the answer to one of those. */
         if (call->misfit && dibs__list_empty(&req->cn->fifo)) {
-            finish_call(call, DIBS_ERR_PROTOCOL, reply);
+            finish_call(call, DIBS_ERR_PROTOCOL, whole);
             return;
         }
         call->misfit = true;
@@ -418,6 +420,8 @@ static void write_call(struct dibs__req *req, struct dibs__buf *out)
         dibs__buf_arg_text(out, "ASKING");
     }
     call->write(call, out, call->whole);
+    if (!call->plain)
+        dibs__buf_arg_num(out, req->number);
 }
 
 static void start_posted(struct dibs__task *t)
@@ -432,7 +436,7 @@ void dibs__call_prepare(struct dibs__route to, struct dibs__call *call)
     if (!call->s)
         call->s = call->slots->find(call->slots, call->slot);
     call->req = (struct dibs__req){.write = write_call, .done = call_answered};
-    call->req.careful = call->expects & 1u << REPLY_NIL;
+    call->req.careful = call->plain; /* its answer has no number */
     call->task.run = start_posted;
     call->timer.fire = call_timed;
     call->timer.at = 0;
@@ -467,7 +471,10 @@ void dibs__call_now(struct dibs__route to, struct dibs__call *call)
 
 bool dibs__call_take(struct dibs__call *call, const struct dibs__reply *reply)
 {
-    call->misfit = !dibs__reply_fits(reply, call->expects);
+    struct dibs__reply room;
+
+    reply = answer_in(call, reply, &room);
+    call->misfit = !reply;
     if (call->misfit)
         return false;
     if (reply->type == REPLY_ERROR) {

@@ -44,6 +44,8 @@ struct dibs__call {
      * with an error. May be NULL. Thread: io. */
     void (*explain)(struct dibs__call *call, dibs_err err, const char *why);
     bool quiet; /* an error reply is no event */
+    bool plain; /* it calls no script: no number goes out with it, none comes
+                   back */
 
     /* Known when done. */
     bool again;        /* it may have been executed before, too */

@@ -463,6 +463,7 @@ static void ask_somebody(struct dibs__cluster *cl)
     cl->call.done = map_answered;
     cl->call.explain = map_explained;
     cl->call.expects = 0;
+    cl->call.plain = true;
     cl->call.slot = -1;
     cl->call.attempt_ms = within;
     cl->call.deadline = dibs__now_ms() + within;

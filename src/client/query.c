@@ -40,6 +40,7 @@ static void ask_explained(struct dibs__call *call, dibs_err err,
 dibs_err dibs__question_ask(dibs_client *c, struct dibs__route to,
                             struct dibs__question *ask)
 {
+    ask->call.plain = true;
     ask->call.done = ask_answered;
     ask->call.explain = ask_explained;
     ask->call.attempt_ms = c->to.command_timeout_ms;

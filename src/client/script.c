@@ -4,8 +4,14 @@
  * the script. EVAL makes it remember, so that is all the loading there is.
  *
  * Thread  any.
+ *
+ * How     Behind its arguments a call has a number, another one for each
+ *         sending, and the answer begins with it: lua/lib/around.lua says how.
+ *         A reply without it, or with another one, is that to another sending.
  */
 #include "client/script.h"
+
+#include "client/classes.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -15,7 +21,7 @@
 void dibs__script_head(struct dibs__buf *out, const struct dibs__script *script,
                        bool whole, size_t keys, size_t args)
 {
-    dibs__buf_array(out, 3 + keys + args);
+    dibs__buf_array(out, 3 + keys + args + 1);
     if (whole) {
         dibs__buf_arg_text(out, "EVAL");
         dibs__buf_arg(out, script->src, script->len);
@@ -24,6 +30,59 @@ void dibs__script_head(struct dibs__buf *out, const struct dibs__script *script,
         dibs__buf_arg(out, script->sha, 40);
     }
     dibs__buf_arg_num(out, (int64_t)keys);
+}
+
+/* The number that a text begins with, and what is behind it; NULL: not this. */
+static const char *behind_number(const struct dibs__reply *r, unsigned number)
+{
+    unsigned found = 0;
+    const char *at = r->text;
+
+    for (; isdigit((unsigned char)*at) && found <= number; at++)
+        found = found * 10 + (unsigned)(*at - '0');
+    return found == number ? at : NULL;
+}
+
+static bool number_at(const char *text, const char *end, int64_t *out)
+{
+    char *stop;
+
+    if (*text != '-' && !isdigit((unsigned char)*text))
+        return false;
+    *out = dibs__reply_cut(strtoll(text, &stop, 10));
+    return stop == end;
+}
+
+const struct dibs__reply *dibs__script_answer(const struct dibs__reply *reply,
+                                              unsigned number,
+                                              struct dibs__reply *room)
+{
+    const struct dibs__reply *head = dibs__reply_text(reply, 0);
+
+    if (reply->type == REPLY_ERROR)
+        return reply;
+    if (head && reply->len == 2) {
+        const char *behind = behind_number(head, number);
+        bool ours = behind == head->text + head->len &&
+                    reply->elem[1]->type == REPLY_ARRAY;
+        return ours ? reply->elem[1] : NULL;
+    }
+    const char *at =
+        reply->type == REPLY_TEXT ? behind_number(reply, number) : NULL;
+    if (!at)
+        return NULL;
+    const char *end = reply->text + reply->len;
+    *room = (struct dibs__reply){.type = REPLY_NIL};
+    if (at == end)
+        return room;
+    if (*at == ' ') {
+        room->type = REPLY_NUM;
+        return number_at(at + 1, end, &room->num) ? room : NULL;
+    }
+    room->type = REPLY_TEXT;
+    room->text = at + 1;
+    room->len = (size_t)(end - room->text);
+    return *at == '=' ? room : NULL;
 }
 
 /* The command of the first call on this line, or right behind it. */
@@ -46,17 +105,18 @@ static size_t command_at(const struct dibs__script *script, long line,
     return len;
 }
 
-void dibs__script_place(const char *error, char *out, size_t size)
+void dibs__script_words(const char *error, char *out, size_t size)
 {
     const char *at = strstr(error, "user_script:");
     const struct dibs__script *const *s = dibs__scripts;
     char command[32];
 
-    out[0] = '\0';
+    int n = snprintf(out, size, "%s", dibs__error_words(error));
     while (*s && !strstr(error, (*s)->sha))
         s++;
     if (at && *s &&
         command_at(*s, strtol(at + strlen("user_script:"), NULL, 10), command,
-                   sizeof command) > 0)
-        snprintf(out, size, " (%s in %s)", command, (*s)->name);
+                   sizeof command) > 0 &&
+        n > 0 && (size_t)n < size)
+        snprintf(out + n, size - (size_t)n, " (%s in %s)", command, (*s)->name);
 }

@@ -6,6 +6,7 @@
 #define DIBS_CLIENT_SCRIPT_H
 
 #include "base/buf.h"
+#include "net/reply.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -66,14 +67,20 @@ extern const struct dibs__script dibs__script_write_release;
 
 extern const struct dibs__script *const dibs__scripts[]; /* ended by NULL */
 
-/* Where a script was when this error came, as " (hset in basic_acquire)"; ""
- * if the error does not tell, or is not a script's. Most servers say that a
- * right is missing, but not which. */
-void dibs__script_place(const char *error, char *out, size_t size);
+/* The server's own words, and where a script was when this error came, if it
+ * tells, as " (hset in basic_acquire)": most servers say that a right is
+ * missing, but not which. */
+void dibs__script_words(const char *error, char *out, size_t size);
 
-/* The head of a call of the script, with that many KEYS and ARGV to follow.
- * whole: with its text, for a server that does not know it. */
+/* The head of a call of the script, with that many KEYS and ARGV to follow;
+ * call.c adds the number of the sending (lua/lib/around.lua). whole: with its
+ * text, for a server that does not know it. */
 void dibs__script_head(struct dibs__buf *out, const struct dibs__script *script,
                        bool whole, size_t keys, size_t args);
+/* What the script gave to the sending of that number, maybe in *room; an error
+ * as it is. NULL: the reply is not the answer to that sending. */
+const struct dibs__reply *dibs__script_answer(const struct dibs__reply *reply,
+                                              unsigned number,
+                                              struct dibs__reply *room);
 
 #endif

@@ -16,8 +16,12 @@
  *
  *         A reply that a command cannot have is that to another: one came too
  *         many, and each that follows would be taken for the one before it. So
- *         that connection ends. If it happens more often in a minute, it is how
- *         this server answers, and the reply is taken as it is.
+ *         that connection ends. The answer of a script tells by its number
+ *         (script.c; call.c ends the connection then), that of a command by its
+ *         type. If the latter happens more often in a minute, it is how this
+ *         server answers, and the reply is taken as it is. An error has no
+ *         number and can be the reply to anything. But it is never a yes, and
+ *         the next reply, that to the command, has the wrong number.
  */
 #include "client/server.h"
 

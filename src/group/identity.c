@@ -55,6 +55,7 @@ void dibs__identity_ask(struct dibs__member *m, struct dibs__call *call,
     call->write = write_info;
     call->done = done;
     call->expects = 1u << REPLY_TEXT;
+    call->plain = true;
     call->attempt_ms = within;
     call->deadline = dibs__add(dibs__now_ms(), within);
     call->connect_by = 0;

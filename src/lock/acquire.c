@@ -31,6 +31,7 @@
 #define RETRY_MIN_MS 50
 #define RETRY_MAX_MS 250
 #define POLL_MAX_MS  128
+#define ENDS_MS      50 /* until a read that ends is asked for again */
 
 static void explain_refusal(struct dibs__op *op, dibs_err err)
 {
@@ -41,6 +42,25 @@ static void explain_refusal(struct dibs__op *op, dibs_err err)
         dibs__op_explain_here(
             op, err, "'%.80s' is something else, or a lock of another kind",
             op->line->name);
+}
+
+/* Who reads cannot write: whether it does is known here. The server may have a
+ * read for some moments more that is lost, or about to end: then the writer has
+ * to wait. And it may know the reader by another number, and let the writer
+ * wait for itself. */
+static void judge_upgrade(const struct dibs__op *op, struct dibs__acquired *got)
+{
+    bool told = got->verdict == VERDICT_REFUSED && got->err == DIBS_ERR_UPGRADE;
+
+    if (op->line->kind->id != KIND_WRITE ||
+        (!told && got->verdict != VERDICT_BUSY))
+        return;
+    if (dibs__hold_reads(op->line, op->owner))
+        *got = (struct dibs__acquired){.verdict = VERDICT_REFUSED,
+                                       .err = DIBS_ERR_UPGRADE};
+    else if (told)
+        *got = (struct dibs__acquired){
+            .verdict = VERDICT_BUSY, .busy_ms = ENDS_MS, .told = TOLD_UNKNOWN};
 }
 
 /* What came of an acquire. err is that of the call, or what a refusal means. */
@@ -54,6 +74,7 @@ static struct dibs__acquired read_answer(struct dibs__call *call, dibs_err *err,
         got.verdict = VERDICT_SHORT;
     } else if (*err == DIBS_OK) {
         op->line->kind->read(VERB_ACQUIRE, reply, &got);
+        judge_upgrade(op, &got);
         if (got.verdict == VERDICT_REFUSED) {
             *err = got.err;
             explain_refusal(op, got.err);
@@ -300,7 +321,9 @@ static bool first_step(struct dibs__line *line, struct dibs__op *op,
         op->wait.waited = !op->trying;
         pause_ms = op->wait.polls ? poll_pause(&op->wait)
                                   : line->kind->pause(line, got->busy_ms);
-        asked_ms = op->call.sent_ms;
+        /* If a copy may yet get in for it, it goes on to ask for itself. */
+        if (!op->tainted || line->kind->asks == ASKS_EACH)
+            asked_ms = op->call.sent_ms;
         break;
     case VERDICT_AGAIN:
         pause_ms = dibs__random_in(RETRY_MIN_MS, RETRY_MAX_MS);
@@ -427,11 +450,10 @@ static enum plan plan_reentry(struct dibs__line *line, struct dibs__op *op,
     return REENTER;
 }
 
-/* Must it ask, or does it know that it has to wait? A writer whose owner reads
- * would wait for itself, so it asks at once and hears that; others stand back
- * if this client has just released. */
-static bool must_ask(struct dibs__line *line, const struct dibs__op *op,
-                     bool reads) REQUIRES(line->mu)
+/* Must it ask, or does it know that it has to wait? It stands back if this
+ * client has just released. */
+static bool must_ask(struct dibs__line *line, const struct dibs__op *op)
+    REQUIRES(line->mu)
 {
     const struct dibs__kind *kind = line->kind;
     int64_t now;
@@ -444,14 +466,14 @@ static bool must_ask(struct dibs__line *line, const struct dibs__op *op,
     if (!kind->counted && dibs__hold_until(line, now))
         return false;
     int64_t until = line->wait.yield_until;
-    if (!op->batch && !reads && now < until && until < op->wait.deadline)
+    if (!op->batch && now < until && until < op->wait.deadline)
         return false;
     return dibs__kind_has(kind, VERB_LEAVE) ||
            dibs__list_empty(&line->wait.waiters);
 }
 
 static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
-                            bool reads, dibs_err *err) REQUIRES(line->mu)
+                            dibs_err *err) REQUIRES(line->mu)
 {
     struct dibs__op *before = dibs__line_asking(line, op->owner);
 
@@ -465,7 +487,7 @@ static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
     }
     /* Made now, so that a grant cannot fail; but a long queue on the server is
      * not worth a hold for each waiter in it. */
-    bool asks = must_ask(line, op, reads);
+    bool asks = must_ask(line, op);
     if (!asks && !dibs__wait_ready(&line->wait))
         return plan_end(DIBS_ERR_NOMEM, err);
     if (op->trying || line->kind->asks != ASKS_EACH) {
@@ -489,19 +511,20 @@ static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
 }
 
 /* Takes line.mu, and the number under which the owner goes. True: the owner has
- * the lock as another kind of its family, which is one lock on the server; not
- * asked for readers. A number that is retired meanwhile must not be used: under
- * the same mutex, the reaper looks for calls that go by a number before it
- * takes back what that number has. */
+ * the lock as another kind of its family, which is one lock on the server; of a
+ * writer, that it reads. A number that is retired meanwhile must not be used:
+ * under the same mutex, the reaper looks for calls that go by a number before
+ * it takes back what that number has. */
 static bool lock_by_number(struct dibs__line *line, struct dibs__op *op)
     TAKES(line->mu)
 {
     for (;;) {
         unsigned before = atomic_load(&line->locks->retired);
-        op->wire = dibs__owner_wire_for(line, op->owner);
-        bool otherwise = (line->kind->family == FAMILY_PLAIN ||
-                          line->kind->id == KIND_WRITE) &&
-                         dibs__hold_otherwise(line, op->owner);
+        op->wire = dibs__owner_wire(line->locks, op->owner);
+        op->ask.other = dibs__owner_writes(line, op->owner, op->wire);
+        bool otherwise = line->kind->family == FAMILY_PLAIN
+                             ? dibs__hold_otherwise(line, op->owner)
+                             : dibs__hold_reads(line, op->owner);
         dibs__lock(&line->mu);
         if (atomic_load(&line->locks->retired) == before)
             return otherwise;
@@ -524,10 +547,13 @@ void dibs__acquire_run(struct dibs__op *op)
                          "this owner holds it as a lock of another kind");
     } else if (!atomic_load(&line->locks->closing)) {
         struct dibs__hold *h = dibs__hold_of(line, op->owner);
-        plan = h ? plan_reentry(line, op, h, &err)
-                 : plan_first(line, op, otherwise, &err);
+        plan = h           ? plan_reentry(line, op, h, &err)
+               : otherwise ? plan_end(DIBS_ERR_UPGRADE, &err)
+                           : plan_first(line, op, &err);
     }
     dibs__unlock(&line->mu);
+    if (plan == END && err == DIBS_ERR_UPGRADE)
+        explain_refusal(op, err);
     if (plan == END && err == DIBS_ERR_DEADLOCK)
         dibs__op_explain(op, err, "this owner holds it already");
     switch (plan) {

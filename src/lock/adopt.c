@@ -287,17 +287,23 @@ dibs_err dibs_lock_adopt(dibs_lock *l, const char *owner_text,
 
 /* ---- extending --------------------------------------------------------- */
 
-/* What the server said about the hold of that number, which may be over. */
+/* What the server said about the hold of that number, which may be over. If it
+ * said nothing, or too late, the server may have it for longer than we know. */
 static dibs_err note_extended(struct dibs__line *line, uint64_t number,
                               dibs_err err, int64_t sent, int64_t lease_ms)
 {
+    bool answered = err == DIBS_OK || err == DIBS_ERR_NOT_OWNER;
+
     dibs__lock(&line->mu);
     struct dibs__hold *h = dibs__hold_numbered(line, number);
-    if (!h || h->state == HOLD_ENDING)
+    int64_t now = dibs__now_ms();
+    if (h && (!answered || dibs__hold_over(h, now)))
+        h->tainted = true;
+    if (answered && (!h || h->state == HOLD_ENDING))
         err = DIBS_ERR_NOT_OWNER; /* it is given back, which is no loss */
     else if (err == DIBS_ERR_NOT_OWNER)
         dibs__hold_lose(line, h);
-    if (h && h->state != HOLD_ENDING && dibs__hold_over(h, dibs__now_ms()))
+    if (answered && h && h->state != HOLD_ENDING && dibs__hold_over(h, now))
         err = DIBS_ERR_LOST;
     if (err == DIBS_OK)
         dibs__hold_renewed(line, h, sent, lease_ms);
@@ -328,9 +334,7 @@ static dibs_err extend_entered(dibs_lock *l, const dibs_lock_opts *o)
     if (err != DIBS_OK)
         return err;
     err = renew_one(l, wire, value, lease, &sent);
-    if (err == DIBS_OK || err == DIBS_ERR_NOT_OWNER)
-        err = note_extended(line, number, err, sent, lease);
-    return err;
+    return note_extended(line, number, err, sent, lease);
 }
 
 static dibs_err extend_hold(dibs_lock *l, const dibs_lock_opts *opts)

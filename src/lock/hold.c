@@ -111,6 +111,22 @@ bool dibs__hold_otherwise(struct dibs__line *line, dibs_owner owner)
     return held;
 }
 
+bool dibs__hold_reads(struct dibs__line *line, dibs_owner owner)
+{
+    bool reads = false;
+
+    if (line->kind->id != KIND_WRITE)
+        return false;
+    for (struct dibs__line *l = NULL; (l = dibs__line_relative(line, l));) {
+        dibs__lock(&l->mu);
+        const struct dibs__hold *h = dibs__hold_of(l, owner);
+        reads |=
+            h && h->state != HOLD_ENDING && !dibs__hold_over(h, dibs__now_ms());
+        dibs__unlock(&l->mu);
+    }
+    return reads;
+}
+
 /* ---- levels ------------------------------------------------------------ */
 
 static struct dibs__level *all_levels(struct dibs__hold *h)

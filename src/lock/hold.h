@@ -88,6 +88,9 @@ int64_t dibs__hold_until(struct dibs__line *line, int64_t now)
 /* Does this owner hold the lock through another line of its family? Thread:
  * any, no mutex held. */
 bool dibs__hold_otherwise(struct dibs__line *line, dibs_owner owner);
+/* Does it read, while this is the write half of that lock? Not if its read is
+ * lost or about to end. The same. */
+bool dibs__hold_reads(struct dibs__line *line, dibs_owner owner);
 /* Lost, or over by our clock. */
 bool dibs__hold_over(const struct dibs__hold *h, int64_t now);
 /* sent + lease, less what the two clocks may differ by. No mutex needed. */

@@ -11,7 +11,7 @@
  *   n  name                           o  owner; nothing if ask names none
  *   c  channel                        O  owner without ":write"
  *   q  tag: the queue                 N  next owner
- *   s  tag: scores of the queue       h  another holder, or nothing
+ *   s  tag: scores of the queue       h  another number, or nothing
  *   i  tag: those that are silent     t  holds it will then have
  *   g  tag: the writers' gate         l  lease
  *   r  read key of the owner          k  how long to keep it
@@ -392,25 +392,36 @@ void dibs__arg_write(char letter, const struct dibs__ask *ask,
         dibs__buf_arg_num(out, number_of(letter, ask));
 }
 
+/* Letters of arguments that not each command of this verb has. */
+static const char *more_args(enum dibs__verb verb, const struct dibs__ask *ask)
+{
+    const struct dibs__kind *kind = ask->line->kind;
+
+    if (verb == VERB_ACQUIRE && ask->how)
+        return kind->called;
+    return verb == VERB_HANDOVER && ask->sooner && kind->sooner ? kind->sooner
+                                                                : "";
+}
+
 void dibs__verb_write(enum dibs__verb verb, const struct dibs__ask *ask,
                       struct dibs__buf *out, bool whole)
 {
     const struct dibs__kind *kind = ask->line->kind;
     const struct dibs__command *command = &kind->command[verb];
-    const char *more = verb == VERB_ACQUIRE && ask->how ? kind->called : "";
-    size_t args = strcspn(command->args, "*");
-    bool publishes = command->args[args] == '*';
+    const char *more = more_args(verb, ask);
+    size_t args = strcspn(command->args, "*"), added = strcspn(more, "*");
+    bool publishes = command->args[args] == '*' || more[added] == '*';
 
     assert(dibs__kind_has(kind, verb));
     dibs__script_head(out, command->script, whole, strlen(command->keys),
-                      args + strlen(more) +
+                      args + added +
                           (publishes ? dibs__publish_count(ask->line) : 0));
     for (const char *at = command->keys; *at; at++)
         dibs__arg_write(*at, ask, out);
     for (size_t i = 0; i < args; i++)
         dibs__arg_write(command->args[i], ask, out);
-    for (; *more; more++)
-        dibs__arg_write(*more, ask, out);
+    for (size_t i = 0; i < added; i++)
+        dibs__arg_write(more[i], ask, out);
     if (publishes)
         dibs__arg_write('*', ask, out);
 }

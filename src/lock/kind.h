@@ -89,7 +89,8 @@ struct dibs__ask {
     union {
         uint64_t next_owner; /* HANDOVER: number of the next owner */
         uint64_t other; /* RELEASE, a shared kind: number of another holder of
-                           this client; 0 = none is known */
+                           this client; 0 = none is known. ACQUIRE of one: by
+                           which other number its owner writes; 0 = none */
     };
     union {
         int64_t target; /* ACQUIRE, RELEASE: holds it will then have */
@@ -101,6 +102,7 @@ struct dibs__ask {
     };
     int64_t keep_ms;   /* RELEASE; KEEP_AS_IS: nothing is sent */
     bool stay : 1;     /* ACQUIRE: it will wait, and leave if it gives up */
+    bool sooner : 1;   /* HANDOVER: it ends sooner than before; tell that */
     bool all : 1;      /* FORCE: all who share the lock with this owner. LEFT:
                           it listens no more, either */
     unsigned char how; /* ACQUIRE: dibs__how, about being called */
@@ -176,6 +178,7 @@ struct dibs__kind {
     struct dibs__command command[VERB_COUNT];
     const char *called;   /* arguments of ACQUIRE if it asks to be called;
                              before the commands to publish with */
+    const char *sooner;   /* those of HANDOVER if the end comes sooner */
     unsigned taken_types; /* types of reply that say "taken", a bit each */
     unsigned other_types; /* those that say anything else */
     /* The reply to an ACQUIRE or HANDOVER. */

@@ -32,6 +32,7 @@ const struct dibs__kind dibs__kind_basic = {
             [VERB_HOLDERS] = DIBS__HOLDERS,
         },
     .called = "cBH",
+    .sooner = "c*",
     DIBS__PLAIN_ANSWERS,
     .pause = dibs__pause_usual,
 };

@@ -31,6 +31,7 @@ const struct dibs__kind dibs__kind_fenced = {
             [VERB_HOLDERS] = DIBS__HOLDERS,
         },
     .called = "cBH",
+    .sooner = "c*",
     DIBS__VALUED_ANSWERS,
     .pause = dibs__pause_usual,
 };

@@ -191,8 +191,9 @@ static void latch_answered(struct dibs__call *call, dibs_err err,
     dibs__lock(&line->mu);
     op->last = DIBS_OK;
     if (err == DIBS_ERR_BUSY) {
-        stays = dibs__wait_stay(&line->wait, &op->wait,
-                                dibs__pause_usual(line, busy_ms), 0);
+        stays =
+            dibs__wait_stay(&line->wait, &op->wait,
+                            dibs__pause_usual(line, busy_ms), call->sent_ms);
     } else if (is_worth_retry(err, reply)) {
         op->last = err;
         stays = dibs__wait_stay(&line->wait, &op->wait,

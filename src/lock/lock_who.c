@@ -59,6 +59,7 @@ static void who_answered(struct dibs__call *call, dibs_err err,
 static void who_run(struct dibs__op *op)
 {
     op->call.quiet = true; /* who asks can do without */
+    op->call.plain = true;
     dibs__op_send_own(op, who_write, 1u << REPLY_TEXT, who_answered,
                       dibs__line_timeout(op->line));
 }

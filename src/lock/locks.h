@@ -58,10 +58,10 @@ dibs_owner dibs__owner_thread(void);
 uint64_t dibs__owner_number(void);
 /* Under which number this owner goes now. Thread: any. */
 uint64_t dibs__owner_wire(struct dibs__locks *lk, dibs_owner owner);
-/* The same for an acquire on this line: the two halves of a read-write lock
- * know each other by the number, so what the owner has in the other half says
- * which one it is. Thread: any, no mutex held. */
-uint64_t dibs__owner_wire_for(struct dibs__line *line, dibs_owner owner);
+/* This owner is about to read by number `wire`: by which other number it has
+ * the write half. 0: by none. Thread: any, no mutex held. */
+uint64_t dibs__owner_writes(struct dibs__line *line, dibs_owner owner,
+                            uint64_t wire);
 /* Commands with this number may still run, and nobody knows when: the owner
  * gets another one. Thread: any, line.mu not held. */
 void dibs__owner_retire(struct dibs__locks *lk, dibs_owner owner,
@@ -80,9 +80,9 @@ void dibs__reap(struct dibs__line *line, uint64_t wire, int64_t lease_ms);
 void dibs__reap_after(struct dibs__line *line, uint64_t wire, int64_t lease_ms,
                       int64_t keep_ms);
 /* This hold is lost: its time is over by our clock. A renewal whose answer was
- * lost may have kept it on the server, so that is taken back. One that is not
- * renewed ends there by itself, or with its release. Tells once. Thread: any.
- */
+ * lost may have kept it on the server, so that is taken back. So is one that
+ * writes. Any other that is not renewed ends there by itself, or with its
+ * release. Tells once. Thread: any. */
 void dibs__reap_over(struct dibs__line *line, struct dibs__hold *h)
     REQUIRES(line->mu);
 /* The same until it is confirmed once: a release whose caller does not wait.

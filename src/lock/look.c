@@ -6,8 +6,7 @@
  * Locks   line.mu, when one of our holds was forced out.
  *
  * A force release reads the owner first and then ends the hold of that owner
- * only. So if the lock has another owner by then, or the command is executed
- * late, that other owner keeps the lock.
+ * only: another one keeps the lock, also if the command is executed late.
  */
 #include "lock/lock.h"
 
@@ -40,6 +39,7 @@ struct look {
     dibs_force_cb force_fn;
     dibs_info_cb info_fn;
     dibs__looked *looked;   /* instead, with op.ended */
+    int64_t until;          /* its time; 0 = nothing was sent */
     int64_t first;          /* place wanted */
     struct dibs__buf *page; /* where waiters or holders go; or NULL */
 };
@@ -147,7 +147,6 @@ static dibs_err read_info(struct look *lo, const struct dibs__reply *r)
 {
     dibs_lock_info *info = &lo->info;
     int64_t left, fields, waiters;
-
     const struct dibs__reply *token = dibs__reply_text(r, 2);
 
     if (lo->op.line->kind->id == KIND_SLOTS)
@@ -209,9 +208,15 @@ static dibs_err read_queue(struct look *lo, const struct dibs__reply *r)
 
 /* ---- asking ------------------------------------------------------------ */
 
-static int64_t twice_timeout(const struct look *lo)
+/* Two timeouts for all that it sends: P7. */
+static void look_send(struct look *lo, enum dibs__verb verb,
+                      dibs__answered *answered)
 {
-    return 2 * dibs__line_client(lo->op.line)->to.command_timeout_ms;
+    int64_t now = dibs__now_ms();
+
+    if (!lo->until)
+        lo->until = now + 2 * dibs__line_timeout(lo->op.line);
+    dibs__op_send(&lo->op, verb, answered, lo->until - now, 0);
 }
 
 /* If the owner is one of ours, it hears of the loss at once. */
@@ -221,9 +226,7 @@ static void lose_ours(struct look *lo)
     char text[DIBS_OWNER_MAX];
 
     dibs__lock(&line->mu);
-    for (struct dibs__list *l = line->holds.next; l != &line->holds;
-         l = l->next) {
-        struct dibs__hold *h = DIBS_OF(l, struct dibs__hold, link);
+    for (struct dibs__hold *h = NULL; (h = dibs__hold_next(line, h));) {
         size_t len = dibs__owner_text(line, h->wire, text);
         if (len == lo->owner_len && memcmp(text, lo->owner, len) == 0 &&
             h->state != HOLD_ENDING)
@@ -256,7 +259,7 @@ static void force_run(struct dibs__op *op)
     op->ask.all = op->line->kind->shared;
     op->ask.text = lo->owner;
     op->ask.text_len = lo->owner_len;
-    dibs__op_send(op, VERB_FORCE, force_answered, twice_timeout(lo), 0);
+    look_send(lo, VERB_FORCE, force_answered);
 }
 
 static dibs_err read_slots_holders(struct look *lo, const struct dibs__reply *r)
@@ -315,9 +318,7 @@ static void holders_answered(struct dibs__call *call, dibs_err err,
 
 static void holders_run(struct dibs__op *op)
 {
-    struct look *lo = DIBS_OF(op, struct look, op);
-
-    dibs__op_send(op, VERB_HOLDERS, holders_answered, twice_timeout(lo), 0);
+    look_send(DIBS_OF(op, struct look, op), VERB_HOLDERS, holders_answered);
 }
 
 static void info_answered(struct dibs__call *call, dibs_err err,
@@ -350,7 +351,7 @@ static void info_run(struct dibs__op *op)
 
     op->ask.first = lo->first;
     op->ask.count = lo->page ? QUEUE_PAGE : 0;
-    dibs__op_send(op, VERB_INFO, info_answered, twice_timeout(lo), 0);
+    look_send(lo, VERB_INFO, info_answered);
 }
 
 static dibs_err look_sync(dibs_lock *l, struct look *lo,
@@ -363,6 +364,7 @@ static dibs_err look_sync(dibs_lock *l, struct look *lo,
     dibs_client *c = l->c; /* another thread may free the handle meanwhile */
     dibs__op_init(&lo->op, l);
     lo->op.run = run;
+    lo->until = 0; /* a page of a queue is a call of its own */
     err = dibs__op_wait(&lo->op);
     dibs__client_leave(c);
     return err;
@@ -471,14 +473,18 @@ static dibs_err look_begin(dibs_lock *l, const struct look *from)
     return DIBS_OK;
 }
 
+static dibs_err refuse_without(const dibs_lock *l, const char *what)
+{
+    dibs__check_given(what, NULL);
+    return dibs__lock_refuse(l);
+}
+
 static dibs_err look_async(dibs_lock *l, const struct look *from)
 {
     if (from->force && refuse_all_slots(l) != DIBS_OK)
         return DIBS_ERR_INVALID;
-    if (!from->force_fn && !from->info_fn) {
-        dibs__check_given("cb", NULL);
-        return dibs__lock_refuse(l);
-    }
+    if (!from->force_fn && !from->info_fn)
+        return refuse_without(l, "cb");
     dibs_err err = dibs__lock_enter(l);
     if (err != DIBS_OK)
         return err;
@@ -522,12 +528,6 @@ dibs_err dibs__lock_look(dibs_lock *l, dibs__looked *looked, void *arg)
 
 /* ---- the queue, the holders -------------------------------------------- */
 
-static dibs_err refuse_fn(const dibs_lock *l)
-{
-    dibs__check_given("fn", NULL);
-    return dibs__lock_refuse(l);
-}
-
 /* False: enough. */
 static bool show_queue_page(const struct dibs__buf *page, size_t *place,
                             dibs_queue_fn fn, void *arg)
@@ -553,7 +553,7 @@ static dibs_err show_queue(dibs_lock *l, dibs_queue_fn fn, void *arg)
     dibs_err err;
 
     if (!fn)
-        return refuse_fn(l);
+        return refuse_without(l, "fn");
     do {
         before = place;
         dibs__buf_cut(&page, 0);
@@ -581,7 +581,7 @@ static dibs_err show_holders(dibs_lock *l, dibs_holder_fn fn, void *arg)
     struct holder h;
 
     if (!fn)
-        return refuse_fn(l);
+        return refuse_without(l, "fn");
     dibs_err err = look_sync(l, &lo, holders_run);
     for (size_t at = 0; err == DIBS_OK && at < page.len;) {
         memcpy(&h, page.data + at, sizeof h);

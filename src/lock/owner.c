@@ -12,6 +12,9 @@
  * soon as it holds nothing; ghosts then only meet a number that is not used any
  * more. What they take for it, the reaper takes back.
  *
+ * No acquire goes by a retired number. Who writes by one, and reads, does so by
+ * its new number, and says by which one it writes: the server lets it in.
+ *
  * Thread  any.
  * Locks   client.mu for the aliases.
  */
@@ -54,21 +57,25 @@ uint64_t dibs__owner_wire(struct dibs__locks *lk, dibs_owner owner)
     return wire;
 }
 
-uint64_t dibs__owner_wire_for(struct dibs__line *line, dibs_owner owner)
+uint64_t dibs__owner_writes(struct dibs__line *line, dibs_owner owner,
+                            uint64_t wire)
 {
-    uint64_t wire = 0;
+    struct dibs__locks *lk = line->locks;
+    uint64_t other = 0;
 
-    if (!atomic_load_explicit(&line->locks->aliased, memory_order_acquire))
-        return owner; /* no owner has an alias */
-    if (line->kind->family != FAMILY_RW)
-        return dibs__owner_wire(line->locks, owner);
+    if (line->kind->id != KIND_READ ||
+        (!atomic_load_explicit(&lk->aliased, memory_order_acquire) &&
+         !atomic_load(&lk->adopted.any)))
+        return 0; /* nobody goes by two numbers */
     for (struct dibs__line *l = NULL; (l = dibs__line_relative(line, l));) {
         dibs__lock(&l->mu);
         struct dibs__hold *h = dibs__hold_of(l, owner);
-        wire = h && h->state != HOLD_LOST ? h->wire : wire;
+        if (h && h->state != HOLD_LOST && h->state != HOLD_ENDING &&
+            h->wire != wire)
+            other = h->wire;
         dibs__unlock(&l->mu);
     }
-    return wire ? wire : dibs__owner_wire(line->locks, owner);
+    return other;
 }
 
 /* A retired number must not be used again even when memory ends, so a few

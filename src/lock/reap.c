@@ -13,7 +13,12 @@
  *
  * A hold that our clock has ended is on the server for a little longer, by the
  * margin for clocks. When it is released, its owner goes on under another
- * number, and the rest of it is ended, by one command that is answered.
+ * number, and the rest of it is ended, by one command that is answered. Of one
+ * half of a read-write lock the rest is ended at once, without a release: the
+ * other half may keep the key, and who had a read wants to write.
+ *
+ * The halves of a read-write lock are ended by commands of their own: what is
+ * ended in the one does not touch the other.
  *
  * When a client closes, the reaper also gives back what its owners still hold,
  * and asks once more for what it looks after: a copy may have run since it
@@ -42,6 +47,7 @@ struct reap {
     struct dibs__list at; /* in locks.reaps; io only */
     struct dibs__line *line;
     uint64_t wire;
+    dibs_owner owner; /* 0, or whose number is retired before it asks */
     int64_t lease_ms;
     int64_t until; /* INT64_MAX before the first answer */
     int64_t wait_ms;
@@ -138,15 +144,13 @@ static bool is_wire_used(struct dibs__line *line, uint64_t wire)
 }
 
 /* All kinds of the plain family are one lock: what the owner has, or waits for,
- * as another kind must not be taken back, either. Who has one half of a
- * read-write lock by this number gets the other half by it, too, at any moment.
- * A client that closes gives back all of it. */
+ * as another kind must not be taken back, either. A client that closes gives
+ * back all of it. */
 static bool in_use_otherwise(const struct reap *r)
 {
     bool used = false;
 
-    if (r->once || (r->line->kind->family != FAMILY_PLAIN &&
-                    r->line->kind->family != FAMILY_RW))
+    if (r->once || r->line->kind->family != FAMILY_PLAIN)
         return false;
     for (struct dibs__line *l = NULL; (l = dibs__line_relative(r->line, l));)
         used |= is_wire_used(l, r->wire);
@@ -199,6 +203,8 @@ static void reap_start(struct dibs__task *t)
 
     atomic_fetch_sub(&r->line->locks->in_flight, 1);
     dibs__list_add(&r->line->locks->reaps, &r->at);
+    if (r->owner)
+        dibs__owner_retire(r->line->locks, r->owner, r->wire);
     if (r->sweep && r->line->locks->reaps_over)
         reap_end(r);
     else if (r->sweep || r->later)
@@ -244,16 +250,30 @@ void dibs__reap_after(struct dibs__line *line, uint64_t wire, int64_t lease_ms,
     dibs__loop_post(&dibs__line_client(line)->loop, &r->start);
 }
 
+/* What is left of one half. Its owner may go on with the other meanwhile. */
+static void end_half(struct dibs__line *line, const struct dibs__hold *h)
+{
+    struct reap *r = reap_new(line, h->wire);
+
+    if (!r)
+        return;
+    r->owner = h->owner;
+    r->until = INT64_MAX;
+    r->rest = true;
+    dibs__loop_post(&dibs__line_client(line)->loop, &r->start);
+}
+
 void dibs__reap_over(struct dibs__line *line, struct dibs__hold *h)
 {
     struct dibs__wants all = dibs__hold_wants(h);
 
     if (h->state != HOLD_LOST) {
         h->over = true;
-        if (all.renewed) {
-            h->tainted = true;
+        h->tainted |= all.renewed;
+        if (h->tainted)
             dibs__reap(line, h->wire, all.lease_ms);
-        }
+        else if (line->kind->family == FAMILY_RW)
+            end_half(line, h);
     }
     dibs__hold_lose_by(line, h, "its lease is over");
 }

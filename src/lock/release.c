@@ -62,6 +62,10 @@ static void partial_answered(struct dibs__call *call, dibs_err err,
         dibs__hold_lose(line, h);
         err = DIBS_ERR_LOST;
     }
+    if (!answered && dibs__hold_over(h, dibs__now_ms())) {
+        dibs__hold_hush(h, op->with);
+        dibs__reap_over(line, h);
+    }
     /* Unknown counts as done: the next command says how many there shall be.
      * So does a refusal for a group, which does not ask again. */
     if (answered || err == DIBS_ERR_UNKNOWN || h->state == HOLD_LOST ||
@@ -142,7 +146,7 @@ static void last_answered(struct dibs__call *call, dibs_err err,
     dibs__unlock(&line->mu);
     if (unheard || (line->kind->queued && n > 1))
         dibs__sweep(line, !unheard);
-    if (op->tainted && (!op->ask.keep_ms || !sure))
+    if (op->tainted)
         dibs__reap_after(line, op->wire, op->reap_ms, op->ask.keep_ms);
     dibs__op_finish(op, err);
     dibs__op_resume(&blocked);
@@ -354,25 +358,29 @@ static uint64_t other_holder(const struct dibs__line *line,
     return 0;
 }
 
-/* The hold is left to somebody else. The number is retired before the hold is
- * seen to end, and never reaped: what it has is the adopter's. Of several
- * levels only one is forgotten. */
-static void leave_hold(struct dibs__op *op)
+/* The hold ends, and nothing is sent. The number is retired before the hold is
+ * seen to end, so that no other call of the owner goes by it: a lost hold may
+ * still be on the server, and the reaper takes that back. One that is left to
+ * somebody else is the adopter's, and never reaped. */
+static void retire_hold(struct dibs__op *op, dibs_err err)
 {
     struct dibs__line *line = op->line;
     struct dibs__list blocked = {&blocked, &blocked};
+    bool lost = err == DIBS_ERR_LOST;
 
-    note_ghosts(op, false);
+    note_ghosts(op, lost);
     dibs__lock(&line->mu);
     end_hold(line, op, &blocked);
     dibs__wait_kick(&line->wait);
     dibs__unlock(&line->mu);
     dibs__op_rename_waits(line, op->owner, op->wire);
-    dibs__op_finish(op, DIBS_OK);
+    if (lost)
+        dibs__reap(line, op->wire, op->reap_ms);
+    dibs__op_finish(op, err);
     dibs__op_resume(&blocked);
 }
 
-enum plan { PARTIAL, LAST, HAND_OVER, LEAVE, WAIT, END };
+enum plan { PARTIAL, LAST, HAND_OVER, RETIRE, WAIT, END };
 
 /* The server may have a hold that our clock has ended for the margin still.
  * Must what its owner asks for next not find that? It would have the old token,
@@ -387,21 +395,28 @@ static bool must_end_rest(const struct dibs__kind *kind,
 }
 
 /* It was lost, now or before. Each level learns of it, this one by this call.
- */
-static void end_lost(struct dibs__line *line, struct dibs__hold *h,
-                     struct dibs__op *op) REQUIRES(line->mu)
+ * With the last one the number is retired, if something may be left of it. */
+static enum plan end_lost(struct dibs__line *line, struct dibs__hold *h,
+                          struct dibs__op *op) REQUIRES(line->mu)
 {
+    bool last = h->count == 1;
+
     dibs__hold_hush(h, op->with);
     dibs__reap_over(line, h);
-    dibs__op_drop_level(op, h);
-    if (h->count > 0)
-        return; /* with the last level */
-    op->tainted |= h->tainted;
-    if (!op->tainted && must_end_rest(line->kind, h, op)) {
+    op->tainted |= last && h->tainted;
+    if (last && !op->tainted && must_end_rest(line->kind, h, op)) {
         op->tainted = true;
         op->reap_ms = REAP_REST;
     }
-    dibs__hold_free(line, h);
+    if (last && op->tainted) {
+        h->busy = true;
+        op->hold = h;
+        return RETIRE;
+    }
+    dibs__op_drop_level(op, h);
+    if (last)
+        dibs__hold_free(line, h);
+    return END;
 }
 
 /* The client has begun to close since this call began, and the close has given
@@ -438,9 +453,8 @@ static enum plan plan_release(struct dibs__line *line, struct dibs__op *op,
     op->wire = op->ask.wire = h->wire;
     op->reap_ms = h->valid_until - now;
     if (dibs__hold_over(h, now)) {
-        end_lost(line, h, op);
         *err = DIBS_ERR_LOST;
-        return END;
+        return end_lost(line, h, op);
     }
     if (op->ask.keep_ms == KEEP_AS_IS && h->count > 1) {
         dibs__op_drop_level(op, h);
@@ -453,7 +467,8 @@ static enum plan plan_release(struct dibs__line *line, struct dibs__op *op,
     op->ask.value = h->value;
     if (op->ask.keep_ms == KEEP_AS_IS) {
         dibs__hold_ending(line, h);
-        return LEAVE;
+        *err = DIBS_OK;
+        return RETIRE;
     }
     if (h->count > 1)
         return PARTIAL;
@@ -468,6 +483,7 @@ static enum plan plan_release(struct dibs__line *line, struct dibs__op *op,
     promise_lock(line, op);
     op->ask.next_owner = op->next_owner->wire;
     op->ask.lease_ms = op->next_owner->ask.lease_ms;
+    op->ask.sooner = op->ask.lease_ms < h->valid_until - now;
     return HAND_OVER;
 }
 
@@ -478,6 +494,13 @@ void dibs__release_run(struct dibs__op *op)
     dibs_err err;
 
     op->gives = true;
+    if (op->ask.keep_ms == KEEP_AS_IS && line->kind->family == FAMILY_RW &&
+        dibs__hold_otherwise(line, op->owner)) {
+        dibs__op_explain(op, DIBS_ERR_INVALID,
+                         "this owner has the other half, too");
+        dibs__op_finish(op, DIBS_ERR_INVALID);
+        return;
+    }
     dibs__lock(&line->mu);
     enum plan next = plan_release(line, op, &err);
     dibs__unlock(&line->mu);
@@ -487,20 +510,20 @@ void dibs__release_run(struct dibs__op *op)
                       op->wait.deadline);
         break;
     case LAST:
+        if (op->ask.keep_ms) /* what is kept is nobody's */
+            dibs__owner_retire(line->locks, op->owner, op->wire);
         send_last(op);
         break;
     case HAND_OVER:
         dibs__op_send(op, VERB_HANDOVER, handover_answered, within,
                       op->wait.deadline);
         break;
-    case LEAVE:
-        leave_hold(op);
+    case RETIRE:
+        retire_hold(op, err);
         break;
     case WAIT:
         break;
     case END:
-        if (err == DIBS_ERR_LOST && op->tainted)
-            dibs__op_disown(op);
         dibs__op_finish(op, err);
     }
 }

@@ -19,6 +19,10 @@
  *         If the line registers, the server calls one client at a time, on a
  *         channel of the client's (turn.c).
  *
+ *         One whose question was not answered may have got in; then those
+ *         before it wait for it. So it asks again by itself, and is not spoken
+ *         for by the head.
+ *
  *         ASKS_EACH: the server keeps a queue. Each waiter asks for itself
  *         (place.c); the line only looks after deadlines and cancels.
  *
@@ -96,6 +100,7 @@ bool dibs__wait_ready(struct dibs__wait *w)
     if (!care)
         return false;
     care->next_try = dibs__now_ms() + IDLE_LOOK_MS;
+    care->again_at = INT64_MAX;
     care->post.run = look_posted;
     care->timer.fire = look_timed;
     care->said = channel_said;
@@ -306,17 +311,25 @@ static struct dibs__waiter *pick_asking(struct dibs__wait *w, int64_t now,
                                         int64_t held_until, int64_t *again)
     REQUIRES(*w->mu)
 {
+    struct dibs__care *care = w->care;
     struct dibs__waiter *first = NULL, **end = &first;
+    bool all = care->all_ask, unheard = now >= care->again_at;
 
+    care->all_ask = false;
+    if (unheard)
+        care->again_at = INT64_MAX;
     for (struct dibs__list *l = w->waiters.next;
-         w->care->all_ask && l != &w->waiters; l = l->next) {
+         (all || unheard) && l != &w->waiters; l = l->next) {
         struct dibs__waiter *wt = waiter_of(l);
-        if (wt->state == WAITER_PAUSES && w->user->may_ask(w, wt)) {
+        if (wt->state != WAITER_PAUSES || !(all || wt->unheard))
+            continue;
+        if (w->user->may_ask(w, wt)) {
             *end = wt;
             end = &wt->next;
+        } else if (wt->unheard) { /* another call of the same owner asks */
+            care->again_at = now + AFTER_MS;
         }
     }
-    w->care->all_ask = false;
     if (head_turn(w, now, held_until, again)) {
         w->try_now = false;
         *end = waiter_of(w->waiters.next);
@@ -439,6 +452,7 @@ static void look_around(struct dibs__wait *w, int64_t now, struct look *out)
         if (out->asking) /* also by a question that could not say so */
             care->turn.foreign = false;
         out->at = dibs__min(out->at, care->first_deadline);
+        out->at = dibs__min(out->at, care->again_at);
     }
     if (!out->done)
         out->listens = wait_listens(w, now, held != 0, out->asking != NULL);
@@ -524,8 +538,12 @@ bool dibs__wait_stay(struct dibs__wait *w, struct dibs__waiter *wt,
     dibs__care_deadline(care, wt->deadline);
     if (w->asks != ASKS_EACH) {
         const struct dibs__waiter *head = waiter_of(w->waiters.next);
+        int64_t then = dibs__now_ms() + pause_ms;
         if (wt == head || !head->polls) /* one that polls goes on as it did */
-            care->next_try = dibs__now_ms() + pause_ms;
+            care->next_try = then;
+        wt->unheard = asked_ms == 0;
+        if (wt->unheard)
+            care->again_at = dibs__min(care->again_at, then);
         wake_io(w);
         return true;
     }

@@ -46,6 +46,7 @@ struct dibs__waiter {
     enum dibs__waiter_state state; /* mu */
     bool canceled;                 /* mu */
     bool waited;                   /* mu: somebody else had what it wants */
+    bool unheard; /* mu: not ASKS_EACH: its last question was not answered */
     unsigned char polls; /* it does not listen, it asks again and again: how
                             often, but not beyond a limit, plus 1; 0 = it
                             listens */

@@ -9,8 +9,9 @@
  *         order. Each has a time limit; the first that passes closes the
  *         connection, since a reply that comes late would be taken for the
  *         answer to the next command. A reply that comes while none is due
- *         closes it, too; that is looked for before something is sent. (One
- *         too many among others that are due is told by its type at best.)
+ *         closes it, too; the loop looks for that before it sends. One too many
+ *         among others that are due does not have the number of the sending,
+ *         which an answer can repeat: whoever reads it has to look.
  *
  *         The socket blocks, so that a caller can send and receive in two
  *         system calls; the loop asks for MSG_DONTWAIT. With TLS the same goes
@@ -213,6 +214,9 @@ static bool append_request(struct dibs__conn *cn, struct dibs__req *req)
     size_t before = cn->out.len;
 
     req->cn = cn;
+    cn->number =
+        cn->number < DIBS__NUMBER_MAX ? cn->number + 1 : DIBS__NUMBER_MIN;
+    req->number = cn->number;
     req->write(req, &cn->out);
     if (!dibs__buf_ok(&cn->out)) {
         dibs__buf_cut(&cn->out, before);
@@ -397,6 +401,7 @@ dibs_err dibs__conn_prepare(struct dibs__conn *cn)
     cn->flush.run = flush_out;
     cn->timer.fire = conn_timed;
     dibs__list_init(&cn->fifo);
+    cn->number = (unsigned)dibs__random_in(DIBS__NUMBER_MIN, DIBS__NUMBER_MAX);
     return dibs__reader_init(&cn->in);
 }
 
@@ -409,8 +414,8 @@ void dibs__conn_lend(struct dibs__conn *cn)
 }
 
 /* After a while without use the server, or something on the way, may have
- * hung up; that is worth one look, so that nothing is sent in vain. And a reply
- * too many must not be taken for the answer to a question that matters. */
+ * hung up; that is worth one look, so that nothing is sent in vain. So is a
+ * question whose answer has no number. */
 static bool is_unfit(struct dibs__conn *cn, bool careful, int64_t now_us)
 {
     bool look = careful || now_us - cn->last_used_us >= STALE_US;
@@ -509,7 +514,7 @@ dibs_err dibs__conn_hear(struct dibs__conn *cn, int64_t expires,
 
 bool dibs__conn_fits(struct dibs__conn *cn)
 {
-    return !cn->tls && !is_unfit(cn, true, dibs__now_us());
+    return !cn->tls && !is_unfit(cn, false, dibs__now_us());
 }
 
 bool dibs__conn_append(struct dibs__conn *cn, struct dibs__req *req)

@@ -18,6 +18,9 @@
 #include <sys/un.h>
 
 #define DIBS__CONN_IN 16384 /* bytes read at once */
+/* Numbers of sendings: one after the other, and round. */
+#define DIBS__NUMBER_MIN 1000
+#define DIBS__NUMBER_MAX 9999
 
 /* Where to connect to and how. Lives longer than its connections. */
 struct dibs__target {
@@ -40,6 +43,7 @@ struct dibs__req {
                  const struct dibs__reply *reply);
     struct dibs__conn *cn; /* on which it went out */
     bool careful;          /* look for left-over bytes before it is sent */
+    unsigned number;       /* of this sending, for an answer that repeats it */
     unsigned skip;         /* replies that come before its own */
     int64_t expires;       /* when we stop waiting for the reply */
     uint64_t end;          /* where it ends in all that this connection sent */
@@ -91,6 +95,7 @@ struct dibs__conn {
     struct dibs__list fifo; /* requests that wait for replies, oldest first */
     struct dibs__buf out;   /* written but not yet sent */
     uint64_t sent, queued;  /* bytes in all */
+    unsigned number;        /* of the last sending */
     bool lacking;           /* no memory for a request: it is over */
     struct dibs__reader in;
     int64_t last_used_us;
@@ -137,7 +142,7 @@ dibs_err dibs__conn_hear(struct dibs__conn *cn, int64_t expires,
                          const struct dibs__reply **reply);
 
 /* For a thread that has it for a while, without TLS, with many requests at a
- * time. fits: nothing is left over on it. append: false, no memory. put: sends
+ * time. fits: it is good for that. append: false, no memory. put: sends
  * what the kernel takes. get: reads what is there into `in`. Of both false:
  * broken, good for nothing but close. expires: when the first reply is late.
  * pop: the request whose reply has come; NULL: none is due. readable: something

@@ -143,9 +143,7 @@ static void *make_num(const redisReadTask *task, long long num)
     struct dibs__reply *reply = make_reply(task, REPLY_NUM);
 
     if (reply)
-        reply->num = num > DIBS__REPLY_NUM_MAX    ? DIBS__REPLY_NUM_MAX
-                     : num < -DIBS__REPLY_NUM_MAX ? -DIBS__REPLY_NUM_MAX
-                                                  : num;
+        reply->num = dibs__reply_cut(num);
     return reply;
 }
 

@@ -69,6 +69,14 @@ static inline int64_t dibs__reply_ms(int64_t num)
     return num < DIBS_MS_MAX ? num : DIBS_MS_MAX;
 }
 
+/* Within DIBS__REPLY_NUM_MAX. */
+static inline int64_t dibs__reply_cut(int64_t num)
+{
+    return num > DIBS__REPLY_NUM_MAX    ? DIBS__REPLY_NUM_MAX
+           : num < -DIBS__REPLY_NUM_MAX ? -DIBS__REPLY_NUM_MAX
+                                        : num;
+}
+
 /* Can it be the reply to a command that is answered with these types, one bit
  * each? 0: with any. An error always can. If not, it is the reply to another
  * command, and the connection is out of step. */

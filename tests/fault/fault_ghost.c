@@ -233,6 +233,47 @@ static void acquire_asked_twice(enum kit_user user, bool late)
     end(&sc);
 }
 
+/* It is left taken by nobody for a moment; the ghost comes when that is over.
+ */
+static void acquire_then_kept(enum kit_user user)
+{
+    struct scene sc = scene("acquire, asked twice, kept", user, false);
+
+    hold_back(&sc, &dibs__script_basic_acquire, 1);
+    take(&sc, sc.a);
+    want(&sc, "leaving it taken",
+         dibs_lock_release(sc.l, DIBS_LOCK_OPTS(.keep_ms = 50)), DIBS_OK);
+    kit_gone(sc.where, sc.name);
+    let_go(&sc);
+    kit_gone(sc.where, sc.name);
+    end(&sc);
+}
+
+/* It is made to last longer, and nobody hears that. By our clock it ends as it
+ * was to end, and then it does so on the server. */
+static void extend_then_lost(enum kit_user user, bool given_back)
+{
+    struct scene sc = scene("extend", user, false);
+
+    kit_load(&dibs__script_basic_renew);
+    want(&sc, "taking it",
+         dibs_lock_acquire(sc.l, DIBS_LOCK_OPTS(.lease_ms = LEASE_MS)),
+         DIBS_OK);
+    int id = kit_rule(&dibs__script_basic_renew, sc.name,
+                      &(struct ts_rule){.action = TS_SWALLOW_REPLY});
+    want(&sc, "extending it",
+         dibs_lock_extend(sc.l, DIBS_LOCK_OPTS(.lease_ms = 10 * TS_SOON)),
+         DIBS_ERR_UNKNOWN);
+    ts_proxy_unrule(kit_px, id);
+    TS_WAIT(dibs_lock_state(sc.l, 0) == DIBS_LOST);
+    if (given_back)
+        give(&sc, sc.a, DIBS_ERR_LOST);
+    kit_gone(sc.where, sc.name);
+    if (!given_back)
+        give(&sc, sc.a, DIBS_ERR_LOST);
+    end(&sc);
+}
+
 /* Of a release, one copy is held back, or every one. Then the same thread
  * takes the lock again. */
 static void release_then_taken(enum kit_user user, unsigned copies)
@@ -353,6 +394,9 @@ static void all_single(enum kit_user user)
     acquire_then_nothing(user);
     acquire_then_closed(user);
     acquire_asked_twice(user, true);
+    acquire_then_kept(user);
+    extend_then_lost(user, true);
+    extend_then_lost(user, false);
     release_then_taken(user, 1);
     release_then_taken(user, 2);
     partial_then_taken(user);

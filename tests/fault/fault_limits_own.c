@@ -346,6 +346,47 @@ static void test_limits_of_giving_back(void **state)
     finish(&sc);
 }
 
+/* ---- a call of two commands -------------------------------------------- */
+
+static void forced(dibs_err err, bool was_locked, void *end)
+{
+    (void)was_locked;
+    kit_ended(err, end);
+}
+
+/* A force release asks who has the lock, and is not answered for half of its
+ * time; then it ends that hold, and is not answered for the other half. Another
+ * call, with more time, is there still. */
+static void test_limits_of_force(void **state)
+{
+    struct scene sc =
+        begin(&(struct kit_opts){.timeout_ms = HASTY_MS, .user = KIT_MEEK});
+    struct kit_end forces = {0};
+    struct act until;
+
+    (void)state;
+    kit_load(&dibs__script_basic_info);
+    take(&sc, sc.a);
+    kit_rule(&dibs__script_basic_info, sc.name,
+             &(struct ts_rule){.action = TS_SWALLOW_REPLY, .count = 1});
+    hold_next(&sc, &dibs__script_basic_force, TS_HOLD_REQUEST);
+    act_async(&until, sc.l, dibs_lock_acquire_async,
+              DIBS_LOCK_OPTS(.owner = sc.b, .wait_ms = HASTY_MS * 5 / 2));
+    kit_want("starting", dibs_lock_force_release_async(sc.l, forced, &forces),
+             DIBS_OK);
+    kit_want("the force release", kit_wait(&forces), DIBS_ERR_UNKNOWN);
+    assert_true(ts_rule_hits(kit_px, sc.rule) > 0);
+    if (atomic_load(&until.end.over))
+        fail_msg("each of its commands had the time of both");
+    kit_want("the other", act_end(&until), DIBS_ERR_TIMEOUT);
+    kit_relent();
+    kit_gone("what was forced out", sc.name);
+    kit_want("giving it back",
+             dibs_lock_release(sc.l, DIBS_LOCK_OPTS(.owner = sc.a)),
+             DIBS_ERR_LOST);
+    finish(&sc);
+}
+
 #define T(f) cmocka_unit_test_setup(f, kit_fresh)
 
 int main(void)
@@ -363,6 +404,7 @@ int main(void)
         T(test_limits_of_reentry_heard_late),
         T(test_limits_of_group),
         T(test_limits_of_giving_back),
+        T(test_limits_of_force),
     };
     return cmocka_run_group_tests_name("fault.limits_own", tests, kit_up,
                                        kit_down);

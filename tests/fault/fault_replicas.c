@@ -270,7 +270,7 @@ static void test_scripts_write_again(void **state)
 
         ts_ok(kit_srv, "FLUSHALL");
         for (int n = 0; n < 3; n++) {
-            char *line = ts_text("EVAL %%s %s", rows[i].call);
+            char *line = ts_text("EVAL %%s %s 100%d", rows[i].call, n);
             ts_ok(kit_srv, line, rows[i].script->src);
             free(line);
             if (n == 0) /* longer than what the copies ask for */

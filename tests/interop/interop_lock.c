@@ -249,6 +249,60 @@ static void test_dibs_keeps(void **state)
     }
 }
 
+struct ended {
+    atomic_bool over;
+    dibs_err err;
+};
+
+static void note_end(dibs_err err, void *arg)
+{
+    struct ended *e = arg;
+
+    e->err = err;
+    atomic_store(&e->over, true);
+}
+
+/* Both are asked for before either begins, so the lock is not free between
+ * them. */
+static void hand_over(dibs_lock *l, dibs_owner from, dibs_owner to)
+{
+    struct ended taken = {0}, given = {0};
+    dibs_stats s = DIBS_STATS_INIT;
+    FINE(dibs_client_stats(dib, &s));
+    uint64_t before = s.handovers;
+
+    FINE(dibs_lock_acquire_async(
+        l, DIBS_LOCK_OPTS(.owner = to, .lease_ms = LEASE_MS), note_end,
+        &taken));
+    FINE(dibs_lock_release_async(l, DIBS_LOCK_OPTS(.owner = from), note_end,
+                                 &given));
+    TS_WAIT(atomic_load(&taken.over) && atomic_load(&given.over));
+    FINE(taken.err);
+    FINE(given.err);
+    FINE(dibs_client_stats(dib, &s));
+    assert_int_equal(s.handovers, before + 1);
+}
+
+/* The same when the lock is handed over inside a client, to a lease that ends
+ * sooner, and by itself. */
+static void test_dibs_hands_over(void **state)
+{
+    dibs_owner from = dibs_owner_new(dib), to = dibs_owner_new(dib);
+    dibs_lock *l = kit_lock(dib, PLAIN, "order");
+
+    (void)state;
+    FINE(dibs_lock_acquire(
+        l, DIBS_LOCK_OPTS(.owner = from, .lease_ms = 10 * TS_SOON)));
+    int id = jvm_send(jvm, "a", "lock", kind_name(PLAIN), "order", "\t-1");
+    kit_wait_parked(jvm, "a");
+    hand_over(l, from, to);
+    struct jvm_answer a = jvm_await(jvm, id, TS_SOON);
+    assert_true(a.ok);
+    WANT(dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = to)), DIBS_ERR_LOST);
+    JAVA("a", "unlock", PLAIN, "order", NULL);
+    dibs_lock_free(l);
+}
+
 /* ---- watchdogs --------------------------------------------------------- */
 
 /* All kinds at once, so that the time passes only once. */
@@ -515,6 +569,7 @@ int main(void)
         KIT_TEST(test_java_lease_ends),
         KIT_TEST(test_dibs_lease_ends),
         KIT_TEST(test_dibs_keeps),
+        KIT_TEST(test_dibs_hands_over),
         KIT_TEST(test_java_watchdog_renews),
         KIT_TEST(test_dibs_watchdog_renews),
         KIT_TEST(test_java_holder_dies),

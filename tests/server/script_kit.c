@@ -176,10 +176,15 @@ void sk_commands(const char *row, const char *commands)
     free(copy);
 }
 
+redisReply *sk_call_args(int argc, const char **argv)
+{
+    return ts_script_call(users[PLAIN], argc, argv);
+}
+
 redisReply *sk_call(const char *call, enum how how)
 {
     struct sk_words ws = sk_split(call);
-    const char *argv[SK_MAX_WORDS + 2] = {"EVALSHA"};
+    const char *argv[SK_MAX_WORDS + 3] = {"EVALSHA"};
     char sha[41], keys[16] = "";
     int argc = 3;
 
@@ -196,7 +201,7 @@ redisReply *sk_call(const char *call, enum how how)
     argv[2] = keys;
     if (how == FULL)
         ts_config_set(sk_srv, "maxmemory", "1");
-    redisReply *r = redisCommandArgv(users[how], argc, argv, NULL);
+    redisReply *r = ts_script_call(users[how], argc, argv);
     if (how == FULL)
         ts_config_set(sk_srv, "maxmemory", "0");
     sk_words_free(&ws);

@@ -18,7 +18,8 @@
  *          they are at the top of its tables. '' is an empty text. @N is the
  *          time N ms after the row began, by the server's clock, in ms since
  *          1970; @N.5 is half a ms more. All others stand for themselves.
- * A call   is the script, its keys, '|', its arguments.
+ * A call   is the script, its keys, '|', its arguments. The number behind them
+ *          (lua/lib/around.lua) is added, and left out of replies.
  * A reply  is a number, a text, "nil", "-TEXT" for an error with that text in
  *          it ("-any" for any text), or several of these for an array. ~N is a
  *          number that was N a moment ago and has been falling since; '~N is
@@ -161,6 +162,8 @@ const char *sk_cut(const char *word, char field[64]);
 /* The commands of a row, then a call; freeReplyObject its reply. */
 void sk_commands(const char *row, const char *commands);
 redisReply *sk_call(const char *call, enum how how);
+/* The same, with all words as they are; argv has room for one more. */
+redisReply *sk_call_args(int argc, const char **argv);
 /* Is this the reply, and were these told since the last time? */
 void sk_check_reply(const char *row, const redisReply *r, const char *want);
 void sk_check_told(const char *row, const char *want);

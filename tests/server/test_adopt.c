@@ -192,6 +192,27 @@ static void test_other_readers_stay(void **state)
     kit_close(d);
 }
 
+/* A writer that was adopted reads, too. */
+static void test_halves_go_together(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_lock *reader = lock_of(dibs_read_lock_new, c, "a");
+    dibs_lock *writer = lock_of(dibs_write_lock_new, c, "a");
+    char text[DIBS_OWNER_MAX];
+    dibs_owner o = 0;
+
+    (void)state;
+    take_and_leave(dibs_write_lock_new, "a", LONG_MS, text);
+    FINE(dibs_lock_adopt(writer, text, NULL, &o));
+    FINE(dibs_lock_try(reader, DIBS_LOCK_OPTS(.owner = o)));
+    WANT(dibs_lock_release(reader, DIBS_LOCK_OPTS(.owner = o, .leave = true)),
+         DIBS_ERR_INVALID); /* the adopter would read while this one writes */
+    FINE(dibs_lock_release(reader, DIBS_LOCK_OPTS(.owner = o)));
+    dibs_lock_free(reader);
+    dibs_lock_free(writer);
+    kit_close(c);
+}
+
 /* It changed hands meanwhile: the next holder keeps it. */
 static void test_strangers_hold_is_not_adopted(void **state)
 {
@@ -563,6 +584,7 @@ int main(void)
         KIT_TEST(test_close_releases_what_was_adopted),
         KIT_TEST(test_loss_is_told),
         KIT_TEST(test_other_readers_stay),
+        KIT_TEST(test_halves_go_together),
         KIT_TEST(test_strangers_hold_is_not_adopted),
         KIT_TEST(test_who_left_goes_by_another_name),
         KIT_TEST(test_nested_is_left_once),

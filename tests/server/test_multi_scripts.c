@@ -64,7 +64,7 @@ static redisReply *thousand(const char *script, const char *kind, bool acquire)
 {
     enum { N = 1000 };
     char sha[41], (*keys)[24] = ts_alloc(2 * N * sizeof keys[0]);
-    const char **argv = ts_alloc((5 + 6 * N) * sizeof argv[0]);
+    const char **argv = ts_alloc((6 + 6 * N) * sizeof argv[0]);
     int argc = 3;
 
     ts_script_load(sk_srv, DIBS_LUA_DIR, script, sha);
@@ -84,7 +84,7 @@ static redisReply *thousand(const char *script, const char *kind, bool acquire)
         if (!acquire)
             argv[argc++] = "channel:a";
     }
-    redisReply *r = ts_cmdv(sk_srv, argc, argv, NULL);
+    redisReply *r = sk_call_args(argc, argv);
     free(keys);
     free(argv);
     return r;

@@ -90,7 +90,7 @@ static void test_scripts_foreign_crowd(void **state)
 static void test_scripts_renew_very_many(void **state)
 {
     enum { MANY = 2000 };
-    const char *argv[3 + 3 * MANY];
+    const char *argv[3 + 3 * MANY + 1];
     static char keys[MANY][20];
     char sha[41];
 
@@ -108,7 +108,7 @@ static void test_scripts_renew_very_many(void **state)
         if (i % 2)
             ts_ok(sk_srv, "HSET %s A 1", keys[i]);
     }
-    redisReply *r = ts_cmdv(sk_srv, 3 + 3 * MANY, argv, NULL);
+    redisReply *r = sk_call_args(3 + 3 * MANY, argv);
     assert_int_equal(r->type, REDIS_REPLY_STRING);
     assert_int_equal(r->len, MANY);
     for (int i = 0; i < MANY; i++)

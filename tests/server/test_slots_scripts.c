@@ -110,7 +110,7 @@ static void test_slots_scripts_many_taken(void **state)
 static void test_slots_scripts_renew_very_many(void **state)
 {
     enum { MANY = 2000 };
-    const char *argv[3 + 3 * MANY];
+    const char *argv[3 + 3 * MANY + 1];
     static char ids[MANY][17];
     char sha[41];
 
@@ -126,7 +126,7 @@ static void test_slots_scripts_renew_very_many(void **state)
         argv[3 + MANY + 2 * i] = ids[i];
         argv[3 + MANY + 2 * i + 1] = "100000";
     }
-    redisReply *r = ts_cmdv(sk_srv, 3 + 3 * MANY, argv, NULL);
+    redisReply *r = sk_call_args(3 + 3 * MANY, argv);
     assert_int_equal(r->type, REDIS_REPLY_STRING);
     assert_int_equal(r->len, MANY);
     for (int i = 0; i < MANY; i++)
