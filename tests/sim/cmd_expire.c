@@ -106,6 +106,8 @@ static void expire(struct sr_call *k, int64_t unit, bool at)
         sr__repl_instead(k, argv, 2);
     } else {
         v->expires = then < 0 ? 0 : then;
+        if (v->type == SR_HASH)
+            sr__key_promised(k, k->argv[1], then);
         sr__key_changed(k, k->argv[1]);
         pass_on_time(k, then);
     }

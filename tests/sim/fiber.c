@@ -56,6 +56,7 @@ struct sim_fiber {
     uint64_t nap; /* number of its wait, so that an old alarm is known */
     void **held[HELD_MAX];
     int nheld;
+    int64_t stalled_at;
     unsigned long own;
     struct sim_fiber *all_next;
 };
@@ -413,14 +414,32 @@ void sim_yield(void)
     leave_turn();
 }
 
+/* One thread cannot run. What has passed of that counts, not what will. */
+static int64_t stall_begins(struct sim_proc *p)
+{
+    p->stalls++;
+    p->stalled_since += now;
+    return now;
+}
+
+static void stall_ends(struct sim_proc *p, int64_t since)
+{
+    p->stalls--;
+    p->stalled_since -= since;
+    p->idle_us += now - since;
+    if (now - since > p->longest_us)
+        p->longest_us = now - since;
+}
+
 void sim_preempt(void)
 {
     if (!current || peeking)
         return;
     if (sim_once_in(&sim_luck, stall_one_in)) {
         int64_t us = sim_skewed(&sim_luck, stall_most);
-        current->proc->idle_us += us;
+        int64_t since = stall_begins(current->proc);
         sim_sleep(us);
+        stall_ends(current->proc, since);
     } else if (sim_once_in(&sim_luck, yield_one_in)) {
         sim_yield();
     }
@@ -476,7 +495,8 @@ void sim_proc_continue(struct sim_proc *p)
 
 int64_t sim_idle_us(const struct sim_proc *p)
 {
-    return p->idle_us + (p->stopped ? now - p->stopped_at : 0);
+    return p->idle_us + (p->stopped ? now - p->stopped_at : 0) +
+           p->stalls * now - p->stalled_since;
 }
 
 void sim_proc_kill(struct sim_proc *p)
@@ -493,6 +513,7 @@ static void stall_over(void *arg, int64_t number)
     struct sim_fiber *f = arg;
 
     (void)number;
+    stall_ends(f->proc, f->stalled_at);
     if (f->state == PARKED)
         make_ready(f);
 }
@@ -506,7 +527,7 @@ void sim_proc_stall(struct sim_proc *p, int64_t us)
             struct sim_fiber *f = ready[i];
             ready[i] = ready[--nready];
             f->state = PARKED;
-            p->idle_us += us;
+            f->stalled_at = stall_begins(p);
             sim_at(now + us, stall_over, f, 0);
             return;
         }

@@ -43,7 +43,10 @@ struct sim_proc {
     struct sim_late *late; /* what was read so, the latest first */
     int unheard;           /* closed connections, no answer since then */
     int64_t lease_us;      /* which it has */
-    int64_t idle_us;       /* how long its threads could not run, in all */
+    int64_t idle_us;       /* how long its threads could not run, in all, */
+    int64_t longest_us;    /* and how long at once, at most */
+    int64_t stalled_since; /* less those that cannot now: the sum of their */
+    int stalls;            /* beginnings, and how many they are */
     struct sim_fiber **parked; /* could run, but it is stopped */
     size_t nparked, cap_parked;
 };

@@ -28,7 +28,8 @@
  *   net.c                   servers, connections, trouble on the way
  *   plan.c                  what a seed means
  *   fate.c                  makes the faults happen
- *   program.c counted.c     what the simulated programs do
+ *   program.c halves.c      what the simulated programs do
+ *   counted.c
  *   peer.c                  clients of another make beside them
  *   judge.c judge_end.c     what must be true
  *   judge_ghost.c
@@ -169,6 +170,8 @@ void sr__key_put(struct sr_call *k, struct sr_str key, struct sr_value *v);
 bool sr__key_del(struct sr_call *k, struct sr_str key);
 /* Must be said after every change; deletes what became empty. */
 void sr__key_changed(struct sr_call *k, struct sr_str key);
+/* This hash is to end then. */
+void sr__key_promised(struct sr_call *k, struct sr_str key, int64_t end);
 /* Everything in a database, -1 = in all. */
 void sr__keys_flush(struct sr_call *k, int db);
 void sr__keys_free(struct sr_server *s);
@@ -301,6 +304,7 @@ struct sr_server {
     int64_t born; /* ms */
 
     struct sr_dict db[SR_DBS]; /* key to struct sr_value * */
+    struct sr_dict promised;   /* hash to struct sr_promise *, see keys.c */
     struct sr_dict settings;   /* CONFIG: name to struct sr_str * */
     struct sr_dict calls;      /* command to uint64_t * */
     uint64_t commands, expired, evicted;

@@ -36,6 +36,28 @@ static bool ghost_may_stay(const struct sim_proc *p, int64_t from)
              sim_now() < p->late_ghost_at + 2 * sim_plan.lease_ms * 1000));
 }
 
+/* What its owner's clock has ended, and nobody renewed, ends on the server by
+ * itself: a lease after the command ran, which may have been on its way for
+ * long. Of plain locks nobody ends it sooner. */
+void sim_judge_lost(const struct sim_claim *cl)
+{
+    int64_t ms = cl->lease_ms, until;
+
+    if (cl->proved_at && ms < sim_plan.lease_ms)
+        ms = sim_plan.lease_ms; /* it was taken again, renewed */
+    until = (cl->proved_at ? cl->proved_at : cl->since) + ms * 1020;
+    if (!cl->renewed && cl->client->rest_until < until)
+        cl->client->rest_until = until;
+}
+
+/* A plain lock that was left taken; or that was lost by its owner's clock, and
+ * ends by itself. */
+static bool may_stay(const struct sim_client *cl, const char *name)
+{
+    return (strcmp(name, "p0") == 0 && sim_now() < cl->kept_until) ||
+           (name[0] == 'p' && sim_now() < cl->rest_until);
+}
+
 void sim_judge_closed(const struct sim_client *cl, const char *uuid,
                       int64_t from)
 {
@@ -55,8 +77,7 @@ void sim_judge_closed(const struct sim_client *cl, const char *uuid,
             if (!has || sim_master(sim_keys[t][0]) != sim_servers[i] ||
                 almost_over(sim_servers[i], sim_keys[t][0]))
                 continue;
-            if (strcmp(sim_keys[t][0], "p0") != 0 ||
-                sim_now() >= cl->kept_until)
+            if (!may_stay(cl, sim_keys[t][0]))
                 sim_broken("P11", "%s is closed, and still has %s",
                            cl->proc->name, sim_keys[t][0]);
         }

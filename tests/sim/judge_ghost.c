@@ -13,40 +13,70 @@
 
 #define SOON_US 4000000
 
-static const char *const looked_at[] = {"p0", "p1", "f0", "t0"};
+/* Of the read-write lock, who writes: a reader whose lease is over may leave a
+ * field that counts for nothing. */
+static const struct {
+    const char *name;
+    enum sim_thing thing;
+} looked_at[] = {{"p0", SIM_THINGS},
+                 {"p1", SIM_THINGS},
+                 {"f0", SIM_THINGS},
+                 {"t0", SIM_THINGS},
+                 {"rw0", SIM_WRITE}};
 #define MANY ((int)(sizeof looked_at / sizeof *looked_at))
 
 static int64_t strange_since[SIM_CLIENTS_MAX][MANY];
 static int64_t idle_then[SIM_CLIENTS_MAX];
 
+/* The next owner of this client among those that have the lock; of those who
+ * write, without the word for it. fields: where to begin. NULL: there is none;
+ * else where to go on. */
+static const char *next_owner(const struct sim_client *cl, const char *fields,
+                              bool writes, char owner[DIBS_OWNER_MAX])
+{
+    const char *uuid = dibs_client_id(cl->c[0]);
+
+    for (const char *at = fields; (at = strstr(at, uuid));) {
+        int n = (int)strcspn(at, "|");
+        snprintf(owner, DIBS_OWNER_MAX, "%.*s", n, at);
+        at += n;
+        char *word = strstr(owner, ":write");
+        if (writes && word)
+            *word = '\0';
+        if (!writes || word)
+            return at;
+    }
+    return NULL;
+}
+
 /* P6: if the client may not end connections, a lock that came of a command more
  * than a lease after the server answered again lasts for its own lease, which
  * is twice the usual one at most. fields: the owners that have it. */
-static bool came_too_late(const struct sim_client *cl, const char *fields)
+static bool came_too_late(const struct sim_client *cl, const char *fields,
+                          bool writes)
 {
     int64_t lasts = 2 * sim_plan.lease_ms * 1000;
-    const char *uuid = dibs_client_id(cl->c[0]);
     char owner[DIBS_OWNER_MAX];
 
     if (!sim_plan.no_kill)
         return false;
-    for (const char *at = fields; (at = strstr(at, uuid));
-         at += strlen(owner)) {
-        snprintf(owner, sizeof owner, "%.*s", (int)strcspn(at, "|"), at);
+    for (const char *at = fields; (at = next_owner(cl, at, writes, owner));)
         if (!sim_came_late(cl->proc, owner, sim_now() - lasts - lasts / 50))
             return false;
-    }
     return true;
 }
 
 static bool has_nobody(const struct sim_client *cl, int i)
 {
-    const char *a =
-        sim_server_ask(sim_master(looked_at[i]), "HKEYS %s", looked_at[i]);
+    const char *name = looked_at[i].name;
+    const char *a = sim_server_ask(sim_master(name), "HKEYS %s", name);
+    bool writes = looked_at[i].thing == SIM_WRITE;
+    char owner[DIBS_OWNER_MAX];
 
-    return a && strstr(a, dibs_client_id(cl->c[0])) &&
-           sim_now() > cl->kept_until && !sim_client_uses(cl, looked_at[i]) &&
-           !came_too_late(cl, a);
+    return a && next_owner(cl, a, writes, owner) &&
+           sim_now() > cl->kept_until &&
+           !sim_client_uses(cl, name, looked_at[i].thing) &&
+           !came_too_late(cl, a, writes);
 }
 
 static void look_at_client(const struct sim_client *cl, int i)
@@ -60,7 +90,7 @@ static void look_at_client(const struct sim_client *cl, int i)
         *since = sim_now();
     else if (sim_now() - *since > SOON_US + 2 * sim_plan.command_ms * 1000)
         sim_broken("P6", "%s has %s for %.3f s, and nobody there wants it",
-                   cl->proc->name, looked_at[i],
+                   cl->proc->name, looked_at[i].name,
                    (double)(sim_now() - *since) / 1e6);
 }
 

@@ -20,12 +20,55 @@ static struct sr_dict *db_of(struct sr_call *k)
     return &k->s->db[k->c->db];
 }
 
+/* ---- ends that came sooner than it was said ---------------------------- */
+
+#define SOONER_MS 10
+
+/* When a hash was to end, as far as somebody may have seen. It may have been
+ * deleted and made anew since. For the simulator's judge. */
+struct sr_promise {
+    int64_t end;
+    bool sooner; /* it ends before that */
+    bool ended;  /* and so it did; it is not there since */
+};
+
+void sr__key_promised(struct sr_call *k, struct sr_str key, int64_t end)
+{
+    struct sr_promise *p = sr__dict_get(&k->s->promised, key);
+
+    if (!p) {
+        p = sr__alloc(sizeof *p);
+        sr__dict_add(&k->s->promised, key, p);
+    }
+    p->sooner = p->end > k->s->now && end < p->end - SOONER_MS;
+    if (!p->sooner)
+        p->end = end;
+}
+
+static void key_ended(struct sr_server *s, struct sr_str key, bool by_itself)
+{
+    struct sr_promise *p = sr__dict_get(&s->promised, key);
+
+    if (p)
+        p->ended = by_itself && p->sooner;
+}
+
+bool sr_ended_sooner(const struct sr_server *s, const char *key)
+{
+    const struct sr_promise *p = sr__dict_get(&s->promised, sr__view(key));
+
+    return p && p->ended;
+}
+
+/* ---- looking and changing ---------------------------------------------- */
+
 /* Its time is over: away with it. */
 static void expire_now(struct sr_server *s, int db, struct sr_str key)
 {
     struct sr_str argv[2] = {sr__view("DEL"), sr__copy(key)};
 
     sr__value_free(sr__dict_del(&s->db[db], argv[1]));
+    key_ended(s, argv[1], true);
     s->expired++;
     sr__repl_begin(s);
     sr__repl_add(s, db, 2, argv);
@@ -67,6 +110,7 @@ void sr__key_put(struct sr_call *k, struct sr_str key, struct sr_value *v)
         e->val = v;
     } else {
         sr__dict_add(db_of(k), key, v);
+        key_ended(k->s, key, false);
     }
 }
 
@@ -113,6 +157,7 @@ void sr__keys_free(struct sr_server *s)
 {
     for (int i = 0; i < SR_DBS; i++)
         sr__dict_free(&s->db[i], sr__value_free);
+    sr__dict_free(&s->promised, free);
 }
 
 void sr__keys_expire(struct sr_server *s)

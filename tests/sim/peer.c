@@ -402,12 +402,14 @@ static bool take_deal(struct peer *p, enum deal d, int64_t lease_ms, bool *got)
 static bool hold_deal(struct peer *p, enum deal d, int64_t lease_ms)
 {
     int64_t us = sim_skewed(&p->chance, lease_ms * 600);
+    bool late = d != BARE && sim_now() >= p->until;
 
     sim_totals.foreign++;
     p->deal = d;
-    p->name = deals[d].name;
-    sim_note("another client has %s", p->name);
-    if (d != LEASED && d != BARE)
+    p->name = late ? NULL : deals[d].name;
+    sim_note("another client has %s%s", deals[d].name,
+             late ? ", and hears so too late" : "");
+    if (!late && d != LEASED && d != BARE)
         sim_judge_foreign(p->name, deals[d].shared, p->proc->name);
     sim_sleep(us + 1);
     if ((d == PLAIN || d == FAIR || d == WRITE) && sim_once_in(&p->chance, 3)) {

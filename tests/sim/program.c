@@ -7,7 +7,7 @@
  * Each thread asks the judge before and after: what a call answers, how long it
  * took, and what the world looks like then, must be what guarantees.md says.
  */
-#include "sim/world.h"
+#include "sim/program.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,24 +15,6 @@
 #define TOLD_US  5000000
 #define TURN_US  1000000 /* so much earlier is earlier */
 #define SLACK_MS 100     /* for turns of fibers, and the way of bytes */
-
-struct sim_program {
-    struct sim_client *client;
-    int number;
-    struct sim_chance chance;
-    dibs_owner owner;
-    bool own_owner; /* not that of its thread */
-    bool
-        uses[SIM_THINGS]; /* between a call for it and the end of its release */
-    bool again;           /* the next round is for the same thing, at once */
-    enum sim_thing waits_for;
-    bool waiting;
-    int64_t waits_since;
-    bool queued;   /* it waits in a queue, */
-    int overtaken; /* and others that came later were served */
-    bool async_done;
-    dibs_err async_err;
-};
 
 static const char *const thing_names[SIM_THINGS] = {
     "plain-a", "plain-b", "fair", "read", "write",
@@ -110,10 +92,8 @@ static dibs_err run_async(struct sim_program *pr, dibs_lock *l,
     return await(pr, start(l, o, async_ended, pr));
 }
 
-enum form { FORM_ACQUIRE, FORM_TRY, FORM_ACQUIRE_ASYNC, FORM_TRY_ASYNC };
-
-static dibs_err take(struct sim_program *pr, dibs_lock *l, enum form form,
-                     const dibs_lock_opts *o)
+dibs_err sim_take(struct sim_program *pr, dibs_lock *l, enum sim_form form,
+                  const dibs_lock_opts *o)
 {
     pr->async_done = false;
     switch (form) {
@@ -140,14 +120,15 @@ static dibs_err give_back(struct sim_program *pr, dibs_lock *l,
 
 /* ---- what they may answer ---------------------------------------------- */
 
-static bool may_fail(void)
+/* By the plan; or a thread stood still until a command's time was over. */
+static bool may_fail(const struct sim_program *pr)
 {
-    return sim_plan.may != 0;
+    return sim_plan.may != 0 ||
+           pr->client->proc->longest_us >= sim_plan.command_ms * 500;
 }
 
-/* The longest an acquire may take: P7. */
-static int64_t acquire_limit(enum sim_thing t, enum form form,
-                             const dibs_lock_opts *o)
+int64_t sim_take_limit(enum sim_thing t, enum sim_form form,
+                       const dibs_lock_opts *o)
 {
     int64_t one = sim_plan.command_ms, most = one;
 
@@ -163,8 +144,9 @@ static int64_t acquire_limit(enum sim_thing t, enum form form,
     return most + most / 50 + SLACK_MS;
 }
 
-static void check_refusal(const struct sim_program *pr, enum sim_thing t,
-                          enum form form, const dibs_lock_opts *o, dibs_err err)
+void sim_check_refusal(const struct sim_program *pr, enum sim_thing t,
+                       enum sim_form form, const dibs_lock_opts *o,
+                       dibs_err err)
 {
     bool once = form == FORM_TRY || form == FORM_TRY_ASYNC;
 
@@ -182,7 +164,7 @@ static void check_refusal(const struct sim_program *pr, enum sim_thing t,
     case DIBS_ERR_CONN:
     case DIBS_ERR_UNKNOWN:
     case DIBS_ERR_SERVER:
-        if (!may_fail())
+        if (!may_fail(pr))
             sim_broken("P4", "%s: %s, and nothing is wrong", thing_names[t],
                        dibs_strerror(err));
         return;
@@ -194,10 +176,6 @@ static void check_refusal(const struct sim_program *pr, enum sim_thing t,
         if (o->replicas)
             return;
         break;
-    case DIBS_ERR_UPGRADE: /* the release of a read was lost with a master */
-        if (sim_plan.layout == SIM_SENTINEL)
-            return;
-        break;
     default:
         break;
     }
@@ -207,7 +185,7 @@ static void check_refusal(const struct sim_program *pr, enum sim_thing t,
 
 /* ---- holding ----------------------------------------------------------- */
 
-static void on_lost(const char *name, dibs_owner owner, void *arg)
+void sim_claim_lost(const char *name, dibs_owner owner, void *arg)
 {
     struct sim_claim *claim = arg;
 
@@ -226,13 +204,22 @@ static void on_lost(const char *name, dibs_owner owner, void *arg)
 }
 
 /* In short naps, so that the end of the run is noticed. */
-static void hold_on(struct sim_program *pr, int64_t us)
+void sim_hold_on(struct sim_program *pr, int64_t us)
 {
     while (us > 0 && !sim_healed && !pr->client->closing) {
         int64_t nap = us < 500000 ? us : 500000;
         sim_sleep(nap);
         us -= nap;
     }
+}
+
+/* It is held once, after a call that ended so. Without an answer it may be held
+ * twice there: the next command says how often it shall be. */
+static void count_one(struct sim_claim *claim, dibs_err err)
+{
+    if (err != DIBS_ERR_UNKNOWN && err != DIBS_ERR_SERVER &&
+        dibs_lock_holds(claim->lock, claim->owner) == 1)
+        claim->holds = 1;
 }
 
 /* Takes what is held once more, and gives that back. */
@@ -245,7 +232,7 @@ static void hold_twice(struct sim_program *pr, struct sim_claim *claim)
     if (is_group(claim->thing)) /* without a limit it waits for ever */
         o.wait_ms = 2 * sim_plan.command_ms;
     claim->holds = 0; /* nobody can tell meanwhile */
-    dibs_err err = take(pr, claim->lock, FORM_ACQUIRE, &o);
+    dibs_err err = sim_take(pr, claim->lock, FORM_ACQUIRE, &o);
     sim_note("again %s: %s", thing_names[claim->thing], dibs_strerror(err));
     int64_t most =
         (is_group(claim->thing) ? 3 : 2) * sim_plan.command_ms + o.wait_ms;
@@ -258,14 +245,14 @@ static void hold_twice(struct sim_program *pr, struct sim_claim *claim)
             err == DIBS_ERR_NOT_OWNER || err == DIBS_ERR_WRONGTYPE)
             sim_broken("P4", "re-entry of %s: %s", thing_names[claim->thing],
                        dibs_strerror(err));
-        if (dibs_lock_holds(claim->lock, pr->owner) == 1)
-            claim->holds = 1;
+        count_one(claim, err);
         return;
     }
     claim->holds = 2;
+    claim->proved_at = sim_now();
     if (claim->thing == SIM_FENCED)
         sim_judge_token(claim);
-    hold_on(pr, sim_skewed(&pr->chance, sim_plan.hold_us));
+    sim_hold_on(pr, sim_skewed(&pr->chance, sim_plan.hold_us));
     claim->holds = 0;
     err = give_back(pr, claim->lock, &o);
     sim_note("one less %s: %s", thing_names[claim->thing], dibs_strerror(err));
@@ -279,8 +266,7 @@ static void hold_twice(struct sim_program *pr, struct sim_claim *claim)
         sim_sleep(300000);
         err = dibs_lock_release(claim->lock, &o);
     }
-    if (dibs_lock_holds(claim->lock, pr->owner) == 1)
-        claim->holds = 1;
+    count_one(claim, err);
 }
 
 static void check_release(struct sim_program *pr, const struct sim_claim *claim,
@@ -300,7 +286,7 @@ static void check_release(struct sim_program *pr, const struct sim_claim *claim,
                    dibs_error_text());
     if (err == DIBS_OK && (was_lost || claim->told))
         sim_broken("P2", "release of %s, which was lost, says OK", name);
-    if (err != DIBS_OK && !may_fail() &&
+    if (err != DIBS_OK && !may_fail(pr) &&
         !(err == DIBS_ERR_LOST && claim->lease_ms))
         sim_broken("P4", "release of %s: %s, and nothing is wrong", name,
                    dibs_strerror(err));
@@ -309,7 +295,7 @@ static void check_release(struct sim_program *pr, const struct sim_claim *claim,
                    dibs_strerror(err));
 }
 
-static void let_go(struct sim_program *pr, struct sim_claim *claim)
+void sim_let_go(struct sim_program *pr, struct sim_claim *claim)
 {
     dibs_lock_opts o = DIBS_LOCK_OPTS_INIT;
     struct sim_proc *p = pr->client->proc;
@@ -336,6 +322,8 @@ static void let_go(struct sim_program *pr, struct sim_claim *claim)
             sim_sleep(10000);
     } while (err == DIBS_ERR_NOMEM); /* it could not begin */
     claim->over = true;
+    if (err == DIBS_ERR_LOST)
+        sim_judge_lost(claim);
     if (!pr->client->closing)
         check_release(pr, claim, was_lost, err);
 }
@@ -348,12 +336,18 @@ static void hold(struct sim_program *pr, struct sim_claim *claim)
     if (sim_once_in(&pr->chance, 6)) /* longer than any lease */
         most = 3 * sim_plan.lease_ms * 1000;
     if (claim->lease_ms && sim_once_in(&pr->chance, 6)) /* just too long */
-        hold_on(pr, dibs_lock_valid_ms(claim->lock, pr->owner) * 1000 + 1000);
+        sim_hold_on(pr,
+                    dibs_lock_valid_ms(claim->lock, pr->owner) * 1000 + 1000);
     else
-        hold_on(pr, sim_skewed(&pr->chance, most));
+        sim_hold_on(pr, sim_skewed(&pr->chance, most));
     if (sim_once_in(&pr->chance, 5))
         hold_twice(pr, claim);
-    let_go(pr, claim);
+    if (claim->thing == SIM_WRITE && sim_once_in(&pr->chance, 2))
+        sim_read_too(pr, claim);
+    if (claim->thing == SIM_READ && sim_once_in(&pr->chance, 4))
+        sim_write_too(pr, claim);
+    if (!claim->over)
+        sim_let_go(pr, claim);
 }
 
 /* ---- one round --------------------------------------------------------- */
@@ -365,10 +359,10 @@ static enum sim_thing pick_thing(struct sim_program *pr)
     if (pr->again)
         return pr->waits_for;
     static const enum sim_thing often[] = {
-        SIM_PLAIN_A, SIM_PLAIN_A, SIM_PLAIN_A, SIM_PLAIN_A,
-        SIM_PLAIN_B, SIM_FAIR,    SIM_READ,    SIM_WRITE,
-        SIM_BOTH,    SIM_FENCED,  SIM_SLOTS,   SIM_FAIR};
-    return often[sim_between(&pr->chance, 0, 11)];
+        SIM_PLAIN_A, SIM_PLAIN_A, SIM_PLAIN_A, SIM_PLAIN_A, SIM_PLAIN_B,
+        SIM_FAIR,    SIM_READ,    SIM_WRITE,   SIM_BOTH,    SIM_FENCED,
+        SIM_SLOTS,   SIM_FAIR,    SIM_READ,    SIM_WRITE,   SIM_WRITE};
+    return often[sim_between(&pr->chance, 0, 14)];
 }
 
 static void draw_opts(struct sim_program *pr, enum sim_thing t,
@@ -380,7 +374,8 @@ static void draw_opts(struct sim_program *pr, enum sim_thing t,
     o->poll = t != SIM_FAIR && sim_once_in(c, 12);
     if (!sim_once_in(c, 3))
         o->wait_ms = sim_skewed(c, 4 * sim_plan.lease_ms) + 1;
-    if (sim_once_in(c, pr->again ? 2 : 4)) /* shorter than the one before */
+    if (sim_once_in(c, pr->again || t == SIM_READ ? 2 : 4)) /* shorter than the
+                                                               one before */
         o->lease_ms =
             sim_between(c, 300, (pr->again ? 1 : 2) * sim_plan.lease_ms);
     else if (sim_once_in(c, 10))
@@ -424,9 +419,9 @@ static void play_round(struct sim_program *pr)
     dibs_lock *l = pr->client->lock[t];
     struct sim_proc *p = pr->client->proc;
     dibs_lock_opts o = DIBS_LOCK_OPTS_INIT;
-    enum form form =
-        (enum form)(sim_once_in(&pr->chance, 3) ? sim_between(&pr->chance, 1, 3)
-                                                : FORM_ACQUIRE);
+    enum sim_form form = (enum sim_form)(sim_once_in(&pr->chance, 3)
+                                             ? sim_between(&pr->chance, 1, 3)
+                                             : FORM_ACQUIRE);
     struct sim_claim claim = {.client = pr->client,
                               .proc = p,
                               .thing = t,
@@ -437,11 +432,12 @@ static void play_round(struct sim_program *pr)
                               .shared = t == SIM_READ};
 
     draw_opts(pr, t, &o);
-    o.on_lost = on_lost;
+    o.on_lost = sim_claim_lost;
     o.arg = &claim;
     claim.lease_ms = o.lease_ms ? o.lease_ms : o.max_hold_ms;
+    claim.renewed = !o.lease_ms;
     claim.replicas = o.replicas;
-    int64_t idle = sim_idle_us(p), most = acquire_limit(t, form, &o);
+    int64_t idle = sim_idle_us(p), most = sim_take_limit(t, form, &o);
     sim_note("asks for %s, form %d, wait %lld, lease %lld", thing_names[t],
              (int)form, (long long)o.wait_ms, (long long)o.lease_ms);
     pr->waits_for = t;
@@ -450,9 +446,9 @@ static void play_round(struct sim_program *pr)
     bool waits = form == FORM_ACQUIRE || form == FORM_ACQUIRE_ASYNC;
     pr->queued = waits && t == SIM_FAIR;
     pr->overtaken = 0;
-    sim_judge_waits(t, waits);
-    dibs_err err = take(pr, l, form, &o);
-    sim_judge_waits(t, -waits);
+    sim_judge_waits(t, waits, o.poll);
+    dibs_err err = sim_take(pr, l, form, &o);
+    sim_judge_waits(t, -waits, o.poll);
     pr->waiting = false;
     claim.since = sim_now();
     sim_note("%s: %s", thing_names[t], dibs_strerror(err));
@@ -476,7 +472,7 @@ static void play_round(struct sim_program *pr)
     sim_totals.refused++;
     if (pr->client->closing)
         return;
-    check_refusal(pr, t, form, &o, err);
+    sim_check_refusal(pr, t, form, &o, err);
     if (dibs_lock_holds(l, pr->owner) != 0)
         sim_broken("P4", "%s was not granted and is held", thing_names[t]);
 }
@@ -538,12 +534,14 @@ static void force_somebody(struct sim_program *pr)
                    dibs_strerror(err));
 }
 
-bool sim_client_uses(const struct sim_client *cl, const char *name)
+bool sim_client_uses(const struct sim_client *cl, const char *name,
+                     enum sim_thing only)
 {
     for (int k = 0; k < sim_plan.threads; k++)
         for (int t = 0; cl->programs[k] && t < SIM_THINGS; t++)
             for (int i = 0; i < SIM_NAMES_MAX && sim_keys[t][i]; i++)
                 if (cl->programs[k]->uses[t] &&
+                    (only == SIM_THINGS || only == (enum sim_thing)t) &&
                     strcmp(sim_keys[t][i], name) == 0)
                     return true;
     return false;
@@ -565,6 +563,8 @@ static void *program_main(void *arg)
         if (cl->closing)
             break;
         pr->again = !pr->again && sim_once_in(&pr->chance, 4);
+        if (pr->again && sim_once_in(&pr->chance, 2))
+            pr->waits_for = sim_other_half(pr->waits_for);
         if (pr->again)
             continue;
         if (sim_once_in(&pr->chance, 10))

@@ -111,6 +111,9 @@ void sr_continue(struct sr_server *s);
 
 /* Memory was short, and this key had to go. False: there is no such key. */
 bool sr_evict(struct sr_server *s, int db, const char *key);
+/* This hash ended by itself, before the end that was seen last, and is not
+ * there since. */
+bool sr_ended_sooner(const struct sr_server *s, const char *key);
 
 /* ---- data -------------------------------------------------------------- */
 

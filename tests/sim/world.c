@@ -124,7 +124,9 @@ static void open_client(struct sim_client *cl, int i)
 
 static void need(dibs_err err)
 {
-    if (err != DIBS_OK && err != DIBS_ERR_NOMEM)
+    if (err == DIBS_ERR_NOMEM)
+        sim_sleep(1000);
+    else if (err != DIBS_OK)
         sim_broken("P4", "a handle cannot be made: %s", dibs_error_text());
 }
 

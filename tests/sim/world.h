@@ -53,6 +53,7 @@ struct sim_client {
     bool closing;       /* in the middle of everything */
     int64_t closes_at;  /* us; 0 = at the end */
     int64_t kept_until; /* us; a lock was left taken */
+    int64_t rest_until; /* us; a lost plain lock ends on the server by then */
     bool ended;         /* closed in peace */
 };
 
@@ -92,8 +93,10 @@ int64_t sim_calm_since(void); /* us; nothing went wrong since */
 /* program.c */
 void sim_program_start(struct sim_client *cl, int number);
 const char *sim_thing_name(enum sim_thing t);
-/* Does a thread of it have to do with the lock of that name? */
-bool sim_client_uses(const struct sim_client *cl, const char *name);
+/* Does a thread of it have to do with the lock of that name? only: as that
+ * thing; SIM_THINGS: as any. */
+bool sim_client_uses(const struct sim_client *cl, const char *name,
+                     enum sim_thing only);
 /* Since when the thread of that owner waits; SIM_NEVER = it does not. */
 int64_t sim_waits_since(dibs_owner owner);
 
@@ -127,7 +130,9 @@ struct sim_claim {
     dibs_lock *lock;
     dibs_owner owner;
     int64_t asked_at, since; /* us */
-    int64_t lease_ms;        /* its own; 0 = renewed */
+    int64_t proved_at;       /* us: no command for it ran later; 0 = since */
+    int64_t lease_ms;        /* its own; 0 = renewed for ever */
+    bool renewed;            /* for ever, or for a while */
     int replicas;
     int holds;
     bool shared;
@@ -152,10 +157,12 @@ void sim_judge_leaving(struct sim_claim *cl); /* before its release is called */
 void sim_judge_token(const struct sim_claim *cl);
 void sim_judge_dead(const struct sim_proc *p);
 /* Somebody waits, or does not any more; for as long as it takes. */
-void sim_judge_waits(enum sim_thing t, int more);
+void sim_judge_waits(enum sim_thing t, int more, bool polls);
 /* from: when the close began. */
 void sim_judge_closed(const struct sim_client *cl, const char *uuid,
                       int64_t from);
+/* Its release said LOST. */
+void sim_judge_lost(const struct sim_claim *cl);
 void sim_judge_end(void);
 void sim_judge_ghosts(void); /* locks that nobody knows of */
 /* A call took from..now; it may take most_ms, and what its process was
