@@ -288,7 +288,8 @@ dibs_err dibs_lock_adopt(dibs_lock *l, const char *owner_text,
 /* ---- extending --------------------------------------------------------- */
 
 /* What the server said about the hold of that number, which may be over. If it
- * said nothing, or too late, the server may have it for longer than we know. */
+ * said nothing, or too late, the server may have it for longer than we know. (A
+ * hold that ended before that was taken care of: see hold.extends.) */
 static dibs_err note_extended(struct dibs__line *line, uint64_t number,
                               dibs_err err, int64_t sent, int64_t lease_ms)
 {
@@ -297,6 +298,8 @@ static dibs_err note_extended(struct dibs__line *line, uint64_t number,
     dibs__lock(&line->mu);
     struct dibs__hold *h = dibs__hold_numbered(line, number);
     int64_t now = dibs__now_ms();
+    if (h)
+        h->extends--;
     if (h && (!answered || dibs__hold_over(h, now)))
         h->tainted = true;
     if (answered && (!h || h->state == HOLD_ENDING))
@@ -320,11 +323,12 @@ static dibs_err extend_entered(dibs_lock *l, const dibs_lock_opts *o)
     dibs_err err = DIBS_ERR_NOT_OWNER;
 
     dibs__lock(&line->mu);
-    const struct dibs__hold *h =
+    struct dibs__hold *h =
         dibs__hold_of(line, o->owner ? o->owner : dibs__owner_thread());
     if (h && dibs__hold_over(h, dibs__now_ms())) {
         err = DIBS_ERR_LOST;
     } else if (h && h->state != HOLD_ENDING) {
+        h->extends++;
         number = h->number;
         wire = h->wire;
         value = h->value;

@@ -111,20 +111,25 @@ bool dibs__hold_otherwise(struct dibs__line *line, dibs_owner owner)
     return held;
 }
 
-bool dibs__hold_reads(struct dibs__line *line, dibs_owner owner)
+bool dibs__hold_other_half(struct dibs__line *line, dibs_owner owner)
 {
-    bool reads = false;
+    bool has = false;
 
-    if (line->kind->id != KIND_WRITE)
+    if (line->kind->family != FAMILY_RW)
         return false;
     for (struct dibs__line *l = NULL; (l = dibs__line_relative(line, l));) {
         dibs__lock(&l->mu);
         const struct dibs__hold *h = dibs__hold_of(l, owner);
-        reads |=
+        has |=
             h && h->state != HOLD_ENDING && !dibs__hold_over(h, dibs__now_ms());
         dibs__unlock(&l->mu);
     }
-    return reads;
+    return has;
+}
+
+bool dibs__hold_reads(struct dibs__line *line, dibs_owner owner)
+{
+    return line->kind->id == KIND_WRITE && dibs__hold_other_half(line, owner);
 }
 
 /* ---- levels ------------------------------------------------------------ */

@@ -52,6 +52,7 @@ struct dibs__hold {
     bool tainted : 1; /* an earlier copy of some command may still run */
     bool over : 1;    /* lost by our clock: the server may have it still */
     bool published;   /* it has a value: published.c */
+    uint16_t extends; /* calls of dibs_lock_extend that await an answer */
     struct dibs__list blocked; /* operations that wait until it is not busy */
     struct dibs__lease lease;
     union {
@@ -88,8 +89,9 @@ int64_t dibs__hold_until(struct dibs__line *line, int64_t now)
 /* Does this owner hold the lock through another line of its family? Thread:
  * any, no mutex held. */
 bool dibs__hold_otherwise(struct dibs__line *line, dibs_owner owner);
-/* Does it read, while this is the write half of that lock? Not if its read is
- * lost or about to end. The same. */
+/* Does it have the other half of this read-write lock? Not if that is lost or
+ * about to end. reads: and this is the write half. The same. */
+bool dibs__hold_other_half(struct dibs__line *line, dibs_owner owner);
 bool dibs__hold_reads(struct dibs__line *line, dibs_owner owner);
 /* Lost, or over by our clock. */
 bool dibs__hold_over(const struct dibs__hold *h, int64_t now);

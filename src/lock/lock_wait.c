@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "lock/locks.h"
 #include "lock/op.h"
+#include "lock/place.h"
 
 static struct dibs__op *op_waiting(const struct dibs__waiter *wt)
 {
@@ -47,6 +48,55 @@ static bool lock_may_ask(struct dibs__wait *w, struct dibs__waiter *wt)
     return true;
 }
 
+static void place_left(struct dibs__call *call, dibs_err err,
+                       const struct dibs__reply *reply)
+{
+    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
+
+    (void)err; /* without an answer the queue forgets the place by itself */
+    if (reply && reply->type == REPLY_NUM && reply->num == ANSWER_CALLED)
+        dibs__sweep(op->line, true);
+    dibs__acquire_start_over(op);
+}
+
+/* It has a place in a queue on the server, by a number that is retired. */
+static void leave_place(struct dibs__op *op)
+{
+    struct dibs__line *line = op->line;
+    struct dibs__list resume = {&resume, &resume};
+
+    dibs__lock(&line->mu);
+    dibs__line_answered(line, op, &resume);
+    dibs__wait_leave(&line->wait, &op->wait);
+    op->wait.state = WAITER_UNDOES;
+    dibs__unlock(&line->mu);
+    dibs__place_leave(&line->wait, &op->wait, false);
+    dibs__op_send(op, VERB_LEAVE, place_left, dibs__line_timeout(line), 0);
+    dibs__op_resume(&resume);
+}
+
+/* One that has waited. Its number may be retired by now: another call of the
+ * same owner had trouble, or left the lock to somebody. */
+static void ask_again(struct dibs__op *op)
+{
+    struct dibs__line *line = op->line;
+    uint64_t wire = dibs__owner_wire(line->locks, op->owner);
+    bool retired = wire != op->wire;
+
+    if (retired && line->kind->asks == ASKS_EACH) {
+        leave_place(op);
+        return;
+    }
+    if (retired || line->kind->id == KIND_READ) {
+        uint64_t other = dibs__owner_writes(line, op->owner, wire);
+        dibs__lock(&line->mu);
+        op->wire = op->ask.wire = wire;
+        op->ask.other = other;
+        dibs__unlock(&line->mu);
+    }
+    dibs__acquire_ask(op);
+}
+
 static void lock_ask(struct dibs__waiter *wt)
 {
     struct dibs__op *op = op_waiting(wt);
@@ -54,7 +104,7 @@ static void lock_ask(struct dibs__waiter *wt)
     if (wt->state == WAITER_OUT)
         dibs__acquire_start_over(op);
     else
-        dibs__acquire_ask(op);
+        ask_again(op);
 }
 
 static int64_t lock_held_until(struct dibs__wait *w, int64_t now)

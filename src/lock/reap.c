@@ -269,7 +269,7 @@ void dibs__reap_over(struct dibs__line *line, struct dibs__hold *h)
 
     if (h->state != HOLD_LOST) {
         h->over = true;
-        h->tainted |= all.renewed;
+        h->tainted |= all.renewed || h->extends > 0;
         if (h->tainted)
             dibs__reap(line, h->wire, all.lease_ms);
         else if (line->kind->family == FAMILY_RW)

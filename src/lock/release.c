@@ -116,7 +116,7 @@ static void end_hold(struct dibs__line *line, struct dibs__op *op,
 static void note_ghosts(struct dibs__op *op, bool tainted)
 {
     dibs__lock(&op->line->mu);
-    op->tainted |= tainted || op->hold->tainted;
+    op->tainted |= tainted || op->hold->tainted || op->hold->extends > 0;
     dibs__unlock(&op->line->mu);
     if (op->tainted || op->ask.keep_ms)
         dibs__owner_retire(op->line->locks, op->owner, op->wire);
@@ -380,7 +380,57 @@ static void retire_hold(struct dibs__op *op, dibs_err err)
     dibs__op_resume(&blocked);
 }
 
-enum plan { PARTIAL, LAST, HAND_OVER, RETIRE, WAIT, END };
+/* Does the owner ask for the other half by this number just now? It may get in
+ * by what it has here. Asked when the number is retired: others do not begin
+ * any more. */
+static bool is_half_asked(struct dibs__line *line, uint64_t wire)
+{
+    bool asked = false;
+
+    if (line->kind->family != FAMILY_RW)
+        return false;
+    for (struct dibs__line *l = NULL; (l = dibs__line_relative(line, l));) {
+        dibs__lock(&l->mu);
+        for (struct dibs__list *at = l->asks.next; at != &l->asks;
+             at = at->next) {
+            const struct dibs__op *op = DIBS_OF(at, struct dibs__op, ask_link);
+            asked |= op->wire == wire || op->ask.other == wire;
+        }
+        dibs__unlock(&l->mu);
+    }
+    return asked;
+}
+
+static void refuse_leave(struct dibs__op *op)
+{
+    dibs__op_explain(op, DIBS_ERR_INVALID,
+                     "this owner has the other half, too, or asks for it");
+}
+
+/* The hold is left to somebody else, unless its owner may get the other half by
+ * it. Then it stays; a group, which does not ask again, gives it back. */
+static void leave_hold(struct dibs__op *op)
+{
+    struct dibs__line *line = op->line;
+
+    dibs__owner_retire(line->locks, op->owner, op->wire);
+    if (!is_half_asked(line, op->wire)) {
+        retire_hold(op, DIBS_OK);
+    } else if (op->ended) {
+        op->ask.keep_ms = 0;
+        send_last(op);
+    } else {
+        dibs__lock(&line->mu);
+        op->hold->state = HOLD_HELD;
+        dibs__hold_hush(op->hold, op->with);
+        dibs__hold_seen(line, op->hold);
+        dibs__unlock(&line->mu);
+        refuse_leave(op);
+        dibs__op_end_busy(op, DIBS_ERR_INVALID);
+    }
+}
+
+enum plan { PARTIAL, LAST, HAND_OVER, LEAVE, RETIRE, WAIT, END };
 
 /* The server may have a hold that our clock has ended for the margin still.
  * Must what its owner asks for next not find that? It would have the old token,
@@ -403,7 +453,7 @@ static enum plan end_lost(struct dibs__line *line, struct dibs__hold *h,
 
     dibs__hold_hush(h, op->with);
     dibs__reap_over(line, h);
-    op->tainted |= last && h->tainted;
+    op->tainted |= last && (h->tainted || h->extends > 0);
     if (last && !op->tainted && must_end_rest(line->kind, h, op)) {
         op->tainted = true;
         op->reap_ms = REAP_REST;
@@ -434,8 +484,9 @@ static dibs_err end_closed(struct dibs__line *line, struct dibs__op *op)
     return DIBS_ERR_CLOSED;
 }
 
+/* both: its owner has the other half of a read-write lock, too. */
 static enum plan plan_release(struct dibs__line *line, struct dibs__op *op,
-                              dibs_err *err) REQUIRES(line->mu)
+                              bool both, dibs_err *err) REQUIRES(line->mu)
 {
     struct dibs__hold *h = dibs__hold_of(line, op->owner);
     int64_t now = dibs__now_ms();
@@ -461,14 +512,20 @@ static enum plan plan_release(struct dibs__line *line, struct dibs__op *op,
         *err = DIBS_OK;
         return END;
     }
+    if (both && op->ask.keep_ms == KEEP_AS_IS && !op->ended) {
+        dibs__hold_hush(h, op->with); /* what on_lost is given may go now */
+        *err = DIBS_ERR_INVALID;
+        return END;
+    }
+    if (both)
+        op->ask.keep_ms = 0; /* the other half would go on to use it */
     h->busy = true;
     op->hold = h;
     op->ask.target = h->count - 1;
     op->ask.value = h->value;
     if (op->ask.keep_ms == KEEP_AS_IS) {
         dibs__hold_ending(line, h);
-        *err = DIBS_OK;
-        return RETIRE;
+        return LEAVE;
     }
     if (h->count > 1)
         return PARTIAL;
@@ -494,15 +551,9 @@ void dibs__release_run(struct dibs__op *op)
     dibs_err err;
 
     op->gives = true;
-    if (op->ask.keep_ms == KEEP_AS_IS && line->kind->family == FAMILY_RW &&
-        dibs__hold_otherwise(line, op->owner)) {
-        dibs__op_explain(op, DIBS_ERR_INVALID,
-                         "this owner has the other half, too");
-        dibs__op_finish(op, DIBS_ERR_INVALID);
-        return;
-    }
+    bool both = op->ask.keep_ms && dibs__hold_other_half(line, op->owner);
     dibs__lock(&line->mu);
-    enum plan next = plan_release(line, op, &err);
+    enum plan next = plan_release(line, op, both, &err);
     dibs__unlock(&line->mu);
     switch (next) {
     case PARTIAL:
@@ -512,11 +563,16 @@ void dibs__release_run(struct dibs__op *op)
     case LAST:
         if (op->ask.keep_ms) /* what is kept is nobody's */
             dibs__owner_retire(line->locks, op->owner, op->wire);
+        if (op->ask.keep_ms && is_half_asked(line, op->wire))
+            op->ask.keep_ms = 0;
         send_last(op);
         break;
     case HAND_OVER:
         dibs__op_send(op, VERB_HANDOVER, handover_answered, within,
                       op->wait.deadline);
+        break;
+    case LEAVE:
+        leave_hold(op);
         break;
     case RETIRE:
         retire_hold(op, err);
@@ -524,6 +580,8 @@ void dibs__release_run(struct dibs__op *op)
     case WAIT:
         break;
     case END:
+        if (err == DIBS_ERR_INVALID)
+            refuse_leave(op);
         dibs__op_finish(op, err);
     }
 }

@@ -19,7 +19,9 @@
  *         batches.
  *
  *         A hold that was released and taken again is another hold: it has
- *         another number, and an answer for the old one is dropped.
+ *         another number, and an answer for the old one is not its own. But it
+ *         may have been lengthened by that renewal, and is taken back if it is
+ *         lost.
  *
  *         Behind each batch, in the same write, the keys are read such that the
  *         server tells when somebody changes one (client/track.c). A hold of a
@@ -85,6 +87,41 @@ static void hold_found(struct dibs__line *line, struct dibs__hold *h,
         dibs__hold_watch(line, h, now);
     else if (h->alarmed)
         dibs__hold_watch(line, h, dibs__max(now, line->alarm_at));
+}
+
+/* A renewal was executed, or may yet be, and its hold has ended meanwhile. What
+ * its owner took next, by the same number, may have got a longer lease by it.
+ */
+static void note_stray(const struct dibs__renew_item *item, bool ghost)
+{
+    struct dibs__line *line = item->line;
+
+    if (ghost)
+        dibs__owner_retire(line->locks, item->owner, item->wire);
+    dibs__lock(&line->mu);
+    struct dibs__hold *next = dibs__hold_on_wire(line, item->wire);
+    if (next)
+        next->tainted = true;
+    if (ghost || (next && next->state == HOLD_LOST))
+        dibs__reap(line, item->wire, item->lease_ms);
+    dibs__unlock(&line->mu);
+}
+
+/* Of a hold that is there it is enough to know. */
+static void note_renewed(const struct dibs__renew_item *item, char letter,
+                         bool ghost)
+{
+    struct dibs__line *line = item->line;
+
+    if (item->lease_ms == LEASE_LOOK || (letter != '1' && !ghost))
+        return;
+    dibs__lock(&line->mu);
+    struct dibs__hold *h = dibs__hold_numbered(line, item->hold);
+    if (h)
+        h->tainted |= ghost;
+    dibs__unlock(&line->mu);
+    if (!h)
+        note_stray(item, ghost);
 }
 
 /* How a batch stands with tracking: its reads did not go out; they went out,
@@ -160,6 +197,7 @@ static void renewal_answered(struct dibs__call *call, dibs_err err,
                          dibs__now_us() - b->sent_us);
     for (size_t i = 0, alone = 0; i < b->count; i++) {
         char letter = good ? reply->text[i] : NO_ANSWER;
+        note_renewed(&b->items[i], letter, call->ghost);
         if (letter == 'm' && b->count > 1 && alone++ < ALONE_MAX)
             ask_alone(b->locks, &b->items[i]);
         else
@@ -284,6 +322,7 @@ static enum due hold_due(struct dibs__line *line, struct dibs__hold *h,
         h->doubted || !looks || now >= worth_at(h, all.lease_ms, lease);
     h->renewing = true;
     item->wire = h->wire;
+    item->owner = h->owner;
     item->value = h->value;
     item->lease_ms = renews && all.renewed && lease > 0 ? lease : LEASE_LOOK;
     item->doubted = h->doubted || h->alarmed;
