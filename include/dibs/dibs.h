@@ -182,7 +182,7 @@ typedef struct dibs_client_opts {
     int64_t command_timeout_ms; /* wait for one reply; 0 = 3000 */
     int64_t connect_timeout_ms; /* name look-up included; 0 = 3000 */
     int64_t lease_ms;           /* lease of renewed locks; 0 = 30000 */
-    unsigned max_connections;   /* for commands, to each server; 0 = 4, at
+    unsigned max_connections;   /* for commands, to each server; 0 = 8, at
                                    most 64 */
     dibs_callbacks callbacks;   /* where callbacks run */
     bool lazy;                  /* open without waiting for a connection */

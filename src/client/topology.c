@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CONNECTIONS 4
+#define CONNECTIONS 8
 
 /* ---- which one it is --------------------------------------------------- */
 
