@@ -214,8 +214,8 @@ static bool append_request(struct dibs__conn *cn, struct dibs__req *req)
     size_t before = cn->out.len;
 
     req->cn = cn;
-    cn->number =
-        cn->number < DIBS__NUMBER_MAX ? cn->number + 1 : DIBS__NUMBER_MIN;
+    cn->number = (uint16_t)(cn->number < DIBS__NUMBER_MAX ? cn->number + 1
+                                                          : DIBS__NUMBER_MIN);
     req->number = cn->number;
     req->write(req, &cn->out);
     if (!dibs__buf_ok(&cn->out)) {
@@ -401,7 +401,7 @@ dibs_err dibs__conn_prepare(struct dibs__conn *cn)
     cn->flush.run = flush_out;
     cn->timer.fire = conn_timed;
     dibs__list_init(&cn->fifo);
-    cn->number = (unsigned)dibs__random_in(DIBS__NUMBER_MIN, DIBS__NUMBER_MAX);
+    cn->number = (uint16_t)dibs__random_in(DIBS__NUMBER_MIN, DIBS__NUMBER_MAX);
     return dibs__reader_init(&cn->in);
 }
 

@@ -43,7 +43,7 @@ struct dibs__req {
                  const struct dibs__reply *reply);
     struct dibs__conn *cn; /* on which it went out */
     bool careful;          /* look for left-over bytes before it is sent */
-    unsigned number;       /* of this sending, for an answer that repeats it */
+    uint16_t number;       /* of this sending, for an answer that repeats it */
     unsigned skip;         /* replies that come before its own */
     int64_t expires;       /* when we stop waiting for the reply */
     uint64_t end;          /* where it ends in all that this connection sent */
@@ -95,7 +95,7 @@ struct dibs__conn {
     struct dibs__list fifo; /* requests that wait for replies, oldest first */
     struct dibs__buf out;   /* written but not yet sent */
     uint64_t sent, queued;  /* bytes in all */
-    unsigned number;        /* of the last sending */
+    uint16_t number;        /* of the last sending */
     bool lacking;           /* no memory for a request: it is over */
     struct dibs__reader in;
     int64_t last_used_us;
