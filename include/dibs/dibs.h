@@ -398,7 +398,8 @@ typedef struct dibs_lock_opts {
     bool leave;      /* release: forget the hold and leave it on the server,
                         where it ends with its lease, or is adopted (see
                         dibs_lock_adopt). Nothing is sent. INVALID for one half
-                        of a read-write lock whose owner has both */
+                        of a read-write lock whose owner has both, or asks for
+                        the other just now; a group gives that one back */
 } dibs_lock_opts;
 
 #ifdef __cplusplus
