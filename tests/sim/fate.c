@@ -160,7 +160,7 @@ static void delete_key(const struct sim_fault *f)
 {
     static const char *const keys[] = {"p0", "p1", "f0", "rw0", "t0"};
     struct sim_server *sv = server_of(f);
-    const char *key = keys[f->amount % 4];
+    const char *key = keys[f->amount % (int64_t)(sizeof keys / sizeof *keys)];
 
     if (f->kind == SIM_FAULT_FLUSH)
         sim_server_ask(sv, "FLUSHALL");
