@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * test_rw.c - the read-write lock: who may have it together with whom, nesting,
- * and leases.
+ * leases, and leaving a half of it to somebody.
  *
  * Waiting is in test_rw_wait.c, looking and breaking in test_rw_look.c, other
  * clients of the same keys are in test_rw_peers.c.
@@ -412,6 +412,68 @@ static void test_rw_close_with_many(void **state)
     assert_in_range(ts_command_calls(srv, "hgetall"), before, before + 20);
 }
 
+/* ---- leaving a half to somebody ---------------------------------------- */
+
+/* A group is left, and one member of it cannot be: its owner reads it, too.
+ * Nobody would ever end that, so it is given back; the others are left. */
+static void test_rw_leave_by_group(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    struct halves h = kit_halves(c);
+    dibs_lock *p = kit_lock(c, "p"), *group = NULL;
+    char text[DIBS_OWNER_MAX];
+    dibs_owner o = 0;
+
+    (void)state;
+    FINE(dibs_multi_lock_new((dibs_lock *[]){h.w, p}, 2, &group));
+    FINE(dibs_lock_acquire(group, NULL));
+    FINE(dibs_lock_try(h.r, NULL));
+    FINE(dibs_lock_owner_text(p, 0, text, sizeof text));
+    FINE(dibs_lock_release(group, DIBS_LOCK_OPTS(.leave = true)));
+    assert_int_equal(dibs_lock_state(group, 0), DIBS_NOT_HELD);
+    assert_int_equal(dibs_lock_state(h.w, 0), DIBS_NOT_HELD);
+    assert_int_equal(dibs_lock_state(h.r, 0), DIBS_HELD);
+    kit_state("left", "read", 1);
+    FINE(dibs_lock_release(h.r, NULL));
+    kit_state("read no more", NULL, 0);
+    FINE(dibs_lock_adopt(p, text, NULL, &o));
+    FINE(dibs_lock_release(p, OWNED(o)));
+    assert_int_equal(ts_nkeys(srv), 0);
+    dibs_lock_free(group);
+    dibs_lock_free(p);
+    kit_halves_free(&h);
+    kit_close(c);
+}
+
+/* After a release nobody is told of a loss, also after one that was refused:
+ * what on_lost is given may be gone. And what is lost cannot be left. */
+static void test_rw_leave_refused(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    struct halves h = kit_halves(c);
+    dibs_lock *later = kit_lock(c, "later");
+    struct lost lost = {0}, behind = {0};
+
+    (void)state;
+    FINE(dibs_lock_acquire(h.w,
+                           DIBS_LOCK_OPTS(.lease_ms = kit_lease(),
+                                          .on_lost = kit_lose, .arg = &lost)));
+    FINE(dibs_lock_try(h.r, NULL));
+    WANT(dibs_lock_release(h.w, DIBS_LOCK_OPTS(.leave = true)),
+         DIBS_ERR_INVALID);
+    assert_int_equal(dibs_lock_state(h.w, 0), DIBS_HELD);
+    FINE(dibs_lock_acquire(later, DIBS_LOCK_OPTS(.lease_ms = kit_lease() + 100,
+                                                 .on_lost = kit_lose,
+                                                 .arg = &behind)));
+    TS_WAIT(atomic_load(&behind.times) == 1);
+    assert_int_equal(atomic_load(&lost.times), 0);
+    WANT(dibs_lock_release(h.w, DIBS_LOCK_OPTS(.leave = true)), DIBS_ERR_LOST);
+    FINE(dibs_lock_release(h.r, NULL));
+    dibs_lock_free(later);
+    kit_halves_free(&h);
+    kit_close(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -426,6 +488,8 @@ int main(void)
         KIT_TEST(test_rw_lease_renewal_of_both),
         KIT_TEST(test_rw_release_lost_with_keep),
         KIT_TEST(test_rw_close_with_many),
+        KIT_TEST(test_rw_leave_by_group),
+        KIT_TEST(test_rw_leave_refused),
     };
 
     return KIT_RUN("rw", tests);
