@@ -526,6 +526,7 @@ static bool lock_by_number(struct dibs__line *line, struct dibs__op *op)
                              ? dibs__hold_otherwise(line, op->owner)
                              : dibs__hold_reads(line, op->owner);
         dibs__lock(&line->mu);
+        op->renumber = RENUMBER_NO;
         if (atomic_load(&line->locks->retired) == before)
             return otherwise;
         dibs__unlock(&line->mu);

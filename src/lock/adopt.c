@@ -109,9 +109,10 @@ static dibs_err renew_one_read(struct dibs__request *r,
 }
 
 /* The server makes the lease of this number last so long from now. value: what
- * the hold came with, if that is known. *sent: when it was asked. */
+ * the hold came with, if that is known. *sent: when it was asked. *ghost: a
+ * copy may still run. */
 static dibs_err renew_one(dibs_lock *l, uint64_t wire, int64_t value,
-                          int64_t lease_ms, int64_t *sent)
+                          int64_t lease_ms, int64_t *sent, bool *ghost)
 {
     struct dibs__request r = {.write = renew_one_write,
                               .read = renew_one_read,
@@ -121,6 +122,7 @@ static dibs_err renew_one(dibs_lock *l, uint64_t wire, int64_t value,
 
     dibs_err err = dibs__request_run(l, &r, NULL, NULL);
     *sent = r.op.call.sent_ms;
+    *ghost = r.op.call.ghost;
     return err;
 }
 
@@ -231,6 +233,7 @@ dibs_err dibs__adopt_named(dibs_lock *l, const struct dibs__owner_name *name,
     struct dibs__op taken;
     dibs_lock_opts mine = *o;
     int64_t sent = 0;
+    bool ghost;
 
     if (!mine.owner)
         mine.owner = dibs__owner_number();
@@ -242,7 +245,8 @@ dibs_err dibs__adopt_named(dibs_lock *l, const struct dibs__owner_name *name,
         err = taken.wire ? DIBS_OK : DIBS_ERR_NOMEM;
     }
     if (err == DIBS_OK)
-        err = renew_one(l, taken.wire, value, taken.ask.lease_ms, &sent);
+        err =
+            renew_one(l, taken.wire, value, taken.ask.lease_ms, &sent, &ghost);
     if (err == DIBS_OK)
         err = ask_value(l, taken.wire, &value);
     if (err == DIBS_OK)
@@ -291,7 +295,8 @@ dibs_err dibs_lock_adopt(dibs_lock *l, const char *owner_text,
  * said nothing, or too late, the server may have it for longer than we know. (A
  * hold that ended before that was taken care of: see hold.extends.) */
 static dibs_err note_extended(struct dibs__line *line, uint64_t number,
-                              dibs_err err, int64_t sent, int64_t lease_ms)
+                              dibs_err err, bool ghost, int64_t sent,
+                              int64_t lease_ms)
 {
     bool answered = err == DIBS_OK || err == DIBS_ERR_NOT_OWNER;
 
@@ -300,7 +305,7 @@ static dibs_err note_extended(struct dibs__line *line, uint64_t number,
     int64_t now = dibs__now_ms();
     if (h)
         h->extends--;
-    if (h && (!answered || dibs__hold_over(h, now)))
+    if (h && (!answered || ghost || dibs__hold_over(h, now)))
         h->tainted = true;
     if (answered && (!h || h->state == HOLD_ENDING))
         err = DIBS_ERR_NOT_OWNER; /* it is given back, which is no loss */
@@ -320,6 +325,7 @@ static dibs_err extend_entered(dibs_lock *l, const dibs_lock_opts *o)
     int64_t lease = lease_of(l, o), sent = 0;
     uint64_t number = 0, wire = 0;
     int64_t value = 0;
+    bool ghost;
     dibs_err err = DIBS_ERR_NOT_OWNER;
 
     dibs__lock(&line->mu);
@@ -337,8 +343,8 @@ static dibs_err extend_entered(dibs_lock *l, const dibs_lock_opts *o)
     dibs__unlock(&line->mu);
     if (err != DIBS_OK)
         return err;
-    err = renew_one(l, wire, value, lease, &sent);
-    return note_extended(line, number, err, sent, lease);
+    err = renew_one(l, wire, value, lease, &sent, &ghost);
+    return note_extended(line, number, err, ghost, sent, lease);
 }
 
 static dibs_err extend_hold(dibs_lock *l, const dibs_lock_opts *opts)

@@ -48,6 +48,8 @@ static bool batch_take(struct dibs__op *op, enum dibs__verb verb,
 
     if (verb != b->verb || !op->line->kind->batch || b->count == b->max)
         return false;
+    if (b->count > 0 && b->items[0].op->ask.keep_ms != op->ask.keep_ms)
+        return false; /* one is kept, and the other cannot be */
     b->items[b->count++] = (struct batch_item){.op = op, .answered = answered};
     return true;
 }

@@ -85,6 +85,11 @@ struct dibs__hold *dibs__hold_numbered(struct dibs__line *line, uint64_t number)
     return h;
 }
 
+bool dibs__hold_unsure(const struct dibs__hold *h)
+{
+    return h->tainted || h->lengthens || h->extends > 0;
+}
+
 bool dibs__hold_over(const struct dibs__hold *h, int64_t now)
 {
     return h->state == HOLD_LOST || now >= h->valid_until;

@@ -42,17 +42,18 @@ struct dibs__hold {
     int64_t valid_until;     /* ours until then, by our clock */
     int count;               /* levels */
     unsigned char state;     /* enum dibs__hold_state */
-    bool grown;       /* it had a second level, and has the array below */
-    bool busy;        /* an operation is changing it; always while ENDING */
-    bool picked;      /* of a semaphore: a release is about to give it back */
-    bool renewing;    /* it is in a batch that awaits its answer */
-    bool doubted;     /* the server shall say whether it is still there */
-    bool alarmed;     /* somebody changed its key: the same, at once */
-    bool tracked;     /* the server tells if somebody does */
-    bool tainted : 1; /* an earlier copy of some command may still run */
-    bool over : 1;    /* lost by our clock: the server may have it still */
-    bool published;   /* it has a value: published.c */
-    uint16_t extends; /* calls of dibs_lock_extend that await an answer */
+    bool grown;         /* it had a second level, and has the array below */
+    bool busy;          /* an operation is changing it; always while ENDING */
+    bool picked;        /* of a semaphore: a release is about to give it back */
+    bool renewing;      /* it is in a batch that awaits its answer */
+    bool doubted;       /* the server shall say whether it is still there */
+    bool alarmed;       /* somebody changed its key: the same, at once */
+    bool tracked;       /* the server tells if somebody does */
+    bool tainted : 1;   /* an earlier copy of some command may still run */
+    bool over : 1;      /* lost by our clock: the server may have it still */
+    bool lengthens : 1; /* it is in a batch that lengthens its lease */
+    bool published;     /* it has a value: published.c */
+    uint16_t extends;   /* calls of dibs_lock_extend that await an answer */
     struct dibs__list blocked; /* operations that wait until it is not busy */
     struct dibs__lease lease;
     union {
@@ -93,6 +94,8 @@ bool dibs__hold_otherwise(struct dibs__line *line, dibs_owner owner);
  * about to end. reads: and this is the write half. The same. */
 bool dibs__hold_other_half(struct dibs__line *line, dibs_owner owner);
 bool dibs__hold_reads(struct dibs__line *line, dibs_owner owner);
+/* May a command still run that lengthens it, or gives it back? */
+bool dibs__hold_unsure(const struct dibs__hold *h);
 /* Lost, or over by our clock. */
 bool dibs__hold_over(const struct dibs__hold *h, int64_t now);
 /* sent + lease, less what the two clocks may differ by. No mutex needed. */

@@ -140,7 +140,6 @@ struct dibs__renew_item {
     struct dibs__line *line;
     uint64_t wire;
     uint64_t hold;    /* which hold; numbers are not used again */
-    dibs_owner owner; /* whose */
     int64_t value;    /* what the hold came with */
     int64_t lease_ms; /* LEASE_LOOK: is it there? Its end stays as it is */
     bool doubted;     /* it was, and this is to settle it */

@@ -48,15 +48,40 @@ static bool lock_may_ask(struct dibs__wait *w, struct dibs__waiter *wt)
     return true;
 }
 
+/* What the old number of a call may yet be given for it is taken back, unless
+ * that number has what was left to somebody. */
+static void reap_old(struct dibs__line *line, uint64_t old,
+                     const struct dibs__op *op, enum dibs__renumber how)
+{
+    if (how == RENUMBER_REAP)
+        dibs__reap(line, old, op->ask.lease_ms);
+}
+
 static void place_left(struct dibs__call *call, dibs_err err,
                        const struct dibs__reply *reply)
 {
     struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
+    struct dibs__line *line = op->line;
 
-    (void)err; /* without an answer the queue forgets the place by itself */
     if (reply && reply->type == REPLY_NUM && reply->num == ANSWER_CALLED)
-        dibs__sweep(op->line, true);
-    dibs__acquire_start_over(op);
+        dibs__sweep(line, true);
+    if (op->tainted || call->ghost || err != DIBS_OK)
+        reap_old(line, op->wire, op, op->renumber);
+    dibs__lock(&line->mu);
+    dibs__wait_leave(&line->wait, &op->wait);
+    op->tainted = false; /* the next number is a new one */
+    op->ask.stay = false;
+    op->renumber = RENUMBER_NO;
+    bool closing = atomic_load(&line->locks->closing);
+    bool canceled = op->wait.canceled;
+    bool late = dibs__now_ms() >= op->wait.deadline;
+    dibs__unlock(&line->mu);
+    if (closing)
+        dibs__acquire_end(op, DIBS_ERR_CLOSED);
+    else if (canceled || late)
+        dibs__acquire_end(op, canceled ? DIBS_ERR_CANCELED : DIBS_ERR_TIMEOUT);
+    else
+        dibs__acquire_start_over(op);
 }
 
 /* It has a place in a queue on the server, by a number that is retired. */
@@ -67,32 +92,53 @@ static void leave_place(struct dibs__op *op)
 
     dibs__lock(&line->mu);
     dibs__line_answered(line, op, &resume);
-    dibs__wait_leave(&line->wait, &op->wait);
-    op->wait.state = WAITER_UNDOES;
+    op->wait.state = WAITER_UNDOES; /* in the line, where it can be canceled */
     dibs__unlock(&line->mu);
     dibs__place_leave(&line->wait, &op->wait, false);
     dibs__op_send(op, VERB_LEAVE, place_left, dibs__line_timeout(line), 0);
     dibs__op_resume(&resume);
 }
 
-/* One that has waited. Its number may be retired by now: another call of the
- * same owner had trouble, or left the lock to somebody. */
+/* The number by which it waited is retired for this lock. As in
+ * lock_by_number of acquire.c: no number that is retired meanwhile is used. */
+static void take_number(struct dibs__op *op)
+{
+    struct dibs__line *line = op->line;
+
+    for (;;) {
+        unsigned before = atomic_load(&line->locks->retired);
+        uint64_t wire = dibs__owner_wire(line->locks, op->owner);
+        uint64_t other = dibs__owner_writes(line, op->owner, wire);
+        dibs__lock(&line->mu);
+        if (atomic_load(&line->locks->retired) == before) {
+            op->wire = op->ask.wire = wire;
+            op->ask.other = other;
+            op->renumber = RENUMBER_NO;
+            dibs__unlock(&line->mu);
+            return;
+        }
+        dibs__unlock(&line->mu);
+    }
+}
+
+/* One that has waited. Meanwhile another call of its owner for this lock may
+ * have had trouble, or have left the lock to somebody. */
 static void ask_again(struct dibs__op *op)
 {
     struct dibs__line *line = op->line;
-    uint64_t wire = dibs__owner_wire(line->locks, op->owner);
-    bool retired = wire != op->wire;
+    uint64_t old = op->wire;
 
-    if (retired && line->kind->asks == ASKS_EACH) {
+    dibs__lock(&line->mu);
+    enum dibs__renumber how = op->renumber;
+    dibs__unlock(&line->mu);
+    if (how && line->kind->asks == ASKS_EACH) {
         leave_place(op);
         return;
     }
-    if (retired || line->kind->id == KIND_READ) {
-        uint64_t other = dibs__owner_writes(line, op->owner, wire);
-        dibs__lock(&line->mu);
-        op->wire = op->ask.wire = wire;
-        op->ask.other = other;
-        dibs__unlock(&line->mu);
+    if (how) {
+        take_number(op);
+        if (op->tainted && op->wire != old)
+            reap_old(line, old, op, how);
     }
     dibs__acquire_ask(op);
 }

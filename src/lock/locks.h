@@ -62,10 +62,12 @@ uint64_t dibs__owner_wire(struct dibs__locks *lk, dibs_owner owner);
  * the write half. 0: by none. Thread: any, no mutex held. */
 uint64_t dibs__owner_writes(struct dibs__line *line, dibs_owner owner,
                             uint64_t wire);
-/* Commands with this number may still run, and nobody knows when: the owner
- * gets another one. Thread: any, line.mu not held. */
-void dibs__owner_retire(struct dibs__locks *lk, dibs_owner owner,
-                        uint64_t wire);
+/* Commands with this number may still run on this lock, and nobody knows when,
+ * or what it has is somebody else's (left): the owner gets another number.
+ * Calls for this lock that wait by the old one learn of it: lock_wait.c.
+ * Thread: any, no mutex held. */
+void dibs__owner_retire(struct dibs__line *line, dibs_owner owner,
+                        uint64_t wire, bool left);
 void dibs__owners_free(struct dibs__locks *lk);
 
 /* ---- reap.c ------------------------------------------------------------ */

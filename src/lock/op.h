@@ -20,6 +20,13 @@ struct dibs__batch {
                  dibs__answered *answered);
 };
 
+/* Has the number by which a call waits been retired for this lock? */
+enum dibs__renumber {
+    RENUMBER_NO,
+    RENUMBER_REAP, /* what it may yet be given is to be taken back */
+    RENUMBER_LEFT  /* what it has was left to somebody, or kept */
+};
+
 struct dibs__op {
     struct dibs__call call; /* replicas_ms is set with the operation */
     struct dibs__ask ask;
@@ -63,8 +70,9 @@ struct dibs__op {
     bool no_reentry; /* acquire: not if its owner holds it already */
     bool tainted;    /* line.mu: an earlier copy of a command may still run */
     bool kept;       /* renewed, with or without a lease, until it is sealed */
-    bool async;
-    bool tells; /* async: by itself, instead of fn */
+    unsigned char renumber; /* line.mu: enum dibs__renumber */
+    bool async : 1;         /* both const once it has begun */
+    bool tells : 1;         /* async: by itself, instead of fn */
     union {
         sem_t done; /* sync */
         struct {    /* async */

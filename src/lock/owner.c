@@ -21,6 +21,7 @@
 #include "base/mem.h"
 #include "base/tree.h"
 #include "lock/locks.h"
+#include "lock/op.h"
 
 static atomic_ullong last_number;
 static _Thread_local dibs_owner this_thread;
@@ -89,7 +90,29 @@ static struct dibs__alias *alias_new(struct dibs__locks *lk) REQUIRES(lk->c->mu)
     return a;
 }
 
-void dibs__owner_retire(struct dibs__locks *lk, dibs_owner owner, uint64_t wire)
+/* Calls of this owner that wait, or ask, by this number. */
+static void mark_calls(struct dibs__line *line, dibs_owner owner, uint64_t wire,
+                       enum dibs__renumber how)
+{
+    struct dibs__list *lists[] = {&line->wait.waiters, &line->asks};
+
+    dibs__lock(&line->mu);
+    for (size_t i = 0; i < 2; i++)
+        for (struct dibs__list *l = lists[i]->next; l != lists[i];
+             l = l->next) {
+            struct dibs__op *op = i == 0
+                                      ? DIBS_OF(l, struct dibs__op, wait.link)
+                                      : DIBS_OF(l, struct dibs__op, ask_link);
+            if (op->owner == owner &&
+                (op->wire == wire || op->ask.other == wire) &&
+                op->renumber < how)
+                op->renumber = (unsigned char)how;
+        }
+    dibs__unlock(&line->mu);
+}
+
+static void give_next_number(struct dibs__locks *lk, dibs_owner owner,
+                             uint64_t wire)
 {
     struct dibs__alias want = {.owner = owner};
 
@@ -105,6 +128,17 @@ void dibs__owner_retire(struct dibs__locks *lk, dibs_owner owner, uint64_t wire)
         a->wire = dibs__owner_number();
     dibs__unlock(&lk->c->mu);
     atomic_fetch_add(&lk->retired, 1);
+}
+
+void dibs__owner_retire(struct dibs__line *line, dibs_owner owner,
+                        uint64_t wire, bool left)
+{
+    enum dibs__renumber how = left ? RENUMBER_LEFT : RENUMBER_REAP;
+
+    give_next_number(line->locks, owner, wire);
+    mark_calls(line, owner, wire, how);
+    for (struct dibs__line *l = NULL; (l = dibs__line_relative(line, l));)
+        mark_calls(l, owner, wire, how);
 }
 
 void dibs__owners_free(struct dibs__locks *lk)

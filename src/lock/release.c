@@ -116,10 +116,10 @@ static void end_hold(struct dibs__line *line, struct dibs__op *op,
 static void note_ghosts(struct dibs__op *op, bool tainted)
 {
     dibs__lock(&op->line->mu);
-    op->tainted |= tainted || op->hold->tainted || op->hold->extends > 0;
+    op->tainted |= tainted || dibs__hold_unsure(op->hold);
     dibs__unlock(&op->line->mu);
     if (op->tainted || op->ask.keep_ms)
-        dibs__owner_retire(op->line->locks, op->owner, op->wire);
+        dibs__owner_retire(op->line, op->owner, op->wire, op->ask.keep_ms != 0);
 }
 
 static void last_answered(struct dibs__call *call, dibs_err err,
@@ -243,7 +243,7 @@ static void rename_next_owner(struct dibs__op *next_owner,
     dibs_owner owner = next_owner->owner; /* kept: the op may end below */
     uint64_t old = next_owner->wire;
 
-    dibs__owner_retire(line->locks, owner, old);
+    dibs__owner_retire(line, owner, old, false);
     uint64_t wire = dibs__owner_wire(line->locks, owner);
     dibs__lock(&line->mu);
     next_owner->wire = next_owner->ask.wire = wire;
@@ -380,25 +380,29 @@ static void retire_hold(struct dibs__op *op, dibs_err err)
     dibs__op_resume(&blocked);
 }
 
-/* Does the owner ask for the other half by this number just now? It may get in
- * by what it has here. Asked when the number is retired: others do not begin
- * any more. */
-static bool is_half_asked(struct dibs__line *line, uint64_t wire)
+/* Has the owner the other half, or asks for it by this number just now? It may
+ * get in by what it has here. Looked at when the number is retired: then no
+ * call begins any more that goes by it. */
+static bool is_half_wanted(struct dibs__line *line, dibs_owner owner,
+                           uint64_t wire)
 {
-    bool asked = false;
+    bool wanted = false;
 
     if (line->kind->family != FAMILY_RW)
         return false;
     for (struct dibs__line *l = NULL; (l = dibs__line_relative(line, l));) {
         dibs__lock(&l->mu);
+        const struct dibs__hold *h = dibs__hold_of(l, owner);
+        wanted |=
+            h && h->state != HOLD_ENDING && !dibs__hold_over(h, dibs__now_ms());
         for (struct dibs__list *at = l->asks.next; at != &l->asks;
              at = at->next) {
             const struct dibs__op *op = DIBS_OF(at, struct dibs__op, ask_link);
-            asked |= op->wire == wire || op->ask.other == wire;
+            wanted |= op->wire == wire || op->ask.other == wire;
         }
         dibs__unlock(&l->mu);
     }
-    return asked;
+    return wanted;
 }
 
 static void refuse_leave(struct dibs__op *op)
@@ -413,8 +417,8 @@ static void leave_hold(struct dibs__op *op)
 {
     struct dibs__line *line = op->line;
 
-    dibs__owner_retire(line->locks, op->owner, op->wire);
-    if (!is_half_asked(line, op->wire)) {
+    dibs__owner_retire(line, op->owner, op->wire, true);
+    if (!is_half_wanted(line, op->owner, op->wire)) {
         retire_hold(op, DIBS_OK);
     } else if (op->ended) {
         op->ask.keep_ms = 0;
@@ -422,8 +426,9 @@ static void leave_hold(struct dibs__op *op)
     } else {
         dibs__lock(&line->mu);
         op->hold->state = HOLD_HELD;
+        op->hold->doubted = true; /* what came meanwhile was not heard */
         dibs__hold_hush(op->hold, op->with);
-        dibs__hold_seen(line, op->hold);
+        dibs__hold_watch(line, op->hold, dibs__now_ms());
         dibs__unlock(&line->mu);
         refuse_leave(op);
         dibs__op_end_busy(op, DIBS_ERR_INVALID);
@@ -453,7 +458,7 @@ static enum plan end_lost(struct dibs__line *line, struct dibs__hold *h,
 
     dibs__hold_hush(h, op->with);
     dibs__reap_over(line, h);
-    op->tainted |= last && (h->tainted || h->extends > 0);
+    op->tainted |= last && dibs__hold_unsure(h);
     if (last && !op->tainted && must_end_rest(line->kind, h, op)) {
         op->tainted = true;
         op->reap_ms = REAP_REST;
@@ -562,8 +567,8 @@ void dibs__release_run(struct dibs__op *op)
         break;
     case LAST:
         if (op->ask.keep_ms) /* what is kept is nobody's */
-            dibs__owner_retire(line->locks, op->owner, op->wire);
-        if (op->ask.keep_ms && is_half_asked(line, op->wire))
+            dibs__owner_retire(line, op->owner, op->wire, true);
+        if (op->ask.keep_ms && is_half_wanted(line, op->owner, op->wire))
             op->ask.keep_ms = 0;
         send_last(op);
         break;

@@ -19,9 +19,9 @@
  *         batches.
  *
  *         A hold that was released and taken again is another hold: it has
- *         another number, and an answer for the old one is not its own. But it
- *         may have been lengthened by that renewal, and is taken back if it is
- *         lost.
+ *         another number, and an answer for the old one is dropped. Nor does a
+ *         renewal reach it that is under way when the old one ends: its owner
+ *         goes on under another number then (hold.lengthens).
  *
  *         Behind each batch, in the same write, the keys are read such that the
  *         server tells when somebody changes one (client/track.c). A hold of a
@@ -89,49 +89,14 @@ static void hold_found(struct dibs__line *line, struct dibs__hold *h,
         dibs__hold_watch(line, h, dibs__max(now, line->alarm_at));
 }
 
-/* A renewal was executed, or may yet be, and its hold has ended meanwhile. What
- * its owner took next, by the same number, may have got a longer lease by it.
- */
-static void note_stray(const struct dibs__renew_item *item, bool ghost)
-{
-    struct dibs__line *line = item->line;
-
-    if (ghost)
-        dibs__owner_retire(line->locks, item->owner, item->wire);
-    dibs__lock(&line->mu);
-    struct dibs__hold *next = dibs__hold_on_wire(line, item->wire);
-    if (next)
-        next->tainted = true;
-    if (ghost || (next && next->state == HOLD_LOST))
-        dibs__reap(line, item->wire, item->lease_ms);
-    dibs__unlock(&line->mu);
-}
-
-/* Of a hold that is there it is enough to know. */
-static void note_renewed(const struct dibs__renew_item *item, char letter,
-                         bool ghost)
-{
-    struct dibs__line *line = item->line;
-
-    if (item->lease_ms == LEASE_LOOK || (letter != '1' && !ghost))
-        return;
-    dibs__lock(&line->mu);
-    struct dibs__hold *h = dibs__hold_numbered(line, item->hold);
-    if (h)
-        h->tainted |= ghost;
-    dibs__unlock(&line->mu);
-    if (!h)
-        note_stray(item, ghost);
-}
-
 /* How a batch stands with tracking: its reads did not go out; they went out,
  * but before an attempt that came later; as they should. */
 enum reads { READS_NONE, READS_EARLY, READS_DONE };
 
 /* True: it did not work, and the hold, which is not over, is asked for again.
- */
+ * call: NULL if there was none. */
 static bool hold_answered(struct dibs__renew_item *item, char letter,
-                          int64_t sent, enum reads reads)
+                          const struct dibs__call *call, enum reads reads)
 {
     struct dibs__line *line = item->line;
     bool failed = false;
@@ -140,7 +105,8 @@ static bool hold_answered(struct dibs__renew_item *item, char letter,
     struct dibs__hold *h = dibs__hold_numbered(line, item->hold);
     int64_t now = dibs__now_ms();
     if (h) {
-        h->renewing = false;
+        h->tainted |= h->lengthens && call && call->ghost;
+        h->renewing = h->lengthens = false;
         h->alarmed |= reads == READS_EARLY;
         h->tracked = reads == READS_DONE && letter == '1' && !h->alarmed;
     }
@@ -148,7 +114,7 @@ static bool hold_answered(struct dibs__renew_item *item, char letter,
         if (dibs__hold_over(h, now)) {
             dibs__reap_over(line, h); /* the answer came too late */
         } else if (letter == '1') {
-            hold_found(line, h, item, sent);
+            hold_found(line, h, item, call->sent_ms);
         } else if (letter == '0') {
             dibs__hold_lose(line, h);
         } else {
@@ -197,11 +163,10 @@ static void renewal_answered(struct dibs__call *call, dibs_err err,
                          dibs__now_us() - b->sent_us);
     for (size_t i = 0, alone = 0; i < b->count; i++) {
         char letter = good ? reply->text[i] : NO_ANSWER;
-        note_renewed(&b->items[i], letter, call->ghost);
         if (letter == 'm' && b->count > 1 && alone++ < ALONE_MAX)
             ask_alone(b->locks, &b->items[i]);
         else
-            failed |= hold_answered(&b->items[i], letter, call->sent_ms, reads);
+            failed |= hold_answered(&b->items[i], letter, call, reads);
     }
     if (failed) /* of a hold that is over there is nothing to say */
         dibs__client_tell(b->locks->c, slot, DIBS_EVENT_SUSPECT,
@@ -322,9 +287,9 @@ static enum due hold_due(struct dibs__line *line, struct dibs__hold *h,
         h->doubted || !looks || now >= worth_at(h, all.lease_ms, lease);
     h->renewing = true;
     item->wire = h->wire;
-    item->owner = h->owner;
     item->value = h->value;
     item->lease_ms = renews && all.renewed && lease > 0 ? lease : LEASE_LOOK;
+    h->lengthens = item->lease_ms != LEASE_LOOK;
     item->doubted = h->doubted || h->alarmed;
     h->doubted = h->alarmed = false;
     dibs__hold_watch(line, h, INT64_MAX);
@@ -363,7 +328,7 @@ static void renewal_add(struct dibs__locks *lk, struct renewal **open,
         b = *at = dibs__calloc(1, sizeof *b);
     if (!b) {
         /* No memory: soon again. */
-        hold_answered(item, NO_ANSWER, 0, READS_NONE);
+        hold_answered(item, NO_ANSWER, NULL, READS_NONE);
         return;
     }
     b->locks = lk;
