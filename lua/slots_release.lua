@@ -34,6 +34,11 @@ local free = redis.call('get', count)
 if free and (#free > 16 or not free:find('^%-?%d+$')) then
     return redis.error_reply('WRONGTYPE the key holds no number of permits')
 elseif redis.call('zrem', out, id) == 0 then
+    -- Its number must not count as the owner's when that has a permit again.
+    local note = seat ~= '' and redis.pcall('hget', seats, seat)
+    if type(note) == 'string' and note:sub(1, 16) == id then
+        redis.pcall('hdel', seats, seat)
+    end
     return -1
 end
 if seat ~= '' then

@@ -440,13 +440,17 @@ enum plan { PARTIAL, LAST, HAND_OVER, LEAVE, RETIRE, WAIT, END };
 /* The server may have a hold that our clock has ended for the margin still.
  * Must what its owner asks for next not find that? It would have the old token,
  * or go before others in a queue, or a writer would hear that it reads. An
- * owner of a plain lock just goes on with it. What is left is the adopter's. */
+ * owner of a plain lock just goes on with it. What is left is the adopter's. A
+ * slot that was lost is still noted with its number, and must not seem to be
+ * taken when the owner has another one. */
 static bool must_end_rest(const struct dibs__kind *kind,
                           const struct dibs__hold *h, const struct dibs__op *op)
 {
-    return h->over && op->ask.keep_ms != KEEP_AS_IS &&
-           (kind->queued || kind->id == KIND_FENCED ||
-            kind->family == FAMILY_RW);
+    if (op->ask.keep_ms == KEEP_AS_IS)
+        return false;
+    return kind->id == KIND_SLOTS ||
+           (h->over && (kind->queued || kind->id == KIND_FENCED ||
+                        kind->family == FAMILY_RW));
 }
 
 /* It was lost, now or before. Each level learns of it, this one by this call.

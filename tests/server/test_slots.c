@@ -104,6 +104,52 @@ static void test_slots_waiter_is_woken(void **state)
     tidy(c, l, 1);
 }
 
+/* One whose slot was lost gets another one, handed over in its client. The
+ * number of the first must be free then. lease_ms: 0 = somebody takes it away.
+ */
+static void lost_then_handed_over(int64_t lease_ms)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_lock *l = slots(c, 2);
+    dibs_owner a = dibs_owner_new(c), b = dibs_owner_new(c);
+    struct call call;
+
+    FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.owner = b)));
+    FINE(
+        dibs_lock_acquire(l, DIBS_LOCK_OPTS(.owner = a, .lease_ms = lease_ms)));
+    assert_int_equal(slot_of(l, a), 1);
+    FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = b)));
+    if (lease_ms)
+        TS_WAIT(dibs_lock_state(l, a) == DIBS_LOST);
+    else
+        ts_ok(srv, "ZREMRANGEBYRANK %s 0 -1", OUT);
+    WANT(dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = a)), DIBS_ERR_LOST);
+    ts_ok(srv, "DEL %s", OUT);
+    ts_ok(srv, "ZADD %s %s %s", OUT, NEVER, JAVA); /* has no number */
+    ts_ok(srv, "SET s 1");
+    FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.owner = b)));
+    assert_int_equal(slot_of(l, b), 0);
+    kit_call_start(&call, l, DIBS_LOCK_OPTS(.owner = a), dibs_lock_acquire);
+    TS_WAIT(ts_waiting(srv, "s") == 1);
+    FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = b)));
+    FINE(kit_call_end(&call));
+    assert_int_equal(slot_of(l, a), 0);
+    ts_ok(srv, "ZREM %s %s", OUT, JAVA);
+    ts_ok(srv, "INCR s");
+    FINE(dibs_lock_try(l, NULL));
+    assert_int_equal(slot_of(l, 0), 1);
+    FINE(dibs_lock_release(l, NULL));
+    FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = a)));
+    tidy(c, l, 2);
+}
+
+static void test_slots_lost_number(void **state)
+{
+    (void)state;
+    lost_then_handed_over(0);
+    lost_then_handed_over(300);
+}
+
 /* A lease that is not renewed ends, and nobody says so: the waiter knows by
  * itself when to ask. */
 static void test_slots_of_one_that_died(void **state)
@@ -426,6 +472,7 @@ int main(void)
         KIT_TEST(test_slots_so_many_and_no_more),
         KIT_TEST(test_slots_reentry),
         KIT_TEST(test_slots_waiter_is_woken),
+        KIT_TEST(test_slots_lost_number),
         KIT_TEST(test_slots_of_one_that_died),
         KIT_TEST(test_slots_are_renewed),
         KIT_TEST(test_slots_loss_is_told),
