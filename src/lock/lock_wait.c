@@ -99,15 +99,26 @@ static void leave_place(struct dibs__op *op)
     dibs__op_resume(&resume);
 }
 
-/* The number by which it waited is retired for this lock. As in
+static enum dibs__renumber is_retired(struct dibs__op *op)
+{
+    dibs__lock(&op->line->mu);
+    enum dibs__renumber how = op->renumber;
+    dibs__unlock(&op->line->mu);
+    return how;
+}
+
+/* Another number, if that by which it waited is retired for this lock; and how
+ * it is. A reader names the number by which its owner writes by now. As in
  * lock_by_number of acquire.c: no number that is retired meanwhile is used. */
-static void take_number(struct dibs__op *op)
+static enum dibs__renumber take_number(struct dibs__op *op)
 {
     struct dibs__line *line = op->line;
 
     for (;;) {
         unsigned before = atomic_load(&line->locks->retired);
-        uint64_t wire = dibs__owner_wire(line->locks, op->owner);
+        enum dibs__renumber how = is_retired(op);
+        uint64_t wire =
+            how ? dibs__owner_wire(line->locks, op->owner) : op->wire;
         uint64_t other = dibs__owner_writes(line, op->owner, wire);
         dibs__lock(&line->mu);
         if (atomic_load(&line->locks->retired) == before) {
@@ -115,31 +126,28 @@ static void take_number(struct dibs__op *op)
             op->ask.other = other;
             op->renumber = RENUMBER_NO;
             dibs__unlock(&line->mu);
-            return;
+            return how;
         }
         dibs__unlock(&line->mu);
     }
 }
 
 /* One that has waited. Meanwhile another call of its owner for this lock may
- * have had trouble, or have left the lock to somebody. */
+ * have had trouble, or have left the lock to somebody, or write. */
 static void ask_again(struct dibs__op *op)
 {
     struct dibs__line *line = op->line;
     uint64_t old = op->wire;
+    enum dibs__renumber how = is_retired(op);
 
-    dibs__lock(&line->mu);
-    enum dibs__renumber how = op->renumber;
-    dibs__unlock(&line->mu);
     if (how && line->kind->asks == ASKS_EACH) {
         leave_place(op);
         return;
     }
-    if (how) {
-        take_number(op);
-        if (op->tainted && op->wire != old)
-            reap_old(line, old, op, how);
-    }
+    if (how || line->kind->id == KIND_READ)
+        how = take_number(op);
+    if (op->tainted && op->wire != old)
+        reap_old(line, old, op, how);
     dibs__acquire_ask(op);
 }
 

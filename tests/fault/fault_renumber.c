@@ -369,12 +369,64 @@ static void test_canceled_while_leaving(void **state)
     kit_no_keys("canceled");
 }
 
+/* ---- both halves ------------------------------------------------------- */
+
+/* It waits to read, and then gets the lock to write, by another number. Who
+ * writes may read. False: the read was the first to get in. */
+static bool reads_while_it_writes(void)
+{
+    char *name = kit_name("halves");
+    struct kit_client *k = kit_open(&(struct kit_opts){0}), *other = stranger();
+    dibs_lock *reads = lock_of(dibs_read_lock_new, k, name);
+    dibs_lock *writes = lock_of(dibs_write_lock_new, k, name);
+    dibs_lock *theirs = lock_of(dibs_write_lock_new, other, name);
+    dibs_owner owner = dibs_owner_new(k->c);
+    const dibs_lock_opts *o = DIBS_LOCK_OPTS(.owner = owner);
+    struct kit_end got = {.err = DIBS_OK};
+    struct read r;
+
+    ts_proxy_reset(kit_px); /* of the time before */
+    kit_want("theirs", dibs_lock_acquire(theirs, NULL), DIBS_OK);
+    read_begin(&r, k, owner);
+    int asks = ts_proxy_rule(
+        kit_px, &(struct ts_rule){.contains = dibs__script_read_acquire.sha});
+    kit_want("asking", dibs_lock_acquire_async(reads, o, kit_ended, &got),
+             DIBS_OK);
+    if (!ts_rule_wait_done(kit_px, asks, 1, TS_SOON))
+        fail_msg("it does not ask to read");
+    read_ends_by_itself(&r);
+    kit_want("giving back", dibs_lock_release(theirs, NULL), DIBS_OK);
+    bool both = dibs_lock_try(writes, o) == DIBS_OK;
+    kit_want("the read", kit_wait(&got), DIBS_OK);
+    if (both)
+        end_hold("the write", writes, owner);
+    end_hold("the read", reads, owner);
+    read_end(&r);
+    dibs_lock_free(reads);
+    dibs_lock_free(writes);
+    dibs_lock_free(theirs);
+    kit_close(k);
+    kit_close(other);
+    free(name);
+    return both;
+}
+
+static void test_reads_while_it_writes(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++)
+        if (reads_while_it_writes())
+            return;
+    fail_msg("it never got in to write first");
+}
+
 static int fresh(void **state)
 {
     static const struct dibs__script *const scripts[] = {
-        &dibs__script_fair_acquire, &dibs__script_fair_leave,
-        &dibs__script_fair_release, &dibs__script_read_acquire,
-        &dibs__script_read_release, &dibs__script_read_renew};
+        &dibs__script_fair_acquire,  &dibs__script_fair_leave,
+        &dibs__script_fair_release,  &dibs__script_read_acquire,
+        &dibs__script_read_release,  &dibs__script_read_renew,
+        &dibs__script_write_acquire, &dibs__script_write_release};
 
     kit_fresh(state);
     for (size_t i = 0; i < COUNT(scripts); i++)
@@ -391,6 +443,7 @@ int main(void)
         T(test_granted_unheard),
         T(test_place_kept),
         T(test_canceled_while_leaving),
+        T(test_reads_while_it_writes),
     };
 
     return cmocka_run_group_tests_name("fault.renumber", tests, kit_up,
