@@ -279,6 +279,8 @@ void dibs__acquire_end(struct dibs__op *op, dibs_err err)
         op->last = err;
         op->direct = false;
         op->wait.state = WAITER_UNDOES;
+        if (op->tainted) /* before another call of its owner asks by it */
+            dibs__owner_retire(op->line, op->owner, op->wire, false);
         dibs__op_send(op, VERB_LEAVE, leave_answered,
                       dibs__line_timeout(op->line), 0);
         return;

@@ -364,9 +364,13 @@ bool dibs__line_on_wire(struct dibs__line *line, uint64_t wire)
 {
     struct dibs__list *waiters = &line->wait.waiters;
 
-    for (struct dibs__list *l = waiters->next; l != waiters; l = l->next)
-        if (DIBS_OF(l, struct dibs__op, wait.link)->wire == wire)
+    for (struct dibs__list *l = waiters->next; l != waiters; l = l->next) {
+        const struct dibs__op *op = DIBS_OF(l, struct dibs__op, wait.link);
+        bool leaves = /* it takes another one before it asks again */
+            op->renumber == RENUMBER_REAP && op->wait.state == WAITER_PAUSES;
+        if (op->wire == wire && !leaves)
             return true;
+    }
     for (struct dibs__list *l = line->asks.next; l != &line->asks; l = l->next)
         if (DIBS_OF(l, struct dibs__op, ask_link)->wire == wire)
             return true;

@@ -65,21 +65,24 @@ static void place_left(struct dibs__call *call, dibs_err err,
 
     if (reply && reply->type == REPLY_NUM && reply->num == ANSWER_CALLED)
         dibs__sweep(line, true);
-    if (op->tainted || call->ghost || err != DIBS_OK)
-        reap_old(line, op->wire, op, op->renumber);
     dibs__lock(&line->mu);
     dibs__wait_leave(&line->wait, &op->wait);
+    enum dibs__renumber how = op->renumber;
+    bool unsure = op->tainted || call->ghost || err != DIBS_OK;
     op->tainted = false; /* the next number is a new one */
     op->ask.stay = false;
     op->renumber = RENUMBER_NO;
     bool closing = atomic_load(&line->locks->closing);
     bool canceled = op->wait.canceled;
     bool late = dibs__now_ms() >= op->wait.deadline;
+    dibs_err last = op->last ? op->last : DIBS_ERR_TIMEOUT;
     dibs__unlock(&line->mu);
+    if (unsure)
+        reap_old(line, op->wire, op, how);
     if (closing)
         dibs__acquire_end(op, DIBS_ERR_CLOSED);
     else if (canceled || late)
-        dibs__acquire_end(op, canceled ? DIBS_ERR_CANCELED : DIBS_ERR_TIMEOUT);
+        dibs__acquire_end(op, canceled ? DIBS_ERR_CANCELED : last);
     else
         dibs__acquire_start_over(op);
 }

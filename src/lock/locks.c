@@ -38,12 +38,10 @@ static uint64_t take_hold(struct dibs__line *line, bool *busy)
             continue;
         }
         /* What our clock has just ended is there for the margin still; of one
-         * half of a read-write lock for as long as the other; and a copy of a
-         * command may have kept it. */
-        bool rest =
-            h->tainted || (h->over && (line->kind->family == FAMILY_RW ||
-                                       dibs__now_ms() - h->valid_until <
-                                           dibs__line_timeout(line)));
+         * half of a read-write lock for as long as the other. */
+        bool rest = h->over && (line->kind->family == FAMILY_RW ||
+                                dibs__now_ms() - h->valid_until <
+                                    dibs__line_timeout(line));
         wire = h->state == HOLD_LOST && !rest ? 0 : h->wire;
         /* A program that dispatches callbacks may do so after the close, when
          * no hold is left to lose. (A thread of ours has run them by then.) */

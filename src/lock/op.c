@@ -358,5 +358,9 @@ void dibs__op_disown(struct dibs__op *op)
 {
     dibs__owner_retire(op->line, op->owner, op->wire, false);
     dibs__op_rename_waits(op->line, op->owner, op->wire);
-    dibs__reap(op->line, op->wire, op->reap_ms);
+    dibs__lock(&op->line->mu);
+    bool left = op->renumber == RENUMBER_LEFT; /* to an adopter, say */
+    dibs__unlock(&op->line->mu);
+    if (!left)
+        dibs__reap(op->line, op->wire, op->reap_ms);
 }

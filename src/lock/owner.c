@@ -103,10 +103,11 @@ static void mark_calls(struct dibs__line *line, dibs_owner owner, uint64_t wire,
             struct dibs__op *op = i == 0
                                       ? DIBS_OF(l, struct dibs__op, wait.link)
                                       : DIBS_OF(l, struct dibs__op, ask_link);
-            if (op->owner == owner &&
-                (op->wire == wire || op->ask.other == wire) &&
-                op->renumber < how)
-                op->renumber = (unsigned char)how;
+            bool reads = op->wire != wire && op->ask.other == wire;
+            enum dibs__renumber now = reads ? RENUMBER_REAP : how;
+            if (op->owner == owner && (op->wire == wire || reads) &&
+                op->renumber < now)
+                op->renumber = (unsigned char)now;
         }
     dibs__unlock(&line->mu);
 }

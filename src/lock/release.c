@@ -116,9 +116,11 @@ static void end_hold(struct dibs__line *line, struct dibs__op *op,
 static void note_ghosts(struct dibs__op *op, bool tainted)
 {
     dibs__lock(&op->line->mu);
-    op->tainted |= tainted || dibs__hold_unsure(op->hold);
+    /* A renewal that runs after a release that was answered finds nothing. */
+    bool unsure = dibs__hold_unsure(op->hold);
+    op->tainted |= tainted || op->hold->tainted || (unsure && op->ask.keep_ms);
     dibs__unlock(&op->line->mu);
-    if (op->tainted || op->ask.keep_ms)
+    if (op->tainted || unsure || op->ask.keep_ms)
         dibs__owner_retire(op->line, op->owner, op->wire, op->ask.keep_ms != 0);
 }
 
@@ -184,7 +186,7 @@ static struct dibs__op *pick_next_owner(struct dibs__line *line,
         return NULL;
     if (next->wait.canceled || next->wait.state != WAITER_PAUSES ||
         now >= next->wait.deadline || dibs__line_asking(line, next->owner) ||
-        next->owner == op->owner)
+        next->owner == op->owner || next->renumber)
         return NULL;
     return next;
 }

@@ -9,10 +9,9 @@
  * command may do anything to what the old number has.
  *
  * So nothing of that owner may go by the old number: no call that began to wait
- * under it, no other half of the same lock, no hold that is taken next. Here
- * they all meet: a second call waits while the first gives its number up; an
- * extension, or a renewal, is still on its way when its hold is over and the
- * next one is there.
+ * under it, no other half of the same lock, no hold that is taken next
+ * (fault_late.c). Here they meet: a second call waits while the first gives its
+ * number up.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -48,7 +47,7 @@ struct pair {
     struct kit_client *k, *other;
     dibs_lock *l, *theirs;
     dibs_owner owner, adopter;
-    struct turn turn[2];
+    struct turn turn[3]; /* mostly two */
     dibs_lock_opts how;
     atomic_int first; /* -1: nobody yet */
     bool alone;       /* the second did not come in with the first */
@@ -275,6 +274,30 @@ static void test_fair_kept(void **state)
     second_gives(&p);
 }
 
+/* The call that waits is canceled before it asks again, and its good-bye is not
+ * answered. What was left is not ended for that. */
+static void test_fair_left_and_canceled(void **state)
+{
+    struct pair p;
+    int id = 0;
+
+    (void)state;
+    first_gave(&p,
+               &(struct kit_opts){.user = KIT_MEEK, .timeout_ms = UNHEARD_MS},
+               DIBS_LOCK_OPTS(.leave = true), &dibs__script_fair_leave,
+               (struct ts_rule){.action = TS_SWALLOW_REPLY, .count = 1}, &id);
+    kit_want("leaving it", p.gave.err, DIBS_OK);
+    adopt(&p);
+    kit_want("canceling", dibs_lock_cancel(p.l, p.owner), DIBS_OK);
+    kit_want("the second", kit_wait(&second(&p)->got), DIBS_ERR_CANCELED);
+    kit_close(p.k); /* what it looks after, it asks for once more */
+    p.k = kit_open(&(struct kit_opts){0});
+    adopter_has_it(&p);
+    adopter_gives(&p);
+    kit_gone("left", p.name);
+    pair_end(&p);
+}
+
 /* An answer to the call that gives up was lost, so the reaper looks after its
  * number from then on. The other call gets in, and what it leaves behind for
  * somebody, or for nobody, is not the reaper's. */
@@ -329,6 +352,83 @@ static void test_write_kept(void **state)
 {
     (void)state;
     write_left(false);
+}
+
+/* The first in line. When the others give the lock back, it gets it, and hears
+ * nothing, until its time is over. */
+static void unheard_head(struct pair *p, struct kit_end *late)
+{
+    p->turn[0].asks = rule_of(0, (struct ts_rule){.action = TS_PASS});
+    start(p, 0, 6 * UNHEARD_MS, kit_ended, late);
+    if (!ts_rule_wait_done(kit_px, p->turn[0].asks, 1, TS_SOON))
+        fail_msg("it does not ask");
+}
+
+static void heads_lock_lost(struct pair *p)
+{
+    ts_proxy_unrule(kit_px, p->turn[0].asks);
+    (void)rule_of(0,
+                  (struct ts_rule){.action = TS_SWALLOW_REPLY, .count = 100});
+    kit_want("others", dibs_lock_release(p->theirs, NULL), DIBS_OK);
+}
+
+/* The server gives the lock to a call that does not hear of it, and gives up.
+ * Two more of its owner wait: the next one gets in soon, though the last one
+ * still goes by the number that is taken back. */
+static void test_write_three(void **state)
+{
+    struct kit_end late = {.err = DIBS_OK};
+    struct pair p;
+
+    (void)state;
+    pair_open(&p, dibs_write_lock_new,
+              &(struct kit_opts){.user = KIT_MEEK, .timeout_ms = UNHEARD_MS});
+    unheard_head(&p, &late);
+    line_up(&p, 1, kit_ended, &p.turn[1].got);
+    line_up(&p, 2, kit_ended, &p.turn[2].got);
+    heads_lock_lost(&p);
+    assert_int_not_equal(kit_wait(&late), DIBS_OK);
+    kit_want("the next one", kit_wait(&p.turn[1].got), DIBS_OK);
+    pair_end(&p);
+}
+
+/* As above, and nobody answers when it leaves, either. The next one has the
+ * lock before that is given up, and leaves it to somebody, who keeps it. */
+static void test_write_asked_early(void **state)
+{
+    struct kit_end late = {.err = DIBS_OK};
+    struct pair p;
+
+    (void)state;
+    pair_open(&p, dibs_write_lock_new,
+              &(struct kit_opts){.user = KIT_MEEK, .timeout_ms = UNHEARD_MS});
+    char *needle = kit_needle_keys(&dibs__script_write_leave, 3, p.name);
+    int leaves =
+        ts_proxy_rule(kit_px, &(struct ts_rule){.action = TS_SWALLOW_REPLY,
+                                                .count = 1,
+                                                .contains = needle});
+    unheard_head(&p, &late);
+    line_up(&p, 1, kit_ended, &p.turn[1].got);
+    heads_lock_lost(&p);
+    kit_want("the next one", kit_wait(&p.turn[1].got), DIBS_OK);
+    kit_want("its name",
+             dibs_lock_owner_text(p.l, p.owner, p.text, sizeof p.text),
+             DIBS_OK);
+    assert_int_not_equal(kit_wait(&late), DIBS_OK);
+    assert_int_equal(ts_rule_hits(kit_px, leaves), 1);
+    kit_want(
+        "leaving it",
+        dibs_lock_release(p.l, DIBS_LOCK_OPTS(.owner = p.owner, .leave = true)),
+        DIBS_OK);
+    adopt(&p);
+    int looks = ts_proxy_rule(
+        kit_px, &(struct ts_rule){.action = TS_PASS, .contains = needle});
+    free(needle);
+    if (!ts_rule_wait_done(kit_px, looks, 3, TS_SOON))
+        fail_msg("nobody looks");
+    adopter_has_it(&p);
+    adopter_gives(&p);
+    pair_end(&p);
 }
 
 /* ---- the other half ---------------------------------------------------- */
@@ -418,154 +518,6 @@ static void test_half_kept(void **state)
     halves_end(&h);
 }
 
-/* ---- extensions and renewals under way --------------------------------- */
-
-/* By our clock the hold is over while an extension of it is not answered. What
- * it got on the server is taken back, and nobody has to release it. closed: by
- * a close, which leaves nothing behind if it says OK. */
-static void extend_unheard(bool late, bool closed)
-{
-    struct scene sc =
-        begin(&(struct kit_opts){.timeout_ms = late ? 0 : LEASE_MS});
-    struct act extends;
-
-    kit_want("taking it",
-             dibs_lock_acquire(
-                 sc.l, DIBS_LOCK_OPTS(.owner = sc.a, .lease_ms = LEASE_MS)),
-             DIBS_OK);
-    hold_next(&sc, &dibs__script_basic_renew,
-              late ? TS_HOLD_REPLY : TS_SWALLOW_REPLY);
-    act_on_thread(&extends, sc.l, dibs_lock_extend,
-                  DIBS_LOCK_OPTS(.owner = sc.a, .lease_ms = KIT_LONG));
-    is_held(&sc);
-    TS_WAIT(kit_told(sc.k, DIBS_EVENT_LOST) == 1);
-    if (late)
-        let_go(&sc);
-    kit_want("extending it", act_end(&extends),
-             late ? DIBS_ERR_LOST : DIBS_ERR_UNKNOWN);
-    let_go(&sc);
-    if (!closed)
-        kit_gone("extended", sc.name);
-    dibs_lock_free(sc.l);
-    kit_close(sc.k);
-    assert_false(ts_exists(kit_srv, sc.name));
-    free(sc.name);
-}
-
-static void test_extend_unheard(void **state)
-{
-    (void)state;
-    extend_unheard(false, false);
-    extend_unheard(false, true);
-}
-
-static void test_extend_late(void **state)
-{
-    (void)state;
-    extend_unheard(true, false);
-    extend_unheard(true, true);
-}
-
-/* The next hold of the same owner, with a lease that ends. What was on its way
- * to the old one runs now. */
-static void next_hold(struct scene *sc)
-{
-    give(sc, sc->a);
-    kit_want("taking it again",
-             dibs_lock_acquire(
-                 sc->l, DIBS_LOCK_OPTS(.owner = sc->a, .lease_ms = LEASE_MS)),
-             DIBS_OK);
-    let_go(sc);
-    if (!ts_rule_wait_done(kit_px, sc->rule, 1, TS_SOON) ||
-        ts_rule_executed(kit_px, sc->rule) == 0)
-        fail_msg("what was held did not run");
-}
-
-/* It ends when its lease does, whether it is given back or not. */
-static void next_hold_ends(struct scene *sc, bool gives_back)
-{
-    TS_WAIT(dibs_lock_state(sc->l, sc->a) == DIBS_LOST);
-    if (!gives_back)
-        kit_gone("the next hold", sc->name);
-    kit_want("giving it back",
-             dibs_lock_release(sc->l, DIBS_LOCK_OPTS(.owner = sc->a)),
-             DIBS_ERR_LOST);
-    kit_gone("the next hold", sc->name);
-}
-
-static void extend_meets_next(bool gives_back)
-{
-    struct scene sc = begin(&(struct kit_opts){0});
-    dibs_lock *other = kit_lock(sc.k, "else");
-    struct act extends;
-
-    kit_warm(sc.k, other, "else");
-    take(&sc, sc.a);
-    hold_next(&sc, &dibs__script_basic_renew, TS_HOLD_REQUEST);
-    act_on_thread(&extends, sc.l, dibs_lock_extend,
-                  DIBS_LOCK_OPTS(.owner = sc.a));
-    is_held(&sc);
-    next_hold(&sc);
-    kit_want("extending the old one", act_end(&extends), DIBS_ERR_NOT_OWNER);
-    next_hold_ends(&sc, gives_back);
-    dibs_lock_free(other);
-    finish(&sc);
-}
-
-static void test_extend_and_next(void **state)
-{
-    (void)state;
-    extend_meets_next(true);
-    extend_meets_next(false);
-}
-
-/* On which connection the last request with this text came; 0, none. */
-static unsigned connection_of(const char *text)
-{
-    unsigned n = ts_proxy_logged(kit_px, text), number = 0;
-    char *line = n ? ts_proxy_log_line(kit_px, text, n - 1) : NULL;
-
-    if (line && sscanf(line, "%*d #%u", &number) != 1)
-        number = 0;
-    free(line);
-    return number;
-}
-
-/* When its connections ended, the client wants to know at once whether all is
- * still there, and renews it. While it hears no, it asks again and again, and
- * has time to make itself a connection for the calls of this thread. */
-static void renewal_meets_next(bool gives_back)
-{
-    struct scene sc = begin(&(struct kit_opts){0});
-    dibs_lock *other = kit_lock(sc.k, "else");
-    dibs_lock_info info = DIBS_LOCK_INFO_INIT;
-
-    take(&sc, sc.a);
-    int no = kit_rule(
-        &dibs__script_basic_renew, sc.name,
-        &(struct ts_rule){.action = TS_ANSWER, .text = "-ERR not now\r\n"});
-    ts_proxy_kill_all(kit_px, false);
-    if (!ts_rule_wait(kit_px, no, 1, TS_SOON))
-        fail_msg("it does not ask");
-    TS_WAIT(dibs_lock_info_get(other, &info) == DIBS_OK &&
-            connection_of("else") !=
-                connection_of(dibs__script_basic_renew.sha));
-    hold_next(&sc, &dibs__script_basic_renew, TS_HOLD_REQUEST);
-    ts_proxy_unrule(kit_px, no);
-    is_held(&sc);
-    next_hold(&sc);
-    next_hold_ends(&sc, gives_back);
-    dibs_lock_free(other);
-    finish(&sc);
-}
-
-static void test_renewal_and_next(void **state)
-{
-    (void)state;
-    renewal_meets_next(true);
-    renewal_meets_next(false);
-}
-
 static int fresh(void **state)
 {
     static const struct dibs__script *const scripts[] = {
@@ -585,10 +537,11 @@ static int fresh(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_fair_left),       T(test_fair_late_release), T(test_fair_kept),
-        T(test_write_left),      T(test_write_kept),        T(test_half_left),
-        T(test_half_kept),       T(test_extend_unheard),    T(test_extend_late),
-        T(test_extend_and_next), T(test_renewal_and_next),
+        T(test_fair_left),   T(test_fair_late_release),
+        T(test_fair_kept),   T(test_fair_left_and_canceled),
+        T(test_write_left),  T(test_write_kept),
+        T(test_write_three), T(test_write_asked_early),
+        T(test_half_left),   T(test_half_kept),
     };
 
     return cmocka_run_group_tests_name("fault.numbers", tests, kit_up,
