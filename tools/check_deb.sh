@@ -98,8 +98,9 @@ use() { # URL: what a user does first
     local url=$1
     [ "$(dibs run -u "$url" nightly -- echo ours)" = ours ]
     dibs doctor -u "$url" | grep '^ok .*version'
-    MANPAGER=cat man 1 dibs | grep 'dibs run'
-    MANPAGER=cat man 3 dibs_lock_acquire | grep dibs_lock_acquire
+    # A width that is not the usual one: man keeps no copy of the page then.
+    MANWIDTH=100 MANPAGER=cat man 1 dibs | grep 'dibs run'
+    MANWIDTH=100 MANPAGER=cat man 3 dibs_lock_acquire | grep dibs_lock_acquire
     # shellcheck disable=SC2016 # for the inner shell
     bash -c '. /usr/share/bash-completion/completions/dibs
         complete -p dibs >/dev/null
