@@ -11,7 +11,7 @@
  *         answer to the next command. A reply that comes while none is due
  *         closes it, too; the loop looks for that before it sends. One too many
  *         among others that are due does not have the number of the sending,
- *         which an answer can repeat: whoever reads it has to look.
+ *         which an answer can repeat: the one who reads it has to look.
  *
  *         The socket blocks, so that a caller can send and receive in two
  *         system calls; the loop asks for MSG_DONTWAIT. With TLS the same goes
