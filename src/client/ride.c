@@ -230,13 +230,13 @@ static void wait_for_any(struct dibs__callbacks *cbs, struct pollfd *fds,
     }
 }
 
-/* A reply is. */
+/* A reply is. One that has come, and is read next time, is not. */
 static bool is_late(struct dibs__link *ln)
 {
     if (dibs__now_ms() < ln->ride.expires)
         return false;
     ln->ride.expires = dibs__conn_expires(&ln->cn);
-    return dibs__now_ms() >= ln->ride.expires;
+    return dibs__now_ms() >= ln->ride.expires && !dibs__conn_unread(&ln->cn);
 }
 
 static void work_rides(struct dibs__callbacks *cbs)

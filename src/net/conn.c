@@ -13,6 +13,9 @@
  *         among others that are due does not have the number of the sending,
  *         which an answer can repeat: the one who reads it has to look.
  *
+ *         Where many share it, answers are read in halves, so that the server
+ *         has work while we deal with them.
+ *
  *         The socket blocks, so that a caller can send and receive in two
  *         system calls; the loop asks for MSG_DONTWAIT. With TLS the same goes
  *         through a session, which may have bytes that poll does not know of.
@@ -35,6 +38,10 @@
 
 #define STALE_US  1000000 /* idle for so long: look before sending */
 #define READS_MAX 16      /* at a time, then others have their turn */
+
+/* How long an answer is, about: a part of its question, but so many bytes. */
+#define ANSWER_PART  16
+#define ANSWER_LEAST 12
 
 /* ---- closing ----------------------------------------------------------- */
 
@@ -126,10 +133,28 @@ static ssize_t send_bytes(const struct dibs__conn *cn, const char *data,
                    : send(cn->fd, data, len, MSG_NOSIGNAL | flags);
 }
 
-static ssize_t get_bytes(struct dibs__conn *cn, int flags)
+static ssize_t get_bytes(struct dibs__conn *cn, int flags, size_t most)
 {
-    return cn->tls ? dibs__tls_recv(cn->tls, cn->bytes, sizeof cn->bytes, flags)
-                   : recv(cn->fd, cn->bytes, sizeof cn->bytes, flags);
+    return cn->tls ? dibs__tls_recv(cn->tls, cn->bytes, most, flags)
+                   : recv(cn->fd, cn->bytes, most, flags);
+}
+
+/* How much is read at once where many share the connection. If all answers were
+ * taken together, and what follows from them went out together, the server and
+ * we would only ever wait for each other. So half of them are taken; what
+ * follows from those goes out before the rest is read. If that did not bring
+ * even one, it is a long one. (Of what a session has, poll does not know.) */
+static size_t half_of_answers(struct dibs__conn *cn)
+{
+    if (cn->tls || dibs__list_empty(&cn->fifo))
+        return sizeof cn->bytes;
+    uint64_t end = DIBS_OF(cn->fifo.next, struct dibs__req, link)->end;
+    if (end >= cn->sent || end == cn->halved)
+        return sizeof cn->bytes;
+    cn->halved = end;
+    int64_t half = (int64_t)((cn->sent - end) / ANSWER_PART / 2);
+    half = dibs__max(half, ANSWER_LEAST);
+    return (size_t)dibs__min(half, sizeof cn->bytes);
 }
 
 /* One of the two failed. Where the server ends a session that has hardly
@@ -147,6 +172,13 @@ static void fail_bytes(struct dibs__conn *cn, const char *what,
 
 /* ---- on the loop ------------------------------------------------------- */
 
+/* A reply is to come: the first request is with the server. */
+static bool is_awaited(const struct dibs__conn *cn)
+{
+    return !dibs__list_empty(&cn->fifo) &&
+           DIBS_OF(cn->fifo.next, struct dibs__req, link)->end <= cn->sent;
+}
+
 static void conn_timed(struct dibs__timer *t)
 {
     struct dibs__conn *cn = DIBS_OF(t, struct dibs__conn, timer);
@@ -156,7 +188,9 @@ static void conn_timed(struct dibs__timer *t)
         return;
     }
     int64_t now = dibs__now_ms(), first = dibs__conn_expires(cn);
-    if (first <= now)
+    if (first <= now && dibs__conn_unread(cn))
+        dibs__timer_set(cn->lp, &cn->timer, now + 1);
+    else if (first <= now)
         dibs__conn_fail(cn, DIBS_ERR_UNKNOWN, "no reply within the time limit",
                         0);
     else if (first < INT64_MAX)
@@ -241,13 +275,6 @@ void dibs__conn_send(struct dibs__conn *cn, struct dibs__req *req)
     dibs__loop_flush(cn->lp, &cn->flush);
 }
 
-/* A reply is to come: the first request is with the server. */
-static bool is_awaited(const struct dibs__conn *cn)
-{
-    return !dibs__list_empty(&cn->fifo) &&
-           DIBS_OF(cn->fifo.next, struct dibs__req, link)->end <= cn->sent;
-}
-
 struct dibs__list *dibs__conn_pop(struct dibs__conn *cn)
 {
     return is_awaited(cn) ? dibs__list_pop(&cn->fifo) : NULL;
@@ -313,7 +340,7 @@ static void take_replies(struct dibs__conn *cn)
 /* True: there may be more. */
 static bool read_some(struct dibs__conn *cn)
 {
-    ssize_t n = get_bytes(cn, MSG_DONTWAIT);
+    ssize_t n = get_bytes(cn, MSG_DONTWAIT, half_of_answers(cn));
 
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return false;
@@ -368,8 +395,9 @@ static void flush_out(struct dibs__task *t)
     int error_number = put_bytes(cn);
     if (error_number) {
         /* A session's last word says more than that nobody listens. */
-        bool more =
-            cn->tls && get_bytes(cn, MSG_DONTWAIT) < 0 && errno == EPROTO;
+        bool more = cn->tls &&
+                    get_bytes(cn, MSG_DONTWAIT, sizeof cn->bytes) < 0 &&
+                    errno == EPROTO;
         fail_bytes(cn, "send", more ? EPROTO : error_number);
         return;
     }
@@ -472,13 +500,13 @@ static dibs_err receive_some(struct dibs__conn *cn, bool by_clock,
     ssize_t n = -1;
 
     if (flags) { /* what the session has in hand, no poll tells of */
-        n = get_bytes(cn, flags);
+        n = get_bytes(cn, flags, sizeof cn->bytes);
         if (n >= 0 || errno != EAGAIN)
             return take_bytes(cn, n);
     }
     if (by_clock && !wait_for_bytes(cn, expires))
         return DIBS_ERR_UNKNOWN;
-    n = get_bytes(cn, flags);
+    n = get_bytes(cn, flags, sizeof cn->bytes);
     if (n < 0 && (errno == EINTR || (cn->tls && errno == EAGAIN)))
         return DIBS_OK;
     return take_bytes(cn, n);
@@ -532,7 +560,7 @@ bool dibs__conn_put(struct dibs__conn *cn)
 
 bool dibs__conn_get(struct dibs__conn *cn)
 {
-    ssize_t n = get_bytes(cn, MSG_DONTWAIT);
+    ssize_t n = get_bytes(cn, MSG_DONTWAIT, half_of_answers(cn));
 
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return true;
@@ -554,6 +582,15 @@ bool dibs__conn_readable(const struct dibs__conn *cn)
     ssize_t n = recv(cn->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
 
     return n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
+}
+
+bool dibs__conn_unread(struct dibs__conn *cn)
+{
+    if (cn->tls || !is_awaited(cn) || !dibs__conn_readable(cn))
+        return false;
+    uint64_t before = cn->spared;
+    cn->spared = DIBS_OF(cn->fifo.next, struct dibs__req, link)->end;
+    return cn->spared != before;
 }
 
 void dibs__conn_adopt(struct dibs__conn *cn)

@@ -92,11 +92,14 @@ struct dibs__conn {
     void (*push)(struct dibs__conn *cn, const struct dibs__reply *reply);
     void *user; /* for them */
 
-    struct dibs__list fifo; /* requests that wait for replies, oldest first */
-    struct dibs__buf out;   /* written but not yet sent */
-    uint64_t sent, queued;  /* bytes in all */
-    uint16_t number;        /* of the last sending */
-    bool lacking;           /* no memory for a request: it is over */
+    struct dibs__list fifo;  /* requests that wait for replies, oldest first */
+    struct dibs__buf out;    /* written but not yet sent */
+    uint64_t sent, queued;   /* bytes in all */
+    uint64_t halved, spared; /* end of the request whose answer was the next
+                                one: when half of them were read, and when
+                                they were not late */
+    uint16_t number;         /* of the last sending */
+    bool lacking;            /* no memory for a request: it is over */
     struct dibs__reader in;
     int64_t last_used_us;
 
@@ -154,6 +157,9 @@ bool dibs__conn_get(struct dibs__conn *cn);
 struct dibs__list *dibs__conn_pop(struct dibs__conn *cn);
 int64_t dibs__conn_expires(const struct dibs__conn *cn);
 bool dibs__conn_readable(const struct dibs__conn *cn);
+/* The next answer has come, and was in time: not all are read at once. False
+ * the second time, if only bytes of it come. */
+bool dibs__conn_unread(struct dibs__conn *cn);
 /* The io thread takes it over, with all that is on it. No whole reply may be
  * left in `in`. Thread: io. */
 void dibs__conn_adopt(struct dibs__conn *cn);
