@@ -39,7 +39,7 @@ struct dibs__group *dibs__group_new(size_t members, bool quorum)
     g->need = quorum ? members / 2 + 1 : members;
     dibs__mutex_init(&g->mu, RANK_GROUP);
     dibs__list_init(&g->levels);
-    dibs__list_init(&g->ops);
+    RB_INIT(&g->ops);
     return g;
 }
 

@@ -9,6 +9,7 @@
 #ifndef DIBS_GROUP_GROUP_H
 #define DIBS_GROUP_GROUP_H
 
+#include "base/tree.h"
 #include "lock/lock.h"
 
 #define DIBS__RUN_ID_MAX  64
@@ -37,8 +38,10 @@ struct dibs__group {
 
     dibs__mutex mu;
     struct dibs__list
-        levels;            /* mu: of struct dibs__group_level, oldest first */
-    struct dibs__list ops; /* mu: acquires in flight, struct dibs__group_op */
+        levels; /* mu: of struct dibs__group_level, oldest first */
+    RB_HEAD(dibs__group_ops, dibs__group_op)
+    ops;            /* mu: acquires in flight, by owner */
+    uint64_t begun; /* mu: acquires ever */
     struct dibs__group_level *ended[DIBS__VERDICTS_KEPT]; /* mu: a ring */
     unsigned ended_count;                                 /* mu: ever put in */
     struct dibs__member members[];                        /* see there */

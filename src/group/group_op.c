@@ -34,6 +34,29 @@
 
 #define AWAIT_MS 3600000
 
+/* ---- those in flight --------------------------------------------------- */
+
+static int op_order(const struct dibs__group_op *a,
+                    const struct dibs__group_op *b)
+{
+    if (a->o.owner != b->o.owner)
+        return a->o.owner < b->o.owner ? -1 : 1;
+    return a->number < b->number ? -1 : a->number > b->number;
+}
+
+DIBS_TREE(dibs__group_ops, dibs__group_op, node, op_order);
+
+struct dibs__group_op *dibs__group_ops_next(struct dibs__group *g,
+                                            dibs_owner owner,
+                                            struct dibs__group_op *op)
+{
+    struct dibs__group_op first = {.o.owner = owner};
+
+    op = op ? DIBS_TREE_NEXT(dibs__group_ops, op)
+            : RB_NFIND(dibs__group_ops, &g->ops, &first);
+    return op && op->o.owner == owner ? op : NULL;
+}
+
 /* ---- its life ---------------------------------------------------------- */
 
 void dibs__group_op_ref(struct dibs__group_op *op)
@@ -48,7 +71,8 @@ void dibs__group_op_unref(struct dibs__group_op *op)
     if (atomic_fetch_sub(&op->refs, 1) != 1)
         return;
     dibs__lock(&g->mu);
-    dibs__list_del(&op->link);
+    if (op->number)
+        RB_REMOVE(dibs__group_ops, &g->ops, op);
     dibs__group_level_unref(g, op->level);
     for (size_t i = 0; i < g->n; i++)
         dibs__free(op->m[i].why);
@@ -225,9 +249,9 @@ dibs_err dibs__group_ops_cancel(struct dibs__group *g, dibs_owner owner)
     dibs_err err = DIBS_ERR_NOT_OWNER;
 
     dibs__lock(&g->mu);
-    for (struct dibs__list *l = g->ops.next; l != &g->ops; l = l->next) {
-        struct dibs__group_op *op = DIBS_OF(l, struct dibs__group_op, link);
-        if (op->o.owner != owner || op->state == GROUP_OP_TOLD)
+    for (struct dibs__group_op *op = NULL;
+         (op = dibs__group_ops_next(g, owner, op));) {
+        if (op->state == GROUP_OP_TOLD)
             continue;
         cancel_op(g, op, DIBS_ERR_CANCELED);
         err = DIBS_OK;
@@ -274,7 +298,7 @@ static void pause_is_on(struct dibs__pause *pause)
 
     dibs__lock(&op->g->mu);
     op->pausing = pause->lk;
-    int64_t ms = op->quorum.wake(op); /* only a quorum pauses */
+    int64_t ms = op->quorum.wake ? op->quorum.wake(op) : INT64_MAX;
     dibs__unlock(&op->g->mu);
     if (ms < INT64_MAX)
         dibs__pause_hasten(pause, ms);
@@ -401,7 +425,8 @@ static void register_op(struct dibs__group_op *op)
 {
     if (!op->releasing) {
         dibs__lock(&op->g->mu);
-        dibs__list_add(&op->g->ops, &op->link);
+        op->number = ++op->g->begun;
+        RB_INSERT(dibs__group_ops, &op->g->ops, op);
         dibs__unlock(&op->g->mu);
     }
     dibs__work_register(home_locks(op), &op->work);

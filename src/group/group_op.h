@@ -27,6 +27,10 @@ struct dibs__member_op {
     size_t index;                    /* const after init */
     enum dibs__member_state state;   /* group.mu */
     bool detached;           /* group.mu: no step waits for what is in flight */
+    bool shared;             /* group.mu: another acquire of the owner had it
+                                when this one asked */
+    bool in_way;             /* group.mu: what that one has is lost, and not
+                                given back yet */
     unsigned round;          /* group.mu: of a quorum, when it was asked */
     struct dibs__call check; /* while it is checking */
     bool heard;   /* group.mu: a message came since the round began */
@@ -52,8 +56,9 @@ struct dibs__group_op {
     size_t home;      /* the member whose client tells the caller */
     int64_t deadline; /* INT64_MAX none */
     atomic_uint refs;
-    struct dibs__work work; /* of the home client, until it is told */
-    struct dibs__list link; /* group.mu: in group.ops */
+    struct dibs__work work;        /* of the home client, until it is told */
+    RB_ENTRY(dibs__group_op) node; /* group.mu: in group.ops, */
+    uint64_t number;               /* group.mu: if this is not 0 */
 
     enum dibs__group_op_state state; /* group.mu */
     dibs_err err;                    /* group.mu: see state */
@@ -78,6 +83,7 @@ struct dibs__group_op {
         size_t held, end;  /* step: members before `held` are ours, those before
                               `end` are next */
         bool kept, single; /* step: renewed until all are taken; no batches */
+        int64_t pause_ms;  /* step: of the next pause */
     } multi;
     struct {
         int64_t
@@ -119,6 +125,11 @@ dibs_err dibs__group_op_ready(struct dibs__group_op *op, bool async);
 dibs_err dibs__group_op_go(struct dibs__group_op *op,
                            void (*start)(struct dibs__group_op *), dibs_cb fn,
                            void *arg);
+/* The next acquire of this owner, the first after NULL; NULL: no more. */
+struct dibs__group_op *dibs__group_ops_next(struct dibs__group *g,
+                                            dibs_owner owner,
+                                            struct dibs__group_op *op)
+    REQUIRES(g->mu);
 /* Stops this owner's acquires. NOT_OWNER: there are none. Thread: app. */
 dibs_err dibs__group_ops_cancel(struct dibs__group *g, dibs_owner owner);
 

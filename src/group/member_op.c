@@ -35,6 +35,46 @@
 
 #define SLOW_MS 10 /* a server that takes longer is slow */
 
+/* ---- other acquires of the owner --------------------------------------- */
+
+/* A hold of the member that its owner has as part of the group. */
+static bool is_in_level(struct dibs__group_op *op, size_t i) REQUIRES(op->g->mu)
+{
+    struct dibs__list *levels = &op->g->levels;
+
+    for (struct dibs__list *l = levels->next; l != levels; l = l->next) {
+        const struct dibs__group_level *lv =
+            DIBS_OF(l, struct dibs__group_level, link);
+        if (lv->owner == op->o.owner && lv->members[i].got)
+            return true;
+    }
+    return false;
+}
+
+/* Another acquire of the owner asks for the member, or has still to give it
+ * back. What that one was granted counts for nobody. */
+static bool is_in_other_op(struct dibs__group_op *op, size_t i)
+    REQUIRES(op->g->mu)
+{
+    struct dibs__group_op *other = NULL;
+
+    while ((other = dibs__group_ops_next(op->g, op->o.owner, other)))
+        if (other != op && other->m[i].state != MEMBER_FREE)
+            return true;
+    return false;
+}
+
+/* LOST is about a hold that the owner knows of. If another acquire of the owner
+ * had the hold, the member is busy: that acquire gives it back. */
+static dibs_err acquire_verdict(struct dibs__group_op *op,
+                                struct dibs__member_op *m, dibs_err err)
+    REQUIRES(op->g->mu)
+{
+    m->in_way = err == DIBS_ERR_LOST && !is_in_level(op, m->index) &&
+                (m->shared || is_in_other_op(op, m->index));
+    return m->in_way ? DIBS_ERR_BUSY : err;
+}
+
 /* ---- the end of one ---------------------------------------------------- */
 
 /* asked: it was an acquire. */
@@ -44,6 +84,8 @@ static void member_op_ended(struct dibs__member_op *m, dibs_err err, bool asked)
 
     dibs__lock(&op->g->mu);
     bool detached = m->detached;
+    if (asked)
+        err = acquire_verdict(op, m, err);
     m->detached = false;
     m->state = asked && err == DIBS_OK ? MEMBER_TAKEN : MEMBER_FREE;
     m->err = err;
@@ -103,6 +145,7 @@ static struct dibs__op *member_op_begin(struct dibs__group_op *op, size_t i,
     dibs__lock(&op->g->mu);
     op->pending += !detached;
     m->detached = detached;
+    m->shared = asks && is_in_other_op(op, i);
     if (asks && op->quorum.to_ask > 0)
         op->quorum.to_ask--;
     if (asks && op->err != DIBS_OK) /* from now on a stop reaches it */

@@ -34,6 +34,7 @@
  *         wait_done      taken                              try_rest, or the
  *                                                           end
  *                        the wait was long enough           start_over
+ *                        lost, by another call of the owner start_over, pause
  *         any            its time is over: none asks more   give_back, failed
  *                        stopped, or an error               give_back, failed
  */
@@ -41,10 +42,13 @@
 
 #define PATIENCE_MIN_MS 2000
 #define PATIENCE_MAX_MS 4000
+#define IN_WAY_MIN_MS   5 /* until a lost member is asked for again */
+#define IN_WAY_MAX_MS   250
 
 static void try_rest(struct dibs__group_op *op);
 static void ask_multi_again(struct dibs__group_op *op);
-static void start_over(struct dibs__group_op *op);
+static void start_over(struct dibs__group_op *op,
+                       void (*next)(struct dibs__group_op *));
 static void wait_for_next(struct dibs__group_op *op);
 
 /* ---- the end ----------------------------------------------------------- */
@@ -136,7 +140,7 @@ static void all_taken(struct dibs__group_op *op)
     else if (err != DIBS_ERR_LOST || op->trying)
         multi_fail(op, err);
     else if (dibs__now_ms() < op->deadline)
-        start_over(op);
+        start_over(op, ask_multi_again);
     else
         multi_fail(op, DIBS_ERR_TIMEOUT);
 }
@@ -261,6 +265,16 @@ static void ask_multi_again(struct dibs__group_op *op)
         try_rest(op);
 }
 
+/* A member is in the way of which nobody tells when it is gone. */
+static void rest_multi(struct dibs__group_op *op)
+{
+    int64_t ms =
+        dibs__backoff(&op->multi.pause_ms, IN_WAY_MIN_MS, IN_WAY_MAX_MS);
+
+    ms = dibs__min(ms, dibs__max(op->deadline - dibs__now_ms(), 0));
+    dibs__group_op_pause(op, ms, ask_multi_again);
+}
+
 /* ---- waiting ----------------------------------------------------------- */
 
 static void wait_done(struct dibs__group_op *op)
@@ -269,6 +283,7 @@ static void wait_done(struct dibs__group_op *op)
 
     dibs__lock(&op->g->mu);
     dibs_err err = m->err, stopped = op->err;
+    bool in_way = m->in_way;
     bool again = err == DIBS_ERR_TIMEOUT || is_worth_waiting(op, m);
     if (err == DIBS_ERR_TIMEOUT) /* what its server had answered */
         op->level->members[m->index].err = DIBS_ERR_BUSY;
@@ -282,8 +297,10 @@ static void wait_done(struct dibs__group_op *op)
             all_taken(op);
         else
             ask_multi_again(op);
+    } else if (again && in_way && dibs__now_ms() < op->deadline) {
+        start_over(op, rest_multi);
     } else if (again && dibs__now_ms() < op->deadline) {
-        start_over(op);
+        start_over(op, ask_multi_again);
     } else {
         multi_fail(op, err);
     }
@@ -307,7 +324,8 @@ static void wait_for_next(struct dibs__group_op *op)
 
 /* ---- where to start ---------------------------------------------------- */
 
-static void start_over(struct dibs__group_op *op)
+static void start_over(struct dibs__group_op *op,
+                       void (*next)(struct dibs__group_op *))
 {
     if (!dibs__group_level_new_loss(op->level)) {
         multi_fail(op, DIBS_ERR_NOMEM);
@@ -315,7 +333,7 @@ static void start_over(struct dibs__group_op *op)
     }
     op->multi.held = 0;
     op->multi.end = op->g->n;
-    give_back_from(op, 0, ask_multi_again);
+    give_back_from(op, 0, next);
 }
 
 void dibs__multi_start(struct dibs__group_op *op)

@@ -370,24 +370,29 @@ static void detach_late(struct dibs__group_op *op)
 
 /* ---- between rounds ---------------------------------------------------- */
 
-/* What made the round fail: servers that could not be asked, or a holder. */
+/* What made the round fail: holds that are lost, servers that could not be
+ * asked, or a holder. Of a re-entry some members may be lost while the outer
+ * hold is not: the others can still be a majority. */
 static dibs_err round_reason(struct dibs__group_op *op)
 {
     struct dibs__group *g = op->g;
     dibs_err first = DIBS_OK;
-    size_t failed = 0;
+    size_t failed = 0, lost = 0;
     bool busy = false;
 
     dibs__lock(&op->g->mu);
     for (size_t i = 0; i < g->n; i++) {
         dibs_err err = op->level->members[i].err;
         busy |= err == DIBS_ERR_BUSY;
+        lost += err == DIBS_ERR_LOST;
         if (err == DIBS_OK || err == DIBS_ERR_BUSY)
             continue;
         failed++;
-        if (first == DIBS_OK)
+        if (first == DIBS_OK && err != DIBS_ERR_LOST)
             first = err;
     }
+    if (lost > g->n - g->need)
+        first = DIBS_ERR_LOST;
     bool servers = failed > g->n - g->need || !busy;
     dibs_err err = op->err ? op->err : servers && first ? first : DIBS_ERR_BUSY;
     dibs__unlock(&op->g->mu);

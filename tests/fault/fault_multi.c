@@ -386,6 +386,45 @@ static void test_multi_behind_own_release(void **state)
     free(idle);
 }
 
+/* A call of the owner has one member, waits for the other, and loses what it
+ * has. Another call of the owner has lost nothing: it waits, too. */
+static void test_multi_lost_by_own_call(void **state)
+{
+    struct kit_client *k = kit_open(&(struct kit_opts){0});
+    struct kit_client *other = kit_open(&(struct kit_opts){0});
+    char *has = kit_name("a"), *waits = kit_name("b");
+    dibs_lock *m[] = {kit_lock(k, has), kit_lock(k, waits)}, *g = NULL;
+    dibs_lock *theirs = kit_lock(other, waits);
+    dibs_owner owner = dibs_owner_new(k->c);
+    struct kit_end end = {.over = false};
+
+    (void)state;
+    assert_int_equal(dibs_multi_lock_new(m, 2, &g), DIBS_OK);
+    assert_int_equal(dibs_lock_acquire(theirs, NULL), DIBS_OK);
+    assert_int_equal(dibs_lock_acquire_async(g, DIBS_LOCK_OPTS(.owner = owner),
+                                             kit_ended, &end),
+                     DIBS_OK);
+    TS_WAIT(ts_exists(kit_srv, has));
+    ts_ok(kit_srv, "DEL %s", has);
+    ts_proxy_kill_all(kit_px, false); /* so it looks at once */
+    TS_WAIT(kit_told(k, DIBS_EVENT_LOST) == 1);
+    assert_int_equal(
+        dibs_lock_acquire(g, DIBS_LOCK_OPTS(.owner = owner, .wait_ms = 100)),
+        DIBS_ERR_TIMEOUT);
+    assert_int_equal(dibs_lock_release(theirs, NULL), DIBS_OK);
+    assert_int_equal(kit_wait(&end), DIBS_OK);
+    assert_int_equal(dibs_lock_release(g, DIBS_LOCK_OPTS(.owner = owner)),
+                     DIBS_OK);
+    dibs_lock_free(m[0]);
+    dibs_lock_free(m[1]);
+    dibs_lock_free(theirs);
+    dibs_lock_free(g);
+    kit_close(k);
+    kit_close(other);
+    free(has);
+    free(waits);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -396,6 +435,7 @@ int main(void)
         cmocka_unit_test_setup(test_multi_odd_answers, kit_fresh),
         cmocka_unit_test_setup(test_multi_undo_fails, kit_fresh),
         cmocka_unit_test_setup(test_multi_behind_own_release, kit_fresh),
+        cmocka_unit_test_setup(test_multi_lost_by_own_call, kit_fresh),
     };
 
     return cmocka_run_group_tests_name("fault.multi", tests, kit_up, kit_down);

@@ -51,6 +51,91 @@ static void test_votes_late_and_lost(void **state)
     qk_part(&p);
 }
 
+/* ---- what counts as lost ------------------------------------------------ */
+
+/* The server of the member that is looked at first. */
+static unsigned first_server(struct qk_party *p)
+{
+    unsigned first = 0;
+
+    for (unsigned i = 1; i < QK_N; i++)
+        if (strcmp(qk_member(p, i).server, qk_member(p, first).server) < 0)
+            first = i;
+    return first;
+}
+
+/* These servers take the lock, and nobody hears of it. */
+static void hold_answers(unsigned mask)
+{
+    qk_rule(mask,
+            &(struct ts_rule){.action = TS_HOLD_REPLY,
+                              .contains = dibs__script_basic_acquire.sha},
+            NULL);
+}
+
+/* As above; then the lock is lost, and given back. The one server still has not
+ * said who it is: what it gave is over, and was never the owner's. So the next
+ * acquire, for which there is no majority, is too late, and has lost nothing.
+ */
+static void test_votes_rest_is_no_loss(void **state)
+{
+    struct qk_party p;
+
+    (void)state;
+    qk_join(&p, &(struct kit_opts){0});
+    unsigned late = first_server(&p), one = 1u << late;
+    unsigned busy = 1u << (late + 1) % QK_N | 1u << (late + 2) % QK_N;
+    unsigned silent = QK_ALL & ~(busy | one);
+    unsigned before = kit_told(p.k[late], DIBS_EVENT_CONNECTED);
+    ts_proxy_kill_all(qk_nodes[late].px, false); /* so it may be another now */
+    TS_WAIT(kit_told(p.k[late], DIBS_EVENT_CONNECTED) > before);
+    int info = ts_proxy_rule(
+        qk_nodes[late].px,
+        &(struct ts_rule){.action = TS_HOLD_REPLY, .match = "INFO"});
+    QK_WANT("rest",
+            dibs_lock_acquire(p.q, DIBS_LOCK_OPTS(.lease_ms = kit_ms(500),
+                                                  .member_ms = TS_SOON)),
+            DIBS_OK);
+    assert_true(ts_rule_wait(qk_nodes[late].px, info, 1, TS_SOON));
+    TS_WAIT(kit_told(p.k[late], DIBS_EVENT_LOST) == 1 &&
+            dibs_lock_state(p.q, 0) == DIBS_LOST);
+    QK_WANT("rest", dibs_lock_release(p.q, NULL), DIBS_ERR_LOST);
+    TS_WAIT(!qk_mine(&p, QK_ALL));
+    qk_stranger(busy, p.name);
+    hold_answers(silent);
+    QK_WANT(
+        "rest",
+        dibs_lock_acquire(p.q, DIBS_LOCK_OPTS(.wait_ms = 100, .member_ms = 50)),
+        DIBS_ERR_TIMEOUT);
+    qk_unrule(QK_ALL);
+    qk_stranger_off(busy, p.name);
+    qk_clean("rest", QK_ALL, 0);
+    qk_works("rest", &p);
+    qk_part(&p);
+}
+
+/* One of five is lost, and the lock is not. When it is taken again, two of the
+ * others do not answer: that is why it fails. */
+static void test_votes_minority_lost(void **state)
+{
+    struct qk_party p;
+
+    (void)state;
+    qk_join(&p, &(struct kit_opts){0});
+    unsigned gone = first_server(&p);
+    qk_take_all("minority", &p);
+    ts_ok(qk_nodes[gone].srv, "DEL %s", p.name);
+    hold_answers(1u << (gone + 1) % QK_N | 1u << (gone + 2) % QK_N);
+    QK_WANT("minority", dibs_lock_try(p.q, DIBS_LOCK_OPTS(.member_ms = 50)),
+            DIBS_ERR_UNKNOWN);
+    assert_int_equal(qk_member(&p, gone).state, DIBS_LOST);
+    assert_int_equal(dibs_lock_state(p.q, 0), DIBS_HELD);
+    qk_unrule(QK_ALL);
+    QK_WANT("minority", dibs_lock_release(p.q, NULL), DIBS_OK);
+    qk_clean("minority", QK_ALL, 0);
+    qk_part(&p);
+}
+
 /* ---- patience ---------------------------------------------------------- */
 
 /* A majority does not answer. A command may take very long here; what ends the
@@ -208,6 +293,8 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_votes_late_and_lost, qk_fresh),
+        cmocka_unit_test_setup(test_votes_rest_is_no_loss, qk_fresh),
+        cmocka_unit_test_setup(test_votes_minority_lost, qk_fresh),
         cmocka_unit_test_setup(test_votes_patience, qk_fresh),
         cmocka_unit_test_setup(test_votes_behind_slow_one, qk_fresh),
         cmocka_unit_test_setup(test_votes_of_two_levels, qk_fresh),
