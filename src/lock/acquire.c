@@ -31,7 +31,7 @@
 #define RETRY_MIN_MS 50
 #define RETRY_MAX_MS 250
 #define POLL_MAX_MS  128
-#define ENDS_MS      50 /* until a read that ends is asked for again */
+#define ENDS_MS      50 /* until what is about to end is asked for again */
 
 static void explain_refusal(struct dibs__op *op, dibs_err err)
 {
@@ -280,7 +280,7 @@ void dibs__acquire_end(struct dibs__op *op, dibs_err err)
         op->direct = false;
         op->wait.state = WAITER_UNDOES;
         if (op->tainted) /* before another call of its owner asks by it */
-            dibs__owner_retire(op->line, op->owner, op->wire, false);
+            dibs__owner_retire(op->line, op->owner, op->wire, RENUMBER_REAP);
         dibs__op_send(op, VERB_LEAVE, leave_answered,
                       dibs__line_timeout(op->line), 0);
         return;
@@ -372,6 +372,18 @@ static enum dibs__told told_by(const struct dibs__acquired *got)
     }
 }
 
+/* Another call of the owner had trouble meanwhile, and retired the number. What
+ * the number was given is taken back, and this call asks by the next one. */
+static void drop_retired(struct dibs__line *line, const struct dibs__op *op,
+                         struct dibs__acquired *got) REQUIRES(line->mu)
+{
+    if (got->verdict != VERDICT_TAKEN || op->renumber != RENUMBER_REAP)
+        return;
+    dibs__reap(line, op->wire, op->ask.lease_ms);
+    *got = (struct dibs__acquired){
+        .verdict = VERDICT_BUSY, .busy_ms = ENDS_MS, .told = TOLD_UNKNOWN};
+}
+
 static void acquire_answered(struct dibs__call *call, dibs_err err,
                              const struct dibs__reply *reply)
 {
@@ -381,6 +393,7 @@ static void acquire_answered(struct dibs__call *call, dibs_err err,
 
     struct dibs__acquired got = read_answer(call, &err, reply);
     dibs__lock(&line->mu);
+    drop_retired(line, op, &got);
     dibs__wait_answered(&line->wait, op->ask.how, told_by(&got),
                         dibs__now_ms());
     if (got.verdict == VERDICT_SHORT) {
@@ -398,6 +411,8 @@ static void acquire_answered(struct dibs__call *call, dibs_err err,
     bool stays = first_step(line, op, &got, &err, &resume);
     if (!stays)
         op_leave(line, op);
+    if (got.verdict == VERDICT_REFUSED) /* it may have been called */
+        dibs__wait_kick(&line->wait);
     dibs__unlock(&line->mu);
     if (got.total)
         compare_total(line, got.total);

@@ -108,10 +108,7 @@ static dibs_err renew_one_read(struct dibs__request *r,
     }
 }
 
-/* The server makes the lease of this number last so long from now. value: what
- * the hold came with, if that is known. *sent: when it was asked. *ghost: a
- * copy may still run. */
-static dibs_err renew_one(dibs_lock *l, uint64_t wire, int64_t value,
+static dibs_err renew_ask(dibs_lock *l, uint64_t wire, int64_t value,
                           int64_t lease_ms, int64_t *sent, bool *ghost)
 {
     struct dibs__request r = {.write = renew_one_write,
@@ -123,6 +120,27 @@ static dibs_err renew_one(dibs_lock *l, uint64_t wire, int64_t value,
     dibs_err err = dibs__request_run(l, &r, NULL, NULL);
     *sent = r.op.call.sent_ms;
     *ghost = r.op.call.ghost;
+    return err;
+}
+
+/* The server makes the lease of this number last so long from now. value: what
+ * the hold came with, if that is known. *sent: when it was asked. *ghost: a
+ * copy may still run. One answer stands for a key of another type and for a
+ * server that writes nothing now; a look tells them apart. */
+static dibs_err renew_one(dibs_lock *l, uint64_t wire, int64_t value,
+                          int64_t lease_ms, int64_t *sent, bool *ghost)
+{
+    dibs_err err = renew_ask(l, wire, value, lease_ms, sent, ghost);
+    int64_t looked;
+    bool late;
+
+    if (err == DIBS_ERR_WRONGTYPE)
+        err = renew_ask(l, wire, value, LEASE_LOOK, &looked, &late);
+    else
+        return err;
+    if (err == DIBS_OK)
+        err = dibs__reason_set(DIBS_ERR_SERVER,
+                               "the server has it, and refuses to write");
     return err;
 }
 
@@ -198,7 +216,7 @@ static bool is_known(struct dibs__line *line, uint64_t wire,
 
     return dibs__hold_on_wire(line, wire) ||
            (own && (dibs__hold_on_wire(line, name->number) ||
-                    dibs__line_on_wire(line, name->number)));
+                    dibs__line_keeps_wire(line, name->number)));
 }
 
 /* The server has confirmed it. */
@@ -219,8 +237,10 @@ static dibs_err keep_adopted(struct dibs__op *taken,
         err = DIBS_ERR_UNKNOWN; /* the answer came too late */
     else if (!(h = dibs__hold_new(line)))
         err = DIBS_ERR_NOMEM;
-    if (h)
+    if (h) {
         dibs__hold_taken(line, h, taken, sent, value);
+        h->outlasts = taken->lease_ms != 0; /* no lease was shortened */
+    }
     dibs__unlock(&line->mu);
     return err;
 }

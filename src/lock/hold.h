@@ -50,6 +50,7 @@ struct dibs__hold {
     bool alarmed;       /* somebody changed its key: the same, at once */
     bool tracked;       /* the server tells if somebody does */
     bool tainted : 1;   /* an earlier copy of some command may still run */
+    bool outlasts : 1;  /* the server may have it for longer than we say */
     bool over : 1;      /* lost by our clock: the server may have it still */
     bool lengthens : 1; /* it is in a batch that lengthens its lease */
     bool published;     /* it has a value: published.c */

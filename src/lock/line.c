@@ -360,6 +360,26 @@ void dibs__line_answered(struct dibs__line *line, struct dibs__op *op,
     dibs__wait_unbehind(&line->wait, &op->followers, resume);
 }
 
+bool dibs__line_keeps_wire(struct dibs__line *line, uint64_t wire)
+{
+    struct dibs__list *waiters = &line->wait.waiters;
+
+    for (struct dibs__list *l = waiters->next; l != waiters; l = l->next) {
+        const struct dibs__op *op = DIBS_OF(l, struct dibs__op, wait.link);
+        if (op->wire == wire && op->renumber <= RENUMBER_OTHER)
+            return true;
+    }
+    return dibs__line_asks_by(line, wire);
+}
+
+bool dibs__line_asks_by(struct dibs__line *line, uint64_t wire)
+{
+    for (struct dibs__list *l = line->asks.next; l != &line->asks; l = l->next)
+        if (DIBS_OF(l, struct dibs__op, ask_link)->wire == wire)
+            return true;
+    return false;
+}
+
 bool dibs__line_on_wire(struct dibs__line *line, uint64_t wire)
 {
     struct dibs__list *waiters = &line->wait.waiters;
@@ -367,12 +387,10 @@ bool dibs__line_on_wire(struct dibs__line *line, uint64_t wire)
     for (struct dibs__list *l = waiters->next; l != waiters; l = l->next) {
         const struct dibs__op *op = DIBS_OF(l, struct dibs__op, wait.link);
         bool leaves = /* it takes another one before it asks again */
-            op->renumber == RENUMBER_REAP && op->wait.state == WAITER_PAUSES;
+            (op->renumber == RENUMBER_REST || op->renumber == RENUMBER_REAP) &&
+            op->wait.state == WAITER_PAUSES;
         if (op->wire == wire && !leaves)
             return true;
     }
-    for (struct dibs__list *l = line->asks.next; l != &line->asks; l = l->next)
-        if (DIBS_OF(l, struct dibs__op, ask_link)->wire == wire)
-            return true;
-    return false;
+    return dibs__line_asks_by(line, wire);
 }

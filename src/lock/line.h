@@ -20,6 +20,15 @@ struct dibs__locks;
 struct dibs__hold;
 struct dibs__op;
 
+/* Has the number by which a call waits been retired for this lock? */
+enum dibs__renumber {
+    RENUMBER_NO,
+    RENUMBER_OTHER, /* not its own, but that by which its owner writes */
+    RENUMBER_REST,  /* what it has is over; no command for it can come late */
+    RENUMBER_REAP,  /* what it may yet be given is to be taken back */
+    RENUMBER_LEFT   /* what it has was left to somebody, or kept */
+};
+
 struct dibs__line {
     RB_ENTRY(dibs__line) node; /* locks: client.mu */
     atomic_int refs;           /* falls to 0 under client.mu only */
@@ -120,6 +129,12 @@ void dibs__line_answered(struct dibs__line *line, struct dibs__op *op,
                          struct dibs__list *resume) REQUIRES(line->mu);
 /* One of this owner's first acquisitions that awaits an answer, or NULL. */
 struct dibs__op *dibs__line_asking(struct dibs__line *line, dibs_owner owner)
+    REQUIRES(line->mu);
+/* Does one that asks go by this number? */
+bool dibs__line_asks_by(struct dibs__line *line, uint64_t wire)
+    REQUIRES(line->mu);
+/* The same; or one that waits, and will ask by it. */
+bool dibs__line_keeps_wire(struct dibs__line *line, uint64_t wire)
     REQUIRES(line->mu);
 /* Does one that waits or asks go by this number? */
 bool dibs__line_on_wire(struct dibs__line *line, uint64_t wire)

@@ -145,8 +145,9 @@ struct dibs__known dibs__line_known(struct dibs__line *line, dibs_owner owner,
 
     dibs__lock(&line->mu);
     struct dibs__hold *h = dibs__hold_of(line, owner);
-    if (h && h->count == 0) {
-        /* Given back; the server has not been told yet. */
+    if (h && (h->count == 0 || h->state == HOLD_ENDING)) {
+        /* Given back: the server is being told, or will be. Others may have it
+         * by now. */
     } else if (h && dibs__hold_over(h, now)) {
         k.state = DIBS_LOST;
     } else if (h) {

@@ -53,7 +53,7 @@ static bool lock_may_ask(struct dibs__wait *w, struct dibs__waiter *wt)
 static void reap_old(struct dibs__line *line, uint64_t old,
                      const struct dibs__op *op, enum dibs__renumber how)
 {
-    if (how == RENUMBER_REAP)
+    if (how == RENUMBER_REST || how == RENUMBER_REAP)
         dibs__reap(line, old, op->ask.lease_ms);
 }
 

@@ -63,11 +63,11 @@ uint64_t dibs__owner_wire(struct dibs__locks *lk, dibs_owner owner);
 uint64_t dibs__owner_writes(struct dibs__line *line, dibs_owner owner,
                             uint64_t wire);
 /* Commands with this number may still run on this lock, and nobody knows when,
- * or what it has is somebody else's (left): the owner gets another number.
+ * or what it has is over, or somebody else's: the owner gets another number.
  * Calls for this lock that wait by the old one learn of it: lock_wait.c.
  * Thread: any, no mutex held. */
 void dibs__owner_retire(struct dibs__line *line, dibs_owner owner,
-                        uint64_t wire, bool left);
+                        uint64_t wire, enum dibs__renumber how);
 void dibs__owners_free(struct dibs__locks *lk);
 
 /* ---- reap.c ------------------------------------------------------------ */

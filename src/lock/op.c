@@ -320,7 +320,7 @@ void dibs__op_end_busy(struct dibs__op *op, dibs_err err)
     bool over = h->count == 0;
     if (over) { /* the number is retired before the hold is seen to end */
         dibs__unlock(&line->mu);
-        dibs__owner_retire(line, h->owner, h->wire, false);
+        dibs__owner_retire(line, h->owner, h->wire, RENUMBER_REAP);
         dibs__lock(&line->mu);
         dibs__reap(line, h->wire, h->valid_until - dibs__now_ms());
     }
@@ -356,7 +356,7 @@ void dibs__op_rename_waits(struct dibs__line *line, dibs_owner owner,
 
 void dibs__op_disown(struct dibs__op *op)
 {
-    dibs__owner_retire(op->line, op->owner, op->wire, false);
+    dibs__owner_retire(op->line, op->owner, op->wire, RENUMBER_REAP);
     dibs__op_rename_waits(op->line, op->owner, op->wire);
     dibs__lock(&op->line->mu);
     bool left = op->renumber == RENUMBER_LEFT; /* to an adopter, say */

@@ -20,13 +20,6 @@ struct dibs__batch {
                  dibs__answered *answered);
 };
 
-/* Has the number by which a call waits been retired for this lock? */
-enum dibs__renumber {
-    RENUMBER_NO,
-    RENUMBER_REAP, /* what it may yet be given is to be taken back */
-    RENUMBER_LEFT  /* what it has was left to somebody, or kept */
-};
-
 struct dibs__op {
     struct dibs__call call; /* replicas_ms is set with the operation */
     struct dibs__ask ask;

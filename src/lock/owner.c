@@ -90,7 +90,8 @@ static struct dibs__alias *alias_new(struct dibs__locks *lk) REQUIRES(lk->c->mu)
     return a;
 }
 
-/* Calls of this owner that wait, or ask, by this number. */
+/* Calls of this owner that wait, or ask, by this number; and readers that go by
+ * another one, and name this one as that by which their owner writes. */
 static void mark_calls(struct dibs__line *line, dibs_owner owner, uint64_t wire,
                        enum dibs__renumber how)
 {
@@ -104,7 +105,7 @@ static void mark_calls(struct dibs__line *line, dibs_owner owner, uint64_t wire,
                                       ? DIBS_OF(l, struct dibs__op, wait.link)
                                       : DIBS_OF(l, struct dibs__op, ask_link);
             bool reads = op->wire != wire && op->ask.other == wire;
-            enum dibs__renumber now = reads ? RENUMBER_REAP : how;
+            enum dibs__renumber now = reads ? RENUMBER_OTHER : how;
             if (op->owner == owner && (op->wire == wire || reads) &&
                 op->renumber < now)
                 op->renumber = (unsigned char)now;
@@ -132,10 +133,8 @@ static void give_next_number(struct dibs__locks *lk, dibs_owner owner,
 }
 
 void dibs__owner_retire(struct dibs__line *line, dibs_owner owner,
-                        uint64_t wire, bool left)
+                        uint64_t wire, enum dibs__renumber how)
 {
-    enum dibs__renumber how = left ? RENUMBER_LEFT : RENUMBER_REAP;
-
     give_next_number(line->locks, owner, wire);
     mark_calls(line, owner, wire, how);
     for (struct dibs__line *l = NULL; (l = dibs__line_relative(line, l));)

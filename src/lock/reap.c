@@ -204,7 +204,7 @@ static void reap_start(struct dibs__task *t)
     atomic_fetch_sub(&r->line->locks->in_flight, 1);
     dibs__list_add(&r->line->locks->reaps, &r->at);
     if (r->owner)
-        dibs__owner_retire(r->line, r->owner, r->wire, false);
+        dibs__owner_retire(r->line, r->owner, r->wire, RENUMBER_REST);
     if (r->sweep && r->line->locks->reaps_over)
         reap_end(r);
     else if (r->sweep || r->later)
@@ -269,7 +269,7 @@ void dibs__reap_over(struct dibs__line *line, struct dibs__hold *h)
 
     if (h->state != HOLD_LOST) {
         h->over = true;
-        h->tainted |= all.renewed || dibs__hold_unsure(h);
+        h->tainted |= all.renewed || h->outlasts || dibs__hold_unsure(h);
         if (h->tainted)
             dibs__reap(line, h->wire, all.lease_ms);
         else if (line->kind->family == FAMILY_RW)

@@ -120,8 +120,9 @@ static void note_ghosts(struct dibs__op *op, bool tainted)
     bool unsure = dibs__hold_unsure(op->hold);
     op->tainted |= tainted || op->hold->tainted || (unsure && op->ask.keep_ms);
     dibs__unlock(&op->line->mu);
+    enum dibs__renumber how = op->ask.keep_ms ? RENUMBER_LEFT : RENUMBER_REAP;
     if (op->tainted || unsure || op->ask.keep_ms)
-        dibs__owner_retire(op->line, op->owner, op->wire, op->ask.keep_ms != 0);
+        dibs__owner_retire(op->line, op->owner, op->wire, how);
 }
 
 static void last_answered(struct dibs__call *call, dibs_err err,
@@ -214,15 +215,16 @@ static struct dibs__op *claim_next_owner(struct dibs__op *op)
     return next_owner;
 }
 
-/* The next owner has it. False: the answer came after the end of its lease. */
+/* The next owner has it. False: too late, or its number is retired. */
 static bool give_to_next_owner(struct dibs__line *line,
                                struct dibs__op *next_owner,
                                const struct dibs__call *call, int64_t value,
                                struct dibs__list *resume) REQUIRES(line->mu)
 {
     next_owner->tainted |= call->ghost;
-    if (dibs__valid_until(call->sent_ms, next_owner->ask.lease_ms) <=
-        dibs__now_ms())
+    if (next_owner->renumber == RENUMBER_REAP ||
+        dibs__valid_until(call->sent_ms, next_owner->ask.lease_ms) <=
+            dibs__now_ms())
         return false;
     dibs__list_del(&next_owner->wait.link); /* io need not hear of it */
     next_owner->wait.state = WAITER_OUT;
@@ -245,7 +247,7 @@ static void rename_next_owner(struct dibs__op *next_owner,
     dibs_owner owner = next_owner->owner; /* kept: the op may end below */
     uint64_t old = next_owner->wire;
 
-    dibs__owner_retire(line, owner, old, false);
+    dibs__owner_retire(line, owner, old, RENUMBER_REAP);
     uint64_t wire = dibs__owner_wire(line->locks, owner);
     dibs__lock(&line->mu);
     next_owner->wire = next_owner->ask.wire = wire;
@@ -274,10 +276,9 @@ static void handover_lost(struct dibs__op *op, dibs_err err)
     dibs__op_resume(&blocked);
 }
 
-/* moved: the next owner's number has the lock. If that owner has left, the
- * reaper frees the lock, and the next waiter here asks right behind it. Not
- * moved, but an earlier copy may have moved it: then it is not ours, which is
- * what was wanted. */
+/* moved: the next owner's number has the lock. If nobody goes by it any more,
+ * the reaper frees the lock, and the next waiter asks right behind it. Not
+ * moved, but an earlier copy may have moved it: it is not ours, as wanted. */
 static void handover_done(struct dibs__op *op, const struct dibs__acquired *got)
 {
     bool moved = got->verdict == VERDICT_TAKEN;
@@ -293,9 +294,10 @@ static void handover_done(struct dibs__op *op, const struct dibs__acquired *got)
         dibs__line_answered(line, next_owner, &blocked);
         taken = moved && give_to_next_owner(line, next_owner, &op->call,
                                             got->value, &blocked);
-    } else if (moved || unsure || op->call.ghost) {
-        dibs__reap(line, op->ask.next_owner, op->ask.lease_ms);
     }
+    bool gone = !next_owner || next_owner->renumber == RENUMBER_REAP;
+    if (gone && (moved || unsure || op->call.ghost))
+        dibs__reap(line, op->ask.next_owner, op->ask.lease_ms);
     end_hold(line, op, &blocked);
     if (!taken)
         yield_to_others(line, 0);
@@ -419,7 +421,7 @@ static void leave_hold(struct dibs__op *op)
 {
     struct dibs__line *line = op->line;
 
-    dibs__owner_retire(line, op->owner, op->wire, true);
+    dibs__owner_retire(line, op->owner, op->wire, RENUMBER_LEFT);
     if (!is_half_wanted(line, op->owner, op->wire)) {
         retire_hold(op, DIBS_OK);
     } else if (op->ended) {
@@ -573,7 +575,7 @@ void dibs__release_run(struct dibs__op *op)
         break;
     case LAST:
         if (op->ask.keep_ms) /* what is kept is nobody's */
-            dibs__owner_retire(line, op->owner, op->wire, true);
+            dibs__owner_retire(line, op->owner, op->wire, RENUMBER_LEFT);
         if (op->ask.keep_ms && is_half_wanted(line, op->owner, op->wire))
             op->ask.keep_ms = 0;
         send_last(op);

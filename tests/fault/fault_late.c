@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * fault_late.c - an extension, or a renewal, that runs when its hold is over.
+ * fault_late.c - an extension, or a renewal, that runs when its hold is over;
+ * and what is said of a hold whose release is on its way.
  *
  * Both make a lease longer. One that is still on its way when the hold is lost,
  * or given back, may meet what its owner takes next. Nobody would look after
@@ -164,13 +165,33 @@ static void test_renewal_and_next(void **state)
 
 #define T(f) cmocka_unit_test_setup(f, kit_fresh)
 
+/* Somebody else may have the lock before its release is answered. So another
+ * thread of its owner does not see it as held any more. */
+static void test_given_back_unheard(void **state)
+{
+    struct scene sc = begin(&(struct kit_opts){0});
+    struct act gives;
+
+    (void)state;
+    take(&sc, sc.a);
+    hold_next(&sc, &dibs__script_basic_release, TS_HOLD_REPLY);
+    act_on_thread(&gives, sc.l, dibs_lock_release,
+                  DIBS_LOCK_OPTS(.owner = sc.a));
+    is_held(&sc);
+    assert_int_equal(dibs_lock_state(sc.l, sc.a), DIBS_NOT_HELD);
+    assert_int_equal(dibs_lock_valid_ms(sc.l, sc.a), 0);
+    assert_int_equal(dibs_lock_holds(sc.l, sc.a), 0);
+    let_go(&sc);
+    kit_want("giving it back", act_end(&gives), DIBS_OK);
+    finish(&sc);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_extend_unheard),
-        T(test_extend_late),
-        T(test_extend_and_next),
-        T(test_renewal_and_next),
+        T(test_extend_unheard),     T(test_extend_late),
+        T(test_extend_and_next),    T(test_renewal_and_next),
+        T(test_given_back_unheard),
     };
 
     return cmocka_run_group_tests_name("fault.late", tests, kit_up, kit_down);

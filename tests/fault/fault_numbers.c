@@ -234,6 +234,27 @@ static void test_fair_left(void **state)
     second_gives(&p);
 }
 
+/* The same client may adopt it, although the second still waits there, in the
+ * queue, by the number that was left. */
+static void test_fair_left_at_home(void **state)
+{
+    struct pair p;
+
+    (void)state;
+    first_gave(&p, &(struct kit_opts){0}, DIBS_LOCK_OPTS(.leave = true), NULL,
+               (struct ts_rule){0}, NULL);
+    kit_want("leaving it", p.gave.err, DIBS_OK);
+    kit_want("adopting it", dibs_lock_adopt(p.l, p.text, NULL, &p.adopter),
+             DIBS_OK);
+    second_waits(&p);
+    assert_int_equal(dibs_lock_state(p.l, p.adopter), DIBS_HELD);
+    kit_want("the adopter",
+             dibs_lock_release(p.l, DIBS_LOCK_OPTS(.owner = p.adopter)),
+             DIBS_OK);
+    second_has_it(&p);
+    second_gives(&p);
+}
+
 /* No answer comes to the release of the first. It runs when the second has the
  * lock, and must not end that hold. */
 static void test_fair_late_release(void **state)
@@ -441,8 +462,22 @@ struct halves {
     struct act reads;
 };
 
-/* An owner writes, and its question whether it may read is on its way. */
-static void halves_begin(struct halves *h)
+/* Its next calls go by another number, as it has left a lock to somebody. */
+static void give_up_number(struct halves *h)
+{
+    kit_want("another lock",
+             dibs_lock_acquire(h->other, DIBS_LOCK_OPTS(.owner = h->owner)),
+             DIBS_OK);
+    kit_want("leaving it",
+             dibs_lock_release(
+                 h->other, DIBS_LOCK_OPTS(.owner = h->owner, .leave = true)),
+             DIBS_OK);
+    ts_ok(kit_srv, "DEL else");
+}
+
+/* An owner writes, and its question whether it may read is on its way, by the
+ * same number or by another. */
+static void halves_begin(struct halves *h, bool another)
 {
     h->name = kit_name("numbers");
     h->k = kit_open(&(struct kit_opts){0});
@@ -454,10 +489,13 @@ static void halves_begin(struct halves *h)
     kit_want("write",
              dibs_lock_acquire(h->w, DIBS_LOCK_OPTS(.owner = h->owner)),
              DIBS_OK);
+    if (another)
+        give_up_number(h);
     int id = ts_proxy_rule(
         kit_px, &(struct ts_rule){.action = TS_HOLD_REQUEST,
                                   .contains = dibs__script_read_acquire.sha});
-    act_async(&h->reads, h->r, dibs_lock_acquire_async,
+    act_async(&h->reads, h->r,
+              another ? dibs_lock_try_async : dibs_lock_acquire_async,
               DIBS_LOCK_OPTS(.owner = h->owner));
     if (!ts_rule_wait(kit_px, id, 1, TS_SOON))
         fail_msg("nothing was held");
@@ -490,7 +528,7 @@ static void test_half_left(void **state)
     struct halves h;
 
     (void)state;
-    halves_begin(&h);
+    halves_begin(&h, false);
     const dibs_lock_opts *leave =
         DIBS_LOCK_OPTS(.owner = h.owner, .leave = true);
     kit_want("leaving it", dibs_lock_release(h.w, leave), DIBS_ERR_INVALID);
@@ -509,12 +547,79 @@ static void test_half_kept(void **state)
     struct halves h;
 
     (void)state;
-    halves_begin(&h);
+    halves_begin(&h, false);
     kit_want("leaving it taken",
              dibs_lock_release(
                  h.w, DIBS_LOCK_OPTS(.owner = h.owner, .keep_ms = 3000)),
              DIBS_OK);
     halves_read(&h);
+    halves_end(&h);
+}
+
+/* The number of the write is given up with it, that of the read is not: it is
+ * granted, and nobody takes that back. */
+static void test_half_by_another(void **state)
+{
+    struct halves h;
+
+    (void)state;
+    halves_begin(&h, true);
+    kit_want("leaving it taken",
+             dibs_lock_release(
+                 h.w, DIBS_LOCK_OPTS(.owner = h.owner, .keep_ms = 3000)),
+             DIBS_OK);
+    halves_read(&h);
+    halves_end(&h);
+}
+
+/* Its question is with the server while another call of its owner, for the
+ * other half, gives the number up: a copy of that one may still come. What it
+ * is granted is not kept by that number. */
+static void test_granted_by_an_old_number(void **state)
+{
+    struct halves h = {.name = kit_name("numbers")};
+    struct kit_client *other = kit_open(&(struct kit_opts){.direct = true});
+    dibs_lock *theirs = lock_of(dibs_read_lock_new, other, h.name);
+    char before[DIBS_OWNER_MAX], now[DIBS_OWNER_MAX];
+    struct act writes;
+
+    (void)state;
+    h.k = kit_open(&(struct kit_opts){.user = KIT_MEEK});
+    h.r = lock_of(dibs_read_lock_new, h.k, h.name);
+    h.w = lock_of(dibs_write_lock_new, h.k, h.name);
+    h.other = kit_lock(h.k, "else");
+    h.owner = dibs_owner_new(h.k->c);
+    const dibs_lock_opts *mine = DIBS_LOCK_OPTS(.owner = h.owner);
+    kit_want("first", dibs_lock_acquire(h.r, mine), DIBS_OK);
+    kit_want("by which",
+             dibs_lock_owner_text(h.r, h.owner, before, sizeof before),
+             DIBS_OK);
+    kit_want("first", dibs_lock_release(h.r, mine), DIBS_OK);
+    kit_want("others read", dibs_lock_acquire(theirs, NULL), DIBS_OK);
+    kit_warm(h.k, h.other, "else");
+
+    int id = ts_proxy_rule(
+        kit_px, &(struct ts_rule){.action = TS_HOLD_REQUEST,
+                                  .contains = dibs__script_read_acquire.sha,
+                                  .count = 1});
+    act_on_thread(&h.reads, h.r, dibs_lock_acquire, mine);
+    if (!ts_rule_wait(kit_px, id, 1, TS_SOON))
+        fail_msg("nothing was held");
+    ts_proxy_rule(kit_px,
+                  &(struct ts_rule){.action = TS_DROP_REPLY_CLOSE,
+                                    .contains = dibs__script_write_acquire.sha,
+                                    .count = 1});
+    act_async(&writes, h.w, dibs_lock_try_async, mine);
+    kit_want("write", act_end(&writes), DIBS_ERR_BUSY);
+    kit_relent();
+    kit_want("read", act_end(&h.reads), DIBS_OK);
+    kit_want("by which", dibs_lock_owner_text(h.r, h.owner, now, sizeof now),
+             DIBS_OK);
+    assert_string_not_equal(now, before);
+    kit_want("its end", dibs_lock_release(h.r, mine), DIBS_OK);
+    kit_want("others' end", dibs_lock_release(theirs, NULL), DIBS_OK);
+    dibs_lock_free(theirs);
+    kit_close(other);
     halves_end(&h);
 }
 
@@ -537,11 +642,19 @@ static int fresh(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_fair_left),   T(test_fair_late_release),
-        T(test_fair_kept),   T(test_fair_left_and_canceled),
-        T(test_write_left),  T(test_write_kept),
-        T(test_write_three), T(test_write_asked_early),
-        T(test_half_left),   T(test_half_kept),
+        T(test_fair_left),
+        T(test_fair_late_release),
+        T(test_fair_left_at_home),
+        T(test_fair_kept),
+        T(test_fair_left_and_canceled),
+        T(test_write_left),
+        T(test_write_kept),
+        T(test_write_three),
+        T(test_write_asked_early),
+        T(test_half_left),
+        T(test_half_kept),
+        T(test_half_by_another),
+        T(test_granted_by_an_old_number),
     };
 
     return cmocka_run_group_tests_name("fault.numbers", tests, kit_up,

@@ -6,6 +6,9 @@
 #include "server/kit.h"
 #include "support/proxy.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #define LONG_MS 600000
 
 typedef dibs_err new_fn(dibs_client *c, const char *name, dibs_lock **out);
@@ -574,6 +577,104 @@ static void test_bad_input(void **state)
     kit_close(c);
 }
 
+static bool is_refused(void)
+{
+    redisReply *reply = ts_cmd(srv, "DEL none");
+    bool refused = reply && reply->type == REDIS_REPLY_ERROR;
+
+    freeReplyObject(reply);
+    return refused;
+}
+
+/* A server that could not save its data writes nothing more: there is a folder
+ * where its file should be. (That there are too few replicas is not noticed in
+ * scripts before Redis 7.) Returns the folder, to be given to allow_writes. */
+static char *refuse_writes(void)
+{
+    char *folder = ts_text("%s/dump.rdb", ts_server_dir(srv));
+
+    assert_int_equal(mkdir(folder, 0700), 0);
+    ts_config_set(srv, "save", "3600 1000000");
+    ts_ok(srv, "BGSAVE");
+    TS_WAIT(is_refused());
+    return folder;
+}
+
+static void allow_writes(char *folder)
+{
+    ts_config_set(srv, "save", "");
+    assert_int_equal(rmdir(folder), 0);
+    free(folder);
+}
+
+/* A server that writes nothing now: the hold is there, and is not extended. The
+ * answer is not that the key is something else. */
+static void test_refused(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_lock *l = kit_lock(c, "a");
+    const dibs_lock_opts *longer = DIBS_LOCK_OPTS(.lease_ms = 120000);
+    char text[DIBS_OWNER_MAX];
+    dibs_owner o = 0;
+
+    (void)state;
+    FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.lease_ms = 60000)));
+    FINE(dibs_lock_owner_text(l, 0, text, sizeof text));
+    char *folder = refuse_writes();
+    WANT(dibs_lock_extend(l, longer), DIBS_ERR_SERVER);
+    assert_int_equal(dibs_lock_state(l, 0), DIBS_HELD);
+    FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.leave = true)));
+    WANT(dibs_lock_adopt(l, text, longer, &o), DIBS_ERR_SERVER);
+    allow_writes(folder);
+    FINE(dibs_lock_adopt(l, text, longer, &o));
+    FINE(dibs_lock_extend(l, DIBS_LOCK_OPTS(.lease_ms = 240000, .owner = o)));
+    FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = o)));
+    dibs_lock_free(l);
+    kit_close(c);
+}
+
+/* The server has what was left for longer than the adopter wants it. When the
+ * adopter's lease is over, so is the hold there. */
+static void test_short_adoption(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_lock *l = kit_lock(c, "a");
+    char text[DIBS_OWNER_MAX];
+    dibs_owner o = 0;
+
+    (void)state;
+    FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.lease_ms = 600000)));
+    FINE(dibs_lock_owner_text(l, 0, text, sizeof text));
+    FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.leave = true)));
+    FINE(dibs_lock_adopt(l, text, DIBS_LOCK_OPTS(.lease_ms = 200), &o));
+    TS_WAIT(dibs_lock_state(l, o) == DIBS_LOST);
+    TS_WAIT(!ts_exists(srv, "a"));
+    WANT(dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = o)), DIBS_ERR_LOST);
+    dibs_lock_free(l);
+    kit_close(c);
+}
+
+/* What was adopted for a time is given back like anything else: when it was
+ * left taken for a moment, nothing of it is in doubt. */
+static void test_kept_after_adoption(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_lock *l = kit_lock(c, "a");
+    char text[DIBS_OWNER_MAX];
+    dibs_owner o = 0;
+
+    (void)state;
+    FINE(dibs_lock_acquire(l, DIBS_LOCK_OPTS(.lease_ms = 60000)));
+    FINE(dibs_lock_owner_text(l, 0, text, sizeof text));
+    FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.leave = true)));
+    FINE(dibs_lock_adopt(l, text, DIBS_LOCK_OPTS(.lease_ms = 30000), &o));
+    FINE(dibs_lock_release(l, DIBS_LOCK_OPTS(.owner = o, .keep_ms = 1000)));
+    FINE(dibs_client_close(c, 0));
+    dibs_lock_free(l);
+    kit_close(c);
+    TS_WAIT(!ts_exists(srv, "a"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -596,6 +697,9 @@ int main(void)
         KIT_TEST(test_slot_changes_hands),
         KIT_TEST(test_permits_change_hands),
         KIT_TEST(test_bad_input),
+        KIT_TEST(test_refused),
+        KIT_TEST(test_short_adoption),
+        KIT_TEST(test_kept_after_adoption),
     };
 
     return KIT_RUN("adopt", tests);
