@@ -28,8 +28,9 @@
  *   net.c                   servers, connections, trouble on the way
  *   plan.c                  what a seed means
  *   fate.c                  makes the faults happen
- *   program.c halves.c      what the simulated programs do
- *   counted.c
+ *   program.c calls.c       what the simulated programs do
+ *   halves.c pair.c left.c
+ *   extend.c counted.c
  *   peer.c                  clients of another make beside them
  *   judge.c judge_end.c     what must be true
  *   judge_ghost.c

@@ -263,6 +263,9 @@ static void check_odd(struct sim_claim *cl, const char *what, long there)
     int64_t lease =
         cl->lease_ms > sim_plan.lease_ms ? cl->lease_ms : sim_plan.lease_ms;
 
+    if (lease < cl->longest_ms)
+        lease = cl->longest_ms;
+
     if (sim_plan.strict)
         sim_broken(there == 0 ? "P2" : "P5",
                    "%s believes to hold %s%s; the server has it %ld times, not "
@@ -348,7 +351,7 @@ static void check_truth(struct sim_claim *cl)
     int64_t valid;
 
     if (!believes(cl, &sure, &valid)) {
-        if (sure && !cl->lost_at) {
+        if (sure && !cl->lost_at && !cl->shifts) {
             cl->lost_at = sim_now();
             cl->lost_idle = sim_idle_us(cl->proc);
             cl->odd_since = 0;
@@ -415,16 +418,6 @@ void sim_judge_waits(enum sim_thing t, int more, bool polls)
         free_since[t] = 0;
 }
 
-/* Only the first plain lock is left so (let_go). */
-static bool was_left_taken(enum sim_thing t)
-{
-    for (const struct sim_client *cl = sim_clients;
-         t == SIM_PLAIN_A && cl < sim_clients + sim_plan.clients; cl++)
-        if (cl->kept_until && sim_now() < cl->kept_until + LOOK_LATE_US)
-            return true;
-    return false;
-}
-
 /* When its lease ends; 0: it is free. INT64_MAX: never, or nobody can tell. */
 static int64_t lease_end(enum sim_thing t)
 {
@@ -444,9 +437,10 @@ static void check_free(enum sim_thing t)
     bool late = (is_shorter[t] && free_since[t] + 2000 >= ends_at[t]) ||
                 sr_ended_sooner(sim_master(key)->s, key) ||
                 (polled_at[t] && polled_at[t] > sim_now() - LOOK_LATE_US);
-    int64_t most = t == SIM_FAIR               ? FAIR_MOST_US
-                   : was_left_taken(t) || late ? LOOK_LATE_US
-                                               : FREE_MOST_US;
+    late |= sim_ends_silently(key, LOOK_LATE_US);
+    int64_t most = t == SIM_FAIR ? FAIR_MOST_US
+                   : late        ? LOOK_LATE_US
+                                 : FREE_MOST_US;
 
     if (end != 0) {
         is_shorter[t] =
@@ -553,9 +547,9 @@ void sim_judge_granted(struct sim_claim *cl)
     claims = cl;
     check_alone(cl);
     check_truth(cl);
-    if (cl->thing == SIM_FAIR)
+    if (cl->thing == SIM_FAIR && !cl->adopted)
         check_order(cl);
-    if (cl->thing == SIM_FENCED)
+    if (cl->thing == SIM_FENCED && !cl->adopted)
         check_token(cl);
     if (cl->thing == SIM_SLOTS)
         check_slots(cl);
@@ -577,6 +571,7 @@ void sim_judge_dead(const struct sim_proc *p)
     struct sim_claim **at = &claims;
 
     sim_counted_dead(p);
+    sim_left_dead(p);
     while (*at) {
         if ((*at)->proc == p)
             *at = (*at)->next;

@@ -50,11 +50,12 @@ void sim_judge_lost(const struct sim_claim *cl)
         cl->client->rest_until = until;
 }
 
-/* A plain lock that was left taken; or that was lost by its owner's clock, and
- * ends by itself. */
-static bool may_stay(const struct sim_client *cl, const char *name)
+/* A lock that was left there; or a plain one that was lost by its owner's
+ * clock, and ends by itself. fields: the owners that have it. */
+static bool may_stay(const struct sim_client *cl, const char *uuid,
+                     const char *name, const char *fields)
 {
-    return (strcmp(name, "p0") == 0 && sim_now() < cl->kept_until) ||
+    return sim_all_left(name, uuid, fields) ||
            (name[0] == 'p' && sim_now() < cl->rest_until);
 }
 
@@ -65,19 +66,23 @@ void sim_judge_closed(const struct sim_client *cl, const char *uuid,
         return; /* a release may have been lost with a master */
     if (ghost_may_stay(cl->proc, from))
         return;
+    if (sim_plan.layout != SIM_QUORUM)
+        sim_left_closed(cl->proc);
     for (int i = 0; i < sim_nservers; i++) {
         for (int t = 0; t < SIM_THINGS; t++) {
+            char fields[8192];
             const char *a =
                 sim_server_ask(sim_servers[i], "HKEYS %s", sim_keys[t][0]);
-            bool has = a && strstr(a, uuid) != NULL;
-            bool reads = has && t == SIM_READ && !strstr(a, ":write");
+            snprintf(fields, sizeof fields, "%s", a ? a : "");
+            bool has = strstr(fields, uuid) != NULL;
+            bool reads = has && t == SIM_READ && !strstr(fields, ":write");
             /* A hold that its own clock has ended lasts for the margin. */
             if (t == SIM_WRITE || (reads && read_is_over(sim_servers[i], uuid)))
                 continue; /* one key, looked at as SIM_READ */
             if (!has || sim_master(sim_keys[t][0]) != sim_servers[i] ||
                 almost_over(sim_servers[i], sim_keys[t][0]))
                 continue;
-            if (!may_stay(cl, sim_keys[t][0]))
+            if (!may_stay(cl, uuid, sim_keys[t][0], fields))
                 sim_broken("P11", "%s is closed, and still has %s",
                            cl->proc->name, sim_keys[t][0]);
         }

@@ -73,10 +73,12 @@ static bool has_nobody(const struct sim_client *cl, int i)
     bool writes = looked_at[i].thing == SIM_WRITE;
     char owner[DIBS_OWNER_MAX];
 
-    return a && next_owner(cl, a, writes, owner) &&
-           sim_now() > cl->kept_until &&
-           !sim_client_uses(cl, name, looked_at[i].thing) &&
-           !came_too_late(cl, a, writes);
+    if (!a || sim_client_uses(cl, name, looked_at[i].thing))
+        return false;
+    for (const char *at = a; (at = next_owner(cl, at, writes, owner));)
+        if (!sim_was_left(name, owner))
+            return !came_too_late(cl, a, writes);
+    return false;
 }
 
 static void look_at_client(const struct sim_client *cl, int i)

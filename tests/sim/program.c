@@ -12,9 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TOLD_US  5000000
-#define TURN_US  1000000 /* so much earlier is earlier */
-#define SLACK_MS 100     /* for turns of fibers, and the way of bytes */
+#define TOLD_US 5000000
+#define TURN_US 1000000 /* so much earlier is earlier */
 
 static const char *const thing_names[SIM_THINGS] = {
     "plain-a", "plain-b", "fair", "read", "write",
@@ -25,103 +24,15 @@ const char *sim_thing_name(enum sim_thing t)
     return thing_names[t];
 }
 
-static bool is_group(enum sim_thing t)
+bool sim_is_group(enum sim_thing t)
 {
     return t == SIM_BOTH || t == SIM_MOST;
-}
-
-/* ---- calls, each in one of its forms ----------------------------------- */
-
-static void async_ended(dibs_err err, void *arg)
-{
-    struct sim_program *pr = arg;
-
-    if (pr->async_done)
-        sim_broken("callback once", "a callback came twice");
-    pr->async_done = true;
-    pr->async_err = err;
-    sim_wake(pr, 1);
-}
-
-static dibs_err await(struct sim_program *pr, dibs_err started)
-{
-    if (started != DIBS_OK)
-        return started;
-    while (!pr->async_done)
-        sim_block(pr, SIM_NEVER);
-    return pr->async_err;
-}
-
-typedef dibs_err start_fn(dibs_lock *l, const dibs_lock_opts *o, dibs_cb cb,
-                          void *arg);
-
-struct inside {
-    struct sim_program *pr;
-    dibs_lock *l;
-    const dibs_lock_opts *o;
-    start_fn *start;
-};
-
-/* The callback of a call that ended at once begins the one that is meant, and
- * may take its time then. */
-static void start_inside(dibs_err err, void *arg)
-{
-    const struct inside *in = arg;
-    struct sim_program *pr = in->pr;
-    bool slow = sim_once_in(&pr->chance, 8);
-
-    (void)err;
-    err = in->start(in->l, in->o, async_ended, pr); /* in may be gone then */
-    if (err != DIBS_OK)
-        async_ended(err, pr);
-    if (slow)
-        sim_sleep(5000);
-}
-
-static dibs_err run_async(struct sim_program *pr, dibs_lock *l,
-                          const dibs_lock_opts *o, start_fn *start)
-{
-    struct inside in = {pr, l, o, start};
-    dibs_lock_opts nobody = DIBS_LOCK_OPTS_INIT;
-
-    if (sim_once_in(&pr->chance, 2)) {
-        nobody.owner = dibs_owner_new(pr->client->c[0]); /* has nothing */
-        if (dibs_lock_release_async(l, &nobody, start_inside, &in) == DIBS_OK)
-            return await(pr, DIBS_OK);
-    }
-    return await(pr, start(l, o, async_ended, pr));
-}
-
-dibs_err sim_take(struct sim_program *pr, dibs_lock *l, enum sim_form form,
-                  const dibs_lock_opts *o)
-{
-    pr->async_done = false;
-    switch (form) {
-    case FORM_ACQUIRE:
-        return dibs_lock_acquire(l, o);
-    case FORM_TRY:
-        return dibs_lock_try(l, o);
-    case FORM_ACQUIRE_ASYNC:
-        return run_async(pr, l, o, dibs_lock_acquire_async);
-    case FORM_TRY_ASYNC:
-        return run_async(pr, l, o, dibs_lock_try_async);
-    }
-    return DIBS_ERR_INVALID;
-}
-
-static dibs_err give_back(struct sim_program *pr, dibs_lock *l,
-                          const dibs_lock_opts *o)
-{
-    pr->async_done = false;
-    if (sim_once_in(&pr->chance, 4))
-        return run_async(pr, l, o, dibs_lock_release_async);
-    return dibs_lock_release(l, o);
 }
 
 /* ---- what they may answer ---------------------------------------------- */
 
 /* By the plan; or a thread stood still until a command's time was over. */
-static bool may_fail(const struct sim_program *pr)
+bool sim_may_fail(const struct sim_program *pr)
 {
     return sim_plan.may != 0 ||
            pr->client->proc->longest_us >= sim_plan.command_ms * 500;
@@ -133,12 +44,12 @@ int64_t sim_take_limit(enum sim_thing t, enum sim_form form,
     int64_t one = sim_plan.command_ms, most = one;
 
     if (form == FORM_TRY || form == FORM_TRY_ASYNC)
-        most = is_group(t) ? 2 * one : one;
+        most = sim_is_group(t) ? 2 * one : one;
     else if (o->wait_ms == 0)
         return -1;
     else
         most = o->wait_ms + one + (t == SIM_FAIR || t == SIM_WRITE ? one : 0) +
-               (is_group(t) ? one : 0);
+               (sim_is_group(t) ? one : 0);
     if (o->replicas)
         most += 2 * o->replicas_timeout_ms + one;
     return most + most / 50 + SLACK_MS;
@@ -164,7 +75,7 @@ void sim_check_refusal(const struct sim_program *pr, enum sim_thing t,
     case DIBS_ERR_CONN:
     case DIBS_ERR_UNKNOWN:
     case DIBS_ERR_SERVER:
-        if (!may_fail(pr))
+        if (!sim_may_fail(pr))
             sim_broken("P4", "%s: %s, and nothing is wrong", thing_names[t],
                        dibs_strerror(err));
         return;
@@ -229,19 +140,19 @@ static void hold_twice(struct sim_program *pr, struct sim_claim *claim)
     int64_t from = sim_now(), idle = sim_idle_us(pr->client->proc);
 
     o.owner = pr->owner;
-    if (is_group(claim->thing)) /* without a limit it waits for ever */
+    if (sim_is_group(claim->thing)) /* without a limit it waits for ever */
         o.wait_ms = 2 * sim_plan.command_ms;
     claim->holds = 0; /* nobody can tell meanwhile */
     dibs_err err = sim_take(pr, claim->lock, FORM_ACQUIRE, &o);
     sim_note("again %s: %s", thing_names[claim->thing], dibs_strerror(err));
     int64_t most =
-        (is_group(claim->thing) ? 3 : 2) * sim_plan.command_ms + o.wait_ms;
+        (sim_is_group(claim->thing) ? 3 : 2) * sim_plan.command_ms + o.wait_ms;
     sim_judge_time("re-entry", from, idle, most * 102 / 100 + SLACK_MS);
     if (pr->client->closing)
         return;
     if (err != DIBS_OK) {
         if (err == DIBS_ERR_BUSY ||
-            (err == DIBS_ERR_TIMEOUT && !is_group(claim->thing)) ||
+            (err == DIBS_ERR_TIMEOUT && !sim_is_group(claim->thing)) ||
             err == DIBS_ERR_NOT_OWNER || err == DIBS_ERR_WRONGTYPE)
             sim_broken("P4", "re-entry of %s: %s", thing_names[claim->thing],
                        dibs_strerror(err));
@@ -254,7 +165,7 @@ static void hold_twice(struct sim_program *pr, struct sim_claim *claim)
         sim_judge_token(claim);
     sim_hold_on(pr, sim_skewed(&pr->chance, sim_plan.hold_us));
     claim->holds = 0;
-    err = give_back(pr, claim->lock, &o);
+    err = sim_give(pr, claim->lock, &o);
     sim_note("one less %s: %s", thing_names[claim->thing], dibs_strerror(err));
     if (err == DIBS_ERR_NOT_OWNER && !pr->client->closing)
         sim_broken("P5", "%s was held twice and is nobody's",
@@ -286,7 +197,7 @@ static void check_release(struct sim_program *pr, const struct sim_claim *claim,
                    dibs_error_text());
     if (err == DIBS_OK && (was_lost || claim->told))
         sim_broken("P2", "release of %s, which was lost, says OK", name);
-    if (err != DIBS_OK && !may_fail(pr) &&
+    if (err != DIBS_OK && !sim_may_fail(pr) &&
         !(err == DIBS_ERR_LOST && claim->lease_ms))
         sim_broken("P4", "release of %s: %s, and nothing is wrong", name,
                    dibs_strerror(err));
@@ -302,33 +213,31 @@ void sim_let_go(struct sim_program *pr, struct sim_claim *claim)
     dibs_err err;
 
     o.owner = pr->owner;
-    if (claim->thing == SIM_PLAIN_A && sim_once_in(&pr->chance, 40))
-        o.keep_ms = sim_between(&pr->chance, 100, 2000);
-    if (o.keep_ms)
-        pr->client->kept_until =
-            sim_now() + (o.keep_ms + 3 * sim_plan.command_ms) * 1000;
+    struct sim_left *left = sim_left_draw(pr, claim, &o);
     bool was_lost = dibs_lock_state(claim->lock, pr->owner) == DIBS_LOST;
     do {
         int64_t from = sim_now(), idle = sim_idle_us(p);
         sim_judge_leaving(claim);
-        err = give_back(pr, claim->lock, &o);
+        err = sim_give(pr, claim->lock, &o);
         sim_note("release %s: %s", thing_names[claim->thing],
                  dibs_strerror(err));
         sim_judge_time("release", from, idle,
-                       (is_group(claim->thing) ? 3 : 2) * sim_plan.command_ms *
-                               102 / 100 +
+                       (sim_is_group(claim->thing) ? 3 : 2) *
+                               sim_plan.command_ms * 102 / 100 +
                            SLACK_MS);
         if (err == DIBS_ERR_NOMEM)
             sim_sleep(10000);
     } while (err == DIBS_ERR_NOMEM); /* it could not begin */
     claim->over = true;
+    claim->gave = err;
+    sim_left_told(left, claim, err);
     if (err == DIBS_ERR_LOST)
         sim_judge_lost(claim);
     if (!pr->client->closing)
         check_release(pr, claim, was_lost, err);
 }
 
-static void hold(struct sim_program *pr, struct sim_claim *claim)
+void sim_hold(struct sim_program *pr, struct sim_claim *claim)
 {
     int64_t most = sim_plan.hold_us;
 
@@ -340,6 +249,8 @@ static void hold(struct sim_program *pr, struct sim_claim *claim)
                     dibs_lock_valid_ms(claim->lock, pr->owner) * 1000 + 1000);
     else
         sim_hold_on(pr, sim_skewed(&pr->chance, most));
+    if (sim_once_in(&pr->chance, 8))
+        sim_extend(pr, claim);
     if (sim_once_in(&pr->chance, 5))
         hold_twice(pr, claim);
     if (claim->thing == SIM_WRITE && sim_once_in(&pr->chance, 2))
@@ -352,7 +263,7 @@ static void hold(struct sim_program *pr, struct sim_claim *claim)
 
 /* ---- one round --------------------------------------------------------- */
 
-static enum sim_thing pick_thing(struct sim_program *pr)
+enum sim_thing sim_pick_thing(struct sim_program *pr)
 {
     if (sim_plan.layout == SIM_QUORUM)
         return SIM_MOST;
@@ -385,7 +296,7 @@ static void draw_opts(struct sim_program *pr, enum sim_thing t,
         o->lease_ms = sim_between(c, 200, sim_plan.command_ms);
         o->member_ms = sim_between(c, 200, 2 * sim_plan.command_ms);
     }
-    if (sim_plan.layout == SIM_SENTINEL && !is_group(t) && t != SIM_SLOTS &&
+    if (sim_plan.layout == SIM_SENTINEL && !sim_is_group(t) && t != SIM_SLOTS &&
         sim_once_in(c, 2)) {
         o->replicas = 1;
         o->replicas_timeout_ms = 300;
@@ -415,7 +326,7 @@ static void check_turn(struct sim_program *pr)
 
 static void play_round(struct sim_program *pr)
 {
-    enum sim_thing t = pick_thing(pr);
+    enum sim_thing t = sim_pick_thing(pr);
     dibs_lock *l = pr->client->lock[t];
     struct sim_proc *p = pr->client->proc;
     dibs_lock_opts o = DIBS_LOCK_OPTS_INIT;
@@ -456,7 +367,7 @@ static void play_round(struct sim_program *pr)
         sim_judge_time(thing_names[t], claim.asked_at, idle, most);
     if (err == DIBS_OK) {
         /* A callback, or the look below, may have waited for another thread. */
-        bool sure = !is_group(t) || (t == SIM_MOST && form <= FORM_TRY);
+        bool sure = !sim_is_group(t) || (t == SIM_MOST && form <= FORM_TRY);
         sim_totals.acquires++;
         if (sim_plan.strict && sure && idle == sim_idle_us(p) &&
             dibs_lock_state(l, pr->owner) == DIBS_LOST &&
@@ -466,7 +377,7 @@ static void play_round(struct sim_program *pr)
                        thing_names[t]);
         if (pr->queued)
             check_turn(pr);
-        hold(pr, &claim);
+        sim_hold(pr, &claim);
         return;
     }
     sim_totals.refused++;
@@ -501,11 +412,11 @@ static void cancel_somebody(struct sim_program *pr)
 
 static void look_around(struct sim_program *pr)
 {
-    enum sim_thing t = pick_thing(pr);
+    enum sim_thing t = sim_pick_thing(pr);
     dibs_lock_info info = DIBS_LOCK_INFO_INIT;
     int64_t from = sim_now(), idle = sim_idle_us(pr->client->proc);
 
-    if (is_group(t))
+    if (sim_is_group(t))
         return;
     if (dibs_lock_info_get(pr->client->lock[t], &info) == DIBS_OK)
         sim_note("sees %s: %s", thing_names[t], info.locked ? "held" : "free");
@@ -517,11 +428,11 @@ static void look_around(struct sim_program *pr)
  * one learns of it. */
 static void force_somebody(struct sim_program *pr)
 {
-    enum sim_thing t = pick_thing(pr);
+    enum sim_thing t = sim_pick_thing(pr);
     int64_t from = sim_now(), idle = sim_idle_us(pr->client->proc);
     bool was_locked = false;
 
-    if (is_group(t) || t == SIM_SLOTS)
+    if (sim_is_group(t) || t == SIM_SLOTS)
         return;
     dibs_err err = dibs_lock_force_release(pr->client->lock[t], &was_locked);
     sim_note("forces %s: %s%s", thing_names[t], dibs_strerror(err),
@@ -557,7 +468,9 @@ static void *program_main(void *arg)
     while (!sim_healed && !cl->closing) {
         if (sim_plan.layout != SIM_QUORUM && sim_once_in(&pr->chance, 8))
             sim_counted_round(cl, &pr->chance, pr->number);
-        else
+        else if (sim_once_in(&pr->chance, 10))
+            sim_pair_round(pr);
+        else if (!sim_once_in(&pr->chance, 4) || !sim_adopt_round(pr))
             play_round(pr);
         memset(pr->uses, 0, sizeof pr->uses);
         if (cl->closing)

@@ -27,9 +27,18 @@ struct sim_program {
 
 enum sim_form { FORM_ACQUIRE, FORM_TRY, FORM_ACQUIRE_ASYNC, FORM_TRY_ASYNC };
 
-/* program.c */
+/* calls.c */
 dibs_err sim_take(struct sim_program *pr, dibs_lock *l, enum sim_form form,
                   const dibs_lock_opts *o);
+dibs_err sim_give(struct sim_program *pr, dibs_lock *l,
+                  const dibs_lock_opts *o);
+
+/* program.c */
+#define SLACK_MS 100 /* for turns of fibers, and the way of bytes */
+bool sim_is_group(enum sim_thing t);
+enum sim_thing sim_pick_thing(struct sim_program *pr);
+/* May a call go wrong, by the plan or because a thread stood still? */
+bool sim_may_fail(const struct sim_program *pr);
 /* The longest an acquire may take in ms: P7; -1 = for ever. */
 int64_t sim_take_limit(enum sim_thing t, enum sim_form form,
                        const dibs_lock_opts *o);
@@ -40,8 +49,31 @@ void sim_check_refusal(const struct sim_program *pr, enum sim_thing t,
 /* on_lost; arg is the claim. */
 void sim_claim_lost(const char *name, dibs_owner owner, void *arg);
 void sim_hold_on(struct sim_program *pr, int64_t us);
+/* It was granted: holds it for a while, and lets go. */
+void sim_hold(struct sim_program *pr, struct sim_claim *claim);
 /* Gives it back, and checks what the release says. */
 void sim_let_go(struct sim_program *pr, struct sim_claim *claim);
+
+/* extend.c */
+/* Makes what it holds last longer. */
+void sim_extend(struct sim_program *pr, struct sim_claim *claim);
+
+/* left.c */
+/* What the release leaves on the server, by chance: nothing, or the lock for a
+ * while (keep_ms), or for somebody else (leave). Fills o. NULL: not the last.
+ */
+struct sim_left *sim_left_draw(struct sim_program *pr,
+                               const struct sim_claim *claim,
+                               dibs_lock_opts *o);
+/* The release has returned. left: may be NULL. */
+void sim_left_told(struct sim_left *left, const struct sim_claim *claim,
+                   dibs_err err);
+/* Adopts what somebody has left, and holds it. False: there is nothing. */
+bool sim_adopt_round(struct sim_program *pr);
+
+/* pair.c */
+/* Two calls of one owner at once, for a while. */
+void sim_pair_round(struct sim_program *pr);
 
 /* halves.c */
 enum sim_thing sim_other_half(enum sim_thing t); /* or itself */

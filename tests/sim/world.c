@@ -344,7 +344,7 @@ static bool has_visited(void)
 
 static int64_t longest_lease_us(void)
 {
-    return 2 * sim_plan.lease_ms * 1000; /* a lock's own may be twice that */
+    return 3 * sim_plan.lease_ms * 1000; /* of a client of another make */
 }
 
 static void heal(void *arg, int64_t number)

@@ -52,7 +52,6 @@ struct sim_client {
     int running;        /* of its threads */
     bool closing;       /* in the middle of everything */
     int64_t closes_at;  /* us; 0 = at the end */
-    int64_t kept_until; /* us; a lock was left taken */
     int64_t rest_until; /* us; a lost plain lock ends on the server by then */
     bool ended;         /* closed in peace */
 };
@@ -109,6 +108,17 @@ void sim_counted_dead(const struct sim_proc *p);
 void sim_counted_look(void);
 void sim_counted_end(void);
 
+/* left.c: locks that a release leaves on the server */
+/* Is it there on purpose, for this owner? Of a writer without the word for it.
+ */
+bool sim_was_left(const char *name, const char *owner);
+/* The same of all owners of a client among these. */
+bool sim_all_left(const char *name, const char *uuid, const char *fields);
+/* Might it have ended without a word, now or within that time? */
+bool sim_ends_silently(const char *name, int64_t within_us);
+void sim_left_dead(const struct sim_proc *p);
+void sim_left_closed(const struct sim_proc *p);
+
 /* peer.c: clients of another make */
 void sim_peers_begin(void);
 /* Who of them holds this, shared or not; NULL = nobody. */
@@ -132,6 +142,7 @@ struct sim_claim {
     int64_t asked_at, since; /* us */
     int64_t proved_at;       /* us: no command for it ran later; 0 = since */
     int64_t lease_ms;        /* its own; 0 = renewed for ever */
+    int64_t longest_ms;      /* that it was extended to; 0 = not */
     bool renewed;            /* for ever, or for a while */
     int replicas;
     int holds;
@@ -141,7 +152,10 @@ struct sim_claim {
     int64_t odd_since; /* the server does not have it: since when; 0 = no */
     int64_t token;     /* of a fenced lock */
     int told;          /* on_lost was called */
-    bool over;         /* its release has returned */
+    bool over;         /* its release has returned, */
+    dibs_err gave;     /* and said that */
+    bool adopted;      /* it was somebody else's before */
+    bool shifts;       /* several calls take it and give it back: pair.c */
 };
 
 /* A promise is broken: says which and why, and ends the run. */
