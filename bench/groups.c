@@ -67,7 +67,7 @@ void measure_multi(const struct plan *p)
     for (int i = 0; i < NAMES; i++)
         members[i] = new_plain(c, "member", i);
     must(dibs_multi_lock_new(members, NAMES, &group), "new multi lock");
-    compare(p, one, group, "multi, ten names, of one lock", 2);
+    compare(p, one, group, "multi, ten names, of one lock", 1.7);
     dibs_lock_free(group);
     dibs_lock_free(one);
     for (int i = 0; i < NAMES; i++)
@@ -161,7 +161,7 @@ void measure_quorum(const struct plan *p)
     }
     dibs_lock *one = new_plain(clients[0], "alone", 0);
     must(dibs_quorum_lock_new(members, SERVERS, &group), "new quorum lock");
-    compare(p, one, group, "quorum, five servers, of one", 3);
+    compare(p, one, group, "quorum, five servers, of one", 2);
     dibs_lock_free(group);
     dibs_lock_free(one);
     for (int i = 0; i < SERVERS; i++) {
