@@ -2,7 +2,8 @@
 --
 -- KEYS  1 lock hash   2 this owner's read key   3 key of a waiting writer
 -- ARGV  1 owner   2 holds it will then have   3 lease in ms   4 by which other
---       name this owner writes; '' or none = by no other
+--       name this owner writes; '' or none = by no other   5 an owner who
+--       reads, as far as the client knows; '' or none = it knows of none
 -- Gives nil when taken; >= -1 when busy for so many ms; -3 when the outer holds
 --       of a re-entry are gone; -6 when the key holds another kind of lock, or
 --       a hash that is no lock.
@@ -10,15 +11,18 @@
 -- A read hold counts as long as its read key lives. One key serves all holds of
 -- an owner: it lives as long as the longest of them. A writer that waits keeps
 -- new readers out, but not those who read already, nor the holder of the write
--- lock. Twice is harmless.
+-- lock. Whether the hash is a lock at all is seen by the owner that the client
+-- knows of; without one a few fields are looked at, which takes the server as
+-- long as all the rest. Twice is harmless.
 local key, mine, gate = KEYS[1], KEYS[2], KEYS[3]
 local owner, target, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])
---@include is_lock
+local known = ARGV[5] or ''
 
 local FEW = 8 -- fields that are looked at
 local there = redis.call('exists', key, gate)
-local found = there > 0 and redis.call('hmget', key, 'mode', owner) or {}
+local found = there > 0 and redis.call('hmget', key, 'mode', owner, known) or {}
 local mode = found[1]
+local sure = mode == 'read' and known ~= '' and found[3]
 local reads, has = -2, 0
 
 if there > 0 and not mode and redis.call('exists', key) == 1 then
@@ -37,10 +41,13 @@ if reads == -2 then
     if mode == 'write' and not writes and (ARGV[4] or '') ~= '' then
         writes = redis.call('hexists', key, ARGV[4] .. ':write') == 1
     end
-    if mode and not writes and
-        not all_holds(redis.call('hrandfield', key, FEW, 'withvalues')) then
-        return -6
-    elseif mode == 'write' then
+    if mode and not writes and not sure then
+--@include is_lock
+        if not all_holds(redis.call('hrandfield', key, FEW, 'withvalues')) then
+            return -6
+        end
+    end
+    if mode == 'write' then
         if not writes then
             return redis.call('pttl', key)
         end

@@ -4,14 +4,15 @@
 -- KEYS  1 lock hash   2 this owner's read key   3 channel
 -- ARGV  1 owner   2 holds it will then have   3 head and 4 tail of the name of
 --       an owner's read key, which has the number of a hold behind it   5 an
---       owner who reads, too, as far as the client knows; '' = none   then the
---       commands to publish with; none = 'publish'
+--       owner of the same client who reads, too, as far as that knows, and for
+--       at least half as long; '' = none   then the commands to publish with;
+--       none = 'publish'
 -- Gives >= 1 when its reading ended, 0 when held once less, -1 when this owner
 --       does not read, or its lease is over.
 --
--- Readers whose lease is over do not count, and go when they are met. To find
--- one that counts, the one that the client names is looked at first, then a few
--- others; only if none of those lives, all. So with many readers this costs no
+-- Readers whose lease is over do not count, and go when they are met. If the
+-- one that the client names lives, nobody else is looked at. Otherwise a few
+-- are, and only if none of those lives, all. So with many readers this costs no
 -- more than with few. Another client may have a read key for each of an owner's
 -- holds: one that lives is enough. If the lock would last much longer than its
 -- readers, it is shortened, but never below the longest of them. What is
@@ -21,6 +22,14 @@ local key, mine, channel = KEYS[1], KEYS[2], KEYS[3]
 local owner, target, head, tail = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local known, HOW = ARGV[5], 6
 local FEW, SHORT, MOST = 4, 16, 1000
+
+-- That one is in the hash, so this is the lock that the client means.
+if target == '0' and known ~= '' and known ~= owner and
+    redis.call('hexists', key, known) == 1 and
+    redis.call('exists', head .. known .. tail .. '1') == 1 then
+    local was = redis.call('hdel', key, owner)
+    return redis.call('del', mine) == 1 and was == 1 and 1 or -1
+end
 --@include publish
 
 -- The lock is free. Gives what the script answers.
@@ -34,15 +43,14 @@ local function tell(ended)
 end
 
 -- Nearly always the hash has nothing but the mode and this owner.
-local some = target == '0' and known == '' and
-    redis.call('hrandfield', key, FEW, 'withvalues')
+local some = target == '0' and redis.call('hrandfield', key, FEW, 'withvalues')
 local two = some and #some == 4 and {[some[1]] = some[2], [some[3]] = some[4]}
 if two and two[owner] and two.mode and two.mode ~= 'write' then
     return tell(redis.call('del', key, mine) == 2)
 end
 --@include lessen
 
-local found = redis.call('hmget', key, owner, 'mode', known)
+local found = redis.call('hmget', key, owner, 'mode')
 if not found[1] or not found[2] then
     redis.call('del', mine)
     return -1
@@ -50,7 +58,6 @@ elseif target ~= '0' and redis.call('exists', mine) == 1 then
     return lessen(key, owner, found[1], target)
 end
 
-local named = found[3] and known ~= owner and {known, found[3]}
 local more = false -- there is something that is not a lock's
 local answer = redis.call('del', mine) == 1 and 1 or -1
 redis.call('hdel', key, owner)
@@ -87,9 +94,6 @@ end
 local function others()
     local left = redis.call('pttl', key)
     local enough = left < 0 and math.huge or left / 2
-    if named and longest(named, enough) >= enough then
-        return true
-    end
     some = some or redis.call('hrandfield', key, FEW, 'withvalues')
     local most, all = longest(some, enough), #some < 2 * FEW
     if not all and

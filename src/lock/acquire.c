@@ -516,6 +516,8 @@ static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
     op->ask.target = 1;
     op->wait.waited = !asks;
     op->ask.stay = dibs__kind_has(line->kind, VERB_LEAVE) && !op->trying;
+    if (line->kind->shared)
+        op->ask.known = dibs__hold_sharer(line, NULL, 0);
     if (!op->trying)
         dibs__wait_join(&line->wait, &op->wait, !asks);
     if (!asks)

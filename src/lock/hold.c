@@ -47,6 +47,7 @@
 #define DRIFT_PERCENT 1
 #define DRIFT_MS      2
 #define TRACK_MS      1000 /* a hold as old as this is tracked */
+#define LOOKS         8    /* for one that shares the lock */
 
 /* ---- finding ----------------------------------------------------------- */
 
@@ -83,6 +84,26 @@ struct dibs__hold *dibs__hold_numbered(struct dibs__line *line, uint64_t number)
     while ((h = dibs__hold_next(line, h)) && h->number != number)
         ;
     return h;
+}
+
+/* The latest holds first. Of those that ask the oldest: most likely the server
+ * has answered it. */
+uint64_t dibs__hold_sharer(const struct dibs__line *line,
+                           const struct dibs__hold *h, int64_t until)
+{
+    const struct dibs__list *at = line->holds.prev;
+
+    for (int i = 0; i < LOOKS && at != &line->holds; i++, at = at->prev) {
+        const struct dibs__hold *other = DIBS_OF(at, struct dibs__hold, link);
+        if (other != h && other->valid_until >= until &&
+            (other->state == HOLD_HELD || other->state == HOLD_SUSPECT))
+            return other->wire;
+    }
+    if (dibs__list_empty(&line->asks))
+        return 0;
+    const struct dibs__op *op =
+        DIBS_OF(line->asks.next, struct dibs__op, ask_link);
+    return op->ask.lease_ms >= until - dibs__now_ms() ? op->wire : 0;
 }
 
 bool dibs__hold_unsure(const struct dibs__hold *h)

@@ -85,6 +85,12 @@ struct dibs__hold *dibs__hold_on_wire(struct dibs__line *line, uint64_t wire)
     REQUIRES(line->mu);
 struct dibs__hold *dibs__hold_numbered(struct dibs__line *line, uint64_t number)
     REQUIRES(line->mu);
+/* The number of one here that shares the lock with this hold (or NULL), until
+ * that time at least; or that has just asked for it. 0 if none is found soon. A
+ * hint: by the time the server reads it, that one may not have it. */
+uint64_t dibs__hold_sharer(const struct dibs__line *line,
+                           const struct dibs__hold *h, int64_t until)
+    REQUIRES(line->mu);
 /* Until when anybody here has the lock, by our clock; 0 nobody has. */
 int64_t dibs__hold_until(struct dibs__line *line, int64_t now)
     REQUIRES(line->mu);

@@ -28,7 +28,7 @@
  *   Q  to tell how many there are     v  slot, or nothing   V  the value
  *   E  entry in the book              Y  tag: what the holder published
  *   B  channel on which this client   H  how it is registered
- *      is called
+ *      is called                      j  one who shares it, or nothing
  *   0, 1  that number                 *  commands to publish with; the last
  */
 #include "lock/kind.h"
@@ -260,6 +260,9 @@ static bool text_write(char letter, const struct dibs__ask *ask,
         break;
     case 'h':
         owner_arg(out, ask, ask->other, false);
+        break;
+    case 'j':
+        owner_arg(out, ask, ask->known, false);
         break;
     case '*':
         publish_args(out, line);

@@ -111,8 +111,10 @@ struct dibs__ask {
     const char *text;         /* FORCE: the owner as text, instead of wire */
     union {
         size_t text_len;
-        int64_t value; /* RELEASE, HANDOVER: what the hold came with. ACQUIRE of
-                          a semaphore: how many permits */
+        int64_t value;  /* RELEASE, HANDOVER: what the hold came with. ACQUIRE
+                           of a semaphore: how many permits */
+        uint64_t known; /* ACQUIRE, a shared kind: number of another holder of
+                           this client; 0 = none is known */
     };
 };
 

@@ -37,7 +37,7 @@ const struct dibs__kind dibs__kind_read = {
     .renews = &dibs__script_read_renew,
     .command =
         {
-            [VERB_ACQUIRE] = {&dibs__script_read_acquire, "nrg", "otlh"},
+            [VERB_ACQUIRE] = {&dibs__script_read_acquire, "nrg", "otlhj"},
             [VERB_RELEASE] = {&dibs__script_read_release, "nrc", "otbeh*"},
             [VERB_FORCE] = {&dibs__script_read_force, "nrc", "obea*"},
             [VERB_INFO] = DIBS__INFO,

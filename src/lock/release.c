@@ -31,8 +31,7 @@
 #define HANDOVERS_MAX_MS 200
 #define YIELD_MIN_MS     2 /* by a clock that may be just about to tick */
 #define YIELD_MAX_MS     3
-#define LOOKS            8 /* for another holder */
-#define LOOK_AROUND      8 /* one of so many holds names no other holder */
+#define LOOK_AROUND      32 /* one of so many holds names no other holder */
 
 static bool read_count(const struct dibs__reply *reply, dibs_err *err,
                        int64_t *out)
@@ -343,23 +342,17 @@ static void handover_answered(struct dibs__call *call, dibs_err err,
 
 /* ---- where to start ---------------------------------------------------- */
 
-/* The number of another holder of this client that is not about to give the
- * lock back; 0 if none is found soon. The server looks at that one first, and
- * mostly at no other. Now and then it shall look at others, to find those whose
- * lease is over. */
+/* The number of another who reads, or 0. If that one lives, the server looks at
+ * no other, and does not shorten the lock: so it must last for about as long.
+ * Now and then the server shall look at others, to find those whose lease is
+ * over. */
 static uint64_t other_holder(const struct dibs__line *line,
-                             const struct dibs__hold *mine) REQUIRES(line->mu)
+                             const struct dibs__hold *mine, int64_t now)
+    REQUIRES(line->mu)
 {
-    const struct dibs__list *at = line->holds.prev; /* the latest first */
-
-    if (mine->number % LOOK_AROUND == 0)
+    if (mine->outlasts || mine->number % LOOK_AROUND == 0)
         return 0;
-    for (int i = 0; i < LOOKS && at != &line->holds; i++, at = at->prev) {
-        const struct dibs__hold *h = DIBS_OF(at, struct dibs__hold, link);
-        if (h != mine && (h->state == HOLD_HELD || h->state == HOLD_SUSPECT))
-            return h->wire;
-    }
-    return 0;
+    return dibs__hold_sharer(line, mine, now + (mine->valid_until - now) / 2);
 }
 
 /* The hold ends, and nothing is sent. The number is retired before the hold is
@@ -544,7 +537,7 @@ static enum plan plan_release(struct dibs__line *line, struct dibs__op *op,
         return PARTIAL;
     dibs__hold_ending(line, h);
     if (line->kind->shared) {
-        op->ask.other = other_holder(line, h);
+        op->ask.other = other_holder(line, h, now);
         op->ask.keep_ms = 0; /* cannot be kept: others may have it, too */
     }
     op->next_owner = pick_next_owner(line, op, now);

@@ -313,6 +313,29 @@ static void test_rw_lease_is_not_shortened(void **state)
     kit_close(d);
 }
 
+/* A reader leaves, and another one of its client reads on for a shorter time:
+ * the lock does not last longer than that one. A Redisson that wants to write
+ * sleeps for as long as the lock lasts. */
+static void test_rw_lease_of_who_stays(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    struct halves it = kit_halves(c);
+    const dibs_owner stays = dibs_owner_new(c);
+
+    (void)state;
+    FINE(dibs_lock_acquire(
+        it.r, DIBS_LOCK_OPTS(.owner = stays, .lease_ms = LONG_MS / 10)));
+    for (int i = 0; i < 3; i++) {
+        FINE(dibs_lock_acquire(it.r, DIBS_LOCK_OPTS(.lease_ms = LONG_MS)));
+        assert_true(ts_pttl(srv, "l") > LONG_MS / 2);
+        FINE(dibs_lock_release(it.r, NULL));
+        assert_in_range(ts_pttl(srv, "l"), 1, LONG_MS / 10);
+    }
+    FINE(dibs_lock_release(it.r, OWNED(stays)));
+    kit_halves_free(&it);
+    kit_close(c);
+}
+
 /* The watchdog renews this client's read holds and nobody else's. */
 static void test_rw_lease_renewal(void **state)
 {
@@ -484,6 +507,7 @@ int main(void)
         KIT_TEST(test_rw_other_half_after_a_loss),
         KIT_TEST(test_rw_lease_of_each_reader),
         KIT_TEST(test_rw_lease_is_not_shortened),
+        KIT_TEST(test_rw_lease_of_who_stays),
         KIT_TEST(test_rw_lease_renewal),
         KIT_TEST(test_rw_lease_renewal_of_both),
         KIT_TEST(test_rw_release_lost_with_keep),
