@@ -12,6 +12,8 @@
  *         --jobs N                  so many at once
  *         --keep-going              do not end with the first failure
  *
+ * If it is interrupted, the seeds that are running end, and are counted.
+ *
  * Each seed is a process of its own: one that crashes or hangs is a failing
  * seed like any other, and what it leaves in memory does not disturb the next.
  */
@@ -19,6 +21,7 @@
 #include "sim/world.h"
 #include "sim/wrap.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +53,7 @@ static struct options {
 
 static struct outcome *outcomes; /* shared with the children */
 static struct sim_totals all;
+static volatile sig_atomic_t interrupted;
 
 static double real_seconds(void)
 {
@@ -284,14 +288,24 @@ static void failed_seed(const struct outcome *out)
         shrink(out->seed, text);
 }
 
+static void note_interrupt(int number)
+{
+    (void)number;
+    interrupted = 1;
+}
+
 static int run_many(void)
 {
+    const struct sigaction once = {.sa_handler = note_interrupt,
+                                   .sa_flags = (int)SA_RESETHAND};
     double began = real_seconds();
     uint64_t next = want.from, last = want.count;
     pid_t pids[JOBS_MAX] = {0};
     int fds[JOBS_MAX], running = 0, status;
     bool stop = false;
 
+    sigaction(SIGINT, &once, NULL);
+    sigaction(SIGTERM, &once, NULL);
     do {
         for (int i = 0; i < want.jobs && !stop && last > 0; i++)
             if (pids[i] == 0) {
@@ -311,9 +325,12 @@ static int run_many(void)
                 stop |= !well && !want.keep_going;
             }
         stop |= want.seconds > 0 && real_seconds() - began > want.seconds;
+        stop |= interrupted;
     } while (running > 0 || (!stop && last > 0));
+    if (interrupted)
+        printf("sim: interrupted\n");
     print_totals(real_seconds() - began);
-    return all.failed > 0;
+    return all.failed > 0 || interrupted;
 }
 
 /* ---- arguments --------------------------------------------------------- */
@@ -391,6 +408,16 @@ static int list_profiles(void)
     return 0;
 }
 
+static int complain(const char *what, const char *word)
+{
+    fprintf(stderr, "sim: %s%s\n", what, word);
+    fprintf(stderr, "usage: sim --seed N [--wire] | --minutes N | --seconds N "
+                    "| --count N | --file FILE | --profiles\n"
+                    "       [--from N] [--profile NAME] [--clients N] "
+                    "[--drop N,N] [--jobs N] [--keep-going] [--no-shrink]\n");
+    return 2;
+}
+
 int main(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
@@ -408,12 +435,13 @@ int main(int argc, char **argv)
             want.keep_going = true;
             continue;
         }
-        if (i + 1 == argc || !read_option(argv[i], argv[i + 1])) {
-            fprintf(stderr, "sim: what is %s?\n", argv[i]);
-            return 2;
-        }
+        if (i + 1 == argc || !read_option(argv[i], argv[i + 1]))
+            return complain("not understood: ", argv[i]);
         i++;
     }
+    if (!want.one && !want.file && want.count == UINT64_MAX &&
+        !(want.seconds > 0))
+        return complain("how long, or how many? It would not end", "");
     if (want.jobs < 1 || want.jobs > JOBS_MAX)
         want.jobs = 1;
     outcomes = mmap(NULL, (JOBS_MAX + 1) * sizeof *outcomes,
