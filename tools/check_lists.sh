@@ -1,6 +1,7 @@
 #!/bin/bash
 # Nothing in the build is globbed, so a file could be written and never built,
-# a test written and never run. This finds such files.
+# a test written and never run. This finds such files; and bugs that the simulator
+# is to find, if the line that they change is not there any more.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 shopt -s nullglob
@@ -56,5 +57,12 @@ done
 for f in bench/*.c; do
     need bench/CMakeLists.txt "$(basename "$f" .c)(\\.c)?" "$f"
 done
+while IFS=$'\t' read -r name file edit _; do
+    case $name in '' | '#'*) continue ;; esac
+    if sed -E "$edit" "$file" | cmp -s - "$file"; then
+        echo "check_lists: the bug $name changes nothing in $file" >&2
+        bad=1
+    fi
+done <tests/sim/mutants/mutants.txt
 [ $bad -eq 0 ] && echo "check_lists: $count files are in their lists"
 exit $bad
