@@ -4,20 +4,20 @@
 -- KEYS  1 lock hash   2 this owner's read key   3 channel
 -- ARGV  1 owner   2 holds it will then have   3 head and 4 tail of the name of
 --       an owner's read key, which has the number of a hold behind it   5 an
---       owner of the same client who reads, too, as far as that knows, and for
---       at least half as long; '' = none   then the commands to publish with;
---       none = 'publish'
+--       owner of the same client who reads, too, as far as that knows; '' =
+--       none   then the commands to publish with; none = 'publish'
 -- Gives >= 1 when its reading ended, 0 when held once less, -1 when this owner
 --       does not read, or its lease is over.
 --
 -- Readers whose lease is over do not count, and go when they are met. If the
--- one that the client names lives, nobody else is looked at. Otherwise a few
--- are, and only if none of those lives, all. So with many readers this costs no
--- more than with few. Another client may have a read key for each of an owner's
--- holds: one that lives is enough. If the lock would last much longer than its
--- readers, it is shortened, but never below the longest of them. What is
--- neither an owner nor the mode is an application's, and stays. Twice is
--- harmless, and a full server refuses nothing of this.
+-- one that the client names lives, and for about as long as the lock, nobody
+-- else is looked at. Otherwise a few are, and only if none of those lives, all.
+-- So with many readers this costs no more than with few. Another client may
+-- have a read key for each of an owner's holds: one that lives is enough. If
+-- the lock would last much longer than its readers, it is shortened, but never
+-- below the longest of them. What is neither an owner nor the mode is an
+-- application's, and stays. Twice is harmless, and a full server refuses
+-- nothing of this.
 local key, mine, channel = KEYS[1], KEYS[2], KEYS[3]
 local owner, target, head, tail = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local known, HOW = ARGV[5], 6
@@ -25,10 +25,13 @@ local FEW, SHORT, MOST = 4, 16, 1000
 
 -- That one is in the hash, so this is the lock that the client means.
 if target == '0' and known ~= '' and known ~= owner and
-    redis.call('hexists', key, known) == 1 and
-    redis.call('exists', head .. known .. tail .. '1') == 1 then
-    local was = redis.call('hdel', key, owner)
-    return redis.call('del', mine) == 1 and was == 1 and 1 or -1
+    redis.call('hexists', key, known) == 1 then
+    local left = redis.call('pttl', key)
+    local life = redis.call('pttl', head .. known .. tail .. '1')
+    if left >= 0 and 2 * life >= left then
+        local was = redis.call('hdel', key, owner)
+        return redis.call('del', mine) == 1 and was == 1 and 1 or -1
+    end
 end
 --@include publish
 

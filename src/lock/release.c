@@ -342,15 +342,17 @@ static void handover_answered(struct dibs__call *call, dibs_err err,
 
 /* ---- where to start ---------------------------------------------------- */
 
-/* The number of another who reads, or 0. If that one lives, the server looks at
- * no other, and does not shorten the lock: so it must last for about as long.
- * Now and then the server shall look at others, to find those whose lease is
- * over. */
+/* The number of another who reads for at least half as long, or 0. If that one
+ * lives, and for about as long as the lock, the server looks at no other. Now
+ * and then it shall, to find those whose lease is over; not by turns, which
+ * could be those of other locks. */
 static uint64_t other_holder(const struct dibs__line *line,
                              const struct dibs__hold *mine, int64_t now)
     REQUIRES(line->mu)
 {
-    if (mine->outlasts || mine->number % LOOK_AROUND == 0)
+    uint32_t chance = (uint32_t)mine->number * UINT32_C(2654435769);
+
+    if (chance < UINT32_MAX / LOOK_AROUND)
         return 0;
     return dibs__hold_sharer(line, mine, now + (mine->valid_until - now) / 2);
 }

@@ -331,6 +331,15 @@ static void test_rw_lease_of_who_stays(void **state)
         FINE(dibs_lock_release(it.r, NULL));
         assert_in_range(ts_pttl(srv, "l"), 1, LONG_MS / 10);
     }
+    /* It lasts long because somebody wrote, and goes on to read. */
+    FINE(dibs_lock_release(it.r, OWNED(stays)));
+    FINE(dibs_lock_acquire(it.w, DIBS_LOCK_OPTS(.lease_ms = LONG_MS)));
+    FINE(dibs_lock_acquire(it.r, DIBS_LOCK_OPTS(.lease_ms = LONG_MS / 10)));
+    FINE(dibs_lock_release(it.w, NULL));
+    FINE(dibs_lock_acquire(
+        it.r, DIBS_LOCK_OPTS(.owner = stays, .lease_ms = LONG_MS / 10)));
+    FINE(dibs_lock_release(it.r, NULL));
+    assert_in_range(ts_pttl(srv, "l"), 1, LONG_MS / 10);
     FINE(dibs_lock_release(it.r, OWNED(stays)));
     kit_halves_free(&it);
     kit_close(c);
