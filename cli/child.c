@@ -14,7 +14,8 @@
  *         for it from time to time.
  *
  * Death   If we die, the kernel kills the command, and the guard (guard.c)
- *         kills its group.
+ *         kills its group. The new process tells the guard of itself before it
+ *         becomes the command: we may die before we get to anything.
  *
  * Gap     A child has no group until somebody calls setpgid. Parent and child
  *         both call it, so it is done before either goes on.
@@ -110,6 +111,7 @@ static const char **joined_rows(const char *const *rows,
 
 struct start {
     const struct child_plan *plan;
+    struct guard *guard;
     char **env;
     char number[32]; /* two rows of env */
     char *row;
@@ -150,6 +152,7 @@ static _Noreturn void become_command(const struct start *st)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != st->parent)
         _exit(1); /* it died before we asked to be told */
+    guard_set(st->guard, getpid(), !st->plan->foreground, INT64_MAX);
     if (st->plan->owners)
         fcntl(st->lost[0], F_SETFD, 0);
     signals_restore(st->plan->signals);
@@ -192,15 +195,17 @@ static int fork_command(struct child *ch, const struct start *st)
         become_command(st);
     if (ch->group)
         setpgid(pid, pid); /* fails if it has gone on already: then it did */
-    guard_set(&ch->guard, pid, ch->group, INT64_MAX);
     ch->pid = pid;
     return 0;
 }
 
 int child_start(struct child *ch, const struct child_plan *plan)
 {
-    struct start st = {
-        .plan = plan, .parent = getpid(), .err = {-1, -1}, .lost = {-1, -1}};
+    struct start st = {.plan = plan,
+                       .guard = &ch->guard,
+                       .parent = getpid(),
+                       .err = {-1, -1},
+                       .lost = {-1, -1}};
     int why = ENOMEM;
 
     if (pipe2(st.err, O_CLOEXEC) != 0 ||

@@ -10,10 +10,11 @@
  *
  * How     A small process, forked off before the command is, sleeps on a pipe
  *         that only dibs writes to. Each message says which process group is
- *         to die, and at what time. When the time comes without a newer
- *         message, or when the pipe ends because dibs has died, the guard
- *         kills the group. When dibs is done it sends "nobody" and closes the
- *         pipe.
+ *         to die, and at what time. (The first is sent by the new process that
+ *         is about to become the command: dibs may die at once.) When the time
+ *         comes without a newer message, or when the pipe ends because dibs
+ *         has died, the guard kills the group. When dibs is done it sends
+ *         "nobody" and closes the pipe.
  *
  *         The guard's time is a little later than the one at which dibs
  *         itself kills, so it only acts when dibs does not.
@@ -23,8 +24,7 @@
  *         releases just that hold (will.c). A run inside of the command may
  *         rely on it (outer.c), with a group of its own: the guard of that one
  *         joins our pipe, and we wait until it has left. If dibs dies before
- *         it has said what to kill, nothing is released: something may run
- *         that we do not know of.
+ *         the command has begun, nothing is released.
  *
  * Apart   It has a session of its own and few descriptors, and blocks every
  *         signal, so that what hits dibs and its command does not hit the

@@ -38,6 +38,14 @@ killed a
 ran 0 dibs run -w 60s a -- true
 await free s a
 
+case_is 'the command kills it at once'
+for i in 1 2 3 4 5; do
+    "$DIBS" run --lease 10m a -- \
+        sh -c 'kill -KILL $PPID; sleep 1000' 2>err.txt &
+    ended 137 $!
+    ran 0 dibs run -w 60s a -- true
+done
+
 case_is 'a fair lock, and those who wait for it'
 rm -f pid.command
 "$DIBS" run --fair --lease 10m f -- \
