@@ -302,7 +302,7 @@ static void wait_done(struct dibs__group_op *op)
     } else if (again && dibs__now_ms() < op->deadline) {
         start_over(op, ask_multi_again);
     } else {
-        multi_fail(op, err);
+        multi_fail(op, in_way ? DIBS_ERR_TIMEOUT : err);
     }
 }
 
