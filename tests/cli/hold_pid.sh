@@ -17,7 +17,7 @@ keepers() { # PATTERN
 
 # No keeper, watcher or socket is left behind.
 gone() {
-    await not keepers "hold --for-pid .* $1\$"
+    await not keepers "hold .*--for-pid .* $1\$"
     [ -z "$(ls "$T/runtime/dibs" 2>/dev/null | grep '^hold-')" ] ||
         fail "a socket is left: $(ls "$T/runtime/dibs")"
 }
