@@ -3,10 +3,11 @@
 #
 # run.sh [SCRIPT...]: runs tests of the command, or all of them.
 #
-# The command is $DIBS, or the one in build-test or build. Each script gets a
-# folder of its own, with a runtime folder in it, so that the private server it
-# may start is its own, too. Whatever it starts and leaves is ended and its
-# folder removed, also when it fails or is interrupted.
+# The command is $DIBS, or the one in build-test or build. tests/run_test beside
+# it gives each script a folder, $DIBS_TEST_DIR, ends whatever the script leaves
+# running, and removes the folder unless the script fails. A script sees nothing
+# of the environment but what is below; the runtime folder is its own, so that
+# the private server it may start is its own, too.
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -20,17 +21,14 @@ if [ ! -x "${DIBS:-}" ]; then
 fi
 export DIBS
 
-if [ $# -ne 1 ]; then
+if [ -z "${DIBS_TEST_DIR:-}" ]; then
     [ $# -gt 0 ] || set -- "$here"/*.sh
     failed=0
     for script; do
-        case $(basename "$script") in run.sh | lib*.sh) continue ;; esac
-        if "$0" "$script"; then
-            echo "ok      $(basename "$script" .sh)"
-        else
-            echo "FAILED  $(basename "$script" .sh)"
-            failed=1
-        fi
+        name=$(basename "$script" .sh)
+        case $name in run | lib*) continue ;; esac
+        "$(dirname "$DIBS")/../tests/run_test" -k "cli.$name" \
+            $((600 * ${DIBS_TEST_SLOWNESS:-1})) "$0" "$script" || failed=1
     done
     exit $failed
 fi
@@ -40,53 +38,12 @@ if [ ! -r "$test" ]; then
     echo "run.sh: there is no $1" >&2
     exit 1
 fi
-T=$(mktemp -d "${TMPDIR:-/tmp}/dibs-cli.XXXXXX") || exit 1
-export T
-script=
-
-# Is this process one that the script started, or that was started by one? It
-# has our folder in its environment, its arguments (redis-server overwrites its
-# environment with its title) or as its working folder.
-ours() { # PID
-    grep -qsF -- "$T" "/proc/$1/environ" "/proc/$1/cmdline" && return 0
-    case $(readlink "/proc/$1/cwd" 2>/dev/null) in
-    "$T" | "$T"/*) return 0 ;;
-    esac
-    return 1
-}
-
-# Ends them all; more than once, for those that were just being started.
-end_all() {
-    local dir pid round
-    for round in 1 2 3; do
-        for dir in /proc/[0-9]*; do
-            pid=${dir#/proc/}
-            [ "$pid" = $$ ] || [ "$pid" = "$BASHPID" ] || ! ours "$pid" ||
-                kill -KILL "$pid" 2>/dev/null
-        done
-    done
-}
-
-clean_up() {
-    trap - EXIT
-    end_all
-    [ -z "$script" ] || wait "$script" 2>/dev/null
-    rm -rf "$T"
-}
-trap clean_up EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-mkdir -m 700 "$T/runtime"
-env -i PATH="$PATH" HOME="$T" TMPDIR="$T" TERM=dumb LC_ALL=C \
+T=$DIBS_TEST_DIR/t
+mkdir -m 700 "$T" "$T/runtime" || exit 1
+exec env -i PATH="$PATH" HOME="$T" TMPDIR="$T" TERM=dumb LC_ALL=C \
     DIBS="$DIBS" T="$T" XDG_RUNTIME_DIR="$T/runtime" \
     DIBS_TEST_SLOWNESS="${DIBS_TEST_SLOWNESS:-1}" CC="${CC:-cc}" \
     DIBS_SANITIZE="${DIBS_SANITIZE:-}" \
     ${ASAN_OPTIONS:+ASAN_OPTIONS="$ASAN_OPTIONS"} \
     ${TSAN_OPTIONS:+TSAN_OPTIONS="$TSAN_OPTIONS"} \
-    HERE="$here" bash -u -c '. "$HERE/lib.sh"; . "$1"; finish' test "$test" &
-script=$!
-wait "$script"
-code=$?
-script=
-exit $code
+    HERE="$here" bash -u -c '. "$HERE/lib.sh"; . "$1"; finish' test "$test"

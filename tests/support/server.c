@@ -10,6 +10,9 @@
  * so that an interrupt at the terminal cannot end it before its work is done.
  * Should the keeper itself be killed, the kernel kills the server with it.
  *
+ * Log     It is in the folder that run_test.c made for the test, which outlives
+ * a failed test; or in the server's own, if there is no such folder.
+ *
  * Port    A socket that is bound, never listens and stays open keeps the port
  *         ours for as long as the server lives and while it is being
  *         restarted: nobody else gets it, but the server may share it.
@@ -310,15 +313,17 @@ static struct ts_server *new_server(const char *const *extra,
                                     const char *sentinel)
 {
     struct ts_server *s = ts_alloc(sizeof *s);
-    char dir[] = "/tmp/dibs-test-XXXXXX";
+    const char *tmp = getenv("TMPDIR"), *logs = getenv("DIBS_TEST_DIR");
+    char *dir = ts_text("%s/dibs-test-XXXXXX", tmp && *tmp ? tmp : "/tmp");
 
     if (!mkdtemp(dir))
         ts_fatal("mkdtemp: %s", strerror(errno));
     pthread_mutex_init(&s->mu, NULL);
     s->owner = getpid();
-    s->dir = ts_strdup(dir);
+    s->dir = dir;
     s->socket = ts_text("%s/redis.sock", dir);
-    s->log = ts_text("%s/log", dir);
+    s->log = logs ? ts_text("%s/%s.log", logs, strrchr(dir, '/') + 1)
+                  : ts_text("%s/log", dir);
     s->port_fd = ts__port_take(&s->port);
     s->url = ts_text("unix://%s", s->socket);
     s->tcp_url = ts_text("redis://127.0.0.1:%d", s->port);
