@@ -3,20 +3,15 @@
 # Each way of building has a folder of its own, so that none spoils another:
 #   build        what you use and install: optimised, no test hooks
 #   build-test   what `make test` runs: asserts, test hooks
-#   build-asan   build-tsan   build-gcc   build-clang   for the checks
-#   build-interop   for the tests against Redisson
-#   build-static    the command without shared libraries
-#   build-deb   build-dist   packages and tarballs
-#   build-versions  other versions of Debian, for `make check-versions`
-#   build-servers   other servers than Debian's, for `make test-servers`
-#   build-sim, build-mutants  the simulator, and bugs planted for it
-#   build-coverage  counts which lines and branches of src/ the tests run
-#   build-peers     programs that use other libraries, for `make peers`
+#   build-NAME   what the check, package or tool of that name builds
+# Objects are shared by ccache, where it is installed.
 
 PREFIX  ?= /usr/local
 DESTDIR ?=
 JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
-CTEST_JOBS ?= 2
+# Most tests wait: 8 for each core keep it busy (cmake/tests.cmake).
+CTEST_JOBS ?= $(shell expr $(JOBS) \* 8)
+TEST ?=
 BENCH_ARGS ?=
 PEERS_ARGS ?=
 SOAK ?= 60
@@ -29,9 +24,13 @@ CLANG_FORMAT ?= clang-format-14
 CLANG ?= clang-14
 CLANGXX ?= $(subst clang,clang++,$(CLANG))
 
+export CMAKE_C_COMPILER_LAUNCHER ?= $(shell command -v ccache)
+export CMAKE_CXX_COMPILER_LAUNCHER ?= $(CMAKE_C_COMPILER_LAUNCHER)
+export CCACHE_BASEDIR ?= $(CURDIR)
+export CCACHE_NOHASHDIR ?= 1
+
 # A compiler is passed on only if somebody asked for one, and in a run of its
 # own: a change of compiler makes CMake forget all other settings.
-configure = $(CMAKE) --log-level=NOTICE -S . -B $(1) $(2)
 ifneq ($(origin CC),default)
 ifeq ($(origin CXX),default)
 CXX = $(subst gcc,g++,$(subst clang,clang++,$(CC)))
@@ -39,9 +38,12 @@ endif
 set_compiler = $(CMAKE) -S . -B $(1) -DCMAKE_C_COMPILER=$(CC) \
 	$(if $(shell command -v $(CXX)),-DCMAKE_CXX_COMPILER=$(CXX)) >/dev/null &&
 endif
+# $(call configure,FOLDER,OPTIONS), then $(call compile,FOLDER)
+configure = $(set_compiler) $(CMAKE) --log-level=NOTICE -S . -B $(1) $(2)
 compile   = $(CMAKE) --build $(1) -j $(JOBS)
-run_tests = $(CTEST) --test-dir $(1) --output-on-failure -j $(CTEST_JOBS) \
-	-LE 'topology$(2)'
+# $(call run_tests,FOLDER,OPTIONS): only those that $(TEST) names, if it does
+run_tests = TEST="$(TEST)" DIBS_TEST_MAKE="make $@" \
+	tools/run_tests.sh $(1) -j $(CTEST_JOBS) $(2)
 tests_on  = -DCMAKE_BUILD_TYPE=Debug -DDIBS_TESTS=ON -DDIBS_FAULTS=ON
 tests_off = -DCMAKE_BUILD_TYPE=RelWithDebInfo -DDIBS_TESTS=OFF -DDIBS_FAULTS=OFF
 
@@ -52,57 +54,57 @@ steady := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 c_files = $(shell find include src cli examples bench peers tests \
 	-name '*.[ch]' -o -name '*.[ch]pp' 2>/dev/null)
 
-.PHONY: all build deps test stress-permits test-topology test-servers interop install uninstall deb dist static bench demo clean format help
-.PHONY: check check-format check-commits check-layers check-names check-lists check-size check-header
-.PHONY: check-cdef check-man check-gcc check-clang check-symbols check-asan check-tsan
-.PHONY: check-install check-deb check-dist check-static check-abi check-versions
-.PHONY: check-deps peers check-peers sim sim-mutants scale coverage
+.PHONY: all build build-test deps test test-topology test-servers test-long
+.PHONY: test-all interop install uninstall deb dist static bench peers demo sim
+.PHONY: sim-mutants scale coverage clean format check check-deps check-format
+.PHONY: check-layers check-lists check-size check-header check-cdef check-man
+.PHONY: check-gcc check-clang check-symbols check-asan check-tsan check-install
+.PHONY: check-deb check-dist check-static check-abi check-versions check-peers
+.PHONY: help help-all
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
 
 all: build
 
 build:
-	@{ $(call set_compiler,build) $(call configure,build,$(tests_off) \
+	@{ $(call configure,build,$(tests_off) \
 		-DCMAKE_INSTALL_PREFIX=$(PREFIX)); } || { echo "Something missing? Try: make deps"; exit 1; }
 	@$(call compile,build)
 
 deps:
 	@tools/deps.sh build test
 
-test: deps
-	@$(call set_compiler,build-test) $(call configure,build-test,$(tests_on))
+build-test: deps
+	@$(call configure,build-test,$(tests_on))
 	@$(call compile,build-test)
+
+# make test TEST=server.lock: that one; TEST=cli: all whose names match.
+test: build-test
 	@$(call run_tests,build-test)
 
-# Slots and semaphores for some minutes: 10,000 replies are lost of each, and
-# 100 processes killed. `make test` does the same with fewer.
-stress-permits: deps
-	@$(call set_compiler,build-test) $(call configure,build-test,$(tests_on))
-	@$(call compile,build-test) --target stress_permits
-	@DIBS_STRESS_LOST=10000 DIBS_STRESS_KILLS=100 build-test/tests/stress_permits
+# Sentinels, clusters, failovers: many servers each.
+test-topology: build-test
+	@$(call run_tests,build-test,-j 4 -L topology)
 
-# Sentinels, clusters, failovers: many servers, a few minutes.
-test-topology: deps
-	@$(call set_compiler,build-test) $(call configure,build-test,$(tests_on))
-	@$(call compile,build-test)
-	@$(CTEST) --test-dir build-test --output-on-failure -j 2 -L topology
+# The long form of the tests that can run for any time.
+test-long: build-test
+	@DIBS_TEST_LONG=1 $(call run_tests,build-test,-R '^(stress\.|sim\.world)')
 
 # All that a server could do differently, on others than Debian's: with one
 # server, TLS included; on a Valkey also with sentinels and clusters. (The old
 # Redis lacks commands that those tests use.) Needs the network the first time.
-# They mostly wait, so many go together; but sentinels take a slow server for a
-# dead one.
-test-servers:
-	@tools/deps.sh build test servers
-	@$(call set_compiler,build-test) $(call configure,build-test,$(tests_on))
-	@$(call compile,build-test)
+test-servers: build-test
+	@tools/deps.sh servers
 	@set -e; servers=$$(tools/servers.sh build-servers); \
 	for server in $$servers; do \
 		echo "On $$server:"; export SERVER=$$server; \
-		$(CTEST) --test-dir build-test --output-on-failure -j 4 -L server; \
-		case $$server in */valkey*) $(CTEST) --test-dir build-test \
-			--output-on-failure -j 2 -L topology ;; esac; done
+		$(call run_tests,build-test,-L server); \
+		case $$server in */valkey*) \
+			$(call run_tests,build-test,-j 4 -L topology) ;; esac; done
+
+# Everything, with the time of each part; some parts run side by side.
+test-all:
+	@tools/test_all.sh
 
 install: build
 	@DESTDIR="$(DESTDIR)" $(CMAKE) --install build
@@ -124,18 +126,17 @@ dist:
 # warnings about names of hosts and users do not apply: check-static tries it.
 static:
 	@tools/deps.sh build
-	@$(call set_compiler,build-static) $(call configure,build-static,$(tests_off) -DDIBS_STATIC=ON)
+	@$(call configure,build-static,$(tests_off) -DDIBS_STATIC=ON)
 	@$(call compile,build-static) --target dibs_command
 	@strip --strip-all -o build-static/dibs build-static/cli/dibs
 	@echo "make static: build-static/dibs, $$(stat -c %s build-static/dibs) bytes"
 
 # Against a real Redisson: needs Java and Maven, which it installs, and the
 # network the first time. Not part of `make test`.
-interop:
-	@tools/deps.sh build test interop
-	@$(call set_compiler,build-interop) $(call configure,build-interop,$(tests_on) -DDIBS_INTEROP=ON)
-	@$(call compile,build-interop) --target dibs_interop
-	@SOAK=$(SOAK) tests/interop/run.sh build-interop/tests/interop $(REDISSON)
+interop: build-test
+	@tools/deps.sh interop
+	@$(call compile,build-test) --target dibs_interop
+	@SOAK=$(SOAK) tests/interop/run.sh build-test/tests/interop $(REDISSON)
 
 bench: deps build
 	@$(call compile,build) --target dibs_bench
@@ -162,14 +163,13 @@ SIM_ARGS ?=
 configure_sim = $(call configure,$(1),-DCMAKE_BUILD_TYPE=None \
 	-DCMAKE_C_FLAGS="-O2 -g" -DDIBS_TESTS=ON -DDIBS_FAULTS=ON)
 sim: deps
-	@$(call set_compiler,build-sim) $(call configure_sim,build-sim)
-	@$(compile_sim)
+	@$(call configure_sim,build-sim)
+	@$(call compile,build-sim) --target sim
 ifdef SEED
 	@build-sim/tests/sim/sim --seed $(SEED) $(SIM_ARGS)
 else
 	@build-sim/tests/sim/sim --minutes $(MINUTES) --jobs $(JOBS) $(SIM_ARGS)
 endif
-compile_sim = $(call compile,build-sim) --target sim
 
 # Does it find bugs? Plants one after the other, and tells how many seeds it
 # took: SEEDS at most (10000), and SECONDS_EACH (120). MUTANTS names some.
@@ -185,7 +185,7 @@ sim-mutants: deps
 # only prints the smaller half.
 SCALE_ARGS ?= --into docs
 scale: deps
-	@$(call set_compiler,build-sim) $(call configure_sim,build-sim)
+	@$(call configure_sim,build-sim)
 	@$(call compile,build-sim) --target scale
 	@tools/scale.py build-sim/tests/sim/scale $(SCALE_ARGS)
 
@@ -202,20 +202,19 @@ coverage:
 	@tools/coverage.py build-coverage
 
 demo: deps build
-	@if [ -x cli/demo.sh ]; then cli/demo.sh build/cli/dibs; \
-	else echo "make demo: there is no cli/demo.sh" >&2; exit 1; fi
+	@cli/demo.sh build/cli/dibs
 
 clean:
 	rm -rf build build-test build-asan build-tsan build-gcc build-clang \
-		build-interop build-peers build-sim build-mutants build-coverage build-static build-deb build-dist \
-		tests/interop/target
+		build-peers build-sim build-mutants build-coverage build-static \
+		build-deb build-dist tests/interop/target
 
 # ---- checks -----------------------------------------------------------------
 
 check-deps:
 	@tools/deps.sh build test check
 
-check: check-deps check-format check-commits check-layers check-names check-lists check-size \
+check: check-deps check-format check-layers check-lists check-size \
 	check-header check-cdef check-man check-gcc check-clang check-symbols
 	@echo "All checks passed."
 
@@ -226,29 +225,11 @@ check-format:
 	@$(CLANG_FORMAT) --dry-run -Werror $(c_files)
 	@echo "check-format: all C and C++ files are formatted"
 
-check-layers:
-	@tools/check_layers.sh
-
-check-names:
-	@tools/check_names.py
-
-check-lists:
-	@tools/check_lists.sh
-
-check-size:
-	@tools/check_size.sh
-
-check-commits:
-	@tools/check_commits.sh
-
-check-header:
-	@tools/check_header.sh
+check-layers check-lists check-size check-header check-man:
+	@tools/$(subst -,_,$@).sh
 
 check-cdef:
 	@tools/cdef.py --check
-
-check-man:
-	@tools/check_man.sh
 
 # gcc without asserts and optimised, clang with asserts: each sees what the
 # other build hides. The tests of dibs.hpp also run: in C++ the compiler of the
@@ -257,26 +238,28 @@ check-gcc:
 	@$(call configure,build-gcc,$(tests_on) -DCMAKE_C_COMPILER=gcc \
 		-DCMAKE_CXX_COMPILER=g++ -DCMAKE_BUILD_TYPE=Release -DDIBS_WERROR=ON)
 	@$(call compile,build-gcc)
-	@$(CTEST) --test-dir build-gcc --output-on-failure -Q -L cpp
+	@$(call run_tests,build-gcc,-Q -L cpp)
 
 check-clang:
 	@$(call configure,build-clang,$(tests_on) -DCMAKE_C_COMPILER=$(CLANG) \
-		-DCMAKE_CXX_COMPILER=$(CLANGXX) -DDIBS_WERROR=ON)
+		-DCMAKE_CXX_COMPILER=$(CLANGXX) -DCMAKE_BUILD_TYPE=None -DDIBS_WERROR=ON)
 	@$(call compile,build-clang)
-	@$(CTEST) --test-dir build-clang --output-on-failure -Q -L cpp
+	@$(call run_tests,build-clang,-Q -L cpp)
 
 check-symbols: check-gcc
 	@tools/check_symbols.sh build-gcc/libdibs.so build-gcc/libdibs.a
 
+# Sanitized programs compute more: half as many at a time.
+check-asan check-tsan: CTEST_JOBS := $(shell expr $(CTEST_JOBS) / 2)
 check-asan: deps
-	@$(call set_compiler,build-asan) $(call configure,build-asan,$(tests_on) -DDIBS_SANITIZE=address)
+	@$(call configure,build-asan,$(tests_on) -DDIBS_SANITIZE=address)
 	@$(call compile,build-asan)
 	@$(call run_tests,build-asan)
 
 check-tsan: deps
-	@$(call set_compiler,build-tsan) $(call configure,build-tsan,$(tests_on) -DDIBS_SANITIZE=thread)
+	@$(call configure,build-tsan,$(tests_on) -DDIBS_SANITIZE=thread)
 	@$(call compile,build-tsan)
-	@$(steady) $(call run_tests,build-tsan,|cli)
+	@$(steady) env $(call run_tests,build-tsan,-LE 'topology|cli')
 
 check-install: deps
 	@tools/check_install.sh
@@ -308,39 +291,43 @@ check-deb:
 # ---- help -------------------------------------------------------------------
 
 help:
-	@echo "make                 build the library and the command, in build/"
+	@echo "make             build the library and the command, in build/"
+	@echo "make install     install under PREFIX ($(PREFIX)), DESTDIR"
+	@echo "make test        install what is missing, build, run the tests;"
+	@echo "                 TEST=server.lock: only those whose names match"
+	@echo "make test-all    everything, as .ci/run does it: half an hour"
+	@echo "make sim         simulated faults by the thousand; SEED, MINUTES"
+	@echo "make bench       measure, next to plain hiredis; BENCH_ARGS=--quick"
+	@echo "make peers       measure, next to other lock libraries"
+	@echo "make interop     the tests against a real Redisson (Java, Maven)"
+	@echo "make check       format, layers, headers, man pages, warnings, symbols"
+	@echo "make format      format all C and C++ files"
+	@echo "make deb         Debian packages, in build-deb/"
+	@echo "make dist        a tarball and its checksum, in build-dist/"
+	@echo "make help-all    the other targets, and the variables"
+
+help-all: help
+	@echo
 	@echo "make deps            install what building and testing need (apt)"
-	@echo "make test            deps, then build and run all tests"
+	@echo "make uninstall       remove what make install put there"
+	@echo "make static          the command as one file, in build-static/"
+	@echo "make demo            watch processes contend for a lock"
+	@echo "make clean           remove all build folders"
 	@echo "make test-topology   the tests with sentinels and clusters"
-	@echo "make stress-permits  10,000 lost replies, 100 kills: slots, semaphores"
 	@echo "make test-servers    the tests on a Valkey and on an old Redis"
-	@echo "make sim             simulated faults by the thousand; SEED, MINUTES"
+	@echo "make test-long       the long form of stress.* and sim.world"
 	@echo "make sim-mutants     does the simulator find planted bugs?"
 	@echo "make scale           ten thousand simulated clients; docs/scale.md"
 	@echo "make coverage        what of src/ the tests run, and what not"
-	@echo "make interop         the tests against a real Redisson (Java, Maven)"
-	@echo "make install         install under PREFIX ($(PREFIX)), DESTDIR"
-	@echo "make uninstall       remove what make install put there"
-	@echo "make static          the command as one file for containers, in"
-	@echo "                     build-static/"
-	@echo "make deb             Debian packages, in build-deb/"
-	@echo "make dist            a tarball and its checksum, in build-dist/"
-	@echo "make demo            watch processes contend for a lock"
-	@echo "make bench           measure, next to plain hiredis"
-	@echo "make peers           measure, next to other lock libraries"
-	@echo "make format          format all C and C++ files"
-	@echo "make check           format, layers, lists, sizes, headers, dibs.cdef, man"
-	@echo "                     pages, gcc and clang with warnings as errors, symbols"
 	@echo "make check-asan      all tests, address and undefined sanitizers"
 	@echo "make check-tsan      all tests, thread sanitizer"
 	@echo "make check-install   install into a temporary place and use it"
-	@echo "make check-static    that file, alone in an empty root"
+	@echo "make check-static    the static command, alone in an empty root"
 	@echo "make check-dist      the tarball: twice the same, builds, passes tests"
 	@echo "make check-abi       programs built with 0.1.0 run with this library"
-	@echo "make check-deb       packages: twice the same, lintian, installed, purged"
+	@echo "make check-deb       packages: twice the same, lintian, install, purge"
 	@echo "make check-versions  tests on other compilers and libraries (root)"
-	@echo "make clean           remove all build folders"
+	@echo "make check-peers     the comparison with other libraries still runs"
 	@echo
-	@echo "One test:            ctest --test-dir build-test -R server.lock"
-	@echo "Variables:           CC, CXX, JOBS, CTEST_JOBS, PREFIX, DESTDIR,"
-	@echo "                     BENCH_ARGS, PEERS_ARGS (try --quick), SOAK (seconds)"
+	@echo "Variables: CC, CXX, JOBS, CTEST_JOBS, TEST, PREFIX, DESTDIR, BENCH_ARGS,"
+	@echo "           PEERS_ARGS (try --quick), SOAK (seconds), SERVER (a program)"

@@ -2,12 +2,12 @@
 # limit, gives the test a folder, ends what it leaves behind, and reports failures.
 # ctest's own limit is only for run_test.
 
-# Regular expressions of names: tests that compute most of their time, and those
-# that take 20 s and more (after its first run ctest goes by measured times).
-set(DIBS_BUSY_TESTS "stress\\..*|sim\\.world|sim\\.differ.*|cli\\.recipes")
+# Regular expressions of names. `make test` starts 8 tests per core, since most of
+# them wait. Those that compute take half a core. They start first, then those
+# that take 20 s and more; after the first run ctest has measured the rest.
+set(DIBS_BUSY_TESTS "stress\\.(all|quorum|permits|multi)|sim\\.world|cli\\.recipes")
 set(DIBS_LONG_TESTS "fault\\.(quorum_lost|quorum_reply|quorum|ghost|refused)"
-  "fault\\.(limits|track|objects|rw|reply_lost|late)" "cli\\.(run_lost|run_wait)"
-  "cli\\.(run_limits|recipes)" "sim\\.world" "stress\\.multi"
+  "fault\\.(limits|track|objects|rw|reply_lost|late)" "cli\\.run_(lost|wait|limits)"
   "server\\.(lease|multi_hold|oom|tls_refused|called|fair|replicas)")
 list(JOIN DIBS_LONG_TESTS "|" DIBS_LONG_TESTS)
 
@@ -39,12 +39,9 @@ function(dibs_add_test name kind seconds)
     run_test ${arg_OPTIONS} ${name} ${limit} ${arg_COMMAND})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ctest_limit} LABELS ${kind}
     ENVIRONMENT "${test_environment};${arg_ENVIRONMENT}")
-  # `make test` starts 8 tests per core: most of them wait. Those that
-  # compute count as several, and those that take longest start first.
   if(name MATCHES "^(${DIBS_BUSY_TESTS})$")
-    set_tests_properties(${name} PROPERTIES PROCESSORS 6)
-  endif()
-  if(name MATCHES "^(${DIBS_LONG_TESTS})$")
+    set_tests_properties(${name} PROPERTIES PROCESSORS 4 COST 2000)
+  elseif(name MATCHES "^(${DIBS_LONG_TESTS})$")
     set_tests_properties(${name} PROPERTIES COST 1000)
   endif()
 endfunction()

@@ -11,6 +11,7 @@ if [ $# -lt 1 ]; then
     exit 2
 fi
 umask 022
+export CCACHE_DISABLE=1 # objects from other folders have other paths in them
 mkdir -p "$1"
 out=$(cd "$1" && pwd)
 shift

@@ -27,6 +27,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,6 +43,7 @@
 #define TERM_MS   5000 /* from SIGTERM to SIGKILL */
 #define ORPHAN_MS 5000 /* for descendants to end by themselves */
 #define LINES_MAX 12   /* lines of the output that the report repeats */
+#define LOGS_MAX  6    /* server logs that the report names one by one */
 
 enum end { END_RUNNING, END_EXITED, END_TIMEOUT, END_INTERRUPTED };
 
@@ -302,23 +304,38 @@ static void print_end(void)
         printf("it left %d processes, of them %s", test.orphans, test.orphan);
 }
 
+/* server.c and tests/cli/lib.sh put them there. */
+static void print_logs(void)
+{
+    static const char *const patterns[] = {"%s/*.log", "%s/t/*.log"};
+
+    for (int i = 0; i < 2; i++) {
+        char pattern[220];
+        glob_t found;
+
+        snprintf(pattern, sizeof pattern, patterns[i], test.dir);
+        if (glob(pattern, 0, NULL, &found) != 0)
+            continue;
+        if (found.gl_pathc > LOGS_MAX)
+            printf("  server logs: %s\n", pattern);
+        else
+            for (size_t k = 0; k < found.gl_pathc; k++)
+                printf("  server log: %s\n", found.gl_pathv[k]);
+        globfree(&found);
+    }
+}
+
 static void print_report(void)
 {
+    const char *make = getenv("DIBS_TEST_MAKE");
+
     printf("\n---- %s FAILED: ", test.name);
     print_end();
     printf("\n");
     print_findings();
     printf("  output:     %s\n", test.output);
-    fflush(stdout);
-    pid_t pid = fork();
-    if (pid == 0) {
-        execlp("find", "find", test.dir, "-name", "*log", "-printf",
-               "  server log: %p\n", (char *)NULL);
-        _exit(127);
-    }
-    if (pid > 0)
-        waitpid(pid, NULL, 0);
-    printf("  run it:     make test TEST=%s\n", test.name);
+    print_logs();
+    printf("  run it:     %s TEST=%s\n", make ? make : "make test", test.name);
 }
 
 int main(int argc, char **argv)
