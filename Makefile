@@ -232,17 +232,18 @@ check-cdef:
 	@tools/cdef.py --check
 
 # gcc without asserts and optimised, clang with asserts: each sees what the
-# other build hides. The tests of dibs.hpp also run: in C++ the compiler of the
-# program matters.
+# other build hides. The tests of dibs.hpp also run, in each standard of C++: there
+# the compiler of the program matters.
+strict = $(tests_on) -DDIBS_WERROR=ON "-DDIBS_CPP_STANDARDS=17;20;23"
 check-gcc:
-	@$(call configure,build-gcc,$(tests_on) -DCMAKE_C_COMPILER=gcc \
-		-DCMAKE_CXX_COMPILER=g++ -DCMAKE_BUILD_TYPE=Release -DDIBS_WERROR=ON)
+	@$(call configure,build-gcc,$(strict) -DCMAKE_C_COMPILER=gcc \
+		-DCMAKE_CXX_COMPILER=g++ -DCMAKE_BUILD_TYPE=Release)
 	@$(call compile,build-gcc)
 	@$(call run_tests,build-gcc,-Q -L cpp)
 
 check-clang:
-	@$(call configure,build-clang,$(tests_on) -DCMAKE_C_COMPILER=$(CLANG) \
-		-DCMAKE_CXX_COMPILER=$(CLANGXX) -DCMAKE_BUILD_TYPE=None -DDIBS_WERROR=ON)
+	@$(call configure,build-clang,$(strict) -DCMAKE_C_COMPILER=$(CLANG) \
+		-DCMAKE_CXX_COMPILER=$(CLANGXX) -DCMAKE_BUILD_TYPE=None)
 	@$(call compile,build-clang)
 	@$(call run_tests,build-clang,-Q -L cpp)
 

@@ -74,8 +74,9 @@ compiling() {
 
 part deps tools/deps.sh build test check interop package
 echo "==== make test"
+from=$SECONDS
 make test
-result test passed $((SECONDS - started))
+result test passed $((SECONDS - from))
 
 servers=no
 if part servers-deps tools/deps.sh servers &&
