@@ -22,11 +22,11 @@ done
 for kind in unit server fault stress fuzz; do
     for f in tests/$kind/*.c; do
         name=$(basename "$f" .c)
-        need tests/CMakeLists.txt "($kind $name|$kind/$name\\.c)" "$f"
+        need tests/CMakeLists.txt "($kind $name|$kind/$name(\\.c)?)" "$f"
     done
 done
 for f in tests/support/*.c; do
-    need tests/CMakeLists.txt "$(basename "$f" .c)(\\.c)?" "$f"
+    need tests/CMakeLists.txt "(support $(basename "$f" .c)|${f#tests/})" "$f"
 done
 for f in tests/sim/*.c; do
     need tests/sim/CMakeLists.txt "$(basename "$f" .c)(\\.c)?" "$f"
