@@ -83,7 +83,7 @@ extern "C" {
     X(DIBS_ERR_BUSY, -3, "held by somebody else")                              \
     X(DIBS_ERR_TIMEOUT, -4, "gave up waiting")                                 \
     X(DIBS_ERR_NOT_OWNER, -5, "not held by this owner")                        \
-    X(DIBS_ERR_LOST, -6, "was held, but ended before this release")            \
+    X(DIBS_ERR_LOST, -6, "was held, but ended before it was released")         \
     X(DIBS_ERR_CONN, -7, "no usable connection; nothing was done")             \
     X(DIBS_ERR_UNKNOWN, -8, "sent, but no reply came: outcome unknown")        \
     X(DIBS_ERR_CLOSED, -9, "client is shutting down")                          \

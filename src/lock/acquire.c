@@ -35,13 +35,17 @@
 
 static void explain_refusal(struct dibs__op *op, dibs_err err)
 {
+    if (err == DIBS_ERR_LOST)
+        dibs__op_explain_here(
+            op, err,
+            "'%.80s': this owner's earlier hold has ended and was not released "
+            "yet; release it, then acquire again",
+            op->line->name);
     if (err == DIBS_ERR_UPGRADE)
         dibs__op_explain_here(
             op, err, "'%.80s': this owner holds the read lock", op->line->name);
     if (err == DIBS_ERR_WRONGTYPE)
-        dibs__op_explain_here(
-            op, err, "'%.80s' is something else, or a lock of another kind",
-            op->line->name);
+        dibs__op_explain_kind(op);
 }
 
 /* Who reads cannot write: whether it does is known here. The server may have a
@@ -199,6 +203,8 @@ static void reentry_answered(struct dibs__call *call, dibs_err err,
     if (h->state == HOLD_LOST)
         err = DIBS_ERR_LOST;
     dibs__unlock(&line->mu);
+    if (err == DIBS_ERR_LOST)
+        explain_refusal(op, err);
     dibs__op_end_busy(op, err);
 }
 
@@ -572,7 +578,7 @@ void dibs__acquire_run(struct dibs__op *op)
                            : plan_first(line, op, &err);
     }
     dibs__unlock(&line->mu);
-    if (plan == END && err == DIBS_ERR_UPGRADE)
+    if (plan == END && (err == DIBS_ERR_UPGRADE || err == DIBS_ERR_LOST))
         explain_refusal(op, err);
     if (plan == END && err == DIBS_ERR_DEADLOCK)
         dibs__op_explain(op, err, "this owner holds it already");
