@@ -424,6 +424,7 @@ int out_exit_of(dibs_err err)
         return EXIT_FINE;
     case DIBS_ERR_INVALID:
     case DIBS_ERR_UPGRADE:
+    case DIBS_ERR_WRONGTYPE:
         return EXIT_USAGE;
     case DIBS_ERR_BUSY:
     case DIBS_ERR_TIMEOUT:
@@ -432,7 +433,6 @@ int out_exit_of(dibs_err err)
         return EXIT_NOPERM;
     case DIBS_ERR_CONN:
     case DIBS_ERR_UNKNOWN:
-    case DIBS_ERR_WRONGTYPE:
     case DIBS_ERR_SERVER:
     case DIBS_ERR_PROTOCOL:
     case DIBS_ERR_TLS:

@@ -62,7 +62,7 @@ for words in 'force-unlock --yes user:1' \
     'run -s carts -- true' 'run -x carts -- true' \
     'run --multi user:1,carts -- true'; do
     # shellcheck disable=SC2086 # words
-    ran 69 dibs $words
+    ran 64 dibs $words
     has "$words" 'something else' "$err"
 done
 ran 1 dibs doctor user:1
@@ -294,11 +294,11 @@ redis s acl deluser mute >/dev/null
 
 case_is 'a key that is not a lock'
 redis s set string x >/dev/null
-ran 69 dibs info string
-has stderr 'string: the key holds something else: not a lock, or a lock of another kind' "$err"
-ran 69 dibs queue --json string
+ran 64 dibs info string
+same stderr "dibs: 'string' is not a lock: the server has something else under this name" "$err"
+ran 64 dibs queue --json string
 same 'half an answer' '' "$out"
-ran 69 dibs force-unlock --yes string
+ran 64 dibs force-unlock --yes string
 same 'left as it is' x "$(redis s get string)"
 
 case_is 'a reader that went away'

@@ -182,6 +182,23 @@ ran 0 dibs run -u "$one" a -- redis-cli -s one.sock config set maxmemory 1
 redis one config set maxmemory 0 >/dev/null
 free one a || fail 'is still held'
 
+case_is 'the words of the server have no digest and no line of a script'
+redis one config set maxmemory 1 >/dev/null
+DIBS_URL=$one ran 69 dibs run -n a -- echo no
+case $err in *script* | *_acquire*) fail "internals: $err" ;; esac
+redis one config set maxmemory 0 >/dev/null
+
+case_is 'redis:// to a sentinel, and to a node of a cluster: the right scheme'
+: >sentinel.conf
+sentinel_up() { redis sentinel ping; }
+redis-server sentinel.conf --sentinel --port 0 --unixsocket "$T/sentinel.sock" --dir "$T" \
+    --logfile sentinel.log &
+disown $!
+await sentinel_up
+ran 69 dibs run -n -u "unix://$T/sentinel.sock" a -- echo no
+has stderr 'redis-sentinel://HOST:PORT/SERVICE' "$err"
+case $err in *EVALSHA*) fail "internals: $err" ;; esac
+
 case_is 'a right is missing: which command'
 redis one acl setuser default -evalsha >/dev/null
 DIBS_URL=$one ran 77 dibs run a -- echo no
@@ -194,8 +211,8 @@ redis one acl setuser default +hset >/dev/null
 
 case_is 'a key that is something else'
 redis one set a x >/dev/null
-DIBS_URL=$one ran 69 dibs run a -- echo no
-said_why WRONGTYPE 'not a lock'
+DIBS_URL=$one ran 64 dibs run a -- echo no
+same stderr "dibs: cannot take 'a': the server has something else under this name: take another name" "$err"
 redis one del a >/dev/null
 
 case_is 'a server that loads its data'
