@@ -865,8 +865,8 @@ DIBS_API DIBS_MUST dibs_err dibs_client_doctor(dibs_client *c, const char *name,
 /* Calls fn for each rule of an ACL that a user needs for locks whose names
  * match the pattern: "~jobs:*", "&redisson_lock__channel:{jobs:*}*", "+eval".
  * kinds: words with commas between them, of plain, fair, rw, fence, slots, sem,
- * latch, value, look, replicas and cluster; NULL = all but the last two. What
- * the doctor misses is in these rules. fn runs on the calling thread and
+ * latch, value, look, metrics, doctor, replicas and cluster; NULL = all but the
+ * last four. What the doctor misses is in these rules. fn runs on the calling thread and
  * returns false to stop. No server is asked.
  *
  * OK       fn was called for each.
