@@ -807,7 +807,9 @@ DIBS_API DIBS_MUST dibs_err dibs_client_look(dibs_client *c, const char *name,
  * permits, and latches that a dibs client closed are told, too, as by
  * dibs_client_look: see kind. Of these owner may be empty. fn runs on the
  * calling thread and returns false to stop. The name is len bytes with a NUL
- * behind them. */
+ * behind them. In a cluster, servers that do not answer are left out; when all
+ * others were asked, the error of the first of them is returned: what fn was
+ * called for is then a part. */
 typedef bool (*dibs_list_fn)(const char *name, size_t len,
                              const dibs_lock_info *info, void *arg);
 DIBS_API DIBS_MUST dibs_err dibs_client_list(dibs_client *c,
