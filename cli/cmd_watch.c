@@ -15,8 +15,8 @@
  * kind of lock it is for that, and learns it by a first look.
  *
  * Trouble If the server goes away, a message says so, once, and both go on: a
- *         server that is restarted is no reason to end. What cannot change, as
- * a missing right, ends them. wait ends with the time of -w.
+ *         server that is restarted is no reason to end. What cannot change,
+ *         as a missing right, ends them. wait ends with the time of -w.
  *
  * Thread  The first one. What the library tells wait comes on the library's
  *         thread; a descriptor wakes the first one.

@@ -15,8 +15,8 @@
  *         counted from 1.
  *
  * Quiet   Nothing is ever printed on stderr, no server is started, and after
- * two seconds the process ends: a user waits for the answer in the middle of
- *         typing.
+ *         two seconds the process ends: a user waits for the answer in the
+ *         middle of typing.
  *
  * Thread  The first, before there is another.
  */

@@ -286,7 +286,7 @@ static bool is_listed(const char *list, const char *name)
     return strstr(list, word) != NULL;
 }
 
-static bool in_group(const struct option_row *row, size_t group)
+static bool in_option_group(const struct option_row *row, size_t group)
 {
     const char *list = option_groups[group].options;
 
@@ -308,7 +308,7 @@ static void show_options(const struct command *cmd, const struct verb *verb)
         bool any = false;
         for (const struct option_row *row = option_rows; row->name; row++) {
             if (!(row->commands & cmd->bit) || means_nothing(row, cmd->bit) ||
-                (grouped && !in_group(row, g)) ||
+                (grouped && !in_option_group(row, g)) ||
                 (verb && !verb_takes(verb, row->name)))
                 continue;
             if (grouped && !any)

@@ -509,11 +509,14 @@ DIBS_API void dibs_lock_free(dibs_lock *l);
 
 /* Takes the lock, waiting as opts say. opts may be NULL. A wait limit bounds
  * the wait for others; a server that does not answer can cost one command
- * timeout more, and another one to leave the queue of a fair lock.
+ * timeout more, and another one to leave the queue of a fair lock, or to take
+ * back the request of a writer.
  *
  * OK         Held. Give it back with dibs_lock_release.
  * TIMEOUT    wait_ms passed. Not held, nothing to undo.
- * LOST       Re-entry: the outer hold is gone. Not held.
+ * LOST       An earlier hold of this owner has ended by itself, and was not
+ *            released yet: release it as often as it was acquired, then acquire
+ *            again. Not held.
  * CANCELED   dibs_lock_cancel came first. Not held.
  * CLOSED     The client is going away. Not held.
  * CONN       No connection within the time there was. Not held.
@@ -523,7 +526,12 @@ DIBS_API void dibs_lock_free(dibs_lock *l);
  * UPGRADE    The write lock, and this owner holds the read lock. Not held.
  * REPLICAS   Fewer replicas than asked for had it in time, or the server cannot
  *            tell. It was given back: not held. dibs_error_text says how many.
- * WRONGTYPE, AUTH, SERVER   The server said no. Not held.
+ * DEADLOCK   In a callback, and it would have to wait; or no_reentry, and this
+ *            owner holds it already. Nothing changed.
+ * WRONGTYPE, AUTH, SERVER, PROTOCOL   The server said no, or no server of ours
+ *            answered. Not held.
+ * INVALID, NOMEM, FORKED   Nothing was sent. Not held. (NOMEM of a lock that was
+ *            granted just then: it is taken back.)
  */
 DIBS_API DIBS_MUST dibs_err dibs_lock_acquire(dibs_lock *l,
                                               const dibs_lock_opts *opts);
@@ -868,8 +876,8 @@ DIBS_API DIBS_MUST dibs_err dibs_client_doctor(dibs_client *c, const char *name,
  * match the pattern: "~jobs:*", "&redisson_lock__channel:{jobs:*}*", "+eval".
  * kinds: words with commas between them, of plain, fair, rw, fence, slots, sem,
  * latch, value, look, metrics, doctor, replicas and cluster; NULL = all but the
- * last four. What the doctor misses is in these rules. fn runs on the calling thread and
- * returns false to stop. No server is asked.
+ * last four. What the doctor misses is in these rules. fn runs on the calling
+ * thread and returns false to stop. No server is asked.
  *
  * OK       fn was called for each.
  * INVALID  A word that is no kind, or a pattern with blanks, quotes or

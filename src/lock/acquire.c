@@ -12,8 +12,9 @@
  *         (release.c). A call that only tries asks at once and does not join.
  *         Where each waiter asks for itself, all of them ask at once.
  *
- * Replicas  If replicas must have it, too, the server's yes is not enough.
- * Until they have said so, no call here sees it as held. If too few say so,
+ * Replicas
+ *         If replicas must have it, too, the server's yes is not enough. Until
+ *         they have said so, no call here sees it as held. If too few say so,
  *         what was taken is given back before the call ends.
  *
  * Trouble The command says how many holds there shall be, so asking again after
