@@ -321,15 +321,25 @@ int args_before(struct args *a, int argc, char **argv, int *i)
     return code;
 }
 
-/* What comes behind --: a command for run, plain words for the others. */
+/* What comes behind --: a command for run, plain words for the others. With a
+ * second -- for run, the name is between them: it may begin with a dash. */
 static int behind_dashes(struct scan *s)
 {
     int code = EXIT_FINE;
 
     s->i++;
+    bool named = s->cmd->bit == CMD_RUN && s->a->n_words == 0 && !s->a->multi &&
+                 s->i < s->line.argc;
+    if (named && s->a->shell && s->i + 1 == s->line.argc)
+        return take_word(s, s->line.argv[s->i]);
+    if (named && s->i + 1 < s->line.argc &&
+        strcmp(s->line.argv[s->i + 1], "--") == 0) {
+        code = take_word(s, s->line.argv[s->i]);
+        s->i += 2;
+    }
     if (s->cmd->bit == CMD_RUN) {
         s->a->argv = s->line.argv + s->i;
-        return EXIT_FINE;
+        return code;
     }
     for (; code == EXIT_FINE && s->i < s->line.argc; s->i++)
         code = take_word(s, s->line.argv[s->i]);

@@ -36,7 +36,8 @@ enum {
     CMD_WAIT = 1 << 18,
     CMD_TOP = 1 << 19,
     CMD_METRICS = 1 << 20,
-    CMD_ALL = (1 << 21) - 1,
+    CMD_COMPLETION = 1 << 21,
+    CMD_ALL = (1 << 22) - 1,
     CMD_VERBS = CMD_SLOTS | CMD_SEM | CMD_LATCH, /* see verbs.h */
     CMD_TAKE = CMD_RUN | CMD_HOLD,               /* takes a lock and keeps it */
     CMD_ASK = CMD_TAKE | CMD_ACQUIRE,            /* takes a lock */
@@ -81,6 +82,7 @@ struct args {
     bool pass_notify;     /* the command tells systemd, not we */
     const char *as;       /* --as: a ticket of a latch */
     const char *kinds;    /* --kinds: of locks, for acl */
+    const char *user;     /* --user: of the server, for acl */
     int64_t permits, deadline_ms;
     const struct verb *verb; /* of a subcommand that has verbs */
     int64_t number;          /* behind the name, if the verb has one */

@@ -22,6 +22,7 @@ int cmd_metrics(const struct args *a);
 int cmd_force_unlock(const struct args *a);
 int cmd_doctor(const struct args *a);
 int cmd_acl(const struct args *a);
+int cmd_completion(const struct args *a);
 int cmd_local(const struct args *a);
 int cmd_version(const struct args *a);
 int cmd_help(const struct args *a);
@@ -44,6 +45,6 @@ int latch_info(const struct args *a);
 int complete_line(int argc, char **argv);
 
 /* What --help shows: about one subcommand, or with NULL about all. */
-int help_show(const struct command *cmd);
+int help_show(const struct command *cmd, const char *verb);
 
 #endif

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "exits.h"
+#include "failure.h"
 #include "kinds.h"
 #include "look.h"
 
@@ -24,6 +25,7 @@ struct list {
     struct seen *rows;
     size_t n, room;
     bool failed;
+    char partial[FAILURE_MAX]; /* why some are missing; or "" */
 };
 
 static bool add_row(const char *name, size_t len, const dibs_lock_info *info,
@@ -88,6 +90,16 @@ static void list_json(const struct list *all)
         fputs(i > 0 ? ",\n " : "", stdout);
         json_open(&j, stdout);
         look_json(&j, &all->rows[i]);
+        json_close(&j);
+    }
+    if (all->partial[0]) {
+        struct json j;
+
+        fputs(",\n ", stdout); /* a part has at least one */
+        json_open(&j, stdout);
+        json_null(&j, "name");
+        json_bool(&j, "partial", true);
+        json_text(&j, "error", all->partial);
         json_close(&j);
     }
     puts("]");
@@ -184,6 +196,19 @@ static dibs_err count_all(dibs_client *c, struct list *all)
     return err;
 }
 
+/* A server of a cluster did not answer: the list of the others is shown. */
+static dibs_err take_part(struct list *all, dibs_err err)
+{
+    if (all->n == 0 || all->failed ||
+        (err != DIBS_ERR_CONN && err != DIBS_ERR_UNKNOWN &&
+         err != DIBS_ERR_SERVER && err != DIBS_ERR_TLS))
+        return err;
+    snprintf(all->partial, sizeof all->partial, "%s",
+             *dibs_error_text() ? dibs_error_text() : dibs_strerror(err));
+    out_tell(OUT_WARN, "partial", "the list is not complete: %s", all->partial);
+    return DIBS_OK;
+}
+
 int cmd_ls(const struct args *a)
 {
     const char *pattern = a->n_words > 0 ? a->words[0] : NULL;
@@ -194,6 +219,7 @@ int cmd_ls(const struct args *a)
     if (code == EXIT_FINE && k.c) {
         dibs_err err = dibs_client_list(k.c, pattern, add_row, &all);
 
+        err = err == DIBS_OK ? err : take_part(&all, err);
         if (err == DIBS_OK && !all.failed)
             sort_rows(&all);
         if (err == DIBS_OK && !all.failed)

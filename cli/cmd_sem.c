@@ -184,6 +184,8 @@ static int no_permits(const struct args *a, const struct sem_answer *w)
                  a->words[0]);
         return a->busy_code;
     }
+    if (w->err == DIBS_ERR_WRONGTYPE)
+        return object_failed(a, w->err);
     out_tell(OUT_ERROR, "server", "%s: %s%s%s", a->words[0],
              dibs_strerror(w->err), *w->why ? ": " : "", w->why);
     return out_exit_of(w->err);

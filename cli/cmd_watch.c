@@ -15,8 +15,8 @@
  * kind of lock it is for that, and learns it by a first look.
  *
  * Trouble If the server goes away, a message says so, once, and both go on: a
- *         server that is restarted is no reason to end. What cannot change, as
- * a missing right, ends them. wait ends with the time of -w.
+ *         server that is restarted is no reason to end. What cannot change,
+ *         as a missing right, ends them. wait ends with the time of -w.
  *
  * Thread  The first one. What the library tells wait comes on the library's
  *         thread; a descriptor wakes the first one.
@@ -276,7 +276,7 @@ static dibs_err watch_round(struct watching *w)
 static int watch_trouble(struct watching *w, dibs_err err)
 {
     if (err != DIBS_OK && !may_pass(err))
-        return look_failed("watch", err);
+        return look_failed(w->one ? w->one : "watch", err);
     if (err != DIBS_OK && !w->away)
         out_tell(OUT_WARN, "server", "cannot look: %s%s%s", dibs_strerror(err),
                  *dibs_error_text() ? ": " : "", dibs_error_text());
@@ -448,8 +448,8 @@ static int refuse_wait(const char *name, const dibs_lock_info *info)
 
     if (!why)
         return EXIT_FINE;
-    out_tell(OUT_ERROR, "server", "%s is %s", name, why);
-    return EXIT_SERVER;
+    out_tell(OUT_ERROR, "usage", "%s is %s", name, why);
+    return EXIT_USAGE;
 }
 
 static int wait_until_free(const struct args *a, struct look *k, int64_t until)
@@ -465,7 +465,7 @@ static int wait_until_free(const struct args *a, struct look *k, int64_t until)
     if (err != DIBS_OK) {
         code = look_failed(a->words[0], err);
     } else if (refuse_wait(a->words[0], &s.info) != EXIT_FINE) {
-        code = EXIT_SERVER;
+        code = EXIT_USAGE;
     } else if (s.info.locked && a->wait_ms == 0) {
         code = wait_over(a, &w);
     } else if (s.info.locked) {

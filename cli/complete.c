@@ -15,8 +15,8 @@
  *         counted from 1.
  *
  * Quiet   Nothing is ever printed on stderr, no server is started, and after
- * two seconds the process ends: a user waits for the answer in the middle of
- *         typing.
+ *         two seconds the process ends: a user waits for the answer in the
+ *         middle of typing.
  *
  * Thread  The first, before there is another.
  */
@@ -52,7 +52,8 @@ static const struct {
     {"log", "text json"},
     {"replicas", "0 1 2 all"},
     {"kinds",
-     "plain fair rw fence slots sem latch value look cluster replicas"},
+     "plain fair rw fence slots sem latch value look metrics doctor cluster "
+     "replicas"},
     {"on-lost", "term kill warn exec: HUP INT USR1 USR2"},
 };
 
@@ -208,9 +209,11 @@ static bool offer_name(const char *name, size_t len, const dibs_lock_info *info,
     const struct offered *o = arg;
 
     (void)info;
-    for (size_t i = 0; i < len; i++)
-        if ((unsigned char)name[i] <= ' ' || name[i] == 0x7F)
-            return true;
+    char *shown = out_printable(name, len);
+    bool plain = shown && strlen(shown) == len && !memchr(name, ' ', len);
+    free(shown);
+    if (!plain)
+        return true;
     char *copy = strndup(name, len);
     if (copy)
         offer_word(o->t, o->from, copy, NULL);
@@ -275,6 +278,8 @@ static void answer_word(const struct typed_so_far *t)
         offer_verbs(t);
     else if (t->cmd && (t->cmd->bit & CMD_VERBS) && t->names == 1)
         offer_names(t, t->word);
+    else if (t->cmd && t->cmd->bit == CMD_COMPLETION && t->names == 0)
+        offer_words(t, "bash zsh fish");
     else if (t->cmd && t->cmd->bit == CMD_LOCAL && t->names == 0)
         offer_words(t, "status stop");
     else if (t->cmd && t->cmd->bit == CMD_RUN && t->names > 0)

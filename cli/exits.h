@@ -12,7 +12,8 @@
 
 #define EXIT_MAP(X)                                                            \
     X(EXIT_FINE, 0, "ok", "all went well")                                     \
-    X(EXIT_USAGE, 64, "usage", "the command line is wrong")                    \
+    X(EXIT_USAGE, 64, "usage",                                                 \
+      "the command line is wrong or asks for another kind")                    \
     X(EXIT_SERVER, 69, "server", "no usable Redis server")                     \
     X(EXIT_INTERNAL, 70, "internal", "something in dibs itself failed")        \
     X(EXIT_BUSY, 75, "busy", "the lock was not free (in time); see -E")        \

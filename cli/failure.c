@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "exits.h"
+#include "kinds.h"
 #include "out.h"
 
 const char *failure_words(const char *text)
@@ -27,13 +28,6 @@ const char *failure_words(const char *text)
 
 void failure_trim(char *text)
 {
-    char *at = strstr(text, " script: "), *end;
-
-    if (at && (end = strstr(at, ", on @user_script:")) != NULL) {
-        end += strlen(", on @user_script:");
-        end += strspn(end, "0123456789.");
-        memmove(at, end, strlen(end) + 1);
-    }
     size_t n = strlen(text);
     if (n > 0 && text[n - 1] == '.')
         text[n - 1] = '\0';
@@ -56,8 +50,6 @@ static const struct step {
     {"WRONGPASS", DIBS_ERR_AUTH, "check user and password"},
     {NULL, DIBS_ERR_CONN,
      "is a server running there, and is this its address?"},
-    {"WRONGTYPE", DIBS_ERR_WRONGTYPE,
-     "not a lock, or one of another kind: take another name"},
     {NULL, DIBS_ERR_WRONGTYPE, "take another name"},
     {NULL, DIBS_ERR_AUTH, DOCTOR},
     {NULL, DIBS_ERR_SERVER, DOCTOR},
@@ -164,11 +156,19 @@ int failure_tell(const struct args *a, dibs_err err, const char *text,
                  dibs_client *c)
 {
     char step[FAILURE_MAX], named[FAILURE_MAX], copy[FAILURE_MAX];
-    const char *event = err == DIBS_ERR_REPLICAS  ? "replicas"
-                        : err == DIBS_ERR_AUTH    ? "noperm"
-                        : err == DIBS_ERR_INVALID ? "usage"
-                                                  : "server";
+    char clash[KIND_CLASH_MAX];
+    const char *kind = NULL;
+    const char *event = err == DIBS_ERR_REPLICAS         ? "replicas"
+                        : err == DIBS_ERR_AUTH           ? "noperm"
+                        : out_exit_of(err) == EXIT_USAGE ? "usage"
+                                                         : "server";
 
+    if (err == DIBS_ERR_WRONGTYPE && c && !a->multi && !a->quorum)
+        kind = kind_clash(c, a, clash);
+    if (kind) {
+        out_tell(OUT_ERROR, event, "cannot take '%s': %s", a->words[0], kind);
+        return out_exit_of(err);
+    }
     snprintf(copy, sizeof copy, "%s", text);
     failure_trim(copy);
     text = copy;

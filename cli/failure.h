@@ -22,8 +22,7 @@ int failure_tell(const struct args *a, dibs_err err, const char *text,
 const char *failure_step(const struct args *a, dibs_err err, const char *text,
                          char buf[FAILURE_MAX]);
 
-/* Removes from a server's words what does not help people: the number of the
- * script and the line, and the period at the end. */
+/* Removes the period at the end of a server's words. */
 void failure_trim(char *text);
 
 /* What follows the address in "redis://host:port: words". */

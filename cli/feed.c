@@ -7,9 +7,9 @@
  *
  * Load    One round of SCAN at a time, never more often than every_ms, and the
  *         pause after a round is at least four times as long as it took:
- * however many locks there are, the server does other things most of the time.
- *         Who waits is asked for each lock that is on the screen; for all, if
- *         there are few.
+ *         however many locks there are, the server does other things most of
+ *         the time. Who waits is asked for each lock that is on the screen; for
+ *         all, if there are few.
  *
  * Locks   feed.mu, not held while the server is asked.
  */

@@ -85,9 +85,9 @@ static const struct {
     {CMD_EXTEND, "The lock then lasts at least TIME from now. Exits 80 if that "
                  "hold is over: somebody else may have had the lock since."},
     {CMD_RELEASE,
-     "With --owner: the hold that 'dibs acquire' took, and no other; exits 80 "
-     "if it is over. Without: what 'dibs hold --for-pid' holds for this "
-     "script."},
+     "With --owner: releases the hold that 'dibs acquire' took, and no other; "
+     "exits 80 if it is over. Without it: ends the 'dibs hold --for-pid' of "
+     "this script, or of the process that --for-pid names."},
     {CMD_INFO,
      "The lock does not become free at the end of the lease that is shown: its "
      "holder renews the lease. Only when the holder is gone does it run out."},
@@ -135,8 +135,13 @@ static const struct {
      "not open in time."},
     {CMD_ACL,
      "Prints a line for redis-cli: a user with these rights, and no others, "
-     "can use locks whose names match PATTERN. Put in the user's name and "
-     "password. No server is asked."},
+     "can use locks whose names match PATTERN. Put > and the password in the "
+     "place of <PASSWORD>, which a server refuses, or use --password-file. No "
+     "server is asked."},
+    {CMD_COMPLETION,
+     "For bash: eval \"$(dibs completion bash)\" in ~/.bashrc. For zsh: into a "
+     "file _dibs in a folder of $fpath. For fish: into "
+     "~/.config/fish/completions/dibs.fish. Packages bring them along."},
     {CMD_LOCAL, "Without a URL, dibs uses a private redis-server, for this "
                 "user on this machine. status shows whether it runs, and exits "
                 "69 if not. stop ends it."},
@@ -173,6 +178,13 @@ static const struct {
     {CMD_LATCH, "no-wait", "With wait: look once."},
     {CMD_LATCH, "wait",
      "With wait: wait at most this long; 0 is -n. Default: no limit."},
+    {CMD_RELEASE, "for-pid",
+     "Release what 'dibs hold --for-pid PID' holds. Default: what is held for "
+     "this process, or for the nearest one that started it."},
+    {CMD_RELEASE, "owner", "What 'dibs acquire' printed: that hold."},
+    {CMD_ACL, "password-file",
+     "Put the password in that file into the line, as >PASSWORD. /dev/stdin is "
+     "stdin."},
     {CMD_HOLD, "lease",
      "The server frees the lock this long after our last sign of life. Default "
      "30s, renewed while we hold it."},
@@ -204,6 +216,8 @@ static const char *words_for(const struct option_row *row, unsigned command)
  * before it; but some subcommands use no server. */
 static bool means_nothing(const struct option_row *row, unsigned command)
 {
+    if (command == CMD_ACL && strcmp(row->name, "password-file") == 0)
+        return false; /* of the user that is made */
     return !(command & CMD_SERVER) && (strcmp(row->name, "url") == 0 ||
                                        strcmp(row->name, "url-file") == 0 ||
                                        strcmp(row->name, "password-file") == 0);
@@ -250,6 +264,70 @@ static void show_verbs(const struct command *cmd)
     }
 }
 
+/* Groups of options, as dibs(1) has them. Those that are in no list are about
+ * the lock. */
+static const struct {
+    const char *title, *options;
+} option_groups[] = {
+    {"Waiting", " no-wait wait busy-code ok-if-busy "},
+    {"The lock", NULL},
+    {"The command",
+     " command pass-notify max-run kill-after on-lost foreground no-stdin "},
+    {"The server", " url url-file password-file "},
+    {"Messages", " quiet verbose log json every status-fd help version "},
+};
+#define OPTION_GROUPS (sizeof option_groups / sizeof *option_groups)
+
+static bool is_listed(const char *list, const char *name)
+{
+    char word[64];
+
+    snprintf(word, sizeof word, " %s ", name);
+    return strstr(list, word) != NULL;
+}
+
+static bool in_option_group(const struct option_row *row, size_t group)
+{
+    const char *list = option_groups[group].options;
+
+    for (size_t g = 0; !list && g < OPTION_GROUPS; g++)
+        if (option_groups[g].options &&
+            is_listed(option_groups[g].options, row->name))
+            return false;
+    return !list || is_listed(list, row->name);
+}
+
+/* verb: only what it takes; or NULL. */
+static void show_options(const struct command *cmd, const struct verb *verb)
+{
+    bool grouped = (cmd->bit & CMD_ASK) != 0;
+
+    if (!grouped)
+        puts("\nOptions:");
+    for (size_t g = 0; g < (grouped ? OPTION_GROUPS : 1); g++) {
+        bool any = false;
+        for (const struct option_row *row = option_rows; row->name; row++) {
+            if (!(row->commands & cmd->bit) || means_nothing(row, cmd->bit) ||
+                (grouped && !in_option_group(row, g)) ||
+                (verb && !verb_takes(verb, row->name)))
+                continue;
+            if (grouped && !any)
+                printf("\n%s:\n", option_groups[g].title);
+            any = true;
+            show_option(row, cmd->bit);
+        }
+    }
+}
+
+static void show_verb(const struct command *cmd, const struct verb *v)
+{
+    printf("dibs %s %s [options] NAME%s\n\n", cmd->name, v->name,
+           v->number ? " NUMBER" : "");
+    print_wrapped(v->summary, 0);
+    show_options(cmd, v);
+    printf("\nExample: %s\n", v->example);
+}
+
 static void show_command(const struct command *cmd)
 {
     printf("dibs %s\n\n%s\n", cmd->synopsis, cmd->summary);
@@ -257,10 +335,7 @@ static void show_command(const struct command *cmd)
         if (abouts[i].command == cmd->bit)
             print_wrapped(abouts[i].text, 0);
     show_verbs(cmd);
-    puts("\nOptions:");
-    for (const struct option_row *row = option_rows; row->name; row++)
-        if ((row->commands & cmd->bit) && !means_nothing(row, cmd->bit))
-            show_option(row, cmd->bit);
+    show_options(cmd, NULL);
     if (cmd->bit & (CMD_ASK | CMD_EXTEND | CMD_DOCTOR | CMD_SEM | CMD_LATCH |
                     CMD_WATCH | CMD_WAIT | CMD_TOP))
         puts("\nA TIME is 500ms, 10s, 2m, 1h, 1d or 1h30m; a bare number is "
@@ -286,7 +361,8 @@ static const struct {
      "Several holders at a time, permits, wait for others."},
     {CMD_DOCTOR, CMD_DOCTOR | CMD_ACL, "doctor, acl",
      "Is the server fit for locks? Which rights they need."},
-    {CMD_VERSION, CMD_VERSION | CMD_HELP, "version, help", ""},
+    {CMD_COMPLETION, CMD_COMPLETION | CMD_VERSION | CMD_HELP,
+     "completion, version, help", ""},
 };
 
 static void list_command(const struct command *cmd)
@@ -301,9 +377,13 @@ static void list_command(const struct command *cmd)
     printf("  %-*s%s\n", TEXT_COLUMN, cmd->name, cmd->summary);
 }
 
-int help_show(const struct command *cmd)
+int help_show(const struct command *cmd, const char *verb)
 {
-    if (cmd && cmd->bit != CMD_HELP) {
+    const struct verb *v = cmd && verb ? verb_find(cmd, verb) : NULL;
+
+    if (v) {
+        show_verb(cmd, v);
+    } else if (cmd && cmd->bit != CMD_HELP) {
         show_command(cmd);
     } else {
         fputs(first_page, stdout);
@@ -318,8 +398,10 @@ int cmd_help(const struct args *a)
     const struct command *cmd =
         a->n_words > 0 ? command_find(a->words[0]) : NULL;
 
+    if (a->n_words > 1 && cmd && !verb_find(cmd, a->words[1]))
+        return verb_unknown(cmd, a->words[1]);
     if (a->n_words == 0 || cmd)
-        return help_show(cmd);
+        return help_show(cmd, a->n_words > 1 ? a->words[1] : NULL);
     cmd = hint_command(a->words[0]);
     return args_hint(command_find("help"),
                      args_text(cmd ? "did you mean: dibs help %s"

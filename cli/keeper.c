@@ -520,8 +520,9 @@ int keeper_release(const struct args *a)
     int fd = find_keeper(a, &lo);
     if (fd < 0) {
         out_tell(OUT_ERROR, "lost",
-                 "%s is not held for this process, or not any more; "
-                 "'dibs hold --for-pid $$ NAME' holds a lock for a script",
+                 "%s is not held for this process by 'dibs hold --for-pid', or "
+                 "not any more; what 'dibs acquire' took is released with "
+                 "--owner HANDLE",
                  a->words[0]);
         return EXIT_LOST;
     }

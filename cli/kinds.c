@@ -92,6 +92,60 @@ void kind_json(struct json *j, const dibs_lock_info *info)
         json_int(j, "left", info->left);
 }
 
+/* What is under the name fits what was asked for: the reason is another one. */
+static bool kind_fits(const struct args *a, dibs_kind found)
+{
+    bool rw = a->shared || a->exclusive;
+
+    if (a->verb || a->slots > 0)
+        return found == DIBS_KIND_NONE;
+    return found == DIBS_KIND_NONE || (found == DIBS_KIND_LOCK && !rw) ||
+           (found == DIBS_KIND_RW && rw);
+}
+
+const char *kind_clash(dibs_client *c, const struct args *a,
+                       char buf[KIND_CLASH_MAX])
+{
+    dibs_lock_info found = DIBS_LOCK_INFO_INIT;
+    dibs_err err = dibs_client_look(c, a->words[0], &found);
+
+    if (err == DIBS_ERR_WRONGTYPE)
+        found.kind = DIBS_KIND_OTHER;
+    else if (err != DIBS_OK || kind_fits(a, found.kind))
+        return NULL;
+    switch (found.kind) { /* no default: the compiler names a missing case */
+    case DIBS_KIND_NONE:
+        break;
+    case DIBS_KIND_LOCK:
+        return a->verb     ? "it is a plain lock: use 'dibs run'"
+               : a->slots  ? "it is a plain lock: leave out -N"
+               : a->shared ? "it is a plain lock: leave out -s"
+                           : "it is a plain lock: leave out -x";
+    case DIBS_KIND_RW:
+        return a->verb ? "it is a read-write lock: use 'dibs run -s' or 'dibs "
+                         "run -x'"
+                       : "it is a read-write lock: use -s or -x";
+    case DIBS_KIND_SLOTS:
+        snprintf(buf, KIND_CLASH_MAX,
+                 a->verb ? "it is a lock with %lld slots: use 'dibs run -N "
+                           "%lld'"
+                         : "it is a lock with %lld slots: use -N %lld",
+                 (long long)found.slots, (long long)found.slots);
+        return buf;
+    case DIBS_KIND_SEMAPHORE:
+        return "it is a semaphore: use 'dibs sem'";
+    case DIBS_KIND_LATCH:
+        return "it is a latch: use 'dibs latch'";
+    case DIBS_KIND_COUNTER:
+        return "it is a number, for slots, a semaphore or a latch: use -N, "
+               "'dibs sem' or 'dibs latch'";
+    case DIBS_KIND_OTHER:
+        return "the server has something else under this name: take another "
+               "name";
+    }
+    return NULL;
+}
+
 /* One token, one slot: of one lock. */
 static int check_single(const struct args *a, const struct command *cmd)
 {

@@ -30,6 +30,13 @@ bool kind_counted(dibs_kind kind);
 /* The fields of a JSON object that depend on the kind. */
 void kind_json(struct json *j, const dibs_lock_info *info);
 
+/* Why a name cannot be used as the command line has it: what it is, and what to
+ * use instead, as "it is a lock with 3 slots: use -N 3". Asks the server. NULL:
+ * there is no such reason. */
+#define KIND_CLASH_MAX 160
+const char *kind_clash(dibs_client *c, const struct args *a,
+                       char buf[KIND_CLASH_MAX]);
+
 /* Do the options about the kind fit together? EXIT_FINE, or EXIT_USAGE and an
  * error was printed. */
 int kind_check(const struct args *a, const struct command *cmd);

@@ -22,6 +22,13 @@ int look_failed(const char *what, dibs_err err)
 {
     const char *why = dibs_error_text();
 
+    if (err == DIBS_ERR_WRONGTYPE) {
+        out_tell(OUT_ERROR, "usage",
+                 "'%s' is not a lock: the server has something else under this "
+                 "name",
+                 what);
+        return out_exit_of(err);
+    }
     out_tell(OUT_ERROR, "server", "%s: %s%s%s", what, dibs_strerror(err),
              *why ? ": " : "", why);
     return out_exit_of(err);

@@ -54,10 +54,11 @@ const struct command commands[] = {
     {"extend", CMD_EXTEND, 1, 1, "the NAME of the lock",
      "extend --owner HANDLE --lease TIME NAME",
      "dibs extend --owner \"$handle\" --lease 30m deploy",
-     "Make such a hold last longer.", cmd_extend},
+     "Make what 'dibs acquire' took last longer.", cmd_extend},
     {"release", CMD_RELEASE, 1, 1, "the NAME of the lock",
      "release [--owner HANDLE | --for-pid PID] NAME", "dibs release backup",
-     "Give it back; or what 'dibs hold --for-pid' holds.", cmd_release},
+     "Give back what 'dibs acquire' or 'dibs hold --for-pid' took.",
+     cmd_release},
     {"info", CMD_INFO, 1, 1, "the NAME of the lock", "info [--json] NAME",
      "dibs info backup", "Show who holds a lock, and who waits for it.",
      cmd_info},
@@ -94,13 +95,16 @@ const struct command commands[] = {
      "latch set|down|wait|info [options] NAME [NUMBER]",
      "dibs latch wait -w 5m ready", "Wait until so many are ready.", verbs_run},
     {"acl", CMD_ACL, 1, 1, "the PATTERN of names",
-     "acl [--kinds KINDS] PATTERN", "dibs acl 'jobs:*'",
+     "acl [--user NAME] [--kinds KINDS] PATTERN", "dibs acl 'jobs:*'",
      "Print the rights that a user of locks needs.", cmd_acl},
     {"local", CMD_LOCAL, 1, 1, "status or stop", "local status|stop [--force]",
      "dibs local status", "Show or stop the private server.", cmd_local},
+    {"completion", CMD_COMPLETION, 1, 1, "the shell",
+     "completion bash|zsh|fish", "dibs completion bash",
+     "Print the completion script of a shell.", cmd_completion},
     {"version", CMD_VERSION, 0, 0, "nothing", "version", "dibs version",
      "Show the version.", cmd_version},
-    {"help", CMD_HELP, 0, 1, "the subcommand", "help [SUBCOMMAND]",
+    {"help", CMD_HELP, 0, 2, "the subcommand", "help [SUBCOMMAND [VERB]]",
      "dibs help run", "Show help.", cmd_help},
     {NULL, 0, 0, 0, NULL, NULL, NULL, NULL, NULL},
 };
@@ -185,7 +189,7 @@ int main(int argc, char **argv)
     if (i >= argc && a.version)
         return cmd_version(&a);
     if (i >= argc && a.help)
-        return help_show(NULL);
+        return help_show(NULL, NULL);
     if (i >= argc)
         return args_wrong(NULL, "dibs run NAME -- COMMAND",
                           "a subcommand is missing; 'dibs help' lists them");
@@ -198,6 +202,6 @@ int main(int argc, char **argv)
     if (code != EXIT_FINE)
         return code;
     if (a.help)
-        return help_show(cmd);
+        return help_show(cmd, a.n_words > 0 ? a.words[0] : NULL);
     return a.version ? cmd_version(&a) : cmd->run(&a);
 }

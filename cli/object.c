@@ -8,9 +8,12 @@
 
 #include "events.h"
 #include "exits.h"
+#include "kinds.h"
 #include "look.h"
 
 #define CLOSE_MS 2000
+
+static dibs_client *opened; /* the one of this command */
 
 static void keep_quiet(const dibs_event *ev, void *arg)
 {
@@ -31,6 +34,7 @@ int object_open(struct object *o, const struct args *a)
     int code = target_pick(a, &o->target);
     if (code == EXIT_FINE)
         code = target_open(&o->target, 0, &opts, &o->c);
+    opened = o->c;
     return code;
 }
 
@@ -41,7 +45,7 @@ int object_look(struct object *o, const struct args *a)
 
     *o = (struct object){.a = a};
     code = look_open(a, &k);
-    o->c = k.c;
+    opened = o->c = k.c;
     k.c = NULL;
     look_close(&k);
     return code;
@@ -53,11 +57,19 @@ void object_close(struct object *o)
         dibs_client_close(o->c, CLOSE_MS);
     dibs_client_free(o->c);
     target_clear(&o->target);
-    o->c = NULL;
+    opened = o->c = NULL;
 }
 
 int object_failed(const struct args *a, dibs_err err)
 {
+    char buf[KIND_CLASH_MAX];
+    const char *kind =
+        err == DIBS_ERR_WRONGTYPE ? kind_clash(opened, a, buf) : NULL;
+
+    if (kind) {
+        out_tell(OUT_ERROR, "usage", "cannot use '%s': %s", a->words[0], kind);
+        return out_exit_of(err);
+    }
     if (err == DIBS_ERR_UNKNOWN) {
         out_tell(OUT_ERROR, "unconfirmed", "%s: the server did not confirm it",
                  a->words[0]);

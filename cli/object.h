@@ -23,7 +23,8 @@ int object_open(struct object *o, const struct args *a);
 int object_look(struct object *o, const struct args *a);
 void object_close(struct object *o);
 
-/* Prints what failed; the exit code. */
+/* Prints what failed; the exit code. A name of another kind is asked about by
+ * the client that is open. */
 int object_failed(const struct args *a, dibs_err err);
 
 /* With --json, one object with the name and these numbers; else text, a line

@@ -116,8 +116,10 @@ const struct option_row option_rows[] = {
      "With set: open by itself after this time. Who waits then exits 75."},
     {0, "kinds", "KINDS", OPT_TEXT, AT(kinds), CMD_ACL, "plain,fair",
      "Of these kinds only, with commas between them: plain, fair, rw, fence, "
-     "slots, sem, latch, value, look, replicas, cluster. Default: all but "
-     "the last two."},
+     "slots, sem, latch, value, look, metrics, doctor, replicas, cluster. "
+     "Default: all but the last four."},
+    {0, "user", "NAME", OPT_TEXT, AT(user), CMD_ACL, "jobs",
+     "The name of the user. Default dibs."},
     {0, "force", NULL, OPT_FLAG, AT(force), CMD_LOCAL, NULL,
      "Stop the private server even while locks are held."},
     {0, "every", "TIME", OPT_TIME, AT(every_ms), CMD_WATCH | CMD_TOP, "1s",

@@ -91,10 +91,34 @@ static size_t utf8_length(const unsigned char *s, size_t n)
     return len;
 }
 
-/* U+0080 to U+009F: control characters that terminals know, too. */
-static bool is_c1(const unsigned char *s, size_t n)
+/* The character of n bytes, well-formed. */
+static unsigned code_point(const unsigned char *s, size_t n)
 {
-    return n == 2 && s[0] == 0xC2 && s[1] < 0xA0;
+    unsigned code = n == 1 ? s[0] : s[0] & (0xFFu >> (n + 1));
+
+    for (size_t i = 1; i < n; i++)
+        code = code << 6 | (s[i] & 0x3Fu);
+    return code;
+}
+
+/* Characters that are not seen, and may change what is: control characters, C1
+ * too, marks of direction, and spaces without a width. A name with one of them
+ * looks like another name. */
+static bool is_unseen(const unsigned char *s, size_t n)
+{
+    static const struct {
+        unsigned first, last;
+    } ranges[] = {
+        {0x00, 0x1F},     {0x7F, 0x9F},     {0xAD, 0xAD},
+        {0x61C, 0x61C},   {0x180E, 0x180E}, {0x200B, 0x200F},
+        {0x2028, 0x202E}, {0x2060, 0x2069}, {0xFEFF, 0xFEFF},
+    };
+    unsigned code = n > 0 ? code_point(s, n) : 0x20;
+
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        if (code >= ranges[i].first && code <= ranges[i].last)
+            return true;
+    return false;
 }
 
 static void json_ascii(FILE *f, unsigned char c)
@@ -125,8 +149,8 @@ bool json_string(FILE *f, const char *text, size_t len)
             whole = false;
         } else if (n == 1) {
             json_ascii(f, s[i]);
-        } else if (is_c1(s + i, n)) {
-            fprintf(f, "\\u%04x", s[i + 1]);
+        } else if (is_unseen(s + i, n)) {
+            fprintf(f, "\\u%04x", code_point(s + i, n));
         } else {
             fwrite(s + i, 1, n, f);
         }
@@ -367,7 +391,7 @@ char *out_printable(const char *text, size_t len)
     FILE *f = shown.f;
     for (size_t i = 0; i<len; i += n> 0 ? n : 1) {
         n = utf8_length(s + i, len - i);
-        bool control = s[i] < 0x20 || s[i] == 0x7F || is_c1(s + i, n);
+        bool control = is_unseen(s + i, n);
 
         if (s[i] == '\n' || s[i] == '\t')
             fputs(s[i] == '\n' ? "\\n" : "\\t", f);
@@ -424,6 +448,7 @@ int out_exit_of(dibs_err err)
         return EXIT_FINE;
     case DIBS_ERR_INVALID:
     case DIBS_ERR_UPGRADE:
+    case DIBS_ERR_WRONGTYPE:
         return EXIT_USAGE;
     case DIBS_ERR_BUSY:
     case DIBS_ERR_TIMEOUT:
@@ -432,7 +457,6 @@ int out_exit_of(dibs_err err)
         return EXIT_NOPERM;
     case DIBS_ERR_CONN:
     case DIBS_ERR_UNKNOWN:
-    case DIBS_ERR_WRONGTYPE:
     case DIBS_ERR_SERVER:
     case DIBS_ERR_PROTOCOL:
     case DIBS_ERR_TLS:

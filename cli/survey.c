@@ -9,7 +9,7 @@
  * Lost    A hold that is gone was lost if its lease, as it was last seen, had
  *         run out by then. A lease that is shorter than the pause between two
  *         looks is renewed in between, so nobody can tell: only if two looks
- * saw the same end, it counts.
+ *         saw the same end, it counts.
  *
  * Thread  Any, one at a time for each survey.
  */

@@ -97,9 +97,7 @@ static bool may_use(const char *what, const char *path, FILE *f, bool secret)
     return true;
 }
 
-/* The first line of a file, blanks at both ends taken off; NULL and an error
- * was printed. */
-static char *read_first_line(const char *what, const char *path)
+char *target_read_line(const char *what, const char *path)
 {
     char line[LINE_MAX_BYTES];
     char *copy = NULL;
@@ -253,12 +251,12 @@ static int pick_url(const struct args *a, struct target *t)
     } else if (!file && env_value("DIBS_URL")) {
         t->url = strdup(env_value("DIBS_URL"));
     } else if (file || (file = env_value("DIBS_URL_FILE")) != NULL) {
-        t->url = read_first_line("URL", file);
+        t->url = target_read_line("URL", file);
         return t->url ? EXIT_FINE : EXIT_USAGE;
     } else if (a->set_url) {
         t->url = strdup(a->set_url);
     } else if (a->set_url_file) {
-        t->url = read_first_line("URL", a->set_url_file);
+        t->url = target_read_line("URL", a->set_url_file);
         return t->url ? EXIT_FINE : EXIT_USAGE;
     } else {
         t->embedded = true;
@@ -278,7 +276,7 @@ static int pick_password(const struct args *a, struct target *t)
                               "--password-file FILE backup -- make",
                               "--password-file without a server: the private "
                               "one has no password");
-        t->password = read_first_line("password", a->password_file);
+        t->password = target_read_line("password", a->password_file);
         return t->password ? EXIT_FINE : EXIT_USAGE;
     }
     if (!text || t->embedded)

@@ -32,6 +32,10 @@ void target_clear(struct target *t);
 /* Is there a password in the URL? */
 bool target_has_password(const char *url);
 
+/* The first line of a file that has such a thing in it, "password" or "URL",
+ * blanks at both ends taken off. NULL: an error was printed. */
+char *target_read_line(const char *what, const char *path);
+
 /* The number of its servers. */
 size_t target_count(const struct target *t);
 

@@ -77,7 +77,7 @@ static char *verb_names(const struct command *cmd)
     return out_text_close(&t);
 }
 
-static const struct verb *find_verb(const struct command *cmd, const char *name)
+const struct verb *verb_find(const struct command *cmd, const char *name)
 {
     for (const struct verb *v = verb_rows; v->name; v++)
         if (v->command == cmd->bit && strcmp(v->name, name) == 0)
@@ -85,8 +85,31 @@ static const struct verb *find_verb(const struct command *cmd, const char *name)
     return NULL;
 }
 
-static int unknown_verb(const struct command *cmd, const char *word)
+/* Options that not all verbs take. */
+static const struct {
+    const char *option;
+    unsigned bit;
+} taken[] = {
+    {"wait", TAKES_WAIT},         {"no-wait", TAKES_WAIT},
+    {"lease", TAKES_LEASE},       {"owner", TAKES_OWNER},
+    {"permits", TAKES_PERMITS},   {"as", TAKES_AS},
+    {"deadline", TAKES_DEADLINE}, {"busy-code", TAKES_CODE},
+};
+
+bool verb_takes(const struct verb *v, const char *option)
 {
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+        if (strcmp(taken[i].option, option) == 0)
+            return (v->takes & taken[i].bit) != 0;
+    return true;
+}
+
+int verb_unknown(const struct command *cmd, const char *word)
+{
+    if ((cmd->bit & CMD_VERBS) == 0)
+        return args_wrong(command_find("help"), cmd->example,
+                          "'%s' has no verbs: '%s' is one word too many",
+                          cmd->name, word);
     char *names = verb_names(cmd);
     int code = args_wrong(cmd, cmd->example, "'%s' is not one of %s", word,
                           names ? names : "its verbs");
@@ -165,9 +188,9 @@ int verbs_place(struct args *a, const struct command *cmd)
         free(names);
         return code;
     }
-    const struct verb *v = find_verb(cmd, a->words[0]);
+    const struct verb *v = verb_find(cmd, a->words[0]);
     if (!v)
-        return unknown_verb(cmd, a->words[0]);
+        return verb_unknown(cmd, a->words[0]);
     a->verb = v;
     a->n_words--;
     for (int i = 0; i < a->n_words; i++)

@@ -22,6 +22,13 @@ struct verb {
 /* Ends with a row without a name. */
 extern const struct verb verb_rows[];
 
+/* NULL: there is none of that name. */
+const struct verb *verb_find(const struct command *cmd, const char *name);
+/* Does it take this option of its subcommand? */
+bool verb_takes(const struct verb *v, const char *option);
+/* Says which ones there are; EXIT_USAGE. */
+int verb_unknown(const struct command *cmd, const char *word);
+
 /* Of a subcommand with verbs: takes the verb out of the words, reads the number
  * behind the name, and checks the options. EXIT_FINE, or EXIT_USAGE and an
  * error was printed. */

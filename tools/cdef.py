@@ -29,7 +29,8 @@ TOP = """\
  */
 """
 # Macros that are numbers, for people without macros.
-CONSTANT = re.compile(r"^#define (DIBS_[A-Z_]+) +\(?(-?[0-9]+)\)?(?: |$)", re.M)
+CONSTANT = re.compile(r"^#define (DIBS_[A-Z_]+) +(?:INT64_C)?\(?(-?[0-9]{1,10})\)?"
+                      r"(?: |$)", re.M)
 CC = os.environ.get("CC", "cc")
 
 

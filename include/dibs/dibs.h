@@ -83,7 +83,7 @@ extern "C" {
     X(DIBS_ERR_BUSY, -3, "held by somebody else")                              \
     X(DIBS_ERR_TIMEOUT, -4, "gave up waiting")                                 \
     X(DIBS_ERR_NOT_OWNER, -5, "not held by this owner")                        \
-    X(DIBS_ERR_LOST, -6, "was held, but ended before this release")            \
+    X(DIBS_ERR_LOST, -6, "was held, but ended before it was released")         \
     X(DIBS_ERR_CONN, -7, "no usable connection; nothing was done")             \
     X(DIBS_ERR_UNKNOWN, -8, "sent, but no reply came: outcome unknown")        \
     X(DIBS_ERR_CLOSED, -9, "client is shutting down")                          \
@@ -509,11 +509,14 @@ DIBS_API void dibs_lock_free(dibs_lock *l);
 
 /* Takes the lock, waiting as opts say. opts may be NULL. A wait limit bounds
  * the wait for others; a server that does not answer can cost one command
- * timeout more, and another one to leave the queue of a fair lock.
+ * timeout more, and another one to leave the queue of a fair lock, or to take
+ * back the request of a writer.
  *
  * OK         Held. Give it back with dibs_lock_release.
  * TIMEOUT    wait_ms passed. Not held, nothing to undo.
- * LOST       Re-entry: the outer hold is gone. Not held.
+ * LOST       An earlier hold of this owner has ended by itself, and was not
+ *            released yet: release it as often as it was acquired, then acquire
+ *            again. Not held.
  * CANCELED   dibs_lock_cancel came first. Not held.
  * CLOSED     The client is going away. Not held.
  * CONN       No connection within the time there was. Not held.
@@ -523,7 +526,12 @@ DIBS_API void dibs_lock_free(dibs_lock *l);
  * UPGRADE    The write lock, and this owner holds the read lock. Not held.
  * REPLICAS   Fewer replicas than asked for had it in time, or the server cannot
  *            tell. It was given back: not held. dibs_error_text says how many.
- * WRONGTYPE, AUTH, SERVER   The server said no. Not held.
+ * DEADLOCK   In a callback, and it would have to wait; or no_reentry, and this
+ *            owner holds it already. Nothing changed.
+ * WRONGTYPE, AUTH, SERVER, PROTOCOL   The server said no, or no server of ours
+ *            answered. Not held.
+ * INVALID, NOMEM, FORKED   Nothing was sent. Not held. (NOMEM of a lock that was
+ *            granted just then: it is taken back.)
  */
 DIBS_API DIBS_MUST dibs_err dibs_lock_acquire(dibs_lock *l,
                                               const dibs_lock_opts *opts);
@@ -807,7 +815,9 @@ DIBS_API DIBS_MUST dibs_err dibs_client_look(dibs_client *c, const char *name,
  * permits, and latches that a dibs client closed are told, too, as by
  * dibs_client_look: see kind. Of these owner may be empty. fn runs on the
  * calling thread and returns false to stop. The name is len bytes with a NUL
- * behind them. */
+ * behind them. In a cluster, servers that do not answer are left out; when all
+ * others were asked, the error of the first of them is returned: what fn was
+ * called for is then a part. */
 typedef bool (*dibs_list_fn)(const char *name, size_t len,
                              const dibs_lock_info *info, void *arg);
 DIBS_API DIBS_MUST dibs_err dibs_client_list(dibs_client *c,
@@ -865,9 +875,9 @@ DIBS_API DIBS_MUST dibs_err dibs_client_doctor(dibs_client *c, const char *name,
 /* Calls fn for each rule of an ACL that a user needs for locks whose names
  * match the pattern: "~jobs:*", "&redisson_lock__channel:{jobs:*}*", "+eval".
  * kinds: words with commas between them, of plain, fair, rw, fence, slots, sem,
- * latch, value, look, replicas and cluster; NULL = all but the last two. What
- * the doctor misses is in these rules. fn runs on the calling thread and
- * returns false to stop. No server is asked.
+ * latch, value, look, metrics, doctor, replicas and cluster; NULL = all but the
+ * last four. What the doctor misses is in these rules. fn runs on the calling
+ * thread and returns false to stop. No server is asked.
  *
  * OK       fn was called for each.
  * INVALID  A word that is no kind, or a pattern with blanks, quotes or

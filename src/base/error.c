@@ -15,6 +15,7 @@
 
 #include "base/mem.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -82,6 +83,27 @@ dibs_err dibs__reason_end(dibs_err err)
         last.about = err;
     }
     return err;
+}
+
+const char *dibs__errno_text(int error_number, char buf[DIBS__ERRNO_MAX])
+{
+    if (error_number == EMFILE)
+        return "too many open files: this process has reached its limit "
+               "(ulimit -n)";
+    if (error_number == ENFILE)
+        return "too many open files: the system has reached its limit "
+               "(fs.file-max)";
+    return strerror_r(error_number, buf, DIBS__ERRNO_MAX);
+}
+
+dibs_err dibs__no_descriptor(int error_number)
+{
+    char text[DIBS__ERRNO_MAX];
+
+    if (error_number == EMFILE || error_number == ENFILE)
+        dibs__reason_set(DIBS_ERR_NOMEM, "%s",
+                         dibs__errno_text(error_number, text));
+    return DIBS_ERR_NOMEM;
 }
 
 struct dibs__reason *dibs__reason_new(dibs_err err, const char *text)

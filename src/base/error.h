@@ -25,6 +25,12 @@ dibs_err dibs__reason_end(dibs_err err);
 __attribute__((format(printf, 2, 3))) dibs_err
 dibs__reason_set(dibs_err err, const char *fmt, ...);
 
+/* The words for an errno: of a full table of descriptors, whose limit it is. */
+#define DIBS__ERRNO_MAX 100
+const char *dibs__errno_text(int error_number, char buf[DIBS__ERRNO_MAX]);
+/* NOMEM; says so if that is for want of a descriptor. */
+dibs_err dibs__no_descriptor(int error_number);
+
 /* Control characters become question marks: text from a server, or the name of
  * a lock, may end on a terminal or in a log. */
 void dibs__clean_text(char *text);

@@ -15,7 +15,8 @@
  *   6     loop.mu       work not yet picked up by io      app, io
  *   7     callback.mu   callbacks not yet run, and who    app, io, cb
  *                       serves which connection (ride.c)
- *   8     adopted.mu    names of adopted owners           app, io
+ *   8     published.mu  values of holds                   app, io
+ *   9     adopted.mu    names of adopted owners           app, io
  */
 #ifndef DIBS_BASE_SYNC_H
 #define DIBS_BASE_SYNC_H

@@ -71,7 +71,7 @@ static void explain_call(struct dibs__call *call, dibs_err err,
     const char *known = call->s ? call->s->why : call->slots->why;
 
     if (reply && reply->type == REPLY_ERROR) {
-        dibs__script_words(reply->text, words, sizeof words);
+        dibs__script_words(reply->text, call->slots ? NULL : url, words);
         dibs__event_text(url, words, why);
     } else if (err == DIBS_ERR_PROTOCOL) {
         dibs__event_text(url, "the reply makes no sense", why);
@@ -277,7 +277,7 @@ static void tell_error(const struct dibs__call *call, const char *error)
 {
     char words[DIBS__REASON_MAX];
 
-    dibs__script_words(error, words, sizeof words);
+    dibs__script_words(error, call->slots ? NULL : &call->s->to.url, words);
     dibs__server_tell(call->s, DIBS_EVENT_ERROR, call->last, words);
 }
 

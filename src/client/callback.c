@@ -15,6 +15,9 @@
  */
 #include "client/callback.h"
 
+#include "base/error.h"
+
+#include <errno.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -91,14 +94,16 @@ static bool make_fds(struct dibs__callbacks *cbs)
     struct epoll_event ev = {.events = EPOLLIN};
 
     cbs->fd = epoll_create1(EPOLL_CLOEXEC);
-    cbs->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (cbs->fd >= 0 && cbs->wake_fd >= 0 &&
+    cbs->wake_fd = cbs->fd < 0 ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (cbs->wake_fd >= 0 &&
         epoll_ctl(cbs->fd, EPOLL_CTL_ADD, cbs->wake_fd, &ev) == 0)
         return true;
+    int why = errno;
     if (cbs->fd >= 0)
         close(cbs->fd);
     if (cbs->wake_fd >= 0)
         close(cbs->wake_fd);
+    errno = why;
     return false;
 }
 
@@ -109,7 +114,7 @@ dibs_err dibs__callbacks_init(struct dibs__callbacks *cbs,
     cbs->wake.run = wake_later;
     cbs->fd = cbs->wake_fd = -1;
     if (dispatch && !make_fds(cbs))
-        return DIBS_ERR_NOMEM;
+        return dibs__no_descriptor(errno);
     dibs__mutex_init(&cbs->mu, RANK_CALLBACK);
     dibs__list_init(&cbs->queue);
     dibs__list_init(&cbs->rides);

@@ -13,8 +13,8 @@
  *         on. So the new connection first asks the server to kill the old one
  *         by its number (CLIENT KILL): once that is answered, nothing of the
  *         old one can be executed any more, and the ghost is canceled. Where
- * the server refuses, the caller is told that a ghost is about, and takes care
- * by other means.
+ *         the server refuses, the caller is told that a ghost is about, and
+ *         takes care by other means.
  *
  *         That goes for the server that has the old connection. When another
  *         server is in its place, the ghost can do no harm. A replica that was

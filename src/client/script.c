@@ -105,18 +105,58 @@ static size_t command_at(const struct dibs__script *script, long line,
     return len;
 }
 
-void dibs__script_words(const char *error, char *out, size_t size)
+/* "... script: DIGEST, on @user_script:7." says nothing to a user. */
+static void cut_script(char *words)
+{
+    char *at = strstr(words, " script: "), *end;
+
+    if (at && (end = strstr(at, "on @user_script:")) != NULL) {
+        end += strlen("on @user_script:");
+        end += strspn(end, "0123456789.");
+        memmove(at, end, strlen(end) + 1);
+        size_t n = strlen(words);
+        if (n > 0 && words[n - 1] == '.')
+            words[n - 1] = '\0';
+    }
+}
+
+/* What an error says of the server: not what the URL promises. NULL: nothing.
+ */
+static const char *wrong_server(const char *words, const struct dibs__url *url)
+{
+    if (strncmp(words, "MOVED ", 6) == 0)
+        return url->tls.on ? "this is a node of a cluster: the URL begins with "
+                             "rediss-cluster://"
+                           : "this is a node of a cluster: the URL begins with "
+                             "redis-cluster://";
+    if (strncmp(words, "ERR unknown command", 19) == 0 &&
+        strstr(words, "EVALSHA"))
+        return url->tls.on ? "the server has no scripts; for a sentinel the "
+                             "URL is rediss-sentinel://HOST:PORT/SERVICE"
+                           : "the server has no scripts; for a sentinel the "
+                             "URL is redis-sentinel://HOST:PORT/SERVICE";
+    return NULL;
+}
+
+void dibs__script_words(const char *error, const struct dibs__url *single,
+                        char out[DIBS__REASON_MAX])
 {
     const char *at = strstr(error, "user_script:");
+    const char *words = dibs__error_words(error);
+    const char *instead = single ? wrong_server(words, single) : NULL;
     const struct dibs__script *const *s = dibs__scripts;
     char command[32];
 
-    int n = snprintf(out, size, "%s", dibs__error_words(error));
+    if (strncmp(words, "WRONGTYPE", 9) == 0)
+        instead = dibs_strerror(DIBS_ERR_WRONGTYPE);
+    snprintf(out, DIBS__REASON_MAX, "%s", instead ? instead : words);
+    cut_script(out);
     while (*s && !strstr(error, (*s)->sha))
         s++;
-    if (at && *s &&
+    size_t n = strlen(out);
+    if (!instead && at && *s &&
         command_at(*s, strtol(at + strlen("user_script:"), NULL, 10), command,
                    sizeof command) > 0 &&
-        n > 0 && (size_t)n < size)
-        snprintf(out + n, size - (size_t)n, " (%s in %s)", command, (*s)->name);
+        !strstr(out, command))
+        snprintf(out + n, DIBS__REASON_MAX - n, " (%s)", command);
 }

@@ -6,7 +6,9 @@
 #define DIBS_CLIENT_SCRIPT_H
 
 #include "base/buf.h"
+#include "base/error.h"
 #include "net/reply.h"
+#include "net/url.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -67,10 +69,12 @@ extern const struct dibs__script dibs__script_write_release;
 
 extern const struct dibs__script *const dibs__scripts[]; /* ended by NULL */
 
-/* The server's own words, and where a script was when this error came, if it
- * tells, as " (hset in basic_acquire)": most servers say that a right is
- * missing, but not which. */
-void dibs__script_words(const char *error, char *out, size_t size);
+/* The server's own words without the digest and line of the script, and with
+ * the command that failed, if the error names its line, as " (hset)": most
+ * servers say that a right is missing, but not which. single: the URL, unless
+ * it is of a cluster; behind it may be a sentinel, or a node of a cluster. */
+void dibs__script_words(const char *error, const struct dibs__url *single,
+                        char out[DIBS__REASON_MAX]);
 
 /* The head of a call of the script, with that many KEYS and ARGV to follow;
  * call.c adds the number of the sending (lua/lib/around.lua). whole: with its

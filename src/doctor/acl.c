@@ -42,6 +42,10 @@ static const struct {
     {"latch", BIT(RIGHT_LATCH), true},
     {"value", 0, true}, /* a look at a lock looks for its value, too */
     {"look", BIT(RIGHT_LIST) | BIT(RIGHT_COUNTS) | BIT(RIGHT_WHO), true},
+    {"metrics",
+     BIT(RIGHT_LIST) | BIT(RIGHT_COUNTS) | BIT(RIGHT_WHO) | BIT(RIGHT_DOCTOR),
+     false},
+    {"doctor", BIT(RIGHT_DOCTOR), false},
     {"replicas", BIT(RIGHT_ACKS), false},
     {"cluster", CLUSTER, false},
 };
@@ -72,7 +76,7 @@ static dibs_err read_kinds(const char *words, unsigned *groups)
             return dibs__reason_set(
                 DIBS_ERR_INVALID,
                 "'%.*s' is not one of plain, fair, rw, fence, slots, sem, "
-                "latch, value, look, replicas and cluster",
+                "latch, value, look, metrics, doctor, replicas and cluster",
                 (int)(len < 40 ? len : 40), s);
         *groups |= some;
         s += len;

@@ -186,6 +186,21 @@ static const struct need in_cluster[] = {
     {RIGHT_MOVES, "CLUSTER SLOTS", "CLUSTER SLOTS"},
 };
 
+/* What the doctor itself asks. */
+static const struct need in_doctor[] = {
+    {RIGHT_DOCTOR, "ACL DRYRUN x", NULL},
+    {RIGHT_DOCTOR, "ACL WHOAMI", NULL},
+    {RIGHT_DOCTOR, "CLIENT TRACKINGINFO", NULL},
+    {RIGHT_DOCTOR, "CLUSTER INFO", NULL},
+    {RIGHT_DOCTOR, "CONFIG GET x", NULL},
+    {RIGHT_DOCTOR, "INFO", NULL},
+    {RIGHT_DOCTOR, "PING", NULL},
+    {RIGHT_DOCTOR, "PUBSUB SHARDNUMSUB", NULL},
+    {RIGHT_DOCTOR, "ROLE", NULL},
+    {RIGHT_DOCTOR, "TIME", NULL},
+    {RIGHT_DOCTOR, "WAIT 0 1", NULL},
+};
+
 /* ---- keys and channels ------------------------------------------------- */
 
 /* What a name is put into. tail: behind the name, for a pattern of all of
@@ -392,7 +407,8 @@ static bool tell_needs(const struct need *rows, size_t count, unsigned wanted,
         snprintf(words, sizeof words, "%s", rows[i].command);
         rest = words;
         one = strsep(&rest, " ");
-        bool has_sub = strcmp(one, "CLIENT") == 0 ||
+        bool has_sub = strcmp(one, "ACL") == 0 || strcmp(one, "CLIENT") == 0 ||
+                       strcmp(one, "CONFIG") == 0 ||
                        strcmp(one, "PUBSUB") == 0 ||
                        strcmp(one, "CLUSTER") == 0;
         bool channel = strstr(one, "PUBLISH") || strstr(one, "SUBSCRIBE");
@@ -417,6 +433,7 @@ bool dibs__rights_each(unsigned wanted, bool cluster, const char *pattern,
 {
     return tell_needs(needs, COUNT(needs), wanted, pattern, fn, arg) &&
            tell_needs(classic, COUNT(classic), wanted, pattern, fn, arg) &&
+           tell_needs(in_doctor, COUNT(in_doctor), wanted, pattern, fn, arg) &&
            (!cluster ||
             (tell_needs(sharded, COUNT(sharded), wanted, pattern, fn, arg) &&
              tell_needs(in_cluster, COUNT(in_cluster), wanted, pattern, fn,

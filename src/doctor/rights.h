@@ -28,7 +28,8 @@ enum dibs__right_group {
     RIGHT_WHO,
     RIGHT_ACKS,
     RIGHT_MOVES,
-    RIGHT_GROUPS
+    RIGHT_GROUPS,
+    RIGHT_DOCTOR = RIGHT_GROUPS /* not examined: the examination needs it */
 };
 
 /* One right: a command in capitals, with its subcommand or NULL; or a key or

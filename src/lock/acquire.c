@@ -12,8 +12,9 @@
  *         (release.c). A call that only tries asks at once and does not join.
  *         Where each waiter asks for itself, all of them ask at once.
  *
- * Replicas  If replicas must have it, too, the server's yes is not enough.
- * Until they have said so, no call here sees it as held. If too few say so,
+ * Replicas
+ *         If replicas must have it, too, the server's yes is not enough. Until
+ *         they have said so, no call here sees it as held. If too few say so,
  *         what was taken is given back before the call ends.
  *
  * Trouble The command says how many holds there shall be, so asking again after
@@ -35,13 +36,17 @@
 
 static void explain_refusal(struct dibs__op *op, dibs_err err)
 {
+    if (err == DIBS_ERR_LOST)
+        dibs__op_explain_here(
+            op, err,
+            "'%.80s': this owner's earlier hold has ended and was not released "
+            "yet; release it, then acquire again",
+            op->line->name);
     if (err == DIBS_ERR_UPGRADE)
         dibs__op_explain_here(
             op, err, "'%.80s': this owner holds the read lock", op->line->name);
     if (err == DIBS_ERR_WRONGTYPE)
-        dibs__op_explain_here(
-            op, err, "'%.80s' is something else, or a lock of another kind",
-            op->line->name);
+        dibs__op_explain_kind(op);
 }
 
 /* Who reads cannot write: whether it does is known here. The server may have a
@@ -199,6 +204,8 @@ static void reentry_answered(struct dibs__call *call, dibs_err err,
     if (h->state == HOLD_LOST)
         err = DIBS_ERR_LOST;
     dibs__unlock(&line->mu);
+    if (err == DIBS_ERR_LOST)
+        explain_refusal(op, err);
     dibs__op_end_busy(op, err);
 }
 
@@ -572,7 +579,7 @@ void dibs__acquire_run(struct dibs__op *op)
                            : plan_first(line, op, &err);
     }
     dibs__unlock(&line->mu);
-    if (plan == END && err == DIBS_ERR_UPGRADE)
+    if (plan == END && (err == DIBS_ERR_UPGRADE || err == DIBS_ERR_LOST))
         explain_refusal(op, err);
     if (plan == END && err == DIBS_ERR_DEADLOCK)
         dibs__op_explain(op, err, "this owner holds it already");

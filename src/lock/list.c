@@ -9,7 +9,8 @@
  * long, whatever its size. A page may name a key twice, or one that is gone by
  * now; so each is read by itself, and what is no lock is left out. In a cluster
  * every server that has slots is scanned; a lock whose slot moves meanwhile may
- * come twice, or not at all.
+ * come twice, or not at all. A server that does not answer is left out, and its
+ * error is that of the call, when all others were scanned.
  *
  * Rounds  One for hashes, which locks are; the notes of a latch are a hash
  *         beside it. One for sorted sets: those of slots and of semaphores. The
@@ -21,6 +22,7 @@
  *         compared again here.
  */
 #include "base/args.h"
+#include "base/error.h"
 #include "base/glob.h"
 #include "base/mem.h"
 #include "client/query.h"
@@ -266,18 +268,42 @@ static bool scan_server(dibs_client *c, struct scan *s, dibs_err *err)
     return scan_type(c, s, "hash", err) && scan_type(c, s, "zset", err);
 }
 
+/* Is it the trouble of one server? Others may answer. */
+static bool is_of_server(dibs_err err)
+{
+    return err == DIBS_ERR_CONN || err == DIBS_ERR_UNKNOWN ||
+           err == DIBS_ERR_SERVER || err == DIBS_ERR_TLS;
+}
+
+/* Keeps the first error with its text: later calls that end well empty it. */
+static void keep_first(dibs_err *first, char why[DIBS__REASON_MAX],
+                       dibs_err err)
+{
+    if (*first != DIBS_OK || err == DIBS_OK)
+        return;
+    *first = dibs__reason_end(err);
+    snprintf(why, DIBS__REASON_MAX, "%s", dibs_error_text());
+}
+
 /* The first page is asked of the server with slot 0 and not used: after that
- * the servers of the cluster are known. */
+ * the servers of the cluster are known, unless none answers. */
 static dibs_err scan_cluster(dibs_client *c, struct scan *s)
 {
-    dibs_err err = next_page(c, s);
-    bool more = err == DIBS_OK;
+    char why[DIBS__REASON_MAX] = "";
+    dibs_err first = DIBS_OK, err = next_page(c, s);
+    bool more = err == DIBS_OK || is_of_server(err);
 
+    keep_first(&first, why, err);
     for (unsigned i = 0;
-         more && (s->to.server = dibs__cluster_nth(c->cluster, i)); i++)
-        if (dibs__cluster_serves(c->cluster, s->to.server))
-            more = scan_server(c, s, &err);
-    return err;
+         more && (s->to.server = dibs__cluster_nth(c->cluster, i)); i++) {
+        if (!dibs__cluster_serves(c->cluster, s->to.server))
+            continue;
+        more = scan_server(c, s, &err) || is_of_server(err);
+        keep_first(&first, why, err);
+    }
+    if (first != DIBS_OK && why[0])
+        dibs__reason_set(first, "%s", why);
+    return first;
 }
 
 /* What holds every key that the pattern means, and more. False: no memory. */

@@ -49,12 +49,24 @@ void dibs__op_explain_here(struct dibs__op *op, dibs_err err, const char *fmt,
     dibs__op_explain(op, err, why);
 }
 
+void dibs__op_explain_kind(struct dibs__op *op)
+{
+    dibs__op_explain_here(op, DIBS_ERR_WRONGTYPE,
+                          "'%.80s' (or a key that belongs to it) is something "
+                          "else, or a lock of another kind",
+                          op->line->name);
+}
+
 static void call_explained(struct dibs__call *call, dibs_err err,
                            const char *why)
 {
     struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
 
-    if (op->wait.state != WAITER_UNDOES) /* else the reason is another one */
+    if (op->wait.state == WAITER_UNDOES)
+        return; /* the reason is another one */
+    if (err == DIBS_ERR_WRONGTYPE)
+        dibs__op_explain_kind(op);
+    else
         dibs__op_explain(op, err, why);
 }
 

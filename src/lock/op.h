@@ -104,6 +104,8 @@ void dibs__op_explain(struct dibs__op *op, dibs_err err, const char *why);
 /* The same, with the address of the lock's server. */
 __attribute__((format(printf, 3, 4))) void
 dibs__op_explain_here(struct dibs__op *op, dibs_err err, const char *fmt, ...);
+/* What is under the name is of another kind: WRONGTYPE. */
+void dibs__op_explain_kind(struct dibs__op *op);
 /* Its reason is this thread's from now on (dibs_error_text). */
 void dibs__op_tell_reason(struct dibs__op *op);
 

@@ -26,6 +26,7 @@
  */
 #include "net/conn.h"
 
+#include "base/error.h"
 #include "base/mem.h"
 #include "net/resolve.h"
 
@@ -110,14 +111,13 @@ void dibs__conn_close(struct dibs__conn *cn, dibs_err err, const char *why)
 void dibs__conn_fail(struct dibs__conn *cn, dibs_err err, const char *what,
                      int error_number)
 {
-    char why[256], text[80];
+    char why[256], text[DIBS__ERRNO_MAX];
 
     if (error_number && *what)
         snprintf(why, sizeof why, "%s: %s", what,
-                 strerror_r(error_number, text, sizeof text));
+                 dibs__errno_text(error_number, text));
     else if (error_number)
-        snprintf(why, sizeof why, "%s",
-                 strerror_r(error_number, text, sizeof text));
+        snprintf(why, sizeof why, "%s", dibs__errno_text(error_number, text));
     else
         snprintf(why, sizeof why, "%s", what);
     dibs__conn_close(cn, err, why);

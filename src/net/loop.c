@@ -26,6 +26,9 @@
  */
 #include "net/loop.h"
 
+#include "base/error.h"
+
+#include <errno.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -196,17 +199,20 @@ static void *loop_main(void *arg)
     return NULL;
 }
 
-static bool handles_init(struct dibs__loop *lp)
+/* 0, or a negative errno. */
+static int handles_init(struct dibs__loop *lp)
 {
-    if (uv_async_init(&lp->uv, &lp->wake, wake_came) != 0)
-        return false;
+    int failed = uv_async_init(&lp->uv, &lp->wake, wake_came);
+
+    if (failed)
+        return failed;
     uv_timer_init(&lp->uv, &lp->clock);
     uv_prepare_init(&lp->uv, &lp->prepare);
     uv_check_init(&lp->uv, &lp->check);
     lp->clock.data = lp->prepare.data = lp->check.data = lp;
     uv_prepare_start(&lp->prepare, before_sleep);
     uv_check_start(&lp->check, after_sleep);
-    return true;
+    return 0;
 }
 
 bool dibs__fds_left(unsigned count)
@@ -218,23 +224,27 @@ bool dibs__fds_left(unsigned count)
     while (n < count && (fd[n] = eventfd(0, EFD_CLOEXEC)) >= 0)
         n++;
     bool left = n == count;
+    int why = errno;
     while (n > 0)
         close(fd[--n]);
+    errno = why;
     return left;
 }
 
-/* One at a time: what one has found free, another must not take. */
-static bool init_uv(uv_loop_t *uv)
+/* One at a time: what one has found free, another must not take. 0, or an
+ * errno. */
+static int init_uv(uv_loop_t *uv)
 {
     static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
     static bool first_made;
 
     pthread_mutex_lock(&turn);
-    bool made = dibs__fds_left(LOOP_FDS + (first_made ? 0 : PROCESS_FDS)) &&
-                uv_loop_init(uv) == 0;
-    first_made |= made;
+    int why = dibs__fds_left(LOOP_FDS + (first_made ? 0 : PROCESS_FDS))
+                  ? -uv_loop_init(uv)
+                  : errno;
+    first_made |= why == 0;
     pthread_mutex_unlock(&turn);
-    return made;
+    return why;
 }
 
 dibs_err dibs__loop_start(struct dibs__loop *lp)
@@ -244,9 +254,11 @@ dibs_err dibs__loop_start(struct dibs__loop *lp)
     dibs__list_init(&lp->flushes);
     RB_INIT(&lp->timers);
     lp->stop.run = stop_now;
-    if (!init_uv(&lp->uv))
+    int why = init_uv(&lp->uv);
+    if (why)
         goto no_loop;
-    if (!handles_init(lp))
+    why = -handles_init(lp);
+    if (why)
         goto no_handles;
     if (dibs__thread_start(&lp->thread, "dibs-io", loop_main, lp))
         return DIBS_OK;
@@ -256,7 +268,7 @@ no_handles:
     uv_loop_close(&lp->uv);
 no_loop:
     dibs__mutex_clear(&lp->mu);
-    return DIBS_ERR_NOMEM;
+    return dibs__no_descriptor(why);
 }
 
 void dibs__loop_stop(struct dibs__loop *lp)

@@ -17,8 +17,10 @@
  */
 #include "net/resolve.h"
 
+#include "base/error.h"
 #include "base/mem.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,7 +32,7 @@ struct dibs__resolve {
     char *host;
     char port[8];
     struct dibs__tls *tls; /* or NULL */
-    bool starved;          /* there was no descriptor for its files */
+    int starved;           /* errno: there was no descriptor */
     bool unusable;         /* tls could not be loaded */
     pthread_mutex_t mu;
     bool canceled; /* mu */
@@ -58,9 +60,9 @@ static void *resolve_main(void *arg)
                             .ai_socktype = SOCK_STREAM,
                             .ai_flags = AI_ADDRCONFIG};
 
-    rs->starved = rs->tls && !dibs__fds_left(1); /* nothing wrong with them */
-    rs->unusable = !rs->starved && rs->tls && !dibs__tls_load(rs->tls);
-    if (!rs->starved && !rs->unusable)
+    rs->starved = dibs__fds_left(1) ? 0 : errno; /* nothing else is wrong */
+    rs->unusable = rs->starved == 0 && rs->tls && !dibs__tls_load(rs->tls);
+    if (rs->starved == 0 && !rs->unusable)
         rs->failed = getaddrinfo(rs->host, rs->port, &want, &rs->found);
     if (rs->failed)
         rs->found = NULL;
@@ -84,11 +86,12 @@ static void tell_resolved(struct dibs__task *t)
     bool canceled = rs->canceled;
     pthread_mutex_unlock(&rs->mu);
     if (!canceled) {
-        struct dibs__resolved r = {rs->found, rs->tls,
-                                   rs->unusable ? DIBS_ERR_TLS : DIBS_ERR_CONN,
-                                   rs->starved    ? "no file descriptor is left"
-                                   : rs->unusable ? dibs__tls_why(rs->tls)
-                                                  : gai_strerror(rs->failed)};
+        char text[DIBS__ERRNO_MAX];
+        struct dibs__resolved r = {
+            rs->found, rs->tls, rs->unusable ? DIBS_ERR_TLS : DIBS_ERR_CONN,
+            rs->starved    ? dibs__errno_text(rs->starved, text)
+            : rs->unusable ? dibs__tls_why(rs->tls)
+                           : gai_strerror(rs->failed)};
         rs->found = NULL;
         rs->tls = NULL;
         rs->fn(rs->arg, &r);

@@ -13,7 +13,7 @@ user() {
     local kinds=$1 line
     shift
     redis s acl deluser dibs >/dev/null
-    line=$("$DIBS" acl --kinds "$kinds" 'jobs:*' | sed 's/>PASSWORD/>sesame/')
+    line=$("$DIBS" acl --kinds "$kinds" 'jobs:*' | sed 's/<PASSWORD>/>sesame/')
     # shellcheck disable=SC2086
     same setuser OK "$(set -f && redis s $line "$@")"
     redis s acl log reset >/dev/null
@@ -122,6 +122,37 @@ as 0 queue jobs:a
 refused ''
 as 0 doctor jobs:a
 ran 0 dibs -u "$all" doctor jobs:a
+
+case_is 'metrics'
+user plain,fair,rw,fence,slots,sem,latch,metrics
+as 0 metrics 'jobs:*'
+has stdout dibs_up "$out"
+refused ''
+
+case_is 'doctor: nothing is refused to the examination itself'
+user fair,rw,fence,slots,sem,latch,look,replicas,doctor
+as 0 doctor jobs:a
+not grep -q ' may not' out.txt || fail "$out"
+case $(redis s --json acl log | tr -d ' \n' | grep -o '"object":"[^"]*"' | sort -u) in
+*config* | *role* | *info* | *whoami* | *dryrun*) fail "refused: $(redis s --json acl log)" ;;
+esac
+
+case_is 'the line as it is makes no user; another name, and a password'
+redis s acl deluser dibs >/dev/null
+line=$("$DIBS" acl 'jobs:*')
+# shellcheck disable=SC2086
+has 'as it is' ERR "$(set -f && redis s $line)"
+same 'no user' 0 "$(redis s acl list | grep -c 'user dibs ')"
+ran 0 dibs acl --user joe --password-file password 'jobs:*'
+has line 'ACL SETUSER joe on >sesame resetkeys ' "$out"
+# shellcheck disable=SC2086
+same setuser OK "$(set -f && redis s $out)"
+ran 0 dibs run -u "unix://joe@$socket" --password-file password jobs:1 -- true
+ran 64 dibs acl --user 'a b' job
+echo 'two words' >blank
+ran 64 dibs acl --password-file blank job
+same stdout '' "$out"
+user plain
 
 case_is 'doctor misses what acl grants'
 user plain,look

@@ -25,7 +25,7 @@ offers() {
 }
 
 offers 'words run' ru
-offers 'words run hold acquire extend release info queue ls watch top wait metrics force-unlock doctor slots sem latch acl local version help' ''
+offers 'words run hold acquire extend release info queue ls watch top wait metrics force-unlock doctor slots sem latch acl local completion version help' ''
 offers 'words --fair --fair-call' run --fa
 offers 'words --url --url-file' --ur
 offers 'words' --fa
@@ -48,6 +48,22 @@ offers 'words' no-such ''
 offers 'words' info -u unix:///no/such/socket ''
 offers 'words' info --url-file /no/such/file ''
 offers 'words' run -w ''
+
+offers 'words bash zsh fish' completion ''
+
+case_is 'dibs completion prints the scripts'
+for row in bash=dibs.bash zsh=_dibs fish=dibs.fish; do
+    ran 0 dibs completion ${row%=*}
+    cmp -s out.txt "$completions/${row#*=}" || fail "$row"
+done
+ran 64 dibs completion csh
+has stderr 'not one of bash, zsh and fish' "$err"
+
+case_is 'a name that is not seen as it is'
+redis main hset $'only-\xe2\x80\xaehere' "$x:1" 1 >/dev/null
+ran 0 dibs complete info on
+same answer $'words\nonly-here' "$out"
+redis main del $'only-\xe2\x80\xaehere' >/dev/null
 
 case_is 'not shown in the help'
 ran 0 dibs help

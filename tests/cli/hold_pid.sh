@@ -194,7 +194,7 @@ fi
 
 case_is 'wrong words'
 ran 80 dibs release job
-has stderr 'job is not held for this process, or not any more' "$err"
+has stderr "job is not held for this process by 'dibs hold --for-pid', or not any more" "$err"
 ran 64 dibs hold --for-pid 0 job
 ran 64 dibs hold --for-pid 4000000 job
 has stderr 'No such process' "$err"

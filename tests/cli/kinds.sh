@@ -38,8 +38,8 @@ ran 0 dibs info a
 has stdout 'mode     write' "$out"
 has stdout "writer   $(cat held.txt) ($(uname -n), pid " "$out"
 has stdout '), 1 hold' "$out"
-ran 69 dibs run -n a -- true
-has stderr 'something else, or a lock of another kind; take another name' "$err"
+ran 64 dibs run -n a -- true
+same stderr "dibs: cannot take 'a': it is a read-write lock: use -s or -x" "$err"
 stop_holder
 free s a || fail 'is still held'
 
@@ -100,6 +100,58 @@ has stdout 'is free now' "$out"
 exec 8>&-
 ended 80 $job
 free s a || fail 'is still held'
+
+case_is 'a name of another kind: which one, what to use instead, and code 64'
+clash() { # NAME TEXT WORDS...: of the command, without its name
+    local name=$1 text=$2
+    shift 2
+    ran 64 dibs "$@"
+    same stderr "dibs: $text" "$err"
+    same stdout '' "$out"
+}
+handle=$(dibs acquire --lease 1m lock)
+dibs acquire -x --lease 1m rw >/dev/null
+dibs slots set slots 3 >/dev/null
+dibs acquire -N 3 --lease 1m slots >/dev/null
+dibs sem set sem 5 >/dev/null
+dibs sem acquire --lease 1m sem >/dev/null
+dibs latch set latch 2 >/dev/null
+redis s set counter 3 >/dev/null
+redis s set text hello >/dev/null
+redis s rpush list hello >/dev/null
+redis s hset hash field hello >/dev/null
+clash lock "cannot take 'lock': it is a plain lock: leave out -s" run -s lock -- true
+clash lock "cannot take 'lock': it is a plain lock: leave out -x" acquire -n -x --lease 1m lock
+clash lock "cannot take 'lock': it is a plain lock: leave out -N" run -n -N 3 lock -- true
+clash lock "cannot use 'lock': it is a plain lock: use 'dibs run'" sem acquire -n --lease 1m lock
+clash lock "cannot use 'lock': it is a plain lock: use 'dibs run'" latch down lock
+clash lock "cannot use 'lock': it is a plain lock: use 'dibs run'" slots set lock 3
+clash rw "cannot take 'rw': it is a read-write lock: use -s or -x" run --fair rw -- true
+clash rw "cannot take 'rw': it is a read-write lock: use -s or -x" run --fence rw -- true
+clash rw "cannot take 'rw': it is a read-write lock: use -s or -x" hold -N 2 rw
+clash rw "cannot use 'rw': it is a read-write lock: use 'dibs run -s' or 'dibs run -x'" sem info rw
+for kind in '' --fair --fence -s -x; do
+    # shellcheck disable=SC2086
+    clash slots "cannot take 'slots': it is a lock with 3 slots: use -N 3" run -n $kind slots -- true
+    # shellcheck disable=SC2086
+    clash sem "cannot take 'sem': it is a semaphore: use 'dibs sem'" run -n $kind sem -- true
+    # shellcheck disable=SC2086
+    clash latch "cannot take 'latch': it is a latch: use 'dibs latch'" run -n $kind latch -- true
+    # shellcheck disable=SC2086
+    clash counter "cannot take 'counter': it is a number, for slots, a semaphore or a latch: use -N, 'dibs sem' or 'dibs latch'" run -n $kind counter -- true
+done
+clash sem "sem is a semaphore: use 'dibs sem acquire'" wait sem
+for other in text list hash; do
+    clash $other "cannot take '$other': the server has something else under this name: take another name" run -n $other -- true
+    clash $other "cannot take '$other': the server has something else under this name: take another name" run -n -N 2 $other -- true
+    clash $other "cannot use '$other': the server has something else under this name: take another name" latch info $other
+    clash $other "'$other' is not a lock: the server has something else under this name" info $other
+done
+ran 64 dibs run -n --multi other,text -- true
+has stderr "'text' (or a key that belongs to it) is something else, or a lock of another kind" "$err"
+ran 64 dibs release --owner "$handle" text
+case $err in *user_script* | *_acquire* | *WRONGTYPE*) fail "internals: $err" ;; esac
+ran 0 dibs release --owner "$handle" lock
 
 case_is 'what does not go together'
 ran 64 dibs run -s -x a -- true

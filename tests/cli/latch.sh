@@ -95,10 +95,10 @@ same nothing 0 "$(redis s exists l)"
 
 case_is 'the name is something else'
 redis s set text abc >/dev/null
-ran 69 dibs latch set text 3
-ran 69 dibs latch down text
-ran 69 dibs latch info text
-ran 69 dibs latch wait -n text
+ran 64 dibs latch set text 3
+ran 64 dibs latch down text
+ran 64 dibs latch info text
+ran 64 dibs latch wait -n text
 same text abc "$(redis s get text)"
 
 case_is 'completion'

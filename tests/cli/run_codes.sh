@@ -195,6 +195,6 @@ row 127 '' "dibs: cannot run 'none': No such file or directory" not-found \
 
 case_is 'a key that is not a lock'
 redis s set str x >/dev/null
-ran 69 dibs run str -- true
-has stderr 'not a lock' "$err"
+ran 64 dibs run str -- true
+has stderr 'the server has something else under this name' "$err"
 same 'left as it is' x "$(redis s get str)"

@@ -182,6 +182,53 @@ ran 0 dibs run -u "$one" a -- redis-cli -s one.sock config set maxmemory 1
 redis one config set maxmemory 0 >/dev/null
 free one a || fail 'is still held'
 
+case_is 'the words of the server have no digest and no line of a script'
+redis one config set maxmemory 1 >/dev/null
+DIBS_URL=$one ran 69 dibs run -n a -- echo no
+case $err in *script* | *_acquire*) fail "internals: $err" ;; esac
+redis one config set maxmemory 0 >/dev/null
+
+case_is 'redis:// to a sentinel, and to a node of a cluster: the right scheme'
+: >sentinel.conf
+sentinel_up() { redis sentinel ping; }
+redis-server sentinel.conf --sentinel --port 0 --unixsocket "$T/sentinel.sock" --dir "$T" \
+    --logfile sentinel.log &
+disown $!
+await sentinel_up
+ran 69 dibs run -n -u "unix://$T/sentinel.sock" a -- echo no
+has stderr 'redis-sentinel://HOST:PORT/SERVICE' "$err"
+case $err in *EVALSHA*) fail "internals: $err" ;; esac
+
+case_is 'ls in a cluster with a node that is down: a part, and a warning'
+other=5b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1
+cluster() { server_with_port "$1" --cluster-enabled yes --cluster-config-file "$1.conf" \
+    --cluster-require-full-coverage no; }
+cluster left
+left_port=$port left_pid=$server_pid
+cluster right
+redis left cluster addslotsrange 0 8191 >/dev/null
+redis right cluster addslotsrange 8192 16383 >/dev/null
+redis left cluster meet 127.0.0.1 "$port" >/dev/null
+joined() { redis left cluster slots | grep -q "^$port\$" && redis right cluster slots | grep -q "^$left_port\$"; }
+await joined
+up() { redis left cluster info | grep -q state:ok && redis right cluster info | grep -q state:ok; }
+await up
+both="redis-cluster://127.0.0.1:$left_port,127.0.0.1:$port"
+redis left hset b $other 1 >/dev/null # slot 3300
+redis right hset a $other 1 >/dev/null # slot 15495
+ran 0 dibs ls -u "$both"
+has stdout 'a  ' "$out"
+has stdout 'b  ' "$out"
+same stderr '' "$err"
+kill -KILL $left_pid
+ran 0 dibs ls -u "$both"
+has stdout 'a  ' "$out"
+has stderr 'dibs: the list is not complete: redis://127.0.0.1:' "$err"
+ran 0 dibs ls --json -u "$both"
+has stdout '"name":"a"' "$out"
+has stdout '"partial":true' "$out"
+ran 69 dibs ls -u "$both" 'none*'
+
 case_is 'a right is missing: which command'
 redis one acl setuser default -evalsha >/dev/null
 DIBS_URL=$one ran 77 dibs run a -- echo no
@@ -194,8 +241,8 @@ redis one acl setuser default +hset >/dev/null
 
 case_is 'a key that is something else'
 redis one set a x >/dev/null
-DIBS_URL=$one ran 69 dibs run a -- echo no
-said_why WRONGTYPE 'not a lock'
+DIBS_URL=$one ran 64 dibs run a -- echo no
+same stderr "dibs: cannot take 'a': the server has something else under this name: take another name" "$err"
 redis one del a >/dev/null
 
 case_is 'a server that loads its data'

@@ -35,7 +35,9 @@ meant "dibs run -c '...' backup" lock -c 'mysql -psecret' backup
 meant 'dibs run [options] NAME -- COMMAND [ARGS...]' lock
 meant 'dibs ls [--json] [PATTERN]' list
 meant "dibs ls 'a*'" list 'a*'
-meant 'dibs force-unlock a' unlock a
+meant 'dibs release a' unlock a
+meant 'dibs release --owner x a' free --owner x a
+meant 'dibs extend --owner x --lease 1m a' renew --owner x --lease 1m a
 meant 'dibs force-unlock --yes a' kill --yes a
 meant 'dibs force-unlock a' force-unlok a
 meant 'dibs watch a' wach a
@@ -51,7 +53,7 @@ told "there is no subcommand 'frobnicate'" \
     "'dibs help' lists the subcommands" frobnicate a
 told "there is no subcommand ''" "'dibs help' lists the subcommands" ''
 told "help: there is no subcommand 'rum'" 'did you mean: dibs help run' help rum
-told "help: there is no subcommand 'unlock'" 'did you mean: dibs help force-unlock' \
+told "help: there is no subcommand 'unlock'" 'did you mean: dibs help release' \
     help unlock
 told "help: there is no subcommand 'xyz'" "'dibs help' lists the subcommands" help xyz
 
@@ -285,7 +287,8 @@ has stdout 'dibs run NAME -- COMMAND' "$out"
 first=$out
 ran 0 dibs --help
 same '--help' "$first" "$out"
-for sub in run hold acquire extend release info queue ls force-unlock doctor local version help; do
+for sub in run hold acquire extend release info queue ls watch top wait metrics \
+    force-unlock doctor slots sem latch acl local completion version help; do
     case_is "help $sub"
     ran 0 dibs help $sub
     page=$out
@@ -293,7 +296,7 @@ for sub in run hold acquire extend release info queue ls force-unlock doctor loc
     same "$sub --help" "$page" "$out"
     [ "$(wc -L <out.txt)" -le 80 ] || fail 'wider than a screen'
     case $sub in
-    local | version | help)
+    local | acl | completion | version | help)
         ! grep -q -e --url out.txt || fail "there is no server to name"
         ;;
     *) has stdout '--url URL' "$out" ;;
@@ -308,6 +311,62 @@ ran 0 dibs help local
 has stdout 'dibs local status|stop [--force]' "$out"
 ran 0 dibs help run
 has stdout 'when the lock is being lost, a third of the lease at most' "$(tr -s ' \n' ' ' <out.txt)"
+case_is 'help of run: the options in the groups of the man page'
+same groups 'Waiting:
+The lock:
+The command:
+The server:
+Messages:' "$(grep -x '[TWM][a-z ]*:' out.txt)"
+listed() { sed -n 's/^  *\(-., \)\{0,1\}--\([a-z-]*\).*/\2/p' out.txt | sort; }
+same 'each option once' "$(listed | uniq)" "$(listed)"
+ran 0 dibs help release
+has stdout "Release what 'dibs hold --for-pid PID' holds" "$out"
+not grep -q 'Hold in the background' out.txt || fail "hold's text: $out"
+
+case_is 'help of a verb'
+ran 0 dibs help sem set
+has stdout 'dibs sem set [options] NAME NUMBER' "$out"
+not grep -qe '--lease' out.txt || fail 'an option of another verb'
+page=$out
+ran 0 dibs sem set --help
+same '--help' "$page" "$out"
+ran 0 dibs help sem acquire
+has stdout '--lease TIME' "$out"
+wrong "sem: 'lend' is not one of set, add, acquire, release, drain, info" \
+    'dibs sem acquire --lease 30m license' help sem lend
+wrong "help: 'run' has no verbs: 'fast' is one word too many" \
+    'dibs run backup -- rsync -a /home /mnt' help run fast
+
+case_is 'release without an owner: what acquire needs'
+DIBS_URL=$url ran 80 dibs release a
+has stderr "what 'dibs acquire' took is released with --owner HANDLE" "$err"
+
+case_is 'a name that begins with a dash'
+export DIBS_URL=$url
+ran 0 dibs run -n -- -x -- echo in
+same stdout in "$out"
+ran 0 dibs run -n -c 'echo in' -- -x
+same stdout in "$out"
+ran 0 dibs acquire --lease 1m -- -x
+handle=$out
+ran 0 dibs extend --owner "$handle" --lease 2m -- -x
+for words in info queue ls watch metrics doctor; do
+    [ $words = watch ] || ran 0 dibs $words -- -x
+done
+ran 75 dibs wait -n -- -x
+ran 75 dibs run -n -- -x -- true
+ran 0 dibs release --owner "$handle" -- -x
+ran 0 dibs wait -n -- -x
+ran 0 dibs hold -- -x </dev/null
+ran 0 dibs force-unlock --yes -- -x
+ran 0 dibs slots set -- -slots 2
+ran 0 dibs slots info -- -slots
+ran 0 dibs sem set -- -sem 2
+ran 0 dibs latch set -- -latch 0
+ran 0 dibs acl -- '-x*'
+wrong 'run: the NAME of the lock is missing' 'dibs run NAME -- a ...' run -- a b
+unset DIBS_URL
+
 case_is version
 ran 0 dibs version
 case $out in

@@ -169,7 +169,7 @@ ran 64 dibs watch --every 99ms
 has stderr '--every: shorter than 100 ms' "$err"
 ran 64 dibs watch a b
 redis s set string x >/dev/null
-ran 69 dibs watch string
+ran 64 dibs watch string
 has stderr 'something else' "$err"
 redis s acl setuser mute on '>pw' '~*' '&*' +@all -scan >/dev/null
 DIBS_PASSWORD=pw ran 77 dibs -u "unix://mute@$T/s.sock" watch
@@ -221,11 +221,11 @@ done
 case_is 'wait: not for what has a wait of its own'
 redis s flushall >/dev/null
 ran 0 dibs latch set l 2
-ran 69 dibs wait l
+ran 64 dibs wait l
 has stderr "l is a latch: use 'dibs latch wait'" "$err"
 ran 0 dibs sem set m 1
 ran 0 dibs sem acquire --lease 1m m
-ran 69 dibs wait m
+ran 64 dibs wait m
 has stderr "m is a semaphore: use 'dibs sem acquire'" "$err"
 redis s flushall >/dev/null
 
@@ -258,7 +258,7 @@ case_is 'wait: errors'
 ran 64 dibs wait
 ran 69 dibs -u "unix://$T/none.sock" wait a
 redis s set string x >/dev/null
-ran 69 dibs wait string
+ran 64 dibs wait string
 has stderr 'something else' "$err"
 redis s acl setuser mute on '>pw' '~*' '&*' +@all -eval -evalsha >/dev/null
 DIBS_PASSWORD=pw ran 77 dibs -u "unix://mute@$T/s.sock" wait a

@@ -8,7 +8,8 @@
 #include "server/kit.h"
 
 #define WRONGTYPE                                                              \
-    "WRONGTYPE Operation against a key holding the wrong kind of value"
+    "'l' (or a key that belongs to it) is something else, or a lock of "       \
+    "another kind"
 #define HASTY_MS ts_ms(150)
 
 /* ---- what was said ----------------------------------------------------- */

@@ -31,6 +31,7 @@ struct row {
 /* What a process saw. */
 struct seen {
     dibs_err err[3];        /* of one open after the other */
+    char why[3][120];       /* dibs_error_text */
     dibs_err lock;          /* of a lock, if it was open; else OK */
     size_t before, left[3]; /* descriptors */
 };
@@ -107,6 +108,7 @@ static int open_with_few(int fd, void *arg)
                              .connect_timeout_ms = ts_ms(5000),
                              .command_timeout_ms = ts_ms(5000)),
             &c);
+        snprintf(seen.why[i], sizeof seen.why[i], "%s", dibs_error_text());
         if (seen.err[i] == DIBS_OK)
             seen.lock = take_and_give(c);
         dibs_client_free(c);
@@ -138,6 +140,10 @@ static bool check_row(struct row *row)
         if (!is_fair(seen.err[i]) || !is_fair(seen.lock))
             fail_msg("%s, %zu free: open %s, lock %s", row->name, row->spare,
                      dibs_strerror(seen.err[i]), dibs_strerror(seen.lock));
+        if (seen.err[i] != DIBS_OK &&
+            !strstr(seen.why[i], "too many open files"))
+            fail_msg("%s, %zu free: %s: \"%s\"", row->name, row->spare,
+                     dibs_strerror(seen.err[i]), seen.why[i]);
         if (seen.left[i] > seen.before + PIPE)
             fail_msg("%s, %zu free: %zu descriptors, then %zu, %zu, %zu",
                      row->name, row->spare, seen.before, seen.left[0],

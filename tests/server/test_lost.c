@@ -131,6 +131,11 @@ static void test_lost_release_refused(void **state)
     assert_int_equal(dibs_lock_holds(l, owner), 2);
     ts_ok(srv, "DEL l");
     WANT(dibs_lock_acquire(l, OWNED(owner)), DIBS_ERR_LOST);
+    assert_non_null(strstr(dibs_error_text(), "'l': this owner's earlier hold "
+                                              "has ended"));
+    WANT(dibs_lock_try(l, OWNED(owner)), DIBS_ERR_LOST);
+    assert_non_null(strstr(dibs_error_text(), "release it, then acquire "
+                                              "again"));
     TS_WAIT(atomic_load(&outer.ended) == 1);
     WANT(dibs_lock_release(l, OWNED(owner)), DIBS_ERR_LOST);
     WANT(dibs_lock_release(l, OWNED(owner)), DIBS_ERR_LOST);

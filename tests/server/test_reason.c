@@ -229,8 +229,6 @@ static void test_reason_words(void **state)
         {"-NOPERM User joe has no permissions to run the 'evalsha' command\r\n",
          DIBS_ERR_AUTH,
          "NOPERM User joe has no permissions to run the 'evalsha' command"},
-        {"-WRONGTYPE Operation against a key\r\n", DIBS_ERR_WRONGTYPE,
-         "WRONGTYPE Operation against a key"},
         {"-MISCONF Errors writing to the AOF file\r\n", DIBS_ERR_SERVER,
          "MISCONF Errors writing to the AOF file"},
         /* Tried again until the time is over. */

@@ -135,11 +135,54 @@ static void test_script_zero_bytes(void **state)
     }
 }
 
+/* The words for a user: no digest, no line of a script; the right URL. */
+static void test_script_words(void **state)
+{
+    static const struct dibs__url plain, secure = {.tls.on = true};
+    static const struct {
+        const char *error;
+        const struct dibs__url *single;
+        const char *want;
+    } rows[] = {
+        {"OOM command not allowed when used memory > 'maxmemory'. script: "
+         "0123, on @user_script:7.",
+         &plain, "OOM command not allowed when used memory > 'maxmemory'"},
+        {"WRONGTYPE Operation against a key holding the wrong kind of value "
+         "script: 0123, on @user_script:7.",
+         &plain,
+         "the key holds something else: not a lock, or a lock of another "
+         "kind"},
+        {"ERR Error running script (call to f_0123): @user_script:7: "
+         "WRONGTYPE Operation against a key",
+         NULL,
+         "the key holds something else: not a lock, or a lock of another "
+         "kind"},
+        {"MOVED 7 127.0.0.1:7000", &plain,
+         "this is a node of a cluster: the URL begins with redis-cluster://"},
+        {"MOVED 7 127.0.0.1:7000", &secure,
+         "this is a node of a cluster: the URL begins with rediss-cluster://"},
+        {"MOVED 7 127.0.0.1:7000", NULL, "MOVED 7 127.0.0.1:7000"},
+        {"ERR unknown command 'EVALSHA', with args beginning with: 'a'", &plain,
+         "the server has no scripts; for a sentinel the URL is "
+         "redis-sentinel://HOST:PORT/SERVICE"},
+        {"ERR unknown command 'FLY'", &plain, "ERR unknown command 'FLY'"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        char got[DIBS__REASON_MAX];
+        dibs__script_words(rows[i].error, rows[i].single, got);
+        if (strcmp(got, rows[i].want) != 0)
+            fail_msg("row %zu: %s, not %s", i, got, rows[i].want);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_script_answers),
         cmocka_unit_test(test_script_zero_bytes),
+        cmocka_unit_test(test_script_words),
     };
 
     return cmocka_run_group_tests_name("script", tests, NULL, NULL);
