@@ -360,7 +360,8 @@ static dibs_err info_json(const struct look *k, const struct seen *s,
     look_json(&j, s);
     if (all->value[0])
         json_text(&j, "value", all->value);
-    json_bool(&j, "private_server", k->private_url != NULL);
+    json_bool(&j, "private_server", k->server.private);
+    json_text(&j, "server", k->server.url);
     json_list_open(&j, "holders");
     json_people(&j, all, false, s->info.kind);
     json_list_close(&j);
@@ -383,19 +384,27 @@ static void print_value(const char *value)
 
 /* ---- info -------------------------------------------------------------- */
 
+static void print_server(const struct target_server *server)
+{
+    char *shown = out_printable(server->url, strlen(server->url)), *text = NULL;
+
+    if (asprintf(&text, "%s%s",
+                 server->private ? "private, for this user on this machine: "
+                                 : "",
+                 shown ? shown : "?") >= 0)
+        print_row(out_colored(stdout), "server", text);
+    free(text);
+    free(shown);
+}
+
 static dibs_err info_text(const struct look *k, const struct seen *s,
                           const struct crowd *all)
 {
-    char *text = NULL;
-
     print_info(s);
     print_value(all->value);
     print_crowd(all, s);
-    if (k->private_url &&
-        asprintf(&text, "private, for this user on this machine: %s",
-                 k->private_url) >= 0)
-        print_row(out_colored(stdout), "server", text);
-    free(text);
+    if (k->server.url)
+        print_server(&k->server);
     return DIBS_OK;
 }
 

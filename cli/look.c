@@ -15,13 +15,15 @@
 #include <string.h>
 
 #include "exits.h"
+#include "failure.h"
 #include "kinds.h"
-#include "target.h"
 
 int look_failed(const char *what, dibs_err err)
 {
-    const char *why = dibs_error_text();
+    char why[FAILURE_MAX];
 
+    snprintf(why, sizeof why, "%s", dibs_error_text());
+    failure_trim(why);
     out_tell(OUT_ERROR, "server", "%s: %s%s%s", what, dibs_strerror(err),
              *why ? ": " : "", why);
     return out_exit_of(err);
@@ -30,13 +32,13 @@ int look_failed(const char *what, dibs_err err)
 int look_open(const struct args *a, struct look *k)
 {
     *k = (struct look){.c = NULL};
-    int code = target_look(a, &k->c, &k->private_url);
+    int code = target_look(a, &k->c, &k->server);
 
     if (code == EXIT_FINE && !k->c)
         out_tell(OUT_WARN, "local",
                  "no URL given, and the private server of this user (%s) does "
                  "not run: no locks there",
-                 k->private_url ? k->private_url : "");
+                 k->server.url ? k->server.url : "");
     return code;
 }
 
@@ -56,7 +58,7 @@ void look_close(struct look *k)
 {
     dibs_lock_free(k->l);
     dibs_client_free(k->c);
-    free(k->private_url);
+    target_server_clear(&k->server);
 }
 
 /* What is a number on the server is asked by a handle of its kind; of a lock

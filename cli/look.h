@@ -9,14 +9,15 @@
 #include <stddef.h>
 
 #include "args.h"
+#include "target.h"
 #include "who.h"
 
 /* Where we look. */
 struct look {
-    dibs_client *c;    /* NULL: the private server does not run */
-    dibs_lock *l;      /* of the name on the command line; or NULL */
-    char *private_url; /* no URL was given: that of the private server */
-    bool slots;        /* we know that it is one with slots */
+    dibs_client *c; /* NULL: the private server does not run */
+    dibs_lock *l;   /* of the name on the command line; or NULL */
+    bool slots;     /* we know that it is one with slots */
+    struct target_server server;
 };
 
 /* A server to ask. If it is the private one and that does not run, a message
