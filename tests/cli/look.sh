@@ -15,10 +15,10 @@ lock() { # NAME OWNER [TTL]
 
 case_is 'info, free'
 ran 0 dibs info a
-same stdout $'name     a\nstate    free' "$out"
+same stdout $'name     a\nstate    free\nserver   '"$url" "$out"
 same stderr '' "$err"
 ran 0 dibs info --json a
-same stdout '{"name":"a","locked":false,"kind":"none","mode":null,"owner":null,"who":null,"owners":0,"holds":0,"ttl_ms":null,"waiters":0,"private_server":false,"holders":[],"queue":[]}' "$out"
+same stdout '{"name":"a","locked":false,"kind":"none","mode":null,"owner":null,"who":null,"owners":0,"holds":0,"ttl_ms":null,"waiters":0,"private_server":false,"server":"'"$url"'","holders":[],"queue":[]}' "$out"
 
 case_is 'info, held'
 lock a 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1
@@ -28,9 +28,10 @@ state    held
 mode     exclusive
 owner    1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1
 holds    1
-lease    no end" "$out"
+lease    no end
+server   $url" "$out"
 ran 0 dibs info --json a
-same stdout '{"name":"a","locked":true,"kind":"lock","mode":"exclusive","owner":"1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1","who":null,"owners":1,"holds":1,"ttl_ms":null,"waiters":0,"private_server":false,"holders":[{"owner":"1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1","who":null,"mode":"exclusive","holds":1,"ttl_ms":null}],"queue":[]}' "$out"
+same stdout '{"name":"a","locked":true,"kind":"lock","mode":"exclusive","owner":"1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1","who":null,"owners":1,"holds":1,"ttl_ms":null,"waiters":0,"private_server":false,"server":"'"$url"'","holders":[{"owner":"1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1","who":null,"mode":"exclusive","holds":1,"ttl_ms":null}],"queue":[]}' "$out"
 redis s hset a 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1 3 >/dev/null
 redis s pexpire a 3600000 >/dev/null
 ran 0 dibs info a
