@@ -19,6 +19,7 @@
 #include "cmd.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,9 +31,11 @@
 #include "screen.h"
 #include "signals.h"
 #include "times.h"
+#include "width.h"
 
 #define EVERY_MS   1000
 #define ESCAPE_MS  100 /* for the rest of a key */
+#define SECOND_MS  1000
 #define FILTER_MAX 64
 #define HEAD_ROWS  3
 #define FOOT_ROWS  1
@@ -64,7 +67,8 @@ struct top {
     const char *where; /* the server, for the first line */
     enum column by;
     bool turned, held, typing, over;
-    int fatal; /* the signal that ends us, or 0 */
+    bool stale; /* the last look is older than it should be */
+    int fatal;  /* the signal that ends us, or 0 */
     char filter[FILTER_MAX];
     size_t cursor, offset;         /* in shown */
     const struct sighting **shown; /* those that the filter lets through */
@@ -204,6 +208,22 @@ static void scroll_list(struct top *t)
         t->offset = t->cursor - rows + 1;
 }
 
+/* Right-aligned in the first line, from column from on at most: all of the
+ * address, or else its end, or nothing. */
+static void draw_server(struct top *t, int from)
+{
+    char *shown = out_printable(t->where, strlen(t->where));
+    const char *at = shown ? shown : "", *host = strstr(at, "://");
+    int room = t->screen.cols - from;
+
+    if (host && width_text(at) > room)
+        at = host + 3;
+    if (width_text(at) <= room)
+        screen_put(&t->screen, 0, t->screen.cols - width_text(at), room,
+                   STYLE_PLAIN, at);
+    free(shown);
+}
+
 static void draw_summary(struct top *t)
 {
     const struct feed *f = &t->feed;
@@ -212,12 +232,19 @@ static void draw_summary(struct top *t)
 
     for (size_t i = 0; i < f->now.n; i++)
         holders += f->now.rows[i].s.info.owners;
-    snprintf(text, sizeof text,
-             "dibs top  %zu lock%s, %zu holder%s, %.1f changes/s, every %s%s",
+    snprintf(text, sizeof text, "dibs top  %zu lock%s, %zu holder%s, ",
              f->now.n, f->now.n == 1 ? "" : "s", holders,
-             holders == 1 ? "" : "s", f->rate, out_span(f->pause_ms, span),
-             t->held ? ", stopped" : "");
-    screen_put(&t->screen, 0, 0, t->screen.cols, STYLE_BOLD, text);
+             holders == 1 ? "" : "s");
+    int col = screen_put(&t->screen, 0, 0, t->screen.cols, STYLE_BOLD, text);
+    if (t->stale)
+        snprintf(text, sizeof text, "stale for %" PRId64 " s",
+                 (time_now() - f->seen_at) / 1000);
+    else
+        snprintf(text, sizeof text, "%.1f changes/s, every %s%s", f->rate,
+                 out_span(f->pause_ms, span), t->held ? ", stopped" : "");
+    col = screen_put(&t->screen, 0, col, t->screen.cols,
+                     t->stale ? STYLE_BAD : STYLE_BOLD, text);
+    draw_server(t, col + 2);
     if (f->err != DIBS_OK) {
         snprintf(text, sizeof text, "cannot look: %s: %.180s",
                  dibs_strerror(f->err), f->why);
@@ -225,7 +252,7 @@ static void draw_summary(struct top *t)
     } else if (!f->any) {
         screen_put(&t->screen, 1, 0, t->screen.cols, STYLE_PLAIN, "looking...");
     } else if (t->filter[0] && !t->typing) {
-        int col = screen_put(&t->screen, 1, 0, 8, STYLE_BUSY, "filter: ");
+        col = screen_put(&t->screen, 1, 0, 8, STYLE_BUSY, "filter: ");
         col = screen_put(&t->screen, 1, col, FILTER_MAX, STYLE_BUSY, t->filter);
         snprintf(text, sizeof text, "  (%zu shown; Esc ends it)", t->n_shown);
         screen_put(&t->screen, 1, col, t->screen.cols, STYLE_BUSY, text);
@@ -373,6 +400,8 @@ static void draw_list(struct top *t)
         draw_lock(t, row, x, width);
         if (t->offset + i == t->cursor)
             screen_style_row(&t->screen, row, STYLE_REVERSE);
+        else if (t->stale)
+            screen_style_row(&t->screen, row, STYLE_DIM);
         feed_want(&t->feed, &x->s);
     }
 }
@@ -387,6 +416,7 @@ static void end_without_terminal(struct top *t)
 static void draw_picture(struct top *t)
 {
     feed_lock(&t->feed);
+    t->stale = feed_stale_at(&t->feed) <= time_now();
     choose_locks(t);
     scroll_list(t);
     screen_blank(&t->screen);
@@ -515,6 +545,18 @@ static void take_events(struct top *t, const struct pollfd p[3], bool quiet)
         take_signal(t, got.sig);
 }
 
+/* How long the picture stays right, for poll: a second while the number of
+ * seconds in it counts, else until the look in it is stale. */
+static int until_redraw(struct top *t)
+{
+    feed_lock(&t->feed);
+    int64_t at = feed_stale_at(&t->feed), left = at - time_now();
+    feed_unlock(&t->feed);
+    return at == TIME_NEVER ? -1
+           : left <= 0      ? SECOND_MS
+                            : (int)time_earlier(left + 1, INT_MAX);
+}
+
 static void top_loop(struct top *t)
 {
     while (!t->over) {
@@ -525,7 +567,7 @@ static void top_loop(struct top *t)
         draw_picture(t);
         if (t->over)
             break;
-        int n = poll(p, 3, t->keys.n > 0 ? ESCAPE_MS : -1);
+        int n = poll(p, 3, t->keys.n > 0 ? ESCAPE_MS : until_redraw(t));
         take_events(t, p, n == 0);
     }
 }
@@ -570,6 +612,7 @@ int cmd_top(const struct args *a)
         return EXIT_INTERNAL;
     }
     code = look_open(a, &k);
+    t.where = k.server.url ? k.server.url : "";
     if (code == EXIT_FINE && k.c)
         code = top_run(a, &t, k.c, every_ms);
     else if (code == EXIT_FINE)
