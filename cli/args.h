@@ -60,6 +60,7 @@ struct args {
     const char *url, *url_file, *password_file;
     const char *set_url, *set_url_file; /* from a file of settings.c */
     bool quiet, verbose, log_json, json, help, version;
+    bool all_columns;
 
     int64_t wait_ms; /* WAIT_FOREVER, or 0 for a single try */
     int64_t lease_ms, max_hold_ms, min_hold_ms, max_run_ms, kill_after_ms;

@@ -69,7 +69,7 @@ int64_t feed_stale_at(const struct feed *f)
 {
     return f->held || !f->any  ? TIME_NEVER
            : f->err != DIBS_OK ? f->seen_at
-                               : f->seen_at + f->pause_ms + STALE_MS;
+                               : f->due_at;
 }
 
 void feed_want_none(struct feed *f)
@@ -94,6 +94,7 @@ void feed_hold(struct feed *f, bool held)
 {
     feed_lock(f);
     f->held = held;
+    f->due_at = time_now() + STALE_MS;
     feed_unlock(f);
     notify_fd(f->wake);
 }
@@ -243,6 +244,7 @@ static void *feed_main(void *arg)
         rest = rest_after(f, work);
         if (f->err == DIBS_OK)
             f->pause_ms = rest + work;
+        f->due_at = time_now() + rest + work + STALE_MS;
         feed_unlock(f);
     } while (feed_rest(f, time_now() + rest));
     return NULL;

@@ -26,6 +26,7 @@ struct feed {
     double rate;                     /* mu: changes a second */
     int64_t pause_ms;                /* mu: from a look to the next one */
     int64_t seen_at;                 /* mu: the end of the last look */
+    int64_t due_at;                  /* mu: when the next should have ended */
     dibs_err err;                    /* mu: of the last attempt */
     char why[256];                   /* mu */
     bool held, stop;                 /* mu: looks pause; they end */

@@ -226,9 +226,10 @@ has stderr 'shorter than 100 ms' "$err"
 case_is 'a server that is silent for a while'
 redis s flushall >/dev/null
 lock quiet $x:1
+lock silent $x:1
 on_terminal 0 "$DIBS" top --every 200ms <<END
 size 24 110
-row 3 quiet
+row 4 silent
 row 0 every 200 ms
 row 0  $url
 until kill -STOP $server_pid

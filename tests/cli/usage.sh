@@ -33,7 +33,7 @@ meant 'dibs run a -- rsync ...' runn a -- rsync -a --password=secret
 meant 'dibs run backup -- COMMAND' lock backup
 meant "dibs run -c '...' backup" lock -c 'mysql -psecret' backup
 meant 'dibs run [options] NAME -- COMMAND [ARGS...]' lock
-meant 'dibs ls [--json] [PATTERN]' list
+meant 'dibs ls [-l | --json] [PATTERN]' list
 meant "dibs ls 'a*'" list 'a*'
 meant 'dibs force-unlock a' unlock a
 meant 'dibs force-unlock --yes a' kill --yes a
