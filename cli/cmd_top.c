@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "exits.h"
+#include "failure.h"
 #include "feed.h"
 #include "keys.h"
 #include "screen.h"
@@ -58,6 +59,7 @@ static const struct {
 };
 #define COLUMNS    (sizeof columns / sizeof *columns)
 #define MODE_WIDTH 6
+#define SHARED_MIN 20 /* columns for name and owner */
 
 struct top {
     struct feed feed;
@@ -93,15 +95,26 @@ static const char *short_span(int64_t ms, char buf[SHORT_MAX])
     return buf;
 }
 
+/* A latch and a semaphore have no owner: then their number. */
 static void owner_text(const struct sighting *x, char *buf, size_t size)
 {
     const struct who *w = &x->s.who;
-    int n = w->known ? snprintf(buf, size, "%s %" PRId64 " %s", w->host, w->pid,
-                                w->program)
-                     : snprintf(buf, size, "%s", x->s.info.owner);
+    const dibs_lock_info *i = &x->s.info;
+    int n;
 
-    if (x->s.info.owners > 1 && n >= 0 && (size_t)n < size)
-        snprintf(buf + n, size - (size_t)n, " +%zu", x->s.info.owners - 1);
+    if (w->known)
+        n = snprintf(buf, size, "%s %" PRId64 " %s", w->host, w->pid,
+                     w->program);
+    else if (i->kind == DIBS_KIND_LATCH)
+        n = snprintf(buf, size, "(%" PRId64 " left)", i->left);
+    else if (i->kind == DIBS_KIND_SEMAPHORE)
+        n = snprintf(buf, size, "(%" PRId64 " free)", i->free_slots);
+    else
+        n = snprintf(buf, size, "%s", i->owner);
+
+    if (i->owners > 1 && i->kind != DIBS_KIND_SEMAPHORE && n >= 0 &&
+        (size_t)n < size)
+        snprintf(buf + n, size - (size_t)n, " +%zu", i->owners - 1);
 }
 
 static size_t waiters_known(const struct sighting *x)
@@ -232,22 +245,26 @@ static void draw_summary(struct top *t)
 
     for (size_t i = 0; i < f->now.n; i++)
         holders += f->now.rows[i].s.info.owners;
-    snprintf(text, sizeof text, "dibs top  %zu lock%s, %zu holder%s, ",
-             f->now.n, f->now.n == 1 ? "" : "s", holders,
-             holders == 1 ? "" : "s");
-    int col = screen_put(&t->screen, 0, 0, t->screen.cols, STYLE_BOLD, text);
-    if (t->stale)
+    int col =
+        screen_put(&t->screen, 0, 0, t->screen.cols, STYLE_BOLD, "dibs top  ");
+    if (t->stale) {
         snprintf(text, sizeof text, "stale for %" PRId64 " s",
                  (time_now() - f->seen_at) / 1000);
-    else
-        snprintf(text, sizeof text, "%.1f changes/s, every %s%s", f->rate,
+        col =
+            2 + screen_put(&t->screen, 0, col, t->screen.cols, STYLE_BAD, text);
+    }
+    int n =
+        snprintf(text, sizeof text, "%zu lock%s, %zu holder%s", f->now.n,
+                 f->now.n == 1 ? "" : "s", holders, holders == 1 ? "" : "s");
+    if (!t->stale)
+        snprintf(text + n, sizeof text - (size_t)n,
+                 ", %.1f changes/s, every %s%s", f->rate,
                  out_span(f->pause_ms, span), t->held ? ", stopped" : "");
-    col = screen_put(&t->screen, 0, col, t->screen.cols,
-                     t->stale ? STYLE_BAD : STYLE_BOLD, text);
+    col = screen_put(&t->screen, 0, col, t->screen.cols, STYLE_BOLD, text);
     draw_server(t, col + 2);
     if (f->err != DIBS_OK) {
-        snprintf(text, sizeof text, "cannot look: %s: %.180s",
-                 dibs_strerror(f->err), f->why);
+        snprintf(text, sizeof text, "cannot look: %.200s",
+                 *f->why ? failure_words(f->why) : dibs_strerror(f->err));
         screen_put(&t->screen, 1, 0, t->screen.cols, STYLE_BAD, text);
     } else if (!f->any) {
         screen_put(&t->screen, 1, 0, t->screen.cols, STYLE_PLAIN, "looking...");
@@ -262,16 +279,23 @@ static void draw_summary(struct top *t)
     }
 }
 
-/* The widths of the two columns that share what is left. */
+/* The widths of the columns. Two share what is left; if that is too little,
+ * others are left out. */
 static void share_width(const struct top *t, int width[COLUMNS])
 {
+    static const enum column spare[] = {BY_CHANGES, BY_AGE, BY_WAITERS};
     int left = t->screen.cols - MODE_WIDTH;
 
     for (size_t i = 0; i < COLUMNS; i++) {
         width[i] = columns[i].width;
         left -= columns[i].width;
     }
-    left = left > 20 ? left : 20;
+    for (size_t i = 0; left < SHARED_MIN && i < sizeof spare / sizeof *spare;
+         i++) {
+        left += width[spare[i]];
+        width[spare[i]] = 0;
+    }
+    left = left > SHARED_MIN ? left : SHARED_MIN;
     width[BY_NAME] = left * 9 / 20;
     width[BY_OWNER] = left - width[BY_NAME];
 }

@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "exits.h"
+#include "failure.h"
 #include "times.h"
 
 #define REST_FACTOR 4
@@ -189,6 +190,7 @@ static void feed_round(struct feed *f, int64_t since)
     if (err == DIBS_OK)
         f->seen_at = time_now();
     snprintf(f->why, sizeof f->why, "%s", err ? dibs_error_text() : "");
+    failure_trim(f->why);
     feed_unlock(f);
     notify_fd(f->fd);
 }
