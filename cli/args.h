@@ -42,6 +42,7 @@ enum {
     CMD_ASK = CMD_TAKE | CMD_ACQUIRE,            /* takes a lock */
     CMD_LEFT = CMD_EXTEND | CMD_RELEASE, /* is about a hold that was left */
     CMD_LOOK = CMD_INFO | CMD_LS | CMD_FORCE | CMD_QUEUE, /* does not wait */
+    CMD_PATTERN = CMD_LS | CMD_WATCH | CMD_TOP | CMD_METRICS,
     CMD_FOLLOW = CMD_WATCH | CMD_WAIT | CMD_TOP | CMD_METRICS, /* looks on */
     CMD_SERVER = CMD_ASK | CMD_LEFT | CMD_LOOK | CMD_DOCTOR | CMD_FOLLOW |
                  CMD_VERBS /* talks to a server */

@@ -44,6 +44,7 @@ struct crowd {
     struct who *who; /* of each row */
     size_t n, room;
     bool failed;                    /* no memory */
+    bool uncounted;                 /* those who wait are not known */
     char value[DIBS_VALUE_MAX + 1]; /* what the holder published; "" nothing */
 };
 
@@ -466,7 +467,9 @@ static dibs_err queue_text(const struct args *a, struct look *k,
         print_waiter(out_colored(stdout), &all->rows[i], &all->who[i]);
     if (err != DIBS_OK || all->n > 0)
         return err;
-    if (s.counted && s.waiting > 0) {
+    if (all->uncounted) {
+        puts("no queue; who waits for a latch or for permits is not known");
+    } else if (s.counted && s.waiting > 0) {
         puts("no queue: only a fair lock has one");
         print_waiting(out_colored(stdout), &s);
     } else {
@@ -502,8 +505,10 @@ static dibs_err queue_read(const struct args *a, struct look *k,
 
     if (err == DIBS_ERR_WRONGTYPE &&
         dibs_client_look(k->c, a->words[0], &info) == DIBS_OK &&
-        kind_counted(info.kind))
+        kind_counted(info.kind)) {
+        all->uncounted = info.kind != DIBS_KIND_SLOTS;
         err = DIBS_OK;
+    }
     return err == DIBS_OK ? crowd_name(all, k->c) : err;
 }
 

@@ -119,7 +119,7 @@ static void owner_text(const struct sighting *x, char *buf, size_t size)
 
 static size_t waiters_known(const struct sighting *x)
 {
-    return x->s.counted ? x->s.queued + x->s.waiting : 0;
+    return look_counted(&x->s) ? x->s.queued + x->s.waiting : 0;
 }
 
 /* ---- which locks, in which order --------------------------------------- */
@@ -353,7 +353,8 @@ static void column_text(const struct sighting *x, enum column c, int64_t now,
                                        : short_span(x->ends - now, span));
         break;
     case BY_WAITERS:
-        snprintf(buf, size, x->s.counted ? "%zu" : "-", waiters_known(x));
+        snprintf(buf, size, look_counted(&x->s) ? "%zu" : "-",
+                 waiters_known(x));
         break;
     case BY_CHANGES:
         snprintf(buf, size, "%u", x->changes);
@@ -623,7 +624,7 @@ int cmd_top(const struct args *a)
     struct top t = {.by = BY_NAME, .signals = {.fd = -1}};
     struct look k = {.c = NULL};
     int64_t every_ms;
-    int code = survey_every(a, EVERY_MS, &every_ms);
+    int code = survey_every(a, "top", EVERY_MS, &every_ms);
 
     if (code != EXIT_FINE)
         return code;

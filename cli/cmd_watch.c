@@ -330,7 +330,8 @@ int cmd_watch(const struct args *a)
     bool one = word && !strpbrk(word, "*?[\\");
     struct watching w = {.a = a, .first = true, .counts = true};
     int64_t every_ms;
-    int code = survey_every(a, one ? EVERY_ONE_MS : EVERY_ALL_MS, &every_ms);
+    int code =
+        survey_every(a, "watch", one ? EVERY_ONE_MS : EVERY_ALL_MS, &every_ms);
 
     if (code != EXIT_FINE)
         return code;

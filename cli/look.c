@@ -120,6 +120,12 @@ dibs_err look_count(dibs_client *c, struct seen *s)
     return err == DIBS_ERR_AUTH || err == DIBS_ERR_WRONGTYPE ? DIBS_OK : err;
 }
 
+bool look_counted(const struct seen *s)
+{
+    return s->counted &&
+           (!kind_counted(s->info.kind) || s->info.kind == DIBS_KIND_SLOTS);
+}
+
 /* The lock is looked at once more, behind its value: if that is as we know it,
  * so was the value. */
 char *look_value(dibs_client *c, const struct seen *s)
@@ -181,7 +187,7 @@ void look_json(struct json *j, const struct seen *s)
         json_int(j, "ttl_ms", i->ttl_ms);
     else
         json_null(j, "ttl_ms");
-    if (s->counted)
+    if (look_counted(s))
         json_int(j, "waiters", (int64_t)(s->queued + s->waiting));
     else
         json_null(j, "waiters");

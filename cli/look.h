@@ -48,6 +48,10 @@ dibs_err look_info(struct look *k, struct seen *s);
  * are then not known. */
 dibs_err look_count(dibs_client *c, struct seen *s);
 
+/* Are the counts all there is to count? Those who wait for a latch or for
+ * permits are not known to the server. */
+bool look_counted(const struct seen *s);
+
 /* The value that the number in s->info stands for; to be freed. NULL: there is
  * none, our user may not read it, or there is another one by now. */
 char *look_value(dibs_client *c, const struct seen *s);

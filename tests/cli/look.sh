@@ -413,3 +413,19 @@ redis s set string x >/dev/null
 ran 69 dibs info string
 has stderr WRONGTYPE "$err"
 not grep -q '@user_script' err.txt || fail "$err"
+redis s del string >/dev/null
+
+case_is 'who waits for a latch is not known'
+ran 0 dibs latch set l 1
+"$DIBS" latch wait l &
+waiter=$!
+subscribed() { redis s pubsub channels '*l*' | grep -q latch; }
+await subscribed
+ran 0 dibs queue l
+same stdout 'no queue; who waits for a latch or for permits is not known' "$out"
+ran 0 dibs info --json l
+same waiters null "$(json waiters "$out")"
+ran 0 dibs ls --json
+same waiters null "$(json waiters "$out")"
+ran 0 dibs latch down l
+ended 0 $waiter

@@ -324,3 +324,15 @@ for words in version --version help 'help run'; do
     ran 70 sh -c '"$DIBS" "$@" >/dev/full' sh $words
     same stderr 'dibs: cannot write to stdout' "$err"
 done
+
+for pattern in 'ls [-l | --json] [PATTERN]' 'metrics [PATTERN]' \
+    'top [--every TIME] [PATTERN]' \
+    'watch [--json] [--every TIME] [NAME | PATTERN]'; do
+    wrong "${pattern%% *}: the pattern '' is empty; leave it out for all locks" \
+        "dibs $pattern" "${pattern%% *}" ''
+done
+wrong "queue: the name '' is empty" 'dibs queue [--json] NAME' queue ''
+wrong 'watch: --every: shorter than 100 ms' 'dibs watch --every 1s' \
+    watch --every 99ms
+wrong 'top: --every: shorter than 100 ms' 'dibs top --every 1s' top --every 99ms
+wrong 'ls: --long takes no value: '"'--long=1'" 'dibs ls --long' ls --long=1
