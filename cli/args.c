@@ -384,9 +384,8 @@ int args_behind(struct args *a, const struct command *cmd, int argc,
     if (cmd->bit == CMD_RUN && !a->shell && (!a->argv || !a->argv[0]))
         return args_hint(cmd, right_line(&s, argc, 0, NULL),
                          "the command is missing");
-    if (a->n_words > 0 &&
-        (cmd->bit & (CMD_ASK | CMD_EXTEND | CMD_INFO | CMD_FORCE | CMD_DOCTOR |
-                     CMD_WAIT | CMD_VERBS)))
+    if (a->n_words > 0 && (cmd->bit & (CMD_ASK | CMD_EXTEND | CMD_LOOK |
+                                       CMD_FOLLOW | CMD_DOCTOR | CMD_VERBS)))
         code = names_check(a, cmd);
     if (code == EXIT_FINE && (cmd->bit & (CMD_ACQUIRE | CMD_LEFT)))
         code = check_left(a, cmd);

@@ -43,6 +43,7 @@ enum {
     CMD_ASK = CMD_TAKE | CMD_ACQUIRE,            /* takes a lock */
     CMD_LEFT = CMD_EXTEND | CMD_RELEASE, /* is about a hold that was left */
     CMD_LOOK = CMD_INFO | CMD_LS | CMD_FORCE | CMD_QUEUE, /* does not wait */
+    CMD_PATTERN = CMD_LS | CMD_WATCH | CMD_TOP | CMD_METRICS,
     CMD_FOLLOW = CMD_WATCH | CMD_WAIT | CMD_TOP | CMD_METRICS, /* looks on */
     CMD_SERVER = CMD_ASK | CMD_LEFT | CMD_LOOK | CMD_DOCTOR | CMD_FOLLOW |
                  CMD_VERBS /* talks to a server */
@@ -61,6 +62,7 @@ struct args {
     const char *url, *url_file, *password_file;
     const char *set_url, *set_url_file; /* from a file of settings.c */
     bool quiet, verbose, log_json, json, help, version;
+    bool all_columns;
 
     int64_t wait_ms; /* WAIT_FOREVER, or 0 for a single try */
     int64_t lease_ms, max_hold_ms, min_hold_ms, max_run_ms, kill_after_ms;

@@ -34,8 +34,8 @@ struct findings {
     const struct args *a;
     dibs_verdict worst;
     bool colored;
-    struct json *j;    /* NULL: as text */
-    char *private_url; /* it is the private server; or NULL */
+    struct json *j; /* NULL: as text */
+    struct target_server server;
 };
 
 static bool print_finding(const char *check, dibs_verdict verdict,
@@ -68,19 +68,28 @@ static void print_setting(const char *text, void *arg)
     (void)print_finding("settings", DIBS_VERDICT_OK, text, arg);
 }
 
-/* A user who forgets the URL on two machines has two servers. */
-static dibs_err examine_server(dibs_client *c, const char *name,
-                               struct findings *all)
+/* A user who forgets the URL on two machines has two servers. JSON has the
+ * address in a field of its own. */
+static void print_server(struct findings *all)
 {
+    const char *url = all->server.url ? all->server.url : "?";
     char *text = NULL;
 
-    if (all->private_url &&
+    if (!all->server.private && !all->j)
+        print_finding("server", DIBS_VERDICT_OK, url, all);
+    if (all->server.private &&
         asprintf(&text,
                  "private, as no URL was given: %s; other users and other "
                  "machines do not share its locks",
-                 all->private_url) >= 0)
+                 url) >= 0)
         print_finding("server", DIBS_VERDICT_NOTE, text, all);
     free(text);
+}
+
+static dibs_err examine_server(dibs_client *c, const char *name,
+                               struct findings *all)
+{
+    print_server(all);
     if (all->a->verbose)
         settings_explain(all->a, print_setting, all);
     return dibs_client_doctor(c, name, print_finding, all);
@@ -105,6 +114,7 @@ static dibs_err as_json(dibs_client *c, const char *name, struct findings *all)
     dibs_err err = examine_server(c, name, all);
     json_list_close(&j);
     json_text(&j, "verdict", verdicts[all->worst].word);
+    json_text(&j, "server", all->server.url);
     json_close(&j);
     putc('\n', text.f);
     return out_text_print(&text, err);
@@ -115,13 +125,13 @@ int cmd_doctor(const struct args *a)
     const char *name = a->n_words > 0 ? a->words[0] : NULL;
     struct findings all = {.a = a, .worst = DIBS_VERDICT_OK};
     dibs_client *c;
-    int code = target_look(a, &c, &all.private_url);
+    int code = target_look(a, &c, &all.server);
 
     if (code == EXIT_FINE && !c) {
         out_tell(OUT_ERROR, "server",
                  "there is no server to examine: no URL was given, and the "
                  "private server does not run");
-        free(all.private_url);
+        target_server_clear(&all.server);
         return EXIT_SERVER;
     }
     if (code == EXIT_FINE) {
@@ -131,7 +141,7 @@ int cmd_doctor(const struct args *a)
         code = out_exit_of(err);
     }
     dibs_client_free(c);
-    free(all.private_url);
+    target_server_clear(&all.server);
     if (code == EXIT_FINE && all.worst == DIBS_VERDICT_PROBLEM)
         code = EXIT_PROBLEM;
     return out_finish(code);

@@ -44,6 +44,7 @@ struct crowd {
     struct who *who; /* of each row */
     size_t n, room;
     bool failed;                    /* no memory */
+    bool uncounted;                 /* those who wait are not known */
     char value[DIBS_VALUE_MAX + 1]; /* what the holder published; "" nothing */
 };
 
@@ -360,7 +361,8 @@ static dibs_err info_json(const struct look *k, const struct seen *s,
     look_json(&j, s);
     if (all->value[0])
         json_text(&j, "value", all->value);
-    json_bool(&j, "private_server", k->private_url != NULL);
+    json_bool(&j, "private_server", k->server.private);
+    json_text(&j, "server", k->server.url);
     json_list_open(&j, "holders");
     json_people(&j, all, false, s->info.kind);
     json_list_close(&j);
@@ -383,19 +385,27 @@ static void print_value(const char *value)
 
 /* ---- info -------------------------------------------------------------- */
 
+static void print_server(const struct target_server *server)
+{
+    char *shown = out_printable(server->url, strlen(server->url)), *text = NULL;
+
+    if (asprintf(&text, "%s%s",
+                 server->private ? "private, for this user on this machine: "
+                                 : "",
+                 shown ? shown : "?") >= 0)
+        print_row(out_colored(stdout), "server", text);
+    free(text);
+    free(shown);
+}
+
 static dibs_err info_text(const struct look *k, const struct seen *s,
                           const struct crowd *all)
 {
-    char *text = NULL;
-
     print_info(s);
     print_value(all->value);
     print_crowd(all, s);
-    if (k->private_url &&
-        asprintf(&text, "private, for this user on this machine: %s",
-                 k->private_url) >= 0)
-        print_row(out_colored(stdout), "server", text);
-    free(text);
+    if (k->server.url)
+        print_server(&k->server);
     return DIBS_OK;
 }
 
@@ -457,7 +467,9 @@ static dibs_err queue_text(const struct args *a, struct look *k,
         print_waiter(out_colored(stdout), &all->rows[i], &all->who[i]);
     if (err != DIBS_OK || all->n > 0)
         return err;
-    if (s.counted && s.waiting > 0) {
+    if (all->uncounted) {
+        puts("no queue; who waits for a latch or for permits is not known");
+    } else if (s.counted && s.waiting > 0) {
         puts("no queue: only a fair lock has one");
         print_waiting(out_colored(stdout), &s);
     } else {
@@ -493,8 +505,10 @@ static dibs_err queue_read(const struct args *a, struct look *k,
 
     if (err == DIBS_ERR_WRONGTYPE &&
         dibs_client_look(k->c, a->words[0], &info) == DIBS_OK &&
-        kind_counted(info.kind))
+        kind_counted(info.kind)) {
+        all->uncounted = info.kind != DIBS_KIND_SLOTS;
         err = DIBS_OK;
+    }
     return err == DIBS_OK ? crowd_name(all, k->c) : err;
 }
 

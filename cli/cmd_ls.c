@@ -11,15 +11,25 @@
 #include "cmd.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "exits.h"
 #include "failure.h"
 #include "kinds.h"
 #include "look.h"
+#include "width.h"
 
-#define LEASE_WIDTH 11 /* if something follows */
+#define GAP        2  /* between two columns */
+#define COLS_USUAL 80 /* of a terminal that does not tell */
+/* A column that is cut keeps so many columns of the terminal. */
+#define WHO_GOOD  24 /* until NAME is cut, too */
+#define NAME_MIN  12
+#define WHO_MIN   5
+#define NAME_PIPE 32 /* of NAME in a pipe */
 
 struct list {
     struct seen *rows;
@@ -105,65 +115,206 @@ static void list_json(const struct list *all)
     puts("]");
 }
 
-/* Not every kind has owners. Of slots there may be many. */
-static const char *shown_owner(const dibs_lock_info *info)
+/* ---- as text ----------------------------------------------------------- */
+
+enum column {
+    COL_NAME,
+    COL_MODE,
+    COL_HOLDERS, /* with -l */
+    COL_HOLDS,   /* with -l: how often the first of them has it */
+    COL_LEASE,
+    COL_WHO,
+    COL_OWNER, /* with -l */
+    COLUMNS
+};
+
+static const char *const heads[COLUMNS] = {
+    [COL_NAME] = "NAME",   [COL_MODE] = "MODE",   [COL_HOLDERS] = "HOLDERS",
+    [COL_HOLDS] = "HOLDS", [COL_LEASE] = "LEASE", [COL_WHO] = "WHO",
+    [COL_OWNER] = "OWNER",
+};
+
+static bool is_shown(const struct args *a, enum column c)
 {
-    return info->owner[0] ? info->owner : "-";
+    return a->all_columns ||
+           (c != COL_HOLDERS && c != COL_HOLDS && c != COL_OWNER);
 }
 
-/* How many holders a lock with many has; of a latch, what is left. */
-static int64_t shown_holds(const dibs_lock_info *info)
+/* Host, pid and program, or else the owner, and how many more there are; what
+ * there is to tell of a kind without owners. */
+static char *text_of_who(const struct args *a, const struct seen *s)
 {
-    if (info->kind == DIBS_KIND_LATCH)
-        return info->left;
-    return kind_counted(info->kind) ? (int64_t)info->owners : info->holds;
+    const dibs_lock_info *i = &s->info;
+    char who[WHO_TEXT_MAX], more[32] = "", *text = NULL;
+    const char *known = who_text(&s->who, who);
+    int n;
+
+    if (i->owners > 1)
+        snprintf(more, sizeof more, " +%zu", i->owners - 1);
+    if (*known)
+        n = asprintf(&text, "%s%s", known, more);
+    else if (i->kind == DIBS_KIND_LATCH)
+        n = asprintf(&text, "(%" PRId64 " left)", i->left);
+    else if (i->kind == DIBS_KIND_SEMAPHORE)
+        n = asprintf(&text, "(%" PRId64 " free)", i->free_slots);
+    else
+        n = asprintf(&text, "%s%s",
+                     i->owner[0] && !a->all_columns ? i->owner : "-", more);
+    char *shown = n < 0 ? NULL : out_printable(text, (size_t)n);
+    free(n < 0 ? NULL : text);
+    return shown;
 }
 
-/* Columns as wide as what they hold; bytes count, which is right for nearly
- * every name. */
-static void list_text(const struct list *all)
+static char *text_of_number(bool known, int64_t n)
+{
+    char *text = NULL;
+
+    if (!known)
+        return strdup("-");
+    return asprintf(&text, "%" PRId64, n) < 0 ? NULL : text;
+}
+
+/* A cell; free it. NULL: out of memory. */
+static char *cell_text(const struct args *a, const struct seen *s,
+                       enum column c)
+{
+    const dibs_lock_info *i = &s->info;
+    const char *owner = i->owner[0] ? i->owner : "-";
+    char span[OUT_SPAN_MAX];
+
+    switch (c) {
+    case COL_NAME:
+        return out_printable(s->name, s->len);
+    case COL_MODE:
+        return strdup(kind_counted(i->kind) ? kind_word(i->kind)
+                                            : look_mode(i->kind, i->mode));
+    case COL_HOLDERS:
+        return text_of_number(i->kind != DIBS_KIND_LATCH, (int64_t)i->owners);
+    case COL_HOLDS:
+        return text_of_number(!kind_counted(i->kind), i->holds);
+    case COL_LEASE:
+        return strdup(look_left(i->ttl_ms, span));
+    case COL_WHO:
+        return text_of_who(a, s);
+    case COL_OWNER:
+        return out_printable(owner, strlen(owner));
+    case COLUMNS:
+        break;
+    }
+    return NULL;
+}
+
+struct table {
+    char **cells; /* COLUMNS for each row */
+    size_t n;
+    int width[COLUMNS];
+    bool cut; /* what is wider */
+};
+
+/* What does not fit ends with "..". Numbers are right-aligned. A last cell is
+ * not padded. */
+static void put_cell(const struct table *t, enum column c, const char *text,
+                     bool last)
+{
+    bool right = c == COL_HOLDERS || c == COL_HOLDS;
+    int width = t->width[c];
+    int used = width_text(text);
+
+    if (used > width && t->cut) {
+        char *head = strndup(text, width_fit(text, width - 2));
+
+        printf("%s..", head ? head : "");
+        used = head ? width_text(head) + 2 : 2;
+        free(head);
+    } else {
+        int missing = width > used ? width - used : 0;
+
+        printf("%*s%s", right ? missing : 0, "", text);
+        used = right || missing == 0 ? width : used;
+    }
+    printf("%*s", last ? 0 : width - used + GAP, "");
+}
+
+static bool make_table(const struct args *a, const struct list *all,
+                       struct table *t)
+{
+    *t = (struct table){.n = all->n};
+    t->cells = calloc(all->n * COLUMNS + 1, sizeof *t->cells);
+    for (enum column c = COL_NAME; t->cells && c < COLUMNS; c++) {
+        t->width[c] = width_text(heads[c]);
+        for (size_t i = 0; is_shown(a, c) && i < all->n; i++) {
+            char *text = cell_text(a, &all->rows[i], c);
+
+            if (!text)
+                return false;
+            t->cells[i * COLUMNS + c] = text;
+            if (width_text(text) > t->width[c])
+                t->width[c] = width_text(text);
+        }
+    }
+    return t->cells != NULL;
+}
+
+static void free_table(struct table *t)
+{
+    for (size_t i = 0; t->cells && i < t->n * COLUMNS; i++)
+        free(t->cells[i]);
+    free(t->cells);
+}
+
+/* Makes a column narrower by so many, down to least; how many are left. */
+static int shrink(int *width, int least, int over)
+{
+    int less = *width - least < over ? *width - least : over;
+
+    *width -= less > 0 ? less : 0;
+    return less > 0 ? over - less : over;
+}
+
+/* On a terminal, WHO and NAME are cut until a row fits into a line. In a file
+ * or a pipe nothing is cut; a long name there moves only its own row. */
+static void fit_terminal(const struct args *a, struct table *t)
+{
+    struct winsize size = {0};
+    int over = -GAP;
+
+    if (a->all_columns)
+        return;
+    t->cut = isatty(STDOUT_FILENO);
+    if (!t->cut) {
+        (void)shrink(&t->width[COL_NAME], NAME_PIPE, INT_MAX);
+        return;
+    }
+    (void)ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
+    for (enum column c = COL_NAME; c < COLUMNS; c++)
+        over += is_shown(a, c) ? t->width[c] + GAP : 0;
+    over -= size.ws_col > 0 ? size.ws_col : COLS_USUAL;
+    over = shrink(&t->width[COL_WHO], WHO_GOOD, over);
+    over = shrink(&t->width[COL_NAME], NAME_MIN, over);
+    (void)shrink(&t->width[COL_WHO], WHO_MIN, over);
+}
+
+static dibs_err list_text(const struct args *a, const struct list *all)
 {
     bool colored = out_colored(stdout);
-    size_t name_w = 4, owner_w = 5;
-    char **names = calloc(all->n + 1, sizeof *names);
-    char span[OUT_SPAN_MAX], who[WHO_TEXT_MAX];
-    bool known = false;
+    enum column last = a->all_columns ? COL_OWNER : COL_WHO;
+    struct table t;
+    bool made = make_table(a, all, &t);
 
-    if (!names || all->n == 0)
-        goto out;
-    for (size_t i = 0; i < all->n; i++) {
-        names[i] = out_printable(all->rows[i].name, all->rows[i].len);
-        size_t w = names[i] ? strlen(names[i]) : 0;
-        name_w = w > name_w ? w : name_w;
-        known |= all->rows[i].who.known;
-        w = strlen(shown_owner(&all->rows[i].info));
-        owner_w = w > owner_w ? w : owner_w;
+    if (made)
+        fit_terminal(a, &t);
+    for (size_t row = 0; made && all->n > 0 && row <= all->n; row++) {
+        fputs(out_color(colored && row == 0, COLOR_HEAD), stdout);
+        for (enum column c = COL_NAME; c < COLUMNS; c++)
+            if (is_shown(a, c))
+                put_cell(&t, c,
+                         row == 0 ? heads[c] : t.cells[(row - 1) * COLUMNS + c],
+                         c == last);
+        fputs(out_color(colored && row == 0, COLOR_PLAIN), stdout);
+        putchar('\n');
     }
-    name_w = name_w > 60 ? 60 : name_w;
-    printf("%s%-*s  %-*s  %5s  %-9s  %-*s%s%s\n",
-           out_color(colored, COLOR_HEAD), (int)name_w, "NAME", (int)owner_w,
-           "OWNER", "HOLDS", "MODE", known ? LEASE_WIDTH : 0, "LEASE",
-           known ? "  WHO" : "", out_color(colored, COLOR_PLAIN));
-    for (size_t i = 0; i < all->n; i++) {
-        const dibs_lock_info *info = &all->rows[i].info;
-        const char *shown = shown_owner(info);
-        char *owner = out_printable(shown, strlen(shown));
-
-        printf("%-*s  %-*s  %5" PRId64 "  %-9s  %-*s%s%s\n", (int)name_w,
-               names[i] ? names[i] : "?", (int)owner_w, owner ? owner : "?",
-               shown_holds(info),
-               kind_counted(info->kind) ? kind_word(info->kind)
-                                        : look_mode(info->kind, info->mode),
-               all->rows[i].who.known ? LEASE_WIDTH : 0,
-               look_left(info->ttl_ms, span),
-               all->rows[i].who.known ? "  " : "",
-               who_text(&all->rows[i].who, who));
-        free(owner);
-    }
-out:
-    for (size_t i = 0; names && i < all->n; i++)
-        free(names[i]);
-    free(names);
+    free_table(&t);
+    return made ? DIBS_OK : DIBS_ERR_NOMEM;
 }
 
 /* Who has each of them. */
@@ -229,8 +380,10 @@ int cmd_ls(const struct args *a)
         if (err != DIBS_OK || all.failed)
             code = look_failed("ls", all.failed ? DIBS_ERR_NOMEM : err);
     }
-    if (code == EXIT_FINE)
-        (a->json ? list_json : list_text)(&all);
+    if (code == EXIT_FINE && a->json)
+        list_json(&all);
+    else if (code == EXIT_FINE && list_text(a, &all) != DIBS_OK)
+        code = look_failed("ls", DIBS_ERR_NOMEM);
     for (size_t i = 0; i < all.n; i++)
         free(all.rows[i].name);
     free(all.rows);

@@ -4,11 +4,13 @@
  *
  * It answers once and ends. For the textfile collector of the node exporter, a
  * timer writes the answer to a file. All is read before anything is printed, so
- * an answer is whole. If the server does not answer, dibs_up is 0: that is a
- * figure, too, and one that an alert needs.
+ * an answer is whole. If the figures cannot be read, dibs_up is 0 and
+ * dibs_down_reason has a label that says why, whatever the exit code: an alert
+ * needs that figure.
  *
  * The figures are about all locks together: a label with the name of each lock
- * would make a new series for every name. Labels hold words of ours only.
+ * would make a new series for every name. Labels hold words of ours, and the
+ * address of the server without its password.
  *
  * Thread  The first one.
  */
@@ -19,6 +21,7 @@
 #include <string.h>
 
 #include "exits.h"
+#include "failure.h"
 #include "survey.h"
 
 enum kind {
@@ -53,6 +56,7 @@ struct check {
 
 struct figures {
     bool up;
+    const char *reason; /* why not */
     size_t locks[KIND_COUNT], holders[KIND_COUNT];
     size_t waiters, endless;
     bool counted;        /* waiters is known */
@@ -166,11 +170,23 @@ static void print_seconds(FILE *out, const char *name, const char *help,
     fprintf(out, "%s %" PRId64 ".%03d\n", name, ms / 1000, (int)(ms % 1000));
 }
 
-/* A value of a label: words of ours, but nothing else may get through. */
+/* The value of a label, without what would need an escape. */
 static void print_label(FILE *out, const char *text)
 {
-    for (; *text; text++)
-        putc(strchr("\\\"\n", *text) ? '_' : *text, out);
+    char *shown = out_printable(text, strlen(text));
+
+    for (const char *s = shown ? shown : ""; *s; s++)
+        putc(strchr("\\\"\n", *s) ? '_' : *s, out);
+    free(shown);
+}
+
+static void print_labeled(FILE *out, const char *name, const char *help,
+                          const char *label, const char *value)
+{
+    print_head(out, name, help);
+    fprintf(out, "%s{%s=\"", name, label);
+    print_label(out, value);
+    fputs("\"} 1\n", out);
 }
 
 static void print_locks(FILE *out, const struct figures *f)
@@ -212,18 +228,55 @@ static void print_doctor(FILE *out, const struct figures *f)
     }
 }
 
-static void print_figures(FILE *out, const struct figures *f)
+static void print_figures(FILE *out, const struct figures *f,
+                          const char *server)
 {
-    print_head(out, "dibs_up", "Whether the server answered: 1 yes, 0 no.");
+    print_head(out, "dibs_up",
+               "Whether the figures could be read: 1 yes, 0 no.");
     fprintf(out, "dibs_up %d\n", f->up);
-    print_head(out, "dibs_build_info", "The version of the dibs command.");
-    fputs("dibs_build_info{version=\"", out);
-    print_label(out, dibs_version());
-    fputs("\"} 1\n", out);
+    if (!f->up)
+        print_labeled(out, "dibs_down_reason", "Why dibs_up is 0.", "reason",
+                      f->reason);
+    if (server)
+        print_labeled(out, "dibs_server_info",
+                      "The address of the server, without its password.",
+                      "server", server);
+    print_labeled(out, "dibs_build_info", "The version of the dibs command.",
+                  "version", dibs_version());
     if (f->up)
         print_locks(out, f);
     if (f->examined)
         print_doctor(out, f);
+}
+
+/* ---- when they cannot be read ------------------------------------------ */
+
+/* A wrong password is mended elsewhere than a missing right. */
+static const char *auth_reason(void)
+{
+    const char *words = failure_words(dibs_error_text());
+
+    return strncmp(words, "WRONGPASS", 9) == 0 ||
+                   strncmp(words, "NOAUTH", 6) == 0
+               ? "password"
+               : "noperm";
+}
+
+static const char *down_reason(int code, dibs_err err)
+{
+    switch (err) {
+    case DIBS_ERR_AUTH:
+        return auth_reason();
+    case DIBS_ERR_CONN:
+    case DIBS_ERR_UNKNOWN:
+        return "no_answer";
+    case DIBS_ERR_TLS:
+        return "tls";
+    default:
+        return code == EXIT_USAGE    ? "usage"
+               : code == EXIT_SERVER ? "server"
+                                     : "internal";
+    }
 }
 
 int cmd_metrics(const struct args *a)
@@ -231,20 +284,21 @@ int cmd_metrics(const struct args *a)
     struct figures f = {.counted = true, .oldest_ms = -1, .shortest_ms = -1};
     struct look k;
     int code = look_open(a, &k);
-    dibs_err err = DIBS_OK;
+    dibs_err err = k.server.err;
 
-    if (code == EXIT_FINE && !k.c)
+    if (code == EXIT_FINE && !k.c) {
         code = EXIT_SERVER; /* there is no private server: that was said */
-    if (code == EXIT_FINE)
+        err = DIBS_ERR_CONN;
+    } else if (code == EXIT_FINE) {
         err = read_locks(&f, k.c, a->n_words > 0 ? a->words[0] : NULL);
-    if (code == EXIT_FINE && err == DIBS_OK) {
-        f.up = true;
-        f.examined = dibs_client_doctor(k.c, NULL, add_finding, &f) == DIBS_OK;
+        if (err != DIBS_OK)
+            code = look_failed("metrics", err);
     }
-    if (err != DIBS_OK)
-        code = look_failed("metrics", err);
-    if (code == EXIT_FINE || code == EXIT_SERVER)
-        print_figures(stdout, &f);
+    f.up = code == EXIT_FINE;
+    f.reason = down_reason(code, err);
+    f.examined =
+        f.up && dibs_client_doctor(k.c, NULL, add_finding, &f) == DIBS_OK;
+    print_figures(stdout, &f, k.server.url);
     look_close(&k);
     return out_finish(code);
 }

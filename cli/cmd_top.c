@@ -19,20 +19,24 @@
 #include "cmd.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "exits.h"
+#include "failure.h"
 #include "feed.h"
 #include "keys.h"
 #include "screen.h"
 #include "signals.h"
 #include "times.h"
+#include "width.h"
 
 #define EVERY_MS   1000
 #define ESCAPE_MS  100 /* for the rest of a key */
+#define SECOND_MS  1000
 #define FILTER_MAX 64
 #define HEAD_ROWS  3
 #define FOOT_ROWS  1
@@ -55,6 +59,7 @@ static const struct {
 };
 #define COLUMNS    (sizeof columns / sizeof *columns)
 #define MODE_WIDTH 6
+#define SHARED_MIN 20 /* columns for name and owner */
 
 struct top {
     struct feed feed;
@@ -64,7 +69,8 @@ struct top {
     const char *where; /* the server, for the first line */
     enum column by;
     bool turned, held, typing, over;
-    int fatal; /* the signal that ends us, or 0 */
+    bool stale; /* the last look is older than it should be */
+    int fatal;  /* the signal that ends us, or 0 */
     char filter[FILTER_MAX];
     size_t cursor, offset;         /* in shown */
     const struct sighting **shown; /* those that the filter lets through */
@@ -89,20 +95,31 @@ static const char *short_span(int64_t ms, char buf[SHORT_MAX])
     return buf;
 }
 
+/* A latch and a semaphore have no owner: then their number. */
 static void owner_text(const struct sighting *x, char *buf, size_t size)
 {
     const struct who *w = &x->s.who;
-    int n = w->known ? snprintf(buf, size, "%s %" PRId64 " %s", w->host, w->pid,
-                                w->program)
-                     : snprintf(buf, size, "%s", x->s.info.owner);
+    const dibs_lock_info *i = &x->s.info;
+    int n;
 
-    if (x->s.info.owners > 1 && n >= 0 && (size_t)n < size)
-        snprintf(buf + n, size - (size_t)n, " +%zu", x->s.info.owners - 1);
+    if (w->known)
+        n = snprintf(buf, size, "%s %" PRId64 " %s", w->host, w->pid,
+                     w->program);
+    else if (i->kind == DIBS_KIND_LATCH)
+        n = snprintf(buf, size, "(%" PRId64 " left)", i->left);
+    else if (i->kind == DIBS_KIND_SEMAPHORE)
+        n = snprintf(buf, size, "(%" PRId64 " free)", i->free_slots);
+    else
+        n = snprintf(buf, size, "%s", i->owner);
+
+    if (i->owners > 1 && i->kind != DIBS_KIND_SEMAPHORE && n >= 0 &&
+        (size_t)n < size)
+        snprintf(buf + n, size - (size_t)n, " +%zu", i->owners - 1);
 }
 
 static size_t waiters_known(const struct sighting *x)
 {
-    return x->s.counted ? x->s.queued + x->s.waiting : 0;
+    return look_counted(&x->s) ? x->s.queued + x->s.waiting : 0;
 }
 
 /* ---- which locks, in which order --------------------------------------- */
@@ -204,6 +221,22 @@ static void scroll_list(struct top *t)
         t->offset = t->cursor - rows + 1;
 }
 
+/* Right-aligned in the first line, from column from on at most: all of the
+ * address, or else its end, or nothing. */
+static void draw_server(struct top *t, int from)
+{
+    char *shown = out_printable(t->where, strlen(t->where));
+    const char *at = shown ? shown : "", *host = strstr(at, "://");
+    int room = t->screen.cols - from;
+
+    if (host && width_text(at) > room)
+        at = host + 3;
+    if (width_text(at) <= room)
+        screen_put(&t->screen, 0, t->screen.cols - width_text(at), room,
+                   STYLE_PLAIN, at);
+    free(shown);
+}
+
 static void draw_summary(struct top *t)
 {
     const struct feed *f = &t->feed;
@@ -212,20 +245,31 @@ static void draw_summary(struct top *t)
 
     for (size_t i = 0; i < f->now.n; i++)
         holders += f->now.rows[i].s.info.owners;
-    snprintf(text, sizeof text,
-             "dibs top  %zu lock%s, %zu holder%s, %.1f changes/s, every %s%s",
-             f->now.n, f->now.n == 1 ? "" : "s", holders,
-             holders == 1 ? "" : "s", f->rate, out_span(f->pause_ms, span),
-             t->held ? ", stopped" : "");
-    screen_put(&t->screen, 0, 0, t->screen.cols, STYLE_BOLD, text);
+    int col =
+        screen_put(&t->screen, 0, 0, t->screen.cols, STYLE_BOLD, "dibs top  ");
+    if (t->stale) {
+        snprintf(text, sizeof text, "stale for %" PRId64 " s",
+                 (time_now() - f->seen_at) / 1000);
+        col =
+            2 + screen_put(&t->screen, 0, col, t->screen.cols, STYLE_BAD, text);
+    }
+    int n =
+        snprintf(text, sizeof text, "%zu lock%s, %zu holder%s", f->now.n,
+                 f->now.n == 1 ? "" : "s", holders, holders == 1 ? "" : "s");
+    if (!t->stale)
+        snprintf(text + n, sizeof text - (size_t)n,
+                 ", %.1f changes/s, every %s%s", f->rate,
+                 out_span(f->pause_ms, span), t->held ? ", stopped" : "");
+    col = screen_put(&t->screen, 0, col, t->screen.cols, STYLE_BOLD, text);
+    draw_server(t, col + 2);
     if (f->err != DIBS_OK) {
-        snprintf(text, sizeof text, "cannot look: %s: %.180s",
-                 dibs_strerror(f->err), f->why);
+        snprintf(text, sizeof text, "cannot look: %.200s",
+                 *f->why ? failure_words(f->why) : dibs_strerror(f->err));
         screen_put(&t->screen, 1, 0, t->screen.cols, STYLE_BAD, text);
     } else if (!f->any) {
         screen_put(&t->screen, 1, 0, t->screen.cols, STYLE_PLAIN, "looking...");
     } else if (t->filter[0] && !t->typing) {
-        int col = screen_put(&t->screen, 1, 0, 8, STYLE_BUSY, "filter: ");
+        col = screen_put(&t->screen, 1, 0, 8, STYLE_BUSY, "filter: ");
         col = screen_put(&t->screen, 1, col, FILTER_MAX, STYLE_BUSY, t->filter);
         snprintf(text, sizeof text, "  (%zu shown; Esc ends it)", t->n_shown);
         screen_put(&t->screen, 1, col, t->screen.cols, STYLE_BUSY, text);
@@ -235,16 +279,23 @@ static void draw_summary(struct top *t)
     }
 }
 
-/* The widths of the two columns that share what is left. */
+/* The widths of the columns. Two share what is left; if that is too little,
+ * others are left out. */
 static void share_width(const struct top *t, int width[COLUMNS])
 {
+    static const enum column spare[] = {BY_CHANGES, BY_AGE, BY_WAITERS};
     int left = t->screen.cols - MODE_WIDTH;
 
     for (size_t i = 0; i < COLUMNS; i++) {
         width[i] = columns[i].width;
         left -= columns[i].width;
     }
-    left = left > 20 ? left : 20;
+    for (size_t i = 0; left < SHARED_MIN && i < sizeof spare / sizeof *spare;
+         i++) {
+        left += width[spare[i]];
+        width[spare[i]] = 0;
+    }
+    left = left > SHARED_MIN ? left : SHARED_MIN;
     width[BY_NAME] = left * 9 / 20;
     width[BY_OWNER] = left - width[BY_NAME];
 }
@@ -302,7 +353,8 @@ static void column_text(const struct sighting *x, enum column c, int64_t now,
                                        : short_span(x->ends - now, span));
         break;
     case BY_WAITERS:
-        snprintf(buf, size, x->s.counted ? "%zu" : "-", waiters_known(x));
+        snprintf(buf, size, look_counted(&x->s) ? "%zu" : "-",
+                 waiters_known(x));
         break;
     case BY_CHANGES:
         snprintf(buf, size, "%u", x->changes);
@@ -373,6 +425,8 @@ static void draw_list(struct top *t)
         draw_lock(t, row, x, width);
         if (t->offset + i == t->cursor)
             screen_style_row(&t->screen, row, STYLE_REVERSE);
+        else if (t->stale)
+            screen_style_row(&t->screen, row, STYLE_DIM);
         feed_want(&t->feed, &x->s);
     }
 }
@@ -387,6 +441,7 @@ static void end_without_terminal(struct top *t)
 static void draw_picture(struct top *t)
 {
     feed_lock(&t->feed);
+    t->stale = feed_stale_at(&t->feed) <= time_now();
     choose_locks(t);
     scroll_list(t);
     screen_blank(&t->screen);
@@ -515,6 +570,18 @@ static void take_events(struct top *t, const struct pollfd p[3], bool quiet)
         take_signal(t, got.sig);
 }
 
+/* How long the picture stays right, for poll: a second while the number of
+ * seconds in it counts, else until the look in it is stale. */
+static int until_redraw(struct top *t)
+{
+    feed_lock(&t->feed);
+    int64_t at = feed_stale_at(&t->feed), left = at - time_now();
+    feed_unlock(&t->feed);
+    return at == TIME_NEVER ? -1
+           : left <= 0      ? SECOND_MS
+                            : (int)time_earlier(left + 1, INT_MAX);
+}
+
 static void top_loop(struct top *t)
 {
     while (!t->over) {
@@ -525,7 +592,7 @@ static void top_loop(struct top *t)
         draw_picture(t);
         if (t->over)
             break;
-        int n = poll(p, 3, t->keys.n > 0 ? ESCAPE_MS : -1);
+        int n = poll(p, 3, t->keys.n > 0 ? ESCAPE_MS : until_redraw(t));
         take_events(t, p, n == 0);
     }
 }
@@ -557,7 +624,7 @@ int cmd_top(const struct args *a)
     struct top t = {.by = BY_NAME, .signals = {.fd = -1}};
     struct look k = {.c = NULL};
     int64_t every_ms;
-    int code = survey_every(a, EVERY_MS, &every_ms);
+    int code = survey_every(a, "top", EVERY_MS, &every_ms);
 
     if (code != EXIT_FINE)
         return code;
@@ -570,6 +637,7 @@ int cmd_top(const struct args *a)
         return EXIT_INTERNAL;
     }
     code = look_open(a, &k);
+    t.where = k.server.url ? k.server.url : "";
     if (code == EXIT_FINE && k.c)
         code = top_run(a, &t, k.c, every_ms);
     else if (code == EXIT_FINE)

@@ -4,9 +4,10 @@
  *
  * watch looks again and again and prints what changed (survey.c). A word
  * without the signs of a pattern is one lock: asking for that is cheap, so it
- * is looked at more often, without a scan. A round of looks that takes long
- * makes the pause before the next one longer, so a server with very many locks
- * is not kept busy.
+ * is looked at more often, without a scan. Two rounds of looks that take long
+ * make the pause before the next one longer, so a server with very many locks
+ * is not kept busy; a single one may be that of a server that was silent. A
+ * round that failed is repeated after a second.
  *
  * A look at a lock tells the number of the value that its holder published, so
  * the values themselves need not be read to see that one has changed.
@@ -25,6 +26,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -38,8 +40,10 @@
 
 #define EVERY_ONE_MS  250
 #define EVERY_ALL_MS  1000
-#define REST_FACTOR   2   /* pauses at least so many times its round */
-#define COUNT_MAX     100 /* locks whose waiters are counted */
+#define REST_FACTOR   2 /* pauses at least so many times its round */
+#define REST_MAX_MS   60000
+#define RETRY_MS      1000 /* after a look that failed */
+#define COUNT_MAX     100  /* locks whose waiters are counted */
 #define WAIT_EVERY_MS 500
 
 /* Waiting longer may help. */
@@ -286,22 +290,35 @@ static int watch_trouble(struct watching *w, dibs_err err)
     return EXIT_FINE;
 }
 
+/* The pause behind a round; work_ms: of the shorter one of the last two. */
+static int64_t rest_after(int64_t every_ms, int64_t work_ms)
+{
+    int64_t rest = every_ms - work_ms;
+
+    if (rest < REST_FACTOR * work_ms)
+        rest = REST_FACTOR * work_ms;
+    return rest > REST_MAX_MS && every_ms < REST_MAX_MS ? REST_MAX_MS : rest;
+}
+
 /* Until the reader of our lines is gone, a signal comes, or an error. */
 static int watch_loop(struct watching *w, int64_t every_ms)
 {
     int code = EXIT_FINE;
+    int64_t took = 0;
 
     while (code == EXIT_FINE) {
-        int64_t began = time_now();
+        int64_t began = time_now(), before = took;
 
         code = watch_trouble(w, watch_round(w));
         if (code == EXIT_FINE && (fflush(stdout) != 0 || ferror(stdout)))
             break;
-        int64_t took = time_now() - began, rest = every_ms - took;
-        if (rest < REST_FACTOR * took)
-            rest = REST_FACTOR * took;
+        if (!w->away)
+            took = time_now() - began;
+        int64_t rest = w->away
+                           ? time_earlier(every_ms, RETRY_MS)
+                           : rest_after(every_ms, time_earlier(took, before));
         struct pollfd reader = {.fd = STDOUT_FILENO}; /* tells its end only */
-        if (poll(&reader, 1, (int)(rest < 60000 ? rest : 60000)) > 0)
+        if (poll(&reader, 1, (int)time_earlier(rest, INT_MAX)) > 0)
             break;
     }
     return code;
@@ -313,7 +330,8 @@ int cmd_watch(const struct args *a)
     bool one = word && !strpbrk(word, "*?[\\");
     struct watching w = {.a = a, .first = true, .counts = true};
     int64_t every_ms;
-    int code = survey_every(a, one ? EVERY_ONE_MS : EVERY_ALL_MS, &every_ms);
+    int code =
+        survey_every(a, "watch", one ? EVERY_ONE_MS : EVERY_ALL_MS, &every_ms);
 
     if (code != EXIT_FINE)
         return code;

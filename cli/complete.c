@@ -227,18 +227,18 @@ static void offer_names(const struct typed_so_far *t, const char *from)
     struct offered o = {t, from};
     struct args a;
     dibs_client *c = NULL;
-    char *private_url = NULL;
+    struct target_server server = {.url = NULL};
 
     args_init(&a);
     a.url = t->url;
     a.url_file = t->url_file;
     a.password_file = t->password_file;
     if (settings_apply(&a) == EXIT_FINE &&
-        target_look(&a, &c, &private_url) == EXIT_FINE && c &&
+        target_look(&a, &c, &server) == EXIT_FINE && c &&
         dibs_client_list(c, "*", offer_name, &o) != DIBS_OK)
         fflush(stdout); /* what came before is offered all the same */
     dibs_client_free(c);
-    free(private_url);
+    target_server_clear(&server);
 }
 
 static bool is_option(const struct option_row *row, const char *name)

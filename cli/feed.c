@@ -6,15 +6,19 @@
  * for it. So this thread looks, and the first one shows what was seen last.
  *
  * Load    One round of SCAN at a time, never more often than every_ms, and the
- *         pause after a round is at least four times as long as it took:
+ *         pause after a round is at least four times as long as the work of it:
  *         however many locks there are, the server does other things most of
- *         the time. Who waits is asked for each lock that is on the screen; for
- *         all, if there are few.
+ *         the time. A server that is silent for a while does no work for us, so
+ *         a round counts as no longer than the one before it. A round that
+ *         failed is repeated after a second.
+ *         Who waits is asked for each lock that is on the screen; for all, if
+ *         there are few.
  *
  * Locks   feed.mu, not held while the server is asked.
  */
 #include "feed.h"
 
+#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,10 +26,13 @@
 #include <unistd.h>
 
 #include "exits.h"
+#include "failure.h"
 #include "times.h"
 
 #define REST_FACTOR 4
 #define REST_MAX_MS 60000
+#define RETRY_MS    1000
+#define STALE_MS    2000 /* that a look may come later than expected */
 #define COUNT_ALL   200 /* locks; if there are more, only those on the screen */
 
 void feed_lock(struct feed *f)
@@ -59,6 +66,13 @@ void feed_taken(struct feed *f)
     drain_fd(f->fd);
 }
 
+int64_t feed_stale_at(const struct feed *f)
+{
+    return f->held || !f->any  ? TIME_NEVER
+           : f->err != DIBS_OK ? f->seen_at
+                               : f->due_at;
+}
+
 void feed_want_none(struct feed *f)
 {
     for (size_t i = 0; i < f->n_wanted; i++)
@@ -81,6 +95,7 @@ void feed_hold(struct feed *f, bool held)
 {
     feed_lock(f);
     f->held = held;
+    f->due_at = time_now() + STALE_MS;
     feed_unlock(f);
     notify_fd(f->wake);
 }
@@ -172,7 +187,10 @@ static void feed_round(struct feed *f, int64_t since)
     }
     feed_lock(f);
     f->err = err;
+    if (err == DIBS_OK)
+        f->seen_at = time_now();
     snprintf(f->why, sizeof f->why, "%s", err ? dibs_error_text() : "");
+    failure_trim(f->why);
     feed_unlock(f);
     notify_fd(f->fd);
 }
@@ -191,33 +209,46 @@ static bool feed_rest(struct feed *f, int64_t until)
         int64_t left = until - time_now();
         if (stop || (left <= 0 && !held))
             return !stop;
-        poll(&p, 1, held ? -1 : (int)left);
+        poll(&p, 1, held ? -1 : (int)time_earlier(left, INT_MAX));
         if (p.revents)
             drain_fd(f->wake);
     }
 }
 
+/* The pause behind a round. work_ms: of the shorter one of the last two. */
+static int64_t rest_after(const struct feed *f, int64_t work_ms)
+{
+    int64_t rest = f->every_ms - work_ms;
+
+    if (f->err != DIBS_OK)
+        return time_earlier(f->every_ms, RETRY_MS);
+    if (rest < REST_FACTOR * work_ms)
+        rest = REST_FACTOR * work_ms;
+    if (rest > REST_MAX_MS && f->every_ms < REST_MAX_MS)
+        rest = REST_MAX_MS;
+    return rest;
+}
+
 static void *feed_main(void *arg)
 {
     struct feed *f = arg;
-    int64_t began = time_now(), since = began;
+    int64_t began = time_now(), since, took = 0, before, rest;
 
     do {
         since = began;
         began = time_now();
+        before = took;
         feed_round(f, since);
-        int64_t took = time_now() - began, rest = f->every_ms - took;
-        if (rest < REST_FACTOR * took)
-            rest = REST_FACTOR * took;
-        if (rest > REST_MAX_MS && f->every_ms < REST_MAX_MS)
-            rest = REST_MAX_MS;
         feed_lock(f);
-        f->pause_ms = rest + took;
+        if (f->err == DIBS_OK)
+            took = time_now() - began;
+        int64_t work = time_earlier(took, before);
+        rest = rest_after(f, work);
+        if (f->err == DIBS_OK)
+            f->pause_ms = rest + work;
+        f->due_at = time_now() + rest + work + STALE_MS;
         feed_unlock(f);
-        began = time_now() - took;
-        if (!feed_rest(f, time_now() + rest))
-            break;
-    } while (true);
+    } while (feed_rest(f, time_now() + rest));
     return NULL;
 }
 
@@ -229,6 +260,7 @@ int feed_open(struct feed *f, dibs_client *c, const char *pattern,
         .pattern = pattern,
         .every_ms = every_ms,
         .pause_ms = every_ms,
+        .seen_at = time_now(),
         .fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
         .wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
         .mu = PTHREAD_MUTEX_INITIALIZER,

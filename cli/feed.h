@@ -24,7 +24,9 @@ struct feed {
     struct survey now;               /* mu: the last look */
     bool any;                        /* mu: there was one */
     double rate;                     /* mu: changes a second */
-    int64_t pause_ms;                /* mu: before the next look */
+    int64_t pause_ms;                /* mu: from a look to the next one */
+    int64_t seen_at;                 /* mu: the end of the last look */
+    int64_t due_at;                  /* mu: when the next should have ended */
     dibs_err err;                    /* mu: of the last attempt */
     char why[256];                   /* mu */
     bool held, stop;                 /* mu: looks pause; they end */
@@ -44,6 +46,9 @@ void feed_unlock(struct feed *f);
 /* With the lock: the waiters of this lock shall be counted, too. */
 void feed_want(struct feed *f, const struct seen *s);
 void feed_want_none(struct feed *f);
+/* With the lock: from when on the last look counts as stale, as another one
+ * should have come, or failed. TIME_NEVER: looks pause, or there was none. */
+int64_t feed_stale_at(const struct feed *f);
 /* No looks, until they are wanted again. */
 void feed_hold(struct feed *f, bool held);
 /* Nothing new is known to the caller from now on: fd is not readable. */

@@ -95,7 +95,8 @@ static const struct {
                 "sign of life. Other locks have no queue; for those it shows "
                 "how many clients wait."},
     {CMD_LS, "In PATTERN, * is anything, ? is one character, [ab] is one of "
-             "several. Quote it, or the shell reads it first."},
+             "several. Quote it, or the shell reads it first. On a terminal, "
+             "rows are cut to its width."},
     {CMD_WATCH,
      "Prints who has the locks now, then a line for each change: taken, free, "
      "lost (its lease ran out), holders, queue (more wait). A name without *, "
@@ -110,8 +111,8 @@ static const struct {
      "first."},
     {CMD_METRICS,
      "In the text format of Prometheus, once: for the textfile collector of "
-     "its node exporter. If there is no server, dibs_up is 0 and it exits "
-     "69."},
+     "its node exporter. If they cannot be read, dibs_up is 0, "
+     "dibs_down_reason says why, and it exits 69 or 77."},
     {CMD_FORCE, "A live holder is told at once; one that has held it for less "
                 "than a second "
                 "learns of it at its next renewal. Until then two commands may "

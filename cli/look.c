@@ -15,12 +15,12 @@
 #include <string.h>
 
 #include "exits.h"
+#include "failure.h"
 #include "kinds.h"
-#include "target.h"
 
 int look_failed(const char *what, dibs_err err)
 {
-    const char *why = dibs_error_text();
+    char why[FAILURE_MAX];
 
     if (err == DIBS_ERR_WRONGTYPE) {
         out_tell(OUT_ERROR, "usage",
@@ -29,6 +29,8 @@ int look_failed(const char *what, dibs_err err)
                  what);
         return out_exit_of(err);
     }
+    snprintf(why, sizeof why, "%s", dibs_error_text());
+    failure_trim(why);
     out_tell(OUT_ERROR, "server", "%s: %s%s%s", what, dibs_strerror(err),
              *why ? ": " : "", why);
     return out_exit_of(err);
@@ -37,13 +39,13 @@ int look_failed(const char *what, dibs_err err)
 int look_open(const struct args *a, struct look *k)
 {
     *k = (struct look){.c = NULL};
-    int code = target_look(a, &k->c, &k->private_url);
+    int code = target_look(a, &k->c, &k->server);
 
     if (code == EXIT_FINE && !k->c)
         out_tell(OUT_WARN, "local",
                  "no URL given, and the private server of this user (%s) does "
                  "not run: no locks there",
-                 k->private_url ? k->private_url : "");
+                 k->server.url ? k->server.url : "");
     return code;
 }
 
@@ -63,7 +65,7 @@ void look_close(struct look *k)
 {
     dibs_lock_free(k->l);
     dibs_client_free(k->c);
-    free(k->private_url);
+    target_server_clear(&k->server);
 }
 
 /* What is a number on the server is asked by a handle of its kind; of a lock
@@ -123,6 +125,12 @@ dibs_err look_count(dibs_client *c, struct seen *s)
     s->queued = info.waiters;
     dibs_lock_free(l);
     return err == DIBS_ERR_AUTH || err == DIBS_ERR_WRONGTYPE ? DIBS_OK : err;
+}
+
+bool look_counted(const struct seen *s)
+{
+    return s->counted &&
+           (!kind_counted(s->info.kind) || s->info.kind == DIBS_KIND_SLOTS);
 }
 
 /* The lock is looked at once more, behind its value: if that is as we know it,
@@ -186,7 +194,7 @@ void look_json(struct json *j, const struct seen *s)
         json_int(j, "ttl_ms", i->ttl_ms);
     else
         json_null(j, "ttl_ms");
-    if (s->counted)
+    if (look_counted(s))
         json_int(j, "waiters", (int64_t)(s->queued + s->waiting));
     else
         json_null(j, "waiters");

@@ -9,14 +9,15 @@
 #include <stddef.h>
 
 #include "args.h"
+#include "target.h"
 #include "who.h"
 
 /* Where we look. */
 struct look {
-    dibs_client *c;    /* NULL: the private server does not run */
-    dibs_lock *l;      /* of the name on the command line; or NULL */
-    char *private_url; /* no URL was given: that of the private server */
-    bool slots;        /* we know that it is one with slots */
+    dibs_client *c; /* NULL: the private server does not run */
+    dibs_lock *l;   /* of the name on the command line; or NULL */
+    bool slots;     /* we know that it is one with slots */
+    struct target_server server;
 };
 
 /* A server to ask. If it is the private one and that does not run, a message
@@ -46,6 +47,10 @@ dibs_err look_info(struct look *k, struct seen *s);
 /* Asks for the counts. If our user may not ask, that is no error: the counts
  * are then not known. */
 dibs_err look_count(dibs_client *c, struct seen *s);
+
+/* Are the counts all there is to count? Those who wait for a latch or for
+ * permits are not known to the server. */
+bool look_counted(const struct seen *s);
 
 /* The value that the number in s->info stands for; to be freed. NULL: there is
  * none, our user may not read it, or there is another one by now. */

@@ -65,7 +65,7 @@ const struct command commands[] = {
     {"queue", CMD_QUEUE, 1, 1, "the NAME of the lock", "queue [--json] NAME",
      "dibs queue backup", "Show who waits for a fair lock, in order.",
      cmd_queue},
-    {"ls", CMD_LS, 0, 1, "the PATTERN", "ls [--json] [PATTERN]",
+    {"ls", CMD_LS, 0, 1, "the PATTERN", "ls [-l | --json] [PATTERN]",
      "dibs ls 'backup*'", "List the locks that are held.", cmd_ls},
     {"watch", CMD_WATCH, 0, 1, "the NAME or PATTERN",
      "watch [--json] [--every TIME] [NAME | PATTERN]", "dibs watch 'backup*'",

@@ -26,6 +26,9 @@ static int check_one(const struct args *a, const struct command *cmd,
     char right[128];
 
     snprintf(right, sizeof right, "dibs %s", cmd->synopsis);
+    if (len == 0 && (cmd->bit & CMD_PATTERN))
+        return args_wrong(
+            cmd, right, "the pattern '' is empty; leave it out for all locks");
     if (len == 0)
         return args_wrong(cmd, a->multi ? multi_example : right,
                           "the name '' is empty");

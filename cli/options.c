@@ -126,6 +126,10 @@ const struct option_row option_rows[] = {
      "How often to ask the server. Default 1s; 'watch' of one lock: 250ms. "
      "With "
      "very many locks it is asked less often."},
+    {'l', "long", NULL, OPT_FLAG, AT(all_columns), CMD_LS, NULL,
+     "All columns: also how many hold it, how often the first of them does, "
+     "and "
+     "the owner as the server knows it."},
     {0, "json", NULL, OPT_FLAG, AT(json),
      CMD_LOOK | CMD_WATCH | CMD_HOLD | CMD_ACQUIRE | CMD_LEFT | CMD_LOCAL |
          CMD_DOCTOR | CMD_VERBS,

@@ -9,13 +9,13 @@
  * written.
  *
  * Codes   Those that every terminal of the last forty years knows, and tmux and
- *         screen(1), too: move, clear, bold, reverse, the eight colors, another
- *         screen. So there is no library for them: ncurses would be one more
- *         thing to install, in the static command as well, for a dozen codes.
+ *         screen(1), too: move, clear, bold, dim, reverse, the eight colors,
+ *         another screen. So there is no library for them: ncurses would be one
+ * more thing to install, in the static command as well, for a dozen codes.
  *
  * Safety  Only what screen_put lets through reaches the terminal: characters
- *         that can be seen. Control characters, and those that have no width,
- *         are shown as '?'. A terminal that is not UTF-8 gets '?' for all that
+ *         that can be seen, and those that combine with them. All others are
+ *         shown as '?'. A terminal that is not UTF-8 gets '?' for all that
  *         is not ASCII.
  *
  * Thread  The first one.
@@ -30,9 +30,9 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
-#include <wchar.h>
 
 #include "out.h"
+#include "width.h"
 
 #define ROWS_USUAL 24
 #define COLS_USUAL 80
@@ -46,6 +46,7 @@ static const char *const style_codes[] = {
     [STYLE_PLAIN] = "\033[0m",     [STYLE_BOLD] = "\033[0;1m",
     [STYLE_REVERSE] = "\033[0;7m", [STYLE_GOOD] = "\033[0;32m",
     [STYLE_BUSY] = "\033[0;33m",   [STYLE_BAD] = "\033[0;31m",
+    [STYLE_DIM] = "\033[0;2m",
 };
 
 /* ---- the terminal ------------------------------------------------------ */
@@ -161,30 +162,29 @@ void screen_blank(struct screen *s)
         s->now[i] = (struct cell){.text = " "};
 }
 
-/* The next character of the text: its bytes, and how many columns it takes. */
+/* The next character of the text: its bytes, and how many columns it takes; 0
+ * for one that combines with the one before it. */
 static int next_char(const struct screen *s, const char **text, char out[5])
 {
-    const unsigned char *at = (const unsigned char *)*text;
-    wchar_t wide = 0;
-    mbstate_t state = {0};
+    size_t len = 1;
+    int width =
+        (unsigned char)**text < 0x80 || s->utf8 ? width_char(*text, &len) : -1;
 
-    if (at[0] < 0x80) {
-        out[0] = at[0] < 0x20 || at[0] == 0x7F ? '?' : (char)at[0];
-        out[1] = '\0';
-        ++*text;
-        return 1;
-    }
-    size_t n = s->utf8 ? mbrtowc(&wide, *text, strlen(*text), &state) : 0;
-    int width = n >= 2 && n <= 4 ? wcwidth(wide) : -1;
-    if (width < 1) {
-        *text += n >= 1 && n <= 4 ? n : 1;
-        strcpy(out, "?");
-        return 1;
-    }
-    memcpy(out, *text, n);
-    out[n] = '\0';
-    *text += n;
-    return width;
+    memcpy(out, width < 0 ? "?" : *text, width < 0 ? 1 : len);
+    out[width < 0 ? 1 : len] = '\0';
+    *text += len;
+    return width < 0 ? 1 : width;
+}
+
+/* Puts a combining character behind what is in the cell before col. */
+static void combine_char(struct screen *s, int row, int col, const char *one)
+{
+    struct cell *at = &s->now[row * s->cols + col];
+
+    if (col > 0 && at[-1].text[0] == '\0')
+        at--; /* the second half of a wide one */
+    if (col > 0 && strlen(at[-1].text) + strlen(one) < sizeof at->text)
+        strcat(at[-1].text, one);
 }
 
 int screen_put(struct screen *s, int row, int col, int width,
@@ -195,13 +195,17 @@ int screen_put(struct screen *s, int row, int col, int width,
 
     if (row < 0 || row >= s->rows || col < 0)
         return col;
-    while (*text && col < end) {
+    while (*text && col <= end) {
         int wide = next_char(s, &text, one);
 
+        if (wide == 0) {
+            combine_char(s, row, col, one);
+            continue;
+        }
         if (col + wide > end)
             break;
         struct cell *at = &s->now[row * s->cols + col];
-        memcpy(at->text, one, sizeof one);
+        strcpy(at->text, one);
         at->style = (unsigned char)style;
         if (wide == 2)
             at[1] = (struct cell){.text = "", .style = (unsigned char)style};

@@ -16,12 +16,14 @@ enum screen_style {
     STYLE_REVERSE,
     STYLE_GOOD,
     STYLE_BUSY,
-    STYLE_BAD
+    STYLE_BAD,
+    STYLE_DIM /* as a color: not with NO_COLOR */
 };
 
 /* One column. */
 struct cell {
-    char text[5];        /* one character; "": the second half of a wide one */
+    char text[21];       /* one character, and what combines with it; "": the
+                            second half of a wide one */
     unsigned char style; /* enum screen_style */
 };
 

@@ -23,12 +23,16 @@
 
 #define SAME_END_MS 60 /* two looks do not take the same time */
 
-int survey_every(const struct args *a, int64_t usual_ms, int64_t *every_ms)
+int survey_every(const struct args *a, const char *command, int64_t usual_ms,
+                 int64_t *every_ms)
 {
+    char right[64];
+
     *every_ms = a->every_ms == NOT_GIVEN ? usual_ms : a->every_ms;
     if (*every_ms >= EVERY_MIN_MS)
         return EXIT_FINE;
-    return args_wrong(NULL, "dibs watch --every 1s",
+    snprintf(right, sizeof right, "dibs %s --every 1s", command);
+    return args_wrong(command_find(command), right,
                       "--every: shorter than %d ms", EVERY_MIN_MS);
 }
 

@@ -27,7 +27,8 @@ struct survey {
 
 /* How often to look: what --every says, or usual_ms. EXIT_FINE, or EXIT_USAGE
  * and an error was printed. */
-int survey_every(const struct args *a, int64_t usual_ms, int64_t *every_ms);
+int survey_every(const struct args *a, const char *command, int64_t usual_ms,
+                 int64_t *every_ms);
 
 /* All locks that match; sorted, each once. */
 dibs_err survey_read(dibs_client *c, const char *pattern, struct survey *out);

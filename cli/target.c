@@ -375,6 +375,16 @@ static void tell_no_answer(const struct target *t, const char *url,
                  r->text, failure_step(t->a, DIBS_ERR_CONN, r->text, step));
 }
 
+/* The URL as it may be shown; free it. */
+static char *shown_url(const struct target *t, const char *url)
+{
+    /* A file with a password in the place of one with a URL? */
+    bool file =
+        t->a->url_file || !(t->a->url || t->a->quorum || env_value("DIBS_URL"));
+
+    return file && !strstr(url, "://") ? strdup("***") : without_password(url);
+}
+
 static void tell_open_failed(const struct target *t, const char *name,
                              dibs_err err, int64_t retry_ms)
 {
@@ -382,11 +392,7 @@ static void tell_open_failed(const struct target *t, const char *name,
     struct reason r;
 
     get_reason(&r);
-    /* A file with a password in the place of one with a URL? */
-    bool file =
-        t->a->url_file || !(t->a->url || t->a->quorum || env_value("DIBS_URL"));
-    char *shown =
-        file && !strstr(name, "://") ? strdup("***") : without_password(name);
+    char *shown = shown_url(t, name);
     const char *url = shown ? shown : "the server";
     const char *colon = *r.words ? ": " : "";
     const char *words =
@@ -453,13 +459,15 @@ static dibs_err open_named(const struct target *t, const char *url,
     return err;
 }
 
-int target_open(const struct target *t, size_t i, const dibs_client_opts *opts,
-                dibs_client **out)
+/* As target_open; *why is the library's error. */
+static int open_client(const struct target *t, size_t i,
+                       const dibs_client_opts *opts, dibs_client **out,
+                       dibs_err *why)
 {
     const char *url = t->urls ? t->urls[i] : t->url;
     dibs_client_opts all = *opts;
     int code = EXIT_FINE;
-    dibs_err err;
+    dibs_err err = DIBS_OK;
 
     opening.over = false;
     opening.then = opts->on_event;
@@ -472,6 +480,7 @@ int target_open(const struct target *t, size_t i, const dibs_client_opts *opts,
         code = open_embedded(t, &all, out, &err);
     else
         err = open_named(t, url, &all, out);
+    *why = err;
     if (code != EXIT_FINE)
         return code;
     opening.over = true;
@@ -480,18 +489,37 @@ int target_open(const struct target *t, size_t i, const dibs_client_opts *opts,
     return out_exit_of(err);
 }
 
-int target_look(const struct args *a, dibs_client **out, char **private_url)
+int target_open(const struct target *t, size_t i, const dibs_client_opts *opts,
+                dibs_client **out)
+{
+    dibs_err err;
+
+    return open_client(t, i, opts, out, &err);
+}
+
+int target_look(const struct args *a, dibs_client **out,
+                struct target_server *server)
 {
     struct target t;
     int code = target_pick(a, &t);
 
     *out = NULL;
-    *private_url = code == EXIT_FINE && t.embedded ? strdup(t.url) : NULL;
+    *server = (struct target_server){.err = DIBS_OK};
+    if (code == EXIT_FINE) {
+        server->url = shown_url(&t, t.url);
+        server->private = t.embedded;
+    }
     if (code == EXIT_FINE && (!t.embedded || local_alive(&t.local, NULL)))
-        code = target_open(&t, 0,
+        code = open_client(&t, 0,
                            DIBS_CLIENT_OPTS(.client_name = "dibs-look",
                                             .lease_ms = a->lease_ms),
-                           out);
+                           out, &server->err);
     target_clear(&t);
     return code;
+}
+
+void target_server_clear(struct target_server *server)
+{
+    free(server->url);
+    server->url = NULL;
 }

@@ -45,9 +45,18 @@ size_t target_count(const struct target *t);
 int target_open(const struct target *t, size_t i, const dibs_client_opts *opts,
                 dibs_client **out);
 
+/* Which server a subcommand that only looks has asked. */
+struct target_server {
+    char *url;    /* without its password; NULL: none could be chosen */
+    bool private; /* no URL was given: it is our own */
+    dibs_err err; /* why it could not be opened */
+};
+
 /* The same for subcommands that only look: if our private server does not run,
- * it is not started. *out is NULL then. If it is our own that we look at,
- * *private_url is its URL, to be freed; otherwise NULL. */
-int target_look(const struct args *a, dibs_client **out, char **private_url);
+ * it is not started. *out is NULL then. Call target_server_clear in any
+ * case. */
+int target_look(const struct args *a, dibs_client **out,
+                struct target_server *server);
+void target_server_clear(struct target_server *server);
 
 #endif

@@ -121,6 +121,29 @@ static void check_topology(struct dibs__exam *ex)
         check_sentinels(ex);
 }
 
+/* The key is not that of a lock. */
+static void check_other_key(struct dibs__exam *ex)
+{
+    dibs_lock_info info = DIBS_LOCK_INFO_INIT;
+
+    if (dibs_client_look(ex->c, ex->name, &info) != DIBS_OK)
+        info.kind = DIBS_KIND_OTHER;
+    if (info.kind == DIBS_KIND_SLOTS || info.kind == DIBS_KIND_SEMAPHORE ||
+        info.kind == DIBS_KIND_LATCH)
+        dibs__exam_tell(ex, "key", DIBS_VERDICT_OK, "%s",
+                        info.kind == DIBS_KIND_SLOTS       ? "slots, and held"
+                        : info.kind == DIBS_KIND_SEMAPHORE ? "a semaphore"
+                                                           : "a latch");
+    else if (info.kind == DIBS_KIND_COUNTER)
+        dibs__exam_tell(ex, "key", DIBS_VERDICT_NOTE,
+                        "a number: slots, a semaphore or a latch; no lock of "
+                        "one holder can be taken under this name");
+    else
+        dibs__exam_tell(ex, "key", DIBS_VERDICT_PROBLEM,
+                        "there is something else under this name, and it is "
+                        "left alone: no lock can be taken");
+}
+
 /* Is what is under the lock's name a lock, if there is anything? */
 static void check_key(struct dibs__exam *ex)
 {
@@ -132,14 +155,16 @@ static void check_key(struct dibs__exam *ex)
     dibs_err err = dibs_lock_new(ex->c, ex->name, &l);
     if (err == DIBS_OK)
         err = dibs_lock_info_get(l, &info);
-    dibs_lock_free(l);
     if (err == DIBS_ERR_WRONGTYPE)
+        check_other_key(ex);
+    else if (err == DIBS_ERR_AUTH || err == DIBS_ERR_SERVER)
         dibs__exam_tell(ex, "key", DIBS_VERDICT_PROBLEM,
-                        "there is something else under this name, and it is "
-                        "left alone: no lock can be taken");
+                        "the lock cannot be looked at: %.300s",
+                        dibs_error_text());
     else if (err == DIBS_OK)
         dibs__exam_tell(ex, "key", DIBS_VERDICT_OK, "%s",
                         info.locked ? "a lock, and held" : "free");
+    dibs_lock_free(l);
 }
 
 void dibs__exam_place(struct dibs__exam *ex)

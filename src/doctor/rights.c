@@ -11,7 +11,8 @@
  *         Elsewhere the commands are tried, in a form that cannot do anything:
  *         a server checks rights before arguments, so a command with wrong
  *         arguments shows whether we may send it. Some commands have no such
- *         form; they are skipped.
+ *         form; they are skipped. A command that only reads is tried on the
+ *         lock's own keys, and a refusal of the key counts.
  *
  * Keys    Without the name of a lock nobody can tell which keys matter, so
  *         only commands count then.
@@ -83,40 +84,40 @@ static const struct need needs[] = {
     {RIGHT_PLAIN, "PTTL %k", "PTTL %k"},
     {RIGHT_PLAIN, "PEXPIRE %k 1", "PEXPIRE %k x"},
     {RIGHT_PLAIN, "DEL %k", "DEL %t"},
-    {RIGHT_LINE, "ZRANGE %W 0 1", "ZRANGE %t 0 1"},
+    {RIGHT_LINE, "ZRANGE %W 0 1", "ZRANGE %W 0 1"},
     {RIGHT_LINE, "ZADD %W 1 x", "ZADD %t x x"},
     {RIGHT_LINE, "ZREM %W x", "ZREM %t x"},
     {RIGHT_LINE, "ZPOPMIN %W", "ZPOPMIN %t"},
-    {RIGHT_LINE, "GET %L", "GET %t"},
+    {RIGHT_LINE, "GET %L", "GET %L"},
     {RIGHT_LINE, "SET %L 1 PX 1", "SET %t 1 PX x"},
     {RIGHT_NAME, "CLIENT SETNAME x", NULL},
     {RIGHT_BARRIER, "CLIENT INFO", "CLIENT INFO"},
     {RIGHT_BARRIER, "CLIENT KILL ID 1", "CLIENT KILL ID 0"},
     {RIGHT_TRACK, "CLIENT TRACKING ON", "CLIENT TRACKING x"},
     {RIGHT_TRACK, "CLIENT CACHING YES", "CLIENT CACHING x"},
-    {RIGHT_TRACK, "EXISTS %k", "EXISTS %t"},
+    {RIGHT_TRACK, "EXISTS %k", "EXISTS %k"},
     {RIGHT_TRACK, "SUBSCRIBE __redis__:invalidate", NULL},
     {RIGHT_FAIR, "TIME", "TIME"},
-    {RIGHT_FAIR, "EXISTS %q", "EXISTS %t"},
-    {RIGHT_FAIR, "LINDEX %q 0", "LINDEX %t 0"},
+    {RIGHT_FAIR, "EXISTS %q", "EXISTS %q"},
+    {RIGHT_FAIR, "LINDEX %q 0", "LINDEX %q 0"},
     {RIGHT_FAIR, "LPOP %q", "LPOP %t"},
     {RIGHT_FAIR, "LPOS %q x", "LPOS %t x"},
     {RIGHT_FAIR, "LREM %q 1 x", "LREM %t 1 x"},
     {RIGHT_FAIR, "RPUSH %q x", NULL},
-    {RIGHT_FAIR, "LLEN %q", "LLEN %t"},
-    {RIGHT_FAIR, "LRANGE %q 0 1", "LRANGE %t 0 1"},
+    {RIGHT_FAIR, "LLEN %q", "LLEN %q"},
+    {RIGHT_FAIR, "LRANGE %q 0 1", "LRANGE %q 0 1"},
     {RIGHT_FAIR, "ZADD %s 1 x", "ZADD %t x x"},
     {RIGHT_FAIR, "ZREM %s x", "ZREM %t x"},
-    {RIGHT_FAIR, "ZSCORE %s x", "ZSCORE %t x"},
-    {RIGHT_FAIR, "ZRANGE %s 0 1", "ZRANGE %t 0 1"},
+    {RIGHT_FAIR, "ZSCORE %s x", "ZSCORE %s x"},
+    {RIGHT_FAIR, "ZRANGE %s 0 1", "ZRANGE %s 0 1"},
     {RIGHT_FAIR, "PEXPIREAT %s 1", "PEXPIREAT %t x"},
     {RIGHT_FAIR, "HSET %z f v", NULL},
     {RIGHT_RW, "HRANDFIELD %k 1", "HRANDFIELD %t 1"},
     {RIGHT_RW, "SET %r 1 PX 1", "SET %t 1 PX x"},
-    {RIGHT_RW, "GET %g", "GET %t"},
+    {RIGHT_RW, "GET %g", "GET %g"},
     {RIGHT_RW, "EXISTS %r", "EXISTS %t"},
     {RIGHT_RW, "EVALSHA x 1 %w", NULL}, /* the channel is a key there */
-    {RIGHT_FENCED, "GET %K", "GET %t"},
+    {RIGHT_FENCED, "GET %K", "GET %K"},
     {RIGHT_FENCED, "SET %K 1 PX 1", "SET %t 1 PX x"},
     {RIGHT_FENCED, "INCR %K", NULL},
     {RIGHT_FENCED, "TIME", "TIME"},
@@ -126,7 +127,7 @@ static const struct need needs[] = {
     {RIGHT_SLOTS, "DECRBY %k 1", "DECRBY %t x"},
     {RIGHT_SLOTS, "TIME", "TIME"},
     {RIGHT_SLOTS, "ZADD %T 1 x", "ZADD %t x x"},
-    {RIGHT_SLOTS, "ZCARD %T", "ZCARD %t"},
+    {RIGHT_SLOTS, "ZCARD %T", "ZCARD %T"},
     {RIGHT_SLOTS, "ZCOUNT %T 0 1", "ZCOUNT %t 0 1"},
     {RIGHT_SLOTS, "ZMSCORE %T x", "ZMSCORE %t x"},
     {RIGHT_SLOTS, "ZRANGE %T 0 1", "ZRANGE %t 0 1"},
@@ -140,7 +141,7 @@ static const struct need needs[] = {
     {RIGHT_SEMAPHORE, "DECRBY %k 1", "DECRBY %t x"},
     {RIGHT_SEMAPHORE, "TIME", "TIME"},
     {RIGHT_SEMAPHORE, "ZADD %H 1 x", "ZADD %t x x"},
-    {RIGHT_SEMAPHORE, "ZCARD %H", "ZCARD %t"},
+    {RIGHT_SEMAPHORE, "ZCARD %H", "ZCARD %H"},
     {RIGHT_SEMAPHORE, "ZRANGE %H 0 1", "ZRANGE %t 0 1"},
     {RIGHT_SEMAPHORE, "ZRANGEBYSCORE %H 0 1", "ZRANGEBYSCORE %t 0 1"},
     {RIGHT_SEMAPHORE, "ZREM %H x", "ZREM %t x"},
@@ -150,7 +151,7 @@ static const struct need needs[] = {
     {RIGHT_LATCH, "DECR %k", NULL},
     {RIGHT_LATCH, "HINCRBY %D f 1", "HINCRBY %t f x"},
     {RIGHT_LATCH, "TIME", "TIME"},
-    {RIGHT_VALUES, "GET %v", "GET %t"},
+    {RIGHT_VALUES, "GET %v", "GET %v"},
     {RIGHT_VALUES, "SET %v x PX 1", "SET %t x PX x"},
     {RIGHT_LIST, "SCAN 0", "SCAN 0 COUNT 1"},
     {RIGHT_HOLDERS, "HSCAN %k 0", "HSCAN %t 0"},
@@ -310,12 +311,20 @@ static bool about_command(const char *text)
     return strstr(text, "to run the") != NULL;
 }
 
+/* Was the key in the trial one of the lock's? %t is another, and %n none. */
+static bool tried_own_key(const struct need *n)
+{
+    const char *at = n->trial ? strchr(n->trial, '%') : NULL;
+
+    return at && at[1] != 't' && at[1] != 'n';
+}
+
 static void right_refused(struct rights *r, const struct need *n,
                           const char *text)
 {
     if (about_command(text) || !strchr(n->command, '%')) {
         add_lacking(r, n);
-    } else if (r->ex->name && r->dry) {
+    } else if (r->ex->name && (r->dry || tried_own_key(n))) {
         r->keys = true;
         add_lacking(r, n);
     }

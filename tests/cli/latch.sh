@@ -41,7 +41,8 @@ ran 0 dibs info --json l
 same left 1 "$(json left "$out")"
 same kind latch "$(json kind "$out")"
 ran 0 dibs ls
-has stdout ' 1  latch ' "$out"
+has stdout ' latch ' "$out"
+has stdout ' (1 left)' "$out"
 same lines 2 "$(wc -l <<<"$out")"
 ran 64 dibs force-unlock --yes l
 has stderr "'dibs latch set NAME 0' opens it" "$err"

@@ -75,7 +75,7 @@ has stdout '{"check":"server","verdict":"note","text":"private, as no URL was gi
 ran 0 dibs -u "unix://$sock" doctor
 ! grep -q '^note     server ' out.txt || fail 'it was named'
 ran 0 dibs -u "unix://$sock" info a
-! grep -q ^server out.txt || fail 'it was named'
+! grep -q '^server   private' out.txt || fail 'it was named private'
 
 case_is 'closed to others'
 same folder 700 "$(stat -c %a "$dir")"

@@ -15,10 +15,10 @@ lock() { # NAME OWNER [TTL]
 
 case_is 'info, free'
 ran 0 dibs info a
-same stdout $'name     a\nstate    free' "$out"
+same stdout $'name     a\nstate    free\nserver   '"$url" "$out"
 same stderr '' "$err"
 ran 0 dibs info --json a
-same stdout '{"name":"a","locked":false,"kind":"none","mode":null,"owner":null,"who":null,"owners":0,"holds":0,"ttl_ms":null,"waiters":0,"private_server":false,"holders":[],"queue":[]}' "$out"
+same stdout '{"name":"a","locked":false,"kind":"none","mode":null,"owner":null,"who":null,"owners":0,"holds":0,"ttl_ms":null,"waiters":0,"private_server":false,"server":"'"$url"'","holders":[],"queue":[]}' "$out"
 
 case_is 'info, held'
 lock a 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1
@@ -28,9 +28,10 @@ state    held
 mode     exclusive
 owner    1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1
 holds    1
-lease    no end" "$out"
+lease    no end
+server   $url" "$out"
 ran 0 dibs info --json a
-same stdout '{"name":"a","locked":true,"kind":"lock","mode":"exclusive","owner":"1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1","who":null,"owners":1,"holds":1,"ttl_ms":null,"waiters":0,"private_server":false,"holders":[{"owner":"1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1","who":null,"mode":"exclusive","holds":1,"ttl_ms":null}],"queue":[]}' "$out"
+same stdout '{"name":"a","locked":true,"kind":"lock","mode":"exclusive","owner":"1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1","who":null,"owners":1,"holds":1,"ttl_ms":null,"waiters":0,"private_server":false,"server":"'"$url"'","holders":[{"owner":"1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1","who":null,"mode":"exclusive","holds":1,"ttl_ms":null}],"queue":[]}' "$out"
 redis s hset a 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1 3 >/dev/null
 redis s pexpire a 3600000 >/dev/null
 ran 0 dibs info a
@@ -92,10 +93,14 @@ lock a:2 $x:2
 redis s set string x >/dev/null
 redis s sadd set x >/dev/null
 ran 0 dibs ls
-same stdout "NAME  OWNER                                    HOLDS  MODE       LEASE
-a:1   $x:1       1  exclusive  no end
-a:2   $x:2       1  exclusive  no end
-b:2   00000000-0000-4000-8000-000000000002:17      1  exclusive  no end" "$out"
+same stdout "NAME  MODE       LEASE   WHO
+a:1   exclusive  no end  $x:1
+a:2   exclusive  no end  $x:2
+b:2   exclusive  no end  00000000-0000-4000-8000-000000000002:17" "$out"
+ran 0 dibs ls -l 'a:*'
+same stdout "NAME  MODE       HOLDERS  HOLDS  LEASE   WHO  OWNER
+a:1   exclusive        1      1  no end  -    $x:1
+a:2   exclusive        1      1  no end  -    $x:2" "$out"
 ran 0 dibs ls 'a:*'
 same lines 3 "$(wc -l <out.txt)"
 ran 0 dibs ls 'zzz*'
@@ -369,3 +374,58 @@ same 'behind the colon' there "$out"
 ran 0 complete_typed 'dibs -u $(touch${IFS}pwned) info x'
 ran 0 complete_line dibs -u '$(touch${IFS}pwned)' info ''
 [ ! -e pwned ] || fail 'a URL was run'
+
+case_is 'ls: columns of what a terminal shows, not of bytes'
+redis s flushall >/dev/null
+lock $'gr\xc3\xbcn' $x:1
+lock $'\xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e' $x:2
+lock $'e\xcc\x81t\xc3\xa9' $x:3
+lock ascii $x:4
+for locale in C C.UTF-8; do
+    LC_ALL=$locale ran 0 dibs ls
+    same "$locale" $'ascii   exclusive  no end  '$x$':4
+e\xcc\x81t\xc3\xa9     exclusive  no end  '$x$':3
+gr\xc3\xbcn    exclusive  no end  '$x$':1
+\xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e  exclusive  no end  '$x:2 "$(tail -n +2 out.txt)"
+done
+
+case_is 'ls: as wide as the terminal, and never cut elsewhere'
+long=$(printf 'job%.0s' {1..40})
+lock "$long" $x:1
+redis s hset shared mode read $x:1 2 $x:2 1 >/dev/null
+ran 0 dibs ls
+has stdout "$long  exclusive  no end  $x:1" "$out"
+has others "shared                            read       no end  $x:1 +1" "$out"
+ran 0 dibs ls -l shared
+has stdout 'shared  read        2      2  no end  - +1  ' "$out"
+$CC -std=c11 -o pty "$HERE/pty.c" || fail 'cannot build pty'
+for columns in 40 60 80 200; do
+    printf 'columns %d\n' $columns >steps.txt
+    ./pty steps.txt env NO_COLOR=1 LC_ALL=C.UTF-8 "$DIBS" ls >shown.txt
+    widest=$(tr -d '\r' <shown.txt | LC_ALL=C.UTF-8 wc -L)
+    [ "$widest" -le $columns ] || fail "$columns columns: $widest"
+    same "$columns: rows" 7 "$(wc -l <shown.txt)"
+done
+redis s flushall >/dev/null
+
+case_is 'the words of the server, without what is internal'
+redis s set string x >/dev/null
+ran 69 dibs info string
+has stderr WRONGTYPE "$err"
+not grep -q '@user_script' err.txt || fail "$err"
+redis s del string >/dev/null
+
+case_is 'who waits for a latch is not known'
+ran 0 dibs latch set l 1
+"$DIBS" latch wait l &
+waiter=$!
+subscribed() { redis s pubsub channels '*l*' | grep -q latch; }
+await subscribed
+ran 0 dibs queue l
+same stdout 'no queue; who waits for a latch or for permits is not known' "$out"
+ran 0 dibs info --json l
+same waiters null "$(json waiters "$out")"
+ran 0 dibs ls --json
+same waiters null "$(json waiters "$out")"
+ran 0 dibs latch down l
+ended 0 $waiter

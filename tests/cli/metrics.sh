@@ -134,3 +134,40 @@ unset DIBS_URL
 ran 69 dibs metrics
 checked out.txt
 same up 0 "$(value dibs_up)"
+
+# ---- dibs_up is 0, and why -------------------------------------------------
+
+down() { # CODE REASON WORDS...
+    local want=$1 reason=$2
+    shift 2
+    case_is "down: $reason"
+    ran "$want" dibs metrics "$@"
+    checked out.txt
+    same up 0 "$(value dibs_up)"
+    same reason 1 "$(value "dibs_down_reason{reason=\"$reason\"}")"
+    has stderr dibs: "$err"
+    not grep -q '^dibs_locks' out.txt || fail 'figures'
+}
+export DIBS_PASSWORD=wrong
+down 77 password -u "unix://mute@$T/s.sock"
+same server 1 "$(value "dibs_server_info{server=\"unix://mute@$T/s.sock\"}")"
+export DIBS_PASSWORD=pw
+down 77 noperm -u "unix://mute@$T/s.sock"
+unset DIBS_PASSWORD
+down 69 no_answer -u "unix://$T/none.sock"
+down 69 no_answer
+down 64 usage --url-file "$T/none.url"
+: >empty.url
+down 64 usage --url-file empty.url
+kill -STOP $server_pid
+down 69 no_answer -u "$url"
+kill -CONT $server_pid
+
+case_is 'up: no reason'
+DIBS_URL="unix://default:secret@$T/s.sock" ran 0 dibs metrics
+not grep -q secret out.txt || fail 'a password'
+ran 0 dibs metrics -u "$url"
+checked out.txt
+same up 1 "$(value dibs_up)"
+same server 1 "$(value "dibs_server_info{server=\"$url\"}")"
+not grep -q dibs_down_reason out.txt || fail 'a reason'

@@ -49,7 +49,8 @@ same modes 4 "$(grep -o '"mode":"slots"' <<<"$out" | wc -l)"
 ran 0 dibs ls --json
 same mode slots "$(json mode "$out")"
 ran 0 dibs ls
-has stdout ' 3  slots ' "$out"
+has stdout ' slots ' "$out"
+has stdout ' +2' "$out"
 same lines 2 "$(wc -l <<<"$out")"
 
 ran 0 dibs queue db

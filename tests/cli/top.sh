@@ -222,3 +222,51 @@ expect none.sock
 END
 ran 64 dibs top --every 1ms
 has stderr 'shorter than 100 ms' "$err"
+
+case_is 'a server that is silent for a while'
+redis s flushall >/dev/null
+lock quiet $x:1
+lock silent $x:1
+on_terminal 0 "$DIBS" top --every 200ms <<END
+size 24 110
+row 4 silent
+row 0 every 200 ms
+row 0  $url
+until kill -STOP $server_pid
+row 0 stale for 3 s
+row 3 quiet
+row 1 cannot look
+row 0 stale for
+until kill -CONT $server_pid
+row 0 every 200 ms
+until $cli hset louder $x:2 1 >/dev/null
+row 3 louder
+gone stale
+send q
+END
+has 'dimmed' $'\e[0;2m' "$(cat shown.txt)"
+NO_COLOR=1 on_terminal 0 "$DIBS" top --every 200ms <<END
+size 24 110
+row 3 louder
+until kill -STOP $server_pid
+row 0 stale for
+until kill -CONT $server_pid
+gone stale
+send q
+END
+case $(cat shown.txt) in *$'\e[0;2m'*) fail 'dimmed, in spite of NO_COLOR' ;; esac
+
+case_is 'the address, as far as there is room'
+for size in "24 60" "24 40" "6 20"; do
+    on_terminal 0 "$DIBS" top <<END
+size $size
+row 0 dibs top
+row 3 louder
+send q
+END
+done
+DIBS_URL="unix://default:secret@$T/s.sock" on_terminal 0 "$DIBS" top <<END
+size 24 160
+row 0  unix://default:***@$T/s.sock
+send q
+END

@@ -33,7 +33,7 @@ meant 'dibs run a -- rsync ...' runn a -- rsync -a --password=secret
 meant 'dibs run backup -- COMMAND' lock backup
 meant "dibs run -c '...' backup" lock -c 'mysql -psecret' backup
 meant 'dibs run [options] NAME -- COMMAND [ARGS...]' lock
-meant 'dibs ls [--json] [PATTERN]' list
+meant 'dibs ls [-l | --json] [PATTERN]' list
 meant "dibs ls 'a*'" list 'a*'
 meant 'dibs release a' unlock a
 meant 'dibs release --owner x a' free --owner x a
@@ -383,3 +383,15 @@ for words in version --version help 'help run'; do
     ran 70 sh -c '"$DIBS" "$@" >/dev/full' sh $words
     same stderr 'dibs: cannot write to stdout' "$err"
 done
+
+for pattern in 'ls [-l | --json] [PATTERN]' 'metrics [PATTERN]' \
+    'top [--every TIME] [PATTERN]' \
+    'watch [--json] [--every TIME] [NAME | PATTERN]'; do
+    wrong "${pattern%% *}: the pattern '' is empty; leave it out for all locks" \
+        "dibs $pattern" "${pattern%% *}" ''
+done
+wrong "queue: the name '' is empty" 'dibs queue [--json] NAME' queue ''
+wrong 'watch: --every: shorter than 100 ms' 'dibs watch --every 1s' \
+    watch --every 99ms
+wrong 'top: --every: shorter than 100 ms' 'dibs top --every 1s' top --every 99ms
+wrong 'ls: --long takes no value: '"'--long=1'" 'dibs ls --long' ls --long=1

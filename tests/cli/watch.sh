@@ -262,3 +262,17 @@ ran 64 dibs wait string
 has stderr 'something else' "$err"
 redis s acl setuser mute on '>pw' '~*' '&*' +@all -eval -evalsha >/dev/null
 DIBS_PASSWORD=pw ran 77 dibs -u "unix://mute@$T/s.sock" wait a
+
+case_is 'watch: a server that was silent is looked at again soon'
+server u
+u_pid=$server_pid
+follow -u "$url" c
+await said 'c: free' out.w
+kill -STOP $u_pid
+await said 'cannot look' err.w
+kill -CONT $u_pid
+# Gone long before a pause of twice the silence would end.
+redis u eval "redis.call('hset', KEYS[1], ARGV[1], 1)
+    redis.call('pexpire', KEYS[1], 5000)" 1 c $x:1 >/dev/null
+await said "c: taken by $x:1" out.w
+unfollow

@@ -51,7 +51,7 @@ redis s config resetstat >/dev/null
 ran 0 dibs ls
 grep -Eq '^NAME .* LEASE +WHO$' out.txt || fail "ls: $out"
 grep -Eq "^a .*  $who\$" out.txt || fail "ls: $out"
-grep -Eq '^b .*  no end *$' out.txt || fail "ls: $out"
+grep -Eq '^b .*  no end  *00000000-0000-4000-8000-000000000001:1$' out.txt || fail "ls: $out"
 no_escapes out.txt
 has 'CLIENT LIST' 'calls=1,' \
     "$(redis s info commandstats | grep -F 'client|list:' || echo 'calls=1,')"
