@@ -221,7 +221,7 @@ int cmd_hold(const struct args *a)
         return EXIT_INTERNAL;
     }
     notify_open(false);
-    int code = grip_take(&hold.g, a, &hold.signals);
+    int code = grip_take(&hold.g, a, &hold.signals, NULL);
     if (code == EXIT_FINE && (hold.g.held || hold.g.nested))
         code = hold_until_end(a, &hold.g);
     report.code = code;

@@ -123,7 +123,7 @@ int cmd_acquire(const struct args *a)
         out_tell(OUT_ERROR, "internal", "no signalfd: %s", strerror(errno));
         return EXIT_INTERNAL;
     }
-    int code = grip_take(g, &taking.a, &taking.signals);
+    int code = grip_take(g, &taking.a, &taking.signals, NULL);
     if (code == EXIT_FINE)
         code = g->nested || g->b.outer.n > 0 ? refuse_nested(g)
                                              : print_and_leave(g);

@@ -297,7 +297,7 @@ int cmd_run(const struct args *a)
     if (a->status_fd > STDERR_FILENO)
         fcntl(a->status_fd, F_SETFD, FD_CLOEXEC);
     notify_open(a->pass_notify);
-    int code = grip_take(&r->g, a, &r->signals);
+    int code = grip_take(&r->g, a, &r->signals, NULL);
     if (code == EXIT_FINE && (r->g.held || r->g.nested))
         code = env_make(&e, r) ? run_guarded(r, &e) : no_memory();
     child_close(&r->ch);

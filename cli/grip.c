@@ -130,13 +130,18 @@ static void *opener_main(void *arg)
  * readable. */
 static bool wait_for(struct grip *g, int fd, int timer)
 {
-    struct pollfd p[3] = {{.fd = fd, .events = POLLIN},
+    const struct wait_end *ends = g->sig == 0 ? g->ends : NULL;
+    struct pollfd p[5] = {{.fd = fd, .events = POLLIN},
                           {.fd = g->signals->fd, .events = POLLIN},
-                          {.fd = timer, .events = POLLIN}};
+                          {.fd = timer, .events = POLLIN},
+                          {.fd = ends ? ends->script->fd : -1, POLLIN},
+                          {.fd = ends ? ends->pipe_fd : -1}};
     struct signal_got got;
 
-    if (poll(p, 3, TIME_POLL(timer)) < 0)
+    if (poll(p, 5, TIME_POLL(timer)) < 0)
         return false;
+    if (p[4].revents || (p[3].revents && script_ended(ends->script)))
+        g->sig = SIGTERM;
     while (p[1].revents && signals_next(g->signals, &got)) {
         if (got.sig == SIGTSTP) {
             progress_clear();
@@ -400,10 +405,11 @@ static int publish_value(struct grip *g)
 }
 
 int grip_take(struct grip *g, const struct args *a,
-              const struct signals *signals)
+              const struct signals *signals, const struct wait_end *ends)
 {
     *g = (struct grip){.a = a,
                        .signals = signals,
+                       .ends = ends,
                        .opened_fd = -1,
                        .slot = -1,
                        .b = {.fd = -1, .outer = {.fd = -1}}};
@@ -425,6 +431,7 @@ int grip_take(struct grip *g, const struct args *a,
         out_tell(OUT_WARN, "publish",
                  "the outer dibs run holds %s: nothing is published",
                  a->words[0]);
+    g->ends = NULL;
     if (g->sig != 0 && code > EXIT_SIGNAL)
         out_tell(OUT_INFO, "signal", "stopped waiting for %s: SIG%s",
                  a->words[0], sigabbrev_np(g->sig) ? sigabbrev_np(g->sig) : "");
@@ -534,6 +541,7 @@ enum grip_end grip_drop(struct grip *g, int64_t keep_ms)
 
     if (!g->held)
         return g->end;
+    g->ends = NULL;
     g->end = left > 0 ? GRIP_NOT_TAKEN : GRIP_LOST;
     while (g->end == GRIP_NOT_TAKEN) {
         g->end = try_release(g, keep_ms, deadline);

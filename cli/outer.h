@@ -42,6 +42,9 @@ void outer_leave(const struct outer *o);
 /* Has a run inside of ours joined? fd is the command's end of our pipe. */
 bool outer_joined(int fd);
 
+/* Is fd the pipe of a run around us, as the environment says? */
+bool outer_names_fd(int fd);
+
 /* The descriptor of the first one; -1 none. */
 int outer_first(const struct outer *o);
 
