@@ -52,6 +52,7 @@ enum {
 #define FAIR_CALL_DEFAULT (-1)      /* the library's */
 #define LEASE_DEFAULT     INT64_C(30000)
 #define KILL_AFTER_MS     INT64_C(5000)
+#define RELEASE_WAIT_MS   INT64_C(30000)
 #define EVERY_MIN_MS      100
 #define MAX_WORDS         3
 
@@ -61,7 +62,9 @@ struct args {
     const char *set_url, *set_url_file; /* from a file of settings.c */
     bool quiet, verbose, log_json, json, help, version;
 
-    int64_t wait_ms; /* WAIT_FOREVER, or 0 for a single try */
+    int64_t wait_ms;         /* WAIT_FOREVER, or 0 for a single try */
+    int64_t server_wait_ms;  /* WAIT_FOREVER, or NOT_GIVEN: as wait_ms says */
+    int64_t release_wait_ms; /* WAIT_FOREVER: until the lease ends */
     int64_t lease_ms, max_hold_ms, min_hold_ms, max_run_ms, kill_after_ms;
     bool fair, shared, exclusive; /* the kind; none of them: plain */
     bool fence, strict, no_reentry, spin;
@@ -79,6 +82,7 @@ struct args {
     const char *owner;    /* --owner: what acquire printed */
     const char *publish;  /* a text that goes with the lock */
     bool pass_notify;     /* the command tells systemd, not we */
+    bool ready_waiting;   /* --ready: systemd need not wait for the lock */
     const char *as;       /* --as: a ticket of a latch */
     const char *kinds;    /* --kinds: of locks, for acl */
     int64_t permits, deadline_ms;
@@ -112,10 +116,12 @@ enum option_kind {
     OPT_FLAG,
     OPT_TEXT,
     OPT_TIME,
+    OPT_EVER, /* a time, or forever */
     OPT_CODE,
     OPT_FD,
     OPT_PID,
     OPT_LOST,
+    OPT_READY,
     OPT_LOG,
     OPT_REPLICAS,
     OPT_COUNT,

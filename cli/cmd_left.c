@@ -117,6 +117,8 @@ int cmd_acquire(const struct args *a)
 {
     struct grip *g = &taking.g;
 
+    if (!out_has_stdout(a->words[0]))
+        return EXIT_INTERNAL;
     taking.a = *a;
     taking.a.no_renew = true;
     if (!signals_open(&taking.signals)) {

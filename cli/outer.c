@@ -228,7 +228,7 @@ char *outer_row(const struct outer_terms *t)
         int n = (int)strcspn(owners, " ");
 
         fprintf(row.f, "%.*s=%d:%" PRIu64 ":%s:%" PRId64 " ", n, owners, t->fd,
-                pipe_inode(t->fd), t->foreground ? "one" : "group",
+                pipe_inode(t->pipe_fd), t->foreground ? "one" : "group",
                 t->grace_ms);
         owners += n;
     }

@@ -52,6 +52,7 @@ int outer_first(const struct outer *o);
 struct outer_terms {
     const char *owners; /* of its holds, blanks between them */
     int fd;             /* where the command reads from the pipe */
+    int pipe_fd;        /* the same pipe in this process */
     bool foreground;    /* the run waits for its command only */
     int64_t grace_ms;   /* as in struct outer */
 };
