@@ -86,6 +86,8 @@ struct args {
     const char *as;       /* --as: a ticket of a latch */
     const char *kinds;    /* --kinds: of locks, for acl */
     int64_t permits, deadline_ms;
+    int64_t of;      /* latch wait: set it to this, if nobody has; 0: do not */
+    bool must_exist; /* latch wait: one that nobody has set is not open */
     const struct verb *verb; /* of a subcommand that has verbs */
     int64_t number;          /* behind the name, if the verb has one */
 

@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "exits.h"
+#include "kinds.h"
 #include "object.h"
 #include "signals.h"
 #include "verbs.h"
@@ -44,6 +45,8 @@ static int sem_open(struct object *o, const struct args *a, dibs_semaphore **s)
     int code = object_open(o, a);
 
     *s = NULL;
+    if (code == EXIT_FINE)
+        code = kind_refuse(o->c, a->words[0], DIBS_KIND_SEMAPHORE);
     return code == EXIT_FINE ? sem_new(o, s) : code;
 }
 
@@ -269,6 +272,8 @@ int sem_acquire(const struct args *a)
         return EXIT_INTERNAL;
     }
     int code = await_client(&o, a, &signals);
+    if (code == EXIT_FINE)
+        code = kind_refuse(o.c, a->words[0], DIBS_KIND_SEMAPHORE);
     if (code == EXIT_FINE)
         code = sem_new(&o, &s);
     if (code == EXIT_FINE)

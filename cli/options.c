@@ -124,6 +124,11 @@ const struct option_row option_rows[] = {
      "With down: count once for this name, however often it is sent."},
     {0, "deadline", "TIME", OPT_TIME, AT(deadline_ms), CMD_LATCH, "1h",
      "With set: open by itself after this time. Who waits then exits 75."},
+    {0, "of", "N", OPT_COUNT, AT(of), CMD_LATCH, "3",
+     "With wait: if nobody has set the latch, set it to N first."},
+    {0, "must-exist", NULL, OPT_FLAG, AT(must_exist), CMD_LATCH, NULL,
+     "With wait: if nobody has set the latch, exit 1; without this it counts "
+     "as open."},
     {0, "kinds", "KINDS", OPT_TEXT, AT(kinds), CMD_ACL, "plain,fair",
      "Of these kinds only, with commas between them: plain, fair, rw, fence, "
      "slots, sem, latch, value, look, replicas, cluster. Default: all but "

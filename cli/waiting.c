@@ -5,7 +5,8 @@
  * A person at a terminal wants to know why nothing happens. After two seconds a
  * line shows who has the lock and how long we have waited. It changes every
  * second. Without a terminal a message comes after two seconds, and then once a
- * minute; with -v at intervals that double up to a minute.
+ * minute; with -v at intervals that double up to a minute. In the background of
+ * a terminal there is none, except with -v.
  *
  * Asking  The server is asked who has it every two seconds, never more often
  *         and never before the last answer. Of several locks one is asked
@@ -19,6 +20,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "progress.h"
 #include "times.h"
@@ -147,7 +149,7 @@ void waiting_begin(struct waiting *w, const struct args *a, struct bundle *b,
         .b = b,
         .since = since,
         .terminal = terminal,
-        .on = !a->quiet,
+        .on = terminal || a->verbose || (!a->quiet && !isatty(STDERR_FILENO)),
         .ask_at = since + FIRST_MS,
         .show_at = terminal ? since + FIRST_MS : TIME_NEVER,
         .pause_ms = terminal || a->verbose ? ASK_MS : TELL_MS,
