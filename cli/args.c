@@ -34,6 +34,8 @@ void args_init(struct args *a)
 {
     *a = (struct args){
         .wait_ms = NOT_GIVEN,
+        .server_wait_ms = NOT_GIVEN,
+        .release_wait_ms = RELEASE_WAIT_MS,
         .lease_ms = NOT_GIVEN,
         .every_ms = NOT_GIVEN,
         .fair_call_ms = FAIR_CALL_DEFAULT,
@@ -126,6 +128,18 @@ static int set_value(struct scan *s, const struct option_row *row,
         break;
     case OPT_TIME:
         why = value_time(text, at);
+        break;
+    case OPT_EVER:
+        if (strcmp(text, "forever") == 0)
+            *(int64_t *)at = WAIT_FOREVER;
+        else
+            why = value_time(text, at);
+        break;
+    case OPT_READY:
+        *(bool *)at = strcmp(text, "waiting") == 0;
+        why = *(bool *)at || strcmp(text, "held") == 0
+                  ? NULL
+                  : "is neither held nor waiting";
         break;
     case OPT_CODE:
         why = value_number(text, 255, at) ? NULL : "is not a code, 0 to 255";

@@ -54,6 +54,7 @@ enum {
 #define FAIR_CALL_DEFAULT (-1)      /* the library's */
 #define LEASE_DEFAULT     INT64_C(30000)
 #define KILL_AFTER_MS     INT64_C(5000)
+#define RELEASE_WAIT_MS   INT64_C(30000)
 #define EVERY_MIN_MS      100
 #define MAX_WORDS         3
 
@@ -64,7 +65,9 @@ struct args {
     bool quiet, verbose, log_json, json, help, version;
     bool all_columns;
 
-    int64_t wait_ms; /* WAIT_FOREVER, or 0 for a single try */
+    int64_t wait_ms;         /* WAIT_FOREVER, or 0 for a single try */
+    int64_t server_wait_ms;  /* WAIT_FOREVER, or NOT_GIVEN: as wait_ms says */
+    int64_t release_wait_ms; /* WAIT_FOREVER: until the lease ends */
     int64_t lease_ms, max_hold_ms, min_hold_ms, max_run_ms, kill_after_ms;
     bool fair, shared, exclusive; /* the kind; none of them: plain */
     bool fence, strict, no_reentry, spin;
@@ -82,10 +85,13 @@ struct args {
     const char *owner;    /* --owner: what acquire printed */
     const char *publish;  /* a text that goes with the lock */
     bool pass_notify;     /* the command tells systemd, not we */
+    bool ready_waiting;   /* --ready: systemd need not wait for the lock */
     const char *as;       /* --as: a ticket of a latch */
     const char *kinds;    /* --kinds: of locks, for acl */
     const char *user;     /* --user: of the server, for acl */
     int64_t permits, deadline_ms;
+    int64_t of;      /* latch wait: set it to this, if nobody has; 0: do not */
+    bool must_exist; /* latch wait: one that nobody has set is not open */
     const struct verb *verb; /* of a subcommand that has verbs */
     int64_t number;          /* behind the name, if the verb has one */
 
@@ -116,10 +122,12 @@ enum option_kind {
     OPT_FLAG,
     OPT_TEXT,
     OPT_TIME,
+    OPT_EVER, /* a time, or forever */
     OPT_CODE,
     OPT_FD,
     OPT_PID,
     OPT_LOST,
+    OPT_READY,
     OPT_LOG,
     OPT_REPLICAS,
     OPT_COUNT,

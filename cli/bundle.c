@@ -251,6 +251,11 @@ int bundle_open(struct bundle *b, const struct args *a, const struct target *t,
         out_tell(OUT_ERROR, "internal", "no descriptors left");
         return EXIT_INTERNAL;
     }
+    if (a->slots > 0) {
+        int code = kind_refuse(b->clients[0], a->words[0], DIBS_KIND_SLOTS);
+        if (code != EXIT_FINE)
+            return code;
+    }
     dibs_err err = make_lock(b, a);
     if (err == DIBS_OK && a->strict && !bundle_strict(b, a))
         return EXIT_USAGE;

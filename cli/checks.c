@@ -84,6 +84,12 @@ int check_take(const struct args *a, const struct command *cmd)
         return args_wrong(cmd,
                           "dibs run --no-renew --lease 1h backup -- make all",
                           "--max-hold has no effect with --no-renew");
+    if (a->ready_waiting && a->pass_notify)
+        return args_wrong(cmd, "dibs run --ready waiting leader -- ./daemon",
+                          "--ready has no effect with --pass-notify");
+    if (a->ready_waiting && a->for_pid > 0)
+        return args_wrong(cmd, "dibs hold --ready waiting --no-stdin leader",
+                          "--ready has no effect with --for-pid");
     if (a->status_fd >= 0) {
         int flags = fcntl(a->status_fd, F_GETFL);
         if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY)

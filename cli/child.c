@@ -118,7 +118,27 @@ struct start {
     pid_t parent;
     int err[2];  /* errno comes back here */
     int lost[2]; /* the command reads from the first */
+    int lost_as; /* at this number */
 };
+
+/* dash and busybox sh only know descriptors of one digit. Scripts use the lower
+ * ones more often. */
+#define LOST_FIRST 3
+#define LOST_LAST  9
+
+/* The number at which the command gets the pipe. One that is ours, and would
+ * be closed on exec, is free for the command; but not those in use until then.
+ */
+static int lost_number(const struct start *st)
+{
+    for (int fd = LOST_LAST; fd >= LOST_FIRST; fd--) {
+        int flags = fcntl(fd, F_GETFD);
+
+        if ((flags < 0 || (flags & FD_CLOEXEC)) && fd != st->err[1])
+            return fd;
+    }
+    return st->lost[0];
+}
 
 static bool make_environment(struct start *st)
 {
@@ -126,11 +146,13 @@ static bool make_environment(struct start *st)
     const char *more[] = {NULL, NULL, NULL};
 
     if (owners) {
-        snprintf(st->number, sizeof st->number, "DIBS_LOST_FD=%d", st->lost[0]);
+        st->lost_as = lost_number(st);
+        snprintf(st->number, sizeof st->number, "DIBS_LOST_FD=%d", st->lost_as);
         more[0] = st->number;
         more[1] = st->row =
             outer_row(&(struct outer_terms){.owners = owners,
-                                            .fd = st->lost[0],
+                                            .fd = st->lost_as,
+                                            .pipe_fd = st->lost[0],
                                             .foreground = st->plan->foreground,
                                             .grace_ms = st->plan->grace_ms});
         if (!st->row)
@@ -153,7 +175,9 @@ static _Noreturn void become_command(const struct start *st)
     if (getppid() != st->parent)
         _exit(1); /* it died before we asked to be told */
     guard_set(st->guard, getpid(), !st->plan->foreground, INT64_MAX);
-    if (st->plan->owners)
+    if (st->plan->owners && st->lost_as != st->lost[0])
+        dup2(st->lost[0], st->lost_as);
+    else if (st->plan->owners)
         fcntl(st->lost[0], F_SETFD, 0);
     signals_restore(st->plan->signals);
     execvpe(st->plan->argv[0], st->plan->argv, st->env);

@@ -149,8 +149,8 @@ static bool hold_while_open(const struct args *a, struct grip *g,
             p[5].fd = -1;
             *unwritten = print_owner(a, g);
             if (*unwritten == 0)
-                notify_tell("READY=1", "holds %s as %s", a->words[0],
-                            g->owner_text);
+                notify_tell(a->ready_waiting ? NULL : "READY=1",
+                            "holds %s as %s", a->words[0], g->owner_text);
         }
         if (p[0].revents && ending_signal(g->signals) != 0)
             break;
@@ -221,7 +221,7 @@ int cmd_hold(const struct args *a)
         return EXIT_INTERNAL;
     }
     notify_open(false);
-    int code = grip_take(&hold.g, a, &hold.signals);
+    int code = grip_take(&hold.g, a, &hold.signals, NULL);
     if (code == EXIT_FINE && (hold.g.held || hold.g.nested))
         code = hold_until_end(a, &hold.g);
     report.code = code;

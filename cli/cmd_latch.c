@@ -20,6 +20,7 @@
 #include "object.h"
 
 #define EXIT_AS_IT_WAS 1 /* set: it was closed already */
+#define EXIT_NO_LATCH  1 /* wait --must-exist */
 #define TEXT_MAX       160
 
 /* Opens both; EXIT_FINE, or another code. */
@@ -98,6 +99,26 @@ int latch_down(const struct args *a)
     return latch_close(&o, l, code == EXIT_FINE ? count_down(a, l) : code);
 }
 
+/* One that nobody has set is open: --must-exist and --of are for that. One that
+ * was opened is remembered for a week (docs/keys.md). */
+static int check_set(const struct args *a, dibs_client *c, dibs_latch *l)
+{
+    dibs_lock_info info = DIBS_LOCK_INFO_INIT;
+    bool was_set;
+    dibs_err err = a->of > 0 || a->must_exist
+                       ? dibs_client_look(c, a->words[0], &info)
+                       : DIBS_OK;
+
+    if (err == DIBS_OK && info.kind == DIBS_KIND_NONE && a->of > 0)
+        err = dibs_latch_set(l, a->of, NULL, &was_set);
+    if (err != DIBS_OK)
+        return object_failed(a, err);
+    if (info.kind != DIBS_KIND_NONE || !a->must_exist)
+        return EXIT_FINE;
+    out_tell(OUT_ERROR, "busy", "nobody has set the latch %s", a->words[0]);
+    return EXIT_NO_LATCH;
+}
+
 /* -n looks once. */
 static int wait_open(const struct args *a, dibs_latch *l)
 {
@@ -128,6 +149,8 @@ int latch_wait(const struct args *a)
     dibs_latch *l;
     int code = latch_open(&o, a, &l);
 
+    if (code == EXIT_FINE)
+        code = check_set(a, o.c, l);
     return latch_close(&o, l, code == EXIT_FINE ? wait_open(a, l) : code);
 }
 

@@ -117,13 +117,15 @@ int cmd_acquire(const struct args *a)
 {
     struct grip *g = &taking.g;
 
+    if (!out_has_stdout(a->words[0]))
+        return EXIT_INTERNAL;
     taking.a = *a;
     taking.a.no_renew = true;
     if (!signals_open(&taking.signals)) {
         out_tell(OUT_ERROR, "internal", "no signalfd: %s", strerror(errno));
         return EXIT_INTERNAL;
     }
-    int code = grip_take(g, &taking.a, &taking.signals);
+    int code = grip_take(g, &taking.a, &taking.signals, NULL);
     if (code == EXIT_FINE)
         code = g->nested || g->b.outer.n > 0 ? refuse_nested(g)
                                              : print_and_leave(g);

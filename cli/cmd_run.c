@@ -250,7 +250,8 @@ static int run_guarded(struct run *r, const struct env *e)
 
     if (why != 0)
         return cannot_start(r, plan.argv[0], why);
-    notify_tell("READY=1", "holds %s as %s", r->a->words[0], r->g.owner_text);
+    notify_tell(r->a->ready_waiting ? NULL : "READY=1", "holds %s as %s",
+                r->a->words[0], r->g.owner_text);
     watch_run(&r->w, r->a, &r->g, &r->ch, &plan);
     r->report.ran = true;
     r->report.status = r->ch.status;
@@ -297,7 +298,7 @@ int cmd_run(const struct args *a)
     if (a->status_fd > STDERR_FILENO)
         fcntl(a->status_fd, F_SETFD, FD_CLOEXEC);
     notify_open(a->pass_notify);
-    int code = grip_take(&r->g, a, &r->signals);
+    int code = grip_take(&r->g, a, &r->signals, NULL);
     if (code == EXIT_FINE && (r->g.held || r->g.nested))
         code = env_make(&e, r) ? run_guarded(r, &e) : no_memory();
     child_close(&r->ch);

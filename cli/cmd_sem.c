@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "exits.h"
+#include "kinds.h"
 #include "object.h"
 #include "signals.h"
 #include "verbs.h"
@@ -32,15 +33,21 @@
 #define CLOSE_MS       2000
 #define TEXT_MAX       (DIBS_OWNER_MAX + 32)
 
+static int sem_new(struct object *o, dibs_semaphore **s)
+{
+    dibs_err err = dibs_semaphore_new(o->c, o->a->words[0], s);
+
+    return err == DIBS_OK ? EXIT_FINE : object_failed(o->a, err);
+}
+
 static int sem_open(struct object *o, const struct args *a, dibs_semaphore **s)
 {
     int code = object_open(o, a);
 
     *s = NULL;
-    if (code != EXIT_FINE)
-        return code;
-    dibs_err err = dibs_semaphore_new(o->c, a->words[0], s);
-    return err == DIBS_OK ? EXIT_FINE : object_failed(a, err);
+    if (code == EXIT_FINE)
+        code = kind_refuse(o->c, a->words[0], DIBS_KIND_SEMAPHORE);
+    return code == EXIT_FINE ? sem_new(o, s) : code;
 }
 
 static int sem_close(struct object *o, dibs_semaphore *s, int code)
@@ -242,17 +249,35 @@ static int take_permits(struct object *o, dibs_semaphore *s,
     return w.err == DIBS_OK ? leave_permits(a, s, &opts) : no_permits(a, &w);
 }
 
+static int await_client(struct object *o, const struct args *a,
+                        const struct signals *signals)
+{
+    int code = object_open_until(o, a, signals->fd);
+    struct signal_got got;
+
+    while (code != EXIT_FINE && signals_next(signals, &got))
+        if (signals_fatal(got.sig))
+            return EXIT_SIGNAL + got.sig;
+    return code;
+}
+
 int sem_acquire(const struct args *a)
 {
     struct signals signals;
     struct object o;
-    dibs_semaphore *s;
+    dibs_semaphore *s = NULL;
 
+    if (!out_has_stdout(a->words[0]))
+        return EXIT_INTERNAL;
     if (!signals_open(&signals)) { /* before there are threads */
         out_tell(OUT_ERROR, "internal", "no signalfd: %s", strerror(errno));
         return EXIT_INTERNAL;
     }
-    int code = sem_open(&o, a, &s);
+    int code = await_client(&o, a, &signals);
+    if (code == EXIT_FINE)
+        code = kind_refuse(o.c, a->words[0], DIBS_KIND_SEMAPHORE);
+    if (code == EXIT_FINE)
+        code = sem_new(&o, &s);
     if (code == EXIT_FINE)
         code = take_permits(&o, s, &signals);
     code = sem_close(&o, s, code);

@@ -17,6 +17,7 @@
 #include <inttypes.h>
 
 #include "exits.h"
+#include "kinds.h"
 #include "object.h"
 
 int slots_set(const struct args *a)
@@ -27,6 +28,8 @@ int slots_set(const struct args *a)
     struct object o;
     int code = object_open(&o, a);
 
+    if (code == EXIT_FINE)
+        code = kind_refuse(o.c, a->words[0], DIBS_KIND_SLOTS);
     if (code == EXIT_FINE) {
         dibs_err err = dibs_slots_lock_new(o.c, a->words[0], a->number, &l);
         if (err == DIBS_OK)

@@ -15,7 +15,8 @@
  *         it holds nothing, and ends with us.
  *
  * Release A release that the server does not confirm is tried again until the
- *         lease is over. Then we end, but not with success.
+ *         time of --release-wait or the lease is over. Then we end, but not
+ *         with success.
  *
  * Thread  The first one, but for opener_main().
  */
@@ -40,6 +41,7 @@
 #define CLOSE_MS        2000 /* for taking back what was granted too late */
 #define WAIT_TELL_MS    250  /* silence before -v says that we wait */
 #define RELEASE_TELL_MS 1500 /* and before we say that a release hangs */
+#define RELEASE_MIN_MS  1000 /* for a release, whatever --release-wait says */
 
 /* ---- callbacks, all inside dibs_client_dispatch ------------------------ */
 
@@ -130,13 +132,18 @@ static void *opener_main(void *arg)
  * readable. */
 static bool wait_for(struct grip *g, int fd, int timer)
 {
-    struct pollfd p[3] = {{.fd = fd, .events = POLLIN},
+    const struct wait_end *ends = g->sig == 0 ? g->ends : NULL;
+    struct pollfd p[5] = {{.fd = fd, .events = POLLIN},
                           {.fd = g->signals->fd, .events = POLLIN},
-                          {.fd = timer, .events = POLLIN}};
+                          {.fd = timer, .events = POLLIN},
+                          {.fd = ends ? ends->script->fd : -1, POLLIN},
+                          {.fd = ends ? ends->pipe_fd : -1}};
     struct signal_got got;
 
-    if (poll(p, 3, TIME_POLL(timer)) < 0)
+    if (poll(p, 5, TIME_POLL(timer)) < 0)
         return false;
+    if (p[4].revents || (p[3].revents && script_ended(ends->script)))
+        g->sig = SIGTERM;
     while (p[1].revents && signals_next(g->signals, &got)) {
         if (got.sig == SIGTSTP) {
             progress_clear();
@@ -149,6 +156,14 @@ static bool wait_for(struct grip *g, int fd, int timer)
     return p[0].revents != 0;
 }
 
+/* While we wait for the lock and --ready waiting has made systemd watch us: a
+ * sign of life, and the timer for the next one. */
+static void stay_alive(int timer, int64_t until)
+{
+    notify_alive(true, time_now());
+    time_arm(timer, time_earlier(until, notify_due()));
+}
+
 /* Runs until what we asked for has ended, or until the time; a signal brings
  * that forward to grace_ms from then. False when it has not ended. */
 static bool await_answer(struct grip *g, int64_t until, int64_t grace_ms)
@@ -157,7 +172,10 @@ static bool await_answer(struct grip *g, int64_t until, int64_t grace_ms)
     int sig = g->sig;
 
     while (!g->answered && time_now() < until) {
-        time_arm(timer, until);
+        if (g->held)
+            time_arm(timer, until);
+        else
+            stay_alive(timer, until);
         if (wait_for(g, bundle_fd(&g->b), timer))
             bundle_pump(&g->b);
         if (g->sig != sig && time_now() + grace_ms < until)
@@ -189,11 +207,16 @@ static int open_client(struct grip *g)
                  strerror(why));
         return EXIT_INTERNAL;
     }
-    while (g->sig == 0 && g->opening)
-        if (wait_for(g, g->opened_fd, -1)) {
+    int timer = time_fd();
+    while (g->sig == 0 && g->opening) {
+        stay_alive(timer, TIME_NEVER);
+        if (wait_for(g, g->opened_fd, timer)) {
             pthread_join(g->opener, NULL);
             g->opening = false;
         }
+    }
+    if (timer >= 0)
+        close(timer);
     return g->sig != 0 ? EXIT_SIGNAL + g->sig : g->open_code;
 }
 
@@ -400,18 +423,25 @@ static int publish_value(struct grip *g)
 }
 
 int grip_take(struct grip *g, const struct args *a,
-              const struct signals *signals)
+              const struct signals *signals, const struct wait_end *ends)
 {
     *g = (struct grip){.a = a,
                        .signals = signals,
+                       .ends = ends,
                        .opened_fd = -1,
                        .slot = -1,
                        .b = {.fd = -1, .outer = {.fd = -1}}};
     g->asked_at = time_now();
     g->until =
         a->wait_ms == WAIT_FOREVER ? TIME_NEVER : g->asked_at + a->wait_ms;
-    notify_tell(NULL, "waits for %s", a->words[0]);
+    if (a->ready_waiting)
+        notify_tell("READY=1", "waits for %s", a->words[0]);
+    else
+        notify_tell(NULL, "waits for %s", a->words[0]);
     int code = open_client(g);
+    if (a->server_wait_ms != NOT_GIVEN && g->until != TIME_NEVER)
+        g->until =
+            time_now() + a->wait_ms; /* it was for the server until now */
 
     if (code == EXIT_FINE && a->no_reentry && (g->nested || g->b.outer.n > 0))
         code = refuse_outer(g);
@@ -425,6 +455,7 @@ int grip_take(struct grip *g, const struct args *a,
         out_tell(OUT_WARN, "publish",
                  "the outer dibs run holds %s: nothing is published",
                  a->words[0]);
+    g->ends = NULL;
     if (g->sig != 0 && code > EXIT_SIGNAL)
         out_tell(OUT_INFO, "signal", "stopped waiting for %s: SIG%s",
                  a->words[0], sigabbrev_np(g->sig) ? sigabbrev_np(g->sig) : "");
@@ -481,25 +512,29 @@ const char *grip_outer_text(const struct grip *g)
 
 /* ---- giving back ------------------------------------------------------- */
 
-static bool await_release(struct grip *g, int64_t deadline)
+static bool await_release(struct grip *g, int64_t until)
 {
     bool done = await_answer(g, time_now() + RELEASE_TELL_MS, ENOUGH_MS);
+    int64_t left = until - time_now();
+    char span[OUT_SPAN_MAX];
 
     if (done || g->sig != 0)
         return done;
-    out_tell(OUT_WARN, "release",
-             "the server does not confirm the release of %s; trying again "
-             "until the lease ends",
-             g->a->words[0]);
+    if (left > 0)
+        out_tell(OUT_WARN, "release",
+                 "the server does not confirm the release of %s; trying again "
+                 "for %s",
+                 g->a->words[0], out_span(left, span));
     /* A margin, for the library is to give up first and not we. */
-    return await_answer(g, deadline + CLOSE_MS, ENOUGH_MS);
+    return await_answer(g, until + CLOSE_MS, ENOUGH_MS);
 }
 
-/* One attempt; its outcome, or GRIP_NOT_TAKEN when it is worth another. */
-static enum grip_end try_release(struct grip *g, int64_t keep_ms,
-                                 int64_t deadline)
+/* One attempt, until that time; its outcome, or GRIP_NOT_TAKEN when it is worth
+ * another. */
+static enum grip_end try_release(struct grip *g, int64_t keep_ms, int64_t until,
+                                 int64_t lease_end)
 {
-    int64_t left = deadline - time_now();
+    int64_t left = until - time_now();
     dibs_lock_opts opts = {.size = sizeof opts,
                            .wait_ms = left > 1 ? left : 1,
                            .owner = g->owner,
@@ -507,7 +542,7 @@ static enum grip_end try_release(struct grip *g, int64_t keep_ms,
 
     g->answered = false;
     dibs_err err = dibs_lock_release_async(g->b.l, &opts, on_answer, g);
-    if (err == DIBS_OK && !await_release(g, deadline))
+    if (err == DIBS_OK && !await_release(g, until))
         return GRIP_UNSURE;
     if (err == DIBS_OK)
         err = g->answer;
@@ -516,27 +551,40 @@ static enum grip_end try_release(struct grip *g, int64_t keep_ms,
         return GRIP_RELEASED;
     case DIBS_ERR_LOST:
     case DIBS_ERR_NOT_OWNER:
-        return time_now() < deadline ? GRIP_LOST : GRIP_UNSURE;
+        return time_now() < lease_end ? GRIP_LOST : GRIP_UNSURE;
     case DIBS_ERR_CONN:
     case DIBS_ERR_TLS:
     case DIBS_ERR_AUTH:
     case DIBS_ERR_SERVER:
-        return time_now() + RETRY_MS < deadline ? GRIP_NOT_TAKEN : GRIP_UNSURE;
+        return time_now() + RETRY_MS < until ? GRIP_NOT_TAKEN : GRIP_UNSURE;
     default:
         return GRIP_UNSURE;
     }
 }
 
+/* Until when a release is tried: --release-wait, or the end of the lease. */
+static int64_t release_until(const struct grip *g, int64_t lease_end)
+{
+    int64_t wait = g->a->release_wait_ms;
+
+    if (wait == WAIT_FOREVER)
+        return lease_end;
+    wait = wait > RELEASE_MIN_MS ? wait : RELEASE_MIN_MS;
+    return time_earlier(lease_end, time_now() + wait);
+}
+
 enum grip_end grip_drop(struct grip *g, int64_t keep_ms)
 {
-    int64_t left = grip_valid_ms(g), deadline = time_now() + left;
+    int64_t left = grip_valid_ms(g), lease_end = time_now() + left;
+    int64_t until = release_until(g, lease_end);
     bool again = false;
 
     if (!g->held)
         return g->end;
+    g->ends = NULL;
     g->end = left > 0 ? GRIP_NOT_TAKEN : GRIP_LOST;
     while (g->end == GRIP_NOT_TAKEN) {
-        g->end = try_release(g, keep_ms, deadline);
+        g->end = try_release(g, keep_ms, until, lease_end);
         /* An earlier attempt may have released it, so this is not certain. */
         if (again && g->end == GRIP_LOST)
             g->end = GRIP_UNSURE;

@@ -14,6 +14,7 @@
 #include "args.h"
 #include "bundle.h"
 #include "events.h"
+#include "script.h"
 #include "signals.h"
 #include "target.h"
 #include "waiting.h"
@@ -27,9 +28,17 @@ enum grip_end {
     GRIP_UNSURE     /* the server did not say */
 };
 
+/* What ends the wait for a lock besides signals, as TERM would: the end of the
+ * process that the lock is for, and of the one that reads from a pipe. */
+struct wait_end {
+    const struct script *script;
+    int pipe_fd; /* its write end */
+};
+
 struct grip {
     const struct args *a;
     const struct signals *signals;
+    const struct wait_end *ends; /* while we wait; NULL: nothing */
     struct target target;
 
     pthread_t opener; /* finds the server; then it is gone */
@@ -63,10 +72,11 @@ struct grip {
 };
 
 /* Finds the server and takes the lock, waiting as the arguments say; signals
- * end the wait. EXIT_FINE when it is held, by us or (nested) by an outer dibs
- * run; otherwise the exit code, and an error was printed. */
+ * end the wait, and so does what ends names, if it is not NULL. EXIT_FINE when
+ * it is held, by us or (nested) by an outer dibs run; otherwise the exit code,
+ * and an error was printed. */
 int grip_take(struct grip *g, const struct args *a,
-              const struct signals *signals);
+              const struct signals *signals, const struct wait_end *ends);
 
 /* In grip_values.c: notes the token and the slot of what was just taken. */
 void grip_note_values(struct grip *g);

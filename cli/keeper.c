@@ -25,17 +25,25 @@
  *
  * Apart   Until it holds the lock the keeper ends with its parent, and is in
  *         its process group: an interrupt ends the wait. From then on it has a
- *         session of its own, and no descriptors of the script but stderr.
+ *         session of its own, and no descriptors of the script but stderr and
+ *         the pipes of the dibs runs around it (outer.c).
  *
- * Thread  The keeper's first one; another only waits for the script's end.
+ * End     A script may ignore signals, and what it starts inherits that. So the
+ *         end of the script and that of the parent are events on descriptors
+ *         (a pidfd, the pipe that the parent reads from) and never signals.
+ *         And once the lock is held no signal is ignored.
+ *
+ * Nested  If a dibs run around the script holds the lock, the keeper takes
+ *         nothing and releases nothing. It is there for "dibs release", and
+ *         acts when the outer hold ends first.
+ *
+ * Thread  The keeper's first one.
  */
 #include "keeper.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +81,6 @@ static struct keeper {
     char path[LOCAL_PATH_MAX]; /* of the socket */
     struct watcher watcher;
     int news_fd, listen_fd, asker_fd;
-    atomic_bool script_ended;
     int64_t deadline;  /* the lock is ours until then */
     int64_t margin_ms; /* from KILL to that */
     int64_t kill_at;   /* TIME_NEVER while nothing is lost */
@@ -155,6 +162,15 @@ static void run_hook(const struct keeper *k)
     _exit(127);
 }
 
+/* An outer run that loses the lock may have less time than we have. */
+static int64_t loss_grace(const struct keeper *k)
+{
+    int64_t grace = watch_grace_ms(k->a, &k->g);
+
+    return k->g.outer == OUTER_LOST ? time_earlier(grace, k->g.b.outer.grace_ms)
+                                    : grace;
+}
+
 static void begin_loss(struct keeper *k, int64_t now)
 {
     const struct on_lost *what = &k->a->on_lost;
@@ -165,8 +181,7 @@ static void begin_loss(struct keeper *k, int64_t now)
              warn ? "leaving alone" : "signaling", (int)k->script.pid);
     if (warn)
         return;
-    k->kill_at = time_earlier(now + watch_grace_ms(k->a, &k->g),
-                              k->deadline - k->margin_ms);
+    k->kill_at = time_earlier(now + loss_grace(k), k->deadline - k->margin_ms);
     if (what->kind == LOST_EXEC)
         run_hook(k);
     else if (k->kill_at > now)
@@ -233,11 +248,12 @@ static bool told_to_end(struct keeper *k)
 static void keep_holding(struct keeper *k)
 {
     int timer = time_fd();
-    struct pollfd p[5] = {{.fd = k->signals.fd, .events = POLLIN},
+    struct pollfd p[6] = {{.fd = k->signals.fd, .events = POLLIN},
                           {.fd = grip_fd(&k->g), .events = POLLIN},
                           {.fd = k->listen_fd, .events = POLLIN},
                           {.fd = timer, .events = POLLIN},
-                          {.fd = grip_outer_fd(&k->g), .events = POLLIN}};
+                          {.fd = grip_outer_fd(&k->g), .events = POLLIN},
+                          {.fd = k->script.fd, .events = POLLIN}};
     bool over = false;
 
     while (!over) {
@@ -252,14 +268,15 @@ static void keep_holding(struct keeper *k)
         time_arm(timer, k->lost ? k->kill_at
                                 : k->deadline - watch_grace_ms(k->a, &k->g) -
                                       k->margin_ms);
-        if (poll(p, 5, TIME_POLL(timer)) < 0)
+        if (poll(p, 6, TIME_POLL(timer)) < 0)
             continue;
         if (p[1].revents)
             grip_pump(&k->g);
         if (p[4].revents)
             p[4].fd = -1;
-        over =
-            (p[0].revents && told_to_end(k)) || (p[2].revents && take_asker(k));
+        over = (p[0].revents && told_to_end(k)) ||
+               (p[2].revents && take_asker(k)) ||
+               (p[5].revents && script_ended(&k->script));
     }
     if (timer >= 0)
         close(timer);
@@ -287,18 +304,6 @@ static int give_back(struct keeper *k)
 
 /* ---- the keeper -------------------------------------------------------- */
 
-static void *await_script(void *arg)
-{
-    struct keeper *k = arg;
-    struct pollfd p = {.fd = k->script.fd, .events = POLLIN};
-
-    while (poll(&p, 1, -1) < 0)
-        continue;
-    k->script_ended = true;
-    kill(getpid(), SIGTERM);
-    return NULL;
-}
-
 static void send_news(struct keeper *k, int code)
 {
     struct news n = {.code = code};
@@ -310,10 +315,10 @@ static void send_news(struct keeper *k, int code)
 }
 
 /* Nothing of the script's is left but stderr. */
-static void leave_script(void)
+static void leave_script(struct keeper *k)
 {
     setsid();
-    prctl(PR_SET_PDEATHSIG, 0);
+    signals_heed(&k->signals);
     prctl(PR_SET_NAME, "dibs-keeper");
     fds_leave_input();
 }
@@ -332,7 +337,7 @@ static int hold_for_script(struct keeper *k)
     }
     k->margin_ms = time_earlier(lease / 10, MARGIN_MS);
     k->kill_at = TIME_NEVER;
-    leave_script();
+    leave_script(k);
     watcher_entrust(&k->watcher, &k->g);
     send_news(k, EXIT_FINE);
     keep_holding(k);
@@ -347,44 +352,41 @@ static int hold_for_script(struct keeper *k)
 static int take_and_hold(struct keeper *k)
 {
     struct report report = {.why = NULL};
-    pthread_t thread;
+    const struct wait_end ends = {&k->script, k->news_fd};
 
     if (watcher_start(&k->watcher, k->a, &k->script, k->news_fd) != 0 ||
-        !signals_open(&k->signals) ||
-        pthread_create(&thread, NULL, await_script, k) != 0) {
+        !signals_open_all(&k->signals)) {
         out_tell(OUT_ERROR, "internal", "cannot watch process %d",
                  (int)k->script.pid);
         send_news(k, EXIT_INTERNAL);
         return EXIT_INTERNAL;
     }
-    int code = grip_take(&k->g, k->a, &k->signals);
-    if (code == EXIT_FINE && k->g.held)
+    int code = grip_take(&k->g, k->a, &k->signals, &ends);
+    if (code == EXIT_FINE && (k->g.held || k->g.nested))
         code = hold_for_script(k);
     else
-        send_news(k, code); /* held by an outer run, or --ok-if-busy */
+        send_news(k, code); /* --ok-if-busy, for one */
     report.code = code;
     report_write(k->a, &k->g, &report);
     grip_close(&k->g);
     return code;
 }
 
-/* Closes what the script has open; keeps three of ours. */
+/* Closes what the script has open; keeps ours, and the pipes of outer runs. */
 static void close_others(struct keeper *k)
 {
-    int last = STDERR_FILENO;
-
-    for (int fd = last + 1; fd < 1024; fd++)
-        if (fd != k->news_fd && fd != k->script.fd && fd != k->a->status_fd)
+    for (int fd = STDERR_FILENO + 1; fd < 1024; fd++)
+        if (fd != k->news_fd && fd != k->script.fd && fd != k->script.proc &&
+            fd != k->a->status_fd && !outer_names_fd(fd))
             close(fd);
     fds_close_from(1024, false);
 }
 
-static _Noreturn void keeper_main(struct keeper *k, pid_t parent)
+static _Noreturn void keeper_main(struct keeper *k)
 {
     k->listen_fd = k->asker_fd = -1;
     close_others(k);
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    _exit(getppid() == parent ? take_and_hold(k) : EXIT_INTERNAL);
+    _exit(take_and_hold(k));
 }
 
 /* ---- the parent -------------------------------------------------------- */
@@ -448,7 +450,6 @@ static int check_script(struct keeper *k)
 
 int keeper_start(const struct args *a)
 {
-    pid_t parent = getpid();
     int ends[2];
 
     keeper.a = a;
@@ -462,8 +463,9 @@ int keeper_start(const struct args *a)
         return EXIT_INTERNAL;
     }
     if (child == 0) {
-        keeper.news_fd = ends[1];
-        keeper_main(&keeper, parent);
+        keeper.news_fd = ends[1]; /* the parent alone has the read end */
+        close(ends[0]);
+        keeper_main(&keeper);
     }
     close(ends[1]);
     code = await_news(a, ends[0], child);

@@ -73,6 +73,24 @@ const char *kind_word(dibs_kind kind)
     return "unknown";
 }
 
+int kind_refuse(dibs_client *c, const char *name, dibs_kind wanted)
+{
+    dibs_lock_info info = DIBS_LOCK_INFO_INIT;
+    bool known = dibs_client_look(c, name, &info) == DIBS_OK;
+    const char *is = NULL;
+
+    if (known && info.kind == DIBS_KIND_SEMAPHORE && wanted != info.kind)
+        is = "a semaphore: 'dibs sem' is for it";
+    else if (known && info.kind == DIBS_KIND_SLOTS && wanted != info.kind)
+        is = "a lock with slots: 'dibs slots' and 'dibs run -N' are for it";
+    else if (known && info.kind == DIBS_KIND_LATCH && info.left > 0)
+        is = "a latch: 'dibs latch' is for it";
+    if (!is)
+        return EXIT_FINE;
+    out_tell(OUT_ERROR, "server", "%s is %s; take another name", name, is);
+    return EXIT_SERVER;
+}
+
 bool kind_counted(dibs_kind kind)
 {
     return kind == DIBS_KIND_SLOTS || kind == DIBS_KIND_SEMAPHORE ||

@@ -24,6 +24,11 @@ dibs_err kind_new(enum lock_kind kind, dibs_client *c, const char *name,
                   int64_t slots, dibs_lock **out);
 
 /* What a name turned out to be, in a word: "lock", "slots". */
+/* Is the name in use for other numbers than wanted, SLOTS or SEMAPHORE?
+ * EXIT_FINE: no, or the server does not tell; otherwise the exit code, and an
+ * error was printed. While nobody has a permit, both are just a number. */
+int kind_refuse(dibs_client *c, const char *name, dibs_kind wanted);
+
 const char *kind_word(dibs_kind kind);
 /* Is it a number on the server, and not a lock of one holder? */
 bool kind_counted(dibs_kind kind);

@@ -300,8 +300,8 @@ static bool spawn_server(const struct local *lo, int err_fd, int life_fd)
     if (pid < 0)
         return false;
     while (waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR)
-            return false;
+        if (errno != EINTR) /* ECHILD: SIGCHLD is ignored; life_fd tells */
+            return errno == ECHILD;
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 

@@ -117,11 +117,14 @@ const struct command *command_find(const char *name)
     return NULL;
 }
 
+static bool no_stdout; /* we were started without one */
+
 /* If we are started without stdin, stdout or stderr, the first socket that we
  * open would get that number, and messages would go into the socket. So we open
  * /dev/null there. The guarded command still gets what we got: nothing. */
 static void fill_descriptors(void)
 {
+    no_stdout = fcntl(STDOUT_FILENO, F_GETFD) < 0;
     for (int fd = 0; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0 &&
             open("/dev/null", (fd == 0 ? O_RDONLY : O_WRONLY) | O_CLOEXEC) < 0)
@@ -137,6 +140,7 @@ static void set_style(const struct args *a, const struct command *cmd)
         .quiet = a->quiet,
         .verbose = a->verbose,
         .json = a->log_json,
+        .no_stdout = no_stdout,
         .name = named && a->n_words > 0 ? a->words[0] : NULL,
     });
 }

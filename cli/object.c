@@ -23,6 +23,11 @@ static void keep_quiet(const dibs_event *ev, void *arg)
 
 int object_open(struct object *o, const struct args *a)
 {
+    return object_open_until(o, a, -1);
+}
+
+int object_open_until(struct object *o, const struct args *a, int signal_fd)
+{
     dibs_client_opts opts = {
         .size = sizeof opts,
         .max_connections = 1,
@@ -32,6 +37,7 @@ int object_open(struct object *o, const struct args *a)
 
     *o = (struct object){.a = a};
     int code = target_pick(a, &o->target);
+    o->target.signal_fd = signal_fd;
     if (code == EXIT_FINE)
         code = target_open(&o->target, 0, &opts, &o->c);
     opened = o->c;

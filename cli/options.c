@@ -19,6 +19,10 @@ const struct option_row option_rows[] = {
      CMD_ASK | CMD_WAIT | CMD_SEM | CMD_LATCH, "10s",
      "Wait at most this long, for the lock and for the server; 0 is -n. "
      "Default: wait for the lock without limit."},
+    {0, "server-wait", "TIME", OPT_EVER, AT(server_wait_ms),
+     CMD_ASK | CMD_LEFT | CMD_WAIT | CMD_VERBS, "forever",
+     "Wait at most this long, or 'forever', for a server that does not answer "
+     "at the start. Default: as -w says; without it, one attempt."},
     {0, "fair", NULL, OPT_FLAG, AT(fair), CMD_ASK, NULL,
      "A fair lock: those who ask first get it first."},
     {0, "fair-call", "TIME", OPT_TIME, AT(fair_call_ms), CMD_ASK, "5s",
@@ -69,6 +73,12 @@ const struct option_row option_rows[] = {
     {0, "publish", "VALUE", OPT_TEXT, AT(publish), CMD_TAKE, "db1:8080",
      "Publish VALUE with the lock, as the address of a leader: 'dibs info' "
      "shows it to others while the lock is held. At most 4096 bytes."},
+    {0, "release-wait", "TIME", OPT_EVER, AT(release_wait_ms), CMD_TAKE, "30s",
+     "When the server does not confirm the release, try again for this long, "
+     "but not longer than the lease; then exit 82. Default 30s."},
+    {0, "ready", "WHEN", OPT_READY, AT(ready_waiting), CMD_TAKE, "waiting",
+     "Under systemd: when the service counts as started: held (default), or "
+     "waiting, as soon as dibs waits for the lock."},
     {0, "pass-notify", NULL, OPT_FLAG, AT(pass_notify), CMD_RUN, NULL,
      "Under systemd: leave NOTIFY_SOCKET to the command, and tell nothing."},
     {'t', "max-run", "TIME", OPT_TIME, AT(max_run_ms), CMD_RUN, "10m",
@@ -114,6 +124,11 @@ const struct option_row option_rows[] = {
      "With down: count once for this name, however often it is sent."},
     {0, "deadline", "TIME", OPT_TIME, AT(deadline_ms), CMD_LATCH, "1h",
      "With set: open by itself after this time. Who waits then exits 75."},
+    {0, "of", "N", OPT_COUNT, AT(of), CMD_LATCH, "3",
+     "With wait: if nobody has set the latch, set it to N first."},
+    {0, "must-exist", NULL, OPT_FLAG, AT(must_exist), CMD_LATCH, NULL,
+     "With wait: if nobody has set the latch, exit 1; without this it counts "
+     "as open."},
     {0, "kinds", "KINDS", OPT_TEXT, AT(kinds), CMD_ACL, "plain,fair",
      "Of these kinds only, with commas between them: plain, fair, rw, fence, "
      "slots, sem, latch, value, look, metrics, doctor, replicas, cluster. "

@@ -18,6 +18,7 @@
  */
 #include "out.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <poll.h>
@@ -31,6 +32,7 @@
 #include "progress.h"
 
 #define WRITE_MAX_MS 1000 /* for a reader to make room */
+#define DAY_S        86400
 
 static struct out_style style;
 
@@ -416,10 +418,25 @@ const char *out_span(int64_t ms, char buf[OUT_SPAN_MAX])
     else if (s < 3600)
         snprintf(buf, OUT_SPAN_MAX, "%" PRId64 " min %" PRId64 " s", s / 60,
                  s % 60);
-    else
+    else if (s < DAY_S)
         snprintf(buf, OUT_SPAN_MAX, "%" PRId64 " h %" PRId64 " min", s / 3600,
                  s % 3600 / 60);
+    else
+        snprintf(buf, OUT_SPAN_MAX, "%" PRId64 " d %" PRId64 " h", s / DAY_S,
+                 s % DAY_S / 3600);
     return buf;
+}
+
+bool out_has_stdout(const char *name)
+{
+    int flags = fcntl(STDOUT_FILENO, F_GETFL);
+
+    if (!style.no_stdout && flags >= 0 && (flags & O_ACCMODE) != O_RDONLY)
+        return true;
+    out_tell(OUT_ERROR, "stdout",
+             "stdout is %s, and the handle would be lost: %s is not taken",
+             style.no_stdout ? "closed" : "not open for writing", name);
+    return false;
 }
 
 int out_finish(int code)

@@ -30,6 +30,7 @@ struct out_style {
     bool quiet;       /* -q */
     bool verbose;     /* -v */
     bool json;        /* --log json */
+    bool no_stdout;   /* we were started without one */
     const char *name; /* the lock all of this is about, or NULL */
 };
 
@@ -112,9 +113,14 @@ const char *out_color(bool on, enum out_color c);
  * NULL when out of memory. */
 char *out_printable(const char *s, size_t len);
 
-/* "350 ms", "27.3 s", "4 min 10 s", "5 h 3 min" into buf, which is returned. */
+/* "350 ms", "27.3 s", "4 min 10 s", "5 h 3 min", "1 d 2 h" into buf, which is
+ * returned. */
 #define OUT_SPAN_MAX 32
 const char *out_span(int64_t ms, char buf[OUT_SPAN_MAX]);
+
+/* Can what is printed be read by anybody? If not, a message says that name is
+ * not taken. */
+bool out_has_stdout(const char *name);
 
 /* The last word of a subcommand that answers on stdout: code, or EXIT_INTERNAL
  * and a message when not all of the answer could be written. */

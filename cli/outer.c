@@ -105,6 +105,24 @@ static int plain_fd(const char *owner, size_t len)
     return pipe_inode(fd) != 0 ? fd : -1;
 }
 
+bool outer_names_fd(int fd)
+{
+    const char *list = getenv("DIBS_LOST_FDS"), *one = getenv("DIBS_LOST_FD");
+    const char *number = list;
+    uint64_t inode = pipe_inode(fd);
+    int named;
+
+    while (inode != 0 && number && (number = strchr(number, '=')) != NULL) {
+        uint64_t of;
+
+        if (sscanf(++number, "%d:%" SCNu64, &named, &of) == 2 && named == fd &&
+            of == inode)
+            return true;
+    }
+    return inode != 0 && !list && one && sscanf(one, "%d", &named) == 1 &&
+           named == fd;
+}
+
 static bool add_fd(struct outer *o, int fd)
 {
     struct epoll_event ev = {.events = EPOLLIN};
@@ -210,7 +228,7 @@ char *outer_row(const struct outer_terms *t)
         int n = (int)strcspn(owners, " ");
 
         fprintf(row.f, "%.*s=%d:%" PRIu64 ":%s:%" PRId64 " ", n, owners, t->fd,
-                pipe_inode(t->fd), t->foreground ? "one" : "group",
+                pipe_inode(t->pipe_fd), t->foreground ? "one" : "group",
                 t->grace_ms);
         owners += n;
     }

@@ -42,6 +42,9 @@ void outer_leave(const struct outer *o);
 /* Has a run inside of ours joined? fd is the command's end of our pipe. */
 bool outer_joined(int fd);
 
+/* Is fd the pipe of a run around us, as the environment says? */
+bool outer_names_fd(int fd);
+
 /* The descriptor of the first one; -1 none. */
 int outer_first(const struct outer *o);
 
@@ -49,6 +52,7 @@ int outer_first(const struct outer *o);
 struct outer_terms {
     const char *owners; /* of its holds, blanks between them */
     int fd;             /* where the command reads from the pipe */
+    int pipe_fd;        /* the same pipe in this process */
     bool foreground;    /* the run waits for its command only */
     int64_t grace_ms;   /* as in struct outer */
 };

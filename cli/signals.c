@@ -17,7 +17,8 @@
  * Ignored A signal that was ignored when we were started stays so, here and in
  *         the guarded command: nohup(1) and "&" in scripts work as usual.
  *         SIGCHLD is the exception; ignored, it would hide how the command
- *         ended.
+ *         ended. The keeper (keeper.c) is the other one: it outlives the
+ *         command that started it, and must be possible to end.
  *
  * Thread The first one. Other threads inherit the mask and get no signals.
  */
@@ -70,6 +71,7 @@ bool signals_open(struct signals *s)
     sigset_t read, block;
 
     s->fd = -1;
+    sigemptyset(&s->skip);
     s->chld_ignored = is_ignored(SIGCHLD);
     if (s->chld_ignored)
         sigaction(SIGCHLD, &usual, NULL);
@@ -90,6 +92,37 @@ bool signals_open(struct signals *s)
     return s->fd >= 0;
 }
 
+static void heed_ignored(struct signals *s, int sig)
+{
+    struct sigaction usual = {.sa_handler = SIG_DFL};
+
+    if (is_ignored(sig) && sigaction(sig, &usual, NULL) == 0)
+        sigaddset(&s->skip, sig);
+}
+
+bool signals_open_all(struct signals *s)
+{
+    struct signals before = {.fd = -1};
+    sigset_t none;
+
+    sigemptyset(&none);
+    sigemptyset(&before.skip);
+    for (size_t i = 0; i < COUNT(rows); i++)
+        heed_ignored(&before, rows[i].sig);
+    for (int sig = SIGRTMIN; sig <= SIGRTMAX; sig++)
+        heed_ignored(&before, sig);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    bool opened = signals_open(s);
+    s->skip = before.skip;
+    sigdelset(&s->skip, SIGCHLD); /* it tells of our own children */
+    return opened;
+}
+
+void signals_heed(struct signals *s)
+{
+    sigemptyset(&s->skip);
+}
+
 void signals_close(struct signals *s)
 {
     if (s->fd >= 0)
@@ -101,8 +134,10 @@ bool signals_next(const struct signals *s, struct signal_got *out)
 {
     struct signalfd_siginfo info;
 
-    if (read(s->fd, &info, sizeof info) != (ssize_t)sizeof info)
-        return false;
+    do
+        if (read(s->fd, &info, sizeof info) != (ssize_t)sizeof info)
+            return false;
+    while (sigismember(&s->skip, (int)info.ssi_signo) == 1);
     out->sig = (int)info.ssi_signo;
     out->terminal = info.ssi_code == SI_KERNEL;
     return true;

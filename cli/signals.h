@@ -13,6 +13,7 @@ struct signals {
     int fd;       /* readable when one has come; -1 before signals_open */
     sigset_t old; /* the mask we were started with */
     bool chld_ignored;
+    sigset_t skip; /* signals_next leaves these out: see signals_open_all */
 };
 
 /* One that came. */
@@ -24,6 +25,11 @@ struct signal_got {
 /* Blocks what we handle and makes fd. Call it before there are threads. False
  * when the system will not. */
 bool signals_open(struct signals *s);
+/* The same, for a process in the background that nothing of its start may keep
+ * from ending: every signal has its default action, and none is blocked but by
+ * us. One that was ignored is left out until signals_heed. */
+bool signals_open_all(struct signals *s);
+void signals_heed(struct signals *s);
 void signals_close(struct signals *s);
 
 /* The next one that came; false when there is none. */

@@ -31,6 +31,7 @@
 #define LINE_MAX_BYTES 4096
 #define RETRY_MIN_MS   50 /* between attempts to reach a server */
 #define RETRY_MAX_MS   1000
+#define RETRY_TELL_MS  60000 /* between messages that it does not answer */
 #define QUORUM_MIN     3
 #define QUORUM_MAX     64
 
@@ -287,7 +288,11 @@ static int pick_password(const struct args *a, struct target *t)
 
 int target_pick(const struct args *a, struct target *t)
 {
-    *t = (struct target){.a = a};
+    *t = (struct target){.a = a, .signal_fd = -1};
+    if (a->server_wait_ms == WAIT_FOREVER)
+        t->server_until = TIME_NEVER;
+    else if (a->server_wait_ms != NOT_GIVEN)
+        t->server_until = time_now() + a->server_wait_ms;
     int code = pick_url(a, t);
 
     if (code == EXIT_FINE)
@@ -357,7 +362,8 @@ static void get_reason(struct reason *r)
 }
 
 /* It does not answer. The library's address has a port, which the user's may
- * not have. With retry_ms, it is being tried again for so long. */
+ * not have. With retry_ms, it is being tried again for so long; TIME_NEVER:
+ * without end. */
 static void tell_no_answer(const struct target *t, const char *url,
                            const struct reason *r, int64_t retry_ms)
 {
@@ -365,10 +371,10 @@ static void tell_no_answer(const struct target *t, const char *url,
     bool addressed = r->words > r->text;
 
     if (retry_ms > 0)
-        out_tell(OUT_WARN, "server",
-                 "no answer from %s%s%s; trying again for %s",
+        out_tell(OUT_WARN, "server", "no answer from %s%s%s; trying again%s%s",
                  addressed ? "" : url, addressed || !*r->text ? "" : ": ",
-                 r->text, out_span(retry_ms, span));
+                 r->text, retry_ms == TIME_NEVER ? "" : " for ",
+                 retry_ms == TIME_NEVER ? "" : out_span(retry_ms, span));
     else
         out_tell(OUT_ERROR, "server", "no answer from %s%s%s%s",
                  addressed ? "" : url, addressed || !*r->text ? "" : ": ",
@@ -438,21 +444,30 @@ static int open_embedded(const struct target *t, const dibs_client_opts *opts,
     return code;
 }
 
+/* Until when to try again; 0: not. */
+static int64_t retry_until(const struct target *t)
+{
+    if (t->server_until != 0)
+        return t->server_until;
+    return t->until == TIME_NEVER ? 0 : t->until;
+}
+
 /* A server that was named may not be there yet: the machine, or the server, is
  * being started. With a limit for waiting that is waited for, too. */
 static dibs_err open_named(const struct target *t, const char *url,
                            const dibs_client_opts *opts, dibs_client **out)
 {
+    struct pollfd p = {.fd = t->signal_fd, .events = POLLIN};
     dibs_err err = dibs_client_open(url, opts, out);
-    int64_t pause = RETRY_MIN_MS, left;
-    bool told = false;
+    int64_t pause = RETRY_MIN_MS, until = retry_until(t), tell_at = 0, now;
 
-    while (err == DIBS_ERR_CONN && t->until != TIME_NEVER &&
-           (left = t->until - time_now()) > 0) {
-        if (!told)
-            tell_open_failed(t, url, err, left);
-        told = true;
-        poll(NULL, 0, (int)(pause < left ? pause : left));
+    while (err == DIBS_ERR_CONN && (now = time_now()) < until && !p.revents) {
+        if (now >= tell_at) {
+            tell_open_failed(t, url, err,
+                             until == TIME_NEVER ? until : until - now);
+            tell_at = now + RETRY_TELL_MS;
+        }
+        poll(&p, 1, (int)time_earlier(pause, until - now));
         pause = pause < RETRY_MAX_MS / 2 ? 2 * pause : RETRY_MAX_MS;
         err = dibs_client_open(url, opts, out);
     }

@@ -22,6 +22,9 @@ struct target {
     struct local local;
     int64_t until; /* a server that does not answer is tried again until then,
                       on the clock of times.h. 0, TIME_NEVER: not */
+    int64_t server_until; /* counts instead, if it is not 0. TIME_NEVER: without
+                             end */
+    int signal_fd;        /* readable: stop trying; -1 none */
 };
 
 /* Finds out which server. EXIT_FINE, or another code and an error was printed.

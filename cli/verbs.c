@@ -25,7 +25,8 @@ enum {
     TAKES_PERMITS = 1 << 3,
     TAKES_AS = 1 << 4,
     TAKES_DEADLINE = 1 << 5,
-    TAKES_CODE = 1 << 6
+    TAKES_CODE = 1 << 6,
+    TAKES_EXIST = 1 << 7
 };
 
 const struct verb verb_rows[] = {
@@ -53,7 +54,7 @@ const struct verb verb_rows[] = {
      "Close it until it was counted down so often.", latch_set},
     {CMD_LATCH, "down", false, 0, TAKES_AS, "dibs latch down --as web1 ready",
      "Count down by one.", latch_down},
-    {CMD_LATCH, "wait", false, 0, TAKES_WAIT | TAKES_CODE,
+    {CMD_LATCH, "wait", false, 0, TAKES_WAIT | TAKES_CODE | TAKES_EXIST,
      "dibs latch wait -w 5m ready", "Wait until it is open.", latch_wait},
     {CMD_LATCH, "info", false, 0, 0, "dibs latch info ready",
      "Show what is left.", latch_info},
@@ -162,6 +163,8 @@ static int check_options(const struct args *a, const struct command *cmd,
         {a->as != NULL, TAKES_AS, "--as"},
         {a->deadline_ms > 0, TAKES_DEADLINE, "--deadline"},
         {a->busy_code != EXIT_BUSY, TAKES_CODE, "-E"},
+        {a->of > 0, TAKES_EXIST, "--of"},
+        {a->must_exist, TAKES_EXIST, "--must-exist"},
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
@@ -172,6 +175,9 @@ static int check_options(const struct args *a, const struct command *cmd,
         return args_wrong(cmd, v->example,
                           "--lease is missing: nobody renews these permits, "
                           "they come back then");
+    if (a->of > 0 && a->must_exist)
+        return args_wrong(cmd, "dibs latch wait --of 3 ready",
+                          "--of and --must-exist cannot be used together");
     if ((v->takes & TAKES_OWNER) && !a->owner)
         return args_wrong(cmd, v->example, "--owner is missing");
     return EXIT_FINE;

@@ -4,8 +4,9 @@
  *
  * A person at a terminal wants to know why nothing happens. After two seconds a
  * line shows who has the lock and how long we have waited. It changes every
- * second. Without a terminal nothing is printed, except with -v: a message
- * comes after two seconds, and then at intervals that double up to a minute.
+ * second. Without a terminal a message comes after two seconds, and then once a
+ * minute; with -v at intervals that double up to a minute. In the background of
+ * a terminal there is none, except with -v.
  *
  * Asking  The server is asked who has it every two seconds, never more often
  *         and never before the last answer. Of several locks one is asked
@@ -19,6 +20,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "progress.h"
 #include "times.h"
@@ -79,7 +81,7 @@ static void show_state(struct waiting *w)
     }
     out_span(waited, span);
     if (!w->terminal) {
-        out_tell_facts(OUT_INFO, "waiting", facts, "waited %s for %s%s", span,
+        out_tell_facts(OUT_WARN, "waiting", facts, "waited %s for %s%s", span,
                        w->a->words[0], held);
         return;
     }
@@ -128,7 +130,7 @@ static void ask_holder(struct waiting *w, int64_t now)
     struct bundle *b = w->b;
 
     w->ask_at = now + w->pause_ms;
-    if (!w->terminal)
+    if (!w->terminal && w->a->verbose)
         w->pause_ms = 2 * w->pause_ms < TELL_MS ? 2 * w->pause_ms : TELL_MS;
     if (w->asked || b->n_members == 0)
         return;
@@ -147,10 +149,10 @@ void waiting_begin(struct waiting *w, const struct args *a, struct bundle *b,
         .b = b,
         .since = since,
         .terminal = terminal,
-        .on = terminal || a->verbose,
+        .on = terminal || a->verbose || (!a->quiet && !isatty(STDERR_FILENO)),
         .ask_at = since + FIRST_MS,
         .show_at = terminal ? since + FIRST_MS : TIME_NEVER,
-        .pause_ms = ASK_MS,
+        .pause_ms = terminal || a->verbose ? ASK_MS : TELL_MS,
         .info = DIBS_LOCK_INFO_INIT,
     };
 }

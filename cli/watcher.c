@@ -50,6 +50,7 @@ static bool watch_keeper(const struct args *a, const struct script *s, int fd)
         time_arm(timer, o.kill_at);
         if (poll(p, 3, TIME_POLL(timer)) < 0)
             continue;
+        bool ended = p[1].revents && script_ended(s);
         ssize_t n = p[0].revents ? read(fd, &next, sizeof next) : -1;
         if (n == (ssize_t)sizeof next) {
             o = next;
@@ -59,9 +60,9 @@ static bool watch_keeper(const struct args *a, const struct script *s, int fd)
                 return false;
             if (!script_ended(s))
                 signal_script(a, s);
-        } else if (p[1].revents && p[0].fd < 0) {
+        } else if (ended && p[0].fd < 0) {
             return true;
-        } else if (p[1].revents) {
+        } else if (ended) {
             p[1].fd = -1; /* the keeper releases; if it cannot, we do */
             if (!o.held)
                 return false;
@@ -97,7 +98,9 @@ int watcher_start(struct watcher *w, const struct args *a,
         if (a->status_fd > STDERR_FILENO)
             close(a->status_fd);
         fds_leave_input();
-        if (watch_keeper(a, s, ends[0]))
+        struct script own = *s;
+        (void)script_own_timer(&own);
+        if (watch_keeper(a, &own, ends[0]))
             will_execute(&w->will);
         _exit(0);
     }
@@ -109,7 +112,8 @@ int watcher_start(struct watcher *w, const struct args *a,
 
 void watcher_entrust(struct watcher *w, const struct grip *g)
 {
-    will_write(&w->will, g);
+    if (!g->nested)
+        will_write(&w->will, g);
     will_close(&w->will);
 }
 

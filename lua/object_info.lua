@@ -7,7 +7,8 @@
 --       other), the last token as text ('' if there is none), the number under
 --       the name, how many entries of the book are not over, ms until the
 --       first of them or the latch ends (-1 never). What entries that are over
---       had counts as free.
+--       had counts as free. A latch that was opened is one while its notes
+--       last.
 --
 -- A counter is a number that nobody has used since it was set: of slots, of a
 -- semaphore or of a latch. The other keys are not in KEYS, so that a user who
@@ -36,7 +37,7 @@ if count_of('zcard', ARGV[2]) > 0 or number and count_of('hlen', ARGV[3]) > 0
 then
     return {'slots', token, value, 0, -1}
 elseif not number then
-    return {'none', token, 0, 0, -1}
+    return {count_of('hlen', ARGV[5]) > 0 and 'latch' or 'none', token, 0, 0, -1}
 elseif not whole(number) then
     return {'other', token, 0, 0, -1}
 end

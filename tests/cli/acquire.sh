@@ -155,3 +155,26 @@ ran 64 dibs release --owner "$handle" --for-pid $$ a
 redis s set string x >/dev/null
 ran 64 dibs release --owner "$handle" string
 same 'it is left alone' x "$(redis s get string)"
+
+# ---- a handle that nobody can read -----------------------------------------
+
+case_is 'stdout is closed: nothing is taken'
+redis s config resetstat >/dev/null
+for closed in '>&-' '1</dev/null'; do
+    ran 70 bash -c "exec \"\$DIBS\" acquire --lease 10m lost $closed"
+    has stderr 'lost is not taken' "$err"
+    free s lost || fail "$closed: it is held"
+    ran 70 bash -c "exec \"\$DIBS\" acquire --json --lease 10m lost $closed"
+done
+redis s info commandstats >stats.txt
+! grep -q 'cmdstat_eval' stats.txt || fail 'the server was asked'
+
+case_is 'stdout is full: given back'
+for words in lost '--json lost' '-s lost' '--multi lost,other'; do
+    # shellcheck disable=SC2086
+    ran 70 bash -c 'exec "$DIBS" acquire --lease 10m "$@" >/dev/full' a $words
+    has stderr 'cannot write to stdout: No space left on device' "$err"
+    free s lost || fail "$words: it is held"
+done
+ran 0 dibs acquire --lease 10m lost
+ran 0 dibs release --owner "$out" lost

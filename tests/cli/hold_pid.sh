@@ -209,3 +209,144 @@ ran 0 dibs hold --multi a,b --for-pid $$
 same a 1 "$(redis main exists a)"
 ran 0 dibs release a,b
 same b 0 "$(redis main exists b)"
+
+# ---- signals that the script ignores --------------------------------------
+
+for shell in dash bash; do
+    type $shell >/dev/null 2>&1 || continue
+    case_is "$shell: a script that ignores TERM ends"
+    ran 0 env PATH="$T/path:$PATH" $shell -c \
+        'trap "" TERM HUP INT; dibs hold --for-pid $$ deaf'
+    await free main deaf
+    gone deaf
+
+    case_is "$shell: the ignored signal is inherited"
+    ran 0 env PATH="$T/path:$PATH" $shell -c \
+        'trap "" TERM; exec $0 -c "dibs hold --for-pid \$\$ deaf; :"' $shell
+    await free main deaf
+    gone deaf
+done
+
+case_is 'all signals blocked, and ignored'
+ran 0 python3 - "$DIBS" <<'END'
+import os, signal, subprocess, sys
+
+for sig in range(1, 65):
+    try:
+        signal.signal(sig, signal.SIG_IGN)
+    except (OSError, ValueError):
+        pass
+signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
+sys.exit(subprocess.call(
+    [sys.argv[1], "hold", "--for-pid", str(os.getpid()), "deaf"]))
+END
+await free main deaf
+gone deaf
+
+case_is 'a keeper of a deaf script is ended by TERM'
+bash -c 'exec sleep 1000' &
+sleeper=$!
+ran 0 bash -c 'trap "" TERM; "$DIBS" hold --for-pid '$sleeper' deaf'
+held main deaf || fail 'it is not held'
+kill "$(pgrep -x dibs-keeper | while read -r pid; do
+    ! grep -qsF "$T" "/proc/$pid/environ" || echo "$pid"
+done)"
+await free main deaf
+kill $sleeper
+ended 143 $sleeper
+gone deaf
+
+case_is 'the wait of a deaf script ends with it, and with its command'
+redis main hset deaf 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1 1 >/dev/null
+bash -c 'exec sleep 1000' &
+sleeper=$!
+(trap '' TERM && exec "$DIBS" hold -q --for-pid $sleeper deaf) &
+waiting=$!
+await listened deaf
+kill -9 $sleeper
+ended 137 $sleeper
+ended 143 $waiting
+gone deaf
+bash -c 'exec sleep 1000' &
+sleeper=$!
+(trap '' TERM && exec "$DIBS" hold -q --for-pid $sleeper deaf) &
+waiting=$!
+await listened deaf
+kill -9 $waiting # the command that the script started
+ended 137 $waiting
+gone deaf
+redis main del deaf >/dev/null
+kill $sleeper
+ended 143 $sleeper
+
+# ---- an older kernel -------------------------------------------------------
+
+$CC -o nosys "$HERE/nosys.c" || fail 'cannot build nosys'
+if ./nosys true; then
+    case_is 'without pidfd_open'
+    ran 0 env PATH="$T/path:$PATH" "$T/nosys" bash -c \
+        'trap "" TERM; dibs hold --for-pid $$ old; redis-cli -s "$T/main.sock" exists old'
+    same held 1 "$out"
+    await free main old
+    gone old
+    ran 0 env PATH="$T/path:$PATH" "$T/nosys" bash -ec \
+        'dibs hold --for-pid $$ old; dibs release old'
+    gone old
+    mkfifo stay
+    env PATH="$T/path:$PATH" "$T/nosys" bash -ec \
+        'dibs hold --lease 10s --for-pid $$ old; echo up >up.txt; read x <stay' 2>lost.txt &
+    script=$!
+    await test -s up.txt
+    redis main del old >/dev/null
+    ended 143 $script
+    rm -f stay up.txt
+    gone old
+    ran 64 ./nosys "$DIBS" hold --for-pid 4000000 old
+    has stderr 'No such process' "$err"
+fi
+
+# ---- inside of a run of the same lock --------------------------------------
+
+case_is 'nested: hold and release'
+# shellcheck disable=SC2016
+ran 0 env PATH="$T/path:$PATH" dibs run nest -- sh -c \
+    'dibs hold --for-pid $$ nest && dibs release nest && redis-cli -s "$T/main.sock" exists nest'
+same 'still held by the run' 1 "$out"
+same stderr '' "$err"
+free main nest || fail 'it is held'
+gone nest
+
+case_is 'nested: twice, and not released'
+# shellcheck disable=SC2016
+ran 0 env PATH="$T/path:$PATH" dibs run nest -- sh -c \
+    'dibs hold --for-pid $$ nest && dibs hold --for-pid $$ nest; [ $? = 75 ]'
+has stderr 'nest is already held for process' "$err"
+free main nest || fail 'it is held'
+gone nest
+
+case_is 'nested: the outer run loses the lock'
+mkfifo stay
+# shellcheck disable=SC2016
+env PATH="$T/path:$PATH" dibs run --lease 10s --on-lost warn nest -- setsid sh -c \
+    'dibs hold --for-pid $$ nest; echo up >up.txt; read x <stay; echo never' \
+    >never.txt 2>lost.txt &
+script=$!
+await test -s up.txt
+redis main del nest >/dev/null
+await said 'lost nest; signaling process' lost.txt
+wait $script
+same 'the script went on' '' "$(cat never.txt)"
+rm -f stay up.txt
+gone nest
+
+case_is 'nested: the outer run ends first'
+mkfifo stay
+# shellcheck disable=SC2016
+env PATH="$T/path:$PATH" dibs run --foreground nest -- sh -c \
+    'sh -c "dibs hold --for-pid \$\$ nest; echo up >up.txt; read x <stay; echo never" & while [ ! -s up.txt ]; do sleep 0.02; done' \
+    >never.txt 2>lost.txt
+said 'lost nest; signaling process' lost.txt || fail "$(cat lost.txt)"
+same 'the script went on' '' "$(cat never.txt)"
+await free main nest
+rm -f stay up.txt
+gone nest

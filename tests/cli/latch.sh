@@ -107,4 +107,39 @@ ran 0 dibs complete latch ''
 same words 'set down wait info' "$(tail -n +2 <<<"$out" | cut -f 1 | paste -sd ' ')"
 ran 0 dibs complete latch down --
 has options --as "$out"
+case_is 'one that nobody has set: --must-exist'
+ran 0 dibs latch wait none
+ran 1 dibs latch wait --must-exist none
+has stderr 'nobody has set the latch none' "$err"
+same stdout '' "$out"
+ran 1 dibs latch wait --must-exist -n none
+ran 0 dibs latch set made 1
+ran 75 dibs latch wait --must-exist -n made
+ran 0 dibs latch down made
+ran 0 dibs latch wait --must-exist made # it was set, and is open
+same stdout open "$out"
+
+case_is 'one that nobody has set: --of'
+"$DIBS" latch wait --of 2 pair >wait.txt &
+waiter=$!
+pair_set() { [ "$(redis s get pair)" = 2 ]; }
+await pair_set
+ran 75 dibs latch wait -n --of 3 pair
+same 'the first one counts' 2 "$(redis s get pair)"
+ran 0 dibs latch down pair
+ran 0 dibs latch down pair
+ended 0 $waiter
+same stdout open "$(cat wait.txt)"
+ran 0 dibs latch wait -n --of 2 pair # not closed again
+free s pair || fail 'it was set again'
+
+case_is 'what does not fit together'
+ran 64 dibs latch wait --of 3 --must-exist l
+has stderr '--of and --must-exist cannot be used together' "$err"
+ran 64 dibs latch wait --of 0 l
+ran 64 dibs latch wait --of
+ran 64 dibs latch down --of 3 l
+has stderr "--of has no effect with 'latch down'" "$err"
+ran 64 dibs latch info --must-exist l
+
 finish

@@ -286,3 +286,10 @@ ran 0 dibs run -n a -- echo here
 same stdout here "$out"
 dead "$pid" || fail 'the first server lives'
 ran 0 dibs local stop
+
+case_is 'SIGCHLD is ignored: it is started all the same'
+for words in 'latch set l 1' 'slots set n 2' 'run a -- true' 'acquire --lease 1m k'; do
+    # shellcheck disable=SC2016,SC2086
+    ran 0 bash -c 'trap "" CHLD; exec "$DIBS" "$@"' bash $words
+    ran 0 dibs local stop --force
+done

@@ -196,4 +196,82 @@ await end_seen
 has ready 'READY=1' "$(messages)"
 hush
 
+case_is '--ready waiting: started while it waits'
+rm -f notify.sock
+listen "$T/notify.sock"
+export WATCHDOG_USEC=100000
+redis s hset w 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1 1 >/dev/null
+"$DIBS" run -q --ready waiting w -- true &
+first=$!
+await signs 3 # or systemd would end it
+same messages 'READY=1 STATUS=waits for w' "$(messages)"
+redis s del w >/dev/null
+ended 0 $first
+await end_seen
+same messages 'READY=1 STATUS=waits for w
+STATUS=holds w as OWNER
+STOPPING=1 STATUS=releases w' "$(messages)"
+hush
+
+case_is '--ready waiting: hold, and a server that is away'
+rm -f notify.sock
+listen "$T/notify.sock"
+export WATCHDOG_USEC=100000
+"$DIBS" hold --no-stdin --ready waiting --server-wait forever \
+    -u "unix://$T/away.sock" w >held.txt 2>/dev/null &
+first=$!
+await signs 3
+alive $first || fail 'it gave up'
+server away
+await test -s held.txt
+kill $first
+ended 0 $first
+await end_seen
+same messages 'READY=1 STATUS=waits for w
+STATUS=holds w as OWNER
+STOPPING=1 STATUS=releases w' "$(messages)"
+hush
+
+# ---- all units -------------------------------------------------------------
+
+. "$HERE/lib_recipes.sh"
+recipes
+mkdir -p units
+for unit in "$top"/examples/*.service "$top"/debian/*.service; do
+    [ ! -e "$unit" ] || cp "$unit" units/
+done
+for unit in blocks/*.unit blocks/*.unitsteps; do
+    [ ! -e "$unit" ] || cp "$unit" "units/$(basename "$unit" | tr . -).service"
+done
+same 'units that there are' 4 "$(ls units | wc -l)"
+for unit in units/*.service; do
+    case_is "$unit"
+    if grep -q '^Restart=' "$unit"; then
+        grep -qx 'StartLimitIntervalSec=0' "$unit" || fail 'systemd gives up on it'
+        grep -q -- '--server-wait forever' "$unit" || fail 'it gives up on the server'
+    fi
+    if grep -qx 'Type=notify' "$unit"; then
+        grep -q -- '--ready waiting' "$unit" || fail 'the boot waits for it'
+    fi
+    command -v systemd-analyze >/dev/null || continue
+    # The programs need not be here.
+    sed -i 's#^\(Exec[A-Za-z]*=-\{0,1\}\)/[^ ]*#\1/bin/true#' "$unit"
+    ran 0 systemd-analyze verify --man=no "$T/$unit"
+    same 'what it says' '' "$(grep -F "$(basename "$unit" .service)" err.txt)"
+done
+
+case_is 'the leader waits for a server that is away'
+rm -f notify.sock
+listen "$T/notify.sock"
+server_gone=unix://$T/gone.sock
+# shellcheck disable=SC2086
+DIBS_URL=$server_gone sh -c "exec $line" 2>err.txt &
+first=$!
+await said 'trying again' err.txt
+await said READY=1 heard.txt
+server gone
+ended 0 $first
+await end_seen
+hush
+
 finish

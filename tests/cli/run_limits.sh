@@ -120,3 +120,95 @@ ended 0 $locker
 ended 0 $job
 same stdout ran "$(cat out.txt)"
 ran 0 dibs local stop
+
+# ---- --server-wait ----------------------------------------------------------
+
+case_is '--server-wait: for the server, not for the lock'
+away=unix://$T/away.sock
+for words in 'run -n' 'run' 'hold --no-stdin' 'acquire --lease 1m' 'acquire -w 1h --lease 1m'; do
+    # shellcheck disable=SC2086
+    ran 69 dibs $words --server-wait 1s -u "$away" a $([ "${words%% *}" != run ] || echo -- true)
+    has stderr "no answer from $away: No such file or directory; trying again for " "$err"
+    same stdout '' "$out"
+done
+
+case_is '--server-wait forever'
+"$DIBS" run -n --server-wait forever -u "$away" a -- echo ran >out.txt 2>err.txt &
+job=$!
+await said 'trying again' err.txt
+same stderr "dibs: no answer from $away: No such file or directory; trying again" "$(cat err.txt)"
+"$DIBS" hold --for-pid $$ --server-wait forever -u "$away" held 2>hold.txt &
+hold=$!
+"$DIBS" wait --server-wait forever -u "$away" a 2>wait.txt &
+wait=$!
+"$DIBS" latch wait --server-wait forever -u "$away" a >/dev/null 2>latch.txt &
+latch=$!
+for file in hold wait latch; do
+    await said 'trying again' $file.txt
+done
+server away
+ended 0 $job
+same stdout ran "$(cat out.txt)"
+ended 0 $hold
+held away held || fail 'it is not held'
+ended 0 $wait
+ended 0 $latch
+ran 0 dibs release held
+
+case_is '--server-wait: then -w begins'
+kill -KILL $server_pid
+await dead $server_pid
+"$DIBS" run -w 1m --server-wait forever -u "$away" a -- echo ran >out.txt 2>err.txt &
+job=$!
+await said 'trying again' err.txt
+server away
+ended 0 $job
+redis away hset a 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1 1 >/dev/null
+ran 75 dibs run -w 100ms --server-wait forever -u "$away" a -- true
+
+case_is '--server-wait: a signal ends it'
+kill -KILL $server_pid
+await dead $server_pid
+"$DIBS" run --server-wait forever -u "$away" a -- true 2>err.txt &
+job=$!
+await said 'trying again' err.txt
+kill -TERM $job
+ended 143 $job
+
+case_is '--server-wait, --release-wait, --ready: what is refused'
+ran 64 dibs run --server-wait ever a -- true
+has stderr "--server-wait: 'ever' is not a time" "$err"
+ran 64 dibs run --server-wait -1s a -- true
+ran 64 dibs run --server-wait -- true
+ran 64 dibs info --server-wait 1s a
+ran 64 dibs run --release-wait x a -- true
+ran 64 dibs acquire --release-wait 1s --lease 1m a
+ran 64 dibs run --ready soon a -- true
+has stderr "--ready: 'soon' is neither held nor waiting" "$err"
+ran 64 dibs run --ready waiting --pass-notify a -- true
+has stderr '--ready has no effect with --pass-notify' "$err"
+ran 64 dibs hold --ready waiting --for-pid $$ a
+
+# ---- --release-wait -----------------------------------------------------------
+
+case_is 'a server that is gone at the end: not for the whole lease'
+for words in '--release-wait 0' '--release-wait 1s --status-fd 9'; do
+    server end
+    # shellcheck disable=SC2086
+    ran 82 timeout -s KILL 60 "$DIBS" run --lease 1h $words -u "$url" a -- \
+        sh -c "kill -KILL $server_pid" 9>status.txt
+    has stderr 'the server did not confirm the release of a' "$err"
+    await dead $server_pid
+    rm -f end.sock
+done
+same lock unconfirmed "$(json lock "$(cat status.txt)")"
+server end
+mkfifo keep
+"$DIBS" hold --lease 1h --release-wait 1s -u "$url" a <keep >held.txt 2>err.txt &
+job=$!
+exec 8>keep
+await test -s held.txt
+kill -KILL $server_pid
+exec 8>&-
+ended 82 $job
+rm -f keep

@@ -164,3 +164,33 @@ if ./nosys true; then
     case_is 'without close_range, killed with -9, it takes its children with it'
     kill_family ./nosys "$DIBS" run old --
 fi
+
+case_is 'DIBS_LOST_FD has one digit, if one is free'
+for shell in dash bash; do
+    type $shell >/dev/null 2>&1 || continue
+    # The word is read by a plain shell.
+    # shellcheck disable=SC2016
+    "$DIBS" run --lease 10s --on-lost warn fd -- $shell -c \
+        'case $DIBS_LOST_FD in [3-9]) ;; *) exit 3 ;; esac
+         echo up >up.txt; eval "read word <&$DIBS_LOST_FD"; echo "$word"' \
+        >out.txt 2>/dev/null &
+    job=$!
+    await test -s up.txt
+    redis s del fd >/dev/null
+    ended 81 $job
+    same word lost "$(cat out.txt)"
+    rm -f up.txt
+done
+# shellcheck disable=SC2016
+ran 0 dibs run fd -- sh -c 'readlink /proc/$$/fd/9; dibs=$0; echo $DIBS_LOST_FD' 9</dev/null
+same 'one that was given stays' $'/dev/null\n8' "$out"
+# shellcheck disable=SC2016
+ran 0 bash -c 'for fd in 3 4 5 6 7 8 9; do eval "exec $fd</dev/null"; done
+    exec "$DIBS" run fd -- sh -c "[ \$DIBS_LOST_FD -gt 9 ] && readlink /proc/\$\$/fd/\$DIBS_LOST_FD"'
+has 'none is free' pipe: "$out"
+# shellcheck disable=SC2016
+ran 0 dibs run one -- "$DIBS" run two -- "$DIBS" run one -- sh -c \
+    'echo $DIBS_LOST_FD; tr " " "\n" <<END | sed -n "s/.*=\([0-9]*\):.*/\1/p" | sort -u | wc -l
+$DIBS_LOST_FDS
+END'
+same 'each of two has its own' $'9\n2' "$out"

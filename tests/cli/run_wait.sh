@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 #
 # What a waiting run says: on a terminal a line that changes and goes away,
-# elsewhere nothing, or messages with -v.
+# elsewhere a message, and more of them with -v.
 
 $CC -std=c11 -o pty "$HERE/pty.c" || fail 'cannot build pty'
 server s
@@ -130,9 +130,9 @@ n=$(redis s info commandstats | grep -o 'cmdstat_evalsha\(_ro\)\?:calls=[0-9]*' 
 
 # ---- elsewhere ---------------------------------------------------------
 
-case_is 'not a terminal: nothing'
+case_is 'not a terminal: messages, and nothing with -q'
 take b
-"$DIBS" run b -- echo ran >out.txt 2>err.txt &
+"$DIBS" run -q b -- echo ran >out.txt 2>err.txt &
 job=$!
 "$DIBS" run -v b -- echo ran >out2.txt 2>err2.txt &
 job2=$!
@@ -167,3 +167,25 @@ ran 75 dibs run -n --log json b -- true
 same owner $owner "$(json owner "$err")"
 same left -1 "$(json left_ms "$err")"
 [ "$(json waited_ms "$err")" -ge 0 ] || fail "waited: $err"
+
+case_is 'without a terminal: a line after two seconds'
+take quiet
+"$DIBS" run quiet -- echo ran >out.txt 2>err.txt &
+waiter=$!
+await said 'dibs: waited 2' err.txt
+has stderr "for quiet: held by $owner" "$(cat err.txt)"
+same lines 1 "$(wc -l <err.txt)"
+give_back quiet
+ended 0 $waiter
+same stdout ran "$(cat out.txt)"
+take quiet
+ran 75 dibs run -w 3s -q quiet -- true
+same stderr '' "$err"
+
+case_is 'days'
+redis s pexpire quiet 93700000 >/dev/null
+ran 75 dibs run -n quiet -- true
+has stderr 'lease ends in 1 d 2 h' "$err"
+ran 0 dibs info quiet
+has stdout '1 d 2 h' "$out"
+redis s del quiet >/dev/null

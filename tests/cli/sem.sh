@@ -155,4 +155,39 @@ has stdout 'acquire NAME' "$out"
 has stdout '--permits N' "$out"
 ran 64 dibs semm info p
 has stderr 'did you mean: dibs sem info p' "$err"
+case_is 'stdout is closed, or full: nothing is taken'
+ran 0 dibs sem set lost 5
+ran 70 bash -c 'exec "$DIBS" sem acquire --lease 10m lost >&-'
+has stderr 'lost is not taken' "$err"
+ran 70 bash -c 'exec "$DIBS" sem acquire --lease 10m lost >/dev/full'
+same free 5 "$(redis s get lost)"
+same book 0 "$(redis s zcard '{lost}:dibs_held')"
+
+case_is 'the name of a lock with slots that is in use'
+ran 0 dibs acquire -N 3 --lease 10m slotted
+handle=$out
+for words in 'set slotted 5' 'add slotted 1' 'acquire -n --lease 1m slotted' 'drain slotted'; do
+    # shellcheck disable=SC2086
+    ran 69 dibs sem $words
+    has stderr "slotted is a lock with slots: 'dibs slots' and 'dibs run -N' are for it" "$err"
+done
+same free 2 "$(redis s get slotted)"
+ran 0 dibs release --owner "$handle" slotted
+same free 3 "$(redis s get slotted)"
+
+case_is 'a server that is away'
+ran 69 dibs sem acquire -u "unix://$T/away.sock" --lease 1m p
+"$DIBS" sem acquire -u "unix://$T/away.sock" --server-wait forever --lease 1m p \
+    >out.txt 2>err.txt &
+waiter=$!
+await said 'trying again' err.txt
+kill -TERM $waiter
+ended 143 $waiter
+"$DIBS" sem set -u "unix://$T/away.sock" --server-wait 1h p 2 >out.txt 2>err.txt &
+waiter=$!
+await said 'trying again for' err.txt
+server away
+ended 0 $waiter
+same stdout '2 free' "$(cat out.txt)"
+
 finish

@@ -246,4 +246,27 @@ stop_holder
 
 case_is 'no server'
 DIBS_URL=unix://$T/nobody.sock ran 69 dibs slots set db 3
+# ---- a number that is somebody else's --------------------------------------
+
+case_is 'the name of a semaphore that is in use'
+ran 0 dibs sem set license 5
+ran 0 dibs sem acquire --lease 10m license
+handle=$out
+for words in 'slots set license 3' 'run -N 3 license -- true' \
+    'acquire -N 3 --lease 1m license' 'hold -N 3 --no-stdin license'; do
+    # shellcheck disable=SC2086
+    ran 69 dibs $words
+    has stderr "license is a semaphore: 'dibs sem' is for it; take another name" "$err"
+done
+same free 4 "$(redis s get license)"
+ran 0 dibs sem release --owner "$handle" license
+same free 5 "$(redis s get license)"
+
+case_is 'the name of a latch'
+ran 0 dibs latch set door 2
+ran 69 dibs slots set door 3
+has stderr "door is a latch: 'dibs latch' is for it" "$err"
+ran 69 dibs run -N 3 door -- true
+same count 2 "$(redis s get door)"
+
 finish
