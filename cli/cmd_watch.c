@@ -33,6 +33,7 @@
 #include <unistd.h>
 
 #include "exits.h"
+#include "kinds.h"
 #include "survey.h"
 #include "times.h"
 
@@ -382,7 +383,7 @@ static int wait_news(const struct args *a, struct look *k, struct waited *w)
     dibs_lock_info info = w->info;
     memcpy(why, w->why, sizeof why);
     pthread_mutex_unlock(&w->mu);
-    if (err == DIBS_OK && !info.locked)
+    if (err == DIBS_OK && !kind_held(&info))
         return EXIT_FINE;
     if (err == DIBS_OK)
         tell_holder(a, k, &info);
