@@ -339,7 +339,7 @@ static void describe_blocker(struct bundle *b, size_t member, const char *name,
     char span[OUT_SPAN_MAX], who[WHO_TEXT_MAX];
 
     if (dibs_lock_info_get(b->members[member], &by->info) != DIBS_OK ||
-        !info->locked)
+        !kind_held(info))
         return;
     who_ask(member_client(b, member), &owner, &by->who, 1);
     if (info->slots > 0) {

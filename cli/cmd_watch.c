@@ -35,6 +35,7 @@
 #include <unistd.h>
 
 #include "exits.h"
+#include "kinds.h"
 #include "survey.h"
 #include "times.h"
 
@@ -400,7 +401,7 @@ static int wait_news(const struct args *a, struct look *k, struct waited *w)
     dibs_lock_info info = w->info;
     memcpy(why, w->why, sizeof why);
     pthread_mutex_unlock(&w->mu);
-    if (err == DIBS_OK && !info.locked)
+    if (err == DIBS_OK && !kind_held(&info))
         return EXIT_FINE;
     if (err == DIBS_OK)
         tell_holder(a, k, &info);

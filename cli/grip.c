@@ -32,6 +32,7 @@
 
 #include "exits.h"
 #include "failure.h"
+#include "kinds.h"
 #include "notify.h"
 #include "progress.h"
 #include "times.h"
@@ -285,7 +286,7 @@ static int tell_busy(struct grip *g)
     }
     if (!g->a->quiet)
         bundle_blocker(&g->b, g->owner, blocker, sizeof blocker, &by);
-    if (info->locked) {
+    if (kind_held(info)) {
         facts[1] = (struct out_fact){"owner", info->owner, 0};
         facts[2] = (struct out_fact){"left_ms", NULL, info->ttl_ms};
         if (by.who.known)

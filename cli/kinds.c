@@ -97,6 +97,11 @@ bool kind_counted(dibs_kind kind)
            kind == DIBS_KIND_LATCH || kind == DIBS_KIND_COUNTER;
 }
 
+bool kind_held(const dibs_lock_info *info)
+{
+    return info->locked || info->mode != DIBS_MODE_NONE;
+}
+
 void kind_json(struct json *j, const dibs_lock_info *info)
 {
     json_text(j, "kind", kind_word(info->kind));

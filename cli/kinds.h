@@ -32,6 +32,9 @@ int kind_refuse(dibs_client *c, const char *name, dibs_kind wanted);
 const char *kind_word(dibs_kind kind);
 /* Is it a number on the server, and not a lock of one holder? */
 bool kind_counted(dibs_kind kind);
+/* Does anybody hold it? A handle on one half of a read-write lock says of its
+ * own half only that it is locked. */
+bool kind_held(const dibs_lock_info *info);
 /* The fields of a JSON object that depend on the kind. */
 void kind_json(struct json *j, const dibs_lock_info *info);
 

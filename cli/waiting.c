@@ -22,6 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "kinds.h"
 #include "progress.h"
 #include "times.h"
 
@@ -106,16 +107,16 @@ static void on_who(dibs_err err, const dibs_who *who, void *arg)
 static void on_info(dibs_err err, const dibs_lock_info *info, void *arg)
 {
     struct waiting *w = arg;
-    bool held = err == DIBS_OK && info->locked;
+    bool held = err == DIBS_OK && kind_held(info);
     bool same = held && w->info.locked && w->who.known &&
                 strcmp(w->info.owner, info->owner) == 0;
 
     w->asked = false;
-    w->info.locked = held;
     if (held)
         w->info = *info;
     else
         w->member++;
+    w->info.locked = held;
     if (!same)
         w->who = (struct who){.known = false};
     if (held && !same && w->on)

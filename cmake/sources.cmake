@@ -139,6 +139,7 @@ set(DIBS_SCRIPTS
   lua/semaphore_force.lua
   lua/semaphore_info.lua
   lua/semaphore_release.lua
+  lua/semaphore_renew.lua
   lua/semaphore_set.lua
   lua/slots_acquire.lua
   lua/slots_force.lua
@@ -160,6 +161,7 @@ set(DIBS_SCRIPT_PARTS
   lua/lib/held.lua
   lua/lib/latch.lua
   lua/lib/permits.lua
+  lua/lib/renew_permit.lua
   lua/lib/tell_free.lua
   lua/lib/token.lua
   lua/lib/whole.lua

@@ -4,8 +4,8 @@
 -- ARGV  for each key: owner field, lease in ms; then, if there are no KEYS, the
 --       lock hashes
 -- Gives a string with one letter a key: '1' renewed, '0' not this owner's any
---       more, 'e' the key is something else. Without KEYS also 'm': ask for
---       this one alone, as a key.
+--       more, or the key is something else, 'e' the server refuses. Without KEYS
+--       also 'm': ask for this one alone, as a key.
 --
 -- A lease of -1 changes nothing: it only asks whether the hold is there.
 -- A renewal only ever lengthens, so one that comes late does no harm. One bad
@@ -29,7 +29,7 @@ for i = 1, count do
                 verdict = bad
             end
         end
-    elseif mine ~= 0 then
+    elseif mine ~= 0 and not mine.err:find('^WRONGTYPE') then
         verdict = bad
     end
     verdicts[i] = verdict

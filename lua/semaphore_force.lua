@@ -15,7 +15,10 @@ local HOW = 3
 --@include whole
 
 local free = redis.call('get', count)
-if free and not whole(free) then
+if not free then
+    redis.call('del', book) -- it was deleted, and nothing is given back
+    return 0
+elseif not whole(free) then
     return redis.error_reply('WRONGTYPE the key holds no number of permits')
 end
 for first = 0, redis.call('zcard', book), 1000 do
@@ -24,10 +27,8 @@ for first = 0, redis.call('zcard', book), 1000 do
         local many, who = entry:match('^(%d+)(:.*)$')
         if who == owner then
             redis.call('zrem', book, entry)
-            if free then
-                free = redis.call('incrby', count, many)
-                tell_free(ARGV[2], free, tonumber(many))
-            end
+            free = redis.call('incrby', count, many)
+            tell_free(ARGV[2], free, tonumber(many))
             return 1
         end
     end

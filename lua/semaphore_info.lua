@@ -7,7 +7,8 @@
 --       are free; how many entries the book has; ms until the first of them
 --       ends, -1 if there is none. An error when the key holds no number.
 --
--- What holders that are gone had comes back first, if the caller may do that.
+-- What holders that are gone had comes back first, if the caller may do that;
+-- the book of a semaphore that was deleted is void.
 local count, book = KEYS[1], KEYS[2]
 local HOW = 2
 --@include publish
@@ -17,6 +18,7 @@ local HOW = 2
 
 local free = redis.call('get', count)
 if not free then
+    redis.pcall('del', book)
     return {0, 0, 0, -1}
 elseif not whole(free) then
     return redis.error_reply('WRONGTYPE the key holds no number of permits')

@@ -5,7 +5,8 @@
 -- ARGV  1 owner   2 how many it has   3 how many it will then have   4 channel,
 --       then the commands to publish with; none = 'publish'
 -- Gives >= 1 when all are given back: 1 + how many heard of it (a hint, no
---       more); 0 when some are left; -1 when the book has no such entry.
+--       more); 0 when some are left; -1 when the book has no such entry, or
+--       the semaphore was deleted.
 --
 -- Twice is harmless: the book says whether it was done. What is in nobody's
 -- name is not given back, so no permit comes from nothing. A semaphore that was
@@ -20,7 +21,10 @@ local HOW = 5
 --@include whole
 
 local free = redis.call('get', count)
-if free and not whole(free) then
+if not free then
+    redis.call('del', book)
+    return -1
+elseif not whole(free) then
     return redis.error_reply('WRONGTYPE the key holds no number of permits')
 end
 local ends = redis.call('zscore', book, has .. ':' .. owner)
@@ -28,10 +32,6 @@ if not ends then
     local done = rest ~= '0' and
         redis.call('zscore', book, rest .. ':' .. owner)
     return done and 0 or -1
-end
-if not free then
-    redis.call('del', book)
-    return rest == '0' and 1 or 0
 end
 redis.call('zrem', book, has .. ':' .. owner)
 if rest ~= '0' then

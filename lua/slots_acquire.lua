@@ -97,7 +97,7 @@ end
 local first = redis.call('zrange', out, '0', '0', 'withscores')
 local back = 0
 for _ = 1, 10 do
-    if not first[1] or end_of(first[1], first[2]) > now or
+    if not first[1] or tonumber(first[2]) > now or
         (free or 0) + back > 0 and back > 0 then
         break
     end

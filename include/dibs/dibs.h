@@ -732,12 +732,15 @@ typedef enum dibs_kind {
 
 typedef struct dibs_lock_info {
     size_t size; /* fill in with sizeof, or use DIBS_LOCK_INFO_INIT */
-    bool locked; /* false: all the rest is zero or empty */
+    bool locked; /* false: all the rest is zero or empty. Asked by one half of a
+                    read-write lock: whether that half is held; false with a
+                    mode: the other half is, and the rest is about that */
     dibs_mode mode;
     int64_t ttl_ms; /* what is left of the lease; -1: it has none */
     int64_t holds;  /* of the owner below */
-    size_t owners;  /* how many owners; more than one only for readers, and of
-                       a slots lock */
+    size_t owners;  /* how many owners; more than one only for readers, of a
+                       slots lock, and for a writer that reads, too: it counts
+                       twice */
     size_t waiters; /* in the queue of a fair lock; for the other kinds see
                        dibs_lock_listeners */
     char owner[DIBS_OWNER_MAX]; /* the holder, or one of the readers; cut if

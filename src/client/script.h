@@ -51,6 +51,7 @@ extern const struct dibs__script dibs__script_semaphore_drain;
 extern const struct dibs__script dibs__script_semaphore_force;
 extern const struct dibs__script dibs__script_semaphore_info;
 extern const struct dibs__script dibs__script_semaphore_release;
+extern const struct dibs__script dibs__script_semaphore_renew;
 extern const struct dibs__script dibs__script_semaphore_set;
 extern const struct dibs__script dibs__script_slots_acquire;
 extern const struct dibs__script dibs__script_slots_force;

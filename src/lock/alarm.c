@@ -135,11 +135,11 @@ static size_t reader_tag(const char *key, size_t len)
 
 void dibs__alarm_key(struct dibs__locks *lk, const char *key, size_t len)
 {
-    const unsigned hashes = 1u << KIND_BASIC | 1u << KIND_FAIR |
-                            1u << KIND_FENCED | 1u << KIND_READ |
-                            1u << KIND_WRITE;
+    const unsigned named = 1u << KIND_BASIC | 1u << KIND_FAIR |
+                           1u << KIND_FENCED | 1u << KIND_READ |
+                           1u << KIND_WRITE | 1u << KIND_SEMAPHORE;
 
-    alarm_named(lk, hashes, key, len);
+    alarm_named(lk, named, key, len);
     alarm_tagged(lk, KIND_READ, key, reader_tag(key, len));
     alarm_tagged(lk, KIND_SLOTS, key, length_before(key, len, ":timeout"));
     alarm_tagged(lk, KIND_SEMAPHORE, key,

@@ -20,6 +20,7 @@ struct dibs__care {
     bool canceled;            /* mu: some waiter is canceled */
     struct dibs__turn turn;   /* mu: how it is called */
     int64_t next_try;         /* mu: ask then, if nothing happens */
+    int64_t below;            /* mu: the next one that wants less may ask */
     int64_t again_at;         /* mu: then those ask that were not answered */
     int64_t looks_at;         /* mu: when io looks by itself */
     int64_t first_deadline;   /* mu: no waiter's time is over before */

@@ -141,11 +141,12 @@ struct dibs__acquired {
 struct dibs__renew_item {
     struct dibs__line *line;
     uint64_t wire;
-    uint64_t hold;    /* which hold; numbers are not used again */
-    int64_t value;    /* what the hold came with */
-    int64_t lease_ms; /* LEASE_LOOK: is it there? Its end stays as it is */
-    bool doubted;     /* it was, and this is to settle it */
-    int64_t at;       /* when it was to be looked at */
+    uint64_t hold;     /* which hold; numbers are not used again */
+    int64_t value;     /* what the hold came with */
+    int64_t lease_ms;  /* LEASE_LOOK: is it there? Its end stays as it is */
+    int64_t max_until; /* lease_ms must not reach beyond */
+    bool doubted;      /* it was, and this is to settle it */
+    int64_t at;        /* when it was to be looked at */
 };
 
 /* The hold is left as it is: its owner goes, and the server is not told. */

@@ -18,9 +18,9 @@ const struct dibs__kind dibs__kind_semaphore = {
     .suffix = "",
     .asks = ASKS_HEAD,
     .counted = true,
-    .renew_keys = "d",
+    .renew_keys = "nd",
     .renew_arg = 'E',
-    .renews = &dibs__script_permit_renew,
+    .renews = &dibs__script_semaphore_renew,
     .command =
         {
             [VERB_ACQUIRE] = {&dibs__script_semaphore_acquire, "nd", "oVlc*"},

@@ -164,6 +164,13 @@ static void lock_ask(struct dibs__waiter *wt)
         ask_again(op);
 }
 
+static int64_t lock_wants(const struct dibs__waiter *wt)
+{
+    const struct dibs__op *op = op_waiting(wt);
+
+    return op->line->kind->id == KIND_SEMAPHORE ? op->ask.value : 0;
+}
+
 static int64_t lock_held_until(struct dibs__wait *w, int64_t now)
 {
     struct dibs__line *line = line_waiting(w);
@@ -331,6 +338,7 @@ const struct dibs__wait_user dibs__lock_waits = {
     .end = lock_end,
     .ref = lock_ref,
     .unref = lock_unref,
+    .wants = lock_wants,
     .held_until = lock_held_until,
     .withdraw = lock_withdraw,
     .sweep_behind = lock_sweep_behind,

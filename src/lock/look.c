@@ -98,6 +98,14 @@ static void read_owner(struct look *lo, const struct dibs__reply *field,
         memcpy(lo->owner, field->text, field->len);
 }
 
+/* A read-write lock is held as its other half only: as Redisson, a handle says
+ * so of its own half. */
+static bool is_other_half(const struct dibs__kind *kind, dibs_mode mode)
+{
+    return (kind == &dibs__kind_read && mode == DIBS_MODE_WRITE) ||
+           (kind == &dibs__kind_write && mode == DIBS_MODE_READ);
+}
+
 /* How many of so many fields are in the answer. */
 static size_t fields_given(int64_t fields)
 {
@@ -183,6 +191,7 @@ static dibs_err read_info(struct look *lo, const struct dibs__reply *r)
         }
         read_owner(lo, field, value);
     }
+    info->locked = !is_other_half(lo->op.line->kind, info->mode);
     info->owners = fields > 0 ? (size_t)fields : 0;
     info->published = read_published(r);
     return DIBS_OK;

@@ -34,9 +34,10 @@
  *         (locks.c). One that is not renewed is looked for by a renewal that
  *         lengthens nothing.
  *
- * Trouble '0': another owner has it, or none; lost. No answer, or 'e': the hold
- *         is suspect and is asked for again soon, until it is over; very soon
- *         if nothing has answered since the connection was made anew.
+ * Trouble '0': another owner has it, or none, or the key is of another type;
+ *         lost. No answer, or 'e', a refusal: the hold is suspect and is asked
+ *         for again soon, until it is over; very soon if nothing has answered
+ *         since the connection was made anew.
  */
 #include "base/mem.h"
 #include "lock/locks.h"
@@ -179,11 +180,26 @@ static void renewal_answered(struct dibs__call *call, dibs_err err,
 
 /* ---- sending ----------------------------------------------------------- */
 
+/* The batch may have waited for a connection, and a lease begins when the
+ * server has the command: so max_hold_ms limits it here. */
+static void limit_leases(struct renewal *b)
+{
+    int64_t now = dibs__now_ms();
+
+    for (size_t i = 0; i < b->count; i++) {
+        struct dibs__renew_item *item = &b->items[i];
+        int64_t most = item->max_until - now;
+        if (item->lease_ms > most)
+            item->lease_ms = most > 0 ? most : LEASE_LOOK;
+    }
+}
+
 static void renewal_write(struct dibs__call *call, struct dibs__buf *out,
                           bool whole)
 {
     struct renewal *b = DIBS_OF(call, struct renewal, call);
 
+    limit_leases(b);
     dibs__renew_write(b->items, b->count, out, whole);
 }
 
@@ -289,6 +305,7 @@ static enum due hold_due(struct dibs__line *line, struct dibs__hold *h,
     item->wire = h->wire;
     item->value = h->value;
     item->lease_ms = renews && all.renewed && lease > 0 ? lease : LEASE_LOOK;
+    item->max_until = all.max_until;
     h->lengthens = item->lease_ms != LEASE_LOOK;
     item->doubted = h->doubted || h->alarmed;
     h->doubted = h->alarmed = false;

@@ -326,7 +326,7 @@ static dibs_err semaphore_leave(dibs_semaphore *s,
                                 size_t size)
 {
     struct semaphore_call sc = {.fill = dibs__release_fill};
-    char owner[DIBS_OWNER_MAX], text[DIBS_OWNER_MAX];
+    char owner[DIBS_OWNER_MAX];
 
     if (take_semaphore_opts(s, opts, &sc.o, &sc.permits) != DIBS_OK)
         return DIBS_ERR_INVALID;
@@ -336,11 +336,8 @@ static dibs_err semaphore_leave(dibs_semaphore *s,
         return dibs__lock_refuse(s->l);
     }
     dibs_err err = semaphore_give(s, &sc, owner);
-    if (err == DIBS_OK) {
-        snprintf(text, sizeof text, "%lld:%.140s", (long long)sc.permits,
-                 owner);
-        memcpy(buf, text, sizeof text);
-    }
+    if (err == DIBS_OK)
+        snprintf(buf, size, "%lld:%.140s", (long long)sc.permits, owner);
     return err;
 }
 

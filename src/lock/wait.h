@@ -42,7 +42,8 @@ struct dibs__waiter {
         struct dibs__waiter *next; /* others: the next one that is about to ask;
                                       io only */
     };
-    int64_t deadline;              /* const once it waits; INT64_MAX none */
+    int64_t deadline;   /* const once it waits; INT64_MAX none */
+    int64_t refused_at; /* mu: when it was first told to wait; 0 not yet */
     enum dibs__waiter_state state; /* mu */
     bool canceled;                 /* mu */
     bool waited;                   /* mu: somebody else had what it wants */
@@ -84,6 +85,8 @@ struct dibs__wait_user {
     void (*ref)(struct dibs__wait *w); /* mu */
     void (*unref)(struct dibs__wait *w);
     /* The rest may be NULL. */
+    /* mu: how many permits it asks for; 0: as many as all others. */
+    int64_t (*wants)(const struct dibs__waiter *wt);
     /* mu: until when a call of this client has it, by our clock, so that there
      * is little to ask; 0 none has. */
     int64_t (*held_until)(struct dibs__wait *w, int64_t now);

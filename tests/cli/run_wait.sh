@@ -144,6 +144,17 @@ ended 0 $job2
 same stderr '' "$(cat err.txt)"
 grep -q '^dibs: waited [2-9]' err2.txt || fail "-v: $(cat err2.txt)"
 
+case_is 'half of a read-write lock: who has the other half'
+redis s hset b mode write "$owner:write" 1 >/dev/null
+ran 75 dibs run -n -s b -- echo ran
+has stderr "b is taken: held by $owner:write" "$err"
+"$DIBS" run -v -s b -- echo ran >out.txt 2>err.txt &
+job=$!
+await said "held by $owner:write, no end left" err.txt
+redis s del b >/dev/null
+redis s publish 'redisson_rwlock:{b}' 1 >/dev/null
+ended 0 $job
+
 case_is 'JSON: owner and times are fields'
 take b
 "$DIBS" run -v --log json b -- echo ran >out.txt 2>err.txt &

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * fault_limits_own.c - a call keeps its own limit, and can be canceled, behind
- * another call of the same owner that takes long.
+ * another call of the same owner that takes long. And a renewed hold keeps its
+ * own limit where a renewal has to wait for a connection.
  */
 #include "fault/limits_kit.h"
 
@@ -387,6 +388,72 @@ static void test_limits_of_force(void **state)
     finish(&sc);
 }
 
+/* ---- a renewal that waits for a connection ----------------------------- */
+
+#define LEASE_MS  6000
+#define HOLD_MS   7000 /* max_hold_ms */
+#define OUTAGE_MS 2500 /* a renewal is due by then */
+
+/* When the last request with this text came. */
+static long long last_came(const char *text)
+{
+    unsigned n = ts_proxy_logged(kit_px, text);
+    char *line = n ? ts_proxy_log_line(kit_px, text, n - 1) : NULL;
+    long long ms = line ? atoll(line) : 0;
+
+    free(line);
+    return ms;
+}
+
+/* Renewals of this lock ask for no more than what is left until `end` when they
+ * are sent. That is after the connection was ready. How many there are. */
+static int check_renewals(const char *name, int64_t end)
+{
+    char text[64], ready[64];
+    int renewals = 0;
+
+    snprintf(text, sizeof text, " 1 %s ", name);
+    for (unsigned i = 0; i < ts_proxy_logged(kit_px, text); i++) {
+        char *line = ts_proxy_log_line(kit_px, text, i);
+        long long lease;
+        int link = 0;
+        /* Behind the key: the owner, the lease, the number of the call. */
+        int n = sscanf(strstr(line, text) + strlen(text), "%*s %lld", &lease);
+        assert_int_equal(sscanf(line, "%*d #%d", &link) + n, 2);
+        snprintf(ready, sizeof ready, "#%d CLIENT INFO", link);
+        if (lease > 0)
+            renewals++;
+        if (lease > end - last_came(ready))
+            fail_msg("%lld ms too long: %s", lease - end + last_came(ready),
+                     line);
+        free(line);
+    }
+    return renewals;
+}
+
+/* It is sent long after it was due: no connection can be made. */
+static void test_limits_of_renewal(void **state)
+{
+    struct kit_client *k = kit_open(&(struct kit_opts){.lease_ms = LEASE_MS});
+    dibs_lock *l = kit_lock(k, "limited");
+
+    (void)state;
+    kit_want("acquire",
+             dibs_lock_acquire(l, DIBS_LOCK_OPTS(.max_hold_ms = HOLD_MS)),
+             DIBS_OK);
+    int64_t end = ts_now_ms() + HOLD_MS;
+    ts_proxy_reset(kit_px); /* its log has renewals only from now on */
+    ts_proxy_refuse(kit_px, true);
+    ts_proxy_kill_all(kit_px, false);
+    TS_WAIT(ts_now_ms() >= end - HOLD_MS + OUTAGE_MS);
+    ts_proxy_refuse(kit_px, false);
+    TS_WAIT(check_renewals("limited", end) > 0 || ts_now_ms() >= end);
+    dibs_err err = dibs_lock_release(l, NULL); /* it may be over by now */
+    assert_true(err == DIBS_OK || err == DIBS_ERR_LOST);
+    dibs_lock_free(l);
+    kit_close(k);
+}
+
 #define T(f) cmocka_unit_test_setup(f, kit_fresh)
 
 int main(void)
@@ -405,6 +472,7 @@ int main(void)
         T(test_limits_of_group),
         T(test_limits_of_giving_back),
         T(test_limits_of_force),
+        T(test_limits_of_renewal),
     };
     return cmocka_run_group_tests_name("fault.limits_own", tests, kit_up,
                                        kit_down);

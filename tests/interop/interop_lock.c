@@ -511,6 +511,14 @@ static void java_seen_by_dibs(enum kind kind, const char *name)
     assert_int_equal(info.holds, JAVA("a", "holdCount", kind, name, NULL));
     assert_int_equal(info.holds, 2);
     assert_int_equal(info.owners, 1);
+    if (kind >= READ) { /* the other half is not locked */
+        dibs_lock *half = kit_lock(dib, kind == READ ? WRITE : READ, name);
+        dibs_lock_info other = DIBS_LOCK_INFO_INIT;
+        FINE(dibs_lock_info_get(half, &other));
+        assert_false(other.locked);
+        assert_int_equal(other.mode, modes[kind]);
+        dibs_lock_free(half);
+    }
     assert_true(before >= info.ttl_ms && info.ttl_ms >= after);
     /* A writer's owner may be shown with or without the mark of its half. */
     assert_int_equal(strncmp(info.owner, owner, strlen(owner)), 0);

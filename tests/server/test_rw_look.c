@@ -47,10 +47,14 @@ static void test_rw_look(void **state)
     FINE(dibs_lock_acquire(h.r, NULL));
     FINE(dibs_lock_acquire(h.r,
                            DIBS_LOCK_OPTS(.owner = other, .lease_ms = 60000)));
-    FINE(dibs_lock_info_get(h.w, &info));
+    FINE(dibs_lock_info_get(h.r, &info));
     assert_true(info.locked);
+    FINE(dibs_lock_info_get(h.w, &info));
+    assert_false(info.locked);
     assert_int_equal(info.mode, DIBS_MODE_READ);
+    assert_int_equal(info.kind, DIBS_KIND_RW);
     assert_int_equal(info.owners, 2);
+    assert_true(info.owner[0] != '\0' && info.ttl_ms > 0);
     FINE(dibs_lock_holders(h.w, see, &s));
     assert_int_equal(s.readers, 2);
     assert_int_equal(s.writers, 0);
@@ -63,9 +67,17 @@ static void test_rw_look(void **state)
 
     s = (struct seen){0};
     FINE(dibs_lock_acquire(h.w, NULL));
-    FINE(dibs_lock_acquire(h.r, NULL));
     FINE(dibs_lock_info_get(h.r, &info));
+    assert_false(info.locked);
+    assert_int_equal(info.owners, 1);
+    FINE(dibs_lock_acquire(h.r, NULL)); /* a writer that reads counts twice */
+    FINE(dibs_lock_info_get(h.w, &info));
+    assert_true(info.locked);
+    assert_int_equal(info.owners, 2);
+    FINE(dibs_lock_info_get(h.r, &info));
+    assert_false(info.locked);
     assert_int_equal(info.mode, DIBS_MODE_WRITE);
+    assert_int_equal(info.owners, 2);
     FINE(dibs_lock_holders(h.r, see, &s));
     assert_int_equal(s.readers, 1);
     assert_int_equal(s.writers, 1);

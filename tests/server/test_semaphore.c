@@ -299,6 +299,121 @@ static void test_semaphore_bad_input(void **state)
     tidy(c, s, 2147483647);
 }
 
+/* ---- deleted by others ------------------------------------------------- */
+
+/* Each holder hears of it, and nothing is added to what is set anew. */
+static void test_semaphore_deleted_by_others(void **state)
+{
+    dibs_client *c = kit_open(DIBS_CLIENT_OPTS(.lease_ms = kit_lease()));
+    dibs_semaphore *s = semaphore(c, 3);
+    struct lost lost = {.times = 0};
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        FINE(dibs_semaphore_acquire(
+            s, DIBS_SEMAPHORE_OPTS(.on_lost = kit_lose, .arg = &lost)));
+    ts_ok(srv, "DEL s");
+    TS_WAIT(atomic_load(&lost.times) == 3);
+    ts_ok(srv, "SET s 3");
+    for (int i = 0; i < 3; i++)
+        WANT(dibs_semaphore_release(s, NULL), DIBS_ERR_LOST);
+    tidy(c, s, 3);
+}
+
+/* The release is the first to see it. Others' permits are void as well. */
+static void test_semaphore_deleted_release(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_semaphore *s = semaphore(c, 3);
+
+    (void)state;
+    FINE(dibs_semaphore_acquire(s, PERMITS(2)));
+    FINE(dibs_semaphore_acquire(s, PERMITS(1)));
+    ts_ok(srv, "DEL s");
+    WANT(dibs_semaphore_release(s, PERMITS(2)), DIBS_ERR_LOST);
+    assert_int_equal(ts_int(srv, "EXISTS s"), 0);
+    ts_ok(srv, "SET s 3");
+    WANT(dibs_semaphore_release(s, PERMITS(1)), DIBS_ERR_LOST);
+    tidy(c, s, 3);
+}
+
+/* ---- many and few ------------------------------------------------------ */
+
+static void taker_end(struct taker *t)
+{
+    pthread_join(t->thread, NULL);
+    FINE(t->err);
+    FINE(dibs_semaphore_release(t->s, PERMITS(t->permits)));
+}
+
+/* One that asks for more than there will be for now does not keep away those
+ * that ask for less, and gets its own in the end. */
+static void test_semaphore_passes(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_semaphore *s = semaphore(c, 1);
+    struct taker many = {.s = s, .permits = 9}, some = {.s = s, .permits = 3},
+                 few = {.s = s, .permits = 1};
+
+    (void)state;
+    taker_start(&many);
+    TS_WAIT(ts_nchannels(srv) == 1);
+    taker_start(&few);
+    pthread_join(few.thread, NULL);
+    FINE(few.err);
+    assert_int_equal(available(s), 0);
+    taker_start(&some);
+    FINE(dibs_semaphore_release(s, NULL));
+    FINE(dibs_semaphore_add(s, 1, NULL));
+    taker_start(&few); /* passes both */
+    taker_end(&few);
+    FINE(dibs_semaphore_add(s, 1, NULL));
+    taker_end(&some);
+    FINE(dibs_semaphore_add(s, 6, NULL));
+    taker_end(&many);
+    tidy(c, s, 9);
+}
+
+/* Where there are enough for the first one, that one gets them, though those
+ * behind it could have had some before. */
+static void test_semaphore_order(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_semaphore *s = semaphore(c, 2);
+    struct told many = {0}, few = {0};
+
+    (void)state;
+    FINE(dibs_semaphore_acquire(s, PERMITS(2)));
+    FINE(dibs_semaphore_acquire_async(s, PERMITS(2), kit_tell, &many));
+    FINE(dibs_semaphore_acquire_async(s, PERMITS(1), kit_tell, &few));
+    TS_WAIT(ts_nchannels(srv) == 1);
+    FINE(dibs_semaphore_release(s, PERMITS(2)));
+    FINE(kit_answer(&many));
+    assert_int_equal(atomic_load(&few.times), 0);
+    FINE(dibs_semaphore_release(s, PERMITS(2)));
+    FINE(kit_answer(&few));
+    FINE(dibs_semaphore_release(s, PERMITS(1)));
+    tidy(c, s, 2);
+}
+
+/* No more than the text is written. */
+static void test_semaphore_leave_text(void **state)
+{
+    dibs_client *c = kit_open(NULL);
+    dibs_semaphore *s = semaphore(c, 1);
+    char text[DIBS_OWNER_MAX];
+
+    (void)state;
+    memset(text, 'x', sizeof text);
+    FINE(dibs_semaphore_acquire(s, NULL));
+    FINE(dibs_semaphore_leave(s, NULL, text, sizeof text));
+    for (size_t i = strlen(text) + 1; i < sizeof text; i++)
+        assert_int_equal(text[i], 'x');
+    FINE(dibs_semaphore_adopt(s, text, NULL, NULL));
+    FINE(dibs_semaphore_release(s, NULL));
+    tidy(c, s, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -312,6 +427,11 @@ int main(void)
         KIT_TEST(test_semaphore_async),
         KIT_TEST(test_semaphore_inside_callback),
         KIT_TEST(test_semaphore_bad_input),
+        KIT_TEST(test_semaphore_deleted_by_others),
+        KIT_TEST(test_semaphore_deleted_release),
+        KIT_TEST(test_semaphore_passes),
+        KIT_TEST(test_semaphore_order),
+        KIT_TEST(test_semaphore_leave_text),
     };
 
     return KIT_RUN("semaphore", tests);

@@ -37,6 +37,7 @@ ROWS_TEST(test_semaphore_scripts_add, add_rows)
 ROWS_TEST(test_semaphore_scripts_drain, drain_rows)
 ROWS_TEST(test_semaphore_scripts_set, set_rows)
 ROWS_TEST(test_semaphore_scripts_info, info_rows)
+ROWS_TEST(test_semaphore_scripts_renew, renew_rows)
 STORY_TEST(test_semaphore_scripts_vectors, vector_rows)
 
 /* So many who are gone, each with two. */
@@ -91,7 +92,7 @@ static void test_semaphore_scripts_all_tested(void **state)
     static const char *const names[] = {"semaphore_", NULL};
     static const struct row *const tables[] = {
         acquire_rows, release_rows, force_rows, add_rows,
-        drain_rows,   set_rows,     info_rows};
+        drain_rows,   set_rows,     info_rows,  renew_rows};
 
     (void)state;
     sk_all_tested(names, tables, COUNT(tables));
@@ -107,6 +108,7 @@ int main(void)
         cmocka_unit_test(test_semaphore_scripts_drain),
         cmocka_unit_test(test_semaphore_scripts_set),
         cmocka_unit_test(test_semaphore_scripts_info),
+        cmocka_unit_test(test_semaphore_scripts_renew),
         cmocka_unit_test(test_semaphore_scripts_vectors),
         cmocka_unit_test(test_semaphore_scripts_many_gone),
         cmocka_unit_test(test_semaphore_scripts_many_gone_enough),

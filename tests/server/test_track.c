@@ -174,6 +174,12 @@ static void by_force(const struct holder *who, dibs_lock *l)
     kit_close(c);
 }
 
+static void by_type(const struct holder *who, dibs_lock *l)
+{
+    (void)l;
+    ts_ok(srv, "SET %s x", who->key);
+}
+
 static const struct {
     const char *name;
     void (*change)(const struct holder *who, dibs_lock *l);
@@ -185,6 +191,7 @@ static const struct {
     {"HDEL", by_entry},
     {"another owner", by_another},
     {"force unlock", by_force},
+    {"another type", by_type},
 };
 
 static void test_track_every_change(void **state)
@@ -264,24 +271,38 @@ static void test_track_readers_key(void **state)
     ts_ok(srv, "FLUSHALL");
 }
 
+/* Its permits, or the semaphore itself. */
 static void test_track_semaphore(void **state)
 {
-    struct lost lost = {0};
-    dibs_client *c = kit_open(DIBS_CLIENT_OPTS(.lease_ms = LEASE_MS));
-    dibs_semaphore *s = NULL;
+    static const char *const rows[] = {
+        "DEL {sem}:dibs_held",
+        "SET {sem}:dibs_held x",
+        "DEL sem",
+        "RENAME sem other",
+        "SET sem x",
+    };
 
     (void)state;
-    FINE(dibs_semaphore_new(c, "sem", &s));
-    FINE(dibs_semaphore_set(s, 3, NULL));
-    FINE(dibs_semaphore_acquire(
-        s,
-        DIBS_SEMAPHORE_OPTS(.permits = 2, .on_lost = kit_lose, .arg = &lost)));
-    TS_WAIT(tracked() == 1);
-    ts_ok(srv, "DEL {sem}:dibs_held");
-    TS_WAIT(atomic_load(&lost.times) == 1);
-    dibs_semaphore_free(s);
-    kit_close(c);
-    ts_ok(srv, "FLUSHALL");
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct lost lost = {0};
+        dibs_client *c = kit_open(DIBS_CLIENT_OPTS(.lease_ms = LEASE_MS));
+        dibs_semaphore *s = NULL;
+
+        print_message("%s\n", rows[i]);
+        FINE(dibs_semaphore_new(c, "sem", &s));
+        FINE(dibs_semaphore_set(s, 3, NULL));
+        FINE(dibs_semaphore_acquire(s, DIBS_SEMAPHORE_OPTS(.permits = 2,
+                                                           .on_lost = kit_lose,
+                                                           .arg = &lost)));
+        TS_WAIT(tracked() == 2);
+        ts_ok(srv, rows[i]);
+        TS_WAIT(atomic_load(&lost.times) == 1);
+        WANT(dibs_semaphore_release(s, DIBS_SEMAPHORE_OPTS(.permits = 2)),
+             DIBS_ERR_LOST);
+        dibs_semaphore_free(s);
+        kit_close(c);
+        ts_ok(srv, "FLUSHALL");
+    }
 }
 
 /* A change that leaves the hold: nothing is lost, and it is tracked again. */
