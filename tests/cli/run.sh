@@ -41,29 +41,34 @@ if [ ! -r "$test" ]; then
     exit 1
 fi
 T=$(mktemp -d "${TMPDIR:-/tmp}/dibs-cli.XXXXXX") || exit 1
-export T
 script=
 
-# Is this process one that the script started, or that was started by one? It
-# has our folder in its environment, its arguments (redis-server overwrites its
-# environment with its title) or as its working folder.
-ours() { # PID
-    grep -qsF -- "$T" "/proc/$1/environ" "/proc/$1/cmdline" && return 0
-    case $(readlink "/proc/$1/cwd" 2>/dev/null) in
-    "$T" | "$T"/*) return 0 ;;
-    esac
-    return 1
+# The processes that the script started, or that were started by one. Such a
+# process has our folder in its environment, its arguments (redis-server
+# overwrites its environment with its title) or as its working folder. $T is not
+# exported and no argument here, so that what looks for them is not found.
+ours() {
+    local dir path
+    grep -slF -f - /proc/[0-9]*/environ /proc/[0-9]*/cmdline <<<"$T" |
+        cut -d / -f 3
+    find /proc/[0-9]*/cwd -maxdepth 0 -printf '%p %l\n' 2>/dev/null |
+        while read -r path dir; do
+            path=${path%/cwd}
+            case $dir in "$T" | "$T"/*) echo "${path#/proc/}" ;; esac
+        done
 }
 
-# Ends them all; more than once, for those that were just being started.
+# Ends them all; until there is none, for those that were just being started.
 end_all() {
-    local dir pid round
-    for round in 1 2 3; do
-        for dir in /proc/[0-9]*; do
-            pid=${dir#/proc/}
-            [ "$pid" = $$ ] || [ "$pid" = "$BASHPID" ] || ! ours "$pid" ||
-                kill -KILL "$pid" 2>/dev/null
+    local pid round pids
+    for round in 1 2 3 4 5 6 7 8 9 10; do
+        pids=
+        for pid in $(ours); do
+            [ "$pid" = $$ ] || [ "$pid" = "$BASHPID" ] || pids+=" $pid"
         done
+        [ "$pids" ] || break
+        # shellcheck disable=SC2086
+        kill -KILL $pids 2>/dev/null
     done
 }
 
