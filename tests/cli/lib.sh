@@ -36,10 +36,9 @@ finish() {
 # beside NAME COMMAND...: runs the command, often a function with cases, at the
 # same time as what follows, in the folder NAME below the current one.
 beside() {
-    local dir=$1
-    shift
     (
-        mkdir -p "$dir" && cd "$dir" || exit 1
+        mkdir -p "$1" && cd "$1" || exit 1
+        shift
         failures=0
         besides=()
         "$@"
