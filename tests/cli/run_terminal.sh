@@ -131,7 +131,8 @@ await free s a
 
 # ---- inside a shell ----------------------------------------------------
 
-state='echo "<\$(cut -d " " -f 3 /proc/\$(cat pid)/stat)>"'
+# The shell sees dibs stop; the command stops when it is scheduled next.
+state='until grep -q "^State:.T" /proc/\$(cat pid)/status; do sleep 0.02; done; echo "<""T>"'
 
 case_is 'Ctrl-Z, fg, Ctrl-C'
 in_shell 3 <<END
