@@ -85,16 +85,31 @@ static int print_owner(const struct args *a, const struct grip *g)
 
 enum input { INPUT_COMES, INPUT_ENDED, INPUT_NOT_NOW };
 
+/* The descriptor that stdin is read from. A shell reads from its terminal, too:
+ * between our poll and our read it may take the input and bring us to the
+ * front. A read that blocks then would see neither a signal nor a loss. So a
+ * terminal is opened again, non-blocking for us only. */
+static int open_input(const struct args *a)
+{
+    if (a->no_stdin)
+        return -1;
+    int fd =
+        tcgetpgrp(STDIN_FILENO) < 0
+            ? -1
+            : open("/dev/tty", O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    return fd >= 0 ? fd : STDIN_FILENO;
+}
+
 /* Only the end of stdin matters, not what is in it. In the background of a
  * terminal we may not read: then we try again later. */
-static enum input read_input(void)
+static enum input read_input(int input)
 {
     char rest[4096];
-    ssize_t n = read(STDIN_FILENO, rest, sizeof rest);
+    ssize_t n = read(input, rest, sizeof rest);
 
     if (n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN)))
         return INPUT_COMES;
-    if (n < 0 && errno == EIO && tcgetpgrp(STDIN_FILENO) >= 0)
+    if (n < 0 && errno == EIO && tcgetpgrp(input) >= 0)
         return INPUT_NOT_NOW;
     return INPUT_ENDED;
 }
@@ -126,7 +141,7 @@ static bool hold_while_open(const struct args *a, struct grip *g,
                             int *unwritten)
 {
     int timer = time_fd();
-    int input = a->no_stdin ? -1 : STDIN_FILENO;
+    int input = open_input(a);
     struct pollfd p[6] = {{.fd = g->signals->fd, .events = POLLIN},
                           {.fd = grip_fd(g), .events = POLLIN},
                           {.fd = timer, .events = POLLIN},
@@ -154,13 +169,15 @@ static bool hold_while_open(const struct args *a, struct grip *g,
         }
         if (p[0].revents && ending_signal(g->signals) != 0)
             break;
-        enum input in = p[3].revents ? read_input() : INPUT_COMES;
+        enum input in = p[3].revents ? read_input(input) : INPUT_COMES;
         if (in == INPUT_ENDED)
             break;
         p[3].fd = in == INPUT_NOT_NOW ? -1 : input;
     }
     if (timer >= 0)
         close(timer);
+    if (input > STDIN_FILENO)
+        close(input);
     return ours_ms(g) > 0;
 }
 

@@ -30,9 +30,9 @@ clean_up() {
     trap '' EXIT INT TERM HUP
     while [ $found = yes ]; do
         found=no
-        for process in /proc/[0-9]*; do
-            grep -qs "XDG_RUNTIME_DIR=$dir" "$process/environ" &&
-                kill -KILL "${process#/proc/}" 2>/dev/null && found=yes
+        for process in $(env -u XDG_RUNTIME_DIR grep -lsF \
+            "XDG_RUNTIME_DIR=$dir" /proc/[0-9]*/environ | cut -d / -f 3); do
+            kill -KILL "$process" 2>/dev/null && found=yes
         done
     done
     wait 2>/dev/null

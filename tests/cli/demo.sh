@@ -6,18 +6,28 @@
 
 demo=$HERE/../../cli/demo.sh
 left() {
-    local dir
-    ls -d "$T"/dibs-demo.* 2>/dev/null
-    for dir in /proc/[0-9]*; do
-        grep -qs "dibs-demo\\." "$dir/environ" "$dir/cmdline" 2>/dev/null &&
-            grep -qsF "$T" "$dir/environ" "$dir/cmdline" &&
-            [ "$(state "${dir#/proc/}")" != Z ] && echo "${dir#/proc/}"
+    local pid
+    ls -d "$TMPDIR"/dibs-demo.* 2>/dev/null
+    for pid in $(grep -slF "$TMPDIR/dibs-demo." /proc/[0-9]*/environ \
+        /proc/[0-9]*/cmdline | cut -d / -f 3 | sort -u); do
+        # Not grep itself, which is gone.
+        dead "$pid" || echo "$pid"
     done
     return 0
 }
 
+interrupted() {
+    case_is interrupted
+    export TMPDIR=$PWD
+    $CC -std=c11 -o pty "$HERE/pty.c" || fail 'cannot build pty'
+    printf 'expect 2. Ann\nsend \\003\n' >steps.txt
+    TERM=xterm ran 130 ./pty steps.txt "$demo" "$DIBS"
+    same left '' "$(left)"
+}
+beside interrupted interrupted
+
 case_is 'from beginning to end'
-ran 0 "$demo" "$DIBS"
+LC_ALL=C.UTF-8 ran 0 "$demo" "$DIBS"
 same stderr '' "$err"
 has stdout 'Her command died with her' "$out"
 has stdout 'her guard gave the lock back' "$out"
@@ -29,11 +39,17 @@ has stdout 'locks:   0' "$out"
 has stdout 'stopped process' "$out"
 same left '' "$(left)"
 
-case_is interrupted
-$CC -std=c11 -o pty "$HERE/pty.c" || fail 'cannot build pty'
-printf 'expect 2. Ann\nsend \\003\n' >steps.txt
-TERM=xterm ran 130 ./pty steps.txt "$demo" "$DIBS"
-same left '' "$(left)"
+# The bars differ from run to run; all else is there to the letter.
+case_is 'README: what the demo shows'
+. "$HERE/lib_recipes.sh"
+recipes
+for block in blocks/*.demo; do
+    grep -v '^  [a-z]* *[·█✗]' "$block" | grep . >lines
+    while IFS= read -r line; do
+        has stdout "$line" "$out"
+    done <lines
+    [ -s lines ] || fail 'nothing to compare'
+done
 
 case_is 'without a dibs'
 ran 1 "$demo" "$T/none"

@@ -61,20 +61,25 @@ os.dup2(w, 7)
 os.execvp(sys.argv[1], sys.argv[1:])
 END
 
-if command -v python3 >/dev/null; then
-    # --foreground: no CONT comes with the TERM. At the end of a program that
-    # is built with ASan, a CONT can stop the search for leaks for ever.
+# --foreground: no CONT comes with the TERM. At the end of a program that is
+# built with ASan, a CONT can stop the search for leaks for ever.
+owner_unread() {
     case_is 'nobody reads its owner'
-    python3 full.py sh -c 'exec timeout -s KILL 20 "$0" "$@" >&7' \
-        timeout --foreground 1 "$DIBS" hold --no-stdin full
+    python3 "$T/full.py" sh -c 'exec timeout -s KILL 20 "$0" "$@" >&7' \
+        timeout --foreground 1 "$DIBS" hold --no-stdin full1
     same code 124 $?
-    free s full || fail 'is still held'
-
+    free s full1 || fail 'is still held'
+}
+messages_unread() {
     case_is 'nobody reads its messages'
-    python3 full.py sh -c 'exec timeout -s KILL 20 "$0" "$@" 2>&7' \
-        "$DIBS" run -v full -- true
+    python3 "$T/full.py" sh -c 'exec timeout -s KILL 20 "$0" "$@" 2>&7' \
+        "$DIBS" run -v full2 -- true
     same code 0 $?
-    free s full || fail 'is still held'
+    free s full2 || fail 'is still held'
+}
+if command -v python3 >/dev/null; then
+    beside owner_unread owner_unread
+    beside messages_unread messages_unread
 fi
 
 case_is JSON

@@ -10,6 +10,7 @@
 cd "$T" || exit 1
 failures=0
 case_name=
+besides=()
 
 dibs() {
     "$DIBS" "$@"
@@ -26,9 +27,33 @@ fail() {
 }
 
 finish() {
+    join
     [ $failures -eq 0 ] || echo "$failures failed" >&2
     [ $failures -eq 0 ]
     exit
+}
+
+# beside NAME COMMAND...: runs the command, often a function with cases, at the
+# same time as what follows, in the folder NAME below the current one.
+beside() {
+    (
+        mkdir -p "$1" && cd "$1" || exit 1
+        shift
+        failures=0
+        besides=()
+        "$@"
+        [ $failures -eq 0 ]
+    ) &
+    besides+=($!)
+}
+
+# Waits for all that run beside.
+join() {
+    local pid
+    for pid in "${besides[@]}"; do
+        wait "$pid" || failures=$((failures + 1))
+    done
+    besides=()
 }
 
 # same WHAT WANT GOT

@@ -96,7 +96,7 @@ same 'no descriptors of ours' 0 \
 
 case_is 'stop is refused while locks are held'
 mkfifo in
-"$DIBS" hold --lease 5s a <in >hold.txt 2>/dev/null &
+"$DIBS" hold --lease 2s a <in >hold.txt 2>/dev/null &
 job=$!
 exec 8>in
 await test -s hold.txt

@@ -22,7 +22,7 @@ export DIBS_URL=$url
 
 start() { # WORDS...
     rm -f status.txt pid.command
-    ./apart "$DIBS" run --status-fd 9 "$@" >out.txt 2>err.txt 9>status.txt &
+    "$T/apart" "$DIBS" run --status-fd 9 "$@" >out.txt 2>err.txt 9>status.txt &
     job=$!
     await test -s pid.command
     command=$(cat pid.command)
@@ -34,6 +34,61 @@ read -r x <go
 exit 3
 END
 mkfifo go
+
+# ---- what takes seconds runs beside the rest ----------------------------
+
+cat >count.sh <<'END'
+echo $$ >pid.command
+while :; do echo x >>beats; sleep 0.02; done
+END
+stopped_long() {
+    case_is 'stopped for longer than the lease: never continued'
+    start --lease 1s c -- bash "$T/count.sh"
+    kill -TSTP $job
+    await stopped "$command"
+    beats=$(wc -l <beats)
+    await free s c
+    kill -CONT $job
+    ended 80 $job
+    same 'worked on' "$beats" "$(wc -l <beats)"
+    same cause lost "$(json cause "$(cat status.txt)")"
+}
+
+cat >witness.sh <<'END'
+trap '' TERM
+echo $$ >pid.command
+redis-cli -s "$T/s.sock" -r -1 -i 0.005 exists w | while read -r n; do
+    [ "$n" != 0 ] || echo no >>violation.txt
+done
+END
+dibs_stopped() {
+    case_is 'SIGSTOP of dibs alone: the guard ends the command in time'
+    start --lease 4s w -- bash "$T/witness.sh"
+    kill -STOP $job
+    await dead "$command"
+    [ ! -e violation.txt ] || fail 'the command outlived its lease'
+    kill -CONT $job
+    ended 80 $job
+}
+
+warned() {
+    case_is '--on-lost warn: stopped for longer than the lease, then it goes on'
+    mkfifo go
+    start --lease 1s --on-lost warn d -- bash "$T/wait.sh"
+    kill -TSTP $job
+    await stopped "$command"
+    await free s d
+    kill -CONT $job
+    await running "$command"
+    echo on >go
+    ended 81 $job
+    same exit 3 "$(json exit "$(cat status.txt)")"
+}
+beside stopped_long stopped_long
+beside dibs_stopped dibs_stopped
+beside warned warned
+
+# ---- the rest -----------------------------------------------------------
 
 case_is 'TSTP stops both, CONT continues both'
 start a -- bash wait.sh
@@ -59,36 +114,6 @@ redis s del b >/dev/null
 kill -CONT $job
 ended 4 $job
 
-case_is 'stopped for longer than the lease: never continued'
-cat >count.sh <<'END'
-echo $$ >pid.command
-while :; do echo x >>beats; sleep 0.02; done
-END
-start --lease 3s a -- bash count.sh
-kill -TSTP $job
-await stopped "$command"
-beats=$(wc -l <beats)
-await free s a
-kill -CONT $job
-ended 80 $job
-same 'worked on' "$beats" "$(wc -l <beats)"
-same cause lost "$(json cause "$(cat status.txt)")"
-
-case_is 'SIGSTOP of dibs alone: the guard ends the command in time'
-cat >witness.sh <<'END'
-trap '' TERM
-echo $$ >pid.command
-while :; do
-    [ "$(redis-cli -s "$1" exists w)" != 0 ] || echo no >>violation.txt
-done
-END
-start --lease 6s w -- bash witness.sh "$T/s.sock"
-kill -STOP $job
-await dead "$command"
-[ ! -e violation.txt ] || fail 'the command outlived its lease'
-kill -CONT $job
-ended 80 $job
-
 case_is 'SIGSTOP of dibs alone, and not for long'
 start --lease 1h a -- bash wait.sh
 kill -STOP $job
@@ -107,17 +132,6 @@ await stopped "$guard"
 echo on >go
 ended 3 $job
 free s a || fail 'is still held'
-
-case_is '--on-lost warn: stopped for longer than the lease, then it goes on'
-start --lease 3s --on-lost warn a -- bash wait.sh
-kill -TSTP $job
-await stopped "$command"
-await free s a
-kill -CONT $job
-await running "$command"
-echo on >go
-ended 81 $job
-same exit 3 "$(json exit "$(cat status.txt)")"
 
 case_is 'without a parent to continue it, TSTP stops nothing'
 rm -f pid.command

@@ -131,7 +131,8 @@ await free s a
 
 # ---- inside a shell ----------------------------------------------------
 
-state='echo "<\$(cut -d " " -f 3 /proc/\$(cat pid)/stat)>"'
+# The shell sees dibs stop; the command stops when it is scheduled next.
+state='until grep -q "^State:.T" /proc/\$(cat pid)/status; do sleep 0.02; done; echo "<""T>"'
 
 case_is 'Ctrl-Z, fg, Ctrl-C'
 in_shell 3 <<END
@@ -241,6 +242,28 @@ expect $
 send exit 3\\r
 END
 free s a || fail 'is still held'
+
+# A sanitizer must be the first library of a program.
+if [ -z "$DIBS_SANITIZE" ]; then
+    case_is 'hold is brought to the front between its poll and its read'
+    $CC -shared -fPIC -o late_read.so "$HERE/late_read.c" || fail 'late_read.c'
+    rm -f owner
+    in_shell 3 <<END
+expect $
+send LD_PRELOAD=./late_read.so "\$DIBS" hold a >owner & echo \$! >pid\\r
+until test -s owner
+send until test -e polled; do sleep 0.02; done\\r
+send echo typed \$((1 + 1))\\r
+expect typed 2
+send fg\\r
+$in_front
+send $C
+expect ^C
+expect $
+send exit 3\\r
+END
+    free s a || fail 'is still held'
+fi
 
 # ---- colors -----------------------------------------------------------
 

@@ -45,6 +45,25 @@ case_is 'another database is another lock'
 ran 0 dibs run -u "$one?db=3" m -- redis-cli -s one.sock exists m
 same 'in database 0' 0 "$out"
 
+loading() {
+    case_is 'a server that loads its data'
+    # It looks at its clients every 1024 bytes: that is every key, of this size.
+    server full --dbfilename full.rdb
+    redis full config set rdbcompression no >/dev/null
+    redis full eval 'local x = ("x"):rep(1000)
+        for i = 1, 20000 do redis.call("set", i, x) end' 0 >/dev/null
+    redis full save >/dev/null
+    "${SERVER:-redis-server}" --port 0 --unixsocket "$T/load.sock" --save '' \
+        --appendonly no --dir "$T" --dbfilename full.rdb --logfile load.log \
+        --key-load-delay 2000 --loading-process-events-interval-bytes 1024 &
+    disown $!
+    loads() { redis load ping | grep -q LOADING; }
+    await loads
+    ran 69 dibs run -n -u "unix://$T/load.sock" a -- echo no
+    has stderr "dibs: cannot take 'a': unix://$T/load.sock: LOADING" "$err"
+}
+beside loading loading
+
 # ---- passwords ---------------------------------------------------------
 
 server three --requirepass sesame
@@ -152,10 +171,13 @@ for sub in "hold a" "info a" ls "force-unlock --yes a"; do
     same stderr "dibs: no answer from unix://$T/none.sock: No such file or directory; is a server running there, and is this its address?" "$err"
 done
 
-case_is 'somebody who never answers'
-kill -STOP $server_pid
-where 69 '' DIBS_PASSWORD=sesame -- run -u "$three"
-kill -CONT $server_pid
+never_answers() {
+    case_is 'somebody who never answers'
+    kill -STOP $server_pid
+    where 69 '' DIBS_PASSWORD=sesame -- run -u "$three"
+    kill -CONT $server_pid
+}
+beside never_answers never_answers # the last case of this server
 
 case_is 'a URL that is wrong'
 for bad in 127.0.0.1 http://x redis:// redis://h:99999 'redis://h /0' unix://x; do
@@ -244,18 +266,3 @@ redis one set a x >/dev/null
 DIBS_URL=$one ran 64 dibs run a -- echo no
 same stderr "dibs: cannot take 'a': the server has something else under this name: take another name" "$err"
 redis one del a >/dev/null
-
-case_is 'a server that loads its data'
-# It looks at its clients every 1024 bytes: that is every key, of this size.
-redis one config set rdbcompression no >/dev/null
-redis one eval 'local x = ("x"):rep(1000)
-    for i = 1, 20000 do redis.call("set", i, x) end' 0 >/dev/null
-redis one save >/dev/null
-"${SERVER:-redis-server}" --port 0 --unixsocket "$T/load.sock" --save '' \
-    --appendonly no --dir "$T" --logfile load.log --key-load-delay 2000 \
-    --loading-process-events-interval-bytes 1024 &
-disown $!
-loads() { redis load ping | grep -q LOADING; }
-await loads
-ran 69 dibs run -n -u "unix://$T/load.sock" a -- echo no
-has stderr "dibs: cannot take 'a': unix://$T/load.sock: LOADING" "$err"
