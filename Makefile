@@ -80,7 +80,7 @@ test: deps
 stress-permits: deps
 	@$(call set_compiler,build-test) $(call configure,build-test,$(tests_on))
 	@$(call compile,build-test) --target stress_permits
-	@DIBS_STRESS_LOST=10000 DIBS_STRESS_KILLS=100 build-test/tests/stress_permits
+	@DIBS_TEST_LONG=1 build-test/tests/stress_permits
 
 # Sentinels, clusters, failovers: many servers, a few minutes.
 test-topology: deps

@@ -406,6 +406,5 @@ int main(void)
         T(test_limits_of_giving_back),
         T(test_limits_of_force),
     };
-    return cmocka_run_group_tests_name("fault.limits_own", tests, kit_up,
-                                       kit_down);
+    return TS_RUN_PARALLEL("fault.limits_own", tests, kit_up, kit_down);
 }

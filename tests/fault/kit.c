@@ -111,7 +111,9 @@ struct kit_client *kit_open_err(const struct kit_opts *o, dibs_err *err)
         url_of(o),
         DIBS_CLIENT_OPTS(.command_timeout_ms =
                              o->timeout_ms ? o->timeout_ms : TS_SOON,
-                         .connect_timeout_ms = TS_SOON, .lazy = o->lazy,
+                         .connect_timeout_ms =
+                             o->connect_ms ? o->connect_ms : TS_SOON,
+                         .lazy = o->lazy,
                          .callbacks = o->dispatch ? DIBS_CALLBACKS_DISPATCH
                                                   : DIBS_CALLBACKS_THREAD,
                          .lease_ms = o->lease_ms ? o->lease_ms : KIT_LONG,

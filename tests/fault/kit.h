@@ -27,6 +27,7 @@
 
 #include "client/script.h"
 #include "support/proxy.h"
+#include "support/run.h"
 #include "support/server.h"
 #include "support/util.h"
 
@@ -64,6 +65,7 @@ struct kit_opts {
     bool lazy;
     bool dispatch;      /* callbacks run in dibs_client_dispatch */
     int64_t timeout_ms; /* of a command; 0 = one that will not pass */
+    int64_t connect_ms; /* of a connection; 0 = one that will not pass */
     int64_t lease_ms;   /* 0 = KIT_LONG */
     const char *name;   /* user and password, instead of the above */
 };

@@ -27,6 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/run.h"
 #include "support/server.h"
 #include "support/util.h"
 
@@ -100,6 +101,9 @@ static inline int kit_after(void **state)
 #define KIT_TEST(f) cmocka_unit_test_setup_teardown(f, kit_before, kit_after)
 #define KIT_RUN(name, tests)                                                   \
     cmocka_run_group_tests_name(name, tests, kit_start, kit_stop)
+/* For programs that mostly wait. */
+#define KIT_RUN_PARALLEL(name, tests)                                          \
+    TS_RUN_PARALLEL(name, tests, kit_start, kit_stop)
 
 /* ---- clients and locks ------------------------------------------------- */
 

@@ -338,5 +338,5 @@ int main(void)
         KIT_TEST(test_badanswer_twice_in_pieces),
         KIT_TEST(test_badanswer_bytewise),
     };
-    return KIT_RUN("server.badanswer", tests);
+    return KIT_RUN_PARALLEL("server.badanswer", tests);
 }
