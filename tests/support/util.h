@@ -74,7 +74,8 @@ bool ts_wait_until(bool (*cond)(void *arg), void *arg, int64_t timeout_ms);
         struct ts_wait ts_w_ = ts_wait_begin(TS_SOON);                         \
         while (!(expr))                                                        \
             if (!ts_wait_step(&ts_w_))                                         \
-                fail_msg("never came true: %s", #expr);                        \
+                fail_msg("not true within %lld ms: %s", (long long)TS_SOON,    \
+                         #expr);                                               \
     } while (0)
 
 /* ---- child processes --------------------------------------------------- */
