@@ -408,8 +408,15 @@ static void conn_event(uv_poll_t *poll, int status, int events)
 {
     struct dibs__conn *cn = poll->data;
 
-    if (status < 0)
-        events = UV_READABLE | UV_WRITABLE; /* the calls will say what it is */
+    if (status < 0) {
+        /* libuv stops watching a socket that has an error. There may still be
+         * bytes to read before the call that reports the error, so it is
+         * watched again; that call closes the connection. */
+        int polled = cn->polled;
+        cn->polled = 0;
+        dibs__conn_poll(cn, polled);
+        events = UV_READABLE | UV_WRITABLE;
+    }
     if (cn->state < CONN_SETUP) {
         cn->dial_step(cn);
         return;

@@ -259,33 +259,32 @@ static void lose_a_reply(const struct kind *k, struct kit_client *a)
     dibs_lock_free(l);
 }
 
+/* state: the kind. */
 static void test_acl_is_enough(void **state)
 {
     const struct kit_opts o = {.name = "some", .lease_ms = LEASE_MS};
+    const struct kind *k = *state;
 
-    (void)state;
-    for (size_t i = 0; i < COUNT(kinds); i++)
-        for (int may_kill = 1; may_kill >= 0; may_kill--) {
-            const struct kind *k = &kinds[i];
-            user_with(k->more ? *k->more : "", "");
-            if (!may_kill)
-                user_with(k->more ? *k->more : "",
-                          "-client +client|setname +client|info "
-                          "+client|tracking +client|caching");
-            struct kit_client *a = kit_open(&o), *b = kit_open(&o);
-            use(k, a, b);
-            check_refused(k->name, NULL);
-            lose_a_reply(k, a);
-            if (may_kill)
-                assert_int_equal(kit_told(a, DIBS_EVENT_WARNING), 0);
-            else
-                TS_WAIT(kit_heard(a, DIBS_EVENT_WARNING, DIBS_ERR_AUTH,
-                                  "CLIENT KILL"));
-            check_refused(k->name, may_kill ? NULL : "client");
-            kit_close(a);
-            kit_close(b);
-            assert_int_equal(ts_nkeys(kit_srv), 0);
-        }
+    for (int may_kill = 1; may_kill >= 0; may_kill--) {
+        user_with(k->more ? *k->more : "", "");
+        if (!may_kill)
+            user_with(k->more ? *k->more : "",
+                      "-client +client|setname +client|info "
+                      "+client|tracking +client|caching");
+        struct kit_client *a = kit_open(&o), *b = kit_open(&o);
+        use(k, a, b);
+        check_refused(k->name, NULL);
+        lose_a_reply(k, a);
+        if (may_kill)
+            assert_int_equal(kit_told(a, DIBS_EVENT_WARNING), 0);
+        else
+            TS_WAIT(
+                kit_heard(a, DIBS_EVENT_WARNING, DIBS_ERR_AUTH, "CLIENT KILL"));
+        check_refused(k->name, may_kill ? NULL : "client");
+        kit_close(a);
+        kit_close(b);
+        assert_int_equal(ts_nkeys(kit_srv), 0);
+    }
 }
 
 /* ---- what is not one lock for one owner -------------------------------- */
@@ -584,14 +583,23 @@ static void test_acl_page_is_what_the_library_says(void **state)
     assert_true(has_word(&look, "+client|list"));
 }
 
+#define ENOUGH(i)                                                              \
+    {                                                                          \
+        "test_acl_is_enough " #i, test_acl_is_enough, kit_fresh, NULL,         \
+            (void *)&kinds[i]                                                  \
+    }
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_acl_is_enough, kit_fresh),
         cmocka_unit_test_setup(test_acl_is_enough_for_objects, kit_fresh),
+        ENOUGH(0),
+        ENOUGH(1),
+        ENOUGH(2),
+        ENOUGH(3),
         cmocka_unit_test_setup(test_acl_is_no_more_than_needed, kit_fresh),
         cmocka_unit_test(test_acl_page_is_what_the_library_says),
     };
 
-    return cmocka_run_group_tests(tests, read_rules, drop_rules);
+    return TS_RUN_PARALLEL("fault.acl", tests, read_rules, drop_rules);
 }

@@ -470,5 +470,5 @@ int main(void)
         cmocka_unit_test_setup(test_fair_close_unheard, fresh),
     };
 
-    return cmocka_run_group_tests_name("fault.fair", tests, kit_up, kit_down);
+    return TS_RUN_PARALLEL("fault.fair", tests, kit_up, kit_down);
 }

@@ -279,20 +279,29 @@ static void test_stopped_server(void **state)
     let_go(0, 2);
 }
 
+/* Before the proxy has its thread. */
+static int up(void **state)
+{
+    for (size_t i = 0; i < CHILDREN; i++)
+        children[i] = ts_spawn(child, NULL);
+    return kit_up(state);
+}
+
+static int down(void **state)
+{
+    for (size_t i = 0; i < CHILDREN; i++)
+        ts_child_free(children[i]);
+    return kit_down(state);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_stopped_among_others, kit_fresh),
         cmocka_unit_test_setup(test_stopped_in_the_queue, kit_fresh),
         cmocka_unit_test_setup(test_stopped_before_a_stranger, kit_fresh),
-        cmocka_unit_test_setup(test_stopped_among_others, kit_fresh),
         cmocka_unit_test_setup(test_stopped_server, kit_fresh),
     };
 
-    for (size_t i = 0; i < CHILDREN; i++)
-        children[i] = ts_spawn(child, NULL);
-    int failed =
-        cmocka_run_group_tests_name("fair_stop", tests, kit_up, kit_down);
-    for (size_t i = 0; i < CHILDREN; i++)
-        ts_child_free(children[i]);
-    return failed;
+    return TS_RUN_PARALLEL("fault.fair_stop", tests, up, down);
 }

@@ -388,38 +388,54 @@ static void stranger_untouched(enum kit_user user, bool force)
     end(&sc);
 }
 
-static void all_single(enum kit_user user)
+/* state: the user. */
+static void test_acquire(void **state)
 {
+    enum kit_user user = *(const enum kit_user *)*state;
+
     acquire_then_taken(user);
     acquire_then_nothing(user);
     acquire_then_closed(user);
     acquire_asked_twice(user, true);
+    if (user == KIT_FULL)
+        acquire_asked_twice(user, false);
     acquire_then_kept(user);
+}
+
+static void test_extend(void **state)
+{
+    enum kit_user user = *(const enum kit_user *)*state;
+
     extend_then_lost(user, true);
     extend_then_lost(user, false);
+}
+
+static void test_release(void **state)
+{
+    enum kit_user user = *(const enum kit_user *)*state;
+
     release_then_taken(user, 1);
     release_then_taken(user, 2);
     partial_then_taken(user);
+}
+
+static void test_handover(void **state)
+{
+    enum kit_user user = *(const enum kit_user *)*state;
+
     handover_then_taken(user, 1, false);
     handover_then_taken(user, 1, true);
     handover_then_taken(user, 2, false);
     handover_then_taken(user, 2, true);
     handover_at_once(user);
+}
+
+static void test_stranger_untouched(void **state)
+{
+    enum kit_user user = *(const enum kit_user *)*state;
+
     stranger_untouched(user, true);
     stranger_untouched(user, false);
-}
-
-static void test_single_kill_allowed(void **state)
-{
-    (void)state;
-    all_single(KIT_FULL);
-    acquire_asked_twice(KIT_FULL, false);
-}
-
-static void test_single_kill_forbidden(void **state)
-{
-    (void)state;
-    all_single(KIT_MEEK);
 }
 
 /* Without the right to end the old connection, an acquire can come while its
@@ -514,33 +530,29 @@ static void one_round(struct scene *sc, enum stop how, enum verb verb)
     kit_gone(sc->where, sc->name);
 }
 
-static void whole_server(enum stop how)
+static void whole_server(enum stop how, enum kit_user user)
 {
     static const char *const names[VERBS] = {"acquire", "release", "hand-over"};
 
-    for (int u = 0; u < 2; u++)
-        for (int v = 0; v < VERBS; v++) {
-            struct scene sc = {.rule = 0};
-            scene_set(&sc, names[v],
-                      &(struct kit_opts){.user = u ? KIT_MEEK : KIT_FULL,
-                                         .direct = true,
-                                         .timeout_ms = HASTY_MS});
-            for (int i = 0; i < ROUNDS; i++)
-                one_round(&sc, how, (enum verb)v);
-            end(&sc);
-        }
+    for (int v = 0; v < VERBS; v++) {
+        struct scene sc = {.rule = 0};
+        scene_set(&sc, names[v],
+                  &(struct kit_opts){
+                      .user = user, .direct = true, .timeout_ms = HASTY_MS});
+        for (int i = 0; i < ROUNDS; i++)
+            one_round(&sc, how, (enum verb)v);
+        end(&sc);
+    }
 }
 
 static void test_client_pause(void **state)
 {
-    (void)state;
-    whole_server(BY_CLIENT_PAUSE);
+    whole_server(BY_CLIENT_PAUSE, *(const enum kit_user *)*state);
 }
 
 static void test_server_stopped(void **state)
 {
-    (void)state;
-    whole_server(BY_SIGSTOP);
+    whole_server(BY_SIGSTOP, *(const enum kit_user *)*state);
 }
 
 /* ---- one owner, several calls ------------------------------------------ */
@@ -587,15 +599,24 @@ static void test_release_retires_first(void **state)
 
 int main(void)
 {
+    static enum kit_user full = KIT_FULL, meek = KIT_MEEK;
+#define EACH_USER(f)                                                           \
+    {#f " CLIENT KILL", f, kit_fresh, NULL, &full},                            \
+    {                                                                          \
+#f " no CLIENT KILL", f, kit_fresh, NULL, &meek                        \
+    }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_single_kill_allowed, kit_fresh),
-        cmocka_unit_test_setup(test_single_kill_forbidden, kit_fresh),
+        EACH_USER(test_handover),
+        EACH_USER(test_acquire),
+        EACH_USER(test_client_pause),
+        EACH_USER(test_server_stopped),
+        EACH_USER(test_extend),
+        EACH_USER(test_release),
+        EACH_USER(test_stranger_untouched),
         cmocka_unit_test_setup(test_acquire_meets_its_own_hold, kit_fresh),
         cmocka_unit_test_setup(test_kill_out_of_step, kit_fresh),
-        cmocka_unit_test_setup(test_client_pause, kit_fresh),
-        cmocka_unit_test_setup(test_server_stopped, kit_fresh),
         cmocka_unit_test_setup(test_release_retires_first, kit_fresh),
     };
 
-    return cmocka_run_group_tests(tests, kit_up, kit_down);
+    return TS_RUN_PARALLEL("fault.ghost", tests, kit_up, kit_down);
 }

@@ -194,5 +194,5 @@ int main(void)
         T(test_given_back_unheard),
     };
 
-    return cmocka_run_group_tests_name("fault.late", tests, kit_up, kit_down);
+    return TS_RUN_PARALLEL("fault.late", tests, kit_up, kit_down);
 }

@@ -332,5 +332,5 @@ int main(void)
         T(test_limits_of_busy_server),
         T(test_limits_of_busy_server_in_queue),
     };
-    return cmocka_run_group_tests_name("fault.limits", tests, kit_up, kit_down);
+    return TS_RUN_PARALLEL("fault.limits", tests, kit_up, kit_down);
 }

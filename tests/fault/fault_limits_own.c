@@ -474,6 +474,5 @@ int main(void)
         T(test_limits_of_force),
         T(test_limits_of_renewal),
     };
-    return cmocka_run_group_tests_name("fault.limits_own", tests, kit_up,
-                                       kit_down);
+    return TS_RUN_PARALLEL("fault.limits_own", tests, kit_up, kit_down);
 }

@@ -438,5 +438,5 @@ int main(void)
         cmocka_unit_test_setup(test_multi_lost_by_own_call, kit_fresh),
     };
 
-    return cmocka_run_group_tests_name("fault.multi", tests, kit_up, kit_down);
+    return TS_RUN_PARALLEL("fault.multi", tests, kit_up, kit_down);
 }

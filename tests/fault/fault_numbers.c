@@ -657,6 +657,5 @@ int main(void)
         T(test_granted_by_an_old_number),
     };
 
-    return cmocka_run_group_tests_name("fault.numbers", tests, kit_up,
-                                       kit_down);
+    return TS_RUN_PARALLEL("fault.numbers", tests, kit_up, kit_down);
 }

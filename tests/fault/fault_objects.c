@@ -455,32 +455,44 @@ static void all_lost(const struct step *st, const struct loss *loss,
     end_run(&sc, st);
 }
 
+/* state: the step. */
 static void test_objects_one_reply_lost(void **state)
 {
-    (void)state;
-    for (size_t i = 0; i < COUNT(steps); i++)
-        for (size_t k = 0; k < COUNT(losses); k++)
-            for (int how = 0; how < 4; how++)
-                one_lost(&steps[i], losses[k], how % 2 ? KIT_MEEK : KIT_FULL,
-                         how / 2);
+    const struct step *st = *state;
+
+    for (size_t k = 0; k < COUNT(losses); k++)
+        for (int how = 0; how < 4; how++)
+            one_lost(st, losses[k], how % 2 ? KIT_MEEK : KIT_FULL, how / 2);
 }
 
 static void test_objects_all_replies_lost(void **state)
 {
-    (void)state;
-    for (size_t i = 0; i < COUNT(steps); i++)
-        for (int how = 0; how < 2 && !steps[i].watched; how++) {
-            all_lost(&steps[i], &loss_not_passed_on, how ? KIT_MEEK : KIT_FULL);
-            all_lost(&steps[i], &loss_reply_dropped, how ? KIT_MEEK : KIT_FULL);
-        }
+    const struct step *st = *state;
+
+    for (int how = 0; how < 2; how++) {
+        all_lost(st, &loss_not_passed_on, how ? KIT_MEEK : KIT_FULL);
+        all_lost(st, &loss_reply_dropped, how ? KIT_MEEK : KIT_FULL);
+    }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_objects_one_reply_lost, kit_fresh),
-        cmocka_unit_test_setup(test_objects_all_replies_lost, kit_fresh),
-    };
+    static char names[COUNT(steps)][2][64];
+    struct CMUnitTest tests[2 * COUNT(steps)];
+    size_t n = 0;
 
-    return cmocka_run_group_tests_name("objects", tests, kit_up, kit_down);
+    for (size_t i = 0; i < COUNT(steps); i++) {
+        snprintf(names[i][0], sizeof names[i][0], "%s, one reply lost",
+                 steps[i].name);
+        snprintf(names[i][1], sizeof names[i][1], "%s, all replies lost",
+                 steps[i].name);
+        tests[n++] =
+            (struct CMUnitTest){names[i][0], test_objects_one_reply_lost,
+                                kit_fresh, NULL, (void *)&steps[i]};
+        if (!steps[i].watched)
+            tests[n++] =
+                (struct CMUnitTest){names[i][1], test_objects_all_replies_lost,
+                                    kit_fresh, NULL, (void *)&steps[i]};
+    }
+    return ts_run_parallel("fault.objects", tests, n, kit_up, kit_down);
 }

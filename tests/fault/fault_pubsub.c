@@ -542,5 +542,5 @@ int main(void)
         cmocka_unit_test_setup(test_many_channels, kit_fresh),
     };
 
-    return cmocka_run_group_tests(tests, kit_up, kit_down);
+    return TS_RUN_PARALLEL("fault.pubsub", tests, kit_up, kit_down);
 }

@@ -312,15 +312,28 @@ static void three_bad(enum qk_fault fault, unsigned bad, bool wait)
     qk_part(&p);
 }
 
-static void test_quorum_three_bad(void **state)
+static void three_bad_both_ways(enum qk_fault fault)
 {
-    static const enum qk_fault faults[] = {QK_DEAD, QK_CUT_OFF, QK_PAUSED};
+    three_bad(fault, 0x07, false);
+    three_bad(fault, 0x1a, true);
+}
 
+static void test_quorum_three_dead(void **state)
+{
     (void)state;
-    for (size_t i = 0; i < COUNT(faults); i++) {
-        three_bad(faults[i], 0x07, false);
-        three_bad(faults[i], 0x1a, true);
-    }
+    three_bad_both_ways(QK_DEAD);
+}
+
+static void test_quorum_three_cut_off(void **state)
+{
+    (void)state;
+    three_bad_both_ways(QK_CUT_OFF);
+}
+
+static void test_quorum_three_paused(void **state)
+{
+    (void)state;
+    three_bad_both_ways(QK_PAUSED);
 }
 
 /* A majority that comes back is a majority. */
@@ -448,7 +461,9 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup(test_quorum_dead, qk_fresh),
         cmocka_unit_test_setup(test_quorum_two_bad, qk_fresh),
         cmocka_unit_test_setup(test_quorum_slow_given_back, qk_fresh),
-        cmocka_unit_test_setup(test_quorum_three_bad, qk_fresh),
+        cmocka_unit_test_setup(test_quorum_three_dead, qk_fresh),
+        cmocka_unit_test_setup(test_quorum_three_cut_off, qk_fresh),
+        cmocka_unit_test_setup(test_quorum_three_paused, qk_fresh),
         cmocka_unit_test_setup(test_quorum_three_come_back, qk_fresh),
         cmocka_unit_test_setup(test_quorum_twins_refused, qk_fresh),
         cmocka_unit_test_setup(test_quorum_twins_found_later, qk_fresh),
@@ -456,5 +471,5 @@ int main(int argc, char **argv)
     };
 
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
-    return cmocka_run_group_tests(tests, qk_up, qk_down);
+    return TS_RUN_PARALLEL("fault.quorum", tests, qk_up, qk_down);
 }

@@ -105,11 +105,16 @@ static void keys_gone(unsigned gone)
     end(where, &p, 0);
 }
 
-static void test_quorum_keys_gone(void **state)
+static void test_quorum_one_key_gone(void **state)
 {
     (void)state;
     keys_gone(0x01);
     keys_gone(0x10);
+}
+
+static void test_quorum_two_keys_gone(void **state)
+{
+    (void)state;
     keys_gone(0x06);
     keys_gone(0x11);
 }
@@ -206,12 +211,22 @@ static void silent(enum qk_fault fault, unsigned bad)
     end(where, &p, 1);
 }
 
-static void test_quorum_three_silent(void **state)
+static void test_quorum_three_paused(void **state)
 {
     (void)state;
     silent(QK_PAUSED, 0x07);
     silent(QK_PAUSED, 0x1a);
+}
+
+static void test_quorum_three_cut_off(void **state)
+{
+    (void)state;
     silent(QK_CUT_OFF, 0x13);
+}
+
+static void test_quorum_three_dead(void **state)
+{
+    (void)state;
     silent(QK_DEAD, 0x0e);
 }
 
@@ -351,20 +366,23 @@ static void test_quorum_max_hold_ms(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_quorum_two_silent, qk_fresh),
+        cmocka_unit_test_setup(test_quorum_one_key_gone, qk_fresh),
+        cmocka_unit_test_setup(test_quorum_two_keys_gone, qk_fresh),
+        cmocka_unit_test_setup(test_quorum_three_paused, qk_fresh),
+        cmocka_unit_test_setup(test_quorum_valid_ms, qk_fresh),
+        cmocka_unit_test_setup(test_quorum_max_hold_ms, qk_fresh),
         cmocka_unit_test_setup(test_quorum_renewed, qk_fresh),
-        cmocka_unit_test_setup(test_quorum_keys_gone, qk_fresh),
         cmocka_unit_test_setup(test_quorum_keys_taken_over, qk_fresh),
         cmocka_unit_test_setup(test_quorum_two_restarted, qk_fresh),
         cmocka_unit_test_setup(test_quorum_lost, qk_fresh),
         cmocka_unit_test_setup(test_quorum_lost_by_and_by, qk_fresh),
-        cmocka_unit_test_setup(test_quorum_three_silent, qk_fresh),
-        cmocka_unit_test_setup(test_quorum_two_silent, qk_fresh),
+        cmocka_unit_test_setup(test_quorum_three_cut_off, qk_fresh),
+        cmocka_unit_test_setup(test_quorum_three_dead, qk_fresh),
         cmocka_unit_test_setup(test_quorum_lost_nested, qk_fresh),
-        cmocka_unit_test_setup(test_quorum_valid_ms, qk_fresh),
         cmocka_unit_test_setup(test_quorum_lease_ms, qk_fresh),
-        cmocka_unit_test_setup(test_quorum_max_hold_ms, qk_fresh),
     };
 
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
-    return cmocka_run_group_tests(tests, qk_up, qk_down);
+    return TS_RUN_PARALLEL("fault.quorum_lost", tests, qk_up, qk_down);
 }

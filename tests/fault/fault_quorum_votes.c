@@ -301,6 +301,5 @@ int main(int argc, char **argv)
     };
 
     cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
-    return cmocka_run_group_tests_name("fault.quorum_votes", tests, qk_up,
-                                       qk_down);
+    return TS_RUN_PARALLEL("fault.quorum_votes", tests, qk_up, qk_down);
 }

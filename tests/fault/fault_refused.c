@@ -368,7 +368,8 @@ static void check_maxclients(enum kit_user user)
     struct kit_client *k = kit_open(&(struct kit_opts){
         .user = user, .direct = true, .timeout_ms = HASTY_MS});
     dibs_lock *l = kit_lock(k, "max"), *mine = kit_lock(k, "mine");
-    struct kit_opts o = {.user = user, .direct = true};
+    struct kit_opts o = {
+        .user = user, .direct = true, .connect_ms = kit_ms(500)};
     struct kit_end end = {.err = DIBS_OK};
     dibs_err err;
 
@@ -500,5 +501,5 @@ int main(void)
         cmocka_unit_test_setup(test_done_but_refused, kit_fresh),
     };
 
-    return cmocka_run_group_tests(tests, kit_up, kit_down);
+    return TS_RUN_PARALLEL("fault.refused", tests, kit_up, kit_down);
 }

@@ -446,6 +446,5 @@ int main(void)
         T(test_reads_while_it_writes),
     };
 
-    return cmocka_run_group_tests_name("fault.renumber", tests, kit_up,
-                                       kit_down);
+    return TS_RUN_PARALLEL("fault.renumber", tests, kit_up, kit_down);
 }

@@ -439,5 +439,5 @@ int main(void)
         TEST(test_strange_answers),       TEST(test_no_second_connection),
         TEST(test_server_dies_meanwhile),
     };
-    return cmocka_run_group_tests_name("fault.replicas", tests, up, down);
+    return TS_RUN_PARALLEL("fault.replicas", tests, up, down);
 }

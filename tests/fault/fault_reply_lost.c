@@ -461,5 +461,5 @@ int main(void)
         cmocka_unit_test_setup(test_renewal_ends_before_release, kit_fresh),
     };
 
-    return cmocka_run_group_tests(tests, kit_up, kit_down);
+    return TS_RUN_PARALLEL("fault.reply_lost", tests, kit_up, kit_down);
 }

@@ -320,5 +320,5 @@ int main(void)
         cmocka_unit_test_setup(test_wrong_type_among_many, kit_fresh),
     };
 
-    return cmocka_run_group_tests(tests, kit_up, kit_down);
+    return TS_RUN_PARALLEL("fault.rights", tests, kit_up, kit_down);
 }

@@ -540,5 +540,5 @@ int main(void)
         cmocka_unit_test_setup(test_rw_late_end_of_a_read, fresh),
     };
 
-    return cmocka_run_group_tests(tests, kit_up, kit_down);
+    return TS_RUN_PARALLEL("fault.rw", tests, kit_up, kit_down);
 }

@@ -409,5 +409,5 @@ int main(void)
         cmocka_unit_test_setup(test_kill_pubsub_storm, kit_fresh),
     };
 
-    return cmocka_run_group_tests(tests, kit_up, kit_down);
+    return TS_RUN_PARALLEL("fault.server", tests, kit_up, kit_down);
 }

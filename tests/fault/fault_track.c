@@ -38,13 +38,18 @@ static void begin(struct scene *sc, const struct kit_opts *o)
              DIBS_OK);
 }
 
-/* Somebody deletes it; the holder hears of it, however. */
-static void is_lost(struct scene *sc)
+/* The key was deleted; the holder finds out. */
+static void finds_out(struct scene *sc)
 {
-    ts_ok(kit_srv, "DEL %s", sc->name);
     TS_WAIT(atomic_load(&sc->lost) == 1);
     assert_int_equal(dibs_lock_state(sc->l, 0), DIBS_LOST);
     kit_want("giving back", dibs_lock_release(sc->l, NULL), DIBS_ERR_LOST);
+}
+
+static void is_lost(struct scene *sc)
+{
+    ts_ok(kit_srv, "DEL %s", sc->name);
+    finds_out(sc);
 }
 
 static void end(struct scene *sc)
@@ -61,36 +66,36 @@ static long long tracked(void)
 
 /* ---- rights ------------------------------------------------------------ */
 
+static const char *const less_rights[] = {
+    "-client +client|setname +client|info +client|kill",
+    "-client +client|setname +client|info +client|kill +client|tracking",
+    ("-client +client|setname +client|kill +client|tracking "
+     "+client|caching"),
+    "-exists",
+    "resetchannels &redisson*",
+};
+
+/* state: one of these. */
 static void test_track_no_rights(void **state)
 {
-    static const char *const less[] = {
-        "-client +client|setname +client|info +client|kill",
-        "-client +client|setname +client|info +client|kill +client|tracking",
-        ("-client +client|setname +client|kill +client|tracking "
-         "+client|caching"),
-        "-exists",
-        "resetchannels &redisson*",
-    };
+    const char *less = *(const char *const *)*state;
+    char *line =
+        ts_text("ACL SETUSER some reset on >pass ~* &* +@all %s", less);
+    const char *argv[32];
     struct scene sc;
+    int argc = 0;
 
-    (void)state;
-    for (size_t i = 0; i < COUNT(less); i++) {
-        char *line =
-            ts_text("ACL SETUSER some reset on >pass ~* &* +@all %s", less[i]);
-        const char *argv[32];
-        int argc = 0;
-        for (char *save, *w = strtok_r(line, " ", &save); w;
-             w = strtok_r(NULL, " ", &save))
-            argv[argc++] = w;
-        freeReplyObject(ts_cmdv(kit_srv, argc, argv, NULL));
-        free(line);
-        begin(&sc, &(struct kit_opts){.name = "some", .lease_ms = SHORT_MS});
-        TS_WAIT(kit_heard(sc.k, DIBS_EVENT_WARNING, DIBS_ERR_AUTH, WORD));
-        assert_int_equal(dibs_lock_state(sc.l, 0), DIBS_HELD);
-        is_lost(&sc);
-        assert_int_equal(kit_told(sc.k, DIBS_EVENT_WARNING), 1);
-        end(&sc);
-    }
+    for (char *save, *w = strtok_r(line, " ", &save); w;
+         w = strtok_r(NULL, " ", &save))
+        argv[argc++] = w;
+    freeReplyObject(ts_cmdv(kit_srv, argc, argv, NULL));
+    free(line);
+    begin(&sc, &(struct kit_opts){.name = "some", .lease_ms = SHORT_MS});
+    TS_WAIT(kit_heard(sc.k, DIBS_EVENT_WARNING, DIBS_ERR_AUTH, WORD));
+    assert_int_equal(dibs_lock_state(sc.l, 0), DIBS_HELD);
+    is_lost(&sc);
+    assert_int_equal(kit_told(sc.k, DIBS_EVENT_WARNING), 1);
+    end(&sc);
 }
 
 /* ---- a server that lies ------------------------------------------------ */
@@ -179,8 +184,10 @@ static void test_track_no_room(void **state)
     TS_WAIT(ts_command_calls(kit_srv, "exists") >= 3 * MANY);
     for (int i = 0; i < MANY; i++)
         assert_int_equal(dibs_lock_state(sc[i].l, 0), DIBS_HELD);
+    for (int i = 0; i < MANY; i++)
+        ts_ok(kit_srv, "DEL %s", sc[i].name);
     for (int i = 0; i < MANY; i++) {
-        is_lost(&sc[i]);
+        finds_out(&sc[i]);
         lost += atomic_load(&sc[i].lost);
         end(&sc[i]);
     }
@@ -347,22 +354,32 @@ static void test_track_never_in_step(void **state)
     }
 }
 
+#define NO_RIGHTS(i)                                                           \
+    {                                                                          \
+        "test_track_no_rights " #i, test_track_no_rights, kit_fresh, NULL,     \
+            (void *)&less_rights[i]                                            \
+    }
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_track_no_rights, kit_fresh),
+        cmocka_unit_test_setup(test_track_out_of_step, kit_fresh),
+        cmocka_unit_test_setup(test_track_counts, kit_fresh),
+        cmocka_unit_test_setup(test_track_never_in_step, kit_fresh),
+        cmocka_unit_test_setup(test_track_no_room, kit_fresh),
+        NO_RIGHTS(0),
+        NO_RIGHTS(1),
+        NO_RIGHTS(2),
+        NO_RIGHTS(3),
+        NO_RIGHTS(4),
         cmocka_unit_test_setup(test_track_says_yes, kit_fresh),
         cmocka_unit_test_setup(test_track_half_a_lie, kit_fresh),
         cmocka_unit_test_setup(test_track_messages_lost, kit_fresh),
         cmocka_unit_test_setup(test_track_forged, kit_fresh),
-        cmocka_unit_test_setup(test_track_no_room, kit_fresh),
-        cmocka_unit_test_setup(test_track_counts, kit_fresh),
         cmocka_unit_test_setup(test_track_connection_ends, kit_fresh),
         cmocka_unit_test_setup(test_track_all_connections_end, kit_fresh),
         cmocka_unit_test_setup(test_track_reply_lost, kit_fresh),
-        cmocka_unit_test_setup(test_track_out_of_step, kit_fresh),
-        cmocka_unit_test_setup(test_track_never_in_step, kit_fresh),
     };
 
-    return cmocka_run_group_tests_name("track", tests, kit_up, kit_down);
+    return TS_RUN_PARALLEL("fault.track", tests, kit_up, kit_down);
 }

@@ -111,7 +111,9 @@ struct kit_client *kit_open_err(const struct kit_opts *o, dibs_err *err)
         url_of(o),
         DIBS_CLIENT_OPTS(.command_timeout_ms =
                              o->timeout_ms ? o->timeout_ms : TS_SOON,
-                         .connect_timeout_ms = TS_SOON, .lazy = o->lazy,
+                         .connect_timeout_ms =
+                             o->connect_ms ? o->connect_ms : TS_SOON,
+                         .lazy = o->lazy,
                          .callbacks = o->dispatch ? DIBS_CALLBACKS_DISPATCH
                                                   : DIBS_CALLBACKS_THREAD,
                          .lease_ms = o->lease_ms ? o->lease_ms : KIT_LONG,
@@ -221,9 +223,18 @@ void kit_ended(dibs_err err, void *end)
     atomic_store(&e->over, true);
 }
 
-dibs_err kit_wait(struct kit_end *end)
+dibs_err kit_wait_at(struct kit_end *end, const char *file, int line)
 {
-    TS_WAIT(atomic_load(&end->over));
+    struct ts_wait w = ts_wait_begin(TS_SOON);
+
+    while (!atomic_load(&end->over))
+        if (!ts_wait_step(&w)) {
+            print_error("an async call is not over after %lld ms\n",
+                        (long long)TS_SOON);
+            if (kit_px)
+                ts_proxy_log_print(kit_px, stderr);
+            _fail(file, line);
+        }
     return end->err;
 }
 
@@ -238,10 +249,14 @@ dibs_err kit_call(dibs_lock *l, bool is_async, kit_sync_fn *sync,
     return err == DIBS_OK ? kit_wait(&end) : err;
 }
 
-void kit_want(const char *what, dibs_err err, dibs_err wanted)
+void kit_want_at(const char *what, dibs_err err, dibs_err wanted,
+                 const char *call, const char *file, int line)
 {
-    if (err != wanted)
-        fail_msg("%s: %s", what, dibs_strerror(err));
+    if (err == wanted)
+        return;
+    print_error("%s: %s: \"%s\", not \"%s\"\n", what, call, dibs_strerror(err),
+                dibs_strerror(wanted));
+    _fail(file, line);
 }
 
 void kit_lost(const char *name, dibs_owner owner, void *arg)

@@ -27,6 +27,7 @@
 
 #include "client/script.h"
 #include "support/proxy.h"
+#include "support/run.h"
 #include "support/server.h"
 #include "support/util.h"
 
@@ -64,6 +65,7 @@ struct kit_opts {
     bool lazy;
     bool dispatch;      /* callbacks run in dibs_client_dispatch */
     int64_t timeout_ms; /* of a command; 0 = one that will not pass */
+    int64_t connect_ms; /* of a connection; 0 = one that will not pass */
     int64_t lease_ms;   /* 0 = KIT_LONG */
     const char *name;   /* user and password, instead of the above */
 };
@@ -106,7 +108,9 @@ struct kit_end {
 };
 
 void kit_ended(dibs_err err, void *end); /* the callback for it */
-dibs_err kit_wait(struct kit_end *end);  /* until it is over */
+/* Until it is over. */
+#define kit_wait(end) kit_wait_at((end), __FILE__, __LINE__)
+dibs_err kit_wait_at(struct kit_end *end, const char *file, int line);
 
 typedef dibs_err kit_sync_fn(dibs_lock *l, const dibs_lock_opts *o);
 typedef dibs_err kit_async_fn(dibs_lock *l, const dibs_lock_opts *o, dibs_cb cb,
@@ -116,7 +120,10 @@ dibs_err kit_call(dibs_lock *l, bool is_async, kit_sync_fn *sync,
                   kit_async_fn *async, const dibs_lock_opts *o);
 
 /* The call must end so; what says which. */
-void kit_want(const char *what, dibs_err err, dibs_err wanted);
+#define kit_want(what, err, wanted)                                            \
+    kit_want_at((what), (err), (wanted), #err, __FILE__, __LINE__)
+void kit_want_at(const char *what, dibs_err err, dibs_err wanted,
+                 const char *call, const char *file, int line);
 
 /* on_lost that counts; arg is an atomic_int. */
 void kit_lost(const char *name, dibs_owner owner, void *arg);

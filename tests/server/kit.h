@@ -27,6 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/run.h"
 #include "support/server.h"
 #include "support/util.h"
 
@@ -100,6 +101,9 @@ static inline int kit_after(void **state)
 #define KIT_TEST(f) cmocka_unit_test_setup_teardown(f, kit_before, kit_after)
 #define KIT_RUN(name, tests)                                                   \
     cmocka_run_group_tests_name(name, tests, kit_start, kit_stop)
+/* For programs that mostly wait. */
+#define KIT_RUN_PARALLEL(name, tests)                                          \
+    TS_RUN_PARALLEL(name, tests, kit_start, kit_stop)
 
 /* ---- clients and locks ------------------------------------------------- */
 
@@ -190,10 +194,19 @@ static inline void kit_tell(dibs_err err, void *arg)
 }
 
 /* The one answer, once it is there. */
-static inline dibs_err kit_answer(struct told *t)
+#define kit_answer(t) kit_answer_at((t), __FILE__, __LINE__)
+
+static inline dibs_err kit_answer_at(struct told *t, const char *file, int line)
 {
-    TS_WAIT(atomic_load(&t->times) > 0);
-    assert_int_equal(atomic_load(&t->times), 1);
+    struct ts_wait w = ts_wait_begin(TS_SOON);
+
+    while (atomic_load(&t->times) == 0 && ts_wait_step(&w))
+        continue;
+    if (atomic_load(&t->times) != 1) {
+        print_error("%d answers within %lld ms, not 1\n",
+                    atomic_load(&t->times), (long long)TS_SOON);
+        _fail(file, line);
+    }
     return atomic_load(&t->err);
 }
 

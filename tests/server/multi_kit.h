@@ -54,6 +54,9 @@ static inline int multi_after(void **state)
     cmocka_unit_test_setup_teardown(f, multi_before, multi_after)
 #define MULTI_RUN(name, tests)                                                 \
     cmocka_run_group_tests_name(name, tests, multi_start, multi_stop)
+/* For programs that mostly wait. */
+#define MULTI_RUN_PARALLEL(name, tests)                                        \
+    TS_RUN_PARALLEL(name, tests, multi_start, multi_stop)
 
 /* ---- clients and groups ------------------------------------------------ */
 

@@ -275,6 +275,8 @@ static void test_badanswer_twice_in_pieces(void **state)
 
     (void)state;
     ts_ok(srv, "HSET y " STRANGER " 1");
+    FINE(dibs_lock_acquire(l, NULL)); /* the server knows the scripts */
+    FINE(dibs_lock_release(l, NULL));
     for (size_t i = 0; i < COUNT(rows); i++) {
         dibs_owner owner = dibs_owner_new(c);
         const dibs_lock_opts *o = DIBS_LOCK_OPTS(.owner = owner);
@@ -338,5 +340,5 @@ int main(void)
         KIT_TEST(test_badanswer_twice_in_pieces),
         KIT_TEST(test_badanswer_bytewise),
     };
-    return KIT_RUN("server.badanswer", tests);
+    return KIT_RUN_PARALLEL("server.badanswer", tests);
 }

@@ -401,5 +401,5 @@ int main(void)
         CALLED_TEST(test_called_in_vain, SLOTS),
         KIT_TEST(test_called_without_rights),
     };
-    return KIT_RUN("server.called", tests);
+    return KIT_RUN_PARALLEL("server.called", tests);
 }

@@ -5,6 +5,7 @@
  */
 #include "server/fake.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -288,6 +289,61 @@ static void test_client_not_a_server(void **state)
     }
 }
 
+/* As a server at maxclients: it answers and closes with bytes unread. So the
+ * peer's socket has an error while there is still something to read. */
+static void *reset_main(void *arg)
+{
+    static const char answer[] = "-ERR max number of clients reached\r\n";
+    int fd = accept4(*(int *)arg, NULL, NULL, SOCK_CLOEXEC);
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+
+    if (fd < 0 || poll(&p, 1, (int)TS_SOON) != 1)
+        return NULL;
+    ts_tell(fd, answer, sizeof answer - 1);
+    close(fd);
+    return NULL;
+}
+
+static void first_event(const dibs_event *ev, void *arg)
+{
+    char *text = arg;
+
+    if (!*text)
+        snprintf(text, 200, "%s", ev->text);
+}
+
+/* The answer is read as a whole, not only until the time for the connection is
+ * over. */
+static void test_client_reset_behind_answer(void **state)
+{
+    char *path = ts_text("%s/reset", ts_server_dir(srv));
+    char *at = ts_text("unix://%s", path);
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    char text[200] = "";
+    dibs_client *c = NULL;
+    pthread_t thread;
+
+    (void)state;
+    snprintf(to.sun_path, sizeof to.sun_path, "%s", path);
+    assert_int_equal(bind(fd, (struct sockaddr *)&to, sizeof to), 0);
+    assert_int_equal(listen(fd, 1), 0);
+    assert_int_equal(pthread_create(&thread, NULL, reset_main, &fd), 0);
+    WANT(dibs_client_open(at,
+                          DIBS_CLIENT_OPTS(.connect_timeout_ms = ts_ms(2000),
+                                           .on_event = first_event,
+                                           .event_arg = text),
+                          &c),
+         DIBS_ERR_CONN);
+    pthread_join(thread, NULL);
+    if (!strstr(text, "max number of clients"))
+        fail_msg("\"%s\", not \"max number of clients\"", text);
+    close(fd);
+    unlink(path);
+    free(at);
+    free(path);
+}
+
 /* ---- lazy -------------------------------------------------------------- */
 
 static void test_client_lazy(void **state)
@@ -446,6 +502,7 @@ int main(void)
         KIT_TEST(test_client_names),
         KIT_TEST(test_client_id),
         KIT_TEST(test_client_not_a_server),
+        KIT_TEST(test_client_reset_behind_answer),
         KIT_TEST(test_client_lazy),
         KIT_TEST(test_client_lazy_before_server),
         KIT_TEST(test_client_lazy_wrong),

@@ -498,5 +498,5 @@ int main(void)
         KIT_TEST(test_doctor_without_wait), KIT_TEST(test_doctor_lies),
         KIT_TEST(test_doctor_dies),
     };
-    return KIT_RUN("server.doctor", tests);
+    return KIT_RUN_PARALLEL("server.doctor", tests);
 }

@@ -546,5 +546,5 @@ int main(void)
         KIT_TEST(test_fair_lost_goes_to_the_end),
         KIT_TEST(test_fair_renewed),
     };
-    return KIT_RUN("server.fair", tests);
+    return KIT_RUN_PARALLEL("server.fair", tests);
 }

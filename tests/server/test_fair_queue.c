@@ -491,5 +491,5 @@ int main(void)
         KIT_TEST(test_fair_queue_without_channels),
         KIT_TEST(test_fair_queue_deaf_among_others),
     };
-    return KIT_RUN("server.fair_queue", tests);
+    return KIT_RUN_PARALLEL("server.fair_queue", tests);
 }

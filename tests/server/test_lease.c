@@ -580,5 +580,5 @@ int main(void)
         KIT_TEST(test_lease_key_of_another_type),
         KIT_TEST(test_lease_thousand_locks),
     };
-    return KIT_RUN("server.lease", tests);
+    return KIT_RUN_PARALLEL("server.lease", tests);
 }

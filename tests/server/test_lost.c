@@ -305,5 +305,5 @@ int main(void)
         LOST_TEST(test_lost_release_inside),
         LOST_TEST(test_lost_release_crosswise),
     };
-    return MULTI_RUN("server.lost", tests);
+    return MULTI_RUN_PARALLEL("server.lost", tests);
 }

@@ -368,5 +368,5 @@ int main(void)
         LOST_TEST(test_lost_group_dispatch_after_close),
         LOST_TEST(test_lost_group_closed),
     };
-    return MULTI_RUN("server.lost_async", tests);
+    return MULTI_RUN_PARALLEL("server.lost_async", tests);
 }

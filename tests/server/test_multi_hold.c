@@ -254,6 +254,14 @@ static void test_multi_hold_lease_after_wait(void **state)
     (void)state;
     lease_after_wait(&w, "pa pb pc", 2);
     lease_after_wait(&w, "pa pb pc", 1);
+    kit_world_end(&w);
+}
+
+static void test_multi_hold_lease_after_wait_of_others(void **state)
+{
+    struct world w = open_world(LONG_MS);
+
+    (void)state;
     lease_after_wait(&w, "ra wb pc", 2);
     lease_after_wait(&w, "pa@2 pb", 0);
     kit_world_end(&w);
@@ -520,6 +528,10 @@ static void test_multi_hold_keep(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        MULTI_TEST(test_multi_hold_loss_of_one),
+        MULTI_TEST(test_multi_hold_lease_after_wait),
+        MULTI_TEST(test_multi_hold_lease_after_wait_of_others),
+        MULTI_TEST(test_multi_hold_max_hold),
         MULTI_TEST(test_multi_hold_reentry),
         MULTI_TEST(test_multi_hold_shared_member),
         MULTI_TEST(test_multi_hold_overlap),
@@ -528,9 +540,6 @@ int main(void)
         MULTI_TEST(test_multi_hold_renewed),
         MULTI_TEST(test_multi_hold_shortest_counts),
         MULTI_TEST(test_multi_hold_lease),
-        MULTI_TEST(test_multi_hold_lease_after_wait),
-        MULTI_TEST(test_multi_hold_max_hold),
-        MULTI_TEST(test_multi_hold_loss_of_one),
         MULTI_TEST(test_multi_hold_loss_of_all),
         MULTI_TEST(test_multi_hold_loss_at_release),
         MULTI_TEST(test_multi_hold_other_type_at_release),
@@ -540,5 +549,5 @@ int main(void)
         MULTI_TEST(test_multi_hold_full_server),
         MULTI_TEST(test_multi_hold_keep),
     };
-    return MULTI_RUN("server.multi_hold", tests);
+    return MULTI_RUN_PARALLEL("server.multi_hold", tests);
 }

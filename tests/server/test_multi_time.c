@@ -244,5 +244,5 @@ int main(void)
         MULTI_TEST(test_multi_time_not_now),
         MULTI_TEST(test_multi_valid_of_nested),
     };
-    return MULTI_RUN("server.multi_time", tests);
+    return MULTI_RUN_PARALLEL("server.multi_time", tests);
 }

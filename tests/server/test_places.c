@@ -500,5 +500,5 @@ int main(void)
         KIT_TEST(test_places_always_refused),
     };
 
-    return KIT_RUN("server.places", tests);
+    return KIT_RUN_PARALLEL("server.places", tests);
 }

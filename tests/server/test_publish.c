@@ -423,5 +423,5 @@ int main(void)
         KIT_TEST(test_forced),
     };
 
-    return KIT_RUN("publish", tests);
+    return KIT_RUN_PARALLEL("publish", tests);
 }

@@ -382,5 +382,5 @@ int main(void)
         KIT_TEST(test_reason_not_redis),
         KIT_TEST(test_reason_kinds),
     };
-    return KIT_RUN("server.reason", tests);
+    return KIT_RUN_PARALLEL("server.reason", tests);
 }

@@ -656,6 +656,5 @@ int main(void)
         TEST(test_replicas_no_right),
         TEST(test_replicas_no_command),
     };
-    return cmocka_run_group_tests_name("server.replicas", tests, start_all,
-                                       stop_all);
+    return TS_RUN_PARALLEL("server.replicas", tests, start_all, stop_all);
 }

@@ -525,5 +525,5 @@ int main(void)
         KIT_TEST(test_rw_leave_refused),
     };
 
-    return KIT_RUN("rw", tests);
+    return KIT_RUN_PARALLEL("rw", tests);
 }

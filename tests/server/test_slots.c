@@ -486,5 +486,5 @@ int main(void)
         KIT_TEST(test_slots_async),
     };
 
-    return KIT_RUN("slots", tests);
+    return KIT_RUN_PARALLEL("slots", tests);
 }

@@ -410,5 +410,5 @@ int main(void)
         KIT_TEST(test_track_own_changes),
     };
 
-    return KIT_RUN("track", tests);
+    return KIT_RUN_PARALLEL("track", tests);
 }

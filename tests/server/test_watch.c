@@ -589,5 +589,5 @@ int main(void)
         KIT_TEST(test_watch_stop_each_other),
     };
 
-    return KIT_RUN("watch", tests);
+    return KIT_RUN_PARALLEL("watch", tests);
 }

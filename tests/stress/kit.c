@@ -263,7 +263,7 @@ int64_t st_seconds(void)
 {
     const char *asked = getenv("DIBS_STRESS_SECONDS");
 
-    return asked && atoi(asked) > 0 ? atoi(asked) : 7;
+    return asked && atoi(asked) > 0 ? atoi(asked) : ts_long() ? 30 : 4;
 }
 
 void st_pause_ms(int64_t ms)

@@ -13,8 +13,8 @@
  *         lease is over, whichever comes first. So before it goes in it looks
  *         how much time it has, and goes in only if that is many times what it
  *         will take.
- * Longer  $DIBS_STRESS_SECONDS says how long, $DIBS_STRESS_SEED repeats a
- *         nemesis.
+ * Longer  $DIBS_TEST_LONG=1 makes it a soak, $DIBS_STRESS_SECONDS says how
+ *         long, $DIBS_STRESS_SEED repeats a nemesis.
  */
 #ifndef DIBS_TESTS_STRESS_KIT_H
 #define DIBS_TESTS_STRESS_KIT_H

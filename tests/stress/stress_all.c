@@ -19,8 +19,8 @@
  * an error that can be; and when all have released, nothing is left on any
  * server although all clients are still there and would renew it.
  *
- * $DIBS_STRESS_SECONDS makes it longer (default 12), $DIBS_STRESS_SEED repeats
- * the choices, though not what the scheduler makes of them.
+ * $DIBS_TEST_LONG=1 and $DIBS_STRESS_SECONDS make it longer, $DIBS_STRESS_SEED
+ * repeats the choices, though not what the scheduler makes of them.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -478,7 +478,11 @@ static int64_t length_ms(void)
 {
     const char *asked = getenv("DIBS_STRESS_SECONDS");
 
-    return 1000 * (asked && atoi(asked) > 0 ? atoi(asked) : 12) / 2;
+    return 1000 *
+           (asked && atoi(asked) > 0 ? atoi(asked)
+            : ts_long()              ? 60
+                                     : 8) /
+           2;
 }
 
 static void start_workers(struct worker *workers)

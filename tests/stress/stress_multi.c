@@ -207,6 +207,9 @@ static int process(int fd, void *arg)
 
 static long rounds(long usual)
 {
+    if (!ts_long())
+        usual /= 3;
+
     const char *asked = getenv("DIBS_STRESS_ROUNDS");
 
     return asked && atol(asked) > 0 ? atol(asked) : usual / ts_slow();

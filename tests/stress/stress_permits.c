@@ -7,11 +7,13 @@
  *
  * broken   Now and then somebody goes in without a permit. The witness must
  *          notice, or it is worth nothing.
- * lost     Replies of scripts are lost, $DIBS_STRESS_LOST of them: mostly the
- *          connection ends instead, some are cut, some come very late. Then it
- *          is quiet, and everybody must get in again.
+ * lost     Replies of scripts are lost: mostly the connection ends instead,
+ *          some are cut, some come very late. Then it is quiet, and everybody
+ *          must get in again.
  * killed   Processes are killed with -9 while they hold permits, and others
- *          take their places, $DIBS_STRESS_KILLS times.
+ *          take their places.
+ *
+ * $DIBS_TEST_LONG=1 makes it 10,000 replies and 100 kills of each kind.
  *
  * In the end the number on the server is PERMITS again, and nobody is noted as
  * a holder. The witness is a table in shared memory: how many permits each
@@ -272,13 +274,6 @@ static int team(int fd, void *arg)
 
 static struct ts_server *srv;
 
-static long long asked(const char *name, long long usual)
-{
-    const char *text = getenv(name);
-
-    return text && atoll(text) > 0 ? atoll(text) : usual;
-}
-
 static void begin_run(enum kind k)
 {
     kind = k;
@@ -373,7 +368,7 @@ static unsigned lose_reply(struct ts_proxy *px)
 
 static void run_lost(enum kind k)
 {
-    const long long wanted = asked("DIBS_STRESS_LOST", 500);
+    const long long wanted = ts_long() ? 10000 : 200;
     long long lost = 0;
 
     begin_run(k);
@@ -452,7 +447,7 @@ static void kill_one(size_t place)
 
 static void run_kills(enum kind k)
 {
-    const long long wanted = asked("DIBS_STRESS_KILLS", 12);
+    const long long wanted = ts_long() ? 100 : 8;
 
     begin_run(k);
     memset(st_board, 0, sizeof *st_board);

@@ -28,6 +28,13 @@ char *ts_strdup(const char *s);
 /* printf into memory of its own; free() it. */
 char *ts_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+/* DIBS_TEST_LONG=1: soaks and loops over every allocation in full. */
+bool ts_long(void);
+/* Without it, the short form of a loop that lets the n-th allocation fail, for
+ * n from 1: the first ones, and one of three of those behind. Which ones is
+ * another choice for each `part`. */
+bool ts_walks(long n, int part);
+
 /* ---- time -------------------------------------------------------------- */
 
 int64_t ts_now_ms(void); /* monotonic */
@@ -67,7 +74,8 @@ bool ts_wait_until(bool (*cond)(void *arg), void *arg, int64_t timeout_ms);
         struct ts_wait ts_w_ = ts_wait_begin(TS_SOON);                         \
         while (!(expr))                                                        \
             if (!ts_wait_step(&ts_w_))                                         \
-                fail_msg("never came true: %s", #expr);                        \
+                fail_msg("not true within %lld ms: %s", (long long)TS_SOON,    \
+                         #expr);                                               \
     } while (0)
 
 /* ---- child processes --------------------------------------------------- */
