@@ -242,6 +242,9 @@ static void add_totals(const struct sim_totals *t)
     all.skipped += t->skipped;
     for (int i = 0; i < SIM_FAULT_KINDS; i++)
         all.by_kind[i] += t->by_kind[i];
+    for (int i = 0; i < SIM_LATE_KINDS; i++)
+        if (all.late_us[i] < t->late_us[i])
+            all.late_us[i] = t->late_us[i];
 }
 
 static void print_totals(double took)
@@ -272,6 +275,9 @@ static void print_totals(double took)
     for (int i = 0; i < SIM_FAULT_KINDS; i++)
         printf(" %s %llu", sim_fault_name((enum sim_fault_kind)i),
                (unsigned long long)all.by_kind[i]);
+    printf("\nsim: longest, in ms:");
+    for (int i = 0; sim_late_name(i); i++)
+        printf(" %s %.1f", sim_late_name(i), (double)all.late_us[i] / 1e3);
     printf("\n");
 }
 
