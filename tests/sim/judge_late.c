@@ -20,7 +20,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LOOK_LATE_US 3500000
+#define GRANT_US    50000
+#define LOOK_US     3500000
+#define VOTES_US    2000000
+#define FAULTY_US   12000000
+#define RECOVER_US  10000000
+#define LOSS_US     100000
+#define CLOSE_US    50000
+
+bool sim_strict_wakeups;
 int64_t sim_late_most[SIM_LATE_KINDS];
 
 static struct sim_wait *waits;
@@ -150,34 +158,58 @@ static void wait_out(struct sim_wait *w)
         items[w->what].free_since = 0;
 }
 
+/* Are the two about one key? */
+static bool share_a_key(int a, int b)
+{
+    if (a == b)
+        return true;
+    for (int i = 0; a < SIM_THINGS && i < SIM_NAMES_MAX; i++)
+        for (int k = 0; b < SIM_THINGS && k < SIM_NAMES_MAX; k++)
+            if (sim_keys[a][i] && sim_keys[b][k] &&
+                strcmp(sim_keys[a][i], sim_keys[b][k]) == 0)
+                return true;
+    return false;
+}
+
+/* Does a call poll for it, or did lately? Its client may be called for those
+ * behind it, and does not listen. */
 static bool is_polled(int what)
 {
     for (const struct sim_wait *w = waits; w; w = w->next)
-        if (w->what == what && w->polls)
+        if (w->polls && share_a_key(w->what, what))
             return true;
-    return items[what].polled_at &&
-           sim_now() - items[what].polled_at < LOOK_LATE_US;
+    for (int i = 0; i < SIM_WAITED_FOR; i++)
+        if (items[i].polled_at && sim_now() - items[i].polled_at < LOOK_US &&
+            share_a_key(i, what))
+            return true;
+    return false;
 }
 
-static int64_t bound_of(int what, const struct sim_wait *first)
+/* Is nothing in the way of a grant within a few round trips? */
+static bool is_exact(int what, const struct sim_wait *w)
 {
-    (void)what;
-    return first->pair || is_polled(what) || items[what].silent ? LOOK_LATE_US : 50000;
+    return sim_plan.may == 0 && sim_plan.stall_in == 0 && !w->pair &&
+           (sim_plan.peers == 0 || sim_strict_wakeups) && !is_polled(what) &&
+           !items[what].silent;
 }
 
-/* It was free until now, and is granted, or still free. */
-static void check_late(int what, const struct sim_wait *first)
+/* What it waits for was free until now, and is granted, or still free. */
+static void check_late(int what, const struct sim_wait *w)
 {
     const struct item *it = &items[what];
-    int64_t from = it->free_since > first->since ? it->free_since : first->since;
-    int64_t late = sim_now() - from, bound = bound_of(what, first);
-    bool exact=bound<LOOK_LATE_US;
+    int64_t from = it->free_since > w->since ? it->free_since : w->since;
+    int64_t late = sim_now() - from, most = LOOK_US;
 
-    if (exact)
+    if (sim_plan.may != 0)
+        most = FAULTY_US + 2 * sim_plan.command_ms * 1000;
+    if (is_exact(what, w)) {
         note_most(what, late);
-    if (late > bound)
-        sim_broken("L1", "%s is free for %.3f ms, and %s waits for it%s%s%s %d peers", name_of(what), (double)late / 1e3, first->proc->name, first->pair ? " pair":"", is_polled(what)?" polled":"",
-        it->silent?" silent":"", sim_plan.peers);
+        most = what == SIM_MOST ? VOTES_US : GRANT_US;
+    }
+    if (late > most)
+        sim_broken(what >= SIM_LATCH_OPEN ? "L4" : "L1",
+                   "%s is free for %.3f s, and %s waits for it", name_of(what),
+                   (double)late / 1e6, w->proc->name);
 }
 
 static void check_item(int what)
@@ -228,24 +260,101 @@ void sim_late_dead(const struct sim_proc *p)
             items[what].free_since = 0;
 }
 
-void sim_late_closed(int64_t from, int64_t idle_us)
+/* ---- what was taken away ----------------------------------------------- */
+
+static void look_at_losses(void *arg, int64_t number);
+
+/* Its client tracked the key until now: so it hears at once. */
+static void check_loss(struct sim_claim *cl)
 {
-    note_most(LATE_CLOSE, sim_now() - from - idle_us);
+    const char *key = sim_keys[cl->thing][0];
+    const struct sim_server *sv = sim_master(key);
+    char owner[DIBS_OWNER_MAX + 8];
+    int64_t valid;
+    bool sure;
+
+    if (!sim_believes(cl, &sure, &valid)) {
+        if (sure && cl->gone_at)
+            note_most(LATE_LOSS, sim_now() - cl->gone_at);
+        if (sure)
+            cl->tracked = false;
+        if (sure)
+            cl->gone_at = 0;
+        return;
+    }
+    if (!sim_owner_of(cl, cl->lock, owner))
+        return;
+    if (sr_field_is(sv->s, key, owner, NULL)) {
+        cl->tracked = sim_is_tracked(sv, key, cl->proc);
+        cl->gone_at = 0;
+    } else if (cl->tracked && cl->gone_at == 0) {
+        cl->gone_at = sim_now();
+        sim_note("%s does not have %s any more", cl->proc->name, key);
+        sim_at(sim_now() + LOSS_US + 1, look_at_losses, NULL, 0);
+    } else if (cl->tracked && sim_now() - cl->gone_at > LOSS_US) {
+        sim_broken("L2", "%s lost %s %.3f s ago, and was not told",
+                   cl->proc->name, sim_thing_name(cl->thing),
+                   (double)(sim_now() - cl->gone_at) / 1e6);
+    }
 }
 
+static void check_losses(void)
+{
+    for (struct sim_claim *cl = sim_claims(); cl; cl = cl->next)
+        if (!cl->shifts && (cl->thing <= SIM_FAIR || cl->thing == SIM_WRITE ||
+                            cl->thing == SIM_FENCED))
+            check_loss(cl);
+}
+
+static void look_at_losses(void *arg, int64_t number)
+{
+    (void)arg;
+    (void)number;
+    check_losses();
+}
+
+/* ---- when it looks ----------------------------------------------------- */
+
+void sim_late_closed(int64_t from, int64_t idle_us)
+{
+    int64_t took = sim_now() - from - idle_us;
+
+    if (sim_plan.may != 0 || sim_plan.stall_in != 0)
+        return;
+    note_most(LATE_CLOSE, took);
+    if (took > CLOSE_US)
+        sim_broken("L3", "a close took %.3f s, and nothing is wrong",
+                   (double)took / 1e6);
+}
+
+static void forget_all(void)
+{
+    for (int what = 0; what < SIM_WAITED_FOR; what++)
+        items[what].free_since = 0;
+}
+
+/* Without faults all the time; with them, some time after the last. */
 void sim_late_look(void)
 {
-    check_items();
+    if (sim_plan.layout == SIM_SENTINEL ||
+        (sim_plan.may != 0 && sim_now() < sim_calm_since() + RECOVER_US))
+        forget_all();
+    else
+        check_items();
 }
 
 static void server_ran(struct sim_server *sv)
 {
     (void)sv;
-    check_items();
+    if (sim_plan.may == 0)
+        check_items();
+    else
+        check_losses();
 }
 
 void sim_late_begin(void)
 {
-    if (sim_plan.may == 0 && sim_plan.stall_in == 0)
+    if (sim_plan.stall_in == 0 &&
+        (sim_plan.may == 0 || sim_plan.may == SIM_F_TAKE))
         sim_server_ran = server_ran;
 }

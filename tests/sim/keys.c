@@ -112,7 +112,8 @@ bool sr_field_is(const struct sr_server *s, const char *key, const char *field,
                                    ? sr__hash_get(v, sr__view(field))
                                    : NULL;
 
-    return has && has->n == strlen(value) && memcmp(has->p, value, has->n) == 0;
+    return has && (!value || (has->n == strlen(value) &&
+                              memcmp(has->p, value, has->n) == 0));
 }
 
 /* ---- looking and changing ---------------------------------------------- */

@@ -123,6 +123,7 @@ bool sr_has(const struct sr_server *s, const char *key);
 int64_t sr_number(const struct sr_server *s, const char *key, int64_t none);
 /* This hash expired, and is not there since. */
 bool sr_expired(const struct sr_server *s, const char *key);
+/* Has a hash this field, with this value? NULL: with any. */
 bool sr_field_is(const struct sr_server *s, const char *key, const char *field,
                  const char *value);
 /* Calls fn with the owner of each session that tracks this key. */

@@ -433,6 +433,10 @@ int main(int argc, char **argv)
             sim_shows_wire = true;
             continue;
         }
+        if (strcmp(argv[i], "--strict-wakeups") == 0) {
+            sim_strict_wakeups = true;
+            continue;
+        }
         if (strcmp(argv[i], "--no-shrink") == 0) {
             want.no_shrink = true;
             continue;

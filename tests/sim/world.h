@@ -198,6 +198,8 @@ void sim_late_look(void); /* now and then, for what no event shows */
 void sim_late_closed(int64_t from, int64_t idle_us);
 /* Sets the longest of each kind, in us, by sim_late_name. */
 extern int64_t sim_late_most[];
+/* No wake-up may be lost: the known exception of docs/testing.md is off. */
+extern bool sim_strict_wakeups;
 const char *sim_late_name(int i); /* NULL behind the last */
 
 void sim_judge_begin(void);
