@@ -235,7 +235,7 @@ static void count_permits(void)
 /* The owner as the server has it. False: it does not hold, or nobody can tell
  * now. */
 bool sim_owner_of(const struct sim_claim *cl, const dibs_lock *l,
-                     char text[DIBS_OWNER_MAX + 8])
+                  char text[DIBS_OWNER_MAX + 8])
 {
     sim_peek_begin(cl->proc);
     dibs_err err = dibs_lock_owner_text(l, cl->owner, text, DIBS_OWNER_MAX);

@@ -20,14 +20,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#define GRANT_US    50000
-#define LOOK_US     3500000
-#define VOTES_US    650000
-#define VOTES_LATE  3
-#define FAULTY_US   12000000
-#define RECOVER_US  10000000
-#define LOSS_US     100000
-#define CLOSE_US    50000
+#define GRANT_US   50000    /* a few round trips, of 2 ms at most */
+#define CALM_US    500000   /* where threads stall, or others wait, too */
+#define LOOK_US    3500000  /* a waiter looks by itself */
+#define FAULTY_US  12000000 /* the same, behind faults; and two commands */
+#define RECOVER_US 10000000 /* from the last fault, until that counts */
+#define VOTES_US   650000   /* a quorum: two pauses of quorum.c, and trips */
+#define VOTES_LATE 3        /* more than that, in a run */
+#define LOSS_US    100000   /* and a sixth of a lease */
+#define CLOSE_US   50000
 
 bool sim_strict_wakeups;
 int64_t sim_late_most[SIM_LATE_KINDS];
@@ -196,6 +197,27 @@ static bool is_exact(int what, const struct sim_wait *w)
            !items[what].silent;
 }
 
+/* No message tells of a lease that ends, nor calls a client that polls. */
+static bool is_untold(int what)
+{
+    const char *key = sim_keys[what][0];
+
+    return is_polled(what) || sim_ends_silently(key, LOOK_US) ||
+           sr_ended_sooner(sim_master(key)->s, key);
+}
+
+static int64_t bound_of(int what, const struct sim_wait *w)
+{
+    if (sim_plan.may != 0)
+        return FAULTY_US + 2 * sim_plan.command_ms * 1000;
+    if (is_exact(what, w) && what != SIM_MOST)
+        return GRANT_US;
+    if (what == SIM_PLAIN_A || what == SIM_PLAIN_B || what == SIM_WRITE ||
+        what == SIM_FENCED)
+        return is_untold(what) ? LOOK_US : CALM_US;
+    return LOOK_US;
+}
+
 /* A quorum may miss a message a few times in a run, and look by itself. */
 static bool is_late_vote(struct item *it, int64_t late)
 {
@@ -210,18 +232,13 @@ static void check_late(int what, const struct sim_wait *w)
 {
     struct item *it = &items[what];
     int64_t from = it->free_since > w->since ? it->free_since : w->since;
-    int64_t late = sim_now() - from, most = LOOK_US;
+    int64_t late = sim_now() - from;
+    bool exact = is_exact(what, w);
 
-    if (sim_plan.may != 0)
-        most = FAULTY_US + 2 * sim_plan.command_ms * 1000;
-    if (is_exact(what, w)) {
+    if (exact)
         note_most(what, late);
-        if (what != SIM_MOST)
-            most = GRANT_US;
-        else if (is_late_vote(it, late))
-            most = 0;
-    }
-    if (late > most)
+    if (late > bound_of(what, w) ||
+        (exact && what == SIM_MOST && is_late_vote(it, late)))
         sim_broken(what >= SIM_LATCH_OPEN ? "L4" : "L1",
                    "%s is free for %.3f s, and %s waits for it", name_of(what),
                    (double)late / 1e6, w->proc->name);
@@ -280,8 +297,8 @@ void sim_late_dead(const struct sim_proc *p)
 
 static void look_at_losses(void *arg, int64_t number);
 
-/* A key that is changed again and again is looked at less often: src/lock/alarm.c
- * puts that off by up to a sixth of a lease. */
+/* A key that is changed again and again is looked at less often:
+ * src/lock/alarm.c puts that off by up to a sixth of a lease. */
 static int64_t loss_us(void)
 {
     return LOSS_US + sim_plan.lease_ms * 1000 / 6;

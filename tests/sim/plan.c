@@ -32,12 +32,14 @@ static const struct profile {
      24, 6, 0, 0},
     {"memory", SIM_ONE, SIM_F_NET | SIM_F_MEMORY, 14, 2, 0, 0},
     {"loss", SIM_ONE, SIM_F_NET | SIM_F_LOSS | SIM_F_STOP, 14, 2, 0, 0},
-    {"failover", SIM_SENTINEL, SIM_F_NET | SIM_F_FAILOVER | SIM_F_STOP, 12, 3, 0, 0},
+    {"failover", SIM_SENTINEL, SIM_F_NET | SIM_F_FAILOVER | SIM_F_STOP, 12, 3,
+     0, 0},
     {"quorum", SIM_QUORUM,
      SIM_F_NET | SIM_F_STOP | SIM_F_KILL | SIM_F_SERVER | SIM_F_REFUSE |
          SIM_F_CLOCK,
      16, 3, 0, 0},
-    {"cluster", SIM_CLUSTER, SIM_F_NET | SIM_F_STOP | SIM_F_SERVER, 12, 2, 0, 0},
+    {"cluster", SIM_CLUSTER, SIM_F_NET | SIM_F_STOP | SIM_F_SERVER, 12, 2, 0,
+     0},
     {"herd", SIM_ONE, 0, 0, 0, 3, 10},
     {"taken", SIM_ONE, SIM_F_TAKE, 14, 0, 7, 10},
     {"votes", SIM_QUORUM, 0, 0, 0, 9, 20},
@@ -86,7 +88,8 @@ static const struct profile *find_profile(struct sim_chance *c, uint64_t seed,
 
     for (size_t i = 0; i < PROFILES; i++) {
         if (name ? strcmp(name, profiles[i].name) == 0
-                 : profiles[i].every && seed % profiles[i].every == profiles[i].from)
+                 : profiles[i].every &&
+                       seed % profiles[i].every == profiles[i].from)
             return &profiles[i];
         all += profiles[i].weight;
     }

@@ -11,6 +11,8 @@
  *         --clients N  --drop 3,7   less of it: fewer clients, without faults
  *         --jobs N                  so many at once
  *         --keep-going              do not end with the first failure
+ *         --strict-wakeups          without the exceptions of docs/testing.md
+ *                                   for grants that come late
  *
  * If it is interrupted, the seeds that are running end, and are counted.
  *
@@ -420,7 +422,8 @@ static int complain(const char *what, const char *word)
     fprintf(stderr, "usage: sim --seed N [--wire] | --minutes N | --seconds N "
                     "| --count N | --file FILE | --profiles\n"
                     "       [--from N] [--profile NAME] [--clients N] "
-                    "[--drop N,N] [--jobs N] [--keep-going] [--no-shrink]\n");
+                    "[--drop N,N] [--jobs N] [--keep-going] [--no-shrink]\n"
+                    "       [--strict-wakeups]\n");
     return 2;
 }
 

@@ -235,7 +235,10 @@ static void begin_anew(struct sim_client *cl)
     cl->proc = NULL;
     cl->generation++;
     if (!sim_healed)
-        sim_at(sim_now() + sim_skewed(&cl->chance, sim_plan.herd ? sim_plan.busy_us : 5000000), come_back, cl, 0);
+        sim_at(sim_now() + sim_skewed(&cl->chance, sim_plan.herd
+                                                       ? sim_plan.busy_us
+                                                       : 5000000),
+               come_back, cl, 0);
 }
 
 static void *client_main(void *arg)

@@ -61,7 +61,7 @@ struct sim_totals {
     uint64_t seeds, failed, acquires, refused, faults, lost, overlaps;
     int64_t overlap_us, simulated_us;
     uint64_t turns, pieces, cuts, looks, skipped;
-    uint64_t foreign; /* acquires of clients of another make */
+    uint64_t foreign;                /* acquires of clients of another make */
     int64_t late_us[SIM_LATE_KINDS]; /* the longest of each kind */
     uint64_t by_kind[SIM_FAULT_KINDS];
 };
