@@ -12,8 +12,8 @@
 -- that the first sending did it. Works on a full server. Without the right to
 -- publish the lock is still released: the waiters find out by themselves.
 --
--- While a client of ours waits, one listens to the lock's channel. So if nobody
--- heard there, no client needs to be called.
+-- The first client in the queue is called whether or not anybody heard on the
+-- lock's channel: the listener may have closed, or not have subscribed yet.
 local owner, target, keep = ARGV[1], ARGV[2], ARGV[3]
 local channel, HOW = ARGV[4], 5
 
@@ -30,7 +30,7 @@ end
 --@include publish
 
 local heard = publish(channel, '0')
-if heard > 0 or ARGV[#ARGV] == 'publish' then
+if heard >= 0 or ARGV[#ARGV] == 'publish' then
 --@include call_waiter
     heard = call_waiter(channel, KEYS[1], heard, '2')
 end

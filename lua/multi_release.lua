@@ -38,7 +38,7 @@ end
 
 -- Lock i is free, and so many heard of it.
 local function told(i, heard)
-    if heard > 0 or ARGV[#ARGV] == 'publish' then
+    if heard >= 0 or ARGV[#ARGV] == 'publish' then
         freed[#freed + 1] = i
         queues[#queues + 1] = key_of('waiters', ARGV[3 * i + 2])
     end

@@ -38,7 +38,7 @@ end
 -- The lock is free. Gives what the script answers.
 local function tell(ended)
     local heard = publish(channel, '0')
-    if heard > 0 or ARGV[#ARGV] == 'publish' then
+    if heard >= 0 or ARGV[#ARGV] == 'publish' then
 --@include call_waiter
         heard = call_waiter(channel, key, heard, '2')
     end

@@ -51,17 +51,10 @@ free = redis.call('incrby', count, '1')
 if free <= 0 then
     return 1
 end
-local told, heard = ('%d'):format(free), nil
-if not ARGV[HOW] then -- nearly every release ends here
-    heard = redis.pcall('publish', ARGV[5], told)
-    if type(heard) == 'table' or heard == 0 then
-        return 1
-    end
-end
 --@include publish
 --@include call_waiter
-heard = heard or publish(ARGV[5], told)
-if heard > 0 or ARGV[#ARGV] == 'publish' then
+local heard = publish(ARGV[5], ('%d'):format(free))
+if heard >= 0 or ARGV[#ARGV] == 'publish' then
     heard = call_waiter(ARGV[5], count, heard, '0')
 end
 return 1 + math.max(heard, 0)

@@ -48,7 +48,7 @@ end
 -- '1' wakes all who sleep in a Redisson client, '0' one that is about to.
 local heard = publish(channel, '1')
 publish(channel, '0')
-if heard > 0 or ARGV[#ARGV] == 'publish' then
+if heard >= 0 or ARGV[#ARGV] == 'publish' then
 --@include call_waiter
     heard = call_waiter(channel, key, heard, '2')
 end

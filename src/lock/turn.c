@@ -33,7 +33,9 @@
  *           does so for longer than the server counts on it, so that the next
  *           one has asked by then, and also when it does not wait any more. If
  *           it cannot, it tells the server, which has another one ask. A
- *           release that nobody heard calls nobody, and costs nothing more.
+ *           release calls the first in the queue also if nobody heard of it on
+ *           the lock's channel: the listener may have closed just now, or not
+ *           have subscribed yet.
  *         5 A client that released, and was told that somebody heard of it,
  *           does not ask for a moment. A call ends that moment.
  *         6 Several slots may be free at once, but a release calls one client.

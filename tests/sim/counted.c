@@ -175,7 +175,7 @@ static void give_permits_back(struct sim_client *cl, struct stake *st,
         check_error("release of permits", err, false, false);
 }
 
-static void play_semaphore(struct sim_client *cl, struct sim_chance *c, int n)
+void sim_counted_permits(struct sim_client *cl, struct sim_chance *c, int n)
 {
     dibs_semaphore_opts o = DIBS_SEMAPHORE_OPTS_INIT;
     struct stake st = {
@@ -194,8 +194,13 @@ static void play_semaphore(struct sim_client *cl, struct sim_chance *c, int n)
              dibs_client_id(cl->c[0]));
     sim_note("asks for %lld permits%s, wait %lld", (long long)o.permits,
              once ? " once" : "", (long long)o.wait_ms);
+    struct sim_wait wait = {
+        .what = SIM_PERMITS_OF_SEMAPHORE, .proc = cl->proc, .need = o.permits};
+    if (!once)
+        sim_late_wait(&wait);
     dibs_err err = once ? dibs_semaphore_try(cl->semaphore, &o)
                         : dibs_semaphore_acquire(cl->semaphore, &o);
+    sim_late_done(&wait, err);
     sim_note("permits: %s", dibs_strerror(err));
     if (once || o.wait_ms)
         sim_judge_time("acquire of permits", from, idle,
@@ -316,7 +321,10 @@ static void pass_latch(struct sim_client *cl, struct sim_chance *c)
     if (!sim_once_in(c, 10)) /* else for as long as it is closed */
         o.wait_ms = sim_skewed(c, 3 * sim_plan.lease_ms) + 1;
     sim_note("waits at the latch for %lld", (long long)o.wait_ms);
+    struct sim_wait wait = {.what = SIM_LATCH_OPEN, .proc = cl->proc};
+    sim_late_wait(&wait);
     dibs_err err = dibs_latch_wait(cl->latch, &o);
+    sim_late_done(&wait, err);
     sim_note("latch: %s", dibs_strerror(err));
     if (o.wait_ms)
         sim_judge_time("latch", from, idle,
@@ -360,7 +368,7 @@ static void check_latch(void)
 void sim_counted_round(struct sim_client *cl, struct sim_chance *c, int thread)
 {
     if (sim_once_in(c, 2))
-        play_semaphore(cl, c, thread);
+        sim_counted_permits(cl, c, thread);
     else if (sim_once_in(c, 3))
         pass_latch(cl, c);
     else

@@ -30,10 +30,10 @@
  *   fate.c                  makes the faults happen
  *   program.c calls.c       what the simulated programs do
  *   halves.c pair.c left.c
- *   extend.c counted.c
+ *   extend.c counted.c herd.c
  *   peer.c                  clients of another make beside them
  *   judge.c judge_end.c     what must be true
- *   judge_ghost.c
+ *   judge_ghost.c judge_late.c
  *   scale.c                 another program: many clients, no faults
  *   world.c                 all of it put together, and run to its end
  *   sim.c                   many seeds; one told as a story and made smaller

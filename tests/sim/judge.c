@@ -42,6 +42,11 @@ static struct sim_claim *claims;
 static bool in_vain; /* somebody was inside its mutex: look again soon */
 static struct sim_chance eye;
 
+struct sim_claim *sim_claims(void)
+{
+    return claims;
+}
+
 const char *const sim_keys[SIM_THINGS][3] = {
     [SIM_PLAIN_A] = {"p0"}, [SIM_PLAIN_B] = {"p1"},    [SIM_FAIR] = {"f0"},
     [SIM_READ] = {"rw0"},   [SIM_WRITE] = {"rw0"},     [SIM_FENCED] = {"t0"},
@@ -67,7 +72,7 @@ _Noreturn void sim_broken(const char *promise, const char *fmt, ...)
 
 /* True: it believes that it holds. *sure: nobody was in the middle of
  * something. */
-static bool believes(const struct sim_claim *cl, bool *sure, int64_t *valid_ms)
+bool sim_believes(const struct sim_claim *cl, bool *sure, int64_t *valid_ms)
 {
     sim_peek_begin(cl->proc);
     dibs_state state = dibs_lock_state(cl->lock, cl->owner);
@@ -116,7 +121,7 @@ void sim_judge_foreign(const char *name, bool shared, const char *who)
     for (const struct sim_claim *cl = claims; cl; cl = cl->next)
         for (int i = 0; i < 3 && sim_keys[cl->thing][i]; i++)
             if (strcmp(sim_keys[cl->thing][i], name) == 0 && sim_plan.strict &&
-                !(shared && cl->shared) && believes(cl, &sure, &valid))
+                !(shared && cl->shared) && sim_believes(cl, &sure, &valid))
                 sim_broken("P1",
                            "%s, of another make, was granted %s; %s has it",
                            who, name, cl->proc->name);
@@ -127,11 +132,11 @@ static void check_alone(const struct sim_claim *cl)
     bool sure, sure_other;
     int64_t valid, valid_other;
 
-    if (!believes(cl, &sure, &valid))
+    if (!sim_believes(cl, &sure, &valid))
         return;
     check_foreign(cl);
     for (const struct sim_claim *o = claims; o; o = o->next) {
-        if (!conflict(cl, o) || !believes(o, &sure_other, &valid_other))
+        if (!conflict(cl, o) || !sim_believes(o, &sure_other, &valid_other))
             continue;
         if (sim_plan.strict)
             sim_broken(cl->thing == SIM_MOST ? "P14" : "P1",
@@ -168,7 +173,7 @@ static void check_token(struct sim_claim *cl)
     sim_peek_begin(cl->proc);
     dibs_err err = dibs_lock_token(cl->lock, cl->owner, &cl->token);
     if (!sim_peek_end() || err != DIBS_OK || !sim_plan.strict ||
-        !believes(cl, &sure, &valid))
+        !sim_believes(cl, &sure, &valid))
         return;
     if (cl->token <= last_token)
         sim_broken("P1", "%s has token %lld; there was %lld before",
@@ -182,7 +187,7 @@ static int64_t slot_of(const struct sim_claim *cl)
     int64_t slot = -1, valid;
     bool sure;
 
-    if (cl->thing != SIM_SLOTS || !believes(cl, &sure, &valid))
+    if (cl->thing != SIM_SLOTS || !sim_believes(cl, &sure, &valid))
         return -1;
     sim_peek_begin(cl->proc);
     dibs_err err = dibs_lock_slot(cl->lock, cl->owner, &slot);
@@ -229,8 +234,8 @@ static void count_permits(void)
 
 /* The owner as the server has it. False: it does not hold, or nobody can tell
  * now. */
-static bool owner_of(const struct sim_claim *cl, const dibs_lock *l,
-                     char text[DIBS_OWNER_MAX + 8])
+bool sim_owner_of(const struct sim_claim *cl, const dibs_lock *l,
+                  char text[DIBS_OWNER_MAX + 8])
 {
     sim_peek_begin(cl->proc);
     dibs_err err = dibs_lock_owner_text(l, cl->owner, text, DIBS_OWNER_MAX);
@@ -287,7 +292,7 @@ static void check_seat(struct sim_claim *cl)
     char owner[DIBS_OWNER_MAX + 8];
     struct sim_server *sv = sim_master("s0");
 
-    if (!sv || !owner_of(cl, cl->lock, owner))
+    if (!sv || !sim_owner_of(cl, cl->lock, owner))
         return;
     const char *a = sim_server_ask(sv, "HVALS {s0}:dibs_slot");
     if (!a || a[0] == '-')
@@ -305,7 +310,7 @@ static void check_there(struct sim_claim *cl, const dibs_lock *l,
     int64_t ttl = 0;
     struct sim_server *sv = sim_master(name);
 
-    if (!sv || !owner_of(cl, l, owner))
+    if (!sv || !sim_owner_of(cl, l, owner))
         return;
     long there = holds_there(sv, name, owner, &ttl);
     if (there < 0)
@@ -336,7 +341,7 @@ static void check_majority(struct sim_claim *cl)
     int64_t ttl;
 
     for (int i = 0; i < sim_plan.members; i++) {
-        if (!owner_of(cl, cl->client->member[i], owner))
+        if (!sim_owner_of(cl, cl->client->member[i], owner))
             continue;
         votes += holds_there(sim_servers[i], "q0", owner, &ttl) != 0;
     }
@@ -350,7 +355,7 @@ static void check_truth(struct sim_claim *cl)
     bool sure;
     int64_t valid;
 
-    if (!believes(cl, &sure, &valid)) {
+    if (!sim_believes(cl, &sure, &valid)) {
         if (sure && !cl->lost_at && !cl->shifts) {
             cl->lost_at = sim_now();
             cl->lost_idle = sim_idle_us(cl->proc);
@@ -382,7 +387,7 @@ static void check_replicas(const struct sim_claim *cl)
     int64_t ttl;
     bool sure;
 
-    if (!believes(cl, &sure, &ttl) || !owner_of(cl, cl->lock, owner))
+    if (!sim_believes(cl, &sure, &ttl) || !sim_owner_of(cl, cl->lock, owner))
         return;
     for (int i = 0; i < 3; i++) {
         long n =
@@ -396,64 +401,6 @@ static void check_replicas(const struct sim_claim *cl)
 }
 
 /* ---- when it looks ----------------------------------------------------- */
-
-/* P8: nobody leaves a free lock lying there while others wait, if nothing is
- * wrong. A lock that was left taken ends without a word: then somebody looks.
- * So it is with leases that end sooner than others saw, and with polling. */
-#define FREE_MOST_US 500000
-#define LOOK_LATE_US 3500000
-#define FAIR_MOST_US 8000000
-
-static int waiting[SIM_THINGS];
-static int64_t free_since[SIM_THINGS];
-static int64_t ends_at[SIM_THINGS], polled_at[SIM_THINGS];
-static bool is_shorter[SIM_THINGS];
-
-void sim_judge_waits(enum sim_thing t, int more, bool polls)
-{
-    waiting[t] += more;
-    if (polls)
-        polled_at[t] = more > 0 ? INT64_MAX : sim_now();
-    if (waiting[t] == 0)
-        free_since[t] = 0;
-}
-
-/* When its lease ends; 0: it is free. INT64_MAX: never, or nobody can tell. */
-static int64_t lease_end(enum sim_thing t)
-{
-    const char *key = sim_keys[t][0];
-    const char *a = sim_server_ask(sim_master(key), "PTTL %s", key);
-    int64_t ms = a ? strtoll(a + 1, NULL, 10) : -1;
-
-    if (ms < 0)
-        return ms == -2 ? 0 : INT64_MAX;
-    return sim_now() + ms * 1000;
-}
-
-static void check_free(enum sim_thing t)
-{
-    int64_t end = waiting[t] > 0 ? lease_end(t) : INT64_MAX;
-    const char *key = sim_keys[t][0];
-    bool late = (is_shorter[t] && free_since[t] + 2000 >= ends_at[t]) ||
-                sr_ended_sooner(sim_master(key)->s, key) ||
-                (polled_at[t] && polled_at[t] > sim_now() - LOOK_LATE_US);
-    late |= sim_ends_silently(key, LOOK_LATE_US);
-    int64_t most = t == SIM_FAIR ? FAIR_MOST_US
-                   : late        ? LOOK_LATE_US
-                                 : FREE_MOST_US;
-
-    if (end != 0) {
-        is_shorter[t] =
-            free_since[t] == 0 && (is_shorter[t] || end < ends_at[t] - 10000);
-        ends_at[t] = end < INT64_MAX ? end : 0;
-        free_since[t] = 0;
-    } else if (free_since[t] == 0)
-        free_since[t] = sim_now();
-    else if (sim_now() - free_since[t] > most)
-        sim_broken("P8", "%s is free for %.3f s, and %d wait for it",
-                   sim_thing_name(t), (double)(sim_now() - free_since[t]) / 1e6,
-                   waiting[t]);
-}
 
 /* P10: who waited before the one that got it, and still waits? The queue as it
  * was when the judge looked last. */
@@ -483,7 +430,7 @@ static void check_order(const struct sim_claim *cl)
     char owner[DIBS_OWNER_MAX + 8], first[DIBS_OWNER_MAX + 8];
 
     if (sim_plan.may != 0 || cl->asked_at > queue_at ||
-        !owner_of(cl, cl->lock, owner))
+        !sim_owner_of(cl, cl->lock, owner))
         return;
     const char *mine = strstr(queue, owner);
     const char *now = sim_server_ask(sim_master("f0"),
@@ -501,14 +448,9 @@ static void check_order(const struct sim_claim *cl)
 
 static void look_at_waiters(void)
 {
-    if (sim_plan.may != 0 || sim_plan.layout != SIM_ONE || sim_healed)
-        return;
-    check_free(SIM_PLAIN_A);
-    check_free(SIM_PLAIN_B);
-    check_free(SIM_FAIR);
-    check_free(SIM_WRITE);
-    check_free(SIM_FENCED);
-    see_queue();
+    sim_late_look();
+    if (sim_plan.may == 0 && sim_plan.layout == SIM_ONE && !sim_healed)
+        see_queue();
 }
 
 static void look(void *arg, int64_t number)
@@ -539,6 +481,7 @@ void sim_judge_begin(void)
 {
     eye = sim_stream(sim_plan.seed, 4);
     sim_at(sim_now() + 1000, look, NULL, 0);
+    sim_late_begin();
 }
 
 void sim_judge_granted(struct sim_claim *cl)
@@ -571,6 +514,7 @@ void sim_judge_dead(const struct sim_proc *p)
     struct sim_claim **at = &claims;
 
     sim_counted_dead(p);
+    sim_late_dead(p);
     sim_left_dead(p);
     while (*at) {
         if ((*at)->proc == p)

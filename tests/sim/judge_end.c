@@ -102,6 +102,7 @@ static bool key_is_left(const char *keys)
         snprintf(key, sizeof key, "%.*s", (int)len, name);
         if (!strstr(key, "{t0}") && !strstr(key, "{s0}") &&
             !strstr(key, "{m0}") && !strstr(key, "{l0}") &&
+            !strstr(key, "{l1}") && strcmp(key, "l1") != 0 &&
             strcmp(key, "s0") != 0 && strcmp(key, "m0") != 0)
             return true;
     }

@@ -14,6 +14,7 @@
 #include "sim/impl.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static struct sr_dict *db_of(struct sr_call *k)
 {
@@ -30,6 +31,7 @@ struct sr_promise {
     int64_t end;
     bool sooner; /* it ends before that */
     bool ended;  /* and so it did; it is not there since */
+    bool silent; /* it expired; it is not there since */
 };
 
 void sr__key_promised(struct sr_call *k, struct sr_str key, int64_t end)
@@ -49,8 +51,10 @@ static void key_ended(struct sr_server *s, struct sr_str key, bool by_itself)
 {
     struct sr_promise *p = sr__dict_get(&s->promised, key);
 
-    if (p)
-        p->ended = by_itself && p->sooner;
+    if (!p)
+        return;
+    p->ended = by_itself && p->sooner;
+    p->silent = by_itself;
 }
 
 bool sr_ended_sooner(const struct sr_server *s, const char *key)
@@ -58,6 +62,58 @@ bool sr_ended_sooner(const struct sr_server *s, const char *key)
     const struct sr_promise *p = sr__dict_get(&s->promised, sr__view(key));
 
     return p && p->ended;
+}
+
+/* ---- looks that change nothing ----------------------------------------- */
+
+static const struct sr_value *peek(const struct sr_server *s, const char *key)
+{
+    return sr__dict_get(&s->db[0], sr__view(key));
+}
+
+static bool is_over(const struct sr_server *s, const struct sr_value *v)
+{
+    return v->expires >= 0 &&
+           s->config.now_us(s->config.arg) / 1000 > v->expires;
+}
+
+bool sr_has(const struct sr_server *s, const char *key)
+{
+    const struct sr_value *v = peek(s, key);
+
+    return v && !is_over(s, v);
+}
+
+int64_t sr_number(const struct sr_server *s, const char *key, int64_t none)
+{
+    const struct sr_value *v = peek(s, key);
+    char text[24];
+
+    if (!v || is_over(s, v) || v->type != SR_STRING || v->str.n >= sizeof text)
+        return none;
+    memcpy(text, v->str.p, v->str.n);
+    text[v->str.n] = '\0';
+    return atoll(text);
+}
+
+bool sr_expired(const struct sr_server *s, const char *key)
+{
+    const struct sr_promise *p = sr__dict_get(&s->promised, sr__view(key));
+    const struct sr_value *v = peek(s, key);
+
+    return v ? is_over(s, v) : p && p->silent;
+}
+
+bool sr_field_is(const struct sr_server *s, const char *key, const char *field,
+                 const char *value)
+{
+    const struct sr_value *v = peek(s, key);
+    const struct sr_str *has = v && !is_over(s, v) && v->type == SR_HASH
+                                   ? sr__hash_get(v, sr__view(field))
+                                   : NULL;
+
+    return has && (!value || (has->n == strlen(value) &&
+                              memcmp(has->p, value, has->n) == 0));
 }
 
 /* ---- looking and changing ---------------------------------------------- */

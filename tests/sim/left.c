@@ -194,7 +194,8 @@ struct sim_left *sim_left_draw(struct sim_program *pr,
     struct sim_chance *c = &pr->chance;
     struct sim_left *left;
 
-    if (sim_healed) /* from now on everybody is to get what it waits for */
+    /* All is to be free soon; or all who wait are to get it at once. */
+    if (sim_healed || sim_plan.herd)
         return NULL;
     if (claim->thing != SIM_READ && sim_once_in(c, 40)) {
         left = left_new(pr, claim);

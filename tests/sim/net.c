@@ -64,6 +64,7 @@ int sim_nservers;
 uint64_t sim_pieces, sim_cuts;
 bool sim_shows_wire;
 int sim_next_link = 20000;
+void (*sim_server_ran)(struct sim_server *sv);
 
 static struct sim_window windows[WINDOWS_MAX];
 static int nwindows;
@@ -171,6 +172,8 @@ static void tick_server(void *arg, int64_t number)
     sv->tick_at = SIM_NEVER;
     if (!sv->stopped)
         sr_tick(sv->s);
+    if (sim_server_ran)
+        sim_server_ran(sv);
     sim_server_settle(sv);
 }
 
@@ -335,6 +338,8 @@ static void arrive_up(struct sim_link *l, const struct piece *p)
             note_ghost(l, p);
         sr_feed(l->session, p->bytes, p->n);
         l->server->commands++;
+        if (sim_server_ran)
+            sim_server_ran(l->server);
     } else {
         reset_link(l);
     }
@@ -506,6 +511,28 @@ void sim_cut(int proc, int server, bool deaf)
         }
         sim_server_settle(sim_servers[i]);
     }
+}
+
+struct tracker {
+    const struct sim_proc *proc;
+    bool found;
+};
+
+static void match_tracker(void *owner, void *arg)
+{
+    const struct sim_link *l = owner;
+    struct tracker *tr = arg;
+
+    tr->found |= l->proc == tr->proc;
+}
+
+bool sim_is_tracked(const struct sim_server *sv, const char *key,
+                    const struct sim_proc *p)
+{
+    struct tracker tr = {p, false};
+
+    sr_tracked_by(sv->s, key, match_tracker, &tr);
+    return tr.found;
 }
 
 /* ---- servers ----------------------------------------------------------- */

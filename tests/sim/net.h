@@ -50,6 +50,12 @@ void sim_server_settle(struct sim_server *sv);
  * in the protocol, line ends as '|'. NULL: it is down or stopped. */
 const char *sim_server_ask(struct sim_server *sv, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* Called when a server has executed what a client sent, or what was due by its
+ * clock. NULL: nobody asks. */
+extern void (*sim_server_ran)(struct sim_server *sv);
+/* Does this process track the key: would it be told of a change? */
+bool sim_is_tracked(const struct sim_server *sv, const char *key,
+                    const struct sim_proc *p);
 struct sim_server *sim_server_at(const char *host, int port);
 extern struct sim_server *sim_servers[64];
 extern int sim_nservers;

@@ -218,9 +218,11 @@ static void take_level(struct sim_program *pr, struct pair *p, struct side *s)
     sim_note("asks for %s, of a pair, form %d, wait %lld, lease %lld",
              sim_thing_name(t), (int)form, (long long)o.wait_ms,
              (long long)o.lease_ms);
-    sim_judge_waits(t, waits, false);
+    struct sim_wait wait = {.what = t, .proc = s->claim.proc, .pair = true};
+    if (waits)
+        sim_late_wait(&wait);
     dibs_err err = sim_take(pr, s->claim.lock, form, &o);
-    sim_judge_waits(t, -waits, false);
+    sim_late_done(&wait, err);
     sim_note("%s, of a pair: %s", sim_thing_name(t), dibs_strerror(err));
     if (most >= 0) /* and it may be a re-entry by then */
         sim_judge_time(sim_thing_name(t), from, idle,

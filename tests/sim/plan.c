@@ -19,24 +19,30 @@ static const struct profile {
     enum sim_layout layout;
     unsigned may;
     int faults; /* at most */
-    int weight;
+    int weight; /* 0 = each EVERY-th seed, from that number on */
+    unsigned from, every;
 } profiles[] = {
-    {"calm", SIM_ONE, 0, 0, 2},
-    {"net", SIM_ONE, SIM_F_NET, 14, 4},
-    {"stop", SIM_ONE, SIM_F_STOP | SIM_F_KILL | SIM_F_CLOCK, 14, 3},
-    {"server", SIM_ONE, SIM_F_SERVER | SIM_F_REFUSE, 10, 3},
+    {"calm", SIM_ONE, 0, 0, 2, 0, 0},
+    {"net", SIM_ONE, SIM_F_NET, 14, 4, 0, 0},
+    {"stop", SIM_ONE, SIM_F_STOP | SIM_F_KILL | SIM_F_CLOCK, 14, 3, 0, 0},
+    {"server", SIM_ONE, SIM_F_SERVER | SIM_F_REFUSE, 10, 3, 0, 0},
     {"storm", SIM_ONE,
      SIM_F_NET | SIM_F_STOP | SIM_F_KILL | SIM_F_SERVER | SIM_F_REFUSE |
          SIM_F_CLOCK,
-     24, 6},
-    {"memory", SIM_ONE, SIM_F_NET | SIM_F_MEMORY, 14, 2},
-    {"loss", SIM_ONE, SIM_F_NET | SIM_F_LOSS | SIM_F_STOP, 14, 2},
-    {"failover", SIM_SENTINEL, SIM_F_NET | SIM_F_FAILOVER | SIM_F_STOP, 12, 3},
+     24, 6, 0, 0},
+    {"memory", SIM_ONE, SIM_F_NET | SIM_F_MEMORY, 14, 2, 0, 0},
+    {"loss", SIM_ONE, SIM_F_NET | SIM_F_LOSS | SIM_F_STOP, 14, 2, 0, 0},
+    {"failover", SIM_SENTINEL, SIM_F_NET | SIM_F_FAILOVER | SIM_F_STOP, 12, 3,
+     0, 0},
     {"quorum", SIM_QUORUM,
      SIM_F_NET | SIM_F_STOP | SIM_F_KILL | SIM_F_SERVER | SIM_F_REFUSE |
          SIM_F_CLOCK,
-     16, 3},
-    {"cluster", SIM_CLUSTER, SIM_F_NET | SIM_F_STOP | SIM_F_SERVER, 12, 2},
+     16, 3, 0, 0},
+    {"cluster", SIM_CLUSTER, SIM_F_NET | SIM_F_STOP | SIM_F_SERVER, 12, 2, 0,
+     0},
+    {"herd", SIM_ONE, 0, 0, 0, 3, 10},
+    {"taken", SIM_ONE, SIM_F_TAKE, 14, 0, 7, 10},
+    {"votes", SIM_QUORUM, 0, 0, 0, 9, 20},
 };
 
 #define PROFILES (sizeof profiles / sizeof *profiles)
@@ -58,9 +64,9 @@ static const struct {
     [SIM_FAULT_REFUSE] = {"refuse", SIM_F_REFUSE},
     [SIM_FAULT_MEMORY] = {"memory", SIM_F_MEMORY},
     [SIM_FAULT_CRASH_EMPTY] = {"crash-empty", SIM_F_LOSS},
-    [SIM_FAULT_DELETE] = {"delete", SIM_F_LOSS},
+    [SIM_FAULT_DELETE] = {"delete", SIM_F_LOSS | SIM_F_TAKE},
     [SIM_FAULT_FLUSH] = {"flush", SIM_F_LOSS},
-    [SIM_FAULT_EVICT] = {"evict", SIM_F_LOSS},
+    [SIM_FAULT_EVICT] = {"evict", SIM_F_LOSS | SIM_F_TAKE},
     [SIM_FAULT_CLOCK_STEP] = {"clock-step", SIM_F_LOSS},
     [SIM_FAULT_FAILOVER] = {"failover", SIM_F_FAILOVER},
 };
@@ -75,13 +81,15 @@ const char *sim_profile_name(int i)
     return i < (int)PROFILES ? profiles[i].name : NULL;
 }
 
-static const struct profile *find_profile(struct sim_chance *c,
+static const struct profile *find_profile(struct sim_chance *c, uint64_t seed,
                                           const char *name)
 {
     int64_t all = 0;
 
     for (size_t i = 0; i < PROFILES; i++) {
-        if (name && strcmp(name, profiles[i].name) == 0)
+        if (name ? strcmp(name, profiles[i].name) == 0
+                 : profiles[i].every &&
+                       seed % profiles[i].every == profiles[i].from)
             return &profiles[i];
         all += profiles[i].weight;
     }
@@ -139,10 +147,23 @@ static void draw_people(struct sim_plan *p, struct sim_chance *c)
     p->stall_us = sim_once_in(c, 3) ? 300000 : 20000;
 }
 
+/* Many clients of short life, that hold for a moment. */
+static void draw_herd(struct sim_plan *p, struct sim_chance *c)
+{
+    p->herd = true;
+    p->clients = (int)sim_between(c, 6, SIM_CLIENTS_MAX);
+    p->threads = sim_once_in(c, 4) ? 2 : 1;
+    p->length_us = sim_between(c, 4, 12) * 1000000;
+    p->busy_us = sim_between(c, 1, 100) * 10000;
+    p->hold_us = sim_between(c, 1, 40) * 1000;
+    p->stall_in = 0;
+    p->peers = 0;
+}
+
 bool sim_plan_make(struct sim_plan *p, uint64_t seed, const char *profile)
 {
     struct sim_chance c = sim_stream(seed, 3);
-    const struct profile *how = find_profile(&c, profile);
+    const struct profile *how = find_profile(&c, seed, profile);
 
     if (!how)
         return false;
@@ -151,7 +172,7 @@ bool sim_plan_make(struct sim_plan *p, uint64_t seed, const char *profile)
     p->profile = how->name;
     p->layout = how->layout;
     p->may = how->may;
-    p->strict = !(how->may & (SIM_F_LOSS | SIM_F_FAILOVER));
+    p->strict = !(how->may & (SIM_F_LOSS | SIM_F_FAILOVER | SIM_F_TAKE));
     draw_people(p, &c);
     if (how->faults > 0)
         p->nfaults = (int)sim_between(&c, 1, how->faults);
@@ -162,5 +183,7 @@ bool sim_plan_make(struct sim_plan *p, uint64_t seed, const char *profile)
     if (p->layout == SIM_ONE && sim_once_in(&c, 2))
         p->peers = (int)sim_between(&c, 1, 2);
     p->no_kill = sim_once_in(&c, 4);
+    if (strcmp(how->name, "herd") == 0)
+        draw_herd(p, &c);
     return true;
 }

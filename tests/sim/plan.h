@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define SIM_FAULTS_MAX  64
-#define SIM_CLIENTS_MAX 16
+#define SIM_CLIENTS_MAX 24
 #define SIM_MEMBERS_MAX 5
 
 enum sim_layout {
@@ -31,6 +31,7 @@ enum sim_layout {
 #define SIM_F_LOSS     (1 << 6) /* data vanish: two holders are possible */
 #define SIM_F_FAILOVER (1 << 7)
 #define SIM_F_CLOCK    (1 << 8) /* clocks drift, as far as is promised */
+#define SIM_F_TAKE     (1 << 9) /* locks are deleted and forced, and no more */
 
 enum sim_fault_kind {
     SIM_FAULT_SLOW,
@@ -70,6 +71,7 @@ struct sim_plan {
     enum sim_layout layout;
     unsigned may; /* SIM_F_ */
     bool strict;  /* nobody may ever hold what another holds */
+    bool herd;    /* clients open, take once and close (herd.c) */
     int clients, threads, members;
     int peers;    /* clients of another make */
     bool no_kill; /* clients may not end connections: CLIENT KILL is refused */

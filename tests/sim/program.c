@@ -357,9 +357,11 @@ static void play_round(struct sim_program *pr)
     bool waits = form == FORM_ACQUIRE || form == FORM_ACQUIRE_ASYNC;
     pr->queued = waits && t == SIM_FAIR;
     pr->overtaken = 0;
-    sim_judge_waits(t, waits, o.poll);
+    struct sim_wait wait = {.what = t, .proc = p, .polls = o.poll};
+    if (waits)
+        sim_late_wait(&wait);
     dibs_err err = sim_take(pr, l, form, &o);
-    sim_judge_waits(t, -waits, o.poll);
+    sim_late_done(&wait, err);
     pr->waiting = false;
     claim.since = sim_now();
     sim_note("%s: %s", thing_names[t], dibs_strerror(err));
@@ -486,6 +488,8 @@ static void *program_main(void *arg)
             look_around(pr);
         if ((sim_plan.may & SIM_F_LOSS) && sim_once_in(&pr->chance, 30))
             force_somebody(pr);
+        if ((sim_plan.may & SIM_F_TAKE) && sim_once_in(&pr->chance, 10))
+            force_somebody(pr);
         if (!sim_healed)
             sim_sleep(sim_skewed(&pr->chance, sim_plan.busy_us) + 1);
     }
@@ -509,5 +513,5 @@ void sim_program_start(struct sim_client *cl, int number)
         sim_once_in(&pr->chance, 4) && sim_plan.layout != SIM_QUORUM;
     cl->programs[number] = pr;
     cl->running++;
-    sim_spawn(cl->proc, name, program_main, pr);
+    sim_spawn(cl->proc, name, sim_plan.herd ? sim_herd_main : program_main, pr);
 }

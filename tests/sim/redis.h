@@ -115,6 +115,21 @@ bool sr_evict(struct sr_server *s, int db, const char *key);
  * there since. */
 bool sr_ended_sooner(const struct sr_server *s, const char *key);
 
+/* ---- looks that change nothing ----------------------------------------- */
+
+/* Is there such a key, whose time is not over? */
+bool sr_has(const struct sr_server *s, const char *key);
+/* A string key as a number; `none` if there is no such key. */
+int64_t sr_number(const struct sr_server *s, const char *key, int64_t none);
+/* This hash expired, and is not there since. */
+bool sr_expired(const struct sr_server *s, const char *key);
+/* Has a hash this field, with this value? NULL: with any. */
+bool sr_field_is(const struct sr_server *s, const char *key, const char *field,
+                 const char *value);
+/* Calls fn with the owner of each session that tracks this key. */
+void sr_tracked_by(const struct sr_server *s, const char *key,
+                   void (*fn)(void *owner, void *arg), void *arg);
+
 /* ---- data -------------------------------------------------------------- */
 
 /* All keys, as a copy. */

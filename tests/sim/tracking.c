@@ -75,6 +75,21 @@ void sr__track_free(struct sr_server *s)
     s->told = NULL;
 }
 
+/* ---- who is remembered, for the simulator's judge ---------------------- */
+
+void sr_tracked_by(const struct sr_server *s, const char *key,
+                   void (*fn)(void *owner, void *arg), void *arg)
+{
+    const struct sr_dict *who = sr__dict_get(&s->tracked, sr__view(key));
+
+    for (const struct sr_entry *e = who ? who->first : NULL; e; e = e->next) {
+        struct sr_session *c =
+            sr__session_find((struct sr_server *)s, atoll(e->key.p));
+        if (c && c->tracking && c->owner)
+            fn(c->owner, arg);
+    }
+}
+
 /* ---- telling ----------------------------------------------------------- */
 
 /* body: the keys, as a reply. */

@@ -20,6 +20,7 @@
 #define KEEP_MOST_US 2200000 /* a lock that is kept after its release */
 #define DRIFT_PPM    4500
 #define VISIT_MS     60000
+#define VISITOR      16 /* its stream of choices */
 
 struct sim_plan sim_plan;
 struct sim_client sim_clients[SIM_CLIENTS_MAX];
@@ -198,6 +199,7 @@ static void close_client(struct sim_client *cl)
         dibs_err err = dibs_client_close(cl->c[i], 0);
         sim_note("close: %s", dibs_strerror(err));
         sim_judge_time("close", from, idle, 5200);
+        sim_late_closed(from, sim_idle_us(cl->proc) - idle);
         if (err != DIBS_OK && calm)
             sim_broken("P11", "close of %s: %s (%s)", cl->proc->name,
                        dibs_strerror(err), dibs_error_text());
@@ -233,7 +235,10 @@ static void begin_anew(struct sim_client *cl)
     cl->proc = NULL;
     cl->generation++;
     if (!sim_healed)
-        sim_at(sim_now() + sim_skewed(&cl->chance, 5000000), come_back, cl, 0);
+        sim_at(sim_now() + sim_skewed(&cl->chance, sim_plan.herd
+                                                       ? sim_plan.busy_us
+                                                       : 5000000),
+               come_back, cl, 0);
 }
 
 static void *client_main(void *arg)
@@ -258,10 +263,10 @@ static void *client_main(void *arg)
     }
     if (cl->closing)
         sim_judge_dead(cl->proc); /* what they hold ends now */
-    else
+    else if (!sim_plan.herd)
         sim_sleep(KEEP_MOST_US);
     close_client(cl);
-    if (cl->closing)
+    if (cl->closing || (sim_plan.herd && !sim_healed && cl != &visitor))
         begin_anew(cl);
     else
         cl->ended = true;
@@ -290,6 +295,8 @@ void sim_client_start(struct sim_client *cl)
         sim_once_in(&cl->chance, 3)
             ? sim_between(&cl->chance, sim_now(), sim_plan.length_us)
             : SIM_NEVER;
+    if (sim_plan.herd && cl->closes_at != SIM_NEVER)
+        cl->closes_at = sim_now() + sim_skewed(&cl->chance, 1000000);
     if (sim_plan.may & SIM_F_CLOCK)
         cl->proc->ppm = sim_between(&cl->chance, -DRIFT_PPM, DRIFT_PPM);
     sim_spawn(cl->proc, "main", client_main, cl);
@@ -389,7 +396,7 @@ void sim_world_run(void)
     sim_at(sim_now() + 4 * longest_lease_us(), over, NULL, 0);
     sim_run(is_over);
     all_over = too_late = false;
-    visitor.number = SIM_CLIENTS_MAX;
+    visitor.number = VISITOR;
     sim_client_start(&visitor);
     sim_at(sim_now() + VISIT_MS * SIM_THINGS * 1000, late, &visitor, 0);
     if (!sim_run(has_visited) || !visitor.ended)
@@ -401,4 +408,5 @@ void sim_world_run(void)
     sim_totals.turns = sim_turns;
     sim_totals.pieces = sim_pieces;
     sim_totals.cuts = sim_cuts;
+    memcpy(sim_totals.late_us, sim_late_most, sizeof sim_totals.late_us);
 }

@@ -20,6 +20,7 @@
 #define SIM_NAMES_MAX   3
 #define SIM_SLOTS_MANY  2
 #define SIM_PERMITS     5
+#define SIM_LATE_KINDS  24
 
 /* The locks of the world: what can be asked for. */
 enum sim_thing {
@@ -60,7 +61,8 @@ struct sim_totals {
     uint64_t seeds, failed, acquires, refused, faults, lost, overlaps;
     int64_t overlap_us, simulated_us;
     uint64_t turns, pieces, cuts, looks, skipped;
-    uint64_t foreign; /* acquires of clients of another make */
+    uint64_t foreign;                /* acquires of clients of another make */
+    int64_t late_us[SIM_LATE_KINDS]; /* the longest of each kind */
     uint64_t by_kind[SIM_FAULT_KINDS];
 };
 
@@ -99,9 +101,14 @@ bool sim_client_uses(const struct sim_client *cl, const char *name,
 /* Since when the thread of that owner waits; SIM_NEVER = it does not. */
 int64_t sim_waits_since(dibs_owner owner);
 
+/* herd.c: clients that take once and close; one thread of such a client. */
+void *sim_herd_main(void *program);
+
 /* counted.c: semaphores and latches */
 void sim_counted_make(struct sim_client *cl);
 void sim_counted_free(struct sim_client *cl);
+/* Takes n + 1 permits, and gives them back. */
+void sim_counted_permits(struct sim_client *cl, struct sim_chance *c, int n);
 void sim_counted_round(struct sim_client *cl, struct sim_chance *c, int thread);
 void sim_counted_open(struct sim_client *cl); /* the latch, at the end */
 void sim_counted_dead(const struct sim_proc *p);
@@ -156,13 +163,55 @@ struct sim_claim {
     dibs_err gave;     /* and said that */
     bool adopted;      /* it was somebody else's before */
     bool shifts;       /* several calls take it and give it back: pair.c */
+    bool tracked;      /* its client would be told of a change, */
+    int64_t gone_at;   /* and it is not on the server since; 0 = it is */
 };
 
 /* A promise is broken: says which and why, and ends the run. */
 _Noreturn void sim_broken(const char *promise, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* ---- judge_late.c: what must happen soon ------------------------------- */
+
+#define SIM_PERMITS_OF_SEMAPHORE SIM_THINGS
+#define SIM_LATCH_OPEN           (SIM_THINGS + 1)
+#define SIM_GATE_OPEN            (SIM_THINGS + 2) /* the latch of a herd */
+#define SIM_WAITED_FOR           (SIM_THINGS + 3)
+
+/* One call that waits. Lives on the stack of the caller. */
+struct sim_wait {
+    struct sim_wait *next;
+    const struct sim_proc *proc;
+    int what;     /* a sim_thing, or one of those above */
+    int64_t need; /* permits */
+    int64_t since;
+    bool polls;
+    bool pair; /* another call of its owner may be about the same thing */
+};
+
+void sim_late_begin(void);
+void sim_late_wait(struct sim_wait *w); /* the call begins: what, need, polls */
+void sim_late_done(struct sim_wait *w, dibs_err err); /* it has returned */
+void sim_late_dead(const struct sim_proc *p);
+void sim_late_look(void); /* now and then, for what no event shows */
+/* A close, from..now, whose process had no processor for idle_us of it. */
+void sim_late_closed(int64_t from, int64_t idle_us);
+/* Sets the longest of each kind, in us, by sim_late_name. */
+extern int64_t sim_late_most[];
+/* No wake-up may be lost: the known exception of docs/testing.md is off. */
+extern bool sim_strict_wakeups;
+const char *sim_late_name(int i); /* NULL behind the last */
+
 void sim_judge_begin(void);
+/* All that is held, or believed to be. */
+struct sim_claim *sim_claims(void);
+/* Does its client believe that it holds? *sure: it was not in the middle of
+ * something. */
+bool sim_believes(const struct sim_claim *cl, bool *sure, int64_t *valid_ms);
+/* The owner as the server has it. False: it does not hold, or nobody can tell
+ * now. */
+bool sim_owner_of(const struct sim_claim *cl, const dibs_lock *l,
+                  char text[DIBS_OWNER_MAX + 8]);
 void sim_judge_granted(struct sim_claim *cl);
 /* A client of another make was granted this. */
 void sim_judge_foreign(const char *name, bool shared, const char *who);
@@ -170,8 +219,6 @@ void sim_judge_leaving(struct sim_claim *cl); /* before its release is called */
 /* A re-entry has the token of the first hold. */
 void sim_judge_token(const struct sim_claim *cl);
 void sim_judge_dead(const struct sim_proc *p);
-/* Somebody waits, or does not any more; for as long as it takes. */
-void sim_judge_waits(enum sim_thing t, int more, bool polls);
 /* from: when the close began. */
 void sim_judge_closed(const struct sim_client *cl, const char *uuid,
                       int64_t from);
