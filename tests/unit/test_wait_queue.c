@@ -230,7 +230,9 @@ static void apply(enum event e)
     }
     dibs__unlock(&q.mu);
     io_looks();
-    if (e == TIMER || e == REPLY_LOST)
+    if (e == WAKE) /* whatever made io look */
+        look_at(begin);
+    else if (e == TIMER || e == REPLY_LOST)
         look_at(begin + PAUSE_MS);
     else if (e == TIMER_EARLY)
         look_at(begin + PAUSE_MS - 1);
