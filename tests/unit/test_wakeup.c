@@ -20,7 +20,6 @@
 #define NOW 100000
 
 enum mode { UNKNOWN, BROADCAST, TARGETED }; /* how releases reach this client */
-
 /* What the server may know, and what has been seen since the last acquire. */
 enum { REGISTERED = 1, WOKEN = 2, FOREIGN = 4, READY = 8, LEAVING = 16 };
 
@@ -84,8 +83,6 @@ static const struct row {
      AFTER_WAKE, OWN_CHANNEL},
     {"wake", TARGETED, READY | REGISTERED, WAKE, ASK_FIRST, TARGETED,
      READY | WOKEN, AFTER_WAKE, OWN_CHANNEL},
-    {"late wake", TARGETED, READY, WAKE, ASK_FIRST, TARGETED, READY | WOKEN,
-     AFTER_WAKE, OWN_CHANNEL},
     {"own channel made anew", TARGETED, REGISTERED, OWN_READY, ASK, TARGETED,
      READY | REGISTERED, AGAIN, OWN_CHANNEL},
     {"own channel lost for good", TARGETED, READY | REGISTERED | WOKEN,
@@ -140,49 +137,32 @@ static enum action heard(enum dibs__heard h)
     return actions[h];
 }
 
-static enum action reply(struct dibs__turn *t, enum dibs__how how,
-                         enum dibs__told told)
-{
-    dibs__turn_answered(t, how, told, NOW);
-    return NOTHING;
-}
+/* Of REPLY_BROADCAST and those behind it. */
+static const struct {
+    enum dibs__how how;
+    enum dibs__told told;
+} replies[] = {{HOW_NEW, TOLD_ALONE},      {HOW_NEW, TOLD_WAIT},
+               {HOW_NEW, TOLD_LISTEN},     {HOW_NEW, TOLD_DUTY},
+               {HOW_AGAIN, TOLD_TAKEN},    {HOW_NEW, TOLD_UNKNOWN},
+               {HOW_CALLED, TOLD_UNKNOWN}, {HOW_PLAIN, TOLD_WAIT}};
 
+/* clang-format off */
 static enum action apply(struct dibs__turn *t, enum event e)
 {
     switch (e) {
-    case REPLY_BROADCAST:
-        return reply(t, HOW_NEW, TOLD_ALONE);
-    case REPLY_REGISTERED:
-        return reply(t, HOW_NEW, TOLD_WAIT);
-    case REPLY_SUBSCRIBE:
-        return reply(t, HOW_NEW, TOLD_LISTEN);
-    case REPLY_LISTENER:
-        return reply(t, HOW_NEW, TOLD_DUTY);
-    case REPLY_GRANTED:
-        return reply(t, HOW_AGAIN, TOLD_TAKEN);
-    case REPLY_LOST:
-        return reply(t, HOW_NEW, TOLD_UNKNOWN);
-    case REPLY_LOST_WOKEN:
-        return reply(t, HOW_CALLED, TOLD_UNKNOWN);
-    case REPLY_UNREGISTERED:
-        return reply(t, HOW_PLAIN, TOLD_WAIT);
-    case OWN_READY:
-        return heard(dibs__turn_own_said(t, 0, true, NOW));
-    case OWN_REFUSED:
-        return heard(dibs__turn_own_said(t, 0, false, NOW));
-    case WAKE:
-        return heard(dibs__turn_own_said(t, '0', true, NOW));
+    case OWN_READY: return heard(dibs__turn_own_said(t, 0, true, NOW));
+    case OWN_REFUSED: return heard(dibs__turn_own_said(t, 0, false, NOW));
+    case WAKE: return heard(dibs__turn_own_said(t, '0', true, NOW));
     case RELEASE_WAKING:
         return heard(dibs__turn_line_said(t, DIBS__SAID_LOCK, true));
-    case RELEASE_FOREIGN:
-        return heard(dibs__turn_line_said(t, '0', true));
-    case DEREGISTER:
-        return dibs__turn_over(t) ? TELL_SERVER : NOTHING;
-    case LINGER_OVER:
-        return dibs__turn_end(t, NOW) ? TELL_SERVER : NOTHING;
+    case RELEASE_FOREIGN: return heard(dibs__turn_line_said(t, '0', true));
+    case DEREGISTER: return dibs__turn_over(t) ? TELL_SERVER : NOTHING;
+    case LINGER_OVER: return dibs__turn_end(t, NOW) ? TELL_SERVER : NOTHING;
+    default: dibs__turn_answered(t, replies[e].how, replies[e].told, NOW);
     }
     return NOTHING;
 }
+/* clang-format on */
 
 static unsigned facts(const struct dibs__turn *t)
 {

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * test_hold_states.c - one owner's hold as a table: from a state, what a grant,
+ * a renewal, a release or a loss does; until when it is valid, when the
+ * watchdog looks at it, and what is reported.
+ *
+ * Clock, client, watchdog and what hears of a loss are faked (linked with
+ * --wrap).
+ */
+#include "base/mem.h"
+#include "lock/hold.h"
+#include "lock/locks.h"
+#include "lock/op.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define NOW   100000
+#define LEASE 30000
+#define VALID (LEASE - 302) /* less 1 % and 2 ms for clocks that differ */
+
+enum event { GRANT, RENEW, RENEW_EARLIER, RELEASE, RELEASE_ONE, LOSE, WATCH };
+enum { NONE = 0, TOLD = 1, WAKES = 2, COUNTED = 4 };
+#define LOST_ALL (TOLD | WAKES | COUNTED)
+#define NO_LOOK  0
+
+static const struct row {
+    const char *name;
+    unsigned char from;
+    enum event event;
+    unsigned char to;
+    int levels;
+    int64_t valid; /* from NOW on */
+    bool looks;    /* the watchdog will look at it */
+    int done;
+} rows[] = {
+    {"granted", HOLD_READY, GRANT, HOLD_HELD, 1, VALID, true, NONE},
+    {"re-entry", HOLD_HELD, GRANT, HOLD_HELD, 2, VALID, true, NONE},
+    {"renewed", HOLD_HELD, RENEW, HOLD_HELD, 1, VALID + 1000, true, NONE},
+    {"an earlier renewal does not shorten", HOLD_HELD, RENEW_EARLIER, HOLD_HELD,
+     1, VALID, true, NONE},
+    {"suspect: renewed", HOLD_SUSPECT, RENEW, HOLD_HELD, 1, VALID + 1000, true,
+     NONE},
+    {"suspect: re-entry", HOLD_SUSPECT, GRANT, HOLD_HELD, 2, VALID, true, NONE},
+    {"suspect: lost", HOLD_SUSPECT, LOSE, HOLD_LOST, 1, VALID, false, LOST_ALL},
+    {"one level released", HOLD_HELD, RELEASE_ONE, HOLD_HELD, 0, VALID, true,
+     NONE},
+    {"releasing: no renewal", HOLD_HELD, RELEASE, HOLD_ENDING, 1, VALID, false,
+     NONE},
+    {"releasing: the watchdog looks at its end", HOLD_ENDING, WATCH,
+     HOLD_ENDING, 1, VALID, true, NONE},
+    {"lost", HOLD_HELD, LOSE, HOLD_LOST, 1, VALID, false, LOST_ALL},
+    {"releasing: lost", HOLD_ENDING, LOSE, HOLD_LOST, 1, VALID, false,
+     LOST_ALL},
+    {"lost once only", HOLD_LOST, LOSE, HOLD_LOST, 1, VALID, true, NONE},
+    {"lost: its owner gives it back", HOLD_LOST, RELEASE_ONE, HOLD_LOST, 0,
+     VALID, true, NONE},
+};
+
+static struct {
+    dibs_client *c;
+    struct dibs__locks *locks;
+    struct dibs__line *line;
+    int64_t look;
+    int done;
+} f;
+
+/* clang-format off */
+int64_t __wrap_dibs__now_ms(void);
+void __wrap_dibs__watchdog_set(void *wd, void *le, int64_t at);
+void __wrap_dibs__watchdog_unset(void *wd, void *le);
+struct dibs__server *__wrap_dibs__line_server(const struct dibs__line *line);
+void __wrap_dibs__line_tell(const struct dibs__line *line, int kind, int err,
+                            const char *fmt, ...);
+void __wrap_dibs__wait_kick(struct dibs__wait *w);
+void __wrap_dibs__adopted_held(void *t, uint64_t wire, bool held);
+int64_t __wrap_dibs__now_ms(void) { return NOW; }
+void __wrap_dibs__watchdog_set(void *wd, void *le, int64_t at)
+{ (void)wd, (void)le; f.look = at; }
+void __wrap_dibs__watchdog_unset(void *wd, void *le)
+{ (void)wd, (void)le; f.look = NO_LOOK; }
+struct dibs__server *__wrap_dibs__line_server(const struct dibs__line *line)
+{ (void)line; return NULL; }
+void __wrap_dibs__line_tell(const struct dibs__line *line, int kind, int err,
+                            const char *fmt, ...)
+{ (void)line, (void)fmt; if (kind == DIBS_EVENT_LOST && err == DIBS_ERR_LOST) f.done |= TOLD; }
+void __wrap_dibs__wait_kick(struct dibs__wait *w) { (void)w; f.done |= WAKES; }
+void __wrap_dibs__adopted_held(void *t, uint64_t wire, bool held)
+{ (void)t, (void)wire, (void)held; }
+/* clang-format on */
+
+static void grant(struct dibs__hold *h)
+{
+    struct dibs__op op = {.owner = 7, .wire = 7};
+
+    op.ask.lease_ms = LEASE;
+    assert_true(dibs__hold_room(h));
+    dibs__hold_taken(f.line, h, &op, NOW, 0);
+}
+
+static void apply(struct dibs__hold *h, enum event e)
+{
+    switch (e) {
+    case GRANT:
+        grant(h);
+        break;
+    case RENEW:
+        dibs__hold_renewed(f.line, h, NOW + 1000, LEASE);
+        break;
+    case RENEW_EARLIER:
+        dibs__hold_renewed(f.line, h, NOW - 1000, LEASE);
+        break;
+    case RELEASE:
+        dibs__hold_ending(f.line, h);
+        break;
+    case RELEASE_ONE:
+        assert_null(dibs__hold_drop(h, NULL));
+        break;
+    case LOSE:
+        dibs__hold_lose(f.line, h);
+        break;
+    case WATCH:
+        dibs__hold_watch(f.line, h, NOW + 1);
+        break;
+    }
+}
+
+static void check(const struct row *r)
+{
+    struct dibs__hold *h = dibs__hold_new(f.line);
+    dibs_stats before = {.size = sizeof before}, after = before;
+
+    assert_non_null(h);
+    assert_int_equal(h->state, HOLD_READY);
+    if (r->from != HOLD_READY)
+        grant(h);
+    h->state = r->from;
+    f.done = NONE;
+    dibs__stats_sum(f.c->stats, &before);
+    apply(h, r->event);
+    dibs__stats_sum(f.c->stats, &after);
+    if (after.losses > before.losses)
+        f.done |= COUNTED;
+    if (h->state != r->to || h->count != r->levels ||
+        h->valid_until != NOW + r->valid || f.done != r->done ||
+        (f.look != NO_LOOK) != r->looks || f.look > h->valid_until)
+        fail_msg("%s: state %d, levels %d, valid %lld, look %lld, done %d",
+                 r->name, h->state, h->count, (long long)h->valid_until - NOW,
+                 (long long)f.look - NOW, f.done);
+    if (r->to == HOLD_ENDING && r->event == WATCH)
+        assert_int_equal(f.look, h->valid_until);
+    assert_ptr_equal(dibs__hold_of(f.line, 7), h);
+    dibs__hold_free(f.line, h);
+    assert_null(dibs__hold_next(f.line, NULL));
+    assert_int_equal(f.look, NO_LOOK);
+    assert_int_equal(f.line->refs, 1);
+}
+
+static void test_hold_transitions(void **state)
+{
+    (void)state;
+    f.c = calloc(1, sizeof *f.c);
+    f.locks = calloc(1, sizeof *f.locks);
+    f.line = calloc(1, sizeof *f.line + 2);
+    assert_true(f.c && f.locks && f.line);
+    f.c->stats = dibs__stats_new();
+    f.c->lease_ms = LEASE;
+    f.locks->c = f.c;
+    f.line->locks = f.locks;
+    f.line->refs = 1;
+    dibs__mutex_init(&f.line->mu, RANK_LINE);
+    dibs__list_init(&f.line->holds);
+    dibs__list_init(&f.line->asks);
+    dibs__lock(&f.line->mu);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        check(&rows[i]);
+    dibs__unlock(&f.line->mu);
+    dibs__free(f.line->spare);
+    dibs__stats_free(f.c->stats);
+    free(f.line);
+    free(f.locks);
+    free(f.c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_hold_transitions),
+    };
+
+    return cmocka_run_group_tests_name("unit.hold_states", tests, NULL, NULL);
+}
