@@ -307,13 +307,13 @@ static void print_end(void)
 /* server.c and tests/cli/lib.sh put them there. */
 static void print_logs(void)
 {
-    static const char *const patterns[] = {"%s/*.log", "%s/t/*.log"};
+    static const char *const folders[] = {"", "/t"};
 
     for (int i = 0; i < 2; i++) {
         char pattern[220];
         glob_t found;
 
-        snprintf(pattern, sizeof pattern, patterns[i], test.dir);
+        snprintf(pattern, sizeof pattern, "%s%s/*.log", test.dir, folders[i]);
         if (glob(pattern, 0, NULL, &found) != 0)
             continue;
         if (found.gl_pathc > LOGS_MAX)
