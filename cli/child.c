@@ -121,20 +121,20 @@ struct start {
     int lost_as; /* at this number */
 };
 
-/* dash and busybox sh only know descriptors of one digit. Scripts use the lower
- * ones more often. */
-#define LOST_FIRST 3
-#define LOST_LAST  9
+/* dash and busybox sh only know descriptors of one digit. Those that scripts
+ * redirect most often come last. */
+static const int lost_numbers[] = {7, 6, 5, 8, 4, 9, 3};
 
 /* The number at which the command gets the pipe. One that is ours, and would
- * be closed on exec, is free for the command; but not those in use until then.
- */
+ * be closed on exec, is free for the command; but not one in use until then,
+ * nor that of --status-fd, which the command shall not have. */
 static int lost_number(const struct start *st)
 {
-    for (int fd = LOST_LAST; fd >= LOST_FIRST; fd--) {
-        int flags = fcntl(fd, F_GETFD);
+    for (size_t i = 0; i < sizeof lost_numbers / sizeof *lost_numbers; i++) {
+        int fd = lost_numbers[i], flags = fcntl(fd, F_GETFD);
 
-        if ((flags < 0 || (flags & FD_CLOEXEC)) && fd != st->err[1])
+        if ((flags < 0 || (flags & FD_CLOEXEC)) && fd != st->err[1] &&
+            fd != st->plan->kept_fd)
             return fd;
     }
     return st->lost[0];

@@ -233,6 +233,7 @@ static int run_guarded(struct run *r, const struct env *e)
         .env = e->rows,
         .foreground = r->a->foreground,
         .owners = r->g.nested ? NULL : r->g.b.owners,
+        .kept_fd = r->a->status_fd,
         .grace_ms = watch_grace_ms(r->a, &r->g),
         .outer = &r->g.b.outer,
         .signals = &r->signals,

@@ -50,6 +50,9 @@ static const struct {
     const char *option, *values;
 } known_values[] = {
     {"log", "text json"},
+    {"ready", "held waiting"},
+    {"server-wait", "10s 1m forever"},
+    {"release-wait", "10s 30s forever"},
     {"replicas", "0 1 2 all"},
     {"kinds",
      "plain fair rw fence slots sem latch value look metrics doctor cluster "

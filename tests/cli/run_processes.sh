@@ -182,8 +182,8 @@ for shell in dash bash; do
     rm -f up.txt
 done
 # shellcheck disable=SC2016
-ran 0 dibs run fd -- sh -c 'readlink /proc/$$/fd/9; dibs=$0; echo $DIBS_LOST_FD' 9</dev/null
-same 'one that was given stays' $'/dev/null\n8' "$out"
+ran 0 dibs run fd -- sh -c 'readlink /proc/$$/fd/7; echo $DIBS_LOST_FD' 7</dev/null
+same 'one that was given stays' $'/dev/null\n6' "$out"
 # shellcheck disable=SC2016
 ran 0 bash -c 'for fd in 3 4 5 6 7 8 9; do eval "exec $fd</dev/null"; done
     exec "$DIBS" run fd -- sh -c "[ \$DIBS_LOST_FD -gt 9 ] && readlink /proc/\$\$/fd/\$DIBS_LOST_FD"'
@@ -193,4 +193,4 @@ ran 0 dibs run one -- "$DIBS" run two -- "$DIBS" run one -- sh -c \
     'echo $DIBS_LOST_FD; tr " " "\n" <<END | sed -n "s/.*=\([0-9]*\):.*/\1/p" | sort -u | wc -l
 $DIBS_LOST_FDS
 END'
-same 'each of two has its own' $'9\n2' "$out"
+same 'each of two has its own' $'7\n2' "$out"
