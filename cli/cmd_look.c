@@ -230,9 +230,10 @@ static void print_counted(bool colored, const dibs_lock_info *i)
         snprintf(text, sizeof text, "%" PRId64, i->free_slots);
     }
     print_row(colored,
-              i->kind == DIBS_KIND_SLOTS   ? "slots"
-              : i->kind == DIBS_KIND_LATCH ? "left"
-                                           : "free",
+              i->kind == DIBS_KIND_SLOTS     ? "slots"
+              : i->kind == DIBS_KIND_LATCH   ? "left"
+              : i->kind == DIBS_KIND_COUNTER ? "number"
+                                             : "free",
               text);
     if (i->kind == DIBS_KIND_SEMAPHORE && i->owners == 0) {
         print_row(colored, "holders", "0");
