@@ -247,19 +247,19 @@ static void draw_summary(struct top *t)
         holders += f->now.rows[i].s.info.owners;
     int col =
         screen_put(&t->screen, 0, 0, t->screen.cols, STYLE_BOLD, "dibs top  ");
-    if (t->stale) {
-        snprintf(text, sizeof text, "stale for %" PRId64 " s",
-                 (time_now() - f->seen_at) / 1000);
-        col =
-            2 + screen_put(&t->screen, 0, col, t->screen.cols, STYLE_BAD, text);
-    }
+    snprintf(text, sizeof text, "stale for %" PRId64 " s",
+             (time_now() - f->seen_at) / 1000);
+    if (t->stale || t->held)
+        col = 2 + screen_put(&t->screen, 0, col, t->screen.cols,
+                             t->stale ? STYLE_BAD : STYLE_BUSY,
+                             t->stale ? text : "stopped");
     int n =
         snprintf(text, sizeof text, "%zu lock%s, %zu holder%s", f->now.n,
                  f->now.n == 1 ? "" : "s", holders, holders == 1 ? "" : "s");
-    if (!t->stale)
+    if (!t->stale && !t->held)
         snprintf(text + n, sizeof text - (size_t)n,
-                 ", %.1f changes/s, every %s%s", f->rate,
-                 out_span(f->pause_ms, span), t->held ? ", stopped" : "");
+                 ", %.1f changes/s, every %s", f->rate,
+                 out_span(f->pause_ms, span));
     col = screen_put(&t->screen, 0, col, t->screen.cols, STYLE_BOLD, text);
     draw_server(t, col + 2);
     if (f->err != DIBS_OK) {
