@@ -386,7 +386,7 @@ static void print_value(const char *value)
 
 /* ---- info -------------------------------------------------------------- */
 
-static void print_server(const struct target_server *server)
+static void print_address(const struct target_server *server)
 {
     char *shown = out_printable(server->url, strlen(server->url)), *text = NULL;
 
@@ -406,7 +406,7 @@ static dibs_err info_text(const struct look *k, const struct seen *s,
     print_value(all->value);
     print_crowd(all, s);
     if (k->server.url)
-        print_server(&k->server);
+        print_address(&k->server);
     return DIBS_OK;
 }
 
