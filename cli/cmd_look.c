@@ -230,9 +230,10 @@ static void print_counted(bool colored, const dibs_lock_info *i)
         snprintf(text, sizeof text, "%" PRId64, i->free_slots);
     }
     print_row(colored,
-              i->kind == DIBS_KIND_SLOTS   ? "slots"
-              : i->kind == DIBS_KIND_LATCH ? "left"
-                                           : "free",
+              i->kind == DIBS_KIND_SLOTS     ? "slots"
+              : i->kind == DIBS_KIND_LATCH   ? "left"
+              : i->kind == DIBS_KIND_COUNTER ? "number"
+                                             : "free",
               text);
     if (i->kind == DIBS_KIND_SEMAPHORE && i->owners == 0) {
         print_row(colored, "holders", "0");
@@ -385,7 +386,7 @@ static void print_value(const char *value)
 
 /* ---- info -------------------------------------------------------------- */
 
-static void print_server(const struct target_server *server)
+static void print_address(const struct target_server *server)
 {
     char *shown = out_printable(server->url, strlen(server->url)), *text = NULL;
 
@@ -405,7 +406,7 @@ static dibs_err info_text(const struct look *k, const struct seen *s,
     print_value(all->value);
     print_crowd(all, s);
     if (k->server.url)
-        print_server(&k->server);
+        print_address(&k->server);
     return DIBS_OK;
 }
 

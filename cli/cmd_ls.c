@@ -263,7 +263,7 @@ static void free_table(struct table *t)
 }
 
 /* Makes a column narrower by so many, down to least; how many are left. */
-static int shrink(int *width, int least, int over)
+static int shrink_column(int *width, int least, int over)
 {
     int less = *width - least < over ? *width - least : over;
 
@@ -282,16 +282,16 @@ static void fit_terminal(const struct args *a, struct table *t)
         return;
     t->cut = isatty(STDOUT_FILENO);
     if (!t->cut) {
-        (void)shrink(&t->width[COL_NAME], NAME_PIPE, INT_MAX);
+        (void)shrink_column(&t->width[COL_NAME], NAME_PIPE, INT_MAX);
         return;
     }
     (void)ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
     for (enum column c = COL_NAME; c < COLUMNS; c++)
         over += is_shown(a, c) ? t->width[c] + GAP : 0;
     over -= size.ws_col > 0 ? size.ws_col : COLS_USUAL;
-    over = shrink(&t->width[COL_WHO], WHO_GOOD, over);
-    over = shrink(&t->width[COL_NAME], NAME_MIN, over);
-    (void)shrink(&t->width[COL_WHO], WHO_MIN, over);
+    over = shrink_column(&t->width[COL_WHO], WHO_GOOD, over);
+    over = shrink_column(&t->width[COL_NAME], NAME_MIN, over);
+    (void)shrink_column(&t->width[COL_WHO], WHO_MIN, over);
 }
 
 static dibs_err list_text(const struct args *a, const struct list *all)

@@ -32,6 +32,7 @@
 #include "screen.h"
 #include "signals.h"
 #include "times.h"
+#include "top_text.h"
 #include "width.h"
 
 #define EVERY_MS   1000
@@ -40,7 +41,6 @@
 #define FILTER_MAX 64
 #define HEAD_ROWS  3
 #define FOOT_ROWS  1
-#define SHORT_MAX  32 /* of a time in a column */
 
 enum column { BY_NAME, BY_OWNER, BY_AGE, BY_LEASE, BY_WAITERS, BY_CHANGES };
 
@@ -77,51 +77,6 @@ struct top {
     size_t n_shown, room;
 };
 
-/* ---- what a column has ------------------------------------------------- */
-
-/* "350ms", "27s", "4m10s", "5h03m", "12d". */
-static const char *short_span(int64_t ms, char buf[SHORT_MAX])
-{
-    long long s = (long long)(ms > 0 ? ms : 0) / 1000;
-
-    if (s < 60)
-        snprintf(buf, SHORT_MAX, "%llds", s);
-    else if (s < 3600)
-        snprintf(buf, SHORT_MAX, "%lldm%02llds", s / 60, s % 60);
-    else if (s < 86400)
-        snprintf(buf, SHORT_MAX, "%lldh%02lldm", s / 3600, s / 60 % 60);
-    else
-        snprintf(buf, SHORT_MAX, "%lldd", s / 86400);
-    return buf;
-}
-
-/* A latch and a semaphore have no owner: then their number. */
-static void owner_text(const struct sighting *x, char *buf, size_t size)
-{
-    const struct who *w = &x->s.who;
-    const dibs_lock_info *i = &x->s.info;
-    int n;
-
-    if (w->known)
-        n = snprintf(buf, size, "%s %" PRId64 " %s", w->host, w->pid,
-                     w->program);
-    else if (i->kind == DIBS_KIND_LATCH)
-        n = snprintf(buf, size, "(%" PRId64 " left)", i->left);
-    else if (i->kind == DIBS_KIND_SEMAPHORE)
-        n = snprintf(buf, size, "(%" PRId64 " free)", i->free_slots);
-    else
-        n = snprintf(buf, size, "%s", i->owner);
-
-    if (i->owners > 1 && i->kind != DIBS_KIND_SEMAPHORE && n >= 0 &&
-        (size_t)n < size)
-        snprintf(buf + n, size - (size_t)n, " +%zu", i->owners - 1);
-}
-
-static size_t waiters_known(const struct sighting *x)
-{
-    return look_counted(&x->s) ? x->s.queued + x->s.waiting : 0;
-}
-
 /* ---- which locks, in which order --------------------------------------- */
 
 static const struct top *sorting; /* qsort passes nothing on */
@@ -139,15 +94,15 @@ static int column_order(const struct sighting *x, const struct sighting *y)
     case BY_NAME:
         break; /* the survey is in that order */
     case BY_OWNER:
-        owner_text(x, a, sizeof a);
-        owner_text(y, b, sizeof b);
+        top_owner(x, a, sizeof a);
+        top_owner(y, b, sizeof b);
         return strcmp(a, b);
     case BY_AGE:
         return by_number(x->since, y->since);
     case BY_LEASE:
         return by_number(x->ends, y->ends);
     case BY_WAITERS:
-        return by_number((int64_t)waiters_known(y), (int64_t)waiters_known(x));
+        return by_number((int64_t)top_waiters(y), (int64_t)top_waiters(x));
     case BY_CHANGES:
         return by_number(y->changes, x->changes);
     }
@@ -173,7 +128,7 @@ static bool passes_filter(const struct top *t, const struct sighting *x)
         memmem(x->s.name, x->s.len, t->filter, strlen(t->filter)) ||
         strstr(x->s.info.owner, t->filter))
         return true;
-    owner_text(x, owner, sizeof owner);
+    top_owner(x, owner, sizeof owner);
     return strstr(owner, t->filter) != NULL;
 }
 
@@ -247,19 +202,19 @@ static void draw_summary(struct top *t)
         holders += f->now.rows[i].s.info.owners;
     int col =
         screen_put(&t->screen, 0, 0, t->screen.cols, STYLE_BOLD, "dibs top  ");
-    if (t->stale) {
-        snprintf(text, sizeof text, "stale for %" PRId64 " s",
-                 (time_now() - f->seen_at) / 1000);
-        col =
-            2 + screen_put(&t->screen, 0, col, t->screen.cols, STYLE_BAD, text);
-    }
+    snprintf(text, sizeof text, "stale for %" PRId64 " s",
+             (time_now() - f->seen_at) / 1000);
+    if (t->stale || t->held)
+        col = 2 + screen_put(&t->screen, 0, col, t->screen.cols,
+                             t->stale ? STYLE_BAD : STYLE_BUSY,
+                             t->stale ? text : "stopped");
     int n =
         snprintf(text, sizeof text, "%zu lock%s, %zu holder%s", f->now.n,
                  f->now.n == 1 ? "" : "s", holders, holders == 1 ? "" : "s");
-    if (!t->stale)
+    if (!t->stale && !t->held)
         snprintf(text + n, sizeof text - (size_t)n,
-                 ", %.1f changes/s, every %s%s", f->rate,
-                 out_span(f->pause_ms, span), t->held ? ", stopped" : "");
+                 ", %.1f changes/s, every %s", f->rate,
+                 out_span(f->pause_ms, span));
     col = screen_put(&t->screen, 0, col, t->screen.cols, STYLE_BOLD, text);
     draw_server(t, col + 2);
     if (f->err != DIBS_OK) {
@@ -321,40 +276,28 @@ static void draw_heads(struct top *t, const int width[COLUMNS])
     screen_style_row(&t->screen, row, STYLE_REVERSE);
 }
 
-static const char *mode_word(const dibs_lock_info *i)
-{
-    return i->kind == DIBS_KIND_SLOTS       ? "slots"
-           : i->kind == DIBS_KIND_SEMAPHORE ? "sem"
-           : i->kind == DIBS_KIND_LATCH     ? "latch"
-           : i->mode == DIBS_MODE_READ      ? "read"
-           : i->mode == DIBS_MODE_WRITE     ? "write"
-           : i->mode == DIBS_MODE_EXCLUSIVE ? "excl"
-                                            : "?";
-}
-
 static void column_text(const struct sighting *x, enum column c, int64_t now,
                         char *buf, size_t size)
 {
-    char span[SHORT_MAX];
+    char span[TOP_SPAN_MAX];
 
     switch (c) {
     case BY_NAME:
         break; /* printed as it is, cleaned */
     case BY_OWNER:
-        owner_text(x, buf, size);
+        top_owner(x, buf, size);
         break;
     case BY_AGE:
-        snprintf(buf, size, "%s%s", short_span(now - x->since, span),
+        snprintf(buf, size, "%s%s", top_span(now - x->since, span),
                  x->from_start ? "+" : "");
         break;
     case BY_LEASE:
         snprintf(buf, size, "%s",
                  x->ends == TIME_NEVER ? "no end"
-                                       : short_span(x->ends - now, span));
+                                       : top_span(x->ends - now, span));
         break;
     case BY_WAITERS:
-        snprintf(buf, size, look_counted(&x->s) ? "%zu" : "-",
-                 waiters_known(x));
+        snprintf(buf, size, look_counted(&x->s) ? "%zu" : "-", top_waiters(x));
         break;
     case BY_CHANGES:
         snprintf(buf, size, "%u", x->changes);
@@ -373,14 +316,14 @@ static void draw_lock(struct top *t, int row, const struct sighting *x,
     for (size_t i = 0; i < COLUMNS; i++) {
         column_text(x, (enum column)i, now, text, sizeof text);
         screen_put(&t->screen, row, col, width[i] - 1,
-                   i == BY_LEASE && x->ends == TIME_NEVER    ? STYLE_BAD
-                   : i == BY_WAITERS && waiters_known(x) > 0 ? STYLE_BUSY
-                                                             : STYLE_PLAIN,
+                   i == BY_LEASE && x->ends == TIME_NEVER  ? STYLE_BAD
+                   : i == BY_WAITERS && top_waiters(x) > 0 ? STYLE_BUSY
+                                                           : STYLE_PLAIN,
                    i == BY_NAME ? (name ? name : "?") : text);
         col += width[i];
         if (i == BY_OWNER) {
             screen_put(&t->screen, row, col, MODE_WIDTH - 1, STYLE_PLAIN,
-                       mode_word(&x->s.info));
+                       top_mode(&x->s.info));
             col += MODE_WIDTH;
         }
     }

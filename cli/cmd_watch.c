@@ -292,7 +292,7 @@ static int watch_trouble(struct watching *w, dibs_err err)
 }
 
 /* The pause behind a round; work_ms: of the shorter one of the last two. */
-static int64_t rest_after(int64_t every_ms, int64_t work_ms)
+static int64_t watch_rest(int64_t every_ms, int64_t work_ms)
 {
     int64_t rest = every_ms - work_ms;
 
@@ -317,7 +317,7 @@ static int watch_loop(struct watching *w, int64_t every_ms)
             took = time_now() - began;
         int64_t rest = w->away
                            ? time_earlier(every_ms, RETRY_MS)
-                           : rest_after(every_ms, time_earlier(took, before));
+                           : watch_rest(every_ms, time_earlier(took, before));
         struct pollfd reader = {.fd = STDOUT_FILENO}; /* tells its end only */
         if (poll(&reader, 1, (int)time_earlier(rest, INT_MAX)) > 0)
             break;

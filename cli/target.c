@@ -475,9 +475,9 @@ static dibs_err open_named(const struct target *t, const char *url,
 }
 
 /* As target_open; *why is the library's error. */
-static int open_client(const struct target *t, size_t i,
-                       const dibs_client_opts *opts, dibs_client **out,
-                       dibs_err *why)
+static int open_reasoned(const struct target *t, size_t i,
+                         const dibs_client_opts *opts, dibs_client **out,
+                         dibs_err *why)
 {
     const char *url = t->urls ? t->urls[i] : t->url;
     dibs_client_opts all = *opts;
@@ -509,7 +509,7 @@ int target_open(const struct target *t, size_t i, const dibs_client_opts *opts,
 {
     dibs_err err;
 
-    return open_client(t, i, opts, out, &err);
+    return open_reasoned(t, i, opts, out, &err);
 }
 
 int target_look(const struct args *a, dibs_client **out,
@@ -525,10 +525,10 @@ int target_look(const struct args *a, dibs_client **out,
         server->private = t.embedded;
     }
     if (code == EXIT_FINE && (!t.embedded || local_alive(&t.local, NULL)))
-        code = open_client(&t, 0,
-                           DIBS_CLIENT_OPTS(.client_name = "dibs-look",
-                                            .lease_ms = a->lease_ms),
-                           out, &server->err);
+        code = open_reasoned(&t, 0,
+                             DIBS_CLIENT_OPTS(.client_name = "dibs-look",
+                                              .lease_ms = a->lease_ms),
+                             out, &server->err);
     target_clear(&t);
     return code;
 }

@@ -11,6 +11,7 @@
 #include "width.h"
 
 #include <locale.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <wchar.h>
@@ -36,6 +37,26 @@ static size_t bytes_of(const char *text)
     return (unsigned char)text[0] < 0xC0 ? 1 : n;
 }
 
+/* Characters that turn the direction of a text, or hide in it. The C library
+ * counts them as combining ones. */
+static bool is_format(wchar_t c)
+{
+    static const struct {
+        wchar_t first, last;
+    } ranges[] = {
+        {0xAD, 0xAD},       {0x61C, 0x61C},     {0x115F, 0x1160},
+        {0x17B4, 0x17B5},   {0x180B, 0x180F},   {0x200B, 0x200F},
+        {0x2028, 0x202E},   {0x2060, 0x206F},   {0x3164, 0x3164},
+        {0xFEFF, 0xFEFF},   {0xFFF0, 0xFFFB},   {0x1BCA0, 0x1BCA3},
+        {0x1D173, 0x1D17A}, {0xE0000, 0xE0FFF},
+    };
+
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        if (c >= ranges[i].first && c <= ranges[i].last)
+            return true;
+    return false;
+}
+
 int width_char(const char *text, size_t *len)
 {
     locale_t utf8 = utf8_locale();
@@ -47,7 +68,7 @@ int width_char(const char *text, size_t *len)
         return 1;
     locale_t before = uselocale(utf8);
     size_t n = mbrtowc(&wide, text, strlen(text), &state);
-    int width = n >= 1 && n <= 4 ? wcwidth(wide) : -1;
+    int width = n >= 1 && n <= 4 && !is_format(wide) ? wcwidth(wide) : -1;
     uselocale(before);
     *len = n >= 1 && n <= 4 ? n : 1;
     return width;

@@ -270,3 +270,22 @@ size 24 160
 row 0  unix://default:***@$T/s.sock
 send q
 END
+
+case_is 'nothing that turns or hides text reaches the terminal'
+redis s flushall >/dev/null
+bidi=$'\xe2\x80\xae' hidden=$'\xe2\x80\x8b'
+lock "a${bidi}b" "$x:1${bidi}${hidden}"
+lock $'e\xcc\x81te' "$x:1"
+on_terminal 0 "$DIBS" top <<END
+size 24 120
+row 4 e$(printf '\xcc\x81')te
+row 23 a
+send /$bidi
+row 23 /?
+send \\e
+row 1 q end
+send q
+END
+for bytes in "$bidi" "$hidden"; do
+    not grep -qaF "$bytes" shown.txt || fail "$(tail -c 2000 shown.txt | cat -v)"
+done
