@@ -23,8 +23,9 @@
 #define GRANT_US   50000    /* a few round trips, of 2 ms at most */
 #define CALM_US    500000   /* where threads stall, or others wait, too */
 #define LOOK_US    3500000  /* a waiter looks by itself */
-#define FAULTY_US  12000000 /* the same, behind faults; and two commands */
-#define RECOVER_US 10000000 /* from the last fault, until that counts */
+#define FAULTY_US  5000000  /* the same, behind faults; and two commands */
+#define FAIR_US    12000000 /* of a fair lock: for two of its queue that died */
+#define RECOVER_US 5000000  /* from the last fault, until that counts */
 #define VOTES_US   650000   /* a quorum: two pauses of quorum.c, and trips */
 #define VOTES_LATE 3        /* more than that, in a run */
 #define LOSS_US    100000   /* and a sixth of a lease */
@@ -209,7 +210,8 @@ static bool is_untold(int what)
 static int64_t bound_of(int what, const struct sim_wait *w)
 {
     if (sim_plan.may != 0)
-        return FAULTY_US + 2 * sim_plan.command_ms * 1000;
+        return (what == SIM_FAIR ? FAIR_US : FAULTY_US) +
+               2 * sim_plan.command_ms * 1000;
     if (is_exact(what, w) && what != SIM_MOST)
         return GRANT_US;
     if (what == SIM_PLAIN_A || what == SIM_PLAIN_B || what == SIM_WRITE ||

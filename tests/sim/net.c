@@ -513,6 +513,8 @@ void sim_cut(int proc, int server, bool deaf)
     }
 }
 
+/* ---- who tracks a key -------------------------------------------------- */
+
 struct tracker {
     const struct sim_proc *proc;
     bool found;

@@ -20,7 +20,6 @@
 #define SIM_NAMES_MAX   3
 #define SIM_SLOTS_MANY  2
 #define SIM_PERMITS     5
-#define SIM_LATE_KINDS  24
 
 /* The locks of the world: what can be asked for. */
 enum sim_thing {
@@ -35,6 +34,14 @@ enum sim_thing {
     SIM_MOST,  /* a quorum */
     SIM_THINGS
 };
+
+/* What else a call may wait for; these numbers follow those of the locks. */
+#define SIM_PERMITS_OF_SEMAPHORE SIM_THINGS
+#define SIM_LATCH_OPEN           (SIM_THINGS + 1)
+#define SIM_GATE_OPEN            (SIM_THINGS + 2) /* the latch of a herd */
+#define SIM_WAITED_FOR           (SIM_THINGS + 3)
+/* What is measured: those, a close, a loss. */
+#define SIM_LATE_KINDS (SIM_WAITED_FOR + 2)
 
 /* Their keys; a group has those of its members. */
 extern const char *const sim_keys[SIM_THINGS][3];
@@ -173,16 +180,11 @@ _Noreturn void sim_broken(const char *promise, const char *fmt, ...)
 
 /* ---- judge_late.c: what must happen soon ------------------------------- */
 
-#define SIM_PERMITS_OF_SEMAPHORE SIM_THINGS
-#define SIM_LATCH_OPEN           (SIM_THINGS + 1)
-#define SIM_GATE_OPEN            (SIM_THINGS + 2) /* the latch of a herd */
-#define SIM_WAITED_FOR           (SIM_THINGS + 3)
-
 /* One call that waits. Lives on the stack of the caller. */
 struct sim_wait {
     struct sim_wait *next;
     const struct sim_proc *proc;
-    int what;     /* a sim_thing, or one of those above */
+    int what;     /* a sim_thing, or one of those behind it */
     int64_t need; /* permits */
     int64_t since;
     bool polls;
@@ -196,11 +198,12 @@ void sim_late_dead(const struct sim_proc *p);
 void sim_late_look(void); /* now and then, for what no event shows */
 /* A close, from..now, whose process had no processor for idle_us of it. */
 void sim_late_closed(int64_t from, int64_t idle_us);
-/* Sets the longest of each kind, in us, by sim_late_name. */
-extern int64_t sim_late_most[];
-/* No wake-up may be lost: the known exception of docs/testing.md is off. */
+/* The longest of each kind in this run, in us; and what the kinds are called:
+ * NULL behind the last. */
+extern int64_t sim_late_most[SIM_LATE_KINDS];
+const char *sim_late_name(int i);
+/* Without the exceptions that docs/testing.md marks. */
 extern bool sim_strict_wakeups;
-const char *sim_late_name(int i); /* NULL behind the last */
 
 void sim_judge_begin(void);
 /* All that is held, or believed to be. */
