@@ -68,6 +68,7 @@ struct watched {
     bool told;   /* what to kill */
     bool acted;  /* we killed before dibs ended */
     int process; /* a pidfd, if it is a single process; else -1 */
+    bool gone;   /* that process was reaped before it could be opened */
     size_t n_outer;
 };
 
@@ -161,7 +162,8 @@ static void end_guarded(const struct watched *w)
      * now. A group's number stays taken while anybody is left in it. */
     if (w->m.target < 0)
         kill((pid_t)w->m.target, SIGKILL);
-    if (!w->told || w->m.target == 0 || (w->m.target > 0 && w->process < 0))
+    if (!w->told || w->m.target == 0 ||
+        (w->m.target > 0 && w->process < 0 && !w->gone))
         return;
     await_nobody(w);
     will_execute(&will);
@@ -176,8 +178,10 @@ static void take_message(struct watched *w, const struct message *next)
             outer_leave_fd(FD_OUTER + (int)i);
         return;
     }
-    if (next->target > 0 && w->process < 0)
+    if (next->target > 0 && w->process < 0 && !w->gone) {
         w->process = (int)syscall(SYS_pidfd_open, (pid_t)next->target, 0);
+        w->gone = w->process < 0 && errno == ESRCH;
+    }
     w->m = *next;
     w->told = true;
 }
