@@ -70,7 +70,7 @@ static void print_setting(const char *text, void *arg)
 
 /* A user who forgets the URL on two machines has two servers. JSON has the
  * address in a field of its own. */
-static void find_server(struct findings *all)
+static void examine_address(struct findings *all)
 {
     const char *url = all->server.url ? all->server.url : "?";
     char *text = NULL;
@@ -89,7 +89,7 @@ static void find_server(struct findings *all)
 static dibs_err examine_server(dibs_client *c, const char *name,
                                struct findings *all)
 {
-    find_server(all);
+    examine_address(all);
     if (all->a->verbose)
         settings_explain(all->a, print_setting, all);
     return dibs_client_doctor(c, name, print_finding, all);
