@@ -204,7 +204,7 @@ static void test_tls_plain_peers(void **state)
         fake_start(&f, rows[i].answer, rows[i].hang_up);
         char *url = tls_url_at("127.0.0.1", f.port, "");
         bool ends = rows[i].want == DIBS_ERR_TLS || rows[i].hang_up;
-        int64_t limit = ends ? TS_SOON : ts_ms(800); /* which is sat out */
+        int64_t limit = ends ? TS_SOON : ts_ms(2000); /* which is sat out */
         check_refused(url, DIBS_CLIENT_OPTS(.connect_timeout_ms = limit),
                       rows[i].want, rows[i].part);
         free(url);
@@ -255,7 +255,7 @@ static void test_tls_handshake_interrupted(void **state)
     atomic_store(&r.freeze, true);
     for (long bytes = 0; bytes < 800; bytes += 497) {
         atomic_store(&r.left, bytes);
-        check_refused(url, DIBS_CLIENT_OPTS(.connect_timeout_ms = ts_ms(800)),
+        check_refused(url, DIBS_CLIENT_OPTS(.connect_timeout_ms = ts_ms(2000)),
                       DIBS_ERR_CONN, "handshake did not end in time");
     }
     free(url);

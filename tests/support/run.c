@@ -65,7 +65,7 @@ static void print_captured(int capture, int to)
 _Noreturn static void worker_main(const struct group *g, struct progress *p,
                                   size_t number, int capture)
 {
-    int out = dup(STDOUT_FILENO), failed = 0;
+    int out = dup(STDOUT_FILENO);
     void *state = NULL;
 
     if (out < 0 || dup2(capture, STDOUT_FILENO) < 0 ||
@@ -80,8 +80,9 @@ _Noreturn static void worker_main(const struct group *g, struct progress *p,
         atomic_store(&p->running[number], i + 1);
         dprintf(out, "begins: %s\n", g->tests[i].name);
         int64_t from = ts_now_ms();
-        failed += _cmocka_run_group_tests(g->tests[i].name, &g->tests[i], 1,
-                                          NULL, NULL);
+        int failed = _cmocka_run_group_tests(g->tests[i].name, &g->tests[i], 1,
+                                             NULL, NULL);
+        atomic_fetch_add(&p->failed, failed);
         atomic_store(&p->running[number], 0);
         fflush(NULL);
         dprintf(STDOUT_FILENO, "ended: %s, %lld ms\n", g->tests[i].name,
@@ -90,7 +91,6 @@ _Noreturn static void worker_main(const struct group *g, struct progress *p,
     }
     if (g->teardown && g->teardown(&state) != 0)
         ts_fatal("%s: teardown failed", g->name);
-    atomic_fetch_add(&p->failed, failed);
     exit(0);
 }
 
