@@ -405,6 +405,10 @@ static void tell_open_failed(const struct target *t, const char *name,
         strncmp(r.words, "url: ", 5) == 0 ? r.words + 5 : r.words;
 
     switch (err) {
+    case DIBS_ERR_NOMEM: /* of memory, or of descriptors */
+        out_tell(OUT_ERROR, "internal", "cannot use %s: %s", url,
+                 *r.words ? r.words : dibs_strerror(err));
+        break;
     case DIBS_ERR_INVALID:
         out_tell(OUT_ERROR, "usage",
                  "'%s' is not the address of a server%s%s; for example: "

@@ -117,7 +117,7 @@ redis s del "$key" >/dev/null
 case_is 'refused: the lock is given back, and nothing is run'
 redis s hset "$key" f v >/dev/null
 "$DIBS" run --publish x a -- touch ran 2>err.txt
-same code 69 $?
+same code 64 $?
 has message 'cannot publish the value of a' "$(cat err.txt)"
 [ ! -e ran ] || fail 'it was run'
 free s a || fail 'still held'

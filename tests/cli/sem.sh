@@ -142,11 +142,11 @@ case_is 'the name is something else'
 redis s hset h a b >/dev/null
 for verb in 'set h 3' 'add h 3' 'drain h' 'info h' 'acquire -n --lease 1m h'; do
     # shellcheck disable=SC2086
-    ran 69 dibs sem $verb
+    ran 64 dibs sem $verb
 done
 redis s set text abc >/dev/null
-ran 69 dibs sem info text
-ran 69 dibs sem add text 1
+ran 64 dibs sem info text
+ran 64 dibs sem add text 1
 same text abc "$(redis s get text)"
 
 case_is 'help, and what was meant'

@@ -210,6 +210,19 @@ DIBS_URL=$one ran 69 dibs run -n a -- echo no
 case $err in *script* | *_acquire*) fail "internals: $err" ;; esac
 redis one config set maxmemory 0 >/dev/null
 
+case_is 'no descriptor is left: whose limit it is'
+if [ -z "$DIBS_SANITIZE" ]; then
+    few() { # LIMIT WORDS...
+        (ulimit -n "$1" && shift && exec "$DIBS" "$@")
+    }
+    for limit in 8 10 12 14; do
+        few $limit run -n -u "$one" a -- true 2>err.txt
+        err=$(cat err.txt)
+        has "limit $limit" 'too many open files: this process has reached its limit (ulimit -n)' "$err"
+        case $err in *memory* | *address?*) fail "limit $limit: $err" ;; esac
+    done
+fi
+
 case_is 'redis:// to a sentinel, and to a node of a cluster: the right scheme'
 : >sentinel.conf
 sentinel_up() { redis sentinel ping; }
