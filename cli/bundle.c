@@ -163,6 +163,18 @@ bool bundle_strict(struct bundle *b, const struct args *a)
     return false;
 }
 
+/* With --slots: if the server has another number, is it one of something else?
+ * Only then is it looked for, in keys that slots need no right to. */
+static int refuse_number(const struct bundle *b, const struct args *a)
+{
+    dibs_lock_info info = DIBS_LOCK_INFO_INIT;
+
+    if (a->slots == 0 || a->owner || slots_info(b, a, &info) != DIBS_OK ||
+        info.slots == 0 || info.slots == a->slots)
+        return EXIT_FINE;
+    return kind_refuse(b->clients[0], a->words[0], DIBS_KIND_SLOTS);
+}
+
 /* docs/keys.md has the layout. */
 void bundle_permit(const char *owner, char permit[33])
 {
@@ -251,11 +263,9 @@ int bundle_open(struct bundle *b, const struct args *a, const struct target *t,
         out_tell(OUT_ERROR, "internal", "no descriptors left");
         return EXIT_INTERNAL;
     }
-    if (a->slots > 0) {
-        int code = kind_refuse(b->clients[0], a->words[0], DIBS_KIND_SLOTS);
-        if (code != EXIT_FINE)
-            return code;
-    }
+    int code = refuse_number(b, a);
+    if (code != EXIT_FINE)
+        return code;
     dibs_err err = make_lock(b, a);
     if (err == DIBS_OK && a->strict && !bundle_strict(b, a))
         return EXIT_USAGE;

@@ -45,8 +45,6 @@ static int sem_open(struct object *o, const struct args *a, dibs_semaphore **s)
     int code = object_open(o, a);
 
     *s = NULL;
-    if (code == EXIT_FINE)
-        code = kind_refuse(o->c, a->words[0], DIBS_KIND_SEMAPHORE);
     return code == EXIT_FINE ? sem_new(o, s) : code;
 }
 
@@ -68,7 +66,7 @@ static int answer_number(const struct args *a, const char *key, int64_t n)
 
 /* ---- how many there are ------------------------------------------------ */
 
-static int set_number(const struct args *a, dibs_semaphore *s)
+static int set_number(const struct args *a, dibs_client *c, dibs_semaphore *s)
 {
     bool was_set = false;
     int64_t available = a->number;
@@ -80,6 +78,9 @@ static int set_number(const struct args *a, dibs_semaphore *s)
         return object_failed(a, err);
     if (was_set)
         return answer_number(a, "free", available);
+    int code = kind_refuse(c, a->words[0], DIBS_KIND_SEMAPHORE);
+    if (code != EXIT_FINE)
+        return code;
     out_tell(OUT_ERROR, "set",
              "%s has a number already, %" PRId64
              " free: nothing changed; see 'dibs sem add'",
@@ -93,7 +94,7 @@ int sem_set(const struct args *a)
     dibs_semaphore *s;
     int code = sem_open(&o, a, &s);
 
-    return sem_close(&o, s, code == EXIT_FINE ? set_number(a, s) : code);
+    return sem_close(&o, s, code == EXIT_FINE ? set_number(a, o.c, s) : code);
 }
 
 int sem_add(const struct args *a)
@@ -274,8 +275,6 @@ int sem_acquire(const struct args *a)
         return EXIT_INTERNAL;
     }
     int code = await_client(&o, a, &signals);
-    if (code == EXIT_FINE)
-        code = kind_refuse(o.c, a->words[0], DIBS_KIND_SEMAPHORE);
     if (code == EXIT_FINE)
         code = sem_new(&o, &s);
     if (code == EXIT_FINE)
