@@ -59,6 +59,7 @@ set(DIBS_SOURCES
   src/lock/lost.c
   src/lock/wait.c
   src/lock/watch.c
+  src/lock/pass.c
   src/lock/wait_end.c
   src/lock/care.c
   src/lock/place.c

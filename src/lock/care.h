@@ -43,6 +43,20 @@ bool dibs__care_hears_own(const struct dibs__care *care);
 /* No later than that a waiter's time is over. With the mutex of the wait. */
 void dibs__care_deadline(struct dibs__care *care, int64_t deadline);
 
+/* ---- pass.c ------------------------------------------------------------- */
+
+/* May this one, which has just joined, ask as soon as the head has to wait? */
+bool dibs__pass_joined(struct dibs__wait *w, const struct dibs__waiter *wt)
+    REQUIRES(*w->mu);
+/* It was told to wait: sets care.below, or when the head shall ask again. */
+void dibs__pass_refused(struct dibs__wait *w, struct dibs__waiter *wt)
+    REQUIRES(*w->mu);
+/* One that wants `below` was told to wait: the next one that wants less, as its
+ * state says now, or NULL. If that one asks already, its answer decides who is
+ * next. */
+struct dibs__waiter *dibs__pass_pick(struct dibs__wait *w, int64_t below)
+    REQUIRES(*w->mu);
+
 /* ---- wait_end.c -------------------------------------------------------- */
 
 /* Takes out of the line those whose time is over, who were canceled, or all

@@ -167,6 +167,8 @@ struct dibs__kind {
     enum dibs__family family;
     const char *channel;  /* prefix of the channel's name */
     const char *suffix;   /* behind an owner's name on the server */
+    dibs_mode other_half; /* NONE, or in this mode it is not locked: as for
+                             Redisson, a half tells of itself */
     enum dibs__asks asks; /* who of a line asks the server */
     bool queued;    /* the server has a queue of waiters, and calls them */
     bool shared;    /* any number of owners can have it at once */

@@ -21,7 +21,6 @@
 #define FIELDS_MAX      32      /* so many are in it at most */
 #define QUEUE_PAGE      200     /* places asked for at once */
 #define QUEUE_MAX       1000000 /* no queue is longer */
-#define NO_LOCK         (-6)    /* the hash is something else */
 
 /* As it is kept on a page; the owner's text follows. */
 struct holder {
@@ -98,14 +97,6 @@ static void read_owner(struct look *lo, const struct dibs__reply *field,
         memcpy(lo->owner, field->text, field->len);
 }
 
-/* A read-write lock is held as its other half only: as Redisson, a handle says
- * so of its own half. */
-static bool is_other_half(const struct dibs__kind *kind, dibs_mode mode)
-{
-    return (kind == &dibs__kind_read && mode == DIBS_MODE_WRITE) ||
-           (kind == &dibs__kind_write && mode == DIBS_MODE_READ);
-}
-
 /* How many of so many fields are in the answer. */
 static size_t fields_given(int64_t fields)
 {
@@ -167,7 +158,7 @@ static dibs_err read_info(struct look *lo, const struct dibs__reply *r)
         info->token = dibs__number_in(token->text, token->text + token->len);
         waiters = 0;
     }
-    if (left == NO_LOCK)
+    if (left == ANSWER_NO_LOCK)
         return explain_no_lock(lo);
     info->waiters = waiters > 0 ? (size_t)waiters : 0;
     info->locked = left != -2;
@@ -186,12 +177,12 @@ static dibs_err read_info(struct look *lo, const struct dibs__reply *r)
             info->mode =
                 reply_is(value, "read") ? DIBS_MODE_READ : DIBS_MODE_WRITE;
             info->kind = DIBS_KIND_RW;
+            info->locked = info->mode != lo->op.line->kind->other_half;
             fields--;
             continue;
         }
         read_owner(lo, field, value);
     }
-    info->locked = !is_other_half(lo->op.line->kind, info->mode);
     info->owners = fields > 0 ? (size_t)fields : 0;
     info->published = read_published(r);
     return DIBS_OK;
@@ -251,7 +242,7 @@ static void force_answered(struct dibs__call *call, dibs_err err,
 
     if (err == DIBS_OK && reply->type != REPLY_NUM)
         err = DIBS_ERR_PROTOCOL;
-    if (err == DIBS_OK && reply->num == NO_LOCK)
+    if (err == DIBS_OK && reply->num == ANSWER_NO_LOCK)
         err = explain_no_lock(lo);
     if (err == DIBS_OK) {
         lo->was_locked = reply->num == 1 || call->again;
@@ -293,7 +284,7 @@ static dibs_err read_holders(struct look *lo, const struct dibs__reply *r)
 
     if (lo->op.line->kind->id == KIND_SLOTS)
         return read_slots_holders(lo, r);
-    if (dibs__reply_num(r, 0, &why) && why == NO_LOCK)
+    if (dibs__reply_num(r, 0, &why) && why == ANSWER_NO_LOCK)
         return explain_no_lock(lo);
     for (size_t i = 1; mode && i + 2 < r->len; i += 3) {
         const struct dibs__reply *who = dibs__reply_text(r, i);

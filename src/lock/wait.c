@@ -19,12 +19,6 @@
  *         If the line registers, the server calls one client at a time, on a
  *         channel of the client's (turn.c).
  *
- *         Of a semaphore, a waiter that asks for many permits may have to wait
- *         while fewer are free. It holds up those behind it for HOLD_UP_MS from
- *         when it was first told to wait. After that, whenever it is told so
- *         again, the next one behind it that asks for fewer permits asks, too.
- *         The head always asks first.
- *
  *         One whose question was not answered may have got in; then those
  *         before it wait for it. So it asks again by itself, and is not spoken
  *         for by the head.
@@ -72,9 +66,8 @@
 #include "lock/place.h"
 
 #define IDLE_LOOK_MS 2000
-#define HOLD_UP_MS   1000 /* then those that want fewer permits may pass */
-#define AFTER_MS     10   /* look again at one that could not be dealt with */
-#define LINGER_MAX   64   /* lines of a client that listen without waiters */
+#define AFTER_MS     10 /* look again at one that could not be dealt with */
+#define LINGER_MAX   64 /* lines of a client that listen without waiters */
 
 static struct dibs__waiter *waiter_of(struct dibs__list *l)
 {
@@ -222,12 +215,6 @@ bool dibs__wait_close(struct dibs__wait *w)
 
 /* ---- joining and leaving ----------------------------------------------- */
 
-static bool may_be_passed(const struct dibs__waiter *wt, int64_t now)
-{
-    return wt->state == WAITER_PAUSES && wt->refused_at &&
-           now - wt->refused_at >= HOLD_UP_MS;
-}
-
 void dibs__wait_join(struct dibs__wait *w, struct dibs__waiter *wt, bool look)
 {
     struct dibs__care *care = w->care;
@@ -255,10 +242,7 @@ void dibs__wait_join(struct dibs__wait *w, struct dibs__waiter *wt, bool look)
      * another one, and pause for as long as that one may wait. */
     if (look && (first || !care->awake || wt->deadline < care->looks_at))
         wake_io(w);
-    /* The head asks once more, and if it has to wait, this one does. */
-    const struct dibs__waiter *head = waiter_of(w->waiters.next);
-    if (look && may_be_passed(head, dibs__now_ms()) && w->user->wants &&
-        w->user->wants(wt) < w->user->wants(head))
+    if (look && dibs__pass_joined(w, wt)) /* it asks if the head has to wait */
         dibs__wait_kick(w);
 }
 
@@ -325,22 +309,6 @@ static bool head_turn(struct dibs__wait *w, int64_t now, int64_t held_until,
     return false;
 }
 
-/* A waiter that wants `below` was told to wait: the next one that wants less,
- * or NULL. If that one asks already, its answer decides who is next. */
-static struct dibs__waiter *pick_smaller(struct dibs__wait *w, int64_t below)
-    REQUIRES(*w->mu)
-{
-    struct dibs__list *l = below > 1 ? w->waiters.next : &w->waiters;
-
-    for (; l != &w->waiters; l = l->next) {
-        struct dibs__waiter *wt = waiter_of(l);
-        if (w->user->wants(wt) < below)
-            return wt->state == WAITER_PAUSES && w->user->may_ask(w, wt) ? wt
-                                                                         : NULL;
-    }
-    return NULL;
-}
-
 /* Those that ask now, chained by next. */
 static struct dibs__waiter *pick_asking(struct dibs__wait *w, int64_t now,
                                         int64_t held_until, int64_t *again)
@@ -371,7 +339,7 @@ static struct dibs__waiter *pick_asking(struct dibs__wait *w, int64_t now,
         w->try_now = false;
         *end = waiter_of(w->waiters.next);
         end = &(*end)->next;
-    } else if ((*end = pick_smaller(w, below))) {
+    } else if ((*end = dibs__pass_pick(w, below))) {
         end = &(*end)->next;
     }
     *end = NULL;
@@ -565,21 +533,6 @@ static void look_timed(struct dibs__timer *t)
 
 /* ---- questions and answers --------------------------------------------- */
 
-/* It was told to wait. Those that want fewer permits may ask, now or later. */
-static void let_pass(struct dibs__wait *w, struct dibs__waiter *wt)
-    REQUIRES(*w->mu)
-{
-    int64_t now = dibs__now_ms();
-
-    if (!wt->refused_at)
-        wt->refused_at = now;
-    if (may_be_passed(wt, now))
-        w->care->below = dibs__max(w->care->below, w->user->wants(wt));
-    else
-        w->care->next_try =
-            dibs__min(w->care->next_try, wt->refused_at + HOLD_UP_MS);
-}
-
 bool dibs__wait_stay(struct dibs__wait *w, struct dibs__waiter *wt,
                      int64_t pause_ms, int64_t asked_ms)
 {
@@ -598,8 +551,8 @@ bool dibs__wait_stay(struct dibs__wait *w, struct dibs__waiter *wt,
         wt->unheard = asked_ms == 0;
         if (wt->unheard)
             care->again_at = dibs__min(care->again_at, then);
-        else if (w->user->wants && w->user->wants(wt) > 1)
-            let_pass(w, wt);
+        else
+            dibs__pass_refused(w, wt);
         wake_io(w);
         return true;
     }
