@@ -410,8 +410,8 @@ redis s flushall >/dev/null
 
 case_is 'the words of the server, without what is internal'
 redis s set string x >/dev/null
-ran 69 dibs info string
-has stderr WRONGTYPE "$err"
+ran 64 dibs info string
+has stderr "'string' is not a lock" "$err"
 not grep -q '@user_script' err.txt || fail "$err"
 redis s del string >/dev/null
 

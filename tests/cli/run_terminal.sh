@@ -271,6 +271,6 @@ case_is colors
 TERM=xterm on_terminal 0 "$DIBS" info a </dev/null
 has stdout $'\e[32mfree\e[0m' "$out"
 TERM=xterm NO_COLOR=1 on_terminal 0 "$DIBS" info a </dev/null
-same stdout $'name     a\nstate    free' "$out"
+same stdout $'name     a\nstate    free\nserver   '"$url" "$out"
 TERM=xterm ran 0 dibs info a
-same 'not on a terminal' $'name     a\nstate    free' "$out"
+same 'not on a terminal' $'name     a\nstate    free\nserver   '"$url" "$out"
