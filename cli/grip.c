@@ -482,35 +482,6 @@ int64_t grip_valid_ms(const struct grip *g)
     return g->lost ? 0 : dibs_lock_valid_ms(g->b.l, g->owner);
 }
 
-bool grip_is_sure(const struct grip *g)
-{
-    if (g->outer != OUTER_HOLDS || g->lost)
-        return false;
-    return g->nested || dibs_lock_state(g->b.l, g->owner) == DIBS_HELD;
-}
-
-int grip_outer_fd(const struct grip *g)
-{
-    return g->outer == OUTER_HOLDS ? g->b.outer.fd : -1;
-}
-
-void grip_outer_look(struct grip *g)
-{
-    if (g->outer == OUTER_HOLDS)
-        g->outer = outer_state(&g->b.outer);
-}
-
-void grip_outer_leave(struct grip *g)
-{
-    outer_leave(&g->b.outer);
-}
-
-const char *grip_outer_text(const struct grip *g)
-{
-    return g->outer == OUTER_LOST ? "the outer dibs run lost it"
-                                  : "the outer dibs run has ended";
-}
-
 /* ---- giving back ------------------------------------------------------- */
 
 static bool await_release(struct grip *g, int64_t until)

@@ -78,7 +78,8 @@ struct grip {
 int grip_take(struct grip *g, const struct args *a,
               const struct signals *signals, const struct wait_end *ends);
 
-/* In grip_values.c: notes the token and the slot of what was just taken. */
+/* In grip_values.c, as all about outer runs: notes the token and the slot of
+ * what was just taken. */
 void grip_note_values(struct grip *g);
 /* The same of what an outer run holds for us; false if we need a token and it
  * is not known, and an error was printed. */
@@ -92,8 +93,8 @@ int64_t grip_valid_ms(const struct grip *g);
 /* Surely ours, and renewed when it should be. */
 bool grip_is_sure(const struct grip *g);
 
-/* The same for what outer runs hold for us: -1 when there is nothing to watch,
- * or no more; the state is then in g->outer. */
+/* The same for what outer runs hold for us: -1 when there is
+ * nothing to watch, or no more; the state is then in g->outer. */
 int grip_outer_fd(const struct grip *g);
 void grip_outer_look(struct grip *g);
 /* From now on the outer runs need not wait for us. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * grip_values.c - what comes with a lock: its token, its slot.
+ * grip_values.c - what comes with a lock: its token, its slot, the outer runs.
  *
  * The token of an outer hold is known to its own command, and to nobody else:
  * the last one on the server may be of an earlier hold. So a nested run takes
@@ -40,4 +40,35 @@ bool grip_nested_values(struct grip *g)
              "known here: is it without --fence, or not the next one?",
              g->a->words[0]);
     return false;
+}
+
+/* ---- what outer runs hold for us ---------------------------------------- */
+
+bool grip_is_sure(const struct grip *g)
+{
+    if (g->outer != OUTER_HOLDS || g->lost)
+        return false;
+    return g->nested || dibs_lock_state(g->b.l, g->owner) == DIBS_HELD;
+}
+
+int grip_outer_fd(const struct grip *g)
+{
+    return g->outer == OUTER_HOLDS ? g->b.outer.fd : -1;
+}
+
+void grip_outer_look(struct grip *g)
+{
+    if (g->outer == OUTER_HOLDS)
+        g->outer = outer_state(&g->b.outer);
+}
+
+void grip_outer_leave(struct grip *g)
+{
+    outer_leave(&g->b.outer);
+}
+
+const char *grip_outer_text(const struct grip *g)
+{
+    return g->outer == OUTER_LOST ? "the outer dibs run lost it"
+                                  : "the outer dibs run has ended";
 }
