@@ -215,6 +215,8 @@ static void shrink(uint64_t seed, const char *text)
     printf("again:   make sim SEED=%llu SIM_ARGS=\"", (unsigned long long)seed);
     if (want.profile)
         printf("--profile %s ", want.profile);
+    if (sim_strict_wakeups)
+        printf("--strict-wakeups ");
     if (want.clients > 0)
         printf("--clients %d ", want.clients);
     for (int i = 0; i < plan.nfaults; i++)
