@@ -3,9 +3,9 @@
 -- KEYS  lock hashes; none: they are behind the other arguments
 -- ARGV  for each key: owner field, lease in ms; then, if there are no KEYS, the
 --       lock hashes
--- Gives a string with one letter a key: '1' renewed, '0' not this owner's any
---       more, or the key is something else, 'e' the server refuses. Without KEYS
---       also 'm': ask for this one alone, as a key.
+-- Gives a string with one letter a key: '1' renewed, '0' this owner does not
+--       hold it, 'w' the key has another type, 'e' the server refused. Without
+--       KEYS also 'm': ask for this one alone, as a key.
 --
 -- A lease of -1 changes nothing: it only asks whether the hold is there.
 -- A renewal only ever lengthens, so one that comes late does no harm. One bad
@@ -29,8 +29,8 @@ for i = 1, count do
                 verdict = bad
             end
         end
-    elseif mine ~= 0 and not mine.err:find('^WRONGTYPE') then
-        verdict = bad
+    elseif mine ~= 0 then
+        verdict = mine.err:find('^WRONGTYPE') and 'w' or bad
     end
     verdicts[i] = verdict
 end

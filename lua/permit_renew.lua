@@ -4,8 +4,8 @@
 --       arguments
 -- ARGV  for each permit: its id, lease in ms; then, if there are no KEYS, the
 --       lists
--- Gives a string with one letter a permit: '1' renewed, '0' not out any more, or
---       the key is something else, 'e' the server refuses. Without KEYS also
+-- Gives a string with one letter a permit: '1' renewed, '0' not out any more,
+--       'w' the key has another type, 'e' the server refused. Without KEYS also
 --       'm': ask for this one alone, as a key.
 --
 -- A lease of -1 changes nothing: it only asks whether the permit is out. A

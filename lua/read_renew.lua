@@ -3,8 +3,8 @@
 -- KEYS  for each: lock hash, its owner's read key; none: they are behind the
 --       other arguments
 -- ARGV  for each: owner, lease in ms; then, if there are no KEYS, the keys
--- Gives a string with one letter each: '1' renewed, '0' over, or the key is
---       something else, 'e' the server refuses. Without KEYS also 'm': ask for
+-- Gives a string with one letter each: '1' renewed, '0' over, 'w' the key has
+--       another type, 'e' the server refused. Without KEYS also 'm': ask for
 --       this one alone, with KEYS (see basic_renew).
 --
 -- A lease of -1 changes nothing: it only asks whether the hold is there.
@@ -24,8 +24,9 @@ for i = 1, count, 2 do
     if type(left) == 'table' then
         reads = nil
     end
-    if reads == 0 or (reads == 1 and left == -2) or
-        (type(reads) == 'table' and reads.err:find('^WRONGTYPE')) then
+    if type(reads) == 'table' and reads.err:find('^WRONGTYPE') then
+        verdict = 'w'
+    elseif reads == 0 or (reads == 1 and left == -2) then
         verdict = '0'
     elseif reads == 1 then
         local done = 1

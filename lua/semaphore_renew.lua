@@ -27,7 +27,7 @@ for i = 1, count do
         verdicts[i] = bad
     else
         redis.pcall('del', book)
-        verdicts[i] = '0'
+        verdicts[i] = free and 'w' or '0'
     end
 end
 return table.concat(verdicts)

@@ -17,7 +17,7 @@ end
 local function renew_permit(list, id, lease, bad)
     local score = redis.pcall('zscore', list, id)
     if type(score) == 'table' then
-        return is_other_type(score) and '0' or bad
+        return is_other_type(score) and 'w' or bad
     elseif not score or tonumber(score) <= now then
         return '0'
     elseif tonumber(score) < now + lease then

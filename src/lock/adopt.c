@@ -103,12 +103,18 @@ static dibs_err renew_one_read(struct dibs__request *r,
         return DIBS_OK;
     case '0':
         return DIBS_ERR_NOT_OWNER;
-    default:
+    case 'w':
         return DIBS_ERR_WRONGTYPE;
+    default:
+        return dibs__reason_set(DIBS_ERR_SERVER,
+                                "the server has it, and refuses to write");
     }
 }
 
-static dibs_err renew_ask(dibs_lock *l, uint64_t wire, int64_t value,
+/* Sets the lease of the hold with this number to lease_ms from now. value: what
+ * the hold was acquired with, if known. *sent: when the command was sent.
+ * *ghost: a copy of it may still be executed. */
+static dibs_err renew_one(dibs_lock *l, uint64_t wire, int64_t value,
                           int64_t lease_ms, int64_t *sent, bool *ghost)
 {
     struct dibs__request r = {.write = renew_one_write,
@@ -120,27 +126,6 @@ static dibs_err renew_ask(dibs_lock *l, uint64_t wire, int64_t value,
     dibs_err err = dibs__request_run(l, &r, NULL, NULL);
     *sent = r.op.call.sent_ms;
     *ghost = r.op.call.ghost;
-    return err;
-}
-
-/* The server makes the lease of this number last so long from now. value: what
- * the hold came with, if that is known. *sent: when it was asked. *ghost: a
- * copy may still run. One answer stands for a key of another type and for a
- * server that writes nothing now; a look tells them apart. */
-static dibs_err renew_one(dibs_lock *l, uint64_t wire, int64_t value,
-                          int64_t lease_ms, int64_t *sent, bool *ghost)
-{
-    dibs_err err = renew_ask(l, wire, value, lease_ms, sent, ghost);
-    int64_t looked;
-    bool late;
-
-    if (err == DIBS_ERR_WRONGTYPE)
-        err = renew_ask(l, wire, value, LEASE_LOOK, &looked, &late);
-    else
-        return err;
-    if (err == DIBS_OK)
-        err = dibs__reason_set(DIBS_ERR_SERVER,
-                               "the server has it, and refuses to write");
     return err;
 }
 

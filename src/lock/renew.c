@@ -34,7 +34,7 @@
  *         (locks.c). One that is not renewed is looked for by a renewal that
  *         lengthens nothing.
  *
- * Trouble '0': another owner has it, or none, or the key is of another type;
+ * Trouble '0': another owner has it, or none; 'w': the key has another type;
  *         lost. No answer, or 'e', a refusal: the hold is suspect and is asked
  *         for again soon, until it is over; very soon if nothing has answered
  *         since the connection was made anew.
@@ -116,7 +116,7 @@ static bool hold_answered(struct dibs__renew_item *item, char letter,
             dibs__reap_over(line, h); /* the answer came too late */
         } else if (letter == '1') {
             hold_found(line, h, item, call->sent_ms);
-        } else if (letter == '0') {
+        } else if (letter == '0' || letter == 'w') {
             dibs__hold_lose(line, h);
         } else {
             int64_t wait = dibs__hold_wants(h).lease_ms / RETRY_PART;

@@ -256,7 +256,8 @@ static void test_wrong_type(void **state)
     want("text", "forcing", dibs_lock_force_release(l, NULL),
          DIBS_ERR_WRONGTYPE);
     want("text", "giving back", dibs_lock_release(l, NULL), DIBS_ERR_NOT_OWNER);
-    TS_WAIT(kit_heard(k, DIBS_EVENT_ERROR, DIBS_ERR_WRONGTYPE, "WRONGTYPE"));
+    TS_WAIT(kit_heard(k, DIBS_EVENT_ERROR, DIBS_ERR_WRONGTYPE,
+                      dibs_strerror(DIBS_ERR_WRONGTYPE)));
     dibs_lock_free(l);
     kit_close(k);
     char *text = ts_str(kit_srv, "GET text");

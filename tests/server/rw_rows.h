@@ -344,7 +344,7 @@ static const struct row read_renew_rows[] = {
      "read_renew L P | A 60000", "0", "0", "P string ~5000", "", PLAIN},
     {"several, one is no lock",
      A_READS("10000") ";SET x x PX 60000;HSET L B 1;SET Q 1 PX 5000",
-     "read_renew L P x P L Q | A 60000 A 60000 B 9000", "101", "101",
+     "read_renew L P x P L Q | A 60000 A 60000 B 9000", "1w1", "1w1",
      "L mode=read A=1 B=1 ~60000;P string ~60000;Q string ~9000;x string "
      "~60000",
      "", PLAIN},

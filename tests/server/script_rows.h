@@ -182,7 +182,7 @@ static const struct row renew_rows[] = {
      "L A=1 ~100000", "", PLAIN},
     {"one key is no lock",
      "HSET L A 1;PEXPIRE L 100000;SET x x;HSET M A 1;PEXPIRE M 100000",
-     "basic_renew L x M | A 600000 A 600000 A 600000", "101", "101",
+     "basic_renew L x M | A 600000 A 600000 A 600000", "1w1", "1w1",
      "L A=1 ~600000;x string -1;M A=1 ~600000", "", PLAIN},
     {"one lease is refused",
      "HSET L A 1;PEXPIRE L 100000;HSET M A 1;PEXPIRE M 100000",
