@@ -51,7 +51,7 @@ tests_off = -DCMAKE_BUILD_TYPE=RelWithDebInfo -DDIBS_TESTS=OFF -DDIBS_FAULTS=OFF
 # sanitizer; where it is allowed, its tests run without.
 steady := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
-c_files = $(shell find include src cli examples bench peers tests \
+c_files = $(shell find include src cli examples bench tests \
 	-name '*.[ch]' -o -name '*.[ch]pp' 2>/dev/null)
 
 .PHONY: all build build-test deps test test-topology test-servers test-long
@@ -117,10 +117,10 @@ uninstall: build
 # that git knows, and are made outside of this folder.
 deb:
 	@tools/deps.sh build package
-	@JOBS=$(JOBS) tools/deb.sh build-deb
+	@JOBS=$(JOBS) tools/release/deb.sh build-deb
 
 dist:
-	@tools/dist.sh build-dist
+	@tools/release/dist.sh build-dist
 
 # The command as one file that needs nothing else, for containers. The linker's
 # warnings about names of hosts and users do not apply: check-static tries it.
@@ -141,18 +141,18 @@ interop: build-test
 bench: deps build
 	@$(call compile,build) --target dibs_bench
 	@build/bench/bench $(BENCH_ARGS)
-	@cli/bench.sh build/cli/dibs
+	@bench/cli_bench.sh build/cli/dibs
 
 # Next to other libraries; about 25 minutes. Those whose language or package
 # cannot be had here are left out, with a word. Writes docs/benchmarks.md.
 peers: deps build
-	@peers/build.sh build build-peers
-	@python3 -B peers/run.py build-peers --docs docs $(PEERS_ARGS)
+	@bench/peers/build.sh build build-peers
+	@python3 -B bench/peers/run.py build-peers --docs docs $(PEERS_ARGS)
 
 # Does the comparison still run? Only what needs no network.
 check-peers: deps build
-	@PEERS=c peers/build.sh build build-peers
-	@python3 -B peers/run.py build-peers --smoke \
+	@PEERS=c bench/peers/build.sh build build-peers
+	@python3 -B bench/peers/run.py build-peers --smoke \
 		--only "dibs async,plain hiredis,the server's limit" >/dev/null
 	@echo "check-peers: the comparison runs"
 
@@ -202,7 +202,7 @@ coverage:
 	@tools/coverage.py build-coverage
 
 demo: deps build
-	@cli/demo.sh build/cli/dibs
+	@examples/demo.sh build/cli/dibs
 
 clean:
 	rm -rf build build-test build-asan build-tsan build-gcc build-clang \
@@ -263,20 +263,20 @@ check-tsan: deps
 	@$(steady) env $(call run_tests,build-tsan,-LE 'topology|cli')
 
 check-install: deps
-	@tools/check_install.sh
+	@tools/release/check_install.sh
 
 check-static: static
 	@tools/deps.sh test
-	@tools/check_static.sh build-static/dibs
+	@tools/release/check_static.sh build-static/dibs
 
 check-dist:
 	@tools/deps.sh build test
-	@JOBS=$(JOBS) tools/check_dist.sh
+	@JOBS=$(JOBS) tools/release/check_dist.sh
 
 # Needs the history: the old version is built from git.
 check-abi: build
 	@tools/deps.sh package
-	@JOBS=$(JOBS) tools/check_abi.sh build/libdibs.so
+	@JOBS=$(JOBS) tools/release/check_abi.sh build/libdibs.so
 
 # The unit and server tests, built by other compilers with other libraries. Needs
 # root, and the network the first time; a quarter of an hour.
@@ -287,7 +287,7 @@ check-versions:
 # As root it also installs the packages, uses them, and purges them again.
 check-deb:
 	@tools/deps.sh build test package
-	@JOBS=$(JOBS) tools/check_deb.sh
+	@JOBS=$(JOBS) tools/release/check_deb.sh
 
 # ---- help -------------------------------------------------------------------
 

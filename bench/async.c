@@ -14,7 +14,7 @@
 #endif
 #include "bench.h"
 
-#include "client/script.h"
+#include "client/command/script.h"
 
 #include <math.h>
 #include <semaphore.h>
@@ -150,11 +150,11 @@ static void limit_open(struct limit *l, const char *url)
         const char *owner = "00000000-0000-4000-8000-000000000000:1";
         bench_name(name, sizeof name, "limit", i);
         snprintf(channel, sizeof channel, "redisson_lock__channel:{%s}", name);
-        const char *acquire[] = {"EVALSHA", dibs__script_basic_acquire.sha,
+        const char *acquire[] = {"EVALSHA", dibs__script_mutex_acquire.sha,
                                  "1",       name,
                                  owner,     "1",
                                  "30000",   NUMBER};
-        const char *release[] = {"EVALSHA", dibs__script_basic_release.sha,
+        const char *release[] = {"EVALSHA", dibs__script_mutex_release.sha,
                                  "1",       name,
                                  owner,     "0",
                                  "0",       channel,

@@ -18,7 +18,7 @@
 #endif
 #include "bench.h"
 
-#include "client/script.h"
+#include "client/command/script.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,8 +53,8 @@ struct floor_lock *floor_open(const char *url, const char *name, int number)
         die("out of memory");
     f->number = 1000;
     f->rc = server_connect(url);
-    load(f->rc, &dibs__script_basic_acquire);
-    load(f->rc, &dibs__script_basic_release);
+    load(f->rc, &dibs__script_mutex_acquire);
+    load(f->rc, &dibs__script_mutex_release);
     snprintf(f->name, sizeof f->name, "%s", name);
     snprintf(f->channel, sizeof f->channel, "redisson_lock__channel:{%.90s}",
              name);
@@ -93,11 +93,11 @@ static bool call(struct floor_lock *f, int argc, const char **argv,
 void floor_pair(void *floor_lock)
 {
     struct floor_lock *f = floor_lock;
-    const char *acquire[] = {"EVALSHA", dibs__script_basic_acquire.sha,
+    const char *acquire[] = {"EVALSHA", dibs__script_mutex_acquire.sha,
                              "1",       f->name,
                              f->owner,  "1",
                              "30000",   NULL};
-    const char *release[] = {"EVALSHA", dibs__script_basic_release.sha,
+    const char *release[] = {"EVALSHA", dibs__script_mutex_release.sha,
                              "1",       f->name,
                              f->owner,  "0",
                              "0",       f->channel,

@@ -5,7 +5,7 @@
 #ifndef DIBS_CLI_CMD_H
 #define DIBS_CLI_CMD_H
 
-#include "args.h"
+#include "args/args.h"
 
 int cmd_run(const struct args *a);
 int cmd_hold(const struct args *a);
@@ -27,7 +27,7 @@ int cmd_local(const struct args *a);
 int cmd_version(const struct args *a);
 int cmd_help(const struct args *a);
 
-/* In cmd_slots.c, cmd_sem.c, cmd_latch.c: the verbs of verbs.c. */
+/* In cmd_slots.c, cmd_sem.c, cmd_latch.c: the verbs of subverbs.c. */
 int slots_set(const struct args *a);
 int slots_info(const struct args *a);
 int sem_set(const struct args *a);

@@ -4,24 +4,21 @@
  *
  * Reading order:
  *
- *   exits.h                    what the codes mean
- *   args.c options.c names.c   the command line; help.c, hint.c for typing
- *                              errors, complete.c for shells, values.c
- *   settings.c target.c        which server; local.c starts a private one,
- *                              orphan.c finds one that is out of reach
- *   cmd_run.c                  the main job: bundle.c (which locks), grip.c
- *                              (taking and keeping them), child.c, guard.c,
- *                              signals.c, supervise.c
- *   outer.c                    runs inside of runs
- *   will.c                     what is released when dibs is killed
- *   cmd_hold.c keeper.c        a lock without a command; for a script:
- *                              watcher.c
- *   left.c cmd_left.c          holds that outlive their process
- *   out.c report.c             what is written; progress.c, waiting.c, events.c
- *                              meanwhile, failure.c at the end
- *   look.c cmd_*.c who.c       the smaller commands; verbs.c for those with a
- *                              verb: slots, sem, latch
- *   survey.c cmd_watch.c       what changes; cmd_top.c with feed.c, keys.c and
+ *   exit_codes.h                    what the codes mean
+ *   args.c option_table.c lock_names.c   the command line; help.c, suggest.c
+ * for typing errors, complete.c for shells, parse_value.c config_file.c
+ * server_select.c        which server; private_server.c starts a private one,
+ *                              private_server_orphan.c finds one that is out of
+ * reach cmd_run.c                  the main job: lock_set.c (which locks),
+ * lock_session.c (taking and keeping them), child.c, child_guard.c, signals.c,
+ * supervise.c nesting.c                    runs inside of runs release_plan.c
+ * what is released when dibs is killed cmd_hold.c holder_daemon.c        a lock
+ * without a command; for a script: script_guard.c hold_handle.c cmd_acquire.c
+ * holds that outlive their process output.c status_report.c             what is
+ * written; progress_line.c, wait_status.c, event_log.c meanwhile,
+ * error_advice.c at the end lock_query.c cmd_*.c owner_info.c       the smaller
+ * commands; subverbs.c for those with a verb: slots, sem, latch snapshot.c
+ * cmd_watch.c       what changes; cmd_top.c with poller.c, keyboard.c and
  *                              screen.c, the live screen
  *
  * The command is a user of the library like any other: of its headers it
@@ -33,12 +30,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "args/subverbs.h"
+#include "args/suggest.h"
 #include "cmd.h"
-#include "exits.h"
-#include "hint.h"
-#include "keeper.h"
-#include "verbs.h"
-#include "will.h"
+#include "exit_codes.h"
+#include "hold/holder_daemon.h"
+#include "hold/release_plan.h"
 
 const struct command commands[] = {
     {"run", CMD_RUN, 1, 1, "the NAME of the lock",
@@ -185,7 +182,7 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "complete") == 0)
         return complete_line(argc - 2, argv + 2);
     if (argc == 2 && strcmp(argv[1], "give-back") == 0)
-        return will_main(); /* not for people: see will.c */
+        return will_main(); /* not for people: see release_plan.c */
     args_init(&a);
     int code = args_before(&a, argc, argv, &i);
     if (code != EXIT_FINE)

@@ -55,11 +55,11 @@ function(expand path out)
   if(NOT script MATCHES "\n$")
     message(FATAL_ERROR "${path}: its last line has no end")
   endif()
-  read_part("${dir}/lib/around.lua" text)
+  read_part("${dir}/../lib/around.lua" text)
   put_in("${text}" "--@script\n" "${script}" text)
   while(text MATCHES "(^|\n)--@include ([a-z_]+)\n")
     set(line "--@include ${CMAKE_MATCH_2}\n")
-    read_part("${dir}/lib/${CMAKE_MATCH_2}.lua" part)
+    read_part("${dir}/../lib/${CMAKE_MATCH_2}.lua" part)
     put_in("${text}" "${line}" "${part}" text)
   endwhile()
   if(text MATCHES "--@")
@@ -114,4 +114,4 @@ string(APPEND body
 
 file(WRITE "${OUT}"
   "/* Made by embed_lua.cmake from the files in lua. Do not edit. */\n"
-  "#include \"client/script.h\"\n\n${body}")
+  "#include \"client/command/script.h\"\n\n${body}")

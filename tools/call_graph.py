@@ -37,7 +37,7 @@ def without_noise(text):
 def read_tree():
     """Each noun's code, and who defines which name."""
     code, owner = {}, {}
-    for path in sorted(glob.glob("src/*/*.[ch]")):
+    for path in sorted(glob.glob("src/**/*.[ch]", recursive=True)):
         noun = os.path.splitext(path)[0][len("src/"):]
         with open(path, encoding="ascii") as f:
             text = without_noise(f.read())

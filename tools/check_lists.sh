@@ -16,7 +16,7 @@ need() { # LIST-FILE WORD FILE
     fi
 }
 
-for f in src/*/*.c lua/*.lua lua/lib/*.lua docs/man/*.3; do
+for f in $(find src -name '*.c') lua/*/*.lua docs/man/*.3; do
     need cmake/sources.cmake "$f" "$f"
 done
 for kind in unit server fault stress fuzz; do
@@ -39,8 +39,8 @@ for f in tests/cli/*.sh; do
         "$name" "$f" ;;
     esac
 done
-for f in cli/*.c; do
-    need cli/CMakeLists.txt "$(basename "$f")" "$f"
+for f in $(find cli -name '*.c'); do
+    need cli/CMakeLists.txt "${f#cli/}" "$f"
 done
 for f in examples/*.c; do
     need examples/CMakeLists.txt "$(basename "$f" .c)" "$f"

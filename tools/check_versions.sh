@@ -110,7 +110,7 @@ try() { # SUITE COMPILER
         "$(sed -n 's/.*tests passed.* out of \([0-9]*\)$/\1 tests passed/p' "$log")"
 }
 
-tools/dist.sh "$scratch" >/dev/null
+tools/release/dist.sh "$scratch" >/dev/null
 for suite; do
     [ -d "$out/$suite" ] || make_root "$suite"
     rm -rf "$out/$suite/dibs"

@@ -530,8 +530,8 @@ DIBS_API void dibs_lock_free(dibs_lock *l);
  *            owner holds it already. Nothing changed.
  * WRONGTYPE, AUTH, SERVER, PROTOCOL   The server said no, or no server of ours
  *            answered. Not held.
- * INVALID, NOMEM, FORKED   Nothing was sent. Not held. (NOMEM of a lock that was
- *            granted just then: it is taken back.)
+ * INVALID, NOMEM, FORKED   Nothing was sent. Not held. (NOMEM of a lock that
+ * was granted just then: it is taken back.)
  */
 DIBS_API DIBS_MUST dibs_err dibs_lock_acquire(dibs_lock *l,
                                               const dibs_lock_opts *opts);

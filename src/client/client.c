@@ -16,7 +16,7 @@
  */
 #include "client/client.h"
 
-#include "base/args.h"
+#include "base/api_args.h"
 #include "base/mem.h"
 
 #include <sched.h>

@@ -8,10 +8,10 @@
 #ifndef DIBS_CLIENT_CLIENT_H
 #define DIBS_CLIENT_CLIENT_H
 
-#include "client/callback.h"
-#include "client/cluster.h"
-#include "client/sentinel.h"
-#include "client/watchdog.h"
+#include "client/callback_queue.h"
+#include "client/lease_timers.h"
+#include "client/topology/cluster.h"
+#include "client/topology/sentinel.h"
 
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -73,7 +73,7 @@ struct dibs_client {
     pthread_cond_t closed_cv;        /* mu */
 };
 
-/* Who has this slot (slot.h); the only server, if there is just one; NULL:
+/* Who has this slot (hash_slot.h); the only server, if there is just one; NULL:
  * nobody is known to. That can change by the time it is used: what goes out by
  * the client's route finds its way. Thread: any. */
 struct dibs__server *dibs__client_server(const dibs_client *c, int slot);
@@ -85,8 +85,8 @@ static inline unsigned dibs__client_flavour(const dibs_client *c)
                       : FLAVOUR_CLASSIC;
 }
 
-/* What the client was asked to be, checked: in options.c. OK, NOMEM, or INVALID
- * with a reason, which is told. */
+/* What the client was asked to be, checked: in client_options.c. OK, NOMEM, or
+ * INVALID with a reason, which is told. */
 dibs_err dibs__options_use(dibs_client *c, const char *url,
                            const dibs_client_opts *o);
 

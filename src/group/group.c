@@ -11,14 +11,14 @@
  *         ordinary ones, renewed and lost each by itself. A group is held while
  *         enough of them are. So the loss of a group is counted: each member's
  *         hold carries a note, and the note that leaves too few calls on_lost
- *         (lost.c).
+ *         (loss_notify.c).
  *
  *         The verdicts of the last few levels that ended are kept in a ring,
  *         for a caller that wants to know why its acquire failed.
  */
 #include "group/group.h"
 
-#include "base/args.h"
+#include "base/api_args.h"
 #include "base/mem.h"
 
 #include <stdlib.h>

@@ -10,7 +10,7 @@
 #define DIBS_GROUP_GROUP_H
 
 #include "base/tree.h"
-#include "lock/lock.h"
+#include "lock/api/lock.h"
 
 #define DIBS__RUN_ID_MAX  64
 #define DIBS__MEMBERS_MAX 1000

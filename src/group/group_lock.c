@@ -10,10 +10,10 @@
  *         wait for each other. A multi lock among the members is replaced by
  *         its own members.
  */
-#include "base/args.h"
+#include "base/api_args.h"
 #include "base/mem.h"
 #include "group/group_op.h"
-#include "group/identity.h"
+#include "group/server_identity.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
  *         (member_op.c) and goes from step to step: some members are started,
  *         and when the last of them has ended, the next step is taken. No
  *         thread waits meanwhile, except a sync caller. The steps are in
- *         multi.c, quorum.c and group_release.c.
+ *         multi_lock.c, quorum_lock.c and group_release.c.
  *
  *         One client, the home, tells the result. The operation is registered
  *         there: a client that closes stops it, and when the client's time is

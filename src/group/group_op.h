@@ -5,10 +5,10 @@
 #ifndef DIBS_GROUP_GROUP_OP_H
 #define DIBS_GROUP_GROUP_OP_H
 
-#include "group/ears.h"
 #include "group/group.h"
-#include "group/pause.h"
-#include "lock/batch.h"
+#include "group/group_timer.h"
+#include "group/member_subscriptions.h"
+#include "lock/core/batch.h"
 
 struct dibs__group_op;
 
@@ -45,7 +45,7 @@ enum dibs__group_op_state {
     GROUP_OP_TOLD      /* its caller has err as the result */
 };
 
-/* Of one round of a quorum. The table is in quorum.c. */
+/* Of one round of a quorum. The table is in quorum_lock.c. */
 enum dibs__round { ROUND_ASKING, ROUND_WON, ROUND_BACK };
 
 struct dibs__group_op {
@@ -195,7 +195,7 @@ void dibs__members_return_scattered(struct dibs__group_op *op);
 size_t dibs__members_place_end(const struct dibs__group_op *op, size_t from,
                                size_t to);
 
-/* ---- group_reason.c ---------------------------------------------------- */
+/* ---- group_error.c ---------------------------------------------------- */
 
 /* The member's operation has ended; counts: and its result matters to the
  * whole. */
@@ -207,8 +207,8 @@ void dibs__group_op_tell_reason(struct dibs__group_op *op) EXCLUDES(op->g->mu);
 
 /* ---- what is done in which order --------------------------------------- */
 
-void dibs__multi_start(struct dibs__group_op *op);  /* multi.c */
-void dibs__quorum_start(struct dibs__group_op *op); /* quorum.c */
+void dibs__multi_start(struct dibs__group_op *op);  /* multi_lock.c */
+void dibs__quorum_start(struct dibs__group_op *op); /* quorum_lock.c */
 /* group_release.c */
 dibs_err dibs__group_release(struct dibs__group *g, const dibs_lock_opts *o,
                              dibs_cb fn, void *arg);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * conn.c - one socket to one server, in use. How it comes up is in dial.c.
+ * conn.c - one socket to one server, in use. How it comes up is in connect.c.
  *
  * Thread  io, except ask and hear: a caller that borrowed the connection.
  * Locks   none: one thread has it at a time.
@@ -26,7 +26,7 @@
  */
 #include "net/conn.h"
 
-#include "base/error.h"
+#include "base/error_text.h"
 #include "base/mem.h"
 #include "net/resolve.h"
 

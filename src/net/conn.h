@@ -10,8 +10,8 @@
 #define DIBS_NET_CONN_H
 
 #include "base/buf.h"
-#include "net/loop.h"
-#include "net/reply.h"
+#include "net/event_loop.h"
+#include "net/resp_reply.h"
 #include "net/tls.h"
 #include "net/url.h"
 
@@ -107,7 +107,7 @@ struct dibs__conn {
     char addr[160]; /* the server's address for it */
     char run[48];   /* which run of which server; "" unknown */
 
-    /* dial.c's, until the set-up begins: the socket can go on; until it is
+    /* connect.c's, until the set-up begins: the socket can go on; until it is
      * ready: the time is over. */
     void (*dial_step)(struct dibs__conn *cn);
     void (*dial_late)(struct dibs__conn *cn);
@@ -164,7 +164,7 @@ bool dibs__conn_unread(struct dibs__conn *cn);
  * left in `in`. Thread: io. */
 void dibs__conn_adopt(struct dibs__conn *cn);
 
-/* For dial.c. */
+/* For connect.c. */
 dibs_err dibs__conn_prepare(struct dibs__conn *cn);
 void dibs__conn_drop_socket(struct dibs__conn *cn);
 void dibs__conn_fail(struct dibs__conn *cn, dibs_err err, const char *what,

@@ -17,7 +17,7 @@
  */
 #include "net/resolve.h"
 
-#include "base/error.h"
+#include "base/error_text.h"
 #include "base/mem.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
 #ifndef DIBS_NET_RESOLVE_H
 #define DIBS_NET_RESOLVE_H
 
-#include "net/loop.h"
+#include "net/event_loop.h"
 #include "net/tls.h"
 
 #include <netdb.h>

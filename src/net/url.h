@@ -105,7 +105,7 @@ DIBS_MUST dibs_err dibs__url_of_sentinel(const struct dibs__url *from,
 
 /* Where it is, as a URL without a login; cut if need be. A server of a list is
  * told by its own address, the list only while nobody knows that. In
- * address.c. */
+ * url_format.c. */
 #define DIBS__ADDRESS_MAX 300
 void dibs__url_address(const struct dibs__url *u, char *buf, size_t size);
 

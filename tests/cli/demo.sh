@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 # shellcheck shell=bash
 #
-# cli/demo.sh, the play that "make demo" shows: it comes to its end, tells the
+# examples/demo.sh, the play that "make demo" shows: it comes to its end, tells the
 # truth, and leaves nothing, also when it is interrupted.
 
-demo=$HERE/../../cli/demo.sh
+demo=$HERE/../../examples/demo.sh
 left() {
     local pid
     ls -d "$TMPDIR"/dibs-demo.* 2>/dev/null

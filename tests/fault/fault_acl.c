@@ -479,7 +479,7 @@ static void test_acl_is_no_more_than_needed(void **state)
     struct needs looking = {.rules = {rule_base, rule_slots, rule_semaphore}};
 
     (void)state;
-    each_command("basic_", need, &plain);
+    each_command("mutex_", need, &plain);
     each_command("wait_", need, &plain);
     each_command("holders", need, &plain);
     each_command("fair_", need, &fair);

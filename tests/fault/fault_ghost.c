@@ -128,7 +128,7 @@ static void let_go(struct scene *sc)
 /* The owner's hold is as it should be, and stays so while it is renewed. */
 static void intact(struct scene *sc, dibs_owner owner, long long holds)
 {
-    int renewal = kit_rule(&dibs__script_basic_renew, sc->name,
+    int renewal = kit_rule(&dibs__script_mutex_renew, sc->name,
                            &(struct ts_rule){.action = TS_PASS});
 
     kit_check(sc->where, sc->l, owner, sc->name, holds);
@@ -155,7 +155,7 @@ static void acquire_then_taken(enum kit_user user)
 {
     struct scene sc = scene("acquire, taken again", user, true);
 
-    hold_back(&sc, &dibs__script_basic_acquire, 1);
+    hold_back(&sc, &dibs__script_mutex_acquire, 1);
     want(&sc, "trying", dibs_lock_try(sc.l, NULL), DIBS_ERR_UNKNOWN);
     assert_int_equal(dibs_lock_state(sc.l, 0), DIBS_NOT_HELD);
     take(&sc, sc.a);
@@ -172,10 +172,10 @@ static void acquire_then_taken(enum kit_user user)
 static void acquire_then_nothing(enum kit_user user)
 {
     struct scene sc = scene("acquire, given up", user, false);
-    int looks = kit_rule(&dibs__script_basic_force, sc.name,
+    int looks = kit_rule(&dibs__script_mutex_force, sc.name,
                          &(struct ts_rule){.action = TS_PASS});
 
-    hold_back(&sc, &dibs__script_basic_acquire, 1);
+    hold_back(&sc, &dibs__script_mutex_acquire, 1);
     want(&sc, "trying", dibs_lock_try(sc.l, NULL), DIBS_ERR_UNKNOWN);
     if (!ts_rule_wait_done(kit_px, looks, 3, TS_SOON))
         fail_msg("%s: nobody looks", sc.where);
@@ -192,10 +192,10 @@ static void acquire_then_nothing(enum kit_user user)
 static void acquire_then_closed(enum kit_user user)
 {
     struct scene sc = scene("acquire, closed", user, false);
-    int looks = kit_rule(&dibs__script_basic_force, sc.name,
+    int looks = kit_rule(&dibs__script_mutex_force, sc.name,
                          &(struct ts_rule){.action = TS_PASS});
 
-    hold_back(&sc, &dibs__script_basic_acquire, 1);
+    hold_back(&sc, &dibs__script_mutex_acquire, 1);
     want(&sc, "trying", dibs_lock_try(sc.l, NULL), DIBS_ERR_UNKNOWN);
     if (!ts_rule_wait_done(kit_px, looks, 5, TS_SOON))
         fail_msg("%s: nobody looks", sc.where);
@@ -216,7 +216,7 @@ static void acquire_asked_twice(enum kit_user user, bool late)
         scene(late ? "acquire, asked twice, late" : "acquire, asked twice",
               user, !late);
 
-    hold_back(&sc, &dibs__script_basic_acquire, 1);
+    hold_back(&sc, &dibs__script_mutex_acquire, 1);
     take(&sc, sc.a);
     if (late) {
         give(&sc, sc.a, DIBS_OK);
@@ -239,7 +239,7 @@ static void acquire_then_kept(enum kit_user user)
 {
     struct scene sc = scene("acquire, asked twice, kept", user, false);
 
-    hold_back(&sc, &dibs__script_basic_acquire, 1);
+    hold_back(&sc, &dibs__script_mutex_acquire, 1);
     take(&sc, sc.a);
     want(&sc, "leaving it taken",
          dibs_lock_release(sc.l, DIBS_LOCK_OPTS(.keep_ms = 50)), DIBS_OK);
@@ -255,11 +255,11 @@ static void extend_then_lost(enum kit_user user, bool given_back)
 {
     struct scene sc = scene("extend", user, false);
 
-    kit_load(&dibs__script_basic_renew);
+    kit_load(&dibs__script_mutex_renew);
     want(&sc, "taking it",
          dibs_lock_acquire(sc.l, DIBS_LOCK_OPTS(.lease_ms = LEASE_MS)),
          DIBS_OK);
-    int id = kit_rule(&dibs__script_basic_renew, sc.name,
+    int id = kit_rule(&dibs__script_mutex_renew, sc.name,
                       &(struct ts_rule){.action = TS_SWALLOW_REPLY});
     want(&sc, "extending it",
          dibs_lock_extend(sc.l, DIBS_LOCK_OPTS(.lease_ms = 10 * TS_SOON)),
@@ -282,7 +282,7 @@ static void release_then_taken(enum kit_user user, unsigned copies)
         scene(copies > 1 ? "release, given up" : "release", user, true);
 
     take(&sc, sc.a);
-    hold_back(&sc, &dibs__script_basic_release, copies);
+    hold_back(&sc, &dibs__script_mutex_release, copies);
     give(&sc, sc.a, copies > 1 ? DIBS_ERR_UNKNOWN : DIBS_OK);
     assert_int_equal(dibs_lock_state(sc.l, 0), DIBS_NOT_HELD);
     take(&sc, sc.a);
@@ -299,7 +299,7 @@ static void partial_then_taken(enum kit_user user)
 
     take(&sc, sc.a);
     take(&sc, sc.a);
-    hold_back(&sc, &dibs__script_basic_release, 1);
+    hold_back(&sc, &dibs__script_mutex_release, 1);
     give(&sc, sc.a, DIBS_OK);
     give(&sc, sc.a, DIBS_OK);
     take(&sc, sc.a);
@@ -323,7 +323,7 @@ static void handover_then_taken(enum kit_user user, unsigned copies,
 
     take(&sc, sc.a);
     line_up(&sc, sc.b, &next_end);
-    hold_back(&sc, &dibs__script_basic_handover, copies);
+    hold_back(&sc, &dibs__script_mutex_handover, copies);
     give(&sc, sc.a, copies > 1 ? DIBS_ERR_UNKNOWN : DIBS_OK);
     want(&sc, "next owner", kit_wait(&next_end), DIBS_OK);
     kit_check(sc.where, sc.l, sc.b, sc.name, 1);
@@ -347,8 +347,8 @@ static void handover_at_once(enum kit_user user)
 
     take(&sc, sc.a);
     line_up(&sc, sc.b, &next_end);
-    hold_back(&sc, &dibs__script_basic_handover, 0);
-    kit_rule(&dibs__script_basic_force, sc.name,
+    hold_back(&sc, &dibs__script_mutex_handover, 0);
+    kit_rule(&dibs__script_mutex_force, sc.name,
              &(struct ts_rule){.action = TS_HOLD_REQUEST, .count = 2});
     give(&sc, sc.a, DIBS_ERR_UNKNOWN);
     let_go(&sc);
@@ -368,11 +368,11 @@ static void stranger_untouched(enum kit_user user, bool force)
 
     if (force) {
         take(&sc, sc.a);
-        hold_back(&sc, &dibs__script_basic_force, 2);
+        hold_back(&sc, &dibs__script_mutex_force, 2);
         want(&sc, "forcing", dibs_lock_force_release(sc.l, NULL),
              DIBS_ERR_UNKNOWN);
     } else {
-        hold_back(&sc, &dibs__script_basic_renew, 1);
+        hold_back(&sc, &dibs__script_mutex_renew, 1);
         take(&sc, sc.a);
         if (!ts_rule_wait(kit_px, sc.rule, 1, TS_SOON))
             fail_msg("%s: never renewed", sc.where);
@@ -461,7 +461,7 @@ static void test_kill_out_of_step(void **state)
                               .text = always ? "+no\r\n" : "$-1\r\n:1\r\n",
                               .count = always ? 0 : 1});
 
-        hold_back(&sc, &dibs__script_basic_acquire, 1);
+        hold_back(&sc, &dibs__script_mutex_acquire, 1);
         want(&sc, "trying", dibs_lock_try(sc.l, NULL), DIBS_ERR_UNKNOWN);
         TS_WAIT(kit_heard(sc.k, DIBS_EVENT_DISCONNECTED, DIBS_ERR_CONN,
                           "a reply to another command"));
@@ -581,7 +581,7 @@ static void test_release_retires_first(void **state)
 
         take(&sc, sc.b);
         dibs_lock_owner_text(sc.l, sc.b, before, sizeof before);
-        hold_back(&sc, &dibs__script_basic_release, 2);
+        hold_back(&sc, &dibs__script_mutex_release, 2);
         assert_int_equal(pthread_create(&giver, NULL, give_main, &sc), 0);
         assert_true(ts_rule_wait(kit_px, sc.rule, 1, TS_SOON));
         line_up(&sc, sc.b, &over);

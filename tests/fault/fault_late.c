@@ -30,7 +30,7 @@ static void extend_unheard(bool late, bool closed)
              dibs_lock_acquire(
                  sc.l, DIBS_LOCK_OPTS(.owner = sc.a, .lease_ms = LEASE_MS)),
              DIBS_OK);
-    hold_next(&sc, &dibs__script_basic_renew,
+    hold_next(&sc, &dibs__script_mutex_renew,
               late ? TS_HOLD_REPLY : TS_SWALLOW_REPLY);
     act_on_thread(&extends, sc.l, dibs_lock_extend,
                   DIBS_LOCK_OPTS(.owner = sc.a, .lease_ms = KIT_LONG));
@@ -98,7 +98,7 @@ static void extend_meets_next(bool gives_back)
 
     kit_warm(sc.k, other, "else");
     take(&sc, sc.a);
-    hold_next(&sc, &dibs__script_basic_renew, TS_HOLD_REQUEST);
+    hold_next(&sc, &dibs__script_mutex_renew, TS_HOLD_REQUEST);
     act_on_thread(&extends, sc.l, dibs_lock_extend,
                   DIBS_LOCK_OPTS(.owner = sc.a));
     is_held(&sc);
@@ -139,15 +139,15 @@ static void renewal_meets_next(bool gives_back)
 
     take(&sc, sc.a);
     int no = kit_rule(
-        &dibs__script_basic_renew, sc.name,
+        &dibs__script_mutex_renew, sc.name,
         &(struct ts_rule){.action = TS_ANSWER, .text = "-ERR not now\r\n"});
     ts_proxy_kill_all(kit_px, false);
     if (!ts_rule_wait(kit_px, no, 1, TS_SOON))
         fail_msg("it does not ask");
     TS_WAIT(dibs_lock_info_get(other, &info) == DIBS_OK &&
             connection_of("else") !=
-                connection_of(dibs__script_basic_renew.sha));
-    hold_next(&sc, &dibs__script_basic_renew, TS_HOLD_REQUEST);
+                connection_of(dibs__script_mutex_renew.sha));
+    hold_next(&sc, &dibs__script_mutex_renew, TS_HOLD_REQUEST);
     ts_proxy_unrule(kit_px, no);
     is_held(&sc);
     next_hold(&sc);
@@ -174,7 +174,7 @@ static void test_given_back_unheard(void **state)
 
     (void)state;
     take(&sc, sc.a);
-    hold_next(&sc, &dibs__script_basic_release, TS_HOLD_REPLY);
+    hold_next(&sc, &dibs__script_mutex_release, TS_HOLD_REPLY);
     act_on_thread(&gives, sc.l, dibs_lock_release,
                   DIBS_LOCK_OPTS(.owner = sc.a));
     is_held(&sc);

@@ -84,7 +84,7 @@ static void test_limits_of_heir_then_next(void **state)
         struct act waits, next, gives;
 
         take(&sc, sc.a);
-        hold_next(&sc, &dibs__script_basic_handover, holding[i / 2]);
+        hold_next(&sc, &dibs__script_mutex_handover, holding[i / 2]);
         act_async(&waits, sc.l, dibs_lock_acquire_async,
                   DIBS_LOCK_OPTS(.owner = sc.b, .wait_ms = limit_ms()));
         act_async(&next, sc.l, dibs_lock_acquire_async,
@@ -112,7 +112,7 @@ static void test_limits_of_heir_waiting_twice(void **state)
         struct act waits, next, last, gives;
 
         take(&sc, sc.a);
-        hold_next(&sc, &dibs__script_basic_handover, holding[i / 2]);
+        hold_next(&sc, &dibs__script_mutex_handover, holding[i / 2]);
         act_async(&waits, sc.l, dibs_lock_acquire_async,
                   DIBS_LOCK_OPTS(.owner = sc.b, .wait_ms = limit_ms()));
         act_async(&next, sc.l, dibs_lock_acquire_async,
@@ -185,7 +185,7 @@ static void test_limits_of_both(void **state)
         struct act waits, gives;
 
         take(&sc, sc.a);
-        hold_next(&sc, &dibs__script_basic_handover, holding[i / 2]);
+        hold_next(&sc, &dibs__script_mutex_handover, holding[i / 2]);
         act_async(&waits, sc.l, dibs_lock_acquire_async,
                   DIBS_LOCK_OPTS(.owner = sc.b, .wait_ms = limit_ms()));
         act_on_thread(&gives, sc.l, dibs_lock_release,
@@ -306,7 +306,7 @@ static void check_busy(const char *name, const struct dibs__script *script,
 static void test_limits_of_busy_server(void **state)
 {
     (void)state;
-    check_busy("called", &dibs__script_basic_acquire, dibs_lock_new);
+    check_busy("called", &dibs__script_mutex_acquire, dibs_lock_new);
 }
 
 static void test_limits_of_busy_server_in_queue(void **state)

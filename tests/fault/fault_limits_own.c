@@ -60,7 +60,7 @@ static void test_limits_behind_own_release(void **state)
 
     (void)state;
     take(&sc, sc.a);
-    hold_next(&sc, &dibs__script_basic_release, TS_HOLD_REPLY);
+    hold_next(&sc, &dibs__script_mutex_release, TS_HOLD_REPLY);
     act_async(&gives, sc.l, dibs_lock_release_async,
               DIBS_LOCK_OPTS(.owner = sc.a, .wait_ms = KIT_LONG));
     is_held(&sc);
@@ -85,7 +85,7 @@ static void test_limits_of_try(void **state)
 
     (void)state;
     take(&sc, sc.a);
-    hold_next(&sc, &dibs__script_basic_release, TS_HOLD_REQUEST);
+    hold_next(&sc, &dibs__script_mutex_release, TS_HOLD_REQUEST);
     act_on_thread(&gives, sc.l, dibs_lock_release,
                   DIBS_LOCK_OPTS(.owner = sc.a, .wait_ms = KIT_LONG));
     is_held(&sc);
@@ -107,7 +107,7 @@ static void test_limits_behind_closed(void **state)
 
     (void)state;
     take(&sc, sc.a);
-    hold_next(&sc, &dibs__script_basic_release, TS_HOLD_REPLY);
+    hold_next(&sc, &dibs__script_mutex_release, TS_HOLD_REPLY);
     act_async(&gives, sc.l, dibs_lock_release_async,
               DIBS_LOCK_OPTS(.owner = sc.a, .wait_ms = KIT_LONG));
     is_held(&sc);
@@ -132,7 +132,7 @@ static void test_limits_joined(void **state)
 
     (void)state;
     take(&sc, sc.a);
-    hold_next(&sc, &dibs__script_basic_acquire, TS_HOLD_REPLY);
+    hold_next(&sc, &dibs__script_mutex_acquire, TS_HOLD_REPLY);
     act_acquire(&again, true, sc.l, DIBS_LOCK_OPTS(.owner = sc.a));
     is_held(&sc);
     act_acquire(&behind, true, sc.l,
@@ -164,7 +164,7 @@ static void test_limits_of_release(void **state)
     (void)state;
     take(&sc, sc.a);
     take(&sc, sc.a);
-    hold_next(&sc, &dibs__script_basic_release, TS_HOLD_REQUEST);
+    hold_next(&sc, &dibs__script_mutex_release, TS_HOLD_REQUEST);
     act_async(&gives, sc.l, dibs_lock_release_async,
               DIBS_LOCK_OPTS(.owner = sc.a, .wait_ms = KIT_LONG));
     is_held(&sc);
@@ -192,7 +192,7 @@ static void release_behind_reentry(bool granted)
                              .text = "-OOM no more memory\r\n"};
 
     take(&sc, sc.a);
-    hold_next(&sc, &dibs__script_basic_acquire,
+    hold_next(&sc, &dibs__script_mutex_acquire,
               granted ? TS_HOLD_REPLY : TS_HOLD_REQUEST);
     act_async(&inner, sc.l, dibs_lock_acquire_async,
               DIBS_LOCK_OPTS(.owner = sc.a));
@@ -208,7 +208,7 @@ static void release_behind_reentry(bool granted)
         assert_int_equal(dibs_lock_holds(sc.l, sc.a), 1);
         give(&sc, sc.a);
     } else {
-        kit_rule(&dibs__script_basic_acquire, sc.name, &refuse);
+        kit_rule(&dibs__script_mutex_acquire, sc.name, &refuse);
         ts_proxy_unrule(kit_px, sc.rule);
         ts_proxy_kill_all(kit_px, false);
         kit_want("the re-entry", act_end(&inner), DIBS_ERR_SERVER);
@@ -234,7 +234,7 @@ static void test_limits_of_releases_too_many(void **state)
     (void)state;
     take(&sc, sc.a);
     take(&sc, sc.a);
-    hold_next(&sc, &dibs__script_basic_release, TS_HOLD_REQUEST);
+    hold_next(&sc, &dibs__script_mutex_release, TS_HOLD_REQUEST);
     act_async(&gives, sc.l, dibs_lock_release_async,
               DIBS_LOCK_OPTS(.owner = sc.a, .wait_ms = KIT_LONG));
     is_held(&sc);
@@ -263,7 +263,7 @@ static void test_limits_of_reentry_heard_late(void **state)
              dibs_lock_acquire(
                  sc.l, DIBS_LOCK_OPTS(.owner = sc.a, .lease_ms = kit_ms(600))),
              DIBS_OK);
-    hold_next(&sc, &dibs__script_basic_acquire, TS_HOLD_REPLY);
+    hold_next(&sc, &dibs__script_mutex_acquire, TS_HOLD_REPLY);
     act_acquire(&again, true, sc.l,
                 DIBS_LOCK_OPTS(.owner = sc.a, .lease_ms = 10 * KIT_LONG));
     is_held(&sc);
@@ -293,7 +293,7 @@ static void test_limits_of_group(void **state)
     kit_want("a group", dibs_multi_lock_new(m, 2, &g), DIBS_OK);
     kit_warm(sc.k, sc.l, sc.name); /* the main connection stays free */
     take(&sc, sc.a);
-    hold_next(&sc, &dibs__script_basic_release, TS_HOLD_REPLY);
+    hold_next(&sc, &dibs__script_mutex_release, TS_HOLD_REPLY);
     act_on_thread(&gives, sc.l, dibs_lock_release,
                   DIBS_LOCK_OPTS(.owner = sc.a, .wait_ms = KIT_LONG));
     is_held(&sc);
@@ -326,8 +326,8 @@ static void test_limits_of_giving_back(void **state)
     kit_want("a group", dibs_multi_lock_new(m, 2, &g), DIBS_OK);
     ts_ok(kit_srv, "HSET %s 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:1 1", busy);
     take(&other, other.a);
-    hold_next(&other, &dibs__script_basic_release, TS_HOLD_REQUEST);
-    hold_next(&sc, &dibs__script_basic_release, TS_HOLD_REQUEST);
+    hold_next(&other, &dibs__script_mutex_release, TS_HOLD_REQUEST);
+    hold_next(&sc, &dibs__script_mutex_release, TS_HOLD_REQUEST);
     act_on_thread(&gives, other.l, dibs_lock_release,
                   DIBS_LOCK_OPTS(.owner = other.a));
     is_held(&other);
@@ -366,11 +366,11 @@ static void test_limits_of_force(void **state)
     struct act until;
 
     (void)state;
-    kit_load(&dibs__script_basic_info);
+    kit_load(&dibs__script_mutex_info);
     take(&sc, sc.a);
-    kit_rule(&dibs__script_basic_info, sc.name,
+    kit_rule(&dibs__script_mutex_info, sc.name,
              &(struct ts_rule){.action = TS_SWALLOW_REPLY, .count = 1});
-    hold_next(&sc, &dibs__script_basic_force, TS_HOLD_REQUEST);
+    hold_next(&sc, &dibs__script_mutex_force, TS_HOLD_REQUEST);
     act_async(&until, sc.l, dibs_lock_acquire_async,
               DIBS_LOCK_OPTS(.owner = sc.b, .wait_ms = HASTY_MS * 5 / 2));
     kit_want("starting", dibs_lock_force_release_async(sc.l, forced, &forces),

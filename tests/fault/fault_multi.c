@@ -310,7 +310,7 @@ static void undo_fails(const struct loss *loss, enum kit_user user)
     assert_int_equal(dibs_multi_lock_new(m, 2, &g), DIBS_OK);
     assert_int_equal(dibs_lock_acquire(m[0], NULL), DIBS_OK);
     ts_ok(kit_srv, "HSET %s 1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b:7 1", busy);
-    int id = kit_rule(&dibs__script_basic_release, mine, &loss->rule);
+    int id = kit_rule(&dibs__script_mutex_release, mine, &loss->rule);
     assert_int_equal(dibs_lock_try(g, NULL), DIBS_ERR_BUSY);
     assert_true(ts_rule_hits(kit_px, id) > 0);
     kit_relent();
@@ -366,7 +366,7 @@ static void test_multi_behind_own_release(void **state)
     (void)state;
     assert_int_equal(dibs_multi_lock_new(m, 2, &g), DIBS_OK);
     assert_int_equal(dibs_lock_acquire(m[0], NULL), DIBS_OK);
-    kit_rule(&dibs__script_basic_release, slow,
+    kit_rule(&dibs__script_mutex_release, slow,
              &(struct ts_rule){.action = TS_HOLD_REPLY});
     assert_int_equal(dibs_lock_release_async(m[0], NULL, kit_ended, &end),
                      DIBS_OK);

@@ -37,7 +37,7 @@ static void lock_up(struct scene *sc)
     sc->wanted = kit_lock(sc->wants, sc->name);
     sc->end.err = DIBS_OK;
     atomic_store(&sc->end.over, false);
-    sc->asks = kit_rule(&dibs__script_basic_acquire, sc->name,
+    sc->asks = kit_rule(&dibs__script_mutex_acquire, sc->name,
                         &(struct ts_rule){.action = TS_PASS});
     kit_want("taking", dibs_lock_acquire(sc->held, NULL), DIBS_OK);
 }

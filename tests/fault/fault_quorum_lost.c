@@ -21,7 +21,7 @@ static void renewals(unsigned mask, unsigned n)
 {
     int rules[QK_N];
 
-    qk_rule(mask, &(struct ts_rule){.contains = dibs__script_basic_renew.sha},
+    qk_rule(mask, &(struct ts_rule){.contains = dibs__script_mutex_renew.sha},
             rules);
     QK_EACH(i, mask)
     {

@@ -82,8 +82,8 @@ static void begin(struct run *r, enum step st, const struct loss *loss,
     if (st >= REENTRY)
         TS_WAIT(qk_held(&r->p) == QK_ALL);
     struct ts_rule rule = loss->rule;
-    rule.contains = st < RELEASE ? dibs__script_basic_acquire.sha
-                                 : dibs__script_basic_release.sha;
+    rule.contains = st < RELEASE ? dibs__script_mutex_acquire.sha
+                                 : dibs__script_mutex_release.sha;
     rule.count = r->for_ever ? 0 : 1;
     qk_rule(r->bad, &rule, r->rules);
 }
@@ -246,7 +246,7 @@ static void hold_back(unsigned mask)
 {
     qk_rule(mask,
             &(struct ts_rule){.action = TS_HOLD_REPLY,
-                              .contains = dibs__script_basic_acquire.sha},
+                              .contains = dibs__script_mutex_acquire.sha},
             NULL);
 }
 
@@ -456,7 +456,7 @@ static void test_quorum_late_at_the_limit(void **state)
     for (int i = 0; i < 150; i++) {
         qk_rule(0x0e,
                 &(struct ts_rule){.action = TS_DELAY_REPLY,
-                                  .contains = dibs__script_basic_acquire.sha,
+                                  .contains = dibs__script_mutex_acquire.sha,
                                   .ms = around(20, i)},
                 NULL);
         dibs_err err = dibs_lock_try(p.q, DIBS_LOCK_OPTS(.member_ms = 20));

@@ -36,7 +36,7 @@ static void test_votes_late_and_lost(void **state)
     ts_proxy_rule(qk_nodes[late].px,
                   &(struct ts_rule){.action = TS_HOLD_REPLY,
                                     .match = "EVAL*",
-                                    .contains = dibs__script_basic_renew.sha});
+                                    .contains = dibs__script_mutex_renew.sha});
     qk_take("late", &p);
     assert_true(ts_rule_wait(qk_nodes[late].px, info, 1, TS_SOON));
     assert_int_equal(qk_held(&p), 0x07);
@@ -69,7 +69,7 @@ static void hold_answers(unsigned mask)
 {
     qk_rule(mask,
             &(struct ts_rule){.action = TS_HOLD_REPLY,
-                              .contains = dibs__script_basic_acquire.sha},
+                              .contains = dibs__script_mutex_acquire.sha},
             NULL);
 }
 
@@ -225,7 +225,7 @@ static bool asked_once(struct qk_party *p)
                                                        .ms = 500});
     qk_rule(others,
             &(struct ts_rule){.match = "EVAL*",
-                              .contains = dibs__script_basic_acquire.sha},
+                              .contains = dibs__script_mutex_acquire.sha},
             look.rules);
     look.in_vain = false;
     look.others = others;

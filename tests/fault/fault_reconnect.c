@@ -200,14 +200,14 @@ static void test_reconnect_question_lost(void **state)
     atomic_int lost = 0;
 
     (void)state;
-    kit_load(&dibs__script_basic_renew);
+    kit_load(&dibs__script_mutex_renew);
     kit_want(
         "taking",
         dibs_lock_acquire(l, DIBS_LOCK_OPTS(.lease_ms = LEASE_MS,
                                             .on_lost = kit_lost, .arg = &lost)),
         DIBS_OK);
     int rule =
-        kit_rule(&dibs__script_basic_renew, "l",
+        kit_rule(&dibs__script_mutex_renew, "l",
                  &(struct ts_rule){.action = TS_SWALLOW_REPLY, .count = 3});
     ts_proxy_kill_all(kit_px, false);
     assert_true(ts_rule_wait(kit_px, rule, 3, TS_SOON));

@@ -347,7 +347,7 @@ static void test_handover_refused(void **state)
                                      kit_ended, &end),
              DIBS_OK);
     int id =
-        kit_rule(&dibs__script_basic_handover, "refused",
+        kit_rule(&dibs__script_mutex_handover, "refused",
                  &(struct ts_rule){.action = TS_ANSWER,
                                    .text = "-OOM command not allowed\r\n"});
     kit_want("handing over", dibs_lock_release(l, NULL), DIBS_OK);
@@ -472,7 +472,7 @@ static void test_done_but_refused(void **state)
     (void)state;
     for (int i = 0; i < 10; i++) {
         kit_want("taking", dibs_lock_acquire(l, NULL), DIBS_OK);
-        int id = kit_rule(&dibs__script_basic_release, name, &wrong);
+        int id = kit_rule(&dibs__script_mutex_release, name, &wrong);
         dibs_err err = dibs_lock_release(l, NULL);
         if (err != DIBS_ERR_SERVER) /* it went by the shared connection */
             kit_want("giving back", err, DIBS_OK);

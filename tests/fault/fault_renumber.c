@@ -56,7 +56,7 @@ static int renewals_unheard(void)
 {
     int id = ts_proxy_rule(
         kit_px, &(struct ts_rule){.action = TS_SWALLOW_REPLY,
-                                  .contains = dibs__script_basic_renew.sha});
+                                  .contains = dibs__script_mutex_renew.sha});
 
     ts_proxy_kill_all(kit_px, false);
     if (!ts_rule_wait(kit_px, id, 1, TS_SOON))
@@ -167,7 +167,7 @@ static void test_granted_unheard(void **state)
 
     (void)state;
     read_begin(&r, sc.k, sc.a);
-    hold_next(&sc, &dibs__script_basic_acquire, TS_SWALLOW_REPLY);
+    hold_next(&sc, &dibs__script_mutex_acquire, TS_SWALLOW_REPLY);
     act_async(&takes, sc.l, dibs_lock_acquire_async,
               DIBS_LOCK_OPTS(.owner = sc.a));
     assert_true(ts_wait_exists(kit_srv, sc.name, true));

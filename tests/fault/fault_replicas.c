@@ -257,7 +257,7 @@ static void test_scripts_write_again(void **state)
         const struct dibs__script *script;
         const char *call; /* behind the script */
     } rows[] = {
-        {&dibs__script_basic_acquire, "1 k o 1 5000"},
+        {&dibs__script_mutex_acquire, "1 k o 1 5000"},
         {&dibs__script_fair_acquire, "4 k q s z o 1 5000 60000 c 0 5000"},
         {&dibs__script_read_acquire, "3 k r g o 1 5000"},
         {&dibs__script_write_acquire, "3 k r g o 1 5000 0 h t"},
@@ -297,7 +297,7 @@ static void test_take_back_lost(void **state)
         struct kit_client *k = kit_open(&(struct kit_opts){
             .timeout_ms = HASTY_MS, .user = i % 2 ? KIT_MEEK : KIT_FULL});
         char *name = kit_name("back");
-        char *needle = kit_needle(&dibs__script_basic_release, name);
+        char *needle = kit_needle(&dibs__script_mutex_release, name);
         struct ts_rule rule = {
             .action = actions[i / 2], .contains = needle, .count = 3};
         dibs_lock *l = kit_lock(k, name);

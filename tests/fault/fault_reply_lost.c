@@ -108,23 +108,23 @@ struct step {
 };
 
 static const struct step steps[] = {
-    {"acquire", &dibs__script_basic_acquire, 5, .before = 0, .after = 1,
+    {"acquire", &dibs__script_mutex_acquire, 5, .before = 0, .after = 1,
      .act = loss_acquire},
-    {"try", &dibs__script_basic_acquire, 5, .before = 0, .after = 1,
+    {"try", &dibs__script_mutex_acquire, 5, .before = 0, .after = 1,
      .timed_out = DIBS_ERR_UNKNOWN, .act = loss_try},
-    {"re-entry", &dibs__script_basic_acquire, 5, .before = 1, .after = 2,
+    {"re-entry", &dibs__script_mutex_acquire, 5, .before = 1, .after = 2,
      .act = loss_acquire},
-    {"partial release", &dibs__script_basic_release, 4, .before = 2, .after = 1,
+    {"partial release", &dibs__script_mutex_release, 4, .before = 2, .after = 1,
      .act = loss_release},
-    {"release", &dibs__script_basic_release, 4, .before = 1, .after = 0,
+    {"release", &dibs__script_mutex_release, 4, .before = 1, .after = 0,
      .act = loss_release},
-    {"hand-over", &dibs__script_basic_handover, 4, .before = 1, .after = 0,
+    {"hand-over", &dibs__script_mutex_handover, 4, .before = 1, .after = 0,
      .next_owner = true, .act = loss_release},
-    {"force release", &dibs__script_basic_force, 4, .rival = true,
+    {"force release", &dibs__script_mutex_force, 4, .rival = true,
      .act = force},
-    {"info", &dibs__script_basic_info, 60, .before = 1, .after = 1,
+    {"info", &dibs__script_mutex_info, 60, .before = 1, .after = 1,
      .act = look},
-    {"renewal", &dibs__script_basic_renew, 7, .before = 1, .after = 1,
+    {"renewal", &dibs__script_mutex_renew, 7, .before = 1, .after = 1,
      .watched = true, .act = loss_renewed},
 };
 
@@ -373,7 +373,7 @@ static void test_late_answer_shortens_what_is_left(void **state)
     struct kit_end end = {.err = DIBS_OK}, inherited = {.err = DIBS_OK};
 
     (void)state;
-    hold_reply(&dibs__script_basic_acquire, "late");
+    hold_reply(&dibs__script_mutex_acquire, "late");
     assert_int_equal(dibs_lock_acquire_async(l, NULL, kit_ended, &end),
                      DIBS_OK);
     assert_true(ts_wait_exists(kit_srv, "late", true));
@@ -387,7 +387,7 @@ static void test_late_answer_shortens_what_is_left(void **state)
         dibs_lock_acquire_async(l, DIBS_LOCK_OPTS(.owner = next_owner),
                                 kit_ended, &inherited),
         DIBS_OK);
-    int id = hold_reply(&dibs__script_basic_handover, "late");
+    int id = hold_reply(&dibs__script_mutex_handover, "late");
     memset(&end, 0, sizeof end);
     assert_int_equal(dibs_lock_release_async(l, NULL, kit_ended, &end),
                      DIBS_OK);
@@ -410,7 +410,7 @@ static void test_answer_after_the_lease(void **state)
     struct kit_end end = {.err = DIBS_OK};
 
     (void)state;
-    int id = hold_reply(&dibs__script_basic_acquire, "over");
+    int id = hold_reply(&dibs__script_mutex_acquire, "over");
     assert_int_equal(dibs_lock_try_async(l, DIBS_LOCK_OPTS(.lease_ms = 200),
                                          kit_ended, &end),
                      DIBS_OK);
@@ -435,7 +435,7 @@ static void test_renewal_ends_before_release(void **state)
 
     (void)state;
     assert_int_equal(dibs_lock_acquire(l, NULL), DIBS_OK);
-    kit_rule(&dibs__script_basic_release, "end",
+    kit_rule(&dibs__script_mutex_release, "end",
              &(struct ts_rule){.action = TS_HOLD_REQUEST, .count = 1});
     assert_int_equal(dibs_lock_release_async(l, NULL, kit_ended, &end),
                      DIBS_OK);

@@ -3,10 +3,10 @@
  * fault_ride.c - calls that a callback begins, and something goes wrong.
  *
  * The thread that runs callbacks sends such calls itself, on a connection that
- * it borrows, and reads their replies between callbacks (ride.c). So whatever
- * can be lost on other ways is lost here, too, and the answer must be as right.
- * And a callback that takes its time must delay neither its own calls nor the
- * replies to others.
+ * it borrows, and reads their replies between callbacks (callback_io.c). So
+ * whatever can be lost on other ways is lost here, too, and the answer must be
+ * as right. And a callback that takes its time must delay neither its own calls
+ * nor the replies to others.
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -65,15 +65,15 @@ static const struct step {
     dibs_err timed_out;
     kit_async_fn *start;
 } steps[] = {
-    {"acquire", &dibs__script_basic_acquire, 5, 0, 1, DIBS_OK,
+    {"acquire", &dibs__script_mutex_acquire, 5, 0, 1, DIBS_OK,
      dibs_lock_acquire_async},
-    {"try", &dibs__script_basic_acquire, 5, 0, 1, DIBS_ERR_UNKNOWN,
+    {"try", &dibs__script_mutex_acquire, 5, 0, 1, DIBS_ERR_UNKNOWN,
      dibs_lock_try_async},
-    {"re-entry", &dibs__script_basic_acquire, 5, 1, 2, DIBS_OK,
+    {"re-entry", &dibs__script_mutex_acquire, 5, 1, 2, DIBS_OK,
      dibs_lock_acquire_async},
-    {"partial release", &dibs__script_basic_release, 4, 2, 1, DIBS_OK,
+    {"partial release", &dibs__script_mutex_release, 4, 2, 1, DIBS_OK,
      dibs_lock_release_async},
-    {"release", &dibs__script_basic_release, 4, 1, 0, DIBS_OK,
+    {"release", &dibs__script_mutex_release, 4, 1, 0, DIBS_OK,
      dibs_lock_release_async},
 };
 
@@ -146,7 +146,7 @@ static void check_answer(const char *where, const struct ts_rule *rule)
     struct inner out = {.l = l, .start = dibs_lock_release_async};
 
     kit_warm(k, l, name);
-    int id = kit_rule(&dibs__script_basic_acquire, name, rule);
+    int id = kit_rule(&dibs__script_mutex_acquire, name, rule);
     kit_want(where, call_inside(k, &in), DIBS_OK);
     assert_int_equal(ts_rule_hits(kit_px, id), 1);
     kit_check(where, l, 0, name, 1);
@@ -269,7 +269,7 @@ static void test_another_callback_stays(void **state)
     (void)state;
     slow_begin(&s, k, "asked");
     slow_begin(&block, k, "blocks");
-    int id = kit_rule(&dibs__script_basic_acquire, "asked",
+    int id = kit_rule(&dibs__script_mutex_acquire, "asked",
                       &(struct ts_rule){.action = TS_HOLD_REPLY, .count = 1});
     assert_int_equal(
         dibs_lock_acquire_async(first, &s.opts, acquire_and_return, &s),
@@ -331,8 +331,8 @@ static void test_loop_loses_replies(void **state)
         struct ts_rule rule = losses[i / 2]->rule;
         rule.count = 1;
         kit_warm(k, l, "loop");
-        int id = kit_rule(i % 2 ? &dibs__script_basic_acquire
-                                : &dibs__script_basic_release,
+        int id = kit_rule(i % 2 ? &dibs__script_mutex_acquire
+                                : &dibs__script_mutex_release,
                           "loop", &rule);
         start_in_loop(k, &in);
         assert_int_equal(dispatch_until(k, &in.end), DIBS_OK);

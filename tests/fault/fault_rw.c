@@ -169,7 +169,7 @@ static const struct step steps[] = {
      .rival = true,
      .act = give_up},
     {"renewal",
-     {&dibs__script_read_renew, &dibs__script_basic_renew},
+     {&dibs__script_read_renew, &dibs__script_mutex_renew},
      7,
      .before = 1,
      .after = 1,

@@ -266,11 +266,11 @@ static void test_silence_delays_no_renewal(void **state)
              DIBS_OK);
     kit_warm(k, mine, "mine");
     int held = kit_rule(
-        &dibs__script_basic_acquire, "theirs",
+        &dibs__script_mutex_acquire, "theirs",
         &(struct ts_rule){.action = TS_HOLD_REPLY, .skip = 1, .count = 1});
     pthread_create(&w.thread, NULL, wait_sync, &w);
     assert_true(ts_rule_wait(kit_px, held, 1, TS_SOON));
-    int renewals = kit_rule(&dibs__script_basic_renew, "mine",
+    int renewals = kit_rule(&dibs__script_mutex_renew, "mine",
                             &(struct ts_rule){.action = TS_PASS});
     bool renewed = ts_rule_wait_done(kit_px, renewals, 3, LEASE_MS * 4);
     dibs_state st = dibs_lock_state(mine, 0);

@@ -64,12 +64,12 @@ int kit_fresh(void **state)
     ts_ok(kit_srv, "FLUSHALL");
     ts_ok(kit_srv, "ACL SETUSER meek reset on >pass ~* &* +@all -client "
                    "+client|setname");
-    kit_load(&dibs__script_basic_acquire);
-    kit_load(&dibs__script_basic_force);
-    kit_load(&dibs__script_basic_handover);
-    kit_load(&dibs__script_basic_info);
-    kit_load(&dibs__script_basic_release);
-    kit_load(&dibs__script_basic_renew);
+    kit_load(&dibs__script_mutex_acquire);
+    kit_load(&dibs__script_mutex_force);
+    kit_load(&dibs__script_mutex_handover);
+    kit_load(&dibs__script_mutex_info);
+    kit_load(&dibs__script_mutex_release);
+    kit_load(&dibs__script_mutex_renew);
     return 0;
 }
 

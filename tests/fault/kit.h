@@ -25,7 +25,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "client/script.h"
+#include "client/command/script.h"
 #include "support/proxy.h"
 #include "support/run.h"
 #include "support/server.h"

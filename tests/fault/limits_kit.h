@@ -162,7 +162,7 @@ static inline void start_handover(struct scene *sc, bool async, int64_t wait_ms,
 {
     struct ts_wait w = ts_wait_begin(TS_SOON);
 
-    hold_next(sc, &dibs__script_basic_handover, action);
+    hold_next(sc, &dibs__script_mutex_handover, action);
     while (!try_handover(sc, async, wait_ms, waits, gives)) {
         kit_want("the release", act_end(gives), DIBS_OK);
         kit_want("the waiter", act_end(waits), DIBS_OK);

@@ -6,9 +6,9 @@
  * on them. So the input is read once as a whole, once byte by byte and once
  * for each place where it can be cut in two, and every reading must find the
  * same replies and end the same way. Each reply is looked at down to its last
- * byte, and must keep the limits of reply.h.
+ * byte, and must keep the limits of resp_reply.h.
  */
-#include "net/reply.h"
+#include "net/resp_reply.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -3,7 +3,7 @@
  * script_kit.h - what runs scripts as tables, each script alone, against a real
  * server. A table is an array of rows; a row is one situation:
  *
- *     {"kept", "HSET L A 1;PEXPIRE L 60000", "basic_release L | A 0 9000 C",
+ *     {"kept", "HSET L A 1;PEXPIRE L 60000", "mutex_release L | A 0 9000 C",
  *      "1", "1", "L A=1 ~9000", "", PLAIN},
  *
  * that is: its name, commands before, the call, its reply, its reply when sent

@@ -5,7 +5,7 @@
  */
 #include "server/kit.h"
 
-#include "client/script.h"
+#include "client/command/script.h"
 #include "support/proxy.h"
 
 #define CHANNEL  "redisson_lock__channel:{l}"

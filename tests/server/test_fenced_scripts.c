@@ -69,7 +69,7 @@ static void test_fenced_scripts_tokens_grow(void **state)
         last = atoll(token);
         free(token);
         free(again);
-        sk_expect("release", "basic_release L | B 0 0 D", "1");
+        sk_expect("release", "mutex_release L | B 0 0 D", "1");
     }
 }
 
@@ -83,7 +83,7 @@ static void test_fenced_scripts_life(void **state)
     sk_begin();
     char *first = token_of(TAKE);
     assert_true(ts_int(sk_srv, "PTTL %s", key) > 604700000);
-    sk_expect("release", "basic_release L | A 0 0 D", "1");
+    sk_expect("release", "mutex_release L | A 0 0 D", "1");
     sk_commands("life", "PEXPIRE K 600000");
     char *next = token_of(TAKE);
     bool same = strncmp(first, next, 7) == 0;

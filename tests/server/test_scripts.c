@@ -55,7 +55,7 @@ static void test_scripts_info_of_a_crowd(void **state)
               "1b2e5f0a-3c4d-4e5f-8a9b-0c1d2e3f4a5b", i);
         if (i != 100 && i != 1000)
             continue;
-        redisReply *r = sk_call("basic_info L |", PLAIN);
+        redisReply *r = sk_call("mutex_info L |", PLAIN);
         assert_int_equal(r->type, REDIS_REPLY_ARRAY);
         assert_in_range(r->elements, 3 + 2, 3 + 2 * 32);
         assert_string_equal(r->element[3]->str, "mode");
@@ -70,9 +70,9 @@ static void test_scripts_info_of_a_crowd(void **state)
 static void test_scripts_foreign_crowd(void **state)
 {
     static const char *const calls[][2] = {
-        {"basic_acquire L | A 1 30000", "-6"},
-        {"basic_force L | A C", "-6"},
-        {"basic_info L |", "-6 0 0"},
+        {"mutex_acquire L | A 1 30000", "-6"},
+        {"mutex_force L | A C", "-6"},
+        {"mutex_info L |", "-6 0 0"},
     };
 
     (void)state;
@@ -96,7 +96,7 @@ static void test_scripts_renew_very_many(void **state)
 
     (void)state;
     sk_begin();
-    ts_script_load(sk_srv, DIBS_LUA_DIR, "basic_renew", sha);
+    ts_script_load(sk_srv, DIBS_LUA_DIR, "mutex_renew", sha);
     argv[0] = "EVALSHA";
     argv[1] = sha;
     argv[2] = "2000";
@@ -120,7 +120,7 @@ static void test_scripts_renew_very_many(void **state)
 /* No script of the plain lock without a table. */
 static void test_scripts_all_tested(void **state)
 {
-    static const char *const names[] = {"basic_", "wait_", NULL};
+    static const char *const names[] = {"mutex_", "wait_", NULL};
     static const struct row *const tables[] = {
         acquire_rows, release_rows, renew_rows, handover_rows,
         force_rows,   info_rows,    leave_rows};

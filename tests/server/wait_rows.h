@@ -17,8 +17,8 @@
 #define BUSY           "HSET L A 1;PEXPIRE L 600000;"
 #define QUEUE(text)    "ZADD W " text ";PEXPIRE W 10000;"
 #define LISTENER(who)  "SET N " who " PX 5000;"
-#define ASK(mine, how) "basic_acquire L | B 1 100000 C " mine " " how
-#define FREED          "basic_release L | A 0 0 C"
+#define ASK(mine, how) "mutex_acquire L | B 1 100000 C " mine " " how
+#define FREED          "mutex_release L | A 0 0 C"
 #define STAYS          "L A=1 ~600000;"
 
 static const struct row wait_rows[] = {
@@ -37,7 +37,7 @@ static const struct row wait_rows[] = {
      QUEUE("1 WA 2 WB") LISTENER("WB"), ASK("WB", "foreign"), "nil", "nil",
      "L B=1 ~100000;W WA=1 ~10000;N string ~5000", "", PLAIN},
     {"free, asks again, the lease is refused: it keeps its place",
-     QUEUE("1 WB"), "basic_acquire L | B 1 9223372036854775807 C WB again",
+     QUEUE("1 WB"), "mutex_acquire L | B 1 9223372036854775807 C WB again",
      "-invalid", "-invalid", "W WB=1 ~10000", "", PLAIN},
     {"reply lost: it has it already", "HSET L B 1;PEXPIRE L 600000",
      ASK("WB", "new"), "nil", "nil", "L B=1 ~600000", "", PLAIN},
@@ -123,15 +123,15 @@ static const struct row call_rows[] = {
      "1", "-1", "N string ~5000", "C=0 C=2", PLAIN},
     {"nobody hears on the lock's channel: the first is called all the same",
      "HSET M A 1;PEXPIRE M 100000;ZADD WM 1 WA 2 WB",
-     "basic_release M | A 0 0 D", "2", "-1", "WM WB=2 -1", "WA=a:{7}", PLAIN},
+     "mutex_release M | A 0 0 D", "2", "-1", "WM WB=2 -1", "WA=a:{7}", PLAIN},
     {"nobody can tell who hears: the first is called",
      "HSET M A 1;PEXPIRE M 100000;ZADD WM 1 WX 2 WA",
-     "basic_release M | A 0 0 D publish", "2", "-1", "WM WA=2 -1", "", PLAIN},
+     "mutex_release M | A 0 0 D publish", "2", "-1", "WM WA=2 -1", "", PLAIN},
     {"held once less: nobody is called",
-     "HSET L A 2;PEXPIRE L 600000;" QUEUE("1 WA"), "basic_release L | A 1 0 C",
+     "HSET L A 2;PEXPIRE L 600000;" QUEUE("1 WA"), "mutex_release L | A 1 0 C",
      "0", "0", "L A=1 ~600000;W WA=1 ~10000", "", PLAIN},
     {"kept: nobody is called", BUSY QUEUE("1 WA"),
-     "basic_release L | A 0 100000 C", "1", "1", "L A=1 ~100000;W WA=1 ~10000",
+     "mutex_release L | A 0 100000 C", "1", "1", "L A=1 ~100000;W WA=1 ~10000",
      "C=0", PLAIN},
     {"not held: nobody is called", QUEUE("1 WA"), FREED, "-1", "-1",
      "W WA=1 ~10000", "", PLAIN},
@@ -143,7 +143,7 @@ static const struct row call_rows[] = {
      "W WA=1 ~10000", "", NO_CHANNEL},
     {"no right to the queue", BUSY QUEUE("1 WA"), FREED, "2", "-1",
      "W WA=1 ~10000", "C=0", NO_SET},
-    {"a hold is ended", BUSY QUEUE("1 WA"), "basic_force L | A C", "1", "0", "",
+    {"a hold is ended", BUSY QUEUE("1 WA"), "mutex_force L | A C", "1", "0", "",
      "C=0 WA=order C=2", PLAIN},
 };
 

@@ -8,7 +8,7 @@
  *
  *         The first switch to a fiber is makecontext's, all others are _setjmp
  *         and _longjmp, which make no system call. What is _Thread_local goes
- *         along (own.h).
+ *         along (fiber_local.h).
  *
  * States  of a fiber:
  *
@@ -23,7 +23,7 @@
  */
 #include "sim/fiber.h"
 
-#include "sim/own.h"
+#include "sim/fiber_local.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -15,7 +15,7 @@
 #ifndef DIBS_SIM_FIBER_H
 #define DIBS_SIM_FIBER_H
 
-#include "sim/chance.h"
+#include "sim/prng.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -20,22 +20,22 @@
  *
  * The world around it, the simulator (docs/testing.md says what it is for):
  *
- *   chance.h                one seed, many streams of numbers
- *   fiber.c own.c           threads as fibers, processes, time
+ *   prng.h                one seed, many streams of numbers
+ *   fiber.c fiber_local.c           threads as fibers, processes, time
  *   memory.c                the same addresses in each run
  *   wrap.h wrap_sync.c      what the library asks of the system, led here by
  *   wrap_uv.c wrap_net.c    the linker
  *   net.c                   servers, connections, trouble on the way
  *   plan.c                  what a seed means
- *   fate.c                  makes the faults happen
+ *   fault_injector.c                  makes the faults happen
  *   program.c calls.c       what the simulated programs do
- *   halves.c pair.c left.c
- *   extend.c counted.c herd.c
- *   peer.c                  clients of another make beside them
- *   judge.c judge_end.c     what must be true
- *   judge_ghost.c judge_late.c
+ *   rw_workload.c concurrent_owner.c detached_workload.c
+ *   extend.c semaphore_workload.c herd_workload.c
+ *   redisson_client.c                  clients of another make beside them
+ *   invariant_checker.c invariant_checker_end.c     what must be true
+ *   invariant_checker_orphans.c invariant_checker_lateness.c
  *   scale.c                 another program: many clients, no faults
- *   world.c                 all of it put together, and run to its end
+ *   simulation.c                 all of it put together, and run to its end
  *   sim.c                   many seeds; one told as a story and made smaller
  *   mutants/                bugs to be planted
  */

@@ -8,8 +8,8 @@
  */
 #include "sim/plan.h"
 
-#include "sim/chance.h"
 #include "sim/net.h"
+#include "sim/prng.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -71,7 +71,7 @@ struct sim_plan {
     enum sim_layout layout;
     unsigned may; /* SIM_F_ */
     bool strict;  /* nobody may ever hold what another holds */
-    bool herd;    /* clients open, take once and close (herd.c) */
+    bool herd;    /* clients open, take once and close (herd_workload.c) */
     int clients, threads, members;
     int peers;    /* clients of another make */
     bool no_kill; /* clients may not end connections: CLIENT KILL is refused */

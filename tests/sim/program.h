@@ -5,7 +5,7 @@
 #ifndef DIBS_SIM_PROGRAM_H
 #define DIBS_SIM_PROGRAM_H
 
-#include "sim/world.h"
+#include "sim/simulation.h"
 
 struct sim_program {
     struct sim_client *client;
@@ -58,7 +58,7 @@ void sim_let_go(struct sim_program *pr, struct sim_claim *claim);
 /* Makes what it holds last longer. */
 void sim_extend(struct sim_program *pr, struct sim_claim *claim);
 
-/* left.c */
+/* detached_workload.c */
 /* What the release leaves on the server, by chance: nothing, or the lock for a
  * while (keep_ms), or for somebody else (leave). Fills o. NULL: not the last.
  */
@@ -71,11 +71,11 @@ void sim_left_told(struct sim_left *left, const struct sim_claim *claim,
 /* Adopts what somebody has left, and holds it. False: there is nothing. */
 bool sim_adopt_round(struct sim_program *pr);
 
-/* pair.c */
+/* concurrent_owner.c */
 /* Two calls of one owner at once, for a while. */
 void sim_pair_round(struct sim_program *pr);
 
-/* halves.c */
+/* rw_workload.c */
 enum sim_thing sim_other_half(enum sim_thing t); /* or itself */
 /* A writer reads, too, once or several times. It may give back the write half
  * before the other: then write->over. */

@@ -19,8 +19,8 @@
  * Each seed is a process of its own: one that crashes or hangs is a failing
  * seed like any other, and what it leaves in memory does not disturb the next.
  */
-#include "sim/own.h"
-#include "sim/world.h"
+#include "sim/fiber_local.h"
+#include "sim/simulation.h"
 #include "sim/wrap.h"
 
 #include <signal.h>

@@ -7,7 +7,7 @@
 #endif
 #include "topology/kit.h"
 
-#include "client/slot.h"
+#include "client/topology/hash_slot.h"
 
 /* ---- kinds ------------------------------------------------------------- */
 

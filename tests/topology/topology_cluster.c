@@ -11,7 +11,7 @@
 #endif
 #include "topology/kit.h"
 
-#include "client/slot.h"
+#include "client/topology/hash_slot.h"
 #include "support/witness.h"
 
 #define LEASE_MS   ts_ms(8000)

@@ -6,7 +6,7 @@
  * Here a struct has grown by a field since 0.1. A program of 0.1, one of today
  * and one of tomorrow come with theirs.
  */
-#include "base/args.h"
+#include "base/api_args.h"
 #include "base/mem.h"
 
 #include <setjmp.h>

@@ -7,7 +7,7 @@
  * and its dash gone or not, depending on where in the server it comes from.
  * Each must end in the same row of the table.
  */
-#include "client/classes.h"
+#include "client/command/error_class.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

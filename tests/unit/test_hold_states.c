@@ -8,9 +8,9 @@
  * --wrap).
  */
 #include "base/mem.h"
-#include "lock/hold.h"
-#include "lock/locks.h"
-#include "lock/op.h"
+#include "lock/core/hold.h"
+#include "lock/core/lock_manager.h"
+#include "lock/core/operation.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
  *
  * test_hush.c - failures that repeat themselves are told once a minute.
  */
-#include "client/hush.h"
+#include "client/observe/log_throttle.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

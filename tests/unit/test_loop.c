@@ -2,7 +2,7 @@
  *
  * test_loop.c - a timer that is always late leaves other work its turn.
  */
-#include "net/loop.h"
+#include "net/event_loop.h"
 
 #include <semaphore.h>
 #include <setjmp.h>

@@ -7,7 +7,7 @@
  * so that both live in one slot of a cluster; a name with an opening brace
  * anywhere is taken to have seen to that itself.
  */
-#include "lock/locks.h"
+#include "lock/core/lock_manager.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

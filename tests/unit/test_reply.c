@@ -5,7 +5,7 @@
  */
 #include "base/buf.h"
 #include "base/mem.h"
-#include "net/reply.h"
+#include "net/resp_reply.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

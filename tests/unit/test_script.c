@@ -3,7 +3,7 @@
  * test_script.c - answers of scripts: only the one that has the number of the
  * sending is taken, and it is read right.
  */
-#include "client/script.h"
+#include "client/command/script.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "client/slot.h"
+#include "client/topology/hash_slot.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
  *
  * That a wrong order is noticed is shown in a child process, which must abort.
  */
-#include "base/sync.h"
+#include "base/platform.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -11,7 +11,7 @@
 
 #include <pthread.h>
 
-#include "client/stats.h"
+#include "client/observe/stats.h"
 
 #define THREADS 24 /* more than there are sets of numbers: some share one */
 #define TIMES   100000

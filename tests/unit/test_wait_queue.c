@@ -7,7 +7,7 @@
  * is applied, then io looks at what was posted. put() and apply() alone know
  * the names of the library.
  */
-#include "lock/care.h"
+#include "lock/wait/care.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

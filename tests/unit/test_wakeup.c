@@ -7,7 +7,7 @@
  * The names are those of the protocol. apply(), request() and channels() alone
  * know how the library spells them.
  */
-#include "lock/turn.h"
+#include "lock/wait/turn.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "client/who.h"
+#include "client/observe/client_name.h"
 
 #include <stdio.h>
 #include <string.h>

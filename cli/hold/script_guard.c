@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * script_guard.c - a process that acts for a script when its keeper is killed.
+ *
+ * If the keeper (holder_daemon.c) is killed, nobody renews the lock any more,
+ * and the script does not know. The watcher waits for just that, on a pipe that
+ * only the keeper writes to. It sends TERM to the script then, and KILL when
+ * the lease ends. Once the script has ended, the lock need not stay taken: the
+ * watcher becomes a process that releases it (release_plan.c). The memory file
+ * for that is there from the start; the keeper fills it in when it has the
+ * lock.
+ *
+ * Thread  Forked off before there are threads, so it may call anything.
+ */
+#include "hold/script_guard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "util/fds.h"
+#include "util/time.h"
+
+struct orders {
+    int64_t kill_at; /* on the clock of time.h */
+    bool held;       /* false: if the keeper ends now, nothing is lost */
+};
+
+static void signal_script(const struct args *a, const struct script *s)
+{
+    out_tell(OUT_ERROR, "lost",
+             "the process that held %s was killed; signaling process %d",
+             a->words[0], (int)s->pid);
+    script_signal(s, SIGTERM);
+}
+
+/* Waits for the keeper's death. True: it has died with the lock, and the script
+ * has ended. */
+static bool watch_keeper(const struct args *a, const struct script *s, int fd)
+{
+    struct orders o = {.kill_at = TIME_NEVER}, next;
+    int timer = time_fd();
+    struct pollfd p[3] = {{.fd = fd, .events = POLLIN},
+                          {.fd = s->fd, .events = POLLIN},
+                          {.fd = timer, .events = POLLIN}};
+
+    for (;;) {
+        time_arm(timer, o.kill_at);
+        if (poll(p, 3, TIME_POLL(timer)) < 0)
+            continue;
+        bool ended = p[1].revents && script_ended(s);
+        ssize_t n = p[0].revents ? read(fd, &next, sizeof next) : -1;
+        if (n == (ssize_t)sizeof next) {
+            o = next;
+        } else if (n == 0) {
+            p[0].fd = -1;
+            if (!o.held)
+                return false;
+            if (!script_ended(s))
+                signal_script(a, s);
+        } else if (ended && p[0].fd < 0) {
+            return true;
+        } else if (ended) {
+            p[1].fd = -1; /* the keeper releases; if it cannot, we do */
+            if (!o.held)
+                return false;
+        } else if (time_now() >= o.kill_at) {
+            script_signal(s, SIGKILL);
+            o.kill_at = TIME_NEVER;
+        }
+        if (p[0].fd < 0 && p[1].fd < 0)
+            return true;
+    }
+}
+
+int watcher_start(struct watcher *w, const struct args *a,
+                  const struct script *s, int news_fd)
+{
+    int ends[2];
+    sigset_t all;
+
+    *w = (struct watcher){.fd = -1, .will = {.fd = -1, .exe = -1}};
+    if (a->on_lost.kind == LOST_WARN)
+        return 0;
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return errno;
+    will_open(&w->will);
+    pid_t pid = fork();
+    if (pid == 0) {
+        sigfillset(&all);
+        sigprocmask(SIG_SETMASK, &all, NULL);
+        setsid();
+        prctl(PR_SET_NAME, "dibs-watcher");
+        close(ends[1]);
+        close(news_fd);
+        if (a->status_fd > STDERR_FILENO)
+            close(a->status_fd);
+        fds_leave_input();
+        struct script own = *s;
+        (void)script_own_timer(&own);
+        if (watch_keeper(a, &own, ends[0]))
+            will_execute(&w->will);
+        _exit(0);
+    }
+    int why = pid < 0 ? errno : 0;
+    close(ends[0]);
+    w->fd = ends[1];
+    return why;
+}
+
+void watcher_entrust(struct watcher *w, const struct grip *g)
+{
+    if (!g->nested)
+        will_write(&w->will, g);
+    will_close(&w->will);
+}
+
+void watcher_tell(struct watcher *w, int64_t kill_at, bool held)
+{
+    struct orders o = {kill_at, held};
+
+    if (w->fd < 0 || write(w->fd, &o, sizeof o) == (ssize_t)sizeof o)
+        return;
+    close(w->fd); /* it is gone; we still watch ourselves */
+    w->fd = -1;
+}

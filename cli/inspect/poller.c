@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * poller.c - looks at all locks again and again, on a thread of its own.
+ *
+ * A look at ten thousand locks takes a while; a user who types must not wait
+ * for it. So this thread looks, and the first one shows what was seen last.
+ *
+ * Load    One round of SCAN at a time, never more often than every_ms, and the
+ *         pause after a round is at least four times as long as the work of it:
+ *         however many locks there are, the server does other things most of
+ *         the time. A server that is silent for a while does no work for us, so
+ *         a round counts as no longer than the one before it. A round that
+ *         failed is repeated after a second.
+ *         Who waits is asked for each lock that is on the screen; for all, if
+ *         there are few.
+ *
+ * Locks   feed.mu, not held while the server is asked.
+ */
+#include "inspect/poller.h"
+
+#include <limits.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "exit_codes.h"
+#include "output/error_advice.h"
+#include "util/time.h"
+
+#define REST_FACTOR 4
+#define REST_MAX_MS 60000
+#define RETRY_MS    1000
+#define STALE_MS    2000 /* that a look may come later than expected */
+#define COUNT_ALL   200 /* locks; if there are more, only those on the screen */
+
+void feed_lock(struct feed *f)
+{
+    pthread_mutex_lock(&f->mu);
+}
+
+void feed_unlock(struct feed *f)
+{
+    pthread_mutex_unlock(&f->mu);
+}
+
+static void notify_fd(int fd)
+{
+    uint64_t one = 1;
+    ssize_t n = write(fd, &one, sizeof one);
+
+    (void)n; /* full means readable */
+}
+
+static void drain_fd(int fd)
+{
+    uint64_t count;
+    ssize_t n = read(fd, &count, sizeof count);
+
+    (void)n;
+}
+
+void feed_taken(struct feed *f)
+{
+    drain_fd(f->fd);
+}
+
+int64_t feed_stale_at(const struct feed *f)
+{
+    return f->held || !f->any  ? TIME_NEVER
+           : f->err != DIBS_OK ? f->seen_at
+                               : f->due_at;
+}
+
+void feed_want_none(struct feed *f)
+{
+    for (size_t i = 0; i < f->n_wanted; i++)
+        free(f->wanted[i].name);
+    f->n_wanted = 0;
+}
+
+void feed_want(struct feed *f, const struct seen *s)
+{
+    if (f->n_wanted == FEED_WANTED)
+        return;
+    char *copy = malloc(s->len + 1);
+    if (!copy)
+        return; /* it is not counted then */
+    memcpy(copy, s->name, s->len + 1);
+    f->wanted[f->n_wanted++] = (struct seen){.name = copy, .len = s->len};
+}
+
+void feed_hold(struct feed *f, bool held)
+{
+    feed_lock(f);
+    f->held = held;
+    f->due_at = time_now() + STALE_MS;
+    feed_unlock(f);
+    notify_fd(f->wake);
+}
+
+/* ---- a round ----------------------------------------------------------- */
+
+static void count_change(enum change what, const struct sighting *before,
+                         struct sighting *after, void *arg)
+{
+    unsigned *n = arg;
+
+    (void)before;
+    (void)after;
+    *n += what == CHANGE_TAKEN || what == CHANGE_FREE || what == CHANGE_LOST;
+}
+
+/* The names that the screen shows, as a copy: they may change meanwhile. */
+static size_t copy_wanted(struct feed *f, struct seen out[FEED_WANTED])
+{
+    size_t n = 0;
+
+    feed_lock(f);
+    for (; n < f->n_wanted; n++) {
+        out[n] = f->wanted[n];
+        out[n].name = malloc(out[n].len + 1);
+        if (!out[n].name)
+            break;
+        memcpy(out[n].name, f->wanted[n].name, out[n].len + 1);
+    }
+    feed_unlock(f);
+    return n;
+}
+
+static void count_wanted(struct feed *f, struct survey *v)
+{
+    struct seen wanted[FEED_WANTED];
+    size_t n = copy_wanted(f, wanted);
+    bool may = true;
+
+    for (size_t i = 0; i < n; i++) {
+        struct sighting *x = survey_find(v, &wanted[i]);
+
+        if (x && may)
+            may = look_count(f->c, &x->s) == DIBS_OK && x->s.counted;
+        free(wanted[i].name);
+    }
+}
+
+static void count_round(struct feed *f, struct survey *v)
+{
+    bool may = true;
+
+    if (v->n > COUNT_ALL) {
+        count_wanted(f, v);
+        return;
+    }
+    for (size_t i = 0; may && i < v->n; i++)
+        may =
+            look_count(f->c, &v->rows[i].s) == DIBS_OK && v->rows[i].s.counted;
+}
+
+static void keep_round(struct feed *f, struct survey *next, int64_t since)
+{
+    unsigned changes = 0;
+    struct survey old;
+
+    survey_compare(&f->now, next, !f->any, count_change, &changes);
+    int64_t ms = time_now() - since;
+    double rate = f->any && ms > 0 ? changes * 1000.0 / (double)ms : 0;
+    feed_lock(f);
+    old = f->now;
+    f->now = *next;
+    f->rate = f->any ? (f->rate + rate) / 2 : 0;
+    f->any = true;
+    feed_unlock(f);
+    survey_clear(&old);
+}
+
+/* Only this thread changes feed.now, so it may read it without the lock. */
+static void feed_round(struct feed *f, int64_t since)
+{
+    struct survey next;
+    dibs_err err = survey_read(f->c, f->pattern, &next);
+
+    if (err == DIBS_OK) {
+        count_round(f, &next);
+        survey_name(f->c, &f->now, &next);
+        keep_round(f, &next, since);
+    }
+    feed_lock(f);
+    f->err = err;
+    if (err == DIBS_OK)
+        f->seen_at = time_now();
+    snprintf(f->why, sizeof f->why, "%s", err ? dibs_error_text() : "");
+    failure_trim(f->why);
+    feed_unlock(f);
+    notify_fd(f->fd);
+}
+
+/* ---- the thread -------------------------------------------------------- */
+
+/* Until it is time for a round; false: it is to end. */
+static bool feed_rest(struct feed *f, int64_t until)
+{
+    for (;;) {
+        struct pollfd p = {.fd = f->wake, .events = POLLIN};
+
+        feed_lock(f);
+        bool stop = f->stop, held = f->held;
+        feed_unlock(f);
+        int64_t left = until - time_now();
+        if (stop || (left <= 0 && !held))
+            return !stop;
+        poll(&p, 1, held ? -1 : (int)time_earlier(left, INT_MAX));
+        if (p.revents)
+            drain_fd(f->wake);
+    }
+}
+
+/* The pause behind a round. work_ms: of the shorter one of the last two. */
+static int64_t rest_after(const struct feed *f, int64_t work_ms)
+{
+    int64_t rest = f->every_ms - work_ms;
+
+    if (f->err != DIBS_OK)
+        return time_earlier(f->every_ms, RETRY_MS);
+    if (rest < REST_FACTOR * work_ms)
+        rest = REST_FACTOR * work_ms;
+    if (rest > REST_MAX_MS && f->every_ms < REST_MAX_MS)
+        rest = REST_MAX_MS;
+    return rest;
+}
+
+static void *feed_main(void *arg)
+{
+    struct feed *f = arg;
+    int64_t began = time_now(), since, took = 0, before, rest;
+
+    do {
+        since = began;
+        began = time_now();
+        before = took;
+        feed_round(f, since);
+        feed_lock(f);
+        if (f->err == DIBS_OK)
+            took = time_now() - began;
+        int64_t work = time_earlier(took, before);
+        rest = rest_after(f, work);
+        if (f->err == DIBS_OK)
+            f->pause_ms = rest + work;
+        f->due_at = time_now() + rest + work + STALE_MS;
+        feed_unlock(f);
+    } while (feed_rest(f, time_now() + rest));
+    return NULL;
+}
+
+int feed_open(struct feed *f, dibs_client *c, const char *pattern,
+              int64_t every_ms)
+{
+    *f = (struct feed){
+        .c = c,
+        .pattern = pattern,
+        .every_ms = every_ms,
+        .pause_ms = every_ms,
+        .seen_at = time_now(),
+        .fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+        .wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+        .mu = PTHREAD_MUTEX_INITIALIZER,
+    };
+    f->started = f->fd >= 0 && f->wake >= 0 &&
+                 pthread_create(&f->thread, NULL, feed_main, f) == 0;
+    if (f->started)
+        return EXIT_FINE;
+    out_tell(OUT_ERROR, "internal", "top: no descriptor or thread left");
+    return EXIT_INTERNAL;
+}
+
+void feed_close(struct feed *f)
+{
+    if (f->started) {
+        feed_lock(f);
+        f->stop = true;
+        feed_unlock(f);
+        notify_fd(f->wake);
+        pthread_join(f->thread, NULL);
+    }
+    feed_want_none(f);
+    survey_clear(&f->now);
+    if (f->fd >= 0)
+        close(f->fd);
+    if (f->wake >= 0)
+        close(f->wake);
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * snapshot.h - all locks as one look found them, and what changed since the
+ * last.
+ */
+#ifndef DIBS_CLI_INSPECT_SNAPSHOT_H
+#define DIBS_CLI_INSPECT_SNAPSHOT_H
+
+#include "inspect/lock_query.h"
+
+/* A lock that was held, and what earlier looks add to that. */
+struct sighting {
+    struct seen s;
+    int64_t at;       /* when it was seen, on the clock of time.h */
+    int64_t ends;     /* when its lease would end; TIME_NEVER: it has none */
+    int64_t since;    /* this owner has had it at least since then */
+    bool from_start;  /* since the first look: it may be longer */
+    bool not_renewed; /* the look before saw the same end of the lease */
+    bool asked;       /* the server was asked who the owner is */
+    unsigned changes; /* of its owner, that we have seen */
+};
+
+struct survey {
+    struct sighting *rows; /* by name */
+    size_t n, room;
+    bool failed; /* no memory */
+};
+
+/* How often to look: what --every says, or usual_ms. EXIT_FINE, or EXIT_USAGE
+ * and an error was printed. */
+int survey_every(const struct args *a, const char *command, int64_t usual_ms,
+                 int64_t *every_ms);
+
+/* All locks that match; sorted, each once. */
+dibs_err survey_read(dibs_client *c, const char *pattern, struct survey *out);
+/* One lock; out has one row, or none if it is free. */
+dibs_err survey_read_one(struct look *k, const char *name, struct survey *out);
+void survey_clear(struct survey *v);
+/* The one of that name, or NULL. */
+struct sighting *survey_find(struct survey *v, const struct seen *s);
+
+/* Who the owners are. Those that the look before had were asked for then; for
+ * all others there is one question. */
+void survey_name(dibs_client *c, const struct survey *before, struct survey *v);
+
+/* What happened to one lock between two looks. */
+enum change {
+    CHANGE_HELD,    /* it was held when we looked first */
+    CHANGE_TAKEN,   /* free before, or by another owner */
+    CHANGE_FREE,    /* not held any more */
+    CHANGE_LOST,    /* the same, and its lease had run out */
+    CHANGE_HOLDERS, /* of several owners: there are more, or fewer */
+    CHANGE_VALUE,   /* the same owner published another value, or none now */
+    CHANGE_QUEUE    /* more wait */
+};
+
+/* before: NULL for HELD, and TAKEN when it was free. after: NULL for FREE and
+ * LOST; what is changed in it counts for the next comparison. */
+typedef void survey_fn(enum change what, const struct sighting *before,
+                       struct sighting *after, void *arg);
+
+/* Hands on from before to after what only the earlier looks know, and tells
+ * every change. first: there is no look before. */
+void survey_compare(const struct survey *before, struct survey *after,
+                    bool first, survey_fn *fn, void *arg);
+
+#endif

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * check_context.c - one examination of a server: its questions, answers and
+ * findings.
+ *
+ * Thread  app.
+ * Locks   none.
+ */
+#include "admin/check_context.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NUMBER_MAX INT64_C(1000000000000000)
+
+void dibs__exam_tell(struct dibs__exam *ex, const char *check,
+                     dibs_verdict verdict, const char *fmt, ...)
+{
+    char text[512];
+    va_list ap;
+
+    if (ex->enough || ex->gone)
+        return; /* the rest would be guesses */
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    ex->enough = !ex->fn(check, verdict, text, ex->arg);
+}
+
+dibs_err dibs__exam_ask(struct dibs__exam *ex, const char *const *argv)
+{
+    if (ex->gone)
+        return ex->gone;
+    dibs_err err = dibs__query(ex->c, argv, &ex->reply);
+    if (!ex->reply.replied || err == DIBS_ERR_NOMEM)
+        ex->gone = err;
+    return err;
+}
+
+const char *dibs__exam_info(const struct dibs__exam *ex, const char *field,
+                            char buf[], size_t size)
+{
+    const char *at = dibs__answer_text(&ex->info);
+    size_t n = strlen(field);
+
+    buf[0] = '\0';
+    while (*at) {
+        size_t len = strcspn(at, "\r\n");
+        if (len > n && at[n] == ':' && strncmp(at, field, n) == 0) {
+            len = len - n - 1 < size ? len - n - 1 : size - 1;
+            memcpy(buf, at + n + 1, len);
+            buf[len] = '\0';
+            return buf;
+        }
+        at += len;
+        at += strspn(at, "\r\n");
+    }
+    return buf;
+}
+
+/* No number here is larger than that, whatever the server sends. */
+int64_t dibs__exam_count(const char *text)
+{
+    return dibs__max(-1, dibs__min(strtoll(text, NULL, 10), NUMBER_MAX));
+}
+
+int64_t dibs__exam_number(const struct dibs__exam *ex, const char *field)
+{
+    char buf[32];
+
+    return dibs__exam_count(dibs__exam_info(ex, field, buf, sizeof buf));
+}
+
+const char *dibs__exam_why(const struct dibs__exam *ex)
+{
+    return ex->reply.replied ? dibs__answer_text(&ex->reply)
+                             : dibs_strerror(ex->reply.err);
+}

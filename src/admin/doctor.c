@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * doctor.c - an examination of the server: what it means for locks.
+ *
+ * Thread  app.
+ * Locks   none.
+ *
+ * How     One check after the other: each asks a question or two and tells what
+ *         the answer means. Nothing is changed on the server. If a question is
+ *         refused, the finding is "unknown", unless another command can answer
+ *         it (a user without INFO may have ROLE, or CONFIG). The server's clock
+ *         is read first and last; the time between is compared with our own.
+ *
+ * Verdicts  ok; note: good to know; warning: locks can be lost, or cost more,
+ *         when something goes wrong; problem: locks do not work here now, or
+ *         not as they should.
+ *
+ * Elsewhere  What our user may do: check_permissions.c. The network, and how
+ * servers belong together: check_network.c.
+ */
+#include "admin/check_context.h"
+
+#include "base/api_args.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define OLDEST_MAJOR 6 /* the oldest server that has all commands: 6.2 */
+#define OLDEST_MINOR 2
+#define LAG_S        3      /* a replica is asked every second */
+#define FULL_PERCENT 90     /* of maxmemory */
+#define CLOCK_MS     250    /* at least so long between two looks at a clock */
+#define JUMP_US      100000 /* no clock that is slewed gains that much */
+#define OFFSET_S     60     /* of a clock that is set by something */
+#define SLOW_US      50000  /* for an answer */
+#define CLOCK_MAX_S  INT64_C(100000000000)
+#define REPLICAS_MAX 1000 /* that are looked at */
+
+/* ---- what the server has set -------------------------------------------- */
+
+static bool info_is(const struct dibs__exam *ex, const char *field,
+                    const char *value)
+{
+    char buf[64];
+
+    return strcmp(dibs__exam_info(ex, field, buf, sizeof buf), value) == 0;
+}
+
+/* A setting; "" if it is unknown. */
+static const char *read_setting(struct dibs__exam *ex, const char *name,
+                                char buf[], size_t size)
+{
+    buf[0] = '\0';
+    if (DIBS__ASK(ex, "CONFIG", "GET", name) == DIBS_OK && ex->reply.array)
+        dibs__answer_line(&ex->reply, 1, buf, size);
+    return buf;
+}
+
+/* ---- what it is -------------------------------------------------------- */
+
+static void check_version(struct dibs__exam *ex)
+{
+    char text[32];
+    const char *brand = "Valkey";
+    unsigned major = 0, minor = 0;
+
+    dibs__exam_info(ex, "valkey_version", text, sizeof text);
+    if (!text[0]) {
+        brand = "Redis";
+        dibs__exam_info(ex, "redis_version", text, sizeof text);
+    }
+    if (info_is(ex, "redis_mode", "sentinel")) {
+        dibs__exam_tell(ex, "version", DIBS_VERDICT_PROBLEM,
+                        "%s %s as a sentinel: it has no keys, and so no locks",
+                        brand, text);
+        return;
+    }
+    if (sscanf(text, "%u.%u", &major, &minor) < 1)
+        dibs__exam_tell(ex, "version", DIBS_VERDICT_NOTE,
+                        "unknown, as INFO is refused: %s", dibs__exam_why(ex));
+    else if (major < OLDEST_MAJOR ||
+             (major == OLDEST_MAJOR && minor < OLDEST_MINOR))
+        dibs__exam_tell(ex, "version", DIBS_VERDICT_PROBLEM,
+                        "%s %s, older than %d.%d", brand, text, OLDEST_MAJOR,
+                        OLDEST_MINOR);
+    else
+        dibs__exam_tell(ex, "version", DIBS_VERDICT_OK, "%s %s", brand, text);
+}
+
+static void check_role(struct dibs__exam *ex)
+{
+    char text[32], host[128], port[16], link[16];
+
+    dibs__exam_info(ex, "role", text, sizeof text);
+    if (!text[0] && DIBS__ASK(ex, "ROLE") == DIBS_OK)
+        dibs__answer_line(&ex->reply, 0, text, sizeof text);
+    ex->replica = strcmp(text, "slave") == 0;
+    if (strcmp(text, "master") == 0)
+        dibs__exam_tell(ex, "role", DIBS_VERDICT_OK, "master");
+    else if (ex->replica)
+        dibs__exam_tell(
+            ex, "role", DIBS_VERDICT_PROBLEM,
+            "a replica of %s:%s (link %s): locks are taken on the master",
+            dibs__exam_info(ex, "master_host", host, sizeof host),
+            dibs__exam_info(ex, "master_port", port, sizeof port),
+            dibs__exam_info(ex, "master_link_status", link, sizeof link));
+    else
+        dibs__exam_tell(ex, "role", DIBS_VERDICT_NOTE,
+                        "unknown: both INFO and ROLE are refused");
+}
+
+/* A number out of a list such as "ip=::1,state=online,lag=1"; -1: none. */
+static int64_t list_number(const char *list, const char *name)
+{
+    const char *at = strstr(list, name);
+
+    return at ? dibs__exam_count(at + strlen(name)) : -1;
+}
+
+static void check_replicas(struct dibs__exam *ex)
+{
+    int64_t count = dibs__exam_number(ex, "connected_slaves"), worst = 0;
+    int64_t offset = dibs__exam_number(ex, "master_repl_offset"), behind = 0;
+    int64_t online = 0;
+    char field[32], text[256];
+
+    if (ex->replica || !ex->info.text.len)
+        return;
+    for (int i = 0; i < dibs__min(count, REPLICAS_MAX); i++) {
+        snprintf(field, sizeof field, "slave%d", i);
+        dibs__exam_info(ex, field, text, sizeof text);
+        if (!strstr(text, "state=online"))
+            continue;
+        online++;
+        worst = dibs__max(worst, list_number(text, ",lag="));
+        behind = dibs__max(behind, offset - list_number(text, ",offset="));
+    }
+    if (count == 0)
+        dibs__exam_tell(ex, "replicas", DIBS_VERDICT_NOTE,
+                        "none: if this server is lost, so are its locks");
+    else if (online < count || worst > LAG_S)
+        dibs__exam_tell(ex, "replicas", DIBS_VERDICT_WARNING,
+                        "%lld of %lld in step, the last word of one %lld s "
+                        "ago, %lld bytes behind: a failover loses locks",
+                        (long long)online, (long long)count, (long long)worst,
+                        (long long)behind);
+    else
+        dibs__exam_tell(ex, "replicas", DIBS_VERDICT_OK,
+                        "%lld connected, the last word of each at most %lld s "
+                        "ago",
+                        (long long)count, (long long)worst);
+}
+
+/* ---- what it keeps ----------------------------------------------------- */
+
+static void check_append_log(struct dibs__exam *ex)
+{
+    char fsync[16];
+
+    read_setting(ex, "appendfsync", fsync, sizeof fsync);
+    ex->keeps = true;
+    if (info_is(ex, "aof_last_write_status", "err"))
+        dibs__exam_tell(ex, "persistence", DIBS_VERDICT_PROBLEM,
+                        "the log cannot be written: no lock can be taken");
+    else if (strcmp(fsync, "always") == 0)
+        dibs__exam_tell(ex, "persistence", DIBS_VERDICT_OK,
+                        "appendonly, appendfsync always");
+    else if (strcmp(fsync, "no") == 0)
+        dibs__exam_tell(ex, "persistence", DIBS_VERDICT_WARNING,
+                        "appendonly, appendfsync no: a crash of the machine "
+                        "loses locks");
+    else
+        dibs__exam_tell(ex, "persistence", DIBS_VERDICT_NOTE,
+                        "appendonly, appendfsync %s: a crash of the machine "
+                        "loses the locks of the last second or two",
+                        fsync[0] ? fsync : "unknown");
+}
+
+static void check_persistence(struct dibs__exam *ex)
+{
+    char save[128];
+
+    if (!ex->info.text.len) {
+        dibs__exam_tell(ex, "persistence", DIBS_VERDICT_NOTE,
+                        "unknown: INFO is refused");
+        return;
+    }
+    if (dibs__exam_number(ex, "aof_enabled")) {
+        check_append_log(ex);
+        return;
+    }
+    read_setting(ex, "save", save, sizeof save);
+    if (info_is(ex, "rdb_last_bgsave_status", "err") && save[0])
+        dibs__exam_tell(ex, "persistence", DIBS_VERDICT_PROBLEM,
+                        "the last snapshot failed: by default no lock can be "
+                        "taken then");
+    else if (save[0])
+        dibs__exam_tell(ex, "persistence", DIBS_VERDICT_WARNING,
+                        "snapshots only: a crash brings back old locks, and "
+                        "loses the new ones");
+    else
+        dibs__exam_tell(ex, "persistence", DIBS_VERDICT_WARNING,
+                        "none%s: after a restart every lock is free, while "
+                        "its holder is still at work",
+                        ex->reply.err == DIBS_OK ? ""
+                                                 : ", as far as can be seen");
+}
+
+static void check_eviction(struct dibs__exam *ex)
+{
+    char policy[32];
+    int64_t max = dibs__exam_number(ex, "maxmemory");
+    int64_t used = dibs__exam_number(ex, "used_memory");
+
+    dibs__exam_info(ex, "maxmemory_policy", policy, sizeof policy);
+    if (!policy[0])
+        read_setting(ex, "maxmemory-policy", policy, sizeof policy);
+    if (!policy[0])
+        dibs__exam_tell(ex, "eviction", DIBS_VERDICT_NOTE,
+                        "unknown: both INFO and CONFIG are refused");
+    else if (strcmp(policy, "noeviction") != 0 && (max || !ex->info.text.len))
+        dibs__exam_tell(ex, "eviction", DIBS_VERDICT_PROBLEM,
+                        "maxmemory-policy %s: locks are thrown away when "
+                        "memory is short; set noeviction",
+                        policy);
+    else if (strcmp(policy, "noeviction") != 0)
+        dibs__exam_tell(ex, "eviction", DIBS_VERDICT_WARNING,
+                        "maxmemory-policy %s, but no maxmemory: harmless "
+                        "until one is set",
+                        policy);
+    else if (max && used >= max)
+        dibs__exam_tell(ex, "eviction", DIBS_VERDICT_PROBLEM,
+                        "noeviction, and all of maxmemory is used: no lock "
+                        "can be taken");
+    else if (max && used / (max / 100 + 1) >= FULL_PERCENT)
+        dibs__exam_tell(ex, "eviction", DIBS_VERDICT_WARNING,
+                        "noeviction, and %lld %% of maxmemory used: a full "
+                        "server refuses new locks",
+                        (long long)(used / (max / 100 + 1)));
+    else
+        dibs__exam_tell(ex, "eviction", DIBS_VERDICT_OK,
+                        "maxmemory-policy noeviction");
+}
+
+static void check_uptime(struct dibs__exam *ex)
+{
+    int64_t up = dibs__exam_number(ex, "uptime_in_seconds");
+    int64_t lease = ex->c->lease_ms;
+
+    if (!ex->info.text.len)
+        return;
+    if (up * 1000 >= lease)
+        dibs__exam_tell(ex, "uptime", DIBS_VERDICT_OK,
+                        "%lld s, longer than a lease (%lld ms)", (long long)up,
+                        (long long)lease);
+    else if (ex->keeps)
+        dibs__exam_tell(ex, "uptime", DIBS_VERDICT_NOTE,
+                        "%lld s, less than a lease (%lld ms), but it keeps "
+                        "its data",
+                        (long long)up, (long long)lease);
+    else
+        dibs__exam_tell(ex, "uptime", DIBS_VERDICT_WARNING,
+                        "%lld s, less than a lease (%lld ms): a holder from "
+                        "before may still be at work, unknown here",
+                        (long long)up, (long long)lease);
+}
+
+/* ---- its clock --------------------------------------------------------- */
+
+/* The server's clock, in us; -1: unknown. */
+static int64_t read_clock(struct dibs__exam *ex)
+{
+    char s[24], us[24];
+
+    if (DIBS__ASK(ex, "TIME") != DIBS_OK || !ex->reply.array)
+        return -1;
+    int64_t whole =
+        dibs__exam_count(dibs__answer_line(&ex->reply, 0, s, sizeof s));
+    if (whole <= 0 || whole > CLOCK_MAX_S)
+        return -1;
+    return whole * 1000000 +
+           dibs__exam_count(dibs__answer_line(&ex->reply, 1, us, sizeof us));
+}
+
+static void read_clock_first(struct dibs__exam *ex)
+{
+    ex->clock_us = read_clock(ex);
+    ex->at_us = (ex->reply.sent_us + ex->reply.came_us) / 2;
+    ex->trip_us = ex->reply.came_us - ex->reply.sent_us;
+}
+
+static int64_t wall_us(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+static void check_clock_jumps(struct dibs__exam *ex)
+{
+    int64_t left = ex->at_us / 1000 + CLOCK_MS - dibs__now_ms();
+
+    if (left > 0)
+        nanosleep(&(struct timespec){.tv_nsec = left * 1000000}, NULL);
+    int64_t now = read_clock(ex);
+    int64_t at = (ex->reply.sent_us + ex->reply.came_us) / 2;
+    int64_t trip = ex->reply.came_us - ex->reply.sent_us;
+    int64_t ours = at - ex->at_us, theirs = now - ex->clock_us;
+    if (now < 0 || ex->clock_us < 0)
+        dibs__exam_tell(ex, "clock", DIBS_VERDICT_NOTE, "unknown: %s",
+                        dibs__exam_why(ex));
+    else if (llabs(theirs - ours) > JUMP_US + trip + ex->trip_us)
+        dibs__exam_tell(ex, "clock", DIBS_VERDICT_PROBLEM,
+                        "it went %lld ms while %lld ms passed here: leases "
+                        "end with it; slew it, do not step it",
+                        (long long)theirs / 1000, (long long)ours / 1000);
+    else
+        dibs__exam_tell(ex, "clock", DIBS_VERDICT_OK,
+                        "steady: %lld ms while %lld ms passed here",
+                        (long long)theirs / 1000, (long long)ours / 1000);
+}
+
+static void check_clock_offset(struct dibs__exam *ex)
+{
+    /* Our wall clock when the server read its own, give or take half a trip. */
+    int64_t ours = wall_us() - (dibs__now_us() - ex->at_us);
+    int64_t ms = (ex->clock_us - ours) / 1000;
+
+    if (ex->clock_us < 0)
+        return;
+    dibs__exam_tell(
+        ex, "offset",
+        llabs(ms) > OFFSET_S * 1000 ? DIBS_VERDICT_WARNING : DIBS_VERDICT_OK,
+        "its clock is %lld ms %s ours, give or take %lld us%s",
+        (long long)llabs(ms), ms < 0 ? "behind" : "ahead of",
+        (long long)ex->trip_us / 2,
+        llabs(ms) > OFFSET_S * 1000 ? ": dibs does not mind, but fair locks of "
+                                      "Redisson do"
+                                    : "");
+}
+
+static void check_latency(struct dibs__exam *ex)
+{
+    (void)DIBS__ASK(ex, "PING"); /* a refusal takes as long */
+    int64_t us = ex->reply.came_us - ex->reply.sent_us;
+
+    dibs__exam_tell(
+        ex, "latency", us > SLOW_US ? DIBS_VERDICT_WARNING : DIBS_VERDICT_OK,
+        "%lld.%03lld ms for an answer%s", (long long)us / 1000,
+        (long long)us % 1000,
+        us > SLOW_US ? ": every step of a lock takes that long" : "");
+}
+
+/* ---- what it can do ---------------------------------------------------- */
+
+static void check_scripting(struct dibs__exam *ex)
+{
+    if (DIBS__ASK(ex, "EVAL", "return 1", "0") == DIBS_OK)
+        dibs__exam_tell(ex, "scripting", DIBS_VERDICT_OK, "a script runs");
+    else
+        dibs__exam_tell(ex, "scripting", DIBS_VERDICT_PROBLEM,
+                        "no script runs, and so no lock works: %s",
+                        dibs__exam_why(ex));
+}
+
+static void check_pubsub(struct dibs__exam *ex)
+{
+    bool sharded = DIBS__ASK(ex, "PUBSUB", "SHARDNUMSUB") == DIBS_OK;
+
+    if (!sharded && ex->reply.err == DIBS_ERR_AUTH)
+        dibs__exam_tell(ex, "pubsub", DIBS_VERDICT_OK,
+                        "%s channels; whether sharded ones are known may not "
+                        "be asked",
+                        dibs__client_flavour(ex->c) & FLAVOUR_SHARDED
+                            ? "sharded"
+                            : "plain");
+    else if (dibs__client_flavour(ex->c) & FLAVOUR_SHARDED)
+        dibs__exam_tell(
+            ex, "pubsub", sharded ? DIBS_VERDICT_OK : DIBS_VERDICT_WARNING,
+            sharded ? "sharded channels are used"
+                    : "sharded channels are asked for, but unknown here: "
+                      "waiters are not woken, and look every two seconds");
+    else
+        dibs__exam_tell(ex, "pubsub", DIBS_VERDICT_OK,
+                        "plain channels are used; sharded ones are %s",
+                        sharded ? "known, too" : "unknown here");
+}
+
+/* Does it tell a holder that somebody changed its lock's key? */
+static void check_tracking(struct dibs__exam *ex)
+{
+    const char *late = "a lost lock is noticed at its next renewal only";
+    char most[32];
+
+    if (DIBS__ASK(ex, "CLIENT", "TRACKINGINFO") != DIBS_OK) {
+        if (ex->reply.err == DIBS_ERR_AUTH)
+            dibs__exam_tell(ex, "tracking", DIBS_VERDICT_NOTE,
+                            "unknown: CLIENT TRACKINGINFO is refused");
+        else
+            dibs__exam_tell(ex, "tracking", DIBS_VERDICT_NOTE, "none: %s",
+                            late);
+        return;
+    }
+    int64_t keys = dibs__exam_number(ex, "tracking_total_keys");
+    read_setting(ex, "tracking-table-max-keys", most, sizeof most);
+    int64_t limit = dibs__exam_count(most);
+    if (limit > 0 && keys >= limit / 100 * FULL_PERCENT && keys > 0)
+        dibs__exam_tell(ex, "tracking", DIBS_VERDICT_WARNING,
+                        "%lld of %lld keys that the server can track "
+                        "(tracking-table-max-keys) are in use: %s",
+                        (long long)keys, (long long)limit, late);
+    else
+        dibs__exam_tell(ex, "tracking", DIBS_VERDICT_OK,
+                        "a lost lock is told at once");
+}
+
+static void check_wait(struct dibs__exam *ex)
+{
+    if (ex->replica)
+        return;
+    if (DIBS__ASK(ex, "WAIT", "0", "1") == DIBS_OK)
+        dibs__exam_tell(ex, "wait", DIBS_VERDICT_OK,
+                        "replicas can be made to acknowledge a lock");
+    else
+        dibs__exam_tell(ex, "wait", DIBS_VERDICT_NOTE,
+                        "replicas cannot be made to acknowledge a lock: %s",
+                        dibs__exam_why(ex));
+}
+
+/* ---- all of it --------------------------------------------------------- */
+
+typedef void check_fn(struct dibs__exam *ex);
+
+static check_fn *const checks[] = {
+    check_version,    check_role,         check_replicas,    check_persistence,
+    check_eviction,   check_uptime,       check_latency,     check_scripting,
+    check_pubsub,     check_tracking,     check_wait,        dibs__exam_rights,
+    dibs__exam_place, check_clock_offset, check_clock_jumps,
+};
+
+static dibs_err run_checks(struct dibs__exam *ex)
+{
+    read_clock_first(ex); /* any answer will do: is the server there? */
+    if (ex->gone)
+        return ex->gone;
+    dibs_err err =
+        dibs__query(ex->c, (const char *const[]){"INFO", NULL}, &ex->info);
+    if (!ex->info.replied || err == DIBS_ERR_NOMEM)
+        return err;
+    if (err != DIBS_OK) { /* refused: as if it were empty */
+        struct dibs__answer refused = ex->info;
+        ex->info = ex->reply;
+        ex->reply = refused;
+        dibs__buf_cut(&ex->info.text, 0);
+    }
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
+        checks[i](ex);
+        if (ex->enough)
+            return DIBS_OK;
+        if (ex->gone)
+            return ex->gone;
+    }
+    return DIBS_OK;
+}
+
+static dibs_err check_doctor_args(const char *name, dibs_doctor_fn fn)
+{
+    if (!fn)
+        return dibs__check_given("fn", NULL);
+    if (name && (!*name || strlen(name) > DIBS_NAME_MAX))
+        return dibs__reason_set(DIBS_ERR_INVALID,
+                                "the name must have 1 to %d bytes",
+                                DIBS_NAME_MAX);
+    return DIBS_OK;
+}
+
+static dibs_err run_doctor(dibs_client *c, const char *name, dibs_doctor_fn fn,
+                           void *arg)
+{
+    struct dibs__exam ex = {.c = c, .name = name, .fn = fn, .arg = arg};
+
+    if (check_doctor_args(name, fn) != DIBS_OK)
+        return dibs__client_refuse(c);
+    dibs_err err = dibs__client_enter(c);
+    if (err != DIBS_OK)
+        return err;
+    dibs__client_leave(c); /* each question enters by itself */
+    err = run_checks(&ex);
+    dibs__answer_clear(&ex.info);
+    dibs__answer_clear(&ex.reply);
+    return err;
+}
+
+dibs_err dibs_client_doctor(dibs_client *c, const char *name, dibs_doctor_fn fn,
+                            void *arg)
+{
+    return DIBS__TOLD(run_doctor(c, name, fn, arg));
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * error_class.c - what an error reply means: one table.
+ *
+ * Thread  any.
+ *
+ * Most errors come before a script's first write and mean that nothing was
+ * done. Some come from the middle of it: scripts are not transactions, what was
+ * written stays. Those are "partly", and the sender cleans up. An error
+ * we do not know counts as partly.
+ *
+ * What is not in the table because no reply came at all, a refused connection
+ * or a lost one, is told apart in net/conn.c: CONN or UNKNOWN.
+ */
+#include "client/command/error_class.h"
+
+#include <string.h>
+
+static const struct dibs__class classes[] = {
+    {"NOSCRIPT", EXECUTED_NO, NEXT_RELOAD, DIBS_ERR_SERVER},
+
+    {"LOADING", EXECUTED_NO, NEXT_LATER, DIBS_ERR_SERVER},
+    {"BUSY", EXECUTED_NO, NEXT_LATER, DIBS_ERR_SERVER},
+    {"TRYAGAIN", EXECUTED_NO, NEXT_LATER, DIBS_ERR_SERVER},
+    {"CLUSTERDOWN", EXECUTED_NO, NEXT_LATER, DIBS_ERR_SERVER},
+    {"NOREPLICAS", EXECUTED_NO, NEXT_LATER, DIBS_ERR_SERVER},
+    {"max number of clients", EXECUTED_NO, NEXT_LATER, DIBS_ERR_CONN},
+    {"Script killed by user", EXECUTED_NO, NEXT_LATER, DIBS_ERR_SERVER},
+
+    {"READONLY", EXECUTED_NO, NEXT_REDIAL, DIBS_ERR_SERVER},
+    {"MASTERDOWN", EXECUTED_NO, NEXT_REDIAL, DIBS_ERR_SERVER},
+
+    {"MOVED", EXECUTED_NO, NEXT_REDIRECT, DIBS_ERR_SERVER},
+    {"ASK", EXECUTED_NO, NEXT_REDIRECT, DIBS_ERR_SERVER},
+
+    {"NOAUTH", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_AUTH},
+    {"WRONGPASS", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_AUTH},
+    {"NOPERM ACL failure in script", EXECUTED_PARTLY, NEXT_GIVE_UP,
+     DIBS_ERR_AUTH},
+    {"NOPERM", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_AUTH},
+    {"DENIED", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_AUTH},
+    {"OOM", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_SERVER},
+    {"MISCONF", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_SERVER},
+    {"CROSSSLOT", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_SERVER},
+
+    /* A slot is on its way to another node, and some of the lock's keys are
+     * there already. Scripts may be executed twice, also after half of one. */
+    {"Script attempted to access a non local key", EXECUTED_PARTLY, NEXT_LATER,
+     DIBS_ERR_SERVER},
+    {"Lua script attempted to access a non local key", EXECUTED_PARTLY,
+     NEXT_LATER, DIBS_ERR_SERVER},
+
+    /* Every script of ours looks at its key before it writes. */
+    {"WRONGTYPE", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_WRONGTYPE},
+
+    {"The user executing the script", EXECUTED_PARTLY, NEXT_GIVE_UP,
+     DIBS_ERR_AUTH},
+    {"ACL failure in script", EXECUTED_PARTLY, NEXT_GIVE_UP, DIBS_ERR_AUTH},
+    {"", EXECUTED_PARTLY, NEXT_GIVE_UP, DIBS_ERR_SERVER}, /* all others */
+};
+
+/* Before Redis 7 a script's error is told as "ERR Error running script (call to
+ * f_...): @user_script:3: WRONGTYPE ...", one that a script passes on as
+ * "@user_script: 3: ...". */
+const char *dibs__error_words(const char *error)
+{
+    const char *at = error, *found;
+
+    if (strncmp(error, "ERR Error running script", 24) == 0 ||
+        strncmp(error, "@user_script", 12) == 0) {
+        while ((found = strstr(at, "user_script:")))
+            at = found + strlen("user_script:");
+        at += strspn(at, "0123456789: -");
+    }
+    return at;
+}
+
+const struct dibs__class *dibs__classify(const char *error)
+{
+    const struct dibs__class *c = classes;
+
+    error = dibs__error_words(error);
+    if (strncmp(error, "ERR ", 4) == 0) /* has no code of its own, or has */
+        error += 4;
+    while (strncmp(error, c->prefix, strlen(c->prefix)) != 0)
+        c++;
+    return c;
+}

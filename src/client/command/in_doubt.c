@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * in_doubt.c - what a lost command may still do, and how that is ended.
+ *
+ * Thread  io, except dibs__ghost_new: the one that has the connection.
+ * Locks   none.
+ *
+ * How     A command whose reply was lost may have been executed, or not, or may
+ *         yet be: the server can hold it back for as long as it likes, even
+ *         though we closed the connection. Our scripts do not mind being
+ *         executed twice in a row, so a lost one is simply sent again. But a
+ *         copy that is executed much later could change what has long moved
+ *         on. So the new connection first asks the server to kill the old one
+ *         by its number (CLIENT KILL): once that is answered, nothing of the
+ *         old one can be executed any more, and the ghost is canceled. Where
+ *         the server refuses, the caller is told that a ghost is about, and
+ *         takes care by other means.
+ *
+ *         That goes for the server that has the old connection. When another
+ *         server is in its place, the ghost can do no harm. A replica that was
+ *         made master listens to its old master no more, so what that executes
+ *         late stays there, and is thrown away when it becomes a replica. What
+ *         it executed before and passed on is there already when the new
+ *         master answers us; sending it once more changes nothing. And a slot
+ *         that was moved is not served any more where it was. So a ghost of
+ *         another run (INFO's run_id), or of another node, counts as canceled.
+ * If runs are not known and the address is another, nobody can tell: it counts
+ * as one that cannot be canceled.
+ */
+#include "client/command/in_doubt.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LAY_MS 3000
+
+static void say_refused(struct dibs__server *s)
+{
+    dibs__server_tell(
+        s, DIBS_EVENT_WARNING, DIBS_ERR_AUTH,
+        "CLIENT KILL is refused: lost replies take longer to settle");
+}
+
+enum ghost_state { GHOST_NEW, GHOST_BEING_LAID, GHOST_LAID, GHOST_LOOSE };
+
+struct dibs__ghost {
+    struct dibs__req req; /* the killing */
+    struct dibs__server *s;
+    struct dibs__list at; /* in server.ghosts while new */
+    unsigned refs;        /* io only, once it is in use */
+    enum ghost_state state;
+    unsigned born;  /* server.ups at that time */
+    unsigned place; /* server.place of its connection */
+    char id[24], addr[160], run[48];
+};
+
+void dibs__ghost_unref(struct dibs__ghost *g)
+{
+    if (g && --g->refs == 0)
+        dibs__free(g);
+}
+
+static void cancel_write(struct dibs__req *req, struct dibs__buf *out)
+{
+    const struct dibs__ghost *g = DIBS_OF(req, struct dibs__ghost, req);
+
+    dibs__buf_array(out, g->addr[0] ? 6 : 4);
+    dibs__buf_arg_text(out, "CLIENT");
+    dibs__buf_arg_text(out, "KILL");
+    dibs__buf_arg_text(out, "ID");
+    dibs__buf_arg_text(out, g->id);
+    if (g->addr[0]) {
+        dibs__buf_arg_text(out, "ADDR");
+        dibs__buf_arg_text(out, g->addr);
+    }
+}
+
+static void cancel_done(struct dibs__req *req, dibs_err err,
+                        const struct dibs__reply *reply)
+{
+    struct dibs__ghost *g = DIBS_OF(req, struct dibs__ghost, req);
+    struct dibs__server *s = g->s;
+
+    if (err == DIBS_OK && dibs__server_misfit(s, req, reply, 1u << REPLY_NUM))
+        err = DIBS_ERR_UNKNOWN;
+    if (err == DIBS_OK && reply->type == REPLY_NUM) {
+        g->state = GHOST_LAID;
+    } else if (err == DIBS_OK) {
+        g->state = GHOST_LOOSE;
+        if (!g->s->cannot_cancel)
+            say_refused(g->s);
+        g->s->cannot_cancel = true;
+    } else if (!dibs__server_closes(
+                   g->s)) { /* once more, on the next connection */
+        g->state = GHOST_NEW;
+        dibs__list_add(&g->s->ghosts, &g->at);
+        return;
+    }
+    dibs__ghost_unref(g);
+    dibs__server_answered(s);
+}
+
+struct dibs__ghost *dibs__ghost_new(const struct dibs__link *ln)
+{
+    const struct dibs__conn *cn = &ln->cn;
+    struct dibs__server *s = ln->s;
+    struct dibs__ghost *g = cn->id[0] ? dibs__calloc(1, sizeof *g) : NULL;
+
+    if (!g)
+        return NULL;
+    g->s = s;
+    g->refs = 1;
+    g->born = atomic_load(&s->ups);
+    g->req.write = cancel_write;
+    g->req.done = cancel_done;
+    memcpy(g->id, cn->id, sizeof g->id);
+    memcpy(g->addr, cn->addr, sizeof g->addr);
+    memcpy(g->run, cn->run, sizeof g->run);
+    g->place = ln->place;
+    return g;
+}
+
+/* The server counts its connections up. If a later one has no greater number,
+ * it is another process by now, and the ghost ended with the old one. */
+static bool has_restarted(const struct dibs__server *s,
+                          const struct dibs__ghost *g)
+{
+    unsigned long long now = strtoull(s->main->cn.id, NULL, 10);
+
+    return atomic_load(&s->ups) != g->born && now != 0 &&
+           now <= strtoull(g->id, NULL, 10);
+}
+
+/* Another server is there by now. Sets what that means for the ghost. */
+static bool is_elsewhere(const struct dibs__server *s, struct dibs__ghost *g)
+{
+    const char *run = s->main->cn.run;
+
+    if (run[0] && g->run[0]) {
+        if (strcmp(run, g->run) == 0)
+            return false;
+        g->state = GHOST_LAID;
+        return true;
+    }
+    if (g->place == s->place)
+        return false;
+    g->state = GHOST_LOOSE;
+    return true;
+}
+
+void dibs__ghost_cancel(struct dibs__ghost *g)
+{
+    struct dibs__server *s = g->s;
+
+    if (g->state != GHOST_NEW || !dibs__server_is_up(s))
+        return;
+    bool gone = is_elsewhere(s, g);
+    if (!gone && has_restarted(s, g)) {
+        g->state = GHOST_LAID;
+        gone = true;
+    }
+    if (gone) {
+        if (dibs__list_linked(&g->at)) {
+            dibs__list_del(&g->at);
+            dibs__ghost_unref(g);
+        }
+        return;
+    }
+    if (dibs__list_linked(&g->at))
+        dibs__list_del(&g->at); /* its reference is now the request's */
+    else
+        g->refs++;
+    g->state = GHOST_BEING_LAID;
+    g->req.expires = dibs__now_ms() + LAY_MS;
+    dibs__conn_send(&s->main->cn, &g->req);
+}
+
+void dibs__ghost_cancel_later(struct dibs__ghost *g)
+{
+    struct dibs__server *s = g->s;
+
+    if (g->state != GHOST_NEW || dibs__server_closes(s) ||
+        dibs__list_linked(&g->at))
+        return;
+    g->refs++;
+    dibs__list_add(&s->ghosts, &g->at);
+    dibs__ghost_cancel(g);
+}
+
+void dibs__ghosts_forget(struct dibs__server *s)
+{
+    for (struct dibs__list *l; (l = dibs__list_pop(&s->ghosts));)
+        dibs__ghost_unref(DIBS_OF(l, struct dibs__ghost, at));
+}
+
+void dibs__ghosts_cancel(struct dibs__server *s)
+{
+    struct dibs__list all;
+
+    dibs__list_init(&all);
+    dibs__list_move(&all, &s->ghosts);
+    for (struct dibs__list *l = all.next, *n; l != &all; l = n) {
+        n = l->next;
+        dibs__ghost_cancel(DIBS_OF(l, struct dibs__ghost, at));
+    }
+}
+
+void dibs__ghost_ref(struct dibs__ghost *g)
+{
+    g->refs++;
+}
+
+bool dibs__ghost_canceled(const struct dibs__ghost *g)
+{
+    return g->state == GHOST_LAID;
+}
+
+bool dibs__ghost_of(const struct dibs__ghost *g, const struct dibs__server *s)
+{
+    return g->s == s;
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * script.c - calls of scripts: by digest, or whole when the server has not seen
+ * the script. EVAL makes it remember, so that is all the loading there is.
+ *
+ * Thread  any.
+ *
+ * How     Behind its arguments a call has a number, another one for each
+ *         sending, and the answer begins with it: lua/lib/around.lua says how.
+ *         A reply without it, or with another one, is that to another sending.
+ */
+#include "client/command/script.h"
+
+#include "client/command/error_class.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void dibs__script_head(struct dibs__buf *out, const struct dibs__script *script,
+                       bool whole, size_t keys, size_t args)
+{
+    dibs__buf_array(out, 3 + keys + args + 1);
+    if (whole) {
+        dibs__buf_arg_text(out, "EVAL");
+        dibs__buf_arg(out, script->src, script->len);
+    } else {
+        dibs__buf_arg_text(out, "EVALSHA");
+        dibs__buf_arg(out, script->sha, 40);
+    }
+    dibs__buf_arg_num(out, (int64_t)keys);
+}
+
+/* The number that a text begins with, and what is behind it; NULL: not this. */
+static const char *behind_number(const struct dibs__reply *r, unsigned number)
+{
+    unsigned found = 0;
+    const char *at = r->text;
+
+    for (; isdigit((unsigned char)*at) && found <= number; at++)
+        found = found * 10 + (unsigned)(*at - '0');
+    return found == number ? at : NULL;
+}
+
+static bool number_at(const char *text, const char *end, int64_t *out)
+{
+    char *stop;
+
+    if (*text != '-' && !isdigit((unsigned char)*text))
+        return false;
+    *out = dibs__reply_cut(strtoll(text, &stop, 10));
+    return stop == end;
+}
+
+const struct dibs__reply *dibs__script_answer(const struct dibs__reply *reply,
+                                              unsigned number,
+                                              struct dibs__reply *room)
+{
+    const struct dibs__reply *head = dibs__reply_text(reply, 0);
+
+    if (reply->type == REPLY_ERROR)
+        return reply;
+    if (head && reply->len == 2) {
+        const char *behind = behind_number(head, number);
+        bool ours = behind == head->text + head->len &&
+                    reply->elem[1]->type == REPLY_ARRAY;
+        return ours ? reply->elem[1] : NULL;
+    }
+    const char *at =
+        reply->type == REPLY_TEXT ? behind_number(reply, number) : NULL;
+    if (!at)
+        return NULL;
+    const char *end = reply->text + reply->len;
+    *room = (struct dibs__reply){.type = REPLY_NIL};
+    if (at == end)
+        return room;
+    if (*at == ' ') {
+        room->type = REPLY_NUM;
+        return number_at(at + 1, end, &room->num) ? room : NULL;
+    }
+    room->type = REPLY_TEXT;
+    room->text = at + 1;
+    room->len = (size_t)(end - room->text);
+    return *at == '=' ? room : NULL;
+}
+
+/* The command of the first call on this line, or right behind it. */
+static size_t command_at(const struct dibs__script *script, long line,
+                         char *out, size_t size)
+{
+    const char *at = script->src, *end = script->src + script->len;
+    size_t len = 0;
+
+    for (; line > 1 && at; line--) {
+        at = memchr(at, '\n', (size_t)(end - at));
+        at = at ? at + 1 : NULL;
+    }
+    at = at ? strstr(at, "call('") : NULL;
+    for (at = at ? at + strlen("call('") : ""; isalpha((unsigned char)*at);
+         at++)
+        if (len + 1 < size)
+            out[len++] = *at;
+    out[len] = '\0';
+    return len;
+}
+
+/* "... script: DIGEST, on @user_script:7." says nothing to a user. */
+static void cut_script(char *words)
+{
+    char *at = strstr(words, " script: "), *end;
+
+    if (at && (end = strstr(at, "on @user_script:")) != NULL) {
+        end += strlen("on @user_script:");
+        end += strspn(end, "0123456789.");
+        memmove(at, end, strlen(end) + 1);
+        size_t n = strlen(words);
+        if (n > 0 && words[n - 1] == '.')
+            words[n - 1] = '\0';
+    }
+}
+
+/* What an error says of the server: not what the URL promises. NULL: nothing.
+ */
+static const char *wrong_server(const char *words, const struct dibs__url *url)
+{
+    if (strncmp(words, "MOVED ", 6) == 0)
+        return url->tls.on ? "this is a node of a cluster: the URL begins with "
+                             "rediss-cluster://"
+                           : "this is a node of a cluster: the URL begins with "
+                             "redis-cluster://";
+    if (strncmp(words, "ERR unknown command", 19) == 0 &&
+        strstr(words, "EVALSHA"))
+        return url->tls.on ? "the server has no scripts; for a sentinel the "
+                             "URL is rediss-sentinel://HOST:PORT/SERVICE"
+                           : "the server has no scripts; for a sentinel the "
+                             "URL is redis-sentinel://HOST:PORT/SERVICE";
+    return NULL;
+}
+
+void dibs__script_words(const char *error, const struct dibs__url *single,
+                        char out[DIBS__REASON_MAX])
+{
+    const char *at = strstr(error, "user_script:");
+    const char *words = dibs__error_words(error);
+    const char *instead = single ? wrong_server(words, single) : NULL;
+    const struct dibs__script *const *s = dibs__scripts;
+    char command[32];
+
+    if (strncmp(words, "WRONGTYPE", 9) == 0)
+        instead = dibs_strerror(DIBS_ERR_WRONGTYPE);
+    snprintf(out, DIBS__REASON_MAX, "%s", instead ? instead : words);
+    cut_script(out);
+    while (*s && !strstr(error, (*s)->sha))
+        s++;
+    size_t n = strlen(out);
+    if (!instead && at && *s &&
+        command_at(*s, strtol(at + strlen("user_script:"), NULL, 10), command,
+                   sizeof command) > 0 &&
+        !strstr(out, command))
+        snprintf(out + n, DIBS__REASON_MAX - n, " (%s)", command);
+}

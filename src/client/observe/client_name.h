@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * client_name.h - who is behind a UUID: the names of connections.
+ */
+#ifndef DIBS_CLIENT_OBSERVE_CLIENT_NAME_H
+#define DIBS_CLIENT_OBSERVE_CLIENT_NAME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "dibs/dibs.h"
+
+#define DIBS__WHO_NAME_MAX 400 /* of a connection, with its NUL */
+#define DIBS__WHO_TEXT_MAX 65  /* of host, program or address, with its NUL */
+#define DIBS__WHO_ID_LEN   36
+
+/* All zero: nobody known. The texts are ASCII without control characters. */
+struct dibs__who {
+    bool known;
+    int64_t pid;
+    int64_t age_ms; /* of the oldest connection */
+    char host[DIBS__WHO_TEXT_MAX];
+    char program[DIBS__WHO_TEXT_MAX];
+    char address[DIBS__WHO_TEXT_MAX];
+};
+
+/* What the connections of this process are called. program NULL: that of the
+ * process. */
+void dibs__who_name(const char *id, const char *program,
+                    char out[DIBS__WHO_NAME_MAX]);
+
+/* CLIENT LIST, without those that only listen. */
+void dibs__who_command(struct dibs__buf *out);
+
+/* Does an owner's text begin with a UUID and a colon? Copies the UUID. */
+bool dibs__who_id(const char *owner, char out[DIBS__WHO_ID_LEN + 1]);
+
+/* A line of CLIENT LIST. False: not a connection of dibs. */
+struct dibs__who_line {
+    char id[DIBS__WHO_ID_LEN + 1];
+    struct dibs__who who;
+};
+bool dibs__who_read(const char *text, size_t len, struct dibs__who_line *out);
+/* Keeps the older connection of the two. */
+void dibs__who_merge(struct dibs__who *into, const struct dibs__who *from);
+/* As the public struct; its texts are those of w. */
+dibs_who dibs__who_public(const struct dibs__who *w);
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * event.c - what a log would say, on its way to the program.
+ *
+ * Thread  any.
+ * Locks   server.mu, for a server's address.
+ *
+ * How     An event has one line of text for people. Those about a server begin
+ *         with its address. It waits among the callbacks for its turn. If 256
+ *         wait already, or there is no memory, it is not told: nothing depends
+ *         on it.
+ */
+#include "client/observe/event.h"
+
+#include "base/mem.h"
+#include "client/client.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define EVENTS_MAX 256
+
+struct event {
+    struct dibs__callback cb;
+    dibs_client *c;
+    dibs_event_kind kind;
+    dibs_err err;
+    char text[];
+};
+
+static void event_run(struct dibs__callback *cb, bool drop)
+{
+    struct event *ev = DIBS_OF(cb, struct event, cb);
+    dibs_client *c = ev->c;
+    dibs_event told = {sizeof told, ev->kind, ev->err, ev->text};
+
+    if (!drop)
+        c->on_event(&told, c->event_arg);
+    atomic_fetch_sub(&c->events, 1);
+    dibs__free(ev);
+}
+
+void dibs__client_say(void *client, dibs_event_kind kind, dibs_err err,
+                      const char *text)
+{
+    dibs_client *c = client;
+    size_t len = strlen(text);
+
+    if (kind == DIBS_EVENT_REAPED) /* counted, also if nobody hears it */
+        dibs__stats_count(c->stats, STAT_REAPED, 1);
+    if (!c->on_event)
+        return;
+    struct event *ev = dibs__malloc(sizeof *ev + len + 1);
+    if (!ev)
+        return;
+    if (atomic_fetch_add(&c->events, 1) >= EVENTS_MAX) {
+        atomic_fetch_sub(&c->events, 1); /* nobody listens; not worth more */
+        dibs__free(ev);
+        return;
+    }
+    ev->cb.run = event_run;
+    ev->c = c;
+    ev->kind = kind;
+    ev->err = err;
+    memcpy(ev->text, text, len + 1);
+    dibs__clean_text(ev->text);
+    dibs__callbacks_push(&c->callbacks, &ev->cb);
+}
+
+void dibs__event_text(const struct dibs__url *at, const char *text,
+                      char out[DIBS__REASON_MAX])
+{
+    char address[DIBS__ADDRESS_MAX];
+
+    dibs__url_address(at, address, sizeof address);
+    snprintf(out, DIBS__REASON_MAX, "%s: %s", address, text);
+}
+
+void dibs__event_tell(const struct dibs__events *to, const struct dibs__url *at,
+                      dibs_event_kind kind, dibs_err err, const char *text)
+{
+    char whole[DIBS__REASON_MAX];
+
+    if (!to->say)
+        return;
+    dibs__event_text(at, text, whole);
+    to->say(to->arg, kind, err, whole);
+}
+
+/* ---- about a server ---------------------------------------------------- */
+
+void dibs__server_text(struct dibs__server *s, const char *text,
+                       char out[DIBS__REASON_MAX])
+{
+    dibs__lock(&s->mu);
+    dibs__event_text(&s->to.url, text, out);
+    dibs__unlock(&s->mu);
+}
+
+void dibs__server_tell(struct dibs__server *s, dibs_event_kind kind,
+                       dibs_err err, const char *text)
+{
+    char whole[DIBS__REASON_MAX];
+
+    if (!s->events.say)
+        return;
+    dibs__server_text(s, text, whole);
+    s->events.say(s->events.arg, kind, err, whole);
+}
+
+void dibs__server_note(struct dibs__server *s, const char *why)
+{
+    dibs__event_text(&s->to.url, why, s->why);
+}

@@ -1,0 +1,592 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * server.c - one server and our connections to it.
+ *
+ * Thread  io, except borrow and give_back.
+ * Locks   server.mu: which spare connection is whose.
+ *
+ * How     The main connection is dialed at once and dialed again whenever it
+ *         goes down: at once after one that worked, with growing, jittered
+ *         delays after one that did not come up. Calls that find it down wait
+ *         in a list; command.c sees to them.
+ *
+ *         state     what happens                        next
+ *         DOWN      the time has come, or a call waits  SEEKING, or DIALING
+ *         SEEKING   it is found; it is not              DIALING; DOWN
+ *         DIALING   it is ready; it fails               UP; DOWN
+ *         UP        it goes down                        DOWN
+ *         UP        it takes no writes, or is to leave  RETIRING
+ *         RETIRING  the last answer came                DOWN
+ *         any       it is elsewhere, or not needed      CUTTING, then DOWN
+ *         any       the client closes                   CLOSING, for good
+ *
+ *
+ *         Spare connections are made when a caller would have liked one. A
+ *         caller borrows only while few calls are queued: under load, one
+ *         batch is faster than several callers side by side.
+ *
+ *         Where the server is may be for somebody else to say (`seek`, for
+ *         sentinels): then each dialing begins with that question. And that
+ *         somebody may say at any time that the server is elsewhere: all
+ *         connections are cut, callers that talk on one are woken, and the new
+ *         place is dialed. A server of a cluster sleeps until it is needed,
+ *         and again when it is not any more. One that is not writable is dealt
+ *         with in read_only.c.
+ *
+ * Trouble A connection that broke in a caller's hands comes back through its
+ *         drop task and is closed here. A refusal that another attempt will
+ *         not change (password, protocol) ends the waiting calls at once.
+ */
+#include "client/server/server.h"
+
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define BACKOFF_FIRST_MS 20
+#define BACKOFF_MAX_MS   2000
+#define REFUSED_MS       1000 /* after a refusal: no hammering */
+#define GROW_AGAIN_MS    1000
+#define QUEUED_ENOUGH    3 /* so many queued already: queue this one, too */
+
+static void drop_stale_spares(struct dibs__server *s);
+static void lend_spare(struct dibs__task *t);
+static void drop_spare(struct dibs__task *t);
+
+/* ---- links ------------------------------------------------------------- */
+
+static struct dibs__link *link_of(struct dibs__conn *cn)
+{
+    return DIBS_OF(cn, struct dibs__link, cn);
+}
+
+static void link_gone(struct dibs__conn *cn)
+{
+    struct dibs__link *ln = link_of(cn);
+    struct dibs__server *s = ln->s;
+
+    s->upper->link_gone(ln);
+    dibs__timer_stop(s->lp, &ln->ride.tick);
+    dibs__free(ln);
+    if (--s->links == 0 && dibs__server_closes(s))
+        dibs__parts_ended(s->parts);
+}
+
+struct dibs__link *
+dibs__link_open(struct dibs__server *s, void (*up)(struct dibs__conn *),
+                void (*down)(struct dibs__conn *, dibs_err, const char *))
+{
+    struct dibs__link *ln = dibs__calloc(1, sizeof *ln);
+
+    if (!ln)
+        return NULL;
+    ln->s = s;
+    ln->lend.run = lend_spare;
+    ln->drop.run = drop_spare;
+    ln->generation = atomic_load(&s->generation);
+    ln->place = s->place;
+    ln->cn.lp = s->lp;
+    ln->cn.to = &s->to;
+    ln->cn.up = up;
+    ln->cn.down = down;
+    ln->cn.gone = link_gone;
+    if (dibs__conn_open(&ln->cn) != DIBS_OK) {
+        dibs__free(ln);
+        return NULL;
+    }
+    s->links++;
+    return ln;
+}
+
+/* ---- the main connection ----------------------------------------------- */
+
+/* For a cluster, one of its servers is not enough. */
+static void tell_opened(struct dibs__server *s, dibs_err err)
+{
+    if (!s->slots)
+        dibs__parts_opened(s->parts, err, s->why);
+}
+
+/* If nobody heard that it was down, nobody hears that it is up. */
+static void tell_up(struct dibs__server *s)
+{
+    if (!s->told_up)
+        dibs__server_tell(s, DIBS_EVENT_CONNECTED, DIBS_OK, "connected");
+    s->told_up = true;
+}
+
+void dibs__server_works(struct dibs__server *s)
+{
+    if (!s->unfit || !dibs__server_is_up(s))
+        return;
+    s->unfit = false;
+    tell_up(s);
+}
+
+static void main_up(struct dibs__conn *cn)
+{
+    struct dibs__server *s = link_of(cn)->s;
+
+    link_of(cn)->was_up = true;
+    dibs__stats_count(s->events.stats, STAT_CONNECTS, 1);
+    if (s->reached)
+        dibs__stats_count(s->events.stats, STAT_RECONNECTS, 1);
+    s->reached = true;
+    s->state = SERVER_UP;
+    atomic_fetch_add(&s->ups, 1);
+    if (!s->unfit)
+        tell_up(s);
+    if (s->to.url.tls.insecure && atomic_load(&s->ups) == 1)
+        dibs__server_tell(
+            s, DIBS_EVENT_WARNING, DIBS_OK,
+            "TLS without verification: who answers may be anybody");
+    s->up_again(s);
+    s->upper->resume(s);
+    tell_opened(s, DIBS_OK);
+}
+
+/* One that sleeps is dialed only if a call waits for it. Those that were on
+ * its connection come back just now, and wake it. */
+static void dial_again(struct dibs__server *s, int64_t at)
+{
+    if (!s->asleep || !dibs__list_empty(&s->waiting))
+        dibs__timer_set(s->lp, &s->redial, at);
+}
+
+static void server_redial_later(struct dibs__server *s, bool refused)
+{
+    int64_t wait =
+        dibs__backoff(&s->backoff_ms, BACKOFF_FIRST_MS, BACKOFF_MAX_MS);
+
+    dial_again(s, dibs__now_ms() +
+                      dibs__max(wait, refused ? dibs__random_in(REFUSED_MS / 2,
+                                                                REFUSED_MS)
+                                              : 0));
+}
+
+static void main_down(struct dibs__conn *cn, dibs_err err, const char *why)
+{
+    struct dibs__link *ln = link_of(cn);
+    struct dibs__server *s = ln->s;
+
+    s->main = NULL;
+    if (dibs__server_closes(s))
+        return;
+    if (s->state != SERVER_CUTTING)
+        s->state = SERVER_DOWN;
+    if (!dibs__server_dozes(s))
+        dibs__server_note(s, why);
+    bool retired = ln->why[0] != '\0';
+    bool worked = ln->was_up && !(retired && s->unfit);
+    if (dibs__server_dozes(s) || dibs__server_down(s, err, why, worked))
+        s->told_up = false;
+    if (ln->was_up)
+        drop_stale_spares(s);
+    if (s->state == SERVER_CUTTING)
+        return; /* the code that did it knows what comes next */
+    if (s->slots)
+        s->slots->doubt(s->slots);
+    if (ln->served && !retired) { /* it did work: dial at once */
+        s->backoff_ms = 0;
+        dial_again(s, dibs__now_ms());
+        return;
+    }
+    server_redial_later(s, dibs__server_refuses(err));
+    if (ln->was_up)
+        return;
+    s->unfit = false; /* that is another trouble */
+    s->upper->fail(s, dibs__server_refuses(err) ? err : DIBS_ERR_CONN,
+                   dibs__server_refuses(err));
+    tell_opened(s, dibs__server_refuses(err) ? err : DIBS_ERR_CONN);
+}
+
+static void no_memory(struct dibs__server *s)
+{
+    server_redial_later(s, false);
+    s->upper->fail(s, DIBS_ERR_NOMEM, false);
+    tell_opened(s, DIBS_ERR_NOMEM);
+}
+
+static void dial_here(struct dibs__server *s)
+{
+    dibs__timer_stop(s->lp, &s->redial);
+    s->main = dibs__link_open(s, main_up, main_down);
+    s->state = s->main ? SERVER_DIALING : SERVER_DOWN;
+    if (!s->main)
+        no_memory(s);
+}
+
+void dibs__server_start(struct dibs__server *s)
+{
+    if (s->state != SERVER_DOWN)
+        return;
+    if (!s->seek) {
+        dial_here(s);
+        return;
+    }
+    s->state = SERVER_SEEKING;
+    s->seek(s);
+}
+
+static void redial_timed(struct dibs__timer *t)
+{
+    dibs__server_start(DIBS_OF(t, struct dibs__server, redial));
+}
+
+void dibs__server_cut(struct dibs__server *s, const char *why)
+{
+    if (s->main)
+        dibs__conn_close(&s->main->cn, DIBS_ERR_CONN, why);
+}
+
+/* ---- elsewhere --------------------------------------------------------- */
+
+bool dibs__server_at(const struct dibs__server *s, const char *host, int port)
+{
+    return s->to.url.host && s->to.url.port == port &&
+           strcmp(s->to.url.host, host) == 0;
+}
+
+/* False: out of memory. */
+static bool set_place(struct dibs__server *s, const char *host, int port)
+{
+    if (dibs__server_at(s, host, port))
+        return true;
+    char *copy = dibs__strdup(host);
+    if (!copy)
+        return false;
+    dibs__lock(&s->mu);
+    dibs__free(s->to.url.host);
+    s->to.url.host = copy;
+    s->to.url.port = port;
+    dibs__unlock(&s->mu);
+    s->place++;
+    return true;
+}
+
+void dibs__server_found(struct dibs__server *s, const char *host, int port)
+{
+    if (s->state != SERVER_SEEKING && s->state != SERVER_DOWN)
+        return; /* spare ones must not go elsewhere than main */
+    if (set_place(s, host, port))
+        dial_here(s);
+    else
+        no_memory(s);
+}
+
+void dibs__server_not_found(struct dibs__server *s, dibs_err err,
+                            const char *why)
+{
+    struct dibs__url nowhere = s->to.url;
+
+    if (s->state != SERVER_SEEKING)
+        return;
+    s->state = SERVER_DOWN;
+    nowhere.host = NULL; /* where it was does not matter */
+    dibs__event_text(&nowhere, why, s->why);
+    if (dibs__say_down(&s->events, &nowhere, &s->hush,
+                       &(struct dibs__failure){err, why, false}))
+        s->told_up = false;
+    server_redial_later(s, dibs__server_refuses(err));
+    s->upper->fail(s, err, dibs__server_refuses(err));
+    tell_opened(s, err);
+}
+
+/* Callers that talk on a spare connection wait for somebody who is not the
+ * right one any more. */
+static void wake_direct_callers(struct dibs__server *s) REQUIRES(s->mu)
+{
+    for (struct dibs__list *l = s->spares.next; l != &s->spares; l = l->next) {
+        struct dibs__link *ln = DIBS_OF(l, struct dibs__link, at);
+        if (ln->use == LINK_OUT)
+            shutdown(ln->cn.fd, SHUT_RDWR);
+    }
+}
+
+static void cut_quietly(struct dibs__server *s, const char *why)
+{
+    s->state = SERVER_CUTTING;
+    dibs__server_cut(s, why);
+    s->state = SERVER_DOWN;
+}
+
+void dibs__server_moved(struct dibs__server *s, const char *host, int port)
+{
+    if (dibs__server_closes(s) ||
+        (dibs__server_is_up(s) && dibs__server_at(s, host, port)))
+        return;
+    cut_quietly(s, "the server is elsewhere by now");
+    dibs__lock(&s->mu);
+    wake_direct_callers(s);
+    dibs__unlock(&s->mu);
+    s->backoff_ms = 0;
+    dibs__server_found(s, host, port);
+}
+
+/* ---- asleep ------------------------------------------------------------ */
+
+void dibs__server_wake(struct dibs__server *s)
+{
+    s->asleep = false;
+    if (!s->redial.at)
+        dibs__server_start(s);
+}
+
+/* Nobody can have borrowed a spare connection unseen: it is asked for under
+ * the mutex, and refused once the generation has changed. */
+bool dibs__server_sleep(struct dibs__server *s)
+{
+    bool out = false;
+
+    s->asleep = true;
+    dibs__lock(&s->mu);
+    for (struct dibs__list *l = s->spares.next; l != &s->spares; l = l->next)
+        out |= DIBS_OF(l, struct dibs__link, at)->use == LINK_OUT;
+    dibs__unlock(&s->mu);
+    if (out || atomic_load(&s->queued) > 0 || !dibs__list_empty(&s->waiting) ||
+        s->acks.under_way || !dibs__list_empty(&s->acks.queue))
+        return false;
+    dibs__timer_stop(s->lp, &s->redial);
+    cut_quietly(s, "not needed any more");
+    s->upper->forget(s);
+    return true;
+}
+
+/* ---- spare connections ------------------------------------------------- */
+
+/* Once io has nothing more to do with it: from here on a caller may have it. */
+static void lend_spare(struct dibs__task *t)
+{
+    struct dibs__link *ln = DIBS_OF(t, struct dibs__link, lend);
+    struct dibs__server *s = ln->s;
+
+    if (ln->cn.state != CONN_READY)
+        return; /* it went down meanwhile */
+    if (dibs__server_closes(s) ||
+        ln->generation != atomic_load(&s->generation)) {
+        dibs__conn_close(&ln->cn, DIBS_ERR_CONN, "came too late");
+        return;
+    }
+    dibs__conn_lend(&ln->cn);
+    dibs__lock(&s->mu);
+    ln->use = LINK_FREE;
+    dibs__unlock(&s->mu);
+}
+
+static void spare_up(struct dibs__conn *cn)
+{
+    struct dibs__link *ln = link_of(cn);
+    struct dibs__server *s = ln->s;
+
+    ln->was_up = true;
+    dibs__stats_count(s->events.stats, STAT_CONNECTS, 1);
+    dibs__lock(&s->mu);
+    s->growing = false;
+    dibs__unlock(&s->mu);
+    dibs__loop_post(s->lp, &ln->lend);
+}
+
+static void spare_down(struct dibs__conn *cn, dibs_err err, const char *why)
+{
+    struct dibs__link *ln = link_of(cn);
+    struct dibs__server *s = ln->s;
+
+    dibs__lock(&s->mu);
+    ln->use = LINK_DIALING;
+    dibs__list_del(&ln->at);
+    s->spare_count--;
+    if (!ln->was_up) {
+        s->growing = false;
+        s->grow_after = dibs__now_ms() + GROW_AGAIN_MS;
+    }
+    dibs__unlock(&s->mu);
+    /* If main is gone, too, that was told. */
+    if (dibs__server_closes(s) || ln->generation != atomic_load(&s->generation))
+        return;
+    if (dibs__server_is_up(s))
+        dibs__server_note(s, why);
+    dibs__server_down(s, err, why, ln->was_up);
+}
+
+static void grow_spares(struct dibs__task *t)
+{
+    struct dibs__server *s = DIBS_OF(t, struct dibs__server, grow);
+    struct dibs__link *ln = NULL;
+
+    if (dibs__server_is_up(s))
+        ln = dibs__link_open(s, spare_up, spare_down);
+    dibs__lock(&s->mu);
+    if (ln) {
+        dibs__list_add(&s->spares, &ln->at);
+        s->spare_count++;
+    } else {
+        s->growing = false;
+        s->grow_after = dibs__now_ms() + GROW_AGAIN_MS;
+    }
+    dibs__unlock(&s->mu);
+}
+
+/* Thread: app. Locks: needs server.mu. */
+static struct dibs__link *find_free(struct dibs__server *s) REQUIRES(s->mu)
+{
+    for (struct dibs__list *l = s->spares.next; l != &s->spares; l = l->next) {
+        struct dibs__link *ln = DIBS_OF(l, struct dibs__link, at);
+        if (ln->use == LINK_FREE &&
+            ln->generation == atomic_load(&s->generation))
+            return ln;
+    }
+    return NULL;
+}
+
+struct dibs__link *dibs__server_lend(struct dibs__server *s)
+{
+    struct dibs__link *ln = NULL;
+    bool more = false;
+
+    dibs__lock(&s->mu);
+    if (!s->closed)
+        ln = find_free(s);
+    if (ln)
+        ln->use = LINK_OUT;
+    else
+        more = !s->closed && !s->growing && s->spare_count < s->max_spares &&
+               dibs__now_ms() >= s->grow_after;
+    s->growing |= more;
+    dibs__unlock(&s->mu);
+    if (more)
+        dibs__loop_post(s->lp, &s->grow);
+    return ln;
+}
+
+struct dibs__link *dibs__server_borrow(struct dibs__server *s)
+{
+    if (atomic_load_explicit(&s->queued, memory_order_relaxed) > QUEUED_ENOUGH)
+        return NULL;
+    return dibs__server_lend(s);
+}
+
+void dibs__server_lend_again(struct dibs__link *ln)
+{
+    if (ln->ride.state != RIDE_TAKEN || ln->cn.state != CONN_READY ||
+        !dibs__list_empty(&ln->cn.fifo))
+        return;
+    ln->ride.state = RIDE_NONE;
+    dibs__loop_post(ln->s->lp, &ln->lend);
+}
+
+static void drop_spare(struct dibs__task *t)
+{
+    struct dibs__link *ln = DIBS_OF(t, struct dibs__link, drop);
+
+    dibs__conn_close(&ln->cn, DIBS_ERR_UNKNOWN,
+                     "a connection broke while a caller waited for a reply");
+}
+
+void dibs__server_give_back(struct dibs__link *ln, bool usable)
+{
+    struct dibs__server *s = ln->s;
+
+    dibs__lock(&s->mu);
+    usable =
+        usable && !s->closed && ln->generation == atomic_load(&s->generation);
+    ln->use = usable ? LINK_FREE : LINK_DIALING;
+    dibs__unlock(&s->mu);
+    if (!usable)
+        dibs__loop_post(s->lp, &ln->drop);
+}
+
+/* ---- life -------------------------------------------------------------- */
+
+void dibs__server_init(struct dibs__server *s)
+{
+    dibs__mutex_init(&s->mu, RANK_SERVER);
+    dibs__list_init(&s->spares);
+    dibs__list_init(&s->waiting);
+    dibs__list_init(&s->resting);
+    dibs__list_init(&s->ghosts);
+    atomic_init(&s->queued, 0);
+    atomic_init(&s->ups, 0);
+    atomic_init(&s->generation, 0);
+    s->redial.fire = redial_timed;
+    s->grow.run = grow_spares;
+}
+
+/* Those in nobody's hands go to `ours`. */
+static void take_idle(struct dibs__server *s, struct dibs__list *ours)
+    REQUIRES(s->mu)
+{
+    for (struct dibs__list *l = s->spares.next, *n; l != &s->spares; l = n) {
+        struct dibs__link *ln = DIBS_OF(l, struct dibs__link, at);
+        n = l->next;
+        if (ln->use == LINK_FREE || (ln->use == LINK_DIALING && !ln->was_up)) {
+            dibs__list_del(l);
+            dibs__list_add(ours, l);
+        }
+    }
+}
+
+static void close_all(struct dibs__list *links, dibs_err err, const char *why)
+{
+    for (struct dibs__list *l; (l = dibs__list_pop(links));)
+        dibs__conn_close(&DIBS_OF(l, struct dibs__link, at)->cn, err, why);
+}
+
+/* The main connection is gone: the server restarted, or another one has its
+ * place. The spare ones must not go on talking to the old one. Those that are
+ * out are refused when they come back. */
+static void drop_stale_spares(struct dibs__server *s)
+{
+    struct dibs__list ours;
+
+    dibs__list_init(&ours);
+    atomic_fetch_add(&s->generation, 1);
+    dibs__lock(&s->mu);
+    take_idle(s, &ours);
+    dibs__unlock(&s->mu);
+    close_all(&ours, DIBS_ERR_CONN, "the main connection went down");
+    s->upper->drop(s);
+}
+
+/* One that is out is woken, and comes back by itself through its drop task. */
+static void close_spares(struct dibs__server *s)
+{
+    struct dibs__list ours;
+
+    dibs__list_init(&ours);
+    dibs__lock(&s->mu);
+    s->closed = true;
+    take_idle(s, &ours);
+    wake_direct_callers(s);
+    dibs__unlock(&s->mu);
+    close_all(&ours, DIBS_ERR_CLOSED, "closed");
+}
+
+void dibs__server_close(struct dibs__server *s)
+{
+    s->state = SERVER_CLOSING;
+    dibs__timer_stop(s->lp, &s->redial);
+    if (s->main)
+        dibs__conn_close(&s->main->cn, DIBS_ERR_CLOSED, "closed");
+    close_spares(s);
+    s->upper->drop(s);
+    s->upper->fail(s, DIBS_ERR_CLOSED, true);
+    s->upper->forget(s);
+    if (s->links == 0)
+        dibs__parts_ended(s->parts);
+}
+
+void dibs__server_clear(struct dibs__server *s)
+{
+    dibs__mutex_clear(&s->mu);
+}
+
+void dibs__server_abandon(struct dibs__server *s)
+{
+    if (s->main && s->main->cn.fd >= 0)
+        close(s->main->cn.fd);
+    for (struct dibs__list *l = s->spares.next; l != &s->spares; l = l->next)
+        close(DIBS_OF(l, struct dibs__link, at)->cn.fd);
+}

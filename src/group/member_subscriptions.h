@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * member_subscriptions.h - an operation on several locks listens to its
+ * members' channels.
+ */
+#ifndef DIBS_GROUP_MEMBER_SUBSCRIPTIONS_H
+#define DIBS_GROUP_MEMBER_SUBSCRIPTIONS_H
+
+#include "group/group.h"
+
+struct dibs__ears;
+
+/* Listens to all members' channels. told is called with arg, on the io thread
+ * of a member's client: a message came, or one may have been missed. arg must
+ * live until `over` is called, which is the last call. NULL: out of memory.
+ * Thread: any, no mutex held. */
+struct dibs__ears *dibs__ears_open(struct dibs__group *g,
+                                   void (*told)(void *arg, size_t member),
+                                   void (*over)(void *arg), void *arg);
+/* Listens no more; a call that is on its way may still come. Thread: any, no
+ * mutex held. */
+void dibs__ears_close(struct dibs__ears *ears);
+/* Of so many members a message will be heard. Thread: any. */
+size_t dibs__ears_hear(const struct dibs__ears *ears);
+
+#endif

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * server_identity.c - which server a member of a group is on.
+ *
+ * Thread  any.
+ * Locks   group.mu.
+ *
+ * Two addresses may lead to one server. Two members of a quorum there would be
+ * two votes of one server; two members of a multi lock with one name would be
+ * one lock that waits for itself. A server tells who it is by its run_id, in
+ * INFO. What is known of it counts until the connection breaks: behind the next
+ * one may be another server. A server that refuses INFO is believed to be one
+ * of its own; an event warns of that.
+ */
+#include "group/server_identity.h"
+
+#include "base/mem.h"
+#include "client/command/command.h"
+
+#include <string.h>
+
+#define CHECK_MS 500 /* when a group is made */
+
+bool dibs__members_namesakes(const struct dibs__member *a,
+                             const struct dibs__member *b)
+{
+    return a->line->name_len == b->line->name_len &&
+           memcmp(a->line->name, b->line->name, a->line->name_len) == 0;
+}
+
+/* Any two of a quorum; of a multi lock, two that would be one lock. */
+static bool must_differ(const struct dibs__group *g, size_t i, size_t j)
+{
+    const struct dibs__member *a = &g->members[i], *b = &g->members[j];
+
+    return g->quorum || (dibs__members_namesakes(a, b) &&
+                         a->c->to.url.db == b->c->to.url.db);
+}
+
+/* ---- one server -------------------------------------------------------- */
+
+static void write_info(struct dibs__call *call, struct dibs__buf *out,
+                       bool whole)
+{
+    (void)call;
+    (void)whole;
+    dibs__buf_array(out, 2);
+    dibs__buf_arg_text(out, "INFO");
+    dibs__buf_arg_text(out, "server");
+}
+
+void dibs__identity_ask(struct dibs__member *m, struct dibs__call *call,
+                        int64_t within, dibs__identity_done *done)
+{
+    call->write = write_info;
+    call->done = done;
+    call->expects = 1u << REPLY_TEXT;
+    call->plain = true;
+    call->attempt_ms = within;
+    call->deadline = dibs__add(dibs__now_ms(), within);
+    call->connect_by = 0;
+    call->slot = m->line->slot;
+    dibs__call_start(dibs__line_route(m->line), call);
+}
+
+/* "run_id:..." out of the text, or "". */
+static void find_run_id(const struct dibs__reply *reply,
+                        char out[DIBS__RUN_ID_MAX])
+{
+    static const char key[] = "\nrun_id:";
+    const char *at = NULL;
+
+    out[0] = '\0';
+    if (reply && reply->type == REPLY_TEXT)
+        at = strstr(reply->text, key);
+    if (!at)
+        return;
+    at += sizeof key - 1;
+    size_t len = strcspn(at, "\r\n");
+    if (len < DIBS__RUN_ID_MAX) {
+        memcpy(out, at, len);
+        out[len] = '\0';
+    }
+}
+
+/* A number of the connection, never 0. */
+static unsigned connection_number(const struct dibs__member *m)
+{
+    const struct dibs__server *s = dibs__line_server(m->line);
+
+    return 1 + (s ? atomic_load(&s->ups) : 0);
+}
+
+void dibs__identity_learn(struct dibs__group *g, size_t i, dibs_err err,
+                          const struct dibs__reply *reply)
+{
+    struct dibs__member *m = &g->members[i];
+    char run_id[DIBS__RUN_ID_MAX];
+
+    find_run_id(reply, run_id);
+    if (err != DIBS_OK && !reply)
+        return; /* no answer: it stays unknown */
+    if (!run_id[0] && g->quorum)
+        dibs__line_tell(m->line, DIBS_EVENT_WARNING, DIBS_ERR_AUTH,
+                        "INFO is refused: nobody checks that the servers of "
+                        "a quorum are different ones");
+    dibs__lock(&g->mu);
+    memcpy(m->run_id, run_id, sizeof run_id);
+    m->known = connection_number(m);
+    dibs__unlock(&g->mu);
+}
+
+bool dibs__identity_known(struct dibs__group *g, size_t i)
+{
+    return g->members[i].known == connection_number(&g->members[i]);
+}
+
+bool dibs__identity_twice(struct dibs__group *g, size_t i)
+{
+    for (size_t j = 0; j < g->n; j++)
+        if (j != i && dibs__identity_known(g, j) && g->members[i].run_id[0] &&
+            must_differ(g, i, j) &&
+            strcmp(g->members[i].run_id, g->members[j].run_id) == 0)
+            return true;
+    return false;
+}
+
+/* ---- all, when the group is made --------------------------------------- */
+
+struct check {
+    struct dibs__call call;
+    struct dibs__group *g;
+    size_t index;
+    sem_t *done; /* NULL: it was not asked */
+};
+
+static void check_answered(struct dibs__call *call, dibs_err err,
+                           const struct dibs__reply *reply)
+{
+    struct check *ck = DIBS_OF(call, struct check, call);
+
+    dibs__identity_learn(ck->g, ck->index, err, reply);
+    sem_post(ck->done);
+}
+
+static void ask_servers(struct dibs__group *g, struct check *all)
+{
+    sem_t done;
+
+    sem_init(&done, 0, 0);
+    for (size_t i = 0; i < g->n; i++) {
+        if (dibs__client_enter(g->members[i].c) != DIBS_OK)
+            continue;
+        all[i] = (struct check){.g = g, .index = i, .done = &done};
+        dibs__identity_ask(&g->members[i], &all[i].call, CHECK_MS,
+                           check_answered);
+    }
+    for (size_t i = 0; i < g->n; i++)
+        while (all[i].done && sem_wait(&done) != 0)
+            ; /* a signal */
+    for (size_t i = 0; i < g->n; i++)
+        if (all[i].done)
+            dibs__client_leave(g->members[i].c);
+    sem_destroy(&done);
+}
+
+dibs_err dibs__identity_refuse(const struct dibs__group *g, size_t i)
+{
+    return dibs__reason_set(
+        DIBS_ERR_INVALID, "'%.80s' at %s: another member is on the same server",
+        g->members[i].line->name, g->members[i].server);
+}
+
+dibs_err dibs__identity_check(struct dibs__group *g)
+{
+    struct check *all = dibs__calloc(g->n, sizeof *all);
+    dibs_err err = DIBS_OK;
+
+    if (!all)
+        return DIBS_ERR_NOMEM;
+    ask_servers(g, all);
+    dibs__free(all);
+    for (size_t i = 0; i < g->n && err == DIBS_OK; i++) {
+        dibs__lock(&g->mu);
+        bool twice = dibs__identity_twice(g, i);
+        dibs__unlock(&g->mu);
+        if (twice)
+            err = dibs__identity_refuse(g, i);
+    }
+    return err;
+}

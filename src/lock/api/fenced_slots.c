@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * fenced_slots.c - locks that come with a number: fenced locks and slots.
+ *
+ * Thread  app.
+ * Locks   line.mu, to look at a hold.
+ *
+ * What is said here about them goes without asking the server, but for how many
+ * slots there shall be.
+ */
+#include "base/api_args.h"
+#include "lock/api/lock.h"
+#include "lock/inspect/request.h"
+
+/* ---- handles ----------------------------------------------------------- */
+
+dibs_err dibs_fenced_lock_new(dibs_client *c, const char *name, dibs_lock **out)
+{
+    return DIBS__TOLD(dibs__lock_new(c, &dibs__kind_fenced, name,
+                                     dibs__name_length(name), out));
+}
+
+static dibs_err check_slot_count(dibs_client *c, int64_t slots)
+{
+    if (slots >= 1 && slots <= DIBS_PERMITS_MAX)
+        return DIBS_OK;
+    dibs__reason_set(DIBS_ERR_INVALID, "slots is %lld, it must be 1 to %lld",
+                     (long long)slots, (long long)DIBS_PERMITS_MAX);
+    return dibs__client_refuse(c);
+}
+
+static dibs_err slots_new(dibs_client *c, const char *name, int64_t slots,
+                          dibs_lock **out)
+{
+    if (check_slot_count(c, slots) != DIBS_OK)
+        return DIBS_ERR_INVALID;
+    dibs_err err = dibs__lock_new(c, &dibs__kind_slots, name,
+                                  dibs__name_length(name), out);
+    if (err != DIBS_OK)
+        return err;
+    struct dibs__line *line = (*out)->line;
+    if (atomic_exchange(&line->slots, slots) != slots)
+        atomic_store(&line->total_known, false);
+    return DIBS_OK;
+}
+
+dibs_err dibs_slots_lock_new(dibs_client *c, const char *name, int64_t slots,
+                             dibs_lock **out)
+{
+    return DIBS__TOLD(slots_new(c, name, slots, out));
+}
+
+/* ---- how many slots ---------------------------------------------------- */
+
+static void slots_set_write(const struct dibs__request *r,
+                            struct dibs__buf *out, bool whole)
+{
+    dibs__request_head(r, &dibs__script_slots_set, 2, 3, out, whole);
+    dibs__request_args(r, "nz", out);
+    dibs__buf_arg_num(out, r->number);
+    dibs__request_args(r, "0c*", out);
+}
+
+static dibs_err slots_set_read(struct dibs__request *r,
+                               const struct dibs__reply *reply)
+{
+    (void)r;
+    if (reply->type != REPLY_NUM)
+        return DIBS_ERR_PROTOCOL;
+    return reply->num == ANSWER_NO_LOCK ? DIBS_ERR_WRONGTYPE : DIBS_OK;
+}
+
+static dibs_err slots_set(dibs_lock *l, int64_t slots)
+{
+    struct dibs__request r = {
+        .write = slots_set_write, .read = slots_set_read, .number = slots};
+
+    if (dibs__check_given("lock", l) != DIBS_OK)
+        return DIBS_ERR_INVALID;
+    if (!l->line || l->line->kind != &dibs__kind_slots) {
+        dibs__reason_set(DIBS_ERR_INVALID, "this is not a slots lock");
+        return dibs__lock_refuse(l);
+    }
+    if (check_slot_count(l->c, slots) != DIBS_OK)
+        return DIBS_ERR_INVALID;
+    dibs_err err = dibs__request_run(l, &r, NULL, NULL);
+    if (err == DIBS_OK)
+        atomic_store(&l->line->slots, slots);
+    return err;
+}
+
+dibs_err dibs_slots_set(dibs_lock *l, int64_t slots)
+{
+    return DIBS__TOLD(slots_set(l, slots));
+}
+
+/* ---- the number of a hold ---------------------------------------------- */
+
+static dibs_err hold_value(const dibs_lock *l, const struct dibs__kind *kind,
+                           dibs_owner owner, int64_t *out)
+{
+    dibs_err err = DIBS_ERR_NOT_OWNER;
+
+    if (dibs__check_given("lock", l) || dibs__check_given("out", out))
+        return dibs__lock_refuse(l);
+    if (!l->line || l->line->kind != kind) {
+        dibs__reason_set(DIBS_ERR_INVALID, "this is not a %s lock",
+                         kind == &dibs__kind_slots ? "slots" : "fenced");
+        return dibs__lock_refuse(l);
+    }
+    if (dibs__client_foreign(l->c))
+        return DIBS_ERR_FORKED;
+    struct dibs__line *line = l->line;
+    dibs__lock(&line->mu);
+    struct dibs__hold *h =
+        dibs__hold_of(line, owner ? owner : dibs__owner_thread());
+    if (h && h->count > 0 && h->value == 0) {
+        err = dibs__reason_set(DIBS_ERR_INVALID,
+                               "the hold was adopted, and the server does not "
+                               "know its number");
+    } else if (h && h->count > 0) {
+        *out = h->value - (kind == &dibs__kind_slots ? 1 : 0);
+        err = DIBS_OK;
+    }
+    dibs__unlock(&line->mu);
+    return err;
+}
+
+dibs_err dibs_lock_token(const dibs_lock *l, dibs_owner owner, int64_t *token)
+{
+    return DIBS__TOLD(hold_value(l, &dibs__kind_fenced, owner, token));
+}
+
+dibs_err dibs_lock_slot(const dibs_lock *l, dibs_owner owner, int64_t *slot)
+{
+    return DIBS__TOLD(hold_value(l, &dibs__kind_slots, owner, slot));
+}

@@ -1,0 +1,490 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * holder_value.c - a holder says something with its lock, and others read it.
+ *
+ * Thread  app for the calls; io for what is sent again, and for answers.
+ * Locks   line.mu, to look at a hold.
+ *
+ * On the server a string beside the lock: owner, number, text (value_set.lua).
+ * A script writes it only if the owner holds the lock, for what is left of the
+ * lease. A reader believes it only if its owner holds the lock when it is read
+ * (value_get.lua). So a value whose removal got lost misleads nobody, and ends
+ * by itself.
+ *
+ * How     The call that publishes is an operation on the hold, and the hold is
+ *         busy until the answer: a release waits for it. From then on the row
+ *         of the hold (holder_value_table.c) sends the value again whenever the
+ * hold was renewed. That makes it last as long as the lock, and brings it back
+ *         when a failover or a stranger took it away. When the hold is over,
+ *         the row takes the value away.
+ *
+ * Trouble No answer: the value is sent again with the next renewal. The hold is
+ *         tainted, so its owner goes by another number after it, and a late
+ *         copy finds no lock of that number. The server refuses it: it is not
+ *         sent again. The owner does not hold the lock: it is lost.
+ */
+#include "base/api_args.h"
+#include "base/mem.h"
+#include "lock/api/lock.h"
+
+#include <string.h>
+
+#define WITHIN 2 /* command timeouts, for a call of the program */
+
+/* ---- commands ---------------------------------------------------------- */
+
+static void owner_of_hold(struct dibs__buf *out, const struct dibs__line *line,
+                          uint64_t wire)
+{
+    char text[DIBS_OWNER_MAX];
+
+    dibs__buf_arg(out, text, dibs__owner_text(line, wire, text));
+}
+
+static void value_key(struct dibs__buf *out, const struct dibs__line *line)
+{
+    dibs__arg_write('Y', &(struct dibs__ask){.line = line}, out);
+}
+
+static void set_write(const struct dibs__line *line, uint64_t wire,
+                      const struct dibs__value *v, struct dibs__buf *out,
+                      bool whole)
+{
+    dibs__script_head(out, &dibs__script_value_set, whole, 2,
+                      5 + dibs__publish_count(line));
+    dibs__buf_arg(out, line->name, line->name_len);
+    value_key(out, line);
+    owner_of_hold(out, line, wire);
+    dibs__buf_arg_num(out, (int64_t)v->number);
+    dibs__buf_arg(out, v->text, v->len);
+    dibs__buf_arg_num(out, dibs__line_client(line)->lease_ms);
+    dibs__arg_write('c', &(struct dibs__ask){.line = line}, out);
+    dibs__arg_write('*', &(struct dibs__ask){.line = line}, out);
+}
+
+/* ---- answers ----------------------------------------------------------- */
+
+/* OK; LOST: its owner does not hold the lock; others as of the call. */
+static dibs_err read_set(dibs_err err, const struct dibs__reply *reply)
+{
+    if (err != DIBS_OK)
+        return err;
+    if (reply->type != REPLY_NUM)
+        return DIBS_ERR_PROTOCOL;
+    return reply->num == 1 ? DIBS_OK : DIBS_ERR_LOST;
+}
+
+/* Would the same happen the next time? */
+static bool is_refusal(dibs_err err)
+{
+    return err == DIBS_ERR_AUTH || err == DIBS_ERR_WRONGTYPE ||
+           err == DIBS_ERR_PROTOCOL;
+}
+
+/* What the answer means for the hold, which may be over by now. */
+static void hold_told(struct dibs__line *line, struct dibs__hold *h,
+                      dibs_err err, bool ghost) REQUIRES(line->mu)
+{
+    if (!h || h->state == HOLD_LOST || h->state == HOLD_ENDING)
+        return;
+    h->tainted |= ghost || err == DIBS_ERR_UNKNOWN;
+    if (is_refusal(err)) {
+        dibs__published_forget(line, h->number);
+        h->published = false;
+    }
+    if (err == DIBS_ERR_LOST)
+        dibs__hold_lose(line, h);
+}
+
+/* ---- sent again, and taken away ---------------------------------------- */
+
+static void row_step(struct dibs__published *p);
+
+static void row_answered(struct dibs__call *call, dibs_err err,
+                         const struct dibs__reply *reply)
+{
+    struct dibs__published *p = DIBS_OF(call, struct dibs__published, call);
+    struct dibs__line *line = p->line;
+
+    err = read_set(err, reply);
+    dibs__lock(&line->mu);
+    hold_told(line, dibs__hold_numbered(line, p->hold), err, call->ghost);
+    dibs__unlock(&line->mu);
+    row_step(p);
+}
+
+static void row_write(struct dibs__call *call, struct dibs__buf *out,
+                      bool whole)
+{
+    const struct dibs__published *p =
+        DIBS_OF(call, struct dibs__published, call);
+
+    set_write(p->line, p->wire, p->value, out, whole);
+}
+
+static void drop_answered(struct dibs__call *call, dibs_err err,
+                          const struct dibs__reply *reply)
+{
+    (void)err; /* what is left ends by itself */
+    (void)reply;
+    row_step(DIBS_OF(call, struct dibs__published, call));
+}
+
+static void drop_write(struct dibs__call *call, struct dibs__buf *out,
+                       bool whole)
+{
+    const struct dibs__published *p =
+        DIBS_OF(call, struct dibs__published, call);
+
+    dibs__script_head(out, &dibs__script_value_drop, whole, 1, 2);
+    value_key(out, p->line);
+    owner_of_hold(out, p->line, p->wire);
+    dibs__buf_arg_num(out, (int64_t)p->value->number);
+}
+
+/* The next thing to do with this row, if there is one. Thread: io. */
+static void row_step(struct dibs__published *p)
+{
+    enum dibs__published_job job = dibs__published_next(p);
+
+    if (job == JOB_FREE)
+        dibs__published_free(p);
+    if (job == JOB_FREE || job == JOB_NONE)
+        return;
+    p->call.write = job == JOB_SEND ? row_write : drop_write;
+    p->call.done = job == JOB_SEND ? row_answered : drop_answered;
+    p->call.expects = 1u << REPLY_NUM;
+    dibs__line_fill_call(p->line, &p->call, dibs__line_timeout(p->line), 0);
+    dibs__call_start(dibs__line_route(p->line), &p->call);
+}
+
+static void row_posted(struct dibs__task *t)
+{
+    row_step(DIBS_OF(t, struct dibs__published, step));
+}
+
+/* ---- publishing -------------------------------------------------------- */
+
+struct publishing {
+    struct dibs__op op;
+    struct dibs__value *value; /* ours; its number comes with the hold */
+};
+
+static struct publishing *publishing_of(struct dibs__op *op)
+{
+    return DIBS_OF(op, struct publishing, op);
+}
+
+static void publishing_write(struct dibs__call *call, struct dibs__buf *out,
+                             bool whole)
+{
+    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
+
+    set_write(op->line, op->wire, publishing_of(op)->value, out, whole);
+}
+
+static void publishing_answered(struct dibs__call *call, dibs_err err,
+                                const struct dibs__reply *reply)
+{
+    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
+    struct dibs__line *line = op->line;
+
+    err = read_set(err, reply);
+    dibs__lock(&line->mu);
+    hold_told(line, op->hold, err, call->ghost);
+    if (op->hold->state == HOLD_LOST)
+        err = DIBS_ERR_LOST;
+    dibs__unlock(&line->mu);
+    dibs__free(publishing_of(op)->value);
+    dibs__op_end_busy(op, err);
+}
+
+enum plan { PLAN_SEND, PLAN_WAIT, PLAN_END };
+
+static enum plan plan_publish(struct dibs__line *line, struct dibs__op *op,
+                              dibs_err *err) REQUIRES(line->mu)
+{
+    struct dibs__value *v = publishing_of(op)->value;
+    struct dibs__hold *h = dibs__hold_of(line, op->owner);
+
+    *err = DIBS_ERR_NOT_OWNER;
+    if (!h)
+        return PLAN_END;
+    *err = DIBS_ERR_NOMEM;
+    if (h->busy && !dibs__wait_ready(&line->wait))
+        return PLAN_END;
+    if (h->busy) {
+        dibs__wait_behind(&line->wait, &h->blocked, &op->wait);
+        return PLAN_WAIT;
+    }
+    *err = DIBS_ERR_LOST;
+    if (dibs__hold_over(h, dibs__now_ms()))
+        return PLAN_END;
+    *err = DIBS_ERR_NOMEM;
+    if (!dibs__published_put(line, h->number, h->wire, v->text, v->len,
+                             row_posted, &v->number))
+        return PLAN_END;
+    h->published = true;
+    h->busy = true;
+    op->hold = h;
+    op->wire = h->wire;
+    op->wait.state = WAITER_ASKS;
+    return PLAN_SEND;
+}
+
+static void publishing_run(struct dibs__op *op)
+{
+    struct dibs__line *line = op->line;
+    bool direct = op->direct;
+    dibs_err err;
+
+    op->direct = false; /* if it waits, io goes on with it */
+    dibs__lock(&line->mu);
+    enum plan plan = plan_publish(line, op, &err);
+    dibs__unlock(&line->mu);
+    if (plan == PLAN_SEND) {
+        op->direct = direct;
+        dibs__op_send_own(op, publishing_write, 1u << REPLY_NUM,
+                          publishing_answered,
+                          WITHIN * dibs__line_timeout(line));
+    } else if (plan == PLAN_END) {
+        dibs__free(publishing_of(op)->value);
+        dibs__op_finish(op, err);
+    }
+}
+
+static dibs_err check_value(const dibs_lock *l, const char *value)
+{
+    size_t len = value ? strnlen(value, DIBS_VALUE_MAX + 1) : 0;
+
+    if (dibs__check_given("lock", l) != DIBS_OK)
+        return DIBS_ERR_INVALID;
+    if (len > DIBS_VALUE_MAX)
+        dibs__reason_set(DIBS_ERR_INVALID,
+                         "the value must have at most %d bytes",
+                         DIBS_VALUE_MAX);
+    else if (l->line && (l->line->kind->shared || l->line->kind->counted))
+        dibs__reason_set(DIBS_ERR_INVALID,
+                         "many can hold this lock at once: there is no value "
+                         "with it");
+    else
+        return DIBS_OK;
+    return dibs__lock_refuse(l);
+}
+
+static struct dibs__value *value_copy(const char *text)
+{
+    size_t len = text ? strlen(text) : 0;
+    struct dibs__value *v = dibs__calloc(1, sizeof *v + len + 1);
+
+    if (v && len)
+        memcpy(v->text, text, len);
+    if (v)
+        v->len = len;
+    return v;
+}
+
+static void publishing_fill(struct dibs__op *op, dibs_owner owner)
+{
+    op->owner = owner ? owner : dibs__owner_thread();
+    op->run = publishing_run;
+}
+
+static dibs_err publish_sync(dibs_lock *l, dibs_owner owner,
+                             struct dibs__value *v)
+{
+    struct publishing pb = {.value = v};
+
+    dibs__op_init(&pb.op, l);
+    publishing_fill(&pb.op, owner);
+    return dibs__op_wait(&pb.op);
+}
+
+static dibs_err publish_async(dibs_lock *l, dibs_owner owner,
+                              struct dibs__value *v, dibs_cb cb, void *arg)
+{
+    dibs_err err = dibs__callbacks_ready(&l->c->callbacks);
+    struct publishing *pb = err == DIBS_OK ? dibs__op_new(l, sizeof *pb) : NULL;
+
+    if (!pb) {
+        dibs__free(v);
+        return err == DIBS_OK ? DIBS_ERR_NOMEM : err;
+    }
+    pb->value = v;
+    publishing_fill(&pb->op, owner);
+    pb->op.fn = cb;
+    pb->op.arg = arg;
+    dibs__op_begin(&pb->op);
+    return DIBS_OK;
+}
+
+static dibs_err publish_value(dibs_lock *l, dibs_owner owner, const char *value,
+                              dibs_cb cb, void *arg)
+{
+    if (check_value(l, value) != DIBS_OK)
+        return DIBS_ERR_INVALID;
+    dibs_err err = dibs__lock_enter(l);
+    if (err != DIBS_OK)
+        return err;
+    dibs_client *c = l->c; /* a callback may free the handle meanwhile */
+    struct dibs__value *v = value_copy(value);
+    if (!v)
+        err = DIBS_ERR_NOMEM;
+    else
+        err = cb ? publish_async(l, owner, v, cb, arg)
+                 : publish_sync(l, owner, v);
+    dibs__client_leave(c);
+    return err;
+}
+
+dibs_err dibs_lock_publish(dibs_lock *l, dibs_owner owner, const char *value)
+{
+    return DIBS__TOLD(publish_value(l, owner, value, NULL, NULL));
+}
+
+static dibs_err refuse_no_cb(const dibs_lock *l)
+{
+    dibs__check_given("cb", NULL);
+    return dibs__lock_refuse(l);
+}
+
+dibs_err dibs_lock_publish_async(dibs_lock *l, dibs_owner owner,
+                                 const char *value, dibs_cb cb, void *arg)
+{
+    return DIBS__TOLD(cb ? publish_value(l, owner, value, cb, arg)
+                         : refuse_no_cb(l));
+}
+
+/* ---- reading ----------------------------------------------------------- */
+
+struct reading {
+    struct dibs__op op;
+    dibs_value_cb fn;
+    char owner[DIBS_OWNER_MAX];
+    char text[DIBS_VALUE_MAX + 1];
+};
+
+static struct reading *reading_of(struct dibs__op *op)
+{
+    return DIBS_OF(op, struct reading, op);
+}
+
+static void copy_cut(char *to, size_t size, const struct dibs__reply *from)
+{
+    size_t len = from->len < size ? from->len : size - 1;
+
+    memcpy(to, from->text, len);
+    to[len] = '\0';
+}
+
+static void reading_answered(struct dibs__call *call, dibs_err err,
+                             const struct dibs__reply *reply)
+{
+    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
+    struct reading *rd = reading_of(op);
+
+    if (err == DIBS_OK && reply->len > 0) {
+        const struct dibs__reply *who = dibs__reply_text(reply, 0);
+        const struct dibs__reply *text = dibs__reply_text(reply, 1);
+        if (who && text) {
+            copy_cut(rd->owner, sizeof rd->owner, who);
+            copy_cut(rd->text, sizeof rd->text, text);
+        } else {
+            err = DIBS_ERR_PROTOCOL;
+        }
+    }
+    dibs__op_finish(op, err);
+}
+
+static void reading_write(struct dibs__call *call, struct dibs__buf *out,
+                          bool whole)
+{
+    const struct dibs__line *line = DIBS_OF(call, struct dibs__op, call)->line;
+
+    dibs__script_head(out, &dibs__script_value_get, whole, 2, 0);
+    dibs__buf_arg(out, line->name, line->name_len);
+    value_key(out, line);
+}
+
+static void reading_run(struct dibs__op *op)
+{
+    dibs__op_send_own(op, reading_write, 1u << REPLY_ARRAY, reading_answered,
+                      WITHIN * dibs__line_timeout(op->line));
+}
+
+static void reading_told(struct dibs__op *op)
+{
+    struct reading *rd = reading_of(op);
+    bool good = op->err == DIBS_OK;
+
+    rd->fn(op->err, good ? rd->owner : NULL, good ? rd->text : NULL, op->arg);
+}
+
+static dibs_err enter_to_read(const dibs_lock *l)
+{
+    if (l && l->line && l->line->kind->counted)
+        return check_value(l, NULL);
+    return dibs__lock_enter(l);
+}
+
+static dibs_err value_read_sync(dibs_lock *l, char *buf, size_t size)
+{
+    struct reading rd = {.text = ""};
+
+    if (dibs__check_given("buf", buf) ||
+        (size == 0 && dibs__reason_set(DIBS_ERR_INVALID, "size is 0")))
+        return dibs__lock_refuse(l);
+    dibs_err err = enter_to_read(l);
+    if (err != DIBS_OK)
+        return err;
+    dibs_client *c = l->c; /* another thread may free the handle meanwhile */
+    dibs__op_init(&rd.op, l);
+    rd.op.run = reading_run;
+    err = dibs__op_wait(&rd.op);
+    dibs__client_leave(c);
+    if (err == DIBS_OK) {
+        size_t len = strnlen(rd.text, size - 1);
+        memcpy(buf, rd.text, len);
+        buf[len] = '\0';
+    }
+    return err;
+}
+
+dibs_err dibs_lock_published(dibs_lock *l, char *buf, size_t size)
+{
+    return DIBS__TOLD(value_read_sync(l, buf, size));
+}
+
+static dibs_err reading_begin(dibs_lock *l, dibs_value_cb cb, void *arg)
+{
+    dibs_err err = dibs__callbacks_ready(&l->c->callbacks);
+    struct reading *rd = err == DIBS_OK ? dibs__op_new(l, sizeof *rd) : NULL;
+
+    if (!rd)
+        return err == DIBS_OK ? DIBS_ERR_NOMEM : err;
+    rd->fn = cb;
+    rd->op.arg = arg;
+    rd->op.tells = true;
+    rd->op.tell = reading_told;
+    rd->op.run = reading_run;
+    dibs__op_begin(&rd->op);
+    return DIBS_OK;
+}
+
+static dibs_err value_read_async(dibs_lock *l, dibs_value_cb cb, void *arg)
+{
+    if (!cb)
+        return refuse_no_cb(l);
+    dibs_err err = enter_to_read(l);
+    if (err != DIBS_OK)
+        return err;
+    dibs_client *c = l->c; /* a callback may free the handle meanwhile */
+    err = reading_begin(l, cb, arg);
+    dibs__client_leave(c);
+    return err;
+}
+
+dibs_err dibs_lock_published_async(dibs_lock *l, dibs_value_cb cb, void *arg)
+{
+    return DIBS__TOLD(value_read_async(l, cb, arg));
+}

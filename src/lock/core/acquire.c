@@ -1,0 +1,602 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * acquire.c - taking a lock.
+ *
+ * Thread  app for the first attempt of a sync call, io for all else.
+ * Locks   line.mu.
+ *
+ * How     An owner that has the lock takes it once more: that is one command.
+ *         Otherwise the call joins the line. If no call here is before it, it
+ *         asks the server at once, on its caller's own thread. If one is, it
+ *         waits for its turn (wait_queue.c), or a release hands it the lock
+ *         (release.c). A call that only tries asks at once and does not join.
+ *         Where each waiter asks for itself, all of them ask at once.
+ *
+ * Replicas
+ *         If replicas must have it, too, the server's yes is not enough. Until
+ *         they have said so, no call here sees it as held. If too few say so,
+ *         what was taken is given back before the call ends.
+ *
+ * Trouble The command says how many holds there shall be, so asking again after
+ *         a lost reply is harmless. A copy may still come late, for a call that
+ *         has given up. Then the owner goes on under another number, and the
+ *         reaper takes back what the old number may be given.
+ */
+#include "lock/core/lock_manager.h"
+#include "lock/core/operation.h"
+#include "lock/wait/place.h"
+
+#include <assert.h>
+#include <stdio.h>
+
+#define RETRY_MIN_MS 50
+#define RETRY_MAX_MS 250
+#define POLL_MAX_MS  128
+#define ENDS_MS      50 /* until what is about to end is asked for again */
+
+static void explain_refusal(struct dibs__op *op, dibs_err err)
+{
+    if (err == DIBS_ERR_LOST)
+        dibs__op_explain_here(
+            op, err,
+            "'%.80s': this owner's earlier hold has ended and was not released "
+            "yet; release it, then acquire again",
+            op->line->name);
+    if (err == DIBS_ERR_UPGRADE)
+        dibs__op_explain_here(
+            op, err, "'%.80s': this owner holds the read lock", op->line->name);
+    if (err == DIBS_ERR_WRONGTYPE)
+        dibs__op_explain_kind(op);
+}
+
+/* Who reads cannot write: whether it does is known here. The server may have a
+ * read for some moments more that is lost, or about to end: then the writer has
+ * to wait. And it may know the reader by another number, and let the writer
+ * wait for itself. */
+static void judge_upgrade(const struct dibs__op *op, struct dibs__acquired *got)
+{
+    bool told = got->verdict == VERDICT_REFUSED && got->err == DIBS_ERR_UPGRADE;
+
+    if (op->line->kind->id != KIND_WRITE ||
+        (!told && got->verdict != VERDICT_BUSY))
+        return;
+    if (dibs__hold_reads(op->line, op->owner))
+        *got = (struct dibs__acquired){.verdict = VERDICT_REFUSED,
+                                       .err = DIBS_ERR_UPGRADE};
+    else if (told)
+        *got = (struct dibs__acquired){
+            .verdict = VERDICT_BUSY, .busy_ms = ENDS_MS, .told = TOLD_UNKNOWN};
+}
+
+/* What came of an acquire. err is that of the call, or what a refusal means. */
+static struct dibs__acquired read_answer(struct dibs__call *call, dibs_err *err,
+                                         const struct dibs__reply *reply)
+{
+    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
+    struct dibs__acquired got = {.verdict = VERDICT_REFUSED, .err = *err};
+
+    if (call->unacked) {
+        got.verdict = VERDICT_SHORT;
+    } else if (*err == DIBS_OK) {
+        op->line->kind->read(VERB_ACQUIRE, reply, &got);
+        judge_upgrade(op, &got);
+        if (got.verdict == VERDICT_REFUSED) {
+            *err = got.err;
+            explain_refusal(op, got.err);
+        }
+    } else if (*err == DIBS_ERR_CONN || *err == DIBS_ERR_UNKNOWN ||
+               (*err == DIBS_ERR_SERVER && !reply)) {
+        got.verdict = VERDICT_AGAIN;
+    }
+    return got;
+}
+
+/* ---- too few replicas have it ------------------------------------------ */
+
+static void tell_short(struct dibs__op *op, dibs_err why)
+{
+    const struct dibs__call *call = &op->call;
+    char text[200];
+
+    if (why == DIBS_ERR_CLOSED)
+        return;            /* it did not wait for them */
+    if (call->wanted == 0) /* all of them, and there are none */
+        snprintf(text, sizeof text,
+                 "'%.80s': the server has no replicas connected; given back",
+                 op->line->name);
+    else
+        snprintf(text, sizeof text,
+                 "'%.80s': %d of %d replicas have it; given back",
+                 op->line->name, call->acked, call->wanted);
+    if (!op->why || op->why->err != why) /* the server said no more */
+        dibs__op_explain_here(op, why, "%s", text);
+    dibs__line_tell(op->line, DIBS_EVENT_REPLICAS, DIBS_ERR_REPLICAS, "%s",
+                    text);
+}
+
+/* Gives back what was just taken; outer levels stay. A first acquisition is out
+ * of the line by now, but counts as asking until the server has confirmed that
+ * the lock is free again: its owner must not ask for it meanwhile. */
+static void undo_acquire(struct dibs__op *op, dibs_err why,
+                         dibs__answered *undone)
+{
+    tell_short(op, why);
+    dibs__place_leave(&op->line->wait, &op->wait, false);
+    op->last = why;
+    op->ask.stay = false;
+    op->ask.target--;
+    dibs__op_send(op, VERB_RELEASE, undone, dibs__line_timeout(op->line), 0);
+}
+
+static void first_undone(struct dibs__call *call, dibs_err err,
+                         const struct dibs__reply *reply)
+{
+    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
+    struct dibs__line *line = op->line;
+    struct dibs__list resume = {&resume, &resume};
+
+    (void)reply;
+    dibs__lock(&line->mu);
+    dibs__line_answered(line, op, &resume);
+    op->tainted |= call->ghost || err != DIBS_OK;
+    dibs__wait_kick(&line->wait);
+    dibs__unlock(&line->mu);
+    if (op->tainted)
+        dibs__op_disown(op);
+    dibs__op_finish(op, op->last);
+    dibs__op_resume(&resume);
+}
+
+static void reentry_undone(struct dibs__call *call, dibs_err err,
+                           const struct dibs__reply *reply)
+{
+    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
+    struct dibs__line *line = op->line;
+    struct dibs__hold *h = op->hold;
+
+    dibs__lock(&line->mu);
+    /* If there is one level too many now, the next release says how many there
+     * shall be. */
+    h->tainted |= call->ghost || err != DIBS_OK;
+    if (err == DIBS_OK && reply->type == REPLY_NUM && reply->num < 0)
+        dibs__hold_lose(line, h);
+    err = h->state == HOLD_LOST ? DIBS_ERR_LOST : op->last;
+    dibs__unlock(&line->mu);
+    dibs__op_end_busy(op, err);
+}
+
+/* ---- re-entry ---------------------------------------------------------- */
+
+/* The outer hold was over when the answer came. What the server may have
+ * granted is taken back. */
+static void end_late(struct dibs__line *line, const struct dibs__op *op)
+    REQUIRES(line->mu)
+{
+    struct dibs__hold *h = op->hold;
+
+    dibs__reap_over(line, h);
+    h->tainted = true;
+    dibs__reap(line, h->wire, op->ask.lease_ms);
+}
+
+static void reentry_answered(struct dibs__call *call, dibs_err err,
+                             const struct dibs__reply *reply)
+{
+    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
+    struct dibs__line *line = op->line;
+    struct dibs__hold *h = op->hold;
+
+    struct dibs__acquired got = read_answer(call, &err, reply);
+    dibs__lock(&line->mu);
+    h->tainted |= call->ghost || err == DIBS_ERR_UNKNOWN || call->partly;
+    if (got.verdict == VERDICT_SHORT && !dibs__hold_over(h, dibs__now_ms())) {
+        op->wait.state = WAITER_UNDOES;
+        dibs__unlock(&line->mu);
+        undo_acquire(op, err, reentry_undone); /* busy until then */
+        return;
+    }
+    if (got.verdict == VERDICT_GONE || got.verdict == VERDICT_BUSY)
+        dibs__hold_lose(line, h);
+    else if (dibs__hold_over(h, dibs__now_ms()))
+        end_late(line, op);
+    else if (got.verdict == VERDICT_TAKEN)
+        dibs__hold_taken(line, h, op, call->sent_ms, got.value);
+    if (h->state == HOLD_LOST)
+        err = DIBS_ERR_LOST;
+    dibs__unlock(&line->mu);
+    if (err == DIBS_ERR_LOST)
+        explain_refusal(op, err);
+    dibs__op_end_busy(op, err);
+}
+
+/* ---- first acquisition ------------------------------------------------- */
+
+/* Out of the line; what was prepared for the grant goes. */
+static void op_leave(struct dibs__line *line, struct dibs__op *op)
+    REQUIRES(line->mu)
+{
+    dibs__wait_leave(&line->wait, &op->wait);
+    if (op->hold)
+        dibs__hold_free(line, op->hold);
+    op->hold = NULL;
+}
+
+/* The server gave it to this owner, so no other owner here has it any more: it
+ * was taken away by force. */
+static void lose_others(struct dibs__line *line, dibs_owner owner)
+    REQUIRES(line->mu)
+{
+    for (struct dibs__hold *h = NULL; (h = dibs__hold_next(line, h));)
+        if (h->owner != owner && h->state != HOLD_ENDING)
+            dibs__hold_lose(line, h); /* one that is ENDING gives it back */
+}
+
+/* Granted, but is it any use? */
+static dibs_err take_granted(struct dibs__line *line, struct dibs__op *op,
+                             int64_t sent, int64_t value) REQUIRES(line->mu)
+{
+    int64_t now = dibs__now_ms();
+
+    if (atomic_load(&line->locks->closing))
+        return DIBS_ERR_CLOSED;
+    if (dibs__valid_until(sent, op->ask.lease_ms) <= now)
+        return DIBS_ERR_UNKNOWN; /* the answer came when it was over */
+    if (!op->hold)
+        op->hold = dibs__hold_new(line);
+    if (!op->hold)
+        return DIBS_ERR_NOMEM;
+    dibs__hold_taken(line, op->hold, op, sent, value);
+    op->hold = NULL;
+    if (line->kind->shared)
+        dibs__wait_kick_all(&line->wait); /* what one may, all may */
+    else if (line->kind->counted)
+        dibs__wait_kick(&line->wait); /* there may be one for the next */
+    else
+        lose_others(line, op->owner);
+    line->handed = 0;
+    line->handed_since = (uint32_t)now;
+    return DIBS_OK;
+}
+
+void dibs__acquire_start_over(struct dibs__op *op)
+{
+    dibs__place_leave(&op->line->wait, &op->wait, false);
+    op->ask.stay = false;
+    op->direct = false;
+    dibs__acquire_run(op);
+}
+
+static void leave_answered(struct dibs__call *call, dibs_err err,
+                           const struct dibs__reply *reply)
+{
+    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
+
+    if (reply && reply->type == REPLY_NUM && reply->num == ANSWER_CALLED)
+        dibs__sweep(op->line, true);
+    if (op->tainted || call->ghost || err != DIBS_OK)
+        dibs__op_disown(op); /* the reaper takes it out of the queue */
+    dibs__op_finish(op, op->last);
+}
+
+void dibs__acquire_end(struct dibs__op *op, dibs_err err)
+{
+    dibs__place_leave(&op->line->wait, &op->wait,
+                      err == DIBS_OK && !op->tainted);
+    if (op->ask.stay && err != DIBS_OK) {
+        op->last = err;
+        op->direct = false;
+        op->wait.state = WAITER_UNDOES;
+        if (op->tainted) /* before another call of its owner asks by it */
+            dibs__owner_retire(op->line, op->owner, op->wire, RENUMBER_REAP);
+        dibs__op_send(op, VERB_LEAVE, leave_answered,
+                      dibs__line_timeout(op->line), 0);
+        return;
+    }
+    if (op->tainted && err != DIBS_OK)
+        dibs__op_disown(op);
+    dibs__op_finish(op, err);
+}
+
+/* Longer each time, and not the same for all. */
+static int64_t poll_pause(struct dibs__waiter *wt)
+{
+    int64_t longest = INT64_C(1) << wt->polls;
+
+    if (longest < POLL_MAX_MS)
+        wt->polls++;
+    return dibs__random_in((longest + 1) / 2, longest);
+}
+
+/* What the answer means for a waiter. True: it stays in the line. No other call
+ * of its owner has taken the lock meanwhile: while one asks, the others are
+ * behind it, and no release hands over to them. */
+static bool first_step(struct dibs__line *line, struct dibs__op *op,
+                       const struct dibs__acquired *got, dibs_err *err,
+                       struct dibs__list *resume) REQUIRES(line->mu)
+{
+    int64_t pause_ms = 0, asked_ms = 0;
+
+    switch (got->verdict) {
+    case VERDICT_TAKEN:
+        assert(!dibs__hold_of(line, op->owner));
+        dibs__list_del(&op->wait.link);
+        *err = take_granted(line, op, op->call.sent_ms, got->value);
+        op->tainted |= *err != DIBS_OK;
+        if (*err == DIBS_OK)
+            dibs__op_take_waits(line, op->owner, resume);
+        return false;
+    case VERDICT_BUSY:
+        *err = op->trying ? DIBS_ERR_BUSY : DIBS_ERR_NOMEM;
+        op->wait.waited = !op->trying;
+        pause_ms = op->wait.polls ? poll_pause(&op->wait)
+                                  : line->kind->pause(line, got->busy_ms);
+        /* If a copy may yet get in for it, it goes on to ask for itself. */
+        if (!op->tainted || line->kind->asks == ASKS_EACH)
+            asked_ms = op->call.sent_ms;
+        break;
+    case VERDICT_AGAIN:
+        pause_ms = dibs__random_in(RETRY_MIN_MS, RETRY_MAX_MS);
+        break;
+    case VERDICT_GONE: /* of a first acquisition there are no outer holds */
+        *err = DIBS_ERR_PROTOCOL;
+        op->tainted = true;
+        return false;
+    case VERDICT_SHORT: /* undone before */
+    case VERDICT_REFUSED:
+        return false;
+    }
+    return !op->trying &&
+           dibs__wait_stay(&line->wait, &op->wait, pause_ms, asked_ms);
+}
+
+/* The handle of a slots lock and the server may differ: told once. */
+static void compare_total(struct dibs__line *line, int64_t total)
+{
+    int64_t mine = atomic_load(&line->slots);
+    char text[200];
+
+    if (atomic_exchange(&line->total_known, true) || total == mine)
+        return;
+    snprintf(text, sizeof text,
+             "'%.80s' has %lld slots, and not %lld: the number on the server "
+             "counts",
+             line->name, (long long)total, (long long)mine);
+    dibs__server_tell(dibs__line_server(line), DIBS_EVENT_WARNING, DIBS_OK,
+                      text);
+}
+
+/* What the answer says about being called. */
+static enum dibs__told told_by(const struct dibs__acquired *got)
+{
+    switch (got->verdict) {
+    case VERDICT_TAKEN:
+    case VERDICT_SHORT:
+        return TOLD_TAKEN;
+    case VERDICT_BUSY:
+        return got->told;
+    default:
+        return TOLD_UNKNOWN;
+    }
+}
+
+/* Another call of the owner had trouble meanwhile, and retired the number. What
+ * the number was given is taken back, and this call asks by the next one. */
+static void drop_retired(struct dibs__line *line, const struct dibs__op *op,
+                         struct dibs__acquired *got) REQUIRES(line->mu)
+{
+    if (got->verdict != VERDICT_TAKEN || op->renumber != RENUMBER_REAP)
+        return;
+    dibs__reap(line, op->wire, op->ask.lease_ms);
+    *got = (struct dibs__acquired){
+        .verdict = VERDICT_BUSY, .busy_ms = ENDS_MS, .told = TOLD_UNKNOWN};
+}
+
+static void acquire_answered(struct dibs__call *call, dibs_err err,
+                             const struct dibs__reply *reply)
+{
+    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
+    struct dibs__line *line = op->line;
+    struct dibs__list resume = {&resume, &resume};
+
+    struct dibs__acquired got = read_answer(call, &err, reply);
+    dibs__lock(&line->mu);
+    drop_retired(line, op, &got);
+    dibs__wait_answered(&line->wait, op->ask.how, told_by(&got),
+                        dibs__now_ms());
+    if (got.verdict == VERDICT_SHORT) {
+        op->tainted |= call->ghost;
+        op_leave(line, op);
+        op->wait.state = WAITER_UNDOES;
+        dibs__unlock(&line->mu);
+        undo_acquire(op, err, first_undone);
+        return;
+    }
+    dibs__line_answered(line, op, &resume);
+    op->tainted |= call->ghost || call->partly || err == DIBS_ERR_UNKNOWN ||
+                   (err == DIBS_ERR_PROTOCOL && reply);
+    op->last = got.verdict == VERDICT_AGAIN ? err : DIBS_OK;
+    bool stays = first_step(line, op, &got, &err, &resume);
+    if (!stays)
+        op_leave(line, op);
+    if (got.verdict == VERDICT_REFUSED) /* it may have been called */
+        dibs__wait_kick(&line->wait);
+    dibs__unlock(&line->mu);
+    if (got.total)
+        compare_total(line, got.total);
+    if (!stays)
+        dibs__acquire_end(op, err);
+    dibs__op_resume(&resume);
+}
+
+void dibs__acquire_ask(struct dibs__op *op)
+{
+    dibs__op_send(op, VERB_ACQUIRE, acquire_answered,
+                  dibs__line_timeout(op->line) + op->call.replicas_ms,
+                  op->trying ? 0 : op->wait.deadline);
+}
+
+/* ---- where to start ---------------------------------------------------- */
+
+enum plan { ASK, REENTER, WAIT, END };
+
+static enum plan plan_end(dibs_err why, dibs_err *err)
+{
+    *err = why;
+    return END;
+}
+
+static enum plan plan_reentry(struct dibs__line *line, struct dibs__op *op,
+                              struct dibs__hold *h, dibs_err *err)
+    REQUIRES(line->mu)
+{
+    if (h->busy && op->batch) /* the others of the batch must not wait */
+        return plan_end(DIBS_ERR_CANCELED, err);
+    if (h->busy && !dibs__wait_ready(&line->wait))
+        return plan_end(DIBS_ERR_NOMEM, err);
+    if (h->busy) {
+        dibs__wait_behind(&line->wait, &h->blocked, &op->wait);
+        return WAIT;
+    }
+    if (dibs__hold_over(h, dibs__now_ms())) {
+        dibs__reap_over(line, h);
+        return plan_end(DIBS_ERR_LOST, err);
+    }
+    if (op->no_reentry)
+        return plan_end(DIBS_ERR_DEADLOCK, err);
+    if (!dibs__hold_room(h))
+        return plan_end(DIBS_ERR_NOMEM, err);
+    h->busy = true;
+    op->hold = h;
+    op->wait.state = WAITER_ASKS;
+    op->ask.wire = h->wire;
+    op->ask.how = HOW_PLAIN;
+    op->ask.target = h->count + 1;
+    return REENTER;
+}
+
+/* Must it ask, or does it know that it has to wait? It stands back if this
+ * client has just released. */
+static bool must_ask(struct dibs__line *line, const struct dibs__op *op)
+    REQUIRES(line->mu)
+{
+    const struct dibs__kind *kind = line->kind;
+    int64_t now;
+
+    if (op->trying || kind->asks != ASKS_HEAD)
+        return true;
+    if (kind->counted && !kind->called)
+        return dibs__list_empty(&line->wait.waiters);
+    now = dibs__now_ms();
+    if (!kind->counted && dibs__hold_until(line, now))
+        return false;
+    int64_t until = line->wait.yield_until;
+    if (!op->batch && now < until && until < op->wait.deadline)
+        return false;
+    return dibs__kind_has(kind, VERB_LEAVE) ||
+           dibs__list_empty(&line->wait.waiters);
+}
+
+static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
+                            dibs_err *err) REQUIRES(line->mu)
+{
+    struct dibs__op *before = dibs__line_asking(line, op->owner);
+
+    if (before && op->batch)
+        return plan_end(DIBS_ERR_CANCELED, err);
+    if (before && !dibs__wait_ready(&line->wait))
+        return plan_end(DIBS_ERR_NOMEM, err);
+    if (before) { /* its answer decides what this one has to ask */
+        dibs__wait_behind(&line->wait, &before->followers, &op->wait);
+        return WAIT;
+    }
+    /* Made now, so that a grant cannot fail; but a long queue on the server is
+     * not worth a hold for each waiter in it. */
+    bool asks = must_ask(line, op);
+    if (!asks && !dibs__wait_ready(&line->wait))
+        return plan_end(DIBS_ERR_NOMEM, err);
+    if (op->trying || line->kind->asks != ASKS_EACH) {
+        op->hold = dibs__hold_new(line);
+        if (!op->hold)
+            return plan_end(DIBS_ERR_NOMEM, err);
+    }
+    op->ask.wire = op->wire;
+    op->ask.target = 1;
+    op->wait.waited = !asks;
+    op->ask.stay = dibs__kind_has(line->kind, VERB_LEAVE) && !op->trying;
+    if (line->kind->shared)
+        op->ask.known = dibs__hold_sharer(line, NULL, 0);
+    if (!op->trying)
+        dibs__wait_join(&line->wait, &op->wait, !asks);
+    if (!asks)
+        return WAIT;
+    (void)dibs__line_ask(line, op); /* nobody is before it */
+    op->ask.how = op->trying || op->batch || op->wait.polls
+                      ? HOW_PLAIN
+                      : (unsigned char)dibs__wait_how(&line->wait);
+    return ASK;
+}
+
+/* Takes line.mu, and the number under which the owner goes. True: the owner has
+ * the lock as another kind of its family, which is one lock on the server; of a
+ * writer, that it reads. A number that is retired meanwhile must not be used:
+ * under the same mutex, the reaper looks for calls that go by a number before
+ * it takes back what that number has. */
+static bool lock_by_number(struct dibs__line *line, struct dibs__op *op)
+    TAKES(line->mu)
+{
+    for (;;) {
+        unsigned before = atomic_load(&line->locks->retired);
+        op->wire = dibs__owner_wire(line->locks, op->owner);
+        op->ask.other = dibs__owner_writes(line, op->owner, op->wire);
+        bool otherwise = line->kind->family == FAMILY_PLAIN
+                             ? dibs__hold_otherwise(line, op->owner)
+                             : dibs__hold_reads(line, op->owner);
+        dibs__lock(&line->mu);
+        op->renumber = RENUMBER_NO;
+        if (atomic_load(&line->locks->retired) == before)
+            return otherwise;
+        dibs__unlock(&line->mu);
+    }
+}
+
+void dibs__acquire_run(struct dibs__op *op)
+{
+    struct dibs__line *line = op->line;
+    dibs_err err = DIBS_ERR_CLOSED;
+    enum plan plan = END;
+    bool direct = op->direct;
+
+    op->direct = false; /* if it waits, io goes on with it */
+    bool otherwise = lock_by_number(line, op);
+    if (otherwise && line->kind->family == FAMILY_PLAIN) {
+        err = DIBS_ERR_WRONGTYPE;
+        dibs__op_explain(op, err,
+                         "this owner holds it as a lock of another kind");
+    } else if (!atomic_load(&line->locks->closing)) {
+        struct dibs__hold *h = dibs__hold_of(line, op->owner);
+        plan = h           ? plan_reentry(line, op, h, &err)
+               : otherwise ? plan_end(DIBS_ERR_UPGRADE, &err)
+                           : plan_first(line, op, &err);
+    }
+    dibs__unlock(&line->mu);
+    if (plan == END && (err == DIBS_ERR_UPGRADE || err == DIBS_ERR_LOST))
+        explain_refusal(op, err);
+    if (plan == END && err == DIBS_ERR_DEADLOCK)
+        dibs__op_explain(op, err, "this owner holds it already");
+    switch (plan) {
+    case ASK:
+        op->direct = direct;
+        dibs__acquire_ask(op);
+        break;
+    case REENTER:
+        op->direct = direct;
+        dibs__op_send(op, VERB_ACQUIRE, reentry_answered,
+                      2 * dibs__line_timeout(op->line) + op->call.replicas_ms,
+                      0);
+        break;
+    case WAIT:
+        break;
+    case END:
+        dibs__op_finish(op, err);
+    }
+}

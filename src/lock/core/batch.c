@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * batch.c - several operations of one client in one command.
+ *
+ * Thread  app, io: the thread that makes it sends it; the answer comes where a
+ *         call's answer comes.
+ * Locks   none.
+ *
+ * How     Each operation prepares itself as if it were alone, up to the point
+ *         where it would send its command; there the batch takes it. One script
+ *         then does what each would have asked for, and each gets the answer
+ *         that it would have had. So an operation does not know that it was in
+ *         a batch; what it does about lost replies and losses holds here, too.
+ *
+ *         Acquires are taken all or none. One that was not in the way, but was
+ *         not taken because of another, ends with CANCELED: nothing was done.
+ */
+#include "lock/core/batch.h"
+
+#include "base/mem.h"
+#include "client/command/script.h"
+#include "lock/core/lock_manager.h"
+
+#include <stdio.h>
+
+struct batch_item {
+    struct dibs__op *op;
+    dibs__answered *answered;
+};
+
+struct op_batch {
+    struct dibs__batch head; /* what others know of it */
+    struct dibs__call call;
+    enum dibs__verb verb;
+    size_t count, max;
+    struct batch_item items[];
+};
+
+static struct op_batch *whole_batch(const struct dibs__batch *b)
+{
+    return DIBS_OF(b, struct op_batch, head);
+}
+
+static bool batch_take(struct dibs__op *op, enum dibs__verb verb,
+                       dibs__answered *answered)
+{
+    struct op_batch *b = whole_batch(op->batch);
+
+    if (verb != b->verb || !op->line->kind->batch || b->count == b->max)
+        return false;
+    if (b->count > 0 && b->items[0].op->ask.keep_ms != op->ask.keep_ms)
+        return false; /* one is kept, and the other cannot be */
+    b->items[b->count++] = (struct batch_item){.op = op, .answered = answered};
+    return true;
+}
+
+struct dibs__batch *dibs__batch_new(enum dibs__verb verb, size_t max)
+{
+    struct op_batch *b = dibs__calloc(1, sizeof *b + max * sizeof b->items[0]);
+
+    if (!b)
+        return NULL;
+    b->head.take = batch_take;
+    b->verb = verb;
+    b->max = max;
+    return &b->head;
+}
+
+size_t dibs__batch_count(const struct dibs__batch *b)
+{
+    return whole_batch(b)->count;
+}
+
+/* ---- the command ------------------------------------------------------- */
+
+static size_t count_gates(const struct op_batch *b)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < b->count; i++)
+        n += b->items[i].op->line->kind->batch_key != 0;
+    return n;
+}
+
+static void write_keys(const struct op_batch *b, struct dibs__buf *out)
+{
+    for (size_t i = 0; i < b->count; i++)
+        dibs__arg_write('n', &b->items[i].op->ask, out);
+    for (size_t i = 0; i < b->count; i++) {
+        const struct dibs__ask *ask = &b->items[i].op->ask;
+        if (ask->line->kind->batch_key)
+            dibs__arg_write(ask->line->kind->batch_key, ask, out);
+    }
+}
+
+/* Kind and holds in one word. */
+static void write_word(const struct dibs__op *op, struct dibs__buf *out)
+{
+    char word[32];
+    int n = snprintf(word, sizeof word, "%c%lld", op->line->kind->batch,
+                     (long long)op->ask.target);
+
+    dibs__buf_arg(out, word, (size_t)n);
+}
+
+/* The owner, unless it is that of the one before. */
+static void write_owner(const struct op_batch *b, size_t i,
+                        struct dibs__buf *out)
+{
+    const struct dibs__ask *ask = &b->items[i].op->ask;
+
+    if (i > 0 && b->items[i - 1].op->ask.wire == ask->wire)
+        dibs__buf_arg(out, "", 0);
+    else
+        dibs__arg_write('o', ask, out);
+}
+
+static void multi_write(struct dibs__call *call, struct dibs__buf *out,
+                        bool whole)
+{
+    const struct op_batch *b = DIBS_OF(call, struct op_batch, call);
+    const struct dibs__ask *first = &b->items[0].op->ask;
+    bool acquire = b->verb == VERB_ACQUIRE;
+    size_t more = dibs__publish_count(first->line);
+
+    dibs__script_head(out,
+                      acquire ? &dibs__script_multi_acquire
+                              : &dibs__script_multi_release,
+                      whole, b->count + count_gates(b),
+                      acquire ? 1 + 2 * b->count : 2 + 3 * b->count + more);
+    write_keys(b, out);
+    dibs__buf_arg_num(out, acquire ? first->lease_ms : first->keep_ms);
+    if (!acquire)
+        dibs__buf_arg_num(out, (int64_t)b->count);
+    for (size_t i = 0; i < b->count; i++) {
+        const struct dibs__op *op = b->items[i].op;
+        write_word(op, out);
+        write_owner(b, i, out);
+        if (!acquire)
+            dibs__arg_write('c', &op->ask, out);
+    }
+    if (!acquire)
+        dibs__arg_write('*', first, out);
+}
+
+/* ---- the answer -------------------------------------------------------- */
+
+/* As if it had been sent by itself. */
+static void answer_item(struct op_batch *b, size_t i, dibs_err err,
+                        const struct dibs__reply *reply)
+{
+    struct dibs__op *op = b->items[i].op;
+
+    op->batch = NULL;
+    op->direct = false;
+    op->call.sent_ms = b->call.sent_ms;
+    op->call.again = b->call.again;
+    op->call.ghost = b->call.ghost;
+    op->call.partly = b->call.partly;
+    op->call.unacked = b->call.unacked;
+    op->call.acked = b->call.acked;
+    op->call.wanted = b->call.wanted;
+    b->items[i].answered(&op->call, err, reply);
+}
+
+static void answer_items(struct op_batch *b, dibs_err err,
+                         const struct dibs__reply *reply)
+{
+    for (size_t i = 0; i < b->count; i++)
+        answer_item(b, i, err, reply);
+    dibs__free(b);
+}
+
+static void multi_acquired(struct dibs__call *call, dibs_err err,
+                           const struct dibs__reply *reply)
+{
+    struct op_batch *b = DIBS_OF(call, struct op_batch, call);
+    struct dibs__reply why = {.type = REPLY_NUM};
+    int64_t which = 0;
+
+    if (err != DIBS_OK || reply->type == REPLY_NIL) {
+        answer_items(b, err, reply);
+        return;
+    }
+    if (reply->len != 2 || !dibs__reply_num(reply, 0, &which) ||
+        !dibs__reply_num(reply, 1, &why.num) || which < 1 ||
+        which > (int64_t)b->count) {
+        answer_items(b, DIBS_ERR_PROTOCOL, reply);
+        return;
+    }
+    for (size_t i = 0; i < b->count; i++)
+        if ((int64_t)i + 1 == which && why.num != ANSWER_ALONE)
+            answer_item(b, i, DIBS_OK, &why);
+        else
+            answer_item(b, i, DIBS_ERR_CANCELED, NULL);
+    dibs__free(b);
+}
+
+static dibs_err release_refusal(int64_t verdict)
+{
+    return verdict == ANSWER_NO_LOCK  ? DIBS_ERR_WRONGTYPE
+           : verdict == ANSWER_FAILED ? DIBS_ERR_SERVER
+                                      : DIBS_OK;
+}
+
+static void multi_released(struct dibs__call *call, dibs_err err,
+                           const struct dibs__reply *reply)
+{
+    struct op_batch *b = DIBS_OF(call, struct op_batch, call);
+    struct dibs__reply one = {.type = REPLY_NUM};
+
+    if (err == DIBS_OK && reply->len != b->count)
+        err = DIBS_ERR_PROTOCOL;
+    if (err != DIBS_OK) {
+        answer_items(b, err, reply);
+        return;
+    }
+    for (size_t i = 0; i < b->count; i++) {
+        if (!dibs__reply_num(reply, i, &one.num))
+            answer_item(b, i, DIBS_ERR_PROTOCOL, reply);
+        else
+            answer_item(b, i, release_refusal(one.num), &one);
+    }
+    dibs__free(b);
+}
+
+static void batch_explained(struct dibs__call *call, dibs_err err,
+                            const char *why)
+{
+    struct op_batch *b = DIBS_OF(call, struct op_batch, call);
+
+    for (size_t i = 0; i < b->count; i++)
+        dibs__op_explain(b->items[i].op, err, why);
+}
+
+/* ---- sending ----------------------------------------------------------- */
+
+void dibs__batch_send(struct dibs__batch *head, bool direct)
+{
+    struct op_batch *b = whole_batch(head);
+    const struct dibs__op *op = b->items[0].op;
+    struct dibs__route to = dibs__line_route(op->line);
+    bool acquire = b->verb == VERB_ACQUIRE;
+    int64_t within = acquire ? dibs__line_timeout(op->line)
+                             : op->wait.deadline - dibs__now_ms();
+
+    b->call.write = multi_write;
+    b->call.done = acquire ? multi_acquired : multi_released;
+    b->call.explain = batch_explained;
+    b->call.expects = 1u << REPLY_ARRAY | (acquire ? 1u << REPLY_NIL : 0);
+    if (acquire) { /* one client's, so they are alike in this */
+        b->call.replicas = op->replicas;
+        b->call.replicas_ms = op->call.replicas_ms;
+        b->call.writes = 1u << REPLY_NIL;
+        within = dibs__add(within, op->call.replicas_ms);
+    }
+    dibs__line_fill_call(op->line, &b->call, within,
+                         acquire ? 0 : op->wait.deadline);
+    if (direct)
+        dibs__call_direct(to, &b->call);
+    else
+        dibs__call_start(to, &b->call);
+}
+
+void dibs__batch_drop(struct dibs__batch *b)
+{
+    answer_items(whole_batch(b), DIBS_ERR_CANCELED, NULL);
+}

@@ -1,0 +1,503 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * hold.c - an owner's having a lock: levels, time, loss.
+ *
+ * Thread  any; line.mu is held.
+ *
+ * Time    A hold is ours until valid_until: the time just before the command
+ *         that last proved it was sent, plus the lease, less a margin for
+ *         clocks that do not run alike. The server's lease began later than
+ *         that, so our end is never later than the server's. Past it the hold
+ *         is lost, even if no packet ever comes again.
+ *
+ * Levels  An owner that has the lock by itself and in a group may give back
+ *         either one first; each level goes on as it was asked for. The hold is
+ *         renewed while any level wants it, for as long as the most demanding.
+ *
+ * States
+ *
+ *   state    what can happen                               next state
+ *   READY    the acquire it was made for is granted        HELD
+ *            that acquire is not granted                   freed
+ *   HELD     a renewal fails                               SUSPECT
+ *            its last level is being given back            ENDING
+ *            the server does not know it                   LOST
+ *            valid_until is over                           LOST
+ *   SUSPECT  a renewal or re-entry works                   HELD
+ *            else as HELD
+ *   ENDING   the release ends, answered or not             freed
+ *   LOST     each level learns of it by its own release;
+ *            after the last level                          freed
+ *
+ * busy, renewing, doubted, alarmed, tracked and tainted are facts beside the
+ * state: a renewal may be on its way while an operation changes the hold.
+ *
+ * Tracked A hold that is older than a second is looked at once, so that its
+ *         server tells when somebody changes its key (renewal.c,
+ * key_invalidation.c). Short holds cost nothing. A command of our own ends
+ * that, for a second.
+ */
+#include "lock/core/hold.h"
+
+#include "base/mem.h"
+#include "lock/core/lock_manager.h"
+#include "lock/core/operation.h"
+
+#include <string.h>
+
+#define DRIFT_PERCENT 1
+#define DRIFT_MS      2
+#define TRACK_MS      1000 /* a hold as old as this is tracked */
+#define LOOKS         8    /* for one that shares the lock */
+
+/* ---- finding ----------------------------------------------------------- */
+
+struct dibs__hold *dibs__hold_next(struct dibs__line *line,
+                                   struct dibs__hold *h)
+{
+    struct dibs__list *l = h ? h->link.next : line->holds.next;
+
+    return l == &line->holds ? NULL : DIBS_OF(l, struct dibs__hold, link);
+}
+
+struct dibs__hold *dibs__hold_of(struct dibs__line *line, dibs_owner owner)
+{
+    struct dibs__hold *h = NULL;
+
+    while ((h = dibs__hold_next(line, h)) && h->owner != owner)
+        ;
+    return h;
+}
+
+struct dibs__hold *dibs__hold_on_wire(struct dibs__line *line, uint64_t wire)
+{
+    struct dibs__hold *h = NULL;
+
+    while ((h = dibs__hold_next(line, h)) && h->wire != wire)
+        ;
+    return h;
+}
+
+struct dibs__hold *dibs__hold_numbered(struct dibs__line *line, uint64_t number)
+{
+    struct dibs__hold *h = NULL;
+
+    while ((h = dibs__hold_next(line, h)) && h->number != number)
+        ;
+    return h;
+}
+
+/* The latest holds first. Of those that ask the oldest: most likely the server
+ * has answered it. */
+uint64_t dibs__hold_sharer(const struct dibs__line *line,
+                           const struct dibs__hold *h, int64_t until)
+{
+    const struct dibs__list *at = line->holds.prev;
+
+    for (int i = 0; i < LOOKS && at != &line->holds; i++, at = at->prev) {
+        const struct dibs__hold *other = DIBS_OF(at, struct dibs__hold, link);
+        if (other != h && other->valid_until >= until &&
+            (other->state == HOLD_HELD || other->state == HOLD_SUSPECT))
+            return other->wire;
+    }
+    if (dibs__list_empty(&line->asks))
+        return 0;
+    const struct dibs__op *op =
+        DIBS_OF(line->asks.next, struct dibs__op, ask_link);
+    return op->ask.lease_ms >= until - dibs__now_ms() ? op->wire : 0;
+}
+
+bool dibs__hold_unsure(const struct dibs__hold *h)
+{
+    return h->tainted || h->lengthens || h->extends > 0;
+}
+
+bool dibs__hold_over(const struct dibs__hold *h, int64_t now)
+{
+    return h->state == HOLD_LOST || now >= h->valid_until;
+}
+
+int64_t dibs__hold_until(struct dibs__line *line, int64_t now)
+{
+    struct dibs__hold *h = NULL;
+
+    while ((h = dibs__hold_next(line, h)) && dibs__hold_over(h, now))
+        ;
+    return h ? h->valid_until : 0;
+}
+
+bool dibs__hold_otherwise(struct dibs__line *line, dibs_owner owner)
+{
+    bool held = false;
+
+    for (struct dibs__line *l = NULL; (l = dibs__line_relative(line, l));) {
+        dibs__lock(&l->mu);
+        held |= dibs__hold_of(l, owner) != NULL;
+        dibs__unlock(&l->mu);
+    }
+    return held;
+}
+
+bool dibs__hold_other_half(struct dibs__line *line, dibs_owner owner)
+{
+    bool has = false;
+
+    if (line->kind->family != FAMILY_RW)
+        return false;
+    for (struct dibs__line *l = NULL; (l = dibs__line_relative(line, l));) {
+        dibs__lock(&l->mu);
+        const struct dibs__hold *h = dibs__hold_of(l, owner);
+        has |=
+            h && h->state != HOLD_ENDING && !dibs__hold_over(h, dibs__now_ms());
+        dibs__unlock(&l->mu);
+    }
+    return has;
+}
+
+bool dibs__hold_reads(struct dibs__line *line, dibs_owner owner)
+{
+    return line->kind->id == KIND_WRITE && dibs__hold_other_half(line, owner);
+}
+
+/* ---- levels ------------------------------------------------------------ */
+
+static struct dibs__level *all_levels(struct dibs__hold *h)
+{
+    return h->grown ? h->levels : &h->first;
+}
+
+/* The last that was taken with this, or NULL. */
+static struct dibs__level *level_with(struct dibs__hold *h, const void *with)
+{
+    struct dibs__level *levels = all_levels(h);
+
+    for (int i = h->count; i-- > 0;)
+        if (levels[i].with == with)
+            return &levels[i];
+    return NULL;
+}
+
+struct dibs__wants dibs__hold_wants(const struct dibs__hold *h)
+{
+    const struct dibs__level *levels = h->grown ? h->levels : &h->first;
+    struct dibs__wants all = {.renewed = false};
+
+    for (int i = 0; i < h->count; i++) {
+        if (!levels[i].renewed)
+            continue;
+        all.renewed = true;
+        all.max_until = dibs__max(all.max_until, levels[i].max_until);
+        all.lease_ms = dibs__max(all.lease_ms, levels[i].lease_ms);
+    }
+    if (!all.renewed)
+        all.lease_ms = dibs__line_client(h->line)->lease_ms;
+    return all;
+}
+
+/* The last of those that were taken with this, or of all. */
+static struct dibs__loss *drop_level(struct dibs__hold *h, const void *with)
+{
+    if (h->count == 0) /* a release that gave up was before this one */
+        return NULL;
+    struct dibs__level *last = &all_levels(h)[h->count - 1];
+    struct dibs__level *level = level_with(h, with);
+
+    if (!level)
+        level = last;
+    struct dibs__loss *loss = level->loss;
+    dibs__note_free(level->note);
+    memmove(level, level + 1, (size_t)(last - level) * sizeof *level);
+    h->count--;
+    return loss;
+}
+
+/* ---- its life ---------------------------------------------------------- */
+
+int64_t dibs__valid_until(int64_t sent, int64_t lease_ms)
+{
+    int64_t margin = lease_ms / 100 * DRIFT_PERCENT + DRIFT_MS;
+
+    return dibs__add(sent, lease_ms - margin);
+}
+
+struct dibs__hold *dibs__hold_new(struct dibs__line *line)
+{
+    struct dibs__hold *h = line->spare;
+
+    if (h)
+        line->spare = NULL;
+    else
+        h = dibs__malloc(sizeof *h);
+    if (!h)
+        return NULL;
+    memset(h, 0, sizeof *h);
+    h->line = line;
+    h->number = atomic_fetch_add(&line->locks->holds, 1) + 1;
+    dibs__list_init(&h->blocked);
+    return h;
+}
+
+/* What it published goes with it. */
+static void end_published(struct dibs__line *line, struct dibs__hold *h)
+{
+    if (h->published)
+        dibs__published_end(line, h->number);
+    h->published = false;
+}
+
+void dibs__hold_free(struct dibs__line *line, struct dibs__hold *h)
+{
+    end_published(line, h);
+    dibs__watchdog_unset(&dibs__line_client(line)->watchdog, &h->lease);
+    bool inside = dibs__list_linked(&h->link);
+    uint64_t wire = h->wire;
+    dibs__list_del(&h->link);
+    while (h->count > 0)
+        dibs__loss_unref(drop_level(h, NULL));
+    if (h->grown)
+        dibs__free(h->levels);
+    if (line->spare)
+        dibs__free(h);
+    else
+        line->spare = h;
+    if (inside) { /* not the last: the caller has one */
+        dibs__adopted_held(&line->locks->adopted, wire, false);
+        atomic_fetch_sub(&line->refs, 1);
+    }
+}
+
+bool dibs__hold_room(struct dibs__hold *h)
+{
+    size_t want = (size_t)h->count + 1;
+
+    if (h->grown)
+        return dibs__grow((void **)&h->levels, &h->levels_cap, want,
+                          sizeof *h->levels);
+    if (want == 1)
+        return true;
+    struct dibs__level *grown = dibs__calloc(want * 2, sizeof *grown);
+    if (!grown)
+        return false;
+    grown[0] = h->first;
+    h->levels = grown;
+    h->levels_cap = want * 2;
+    h->grown = true;
+    return true;
+}
+
+void dibs__hold_watch(struct dibs__line *line, struct dibs__hold *h,
+                      int64_t renew_at)
+{
+    int64_t at = h->valid_until;
+
+    if (h->state != HOLD_ENDING)
+        at = dibs__min(at, renew_at);
+    dibs__watchdog_set(&dibs__line_client(line)->watchdog, &h->lease, at);
+}
+
+/* A third of the lease from now; a little earlier for some, so that not all
+ * holds of a client are due at once. */
+static int64_t renewal_time(const struct dibs__hold *h, int64_t sent)
+{
+    int64_t third = dibs__hold_wants(h).lease_ms / 3;
+
+    return sent + third - third / 10 * (int64_t)(h->number % 8) / 8;
+}
+
+/* If it is to be tracked, anew or for the first time: when, for one that was
+ * proven at `sent`. */
+static int64_t track_time(const struct dibs__hold *h, int64_t sent)
+{
+    const struct dibs__server *s = dibs__line_server(h->line);
+
+    if (h->alarmed)
+        return h->line->alarm_at;
+    return h->tracked || !s || !dibs__track_possible(s) ? INT64_MAX
+                                                        : sent + TRACK_MS;
+}
+
+static int64_t next_look(const struct dibs__hold *h, int64_t sent)
+{
+    bool renewed = dibs__hold_wants(h).renewed;
+
+    return dibs__min(renewed ? renewal_time(h, sent) : INT64_MAX,
+                     track_time(h, sent));
+}
+
+void dibs__hold_seen(struct dibs__line *line, struct dibs__hold *h)
+{
+    struct dibs__wants all = dibs__hold_wants(h);
+    int64_t renew_at =
+        all.renewed ? h->valid_until - all.lease_ms / 3 * 2 : INT64_MAX;
+
+    dibs__hold_watch(line, h,
+                     dibs__min(renew_at, track_time(h, dibs__now_ms())));
+}
+
+/* A command of ours changed the key. On the main connection that ends the
+ * tracking, and no message says so. A look at one hold is enough for all that
+ * have the key in common. */
+static void touch_line(struct dibs__line *line) REQUIRES(line->mu)
+{
+    struct dibs__hold *h = NULL;
+
+    while ((h = dibs__hold_next(line, h)) &&
+           (h->state == HOLD_LOST || h->state == HOLD_ENDING))
+        ;
+    if (!h || (!h->tracked && !h->renewing))
+        return; /* it will be looked at anyway */
+    h->tracked = false;
+    h->alarmed |= h->renewing;
+    if (!h->renewing)
+        dibs__hold_seen(line, h);
+}
+
+void dibs__hold_renewed(struct dibs__line *line, struct dibs__hold *h,
+                        int64_t sent, int64_t lease_ms)
+{
+    h->state = HOLD_HELD;
+    h->valid_until =
+        dibs__max(h->valid_until, dibs__valid_until(sent, lease_ms));
+    dibs__hold_watch(line, h, next_look(h, sent));
+    if (h->published)
+        dibs__published_renew(line, h->number);
+}
+
+static void count_grant(struct dibs__line *line, const struct dibs__op *op,
+                        int64_t now_us)
+{
+    struct dibs__stats *st = dibs__line_client(line)->stats;
+
+    dibs__stats_count(st, STAT_ACQUIRES, 1);
+    dibs__stats_time(st, TIMING_ACQUIRE,
+                     dibs__stamp_age(op->ask.begun, now_us));
+}
+
+/* It ends now, by a release or a loss. */
+static void count_ended(struct dibs__line *line, struct dibs__hold *h)
+{
+    if (h->count > 0)
+        dibs__stats_time(
+            dibs__line_client(line)->stats, TIMING_HOLD,
+            dibs__stamp_age(all_levels(h)[0].taken, dibs__now_us()));
+}
+
+void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
+                      struct dibs__op *op, int64_t sent, int64_t value)
+{
+    int64_t now_us = dibs__now_us();
+
+    all_levels(h)[h->count++] = (struct dibs__level){
+        .with = op->with,
+        .taken = dibs__stamp_at(now_us),
+        .renewed = op->lease_ms == 0 || op->kept,
+        .lease_ms =
+            op->kept ? op->ask.lease_ms : dibs__line_client(line)->lease_ms,
+        .max_until = op->max_hold_ms && !op->kept
+                         ? dibs__add(sent, op->max_hold_ms)
+                         : INT64_MAX,
+        .loss = op->note ? dibs__loss_ref(op->note->loss) : NULL,
+        .note = op->note,
+    };
+    op->note = NULL;
+    count_grant(line, op, now_us);
+    h->tainted |= op->tainted;
+    if (!dibs__list_linked(&h->link)) {
+        h->owner = op->owner;
+        h->wire = op->wire;
+        h->value = value;
+        dibs__list_add(&line->holds, &h->link);
+        dibs__line_ref(line);
+        dibs__adopted_held(&line->locks->adopted, h->wire, true);
+    }
+    touch_line(line);
+    dibs__hold_renewed(line, h, sent, op->ask.lease_ms);
+}
+
+bool dibs__hold_seal(struct dibs__line *line, const struct dibs__op *op)
+{
+    struct dibs__hold *h = dibs__hold_of(line, op->owner);
+    int64_t now = dibs__now_ms();
+
+    if (!h || dibs__hold_over(h, now))
+        return false;
+    struct dibs__level *level = level_with(h, op->with);
+    if (!level)
+        return false;
+    if (!op->kept)
+        return true;
+    level->renewed = op->lease_ms == 0;
+    level->lease_ms = dibs__line_client(line)->lease_ms;
+    if (op->max_hold_ms)
+        level->max_until = dibs__add(now, op->max_hold_ms);
+    if (!h->renewing)
+        dibs__hold_watch(line, h, next_look(h, now));
+    return true;
+}
+
+struct dibs__loss *dibs__hold_drop(struct dibs__hold *h, const void *with)
+{
+    struct dibs__loss *loss = drop_level(h, with);
+
+    dibs__assert_held(&h->line->mu);
+    if (dibs__list_linked(&h->link))
+        touch_line(h->line);
+    return loss;
+}
+
+void dibs__hold_hush(struct dibs__hold *h, const void *with)
+{
+    struct dibs__level *level = level_with(h, with);
+
+    if (!level && h->count > 0)
+        level = &all_levels(h)[h->count - 1];
+    if (level)
+        dibs__loss_hush(level->loss);
+}
+
+void dibs__hold_hush_all(struct dibs__hold *h)
+{
+    struct dibs__level *levels = all_levels(h);
+
+    for (int i = 0; i < h->count; i++)
+        if (!levels[i].with)
+            dibs__loss_hush(levels[i].loss);
+}
+
+void dibs__hold_ending(struct dibs__line *line, struct dibs__hold *h)
+{
+    h->state = HOLD_ENDING;
+    count_ended(line, h);
+    dibs__watchdog_unset(&dibs__line_client(line)->watchdog, &h->lease);
+}
+
+/* ---- its loss ---------------------------------------------------------- */
+
+void dibs__hold_lose_by(struct dibs__line *line, struct dibs__hold *h,
+                        const char *why)
+{
+    dibs_client *c = dibs__line_client(line);
+
+    if (h->state == HOLD_LOST)
+        return;
+    h->state = HOLD_LOST;
+    count_ended(line, h);
+    dibs__stats_count(c->stats, STAT_LOSSES, 1);
+    end_published(line, h);
+    dibs__watchdog_unset(&c->watchdog, &h->lease);
+    struct dibs__level *levels = all_levels(h);
+    for (int i = 0; i < h->count; i++) {
+        struct dibs__lost_note *note = levels[i].note;
+        levels[i].note = NULL;
+        if (note)
+            dibs__note_push(note, &c->callbacks);
+    }
+    dibs__line_tell(line, DIBS_EVENT_LOST, DIBS_ERR_LOST, "lost '%.80s': %s",
+                    line->name, why);
+    dibs__wait_kick(&line->wait);
+}
+
+void dibs__hold_lose(struct dibs__line *line, struct dibs__hold *h)
+{
+    dibs__hold_lose_by(line, h, "the server does not know it any more");
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * lock_manager.c - all locks of one client, and how they end with it.
+ *
+ * Thread  app for dibs__locks_of, io for closing.
+ * Locks   client.mu for the table; line.mu, one line at a time.
+ *
+ * Closing goes round all lines until nothing is left or the time is over. Calls
+ * that wait end with CLOSED, holds are given back by the reaper, and operations
+ * in flight are waited for. In one line in this order: a lock that becomes free
+ * calls the first in its queue, which should not be a waiter that is just
+ * leaving. Lines from which no waiter has to leave a queue come before the
+ * others: leaving a long queue takes the server a while, and commands run in
+ * order.
+ */
+#include "lock/core/lock_manager.h"
+
+#include "base/mem.h"
+#include "lock/core/operation.h"
+#include "lock/core/shutdown_hook.h"
+
+#define CLOSE_STEP_MS 2
+#define FAIR_WAIT_MS  300000
+#define FAIR_CALL_MS  5000
+
+/* Takes one hold that is idle out of the line; its number, or 0. */
+static uint64_t take_hold(struct dibs__line *line, bool *busy)
+{
+    uint64_t wire = 0;
+    struct dibs__hold *next;
+
+    dibs__lock(&line->mu);
+    for (struct dibs__hold *h = dibs__hold_next(line, NULL); h && !wire;
+         h = next) {
+        next = dibs__hold_next(line, h);
+        if (h->busy) {
+            *busy = true;
+            continue;
+        }
+        /* What our clock has just ended is there for the margin still; of one
+         * half of a read-write lock for as long as the other. */
+        bool rest = h->over && (line->kind->family == FAMILY_RW ||
+                                dibs__now_ms() - h->valid_until <
+                                    dibs__line_timeout(line));
+        wire = h->state == HOLD_LOST && !rest ? 0 : h->wire;
+        /* A program that dispatches callbacks may do so after the close, when
+         * no hold is left to lose. (A thread of ours has run them by then.) */
+        if (dibs__line_client(line)->callbacks.fd >= 0)
+            dibs__hold_hush_all(h);
+        dibs__hold_free(line, h);
+    }
+    dibs__unlock(&line->mu);
+    return wire;
+}
+
+/* True: a hold is in use just now. */
+static bool give_back(struct dibs__line *line)
+{
+    bool busy = false;
+    uint64_t wire;
+
+    while ((wire = take_hold(line, &busy)))
+        dibs__reap_once(line, wire);
+    return busy;
+}
+
+/* Waiters here are in a queue on the server, and have to say that they leave.
+ */
+static bool has_leavers(struct dibs__line *line)
+{
+    dibs__lock(&line->mu);
+    bool has = dibs__kind_has(line->kind, VERB_LEAVE) &&
+               !dibs__list_empty(&line->wait.waiters);
+    dibs__unlock(&line->mu);
+    return has;
+}
+
+/* False: something is left in this line. */
+static bool close_line(struct dibs__line *line)
+{
+    dibs__wait_sweep(&line->wait);
+    bool busy = give_back(line);
+    dibs__lock(&line->mu);
+    bool waiting = dibs__wait_close(&line->wait);
+    dibs__unlock(&line->mu);
+    return !busy && !waiting;
+}
+
+static void close_step(struct dibs__timer *t)
+{
+    struct dibs__locks *lk = DIBS_OF(t, struct dibs__locks, close_timer);
+    int64_t now = dibs__now_ms();
+    bool empty = true;
+
+    for (struct dibs__line *l = NULL; (l = dibs__line_next(lk, l));)
+        if (!has_leavers(l))
+            (void)close_line(l);
+    for (struct dibs__line *l = NULL; (l = dibs__line_next(lk, l));)
+        empty &= close_line(l);
+    dibs__reaps_close(lk);
+    dibs__works_close(lk);
+    empty &= dibs__list_empty(&lk->reaps) && atomic_load(&lk->in_flight) == 0;
+    if (!empty && now < lk->close_by) {
+        /* From now on: a timer that is due again at once would leave sockets no
+         * turn, however long the round took. */
+        dibs__timer_set(&lk->c->loop, &lk->close_timer,
+                        dibs__now_ms() + CLOSE_STEP_MS);
+        return;
+    }
+    dibs__reaps_stop(lk);
+    dibs__works_over(lk);
+    dibs__client_empty(lk->c, empty && !lk->reap_failed);
+}
+
+static void locks_close(void *arg, int64_t deadline)
+{
+    struct dibs__locks *lk = arg;
+
+    lk->close_by = deadline;
+    atomic_store(&lk->closing, true);
+    lk->close_timer.fire = close_step;
+    dibs__topology_fail_waiting(lk->c, DIBS_ERR_CLOSED);
+    close_step(&lk->close_timer);
+}
+
+static void locks_free(void *arg)
+{
+    struct dibs__locks *lk = arg;
+
+    dibs__owners_free(lk);
+    dibs__published_clear(&lk->published);
+    dibs__adopted_clear(&lk->adopted);
+    dibs__free(lk);
+}
+
+/* One that is in a batch already is asked for once more behind it: the answer
+ * may be an old one. */
+static void doubt_holds(struct dibs__line *line, int64_t now)
+{
+    dibs__lock(&line->mu);
+    for (struct dibs__hold *h = NULL; (h = dibs__hold_next(line, h));) {
+        if (h->state == HOLD_LOST || h->state == HOLD_ENDING)
+            continue;
+        h->doubted = true;
+        if (!h->renewing)
+            dibs__hold_watch(line, h, now);
+    }
+    dibs__unlock(&line->mu);
+}
+
+static void locks_verify(void *upper_arg, dibs__meant *meant, const void *arg)
+{
+    struct dibs__locks *lk = upper_arg;
+    int64_t now = dibs__now_ms();
+
+    for (struct dibs__line *l = NULL; (l = dibs__line_next(lk, l));)
+        if (meant(arg, l->slot))
+            doubt_holds(l, now);
+    if (lk->c->watchdog.due) /* it does not close */
+        dibs__renew_due(&lk->c->watchdog, now);
+}
+
+static void locks_changed(void *upper_arg, dibs__meant *meant, const void *arg,
+                          const char *key, size_t len)
+{
+    if (key)
+        dibs__alarm_key(upper_arg, key, len);
+    else
+        dibs__alarm_all(upper_arg, meant, arg);
+}
+
+static const struct dibs__upper upper = {
+    .close = locks_close,
+    .verify = locks_verify,
+    .changed = locks_changed,
+    .free = locks_free,
+};
+
+static void options_take(struct dibs__locks *lk, const dibs_client_opts *o)
+{
+    lk->fair_wait_ms = o->fair_wait_ms ? o->fair_wait_ms : FAIR_WAIT_MS;
+    lk->fair_call_ms = o->fair_call_ms ? o->fair_call_ms : FAIR_CALL_MS;
+    lk->prefer_readers = o->prefer_readers;
+}
+
+struct dibs__locks *dibs__locks_of(dibs_client *c)
+{
+    dibs__lock(&c->mu);
+    struct dibs__locks *lk = c->upper_arg;
+    if (!lk && (lk = dibs__calloc(1, sizeof *lk))) {
+        lk->c = c;
+        lk->waits = &dibs__lock_waits;
+        options_take(lk, &c->opts);
+        RB_INIT(&lk->lines);
+        RB_INIT(&lk->aliases);
+        dibs__adopted_init(&lk->adopted);
+        dibs__published_init(&lk->published);
+        dibs__list_init(&lk->reaps);
+        dibs__list_init(&lk->works);
+        c->upper_arg = lk;
+        c->upper = &upper;
+        c->watchdog.due = dibs__renew_due;
+    }
+    dibs__unlock(&c->mu);
+    return lk;
+}

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * operation.c - one operation on a lock: sent, finished, resumed.
+ *
+ * Thread  app, io.
+ * Locks   line.mu where it says so.
+ *
+ * States  An operation has the states of a waiter; wait_queue.c has the table.
+ * An acquire goes through all of them. A re-entry and a release are OUT, or
+ * BEHIND another operation on the same hold, or ASK. Two operations of one
+ * owner never change a hold at the same time: the second one is BEHIND the
+ * first, in hold.blocked, or in op.followers while the first asks for a hold.
+ */
+#include "lock/core/operation.h"
+
+#include "base/mem.h"
+#include "client/callback_io.h"
+#include "lock/core/lock_manager.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static void op_write(struct dibs__call *call, struct dibs__buf *out, bool whole)
+{
+    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
+
+    dibs__verb_write(op->verb, &op->ask, out, whole);
+}
+
+/* ---- why it failed ----------------------------------------------------- */
+
+void dibs__op_explain(struct dibs__op *op, dibs_err err, const char *why)
+{
+    dibs__free(op->why);
+    op->why = dibs__reason_new(err, why);
+}
+
+void dibs__op_explain_here(struct dibs__op *op, dibs_err err, const char *fmt,
+                           ...)
+{
+    char text[DIBS__REASON_MAX], why[DIBS__REASON_MAX];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    dibs__client_text(dibs__line_client(op->line), op->line->slot, text, why);
+    dibs__op_explain(op, err, why);
+}
+
+void dibs__op_explain_kind(struct dibs__op *op)
+{
+    dibs__op_explain_here(op, DIBS_ERR_WRONGTYPE,
+                          "'%.80s' (or a key that belongs to it) is something "
+                          "else, or a lock of another kind",
+                          op->line->name);
+}
+
+static void call_explained(struct dibs__call *call, dibs_err err,
+                           const char *why)
+{
+    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
+
+    if (op->wait.state == WAITER_UNDOES)
+        return; /* the reason is another one */
+    if (err == DIBS_ERR_WRONGTYPE)
+        dibs__op_explain_kind(op);
+    else
+        dibs__op_explain(op, err, why);
+}
+
+/* Something is wrong at the server, or on the way to it. */
+static bool is_about_server(dibs_err err)
+{
+    return err == DIBS_ERR_CONN || err == DIBS_ERR_UNKNOWN ||
+           err == DIBS_ERR_WRONGTYPE || err == DIBS_ERR_AUTH ||
+           err == DIBS_ERR_SERVER || err == DIBS_ERR_PROTOCOL ||
+           err == DIBS_ERR_REPLICAS || err == DIBS_ERR_TLS;
+}
+
+void dibs__op_tell_reason(struct dibs__op *op)
+{
+    if (op->err == DIBS_OK)
+        return;
+    if (op->why)
+        dibs__reason_set(op->err, "%s", op->why->text);
+    dibs__free(op->why);
+    op->why = NULL;
+}
+
+/* ---- sending, and the end ---------------------------------------------- */
+
+static void op_start_call(struct dibs__op *op)
+{
+    struct dibs__route to = dibs__line_route(op->line);
+    bool direct = op->direct;
+
+    op->direct = false; /* its next step may be on io, which must not wait */
+    bool *asked = op->ended ? op->asked : NULL;
+    if (direct && asked) /* op may be gone by the time it says no */
+        *asked = dibs__call_ask(to, &op->call);
+    else if (direct)
+        dibs__call_direct(to, &op->call);
+    else if (op->async && !op->ended)
+        dibs__ride_start(&dibs__line_client(op->line)->callbacks, to,
+                         &op->call);
+    else
+        dibs__call_start(to, &op->call);
+}
+
+void dibs__op_send_own(struct dibs__op *op, dibs__op_writer *write,
+                       unsigned expects, dibs__answered *answered,
+                       int64_t within)
+{
+    dibs__assert_no_lock();
+    op->verb = VERB_COUNT;
+    op->call.expects = expects;
+    op->call.write = write;
+    op->call.done = answered;
+    op->call.explain = call_explained;
+    dibs__line_fill_call(op->line, &op->call, within, 0);
+    op->call.replicas = 0;
+    op_start_call(op);
+}
+
+void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
+                   dibs__answered *answered, int64_t within, int64_t connect_by)
+{
+    const struct dibs__kind *kind = op->line->kind;
+
+    dibs__assert_no_lock();
+    if (op->batch && op->batch->take(op, verb, answered))
+        return;
+    op->batch = NULL;
+    static const unsigned expects[] = {
+        [VERB_RELEASE] = 1u << REPLY_NUM,
+        [VERB_FORCE] = 1u << REPLY_NUM,
+        [VERB_LEAVE] = 0,
+        [VERB_LEFT] = 1u << REPLY_NUM,
+        [VERB_INFO] = 1u << REPLY_ARRAY,
+        [VERB_HOLDERS] = 1u << REPLY_ARRAY,
+    };
+
+    op->verb = verb;
+    op->call.expects = verb == VERB_ACQUIRE || verb == VERB_HANDOVER
+                           ? kind->taken_types | kind->other_types
+                           : expects[verb];
+    if (verb == VERB_ACQUIRE && op->ask.how) /* busy, and more */
+        op->call.expects |= 1u << REPLY_ARRAY;
+    op->call.write = op_write;
+    op->call.done = answered;
+    op->call.explain = call_explained;
+    dibs__line_fill_call(op->line, &op->call, within, connect_by);
+    op->call.replicas = verb == VERB_ACQUIRE ? op->replicas : 0;
+    op->call.writes = kind->taken_types;
+    op_start_call(op);
+}
+
+void dibs__op_begin(struct dibs__op *op)
+{
+    atomic_fetch_add(&op->line->locks->in_flight, 1);
+    op->run(op);
+}
+
+static void op_called_back(struct dibs__callback *cb, bool drop)
+{
+    struct dibs__op *op = DIBS_OF(cb, struct dibs__op, cb);
+
+    if (!drop)
+        DIBS__TOLD((dibs__op_tell_reason(op), op->err));
+    if (!drop && op->tells)
+        op->tell(op);
+    else if (!drop)
+        op->fn(op->err, op->arg);
+    dibs__free(op->why);
+    dibs__free(op);
+}
+
+/* Its time passed in a line: if the server is away, that is why. */
+static void explain_timeout(struct dibs__op *op)
+{
+    const struct dibs__line *line = op->line;
+    const char *why =
+        dibs__loop_inside()
+            ? dibs__client_trouble(dibs__line_client(line), line->slot)
+            : NULL;
+
+    if (why)
+        dibs__op_explain(op, op->err, why);
+}
+
+/* What went wrong on the way matters only if that is how it ended, or if it
+ * was still so when the time was over. */
+static void settle_reason(struct dibs__op *op)
+{
+    if (op->why && op->why->err != op->err &&
+        (op->err != DIBS_ERR_TIMEOUT || !op->last)) {
+        dibs__free(op->why);
+        op->why = NULL;
+    }
+    if (!op->why && is_about_server(op->err))
+        dibs__op_explain_here(op, op->err, "%s", dibs_strerror(op->err));
+    else if (!op->why && op->err == DIBS_ERR_TIMEOUT)
+        explain_timeout(op);
+}
+
+static void tell_async(void *arg)
+{
+    struct dibs__op *op = arg;
+    struct dibs__line *line = op->line;
+    dibs_client *c = dibs__line_client(line);
+
+    atomic_fetch_sub(&line->locks->in_flight, 1);
+    dibs__line_unref(line);
+    op->cb.run = op_called_back;
+    dibs__callbacks_push(&c->callbacks, &op->cb);
+}
+
+/* Not while on_lost runs of what it gave back. */
+static void finish_async(struct dibs__op *op)
+{
+    struct dibs__loss *loss = op->loss;
+
+    op->loss = NULL;
+    if (!dibs__loss_then(loss, tell_async, op))
+        tell_async(op);
+    dibs__loss_unref(loss);
+}
+
+/* What was taken is counted with the hold. */
+static void count_acquire(const struct dibs__op *op, struct dibs__stats *st)
+{
+    if (op->trying)
+        dibs__stats_count(st, STAT_TRIES, 1);
+    if (op->wait.waited) {
+        dibs__stats_count(st, STAT_WAITS, 1);
+        dibs__stats_time(st, TIMING_WAIT,
+                         dibs__stamp_age(op->ask.begun, dibs__now_us()));
+    }
+    if (op->err == DIBS_ERR_BUSY)
+        dibs__stats_count(st, STAT_BUSY, 1);
+    else if (op->err == DIBS_ERR_TIMEOUT)
+        dibs__stats_count(st, STAT_TIMEOUTS, 1);
+    else if (op->err != DIBS_OK)
+        dibs__stats_count(st, STAT_FAILURES, 1);
+}
+
+static void count_op(const struct dibs__op *op)
+{
+    struct dibs__stats *st = dibs__line_client(op->line)->stats;
+
+    if (!op->gives && dibs__stamp_is_set(op->ask.begun))
+        count_acquire(op, st);
+    else if (op->gives && op->err == DIBS_OK)
+        dibs__stats_count(st, STAT_RELEASES, 1);
+}
+
+void dibs__op_finish(struct dibs__op *op, dibs_err err)
+{
+    struct dibs__line *line = op->line;
+
+    dibs__assert_no_lock();
+    dibs__note_free(op->note);
+    op->note = NULL;
+    op->err = err;
+    count_op(op);
+    settle_reason(op);
+    if (op->ended) { /* what it does next counts as begun before this ends */
+        op->ended(op);
+        atomic_fetch_sub(&line->locks->in_flight, 1);
+        dibs__line_unref(line);
+        return;
+    }
+    if (op->async) {
+        finish_async(op);
+        return;
+    }
+    atomic_fetch_sub(&line->locks->in_flight, 1);
+    sem_post(&op->done); /* its caller settles the rest */
+}
+
+/* ---- operations of one owner, one after the other ---------------------- */
+
+void dibs__op_take_waits(struct dibs__line *line, dibs_owner owner,
+                         struct dibs__list *out)
+{
+    struct dibs__list *waiters = &line->wait.waiters;
+
+    if (line->kind->asks == ASKS_EACH)
+        return; /* they find out when they ask: places are io's */
+    for (struct dibs__list *l = waiters->next, *n; l != waiters; l = n) {
+        struct dibs__op *op = DIBS_OF(l, struct dibs__op, wait.link);
+        n = l->next;
+        if (op->owner != owner || op->wait.state != WAITER_PAUSES)
+            continue;
+        dibs__list_del(l);
+        op->wait.state = WAITER_OUT;
+        if (op->hold)
+            dibs__hold_free(line, op->hold);
+        op->hold = NULL;
+        dibs__list_add(out, l);
+    }
+}
+
+void dibs__op_drop_level(struct dibs__op *op, struct dibs__hold *h)
+{
+    struct dibs__loss *loss = dibs__hold_drop(h, op->with);
+
+    if (op->ended)
+        dibs__loss_unref(loss);
+    else
+        op->loss = loss;
+}
+
+void dibs__op_resume(struct dibs__list *waiters)
+{
+    for (struct dibs__list *l; (l = dibs__list_pop(waiters));) {
+        struct dibs__op *op = DIBS_OF(l, struct dibs__op, wait.link);
+        op->direct = false; /* this is not its caller's thread */
+        op->run(op);
+    }
+}
+
+void dibs__op_end_busy(struct dibs__op *op, dibs_err err)
+{
+    struct dibs__list blocked = {&blocked, &blocked};
+    struct dibs__line *line = op->line;
+    struct dibs__hold *h = op->hold;
+
+    dibs__lock(&line->mu);
+    bool over = h->count == 0;
+    if (over) { /* the number is retired before the hold is seen to end */
+        dibs__unlock(&line->mu);
+        dibs__owner_retire(line, h->owner, h->wire, RENUMBER_REAP);
+        dibs__lock(&line->mu);
+        dibs__reap(line, h->wire, h->valid_until - dibs__now_ms());
+    }
+    h->busy = false;
+    dibs__wait_unbehind(&line->wait, &h->blocked, &blocked);
+    if (over) {
+        dibs__hold_free(line, h);
+        dibs__wait_kick(&line->wait);
+    }
+    dibs__unlock(&line->mu);
+    dibs__op_finish(op, err);
+    dibs__op_resume(&blocked);
+}
+
+/* A kind that tells the server of its waiters does so by their number. */
+void dibs__op_rename_waits(struct dibs__line *line, dibs_owner owner,
+                           uint64_t old)
+{
+    struct dibs__list *waiters = &line->wait.waiters;
+
+    if (!dibs__kind_has(line->kind, VERB_HANDOVER))
+        return;
+    uint64_t wire = dibs__owner_wire(line->locks, owner);
+    dibs__lock(&line->mu);
+    for (struct dibs__list *l = waiters->next; l != waiters; l = l->next) {
+        struct dibs__op *op = DIBS_OF(l, struct dibs__op, wait.link);
+        if (op->owner == owner && op->wire == old &&
+            op->wait.state == WAITER_PAUSES)
+            op->wire = op->ask.wire = wire;
+    }
+    dibs__unlock(&line->mu);
+}
+
+void dibs__op_disown(struct dibs__op *op)
+{
+    dibs__owner_retire(op->line, op->owner, op->wire, RENUMBER_REAP);
+    dibs__op_rename_waits(op->line, op->owner, op->wire);
+    dibs__lock(&op->line->mu);
+    bool left = op->renumber == RENUMBER_LEFT; /* to an adopter, say */
+    dibs__unlock(&op->line->mu);
+    if (!left)
+        dibs__reap(op->line, op->wire, op->reap_ms);
+}

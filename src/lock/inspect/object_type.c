@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * object_type.c - what is under a name, for those who do not know its kind.
+ *
+ * Thread  app.
+ * Locks   none.
+ *
+ * A number under a name can be of slots, of a semaphore or of a latch. What is
+ * kept beside it tells which. A lock, or slots, is then asked by a handle of
+ * its kind, so that all who look at it get the same answer.
+ */
+#include "lock/inspect/object_type.h"
+#include "base/api_args.h"
+#include "lock/inspect/request.h"
+
+#include <string.h>
+
+/* What the script found. */
+struct found_object {
+    struct dibs__request r;
+    dibs_kind kind;
+    int64_t token, number, entries, ends_ms;
+};
+
+static const struct {
+    const char *word;
+    dibs_kind kind;
+} object_words[] = {
+    {"none", DIBS_KIND_NONE},   {"lock", DIBS_KIND_LOCK},
+    {"rw", DIBS_KIND_RW},       {"slots", DIBS_KIND_SLOTS},
+    {"latch", DIBS_KIND_LATCH}, {"semaphore", DIBS_KIND_SEMAPHORE},
+    {"other", DIBS_KIND_OTHER}, {"counter", DIBS_KIND_COUNTER},
+};
+#define OBJECT_WORDS (sizeof object_words / sizeof *object_words)
+
+/* In a cluster the notes of a latch with a brace in its name would be in
+ * another slot; there is no such latch. */
+static void object_write(const struct dibs__request *r, struct dibs__buf *out,
+                         bool whole)
+{
+    const struct dibs__line *line = r->op.line;
+    bool latch = !dibs__line_client(line)->cluster ||
+                 !memchr(line->name, '}', line->name_len);
+
+    dibs__script_head(out, &dibs__script_object_info, whole, 1, 5);
+    dibs__request_args(r, "nKzSd", out);
+    if (latch)
+        dibs__latch_notes(out, line);
+    else
+        dibs__buf_arg_text(out, "");
+}
+
+static dibs_err object_read(struct dibs__request *r,
+                            const struct dibs__reply *reply)
+{
+    struct found_object *f = DIBS_OF(r, struct found_object, r);
+    const struct dibs__reply *word = dibs__reply_text(reply, 0);
+    const struct dibs__reply *token = dibs__reply_text(reply, 1);
+
+    if (!word || !token || !dibs__reply_num(reply, 2, &f->number) ||
+        !dibs__reply_num(reply, 3, &f->entries) ||
+        !dibs__reply_num(reply, 4, &f->ends_ms))
+        return DIBS_ERR_PROTOCOL;
+    f->token = dibs__number_in(token->text, token->text + token->len);
+    f->ends_ms = dibs__reply_ms(f->ends_ms);
+    for (size_t i = 0; i < OBJECT_WORDS; i++)
+        if (strcmp(object_words[i].word, word->text) == 0) {
+            f->kind = object_words[i].kind;
+            return DIBS_OK;
+        }
+    return DIBS_ERR_PROTOCOL;
+}
+
+/* A lock or slots: what a handle says. */
+static dibs_err ask_handle(dibs_client *c, const struct dibs__kind *kind,
+                           const char *name, size_t len, dibs_lock_info *info)
+{
+    dibs_lock *l = NULL;
+    dibs_err err = dibs__lock_new(c, kind, name, len, &l);
+
+    if (err == DIBS_OK)
+        err = dibs_lock_info_get(l, info);
+    dibs_lock_free(l);
+    return err;
+}
+
+static void fill_counted(const struct found_object *f, dibs_lock_info *info)
+{
+    info->ttl_ms = f->ends_ms;
+    info->owners = f->entries > 0 ? (size_t)f->entries : 0;
+    info->locked = (f->kind == DIBS_KIND_SEMAPHORE && f->entries > 0) ||
+                   (f->kind == DIBS_KIND_LATCH && f->number > 0);
+    if (f->kind == DIBS_KIND_LATCH)
+        info->left = f->number > 0 ? f->number : 0;
+    else
+        info->free_slots = f->number;
+}
+
+dibs_err dibs__object_look(dibs_client *c, const char *name, size_t len,
+                           dibs_lock_info *info)
+{
+    struct found_object f = {.r = {.write = object_write, .read = object_read}};
+    dibs_lock *l = NULL;
+    dibs_err err = dibs__lock_new(c, &dibs__kind_basic, name, len, &l);
+
+    if (err == DIBS_OK)
+        err = dibs__request_run(l, &f.r, NULL, NULL);
+    dibs_lock_free(l);
+    if (err != DIBS_OK)
+        return err;
+    *info = (dibs_lock_info){.size = sizeof *info};
+    if (f.kind == DIBS_KIND_LOCK || f.kind == DIBS_KIND_RW)
+        err = ask_handle(c, &dibs__kind_basic, name, len, info);
+    else if (f.kind == DIBS_KIND_SLOTS)
+        err = ask_handle(c, &dibs__kind_slots, name, len, info);
+    else
+        fill_counted(&f, info);
+    info->kind = f.kind;
+    info->token = f.token;
+    return err;
+}
+
+static dibs_err look_by_name(dibs_client *c, const char *name,
+                             dibs_lock_info *out)
+{
+    dibs_lock_info info;
+
+    if (dibs__check_given("client", c) != DIBS_OK)
+        return DIBS_ERR_INVALID;
+    if (dibs__struct_check(&dibs__struct_lock_info, out) != DIBS_OK)
+        return dibs__client_refuse(c);
+    dibs_err err = dibs__object_look(c, name, dibs__name_length(name), &info);
+    if (err == DIBS_OK)
+        dibs__struct_give(&dibs__struct_lock_info, &info, out);
+    return err;
+}
+
+dibs_err dibs_client_look(dibs_client *c, const char *name, dibs_lock_info *out)
+{
+    return DIBS__TOLD(look_by_name(c, name, out));
+}

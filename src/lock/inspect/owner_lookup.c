@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * owner_lookup.c - dibs_lock_who_async: who is one owner of a lock.
+ *
+ * Thread  app; answers on io.
+ * Locks   none.
+ *
+ * How     The server that has the lock is asked for its CLIENT LIST: the owner
+ *         talks to that one, too. The answer is read on io, so it is only one
+ *         owner's; dibs_client_who is for many.
+ */
+#include "lock/api/lock.h"
+
+#include "base/api_args.h"
+#include "base/mem.h"
+#include "client/observe/client_name.h"
+
+#include <string.h>
+
+struct who_op {
+    struct dibs__op op;
+    char id[DIBS__WHO_ID_LEN + 1];
+    struct dibs__who who;
+    dibs_who_cb fn;
+};
+
+static struct who_op *who_op_of(struct dibs__call *call)
+{
+    return DIBS_OF(DIBS_OF(call, struct dibs__op, call), struct who_op, op);
+}
+
+static void who_write(struct dibs__call *call, struct dibs__buf *out,
+                      bool whole)
+{
+    (void)call;
+    (void)whole;
+    dibs__who_command(out);
+}
+
+static void who_answered(struct dibs__call *call, dibs_err err,
+                         const struct dibs__reply *reply)
+{
+    struct who_op *wo = who_op_of(call);
+    const char *at = err == DIBS_OK ? reply->text : NULL;
+    const char *end = err == DIBS_OK ? reply->text + reply->len : NULL;
+    struct dibs__who_line line;
+
+    while (at < end) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        size_t len = (size_t)((stop ? stop : end) - at);
+
+        if (dibs__who_read(at, len, &line) && strcmp(line.id, wo->id) == 0)
+            dibs__who_merge(&wo->who, &line.who);
+        at += len + 1;
+    }
+    dibs__op_finish(&wo->op, err);
+}
+
+static void who_run(struct dibs__op *op)
+{
+    op->call.quiet = true; /* who asks can do without */
+    op->call.plain = true;
+    dibs__op_send_own(op, who_write, 1u << REPLY_TEXT, who_answered,
+                      dibs__line_timeout(op->line));
+}
+
+static void who_told(struct dibs__op *op)
+{
+    const struct who_op *wo = DIBS_OF(op, struct who_op, op);
+    dibs_who who = dibs__who_public(&wo->who);
+
+    wo->fn(op->err, wo->who.known ? &who : NULL, op->arg);
+}
+
+static dibs_err who_begin(dibs_lock *l, const char *owner, dibs_who_cb cb,
+                          void *arg)
+{
+    dibs_err err = dibs__callbacks_ready(&l->c->callbacks);
+    struct who_op *wo = err == DIBS_OK ? dibs__op_new(l, sizeof *wo) : NULL;
+
+    if (!wo)
+        return err == DIBS_OK ? DIBS_ERR_NOMEM : err;
+    if (!dibs__who_id(owner, wo->id))
+        wo->id[0] = '\0'; /* nobody's */
+    wo->fn = cb;
+    wo->op.arg = arg;
+    wo->op.tells = true;
+    wo->op.tell = who_told;
+    wo->op.run = who_run;
+    dibs__op_begin(&wo->op);
+    return DIBS_OK;
+}
+
+static dibs_err who_async(dibs_lock *l, const char *owner, dibs_who_cb cb,
+                          void *arg)
+{
+    if (dibs__check_given("owner", owner) ||
+        dibs__check_given("cb", cb ? owner : NULL))
+        return dibs__lock_refuse(l);
+    dibs_err err = dibs__lock_enter(l);
+    if (err != DIBS_OK)
+        return err;
+    dibs_client *c = l->c; /* a callback may free the handle meanwhile */
+    err = who_begin(l, owner, cb, arg);
+    dibs__client_leave(c);
+    return err;
+}
+
+dibs_err dibs_lock_who_async(dibs_lock *l, const char *owner, dibs_who_cb cb,
+                             void *arg)
+{
+    return DIBS__TOLD(who_async(l, owner, cb, arg));
+}

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * renewal.c - keeps leases alive, many with one command.
+ *
+ * Thread  io.
+ * Locks   line.mu, one line at a time.
+ *
+ * How     The watchdog calls when the first lease is due. All that are due, and
+ *         some that soon will be, go into batches. The answer has a letter for
+ *         each. Meanwhile the watchdog looks at each hold again when it is over
+ *         by our clock: a hold is lost in time even if no answer ever comes.
+ *
+ *         In a cluster there is a batch for each node, on its own connection,
+ *         so none waits for another. Keys of one command would have to be in
+ *         one slot; so the script gets them as arguments, and answers 'm' for
+ *         each that the node does not have (any more). That one is asked for
+ *         alone, as a key, and finds its way by its slot. Of many only a few
+ *         are: their MOVED brings a new map, and the others go with the next
+ *         batches.
+ *
+ *         A hold that was released and taken again is another hold: it has
+ *         another number, and an answer for the old one is dropped. Nor does a
+ *         renewal reach it that is under way when the old one ends: its owner
+ *         goes on under another number then (hold.lengthens).
+ *
+ *         Behind each batch, in the same write, the keys are read such that the
+ *         server tells when somebody changes one
+ * (client/server/key_tracking.c). A hold of a second is looked at for that
+ * alone, by a renewal that lengthens nothing. So is one whose key was changed
+ * (key_invalidation.c): that writes nothing, so clients that share a lock do
+ * not alarm each other.
+ *
+ *         After a connection was made anew, the server may be another one, or
+ *         have forgotten. So all holds of that server are due at once
+ *         (lock_manager.c). One that is not renewed is looked for by a renewal
+ * that lengthens nothing.
+ *
+ * Trouble '0': another owner has it, or none; 'w': the key has another type;
+ *         lost. No answer, or 'e', a refusal: the hold is suspect and is asked
+ *         for again soon, until it is over; very soon if nothing has answered
+ *         since the connection was made anew.
+ */
+#include "base/mem.h"
+#include "lock/core/lock_manager.h"
+
+#include <string.h>
+
+#define BATCH           200
+#define SOON            10 /* part of a lease: what is due so soon is taken, too */
+#define RETRY_PART      20 /* part of a lease until the next try after trouble */
+#define DOUBT_MS        500 /* until the next try if it is doubted */
+#define NO_ANSWER       '?' /* instead of a letter */
+#define GAIN            20  /* part of a lease that is worth a renewal */
+#define PATIENCE        6   /* part of a lease that an answer may take */
+#define PATIENCE_MIN_MS 200 /* less says nothing about the connection */
+#define ALONE_MAX       10  /* of a batch; others when the map is new */
+
+struct renewal {
+    struct dibs__call call;
+    struct renewal *next; /* of those that are being filled */
+    struct dibs__locks *locks;
+    struct dibs__server *server;
+    int64_t sent_us; /* for the statistics */
+    size_t count;
+    bool sending; /* renewal_send is about it, and frees it */
+    bool tracks;  /* reads of the keys went out right behind it */
+    bool over;    /* it was answered while it was sent */
+    struct dibs__renew_item items[BATCH];
+};
+
+/* ---- answers ----------------------------------------------------------- */
+
+/* It is still there. If it was asked before the last doubt or alarm, it is
+ * looked at once more. */
+static void hold_found(struct dibs__line *line, struct dibs__hold *h,
+                       const struct dibs__renew_item *item, int64_t sent)
+    REQUIRES(line->mu)
+{
+    int64_t now = dibs__now_ms();
+
+    if (item->lease_ms == LEASE_LOOK) {
+        h->state = HOLD_HELD;
+        dibs__hold_seen(line, h);
+    } else {
+        dibs__hold_renewed(line, h, sent, item->lease_ms);
+        dibs__stats_count(dibs__line_client(line)->stats, STAT_RENEWALS, 1);
+    }
+    if (h->doubted)
+        dibs__hold_watch(line, h, now);
+    else if (h->alarmed)
+        dibs__hold_watch(line, h, dibs__max(now, line->alarm_at));
+}
+
+/* How a batch stands with tracking: its reads did not go out; they went out,
+ * but before an attempt that came later; as they should. */
+enum reads { READS_NONE, READS_EARLY, READS_DONE };
+
+/* True: it did not work, and the hold, which is not over, is asked for again.
+ * call: NULL if there was none. */
+static bool hold_answered(struct dibs__renew_item *item, char letter,
+                          const struct dibs__call *call, enum reads reads)
+{
+    struct dibs__line *line = item->line;
+    bool failed = false;
+
+    dibs__lock(&line->mu);
+    struct dibs__hold *h = dibs__hold_numbered(line, item->hold);
+    int64_t now = dibs__now_ms();
+    if (h) {
+        h->tainted |= h->lengthens && call && call->ghost;
+        h->renewing = h->lengthens = false;
+        h->alarmed |= reads == READS_EARLY;
+        h->tracked = reads == READS_DONE && letter == '1' && !h->alarmed;
+    }
+    if (h && h->state != HOLD_LOST && h->state != HOLD_ENDING) {
+        if (dibs__hold_over(h, now)) {
+            dibs__reap_over(line, h); /* the answer came too late */
+        } else if (letter == '1') {
+            hold_found(line, h, item, call->sent_ms);
+        } else if (letter == '0' || letter == 'w') {
+            dibs__hold_lose(line, h);
+        } else {
+            int64_t wait = dibs__hold_wants(h).lease_ms / RETRY_PART;
+            failed = letter != 'm';
+            if (failed) {
+                h->state = HOLD_SUSPECT;
+                dibs__stats_count(dibs__line_client(line)->stats,
+                                  STAT_RENEWALS_FAILED, 1);
+            }
+            h->doubted |= item->doubted && letter != 'e';
+            dibs__hold_watch(
+                line, h, now + (h->doubted ? dibs__min(wait, DOUBT_MS) : wait));
+        }
+    }
+    dibs__unlock(&line->mu);
+    dibs__line_unref(line);
+    return failed;
+}
+
+static void ask_alone(struct dibs__locks *lk,
+                      const struct dibs__renew_item *item);
+
+static enum reads reads_of(const struct renewal *b)
+{
+    const struct dibs__call *call = &b->call;
+
+    if (!b->tracks || !dibs__track_is_on(call->s))
+        return READS_NONE;
+    return call->whole || call->again || call->tries || call->hops ? READS_EARLY
+                                                                   : READS_DONE;
+}
+
+static void renewal_answered(struct dibs__call *call, dibs_err err,
+                             const struct dibs__reply *reply)
+{
+    struct renewal *b = DIBS_OF(call, struct renewal, call);
+    enum reads reads = reads_of(b);
+    bool good =
+        err == DIBS_OK && reply->type == REPLY_TEXT && reply->len == b->count;
+    bool failed = false;
+    int slot = b->items[0].line->slot;
+
+    if (good)
+        dibs__stats_time(b->locks->c->stats, TIMING_RENEW,
+                         dibs__now_us() - b->sent_us);
+    for (size_t i = 0, alone = 0; i < b->count; i++) {
+        char letter = good ? reply->text[i] : NO_ANSWER;
+        if (letter == 'm' && b->count > 1 && alone++ < ALONE_MAX)
+            ask_alone(b->locks, &b->items[i]);
+        else
+            failed |= hold_answered(&b->items[i], letter, call, reads);
+    }
+    if (failed) /* of a hold that is over there is nothing to say */
+        dibs__client_tell(b->locks->c, slot, DIBS_EVENT_SUSPECT,
+                          err ? err : DIBS_ERR_SERVER,
+                          "a renewal failed; trying again");
+    b->over = true;
+    if (!b->sending)
+        dibs__free(b);
+}
+
+/* ---- sending ----------------------------------------------------------- */
+
+/* The batch may have waited for a connection, and a lease begins when the
+ * server has the command: so max_hold_ms limits it here. */
+static void limit_leases(struct renewal *b)
+{
+    int64_t now = dibs__now_ms();
+
+    for (size_t i = 0; i < b->count; i++) {
+        struct dibs__renew_item *item = &b->items[i];
+        int64_t most = item->max_until - now;
+        if (item->lease_ms > most)
+            item->lease_ms = most > 0 ? most : LEASE_LOOK;
+    }
+}
+
+static void renewal_write(struct dibs__call *call, struct dibs__buf *out,
+                          bool whole)
+{
+    struct renewal *b = DIBS_OF(call, struct renewal, call);
+
+    limit_leases(b);
+    dibs__renew_write(b->items, b->count, out, whole);
+}
+
+/* In the write that the batch goes with, if it goes now. */
+static void send_reads(struct renewal *b)
+{
+    struct dibs__buf out = {0};
+
+    if (b->call.state != CALL_SENT || !dibs__track_is_on(b->call.s))
+        return;
+    unsigned count = dibs__reads_write(b->items, b->count, &out);
+    b->tracks = dibs__track_read(b->call.s, &out, count);
+}
+
+static void renewal_send(struct renewal *b)
+{
+    int64_t patience = b->locks->c->to.command_timeout_ms;
+
+    for (size_t i = 0; i < b->count; i++)
+        if (b->items[i].lease_ms != LEASE_LOOK)
+            patience = dibs__min(patience, b->items[i].lease_ms / PATIENCE);
+    patience = dibs__max(patience, PATIENCE_MIN_MS);
+    b->sent_us = dibs__now_us();
+    b->call.write = renewal_write;
+    b->call.done = renewal_answered;
+    b->call.attempt_ms = patience;
+    b->call.deadline = dibs__now_ms() + 2 * patience;
+    b->call.connect_by = b->call.deadline;
+    b->call.slot = b->count > 1 ? -1 : b->items[0].line->slot;
+    b->sending = true;
+    dibs__call_now(b->server ? (struct dibs__route){.server = b->server}
+                             : b->locks->c->route,
+                   &b->call);
+    b->sending = false;
+    if (b->over)
+        dibs__free(b);
+    else
+        send_reads(b);
+}
+
+/* ---- collecting -------------------------------------------------------- */
+
+/* Under watchdog.mu: the hold cannot go away, so its line can be kept. */
+static void keep_line(struct dibs__lease *le, void *arg)
+{
+    struct dibs__hold *h = DIBS_OF(le, struct dibs__hold, lease);
+    struct dibs__renew_item *item = arg;
+
+    item->line = h->line;
+    item->hold = h->number;
+    item->at = le->at;
+    dibs__line_ref(h->line);
+}
+
+enum due { DUE_NOT, DUE_RENEW, DUE_LATER };
+
+/* A longer lease than ours still runs: it was that of another level. When a
+ * renewal is worth something again; never, if it may not last longer. */
+static int64_t worth_at(const struct dibs__hold *h, int64_t wanted,
+                        int64_t lease)
+{
+    return lease < wanted ? INT64_MAX : h->valid_until - wanted / 3 * 2;
+}
+
+/* It is as old as it must be to be tracked, and can be. */
+static bool may_track(const struct dibs__line *line, const struct dibs__hold *h,
+                      const struct dibs__renew_item *item, int64_t now)
+{
+    struct dibs__server *s = dibs__line_server(line);
+
+    if (h->tracked || item->at > now || !s)
+        return false;
+    if (!dibs__track_is_on(s))
+        dibs__track_want(s);
+    return dibs__track_is_on(s);
+}
+
+static enum due hold_due(struct dibs__line *line, struct dibs__hold *h,
+                         struct dibs__renew_item *item, int64_t now)
+    REQUIRES(line->mu)
+{
+    /* A release tells by itself. */
+    if (!h || h->state == HOLD_LOST || h->state == HOLD_ENDING)
+        return DUE_NOT;
+    if (now >= h->valid_until) {
+        dibs__reap_over(line, h);
+        return DUE_NOT;
+    }
+    struct dibs__wants all = dibs__hold_wants(h);
+    int64_t lease = dibs__min(all.lease_ms, all.max_until - now);
+    bool gains = now + lease >= h->valid_until + all.lease_ms / GAIN;
+    bool looks =
+        (h->alarmed && item->at <= now) || may_track(line, h, item, now);
+    if (h->renewing || (!h->doubted && !looks && (!all.renewed || !gains))) {
+        int64_t at = gains ? INT64_MAX : worth_at(h, all.lease_ms, lease);
+        dibs__hold_watch(line, h,
+                         item->at > now ? dibs__min(at, item->at) : at);
+        return DUE_LATER;
+    }
+    bool renews =
+        h->doubted || !looks || now >= worth_at(h, all.lease_ms, lease);
+    h->renewing = true;
+    item->wire = h->wire;
+    item->value = h->value;
+    item->lease_ms = renews && all.renewed && lease > 0 ? lease : LEASE_LOOK;
+    item->max_until = all.max_until;
+    h->lengthens = item->lease_ms != LEASE_LOOK;
+    item->doubted = h->doubted || h->alarmed;
+    h->doubted = h->alarmed = false;
+    dibs__hold_watch(line, h, INT64_MAX);
+    return DUE_RENEW;
+}
+
+/* Takes one lease that is due by `until`. */
+static enum due take_lease(struct dibs__locks *lk,
+                           struct dibs__renew_item *item, int64_t now,
+                           int64_t until)
+{
+    if (!dibs__watchdog_take(&lk->c->watchdog, until, keep_line, item))
+        return DUE_NOT;
+    struct dibs__line *line = item->line;
+    dibs__lock(&line->mu);
+    enum due due =
+        hold_due(line, dibs__hold_numbered(line, item->hold), item, now);
+    dibs__unlock(&line->mu);
+    if (due != DUE_RENEW)
+        dibs__line_unref(line);
+    return due == DUE_NOT ? DUE_LATER : due;
+}
+
+/* Into the batch of its sort and server; a full one is sent. */
+static void renewal_add(struct dibs__locks *lk, struct renewal **open,
+                        struct dibs__renew_item *item)
+{
+    struct dibs__server *server = dibs__line_server(item->line);
+    struct renewal **at = open, *b;
+
+    while ((b = *at) &&
+           (!server || b->server != server ||
+            b->items[0].line->kind->renews != item->line->kind->renews))
+        at = &b->next;
+    if (!b)
+        b = *at = dibs__calloc(1, sizeof *b);
+    if (!b) {
+        /* No memory: soon again. */
+        hold_answered(item, NO_ANSWER, NULL, READS_NONE);
+        return;
+    }
+    b->locks = lk;
+    b->server = server;
+    b->items[b->count++] = *item;
+    if (b->count == BATCH) {
+        *at = b->next;
+        renewal_send(b);
+    }
+}
+
+static void send_renewals(struct renewal *open)
+{
+    for (struct renewal *b; (b = open);) {
+        open = b->next;
+        renewal_send(b);
+    }
+}
+
+/* Its node does not have it: by its slot it finds its way. */
+static void ask_alone(struct dibs__locks *lk,
+                      const struct dibs__renew_item *item)
+{
+    struct dibs__renew_item copy = *item;
+    struct renewal *open = NULL;
+
+    renewal_add(lk, &open, &copy);
+    send_renewals(open);
+}
+
+void dibs__renew_due(struct dibs__watchdog *wd, int64_t now)
+{
+    dibs_client *c = DIBS_OF(wd, dibs_client, watchdog);
+    struct renewal *open = NULL;
+    int64_t until = now;
+    struct dibs__renew_item item;
+    enum due due;
+
+    while ((due = take_lease(c->upper_arg, &item, now, until)) != DUE_NOT) {
+        if (due == DUE_RENEW)
+            renewal_add(c->upper_arg, &open, &item);
+        /* A batch is sent anyway: add what is due soon. */
+        until = due == DUE_RENEW ? now + c->lease_ms / SOON : now;
+    }
+    send_renewals(open);
+}

@@ -1,0 +1,575 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * lock_type.c - what kinds of locks share: how commands are written, texts of
+ * owners, and how the usual answers are read.
+ *
+ * Thread  any.
+ *
+ * Letters of a command's keys and arguments ("tag" is ":{name}", as it is
+ * behind the prefix of the channel's name):
+ *
+ *   n  name                           o  owner; nothing if ask names none
+ *   c  channel                        O  owner without ":write"
+ *   q  tag: the queue                 N  next owner
+ *   s  tag: scores of the queue       h  another number, or nothing
+ *   i  tag: those that are silent     t  holds it will then have
+ *   g  tag: the writers' gate         l  lease
+ *   r  read key of the owner          k  how long to keep it
+ *   b  what read keys begin with      y  it stays and waits
+ *   e  what read keys end with        a  all who share it
+ *   C  channel of a waiter, less      G  life of the gate, if it waits
+ *      its owner                      W  fair_wait_ms
+ *   f  first place wanted             F  fair_call_ms
+ *   u  how many places                m, M  the most holders; of an info
+ *   K  tag: the last token            w  small tokens
+ *   z, S, d  name: permits that are   p, P  id of the owner's, the next
+ *      out, slots, book of permits       owner's permit
+ *   T  how many slots                 x  id of a permit as hex, or owner
+ *   Q  to tell how many there are     v  slot, or nothing   V  the value
+ *   E  entry in the book              Y  tag: what the holder published
+ *   B  channel on which this client   H  how it is registered
+ *      is called                      j  one who shares it, or nothing
+ *   0, 1  that number                 *  commands to publish with; the last
+ */
+#include "lock/type/lock_type.h"
+
+#include "lock/core/lock_manager.h"
+#include "lock/type/permit_id.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define HOLDERS_MAX  10000
+#define INFO_MAX     32   /* holders in an info */
+#define PAUSE_MIN_MS 1500 /* the longest pause of a waiter, with jitter */
+#define PAUSE_MAX_MS 2500
+#define GATE_MS      2500
+#define READ_TAIL    ":rwlock_timeout:" /* a number follows */
+#define WRITE_SUFFIX ":write"
+
+/* ---- owners and names -------------------------------------------------- */
+
+static size_t owner_write(const struct dibs__line *line, uint64_t wire,
+                          const char *suffix, char buf[DIBS_OWNER_MAX])
+{
+    struct dibs__owner_name name;
+    bool adopted = dibs__adopted_find(&line->locks->adopted, wire, &name);
+    int n =
+        snprintf(buf, DIBS_OWNER_MAX, "%s:%llu%s",
+                 adopted ? name.uuid : line->locks->c->id,
+                 (unsigned long long)(adopted ? name.number : wire), suffix);
+
+    return n > 0 ? (size_t)n : 0;
+}
+
+size_t dibs__owner_text(const struct dibs__line *line, uint64_t wire,
+                        char buf[DIBS_OWNER_MAX])
+{
+    return owner_write(line, wire, line->kind->suffix, buf);
+}
+
+/* Without ":write", if it is there. */
+static size_t reader_length(const char *text, size_t len)
+{
+    size_t n = strlen(WRITE_SUFFIX);
+
+    return len > n && memcmp(text + len - n, WRITE_SUFFIX, n) == 0 ? len - n
+                                                                   : len;
+}
+
+/* "uuid:number", or ask's text if it has one; nothing if it has neither. */
+static void owner_arg(struct dibs__buf *out, const struct dibs__ask *ask,
+                      uint64_t wire, bool reader)
+{
+    char text[DIBS_OWNER_MAX];
+
+    if (ask->text)
+        dibs__buf_arg(out, ask->text,
+                      reader ? reader_length(ask->text, ask->text_len)
+                             : ask->text_len);
+    else
+        dibs__buf_arg(out, text,
+                      wire ? owner_write(ask->line, wire, "", text) : 0);
+}
+
+/* As Redisson names keys beside a lock's. */
+void dibs__suffix_arg(struct dibs__buf *out, const struct dibs__line *line,
+                      const char *one, const char *two)
+{
+    dibs__buf_arg_open(out, dibs__line_tag_len(line) + 1 + strlen(one) +
+                                strlen(two));
+    dibs__line_tag(line, out);
+    dibs__buf_add(out, ":", 1);
+    dibs__buf_text(out, one);
+    dibs__buf_text(out, two);
+    dibs__buf_arg_close(out);
+}
+
+/* "{name}:", with which every read key begins; an owner follows, then the
+ * tail. */
+static void read_begin_arg(struct dibs__buf *out, const struct dibs__line *line)
+{
+    dibs__buf_arg_open(out, dibs__line_tag_len(line) + 1);
+    dibs__line_tag(line, out);
+    dibs__buf_add(out, ":", 1);
+    dibs__buf_arg_close(out);
+}
+
+static void read_key_arg(struct dibs__buf *out, const struct dibs__ask *ask)
+{
+    char text[DIBS_OWNER_MAX];
+    size_t owner_len = ask->text_len;
+    const char *owner = ask->text;
+
+    if (!owner) {
+        owner = text;
+        owner_len = owner_write(ask->line, ask->wire, "", text);
+    }
+    owner_len = reader_length(owner, owner_len);
+    dibs__buf_arg_open(out, dibs__line_tag_len(ask->line) + 1 + owner_len +
+                                strlen(READ_TAIL) + 1);
+    dibs__line_tag(ask->line, out);
+    dibs__buf_add(out, ":", 1);
+    dibs__buf_add(out, owner, owner_len);
+    dibs__buf_text(out, READ_TAIL "1");
+    dibs__buf_arg_close(out);
+}
+
+/* ---- publishing -------------------------------------------------------- */
+
+static unsigned publish_flavour(const struct dibs__line *line)
+{
+    const dibs_client *c = dibs__line_client(line);
+
+    return c->cluster ? dibs__client_flavour(c) : 0;
+}
+
+size_t dibs__publish_count(const struct dibs__line *line)
+{
+    unsigned how = publish_flavour(line);
+
+    return (how & FLAVOUR_SHARDED ? 1u : 0u) +
+           (how & FLAVOUR_CLASSIC ? 1u : 0u);
+}
+
+static void publish_args(struct dibs__buf *out, const struct dibs__line *line)
+{
+    unsigned how = publish_flavour(line);
+
+    if (how & FLAVOUR_SHARDED)
+        dibs__buf_arg_text(out, "spublish");
+    if (how & FLAVOUR_CLASSIC)
+        dibs__buf_arg_text(out, "publish");
+}
+
+/* ---- commands ---------------------------------------------------------- */
+
+/* Prefixes of keys that have the tag behind them. */
+static const char *const tagged[128] = {
+    ['q'] = "redisson_lock_queue", ['s'] = "redisson_lock_timeout",
+    ['i'] = "dibs_lock_silent",    ['g'] = "dibs_rwlock_gate",
+    ['K'] = "redisson_lock_token", ['Y'] = "dibs_lock_value",
+};
+
+/* Suffixes of keys that have the name in braces before them. */
+static const char *const suffixed[128] = {
+    ['z'] = "timeout",
+    ['S'] = "dibs_slot",
+    ['d'] = "dibs_held",
+};
+
+static const char *const how_texts[] = {
+    [HOW_PLAIN] = "",        [HOW_NEW] = "new",         [HOW_AGAIN] = "again",
+    [HOW_CALLED] = "called", [HOW_FOREIGN] = "foreign",
+};
+
+/* Behind the client's id. Plain and fenced locks of a name share one queue, and
+ * a client may wait for both: each kind has its own place. The brace is such
+ * that a right to "prefix:{jobs:*}" includes the channel. */
+static const char *turn_tail(const struct dibs__line *line)
+{
+    bool braced = dibs__line_tag_len(line) > line->name_len ||
+                  line->name[line->name_len - 1] == '}';
+
+    if (line->kind->id == KIND_FENCED)
+        return braced ? ":f}" : ":f";
+    return braced ? "}" : "";
+}
+
+void dibs__turn_channel(const struct dibs__line *line, struct dibs__buf *out)
+{
+    dibs__line_channel(line, out);
+    dibs__buf_text(out, ":");
+    dibs__buf_text(out, line->locks->c->id);
+    dibs__buf_text(out, turn_tail(line));
+}
+
+static void turn_channel_arg(struct dibs__buf *out,
+                             const struct dibs__line *line)
+{
+    dibs__buf_arg_open(out, dibs__line_tagged_len(line, line->kind->channel) +
+                                1 + strlen(line->locks->c->id) +
+                                strlen(turn_tail(line)));
+    dibs__turn_channel(line, out);
+    dibs__buf_arg_close(out);
+}
+
+/* Letters for texts. False: it is none of those. */
+static bool text_write(char letter, const struct dibs__ask *ask,
+                       struct dibs__buf *out)
+{
+    const struct dibs__line *line = ask->line;
+
+    switch (letter) {
+    case 'n':
+        dibs__buf_arg(out, line->name, line->name_len);
+        break;
+    case 'c':
+        dibs__line_tagged_arg(line, line->kind->channel, out);
+        break;
+    case 'C':
+        dibs__buf_arg_open(
+            out, dibs__line_tagged_len(line, line->kind->channel) + 1);
+        dibs__line_channel(line, out);
+        dibs__buf_text(out, ":");
+        dibs__buf_arg_close(out);
+        break;
+    case 'B':
+        turn_channel_arg(out, line);
+        break;
+    case 'H':
+        dibs__buf_arg_text(out, how_texts[ask->how]);
+        break;
+    case 'r':
+        read_key_arg(out, ask);
+        break;
+    case 'b':
+        read_begin_arg(out, line);
+        break;
+    case 'e':
+        dibs__buf_arg_text(out, READ_TAIL);
+        break;
+    case 'o':
+        owner_arg(out, ask, ask->wire, false);
+        break;
+    case 'O':
+        owner_arg(out, ask, ask->wire, true);
+        break;
+    case 'N':
+        owner_arg(out, ask, ask->next_owner, false);
+        break;
+    case 'h':
+        owner_arg(out, ask, ask->other, false);
+        break;
+    case 'j':
+        owner_arg(out, ask, ask->known, false);
+        break;
+    case '*':
+        publish_args(out, line);
+        break;
+    default:
+        return false;
+    }
+    return true;
+}
+
+static void permit_arg(struct dibs__buf *out, const struct dibs__line *line,
+                       uint64_t wire)
+{
+    struct dibs__owner_name name;
+    unsigned char id[DIBS__PERMIT_ID];
+    bool adopted = dibs__adopted_find(&line->locks->adopted, wire, &name);
+
+    dibs__permit_id(adopted ? name.uuid : line->locks->c->id,
+                    adopted ? name.number : wire, id);
+    dibs__buf_arg(out, id, sizeof id);
+}
+
+/* As hex, or the owner that ask names. */
+static void permit_hex_arg(struct dibs__buf *out, const struct dibs__ask *ask)
+{
+    struct dibs__locks *lk = ask->line->locks;
+    struct dibs__owner_name name;
+    char hex[2 * DIBS__PERMIT_ID];
+
+    if (ask->text) {
+        dibs__buf_arg(out, ask->text, ask->text_len);
+        return;
+    }
+    bool adopted = dibs__adopted_find(&lk->adopted, ask->wire, &name);
+    dibs__permit_hex(adopted ? name.uuid : lk->c->id,
+                     adopted ? name.number : ask->wire, hex);
+    dibs__buf_arg(out, hex, sizeof hex);
+}
+
+/* An entry in the book of a semaphore: "permits:owner". */
+static void entry_arg(struct dibs__buf *out, const struct dibs__ask *ask)
+{
+    char owner[DIBS_OWNER_MAX], many[32];
+    int n = snprintf(many, sizeof many, "%lld:", (long long)ask->value);
+
+    dibs__buf_arg_parts(out, many, (size_t)n, owner,
+                        owner_write(ask->line, ask->wire, "", owner));
+}
+
+/* Letters about permits. False: it is none of those. */
+static bool permit_write(char letter, const struct dibs__ask *ask,
+                         struct dibs__buf *out)
+{
+    switch (letter) {
+    case 'p':
+        permit_arg(out, ask->line, ask->wire);
+        break;
+    case 'P':
+        permit_arg(out, ask->line, ask->next_owner);
+        break;
+    case 'x':
+        permit_hex_arg(out, ask);
+        break;
+    case 'v':
+        if (ask->value > 0)
+            dibs__buf_arg_num(out, ask->value - 1);
+        else
+            dibs__buf_arg_text(out, "");
+        break;
+    case 'E':
+        entry_arg(out, ask);
+        break;
+    default:
+        return false;
+    }
+    return true;
+}
+
+static int64_t number_of(char letter, const struct dibs__ask *ask)
+{
+    const struct dibs__locks *lk = ask->line->locks;
+
+    switch (letter) {
+    case 't':
+        return ask->target;
+    case 'l':
+        return ask->lease_ms;
+    case 'k':
+        return ask->keep_ms;
+    case 'y':
+        return ask->stay;
+    case 'a':
+        return ask->all;
+    case 'f':
+        return ask->first;
+    case 'u':
+        return ask->count;
+    case 'G':
+        return ask->stay && !lk->prefer_readers ? GATE_MS : 0;
+    case 'W':
+        return lk->fair_wait_ms;
+    case 'F':
+        return lk->fair_call_ms;
+    case 'm':
+        return HOLDERS_MAX;
+    case 'M':
+        return INFO_MAX;
+    case 'w':
+        return lk->c->opts.small_tokens;
+    case 'T':
+        return atomic_load(&ask->line->slots);
+    case 'Q':
+        return !atomic_load(&ask->line->total_known);
+    case 'V':
+        return ask->value;
+    default:
+        assert(letter == '0' || letter == '1');
+        return letter - '0';
+    }
+}
+
+void dibs__arg_write(char letter, const struct dibs__ask *ask,
+                     struct dibs__buf *out)
+{
+    if (tagged[letter & 127])
+        dibs__line_tagged_arg(ask->line, tagged[letter & 127], out);
+    else if (suffixed[letter & 127])
+        dibs__suffix_arg(out, ask->line, suffixed[letter & 127], "");
+    else if (!text_write(letter, ask, out) && !permit_write(letter, ask, out))
+        dibs__buf_arg_num(out, number_of(letter, ask));
+}
+
+/* Letters of arguments that not each command of this verb has. */
+static const char *more_args(enum dibs__verb verb, const struct dibs__ask *ask)
+{
+    const struct dibs__kind *kind = ask->line->kind;
+
+    if (verb == VERB_ACQUIRE && ask->how)
+        return kind->called;
+    return verb == VERB_HANDOVER && ask->sooner && kind->sooner ? kind->sooner
+                                                                : "";
+}
+
+void dibs__verb_write(enum dibs__verb verb, const struct dibs__ask *ask,
+                      struct dibs__buf *out, bool whole)
+{
+    const struct dibs__kind *kind = ask->line->kind;
+    const struct dibs__command *command = &kind->command[verb];
+    const char *more = more_args(verb, ask);
+    size_t arg_count = strcspn(command->args, "*"), added = strcspn(more, "*");
+    bool publishes = command->args[arg_count] == '*' || more[added] == '*';
+
+    assert(dibs__kind_has(kind, verb));
+    dibs__script_head(out, command->script, whole, strlen(command->keys),
+                      arg_count + added +
+                          (publishes ? dibs__publish_count(ask->line) : 0));
+    for (const char *at = command->keys; *at; at++)
+        dibs__arg_write(*at, ask, out);
+    for (size_t i = 0; i < arg_count; i++)
+        dibs__arg_write(command->args[i], ask, out);
+    for (size_t i = 0; i < added; i++)
+        dibs__arg_write(more[i], ask, out);
+    if (publishes)
+        dibs__arg_write('*', ask, out);
+}
+
+static void renew_keys(const struct dibs__renew_item *items, size_t count,
+                       struct dibs__buf *out)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct dibs__ask ask = {.line = items[i].line, .wire = items[i].wire};
+        for (const char *at = ask.line->kind->renew_keys; *at; at++)
+            dibs__arg_write(*at, &ask, out);
+    }
+}
+
+/* Which hold it is. */
+static void renewed_arg(const struct dibs__renew_item *item,
+                        struct dibs__buf *out)
+{
+    struct dibs__ask ask = {
+        .line = item->line, .wire = item->wire, .value = item->value};
+    char text[DIBS_OWNER_MAX];
+
+    if (item->line->kind->renew_arg)
+        dibs__arg_write(item->line->kind->renew_arg, &ask, out);
+    else
+        dibs__buf_arg(out, text,
+                      dibs__owner_text(item->line, item->wire, text));
+}
+
+/* In a cluster the keys of many can be in several slots: then they go behind
+ * the arguments. */
+void dibs__renew_write(const struct dibs__renew_item *items, size_t count,
+                       struct dibs__buf *out, bool whole)
+{
+    const struct dibs__kind *kind = items[0].line->kind;
+    bool apart = count > 1 && dibs__line_client(items[0].line)->cluster;
+    size_t keys = strlen(kind->renew_keys) * count;
+
+    dibs__script_head(out, kind->renews, whole, apart ? 0 : keys,
+                      2 * count + (apart ? keys : 0));
+    if (!apart)
+        renew_keys(items, count, out);
+    for (size_t i = 0; i < count; i++) {
+        renewed_arg(&items[i], out);
+        dibs__buf_arg_num(out, items[i].lease_ms);
+    }
+    if (apart)
+        renew_keys(items, count, out);
+}
+
+unsigned dibs__reads_write(const struct dibs__renew_item *items, size_t count,
+                           struct dibs__buf *out)
+{
+    const struct dibs__kind *kind = items[0].line->kind;
+    bool apart = dibs__line_client(items[0].line)->cluster;
+    size_t each = apart ? 1 : count;
+    unsigned commands = 0;
+
+    for (size_t i = 0; i < count; i += each, commands++) {
+        dibs__track_next(out);
+        dibs__buf_array(out, 1 + strlen(kind->renew_keys) * each);
+        dibs__buf_arg_text(out, "EXISTS");
+        renew_keys(&items[i], each, out);
+    }
+    return commands;
+}
+
+/* ---- answers ----------------------------------------------------------- */
+
+static void answer_number(enum dibs__verb verb, int64_t num,
+                          struct dibs__acquired *out)
+{
+    out->verdict = VERDICT_REFUSED;
+    if (verb == VERB_HANDOVER) {
+        out->verdict = num == ANSWER_MOVED ? VERDICT_TAKEN : VERDICT_GONE;
+    } else if (num >= ANSWER_NO_END) {
+        out->verdict = VERDICT_BUSY;
+        out->busy_ms = dibs__reply_ms(num);
+    } else if (num == ANSWER_UNSET) {
+        out->verdict = VERDICT_BUSY;
+        out->busy_ms = ANSWER_NO_END;
+    } else if (num == ANSWER_GONE) {
+        out->verdict = VERDICT_GONE;
+    } else if (num == ANSWER_ITSELF) {
+        out->err = DIBS_ERR_UPGRADE;
+    } else if (num == ANSWER_NO_LOCK) {
+        out->err = DIBS_ERR_WRONGTYPE;
+    }
+}
+
+/* Busy, and whether it will be called. */
+static void answer_called(const struct dibs__reply *reply,
+                          struct dibs__acquired *out)
+{
+    int64_t ms, told;
+
+    if (!dibs__reply_num(reply, 0, &ms) || !dibs__reply_num(reply, 1, &told) ||
+        ms < ANSWER_NO_END || told < TOLD_ALONE || told > TOLD_DUTY)
+        return;
+    out->verdict = VERDICT_BUSY;
+    out->busy_ms = dibs__reply_ms(ms);
+    out->told = (enum dibs__told)told;
+}
+
+void dibs__read_plain(enum dibs__verb verb, const struct dibs__reply *reply,
+                      struct dibs__acquired *out)
+{
+    *out = (struct dibs__acquired){.verdict = VERDICT_REFUSED,
+                                   .err = DIBS_ERR_PROTOCOL};
+    if (reply->type == REPLY_NIL && verb == VERB_ACQUIRE)
+        out->verdict = VERDICT_TAKEN;
+    else if (reply->type == REPLY_NUM)
+        answer_number(verb, reply->num, out);
+    else if (reply->type == REPLY_ARRAY)
+        answer_called(reply, out);
+}
+
+int64_t dibs__number_in(const char *text, const char *end)
+{
+    int64_t n = 0;
+
+    for (; text < end && *text >= '0' && *text <= '9'; text++) {
+        int digit = *text - '0';
+        if (n > INT64_MAX / 10 ||
+            (n == INT64_MAX / 10 && digit > INT64_MAX % 10))
+            return INT64_MAX;
+        n = n * 10 + digit;
+    }
+    return n;
+}
+
+void dibs__read_valued(enum dibs__verb verb, const struct dibs__reply *reply,
+                       struct dibs__acquired *out)
+{
+    dibs__read_plain(verb, reply, out);
+    if (reply->type == REPLY_TEXT) {
+        out->verdict = VERDICT_TAKEN;
+        out->value = dibs__number_in(reply->text, reply->text + reply->len);
+    }
+}
+
+int64_t dibs__pause_usual(const struct dibs__line *line, int64_t busy_ms)
+{
+    int64_t longest = dibs__random_in(PAUSE_MIN_MS, PAUSE_MAX_MS);
+
+    (void)line;
+    return busy_ms < 0 ? longest : dibs__min(busy_ms + 1, longest);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * type_mutex.c - the plain re-entrant lock.
+ *
+ * On the server a hash under the lock's own name, with one field: the owner,
+ * and how often it holds. The hash always has a TTL. A message on the channel
+ * tells that it is gone. The names and the hash are Redisson's; the scripts are
+ * ours.
+ *
+ * The channel is an argument and not a key, so that a user who may use the
+ * lock's key may also release.
+ */
+#include "lock/type/lock_type.h"
+
+const struct dibs__kind dibs__kind_basic = {
+    .id = KIND_BASIC,
+    .family = FAMILY_PLAIN,
+    .channel = "redisson_lock__channel",
+    .suffix = "",
+    .asks = ASKS_HEAD,
+    .batch = 'p',
+    .renew_keys = "n",
+    .renews = &dibs__script_mutex_renew,
+    .command =
+        {
+            [VERB_ACQUIRE] = {&dibs__script_mutex_acquire, "n", "otl"},
+            [VERB_RELEASE] = {&dibs__script_mutex_release, "n", "otkc*"},
+            [VERB_HANDOVER] = {&dibs__script_mutex_handover, "n", "oNl"},
+            [VERB_FORCE] = {&dibs__script_mutex_force, "n", "oc*"},
+            [VERB_LEFT] = {&dibs__script_wait_leave, "n", "cBa*"},
+            [VERB_INFO] = DIBS__INFO,
+            [VERB_HOLDERS] = DIBS__HOLDERS,
+        },
+    .called = "cBH",
+    .sooner = "c*",
+    DIBS__PLAIN_ANSWERS,
+    .pause = dibs__pause_usual,
+};

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * care.c - what io needs to look after a line of waiters: a timer, its channels
+ * and its turn.
+ *
+ * Thread  io, but for making it.
+ * Locks   the mutex of the wait, for making it; none to listen.
+ *
+ * How     Many locks are held and few are waited for. So a line gets its care
+ *         when a call has to wait there, and loses it when nobody does.
+ * wait_queue.c decides both; here is how a line listens.
+ */
+#include "lock/wait/care.h"
+
+#include "base/mem.h"
+
+/* What the line listens to. io only; made when it is needed. */
+struct dibs__ears {
+    struct dibs__care *care;
+    struct dibs__sub line; /* the line's channel */
+    struct dibs__sub own;  /* the one on which this client is called */
+};
+
+static void line_said(struct dibs__sub *sub, char what)
+{
+    struct dibs__care *care = DIBS_OF(sub, struct dibs__ears, line)->care;
+
+    care->said(care, EAR_LINE, what);
+}
+
+static void own_said(struct dibs__sub *sub, char what)
+{
+    struct dibs__care *care = DIBS_OF(sub, struct dibs__ears, own)->care;
+
+    care->said(care, EAR_OWN, what);
+}
+
+static struct dibs__ears *ears_of(struct dibs__care *care)
+{
+    struct dibs__ears *ears = care->ears;
+
+    if (!ears && (ears = dibs__calloc(1, sizeof *ears))) {
+        ears->care = care;
+        ears->line.hear = line_said;
+        ears->own.hear = own_said;
+        ears->own.optional = true;
+        care->ears = ears;
+    }
+    return ears;
+}
+
+static void listen_own(const struct dibs__wait *w, struct dibs__sub *own)
+{
+    struct dibs__wait_facts facts = w->user->facts(w);
+    struct dibs__buf name = {0};
+
+    w->user->turn_channel(w, &name);
+    if (dibs__buf_ok(&name))
+        dibs__client_listen(facts.c, facts.slot, own, name.data, name.len);
+    dibs__buf_clear(&name);
+}
+
+/* Its own channel is asked for last: when that one is ready, so is the other.
+ */
+void dibs__care_listen(struct dibs__care *care, unsigned needs)
+{
+    struct dibs__ears *ears = needs ? ears_of(care) : care->ears;
+
+    if (!ears)
+        return;
+    if (!(needs & EAR_LINE))
+        dibs__pubsub_leave(&ears->line);
+    else if (!ears->line.on)
+        care->w->user->listen(care->w, &ears->line);
+    if (!(needs & EAR_OWN))
+        dibs__pubsub_leave(&ears->own);
+    else if (!ears->own.on)
+        listen_own(care->w, &ears->own);
+    if (!needs) {
+        dibs__free(ears);
+        care->ears = NULL;
+    }
+}
+
+bool dibs__care_wants_own(const struct dibs__care *care)
+{
+    return care->ears && care->ears->own.on;
+}
+
+bool dibs__care_hears_own(const struct dibs__care *care)
+{
+    return care->ears && dibs__pubsub_hears(&care->ears->own);
+}
+
+void dibs__care_deadline(struct dibs__care *care, int64_t deadline)
+{
+    care->first_deadline = dibs__min(care->first_deadline, deadline);
+}
+
+/* first_deadline is 0: the first look finds out whose time is over first. */
+struct dibs__care *dibs__care_new(struct dibs__wait *w)
+{
+    struct dibs__wait_facts facts = w->user->facts(w);
+    struct dibs__care *care = dibs__calloc(1, sizeof *care);
+
+    if (!care)
+        return NULL;
+    care->w = w;
+    care->turn.registers = facts.registers;
+    care->turn.told = facts.told;
+    care->looks_at = INT64_MAX;
+    return care;
+}

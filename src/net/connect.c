@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * connect.c - how a connection comes up.
+ *
+ * Thread  io.
+ *
+ * How     Look up the name, try its addresses one after the other, shake hands
+ *         if it is TLS, then send the set-up (AUTH, SELECT, CLIENT SETNAME,
+ *         CLIENT INFO) in one write. One time limit for all of it. When all are
+ *         answered it is up. Where another server can come in the place of this
+ *         one, ROLE must say that it is a master, and INFO tells which run of
+ *         which server it is.
+ *
+ *         CLIENT INFO tells the number under which the server knows this
+ *         connection: with it, a later one can have the server forget what
+ *         this one may still have under way. Who may not ask goes without.
+ */
+#include "base/mem.h"
+#include "net/conn.h"
+#include "net/resolve.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#define KEEPALIVE_IDLE_S  10
+#define KEEPALIVE_EVERY_S 5
+#define KEEPALIVE_COUNT   3
+#define USER_TIMEOUT_MS   20000
+
+static void try_next_address(struct dibs__conn *cn, int error_number);
+
+/* ---- set-up ------------------------------------------------------------ */
+
+static bool is_wanted(const struct dibs__conn *cn, enum dibs__hello_kind kind)
+{
+    if (kind == HELLO_AUTH)
+        return cn->to->url.password != NULL;
+    if (kind == HELLO_SELECT)
+        return cn->to->url.db != 0;
+    if (kind == HELLO_ROLE || kind == HELLO_RUN)
+        return cn->to->changes;
+    return true;
+}
+
+static void hello_write(struct dibs__req *req, struct dibs__buf *out)
+{
+    const struct dibs__hello *h = DIBS_OF(req, struct dibs__hello, req);
+    const struct dibs__target *to = h->cn->to;
+
+    switch (h->kind) {
+    case HELLO_AUTH:
+        dibs__buf_array(out, to->url.user ? 3 : 2);
+        dibs__buf_arg_text(out, "AUTH");
+        if (to->url.user)
+            dibs__buf_arg_text(out, to->url.user);
+        dibs__buf_arg_text(out, to->url.password);
+        break;
+    case HELLO_SELECT:
+        dibs__buf_array(out, 2);
+        dibs__buf_arg_text(out, "SELECT");
+        dibs__buf_arg_num(out, to->url.db);
+        break;
+    case HELLO_NAME:
+        dibs__buf_array(out, 3);
+        dibs__buf_arg_text(out, "CLIENT");
+        dibs__buf_arg_text(out, "SETNAME");
+        dibs__buf_arg_text(out, to->client_name);
+        break;
+    case HELLO_ROLE:
+        dibs__buf_array(out, 1);
+        dibs__buf_arg_text(out, "ROLE");
+        break;
+    case HELLO_RUN:
+        dibs__buf_array(out, 2);
+        dibs__buf_arg_text(out, "INFO");
+        dibs__buf_arg_text(out, "server");
+        break;
+    case HELLO_INFO:
+    case HELLO_COUNT:
+        dibs__buf_array(out, 2);
+        dibs__buf_arg_text(out, "CLIENT");
+        dibs__buf_arg_text(out, "INFO");
+        break;
+    }
+}
+
+/* What "name=" is followed by, up to the next space. */
+static void copy_field(const char *text, const char *name, char *out,
+                       size_t size)
+{
+    const char *at = strstr(text, name);
+
+    if (!at)
+        return;
+    at += strlen(name);
+    size_t len = strcspn(at, " \r\n");
+    if (len < size) {
+        memcpy(out, at, len);
+        out[len] = '\0';
+    }
+}
+
+static bool starts_with(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* Without name and number we can live; without the rest we cannot. */
+static dibs_err hello_refusal(enum dibs__hello_kind kind, const char *text)
+{
+    if (starts_with(text, "ERR max number of clients") ||
+        starts_with(text, "LOADING") || starts_with(text, "BUSY") ||
+        starts_with(text, "MASTERDOWN"))
+        return DIBS_ERR_CONN; /* another time */
+    if (kind == HELLO_AUTH || starts_with(text, "NOAUTH") ||
+        starts_with(text, "WRONGPASS") || starts_with(text, "DENIED"))
+        return DIBS_ERR_AUTH;
+    return kind == HELLO_SELECT ? DIBS_ERR_SERVER : DIBS_OK;
+}
+
+/* A server that does not know AUTH repeats what it was told. Nobody else shall
+ * read our password there. */
+static void hello_refused(struct dibs__conn *cn, const struct dibs__hello *h,
+                          dibs_err err, const char *text)
+{
+    const char *password = cn->to->url.password;
+    char less[160];
+
+    snprintf(less, sizeof less, "%.*s", (int)strcspn(text, ",\r\n"), text);
+    if (h->kind != HELLO_AUTH)
+        dibs__conn_fail(cn, err, text, 0);
+    else if (!starts_with(less, "WRONGPASS") && *password &&
+             strstr(less, password))
+        dibs__conn_fail(cn, err, "AUTH was refused", 0);
+    else
+        dibs__conn_fail(cn, err, less, 0);
+}
+
+static bool is_master(const struct dibs__reply *reply)
+{
+    const struct dibs__reply *role = dibs__reply_text(reply, 0);
+
+    return role && strcmp(role->text, "master") == 0;
+}
+
+static void dial_ready(struct dibs__conn *cn)
+{
+    int flags = fcntl(cn->fd, F_GETFL);
+
+    fcntl(cn->fd, F_SETFL, flags & ~O_NONBLOCK);
+    dibs__timer_stop(cn->lp, &cn->timer);
+    cn->state = CONN_READY;
+    cn->up(cn);
+}
+
+static void hello_done(struct dibs__req *req, dibs_err err,
+                       const struct dibs__reply *reply)
+{
+    const struct dibs__hello *h = DIBS_OF(req, struct dibs__hello, req);
+    struct dibs__conn *cn = h->cn;
+
+    if (err != DIBS_OK)
+        return; /* it is being closed already */
+    if (reply->type == REPLY_ERROR) {
+        dibs_err no = hello_refusal(h->kind, reply->text);
+        if (no != DIBS_OK) {
+            hello_refused(cn, h, no, reply->text);
+            return;
+        }
+    } else if (h->kind == HELLO_ROLE && !is_master(reply)) {
+        dibs__conn_fail(cn, DIBS_ERR_CONN, "the server is not a master", 0);
+        return;
+    } else if (h->kind == HELLO_RUN && reply->type == REPLY_TEXT) {
+        copy_field(reply->text, "\nrun_id:", cn->run, sizeof cn->run);
+    } else if (h->kind == HELLO_INFO && reply->type == REPLY_TEXT) {
+        copy_field(reply->text, "id=", cn->id, sizeof cn->id);
+        copy_field(reply->text, " addr=", cn->addr, sizeof cn->addr);
+    }
+    if (h->kind == HELLO_INFO)
+        dial_ready(cn);
+}
+
+static void say_hello(struct dibs__conn *cn)
+{
+    int64_t expires = cn->timer.at;
+
+    cn->state = CONN_SETUP;
+    for (int k = 0; k < HELLO_COUNT; k++) {
+        struct dibs__hello *h = &cn->hello[k];
+        *h = (struct dibs__hello){.cn = cn, .kind = (enum dibs__hello_kind)k};
+        h->req.write = hello_write;
+        h->req.done = hello_done;
+        h->req.expires = expires;
+        if (is_wanted(cn, h->kind))
+            dibs__conn_send(cn, &h->req);
+    }
+}
+
+/* ---- connecting -------------------------------------------------------- */
+
+static void set_limits(int fd, int64_t ms)
+{
+    struct timeval tv = {.tv_sec = (time_t)(ms / 1000),
+                         .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
+
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof tv);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof tv);
+}
+
+static void set_tcp(int fd)
+{
+    const struct {
+        int level, name, value;
+    } opts[] = {
+        {IPPROTO_TCP, TCP_NODELAY, 1},
+        {SOL_SOCKET, SO_KEEPALIVE, 1},
+#ifdef TCP_KEEPIDLE
+        {IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S},
+        {IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_EVERY_S},
+        {IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_COUNT},
+#endif
+#ifdef TCP_USER_TIMEOUT
+        {IPPROTO_TCP, TCP_USER_TIMEOUT, USER_TIMEOUT_MS},
+#endif
+    };
+
+    for (size_t i = 0; i < sizeof opts / sizeof *opts; i++)
+        setsockopt(fd, opts[i].level, opts[i].name, &opts[i].value,
+                   sizeof opts[i].value);
+}
+
+/* 0, or the error number. */
+static int start_socket(struct dibs__conn *cn, const struct sockaddr *to,
+                        socklen_t len)
+{
+    cn->fd =
+        socket(to->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (cn->fd < 0)
+        return errno;
+    if (to->sa_family != AF_UNIX)
+        set_tcp(cn->fd);
+    set_limits(cn->fd, cn->to->command_timeout_ms);
+    if (connect(cn->fd, to, len) != 0 && errno != EINPROGRESS)
+        return errno;
+    cn->poll = dibs__calloc(1, sizeof *cn->poll);
+    if (!cn->poll)
+        return ENOMEM;
+    int failed = uv_poll_init(&cn->lp->uv, cn->poll, cn->fd);
+    if (failed) {
+        dibs__free(cn->poll);
+        cn->poll = NULL;
+        return -failed;
+    }
+    cn->poll->data = cn;
+    cn->state = CONN_CONNECTING;
+    dibs__conn_poll(cn, UV_WRITABLE);
+    return 0;
+}
+
+/* With a server that fails the test no other address is tried: nobody else has
+ * a right to answer in its place. */
+static void dial_shake(struct dibs__conn *cn)
+{
+    switch (dibs__tls_shake(cn->tls, cn->fd)) {
+    case TLS_DONE:
+        say_hello(cn);
+        break;
+    case TLS_READ:
+        dibs__conn_poll(cn, UV_READABLE);
+        break;
+    case TLS_WRITE:
+        dibs__conn_poll(cn, UV_WRITABLE);
+        break;
+    case TLS_CUT:
+        dibs__conn_fail(cn, DIBS_ERR_CONN, dibs__tls_why(cn->tls), 0);
+        break;
+    case TLS_FAILED:
+        dibs__conn_fail(cn, DIBS_ERR_TLS, dibs__tls_why(cn->tls), 0);
+        break;
+    }
+}
+
+static void dial_connected(struct dibs__conn *cn)
+{
+    int failed = 0;
+    socklen_t len = sizeof failed;
+
+    if (getsockopt(cn->fd, SOL_SOCKET, SO_ERROR, &failed, &len) != 0)
+        failed = errno;
+    if (failed) {
+        dibs__conn_drop_socket(cn);
+        try_next_address(cn, failed);
+        return;
+    }
+    if (!cn->tls) {
+        say_hello(cn);
+        return;
+    }
+    cn->state = CONN_SHAKING;
+    dial_shake(cn);
+}
+
+static void dial_step(struct dibs__conn *cn)
+{
+    if (cn->state == CONN_SHAKING)
+        dial_shake(cn);
+    else
+        dial_connected(cn);
+}
+
+static void dial_late(struct dibs__conn *cn)
+{
+    const char *why = "no connection within the time limit";
+
+    if (cn->state == CONN_SHAKING)
+        why = "connected, but the TLS handshake did not end in time; is this "
+              "the server's port for TLS?";
+    else if (cn->state == CONN_SETUP)
+        why = "connected, but the server did not answer in time";
+    dibs__conn_fail(cn, DIBS_ERR_CONN, why, 0);
+}
+
+/* The last address failed, too. If the host has a name, it is said which one
+ * that was. A Unix socket has no host. */
+static void fail_address(struct dibs__conn *cn, int error_number)
+{
+    char text[NI_MAXHOST] = "";
+    const struct addrinfo *a = cn->found;
+
+    while (a && a->ai_next)
+        a = a->ai_next;
+    if (a && getnameinfo(a->ai_addr, a->ai_addrlen, text, sizeof text, NULL, 0,
+                         NI_NUMERICHOST) != 0)
+        text[0] = '\0';
+    if (cn->to->url.host && strcmp(text, cn->to->url.host) == 0)
+        text[0] = '\0';
+    dibs__conn_fail(cn, DIBS_ERR_CONN, text, error_number);
+}
+
+static void try_next_address(struct dibs__conn *cn, int error_number)
+{
+    while (cn->next) {
+        struct addrinfo *a = cn->next;
+        cn->next = a->ai_next;
+        error_number = start_socket(cn, a->ai_addr, a->ai_addrlen);
+        if (error_number == 0)
+            return;
+        dibs__conn_drop_socket(cn);
+    }
+    fail_address(cn, error_number);
+}
+
+static void host_resolved(void *arg, const struct dibs__resolved *r)
+{
+    struct dibs__conn *cn = arg;
+
+    cn->resolve = NULL;
+    cn->tls = r->tls;
+    if (!r->found) {
+        dibs__conn_fail(cn, r->err, r->why, 0);
+        return;
+    }
+    cn->found = cn->next = r->found;
+    try_next_address(cn, 0);
+}
+
+static void dial_unix(struct dibs__conn *cn)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+
+    snprintf(to.sun_path, sizeof to.sun_path, "%s", cn->to->url.path);
+    int failed = start_socket(cn, (struct sockaddr *)&to, sizeof to);
+    if (failed)
+        dibs__conn_fail(cn, DIBS_ERR_CONN, "", failed);
+}
+
+static void dial_begin(struct dibs__task *t)
+{
+    struct dibs__conn *cn = DIBS_OF(t, struct dibs__conn, step);
+    const struct dibs__url *url = &cn->to->url;
+
+    cn->dialing = false;
+    if (cn->state == CONN_CLOSED) {
+        cn->gone(cn);
+        return;
+    }
+    if (url->unix_socket) {
+        dial_unix(cn);
+        return;
+    }
+    cn->resolve = dibs__resolve_start(cn->lp, url, host_resolved, cn);
+    if (!cn->resolve)
+        dibs__conn_fail(cn, DIBS_ERR_NOMEM, "no memory or thread for a look-up",
+                        0);
+}
+
+dibs_err dibs__conn_open(struct dibs__conn *cn)
+{
+    dibs_err err = dibs__conn_prepare(cn);
+
+    if (err != DIBS_OK)
+        return err;
+    cn->state = CONN_RESOLVING;
+    cn->dial_step = dial_step;
+    cn->dial_late = dial_late;
+    dibs__timer_set(cn->lp, &cn->timer,
+                    dibs__add(dibs__now_ms(), cn->to->connect_timeout_ms));
+    cn->step.run = dial_begin;
+    cn->dialing = true;
+    dibs__loop_post(cn->lp, &cn->step);
+    return DIBS_OK;
+}

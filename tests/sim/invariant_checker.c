@@ -1,0 +1,540 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * invariant_checker.c - what must be true: the promises of docs/guarantees.md,
+ * one by one.
+ *
+ * The judge sees everything: what each client believes at this moment by its
+ * own clock (dibs_lock_state, asked from outside, without its mutexes) and what
+ * the server has. It looks when a lock is granted, and every now and then.
+ *
+ *   P1   granted: nobody else believes that he holds it
+ *   P2   what was lost stays lost; told once; and whoever believes that he
+ *        holds has it on the server, for at least as long as he thinks
+ *   P3   a lock that was taken away is known to be lost within its lease
+ *   P4   answers; after OK the server has it, after others nobody holds
+ *        a fenced lock's token is larger than all before; no more hold slots
+ *        than there are, each another one; permits neither vanish nor multiply
+ *   P5   the number of holds is the same here and there
+ *   P6   and P9, P11: at the end no key is left
+ *   P7   no call takes longer than it may
+ *   P8   at the end every waiter has had its turn; P16: after a failover, too
+ *   P10  nobody overtakes in the queue of a fair lock, if nothing is wrong
+ *   P11  a client that closed has no key, no thread, no socket
+ *   P13  all or none: as P1 and P5, of each member
+ *   P14  a majority of the servers has what counts as held
+ *   P15  the replicas have it, when OK is said
+ *
+ * Where data may vanish (a profile that is not strict), two holders are
+ * possible; how long that lasts is measured, and it must end with the lease.
+ */
+#include "sim/simulation.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LOOK_MOST_US 400000
+#define AGAIN_MOST   10    /* looks at once; a stopped process stays as it is */
+#define FAR_PPM      20000 /* more than any clock is off */
+
+static struct sim_claim *claims;
+static bool in_vain; /* somebody was inside its mutex: look again soon */
+static struct sim_chance eye;
+
+struct sim_claim *sim_claims(void)
+{
+    return claims;
+}
+
+const char *const sim_keys[SIM_THINGS][3] = {
+    [SIM_PLAIN_A] = {"p0"}, [SIM_PLAIN_B] = {"p1"},    [SIM_FAIR] = {"f0"},
+    [SIM_READ] = {"rw0"},   [SIM_WRITE] = {"rw0"},     [SIM_FENCED] = {"t0"},
+    [SIM_SLOTS] = {"s0"},   [SIM_BOTH] = {"p0", "p1"}, [SIM_MOST] = {"q0"},
+};
+
+_Noreturn void sim_broken(const char *promise, const char *fmt, ...)
+{
+    char text[400];
+    va_list list;
+
+    va_start(list, fmt);
+    vsnprintf(text, sizeof text, fmt, list);
+    va_end(list);
+    printf("BROKEN %s: seed %llu, profile %s, at %.6f s: %s\n", promise,
+           (unsigned long long)sim_plan.seed, sim_plan.profile,
+           (double)sim_now() / 1e6, text);
+    fflush(stdout);
+    _exit(1);
+}
+
+/* ---- what they believe ------------------------------------------------- */
+
+/* True: it believes that it holds. *sure: nobody was in the middle of
+ * something. */
+bool sim_believes(const struct sim_claim *cl, bool *sure, int64_t *valid_ms)
+{
+    sim_peek_begin(cl->proc);
+    dibs_state state = dibs_lock_state(cl->lock, cl->owner);
+    *valid_ms = dibs_lock_valid_ms(cl->lock, cl->owner);
+    *sure = sim_peek_end();
+    sim_totals.looks++;
+    if (!*sure)
+        sim_totals.skipped++;
+    in_vain |= !*sure;
+    return *sure && (state == DIBS_HELD || state == DIBS_SUSPECT);
+}
+
+static bool share_a_name(enum sim_thing a, enum sim_thing b)
+{
+    for (int i = 0; i < 3 && sim_keys[a][i]; i++)
+        for (int j = 0; j < 3 && sim_keys[b][j]; j++)
+            if (strcmp(sim_keys[a][i], sim_keys[b][j]) == 0)
+                return true;
+    return false;
+}
+
+static bool conflict(const struct sim_claim *a, const struct sim_claim *b)
+{
+    return a != b && !(a->shared && b->shared) && a->thing != SIM_SLOTS &&
+           !(a->owner == b->owner && a->client == b->client) &&
+           share_a_name(a->thing, b->thing);
+}
+
+/* Nor may a client of another make have it. */
+static void check_foreign(const struct sim_claim *cl)
+{
+    const char *who = NULL;
+
+    for (int i = 0; i < 3 && sim_keys[cl->thing][i] && !who; i++)
+        who = sim_peers_hold(sim_keys[cl->thing][i], cl->shared);
+    if (who && sim_plan.strict)
+        sim_broken("P1", "%s and %s, of another make, both hold %s",
+                   cl->proc->name, who, sim_thing_name(cl->thing));
+}
+
+void sim_judge_foreign(const char *name, bool shared, const char *who)
+{
+    bool sure;
+    int64_t valid;
+
+    for (const struct sim_claim *cl = claims; cl; cl = cl->next)
+        for (int i = 0; i < 3 && sim_keys[cl->thing][i]; i++)
+            if (strcmp(sim_keys[cl->thing][i], name) == 0 && sim_plan.strict &&
+                !(shared && cl->shared) && sim_believes(cl, &sure, &valid))
+                sim_broken("P1",
+                           "%s, of another make, was granted %s; %s has it",
+                           who, name, cl->proc->name);
+}
+
+static void check_alone(const struct sim_claim *cl)
+{
+    bool sure, sure_other;
+    int64_t valid, valid_other;
+
+    if (!sim_believes(cl, &sure, &valid))
+        return;
+    check_foreign(cl);
+    for (const struct sim_claim *o = claims; o; o = o->next) {
+        if (!conflict(cl, o) || !sim_believes(o, &sure_other, &valid_other))
+            continue;
+        if (sim_plan.strict)
+            sim_broken(cl->thing == SIM_MOST ? "P14" : "P1",
+                       "%s and %s both hold: %s (for %lld ms) and %s (for "
+                       "%lld ms, since %.6f s)",
+                       cl->proc->name, o->proc->name, sim_thing_name(cl->thing),
+                       (long long)valid, sim_thing_name(o->thing),
+                       (long long)valid_other, (double)o->since / 1e6);
+        sim_totals.overlaps++;
+    }
+}
+
+/* ---- tokens and slots -------------------------------------------------- */
+
+static int64_t last_token;
+
+void sim_judge_token(const struct sim_claim *cl)
+{
+    int64_t token = 0;
+
+    sim_peek_begin(cl->proc);
+    dibs_err err = dibs_lock_token(cl->lock, cl->owner, &token);
+    if (sim_peek_end() && err == DIBS_OK && token != cl->token)
+        sim_broken("P1", "%s has token %lld, and %lld when it takes it again",
+                   cl->proc->name, (long long)cl->token, (long long)token);
+}
+
+/* Whoever holds now came after all others, so its token is the largest. */
+static void check_token(struct sim_claim *cl)
+{
+    bool sure;
+    int64_t valid;
+
+    sim_peek_begin(cl->proc);
+    dibs_err err = dibs_lock_token(cl->lock, cl->owner, &cl->token);
+    if (!sim_peek_end() || err != DIBS_OK || !sim_plan.strict ||
+        !sim_believes(cl, &sure, &valid))
+        return;
+    if (cl->token <= last_token)
+        sim_broken("P1", "%s has token %lld; there was %lld before",
+                   cl->proc->name, (long long)cl->token, (long long)last_token);
+    last_token = cl->token;
+}
+
+/* -1 = nobody can tell now. */
+static int64_t slot_of(const struct sim_claim *cl)
+{
+    int64_t slot = -1, valid;
+    bool sure;
+
+    if (cl->thing != SIM_SLOTS || !sim_believes(cl, &sure, &valid))
+        return -1;
+    sim_peek_begin(cl->proc);
+    dibs_err err = dibs_lock_slot(cl->lock, cl->owner, &slot);
+    return sim_peek_end() && err == DIBS_OK ? slot : -1;
+}
+
+static void check_slots(const struct sim_claim *cl)
+{
+    int64_t mine = slot_of(cl), other;
+    int have = 1 + sim_peers_slots();
+
+    if (mine < 0 || !sim_plan.strict)
+        return;
+    for (const struct sim_claim *o = claims; o; o = o->next) {
+        if (o == cl || (other = slot_of(o)) < 0)
+            continue;
+        if (other == mine)
+            sim_broken("P1", "%s and %s both have slot %lld", cl->proc->name,
+                       o->proc->name, (long long)mine);
+        if (++have > SIM_SLOTS_MANY)
+            sim_broken("P1", "%d hold one of %d slots", have, SIM_SLOTS_MANY);
+    }
+    if (mine >= SIM_SLOTS_MANY)
+        sim_broken("P1", "%s has slot %lld of %d", cl->proc->name,
+                   (long long)mine, SIM_SLOTS_MANY);
+}
+
+/* Free permits and those that are out are always as many. */
+static void count_permits(void)
+{
+    struct sim_server *sv = sim_master("s0");
+    const char *a = sv ? sim_server_ask(sv, "GET s0") : NULL;
+
+    if (!sim_plan.strict || !a || a[0] != '$' || a[1] == '-')
+        return;
+    long long free = atoll(strchr(a, '|') + 1);
+    a = sim_server_ask(sv, "ZCARD {s0}:timeout");
+    if (a && a[0] == ':' && free + atoll(a + 1) != SIM_SLOTS_MANY)
+        sim_broken("P5", "%lld permits are free and %lld out, of %d", free,
+                   atoll(a + 1), SIM_SLOTS_MANY);
+}
+
+/* ---- what the servers have --------------------------------------------- */
+
+/* The owner as the server has it. False: it does not hold, or nobody can tell
+ * now. */
+bool sim_owner_of(const struct sim_claim *cl, const dibs_lock *l,
+                  char text[DIBS_OWNER_MAX + 8])
+{
+    sim_peek_begin(cl->proc);
+    dibs_err err = dibs_lock_owner_text(l, cl->owner, text, DIBS_OWNER_MAX);
+    bool sure = sim_peek_end();
+    if (cl->thing == SIM_WRITE && err == DIBS_OK && !strstr(text, ":write"))
+        strcat(text, ":write");
+    return sure && err == DIBS_OK;
+}
+
+/* How often the server has it for this owner; -1 = nobody can tell now. */
+static long holds_there(struct sim_server *sv, const char *name,
+                        const char *owner, int64_t *ttl_ms)
+{
+    const char *a = sim_server_ask(sv, "PTTL %s", name);
+
+    if (!a || a[0] == '-') /* it refuses everybody */
+        return -1;
+    *ttl_ms = atoll(a + 1);
+    a = sim_server_ask(sv, "HGET %s %s", name, owner);
+    if (strncmp(a, "$-1", 3) == 0)
+        return 0;
+    a = strchr(a, '|');
+    return a ? atol(a + 1) : 0;
+}
+
+/* It is not there: that is a broken promise, or a loss of which it is to
+ * learn. */
+static void check_odd(struct sim_claim *cl, const char *what, long there)
+{
+    int64_t lease =
+        cl->lease_ms > sim_plan.lease_ms ? cl->lease_ms : sim_plan.lease_ms;
+
+    if (lease < cl->longest_ms)
+        lease = cl->longest_ms;
+
+    if (sim_plan.strict)
+        sim_broken(there == 0 ? "P2" : "P5",
+                   "%s believes to hold %s%s; the server has it %ld times, not "
+                   "%d",
+                   cl->proc->name, sim_thing_name(cl->thing), what, there,
+                   cl->holds);
+    if (cl->odd_since == 0)
+        cl->odd_since = sim_now();
+    int64_t lasts = sim_now() - cl->odd_since;
+    if (lasts > lease * 1000 + lease * 20 + 100000)
+        sim_broken("P3", "%s lost %s %.3f s ago and does not know",
+                   cl->proc->name, sim_thing_name(cl->thing),
+                   (double)lasts / 1e6);
+}
+
+/* A slot: the server has noted whose it is. */
+static void check_seat(struct sim_claim *cl)
+{
+    char owner[DIBS_OWNER_MAX + 8];
+    struct sim_server *sv = sim_master("s0");
+
+    if (!sv || !sim_owner_of(cl, cl->lock, owner))
+        return;
+    const char *a = sim_server_ask(sv, "HVALS {s0}:dibs_slot");
+    if (!a || a[0] == '-')
+        return;
+    if (strstr(a, owner))
+        cl->odd_since = 0;
+    else
+        check_odd(cl, "", 0);
+}
+
+static void check_there(struct sim_claim *cl, const dibs_lock *l,
+                        const char *name, int64_t valid)
+{
+    char owner[DIBS_OWNER_MAX + 8];
+    int64_t ttl = 0;
+    struct sim_server *sv = sim_master(name);
+
+    if (!sv || !sim_owner_of(cl, l, owner))
+        return;
+    long there = holds_there(sv, name, owner, &ttl);
+    if (there < 0)
+        return;
+    /* A failover, or a late copy, can bring back a count from before. */
+    bool late = sim_plan.no_kill && cl->proc->ghost_at >= cl->since;
+    bool other = cl->holds > 0 && there != cl->holds && !cl->shared;
+    if (there == 0 || (other && sim_plan.strict && !late)) {
+        check_odd(cl, "", there);
+        return;
+    }
+    cl->odd_since = 0;
+    int64_t own = valid - valid * cl->proc->ppm / 1000000;
+    int64_t its = ttl - ttl * sv->ppm / 1000000;
+    if (sim_plan.strict && cl->thing != SIM_READ && ttl >= 0 && own > its + 5)
+        sim_broken("P2",
+                   "%s believes to hold %s for %lld ms more, the server says "
+                   "%lld ms",
+                   cl->proc->name, sim_thing_name(cl->thing), (long long)valid,
+                   (long long)ttl);
+}
+
+/* A quorum: so many servers that could be asked have it, or cannot be asked. */
+static void check_majority(struct sim_claim *cl)
+{
+    char owner[DIBS_OWNER_MAX + 8];
+    int votes = 0;
+    int64_t ttl;
+
+    for (int i = 0; i < sim_plan.members; i++) {
+        if (!sim_owner_of(cl, cl->client->member[i], owner))
+            continue;
+        votes += holds_there(sim_servers[i], "q0", owner, &ttl) != 0;
+    }
+    if (votes * 2 <= sim_plan.members)
+        sim_broken("P14", "%s believes to hold the quorum; %d of %d have it",
+                   cl->proc->name, votes, sim_plan.members);
+}
+
+static void check_truth(struct sim_claim *cl)
+{
+    bool sure;
+    int64_t valid;
+
+    if (!sim_believes(cl, &sure, &valid)) {
+        if (sure && !cl->lost_at && !cl->shifts) {
+            cl->lost_at = sim_now();
+            cl->lost_idle = sim_idle_us(cl->proc);
+            cl->odd_since = 0;
+        }
+        return;
+    }
+    if (cl->lost_at)
+        sim_broken("P2", "%s had lost %s and holds it again", cl->proc->name,
+                   sim_thing_name(cl->thing));
+    if (cl->thing == SIM_MOST) {
+        check_majority(cl);
+    } else if (cl->thing == SIM_SLOTS) {
+        check_seat(cl);
+    } else if (cl->thing == SIM_BOTH) {
+        check_there(cl, cl->client->lock[SIM_PLAIN_A], "p0", valid);
+        check_there(cl, cl->client->lock[SIM_PLAIN_B], "p1", valid);
+    } else {
+        check_there(cl, cl->lock, sim_keys[cl->thing][0], valid);
+    }
+}
+
+/* P15: right after OK. The master may have failed over since, or be cut off:
+ * then nobody can tell. */
+static void check_replicas(const struct sim_claim *cl)
+{
+    char owner[DIBS_OWNER_MAX + 8];
+    int have = 0;
+    int64_t ttl;
+    bool sure;
+
+    if (!sim_believes(cl, &sure, &ttl) || !sim_owner_of(cl, cl->lock, owner))
+        return;
+    for (int i = 0; i < 3; i++) {
+        long n =
+            holds_there(sim_servers[i], sim_keys[cl->thing][0], owner, &ttl);
+        have += n != 0;
+    }
+    if (have < cl->replicas + 1)
+        sim_broken("P15", "%s holds %s; %d of 3 servers have it, not %d",
+                   cl->proc->name, sim_thing_name(cl->thing), have,
+                   cl->replicas + 1);
+}
+
+/* ---- when it looks ----------------------------------------------------- */
+
+/* P10: who waited before the one that got it, and still waits? The queue as it
+ * was when the judge looked last. */
+static char queue[8192];
+static int64_t queue_at;
+
+static void see_queue(void)
+{
+    const char *a = sim_server_ask(sim_master("f0"),
+                                   "LRANGE redisson_lock_queue:{f0} 0 -1");
+
+    snprintf(queue, sizeof queue, "%s", a ? a : "");
+    queue_at = sim_now();
+}
+
+static int64_t waits_since(const char *owner)
+{
+    int64_t since;
+
+    if (!sim_peers_wait(owner, &since))
+        since = sim_waits_since(strtoull(strrchr(owner, ':') + 1, NULL, 10));
+    return since;
+}
+
+static void check_order(const struct sim_claim *cl)
+{
+    char owner[DIBS_OWNER_MAX + 8], first[DIBS_OWNER_MAX + 8];
+
+    if (sim_plan.may != 0 || cl->asked_at > queue_at ||
+        !sim_owner_of(cl, cl->lock, owner))
+        return;
+    const char *mine = strstr(queue, owner);
+    const char *now = sim_server_ask(sim_master("f0"),
+                                     "LRANGE redisson_lock_queue:{f0} 0 -1");
+    for (const char *at = queue; mine && (at = strchr(at, '$'));) {
+        at = strchr(at, '|') + 1;
+        snprintf(first, sizeof first, "%.*s", (int)strcspn(at, "|"), at);
+        if (at >= mine)
+            break;
+        if (strstr(now, first) && waits_since(first) < queue_at)
+            sim_broken("P10", "%s got the fair lock before %s, who came first",
+                       owner, first);
+    }
+}
+
+static void look_at_waiters(void)
+{
+    sim_late_look();
+    if (sim_plan.may == 0 && sim_plan.layout == SIM_ONE && !sim_healed)
+        see_queue();
+}
+
+static void look(void *arg, int64_t number)
+{
+    static int again;
+
+    (void)arg;
+    (void)number;
+    in_vain = false;
+    for (struct sim_claim *cl = claims; cl; cl = cl->next) {
+        check_truth(cl);
+        if (sim_plan.strict)
+            check_alone(cl);
+    }
+    if (sim_plan.layout != SIM_QUORUM) {
+        count_permits();
+        sim_counted_look();
+        sim_judge_ghosts();
+    }
+    look_at_waiters();
+    again = in_vain && again < AGAIN_MOST ? again + 1 : 0;
+    sim_at(sim_now() +
+               sim_between(&eye, again ? 20 : 1000, again ? 200 : LOOK_MOST_US),
+           look, NULL, 0);
+}
+
+void sim_judge_begin(void)
+{
+    eye = sim_stream(sim_plan.seed, 4);
+    sim_at(sim_now() + 1000, look, NULL, 0);
+    sim_late_begin();
+}
+
+void sim_judge_granted(struct sim_claim *cl)
+{
+    cl->next = claims;
+    claims = cl;
+    check_alone(cl);
+    check_truth(cl);
+    if (cl->thing == SIM_FAIR && !cl->adopted)
+        check_order(cl);
+    if (cl->thing == SIM_FENCED && !cl->adopted)
+        check_token(cl);
+    if (cl->thing == SIM_SLOTS)
+        check_slots(cl);
+    if (cl->replicas > 0)
+        check_replicas(cl);
+}
+
+void sim_judge_leaving(struct sim_claim *cl)
+{
+    for (struct sim_claim **at = &claims; *at; at = &(*at)->next)
+        if (*at == cl) {
+            *at = cl->next;
+            return;
+        }
+}
+
+void sim_judge_dead(const struct sim_proc *p)
+{
+    struct sim_claim **at = &claims;
+
+    sim_counted_dead(p);
+    sim_late_dead(p);
+    sim_left_dead(p);
+    while (*at) {
+        if ((*at)->proc == p)
+            *at = (*at)->next;
+        else
+            at = &(*at)->next;
+    }
+}
+
+void sim_judge_time(const char *call, int64_t from, int64_t idle_before,
+                    int64_t most_ms)
+{
+    int64_t idle = sim_idle_us(sim_proc_self()) - idle_before;
+    int64_t took = sim_now() - from;
+
+    if (took > most_ms * 1000 + idle)
+        sim_broken("P7",
+                   "%s by %s took %.3f s; it may take %.3f s (and %.3f s "
+                   "without a processor)",
+                   call, sim_proc_self()->name, (double)took / 1e6,
+                   (double)most_ms / 1e3, (double)idle / 1e6);
+}
