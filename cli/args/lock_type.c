@@ -13,21 +13,21 @@
 
 enum lock_kind kind_of(const struct args *a)
 {
-    return a->fair        ? KIND_FAIR
-           : a->shared    ? KIND_READ
-           : a->exclusive ? KIND_WRITE
-           : a->fence     ? KIND_FENCED
-           : a->slots > 0 ? KIND_SLOTS
+    return a->fair        ? TYPE_FAIR
+           : a->shared    ? TYPE_READ
+           : a->exclusive ? TYPE_WRITE
+           : a->fence     ? TYPE_FENCED
+           : a->slots > 0 ? TYPE_SLOTS
                           : KIND_PLAIN;
 }
 
 void kind_set(struct args *a, enum lock_kind kind)
 {
-    a->fair = kind == KIND_FAIR;
-    a->shared = kind == KIND_READ;
-    a->exclusive = kind == KIND_WRITE;
-    a->fence = kind == KIND_FENCED;
-    a->slots = kind == KIND_SLOTS;
+    a->fair = kind == TYPE_FAIR;
+    a->shared = kind == TYPE_READ;
+    a->exclusive = kind == TYPE_WRITE;
+    a->fence = kind == TYPE_FENCED;
+    a->slots = kind == TYPE_SLOTS;
 }
 
 dibs_err kind_new(enum lock_kind kind, dibs_client *c, const char *name,
@@ -36,15 +36,15 @@ dibs_err kind_new(enum lock_kind kind, dibs_client *c, const char *name,
     switch (kind) { /* no default: the compiler names a missing case */
     case KIND_PLAIN:
         return dibs_lock_new(c, name, out);
-    case KIND_FAIR:
+    case TYPE_FAIR:
         return dibs_fair_lock_new(c, name, out);
-    case KIND_READ:
+    case TYPE_READ:
         return dibs_read_lock_new(c, name, out);
-    case KIND_WRITE:
+    case TYPE_WRITE:
         return dibs_write_lock_new(c, name, out);
-    case KIND_FENCED:
+    case TYPE_FENCED:
         return dibs_fenced_lock_new(c, name, out);
-    case KIND_SLOTS:
+    case TYPE_SLOTS:
         return dibs_slots_lock_new(c, name, slots, out);
     }
     return DIBS_ERR_INVALID;

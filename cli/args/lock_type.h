@@ -9,11 +9,11 @@
 
 enum lock_kind {
     KIND_PLAIN,
-    KIND_FAIR,
-    KIND_READ,
-    KIND_WRITE,
-    KIND_FENCED,
-    KIND_SLOTS
+    TYPE_FAIR,
+    TYPE_READ,
+    TYPE_WRITE,
+    TYPE_FENCED,
+    TYPE_SLOTS
 };
 
 enum lock_kind kind_of(const struct args *a);

@@ -26,18 +26,18 @@
 
 enum kind {
     KIND_EXCLUSIVE,
-    KIND_READ,
-    KIND_WRITE,
-    KIND_SLOTS,
-    KIND_SEMAPHORE, /* permits of it are taken */
-    KIND_LATCH,     /* it is closed */
-    KIND_COUNT
+    TYPE_READ,
+    TYPE_WRITE,
+    TYPE_SLOTS,
+    TYPE_SEMAPHORE, /* permits of it are taken */
+    TYPE_LATCH,     /* it is closed */
+    TYPE_COUNT
 };
 
-static const char *const kind_words[KIND_COUNT] = {
-    [KIND_EXCLUSIVE] = "exclusive", [KIND_READ] = "read",
-    [KIND_WRITE] = "write",         [KIND_SLOTS] = "slots",
-    [KIND_SEMAPHORE] = "semaphore", [KIND_LATCH] = "latch",
+static const char *const kind_words[TYPE_COUNT] = {
+    [KIND_EXCLUSIVE] = "exclusive", [TYPE_READ] = "read",
+    [TYPE_WRITE] = "write",         [TYPE_SLOTS] = "slots",
+    [TYPE_SEMAPHORE] = "semaphore", [TYPE_LATCH] = "latch",
 };
 
 static const char *const verdict_words[] = {
@@ -57,7 +57,7 @@ struct check {
 struct figures {
     bool up;
     const char *reason; /* why not */
-    size_t locks[KIND_COUNT], holders[KIND_COUNT];
+    size_t locks[TYPE_COUNT], holders[TYPE_COUNT];
     size_t waiters, endless;
     bool counted;        /* waiters is known */
     int64_t oldest_ms;   /* of the connections of holders; -1: none is known */
@@ -73,13 +73,13 @@ struct figures {
 static enum kind kind_of(const dibs_lock_info *i)
 {
     if (i->kind == DIBS_KIND_SLOTS)
-        return KIND_SLOTS;
+        return TYPE_SLOTS;
     if (i->kind == DIBS_KIND_SEMAPHORE)
-        return KIND_SEMAPHORE;
+        return TYPE_SEMAPHORE;
     if (i->kind == DIBS_KIND_LATCH)
-        return KIND_LATCH;
-    return i->mode == DIBS_MODE_READ    ? KIND_READ
-           : i->mode == DIBS_MODE_WRITE ? KIND_WRITE
+        return TYPE_LATCH;
+    return i->mode == DIBS_MODE_READ    ? TYPE_READ
+           : i->mode == DIBS_MODE_WRITE ? TYPE_WRITE
                                         : KIND_EXCLUSIVE;
 }
 
@@ -100,7 +100,7 @@ static void add_lock(struct figures *f, const struct seen *s)
 
     f->locks[k]++;
     f->holders[k] += s->info.owners;
-    if (k == KIND_LATCH)
+    if (k == TYPE_LATCH)
         return; /* it has no lease, and no owner */
     f->endless += ttl < 0;
     if (ttl >= 0 && (f->shortest_ms < 0 || ttl < f->shortest_ms))
@@ -155,9 +155,9 @@ static void print_head(FILE *out, const char *name, const char *help)
 }
 
 static void print_by_kind(FILE *out, const char *name,
-                          const size_t n[KIND_COUNT])
+                          const size_t n[TYPE_COUNT])
 {
-    for (int k = 0; k < KIND_COUNT; k++)
+    for (int k = 0; k < TYPE_COUNT; k++)
         fprintf(out, "%s{kind=\"%s\"} %zu\n", name, kind_words[k], n[k]);
 }
 

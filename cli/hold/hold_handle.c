@@ -33,10 +33,10 @@
 
 /* What is before the owner. */
 static const char *const prefixes[] = {
-    [KIND_FAIR] = "fair:",
-    [KIND_READ] = "read:",
-    [KIND_FENCED] = "fence:",
-    [KIND_SLOTS] = "slot:",
+    [TYPE_FAIR] = "fair:",
+    [TYPE_READ] = "read:",
+    [TYPE_FENCED] = "fence:",
+    [TYPE_SLOTS] = "slot:",
 };
 #define PREFIXES (sizeof prefixes / sizeof *prefixes)
 
@@ -123,7 +123,7 @@ const char *left_read(struct left *f, const char *text)
         (writers > 0 && (writers != f->n || f->kind != KIND_PLAIN)))
         return "is not what 'dibs acquire' printed";
     if (writers > 0)
-        f->kind = KIND_WRITE;
+        f->kind = TYPE_WRITE;
     return NULL;
 }
 

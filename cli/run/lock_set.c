@@ -140,7 +140,7 @@ static dibs_err slots_info(const struct bundle *b, const struct args *a,
     dibs_lock *own = NULL;
     dibs_err err =
         b->l ? DIBS_OK
-             : kind_new(KIND_SLOTS, b->clients[0], a->words[0], a->slots, &own);
+             : kind_new(TYPE_SLOTS, b->clients[0], a->words[0], a->slots, &own);
 
     if (err == DIBS_OK)
         err = dibs_lock_info_get(own ? own : b->l, info);

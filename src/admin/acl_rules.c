@@ -89,7 +89,7 @@ static dibs_err read_kinds(const char *words, unsigned *groups)
 /* What has no blank and no quote in it can be a word of a rule. */
 static dibs_err check_pattern(const char *pattern)
 {
-    if (dibs__check_given("pattern", pattern) != DIBS_OK)
+    if (dibs__check_not_null("pattern", pattern) != DIBS_OK)
         return DIBS_ERR_INVALID;
     size_t len = strnlen(pattern, DIBS_NAME_MAX + 1);
     bool good = len > 0 && len <= DIBS_NAME_MAX;
@@ -144,14 +144,14 @@ static dibs_err tell_rules(const char *pattern, const char *words,
     unsigned groups;
 
     if (check_pattern(pattern) != DIBS_OK ||
-        dibs__check_given("fn", fn ? pattern : NULL) != DIBS_OK ||
+        dibs__check_not_null("fn", fn ? pattern : NULL) != DIBS_OK ||
         read_kinds(words, &groups) != DIBS_OK)
         return DIBS_ERR_INVALID;
     bool more = true;
     for (const char *mark = "~&+"; more && *mark; mark++) {
         r.mark = *mark;
-        more =
-            dibs__rights_each(groups, groups & CLUSTER, pattern, tell_rule, &r);
+        more = dibs__permissions_each(groups, groups & CLUSTER, pattern,
+                                      tell_rule, &r);
     }
     dibs_err err = dibs__buf_ok(&r.told) ? DIBS_OK : DIBS_ERR_NOMEM;
     dibs__buf_clear(&r.told);
@@ -161,5 +161,5 @@ static dibs_err tell_rules(const char *pattern, const char *words,
 dibs_err dibs_acl_rules(const char *pattern, const char *words, dibs_rule_fn fn,
                         void *arg)
 {
-    return DIBS__TOLD(tell_rules(pattern, words, fn, arg));
+    return DIBS__API_CALL(tell_rules(pattern, words, fn, arg));
 }

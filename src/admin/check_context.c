@@ -15,8 +15,8 @@
 
 #define NUMBER_MAX INT64_C(1000000000000000)
 
-void dibs__exam_tell(struct dibs__exam *ex, const char *check,
-                     dibs_verdict verdict, const char *fmt, ...)
+void dibs__check_report(struct dibs__check_ctx *ex, const char *check,
+                        dibs_verdict verdict, const char *fmt, ...)
 {
     char text[512];
     va_list ap;
@@ -29,7 +29,7 @@ void dibs__exam_tell(struct dibs__exam *ex, const char *check,
     ex->enough = !ex->fn(check, verdict, text, ex->arg);
 }
 
-dibs_err dibs__exam_ask(struct dibs__exam *ex, const char *const *argv)
+dibs_err dibs__check_query(struct dibs__check_ctx *ex, const char *const *argv)
 {
     if (ex->gone)
         return ex->gone;
@@ -39,10 +39,10 @@ dibs_err dibs__exam_ask(struct dibs__exam *ex, const char *const *argv)
     return err;
 }
 
-const char *dibs__exam_info(const struct dibs__exam *ex, const char *field,
-                            char buf[], size_t size)
+const char *dibs__check_info_field(const struct dibs__check_ctx *ex,
+                                   const char *field, char buf[], size_t size)
 {
-    const char *at = dibs__answer_text(&ex->info);
+    const char *at = dibs__query_reply_text(&ex->info);
     size_t n = strlen(field);
 
     buf[0] = '\0';
@@ -61,20 +61,22 @@ const char *dibs__exam_info(const struct dibs__exam *ex, const char *field,
 }
 
 /* No number here is larger than that, whatever the server sends. */
-int64_t dibs__exam_count(const char *text)
+int64_t dibs__check_parse_count(const char *text)
 {
     return dibs__max(-1, dibs__min(strtoll(text, NULL, 10), NUMBER_MAX));
 }
 
-int64_t dibs__exam_number(const struct dibs__exam *ex, const char *field)
+int64_t dibs__check_info_number(const struct dibs__check_ctx *ex,
+                                const char *field)
 {
     char buf[32];
 
-    return dibs__exam_count(dibs__exam_info(ex, field, buf, sizeof buf));
+    return dibs__check_parse_count(
+        dibs__check_info_field(ex, field, buf, sizeof buf));
 }
 
-const char *dibs__exam_why(const struct dibs__exam *ex)
+const char *dibs__check_error(const struct dibs__check_ctx *ex)
 {
-    return ex->reply.replied ? dibs__answer_text(&ex->reply)
+    return ex->reply.replied ? dibs__query_reply_text(&ex->reply)
                              : dibs_strerror(ex->reply.err);
 }

@@ -29,7 +29,7 @@
 
 /* Words are parted by blanks. What is in place of %x, objects[] says. */
 struct need {
-    enum dibs__right_group group;
+    enum dibs__permission_group group;
     const char *command; /* as it would be sent, with good arguments */
     const char *trial;   /* in a form that does nothing; NULL: there is none */
 };
@@ -247,7 +247,7 @@ static const char *object_text(char letter, const char *name, bool pattern,
 }
 
 struct rights {
-    struct dibs__exam *ex;
+    struct dibs__check_ctx *ex;
     char user[64]; /* "" where ACL is refused */
     bool dry;      /* ACL DRYRUN is there */
     char lacking[RIGHT_GROUPS][160];
@@ -283,7 +283,7 @@ static dibs_err ask_command(const struct rights *r, const char *command,
     while ((one = strsep(&rest, " ")) && count < DIBS__QUERY_ARGS - 1)
         argv[count++] = table_word(r, one, made, sizeof made);
     argv[count] = NULL;
-    return dibs__exam_ask(r->ex, argv);
+    return dibs__check_query(r->ex, argv);
 }
 
 /* ---- one right --------------------------------------------------------- */
@@ -333,15 +333,16 @@ static void right_refused(struct rights *r, const struct need *n,
 static void check_right(struct rights *r, const struct need *n)
 {
     const char *argv[DIBS__QUERY_ARGS] = {"ACL", "DRYRUN", r->user};
-    struct dibs__exam *ex = r->ex;
+    struct dibs__check_ctx *ex = r->ex;
 
     if (r->dry) {
         dibs_err err = ask_command(r, n->command, argv, 3);
-        if (err == DIBS_OK && strcmp(dibs__answer_text(&ex->reply), "OK") != 0)
-            right_refused(r, n, dibs__answer_text(&ex->reply));
+        if (err == DIBS_OK &&
+            strcmp(dibs__query_reply_text(&ex->reply), "OK") != 0)
+            right_refused(r, n, dibs__query_reply_text(&ex->reply));
     } else if (n->trial && !ex->replica) {
         if (ask_command(r, n->trial, argv, 0) == DIBS_ERR_AUTH)
-            right_refused(r, n, dibs__answer_text(&ex->reply));
+            right_refused(r, n, dibs__query_reply_text(&ex->reply));
     }
 }
 
@@ -356,24 +357,25 @@ static void check_rights(struct rights *r, const struct need *rows,
 
 static void read_user(struct rights *r)
 {
-    struct dibs__exam *ex = r->ex;
+    struct dibs__check_ctx *ex = r->ex;
 
     if (DIBS__ASK(ex, "ACL", "WHOAMI") == DIBS_OK)
-        snprintf(r->user, sizeof r->user, "%s", dibs__answer_text(&ex->reply));
+        snprintf(r->user, sizeof r->user, "%s",
+                 dibs__query_reply_text(&ex->reply));
     r->dry = r->user[0] &&
              DIBS__ASK(ex, "ACL", "DRYRUN", r->user, "PING") == DIBS_OK;
 }
 
-void dibs__exam_rights(struct dibs__exam *ex)
+void dibs__check_permissions(struct dibs__check_ctx *ex)
 {
     struct rights r = {.ex = ex};
     bool all = true;
 
     read_user(&r);
     check_rights(&r, needs, COUNT(needs));
-    if (dibs__client_flavour(ex->c) & FLAVOUR_CLASSIC)
+    if (dibs__client_pubsub_mode(ex->c) & PUBSUB_CLASSIC)
         check_rights(&r, classic, COUNT(classic));
-    if (dibs__client_flavour(ex->c) & FLAVOUR_SHARDED)
+    if (dibs__client_pubsub_mode(ex->c) & PUBSUB_SHARDED)
         check_rights(&r, sharded, COUNT(sharded));
     if (ex->c->cluster)
         check_rights(&r, in_cluster, COUNT(in_cluster));
@@ -383,13 +385,13 @@ void dibs__exam_rights(struct dibs__exam *ex)
         if (!r.lacking[g][0])
             continue;
         all = false;
-        dibs__exam_tell(
+        dibs__check_report(
             ex, "rights", groups[g].verdict, "%s%s%s may not %s: %s",
             r.user[0] ? "user " : "this user", r.user,
             r.keys ? ", with this name," : "", r.lacking[g], groups[g].without);
     }
     if (all)
-        dibs__exam_tell(
+        dibs__check_report(
             ex, "rights",
             r.dry || !ex->replica ? DIBS_VERDICT_OK : DIBS_VERDICT_NOTE,
             "%s%s may do what locks need%s", r.user[0] ? "user " : "this user",
@@ -405,7 +407,7 @@ static bool is_channel(const char *word)
 }
 
 static bool tell_needs(const struct need *rows, size_t count, unsigned wanted,
-                       const char *pattern, dibs__right_fn *fn, void *arg)
+                       const char *pattern, dibs__permission_fn *fn, void *arg)
 {
     char words[64], made[DIBS_NAME_MAX + 64], *rest, *one;
     bool more = true;
@@ -437,8 +439,8 @@ static bool tell_needs(const struct need *rows, size_t count, unsigned wanted,
     return more;
 }
 
-bool dibs__rights_each(unsigned wanted, bool cluster, const char *pattern,
-                       dibs__right_fn *fn, void *arg)
+bool dibs__permissions_each(unsigned wanted, bool cluster, const char *pattern,
+                            dibs__permission_fn *fn, void *arg)
 {
     return tell_needs(needs, COUNT(needs), wanted, pattern, fn, arg) &&
            tell_needs(classic, COUNT(classic), wanted, pattern, fn, arg) &&

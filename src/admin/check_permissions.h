@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 /* What a command is for. */
-enum dibs__right_group {
+enum dibs__permission_group {
     RIGHT_PLAIN,
     RIGHT_WAKE,
     RIGHT_LINE,
@@ -35,11 +35,11 @@ enum dibs__right_group {
 
 /* One right: a command in capitals, with its subcommand or NULL; or a key or
  * channel, with its mark before it. False: enough. */
-typedef bool dibs__right_fn(const char *word, const char *sub, void *arg);
+typedef bool dibs__permission_fn(const char *word, const char *sub, void *arg);
 
 /* Tells what the wanted groups (a bit each) need for names that match the
  * pattern; some of it more than once. False: fn had enough. */
-bool dibs__rights_each(unsigned wanted, bool cluster, const char *pattern,
-                       dibs__right_fn *fn, void *arg);
+bool dibs__permissions_each(unsigned wanted, bool cluster, const char *pattern,
+                            dibs__permission_fn *fn, void *arg);
 
 #endif

@@ -116,7 +116,7 @@ dibs_err dibs__check_ms(const char *what, int64_t ms, int64_t least,
     return DIBS_OK;
 }
 
-dibs_err dibs__check_given(const char *what, const void *pointer)
+dibs_err dibs__check_not_null(const char *what, const void *pointer)
 {
     return pointer ? DIBS_OK
                    : dibs__reason_set(DIBS_ERR_INVALID, "%s is NULL", what);

@@ -53,6 +53,6 @@ static inline dibs_err dibs__check_time(const char *what, int64_t ms)
     return dibs__check_ms(what, ms, 0, DIBS_MS_MAX);
 }
 /* Not NULL. OK, or INVALID with a reason. */
-dibs_err dibs__check_given(const char *what, const void *pointer);
+dibs_err dibs__check_not_null(const char *what, const void *pointer);
 
 #endif

@@ -15,7 +15,7 @@
 #define DIBS__REASON_MAX 512 /* bytes, with the NUL; more is cut */
 
 /* Every public call that can fail is one of these. */
-#define DIBS__TOLD(call) (dibs__reason_begin(), dibs__reason_end(call))
+#define DIBS__API_CALL(call) (dibs__reason_begin(), dibs__reason_end(call))
 
 /* Nothing is known yet about the call that begins. */
 void dibs__reason_begin(void);

@@ -55,14 +55,14 @@
 #define SLOW_MS   100  /* so long nothing more is left to a slow thread */
 #define SEND_AT   4096 /* bytes that are worth a write of their own */
 
-static struct dibs__link *link_at(struct dibs__list *l)
+static struct dibs__pooled_conn *link_at(struct dibs__list *l)
 {
-    return DIBS_OF(l, struct dibs__link, ride.at);
+    return DIBS_OF(l, struct dibs__pooled_conn, ride.at);
 }
 
 /* The program's own loop waits for what comes on it. False: no memory. */
 static bool watch_socket(const struct dibs__callbacks *cbs,
-                         const struct dibs__link *ln)
+                         const struct dibs__pooled_conn *ln)
 {
     struct epoll_event ev = {.events = EPOLLIN};
 
@@ -71,7 +71,7 @@ static bool watch_socket(const struct dibs__callbacks *cbs,
 }
 
 static void forget_socket(const struct dibs__callbacks *cbs,
-                          const struct dibs__link *ln)
+                          const struct dibs__pooled_conn *ln)
 {
     if (cbs->fd >= 0)
         epoll_ctl(cbs->fd, EPOLL_CTL_DEL, ln->cn.fd, NULL);
@@ -89,7 +89,8 @@ static bool has_work(const struct dibs__conn *cn)
 /* Thread: io. */
 static void ride_ticked(struct dibs__timer *t)
 {
-    struct dibs__link *ln = DIBS_OF(t, struct dibs__link, ride.tick);
+    struct dibs__pooled_conn *ln =
+        DIBS_OF(t, struct dibs__pooled_conn, ride.tick);
     struct dibs__ride *ride = &ln->ride;
     struct dibs__callbacks *cbs = ride->by;
 
@@ -106,7 +107,7 @@ static void ride_ticked(struct dibs__timer *t)
     bool goes_on = ride->watched = !taken && ride->state != RIDE_NONE;
     dibs__unlock(&cbs->mu);
     if (taken) {
-        dibs__calls_count(&ln->cn.fifo);
+        dibs__commands_count(&ln->cn.fifo);
         dibs__conn_adopt(&ln->cn);
     }
     if (goes_on)
@@ -116,7 +117,8 @@ static void ride_ticked(struct dibs__timer *t)
 /* Thread: io. */
 static void watch_ride(struct dibs__task *t)
 {
-    struct dibs__link *ln = DIBS_OF(t, struct dibs__link, ride.watch);
+    struct dibs__pooled_conn *ln =
+        DIBS_OF(t, struct dibs__pooled_conn, ride.watch);
 
     dibs__timer_set(ln->s->lp, &ln->ride.tick, dibs__now_ms() + TICK_MS);
 }
@@ -144,7 +146,7 @@ static void return_to_rides(struct dibs__callbacks *cbs)
 }
 
 /* usable: and nothing is on it. */
-static void end_ride(struct dibs__callbacks *cbs, struct dibs__link *ln,
+static void end_ride(struct dibs__callbacks *cbs, struct dibs__pooled_conn *ln,
                      bool usable)
 {
     dibs__lock(&cbs->mu);
@@ -152,12 +154,12 @@ static void end_ride(struct dibs__callbacks *cbs, struct dibs__link *ln,
     dibs__list_del(&ln->ride.at);
     forget_socket(cbs, ln);
     dibs__unlock(&cbs->mu);
-    dibs__calls_count(&ln->cn.fifo);
+    dibs__commands_count(&ln->cn.fifo);
     dibs__server_give_back(ln, usable);
 }
 
 /* False: it is broken, or out of step. */
-static bool take_rides_replies(struct dibs__link *ln)
+static bool take_rides_replies(struct dibs__pooled_conn *ln)
 {
     struct dibs__conn *cn = &ln->cn;
     const struct dibs__reply *reply;
@@ -170,7 +172,8 @@ static bool take_rides_replies(struct dibs__link *ln)
         struct dibs__list *l = dibs__conn_pop(cn);
         if (!l)
             return false; /* nobody asked */
-        if (!dibs__call_take(DIBS_OF(l, struct dibs__call, req.link), reply)) {
+        if (!dibs__command_consume_reply(
+                DIBS_OF(l, struct dibs__command, req.link), reply)) {
             dibs__list_add_first(&cn->fifo, l);
             return false;
         }
@@ -187,7 +190,7 @@ static nfds_t send_rides(struct dibs__callbacks *cbs,
 
     for (struct dibs__list *l = cbs->rides.next, *next; l != &cbs->rides;
          l = next) {
-        struct dibs__link *ln = link_at(l);
+        struct dibs__pooled_conn *ln = link_at(l);
         next = l->next;
         if (ln->cn.out.len > 0 && !dibs__conn_put(&ln->cn)) {
             end_ride(cbs, ln, false);
@@ -231,7 +234,7 @@ static void wait_for_any(struct dibs__callbacks *cbs, struct pollfd *fds,
 }
 
 /* A reply is. One that has come, and is read next time, is not. */
-static bool is_late(struct dibs__link *ln)
+static bool is_late(struct dibs__pooled_conn *ln)
 {
     if (dibs__now_ms() < ln->ride.expires)
         return false;
@@ -251,7 +254,7 @@ static void work_rides(struct dibs__callbacks *cbs)
     wait_for_any(cbs, fds, n, until);
     struct dibs__list *l = cbs->rides.next;
     for (nfds_t i = 0; i < n; i++) {
-        struct dibs__link *ln = link_at(l);
+        struct dibs__pooled_conn *ln = link_at(l);
         l = l->next;
         if ((fds[i].revents && !take_rides_replies(ln)) || is_late(ln))
             end_ride(cbs, ln, false);
@@ -266,7 +269,7 @@ static void hear_rides(struct dibs__callbacks *cbs)
     return_to_rides(cbs);
     for (struct dibs__list *l = cbs->rides.next, *next; l != &cbs->rides;
          l = next) {
-        struct dibs__link *ln = link_at(l);
+        struct dibs__pooled_conn *ln = link_at(l);
         next = l->next;
         if (!take_rides_replies(ln) || is_late(ln))
             end_ride(cbs, ln, false);
@@ -290,9 +293,10 @@ static void send_rest(struct dibs__callbacks *cbs)
 
 /* ---- inside a callback ------------------------------------------------- */
 
-static bool may_ride(struct dibs__callbacks *cbs, const struct dibs__call *call)
+static bool may_ride(struct dibs__callbacks *cbs,
+                     const struct dibs__command *call)
 {
-    if (!dibs__callbacks_own(cbs) || !call->s || call->replicas ||
+    if (!dibs__callbacks_on_thread(cbs) || !call->s || call->replicas ||
         call->s->to.url.tls.on)
         return false;
     dibs__lock(&cbs->mu);
@@ -302,9 +306,9 @@ static bool may_ride(struct dibs__callbacks *cbs, const struct dibs__call *call)
 }
 
 /* False: there is no connection to it, or no memory. */
-static bool board_ride(struct dibs__callbacks *cbs, struct dibs__call *call)
+static bool board_ride(struct dibs__callbacks *cbs, struct dibs__command *call)
 {
-    struct dibs__link *ln = NULL;
+    struct dibs__pooled_conn *ln = NULL;
 
     dibs__lock(&cbs->mu);
     for (struct dibs__list *l = cbs->rides.next; l != &cbs->rides; l = l->next)
@@ -313,7 +317,7 @@ static bool board_ride(struct dibs__callbacks *cbs, struct dibs__call *call)
     if (ln && ln->generation != atomic_load(&call->s->generation))
         ln = NULL;
     if (ln)
-        dibs__call_mark_sent(call);
+        dibs__command_mark_sent(call);
     bool boarded = ln && dibs__conn_append(&ln->cn, &call->req);
     if (boarded)
         ln->ride.expires = dibs__min(ln->ride.expires, call->req.expires);
@@ -340,7 +344,8 @@ static bool has_room(struct dibs__callbacks *cbs)
 
 static bool begin_ride(struct dibs__callbacks *cbs, struct dibs__server *s)
 {
-    struct dibs__link *ln = has_room(cbs) ? dibs__server_lend(s) : NULL;
+    struct dibs__pooled_conn *ln =
+        has_room(cbs) ? dibs__server_borrow_always(s) : NULL;
 
     if (!ln)
         return false;
@@ -372,12 +377,12 @@ static bool begin_ride(struct dibs__callbacks *cbs, struct dibs__server *s)
 }
 
 void dibs__ride_start(struct dibs__callbacks *cbs, struct dibs__route to,
-                      struct dibs__call *call)
+                      struct dibs__command *call)
 {
-    dibs__call_prepare(to, call);
+    dibs__command_prepare(to, call);
     if (may_ride(cbs, call) &&
         (board_ride(cbs, call) ||
          (begin_ride(cbs, call->s) && board_ride(cbs, call))))
         return;
-    dibs__call_post(call);
+    dibs__command_post(call);
 }

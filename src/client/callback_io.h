@@ -9,9 +9,9 @@
 #include "client/callback_queue.h"
 #include "client/command/command.h"
 
-/* As dibs__call_start. done comes on io, or on the thread that runs callbacks,
- * but not inside one. Thread: any. */
+/* As dibs__command_start. done comes on io, or on the thread that runs
+ * callbacks, but not inside one. Thread: any. */
 void dibs__ride_start(struct dibs__callbacks *cbs, struct dibs__route to,
-                      struct dibs__call *call) EXCLUDES(cbs->mu);
+                      struct dibs__command *call) EXCLUDES(cbs->mu);
 
 #endif

@@ -122,7 +122,7 @@ dibs_err dibs__callbacks_init(struct dibs__callbacks *cbs,
     return DIBS_OK;
 }
 
-dibs_err dibs__callbacks_ready(struct dibs__callbacks *cbs)
+dibs_err dibs__callbacks_ensure_thread(struct dibs__callbacks *cbs)
 {
     dibs_err err = DIBS_OK;
 
@@ -251,7 +251,7 @@ bool dibs__callbacks_inside(const struct dibs__callbacks *cbs)
     return inside == cbs;
 }
 
-bool dibs__callbacks_own(const struct dibs__callbacks *cbs)
+bool dibs__callbacks_on_thread(const struct dibs__callbacks *cbs)
 {
     return inside == cbs && (cbs->fd < 0 || dispatches == cbs);
 }

@@ -49,7 +49,8 @@ dibs_err dibs__callbacks_init(struct dibs__callbacks *cbs,
                               struct dibs__loop *lp, bool dispatch);
 /* Makes sure that callbacks can be run. Call it before promising one. OK or
  * NOMEM. Thread: app. */
-dibs_err dibs__callbacks_ready(struct dibs__callbacks *cbs) EXCLUDES(cbs->mu);
+dibs_err dibs__callbacks_ensure_thread(struct dibs__callbacks *cbs)
+    EXCLUDES(cbs->mu);
 /* Thread: any. */
 void dibs__callbacks_push(struct dibs__callbacks *cbs,
                           struct dibs__callback *cb) EXCLUDES(cbs->mu);
@@ -64,6 +65,6 @@ void dibs__callbacks_clear(struct dibs__callbacks *cbs);
 /* Is this thread inside one of these callbacks? */
 bool dibs__callbacks_inside(const struct dibs__callbacks *cbs);
 /* And are the rides its own? */
-bool dibs__callbacks_own(const struct dibs__callbacks *cbs);
+bool dibs__callbacks_on_thread(const struct dibs__callbacks *cbs);
 
 #endif

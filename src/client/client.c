@@ -30,7 +30,7 @@
 
 /* ---- who is inside ----------------------------------------------------- */
 
-bool dibs__client_foreign(const dibs_client *c)
+bool dibs__client_is_forked_copy(const dibs_client *c)
 {
     return !c || *c->here != 1;
 }
@@ -53,9 +53,9 @@ void dibs__cancel_again(void)
 
 dibs_err dibs__client_enter(dibs_client *c)
 {
-    if (dibs__check_given("client", c) != DIBS_OK)
+    if (dibs__check_not_null("client", c) != DIBS_OK)
         return DIBS_ERR_INVALID;
-    if (dibs__client_foreign(c))
+    if (dibs__client_is_forked_copy(c))
         return DIBS_ERR_FORKED;
     dibs__no_cancel();
     atomic_fetch_add(&c->users, 1);
@@ -95,7 +95,7 @@ static void client_destroy(dibs_client *c)
 static void client_clear(dibs_client *c)
 {
     dibs__callbacks_clear(&c->callbacks);
-    dibs__watchdog_clear(&c->watchdog);
+    dibs__lease_timers_clear(&c->watchdog);
     dibs__topology_clear(c);
     dibs__mutex_clear(&c->mu);
     pthread_cond_destroy(&c->closed_cv);
@@ -106,7 +106,7 @@ static void client_clear(dibs_client *c)
 
 void dibs__client_unref(dibs_client *c)
 {
-    if (atomic_fetch_sub(&c->refs, 1) != 1 || dibs__client_foreign(c))
+    if (atomic_fetch_sub(&c->refs, 1) != 1 || dibs__client_is_forked_copy(c))
         return;
     if (c->upper)
         c->upper->free(c->upper_arg);
@@ -165,7 +165,7 @@ static void parts_init(dibs_client *c, const dibs_client_opts *o)
     c->event_arg = o->event_arg;
     c->watchdog.lp = &c->loop;
     c->start.run = start_io;
-    dibs__watchdog_init(&c->watchdog);
+    dibs__lease_timers_init(&c->watchdog);
 }
 
 /* Nobody has the client yet, so nobody can dispatch what it has to say. */
@@ -200,7 +200,7 @@ static dibs_err client_new(const char *url, const dibs_client_opts *o,
     }
     parts_init(c, o);
     if (o->on_event)
-        err = dibs__callbacks_ready(&c->callbacks);
+        err = dibs__callbacks_ensure_thread(&c->callbacks);
     if (err == DIBS_OK)
         err = dibs__options_use(c, url, o);
     if (err == DIBS_OK)
@@ -224,7 +224,7 @@ static dibs_err client_open(const char *url, const dibs_client_opts *opts,
     dibs_client *c = NULL;
     dibs_client_opts o;
 
-    if (dibs__check_given("url", url) || dibs__check_given("out", out) ||
+    if (dibs__check_not_null("url", url) || dibs__check_not_null("out", out) ||
         dibs__struct_take(&dibs__struct_client_opts, opts, &o))
         return DIBS_ERR_INVALID;
     dibs_err err = client_new(url, &o, &c);
@@ -251,7 +251,7 @@ dibs_err dibs_client_open(const char *url, const dibs_client_opts *opts,
                           dibs_client **out)
 {
     dibs__no_cancel();
-    dibs_err err = DIBS__TOLD(client_open(url, opts, out));
+    dibs_err err = DIBS__API_CALL(client_open(url, opts, out));
     dibs__cancel_again();
     return err;
 }
@@ -266,10 +266,10 @@ static void close_upper(struct dibs__task *t)
     if (c->upper)
         c->upper->close(c->upper_arg, c->close_by);
     else
-        dibs__client_empty(c, true);
+        dibs__client_wait_empty(c, true);
 }
 
-void dibs__client_empty(dibs_client *c, bool all_released)
+void dibs__client_wait_empty(dibs_client *c, bool all_released)
 {
     c->all_released = all_released;
     sem_post(&c->parts.turn);
@@ -280,7 +280,7 @@ static void close_parts(struct dibs__task *t)
 {
     dibs_client *c = DIBS_OF(t, dibs_client, step);
 
-    dibs__watchdog_stop(&c->watchdog);
+    dibs__lease_timers_stop(&c->watchdog);
     dibs__topology_close(c);
 }
 
@@ -333,11 +333,11 @@ static dibs_err client_close(dibs_client *c, int64_t timeout_ms)
 
 static dibs_err close_checked(dibs_client *c, int64_t timeout_ms)
 {
-    if (dibs__check_given("client", c) != DIBS_OK)
+    if (dibs__check_not_null("client", c) != DIBS_OK)
         return DIBS_ERR_INVALID;
     if (dibs__check_time("timeout_ms", timeout_ms) != DIBS_OK)
-        return dibs__client_refuse(c);
-    if (dibs__client_foreign(c))
+        return dibs__client_report_invalid_arg(c);
+    if (dibs__client_is_forked_copy(c))
         return DIBS_ERR_FORKED;
     if (dibs__callbacks_inside(&c->callbacks))
         return DIBS_ERR_DEADLOCK;
@@ -359,14 +359,14 @@ static dibs_err explain_close(const dibs_client *c, dibs_err err)
 
 dibs_err dibs_client_close(dibs_client *c, int64_t timeout_ms)
 {
-    return DIBS__TOLD(explain_close(c, close_checked(c, timeout_ms)));
+    return DIBS__API_CALL(explain_close(c, close_checked(c, timeout_ms)));
 }
 
 void dibs_client_free(dibs_client *c)
 {
     if (!c)
         return;
-    if (dibs__client_foreign(c)) {
+    if (dibs__client_is_forked_copy(c)) {
         dibs__topology_abandon(c);
         return;
     }
@@ -376,11 +376,12 @@ void dibs_client_free(dibs_client *c)
     dibs__client_unref(c);
 }
 
-dibs_err dibs__client_refuse(dibs_client *c)
+dibs_err dibs__client_report_invalid_arg(dibs_client *c)
 {
     if (!c || !c->on_event || dibs__client_enter(c) != DIBS_OK)
         return DIBS_ERR_INVALID; /* nobody listens, or nobody any more */
-    dibs__client_say(c, DIBS_EVENT_ERROR, DIBS_ERR_INVALID, dibs_error_text());
+    dibs__client_emit_event(c, DIBS_EVENT_ERROR, DIBS_ERR_INVALID,
+                            dibs_error_text());
     dibs__client_leave(c);
     return DIBS_ERR_INVALID;
 }
@@ -394,13 +395,14 @@ const char *dibs_client_id(const dibs_client *c)
 
 int dibs_client_fd(const dibs_client *c)
 {
-    return dibs__client_foreign(c) ? -1 : c->callbacks.fd;
+    return dibs__client_is_forked_copy(c) ? -1 : c->callbacks.fd;
 }
 
 int dibs_client_dispatch(dibs_client *c)
 {
-    return dibs__client_foreign(c) ? 0
-                                   : dibs__callbacks_dispatch(&c->callbacks);
+    return dibs__client_is_forked_copy(c)
+               ? 0
+               : dibs__callbacks_dispatch(&c->callbacks);
 }
 
 /* ---- statistics -------------------------------------------------------- */
@@ -410,12 +412,12 @@ static dibs_err stats_get(dibs_client *c, dibs_stats *out)
 {
     dibs_stats now = {.size = sizeof now};
 
-    if (dibs__check_given("client", c))
+    if (dibs__check_not_null("client", c))
         return DIBS_ERR_INVALID;
-    if (dibs__client_foreign(c))
+    if (dibs__client_is_forked_copy(c))
         return DIBS_ERR_FORKED;
     if (dibs__struct_check(&dibs__struct_stats, out) != DIBS_OK)
-        return dibs__client_refuse(c);
+        return dibs__client_report_invalid_arg(c);
     dibs__stats_sum(c->stats, &now);
     dibs__struct_give(&dibs__struct_stats, &now, out);
     return DIBS_OK;
@@ -423,5 +425,5 @@ static dibs_err stats_get(dibs_client *c, dibs_stats *out)
 
 dibs_err dibs_client_stats(dibs_client *c, dibs_stats *out)
 {
-    return DIBS__TOLD(stats_get(c, out));
+    return DIBS__API_CALL(stats_get(c, out));
 }

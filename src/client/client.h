@@ -19,8 +19,9 @@
 #define DIBS__UUID_LEN 36
 
 struct dibs__upper {
-    /* Ends what is pending, gives back what is held. Calls dibs__client_empty
-     * when done, or when the time is over. Thread: io. */
+    /* Ends what is pending, gives back what is held. Calls
+     * dibs__client_wait_empty when done, or when the time is over. Thread: io.
+     */
     void (*close)(void *arg, int64_t deadline);
     /* A connection was made anew, or slots have moved: what is held in the
      * slots that are meant may be gone. Asks the server, before anybody else
@@ -50,11 +51,11 @@ struct dibs_client {
     struct dibs__node *node;  /* const after init; NULL: it is a cluster */
     struct dibs__sentinels *sentinels; /* const after init; NULL: none */
     struct dibs__cluster *cluster;     /* const after init; NULL: none */
-    struct dibs__watchdog watchdog;
+    struct dibs__lease_timers watchdog;
     struct dibs__callbacks callbacks;
-    struct dibs__task start;  /* the first dialing */
-    struct dibs__task step;   /* of closing, one after the other */
-    struct dibs__parts parts; /* tells when the one or the other is done */
+    struct dibs__task start;      /* the first dialing */
+    struct dibs__task step;       /* of closing, one after the other */
+    struct dibs__lifecycle parts; /* tells when the one or the other is done */
 
     atomic_bool closing;
     atomic_int users;   /* calls inside */
@@ -78,11 +79,11 @@ struct dibs_client {
  * the client's route finds its way. Thread: any. */
 struct dibs__server *dibs__client_server(const dibs_client *c, int slot);
 /* FLAVOUR_ bits: how scripts publish. Thread: any. */
-static inline unsigned dibs__client_flavour(const dibs_client *c)
+static inline unsigned dibs__client_pubsub_mode(const dibs_client *c)
 {
     return c->cluster ? atomic_load_explicit(&c->cluster->flavour,
                                              memory_order_relaxed)
-                      : FLAVOUR_CLASSIC;
+                      : PUBSUB_CLASSIC;
 }
 
 /* What the client was asked to be, checked: in client_options.c. OK, NOMEM, or
@@ -99,7 +100,7 @@ void dibs__client_leave(dibs_client *c);
 void dibs__no_cancel(void);
 void dibs__cancel_again(void);
 /* NULL, or of another process. */
-bool dibs__client_foreign(const dibs_client *c);
+bool dibs__client_is_forked_copy(const dibs_client *c);
 
 void dibs__client_ref(dibs_client *c);
 void dibs__client_unref(dibs_client *c);
@@ -107,22 +108,23 @@ void dibs__client_unref(dibs_client *c);
 /* ---- topology.c -------------------------------------------------------- */
 
 /* The server and its database, as text; cut if need be. */
-void dibs__client_where(const dibs_client *c, char *buf, size_t size);
+void dibs__client_address(const dibs_client *c, char *buf, size_t size);
 /* Do their URLs alone say that both mean one database of one server, or one
  * cluster? False: nobody knows before the servers have said who they are. */
 bool dibs__client_same(const dibs_client *a, const dibs_client *b);
 
 /* Why the server of this slot cannot be reached; NULL: it can, or nobody
  * knows. Thread: io. */
-const char *dibs__client_trouble(const dibs_client *c, int slot);
+const char *dibs__client_last_error(const dibs_client *c, int slot);
 /* About the server of this slot: "address: text"; as an event. Thread: any. */
-void dibs__client_text(dibs_client *c, int slot, const char *text,
-                       char out[DIBS__REASON_MAX]);
-void dibs__client_tell(dibs_client *c, int slot, dibs_event_kind kind,
-                       dibs_err err, const char *text);
+void dibs__client_format(dibs_client *c, int slot, const char *text,
+                         char out[DIBS__REASON_MAX]);
+void dibs__client_log(dibs_client *c, int slot, dibs_event_kind kind,
+                      dibs_err err, const char *text);
 /* Listens where that slot is. OK or NOMEM. Thread: io. */
-dibs_err dibs__client_listen(dibs_client *c, int slot, struct dibs__sub *sub,
-                             const char *name, size_t len);
+dibs_err dibs__client_subscribe(dibs_client *c, int slot,
+                                struct dibs__subscription *sub,
+                                const char *name, size_t len);
 
 /* The servers that the URL means. Before the loop runs. */
 dibs_err dibs__topology_init(dibs_client *c, const dibs_client_opts *o);
@@ -136,14 +138,14 @@ void dibs__topology_abandon(dibs_client *c);
 void dibs__topology_fail_waiting(dibs_client *c, dibs_err err);
 
 /* The upper is done. Thread: io. */
-void dibs__client_empty(dibs_client *c, bool all_released);
+void dibs__client_wait_empty(dibs_client *c, bool all_released);
 
 /* Tells the event callback, if there is one. In event.c. Thread: any. */
-void dibs__client_say(void *client, dibs_event_kind kind, dibs_err err,
-                      const char *text);
+void dibs__client_emit_event(void *client, dibs_event_kind kind, dibs_err err,
+                             const char *text);
 
 /* An argument was refused, and the reason set: tells it, too, if there is
  * somebody to tell. Returns INVALID. */
-dibs_err dibs__client_refuse(dibs_client *c);
+dibs_err dibs__client_report_invalid_arg(dibs_client *c);
 
 #endif

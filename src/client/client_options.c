@@ -86,7 +86,8 @@ static dibs_err check_all(const dibs_client_opts *o)
 /* Nobody else has the client yet. */
 static dibs_err tell_refused(dibs_client *c)
 {
-    dibs__client_say(c, DIBS_EVENT_ERROR, DIBS_ERR_INVALID, dibs_error_text());
+    dibs__client_emit_event(c, DIBS_EVENT_ERROR, DIBS_ERR_INVALID,
+                            dibs_error_text());
     return DIBS_ERR_INVALID;
 }
 
@@ -148,7 +149,7 @@ static dibs_err target_set(dibs_client *c, const char *url,
         o->command_timeout_ms ? o->command_timeout_ms : COMMAND_TIMEOUT_MS;
     to->connect_timeout_ms =
         o->connect_timeout_ms ? o->connect_timeout_ms : CONNECT_TIMEOUT_MS;
-    dibs__who_name(c->id, o->client_name, name);
+    dibs__client_name_format(c->id, o->client_name, name);
     to->client_name = dibs__strdup(name);
     if (!to->client_name || !replace_text(&to->url.user, o->user) ||
         !replace_text(&to->url.password, o->password) ||

@@ -19,30 +19,31 @@
  */
 #include "client/lease_timers.h"
 
-static int lease_order(const struct dibs__lease *a, const struct dibs__lease *b)
+static int lease_order(const struct dibs__lease_timer *a,
+                       const struct dibs__lease_timer *b)
 {
     if (a->at != b->at)
         return a->at < b->at ? -1 : 1;
     return a < b ? -1 : a > b;
 }
 
-DIBS_TREE(dibs__leases, dibs__lease, node, lease_order);
+DIBS_TREE(dibs__lease_timer_tree, dibs__lease_timer, node, lease_order);
 
-static void remove_it(struct dibs__watchdog *wd, struct dibs__lease *le)
-    REQUIRES(wd->mu)
+static void remove_it(struct dibs__lease_timers *wd,
+                      struct dibs__lease_timer *le) REQUIRES(wd->mu)
 {
     if (le->at)
-        RB_REMOVE(dibs__leases, &wd->leases, le);
+        RB_REMOVE(dibs__lease_timer_tree, &wd->leases, le);
     le->at = 0;
 }
 
-void dibs__watchdog_set(struct dibs__watchdog *wd, struct dibs__lease *le,
-                        int64_t at)
+void dibs__lease_timer_set(struct dibs__lease_timers *wd,
+                           struct dibs__lease_timer *le, int64_t at)
 {
     dibs__lock(&wd->mu);
     remove_it(wd, le);
     le->at = dibs__max(at, 1);
-    RB_INSERT(dibs__leases, &wd->leases, le);
+    RB_INSERT(dibs__lease_timer_tree, &wd->leases, le);
     bool poke = at < wd->wakes_at && !wd->poked;
     wd->wakes_at = dibs__min(wd->wakes_at, at);
     wd->poked |= poke;
@@ -51,19 +52,22 @@ void dibs__watchdog_set(struct dibs__watchdog *wd, struct dibs__lease *le,
         dibs__loop_post(wd->lp, &wd->poke);
 }
 
-void dibs__watchdog_unset(struct dibs__watchdog *wd, struct dibs__lease *le)
+void dibs__lease_timer_cancel(struct dibs__lease_timers *wd,
+                              struct dibs__lease_timer *le)
 {
     dibs__lock(&wd->mu);
     remove_it(wd, le);
     dibs__unlock(&wd->mu);
 }
 
-bool dibs__watchdog_take(struct dibs__watchdog *wd, int64_t until,
-                         void (*take)(struct dibs__lease *le, void *arg),
-                         void *arg)
+bool dibs__lease_timers_take_due(struct dibs__lease_timers *wd, int64_t until,
+                                 void (*take)(struct dibs__lease_timer *le,
+                                              void *arg),
+                                 void *arg)
 {
     dibs__lock(&wd->mu);
-    struct dibs__lease *first = RB_MIN(dibs__leases, &wd->leases);
+    struct dibs__lease_timer *first =
+        RB_MIN(dibs__lease_timer_tree, &wd->leases);
     bool due = first && first->at <= until;
     if (due) {
         take(first, arg);
@@ -75,11 +79,13 @@ bool dibs__watchdog_take(struct dibs__watchdog *wd, int64_t until,
 
 static void watchdog_timed(struct dibs__timer *t)
 {
-    struct dibs__watchdog *wd = DIBS_OF(t, struct dibs__watchdog, timer);
+    struct dibs__lease_timers *wd =
+        DIBS_OF(t, struct dibs__lease_timers, timer);
 
     wd->due(wd, dibs__now_ms());
     dibs__lock(&wd->mu);
-    struct dibs__lease *first = RB_MIN(dibs__leases, &wd->leases);
+    struct dibs__lease_timer *first =
+        RB_MIN(dibs__lease_timer_tree, &wd->leases);
     int64_t at = first ? first->at : INT64_MAX;
     wd->wakes_at = at;
     dibs__unlock(&wd->mu);
@@ -91,7 +97,7 @@ static void watchdog_timed(struct dibs__timer *t)
  * saves the next one the poking. */
 static void watchdog_poked(struct dibs__task *t)
 {
-    struct dibs__watchdog *wd = DIBS_OF(t, struct dibs__watchdog, poke);
+    struct dibs__lease_timers *wd = DIBS_OF(t, struct dibs__lease_timers, poke);
 
     dibs__lock(&wd->mu);
     wd->poked = false;
@@ -101,7 +107,7 @@ static void watchdog_poked(struct dibs__task *t)
         dibs__timer_set(wd->lp, &wd->timer, at);
 }
 
-void dibs__watchdog_init(struct dibs__watchdog *wd)
+void dibs__lease_timers_init(struct dibs__lease_timers *wd)
 {
     dibs__mutex_init(&wd->mu, RANK_WATCHDOG);
     RB_INIT(&wd->leases);
@@ -110,7 +116,7 @@ void dibs__watchdog_init(struct dibs__watchdog *wd)
     wd->poke.run = watchdog_poked;
 }
 
-void dibs__watchdog_stop(struct dibs__watchdog *wd)
+void dibs__lease_timers_stop(struct dibs__lease_timers *wd)
 {
     wd->due = NULL;
     dibs__timer_stop(wd->lp, &wd->timer);
@@ -119,7 +125,7 @@ void dibs__watchdog_stop(struct dibs__watchdog *wd)
     dibs__unlock(&wd->mu);
 }
 
-void dibs__watchdog_clear(struct dibs__watchdog *wd)
+void dibs__lease_timers_clear(struct dibs__lease_timers *wd)
 {
     dibs__mutex_clear(&wd->mu);
 }

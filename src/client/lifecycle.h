@@ -12,7 +12,7 @@
 #include <semaphore.h>
 #include <stdio.h>
 
-struct dibs__parts {
+struct dibs__lifecycle {
     sem_t turn;      /* what was waited for has come */
     bool opening;    /* io only: the first connection is waited for */
     int64_t open_by; /* before that, no connection is not the end */
@@ -24,8 +24,8 @@ struct dibs__parts {
 };
 
 /* The first connection is up, or an attempt failed. Thread: io. */
-static inline void dibs__parts_opened(struct dibs__parts *p, dibs_err err,
-                                      const char *why)
+static inline void dibs__lifecycle_opened(struct dibs__lifecycle *p,
+                                          dibs_err err, const char *why)
 {
     if (!p->opening || (err == DIBS_ERR_CONN && dibs__now_ms() < p->open_by))
         return;
@@ -38,7 +38,7 @@ static inline void dibs__parts_opened(struct dibs__parts *p, dibs_err err,
 }
 
 /* After its close, nothing of a part is left on the loop. Thread: io. */
-static inline void dibs__parts_ended(struct dibs__parts *p)
+static inline void dibs__lifecycle_closed(struct dibs__lifecycle *p)
 {
     if (--p->left == 0)
         sem_post(&p->turn);

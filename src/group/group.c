@@ -66,7 +66,7 @@ void dibs__group_unref(struct dibs__group *g)
         return;
     free_levels(g);
     for (size_t i = 0; i < g->n; i++) {
-        dibs__line_unref(g->members[i].line);
+        dibs__entry_unref(g->members[i].line);
         dibs__client_unref(g->members[i].c);
     }
     dibs__mutex_clear(&g->mu);
@@ -124,15 +124,16 @@ static struct dibs__group_level *ended_level(struct dibs__group *g,
     return NULL;
 }
 
-void dibs__group_level_live(struct dibs__group *g, struct dibs__group_level *lv)
+void dibs__group_level_activate(struct dibs__group *g,
+                                struct dibs__group_level *lv)
 {
     lv->live = true;
     lv->refs++;
     dibs__list_add(&g->levels, &lv->link);
 }
 
-void dibs__group_level_archive(struct dibs__group *g,
-                               struct dibs__group_level *lv)
+void dibs__group_level_record(struct dibs__group *g,
+                              struct dibs__group_level *lv)
 {
     struct dibs__group_level **place =
         &g->ended[g->ended_count++ % DIBS__VERDICTS_KEPT];
@@ -146,7 +147,7 @@ bool dibs__group_level_new_loss(struct dibs__group_level *lv)
 {
     if (!lv->loss)
         return true;
-    struct dibs__loss *fresh = dibs__loss_again(lv->loss);
+    struct dibs__loss_listener *fresh = dibs__loss_clone(lv->loss);
     if (!fresh)
         return false;
     dibs__loss_unref(lv->loss);
@@ -164,8 +165,8 @@ static int compare_descending(const void *a, const void *b)
 }
 
 /* Held while enough members are; for as long as the last of those is. */
-static struct dibs__known level_known(struct dibs__group *g,
-                                      const struct dibs__group_level *lv)
+static struct dibs__local_state level_known(struct dibs__group *g,
+                                            const struct dibs__group_level *lv)
     REQUIRES(g->mu)
 {
     int64_t now = dibs__now_ms(), valid[MEMBERS_MAX];
@@ -174,24 +175,25 @@ static struct dibs__known level_known(struct dibs__group *g,
     for (size_t i = 0; i < g->n; i++) {
         if (!lv->members[i].got)
             continue;
-        struct dibs__known k =
-            dibs__line_known(g->members[i].line, lv->owner, now);
+        struct dibs__local_state k =
+            dibs__entry_local_state(g->members[i].line, lv->owner, now);
         if (k.state == DIBS_LOST || k.state == DIBS_NOT_HELD)
             continue;
         sure += k.state == DIBS_HELD;
         valid[held++] = k.valid_ms;
     }
     if (held < g->need)
-        return (struct dibs__known){.state = DIBS_LOST};
+        return (struct dibs__local_state){.state = DIBS_LOST};
     qsort(valid, held, sizeof valid[0], compare_descending);
-    return (struct dibs__known){.state =
-                                    sure < g->need ? DIBS_SUSPECT : DIBS_HELD,
-                                .valid_ms = valid[g->need - 1]};
+    return (struct dibs__local_state){.state = sure < g->need ? DIBS_SUSPECT
+                                                              : DIBS_HELD,
+                                      .valid_ms = valid[g->need - 1]};
 }
 
-struct dibs__known dibs__group_known(struct dibs__group *g, dibs_owner owner)
+struct dibs__local_state dibs__group_local_state(struct dibs__group *g,
+                                                 dibs_owner owner)
 {
-    struct dibs__known all = {.state = DIBS_NOT_HELD};
+    struct dibs__local_state all = {.state = DIBS_NOT_HELD};
 
     dibs__lock(&g->mu);
     for (struct dibs__list *l = g->levels.next; l != &g->levels; l = l->next) {
@@ -199,7 +201,7 @@ struct dibs__known dibs__group_known(struct dibs__group *g, dibs_owner owner)
             DIBS_OF(l, struct dibs__group_level, link);
         if (lv->owner != owner)
             continue;
-        struct dibs__known k = level_known(g, lv);
+        struct dibs__local_state k = level_known(g, lv);
         all.valid_ms =
             all.holds++ ? dibs__min(all.valid_ms, k.valid_ms) : k.valid_ms;
         if (k.state > all.state) /* the worst of them */
@@ -211,10 +213,10 @@ struct dibs__known dibs__group_known(struct dibs__group *g, dibs_owner owner)
     return all;
 }
 
-void dibs__group_member_known(struct dibs__group *g, size_t at,
-                              dibs_owner owner, dibs_member *out)
+void dibs__group_member_local_state(struct dibs__group *g, size_t at,
+                                    dibs_owner owner, dibs_member *out)
 {
-    struct dibs__line *line = g->members[at].line;
+    struct dibs__lock_entry *line = g->members[at].line;
 
     *out = (dibs_member){.size = sizeof *out,
                          .name = line->name,
@@ -228,7 +230,8 @@ void dibs__group_member_known(struct dibs__group *g, size_t at,
     if (lv)
         out->verdict = lv->members[at].err;
     if (lv && lv->live && lv->members[at].got) {
-        struct dibs__known k = dibs__line_known(line, owner, dibs__now_ms());
+        struct dibs__local_state k =
+            dibs__entry_local_state(line, owner, dibs__now_ms());
         out->state = k.state == DIBS_NOT_HELD ? DIBS_LOST : k.state;
         out->valid_ms = k.valid_ms;
         if (out->state == DIBS_LOST)

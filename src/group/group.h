@@ -19,13 +19,13 @@
 
 /* One of the locks. */
 struct dibs__member {
-    dibs_client *c;          /* const after init; with a reference */
-    struct dibs__line *line; /* const after init; with a reference */
-    size_t given;            /* const after init: place the caller gave it */
-    char server[288];        /* const after init: its address, as text */
-    atomic_bool slow;        /* its server kept a caller waiting */
-    unsigned known;          /* group.mu: 1 + server.ups when its run_id was
-                                read; 0 = never */
+    dibs_client *c;                /* const after init; with a reference */
+    struct dibs__lock_entry *line; /* const after init; with a reference */
+    size_t given;     /* const after init: place the caller gave it */
+    char server[288]; /* const after init: its address, as text */
+    atomic_bool slow; /* its server kept a caller waiting */
+    unsigned known;   /* group.mu: 1 + server.ups when its run_id was
+                         read; 0 = never */
     char run_id[DIBS__RUN_ID_MAX]; /* group.mu; "" = the server does not tell */
 };
 
@@ -49,12 +49,12 @@ struct dibs__group {
 
 /* One of the times an owner took the group, or tried to. */
 struct dibs__group_level {
-    struct dibs__list link;  /* group.mu: in group.levels */
-    unsigned refs;           /* group.mu */
-    bool live;               /* group.mu: taken, and not given back */
-    dibs_owner owner;        /* const after init */
-    struct dibs__loss *loss; /* or NULL; replaced only between two tries, by the
-                                step that runs */
+    struct dibs__list link;           /* group.mu: in group.levels */
+    unsigned refs;                    /* group.mu */
+    bool live;                        /* group.mu: taken, and not given back */
+    dibs_owner owner;                 /* const after init */
+    struct dibs__loss_listener *loss; /* or NULL; replaced only between two
+                                tries, by the step that runs */
     struct dibs__verdict {
         dibs_err err; /* what the member's server answered */
         bool got;     /* this level has a hold there */
@@ -67,10 +67,11 @@ struct dibs__group *dibs__group_new(size_t members, bool quorum);
 void dibs__group_ref(struct dibs__group *g);
 void dibs__group_unref(struct dibs__group *g);
 /* What the owner has. Thread: any. */
-struct dibs__known dibs__group_known(struct dibs__group *g, dibs_owner owner);
+struct dibs__local_state dibs__group_local_state(struct dibs__group *g,
+                                                 dibs_owner owner);
 /* What the owner has of one member, which is g->members[at]. */
-void dibs__group_member_known(struct dibs__group *g, size_t at,
-                              dibs_owner owner, dibs_member *out);
+void dibs__group_member_local_state(struct dibs__group *g, size_t at,
+                                    dibs_owner owner, dibs_member *out);
 
 struct dibs__group_level *dibs__group_level_new(struct dibs__group *g,
                                                 dibs_owner owner);
@@ -81,11 +82,11 @@ struct dibs__group_level *dibs__group_level_of(struct dibs__group *g,
                                                dibs_owner owner)
     REQUIRES(g->mu);
 /* Its owner has the group. */
-void dibs__group_level_live(struct dibs__group *g, struct dibs__group_level *lv)
-    REQUIRES(g->mu);
+void dibs__group_level_activate(struct dibs__group *g,
+                                struct dibs__group_level *lv) REQUIRES(g->mu);
 /* Nobody has it, or has it any more; its verdicts can be read for a while. */
-void dibs__group_level_archive(struct dibs__group *g,
-                               struct dibs__group_level *lv) REQUIRES(g->mu);
+void dibs__group_level_record(struct dibs__group *g,
+                              struct dibs__group_level *lv) REQUIRES(g->mu);
 /* What was lost until now does not count. False: out of memory. */
 bool dibs__group_level_new_loss(struct dibs__group_level *lv);
 

@@ -69,7 +69,7 @@ static bool write_reason(struct dibs__group_op *op, char *out, size_t size)
     const struct dibs__member *member = &op->g->members[i];
     const struct dibs__reason *why = op->m[i].why;
     if (err == DIBS_ERR_INVALID) {
-        dibs__identity_refuse(op->g, i);
+        dibs__server_identity_report(op->g, i);
         snprintf(out, size, "%s", dibs_error_text());
     } else if (why && why->err == err) {
         snprintf(out, size, "'%.80s': %s", member->line->name, why->text);
@@ -80,7 +80,7 @@ static bool write_reason(struct dibs__group_op *op, char *out, size_t size)
     return true;
 }
 
-void dibs__group_op_tell_reason(struct dibs__group_op *op)
+void dibs__group_op_set_error_text(struct dibs__group_op *op)
 {
     char why[DIBS__REASON_MAX];
 
@@ -92,5 +92,5 @@ void dibs__group_op_tell_reason(struct dibs__group_op *op)
         return;
     dibs__reason_set(err, "%s", why);
     if (err == DIBS_ERR_INVALID)
-        dibs__client_refuse(op->g->members[0].c);
+        dibs__client_report_invalid_arg(op->g->members[0].c);
 }

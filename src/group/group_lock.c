@@ -43,7 +43,7 @@ static const struct dibs__group *inner_group(const dibs_lock *l)
 static int compare_members(const void *a, const void *b)
 {
     const struct dibs__member *x = a, *y = b;
-    const struct dibs__line *lx = x->line, *ly = y->line;
+    const struct dibs__lock_entry *lx = x->line, *ly = y->line;
     int order = strcmp(x->server, y->server);
 
     if (order == 0) /* those of one command in a row */
@@ -66,7 +66,7 @@ static bool has_twins(const struct dibs__group *g, bool *ask)
     for (size_t i = 0; i < g->n; i++)
         for (size_t j = i + 1; j < g->n; j++) {
             const struct dibs__member *a = &g->members[i], *b = &g->members[j];
-            if (!dibs__members_namesakes(a, b))
+            if (!dibs__members_same_name(a, b))
                 continue;
             *ask = true;
             if (!dibs__client_same(a->c, b->c))
@@ -94,7 +94,7 @@ static size_t count_members(dibs_lock *const *members, size_t n, bool quorum)
 {
     size_t count = 0;
 
-    if (dibs__check_given("members", members) != DIBS_OK)
+    if (dibs__check_not_null("members", members) != DIBS_OK)
         return 0;
     for (size_t i = 0; i < n && n <= MEMBERS_MAX; i++) {
         if (check_member(members[i], i, quorum) != DIBS_OK)
@@ -110,7 +110,7 @@ static size_t count_members(dibs_lock *const *members, size_t n, bool quorum)
 }
 
 static void add_member(struct dibs__group *g, dibs_client *c,
-                       struct dibs__line *line, size_t given)
+                       struct dibs__lock_entry *line, size_t given)
 {
     struct dibs__member *m = &g->members[g->n++];
 
@@ -118,8 +118,8 @@ static void add_member(struct dibs__group *g, dibs_client *c,
     m->line = line;
     m->given = given;
     dibs__client_ref(c);
-    dibs__line_ref(line);
-    dibs__client_where(c, m->server, sizeof m->server);
+    dibs__entry_ref(line);
+    dibs__client_address(c, m->server, sizeof m->server);
 }
 
 static void add_members(struct dibs__group *g, dibs_lock *const *members,
@@ -147,9 +147,9 @@ static bool make_label(struct dibs__group *g)
     bool same = true;
 
     for (size_t i = 1; i < g->n; i++)
-        same &= dibs__members_namesakes(&g->members[i], &g->members[0]);
+        same &= dibs__members_same_name(&g->members[i], &g->members[0]);
     for (size_t i = 0; i < (same ? 1 : g->n); i++) {
-        const struct dibs__line *line = g->members[i].line;
+        const struct dibs__lock_entry *line = g->members[i].line;
         dibs__buf_add(&b, ",", i > 0);
         dibs__buf_add(&b, line->name, line->name_len);
     }
@@ -164,7 +164,7 @@ static bool make_label(struct dibs__group *g)
 
 static dibs_err refuse_members(dibs_lock *const *members, size_t n)
 {
-    return dibs__lock_refuse(members && n > 0 ? members[0] : NULL);
+    return dibs__lock_report_invalid_arg(members && n > 0 ? members[0] : NULL);
 }
 
 static dibs_err fill_group(struct dibs__group *g, dibs_lock *const *members,
@@ -177,7 +177,7 @@ static dibs_err fill_group(struct dibs__group *g, dibs_lock *const *members,
         return DIBS_ERR_INVALID;
     if (!make_label(g))
         return DIBS_ERR_NOMEM;
-    return ask ? dibs__identity_check(g) : DIBS_OK;
+    return ask ? dibs__server_identity_check(g) : DIBS_OK;
 }
 
 static dibs_err group_lock_new(dibs_lock *const *members, size_t n, bool quorum,
@@ -185,7 +185,7 @@ static dibs_err group_lock_new(dibs_lock *const *members, size_t n, bool quorum,
 {
     size_t count = count_members(members, n, quorum);
 
-    if (count == 0 || dibs__check_given("out", out))
+    if (count == 0 || dibs__check_not_null("out", out))
         return refuse_members(members, n);
     for (size_t i = 0; i < n; i++)
         if (members[i]->ops->foreign(members[i]))
@@ -209,13 +209,13 @@ static dibs_err group_lock_new(dibs_lock *const *members, size_t n, bool quorum,
 dibs_err dibs_multi_lock_new(dibs_lock *const *members, size_t n,
                              dibs_lock **out)
 {
-    return DIBS__TOLD(group_lock_new(members, n, false, out));
+    return DIBS__API_CALL(group_lock_new(members, n, false, out));
 }
 
 dibs_err dibs_quorum_lock_new(dibs_lock *const *members, size_t n,
                               dibs_lock **out)
 {
-    return DIBS__TOLD(group_lock_new(members, n, true, out));
+    return DIBS__API_CALL(group_lock_new(members, n, true, out));
 }
 
 /* ---- operations -------------------------------------------------------- */
@@ -225,7 +225,7 @@ static bool is_group_foreign(const dibs_lock *l)
     const struct dibs__group *g = group_of(l);
 
     for (size_t i = 0; i < g->n; i++)
-        if (dibs__client_foreign(g->members[i].c))
+        if (dibs__client_is_forked_copy(g->members[i].c))
             return true;
     return false;
 }
@@ -259,8 +259,8 @@ static dibs_err prepare_level(struct dibs__group_op *op)
         return DIBS_ERR_NOMEM;
     if (!op->o.on_lost)
         return DIBS_OK;
-    op->level->loss = dibs__loss_named(dibs__loss_new(g, &op->o, g->n, g->need),
-                                       g->label, strlen(g->label));
+    op->level->loss = dibs__loss_set_name(
+        dibs__loss_new(g, &op->o, g->n, g->need), g->label, strlen(g->label));
     return op->level->loss ? DIBS_OK : DIBS_ERR_NOMEM;
 }
 
@@ -294,9 +294,10 @@ static dibs_err group_lock_cancel(dibs_lock *l, dibs_owner owner)
     return dibs__group_ops_cancel(group_of(l), owner);
 }
 
-static struct dibs__known group_lock_known(const dibs_lock *l, dibs_owner owner)
+static struct dibs__local_state group_lock_known(const dibs_lock *l,
+                                                 dibs_owner owner)
 {
-    return dibs__group_known(group_of(l), owner);
+    return dibs__group_local_state(group_of(l), owner);
 }
 
 static dibs_err group_lock_member(dibs_lock *l, size_t index, dibs_owner owner,
@@ -312,7 +313,7 @@ static dibs_err group_lock_member(dibs_lock *l, size_t index, dibs_owner owner,
         return dibs__reason_set(DIBS_ERR_INVALID,
                                 "index is %zu, it must be below %zu", index,
                                 g->n);
-    dibs__group_member_known(g, at, owner, &got);
+    dibs__group_member_local_state(g, at, owner, &got);
     dibs__struct_give(&dibs__struct_member, &got, out);
     return DIBS_OK;
 }

@@ -81,13 +81,13 @@ void dibs__group_op_unref(struct dibs__group_op *op)
     dibs__group_unref(g);
 }
 
-static void op_ref_for_client(struct dibs__work *w)
+static void op_ref_for_client(struct dibs__shutdown_hook *w)
 {
     dibs__group_op_ref(DIBS_OF(w, struct dibs__group_op, work));
 }
 
-static void op_closed(struct dibs__work *w);
-static void op_over(struct dibs__work *w);
+static void op_closed(struct dibs__shutdown_hook *w);
+static void op_over(struct dibs__shutdown_hook *w);
 
 struct dibs__group_op *dibs__group_op_new(struct dibs__group *g,
                                           const dibs_lock_opts *o)
@@ -123,7 +123,7 @@ static dibs_client *home_client(const struct dibs__group_op *op)
     return op->g->members[op->home].c;
 }
 
-static struct dibs__locks *home_locks(const struct dibs__group_op *op)
+static struct dibs__lock_manager *home_locks(const struct dibs__group_op *op)
 {
     return op->g->members[op->home].line->locks;
 }
@@ -144,7 +144,7 @@ dibs_err dibs__group_op_stopped(struct dibs__group_op *op)
     return err;
 }
 
-bool dibs__group_op_decide(struct dibs__group_op *op, dibs_err err)
+bool dibs__group_op_complete(struct dibs__group_op *op, dibs_err err)
 {
     if (op->state == GROUP_OP_TOLD)
         return false;
@@ -159,7 +159,7 @@ static void callback_run(struct dibs__callback *cb, bool drop)
 
     if (!drop) {
         dibs_err err = dibs__group_op_stopped(op);
-        DIBS__TOLD((dibs__group_op_tell_reason(op), err));
+        DIBS__API_CALL((dibs__group_op_set_error_text(op), err));
         op->fn(err, op->arg);
     }
     dibs__group_op_unref(op);
@@ -168,7 +168,7 @@ static void callback_run(struct dibs__callback *cb, bool drop)
 static void push_callback(void *arg)
 {
     struct dibs__group_op *op = arg;
-    struct dibs__locks *lk = home_locks(op);
+    struct dibs__lock_manager *lk = home_locks(op);
 
     op->cb.run = callback_run;
     dibs__callbacks_push(&home_client(op)->callbacks, &op->cb);
@@ -176,31 +176,31 @@ static void push_callback(void *arg)
 }
 
 /* A release is not told while on_lost runs for what it gave back. */
-void dibs__group_op_deliver(struct dibs__group_op *op)
+void dibs__group_op_finish(struct dibs__group_op *op)
 {
-    dibs__work_unregister(home_locks(op), &op->work);
+    dibs__shutdown_hook_unregister(home_locks(op), &op->work);
     if (!op->async)
         sem_post(&op->done); /* its caller has a reference */
     else if (!op->releasing || !op->level ||
-             !dibs__loss_then(op->level->loss, push_callback, op))
+             !dibs__loss_on_done(op->level->loss, push_callback, op))
         push_callback(op);
 }
 
-void dibs__group_op_tell(struct dibs__group_op *op, dibs_err err)
+void dibs__group_op_set_result(struct dibs__group_op *op, dibs_err err)
 {
     dibs__lock(&op->g->mu);
-    bool first = dibs__group_op_decide(op, err);
+    bool first = dibs__group_op_complete(op, err);
     dibs__unlock(&op->g->mu);
     if (first)
-        dibs__group_op_deliver(op);
+        dibs__group_op_finish(op);
 }
 
 void dibs__group_op_fail(struct dibs__group_op *op, dibs_err err)
 {
     dibs__lock(&op->g->mu);
-    dibs__group_level_archive(op->g, op->level);
+    dibs__group_level_record(op->g, op->level);
     dibs__unlock(&op->g->mu);
-    dibs__group_op_tell(op, err);
+    dibs__group_op_set_result(op, err);
 }
 
 /* ---- stopping it ------------------------------------------------------- */
@@ -214,18 +214,18 @@ static void cancel_op(struct dibs__group *g, struct dibs__group_op *op,
         op->err = why;
     }
     for (size_t i = 0; i < g->n; i++) {
-        struct dibs__line *line = g->members[i].line;
+        struct dibs__lock_entry *line = g->members[i].line;
         if (op->m[i].state != MEMBER_ASKING ||
             dibs__client_enter(g->members[i].c) != DIBS_OK)
             continue; /* a client that closes ends its waiters itself */
         dibs__lock(&line->mu);
-        dibs__wait_cancel(&line->wait, &op->m[i].op.wait);
+        dibs__wait_queue_cancel(&line->wait, &op->m[i].op.wait);
         dibs__unlock(&line->mu);
         dibs__client_leave(g->members[i].c);
     }
 }
 
-static void op_closed(struct dibs__work *w)
+static void op_closed(struct dibs__shutdown_hook *w)
 {
     struct dibs__group_op *op = DIBS_OF(w, struct dibs__group_op, work);
     struct dibs__group *g = op->g;
@@ -236,11 +236,11 @@ static void op_closed(struct dibs__work *w)
     dibs__group_op_unref(op);
 }
 
-static void op_over(struct dibs__work *w)
+static void op_over(struct dibs__shutdown_hook *w)
 {
     struct dibs__group_op *op = DIBS_OF(w, struct dibs__group_op, work);
 
-    dibs__group_op_tell(op, DIBS_ERR_CLOSED);
+    dibs__group_op_set_result(op, DIBS_ERR_CLOSED);
     dibs__group_op_unref(op);
 }
 
@@ -292,7 +292,7 @@ void dibs__group_op_run(struct dibs__group_op *op)
 /* ---- time -------------------------------------------------------------- */
 
 /* What was heard before it began counts, too. */
-static void pause_is_on(struct dibs__pause *pause)
+static void pause_is_on(struct dibs__group_timer *pause)
 {
     struct dibs__group_op *op = DIBS_OF(pause, struct dibs__group_op, pause);
 
@@ -301,10 +301,10 @@ static void pause_is_on(struct dibs__pause *pause)
     int64_t ms = op->quorum.wake ? op->quorum.wake(op) : INT64_MAX;
     dibs__unlock(&op->g->mu);
     if (ms < INT64_MAX)
-        dibs__pause_hasten(pause, ms);
+        dibs__group_timer_shorten(pause, ms);
 }
 
-static void pause_is_over(struct dibs__pause *pause)
+static void pause_is_over(struct dibs__group_timer *pause)
 {
     struct dibs__group_op *op = DIBS_OF(pause, struct dibs__group_op, pause);
 
@@ -325,12 +325,12 @@ static void hasten_now(struct dibs__task *t)
     op->hastened = NULL;
     dibs__unlock(&op->g->mu);
     if (on)
-        dibs__pause_hasten(&op->pause, ms);
+        dibs__group_timer_shorten(&op->pause, ms);
     dibs__group_op_unref(op);
 }
 
 /* While the pause is on, that client does not go. */
-void dibs__group_op_hasten(struct dibs__group_op *op, int64_t ms)
+void dibs__group_op_shorten_timer(struct dibs__group_op *op, int64_t ms)
 {
     dibs__lock(&op->g->mu);
     bool post = op->pausing && !op->hastened;
@@ -345,11 +345,12 @@ void dibs__group_op_hasten(struct dibs__group_op *op, int64_t ms)
     dibs__unlock(&op->g->mu);
 }
 
-void dibs__group_op_pause(struct dibs__group_op *op, int64_t ms,
-                          void (*step)(struct dibs__group_op *))
+void dibs__group_op_timer_start(struct dibs__group_op *op, int64_t ms,
+                                void (*step)(struct dibs__group_op *))
 {
     dibs__group_op_open(op, step);
-    if (dibs__pause_begin(&op->pause, op->g, ms, pause_is_on, pause_is_over))
+    if (dibs__group_timer_start(&op->pause, op->g, ms, pause_is_on,
+                                pause_is_over))
         return;
     dibs__lock(&op->g->mu);
     dibs__group_op_stop(op, DIBS_ERR_CLOSED); /* all clients are closing */
@@ -357,7 +358,7 @@ void dibs__group_op_pause(struct dibs__group_op *op, int64_t ms,
     dibs__group_op_run(op);
 }
 
-static void watch_is_over(struct dibs__pause *pause);
+static void watch_is_over(struct dibs__group_timer *pause);
 
 /* Somebody has to notice that a server's answer is overdue: a sync caller does
  * so itself, for an async one this pause does. It has a reference. */
@@ -366,12 +367,13 @@ static void watch_on(struct dibs__group_op *op)
     dibs__lock(&op->g->mu);
     bool told = op->state == GROUP_OP_TOLD;
     dibs__unlock(&op->g->mu);
-    if (told || !dibs__pause_begin(&op->quorum.watch, op->g,
-                                   op->quorum.patience_ms, NULL, watch_is_over))
+    if (told ||
+        !dibs__group_timer_start(&op->quorum.watch, op->g,
+                                 op->quorum.patience_ms, NULL, watch_is_over))
         dibs__group_op_unref(op);
 }
 
-static void watch_is_over(struct dibs__pause *pause)
+static void watch_is_over(struct dibs__group_timer *pause)
 {
     struct dibs__group_op *op =
         DIBS_OF(pause, struct dibs__group_op, quorum.watch);
@@ -411,7 +413,7 @@ dibs_err dibs__group_op_ready(struct dibs__group_op *op, bool async)
         err = dibs__client_enter(home_client(op));
         if (err != DIBS_OK)
             continue;
-        err = dibs__callbacks_ready(&home_client(op)->callbacks);
+        err = dibs__callbacks_ensure_thread(&home_client(op)->callbacks);
         if (err == DIBS_OK) /* until its callback is on its way */
             atomic_fetch_add(&home_locks(op)->in_flight, 1);
         dibs__client_leave(home_client(op));
@@ -429,7 +431,7 @@ static void register_op(struct dibs__group_op *op)
         RB_INSERT(dibs__group_ops, &op->g->ops, op);
         dibs__unlock(&op->g->mu);
     }
-    dibs__work_register(home_locks(op), &op->work);
+    dibs__shutdown_hook_register(home_locks(op), &op->work);
 }
 
 static dibs_err run_and_wait(struct dibs__group_op *op,
@@ -441,7 +443,7 @@ static dibs_err run_and_wait(struct dibs__group_op *op,
     start(op);
     await_result(op);
     sem_destroy(&op->done);
-    dibs__group_op_tell_reason(op);
+    dibs__group_op_set_error_text(op);
     return dibs__group_op_stopped(op);
 }
 

@@ -22,17 +22,17 @@ enum dibs__member_state {
 };
 
 struct dibs__member_op {
-    struct dibs__op op;              /* the member's operation, while it runs */
+    struct dibs__operation op;       /* the member's operation, while it runs */
     struct dibs__group_op *group_op; /* const after init */
     size_t index;                    /* const after init */
     enum dibs__member_state state;   /* group.mu */
-    bool detached;           /* group.mu: no step waits for what is in flight */
-    bool shared;             /* group.mu: another acquire of the owner had it
-                                when this one asked */
-    bool in_way;             /* group.mu: what that one has is lost, and not
-                                given back yet */
-    unsigned round;          /* group.mu: of a quorum, when it was asked */
-    struct dibs__call check; /* while it is checking */
+    bool detached;  /* group.mu: no step waits for what is in flight */
+    bool shared;    /* group.mu: another acquire of the owner had it
+                       when this one asked */
+    bool in_way;    /* group.mu: what that one has is lost, and not
+                       given back yet */
+    unsigned round; /* group.mu: of a quorum, when it was asked */
+    struct dibs__command check; /* while it is checking */
     bool heard;   /* group.mu: a message came since the round began */
     dibs_err err; /* group.mu: how its last operation ended */
     struct dibs__reason *why; /* group.mu: the same in words; owner */
@@ -56,9 +56,9 @@ struct dibs__group_op {
     size_t home;      /* the member whose client tells the caller */
     int64_t deadline; /* INT64_MAX none */
     atomic_uint refs;
-    struct dibs__work work;        /* of the home client, until it is told */
-    RB_ENTRY(dibs__group_op) node; /* group.mu: in group.ops, */
-    uint64_t number;               /* group.mu: if this is not 0 */
+    struct dibs__shutdown_hook work; /* of the home client, until it is told */
+    RB_ENTRY(dibs__group_op) node;   /* group.mu: in group.ops, */
+    uint64_t number;                 /* group.mu: if this is not 0 */
 
     enum dibs__group_op_state state; /* group.mu */
     dibs_err err;                    /* group.mu: see state */
@@ -72,10 +72,11 @@ struct dibs__group_op {
     /* step: called when a member's operation has ended; or NULL. */
     void (*member_ended)(struct dibs__group_op *op, struct dibs__member_op *m,
                          bool detached);
-    struct dibs__pause pause;    /* step */
-    struct dibs__locks *pausing; /* group.mu: the pause is on, there; or NULL */
-    struct dibs__task hasten;    /* the loop's */
-    struct dibs__locks
+    struct dibs__group_timer pause; /* step */
+    struct dibs__lock_manager
+        *pausing;             /* group.mu: the pause is on, there; or NULL */
+    struct dibs__task hasten; /* the loop's */
+    struct dibs__lock_manager
         *hastened;     /* group.mu: hasten is posted there; or NULL */
     int64_t hasten_ms; /* group.mu */
 
@@ -89,7 +90,7 @@ struct dibs__group_op {
         int64_t
             patience_ms; /* const once it runs; 0 = no acquire of a quorum */
         void (*late)(struct dibs__group_op *op); /* the same */
-        struct dibs__pause watch;                /* of an async one */
+        struct dibs__group_timer watch;          /* of an async one */
         enum dibs__round round;                  /* group.mu */
         unsigned rounds;                         /* group.mu */
         size_t to_ask;   /* group.mu: members of this round not begun yet */
@@ -97,7 +98,7 @@ struct dibs__group_op {
         size_t heard;    /* group.mu: members of which a message came */
         bool collided;   /* group.mu: the last round; messages end no pause */
         int64_t (*wake)(struct dibs__group_op *op); /* const once it runs */
-        struct dibs__ears *ears;                    /* step; or NULL */
+        struct dibs__member_subscriptions *ears;    /* step; or NULL */
     } quorum;
 
     union {
@@ -141,12 +142,12 @@ void dibs__group_op_run(struct dibs__group_op *op);
 /* One thing in flight has ended. detached: no step waited for it. */
 void dibs__group_op_done(struct dibs__group_op *op, bool detached);
 /* Opens, and takes the step after so many ms, or when a client closes. */
-void dibs__group_op_pause(struct dibs__group_op *op, int64_t ms,
-                          void (*step)(struct dibs__group_op *));
+void dibs__group_op_timer_start(struct dibs__group_op *op, int64_t ms,
+                                void (*step)(struct dibs__group_op *));
 
 /* A pause that is on ends in so many ms, if not sooner. Thread: any, no mutex
  * held. */
-void dibs__group_op_hasten(struct dibs__group_op *op, int64_t ms);
+void dibs__group_op_shorten_timer(struct dibs__group_op *op, int64_t ms);
 
 /* It will fail with that, unless something else came first. */
 void dibs__group_op_stop(struct dibs__group_op *op, dibs_err err)
@@ -156,10 +157,10 @@ dibs_err dibs__group_op_stopped(struct dibs__group_op *op);
 /* Its caller gets the result, the first there is. Members may still be in
  * flight. In two parts where more has to be decided at that moment; decide:
  * false if the caller has another result. */
-void dibs__group_op_tell(struct dibs__group_op *op, dibs_err err);
-bool dibs__group_op_decide(struct dibs__group_op *op, dibs_err err)
+void dibs__group_op_set_result(struct dibs__group_op *op, dibs_err err);
+bool dibs__group_op_complete(struct dibs__group_op *op, dibs_err err)
     REQUIRES(op->g->mu);
-void dibs__group_op_deliver(struct dibs__group_op *op);
+void dibs__group_op_finish(struct dibs__group_op *op);
 /* The end of an acquire that failed: its verdicts are kept, its caller told. */
 void dibs__group_op_fail(struct dibs__group_op *op, dibs_err err);
 
@@ -167,33 +168,33 @@ void dibs__group_op_fail(struct dibs__group_op *op, dibs_err err);
 
 /* A sync caller asks several servers itself and then reads their replies; no
  * other thread is woken for that. */
-struct dibs__scatter {
+struct dibs__fanout {
     bool entered[DIBS__MEMBERS_MAX], asked[DIBS__MEMBERS_MAX];
 };
 
 /* The members' clients cannot close until the other call. */
-void dibs__scatter_open(struct dibs__group_op *op, struct dibs__scatter *sc);
+void dibs__fanout_begin(struct dibs__group_op *op, struct dibs__fanout *sc);
 /* Reads the replies. */
-void dibs__scatter_close(struct dibs__group_op *op, struct dibs__scatter *sc);
+void dibs__fanout_collect(struct dibs__group_op *op, struct dibs__fanout *sc);
 
 /* Begins a member's acquire: one attempt, or a wait. batch, sc: or NULL. */
 void dibs__member_op_try(struct dibs__group_op *op, size_t i,
-                         struct dibs__batch *batch, struct dibs__scatter *sc);
+                         struct dibs__batch *batch, struct dibs__fanout *sc);
 void dibs__member_op_wait(struct dibs__group_op *op, size_t i, int64_t until);
 /* True: it was TAKEN, and is RETURNING now; _return must follow. */
 bool dibs__member_op_take(struct dibs__group_op *op, size_t i)
     REQUIRES(op->g->mu);
 void dibs__member_op_return(struct dibs__group_op *op, size_t i,
-                            struct dibs__batch *batch, struct dibs__scatter *sc,
+                            struct dibs__batch *batch, struct dibs__fanout *sc,
                             bool detached);
 /* Gives back those of these members that are TAKEN. */
 void dibs__members_return(struct dibs__group_op *op, size_t from, size_t to,
                           bool direct);
-void dibs__members_return_scattered(struct dibs__group_op *op);
+void dibs__members_return_fanout(struct dibs__group_op *op);
 /* The end of the index range with the client, and in a cluster the slot, of the
  * first: what one command can be about. */
-size_t dibs__members_place_end(const struct dibs__group_op *op, size_t from,
-                               size_t to);
+size_t dibs__members_same_server_end(const struct dibs__group_op *op,
+                                     size_t from, size_t to);
 
 /* ---- group_error.c ---------------------------------------------------- */
 
@@ -203,7 +204,8 @@ void dibs__member_op_keep_reason(struct dibs__group_op *op,
                                  struct dibs__member_op *m, bool counts)
     REQUIRES(op->g->mu);
 /* The reason is this thread's from now on (dibs_error_text). */
-void dibs__group_op_tell_reason(struct dibs__group_op *op) EXCLUDES(op->g->mu);
+void dibs__group_op_set_error_text(struct dibs__group_op *op)
+    EXCLUDES(op->g->mu);
 
 /* ---- what is done in which order --------------------------------------- */
 

@@ -43,7 +43,7 @@ static void return_ended(struct dibs__group_op *op, struct dibs__member_op *m,
     bool enough = count_returned(op, &first) >= op->g->need;
     dibs__unlock(&op->g->mu);
     if (enough)
-        dibs__group_op_tell(op, DIBS_OK);
+        dibs__group_op_set_result(op, DIBS_OK);
 }
 
 static void release_done(struct dibs__group_op *op)
@@ -53,7 +53,7 @@ static void release_done(struct dibs__group_op *op)
     dibs__lock(&op->g->mu);
     bool enough = count_returned(op, &first) >= op->g->need;
     dibs__unlock(&op->g->mu);
-    dibs__group_op_tell(op, enough ? DIBS_OK : first);
+    dibs__group_op_set_result(op, enough ? DIBS_OK : first);
 }
 
 static void release_start(struct dibs__group_op *op)
@@ -64,7 +64,7 @@ static void release_start(struct dibs__group_op *op)
     op->member_ended = op->g->quorum ? return_ended : NULL;
     dibs__group_op_open(op, release_done);
     if (op->g->quorum && direct)
-        dibs__members_return_scattered(op);
+        dibs__members_return_fanout(op);
     else
         dibs__members_return(op, 0, op->g->n, direct);
     dibs__group_op_run(op);
@@ -73,7 +73,7 @@ static void release_start(struct dibs__group_op *op)
 /* An async release of what its owner does not have: its callback says so. */
 static void release_nothing(struct dibs__group_op *op)
 {
-    dibs__group_op_tell(op, DIBS_ERR_NOT_OWNER);
+    dibs__group_op_set_result(op, DIBS_ERR_NOT_OWNER);
 }
 
 /* Takes the owner's newest level out of the group. False: it has none. */
@@ -86,9 +86,9 @@ static bool take_level(struct dibs__group_op *op)
     if (lv) {
         dibs__list_del(&lv->link);
         lv->live = false;
-        op->level = lv;            /* with the list's reference */
-        dibs__loss_hush(lv->loss); /* this call tells */
-        dibs__group_level_archive(g, lv);
+        op->level = lv;                /* with the list's reference */
+        dibs__loss_suppress(lv->loss); /* this call tells */
+        dibs__group_level_record(g, lv);
         for (size_t i = 0; i < g->n; i++) {
             op->m[i].err = DIBS_ERR_CANCELED; /* until it has ended */
             if (lv->members[i].got)
@@ -109,10 +109,10 @@ static void settle_closed_group(struct dibs__group *g, dibs_owner owner)
         struct dibs__group_level *lv =
             DIBS_OF(l, struct dibs__group_level, link);
         if (lv->owner == owner)
-            dibs__loss_hush(lv->loss);
+            dibs__loss_suppress(lv->loss);
     }
     dibs__unlock(&g->mu);
-    dibs__losses_settle(g, owner);
+    dibs__losses_suppress_and_wait(g, owner);
     dibs__cancel_again();
 }
 
@@ -124,9 +124,9 @@ static void settle_refused(struct dibs__group *g, dibs_owner owner)
     dibs__lock(&g->mu);
     const struct dibs__group_level *lv =
         dibs__group_level_of(g, owner ? owner : dibs__owner_thread());
-    struct dibs__loss *loss = lv ? dibs__loss_ref(lv->loss) : NULL;
+    struct dibs__loss_listener *loss = lv ? dibs__loss_ref(lv->loss) : NULL;
     dibs__unlock(&g->mu);
-    dibs__loss_settle(loss);
+    dibs__loss_suppress_and_wait(loss);
     dibs__loss_unref(loss);
     dibs__cancel_again();
 }
@@ -151,11 +151,11 @@ dibs_err dibs__group_release(struct dibs__group *g, const dibs_lock_opts *o,
         dibs__group_op_unref(op);
         return err;
     }
-    struct dibs__loss *loss =
+    struct dibs__loss_listener *loss =
         has && !fn ? dibs__loss_ref(op->level->loss) : NULL;
     err = dibs__group_op_go(op, has ? release_start : release_nothing, fn, arg);
     dibs__no_cancel();
-    dibs__loss_settle(loss);
+    dibs__loss_suppress_and_wait(loss);
     dibs__cancel_again();
     dibs__loss_unref(loss);
     return err;

@@ -7,38 +7,39 @@
  */
 #include "group/group_timer.h"
 
-static void pause_end(struct dibs__pause *pause)
+static void pause_end(struct dibs__group_timer *pause)
 {
-    struct dibs__locks *lk = pause->lk;
+    struct dibs__lock_manager *lk = pause->lk;
 
     dibs__timer_stop(&lk->c->loop, &pause->timer);
-    dibs__work_unregister(lk, &pause->work);
+    dibs__shutdown_hook_unregister(lk, &pause->work);
     pause->over(pause); /* it may begin anew, or be gone */
     atomic_fetch_sub(&lk->in_flight, 1);
 }
 
 static void pause_timed(struct dibs__timer *t)
 {
-    pause_end(DIBS_OF(t, struct dibs__pause, timer));
+    pause_end(DIBS_OF(t, struct dibs__group_timer, timer));
 }
 
-static void pause_closed(struct dibs__work *w)
+static void pause_closed(struct dibs__shutdown_hook *w)
 {
-    pause_end(DIBS_OF(w, struct dibs__pause, work));
+    pause_end(DIBS_OF(w, struct dibs__group_timer, work));
 }
 
 static void pause_start(struct dibs__task *t)
 {
-    struct dibs__pause *pause = DIBS_OF(t, struct dibs__pause, start);
+    struct dibs__group_timer *pause =
+        DIBS_OF(t, struct dibs__group_timer, start);
 
-    dibs__work_register(pause->lk, &pause->work);
+    dibs__shutdown_hook_register(pause->lk, &pause->work);
     dibs__timer_set(&pause->lk->c->loop, &pause->timer,
                     dibs__now_ms() + pause->ms);
     if (pause->begun)
         pause->begun(pause);
 }
 
-void dibs__pause_hasten(struct dibs__pause *pause, int64_t ms)
+void dibs__group_timer_shorten(struct dibs__group_timer *pause, int64_t ms)
 {
     int64_t at = dibs__now_ms() + ms;
 
@@ -46,15 +47,16 @@ void dibs__pause_hasten(struct dibs__pause *pause, int64_t ms)
         dibs__timer_set(&pause->lk->c->loop, &pause->timer, at);
 }
 
-bool dibs__pause_begin(struct dibs__pause *pause, const struct dibs__group *g,
-                       int64_t ms, void (*begun)(struct dibs__pause *),
-                       void (*over)(struct dibs__pause *))
+bool dibs__group_timer_start(struct dibs__group_timer *pause,
+                             const struct dibs__group *g, int64_t ms,
+                             void (*begun)(struct dibs__group_timer *),
+                             void (*over)(struct dibs__group_timer *))
 {
     for (size_t i = 0; i < g->n; i++) {
         const struct dibs__member *m = &g->members[i];
         if (dibs__client_enter(m->c) != DIBS_OK)
             continue;
-        *pause = (struct dibs__pause){
+        *pause = (struct dibs__group_timer){
             .work = {.close = pause_closed, .over = pause_closed},
             .lk = m->line->locks,
             .ms = ms,

@@ -110,7 +110,7 @@ static void member_op_refused(struct dibs__member_op *m, dibs_err err)
     member_op_ended(m, err, false);
 }
 
-static void member_acquire_ended(struct dibs__op *lock_op)
+static void member_acquire_ended(struct dibs__operation *lock_op)
 {
     struct dibs__member_op *m = DIBS_OF(lock_op, struct dibs__member_op, op);
     struct dibs__member *member = &m->group_op->g->members[m->index];
@@ -121,7 +121,7 @@ static void member_acquire_ended(struct dibs__op *lock_op)
     member_op_ended(m, lock_op->err, true);
 }
 
-static void member_return_ended(struct dibs__op *lock_op)
+static void member_return_ended(struct dibs__operation *lock_op)
 {
     struct dibs__member_op *m = DIBS_OF(lock_op, struct dibs__member_op, op);
 
@@ -132,9 +132,10 @@ static void member_return_ended(struct dibs__op *lock_op)
 
 /* NULL: the whole is stopping, or its client is closing; it has ended.
  * Otherwise dibs__client_leave must follow. */
-static struct dibs__op *member_op_begin(struct dibs__group_op *op, size_t i,
-                                        enum dibs__member_state state,
-                                        bool detached)
+static struct dibs__operation *member_op_begin(struct dibs__group_op *op,
+                                               size_t i,
+                                               enum dibs__member_state state,
+                                               bool detached)
 {
     struct dibs__member_op *m = &op->m[i];
     const struct dibs__member *member = &op->g->members[i];
@@ -156,7 +157,7 @@ static struct dibs__op *member_op_begin(struct dibs__group_op *op, size_t i,
     m->op.line = member->line;
     dibs__unlock(&op->g->mu);
     if (err == DIBS_OK) {
-        dibs__line_ref(member->line);
+        dibs__entry_ref(member->line);
         return &m->op;
     }
     if (inside)
@@ -170,17 +171,17 @@ static void member_op_fail(struct dibs__group_op *op, size_t i, dibs_err err)
 {
     const struct dibs__member *member = &op->g->members[i];
 
-    dibs__note_free(op->m[i].op.note);
-    dibs__line_unref(member->line);
+    dibs__loss_notification_free(op->m[i].op.note);
+    dibs__entry_unref(member->line);
     dibs__client_leave(member->c);
     member_op_refused(&op->m[i], err);
 }
 
 static void member_op_send(struct dibs__group_op *op, size_t i,
-                           struct dibs__batch *batch, struct dibs__scatter *sc,
-                           void (*ended)(struct dibs__op *))
+                           struct dibs__batch *batch, struct dibs__fanout *sc,
+                           void (*ended)(struct dibs__operation *))
 {
-    struct dibs__op *lock_op = &op->m[i].op;
+    struct dibs__operation *lock_op = &op->m[i].op;
 
     lock_op->with = op->level;
     lock_op->batch = batch;
@@ -195,18 +196,20 @@ static void member_op_send(struct dibs__group_op *op, size_t i,
 
 static void member_op_acquire(struct dibs__group_op *op, size_t i, bool trying,
                               int64_t until, struct dibs__batch *batch,
-                              struct dibs__scatter *sc)
+                              struct dibs__fanout *sc)
 {
     dibs_lock_opts o = op->o;
-    struct dibs__op *lock_op = member_op_begin(op, i, MEMBER_ASKING, false);
+    struct dibs__operation *lock_op =
+        member_op_begin(op, i, MEMBER_ASKING, false);
 
     if (!lock_op)
         return;
     o.on_lost = NULL; /* the group's own note instead */
     dibs_err err = dibs__acquire_fill(lock_op, &o, trying);
     if (err == DIBS_OK && op->level->loss) {
-        err = dibs__callbacks_ready(&op->g->members[i].c->callbacks);
-        lock_op->note = err ? NULL : dibs__note_new(op->level->loss, i);
+        err = dibs__callbacks_ensure_thread(&op->g->members[i].c->callbacks);
+        lock_op->note =
+            err ? NULL : dibs__loss_notification_new(op->level->loss, i);
         if (!lock_op->note)
             err = DIBS_ERR_NOMEM;
     }
@@ -224,7 +227,7 @@ static void member_op_acquire(struct dibs__group_op *op, size_t i, bool trying,
 }
 
 void dibs__member_op_try(struct dibs__group_op *op, size_t i,
-                         struct dibs__batch *batch, struct dibs__scatter *sc)
+                         struct dibs__batch *batch, struct dibs__fanout *sc)
 {
     member_op_acquire(op, i, true, INT64_MAX, batch, sc);
 }
@@ -235,11 +238,11 @@ void dibs__member_op_wait(struct dibs__group_op *op, size_t i, int64_t until)
 }
 
 void dibs__member_op_return(struct dibs__group_op *op, size_t i,
-                            struct dibs__batch *batch, struct dibs__scatter *sc,
+                            struct dibs__batch *batch, struct dibs__fanout *sc,
                             bool detached)
 {
     dibs_lock_opts o = op->o;
-    struct dibs__op *lock_op =
+    struct dibs__operation *lock_op =
         member_op_begin(op, i, MEMBER_RETURNING, detached);
 
     if (!lock_op)
@@ -257,7 +260,7 @@ void dibs__member_op_return(struct dibs__group_op *op, size_t i,
 
 /* ---- several at once --------------------------------------------------- */
 
-void dibs__scatter_open(struct dibs__group_op *op, struct dibs__scatter *sc)
+void dibs__fanout_begin(struct dibs__group_op *op, struct dibs__fanout *sc)
 {
     for (size_t i = 0; i < op->g->n; i++) {
         sc->entered[i] = dibs__client_enter(op->g->members[i].c) == DIBS_OK;
@@ -265,20 +268,20 @@ void dibs__scatter_open(struct dibs__group_op *op, struct dibs__scatter *sc)
     }
 }
 
-void dibs__scatter_close(struct dibs__group_op *op, struct dibs__scatter *sc)
+void dibs__fanout_collect(struct dibs__group_op *op, struct dibs__fanout *sc)
 {
     int64_t until = dibs__now_ms() + SLOW_MS;
 
     for (size_t i = 0; i < op->g->n; i++)
-        if (sc->asked[i] && !dibs__call_hear(&op->m[i].op.call, until))
+        if (sc->asked[i] && !dibs__command_recv_sync(&op->m[i].op.call, until))
             atomic_store(&op->g->members[i].slow, true);
     for (size_t i = 0; i < op->g->n; i++)
         if (sc->entered[i])
             dibs__client_leave(op->g->members[i].c);
 }
 
-size_t dibs__members_place_end(const struct dibs__group_op *op, size_t from,
-                               size_t to)
+size_t dibs__members_same_server_end(const struct dibs__group_op *op,
+                                     size_t from, size_t to)
 {
     const struct dibs__member *first = &op->g->members[from];
     size_t end = from + 1;
@@ -346,18 +349,18 @@ void dibs__members_return(struct dibs__group_op *op, size_t from, size_t to,
                           bool direct)
 {
     for (size_t i = from, end; i < to; i = end) {
-        end = dibs__members_place_end(op, i, to);
+        end = dibs__members_same_server_end(op, i, to);
         return_place(op, i, end, direct && end == to);
     }
 }
 
-void dibs__members_return_scattered(struct dibs__group_op *op)
+void dibs__members_return_fanout(struct dibs__group_op *op)
 {
-    struct dibs__scatter sc;
+    struct dibs__fanout sc;
 
-    dibs__scatter_open(op, &sc);
+    dibs__fanout_begin(op, &sc);
     for (size_t i = 0; i < op->g->n; i++)
         if (take_member(op, i))
             dibs__member_op_return(op, i, NULL, &sc, false);
-    dibs__scatter_close(op, &sc);
+    dibs__fanout_collect(op, &sc);
 }

@@ -19,15 +19,15 @@
 #include "lock/core/shutdown_hook.h"
 
 struct ear {
-    struct dibs__work work; /* see there */
-    struct dibs__sub sub;   /* io only */
+    struct dibs__shutdown_hook work; /* see there */
+    struct dibs__subscription sub;   /* io only */
     struct dibs__task start, stop;
-    struct dibs__ears *all;
+    struct dibs__member_subscriptions *all;
     size_t member;
     bool on, ready; /* io only: it listens; it has heard that it will hear */
 };
 
-struct dibs__ears {
+struct dibs__member_subscriptions {
     atomic_uint refs;
     atomic_size_t ready; /* ears that hear */
     struct dibs__group *g;
@@ -37,7 +37,7 @@ struct dibs__ears {
     struct ear ear[];
 };
 
-static void ears_unref(struct dibs__ears *ears)
+static void ears_unref(struct dibs__member_subscriptions *ears)
 {
     if (atomic_fetch_sub(&ears->refs, 1) != 1)
         return;
@@ -47,19 +47,19 @@ static void ears_unref(struct dibs__ears *ears)
     over(arg);
 }
 
-static struct dibs__line *line_of(const struct ear *e)
+static struct dibs__lock_entry *line_of(const struct ear *e)
 {
     return e->all->g->members[e->member].line;
 }
 
 /* ---- one ear, on its member's io thread -------------------------------- */
 
-static void ear_hears(struct dibs__sub *sub, char said)
+static void ear_hears(struct dibs__subscription *sub, char said)
 {
     struct ear *e = DIBS_OF(sub, struct ear, sub);
 
     (void)said;
-    if (!e->ready && dibs__pubsub_hears(sub)) {
+    if (!e->ready && dibs__is_subscribed(sub)) {
         e->ready = true;
         atomic_fetch_add(&e->all->ready, 1);
     }
@@ -69,18 +69,18 @@ static void ear_hears(struct dibs__sub *sub, char said)
 
 static void ear_end(struct ear *e)
 {
-    struct dibs__locks *lk = line_of(e)->locks;
+    struct dibs__lock_manager *lk = line_of(e)->locks;
 
     if (!e->on)
         return;
     e->on = false;
-    dibs__pubsub_leave(&e->sub);
-    dibs__work_unregister(lk, &e->work);
+    dibs__unsubscribe(&e->sub);
+    dibs__shutdown_hook_unregister(lk, &e->work);
     ears_unref(e->all);
     atomic_fetch_sub(&lk->in_flight, 1);
 }
 
-static void ear_closed(struct dibs__work *w)
+static void ear_closed(struct dibs__shutdown_hook *w)
 {
     ear_end(DIBS_OF(w, struct ear, work));
 }
@@ -88,18 +88,18 @@ static void ear_closed(struct dibs__work *w)
 static void ear_start(struct dibs__task *t)
 {
     struct ear *e = DIBS_OF(t, struct ear, start);
-    struct dibs__line *line = line_of(e);
+    struct dibs__lock_entry *line = line_of(e);
 
     e->on = true;
-    dibs__work_register(line->locks, &e->work);
+    dibs__shutdown_hook_register(line->locks, &e->work);
     /* No memory: it hears nothing, and is not counted. */
-    (void)dibs__line_listen(line, &e->sub);
+    (void)dibs__entry_subscribe(line, &e->sub);
 }
 
 static void ear_stop(struct dibs__task *t)
 {
     struct ear *e = DIBS_OF(t, struct ear, stop);
-    struct dibs__ears *all = e->all;
+    struct dibs__member_subscriptions *all = e->all;
 
     ear_end(e);
     ears_unref(all);
@@ -111,7 +111,8 @@ static void ear_open(struct ear *e)
 {
     const struct dibs__member *m = &e->all->g->members[e->member];
 
-    e->work = (struct dibs__work){.close = ear_closed, .over = ear_closed};
+    e->work =
+        (struct dibs__shutdown_hook){.close = ear_closed, .over = ear_closed};
     e->sub.hear = ear_hears;
     e->start.run = ear_start;
     e->stop.run = ear_stop;
@@ -123,11 +124,12 @@ static void ear_open(struct ear *e)
     dibs__client_leave(m->c);
 }
 
-struct dibs__ears *dibs__ears_open(struct dibs__group *g,
-                                   void (*told)(void *arg, size_t member),
-                                   void (*over)(void *arg), void *arg)
+struct dibs__member_subscriptions *
+dibs__member_subscriptions_open(struct dibs__group *g,
+                                void (*told)(void *arg, size_t member),
+                                void (*over)(void *arg), void *arg)
 {
-    struct dibs__ears *ears =
+    struct dibs__member_subscriptions *ears =
         dibs__calloc(1, sizeof *ears + g->n * sizeof ears->ear[0]);
 
     if (!ears)
@@ -145,7 +147,7 @@ struct dibs__ears *dibs__ears_open(struct dibs__group *g,
     return ears;
 }
 
-void dibs__ears_close(struct dibs__ears *ears)
+void dibs__member_subscriptions_close(struct dibs__member_subscriptions *ears)
 {
     struct dibs__group *g = ears->g;
 
@@ -159,7 +161,8 @@ void dibs__ears_close(struct dibs__ears *ears)
     ears_unref(ears);
 }
 
-size_t dibs__ears_hear(const struct dibs__ears *ears)
+size_t dibs__member_subscriptions_ready_count(
+    const struct dibs__member_subscriptions *ears)
 {
     return atomic_load(&ears->ready);
 }

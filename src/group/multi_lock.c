@@ -100,9 +100,9 @@ static bool are_sealed(struct dibs__group_op *op)
     bool fine = true;
 
     for (size_t i = 0; i < op->g->n; i++) {
-        struct dibs__line *line = op->g->members[i].line;
+        struct dibs__lock_entry *line = op->g->members[i].line;
         dibs__lock(&line->mu);
-        fine &= dibs__hold_seal(line, &op->m[i].op);
+        fine &= dibs__hold_commit_terms(line, &op->m[i].op);
         dibs__unlock(&line->mu);
     }
     return fine;
@@ -118,8 +118,8 @@ static dibs_err grant_level(struct dibs__group_op *op)
     dibs_err err = op->err;
     if (err == DIBS_OK && !dibs__loss_arm(op->level->loss, NULL))
         err = DIBS_ERR_LOST;
-    if (err == DIBS_OK && dibs__group_op_decide(op, DIBS_OK)) {
-        dibs__group_level_live(op->g, op->level);
+    if (err == DIBS_OK && dibs__group_op_complete(op, DIBS_OK)) {
+        dibs__group_level_activate(op->g, op->level);
         for (size_t i = 0; i < op->g->n; i++) {
             op->level->members[i].got = true;
             op->m[i].state = MEMBER_FREE;
@@ -136,7 +136,7 @@ static void all_taken(struct dibs__group_op *op)
     if (err == DIBS_OK)
         err = grant_level(op);
     if (err == DIBS_OK)
-        dibs__group_op_deliver(op);
+        dibs__group_op_finish(op);
     else if (err != DIBS_ERR_LOST || op->trying)
         multi_fail(op, err);
     else if (dibs__now_ms() < op->deadline)
@@ -253,7 +253,7 @@ static void try_rest(struct dibs__group_op *op)
     op->direct = false;
     dibs__group_op_open(op, try_done);
     for (size_t i = from, end; i < to; i = end) {
-        end = dibs__members_place_end(op, i, to);
+        end = dibs__members_same_server_end(op, i, to);
         try_place(op, i, end, direct && end == to);
     }
     dibs__group_op_run(op);
@@ -272,7 +272,7 @@ static void rest_multi(struct dibs__group_op *op)
         dibs__backoff(&op->multi.pause_ms, IN_WAY_MIN_MS, IN_WAY_MAX_MS);
 
     ms = dibs__min(ms, dibs__max(op->deadline - dibs__now_ms(), 0));
-    dibs__group_op_pause(op, ms, ask_multi_again);
+    dibs__group_op_timer_start(op, ms, ask_multi_again);
 }
 
 /* ---- waiting ----------------------------------------------------------- */
@@ -308,7 +308,7 @@ static void wait_done(struct dibs__group_op *op)
 
 static void wait_for_next(struct dibs__group_op *op)
 {
-    bool several = dibs__members_place_end(op, 0, op->g->n) < op->g->n;
+    bool several = dibs__members_same_server_end(op, 0, op->g->n) < op->g->n;
     int64_t until = op->deadline;
 
     if (is_multi_late(op))

@@ -106,7 +106,7 @@ static void member_told(void *arg, size_t i)
         ms = wake_time(op);
     dibs__unlock(&op->g->mu);
     if (ms < INT64_MAX)
-        dibs__group_op_hasten(op, ms);
+        dibs__group_op_shorten_timer(op, ms);
 }
 
 static void ears_over(void *arg)
@@ -119,18 +119,19 @@ static void listen_to_members(struct dibs__group_op *op)
     if (op->quorum.ears || op->o.poll)
         return;
     dibs__group_op_ref(op);
-    op->quorum.ears = dibs__ears_open(op->g, member_told, ears_over, op);
+    op->quorum.ears =
+        dibs__member_subscriptions_open(op->g, member_told, ears_over, op);
     if (!op->quorum.ears)
         dibs__group_op_unref(op);
 }
 
 static void stop_listening(struct dibs__group_op *op)
 {
-    struct dibs__ears *ears = op->quorum.ears;
+    struct dibs__member_subscriptions *ears = op->quorum.ears;
 
     op->quorum.ears = NULL;
     if (ears)
-        dibs__ears_close(ears);
+        dibs__member_subscriptions_close(ears);
 }
 
 /* ---- counting ---------------------------------------------------------- */
@@ -140,7 +141,7 @@ static bool is_vote(struct dibs__group_op *op, size_t i) REQUIRES(op->g->mu)
 {
     return op->m[i].state == MEMBER_TAKEN &&
            op->m[i].round == op->quorum.rounds &&
-           dibs__identity_known(op->g, i);
+           dibs__server_identity_is_known(op->g, i);
 }
 
 static size_t count_votes(struct dibs__group_op *op) REQUIRES(op->g->mu)
@@ -187,15 +188,15 @@ static bool win_round(struct dibs__group_op *op, bool back[])
         if (!vote[i])
             continue;
         dibs_state state =
-            dibs__line_known(g->members[i].line, op->o.owner, now).state;
+            dibs__entry_local_state(g->members[i].line, op->o.owner, now).state;
         valid += state == DIBS_HELD || state == DIBS_SUSPECT;
     }
     if (votes < g->need || valid < g->need || op->state != GROUP_OP_RUNNING ||
         !dibs__loss_arm(op->level->loss, vote) ||
-        !dibs__group_op_decide(op, DIBS_OK))
+        !dibs__group_op_complete(op, DIBS_OK))
         return false;
     op->quorum.round = ROUND_WON;
-    dibs__group_level_live(op->g, op->level);
+    dibs__group_level_activate(op->g, op->level);
     for (size_t i = 0; i < g->n; i++) {
         if (vote[i])
             give_to_level(op, i);
@@ -210,7 +211,7 @@ static void round_won(struct dibs__group_op *op, const bool back[])
     for (size_t i = 0; i < op->g->n; i++)
         if (back[i])
             dibs__member_op_return(op, i, NULL, NULL, true);
-    dibs__group_op_deliver(op);
+    dibs__group_op_finish(op);
 }
 
 /* A grant of a server that has another member: no vote, and the acquire ends.
@@ -218,7 +219,7 @@ static void round_won(struct dibs__group_op *op, const bool back[])
 static bool is_double_vote(struct dibs__group_op *op, size_t i)
     REQUIRES(op->g->mu)
 {
-    if (!is_vote(op, i) || !dibs__identity_twice(op->g, i))
+    if (!is_vote(op, i) || !dibs__server_identity_is_duplicate(op->g, i))
         return false;
     op->level->members[i].err = DIBS_ERR_INVALID;
     dibs__group_op_stop(op, DIBS_ERR_INVALID);
@@ -266,14 +267,14 @@ static void member_counted(struct dibs__group_op *op, struct dibs__member_op *m,
 
 /* ---- a server that nobody knows ---------------------------------------- */
 
-static void identity_answered(struct dibs__call *call, dibs_err err,
+static void identity_answered(struct dibs__command *call, dibs_err err,
                               const struct dibs__reply *reply)
 {
     struct dibs__member_op *m = DIBS_OF(call, struct dibs__member_op, check);
     struct dibs__group_op *op = m->group_op;
-    struct dibs__line *line = op->g->members[m->index].line;
+    struct dibs__lock_entry *line = op->g->members[m->index].line;
 
-    dibs__identity_learn(op->g, m->index, err, reply);
+    dibs__server_identity_record(op->g, m->index, err, reply);
     dibs__lock(&op->g->mu);
     bool detached = m->detached;
     m->detached = false;
@@ -284,7 +285,7 @@ static void identity_answered(struct dibs__call *call, dibs_err err,
     member_counted(op, m, detached);
     dibs__group_op_done(op, detached);
     atomic_fetch_sub(&line->locks->in_flight, 1);
-    dibs__line_unref(line);
+    dibs__entry_unref(line);
 }
 
 /* It has granted the lock. If nobody knows which server it is, that is asked
@@ -296,7 +297,7 @@ static void quorum_member_ended(struct dibs__group_op *op,
 
     dibs__lock(&op->g->mu);
     bool check = m->state == MEMBER_TAKEN &&
-                 !dibs__identity_known(op->g, m->index) &&
+                 !dibs__server_identity_is_known(op->g, m->index) &&
                  dibs__client_enter(member->c) == DIBS_OK;
     if (check) {
         m->state = MEMBER_CHECKING;
@@ -309,10 +310,10 @@ static void quorum_member_ended(struct dibs__group_op *op,
         return;
     }
     dibs__group_op_ref(op);
-    dibs__line_ref(member->line);
+    dibs__entry_ref(member->line);
     atomic_fetch_add(&member->line->locks->in_flight, 1);
-    dibs__identity_ask(member, &m->check, op->quorum.patience_ms,
-                       identity_answered);
+    dibs__server_identity_query(member, &m->check, op->quorum.patience_ms,
+                                identity_answered);
     dibs__client_leave(member->c);
 }
 
@@ -327,7 +328,7 @@ static bool is_round_late(struct dibs__group_op *op) REQUIRES(op->g->mu)
 
 static bool is_server_up(const struct dibs__member *m)
 {
-    const struct dibs__server *s = dibs__line_server(m->line);
+    const struct dibs__server *s = dibs__entry_server(m->line);
 
     return s && atomic_load(&s->ups) > atomic_load(&s->generation);
 }
@@ -433,7 +434,7 @@ static int64_t pause_time(struct dibs__group_op *op) REQUIRES(op->g->mu)
 
     op->quorum.collided = has_collided(op);
     if (!op->quorum.collided && op->quorum.ears &&
-        dibs__ears_hear(op->quorum.ears) >= op->g->need)
+        dibs__member_subscriptions_ready_count(op->quorum.ears) >= op->g->need)
         return dibs__random_in(POLL_MIN_MS, POLL_MAX_MS);
     return dibs__random_in(PAUSE_MIN_MS, dibs__min(most, PAUSE_MAX_MS));
 }
@@ -444,7 +445,7 @@ static void next_round(struct dibs__group_op *op, int64_t left)
     dibs__lock(&op->g->mu);
     int64_t ms = pause_time(op);
     dibs__unlock(&op->g->mu);
-    dibs__group_op_pause(op, dibs__min(ms, left), round_start);
+    dibs__group_op_timer_start(op, dibs__min(ms, left), round_start);
 }
 
 /* Every member has ended that was waited for. */
@@ -500,16 +501,16 @@ static void round_open(struct dibs__group_op *op, int64_t now, bool ask[])
 static void ask_members(struct dibs__group_op *op, const bool ask[])
 {
     bool direct = op->direct;
-    struct dibs__scatter sc;
+    struct dibs__fanout sc;
 
     op->direct = false;
     if (direct)
-        dibs__scatter_open(op, &sc);
+        dibs__fanout_begin(op, &sc);
     for (size_t i = 0; i < op->g->n; i++)
         if (ask[i])
             dibs__member_op_try(op, i, NULL, direct ? &sc : NULL);
     if (direct)
-        dibs__scatter_close(op, &sc);
+        dibs__fanout_collect(op, &sc);
 }
 
 static void round_start(struct dibs__group_op *op)

@@ -21,7 +21,7 @@
 
 #define CHECK_MS 500 /* when a group is made */
 
-bool dibs__members_namesakes(const struct dibs__member *a,
+bool dibs__members_same_name(const struct dibs__member *a,
                              const struct dibs__member *b)
 {
     return a->line->name_len == b->line->name_len &&
@@ -33,13 +33,13 @@ static bool must_differ(const struct dibs__group *g, size_t i, size_t j)
 {
     const struct dibs__member *a = &g->members[i], *b = &g->members[j];
 
-    return g->quorum || (dibs__members_namesakes(a, b) &&
+    return g->quorum || (dibs__members_same_name(a, b) &&
                          a->c->to.url.db == b->c->to.url.db);
 }
 
 /* ---- one server -------------------------------------------------------- */
 
-static void write_info(struct dibs__call *call, struct dibs__buf *out,
+static void write_info(struct dibs__command *call, struct dibs__buf *out,
                        bool whole)
 {
     (void)call;
@@ -49,8 +49,9 @@ static void write_info(struct dibs__call *call, struct dibs__buf *out,
     dibs__buf_arg_text(out, "server");
 }
 
-void dibs__identity_ask(struct dibs__member *m, struct dibs__call *call,
-                        int64_t within, dibs__identity_done *done)
+void dibs__server_identity_query(struct dibs__member *m,
+                                 struct dibs__command *call, int64_t within,
+                                 dibs__server_identity_done *done)
 {
     call->write = write_info;
     call->done = done;
@@ -60,7 +61,7 @@ void dibs__identity_ask(struct dibs__member *m, struct dibs__call *call,
     call->deadline = dibs__add(dibs__now_ms(), within);
     call->connect_by = 0;
     call->slot = m->line->slot;
-    dibs__call_start(dibs__line_route(m->line), call);
+    dibs__command_start(dibs__entry_route(m->line), call);
 }
 
 /* "run_id:..." out of the text, or "". */
@@ -86,13 +87,13 @@ static void find_run_id(const struct dibs__reply *reply,
 /* A number of the connection, never 0. */
 static unsigned connection_number(const struct dibs__member *m)
 {
-    const struct dibs__server *s = dibs__line_server(m->line);
+    const struct dibs__server *s = dibs__entry_server(m->line);
 
     return 1 + (s ? atomic_load(&s->ups) : 0);
 }
 
-void dibs__identity_learn(struct dibs__group *g, size_t i, dibs_err err,
-                          const struct dibs__reply *reply)
+void dibs__server_identity_record(struct dibs__group *g, size_t i, dibs_err err,
+                                  const struct dibs__reply *reply)
 {
     struct dibs__member *m = &g->members[i];
     char run_id[DIBS__RUN_ID_MAX];
@@ -101,25 +102,26 @@ void dibs__identity_learn(struct dibs__group *g, size_t i, dibs_err err,
     if (err != DIBS_OK && !reply)
         return; /* no answer: it stays unknown */
     if (!run_id[0] && g->quorum)
-        dibs__line_tell(m->line, DIBS_EVENT_WARNING, DIBS_ERR_AUTH,
-                        "INFO is refused: nobody checks that the servers of "
-                        "a quorum are different ones");
+        dibs__entry_log_event(
+            m->line, DIBS_EVENT_WARNING, DIBS_ERR_AUTH,
+            "INFO is refused: nobody checks that the servers of "
+            "a quorum are different ones");
     dibs__lock(&g->mu);
     memcpy(m->run_id, run_id, sizeof run_id);
     m->known = connection_number(m);
     dibs__unlock(&g->mu);
 }
 
-bool dibs__identity_known(struct dibs__group *g, size_t i)
+bool dibs__server_identity_is_known(struct dibs__group *g, size_t i)
 {
     return g->members[i].known == connection_number(&g->members[i]);
 }
 
-bool dibs__identity_twice(struct dibs__group *g, size_t i)
+bool dibs__server_identity_is_duplicate(struct dibs__group *g, size_t i)
 {
     for (size_t j = 0; j < g->n; j++)
-        if (j != i && dibs__identity_known(g, j) && g->members[i].run_id[0] &&
-            must_differ(g, i, j) &&
+        if (j != i && dibs__server_identity_is_known(g, j) &&
+            g->members[i].run_id[0] && must_differ(g, i, j) &&
             strcmp(g->members[i].run_id, g->members[j].run_id) == 0)
             return true;
     return false;
@@ -128,18 +130,18 @@ bool dibs__identity_twice(struct dibs__group *g, size_t i)
 /* ---- all, when the group is made --------------------------------------- */
 
 struct check {
-    struct dibs__call call;
+    struct dibs__command call;
     struct dibs__group *g;
     size_t index;
     sem_t *done; /* NULL: it was not asked */
 };
 
-static void check_answered(struct dibs__call *call, dibs_err err,
+static void check_answered(struct dibs__command *call, dibs_err err,
                            const struct dibs__reply *reply)
 {
     struct check *ck = DIBS_OF(call, struct check, call);
 
-    dibs__identity_learn(ck->g, ck->index, err, reply);
+    dibs__server_identity_record(ck->g, ck->index, err, reply);
     sem_post(ck->done);
 }
 
@@ -152,8 +154,8 @@ static void ask_servers(struct dibs__group *g, struct check *all)
         if (dibs__client_enter(g->members[i].c) != DIBS_OK)
             continue;
         all[i] = (struct check){.g = g, .index = i, .done = &done};
-        dibs__identity_ask(&g->members[i], &all[i].call, CHECK_MS,
-                           check_answered);
+        dibs__server_identity_query(&g->members[i], &all[i].call, CHECK_MS,
+                                    check_answered);
     }
     for (size_t i = 0; i < g->n; i++)
         while (all[i].done && sem_wait(&done) != 0)
@@ -164,14 +166,14 @@ static void ask_servers(struct dibs__group *g, struct check *all)
     sem_destroy(&done);
 }
 
-dibs_err dibs__identity_refuse(const struct dibs__group *g, size_t i)
+dibs_err dibs__server_identity_report(const struct dibs__group *g, size_t i)
 {
     return dibs__reason_set(
         DIBS_ERR_INVALID, "'%.80s' at %s: another member is on the same server",
         g->members[i].line->name, g->members[i].server);
 }
 
-dibs_err dibs__identity_check(struct dibs__group *g)
+dibs_err dibs__server_identity_check(struct dibs__group *g)
 {
     struct check *all = dibs__calloc(g->n, sizeof *all);
     dibs_err err = DIBS_OK;
@@ -182,10 +184,10 @@ dibs_err dibs__identity_check(struct dibs__group *g)
     dibs__free(all);
     for (size_t i = 0; i < g->n && err == DIBS_OK; i++) {
         dibs__lock(&g->mu);
-        bool twice = dibs__identity_twice(g, i);
+        bool twice = dibs__server_identity_is_duplicate(g, i);
         dibs__unlock(&g->mu);
         if (twice)
-            err = dibs__identity_refuse(g, i);
+            err = dibs__server_identity_report(g, i);
     }
     return err;
 }

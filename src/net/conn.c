@@ -519,7 +519,7 @@ static dibs_err receive_some(struct dibs__conn *cn, bool by_clock,
     return take_bytes(cn, n);
 }
 
-dibs_err dibs__conn_ask(struct dibs__conn *cn, struct dibs__req *req)
+dibs_err dibs__conn_send_sync(struct dibs__conn *cn, struct dibs__req *req)
 {
     int64_t now_us = dibs__now_us();
 
@@ -529,8 +529,8 @@ dibs_err dibs__conn_ask(struct dibs__conn *cn, struct dibs__req *req)
     return send_whole(cn);
 }
 
-dibs_err dibs__conn_hear(struct dibs__conn *cn, int64_t expires,
-                         const struct dibs__reply **reply)
+dibs_err dibs__conn_recv_sync(struct dibs__conn *cn, int64_t expires,
+                              const struct dibs__reply **reply)
 {
     int64_t limit = cn->last_used_us / 1000 + cn->to->command_timeout_ms;
     bool by_clock = expires < limit;

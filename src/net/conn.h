@@ -140,9 +140,9 @@ void dibs__conn_lend(struct dibs__conn *cn);
  * its reply, at most until it expires. OK: *reply is valid until the next use.
  * CONN and UNKNOWN as above; then the connection is good for nothing but close.
  * Thread: app. */
-dibs_err dibs__conn_ask(struct dibs__conn *cn, struct dibs__req *req);
-dibs_err dibs__conn_hear(struct dibs__conn *cn, int64_t expires,
-                         const struct dibs__reply **reply);
+dibs_err dibs__conn_send_sync(struct dibs__conn *cn, struct dibs__req *req);
+dibs_err dibs__conn_recv_sync(struct dibs__conn *cn, int64_t expires,
+                              const struct dibs__reply **reply);
 
 /* For a thread that has it for a while, without TLS, with many requests at a
  * time. fits: it is good for that. append: false, no memory. put: sends

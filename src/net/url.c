@@ -528,7 +528,7 @@ static dibs_err make_single(const struct dibs__url *from, const char *name,
                : DIBS_ERR_NOMEM;
 }
 
-dibs_err dibs__url_of_server(const struct dibs__url *from, const char *name,
+dibs_err dibs__url_is_server(const struct dibs__url *from, const char *name,
                              int port, struct dibs__url *out)
 {
     struct dibs__url u = {0};
@@ -545,7 +545,7 @@ dibs_err dibs__url_of_server(const struct dibs__url *from, const char *name,
     return err;
 }
 
-dibs_err dibs__url_of_sentinel(const struct dibs__url *from, const char *name,
+dibs_err dibs__url_is_sentinel(const struct dibs__url *from, const char *name,
                                int port, struct dibs__url *out)
 {
     struct dibs__url u = {0};

@@ -96,10 +96,10 @@ DIBS_MUST dibs_err dibs__url_parse(const char *text, struct dibs__url *out,
  * INVALID  Not a host's name or address, or not a port.
  * NOMEM    Out of memory.
  */
-DIBS_MUST dibs_err dibs__url_of_server(const struct dibs__url *from,
+DIBS_MUST dibs_err dibs__url_is_server(const struct dibs__url *from,
                                        const char *name, int port,
                                        struct dibs__url *out);
-DIBS_MUST dibs_err dibs__url_of_sentinel(const struct dibs__url *from,
+DIBS_MUST dibs_err dibs__url_is_sentinel(const struct dibs__url *from,
                                          const char *name, int port,
                                          struct dibs__url *out);
 

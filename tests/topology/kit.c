@@ -533,7 +533,7 @@ void top_name_in(struct top_cluster *t, int slot, char *buf, size_t size)
     (void)t;
     for (unsigned i = 0;; i++) {
         int n = snprintf(buf, size, "name%u", i);
-        if (dibs__slot_of(buf, (size_t)n) == slot)
+        if (dibs__hash_slot_of(buf, (size_t)n) == slot)
             return;
     }
 }

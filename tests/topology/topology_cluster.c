@@ -80,7 +80,7 @@ static void slots_are_the_servers(void **state)
 
     (void)state;
     for (size_t i = 0; i < COUNT(names); i++)
-        assert_int_equal(dibs__slot_of(names[i], strlen(names[i])),
+        assert_int_equal(dibs__hash_slot_of(names[i], strlen(names[i])),
                          top_slot(&top, names[i]));
 }
 
@@ -245,7 +245,7 @@ static void wakes(dibs_pubsub holder, dibs_pubsub waiter, bool sharded,
         snprintf(name, sizeof name, "wake%d", i);
         snprintf(channel, sizeof channel, "redisson_lock__channel:{%s}", name);
         struct ts_server *node =
-            top.node[top_owner(&top, dibs__slot_of(name, strlen(name)))];
+            top.node[top_owner(&top, dibs__hash_slot_of(name, strlen(name)))];
         dibs_lock *held = top_lock(a, 0, name), *wanted = top_lock(b, 0, name);
         want("taking", dibs_lock_acquire(held, NULL), DIBS_OK);
         want("lining up",
@@ -574,7 +574,7 @@ static bool fought_over(int slot)
     for (int i = 0; i < LOCKS; i++) {
         char name[40];
         int n = snprintf(name, sizeof name, "fight%d", i);
-        if (dibs__slot_of(name, (size_t)n) == slot)
+        if (dibs__hash_slot_of(name, (size_t)n) == slot)
             return true;
     }
     return false;

@@ -111,7 +111,7 @@ static void in_a_cluster(void **state)
 
     (void)state;
     top_cluster_start(&top, NULL);
-    slot = dibs__slot_of("plain", 5);
+    slot = dibs__hash_slot_of("plain", 5);
     walk(top.url, "plain", 0);
     /* One node still has it elsewhere in its map: MOVED, or ASK. */
     top_begin_move(&top, slot, top_owner(&top, slot),

@@ -175,20 +175,20 @@ static dibs_err say(dibs_err err, const char *text)
 static void test_args_text_of_the_last_failure(void **state)
 {
     (void)state;
-    DIBS__TOLD(say(DIBS_ERR_CONN, "one"));
+    DIBS__API_CALL(say(DIBS_ERR_CONN, "one"));
     assert_string_equal(dibs_error_text(), "one");
-    DIBS__TOLD(DIBS_OK);
+    DIBS__API_CALL(DIBS_OK);
     assert_string_equal(dibs_error_text(), "one");
-    DIBS__TOLD(DIBS_ERR_CONN); /* the same code, and nothing was said */
+    DIBS__API_CALL(DIBS_ERR_CONN); /* the same code, and nothing was said */
     assert_string_equal(dibs_error_text(), "");
-    DIBS__TOLD(say(DIBS_ERR_CONN, "two"));
-    DIBS__TOLD(DIBS_ERR_BUSY);
+    DIBS__API_CALL(say(DIBS_ERR_CONN, "two"));
+    DIBS__API_CALL(DIBS_ERR_BUSY);
     assert_string_equal(dibs_error_text(), "");
     /* What went wrong on the way is not why it failed. */
-    DIBS__TOLD((say(DIBS_ERR_CONN, "three"), DIBS_ERR_TIMEOUT));
+    DIBS__API_CALL((say(DIBS_ERR_CONN, "three"), DIBS_ERR_TIMEOUT));
     assert_string_equal(dibs_error_text(), "");
     /* A call inside a call. */
-    DIBS__TOLD(DIBS__TOLD(say(DIBS_ERR_AUTH, "four")));
+    DIBS__API_CALL(DIBS__API_CALL(say(DIBS_ERR_AUTH, "four")));
     assert_string_equal(dibs_error_text(), "four");
 }
 
@@ -210,7 +210,7 @@ static void test_args_text_is_clean(void **state)
 static void *look_elsewhere(void *arg)
 {
     *(size_t *)arg = strlen(dibs_error_text());
-    DIBS__TOLD(say(DIBS_ERR_AUTH, "elsewhere"));
+    DIBS__API_CALL(say(DIBS_ERR_AUTH, "elsewhere"));
     return NULL;
 }
 
@@ -220,7 +220,7 @@ static void test_args_text_of_each_thread(void **state)
     size_t before = 99;
 
     (void)state;
-    DIBS__TOLD(say(DIBS_ERR_CONN, "here"));
+    DIBS__API_CALL(say(DIBS_ERR_CONN, "here"));
     assert_int_equal(pthread_create(&thread, NULL, look_elsewhere, &before), 0);
     pthread_join(thread, NULL);
     assert_int_equal(before, 0);

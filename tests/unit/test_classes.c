@@ -22,13 +22,13 @@
 struct row {
     const char *text;
     enum dibs__executed executed;
-    enum dibs__next next;
+    enum dibs__next_step next;
     dibs_err err;
 };
 
 static void check(const struct row *row)
 {
-    const struct dibs__class *c = dibs__classify(row->text);
+    const struct dibs__error_class *c = dibs__error_classify(row->text);
 
     if (!c)
         fail_msg("%s: no class", row->text);

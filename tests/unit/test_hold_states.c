@@ -65,42 +65,42 @@ static const struct row {
 
 static struct {
     dibs_client *c;
-    struct dibs__locks *locks;
-    struct dibs__line *line;
+    struct dibs__lock_manager *locks;
+    struct dibs__lock_entry *line;
     int64_t look;
     int done;
 } f;
 
 /* clang-format off */
 int64_t __wrap_dibs__now_ms(void);
-void __wrap_dibs__watchdog_set(void *wd, void *le, int64_t at);
-void __wrap_dibs__watchdog_unset(void *wd, void *le);
-struct dibs__server *__wrap_dibs__line_server(const struct dibs__line *line);
-void __wrap_dibs__line_tell(const struct dibs__line *line, int kind, int err,
+void __wrap_dibs__lease_timer_set(void *wd, void *le, int64_t at);
+void __wrap_dibs__lease_timer_cancel(void *wd, void *le);
+struct dibs__server *__wrap_dibs__entry_server(const struct dibs__lock_entry *line);
+void __wrap_dibs__entry_log_event(const struct dibs__lock_entry *line, int kind, int err,
                             const char *fmt, ...);
-void __wrap_dibs__wait_kick(struct dibs__wait *w);
+void __wrap_dibs__wait_queue_wake_head(struct dibs__wait_queue *w);
 void __wrap_dibs__adopted_held(void *t, uint64_t wire, bool held);
 int64_t __wrap_dibs__now_ms(void) { return NOW; }
-void __wrap_dibs__watchdog_set(void *wd, void *le, int64_t at)
+void __wrap_dibs__lease_timer_set(void *wd, void *le, int64_t at)
 { (void)wd, (void)le; f.look = at; }
-void __wrap_dibs__watchdog_unset(void *wd, void *le)
+void __wrap_dibs__lease_timer_cancel(void *wd, void *le)
 { (void)wd, (void)le; f.look = NO_LOOK; }
-struct dibs__server *__wrap_dibs__line_server(const struct dibs__line *line)
+struct dibs__server *__wrap_dibs__entry_server(const struct dibs__lock_entry *line)
 { (void)line; return NULL; }
-void __wrap_dibs__line_tell(const struct dibs__line *line, int kind, int err,
+void __wrap_dibs__entry_log_event(const struct dibs__lock_entry *line, int kind, int err,
                             const char *fmt, ...)
 { (void)line, (void)fmt; if (kind == DIBS_EVENT_LOST && err == DIBS_ERR_LOST) f.done |= TOLD; }
-void __wrap_dibs__wait_kick(struct dibs__wait *w) { (void)w; f.done |= WAKES; }
+void __wrap_dibs__wait_queue_wake_head(struct dibs__wait_queue *w) { (void)w; f.done |= WAKES; }
 void __wrap_dibs__adopted_held(void *t, uint64_t wire, bool held)
 { (void)t, (void)wire, (void)held; }
 /* clang-format on */
 
 static void grant(struct dibs__hold *h)
 {
-    struct dibs__op op = {.owner = 7, .wire = 7};
+    struct dibs__operation op = {.owner = 7, .wire = 7};
 
     op.ask.lease_ms = LEASE;
-    assert_true(dibs__hold_room(h));
+    assert_true(dibs__hold_reserve_level(h));
     dibs__hold_taken(f.line, h, &op, NOW, 0);
 }
 
@@ -120,13 +120,13 @@ static void apply(struct dibs__hold *h, enum event e)
         dibs__hold_ending(f.line, h);
         break;
     case RELEASE_ONE:
-        assert_null(dibs__hold_drop(h, NULL));
+        assert_null(dibs__hold_pop_level(h, NULL));
         break;
     case LOSE:
         dibs__hold_lose(f.line, h);
         break;
     case WATCH:
-        dibs__hold_watch(f.line, h, NOW + 1);
+        dibs__hold_schedule(f.line, h, NOW + 1);
         break;
     }
 }

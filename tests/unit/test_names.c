@@ -22,7 +22,7 @@
 #define UUID     "8743c9c0-0795-4907-87fd-6c719a6b4586"
 
 static dibs_client client;
-static struct dibs__locks locks;
+static struct dibs__lock_manager locks;
 
 static int make_locks(void **state)
 {
@@ -64,23 +64,23 @@ static void test_names_channel(void **state)
     };
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
-        struct dibs__line *line = dibs__line_get(&locks, &dibs__kind_basic,
-                                                 rows[i].name, rows[i].len);
+        struct dibs__lock_entry *line = dibs__entry_get(
+            &locks, &dibs__type_mutex, rows[i].name, rows[i].len);
         assert_non_null(line);
         if (line->name_len != rows[i].len ||
             memcmp(line->name, rows[i].name, rows[i].len) != 0)
             fail_msg("row %zu: the name is not kept", i);
         struct dibs__buf channel = {0};
-        dibs__line_channel(line, &channel);
+        dibs__entry_channel(line, &channel);
         assert_true(dibs__buf_ok(&channel));
         if (channel.len != rows[i].channel_len ||
             memcmp(channel.data, rows[i].channel, channel.len) != 0)
             fail_msg("row %zu: the channel of %s is %.*s", i, rows[i].name,
                      (int)channel.len, channel.data);
         assert_int_equal(channel.len,
-                         dibs__line_tagged_len(line, line->kind->channel));
+                         dibs__entry_key_len(line, line->kind->channel));
         dibs__buf_clear(&channel);
-        dibs__line_unref(line);
+        dibs__entry_unref(line);
     }
 }
 
@@ -93,52 +93,53 @@ static void test_names_lines(void **state)
         size_t len;
     } rows[] = {{N("a")},    {N("ab")},  {N("a\0")}, {N("a\0b")},
                 {N("\xff")}, {N("{a}")}, {N("A")}};
-    struct dibs__line *lines[COUNT(rows)];
+    struct dibs__lock_entry *lines[COUNT(rows)];
 
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++)
-        lines[i] = dibs__line_get(&locks, &dibs__kind_basic, rows[i].name,
-                                  rows[i].len);
+        lines[i] = dibs__entry_get(&locks, &dibs__type_mutex, rows[i].name,
+                                   rows[i].len);
     for (size_t i = 0; i < COUNT(rows); i++) {
-        struct dibs__line *again = dibs__line_get(&locks, &dibs__kind_basic,
-                                                  rows[i].name, rows[i].len);
+        struct dibs__lock_entry *again = dibs__entry_get(
+            &locks, &dibs__type_mutex, rows[i].name, rows[i].len);
         if (again != lines[i])
             fail_msg("row %zu: another line", i);
-        dibs__line_unref(again);
+        dibs__entry_unref(again);
         for (size_t k = 0; k < i; k++)
             if (lines[k] == lines[i])
                 fail_msg("rows %zu and %zu have one line", k, i);
     }
     for (size_t i = 0; i < COUNT(rows); i++)
-        dibs__line_unref(lines[i]);
-    assert_null(dibs__line_next(&locks, NULL));
+        dibs__entry_unref(lines[i]);
+    assert_null(dibs__entry_next(&locks, NULL));
 }
 
 static void test_names_owner(void **state)
 {
     static const struct {
-        const struct dibs__kind *kind;
+        const struct dibs__lock_type *kind;
         uint64_t number;
         const char *text;
     } rows[] = {
-        {&dibs__kind_basic, 1, UUID ":1"},
-        {&dibs__kind_basic, 45, UUID ":45"},
-        {&dibs__kind_basic, UINT64_MAX, UUID ":18446744073709551615"},
-        {&dibs__kind_fair, 45, UUID ":45"},
-        {&dibs__kind_read, 45, UUID ":45"},
-        {&dibs__kind_write, 45, UUID ":45:write"},
+        {&dibs__type_mutex, 1, UUID ":1"},
+        {&dibs__type_mutex, 45, UUID ":45"},
+        {&dibs__type_mutex, UINT64_MAX, UUID ":18446744073709551615"},
+        {&dibs__type_fair, 45, UUID ":45"},
+        {&dibs__type_read, 45, UUID ":45"},
+        {&dibs__type_write, 45, UUID ":45:write"},
     };
     (void)state;
     strcpy(client.id, UUID);
     for (size_t i = 0; i < COUNT(rows); i++) {
-        struct dibs__line *line = dibs__line_get(&locks, rows[i].kind, "n", 1);
+        struct dibs__lock_entry *line =
+            dibs__entry_get(&locks, rows[i].kind, "n", 1);
         char text[DIBS_OWNER_MAX];
 
         assert_non_null(line);
         size_t len = dibs__owner_text(line, rows[i].number, text);
         assert_string_equal(text, rows[i].text);
         assert_int_equal(len, strlen(rows[i].text));
-        dibs__line_unref(line);
+        dibs__entry_unref(line);
     }
 }
 

@@ -41,7 +41,7 @@ static void read_as(const char *bytes, size_t len, char *out, size_t size)
     assert_int_equal(dibs__reader_feed(&reader, bytes, len), DIBS_OK);
     assert_int_equal(dibs__reader_next(&reader, &reply), DIBS_OK);
     assert_non_null(reply);
-    reply = dibs__script_answer(reply, 1234, &room);
+    reply = dibs__script_result(reply, 1234, &room);
     if (reply)
         show(reply, out, size);
     else

@@ -35,11 +35,12 @@ static void test_slot_numbers(void **state)
 
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
-        int slot = dibs__slot_of(rows[i].key, strlen(rows[i].key));
+        int slot = dibs__hash_slot_of(rows[i].key, strlen(rows[i].key));
         if (slot != rows[i].slot)
             fail_msg("%s: %d, not %d", rows[i].key, slot, rows[i].slot);
     }
-    assert_int_equal(dibs__slot_of("{a\0b}", 5), dibs__slot_of("a\0b", 3));
+    assert_int_equal(dibs__hash_slot_of("{a\0b}", 5),
+                     dibs__hash_slot_of("a\0b", 3));
 }
 
 static void test_slot_names(void **state)
@@ -56,7 +57,8 @@ static void test_slot_names(void **state)
 
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++)
-        if (dibs__slot_fits(rows[i].name, strlen(rows[i].name)) != rows[i].fits)
+        if (dibs__hash_slot_single(rows[i].name, strlen(rows[i].name)) !=
+            rows[i].fits)
             fail_msg("%s", rows[i].name);
 }
 
@@ -74,11 +76,11 @@ static void test_slot_keys(void **state)
         strcat(key, names[i]);
         strcat(key, tagged ? "" : "}");
         strcat(key, ":uuid:1");
-        assert_int_equal(dibs__slot_of(key, strlen(key)),
-                         dibs__slot_of(names[i], strlen(names[i])));
+        assert_int_equal(dibs__hash_slot_of(key, strlen(key)),
+                         dibs__hash_slot_of(names[i], strlen(names[i])));
         const char *suffixed = strchr(key, ':') + 1; /* "{name}:uuid:1" */
-        assert_int_equal(dibs__slot_of(suffixed, strlen(suffixed)),
-                         dibs__slot_of(names[i], strlen(names[i])));
+        assert_int_equal(dibs__hash_slot_of(suffixed, strlen(suffixed)),
+                         dibs__hash_slot_of(names[i], strlen(names[i])));
     }
 }
 

@@ -73,10 +73,11 @@ static const struct row {
 };
 
 static const enum dibs__waiter_state states[] = {
-    WAITER_OUT, WAITER_BEHIND, WAITER_PAUSES, WAITER_ASKS, WAITER_PROMISED};
+    WAITER_IDLE, WAITER_BLOCKED, WAITER_PARKED, WAITER_IN_FLIGHT,
+    WAITER_HANDOFF_PENDING};
 
 static struct {
-    struct dibs__wait w;
+    struct dibs__wait_queue w;
     struct dibs__waiter wt;
     dibs__mutex mu;
     struct dibs__list behind;
@@ -102,21 +103,22 @@ void __wrap_dibs__timer_stop(void *lp, void *t) { (void)lp, (void)t; }
 
 /* ---- the user of the queue --------------------------------------------- */
 
-static struct dibs__wait_facts facts(const struct dibs__wait *w)
+static struct dibs__wait_queue_info facts(const struct dibs__wait_queue *w)
 {
     (void)w;
-    return (struct dibs__wait_facts){.c = q.c, .closing = q.closing};
+    return (struct dibs__wait_queue_info){.c = q.c, .closing = q.closing};
 }
 
-static void listen_nowhere(const struct dibs__wait *w, struct dibs__sub *sub)
+static void listen_nowhere(const struct dibs__wait_queue *w,
+                           struct dibs__subscription *sub)
 {
     (void)w, (void)sub;
 }
 
-static bool may_ask(struct dibs__wait *w, struct dibs__waiter *wt)
+static bool may_ask(struct dibs__wait_queue *w, struct dibs__waiter *wt)
 {
     (void)w;
-    wt->state = WAITER_ASKS;
+    wt->state = WAITER_IN_FLIGHT;
     return true;
 }
 
@@ -135,32 +137,32 @@ static void end(struct dibs__waiter *wt, dibs_err err)
 }
 
 /* clang-format off */
-static void ref(struct dibs__wait *w) { (void)w; q.refs++; }
-static void unref(struct dibs__wait *w) { (void)w; q.refs--; }
-static int64_t held_until(struct dibs__wait *w, int64_t now)
+static void ref(struct dibs__wait_queue *w) { (void)w; q.refs++; }
+static void unref(struct dibs__wait_queue *w) { (void)w; q.refs--; }
+static int64_t held_until(struct dibs__wait_queue *w, int64_t now)
 { (void)w, (void)now; return q.held_until; }
-static bool withdraw(struct dibs__wait *w, struct dibs__waiter *wt,
+static bool withdraw(struct dibs__wait_queue *w, struct dibs__waiter *wt,
                      struct dibs__list *resume)
 { (void)w, (void)wt, (void)resume; return true; }
 /* clang-format on */
 
-static void sweep_behind(struct dibs__wait *w, int64_t now,
-                         struct dibs__swept *out)
+static void sweep_behind(struct dibs__wait_queue *w, int64_t now,
+                         struct dibs__expired_waiters *out)
 {
     if (!dibs__list_empty(&q.behind))
-        (void)dibs__wait_sweep_one(w, &q.wt, now, false, out);
+        (void)dibs__wait_queue_expire_one(w, &q.wt, now, false, out);
 }
 
-static const struct dibs__wait_user user = {.facts = facts,
-                                            .listen = listen_nowhere,
-                                            .may_ask = may_ask,
-                                            .ask = ask,
-                                            .end = end,
-                                            .ref = ref,
-                                            .unref = unref,
-                                            .held_until = held_until,
-                                            .withdraw = withdraw,
-                                            .sweep_behind = sweep_behind};
+static const struct dibs__wait_queue_ops user = {.facts = facts,
+                                                 .listen = listen_nowhere,
+                                                 .may_ask = may_ask,
+                                                 .ask = ask,
+                                                 .end = end,
+                                                 .ref = ref,
+                                                 .unref = unref,
+                                                 .held_until = held_until,
+                                                 .withdraw = withdraw,
+                                                 .sweep_behind = sweep_behind};
 
 /* ---- events ------------------------------------------------------------ */
 
@@ -187,14 +189,14 @@ static void apply(enum event e)
     dibs__lock(&q.mu);
     switch (e) {
     case JOIN:
-        assert_true(dibs__wait_ready(&q.w));
-        dibs__wait_join(&q.w, &q.wt, true);
+        assert_true(dibs__wait_queue_activate(&q.w));
+        dibs__wait_queue_join(&q.w, &q.wt, true);
         break;
     case WAIT_BEHIND:
-        dibs__wait_behind(&q.w, &q.behind, &q.wt);
+        dibs__wait_queue_block_on(&q.w, &q.behind, &q.wt);
         break;
     case CALL_ENDS:
-        dibs__wait_unbehind(&q.w, &q.behind, &out);
+        dibs__wait_queue_unblock(&q.w, &q.behind, &out);
         dibs__list_del(&q.wt.link);
         break;
     case WAKE:
@@ -202,26 +204,26 @@ static void apply(enum event e)
     case WAKE_HELD:
         q.w.yield_until = e == WAKE_YIELD ? q.now + PAUSE_MS : 0;
         q.held_until = e == WAKE_HELD ? q.now + LIMIT_MS : 0;
-        dibs__wait_kick(&q.w);
+        dibs__wait_queue_wake_head(&q.w);
         break;
     case WAKE_ALL:
-        dibs__wait_kick_all(&q.w);
+        dibs__wait_queue_wake_all(&q.w);
         break;
     case REPLY_BUSY:
-        assert_true(dibs__wait_stay(&q.w, &q.wt, PAUSE_MS, q.now));
+        assert_true(dibs__wait_queue_park(&q.w, &q.wt, PAUSE_MS, q.now));
         break;
     case REPLY_LOST:
-        assert_true(dibs__wait_stay(&q.w, &q.wt, PAUSE_MS, 0));
+        assert_true(dibs__wait_queue_park(&q.w, &q.wt, PAUSE_MS, 0));
         break;
     case REPLY_GRANTED:
-        dibs__wait_leave(&q.w, &q.wt);
+        dibs__wait_queue_leave(&q.w, &q.wt);
         break;
     case CANCEL:
-        dibs__wait_cancel(&q.w, &q.wt);
+        dibs__wait_queue_cancel(&q.w, &q.wt);
         break;
     case CLOSE:
         q.closing = true;
-        assert_true(dibs__wait_close(&q.w));
+        assert_true(dibs__wait_queue_close(&q.w));
         break;
     case TIMER:
     case TIMER_EARLY:
@@ -250,7 +252,7 @@ static void start(enum state from)
     q.now = 10000;
     q.wt.deadline = q.now + LIMIT_MS;
     dibs__list_init(&q.behind);
-    dibs__wait_init(&q.w, &user, &q.mu, ASKS_HEAD);
+    dibs__wait_queue_init(&q.w, &user, &q.mu, RETRY_HEAD_ONLY);
     if (from == BEHIND)
         apply(WAIT_BEHIND);
     else if (from != OUT)
@@ -258,16 +260,16 @@ static void start(enum state from)
     if (from == PARKED || from == PROMISED)
         apply(REPLY_BUSY);
     if (from == PROMISED)
-        q.wt.state = WAITER_PROMISED;
+        q.wt.state = WAITER_HANDOFF_PENDING;
     q.done = NONE;
 }
 
 /* Whatever it waits for is over: nothing of the line is left. */
 static bool ends_clean(void)
 {
-    if (q.wt.state == WAITER_BEHIND)
+    if (q.wt.state == WAITER_BLOCKED)
         apply(CALL_ENDS);
-    else if (q.wt.state != WAITER_OUT)
+    else if (q.wt.state != WAITER_IDLE)
         apply(REPLY_GRANTED);
     return q.refs == 0 && !q.w.care && !q.posted;
 }

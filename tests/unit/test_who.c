@@ -42,11 +42,12 @@ static void test_who_lines(void **state)
         {AT REST, NULL, NULL, 0},
         {"", NULL, NULL, 0},
     };
-    struct dibs__who_line got;
+    struct dibs__client_list_row got;
 
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
-        bool ours = dibs__who_read(rows[i].line, strlen(rows[i].line), &got);
+        bool ours =
+            dibs__client_list_parse(rows[i].line, strlen(rows[i].line), &got);
 
         if (ours != (rows[i].host != NULL))
             fail_msg("%s", rows[i].line);
@@ -65,14 +66,14 @@ static void test_who_lines(void **state)
 static void test_who_cut(void **state)
 {
     static const char line[] = AT "dibs/" ID "/db1/4711/backup.sh" REST;
-    struct dibs__who_line got;
+    struct dibs__client_list_row got;
 
     (void)state;
     for (size_t n = 0; n < sizeof line; n++) {
         char *copy = test_malloc(n + 1);
 
         memcpy(copy, line, n);
-        dibs__who_read(copy, n, &got);
+        dibs__client_list_parse(copy, n, &got);
         test_free(copy);
     }
 }
@@ -80,13 +81,13 @@ static void test_who_cut(void **state)
 static void test_who_long(void **state)
 {
     char line[2000], big[600];
-    struct dibs__who_line got;
+    struct dibs__client_list_row got;
 
     (void)state;
     memset(big, 'x', sizeof big - 1);
     big[sizeof big - 1] = '\0';
     snprintf(line, sizeof line, AT "dibs/" ID "/%s/1/%s" REST, big, big);
-    assert_true(dibs__who_read(line, strlen(line), &got));
+    assert_true(dibs__client_list_parse(line, strlen(line), &got));
     assert_int_equal(strlen(got.who.host), DIBS__WHO_TEXT_MAX - 1);
     assert_int_equal(strlen(got.who.program), DIBS__WHO_TEXT_MAX - 1);
 }
@@ -103,15 +104,15 @@ static void test_who_own(void **state)
         {NULL, "test_who"},
     };
     char name[DIBS__WHO_NAME_MAX], line[DIBS__WHO_NAME_MAX + 200];
-    struct dibs__who_line got;
+    struct dibs__client_list_row got;
 
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
-        dibs__who_name(ID, rows[i].program, name);
+        dibs__client_name_format(ID, rows[i].program, name);
         for (const char *p = name; *p; p++)
             assert_in_range(*p, '!', '~');
         snprintf(line, sizeof line, AT "%s" REST, name);
-        assert_true(dibs__who_read(line, strlen(line), &got));
+        assert_true(dibs__client_list_parse(line, strlen(line), &got));
         assert_string_equal(got.id, ID);
         assert_string_equal(got.who.program, rows[i].want);
         assert_true(got.who.host[0]);
@@ -123,13 +124,13 @@ static void test_who_ids(void **state)
     char id[DIBS__WHO_ID_LEN + 1];
 
     (void)state;
-    assert_true(dibs__who_id(ID ":1", id));
+    assert_true(dibs__client_id_of_owner(ID ":1", id));
     assert_string_equal(id, ID);
-    assert_true(dibs__who_id(ID ":7:write", id));
-    assert_false(dibs__who_id(ID, id));
-    assert_false(dibs__who_id("", id));
-    assert_false(dibs__who_id("1b2e5f0a:1", id));
-    assert_false(dibs__who_id("mode", id));
+    assert_true(dibs__client_id_of_owner(ID ":7:write", id));
+    assert_false(dibs__client_id_of_owner(ID, id));
+    assert_false(dibs__client_id_of_owner("", id));
+    assert_false(dibs__client_id_of_owner("1b2e5f0a:1", id));
+    assert_false(dibs__client_id_of_owner("mode", id));
 }
 
 int main(void)

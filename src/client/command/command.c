@@ -2,7 +2,7 @@
  *
  * command.c - a command seen through.
  *
- * Thread  io, except dibs__call_start and dibs__call_direct.
+ * Thread  io, except dibs__command_start and dibs__command_run_direct.
  * Locks   none.
  *
  * How     A call is sent; what comes back decides (error_class.c): it is
@@ -39,22 +39,24 @@
 #define HUSH_MS        1000
 #define HOPS_MAX       4 /* sent on so often at once, then with pauses */
 
-static void start_call(struct dibs__call *call);
+static void start_call(struct dibs__command *call);
 
 /* The reply to this call is lost. Thread: the one that has the connection. */
-static void taint_call(struct dibs__call *call)
+static void taint_call(struct dibs__command *call)
 {
-    struct dibs__link *ln = DIBS_OF(call->req.cn, struct dibs__link, cn);
+    struct dibs__pooled_conn *ln =
+        DIBS_OF(call->req.cn, struct dibs__pooled_conn, cn);
 
     dibs__stats_count(call->s->events.stats, STAT_UNKNOWN, 1);
     call->again = true;
-    call->loose |= call->g && !dibs__ghost_canceled(call->g); /* an older one */
-    dibs__ghost_unref(call->g);
+    call->loose |=
+        call->g && !dibs__in_doubt_killed(call->g); /* an older one */
+    dibs__in_doubt_unref(call->g);
     if (!ln->ghost)
-        ln->ghost = dibs__ghost_new(ln);
+        ln->ghost = dibs__in_doubt_new(ln);
     call->g = ln->ghost;
     if (call->g)
-        dibs__ghost_ref(call->g);
+        dibs__in_doubt_ref(call->g);
     else
         call->loose = true;
 }
@@ -63,7 +65,7 @@ static void taint_call(struct dibs__call *call)
 
 /* Why it ends with an error: what the server answered, or the last that is
  * known about the server, or about the cluster. */
-static void explain_call(struct dibs__call *call, dibs_err err,
+static void explain_call(struct dibs__command *call, dibs_err err,
                          const struct dibs__reply *reply)
 {
     char words[DIBS__REASON_MAX], why[DIBS__REASON_MAX];
@@ -83,35 +85,35 @@ static void explain_call(struct dibs__call *call, dibs_err err,
     call->explain(call, err, why);
 }
 
-static struct dibs__loop *loop_of(const struct dibs__call *call)
+static struct dibs__loop *loop_of(const struct dibs__command *call)
 {
     return call->s ? call->s->lp : call->slots->lp;
 }
 
 /* So many calls are with io: a server that has some gets no callers. Those for
  * replicas have a connection of their own. */
-static void count_call(const struct dibs__call *call, unsigned by)
+static void count_call(const struct dibs__command *call, unsigned by)
 {
     if (call->s && !call->replicas)
         atomic_fetch_add_explicit(&call->s->queued, by, memory_order_relaxed);
 }
 
-static void end_call(struct dibs__call *call, dibs_err err,
+static void end_call(struct dibs__command *call, dibs_err err,
                      const struct dibs__reply *reply)
 {
     dibs__timer_stop(loop_of(call), &call->timer);
-    call->state = CALL_OVER;
-    call->ghost = call->loose || (call->g && !dibs__ghost_canceled(call->g) &&
-                                  dibs__ghost_of(call->g, call->s));
+    call->state = CMD_DONE;
+    call->ghost = call->loose || (call->g && !dibs__in_doubt_killed(call->g) &&
+                                  dibs__in_doubt_of(call->g, call->s));
     if (call->g)
-        dibs__ghost_cancel_later(call->g);
-    dibs__ghost_unref(call->g);
+        dibs__in_doubt_kill_later(call->g);
+    dibs__in_doubt_unref(call->g);
     call->g = NULL;
     count_call(call, -1u);
     call->done(call, err, reply);
 }
 
-static void finish_call(struct dibs__call *call, dibs_err err,
+static void finish_call(struct dibs__command *call, dibs_err err,
                         const struct dibs__reply *reply)
 {
     if (err != DIBS_OK && err != DIBS_ERR_CLOSED && call->explain)
@@ -119,12 +121,12 @@ static void finish_call(struct dibs__call *call, dibs_err err,
     end_call(call, err, reply);
 }
 
-static bool is_closing(const struct dibs__call *call)
+static bool is_closing(const struct dibs__command *call)
 {
-    return call->s ? dibs__server_closes(call->s) : call->slots->closing;
+    return call->s ? dibs__server_is_closing(call->s) : call->slots->closing;
 }
 
-static void give_up_call(struct dibs__call *call)
+static void give_up_call(struct dibs__command *call)
 {
     if (call->again)
         finish_call(call, DIBS_ERR_UNKNOWN, NULL);
@@ -140,22 +142,22 @@ static void give_up_call(struct dibs__call *call)
 
 static void call_timed(struct dibs__timer *t)
 {
-    struct dibs__call *call = DIBS_OF(t, struct dibs__call, timer);
+    struct dibs__command *call = DIBS_OF(t, struct dibs__command, timer);
 
-    assert(call->state == CALL_WAITING || call->state == CALL_RESTING ||
-           call->state == CALL_GROUPED);
+    assert(call->state == CMD_WAITING || call->state == CMD_BACKOFF ||
+           call->state == CMD_WAIT_GROUP);
     dibs__list_del(&call->req.link);
     start_call(call);
 }
 
-static void move_call(struct dibs__call *call, struct dibs__server *to)
+static void move_call(struct dibs__command *call, struct dibs__server *to)
 {
     count_call(call, -1u);
     call->s = to;
     count_call(call, 1);
 }
 
-static void route_call(struct dibs__call *call)
+static void route_call(struct dibs__command *call)
 {
     if (!call->slots || call->slot < 0 || call->asking)
         return;
@@ -166,20 +168,20 @@ static void route_call(struct dibs__call *call)
 
 /* For its server, or to know which one that is. The call may be over after
  * that. */
-static void wait_call(struct dibs__call *call, int64_t until)
+static void wait_call(struct dibs__command *call, int64_t until)
 {
     struct dibs__server *s = call->s;
 
-    call->state = CALL_WAITING;
+    call->state = CMD_WAITING;
     dibs__list_add(s ? &s->waiting : &call->slots->waiting, &call->req.link);
     dibs__timer_set(loop_of(call), &call->timer, until);
     if (s)
-        dibs__server_wake(s);
+        dibs__server_ensure_connected(s);
     else
         call->slots->wanted(call->slots);
 }
 
-static void start_call(struct dibs__call *call)
+static void start_call(struct dibs__command *call)
 {
     route_call(call);
     struct dibs__server *s = call->s;
@@ -196,36 +198,38 @@ static void start_call(struct dibs__call *call)
         wait_call(call, until);
         return;
     }
-    if (call->g && dibs__ghost_of(call->g, s))
-        dibs__ghost_cancel(call->g);
+    if (call->g && dibs__in_doubt_of(call->g, s))
+        dibs__in_doubt_kill(call->g);
     if (call->replicas)
         s->acks.add(s, call);
     else
-        dibs__call_send(call, s->main);
+        dibs__command_send(call, s->main);
 }
 
-void dibs__call_send(struct dibs__call *call, struct dibs__link *ln)
+void dibs__command_send(struct dibs__command *call,
+                        struct dibs__pooled_conn *ln)
 {
     dibs__timer_stop(call->s->lp, &call->timer);
-    dibs__call_mark_sent(call);
+    dibs__command_mark_sent(call);
     call->req.skip = call->asking ? 1 : 0;
     dibs__conn_send(&ln->cn, &call->req);
     call->asking = false; /* for this once */
 }
 
-void dibs__call_again(struct dibs__call *call, bool executed)
+void dibs__command_retry(struct dibs__command *call, bool executed)
 {
     call->again |= executed;
     start_call(call);
 }
 
-void dibs__call_give_up(struct dibs__call *call, dibs_err err)
+void dibs__command_give_up(struct dibs__command *call, dibs_err err)
 {
     call->last = err;
     give_up_call(call);
 }
 
-void dibs__call_acked(struct dibs__call *call, dibs_err err, bool refused)
+void dibs__command_acknowledged(struct dibs__command *call, dibs_err err,
+                                bool refused)
 {
     struct dibs__reply reply = {.type = call->kept};
 
@@ -241,20 +245,20 @@ void dibs__call_acked(struct dibs__call *call, dibs_err err, bool refused)
     end_call(call, err, &reply);
 }
 
-static void rest_call(struct dibs__call *call)
+static void rest_call(struct dibs__command *call)
 {
     int64_t wait = RETRY_FIRST_MS << dibs__min(call->tries, 6);
 
     call->tries++;
     wait = dibs__min(wait, RETRY_MAX_MS);
     wait = dibs__now_ms() + dibs__random_in(wait / 2, wait);
-    call->state = CALL_RESTING;
+    call->state = CMD_BACKOFF;
     dibs__list_add(&call->s->resting, &call->req.link);
     dibs__timer_set(call->s->lp, &call->timer, dibs__min(wait, call->deadline));
 }
 
 /* MOVED or ASK: another server it is. */
-static bool redirect_call(struct dibs__call *call, const char *error)
+static bool redirect_call(struct dibs__command *call, const char *error)
 {
     bool ask = false;
 
@@ -273,18 +277,18 @@ static bool redirect_call(struct dibs__call *call, const char *error)
     return true;
 }
 
-static void tell_error(const struct dibs__call *call, const char *error)
+static void tell_error(const struct dibs__command *call, const char *error)
 {
     char words[DIBS__REASON_MAX];
 
     dibs__script_words(error, call->slots ? NULL : &call->s->to.url, words);
-    dibs__server_tell(call->s, DIBS_EVENT_ERROR, call->last, words);
+    dibs__server_log(call->s, DIBS_EVENT_ERROR, call->last, words);
 }
 
 /* The server can do nothing just now (it is loading, say), and all its calls
  * come back with that: once in a while is enough. In a cluster a slot on its
  * way answers so, which is not worth telling. */
-static void tell_not_now(const struct dibs__call *call, const char *error)
+static void tell_not_now(const struct dibs__command *call, const char *error)
 {
     int64_t now = dibs__now_ms();
 
@@ -295,14 +299,15 @@ static void tell_not_now(const struct dibs__call *call, const char *error)
 }
 
 /* The server answered with an error. False: that is the answer. */
-static bool try_again(struct dibs__call *call, const char *error)
+static bool try_again(struct dibs__command *call, const char *error)
 {
-    const struct dibs__class *class = dibs__classify(error);
+    const struct dibs__error_class *class = dibs__error_classify(error);
 
     call->partly = class->executed == EXECUTED_PARTLY;
     call->last = class->err;
     if (class->next != NEXT_GIVE_UP && class->next != NEXT_RELOAD)
-        dibs__server_note(call->s, error); /* should it give up then */
+        dibs__server_set_last_error(call->s,
+                                    error); /* should it give up then */
     switch (class->next) {
     case NEXT_GIVE_UP:
         return false;
@@ -330,12 +335,13 @@ static bool try_again(struct dibs__call *call, const char *error)
 }
 
 /* A reply ends with the next one: what is said of this one is copied. */
-static void keep_reply(struct dibs__call *call, const struct dibs__reply *reply)
+static void keep_reply(struct dibs__command *call,
+                       const struct dibs__reply *reply)
 {
     const size_t room = sizeof call->kept_as.text - 1;
     size_t len = reply->len < room ? reply->len : room;
 
-    call->state = CALL_KEPT;
+    call->state = CMD_AWAIT_REPLICAS;
     call->kept = (unsigned char)reply->type;
     if (reply->type != REPLY_TEXT) {
         call->kept_as.num = reply->num;
@@ -347,19 +353,19 @@ static void keep_reply(struct dibs__call *call, const struct dibs__reply *reply)
 
 /* What the reply says, maybe in *room. NULL: it is not the reply to this
  * sending; the connection is out of step. */
-static const struct dibs__reply *answer_in(const struct dibs__call *call,
+static const struct dibs__reply *answer_in(const struct dibs__command *call,
                                            const struct dibs__reply *reply,
                                            struct dibs__reply *room)
 {
     if (!call->plain)
-        reply = dibs__script_answer(reply, call->req.number, room);
+        reply = dibs__script_result(reply, call->req.number, room);
     return reply && dibs__reply_fits(reply, call->expects) ? reply : NULL;
 }
 
 static void judge_reply(struct dibs__req *req, dibs_err err,
                         const struct dibs__reply *reply)
 {
-    struct dibs__call *call = DIBS_OF(req, struct dibs__call, req);
+    struct dibs__command *call = DIBS_OF(req, struct dibs__command, req);
     const struct dibs__reply *whole = reply;
     struct dibs__reply room;
 
@@ -376,12 +382,12 @@ static void judge_reply(struct dibs__req *req, dibs_err err,
         dibs__conn_close(req->cn, DIBS_ERR_CONN, "a reply to another command");
     }
     if (err == DIBS_OK)
-        DIBS_OF(req->cn, struct dibs__link, cn)->served = true;
+        DIBS_OF(req->cn, struct dibs__pooled_conn, cn)->served = true;
     if (err == DIBS_OK && call->replicas && call->writes & 1u << reply->type) {
         keep_reply(call, reply);
         call->s->acks.keep(call->s, call);
     } else if (err == DIBS_OK && reply->type != REPLY_ERROR) {
-        dibs__server_works(call->s);
+        dibs__server_mark_writable(call->s);
         finish_call(call, DIBS_OK, reply);
     } else if (err == DIBS_OK) {
         if (try_again(call, reply->text))
@@ -392,8 +398,8 @@ static void judge_reply(struct dibs__req *req, dibs_err err,
     } else {
         if (err == DIBS_ERR_UNKNOWN) {
             taint_call(call);
-            dibs__server_tell(call->s, DIBS_EVENT_UNKNOWN, err,
-                              "a reply was lost");
+            dibs__server_log(call->s, DIBS_EVENT_UNKNOWN, err,
+                             "a reply was lost");
         }
         start_call(call);
     }
@@ -402,17 +408,18 @@ static void judge_reply(struct dibs__req *req, dibs_err err,
 static void call_answered(struct dibs__req *req, dibs_err err,
                           const struct dibs__reply *reply)
 {
-    struct dibs__server *s = DIBS_OF(req, struct dibs__call, req)->s;
-    struct dibs__link *ln = DIBS_OF(req->cn, struct dibs__link, cn);
+    struct dibs__server *s = DIBS_OF(req, struct dibs__command, req)->s;
+    struct dibs__pooled_conn *ln =
+        DIBS_OF(req->cn, struct dibs__pooled_conn, cn);
 
     judge_reply(req, err, reply);
-    dibs__server_answered(s);
-    dibs__server_lend_again(ln);
+    dibs__server_replied(s);
+    dibs__server_reclaim(ln);
 }
 
 static void write_call(struct dibs__req *req, struct dibs__buf *out)
 {
-    struct dibs__call *call = DIBS_OF(req, struct dibs__call, req);
+    struct dibs__command *call = DIBS_OF(req, struct dibs__command, req);
 
     dibs__stats_count(call->s->events.stats, STAT_COMMANDS, 1);
     if (call->asking) {
@@ -426,10 +433,10 @@ static void write_call(struct dibs__req *req, struct dibs__buf *out)
 
 static void start_posted(struct dibs__task *t)
 {
-    start_call(DIBS_OF(t, struct dibs__call, task));
+    start_call(DIBS_OF(t, struct dibs__command, task));
 }
 
-void dibs__call_prepare(struct dibs__route to, struct dibs__call *call)
+void dibs__command_prepare(struct dibs__route to, struct dibs__command *call)
 {
     call->s = to.server;
     call->slots = to.server ? to.server->slots : to.slots;
@@ -446,30 +453,31 @@ void dibs__call_prepare(struct dibs__route to, struct dibs__call *call)
     call->asking = call->put_off = false;
     call->tries = call->hops = 0;
     call->last = DIBS_OK;
-    call->state = CALL_POSTED;
+    call->state = CMD_POSTED;
 }
 
-void dibs__call_post(struct dibs__call *call)
+void dibs__command_post(struct dibs__command *call)
 {
-    call->state = CALL_POSTED;
+    call->state = CMD_POSTED;
     count_call(call, 1);
     dibs__loop_post(loop_of(call), &call->task);
 }
 
-void dibs__call_start(struct dibs__route to, struct dibs__call *call)
+void dibs__command_start(struct dibs__route to, struct dibs__command *call)
 {
-    dibs__call_prepare(to, call);
-    dibs__call_post(call);
+    dibs__command_prepare(to, call);
+    dibs__command_post(call);
 }
 
-void dibs__call_now(struct dibs__route to, struct dibs__call *call)
+void dibs__command_run_now(struct dibs__route to, struct dibs__command *call)
 {
-    dibs__call_prepare(to, call);
+    dibs__command_prepare(to, call);
     count_call(call, 1);
     start_call(call);
 }
 
-bool dibs__call_take(struct dibs__call *call, const struct dibs__reply *reply)
+bool dibs__command_consume_reply(struct dibs__command *call,
+                                 const struct dibs__reply *reply)
 {
     struct dibs__reply room;
 
@@ -479,11 +487,12 @@ bool dibs__call_take(struct dibs__call *call, const struct dibs__reply *reply)
         return false;
     if (reply->type == REPLY_ERROR) {
         /* An error from the middle of a script: it may be done all the same. */
-        call->again |= dibs__classify(reply->text)->executed == EXECUTED_PARTLY;
-        dibs__call_post(call);
+        call->again |=
+            dibs__error_classify(reply->text)->executed == EXECUTED_PARTLY;
+        dibs__command_post(call);
         return true;
     }
-    call->state = CALL_OVER;
+    call->state = CMD_DONE;
     call->done(call, DIBS_OK, reply);
     return true;
 }
@@ -491,110 +500,113 @@ bool dibs__call_take(struct dibs__call *call, const struct dibs__reply *reply)
 /* What came of a direct call. Anything out of the ordinary is for the io
  * thread. An error reply is asked for once more there: the same answer comes,
  * or a better one. */
-static void settle_call(struct dibs__call *call, struct dibs__link *ln,
-                        dibs_err err, const struct dibs__reply *reply)
+static void settle_call(struct dibs__command *call,
+                        struct dibs__pooled_conn *ln, dibs_err err,
+                        const struct dibs__reply *reply)
 {
-    if (err == DIBS_OK && dibs__call_take(call, reply)) {
+    if (err == DIBS_OK && dibs__command_consume_reply(call, reply)) {
         dibs__server_give_back(ln, true);
         return;
     }
     if (err != DIBS_ERR_CONN)
         taint_call(call);
     dibs__server_give_back(ln, false);
-    dibs__call_post(call);
+    dibs__command_post(call);
 }
 
-void dibs__calls_count(const struct dibs__list *fifo)
+void dibs__commands_count(const struct dibs__list *fifo)
 {
     for (struct dibs__list *l = fifo->next; l != fifo; l = l->next)
-        count_call(DIBS_OF(l, struct dibs__call, req.link), 1);
+        count_call(DIBS_OF(l, struct dibs__command, req.link), 1);
 }
 
-void dibs__call_mark_sent(struct dibs__call *call)
+void dibs__command_mark_sent(struct dibs__command *call)
 {
-    call->state = CALL_SENT;
+    call->state = CMD_SENT;
     call->sent_ms = dibs__now_ms();
     call->req.expires =
         dibs__min(dibs__add(call->sent_ms, call->attempt_ms), call->deadline);
 }
 
-bool dibs__call_ask(struct dibs__route to, struct dibs__call *call)
+bool dibs__command_send_sync(struct dibs__route to, struct dibs__command *call)
 {
     assert(!dibs__loop_inside() && "io must not wait");
-    dibs__call_prepare(to, call);
-    struct dibs__link *ln =
+    dibs__command_prepare(to, call);
+    struct dibs__pooled_conn *ln =
         call->replicas || !call->s ? NULL : dibs__server_borrow(call->s);
     if (!ln) {
-        dibs__call_post(call);
+        dibs__command_post(call);
         return false;
     }
-    dibs__call_mark_sent(call);
-    dibs_err err = dibs__conn_ask(&ln->cn, &call->req);
+    dibs__command_mark_sent(call);
+    dibs_err err = dibs__conn_send_sync(&ln->cn, &call->req);
     if (err != DIBS_OK)
         settle_call(call, ln, err, NULL);
     return err == DIBS_OK;
 }
 
-bool dibs__call_hear(struct dibs__call *call, int64_t until)
+bool dibs__command_recv_sync(struct dibs__command *call, int64_t until)
 {
-    struct dibs__link *ln = DIBS_OF(call->req.cn, struct dibs__link, cn);
+    struct dibs__pooled_conn *ln =
+        DIBS_OF(call->req.cn, struct dibs__pooled_conn, cn);
     const struct dibs__reply *reply;
-    dibs_err err =
-        dibs__conn_hear(&ln->cn, dibs__min(call->req.expires, until), &reply);
+    dibs_err err = dibs__conn_recv_sync(
+        &ln->cn, dibs__min(call->req.expires, until), &reply);
 
     settle_call(call, ln, err, reply);
     return err == DIBS_OK;
 }
 
-void dibs__call_direct(struct dibs__route to, struct dibs__call *call)
+void dibs__command_run_direct(struct dibs__route to, struct dibs__command *call)
 {
-    if (dibs__call_ask(to, call))
-        dibs__call_hear(call, INT64_MAX);
+    if (dibs__command_send_sync(to, call))
+        dibs__command_recv_sync(call, INT64_MAX);
 }
 
 /* ---- all calls --------------------------------------------------------- */
 
-void dibs__calls_resume(struct dibs__server *s)
+void dibs__commands_resume(struct dibs__server *s)
 {
     struct dibs__list all;
 
     dibs__list_init(&all);
     dibs__list_move(&all, &s->waiting);
     for (struct dibs__list *l; (l = dibs__list_pop(&all));)
-        start_call(DIBS_OF(l, struct dibs__call, req.link));
+        start_call(DIBS_OF(l, struct dibs__command, req.link));
 }
 
-void dibs__calls_reroute(struct dibs__list *waiting)
+void dibs__commands_reroute(struct dibs__list *waiting)
 {
     struct dibs__list all;
 
     dibs__list_init(&all);
     dibs__list_move(&all, waiting);
     for (struct dibs__list *l; (l = dibs__list_pop(&all));) {
-        struct dibs__call *call = DIBS_OF(l, struct dibs__call, req.link);
+        struct dibs__command *call = DIBS_OF(l, struct dibs__command, req.link);
         call->asking = false;
         start_call(call);
     }
 }
 
-void dibs__calls_end(struct dibs__list *waiting, dibs_err err, bool patient_too)
+void dibs__commands_end(struct dibs__list *waiting, dibs_err err,
+                        bool patient_too)
 {
     struct dibs__list all;
 
     dibs__list_init(&all);
     dibs__list_move(&all, waiting);
     for (struct dibs__list *l; (l = dibs__list_pop(&all));) {
-        struct dibs__call *call = DIBS_OF(l, struct dibs__call, req.link);
+        struct dibs__command *call = DIBS_OF(l, struct dibs__command, req.link);
         if (call->connect_by && !patient_too)
             dibs__list_add(waiting, &call->req.link);
         else
-            dibs__call_give_up(call, err);
+            dibs__command_give_up(call, err);
     }
 }
 
-void dibs__calls_fail(struct dibs__server *s, dibs_err err, bool patient_too)
+void dibs__commands_fail(struct dibs__server *s, dibs_err err, bool patient_too)
 {
-    if (dibs__server_closes(s))
+    if (dibs__server_is_closing(s))
         dibs__list_move(&s->waiting, &s->resting);
-    dibs__calls_end(&s->waiting, err, patient_too);
+    dibs__commands_end(&s->waiting, err, patient_too);
 }

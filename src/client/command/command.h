@@ -9,14 +9,14 @@
 #include "client/server/server.h"
 
 /* Where a call is; the table is in command.c. */
-enum dibs__call_state {
-    CALL_POSTED,  /* on its way to io */
-    CALL_WAITING, /* for a connection, or for a map of the slots */
-    CALL_RESTING, /* until it is tried again */
-    CALL_GROUPED, /* for the next group of those that replicas must have */
-    CALL_SENT,    /* the reply is to come */
-    CALL_KEPT,    /* answered; replicas are waited for */
-    CALL_OVER     /* done was called, or is about to be */
+enum dibs__command_state {
+    CMD_POSTED,     /* on its way to io */
+    CMD_WAITING,    /* for a connection, or for a map of the slots */
+    CMD_BACKOFF,    /* until it is tried again */
+    CMD_WAIT_GROUP, /* for the next group of those that replicas must have */
+    CMD_SENT,       /* the reply is to come */
+    CMD_AWAIT_REPLICAS, /* answered; replicas are waited for */
+    CMD_DONE            /* done was called, or is about to be */
 };
 
 /* Longer than any number that comes with a lock, and the slash and the number
@@ -25,11 +25,12 @@ enum dibs__call_state {
 
 /* Every command sent this way must be harmless when executed twice. Lives
  * inside whatever it is about; done comes exactly once, on io or, after
- * dibs__call_direct, on the thread that called. */
-struct dibs__call {
+ * dibs__command_run_direct, on the thread that called. */
+struct dibs__command {
     /* Filled in by the sender. */
-    void (*write)(struct dibs__call *call, struct dibs__buf *out, bool whole);
-    void (*done)(struct dibs__call *call, dibs_err err,
+    void (*write)(struct dibs__command *call, struct dibs__buf *out,
+                  bool whole);
+    void (*done)(struct dibs__command *call, dibs_err err,
                  const struct dibs__reply *reply);
     int64_t deadline;    /* for all of it */
     int64_t attempt_ms;  /* for one reply */
@@ -43,7 +44,7 @@ struct dibs__call {
     int slot;         /* in a cluster: of its keys; -1: for that server */
     /* Told why, in words and with the server's address, just before done comes
      * with an error. May be NULL. Thread: io. */
-    void (*explain)(struct dibs__call *call, dibs_err err, const char *why);
+    void (*explain)(struct dibs__command *call, dibs_err err, const char *why);
     bool quiet; /* an error reply is no event */
     bool plain; /* it calls no script: no number goes out with it, none comes
                    back */
@@ -57,13 +58,13 @@ struct dibs__call {
     int64_t sent_ms;   /* just before what was answered was sent */
 
     /* command.c's own. */
-    struct dibs__server *s;    /* NULL: nobody is known to have its slot */
-    struct dibs__slots *slots; /* NULL: in no cluster */
+    struct dibs__server *s;       /* NULL: nobody is known to have its slot */
+    struct dibs__slot_map *slots; /* NULL: in no cluster */
     struct dibs__req req;
     struct dibs__task task;
     struct dibs__timer timer;
-    struct dibs__ghost *g;
-    enum dibs__call_state state;
+    struct dibs__in_doubt *g;
+    enum dibs__command_state state;
     bool loose;   /* a ghost cannot be canceled */
     bool whole;   /* send the script's text */
     bool misfit;  /* it got a reply that cannot be its own */
@@ -88,43 +89,48 @@ struct dibs__call {
  * REPLICAS It was executed, reply is there, but see unacked. Also with AUTH,
  *          where the user may not ask for acknowledgements.
  * others   The server's error reply is there too (see error_class.c). */
-void dibs__call_start(struct dibs__route to, struct dibs__call *call);
+void dibs__command_start(struct dibs__route to, struct dibs__command *call);
 /* The same at once, ahead of what was posted; done may come from inside.
  * Thread: io. */
-void dibs__call_now(struct dibs__route to, struct dibs__call *call);
+void dibs__command_run_now(struct dibs__route to, struct dibs__command *call);
 /* The same, directly if a connection is free. Thread: app. */
-void dibs__call_direct(struct dibs__route to, struct dibs__call *call);
+void dibs__command_run_direct(struct dibs__route to,
+                              struct dibs__command *call);
 /* The same in two parts, for a caller that asks several servers at once. True
  * from ask: the reply is to be heard on this thread. hear: what has not come by
  * then goes to the io thread, which asks anew; false then. */
-bool dibs__call_ask(struct dibs__route to, struct dibs__call *call);
-bool dibs__call_hear(struct dibs__call *call, int64_t until);
+bool dibs__command_send_sync(struct dibs__route to, struct dibs__command *call);
+bool dibs__command_recv_sync(struct dibs__command *call, int64_t until);
 
 /* For callback_io.c, whose calls go out with others on a borrowed connection:
  * before all else; it is about to be sent; it is for io after all. take: the
  * reply to it, the call may be gone then; false: that cannot be the reply,
  * nothing was done. count: io will end these. */
-void dibs__call_prepare(struct dibs__route to, struct dibs__call *call);
-void dibs__call_mark_sent(struct dibs__call *call);
-void dibs__call_post(struct dibs__call *call);
-bool dibs__call_take(struct dibs__call *call, const struct dibs__reply *reply);
-void dibs__calls_count(const struct dibs__list *fifo);
+void dibs__command_prepare(struct dibs__route to, struct dibs__command *call);
+void dibs__command_mark_sent(struct dibs__command *call);
+void dibs__command_post(struct dibs__command *call);
+bool dibs__command_consume_reply(struct dibs__command *call,
+                                 const struct dibs__reply *reply);
+void dibs__commands_count(const struct dibs__list *fifo);
 
 /* For replica_ack.c, on io: sends it; starts it anew, executed before or not;
  * gives up; the replicas are known: OK, or why not (refused: the server's note
  * tells more). */
-void dibs__call_send(struct dibs__call *call, struct dibs__link *ln);
-void dibs__call_again(struct dibs__call *call, bool executed);
-void dibs__call_give_up(struct dibs__call *call, dibs_err err);
-void dibs__call_acked(struct dibs__call *call, dibs_err err, bool refused);
+void dibs__command_send(struct dibs__command *call,
+                        struct dibs__pooled_conn *ln);
+void dibs__command_retry(struct dibs__command *call, bool executed);
+void dibs__command_give_up(struct dibs__command *call, dibs_err err);
+void dibs__command_acknowledged(struct dibs__command *call, dibs_err err,
+                                bool refused);
 
 /* All calls in a list of those that wait, on io: look where their slot is now;
  * end, or only those without patience. */
-void dibs__calls_reroute(struct dibs__list *waiting);
-void dibs__calls_end(struct dibs__list *waiting, dibs_err err,
-                     bool patient_too);
+void dibs__commands_reroute(struct dibs__list *waiting);
+void dibs__commands_end(struct dibs__list *waiting, dibs_err err,
+                        bool patient_too);
 /* As a server's upper has it. */
-void dibs__calls_resume(struct dibs__server *s);
-void dibs__calls_fail(struct dibs__server *s, dibs_err err, bool patient_too);
+void dibs__commands_resume(struct dibs__server *s);
+void dibs__commands_fail(struct dibs__server *s, dibs_err err,
+                         bool patient_too);
 
 #endif

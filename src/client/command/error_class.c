@@ -16,7 +16,7 @@
 
 #include <string.h>
 
-static const struct dibs__class classes[] = {
+static const struct dibs__error_class classes[] = {
     {"NOSCRIPT", EXECUTED_NO, NEXT_RELOAD, DIBS_ERR_SERVER},
 
     {"LOADING", EXECUTED_NO, NEXT_LATER, DIBS_ERR_SERVER},
@@ -62,7 +62,7 @@ static const struct dibs__class classes[] = {
 /* Before Redis 7 a script's error is told as "ERR Error running script (call to
  * f_...): @user_script:3: WRONGTYPE ...", one that a script passes on as
  * "@user_script: 3: ...". */
-const char *dibs__error_words(const char *error)
+const char *dibs__error_strip(const char *error)
 {
     const char *at = error, *found;
 
@@ -75,11 +75,11 @@ const char *dibs__error_words(const char *error)
     return at;
 }
 
-const struct dibs__class *dibs__classify(const char *error)
+const struct dibs__error_class *dibs__error_classify(const char *error)
 {
-    const struct dibs__class *c = classes;
+    const struct dibs__error_class *c = classes;
 
-    error = dibs__error_words(error);
+    error = dibs__error_strip(error);
     if (strncmp(error, "ERR ", 4) == 0) /* has no code of its own, or has */
         error += 4;
     while (strncmp(error, c->prefix, strlen(c->prefix)) != 0)

@@ -7,7 +7,7 @@
 
 #include <dibs/dibs.h>
 
-enum dibs__next {
+enum dibs__next_step {
     NEXT_GIVE_UP, /* tell the caller now */
     NEXT_LATER,   /* try again within the caller's time */
     NEXT_RELOAD,  /* not executed; send the whole script */
@@ -17,16 +17,16 @@ enum dibs__next {
 
 enum dibs__executed { EXECUTED_NO, EXECUTED_PARTLY };
 
-struct dibs__class {
+struct dibs__error_class {
     const char *prefix;
     enum dibs__executed executed;
-    enum dibs__next next;
+    enum dibs__next_step next;
     dibs_err err; /* when it comes to telling */
 };
 
 /* The error less what older servers wrap around a script's error. */
-const char *dibs__error_words(const char *error);
+const char *dibs__error_strip(const char *error);
 /* Never NULL; an error nobody has heard of has a class as well. */
-const struct dibs__class *dibs__classify(const char *error);
+const struct dibs__error_class *dibs__error_classify(const char *error);
 
 #endif

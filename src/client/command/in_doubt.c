@@ -2,7 +2,7 @@
  *
  * in_doubt.c - what a lost command may still do, and how that is ended.
  *
- * Thread  io, except dibs__ghost_new: the one that has the connection.
+ * Thread  io, except dibs__in_doubt_new: the one that has the connection.
  * Locks   none.
  *
  * How     A command whose reply was lost may have been executed, or not, or may
@@ -34,18 +34,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LAY_MS 3000
+#define KILL_TIMEOUT_MS 3000
 
 static void say_refused(struct dibs__server *s)
 {
-    dibs__server_tell(
+    dibs__server_log(
         s, DIBS_EVENT_WARNING, DIBS_ERR_AUTH,
         "CLIENT KILL is refused: lost replies take longer to settle");
 }
 
-enum ghost_state { GHOST_NEW, GHOST_BEING_LAID, GHOST_LAID, GHOST_LOOSE };
+enum ghost_state {
+    IN_DOUBT_NEW,
+    IN_DOUBT_KILLING,
+    IN_DOUBT_KILLED,
+    IN_DOUBT_UNKILLABLE
+};
 
-struct dibs__ghost {
+struct dibs__in_doubt {
     struct dibs__req req; /* the killing */
     struct dibs__server *s;
     struct dibs__list at; /* in server.ghosts while new */
@@ -56,7 +61,7 @@ struct dibs__ghost {
     char id[24], addr[160], run[48];
 };
 
-void dibs__ghost_unref(struct dibs__ghost *g)
+void dibs__in_doubt_unref(struct dibs__in_doubt *g)
 {
     if (g && --g->refs == 0)
         dibs__free(g);
@@ -64,7 +69,7 @@ void dibs__ghost_unref(struct dibs__ghost *g)
 
 static void cancel_write(struct dibs__req *req, struct dibs__buf *out)
 {
-    const struct dibs__ghost *g = DIBS_OF(req, struct dibs__ghost, req);
+    const struct dibs__in_doubt *g = DIBS_OF(req, struct dibs__in_doubt, req);
 
     dibs__buf_array(out, g->addr[0] ? 6 : 4);
     dibs__buf_arg_text(out, "CLIENT");
@@ -80,33 +85,34 @@ static void cancel_write(struct dibs__req *req, struct dibs__buf *out)
 static void cancel_done(struct dibs__req *req, dibs_err err,
                         const struct dibs__reply *reply)
 {
-    struct dibs__ghost *g = DIBS_OF(req, struct dibs__ghost, req);
+    struct dibs__in_doubt *g = DIBS_OF(req, struct dibs__in_doubt, req);
     struct dibs__server *s = g->s;
 
-    if (err == DIBS_OK && dibs__server_misfit(s, req, reply, 1u << REPLY_NUM))
+    if (err == DIBS_OK &&
+        dibs__server_is_desync(s, req, reply, 1u << REPLY_NUM))
         err = DIBS_ERR_UNKNOWN;
     if (err == DIBS_OK && reply->type == REPLY_NUM) {
-        g->state = GHOST_LAID;
+        g->state = IN_DOUBT_KILLED;
     } else if (err == DIBS_OK) {
-        g->state = GHOST_LOOSE;
+        g->state = IN_DOUBT_UNKILLABLE;
         if (!g->s->cannot_cancel)
             say_refused(g->s);
         g->s->cannot_cancel = true;
-    } else if (!dibs__server_closes(
+    } else if (!dibs__server_is_closing(
                    g->s)) { /* once more, on the next connection */
-        g->state = GHOST_NEW;
+        g->state = IN_DOUBT_NEW;
         dibs__list_add(&g->s->ghosts, &g->at);
         return;
     }
-    dibs__ghost_unref(g);
-    dibs__server_answered(s);
+    dibs__in_doubt_unref(g);
+    dibs__server_replied(s);
 }
 
-struct dibs__ghost *dibs__ghost_new(const struct dibs__link *ln)
+struct dibs__in_doubt *dibs__in_doubt_new(const struct dibs__pooled_conn *ln)
 {
     const struct dibs__conn *cn = &ln->cn;
     struct dibs__server *s = ln->s;
-    struct dibs__ghost *g = cn->id[0] ? dibs__calloc(1, sizeof *g) : NULL;
+    struct dibs__in_doubt *g = cn->id[0] ? dibs__calloc(1, sizeof *g) : NULL;
 
     if (!g)
         return NULL;
@@ -125,7 +131,7 @@ struct dibs__ghost *dibs__ghost_new(const struct dibs__link *ln)
 /* The server counts its connections up. If a later one has no greater number,
  * it is another process by now, and the ghost ended with the old one. */
 static bool has_restarted(const struct dibs__server *s,
-                          const struct dibs__ghost *g)
+                          const struct dibs__in_doubt *g)
 {
     unsigned long long now = strtoull(s->main->cn.id, NULL, 10);
 
@@ -134,37 +140,37 @@ static bool has_restarted(const struct dibs__server *s,
 }
 
 /* Another server is there by now. Sets what that means for the ghost. */
-static bool is_elsewhere(const struct dibs__server *s, struct dibs__ghost *g)
+static bool is_elsewhere(const struct dibs__server *s, struct dibs__in_doubt *g)
 {
     const char *run = s->main->cn.run;
 
     if (run[0] && g->run[0]) {
         if (strcmp(run, g->run) == 0)
             return false;
-        g->state = GHOST_LAID;
+        g->state = IN_DOUBT_KILLED;
         return true;
     }
     if (g->place == s->place)
         return false;
-    g->state = GHOST_LOOSE;
+    g->state = IN_DOUBT_UNKILLABLE;
     return true;
 }
 
-void dibs__ghost_cancel(struct dibs__ghost *g)
+void dibs__in_doubt_kill(struct dibs__in_doubt *g)
 {
     struct dibs__server *s = g->s;
 
-    if (g->state != GHOST_NEW || !dibs__server_is_up(s))
+    if (g->state != IN_DOUBT_NEW || !dibs__server_is_up(s))
         return;
     bool gone = is_elsewhere(s, g);
     if (!gone && has_restarted(s, g)) {
-        g->state = GHOST_LAID;
+        g->state = IN_DOUBT_KILLED;
         gone = true;
     }
     if (gone) {
         if (dibs__list_linked(&g->at)) {
             dibs__list_del(&g->at);
-            dibs__ghost_unref(g);
+            dibs__in_doubt_unref(g);
         }
         return;
     }
@@ -172,30 +178,30 @@ void dibs__ghost_cancel(struct dibs__ghost *g)
         dibs__list_del(&g->at); /* its reference is now the request's */
     else
         g->refs++;
-    g->state = GHOST_BEING_LAID;
-    g->req.expires = dibs__now_ms() + LAY_MS;
+    g->state = IN_DOUBT_KILLING;
+    g->req.expires = dibs__now_ms() + KILL_TIMEOUT_MS;
     dibs__conn_send(&s->main->cn, &g->req);
 }
 
-void dibs__ghost_cancel_later(struct dibs__ghost *g)
+void dibs__in_doubt_kill_later(struct dibs__in_doubt *g)
 {
     struct dibs__server *s = g->s;
 
-    if (g->state != GHOST_NEW || dibs__server_closes(s) ||
+    if (g->state != IN_DOUBT_NEW || dibs__server_is_closing(s) ||
         dibs__list_linked(&g->at))
         return;
     g->refs++;
     dibs__list_add(&s->ghosts, &g->at);
-    dibs__ghost_cancel(g);
+    dibs__in_doubt_kill(g);
 }
 
-void dibs__ghosts_forget(struct dibs__server *s)
+void dibs__in_doubt_forget_all(struct dibs__server *s)
 {
     for (struct dibs__list *l; (l = dibs__list_pop(&s->ghosts));)
-        dibs__ghost_unref(DIBS_OF(l, struct dibs__ghost, at));
+        dibs__in_doubt_unref(DIBS_OF(l, struct dibs__in_doubt, at));
 }
 
-void dibs__ghosts_cancel(struct dibs__server *s)
+void dibs__in_doubt_kill_all(struct dibs__server *s)
 {
     struct dibs__list all;
 
@@ -203,21 +209,22 @@ void dibs__ghosts_cancel(struct dibs__server *s)
     dibs__list_move(&all, &s->ghosts);
     for (struct dibs__list *l = all.next, *n; l != &all; l = n) {
         n = l->next;
-        dibs__ghost_cancel(DIBS_OF(l, struct dibs__ghost, at));
+        dibs__in_doubt_kill(DIBS_OF(l, struct dibs__in_doubt, at));
     }
 }
 
-void dibs__ghost_ref(struct dibs__ghost *g)
+void dibs__in_doubt_ref(struct dibs__in_doubt *g)
 {
     g->refs++;
 }
 
-bool dibs__ghost_canceled(const struct dibs__ghost *g)
+bool dibs__in_doubt_killed(const struct dibs__in_doubt *g)
 {
-    return g->state == GHOST_LAID;
+    return g->state == IN_DOUBT_KILLED;
 }
 
-bool dibs__ghost_of(const struct dibs__ghost *g, const struct dibs__server *s)
+bool dibs__in_doubt_of(const struct dibs__in_doubt *g,
+                       const struct dibs__server *s)
 {
     return g->s == s;
 }

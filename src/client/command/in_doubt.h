@@ -11,21 +11,22 @@
  * or nobody knows the connection's number. Thread: the one that has the
  * connection.
  */
-struct dibs__ghost *dibs__ghost_new(const struct dibs__link *ln);
-void dibs__ghost_ref(struct dibs__ghost *g);
-void dibs__ghost_unref(struct dibs__ghost *g); /* NULL is fine */
+struct dibs__in_doubt *dibs__in_doubt_new(const struct dibs__pooled_conn *ln);
+void dibs__in_doubt_ref(struct dibs__in_doubt *g);
+void dibs__in_doubt_unref(struct dibs__in_doubt *g); /* NULL is fine */
 
 /* It can do nothing any more. */
-bool dibs__ghost_canceled(const struct dibs__ghost *g);
-bool dibs__ghost_of(const struct dibs__ghost *g, const struct dibs__server *s);
+bool dibs__in_doubt_killed(const struct dibs__in_doubt *g);
+bool dibs__in_doubt_of(const struct dibs__in_doubt *g,
+                       const struct dibs__server *s);
 /* Lays it, if its server is up and nobody did. What is sent after that comes
  * after it. Thread: io, as all below. */
-void dibs__ghost_cancel(struct dibs__ghost *g);
+void dibs__in_doubt_kill(struct dibs__in_doubt *g);
 /* The caller has given up, but it is still about: when there is a
  * connection. */
-void dibs__ghost_cancel_later(struct dibs__ghost *g);
+void dibs__in_doubt_kill_later(struct dibs__in_doubt *g);
 /* All of those, now that there is one; none of them, as nobody will ask. */
-void dibs__ghosts_cancel(struct dibs__server *s);
-void dibs__ghosts_forget(struct dibs__server *s);
+void dibs__in_doubt_kill_all(struct dibs__server *s);
+void dibs__in_doubt_forget_all(struct dibs__server *s);
 
 #endif

@@ -46,7 +46,7 @@
 
 static void send_wait(struct dibs__server *s);
 
-static struct dibs__server *server_of(struct dibs__acks *a)
+static struct dibs__server *server_of(struct dibs__replica_acks *a)
 {
     return DIBS_OF(a, struct dibs__server, acks);
 }
@@ -60,19 +60,20 @@ static void go_soon(struct dibs__server *s)
 
 /* What a reply that says nothing means for those who need acknowledgements. It
  * is told if there are any. */
-static dibs_err acks_refusal(struct dibs__acks *a,
+static dibs_err acks_refusal(struct dibs__replica_acks *a,
                              const struct dibs__reply *reply)
 {
     dibs_err err = DIBS_ERR_REPLICAS;
 
     if (reply->type != REPLY_ERROR)
-        dibs__server_note(server_of(a), "it does not tell of its replicas");
+        dibs__server_set_last_error(server_of(a),
+                                    "it does not tell of its replicas");
     if (reply->type != REPLY_ERROR || dibs__list_empty(&a->group))
         return err;
-    if (dibs__classify(reply->text)->err == DIBS_ERR_AUTH)
+    if (dibs__error_classify(reply->text)->err == DIBS_ERR_AUTH)
         err = DIBS_ERR_AUTH;
-    dibs__server_note(server_of(a), reply->text);
-    dibs__server_tell(server_of(a), DIBS_EVENT_ERROR, err, reply->text);
+    dibs__server_set_last_error(server_of(a), reply->text);
+    dibs__server_log(server_of(a), DIBS_EVENT_ERROR, err, reply->text);
     return err;
 }
 
@@ -91,7 +92,8 @@ static int64_t role_count(const struct dibs__reply *reply)
 static void role_came(struct dibs__req *req, dibs_err err,
                       const struct dibs__reply *reply)
 {
-    struct dibs__acks *a = DIBS_OF(req, struct dibs__acks, role);
+    struct dibs__replica_acks *a =
+        DIBS_OF(req, struct dibs__replica_acks, role);
 
     if (err != DIBS_OK)
         return; /* the connection is gone; so is WAIT */
@@ -103,7 +105,7 @@ static void role_came(struct dibs__req *req, dibs_err err,
 }
 
 /* Enough for this call? */
-static void judge_acks(struct dibs__acks *a, struct dibs__call *call,
+static void judge_acks(struct dibs__replica_acks *a, struct dibs__command *call,
                        int64_t acked, dibs_err refused)
 {
     bool all = call->replicas < 0;
@@ -119,13 +121,14 @@ static void judge_acks(struct dibs__acks *a, struct dibs__call *call,
     /* None at all is not what anybody means by all. */
     if (refused == DIBS_OK && (acked < call->wanted || (all && !a->online)))
         refused = DIBS_ERR_REPLICAS;
-    dibs__call_acked(call, refused, said);
+    dibs__command_acknowledged(call, refused, said);
 }
 
 static void wait_came(struct dibs__req *req, dibs_err err,
                       const struct dibs__reply *reply)
 {
-    struct dibs__acks *a = DIBS_OF(req, struct dibs__acks, wait);
+    struct dibs__replica_acks *a =
+        DIBS_OF(req, struct dibs__replica_acks, wait);
     struct dibs__server *s = server_of(a);
     dibs_err refused = DIBS_OK;
     struct dibs__list group;
@@ -143,11 +146,11 @@ static void wait_came(struct dibs__req *req, dibs_err err,
     dibs__list_init(&group);
     dibs__list_move(&group, &a->group);
     for (struct dibs__list *l; (l = dibs__list_pop(&group));) {
-        struct dibs__call *call = DIBS_OF(l, struct dibs__call, req.link);
+        struct dibs__command *call = DIBS_OF(l, struct dibs__command, req.link);
         if (err == DIBS_OK)
             judge_acks(a, call, acked, refused);
         else
-            dibs__call_again(call, true);
+            dibs__command_retry(call, true);
     }
     if (err == DIBS_OK && reply->type != REPLY_NUM &&
         reply->type != REPLY_ERROR && a->ln)
@@ -159,7 +162,8 @@ static void wait_came(struct dibs__req *req, dibs_err err,
 
 static void write_wait(struct dibs__req *req, struct dibs__buf *out)
 {
-    const struct dibs__acks *a = DIBS_OF(req, struct dibs__acks, wait);
+    const struct dibs__replica_acks *a =
+        DIBS_OF(req, struct dibs__replica_acks, wait);
 
     dibs__buf_array(out, 3);
     dibs__buf_arg_text(out, "WAIT");
@@ -176,7 +180,7 @@ static void write_role(struct dibs__req *req, struct dibs__buf *out)
 
 static void send_wait(struct dibs__server *s)
 {
-    struct dibs__acks *a = &s->acks;
+    struct dibs__replica_acks *a = &s->acks;
 
     a->under_way = true;
     a->wait.expires = dibs__now_ms() + a->ms + s->to.command_timeout_ms;
@@ -185,17 +189,17 @@ static void send_wait(struct dibs__server *s)
 
 static void send_group(struct dibs__server *s)
 {
-    struct dibs__acks *a = &s->acks;
+    struct dibs__replica_acks *a = &s->acks;
 
     a->asked = a->ms = 0;
     a->counted = false;
     a->refused = DIBS_OK;
     for (struct dibs__list *l; (l = dibs__list_pop(&a->queue));) {
-        struct dibs__call *call = DIBS_OF(l, struct dibs__call, req.link);
+        struct dibs__command *call = DIBS_OF(l, struct dibs__command, req.link);
         a->asked = dibs__max(a->asked, call->replicas);
         a->ms = dibs__max(a->ms, call->replicas_ms);
         a->counted |= call->replicas < 0;
-        dibs__call_send(call, a->ln);
+        dibs__command_send(call, a->ln);
     }
     if (a->counted) {
         a->asked = dibs__max(a->asked, a->online);
@@ -209,8 +213,8 @@ static void send_group(struct dibs__server *s)
 
 static void acks_up(struct dibs__conn *cn)
 {
-    struct dibs__link *ln = DIBS_OF(cn, struct dibs__link, cn);
-    struct dibs__acks *a = &ln->s->acks;
+    struct dibs__pooled_conn *ln = DIBS_OF(cn, struct dibs__pooled_conn, cn);
+    struct dibs__replica_acks *a = &ln->s->acks;
 
     ln->was_up = true;
     a->up = true;
@@ -230,35 +234,35 @@ static void acks_redial_later(struct dibs__server *s)
  * time is over. */
 static void not_made(struct dibs__server *s, dibs_err err)
 {
-    struct dibs__acks *a = &s->acks;
+    struct dibs__replica_acks *a = &s->acks;
     struct dibs__list all;
 
     acks_redial_later(s);
     dibs__list_init(&all);
     dibs__list_move(&all, &a->queue);
     for (struct dibs__list *l; (l = dibs__list_pop(&all));) {
-        struct dibs__call *call = DIBS_OF(l, struct dibs__call, req.link);
+        struct dibs__command *call = DIBS_OF(l, struct dibs__command, req.link);
         if (call->connect_by)
             dibs__list_add(&a->queue, &call->req.link);
         else
-            dibs__call_give_up(call, err);
+            dibs__command_give_up(call, err);
     }
 }
 
 static void acks_down(struct dibs__conn *cn, dibs_err err, const char *why)
 {
-    struct dibs__link *ln = DIBS_OF(cn, struct dibs__link, cn);
+    struct dibs__pooled_conn *ln = DIBS_OF(cn, struct dibs__pooled_conn, cn);
     struct dibs__server *s = ln->s;
 
     s->acks.ln = NULL;
     s->acks.up = false;
-    if (dibs__server_closes(s))
+    if (dibs__server_is_closing(s))
         return;
     dibs__timer_stop(s->lp, &s->acks.timer);
-    if (err != DIBS_OK && !dibs__server_dozes(s)) {
+    if (err != DIBS_OK && !dibs__server_is_idle_closing(s)) {
         if (dibs__server_is_up(s)) /* not only because main went */
-            dibs__server_note(s, why);
-        dibs__server_down(s, err, why, ln->was_up);
+            dibs__server_set_last_error(s, why);
+        dibs__server_log_disconnect(s, err, why, ln->was_up);
     }
     if (!ln->was_up)
         not_made(s, err);
@@ -270,7 +274,7 @@ static void acks_down(struct dibs__conn *cn, dibs_err err, const char *why)
 
 static void go_on(struct dibs__task *t)
 {
-    struct dibs__acks *a = DIBS_OF(t, struct dibs__acks, go);
+    struct dibs__replica_acks *a = DIBS_OF(t, struct dibs__replica_acks, go);
     struct dibs__server *s = server_of(a);
 
     if (dibs__list_empty(&a->queue) || !dibs__server_is_up(s))
@@ -280,7 +284,7 @@ static void go_on(struct dibs__task *t)
     } else if (a->up && !a->timer.at) {
         dibs__timer_set(s->lp, &a->timer, dibs__now_ms() + USELESS_MS);
     } else if (!a->ln && !a->timer.at) {
-        a->ln = dibs__link_open(s, acks_up, acks_down);
+        a->ln = dibs__pooled_conn_open(s, acks_up, acks_down);
         if (!a->ln)
             not_made(s, DIBS_ERR_NOMEM);
     }
@@ -288,7 +292,7 @@ static void go_on(struct dibs__task *t)
 
 /* Every command of this group is answered, and none needs to be acknowledged.
  */
-static bool is_useless(const struct dibs__acks *a)
+static bool is_useless(const struct dibs__replica_acks *a)
 {
     const struct dibs__list *first = dibs__list_first(&a->ln->cn.fifo);
 
@@ -299,7 +303,7 @@ static bool is_useless(const struct dibs__acks *a)
 /* Time to dial again, or to look whether others wait for nothing. */
 static void acks_timed(struct dibs__timer *t)
 {
-    struct dibs__acks *a = DIBS_OF(t, struct dibs__acks, timer);
+    struct dibs__replica_acks *a = DIBS_OF(t, struct dibs__replica_acks, timer);
 
     if (a->up && is_useless(a) && !dibs__list_empty(&a->queue))
         dibs__conn_close(&a->ln->cn, DIBS_OK, "a WAIT for nobody");
@@ -308,9 +312,9 @@ static void acks_timed(struct dibs__timer *t)
 
 /* ---- calls come and go ------------------------------------------------- */
 
-static void acks_add(struct dibs__server *s, struct dibs__call *call)
+static void acks_add(struct dibs__server *s, struct dibs__command *call)
 {
-    struct dibs__acks *a = &s->acks;
+    struct dibs__replica_acks *a = &s->acks;
 
     /* The group before it takes its time; that is not this call's fault. But
      * only once, or a call that fails again and again would never end; and not
@@ -321,24 +325,24 @@ static void acks_add(struct dibs__server *s, struct dibs__call *call)
             call->deadline, dibs__add(a->wait.expires, call->attempt_ms));
     }
     if (a->ending) {
-        dibs__call_give_up(call, DIBS_ERR_CLOSED);
+        dibs__command_give_up(call, DIBS_ERR_CLOSED);
         return;
     }
-    call->state = CALL_GROUPED;
+    call->state = CMD_WAIT_GROUP;
     dibs__list_add(&a->queue, &call->req.link);
     dibs__timer_set(s->lp, &call->timer, call->deadline);
     go_soon(s);
 }
 
-static void acks_keep(struct dibs__server *s, struct dibs__call *call)
+static void acks_keep(struct dibs__server *s, struct dibs__command *call)
 {
     if (s->acks.ending)
-        dibs__call_acked(call, DIBS_ERR_CLOSED, false);
+        dibs__command_acknowledged(call, DIBS_ERR_CLOSED, false);
     else
         dibs__list_add(&s->acks.group, &call->req.link);
 }
 
-void dibs__acks_end(struct dibs__server *s)
+void dibs__replica_acks_end(struct dibs__server *s)
 {
     struct dibs__list all;
 
@@ -346,38 +350,38 @@ void dibs__acks_end(struct dibs__server *s)
     dibs__list_init(&all);
     dibs__list_move(&all, &s->acks.queue);
     for (struct dibs__list *l; (l = dibs__list_pop(&all));)
-        dibs__call_give_up(DIBS_OF(l, struct dibs__call, req.link),
-                           DIBS_ERR_CLOSED);
+        dibs__command_give_up(DIBS_OF(l, struct dibs__command, req.link),
+                              DIBS_ERR_CLOSED);
     dibs__list_move(&all, &s->acks.group);
     for (struct dibs__list *l; (l = dibs__list_pop(&all));)
-        dibs__call_acked(DIBS_OF(l, struct dibs__call, req.link),
-                         DIBS_ERR_CLOSED, false);
+        dibs__command_acknowledged(DIBS_OF(l, struct dibs__command, req.link),
+                                   DIBS_ERR_CLOSED, false);
 }
 
-void dibs__acks_drop(struct dibs__server *s)
+void dibs__replica_acks_drop(struct dibs__server *s)
 {
-    struct dibs__acks *a = &s->acks;
+    struct dibs__replica_acks *a = &s->acks;
     struct dibs__list all;
 
     dibs__timer_stop(s->lp, &a->timer);
     dibs__list_init(&all);
     dibs__list_move(&all, &a->queue);
     for (struct dibs__list *l; (l = dibs__list_pop(&all));)
-        dibs__call_again(DIBS_OF(l, struct dibs__call, req.link), false);
+        dibs__command_retry(DIBS_OF(l, struct dibs__command, req.link), false);
     if (a->ln)
         dibs__conn_close(&a->ln->cn, DIBS_ERR_CONN,
                          "the main connection went down");
 }
 
-void dibs__acks_abandon(struct dibs__server *s)
+void dibs__replica_acks_abandon(struct dibs__server *s)
 {
     if (s->acks.ln && s->acks.ln->cn.fd >= 0)
         close(s->acks.ln->cn.fd);
 }
 
-void dibs__acks_init(struct dibs__server *s)
+void dibs__replica_acks_init(struct dibs__server *s)
 {
-    struct dibs__acks *a = &s->acks;
+    struct dibs__replica_acks *a = &s->acks;
 
     dibs__list_init(&a->queue);
     dibs__list_init(&a->group);

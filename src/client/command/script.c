@@ -53,7 +53,7 @@ static bool number_at(const char *text, const char *end, int64_t *out)
     return stop == end;
 }
 
-const struct dibs__reply *dibs__script_answer(const struct dibs__reply *reply,
+const struct dibs__reply *dibs__script_result(const struct dibs__reply *reply,
                                               unsigned number,
                                               struct dibs__reply *room)
 {
@@ -142,7 +142,7 @@ void dibs__script_words(const char *error, const struct dibs__url *single,
                         char out[DIBS__REASON_MAX])
 {
     const char *at = strstr(error, "user_script:");
-    const char *words = dibs__error_words(error);
+    const char *words = dibs__error_strip(error);
     const char *instead = single ? wrong_server(words, single) : NULL;
     const struct dibs__script *const *s = dibs__scripts;
     char command[32];

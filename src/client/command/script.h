@@ -84,7 +84,7 @@ void dibs__script_head(struct dibs__buf *out, const struct dibs__script *script,
                        bool whole, size_t keys, size_t args);
 /* What the script gave to the sending of that number, maybe in *room; an error
  * as it is. NULL: the reply is not the answer to that sending. */
-const struct dibs__reply *dibs__script_answer(const struct dibs__reply *reply,
+const struct dibs__reply *dibs__script_result(const struct dibs__reply *reply,
                                               unsigned number,
                                               struct dibs__reply *room);
 

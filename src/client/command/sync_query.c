@@ -19,26 +19,26 @@
 
 /* ---- asking and waiting ------------------------------------------------ */
 
-static void ask_answered(struct dibs__call *call, dibs_err err,
+static void ask_answered(struct dibs__command *call, dibs_err err,
                          const struct dibs__reply *reply)
 {
-    struct dibs__question *ask = DIBS_OF(call, struct dibs__question, call);
+    struct dibs__sync_query *ask = DIBS_OF(call, struct dibs__sync_query, call);
 
     ask->err = ask->take(ask, err, reply);
     sem_post(&ask->done);
 }
 
-static void ask_explained(struct dibs__call *call, dibs_err err,
+static void ask_explained(struct dibs__command *call, dibs_err err,
                           const char *why)
 {
-    struct dibs__question *ask = DIBS_OF(call, struct dibs__question, call);
+    struct dibs__sync_query *ask = DIBS_OF(call, struct dibs__sync_query, call);
 
     (void)err;
     snprintf(ask->why, sizeof ask->why, "%s", why);
 }
 
-dibs_err dibs__question_ask(dibs_client *c, struct dibs__route to,
-                            struct dibs__question *ask)
+dibs_err dibs__sync_query_run(dibs_client *c, struct dibs__route to,
+                              struct dibs__sync_query *ask)
 {
     ask->call.plain = true;
     ask->call.done = ask_answered;
@@ -47,7 +47,7 @@ dibs_err dibs__question_ask(dibs_client *c, struct dibs__route to,
     ask->call.deadline = dibs__now_ms() + 2 * ask->call.attempt_ms;
     ask->why[0] = '\0';
     sem_init(&ask->done, 0, 0);
-    dibs__call_direct(to, &ask->call);
+    dibs__command_run_direct(to, &ask->call);
     while (sem_wait(&ask->done) != 0)
         ; /* a signal */
     sem_destroy(&ask->done);
@@ -59,12 +59,12 @@ dibs_err dibs__question_ask(dibs_client *c, struct dibs__route to,
 /* ---- any command ------------------------------------------------------- */
 
 struct query {
-    struct dibs__question ask;
+    struct dibs__sync_query ask;
     const char *const *argv;
-    struct dibs__answer *out;
+    struct dibs__query_reply *out;
 };
 
-static void query_write(struct dibs__call *call, struct dibs__buf *out,
+static void query_write(struct dibs__command *call, struct dibs__buf *out,
                         bool whole)
 {
     const struct query *q = DIBS_OF(call, struct query, ask.call);
@@ -99,10 +99,10 @@ static void copy_reply(struct dibs__buf *text, const struct dibs__reply *r)
     }
 }
 
-static dibs_err query_take(struct dibs__question *ask, dibs_err err,
+static dibs_err query_take(struct dibs__sync_query *ask, dibs_err err,
                            const struct dibs__reply *reply)
 {
-    struct dibs__answer *out = DIBS_OF(ask, struct query, ask)->out;
+    struct dibs__query_reply *out = DIBS_OF(ask, struct query, ask)->out;
 
     out->came_us = dibs__now_us();
     out->sent_us = ask->call.sent_ms * 1000;
@@ -117,7 +117,7 @@ static dibs_err query_take(struct dibs__question *ask, dibs_err err,
 }
 
 dibs_err dibs__query(dibs_client *c, const char *const *argv,
-                     struct dibs__answer *out)
+                     struct dibs__query_reply *out)
 {
     struct query q = {.argv = argv, .out = out};
     int64_t before = dibs__now_us();
@@ -131,7 +131,7 @@ dibs_err dibs__query(dibs_client *c, const char *const *argv,
     q.ask.call.write = query_write;
     q.ask.call.quiet = true; /* the caller reads the answer */
     q.ask.take = query_take;
-    out->err = dibs__question_ask(c, c->route, &q.ask);
+    out->err = dibs__sync_query_run(c, c->route, &q.ask);
     dibs__client_leave(c);
     out->sent_us = dibs__max(out->sent_us, before);
     if (!dibs__buf_ok(&out->text))
@@ -139,16 +139,16 @@ dibs_err dibs__query(dibs_client *c, const char *const *argv,
     return out->err;
 }
 
-const char *dibs__answer_text(const struct dibs__answer *a)
+const char *dibs__query_reply_text(const struct dibs__query_reply *a)
 {
     return a->replied && dibs__buf_ok(&a->text) && a->text.len ? a->text.data
                                                                : "";
 }
 
-const char *dibs__answer_line(const struct dibs__answer *a, size_t n,
-                              char buf[], size_t size)
+const char *dibs__query_reply_line(const struct dibs__query_reply *a, size_t n,
+                                   char buf[], size_t size)
 {
-    const char *at = dibs__answer_text(a);
+    const char *at = dibs__query_reply_text(a);
 
     for (; n > 0 && *at; n--) {
         at += strcspn(at, "\n");
@@ -162,7 +162,7 @@ const char *dibs__answer_line(const struct dibs__answer *a, size_t n,
     return buf;
 }
 
-void dibs__answer_clear(struct dibs__answer *a)
+void dibs__query_reply_clear(struct dibs__query_reply *a)
 {
     dibs__buf_clear(&a->text);
 }

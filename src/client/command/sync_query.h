@@ -10,11 +10,11 @@
 #define DIBS__QUERY_ARGS 16
 
 /* A call that its caller waits for. Lives inside whatever it is about. */
-struct dibs__question {
-    struct dibs__call call; /* write and slot are the caller's, at least */
+struct dibs__sync_query {
+    struct dibs__command call; /* write and slot are the caller's, at least */
     /* Takes the reply, if there is one; what it returns is the result. May be
      * on io. */
-    dibs_err (*take)(struct dibs__question *ask, dibs_err err,
+    dibs_err (*take)(struct dibs__sync_query *ask, dibs_err err,
                      const struct dibs__reply *reply);
     dibs_err err;
     char why[DIBS__REASON_MAX]; /* in words; "" */
@@ -23,11 +23,11 @@ struct dibs__question {
 
 /* Asks and waits; the reason is set if it fails. Between enter and leave.
  * Thread: app. */
-dibs_err dibs__question_ask(dibs_client *c, struct dibs__route to,
-                            struct dibs__question *ask);
+dibs_err dibs__sync_query_run(dibs_client *c, struct dibs__route to,
+                              struct dibs__sync_query *ask);
 
 /* All zero = none yet. */
-struct dibs__answer {
+struct dibs__query_reply {
     dibs_err err; /* OK, or as of a call */
     bool replied; /* the server said something, be it an error */
     bool array;   /* text is a line for each element, nested ones as well */
@@ -39,11 +39,12 @@ struct dibs__answer {
 /* Asks, with argv ended by NULL. A command must be harmless when it is executed
  * twice. NOMEM where there is no room for the answer. Thread: app. */
 dibs_err dibs__query(dibs_client *c, const char *const *argv,
-                     struct dibs__answer *out);
+                     struct dibs__query_reply *out);
 /* The n-th line of an array's text, from 0; "" when there is none. */
-const char *dibs__answer_line(const struct dibs__answer *a, size_t n,
-                              char buf[], size_t size);
-const char *dibs__answer_text(const struct dibs__answer *a); /* never NULL */
-void dibs__answer_clear(struct dibs__answer *a);
+const char *dibs__query_reply_line(const struct dibs__query_reply *a, size_t n,
+                                   char buf[], size_t size);
+const char *
+dibs__query_reply_text(const struct dibs__query_reply *a); /* never NULL */
+void dibs__query_reply_clear(struct dibs__query_reply *a);
 
 #endif

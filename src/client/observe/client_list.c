@@ -23,11 +23,11 @@
 struct asked {
     char id[DIBS__WHO_ID_LEN + 1];
     size_t place; /* in the caller's array */
-    struct dibs__who who;
+    struct dibs__client_info who;
 };
 
 struct roll {
-    struct dibs__question ask;
+    struct dibs__sync_query ask;
     struct dibs__route to;
     struct dibs__buf text;
     struct asked *rows; /* by UUID */
@@ -35,15 +35,15 @@ struct roll {
     size_t unknown; /* of the rows */
 };
 
-static void roll_write(struct dibs__call *call, struct dibs__buf *out,
+static void roll_write(struct dibs__command *call, struct dibs__buf *out,
                        bool whole)
 {
     (void)call;
     (void)whole;
-    dibs__who_command(out);
+    dibs__client_list_command(out);
 }
 
-static dibs_err roll_take(struct dibs__question *ask, dibs_err err,
+static dibs_err roll_take(struct dibs__sync_query *ask, dibs_err err,
                           const struct dibs__reply *reply)
 {
     struct roll *r = DIBS_OF(ask, struct roll, ask);
@@ -69,7 +69,7 @@ static int order_places(const void *a, const void *b)
 }
 
 /* Several owners may have one UUID: all of them become known. */
-static void enter_line(struct roll *r, const struct dibs__who_line *line)
+static void enter_line(struct roll *r, const struct dibs__client_list_row *line)
 {
     struct asked key;
 
@@ -82,20 +82,20 @@ static void enter_line(struct roll *r, const struct dibs__who_line *line)
         at--;
     for (; at < r->rows + r->count && order_ids(at, &key) == 0; at++) {
         r->unknown -= !at->who.known;
-        dibs__who_merge(&at->who, &line->who);
+        dibs__client_info_merge(&at->who, &line->who);
     }
 }
 
 static void read_roll(struct roll *r)
 {
     const char *at = r->text.data, *end = at + r->text.len;
-    struct dibs__who_line line;
+    struct dibs__client_list_row line;
 
     while (at < end) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         size_t len = (size_t)((stop ? stop : end) - at);
 
-        if (dibs__who_read(at, len, &line))
+        if (dibs__client_list_parse(at, len, &line))
             enter_line(r, &line);
         at += len + 1;
     }
@@ -113,7 +113,7 @@ static dibs_err call_roll(dibs_client *c, struct roll *r)
     r->ask.call.slot = r->to.server ? -1 : 0;
     r->ask.call.quiet = true; /* who asks can do without */
     r->ask.take = roll_take;
-    err = dibs__question_ask(c, r->to, &r->ask);
+    err = dibs__sync_query_run(c, r->to, &r->ask);
     dibs__client_leave(c);
     if (err == DIBS_OK && r->text.len > 0)
         read_roll(r);
@@ -142,7 +142,7 @@ static void fill_rows(struct roll *r, const char *const owners[], size_t count)
         struct asked *row = &r->rows[r->count];
 
         *row = (struct asked){.place = i};
-        if (owners[i] && dibs__who_id(owners[i], row->id))
+        if (owners[i] && dibs__client_id_of_owner(owners[i], row->id))
             r->count++;
     }
     r->unknown = r->count;
@@ -153,7 +153,7 @@ static void tell_rows(struct roll *r, dibs_who_fn fn, void *arg)
 {
     qsort(r->rows, r->count, sizeof *r->rows, order_places);
     for (size_t i = 0; i < r->count; i++) {
-        dibs_who who = dibs__who_public(&r->rows[i].who);
+        dibs_who who = dibs__client_info_public(&r->rows[i].who);
 
         if (r->rows[i].who.known && !fn(r->rows[i].place, &who, arg))
             return;
@@ -166,11 +166,11 @@ static dibs_err find_owners(dibs_client *c, const char *const owners[],
     struct roll r = {.count = 0};
     dibs_err err = DIBS_OK;
 
-    if (dibs__check_given("client", c) ||
-        dibs__check_given("fn", fn ? c : NULL) ||
-        dibs__check_given("owners", count > 0 ? (const void *)owners : c))
-        return dibs__client_refuse(c);
-    if (dibs__client_foreign(c))
+    if (dibs__check_not_null("client", c) ||
+        dibs__check_not_null("fn", fn ? c : NULL) ||
+        dibs__check_not_null("owners", count > 0 ? (const void *)owners : c))
+        return dibs__client_report_invalid_arg(c);
+    if (dibs__client_is_forked_copy(c))
         return DIBS_ERR_FORKED;
     r.rows = dibs__calloc(count + 1, sizeof *r.rows);
     if (!r.rows)
@@ -187,5 +187,5 @@ static dibs_err find_owners(dibs_client *c, const char *const owners[],
 dibs_err dibs_client_who(dibs_client *c, const char *const owners[],
                          size_t count, dibs_who_fn fn, void *arg)
 {
-    return DIBS__TOLD(find_owners(c, owners, count, fn, arg));
+    return DIBS__API_CALL(find_owners(c, owners, count, fn, arg));
 }

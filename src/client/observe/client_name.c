@@ -36,8 +36,8 @@ static void clean_part(char *text, bool slashes)
             *p = '_';
 }
 
-void dibs__who_name(const char *id, const char *program,
-                    char out[DIBS__WHO_NAME_MAX])
+void dibs__client_name_format(const char *id, const char *program,
+                              char out[DIBS__WHO_NAME_MAX])
 {
     char host[DIBS__WHO_TEXT_MAX], part[257];
 
@@ -55,7 +55,7 @@ void dibs__who_name(const char *id, const char *program,
 
 /* ---- names of others --------------------------------------------------- */
 
-void dibs__who_command(struct dibs__buf *out)
+void dibs__client_list_command(struct dibs__buf *out)
 {
     dibs__buf_array(out, 4);
     dibs__buf_arg_text(out, "CLIENT");
@@ -75,7 +75,7 @@ static bool is_uuid(const char *text)
     return true;
 }
 
-bool dibs__who_id(const char *owner, char out[DIBS__WHO_ID_LEN + 1])
+bool dibs__client_id_of_owner(const char *owner, char out[DIBS__WHO_ID_LEN + 1])
 {
     if (!is_uuid(owner) || owner[DIBS__WHO_ID_LEN] != ':')
         return false;
@@ -127,7 +127,8 @@ static const char *find_field(const char *text, size_t len, const char *name,
 }
 
 /* UUID/HOST/PID/PROGRAM */
-static bool read_name(const char *at, size_t len, struct dibs__who_line *out)
+static bool read_name(const char *at, size_t len,
+                      struct dibs__client_list_row *out)
 {
     const char *end = at + len;
 
@@ -151,12 +152,13 @@ static bool read_name(const char *at, size_t len, struct dibs__who_line *out)
     return true;
 }
 
-bool dibs__who_read(const char *text, size_t len, struct dibs__who_line *out)
+bool dibs__client_list_parse(const char *text, size_t len,
+                             struct dibs__client_list_row *out)
 {
     size_t n;
     const char *at = find_field(text, len, " name=" PREFIX, &n);
 
-    *out = (struct dibs__who_line){.id = ""};
+    *out = (struct dibs__client_list_row){.id = ""};
     if (!at || !read_name(at, n, out))
         return false;
     out->who.known = true;
@@ -170,13 +172,14 @@ bool dibs__who_read(const char *text, size_t len, struct dibs__who_line *out)
     return true;
 }
 
-void dibs__who_merge(struct dibs__who *into, const struct dibs__who *from)
+void dibs__client_info_merge(struct dibs__client_info *into,
+                             const struct dibs__client_info *from)
 {
     if (!into->known || from->age_ms > into->age_ms)
         *into = *from;
 }
 
-dibs_who dibs__who_public(const struct dibs__who *w)
+dibs_who dibs__client_info_public(const struct dibs__client_info *w)
 {
     return (dibs_who){
         .host = w->host,

@@ -17,7 +17,7 @@
 #define DIBS__WHO_ID_LEN   36
 
 /* All zero: nobody known. The texts are ASCII without control characters. */
-struct dibs__who {
+struct dibs__client_info {
     bool known;
     int64_t pid;
     int64_t age_ms; /* of the oldest connection */
@@ -28,24 +28,27 @@ struct dibs__who {
 
 /* What the connections of this process are called. program NULL: that of the
  * process. */
-void dibs__who_name(const char *id, const char *program,
-                    char out[DIBS__WHO_NAME_MAX]);
+void dibs__client_name_format(const char *id, const char *program,
+                              char out[DIBS__WHO_NAME_MAX]);
 
 /* CLIENT LIST, without those that only listen. */
-void dibs__who_command(struct dibs__buf *out);
+void dibs__client_list_command(struct dibs__buf *out);
 
 /* Does an owner's text begin with a UUID and a colon? Copies the UUID. */
-bool dibs__who_id(const char *owner, char out[DIBS__WHO_ID_LEN + 1]);
+bool dibs__client_id_of_owner(const char *owner,
+                              char out[DIBS__WHO_ID_LEN + 1]);
 
 /* A line of CLIENT LIST. False: not a connection of dibs. */
-struct dibs__who_line {
+struct dibs__client_list_row {
     char id[DIBS__WHO_ID_LEN + 1];
-    struct dibs__who who;
+    struct dibs__client_info who;
 };
-bool dibs__who_read(const char *text, size_t len, struct dibs__who_line *out);
+bool dibs__client_list_parse(const char *text, size_t len,
+                             struct dibs__client_list_row *out);
 /* Keeps the older connection of the two. */
-void dibs__who_merge(struct dibs__who *into, const struct dibs__who *from);
+void dibs__client_info_merge(struct dibs__client_info *into,
+                             const struct dibs__client_info *from);
 /* As the public struct; its texts are those of w. */
-dibs_who dibs__who_public(const struct dibs__who *w);
+dibs_who dibs__client_info_public(const struct dibs__client_info *w);
 
 #endif

@@ -40,8 +40,8 @@ static void event_run(struct dibs__callback *cb, bool drop)
     dibs__free(ev);
 }
 
-void dibs__client_say(void *client, dibs_event_kind kind, dibs_err err,
-                      const char *text)
+void dibs__client_emit_event(void *client, dibs_event_kind kind, dibs_err err,
+                             const char *text)
 {
     dibs_client *c = client;
     size_t len = strlen(text);
@@ -89,26 +89,26 @@ void dibs__event_tell(const struct dibs__events *to, const struct dibs__url *at,
 
 /* ---- about a server ---------------------------------------------------- */
 
-void dibs__server_text(struct dibs__server *s, const char *text,
-                       char out[DIBS__REASON_MAX])
+void dibs__server_format(struct dibs__server *s, const char *text,
+                         char out[DIBS__REASON_MAX])
 {
     dibs__lock(&s->mu);
     dibs__event_text(&s->to.url, text, out);
     dibs__unlock(&s->mu);
 }
 
-void dibs__server_tell(struct dibs__server *s, dibs_event_kind kind,
-                       dibs_err err, const char *text)
+void dibs__server_log(struct dibs__server *s, dibs_event_kind kind,
+                      dibs_err err, const char *text)
 {
     char whole[DIBS__REASON_MAX];
 
     if (!s->events.say)
         return;
-    dibs__server_text(s, text, whole);
+    dibs__server_format(s, text, whole);
     s->events.say(s->events.arg, kind, err, whole);
 }
 
-void dibs__server_note(struct dibs__server *s, const char *why)
+void dibs__server_set_last_error(struct dibs__server *s, const char *why)
 {
     dibs__event_text(&s->to.url, why, s->why);
 }

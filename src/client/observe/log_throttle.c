@@ -28,14 +28,15 @@ static uint64_t digest_of(dibs_err err, const char *text)
     return h ? h : 1;
 }
 
-bool dibs__hush_allows(struct dibs__hush *hu, dibs_err err, const char *text,
-                       bool worked, int64_t now, unsigned *untold)
+bool dibs__log_throttle_allow(struct dibs__log_throttle *hu, dibs_err err,
+                              const char *text, bool worked, int64_t now,
+                              unsigned *untold)
 {
     uint64_t what = digest_of(err, text);
     unsigned at = 0;
 
     *untold = 0;
-    for (unsigned i = 0; i < DIBS__HUSH_KNOWN; i++) {
+    for (unsigned i = 0; i < DIBS__THROTTLE_KNOWN; i++) {
         if (hu->of[i].what == what) {
             at = i;
             break;
@@ -43,8 +44,8 @@ bool dibs__hush_allows(struct dibs__hush *hu, dibs_err err, const char *text,
         if (!hu->of[i].what || hu->of[i].since < hu->of[at].since)
             at = i; /* the oldest makes room */
     }
-    if (hu->of[at].what == what && now - hu->of[at].since < DIBS__HUSH_MS) {
-        bool news = worked && hu->of[at].told < DIBS__HUSH_NEWS;
+    if (hu->of[at].what == what && now - hu->of[at].since < DIBS__THROTTLE_MS) {
+        bool news = worked && hu->of[at].told < DIBS__THROTTLE_NEW;
         hu->of[at].told += news;
         hu->of[at].untold += !news;
         return news;
@@ -58,15 +59,17 @@ bool dibs__hush_allows(struct dibs__hush *hu, dibs_err err, const char *text,
     return true;
 }
 
-bool dibs__say_down(const struct dibs__events *events,
-                    const struct dibs__url *at, struct dibs__hush *hush,
-                    const struct dibs__failure *f)
+bool dibs__log_disconnect(const struct dibs__events *events,
+                          const struct dibs__url *at,
+                          struct dibs__log_throttle *hush,
+                          const struct dibs__failure *f)
 {
     unsigned untold;
     char text[400];
 
-    if (!events->say || !dibs__hush_allows(hush, f->err, f->why, f->worked,
-                                           dibs__now_ms(), &untold))
+    if (!events->say ||
+        !dibs__log_throttle_allow(hush, f->err, f->why, f->worked,
+                                  dibs__now_ms(), &untold))
         return false;
     snprintf(text, sizeof text, "%.340s (and %u times before)", f->why, untold);
     dibs__event_tell(events, at, DIBS_EVENT_DISCONNECTED, f->err,
@@ -74,9 +77,9 @@ bool dibs__say_down(const struct dibs__events *events,
     return true;
 }
 
-bool dibs__server_down(struct dibs__server *s, dibs_err err, const char *why,
-                       bool worked)
+bool dibs__server_log_disconnect(struct dibs__server *s, dibs_err err,
+                                 const char *why, bool worked)
 {
-    return dibs__say_down(&s->events, &s->to.url, &s->hush,
-                          &(struct dibs__failure){err, why, worked});
+    return dibs__log_disconnect(&s->events, &s->to.url, &s->hush,
+                                &(struct dibs__failure){err, why, worked});
 }

@@ -10,24 +10,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define DIBS__HUSH_MS    60000 /* the same is told once in so long */
-#define DIBS__HUSH_KNOWN 8     /* different ones that are remembered */
-#define DIBS__HUSH_NEWS  5     /* so often if it had worked in between */
+#define DIBS__THROTTLE_MS    60000 /* the same is told once in so long */
+#define DIBS__THROTTLE_KNOWN 8     /* different ones that are remembered */
+#define DIBS__THROTTLE_NEW   5     /* so often if it had worked in between */
 
 /* All zero: nothing was told yet. io only. */
-struct dibs__hush {
+struct dibs__log_throttle {
     struct {
         uint64_t what;   /* error and text, in short; 0: nothing */
         int64_t since;   /* when it was told first, in this minute */
         unsigned told;   /* how often, since then */
         unsigned untold; /* how often it was not */
-    } of[DIBS__HUSH_KNOWN];
+    } of[DIBS__THROTTLE_KNOWN];
 };
 
 /* Is this to be told? worked: the connection had answered before it failed.
  * *untold: how often the same was kept back before. */
-bool dibs__hush_allows(struct dibs__hush *hu, dibs_err err, const char *text,
-                       bool worked, int64_t now, unsigned *untold);
+bool dibs__log_throttle_allow(struct dibs__log_throttle *hu, dibs_err err,
+                              const char *text, bool worked, int64_t now,
+                              unsigned *untold);
 
 /* A connection failed. */
 struct dibs__failure {
@@ -38,8 +39,9 @@ struct dibs__failure {
 
 /* Tells so, unless the same was told a moment ago. True: it was told. Thread:
  * io. */
-bool dibs__say_down(const struct dibs__events *events,
-                    const struct dibs__url *at, struct dibs__hush *hush,
-                    const struct dibs__failure *f);
+bool dibs__log_disconnect(const struct dibs__events *events,
+                          const struct dibs__url *at,
+                          struct dibs__log_throttle *hush,
+                          const struct dibs__failure *f);
 
 #endif

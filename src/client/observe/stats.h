@@ -58,23 +58,24 @@ void dibs__stats_sum(struct dibs__stats *st, dibs_stats *out);
 
 /* A time in microseconds in six bytes, for structs of which there are many. It
  * begins anew after nine years. */
-struct dibs__stamp {
+struct dibs__coarse_time {
     uint16_t part[3];
 };
 
-static inline struct dibs__stamp dibs__stamp_at(int64_t us)
+static inline struct dibs__coarse_time dibs__coarse_time_of(int64_t us)
 {
-    return (struct dibs__stamp){
+    return (struct dibs__coarse_time){
         {(uint16_t)us, (uint16_t)(us >> 16), (uint16_t)(us >> 32)}};
 }
 
-static inline bool dibs__stamp_is_set(struct dibs__stamp s)
+static inline bool dibs__coarse_time_is_set(struct dibs__coarse_time s)
 {
     return s.part[0] || s.part[1] || s.part[2];
 }
 
 /* How long ago it was, at that time. */
-static inline int64_t dibs__stamp_age(struct dibs__stamp s, int64_t now_us)
+static inline int64_t dibs__coarse_time_age(struct dibs__coarse_time s,
+                                            int64_t now_us)
 {
     uint64_t at = (uint64_t)s.part[0] | (uint64_t)s.part[1] << 16 |
                   (uint64_t)s.part[2] << 32;

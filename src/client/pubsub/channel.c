@@ -62,10 +62,11 @@ struct dibs__channel *dibs__channel_find(struct dibs__channels *in,
     return ch;
 }
 
-static struct dibs__sub *next_to_call(struct dibs__channel *ch)
+static struct dibs__subscription *next_to_call(struct dibs__channel *ch)
 {
     for (struct dibs__list *l = ch->subs.next; l != &ch->subs; l = l->next) {
-        struct dibs__sub *sub = DIBS_OF(l, struct dibs__sub, link);
+        struct dibs__subscription *sub =
+            DIBS_OF(l, struct dibs__subscription, link);
         if (sub->heard != ch->calls)
             return sub;
     }
@@ -74,7 +75,7 @@ static struct dibs__sub *next_to_call(struct dibs__channel *ch)
 
 void dibs__channel_call(struct dibs__channel *ch, char said)
 {
-    struct dibs__sub *sub;
+    struct dibs__subscription *sub;
 
     ch->said_ms = dibs__now_ms();
     ch->calls++;
@@ -114,7 +115,7 @@ void dibs__channel_call_later(struct dibs__channel *ch)
 }
 
 struct dibs__channel *dibs__channel_get(struct dibs__channels *in,
-                                        struct dibs__pubsub *ps,
+                                        struct dibs__subscriber *ps,
                                         const char *name, size_t len)
 {
     struct dibs__channel *ch = dibs__channel_find(in, name, len);
@@ -126,7 +127,7 @@ struct dibs__channel *dibs__channel_get(struct dibs__channels *in,
         return NULL;
     ch->in = in;
     ch->ps = ps;
-    ch->slot = ps && !ps->flavour ? 0 : dibs__slot_of(name, len);
+    ch->slot = ps && !ps->flavour ? 0 : dibs__hash_slot_of(name, len);
     ch->len = (unsigned)len;
     memcpy(ch->name, name, len);
     dibs__list_init(&ch->subs);
@@ -134,7 +135,8 @@ struct dibs__channel *dibs__channel_get(struct dibs__channels *in,
     return ch;
 }
 
-void dibs__channel_join(struct dibs__channel *ch, struct dibs__sub *sub)
+void dibs__channel_join(struct dibs__channel *ch,
+                        struct dibs__subscription *sub)
 {
     dibs__list_add(&ch->subs, &sub->link);
     ch->optional = sub->optional;
@@ -144,7 +146,7 @@ void dibs__channel_join(struct dibs__channel *ch, struct dibs__sub *sub)
 
 /* ---- asking the server ------------------------------------------------- */
 
-bool dibs__pubsub_usable(const struct dibs__pubsub *ps)
+bool dibs__subscriber_usable(const struct dibs__subscriber *ps)
 {
     return ps && ps->cn && ps->cn->state == CONN_READY && !ps->refused;
 }
@@ -166,9 +168,9 @@ static bool ask_channel(struct dibs__channel *ch, const char *verb)
     return true;
 }
 
-static unsigned flavour_of(const struct dibs__pubsub *ps)
+static unsigned flavour_of(const struct dibs__subscriber *ps)
 {
-    return ps->flavour ? atomic_load(ps->flavour) : FLAVOUR_CLASSIC;
+    return ps->flavour ? atomic_load(ps->flavour) : PUBSUB_CLASSIC;
 }
 
 /* *asked: how many confirmations are to come. */
@@ -176,12 +178,12 @@ static void ask_flavours(struct dibs__channel *ch, const char *classic,
                          const char *sharded, unsigned *asked)
 {
     ch->ready = false;
-    if (!dibs__pubsub_usable(ch->ps))
+    if (!dibs__subscriber_usable(ch->ps))
         return;
     unsigned how = flavour_of(ch->ps);
-    if ((how & FLAVOUR_CLASSIC) && ask_channel(ch, classic))
+    if ((how & PUBSUB_CLASSIC) && ask_channel(ch, classic))
         ++*asked;
-    if ((how & FLAVOUR_SHARDED) && ask_channel(ch, sharded))
+    if ((how & PUBSUB_SHARDED) && ask_channel(ch, sharded))
         ++*asked;
 }
 
@@ -208,7 +210,7 @@ void dibs__channel_unsubscribe(struct dibs__channel *ch)
 
 /* ---- channels without listeners ---------------------------------------- */
 
-void dibs__channel_unkeep(struct dibs__channel *ch)
+void dibs__channel_idle_end(struct dibs__channel *ch)
 {
     if (!ch->kept)
         return;
@@ -217,7 +219,8 @@ void dibs__channel_unkeep(struct dibs__channel *ch)
     ch->ps->kept_count--;
 }
 
-void dibs__channels_trim(struct dibs__pubsub *ps, int64_t now, unsigned most)
+void dibs__channels_trim(struct dibs__subscriber *ps, int64_t now,
+                         unsigned most)
 {
     struct dibs__list *first;
 
@@ -228,7 +231,7 @@ void dibs__channels_trim(struct dibs__pubsub *ps, int64_t now, unsigned most)
             dibs__timer_set(ps->lp, &ps->keeper, ch->keep_until);
             return;
         }
-        dibs__channel_unkeep(ch);
+        dibs__channel_idle_end(ch);
         dibs__channel_unsubscribe(ch);
         dibs__channel_drop_if_idle(ch);
     }
@@ -237,14 +240,14 @@ void dibs__channels_trim(struct dibs__pubsub *ps, int64_t now, unsigned most)
 
 void dibs__channels_timed(struct dibs__timer *t)
 {
-    struct dibs__pubsub *ps = DIBS_OF(t, struct dibs__pubsub, keeper);
+    struct dibs__subscriber *ps = DIBS_OF(t, struct dibs__subscriber, keeper);
 
     dibs__channels_trim(ps, dibs__now_ms(), KEEP_MAX);
 }
 
-void dibs__channel_keep(struct dibs__channel *ch)
+void dibs__channel_idle_begin(struct dibs__channel *ch)
 {
-    struct dibs__pubsub *ps = ch->ps;
+    struct dibs__subscriber *ps = ch->ps;
     int64_t now = dibs__now_ms();
 
     ch->kept = true;

@@ -10,8 +10,8 @@
 
 struct dibs__channel {
     RB_ENTRY(dibs__channel) node;
-    struct dibs__channels *in; /* the tree */
-    struct dibs__pubsub *ps;   /* NULL: nobody is known to have its slot */
+    struct dibs__channels *in;   /* the tree */
+    struct dibs__subscriber *ps; /* NULL: nobody is known to have its slot */
     struct dibs__list subs;
     int slot;                /* in a cluster */
     unsigned asked, unasked; /* confirmations still to come */
@@ -35,12 +35,13 @@ struct dibs__channel *dibs__channel_find(struct dibs__channels *in,
                                          const char *name, size_t len);
 /* The same, made if need be. NULL: out of memory. */
 struct dibs__channel *dibs__channel_get(struct dibs__channels *in,
-                                        struct dibs__pubsub *ps,
+                                        struct dibs__subscriber *ps,
                                         const char *name, size_t len);
 /* The one with the next name, or NULL. */
 struct dibs__channel *dibs__channel_first(struct dibs__channels *in);
 struct dibs__channel *dibs__channel_next(struct dibs__channel *ch);
-void dibs__channel_join(struct dibs__channel *ch, struct dibs__sub *sub);
+void dibs__channel_join(struct dibs__channel *ch,
+                        struct dibs__subscription *sub);
 /* Calls all listeners. One may leave, or others come, while it is called. The
  * channel stays; the caller drops it afterwards if it is idle. */
 void dibs__channel_call(struct dibs__channel *ch, char said);
@@ -51,19 +52,20 @@ void dibs__channel_call_later(struct dibs__channel *ch);
 void dibs__channel_drop_if_idle(struct dibs__channel *ch);
 
 /* Can the server be asked? */
-bool dibs__pubsub_usable(const struct dibs__pubsub *ps);
+bool dibs__subscriber_usable(const struct dibs__subscriber *ps);
 /* The server does not let us listen to it. */
 bool dibs__channel_refused(const struct dibs__channel *ch);
 void dibs__channel_subscribe(struct dibs__channel *ch);
 void dibs__channel_unsubscribe(struct dibs__channel *ch);
 
 /* It stays subscribed without a listener. */
-void dibs__channel_keep(struct dibs__channel *ch);
+void dibs__channel_idle_begin(struct dibs__channel *ch);
 /* It has a listener again, or the server does not know of it any more. */
-void dibs__channel_unkeep(struct dibs__channel *ch);
+void dibs__channel_idle_end(struct dibs__channel *ch);
 /* Gives up those whose time is over, and the oldest while there are more than
  * so many. */
-void dibs__channels_trim(struct dibs__pubsub *ps, int64_t now, unsigned most);
+void dibs__channels_trim(struct dibs__subscriber *ps, int64_t now,
+                         unsigned most);
 /* The time of the oldest is over. */
 void dibs__channels_timed(struct dibs__timer *t);
 

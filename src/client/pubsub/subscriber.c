@@ -43,7 +43,7 @@
 
 /* ---- what the server says ---------------------------------------------- */
 
-static void refuse_listeners(struct dibs__pubsub *ps, const char *text)
+static void refuse_listeners(struct dibs__subscriber *ps, const char *text)
 {
     struct dibs__channel *ch, *next;
 
@@ -54,7 +54,7 @@ static void refuse_listeners(struct dibs__pubsub *ps, const char *text)
     for (ch = dibs__channel_first(&ps->channels); ch; ch = next) {
         next = dibs__channel_next(ch);
         ch->asked = ch->unasked = 0;
-        dibs__channel_unkeep(ch);
+        dibs__channel_idle_end(ch);
         /* Not now: a listener of one channel may leave another one. */
         if (!dibs__list_empty(&ch->subs))
             dibs__channel_call_later(ch);
@@ -65,7 +65,7 @@ static void refuse_listeners(struct dibs__pubsub *ps, const char *text)
 /* MOVED: what was asked for channels of that slot will not be answered. They
  * are looked after when the next map has come, and not at once: two nodes can
  * point to each other for a while. */
-static void slot_moved(struct dibs__pubsub *ps, const char *error)
+static void slot_moved(struct dibs__subscriber *ps, const char *error)
 {
     long slot = strtol(error + strlen(MOVED), NULL, 10);
     struct dibs__channel *ch, *next;
@@ -77,14 +77,14 @@ static void slot_moved(struct dibs__pubsub *ps, const char *error)
             continue;
         ch->asked = ch->unasked = 0;
         ch->ready = false;
-        dibs__channel_unkeep(ch);
+        dibs__channel_idle_end(ch);
         dibs__channel_drop_if_idle(ch);
     }
 }
 
 /* The channel whose question was refused just now, if that one is optional.
  * Answers come in the order of the questions. */
-static struct dibs__channel *refused_option(struct dibs__pubsub *ps)
+static struct dibs__channel *refused_option(struct dibs__subscriber *ps)
 {
     struct dibs__channel *ch;
 
@@ -104,13 +104,13 @@ static void refuse_option(struct dibs__channel *ch)
     dibs__channel_drop_if_idle(ch);
 }
 
-static void error_came(struct dibs__pubsub *ps, const char *text)
+static void error_came(struct dibs__subscriber *ps, const char *text)
 {
     struct dibs__channel *option = refused_option(ps);
 
     if (ps->slots && strncmp(text, MOVED, strlen(MOVED)) == 0)
         slot_moved(ps, text);
-    else if (ps->slots && dibs__classify(text)->next == NEXT_LATER)
+    else if (ps->slots && dibs__error_classify(text)->next == NEXT_LATER)
         dibs__conn_close(ps->cn, DIBS_ERR_CONN, text); /* and then again */
     else if (option)
         refuse_option(option);
@@ -122,7 +122,7 @@ static void error_came(struct dibs__pubsub *ps, const char *text)
 static void put_out(struct dibs__channel *ch)
 {
     ch->ready = false;
-    dibs__channel_unkeep(ch);
+    dibs__channel_idle_end(ch);
     ch->ps->slots->doubt(ch->ps->slots);
 }
 
@@ -134,7 +134,7 @@ static bool is_verb(const char *verb, const char *plain)
 
 static void message_came(struct dibs__conn *cn, const struct dibs__reply *reply)
 {
-    struct dibs__pubsub *ps = cn->user;
+    struct dibs__subscriber *ps = cn->user;
     const struct dibs__reply *verb = dibs__reply_text(reply, 0);
     const struct dibs__reply *name = dibs__reply_text(reply, 1);
 
@@ -173,7 +173,7 @@ static void message_came(struct dibs__conn *cn, const struct dibs__reply *reply)
 
 static void conn_up(struct dibs__conn *cn)
 {
-    struct dibs__pubsub *ps = cn->user;
+    struct dibs__subscriber *ps = cn->user;
     struct dibs__channel *ch;
 
     ps->refused = ps->optional_refused = false;
@@ -184,7 +184,7 @@ static void conn_up(struct dibs__conn *cn)
         dibs__channel_subscribe(ch);
 }
 
-static void pubsub_redial_later(struct dibs__pubsub *ps)
+static void pubsub_redial_later(struct dibs__subscriber *ps)
 {
     int64_t wait =
         dibs__backoff(&ps->backoff_ms, BACKOFF_FIRST_MS, BACKOFF_MAX_MS);
@@ -194,18 +194,19 @@ static void pubsub_redial_later(struct dibs__pubsub *ps)
 
 static void conn_down(struct dibs__conn *cn, dibs_err err, const char *why)
 {
-    struct dibs__pubsub *ps = cn->user;
+    struct dibs__subscriber *ps = cn->user;
     struct dibs__channel *ch, *next;
 
     ps->cn = NULL;
     if (!ps->closing && err != DIBS_ERR_CLOSED)
-        dibs__say_down(&ps->events, &ps->to->url, &ps->hush,
-                       &(struct dibs__failure){err, why, cn->id[0] != '\0'});
+        dibs__log_disconnect(
+            &ps->events, &ps->to->url, &ps->hush,
+            &(struct dibs__failure){err, why, cn->id[0] != '\0'});
     for (ch = dibs__channel_first(&ps->channels); ch; ch = next) {
         next = dibs__channel_next(ch);
         ch->asked = ch->unasked = 0;
         ch->ready = false;
-        dibs__channel_unkeep(ch);
+        dibs__channel_idle_end(ch);
         dibs__channel_drop_if_idle(ch);
     }
     if (ps->closing)
@@ -218,21 +219,21 @@ static void conn_down(struct dibs__conn *cn, dibs_err err, const char *why)
 
 static void conn_gone(struct dibs__conn *cn)
 {
-    struct dibs__pubsub *ps = cn->user;
+    struct dibs__subscriber *ps = cn->user;
 
     dibs__free(cn);
     if (--ps->conns == 0 && ps->closing)
-        dibs__parts_ended(ps->parts);
+        dibs__lifecycle_closed(ps->parts);
 }
 
 /* Is it known where the server is? Sentinels may have yet to say so. Then the
  * connection is cut, and that dials. */
-static bool is_placed(const struct dibs__pubsub *ps)
+static bool is_placed(const struct dibs__subscriber *ps)
 {
     return ps->to->url.unix_socket || ps->to->url.host;
 }
 
-static void pubsub_dial(struct dibs__pubsub *ps)
+static void pubsub_dial(struct dibs__subscriber *ps)
 {
     if (ps->cn || ps->closing || RB_EMPTY(&ps->channels) || !is_placed(ps))
         return;
@@ -257,20 +258,21 @@ static void pubsub_dial(struct dibs__pubsub *ps)
 
 static void pubsub_timed(struct dibs__timer *t)
 {
-    pubsub_dial(DIBS_OF(t, struct dibs__pubsub, redial));
+    pubsub_dial(DIBS_OF(t, struct dibs__subscriber, redial));
 }
 
 /* ---- listeners --------------------------------------------------------- */
 
-dibs_err dibs__pubsub_listen(struct dibs__pubsub *ps, struct dibs__sub *sub,
-                             const char *name, size_t len)
+dibs_err dibs__subscribe(struct dibs__subscriber *ps,
+                         struct dibs__subscription *sub, const char *name,
+                         size_t len)
 {
     struct dibs__channel *ch = dibs__channel_get(&ps->channels, ps, name, len);
 
     if (!ch)
         return DIBS_ERR_NOMEM;
     bool first = dibs__list_empty(&ch->subs);
-    dibs__channel_unkeep(ch);
+    dibs__channel_idle_end(ch);
     dibs__channel_join(ch, sub);
     if (ch->ready || dibs__channel_refused(ch)) {
         bool known = ch->ready && ch->said_ms < sub->asked_ms;
@@ -284,12 +286,12 @@ dibs_err dibs__pubsub_listen(struct dibs__pubsub *ps, struct dibs__sub *sub,
     return DIBS_OK;
 }
 
-bool dibs__pubsub_hears(const struct dibs__sub *sub)
+bool dibs__is_subscribed(const struct dibs__subscription *sub)
 {
     return sub->on && sub->on->ready;
 }
 
-static void sub_end(struct dibs__sub *sub, bool keep)
+static void sub_end(struct dibs__subscription *sub, bool keep)
 {
     struct dibs__channel *ch = sub->on;
 
@@ -299,48 +301,50 @@ static void sub_end(struct dibs__sub *sub, bool keep)
     dibs__list_del(&sub->link);
     if (!dibs__list_empty(&ch->subs))
         return;
-    if (keep && ch->ready && !ch->later_set && dibs__pubsub_usable(ch->ps)) {
-        dibs__channel_keep(ch);
+    if (keep && ch->ready && !ch->later_set &&
+        dibs__subscriber_usable(ch->ps)) {
+        dibs__channel_idle_begin(ch);
         return;
     }
     dibs__channel_unsubscribe(ch);
     dibs__channel_drop_if_idle(ch);
 }
 
-void dibs__pubsub_leave(struct dibs__sub *sub)
+void dibs__unsubscribe(struct dibs__subscription *sub)
 {
     sub_end(sub, false);
 }
 
-void dibs__pubsub_part(struct dibs__sub *sub)
+void dibs__unsubscribe_lazily(struct dibs__subscription *sub)
 {
     sub_end(sub, true);
 }
 
 /* No memory there: such a listener hears nothing, and looks by itself. */
-static void channel_move(struct dibs__channel *ch, struct dibs__pubsub *to)
+static void channel_move(struct dibs__channel *ch, struct dibs__subscriber *to)
 {
     struct dibs__list subs;
 
     dibs__list_init(&subs);
     dibs__list_move(&subs, &ch->subs);
     for (struct dibs__list *l; (l = dibs__list_pop(&subs));) {
-        struct dibs__sub *sub = DIBS_OF(l, struct dibs__sub, link);
+        struct dibs__subscription *sub =
+            DIBS_OF(l, struct dibs__subscription, link);
         sub->on = NULL;
-        dibs__pubsub_listen(to, sub, ch->name, ch->len);
+        dibs__subscribe(to, sub, ch->name, ch->len);
     }
     dibs__channel_unsubscribe(ch);
     dibs__channel_drop_if_idle(ch);
 }
 
 void dibs__channels_reroute(struct dibs__channels *in,
-                            dibs__pubsub_finder *find, void *arg)
+                            dibs__subscriber_finder *find, void *arg)
 {
     struct dibs__channel *ch, *next;
 
     for (ch = dibs__channel_first(in); ch; ch = next) {
         next = dibs__channel_next(ch);
-        struct dibs__pubsub *to = find(arg, ch->slot);
+        struct dibs__subscriber *to = find(arg, ch->slot);
         if (dibs__list_empty(&ch->subs))
             continue;
         if (to && to != ch->ps)
@@ -351,16 +355,16 @@ void dibs__channels_reroute(struct dibs__channels *in,
     }
 }
 
-void dibs__pubsub_rest(struct dibs__pubsub *ps)
+void dibs__subscriber_idle(struct dibs__subscriber *ps)
 {
     dibs__channels_trim(ps, dibs__now_ms(), 0);
     if (ps->cn && RB_EMPTY(&ps->channels))
         dibs__conn_close(ps->cn, DIBS_ERR_CLOSED, "not needed any more");
 }
 
-dibs_err dibs__channels_listen(struct dibs__channels *strays,
-                               struct dibs__sub *sub, const char *name,
-                               size_t len)
+dibs_err dibs__channels_subscribe(struct dibs__channels *strays,
+                                  struct dibs__subscription *sub,
+                                  const char *name, size_t len)
 {
     struct dibs__channel *ch = dibs__channel_get(strays, NULL, name, len);
 
@@ -370,7 +374,7 @@ dibs_err dibs__channels_listen(struct dibs__channels *strays,
     return DIBS_OK;
 }
 
-void dibs__pubsub_cut(struct dibs__pubsub *ps, const char *why)
+void dibs__subscriber_disconnect(struct dibs__subscriber *ps, const char *why)
 {
     if (ps->cn)
         dibs__conn_close(ps->cn, DIBS_ERR_CONN, why);
@@ -379,7 +383,7 @@ void dibs__pubsub_cut(struct dibs__pubsub *ps, const char *why)
         dibs__timer_set(ps->lp, &ps->redial, dibs__now_ms());
 }
 
-void dibs__pubsub_init(struct dibs__pubsub *ps)
+void dibs__subscriber_init(struct dibs__subscriber *ps)
 {
     RB_INIT(&ps->channels);
     dibs__list_init(&ps->kept);
@@ -387,7 +391,7 @@ void dibs__pubsub_init(struct dibs__pubsub *ps)
     ps->redial.fire = pubsub_timed;
 }
 
-void dibs__pubsub_close(struct dibs__pubsub *ps)
+void dibs__subscriber_close(struct dibs__subscriber *ps)
 {
     ps->closing = true;
     dibs__channels_trim(ps, dibs__now_ms(), 0);
@@ -395,10 +399,10 @@ void dibs__pubsub_close(struct dibs__pubsub *ps)
     if (ps->cn)
         dibs__conn_close(ps->cn, DIBS_ERR_CLOSED, "closed");
     if (ps->conns == 0)
-        dibs__parts_ended(ps->parts);
+        dibs__lifecycle_closed(ps->parts);
 }
 
-void dibs__pubsub_abandon(struct dibs__pubsub *ps)
+void dibs__subscriber_abandon(struct dibs__subscriber *ps)
 {
     if (ps->cn && ps->cn->fd >= 0)
         close(ps->cn->fd);

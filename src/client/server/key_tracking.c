@@ -62,12 +62,14 @@ struct track_reads {
     struct dibs__buf text;
 };
 
-static void track_set(struct dibs__server *s, enum dibs__track_state state)
+static void track_set(struct dibs__server *s,
+                      enum dibs__key_tracking_state state)
 {
     atomic_store(&s->track.state, state);
 }
 
-static bool track_is(const struct dibs__server *s, enum dibs__track_state state)
+static bool track_is(const struct dibs__server *s,
+                     enum dibs__key_tracking_state state)
 {
     return atomic_load(&s->track.state) == state;
 }
@@ -76,7 +78,7 @@ static bool track_is(const struct dibs__server *s, enum dibs__track_state state)
 
 static void end_messages(struct dibs__server *s, const char *why)
 {
-    struct dibs__link *ln = s->track.ln;
+    struct dibs__pooled_conn *ln = s->track.ln;
 
     s->track.ln = NULL; /* it is not missed */
     if (ln)
@@ -95,7 +97,7 @@ static void tell_refusal(struct dibs__server *s, const char *text)
              "a lost lock is noticed at its next renewal only; CLIENT TRACKING "
              "is refused: %.200s",
              text);
-    dibs__server_tell(s, DIBS_EVENT_WARNING, DIBS_ERR_AUTH, words);
+    dibs__server_log(s, DIBS_EVENT_WARNING, DIBS_ERR_AUTH, words);
 }
 
 static void track_refuse(struct dibs__server *s, const char *text)
@@ -136,7 +138,8 @@ static bool is_answered(struct dibs__server *s, const struct dibs__req *req,
                         dibs_err err, const struct dibs__reply *reply,
                         enum dibs__reply_type wanted)
 {
-    return err == DIBS_OK && !dibs__server_misfit(s, req, reply, 1u << wanted);
+    return err == DIBS_OK &&
+           !dibs__server_is_desync(s, req, reply, 1u << wanted);
 }
 
 static const char *refusal_text(const struct dibs__reply *reply)
@@ -163,7 +166,7 @@ static void track_answered(struct dibs__req *req, dibs_err err,
         s->track.backoff_ms = 0;
         s->track.changed(s, NULL, 0);
     }
-    dibs__server_answered(s);
+    dibs__server_replied(s);
 }
 
 static void track_ask(struct dibs__server *s)
@@ -198,7 +201,7 @@ static void keys_changed(struct dibs__server *s, const struct dibs__reply *keys)
 
 static void track_told(struct dibs__conn *cn, const struct dibs__reply *reply)
 {
-    struct dibs__server *s = DIBS_OF(cn, struct dibs__link, cn)->s;
+    struct dibs__server *s = DIBS_OF(cn, struct dibs__pooled_conn, cn)->s;
     const struct dibs__reply *verb = dibs__reply_text(reply, 0);
 
     if (reply->type == REPLY_ERROR)
@@ -214,7 +217,7 @@ static void track_told(struct dibs__conn *cn, const struct dibs__reply *reply)
 
 static void track_up(struct dibs__conn *cn)
 {
-    struct dibs__server *s = DIBS_OF(cn, struct dibs__link, cn)->s;
+    struct dibs__server *s = DIBS_OF(cn, struct dibs__pooled_conn, cn)->s;
 
     if (!cn->id[0]) {
         track_refuse(s, "the server does not tell a connection its number");
@@ -231,7 +234,7 @@ static void track_up(struct dibs__conn *cn)
 
 static void track_down(struct dibs__conn *cn, dibs_err err, const char *why)
 {
-    struct dibs__link *ln = DIBS_OF(cn, struct dibs__link, cn);
+    struct dibs__pooled_conn *ln = DIBS_OF(cn, struct dibs__pooled_conn, cn);
 
     (void)err;
     (void)why; /* of main the same is told; and it is a help, no more */
@@ -246,7 +249,7 @@ static void track_dial(struct dibs__server *s)
     if (!dibs__server_is_up(s))
         return;
     track_set(s, TRACK_DIALING);
-    s->track.ln = dibs__link_open(s, track_up, track_down);
+    s->track.ln = dibs__pooled_conn_open(s, track_up, track_down);
     if (s->track.ln)
         s->track.ln->cn.push = track_told;
     else
@@ -260,7 +263,7 @@ static void track_timed(struct dibs__timer *t)
 
 /* ---- reads ------------------------------------------------------------- */
 
-void dibs__track_next(struct dibs__buf *out)
+void dibs__key_tracking_next(struct dibs__buf *out)
 {
     dibs__buf_array(out, 3);
     dibs__buf_arg_text(out, "CLIENT");
@@ -304,13 +307,13 @@ static void reads_answered(struct dibs__req *req, dibs_err err,
     if (!answered)
         return;
     if (reply->type != REPLY_NUM && track_is(s, TRACK_ON) &&
-        dibs__classify(refusal_text(reply))->next == NEXT_GIVE_UP)
+        dibs__error_classify(refusal_text(reply))->next == NEXT_GIVE_UP)
         track_refuse(s, refusal_text(reply));
-    dibs__server_answered(s);
+    dibs__server_replied(s);
 }
 
-bool dibs__track_read(struct dibs__server *s, struct dibs__buf *out,
-                      unsigned count)
+bool dibs__key_tracking_read(struct dibs__server *s, struct dibs__buf *out,
+                             unsigned count)
 {
     struct track_reads *r = dibs__calloc(1, sizeof *r);
     int64_t expires = dibs__now_ms() + s->to.command_timeout_ms;
@@ -336,20 +339,20 @@ bool dibs__track_read(struct dibs__server *s, struct dibs__buf *out,
 
 /* ---- life -------------------------------------------------------------- */
 
-void dibs__track_init(struct dibs__server *s)
+void dibs__key_tracking_init(struct dibs__server *s)
 {
     atomic_init(&s->track.state, TRACK_OFF);
     s->track.again.fire = track_timed;
 }
 
-void dibs__track_want(struct dibs__server *s)
+void dibs__key_tracking_enable(struct dibs__server *s)
 {
     s->track.wanted = true;
     if (track_is(s, TRACK_OFF))
         track_dial(s);
 }
 
-void dibs__track_resume(struct dibs__server *s)
+void dibs__key_tracking_resume(struct dibs__server *s)
 {
     if (!s->track.wanted || !track_is(s, TRACK_OFF))
         return;
@@ -357,14 +360,14 @@ void dibs__track_resume(struct dibs__server *s)
     dibs__timer_set(s->lp, &s->track.again, dibs__now_ms() + RESUME_MS);
 }
 
-void dibs__track_drop(struct dibs__server *s)
+void dibs__key_tracking_drop(struct dibs__server *s)
 {
     dibs__timer_stop(s->lp, &s->track.again);
     track_set(s, TRACK_OFF);
     end_messages(s, "the main connection went down");
 }
 
-void dibs__track_abandon(struct dibs__server *s)
+void dibs__key_tracking_abandon(struct dibs__server *s)
 {
     if (s->track.ln && s->track.ln->cn.fd >= 0)
         close(s->track.ln->cn.fd);

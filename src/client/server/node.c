@@ -15,27 +15,27 @@
 
 static void resume_node(struct dibs__server *s)
 {
-    dibs__ghosts_cancel(s);
-    dibs__calls_resume(s);
-    dibs__track_resume(s);
+    dibs__in_doubt_kill_all(s);
+    dibs__commands_resume(s);
+    dibs__key_tracking_resume(s);
 }
 
 static void drop_node(struct dibs__server *s)
 {
-    dibs__acks_drop(s);
-    dibs__track_drop(s);
+    dibs__replica_acks_drop(s);
+    dibs__key_tracking_drop(s);
 }
 
-static void free_ghost(struct dibs__link *ln)
+static void free_ghost(struct dibs__pooled_conn *ln)
 {
-    dibs__ghost_unref(ln->ghost);
+    dibs__in_doubt_unref(ln->ghost);
 }
 
 static const struct dibs__server_upper server_upper = {
     .resume = resume_node,
-    .fail = dibs__calls_fail,
+    .fail = dibs__commands_fail,
     .drop = drop_node,
-    .forget = dibs__ghosts_forget,
+    .forget = dibs__in_doubt_forget_all,
     .link_gone = free_ghost,
 };
 
@@ -47,27 +47,27 @@ void dibs__node_init(struct dibs__node *n, struct dibs__loop *lp)
     n->pubsub.parts = n->server.parts;
     n->pubsub.to = &n->server.to;
     dibs__server_init(&n->server);
-    dibs__acks_init(&n->server);
-    dibs__track_init(&n->server);
-    dibs__pubsub_init(&n->pubsub);
+    dibs__replica_acks_init(&n->server);
+    dibs__key_tracking_init(&n->server);
+    dibs__subscriber_init(&n->pubsub);
 }
 
 void dibs__node_fail_waiting(struct dibs__node *n, dibs_err err)
 {
-    dibs__calls_fail(&n->server, err, false);
-    dibs__acks_end(&n->server);
+    dibs__commands_fail(&n->server, err, false);
+    dibs__replica_acks_end(&n->server);
 }
 
 void dibs__node_close(struct dibs__node *n)
 {
     dibs__server_close(&n->server);
-    dibs__pubsub_close(&n->pubsub);
+    dibs__subscriber_close(&n->pubsub);
 }
 
 void dibs__node_abandon(struct dibs__node *n)
 {
     dibs__server_abandon(&n->server);
-    dibs__acks_abandon(&n->server);
-    dibs__track_abandon(&n->server);
-    dibs__pubsub_abandon(&n->pubsub);
+    dibs__replica_acks_abandon(&n->server);
+    dibs__key_tracking_abandon(&n->server);
+    dibs__subscriber_abandon(&n->pubsub);
 }

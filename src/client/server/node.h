@@ -11,7 +11,7 @@
 /* The only server of a client, or one of a cluster. */
 struct dibs__node {
     struct dibs__server server;
-    struct dibs__pubsub pubsub;
+    struct dibs__subscriber pubsub;
     void *user;     /* whose it is */
     bool in_map;    /* io only: it has slots; the cluster's own, as the next */
     unsigned asked; /* io only: in which round it was asked for the map */

@@ -31,8 +31,8 @@
 #define MISFITS_MAX 3 /* in so long: */
 #define MISFITS_MS  60000
 
-bool dibs__server_misfit(struct dibs__server *s, const struct dibs__req *req,
-                         const struct dibs__reply *reply, unsigned expects)
+bool dibs__server_is_desync(struct dibs__server *s, const struct dibs__req *req,
+                            const struct dibs__reply *reply, unsigned expects)
 {
     if (dibs__reply_fits(reply, expects))
         return false;
@@ -55,7 +55,8 @@ static void role_write(struct dibs__req *req, struct dibs__buf *out)
 }
 
 /* The event puts the server's own address before it. */
-static void name_master(struct dibs__link *ln, const char *host, int64_t port)
+static void name_master(struct dibs__pooled_conn *ln, const char *host,
+                        int64_t port)
 {
     snprintf(ln->why, sizeof ln->why, "READONLY, a replica of %.100s:%lld",
              host, (long long)port);
@@ -64,7 +65,7 @@ static void name_master(struct dibs__link *ln, const char *host, int64_t port)
 static void role_done(struct dibs__req *req, dibs_err err,
                       const struct dibs__reply *reply)
 {
-    struct dibs__link *ln = DIBS_OF(req, struct dibs__link, role);
+    struct dibs__pooled_conn *ln = DIBS_OF(req, struct dibs__pooled_conn, role);
     const struct dibs__reply *role, *host;
     int64_t port;
 
@@ -75,17 +76,17 @@ static void role_done(struct dibs__req *req, dibs_err err,
     if (role && strcmp(role->text, "slave") == 0 && host &&
         dibs__reply_num(reply, 2, &port))
         name_master(ln, host->text, port);
-    dibs__server_answered(ln->s);
+    dibs__server_replied(ln->s);
 }
 
 /* False: that is under way. */
 static bool retire_main(struct dibs__server *s, const char *why)
 {
-    struct dibs__link *ln = s->main;
+    struct dibs__pooled_conn *ln = s->main;
 
     if (s->state != SERVER_UP && s->state != SERVER_DIALING)
         return false;
-    s->state = SERVER_RETIRING;
+    s->state = SERVER_DRAINING;
     snprintf(ln->why, sizeof ln->why, "%.160s", why);
     return true;
 }
@@ -94,27 +95,27 @@ void dibs__server_redial(struct dibs__server *s, const char *why)
 {
     if (!retire_main(s, why))
         return;
-    struct dibs__link *ln = s->main;
+    struct dibs__pooled_conn *ln = s->main;
     s->unfit = true;
     ln->role = (struct dibs__req){.write = role_write, .done = role_done};
     ln->role.expires = dibs__add(dibs__now_ms(), s->to.command_timeout_ms);
     dibs__conn_send(&ln->cn, &ln->role);
 }
 
-void dibs__server_leave(struct dibs__server *s, const char *why)
+void dibs__server_drain(struct dibs__server *s, const char *why)
 {
     if (!retire_main(s, why))
         return;
     if (s->main->was_up)
-        dibs__server_answered(s);
+        dibs__server_replied(s);
     else
-        dibs__server_cut(s, why);
+        dibs__server_close_now(s, why);
 }
 
-void dibs__server_answered(struct dibs__server *s)
+void dibs__server_replied(struct dibs__server *s)
 {
-    const struct dibs__link *ln = s->main;
+    const struct dibs__pooled_conn *ln = s->main;
 
-    if (s->state == SERVER_RETIRING && dibs__list_empty(&ln->cn.fifo))
-        dibs__server_cut(s, ln->why);
+    if (s->state == SERVER_DRAINING && dibs__list_empty(&ln->cn.fifo))
+        dibs__server_close_now(s, ln->why);
 }

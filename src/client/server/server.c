@@ -58,28 +58,28 @@ static void drop_spare(struct dibs__task *t);
 
 /* ---- links ------------------------------------------------------------- */
 
-static struct dibs__link *link_of(struct dibs__conn *cn)
+static struct dibs__pooled_conn *link_of(struct dibs__conn *cn)
 {
-    return DIBS_OF(cn, struct dibs__link, cn);
+    return DIBS_OF(cn, struct dibs__pooled_conn, cn);
 }
 
 static void link_gone(struct dibs__conn *cn)
 {
-    struct dibs__link *ln = link_of(cn);
+    struct dibs__pooled_conn *ln = link_of(cn);
     struct dibs__server *s = ln->s;
 
     s->upper->link_gone(ln);
     dibs__timer_stop(s->lp, &ln->ride.tick);
     dibs__free(ln);
-    if (--s->links == 0 && dibs__server_closes(s))
-        dibs__parts_ended(s->parts);
+    if (--s->links == 0 && dibs__server_is_closing(s))
+        dibs__lifecycle_closed(s->parts);
 }
 
-struct dibs__link *
-dibs__link_open(struct dibs__server *s, void (*up)(struct dibs__conn *),
-                void (*down)(struct dibs__conn *, dibs_err, const char *))
+struct dibs__pooled_conn *dibs__pooled_conn_open(
+    struct dibs__server *s, void (*up)(struct dibs__conn *),
+    void (*down)(struct dibs__conn *, dibs_err, const char *))
 {
-    struct dibs__link *ln = dibs__calloc(1, sizeof *ln);
+    struct dibs__pooled_conn *ln = dibs__calloc(1, sizeof *ln);
 
     if (!ln)
         return NULL;
@@ -107,18 +107,18 @@ dibs__link_open(struct dibs__server *s, void (*up)(struct dibs__conn *),
 static void tell_opened(struct dibs__server *s, dibs_err err)
 {
     if (!s->slots)
-        dibs__parts_opened(s->parts, err, s->why);
+        dibs__lifecycle_opened(s->parts, err, s->why);
 }
 
 /* If nobody heard that it was down, nobody hears that it is up. */
 static void tell_up(struct dibs__server *s)
 {
     if (!s->told_up)
-        dibs__server_tell(s, DIBS_EVENT_CONNECTED, DIBS_OK, "connected");
+        dibs__server_log(s, DIBS_EVENT_CONNECTED, DIBS_OK, "connected");
     s->told_up = true;
 }
 
-void dibs__server_works(struct dibs__server *s)
+void dibs__server_mark_writable(struct dibs__server *s)
 {
     if (!s->unfit || !dibs__server_is_up(s))
         return;
@@ -140,7 +140,7 @@ static void main_up(struct dibs__conn *cn)
     if (!s->unfit)
         tell_up(s);
     if (s->to.url.tls.insecure && atomic_load(&s->ups) == 1)
-        dibs__server_tell(
+        dibs__server_log(
             s, DIBS_EVENT_WARNING, DIBS_OK,
             "TLS without verification: who answers may be anybody");
     s->up_again(s);
@@ -169,23 +169,24 @@ static void server_redial_later(struct dibs__server *s, bool refused)
 
 static void main_down(struct dibs__conn *cn, dibs_err err, const char *why)
 {
-    struct dibs__link *ln = link_of(cn);
+    struct dibs__pooled_conn *ln = link_of(cn);
     struct dibs__server *s = ln->s;
 
     s->main = NULL;
-    if (dibs__server_closes(s))
+    if (dibs__server_is_closing(s))
         return;
-    if (s->state != SERVER_CUTTING)
+    if (s->state != SERVER_CLOSING_CONNS)
         s->state = SERVER_DOWN;
-    if (!dibs__server_dozes(s))
-        dibs__server_note(s, why);
+    if (!dibs__server_is_idle_closing(s))
+        dibs__server_set_last_error(s, why);
     bool retired = ln->why[0] != '\0';
     bool worked = ln->was_up && !(retired && s->unfit);
-    if (dibs__server_dozes(s) || dibs__server_down(s, err, why, worked))
+    if (dibs__server_is_idle_closing(s) ||
+        dibs__server_log_disconnect(s, err, why, worked))
         s->told_up = false;
     if (ln->was_up)
         drop_stale_spares(s);
-    if (s->state == SERVER_CUTTING)
+    if (s->state == SERVER_CLOSING_CONNS)
         return; /* the code that did it knows what comes next */
     if (s->slots)
         s->slots->doubt(s->slots);
@@ -194,13 +195,13 @@ static void main_down(struct dibs__conn *cn, dibs_err err, const char *why)
         dial_again(s, dibs__now_ms());
         return;
     }
-    server_redial_later(s, dibs__server_refuses(err));
+    server_redial_later(s, dibs__server_error_is_final(err));
     if (ln->was_up)
         return;
     s->unfit = false; /* that is another trouble */
-    s->upper->fail(s, dibs__server_refuses(err) ? err : DIBS_ERR_CONN,
-                   dibs__server_refuses(err));
-    tell_opened(s, dibs__server_refuses(err) ? err : DIBS_ERR_CONN);
+    s->upper->fail(s, dibs__server_error_is_final(err) ? err : DIBS_ERR_CONN,
+                   dibs__server_error_is_final(err));
+    tell_opened(s, dibs__server_error_is_final(err) ? err : DIBS_ERR_CONN);
 }
 
 static void no_memory(struct dibs__server *s)
@@ -213,7 +214,7 @@ static void no_memory(struct dibs__server *s)
 static void dial_here(struct dibs__server *s)
 {
     dibs__timer_stop(s->lp, &s->redial);
-    s->main = dibs__link_open(s, main_up, main_down);
+    s->main = dibs__pooled_conn_open(s, main_up, main_down);
     s->state = s->main ? SERVER_DIALING : SERVER_DOWN;
     if (!s->main)
         no_memory(s);
@@ -227,7 +228,7 @@ void dibs__server_start(struct dibs__server *s)
         dial_here(s);
         return;
     }
-    s->state = SERVER_SEEKING;
+    s->state = SERVER_DISCOVERING;
     s->seek(s);
 }
 
@@ -236,7 +237,7 @@ static void redial_timed(struct dibs__timer *t)
     dibs__server_start(DIBS_OF(t, struct dibs__server, redial));
 }
 
-void dibs__server_cut(struct dibs__server *s, const char *why)
+void dibs__server_close_now(struct dibs__server *s, const char *why)
 {
     if (s->main)
         dibs__conn_close(&s->main->cn, DIBS_ERR_CONN, why);
@@ -269,7 +270,7 @@ static bool set_place(struct dibs__server *s, const char *host, int port)
 
 void dibs__server_found(struct dibs__server *s, const char *host, int port)
 {
-    if (s->state != SERVER_SEEKING && s->state != SERVER_DOWN)
+    if (s->state != SERVER_DISCOVERING && s->state != SERVER_DOWN)
         return; /* spare ones must not go elsewhere than main */
     if (set_place(s, host, port))
         dial_here(s);
@@ -282,16 +283,16 @@ void dibs__server_not_found(struct dibs__server *s, dibs_err err,
 {
     struct dibs__url nowhere = s->to.url;
 
-    if (s->state != SERVER_SEEKING)
+    if (s->state != SERVER_DISCOVERING)
         return;
     s->state = SERVER_DOWN;
     nowhere.host = NULL; /* where it was does not matter */
     dibs__event_text(&nowhere, why, s->why);
-    if (dibs__say_down(&s->events, &nowhere, &s->hush,
-                       &(struct dibs__failure){err, why, false}))
+    if (dibs__log_disconnect(&s->events, &nowhere, &s->hush,
+                             &(struct dibs__failure){err, why, false}))
         s->told_up = false;
-    server_redial_later(s, dibs__server_refuses(err));
-    s->upper->fail(s, err, dibs__server_refuses(err));
+    server_redial_later(s, dibs__server_error_is_final(err));
+    s->upper->fail(s, err, dibs__server_error_is_final(err));
     tell_opened(s, err);
 }
 
@@ -300,22 +301,22 @@ void dibs__server_not_found(struct dibs__server *s, dibs_err err,
 static void wake_direct_callers(struct dibs__server *s) REQUIRES(s->mu)
 {
     for (struct dibs__list *l = s->spares.next; l != &s->spares; l = l->next) {
-        struct dibs__link *ln = DIBS_OF(l, struct dibs__link, at);
-        if (ln->use == LINK_OUT)
+        struct dibs__pooled_conn *ln = DIBS_OF(l, struct dibs__pooled_conn, at);
+        if (ln->use == CONN_LENT)
             shutdown(ln->cn.fd, SHUT_RDWR);
     }
 }
 
 static void cut_quietly(struct dibs__server *s, const char *why)
 {
-    s->state = SERVER_CUTTING;
-    dibs__server_cut(s, why);
+    s->state = SERVER_CLOSING_CONNS;
+    dibs__server_close_now(s, why);
     s->state = SERVER_DOWN;
 }
 
 void dibs__server_moved(struct dibs__server *s, const char *host, int port)
 {
-    if (dibs__server_closes(s) ||
+    if (dibs__server_is_closing(s) ||
         (dibs__server_is_up(s) && dibs__server_at(s, host, port)))
         return;
     cut_quietly(s, "the server is elsewhere by now");
@@ -328,7 +329,7 @@ void dibs__server_moved(struct dibs__server *s, const char *host, int port)
 
 /* ---- asleep ------------------------------------------------------------ */
 
-void dibs__server_wake(struct dibs__server *s)
+void dibs__server_ensure_connected(struct dibs__server *s)
 {
     s->asleep = false;
     if (!s->redial.at)
@@ -337,14 +338,14 @@ void dibs__server_wake(struct dibs__server *s)
 
 /* Nobody can have borrowed a spare connection unseen: it is asked for under
  * the mutex, and refused once the generation has changed. */
-bool dibs__server_sleep(struct dibs__server *s)
+bool dibs__server_idle_close(struct dibs__server *s)
 {
     bool out = false;
 
     s->asleep = true;
     dibs__lock(&s->mu);
     for (struct dibs__list *l = s->spares.next; l != &s->spares; l = l->next)
-        out |= DIBS_OF(l, struct dibs__link, at)->use == LINK_OUT;
+        out |= DIBS_OF(l, struct dibs__pooled_conn, at)->use == CONN_LENT;
     dibs__unlock(&s->mu);
     if (out || atomic_load(&s->queued) > 0 || !dibs__list_empty(&s->waiting) ||
         s->acks.under_way || !dibs__list_empty(&s->acks.queue))
@@ -360,12 +361,12 @@ bool dibs__server_sleep(struct dibs__server *s)
 /* Once io has nothing more to do with it: from here on a caller may have it. */
 static void lend_spare(struct dibs__task *t)
 {
-    struct dibs__link *ln = DIBS_OF(t, struct dibs__link, lend);
+    struct dibs__pooled_conn *ln = DIBS_OF(t, struct dibs__pooled_conn, lend);
     struct dibs__server *s = ln->s;
 
     if (ln->cn.state != CONN_READY)
         return; /* it went down meanwhile */
-    if (dibs__server_closes(s) ||
+    if (dibs__server_is_closing(s) ||
         ln->generation != atomic_load(&s->generation)) {
         dibs__conn_close(&ln->cn, DIBS_ERR_CONN, "came too late");
         return;
@@ -378,7 +379,7 @@ static void lend_spare(struct dibs__task *t)
 
 static void spare_up(struct dibs__conn *cn)
 {
-    struct dibs__link *ln = link_of(cn);
+    struct dibs__pooled_conn *ln = link_of(cn);
     struct dibs__server *s = ln->s;
 
     ln->was_up = true;
@@ -391,7 +392,7 @@ static void spare_up(struct dibs__conn *cn)
 
 static void spare_down(struct dibs__conn *cn, dibs_err err, const char *why)
 {
-    struct dibs__link *ln = link_of(cn);
+    struct dibs__pooled_conn *ln = link_of(cn);
     struct dibs__server *s = ln->s;
 
     dibs__lock(&s->mu);
@@ -404,20 +405,21 @@ static void spare_down(struct dibs__conn *cn, dibs_err err, const char *why)
     }
     dibs__unlock(&s->mu);
     /* If main is gone, too, that was told. */
-    if (dibs__server_closes(s) || ln->generation != atomic_load(&s->generation))
+    if (dibs__server_is_closing(s) ||
+        ln->generation != atomic_load(&s->generation))
         return;
     if (dibs__server_is_up(s))
-        dibs__server_note(s, why);
-    dibs__server_down(s, err, why, ln->was_up);
+        dibs__server_set_last_error(s, why);
+    dibs__server_log_disconnect(s, err, why, ln->was_up);
 }
 
 static void grow_spares(struct dibs__task *t)
 {
     struct dibs__server *s = DIBS_OF(t, struct dibs__server, grow);
-    struct dibs__link *ln = NULL;
+    struct dibs__pooled_conn *ln = NULL;
 
     if (dibs__server_is_up(s))
-        ln = dibs__link_open(s, spare_up, spare_down);
+        ln = dibs__pooled_conn_open(s, spare_up, spare_down);
     dibs__lock(&s->mu);
     if (ln) {
         dibs__list_add(&s->spares, &ln->at);
@@ -430,10 +432,11 @@ static void grow_spares(struct dibs__task *t)
 }
 
 /* Thread: app. Locks: needs server.mu. */
-static struct dibs__link *find_free(struct dibs__server *s) REQUIRES(s->mu)
+static struct dibs__pooled_conn *find_free(struct dibs__server *s)
+    REQUIRES(s->mu)
 {
     for (struct dibs__list *l = s->spares.next; l != &s->spares; l = l->next) {
-        struct dibs__link *ln = DIBS_OF(l, struct dibs__link, at);
+        struct dibs__pooled_conn *ln = DIBS_OF(l, struct dibs__pooled_conn, at);
         if (ln->use == LINK_FREE &&
             ln->generation == atomic_load(&s->generation))
             return ln;
@@ -441,16 +444,16 @@ static struct dibs__link *find_free(struct dibs__server *s) REQUIRES(s->mu)
     return NULL;
 }
 
-struct dibs__link *dibs__server_lend(struct dibs__server *s)
+struct dibs__pooled_conn *dibs__server_borrow_always(struct dibs__server *s)
 {
-    struct dibs__link *ln = NULL;
+    struct dibs__pooled_conn *ln = NULL;
     bool more = false;
 
     dibs__lock(&s->mu);
     if (!s->closed)
         ln = find_free(s);
     if (ln)
-        ln->use = LINK_OUT;
+        ln->use = CONN_LENT;
     else
         more = !s->closed && !s->growing && s->spare_count < s->max_spares &&
                dibs__now_ms() >= s->grow_after;
@@ -461,14 +464,14 @@ struct dibs__link *dibs__server_lend(struct dibs__server *s)
     return ln;
 }
 
-struct dibs__link *dibs__server_borrow(struct dibs__server *s)
+struct dibs__pooled_conn *dibs__server_borrow(struct dibs__server *s)
 {
     if (atomic_load_explicit(&s->queued, memory_order_relaxed) > QUEUED_ENOUGH)
         return NULL;
-    return dibs__server_lend(s);
+    return dibs__server_borrow_always(s);
 }
 
-void dibs__server_lend_again(struct dibs__link *ln)
+void dibs__server_reclaim(struct dibs__pooled_conn *ln)
 {
     if (ln->ride.state != RIDE_TAKEN || ln->cn.state != CONN_READY ||
         !dibs__list_empty(&ln->cn.fifo))
@@ -479,13 +482,13 @@ void dibs__server_lend_again(struct dibs__link *ln)
 
 static void drop_spare(struct dibs__task *t)
 {
-    struct dibs__link *ln = DIBS_OF(t, struct dibs__link, drop);
+    struct dibs__pooled_conn *ln = DIBS_OF(t, struct dibs__pooled_conn, drop);
 
     dibs__conn_close(&ln->cn, DIBS_ERR_UNKNOWN,
                      "a connection broke while a caller waited for a reply");
 }
 
-void dibs__server_give_back(struct dibs__link *ln, bool usable)
+void dibs__server_give_back(struct dibs__pooled_conn *ln, bool usable)
 {
     struct dibs__server *s = ln->s;
 
@@ -519,7 +522,7 @@ static void take_idle(struct dibs__server *s, struct dibs__list *ours)
     REQUIRES(s->mu)
 {
     for (struct dibs__list *l = s->spares.next, *n; l != &s->spares; l = n) {
-        struct dibs__link *ln = DIBS_OF(l, struct dibs__link, at);
+        struct dibs__pooled_conn *ln = DIBS_OF(l, struct dibs__pooled_conn, at);
         n = l->next;
         if (ln->use == LINK_FREE || (ln->use == LINK_DIALING && !ln->was_up)) {
             dibs__list_del(l);
@@ -531,7 +534,8 @@ static void take_idle(struct dibs__server *s, struct dibs__list *ours)
 static void close_all(struct dibs__list *links, dibs_err err, const char *why)
 {
     for (struct dibs__list *l; (l = dibs__list_pop(links));)
-        dibs__conn_close(&DIBS_OF(l, struct dibs__link, at)->cn, err, why);
+        dibs__conn_close(&DIBS_OF(l, struct dibs__pooled_conn, at)->cn, err,
+                         why);
 }
 
 /* The main connection is gone: the server restarted, or another one has its
@@ -575,7 +579,7 @@ void dibs__server_close(struct dibs__server *s)
     s->upper->fail(s, DIBS_ERR_CLOSED, true);
     s->upper->forget(s);
     if (s->links == 0)
-        dibs__parts_ended(s->parts);
+        dibs__lifecycle_closed(s->parts);
 }
 
 void dibs__server_clear(struct dibs__server *s)
@@ -588,5 +592,5 @@ void dibs__server_abandon(struct dibs__server *s)
     if (s->main && s->main->cn.fd >= 0)
         close(s->main->cn.fd);
     for (struct dibs__list *l = s->spares.next; l != &s->spares; l = l->next)
-        close(DIBS_OF(l, struct dibs__link, at)->cn.fd);
+        close(DIBS_OF(l, struct dibs__pooled_conn, at)->cn.fd);
 }

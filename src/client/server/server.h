@@ -19,23 +19,23 @@
 
 #include <stdatomic.h>
 
-struct dibs__ghost;
+struct dibs__in_doubt;
 
 /* The main connection; the table is in server.c. */
 enum dibs__server_state {
-    SERVER_DOWN,     /* there is none */
-    SERVER_SEEKING,  /* seek has not answered yet */
-    SERVER_DIALING,  /* it is on its way */
-    SERVER_UP,       /* commands go out on it */
-    SERVER_RETIRING, /* it takes no more, and closes with its last answer */
-    SERVER_CUTTING,  /* it goes down on purpose, just now */
-    SERVER_CLOSING   /* for good */
+    SERVER_DOWN,        /* there is none */
+    SERVER_DISCOVERING, /* seek has not answered yet */
+    SERVER_DIALING,     /* it is on its way */
+    SERVER_UP,          /* commands go out on it */
+    SERVER_DRAINING,    /* it takes no more, and closes with its last answer */
+    SERVER_CLOSING_CONNS, /* it goes down on purpose, just now */
+    SERVER_CLOSING        /* for good */
 };
 
-enum dibs__link_use {
+enum dibs__pooled_conn_use {
     LINK_DIALING, /* not up yet, or going down */
     LINK_FREE,
-    LINK_OUT /* a caller has it */
+    CONN_LENT /* a caller has it */
 };
 
 /* Who has a connection with which callbacks are served; see callback_io.c. */
@@ -61,20 +61,20 @@ struct dibs__ride {
 };
 
 /* A connection and what we know about it. */
-struct dibs__link {
+struct dibs__pooled_conn {
     struct dibs__conn cn;
     struct dibs__server *s;
-    struct dibs__list at;      /* server.mu: in server.spares */
-    enum dibs__link_use use;   /* server.mu */
-    bool was_up;               /* io only */
-    bool served;               /* io only: it answered a command */
-    struct dibs__req role;     /* io only: what it is, if not writable */
-    char why[300];             /* io only: why it retires; "": it does not */
-    unsigned generation;       /* server.generation when it was dialed */
-    unsigned place;            /* server.place when it was dialed */
-    struct dibs__task lend;    /* it came up, and may be borrowed */
-    struct dibs__task drop;    /* broken in a caller's hands */
-    struct dibs__ghost *ghost; /* what it may have left under way; owner */
+    struct dibs__list at;           /* server.mu: in server.spares */
+    enum dibs__pooled_conn_use use; /* server.mu */
+    bool was_up;                    /* io only */
+    bool served;                    /* io only: it answered a command */
+    struct dibs__req role;          /* io only: what it is, if not writable */
+    char why[300];                /* io only: why it retires; "": it does not */
+    unsigned generation;          /* server.generation when it was dialed */
+    unsigned place;               /* server.place when it was dialed */
+    struct dibs__task lend;       /* it came up, and may be borrowed */
+    struct dibs__task drop;       /* broken in a caller's hands */
+    struct dibs__in_doubt *ghost; /* what it may have left under way; owner */
     struct dibs__ride ride;
 };
 
@@ -88,20 +88,20 @@ struct dibs__server_upper {
     void (*drop)(struct dibs__server *s);
     /* Nothing of ours is asked of it any more. */
     void (*forget)(struct dibs__server *s);
-    void (*link_gone)(struct dibs__link *ln);
+    void (*link_gone)(struct dibs__pooled_conn *ln);
 };
 
 struct dibs__server {
     struct dibs__loop *lp;
-    struct dibs__target to;     /* const after init; but where there is a
-                                   seek, host and port are changed on io,
-                                   under mu */
-    struct dibs__events events; /* const after init */
-    unsigned max_spares;        /* const after init */
-    struct dibs__slots *slots;  /* const after init; NULL: in no cluster */
+    struct dibs__target to;       /* const after init; but where there is a
+                                     seek, host and port are changed on io,
+                                     under mu */
+    struct dibs__events events;   /* const after init */
+    unsigned max_spares;          /* const after init */
+    struct dibs__slot_map *slots; /* const after init; NULL: in no cluster */
     const struct dibs__server_upper *upper; /* const after init */
 
-    struct dibs__parts *parts; /* const after init: told how it goes */
+    struct dibs__lifecycle *parts; /* const after init: told how it goes */
 
     /* Upward, on io. seek (NULL: `to` says where the server is): asked before
      * each dialing of main; answers, also from inside, with one of the calls
@@ -110,27 +110,27 @@ struct dibs__server {
     void (*up_again)(struct dibs__server *s);
     void *user; /* for them */
 
-    struct dibs__link *main;       /* io only; NULL between connections */
-    enum dibs__server_state state; /* io only */
-    bool told_up;                  /* io only: the last event said so */
-    bool reached;                  /* io only: it was up at all */
-    bool unfit;                    /* io only: it was not writable, nor has it
-                                      answered anything since */
-    struct dibs__hush hush;        /* io only */
-    bool asleep;                   /* io only: not dialed unless a call waits */
-    unsigned place;                /* io only: how often the address changed */
-    unsigned links;                /* io only: that are not gone yet */
-    int64_t backoff_ms;            /* io only */
-    struct dibs__timer redial;     /* io only */
-    struct dibs__list waiting;     /* io only: calls without a connection */
-    struct dibs__list resting;     /* io only: calls between two attempts */
-    struct dibs__list ghosts;      /* io only: to be canceled */
-    bool cannot_cancel;            /* io only: the server refused it once */
-    unsigned misfits;              /* io only: connections out of step, */
-    int64_t misfits_since;         /* in a minute from then on */
-    struct dibs__acks acks;        /* io only: calls that replicas must have */
-    struct dibs__track track;      /* see there: who changes what we hold */
-    int64_t hush_until;            /* io only: "not now" was told lately */
+    struct dibs__pooled_conn *main; /* io only; NULL between connections */
+    enum dibs__server_state state;  /* io only */
+    bool told_up;                   /* io only: the last event said so */
+    bool reached;                   /* io only: it was up at all */
+    bool unfit;                     /* io only: it was not writable, nor has it
+                                       answered anything since */
+    struct dibs__log_throttle hush; /* io only */
+    bool asleep;               /* io only: not dialed unless a call waits */
+    unsigned place;            /* io only: how often the address changed */
+    unsigned links;            /* io only: that are not gone yet */
+    int64_t backoff_ms;        /* io only */
+    struct dibs__timer redial; /* io only */
+    struct dibs__list waiting; /* io only: calls without a connection */
+    struct dibs__list resting; /* io only: calls between two attempts */
+    struct dibs__list ghosts;  /* io only: to be canceled */
+    bool cannot_cancel;        /* io only: the server refused it once */
+    unsigned misfits;          /* io only: connections out of step, */
+    int64_t misfits_since;     /* in a minute from then on */
+    struct dibs__replica_acks acks; /* io only: calls that replicas must have */
+    struct dibs__key_tracking track; /* see there: who changes what we hold */
+    int64_t hush_until;              /* io only: "not now" was told lately */
 
     /* In words, io only: the last trouble with it; why main retires. */
     char why[DIBS__REASON_MAX];
@@ -158,9 +158,9 @@ void dibs__server_clear(struct dibs__server *s);
 void dibs__server_abandon(struct dibs__server *s);
 
 /* One more connection; NULL: out of memory. Thread: io. */
-struct dibs__link *
-dibs__link_open(struct dibs__server *s, void (*up)(struct dibs__conn *),
-                void (*down)(struct dibs__conn *, dibs_err, const char *));
+struct dibs__pooled_conn *dibs__pooled_conn_open(
+    struct dibs__server *s, void (*up)(struct dibs__conn *),
+    void (*down)(struct dibs__conn *, dibs_err, const char *));
 /* Where seek found it: dialed now. Found nowhere: tried again later. The
  * server is elsewhere by now, though nobody asked: all connections are cut, and
  * it is dialed there. NOMEM: as if it had not been found. Thread: io. */
@@ -170,52 +170,52 @@ void dibs__server_not_found(struct dibs__server *s, dibs_err err,
 void dibs__server_moved(struct dibs__server *s, const char *host, int port)
     EXCLUDES(s->mu);
 /* In event.c: "address: text". Thread: any. */
-void dibs__server_text(struct dibs__server *s, const char *text,
-                       char out[DIBS__REASON_MAX]) EXCLUDES(s->mu);
+void dibs__server_format(struct dibs__server *s, const char *text,
+                         char out[DIBS__REASON_MAX]) EXCLUDES(s->mu);
 /* An event about this server, whose address it names. Thread: any. */
-void dibs__server_tell(struct dibs__server *s, dibs_event_kind kind,
-                       dibs_err err, const char *text) EXCLUDES(s->mu);
+void dibs__server_log(struct dibs__server *s, dibs_event_kind kind,
+                      dibs_err err, const char *text) EXCLUDES(s->mu);
 /* In read_only.c: is this the reply to another command than this one, which is
  * answered with these types, one bit each? True: the connection has ended.
  * False: it fits, or it never does with this server. Thread: io. */
-bool dibs__server_misfit(struct dibs__server *s, const struct dibs__req *req,
-                         const struct dibs__reply *reply, unsigned expects);
+bool dibs__server_is_desync(struct dibs__server *s, const struct dibs__req *req,
+                            const struct dibs__reply *reply, unsigned expects);
 /* What a call that fails for want of an answer fails with. Thread: io. */
-void dibs__server_note(struct dibs__server *s, const char *why);
+void dibs__server_set_last_error(struct dibs__server *s, const char *why);
 /* Is it at this address, as far as we know? Thread: io. */
 bool dibs__server_at(const struct dibs__server *s, const char *host, int port);
 
 /* Dials, unless that is under way: a call waits. Thread: io. */
-void dibs__server_wake(struct dibs__server *s);
+void dibs__server_ensure_connected(struct dibs__server *s);
 /* Ends its connections if nothing is on them, until a call wakes it. False:
  * there is. Thread: io. */
-bool dibs__server_sleep(struct dibs__server *s) EXCLUDES(s->mu);
+bool dibs__server_idle_close(struct dibs__server *s) EXCLUDES(s->mu);
 /* Its connections are ended because nobody needs them: nothing has failed, and
  * nothing is told. Thread: io. */
-static inline bool dibs__server_dozes(const struct dibs__server *s)
+static inline bool dibs__server_is_idle_closing(const struct dibs__server *s)
 {
-    return s->asleep && s->state == SERVER_CUTTING;
+    return s->asleep && s->state == SERVER_CLOSING_CONNS;
 }
 static inline bool dibs__server_is_up(const struct dibs__server *s)
 {
     return s->state == SERVER_UP;
 }
-static inline bool dibs__server_closes(const struct dibs__server *s)
+static inline bool dibs__server_is_closing(const struct dibs__server *s)
 {
     return s->state == SERVER_CLOSING;
 }
 /* Is there hope that changes of keys are told? Thread: any. */
-static inline bool dibs__track_possible(const struct dibs__server *s)
+static inline bool dibs__key_tracking_possible(const struct dibs__server *s)
 {
     return atomic_load_explicit(&s->track.state, memory_order_relaxed) !=
            TRACK_REFUSED;
 }
-static inline bool dibs__track_is_on(const struct dibs__server *s)
+static inline bool dibs__key_tracking_is_on(const struct dibs__server *s)
 {
     return atomic_load(&s->track.state) == TRACK_ON;
 }
 /* Another attempt will not change this. */
-static inline bool dibs__server_refuses(dibs_err err)
+static inline bool dibs__server_error_is_final(dibs_err err)
 {
     return err == DIBS_ERR_AUTH || err == DIBS_ERR_PROTOCOL ||
            err == DIBS_ERR_SERVER || err == DIBS_ERR_TLS;
@@ -223,26 +223,28 @@ static inline bool dibs__server_refuses(dibs_err err)
 
 /* A connection to use directly, or NULL: queue instead. lend: the same, however
  * much is queued. Thread: app. */
-struct dibs__link *dibs__server_borrow(struct dibs__server *s) EXCLUDES(s->mu);
-struct dibs__link *dibs__server_lend(struct dibs__server *s) EXCLUDES(s->mu);
-void dibs__server_give_back(struct dibs__link *ln, bool usable);
+struct dibs__pooled_conn *dibs__server_borrow(struct dibs__server *s)
+    EXCLUDES(s->mu);
+struct dibs__pooled_conn *dibs__server_borrow_always(struct dibs__server *s)
+    EXCLUDES(s->mu);
+void dibs__server_give_back(struct dibs__pooled_conn *ln, bool usable);
 /* If io has taken it from the thread that borrowed it, and nothing is on it any
  * more: it may be borrowed again. Thread: io. */
-void dibs__server_lend_again(struct dibs__link *ln);
+void dibs__server_reclaim(struct dibs__pooled_conn *ln);
 
 /* The connection for queued goes down and comes up anew: at once, or when all
  * that is on it is answered; redial: and when it has said what it is, as it
  * takes no writes. Thread: io. */
-void dibs__server_cut(struct dibs__server *s, const char *why);
-void dibs__server_leave(struct dibs__server *s, const char *why);
+void dibs__server_close_now(struct dibs__server *s, const char *why);
+void dibs__server_drain(struct dibs__server *s, const char *why);
 void dibs__server_redial(struct dibs__server *s, const char *why);
 /* It has done what it was asked for. Thread: io. */
-void dibs__server_works(struct dibs__server *s);
+void dibs__server_mark_writable(struct dibs__server *s);
 /* A connection to it failed: tells so, unless the same was told a moment ago.
  * True: it was told. worked: it had been up. Thread: io. */
-bool dibs__server_down(struct dibs__server *s, dibs_err err, const char *why,
-                       bool worked);
+bool dibs__server_log_disconnect(struct dibs__server *s, dibs_err err,
+                                 const char *why, bool worked);
 /* After each answer. Thread: io. */
-void dibs__server_answered(struct dibs__server *s);
+void dibs__server_replied(struct dibs__server *s);
 
 #endif

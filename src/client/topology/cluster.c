@@ -44,14 +44,14 @@
 
 static void ask_somebody(struct dibs__cluster *cl);
 
-static struct dibs__cluster *cluster_of(const struct dibs__slots *sl)
+static struct dibs__cluster *cluster_of(const struct dibs__slot_map *sl)
 {
     return DIBS_OF(sl, struct dibs__cluster, slots);
 }
 
 /* ---- nodes ------------------------------------------------------------- */
 
-static void doubt_map(struct dibs__slots *sl)
+static void doubt_map(struct dibs__slot_map *sl)
 {
     struct dibs__cluster *cl = cluster_of(sl);
 
@@ -115,7 +115,7 @@ static struct dibs__node *node_get(struct dibs__cluster *cl, const char *host,
     if (!n)
         return NULL;
     n->server.to = *cl->to;
-    if (dibs__url_of_server(&cl->to->url, host, port, &n->server.to.url) !=
+    if (dibs__url_is_server(&cl->to->url, host, port, &n->server.to.url) !=
         DIBS_OK) {
         dibs__free(n);
         return NULL;
@@ -140,12 +140,12 @@ bool dibs__cluster_serves(struct dibs__cluster *cl,
     return false;
 }
 
-static struct dibs__server *find_server(struct dibs__slots *sl, int slot)
+static struct dibs__server *find_server(struct dibs__slot_map *sl, int slot)
 {
     return dibs__cluster_server(cluster_of(sl), slot);
 }
 
-static struct dibs__pubsub *find_pubsub(void *cluster, int slot)
+static struct dibs__subscriber *find_pubsub(void *cluster, int slot)
 {
     struct dibs__server *s = dibs__cluster_server(cluster, slot);
 
@@ -153,13 +153,13 @@ static struct dibs__pubsub *find_pubsub(void *cluster, int slot)
 }
 
 dibs_err dibs__cluster_listen(struct dibs__cluster *cl, int slot,
-                              struct dibs__sub *sub, const char *name,
+                              struct dibs__subscription *sub, const char *name,
                               size_t len)
 {
-    struct dibs__pubsub *ps = find_pubsub(cl, slot);
+    struct dibs__subscriber *ps = find_pubsub(cl, slot);
 
-    return ps ? dibs__pubsub_listen(ps, sub, name, len)
-              : dibs__channels_listen(&cl->strays, sub, name, len);
+    return ps ? dibs__subscribe(ps, sub, name, len)
+              : dibs__channels_subscribe(&cl->strays, sub, name, len);
 }
 
 /* ---- after a change ---------------------------------------------------- */
@@ -188,14 +188,14 @@ static void reroute_now(struct dibs__task *t)
     if (cl->slots.closing)
         return;
     verify_moved(cl);
-    dibs__calls_reroute(&cl->slots.waiting);
+    dibs__commands_reroute(&cl->slots.waiting);
     dibs__channels_reroute(&cl->strays, find_pubsub, cl);
     for (unsigned i = 0; i < atomic_load(&cl->count); i++) {
         struct dibs__node *n = cl->nodes[i];
-        dibs__calls_reroute(&n->server.waiting);
+        dibs__commands_reroute(&n->server.waiting);
         dibs__channels_reroute(&n->pubsub.channels, find_pubsub, cl);
         if (!n->in_map)
-            dibs__pubsub_rest(&n->pubsub);
+            dibs__subscriber_idle(&n->pubsub);
     }
 }
 
@@ -228,7 +228,7 @@ static bool tidy_nodes(struct dibs__cluster *cl)
     for (unsigned i = 0; i < atomic_load(&cl->count); i++) {
         struct dibs__node *n = cl->nodes[i];
         if (!n->in_map && (n->server.main || n->server.redial.at))
-            tidied &= dibs__server_sleep(&n->server);
+            tidied &= dibs__server_idle_close(&n->server);
     }
     return tidied;
 }
@@ -317,12 +317,12 @@ static void refresh_done(struct dibs__cluster *cl)
         return;
     cl->sought = false;
     cl->backoff_ms = 0;
-    dibs__parts_opened(cl->parts, DIBS_OK, "");
-    dibs__calls_reroute(&cl->slots.waiting);
+    dibs__lifecycle_opened(cl->parts, DIBS_OK, "");
+    dibs__commands_reroute(&cl->slots.waiting);
     /* What is left wants a slot that nobody has. */
     dibs__event_text(&cl->to->url, "no node serves the slot of the name",
                      cl->slots.why);
-    dibs__calls_end(&cl->slots.waiting, DIBS_ERR_CONN, false);
+    dibs__commands_end(&cl->slots.waiting, DIBS_ERR_CONN, false);
 }
 
 static void seek_again(struct dibs__cluster *cl, bool refused)
@@ -337,7 +337,7 @@ static void seek_again(struct dibs__cluster *cl, bool refused)
 static void refresh_failed(struct dibs__cluster *cl)
 {
     char why[DIBS__REASON_MAX];
-    bool refused = dibs__server_refuses(cl->err);
+    bool refused = dibs__server_error_is_final(cl->err);
     dibs_err err = refused ? cl->err : DIBS_ERR_CONN;
 
     refresh_over(cl);
@@ -347,14 +347,14 @@ static void refresh_failed(struct dibs__cluster *cl)
     snprintf(why, sizeof why, "no node told where the slots are: %.400s",
              cl->why);
     dibs__event_text(&cl->to->url, why, cl->slots.why);
-    dibs__say_down(&cl->events, &cl->to->url, &cl->hush,
-                   &(struct dibs__failure){err, why, false});
+    dibs__log_disconnect(&cl->events, &cl->to->url, &cl->hush,
+                         &(struct dibs__failure){err, why, false});
     seek_again(cl, refused);
-    dibs__calls_end(&cl->slots.waiting, err, refused);
-    dibs__parts_opened(cl->parts, err, cl->slots.why);
+    dibs__commands_end(&cl->slots.waiting, err, refused);
+    dibs__lifecycle_opened(cl->parts, err, cl->slots.why);
 }
 
-static void map_explained(struct dibs__call *call, dibs_err err,
+static void map_explained(struct dibs__command *call, dibs_err err,
                           const char *why)
 {
     struct dibs__cluster *cl = DIBS_OF(call, struct dibs__cluster, call);
@@ -371,7 +371,7 @@ static void no_slots(struct dibs__cluster *cl)
     map_explained(&cl->call, DIBS_ERR_SERVER, why);
 }
 
-static void map_answered(struct dibs__call *call, dibs_err err,
+static void map_answered(struct dibs__command *call, dibs_err err,
                          const struct dibs__reply *reply)
 {
     struct dibs__cluster *cl = DIBS_OF(call, struct dibs__cluster, call);
@@ -381,7 +381,7 @@ static void map_answered(struct dibs__call *call, dibs_err err,
         return;
     if (probing && reply && err != DIBS_ERR_PROTOCOL) {
         atomic_store(&cl->flavour,
-                     err == DIBS_OK ? FLAVOUR_SHARDED : FLAVOUR_CLASSIC);
+                     err == DIBS_OK ? PUBSUB_SHARDED : PUBSUB_CLASSIC);
         dibs__node_of(call->s)->asked--; /* now for the map */
         ask_somebody(cl);
     } else if (!probing && err == DIBS_OK && take_map(cl, reply, call->s)) {
@@ -393,7 +393,7 @@ static void map_answered(struct dibs__call *call, dibs_err err,
     }
 }
 
-static void write_question(struct dibs__call *call, struct dibs__buf *out,
+static void write_question(struct dibs__command *call, struct dibs__buf *out,
                            bool whole)
 {
     struct dibs__cluster *cl = DIBS_OF(call, struct dibs__cluster, call);
@@ -468,7 +468,7 @@ static void ask_somebody(struct dibs__cluster *cl)
     cl->call.attempt_ms = within;
     cl->call.deadline = dibs__now_ms() + within;
     cl->call.connect_by = 0;
-    dibs__call_start((struct dibs__route){.server = &n->server}, &cl->call);
+    dibs__command_start((struct dibs__route){.server = &n->server}, &cl->call);
 }
 
 static void refresh_map(struct dibs__cluster *cl)
@@ -491,7 +491,7 @@ static void map_timed(struct dibs__timer *t)
         dibs__timer_set(cl->slots.lp, &cl->timer, dibs__now_ms() + TIDY_MS);
 }
 
-static void seek_map(struct dibs__slots *sl)
+static void seek_map(struct dibs__slot_map *sl)
 {
     struct dibs__cluster *cl = cluster_of(sl);
 
@@ -513,7 +513,7 @@ void dibs__cluster_start(struct dibs__cluster *cl)
 
 /* ---- MOVED and ASK ----------------------------------------------------- */
 
-static struct dibs__server *redirect_by(struct dibs__slots *sl,
+static struct dibs__server *redirect_by(struct dibs__slot_map *sl,
                                         const struct dibs__server *from,
                                         const char *error, int *slot, bool *ask)
 {
@@ -524,7 +524,7 @@ static struct dibs__server *redirect_by(struct dibs__slots *sl,
     *ask = strncmp(error, "ASK ", 4) == 0;
     if (!*ask)
         doubt_map(sl);
-    if (!dibs__slot_redirect(error, &at, host, &port))
+    if (!dibs__hash_slot_redirect(error, &at, host, &port))
         return NULL;
     if (!host[0] || strcmp(host, "?") == 0)
         snprintf(host, sizeof host, "%s", from->to.url.host);
@@ -574,7 +574,7 @@ void dibs__cluster_clear(struct dibs__cluster *cl)
 
 void dibs__cluster_fail_waiting(struct dibs__cluster *cl, dibs_err err)
 {
-    dibs__calls_end(&cl->slots.waiting, err, false);
+    dibs__commands_end(&cl->slots.waiting, err, false);
     for (unsigned i = 0; i < atomic_load(&cl->count); i++)
         dibs__node_fail_waiting(cl->nodes[i], err);
 }
@@ -586,11 +586,11 @@ void dibs__cluster_close(struct dibs__cluster *cl)
     cl->slots.closing = true;
     dibs__timer_stop(cl->slots.lp, &cl->timer);
     dibs__timer_stop(cl->slots.lp, &cl->again);
-    dibs__calls_end(&cl->slots.waiting, DIBS_ERR_CLOSED, true);
+    dibs__commands_end(&cl->slots.waiting, DIBS_ERR_CLOSED, true);
     cl->parts->left = 1 + count * DIBS__NODE_PARTS;
     for (unsigned i = 0; i < count; i++)
         dibs__node_close(cl->nodes[i]);
-    dibs__parts_ended(cl->parts);
+    dibs__lifecycle_closed(cl->parts);
 }
 
 void dibs__cluster_abandon(struct dibs__cluster *cl)

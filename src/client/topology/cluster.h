@@ -17,32 +17,32 @@ typedef bool dibs__meant(const void *arg, int slot);
 /* A node stays until the client ends, so a pointer to it is good for ever; out
  * of use it is about a kilobyte. */
 struct dibs__cluster {
-    struct dibs__slots slots;      /* how calls see it */
+    struct dibs__slot_map slots;   /* how calls see it */
     struct dibs__channels strays;  /* io only: of slots that nobody has */
     const struct dibs__target *to; /* const after init, as all up to user */
     unsigned max_spares;
     struct dibs__events events;
-    struct dibs__parts *parts; /* told how it goes */
+    struct dibs__lifecycle *parts; /* told how it goes */
     /* What is held in these slots may be gone. */
     void (*verify)(struct dibs__cluster *cl, dibs__meant *meant,
                    const void *arg);
     /* Somebody changed a key there; NULL: maybe any. */
     void (*changed)(struct dibs__cluster *cl, dibs__meant *meant,
                     const void *arg, const char *key, size_t len);
-    void *user;               /* for them */
-    bool sought;              /* io only: calls wait for the map */
-    int64_t backoff_ms;       /* io only: until it is asked for again */
-    struct dibs__timer again; /* io only: then */
-    struct dibs__hush hush;   /* io only */
-    atomic_uint flavour;      /* 0: the servers are yet to be asked */
-    atomic_uint count;        /* of nodes; written on io */
-    bool refreshing;          /* io only: somebody is being asked for the map */
-    bool doubted;             /* io only: once more after that */
-    unsigned round;           /* io only */
-    int64_t not_before;       /* io only: the next refresh */
-    dibs_err err;             /* io only: what the last one asked failed with */
-    struct dibs__call call;   /* io only: the question */
-    struct dibs__timer timer; /* io only: the next refresh, or tidying */
+    void *user;                     /* for them */
+    bool sought;                    /* io only: calls wait for the map */
+    int64_t backoff_ms;             /* io only: until it is asked for again */
+    struct dibs__timer again;       /* io only: then */
+    struct dibs__log_throttle hush; /* io only */
+    atomic_uint flavour;            /* 0: the servers are yet to be asked */
+    atomic_uint count;              /* of nodes; written on io */
+    bool refreshing;    /* io only: somebody is being asked for the map */
+    bool doubted;       /* io only: once more after that */
+    unsigned round;     /* io only */
+    int64_t not_before; /* io only: the next refresh */
+    dibs_err err;       /* io only: what the last one asked failed with */
+    struct dibs__command call; /* io only: the question */
+    struct dibs__timer timer;  /* io only: the next refresh, or tidying */
     struct dibs__task reroute; /* after a change of the map */
     bool reroute_posted;       /* io only */
     bool some_moved;           /* io only: since the last reroute */
@@ -74,7 +74,7 @@ dibs__cluster_server(const struct dibs__cluster *cl, int slot)
 }
 /* Listens where the slot is, or once that is known. Thread: io. */
 dibs_err dibs__cluster_listen(struct dibs__cluster *cl, int slot,
-                              struct dibs__sub *sub, const char *name,
+                              struct dibs__subscription *sub, const char *name,
                               size_t len);
 /* The i-th server; NULL behind the last. Some have no slots (any more).
  * Thread: any. */

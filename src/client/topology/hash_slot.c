@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *dibs__slot_tag(const char *key, size_t len, size_t *tag_len)
+const char *dibs__hash_slot_tag(const char *key, size_t len, size_t *tag_len)
 {
     const char *open = memchr(key, '{', len);
     size_t left = open ? len - (size_t)(open - key) - 1 : 0;
@@ -29,19 +29,19 @@ const char *dibs__slot_tag(const char *key, size_t len, size_t *tag_len)
     return open + 1;
 }
 
-bool dibs__slot_fits(const char *name, size_t len)
+bool dibs__hash_slot_single(const char *name, size_t len)
 {
     size_t tag_len;
 
     if (memchr(name, '{', len))
-        return dibs__slot_tag(name, len, &tag_len) != name;
+        return dibs__hash_slot_tag(name, len, &tag_len) != name;
     return !memchr(name, '}', len);
 }
 
-int dibs__slot_of(const char *key, size_t len)
+int dibs__hash_slot_of(const char *key, size_t len)
 {
     uint16_t crc = 0;
-    const char *tag = dibs__slot_tag(key, len, &len);
+    const char *tag = dibs__hash_slot_tag(key, len, &len);
 
     for (size_t i = 0; i < len; i++) {
         crc = (uint16_t)(crc ^ (unsigned char)tag[i] << 8);
@@ -51,7 +51,8 @@ int dibs__slot_of(const char *key, size_t len)
     return crc % DIBS__SLOTS;
 }
 
-bool dibs__slot_redirect(const char *error, int *slot, char *host, int *port)
+bool dibs__hash_slot_redirect(const char *error, int *slot, char *host,
+                              int *port)
 {
     char *end;
     const char *at = strchr(error, ' ');

@@ -12,15 +12,16 @@
 
 /* The part of a key that decides on its slot: what is between the first { and
  * the first } behind it, unless that is nothing; else all of it. */
-const char *dibs__slot_tag(const char *key, size_t len, size_t *tag_len);
+const char *dibs__hash_slot_tag(const char *key, size_t len, size_t *tag_len);
 /* Are all keys of a lock with this name in one slot? They have the name in
  * braces, unless it has a brace already. */
-bool dibs__slot_fits(const char *name, size_t len);
+bool dibs__hash_slot_single(const char *name, size_t len);
 /* What "MOVED 15495 host:port" says, or ASK. The host, of which there is room
  * for DIBS__URL_HOST_MAX + 1 bytes, may be an IPv6 address without brackets, or
  * missing. False: it makes no sense. */
-bool dibs__slot_redirect(const char *error, int *slot, char *host, int *port);
+bool dibs__hash_slot_redirect(const char *error, int *slot, char *host,
+                              int *port);
 /* 0 to 16383. */
-int dibs__slot_of(const char *key, size_t len);
+int dibs__hash_slot_of(const char *key, size_t len);
 
 #endif

@@ -13,19 +13,19 @@ struct dibs__server;
 
 /* Which server of a cluster has which slot, and the calls that wait to know.
  * The functions are the cluster's; io, where nothing else is said. */
-struct dibs__slots {
+struct dibs__slot_map {
     struct dibs__loop *lp;
     const struct dibs__url *url; /* of the cluster, for words */
     /* Who has it; NULL: nobody is known to. Thread: any. */
-    struct dibs__server *(*find)(struct dibs__slots *sl, int slot);
+    struct dibs__server *(*find)(struct dibs__slot_map *sl, int slot);
     /* `from` answered MOVED or ASK. Who it says has the slot, and the slot;
      * NULL: that makes no sense, or no memory. MOVED is remembered. */
-    struct dibs__server *(*redirect)(struct dibs__slots *sl,
+    struct dibs__server *(*redirect)(struct dibs__slot_map *sl,
                                      const struct dibs__server *from,
                                      const char *error, int *slot, bool *ask);
     /* The map may be old; a call waits for one. */
-    void (*doubt)(struct dibs__slots *sl);
-    void (*wanted)(struct dibs__slots *sl);
+    void (*doubt)(struct dibs__slot_map *sl);
+    void (*wanted)(struct dibs__slot_map *sl);
 
     struct dibs__list waiting;  /* io only: calls */
     bool closing;               /* io only */
@@ -35,7 +35,7 @@ struct dibs__slots {
 /* One of the two is there. */
 struct dibs__route {
     struct dibs__server *server;
-    struct dibs__slots *slots;
+    struct dibs__slot_map *slots;
 };
 
 #endif

@@ -80,7 +80,7 @@ static void learn_sentinel(struct dibs__sentinels *sn, const char *name,
 
     if (sn->count == DIBS__SENTINELS_MAX ||
         find_known(sn, name, port) < sn->count ||
-        dibs__url_of_sentinel(&sn->server->to.url, name, port, &url) != DIBS_OK)
+        dibs__url_is_sentinel(&sn->server->to.url, name, port, &url) != DIBS_OK)
         return;
     sn->known[sn->count].name = url.host;
     sn->known[sn->count++].port = port;
@@ -151,7 +151,8 @@ static void hunt_failed(struct dibs__sentinels *sn)
 static void go_there(struct dibs__sentinels *sn, const char *host, int port)
 {
     if (!dibs__server_at(sn->server, host, port))
-        dibs__pubsub_cut(sn->pubsub, "the server is elsewhere by now");
+        dibs__subscriber_disconnect(sn->pubsub,
+                                    "the server is elsewhere by now");
     dibs__server_moved(sn->server, host, port);
 }
 
@@ -168,12 +169,13 @@ static void hunt_succeeded(struct sentinel_link *ln, const char *host, int port)
         sn->told = true;
         sn->told_ups = atomic_load(&sn->server->ups);
         if (!dibs__server_at(sn->server, host, port))
-            dibs__pubsub_cut(sn->pubsub, "the server is elsewhere by now");
+            dibs__subscriber_disconnect(sn->pubsub,
+                                        "the server is elsewhere by now");
         dibs__server_found(sn->server, host, port);
     } else if (!dibs__server_at(sn->server, host, port)) {
         /* We may have missed a change, or this one has. Asking again when
          * nothing is under way tells, and harms nobody. */
-        dibs__server_leave(sn->server,
+        dibs__server_drain(sn->server,
                            "a sentinel says that the master is elsewhere");
     }
 }
@@ -215,7 +217,7 @@ static bool host_ok(struct dibs__sentinels *sn, const char *host, int port)
 {
     struct dibs__url url;
 
-    if (dibs__url_of_server(&sn->server->to.url, host, port, &url) != DIBS_OK)
+    if (dibs__url_is_server(&sn->server->to.url, host, port, &url) != DIBS_OK)
         return false;
     dibs__url_clear(&url);
     return true;
@@ -315,8 +317,8 @@ static void sentinel_down(struct dibs__conn *cn, dibs_err err, const char *why)
     if (ln == sn->watched) {
         sn->watched = NULL;
         atomic_store(&sn->watches, false);
-        dibs__say_down(&sn->events, &ln->to.url, &sn->hush,
-                       &(struct dibs__failure){err, why, true});
+        dibs__log_disconnect(&sn->events, &ln->to.url, &sn->hush,
+                             &(struct dibs__failure){err, why, true});
         place_known(sn, ln, false);
     }
     if (!sn->watched && !sn->hunting && !sn->again.at)
@@ -337,7 +339,7 @@ static void sentinel_gone(struct dibs__conn *cn)
     dibs__url_clear(&ln->to.url);
     dibs__free(ln);
     if (--sn->open == 0 && sn->closing)
-        dibs__parts_ended(sn->parts);
+        dibs__lifecycle_closed(sn->parts);
 }
 
 static bool sentinel_open(struct dibs__sentinels *sn,
@@ -349,7 +351,7 @@ static bool sentinel_open(struct dibs__sentinels *sn,
         return false;
     ln->to = sn->server->to;
     ln->to.changes = false;
-    if (dibs__url_of_sentinel(&sn->server->to.url, h->name, h->port,
+    if (dibs__url_is_sentinel(&sn->server->to.url, h->name, h->port,
                               &ln->to.url) != DIBS_OK) {
         dibs__free(ln);
         return false;
@@ -550,7 +552,7 @@ void dibs__sentinels_close(struct dibs__sentinels *sn)
     sn->wanted = false;
     dismiss_others(sn, NULL);
     if (sn->open == 0)
-        dibs__parts_ended(sn->parts);
+        dibs__lifecycle_closed(sn->parts);
 }
 
 void dibs__sentinels_abandon(struct dibs__sentinels *sn)

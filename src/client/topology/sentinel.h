@@ -12,10 +12,10 @@
 
 struct dibs__sentinels {
     struct dibs__loop *lp;
-    struct dibs__server *server; /* whose place they tell */
-    struct dibs__pubsub *pubsub; /* which goes where the server goes */
+    struct dibs__server *server;     /* whose place they tell */
+    struct dibs__subscriber *pubsub; /* which goes where the server goes */
     struct dibs__events events;
-    struct dibs__parts *parts; /* told when it has ended */
+    struct dibs__lifecycle *parts; /* told when it has ended */
 
     struct dibs__url_host known[DIBS__SENTINELS_MAX]; /* best first */
     size_t count;
@@ -33,7 +33,7 @@ struct dibs__sentinels {
     atomic_uint seen;              /* count, for the one that asks */
     atomic_bool watches;           /* watched is not NULL */
     int64_t backoff_ms;
-    struct dibs__hush hush;
+    struct dibs__log_throttle hush;
     bool closing;
     char why[200]; /* why the last one asked was no help */
 };

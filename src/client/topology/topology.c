@@ -38,7 +38,7 @@ static const struct dibs__url_host *first_host(const struct dibs__url *url)
     return first;
 }
 
-void dibs__client_where(const dibs_client *c, char *buf, size_t size)
+void dibs__client_address(const dibs_client *c, char *buf, size_t size)
 {
     const struct dibs__url *url = &c->to.url;
     const struct dibs__url_host *h = NULL;
@@ -93,7 +93,7 @@ struct dibs__server *dibs__client_server(const dibs_client *c, int slot)
                       : &c->node->server;
 }
 
-const char *dibs__client_trouble(const dibs_client *c, int slot)
+const char *dibs__client_last_error(const dibs_client *c, int slot)
 {
     const struct dibs__server *s = dibs__client_server(c, slot);
     const char *why = s ? s->why : c->cluster->slots.why;
@@ -101,33 +101,34 @@ const char *dibs__client_trouble(const dibs_client *c, int slot)
     return (s && dibs__server_is_up(s)) || !why[0] ? NULL : why;
 }
 
-void dibs__client_text(dibs_client *c, int slot, const char *text,
-                       char out[DIBS__REASON_MAX])
+void dibs__client_format(dibs_client *c, int slot, const char *text,
+                         char out[DIBS__REASON_MAX])
 {
     struct dibs__server *s = dibs__client_server(c, slot);
 
     if (s)
-        dibs__server_text(s, text, out);
+        dibs__server_format(s, text, out);
     else
         dibs__event_text(&c->to.url, text, out);
 }
 
-void dibs__client_tell(dibs_client *c, int slot, dibs_event_kind kind,
-                       dibs_err err, const char *text)
+void dibs__client_log(dibs_client *c, int slot, dibs_event_kind kind,
+                      dibs_err err, const char *text)
 {
     char whole[DIBS__REASON_MAX];
 
     if (!c->on_event)
         return;
-    dibs__client_text(c, slot, text, whole);
-    dibs__client_say(c, kind, err, whole);
+    dibs__client_format(c, slot, text, whole);
+    dibs__client_emit_event(c, kind, err, whole);
 }
 
-dibs_err dibs__client_listen(dibs_client *c, int slot, struct dibs__sub *sub,
-                             const char *name, size_t len)
+dibs_err dibs__client_subscribe(dibs_client *c, int slot,
+                                struct dibs__subscription *sub,
+                                const char *name, size_t len)
 {
     return c->cluster ? dibs__cluster_listen(c->cluster, slot, sub, name, len)
-                      : dibs__pubsub_listen(&c->node->pubsub, sub, name, len);
+                      : dibs__subscribe(&c->node->pubsub, sub, name, len);
 }
 
 /* ---- hooks ------------------------------------------------------------- */
@@ -201,7 +202,8 @@ static dibs_err node_new(dibs_client *c, unsigned max_spares)
     n->user = c;
     n->server.to = c->to;
     n->server.max_spares = max_spares;
-    n->server.events = (struct dibs__events){dibs__client_say, c, c->stats};
+    n->server.events =
+        (struct dibs__events){dibs__client_emit_event, c, c->stats};
     n->server.parts = &c->parts;
     n->server.up_again = server_up_again;
     n->server.track.changed = server_changed;
@@ -231,9 +233,9 @@ static dibs_err cluster_new(dibs_client *c, dibs_pubsub pubsub,
 {
     static const unsigned flavours[] = {
         [DIBS_PUBSUB_AUTO] = 0,
-        [DIBS_PUBSUB_CLASSIC] = FLAVOUR_CLASSIC,
-        [DIBS_PUBSUB_SHARDED] = FLAVOUR_SHARDED,
-        [DIBS_PUBSUB_BOTH] = FLAVOUR_CLASSIC | FLAVOUR_SHARDED,
+        [DIBS_PUBSUB_CLASSIC] = PUBSUB_CLASSIC,
+        [DIBS_PUBSUB_SHARDED] = PUBSUB_SHARDED,
+        [DIBS_PUBSUB_BOTH] = PUBSUB_CLASSIC | PUBSUB_SHARDED,
     };
     struct dibs__cluster *cl = dibs__calloc(1, sizeof *cl);
 
@@ -242,7 +244,7 @@ static dibs_err cluster_new(dibs_client *c, dibs_pubsub pubsub,
     cl->slots.lp = &c->loop;
     cl->to = &c->to;
     cl->max_spares = max_spares;
-    cl->events = (struct dibs__events){dibs__client_say, c, c->stats};
+    cl->events = (struct dibs__events){dibs__client_emit_event, c, c->stats};
     cl->parts = &c->parts;
     cl->verify = cluster_verify;
     cl->changed = cluster_changed;
@@ -294,11 +296,11 @@ void dibs__topology_clear(dibs_client *c)
 static void opening_late(struct dibs__timer *t)
 {
     dibs_client *c = DIBS_OF(t, dibs_client, parts.limit);
-    const char *why = dibs__client_trouble(c, 0);
+    const char *why = dibs__client_last_error(c, 0);
     char text[DIBS__REASON_MAX];
 
     dibs__event_text(&c->to.url, "nobody answered in time", text);
-    dibs__parts_opened(&c->parts, DIBS_ERR_CONN, why ? why : text);
+    dibs__lifecycle_opened(&c->parts, DIBS_ERR_CONN, why ? why : text);
 }
 
 void dibs__topology_start(dibs_client *c)

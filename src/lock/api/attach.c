@@ -63,11 +63,11 @@ bool dibs__owner_parse(const char *text, const char *end,
 static dibs_err read_adopted(const dibs_lock *l, const char *text,
                              struct dibs__owner_name *out)
 {
-    if (dibs__check_given("owner", text) != DIBS_OK)
-        return dibs__lock_refuse(l);
+    if (dibs__check_not_null("owner", text) != DIBS_OK)
+        return dibs__lock_report_invalid_arg(l);
     size_t len = strnlen(text, DIBS_OWNER_MAX), tail = strlen(WRITE_SUFFIX);
     const char *end = text + len;
-    if (l->line->kind == &dibs__kind_write && len > tail &&
+    if (l->line->kind == &dibs__type_write && len > tail &&
         memcmp(end - tail, WRITE_SUFFIX, tail) == 0)
         end -= tail;
     if (dibs__owner_parse(text, end, out))
@@ -76,7 +76,7 @@ static dibs_err read_adopted(const dibs_lock *l, const char *text,
                      "owner is '%.160s', it must be the text of an owner of "
                      "this kind of lock, uuid:number",
                      text);
-    return dibs__lock_refuse(l);
+    return dibs__lock_report_invalid_arg(l);
 }
 
 /* ---- one renewal ------------------------------------------------------- */
@@ -141,9 +141,10 @@ static int64_t lease_of(const dibs_lock *l, const dibs_lock_opts *o)
 static void value_write(const struct dibs__request *r, struct dibs__buf *out,
                         bool whole)
 {
-    bool slots = r->op.line->kind->id == KIND_SLOTS;
+    bool slots = r->op.line->kind->id == TYPE_SLOTS;
 
-    dibs__verb_write(slots ? VERB_HOLDERS : VERB_INFO, &r->op.ask, out, whole);
+    dibs__lock_command_write(slots ? VERB_HOLDERS : VERB_INFO, &r->op.ask, out,
+                             whole);
 }
 
 /* Of slots: owner, ms, slot of each. */
@@ -168,22 +169,22 @@ static dibs_err read_token(struct dibs__request *r,
 
     if (!token)
         return DIBS_ERR_PROTOCOL;
-    r->result[0] = dibs__number_in(token->text, token->text + token->len);
+    r->result[0] = dibs__parse_number(token->text, token->text + token->len);
     return DIBS_OK;
 }
 
 /* *value: 0 if it is not known. */
 static dibs_err ask_value(dibs_lock *l, uint64_t wire, int64_t *value)
 {
-    enum dibs__kind_id id = l->line->kind->id;
+    enum dibs__lock_type_id id = l->line->kind->id;
     char text[DIBS_OWNER_MAX];
     struct dibs__request r = {
         .write = value_write,
-        .read = id == KIND_SLOTS ? read_slot : read_token,
+        .read = id == TYPE_SLOTS ? read_slot : read_token,
         .text = text,
     };
 
-    if (id != KIND_SLOTS && id != KIND_FENCED)
+    if (id != TYPE_SLOTS && id != TYPE_FENCED)
         return DIBS_OK;
     dibs__owner_text(l->line, wire, text);
     dibs_err err = dibs__request_run(l, &r, NULL, NULL);
@@ -194,22 +195,22 @@ static dibs_err ask_value(dibs_lock *l, uint64_t wire, int64_t *value)
 /* ---- adopting ---------------------------------------------------------- */
 
 /* Does this client have it already? */
-static bool is_known(struct dibs__line *line, uint64_t wire,
+static bool is_known(struct dibs__lock_entry *line, uint64_t wire,
                      const struct dibs__owner_name *name) REQUIRES(line->mu)
 {
-    bool own = strcmp(name->uuid, dibs__line_client(line)->id) == 0;
+    bool own = strcmp(name->uuid, dibs__entry_client(line)->id) == 0;
 
-    return dibs__hold_on_wire(line, wire) ||
-           (own && (dibs__hold_on_wire(line, name->number) ||
-                    dibs__line_keeps_wire(line, name->number)));
+    return dibs__hold_with_id(line, wire) ||
+           (own && (dibs__hold_with_id(line, name->number) ||
+                    dibs__entry_id_in_use(line, name->number)));
 }
 
 /* The server has confirmed it. */
-static dibs_err keep_adopted(struct dibs__op *taken,
+static dibs_err keep_adopted(struct dibs__operation *taken,
                              const struct dibs__owner_name *name, int64_t sent,
                              int64_t value)
 {
-    struct dibs__line *line = taken->line;
+    struct dibs__lock_entry *line = taken->line;
     dibs_err err = DIBS_OK;
 
     dibs__lock(&line->mu);
@@ -234,8 +235,8 @@ dibs_err dibs__adopt_named(dibs_lock *l, const struct dibs__owner_name *name,
                            const dibs_lock_opts *o, int64_t value,
                            dibs_owner *out)
 {
-    struct dibs__locks *lk = l->line->locks;
-    struct dibs__op taken;
+    struct dibs__lock_manager *lk = l->line->locks;
+    struct dibs__operation taken;
     dibs_lock_opts mine = *o;
     int64_t sent = 0;
     bool ghost;
@@ -256,7 +257,7 @@ dibs_err dibs__adopt_named(dibs_lock *l, const struct dibs__owner_name *name,
         err = ask_value(l, taken.wire, &value);
     if (err == DIBS_OK)
         err = keep_adopted(&taken, name, sent, value);
-    dibs__note_free(taken.note);
+    dibs__loss_notification_free(taken.note);
     if (err == DIBS_OK)
         *out = taken.owner;
     return err;
@@ -269,12 +270,12 @@ static dibs_err adopt_hold(dibs_lock *l, const char *text,
     dibs_lock_opts o;
     dibs_err err = dibs__lock_opts_take(l, opts, &o);
 
-    if (err == DIBS_OK && dibs__check_given("out", out) != DIBS_OK)
-        err = dibs__lock_refuse(l);
+    if (err == DIBS_OK && dibs__check_not_null("out", out) != DIBS_OK)
+        err = dibs__lock_report_invalid_arg(l);
     if (err == DIBS_OK && o.owner) {
         dibs__reason_set(DIBS_ERR_INVALID,
                          "owner is given; the adopted hold gets a new one");
-        err = dibs__lock_refuse(l);
+        err = dibs__lock_report_invalid_arg(l);
     }
     if (err == DIBS_OK)
         err = dibs__lock_enter(l);
@@ -291,7 +292,7 @@ static dibs_err adopt_hold(dibs_lock *l, const char *text,
 dibs_err dibs_lock_adopt(dibs_lock *l, const char *owner_text,
                          const dibs_lock_opts *opts, dibs_owner *out)
 {
-    return DIBS__TOLD(adopt_hold(l, owner_text, opts, out));
+    return DIBS__API_CALL(adopt_hold(l, owner_text, opts, out));
 }
 
 /* ---- extending --------------------------------------------------------- */
@@ -299,24 +300,25 @@ dibs_err dibs_lock_adopt(dibs_lock *l, const char *owner_text,
 /* What the server said about the hold of that number, which may be over. If it
  * said nothing, or too late, the server may have it for longer than we know. (A
  * hold that ended before that was taken care of: see hold.extends.) */
-static dibs_err note_extended(struct dibs__line *line, uint64_t number,
+static dibs_err note_extended(struct dibs__lock_entry *line, uint64_t number,
                               dibs_err err, bool ghost, int64_t sent,
                               int64_t lease_ms)
 {
     bool answered = err == DIBS_OK || err == DIBS_ERR_NOT_OWNER;
 
     dibs__lock(&line->mu);
-    struct dibs__hold *h = dibs__hold_numbered(line, number);
+    struct dibs__hold *h = dibs__hold_with_number(line, number);
     int64_t now = dibs__now_ms();
     if (h)
         h->extends--;
-    if (h && (!answered || ghost || dibs__hold_over(h, now)))
+    if (h && (!answered || ghost || dibs__hold_has_expired(h, now)))
         h->tainted = true;
     if (answered && (!h || h->state == HOLD_ENDING))
         err = DIBS_ERR_NOT_OWNER; /* it is given back, which is no loss */
     else if (err == DIBS_ERR_NOT_OWNER)
         dibs__hold_lose(line, h);
-    if (answered && h && h->state != HOLD_ENDING && dibs__hold_over(h, now))
+    if (answered && h && h->state != HOLD_ENDING &&
+        dibs__hold_has_expired(h, now))
         err = DIBS_ERR_LOST;
     if (err == DIBS_OK)
         dibs__hold_renewed(line, h, sent, lease_ms);
@@ -326,7 +328,7 @@ static dibs_err note_extended(struct dibs__line *line, uint64_t number,
 
 static dibs_err extend_entered(dibs_lock *l, const dibs_lock_opts *o)
 {
-    struct dibs__line *line = l->line;
+    struct dibs__lock_entry *line = l->line;
     int64_t lease = lease_of(l, o), sent = 0;
     uint64_t number = 0, wire = 0;
     int64_t value = 0;
@@ -336,7 +338,7 @@ static dibs_err extend_entered(dibs_lock *l, const dibs_lock_opts *o)
     dibs__lock(&line->mu);
     struct dibs__hold *h =
         dibs__hold_of(line, o->owner ? o->owner : dibs__owner_thread());
-    if (h && dibs__hold_over(h, dibs__now_ms())) {
+    if (h && dibs__hold_has_expired(h, dibs__now_ms())) {
         err = DIBS_ERR_LOST;
     } else if (h && h->state != HOLD_ENDING) {
         h->extends++;
@@ -369,5 +371,5 @@ static dibs_err extend_hold(dibs_lock *l, const dibs_lock_opts *opts)
 
 dibs_err dibs_lock_extend(dibs_lock *l, const dibs_lock_opts *opts)
 {
-    return DIBS__TOLD(extend_hold(l, opts));
+    return DIBS__API_CALL(extend_hold(l, opts));
 }

@@ -16,8 +16,8 @@
 
 dibs_err dibs_fenced_lock_new(dibs_client *c, const char *name, dibs_lock **out)
 {
-    return DIBS__TOLD(dibs__lock_new(c, &dibs__kind_fenced, name,
-                                     dibs__name_length(name), out));
+    return DIBS__API_CALL(dibs__lock_new(c, &dibs__type_fenced, name,
+                                         dibs__name_length(name), out));
 }
 
 static dibs_err check_slot_count(dibs_client *c, int64_t slots)
@@ -26,7 +26,7 @@ static dibs_err check_slot_count(dibs_client *c, int64_t slots)
         return DIBS_OK;
     dibs__reason_set(DIBS_ERR_INVALID, "slots is %lld, it must be 1 to %lld",
                      (long long)slots, (long long)DIBS_PERMITS_MAX);
-    return dibs__client_refuse(c);
+    return dibs__client_report_invalid_arg(c);
 }
 
 static dibs_err slots_new(dibs_client *c, const char *name, int64_t slots,
@@ -34,11 +34,11 @@ static dibs_err slots_new(dibs_client *c, const char *name, int64_t slots,
 {
     if (check_slot_count(c, slots) != DIBS_OK)
         return DIBS_ERR_INVALID;
-    dibs_err err = dibs__lock_new(c, &dibs__kind_slots, name,
+    dibs_err err = dibs__lock_new(c, &dibs__type_slots, name,
                                   dibs__name_length(name), out);
     if (err != DIBS_OK)
         return err;
-    struct dibs__line *line = (*out)->line;
+    struct dibs__lock_entry *line = (*out)->line;
     if (atomic_exchange(&line->slots, slots) != slots)
         atomic_store(&line->total_known, false);
     return DIBS_OK;
@@ -47,7 +47,7 @@ static dibs_err slots_new(dibs_client *c, const char *name, int64_t slots,
 dibs_err dibs_slots_lock_new(dibs_client *c, const char *name, int64_t slots,
                              dibs_lock **out)
 {
-    return DIBS__TOLD(slots_new(c, name, slots, out));
+    return DIBS__API_CALL(slots_new(c, name, slots, out));
 }
 
 /* ---- how many slots ---------------------------------------------------- */
@@ -67,7 +67,7 @@ static dibs_err slots_set_read(struct dibs__request *r,
     (void)r;
     if (reply->type != REPLY_NUM)
         return DIBS_ERR_PROTOCOL;
-    return reply->num == ANSWER_NO_LOCK ? DIBS_ERR_WRONGTYPE : DIBS_OK;
+    return reply->num == SCRIPT_NO_LOCK ? DIBS_ERR_WRONGTYPE : DIBS_OK;
 }
 
 static dibs_err slots_set(dibs_lock *l, int64_t slots)
@@ -75,11 +75,11 @@ static dibs_err slots_set(dibs_lock *l, int64_t slots)
     struct dibs__request r = {
         .write = slots_set_write, .read = slots_set_read, .number = slots};
 
-    if (dibs__check_given("lock", l) != DIBS_OK)
+    if (dibs__check_not_null("lock", l) != DIBS_OK)
         return DIBS_ERR_INVALID;
-    if (!l->line || l->line->kind != &dibs__kind_slots) {
+    if (!l->line || l->line->kind != &dibs__type_slots) {
         dibs__reason_set(DIBS_ERR_INVALID, "this is not a slots lock");
-        return dibs__lock_refuse(l);
+        return dibs__lock_report_invalid_arg(l);
     }
     if (check_slot_count(l->c, slots) != DIBS_OK)
         return DIBS_ERR_INVALID;
@@ -91,26 +91,27 @@ static dibs_err slots_set(dibs_lock *l, int64_t slots)
 
 dibs_err dibs_slots_set(dibs_lock *l, int64_t slots)
 {
-    return DIBS__TOLD(slots_set(l, slots));
+    return DIBS__API_CALL(slots_set(l, slots));
 }
 
 /* ---- the number of a hold ---------------------------------------------- */
 
-static dibs_err hold_value(const dibs_lock *l, const struct dibs__kind *kind,
-                           dibs_owner owner, int64_t *out)
+static dibs_err hold_value(const dibs_lock *l,
+                           const struct dibs__lock_type *kind, dibs_owner owner,
+                           int64_t *out)
 {
     dibs_err err = DIBS_ERR_NOT_OWNER;
 
-    if (dibs__check_given("lock", l) || dibs__check_given("out", out))
-        return dibs__lock_refuse(l);
+    if (dibs__check_not_null("lock", l) || dibs__check_not_null("out", out))
+        return dibs__lock_report_invalid_arg(l);
     if (!l->line || l->line->kind != kind) {
         dibs__reason_set(DIBS_ERR_INVALID, "this is not a %s lock",
-                         kind == &dibs__kind_slots ? "slots" : "fenced");
-        return dibs__lock_refuse(l);
+                         kind == &dibs__type_slots ? "slots" : "fenced");
+        return dibs__lock_report_invalid_arg(l);
     }
-    if (dibs__client_foreign(l->c))
+    if (dibs__client_is_forked_copy(l->c))
         return DIBS_ERR_FORKED;
-    struct dibs__line *line = l->line;
+    struct dibs__lock_entry *line = l->line;
     dibs__lock(&line->mu);
     struct dibs__hold *h =
         dibs__hold_of(line, owner ? owner : dibs__owner_thread());
@@ -119,7 +120,7 @@ static dibs_err hold_value(const dibs_lock *l, const struct dibs__kind *kind,
                                "the hold was adopted, and the server does not "
                                "know its number");
     } else if (h && h->count > 0) {
-        *out = h->value - (kind == &dibs__kind_slots ? 1 : 0);
+        *out = h->value - (kind == &dibs__type_slots ? 1 : 0);
         err = DIBS_OK;
     }
     dibs__unlock(&line->mu);
@@ -128,10 +129,10 @@ static dibs_err hold_value(const dibs_lock *l, const struct dibs__kind *kind,
 
 dibs_err dibs_lock_token(const dibs_lock *l, dibs_owner owner, int64_t *token)
 {
-    return DIBS__TOLD(hold_value(l, &dibs__kind_fenced, owner, token));
+    return DIBS__API_CALL(hold_value(l, &dibs__type_fenced, owner, token));
 }
 
 dibs_err dibs_lock_slot(const dibs_lock *l, dibs_owner owner, int64_t *slot)
 {
-    return DIBS__TOLD(hold_value(l, &dibs__kind_slots, owner, slot));
+    return DIBS__API_CALL(hold_value(l, &dibs__type_slots, owner, slot));
 }

@@ -33,20 +33,21 @@
 
 /* ---- commands ---------------------------------------------------------- */
 
-static void owner_of_hold(struct dibs__buf *out, const struct dibs__line *line,
-                          uint64_t wire)
+static void owner_of_hold(struct dibs__buf *out,
+                          const struct dibs__lock_entry *line, uint64_t wire)
 {
     char text[DIBS_OWNER_MAX];
 
     dibs__buf_arg(out, text, dibs__owner_text(line, wire, text));
 }
 
-static void value_key(struct dibs__buf *out, const struct dibs__line *line)
+static void value_key(struct dibs__buf *out,
+                      const struct dibs__lock_entry *line)
 {
-    dibs__arg_write('Y', &(struct dibs__ask){.line = line}, out);
+    dibs__arg_write('Y', &(struct dibs__command_args){.line = line}, out);
 }
 
-static void set_write(const struct dibs__line *line, uint64_t wire,
+static void set_write(const struct dibs__lock_entry *line, uint64_t wire,
                       const struct dibs__value *v, struct dibs__buf *out,
                       bool whole)
 {
@@ -57,9 +58,9 @@ static void set_write(const struct dibs__line *line, uint64_t wire,
     owner_of_hold(out, line, wire);
     dibs__buf_arg_num(out, (int64_t)v->number);
     dibs__buf_arg(out, v->text, v->len);
-    dibs__buf_arg_num(out, dibs__line_client(line)->lease_ms);
-    dibs__arg_write('c', &(struct dibs__ask){.line = line}, out);
-    dibs__arg_write('*', &(struct dibs__ask){.line = line}, out);
+    dibs__buf_arg_num(out, dibs__entry_client(line)->lease_ms);
+    dibs__arg_write('c', &(struct dibs__command_args){.line = line}, out);
+    dibs__arg_write('*', &(struct dibs__command_args){.line = line}, out);
 }
 
 /* ---- answers ----------------------------------------------------------- */
@@ -82,14 +83,14 @@ static bool is_refusal(dibs_err err)
 }
 
 /* What the answer means for the hold, which may be over by now. */
-static void hold_told(struct dibs__line *line, struct dibs__hold *h,
+static void hold_told(struct dibs__lock_entry *line, struct dibs__hold *h,
                       dibs_err err, bool ghost) REQUIRES(line->mu)
 {
     if (!h || h->state == HOLD_LOST || h->state == HOLD_ENDING)
         return;
     h->tainted |= ghost || err == DIBS_ERR_UNKNOWN;
     if (is_refusal(err)) {
-        dibs__published_forget(line, h->number);
+        dibs__holder_value_forget(line, h->number);
         h->published = false;
     }
     if (err == DIBS_ERR_LOST)
@@ -98,43 +99,44 @@ static void hold_told(struct dibs__line *line, struct dibs__hold *h,
 
 /* ---- sent again, and taken away ---------------------------------------- */
 
-static void row_step(struct dibs__published *p);
+static void row_step(struct dibs__holder_value *p);
 
-static void row_answered(struct dibs__call *call, dibs_err err,
+static void row_answered(struct dibs__command *call, dibs_err err,
                          const struct dibs__reply *reply)
 {
-    struct dibs__published *p = DIBS_OF(call, struct dibs__published, call);
-    struct dibs__line *line = p->line;
+    struct dibs__holder_value *p =
+        DIBS_OF(call, struct dibs__holder_value, call);
+    struct dibs__lock_entry *line = p->line;
 
     err = read_set(err, reply);
     dibs__lock(&line->mu);
-    hold_told(line, dibs__hold_numbered(line, p->hold), err, call->ghost);
+    hold_told(line, dibs__hold_with_number(line, p->hold), err, call->ghost);
     dibs__unlock(&line->mu);
     row_step(p);
 }
 
-static void row_write(struct dibs__call *call, struct dibs__buf *out,
+static void row_write(struct dibs__command *call, struct dibs__buf *out,
                       bool whole)
 {
-    const struct dibs__published *p =
-        DIBS_OF(call, struct dibs__published, call);
+    const struct dibs__holder_value *p =
+        DIBS_OF(call, struct dibs__holder_value, call);
 
     set_write(p->line, p->wire, p->value, out, whole);
 }
 
-static void drop_answered(struct dibs__call *call, dibs_err err,
+static void drop_answered(struct dibs__command *call, dibs_err err,
                           const struct dibs__reply *reply)
 {
     (void)err; /* what is left ends by itself */
     (void)reply;
-    row_step(DIBS_OF(call, struct dibs__published, call));
+    row_step(DIBS_OF(call, struct dibs__holder_value, call));
 }
 
-static void drop_write(struct dibs__call *call, struct dibs__buf *out,
+static void drop_write(struct dibs__command *call, struct dibs__buf *out,
                        bool whole)
 {
-    const struct dibs__published *p =
-        DIBS_OF(call, struct dibs__published, call);
+    const struct dibs__holder_value *p =
+        DIBS_OF(call, struct dibs__holder_value, call);
 
     dibs__script_head(out, &dibs__script_value_drop, whole, 1, 2);
     value_key(out, p->line);
@@ -143,51 +145,52 @@ static void drop_write(struct dibs__call *call, struct dibs__buf *out,
 }
 
 /* The next thing to do with this row, if there is one. Thread: io. */
-static void row_step(struct dibs__published *p)
+static void row_step(struct dibs__holder_value *p)
 {
-    enum dibs__published_job job = dibs__published_next(p);
+    enum dibs__holder_value_job job = dibs__holder_value_next(p);
 
     if (job == JOB_FREE)
-        dibs__published_free(p);
+        dibs__holder_value_free(p);
     if (job == JOB_FREE || job == JOB_NONE)
         return;
     p->call.write = job == JOB_SEND ? row_write : drop_write;
     p->call.done = job == JOB_SEND ? row_answered : drop_answered;
     p->call.expects = 1u << REPLY_NUM;
-    dibs__line_fill_call(p->line, &p->call, dibs__line_timeout(p->line), 0);
-    dibs__call_start(dibs__line_route(p->line), &p->call);
+    dibs__entry_fill_command(p->line, &p->call, dibs__entry_timeout(p->line),
+                             0);
+    dibs__command_start(dibs__entry_route(p->line), &p->call);
 }
 
 static void row_posted(struct dibs__task *t)
 {
-    row_step(DIBS_OF(t, struct dibs__published, step));
+    row_step(DIBS_OF(t, struct dibs__holder_value, step));
 }
 
 /* ---- publishing -------------------------------------------------------- */
 
 struct publishing {
-    struct dibs__op op;
+    struct dibs__operation op;
     struct dibs__value *value; /* ours; its number comes with the hold */
 };
 
-static struct publishing *publishing_of(struct dibs__op *op)
+static struct publishing *publishing_of(struct dibs__operation *op)
 {
     return DIBS_OF(op, struct publishing, op);
 }
 
-static void publishing_write(struct dibs__call *call, struct dibs__buf *out,
+static void publishing_write(struct dibs__command *call, struct dibs__buf *out,
                              bool whole)
 {
-    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
+    struct dibs__operation *op = DIBS_OF(call, struct dibs__operation, call);
 
     set_write(op->line, op->wire, publishing_of(op)->value, out, whole);
 }
 
-static void publishing_answered(struct dibs__call *call, dibs_err err,
+static void publishing_answered(struct dibs__command *call, dibs_err err,
                                 const struct dibs__reply *reply)
 {
-    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
-    struct dibs__line *line = op->line;
+    struct dibs__operation *op = DIBS_OF(call, struct dibs__operation, call);
+    struct dibs__lock_entry *line = op->line;
 
     err = read_set(err, reply);
     dibs__lock(&line->mu);
@@ -201,8 +204,9 @@ static void publishing_answered(struct dibs__call *call, dibs_err err,
 
 enum plan { PLAN_SEND, PLAN_WAIT, PLAN_END };
 
-static enum plan plan_publish(struct dibs__line *line, struct dibs__op *op,
-                              dibs_err *err) REQUIRES(line->mu)
+static enum plan plan_publish(struct dibs__lock_entry *line,
+                              struct dibs__operation *op, dibs_err *err)
+    REQUIRES(line->mu)
 {
     struct dibs__value *v = publishing_of(op)->value;
     struct dibs__hold *h = dibs__hold_of(line, op->owner);
@@ -211,30 +215,30 @@ static enum plan plan_publish(struct dibs__line *line, struct dibs__op *op,
     if (!h)
         return PLAN_END;
     *err = DIBS_ERR_NOMEM;
-    if (h->busy && !dibs__wait_ready(&line->wait))
+    if (h->busy && !dibs__wait_queue_activate(&line->wait))
         return PLAN_END;
     if (h->busy) {
-        dibs__wait_behind(&line->wait, &h->blocked, &op->wait);
+        dibs__wait_queue_block_on(&line->wait, &h->blocked, &op->wait);
         return PLAN_WAIT;
     }
     *err = DIBS_ERR_LOST;
-    if (dibs__hold_over(h, dibs__now_ms()))
+    if (dibs__hold_has_expired(h, dibs__now_ms()))
         return PLAN_END;
     *err = DIBS_ERR_NOMEM;
-    if (!dibs__published_put(line, h->number, h->wire, v->text, v->len,
-                             row_posted, &v->number))
+    if (!dibs__holder_value_put(line, h->number, h->wire, v->text, v->len,
+                                row_posted, &v->number))
         return PLAN_END;
     h->published = true;
     h->busy = true;
     op->hold = h;
     op->wire = h->wire;
-    op->wait.state = WAITER_ASKS;
+    op->wait.state = WAITER_IN_FLIGHT;
     return PLAN_SEND;
 }
 
-static void publishing_run(struct dibs__op *op)
+static void publishing_run(struct dibs__operation *op)
 {
-    struct dibs__line *line = op->line;
+    struct dibs__lock_entry *line = op->line;
     bool direct = op->direct;
     dibs_err err;
 
@@ -246,7 +250,7 @@ static void publishing_run(struct dibs__op *op)
         op->direct = direct;
         dibs__op_send_own(op, publishing_write, 1u << REPLY_NUM,
                           publishing_answered,
-                          WITHIN * dibs__line_timeout(line));
+                          WITHIN * dibs__entry_timeout(line));
     } else if (plan == PLAN_END) {
         dibs__free(publishing_of(op)->value);
         dibs__op_finish(op, err);
@@ -257,7 +261,7 @@ static dibs_err check_value(const dibs_lock *l, const char *value)
 {
     size_t len = value ? strnlen(value, DIBS_VALUE_MAX + 1) : 0;
 
-    if (dibs__check_given("lock", l) != DIBS_OK)
+    if (dibs__check_not_null("lock", l) != DIBS_OK)
         return DIBS_ERR_INVALID;
     if (len > DIBS_VALUE_MAX)
         dibs__reason_set(DIBS_ERR_INVALID,
@@ -269,7 +273,7 @@ static dibs_err check_value(const dibs_lock *l, const char *value)
                          "with it");
     else
         return DIBS_OK;
-    return dibs__lock_refuse(l);
+    return dibs__lock_report_invalid_arg(l);
 }
 
 static struct dibs__value *value_copy(const char *text)
@@ -284,7 +288,7 @@ static struct dibs__value *value_copy(const char *text)
     return v;
 }
 
-static void publishing_fill(struct dibs__op *op, dibs_owner owner)
+static void publishing_fill(struct dibs__operation *op, dibs_owner owner)
 {
     op->owner = owner ? owner : dibs__owner_thread();
     op->run = publishing_run;
@@ -303,7 +307,7 @@ static dibs_err publish_sync(dibs_lock *l, dibs_owner owner,
 static dibs_err publish_async(dibs_lock *l, dibs_owner owner,
                               struct dibs__value *v, dibs_cb cb, void *arg)
 {
-    dibs_err err = dibs__callbacks_ready(&l->c->callbacks);
+    dibs_err err = dibs__callbacks_ensure_thread(&l->c->callbacks);
     struct publishing *pb = err == DIBS_OK ? dibs__op_new(l, sizeof *pb) : NULL;
 
     if (!pb) {
@@ -339,32 +343,32 @@ static dibs_err publish_value(dibs_lock *l, dibs_owner owner, const char *value,
 
 dibs_err dibs_lock_publish(dibs_lock *l, dibs_owner owner, const char *value)
 {
-    return DIBS__TOLD(publish_value(l, owner, value, NULL, NULL));
+    return DIBS__API_CALL(publish_value(l, owner, value, NULL, NULL));
 }
 
 static dibs_err refuse_no_cb(const dibs_lock *l)
 {
-    dibs__check_given("cb", NULL);
-    return dibs__lock_refuse(l);
+    dibs__check_not_null("cb", NULL);
+    return dibs__lock_report_invalid_arg(l);
 }
 
 dibs_err dibs_lock_publish_async(dibs_lock *l, dibs_owner owner,
                                  const char *value, dibs_cb cb, void *arg)
 {
-    return DIBS__TOLD(cb ? publish_value(l, owner, value, cb, arg)
-                         : refuse_no_cb(l));
+    return DIBS__API_CALL(cb ? publish_value(l, owner, value, cb, arg)
+                             : refuse_no_cb(l));
 }
 
 /* ---- reading ----------------------------------------------------------- */
 
 struct reading {
-    struct dibs__op op;
+    struct dibs__operation op;
     dibs_value_cb fn;
     char owner[DIBS_OWNER_MAX];
     char text[DIBS_VALUE_MAX + 1];
 };
 
-static struct reading *reading_of(struct dibs__op *op)
+static struct reading *reading_of(struct dibs__operation *op)
 {
     return DIBS_OF(op, struct reading, op);
 }
@@ -377,10 +381,10 @@ static void copy_cut(char *to, size_t size, const struct dibs__reply *from)
     to[len] = '\0';
 }
 
-static void reading_answered(struct dibs__call *call, dibs_err err,
+static void reading_answered(struct dibs__command *call, dibs_err err,
                              const struct dibs__reply *reply)
 {
-    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
+    struct dibs__operation *op = DIBS_OF(call, struct dibs__operation, call);
     struct reading *rd = reading_of(op);
 
     if (err == DIBS_OK && reply->len > 0) {
@@ -396,23 +400,24 @@ static void reading_answered(struct dibs__call *call, dibs_err err,
     dibs__op_finish(op, err);
 }
 
-static void reading_write(struct dibs__call *call, struct dibs__buf *out,
+static void reading_write(struct dibs__command *call, struct dibs__buf *out,
                           bool whole)
 {
-    const struct dibs__line *line = DIBS_OF(call, struct dibs__op, call)->line;
+    const struct dibs__lock_entry *line =
+        DIBS_OF(call, struct dibs__operation, call)->line;
 
     dibs__script_head(out, &dibs__script_value_get, whole, 2, 0);
     dibs__buf_arg(out, line->name, line->name_len);
     value_key(out, line);
 }
 
-static void reading_run(struct dibs__op *op)
+static void reading_run(struct dibs__operation *op)
 {
     dibs__op_send_own(op, reading_write, 1u << REPLY_ARRAY, reading_answered,
-                      WITHIN * dibs__line_timeout(op->line));
+                      WITHIN * dibs__entry_timeout(op->line));
 }
 
-static void reading_told(struct dibs__op *op)
+static void reading_told(struct dibs__operation *op)
 {
     struct reading *rd = reading_of(op);
     bool good = op->err == DIBS_OK;
@@ -431,9 +436,9 @@ static dibs_err value_read_sync(dibs_lock *l, char *buf, size_t size)
 {
     struct reading rd = {.text = ""};
 
-    if (dibs__check_given("buf", buf) ||
+    if (dibs__check_not_null("buf", buf) ||
         (size == 0 && dibs__reason_set(DIBS_ERR_INVALID, "size is 0")))
-        return dibs__lock_refuse(l);
+        return dibs__lock_report_invalid_arg(l);
     dibs_err err = enter_to_read(l);
     if (err != DIBS_OK)
         return err;
@@ -452,12 +457,12 @@ static dibs_err value_read_sync(dibs_lock *l, char *buf, size_t size)
 
 dibs_err dibs_lock_published(dibs_lock *l, char *buf, size_t size)
 {
-    return DIBS__TOLD(value_read_sync(l, buf, size));
+    return DIBS__API_CALL(value_read_sync(l, buf, size));
 }
 
 static dibs_err reading_begin(dibs_lock *l, dibs_value_cb cb, void *arg)
 {
-    dibs_err err = dibs__callbacks_ready(&l->c->callbacks);
+    dibs_err err = dibs__callbacks_ensure_thread(&l->c->callbacks);
     struct reading *rd = err == DIBS_OK ? dibs__op_new(l, sizeof *rd) : NULL;
 
     if (!rd)
@@ -486,5 +491,5 @@ static dibs_err value_read_async(dibs_lock *l, dibs_value_cb cb, void *arg)
 
 dibs_err dibs_lock_published_async(dibs_lock *l, dibs_value_cb cb, void *arg)
 {
-    return DIBS__TOLD(value_read_async(l, cb, arg));
+    return DIBS__API_CALL(value_read_async(l, cb, arg));
 }

@@ -8,7 +8,7 @@
  * and hold are known and changed, rows are only marked; io does the sending
  * (holder_value.c), one command of a row at a time.
  *
- * Thread  any, with line.mu; dibs__published_next on io.
+ * Thread  any, with line.mu; dibs__holder_value_next on io.
  * Locks   published.mu.
  *
  * States
@@ -39,57 +39,57 @@
 #include <string.h>
 #include <time.h>
 
-static int published_order(const struct dibs__published *a,
-                           const struct dibs__published *b)
+static int published_order(const struct dibs__holder_value *a,
+                           const struct dibs__holder_value *b)
 {
     return a->hold < b->hold ? -1 : a->hold > b->hold;
 }
 
-DIBS_TREE(dibs__published_tree, dibs__published, node, published_order);
+DIBS_TREE(dibs__holder_value_tree, dibs__holder_value, node, published_order);
 
-static struct dibs__published *row_of(struct dibs__published_table *t,
-                                      uint64_t hold) REQUIRES(t->mu)
+static struct dibs__holder_value *row_of(struct dibs__holder_value_table *t,
+                                         uint64_t hold) REQUIRES(t->mu)
 {
-    struct dibs__published want = {.hold = hold};
+    struct dibs__holder_value want = {.hold = hold};
 
-    return RB_FIND(dibs__published_tree, &t->tree, &want);
+    return RB_FIND(dibs__holder_value_tree, &t->tree, &want);
 }
 
-static void row_destroy(struct dibs__published *p)
+static void row_destroy(struct dibs__holder_value *p)
 {
     dibs__free(p->fresh);
     dibs__free(p->value);
     dibs__free(p);
 }
 
-void dibs__published_init(struct dibs__published_table *t)
+void dibs__holder_values_init(struct dibs__holder_value_table *t)
 {
     dibs__mutex_init(&t->mu, RANK_PUBLISHED);
     RB_INIT(&t->tree);
 }
 
-void dibs__published_clear(struct dibs__published_table *t)
+void dibs__holder_values_clear(struct dibs__holder_value_table *t)
 {
-    struct dibs__published *p;
+    struct dibs__holder_value *p;
 
-    while ((p = RB_MIN(dibs__published_tree, &t->tree))) {
-        RB_REMOVE(dibs__published_tree, &t->tree, p);
+    while ((p = RB_MIN(dibs__holder_value_tree, &t->tree))) {
+        RB_REMOVE(dibs__holder_value_tree, &t->tree, p);
         row_destroy(p);
     }
     dibs__mutex_clear(&t->mu);
 }
 
-void dibs__published_free(struct dibs__published *p)
+void dibs__holder_value_free(struct dibs__holder_value *p)
 {
-    struct dibs__line *line = p->line;
+    struct dibs__lock_entry *line = p->line;
 
     row_destroy(p);
-    dibs__line_unref(line);
+    dibs__entry_unref(line);
 }
 
 /* ---- values ------------------------------------------------------------ */
 
-static uint64_t next_number(struct dibs__published_table *t) REQUIRES(t->mu)
+static uint64_t next_number(struct dibs__holder_value_table *t) REQUIRES(t->mu)
 {
     struct timespec now;
 
@@ -112,25 +112,26 @@ static struct dibs__value *value_new(const char *text, size_t len)
     return v;
 }
 
-bool dibs__published_put(struct dibs__line *line, uint64_t hold, uint64_t wire,
-                         const char *text, size_t len,
-                         void (*step)(struct dibs__task *t), uint64_t *number)
+bool dibs__holder_value_put(struct dibs__lock_entry *line, uint64_t hold,
+                            uint64_t wire, const char *text, size_t len,
+                            void (*step)(struct dibs__task *t),
+                            uint64_t *number)
 {
-    struct dibs__published_table *t = &line->locks->published;
+    struct dibs__holder_value_table *t = &line->locks->published;
     struct dibs__value *v = value_new(text, len);
     bool done = false;
 
     if (!v)
         return false;
     dibs__lock(&t->mu);
-    struct dibs__published *p = row_of(t, hold);
+    struct dibs__holder_value *p = row_of(t, hold);
     if (!p && (p = dibs__calloc(1, sizeof *p))) {
         p->line = line;
-        dibs__line_ref(line);
+        dibs__entry_ref(line);
         p->hold = hold;
         p->wire = wire;
         p->step.run = step;
-        RB_INSERT(dibs__published_tree, &t->tree, p);
+        RB_INSERT(dibs__holder_value_tree, &t->tree, p);
     }
     if (p) {
         v->number = *number = next_number(t);
@@ -148,13 +149,14 @@ bool dibs__published_put(struct dibs__line *line, uint64_t hold, uint64_t wire,
 
 enum mark { MARK_DUE, MARK_OVER, MARK_FORGOTTEN };
 
-static void mark_row(struct dibs__line *line, uint64_t hold, enum mark mark)
+static void mark_row(struct dibs__lock_entry *line, uint64_t hold,
+                     enum mark mark)
 {
-    struct dibs__published_table *t = &line->locks->published;
+    struct dibs__holder_value_table *t = &line->locks->published;
     bool post = false;
 
     dibs__lock(&t->mu);
-    struct dibs__published *p = row_of(t, hold);
+    struct dibs__holder_value *p = row_of(t, hold);
     if (p) {
         post = p->state == PUBLISHED_QUIET;
         p->state = post ? PUBLISHED_POSTED : p->state;
@@ -162,7 +164,7 @@ static void mark_row(struct dibs__line *line, uint64_t hold, enum mark mark)
         p->over |= mark != MARK_DUE;
         p->forgotten |= mark == MARK_FORGOTTEN;
         if (p->over)
-            RB_REMOVE(dibs__published_tree, &t->tree, p);
+            RB_REMOVE(dibs__holder_value_tree, &t->tree, p);
     }
     dibs__unlock(&t->mu);
     if (post) {
@@ -171,25 +173,26 @@ static void mark_row(struct dibs__line *line, uint64_t hold, enum mark mark)
     }
 }
 
-void dibs__published_renew(struct dibs__line *line, uint64_t hold)
+void dibs__holder_value_renew(struct dibs__lock_entry *line, uint64_t hold)
 {
     mark_row(line, hold, MARK_DUE);
 }
 
-void dibs__published_end(struct dibs__line *line, uint64_t hold)
+void dibs__holder_value_end(struct dibs__lock_entry *line, uint64_t hold)
 {
     mark_row(line, hold, MARK_OVER);
 }
 
-void dibs__published_forget(struct dibs__line *line, uint64_t hold)
+void dibs__holder_value_forget(struct dibs__lock_entry *line, uint64_t hold)
 {
     mark_row(line, hold, MARK_FORGOTTEN);
 }
 
-enum dibs__published_job dibs__published_next(struct dibs__published *p)
+enum dibs__holder_value_job
+dibs__holder_value_next(struct dibs__holder_value *p)
 {
-    struct dibs__published_table *t = &p->line->locks->published;
-    enum dibs__published_job job = JOB_NONE;
+    struct dibs__holder_value_table *t = &p->line->locks->published;
+    enum dibs__holder_value_job job = JOB_NONE;
 
     dibs__lock(&t->mu);
     if (p->fresh) {

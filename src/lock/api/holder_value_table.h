@@ -11,10 +11,10 @@
 
 #include <uv/tree.h>
 
-struct dibs__line;
+struct dibs__lock_entry;
 
 /* holder_value_table.c has the table of states. */
-enum dibs__published_state {
+enum dibs__holder_value_state {
     PUBLISHED_QUIET,
     PUBLISHED_POSTED,
     PUBLISHED_SENT
@@ -29,49 +29,51 @@ struct dibs__value {
 };
 
 /* What one hold publishes. */
-struct dibs__published {
-    RB_ENTRY(dibs__published) node;   /* mu */
-    struct dibs__line *line;          /* const after init; with a reference */
-    uint64_t hold, wire;              /* const after init */
-    enum dibs__published_state state; /* mu */
-    bool due;                         /* mu: to be sent, or sent again */
-    bool over;                        /* mu: its hold is; out of the table */
-    bool forgotten;                   /* mu: nothing is to be taken away */
-    struct dibs__value *fresh;        /* mu: newer than value; or NULL */
-    struct dibs__value *value;        /* io: what is published; or NULL */
+struct dibs__holder_value {
+    RB_ENTRY(dibs__holder_value) node; /* mu */
+    struct dibs__lock_entry *line;     /* const after init; with a reference */
+    uint64_t hold, wire;               /* const after init */
+    enum dibs__holder_value_state state; /* mu */
+    bool due;                            /* mu: to be sent, or sent again */
+    bool over;                           /* mu: its hold is; out of the table */
+    bool forgotten;                      /* mu: nothing is to be taken away */
+    struct dibs__value *fresh;           /* mu: newer than value; or NULL */
+    struct dibs__value *value;           /* io: what is published; or NULL */
     struct dibs__task step;
-    struct dibs__call call; /* io */
+    struct dibs__command call; /* io */
 };
 
-RB_HEAD(dibs__published_tree, dibs__published);
+RB_HEAD(dibs__holder_value_tree, dibs__holder_value);
 
-struct dibs__published_table {
+struct dibs__holder_value_table {
     dibs__mutex mu;
-    struct dibs__published_tree tree; /* mu; by hold */
-    uint64_t number;                  /* mu: the last that was given */
+    struct dibs__holder_value_tree tree; /* mu; by hold */
+    uint64_t number;                     /* mu: the last that was given */
 };
 
-void dibs__published_init(struct dibs__published_table *t);
-void dibs__published_clear(struct dibs__published_table *t);
+void dibs__holder_values_init(struct dibs__holder_value_table *t);
+void dibs__holder_values_clear(struct dibs__holder_value_table *t);
 
 /* The hold publishes this from now on; *number is that of the value. step: what
  * sends it. Nothing is sent now. False: out of memory. line.mu is held, and the
  * hold is not over. */
-bool dibs__published_put(struct dibs__line *line, uint64_t hold, uint64_t wire,
-                         const char *text, size_t len,
-                         void (*step)(struct dibs__task *t), uint64_t *number);
+bool dibs__holder_value_put(struct dibs__lock_entry *line, uint64_t hold,
+                            uint64_t wire, const char *text, size_t len,
+                            void (*step)(struct dibs__task *t),
+                            uint64_t *number);
 /* The hold was renewed: its value is sent again. line.mu is held. */
-void dibs__published_renew(struct dibs__line *line, uint64_t hold);
+void dibs__holder_value_renew(struct dibs__lock_entry *line, uint64_t hold);
 /* The hold is over: its value goes. line.mu is held. */
-void dibs__published_end(struct dibs__line *line, uint64_t hold);
+void dibs__holder_value_end(struct dibs__lock_entry *line, uint64_t hold);
 /* The server refused it: nothing more is sent. line.mu is held. */
-void dibs__published_forget(struct dibs__line *line, uint64_t hold);
+void dibs__holder_value_forget(struct dibs__lock_entry *line, uint64_t hold);
 
 /* What is to be done now. */
-enum dibs__published_job { JOB_NONE, JOB_SEND, JOB_DROP, JOB_FREE };
+enum dibs__holder_value_job { JOB_NONE, JOB_SEND, JOB_DROP, JOB_FREE };
 /* On io, at each step and after each answer. JOB_NONE: it is quiet now. */
-enum dibs__published_job dibs__published_next(struct dibs__published *p);
+enum dibs__holder_value_job
+dibs__holder_value_next(struct dibs__holder_value *p);
 /* After JOB_FREE, with no mutex held. */
-void dibs__published_free(struct dibs__published *p);
+void dibs__holder_value_free(struct dibs__holder_value *p);
 
 #endif

@@ -37,7 +37,8 @@ struct dibs_latch {
 /* ---- commands ---------------------------------------------------------- */
 
 /* "{name}:dibs_down": in one slot with any name that has no closing brace. */
-void dibs__latch_notes(struct dibs__buf *out, const struct dibs__line *line)
+void dibs__latch_notes(struct dibs__buf *out,
+                       const struct dibs__lock_entry *line)
 {
     dibs__buf_arg_open(out, line->name_len + 2 + strlen(NOTES));
     dibs__buf_text(out, "{");
@@ -46,7 +47,8 @@ void dibs__latch_notes(struct dibs__buf *out, const struct dibs__line *line)
     dibs__buf_arg_close(out);
 }
 
-static void latch_keys(const struct dibs__line *line, struct dibs__buf *out)
+static void latch_keys(const struct dibs__lock_entry *line,
+                       struct dibs__buf *out)
 {
     dibs__buf_arg(out, line->name, line->name_len);
     dibs__latch_notes(out, line);
@@ -73,8 +75,8 @@ static void latch_down_write(const struct dibs__request *r,
     dibs__request_args(r, "c*", out);
 }
 
-static void write_latch_look(const struct dibs__ask *ask, struct dibs__buf *out,
-                             bool whole)
+static void write_latch_look(const struct dibs__command_args *ask,
+                             struct dibs__buf *out, bool whole)
 {
     dibs__script_head(out, &dibs__script_latch_look, whole, 2,
                       1 + dibs__publish_count(ask->line));
@@ -116,14 +118,14 @@ static dibs_err latch_count_read(struct dibs__request *r,
 
 /* ---- waiting ----------------------------------------------------------- */
 
-static struct dibs__op *latch_op(const struct dibs__waiter *wt)
+static struct dibs__operation *latch_op(const struct dibs__waiter *wt)
 {
-    return DIBS_OF(wt, struct dibs__op, wait);
+    return DIBS_OF(wt, struct dibs__operation, wait);
 }
 
-static struct dibs__line *latch_line(struct dibs__wait *w)
+static struct dibs__lock_entry *latch_line(struct dibs__wait_queue *w)
 {
-    return DIBS_OF(w, struct dibs__line, wait);
+    return DIBS_OF(w, struct dibs__lock_entry, wait);
 }
 
 /* What the answer says: err OK: open, or TIMEOUT: its deadline has passed.
@@ -144,29 +146,31 @@ static dibs_err read_look(dibs_err err, const struct dibs__reply *reply,
     return passed ? DIBS_ERR_TIMEOUT : DIBS_OK;
 }
 
-static void finish_latch_wait(struct dibs__op *op, dibs_err err, bool passed)
+static void finish_latch_wait(struct dibs__operation *op, dibs_err err,
+                              bool passed)
 {
     if (passed) {
         op->last = err; /* so that the reason stays */
-        dibs__op_explain_here(op, err, "'%.80s': the latch's deadline passed",
-                              op->line->name);
+        dibs__op_record_error_here(
+            op, err, "'%.80s': the latch's deadline passed", op->line->name);
     }
     dibs__op_finish(op, err);
 }
 
 /* Those that stood in the line when it was asked, but for this one. */
-static void take_asked(struct dibs__line *line, struct dibs__list *out)
+static void take_asked(struct dibs__lock_entry *line, struct dibs__list *out)
     REQUIRES(line->mu)
 {
     struct dibs__list *all = &line->wait.waiters;
 
     for (struct dibs__list *l = all->next, *n; l != all; l = n) {
-        struct dibs__op *op = DIBS_OF(l, struct dibs__op, wait.link);
+        struct dibs__operation *op =
+            DIBS_OF(l, struct dibs__operation, wait.link);
         n = l->next;
-        if (op->wait.state != WAITER_PAUSES || !op->ask.all)
+        if (op->wait.state != WAITER_PARKED || !op->ask.all)
             continue;
         dibs__list_del(l);
-        op->wait.state = WAITER_OUT;
+        op->wait.state = WAITER_IDLE;
         dibs__list_add(out, l);
     }
 }
@@ -177,11 +181,11 @@ static bool is_worth_retry(dibs_err err, const struct dibs__reply *reply)
            (err == DIBS_ERR_SERVER && !reply);
 }
 
-static void latch_answered(struct dibs__call *call, dibs_err err,
+static void latch_answered(struct dibs__command *call, dibs_err err,
                            const struct dibs__reply *reply)
 {
-    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
-    struct dibs__line *line = op->line;
+    struct dibs__operation *op = DIBS_OF(call, struct dibs__operation, call);
+    struct dibs__lock_entry *line = op->line;
     struct dibs__list open;
     int64_t busy_ms = 0;
     bool stays = false;
@@ -191,19 +195,20 @@ static void latch_answered(struct dibs__call *call, dibs_err err,
     dibs__lock(&line->mu);
     op->last = DIBS_OK;
     if (err == DIBS_ERR_BUSY) {
-        stays =
-            dibs__wait_stay(&line->wait, &op->wait,
-                            dibs__pause_usual(line, busy_ms), call->sent_ms);
+        stays = dibs__wait_queue_park(&line->wait, &op->wait,
+                                      dibs__retry_delay_default(line, busy_ms),
+                                      call->sent_ms);
     } else if (is_worth_retry(err, reply)) {
         op->last = err;
-        stays = dibs__wait_stay(&line->wait, &op->wait,
-                                dibs__random_in(RETRY_MIN_MS, RETRY_MAX_MS), 0);
+        stays = dibs__wait_queue_park(
+            &line->wait, &op->wait, dibs__random_in(RETRY_MIN_MS, RETRY_MAX_MS),
+            0);
     } else if (err == DIBS_OK || err == DIBS_ERR_TIMEOUT) {
         take_asked(line, &open);
     }
     if (!stays) {
-        dibs__wait_leave(&line->wait, &op->wait);
-        dibs__wait_kick(&line->wait); /* for those that came later */
+        dibs__wait_queue_leave(&line->wait, &op->wait);
+        dibs__wait_queue_wake_head(&line->wait); /* for those that came later */
     }
     dibs__unlock(&line->mu);
     if (stays)
@@ -211,55 +216,57 @@ static void latch_answered(struct dibs__call *call, dibs_err err,
     bool passed = err == DIBS_ERR_TIMEOUT;
     finish_latch_wait(op, err == DIBS_ERR_BUSY ? DIBS_ERR_NOMEM : err, passed);
     for (struct dibs__list *l; (l = dibs__list_pop(&open));)
-        finish_latch_wait(DIBS_OF(l, struct dibs__op, wait.link), err, passed);
+        finish_latch_wait(DIBS_OF(l, struct dibs__operation, wait.link), err,
+                          passed);
 }
 
-static void latch_wait_write(struct dibs__call *call, struct dibs__buf *out,
+static void latch_wait_write(struct dibs__command *call, struct dibs__buf *out,
                              bool whole)
 {
-    write_latch_look(&DIBS_OF(call, struct dibs__op, call)->ask, out, whole);
+    write_latch_look(&DIBS_OF(call, struct dibs__operation, call)->ask, out,
+                     whole);
 }
 
 /* The question is for all that are in the line now. */
-static bool latch_may_ask(struct dibs__wait *w, struct dibs__waiter *wt)
+static bool latch_may_ask(struct dibs__wait_queue *w, struct dibs__waiter *wt)
 {
     dibs__assert_held(w->mu);
-    if (wt->state != WAITER_PAUSES)
+    if (wt->state != WAITER_PARKED)
         return false;
     for (struct dibs__list *l = w->waiters.next; l != &w->waiters; l = l->next)
-        DIBS_OF(l, struct dibs__op, wait.link)->ask.all = true;
-    wt->state = WAITER_ASKS;
+        DIBS_OF(l, struct dibs__operation, wait.link)->ask.all = true;
+    wt->state = WAITER_IN_FLIGHT;
     return true;
 }
 
 static void latch_ask(struct dibs__waiter *wt)
 {
-    struct dibs__op *op = latch_op(wt);
+    struct dibs__operation *op = latch_op(wt);
 
     dibs__op_send_own(op, latch_wait_write, 1u << REPLY_ARRAY, latch_answered,
-                      dibs__line_timeout(op->line));
+                      dibs__entry_timeout(op->line));
 }
 
 static void latch_end(struct dibs__waiter *wt, dibs_err err)
 {
-    struct dibs__op *op = latch_op(wt);
+    struct dibs__operation *op = latch_op(wt);
 
     dibs__op_finish(op, err == DIBS_ERR_TIMEOUT && op->last ? op->last : err);
 }
 
-static void latch_ref(struct dibs__wait *w)
+static void latch_ref(struct dibs__wait_queue *w)
 {
-    dibs__line_ref(latch_line(w));
+    dibs__entry_ref(latch_line(w));
 }
 
-static void latch_unref(struct dibs__wait *w)
+static void latch_unref(struct dibs__wait_queue *w)
 {
-    dibs__line_unref(latch_line(w));
+    dibs__entry_unref(latch_line(w));
 }
 
-static const struct dibs__wait_user latch_waits = {
-    .facts = dibs__line_facts,
-    .listen = dibs__line_wait_listen,
+static const struct dibs__wait_queue_ops latch_waits = {
+    .facts = dibs__entry_wait_info,
+    .listen = dibs__entry_wait_subscribe,
     .may_ask = latch_may_ask,
     .ask = latch_ask,
     .end = latch_end,
@@ -268,20 +275,20 @@ static const struct dibs__wait_user latch_waits = {
 };
 
 /* No verbs: nothing is taken, and nothing given back. */
-static const struct dibs__kind kind_latch = {
-    .id = KIND_LATCH,
-    .family = FAMILY_LATCH,
+static const struct dibs__lock_type kind_latch = {
+    .id = TYPE_LATCH,
+    .family = LAYOUT_LATCH,
     .channel = CHANNEL,
     .braced = true,
     .suffix = "",
-    .asks = ASKS_HEAD,
+    .asks = RETRY_HEAD_ONLY,
     .waits = &latch_waits,
 };
 
-static void latch_wait_run(struct dibs__op *op)
+static void latch_wait_run(struct dibs__operation *op)
 {
-    struct dibs__line *line = op->line;
-    struct dibs__wait *w = &line->wait;
+    struct dibs__lock_entry *line = op->line;
+    struct dibs__wait_queue *w = &line->wait;
     bool asks = false, direct = op->direct;
     dibs_err err = DIBS_OK;
 
@@ -290,10 +297,10 @@ static void latch_wait_run(struct dibs__op *op)
     bool first = dibs__list_empty(&w->waiters);
     if (atomic_load(&line->locks->closing)) {
         err = DIBS_ERR_CLOSED;
-    } else if (!first && !dibs__wait_ready(w)) {
+    } else if (!first && !dibs__wait_queue_activate(w)) {
         err = DIBS_ERR_NOMEM;
     } else {
-        dibs__wait_join(w, &op->wait, !first);
+        dibs__wait_queue_join(w, &op->wait, !first);
         asks = first && latch_may_ask(w, &op->wait);
     }
     dibs__unlock(&line->mu);
@@ -317,15 +324,15 @@ static dibs_err check_latch_name(dibs_client *c, const char *name)
                      "'%.80s' is no name for a latch in a cluster: it has a "
                      "closing brace",
                      name);
-    return dibs__client_refuse(c);
+    return dibs__client_report_invalid_arg(c);
 }
 
 static dibs_err latch_new(dibs_client *c, const char *name, dibs_latch **out)
 {
     dibs_lock *l = NULL;
 
-    if (dibs__check_given("out", out) != DIBS_OK)
-        return dibs__client_refuse(c);
+    if (dibs__check_not_null("out", out) != DIBS_OK)
+        return dibs__client_report_invalid_arg(c);
     if (check_latch_name(c, name) != DIBS_OK)
         return DIBS_ERR_INVALID;
     dibs_err err =
@@ -344,7 +351,7 @@ static dibs_err latch_new(dibs_client *c, const char *name, dibs_latch **out)
 
 dibs_err dibs_latch_new(dibs_client *c, const char *name, dibs_latch **out)
 {
-    return DIBS__TOLD(latch_new(c, name, out));
+    return DIBS__API_CALL(latch_new(c, name, out));
 }
 
 void dibs_latch_free(dibs_latch *l)
@@ -357,13 +364,13 @@ void dibs_latch_free(dibs_latch *l)
 
 static dibs_err latch_refuse(const dibs_latch *l)
 {
-    return l ? dibs__lock_refuse(l->l) : DIBS_ERR_INVALID;
+    return l ? dibs__lock_report_invalid_arg(l->l) : DIBS_ERR_INVALID;
 }
 
 static dibs_err take_latch_opts(const dibs_latch *l, const dibs_latch_opts *in,
                                 dibs_latch_opts *o)
 {
-    if (dibs__check_given("latch", l) ||
+    if (dibs__check_not_null("latch", l) ||
         dibs__struct_take(&dibs__struct_latch_opts, in, o) ||
         dibs__check_time("wait_ms", o->wait_ms) ||
         dibs__check_time("deadline_ms", o->deadline_ms))
@@ -402,7 +409,7 @@ static dibs_err latch_set(dibs_latch *l, int64_t count,
 dibs_err dibs_latch_set(dibs_latch *l, int64_t count,
                         const dibs_latch_opts *opts, bool *was_set)
 {
-    return DIBS__TOLD(latch_set(l, count, opts, was_set));
+    return DIBS__API_CALL(latch_set(l, count, opts, was_set));
 }
 
 static dibs_err latch_down(dibs_latch *l, const dibs_latch_opts *opts,
@@ -424,20 +431,20 @@ static dibs_err latch_down(dibs_latch *l, const dibs_latch_opts *opts,
 dibs_err dibs_latch_count_down(dibs_latch *l, const dibs_latch_opts *opts,
                                int64_t *left)
 {
-    return DIBS__TOLD(latch_down(l, opts, left, NULL, NULL));
+    return DIBS__API_CALL(latch_down(l, opts, left, NULL, NULL));
 }
 
 static dibs_err refuse_latch_cb(const dibs_latch *l)
 {
-    dibs__check_given("cb", NULL);
+    dibs__check_not_null("cb", NULL);
     return latch_refuse(l);
 }
 
 dibs_err dibs_latch_count_down_async(dibs_latch *l, const dibs_latch_opts *opts,
                                      dibs_cb cb, void *arg)
 {
-    return DIBS__TOLD(cb ? latch_down(l, opts, NULL, cb, arg)
-                         : refuse_latch_cb(l));
+    return DIBS__API_CALL(cb ? latch_down(l, opts, NULL, cb, arg)
+                             : refuse_latch_cb(l));
 }
 
 static dibs_err latch_count(dibs_latch *l, int64_t *left)
@@ -445,7 +452,7 @@ static dibs_err latch_count(dibs_latch *l, int64_t *left)
     struct dibs__request r = {.write = latch_count_write,
                               .read = latch_count_read};
 
-    if (dibs__check_given("latch", l) || dibs__check_given("left", left))
+    if (dibs__check_not_null("latch", l) || dibs__check_not_null("left", left))
         return latch_refuse(l);
     dibs_err err = dibs__request_run(l->l, &r, NULL, NULL);
     if (err == DIBS_OK)
@@ -455,10 +462,11 @@ static dibs_err latch_count(dibs_latch *l, int64_t *left)
 
 dibs_err dibs_latch_count(dibs_latch *l, int64_t *left)
 {
-    return DIBS__TOLD(latch_count(l, left));
+    return DIBS__API_CALL(latch_count(l, left));
 }
 
-static void fill_latch_wait(struct dibs__op *op, const dibs_latch_opts *o)
+static void fill_latch_wait(struct dibs__operation *op,
+                            const dibs_latch_opts *o)
 {
     op->run = latch_wait_run;
     op->wait.deadline =
@@ -467,7 +475,7 @@ static void fill_latch_wait(struct dibs__op *op, const dibs_latch_opts *o)
 
 static dibs_err latch_wait_sync(dibs_latch *l, const dibs_latch_opts *o)
 {
-    struct dibs__op op;
+    struct dibs__operation op;
 
     dibs__op_init(&op, l->l);
     fill_latch_wait(&op, o);
@@ -477,11 +485,11 @@ static dibs_err latch_wait_sync(dibs_latch *l, const dibs_latch_opts *o)
 static dibs_err latch_wait_async(dibs_latch *l, const dibs_latch_opts *o,
                                  dibs_cb cb, void *arg)
 {
-    dibs_err err = dibs__callbacks_ready(&l->l->c->callbacks);
+    dibs_err err = dibs__callbacks_ensure_thread(&l->l->c->callbacks);
 
     if (err != DIBS_OK)
         return err;
-    struct dibs__op *op = dibs__op_new(l->l, sizeof *op);
+    struct dibs__operation *op = dibs__op_new(l->l, sizeof *op);
     if (!op)
         return DIBS_ERR_NOMEM;
     fill_latch_wait(op, o);
@@ -524,11 +532,12 @@ static dibs_err latch_wait(dibs_latch *l, const dibs_latch_opts *opts,
 
 dibs_err dibs_latch_wait(dibs_latch *l, const dibs_latch_opts *opts)
 {
-    return DIBS__TOLD(latch_wait(l, opts, NULL, NULL));
+    return DIBS__API_CALL(latch_wait(l, opts, NULL, NULL));
 }
 
 dibs_err dibs_latch_wait_async(dibs_latch *l, const dibs_latch_opts *opts,
                                dibs_cb cb, void *arg)
 {
-    return DIBS__TOLD(cb ? latch_wait(l, opts, cb, arg) : refuse_latch_cb(l));
+    return DIBS__API_CALL(cb ? latch_wait(l, opts, cb, arg)
+                             : refuse_latch_cb(l));
 }

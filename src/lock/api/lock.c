@@ -26,18 +26,18 @@ static const struct dibs__lock_ops one_lock_ops;
 /* In a cluster all keys of a lock must be in one slot. */
 static dibs_err check_lock_name(dibs_client *c, const char *name, size_t len)
 {
-    if (!c->cluster || dibs__slot_fits(name, len))
+    if (!c->cluster || dibs__hash_slot_single(name, len))
         return DIBS_OK;
     dibs__reason_set(DIBS_ERR_INVALID,
                      "'%.80s' is no name for a lock in a cluster: a brace "
                      "without its partner, or with nothing between them",
                      name);
-    return dibs__client_refuse(c);
+    return dibs__client_report_invalid_arg(c);
 }
 
 static dibs_err check_new_args(const void *name, size_t len, dibs_lock **out)
 {
-    if (dibs__check_given("name", name) || dibs__check_given("out", out))
+    if (dibs__check_not_null("name", name) || dibs__check_not_null("out", out))
         return DIBS_ERR_INVALID;
     if (len == 0 || len > DIBS_NAME_MAX)
         return dibs__reason_set(DIBS_ERR_INVALID,
@@ -46,11 +46,11 @@ static dibs_err check_new_args(const void *name, size_t len, dibs_lock **out)
     return DIBS_OK;
 }
 
-dibs_err dibs__lock_new(dibs_client *c, const struct dibs__kind *kind,
+dibs_err dibs__lock_new(dibs_client *c, const struct dibs__lock_type *kind,
                         const void *name, size_t len, dibs_lock **out)
 {
     if (check_new_args(name, len, out) != DIBS_OK)
-        return dibs__client_refuse(c);
+        return dibs__client_report_invalid_arg(c);
     dibs_err err = dibs__client_enter(c);
     if (err != DIBS_OK)
         return err;
@@ -59,10 +59,10 @@ dibs_err dibs__lock_new(dibs_client *c, const struct dibs__kind *kind,
         dibs__client_leave(c);
         return err;
     }
-    struct dibs__locks *lk = dibs__locks_of(c);
+    struct dibs__lock_manager *lk = dibs__lock_manager_of(c);
     dibs_lock *l = lk ? dibs__calloc(1, sizeof *l) : NULL;
     if (l)
-        l->line = dibs__line_get(lk, kind, name, len);
+        l->line = dibs__entry_get(lk, kind, name, len);
     if (l && l->line) {
         dibs__client_ref(c);
         l->c = c;
@@ -84,43 +84,43 @@ size_t dibs__name_length(const char *name)
 
 dibs_err dibs_lock_new(dibs_client *c, const char *name, dibs_lock **out)
 {
-    return DIBS__TOLD(dibs__lock_new(c, &dibs__kind_basic, name,
-                                     dibs__name_length(name), out));
+    return DIBS__API_CALL(dibs__lock_new(c, &dibs__type_mutex, name,
+                                         dibs__name_length(name), out));
 }
 
 dibs_err dibs_lock_new_bytes(dibs_client *c, const void *name, size_t len,
                              dibs_lock **out)
 {
-    return DIBS__TOLD(dibs__lock_new(c, &dibs__kind_basic, name, len, out));
+    return DIBS__API_CALL(dibs__lock_new(c, &dibs__type_mutex, name, len, out));
 }
 
 dibs_err dibs_fair_lock_new(dibs_client *c, const char *name, dibs_lock **out)
 {
-    return DIBS__TOLD(dibs__lock_new(c, &dibs__kind_fair, name,
-                                     dibs__name_length(name), out));
+    return DIBS__API_CALL(dibs__lock_new(c, &dibs__type_fair, name,
+                                         dibs__name_length(name), out));
 }
 
 dibs_err dibs_fair_lock_new_bytes(dibs_client *c, const void *name, size_t len,
                                   dibs_lock **out)
 {
-    return DIBS__TOLD(dibs__lock_new(c, &dibs__kind_fair, name, len, out));
+    return DIBS__API_CALL(dibs__lock_new(c, &dibs__type_fair, name, len, out));
 }
 
 dibs_err dibs_read_lock_new(dibs_client *c, const char *name, dibs_lock **out)
 {
-    return DIBS__TOLD(dibs__lock_new(c, &dibs__kind_read, name,
-                                     dibs__name_length(name), out));
+    return DIBS__API_CALL(dibs__lock_new(c, &dibs__type_read, name,
+                                         dibs__name_length(name), out));
 }
 
 dibs_err dibs_write_lock_new(dibs_client *c, const char *name, dibs_lock **out)
 {
-    return DIBS__TOLD(dibs__lock_new(c, &dibs__kind_write, name,
-                                     dibs__name_length(name), out));
+    return DIBS__API_CALL(dibs__lock_new(c, &dibs__type_write, name,
+                                         dibs__name_length(name), out));
 }
 
 static bool is_foreign(const dibs_lock *l)
 {
-    return dibs__client_foreign(l->c);
+    return dibs__client_is_forked_copy(l->c);
 }
 
 static bool is_inside_callback(const dibs_lock *l)
@@ -132,23 +132,23 @@ static bool is_inside_callback(const dibs_lock *l)
 static void lock_free(dibs_lock *l)
 {
     if (!is_foreign(l)) {
-        dibs__line_unref(l->line);
+        dibs__entry_unref(l->line);
         dibs__client_unref(l->c);
     }
     dibs__free(l);
 }
 
-struct dibs__known dibs__line_known(struct dibs__line *line, dibs_owner owner,
-                                    int64_t now)
+struct dibs__local_state dibs__entry_local_state(struct dibs__lock_entry *line,
+                                                 dibs_owner owner, int64_t now)
 {
-    struct dibs__known k = {.state = DIBS_NOT_HELD};
+    struct dibs__local_state k = {.state = DIBS_NOT_HELD};
 
     dibs__lock(&line->mu);
     struct dibs__hold *h = dibs__hold_of(line, owner);
     if (h && (h->count == 0 || h->state == HOLD_ENDING)) {
         /* Given back: the server is being told, or will be. Others may have it
          * by now. */
-    } else if (h && dibs__hold_over(h, now)) {
+    } else if (h && dibs__hold_has_expired(h, now)) {
         k.state = DIBS_LOST;
     } else if (h) {
         k.state = h->state == HOLD_SUSPECT ? DIBS_SUSPECT : DIBS_HELD;
@@ -160,92 +160,94 @@ struct dibs__known dibs__line_known(struct dibs__line *line, dibs_owner owner,
     return k;
 }
 
-static struct dibs__known lock_known(const dibs_lock *l, dibs_owner owner)
+static struct dibs__local_state lock_known(const dibs_lock *l, dibs_owner owner)
 {
-    return dibs__line_known(l->line, owner, dibs__now_ms());
+    return dibs__entry_local_state(l->line, owner, dibs__now_ms());
 }
 
 /* ---- operations -------------------------------------------------------- */
 
-void dibs__op_init(struct dibs__op *op, dibs_lock *l)
+void dibs__op_init(struct dibs__operation *op, dibs_lock *l)
 {
     memset(op, 0, sizeof *op);
     op->line = l->line;
     op->ask.line = l->line;
 }
 
-dibs_err dibs__op_wait(struct dibs__op *op)
+dibs_err dibs__op_wait(struct dibs__operation *op)
 {
-    struct dibs__line *line = op->line;
+    struct dibs__lock_entry *line = op->line;
 
-    dibs__line_ref(line); /* the handle's may go while we wait */
+    dibs__entry_ref(line); /* the handle's may go while we wait */
     sem_init(&op->done, 0, 0);
     op->direct = true;
     dibs__op_begin(op);
     while (sem_wait(&op->done) != 0)
         ; /* a signal */
     sem_destroy(&op->done);
-    dibs__op_tell_reason(op);
-    dibs__line_unref(line);
+    dibs__op_set_error_text(op);
+    dibs__entry_unref(line);
     return op->err;
 }
 
 void *dibs__op_new(dibs_lock *l, size_t size)
 {
-    struct dibs__op *op = dibs__malloc(size);
+    struct dibs__operation *op = dibs__malloc(size);
 
     if (!op)
         return NULL;
     memset(op, 0, size);
     dibs__op_init(op, l);
-    dibs__line_ref(l->line);
+    dibs__entry_ref(l->line);
     op->async = true;
     return op;
 }
 
-void dibs__op_discard(struct dibs__op *op)
+void dibs__op_discard(struct dibs__operation *op)
 {
     dibs__free(op->why);
-    dibs__note_free(op->note);
-    dibs__line_unref(op->line);
+    dibs__loss_notification_free(op->note);
+    dibs__entry_unref(op->line);
     dibs__free(op);
 }
 
 /* So that telling of a loss cannot fail later. */
-static dibs_err promise_note(struct dibs__op *op, const dibs_lock_opts *o)
+static dibs_err promise_note(struct dibs__operation *op,
+                             const dibs_lock_opts *o)
 {
-    struct dibs__line *line = op->line;
+    struct dibs__lock_entry *line = op->line;
 
     if (!o->on_lost)
         return DIBS_OK;
-    dibs_err err = dibs__callbacks_ready(&dibs__line_client(line)->callbacks);
+    dibs_err err =
+        dibs__callbacks_ensure_thread(&dibs__entry_client(line)->callbacks);
     if (err != DIBS_OK)
         return err;
     dibs_lock_opts mine = *o;
     mine.owner = op->owner;
-    struct dibs__loss *loss = dibs__loss_named(
+    struct dibs__loss_listener *loss = dibs__loss_set_name(
         dibs__loss_new(line, &mine, 1, 1), line->name, line->name_len);
     if (!loss)
         return DIBS_ERR_NOMEM;
     (void)dibs__loss_arm(loss, NULL); /* nothing is lost yet */
-    op->note = dibs__note_new(loss, 0);
+    op->note = dibs__loss_notification_new(loss, 0);
     dibs__loss_unref(loss);
     return op->note ? DIBS_OK : DIBS_ERR_NOMEM;
 }
 
-static void set_owner(struct dibs__op *op, dibs_owner owner)
+static void set_owner(struct dibs__operation *op, dibs_owner owner)
 {
     op->owner = owner ? owner : dibs__owner_thread();
     op->wire = dibs__owner_wire(op->line->locks, op->owner);
 }
 
 /* Their time is taken off the lease, so it is a part of it. */
-static void set_replicas(struct dibs__op *op, const dibs_lock_opts *o)
+static void set_replicas(struct dibs__operation *op, const dibs_lock_opts *o)
 {
     int64_t ms = o->replicas_timeout_ms, lease = op->ask.lease_ms;
 
     op->replicas =
-        o->replicas ? o->replicas : dibs__line_client(op->line)->replicas;
+        o->replicas ? o->replicas : dibs__entry_client(op->line)->replicas;
     if (op->replicas == DIBS_REPLICAS_NONE)
         op->replicas = 0;
     if (!op->replicas)
@@ -254,11 +256,11 @@ static void set_replicas(struct dibs__op *op, const dibs_lock_opts *o)
                               : dibs__min(REPLICAS_MS, lease / REPLICAS_PART);
 }
 
-dibs_err dibs__acquire_fill(struct dibs__op *op, const dibs_lock_opts *o,
+dibs_err dibs__acquire_fill(struct dibs__operation *op, const dibs_lock_opts *o,
                             bool trying)
 {
     int64_t lease =
-        o->lease_ms ? o->lease_ms : dibs__line_client(op->line)->lease_ms;
+        o->lease_ms ? o->lease_ms : dibs__entry_client(op->line)->lease_ms;
 
     set_owner(op, o->owner);
     op->run = dibs__acquire_run;
@@ -271,36 +273,37 @@ dibs_err dibs__acquire_fill(struct dibs__op *op, const dibs_lock_opts *o,
         o->max_hold_ms ? dibs__min(lease, o->max_hold_ms) : lease;
     op->reap_ms = op->ask.lease_ms;
     set_replicas(op, o);
-    int64_t timeout = dibs__line_client(op->line)->to.command_timeout_ms;
+    int64_t timeout = dibs__entry_client(op->line)->to.command_timeout_ms;
     int64_t limit = trying ? timeout : o->wait_ms, now_us = dibs__now_us();
     op->wait.deadline = limit ? dibs__add(now_us / 1000, limit) : INT64_MAX;
-    op->ask.begun = dibs__stamp_at(now_us);
+    op->ask.begun = dibs__coarse_time_of(now_us);
     return promise_note(op, o);
 }
 
-dibs_err dibs__release_fill(struct dibs__op *op, const dibs_lock_opts *o,
+dibs_err dibs__release_fill(struct dibs__operation *op, const dibs_lock_opts *o,
                             bool trying)
 {
-    int64_t timeout = dibs__line_client(op->line)->to.command_timeout_ms;
+    int64_t timeout = dibs__entry_client(op->line)->to.command_timeout_ms;
 
     (void)trying;
     set_owner(op, o->owner);
     op->run = dibs__release_run;
-    op->ask.keep_ms = o->leave ? KEEP_AS_IS : o->keep_ms;
+    op->ask.keep_ms = o->leave ? DETACH : o->keep_ms;
     op->wait.deadline =
         dibs__add(dibs__now_ms(), o->wait_ms ? o->wait_ms : 2 * timeout);
     return DIBS_OK;
 }
 
-void dibs__release_settle_closed(struct dibs__line *line, dibs_owner owner)
+void dibs__release_settle_closed(struct dibs__lock_entry *line,
+                                 dibs_owner owner)
 {
     dibs__no_cancel();
     dibs__lock(&line->mu);
     struct dibs__hold *h = dibs__hold_of(line, owner);
     if (h)
-        dibs__hold_hush_all(h);
+        dibs__hold_suppress_all_losses(h);
     dibs__unlock(&line->mu);
-    dibs__losses_settle(line, owner);
+    dibs__losses_suppress_and_wait(line, owner);
     dibs__cancel_again();
 }
 
@@ -317,13 +320,13 @@ static dibs_err enter_to_run(dibs_lock *l, const dibs_lock_opts *o,
     return err;
 }
 
-typedef dibs_err fill_fn(struct dibs__op *op, const dibs_lock_opts *o,
+typedef dibs_err fill_fn(struct dibs__operation *op, const dibs_lock_opts *o,
                          bool trying);
 
 static dibs_err run_sync(dibs_lock *l, const dibs_lock_opts *o, fill_fn *fill,
                          bool trying)
 {
-    struct dibs__op op;
+    struct dibs__operation op;
     dibs_err err = enter_to_run(l, o, fill == dibs__release_fill);
 
     if (err != DIBS_OK)
@@ -333,7 +336,7 @@ static dibs_err run_sync(dibs_lock *l, const dibs_lock_opts *o, fill_fn *fill,
     err = fill(&op, o, trying);
     if (err == DIBS_OK)
         err = dibs__op_wait(&op);
-    dibs__loss_settle(op.loss);
+    dibs__loss_suppress_and_wait(op.loss);
     dibs__loss_unref(op.loss);
     dibs__client_leave(c);
     return err;
@@ -347,8 +350,8 @@ static dibs_err run_async(dibs_lock *l, const dibs_lock_opts *o, fill_fn *fill,
     if (err != DIBS_OK)
         return err;
     dibs_client *c = l->c; /* a callback may free the handle meanwhile */
-    struct dibs__op *op = dibs__op_new(l, sizeof *op);
-    err = op ? dibs__callbacks_ready(&l->c->callbacks) : DIBS_ERR_NOMEM;
+    struct dibs__operation *op = dibs__op_new(l, sizeof *op);
+    err = op ? dibs__callbacks_ensure_thread(&l->c->callbacks) : DIBS_ERR_NOMEM;
     if (err == DIBS_OK)
         err = fill(op, o, trying);
     if (err == DIBS_OK) {
@@ -384,9 +387,9 @@ static dibs_err lock_cancel(dibs_lock *l, dibs_owner owner)
 
     if (err != DIBS_OK)
         return err;
-    struct dibs__line *line = l->line;
+    struct dibs__lock_entry *line = l->line;
     dibs__lock(&line->mu);
-    if (!dibs__line_cancel(line, owner))
+    if (!dibs__entry_cancel(line, owner))
         err = DIBS_ERR_NOT_OWNER;
     dibs__unlock(&line->mu);
     dibs__client_leave(l->c);

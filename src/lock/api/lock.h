@@ -13,7 +13,7 @@
 #include "lock/core/operation.h"
 
 /* What is known of an owner's hold without asking the server. */
-struct dibs__known {
+struct dibs__local_state {
     dibs_state state;
     int64_t valid_ms, holds;
     uint64_t wire; /* of one lock: the owner's number on the server */
@@ -28,7 +28,7 @@ struct dibs__lock_ops {
     dibs_err (*release)(dibs_lock *l, const dibs_lock_opts *o, dibs_cb fn,
                         void *arg);
     dibs_err (*cancel)(dibs_lock *l, dibs_owner owner);
-    struct dibs__known (*known)(const dibs_lock *l, dibs_owner owner);
+    struct dibs__local_state (*known)(const dibs_lock *l, dibs_owner owner);
     /* One of its members, see dibs_lock_members. NULL: it has none. */
     dibs_err (*member)(dibs_lock *l, size_t index, dibs_owner owner,
                        dibs_member *out);
@@ -40,9 +40,10 @@ struct dibs__lock_ops {
 
 struct dibs_lock {
     const struct dibs__lock_ops *ops;
-    dibs_client *c;          /* hears of refused arguments; ops say whether with
-                                a reference */
-    struct dibs__line *line; /* with a reference; NULL if it has no_name */
+    dibs_client *c; /* hears of refused arguments; ops say whether with
+                       a reference */
+    struct dibs__lock_entry
+        *line; /* with a reference; NULL if it has no_name */
 };
 
 /* ---- lock_api.c ---------------------------------------------------------- */
@@ -53,7 +54,7 @@ dibs_err dibs__lock_enter(const dibs_lock *l);
 
 /* An argument was refused, and the reason set: tells the lock's client, too. l
  * may be NULL. Returns INVALID. */
-dibs_err dibs__lock_refuse(const dibs_lock *l);
+dibs_err dibs__lock_report_invalid_arg(const dibs_lock *l);
 
 /* The options as given, or the defaults for NULL. INVALID with a reason, which
  * the lock's client is told; FORKED. */
@@ -61,7 +62,7 @@ dibs_err dibs__lock_opts_take(const dibs_lock *l, const dibs_lock_opts *in,
                               dibs_lock_opts *o);
 
 /* A handle for a lock of this kind; checks all its arguments. */
-dibs_err dibs__lock_new(dibs_client *c, const struct dibs__kind *kind,
+dibs_err dibs__lock_new(dibs_client *c, const struct dibs__lock_type *kind,
                         const void *name, size_t len, dibs_lock **out);
 /* How long a name is; one that is too long is as good as any other. */
 size_t dibs__name_length(const char *name);
@@ -72,33 +73,35 @@ size_t dibs__name_length(const char *name);
 /* One look at the lock by the library itself: no callback of the user, no
  * thread that waits. looked comes once, where the answer does, unless this
  * fails (NOMEM); why: the reason in words, or "". Thread: io. */
-typedef void dibs__looked(dibs_err err, const dibs_lock_info *info,
-                          const char *why, void *arg);
-dibs_err dibs__lock_look(dibs_lock *l, dibs__looked *looked, void *arg);
+typedef void dibs__lock_inspected(dibs_err err, const dibs_lock_info *info,
+                                  const char *why, void *arg);
+dibs_err dibs__lock_inspect(dibs_lock *l, dibs__lock_inspected *looked,
+                            void *arg);
 
 /* ---- lock.c ------------------------------------------------------------ */
 
 /* What this owner has here by our own clock: a hold whose time is over is lost,
  * whether or not anybody has noticed yet. Thread: any. */
-struct dibs__known dibs__line_known(struct dibs__line *line, dibs_owner owner,
-                                    int64_t now);
+struct dibs__local_state dibs__entry_local_state(struct dibs__lock_entry *line,
+                                                 dibs_owner owner, int64_t now);
 
 /* What the options say, into an operation that has its line. Thread: any. */
-dibs_err dibs__acquire_fill(struct dibs__op *op, const dibs_lock_opts *o,
+dibs_err dibs__acquire_fill(struct dibs__operation *op, const dibs_lock_opts *o,
                             bool trying);
-dibs_err dibs__release_fill(struct dibs__op *op, const dibs_lock_opts *o,
+dibs_err dibs__release_fill(struct dibs__operation *op, const dibs_lock_opts *o,
                             bool trying);
 /* The client is closing and gives back all there is. An owner that releases on
  * top of that hears of no loss any more. 0: it may have been any of them. */
-void dibs__release_settle_closed(struct dibs__line *line, dibs_owner owner);
+void dibs__release_settle_closed(struct dibs__lock_entry *line,
+                                 dibs_owner owner);
 
 /* A sync operation on the caller's stack: filled in, run, waited for. */
-void dibs__op_init(struct dibs__op *op, dibs_lock *l);
-dibs_err dibs__op_wait(struct dibs__op *op);
+void dibs__op_init(struct dibs__operation *op, dibs_lock *l);
+dibs_err dibs__op_wait(struct dibs__operation *op);
 /* An async one, of this size (an op comes first in it). It has a reference to
  * its line. NULL: out of memory. */
 void *dibs__op_new(dibs_lock *l, size_t size);
 /* One that was not begun. */
-void dibs__op_discard(struct dibs__op *op);
+void dibs__op_discard(struct dibs__operation *op);
 
 #endif

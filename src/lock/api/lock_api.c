@@ -17,9 +17,9 @@
 
 /* ---- checks ------------------------------------------------------------ */
 
-dibs_err dibs__lock_refuse(const dibs_lock *l)
+dibs_err dibs__lock_report_invalid_arg(const dibs_lock *l)
 {
-    return l ? dibs__client_refuse(l->c) : DIBS_ERR_INVALID;
+    return l ? dibs__client_report_invalid_arg(l->c) : DIBS_ERR_INVALID;
 }
 
 /* A call about one name: the handle must have one. */
@@ -28,12 +28,12 @@ static dibs_err check_one_name(const dibs_lock *l)
     if (!l->ops->no_name)
         return DIBS_OK;
     dibs__reason_set(DIBS_ERR_INVALID, "%s", l->ops->no_name);
-    return dibs__lock_refuse(l);
+    return dibs__lock_report_invalid_arg(l);
 }
 
 dibs_err dibs__lock_enter(const dibs_lock *l)
 {
-    if (dibs__check_given("lock", l) || check_one_name(l))
+    if (dibs__check_not_null("lock", l) || check_one_name(l))
         return DIBS_ERR_INVALID;
     return dibs__client_enter(l->c);
 }
@@ -71,8 +71,8 @@ dibs_err dibs__lock_opts_take(const dibs_lock *l, const dibs_lock_opts *in,
                               dibs_lock_opts *o)
 {
     if (dibs__struct_take(&dibs__struct_lock_opts, in, o) ||
-        check_lock_opts(o) || dibs__check_given("lock", l))
-        return dibs__lock_refuse(l);
+        check_lock_opts(o) || dibs__check_not_null("lock", l))
+        return dibs__lock_report_invalid_arg(l);
     return l->ops->foreign(l) ? DIBS_ERR_FORKED : DIBS_OK;
 }
 
@@ -108,48 +108,48 @@ static dibs_err acquire_waiting(dibs_lock *l, const dibs_lock_opts *opts)
 
 dibs_err dibs_lock_acquire(dibs_lock *l, const dibs_lock_opts *opts)
 {
-    return DIBS__TOLD(acquire_waiting(l, opts));
+    return DIBS__API_CALL(acquire_waiting(l, opts));
 }
 
 dibs_err dibs_lock_try(dibs_lock *l, const dibs_lock_opts *opts)
 {
-    return DIBS__TOLD(acquire_handle(l, opts, true, NULL, NULL));
+    return DIBS__API_CALL(acquire_handle(l, opts, true, NULL, NULL));
 }
 
 dibs_err dibs_lock_release(dibs_lock *l, const dibs_lock_opts *opts)
 {
-    return DIBS__TOLD(release_handle(l, opts, NULL, NULL));
+    return DIBS__API_CALL(release_handle(l, opts, NULL, NULL));
 }
 
 static dibs_err refuse_cb(const dibs_lock *l)
 {
-    dibs__check_given("cb", NULL);
-    return dibs__lock_refuse(l);
+    dibs__check_not_null("cb", NULL);
+    return dibs__lock_report_invalid_arg(l);
 }
 
 dibs_err dibs_lock_acquire_async(dibs_lock *l, const dibs_lock_opts *opts,
                                  dibs_cb cb, void *arg)
 {
-    return DIBS__TOLD(cb ? acquire_handle(l, opts, false, cb, arg)
-                         : refuse_cb(l));
+    return DIBS__API_CALL(cb ? acquire_handle(l, opts, false, cb, arg)
+                             : refuse_cb(l));
 }
 
 dibs_err dibs_lock_try_async(dibs_lock *l, const dibs_lock_opts *opts,
                              dibs_cb cb, void *arg)
 {
-    return DIBS__TOLD(cb ? acquire_handle(l, opts, true, cb, arg)
-                         : refuse_cb(l));
+    return DIBS__API_CALL(cb ? acquire_handle(l, opts, true, cb, arg)
+                             : refuse_cb(l));
 }
 
 dibs_err dibs_lock_release_async(dibs_lock *l, const dibs_lock_opts *opts,
                                  dibs_cb cb, void *arg)
 {
-    return DIBS__TOLD(cb ? release_handle(l, opts, cb, arg) : refuse_cb(l));
+    return DIBS__API_CALL(cb ? release_handle(l, opts, cb, arg) : refuse_cb(l));
 }
 
 static dibs_err cancel_handle(dibs_lock *l, dibs_owner owner)
 {
-    if (dibs__check_given("lock", l) != DIBS_OK)
+    if (dibs__check_not_null("lock", l) != DIBS_OK)
         return DIBS_ERR_INVALID;
     if (l->ops->foreign(l))
         return DIBS_ERR_FORKED;
@@ -158,7 +158,7 @@ static dibs_err cancel_handle(dibs_lock *l, dibs_owner owner)
 
 dibs_err dibs_lock_cancel(dibs_lock *l, dibs_owner owner)
 {
-    return DIBS__TOLD(cancel_handle(l, owner));
+    return DIBS__API_CALL(cancel_handle(l, owner));
 }
 
 void dibs_lock_free(dibs_lock *l)
@@ -169,10 +169,11 @@ void dibs_lock_free(dibs_lock *l)
 
 /* ---- what is known without asking -------------------------------------- */
 
-static struct dibs__known handle_known(const dibs_lock *l, dibs_owner owner)
+static struct dibs__local_state handle_known(const dibs_lock *l,
+                                             dibs_owner owner)
 {
     if (!l || l->ops->foreign(l))
-        return (struct dibs__known){.state = DIBS_NOT_HELD};
+        return (struct dibs__local_state){.state = DIBS_NOT_HELD};
     return l->ops->known(l, owner ? owner : dibs__owner_thread());
 }
 
@@ -196,13 +197,13 @@ static dibs_err get_owner_text(const dibs_lock *l, dibs_owner owner, char *buf,
 {
     char text[DIBS_OWNER_MAX];
 
-    if (dibs__check_given("lock", l) || dibs__check_given("buf", buf))
-        return dibs__lock_refuse(l);
+    if (dibs__check_not_null("lock", l) || dibs__check_not_null("buf", buf))
+        return dibs__lock_report_invalid_arg(l);
     if (check_one_name(l) != DIBS_OK)
         return DIBS_ERR_INVALID;
     if (l->ops->foreign(l))
         return DIBS_ERR_FORKED;
-    struct dibs__known k = handle_known(l, owner);
+    struct dibs__local_state k = handle_known(l, owner);
     if (k.state == DIBS_LOST)
         return DIBS_ERR_LOST;
     if (k.state == DIBS_NOT_HELD)
@@ -212,7 +213,7 @@ static dibs_err get_owner_text(const dibs_lock *l, dibs_owner owner, char *buf,
         dibs__reason_set(DIBS_ERR_INVALID,
                          "size is %zu, the owner has %zu bytes with its NUL",
                          size, len + 1);
-        return dibs__lock_refuse(l);
+        return dibs__lock_report_invalid_arg(l);
     }
     memcpy(buf, text, len + 1);
     return DIBS_OK;
@@ -221,18 +222,18 @@ static dibs_err get_owner_text(const dibs_lock *l, dibs_owner owner, char *buf,
 dibs_err dibs_lock_owner_text(const dibs_lock *l, dibs_owner owner, char *buf,
                               size_t size)
 {
-    return DIBS__TOLD(get_owner_text(l, owner, buf, size));
+    return DIBS__API_CALL(get_owner_text(l, owner, buf, size));
 }
 
 static dibs_err get_member(dibs_lock *l, size_t index, dibs_owner owner,
                            dibs_member *out)
 {
-    if (dibs__check_given("lock", l) ||
+    if (dibs__check_not_null("lock", l) ||
         dibs__struct_check(&dibs__struct_member, out))
-        return dibs__lock_refuse(l);
+        return dibs__lock_report_invalid_arg(l);
     if (!l->ops->member) {
         dibs__reason_set(DIBS_ERR_INVALID, "the lock has no members");
-        return dibs__lock_refuse(l);
+        return dibs__lock_report_invalid_arg(l);
     }
     if (l->ops->foreign(l))
         return DIBS_ERR_FORKED;
@@ -242,5 +243,5 @@ static dibs_err get_member(dibs_lock *l, size_t index, dibs_owner owner,
 dibs_err dibs_lock_members(dibs_lock *l, size_t index, dibs_owner owner,
                            dibs_member *out)
 {
-    return DIBS__TOLD(get_member(l, index, owner, out));
+    return DIBS__API_CALL(get_member(l, index, owner, out));
 }

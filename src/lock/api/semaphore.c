@@ -34,9 +34,9 @@ static dibs_err semaphore_new(dibs_client *c, const char *name,
 {
     dibs_lock *l = NULL;
 
-    if (dibs__check_given("out", out) != DIBS_OK)
-        return dibs__client_refuse(c);
-    dibs_err err = dibs__lock_new(c, &dibs__kind_semaphore, name,
+    if (dibs__check_not_null("out", out) != DIBS_OK)
+        return dibs__client_report_invalid_arg(c);
+    dibs_err err = dibs__lock_new(c, &dibs__type_semaphore, name,
                                   dibs__name_length(name), &l);
     if (err != DIBS_OK)
         return err;
@@ -53,7 +53,7 @@ static dibs_err semaphore_new(dibs_client *c, const char *name,
 dibs_err dibs_semaphore_new(dibs_client *c, const char *name,
                             dibs_semaphore **out)
 {
-    return DIBS__TOLD(semaphore_new(c, name, out));
+    return DIBS__API_CALL(semaphore_new(c, name, out));
 }
 
 void dibs_semaphore_free(dibs_semaphore *s)
@@ -83,13 +83,13 @@ static dibs_err take_semaphore_opts(const dibs_semaphore *s,
 {
     dibs_semaphore_opts so;
 
-    if (dibs__check_given("semaphore", s) != DIBS_OK)
+    if (dibs__check_not_null("semaphore", s) != DIBS_OK)
         return DIBS_ERR_INVALID;
     if (dibs__struct_take(&dibs__struct_semaphore_opts, in, &so) ||
         check_permits(so.permits, 0) ||
         dibs__check_time("wait_ms", so.wait_ms) ||
         dibs__check_ms("lease_ms", so.lease_ms, DIBS_LEASE_MIN_MS, DIBS_MS_MAX))
-        return dibs__lock_refuse(s->l);
+        return dibs__lock_report_invalid_arg(s->l);
     *o = (dibs_lock_opts){.size = sizeof *o,
                           .wait_ms = so.wait_ms,
                           .lease_ms = so.lease_ms,
@@ -101,8 +101,8 @@ static dibs_err take_semaphore_opts(const dibs_semaphore *s,
 
 /* ---- taking and giving back -------------------------------------------- */
 
-typedef dibs_err semaphore_filler(struct dibs__op *op, const dibs_lock_opts *o,
-                                  bool trying);
+typedef dibs_err semaphore_filler(struct dibs__operation *op,
+                                  const dibs_lock_opts *o, bool trying);
 
 /* What a call of these does. */
 struct semaphore_call {
@@ -114,7 +114,7 @@ struct semaphore_call {
     void *arg;
 };
 
-static dibs_err semaphore_fill(struct dibs__op *op,
+static dibs_err semaphore_fill(struct dibs__operation *op,
                                const struct semaphore_call *sc)
 {
     dibs_err err = sc->fill(op, &sc->o, sc->trying);
@@ -125,24 +125,24 @@ static dibs_err semaphore_fill(struct dibs__op *op,
 
 static dibs_err semaphore_sync(dibs_lock *l, const struct semaphore_call *sc)
 {
-    struct dibs__op op;
+    struct dibs__operation op;
 
     dibs__op_init(&op, l);
     dibs_err err = semaphore_fill(&op, sc);
     if (err == DIBS_OK)
         err = dibs__op_wait(&op);
-    dibs__loss_settle(op.loss);
+    dibs__loss_suppress_and_wait(op.loss);
     dibs__loss_unref(op.loss);
     return err;
 }
 
 static dibs_err semaphore_async(dibs_lock *l, const struct semaphore_call *sc)
 {
-    dibs_err err = dibs__callbacks_ready(&l->c->callbacks);
+    dibs_err err = dibs__callbacks_ensure_thread(&l->c->callbacks);
 
     if (err != DIBS_OK)
         return err;
-    struct dibs__op *op = dibs__op_new(l, sizeof *op);
+    struct dibs__operation *op = dibs__op_new(l, sizeof *op);
     if (!op)
         return DIBS_ERR_NOMEM;
     err = semaphore_fill(op, sc);
@@ -184,7 +184,7 @@ static dibs_err semaphore_acquire(dibs_semaphore *s,
 
     if (take_semaphore_opts(s, opts, &sc.o, &sc.permits) != DIBS_OK)
         return DIBS_ERR_INVALID;
-    bool inside = !cb && !trying && !dibs__client_foreign(s->l->c) &&
+    bool inside = !cb && !trying && !dibs__client_is_forked_copy(s->l->c) &&
                   dibs__callbacks_inside(&s->l->c->callbacks);
     sc.trying |= inside;
     sc.o.owner = dibs__owner_number();
@@ -194,7 +194,7 @@ static dibs_err semaphore_acquire(dibs_semaphore *s,
 
 /* The oldest acquire that has so many, and that no other release has picked; 0:
  * there is none. text: its owner as the server knows it. */
-static dibs_owner pick_hold(struct dibs__line *line, int64_t permits,
+static dibs_owner pick_hold(struct dibs__lock_entry *line, int64_t permits,
                             char text[DIBS_OWNER_MAX])
 {
     struct dibs__hold *h = NULL;
@@ -214,7 +214,7 @@ static dibs_owner pick_hold(struct dibs__line *line, int64_t permits,
 
 /* The release did not begin, or is over: what it picked is there for another
  * one, if it is there at all. */
-static void unpick_hold(struct dibs__line *line, dibs_owner owner)
+static void unpick_hold(struct dibs__lock_entry *line, dibs_owner owner)
 {
     dibs__lock(&line->mu);
     struct dibs__hold *h = dibs__hold_of(line, owner);
@@ -225,7 +225,7 @@ static void unpick_hold(struct dibs__line *line, dibs_owner owner)
 
 /* Nothing was picked. If the client has begun to close since, the close may
  * have taken it. */
-static dibs_err nothing_picked(struct dibs__line *line)
+static dibs_err nothing_picked(struct dibs__lock_entry *line)
 {
     if (!atomic_load(&line->locks->closing))
         return DIBS_ERR_NOT_OWNER;
@@ -238,7 +238,7 @@ static dibs_err semaphore_give(dibs_semaphore *s, struct semaphore_call *sc,
                                char text[DIBS_OWNER_MAX])
 {
     char unused[DIBS_OWNER_MAX];
-    struct dibs__line *line = s->l->line;
+    struct dibs__lock_entry *line = s->l->line;
     dibs_err err = dibs__lock_enter(s->l);
 
     /* It stays picked, the next release takes another one. What was lost is
@@ -248,13 +248,13 @@ static dibs_err semaphore_give(dibs_semaphore *s, struct semaphore_call *sc,
     if (err != DIBS_OK)
         return err;
     dibs_client *c = s->l->c;
-    dibs__line_ref(line); /* a callback may free the handle meanwhile */
+    dibs__entry_ref(line); /* a callback may free the handle meanwhile */
     sc->o.leave = text != NULL;
     sc->o.owner = pick_hold(line, sc->permits, text ? text : unused);
     err = sc->o.owner ? semaphore_begin(s->l, sc) : nothing_picked(line);
     if (sc->o.owner && err != DIBS_OK)
         unpick_hold(line, sc->o.owner);
-    dibs__line_unref(line);
+    dibs__entry_unref(line);
     dibs__client_leave(c);
     return err;
 }
@@ -273,49 +273,49 @@ static dibs_err semaphore_release(dibs_semaphore *s,
 
 static dibs_err refuse_semaphore_cb(const dibs_semaphore *s)
 {
-    dibs__check_given("cb", NULL);
-    return s ? dibs__lock_refuse(s->l) : DIBS_ERR_INVALID;
+    dibs__check_not_null("cb", NULL);
+    return s ? dibs__lock_report_invalid_arg(s->l) : DIBS_ERR_INVALID;
 }
 
 dibs_err dibs_semaphore_acquire(dibs_semaphore *s,
                                 const dibs_semaphore_opts *opts)
 {
-    return DIBS__TOLD(semaphore_acquire(s, opts, false, NULL, NULL));
+    return DIBS__API_CALL(semaphore_acquire(s, opts, false, NULL, NULL));
 }
 
 dibs_err dibs_semaphore_try(dibs_semaphore *s, const dibs_semaphore_opts *opts)
 {
-    return DIBS__TOLD(semaphore_acquire(s, opts, true, NULL, NULL));
+    return DIBS__API_CALL(semaphore_acquire(s, opts, true, NULL, NULL));
 }
 
 dibs_err dibs_semaphore_release(dibs_semaphore *s,
                                 const dibs_semaphore_opts *opts)
 {
-    return DIBS__TOLD(semaphore_release(s, opts, NULL, NULL));
+    return DIBS__API_CALL(semaphore_release(s, opts, NULL, NULL));
 }
 
 dibs_err dibs_semaphore_acquire_async(dibs_semaphore *s,
                                       const dibs_semaphore_opts *opts,
                                       dibs_cb cb, void *arg)
 {
-    return DIBS__TOLD(cb ? semaphore_acquire(s, opts, false, cb, arg)
-                         : refuse_semaphore_cb(s));
+    return DIBS__API_CALL(cb ? semaphore_acquire(s, opts, false, cb, arg)
+                             : refuse_semaphore_cb(s));
 }
 
 dibs_err dibs_semaphore_try_async(dibs_semaphore *s,
                                   const dibs_semaphore_opts *opts, dibs_cb cb,
                                   void *arg)
 {
-    return DIBS__TOLD(cb ? semaphore_acquire(s, opts, true, cb, arg)
-                         : refuse_semaphore_cb(s));
+    return DIBS__API_CALL(cb ? semaphore_acquire(s, opts, true, cb, arg)
+                             : refuse_semaphore_cb(s));
 }
 
 dibs_err dibs_semaphore_release_async(dibs_semaphore *s,
                                       const dibs_semaphore_opts *opts,
                                       dibs_cb cb, void *arg)
 {
-    return DIBS__TOLD(cb ? semaphore_release(s, opts, cb, arg)
-                         : refuse_semaphore_cb(s));
+    return DIBS__API_CALL(cb ? semaphore_release(s, opts, cb, arg)
+                             : refuse_semaphore_cb(s));
 }
 
 /* ---- leaving and adopting ---------------------------------------------- */
@@ -330,10 +330,10 @@ static dibs_err semaphore_leave(dibs_semaphore *s,
 
     if (take_semaphore_opts(s, opts, &sc.o, &sc.permits) != DIBS_OK)
         return DIBS_ERR_INVALID;
-    if (dibs__check_given("buf", buf) != DIBS_OK || size < DIBS_OWNER_MAX) {
+    if (dibs__check_not_null("buf", buf) != DIBS_OK || size < DIBS_OWNER_MAX) {
         dibs__reason_set(DIBS_ERR_INVALID, "buf must have %d bytes",
                          DIBS_OWNER_MAX);
-        return dibs__lock_refuse(s->l);
+        return dibs__lock_report_invalid_arg(s->l);
     }
     dibs_err err = semaphore_give(s, &sc, owner);
     if (err == DIBS_OK)
@@ -345,7 +345,7 @@ dibs_err dibs_semaphore_leave(dibs_semaphore *s,
                               const dibs_semaphore_opts *opts, char *buf,
                               size_t size)
 {
-    return DIBS__TOLD(semaphore_leave(s, opts, buf, size));
+    return DIBS__API_CALL(semaphore_leave(s, opts, buf, size));
 }
 
 static bool parse_permits(const char *text, struct dibs__owner_name *name,
@@ -356,7 +356,7 @@ static bool parse_permits(const char *text, struct dibs__owner_name *name,
 
     if (digits == 0 || digits > 10 || text[0] == '0' || text[digits] != ':')
         return false;
-    *permits = dibs__number_in(text, text + digits);
+    *permits = dibs__parse_number(text, text + digits);
     return *permits <= DIBS_PERMITS_MAX &&
            dibs__owner_parse(text + digits + 1, text + len, name);
 }
@@ -377,7 +377,7 @@ static dibs_err semaphore_adopt(dibs_semaphore *s, const char *text,
                          "text is '%.160s', it must be what "
                          "dibs_semaphore_leave gave",
                          text ? text : "NULL");
-        return dibs__lock_refuse(s->l);
+        return dibs__lock_report_invalid_arg(s->l);
     }
     dibs_err err = dibs__lock_enter(s->l);
     if (err != DIBS_OK)
@@ -393,7 +393,7 @@ static dibs_err semaphore_adopt(dibs_semaphore *s, const char *text,
 dibs_err dibs_semaphore_adopt(dibs_semaphore *s, const char *text,
                               const dibs_semaphore_opts *opts, int64_t *permits)
 {
-    return DIBS__TOLD(semaphore_adopt(s, text, opts, permits));
+    return DIBS__API_CALL(semaphore_adopt(s, text, opts, permits));
 }
 
 /* ---- requests ---------------------------------------------------------- */
@@ -461,7 +461,7 @@ static dibs_err semaphore_look_read(struct dibs__request *r,
 static dibs_err ask_semaphore(dibs_semaphore *s, struct dibs__request *r,
                               int64_t *out)
 {
-    if (dibs__check_given("semaphore", s) != DIBS_OK)
+    if (dibs__check_not_null("semaphore", s) != DIBS_OK)
         return DIBS_ERR_INVALID;
     dibs_err err = dibs__request_run(s->l, r, NULL, NULL);
     if (err == DIBS_OK && out)
@@ -476,7 +476,7 @@ static dibs_err semaphore_set(dibs_semaphore *s, int64_t permits, bool *was_set)
     int64_t done;
 
     if (check_permits(permits, 0) != DIBS_OK)
-        return s ? dibs__lock_refuse(s->l) : DIBS_ERR_INVALID;
+        return s ? dibs__lock_report_invalid_arg(s->l) : DIBS_ERR_INVALID;
     dibs_err err = ask_semaphore(s, &r, &done);
     if (err == DIBS_OK && was_set)
         *was_set = done == 1;
@@ -485,7 +485,7 @@ static dibs_err semaphore_set(dibs_semaphore *s, int64_t permits, bool *was_set)
 
 dibs_err dibs_semaphore_set(dibs_semaphore *s, int64_t permits, bool *was_set)
 {
-    return DIBS__TOLD(semaphore_set(s, permits, was_set));
+    return DIBS__API_CALL(semaphore_set(s, permits, was_set));
 }
 
 static dibs_err semaphore_available(dibs_semaphore *s, int64_t *available)
@@ -493,14 +493,14 @@ static dibs_err semaphore_available(dibs_semaphore *s, int64_t *available)
     struct dibs__request r = {.write = semaphore_look_write,
                               .read = semaphore_look_read};
 
-    if (dibs__check_given("available", available) != DIBS_OK)
-        return s ? dibs__lock_refuse(s->l) : DIBS_ERR_INVALID;
+    if (dibs__check_not_null("available", available) != DIBS_OK)
+        return s ? dibs__lock_report_invalid_arg(s->l) : DIBS_ERR_INVALID;
     return ask_semaphore(s, &r, available);
 }
 
 dibs_err dibs_semaphore_available(dibs_semaphore *s, int64_t *available)
 {
-    return DIBS__TOLD(semaphore_available(s, available));
+    return DIBS__API_CALL(semaphore_available(s, available));
 }
 
 static dibs_err semaphore_add(dibs_semaphore *s, int64_t permits,
@@ -510,14 +510,14 @@ static dibs_err semaphore_add(dibs_semaphore *s, int64_t permits,
         .write = semaphore_add_write, .read = guard_read, .number = permits};
 
     if (check_permits(permits, -DIBS_PERMITS_MAX) != DIBS_OK)
-        return s ? dibs__lock_refuse(s->l) : DIBS_ERR_INVALID;
+        return s ? dibs__lock_report_invalid_arg(s->l) : DIBS_ERR_INVALID;
     return ask_semaphore(s, &r, available);
 }
 
 dibs_err dibs_semaphore_add(dibs_semaphore *s, int64_t permits,
                             int64_t *available)
 {
-    return DIBS__TOLD(semaphore_add(s, permits, available));
+    return DIBS__API_CALL(semaphore_add(s, permits, available));
 }
 
 dibs_err dibs_semaphore_drain(dibs_semaphore *s, int64_t *drained)
@@ -525,5 +525,5 @@ dibs_err dibs_semaphore_drain(dibs_semaphore *s, int64_t *drained)
     struct dibs__request r = {.write = semaphore_drain_write,
                               .read = guard_read};
 
-    return DIBS__TOLD(ask_semaphore(s, &r, drained));
+    return DIBS__API_CALL(ask_semaphore(s, &r, drained));
 }

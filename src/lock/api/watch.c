@@ -73,16 +73,16 @@ struct dibs_watch {
     atomic_int refs;
     dibs_lock handle; /* const after init; its line has a reference until io's
                          part ends, its client until stop */
-    struct dibs__locks *locks; /* const after init, down to values */
+    struct dibs__lock_manager *locks; /* const after init, down to values */
     dibs_watch_cb fn;
     void *arg;
     int64_t every_ms;
     bool values; /* a value that changes is news, too */
     struct dibs__task start, stop;
-    struct dibs__work work;
+    struct dibs__shutdown_hook work;
 
     enum watch_state state; /* io only, down to pause_ms */
-    struct dibs__sub sub;
+    struct dibs__subscription sub;
     struct dibs__timer timer;
     bool called;        /* a message came since the last look began */
     int64_t not_before; /* no look before this time */
@@ -129,8 +129,8 @@ static bool same_news(const struct dibs_watch *w, const struct news *a,
 static void tell_news(struct dibs_watch *w, const struct news *n,
                       const char *why)
 {
-    DIBS__TOLD(n->err == DIBS_OK ? DIBS_OK
-                                 : dibs__reason_set(n->err, "%s", why));
+    DIBS__API_CALL(n->err == DIBS_OK ? DIBS_OK
+                                     : dibs__reason_set(n->err, "%s", why));
     w->fn(n->err, n->err == DIBS_OK ? &n->info : NULL, w->arg);
     pthread_mutex_lock(&mu);
     w->teller = NULL;
@@ -186,7 +186,7 @@ static bool take_news(struct dibs_watch *w, const struct news *n,
 static void listen_if_deaf(struct dibs_watch *w)
 {
     if (!w->sub.on) /* no memory: the next look tries again */
-        (void)dibs__line_listen(w->handle.line, &w->sub);
+        (void)dibs__entry_subscribe(w->handle.line, &w->sub);
 }
 
 static void look_after(struct dibs_watch *w, int64_t pause_ms)
@@ -239,11 +239,11 @@ static void watch_timed(struct dibs__timer *t)
     w->not_before = dibs__now_ms() + PAUSE_MIN_MS;
     listen_if_deaf(w);
     watch_ref(w);
-    if (dibs__lock_look(&w->handle, watch_looked, w) != DIBS_OK)
+    if (dibs__lock_inspect(&w->handle, watch_looked, w) != DIBS_OK)
         watch_looked(DIBS_ERR_NOMEM, NULL, "", w);
 }
 
-static void watch_heard(struct dibs__sub *sub, char first)
+static void watch_heard(struct dibs__subscription *sub, char first)
 {
     struct dibs_watch *w = DIBS_OF(sub, struct dibs_watch, sub);
 
@@ -266,16 +266,16 @@ static void watch_end(struct dibs_watch *w)
         return;
     w->state = WATCH_ENDED;
     dibs__timer_stop(&w->handle.c->loop, &w->timer);
-    dibs__pubsub_leave(&w->sub);
-    dibs__work_unregister(w->locks, &w->work);
-    dibs__line_unref(w->handle.line);
+    dibs__unsubscribe(&w->sub);
+    dibs__shutdown_hook_unregister(w->locks, &w->work);
+    dibs__entry_unref(w->handle.line);
     watch_unref(w);
 }
 
 static void watch_started(struct dibs__task *t)
 {
     struct dibs_watch *w = DIBS_OF(t, struct dibs_watch, start);
-    struct dibs__locks *lk = w->locks;
+    struct dibs__lock_manager *lk = w->locks;
 
     if (w->state == WATCH_NEW) {
         w->state = WATCH_PAUSES;
@@ -294,17 +294,17 @@ static void watch_stopped(struct dibs__task *t)
     watch_unref(w);
 }
 
-static struct dibs_watch *watch_of_work(struct dibs__work *work)
+static struct dibs_watch *watch_of_work(struct dibs__shutdown_hook *work)
 {
     return DIBS_OF(work, struct dibs_watch, work);
 }
 
-static void watch_ref_work(struct dibs__work *work)
+static void watch_ref_work(struct dibs__shutdown_hook *work)
 {
     watch_ref(watch_of_work(work));
 }
 
-static void watch_closed(struct dibs__work *work)
+static void watch_closed(struct dibs__shutdown_hook *work)
 {
     struct dibs_watch *w = watch_of_work(work);
     const struct news closed = {.err = DIBS_ERR_CLOSED};
@@ -335,7 +335,7 @@ static struct dibs_watch *watch_new(const dibs_lock *l,
     w->sub.hear = watch_heard;
     w->timer.fire = watch_timed;
     w->cb.run = news_run;
-    dibs__line_ref(l->line);
+    dibs__entry_ref(l->line);
     dibs__client_ref(l->c);
     return w;
 }
@@ -345,7 +345,7 @@ static struct dibs_watch *watch_new(const dibs_lock *l,
 static dibs_err watch_begin(dibs_lock *l, const dibs_watch_opts *o,
                             dibs_watch_cb cb, void *arg, dibs_watch **out)
 {
-    dibs_err err = dibs__callbacks_ready(&l->c->callbacks);
+    dibs_err err = dibs__callbacks_ensure_thread(&l->c->callbacks);
     struct dibs_watch *w = err == DIBS_OK ? watch_new(l, o) : NULL;
 
     if (!w)
@@ -354,7 +354,7 @@ static dibs_err watch_begin(dibs_lock *l, const dibs_watch_opts *o,
     w->arg = arg;
     *out = w; /* the callback may come before we return */
     atomic_fetch_add(&w->locks->in_flight, 1);
-    dibs__work_register(w->locks, &w->work);
+    dibs__shutdown_hook_register(w->locks, &w->work);
     dibs__loop_post(&l->c->loop, &w->start);
     return DIBS_OK;
 }
@@ -366,9 +366,9 @@ static dibs_err watch_lock(dibs_lock *l, const dibs_watch_opts *opts,
 
     if (dibs__struct_take(&dibs__struct_watch_opts, opts, &o) ||
         dibs__check_ms("every_ms", o.every_ms, EVERY_MIN_MS, DIBS_MS_MAX) ||
-        dibs__check_given("cb", cb ? &o : NULL) ||
-        dibs__check_given("out", out))
-        return dibs__lock_refuse(l);
+        dibs__check_not_null("cb", cb ? &o : NULL) ||
+        dibs__check_not_null("out", out))
+        return dibs__lock_report_invalid_arg(l);
     dibs_err err = dibs__lock_enter(l);
     if (err != DIBS_OK)
         return err;
@@ -381,7 +381,7 @@ static dibs_err watch_lock(dibs_lock *l, const dibs_watch_opts *opts,
 dibs_err dibs_lock_watch(dibs_lock *l, const dibs_watch_opts *opts,
                          dibs_watch_cb cb, void *arg, dibs_watch **out)
 {
-    return DIBS__TOLD(watch_lock(l, opts, cb, arg, out));
+    return DIBS__API_CALL(watch_lock(l, opts, cb, arg, out));
 }
 
 /* This thread runs the callback, or what the callback does waits in turn for
@@ -409,7 +409,7 @@ static void hush_news(struct dibs_watch *w)
 
 void dibs_watch_stop(dibs_watch *w)
 {
-    if (!w || dibs__client_foreign(w->handle.c))
+    if (!w || dibs__client_is_forked_copy(w->handle.c))
         return; /* in a child the watch is the parent's, as is its client */
     dibs_client *c = w->handle.c;
     dibs__no_cancel();

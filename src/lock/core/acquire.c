@@ -34,16 +34,16 @@
 #define POLL_MAX_MS  128
 #define ENDS_MS      50 /* until what is about to end is asked for again */
 
-static void explain_refusal(struct dibs__op *op, dibs_err err)
+static void explain_refusal(struct dibs__operation *op, dibs_err err)
 {
     if (err == DIBS_ERR_LOST)
-        dibs__op_explain_here(
+        dibs__op_record_error_here(
             op, err,
             "'%.80s': this owner's earlier hold has ended and was not released "
             "yet; release it, then acquire again",
             op->line->name);
     if (err == DIBS_ERR_UPGRADE)
-        dibs__op_explain_here(
+        dibs__op_record_error_here(
             op, err, "'%.80s': this owner holds the read lock", op->line->name);
     if (err == DIBS_ERR_WRONGTYPE)
         dibs__op_explain_kind(op);
@@ -53,49 +53,51 @@ static void explain_refusal(struct dibs__op *op, dibs_err err)
  * read for some moments more that is lost, or about to end: then the writer has
  * to wait. And it may know the reader by another number, and let the writer
  * wait for itself. */
-static void judge_upgrade(const struct dibs__op *op, struct dibs__acquired *got)
+static void judge_upgrade(const struct dibs__operation *op,
+                          struct dibs__acquired *got)
 {
-    bool told = got->verdict == VERDICT_REFUSED && got->err == DIBS_ERR_UPGRADE;
+    bool told = got->verdict == RESULT_REFUSED && got->err == DIBS_ERR_UPGRADE;
 
-    if (op->line->kind->id != KIND_WRITE ||
-        (!told && got->verdict != VERDICT_BUSY))
+    if (op->line->kind->id != TYPE_WRITE ||
+        (!told && got->verdict != RESULT_BUSY))
         return;
-    if (dibs__hold_reads(op->line, op->owner))
-        *got = (struct dibs__acquired){.verdict = VERDICT_REFUSED,
+    if (dibs__hold_has_read(op->line, op->owner))
+        *got = (struct dibs__acquired){.verdict = RESULT_REFUSED,
                                        .err = DIBS_ERR_UPGRADE};
     else if (told)
         *got = (struct dibs__acquired){
-            .verdict = VERDICT_BUSY, .busy_ms = ENDS_MS, .told = TOLD_UNKNOWN};
+            .verdict = RESULT_BUSY, .busy_ms = ENDS_MS, .told = TOLD_UNKNOWN};
 }
 
 /* What came of an acquire. err is that of the call, or what a refusal means. */
-static struct dibs__acquired read_answer(struct dibs__call *call, dibs_err *err,
+static struct dibs__acquired read_answer(struct dibs__command *call,
+                                         dibs_err *err,
                                          const struct dibs__reply *reply)
 {
-    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
-    struct dibs__acquired got = {.verdict = VERDICT_REFUSED, .err = *err};
+    struct dibs__operation *op = DIBS_OF(call, struct dibs__operation, call);
+    struct dibs__acquired got = {.verdict = RESULT_REFUSED, .err = *err};
 
     if (call->unacked) {
-        got.verdict = VERDICT_SHORT;
+        got.verdict = RESULT_UNDER_REPLICATED;
     } else if (*err == DIBS_OK) {
         op->line->kind->read(VERB_ACQUIRE, reply, &got);
         judge_upgrade(op, &got);
-        if (got.verdict == VERDICT_REFUSED) {
+        if (got.verdict == RESULT_REFUSED) {
             *err = got.err;
             explain_refusal(op, got.err);
         }
     } else if (*err == DIBS_ERR_CONN || *err == DIBS_ERR_UNKNOWN ||
                (*err == DIBS_ERR_SERVER && !reply)) {
-        got.verdict = VERDICT_AGAIN;
+        got.verdict = RESULT_RETRY;
     }
     return got;
 }
 
 /* ---- too few replicas have it ------------------------------------------ */
 
-static void tell_short(struct dibs__op *op, dibs_err why)
+static void tell_short(struct dibs__operation *op, dibs_err why)
 {
-    const struct dibs__call *call = &op->call;
+    const struct dibs__command *call = &op->call;
     char text[200];
 
     if (why == DIBS_ERR_CLOSED)
@@ -109,37 +111,37 @@ static void tell_short(struct dibs__op *op, dibs_err why)
                  "'%.80s': %d of %d replicas have it; given back",
                  op->line->name, call->acked, call->wanted);
     if (!op->why || op->why->err != why) /* the server said no more */
-        dibs__op_explain_here(op, why, "%s", text);
-    dibs__line_tell(op->line, DIBS_EVENT_REPLICAS, DIBS_ERR_REPLICAS, "%s",
-                    text);
+        dibs__op_record_error_here(op, why, "%s", text);
+    dibs__entry_log_event(op->line, DIBS_EVENT_REPLICAS, DIBS_ERR_REPLICAS,
+                          "%s", text);
 }
 
 /* Gives back what was just taken; outer levels stay. A first acquisition is out
  * of the line by now, but counts as asking until the server has confirmed that
  * the lock is free again: its owner must not ask for it meanwhile. */
-static void undo_acquire(struct dibs__op *op, dibs_err why,
-                         dibs__answered *undone)
+static void undo_acquire(struct dibs__operation *op, dibs_err why,
+                         dibs__reply_fn *undone)
 {
     tell_short(op, why);
     dibs__place_leave(&op->line->wait, &op->wait, false);
     op->last = why;
     op->ask.stay = false;
     op->ask.target--;
-    dibs__op_send(op, VERB_RELEASE, undone, dibs__line_timeout(op->line), 0);
+    dibs__op_send(op, VERB_RELEASE, undone, dibs__entry_timeout(op->line), 0);
 }
 
-static void first_undone(struct dibs__call *call, dibs_err err,
+static void first_undone(struct dibs__command *call, dibs_err err,
                          const struct dibs__reply *reply)
 {
-    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
-    struct dibs__line *line = op->line;
+    struct dibs__operation *op = DIBS_OF(call, struct dibs__operation, call);
+    struct dibs__lock_entry *line = op->line;
     struct dibs__list resume = {&resume, &resume};
 
     (void)reply;
     dibs__lock(&line->mu);
-    dibs__line_answered(line, op, &resume);
+    dibs__entry_acquire_done(line, op, &resume);
     op->tainted |= call->ghost || err != DIBS_OK;
-    dibs__wait_kick(&line->wait);
+    dibs__wait_queue_wake_head(&line->wait);
     dibs__unlock(&line->mu);
     if (op->tainted)
         dibs__op_disown(op);
@@ -147,11 +149,11 @@ static void first_undone(struct dibs__call *call, dibs_err err,
     dibs__op_resume(&resume);
 }
 
-static void reentry_undone(struct dibs__call *call, dibs_err err,
+static void reentry_undone(struct dibs__command *call, dibs_err err,
                            const struct dibs__reply *reply)
 {
-    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
-    struct dibs__line *line = op->line;
+    struct dibs__operation *op = DIBS_OF(call, struct dibs__operation, call);
+    struct dibs__lock_entry *line = op->line;
     struct dibs__hold *h = op->hold;
 
     dibs__lock(&line->mu);
@@ -169,37 +171,38 @@ static void reentry_undone(struct dibs__call *call, dibs_err err,
 
 /* The outer hold was over when the answer came. What the server may have
  * granted is taken back. */
-static void end_late(struct dibs__line *line, const struct dibs__op *op)
-    REQUIRES(line->mu)
+static void end_late(struct dibs__lock_entry *line,
+                     const struct dibs__operation *op) REQUIRES(line->mu)
 {
     struct dibs__hold *h = op->hold;
 
-    dibs__reap_over(line, h);
+    dibs__hold_expire_locally(line, h);
     h->tainted = true;
-    dibs__reap(line, h->wire, op->ask.lease_ms);
+    dibs__orphan_release(line, h->wire, op->ask.lease_ms);
 }
 
-static void reentry_answered(struct dibs__call *call, dibs_err err,
+static void reentry_answered(struct dibs__command *call, dibs_err err,
                              const struct dibs__reply *reply)
 {
-    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
-    struct dibs__line *line = op->line;
+    struct dibs__operation *op = DIBS_OF(call, struct dibs__operation, call);
+    struct dibs__lock_entry *line = op->line;
     struct dibs__hold *h = op->hold;
 
     struct dibs__acquired got = read_answer(call, &err, reply);
     dibs__lock(&line->mu);
     h->tainted |= call->ghost || err == DIBS_ERR_UNKNOWN || call->partly;
-    if (got.verdict == VERDICT_SHORT && !dibs__hold_over(h, dibs__now_ms())) {
-        op->wait.state = WAITER_UNDOES;
+    if (got.verdict == RESULT_UNDER_REPLICATED &&
+        !dibs__hold_has_expired(h, dibs__now_ms())) {
+        op->wait.state = WAITER_ROLLING_BACK;
         dibs__unlock(&line->mu);
         undo_acquire(op, err, reentry_undone); /* busy until then */
         return;
     }
-    if (got.verdict == VERDICT_GONE || got.verdict == VERDICT_BUSY)
+    if (got.verdict == RESULT_OUTER_HOLD_LOST || got.verdict == RESULT_BUSY)
         dibs__hold_lose(line, h);
-    else if (dibs__hold_over(h, dibs__now_ms()))
+    else if (dibs__hold_has_expired(h, dibs__now_ms()))
         end_late(line, op);
-    else if (got.verdict == VERDICT_TAKEN)
+    else if (got.verdict == RESULT_ACQUIRED)
         dibs__hold_taken(line, h, op, call->sent_ms, got.value);
     if (h->state == HOLD_LOST)
         err = DIBS_ERR_LOST;
@@ -212,10 +215,10 @@ static void reentry_answered(struct dibs__call *call, dibs_err err,
 /* ---- first acquisition ------------------------------------------------- */
 
 /* Out of the line; what was prepared for the grant goes. */
-static void op_leave(struct dibs__line *line, struct dibs__op *op)
+static void op_leave(struct dibs__lock_entry *line, struct dibs__operation *op)
     REQUIRES(line->mu)
 {
-    dibs__wait_leave(&line->wait, &op->wait);
+    dibs__wait_queue_leave(&line->wait, &op->wait);
     if (op->hold)
         dibs__hold_free(line, op->hold);
     op->hold = NULL;
@@ -223,7 +226,7 @@ static void op_leave(struct dibs__line *line, struct dibs__op *op)
 
 /* The server gave it to this owner, so no other owner here has it any more: it
  * was taken away by force. */
-static void lose_others(struct dibs__line *line, dibs_owner owner)
+static void lose_others(struct dibs__lock_entry *line, dibs_owner owner)
     REQUIRES(line->mu)
 {
     for (struct dibs__hold *h = NULL; (h = dibs__hold_next(line, h));)
@@ -232,8 +235,9 @@ static void lose_others(struct dibs__line *line, dibs_owner owner)
 }
 
 /* Granted, but is it any use? */
-static dibs_err take_granted(struct dibs__line *line, struct dibs__op *op,
-                             int64_t sent, int64_t value) REQUIRES(line->mu)
+static dibs_err take_granted(struct dibs__lock_entry *line,
+                             struct dibs__operation *op, int64_t sent,
+                             int64_t value) REQUIRES(line->mu)
 {
     int64_t now = dibs__now_ms();
 
@@ -248,9 +252,10 @@ static dibs_err take_granted(struct dibs__line *line, struct dibs__op *op,
     dibs__hold_taken(line, op->hold, op, sent, value);
     op->hold = NULL;
     if (line->kind->shared)
-        dibs__wait_kick_all(&line->wait); /* what one may, all may */
+        dibs__wait_queue_wake_all(&line->wait); /* what one may, all may */
     else if (line->kind->counted)
-        dibs__wait_kick(&line->wait); /* there may be one for the next */
+        dibs__wait_queue_wake_head(
+            &line->wait); /* there may be one for the next */
     else
         lose_others(line, op->owner);
     line->handed = 0;
@@ -258,7 +263,7 @@ static dibs_err take_granted(struct dibs__line *line, struct dibs__op *op,
     return DIBS_OK;
 }
 
-void dibs__acquire_start_over(struct dibs__op *op)
+void dibs__acquire_start_over(struct dibs__operation *op)
 {
     dibs__place_leave(&op->line->wait, &op->wait, false);
     op->ask.stay = false;
@@ -266,30 +271,30 @@ void dibs__acquire_start_over(struct dibs__op *op)
     dibs__acquire_run(op);
 }
 
-static void leave_answered(struct dibs__call *call, dibs_err err,
+static void leave_answered(struct dibs__command *call, dibs_err err,
                            const struct dibs__reply *reply)
 {
-    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
+    struct dibs__operation *op = DIBS_OF(call, struct dibs__operation, call);
 
-    if (reply && reply->type == REPLY_NUM && reply->num == ANSWER_CALLED)
-        dibs__sweep(op->line, true);
+    if (reply && reply->type == REPLY_NUM && reply->num == SCRIPT_WAITER_WOKEN)
+        dibs__fair_queue_gc(op->line, true);
     if (op->tainted || call->ghost || err != DIBS_OK)
         dibs__op_disown(op); /* the reaper takes it out of the queue */
     dibs__op_finish(op, op->last);
 }
 
-void dibs__acquire_end(struct dibs__op *op, dibs_err err)
+void dibs__acquire_end(struct dibs__operation *op, dibs_err err)
 {
     dibs__place_leave(&op->line->wait, &op->wait,
                       err == DIBS_OK && !op->tainted);
     if (op->ask.stay && err != DIBS_OK) {
         op->last = err;
         op->direct = false;
-        op->wait.state = WAITER_UNDOES;
+        op->wait.state = WAITER_ROLLING_BACK;
         if (op->tainted) /* before another call of its owner asks by it */
             dibs__owner_retire(op->line, op->owner, op->wire, RENUMBER_REAP);
         dibs__op_send(op, VERB_LEAVE, leave_answered,
-                      dibs__line_timeout(op->line), 0);
+                      dibs__entry_timeout(op->line), 0);
         return;
     }
     if (op->tainted && err != DIBS_OK)
@@ -310,14 +315,15 @@ static int64_t poll_pause(struct dibs__waiter *wt)
 /* What the answer means for a waiter. True: it stays in the line. No other call
  * of its owner has taken the lock meanwhile: while one asks, the others are
  * behind it, and no release hands over to them. */
-static bool first_step(struct dibs__line *line, struct dibs__op *op,
+static bool first_step(struct dibs__lock_entry *line,
+                       struct dibs__operation *op,
                        const struct dibs__acquired *got, dibs_err *err,
                        struct dibs__list *resume) REQUIRES(line->mu)
 {
     int64_t pause_ms = 0, asked_ms = 0;
 
     switch (got->verdict) {
-    case VERDICT_TAKEN:
+    case RESULT_ACQUIRED:
         assert(!dibs__hold_of(line, op->owner));
         dibs__list_del(&op->wait.link);
         *err = take_granted(line, op, op->call.sent_ms, got->value);
@@ -325,32 +331,33 @@ static bool first_step(struct dibs__line *line, struct dibs__op *op,
         if (*err == DIBS_OK)
             dibs__op_take_waits(line, op->owner, resume);
         return false;
-    case VERDICT_BUSY:
+    case RESULT_BUSY:
         *err = op->trying ? DIBS_ERR_BUSY : DIBS_ERR_NOMEM;
         op->wait.waited = !op->trying;
         pause_ms = op->wait.polls ? poll_pause(&op->wait)
                                   : line->kind->pause(line, got->busy_ms);
         /* If a copy may yet get in for it, it goes on to ask for itself. */
-        if (!op->tainted || line->kind->asks == ASKS_EACH)
+        if (!op->tainted || line->kind->asks == RETRY_EACH)
             asked_ms = op->call.sent_ms;
         break;
-    case VERDICT_AGAIN:
+    case RESULT_RETRY:
         pause_ms = dibs__random_in(RETRY_MIN_MS, RETRY_MAX_MS);
         break;
-    case VERDICT_GONE: /* of a first acquisition there are no outer holds */
+    case RESULT_OUTER_HOLD_LOST: /* of a first acquisition there are no outer
+                                    holds */
         *err = DIBS_ERR_PROTOCOL;
         op->tainted = true;
         return false;
-    case VERDICT_SHORT: /* undone before */
-    case VERDICT_REFUSED:
+    case RESULT_UNDER_REPLICATED: /* undone before */
+    case RESULT_REFUSED:
         return false;
     }
     return !op->trying &&
-           dibs__wait_stay(&line->wait, &op->wait, pause_ms, asked_ms);
+           dibs__wait_queue_park(&line->wait, &op->wait, pause_ms, asked_ms);
 }
 
 /* The handle of a slots lock and the server may differ: told once. */
-static void compare_total(struct dibs__line *line, int64_t total)
+static void compare_total(struct dibs__lock_entry *line, int64_t total)
 {
     int64_t mine = atomic_load(&line->slots);
     char text[200];
@@ -361,18 +368,18 @@ static void compare_total(struct dibs__line *line, int64_t total)
              "'%.80s' has %lld slots, and not %lld: the number on the server "
              "counts",
              line->name, (long long)total, (long long)mine);
-    dibs__server_tell(dibs__line_server(line), DIBS_EVENT_WARNING, DIBS_OK,
-                      text);
+    dibs__server_log(dibs__entry_server(line), DIBS_EVENT_WARNING, DIBS_OK,
+                     text);
 }
 
 /* What the answer says about being called. */
 static enum dibs__told told_by(const struct dibs__acquired *got)
 {
     switch (got->verdict) {
-    case VERDICT_TAKEN:
-    case VERDICT_SHORT:
+    case RESULT_ACQUIRED:
+    case RESULT_UNDER_REPLICATED:
         return TOLD_TAKEN;
-    case VERDICT_BUSY:
+    case RESULT_BUSY:
         return got->told;
     default:
         return TOLD_UNKNOWN;
@@ -381,45 +388,46 @@ static enum dibs__told told_by(const struct dibs__acquired *got)
 
 /* Another call of the owner had trouble meanwhile, and retired the number. What
  * the number was given is taken back, and this call asks by the next one. */
-static void drop_retired(struct dibs__line *line, const struct dibs__op *op,
+static void drop_retired(struct dibs__lock_entry *line,
+                         const struct dibs__operation *op,
                          struct dibs__acquired *got) REQUIRES(line->mu)
 {
-    if (got->verdict != VERDICT_TAKEN || op->renumber != RENUMBER_REAP)
+    if (got->verdict != RESULT_ACQUIRED || op->renumber != RENUMBER_REAP)
         return;
-    dibs__reap(line, op->wire, op->ask.lease_ms);
+    dibs__orphan_release(line, op->wire, op->ask.lease_ms);
     *got = (struct dibs__acquired){
-        .verdict = VERDICT_BUSY, .busy_ms = ENDS_MS, .told = TOLD_UNKNOWN};
+        .verdict = RESULT_BUSY, .busy_ms = ENDS_MS, .told = TOLD_UNKNOWN};
 }
 
-static void acquire_answered(struct dibs__call *call, dibs_err err,
+static void acquire_answered(struct dibs__command *call, dibs_err err,
                              const struct dibs__reply *reply)
 {
-    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
-    struct dibs__line *line = op->line;
+    struct dibs__operation *op = DIBS_OF(call, struct dibs__operation, call);
+    struct dibs__lock_entry *line = op->line;
     struct dibs__list resume = {&resume, &resume};
 
     struct dibs__acquired got = read_answer(call, &err, reply);
     dibs__lock(&line->mu);
     drop_retired(line, op, &got);
-    dibs__wait_answered(&line->wait, op->ask.how, told_by(&got),
-                        dibs__now_ms());
-    if (got.verdict == VERDICT_SHORT) {
+    dibs__wait_queue_replied(&line->wait, op->ask.how, told_by(&got),
+                             dibs__now_ms());
+    if (got.verdict == RESULT_UNDER_REPLICATED) {
         op->tainted |= call->ghost;
         op_leave(line, op);
-        op->wait.state = WAITER_UNDOES;
+        op->wait.state = WAITER_ROLLING_BACK;
         dibs__unlock(&line->mu);
         undo_acquire(op, err, first_undone);
         return;
     }
-    dibs__line_answered(line, op, &resume);
+    dibs__entry_acquire_done(line, op, &resume);
     op->tainted |= call->ghost || call->partly || err == DIBS_ERR_UNKNOWN ||
                    (err == DIBS_ERR_PROTOCOL && reply);
-    op->last = got.verdict == VERDICT_AGAIN ? err : DIBS_OK;
+    op->last = got.verdict == RESULT_RETRY ? err : DIBS_OK;
     bool stays = first_step(line, op, &got, &err, &resume);
     if (!stays)
         op_leave(line, op);
-    if (got.verdict == VERDICT_REFUSED) /* it may have been called */
-        dibs__wait_kick(&line->wait);
+    if (got.verdict == RESULT_REFUSED) /* it may have been called */
+        dibs__wait_queue_wake_head(&line->wait);
     dibs__unlock(&line->mu);
     if (got.total)
         compare_total(line, got.total);
@@ -428,10 +436,10 @@ static void acquire_answered(struct dibs__call *call, dibs_err err,
     dibs__op_resume(&resume);
 }
 
-void dibs__acquire_ask(struct dibs__op *op)
+void dibs__acquire_ask(struct dibs__operation *op)
 {
     dibs__op_send(op, VERB_ACQUIRE, acquire_answered,
-                  dibs__line_timeout(op->line) + op->call.replicas_ms,
+                  dibs__entry_timeout(op->line) + op->call.replicas_ms,
                   op->trying ? 0 : op->wait.deadline);
 }
 
@@ -445,29 +453,29 @@ static enum plan plan_end(dibs_err why, dibs_err *err)
     return END;
 }
 
-static enum plan plan_reentry(struct dibs__line *line, struct dibs__op *op,
-                              struct dibs__hold *h, dibs_err *err)
-    REQUIRES(line->mu)
+static enum plan plan_reentry(struct dibs__lock_entry *line,
+                              struct dibs__operation *op, struct dibs__hold *h,
+                              dibs_err *err) REQUIRES(line->mu)
 {
     if (h->busy && op->batch) /* the others of the batch must not wait */
         return plan_end(DIBS_ERR_CANCELED, err);
-    if (h->busy && !dibs__wait_ready(&line->wait))
+    if (h->busy && !dibs__wait_queue_activate(&line->wait))
         return plan_end(DIBS_ERR_NOMEM, err);
     if (h->busy) {
-        dibs__wait_behind(&line->wait, &h->blocked, &op->wait);
+        dibs__wait_queue_block_on(&line->wait, &h->blocked, &op->wait);
         return WAIT;
     }
-    if (dibs__hold_over(h, dibs__now_ms())) {
-        dibs__reap_over(line, h);
+    if (dibs__hold_has_expired(h, dibs__now_ms())) {
+        dibs__hold_expire_locally(line, h);
         return plan_end(DIBS_ERR_LOST, err);
     }
     if (op->no_reentry)
         return plan_end(DIBS_ERR_DEADLOCK, err);
-    if (!dibs__hold_room(h))
+    if (!dibs__hold_reserve_level(h))
         return plan_end(DIBS_ERR_NOMEM, err);
     h->busy = true;
     op->hold = h;
-    op->wait.state = WAITER_ASKS;
+    op->wait.state = WAITER_IN_FLIGHT;
     op->ask.wire = h->wire;
     op->ask.how = HOW_PLAIN;
     op->ask.target = h->count + 1;
@@ -476,13 +484,13 @@ static enum plan plan_reentry(struct dibs__line *line, struct dibs__op *op,
 
 /* Must it ask, or does it know that it has to wait? It stands back if this
  * client has just released. */
-static bool must_ask(struct dibs__line *line, const struct dibs__op *op)
-    REQUIRES(line->mu)
+static bool must_ask(struct dibs__lock_entry *line,
+                     const struct dibs__operation *op) REQUIRES(line->mu)
 {
-    const struct dibs__kind *kind = line->kind;
+    const struct dibs__lock_type *kind = line->kind;
     int64_t now;
 
-    if (op->trying || kind->asks != ASKS_HEAD)
+    if (op->trying || kind->asks != RETRY_HEAD_ONLY)
         return true;
     if (kind->counted && !kind->called)
         return dibs__list_empty(&line->wait.waiters);
@@ -492,29 +500,30 @@ static bool must_ask(struct dibs__line *line, const struct dibs__op *op)
     int64_t until = line->wait.yield_until;
     if (!op->batch && now < until && until < op->wait.deadline)
         return false;
-    return dibs__kind_has(kind, VERB_LEAVE) ||
+    return dibs__lock_type_has(kind, VERB_LEAVE) ||
            dibs__list_empty(&line->wait.waiters);
 }
 
-static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
-                            dibs_err *err) REQUIRES(line->mu)
+static enum plan plan_first(struct dibs__lock_entry *line,
+                            struct dibs__operation *op, dibs_err *err)
+    REQUIRES(line->mu)
 {
-    struct dibs__op *before = dibs__line_asking(line, op->owner);
+    struct dibs__operation *before = dibs__entry_in_flight_of(line, op->owner);
 
     if (before && op->batch)
         return plan_end(DIBS_ERR_CANCELED, err);
-    if (before && !dibs__wait_ready(&line->wait))
+    if (before && !dibs__wait_queue_activate(&line->wait))
         return plan_end(DIBS_ERR_NOMEM, err);
     if (before) { /* its answer decides what this one has to ask */
-        dibs__wait_behind(&line->wait, &before->followers, &op->wait);
+        dibs__wait_queue_block_on(&line->wait, &before->followers, &op->wait);
         return WAIT;
     }
     /* Made now, so that a grant cannot fail; but a long queue on the server is
      * not worth a hold for each waiter in it. */
     bool asks = must_ask(line, op);
-    if (!asks && !dibs__wait_ready(&line->wait))
+    if (!asks && !dibs__wait_queue_activate(&line->wait))
         return plan_end(DIBS_ERR_NOMEM, err);
-    if (op->trying || line->kind->asks != ASKS_EACH) {
+    if (op->trying || line->kind->asks != RETRY_EACH) {
         op->hold = dibs__hold_new(line);
         if (!op->hold)
             return plan_end(DIBS_ERR_NOMEM, err);
@@ -522,17 +531,18 @@ static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
     op->ask.wire = op->wire;
     op->ask.target = 1;
     op->wait.waited = !asks;
-    op->ask.stay = dibs__kind_has(line->kind, VERB_LEAVE) && !op->trying;
+    op->ask.stay = dibs__lock_type_has(line->kind, VERB_LEAVE) && !op->trying;
     if (line->kind->shared)
-        op->ask.known = dibs__hold_sharer(line, NULL, 0);
+        op->ask.known = dibs__hold_find_peer(line, NULL, 0);
     if (!op->trying)
-        dibs__wait_join(&line->wait, &op->wait, !asks);
+        dibs__wait_queue_join(&line->wait, &op->wait, !asks);
     if (!asks)
         return WAIT;
-    (void)dibs__line_ask(line, op); /* nobody is before it */
-    op->ask.how = op->trying || op->batch || op->wait.polls
-                      ? HOW_PLAIN
-                      : (unsigned char)dibs__wait_how(&line->wait);
+    (void)dibs__entry_acquire_begin(line, op); /* nobody is before it */
+    op->ask.how =
+        op->trying || op->batch || op->wait.polls
+            ? HOW_PLAIN
+            : (unsigned char)dibs__wait_queue_registration(&line->wait);
     return ASK;
 }
 
@@ -541,16 +551,16 @@ static enum plan plan_first(struct dibs__line *line, struct dibs__op *op,
  * writer, that it reads. A number that is retired meanwhile must not be used:
  * under the same mutex, the reaper looks for calls that go by a number before
  * it takes back what that number has. */
-static bool lock_by_number(struct dibs__line *line, struct dibs__op *op)
-    TAKES(line->mu)
+static bool lock_by_number(struct dibs__lock_entry *line,
+                           struct dibs__operation *op) TAKES(line->mu)
 {
     for (;;) {
         unsigned before = atomic_load(&line->locks->retired);
         op->wire = dibs__owner_wire(line->locks, op->owner);
         op->ask.other = dibs__owner_writes(line, op->owner, op->wire);
-        bool otherwise = line->kind->family == FAMILY_PLAIN
-                             ? dibs__hold_otherwise(line, op->owner)
-                             : dibs__hold_reads(line, op->owner);
+        bool otherwise = line->kind->family == LAYOUT_HASH
+                             ? dibs__hold_in_other_type(line, op->owner)
+                             : dibs__hold_has_read(line, op->owner);
         dibs__lock(&line->mu);
         op->renumber = RENUMBER_NO;
         if (atomic_load(&line->locks->retired) == before)
@@ -559,19 +569,19 @@ static bool lock_by_number(struct dibs__line *line, struct dibs__op *op)
     }
 }
 
-void dibs__acquire_run(struct dibs__op *op)
+void dibs__acquire_run(struct dibs__operation *op)
 {
-    struct dibs__line *line = op->line;
+    struct dibs__lock_entry *line = op->line;
     dibs_err err = DIBS_ERR_CLOSED;
     enum plan plan = END;
     bool direct = op->direct;
 
     op->direct = false; /* if it waits, io goes on with it */
     bool otherwise = lock_by_number(line, op);
-    if (otherwise && line->kind->family == FAMILY_PLAIN) {
+    if (otherwise && line->kind->family == LAYOUT_HASH) {
         err = DIBS_ERR_WRONGTYPE;
-        dibs__op_explain(op, err,
-                         "this owner holds it as a lock of another kind");
+        dibs__op_record_error(op, err,
+                              "this owner holds it as a lock of another kind");
     } else if (!atomic_load(&line->locks->closing)) {
         struct dibs__hold *h = dibs__hold_of(line, op->owner);
         plan = h           ? plan_reentry(line, op, h, &err)
@@ -582,7 +592,7 @@ void dibs__acquire_run(struct dibs__op *op)
     if (plan == END && (err == DIBS_ERR_UPGRADE || err == DIBS_ERR_LOST))
         explain_refusal(op, err);
     if (plan == END && err == DIBS_ERR_DEADLOCK)
-        dibs__op_explain(op, err, "this owner holds it already");
+        dibs__op_record_error(op, err, "this owner holds it already");
     switch (plan) {
     case ASK:
         op->direct = direct;
@@ -591,7 +601,7 @@ void dibs__acquire_run(struct dibs__op *op)
     case REENTER:
         op->direct = direct;
         dibs__op_send(op, VERB_ACQUIRE, reentry_answered,
-                      2 * dibs__line_timeout(op->line) + op->call.replicas_ms,
+                      2 * dibs__entry_timeout(op->line) + op->call.replicas_ms,
                       0);
         break;
     case WAIT:

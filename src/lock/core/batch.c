@@ -24,14 +24,14 @@
 #include <stdio.h>
 
 struct batch_item {
-    struct dibs__op *op;
-    dibs__answered *answered;
+    struct dibs__operation *op;
+    dibs__reply_fn *answered;
 };
 
 struct op_batch {
     struct dibs__batch head; /* what others know of it */
-    struct dibs__call call;
-    enum dibs__verb verb;
+    struct dibs__command call;
+    enum dibs__lock_command verb;
     size_t count, max;
     struct batch_item items[];
 };
@@ -41,8 +41,8 @@ static struct op_batch *whole_batch(const struct dibs__batch *b)
     return DIBS_OF(b, struct op_batch, head);
 }
 
-static bool batch_take(struct dibs__op *op, enum dibs__verb verb,
-                       dibs__answered *answered)
+static bool batch_take(struct dibs__operation *op, enum dibs__lock_command verb,
+                       dibs__reply_fn *answered)
 {
     struct op_batch *b = whole_batch(op->batch);
 
@@ -54,7 +54,7 @@ static bool batch_take(struct dibs__op *op, enum dibs__verb verb,
     return true;
 }
 
-struct dibs__batch *dibs__batch_new(enum dibs__verb verb, size_t max)
+struct dibs__batch *dibs__batch_new(enum dibs__lock_command verb, size_t max)
 {
     struct op_batch *b = dibs__calloc(1, sizeof *b + max * sizeof b->items[0]);
 
@@ -87,14 +87,14 @@ static void write_keys(const struct op_batch *b, struct dibs__buf *out)
     for (size_t i = 0; i < b->count; i++)
         dibs__arg_write('n', &b->items[i].op->ask, out);
     for (size_t i = 0; i < b->count; i++) {
-        const struct dibs__ask *ask = &b->items[i].op->ask;
+        const struct dibs__command_args *ask = &b->items[i].op->ask;
         if (ask->line->kind->batch_key)
             dibs__arg_write(ask->line->kind->batch_key, ask, out);
     }
 }
 
 /* Kind and holds in one word. */
-static void write_word(const struct dibs__op *op, struct dibs__buf *out)
+static void write_word(const struct dibs__operation *op, struct dibs__buf *out)
 {
     char word[32];
     int n = snprintf(word, sizeof word, "%c%lld", op->line->kind->batch,
@@ -107,7 +107,7 @@ static void write_word(const struct dibs__op *op, struct dibs__buf *out)
 static void write_owner(const struct op_batch *b, size_t i,
                         struct dibs__buf *out)
 {
-    const struct dibs__ask *ask = &b->items[i].op->ask;
+    const struct dibs__command_args *ask = &b->items[i].op->ask;
 
     if (i > 0 && b->items[i - 1].op->ask.wire == ask->wire)
         dibs__buf_arg(out, "", 0);
@@ -115,11 +115,11 @@ static void write_owner(const struct op_batch *b, size_t i,
         dibs__arg_write('o', ask, out);
 }
 
-static void multi_write(struct dibs__call *call, struct dibs__buf *out,
+static void multi_write(struct dibs__command *call, struct dibs__buf *out,
                         bool whole)
 {
     const struct op_batch *b = DIBS_OF(call, struct op_batch, call);
-    const struct dibs__ask *first = &b->items[0].op->ask;
+    const struct dibs__command_args *first = &b->items[0].op->ask;
     bool acquire = b->verb == VERB_ACQUIRE;
     size_t more = dibs__publish_count(first->line);
 
@@ -133,7 +133,7 @@ static void multi_write(struct dibs__call *call, struct dibs__buf *out,
     if (!acquire)
         dibs__buf_arg_num(out, (int64_t)b->count);
     for (size_t i = 0; i < b->count; i++) {
-        const struct dibs__op *op = b->items[i].op;
+        const struct dibs__operation *op = b->items[i].op;
         write_word(op, out);
         write_owner(b, i, out);
         if (!acquire)
@@ -149,7 +149,7 @@ static void multi_write(struct dibs__call *call, struct dibs__buf *out,
 static void answer_item(struct op_batch *b, size_t i, dibs_err err,
                         const struct dibs__reply *reply)
 {
-    struct dibs__op *op = b->items[i].op;
+    struct dibs__operation *op = b->items[i].op;
 
     op->batch = NULL;
     op->direct = false;
@@ -171,7 +171,7 @@ static void answer_items(struct op_batch *b, dibs_err err,
     dibs__free(b);
 }
 
-static void multi_acquired(struct dibs__call *call, dibs_err err,
+static void multi_acquired(struct dibs__command *call, dibs_err err,
                            const struct dibs__reply *reply)
 {
     struct op_batch *b = DIBS_OF(call, struct op_batch, call);
@@ -189,7 +189,7 @@ static void multi_acquired(struct dibs__call *call, dibs_err err,
         return;
     }
     for (size_t i = 0; i < b->count; i++)
-        if ((int64_t)i + 1 == which && why.num != ANSWER_ALONE)
+        if ((int64_t)i + 1 == which && why.num != SCRIPT_NOT_BATCHABLE)
             answer_item(b, i, DIBS_OK, &why);
         else
             answer_item(b, i, DIBS_ERR_CANCELED, NULL);
@@ -198,12 +198,12 @@ static void multi_acquired(struct dibs__call *call, dibs_err err,
 
 static dibs_err release_refusal(int64_t verdict)
 {
-    return verdict == ANSWER_NO_LOCK  ? DIBS_ERR_WRONGTYPE
-           : verdict == ANSWER_FAILED ? DIBS_ERR_SERVER
-                                      : DIBS_OK;
+    return verdict == SCRIPT_NO_LOCK         ? DIBS_ERR_WRONGTYPE
+           : verdict == SCRIPT_MEMBER_FAILED ? DIBS_ERR_SERVER
+                                             : DIBS_OK;
 }
 
-static void multi_released(struct dibs__call *call, dibs_err err,
+static void multi_released(struct dibs__command *call, dibs_err err,
                            const struct dibs__reply *reply)
 {
     struct op_batch *b = DIBS_OF(call, struct op_batch, call);
@@ -224,13 +224,13 @@ static void multi_released(struct dibs__call *call, dibs_err err,
     dibs__free(b);
 }
 
-static void batch_explained(struct dibs__call *call, dibs_err err,
+static void batch_explained(struct dibs__command *call, dibs_err err,
                             const char *why)
 {
     struct op_batch *b = DIBS_OF(call, struct op_batch, call);
 
     for (size_t i = 0; i < b->count; i++)
-        dibs__op_explain(b->items[i].op, err, why);
+        dibs__op_record_error(b->items[i].op, err, why);
 }
 
 /* ---- sending ----------------------------------------------------------- */
@@ -238,10 +238,10 @@ static void batch_explained(struct dibs__call *call, dibs_err err,
 void dibs__batch_send(struct dibs__batch *head, bool direct)
 {
     struct op_batch *b = whole_batch(head);
-    const struct dibs__op *op = b->items[0].op;
-    struct dibs__route to = dibs__line_route(op->line);
+    const struct dibs__operation *op = b->items[0].op;
+    struct dibs__route to = dibs__entry_route(op->line);
     bool acquire = b->verb == VERB_ACQUIRE;
-    int64_t within = acquire ? dibs__line_timeout(op->line)
+    int64_t within = acquire ? dibs__entry_timeout(op->line)
                              : op->wait.deadline - dibs__now_ms();
 
     b->call.write = multi_write;
@@ -254,12 +254,12 @@ void dibs__batch_send(struct dibs__batch *head, bool direct)
         b->call.writes = 1u << REPLY_NIL;
         within = dibs__add(within, op->call.replicas_ms);
     }
-    dibs__line_fill_call(op->line, &b->call, within,
-                         acquire ? 0 : op->wait.deadline);
+    dibs__entry_fill_command(op->line, &b->call, within,
+                             acquire ? 0 : op->wait.deadline);
     if (direct)
-        dibs__call_direct(to, &b->call);
+        dibs__command_run_direct(to, &b->call);
     else
-        dibs__call_start(to, &b->call);
+        dibs__command_start(to, &b->call);
 }
 
 void dibs__batch_drop(struct dibs__batch *b)

@@ -8,7 +8,7 @@
 #include "lock/core/operation.h"
 
 /* For so many operations, all acquires or all releases. NULL: out of memory. */
-struct dibs__batch *dibs__batch_new(enum dibs__verb verb, size_t max);
+struct dibs__batch *dibs__batch_new(enum dibs__lock_command verb, size_t max);
 size_t dibs__batch_count(const struct dibs__batch *b);
 /* Sends it, and answers each operation; it is gone then. Acquires: all are
  * taken, or none: then the one in the way learns why, and the others end with

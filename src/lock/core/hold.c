@@ -52,7 +52,7 @@
 
 /* ---- finding ----------------------------------------------------------- */
 
-struct dibs__hold *dibs__hold_next(struct dibs__line *line,
+struct dibs__hold *dibs__hold_next(struct dibs__lock_entry *line,
                                    struct dibs__hold *h)
 {
     struct dibs__list *l = h ? h->link.next : line->holds.next;
@@ -60,7 +60,8 @@ struct dibs__hold *dibs__hold_next(struct dibs__line *line,
     return l == &line->holds ? NULL : DIBS_OF(l, struct dibs__hold, link);
 }
 
-struct dibs__hold *dibs__hold_of(struct dibs__line *line, dibs_owner owner)
+struct dibs__hold *dibs__hold_of(struct dibs__lock_entry *line,
+                                 dibs_owner owner)
 {
     struct dibs__hold *h = NULL;
 
@@ -69,7 +70,8 @@ struct dibs__hold *dibs__hold_of(struct dibs__line *line, dibs_owner owner)
     return h;
 }
 
-struct dibs__hold *dibs__hold_on_wire(struct dibs__line *line, uint64_t wire)
+struct dibs__hold *dibs__hold_with_id(struct dibs__lock_entry *line,
+                                      uint64_t wire)
 {
     struct dibs__hold *h = NULL;
 
@@ -78,7 +80,8 @@ struct dibs__hold *dibs__hold_on_wire(struct dibs__line *line, uint64_t wire)
     return h;
 }
 
-struct dibs__hold *dibs__hold_numbered(struct dibs__line *line, uint64_t number)
+struct dibs__hold *dibs__hold_with_number(struct dibs__lock_entry *line,
+                                          uint64_t number)
 {
     struct dibs__hold *h = NULL;
 
@@ -89,8 +92,8 @@ struct dibs__hold *dibs__hold_numbered(struct dibs__line *line, uint64_t number)
 
 /* The latest holds first. Of those that ask the oldest: most likely the server
  * has answered it. */
-uint64_t dibs__hold_sharer(const struct dibs__line *line,
-                           const struct dibs__hold *h, int64_t until)
+uint64_t dibs__hold_find_peer(const struct dibs__lock_entry *line,
+                              const struct dibs__hold *h, int64_t until)
 {
     const struct dibs__list *at = line->holds.prev;
 
@@ -102,35 +105,36 @@ uint64_t dibs__hold_sharer(const struct dibs__line *line,
     }
     if (dibs__list_empty(&line->asks))
         return 0;
-    const struct dibs__op *op =
-        DIBS_OF(line->asks.next, struct dibs__op, ask_link);
+    const struct dibs__operation *op =
+        DIBS_OF(line->asks.next, struct dibs__operation, ask_link);
     return op->ask.lease_ms >= until - dibs__now_ms() ? op->wire : 0;
 }
 
-bool dibs__hold_unsure(const struct dibs__hold *h)
+bool dibs__hold_in_doubt(const struct dibs__hold *h)
 {
     return h->tainted || h->lengthens || h->extends > 0;
 }
 
-bool dibs__hold_over(const struct dibs__hold *h, int64_t now)
+bool dibs__hold_has_expired(const struct dibs__hold *h, int64_t now)
 {
     return h->state == HOLD_LOST || now >= h->valid_until;
 }
 
-int64_t dibs__hold_until(struct dibs__line *line, int64_t now)
+int64_t dibs__hold_until(struct dibs__lock_entry *line, int64_t now)
 {
     struct dibs__hold *h = NULL;
 
-    while ((h = dibs__hold_next(line, h)) && dibs__hold_over(h, now))
+    while ((h = dibs__hold_next(line, h)) && dibs__hold_has_expired(h, now))
         ;
     return h ? h->valid_until : 0;
 }
 
-bool dibs__hold_otherwise(struct dibs__line *line, dibs_owner owner)
+bool dibs__hold_in_other_type(struct dibs__lock_entry *line, dibs_owner owner)
 {
     bool held = false;
 
-    for (struct dibs__line *l = NULL; (l = dibs__line_relative(line, l));) {
+    for (struct dibs__lock_entry *l = NULL;
+         (l = dibs__entry_next_in_family(line, l));) {
         dibs__lock(&l->mu);
         held |= dibs__hold_of(l, owner) != NULL;
         dibs__unlock(&l->mu);
@@ -138,25 +142,26 @@ bool dibs__hold_otherwise(struct dibs__line *line, dibs_owner owner)
     return held;
 }
 
-bool dibs__hold_other_half(struct dibs__line *line, dibs_owner owner)
+bool dibs__hold_other_mode(struct dibs__lock_entry *line, dibs_owner owner)
 {
     bool has = false;
 
-    if (line->kind->family != FAMILY_RW)
+    if (line->kind->family != LAYOUT_RW)
         return false;
-    for (struct dibs__line *l = NULL; (l = dibs__line_relative(line, l));) {
+    for (struct dibs__lock_entry *l = NULL;
+         (l = dibs__entry_next_in_family(line, l));) {
         dibs__lock(&l->mu);
         const struct dibs__hold *h = dibs__hold_of(l, owner);
-        has |=
-            h && h->state != HOLD_ENDING && !dibs__hold_over(h, dibs__now_ms());
+        has |= h && h->state != HOLD_ENDING &&
+               !dibs__hold_has_expired(h, dibs__now_ms());
         dibs__unlock(&l->mu);
     }
     return has;
 }
 
-bool dibs__hold_reads(struct dibs__line *line, dibs_owner owner)
+bool dibs__hold_has_read(struct dibs__lock_entry *line, dibs_owner owner)
 {
-    return line->kind->id == KIND_WRITE && dibs__hold_other_half(line, owner);
+    return line->kind->id == TYPE_WRITE && dibs__hold_other_mode(line, owner);
 }
 
 /* ---- levels ------------------------------------------------------------ */
@@ -177,10 +182,10 @@ static struct dibs__level *level_with(struct dibs__hold *h, const void *with)
     return NULL;
 }
 
-struct dibs__wants dibs__hold_wants(const struct dibs__hold *h)
+struct dibs__hold_terms_sum dibs__hold_terms(const struct dibs__hold *h)
 {
     const struct dibs__level *levels = h->grown ? h->levels : &h->first;
-    struct dibs__wants all = {.renewed = false};
+    struct dibs__hold_terms_sum all = {.renewed = false};
 
     for (int i = 0; i < h->count; i++) {
         if (!levels[i].renewed)
@@ -190,12 +195,13 @@ struct dibs__wants dibs__hold_wants(const struct dibs__hold *h)
         all.lease_ms = dibs__max(all.lease_ms, levels[i].lease_ms);
     }
     if (!all.renewed)
-        all.lease_ms = dibs__line_client(h->line)->lease_ms;
+        all.lease_ms = dibs__entry_client(h->line)->lease_ms;
     return all;
 }
 
 /* The last of those that were taken with this, or of all. */
-static struct dibs__loss *drop_level(struct dibs__hold *h, const void *with)
+static struct dibs__loss_listener *drop_level(struct dibs__hold *h,
+                                              const void *with)
 {
     if (h->count == 0) /* a release that gave up was before this one */
         return NULL;
@@ -204,8 +210,8 @@ static struct dibs__loss *drop_level(struct dibs__hold *h, const void *with)
 
     if (!level)
         level = last;
-    struct dibs__loss *loss = level->loss;
-    dibs__note_free(level->note);
+    struct dibs__loss_listener *loss = level->loss;
+    dibs__loss_notification_free(level->note);
     memmove(level, level + 1, (size_t)(last - level) * sizeof *level);
     h->count--;
     return loss;
@@ -220,7 +226,7 @@ int64_t dibs__valid_until(int64_t sent, int64_t lease_ms)
     return dibs__add(sent, lease_ms - margin);
 }
 
-struct dibs__hold *dibs__hold_new(struct dibs__line *line)
+struct dibs__hold *dibs__hold_new(struct dibs__lock_entry *line)
 {
     struct dibs__hold *h = line->spare;
 
@@ -238,17 +244,17 @@ struct dibs__hold *dibs__hold_new(struct dibs__line *line)
 }
 
 /* What it published goes with it. */
-static void end_published(struct dibs__line *line, struct dibs__hold *h)
+static void end_published(struct dibs__lock_entry *line, struct dibs__hold *h)
 {
     if (h->published)
-        dibs__published_end(line, h->number);
+        dibs__holder_value_end(line, h->number);
     h->published = false;
 }
 
-void dibs__hold_free(struct dibs__line *line, struct dibs__hold *h)
+void dibs__hold_free(struct dibs__lock_entry *line, struct dibs__hold *h)
 {
     end_published(line, h);
-    dibs__watchdog_unset(&dibs__line_client(line)->watchdog, &h->lease);
+    dibs__lease_timer_cancel(&dibs__entry_client(line)->watchdog, &h->lease);
     bool inside = dibs__list_linked(&h->link);
     uint64_t wire = h->wire;
     dibs__list_del(&h->link);
@@ -266,7 +272,7 @@ void dibs__hold_free(struct dibs__line *line, struct dibs__hold *h)
     }
 }
 
-bool dibs__hold_room(struct dibs__hold *h)
+bool dibs__hold_reserve_level(struct dibs__hold *h)
 {
     size_t want = (size_t)h->count + 1;
 
@@ -285,21 +291,21 @@ bool dibs__hold_room(struct dibs__hold *h)
     return true;
 }
 
-void dibs__hold_watch(struct dibs__line *line, struct dibs__hold *h,
-                      int64_t renew_at)
+void dibs__hold_schedule(struct dibs__lock_entry *line, struct dibs__hold *h,
+                         int64_t renew_at)
 {
     int64_t at = h->valid_until;
 
     if (h->state != HOLD_ENDING)
         at = dibs__min(at, renew_at);
-    dibs__watchdog_set(&dibs__line_client(line)->watchdog, &h->lease, at);
+    dibs__lease_timer_set(&dibs__entry_client(line)->watchdog, &h->lease, at);
 }
 
 /* A third of the lease from now; a little earlier for some, so that not all
  * holds of a client are due at once. */
 static int64_t renewal_time(const struct dibs__hold *h, int64_t sent)
 {
-    int64_t third = dibs__hold_wants(h).lease_ms / 3;
+    int64_t third = dibs__hold_terms(h).lease_ms / 3;
 
     return sent + third - third / 10 * (int64_t)(h->number % 8) / 8;
 }
@@ -308,36 +314,37 @@ static int64_t renewal_time(const struct dibs__hold *h, int64_t sent)
  * proven at `sent`. */
 static int64_t track_time(const struct dibs__hold *h, int64_t sent)
 {
-    const struct dibs__server *s = dibs__line_server(h->line);
+    const struct dibs__server *s = dibs__entry_server(h->line);
 
     if (h->alarmed)
         return h->line->alarm_at;
-    return h->tracked || !s || !dibs__track_possible(s) ? INT64_MAX
-                                                        : sent + TRACK_MS;
+    return h->tracked || !s || !dibs__key_tracking_possible(s)
+               ? INT64_MAX
+               : sent + TRACK_MS;
 }
 
 static int64_t next_look(const struct dibs__hold *h, int64_t sent)
 {
-    bool renewed = dibs__hold_wants(h).renewed;
+    bool renewed = dibs__hold_terms(h).renewed;
 
     return dibs__min(renewed ? renewal_time(h, sent) : INT64_MAX,
                      track_time(h, sent));
 }
 
-void dibs__hold_seen(struct dibs__line *line, struct dibs__hold *h)
+void dibs__hold_confirm(struct dibs__lock_entry *line, struct dibs__hold *h)
 {
-    struct dibs__wants all = dibs__hold_wants(h);
+    struct dibs__hold_terms_sum all = dibs__hold_terms(h);
     int64_t renew_at =
         all.renewed ? h->valid_until - all.lease_ms / 3 * 2 : INT64_MAX;
 
-    dibs__hold_watch(line, h,
-                     dibs__min(renew_at, track_time(h, dibs__now_ms())));
+    dibs__hold_schedule(line, h,
+                        dibs__min(renew_at, track_time(h, dibs__now_ms())));
 }
 
 /* A command of ours changed the key. On the main connection that ends the
  * tracking, and no message says so. A look at one hold is enough for all that
  * have the key in common. */
-static void touch_line(struct dibs__line *line) REQUIRES(line->mu)
+static void touch_line(struct dibs__lock_entry *line) REQUIRES(line->mu)
 {
     struct dibs__hold *h = NULL;
 
@@ -349,50 +356,50 @@ static void touch_line(struct dibs__line *line) REQUIRES(line->mu)
     h->tracked = false;
     h->alarmed |= h->renewing;
     if (!h->renewing)
-        dibs__hold_seen(line, h);
+        dibs__hold_confirm(line, h);
 }
 
-void dibs__hold_renewed(struct dibs__line *line, struct dibs__hold *h,
+void dibs__hold_renewed(struct dibs__lock_entry *line, struct dibs__hold *h,
                         int64_t sent, int64_t lease_ms)
 {
     h->state = HOLD_HELD;
     h->valid_until =
         dibs__max(h->valid_until, dibs__valid_until(sent, lease_ms));
-    dibs__hold_watch(line, h, next_look(h, sent));
+    dibs__hold_schedule(line, h, next_look(h, sent));
     if (h->published)
-        dibs__published_renew(line, h->number);
+        dibs__holder_value_renew(line, h->number);
 }
 
-static void count_grant(struct dibs__line *line, const struct dibs__op *op,
-                        int64_t now_us)
+static void count_grant(struct dibs__lock_entry *line,
+                        const struct dibs__operation *op, int64_t now_us)
 {
-    struct dibs__stats *st = dibs__line_client(line)->stats;
+    struct dibs__stats *st = dibs__entry_client(line)->stats;
 
     dibs__stats_count(st, STAT_ACQUIRES, 1);
     dibs__stats_time(st, TIMING_ACQUIRE,
-                     dibs__stamp_age(op->ask.begun, now_us));
+                     dibs__coarse_time_age(op->ask.begun, now_us));
 }
 
 /* It ends now, by a release or a loss. */
-static void count_ended(struct dibs__line *line, struct dibs__hold *h)
+static void count_ended(struct dibs__lock_entry *line, struct dibs__hold *h)
 {
     if (h->count > 0)
         dibs__stats_time(
-            dibs__line_client(line)->stats, TIMING_HOLD,
-            dibs__stamp_age(all_levels(h)[0].taken, dibs__now_us()));
+            dibs__entry_client(line)->stats, TIMING_HOLD,
+            dibs__coarse_time_age(all_levels(h)[0].taken, dibs__now_us()));
 }
 
-void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
-                      struct dibs__op *op, int64_t sent, int64_t value)
+void dibs__hold_taken(struct dibs__lock_entry *line, struct dibs__hold *h,
+                      struct dibs__operation *op, int64_t sent, int64_t value)
 {
     int64_t now_us = dibs__now_us();
 
     all_levels(h)[h->count++] = (struct dibs__level){
         .with = op->with,
-        .taken = dibs__stamp_at(now_us),
+        .taken = dibs__coarse_time_of(now_us),
         .renewed = op->lease_ms == 0 || op->kept,
         .lease_ms =
-            op->kept ? op->ask.lease_ms : dibs__line_client(line)->lease_ms,
+            op->kept ? op->ask.lease_ms : dibs__entry_client(line)->lease_ms,
         .max_until = op->max_hold_ms && !op->kept
                          ? dibs__add(sent, op->max_hold_ms)
                          : INT64_MAX,
@@ -407,19 +414,20 @@ void dibs__hold_taken(struct dibs__line *line, struct dibs__hold *h,
         h->wire = op->wire;
         h->value = value;
         dibs__list_add(&line->holds, &h->link);
-        dibs__line_ref(line);
+        dibs__entry_ref(line);
         dibs__adopted_held(&line->locks->adopted, h->wire, true);
     }
     touch_line(line);
     dibs__hold_renewed(line, h, sent, op->ask.lease_ms);
 }
 
-bool dibs__hold_seal(struct dibs__line *line, const struct dibs__op *op)
+bool dibs__hold_commit_terms(struct dibs__lock_entry *line,
+                             const struct dibs__operation *op)
 {
     struct dibs__hold *h = dibs__hold_of(line, op->owner);
     int64_t now = dibs__now_ms();
 
-    if (!h || dibs__hold_over(h, now))
+    if (!h || dibs__hold_has_expired(h, now))
         return false;
     struct dibs__level *level = level_with(h, op->with);
     if (!level)
@@ -427,17 +435,18 @@ bool dibs__hold_seal(struct dibs__line *line, const struct dibs__op *op)
     if (!op->kept)
         return true;
     level->renewed = op->lease_ms == 0;
-    level->lease_ms = dibs__line_client(line)->lease_ms;
+    level->lease_ms = dibs__entry_client(line)->lease_ms;
     if (op->max_hold_ms)
         level->max_until = dibs__add(now, op->max_hold_ms);
     if (!h->renewing)
-        dibs__hold_watch(line, h, next_look(h, now));
+        dibs__hold_schedule(line, h, next_look(h, now));
     return true;
 }
 
-struct dibs__loss *dibs__hold_drop(struct dibs__hold *h, const void *with)
+struct dibs__loss_listener *dibs__hold_pop_level(struct dibs__hold *h,
+                                                 const void *with)
 {
-    struct dibs__loss *loss = drop_level(h, with);
+    struct dibs__loss_listener *loss = drop_level(h, with);
 
     dibs__assert_held(&h->line->mu);
     if (dibs__list_linked(&h->link))
@@ -445,38 +454,38 @@ struct dibs__loss *dibs__hold_drop(struct dibs__hold *h, const void *with)
     return loss;
 }
 
-void dibs__hold_hush(struct dibs__hold *h, const void *with)
+void dibs__hold_suppress_loss(struct dibs__hold *h, const void *with)
 {
     struct dibs__level *level = level_with(h, with);
 
     if (!level && h->count > 0)
         level = &all_levels(h)[h->count - 1];
     if (level)
-        dibs__loss_hush(level->loss);
+        dibs__loss_suppress(level->loss);
 }
 
-void dibs__hold_hush_all(struct dibs__hold *h)
+void dibs__hold_suppress_all_losses(struct dibs__hold *h)
 {
     struct dibs__level *levels = all_levels(h);
 
     for (int i = 0; i < h->count; i++)
         if (!levels[i].with)
-            dibs__loss_hush(levels[i].loss);
+            dibs__loss_suppress(levels[i].loss);
 }
 
-void dibs__hold_ending(struct dibs__line *line, struct dibs__hold *h)
+void dibs__hold_ending(struct dibs__lock_entry *line, struct dibs__hold *h)
 {
     h->state = HOLD_ENDING;
     count_ended(line, h);
-    dibs__watchdog_unset(&dibs__line_client(line)->watchdog, &h->lease);
+    dibs__lease_timer_cancel(&dibs__entry_client(line)->watchdog, &h->lease);
 }
 
 /* ---- its loss ---------------------------------------------------------- */
 
-void dibs__hold_lose_by(struct dibs__line *line, struct dibs__hold *h,
+void dibs__hold_lose_by(struct dibs__lock_entry *line, struct dibs__hold *h,
                         const char *why)
 {
-    dibs_client *c = dibs__line_client(line);
+    dibs_client *c = dibs__entry_client(line);
 
     if (h->state == HOLD_LOST)
         return;
@@ -484,20 +493,20 @@ void dibs__hold_lose_by(struct dibs__line *line, struct dibs__hold *h,
     count_ended(line, h);
     dibs__stats_count(c->stats, STAT_LOSSES, 1);
     end_published(line, h);
-    dibs__watchdog_unset(&c->watchdog, &h->lease);
+    dibs__lease_timer_cancel(&c->watchdog, &h->lease);
     struct dibs__level *levels = all_levels(h);
     for (int i = 0; i < h->count; i++) {
-        struct dibs__lost_note *note = levels[i].note;
+        struct dibs__loss_notification *note = levels[i].note;
         levels[i].note = NULL;
         if (note)
-            dibs__note_push(note, &c->callbacks);
+            dibs__loss_notification_push(note, &c->callbacks);
     }
-    dibs__line_tell(line, DIBS_EVENT_LOST, DIBS_ERR_LOST, "lost '%.80s': %s",
-                    line->name, why);
-    dibs__wait_kick(&line->wait);
+    dibs__entry_log_event(line, DIBS_EVENT_LOST, DIBS_ERR_LOST,
+                          "lost '%.80s': %s", line->name, why);
+    dibs__wait_queue_wake_head(&line->wait);
 }
 
-void dibs__hold_lose(struct dibs__line *line, struct dibs__hold *h)
+void dibs__hold_lose(struct dibs__lock_entry *line, struct dibs__hold *h)
 {
     dibs__hold_lose_by(line, h, "the server does not know it any more");
 }

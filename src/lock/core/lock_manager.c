@@ -2,7 +2,7 @@
  *
  * lock_manager.c - all locks of one client, and how they end with it.
  *
- * Thread  app for dibs__locks_of, io for closing.
+ * Thread  app for dibs__lock_manager_of, io for closing.
  * Locks   client.mu for the table; line.mu, one line at a time.
  *
  * Closing goes round all lines until nothing is left or the time is over. Calls
@@ -24,7 +24,7 @@
 #define FAIR_CALL_MS  5000
 
 /* Takes one hold that is idle out of the line; its number, or 0. */
-static uint64_t take_hold(struct dibs__line *line, bool *busy)
+static uint64_t take_hold(struct dibs__lock_entry *line, bool *busy)
 {
     uint64_t wire = 0;
     struct dibs__hold *next;
@@ -39,14 +39,14 @@ static uint64_t take_hold(struct dibs__line *line, bool *busy)
         }
         /* What our clock has just ended is there for the margin still; of one
          * half of a read-write lock for as long as the other. */
-        bool rest = h->over && (line->kind->family == FAMILY_RW ||
+        bool rest = h->over && (line->kind->family == LAYOUT_RW ||
                                 dibs__now_ms() - h->valid_until <
-                                    dibs__line_timeout(line));
+                                    dibs__entry_timeout(line));
         wire = h->state == HOLD_LOST && !rest ? 0 : h->wire;
         /* A program that dispatches callbacks may do so after the close, when
          * no hold is left to lose. (A thread of ours has run them by then.) */
-        if (dibs__line_client(line)->callbacks.fd >= 0)
-            dibs__hold_hush_all(h);
+        if (dibs__entry_client(line)->callbacks.fd >= 0)
+            dibs__hold_suppress_all_losses(h);
         dibs__hold_free(line, h);
     }
     dibs__unlock(&line->mu);
@@ -54,51 +54,52 @@ static uint64_t take_hold(struct dibs__line *line, bool *busy)
 }
 
 /* True: a hold is in use just now. */
-static bool give_back(struct dibs__line *line)
+static bool give_back(struct dibs__lock_entry *line)
 {
     bool busy = false;
     uint64_t wire;
 
     while ((wire = take_hold(line, &busy)))
-        dibs__reap_once(line, wire);
+        dibs__release_on_close(line, wire);
     return busy;
 }
 
 /* Waiters here are in a queue on the server, and have to say that they leave.
  */
-static bool has_leavers(struct dibs__line *line)
+static bool has_leavers(struct dibs__lock_entry *line)
 {
     dibs__lock(&line->mu);
-    bool has = dibs__kind_has(line->kind, VERB_LEAVE) &&
+    bool has = dibs__lock_type_has(line->kind, VERB_LEAVE) &&
                !dibs__list_empty(&line->wait.waiters);
     dibs__unlock(&line->mu);
     return has;
 }
 
 /* False: something is left in this line. */
-static bool close_line(struct dibs__line *line)
+static bool close_line(struct dibs__lock_entry *line)
 {
-    dibs__wait_sweep(&line->wait);
+    dibs__wait_queue_expire(&line->wait);
     bool busy = give_back(line);
     dibs__lock(&line->mu);
-    bool waiting = dibs__wait_close(&line->wait);
+    bool waiting = dibs__wait_queue_close(&line->wait);
     dibs__unlock(&line->mu);
     return !busy && !waiting;
 }
 
 static void close_step(struct dibs__timer *t)
 {
-    struct dibs__locks *lk = DIBS_OF(t, struct dibs__locks, close_timer);
+    struct dibs__lock_manager *lk =
+        DIBS_OF(t, struct dibs__lock_manager, close_timer);
     int64_t now = dibs__now_ms();
     bool empty = true;
 
-    for (struct dibs__line *l = NULL; (l = dibs__line_next(lk, l));)
+    for (struct dibs__lock_entry *l = NULL; (l = dibs__entry_next(lk, l));)
         if (!has_leavers(l))
             (void)close_line(l);
-    for (struct dibs__line *l = NULL; (l = dibs__line_next(lk, l));)
+    for (struct dibs__lock_entry *l = NULL; (l = dibs__entry_next(lk, l));)
         empty &= close_line(l);
-    dibs__reaps_close(lk);
-    dibs__works_close(lk);
+    dibs__orphans_close(lk);
+    dibs__shutdown_hooks_close(lk);
     empty &= dibs__list_empty(&lk->reaps) && atomic_load(&lk->in_flight) == 0;
     if (!empty && now < lk->close_by) {
         /* From now on: a timer that is due again at once would leave sockets no
@@ -107,14 +108,14 @@ static void close_step(struct dibs__timer *t)
                         dibs__now_ms() + CLOSE_STEP_MS);
         return;
     }
-    dibs__reaps_stop(lk);
-    dibs__works_over(lk);
-    dibs__client_empty(lk->c, empty && !lk->reap_failed);
+    dibs__orphans_stop(lk);
+    dibs__shutdown_hooks_expire(lk);
+    dibs__client_wait_empty(lk->c, empty && !lk->reap_failed);
 }
 
 static void locks_close(void *arg, int64_t deadline)
 {
-    struct dibs__locks *lk = arg;
+    struct dibs__lock_manager *lk = arg;
 
     lk->close_by = deadline;
     atomic_store(&lk->closing, true);
@@ -125,17 +126,17 @@ static void locks_close(void *arg, int64_t deadline)
 
 static void locks_free(void *arg)
 {
-    struct dibs__locks *lk = arg;
+    struct dibs__lock_manager *lk = arg;
 
     dibs__owners_free(lk);
-    dibs__published_clear(&lk->published);
+    dibs__holder_values_clear(&lk->published);
     dibs__adopted_clear(&lk->adopted);
     dibs__free(lk);
 }
 
 /* One that is in a batch already is asked for once more behind it: the answer
  * may be an old one. */
-static void doubt_holds(struct dibs__line *line, int64_t now)
+static void doubt_holds(struct dibs__lock_entry *line, int64_t now)
 {
     dibs__lock(&line->mu);
     for (struct dibs__hold *h = NULL; (h = dibs__hold_next(line, h));) {
@@ -143,17 +144,17 @@ static void doubt_holds(struct dibs__line *line, int64_t now)
             continue;
         h->doubted = true;
         if (!h->renewing)
-            dibs__hold_watch(line, h, now);
+            dibs__hold_schedule(line, h, now);
     }
     dibs__unlock(&line->mu);
 }
 
 static void locks_verify(void *upper_arg, dibs__meant *meant, const void *arg)
 {
-    struct dibs__locks *lk = upper_arg;
+    struct dibs__lock_manager *lk = upper_arg;
     int64_t now = dibs__now_ms();
 
-    for (struct dibs__line *l = NULL; (l = dibs__line_next(lk, l));)
+    for (struct dibs__lock_entry *l = NULL; (l = dibs__entry_next(lk, l));)
         if (meant(arg, l->slot))
             doubt_holds(l, now);
     if (lk->c->watchdog.due) /* it does not close */
@@ -164,9 +165,9 @@ static void locks_changed(void *upper_arg, dibs__meant *meant, const void *arg,
                           const char *key, size_t len)
 {
     if (key)
-        dibs__alarm_key(upper_arg, key, len);
+        dibs__on_key_invalidated(upper_arg, key, len);
     else
-        dibs__alarm_all(upper_arg, meant, arg);
+        dibs__on_all_keys_invalidated(upper_arg, meant, arg);
 }
 
 static const struct dibs__upper upper = {
@@ -176,17 +177,18 @@ static const struct dibs__upper upper = {
     .free = locks_free,
 };
 
-static void options_take(struct dibs__locks *lk, const dibs_client_opts *o)
+static void options_take(struct dibs__lock_manager *lk,
+                         const dibs_client_opts *o)
 {
     lk->fair_wait_ms = o->fair_wait_ms ? o->fair_wait_ms : FAIR_WAIT_MS;
     lk->fair_call_ms = o->fair_call_ms ? o->fair_call_ms : FAIR_CALL_MS;
     lk->prefer_readers = o->prefer_readers;
 }
 
-struct dibs__locks *dibs__locks_of(dibs_client *c)
+struct dibs__lock_manager *dibs__lock_manager_of(dibs_client *c)
 {
     dibs__lock(&c->mu);
-    struct dibs__locks *lk = c->upper_arg;
+    struct dibs__lock_manager *lk = c->upper_arg;
     if (!lk && (lk = dibs__calloc(1, sizeof *lk))) {
         lk->c = c;
         lk->waits = &dibs__lock_waits;
@@ -194,7 +196,7 @@ struct dibs__locks *dibs__locks_of(dibs_client *c)
         RB_INIT(&lk->lines);
         RB_INIT(&lk->aliases);
         dibs__adopted_init(&lk->adopted);
-        dibs__published_init(&lk->published);
+        dibs__holder_values_init(&lk->published);
         dibs__list_init(&lk->reaps);
         dibs__list_init(&lk->works);
         c->upper_arg = lk;

@@ -20,23 +20,25 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static void op_write(struct dibs__call *call, struct dibs__buf *out, bool whole)
+static void op_write(struct dibs__command *call, struct dibs__buf *out,
+                     bool whole)
 {
-    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
+    struct dibs__operation *op = DIBS_OF(call, struct dibs__operation, call);
 
-    dibs__verb_write(op->verb, &op->ask, out, whole);
+    dibs__lock_command_write(op->verb, &op->ask, out, whole);
 }
 
 /* ---- why it failed ----------------------------------------------------- */
 
-void dibs__op_explain(struct dibs__op *op, dibs_err err, const char *why)
+void dibs__op_record_error(struct dibs__operation *op, dibs_err err,
+                           const char *why)
 {
     dibs__free(op->why);
     op->why = dibs__reason_new(err, why);
 }
 
-void dibs__op_explain_here(struct dibs__op *op, dibs_err err, const char *fmt,
-                           ...)
+void dibs__op_record_error_here(struct dibs__operation *op, dibs_err err,
+                                const char *fmt, ...)
 {
     char text[DIBS__REASON_MAX], why[DIBS__REASON_MAX];
     va_list ap;
@@ -44,29 +46,31 @@ void dibs__op_explain_here(struct dibs__op *op, dibs_err err, const char *fmt,
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    dibs__client_text(dibs__line_client(op->line), op->line->slot, text, why);
-    dibs__op_explain(op, err, why);
+    dibs__client_format(dibs__entry_client(op->line), op->line->slot, text,
+                        why);
+    dibs__op_record_error(op, err, why);
 }
 
-void dibs__op_explain_kind(struct dibs__op *op)
+void dibs__op_explain_kind(struct dibs__operation *op)
 {
-    dibs__op_explain_here(op, DIBS_ERR_WRONGTYPE,
-                          "'%.80s' (or a key that belongs to it) is something "
-                          "else, or a lock of another kind",
-                          op->line->name);
+    dibs__op_record_error_here(
+        op, DIBS_ERR_WRONGTYPE,
+        "'%.80s' (or a key that belongs to it) is something "
+        "else, or a lock of another kind",
+        op->line->name);
 }
 
-static void call_explained(struct dibs__call *call, dibs_err err,
+static void call_explained(struct dibs__command *call, dibs_err err,
                            const char *why)
 {
-    struct dibs__op *op = DIBS_OF(call, struct dibs__op, call);
+    struct dibs__operation *op = DIBS_OF(call, struct dibs__operation, call);
 
-    if (op->wait.state == WAITER_UNDOES)
+    if (op->wait.state == WAITER_ROLLING_BACK)
         return; /* the reason is another one */
     if (err == DIBS_ERR_WRONGTYPE)
         dibs__op_explain_kind(op);
     else
-        dibs__op_explain(op, err, why);
+        dibs__op_record_error(op, err, why);
 }
 
 /* Something is wrong at the server, or on the way to it. */
@@ -78,7 +82,7 @@ static bool is_about_server(dibs_err err)
            err == DIBS_ERR_REPLICAS || err == DIBS_ERR_TLS;
 }
 
-void dibs__op_tell_reason(struct dibs__op *op)
+void dibs__op_set_error_text(struct dibs__operation *op)
 {
     if (op->err == DIBS_OK)
         return;
@@ -90,26 +94,26 @@ void dibs__op_tell_reason(struct dibs__op *op)
 
 /* ---- sending, and the end ---------------------------------------------- */
 
-static void op_start_call(struct dibs__op *op)
+static void op_start_call(struct dibs__operation *op)
 {
-    struct dibs__route to = dibs__line_route(op->line);
+    struct dibs__route to = dibs__entry_route(op->line);
     bool direct = op->direct;
 
     op->direct = false; /* its next step may be on io, which must not wait */
     bool *asked = op->ended ? op->asked : NULL;
     if (direct && asked) /* op may be gone by the time it says no */
-        *asked = dibs__call_ask(to, &op->call);
+        *asked = dibs__command_send_sync(to, &op->call);
     else if (direct)
-        dibs__call_direct(to, &op->call);
+        dibs__command_run_direct(to, &op->call);
     else if (op->async && !op->ended)
-        dibs__ride_start(&dibs__line_client(op->line)->callbacks, to,
+        dibs__ride_start(&dibs__entry_client(op->line)->callbacks, to,
                          &op->call);
     else
-        dibs__call_start(to, &op->call);
+        dibs__command_start(to, &op->call);
 }
 
-void dibs__op_send_own(struct dibs__op *op, dibs__op_writer *write,
-                       unsigned expects, dibs__answered *answered,
+void dibs__op_send_own(struct dibs__operation *op, dibs__op_writer *write,
+                       unsigned expects, dibs__reply_fn *answered,
                        int64_t within)
 {
     dibs__assert_no_lock();
@@ -118,15 +122,15 @@ void dibs__op_send_own(struct dibs__op *op, dibs__op_writer *write,
     op->call.write = write;
     op->call.done = answered;
     op->call.explain = call_explained;
-    dibs__line_fill_call(op->line, &op->call, within, 0);
+    dibs__entry_fill_command(op->line, &op->call, within, 0);
     op->call.replicas = 0;
     op_start_call(op);
 }
 
-void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
-                   dibs__answered *answered, int64_t within, int64_t connect_by)
+void dibs__op_send(struct dibs__operation *op, enum dibs__lock_command verb,
+                   dibs__reply_fn *answered, int64_t within, int64_t connect_by)
 {
-    const struct dibs__kind *kind = op->line->kind;
+    const struct dibs__lock_type *kind = op->line->kind;
 
     dibs__assert_no_lock();
     if (op->batch && op->batch->take(op, verb, answered))
@@ -136,7 +140,7 @@ void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
         [VERB_RELEASE] = 1u << REPLY_NUM,
         [VERB_FORCE] = 1u << REPLY_NUM,
         [VERB_LEAVE] = 0,
-        [VERB_LEFT] = 1u << REPLY_NUM,
+        [VERB_DEREGISTER] = 1u << REPLY_NUM,
         [VERB_INFO] = 1u << REPLY_ARRAY,
         [VERB_HOLDERS] = 1u << REPLY_ARRAY,
     };
@@ -150,13 +154,13 @@ void dibs__op_send(struct dibs__op *op, enum dibs__verb verb,
     op->call.write = op_write;
     op->call.done = answered;
     op->call.explain = call_explained;
-    dibs__line_fill_call(op->line, &op->call, within, connect_by);
+    dibs__entry_fill_command(op->line, &op->call, within, connect_by);
     op->call.replicas = verb == VERB_ACQUIRE ? op->replicas : 0;
     op->call.writes = kind->taken_types;
     op_start_call(op);
 }
 
-void dibs__op_begin(struct dibs__op *op)
+void dibs__op_begin(struct dibs__operation *op)
 {
     atomic_fetch_add(&op->line->locks->in_flight, 1);
     op->run(op);
@@ -164,10 +168,10 @@ void dibs__op_begin(struct dibs__op *op)
 
 static void op_called_back(struct dibs__callback *cb, bool drop)
 {
-    struct dibs__op *op = DIBS_OF(cb, struct dibs__op, cb);
+    struct dibs__operation *op = DIBS_OF(cb, struct dibs__operation, cb);
 
     if (!drop)
-        DIBS__TOLD((dibs__op_tell_reason(op), op->err));
+        DIBS__API_CALL((dibs__op_set_error_text(op), op->err));
     if (!drop && op->tells)
         op->tell(op);
     else if (!drop)
@@ -177,21 +181,21 @@ static void op_called_back(struct dibs__callback *cb, bool drop)
 }
 
 /* Its time passed in a line: if the server is away, that is why. */
-static void explain_timeout(struct dibs__op *op)
+static void explain_timeout(struct dibs__operation *op)
 {
-    const struct dibs__line *line = op->line;
+    const struct dibs__lock_entry *line = op->line;
     const char *why =
         dibs__loop_inside()
-            ? dibs__client_trouble(dibs__line_client(line), line->slot)
+            ? dibs__client_last_error(dibs__entry_client(line), line->slot)
             : NULL;
 
     if (why)
-        dibs__op_explain(op, op->err, why);
+        dibs__op_record_error(op, op->err, why);
 }
 
 /* What went wrong on the way matters only if that is how it ended, or if it
  * was still so when the time was over. */
-static void settle_reason(struct dibs__op *op)
+static void settle_reason(struct dibs__operation *op)
 {
     if (op->why && op->why->err != op->err &&
         (op->err != DIBS_ERR_TIMEOUT || !op->last)) {
@@ -199,43 +203,44 @@ static void settle_reason(struct dibs__op *op)
         op->why = NULL;
     }
     if (!op->why && is_about_server(op->err))
-        dibs__op_explain_here(op, op->err, "%s", dibs_strerror(op->err));
+        dibs__op_record_error_here(op, op->err, "%s", dibs_strerror(op->err));
     else if (!op->why && op->err == DIBS_ERR_TIMEOUT)
         explain_timeout(op);
 }
 
 static void tell_async(void *arg)
 {
-    struct dibs__op *op = arg;
-    struct dibs__line *line = op->line;
-    dibs_client *c = dibs__line_client(line);
+    struct dibs__operation *op = arg;
+    struct dibs__lock_entry *line = op->line;
+    dibs_client *c = dibs__entry_client(line);
 
     atomic_fetch_sub(&line->locks->in_flight, 1);
-    dibs__line_unref(line);
+    dibs__entry_unref(line);
     op->cb.run = op_called_back;
     dibs__callbacks_push(&c->callbacks, &op->cb);
 }
 
 /* Not while on_lost runs of what it gave back. */
-static void finish_async(struct dibs__op *op)
+static void finish_async(struct dibs__operation *op)
 {
-    struct dibs__loss *loss = op->loss;
+    struct dibs__loss_listener *loss = op->loss;
 
     op->loss = NULL;
-    if (!dibs__loss_then(loss, tell_async, op))
+    if (!dibs__loss_on_done(loss, tell_async, op))
         tell_async(op);
     dibs__loss_unref(loss);
 }
 
 /* What was taken is counted with the hold. */
-static void count_acquire(const struct dibs__op *op, struct dibs__stats *st)
+static void count_acquire(const struct dibs__operation *op,
+                          struct dibs__stats *st)
 {
     if (op->trying)
         dibs__stats_count(st, STAT_TRIES, 1);
     if (op->wait.waited) {
         dibs__stats_count(st, STAT_WAITS, 1);
         dibs__stats_time(st, TIMING_WAIT,
-                         dibs__stamp_age(op->ask.begun, dibs__now_us()));
+                         dibs__coarse_time_age(op->ask.begun, dibs__now_us()));
     }
     if (op->err == DIBS_ERR_BUSY)
         dibs__stats_count(st, STAT_BUSY, 1);
@@ -245,22 +250,22 @@ static void count_acquire(const struct dibs__op *op, struct dibs__stats *st)
         dibs__stats_count(st, STAT_FAILURES, 1);
 }
 
-static void count_op(const struct dibs__op *op)
+static void count_op(const struct dibs__operation *op)
 {
-    struct dibs__stats *st = dibs__line_client(op->line)->stats;
+    struct dibs__stats *st = dibs__entry_client(op->line)->stats;
 
-    if (!op->gives && dibs__stamp_is_set(op->ask.begun))
+    if (!op->gives && dibs__coarse_time_is_set(op->ask.begun))
         count_acquire(op, st);
     else if (op->gives && op->err == DIBS_OK)
         dibs__stats_count(st, STAT_RELEASES, 1);
 }
 
-void dibs__op_finish(struct dibs__op *op, dibs_err err)
+void dibs__op_finish(struct dibs__operation *op, dibs_err err)
 {
-    struct dibs__line *line = op->line;
+    struct dibs__lock_entry *line = op->line;
 
     dibs__assert_no_lock();
-    dibs__note_free(op->note);
+    dibs__loss_notification_free(op->note);
     op->note = NULL;
     op->err = err;
     count_op(op);
@@ -268,7 +273,7 @@ void dibs__op_finish(struct dibs__op *op, dibs_err err)
     if (op->ended) { /* what it does next counts as begun before this ends */
         op->ended(op);
         atomic_fetch_sub(&line->locks->in_flight, 1);
-        dibs__line_unref(line);
+        dibs__entry_unref(line);
         return;
     }
     if (op->async) {
@@ -281,20 +286,21 @@ void dibs__op_finish(struct dibs__op *op, dibs_err err)
 
 /* ---- operations of one owner, one after the other ---------------------- */
 
-void dibs__op_take_waits(struct dibs__line *line, dibs_owner owner,
+void dibs__op_take_waits(struct dibs__lock_entry *line, dibs_owner owner,
                          struct dibs__list *out)
 {
     struct dibs__list *waiters = &line->wait.waiters;
 
-    if (line->kind->asks == ASKS_EACH)
+    if (line->kind->asks == RETRY_EACH)
         return; /* they find out when they ask: places are io's */
     for (struct dibs__list *l = waiters->next, *n; l != waiters; l = n) {
-        struct dibs__op *op = DIBS_OF(l, struct dibs__op, wait.link);
+        struct dibs__operation *op =
+            DIBS_OF(l, struct dibs__operation, wait.link);
         n = l->next;
-        if (op->owner != owner || op->wait.state != WAITER_PAUSES)
+        if (op->owner != owner || op->wait.state != WAITER_PARKED)
             continue;
         dibs__list_del(l);
-        op->wait.state = WAITER_OUT;
+        op->wait.state = WAITER_IDLE;
         if (op->hold)
             dibs__hold_free(line, op->hold);
         op->hold = NULL;
@@ -302,9 +308,9 @@ void dibs__op_take_waits(struct dibs__line *line, dibs_owner owner,
     }
 }
 
-void dibs__op_drop_level(struct dibs__op *op, struct dibs__hold *h)
+void dibs__op_drop_level(struct dibs__operation *op, struct dibs__hold *h)
 {
-    struct dibs__loss *loss = dibs__hold_drop(h, op->with);
+    struct dibs__loss_listener *loss = dibs__hold_pop_level(h, op->with);
 
     if (op->ended)
         dibs__loss_unref(loss);
@@ -315,16 +321,17 @@ void dibs__op_drop_level(struct dibs__op *op, struct dibs__hold *h)
 void dibs__op_resume(struct dibs__list *waiters)
 {
     for (struct dibs__list *l; (l = dibs__list_pop(waiters));) {
-        struct dibs__op *op = DIBS_OF(l, struct dibs__op, wait.link);
+        struct dibs__operation *op =
+            DIBS_OF(l, struct dibs__operation, wait.link);
         op->direct = false; /* this is not its caller's thread */
         op->run(op);
     }
 }
 
-void dibs__op_end_busy(struct dibs__op *op, dibs_err err)
+void dibs__op_end_busy(struct dibs__operation *op, dibs_err err)
 {
     struct dibs__list blocked = {&blocked, &blocked};
-    struct dibs__line *line = op->line;
+    struct dibs__lock_entry *line = op->line;
     struct dibs__hold *h = op->hold;
 
     dibs__lock(&line->mu);
@@ -333,13 +340,13 @@ void dibs__op_end_busy(struct dibs__op *op, dibs_err err)
         dibs__unlock(&line->mu);
         dibs__owner_retire(line, h->owner, h->wire, RENUMBER_REAP);
         dibs__lock(&line->mu);
-        dibs__reap(line, h->wire, h->valid_until - dibs__now_ms());
+        dibs__orphan_release(line, h->wire, h->valid_until - dibs__now_ms());
     }
     h->busy = false;
-    dibs__wait_unbehind(&line->wait, &h->blocked, &blocked);
+    dibs__wait_queue_unblock(&line->wait, &h->blocked, &blocked);
     if (over) {
         dibs__hold_free(line, h);
-        dibs__wait_kick(&line->wait);
+        dibs__wait_queue_wake_head(&line->wait);
     }
     dibs__unlock(&line->mu);
     dibs__op_finish(op, err);
@@ -347,25 +354,26 @@ void dibs__op_end_busy(struct dibs__op *op, dibs_err err)
 }
 
 /* A kind that tells the server of its waiters does so by their number. */
-void dibs__op_rename_waits(struct dibs__line *line, dibs_owner owner,
+void dibs__op_rename_waits(struct dibs__lock_entry *line, dibs_owner owner,
                            uint64_t old)
 {
     struct dibs__list *waiters = &line->wait.waiters;
 
-    if (!dibs__kind_has(line->kind, VERB_HANDOVER))
+    if (!dibs__lock_type_has(line->kind, VERB_HANDOVER))
         return;
     uint64_t wire = dibs__owner_wire(line->locks, owner);
     dibs__lock(&line->mu);
     for (struct dibs__list *l = waiters->next; l != waiters; l = l->next) {
-        struct dibs__op *op = DIBS_OF(l, struct dibs__op, wait.link);
+        struct dibs__operation *op =
+            DIBS_OF(l, struct dibs__operation, wait.link);
         if (op->owner == owner && op->wire == old &&
-            op->wait.state == WAITER_PAUSES)
+            op->wait.state == WAITER_PARKED)
             op->wire = op->ask.wire = wire;
     }
     dibs__unlock(&line->mu);
 }
 
-void dibs__op_disown(struct dibs__op *op)
+void dibs__op_disown(struct dibs__operation *op)
 {
     dibs__owner_retire(op->line, op->owner, op->wire, RENUMBER_REAP);
     dibs__op_rename_waits(op->line, op->owner, op->wire);
@@ -373,5 +381,5 @@ void dibs__op_disown(struct dibs__op *op)
     bool left = op->renumber == RENUMBER_LEFT; /* to an adopter, say */
     dibs__unlock(&op->line->mu);
     if (!left)
-        dibs__reap(op->line, op->wire, op->reap_ms);
+        dibs__orphan_release(op->line, op->wire, op->reap_ms);
 }

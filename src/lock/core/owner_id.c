@@ -45,7 +45,7 @@ dibs_owner dibs__owner_thread(void)
     return this_thread;
 }
 
-uint64_t dibs__owner_wire(struct dibs__locks *lk, dibs_owner owner)
+uint64_t dibs__owner_wire(struct dibs__lock_manager *lk, dibs_owner owner)
 {
     struct dibs__alias want = {.owner = owner};
 
@@ -58,17 +58,18 @@ uint64_t dibs__owner_wire(struct dibs__locks *lk, dibs_owner owner)
     return wire;
 }
 
-uint64_t dibs__owner_writes(struct dibs__line *line, dibs_owner owner,
+uint64_t dibs__owner_writes(struct dibs__lock_entry *line, dibs_owner owner,
                             uint64_t wire)
 {
-    struct dibs__locks *lk = line->locks;
+    struct dibs__lock_manager *lk = line->locks;
     uint64_t other = 0;
 
-    if (line->kind->id != KIND_READ ||
+    if (line->kind->id != TYPE_READ ||
         (!atomic_load_explicit(&lk->aliased, memory_order_acquire) &&
          !atomic_load(&lk->adopted.any)))
         return 0; /* nobody goes by two numbers */
-    for (struct dibs__line *l = NULL; (l = dibs__line_relative(line, l));) {
+    for (struct dibs__lock_entry *l = NULL;
+         (l = dibs__entry_next_in_family(line, l));) {
         dibs__lock(&l->mu);
         struct dibs__hold *h = dibs__hold_of(l, owner);
         if (h && h->state != HOLD_LOST && h->state != HOLD_ENDING &&
@@ -81,7 +82,8 @@ uint64_t dibs__owner_writes(struct dibs__line *line, dibs_owner owner,
 
 /* A retired number must not be used again even when memory ends, so a few
  * aliases are kept for that. */
-static struct dibs__alias *alias_new(struct dibs__locks *lk) REQUIRES(lk->c->mu)
+static struct dibs__alias *alias_new(struct dibs__lock_manager *lk)
+    REQUIRES(lk->c->mu)
 {
     struct dibs__alias *a = dibs__calloc(1, sizeof *a);
 
@@ -92,8 +94,8 @@ static struct dibs__alias *alias_new(struct dibs__locks *lk) REQUIRES(lk->c->mu)
 
 /* Calls of this owner that wait, or ask, by this number; and readers that go by
  * another one, and name this one as that by which their owner writes. */
-static void mark_calls(struct dibs__line *line, dibs_owner owner, uint64_t wire,
-                       enum dibs__renumber how)
+static void mark_calls(struct dibs__lock_entry *line, dibs_owner owner,
+                       uint64_t wire, enum dibs__renumber how)
 {
     struct dibs__list *lists[] = {&line->wait.waiters, &line->asks};
 
@@ -101,9 +103,9 @@ static void mark_calls(struct dibs__line *line, dibs_owner owner, uint64_t wire,
     for (size_t i = 0; i < 2; i++)
         for (struct dibs__list *l = lists[i]->next; l != lists[i];
              l = l->next) {
-            struct dibs__op *op = i == 0
-                                      ? DIBS_OF(l, struct dibs__op, wait.link)
-                                      : DIBS_OF(l, struct dibs__op, ask_link);
+            struct dibs__operation *op =
+                i == 0 ? DIBS_OF(l, struct dibs__operation, wait.link)
+                       : DIBS_OF(l, struct dibs__operation, ask_link);
             bool reads = op->wire != wire && op->ask.other == wire;
             enum dibs__renumber now = reads ? RENUMBER_OTHER : how;
             if (op->owner == owner && (op->wire == wire || reads) &&
@@ -113,7 +115,7 @@ static void mark_calls(struct dibs__line *line, dibs_owner owner, uint64_t wire,
     dibs__unlock(&line->mu);
 }
 
-static void give_next_number(struct dibs__locks *lk, dibs_owner owner,
+static void give_next_number(struct dibs__lock_manager *lk, dibs_owner owner,
                              uint64_t wire)
 {
     struct dibs__alias want = {.owner = owner};
@@ -132,16 +134,17 @@ static void give_next_number(struct dibs__locks *lk, dibs_owner owner,
     atomic_fetch_add(&lk->retired, 1);
 }
 
-void dibs__owner_retire(struct dibs__line *line, dibs_owner owner,
+void dibs__owner_retire(struct dibs__lock_entry *line, dibs_owner owner,
                         uint64_t wire, enum dibs__renumber how)
 {
     give_next_number(line->locks, owner, wire);
     mark_calls(line, owner, wire, how);
-    for (struct dibs__line *l = NULL; (l = dibs__line_relative(line, l));)
+    for (struct dibs__lock_entry *l = NULL;
+         (l = dibs__entry_next_in_family(line, l));)
         mark_calls(l, owner, wire, how);
 }
 
-void dibs__owners_free(struct dibs__locks *lk)
+void dibs__owners_free(struct dibs__lock_manager *lk)
 {
     struct dibs__alias *a;
 
@@ -154,10 +157,10 @@ void dibs__owners_free(struct dibs__locks *lk)
 
 dibs_owner dibs_owner_new(dibs_client *c)
 {
-    return dibs__client_foreign(c) ? 0 : dibs__owner_number();
+    return dibs__client_is_forked_copy(c) ? 0 : dibs__owner_number();
 }
 
 dibs_owner dibs_owner_thread(dibs_client *c)
 {
-    return dibs__client_foreign(c) ? 0 : dibs__owner_thread();
+    return dibs__client_is_forked_copy(c) ? 0 : dibs__owner_thread();
 }

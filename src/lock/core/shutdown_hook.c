@@ -8,14 +8,16 @@
  */
 #include "lock/core/shutdown_hook.h"
 
-void dibs__work_register(struct dibs__locks *lk, struct dibs__work *w)
+void dibs__shutdown_hook_register(struct dibs__lock_manager *lk,
+                                  struct dibs__shutdown_hook *w)
 {
     dibs__lock(&lk->c->mu);
     dibs__list_add(&lk->works, &w->link);
     dibs__unlock(&lk->c->mu);
 }
 
-void dibs__work_unregister(struct dibs__locks *lk, struct dibs__work *w)
+void dibs__shutdown_hook_unregister(struct dibs__lock_manager *lk,
+                                    struct dibs__shutdown_hook *w)
 {
     dibs__lock(&lk->c->mu);
     dibs__list_del(&w->link);
@@ -23,14 +25,16 @@ void dibs__work_unregister(struct dibs__locks *lk, struct dibs__work *w)
 }
 
 /* The first whose close was not called yet, or the first of all. */
-static struct dibs__work *next_work(struct dibs__locks *lk, bool any)
+static struct dibs__shutdown_hook *next_work(struct dibs__lock_manager *lk,
+                                             bool any)
 {
-    struct dibs__work *found = NULL;
+    struct dibs__shutdown_hook *found = NULL;
 
     dibs__lock(&lk->c->mu);
     for (struct dibs__list *l = lk->works.next; l != &lk->works && !found;
          l = l->next) {
-        struct dibs__work *w = DIBS_OF(l, struct dibs__work, link);
+        struct dibs__shutdown_hook *w =
+            DIBS_OF(l, struct dibs__shutdown_hook, link);
         if (any || !w->closing)
             found = w;
     }
@@ -43,14 +47,14 @@ static struct dibs__work *next_work(struct dibs__locks *lk, bool any)
     return found;
 }
 
-void dibs__works_close(struct dibs__locks *lk)
+void dibs__shutdown_hooks_close(struct dibs__lock_manager *lk)
 {
-    for (struct dibs__work *w; (w = next_work(lk, false));)
+    for (struct dibs__shutdown_hook *w; (w = next_work(lk, false));)
         w->close(w);
 }
 
-void dibs__works_over(struct dibs__locks *lk)
+void dibs__shutdown_hooks_expire(struct dibs__lock_manager *lk)
 {
-    for (struct dibs__work *w; (w = next_work(lk, true));)
+    for (struct dibs__shutdown_hook *w; (w = next_work(lk, true));)
         w->over(w);
 }

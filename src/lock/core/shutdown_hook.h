@@ -11,25 +11,27 @@
 
 #include "lock/core/lock_manager.h"
 
-struct dibs__work {
+struct dibs__shutdown_hook {
     struct dibs__list link; /* client.mu: in locks.works */
     bool closing;           /* client.mu: close was called */
     /* A hook follows: until it returns the work must not be freed. Under
      * client.mu; NULL: only io frees it. */
-    void (*ref)(struct dibs__work *w);
+    void (*ref)(struct dibs__shutdown_hook *w);
     /* The client closes: the work has to end soon. Called once. */
-    void (*close)(struct dibs__work *w);
+    void (*close)(struct dibs__shutdown_hook *w);
     /* The client's time is over: the work unregisters now. Both without a
      * mutex held, each after a ref. Thread: io. */
-    void (*over)(struct dibs__work *w);
+    void (*over)(struct dibs__shutdown_hook *w);
 };
 
 /* Thread: any. */
-void dibs__work_register(struct dibs__locks *lk, struct dibs__work *w);
+void dibs__shutdown_hook_register(struct dibs__lock_manager *lk,
+                                  struct dibs__shutdown_hook *w);
 /* Thread: any. Unregistering twice is harmless. */
-void dibs__work_unregister(struct dibs__locks *lk, struct dibs__work *w);
+void dibs__shutdown_hook_unregister(struct dibs__lock_manager *lk,
+                                    struct dibs__shutdown_hook *w);
 /* Calls the hooks of all that is registered. Thread: io. */
-void dibs__works_close(struct dibs__locks *lk);
-void dibs__works_over(struct dibs__locks *lk);
+void dibs__shutdown_hooks_close(struct dibs__lock_manager *lk);
+void dibs__shutdown_hooks_expire(struct dibs__lock_manager *lk);
 
 #endif

@@ -29,7 +29,7 @@ struct holder {
 };
 
 struct look {
-    struct dibs__op op;
+    struct dibs__operation op;
     dibs_lock_info info;
     bool was_locked;
     bool force;
@@ -37,24 +37,26 @@ struct look {
     char owner[OWNER_FIELD_MAX];
     dibs_force_cb force_fn;
     dibs_info_cb info_fn;
-    dibs__looked *looked;   /* instead, with op.ended */
-    int64_t until;          /* its time; 0 = nothing was sent */
-    int64_t first;          /* place wanted */
-    struct dibs__buf *page; /* where waiters or holders go; or NULL */
+    dibs__lock_inspected *looked; /* instead, with op.ended */
+    int64_t until;                /* its time; 0 = nothing was sent */
+    int64_t first;                /* place wanted */
+    struct dibs__buf *page;       /* where waiters or holders go; or NULL */
 };
 
-static struct look *look_of(struct dibs__call *call)
+static struct look *look_of(struct dibs__command *call)
 {
-    return DIBS_OF(DIBS_OF(call, struct dibs__op, call), struct look, op);
+    return DIBS_OF(DIBS_OF(call, struct dibs__operation, call), struct look,
+                   op);
 }
 
 /* ---- reading the answer ------------------------------------------------ */
 
 static dibs_err explain_no_lock(struct look *lo)
 {
-    dibs__op_explain_here(&lo->op, DIBS_ERR_WRONGTYPE,
-                          "'%.80s' is a hash, and its fields are not a lock's",
-                          lo->op.line->name);
+    dibs__op_record_error_here(
+        &lo->op, DIBS_ERR_WRONGTYPE,
+        "'%.80s' is a hash, and its fields are not a lock's",
+        lo->op.line->name);
     return DIBS_ERR_WRONGTYPE;
 }
 
@@ -67,14 +69,14 @@ static bool reply_is(const struct dibs__reply *r, const char *text)
 static bool is_force_target(const struct look *lo,
                             const struct dibs__reply *field)
 {
-    const struct dibs__kind *kind = lo->op.line->kind;
-    size_t n = strlen(dibs__kind_write.suffix);
+    const struct dibs__lock_type *kind = lo->op.line->kind;
+    size_t n = strlen(dibs__type_write.suffix);
     bool writer = field->len > n && memcmp(field->text + field->len - n,
-                                           dibs__kind_write.suffix, n) == 0;
+                                           dibs__type_write.suffix, n) == 0;
 
-    if (kind == &dibs__kind_read)
+    if (kind == &dibs__type_read)
         return !writer;
-    return kind != &dibs__kind_write || writer;
+    return kind != &dibs__type_write || writer;
 }
 
 /* The first owner is shown for all of them. */
@@ -88,7 +90,8 @@ static void read_owner(struct look *lo, const struct dibs__reply *field,
     if (!lo->info.owner[0]) {
         memcpy(lo->info.owner, field->text, cut);
         lo->info.owner[cut] = '\0';
-        lo->info.holds = dibs__number_in(value->text, value->text + value->len);
+        lo->info.holds =
+            dibs__parse_number(value->text, value->text + value->len);
     }
     if (lo->owner_len || !is_force_target(lo, field))
         return;
@@ -148,17 +151,17 @@ static dibs_err read_info(struct look *lo, const struct dibs__reply *r)
     int64_t left, fields, waiters;
     const struct dibs__reply *token = dibs__reply_text(r, 2);
 
-    if (lo->op.line->kind->id == KIND_SLOTS)
+    if (lo->op.line->kind->id == TYPE_SLOTS)
         return read_slots_info(lo, r);
     *info = (dibs_lock_info){.size = sizeof *info};
     if (!dibs__reply_num(r, 0, &left) || !dibs__reply_num(r, 1, &fields) ||
         (!token && !dibs__reply_num(r, 2, &waiters)))
         return DIBS_ERR_PROTOCOL;
     if (token) { /* of a fenced lock, instead of waiters */
-        info->token = dibs__number_in(token->text, token->text + token->len);
+        info->token = dibs__parse_number(token->text, token->text + token->len);
         waiters = 0;
     }
-    if (left == ANSWER_NO_LOCK)
+    if (left == SCRIPT_NO_LOCK)
         return explain_no_lock(lo);
     info->waiters = waiters > 0 ? (size_t)waiters : 0;
     info->locked = left != -2;
@@ -209,20 +212,20 @@ static dibs_err read_queue(struct look *lo, const struct dibs__reply *r)
 /* ---- asking ------------------------------------------------------------ */
 
 /* Two timeouts for all that it sends: P7. */
-static void look_send(struct look *lo, enum dibs__verb verb,
-                      dibs__answered *answered)
+static void look_send(struct look *lo, enum dibs__lock_command verb,
+                      dibs__reply_fn *answered)
 {
     int64_t now = dibs__now_ms();
 
     if (!lo->until)
-        lo->until = now + 2 * dibs__line_timeout(lo->op.line);
+        lo->until = now + 2 * dibs__entry_timeout(lo->op.line);
     dibs__op_send(&lo->op, verb, answered, lo->until - now, 0);
 }
 
 /* If the owner is one of ours, it hears of the loss at once. */
 static void lose_ours(struct look *lo)
 {
-    struct dibs__line *line = lo->op.line;
+    struct dibs__lock_entry *line = lo->op.line;
     char text[DIBS_OWNER_MAX];
 
     dibs__lock(&line->mu);
@@ -235,14 +238,14 @@ static void lose_ours(struct look *lo)
     dibs__unlock(&line->mu);
 }
 
-static void force_answered(struct dibs__call *call, dibs_err err,
+static void force_answered(struct dibs__command *call, dibs_err err,
                            const struct dibs__reply *reply)
 {
     struct look *lo = look_of(call);
 
     if (err == DIBS_OK && reply->type != REPLY_NUM)
         err = DIBS_ERR_PROTOCOL;
-    if (err == DIBS_OK && reply->num == ANSWER_NO_LOCK)
+    if (err == DIBS_OK && reply->num == SCRIPT_NO_LOCK)
         err = explain_no_lock(lo);
     if (err == DIBS_OK) {
         lo->was_locked = reply->num == 1 || call->again;
@@ -252,7 +255,7 @@ static void force_answered(struct dibs__call *call, dibs_err err,
     dibs__op_finish(&lo->op, err);
 }
 
-static void force_run(struct dibs__op *op)
+static void force_run(struct dibs__operation *op)
 {
     struct look *lo = DIBS_OF(op, struct look, op);
 
@@ -282,9 +285,9 @@ static dibs_err read_holders(struct look *lo, const struct dibs__reply *r)
     const struct dibs__reply *mode = dibs__reply_text(r, 0);
     int64_t why;
 
-    if (lo->op.line->kind->id == KIND_SLOTS)
+    if (lo->op.line->kind->id == TYPE_SLOTS)
         return read_slots_holders(lo, r);
-    if (dibs__reply_num(r, 0, &why) && why == ANSWER_NO_LOCK)
+    if (dibs__reply_num(r, 0, &why) && why == SCRIPT_NO_LOCK)
         return explain_no_lock(lo);
     for (size_t i = 1; mode && i + 2 < r->len; i += 3) {
         const struct dibs__reply *who = dibs__reply_text(r, i);
@@ -294,17 +297,17 @@ static dibs_err read_holders(struct look *lo, const struct dibs__reply *r)
         if (!who || !holds || !dibs__reply_num(r, i + 2, &h.remaining_ms))
             return DIBS_ERR_PROTOCOL;
         h.remaining_ms = dibs__reply_ms(h.remaining_ms);
-        size_t n = strlen(who->text), w = strlen(dibs__kind_write.suffix);
-        if (n > w && strcmp(who->text + n - w, dibs__kind_write.suffix) == 0)
+        size_t n = strlen(who->text), w = strlen(dibs__type_write.suffix);
+        if (n > w && strcmp(who->text + n - w, dibs__type_write.suffix) == 0)
             h.mode = DIBS_MODE_WRITE;
-        h.holds = dibs__number_in(holds->text, holds->text + holds->len);
+        h.holds = dibs__parse_number(holds->text, holds->text + holds->len);
         dibs__buf_add(lo->page, &h, sizeof h);
         dibs__buf_add(lo->page, who->text, n + 1);
     }
     return mode ? DIBS_OK : DIBS_ERR_PROTOCOL;
 }
 
-static void holders_answered(struct dibs__call *call, dibs_err err,
+static void holders_answered(struct dibs__command *call, dibs_err err,
                              const struct dibs__reply *reply)
 {
     struct look *lo = look_of(call);
@@ -316,12 +319,12 @@ static void holders_answered(struct dibs__call *call, dibs_err err,
     dibs__op_finish(&lo->op, err);
 }
 
-static void holders_run(struct dibs__op *op)
+static void holders_run(struct dibs__operation *op)
 {
     look_send(DIBS_OF(op, struct look, op), VERB_HOLDERS, holders_answered);
 }
 
-static void info_answered(struct dibs__call *call, dibs_err err,
+static void info_answered(struct dibs__command *call, dibs_err err,
                           const struct dibs__reply *reply)
 {
     struct look *lo = look_of(call);
@@ -337,15 +340,15 @@ static void info_answered(struct dibs__call *call, dibs_err err,
             return;
         }
         err = DIBS_ERR_SERVER;
-        dibs__op_explain_here(&lo->op, err,
-                              "'%.80s': its owner is no dibs or Redisson "
-                              "client: %zu bytes long",
-                              lo->op.line->name, lo->owner_len);
+        dibs__op_record_error_here(&lo->op, err,
+                                   "'%.80s': its owner is no dibs or Redisson "
+                                   "client: %zu bytes long",
+                                   lo->op.line->name, lo->owner_len);
     }
     dibs__op_finish(&lo->op, err);
 }
 
-static void info_run(struct dibs__op *op)
+static void info_run(struct dibs__operation *op)
 {
     struct look *lo = DIBS_OF(op, struct look, op);
 
@@ -355,7 +358,7 @@ static void info_run(struct dibs__op *op)
 }
 
 static dibs_err look_sync(dibs_lock *l, struct look *lo,
-                          void (*run)(struct dibs__op *))
+                          void (*run)(struct dibs__operation *))
 {
     dibs_err err = dibs__lock_enter(l);
 
@@ -377,7 +380,7 @@ static dibs_err get_info(dibs_lock *l, dibs_lock_info *out)
     struct look lo = {.force = false};
 
     if (dibs__struct_check(&dibs__struct_lock_info, out) != DIBS_OK)
-        return dibs__lock_refuse(l);
+        return dibs__lock_report_invalid_arg(l);
     dibs_err err = look_sync(l, &lo, info_run);
     if (err == DIBS_OK)
         dibs__struct_give(&dibs__struct_lock_info, &lo.info, out);
@@ -386,19 +389,19 @@ static dibs_err get_info(dibs_lock *l, dibs_lock_info *out)
 
 dibs_err dibs_lock_info_get(dibs_lock *l, dibs_lock_info *out)
 {
-    return DIBS__TOLD(get_info(l, out));
+    return DIBS__API_CALL(get_info(l, out));
 }
 
 /* So many have a slots lock: which of them? */
 static dibs_err refuse_all_slots(const dibs_lock *l)
 {
-    if (!l || !l->line || l->line->kind->id != KIND_SLOTS)
+    if (!l || !l->line || l->line->kind->id != TYPE_SLOTS)
         return DIBS_OK;
     dibs__reason_set(DIBS_ERR_INVALID,
                      "'%.80s' is a slots lock: say whose hold "
                      "is meant, by dibs_lock_force_release_owner",
                      l->line->name);
-    return dibs__lock_refuse(l);
+    return dibs__lock_report_invalid_arg(l);
 }
 
 /* The owner that has it, or the one that is given. */
@@ -420,12 +423,12 @@ static dibs_err force_out(dibs_lock *l, const char *owner, bool *was_locked)
 
 dibs_err dibs_lock_force_release(dibs_lock *l, bool *was_locked)
 {
-    return DIBS__TOLD(force_out(l, NULL, was_locked));
+    return DIBS__API_CALL(force_out(l, NULL, was_locked));
 }
 
 static dibs_err check_owner(const char *owner)
 {
-    if (dibs__check_given("owner", owner) != DIBS_OK)
+    if (dibs__check_not_null("owner", owner) != DIBS_OK)
         return DIBS_ERR_INVALID;
     return *owner && strlen(owner) <= OWNER_FIELD_MAX
                ? DIBS_OK
@@ -437,12 +440,12 @@ static dibs_err check_owner(const char *owner)
 dibs_err dibs_lock_force_release_owner(dibs_lock *l, const char *owner,
                                        bool *was_locked)
 {
-    return DIBS__TOLD(check_owner(owner) == DIBS_OK
-                          ? force_out(l, owner, was_locked)
-                          : dibs__lock_refuse(l));
+    return DIBS__API_CALL(check_owner(owner) == DIBS_OK
+                              ? force_out(l, owner, was_locked)
+                              : dibs__lock_report_invalid_arg(l));
 }
 
-static void look_told(struct dibs__op *op)
+static void look_told(struct dibs__operation *op)
 {
     struct look *lo = DIBS_OF(op, struct look, op);
 
@@ -455,7 +458,7 @@ static void look_told(struct dibs__op *op)
 /* from: what is asked, and the callback. */
 static dibs_err look_begin(dibs_lock *l, const struct look *from)
 {
-    dibs_err err = dibs__callbacks_ready(&l->c->callbacks);
+    dibs_err err = dibs__callbacks_ensure_thread(&l->c->callbacks);
     struct look *lo = err == DIBS_OK ? dibs__op_new(l, sizeof *lo) : NULL;
 
     if (!lo)
@@ -475,8 +478,8 @@ static dibs_err look_begin(dibs_lock *l, const struct look *from)
 
 static dibs_err refuse_without(const dibs_lock *l, const char *what)
 {
-    dibs__check_given(what, NULL);
-    return dibs__lock_refuse(l);
+    dibs__check_not_null(what, NULL);
+    return dibs__lock_report_invalid_arg(l);
 }
 
 static dibs_err look_async(dibs_lock *l, const struct look *from)
@@ -499,17 +502,17 @@ dibs_err dibs_lock_force_release_async(dibs_lock *l, dibs_force_cb cb,
 {
     struct look from = {.force = true, .force_fn = cb, .op = {.arg = arg}};
 
-    return DIBS__TOLD(look_async(l, &from));
+    return DIBS__API_CALL(look_async(l, &from));
 }
 
 dibs_err dibs_lock_info_get_async(dibs_lock *l, dibs_info_cb cb, void *arg)
 {
     struct look from = {.info_fn = cb, .op = {.arg = arg}};
 
-    return DIBS__TOLD(look_async(l, &from));
+    return DIBS__API_CALL(look_async(l, &from));
 }
 
-static void look_ended(struct dibs__op *op)
+static void look_ended(struct dibs__operation *op)
 {
     struct look *lo = DIBS_OF(op, struct look, op);
 
@@ -518,7 +521,8 @@ static void look_ended(struct dibs__op *op)
     dibs__free(lo);
 }
 
-dibs_err dibs__lock_look(dibs_lock *l, dibs__looked *looked, void *arg)
+dibs_err dibs__lock_inspect(dibs_lock *l, dibs__lock_inspected *looked,
+                            void *arg)
 {
     struct look from = {.looked = looked, .op = {.arg = arg}};
 
@@ -571,7 +575,7 @@ static dibs_err show_queue(dibs_lock *l, dibs_queue_fn fn, void *arg)
 
 dibs_err dibs_lock_queue(dibs_lock *l, dibs_queue_fn fn, void *arg)
 {
-    return DIBS__TOLD(show_queue(l, fn, arg));
+    return DIBS__API_CALL(show_queue(l, fn, arg));
 }
 
 static dibs_err show_holders(dibs_lock *l, dibs_holder_fn fn, void *arg)
@@ -596,5 +600,5 @@ static dibs_err show_holders(dibs_lock *l, dibs_holder_fn fn, void *arg)
 
 dibs_err dibs_lock_holders(dibs_lock *l, dibs_holder_fn fn, void *arg)
 {
-    return DIBS__TOLD(show_holders(l, fn, arg));
+    return DIBS__API_CALL(show_holders(l, fn, arg));
 }

@@ -38,8 +38,8 @@ static const struct {
 static void object_write(const struct dibs__request *r, struct dibs__buf *out,
                          bool whole)
 {
-    const struct dibs__line *line = r->op.line;
-    bool latch = !dibs__line_client(line)->cluster ||
+    const struct dibs__lock_entry *line = r->op.line;
+    bool latch = !dibs__entry_client(line)->cluster ||
                  !memchr(line->name, '}', line->name_len);
 
     dibs__script_head(out, &dibs__script_object_info, whole, 1, 5);
@@ -61,7 +61,7 @@ static dibs_err object_read(struct dibs__request *r,
         !dibs__reply_num(reply, 3, &f->entries) ||
         !dibs__reply_num(reply, 4, &f->ends_ms))
         return DIBS_ERR_PROTOCOL;
-    f->token = dibs__number_in(token->text, token->text + token->len);
+    f->token = dibs__parse_number(token->text, token->text + token->len);
     f->ends_ms = dibs__reply_ms(f->ends_ms);
     for (size_t i = 0; i < OBJECT_WORDS; i++)
         if (strcmp(object_words[i].word, word->text) == 0) {
@@ -72,7 +72,7 @@ static dibs_err object_read(struct dibs__request *r,
 }
 
 /* A lock or slots: what a handle says. */
-static dibs_err ask_handle(dibs_client *c, const struct dibs__kind *kind,
+static dibs_err ask_handle(dibs_client *c, const struct dibs__lock_type *kind,
                            const char *name, size_t len, dibs_lock_info *info)
 {
     dibs_lock *l = NULL;
@@ -96,12 +96,12 @@ static void fill_counted(const struct found_object *f, dibs_lock_info *info)
         info->free_slots = f->number;
 }
 
-dibs_err dibs__object_look(dibs_client *c, const char *name, size_t len,
-                           dibs_lock_info *info)
+dibs_err dibs__object_inspect(dibs_client *c, const char *name, size_t len,
+                              dibs_lock_info *info)
 {
     struct found_object f = {.r = {.write = object_write, .read = object_read}};
     dibs_lock *l = NULL;
-    dibs_err err = dibs__lock_new(c, &dibs__kind_basic, name, len, &l);
+    dibs_err err = dibs__lock_new(c, &dibs__type_mutex, name, len, &l);
 
     if (err == DIBS_OK)
         err = dibs__request_run(l, &f.r, NULL, NULL);
@@ -110,9 +110,9 @@ dibs_err dibs__object_look(dibs_client *c, const char *name, size_t len,
         return err;
     *info = (dibs_lock_info){.size = sizeof *info};
     if (f.kind == DIBS_KIND_LOCK || f.kind == DIBS_KIND_RW)
-        err = ask_handle(c, &dibs__kind_basic, name, len, info);
+        err = ask_handle(c, &dibs__type_mutex, name, len, info);
     else if (f.kind == DIBS_KIND_SLOTS)
-        err = ask_handle(c, &dibs__kind_slots, name, len, info);
+        err = ask_handle(c, &dibs__type_slots, name, len, info);
     else
         fill_counted(&f, info);
     info->kind = f.kind;
@@ -125,11 +125,12 @@ static dibs_err look_by_name(dibs_client *c, const char *name,
 {
     dibs_lock_info info;
 
-    if (dibs__check_given("client", c) != DIBS_OK)
+    if (dibs__check_not_null("client", c) != DIBS_OK)
         return DIBS_ERR_INVALID;
     if (dibs__struct_check(&dibs__struct_lock_info, out) != DIBS_OK)
-        return dibs__client_refuse(c);
-    dibs_err err = dibs__object_look(c, name, dibs__name_length(name), &info);
+        return dibs__client_report_invalid_arg(c);
+    dibs_err err =
+        dibs__object_inspect(c, name, dibs__name_length(name), &info);
     if (err == DIBS_OK)
         dibs__struct_give(&dibs__struct_lock_info, &info, out);
     return err;
@@ -137,5 +138,5 @@ static dibs_err look_by_name(dibs_client *c, const char *name,
 
 dibs_err dibs_client_look(dibs_client *c, const char *name, dibs_lock_info *out)
 {
-    return DIBS__TOLD(look_by_name(c, name, out));
+    return DIBS__API_CALL(look_by_name(c, name, out));
 }

@@ -18,56 +18,58 @@
 #include <string.h>
 
 struct who_op {
-    struct dibs__op op;
+    struct dibs__operation op;
     char id[DIBS__WHO_ID_LEN + 1];
-    struct dibs__who who;
+    struct dibs__client_info who;
     dibs_who_cb fn;
 };
 
-static struct who_op *who_op_of(struct dibs__call *call)
+static struct who_op *who_op_of(struct dibs__command *call)
 {
-    return DIBS_OF(DIBS_OF(call, struct dibs__op, call), struct who_op, op);
+    return DIBS_OF(DIBS_OF(call, struct dibs__operation, call), struct who_op,
+                   op);
 }
 
-static void who_write(struct dibs__call *call, struct dibs__buf *out,
+static void who_write(struct dibs__command *call, struct dibs__buf *out,
                       bool whole)
 {
     (void)call;
     (void)whole;
-    dibs__who_command(out);
+    dibs__client_list_command(out);
 }
 
-static void who_answered(struct dibs__call *call, dibs_err err,
+static void who_answered(struct dibs__command *call, dibs_err err,
                          const struct dibs__reply *reply)
 {
     struct who_op *wo = who_op_of(call);
     const char *at = err == DIBS_OK ? reply->text : NULL;
     const char *end = err == DIBS_OK ? reply->text + reply->len : NULL;
-    struct dibs__who_line line;
+    struct dibs__client_list_row line;
 
     while (at < end) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         size_t len = (size_t)((stop ? stop : end) - at);
 
-        if (dibs__who_read(at, len, &line) && strcmp(line.id, wo->id) == 0)
-            dibs__who_merge(&wo->who, &line.who);
+        if (dibs__client_list_parse(at, len, &line) &&
+            strcmp(line.id, wo->id) == 0)
+            dibs__client_info_merge(&wo->who, &line.who);
         at += len + 1;
     }
     dibs__op_finish(&wo->op, err);
 }
 
-static void who_run(struct dibs__op *op)
+static void who_run(struct dibs__operation *op)
 {
     op->call.quiet = true; /* who asks can do without */
     op->call.plain = true;
     dibs__op_send_own(op, who_write, 1u << REPLY_TEXT, who_answered,
-                      dibs__line_timeout(op->line));
+                      dibs__entry_timeout(op->line));
 }
 
-static void who_told(struct dibs__op *op)
+static void who_told(struct dibs__operation *op)
 {
     const struct who_op *wo = DIBS_OF(op, struct who_op, op);
-    dibs_who who = dibs__who_public(&wo->who);
+    dibs_who who = dibs__client_info_public(&wo->who);
 
     wo->fn(op->err, wo->who.known ? &who : NULL, op->arg);
 }
@@ -75,12 +77,12 @@ static void who_told(struct dibs__op *op)
 static dibs_err who_begin(dibs_lock *l, const char *owner, dibs_who_cb cb,
                           void *arg)
 {
-    dibs_err err = dibs__callbacks_ready(&l->c->callbacks);
+    dibs_err err = dibs__callbacks_ensure_thread(&l->c->callbacks);
     struct who_op *wo = err == DIBS_OK ? dibs__op_new(l, sizeof *wo) : NULL;
 
     if (!wo)
         return err == DIBS_OK ? DIBS_ERR_NOMEM : err;
-    if (!dibs__who_id(owner, wo->id))
+    if (!dibs__client_id_of_owner(owner, wo->id))
         wo->id[0] = '\0'; /* nobody's */
     wo->fn = cb;
     wo->op.arg = arg;
@@ -94,9 +96,9 @@ static dibs_err who_begin(dibs_lock *l, const char *owner, dibs_who_cb cb,
 static dibs_err who_async(dibs_lock *l, const char *owner, dibs_who_cb cb,
                           void *arg)
 {
-    if (dibs__check_given("owner", owner) ||
-        dibs__check_given("cb", cb ? owner : NULL))
-        return dibs__lock_refuse(l);
+    if (dibs__check_not_null("owner", owner) ||
+        dibs__check_not_null("cb", cb ? owner : NULL))
+        return dibs__lock_report_invalid_arg(l);
     dibs_err err = dibs__lock_enter(l);
     if (err != DIBS_OK)
         return err;
@@ -109,5 +111,5 @@ static dibs_err who_async(dibs_lock *l, const char *owner, dibs_who_cb cb,
 dibs_err dibs_lock_who_async(dibs_lock *l, const char *owner, dibs_who_cb cb,
                              void *arg)
 {
-    return DIBS__TOLD(who_async(l, owner, cb, arg));
+    return DIBS__API_CALL(who_async(l, owner, cb, arg));
 }

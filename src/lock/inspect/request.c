@@ -12,13 +12,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static struct dibs__request *request_of(struct dibs__call *call)
+static struct dibs__request *request_of(struct dibs__command *call)
 {
-    return DIBS_OF(DIBS_OF(call, struct dibs__op, call), struct dibs__request,
-                   op);
+    return DIBS_OF(DIBS_OF(call, struct dibs__operation, call),
+                   struct dibs__request, op);
 }
 
-static void request_write(struct dibs__call *call, struct dibs__buf *out,
+static void request_write(struct dibs__command *call, struct dibs__buf *out,
                           bool whole)
 {
     const struct dibs__request *r = request_of(call);
@@ -26,7 +26,7 @@ static void request_write(struct dibs__call *call, struct dibs__buf *out,
     r->write(r, out, whole);
 }
 
-static void request_answered(struct dibs__call *call, dibs_err err,
+static void request_answered(struct dibs__command *call, dibs_err err,
                              const struct dibs__reply *reply)
 {
     struct dibs__request *r = request_of(call);
@@ -36,11 +36,11 @@ static void request_answered(struct dibs__call *call, dibs_err err,
     dibs__op_finish(&r->op, err);
 }
 
-static void request_start(struct dibs__op *op)
+static void request_start(struct dibs__operation *op)
 {
     dibs__op_send_own(op, request_write,
                       1u << REPLY_NUM | 1u << REPLY_TEXT | 1u << REPLY_ARRAY,
-                      request_answered, 2 * dibs__line_timeout(op->line));
+                      request_answered, 2 * dibs__entry_timeout(op->line));
 }
 
 void dibs__request_head(const struct dibs__request *r,
@@ -58,7 +58,7 @@ void dibs__request_args(const struct dibs__request *r, const char *letters,
         dibs__arg_write(*letters, &r->op.ask, out);
 }
 
-void dibs__request_name(const struct dibs__line *line,
+void dibs__request_name(const struct dibs__lock_entry *line,
                         char id[DIBS__REQUEST_ID])
 {
     snprintf(id, DIBS__REQUEST_ID, "%s:%llu", line->locks->c->id,
@@ -76,7 +76,7 @@ static dibs_err request_async(dibs_lock *l, const struct dibs__request *from,
                               dibs_cb cb, void *arg)
 {
     size_t more = from->text ? strlen(from->text) + 1 : 0;
-    dibs_err err = dibs__callbacks_ready(&l->c->callbacks);
+    dibs_err err = dibs__callbacks_ensure_thread(&l->c->callbacks);
 
     if (err != DIBS_OK)
         return err;

@@ -14,7 +14,7 @@
 #define DIBS__REQUEST_ID 64 /* text, with its NUL */
 
 struct dibs__request {
-    struct dibs__op op;
+    struct dibs__operation op;
     void (*write)(const struct dibs__request *r, struct dibs__buf *out,
                   bool whole);
     /* What the answer means. */
@@ -47,7 +47,7 @@ dibs_err dibs__adopt_named(dibs_lock *l, const struct dibs__owner_name *name,
 bool dibs__owner_parse(const char *text, const char *end,
                        struct dibs__owner_name *out);
 /* A text that no other request of any client has. */
-void dibs__request_name(const struct dibs__line *line,
+void dibs__request_name(const struct dibs__lock_entry *line,
                         char id[DIBS__REQUEST_ID]);
 
 #endif

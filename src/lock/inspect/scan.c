@@ -35,7 +35,7 @@
 #define PAGE "200"
 
 struct scan {
-    struct dibs__question ask;
+    struct dibs__sync_query ask;
     const char *pattern; /* or NULL */
     char *match;         /* what the server is asked for; or NULL */
     const char *type;    /* of keys, in this round */
@@ -46,7 +46,7 @@ struct scan {
     struct dibs__buf names; /* a length and a name, and so on */
 };
 
-static void scan_write(struct dibs__call *call, struct dibs__buf *out,
+static void scan_write(struct dibs__command *call, struct dibs__buf *out,
                        bool whole)
 {
     struct scan *s = DIBS_OF(call, struct scan, ask.call);
@@ -83,7 +83,7 @@ static dibs_err scan_read(struct scan *s, const struct dibs__reply *r)
     return dibs__buf_ok(&s->names) ? DIBS_OK : DIBS_ERR_NOMEM;
 }
 
-static dibs_err scan_take(struct dibs__question *ask, dibs_err err,
+static dibs_err scan_take(struct dibs__sync_query *ask, dibs_err err,
                           const struct dibs__reply *reply)
 {
     return err == DIBS_OK ? scan_read(DIBS_OF(ask, struct scan, ask), reply)
@@ -101,7 +101,7 @@ static dibs_err next_page(dibs_client *c, struct scan *s)
     s->ask.call.expects = 1u << REPLY_ARRAY;
     s->ask.call.slot = s->to.server ? -1 : 0;
     s->ask.take = scan_take;
-    err = dibs__question_ask(c, s->to, &s->ask);
+    err = dibs__sync_query_run(c, s->to, &s->ask);
     dibs__client_leave(c);
     return err;
 }
@@ -167,7 +167,7 @@ static bool show_object(dibs_client *c, const struct scan *s, const char *name,
     dibs_lock_info info;
     char copy[DIBS_NAME_MAX + 1]; /* with a NUL behind it */
 
-    *err = dibs__object_look(c, name, len, &info);
+    *err = dibs__object_inspect(c, name, len, &info);
     if (*err == DIBS_ERR_WRONGTYPE || *err == DIBS_ERR_AUTH) {
         *err = DIBS_OK;
         return true;
@@ -224,7 +224,7 @@ static bool show_key(dibs_client *c, const struct scan *s, const char *key,
     if (name_len == 0 || name_len > DIBS_NAME_MAX ||
         !is_asked_for(s, name, name_len))
         return true;
-    if (c->cluster && !dibs__slot_fits(name, name_len))
+    if (c->cluster && !dibs__hash_slot_single(name, name_len))
         return true; /* not one of ours, nor of Redisson's */
     return name == key && name_len == len
                ? show_lock(c, s, name, name_len, err)
@@ -328,10 +328,10 @@ static dibs_err list_all(dibs_client *c, const char *pattern, dibs_list_fn fn,
                      .arg = arg};
     dibs_err err = DIBS_OK;
 
-    if (dibs__check_given("client", c) ||
-        dibs__check_given("fn", fn ? c : NULL))
-        return dibs__client_refuse(c);
-    if (dibs__client_foreign(c))
+    if (dibs__check_not_null("client", c) ||
+        dibs__check_not_null("fn", fn ? c : NULL))
+        return dibs__client_report_invalid_arg(c);
+    if (dibs__client_is_forked_copy(c))
         return DIBS_ERR_FORKED;
     s.to = c->route;
     if (!make_match(&s))
@@ -348,5 +348,5 @@ static dibs_err list_all(dibs_client *c, const char *pattern, dibs_list_fn fn,
 dibs_err dibs_client_list(dibs_client *c, const char *pattern, dibs_list_fn fn,
                           void *arg)
 {
-    return DIBS__TOLD(list_all(c, pattern, fn, arg));
+    return DIBS__API_CALL(list_all(c, pattern, fn, arg));
 }

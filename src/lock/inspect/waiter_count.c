@@ -33,8 +33,8 @@
 #define CHANNELS 3
 
 struct count {
-    struct dibs__question ask;
-    const struct dibs__line *line;
+    struct dibs__sync_query ask;
+    const struct dibs__lock_entry *line;
     const char *subcommand;
     int64_t found; /* by this command */
 };
@@ -43,13 +43,13 @@ struct count {
 #define LISTENER  "dibs_lock_listener"
 #define EARS_MOST 2 /* of the queue, who listen to the lock's channel, too */
 
-static void count_write(struct dibs__call *call, struct dibs__buf *out,
+static void count_write(struct dibs__command *call, struct dibs__buf *out,
                         bool whole)
 {
-    static const struct dibs__kind *const kinds[CHANNELS] = {
-        &dibs__kind_basic,
-        &dibs__kind_read,
-        &dibs__kind_slots,
+    static const struct dibs__lock_type *const kinds[CHANNELS] = {
+        &dibs__type_mutex,
+        &dibs__type_read,
+        &dibs__type_slots,
     };
     const struct count *ct = DIBS_OF(call, struct count, ask.call);
 
@@ -58,11 +58,11 @@ static void count_write(struct dibs__call *call, struct dibs__buf *out,
     dibs__buf_arg_text(out, "PUBSUB");
     dibs__buf_arg_text(out, ct->subcommand);
     for (int i = 0; i < CHANNELS; i++)
-        dibs__line_tagged_arg(ct->line, kinds[i]->channel, out);
+        dibs__entry_key_arg(ct->line, kinds[i]->channel, out);
 }
 
 /* Channel and count, for each channel. */
-static dibs_err count_take(struct dibs__question *ask, dibs_err err,
+static dibs_err count_take(struct dibs__sync_query *ask, dibs_err err,
                            const struct dibs__reply *reply)
 {
     struct count *ct = DIBS_OF(ask, struct count, ask);
@@ -87,12 +87,12 @@ static dibs_err count_ask(struct count *ct, const char *subcommand)
     ct->ask.call.expects = 1u << REPLY_ARRAY;
     ct->ask.call.slot = ct->line->slot;
     ct->ask.take = count_take;
-    return dibs__question_ask(dibs__line_client(ct->line),
-                              dibs__line_route(ct->line), &ct->ask);
+    return dibs__sync_query_run(dibs__entry_client(ct->line),
+                                dibs__entry_route(ct->line), &ct->ask);
 }
 
 /* "ZRANGE dibs_lock_waiters:{name} 0 -1", or "GET dibs_lock_listener:{name}" */
-static void queue_write(struct dibs__call *call, struct dibs__buf *out,
+static void queue_write(struct dibs__command *call, struct dibs__buf *out,
                         bool whole)
 {
     const struct count *ct = DIBS_OF(call, struct count, ask.call);
@@ -101,14 +101,14 @@ static void queue_write(struct dibs__call *call, struct dibs__buf *out,
     (void)whole;
     dibs__buf_array(out, queue ? 4 : 2);
     dibs__buf_arg_text(out, queue ? "ZRANGE" : "GET");
-    dibs__line_tagged_arg(ct->line, ct->subcommand, out);
+    dibs__entry_key_arg(ct->line, ct->subcommand, out);
     if (queue) {
         dibs__buf_arg_text(out, "0");
         dibs__buf_arg_text(out, "-1");
     }
 }
 
-static dibs_err queue_take(struct dibs__question *ask, dibs_err err,
+static dibs_err queue_take(struct dibs__sync_query *ask, dibs_err err,
                            const struct dibs__reply *reply)
 {
     struct count *ct = DIBS_OF(ask, struct count, ask);
@@ -129,8 +129,8 @@ static int64_t queue_ask(struct count *ct, const char *key)
         1u << REPLY_ARRAY | 1u << REPLY_TEXT | 1u << REPLY_NIL;
     ct->ask.call.quiet = true;
     ct->ask.take = queue_take;
-    (void)dibs__question_ask(dibs__line_client(ct->line),
-                             dibs__line_route(ct->line), &ct->ask);
+    (void)dibs__sync_query_run(dibs__entry_client(ct->line),
+                               dibs__entry_route(ct->line), &ct->ask);
     return ct->found;
 }
 
@@ -150,25 +150,25 @@ static dibs_err count_listeners(dibs_lock *l, size_t *out)
     struct count ct = {.found = 0};
     int64_t most = 0;
 
-    if (dibs__check_given("out", out) != DIBS_OK)
-        return dibs__lock_refuse(l);
+    if (dibs__check_not_null("out", out) != DIBS_OK)
+        return dibs__lock_report_invalid_arg(l);
     dibs_err err = dibs__lock_enter(l);
     if (err != DIBS_OK)
         return err;
     dibs_client *c = l->c;
-    struct dibs__line *line = l->line;
-    unsigned how = dibs__client_flavour(c);
-    dibs__line_ref(line);
+    struct dibs__lock_entry *line = l->line;
+    unsigned how = dibs__client_pubsub_mode(c);
+    dibs__entry_ref(line);
     ct.line = line;
-    if (how & FLAVOUR_SHARDED)
+    if (how & PUBSUB_SHARDED)
         err = count_ask(&ct, "SHARDNUMSUB");
     most = ct.found;
-    if (err == DIBS_OK && (how & FLAVOUR_CLASSIC || !how))
+    if (err == DIBS_OK && (how & PUBSUB_CLASSIC || !how))
         err = count_ask(&ct, "NUMSUB");
     most = dibs__max(most, ct.found);
     if (err == DIBS_OK)
         most = count_waiting(&ct, most);
-    dibs__line_unref(line);
+    dibs__entry_unref(line);
     dibs__client_leave(c);
     if (err == DIBS_OK)
         *out = (size_t)most;
@@ -177,5 +177,5 @@ static dibs_err count_listeners(dibs_lock *l, size_t *out)
 
 dibs_err dibs_lock_listeners(dibs_lock *l, size_t *out)
 {
-    return DIBS__TOLD(count_listeners(l, out));
+    return DIBS__API_CALL(count_listeners(l, out));
 }

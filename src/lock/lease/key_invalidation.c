@@ -30,9 +30,9 @@
 /* ---- a line ------------------------------------------------------------ */
 
 /* How long the one behind the last is put off: twice as long each time. */
-static int64_t alarm_pause(const struct dibs__line *line)
+static int64_t alarm_pause(const struct dibs__lock_entry *line)
 {
-    int64_t longest = dibs__line_client(line)->lease_ms / PAUSE_PART;
+    int64_t longest = dibs__entry_client(line)->lease_ms / PAUSE_PART;
 
     return line->alarms < 2
                ? PAUSE_FIRST_MS
@@ -41,7 +41,7 @@ static int64_t alarm_pause(const struct dibs__line *line)
 }
 
 /* When an alarm that came now is answered. */
-static int64_t alarm_time(struct dibs__line *line, int64_t now)
+static int64_t alarm_time(struct dibs__lock_entry *line, int64_t now)
     REQUIRES(line->mu)
 {
     int64_t quiet = dibs__max(alarm_pause(line), PAUSE_FIRST_MS) * QUIET_TIMES;
@@ -63,7 +63,7 @@ static bool is_alarmed(const struct dibs__hold *h, bool all)
            (all || h->tracked || h->renewing);
 }
 
-static void alarm_line(struct dibs__line *line, bool all)
+static void alarm_line(struct dibs__lock_entry *line, bool all)
 {
     int64_t now = dibs__now_ms(), at = all ? now : 0;
 
@@ -76,30 +76,31 @@ static void alarm_line(struct dibs__line *line, bool all)
         h->tracked = false;
         h->alarmed = true;
         if (!h->renewing)
-            dibs__hold_watch(line, h, at);
+            dibs__hold_schedule(line, h, at);
     }
     dibs__unlock(&line->mu);
 }
 
 /* ---- which line -------------------------------------------------------- */
 
-static void alarm_named(struct dibs__locks *lk, unsigned kinds,
+static void alarm_named(struct dibs__lock_manager *lk, unsigned kinds,
                         const char *name, size_t len)
 {
-    for (unsigned id = 0; len > 0 && id < KIND_COUNT; id++) {
-        struct dibs__line *line =
-            kinds & 1u << id ? dibs__line_named(lk, id, name, len) : NULL;
+    for (unsigned id = 0; len > 0 && id < TYPE_COUNT; id++) {
+        struct dibs__lock_entry *line =
+            kinds & 1u << id ? dibs__entry_find(lk, id, name, len) : NULL;
         if (!line)
             continue;
         alarm_line(line, false);
-        dibs__line_unref(line);
+        dibs__entry_unref(line);
     }
 }
 
 /* The name of a lock as it is in a key beside it: in braces, unless it had some
  * already. */
-static void alarm_tagged(struct dibs__locks *lk, enum dibs__kind_id kind,
-                         const char *tag, size_t len)
+static void alarm_tagged(struct dibs__lock_manager *lk,
+                         enum dibs__lock_type_id kind, const char *tag,
+                         size_t len)
 {
     alarm_named(lk, 1u << kind, tag, len);
     if (len > 2 && tag[0] == '{' && tag[len - 1] == '}')
@@ -133,23 +134,24 @@ static size_t reader_tag(const char *key, size_t len)
                : 0;
 }
 
-void dibs__alarm_key(struct dibs__locks *lk, const char *key, size_t len)
+void dibs__on_key_invalidated(struct dibs__lock_manager *lk, const char *key,
+                              size_t len)
 {
-    const unsigned named = 1u << KIND_BASIC | 1u << KIND_FAIR |
-                           1u << KIND_FENCED | 1u << KIND_READ |
-                           1u << KIND_WRITE | 1u << KIND_SEMAPHORE;
+    const unsigned named = 1u << TYPE_MUTEX | 1u << TYPE_FAIR |
+                           1u << TYPE_FENCED | 1u << TYPE_READ |
+                           1u << TYPE_WRITE | 1u << TYPE_SEMAPHORE;
 
     alarm_named(lk, named, key, len);
-    alarm_tagged(lk, KIND_READ, key, reader_tag(key, len));
-    alarm_tagged(lk, KIND_SLOTS, key, length_before(key, len, ":timeout"));
-    alarm_tagged(lk, KIND_SEMAPHORE, key,
+    alarm_tagged(lk, TYPE_READ, key, reader_tag(key, len));
+    alarm_tagged(lk, TYPE_SLOTS, key, length_before(key, len, ":timeout"));
+    alarm_tagged(lk, TYPE_SEMAPHORE, key,
                  length_before(key, len, ":dibs_held"));
 }
 
-void dibs__alarm_all(struct dibs__locks *lk, dibs__meant *meant,
-                     const void *arg)
+void dibs__on_all_keys_invalidated(struct dibs__lock_manager *lk,
+                                   dibs__meant *meant, const void *arg)
 {
-    for (struct dibs__line *l = NULL; (l = dibs__line_next(lk, l));)
+    for (struct dibs__lock_entry *l = NULL; (l = dibs__entry_next(lk, l));)
         if (meant(arg, l->slot))
             alarm_line(l, true);
 }

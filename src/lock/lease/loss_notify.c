@@ -31,10 +31,10 @@ enum { COUNTS = 1, LOST = 2 }; /* of a member */
 
 /* A thread that may run on_lost, and what it waits for meanwhile. */
 struct teller {
-    struct dibs__loss *waits_for; /* mu */
+    struct dibs__loss_listener *waits_for; /* mu */
 };
 
-struct dibs__loss {
+struct dibs__loss_listener {
     struct dibs__list link; /* mu: in `moving` */
     atomic_int refs;
     const void *place; /* all of these: const after init */
@@ -58,10 +58,11 @@ static _Thread_local struct teller me;
 
 /* ---- its life ---------------------------------------------------------- */
 
-struct dibs__loss *dibs__loss_new(const void *place, const dibs_lock_opts *o,
-                                  size_t members, size_t need)
+struct dibs__loss_listener *dibs__loss_new(const void *place,
+                                           const dibs_lock_opts *o,
+                                           size_t members, size_t need)
 {
-    struct dibs__loss *loss = dibs__calloc(1, sizeof *loss + members);
+    struct dibs__loss_listener *loss = dibs__calloc(1, sizeof *loss + members);
 
     if (!loss)
         return NULL;
@@ -75,8 +76,9 @@ struct dibs__loss *dibs__loss_new(const void *place, const dibs_lock_opts *o,
     return loss;
 }
 
-struct dibs__loss *dibs__loss_named(struct dibs__loss *loss, const char *name,
-                                    size_t len)
+struct dibs__loss_listener *
+dibs__loss_set_name(struct dibs__loss_listener *loss, const char *name,
+                    size_t len)
 {
     if (!loss)
         return NULL;
@@ -89,24 +91,25 @@ struct dibs__loss *dibs__loss_named(struct dibs__loss *loss, const char *name,
     return NULL;
 }
 
-struct dibs__loss *dibs__loss_again(const struct dibs__loss *loss)
+struct dibs__loss_listener *
+dibs__loss_clone(const struct dibs__loss_listener *loss)
 {
     const dibs_lock_opts o = {
         .on_lost = loss->fn, .arg = loss->arg, .owner = loss->owner};
 
-    return dibs__loss_named(
+    return dibs__loss_set_name(
         dibs__loss_new(loss->place, &o, loss->members, loss->need), loss->name,
         strlen(loss->name));
 }
 
-struct dibs__loss *dibs__loss_ref(struct dibs__loss *loss)
+struct dibs__loss_listener *dibs__loss_ref(struct dibs__loss_listener *loss)
 {
     if (loss)
         atomic_fetch_add(&loss->refs, 1);
     return loss;
 }
 
-void dibs__loss_unref(struct dibs__loss *loss)
+void dibs__loss_unref(struct dibs__loss_listener *loss)
 {
     if (!loss || atomic_fetch_sub(&loss->refs, 1) != 1)
         return;
@@ -120,7 +123,7 @@ void dibs__loss_unref(struct dibs__loss *loss)
 /* ---- counting ---------------------------------------------------------- */
 
 /* Under mu. */
-static bool is_over(const struct dibs__loss *loss)
+static bool is_over(const struct dibs__loss_listener *loss)
 {
     size_t left = 0;
 
@@ -129,7 +132,7 @@ static bool is_over(const struct dibs__loss *loss)
     return left < loss->need;
 }
 
-bool dibs__loss_arm(struct dibs__loss *loss, const bool member[])
+bool dibs__loss_arm(struct dibs__loss_listener *loss, const bool member[])
 {
     if (!loss)
         return true;
@@ -143,7 +146,7 @@ bool dibs__loss_arm(struct dibs__loss *loss, const bool member[])
     return armed;
 }
 
-void dibs__loss_add(struct dibs__loss *loss, size_t member)
+void dibs__loss_add(struct dibs__loss_listener *loss, size_t member)
 {
     if (!loss)
         return;
@@ -154,7 +157,7 @@ void dibs__loss_add(struct dibs__loss *loss, size_t member)
 
 /* ---- telling ----------------------------------------------------------- */
 
-static void tell_loss(struct dibs__loss *loss)
+static void tell_loss(struct dibs__loss_listener *loss)
 {
     loss->fn(loss->name, loss->owner, loss->arg);
     pthread_mutex_lock(&mu);
@@ -170,8 +173,9 @@ static void tell_loss(struct dibs__loss *loss)
 
 static void note_run(struct dibs__callback *cb, bool drop)
 {
-    struct dibs__lost_note *note = DIBS_OF(cb, struct dibs__lost_note, cb);
-    struct dibs__loss *loss = note->loss;
+    struct dibs__loss_notification *note =
+        DIBS_OF(cb, struct dibs__loss_notification, cb);
+    struct dibs__loss_listener *loss = note->loss;
 
     pthread_mutex_lock(&mu);
     loss->state[note->member] |= LOST;
@@ -184,12 +188,13 @@ static void note_run(struct dibs__callback *cb, bool drop)
     pthread_mutex_unlock(&mu);
     if (tells)
         tell_loss(loss);
-    dibs__note_free(note);
+    dibs__loss_notification_free(note);
 }
 
-struct dibs__lost_note *dibs__note_new(struct dibs__loss *loss, size_t member)
+struct dibs__loss_notification *
+dibs__loss_notification_new(struct dibs__loss_listener *loss, size_t member)
 {
-    struct dibs__lost_note *note = dibs__calloc(1, sizeof *note);
+    struct dibs__loss_notification *note = dibs__calloc(1, sizeof *note);
 
     if (!note)
         return NULL;
@@ -199,7 +204,7 @@ struct dibs__lost_note *dibs__note_new(struct dibs__loss *loss, size_t member)
     return note;
 }
 
-void dibs__note_free(struct dibs__lost_note *note)
+void dibs__loss_notification_free(struct dibs__loss_notification *note)
 {
     if (!note)
         return;
@@ -207,9 +212,10 @@ void dibs__note_free(struct dibs__lost_note *note)
     dibs__free(note);
 }
 
-void dibs__note_push(struct dibs__lost_note *note, struct dibs__callbacks *cbs)
+void dibs__loss_notification_push(struct dibs__loss_notification *note,
+                                  struct dibs__callbacks *cbs)
 {
-    struct dibs__loss *loss = note->loss;
+    struct dibs__loss_listener *loss = note->loss;
 
     pthread_mutex_lock(&mu);
     bool hushed = loss->hushed;
@@ -217,14 +223,14 @@ void dibs__note_push(struct dibs__lost_note *note, struct dibs__callbacks *cbs)
         dibs__list_add(&moving, &loss->link);
     pthread_mutex_unlock(&mu);
     if (hushed)
-        dibs__note_free(note);
+        dibs__loss_notification_free(note);
     else
         dibs__callbacks_push(cbs, &note->cb);
 }
 
 /* ---- no more of it ----------------------------------------------------- */
 
-void dibs__loss_hush(struct dibs__loss *loss)
+void dibs__loss_suppress(struct dibs__loss_listener *loss)
 {
     if (!loss)
         return;
@@ -234,7 +240,7 @@ void dibs__loss_hush(struct dibs__loss *loss)
 }
 
 /* This thread runs it, or what it runs waits in turn for this thread. */
-static bool leads_here(const struct dibs__loss *loss)
+static bool leads_here(const struct dibs__loss_listener *loss)
 {
     const struct teller *at = loss->teller;
 
@@ -244,7 +250,7 @@ static bool leads_here(const struct dibs__loss *loss)
 }
 
 /* Under mu, with a reference. */
-static void await_teller(struct dibs__loss *loss)
+static void await_teller(struct dibs__loss_listener *loss)
 {
     loss->hushed = true;
     while (loss->teller && !leads_here(loss)) {
@@ -254,7 +260,7 @@ static void await_teller(struct dibs__loss *loss)
     }
 }
 
-void dibs__loss_settle(struct dibs__loss *loss)
+void dibs__loss_suppress_and_wait(struct dibs__loss_listener *loss)
 {
     if (!loss)
         return;
@@ -264,12 +270,14 @@ void dibs__loss_settle(struct dibs__loss *loss)
 }
 
 /* One that runs elsewhere, with a reference; all are hushed. Under mu. */
-static struct dibs__loss *find_running(const void *place, dibs_owner owner)
+static struct dibs__loss_listener *find_running(const void *place,
+                                                dibs_owner owner)
 {
-    struct dibs__loss *found = NULL;
+    struct dibs__loss_listener *found = NULL;
 
     for (struct dibs__list *l = moving.next; l != &moving; l = l->next) {
-        struct dibs__loss *loss = DIBS_OF(l, struct dibs__loss, link);
+        struct dibs__loss_listener *loss =
+            DIBS_OF(l, struct dibs__loss_listener, link);
         if (loss->place != place || (owner && loss->owner != owner))
             continue;
         loss->hushed = true;
@@ -279,9 +287,9 @@ static struct dibs__loss *find_running(const void *place, dibs_owner owner)
     return dibs__loss_ref(found);
 }
 
-void dibs__losses_settle(const void *place, dibs_owner owner)
+void dibs__losses_suppress_and_wait(const void *place, dibs_owner owner)
 {
-    struct dibs__loss *loss;
+    struct dibs__loss_listener *loss;
 
     pthread_mutex_lock(&mu);
     while ((loss = find_running(place, owner))) {
@@ -293,16 +301,17 @@ void dibs__losses_settle(const void *place, dibs_owner owner)
     pthread_mutex_unlock(&mu);
 }
 
-struct dibs__loss *dibs__losses_hush(const void *place, dibs_owner owner)
+struct dibs__loss_listener *dibs__losses_suppress(const void *place,
+                                                  dibs_owner owner)
 {
     pthread_mutex_lock(&mu);
-    struct dibs__loss *loss = find_running(place, owner);
+    struct dibs__loss_listener *loss = find_running(place, owner);
     pthread_mutex_unlock(&mu);
     return loss;
 }
 
-bool dibs__loss_then(struct dibs__loss *loss, void (*then)(void *arg),
-                     void *arg)
+bool dibs__loss_on_done(struct dibs__loss_listener *loss,
+                        void (*then)(void *arg), void *arg)
 {
     if (!loss)
         return false;

@@ -27,7 +27,8 @@
  * So the reaper looks after the queue a second or two later, and again, until
  * the lock is taken. The number is 0 then, which holds nothing.
  *
- * Thread  io; dibs__reap, dibs__reap_over and dibs__sweep from any.
+ * Thread  io; dibs__orphan_release, dibs__hold_expire_locally and
+ * dibs__fair_queue_gc from any.
  */
 #include "base/mem.h"
 #include "lock/core/lock_manager.h"
@@ -41,11 +42,11 @@
 #define SWEEPS_MS  10000 /* after that, others will have asked */
 
 struct reap {
-    struct dibs__call call;
+    struct dibs__command call;
     struct dibs__task start;
     struct dibs__timer timer;
     struct dibs__list at; /* in locks.reaps; io only */
-    struct dibs__line *line;
+    struct dibs__lock_entry *line;
     uint64_t wire;
     dibs_owner owner; /* 0, or whose number is retired before it asks */
     int64_t lease_ms;
@@ -65,48 +66,50 @@ static void reap_end(struct reap *r)
 {
     if (r->sweep)
         atomic_store(&r->line->swept, false);
-    dibs__timer_stop(&dibs__line_client(r->line)->loop, &r->timer);
+    dibs__timer_stop(&dibs__entry_client(r->line)->loop, &r->timer);
     dibs__list_del(&r->at);
-    dibs__line_unref(r->line);
+    dibs__entry_unref(r->line);
     dibs__free(r);
 }
 
-static void reap_write(struct dibs__call *call, struct dibs__buf *out,
+static void reap_write(struct dibs__command *call, struct dibs__buf *out,
                        bool whole)
 {
     struct reap *r = DIBS_OF(call, struct reap, call);
-    struct dibs__ask ask = {.line = r->line, .wire = r->wire};
+    struct dibs__command_args ask = {.line = r->line, .wire = r->wire};
     /* A reader of ours ends like any other, so that the end of many costs no
      * more than that of each. */
-    enum dibs__verb verb = r->line->kind->shared ? VERB_RELEASE : VERB_FORCE;
+    enum dibs__lock_command verb =
+        r->line->kind->shared ? VERB_RELEASE : VERB_FORCE;
 
-    dibs__verb_write(verb, &ask, out, whole);
+    dibs__lock_command_write(verb, &ask, out, whole);
 }
 
 static void tell_reaped(const struct reap *r)
 {
-    dibs__line_tell(r->line, DIBS_EVENT_REAPED, DIBS_OK, "took back '%.80s'",
-                    r->line->name);
+    dibs__entry_log_event(r->line, DIBS_EVENT_REAPED, DIBS_OK,
+                          "took back '%.80s'", r->line->name);
 }
 
 static bool has_ended(const struct reap *r, const struct dibs__reply *reply)
 {
     return reply && reply->type == REPLY_NUM &&
-           (reply->num == ANSWER_ENDED ||
-            (reply->num > ANSWER_ENDED && !r->line->kind->queued));
+           (reply->num == SCRIPT_ENDED ||
+            (reply->num > SCRIPT_ENDED && !r->line->kind->queued));
 }
 
 /* It is free, and somebody was called. */
 static bool is_silent(const struct dibs__reply *reply)
 {
-    return reply && reply->type == REPLY_NUM && reply->num == ANSWER_CALLED;
+    return reply && reply->type == REPLY_NUM &&
+           reply->num == SCRIPT_WAITER_WOKEN;
 }
 
-static void reap_answered(struct dibs__call *call, dibs_err err,
+static void reap_answered(struct dibs__command *call, dibs_err err,
                           const struct dibs__reply *reply)
 {
     struct reap *r = DIBS_OF(call, struct reap, call);
-    struct dibs__locks *lk = r->line->locks;
+    struct dibs__lock_manager *lk = r->line->locks;
     int64_t now = dibs__now_ms();
     /* No reply, or "not now" until its time was over. */
     bool silent = err != DIBS_OK && !reply;
@@ -134,11 +137,12 @@ static void reap_answered(struct dibs__call *call, dibs_err err,
                     dibs__min(now + r->wait_ms, r->until));
 }
 
-static bool is_wire_used(struct dibs__line *line, uint64_t wire)
+static bool is_wire_used(struct dibs__lock_entry *line, uint64_t wire)
 {
     dibs__lock(&line->mu);
-    struct dibs__hold *h = dibs__hold_on_wire(line, wire);
-    bool used = (h && h->state != HOLD_LOST) || dibs__line_on_wire(line, wire);
+    struct dibs__hold *h = dibs__hold_with_id(line, wire);
+    bool used =
+        (h && h->state != HOLD_LOST) || dibs__entry_id_waits(line, wire);
     dibs__unlock(&line->mu);
     return used;
 }
@@ -150,9 +154,10 @@ static bool in_use_otherwise(const struct reap *r)
 {
     bool used = false;
 
-    if (r->once || r->line->kind->family != FAMILY_PLAIN)
+    if (r->once || r->line->kind->family != LAYOUT_HASH)
         return false;
-    for (struct dibs__line *l = NULL; (l = dibs__line_relative(r->line, l));)
+    for (struct dibs__lock_entry *l = NULL;
+         (l = dibs__entry_next_in_family(r->line, l));)
         used |= is_wire_used(l, r->wire);
     return used;
 }
@@ -161,7 +166,7 @@ static bool in_use_otherwise(const struct reap *r)
  * back; should a late copy take the lock for it, that operation finds out. */
 static bool in_use(struct reap *r)
 {
-    struct dibs__line *line = r->line;
+    struct dibs__lock_entry *line = r->line;
 
     if (!r->sweep)
         return is_wire_used(line, r->wire) || in_use_otherwise(r);
@@ -173,7 +178,7 @@ static bool in_use(struct reap *r)
 
 static void reap_ask(struct reap *r)
 {
-    dibs_client *c = dibs__line_client(r->line);
+    dibs_client *c = dibs__entry_client(r->line);
 
     r->later = false;
     if (in_use(r)) {
@@ -187,9 +192,10 @@ static void reap_ask(struct reap *r)
     r->asking = true;
     r->call.write = reap_write;
     r->call.done = reap_answered;
-    dibs__line_fill_call(r->line, &r->call, dibs__line_timeout(r->line), 0);
+    dibs__entry_fill_command(r->line, &r->call, dibs__entry_timeout(r->line),
+                             0);
     r->call.connect_by = r->call.deadline;
-    dibs__call_start(dibs__line_route(r->line), &r->call);
+    dibs__command_start(dibs__entry_route(r->line), &r->call);
 }
 
 static void reap_timed(struct dibs__timer *t)
@@ -208,20 +214,20 @@ static void reap_start(struct dibs__task *t)
     if (r->sweep && r->line->locks->reaps_over)
         reap_end(r);
     else if (r->sweep || r->later)
-        dibs__timer_set(&dibs__line_client(r->line)->loop, &r->timer,
+        dibs__timer_set(&dibs__entry_client(r->line)->loop, &r->timer,
                         dibs__now_ms() + r->wait_ms);
     else
         reap_ask(r);
 }
 
-static struct reap *reap_new(struct dibs__line *line, uint64_t wire)
+static struct reap *reap_new(struct dibs__lock_entry *line, uint64_t wire)
 {
     struct reap *r = dibs__calloc(1, sizeof *r);
 
     if (!r)
         return NULL; /* it ends with its lease */
     r->line = line;
-    dibs__line_ref(line);
+    dibs__entry_ref(line);
     atomic_fetch_add(&line->locks->in_flight, 1); /* until it starts */
     r->wire = wire;
     r->start.run = reap_start;
@@ -229,13 +235,14 @@ static struct reap *reap_new(struct dibs__line *line, uint64_t wire)
     return r;
 }
 
-void dibs__reap(struct dibs__line *line, uint64_t wire, int64_t lease_ms)
+void dibs__orphan_release(struct dibs__lock_entry *line, uint64_t wire,
+                          int64_t lease_ms)
 {
-    dibs__reap_after(line, wire, lease_ms, 0);
+    dibs__orphan_release_after(line, wire, lease_ms, 0);
 }
 
-void dibs__reap_after(struct dibs__line *line, uint64_t wire, int64_t lease_ms,
-                      int64_t keep_ms)
+void dibs__orphan_release_after(struct dibs__lock_entry *line, uint64_t wire,
+                                int64_t lease_ms, int64_t keep_ms)
 {
     struct reap *r = reap_new(line, wire);
 
@@ -244,14 +251,14 @@ void dibs__reap_after(struct dibs__line *line, uint64_t wire, int64_t lease_ms,
     r->later = keep_ms > 0;
     r->wait_ms = keep_ms;
     r->until = INT64_MAX;
-    r->rest = lease_ms == REAP_REST;
+    r->rest = lease_ms == ORPHAN_REMAINDER;
     if (!r->rest)
-        r->lease_ms = dibs__max(lease_ms, dibs__line_client(line)->lease_ms);
-    dibs__loop_post(&dibs__line_client(line)->loop, &r->start);
+        r->lease_ms = dibs__max(lease_ms, dibs__entry_client(line)->lease_ms);
+    dibs__loop_post(&dibs__entry_client(line)->loop, &r->start);
 }
 
 /* What is left of one half. Its owner may go on with the other meanwhile. */
-static void end_half(struct dibs__line *line, const struct dibs__hold *h)
+static void end_half(struct dibs__lock_entry *line, const struct dibs__hold *h)
 {
     struct reap *r = reap_new(line, h->wire);
 
@@ -260,25 +267,26 @@ static void end_half(struct dibs__line *line, const struct dibs__hold *h)
     r->owner = h->owner;
     r->until = INT64_MAX;
     r->rest = true;
-    dibs__loop_post(&dibs__line_client(line)->loop, &r->start);
+    dibs__loop_post(&dibs__entry_client(line)->loop, &r->start);
 }
 
-void dibs__reap_over(struct dibs__line *line, struct dibs__hold *h)
+void dibs__hold_expire_locally(struct dibs__lock_entry *line,
+                               struct dibs__hold *h)
 {
-    struct dibs__wants all = dibs__hold_wants(h);
+    struct dibs__hold_terms_sum all = dibs__hold_terms(h);
 
     if (h->state != HOLD_LOST) {
         h->over = true;
-        h->tainted |= all.renewed || h->outlasts || dibs__hold_unsure(h);
+        h->tainted |= all.renewed || h->outlasts || dibs__hold_in_doubt(h);
         if (h->tainted)
-            dibs__reap(line, h->wire, all.lease_ms);
-        else if (line->kind->family == FAMILY_RW)
+            dibs__orphan_release(line, h->wire, all.lease_ms);
+        else if (line->kind->family == LAYOUT_RW)
             end_half(line, h);
     }
     dibs__hold_lose_by(line, h, "its lease is over");
 }
 
-void dibs__sweep(struct dibs__line *line, bool heard)
+void dibs__fair_queue_gc(struct dibs__lock_entry *line, bool heard)
 {
     if (atomic_exchange(&line->swept, true))
         return;
@@ -291,10 +299,10 @@ void dibs__sweep(struct dibs__line *line, bool heard)
     r->wait_ms = heard ? HEARD_MS : SWEEP_MS;
     r->until =
         dibs__add(dibs__now_ms() + SWEEPS_MS, 2 * line->locks->fair_call_ms);
-    dibs__loop_post(&dibs__line_client(line)->loop, &r->start);
+    dibs__loop_post(&dibs__entry_client(line)->loop, &r->start);
 }
 
-void dibs__reap_once(struct dibs__line *line, uint64_t wire)
+void dibs__release_on_close(struct dibs__lock_entry *line, uint64_t wire)
 {
     struct reap *r = reap_new(line, wire);
 
@@ -307,7 +315,7 @@ void dibs__reap_once(struct dibs__line *line, uint64_t wire)
     reap_start(&r->start);
 }
 
-void dibs__reaps_close(struct dibs__locks *lk)
+void dibs__orphans_close(struct dibs__lock_manager *lk)
 {
     for (struct dibs__list *l = lk->reaps.next, *n; l != &lk->reaps; l = n) {
         struct reap *r = DIBS_OF(l, struct reap, at);
@@ -325,7 +333,7 @@ void dibs__reaps_close(struct dibs__locks *lk)
     }
 }
 
-void dibs__reaps_stop(struct dibs__locks *lk)
+void dibs__orphans_stop(struct dibs__lock_manager *lk)
 {
     lk->reaps_over = true; /* a new one asks once at most */
     for (struct dibs__list *l = lk->reaps.next, *n; l != &lk->reaps; l = n) {

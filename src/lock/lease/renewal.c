@@ -56,9 +56,9 @@
 #define ALONE_MAX       10  /* of a batch; others when the map is new */
 
 struct renewal {
-    struct dibs__call call;
+    struct dibs__command call;
     struct renewal *next; /* of those that are being filled */
-    struct dibs__locks *locks;
+    struct dibs__lock_manager *locks;
     struct dibs__server *server;
     int64_t sent_us; /* for the statistics */
     size_t count;
@@ -72,7 +72,7 @@ struct renewal {
 
 /* It is still there. If it was asked before the last doubt or alarm, it is
  * looked at once more. */
-static void hold_found(struct dibs__line *line, struct dibs__hold *h,
+static void hold_found(struct dibs__lock_entry *line, struct dibs__hold *h,
                        const struct dibs__renew_item *item, int64_t sent)
     REQUIRES(line->mu)
 {
@@ -80,15 +80,15 @@ static void hold_found(struct dibs__line *line, struct dibs__hold *h,
 
     if (item->lease_ms == LEASE_LOOK) {
         h->state = HOLD_HELD;
-        dibs__hold_seen(line, h);
+        dibs__hold_confirm(line, h);
     } else {
         dibs__hold_renewed(line, h, sent, item->lease_ms);
-        dibs__stats_count(dibs__line_client(line)->stats, STAT_RENEWALS, 1);
+        dibs__stats_count(dibs__entry_client(line)->stats, STAT_RENEWALS, 1);
     }
     if (h->doubted)
-        dibs__hold_watch(line, h, now);
+        dibs__hold_schedule(line, h, now);
     else if (h->alarmed)
-        dibs__hold_watch(line, h, dibs__max(now, line->alarm_at));
+        dibs__hold_schedule(line, h, dibs__max(now, line->alarm_at));
 }
 
 /* How a batch stands with tracking: its reads did not go out; they went out,
@@ -98,13 +98,13 @@ enum reads { READS_NONE, READS_EARLY, READS_DONE };
 /* True: it did not work, and the hold, which is not over, is asked for again.
  * call: NULL if there was none. */
 static bool hold_answered(struct dibs__renew_item *item, char letter,
-                          const struct dibs__call *call, enum reads reads)
+                          const struct dibs__command *call, enum reads reads)
 {
-    struct dibs__line *line = item->line;
+    struct dibs__lock_entry *line = item->line;
     bool failed = false;
 
     dibs__lock(&line->mu);
-    struct dibs__hold *h = dibs__hold_numbered(line, item->hold);
+    struct dibs__hold *h = dibs__hold_with_number(line, item->hold);
     int64_t now = dibs__now_ms();
     if (h) {
         h->tainted |= h->lengthens && call && call->ghost;
@@ -113,44 +113,44 @@ static bool hold_answered(struct dibs__renew_item *item, char letter,
         h->tracked = reads == READS_DONE && letter == '1' && !h->alarmed;
     }
     if (h && h->state != HOLD_LOST && h->state != HOLD_ENDING) {
-        if (dibs__hold_over(h, now)) {
-            dibs__reap_over(line, h); /* the answer came too late */
+        if (dibs__hold_has_expired(h, now)) {
+            dibs__hold_expire_locally(line, h); /* the answer came too late */
         } else if (letter == '1') {
             hold_found(line, h, item, call->sent_ms);
         } else if (letter == '0' || letter == 'w') {
             dibs__hold_lose(line, h);
         } else {
-            int64_t wait = dibs__hold_wants(h).lease_ms / RETRY_PART;
+            int64_t wait = dibs__hold_terms(h).lease_ms / RETRY_PART;
             failed = letter != 'm';
             if (failed) {
                 h->state = HOLD_SUSPECT;
-                dibs__stats_count(dibs__line_client(line)->stats,
+                dibs__stats_count(dibs__entry_client(line)->stats,
                                   STAT_RENEWALS_FAILED, 1);
             }
             h->doubted |= item->doubted && letter != 'e';
-            dibs__hold_watch(
+            dibs__hold_schedule(
                 line, h, now + (h->doubted ? dibs__min(wait, DOUBT_MS) : wait));
         }
     }
     dibs__unlock(&line->mu);
-    dibs__line_unref(line);
+    dibs__entry_unref(line);
     return failed;
 }
 
-static void ask_alone(struct dibs__locks *lk,
+static void ask_alone(struct dibs__lock_manager *lk,
                       const struct dibs__renew_item *item);
 
 static enum reads reads_of(const struct renewal *b)
 {
-    const struct dibs__call *call = &b->call;
+    const struct dibs__command *call = &b->call;
 
-    if (!b->tracks || !dibs__track_is_on(call->s))
+    if (!b->tracks || !dibs__key_tracking_is_on(call->s))
         return READS_NONE;
     return call->whole || call->again || call->tries || call->hops ? READS_EARLY
                                                                    : READS_DONE;
 }
 
-static void renewal_answered(struct dibs__call *call, dibs_err err,
+static void renewal_answered(struct dibs__command *call, dibs_err err,
                              const struct dibs__reply *reply)
 {
     struct renewal *b = DIBS_OF(call, struct renewal, call);
@@ -171,9 +171,9 @@ static void renewal_answered(struct dibs__call *call, dibs_err err,
             failed |= hold_answered(&b->items[i], letter, call, reads);
     }
     if (failed) /* of a hold that is over there is nothing to say */
-        dibs__client_tell(b->locks->c, slot, DIBS_EVENT_SUSPECT,
-                          err ? err : DIBS_ERR_SERVER,
-                          "a renewal failed; trying again");
+        dibs__client_log(b->locks->c, slot, DIBS_EVENT_SUSPECT,
+                         err ? err : DIBS_ERR_SERVER,
+                         "a renewal failed; trying again");
     b->over = true;
     if (!b->sending)
         dibs__free(b);
@@ -195,7 +195,7 @@ static void limit_leases(struct renewal *b)
     }
 }
 
-static void renewal_write(struct dibs__call *call, struct dibs__buf *out,
+static void renewal_write(struct dibs__command *call, struct dibs__buf *out,
                           bool whole)
 {
     struct renewal *b = DIBS_OF(call, struct renewal, call);
@@ -209,10 +209,10 @@ static void send_reads(struct renewal *b)
 {
     struct dibs__buf out = {0};
 
-    if (b->call.state != CALL_SENT || !dibs__track_is_on(b->call.s))
+    if (b->call.state != CMD_SENT || !dibs__key_tracking_is_on(b->call.s))
         return;
-    unsigned count = dibs__reads_write(b->items, b->count, &out);
-    b->tracks = dibs__track_read(b->call.s, &out, count);
+    unsigned count = dibs__tracking_reads_write(b->items, b->count, &out);
+    b->tracks = dibs__key_tracking_read(b->call.s, &out, count);
 }
 
 static void renewal_send(struct renewal *b)
@@ -231,9 +231,9 @@ static void renewal_send(struct renewal *b)
     b->call.connect_by = b->call.deadline;
     b->call.slot = b->count > 1 ? -1 : b->items[0].line->slot;
     b->sending = true;
-    dibs__call_now(b->server ? (struct dibs__route){.server = b->server}
-                             : b->locks->c->route,
-                   &b->call);
+    dibs__command_run_now(b->server ? (struct dibs__route){.server = b->server}
+                                    : b->locks->c->route,
+                          &b->call);
     b->sending = false;
     if (b->over)
         dibs__free(b);
@@ -244,7 +244,7 @@ static void renewal_send(struct renewal *b)
 /* ---- collecting -------------------------------------------------------- */
 
 /* Under watchdog.mu: the hold cannot go away, so its line can be kept. */
-static void keep_line(struct dibs__lease *le, void *arg)
+static void keep_line(struct dibs__lease_timer *le, void *arg)
 {
     struct dibs__hold *h = DIBS_OF(le, struct dibs__hold, lease);
     struct dibs__renew_item *item = arg;
@@ -252,7 +252,7 @@ static void keep_line(struct dibs__lease *le, void *arg)
     item->line = h->line;
     item->hold = h->number;
     item->at = le->at;
-    dibs__line_ref(h->line);
+    dibs__entry_ref(h->line);
 }
 
 enum due { DUE_NOT, DUE_RENEW, DUE_LATER };
@@ -266,19 +266,20 @@ static int64_t worth_at(const struct dibs__hold *h, int64_t wanted,
 }
 
 /* It is as old as it must be to be tracked, and can be. */
-static bool may_track(const struct dibs__line *line, const struct dibs__hold *h,
+static bool may_track(const struct dibs__lock_entry *line,
+                      const struct dibs__hold *h,
                       const struct dibs__renew_item *item, int64_t now)
 {
-    struct dibs__server *s = dibs__line_server(line);
+    struct dibs__server *s = dibs__entry_server(line);
 
     if (h->tracked || item->at > now || !s)
         return false;
-    if (!dibs__track_is_on(s))
-        dibs__track_want(s);
-    return dibs__track_is_on(s);
+    if (!dibs__key_tracking_is_on(s))
+        dibs__key_tracking_enable(s);
+    return dibs__key_tracking_is_on(s);
 }
 
-static enum due hold_due(struct dibs__line *line, struct dibs__hold *h,
+static enum due hold_due(struct dibs__lock_entry *line, struct dibs__hold *h,
                          struct dibs__renew_item *item, int64_t now)
     REQUIRES(line->mu)
 {
@@ -286,18 +287,18 @@ static enum due hold_due(struct dibs__line *line, struct dibs__hold *h,
     if (!h || h->state == HOLD_LOST || h->state == HOLD_ENDING)
         return DUE_NOT;
     if (now >= h->valid_until) {
-        dibs__reap_over(line, h);
+        dibs__hold_expire_locally(line, h);
         return DUE_NOT;
     }
-    struct dibs__wants all = dibs__hold_wants(h);
+    struct dibs__hold_terms_sum all = dibs__hold_terms(h);
     int64_t lease = dibs__min(all.lease_ms, all.max_until - now);
     bool gains = now + lease >= h->valid_until + all.lease_ms / GAIN;
     bool looks =
         (h->alarmed && item->at <= now) || may_track(line, h, item, now);
     if (h->renewing || (!h->doubted && !looks && (!all.renewed || !gains))) {
         int64_t at = gains ? INT64_MAX : worth_at(h, all.lease_ms, lease);
-        dibs__hold_watch(line, h,
-                         item->at > now ? dibs__min(at, item->at) : at);
+        dibs__hold_schedule(line, h,
+                            item->at > now ? dibs__min(at, item->at) : at);
         return DUE_LATER;
     }
     bool renews =
@@ -310,32 +311,32 @@ static enum due hold_due(struct dibs__line *line, struct dibs__hold *h,
     h->lengthens = item->lease_ms != LEASE_LOOK;
     item->doubted = h->doubted || h->alarmed;
     h->doubted = h->alarmed = false;
-    dibs__hold_watch(line, h, INT64_MAX);
+    dibs__hold_schedule(line, h, INT64_MAX);
     return DUE_RENEW;
 }
 
 /* Takes one lease that is due by `until`. */
-static enum due take_lease(struct dibs__locks *lk,
+static enum due take_lease(struct dibs__lock_manager *lk,
                            struct dibs__renew_item *item, int64_t now,
                            int64_t until)
 {
-    if (!dibs__watchdog_take(&lk->c->watchdog, until, keep_line, item))
+    if (!dibs__lease_timers_take_due(&lk->c->watchdog, until, keep_line, item))
         return DUE_NOT;
-    struct dibs__line *line = item->line;
+    struct dibs__lock_entry *line = item->line;
     dibs__lock(&line->mu);
     enum due due =
-        hold_due(line, dibs__hold_numbered(line, item->hold), item, now);
+        hold_due(line, dibs__hold_with_number(line, item->hold), item, now);
     dibs__unlock(&line->mu);
     if (due != DUE_RENEW)
-        dibs__line_unref(line);
+        dibs__entry_unref(line);
     return due == DUE_NOT ? DUE_LATER : due;
 }
 
 /* Into the batch of its sort and server; a full one is sent. */
-static void renewal_add(struct dibs__locks *lk, struct renewal **open,
+static void renewal_add(struct dibs__lock_manager *lk, struct renewal **open,
                         struct dibs__renew_item *item)
 {
-    struct dibs__server *server = dibs__line_server(item->line);
+    struct dibs__server *server = dibs__entry_server(item->line);
     struct renewal **at = open, *b;
 
     while ((b = *at) &&
@@ -367,7 +368,7 @@ static void send_renewals(struct renewal *open)
 }
 
 /* Its node does not have it: by its slot it finds its way. */
-static void ask_alone(struct dibs__locks *lk,
+static void ask_alone(struct dibs__lock_manager *lk,
                       const struct dibs__renew_item *item)
 {
     struct dibs__renew_item copy = *item;
@@ -377,7 +378,7 @@ static void ask_alone(struct dibs__locks *lk,
     send_renewals(open);
 }
 
-void dibs__renew_due(struct dibs__watchdog *wd, int64_t now)
+void dibs__renew_due(struct dibs__lease_timers *wd, int64_t now)
 {
     dibs_client *c = DIBS_OF(wd, dibs_client, watchdog);
     struct renewal *open = NULL;

@@ -49,7 +49,7 @@
 
 /* ---- owners and names -------------------------------------------------- */
 
-static size_t owner_write(const struct dibs__line *line, uint64_t wire,
+static size_t owner_write(const struct dibs__lock_entry *line, uint64_t wire,
                           const char *suffix, char buf[DIBS_OWNER_MAX])
 {
     struct dibs__owner_name name;
@@ -62,7 +62,7 @@ static size_t owner_write(const struct dibs__line *line, uint64_t wire,
     return n > 0 ? (size_t)n : 0;
 }
 
-size_t dibs__owner_text(const struct dibs__line *line, uint64_t wire,
+size_t dibs__owner_text(const struct dibs__lock_entry *line, uint64_t wire,
                         char buf[DIBS_OWNER_MAX])
 {
     return owner_write(line, wire, line->kind->suffix, buf);
@@ -78,8 +78,9 @@ static size_t reader_length(const char *text, size_t len)
 }
 
 /* "uuid:number", or ask's text if it has one; nothing if it has neither. */
-static void owner_arg(struct dibs__buf *out, const struct dibs__ask *ask,
-                      uint64_t wire, bool reader)
+static void owner_arg(struct dibs__buf *out,
+                      const struct dibs__command_args *ask, uint64_t wire,
+                      bool reader)
 {
     char text[DIBS_OWNER_MAX];
 
@@ -93,12 +94,13 @@ static void owner_arg(struct dibs__buf *out, const struct dibs__ask *ask,
 }
 
 /* As Redisson names keys beside a lock's. */
-void dibs__suffix_arg(struct dibs__buf *out, const struct dibs__line *line,
-                      const char *one, const char *two)
+void dibs__suffix_arg(struct dibs__buf *out,
+                      const struct dibs__lock_entry *line, const char *one,
+                      const char *two)
 {
-    dibs__buf_arg_open(out, dibs__line_tag_len(line) + 1 + strlen(one) +
+    dibs__buf_arg_open(out, dibs__entry_hash_tag_len(line) + 1 + strlen(one) +
                                 strlen(two));
-    dibs__line_tag(line, out);
+    dibs__entry_hash_tag(line, out);
     dibs__buf_add(out, ":", 1);
     dibs__buf_text(out, one);
     dibs__buf_text(out, two);
@@ -107,15 +109,17 @@ void dibs__suffix_arg(struct dibs__buf *out, const struct dibs__line *line,
 
 /* "{name}:", with which every read key begins; an owner follows, then the
  * tail. */
-static void read_begin_arg(struct dibs__buf *out, const struct dibs__line *line)
+static void read_begin_arg(struct dibs__buf *out,
+                           const struct dibs__lock_entry *line)
 {
-    dibs__buf_arg_open(out, dibs__line_tag_len(line) + 1);
-    dibs__line_tag(line, out);
+    dibs__buf_arg_open(out, dibs__entry_hash_tag_len(line) + 1);
+    dibs__entry_hash_tag(line, out);
     dibs__buf_add(out, ":", 1);
     dibs__buf_arg_close(out);
 }
 
-static void read_key_arg(struct dibs__buf *out, const struct dibs__ask *ask)
+static void read_key_arg(struct dibs__buf *out,
+                         const struct dibs__command_args *ask)
 {
     char text[DIBS_OWNER_MAX];
     size_t owner_len = ask->text_len;
@@ -126,9 +130,9 @@ static void read_key_arg(struct dibs__buf *out, const struct dibs__ask *ask)
         owner_len = owner_write(ask->line, ask->wire, "", text);
     }
     owner_len = reader_length(owner, owner_len);
-    dibs__buf_arg_open(out, dibs__line_tag_len(ask->line) + 1 + owner_len +
-                                strlen(READ_TAIL) + 1);
-    dibs__line_tag(ask->line, out);
+    dibs__buf_arg_open(out, dibs__entry_hash_tag_len(ask->line) + 1 +
+                                owner_len + strlen(READ_TAIL) + 1);
+    dibs__entry_hash_tag(ask->line, out);
     dibs__buf_add(out, ":", 1);
     dibs__buf_add(out, owner, owner_len);
     dibs__buf_text(out, READ_TAIL "1");
@@ -137,28 +141,28 @@ static void read_key_arg(struct dibs__buf *out, const struct dibs__ask *ask)
 
 /* ---- publishing -------------------------------------------------------- */
 
-static unsigned publish_flavour(const struct dibs__line *line)
+static unsigned publish_flavour(const struct dibs__lock_entry *line)
 {
-    const dibs_client *c = dibs__line_client(line);
+    const dibs_client *c = dibs__entry_client(line);
 
-    return c->cluster ? dibs__client_flavour(c) : 0;
+    return c->cluster ? dibs__client_pubsub_mode(c) : 0;
 }
 
-size_t dibs__publish_count(const struct dibs__line *line)
+size_t dibs__publish_count(const struct dibs__lock_entry *line)
 {
     unsigned how = publish_flavour(line);
 
-    return (how & FLAVOUR_SHARDED ? 1u : 0u) +
-           (how & FLAVOUR_CLASSIC ? 1u : 0u);
+    return (how & PUBSUB_SHARDED ? 1u : 0u) + (how & PUBSUB_CLASSIC ? 1u : 0u);
 }
 
-static void publish_args(struct dibs__buf *out, const struct dibs__line *line)
+static void publish_args(struct dibs__buf *out,
+                         const struct dibs__lock_entry *line)
 {
     unsigned how = publish_flavour(line);
 
-    if (how & FLAVOUR_SHARDED)
+    if (how & PUBSUB_SHARDED)
         dibs__buf_arg_text(out, "spublish");
-    if (how & FLAVOUR_CLASSIC)
+    if (how & PUBSUB_CLASSIC)
         dibs__buf_arg_text(out, "publish");
 }
 
@@ -186,51 +190,52 @@ static const char *const how_texts[] = {
 /* Behind the client's id. Plain and fenced locks of a name share one queue, and
  * a client may wait for both: each kind has its own place. The brace is such
  * that a right to "prefix:{jobs:*}" includes the channel. */
-static const char *turn_tail(const struct dibs__line *line)
+static const char *turn_tail(const struct dibs__lock_entry *line)
 {
-    bool braced = dibs__line_tag_len(line) > line->name_len ||
+    bool braced = dibs__entry_hash_tag_len(line) > line->name_len ||
                   line->name[line->name_len - 1] == '}';
 
-    if (line->kind->id == KIND_FENCED)
+    if (line->kind->id == TYPE_FENCED)
         return braced ? ":f}" : ":f";
     return braced ? "}" : "";
 }
 
-void dibs__turn_channel(const struct dibs__line *line, struct dibs__buf *out)
+void dibs__turn_channel(const struct dibs__lock_entry *line,
+                        struct dibs__buf *out)
 {
-    dibs__line_channel(line, out);
+    dibs__entry_channel(line, out);
     dibs__buf_text(out, ":");
     dibs__buf_text(out, line->locks->c->id);
     dibs__buf_text(out, turn_tail(line));
 }
 
 static void turn_channel_arg(struct dibs__buf *out,
-                             const struct dibs__line *line)
+                             const struct dibs__lock_entry *line)
 {
-    dibs__buf_arg_open(out, dibs__line_tagged_len(line, line->kind->channel) +
-                                1 + strlen(line->locks->c->id) +
+    dibs__buf_arg_open(out, dibs__entry_key_len(line, line->kind->channel) + 1 +
+                                strlen(line->locks->c->id) +
                                 strlen(turn_tail(line)));
     dibs__turn_channel(line, out);
     dibs__buf_arg_close(out);
 }
 
 /* Letters for texts. False: it is none of those. */
-static bool text_write(char letter, const struct dibs__ask *ask,
+static bool text_write(char letter, const struct dibs__command_args *ask,
                        struct dibs__buf *out)
 {
-    const struct dibs__line *line = ask->line;
+    const struct dibs__lock_entry *line = ask->line;
 
     switch (letter) {
     case 'n':
         dibs__buf_arg(out, line->name, line->name_len);
         break;
     case 'c':
-        dibs__line_tagged_arg(line, line->kind->channel, out);
+        dibs__entry_key_arg(line, line->kind->channel, out);
         break;
     case 'C':
-        dibs__buf_arg_open(
-            out, dibs__line_tagged_len(line, line->kind->channel) + 1);
-        dibs__line_channel(line, out);
+        dibs__buf_arg_open(out,
+                           dibs__entry_key_len(line, line->kind->channel) + 1);
+        dibs__entry_channel(line, out);
         dibs__buf_text(out, ":");
         dibs__buf_arg_close(out);
         break;
@@ -273,8 +278,8 @@ static bool text_write(char letter, const struct dibs__ask *ask,
     return true;
 }
 
-static void permit_arg(struct dibs__buf *out, const struct dibs__line *line,
-                       uint64_t wire)
+static void permit_arg(struct dibs__buf *out,
+                       const struct dibs__lock_entry *line, uint64_t wire)
 {
     struct dibs__owner_name name;
     unsigned char id[DIBS__PERMIT_ID];
@@ -286,9 +291,10 @@ static void permit_arg(struct dibs__buf *out, const struct dibs__line *line,
 }
 
 /* As hex, or the owner that ask names. */
-static void permit_hex_arg(struct dibs__buf *out, const struct dibs__ask *ask)
+static void permit_hex_arg(struct dibs__buf *out,
+                           const struct dibs__command_args *ask)
 {
-    struct dibs__locks *lk = ask->line->locks;
+    struct dibs__lock_manager *lk = ask->line->locks;
     struct dibs__owner_name name;
     char hex[2 * DIBS__PERMIT_ID];
 
@@ -303,7 +309,8 @@ static void permit_hex_arg(struct dibs__buf *out, const struct dibs__ask *ask)
 }
 
 /* An entry in the book of a semaphore: "permits:owner". */
-static void entry_arg(struct dibs__buf *out, const struct dibs__ask *ask)
+static void entry_arg(struct dibs__buf *out,
+                      const struct dibs__command_args *ask)
 {
     char owner[DIBS_OWNER_MAX], many[32];
     int n = snprintf(many, sizeof many, "%lld:", (long long)ask->value);
@@ -313,7 +320,7 @@ static void entry_arg(struct dibs__buf *out, const struct dibs__ask *ask)
 }
 
 /* Letters about permits. False: it is none of those. */
-static bool permit_write(char letter, const struct dibs__ask *ask,
+static bool permit_write(char letter, const struct dibs__command_args *ask,
                          struct dibs__buf *out)
 {
     switch (letter) {
@@ -341,9 +348,9 @@ static bool permit_write(char letter, const struct dibs__ask *ask,
     return true;
 }
 
-static int64_t number_of(char letter, const struct dibs__ask *ask)
+static int64_t number_of(char letter, const struct dibs__command_args *ask)
 {
-    const struct dibs__locks *lk = ask->line->locks;
+    const struct dibs__lock_manager *lk = ask->line->locks;
 
     switch (letter) {
     case 't':
@@ -384,11 +391,11 @@ static int64_t number_of(char letter, const struct dibs__ask *ask)
     }
 }
 
-void dibs__arg_write(char letter, const struct dibs__ask *ask,
+void dibs__arg_write(char letter, const struct dibs__command_args *ask,
                      struct dibs__buf *out)
 {
     if (tagged[letter & 127])
-        dibs__line_tagged_arg(ask->line, tagged[letter & 127], out);
+        dibs__entry_key_arg(ask->line, tagged[letter & 127], out);
     else if (suffixed[letter & 127])
         dibs__suffix_arg(out, ask->line, suffixed[letter & 127], "");
     else if (!text_write(letter, ask, out) && !permit_write(letter, ask, out))
@@ -396,9 +403,10 @@ void dibs__arg_write(char letter, const struct dibs__ask *ask,
 }
 
 /* Letters of arguments that not each command of this verb has. */
-static const char *more_args(enum dibs__verb verb, const struct dibs__ask *ask)
+static const char *more_args(enum dibs__lock_command verb,
+                             const struct dibs__command_args *ask)
 {
-    const struct dibs__kind *kind = ask->line->kind;
+    const struct dibs__lock_type *kind = ask->line->kind;
 
     if (verb == VERB_ACQUIRE && ask->how)
         return kind->called;
@@ -406,16 +414,17 @@ static const char *more_args(enum dibs__verb verb, const struct dibs__ask *ask)
                                                                 : "";
 }
 
-void dibs__verb_write(enum dibs__verb verb, const struct dibs__ask *ask,
-                      struct dibs__buf *out, bool whole)
+void dibs__lock_command_write(enum dibs__lock_command verb,
+                              const struct dibs__command_args *ask,
+                              struct dibs__buf *out, bool whole)
 {
-    const struct dibs__kind *kind = ask->line->kind;
-    const struct dibs__command *command = &kind->command[verb];
+    const struct dibs__lock_type *kind = ask->line->kind;
+    const struct dibs__lock_command_spec *command = &kind->command[verb];
     const char *more = more_args(verb, ask);
     size_t arg_count = strcspn(command->args, "*"), added = strcspn(more, "*");
     bool publishes = command->args[arg_count] == '*' || more[added] == '*';
 
-    assert(dibs__kind_has(kind, verb));
+    assert(dibs__lock_type_has(kind, verb));
     dibs__script_head(out, command->script, whole, strlen(command->keys),
                       arg_count + added +
                           (publishes ? dibs__publish_count(ask->line) : 0));
@@ -433,7 +442,8 @@ static void renew_keys(const struct dibs__renew_item *items, size_t count,
                        struct dibs__buf *out)
 {
     for (size_t i = 0; i < count; i++) {
-        struct dibs__ask ask = {.line = items[i].line, .wire = items[i].wire};
+        struct dibs__command_args ask = {.line = items[i].line,
+                                         .wire = items[i].wire};
         for (const char *at = ask.line->kind->renew_keys; *at; at++)
             dibs__arg_write(*at, &ask, out);
     }
@@ -443,7 +453,7 @@ static void renew_keys(const struct dibs__renew_item *items, size_t count,
 static void renewed_arg(const struct dibs__renew_item *item,
                         struct dibs__buf *out)
 {
-    struct dibs__ask ask = {
+    struct dibs__command_args ask = {
         .line = item->line, .wire = item->wire, .value = item->value};
     char text[DIBS_OWNER_MAX];
 
@@ -459,8 +469,8 @@ static void renewed_arg(const struct dibs__renew_item *item,
 void dibs__renew_write(const struct dibs__renew_item *items, size_t count,
                        struct dibs__buf *out, bool whole)
 {
-    const struct dibs__kind *kind = items[0].line->kind;
-    bool apart = count > 1 && dibs__line_client(items[0].line)->cluster;
+    const struct dibs__lock_type *kind = items[0].line->kind;
+    bool apart = count > 1 && dibs__entry_client(items[0].line)->cluster;
     size_t keys = strlen(kind->renew_keys) * count;
 
     dibs__script_head(out, kind->renews, whole, apart ? 0 : keys,
@@ -475,16 +485,16 @@ void dibs__renew_write(const struct dibs__renew_item *items, size_t count,
         renew_keys(items, count, out);
 }
 
-unsigned dibs__reads_write(const struct dibs__renew_item *items, size_t count,
-                           struct dibs__buf *out)
+unsigned dibs__tracking_reads_write(const struct dibs__renew_item *items,
+                                    size_t count, struct dibs__buf *out)
 {
-    const struct dibs__kind *kind = items[0].line->kind;
-    bool apart = dibs__line_client(items[0].line)->cluster;
+    const struct dibs__lock_type *kind = items[0].line->kind;
+    bool apart = dibs__entry_client(items[0].line)->cluster;
     size_t each = apart ? 1 : count;
     unsigned commands = 0;
 
     for (size_t i = 0; i < count; i += each, commands++) {
-        dibs__track_next(out);
+        dibs__key_tracking_next(out);
         dibs__buf_array(out, 1 + strlen(kind->renew_keys) * each);
         dibs__buf_arg_text(out, "EXISTS");
         renew_keys(&items[i], each, out);
@@ -494,23 +504,24 @@ unsigned dibs__reads_write(const struct dibs__renew_item *items, size_t count,
 
 /* ---- answers ----------------------------------------------------------- */
 
-static void answer_number(enum dibs__verb verb, int64_t num,
+static void answer_number(enum dibs__lock_command verb, int64_t num,
                           struct dibs__acquired *out)
 {
-    out->verdict = VERDICT_REFUSED;
+    out->verdict = RESULT_REFUSED;
     if (verb == VERB_HANDOVER) {
-        out->verdict = num == ANSWER_MOVED ? VERDICT_TAKEN : VERDICT_GONE;
-    } else if (num >= ANSWER_NO_END) {
-        out->verdict = VERDICT_BUSY;
+        out->verdict =
+            num == SCRIPT_MOVED ? RESULT_ACQUIRED : RESULT_OUTER_HOLD_LOST;
+    } else if (num >= SCRIPT_BUSY_NO_TTL) {
+        out->verdict = RESULT_BUSY;
         out->busy_ms = dibs__reply_ms(num);
-    } else if (num == ANSWER_UNSET) {
-        out->verdict = VERDICT_BUSY;
-        out->busy_ms = ANSWER_NO_END;
-    } else if (num == ANSWER_GONE) {
-        out->verdict = VERDICT_GONE;
-    } else if (num == ANSWER_ITSELF) {
+    } else if (num == SCRIPT_UNSET) {
+        out->verdict = RESULT_BUSY;
+        out->busy_ms = SCRIPT_BUSY_NO_TTL;
+    } else if (num == SCRIPT_OUTER_HOLD_LOST) {
+        out->verdict = RESULT_OUTER_HOLD_LOST;
+    } else if (num == SCRIPT_SELF_DEADLOCK) {
         out->err = DIBS_ERR_UPGRADE;
-    } else if (num == ANSWER_NO_LOCK) {
+    } else if (num == SCRIPT_NO_LOCK) {
         out->err = DIBS_ERR_WRONGTYPE;
     }
 }
@@ -522,27 +533,28 @@ static void answer_called(const struct dibs__reply *reply,
     int64_t ms, told;
 
     if (!dibs__reply_num(reply, 0, &ms) || !dibs__reply_num(reply, 1, &told) ||
-        ms < ANSWER_NO_END || told < TOLD_ALONE || told > TOLD_DUTY)
+        ms < SCRIPT_BUSY_NO_TTL || told < TOLD_ALONE || told > TOLD_DUTY)
         return;
-    out->verdict = VERDICT_BUSY;
+    out->verdict = RESULT_BUSY;
     out->busy_ms = dibs__reply_ms(ms);
     out->told = (enum dibs__told)told;
 }
 
-void dibs__read_plain(enum dibs__verb verb, const struct dibs__reply *reply,
-                      struct dibs__acquired *out)
+void dibs__decode_plain_reply(enum dibs__lock_command verb,
+                              const struct dibs__reply *reply,
+                              struct dibs__acquired *out)
 {
-    *out = (struct dibs__acquired){.verdict = VERDICT_REFUSED,
+    *out = (struct dibs__acquired){.verdict = RESULT_REFUSED,
                                    .err = DIBS_ERR_PROTOCOL};
     if (reply->type == REPLY_NIL && verb == VERB_ACQUIRE)
-        out->verdict = VERDICT_TAKEN;
+        out->verdict = RESULT_ACQUIRED;
     else if (reply->type == REPLY_NUM)
         answer_number(verb, reply->num, out);
     else if (reply->type == REPLY_ARRAY)
         answer_called(reply, out);
 }
 
-int64_t dibs__number_in(const char *text, const char *end)
+int64_t dibs__parse_number(const char *text, const char *end)
 {
     int64_t n = 0;
 
@@ -556,17 +568,19 @@ int64_t dibs__number_in(const char *text, const char *end)
     return n;
 }
 
-void dibs__read_valued(enum dibs__verb verb, const struct dibs__reply *reply,
-                       struct dibs__acquired *out)
+void dibs__decode_numbered_reply(enum dibs__lock_command verb,
+                                 const struct dibs__reply *reply,
+                                 struct dibs__acquired *out)
 {
-    dibs__read_plain(verb, reply, out);
+    dibs__decode_plain_reply(verb, reply, out);
     if (reply->type == REPLY_TEXT) {
-        out->verdict = VERDICT_TAKEN;
-        out->value = dibs__number_in(reply->text, reply->text + reply->len);
+        out->verdict = RESULT_ACQUIRED;
+        out->value = dibs__parse_number(reply->text, reply->text + reply->len);
     }
 }
 
-int64_t dibs__pause_usual(const struct dibs__line *line, int64_t busy_ms)
+int64_t dibs__retry_delay_default(const struct dibs__lock_entry *line,
+                                  int64_t busy_ms)
 {
     int64_t longest = dibs__random_in(PAUSE_MIN_MS, PAUSE_MAX_MS);
 

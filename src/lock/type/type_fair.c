@@ -17,19 +17,19 @@
 
 /* The server says when to ask again. No waiter keeps its place in the queue for
  * longer than fair_wait_ms without asking. */
-static int64_t fair_pause(const struct dibs__line *line, int64_t busy_ms)
+static int64_t fair_pause(const struct dibs__lock_entry *line, int64_t busy_ms)
 {
     return dibs__max(dibs__min(busy_ms, line->locks->fair_wait_ms), 1);
 }
 
 #define KEYS "nqsi"
 
-const struct dibs__kind dibs__kind_fair = {
-    .id = KIND_FAIR,
-    .family = FAMILY_PLAIN,
+const struct dibs__lock_type dibs__type_fair = {
+    .id = TYPE_FAIR,
+    .family = LAYOUT_HASH,
     .channel = "redisson_lock__channel",
     .suffix = "",
-    .asks = ASKS_EACH,
+    .asks = RETRY_EACH,
     .queued = true,
     .renew_keys = "n",
     .renews = &dibs__script_mutex_renew,
@@ -42,6 +42,6 @@ const struct dibs__kind dibs__kind_fair = {
             [VERB_INFO] = {&dibs__script_fair_info, KEYS, "fuY"},
             [VERB_HOLDERS] = DIBS__HOLDERS,
         },
-    DIBS__PLAIN_ANSWERS,
+    DIBS__PLAIN_REPLIES,
     .pause = fair_pause,
 };

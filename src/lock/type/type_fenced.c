@@ -12,12 +12,12 @@
  */
 #include "lock/type/lock_type.h"
 
-const struct dibs__kind dibs__kind_fenced = {
-    .id = KIND_FENCED,
-    .family = FAMILY_PLAIN,
+const struct dibs__lock_type dibs__type_fenced = {
+    .id = TYPE_FENCED,
+    .family = LAYOUT_HASH,
     .channel = "redisson_lock__channel",
     .suffix = "",
-    .asks = ASKS_HEAD,
+    .asks = RETRY_HEAD_ONLY,
     .renew_keys = "n",
     .renews = &dibs__script_mutex_renew,
     .command =
@@ -26,12 +26,12 @@ const struct dibs__kind dibs__kind_fenced = {
             [VERB_RELEASE] = {&dibs__script_mutex_release, "n", "otkc*"},
             [VERB_HANDOVER] = {&dibs__script_fenced_handover, "nK", "oNlw"},
             [VERB_FORCE] = {&dibs__script_mutex_force, "n", "oc*"},
-            [VERB_LEFT] = {&dibs__script_wait_leave, "n", "cBa*"},
+            [VERB_DEREGISTER] = {&dibs__script_wait_leave, "n", "cBa*"},
             [VERB_INFO] = {&dibs__script_fenced_info, "nK", "Y"},
             [VERB_HOLDERS] = DIBS__HOLDERS,
         },
     .called = "cBH",
     .sooner = "c*",
-    DIBS__VALUED_ANSWERS,
-    .pause = dibs__pause_usual,
+    DIBS__NUMBERED_REPLIES,
+    .pause = dibs__retry_delay_default,
 };

@@ -12,12 +12,12 @@
  */
 #include "lock/type/lock_type.h"
 
-const struct dibs__kind dibs__kind_basic = {
-    .id = KIND_BASIC,
-    .family = FAMILY_PLAIN,
+const struct dibs__lock_type dibs__type_mutex = {
+    .id = TYPE_MUTEX,
+    .family = LAYOUT_HASH,
     .channel = "redisson_lock__channel",
     .suffix = "",
-    .asks = ASKS_HEAD,
+    .asks = RETRY_HEAD_ONLY,
     .batch = 'p',
     .renew_keys = "n",
     .renews = &dibs__script_mutex_renew,
@@ -27,12 +27,12 @@ const struct dibs__kind dibs__kind_basic = {
             [VERB_RELEASE] = {&dibs__script_mutex_release, "n", "otkc*"},
             [VERB_HANDOVER] = {&dibs__script_mutex_handover, "n", "oNl"},
             [VERB_FORCE] = {&dibs__script_mutex_force, "n", "oc*"},
-            [VERB_LEFT] = {&dibs__script_wait_leave, "n", "cBa*"},
+            [VERB_DEREGISTER] = {&dibs__script_wait_leave, "n", "cBa*"},
             [VERB_INFO] = DIBS__INFO,
             [VERB_HOLDERS] = DIBS__HOLDERS,
         },
     .called = "cBH",
     .sooner = "c*",
-    DIBS__PLAIN_ANSWERS,
-    .pause = dibs__pause_usual,
+    DIBS__PLAIN_REPLIES,
+    .pause = dibs__retry_delay_default,
 };

@@ -26,13 +26,13 @@
     1000 /* so that a writer asks again before its gate is over                \
           */
 
-const struct dibs__kind dibs__kind_read = {
-    .id = KIND_READ,
-    .family = FAMILY_RW,
+const struct dibs__lock_type dibs__type_read = {
+    .id = TYPE_READ,
+    .family = LAYOUT_RW,
     .channel = CHANNEL,
     .suffix = "",
     .other_half = DIBS_MODE_WRITE,
-    .asks = ASKS_ALL,
+    .asks = RETRY_HEAD_THEN_ALL,
     .shared = true,
     .renew_keys = "nr",
     .renews = &dibs__script_read_renew,
@@ -44,22 +44,22 @@ const struct dibs__kind dibs__kind_read = {
             [VERB_INFO] = DIBS__INFO,
             [VERB_HOLDERS] = DIBS__HOLDERS,
         },
-    DIBS__PLAIN_ANSWERS,
-    .pause = dibs__pause_usual,
+    DIBS__PLAIN_REPLIES,
+    .pause = dibs__retry_delay_default,
 };
 
-static int64_t write_pause(const struct dibs__line *line, int64_t busy_ms)
+static int64_t write_pause(const struct dibs__lock_entry *line, int64_t busy_ms)
 {
-    return dibs__min(dibs__pause_usual(line, busy_ms), PAUSE_MS);
+    return dibs__min(dibs__retry_delay_default(line, busy_ms), PAUSE_MS);
 }
 
-const struct dibs__kind dibs__kind_write = {
-    .id = KIND_WRITE,
-    .family = FAMILY_RW,
+const struct dibs__lock_type dibs__type_write = {
+    .id = TYPE_WRITE,
+    .family = LAYOUT_RW,
     .channel = CHANNEL,
     .suffix = ":write",
     .other_half = DIBS_MODE_READ,
-    .asks = ASKS_HEAD,
+    .asks = RETRY_HEAD_ONLY,
     .batch = 'w',
     .batch_key = 'g',
     .renew_keys = "n",
@@ -70,11 +70,11 @@ const struct dibs__kind dibs__kind_write = {
             [VERB_RELEASE] = {&dibs__script_write_release, "ncg", "otk*"},
             [VERB_FORCE] = {&dibs__script_write_leave, "ncg", "O1*"},
             [VERB_LEAVE] = {&dibs__script_write_leave, "ncg", "O0*"},
-            [VERB_LEFT] = {&dibs__script_wait_leave, "n", "cBa*"},
+            [VERB_DEREGISTER] = {&dibs__script_wait_leave, "n", "cBa*"},
             [VERB_INFO] = DIBS__INFO,
             [VERB_HOLDERS] = DIBS__HOLDERS,
         },
     .called = "cBH",
-    DIBS__PLAIN_ANSWERS,
+    DIBS__PLAIN_REPLIES,
     .pause = write_pause,
 };

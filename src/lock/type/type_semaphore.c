@@ -11,12 +11,12 @@
  */
 #include "lock/type/lock_type.h"
 
-const struct dibs__kind dibs__kind_semaphore = {
-    .id = KIND_SEMAPHORE,
-    .family = FAMILY_SEMAPHORE,
+const struct dibs__lock_type dibs__type_semaphore = {
+    .id = TYPE_SEMAPHORE,
+    .family = LAYOUT_SEMAPHORE,
     .channel = "redisson_sc",
     .suffix = "",
-    .asks = ASKS_HEAD,
+    .asks = RETRY_HEAD_ONLY,
     .counted = true,
     .renew_keys = "nd",
     .renew_arg = 'E',
@@ -27,6 +27,6 @@ const struct dibs__kind dibs__kind_semaphore = {
             [VERB_RELEASE] = {&dibs__script_semaphore_release, "nd", "oV0c*"},
             [VERB_FORCE] = {&dibs__script_semaphore_force, "nd", "oc*"},
         },
-    DIBS__VALUED_ANSWERS,
-    .pause = dibs__pause_usual,
+    DIBS__NUMBERED_REPLIES,
+    .pause = dibs__retry_delay_default,
 };

@@ -16,26 +16,27 @@
 #include <string.h>
 
 /* "slot" or "slot/total". */
-static void slots_read(enum dibs__verb verb, const struct dibs__reply *reply,
+static void slots_read(enum dibs__lock_command verb,
+                       const struct dibs__reply *reply,
                        struct dibs__acquired *out)
 {
-    dibs__read_valued(verb, reply, out);
-    if (out->verdict != VERDICT_TAKEN || reply->type != REPLY_TEXT)
+    dibs__decode_numbered_reply(verb, reply, out);
+    if (out->verdict != RESULT_ACQUIRED || reply->type != REPLY_TEXT)
         return;
     const char *slash = memchr(reply->text, '/', reply->len);
     out->value += out->value < INT64_MAX;
     if (slash)
-        out->total = dibs__number_in(slash + 1, reply->text + reply->len);
+        out->total = dibs__parse_number(slash + 1, reply->text + reply->len);
 }
 
 #define KEYS "nzS"
 
-const struct dibs__kind dibs__kind_slots = {
-    .id = KIND_SLOTS,
-    .family = FAMILY_SLOTS,
+const struct dibs__lock_type dibs__type_slots = {
+    .id = TYPE_SLOTS,
+    .family = LAYOUT_SLOTS,
     .channel = "redisson_sc",
     .suffix = "",
-    .asks = ASKS_HEAD,
+    .asks = RETRY_HEAD_ONLY,
     .counted = true,
     .renew_keys = "z",
     .renew_arg = 'p',
@@ -46,7 +47,7 @@ const struct dibs__kind dibs__kind_slots = {
             [VERB_RELEASE] = {&dibs__script_slots_release, KEYS, "pvtkc*"},
             [VERB_HANDOVER] = {&dibs__script_slots_handover, "zS", "pPNlv"},
             [VERB_FORCE] = {&dibs__script_slots_force, KEYS, "xc*"},
-            [VERB_LEFT] = {&dibs__script_slots_leave, "n", "cBa*"},
+            [VERB_DEREGISTER] = {&dibs__script_slots_leave, "n", "cBa*"},
             [VERB_INFO] = {&dibs__script_slots_info, KEYS, "0M"},
             [VERB_HOLDERS] = {&dibs__script_slots_info, KEYS, "0m"},
         },
@@ -54,5 +55,5 @@ const struct dibs__kind dibs__kind_slots = {
     .taken_types = 1u << REPLY_NIL | 1u << REPLY_TEXT,
     .other_types = 1u << REPLY_NUM,
     .read = slots_read,
-    .pause = dibs__pause_usual,
+    .pause = dibs__retry_delay_default,
 };

@@ -22,11 +22,12 @@ static struct dibs__waiter *listed_waiter(struct dibs__list *l)
 
 static bool may_be_passed(const struct dibs__waiter *wt, int64_t now)
 {
-    return wt->state == WAITER_PAUSES && wt->refused_at &&
+    return wt->state == WAITER_PARKED && wt->refused_at &&
            now - wt->refused_at >= HOLD_UP_MS;
 }
 
-bool dibs__pass_joined(struct dibs__wait *w, const struct dibs__waiter *wt)
+bool dibs__pass_joined(struct dibs__wait_queue *w,
+                       const struct dibs__waiter *wt)
 {
     const struct dibs__waiter *head = listed_waiter(w->waiters.next);
 
@@ -34,7 +35,7 @@ bool dibs__pass_joined(struct dibs__wait *w, const struct dibs__waiter *wt)
            w->user->wants(wt) < w->user->wants(head);
 }
 
-void dibs__pass_refused(struct dibs__wait *w, struct dibs__waiter *wt)
+void dibs__pass_refused(struct dibs__wait_queue *w, struct dibs__waiter *wt)
 {
     struct dibs__care *care = w->care;
     int64_t now = dibs__now_ms();
@@ -49,14 +50,14 @@ void dibs__pass_refused(struct dibs__wait *w, struct dibs__waiter *wt)
         care->next_try = dibs__min(care->next_try, wt->refused_at + HOLD_UP_MS);
 }
 
-struct dibs__waiter *dibs__pass_pick(struct dibs__wait *w, int64_t below)
+struct dibs__waiter *dibs__pass_pick(struct dibs__wait_queue *w, int64_t below)
 {
     struct dibs__list *l = below > 1 ? w->waiters.next : &w->waiters;
 
     for (; l != &w->waiters; l = l->next) {
         struct dibs__waiter *wt = listed_waiter(l);
         if (w->user->wants(wt) < below)
-            return wt->state == WAITER_PAUSES && w->user->may_ask(w, wt) ? wt
+            return wt->state == WAITER_PARKED && w->user->may_ask(w, wt) ? wt
                                                                          : NULL;
     }
     return NULL;

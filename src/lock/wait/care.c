@@ -15,29 +15,31 @@
 #include "base/mem.h"
 
 /* What the line listens to. io only; made when it is needed. */
-struct dibs__ears {
+struct dibs__member_subscriptions {
     struct dibs__care *care;
-    struct dibs__sub line; /* the line's channel */
-    struct dibs__sub own;  /* the one on which this client is called */
+    struct dibs__subscription line; /* the line's channel */
+    struct dibs__subscription own;  /* the one on which this client is called */
 };
 
-static void line_said(struct dibs__sub *sub, char what)
+static void line_said(struct dibs__subscription *sub, char what)
 {
-    struct dibs__care *care = DIBS_OF(sub, struct dibs__ears, line)->care;
+    struct dibs__care *care =
+        DIBS_OF(sub, struct dibs__member_subscriptions, line)->care;
 
     care->said(care, EAR_LINE, what);
 }
 
-static void own_said(struct dibs__sub *sub, char what)
+static void own_said(struct dibs__subscription *sub, char what)
 {
-    struct dibs__care *care = DIBS_OF(sub, struct dibs__ears, own)->care;
+    struct dibs__care *care =
+        DIBS_OF(sub, struct dibs__member_subscriptions, own)->care;
 
     care->said(care, EAR_OWN, what);
 }
 
-static struct dibs__ears *ears_of(struct dibs__care *care)
+static struct dibs__member_subscriptions *ears_of(struct dibs__care *care)
 {
-    struct dibs__ears *ears = care->ears;
+    struct dibs__member_subscriptions *ears = care->ears;
 
     if (!ears && (ears = dibs__calloc(1, sizeof *ears))) {
         ears->care = care;
@@ -49,14 +51,15 @@ static struct dibs__ears *ears_of(struct dibs__care *care)
     return ears;
 }
 
-static void listen_own(const struct dibs__wait *w, struct dibs__sub *own)
+static void listen_own(const struct dibs__wait_queue *w,
+                       struct dibs__subscription *own)
 {
-    struct dibs__wait_facts facts = w->user->facts(w);
+    struct dibs__wait_queue_info facts = w->user->facts(w);
     struct dibs__buf name = {0};
 
     w->user->turn_channel(w, &name);
     if (dibs__buf_ok(&name))
-        dibs__client_listen(facts.c, facts.slot, own, name.data, name.len);
+        dibs__client_subscribe(facts.c, facts.slot, own, name.data, name.len);
     dibs__buf_clear(&name);
 }
 
@@ -64,16 +67,17 @@ static void listen_own(const struct dibs__wait *w, struct dibs__sub *own)
  */
 void dibs__care_listen(struct dibs__care *care, unsigned needs)
 {
-    struct dibs__ears *ears = needs ? ears_of(care) : care->ears;
+    struct dibs__member_subscriptions *ears =
+        needs ? ears_of(care) : care->ears;
 
     if (!ears)
         return;
     if (!(needs & EAR_LINE))
-        dibs__pubsub_leave(&ears->line);
+        dibs__unsubscribe(&ears->line);
     else if (!ears->line.on)
         care->w->user->listen(care->w, &ears->line);
     if (!(needs & EAR_OWN))
-        dibs__pubsub_leave(&ears->own);
+        dibs__unsubscribe(&ears->own);
     else if (!ears->own.on)
         listen_own(care->w, &ears->own);
     if (!needs) {
@@ -89,7 +93,7 @@ bool dibs__care_wants_own(const struct dibs__care *care)
 
 bool dibs__care_hears_own(const struct dibs__care *care)
 {
-    return care->ears && dibs__pubsub_hears(&care->ears->own);
+    return care->ears && dibs__is_subscribed(&care->ears->own);
 }
 
 void dibs__care_deadline(struct dibs__care *care, int64_t deadline)
@@ -98,9 +102,9 @@ void dibs__care_deadline(struct dibs__care *care, int64_t deadline)
 }
 
 /* first_deadline is 0: the first look finds out whose time is over first. */
-struct dibs__care *dibs__care_new(struct dibs__wait *w)
+struct dibs__care *dibs__care_new(struct dibs__wait_queue *w)
 {
-    struct dibs__wait_facts facts = w->user->facts(w);
+    struct dibs__wait_queue_info facts = w->user->facts(w);
     struct dibs__care *care = dibs__calloc(1, sizeof *care);
 
     if (!care)

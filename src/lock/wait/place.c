@@ -24,19 +24,19 @@
 
 /* Its own channel and timer. io only, once it has started. */
 struct dibs__place {
-    struct dibs__wait *w;
+    struct dibs__wait_queue *w;
     struct dibs__waiter *wt; /* NULL: it ended before this started */
     union {
         struct dibs__task start; /* while it is pending */
         struct dibs__timer timer;
     };
-    struct dibs__sub sub;
+    struct dibs__subscription sub;
     int pause_ms;
     bool called;  /* something happened while it asked */
     bool pending; /* start is still to come */
 };
 
-static struct dibs__loop *loop_of_place(const struct dibs__wait *w)
+static struct dibs__loop *loop_of_place(const struct dibs__wait_queue *w)
 {
     return &w->user->facts(w).c->loop;
 }
@@ -44,7 +44,7 @@ static struct dibs__loop *loop_of_place(const struct dibs__wait *w)
 /* False: it asks already, or another call of the same owner does. */
 static bool place_ask(struct dibs__place *pl)
 {
-    struct dibs__wait *w = pl->w;
+    struct dibs__wait_queue *w = pl->w;
     struct dibs__waiter *wt = pl->wt;
 
     dibs__lock(w->mu);
@@ -63,12 +63,12 @@ static void place_pause(struct dibs__place *pl)
 {
     int64_t ms = pl->called ? 0 : pl->pause_ms;
 
-    if (!dibs__pubsub_hears(&pl->sub))
+    if (!dibs__is_subscribed(&pl->sub))
         ms = dibs__min(ms, dibs__random_in(DEAF_MS / 2, DEAF_MS));
     dibs__timer_set(loop_of_place(pl->w), &pl->timer, dibs__now_ms() + ms);
 }
 
-static void waiter_called(struct dibs__sub *sub, char said)
+static void waiter_called(struct dibs__subscription *sub, char said)
 {
     struct dibs__place *pl = DIBS_OF(sub, struct dibs__place, sub);
 
@@ -96,16 +96,17 @@ static void place_started(struct dibs__task *t)
         dibs__free(pl);
         return;
     }
-    struct dibs__wait_facts facts = pl->w->user->facts(pl->w);
+    struct dibs__wait_queue_info facts = pl->w->user->facts(pl->w);
     pl->timer = (struct dibs__timer){.fire = place_timed};
     pl->w->user->own_channel(pl->wt, &name);
     if (dibs__buf_ok(&name)) /* no memory: it cannot hear */
-        dibs__client_listen(facts.c, facts.slot, &pl->sub, name.data, name.len);
+        dibs__client_subscribe(facts.c, facts.slot, &pl->sub, name.data,
+                               name.len);
     dibs__buf_clear(&name);
     place_pause(pl);
 }
 
-static bool place_new(struct dibs__wait *w, struct dibs__waiter *wt,
+static bool place_new(struct dibs__wait_queue *w, struct dibs__waiter *wt,
                       int64_t pause_ms, int64_t asked_ms)
 {
     struct dibs__place *pl = dibs__calloc(1, sizeof *pl);
@@ -124,7 +125,7 @@ static bool place_new(struct dibs__wait *w, struct dibs__waiter *wt,
     return true;
 }
 
-bool dibs__place_stay(struct dibs__wait *w, struct dibs__waiter *wt,
+bool dibs__place_stay(struct dibs__wait_queue *w, struct dibs__waiter *wt,
                       int64_t pause_ms, int64_t asked_ms)
 {
     if (!wt->place)
@@ -136,18 +137,19 @@ bool dibs__place_stay(struct dibs__wait *w, struct dibs__waiter *wt,
     return true;
 }
 
-void dibs__place_leave(struct dibs__wait *w, struct dibs__waiter *wt, bool back)
+void dibs__place_leave(struct dibs__wait_queue *w, struct dibs__waiter *wt,
+                       bool back)
 {
-    struct dibs__place *pl = w->asks == ASKS_EACH ? wt->place : NULL;
+    struct dibs__place *pl = w->asks == RETRY_EACH ? wt->place : NULL;
 
     if (!pl)
         return;
     if (!pl->pending)
         dibs__timer_stop(loop_of_place(w), &pl->timer);
     if (back)
-        dibs__pubsub_part(&pl->sub);
+        dibs__unsubscribe_lazily(&pl->sub);
     else
-        dibs__pubsub_leave(&pl->sub);
+        dibs__unsubscribe(&pl->sub);
     wt->place = NULL;
     pl->wt = NULL;
     if (!pl->pending)

@@ -20,7 +20,7 @@ static struct dibs__waiter *swept_waiter(struct dibs__list *l)
     return DIBS_OF(l, struct dibs__waiter, link);
 }
 
-static bool line_closes(const struct dibs__wait *w)
+static bool line_closes(const struct dibs__wait_queue *w)
 {
     return w->user->facts(w).closing;
 }
@@ -30,9 +30,10 @@ static bool must_go(const struct dibs__waiter *wt, int64_t now, bool closing)
     return wt->canceled || closing || now >= wt->deadline;
 }
 
-bool dibs__wait_sweep_one(struct dibs__wait *w, struct dibs__waiter *wt,
-                          int64_t now, bool never_closes,
-                          struct dibs__swept *out)
+bool dibs__wait_queue_expire_one(struct dibs__wait_queue *w,
+                                 struct dibs__waiter *wt, int64_t now,
+                                 bool never_closes,
+                                 struct dibs__expired_waiters *out)
 {
     dibs__assert_held(w->mu);
     if (!must_go(wt, now, line_closes(w) && !never_closes)) {
@@ -40,14 +41,14 @@ bool dibs__wait_sweep_one(struct dibs__wait *w, struct dibs__waiter *wt,
         return false;
     }
     dibs__list_del(&wt->link);
-    wt->state = WAITER_OUT;
+    wt->state = WAITER_IDLE;
     w->behind--;
     dibs__list_add(&out->over, &wt->link);
     return true;
 }
 
-static void sweep_waiters(struct dibs__wait *w, int64_t now,
-                          struct dibs__swept *out) REQUIRES(*w->mu)
+static void sweep_waiters(struct dibs__wait_queue *w, int64_t now,
+                          struct dibs__expired_waiters *out) REQUIRES(*w->mu)
 {
     bool closing = line_closes(w);
 
@@ -55,11 +56,11 @@ static void sweep_waiters(struct dibs__wait *w, int64_t now,
         struct dibs__waiter *wt = swept_waiter(l);
         bool must = must_go(wt, now, closing);
         n = l->next;
-        if (must && (wt->state == WAITER_PAUSES ||
-                     (wt->state == WAITER_PROMISED &&
+        if (must && (wt->state == WAITER_PARKED ||
+                     (wt->state == WAITER_HANDOFF_PENDING &&
                       w->user->withdraw(w, wt, &out->resume)))) {
             dibs__list_del(l);
-            wt->state = WAITER_OUT;
+            wt->state = WAITER_IDLE;
             dibs__list_add(&out->over, l);
             continue;
         }
@@ -69,8 +70,8 @@ static void sweep_waiters(struct dibs__wait *w, int64_t now,
     }
 }
 
-void dibs__wait_collect(struct dibs__wait *w, int64_t now,
-                        struct dibs__swept *out)
+void dibs__wait_queue_collect_expired(struct dibs__wait_queue *w, int64_t now,
+                                      struct dibs__expired_waiters *out)
 {
     struct dibs__care *care = w->care;
 
@@ -86,7 +87,8 @@ void dibs__wait_collect(struct dibs__wait *w, int64_t now,
     sweep_waiters(w, now, out);
 }
 
-void dibs__wait_end(struct dibs__wait *w, struct dibs__swept *swept)
+void dibs__wait_queue_end(struct dibs__wait_queue *w,
+                          struct dibs__expired_waiters *swept)
 {
     dibs_err otherwise = line_closes(w) ? DIBS_ERR_CLOSED : DIBS_ERR_TIMEOUT;
 
@@ -99,12 +101,12 @@ void dibs__wait_end(struct dibs__wait *w, struct dibs__swept *swept)
         w->user->resume(&swept->resume);
 }
 
-void dibs__wait_sweep(struct dibs__wait *w)
+void dibs__wait_queue_expire(struct dibs__wait_queue *w)
 {
-    struct dibs__swept swept;
+    struct dibs__expired_waiters swept;
 
     dibs__lock(w->mu);
-    dibs__wait_collect(w, dibs__now_ms(), &swept);
+    dibs__wait_queue_collect_expired(w, dibs__now_ms(), &swept);
     dibs__unlock(w->mu);
-    dibs__wait_end(w, &swept);
+    dibs__wait_queue_end(w, &swept);
 }

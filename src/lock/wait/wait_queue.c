@@ -10,11 +10,11 @@
  *         the time that the last answer named, and when the subscription had to
  *         be made anew. A message is a hint; only the server's answer counts.
  *
- *         ASKS_HEAD: only the first of the line asks, on the line's channel and
- *         timer. While a call of this client has the thing there is little to
- *         ask: its release will hand it over. io watches the deadlines then,
- *         and the end of that hold. Every two seconds the head does ask, since
- *         the thing may have been taken away by force.
+ *         RETRY_HEAD_ONLY: only the first of the line asks, on the line's
+ * channel and timer. While a call of this client has the thing there is little
+ * to ask: its release will hand it over. io watches the deadlines then, and the
+ * end of that hold. Every two seconds the head does ask, since the thing may
+ * have been taken away by force.
  *
  *         If the line registers, the server calls one client at a time, on a
  *         channel of the client's (turn.c).
@@ -23,7 +23,7 @@
  *         before it wait for it. So it asks again by itself, and is not spoken
  *         for by the head.
  *
- *         ASKS_EACH: the server keeps a queue. Each waiter asks for itself
+ *         RETRY_EACH: the server keeps a queue. Each waiter asks for itself
  *         (place.c); the line only looks after deadlines and cancels.
  *
  *         Joining a line that io looks after wakes no thread, unless the new
@@ -74,12 +74,12 @@ static struct dibs__waiter *waiter_of(struct dibs__list *l)
     return DIBS_OF(l, struct dibs__waiter, link);
 }
 
-static bool wait_is_closing(const struct dibs__wait *w)
+static bool wait_is_closing(const struct dibs__wait_queue *w)
 {
     return w->user->facts(w).closing;
 }
 
-static struct dibs__loop *waiters_loop(const struct dibs__wait *w)
+static struct dibs__loop *waiters_loop(const struct dibs__wait_queue *w)
 {
     return &w->user->facts(w).c->loop;
 }
@@ -91,7 +91,7 @@ static void look_timed(struct dibs__timer *t);
 
 static void channel_said(struct dibs__care *care, enum dibs__ear on, char what);
 
-bool dibs__wait_ready(struct dibs__wait *w)
+bool dibs__wait_queue_activate(struct dibs__wait_queue *w)
 {
     dibs__assert_held(w->mu);
     if (w->care)
@@ -109,7 +109,7 @@ bool dibs__wait_ready(struct dibs__wait *w)
 
 /* io has looked and found nobody. It stays if somebody came meanwhile, while
  * the server is being told, and while registering is known to be in vain. */
-static void drop_care(struct dibs__wait *w)
+static void drop_care(struct dibs__wait_queue *w)
 {
     struct dibs__care *idle = NULL;
 
@@ -124,8 +124,9 @@ static void drop_care(struct dibs__wait *w)
     dibs__free(idle);
 }
 
-void dibs__wait_init(struct dibs__wait *w, const struct dibs__wait_user *user,
-                     dibs__mutex *mu, enum dibs__asks asks)
+void dibs__wait_queue_init(struct dibs__wait_queue *w,
+                           const struct dibs__wait_queue_ops *user,
+                           dibs__mutex *mu, enum dibs__retry_policy asks)
 {
     w->user = user;
     w->mu = mu;
@@ -133,7 +134,7 @@ void dibs__wait_init(struct dibs__wait *w, const struct dibs__wait_user *user,
     dibs__list_init(&w->waiters);
 }
 
-void dibs__wait_clear(struct dibs__wait *w)
+void dibs__wait_queue_clear(struct dibs__wait_queue *w)
 {
     dibs__free(w->care);
 }
@@ -141,7 +142,7 @@ void dibs__wait_clear(struct dibs__wait *w)
 /* ---- having io look ---------------------------------------------------- */
 
 /* The line is ready. */
-static void wake_io(struct dibs__wait *w) REQUIRES(*w->mu)
+static void wake_io(struct dibs__wait_queue *w) REQUIRES(*w->mu)
 {
     struct dibs__care *care = w->care;
 
@@ -158,32 +159,32 @@ static void wake_io(struct dibs__wait *w) REQUIRES(*w->mu)
 
 /* The last call has left: io stops looking. If it goes on for some seconds
  * anyway, and the server need not know, no thread is woken. */
-static void wake_if_empty(struct dibs__wait *w) REQUIRES(*w->mu)
+static void wake_if_empty(struct dibs__wait_queue *w) REQUIRES(*w->mu)
 {
     if (w->care && w->care->awake && !w->behind &&
         dibs__list_empty(&w->waiters) && !dibs__turn_quiet(&w->care->turn))
         wake_io(w);
 }
 
-static bool some_pause(struct dibs__wait *w) REQUIRES(*w->mu)
+static bool some_pause(struct dibs__wait_queue *w) REQUIRES(*w->mu)
 {
     if (!w->care)
         return false;
     for (struct dibs__list *l = w->waiters.next; l != &w->waiters; l = l->next)
-        if (waiter_of(l)->state == WAITER_PAUSES)
+        if (waiter_of(l)->state == WAITER_PARKED)
             return true;
     return false;
 }
 
-void dibs__wait_kick(struct dibs__wait *w)
+void dibs__wait_queue_wake_head(struct dibs__wait_queue *w)
 {
     dibs__assert_held(w->mu);
     w->try_now = true;
-    if (w->asks != ASKS_EACH && some_pause(w))
+    if (w->asks != RETRY_EACH && some_pause(w))
         wake_io(w);
 }
 
-void dibs__wait_kick_all(struct dibs__wait *w)
+void dibs__wait_queue_wake_all(struct dibs__wait_queue *w)
 {
     dibs__assert_held(w->mu);
     if (!some_pause(w))
@@ -192,7 +193,8 @@ void dibs__wait_kick_all(struct dibs__wait *w)
     wake_io(w);
 }
 
-void dibs__wait_cancel(struct dibs__wait *w, struct dibs__waiter *wt)
+void dibs__wait_queue_cancel(struct dibs__wait_queue *w,
+                             struct dibs__waiter *wt)
 {
     dibs__assert_held(w->mu);
     wt->canceled = true;
@@ -202,7 +204,7 @@ void dibs__wait_cancel(struct dibs__wait *w, struct dibs__waiter *wt)
     wake_io(w);
 }
 
-bool dibs__wait_close(struct dibs__wait *w)
+bool dibs__wait_queue_close(struct dibs__wait_queue *w)
 {
     dibs__assert_held(w->mu);
     bool empty = dibs__list_empty(&w->waiters);
@@ -215,7 +217,8 @@ bool dibs__wait_close(struct dibs__wait *w)
 
 /* ---- joining and leaving ----------------------------------------------- */
 
-void dibs__wait_join(struct dibs__wait *w, struct dibs__waiter *wt, bool look)
+void dibs__wait_queue_join(struct dibs__wait_queue *w, struct dibs__waiter *wt,
+                           bool look)
 {
     struct dibs__care *care = w->care;
     bool first = dibs__list_empty(&w->waiters);
@@ -224,7 +227,7 @@ void dibs__wait_join(struct dibs__wait *w, struct dibs__waiter *wt, bool look)
     if (first) /* what happened before does not matter now, but one that stands
                   back has yet to ask, also if that moment is over just now */
         w->try_now = look;
-    wt->state = WAITER_PAUSES;
+    wt->state = WAITER_PARKED;
     wt->refused_at = 0;
     dibs__list_add(&w->waiters, &wt->link);
     if (!care) {
@@ -237,48 +240,49 @@ void dibs__wait_join(struct dibs__wait *w, struct dibs__waiter *wt, bool look)
         care->first_deadline = INT64_MAX;
     dibs__care_deadline(care, wt->deadline);
     if (wt->canceled) /* before it came here */
-        dibs__wait_cancel(w, wt);
+        dibs__wait_queue_cancel(w, wt);
     /* Before the first, io may have looked after a call that is behind
      * another one, and pause for as long as that one may wait. */
     if (look && (first || !care->awake || wt->deadline < care->looks_at))
         wake_io(w);
     if (look && dibs__pass_joined(w, wt)) /* it asks if the head has to wait */
-        dibs__wait_kick(w);
+        dibs__wait_queue_wake_head(w);
 }
 
-void dibs__wait_leave(struct dibs__wait *w, struct dibs__waiter *wt)
+void dibs__wait_queue_leave(struct dibs__wait_queue *w, struct dibs__waiter *wt)
 {
     dibs__assert_held(w->mu);
     dibs__list_del(&wt->link);
-    wt->state = WAITER_OUT;
+    wt->state = WAITER_IDLE;
     wake_if_empty(w);
 }
 
-void dibs__wait_behind(struct dibs__wait *w, struct dibs__list *behind,
-                       struct dibs__waiter *wt)
+void dibs__wait_queue_block_on(struct dibs__wait_queue *w,
+                               struct dibs__list *behind,
+                               struct dibs__waiter *wt)
 {
     dibs__assert_held(w->mu);
     bool first = w->behind++ == 0 && dibs__list_empty(&w->waiters);
-    wt->state = WAITER_BEHIND;
+    wt->state = WAITER_BLOCKED;
     dibs__list_add(behind, &wt->link);
-    if (!dibs__wait_ready(w))
+    if (!dibs__wait_queue_activate(w))
         return;
     if (first)
         w->care->first_deadline = INT64_MAX;
     dibs__care_deadline(w->care, wt->deadline);
     if (wt->canceled)
-        dibs__wait_cancel(w, wt);
+        dibs__wait_queue_cancel(w, wt);
     else if (wt->deadline < INT64_MAX &&
              (!w->care->awake || wt->deadline < w->care->looks_at))
         wake_io(w);
 }
 
-void dibs__wait_unbehind(struct dibs__wait *w, struct dibs__list *behind,
-                         struct dibs__list *out)
+void dibs__wait_queue_unblock(struct dibs__wait_queue *w,
+                              struct dibs__list *behind, struct dibs__list *out)
 {
     dibs__assert_held(w->mu);
     for (struct dibs__list *l = behind->next; l != behind; l = l->next) {
-        waiter_of(l)->state = WAITER_OUT;
+        waiter_of(l)->state = WAITER_IDLE;
         w->behind--;
     }
     wake_if_empty(w);
@@ -288,13 +292,13 @@ void dibs__wait_unbehind(struct dibs__wait *w, struct dibs__list *behind,
 /* ---- who asks ---------------------------------------------------------- */
 
 /* May the head ask now? If not, *again is when to look again. */
-static bool head_turn(struct dibs__wait *w, int64_t now, int64_t held_until,
-                      int64_t *again) REQUIRES(*w->mu)
+static bool head_turn(struct dibs__wait_queue *w, int64_t now,
+                      int64_t held_until, int64_t *again) REQUIRES(*w->mu)
 {
     struct dibs__waiter *head = waiter_of(w->waiters.next);
 
     *again = now + IDLE_LOOK_MS;
-    if (w->asks == ASKS_EACH || head->state != WAITER_PAUSES)
+    if (w->asks == RETRY_EACH || head->state != WAITER_PARKED)
         return false;
     if (held_until && now < w->care->next_try)
         *again = dibs__min(held_until, w->care->next_try);
@@ -310,7 +314,7 @@ static bool head_turn(struct dibs__wait *w, int64_t now, int64_t held_until,
 }
 
 /* Those that ask now, chained by next. */
-static struct dibs__waiter *pick_asking(struct dibs__wait *w, int64_t now,
+static struct dibs__waiter *pick_asking(struct dibs__wait_queue *w, int64_t now,
                                         int64_t held_until, int64_t *again)
     REQUIRES(*w->mu)
 {
@@ -326,7 +330,7 @@ static struct dibs__waiter *pick_asking(struct dibs__wait *w, int64_t now,
     for (struct dibs__list *l = w->waiters.next;
          (all || unheard) && l != &w->waiters; l = l->next) {
         struct dibs__waiter *wt = waiter_of(l);
-        if (wt->state != WAITER_PAUSES || !(all || wt->unheard))
+        if (wt->state != WAITER_PARKED || !(all || wt->unheard))
             continue;
         if (w->user->may_ask(w, wt)) {
             *end = wt;
@@ -350,7 +354,7 @@ static struct dibs__waiter *pick_asking(struct dibs__wait *w, int64_t now,
 
 static void look_at_line(struct dibs__care *care);
 
-static void act_on(struct dibs__wait *w, enum dibs__heard heard)
+static void act_on(struct dibs__wait_queue *w, enum dibs__heard heard)
     REQUIRES(*w->mu)
 {
     if (heard == HEARD_LATER)
@@ -360,7 +364,7 @@ static void act_on(struct dibs__wait *w, enum dibs__heard heard)
     w->try_now |= heard == HEARD_RELEASE || heard == HEARD_CALL;
 }
 
-static enum dibs__heard line_heard(struct dibs__wait *w, char what)
+static enum dibs__heard line_heard(struct dibs__wait_queue *w, char what)
     REQUIRES(*w->mu)
 {
     struct dibs__turn *t = &w->care->turn;
@@ -375,7 +379,7 @@ static enum dibs__heard line_heard(struct dibs__wait *w, char what)
 
 static void channel_said(struct dibs__care *care, enum dibs__ear on, char what)
 {
-    struct dibs__wait *w = care->w;
+    struct dibs__wait_queue *w = care->w;
 
     dibs__lock(w->mu);
     enum dibs__heard heard =
@@ -390,7 +394,7 @@ static void channel_said(struct dibs__care *care, enum dibs__ear on, char what)
 }
 
 /* To which channels it listens from now on. */
-static unsigned wait_listens(struct dibs__wait *w, int64_t now, bool held,
+static unsigned wait_listens(struct dibs__wait_queue *w, int64_t now, bool held,
                              bool asks) REQUIRES(*w->mu)
 {
     bool waits = !dibs__list_empty(&w->waiters);
@@ -398,7 +402,7 @@ static unsigned wait_listens(struct dibs__wait *w, int64_t now, bool held,
     /* One that asks may get in, and then need not listen. */
     if (!w->care->turn.listens &&
         (!waits || held || asks || now < w->yield_until ||
-         w->asks == ASKS_EACH || waiter_of(w->waiters.next)->polls))
+         w->asks == RETRY_EACH || waiter_of(w->waiters.next)->polls))
         return 0;
     return dibs__turn_needs(&w->care->turn, now, waits || w->behind);
 }
@@ -407,7 +411,7 @@ static unsigned wait_listens(struct dibs__wait *w, int64_t now, bool held,
 
 /* What a look found to do. */
 struct look {
-    struct dibs__swept swept;
+    struct dibs__expired_waiters swept;
     struct dibs__waiter *asking; /* chained by next */
     bool done;                   /* nobody waits here any more */
     bool tell;                   /* and the server shall know */
@@ -417,7 +421,7 @@ struct look {
 };
 
 /* Nobody waits here. Some seconds longer io looks after the line. */
-static void look_idle(struct dibs__wait *w, int64_t now, struct look *out)
+static void look_idle(struct dibs__wait_queue *w, int64_t now, struct look *out)
     REQUIRES(*w->mu)
 {
     struct dibs__turn *t = &w->care->turn;
@@ -440,8 +444,8 @@ static void look_idle(struct dibs__wait *w, int64_t now, struct look *out)
     t->leaving += out->tell;
 }
 
-static void look_around(struct dibs__wait *w, int64_t now, struct look *out)
-    REQUIRES(*w->mu)
+static void look_around(struct dibs__wait_queue *w, int64_t now,
+                        struct look *out) REQUIRES(*w->mu)
 {
     struct dibs__care *care = w->care;
     int64_t held = 0;
@@ -468,12 +472,12 @@ static void look_around(struct dibs__wait *w, int64_t now, struct look *out)
 /* care may be gone then. */
 static void look_at_line(struct dibs__care *care)
 {
-    struct dibs__wait *w = care->w;
+    struct dibs__wait_queue *w = care->w;
     int64_t now = dibs__now_ms();
     struct look found = {.done = false};
 
     dibs__lock(w->mu);
-    dibs__wait_collect(w, now, &found.swept);
+    dibs__wait_queue_collect_expired(w, now, &found.swept);
     care->turn.hears = dibs__care_hears_own(care);
     look_around(w, now, &found);
     care->turn.listens = (unsigned char)found.listens;
@@ -483,7 +487,7 @@ static void look_at_line(struct dibs__care *care)
     if (care->awake && !was_awake)
         w->user->ref(w);
     dibs__unlock(w->mu);
-    dibs__wait_end(w, &found.swept);
+    dibs__wait_queue_end(w, &found.swept);
     for (struct dibs__waiter *at = found.asking, *next; at; at = next) {
         next = at->next; /* it may be gone then */
         w->user->ask(at);
@@ -503,11 +507,11 @@ static void look_at_line(struct dibs__care *care)
 
 /* One that came meanwhile did not register. If none did, io looks once more, so
  * that the care of the line can go. */
-void dibs__wait_left(struct dibs__wait *w)
+void dibs__wait_queue_deregistered(struct dibs__wait_queue *w)
 {
     dibs__lock(w->mu);
     if (--w->care->turn.leaving == 0) {
-        dibs__wait_kick(w);
+        dibs__wait_queue_wake_head(w);
         if (!w->care->awake)
             wake_io(w);
     }
@@ -517,7 +521,7 @@ void dibs__wait_left(struct dibs__wait *w)
 static void look_posted(struct dibs__task *t)
 {
     struct dibs__care *care = DIBS_OF(t, struct dibs__care, post);
-    struct dibs__wait *w = care->w;
+    struct dibs__wait_queue *w = care->w;
 
     dibs__lock(w->mu);
     care->posted = false;
@@ -533,17 +537,17 @@ static void look_timed(struct dibs__timer *t)
 
 /* ---- questions and answers --------------------------------------------- */
 
-bool dibs__wait_stay(struct dibs__wait *w, struct dibs__waiter *wt,
-                     int64_t pause_ms, int64_t asked_ms)
+bool dibs__wait_queue_park(struct dibs__wait_queue *w, struct dibs__waiter *wt,
+                           int64_t pause_ms, int64_t asked_ms)
 {
     dibs__assert_held(w->mu);
-    if (!dibs__wait_ready(w))
+    if (!dibs__wait_queue_activate(w))
         return false;
     struct dibs__care *care = w->care;
-    wt->state = WAITER_PAUSES;
+    wt->state = WAITER_PARKED;
     /* Its time may have passed while it was being answered. */
     dibs__care_deadline(care, wt->deadline);
-    if (w->asks != ASKS_EACH) {
+    if (w->asks != RETRY_EACH) {
         const struct dibs__waiter *head = waiter_of(w->waiters.next);
         int64_t then = dibs__now_ms() + pause_ms;
         if (wt == head || !head->polls) /* one that polls goes on as it did */
@@ -563,21 +567,22 @@ bool dibs__wait_stay(struct dibs__wait *w, struct dibs__waiter *wt,
 }
 
 /* Without care its channel is not ready. */
-enum dibs__how dibs__wait_how(struct dibs__wait *w)
+enum dibs__how dibs__wait_queue_registration(struct dibs__wait_queue *w)
 {
     dibs__assert_held(w->mu);
     return w->care ? dibs__turn_how(&w->care->turn) : HOW_PLAIN;
 }
 
-void dibs__wait_answered(struct dibs__wait *w, enum dibs__how how,
-                         enum dibs__told told, int64_t now)
+void dibs__wait_queue_replied(struct dibs__wait_queue *w, enum dibs__how how,
+                              enum dibs__told told, int64_t now)
 {
     dibs__assert_held(w->mu);
     if (how != HOW_PLAIN) /* it waits still, so there is care */
         dibs__turn_answered(&w->care->turn, how, told, now);
 }
 
-bool dibs__wait_overhears(const struct dibs__wait *w, int64_t now)
+bool dibs__wait_queue_is_passive_listener(const struct dibs__wait_queue *w,
+                                          int64_t now)
 {
     return w->care && (w->care->turn.listens & EAR_LINE) &&
            now >= w->care->turn.duty_until;
