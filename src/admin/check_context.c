@@ -15,34 +15,34 @@
 
 #define NUMBER_MAX INT64_C(1000000000000000)
 
-void dibs__check_report(struct dibs__check_ctx *ex, const char *check,
+void dibs__check_report(struct dibs__check_ctx *ctx, const char *check,
                         dibs_verdict verdict, const char *fmt, ...)
 {
     char text[512];
     va_list ap;
 
-    if (ex->enough || ex->gone)
+    if (ctx->enough || ctx->gone)
         return; /* the rest would be guesses */
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    ex->enough = !ex->fn(check, verdict, text, ex->arg);
+    ctx->enough = !ctx->fn(check, verdict, text, ctx->arg);
 }
 
-dibs_err dibs__check_query(struct dibs__check_ctx *ex, const char *const *argv)
+dibs_err dibs__check_query(struct dibs__check_ctx *ctx, const char *const *argv)
 {
-    if (ex->gone)
-        return ex->gone;
-    dibs_err err = dibs__query(ex->c, argv, &ex->reply);
-    if (!ex->reply.replied || err == DIBS_ERR_NOMEM)
-        ex->gone = err;
+    if (ctx->gone)
+        return ctx->gone;
+    dibs_err err = dibs__query(ctx->c, argv, &ctx->reply);
+    if (!ctx->reply.replied || err == DIBS_ERR_NOMEM)
+        ctx->gone = err;
     return err;
 }
 
-const char *dibs__check_info_field(const struct dibs__check_ctx *ex,
+const char *dibs__check_info_field(const struct dibs__check_ctx *ctx,
                                    const char *field, char buf[], size_t size)
 {
-    const char *at = dibs__query_reply_text(&ex->info);
+    const char *at = dibs__query_reply_text(&ctx->info);
     size_t n = strlen(field);
 
     buf[0] = '\0';
@@ -66,17 +66,17 @@ int64_t dibs__check_parse_count(const char *text)
     return dibs__max(-1, dibs__min(strtoll(text, NULL, 10), NUMBER_MAX));
 }
 
-int64_t dibs__check_info_number(const struct dibs__check_ctx *ex,
+int64_t dibs__check_info_number(const struct dibs__check_ctx *ctx,
                                 const char *field)
 {
     char buf[32];
 
     return dibs__check_parse_count(
-        dibs__check_info_field(ex, field, buf, sizeof buf));
+        dibs__check_info_field(ctx, field, buf, sizeof buf));
 }
 
-const char *dibs__check_error(const struct dibs__check_ctx *ex)
+const char *dibs__check_error(const struct dibs__check_ctx *ctx)
 {
-    return ex->reply.replied ? dibs__query_reply_text(&ex->reply)
-                             : dibs_strerror(ex->reply.err);
+    return ctx->reply.replied ? dibs__query_reply_text(&ctx->reply)
+                              : dibs_strerror(ctx->reply.err);
 }

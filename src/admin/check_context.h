@@ -25,26 +25,27 @@ struct dibs__check_ctx {
 };
 
 /* Tells one finding. */
-void dibs__check_report(struct dibs__check_ctx *ex, const char *check,
+void dibs__check_report(struct dibs__check_ctx *ctx, const char *check,
                         dibs_verdict verdict, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 /* Asks, the words ended by NULL; the answer is in reply. */
-dibs_err dibs__check_query(struct dibs__check_ctx *ex, const char *const *argv);
+dibs_err dibs__check_query(struct dibs__check_ctx *ctx,
+                           const char *const *argv);
 #define DIBS__ASK(ex, ...)                                                     \
     dibs__check_query((ex), (const char *const[]){__VA_ARGS__, NULL})
 /* A field of INFO; "" if it is not there. */
-const char *dibs__check_info_field(const struct dibs__check_ctx *ex,
+const char *dibs__check_info_field(const struct dibs__check_ctx *ctx,
                                    const char *field, char buf[], size_t size);
-int64_t dibs__check_info_number(const struct dibs__check_ctx *ex,
+int64_t dibs__check_info_number(const struct dibs__check_ctx *ctx,
                                 const char *field);
 /* A number in a text, cut to what any number here can be. */
 int64_t dibs__check_parse_count(const char *text);
 /* What the server sent instead of an answer. */
-const char *dibs__check_error(const struct dibs__check_ctx *ex);
+const char *dibs__check_error(const struct dibs__check_ctx *ctx);
 
 /* check_permissions.c: what this user may do. */
-void dibs__check_permissions(struct dibs__check_ctx *ex);
+void dibs__check_permissions(struct dibs__check_ctx *ctx);
 /* check_network.c: the network, the other servers, and the lock's key. */
-void dibs__check_network(struct dibs__check_ctx *ex);
+void dibs__check_network(struct dibs__check_ctx *ctx);
 
 #endif

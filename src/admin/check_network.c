@@ -32,150 +32,150 @@ static bool on_this_machine(const struct dibs__url *url)
     return url->mode == URL_SINGLE ? is_local(url->host) : url->host_count > 0;
 }
 
-static void check_tls(struct dibs__check_ctx *ex)
+static void check_tls(struct dibs__check_ctx *ctx)
 {
-    const struct dibs__url *url = &ex->c->to.url;
+    const struct dibs__url *url = &ctx->c->to.url;
 
     if (url->unix_socket)
-        dibs__check_report(ex, "tls", DIBS_VERDICT_OK,
+        dibs__check_report(ctx, "tls", DIBS_VERDICT_OK,
                            "none needed: a Unix socket");
     else if (url->tls.on && url->tls.insecure)
-        dibs__check_report(ex, "tls", DIBS_VERDICT_WARNING,
+        dibs__check_report(ctx, "tls", DIBS_VERDICT_WARNING,
                            "encrypted, but insecure=1: anybody who answers is "
                            "taken for the server");
     else if (url->tls.on)
-        dibs__check_report(ex, "tls", DIBS_VERDICT_OK,
+        dibs__check_report(ctx, "tls", DIBS_VERDICT_OK,
                            "encrypted, the server's certificate is verified%s",
                            url->tls.cert ? ", and ours is shown" : "");
     else if (on_this_machine(url))
-        dibs__check_report(ex, "tls", DIBS_VERDICT_OK,
+        dibs__check_report(ctx, "tls", DIBS_VERDICT_OK,
                            "none, but it does not leave this machine");
     else
-        dibs__check_report(ex, "tls", DIBS_VERDICT_WARNING,
+        dibs__check_report(ctx, "tls", DIBS_VERDICT_WARNING,
                            "none: password and locks can be read, and changed, "
                            "on the way");
 }
 
 /* A field of CLUSTER INFO, which ex->reply has. */
-static int64_t cluster_number(const struct dibs__check_ctx *ex,
+static int64_t cluster_number(const struct dibs__check_ctx *ctx,
                               const char *field)
 {
-    const char *at = strstr(dibs__query_reply_text(&ex->reply), field);
+    const char *at = strstr(dibs__query_reply_text(&ctx->reply), field);
 
     return at && at[strlen(field)]
                ? dibs__check_parse_count(at + strlen(field) + 1)
                : -1;
 }
 
-static void check_slots(struct dibs__check_ctx *ex)
+static void check_slots(struct dibs__check_ctx *ctx)
 {
-    if (DIBS__ASK(ex, "CLUSTER", "INFO") != DIBS_OK) {
-        dibs__check_report(ex, "slots", DIBS_VERDICT_NOTE, "unknown: %s",
-                           dibs__check_error(ex));
+    if (DIBS__ASK(ctx, "CLUSTER", "INFO") != DIBS_OK) {
+        dibs__check_report(ctx, "slots", DIBS_VERDICT_NOTE, "unknown: %s",
+                           dibs__check_error(ctx));
         return;
     }
-    int64_t ok = cluster_number(ex, "cluster_slots_ok");
-    bool well = strstr(dibs__query_reply_text(&ex->reply), "cluster_state:ok");
+    int64_t ok = cluster_number(ctx, "cluster_slots_ok");
+    bool well = strstr(dibs__query_reply_text(&ctx->reply), "cluster_state:ok");
     if (well && ok == SLOTS)
-        dibs__check_report(ex, "slots", DIBS_VERDICT_OK, "all %d are served",
+        dibs__check_report(ctx, "slots", DIBS_VERDICT_OK, "all %d are served",
                            SLOTS);
     else
-        dibs__check_report(ex, "slots", DIBS_VERDICT_PROBLEM,
+        dibs__check_report(ctx, "slots", DIBS_VERDICT_PROBLEM,
                            "%lld of %d are served%s: locks elsewhere fail",
                            (long long)ok, SLOTS,
                            well ? "" : ", and the cluster is down");
 }
 
-static void check_sentinels(struct dibs__check_ctx *ex)
+static void check_sentinels(struct dibs__check_ctx *ctx)
 {
-    const struct dibs__sentinels *sn = ex->c->sentinels;
+    const struct dibs__sentinels *sn = ctx->c->sentinels;
     unsigned n = atomic_load(&sn->seen);
 
     if (n < 3)
-        dibs__check_report(ex, "sentinels", DIBS_VERDICT_WARNING,
+        dibs__check_report(ctx, "sentinels", DIBS_VERDICT_WARNING,
                            "%u known: with fewer than three nobody can tell a "
                            "dead master from a cut cable",
                            n);
     else if (!atomic_load(&sn->watches))
-        dibs__check_report(ex, "sentinels", DIBS_VERDICT_WARNING,
+        dibs__check_report(ctx, "sentinels", DIBS_VERDICT_WARNING,
                            "%u known, but none tells of changes: a failover is "
                            "noticed when commands fail",
                            n);
     else
-        dibs__check_report(ex, "sentinels", DIBS_VERDICT_OK,
+        dibs__check_report(ctx, "sentinels", DIBS_VERDICT_OK,
                            "%u known, one of them tells of changes", n);
 }
 
 /* How the server belongs to others. */
-static void check_topology(struct dibs__check_ctx *ex)
+static void check_topology(struct dibs__check_ctx *ctx)
 {
-    if (ex->c->cluster)
+    if (ctx->c->cluster)
         dibs__check_report(
-            ex, "cluster", DIBS_VERDICT_NOTE,
+            ctx, "cluster", DIBS_VERDICT_NOTE,
             "all of this is about one of its nodes, the one that "
             "has slot 0; ask others by their own URLs");
-    else if (dibs__check_info_number(ex, "cluster_enabled"))
+    else if (dibs__check_info_number(ctx, "cluster_enabled"))
         dibs__check_report(
-            ex, "cluster", DIBS_VERDICT_WARNING,
+            ctx, "cluster", DIBS_VERDICT_WARNING,
             "a node of a cluster, used as a single server: locks "
             "of other nodes' slots fail");
-    if (dibs__check_info_number(ex, "cluster_enabled"))
-        check_slots(ex);
-    if (ex->c->sentinels)
-        check_sentinels(ex);
+    if (dibs__check_info_number(ctx, "cluster_enabled"))
+        check_slots(ctx);
+    if (ctx->c->sentinels)
+        check_sentinels(ctx);
 }
 
 /* The key is not that of a lock. */
-static void check_other_key(struct dibs__check_ctx *ex)
+static void check_other_key(struct dibs__check_ctx *ctx)
 {
     dibs_lock_info info = DIBS_LOCK_INFO_INIT;
 
-    if (dibs_client_look(ex->c, ex->name, &info) != DIBS_OK)
+    if (dibs_client_look(ctx->c, ctx->name, &info) != DIBS_OK)
         info.kind = DIBS_KIND_OTHER;
     if (info.kind == DIBS_KIND_SLOTS || info.kind == DIBS_KIND_SEMAPHORE ||
         info.kind == DIBS_KIND_LATCH)
-        dibs__check_report(ex, "key", DIBS_VERDICT_OK, "%s",
+        dibs__check_report(ctx, "key", DIBS_VERDICT_OK, "%s",
                            info.kind == DIBS_KIND_SLOTS ? "slots, and held"
                            : info.kind == DIBS_KIND_SEMAPHORE ? "a semaphore"
                                                               : "a latch");
     else if (info.kind == DIBS_KIND_COUNTER)
         dibs__check_report(
-            ex, "key", DIBS_VERDICT_NOTE,
+            ctx, "key", DIBS_VERDICT_NOTE,
             "a number: slots, a semaphore or a latch; no lock of "
             "one holder can be taken under this name");
     else
-        dibs__check_report(ex, "key", DIBS_VERDICT_PROBLEM,
+        dibs__check_report(ctx, "key", DIBS_VERDICT_PROBLEM,
                            "there is something else under this name, and it is "
                            "left alone: no lock can be taken");
 }
 
 /* Is what is under the lock's name a lock, if there is anything? */
-static void check_key(struct dibs__check_ctx *ex)
+static void check_key(struct dibs__check_ctx *ctx)
 {
     dibs_lock_info info = DIBS_LOCK_INFO_INIT;
     dibs_lock *l = NULL;
 
-    if (!ex->name)
+    if (!ctx->name)
         return;
-    dibs_err err = dibs_lock_new(ex->c, ex->name, &l);
+    dibs_err err = dibs_lock_new(ctx->c, ctx->name, &l);
     if (err == DIBS_OK)
         err = dibs_lock_info_get(l, &info);
     if (err == DIBS_ERR_WRONGTYPE)
-        check_other_key(ex);
+        check_other_key(ctx);
     else if (err == DIBS_ERR_AUTH || err == DIBS_ERR_SERVER)
-        dibs__check_report(ex, "key", DIBS_VERDICT_PROBLEM,
+        dibs__check_report(ctx, "key", DIBS_VERDICT_PROBLEM,
                            "the lock cannot be looked at: %.300s",
                            dibs_error_text());
     else if (err == DIBS_OK)
-        dibs__check_report(ex, "key", DIBS_VERDICT_OK, "%s",
+        dibs__check_report(ctx, "key", DIBS_VERDICT_OK, "%s",
                            info.locked ? "a lock, and held" : "free");
     dibs_lock_free(l);
 }
 
-void dibs__check_network(struct dibs__check_ctx *ex)
+void dibs__check_network(struct dibs__check_ctx *ctx)
 {
-    check_tls(ex);
-    check_topology(ex);
-    if (!ex->gone && !ex->enough)
-        check_key(ex);
+    check_tls(ctx);
+    check_topology(ctx);
+    if (!ctx->gone && !ctx->enough)
+        check_key(ctx);
 }

@@ -333,16 +333,16 @@ static void right_refused(struct rights *r, const struct need *n,
 static void check_right(struct rights *r, const struct need *n)
 {
     const char *argv[DIBS__QUERY_ARGS] = {"ACL", "DRYRUN", r->user};
-    struct dibs__check_ctx *ex = r->ex;
+    struct dibs__check_ctx *ctx = r->ex;
 
     if (r->dry) {
         dibs_err err = ask_command(r, n->command, argv, 3);
         if (err == DIBS_OK &&
-            strcmp(dibs__query_reply_text(&ex->reply), "OK") != 0)
-            right_refused(r, n, dibs__query_reply_text(&ex->reply));
-    } else if (n->trial && !ex->replica) {
+            strcmp(dibs__query_reply_text(&ctx->reply), "OK") != 0)
+            right_refused(r, n, dibs__query_reply_text(&ctx->reply));
+    } else if (n->trial && !ctx->replica) {
         if (ask_command(r, n->trial, argv, 0) == DIBS_ERR_AUTH)
-            right_refused(r, n, dibs__query_reply_text(&ex->reply));
+            right_refused(r, n, dibs__query_reply_text(&ctx->reply));
     }
 }
 
@@ -357,43 +357,43 @@ static void check_rights(struct rights *r, const struct need *rows,
 
 static void read_user(struct rights *r)
 {
-    struct dibs__check_ctx *ex = r->ex;
+    struct dibs__check_ctx *ctx = r->ex;
 
-    if (DIBS__ASK(ex, "ACL", "WHOAMI") == DIBS_OK)
+    if (DIBS__ASK(ctx, "ACL", "WHOAMI") == DIBS_OK)
         snprintf(r->user, sizeof r->user, "%s",
-                 dibs__query_reply_text(&ex->reply));
+                 dibs__query_reply_text(&ctx->reply));
     r->dry = r->user[0] &&
-             DIBS__ASK(ex, "ACL", "DRYRUN", r->user, "PING") == DIBS_OK;
+             DIBS__ASK(ctx, "ACL", "DRYRUN", r->user, "PING") == DIBS_OK;
 }
 
-void dibs__check_permissions(struct dibs__check_ctx *ex)
+void dibs__check_permissions(struct dibs__check_ctx *ctx)
 {
-    struct rights r = {.ex = ex};
+    struct rights r = {.ex = ctx};
     bool all = true;
 
     read_user(&r);
     check_rights(&r, needs, COUNT(needs));
-    if (dibs__client_pubsub_mode(ex->c) & PUBSUB_CLASSIC)
+    if (dibs__client_pubsub_mode(ctx->c) & PUBSUB_CLASSIC)
         check_rights(&r, classic, COUNT(classic));
-    if (dibs__client_pubsub_mode(ex->c) & PUBSUB_SHARDED)
+    if (dibs__client_pubsub_mode(ctx->c) & PUBSUB_SHARDED)
         check_rights(&r, sharded, COUNT(sharded));
-    if (ex->c->cluster)
+    if (ctx->c->cluster)
         check_rights(&r, in_cluster, COUNT(in_cluster));
-    if (ex->gone)
+    if (ctx->gone)
         return;
     for (int g = 0; g < RIGHT_GROUPS; g++) {
         if (!r.lacking[g][0])
             continue;
         all = false;
         dibs__check_report(
-            ex, "rights", groups[g].verdict, "%s%s%s may not %s: %s",
+            ctx, "rights", groups[g].verdict, "%s%s%s may not %s: %s",
             r.user[0] ? "user " : "this user", r.user,
             r.keys ? ", with this name," : "", r.lacking[g], groups[g].without);
     }
     if (all)
         dibs__check_report(
-            ex, "rights",
-            r.dry || !ex->replica ? DIBS_VERDICT_OK : DIBS_VERDICT_NOTE,
+            ctx, "rights",
+            r.dry || !ctx->replica ? DIBS_VERDICT_OK : DIBS_VERDICT_NOTE,
             "%s%s may do what locks need%s", r.user[0] ? "user " : "this user",
             r.user, r.dry ? "" : ", as far as that can be tried");
 }

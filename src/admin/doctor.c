@@ -40,79 +40,79 @@
 
 /* ---- what the server has set -------------------------------------------- */
 
-static bool info_is(const struct dibs__check_ctx *ex, const char *field,
+static bool info_is(const struct dibs__check_ctx *ctx, const char *field,
                     const char *value)
 {
     char buf[64];
 
-    return strcmp(dibs__check_info_field(ex, field, buf, sizeof buf), value) ==
+    return strcmp(dibs__check_info_field(ctx, field, buf, sizeof buf), value) ==
            0;
 }
 
 /* A setting; "" if it is unknown. */
-static const char *read_setting(struct dibs__check_ctx *ex, const char *name,
+static const char *read_setting(struct dibs__check_ctx *ctx, const char *name,
                                 char buf[], size_t size)
 {
     buf[0] = '\0';
-    if (DIBS__ASK(ex, "CONFIG", "GET", name) == DIBS_OK && ex->reply.array)
-        dibs__query_reply_line(&ex->reply, 1, buf, size);
+    if (DIBS__ASK(ctx, "CONFIG", "GET", name) == DIBS_OK && ctx->reply.array)
+        dibs__query_reply_line(&ctx->reply, 1, buf, size);
     return buf;
 }
 
 /* ---- what it is -------------------------------------------------------- */
 
-static void check_version(struct dibs__check_ctx *ex)
+static void check_version(struct dibs__check_ctx *ctx)
 {
     char text[32];
     const char *brand = "Valkey";
     unsigned major = 0, minor = 0;
 
-    dibs__check_info_field(ex, "valkey_version", text, sizeof text);
+    dibs__check_info_field(ctx, "valkey_version", text, sizeof text);
     if (!text[0]) {
         brand = "Redis";
-        dibs__check_info_field(ex, "redis_version", text, sizeof text);
+        dibs__check_info_field(ctx, "redis_version", text, sizeof text);
     }
-    if (info_is(ex, "redis_mode", "sentinel")) {
+    if (info_is(ctx, "redis_mode", "sentinel")) {
         dibs__check_report(
-            ex, "version", DIBS_VERDICT_PROBLEM,
+            ctx, "version", DIBS_VERDICT_PROBLEM,
             "%s %s as a sentinel: it has no keys, and so no locks", brand,
             text);
         return;
     }
     if (sscanf(text, "%u.%u", &major, &minor) < 1)
-        dibs__check_report(ex, "version", DIBS_VERDICT_NOTE,
+        dibs__check_report(ctx, "version", DIBS_VERDICT_NOTE,
                            "unknown, as INFO is refused: %s",
-                           dibs__check_error(ex));
+                           dibs__check_error(ctx));
     else if (major < OLDEST_MAJOR ||
              (major == OLDEST_MAJOR && minor < OLDEST_MINOR))
-        dibs__check_report(ex, "version", DIBS_VERDICT_PROBLEM,
+        dibs__check_report(ctx, "version", DIBS_VERDICT_PROBLEM,
                            "%s %s, older than %d.%d", brand, text, OLDEST_MAJOR,
                            OLDEST_MINOR);
     else
-        dibs__check_report(ex, "version", DIBS_VERDICT_OK, "%s %s", brand,
+        dibs__check_report(ctx, "version", DIBS_VERDICT_OK, "%s %s", brand,
                            text);
 }
 
-static void check_role(struct dibs__check_ctx *ex)
+static void check_role(struct dibs__check_ctx *ctx)
 {
     char text[32], host[128], port[16], link[16];
 
-    dibs__check_info_field(ex, "role", text, sizeof text);
-    if (!text[0] && DIBS__ASK(ex, "ROLE") == DIBS_OK)
-        dibs__query_reply_line(&ex->reply, 0, text, sizeof text);
-    ex->replica = strcmp(text, "slave") == 0;
+    dibs__check_info_field(ctx, "role", text, sizeof text);
+    if (!text[0] && DIBS__ASK(ctx, "ROLE") == DIBS_OK)
+        dibs__query_reply_line(&ctx->reply, 0, text, sizeof text);
+    ctx->replica = strcmp(text, "slave") == 0;
     if (strcmp(text, "master") == 0)
-        dibs__check_report(ex, "role", DIBS_VERDICT_OK, "master");
-    else if (ex->replica)
+        dibs__check_report(ctx, "role", DIBS_VERDICT_OK, "master");
+    else if (ctx->replica)
         dibs__check_report(
-            ex, "role", DIBS_VERDICT_PROBLEM,
+            ctx, "role", DIBS_VERDICT_PROBLEM,
             "a replica of %s:%s (link %s): locks are taken on the master",
-            dibs__check_info_field(ex, "master_host", host, sizeof host),
-            dibs__check_info_field(ex, "master_port", port, sizeof port),
-            dibs__check_info_field(ex, "master_link_status", link,
+            dibs__check_info_field(ctx, "master_host", host, sizeof host),
+            dibs__check_info_field(ctx, "master_port", port, sizeof port),
+            dibs__check_info_field(ctx, "master_link_status", link,
                                    sizeof link));
     else
-        dibs__check_report(ex, "role", DIBS_VERDICT_NOTE,
+        dibs__check_report(ctx, "role", DIBS_VERDICT_NOTE,
                            "unknown: both INFO and ROLE are refused");
 }
 
@@ -124,19 +124,19 @@ static int64_t list_number(const char *list, const char *name)
     return at ? dibs__check_parse_count(at + strlen(name)) : -1;
 }
 
-static void check_replicas(struct dibs__check_ctx *ex)
+static void check_replicas(struct dibs__check_ctx *ctx)
 {
-    int64_t count = dibs__check_info_number(ex, "connected_slaves"), worst = 0;
-    int64_t offset = dibs__check_info_number(ex, "master_repl_offset"),
+    int64_t count = dibs__check_info_number(ctx, "connected_slaves"), worst = 0;
+    int64_t offset = dibs__check_info_number(ctx, "master_repl_offset"),
             behind = 0;
     int64_t online = 0;
     char field[32], text[256];
 
-    if (ex->replica || !ex->info.text.len)
+    if (ctx->replica || !ctx->info.text.len)
         return;
     for (int i = 0; i < dibs__min(count, REPLICAS_MAX); i++) {
         snprintf(field, sizeof field, "slave%d", i);
-        dibs__check_info_field(ex, field, text, sizeof text);
+        dibs__check_info_field(ctx, field, text, sizeof text);
         if (!strstr(text, "state=online"))
             continue;
         online++;
@@ -144,17 +144,17 @@ static void check_replicas(struct dibs__check_ctx *ex)
         behind = dibs__max(behind, offset - list_number(text, ",offset="));
     }
     if (count == 0)
-        dibs__check_report(ex, "replicas", DIBS_VERDICT_NOTE,
+        dibs__check_report(ctx, "replicas", DIBS_VERDICT_NOTE,
                            "none: if this server is lost, so are its locks");
     else if (online < count || worst > LAG_S)
-        dibs__check_report(ex, "replicas", DIBS_VERDICT_WARNING,
+        dibs__check_report(ctx, "replicas", DIBS_VERDICT_WARNING,
                            "%lld of %lld in step, the last word of one %lld s "
                            "ago, %lld bytes behind: a failover loses locks",
                            (long long)online, (long long)count,
                            (long long)worst, (long long)behind);
     else
         dibs__check_report(
-            ex, "replicas", DIBS_VERDICT_OK,
+            ctx, "replicas", DIBS_VERDICT_OK,
             "%lld connected, the last word of each at most %lld s "
             "ago",
             (long long)count, (long long)worst);
@@ -162,114 +162,114 @@ static void check_replicas(struct dibs__check_ctx *ex)
 
 /* ---- what it keeps ----------------------------------------------------- */
 
-static void check_append_log(struct dibs__check_ctx *ex)
+static void check_append_log(struct dibs__check_ctx *ctx)
 {
     char fsync[16];
 
-    read_setting(ex, "appendfsync", fsync, sizeof fsync);
-    ex->keeps = true;
-    if (info_is(ex, "aof_last_write_status", "err"))
-        dibs__check_report(ex, "persistence", DIBS_VERDICT_PROBLEM,
+    read_setting(ctx, "appendfsync", fsync, sizeof fsync);
+    ctx->keeps = true;
+    if (info_is(ctx, "aof_last_write_status", "err"))
+        dibs__check_report(ctx, "persistence", DIBS_VERDICT_PROBLEM,
                            "the log cannot be written: no lock can be taken");
     else if (strcmp(fsync, "always") == 0)
-        dibs__check_report(ex, "persistence", DIBS_VERDICT_OK,
+        dibs__check_report(ctx, "persistence", DIBS_VERDICT_OK,
                            "appendonly, appendfsync always");
     else if (strcmp(fsync, "no") == 0)
-        dibs__check_report(ex, "persistence", DIBS_VERDICT_WARNING,
+        dibs__check_report(ctx, "persistence", DIBS_VERDICT_WARNING,
                            "appendonly, appendfsync no: a crash of the machine "
                            "loses locks");
     else
-        dibs__check_report(ex, "persistence", DIBS_VERDICT_NOTE,
+        dibs__check_report(ctx, "persistence", DIBS_VERDICT_NOTE,
                            "appendonly, appendfsync %s: a crash of the machine "
                            "loses the locks of the last second or two",
                            fsync[0] ? fsync : "unknown");
 }
 
-static void check_persistence(struct dibs__check_ctx *ex)
+static void check_persistence(struct dibs__check_ctx *ctx)
 {
     char save[128];
 
-    if (!ex->info.text.len) {
-        dibs__check_report(ex, "persistence", DIBS_VERDICT_NOTE,
+    if (!ctx->info.text.len) {
+        dibs__check_report(ctx, "persistence", DIBS_VERDICT_NOTE,
                            "unknown: INFO is refused");
         return;
     }
-    if (dibs__check_info_number(ex, "aof_enabled")) {
-        check_append_log(ex);
+    if (dibs__check_info_number(ctx, "aof_enabled")) {
+        check_append_log(ctx);
         return;
     }
-    read_setting(ex, "save", save, sizeof save);
-    if (info_is(ex, "rdb_last_bgsave_status", "err") && save[0])
+    read_setting(ctx, "save", save, sizeof save);
+    if (info_is(ctx, "rdb_last_bgsave_status", "err") && save[0])
         dibs__check_report(
-            ex, "persistence", DIBS_VERDICT_PROBLEM,
+            ctx, "persistence", DIBS_VERDICT_PROBLEM,
             "the last snapshot failed: by default no lock can be "
             "taken then");
     else if (save[0])
-        dibs__check_report(ex, "persistence", DIBS_VERDICT_WARNING,
+        dibs__check_report(ctx, "persistence", DIBS_VERDICT_WARNING,
                            "snapshots only: a crash brings back old locks, and "
                            "loses the new ones");
     else
         dibs__check_report(
-            ex, "persistence", DIBS_VERDICT_WARNING,
+            ctx, "persistence", DIBS_VERDICT_WARNING,
             "none%s: after a restart every lock is free, while "
             "its holder is still at work",
-            ex->reply.err == DIBS_OK ? "" : ", as far as can be seen");
+            ctx->reply.err == DIBS_OK ? "" : ", as far as can be seen");
 }
 
-static void check_eviction(struct dibs__check_ctx *ex)
+static void check_eviction(struct dibs__check_ctx *ctx)
 {
     char policy[32];
-    int64_t max = dibs__check_info_number(ex, "maxmemory");
-    int64_t used = dibs__check_info_number(ex, "used_memory");
+    int64_t max = dibs__check_info_number(ctx, "maxmemory");
+    int64_t used = dibs__check_info_number(ctx, "used_memory");
 
-    dibs__check_info_field(ex, "maxmemory_policy", policy, sizeof policy);
+    dibs__check_info_field(ctx, "maxmemory_policy", policy, sizeof policy);
     if (!policy[0])
-        read_setting(ex, "maxmemory-policy", policy, sizeof policy);
+        read_setting(ctx, "maxmemory-policy", policy, sizeof policy);
     if (!policy[0])
-        dibs__check_report(ex, "eviction", DIBS_VERDICT_NOTE,
+        dibs__check_report(ctx, "eviction", DIBS_VERDICT_NOTE,
                            "unknown: both INFO and CONFIG are refused");
-    else if (strcmp(policy, "noeviction") != 0 && (max || !ex->info.text.len))
-        dibs__check_report(ex, "eviction", DIBS_VERDICT_PROBLEM,
+    else if (strcmp(policy, "noeviction") != 0 && (max || !ctx->info.text.len))
+        dibs__check_report(ctx, "eviction", DIBS_VERDICT_PROBLEM,
                            "maxmemory-policy %s: locks are thrown away when "
                            "memory is short; set noeviction",
                            policy);
     else if (strcmp(policy, "noeviction") != 0)
-        dibs__check_report(ex, "eviction", DIBS_VERDICT_WARNING,
+        dibs__check_report(ctx, "eviction", DIBS_VERDICT_WARNING,
                            "maxmemory-policy %s, but no maxmemory: harmless "
                            "until one is set",
                            policy);
     else if (max && used >= max)
-        dibs__check_report(ex, "eviction", DIBS_VERDICT_PROBLEM,
+        dibs__check_report(ctx, "eviction", DIBS_VERDICT_PROBLEM,
                            "noeviction, and all of maxmemory is used: no lock "
                            "can be taken");
     else if (max && used / (max / 100 + 1) >= FULL_PERCENT)
-        dibs__check_report(ex, "eviction", DIBS_VERDICT_WARNING,
+        dibs__check_report(ctx, "eviction", DIBS_VERDICT_WARNING,
                            "noeviction, and %lld %% of maxmemory used: a full "
                            "server refuses new locks",
                            (long long)(used / (max / 100 + 1)));
     else
-        dibs__check_report(ex, "eviction", DIBS_VERDICT_OK,
+        dibs__check_report(ctx, "eviction", DIBS_VERDICT_OK,
                            "maxmemory-policy noeviction");
 }
 
-static void check_uptime(struct dibs__check_ctx *ex)
+static void check_uptime(struct dibs__check_ctx *ctx)
 {
-    int64_t up = dibs__check_info_number(ex, "uptime_in_seconds");
-    int64_t lease = ex->c->lease_ms;
+    int64_t up = dibs__check_info_number(ctx, "uptime_in_seconds");
+    int64_t lease = ctx->c->lease_ms;
 
-    if (!ex->info.text.len)
+    if (!ctx->info.text.len)
         return;
     if (up * 1000 >= lease)
-        dibs__check_report(ex, "uptime", DIBS_VERDICT_OK,
+        dibs__check_report(ctx, "uptime", DIBS_VERDICT_OK,
                            "%lld s, longer than a lease (%lld ms)",
                            (long long)up, (long long)lease);
-    else if (ex->keeps)
-        dibs__check_report(ex, "uptime", DIBS_VERDICT_NOTE,
+    else if (ctx->keeps)
+        dibs__check_report(ctx, "uptime", DIBS_VERDICT_NOTE,
                            "%lld s, less than a lease (%lld ms), but it keeps "
                            "its data",
                            (long long)up, (long long)lease);
     else
-        dibs__check_report(ex, "uptime", DIBS_VERDICT_WARNING,
+        dibs__check_report(ctx, "uptime", DIBS_VERDICT_WARNING,
                            "%lld s, less than a lease (%lld ms): a holder from "
                            "before may still be at work, unknown here",
                            (long long)up, (long long)lease);
@@ -278,25 +278,25 @@ static void check_uptime(struct dibs__check_ctx *ex)
 /* ---- its clock --------------------------------------------------------- */
 
 /* The server's clock, in us; -1: unknown. */
-static int64_t read_clock(struct dibs__check_ctx *ex)
+static int64_t read_clock(struct dibs__check_ctx *ctx)
 {
     char s[24], us[24];
 
-    if (DIBS__ASK(ex, "TIME") != DIBS_OK || !ex->reply.array)
+    if (DIBS__ASK(ctx, "TIME") != DIBS_OK || !ctx->reply.array)
         return -1;
     int64_t whole = dibs__check_parse_count(
-        dibs__query_reply_line(&ex->reply, 0, s, sizeof s));
+        dibs__query_reply_line(&ctx->reply, 0, s, sizeof s));
     if (whole <= 0 || whole > CLOCK_MAX_S)
         return -1;
     return whole * 1000000 + dibs__check_parse_count(dibs__query_reply_line(
-                                 &ex->reply, 1, us, sizeof us));
+                                 &ctx->reply, 1, us, sizeof us));
 }
 
-static void read_clock_first(struct dibs__check_ctx *ex)
+static void read_clock_first(struct dibs__check_ctx *ctx)
 {
-    ex->clock_us = read_clock(ex);
-    ex->at_us = (ex->reply.sent_us + ex->reply.came_us) / 2;
-    ex->trip_us = ex->reply.came_us - ex->reply.sent_us;
+    ctx->clock_us = read_clock(ctx);
+    ctx->at_us = (ctx->reply.sent_us + ctx->reply.came_us) / 2;
+    ctx->trip_us = ctx->reply.came_us - ctx->reply.sent_us;
 }
 
 static int64_t wall_us(void)
@@ -307,56 +307,56 @@ static int64_t wall_us(void)
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-static void check_clock_jumps(struct dibs__check_ctx *ex)
+static void check_clock_jumps(struct dibs__check_ctx *ctx)
 {
-    int64_t left = ex->at_us / 1000 + CLOCK_MS - dibs__now_ms();
+    int64_t left = ctx->at_us / 1000 + CLOCK_MS - dibs__now_ms();
 
     if (left > 0)
         nanosleep(&(struct timespec){.tv_nsec = left * 1000000}, NULL);
-    int64_t now = read_clock(ex);
-    int64_t at = (ex->reply.sent_us + ex->reply.came_us) / 2;
-    int64_t trip = ex->reply.came_us - ex->reply.sent_us;
-    int64_t ours = at - ex->at_us, theirs = now - ex->clock_us;
-    if (now < 0 || ex->clock_us < 0)
-        dibs__check_report(ex, "clock", DIBS_VERDICT_NOTE, "unknown: %s",
-                           dibs__check_error(ex));
-    else if (llabs(theirs - ours) > JUMP_US + trip + ex->trip_us)
-        dibs__check_report(ex, "clock", DIBS_VERDICT_PROBLEM,
+    int64_t now = read_clock(ctx);
+    int64_t at = (ctx->reply.sent_us + ctx->reply.came_us) / 2;
+    int64_t trip = ctx->reply.came_us - ctx->reply.sent_us;
+    int64_t ours = at - ctx->at_us, theirs = now - ctx->clock_us;
+    if (now < 0 || ctx->clock_us < 0)
+        dibs__check_report(ctx, "clock", DIBS_VERDICT_NOTE, "unknown: %s",
+                           dibs__check_error(ctx));
+    else if (llabs(theirs - ours) > JUMP_US + trip + ctx->trip_us)
+        dibs__check_report(ctx, "clock", DIBS_VERDICT_PROBLEM,
                            "it went %lld ms while %lld ms passed here: leases "
                            "end with it; slew it, do not step it",
                            (long long)theirs / 1000, (long long)ours / 1000);
     else
-        dibs__check_report(ex, "clock", DIBS_VERDICT_OK,
+        dibs__check_report(ctx, "clock", DIBS_VERDICT_OK,
                            "steady: %lld ms while %lld ms passed here",
                            (long long)theirs / 1000, (long long)ours / 1000);
 }
 
-static void check_clock_offset(struct dibs__check_ctx *ex)
+static void check_clock_offset(struct dibs__check_ctx *ctx)
 {
     /* Our wall clock when the server read its own, give or take half a trip. */
-    int64_t ours = wall_us() - (dibs__now_us() - ex->at_us);
-    int64_t ms = (ex->clock_us - ours) / 1000;
+    int64_t ours = wall_us() - (dibs__now_us() - ctx->at_us);
+    int64_t ms = (ctx->clock_us - ours) / 1000;
 
-    if (ex->clock_us < 0)
+    if (ctx->clock_us < 0)
         return;
     dibs__check_report(
-        ex, "offset",
+        ctx, "offset",
         llabs(ms) > OFFSET_S * 1000 ? DIBS_VERDICT_WARNING : DIBS_VERDICT_OK,
         "its clock is %lld ms %s ours, give or take %lld us%s",
         (long long)llabs(ms), ms < 0 ? "behind" : "ahead of",
-        (long long)ex->trip_us / 2,
+        (long long)ctx->trip_us / 2,
         llabs(ms) > OFFSET_S * 1000 ? ": dibs does not mind, but fair locks of "
                                       "Redisson do"
                                     : "");
 }
 
-static void check_latency(struct dibs__check_ctx *ex)
+static void check_latency(struct dibs__check_ctx *ctx)
 {
-    (void)DIBS__ASK(ex, "PING"); /* a refusal takes as long */
-    int64_t us = ex->reply.came_us - ex->reply.sent_us;
+    (void)DIBS__ASK(ctx, "PING"); /* a refusal takes as long */
+    int64_t us = ctx->reply.came_us - ctx->reply.sent_us;
 
     dibs__check_report(
-        ex, "latency", us > SLOW_US ? DIBS_VERDICT_WARNING : DIBS_VERDICT_OK,
+        ctx, "latency", us > SLOW_US ? DIBS_VERDICT_WARNING : DIBS_VERDICT_OK,
         "%lld.%03lld ms for an answer%s", (long long)us / 1000,
         (long long)us % 1000,
         us > SLOW_US ? ": every step of a lock takes that long" : "");
@@ -364,83 +364,83 @@ static void check_latency(struct dibs__check_ctx *ex)
 
 /* ---- what it can do ---------------------------------------------------- */
 
-static void check_scripting(struct dibs__check_ctx *ex)
+static void check_scripting(struct dibs__check_ctx *ctx)
 {
-    if (DIBS__ASK(ex, "EVAL", "return 1", "0") == DIBS_OK)
-        dibs__check_report(ex, "scripting", DIBS_VERDICT_OK, "a script runs");
+    if (DIBS__ASK(ctx, "EVAL", "return 1", "0") == DIBS_OK)
+        dibs__check_report(ctx, "scripting", DIBS_VERDICT_OK, "a script runs");
     else
-        dibs__check_report(ex, "scripting", DIBS_VERDICT_PROBLEM,
+        dibs__check_report(ctx, "scripting", DIBS_VERDICT_PROBLEM,
                            "no script runs, and so no lock works: %s",
-                           dibs__check_error(ex));
+                           dibs__check_error(ctx));
 }
 
-static void check_pubsub(struct dibs__check_ctx *ex)
+static void check_pubsub(struct dibs__check_ctx *ctx)
 {
-    bool sharded = DIBS__ASK(ex, "PUBSUB", "SHARDNUMSUB") == DIBS_OK;
+    bool sharded = DIBS__ASK(ctx, "PUBSUB", "SHARDNUMSUB") == DIBS_OK;
 
-    if (!sharded && ex->reply.err == DIBS_ERR_AUTH)
+    if (!sharded && ctx->reply.err == DIBS_ERR_AUTH)
         dibs__check_report(
-            ex, "pubsub", DIBS_VERDICT_OK,
+            ctx, "pubsub", DIBS_VERDICT_OK,
             "%s channels; whether sharded ones are known may not "
             "be asked",
-            dibs__client_pubsub_mode(ex->c) & PUBSUB_SHARDED ? "sharded"
-                                                             : "plain");
-    else if (dibs__client_pubsub_mode(ex->c) & PUBSUB_SHARDED)
+            dibs__client_pubsub_mode(ctx->c) & PUBSUB_SHARDED ? "sharded"
+                                                              : "plain");
+    else if (dibs__client_pubsub_mode(ctx->c) & PUBSUB_SHARDED)
         dibs__check_report(
-            ex, "pubsub", sharded ? DIBS_VERDICT_OK : DIBS_VERDICT_WARNING,
+            ctx, "pubsub", sharded ? DIBS_VERDICT_OK : DIBS_VERDICT_WARNING,
             sharded ? "sharded channels are used"
                     : "sharded channels are asked for, but unknown here: "
                       "waiters are not woken, and look every two seconds");
     else
-        dibs__check_report(ex, "pubsub", DIBS_VERDICT_OK,
+        dibs__check_report(ctx, "pubsub", DIBS_VERDICT_OK,
                            "plain channels are used; sharded ones are %s",
                            sharded ? "known, too" : "unknown here");
 }
 
 /* Does it tell a holder that somebody changed its lock's key? */
-static void check_tracking(struct dibs__check_ctx *ex)
+static void check_tracking(struct dibs__check_ctx *ctx)
 {
     const char *late = "a lost lock is noticed at its next renewal only";
     char most[32];
 
-    if (DIBS__ASK(ex, "CLIENT", "TRACKINGINFO") != DIBS_OK) {
-        if (ex->reply.err == DIBS_ERR_AUTH)
-            dibs__check_report(ex, "tracking", DIBS_VERDICT_NOTE,
+    if (DIBS__ASK(ctx, "CLIENT", "TRACKINGINFO") != DIBS_OK) {
+        if (ctx->reply.err == DIBS_ERR_AUTH)
+            dibs__check_report(ctx, "tracking", DIBS_VERDICT_NOTE,
                                "unknown: CLIENT TRACKINGINFO is refused");
         else
-            dibs__check_report(ex, "tracking", DIBS_VERDICT_NOTE, "none: %s",
+            dibs__check_report(ctx, "tracking", DIBS_VERDICT_NOTE, "none: %s",
                                late);
         return;
     }
-    int64_t keys = dibs__check_info_number(ex, "tracking_total_keys");
-    read_setting(ex, "tracking-table-max-keys", most, sizeof most);
+    int64_t keys = dibs__check_info_number(ctx, "tracking_total_keys");
+    read_setting(ctx, "tracking-table-max-keys", most, sizeof most);
     int64_t limit = dibs__check_parse_count(most);
     if (limit > 0 && keys >= limit / 100 * FULL_PERCENT && keys > 0)
-        dibs__check_report(ex, "tracking", DIBS_VERDICT_WARNING,
+        dibs__check_report(ctx, "tracking", DIBS_VERDICT_WARNING,
                            "%lld of %lld keys that the server can track "
                            "(tracking-table-max-keys) are in use: %s",
                            (long long)keys, (long long)limit, late);
     else
-        dibs__check_report(ex, "tracking", DIBS_VERDICT_OK,
+        dibs__check_report(ctx, "tracking", DIBS_VERDICT_OK,
                            "a lost lock is told at once");
 }
 
-static void check_wait(struct dibs__check_ctx *ex)
+static void check_wait(struct dibs__check_ctx *ctx)
 {
-    if (ex->replica)
+    if (ctx->replica)
         return;
-    if (DIBS__ASK(ex, "WAIT", "0", "1") == DIBS_OK)
-        dibs__check_report(ex, "wait", DIBS_VERDICT_OK,
+    if (DIBS__ASK(ctx, "WAIT", "0", "1") == DIBS_OK)
+        dibs__check_report(ctx, "wait", DIBS_VERDICT_OK,
                            "replicas can be made to acknowledge a lock");
     else
-        dibs__check_report(ex, "wait", DIBS_VERDICT_NOTE,
+        dibs__check_report(ctx, "wait", DIBS_VERDICT_NOTE,
                            "replicas cannot be made to acknowledge a lock: %s",
-                           dibs__check_error(ex));
+                           dibs__check_error(ctx));
 }
 
 /* ---- all of it --------------------------------------------------------- */
 
-typedef void check_fn(struct dibs__check_ctx *ex);
+typedef void check_fn(struct dibs__check_ctx *ctx);
 
 static check_fn *const checks[] = {
     check_version,       check_role,         check_replicas,
@@ -450,27 +450,27 @@ static check_fn *const checks[] = {
     dibs__check_network, check_clock_offset, check_clock_jumps,
 };
 
-static dibs_err run_checks(struct dibs__check_ctx *ex)
+static dibs_err run_checks(struct dibs__check_ctx *ctx)
 {
-    read_clock_first(ex); /* any answer will do: is the server there? */
-    if (ex->gone)
-        return ex->gone;
+    read_clock_first(ctx); /* any answer will do: is the server there? */
+    if (ctx->gone)
+        return ctx->gone;
     dibs_err err =
-        dibs__query(ex->c, (const char *const[]){"INFO", NULL}, &ex->info);
-    if (!ex->info.replied || err == DIBS_ERR_NOMEM)
+        dibs__query(ctx->c, (const char *const[]){"INFO", NULL}, &ctx->info);
+    if (!ctx->info.replied || err == DIBS_ERR_NOMEM)
         return err;
     if (err != DIBS_OK) { /* refused: as if it were empty */
-        struct dibs__query_reply refused = ex->info;
-        ex->info = ex->reply;
-        ex->reply = refused;
-        dibs__buf_cut(&ex->info.text, 0);
+        struct dibs__query_reply refused = ctx->info;
+        ctx->info = ctx->reply;
+        ctx->reply = refused;
+        dibs__buf_cut(&ctx->info.text, 0);
     }
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
-        checks[i](ex);
-        if (ex->enough)
+        checks[i](ctx);
+        if (ctx->enough)
             return DIBS_OK;
-        if (ex->gone)
-            return ex->gone;
+        if (ctx->gone)
+            return ctx->gone;
     }
     return DIBS_OK;
 }

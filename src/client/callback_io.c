@@ -62,19 +62,19 @@ static struct dibs__pooled_conn *link_at(struct dibs__list *l)
 
 /* The program's own loop waits for what comes on it. False: no memory. */
 static bool watch_socket(const struct dibs__callbacks *cbs,
-                         const struct dibs__pooled_conn *ln)
+                         const struct dibs__pooled_conn *conn)
 {
     struct epoll_event ev = {.events = EPOLLIN};
 
     return cbs->fd < 0 ||
-           epoll_ctl(cbs->fd, EPOLL_CTL_ADD, ln->cn.fd, &ev) == 0;
+           epoll_ctl(cbs->fd, EPOLL_CTL_ADD, conn->cn.fd, &ev) == 0;
 }
 
 static void forget_socket(const struct dibs__callbacks *cbs,
-                          const struct dibs__pooled_conn *ln)
+                          const struct dibs__pooled_conn *conn)
 {
     if (cbs->fd >= 0)
-        epoll_ctl(cbs->fd, EPOLL_CTL_DEL, ln->cn.fd, NULL);
+        epoll_ctl(cbs->fd, EPOLL_CTL_DEL, conn->cn.fd, NULL);
 }
 
 /* ---- io looks after it ------------------------------------------------- */
@@ -89,38 +89,39 @@ static bool has_work(const struct dibs__conn *cn)
 /* Thread: io. */
 static void ride_ticked(struct dibs__timer *t)
 {
-    struct dibs__pooled_conn *ln =
+    struct dibs__pooled_conn *conn =
         DIBS_OF(t, struct dibs__pooled_conn, ride.tick);
-    struct dibs__ride *ride = &ln->ride;
+    struct dibs__ride *ride = &conn->ride;
     struct dibs__callbacks *cbs = ride->by;
 
     dibs__lock(&cbs->mu);
     bool taken = ride->state == RIDE_LEFT && ride->turn == ride->seen &&
-                 has_work(&ln->cn);
+                 has_work(&conn->cn);
     ride->seen = ride->turn;
     if (taken) {
         ride->state = RIDE_TAKEN;
         dibs__list_del(&ride->at);
-        forget_socket(cbs, ln);
+        forget_socket(cbs, conn);
         cbs->slow_until = dibs__now_ms() + SLOW_MS;
     }
     bool goes_on = ride->watched = !taken && ride->state != RIDE_NONE;
     dibs__unlock(&cbs->mu);
     if (taken) {
-        dibs__commands_count(&ln->cn.fifo);
-        dibs__conn_adopt(&ln->cn);
+        dibs__commands_count(&conn->cn.fifo);
+        dibs__conn_adopt(&conn->cn);
     }
     if (goes_on)
-        dibs__timer_set(ln->s->lp, t, dibs__now_ms() + TICK_MS);
+        dibs__timer_set(conn->server->lp, t, dibs__now_ms() + TICK_MS);
 }
 
 /* Thread: io. */
 static void watch_ride(struct dibs__task *t)
 {
-    struct dibs__pooled_conn *ln =
+    struct dibs__pooled_conn *conn =
         DIBS_OF(t, struct dibs__pooled_conn, ride.watch);
 
-    dibs__timer_set(ln->s->lp, &ln->ride.tick, dibs__now_ms() + TICK_MS);
+    dibs__timer_set(conn->server->lp, &conn->ride.tick,
+                    dibs__now_ms() + TICK_MS);
 }
 
 /* ---- between callbacks ------------------------------------------------- */
@@ -146,22 +147,22 @@ static void return_to_rides(struct dibs__callbacks *cbs)
 }
 
 /* usable: and nothing is on it. */
-static void end_ride(struct dibs__callbacks *cbs, struct dibs__pooled_conn *ln,
-                     bool usable)
+static void end_ride(struct dibs__callbacks *cbs,
+                     struct dibs__pooled_conn *conn, bool usable)
 {
     dibs__lock(&cbs->mu);
-    ln->ride.state = RIDE_NONE;
-    dibs__list_del(&ln->ride.at);
-    forget_socket(cbs, ln);
+    conn->ride.state = RIDE_NONE;
+    dibs__list_del(&conn->ride.at);
+    forget_socket(cbs, conn);
     dibs__unlock(&cbs->mu);
-    dibs__commands_count(&ln->cn.fifo);
-    dibs__server_give_back(ln, usable);
+    dibs__commands_count(&conn->cn.fifo);
+    dibs__server_give_back(conn, usable);
 }
 
 /* False: it is broken, or out of step. */
-static bool take_rides_replies(struct dibs__pooled_conn *ln)
+static bool take_rides_replies(struct dibs__pooled_conn *conn)
 {
-    struct dibs__conn *cn = &ln->cn;
+    struct dibs__conn *cn = &conn->cn;
     const struct dibs__reply *reply;
 
     if (!dibs__conn_get(cn))
@@ -190,20 +191,20 @@ static nfds_t send_rides(struct dibs__callbacks *cbs,
 
     for (struct dibs__list *l = cbs->rides.next, *next; l != &cbs->rides;
          l = next) {
-        struct dibs__pooled_conn *ln = link_at(l);
+        struct dibs__pooled_conn *conn = link_at(l);
         next = l->next;
-        if (ln->cn.out.len > 0 && !dibs__conn_put(&ln->cn)) {
-            end_ride(cbs, ln, false);
+        if (conn->cn.out.len > 0 && !dibs__conn_put(&conn->cn)) {
+            end_ride(cbs, conn, false);
             continue;
         }
-        if (dibs__list_empty(&ln->cn.fifo)) {
-            end_ride(cbs, ln, true);
+        if (dibs__list_empty(&conn->cn.fifo)) {
+            end_ride(cbs, conn, true);
             continue;
         }
-        fds[n++] = (struct pollfd){.fd = ln->cn.fd,
-                                   .events = ln->cn.out.len ? POLLIN | POLLOUT
-                                                            : POLLIN};
-        *until = dibs__min(*until, ln->ride.expires);
+        fds[n++] = (struct pollfd){.fd = conn->cn.fd,
+                                   .events = conn->cn.out.len ? POLLIN | POLLOUT
+                                                              : POLLIN};
+        *until = dibs__min(*until, conn->ride.expires);
     }
     return n;
 }
@@ -234,12 +235,13 @@ static void wait_for_any(struct dibs__callbacks *cbs, struct pollfd *fds,
 }
 
 /* A reply is. One that has come, and is read next time, is not. */
-static bool is_late(struct dibs__pooled_conn *ln)
+static bool is_late(struct dibs__pooled_conn *conn)
 {
-    if (dibs__now_ms() < ln->ride.expires)
+    if (dibs__now_ms() < conn->ride.expires)
         return false;
-    ln->ride.expires = dibs__conn_expires(&ln->cn);
-    return dibs__now_ms() >= ln->ride.expires && !dibs__conn_unread(&ln->cn);
+    conn->ride.expires = dibs__conn_expires(&conn->cn);
+    return dibs__now_ms() >= conn->ride.expires &&
+           !dibs__conn_unread(&conn->cn);
 }
 
 static void work_rides(struct dibs__callbacks *cbs)
@@ -254,10 +256,10 @@ static void work_rides(struct dibs__callbacks *cbs)
     wait_for_any(cbs, fds, n, until);
     struct dibs__list *l = cbs->rides.next;
     for (nfds_t i = 0; i < n; i++) {
-        struct dibs__pooled_conn *ln = link_at(l);
+        struct dibs__pooled_conn *conn = link_at(l);
         l = l->next;
-        if ((fds[i].revents && !take_rides_replies(ln)) || is_late(ln))
-            end_ride(cbs, ln, false);
+        if ((fds[i].revents && !take_rides_replies(conn)) || is_late(conn))
+            end_ride(cbs, conn, false);
     }
 }
 
@@ -269,10 +271,10 @@ static void hear_rides(struct dibs__callbacks *cbs)
     return_to_rides(cbs);
     for (struct dibs__list *l = cbs->rides.next, *next; l != &cbs->rides;
          l = next) {
-        struct dibs__pooled_conn *ln = link_at(l);
+        struct dibs__pooled_conn *conn = link_at(l);
         next = l->next;
-        if (!take_rides_replies(ln) || is_late(ln))
-            end_ride(cbs, ln, false);
+        if (!take_rides_replies(conn) || is_late(conn))
+            end_ride(cbs, conn, false);
     }
     dibs__lock(&cbs->mu);
     leave_rides(cbs);
@@ -294,10 +296,10 @@ static void send_rest(struct dibs__callbacks *cbs)
 /* ---- inside a callback ------------------------------------------------- */
 
 static bool may_ride(struct dibs__callbacks *cbs,
-                     const struct dibs__command *call)
+                     const struct dibs__command *cmd)
 {
-    if (!dibs__callbacks_on_thread(cbs) || !call->s || call->replicas ||
-        call->s->to.url.tls.on)
+    if (!dibs__callbacks_on_thread(cbs) || !cmd->server || cmd->replicas ||
+        cmd->server->to.url.tls.on)
         return false;
     dibs__lock(&cbs->mu);
     bool slow = dibs__now_ms() < cbs->slow_until;
@@ -306,23 +308,24 @@ static bool may_ride(struct dibs__callbacks *cbs,
 }
 
 /* False: there is no connection to it, or no memory. */
-static bool board_ride(struct dibs__callbacks *cbs, struct dibs__command *call)
+static bool board_ride(struct dibs__callbacks *cbs, struct dibs__command *cmd)
 {
-    struct dibs__pooled_conn *ln = NULL;
+    struct dibs__pooled_conn *conn = NULL;
 
     dibs__lock(&cbs->mu);
     for (struct dibs__list *l = cbs->rides.next; l != &cbs->rides; l = l->next)
-        if (link_at(l)->s == call->s && link_at(l)->ride.state == RIDE_LEFT)
-            ln = link_at(l);
-    if (ln && ln->generation != atomic_load(&call->s->generation))
-        ln = NULL;
-    if (ln)
-        dibs__command_mark_sent(call);
-    bool boarded = ln && dibs__conn_append(&ln->cn, &call->req);
+        if (link_at(l)->server == cmd->server &&
+            link_at(l)->ride.state == RIDE_LEFT)
+            conn = link_at(l);
+    if (conn && conn->generation != atomic_load(&cmd->server->generation))
+        conn = NULL;
+    if (conn)
+        dibs__command_mark_sent(cmd);
+    bool boarded = conn && dibs__conn_append(&conn->cn, &cmd->req);
     if (boarded)
-        ln->ride.expires = dibs__min(ln->ride.expires, call->req.expires);
-    if (boarded && ln->cn.out.len >= SEND_AT)
-        (void)dibs__conn_put(&ln->cn); /* what fails here fails again */
+        conn->ride.expires = dibs__min(conn->ride.expires, cmd->req.expires);
+    if (boarded && conn->cn.out.len >= SEND_AT)
+        (void)dibs__conn_put(&conn->cn); /* what fails here fails again */
     dibs__unlock(&cbs->mu);
     return boarded;
 }
@@ -344,17 +347,17 @@ static bool has_room(struct dibs__callbacks *cbs)
 
 static bool begin_ride(struct dibs__callbacks *cbs, struct dibs__server *s)
 {
-    struct dibs__pooled_conn *ln =
+    struct dibs__pooled_conn *conn =
         has_room(cbs) ? dibs__server_borrow_always(s) : NULL;
 
-    if (!ln)
+    if (!conn)
         return false;
-    if (!dibs__conn_fits(&ln->cn) || !watch_socket(cbs, ln)) {
-        dibs__server_give_back(ln, false);
+    if (!dibs__conn_fits(&conn->cn) || !watch_socket(cbs, conn)) {
+        dibs__server_give_back(conn, false);
         return false;
     }
     dibs__lock(&cbs->mu);
-    struct dibs__ride *ride = &ln->ride;
+    struct dibs__ride *ride = &conn->ride;
     bool watch = !ride->watched;
     if (watch) {
         ride->by = cbs;
@@ -377,12 +380,12 @@ static bool begin_ride(struct dibs__callbacks *cbs, struct dibs__server *s)
 }
 
 void dibs__ride_start(struct dibs__callbacks *cbs, struct dibs__route to,
-                      struct dibs__command *call)
+                      struct dibs__command *cmd)
 {
-    dibs__command_prepare(to, call);
-    if (may_ride(cbs, call) &&
-        (board_ride(cbs, call) ||
-         (begin_ride(cbs, call->s) && board_ride(cbs, call))))
+    dibs__command_prepare(to, cmd);
+    if (may_ride(cbs, cmd) &&
+        (board_ride(cbs, cmd) ||
+         (begin_ride(cbs, cmd->server) && board_ride(cbs, cmd))))
         return;
-    dibs__command_post(call);
+    dibs__command_post(cmd);
 }

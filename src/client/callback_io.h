@@ -12,6 +12,6 @@
 /* As dibs__command_start. done comes on io, or on the thread that runs
  * callbacks, but not inside one. Thread: any. */
 void dibs__ride_start(struct dibs__callbacks *cbs, struct dibs__route to,
-                      struct dibs__command *call) EXCLUDES(cbs->mu);
+                      struct dibs__command *cmd) EXCLUDES(cbs->mu);
 
 #endif

@@ -69,10 +69,10 @@ dibs_err dibs__client_enter(dibs_client *c)
  * not before nobody is leaving. */
 void dibs__client_leave(dibs_client *c)
 {
-    atomic_fetch_add(&c->leaving, 1);
+    atomic_fetch_add(&c->exiting, 1);
     if (atomic_fetch_sub(&c->users, 1) == 1 && atomic_load(&c->closing))
         sem_post(&c->idle);
-    atomic_fetch_sub(&c->leaving, 1);
+    atomic_fetch_sub(&c->exiting, 1);
     dibs__cancel_again();
 }
 
@@ -95,11 +95,11 @@ static void client_destroy(dibs_client *c)
 static void client_clear(dibs_client *c)
 {
     dibs__callbacks_clear(&c->callbacks);
-    dibs__lease_timers_clear(&c->watchdog);
+    dibs__lease_timers_clear(&c->lease_timers);
     dibs__topology_clear(c);
     dibs__mutex_clear(&c->mu);
     pthread_cond_destroy(&c->closed_cv);
-    sem_destroy(&c->parts.turn);
+    sem_destroy(&c->lifecycle.turn);
     sem_destroy(&c->idle);
     client_destroy(c);
 }
@@ -152,7 +152,7 @@ static void parts_init(dibs_client *c, const dibs_client_opts *o)
 {
     dibs__mutex_init(&c->mu, RANK_CLIENT);
     pthread_cond_init(&c->closed_cv, NULL);
-    sem_init(&c->parts.turn, 0, 0);
+    sem_init(&c->lifecycle.turn, 0, 0);
     sem_init(&c->idle, 0, 0);
     atomic_init(&c->refs, 1);
     c->lease_ms = o->lease_ms ? o->lease_ms : LEASE_MS;
@@ -163,9 +163,9 @@ static void parts_init(dibs_client *c, const dibs_client_opts *o)
     c->opts.small_tokens = o->small_tokens;
     c->on_event = o->on_event;
     c->event_arg = o->event_arg;
-    c->watchdog.lp = &c->loop;
+    c->lease_timers.lp = &c->loop;
     c->start.run = start_io;
-    dibs__lease_timers_init(&c->watchdog);
+    dibs__lease_timers_init(&c->lease_timers);
 }
 
 /* Nobody has the client yet, so nobody can dispatch what it has to say. */
@@ -232,13 +232,13 @@ static dibs_err client_open(const char *url, const dibs_client_opts *opts,
         return err;
     dibs__loop_post(&c->loop, &c->start);
     if (!o.lazy) {
-        while (sem_wait(&c->parts.turn) != 0)
+        while (sem_wait(&c->lifecycle.turn) != 0)
             ;
-        err = c->parts.err;
+        err = c->lifecycle.err;
     }
     if (err != DIBS_OK) {
         (void)client_close(c, 0);
-        dibs__reason_set(err, "%s", c->parts.why);
+        dibs__reason_set(err, "%s", c->lifecycle.why);
         tell_failure(c, err);
         dibs_client_free(c);
         return err;
@@ -272,7 +272,7 @@ static void close_upper(struct dibs__task *t)
 void dibs__client_wait_empty(dibs_client *c, bool all_released)
 {
     c->all_released = all_released;
-    sem_post(&c->parts.turn);
+    sem_post(&c->lifecycle.turn);
 }
 
 /* Second step, on io. */
@@ -280,7 +280,7 @@ static void close_parts(struct dibs__task *t)
 {
     dibs_client *c = DIBS_OF(t, dibs_client, step);
 
-    dibs__lease_timers_stop(&c->watchdog);
+    dibs__lease_timers_stop(&c->lease_timers);
     dibs__topology_close(c);
 }
 
@@ -288,7 +288,7 @@ static void take_step(dibs_client *c, void (*run)(struct dibs__task *))
 {
     c->step.run = run;
     dibs__loop_post(&c->loop, &c->step);
-    while (sem_wait(&c->parts.turn) != 0)
+    while (sem_wait(&c->lifecycle.turn) != 0)
         ;
 }
 
@@ -297,7 +297,7 @@ static void wait_for_users(dibs_client *c)
     while (atomic_load(&c->users) > 0)
         while (sem_wait(&c->idle) != 0)
             ;
-    while (atomic_load(&c->leaving) > 0)
+    while (atomic_load(&c->exiting) > 0)
         sched_yield(); /* a few instructions of another thread */
 }
 

@@ -51,20 +51,22 @@ struct dibs_client {
     struct dibs__node *node;  /* const after init; NULL: it is a cluster */
     struct dibs__sentinels *sentinels; /* const after init; NULL: none */
     struct dibs__cluster *cluster;     /* const after init; NULL: none */
-    struct dibs__lease_timers watchdog;
+    struct dibs__lease_timers lease_timers;
     struct dibs__callbacks callbacks;
-    struct dibs__task start;      /* the first dialing */
-    struct dibs__task step;       /* of closing, one after the other */
-    struct dibs__lifecycle parts; /* tells when the one or the other is done */
+    struct dibs__task start; /* the first dialing */
+    struct dibs__task step;  /* of closing, one after the other */
+    struct dibs__lifecycle
+        lifecycle; /* tells when the one or the other is done */
 
     atomic_bool closing;
     atomic_int users;   /* calls inside */
-    atomic_int leaving; /* calls on their way out */
+    atomic_int exiting; /* calls on their way out */
     sem_t idle;         /* no users any more */
     int64_t close_by;
-    bool ending;        /* io only: the connections end */
-    unsigned lingering; /* io only: lines that listen without waiters */
-    bool all_released;  /* io, then the closing thread */
+    bool ending; /* io only: the connections end */
+    unsigned
+        idle_subscriptions; /* io only: lines that listen without waiters */
+    bool all_released;      /* io, then the closing thread */
 
     dibs__mutex mu;
     const struct dibs__upper *upper; /* mu */

@@ -29,103 +29,103 @@ static int lease_order(const struct dibs__lease_timer *a,
 
 DIBS_TREE(dibs__lease_timer_tree, dibs__lease_timer, node, lease_order);
 
-static void remove_it(struct dibs__lease_timers *wd,
-                      struct dibs__lease_timer *le) REQUIRES(wd->mu)
+static void remove_it(struct dibs__lease_timers *timers,
+                      struct dibs__lease_timer *timer) REQUIRES(wd->mu)
 {
-    if (le->at)
-        RB_REMOVE(dibs__lease_timer_tree, &wd->leases, le);
-    le->at = 0;
+    if (timer->at)
+        RB_REMOVE(dibs__lease_timer_tree, &timers->leases, timer);
+    timer->at = 0;
 }
 
-void dibs__lease_timer_set(struct dibs__lease_timers *wd,
-                           struct dibs__lease_timer *le, int64_t at)
+void dibs__lease_timer_set(struct dibs__lease_timers *timers,
+                           struct dibs__lease_timer *timer, int64_t at)
 {
-    dibs__lock(&wd->mu);
-    remove_it(wd, le);
-    le->at = dibs__max(at, 1);
-    RB_INSERT(dibs__lease_timer_tree, &wd->leases, le);
-    bool poke = at < wd->wakes_at && !wd->poked;
-    wd->wakes_at = dibs__min(wd->wakes_at, at);
-    wd->poked |= poke;
-    dibs__unlock(&wd->mu);
+    dibs__lock(&timers->mu);
+    remove_it(timers, timer);
+    timer->at = dibs__max(at, 1);
+    RB_INSERT(dibs__lease_timer_tree, &timers->leases, timer);
+    bool poke = at < timers->wakes_at && !timers->poked;
+    timers->wakes_at = dibs__min(timers->wakes_at, at);
+    timers->poked |= poke;
+    dibs__unlock(&timers->mu);
     if (poke)
-        dibs__loop_post(wd->lp, &wd->poke);
+        dibs__loop_post(timers->lp, &timers->poke);
 }
 
-void dibs__lease_timer_cancel(struct dibs__lease_timers *wd,
-                              struct dibs__lease_timer *le)
+void dibs__lease_timer_cancel(struct dibs__lease_timers *timers,
+                              struct dibs__lease_timer *timer)
 {
-    dibs__lock(&wd->mu);
-    remove_it(wd, le);
-    dibs__unlock(&wd->mu);
+    dibs__lock(&timers->mu);
+    remove_it(timers, timer);
+    dibs__unlock(&timers->mu);
 }
 
-bool dibs__lease_timers_take_due(struct dibs__lease_timers *wd, int64_t until,
-                                 void (*take)(struct dibs__lease_timer *le,
-                                              void *arg),
-                                 void *arg)
+bool dibs__lease_timers_take_due(
+    struct dibs__lease_timers *timers, int64_t until,
+    void (*take)(struct dibs__lease_timer *timer, void *arg), void *arg)
 {
-    dibs__lock(&wd->mu);
+    dibs__lock(&timers->mu);
     struct dibs__lease_timer *first =
-        RB_MIN(dibs__lease_timer_tree, &wd->leases);
+        RB_MIN(dibs__lease_timer_tree, &timers->leases);
     bool due = first && first->at <= until;
     if (due) {
         take(first, arg);
-        remove_it(wd, first);
+        remove_it(timers, first);
     }
-    dibs__unlock(&wd->mu);
+    dibs__unlock(&timers->mu);
     return due;
 }
 
 static void watchdog_timed(struct dibs__timer *t)
 {
-    struct dibs__lease_timers *wd =
+    struct dibs__lease_timers *timers =
         DIBS_OF(t, struct dibs__lease_timers, timer);
 
-    wd->due(wd, dibs__now_ms());
-    dibs__lock(&wd->mu);
+    timers->due(timers, dibs__now_ms());
+    dibs__lock(&timers->mu);
     struct dibs__lease_timer *first =
-        RB_MIN(dibs__lease_timer_tree, &wd->leases);
+        RB_MIN(dibs__lease_timer_tree, &timers->leases);
     int64_t at = first ? first->at : INT64_MAX;
-    wd->wakes_at = at;
-    dibs__unlock(&wd->mu);
+    timers->wakes_at = at;
+    dibs__unlock(&timers->mu);
     if (at < INT64_MAX)
-        dibs__timer_set(wd->lp, &wd->timer, at);
+        dibs__timer_set(timers->lp, &timers->timer, at);
 }
 
 /* The lease that poked may be gone by now. The timer is set all the same: it
  * saves the next one the poking. */
 static void watchdog_poked(struct dibs__task *t)
 {
-    struct dibs__lease_timers *wd = DIBS_OF(t, struct dibs__lease_timers, poke);
+    struct dibs__lease_timers *timers =
+        DIBS_OF(t, struct dibs__lease_timers, poke);
 
-    dibs__lock(&wd->mu);
-    wd->poked = false;
-    int64_t at = wd->wakes_at;
-    dibs__unlock(&wd->mu);
-    if (wd->due)
-        dibs__timer_set(wd->lp, &wd->timer, at);
+    dibs__lock(&timers->mu);
+    timers->poked = false;
+    int64_t at = timers->wakes_at;
+    dibs__unlock(&timers->mu);
+    if (timers->due)
+        dibs__timer_set(timers->lp, &timers->timer, at);
 }
 
-void dibs__lease_timers_init(struct dibs__lease_timers *wd)
+void dibs__lease_timers_init(struct dibs__lease_timers *timers)
 {
-    dibs__mutex_init(&wd->mu, RANK_WATCHDOG);
-    RB_INIT(&wd->leases);
-    wd->wakes_at = INT64_MAX;
-    wd->timer.fire = watchdog_timed;
-    wd->poke.run = watchdog_poked;
+    dibs__mutex_init(&timers->mu, RANK_WATCHDOG);
+    RB_INIT(&timers->leases);
+    timers->wakes_at = INT64_MAX;
+    timers->timer.fire = watchdog_timed;
+    timers->poke.run = watchdog_poked;
 }
 
-void dibs__lease_timers_stop(struct dibs__lease_timers *wd)
+void dibs__lease_timers_stop(struct dibs__lease_timers *timers)
 {
-    wd->due = NULL;
-    dibs__timer_stop(wd->lp, &wd->timer);
-    dibs__lock(&wd->mu);
-    wd->wakes_at = INT64_MIN; /* nobody needs to poke any more */
-    dibs__unlock(&wd->mu);
+    timers->due = NULL;
+    dibs__timer_stop(timers->lp, &timers->timer);
+    dibs__lock(&timers->mu);
+    timers->wakes_at = INT64_MIN; /* nobody needs to poke any more */
+    dibs__unlock(&timers->mu);
 }
 
-void dibs__lease_timers_clear(struct dibs__lease_timers *wd)
+void dibs__lease_timers_clear(struct dibs__lease_timers *timers)
 {
-    dibs__mutex_clear(&wd->mu);
+    dibs__mutex_clear(&timers->mu);
 }

@@ -66,7 +66,7 @@ void dibs__group_unref(struct dibs__group *g)
         return;
     free_levels(g);
     for (size_t i = 0; i < g->n; i++) {
-        dibs__entry_unref(g->members[i].line);
+        dibs__entry_unref(g->members[i].entry);
         dibs__client_unref(g->members[i].c);
     }
     dibs__mutex_clear(&g->mu);
@@ -127,7 +127,7 @@ static struct dibs__group_level *ended_level(struct dibs__group *g,
 void dibs__group_level_activate(struct dibs__group *g,
                                 struct dibs__group_level *lv)
 {
-    lv->live = true;
+    lv->active = true;
     lv->refs++;
     dibs__list_add(&g->levels, &lv->link);
 }
@@ -176,7 +176,7 @@ static struct dibs__local_state level_known(struct dibs__group *g,
         if (!lv->members[i].got)
             continue;
         struct dibs__local_state k =
-            dibs__entry_local_state(g->members[i].line, lv->owner, now);
+            dibs__entry_local_state(g->members[i].entry, lv->owner, now);
         if (k.state == DIBS_LOST || k.state == DIBS_NOT_HELD)
             continue;
         sure += k.state == DIBS_HELD;
@@ -216,11 +216,11 @@ struct dibs__local_state dibs__group_local_state(struct dibs__group *g,
 void dibs__group_member_local_state(struct dibs__group *g, size_t at,
                                     dibs_owner owner, dibs_member *out)
 {
-    struct dibs__lock_entry *line = g->members[at].line;
+    struct dibs__lock_entry *entry = g->members[at].entry;
 
     *out = (dibs_member){.size = sizeof *out,
-                         .name = line->name,
-                         .name_len = line->name_len,
+                         .name = entry->name,
+                         .name_len = entry->name_len,
                          .server = g->members[at].server,
                          .verdict = DIBS_ERR_NOT_OWNER};
     dibs__lock(&g->mu);
@@ -229,9 +229,9 @@ void dibs__group_member_local_state(struct dibs__group *g, size_t at,
         lv = ended_level(g, owner);
     if (lv)
         out->verdict = lv->members[at].err;
-    if (lv && lv->live && lv->members[at].got) {
+    if (lv && lv->active && lv->members[at].got) {
         struct dibs__local_state k =
-            dibs__entry_local_state(line, owner, dibs__now_ms());
+            dibs__entry_local_state(entry, owner, dibs__now_ms());
         out->state = k.state == DIBS_NOT_HELD ? DIBS_LOST : k.state;
         out->valid_ms = k.valid_ms;
         if (out->state == DIBS_LOST)

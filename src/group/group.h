@@ -19,13 +19,13 @@
 
 /* One of the locks. */
 struct dibs__member {
-    dibs_client *c;                /* const after init; with a reference */
-    struct dibs__lock_entry *line; /* const after init; with a reference */
-    size_t given;     /* const after init: place the caller gave it */
-    char server[288]; /* const after init: its address, as text */
-    atomic_bool slow; /* its server kept a caller waiting */
-    unsigned known;   /* group.mu: 1 + server.ups when its run_id was
-                         read; 0 = never */
+    dibs_client *c;                 /* const after init; with a reference */
+    struct dibs__lock_entry *entry; /* const after init; with a reference */
+    size_t caller_index;   /* const after init: place the caller gave it */
+    char server[288];      /* const after init: its address, as text */
+    atomic_bool slow;      /* its server kept a caller waiting */
+    unsigned run_id_epoch; /* group.mu: 1 + server.ups when its run_id was
+                       read; 0 = never */
     char run_id[DIBS__RUN_ID_MAX]; /* group.mu; "" = the server does not tell */
 };
 
@@ -51,7 +51,7 @@ struct dibs__group {
 struct dibs__group_level {
     struct dibs__list link;           /* group.mu: in group.levels */
     unsigned refs;                    /* group.mu */
-    bool live;                        /* group.mu: taken, and not given back */
+    bool active;                      /* group.mu: taken, and not given back */
     dibs_owner owner;                 /* const after init */
     struct dibs__loss_listener *loss; /* or NULL; replaced only between two
                                 tries, by the step that runs */

@@ -22,11 +22,11 @@ void dibs__member_op_keep_reason(struct dibs__group_op *op,
     (void)op;
     if (counts) {
         dibs__free(m->why);
-        m->why = m->op.why;
+        m->why = m->op.error_text;
     } else {
-        dibs__free(m->op.why);
+        dibs__free(m->op.error_text);
     }
-    m->op.why = NULL;
+    m->op.error_text = NULL;
 }
 
 static dibs_err verdict_of(const struct dibs__group_op *op, size_t i)
@@ -72,9 +72,9 @@ static bool write_reason(struct dibs__group_op *op, char *out, size_t size)
         dibs__server_identity_report(op->g, i);
         snprintf(out, size, "%s", dibs_error_text());
     } else if (why && why->err == err) {
-        snprintf(out, size, "'%.80s': %s", member->line->name, why->text);
+        snprintf(out, size, "'%.80s': %s", member->entry->name, why->text);
     } else {
-        snprintf(out, size, "'%.80s' at %s: %s", member->line->name,
+        snprintf(out, size, "'%.80s' at %s: %s", member->entry->name,
                  member->server, dibs_strerror(err));
     }
     return true;

@@ -43,19 +43,20 @@ static const struct dibs__group *inner_group(const dibs_lock *l)
 static int compare_members(const void *a, const void *b)
 {
     const struct dibs__member *x = a, *y = b;
-    const struct dibs__lock_entry *lx = x->line, *ly = y->line;
+    const struct dibs__lock_entry *lx = x->entry, *ly = y->entry;
     int order = strcmp(x->server, y->server);
 
     if (order == 0) /* those of one command in a row */
-        order = lx->slot < ly->slot ? -1 : lx->slot > ly->slot;
+        order =
+            lx->hash_slot < ly->hash_slot ? -1 : lx->hash_slot > ly->hash_slot;
     if (order != 0)
         return order;
     size_t len = lx->name_len < ly->name_len ? lx->name_len : ly->name_len;
     order = memcmp(lx->name, ly->name, len);
     if (order == 0 && lx->name_len != ly->name_len)
         order = lx->name_len < ly->name_len ? -1 : 1;
-    if (order == 0 && lx->kind != ly->kind)
-        order = lx->kind->id < ly->kind->id ? -1 : 1;
+    if (order == 0 && lx->type != ly->type)
+        order = lx->type->id < ly->type->id ? -1 : 1;
     return order;
 }
 
@@ -72,7 +73,7 @@ static bool has_twins(const struct dibs__group *g, bool *ask)
             if (!dibs__client_same(a->c, b->c))
                 continue;
             dibs__reason_set(DIBS_ERR_INVALID, "'%.80s' at %s is given twice",
-                             a->line->name, a->server);
+                             a->entry->name, a->server);
             return true;
         }
     return false;
@@ -110,15 +111,15 @@ static size_t count_members(dibs_lock *const *members, size_t n, bool quorum)
 }
 
 static void add_member(struct dibs__group *g, dibs_client *c,
-                       struct dibs__lock_entry *line, size_t given)
+                       struct dibs__lock_entry *entry, size_t given)
 {
     struct dibs__member *m = &g->members[g->n++];
 
     m->c = c;
-    m->line = line;
-    m->given = given;
+    m->entry = entry;
+    m->caller_index = given;
     dibs__client_ref(c);
-    dibs__entry_ref(line);
+    dibs__entry_ref(entry);
     dibs__client_address(c, m->server, sizeof m->server);
 }
 
@@ -129,12 +130,12 @@ static void add_members(struct dibs__group *g, dibs_lock *const *members,
         const struct dibs__group *inner = inner_group(members[i]);
         size_t first = g->n;
         if (!inner) {
-            add_member(g, members[i]->c, members[i]->line, first);
+            add_member(g, members[i]->c, members[i]->entry, first);
             continue;
         }
         for (size_t j = 0; j < inner->n; j++) {
             const struct dibs__member *m = &inner->members[j];
-            add_member(g, m->c, m->line, first + m->given);
+            add_member(g, m->c, m->entry, first + m->caller_index);
         }
     }
     qsort(g->members, g->n, sizeof g->members[0], compare_members);
@@ -149,9 +150,9 @@ static bool make_label(struct dibs__group *g)
     for (size_t i = 1; i < g->n; i++)
         same &= dibs__members_same_name(&g->members[i], &g->members[0]);
     for (size_t i = 0; i < (same ? 1 : g->n); i++) {
-        const struct dibs__lock_entry *line = g->members[i].line;
+        const struct dibs__lock_entry *entry = g->members[i].entry;
         dibs__buf_add(&b, ",", i > 0);
-        dibs__buf_add(&b, line->name, line->name_len);
+        dibs__buf_add(&b, entry->name, entry->name_len);
     }
     dibs__buf_add(&b, "", 1);
     if (!dibs__buf_ok(&b))
@@ -188,7 +189,7 @@ static dibs_err group_lock_new(dibs_lock *const *members, size_t n, bool quorum,
     if (count == 0 || dibs__check_not_null("out", out))
         return refuse_members(members, n);
     for (size_t i = 0; i < n; i++)
-        if (members[i]->ops->foreign(members[i]))
+        if (members[i]->ops->is_forked_copy(members[i]))
             return DIBS_ERR_FORKED;
     struct group_lock *gl = dibs__calloc(1, sizeof *gl);
     struct dibs__group *g = dibs__group_new(count, quorum);
@@ -272,7 +273,7 @@ static dibs_err group_lock_acquire(dibs_lock *l, const dibs_lock_opts *o,
 
     if (!op)
         return DIBS_ERR_NOMEM;
-    op->trying = trying;
+    op->no_wait = trying;
     dibs_err err = prepare_level(op);
     if (err == DIBS_OK)
         err = dibs__group_op_ready(op, fn != NULL);
@@ -307,7 +308,7 @@ static dibs_err group_lock_member(dibs_lock *l, size_t index, dibs_owner owner,
     dibs_member got;
     size_t at = 0;
 
-    while (at < g->n && g->members[at].given != index)
+    while (at < g->n && g->members[at].caller_index != index)
         at++;
     if (at == g->n) /* no event: so a caller learns how many there are */
         return dibs__reason_set(DIBS_ERR_INVALID,
@@ -322,10 +323,10 @@ static const struct dibs__lock_ops group_lock_ops = {
     .acquire = group_lock_acquire,
     .release = group_lock_release,
     .cancel = group_lock_cancel,
-    .known = group_lock_known,
+    .local_state = group_lock_known,
     .member = group_lock_member,
-    .foreign = is_group_foreign,
-    .inside = is_inside_member_callback,
+    .is_forked_copy = is_group_foreign,
+    .in_callback = is_inside_member_callback,
     .free = group_lock_free,
     .no_name = "this is a group of locks: ask its members",
 };

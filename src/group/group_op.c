@@ -120,12 +120,12 @@ struct dibs__group_op *dibs__group_op_new(struct dibs__group *g,
 /* The client on whose thread an async caller gets the result. */
 static dibs_client *home_client(const struct dibs__group_op *op)
 {
-    return op->g->members[op->home].c;
+    return op->g->members[op->completion_client].c;
 }
 
 static struct dibs__lock_manager *home_locks(const struct dibs__group_op *op)
 {
-    return op->g->members[op->home].line->locks;
+    return op->g->members[op->completion_client].entry->manager;
 }
 
 void dibs__group_op_stop(struct dibs__group_op *op, dibs_err err)
@@ -168,11 +168,11 @@ static void callback_run(struct dibs__callback *cb, bool drop)
 static void push_callback(void *arg)
 {
     struct dibs__group_op *op = arg;
-    struct dibs__lock_manager *lk = home_locks(op);
+    struct dibs__lock_manager *manager = home_locks(op);
 
     op->cb.run = callback_run;
     dibs__callbacks_push(&home_client(op)->callbacks, &op->cb);
-    atomic_fetch_sub(&lk->in_flight, 1);
+    atomic_fetch_sub(&manager->in_flight, 1);
 }
 
 /* A release is not told while on_lost runs for what it gave back. */
@@ -214,13 +214,13 @@ static void cancel_op(struct dibs__group *g, struct dibs__group_op *op,
         op->err = why;
     }
     for (size_t i = 0; i < g->n; i++) {
-        struct dibs__lock_entry *line = g->members[i].line;
+        struct dibs__lock_entry *entry = g->members[i].entry;
         if (op->m[i].state != MEMBER_ASKING ||
             dibs__client_enter(g->members[i].c) != DIBS_OK)
             continue; /* a client that closes ends its waiters itself */
-        dibs__lock(&line->mu);
-        dibs__wait_queue_cancel(&line->wait, &op->m[i].op.wait);
-        dibs__unlock(&line->mu);
+        dibs__lock(&entry->mu);
+        dibs__wait_queue_cancel(&entry->wait, &op->m[i].op.waiter);
+        dibs__unlock(&entry->mu);
         dibs__client_leave(g->members[i].c);
     }
 }
@@ -294,10 +294,10 @@ void dibs__group_op_run(struct dibs__group_op *op)
 /* What was heard before it began counts, too. */
 static void pause_is_on(struct dibs__group_timer *pause)
 {
-    struct dibs__group_op *op = DIBS_OF(pause, struct dibs__group_op, pause);
+    struct dibs__group_op *op = DIBS_OF(pause, struct dibs__group_op, timer);
 
     dibs__lock(&op->g->mu);
-    op->pausing = pause->lk;
+    op->timer_owner = pause->lk;
     int64_t ms = op->quorum.wake ? op->quorum.wake(op) : INT64_MAX;
     dibs__unlock(&op->g->mu);
     if (ms < INT64_MAX)
@@ -306,10 +306,10 @@ static void pause_is_on(struct dibs__group_timer *pause)
 
 static void pause_is_over(struct dibs__group_timer *pause)
 {
-    struct dibs__group_op *op = DIBS_OF(pause, struct dibs__group_op, pause);
+    struct dibs__group_op *op = DIBS_OF(pause, struct dibs__group_op, timer);
 
     dibs__lock(&op->g->mu);
-    op->pausing = NULL;
+    op->timer_owner = NULL;
     dibs__unlock(&op->g->mu);
     dibs__group_op_run(op);
 }
@@ -317,15 +317,15 @@ static void pause_is_over(struct dibs__group_timer *pause)
 /* On the loop where the pause was when this was posted. */
 static void hasten_now(struct dibs__task *t)
 {
-    struct dibs__group_op *op = DIBS_OF(t, struct dibs__group_op, hasten);
+    struct dibs__group_op *op = DIBS_OF(t, struct dibs__group_op, shorten);
 
     dibs__lock(&op->g->mu);
-    bool on = op->pausing == op->hastened;
-    int64_t ms = op->hasten_ms;
-    op->hastened = NULL;
+    bool on = op->timer_owner == op->shorten_owner;
+    int64_t ms = op->shorten_ms;
+    op->shorten_owner = NULL;
     dibs__unlock(&op->g->mu);
     if (on)
-        dibs__group_timer_shorten(&op->pause, ms);
+        dibs__group_timer_shorten(&op->timer, ms);
     dibs__group_op_unref(op);
 }
 
@@ -333,14 +333,14 @@ static void hasten_now(struct dibs__task *t)
 void dibs__group_op_shorten_timer(struct dibs__group_op *op, int64_t ms)
 {
     dibs__lock(&op->g->mu);
-    bool post = op->pausing && !op->hastened;
-    if (post || (op->hastened && ms < op->hasten_ms))
-        op->hasten_ms = ms;
+    bool post = op->timer_owner && !op->shorten_owner;
+    if (post || (op->shorten_owner && ms < op->shorten_ms))
+        op->shorten_ms = ms;
     if (post) {
-        op->hastened = op->pausing;
-        op->hasten.run = hasten_now;
+        op->shorten_owner = op->timer_owner;
+        op->shorten.run = hasten_now;
         dibs__group_op_ref(op);
-        dibs__loop_post(&op->pausing->c->loop, &op->hasten);
+        dibs__loop_post(&op->timer_owner->c->loop, &op->shorten);
     }
     dibs__unlock(&op->g->mu);
 }
@@ -349,7 +349,7 @@ void dibs__group_op_timer_start(struct dibs__group_op *op, int64_t ms,
                                 void (*step)(struct dibs__group_op *))
 {
     dibs__group_op_open(op, step);
-    if (dibs__group_timer_start(&op->pause, op->g, ms, pause_is_on,
+    if (dibs__group_timer_start(&op->timer, op->g, ms, pause_is_on,
                                 pause_is_over))
         return;
     dibs__lock(&op->g->mu);
@@ -409,7 +409,7 @@ dibs_err dibs__group_op_ready(struct dibs__group_op *op, bool async)
     dibs_err err = DIBS_OK;
 
     for (size_t i = 0; async && i < op->g->n; i++) {
-        op->home = i; /* one that is not closing */
+        op->completion_client = i; /* one that is not closing */
         err = dibs__client_enter(home_client(op));
         if (err != DIBS_OK)
             continue;

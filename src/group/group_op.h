@@ -49,12 +49,12 @@ enum dibs__group_op_state {
 enum dibs__round { ROUND_ASKING, ROUND_WON, ROUND_BACK };
 
 struct dibs__group_op {
-    struct dibs__group *g;  /* const after init; with a reference */
-    dibs_lock_opts o;       /* const after init, as are the next four */
-    bool trying, releasing; /* otherwise it waits; acquires */
+    struct dibs__group *g;   /* const after init; with a reference */
+    dibs_lock_opts o;        /* const after init, as are the next four */
+    bool no_wait, releasing; /* otherwise it waits; acquires */
     bool async;
-    size_t home;      /* the member whose client tells the caller */
-    int64_t deadline; /* INT64_MAX none */
+    size_t completion_client; /* the member whose client tells the caller */
+    int64_t deadline;         /* INT64_MAX none */
     atomic_uint refs;
     struct dibs__shutdown_hook work; /* of the home client, until it is told */
     RB_ENTRY(dibs__group_op) node;   /* group.mu: in group.ops, */
@@ -72,13 +72,13 @@ struct dibs__group_op {
     /* step: called when a member's operation has ended; or NULL. */
     void (*member_ended)(struct dibs__group_op *op, struct dibs__member_op *m,
                          bool detached);
-    struct dibs__group_timer pause; /* step */
+    struct dibs__group_timer timer; /* step */
     struct dibs__lock_manager
-        *pausing;             /* group.mu: the pause is on, there; or NULL */
-    struct dibs__task hasten; /* the loop's */
+        *timer_owner;          /* group.mu: the pause is on, there; or NULL */
+    struct dibs__task shorten; /* the loop's */
     struct dibs__lock_manager
-        *hastened;     /* group.mu: hasten is posted there; or NULL */
-    int64_t hasten_ms; /* group.mu */
+        *shorten_owner; /* group.mu: hasten is posted there; or NULL */
+    int64_t shorten_ms; /* group.mu */
 
     struct {
         size_t held, end;  /* step: members before `held` are ours, those before

@@ -85,7 +85,7 @@ static bool take_level(struct dibs__group_op *op)
     struct dibs__group_level *lv = dibs__group_level_of(g, op->o.owner);
     if (lv) {
         dibs__list_del(&lv->link);
-        lv->live = false;
+        lv->active = false;
         op->level = lv;                /* with the list's reference */
         dibs__loss_suppress(lv->loss); /* this call tells */
         dibs__group_level_record(g, lv);

@@ -9,12 +9,12 @@
 
 static void pause_end(struct dibs__group_timer *pause)
 {
-    struct dibs__lock_manager *lk = pause->lk;
+    struct dibs__lock_manager *manager = pause->lk;
 
-    dibs__timer_stop(&lk->c->loop, &pause->timer);
-    dibs__shutdown_hook_unregister(lk, &pause->work);
+    dibs__timer_stop(&manager->c->loop, &pause->timer);
+    dibs__shutdown_hook_unregister(manager, &pause->work);
     pause->over(pause); /* it may begin anew, or be gone */
-    atomic_fetch_sub(&lk->in_flight, 1);
+    atomic_fetch_sub(&manager->in_flight, 1);
 }
 
 static void pause_timed(struct dibs__timer *t)
@@ -58,7 +58,7 @@ bool dibs__group_timer_start(struct dibs__group_timer *pause,
             continue;
         *pause = (struct dibs__group_timer){
             .work = {.close = pause_closed, .over = pause_closed},
-            .lk = m->line->locks,
+            .lk = m->entry->manager,
             .ms = ms,
             .begun = begun,
             .over = over,

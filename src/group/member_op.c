@@ -116,7 +116,7 @@ static void member_acquire_ended(struct dibs__operation *lock_op)
     struct dibs__member *member = &m->group_op->g->members[m->index];
 
     if (atomic_load(&member->slow) &&
-        dibs__now_ms() - lock_op->call.sent_ms < SLOW_MS)
+        dibs__now_ms() - lock_op->command.sent_ms < SLOW_MS)
         atomic_store(&member->slow, false);
     member_op_ended(m, lock_op->err, true);
 }
@@ -153,11 +153,11 @@ static struct dibs__operation *member_op_begin(struct dibs__group_op *op,
         err = op->err;
     m->state = err == DIBS_OK ? state : MEMBER_FREE;
     memset(&m->op, 0, sizeof m->op);
-    m->op.ask.line = member->line;
-    m->op.line = member->line;
+    m->op.args.entry = member->entry;
+    m->op.entry = member->entry;
     dibs__unlock(&op->g->mu);
     if (err == DIBS_OK) {
-        dibs__entry_ref(member->line);
+        dibs__entry_ref(member->entry);
         return &m->op;
     }
     if (inside)
@@ -171,8 +171,8 @@ static void member_op_fail(struct dibs__group_op *op, size_t i, dibs_err err)
 {
     const struct dibs__member *member = &op->g->members[i];
 
-    dibs__loss_notification_free(op->m[i].op.note);
-    dibs__entry_unref(member->line);
+    dibs__loss_notification_free(op->m[i].op.notification);
+    dibs__entry_unref(member->entry);
     dibs__client_leave(member->c);
     member_op_refused(&op->m[i], err);
 }
@@ -183,12 +183,12 @@ static void member_op_send(struct dibs__group_op *op, size_t i,
 {
     struct dibs__operation *lock_op = &op->m[i].op;
 
-    lock_op->with = op->level;
+    lock_op->group_level = op->level;
     lock_op->batch = batch;
     lock_op->ended = ended;
     if (sc && !atomic_load(&op->g->members[i].slow)) {
-        lock_op->direct = true;
-        lock_op->asked = &sc->asked[i];
+        lock_op->on_caller_thread = true;
+        lock_op->sent = &sc->asked[i];
     }
     dibs__op_begin(lock_op);
     dibs__client_leave(op->g->members[i].c);
@@ -208,9 +208,9 @@ static void member_op_acquire(struct dibs__group_op *op, size_t i, bool trying,
     dibs_err err = dibs__acquire_fill(lock_op, &o, trying);
     if (err == DIBS_OK && op->level->loss) {
         err = dibs__callbacks_ensure_thread(&op->g->members[i].c->callbacks);
-        lock_op->note =
+        lock_op->notification =
             err ? NULL : dibs__loss_notification_new(op->level->loss, i);
-        if (!lock_op->note)
+        if (!lock_op->notification)
             err = DIBS_ERR_NOMEM;
     }
     if (err != DIBS_OK) {
@@ -218,11 +218,11 @@ static void member_op_acquire(struct dibs__group_op *op, size_t i, bool trying,
         return;
     }
     if (!trying)
-        lock_op->wait.deadline = until;
-    else if (!op->trying) /* it may have to wait for another call */
-        lock_op->wait.deadline =
-            dibs__min(lock_op->wait.deadline, op->deadline);
-    lock_op->kept = op->multi.kept;
+        lock_op->waiter.deadline = until;
+    else if (!op->no_wait) /* it may have to wait for another call */
+        lock_op->waiter.deadline =
+            dibs__min(lock_op->waiter.deadline, op->deadline);
+    lock_op->provisional_renewal = op->multi.kept;
     member_op_send(op, i, batch, sc, member_acquire_ended);
 }
 
@@ -253,7 +253,7 @@ void dibs__member_op_return(struct dibs__group_op *op, size_t i,
     }
     dibs__release_fill(lock_op, &o, false);
     if (!op->releasing) /* its caller has waited long enough */
-        lock_op->wait.deadline =
+        lock_op->waiter.deadline =
             dibs__now_ms() + op->g->members[i].c->to.command_timeout_ms;
     member_op_send(op, i, batch, sc, member_return_ended);
 }
@@ -273,7 +273,8 @@ void dibs__fanout_collect(struct dibs__group_op *op, struct dibs__fanout *sc)
     int64_t until = dibs__now_ms() + SLOW_MS;
 
     for (size_t i = 0; i < op->g->n; i++)
-        if (sc->asked[i] && !dibs__command_recv_sync(&op->m[i].op.call, until))
+        if (sc->asked[i] &&
+            !dibs__command_recv_sync(&op->m[i].op.command, until))
             atomic_store(&op->g->members[i].slow, true);
     for (size_t i = 0; i < op->g->n; i++)
         if (sc->entered[i])
@@ -287,7 +288,7 @@ size_t dibs__members_same_server_end(const struct dibs__group_op *op,
     size_t end = from + 1;
 
     while (end < to && op->g->members[end].c == first->c &&
-           op->g->members[end].line->slot == first->line->slot)
+           op->g->members[end].entry->hash_slot == first->entry->hash_slot)
         end++;
     return end;
 }

@@ -49,7 +49,7 @@ static void ears_unref(struct dibs__member_subscriptions *ears)
 
 static struct dibs__lock_entry *line_of(const struct ear *e)
 {
-    return e->all->g->members[e->member].line;
+    return e->all->g->members[e->member].entry;
 }
 
 /* ---- one ear, on its member's io thread -------------------------------- */
@@ -69,15 +69,15 @@ static void ear_hears(struct dibs__subscription *sub, char said)
 
 static void ear_end(struct ear *e)
 {
-    struct dibs__lock_manager *lk = line_of(e)->locks;
+    struct dibs__lock_manager *manager = line_of(e)->manager;
 
     if (!e->on)
         return;
     e->on = false;
     dibs__unsubscribe(&e->sub);
-    dibs__shutdown_hook_unregister(lk, &e->work);
+    dibs__shutdown_hook_unregister(manager, &e->work);
     ears_unref(e->all);
-    atomic_fetch_sub(&lk->in_flight, 1);
+    atomic_fetch_sub(&manager->in_flight, 1);
 }
 
 static void ear_closed(struct dibs__shutdown_hook *w)
@@ -88,12 +88,12 @@ static void ear_closed(struct dibs__shutdown_hook *w)
 static void ear_start(struct dibs__task *t)
 {
     struct ear *e = DIBS_OF(t, struct ear, start);
-    struct dibs__lock_entry *line = line_of(e);
+    struct dibs__lock_entry *entry = line_of(e);
 
     e->on = true;
-    dibs__shutdown_hook_register(line->locks, &e->work);
+    dibs__shutdown_hook_register(entry->manager, &e->work);
     /* No memory: it hears nothing, and is not counted. */
-    (void)dibs__entry_subscribe(line, &e->sub);
+    (void)dibs__entry_subscribe(entry, &e->sub);
 }
 
 static void ear_stop(struct dibs__task *t)
@@ -118,7 +118,7 @@ static void ear_open(struct ear *e)
     e->stop.run = ear_stop;
     if (dibs__client_enter(m->c) != DIBS_OK)
         return;
-    atomic_fetch_add(&m->line->locks->in_flight, 1);
+    atomic_fetch_add(&m->entry->manager->in_flight, 1);
     atomic_fetch_add(&e->all->refs, 1);
     dibs__loop_post(&m->c->loop, &e->start);
     dibs__client_leave(m->c);

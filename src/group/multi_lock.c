@@ -81,7 +81,7 @@ static bool is_multi_late(struct dibs__group_op *op)
 {
     dibs_err err = DIBS_ERR_TIMEOUT;
 
-    if (op->trying || dibs__now_ms() < op->deadline)
+    if (op->no_wait || dibs__now_ms() < op->deadline)
         return false;
     dibs__lock(&op->g->mu);
     for (size_t i = op->g->n; i-- > 0;) {
@@ -100,10 +100,10 @@ static bool are_sealed(struct dibs__group_op *op)
     bool fine = true;
 
     for (size_t i = 0; i < op->g->n; i++) {
-        struct dibs__lock_entry *line = op->g->members[i].line;
-        dibs__lock(&line->mu);
-        fine &= dibs__hold_commit_terms(line, &op->m[i].op);
-        dibs__unlock(&line->mu);
+        struct dibs__lock_entry *entry = op->g->members[i].entry;
+        dibs__lock(&entry->mu);
+        fine &= dibs__hold_commit_terms(entry, &op->m[i].op);
+        dibs__unlock(&entry->mu);
     }
     return fine;
 }
@@ -137,7 +137,7 @@ static void all_taken(struct dibs__group_op *op)
         err = grant_level(op);
     if (err == DIBS_OK)
         dibs__group_op_finish(op);
-    else if (err != DIBS_ERR_LOST || op->trying)
+    else if (err != DIBS_ERR_LOST || op->no_wait)
         multi_fail(op, err);
     else if (dibs__now_ms() < op->deadline)
         start_over(op, ask_multi_again);
@@ -161,10 +161,10 @@ static bool is_worth_waiting(struct dibs__group_op *op,
     REQUIRES(op->g->mu)
 {
     dibs_err err = m->err;
-    bool not_now = err == DIBS_ERR_SERVER && err == m->op.last;
+    bool not_now = err == DIBS_ERR_SERVER && err == m->op.last_err;
 
     return err == DIBS_ERR_BUSY ||
-           (!op->trying &&
+           (!op->no_wait &&
             (err == DIBS_ERR_CONN || err == DIBS_ERR_UNKNOWN || not_now));
 }
 
@@ -201,7 +201,7 @@ static void try_done(struct dibs__group_op *op)
     } else if (o.blocker == op->multi.end) {
         op->multi.single = true; /* none is busy: the batch did not ask */
         give_back_from(op, op->multi.held, try_rest);
-    } else if (op->trying) {
+    } else if (op->no_wait) {
         multi_fail(op, DIBS_ERR_BUSY);
     } else {
         op->multi.kept = true;
@@ -214,7 +214,7 @@ static void try_done(struct dibs__group_op *op)
 
 static bool is_batched(const struct dibs__group_op *op, size_t i)
 {
-    return !op->multi.single && op->g->members[i].line->kind->batch;
+    return !op->multi.single && op->g->members[i].entry->type->batch_code;
 }
 
 /* Those of one place: in one script, or each by itself. All of the batch are

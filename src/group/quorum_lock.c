@@ -188,7 +188,8 @@ static bool win_round(struct dibs__group_op *op, bool back[])
         if (!vote[i])
             continue;
         dibs_state state =
-            dibs__entry_local_state(g->members[i].line, op->o.owner, now).state;
+            dibs__entry_local_state(g->members[i].entry, op->o.owner, now)
+                .state;
         valid += state == DIBS_HELD || state == DIBS_SUSPECT;
     }
     if (votes < g->need || valid < g->need || op->state != GROUP_OP_RUNNING ||
@@ -246,7 +247,7 @@ static void member_counted(struct dibs__group_op *op, struct dibs__member_op *m,
             op->quorum.round = ROUND_BACK;
         break;
     case ROUND_WON: /* what the level has goes back with the others */
-        if (vote && op->level->live) {
+        if (vote && op->level->active) {
             give_to_level(op, i);
             dibs__loss_add(op->level->loss, i);
         }
@@ -267,12 +268,12 @@ static void member_counted(struct dibs__group_op *op, struct dibs__member_op *m,
 
 /* ---- a server that nobody knows ---------------------------------------- */
 
-static void identity_answered(struct dibs__command *call, dibs_err err,
+static void identity_answered(struct dibs__command *cmd, dibs_err err,
                               const struct dibs__reply *reply)
 {
-    struct dibs__member_op *m = DIBS_OF(call, struct dibs__member_op, check);
+    struct dibs__member_op *m = DIBS_OF(cmd, struct dibs__member_op, check);
     struct dibs__group_op *op = m->group_op;
-    struct dibs__lock_entry *line = op->g->members[m->index].line;
+    struct dibs__lock_entry *entry = op->g->members[m->index].entry;
 
     dibs__server_identity_record(op->g, m->index, err, reply);
     dibs__lock(&op->g->mu);
@@ -284,8 +285,8 @@ static void identity_answered(struct dibs__command *call, dibs_err err,
     dibs__unlock(&op->g->mu);
     member_counted(op, m, detached);
     dibs__group_op_done(op, detached);
-    atomic_fetch_sub(&line->locks->in_flight, 1);
-    dibs__entry_unref(line);
+    atomic_fetch_sub(&entry->manager->in_flight, 1);
+    dibs__entry_unref(entry);
 }
 
 /* It has granted the lock. If nobody knows which server it is, that is asked
@@ -310,8 +311,8 @@ static void quorum_member_ended(struct dibs__group_op *op,
         return;
     }
     dibs__group_op_ref(op);
-    dibs__entry_ref(member->line);
-    atomic_fetch_add(&member->line->locks->in_flight, 1);
+    dibs__entry_ref(member->entry);
+    atomic_fetch_add(&member->entry->manager->in_flight, 1);
     dibs__server_identity_query(member, &m->check, op->quorum.patience_ms,
                                 identity_answered);
     dibs__client_leave(member->c);
@@ -328,7 +329,7 @@ static bool is_round_late(struct dibs__group_op *op) REQUIRES(op->g->mu)
 
 static bool is_server_up(const struct dibs__member *m)
 {
-    const struct dibs__server *s = dibs__entry_server(m->line);
+    const struct dibs__server *s = dibs__entry_server(m->entry);
 
     return s && atomic_load(&s->ups) > atomic_load(&s->generation);
 }
@@ -410,7 +411,7 @@ static bool may_next_round_help(dibs_err err)
 
 static void quorum_fail(struct dibs__group_op *op, dibs_err err)
 {
-    bool timeout = err == DIBS_ERR_BUSY && !op->trying;
+    bool timeout = err == DIBS_ERR_BUSY && !op->no_wait;
 
     stop_listening(op);
     dibs__group_op_fail(op, timeout ? DIBS_ERR_TIMEOUT : err);
@@ -422,7 +423,7 @@ static bool has_collided(struct dibs__group_op *op) REQUIRES(op->g->mu)
 {
     for (size_t i = 0; i < op->g->n; i++)
         if (op->level->members[i].err == DIBS_OK ||
-            op->g->members[i].line->kind->queued)
+            op->g->members[i].entry->type->has_server_queue)
             return true;
     return false;
 }
@@ -470,7 +471,7 @@ static void round_over(struct dibs__group_op *op)
         return;
     }
     dibs_err why = round_reason(op);
-    if (op->trying || !may_next_round_help(why) || left <= 0)
+    if (op->no_wait || !may_next_round_help(why) || left <= 0)
         quorum_fail(op, why);
     else
         next_round(op, left);
@@ -484,7 +485,7 @@ static void round_open(struct dibs__group_op *op, int64_t now, bool ask[])
     dibs__lock(&op->g->mu);
     op->quorum.round = ROUND_ASKING;
     op->quorum.late_at = dibs__min(dibs__add(now, op->quorum.patience_ms),
-                                   op->trying ? INT64_MAX : op->deadline);
+                                   op->no_wait ? INT64_MAX : op->deadline);
     for (size_t i = 0; i < op->g->n; i++) {
         ask[i] = op->m[i].state == MEMBER_FREE;
         if (op->quorum.rounds == 0) /* later: what the last round found */

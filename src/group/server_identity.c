@@ -24,8 +24,8 @@
 bool dibs__members_same_name(const struct dibs__member *a,
                              const struct dibs__member *b)
 {
-    return a->line->name_len == b->line->name_len &&
-           memcmp(a->line->name, b->line->name, a->line->name_len) == 0;
+    return a->entry->name_len == b->entry->name_len &&
+           memcmp(a->entry->name, b->entry->name, a->entry->name_len) == 0;
 }
 
 /* Any two of a quorum; of a multi lock, two that would be one lock. */
@@ -39,10 +39,10 @@ static bool must_differ(const struct dibs__group *g, size_t i, size_t j)
 
 /* ---- one server -------------------------------------------------------- */
 
-static void write_info(struct dibs__command *call, struct dibs__buf *out,
+static void write_info(struct dibs__command *cmd, struct dibs__buf *out,
                        bool whole)
 {
-    (void)call;
+    (void)cmd;
     (void)whole;
     dibs__buf_array(out, 2);
     dibs__buf_arg_text(out, "INFO");
@@ -50,18 +50,18 @@ static void write_info(struct dibs__command *call, struct dibs__buf *out,
 }
 
 void dibs__server_identity_query(struct dibs__member *m,
-                                 struct dibs__command *call, int64_t within,
+                                 struct dibs__command *cmd, int64_t within,
                                  dibs__server_identity_done *done)
 {
-    call->write = write_info;
-    call->done = done;
-    call->expects = 1u << REPLY_TEXT;
-    call->plain = true;
-    call->attempt_ms = within;
-    call->deadline = dibs__add(dibs__now_ms(), within);
-    call->connect_by = 0;
-    call->slot = m->line->slot;
-    dibs__command_start(dibs__entry_route(m->line), call);
+    cmd->write = write_info;
+    cmd->done = done;
+    cmd->expects = 1u << REPLY_TEXT;
+    cmd->no_script = true;
+    cmd->attempt_ms = within;
+    cmd->deadline = dibs__add(dibs__now_ms(), within);
+    cmd->connect_by = 0;
+    cmd->slot = m->entry->hash_slot;
+    dibs__command_start(dibs__entry_route(m->entry), cmd);
 }
 
 /* "run_id:..." out of the text, or "". */
@@ -87,7 +87,7 @@ static void find_run_id(const struct dibs__reply *reply,
 /* A number of the connection, never 0. */
 static unsigned connection_number(const struct dibs__member *m)
 {
-    const struct dibs__server *s = dibs__entry_server(m->line);
+    const struct dibs__server *s = dibs__entry_server(m->entry);
 
     return 1 + (s ? atomic_load(&s->ups) : 0);
 }
@@ -103,18 +103,18 @@ void dibs__server_identity_record(struct dibs__group *g, size_t i, dibs_err err,
         return; /* no answer: it stays unknown */
     if (!run_id[0] && g->quorum)
         dibs__entry_log_event(
-            m->line, DIBS_EVENT_WARNING, DIBS_ERR_AUTH,
+            m->entry, DIBS_EVENT_WARNING, DIBS_ERR_AUTH,
             "INFO is refused: nobody checks that the servers of "
             "a quorum are different ones");
     dibs__lock(&g->mu);
     memcpy(m->run_id, run_id, sizeof run_id);
-    m->known = connection_number(m);
+    m->run_id_epoch = connection_number(m);
     dibs__unlock(&g->mu);
 }
 
 bool dibs__server_identity_is_known(struct dibs__group *g, size_t i)
 {
-    return g->members[i].known == connection_number(&g->members[i]);
+    return g->members[i].run_id_epoch == connection_number(&g->members[i]);
 }
 
 bool dibs__server_identity_is_duplicate(struct dibs__group *g, size_t i)
@@ -136,10 +136,10 @@ struct check {
     sem_t *done; /* NULL: it was not asked */
 };
 
-static void check_answered(struct dibs__command *call, dibs_err err,
+static void check_answered(struct dibs__command *cmd, dibs_err err,
                            const struct dibs__reply *reply)
 {
-    struct check *ck = DIBS_OF(call, struct check, call);
+    struct check *ck = DIBS_OF(cmd, struct check, call);
 
     dibs__server_identity_record(ck->g, ck->index, err, reply);
     sem_post(ck->done);
@@ -170,7 +170,7 @@ dibs_err dibs__server_identity_report(const struct dibs__group *g, size_t i)
 {
     return dibs__reason_set(
         DIBS_ERR_INVALID, "'%.80s' at %s: another member is on the same server",
-        g->members[i].line->name, g->members[i].server);
+        g->members[i].entry->name, g->members[i].server);
 }
 
 dibs_err dibs__server_identity_check(struct dibs__group *g)

@@ -7,14 +7,13 @@
 
 #include "group/group.h"
 
-typedef void dibs__server_identity_done(struct dibs__command *call,
-                                        dibs_err err,
+typedef void dibs__server_identity_done(struct dibs__command *cmd, dibs_err err,
                                         const struct dibs__reply *reply);
 
 /* Sends the question; done must call dibs__server_identity_record. Thread: any,
  * with the member's client entered, no mutex held. */
 void dibs__server_identity_query(struct dibs__member *m,
-                                 struct dibs__command *call, int64_t within,
+                                 struct dibs__command *cmd, int64_t within,
                                  dibs__server_identity_done *done);
 /* What was answered. Thread: any, no mutex held. */
 void dibs__server_identity_record(struct dibs__group *g, size_t i, dibs_err err,

@@ -75,31 +75,31 @@ static struct {
 int64_t __wrap_dibs__now_ms(void);
 void __wrap_dibs__lease_timer_set(void *wd, void *le, int64_t at);
 void __wrap_dibs__lease_timer_cancel(void *wd, void *le);
-struct dibs__server *__wrap_dibs__entry_server(const struct dibs__lock_entry *line);
-void __wrap_dibs__entry_log_event(const struct dibs__lock_entry *line, int kind, int err,
+struct dibs__server *__wrap_dibs__entry_server(const struct dibs__lock_entry *entry);
+void __wrap_dibs__entry_log_event(const struct dibs__lock_entry *entry, int kind, int err,
                             const char *fmt, ...);
-void __wrap_dibs__wait_queue_wake_head(struct dibs__wait_queue *w);
+void __wrap_dibs__wait_queue_wake_head(struct dibs__wait_queue *queue);
 void __wrap_dibs__adopted_held(void *t, uint64_t wire, bool held);
 int64_t __wrap_dibs__now_ms(void) { return NOW; }
 void __wrap_dibs__lease_timer_set(void *wd, void *le, int64_t at)
 { (void)wd, (void)le; f.look = at; }
 void __wrap_dibs__lease_timer_cancel(void *wd, void *le)
 { (void)wd, (void)le; f.look = NO_LOOK; }
-struct dibs__server *__wrap_dibs__entry_server(const struct dibs__lock_entry *line)
-{ (void)line; return NULL; }
-void __wrap_dibs__entry_log_event(const struct dibs__lock_entry *line, int kind, int err,
+struct dibs__server *__wrap_dibs__entry_server(const struct dibs__lock_entry *entry)
+{ (void)entry; return NULL; }
+void __wrap_dibs__entry_log_event(const struct dibs__lock_entry *entry, int kind, int err,
                             const char *fmt, ...)
-{ (void)line, (void)fmt; if (kind == DIBS_EVENT_LOST && err == DIBS_ERR_LOST) f.done |= TOLD; }
-void __wrap_dibs__wait_queue_wake_head(struct dibs__wait_queue *w) { (void)w; f.done |= WAKES; }
+{ (void)entry, (void)fmt; if (kind == DIBS_EVENT_LOST && err == DIBS_ERR_LOST) f.done |= TOLD; }
+void __wrap_dibs__wait_queue_wake_head(struct dibs__wait_queue *queue) { (void)queue; f.done |= WAKES; }
 void __wrap_dibs__adopted_held(void *t, uint64_t wire, bool held)
 { (void)t, (void)wire, (void)held; }
 /* clang-format on */
 
 static void grant(struct dibs__hold *h)
 {
-    struct dibs__operation op = {.owner = 7, .wire = 7};
+    struct dibs__operation op = {.owner = 7, .owner_id = 7};
 
-    op.ask.lease_ms = LEASE;
+    op.args.lease_ms = LEASE;
     assert_true(dibs__hold_reserve_level(h));
     dibs__hold_taken(f.line, h, &op, NOW, 0);
 }
@@ -172,16 +172,16 @@ static void test_hold_transitions(void **state)
     f.c->stats = dibs__stats_new();
     f.c->lease_ms = LEASE;
     f.locks->c = f.c;
-    f.line->locks = f.locks;
+    f.line->manager = f.locks;
     f.line->refs = 1;
     dibs__mutex_init(&f.line->mu, RANK_LINE);
     dibs__list_init(&f.line->holds);
-    dibs__list_init(&f.line->asks);
+    dibs__list_init(&f.line->in_flight);
     dibs__lock(&f.line->mu);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         check(&rows[i]);
     dibs__unlock(&f.line->mu);
-    dibs__free(f.line->spare);
+    dibs__free(f.line->spare_hold);
     dibs__stats_free(f.c->stats);
     free(f.line);
     free(f.locks);

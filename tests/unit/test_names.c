@@ -64,23 +64,23 @@ static void test_names_channel(void **state)
     };
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
-        struct dibs__lock_entry *line = dibs__entry_get(
+        struct dibs__lock_entry *entry = dibs__entry_get(
             &locks, &dibs__type_mutex, rows[i].name, rows[i].len);
-        assert_non_null(line);
-        if (line->name_len != rows[i].len ||
-            memcmp(line->name, rows[i].name, rows[i].len) != 0)
+        assert_non_null(entry);
+        if (entry->name_len != rows[i].len ||
+            memcmp(entry->name, rows[i].name, rows[i].len) != 0)
             fail_msg("row %zu: the name is not kept", i);
         struct dibs__buf channel = {0};
-        dibs__entry_channel(line, &channel);
+        dibs__entry_channel(entry, &channel);
         assert_true(dibs__buf_ok(&channel));
         if (channel.len != rows[i].channel_len ||
             memcmp(channel.data, rows[i].channel, channel.len) != 0)
             fail_msg("row %zu: the channel of %s is %.*s", i, rows[i].name,
                      (int)channel.len, channel.data);
         assert_int_equal(channel.len,
-                         dibs__entry_key_len(line, line->kind->channel));
+                         dibs__entry_key_len(entry, entry->type->channel));
         dibs__buf_clear(&channel);
-        dibs__entry_unref(line);
+        dibs__entry_unref(entry);
     }
 }
 
@@ -131,15 +131,15 @@ static void test_names_owner(void **state)
     (void)state;
     strcpy(client.id, UUID);
     for (size_t i = 0; i < COUNT(rows); i++) {
-        struct dibs__lock_entry *line =
+        struct dibs__lock_entry *entry =
             dibs__entry_get(&locks, rows[i].kind, "n", 1);
         char text[DIBS_OWNER_MAX];
 
-        assert_non_null(line);
-        size_t len = dibs__owner_text(line, rows[i].number, text);
+        assert_non_null(entry);
+        size_t len = dibs__owner_text(entry, rows[i].number, text);
         assert_string_equal(text, rows[i].text);
         assert_int_equal(len, strlen(rows[i].text));
-        dibs__entry_unref(line);
+        dibs__entry_unref(entry);
     }
 }
 

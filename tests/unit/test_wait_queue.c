@@ -103,66 +103,67 @@ void __wrap_dibs__timer_stop(void *lp, void *t) { (void)lp, (void)t; }
 
 /* ---- the user of the queue --------------------------------------------- */
 
-static struct dibs__wait_queue_info facts(const struct dibs__wait_queue *w)
+static struct dibs__wait_queue_info facts(const struct dibs__wait_queue *queue)
 {
-    (void)w;
+    (void)queue;
     return (struct dibs__wait_queue_info){.c = q.c, .closing = q.closing};
 }
 
-static void listen_nowhere(const struct dibs__wait_queue *w,
+static void listen_nowhere(const struct dibs__wait_queue *queue,
                            struct dibs__subscription *sub)
 {
-    (void)w, (void)sub;
+    (void)queue, (void)sub;
 }
 
-static bool may_ask(struct dibs__wait_queue *w, struct dibs__waiter *wt)
+static bool may_ask(struct dibs__wait_queue *queue, struct dibs__waiter *waiter)
 {
-    (void)w;
-    wt->state = WAITER_IN_FLIGHT;
+    (void)queue;
+    waiter->state = WAITER_IN_FLIGHT;
     return true;
 }
 
-static void ask(struct dibs__waiter *wt)
+static void ask(struct dibs__waiter *waiter)
 {
-    (void)wt;
+    (void)waiter;
     q.done = ACQUIRE;
 }
 
-static void end(struct dibs__waiter *wt, dibs_err err)
+static void end(struct dibs__waiter *waiter, dibs_err err)
 {
-    (void)wt;
+    (void)waiter;
     q.done = err == DIBS_ERR_TIMEOUT    ? TIMEOUT
              : err == DIBS_ERR_CANCELED ? CANCELED
                                         : CLOSED;
 }
 
 /* clang-format off */
-static void ref(struct dibs__wait_queue *w) { (void)w; q.refs++; }
-static void unref(struct dibs__wait_queue *w) { (void)w; q.refs--; }
-static int64_t held_until(struct dibs__wait_queue *w, int64_t now)
-{ (void)w, (void)now; return q.held_until; }
-static bool withdraw(struct dibs__wait_queue *w, struct dibs__waiter *wt,
+static void ref(struct dibs__wait_queue *queue) { (void)queue; q.refs++; }
+static void unref(struct dibs__wait_queue *queue) { (void)queue; q.refs--; }
+static int64_t held_until(struct dibs__wait_queue *queue, int64_t now)
+{ (void)queue, (void)now; return q.held_until; }
+static bool withdraw(struct dibs__wait_queue *queue, struct dibs__waiter *waiter,
                      struct dibs__list *resume)
-{ (void)w, (void)wt, (void)resume; return true; }
+{ (void)queue, (void)waiter, (void)resume; return true; }
 /* clang-format on */
 
-static void sweep_behind(struct dibs__wait_queue *w, int64_t now,
+static void sweep_behind(struct dibs__wait_queue *queue, int64_t now,
                          struct dibs__expired_waiters *out)
 {
     if (!dibs__list_empty(&q.behind))
-        (void)dibs__wait_queue_expire_one(w, &q.wt, now, false, out);
+        (void)dibs__wait_queue_expire_one(queue, &q.wt, now, false, out);
 }
 
-static const struct dibs__wait_queue_ops user = {.facts = facts,
-                                                 .listen = listen_nowhere,
-                                                 .may_ask = may_ask,
-                                                 .ask = ask,
+static const struct dibs__wait_queue_ops user = {.info = facts,
+                                                 .subscribe = listen_nowhere,
+                                                 .may_retry = may_ask,
+                                                 .retry = ask,
                                                  .end = end,
                                                  .ref = ref,
                                                  .unref = unref,
                                                  .held_until = held_until,
-                                                 .withdraw = withdraw,
-                                                 .sweep_behind = sweep_behind};
+                                                 .decline_handoff = withdraw,
+                                                 .expire_blocked =
+                                                     sweep_behind};
 
 /* ---- events ------------------------------------------------------------ */
 
@@ -202,7 +203,7 @@ static void apply(enum event e)
     case WAKE:
     case WAKE_YIELD:
     case WAKE_HELD:
-        q.w.yield_until = e == WAKE_YIELD ? q.now + PAUSE_MS : 0;
+        q.w.backoff_until = e == WAKE_YIELD ? q.now + PAUSE_MS : 0;
         q.held_until = e == WAKE_HELD ? q.now + LIMIT_MS : 0;
         dibs__wait_queue_wake_head(&q.w);
         break;

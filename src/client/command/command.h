@@ -28,9 +28,8 @@ enum dibs__command_state {
  * dibs__command_run_direct, on the thread that called. */
 struct dibs__command {
     /* Filled in by the sender. */
-    void (*write)(struct dibs__command *call, struct dibs__buf *out,
-                  bool whole);
-    void (*done)(struct dibs__command *call, dibs_err err,
+    void (*write)(struct dibs__command *cmd, struct dibs__buf *out, bool whole);
+    void (*done)(struct dibs__command *cmd, dibs_err err,
                  const struct dibs__reply *reply);
     int64_t deadline;    /* for all of it */
     int64_t attempt_ms;  /* for one reply */
@@ -44,42 +43,43 @@ struct dibs__command {
     int slot;         /* in a cluster: of its keys; -1: for that server */
     /* Told why, in words and with the server's address, just before done comes
      * with an error. May be NULL. Thread: io. */
-    void (*explain)(struct dibs__command *call, dibs_err err, const char *why);
-    bool quiet; /* an error reply is no event */
-    bool plain; /* it calls no script: no number goes out with it, none comes
-                   back */
+    void (*explain)(struct dibs__command *cmd, dibs_err err, const char *why);
+    bool quiet;     /* an error reply is no event */
+    bool no_script; /* it calls no script: no number goes out with it, none
+                   comes back */
 
     /* Known when done. */
-    bool again;        /* it may have been executed before, too */
-    bool ghost;        /* a copy of it may still be executed some time */
-    bool partly;       /* the error came from the middle of a script */
-    bool unacked;      /* executed, but too few replicas are known to have it */
-    int acked, wanted; /* then: how many have it, how many should */
-    int64_t sent_ms;   /* just before what was answered was sent */
+    bool resent;             /* it may have been executed before, too */
+    bool maybe_live_copy;    /* a copy of it may still be executed some time */
+    bool partially_executed; /* the error came from the middle of a script */
+    bool under_replicated;   /* executed, but too few replicas are known to have
+                                it */
+    int acked, wanted;       /* then: how many have it, how many should */
+    int64_t sent_ms;         /* just before what was answered was sent */
 
     /* command.c's own. */
-    struct dibs__server *s;       /* NULL: nobody is known to have its slot */
+    struct dibs__server *server;  /* NULL: nobody is known to have its slot */
     struct dibs__slot_map *slots; /* NULL: in no cluster */
     struct dibs__req req;
     struct dibs__task task;
     struct dibs__timer timer;
-    struct dibs__in_doubt *g;
+    struct dibs__in_doubt *in_doubt;
     enum dibs__command_state state;
-    bool loose;   /* a ghost cannot be canceled */
-    bool whole;   /* send the script's text */
-    bool misfit;  /* it got a reply that cannot be its own */
-    bool asking;  /* the server is about to take over the slot: say so */
-    bool put_off; /* its deadline was, since others were before it
+    bool unkillable;  /* a ghost cannot be canceled */
+    bool full_script; /* send the script's text */
+    bool desync;      /* it got a reply that cannot be its own */
+    bool send_asking; /* the server is about to take over the slot: say so */
+    bool deadline_extended; /* its deadline was, since others were before it
                      (replica_ack.c) */
     /* The reply, while replicas are waited for: its type, and number or text.
      */
-    unsigned char kept;
-    unsigned tries, hops;
-    dibs_err last;
+    unsigned char saved_reply_type;
+    unsigned tries, redirects;
+    dibs_err last_err;
     union {
         int64_t num;
         char text[DIBS__CALL_KEPT];
-    } kept_as;
+    } saved_reply;
 };
 
 /* OK       with the reply, never an error reply.
@@ -89,38 +89,37 @@ struct dibs__command {
  * REPLICAS It was executed, reply is there, but see unacked. Also with AUTH,
  *          where the user may not ask for acknowledgements.
  * others   The server's error reply is there too (see error_class.c). */
-void dibs__command_start(struct dibs__route to, struct dibs__command *call);
+void dibs__command_start(struct dibs__route to, struct dibs__command *cmd);
 /* The same at once, ahead of what was posted; done may come from inside.
  * Thread: io. */
-void dibs__command_run_now(struct dibs__route to, struct dibs__command *call);
+void dibs__command_run_now(struct dibs__route to, struct dibs__command *cmd);
 /* The same, directly if a connection is free. Thread: app. */
-void dibs__command_run_direct(struct dibs__route to,
-                              struct dibs__command *call);
+void dibs__command_run_direct(struct dibs__route to, struct dibs__command *cmd);
 /* The same in two parts, for a caller that asks several servers at once. True
  * from ask: the reply is to be heard on this thread. hear: what has not come by
  * then goes to the io thread, which asks anew; false then. */
-bool dibs__command_send_sync(struct dibs__route to, struct dibs__command *call);
-bool dibs__command_recv_sync(struct dibs__command *call, int64_t until);
+bool dibs__command_send_sync(struct dibs__route to, struct dibs__command *cmd);
+bool dibs__command_recv_sync(struct dibs__command *cmd, int64_t until);
 
 /* For callback_io.c, whose calls go out with others on a borrowed connection:
  * before all else; it is about to be sent; it is for io after all. take: the
  * reply to it, the call may be gone then; false: that cannot be the reply,
  * nothing was done. count: io will end these. */
-void dibs__command_prepare(struct dibs__route to, struct dibs__command *call);
-void dibs__command_mark_sent(struct dibs__command *call);
-void dibs__command_post(struct dibs__command *call);
-bool dibs__command_consume_reply(struct dibs__command *call,
+void dibs__command_prepare(struct dibs__route to, struct dibs__command *cmd);
+void dibs__command_mark_sent(struct dibs__command *cmd);
+void dibs__command_post(struct dibs__command *cmd);
+bool dibs__command_consume_reply(struct dibs__command *cmd,
                                  const struct dibs__reply *reply);
 void dibs__commands_count(const struct dibs__list *fifo);
 
 /* For replica_ack.c, on io: sends it; starts it anew, executed before or not;
  * gives up; the replicas are known: OK, or why not (refused: the server's note
  * tells more). */
-void dibs__command_send(struct dibs__command *call,
-                        struct dibs__pooled_conn *ln);
-void dibs__command_retry(struct dibs__command *call, bool executed);
-void dibs__command_give_up(struct dibs__command *call, dibs_err err);
-void dibs__command_acknowledged(struct dibs__command *call, dibs_err err,
+void dibs__command_send(struct dibs__command *cmd,
+                        struct dibs__pooled_conn *conn);
+void dibs__command_retry(struct dibs__command *cmd, bool executed);
+void dibs__command_give_up(struct dibs__command *cmd, dibs_err err);
+void dibs__command_acknowledged(struct dibs__command *cmd, dibs_err err,
                                 bool refused);
 
 /* All calls in a list of those that wait, on io: look where their slot is now;

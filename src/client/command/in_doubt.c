@@ -61,10 +61,10 @@ struct dibs__in_doubt {
     char id[24], addr[160], run[48];
 };
 
-void dibs__in_doubt_unref(struct dibs__in_doubt *g)
+void dibs__in_doubt_unref(struct dibs__in_doubt *doubt)
 {
-    if (g && --g->refs == 0)
-        dibs__free(g);
+    if (doubt && --doubt->refs == 0)
+        dibs__free(doubt);
 }
 
 static void cancel_write(struct dibs__req *req, struct dibs__buf *out)
@@ -85,47 +85,48 @@ static void cancel_write(struct dibs__req *req, struct dibs__buf *out)
 static void cancel_done(struct dibs__req *req, dibs_err err,
                         const struct dibs__reply *reply)
 {
-    struct dibs__in_doubt *g = DIBS_OF(req, struct dibs__in_doubt, req);
-    struct dibs__server *s = g->s;
+    struct dibs__in_doubt *doubt = DIBS_OF(req, struct dibs__in_doubt, req);
+    struct dibs__server *s = doubt->s;
 
     if (err == DIBS_OK &&
         dibs__server_is_desync(s, req, reply, 1u << REPLY_NUM))
         err = DIBS_ERR_UNKNOWN;
     if (err == DIBS_OK && reply->type == REPLY_NUM) {
-        g->state = IN_DOUBT_KILLED;
+        doubt->state = IN_DOUBT_KILLED;
     } else if (err == DIBS_OK) {
-        g->state = IN_DOUBT_UNKILLABLE;
-        if (!g->s->cannot_cancel)
-            say_refused(g->s);
-        g->s->cannot_cancel = true;
+        doubt->state = IN_DOUBT_UNKILLABLE;
+        if (!doubt->s->kill_refused)
+            say_refused(doubt->s);
+        doubt->s->kill_refused = true;
     } else if (!dibs__server_is_closing(
-                   g->s)) { /* once more, on the next connection */
-        g->state = IN_DOUBT_NEW;
-        dibs__list_add(&g->s->ghosts, &g->at);
+                   doubt->s)) { /* once more, on the next connection */
+        doubt->state = IN_DOUBT_NEW;
+        dibs__list_add(&doubt->s->in_doubt, &doubt->at);
         return;
     }
-    dibs__in_doubt_unref(g);
+    dibs__in_doubt_unref(doubt);
     dibs__server_replied(s);
 }
 
-struct dibs__in_doubt *dibs__in_doubt_new(const struct dibs__pooled_conn *ln)
+struct dibs__in_doubt *dibs__in_doubt_new(const struct dibs__pooled_conn *conn)
 {
-    const struct dibs__conn *cn = &ln->cn;
-    struct dibs__server *s = ln->s;
-    struct dibs__in_doubt *g = cn->id[0] ? dibs__calloc(1, sizeof *g) : NULL;
+    const struct dibs__conn *cn = &conn->cn;
+    struct dibs__server *s = conn->server;
+    struct dibs__in_doubt *doubt =
+        cn->id[0] ? dibs__calloc(1, sizeof *doubt) : NULL;
 
-    if (!g)
+    if (!doubt)
         return NULL;
-    g->s = s;
-    g->refs = 1;
-    g->born = atomic_load(&s->ups);
-    g->req.write = cancel_write;
-    g->req.done = cancel_done;
-    memcpy(g->id, cn->id, sizeof g->id);
-    memcpy(g->addr, cn->addr, sizeof g->addr);
-    memcpy(g->run, cn->run, sizeof g->run);
-    g->place = ln->place;
-    return g;
+    doubt->s = s;
+    doubt->refs = 1;
+    doubt->born = atomic_load(&s->ups);
+    doubt->req.write = cancel_write;
+    doubt->req.done = cancel_done;
+    memcpy(doubt->id, cn->id, sizeof doubt->id);
+    memcpy(doubt->addr, cn->addr, sizeof doubt->addr);
+    memcpy(doubt->run, cn->run, sizeof doubt->run);
+    doubt->place = conn->address_epoch;
+    return doubt;
 }
 
 /* The server counts its connections up. If a later one has no greater number,
@@ -140,64 +141,65 @@ static bool has_restarted(const struct dibs__server *s,
 }
 
 /* Another server is there by now. Sets what that means for the ghost. */
-static bool is_elsewhere(const struct dibs__server *s, struct dibs__in_doubt *g)
+static bool is_elsewhere(const struct dibs__server *s,
+                         struct dibs__in_doubt *doubt)
 {
     const char *run = s->main->cn.run;
 
-    if (run[0] && g->run[0]) {
-        if (strcmp(run, g->run) == 0)
+    if (run[0] && doubt->run[0]) {
+        if (strcmp(run, doubt->run) == 0)
             return false;
-        g->state = IN_DOUBT_KILLED;
+        doubt->state = IN_DOUBT_KILLED;
         return true;
     }
-    if (g->place == s->place)
+    if (doubt->place == s->address_epoch)
         return false;
-    g->state = IN_DOUBT_UNKILLABLE;
+    doubt->state = IN_DOUBT_UNKILLABLE;
     return true;
 }
 
-void dibs__in_doubt_kill(struct dibs__in_doubt *g)
+void dibs__in_doubt_kill(struct dibs__in_doubt *doubt)
 {
-    struct dibs__server *s = g->s;
+    struct dibs__server *s = doubt->s;
 
-    if (g->state != IN_DOUBT_NEW || !dibs__server_is_up(s))
+    if (doubt->state != IN_DOUBT_NEW || !dibs__server_is_up(s))
         return;
-    bool gone = is_elsewhere(s, g);
-    if (!gone && has_restarted(s, g)) {
-        g->state = IN_DOUBT_KILLED;
+    bool gone = is_elsewhere(s, doubt);
+    if (!gone && has_restarted(s, doubt)) {
+        doubt->state = IN_DOUBT_KILLED;
         gone = true;
     }
     if (gone) {
-        if (dibs__list_linked(&g->at)) {
-            dibs__list_del(&g->at);
-            dibs__in_doubt_unref(g);
+        if (dibs__list_linked(&doubt->at)) {
+            dibs__list_del(&doubt->at);
+            dibs__in_doubt_unref(doubt);
         }
         return;
     }
-    if (dibs__list_linked(&g->at))
-        dibs__list_del(&g->at); /* its reference is now the request's */
+    if (dibs__list_linked(&doubt->at))
+        dibs__list_del(&doubt->at); /* its reference is now the request's */
     else
-        g->refs++;
-    g->state = IN_DOUBT_KILLING;
-    g->req.expires = dibs__now_ms() + KILL_TIMEOUT_MS;
-    dibs__conn_send(&s->main->cn, &g->req);
+        doubt->refs++;
+    doubt->state = IN_DOUBT_KILLING;
+    doubt->req.expires = dibs__now_ms() + KILL_TIMEOUT_MS;
+    dibs__conn_send(&s->main->cn, &doubt->req);
 }
 
-void dibs__in_doubt_kill_later(struct dibs__in_doubt *g)
+void dibs__in_doubt_kill_later(struct dibs__in_doubt *doubt)
 {
-    struct dibs__server *s = g->s;
+    struct dibs__server *s = doubt->s;
 
-    if (g->state != IN_DOUBT_NEW || dibs__server_is_closing(s) ||
-        dibs__list_linked(&g->at))
+    if (doubt->state != IN_DOUBT_NEW || dibs__server_is_closing(s) ||
+        dibs__list_linked(&doubt->at))
         return;
-    g->refs++;
-    dibs__list_add(&s->ghosts, &g->at);
-    dibs__in_doubt_kill(g);
+    doubt->refs++;
+    dibs__list_add(&s->in_doubt, &doubt->at);
+    dibs__in_doubt_kill(doubt);
 }
 
 void dibs__in_doubt_forget_all(struct dibs__server *s)
 {
-    for (struct dibs__list *l; (l = dibs__list_pop(&s->ghosts));)
+    for (struct dibs__list *l; (l = dibs__list_pop(&s->in_doubt));)
         dibs__in_doubt_unref(DIBS_OF(l, struct dibs__in_doubt, at));
 }
 
@@ -206,16 +208,16 @@ void dibs__in_doubt_kill_all(struct dibs__server *s)
     struct dibs__list all;
 
     dibs__list_init(&all);
-    dibs__list_move(&all, &s->ghosts);
+    dibs__list_move(&all, &s->in_doubt);
     for (struct dibs__list *l = all.next, *n; l != &all; l = n) {
         n = l->next;
         dibs__in_doubt_kill(DIBS_OF(l, struct dibs__in_doubt, at));
     }
 }
 
-void dibs__in_doubt_ref(struct dibs__in_doubt *g)
+void dibs__in_doubt_ref(struct dibs__in_doubt *doubt)
 {
-    g->refs++;
+    doubt->refs++;
 }
 
 bool dibs__in_doubt_killed(const struct dibs__in_doubt *g)

@@ -105,23 +105,23 @@ static void role_came(struct dibs__req *req, dibs_err err,
 }
 
 /* Enough for this call? */
-static void judge_acks(struct dibs__replica_acks *a, struct dibs__command *call,
+static void judge_acks(struct dibs__replica_acks *a, struct dibs__command *cmd,
                        int64_t acked, dibs_err refused)
 {
-    bool all = call->replicas < 0;
+    bool all = cmd->replicas < 0;
 
     if (refused == DIBS_OK && all)
         refused = a->refused;
     bool said = refused != DIBS_OK;
-    call->acked = (int)dibs__min(acked, INT_MAX);
+    cmd->acked = (int)dibs__min(acked, INT_MAX);
     /* 0: all of them, and the server says that it has none. */
-    call->wanted = !all                 ? call->replicas
-                   : refused != DIBS_OK ? (int)dibs__max(a->online, 1)
-                                        : (int)a->online;
+    cmd->wanted = !all                 ? cmd->replicas
+                  : refused != DIBS_OK ? (int)dibs__max(a->online, 1)
+                                       : (int)a->online;
     /* None at all is not what anybody means by all. */
-    if (refused == DIBS_OK && (acked < call->wanted || (all && !a->online)))
+    if (refused == DIBS_OK && (acked < cmd->wanted || (all && !a->online)))
         refused = DIBS_ERR_REPLICAS;
-    dibs__command_acknowledged(call, refused, said);
+    dibs__command_acknowledged(cmd, refused, said);
 }
 
 static void wait_came(struct dibs__req *req, dibs_err err,
@@ -133,7 +133,7 @@ static void wait_came(struct dibs__req *req, dibs_err err,
     dibs_err refused = DIBS_OK;
     struct dibs__list group;
 
-    a->under_way = false;
+    a->wait_in_flight = false;
     if (err == DIBS_OK && reply->type == REPLY_NUM && a->counted &&
         a->online > a->asked && a->refused == DIBS_OK) {
         a->asked = a->online; /* one has joined since */
@@ -146,15 +146,15 @@ static void wait_came(struct dibs__req *req, dibs_err err,
     dibs__list_init(&group);
     dibs__list_move(&group, &a->group);
     for (struct dibs__list *l; (l = dibs__list_pop(&group));) {
-        struct dibs__command *call = DIBS_OF(l, struct dibs__command, req.link);
+        struct dibs__command *cmd = DIBS_OF(l, struct dibs__command, req.link);
         if (err == DIBS_OK)
-            judge_acks(a, call, acked, refused);
+            judge_acks(a, cmd, acked, refused);
         else
-            dibs__command_retry(call, true);
+            dibs__command_retry(cmd, true);
     }
     if (err == DIBS_OK && reply->type != REPLY_NUM &&
-        reply->type != REPLY_ERROR && a->ln)
-        dibs__conn_close(&a->ln->cn, DIBS_ERR_CONN, "no answer to a WAIT");
+        reply->type != REPLY_ERROR && a->conn)
+        dibs__conn_close(&a->conn->cn, DIBS_ERR_CONN, "no answer to a WAIT");
     go_soon(s);
 }
 
@@ -182,9 +182,9 @@ static void send_wait(struct dibs__server *s)
 {
     struct dibs__replica_acks *a = &s->acks;
 
-    a->under_way = true;
+    a->wait_in_flight = true;
     a->wait.expires = dibs__now_ms() + a->ms + s->to.command_timeout_ms;
-    dibs__conn_send(&a->ln->cn, &a->wait);
+    dibs__conn_send(&a->conn->cn, &a->wait);
 }
 
 static void send_group(struct dibs__server *s)
@@ -195,16 +195,16 @@ static void send_group(struct dibs__server *s)
     a->counted = false;
     a->refused = DIBS_OK;
     for (struct dibs__list *l; (l = dibs__list_pop(&a->queue));) {
-        struct dibs__command *call = DIBS_OF(l, struct dibs__command, req.link);
-        a->asked = dibs__max(a->asked, call->replicas);
-        a->ms = dibs__max(a->ms, call->replicas_ms);
-        a->counted |= call->replicas < 0;
-        dibs__command_send(call, a->ln);
+        struct dibs__command *cmd = DIBS_OF(l, struct dibs__command, req.link);
+        a->asked = dibs__max(a->asked, cmd->replicas);
+        a->ms = dibs__max(a->ms, cmd->replicas_ms);
+        a->counted |= cmd->replicas < 0;
+        dibs__command_send(cmd, a->conn);
     }
     if (a->counted) {
         a->asked = dibs__max(a->asked, a->online);
         a->role.expires = dibs__now_ms() + s->to.command_timeout_ms;
-        dibs__conn_send(&a->ln->cn, &a->role);
+        dibs__conn_send(&a->conn->cn, &a->role);
     }
     send_wait(s);
 }
@@ -213,14 +213,14 @@ static void send_group(struct dibs__server *s)
 
 static void acks_up(struct dibs__conn *cn)
 {
-    struct dibs__pooled_conn *ln = DIBS_OF(cn, struct dibs__pooled_conn, cn);
-    struct dibs__replica_acks *a = &ln->s->acks;
+    struct dibs__pooled_conn *conn = DIBS_OF(cn, struct dibs__pooled_conn, cn);
+    struct dibs__replica_acks *a = &conn->server->acks;
 
-    ln->was_up = true;
+    conn->was_up = true;
     a->up = true;
-    dibs__timer_stop(ln->s->lp, &a->timer);
+    dibs__timer_stop(conn->server->lp, &a->timer);
     a->online = 0; /* what an older one knew does not count */
-    go_soon(ln->s);
+    go_soon(conn->server);
 }
 
 static void acks_redial_later(struct dibs__server *s)
@@ -241,20 +241,20 @@ static void not_made(struct dibs__server *s, dibs_err err)
     dibs__list_init(&all);
     dibs__list_move(&all, &a->queue);
     for (struct dibs__list *l; (l = dibs__list_pop(&all));) {
-        struct dibs__command *call = DIBS_OF(l, struct dibs__command, req.link);
-        if (call->connect_by)
-            dibs__list_add(&a->queue, &call->req.link);
+        struct dibs__command *cmd = DIBS_OF(l, struct dibs__command, req.link);
+        if (cmd->connect_by)
+            dibs__list_add(&a->queue, &cmd->req.link);
         else
-            dibs__command_give_up(call, err);
+            dibs__command_give_up(cmd, err);
     }
 }
 
 static void acks_down(struct dibs__conn *cn, dibs_err err, const char *why)
 {
-    struct dibs__pooled_conn *ln = DIBS_OF(cn, struct dibs__pooled_conn, cn);
-    struct dibs__server *s = ln->s;
+    struct dibs__pooled_conn *conn = DIBS_OF(cn, struct dibs__pooled_conn, cn);
+    struct dibs__server *s = conn->server;
 
-    s->acks.ln = NULL;
+    s->acks.conn = NULL;
     s->acks.up = false;
     if (dibs__server_is_closing(s))
         return;
@@ -262,11 +262,11 @@ static void acks_down(struct dibs__conn *cn, dibs_err err, const char *why)
     if (err != DIBS_OK && !dibs__server_is_idle_closing(s)) {
         if (dibs__server_is_up(s)) /* not only because main went */
             dibs__server_set_last_error(s, why);
-        dibs__server_log_disconnect(s, err, why, ln->was_up);
+        dibs__server_log_disconnect(s, err, why, conn->was_up);
     }
-    if (!ln->was_up)
+    if (!conn->was_up)
         not_made(s, err);
-    else if (!ln->served) /* no hammering */
+    else if (!conn->served) /* no hammering */
         acks_redial_later(s);
     else
         go_soon(s);
@@ -279,13 +279,13 @@ static void go_on(struct dibs__task *t)
 
     if (dibs__list_empty(&a->queue) || !dibs__server_is_up(s))
         return;
-    if (a->up && !a->under_way) {
+    if (a->up && !a->wait_in_flight) {
         send_group(s);
     } else if (a->up && !a->timer.at) {
         dibs__timer_set(s->lp, &a->timer, dibs__now_ms() + USELESS_MS);
-    } else if (!a->ln && !a->timer.at) {
-        a->ln = dibs__pooled_conn_open(s, acks_up, acks_down);
-        if (!a->ln)
+    } else if (!a->conn && !a->timer.at) {
+        a->conn = dibs__pooled_conn_open(s, acks_up, acks_down);
+        if (!a->conn)
             not_made(s, DIBS_ERR_NOMEM);
     }
 }
@@ -294,9 +294,9 @@ static void go_on(struct dibs__task *t)
  */
 static bool is_useless(const struct dibs__replica_acks *a)
 {
-    const struct dibs__list *first = dibs__list_first(&a->ln->cn.fifo);
+    const struct dibs__list *first = dibs__list_first(&a->conn->cn.fifo);
 
-    return a->under_way && dibs__list_empty(&a->group) &&
+    return a->wait_in_flight && dibs__list_empty(&a->group) &&
            (first == &a->wait.link || first == &a->role.link);
 }
 
@@ -306,40 +306,40 @@ static void acks_timed(struct dibs__timer *t)
     struct dibs__replica_acks *a = DIBS_OF(t, struct dibs__replica_acks, timer);
 
     if (a->up && is_useless(a) && !dibs__list_empty(&a->queue))
-        dibs__conn_close(&a->ln->cn, DIBS_OK, "a WAIT for nobody");
+        dibs__conn_close(&a->conn->cn, DIBS_OK, "a WAIT for nobody");
     go_soon(server_of(a));
 }
 
 /* ---- calls come and go ------------------------------------------------- */
 
-static void acks_add(struct dibs__server *s, struct dibs__command *call)
+static void acks_add(struct dibs__server *s, struct dibs__command *cmd)
 {
     struct dibs__replica_acks *a = &s->acks;
 
     /* The group before it takes its time; that is not this call's fault. But
      * only once, or a call that fails again and again would never end; and not
      * if it was in that group itself. */
-    if (a->under_way && !call->put_off && !call->again) {
-        call->put_off = true;
-        call->deadline = dibs__max(
-            call->deadline, dibs__add(a->wait.expires, call->attempt_ms));
+    if (a->wait_in_flight && !cmd->deadline_extended && !cmd->resent) {
+        cmd->deadline_extended = true;
+        cmd->deadline = dibs__max(cmd->deadline,
+                                  dibs__add(a->wait.expires, cmd->attempt_ms));
     }
     if (a->ending) {
-        dibs__command_give_up(call, DIBS_ERR_CLOSED);
+        dibs__command_give_up(cmd, DIBS_ERR_CLOSED);
         return;
     }
-    call->state = CMD_WAIT_GROUP;
-    dibs__list_add(&a->queue, &call->req.link);
-    dibs__timer_set(s->lp, &call->timer, call->deadline);
+    cmd->state = CMD_WAIT_GROUP;
+    dibs__list_add(&a->queue, &cmd->req.link);
+    dibs__timer_set(s->lp, &cmd->timer, cmd->deadline);
     go_soon(s);
 }
 
-static void acks_keep(struct dibs__server *s, struct dibs__command *call)
+static void acks_keep(struct dibs__server *s, struct dibs__command *cmd)
 {
     if (s->acks.ending)
-        dibs__command_acknowledged(call, DIBS_ERR_CLOSED, false);
+        dibs__command_acknowledged(cmd, DIBS_ERR_CLOSED, false);
     else
-        dibs__list_add(&s->acks.group, &call->req.link);
+        dibs__list_add(&s->acks.group, &cmd->req.link);
 }
 
 void dibs__replica_acks_end(struct dibs__server *s)
@@ -368,15 +368,15 @@ void dibs__replica_acks_drop(struct dibs__server *s)
     dibs__list_move(&all, &a->queue);
     for (struct dibs__list *l; (l = dibs__list_pop(&all));)
         dibs__command_retry(DIBS_OF(l, struct dibs__command, req.link), false);
-    if (a->ln)
-        dibs__conn_close(&a->ln->cn, DIBS_ERR_CONN,
+    if (a->conn)
+        dibs__conn_close(&a->conn->cn, DIBS_ERR_CONN,
                          "the main connection went down");
 }
 
 void dibs__replica_acks_abandon(struct dibs__server *s)
 {
-    if (s->acks.ln && s->acks.ln->cn.fd >= 0)
-        close(s->acks.ln->cn.fd);
+    if (s->acks.conn && s->acks.conn->cn.fd >= 0)
+        close(s->acks.conn->cn.fd);
 }
 
 void dibs__replica_acks_init(struct dibs__server *s)

@@ -14,11 +14,11 @@ struct dibs__server;
 
 /* One for a server; all of it io only. */
 struct dibs__replica_acks {
-    struct dibs__pooled_conn *ln; /* the connection; NULL between two */
-    bool up;                      /* it is ready */
-    bool under_way;               /* the answer to WAIT is to come */
-    bool ending;                  /* nobody waits for it any more */
-    struct dibs__list queue;      /* calls that go with the next group */
+    struct dibs__pooled_conn *conn; /* the connection; NULL between two */
+    bool up;                        /* it is ready */
+    bool wait_in_flight;            /* the answer to WAIT is to come */
+    bool ending;                    /* nobody waits for it any more */
+    struct dibs__list queue;        /* calls that go with the next group */
     struct dibs__list group; /* calls that were answered, and wait for it */
     struct dibs__req wait, role;
     bool counted;         /* ROLE was asked in this group */
@@ -28,8 +28,8 @@ struct dibs__replica_acks {
     struct dibs__task go; /* before the loop sleeps: send what waits */
     /* For command.c, which is below: the call goes with the next group; it was
      * answered, and what it did is to be acknowledged. */
-    void (*add)(struct dibs__server *s, struct dibs__command *call);
-    void (*keep)(struct dibs__server *s, struct dibs__command *call);
+    void (*add)(struct dibs__server *s, struct dibs__command *cmd);
+    void (*keep)(struct dibs__server *s, struct dibs__command *cmd);
     struct dibs__timer timer; /* to dial again; to look at a WAIT that hangs */
 };
 

@@ -19,19 +19,19 @@
 
 /* ---- asking and waiting ------------------------------------------------ */
 
-static void ask_answered(struct dibs__command *call, dibs_err err,
+static void ask_answered(struct dibs__command *cmd, dibs_err err,
                          const struct dibs__reply *reply)
 {
-    struct dibs__sync_query *ask = DIBS_OF(call, struct dibs__sync_query, call);
+    struct dibs__sync_query *ask = DIBS_OF(cmd, struct dibs__sync_query, call);
 
     ask->err = ask->take(ask, err, reply);
     sem_post(&ask->done);
 }
 
-static void ask_explained(struct dibs__command *call, dibs_err err,
+static void ask_explained(struct dibs__command *cmd, dibs_err err,
                           const char *why)
 {
-    struct dibs__sync_query *ask = DIBS_OF(call, struct dibs__sync_query, call);
+    struct dibs__sync_query *ask = DIBS_OF(cmd, struct dibs__sync_query, call);
 
     (void)err;
     snprintf(ask->why, sizeof ask->why, "%s", why);
@@ -40,7 +40,7 @@ static void ask_explained(struct dibs__command *call, dibs_err err,
 dibs_err dibs__sync_query_run(dibs_client *c, struct dibs__route to,
                               struct dibs__sync_query *ask)
 {
-    ask->call.plain = true;
+    ask->call.no_script = true;
     ask->call.done = ask_answered;
     ask->call.explain = ask_explained;
     ask->call.attempt_ms = c->to.command_timeout_ms;
@@ -64,10 +64,10 @@ struct query {
     struct dibs__query_reply *out;
 };
 
-static void query_write(struct dibs__command *call, struct dibs__buf *out,
+static void query_write(struct dibs__command *cmd, struct dibs__buf *out,
                         bool whole)
 {
-    const struct query *q = DIBS_OF(call, struct query, ask.call);
+    const struct query *q = DIBS_OF(cmd, struct query, ask.call);
     size_t count = 0;
 
     (void)whole;

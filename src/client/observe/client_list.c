@@ -35,10 +35,10 @@ struct roll {
     size_t unknown; /* of the rows */
 };
 
-static void roll_write(struct dibs__command *call, struct dibs__buf *out,
+static void roll_write(struct dibs__command *cmd, struct dibs__buf *out,
                        bool whole)
 {
-    (void)call;
+    (void)cmd;
     (void)whole;
     dibs__client_list_command(out);
 }

@@ -80,6 +80,6 @@ bool dibs__log_disconnect(const struct dibs__events *events,
 bool dibs__server_log_disconnect(struct dibs__server *s, dibs_err err,
                                  const char *why, bool worked)
 {
-    return dibs__log_disconnect(&s->events, &s->to.url, &s->hush,
+    return dibs__log_disconnect(&s->events, &s->to.url, &s->throttle,
                                 &(struct dibs__failure){err, why, worked});
 }

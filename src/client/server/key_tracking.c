@@ -65,24 +65,24 @@ struct track_reads {
 static void track_set(struct dibs__server *s,
                       enum dibs__key_tracking_state state)
 {
-    atomic_store(&s->track.state, state);
+    atomic_store(&s->tracking.state, state);
 }
 
 static bool track_is(const struct dibs__server *s,
                      enum dibs__key_tracking_state state)
 {
-    return atomic_load(&s->track.state) == state;
+    return atomic_load(&s->tracking.state) == state;
 }
 
 /* ---- the connection for messages --------------------------------------- */
 
 static void end_messages(struct dibs__server *s, const char *why)
 {
-    struct dibs__pooled_conn *ln = s->track.ln;
+    struct dibs__pooled_conn *conn = s->tracking.conn;
 
-    s->track.ln = NULL; /* it is not missed */
-    if (ln)
-        dibs__conn_close(&ln->cn, DIBS_ERR_CLOSED, why);
+    s->tracking.conn = NULL; /* it is not missed */
+    if (conn)
+        dibs__conn_close(&conn->cn, DIBS_ERR_CLOSED, why);
 }
 
 /* Before the connection ends: the text may be a reply of its. */
@@ -90,9 +90,9 @@ static void tell_refusal(struct dibs__server *s, const char *text)
 {
     char words[DIBS__REASON_MAX];
 
-    if (s->track.told)
+    if (s->tracking.refusal_logged)
         return;
-    s->track.told = true;
+    s->tracking.refusal_logged = true;
     snprintf(words, sizeof words,
              "a lost lock is noticed at its next renewal only; CLIENT TRACKING "
              "is refused: %.200s",
@@ -109,11 +109,11 @@ static void track_refuse(struct dibs__server *s, const char *text)
 
 static void track_rest(struct dibs__server *s)
 {
-    int64_t wait =
-        dibs__backoff(&s->track.backoff_ms, BACKOFF_FIRST_MS, BACKOFF_MAX_MS);
+    int64_t wait = dibs__backoff(&s->tracking.backoff_ms, BACKOFF_FIRST_MS,
+                                 BACKOFF_MAX_MS);
 
     track_set(s, TRACK_RESTING);
-    dibs__timer_set(s->lp, &s->track.again, dibs__now_ms() + wait);
+    dibs__timer_set(s->lp, &s->tracking.again, dibs__now_ms() + wait);
 }
 
 /* ---- asking for it ----------------------------------------------------- */
@@ -153,7 +153,8 @@ static void track_answered(struct dibs__req *req, dibs_err err,
 {
     struct track_ask *ask = DIBS_OF(req, struct track_ask, req);
     struct dibs__server *s = ask->s;
-    bool current = track_is(s, TRACK_ASKING) && ask->number == s->track.asks;
+    bool current =
+        track_is(s, TRACK_ASKING) && ask->number == s->tracking.attempts;
     bool answered = is_answered(s, req, err, reply, REPLY_TEXT);
 
     dibs__free(ask);
@@ -163,8 +164,8 @@ static void track_answered(struct dibs__req *req, dibs_err err,
         track_refuse(s, refusal_text(reply));
     } else if (current) {
         track_set(s, TRACK_ON);
-        s->track.backoff_ms = 0;
-        s->track.changed(s, NULL, 0);
+        s->tracking.backoff_ms = 0;
+        s->tracking.changed(s, NULL, 0);
     }
     dibs__server_replied(s);
 }
@@ -179,11 +180,11 @@ static void track_ask(struct dibs__server *s)
         return;
     }
     ask->s = s;
-    ask->number = ++s->track.asks;
+    ask->number = ++s->tracking.attempts;
     ask->req.write = track_write;
     ask->req.done = track_answered;
     ask->req.expires = dibs__now_ms() + s->to.command_timeout_ms;
-    memcpy(ask->to, s->track.ln->cn.id, sizeof ask->to);
+    memcpy(ask->to, s->tracking.conn->cn.id, sizeof ask->to);
     track_set(s, TRACK_ASKING);
     dibs__conn_send(&s->main->cn, &ask->req);
 }
@@ -193,15 +194,15 @@ static void track_ask(struct dibs__server *s)
 static void keys_changed(struct dibs__server *s, const struct dibs__reply *keys)
 {
     if (keys->type == REPLY_NIL) /* all are gone */
-        s->track.changed(s, NULL, 0);
+        s->tracking.changed(s, NULL, 0);
     for (size_t i = 0; keys->type == REPLY_ARRAY && i < keys->len; i++)
         if (keys->elem[i]->type == REPLY_TEXT)
-            s->track.changed(s, keys->elem[i]->text, keys->elem[i]->len);
+            s->tracking.changed(s, keys->elem[i]->text, keys->elem[i]->len);
 }
 
 static void track_told(struct dibs__conn *cn, const struct dibs__reply *reply)
 {
-    struct dibs__server *s = DIBS_OF(cn, struct dibs__pooled_conn, cn)->s;
+    struct dibs__server *s = DIBS_OF(cn, struct dibs__pooled_conn, cn)->server;
     const struct dibs__reply *verb = dibs__reply_text(reply, 0);
 
     if (reply->type == REPLY_ERROR)
@@ -217,7 +218,7 @@ static void track_told(struct dibs__conn *cn, const struct dibs__reply *reply)
 
 static void track_up(struct dibs__conn *cn)
 {
-    struct dibs__server *s = DIBS_OF(cn, struct dibs__pooled_conn, cn)->s;
+    struct dibs__server *s = DIBS_OF(cn, struct dibs__pooled_conn, cn)->server;
 
     if (!cn->id[0]) {
         track_refuse(s, "the server does not tell a connection its number");
@@ -234,14 +235,14 @@ static void track_up(struct dibs__conn *cn)
 
 static void track_down(struct dibs__conn *cn, dibs_err err, const char *why)
 {
-    struct dibs__pooled_conn *ln = DIBS_OF(cn, struct dibs__pooled_conn, cn);
+    struct dibs__pooled_conn *conn = DIBS_OF(cn, struct dibs__pooled_conn, cn);
 
     (void)err;
     (void)why; /* of main the same is told; and it is a help, no more */
-    if (ln != ln->s->track.ln)
+    if (conn != conn->server->tracking.conn)
         return;
-    ln->s->track.ln = NULL;
-    track_rest(ln->s);
+    conn->server->tracking.conn = NULL;
+    track_rest(conn->server);
 }
 
 static void track_dial(struct dibs__server *s)
@@ -249,16 +250,16 @@ static void track_dial(struct dibs__server *s)
     if (!dibs__server_is_up(s))
         return;
     track_set(s, TRACK_DIALING);
-    s->track.ln = dibs__pooled_conn_open(s, track_up, track_down);
-    if (s->track.ln)
-        s->track.ln->cn.push = track_told;
+    s->tracking.conn = dibs__pooled_conn_open(s, track_up, track_down);
+    if (s->tracking.conn)
+        s->tracking.conn->cn.push = track_told;
     else
         track_rest(s);
 }
 
 static void track_timed(struct dibs__timer *t)
 {
-    track_dial(DIBS_OF(t, struct dibs__server, track.again));
+    track_dial(DIBS_OF(t, struct dibs__server, tracking.again));
 }
 
 /* ---- reads ------------------------------------------------------------- */
@@ -341,34 +342,34 @@ bool dibs__key_tracking_read(struct dibs__server *s, struct dibs__buf *out,
 
 void dibs__key_tracking_init(struct dibs__server *s)
 {
-    atomic_init(&s->track.state, TRACK_OFF);
-    s->track.again.fire = track_timed;
+    atomic_init(&s->tracking.state, TRACK_OFF);
+    s->tracking.again.fire = track_timed;
 }
 
 void dibs__key_tracking_enable(struct dibs__server *s)
 {
-    s->track.wanted = true;
+    s->tracking.wanted = true;
     if (track_is(s, TRACK_OFF))
         track_dial(s);
 }
 
 void dibs__key_tracking_resume(struct dibs__server *s)
 {
-    if (!s->track.wanted || !track_is(s, TRACK_OFF))
+    if (!s->tracking.wanted || !track_is(s, TRACK_OFF))
         return;
     track_set(s, TRACK_RESTING);
-    dibs__timer_set(s->lp, &s->track.again, dibs__now_ms() + RESUME_MS);
+    dibs__timer_set(s->lp, &s->tracking.again, dibs__now_ms() + RESUME_MS);
 }
 
 void dibs__key_tracking_drop(struct dibs__server *s)
 {
-    dibs__timer_stop(s->lp, &s->track.again);
+    dibs__timer_stop(s->lp, &s->tracking.again);
     track_set(s, TRACK_OFF);
     end_messages(s, "the main connection went down");
 }
 
 void dibs__key_tracking_abandon(struct dibs__server *s)
 {
-    if (s->track.ln && s->track.ln->cn.fd >= 0)
-        close(s->track.ln->cn.fd);
+    if (s->tracking.conn && s->tracking.conn->cn.fd >= 0)
+        close(s->tracking.conn->cn.fd);
 }

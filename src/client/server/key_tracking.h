@@ -27,11 +27,11 @@ enum dibs__key_tracking_state {
 
 /* One for a server; io only, where nothing else is said. */
 struct dibs__key_tracking {
-    atomic_uint state;            /* any thread may read it */
-    bool wanted;                  /* somebody has asked for it */
-    bool told;                    /* that it is refused */
-    struct dibs__pooled_conn *ln; /* for messages; NULL: none */
-    unsigned asks;                /* how often the server was asked for it */
+    atomic_uint state;              /* any thread may read it */
+    bool wanted;                    /* somebody has asked for it */
+    bool refusal_logged;            /* that it is refused */
+    struct dibs__pooled_conn *conn; /* for messages; NULL: none */
+    unsigned attempts;              /* how often the server was asked for it */
     int64_t backoff_ms;
     struct dibs__timer again;
     /* Somebody changed this key. NULL: any key may have been changed, and none

@@ -26,9 +26,9 @@ static void drop_node(struct dibs__server *s)
     dibs__key_tracking_drop(s);
 }
 
-static void free_ghost(struct dibs__pooled_conn *ln)
+static void free_ghost(struct dibs__pooled_conn *conn)
 {
-    dibs__in_doubt_unref(ln->ghost);
+    dibs__in_doubt_unref(conn->in_doubt);
 }
 
 static const struct dibs__server_upper server_upper = {
@@ -44,7 +44,7 @@ void dibs__node_init(struct dibs__node *n, struct dibs__loop *lp)
     n->server.lp = n->pubsub.lp = lp;
     n->server.upper = &server_upper;
     n->pubsub.events = n->server.events;
-    n->pubsub.parts = n->server.parts;
+    n->pubsub.parts = n->server.lifecycle;
     n->pubsub.to = &n->server.to;
     dibs__server_init(&n->server);
     dibs__replica_acks_init(&n->server);

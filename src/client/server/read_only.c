@@ -37,11 +37,11 @@ bool dibs__server_is_desync(struct dibs__server *s, const struct dibs__req *req,
     if (dibs__reply_fits(reply, expects))
         return false;
     int64_t now = dibs__now_ms();
-    if (now - s->misfits_since >= MISFITS_MS) {
-        s->misfits = 0;
-        s->misfits_since = now;
+    if (now - s->desyncs_since >= MISFITS_MS) {
+        s->desyncs = 0;
+        s->desyncs_since = now;
     }
-    if (s->misfits++ >= MISFITS_MAX)
+    if (s->desyncs++ >= MISFITS_MAX)
         return false;
     dibs__conn_close(req->cn, DIBS_ERR_CONN, "a reply to another command");
     return true;
@@ -55,17 +55,18 @@ static void role_write(struct dibs__req *req, struct dibs__buf *out)
 }
 
 /* The event puts the server's own address before it. */
-static void name_master(struct dibs__pooled_conn *ln, const char *host,
+static void name_master(struct dibs__pooled_conn *conn, const char *host,
                         int64_t port)
 {
-    snprintf(ln->why, sizeof ln->why, "READONLY, a replica of %.100s:%lld",
+    snprintf(conn->why, sizeof conn->why, "READONLY, a replica of %.100s:%lld",
              host, (long long)port);
 }
 
 static void role_done(struct dibs__req *req, dibs_err err,
                       const struct dibs__reply *reply)
 {
-    struct dibs__pooled_conn *ln = DIBS_OF(req, struct dibs__pooled_conn, role);
+    struct dibs__pooled_conn *conn =
+        DIBS_OF(req, struct dibs__pooled_conn, role);
     const struct dibs__reply *role, *host;
     int64_t port;
 
@@ -75,19 +76,19 @@ static void role_done(struct dibs__req *req, dibs_err err,
     host = dibs__reply_text(reply, 1);
     if (role && strcmp(role->text, "slave") == 0 && host &&
         dibs__reply_num(reply, 2, &port))
-        name_master(ln, host->text, port);
-    dibs__server_replied(ln->s);
+        name_master(conn, host->text, port);
+    dibs__server_replied(conn->server);
 }
 
 /* False: that is under way. */
 static bool retire_main(struct dibs__server *s, const char *why)
 {
-    struct dibs__pooled_conn *ln = s->main;
+    struct dibs__pooled_conn *conn = s->main;
 
     if (s->state != SERVER_UP && s->state != SERVER_DIALING)
         return false;
     s->state = SERVER_DRAINING;
-    snprintf(ln->why, sizeof ln->why, "%.160s", why);
+    snprintf(conn->why, sizeof conn->why, "%.160s", why);
     return true;
 }
 
@@ -95,11 +96,11 @@ void dibs__server_redial(struct dibs__server *s, const char *why)
 {
     if (!retire_main(s, why))
         return;
-    struct dibs__pooled_conn *ln = s->main;
-    s->unfit = true;
-    ln->role = (struct dibs__req){.write = role_write, .done = role_done};
-    ln->role.expires = dibs__add(dibs__now_ms(), s->to.command_timeout_ms);
-    dibs__conn_send(&ln->cn, &ln->role);
+    struct dibs__pooled_conn *conn = s->main;
+    s->read_only = true;
+    conn->role = (struct dibs__req){.write = role_write, .done = role_done};
+    conn->role.expires = dibs__add(dibs__now_ms(), s->to.command_timeout_ms);
+    dibs__conn_send(&conn->cn, &conn->role);
 }
 
 void dibs__server_drain(struct dibs__server *s, const char *why)
@@ -114,8 +115,8 @@ void dibs__server_drain(struct dibs__server *s, const char *why)
 
 void dibs__server_replied(struct dibs__server *s)
 {
-    const struct dibs__pooled_conn *ln = s->main;
+    const struct dibs__pooled_conn *conn = s->main;
 
-    if (s->state == SERVER_DRAINING && dibs__list_empty(&ln->cn.fifo))
-        dibs__server_close_now(s, ln->why);
+    if (s->state == SERVER_DRAINING && dibs__list_empty(&conn->cn.fifo))
+        dibs__server_close_now(s, conn->why);
 }

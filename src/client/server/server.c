@@ -65,40 +65,40 @@ static struct dibs__pooled_conn *link_of(struct dibs__conn *cn)
 
 static void link_gone(struct dibs__conn *cn)
 {
-    struct dibs__pooled_conn *ln = link_of(cn);
-    struct dibs__server *s = ln->s;
+    struct dibs__pooled_conn *conn = link_of(cn);
+    struct dibs__server *s = conn->server;
 
-    s->upper->link_gone(ln);
-    dibs__timer_stop(s->lp, &ln->ride.tick);
-    dibs__free(ln);
-    if (--s->links == 0 && dibs__server_is_closing(s))
-        dibs__lifecycle_closed(s->parts);
+    s->upper->link_gone(conn);
+    dibs__timer_stop(s->lp, &conn->ride.tick);
+    dibs__free(conn);
+    if (--s->open_conns == 0 && dibs__server_is_closing(s))
+        dibs__lifecycle_closed(s->lifecycle);
 }
 
 struct dibs__pooled_conn *dibs__pooled_conn_open(
     struct dibs__server *s, void (*up)(struct dibs__conn *),
     void (*down)(struct dibs__conn *, dibs_err, const char *))
 {
-    struct dibs__pooled_conn *ln = dibs__calloc(1, sizeof *ln);
+    struct dibs__pooled_conn *conn = dibs__calloc(1, sizeof *conn);
 
-    if (!ln)
+    if (!conn)
         return NULL;
-    ln->s = s;
-    ln->lend.run = lend_spare;
-    ln->drop.run = drop_spare;
-    ln->generation = atomic_load(&s->generation);
-    ln->place = s->place;
-    ln->cn.lp = s->lp;
-    ln->cn.to = &s->to;
-    ln->cn.up = up;
-    ln->cn.down = down;
-    ln->cn.gone = link_gone;
-    if (dibs__conn_open(&ln->cn) != DIBS_OK) {
-        dibs__free(ln);
+    conn->server = s;
+    conn->lend.run = lend_spare;
+    conn->drop.run = drop_spare;
+    conn->generation = atomic_load(&s->generation);
+    conn->address_epoch = s->address_epoch;
+    conn->cn.lp = s->lp;
+    conn->cn.to = &s->to;
+    conn->cn.up = up;
+    conn->cn.down = down;
+    conn->cn.gone = link_gone;
+    if (dibs__conn_open(&conn->cn) != DIBS_OK) {
+        dibs__free(conn);
         return NULL;
     }
-    s->links++;
-    return ln;
+    s->open_conns++;
+    return conn;
 }
 
 /* ---- the main connection ----------------------------------------------- */
@@ -107,37 +107,37 @@ struct dibs__pooled_conn *dibs__pooled_conn_open(
 static void tell_opened(struct dibs__server *s, dibs_err err)
 {
     if (!s->slots)
-        dibs__lifecycle_opened(s->parts, err, s->why);
+        dibs__lifecycle_opened(s->lifecycle, err, s->why);
 }
 
 /* If nobody heard that it was down, nobody hears that it is up. */
 static void tell_up(struct dibs__server *s)
 {
-    if (!s->told_up)
+    if (!s->logged_up)
         dibs__server_log(s, DIBS_EVENT_CONNECTED, DIBS_OK, "connected");
-    s->told_up = true;
+    s->logged_up = true;
 }
 
 void dibs__server_mark_writable(struct dibs__server *s)
 {
-    if (!s->unfit || !dibs__server_is_up(s))
+    if (!s->read_only || !dibs__server_is_up(s))
         return;
-    s->unfit = false;
+    s->read_only = false;
     tell_up(s);
 }
 
 static void main_up(struct dibs__conn *cn)
 {
-    struct dibs__server *s = link_of(cn)->s;
+    struct dibs__server *s = link_of(cn)->server;
 
     link_of(cn)->was_up = true;
     dibs__stats_count(s->events.stats, STAT_CONNECTS, 1);
-    if (s->reached)
+    if (s->ever_connected)
         dibs__stats_count(s->events.stats, STAT_RECONNECTS, 1);
-    s->reached = true;
+    s->ever_connected = true;
     s->state = SERVER_UP;
     atomic_fetch_add(&s->ups, 1);
-    if (!s->unfit)
+    if (!s->read_only)
         tell_up(s);
     if (s->to.url.tls.insecure && atomic_load(&s->ups) == 1)
         dibs__server_log(
@@ -152,7 +152,7 @@ static void main_up(struct dibs__conn *cn)
  * its connection come back just now, and wake it. */
 static void dial_again(struct dibs__server *s, int64_t at)
 {
-    if (!s->asleep || !dibs__list_empty(&s->waiting))
+    if (!s->idle || !dibs__list_empty(&s->waiting))
         dibs__timer_set(s->lp, &s->redial, at);
 }
 
@@ -169,8 +169,8 @@ static void server_redial_later(struct dibs__server *s, bool refused)
 
 static void main_down(struct dibs__conn *cn, dibs_err err, const char *why)
 {
-    struct dibs__pooled_conn *ln = link_of(cn);
-    struct dibs__server *s = ln->s;
+    struct dibs__pooled_conn *conn = link_of(cn);
+    struct dibs__server *s = conn->server;
 
     s->main = NULL;
     if (dibs__server_is_closing(s))
@@ -179,26 +179,26 @@ static void main_down(struct dibs__conn *cn, dibs_err err, const char *why)
         s->state = SERVER_DOWN;
     if (!dibs__server_is_idle_closing(s))
         dibs__server_set_last_error(s, why);
-    bool retired = ln->why[0] != '\0';
-    bool worked = ln->was_up && !(retired && s->unfit);
+    bool retired = conn->why[0] != '\0';
+    bool worked = conn->was_up && !(retired && s->read_only);
     if (dibs__server_is_idle_closing(s) ||
         dibs__server_log_disconnect(s, err, why, worked))
-        s->told_up = false;
-    if (ln->was_up)
+        s->logged_up = false;
+    if (conn->was_up)
         drop_stale_spares(s);
     if (s->state == SERVER_CLOSING_CONNS)
         return; /* the code that did it knows what comes next */
     if (s->slots)
         s->slots->doubt(s->slots);
-    if (ln->served && !retired) { /* it did work: dial at once */
+    if (conn->served && !retired) { /* it did work: dial at once */
         s->backoff_ms = 0;
         dial_again(s, dibs__now_ms());
         return;
     }
     server_redial_later(s, dibs__server_error_is_final(err));
-    if (ln->was_up)
+    if (conn->was_up)
         return;
-    s->unfit = false; /* that is another trouble */
+    s->read_only = false; /* that is another trouble */
     s->upper->fail(s, dibs__server_error_is_final(err) ? err : DIBS_ERR_CONN,
                    dibs__server_error_is_final(err));
     tell_opened(s, dibs__server_error_is_final(err) ? err : DIBS_ERR_CONN);
@@ -264,7 +264,7 @@ static bool set_place(struct dibs__server *s, const char *host, int port)
     s->to.url.host = copy;
     s->to.url.port = port;
     dibs__unlock(&s->mu);
-    s->place++;
+    s->address_epoch++;
     return true;
 }
 
@@ -288,9 +288,9 @@ void dibs__server_not_found(struct dibs__server *s, dibs_err err,
     s->state = SERVER_DOWN;
     nowhere.host = NULL; /* where it was does not matter */
     dibs__event_text(&nowhere, why, s->why);
-    if (dibs__log_disconnect(&s->events, &nowhere, &s->hush,
+    if (dibs__log_disconnect(&s->events, &nowhere, &s->throttle,
                              &(struct dibs__failure){err, why, false}))
-        s->told_up = false;
+        s->logged_up = false;
     server_redial_later(s, dibs__server_error_is_final(err));
     s->upper->fail(s, err, dibs__server_error_is_final(err));
     tell_opened(s, err);
@@ -300,10 +300,12 @@ void dibs__server_not_found(struct dibs__server *s, dibs_err err,
  * right one any more. */
 static void wake_direct_callers(struct dibs__server *s) REQUIRES(s->mu)
 {
-    for (struct dibs__list *l = s->spares.next; l != &s->spares; l = l->next) {
-        struct dibs__pooled_conn *ln = DIBS_OF(l, struct dibs__pooled_conn, at);
-        if (ln->use == CONN_LENT)
-            shutdown(ln->cn.fd, SHUT_RDWR);
+    for (struct dibs__list *l = s->idle_conns.next; l != &s->idle_conns;
+         l = l->next) {
+        struct dibs__pooled_conn *conn =
+            DIBS_OF(l, struct dibs__pooled_conn, at);
+        if (conn->use == CONN_LENT)
+            shutdown(conn->cn.fd, SHUT_RDWR);
     }
 }
 
@@ -331,7 +333,7 @@ void dibs__server_moved(struct dibs__server *s, const char *host, int port)
 
 void dibs__server_ensure_connected(struct dibs__server *s)
 {
-    s->asleep = false;
+    s->idle = false;
     if (!s->redial.at)
         dibs__server_start(s);
 }
@@ -342,13 +344,14 @@ bool dibs__server_idle_close(struct dibs__server *s)
 {
     bool out = false;
 
-    s->asleep = true;
+    s->idle = true;
     dibs__lock(&s->mu);
-    for (struct dibs__list *l = s->spares.next; l != &s->spares; l = l->next)
+    for (struct dibs__list *l = s->idle_conns.next; l != &s->idle_conns;
+         l = l->next)
         out |= DIBS_OF(l, struct dibs__pooled_conn, at)->use == CONN_LENT;
     dibs__unlock(&s->mu);
     if (out || atomic_load(&s->queued) > 0 || !dibs__list_empty(&s->waiting) ||
-        s->acks.under_way || !dibs__list_empty(&s->acks.queue))
+        s->acks.wait_in_flight || !dibs__list_empty(&s->acks.queue))
         return false;
     dibs__timer_stop(s->lp, &s->redial);
     cut_quietly(s, "not needed any more");
@@ -361,72 +364,72 @@ bool dibs__server_idle_close(struct dibs__server *s)
 /* Once io has nothing more to do with it: from here on a caller may have it. */
 static void lend_spare(struct dibs__task *t)
 {
-    struct dibs__pooled_conn *ln = DIBS_OF(t, struct dibs__pooled_conn, lend);
-    struct dibs__server *s = ln->s;
+    struct dibs__pooled_conn *conn = DIBS_OF(t, struct dibs__pooled_conn, lend);
+    struct dibs__server *s = conn->server;
 
-    if (ln->cn.state != CONN_READY)
+    if (conn->cn.state != CONN_READY)
         return; /* it went down meanwhile */
     if (dibs__server_is_closing(s) ||
-        ln->generation != atomic_load(&s->generation)) {
-        dibs__conn_close(&ln->cn, DIBS_ERR_CONN, "came too late");
+        conn->generation != atomic_load(&s->generation)) {
+        dibs__conn_close(&conn->cn, DIBS_ERR_CONN, "came too late");
         return;
     }
-    dibs__conn_lend(&ln->cn);
+    dibs__conn_lend(&conn->cn);
     dibs__lock(&s->mu);
-    ln->use = LINK_FREE;
+    conn->use = LINK_FREE;
     dibs__unlock(&s->mu);
 }
 
 static void spare_up(struct dibs__conn *cn)
 {
-    struct dibs__pooled_conn *ln = link_of(cn);
-    struct dibs__server *s = ln->s;
+    struct dibs__pooled_conn *conn = link_of(cn);
+    struct dibs__server *s = conn->server;
 
-    ln->was_up = true;
+    conn->was_up = true;
     dibs__stats_count(s->events.stats, STAT_CONNECTS, 1);
     dibs__lock(&s->mu);
-    s->growing = false;
+    s->pool_growing = false;
     dibs__unlock(&s->mu);
-    dibs__loop_post(s->lp, &ln->lend);
+    dibs__loop_post(s->lp, &conn->lend);
 }
 
 static void spare_down(struct dibs__conn *cn, dibs_err err, const char *why)
 {
-    struct dibs__pooled_conn *ln = link_of(cn);
-    struct dibs__server *s = ln->s;
+    struct dibs__pooled_conn *conn = link_of(cn);
+    struct dibs__server *s = conn->server;
 
     dibs__lock(&s->mu);
-    ln->use = LINK_DIALING;
-    dibs__list_del(&ln->at);
-    s->spare_count--;
-    if (!ln->was_up) {
-        s->growing = false;
-        s->grow_after = dibs__now_ms() + GROW_AGAIN_MS;
+    conn->use = LINK_DIALING;
+    dibs__list_del(&conn->at);
+    s->idle_conn_count--;
+    if (!conn->was_up) {
+        s->pool_growing = false;
+        s->pool_grow_after = dibs__now_ms() + GROW_AGAIN_MS;
     }
     dibs__unlock(&s->mu);
     /* If main is gone, too, that was told. */
     if (dibs__server_is_closing(s) ||
-        ln->generation != atomic_load(&s->generation))
+        conn->generation != atomic_load(&s->generation))
         return;
     if (dibs__server_is_up(s))
         dibs__server_set_last_error(s, why);
-    dibs__server_log_disconnect(s, err, why, ln->was_up);
+    dibs__server_log_disconnect(s, err, why, conn->was_up);
 }
 
 static void grow_spares(struct dibs__task *t)
 {
-    struct dibs__server *s = DIBS_OF(t, struct dibs__server, grow);
-    struct dibs__pooled_conn *ln = NULL;
+    struct dibs__server *s = DIBS_OF(t, struct dibs__server, pool_grow);
+    struct dibs__pooled_conn *conn = NULL;
 
     if (dibs__server_is_up(s))
-        ln = dibs__pooled_conn_open(s, spare_up, spare_down);
+        conn = dibs__pooled_conn_open(s, spare_up, spare_down);
     dibs__lock(&s->mu);
-    if (ln) {
-        dibs__list_add(&s->spares, &ln->at);
-        s->spare_count++;
+    if (conn) {
+        dibs__list_add(&s->idle_conns, &conn->at);
+        s->idle_conn_count++;
     } else {
-        s->growing = false;
-        s->grow_after = dibs__now_ms() + GROW_AGAIN_MS;
+        s->pool_growing = false;
+        s->pool_grow_after = dibs__now_ms() + GROW_AGAIN_MS;
     }
     dibs__unlock(&s->mu);
 }
@@ -435,33 +438,36 @@ static void grow_spares(struct dibs__task *t)
 static struct dibs__pooled_conn *find_free(struct dibs__server *s)
     REQUIRES(s->mu)
 {
-    for (struct dibs__list *l = s->spares.next; l != &s->spares; l = l->next) {
-        struct dibs__pooled_conn *ln = DIBS_OF(l, struct dibs__pooled_conn, at);
-        if (ln->use == LINK_FREE &&
-            ln->generation == atomic_load(&s->generation))
-            return ln;
+    for (struct dibs__list *l = s->idle_conns.next; l != &s->idle_conns;
+         l = l->next) {
+        struct dibs__pooled_conn *conn =
+            DIBS_OF(l, struct dibs__pooled_conn, at);
+        if (conn->use == LINK_FREE &&
+            conn->generation == atomic_load(&s->generation))
+            return conn;
     }
     return NULL;
 }
 
 struct dibs__pooled_conn *dibs__server_borrow_always(struct dibs__server *s)
 {
-    struct dibs__pooled_conn *ln = NULL;
+    struct dibs__pooled_conn *conn = NULL;
     bool more = false;
 
     dibs__lock(&s->mu);
     if (!s->closed)
-        ln = find_free(s);
-    if (ln)
-        ln->use = CONN_LENT;
+        conn = find_free(s);
+    if (conn)
+        conn->use = CONN_LENT;
     else
-        more = !s->closed && !s->growing && s->spare_count < s->max_spares &&
-               dibs__now_ms() >= s->grow_after;
-    s->growing |= more;
+        more = !s->closed && !s->pool_growing &&
+               s->idle_conn_count < s->max_idle_conns &&
+               dibs__now_ms() >= s->pool_grow_after;
+    s->pool_growing |= more;
     dibs__unlock(&s->mu);
     if (more)
-        dibs__loop_post(s->lp, &s->grow);
-    return ln;
+        dibs__loop_post(s->lp, &s->pool_grow);
+    return conn;
 }
 
 struct dibs__pooled_conn *dibs__server_borrow(struct dibs__server *s)
@@ -471,34 +477,34 @@ struct dibs__pooled_conn *dibs__server_borrow(struct dibs__server *s)
     return dibs__server_borrow_always(s);
 }
 
-void dibs__server_reclaim(struct dibs__pooled_conn *ln)
+void dibs__server_reclaim(struct dibs__pooled_conn *conn)
 {
-    if (ln->ride.state != RIDE_TAKEN || ln->cn.state != CONN_READY ||
-        !dibs__list_empty(&ln->cn.fifo))
+    if (conn->ride.state != RIDE_TAKEN || conn->cn.state != CONN_READY ||
+        !dibs__list_empty(&conn->cn.fifo))
         return;
-    ln->ride.state = RIDE_NONE;
-    dibs__loop_post(ln->s->lp, &ln->lend);
+    conn->ride.state = RIDE_NONE;
+    dibs__loop_post(conn->server->lp, &conn->lend);
 }
 
 static void drop_spare(struct dibs__task *t)
 {
-    struct dibs__pooled_conn *ln = DIBS_OF(t, struct dibs__pooled_conn, drop);
+    struct dibs__pooled_conn *conn = DIBS_OF(t, struct dibs__pooled_conn, drop);
 
-    dibs__conn_close(&ln->cn, DIBS_ERR_UNKNOWN,
+    dibs__conn_close(&conn->cn, DIBS_ERR_UNKNOWN,
                      "a connection broke while a caller waited for a reply");
 }
 
-void dibs__server_give_back(struct dibs__pooled_conn *ln, bool usable)
+void dibs__server_give_back(struct dibs__pooled_conn *conn, bool usable)
 {
-    struct dibs__server *s = ln->s;
+    struct dibs__server *s = conn->server;
 
     dibs__lock(&s->mu);
     usable =
-        usable && !s->closed && ln->generation == atomic_load(&s->generation);
-    ln->use = usable ? LINK_FREE : LINK_DIALING;
+        usable && !s->closed && conn->generation == atomic_load(&s->generation);
+    conn->use = usable ? LINK_FREE : LINK_DIALING;
     dibs__unlock(&s->mu);
     if (!usable)
-        dibs__loop_post(s->lp, &ln->drop);
+        dibs__loop_post(s->lp, &conn->drop);
 }
 
 /* ---- life -------------------------------------------------------------- */
@@ -506,25 +512,28 @@ void dibs__server_give_back(struct dibs__pooled_conn *ln, bool usable)
 void dibs__server_init(struct dibs__server *s)
 {
     dibs__mutex_init(&s->mu, RANK_SERVER);
-    dibs__list_init(&s->spares);
+    dibs__list_init(&s->idle_conns);
     dibs__list_init(&s->waiting);
-    dibs__list_init(&s->resting);
-    dibs__list_init(&s->ghosts);
+    dibs__list_init(&s->backing_off);
+    dibs__list_init(&s->in_doubt);
     atomic_init(&s->queued, 0);
     atomic_init(&s->ups, 0);
     atomic_init(&s->generation, 0);
     s->redial.fire = redial_timed;
-    s->grow.run = grow_spares;
+    s->pool_grow.run = grow_spares;
 }
 
 /* Those in nobody's hands go to `ours`. */
 static void take_idle(struct dibs__server *s, struct dibs__list *ours)
     REQUIRES(s->mu)
 {
-    for (struct dibs__list *l = s->spares.next, *n; l != &s->spares; l = n) {
-        struct dibs__pooled_conn *ln = DIBS_OF(l, struct dibs__pooled_conn, at);
+    for (struct dibs__list *l = s->idle_conns.next, *n; l != &s->idle_conns;
+         l = n) {
+        struct dibs__pooled_conn *conn =
+            DIBS_OF(l, struct dibs__pooled_conn, at);
         n = l->next;
-        if (ln->use == LINK_FREE || (ln->use == LINK_DIALING && !ln->was_up)) {
+        if (conn->use == LINK_FREE ||
+            (conn->use == LINK_DIALING && !conn->was_up)) {
             dibs__list_del(l);
             dibs__list_add(ours, l);
         }
@@ -578,8 +587,8 @@ void dibs__server_close(struct dibs__server *s)
     s->upper->drop(s);
     s->upper->fail(s, DIBS_ERR_CLOSED, true);
     s->upper->forget(s);
-    if (s->links == 0)
-        dibs__lifecycle_closed(s->parts);
+    if (s->open_conns == 0)
+        dibs__lifecycle_closed(s->lifecycle);
 }
 
 void dibs__server_clear(struct dibs__server *s)
@@ -591,6 +600,7 @@ void dibs__server_abandon(struct dibs__server *s)
 {
     if (s->main && s->main->cn.fd >= 0)
         close(s->main->cn.fd);
-    for (struct dibs__list *l = s->spares.next; l != &s->spares; l = l->next)
+    for (struct dibs__list *l = s->idle_conns.next; l != &s->idle_conns;
+         l = l->next)
         close(DIBS_OF(l, struct dibs__pooled_conn, at)->cn.fd);
 }

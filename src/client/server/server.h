@@ -63,18 +63,19 @@ struct dibs__ride {
 /* A connection and what we know about it. */
 struct dibs__pooled_conn {
     struct dibs__conn cn;
-    struct dibs__server *s;
+    struct dibs__server *server;
     struct dibs__list at;           /* server.mu: in server.spares */
     enum dibs__pooled_conn_use use; /* server.mu */
     bool was_up;                    /* io only */
     bool served;                    /* io only: it answered a command */
     struct dibs__req role;          /* io only: what it is, if not writable */
-    char why[300];                /* io only: why it retires; "": it does not */
-    unsigned generation;          /* server.generation when it was dialed */
-    unsigned place;               /* server.place when it was dialed */
-    struct dibs__task lend;       /* it came up, and may be borrowed */
-    struct dibs__task drop;       /* broken in a caller's hands */
-    struct dibs__in_doubt *ghost; /* what it may have left under way; owner */
+    char why[300];          /* io only: why it retires; "": it does not */
+    unsigned generation;    /* server.generation when it was dialed */
+    unsigned address_epoch; /* server.place when it was dialed */
+    struct dibs__task lend; /* it came up, and may be borrowed */
+    struct dibs__task drop; /* broken in a caller's hands */
+    struct dibs__in_doubt
+        *in_doubt; /* what it may have left under way; owner */
     struct dibs__ride ride;
 };
 
@@ -88,7 +89,7 @@ struct dibs__server_upper {
     void (*drop)(struct dibs__server *s);
     /* Nothing of ours is asked of it any more. */
     void (*forget)(struct dibs__server *s);
-    void (*link_gone)(struct dibs__pooled_conn *ln);
+    void (*link_gone)(struct dibs__pooled_conn *conn);
 };
 
 struct dibs__server {
@@ -97,11 +98,11 @@ struct dibs__server {
                                      seek, host and port are changed on io,
                                      under mu */
     struct dibs__events events;   /* const after init */
-    unsigned max_spares;          /* const after init */
+    unsigned max_idle_conns;      /* const after init */
     struct dibs__slot_map *slots; /* const after init; NULL: in no cluster */
     const struct dibs__server_upper *upper; /* const after init */
 
-    struct dibs__lifecycle *parts; /* const after init: told how it goes */
+    struct dibs__lifecycle *lifecycle; /* const after init: told how it goes */
 
     /* Upward, on io. seek (NULL: `to` says where the server is): asked before
      * each dialing of main; answers, also from inside, with one of the calls
@@ -112,36 +113,37 @@ struct dibs__server {
 
     struct dibs__pooled_conn *main; /* io only; NULL between connections */
     enum dibs__server_state state;  /* io only */
-    bool told_up;                   /* io only: the last event said so */
-    bool reached;                   /* io only: it was up at all */
-    bool unfit;                     /* io only: it was not writable, nor has it
-                                       answered anything since */
-    struct dibs__log_throttle hush; /* io only */
-    bool asleep;               /* io only: not dialed unless a call waits */
-    unsigned place;            /* io only: how often the address changed */
-    unsigned links;            /* io only: that are not gone yet */
-    int64_t backoff_ms;        /* io only */
-    struct dibs__timer redial; /* io only */
-    struct dibs__list waiting; /* io only: calls without a connection */
-    struct dibs__list resting; /* io only: calls between two attempts */
-    struct dibs__list ghosts;  /* io only: to be canceled */
-    bool cannot_cancel;        /* io only: the server refused it once */
-    unsigned misfits;          /* io only: connections out of step, */
-    int64_t misfits_since;     /* in a minute from then on */
+    bool logged_up;                 /* io only: the last event said so */
+    bool ever_connected;            /* io only: it was up at all */
+    bool read_only;                 /* io only: it was not writable, nor has it
+                                   answered anything since */
+    struct dibs__log_throttle throttle; /* io only */
+    bool idle;                     /* io only: not dialed unless a call waits */
+    unsigned address_epoch;        /* io only: how often the address changed */
+    unsigned open_conns;           /* io only: that are not gone yet */
+    int64_t backoff_ms;            /* io only */
+    struct dibs__timer redial;     /* io only */
+    struct dibs__list waiting;     /* io only: calls without a connection */
+    struct dibs__list backing_off; /* io only: calls between two attempts */
+    struct dibs__list in_doubt;    /* io only: to be canceled */
+    bool kill_refused;             /* io only: the server refused it once */
+    unsigned desyncs;              /* io only: connections out of step, */
+    int64_t desyncs_since;         /* in a minute from then on */
     struct dibs__replica_acks acks; /* io only: calls that replicas must have */
-    struct dibs__key_tracking track; /* see there: who changes what we hold */
-    int64_t hush_until;              /* io only: "not now" was told lately */
+    struct dibs__key_tracking
+        tracking;           /* see there: who changes what we hold */
+    int64_t throttle_until; /* io only: "not now" was told lately */
 
     /* In words, io only: the last trouble with it; why main retires. */
     char why[DIBS__REASON_MAX];
 
     dibs__mutex mu;
-    struct dibs__list spares; /* mu */
-    unsigned spare_count;     /* mu */
-    bool growing;             /* mu: one is being dialed */
-    bool closed;              /* mu */
-    int64_t grow_after;       /* mu: not before this time */
-    struct dibs__task grow;
+    struct dibs__list idle_conns; /* mu */
+    unsigned idle_conn_count;     /* mu */
+    bool pool_growing;            /* mu: one is being dialed */
+    bool closed;                  /* mu */
+    int64_t pool_grow_after;      /* mu: not before this time */
+    struct dibs__task pool_grow;
     atomic_uint queued;     /* calls with the io thread */
     atomic_uint ups;        /* how often main came up */
     atomic_uint generation; /* how often main went down */
@@ -194,7 +196,7 @@ bool dibs__server_idle_close(struct dibs__server *s) EXCLUDES(s->mu);
  * nothing is told. Thread: io. */
 static inline bool dibs__server_is_idle_closing(const struct dibs__server *s)
 {
-    return s->asleep && s->state == SERVER_CLOSING_CONNS;
+    return s->idle && s->state == SERVER_CLOSING_CONNS;
 }
 static inline bool dibs__server_is_up(const struct dibs__server *s)
 {
@@ -207,12 +209,12 @@ static inline bool dibs__server_is_closing(const struct dibs__server *s)
 /* Is there hope that changes of keys are told? Thread: any. */
 static inline bool dibs__key_tracking_possible(const struct dibs__server *s)
 {
-    return atomic_load_explicit(&s->track.state, memory_order_relaxed) !=
+    return atomic_load_explicit(&s->tracking.state, memory_order_relaxed) !=
            TRACK_REFUSED;
 }
 static inline bool dibs__key_tracking_is_on(const struct dibs__server *s)
 {
-    return atomic_load(&s->track.state) == TRACK_ON;
+    return atomic_load(&s->tracking.state) == TRACK_ON;
 }
 /* Another attempt will not change this. */
 static inline bool dibs__server_error_is_final(dibs_err err)
@@ -227,10 +229,10 @@ struct dibs__pooled_conn *dibs__server_borrow(struct dibs__server *s)
     EXCLUDES(s->mu);
 struct dibs__pooled_conn *dibs__server_borrow_always(struct dibs__server *s)
     EXCLUDES(s->mu);
-void dibs__server_give_back(struct dibs__pooled_conn *ln, bool usable);
+void dibs__server_give_back(struct dibs__pooled_conn *conn, bool usable);
 /* If io has taken it from the thread that borrowed it, and nothing is on it any
  * more: it may be borrowed again. Thread: io. */
-void dibs__server_reclaim(struct dibs__pooled_conn *ln);
+void dibs__server_reclaim(struct dibs__pooled_conn *conn);
 
 /* The connection for queued goes down and comes up anew: at once, or when all
  * that is on it is answered; redial: and when it has said what it is, as it

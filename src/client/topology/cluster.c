@@ -88,12 +88,12 @@ static void node_set(struct dibs__cluster *cl, struct dibs__node *n)
 {
     n->user = cl;
     n->server.events = cl->events;
-    n->server.parts = cl->parts;
-    n->server.max_spares = cl->max_spares;
+    n->server.lifecycle = cl->parts;
+    n->server.max_idle_conns = cl->max_spares;
     n->server.slots = &cl->slots;
     n->server.up_again = node_up_again;
-    n->server.track.changed = node_changed;
-    n->server.asleep = true;
+    n->server.tracking.changed = node_changed;
+    n->server.idle = true;
     n->pubsub.flavour = &cl->flavour;
     n->pubsub.slots = &cl->slots;
     dibs__node_init(n, cl->slots.lp);
@@ -354,10 +354,10 @@ static void refresh_failed(struct dibs__cluster *cl)
     dibs__lifecycle_opened(cl->parts, err, cl->slots.why);
 }
 
-static void map_explained(struct dibs__command *call, dibs_err err,
+static void map_explained(struct dibs__command *cmd, dibs_err err,
                           const char *why)
 {
-    struct dibs__cluster *cl = DIBS_OF(call, struct dibs__cluster, call);
+    struct dibs__cluster *cl = DIBS_OF(cmd, struct dibs__cluster, call);
 
     cl->err = err;
     snprintf(cl->why, sizeof cl->why, "%s", why);
@@ -367,14 +367,14 @@ static void no_slots(struct dibs__cluster *cl)
 {
     char why[DIBS__REASON_MAX];
 
-    dibs__event_text(&cl->call.s->to.url, "it knows of no slots", why);
+    dibs__event_text(&cl->call.server->to.url, "it knows of no slots", why);
     map_explained(&cl->call, DIBS_ERR_SERVER, why);
 }
 
-static void map_answered(struct dibs__command *call, dibs_err err,
+static void map_answered(struct dibs__command *cmd, dibs_err err,
                          const struct dibs__reply *reply)
 {
-    struct dibs__cluster *cl = DIBS_OF(call, struct dibs__cluster, call);
+    struct dibs__cluster *cl = DIBS_OF(cmd, struct dibs__cluster, call);
     bool probing = atomic_load(&cl->flavour) == 0;
 
     if (cl->slots.closing)
@@ -382,9 +382,9 @@ static void map_answered(struct dibs__command *call, dibs_err err,
     if (probing && reply && err != DIBS_ERR_PROTOCOL) {
         atomic_store(&cl->flavour,
                      err == DIBS_OK ? PUBSUB_SHARDED : PUBSUB_CLASSIC);
-        dibs__node_of(call->s)->asked--; /* now for the map */
+        dibs__node_of(cmd->server)->asked--; /* now for the map */
         ask_somebody(cl);
-    } else if (!probing && err == DIBS_OK && take_map(cl, reply, call->s)) {
+    } else if (!probing && err == DIBS_OK && take_map(cl, reply, cmd->server)) {
         refresh_done(cl);
     } else {
         if (err == DIBS_OK)
@@ -393,10 +393,10 @@ static void map_answered(struct dibs__command *call, dibs_err err,
     }
 }
 
-static void write_question(struct dibs__command *call, struct dibs__buf *out,
+static void write_question(struct dibs__command *cmd, struct dibs__buf *out,
                            bool whole)
 {
-    struct dibs__cluster *cl = DIBS_OF(call, struct dibs__cluster, call);
+    struct dibs__cluster *cl = DIBS_OF(cmd, struct dibs__cluster, call);
     bool probing = atomic_load(&cl->flavour) == 0;
 
     (void)whole;
@@ -463,7 +463,7 @@ static void ask_somebody(struct dibs__cluster *cl)
     cl->call.done = map_answered;
     cl->call.explain = map_explained;
     cl->call.expects = 0;
-    cl->call.plain = true;
+    cl->call.no_script = true;
     cl->call.slot = -1;
     cl->call.attempt_ms = within;
     cl->call.deadline = dibs__now_ms() + within;

@@ -201,12 +201,12 @@ static dibs_err node_new(dibs_client *c, unsigned max_spares)
         return DIBS_ERR_NOMEM;
     n->user = c;
     n->server.to = c->to;
-    n->server.max_spares = max_spares;
+    n->server.max_idle_conns = max_spares;
     n->server.events =
         (struct dibs__events){dibs__client_emit_event, c, c->stats};
-    n->server.parts = &c->parts;
+    n->server.lifecycle = &c->lifecycle;
     n->server.up_again = server_up_again;
-    n->server.track.changed = server_changed;
+    n->server.tracking.changed = server_changed;
     dibs__node_init(n, &c->loop);
     c->node = n;
     c->route.server = &n->server;
@@ -223,7 +223,7 @@ static dibs_err sentinels_new(dibs_client *c)
     sn->server = &c->node->server;
     sn->pubsub = &c->node->pubsub;
     sn->events = c->node->server.events;
-    sn->parts = &c->parts;
+    sn->parts = &c->lifecycle;
     c->sentinels = sn;
     return dibs__sentinels_init(sn);
 }
@@ -245,7 +245,7 @@ static dibs_err cluster_new(dibs_client *c, dibs_pubsub pubsub,
     cl->to = &c->to;
     cl->max_spares = max_spares;
     cl->events = (struct dibs__events){dibs__client_emit_event, c, c->stats};
-    cl->parts = &c->parts;
+    cl->parts = &c->lifecycle;
     cl->verify = cluster_verify;
     cl->changed = cluster_changed;
     cl->user = c;
@@ -260,10 +260,11 @@ dibs_err dibs__topology_init(dibs_client *c, const dibs_client_opts *o)
     unsigned spares =
         (o->max_connections ? o->max_connections : CONNECTIONS) - 1;
 
-    c->parts.opening = !o->lazy;
+    c->lifecycle.opening = !o->lazy;
     /* A master may be on its way: a failure is not the end at once. */
     if (c->to.url.mode != URL_SINGLE)
-        c->parts.open_by = dibs__add(dibs__now_ms(), c->to.connect_timeout_ms);
+        c->lifecycle.open_by =
+            dibs__add(dibs__now_ms(), c->to.connect_timeout_ms);
     if (c->to.url.mode == URL_CLUSTER)
         return cluster_new(c, o->pubsub, spares);
     dibs_err err = node_new(c, spares);
@@ -295,21 +296,22 @@ void dibs__topology_clear(dibs_client *c)
  * dialed. Whatever of that is under way, a program has waited long enough. */
 static void opening_late(struct dibs__timer *t)
 {
-    dibs_client *c = DIBS_OF(t, dibs_client, parts.limit);
+    dibs_client *c = DIBS_OF(t, dibs_client, lifecycle.limit);
     const char *why = dibs__client_last_error(c, 0);
     char text[DIBS__REASON_MAX];
 
     dibs__event_text(&c->to.url, "nobody answered in time", text);
-    dibs__lifecycle_opened(&c->parts, DIBS_ERR_CONN, why ? why : text);
+    dibs__lifecycle_opened(&c->lifecycle, DIBS_ERR_CONN, why ? why : text);
 }
 
 void dibs__topology_start(dibs_client *c)
 {
-    c->parts.lp = &c->loop;
-    c->parts.limit.fire = opening_late;
-    if (c->parts.opening && c->to.url.mode != URL_SINGLE)
-        dibs__timer_set(&c->loop, &c->parts.limit,
-                        dibs__add(c->parts.open_by, c->to.connect_timeout_ms));
+    c->lifecycle.lp = &c->loop;
+    c->lifecycle.limit.fire = opening_late;
+    if (c->lifecycle.opening && c->to.url.mode != URL_SINGLE)
+        dibs__timer_set(
+            &c->loop, &c->lifecycle.limit,
+            dibs__add(c->lifecycle.open_by, c->to.connect_timeout_ms));
     if (c->cluster)
         dibs__cluster_start(c->cluster);
     else
@@ -319,7 +321,7 @@ void dibs__topology_start(dibs_client *c)
 void dibs__topology_close(dibs_client *c)
 {
     c->ending = true;
-    c->parts.left = DIBS__NODE_PARTS + (c->sentinels ? 1 : 0);
+    c->lifecycle.left = DIBS__NODE_PARTS + (c->sentinels ? 1 : 0);
     if (c->sentinels)
         dibs__sentinels_close(c->sentinels);
     if (c->cluster)

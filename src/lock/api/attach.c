@@ -67,7 +67,7 @@ static dibs_err read_adopted(const dibs_lock *l, const char *text,
         return dibs__lock_report_invalid_arg(l);
     size_t len = strnlen(text, DIBS_OWNER_MAX), tail = strlen(WRITE_SUFFIX);
     const char *end = text + len;
-    if (l->line->kind == &dibs__type_write && len > tail &&
+    if (l->entry->type == &dibs__type_write && len > tail &&
         memcmp(end - tail, WRITE_SUFFIX, tail) == 0)
         end -= tail;
     if (dibs__owner_parse(text, end, out))
@@ -84,8 +84,8 @@ static dibs_err read_adopted(const dibs_lock *l, const char *text,
 static void renew_one_write(const struct dibs__request *r,
                             struct dibs__buf *out, bool whole)
 {
-    struct dibs__renew_item item = {.line = r->op.line,
-                                    .wire = (uint64_t)r->number,
+    struct dibs__renew_item item = {.entry = r->op.entry,
+                                    .owner_id = (uint64_t)r->number,
                                     .value = r->value,
                                     .lease_ms = r->within_ms};
 
@@ -124,8 +124,8 @@ static dibs_err renew_one(dibs_lock *l, uint64_t wire, int64_t value,
                               .within_ms = lease_ms};
 
     dibs_err err = dibs__request_run(l, &r, NULL, NULL);
-    *sent = r.op.call.sent_ms;
-    *ghost = r.op.call.ghost;
+    *sent = r.op.command.sent_ms;
+    *ghost = r.op.command.maybe_live_copy;
     return err;
 }
 
@@ -141,9 +141,9 @@ static int64_t lease_of(const dibs_lock *l, const dibs_lock_opts *o)
 static void value_write(const struct dibs__request *r, struct dibs__buf *out,
                         bool whole)
 {
-    bool slots = r->op.line->kind->id == TYPE_SLOTS;
+    bool slots = r->op.entry->type->id == TYPE_SLOTS;
 
-    dibs__lock_command_write(slots ? VERB_HOLDERS : VERB_INFO, &r->op.ask, out,
+    dibs__lock_command_write(slots ? VERB_HOLDERS : VERB_INFO, &r->op.args, out,
                              whole);
 }
 
@@ -176,7 +176,7 @@ static dibs_err read_token(struct dibs__request *r,
 /* *value: 0 if it is not known. */
 static dibs_err ask_value(dibs_lock *l, uint64_t wire, int64_t *value)
 {
-    enum dibs__lock_type_id id = l->line->kind->id;
+    enum dibs__lock_type_id id = l->entry->type->id;
     char text[DIBS_OWNER_MAX];
     struct dibs__request r = {
         .write = value_write,
@@ -186,7 +186,7 @@ static dibs_err ask_value(dibs_lock *l, uint64_t wire, int64_t *value)
 
     if (id != TYPE_SLOTS && id != TYPE_FENCED)
         return DIBS_OK;
-    dibs__owner_text(l->line, wire, text);
+    dibs__owner_text(l->entry, wire, text);
     dibs_err err = dibs__request_run(l, &r, NULL, NULL);
     *value = r.result[0];
     return err;
@@ -195,14 +195,14 @@ static dibs_err ask_value(dibs_lock *l, uint64_t wire, int64_t *value)
 /* ---- adopting ---------------------------------------------------------- */
 
 /* Does this client have it already? */
-static bool is_known(struct dibs__lock_entry *line, uint64_t wire,
+static bool is_known(struct dibs__lock_entry *entry, uint64_t wire,
                      const struct dibs__owner_name *name) REQUIRES(line->mu)
 {
-    bool own = strcmp(name->uuid, dibs__entry_client(line)->id) == 0;
+    bool own = strcmp(name->uuid, dibs__entry_client(entry)->id) == 0;
 
-    return dibs__hold_with_id(line, wire) ||
-           (own && (dibs__hold_with_id(line, name->number) ||
-                    dibs__entry_id_in_use(line, name->number)));
+    return dibs__hold_with_id(entry, wire) ||
+           (own && (dibs__hold_with_id(entry, name->number) ||
+                    dibs__entry_id_in_use(entry, name->number)));
 }
 
 /* The server has confirmed it. */
@@ -210,24 +210,24 @@ static dibs_err keep_adopted(struct dibs__operation *taken,
                              const struct dibs__owner_name *name, int64_t sent,
                              int64_t value)
 {
-    struct dibs__lock_entry *line = taken->line;
+    struct dibs__lock_entry *entry = taken->entry;
     dibs_err err = DIBS_OK;
 
-    dibs__lock(&line->mu);
+    dibs__lock(&entry->mu);
     struct dibs__hold *h = NULL;
-    if (atomic_load(&line->locks->closing))
+    if (atomic_load(&entry->manager->closing))
         err = DIBS_ERR_CLOSED; /* holds were given back already */
-    else if (is_known(line, taken->wire, name))
+    else if (is_known(entry, taken->owner_id, name))
         err = dibs__reason_set(DIBS_ERR_INVALID, "this client holds it");
-    else if (dibs__valid_until(sent, taken->ask.lease_ms) <= dibs__now_ms())
+    else if (dibs__valid_until(sent, taken->args.lease_ms) <= dibs__now_ms())
         err = DIBS_ERR_UNKNOWN; /* the answer came too late */
-    else if (!(h = dibs__hold_new(line)))
+    else if (!(h = dibs__hold_new(entry)))
         err = DIBS_ERR_NOMEM;
     if (h) {
-        dibs__hold_taken(line, h, taken, sent, value);
-        h->outlasts = taken->lease_ms != 0; /* no lease was shortened */
+        dibs__hold_taken(entry, h, taken, sent, value);
+        h->server_outlives = taken->lease_ms != 0; /* no lease was shortened */
     }
-    dibs__unlock(&line->mu);
+    dibs__unlock(&entry->mu);
     return err;
 }
 
@@ -235,7 +235,7 @@ dibs_err dibs__adopt_named(dibs_lock *l, const struct dibs__owner_name *name,
                            const dibs_lock_opts *o, int64_t value,
                            dibs_owner *out)
 {
-    struct dibs__lock_manager *lk = l->line->locks;
+    struct dibs__lock_manager *manager = l->entry->manager;
     struct dibs__operation taken;
     dibs_lock_opts mine = *o;
     int64_t sent = 0;
@@ -246,18 +246,18 @@ dibs_err dibs__adopt_named(dibs_lock *l, const struct dibs__owner_name *name,
     dibs__op_init(&taken, l);
     dibs_err err = dibs__acquire_fill(&taken, &mine, true);
     if (err == DIBS_OK) {
-        taken.wire =
-            dibs__adopted_add(&lk->adopted, name, dibs__owner_number());
-        err = taken.wire ? DIBS_OK : DIBS_ERR_NOMEM;
+        taken.owner_id =
+            dibs__adopted_add(&manager->adopted, name, dibs__owner_number());
+        err = taken.owner_id ? DIBS_OK : DIBS_ERR_NOMEM;
     }
     if (err == DIBS_OK)
-        err =
-            renew_one(l, taken.wire, value, taken.ask.lease_ms, &sent, &ghost);
+        err = renew_one(l, taken.owner_id, value, taken.args.lease_ms, &sent,
+                        &ghost);
     if (err == DIBS_OK)
-        err = ask_value(l, taken.wire, &value);
+        err = ask_value(l, taken.owner_id, &value);
     if (err == DIBS_OK)
         err = keep_adopted(&taken, name, sent, value);
-    dibs__loss_notification_free(taken.note);
+    dibs__loss_notification_free(taken.notification);
     if (err == DIBS_OK)
         *out = taken.owner;
     return err;
@@ -300,58 +300,58 @@ dibs_err dibs_lock_adopt(dibs_lock *l, const char *owner_text,
 /* What the server said about the hold of that number, which may be over. If it
  * said nothing, or too late, the server may have it for longer than we know. (A
  * hold that ended before that was taken care of: see hold.extends.) */
-static dibs_err note_extended(struct dibs__lock_entry *line, uint64_t number,
+static dibs_err note_extended(struct dibs__lock_entry *entry, uint64_t number,
                               dibs_err err, bool ghost, int64_t sent,
                               int64_t lease_ms)
 {
     bool answered = err == DIBS_OK || err == DIBS_ERR_NOT_OWNER;
 
-    dibs__lock(&line->mu);
-    struct dibs__hold *h = dibs__hold_with_number(line, number);
+    dibs__lock(&entry->mu);
+    struct dibs__hold *h = dibs__hold_with_number(entry, number);
     int64_t now = dibs__now_ms();
     if (h)
-        h->extends--;
+        h->extends_in_flight--;
     if (h && (!answered || ghost || dibs__hold_has_expired(h, now)))
-        h->tainted = true;
+        h->may_have_stale_copy = true;
     if (answered && (!h || h->state == HOLD_ENDING))
         err = DIBS_ERR_NOT_OWNER; /* it is given back, which is no loss */
     else if (err == DIBS_ERR_NOT_OWNER)
-        dibs__hold_lose(line, h);
+        dibs__hold_lose(entry, h);
     if (answered && h && h->state != HOLD_ENDING &&
         dibs__hold_has_expired(h, now))
         err = DIBS_ERR_LOST;
     if (err == DIBS_OK)
-        dibs__hold_renewed(line, h, sent, lease_ms);
-    dibs__unlock(&line->mu);
+        dibs__hold_renewed(entry, h, sent, lease_ms);
+    dibs__unlock(&entry->mu);
     return err;
 }
 
 static dibs_err extend_entered(dibs_lock *l, const dibs_lock_opts *o)
 {
-    struct dibs__lock_entry *line = l->line;
+    struct dibs__lock_entry *entry = l->entry;
     int64_t lease = lease_of(l, o), sent = 0;
     uint64_t number = 0, wire = 0;
     int64_t value = 0;
     bool ghost;
     dibs_err err = DIBS_ERR_NOT_OWNER;
 
-    dibs__lock(&line->mu);
+    dibs__lock(&entry->mu);
     struct dibs__hold *h =
-        dibs__hold_of(line, o->owner ? o->owner : dibs__owner_thread());
+        dibs__hold_of(entry, o->owner ? o->owner : dibs__owner_thread());
     if (h && dibs__hold_has_expired(h, dibs__now_ms())) {
         err = DIBS_ERR_LOST;
     } else if (h && h->state != HOLD_ENDING) {
-        h->extends++;
+        h->extends_in_flight++;
         number = h->number;
-        wire = h->wire;
+        wire = h->owner_id;
         value = h->value;
         err = DIBS_OK;
     }
-    dibs__unlock(&line->mu);
+    dibs__unlock(&entry->mu);
     if (err != DIBS_OK)
         return err;
     err = renew_one(l, wire, value, lease, &sent, &ghost);
-    return note_extended(line, number, err, ghost, sent, lease);
+    return note_extended(entry, number, err, ghost, sent, lease);
 }
 
 static dibs_err extend_hold(dibs_lock *l, const dibs_lock_opts *opts)

@@ -38,9 +38,9 @@ static dibs_err slots_new(dibs_client *c, const char *name, int64_t slots,
                                   dibs__name_length(name), out);
     if (err != DIBS_OK)
         return err;
-    struct dibs__lock_entry *line = (*out)->line;
-    if (atomic_exchange(&line->slots, slots) != slots)
-        atomic_store(&line->total_known, false);
+    struct dibs__lock_entry *entry = (*out)->entry;
+    if (atomic_exchange(&entry->slot_count, slots) != slots)
+        atomic_store(&entry->slot_count_known, false);
     return DIBS_OK;
 }
 
@@ -77,7 +77,7 @@ static dibs_err slots_set(dibs_lock *l, int64_t slots)
 
     if (dibs__check_not_null("lock", l) != DIBS_OK)
         return DIBS_ERR_INVALID;
-    if (!l->line || l->line->kind != &dibs__type_slots) {
+    if (!l->entry || l->entry->type != &dibs__type_slots) {
         dibs__reason_set(DIBS_ERR_INVALID, "this is not a slots lock");
         return dibs__lock_report_invalid_arg(l);
     }
@@ -85,7 +85,7 @@ static dibs_err slots_set(dibs_lock *l, int64_t slots)
         return DIBS_ERR_INVALID;
     dibs_err err = dibs__request_run(l, &r, NULL, NULL);
     if (err == DIBS_OK)
-        atomic_store(&l->line->slots, slots);
+        atomic_store(&l->entry->slot_count, slots);
     return err;
 }
 
@@ -97,33 +97,33 @@ dibs_err dibs_slots_set(dibs_lock *l, int64_t slots)
 /* ---- the number of a hold ---------------------------------------------- */
 
 static dibs_err hold_value(const dibs_lock *l,
-                           const struct dibs__lock_type *kind, dibs_owner owner,
+                           const struct dibs__lock_type *type, dibs_owner owner,
                            int64_t *out)
 {
     dibs_err err = DIBS_ERR_NOT_OWNER;
 
     if (dibs__check_not_null("lock", l) || dibs__check_not_null("out", out))
         return dibs__lock_report_invalid_arg(l);
-    if (!l->line || l->line->kind != kind) {
+    if (!l->entry || l->entry->type != type) {
         dibs__reason_set(DIBS_ERR_INVALID, "this is not a %s lock",
-                         kind == &dibs__type_slots ? "slots" : "fenced");
+                         type == &dibs__type_slots ? "slots" : "fenced");
         return dibs__lock_report_invalid_arg(l);
     }
     if (dibs__client_is_forked_copy(l->c))
         return DIBS_ERR_FORKED;
-    struct dibs__lock_entry *line = l->line;
-    dibs__lock(&line->mu);
+    struct dibs__lock_entry *entry = l->entry;
+    dibs__lock(&entry->mu);
     struct dibs__hold *h =
-        dibs__hold_of(line, owner ? owner : dibs__owner_thread());
+        dibs__hold_of(entry, owner ? owner : dibs__owner_thread());
     if (h && h->count > 0 && h->value == 0) {
         err = dibs__reason_set(DIBS_ERR_INVALID,
                                "the hold was adopted, and the server does not "
                                "know its number");
     } else if (h && h->count > 0) {
-        *out = h->value - (kind == &dibs__type_slots ? 1 : 0);
+        *out = h->value - (type == &dibs__type_slots ? 1 : 0);
         err = DIBS_OK;
     }
-    dibs__unlock(&line->mu);
+    dibs__unlock(&entry->mu);
     return err;
 }
 

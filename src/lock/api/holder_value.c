@@ -34,33 +34,33 @@
 /* ---- commands ---------------------------------------------------------- */
 
 static void owner_of_hold(struct dibs__buf *out,
-                          const struct dibs__lock_entry *line, uint64_t wire)
+                          const struct dibs__lock_entry *entry, uint64_t wire)
 {
     char text[DIBS_OWNER_MAX];
 
-    dibs__buf_arg(out, text, dibs__owner_text(line, wire, text));
+    dibs__buf_arg(out, text, dibs__owner_text(entry, wire, text));
 }
 
 static void value_key(struct dibs__buf *out,
-                      const struct dibs__lock_entry *line)
+                      const struct dibs__lock_entry *entry)
 {
-    dibs__arg_write('Y', &(struct dibs__command_args){.line = line}, out);
+    dibs__arg_write('Y', &(struct dibs__command_args){.entry = entry}, out);
 }
 
-static void set_write(const struct dibs__lock_entry *line, uint64_t wire,
+static void set_write(const struct dibs__lock_entry *entry, uint64_t wire,
                       const struct dibs__value *v, struct dibs__buf *out,
                       bool whole)
 {
     dibs__script_head(out, &dibs__script_value_set, whole, 2,
-                      5 + dibs__publish_count(line));
-    dibs__buf_arg(out, line->name, line->name_len);
-    value_key(out, line);
-    owner_of_hold(out, line, wire);
+                      5 + dibs__publish_count(entry));
+    dibs__buf_arg(out, entry->name, entry->name_len);
+    value_key(out, entry);
+    owner_of_hold(out, entry, wire);
     dibs__buf_arg_num(out, (int64_t)v->number);
     dibs__buf_arg(out, v->text, v->len);
-    dibs__buf_arg_num(out, dibs__entry_client(line)->lease_ms);
-    dibs__arg_write('c', &(struct dibs__command_args){.line = line}, out);
-    dibs__arg_write('*', &(struct dibs__command_args){.line = line}, out);
+    dibs__buf_arg_num(out, dibs__entry_client(entry)->lease_ms);
+    dibs__arg_write('c', &(struct dibs__command_args){.entry = entry}, out);
+    dibs__arg_write('*', &(struct dibs__command_args){.entry = entry}, out);
 }
 
 /* ---- answers ----------------------------------------------------------- */
@@ -83,60 +83,61 @@ static bool is_refusal(dibs_err err)
 }
 
 /* What the answer means for the hold, which may be over by now. */
-static void hold_told(struct dibs__lock_entry *line, struct dibs__hold *h,
+static void hold_told(struct dibs__lock_entry *entry, struct dibs__hold *h,
                       dibs_err err, bool ghost) REQUIRES(line->mu)
 {
     if (!h || h->state == HOLD_LOST || h->state == HOLD_ENDING)
         return;
-    h->tainted |= ghost || err == DIBS_ERR_UNKNOWN;
+    h->may_have_stale_copy |= ghost || err == DIBS_ERR_UNKNOWN;
     if (is_refusal(err)) {
-        dibs__holder_value_forget(line, h->number);
-        h->published = false;
+        dibs__holder_value_forget(entry, h->number);
+        h->has_value = false;
     }
     if (err == DIBS_ERR_LOST)
-        dibs__hold_lose(line, h);
+        dibs__hold_lose(entry, h);
 }
 
 /* ---- sent again, and taken away ---------------------------------------- */
 
 static void row_step(struct dibs__holder_value *p);
 
-static void row_answered(struct dibs__command *call, dibs_err err,
+static void row_answered(struct dibs__command *cmd, dibs_err err,
                          const struct dibs__reply *reply)
 {
     struct dibs__holder_value *p =
-        DIBS_OF(call, struct dibs__holder_value, call);
-    struct dibs__lock_entry *line = p->line;
+        DIBS_OF(cmd, struct dibs__holder_value, call);
+    struct dibs__lock_entry *entry = p->line;
 
     err = read_set(err, reply);
-    dibs__lock(&line->mu);
-    hold_told(line, dibs__hold_with_number(line, p->hold), err, call->ghost);
-    dibs__unlock(&line->mu);
+    dibs__lock(&entry->mu);
+    hold_told(entry, dibs__hold_with_number(entry, p->hold), err,
+              cmd->maybe_live_copy);
+    dibs__unlock(&entry->mu);
     row_step(p);
 }
 
-static void row_write(struct dibs__command *call, struct dibs__buf *out,
+static void row_write(struct dibs__command *cmd, struct dibs__buf *out,
                       bool whole)
 {
     const struct dibs__holder_value *p =
-        DIBS_OF(call, struct dibs__holder_value, call);
+        DIBS_OF(cmd, struct dibs__holder_value, call);
 
     set_write(p->line, p->wire, p->value, out, whole);
 }
 
-static void drop_answered(struct dibs__command *call, dibs_err err,
+static void drop_answered(struct dibs__command *cmd, dibs_err err,
                           const struct dibs__reply *reply)
 {
     (void)err; /* what is left ends by itself */
     (void)reply;
-    row_step(DIBS_OF(call, struct dibs__holder_value, call));
+    row_step(DIBS_OF(cmd, struct dibs__holder_value, call));
 }
 
-static void drop_write(struct dibs__command *call, struct dibs__buf *out,
+static void drop_write(struct dibs__command *cmd, struct dibs__buf *out,
                        bool whole)
 {
     const struct dibs__holder_value *p =
-        DIBS_OF(call, struct dibs__holder_value, call);
+        DIBS_OF(cmd, struct dibs__holder_value, call);
 
     dibs__script_head(out, &dibs__script_value_drop, whole, 1, 2);
     value_key(out, p->line);
@@ -178,79 +179,79 @@ static struct publishing *publishing_of(struct dibs__operation *op)
     return DIBS_OF(op, struct publishing, op);
 }
 
-static void publishing_write(struct dibs__command *call, struct dibs__buf *out,
+static void publishing_write(struct dibs__command *cmd, struct dibs__buf *out,
                              bool whole)
 {
-    struct dibs__operation *op = DIBS_OF(call, struct dibs__operation, call);
+    struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
 
-    set_write(op->line, op->wire, publishing_of(op)->value, out, whole);
+    set_write(op->entry, op->owner_id, publishing_of(op)->value, out, whole);
 }
 
-static void publishing_answered(struct dibs__command *call, dibs_err err,
+static void publishing_answered(struct dibs__command *cmd, dibs_err err,
                                 const struct dibs__reply *reply)
 {
-    struct dibs__operation *op = DIBS_OF(call, struct dibs__operation, call);
-    struct dibs__lock_entry *line = op->line;
+    struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
+    struct dibs__lock_entry *entry = op->entry;
 
     err = read_set(err, reply);
-    dibs__lock(&line->mu);
-    hold_told(line, op->hold, err, call->ghost);
+    dibs__lock(&entry->mu);
+    hold_told(entry, op->hold, err, cmd->maybe_live_copy);
     if (op->hold->state == HOLD_LOST)
         err = DIBS_ERR_LOST;
-    dibs__unlock(&line->mu);
+    dibs__unlock(&entry->mu);
     dibs__free(publishing_of(op)->value);
     dibs__op_end_busy(op, err);
 }
 
 enum plan { PLAN_SEND, PLAN_WAIT, PLAN_END };
 
-static enum plan plan_publish(struct dibs__lock_entry *line,
+static enum plan plan_publish(struct dibs__lock_entry *entry,
                               struct dibs__operation *op, dibs_err *err)
     REQUIRES(line->mu)
 {
     struct dibs__value *v = publishing_of(op)->value;
-    struct dibs__hold *h = dibs__hold_of(line, op->owner);
+    struct dibs__hold *h = dibs__hold_of(entry, op->owner);
 
     *err = DIBS_ERR_NOT_OWNER;
     if (!h)
         return PLAN_END;
     *err = DIBS_ERR_NOMEM;
-    if (h->busy && !dibs__wait_queue_activate(&line->wait))
+    if (h->busy && !dibs__wait_queue_activate(&entry->wait))
         return PLAN_END;
     if (h->busy) {
-        dibs__wait_queue_block_on(&line->wait, &h->blocked, &op->wait);
+        dibs__wait_queue_block_on(&entry->wait, &h->blocked_ops, &op->waiter);
         return PLAN_WAIT;
     }
     *err = DIBS_ERR_LOST;
     if (dibs__hold_has_expired(h, dibs__now_ms()))
         return PLAN_END;
     *err = DIBS_ERR_NOMEM;
-    if (!dibs__holder_value_put(line, h->number, h->wire, v->text, v->len,
+    if (!dibs__holder_value_put(entry, h->number, h->owner_id, v->text, v->len,
                                 row_posted, &v->number))
         return PLAN_END;
-    h->published = true;
+    h->has_value = true;
     h->busy = true;
     op->hold = h;
-    op->wire = h->wire;
-    op->wait.state = WAITER_IN_FLIGHT;
+    op->owner_id = h->owner_id;
+    op->waiter.state = WAITER_IN_FLIGHT;
     return PLAN_SEND;
 }
 
 static void publishing_run(struct dibs__operation *op)
 {
-    struct dibs__lock_entry *line = op->line;
-    bool direct = op->direct;
+    struct dibs__lock_entry *entry = op->entry;
+    bool direct = op->on_caller_thread;
     dibs_err err;
 
-    op->direct = false; /* if it waits, io goes on with it */
-    dibs__lock(&line->mu);
-    enum plan plan = plan_publish(line, op, &err);
-    dibs__unlock(&line->mu);
+    op->on_caller_thread = false; /* if it waits, io goes on with it */
+    dibs__lock(&entry->mu);
+    enum plan plan = plan_publish(entry, op, &err);
+    dibs__unlock(&entry->mu);
     if (plan == PLAN_SEND) {
-        op->direct = direct;
+        op->on_caller_thread = direct;
         dibs__op_send_own(op, publishing_write, 1u << REPLY_NUM,
                           publishing_answered,
-                          WITHIN * dibs__entry_timeout(line));
+                          WITHIN * dibs__entry_timeout(entry));
     } else if (plan == PLAN_END) {
         dibs__free(publishing_of(op)->value);
         dibs__op_finish(op, err);
@@ -267,7 +268,8 @@ static dibs_err check_value(const dibs_lock *l, const char *value)
         dibs__reason_set(DIBS_ERR_INVALID,
                          "the value must have at most %d bytes",
                          DIBS_VALUE_MAX);
-    else if (l->line && (l->line->kind->shared || l->line->kind->counted))
+    else if (l->entry &&
+             (l->entry->type->shared || l->entry->type->is_counting))
         dibs__reason_set(DIBS_ERR_INVALID,
                          "many can hold this lock at once: there is no value "
                          "with it");
@@ -381,10 +383,10 @@ static void copy_cut(char *to, size_t size, const struct dibs__reply *from)
     to[len] = '\0';
 }
 
-static void reading_answered(struct dibs__command *call, dibs_err err,
+static void reading_answered(struct dibs__command *cmd, dibs_err err,
                              const struct dibs__reply *reply)
 {
-    struct dibs__operation *op = DIBS_OF(call, struct dibs__operation, call);
+    struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
     struct reading *rd = reading_of(op);
 
     if (err == DIBS_OK && reply->len > 0) {
@@ -400,21 +402,21 @@ static void reading_answered(struct dibs__command *call, dibs_err err,
     dibs__op_finish(op, err);
 }
 
-static void reading_write(struct dibs__command *call, struct dibs__buf *out,
+static void reading_write(struct dibs__command *cmd, struct dibs__buf *out,
                           bool whole)
 {
-    const struct dibs__lock_entry *line =
-        DIBS_OF(call, struct dibs__operation, call)->line;
+    const struct dibs__lock_entry *entry =
+        DIBS_OF(cmd, struct dibs__operation, command)->entry;
 
     dibs__script_head(out, &dibs__script_value_get, whole, 2, 0);
-    dibs__buf_arg(out, line->name, line->name_len);
-    value_key(out, line);
+    dibs__buf_arg(out, entry->name, entry->name_len);
+    value_key(out, entry);
 }
 
 static void reading_run(struct dibs__operation *op)
 {
     dibs__op_send_own(op, reading_write, 1u << REPLY_ARRAY, reading_answered,
-                      WITHIN * dibs__entry_timeout(op->line));
+                      WITHIN * dibs__entry_timeout(op->entry));
 }
 
 static void reading_told(struct dibs__operation *op)
@@ -427,7 +429,7 @@ static void reading_told(struct dibs__operation *op)
 
 static dibs_err enter_to_read(const dibs_lock *l)
 {
-    if (l && l->line && l->line->kind->counted)
+    if (l && l->entry && l->entry->type->is_counting)
         return check_value(l, NULL);
     return dibs__lock_enter(l);
 }
@@ -469,8 +471,8 @@ static dibs_err reading_begin(dibs_lock *l, dibs_value_cb cb, void *arg)
         return err == DIBS_OK ? DIBS_ERR_NOMEM : err;
     rd->fn = cb;
     rd->op.arg = arg;
-    rd->op.tells = true;
-    rd->op.tell = reading_told;
+    rd->op.custom_completion = true;
+    rd->op.complete = reading_told;
     rd->op.run = reading_run;
     dibs__op_begin(&rd->op);
     return DIBS_OK;

@@ -81,10 +81,10 @@ void dibs__holder_values_clear(struct dibs__holder_value_table *t)
 
 void dibs__holder_value_free(struct dibs__holder_value *p)
 {
-    struct dibs__lock_entry *line = p->line;
+    struct dibs__lock_entry *entry = p->line;
 
     row_destroy(p);
-    dibs__entry_unref(line);
+    dibs__entry_unref(entry);
 }
 
 /* ---- values ------------------------------------------------------------ */
@@ -112,12 +112,12 @@ static struct dibs__value *value_new(const char *text, size_t len)
     return v;
 }
 
-bool dibs__holder_value_put(struct dibs__lock_entry *line, uint64_t hold,
+bool dibs__holder_value_put(struct dibs__lock_entry *entry, uint64_t hold,
                             uint64_t wire, const char *text, size_t len,
                             void (*step)(struct dibs__task *t),
                             uint64_t *number)
 {
-    struct dibs__holder_value_table *t = &line->locks->published;
+    struct dibs__holder_value_table *t = &entry->manager->holder_values;
     struct dibs__value *v = value_new(text, len);
     bool done = false;
 
@@ -126,8 +126,8 @@ bool dibs__holder_value_put(struct dibs__lock_entry *line, uint64_t hold,
     dibs__lock(&t->mu);
     struct dibs__holder_value *p = row_of(t, hold);
     if (!p && (p = dibs__calloc(1, sizeof *p))) {
-        p->line = line;
-        dibs__entry_ref(line);
+        p->line = entry;
+        dibs__entry_ref(entry);
         p->hold = hold;
         p->wire = wire;
         p->step.run = step;
@@ -149,10 +149,10 @@ bool dibs__holder_value_put(struct dibs__lock_entry *line, uint64_t hold,
 
 enum mark { MARK_DUE, MARK_OVER, MARK_FORGOTTEN };
 
-static void mark_row(struct dibs__lock_entry *line, uint64_t hold,
+static void mark_row(struct dibs__lock_entry *entry, uint64_t hold,
                      enum mark mark)
 {
-    struct dibs__holder_value_table *t = &line->locks->published;
+    struct dibs__holder_value_table *t = &entry->manager->holder_values;
     bool post = false;
 
     dibs__lock(&t->mu);
@@ -168,30 +168,30 @@ static void mark_row(struct dibs__lock_entry *line, uint64_t hold,
     }
     dibs__unlock(&t->mu);
     if (post) {
-        atomic_fetch_add(&line->locks->in_flight, 1); /* until it is quiet */
-        dibs__loop_post(&line->locks->c->loop, &p->step);
+        atomic_fetch_add(&entry->manager->in_flight, 1); /* until it is quiet */
+        dibs__loop_post(&entry->manager->c->loop, &p->step);
     }
 }
 
-void dibs__holder_value_renew(struct dibs__lock_entry *line, uint64_t hold)
+void dibs__holder_value_renew(struct dibs__lock_entry *entry, uint64_t hold)
 {
-    mark_row(line, hold, MARK_DUE);
+    mark_row(entry, hold, MARK_DUE);
 }
 
-void dibs__holder_value_end(struct dibs__lock_entry *line, uint64_t hold)
+void dibs__holder_value_end(struct dibs__lock_entry *entry, uint64_t hold)
 {
-    mark_row(line, hold, MARK_OVER);
+    mark_row(entry, hold, MARK_OVER);
 }
 
-void dibs__holder_value_forget(struct dibs__lock_entry *line, uint64_t hold)
+void dibs__holder_value_forget(struct dibs__lock_entry *entry, uint64_t hold)
 {
-    mark_row(line, hold, MARK_FORGOTTEN);
+    mark_row(entry, hold, MARK_FORGOTTEN);
 }
 
 enum dibs__holder_value_job
 dibs__holder_value_next(struct dibs__holder_value *p)
 {
-    struct dibs__holder_value_table *t = &p->line->locks->published;
+    struct dibs__holder_value_table *t = &p->line->manager->holder_values;
     enum dibs__holder_value_job job = JOB_NONE;
 
     dibs__lock(&t->mu);
@@ -209,7 +209,7 @@ dibs__holder_value_next(struct dibs__holder_value *p)
     p->state =
         job == JOB_SEND || job == JOB_DROP ? PUBLISHED_SENT : PUBLISHED_QUIET;
     if (job == JOB_NONE || job == JOB_FREE)
-        atomic_fetch_sub(&p->line->locks->in_flight, 1);
+        atomic_fetch_sub(&p->line->manager->in_flight, 1);
     dibs__unlock(&t->mu);
     return job;
 }

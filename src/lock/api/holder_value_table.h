@@ -57,16 +57,16 @@ void dibs__holder_values_clear(struct dibs__holder_value_table *t);
 /* The hold publishes this from now on; *number is that of the value. step: what
  * sends it. Nothing is sent now. False: out of memory. line.mu is held, and the
  * hold is not over. */
-bool dibs__holder_value_put(struct dibs__lock_entry *line, uint64_t hold,
+bool dibs__holder_value_put(struct dibs__lock_entry *entry, uint64_t hold,
                             uint64_t wire, const char *text, size_t len,
                             void (*step)(struct dibs__task *t),
                             uint64_t *number);
 /* The hold was renewed: its value is sent again. line.mu is held. */
-void dibs__holder_value_renew(struct dibs__lock_entry *line, uint64_t hold);
+void dibs__holder_value_renew(struct dibs__lock_entry *entry, uint64_t hold);
 /* The hold is over: its value goes. line.mu is held. */
-void dibs__holder_value_end(struct dibs__lock_entry *line, uint64_t hold);
+void dibs__holder_value_end(struct dibs__lock_entry *entry, uint64_t hold);
 /* The server refused it: nothing more is sent. line.mu is held. */
-void dibs__holder_value_forget(struct dibs__lock_entry *line, uint64_t hold);
+void dibs__holder_value_forget(struct dibs__lock_entry *entry, uint64_t hold);
 
 /* What is to be done now. */
 enum dibs__holder_value_job { JOB_NONE, JOB_SEND, JOB_DROP, JOB_FREE };

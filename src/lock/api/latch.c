@@ -38,27 +38,27 @@ struct dibs_latch {
 
 /* "{name}:dibs_down": in one slot with any name that has no closing brace. */
 void dibs__latch_notes(struct dibs__buf *out,
-                       const struct dibs__lock_entry *line)
+                       const struct dibs__lock_entry *entry)
 {
-    dibs__buf_arg_open(out, line->name_len + 2 + strlen(NOTES));
+    dibs__buf_arg_open(out, entry->name_len + 2 + strlen(NOTES));
     dibs__buf_text(out, "{");
-    dibs__buf_add(out, line->name, line->name_len);
+    dibs__buf_add(out, entry->name, entry->name_len);
     dibs__buf_text(out, "}" NOTES);
     dibs__buf_arg_close(out);
 }
 
-static void latch_keys(const struct dibs__lock_entry *line,
+static void latch_keys(const struct dibs__lock_entry *entry,
                        struct dibs__buf *out)
 {
-    dibs__buf_arg(out, line->name, line->name_len);
-    dibs__latch_notes(out, line);
+    dibs__buf_arg(out, entry->name, entry->name_len);
+    dibs__latch_notes(out, entry);
 }
 
 static void latch_set_write(const struct dibs__request *r,
                             struct dibs__buf *out, bool whole)
 {
     dibs__request_head(r, &dibs__script_latch_set, 2, 4, out, whole);
-    latch_keys(r->op.line, out);
+    latch_keys(r->op.entry, out);
     dibs__buf_arg_num(out, r->number);
     dibs__buf_arg_num(out, r->within_ms);
     dibs__buf_arg_text(out, r->id);
@@ -69,26 +69,26 @@ static void latch_down_write(const struct dibs__request *r,
                              struct dibs__buf *out, bool whole)
 {
     dibs__request_head(r, &dibs__script_latch_down, 2, 3, out, whole);
-    latch_keys(r->op.line, out);
+    latch_keys(r->op.entry, out);
     dibs__buf_arg_text(out, r->text ? r->text : r->id);
     dibs__buf_arg_num(out, r->text != NULL);
     dibs__request_args(r, "c*", out);
 }
 
-static void write_latch_look(const struct dibs__command_args *ask,
+static void write_latch_look(const struct dibs__command_args *args,
                              struct dibs__buf *out, bool whole)
 {
     dibs__script_head(out, &dibs__script_latch_look, whole, 2,
-                      1 + dibs__publish_count(ask->line));
-    latch_keys(ask->line, out);
-    dibs__arg_write('c', ask, out);
-    dibs__arg_write('*', ask, out);
+                      1 + dibs__publish_count(args->entry));
+    latch_keys(args->entry, out);
+    dibs__arg_write('c', args, out);
+    dibs__arg_write('*', args, out);
 }
 
 static void latch_count_write(const struct dibs__request *r,
                               struct dibs__buf *out, bool whole)
 {
-    write_latch_look(&r->op.ask, out, whole);
+    write_latch_look(&r->op.args, out, whole);
 }
 
 static dibs_err latch_set_read(struct dibs__request *r,
@@ -118,14 +118,14 @@ static dibs_err latch_count_read(struct dibs__request *r,
 
 /* ---- waiting ----------------------------------------------------------- */
 
-static struct dibs__operation *latch_op(const struct dibs__waiter *wt)
+static struct dibs__operation *latch_op(const struct dibs__waiter *waiter)
 {
-    return DIBS_OF(wt, struct dibs__operation, wait);
+    return DIBS_OF(waiter, struct dibs__operation, waiter);
 }
 
-static struct dibs__lock_entry *latch_line(struct dibs__wait_queue *w)
+static struct dibs__lock_entry *latch_line(struct dibs__wait_queue *queue)
 {
-    return DIBS_OF(w, struct dibs__lock_entry, wait);
+    return DIBS_OF(queue, struct dibs__lock_entry, wait);
 }
 
 /* What the answer says: err OK: open, or TIMEOUT: its deadline has passed.
@@ -150,27 +150,27 @@ static void finish_latch_wait(struct dibs__operation *op, dibs_err err,
                               bool passed)
 {
     if (passed) {
-        op->last = err; /* so that the reason stays */
+        op->last_err = err; /* so that the reason stays */
         dibs__op_record_error_here(
-            op, err, "'%.80s': the latch's deadline passed", op->line->name);
+            op, err, "'%.80s': the latch's deadline passed", op->entry->name);
     }
     dibs__op_finish(op, err);
 }
 
 /* Those that stood in the line when it was asked, but for this one. */
-static void take_asked(struct dibs__lock_entry *line, struct dibs__list *out)
+static void take_asked(struct dibs__lock_entry *entry, struct dibs__list *out)
     REQUIRES(line->mu)
 {
-    struct dibs__list *all = &line->wait.waiters;
+    struct dibs__list *all = &entry->wait.waiters;
 
     for (struct dibs__list *l = all->next, *n; l != all; l = n) {
         struct dibs__operation *op =
-            DIBS_OF(l, struct dibs__operation, wait.link);
+            DIBS_OF(l, struct dibs__operation, waiter.link);
         n = l->next;
-        if (op->wait.state != WAITER_PARKED || !op->ask.all)
+        if (op->waiter.state != WAITER_PARKED || !op->args.all)
             continue;
         dibs__list_del(l);
-        op->wait.state = WAITER_IDLE;
+        op->waiter.state = WAITER_IDLE;
         dibs__list_add(out, l);
     }
 }
@@ -181,94 +181,98 @@ static bool is_worth_retry(dibs_err err, const struct dibs__reply *reply)
            (err == DIBS_ERR_SERVER && !reply);
 }
 
-static void latch_answered(struct dibs__command *call, dibs_err err,
+static void latch_answered(struct dibs__command *cmd, dibs_err err,
                            const struct dibs__reply *reply)
 {
-    struct dibs__operation *op = DIBS_OF(call, struct dibs__operation, call);
-    struct dibs__lock_entry *line = op->line;
+    struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
+    struct dibs__lock_entry *entry = op->entry;
     struct dibs__list open;
     int64_t busy_ms = 0;
     bool stays = false;
 
     dibs__list_init(&open);
     err = read_look(err, reply, &busy_ms);
-    dibs__lock(&line->mu);
-    op->last = DIBS_OK;
+    dibs__lock(&entry->mu);
+    op->last_err = DIBS_OK;
     if (err == DIBS_ERR_BUSY) {
-        stays = dibs__wait_queue_park(&line->wait, &op->wait,
-                                      dibs__retry_delay_default(line, busy_ms),
-                                      call->sent_ms);
+        stays = dibs__wait_queue_park(&entry->wait, &op->waiter,
+                                      dibs__retry_delay_default(entry, busy_ms),
+                                      cmd->sent_ms);
     } else if (is_worth_retry(err, reply)) {
-        op->last = err;
+        op->last_err = err;
         stays = dibs__wait_queue_park(
-            &line->wait, &op->wait, dibs__random_in(RETRY_MIN_MS, RETRY_MAX_MS),
-            0);
+            &entry->wait, &op->waiter,
+            dibs__random_in(RETRY_MIN_MS, RETRY_MAX_MS), 0);
     } else if (err == DIBS_OK || err == DIBS_ERR_TIMEOUT) {
-        take_asked(line, &open);
+        take_asked(entry, &open);
     }
     if (!stays) {
-        dibs__wait_queue_leave(&line->wait, &op->wait);
-        dibs__wait_queue_wake_head(&line->wait); /* for those that came later */
+        dibs__wait_queue_leave(&entry->wait, &op->waiter);
+        dibs__wait_queue_wake_head(
+            &entry->wait); /* for those that came later */
     }
-    dibs__unlock(&line->mu);
+    dibs__unlock(&entry->mu);
     if (stays)
         return;
     bool passed = err == DIBS_ERR_TIMEOUT;
     finish_latch_wait(op, err == DIBS_ERR_BUSY ? DIBS_ERR_NOMEM : err, passed);
     for (struct dibs__list *l; (l = dibs__list_pop(&open));)
-        finish_latch_wait(DIBS_OF(l, struct dibs__operation, wait.link), err,
+        finish_latch_wait(DIBS_OF(l, struct dibs__operation, waiter.link), err,
                           passed);
 }
 
-static void latch_wait_write(struct dibs__command *call, struct dibs__buf *out,
+static void latch_wait_write(struct dibs__command *cmd, struct dibs__buf *out,
                              bool whole)
 {
-    write_latch_look(&DIBS_OF(call, struct dibs__operation, call)->ask, out,
+    write_latch_look(&DIBS_OF(cmd, struct dibs__operation, command)->args, out,
                      whole);
 }
 
 /* The question is for all that are in the line now. */
-static bool latch_may_ask(struct dibs__wait_queue *w, struct dibs__waiter *wt)
+static bool latch_may_ask(struct dibs__wait_queue *queue,
+                          struct dibs__waiter *waiter)
 {
-    dibs__assert_held(w->mu);
-    if (wt->state != WAITER_PARKED)
+    dibs__assert_held(queue->mu);
+    if (waiter->state != WAITER_PARKED)
         return false;
-    for (struct dibs__list *l = w->waiters.next; l != &w->waiters; l = l->next)
-        DIBS_OF(l, struct dibs__operation, wait.link)->ask.all = true;
-    wt->state = WAITER_IN_FLIGHT;
+    for (struct dibs__list *l = queue->waiters.next; l != &queue->waiters;
+         l = l->next)
+        DIBS_OF(l, struct dibs__operation, waiter.link)->args.all = true;
+    waiter->state = WAITER_IN_FLIGHT;
     return true;
 }
 
-static void latch_ask(struct dibs__waiter *wt)
+static void latch_ask(struct dibs__waiter *waiter)
 {
-    struct dibs__operation *op = latch_op(wt);
+    struct dibs__operation *op = latch_op(waiter);
 
     dibs__op_send_own(op, latch_wait_write, 1u << REPLY_ARRAY, latch_answered,
-                      dibs__entry_timeout(op->line));
+                      dibs__entry_timeout(op->entry));
 }
 
-static void latch_end(struct dibs__waiter *wt, dibs_err err)
+static void latch_end(struct dibs__waiter *waiter, dibs_err err)
 {
-    struct dibs__operation *op = latch_op(wt);
+    struct dibs__operation *op = latch_op(waiter);
 
-    dibs__op_finish(op, err == DIBS_ERR_TIMEOUT && op->last ? op->last : err);
+    dibs__op_finish(op, err == DIBS_ERR_TIMEOUT && op->last_err ? op->last_err
+                                                                : err);
 }
 
-static void latch_ref(struct dibs__wait_queue *w)
+static void latch_ref(struct dibs__wait_queue *queue)
 {
-    dibs__entry_ref(latch_line(w));
+    dibs__entry_ref(latch_line(queue));
 }
 
-static void latch_unref(struct dibs__wait_queue *w)
+static void latch_unref(struct dibs__wait_queue *queue)
 {
-    dibs__entry_unref(latch_line(w));
+    dibs__entry_unref(latch_line(queue));
 }
 
 static const struct dibs__wait_queue_ops latch_waits = {
-    .facts = dibs__entry_wait_info,
-    .listen = dibs__entry_wait_subscribe,
-    .may_ask = latch_may_ask,
-    .ask = latch_ask,
+    .info = dibs__entry_wait_info,
+    .subscribe = dibs__entry_wait_subscribe,
+    .may_retry = latch_may_ask,
+    .retry = latch_ask,
     .end = latch_end,
     .ref = latch_ref,
     .unref = latch_unref,
@@ -277,38 +281,38 @@ static const struct dibs__wait_queue_ops latch_waits = {
 /* No verbs: nothing is taken, and nothing given back. */
 static const struct dibs__lock_type kind_latch = {
     .id = TYPE_LATCH,
-    .family = LAYOUT_LATCH,
+    .layout = LAYOUT_LATCH,
     .channel = CHANNEL,
-    .braced = true,
-    .suffix = "",
-    .asks = RETRY_HEAD_ONLY,
-    .waits = &latch_waits,
+    .always_braces_channel = true,
+    .owner_suffix = "",
+    .retry_policy = RETRY_HEAD_ONLY,
+    .wait_ops = &latch_waits,
 };
 
 static void latch_wait_run(struct dibs__operation *op)
 {
-    struct dibs__lock_entry *line = op->line;
-    struct dibs__wait_queue *w = &line->wait;
-    bool asks = false, direct = op->direct;
+    struct dibs__lock_entry *entry = op->entry;
+    struct dibs__wait_queue *queue = &entry->wait;
+    bool asks = false, direct = op->on_caller_thread;
     dibs_err err = DIBS_OK;
 
-    op->direct = false; /* if it waits, io goes on with it */
-    dibs__lock(&line->mu);
-    bool first = dibs__list_empty(&w->waiters);
-    if (atomic_load(&line->locks->closing)) {
+    op->on_caller_thread = false; /* if it waits, io goes on with it */
+    dibs__lock(&entry->mu);
+    bool first = dibs__list_empty(&queue->waiters);
+    if (atomic_load(&entry->manager->closing)) {
         err = DIBS_ERR_CLOSED;
-    } else if (!first && !dibs__wait_queue_activate(w)) {
+    } else if (!first && !dibs__wait_queue_activate(queue)) {
         err = DIBS_ERR_NOMEM;
     } else {
-        dibs__wait_queue_join(w, &op->wait, !first);
-        asks = first && latch_may_ask(w, &op->wait);
+        dibs__wait_queue_join(queue, &op->waiter, !first);
+        asks = first && latch_may_ask(queue, &op->waiter);
     }
-    dibs__unlock(&line->mu);
+    dibs__unlock(&entry->mu);
     if (err != DIBS_OK) {
         dibs__op_finish(op, err);
     } else if (asks) {
-        op->direct = direct;
-        latch_ask(&op->wait);
+        op->on_caller_thread = direct;
+        latch_ask(&op->waiter);
     }
 }
 
@@ -469,7 +473,7 @@ static void fill_latch_wait(struct dibs__operation *op,
                             const dibs_latch_opts *o)
 {
     op->run = latch_wait_run;
-    op->wait.deadline =
+    op->waiter.deadline =
         o->wait_ms ? dibs__add(dibs__now_ms(), o->wait_ms) : INT64_MAX;
 }
 

@@ -46,7 +46,7 @@ static dibs_err check_new_args(const void *name, size_t len, dibs_lock **out)
     return DIBS_OK;
 }
 
-dibs_err dibs__lock_new(dibs_client *c, const struct dibs__lock_type *kind,
+dibs_err dibs__lock_new(dibs_client *c, const struct dibs__lock_type *type,
                         const void *name, size_t len, dibs_lock **out)
 {
     if (check_new_args(name, len, out) != DIBS_OK)
@@ -59,11 +59,11 @@ dibs_err dibs__lock_new(dibs_client *c, const struct dibs__lock_type *kind,
         dibs__client_leave(c);
         return err;
     }
-    struct dibs__lock_manager *lk = dibs__lock_manager_of(c);
-    dibs_lock *l = lk ? dibs__calloc(1, sizeof *l) : NULL;
+    struct dibs__lock_manager *manager = dibs__lock_manager_of(c);
+    dibs_lock *l = manager ? dibs__calloc(1, sizeof *l) : NULL;
     if (l)
-        l->line = dibs__entry_get(lk, kind, name, len);
-    if (l && l->line) {
+        l->entry = dibs__entry_get(manager, type, name, len);
+    if (l && l->entry) {
         dibs__client_ref(c);
         l->c = c;
         l->ops = &one_lock_ops;
@@ -132,19 +132,19 @@ static bool is_inside_callback(const dibs_lock *l)
 static void lock_free(dibs_lock *l)
 {
     if (!is_foreign(l)) {
-        dibs__entry_unref(l->line);
+        dibs__entry_unref(l->entry);
         dibs__client_unref(l->c);
     }
     dibs__free(l);
 }
 
-struct dibs__local_state dibs__entry_local_state(struct dibs__lock_entry *line,
+struct dibs__local_state dibs__entry_local_state(struct dibs__lock_entry *entry,
                                                  dibs_owner owner, int64_t now)
 {
     struct dibs__local_state k = {.state = DIBS_NOT_HELD};
 
-    dibs__lock(&line->mu);
-    struct dibs__hold *h = dibs__hold_of(line, owner);
+    dibs__lock(&entry->mu);
+    struct dibs__hold *h = dibs__hold_of(entry, owner);
     if (h && (h->count == 0 || h->state == HOLD_ENDING)) {
         /* Given back: the server is being told, or will be. Others may have it
          * by now. */
@@ -154,15 +154,15 @@ struct dibs__local_state dibs__entry_local_state(struct dibs__lock_entry *line,
         k.state = h->state == HOLD_SUSPECT ? DIBS_SUSPECT : DIBS_HELD;
         k.valid_ms = h->valid_until - now;
         k.holds = h->count;
-        k.wire = h->wire;
+        k.owner_id = h->owner_id;
     }
-    dibs__unlock(&line->mu);
+    dibs__unlock(&entry->mu);
     return k;
 }
 
 static struct dibs__local_state lock_known(const dibs_lock *l, dibs_owner owner)
 {
-    return dibs__entry_local_state(l->line, owner, dibs__now_ms());
+    return dibs__entry_local_state(l->entry, owner, dibs__now_ms());
 }
 
 /* ---- operations -------------------------------------------------------- */
@@ -170,23 +170,23 @@ static struct dibs__local_state lock_known(const dibs_lock *l, dibs_owner owner)
 void dibs__op_init(struct dibs__operation *op, dibs_lock *l)
 {
     memset(op, 0, sizeof *op);
-    op->line = l->line;
-    op->ask.line = l->line;
+    op->entry = l->entry;
+    op->args.entry = l->entry;
 }
 
 dibs_err dibs__op_wait(struct dibs__operation *op)
 {
-    struct dibs__lock_entry *line = op->line;
+    struct dibs__lock_entry *entry = op->entry;
 
-    dibs__entry_ref(line); /* the handle's may go while we wait */
+    dibs__entry_ref(entry); /* the handle's may go while we wait */
     sem_init(&op->done, 0, 0);
-    op->direct = true;
+    op->on_caller_thread = true;
     dibs__op_begin(op);
     while (sem_wait(&op->done) != 0)
         ; /* a signal */
     sem_destroy(&op->done);
     dibs__op_set_error_text(op);
-    dibs__entry_unref(line);
+    dibs__entry_unref(entry);
     return op->err;
 }
 
@@ -198,16 +198,16 @@ void *dibs__op_new(dibs_lock *l, size_t size)
         return NULL;
     memset(op, 0, size);
     dibs__op_init(op, l);
-    dibs__entry_ref(l->line);
+    dibs__entry_ref(l->entry);
     op->async = true;
     return op;
 }
 
 void dibs__op_discard(struct dibs__operation *op)
 {
-    dibs__free(op->why);
-    dibs__loss_notification_free(op->note);
-    dibs__entry_unref(op->line);
+    dibs__free(op->error_text);
+    dibs__loss_notification_free(op->notification);
+    dibs__entry_unref(op->entry);
     dibs__free(op);
 }
 
@@ -215,95 +215,96 @@ void dibs__op_discard(struct dibs__operation *op)
 static dibs_err promise_note(struct dibs__operation *op,
                              const dibs_lock_opts *o)
 {
-    struct dibs__lock_entry *line = op->line;
+    struct dibs__lock_entry *entry = op->entry;
 
     if (!o->on_lost)
         return DIBS_OK;
     dibs_err err =
-        dibs__callbacks_ensure_thread(&dibs__entry_client(line)->callbacks);
+        dibs__callbacks_ensure_thread(&dibs__entry_client(entry)->callbacks);
     if (err != DIBS_OK)
         return err;
     dibs_lock_opts mine = *o;
     mine.owner = op->owner;
     struct dibs__loss_listener *loss = dibs__loss_set_name(
-        dibs__loss_new(line, &mine, 1, 1), line->name, line->name_len);
+        dibs__loss_new(entry, &mine, 1, 1), entry->name, entry->name_len);
     if (!loss)
         return DIBS_ERR_NOMEM;
     (void)dibs__loss_arm(loss, NULL); /* nothing is lost yet */
-    op->note = dibs__loss_notification_new(loss, 0);
+    op->notification = dibs__loss_notification_new(loss, 0);
     dibs__loss_unref(loss);
-    return op->note ? DIBS_OK : DIBS_ERR_NOMEM;
+    return op->notification ? DIBS_OK : DIBS_ERR_NOMEM;
 }
 
 static void set_owner(struct dibs__operation *op, dibs_owner owner)
 {
     op->owner = owner ? owner : dibs__owner_thread();
-    op->wire = dibs__owner_wire(op->line->locks, op->owner);
+    op->owner_id = dibs__owner_wire(op->entry->manager, op->owner);
 }
 
 /* Their time is taken off the lease, so it is a part of it. */
 static void set_replicas(struct dibs__operation *op, const dibs_lock_opts *o)
 {
-    int64_t ms = o->replicas_timeout_ms, lease = op->ask.lease_ms;
+    int64_t ms = o->replicas_timeout_ms, lease = op->args.lease_ms;
 
     op->replicas =
-        o->replicas ? o->replicas : dibs__entry_client(op->line)->replicas;
+        o->replicas ? o->replicas : dibs__entry_client(op->entry)->replicas;
     if (op->replicas == DIBS_REPLICAS_NONE)
         op->replicas = 0;
     if (!op->replicas)
         return;
-    op->call.replicas_ms = ms ? dibs__min(ms, lease / 2)
-                              : dibs__min(REPLICAS_MS, lease / REPLICAS_PART);
+    op->command.replicas_ms =
+        ms ? dibs__min(ms, lease / 2)
+           : dibs__min(REPLICAS_MS, lease / REPLICAS_PART);
 }
 
 dibs_err dibs__acquire_fill(struct dibs__operation *op, const dibs_lock_opts *o,
                             bool trying)
 {
     int64_t lease =
-        o->lease_ms ? o->lease_ms : dibs__entry_client(op->line)->lease_ms;
+        o->lease_ms ? o->lease_ms : dibs__entry_client(op->entry)->lease_ms;
 
     set_owner(op, o->owner);
     op->run = dibs__acquire_run;
-    op->trying = trying;
+    op->no_wait = trying;
     op->lease_ms = o->lease_ms;
     op->max_hold_ms = o->max_hold_ms;
     op->no_reentry = o->no_reentry;
-    op->wait.polls = o->poll;
-    op->ask.lease_ms =
+    op->waiter.polls = o->poll;
+    op->args.lease_ms =
         o->max_hold_ms ? dibs__min(lease, o->max_hold_ms) : lease;
-    op->reap_ms = op->ask.lease_ms;
+    op->orphan_ttl_ms = op->args.lease_ms;
     set_replicas(op, o);
-    int64_t timeout = dibs__entry_client(op->line)->to.command_timeout_ms;
+    int64_t timeout = dibs__entry_client(op->entry)->to.command_timeout_ms;
     int64_t limit = trying ? timeout : o->wait_ms, now_us = dibs__now_us();
-    op->wait.deadline = limit ? dibs__add(now_us / 1000, limit) : INT64_MAX;
-    op->ask.begun = dibs__coarse_time_of(now_us);
+    op->waiter.deadline = limit ? dibs__add(now_us / 1000, limit) : INT64_MAX;
+    op->args.begun_at = dibs__coarse_time_of(now_us);
     return promise_note(op, o);
 }
 
 dibs_err dibs__release_fill(struct dibs__operation *op, const dibs_lock_opts *o,
                             bool trying)
 {
-    int64_t timeout = dibs__entry_client(op->line)->to.command_timeout_ms;
+    int64_t timeout = dibs__entry_client(op->entry)->to.command_timeout_ms;
 
     (void)trying;
     set_owner(op, o->owner);
     op->run = dibs__release_run;
-    op->ask.keep_ms = o->leave ? DETACH : o->keep_ms;
-    op->wait.deadline =
+    op->args.hold_off_ms = o->leave ? DETACH : o->keep_ms;
+    op->waiter.deadline =
         dibs__add(dibs__now_ms(), o->wait_ms ? o->wait_ms : 2 * timeout);
     return DIBS_OK;
 }
 
-void dibs__release_settle_closed(struct dibs__lock_entry *line,
+void dibs__release_settle_closed(struct dibs__lock_entry *entry,
                                  dibs_owner owner)
 {
     dibs__no_cancel();
-    dibs__lock(&line->mu);
-    struct dibs__hold *h = dibs__hold_of(line, owner);
+    dibs__lock(&entry->mu);
+    struct dibs__hold *h = dibs__hold_of(entry, owner);
     if (h)
         dibs__hold_suppress_all_losses(h);
-    dibs__unlock(&line->mu);
-    dibs__losses_suppress_and_wait(line, owner);
+    dibs__unlock(&entry->mu);
+    dibs__losses_suppress_and_wait(entry, owner);
     dibs__cancel_again();
 }
 
@@ -315,7 +316,7 @@ static dibs_err enter_to_run(dibs_lock *l, const dibs_lock_opts *o,
     dibs_err err = dibs__client_enter(l->c);
 
     if (err == DIBS_ERR_CLOSED && releasing)
-        dibs__release_settle_closed(l->line,
+        dibs__release_settle_closed(l->entry,
                                     o->owner ? o->owner : dibs__owner_thread());
     return err;
 }
@@ -387,11 +388,11 @@ static dibs_err lock_cancel(dibs_lock *l, dibs_owner owner)
 
     if (err != DIBS_OK)
         return err;
-    struct dibs__lock_entry *line = l->line;
-    dibs__lock(&line->mu);
-    if (!dibs__entry_cancel(line, owner))
+    struct dibs__lock_entry *entry = l->entry;
+    dibs__lock(&entry->mu);
+    if (!dibs__entry_cancel(entry, owner))
         err = DIBS_ERR_NOT_OWNER;
-    dibs__unlock(&line->mu);
+    dibs__unlock(&entry->mu);
     dibs__client_leave(l->c);
     return err;
 }
@@ -400,8 +401,8 @@ static const struct dibs__lock_ops one_lock_ops = {
     .acquire = lock_acquire,
     .release = lock_release,
     .cancel = lock_cancel,
-    .known = lock_known,
-    .foreign = is_foreign,
-    .inside = is_inside_callback,
+    .local_state = lock_known,
+    .is_forked_copy = is_foreign,
+    .in_callback = is_inside_callback,
     .free = lock_free,
 };

@@ -16,7 +16,7 @@
 struct dibs__local_state {
     dibs_state state;
     int64_t valid_ms, holds;
-    uint64_t wire; /* of one lock: the owner's number on the server */
+    uint64_t owner_id; /* of one lock: the owner's number on the server */
 };
 
 /* Operations on a handle. Arguments are checked. In a child after fork only
@@ -28,12 +28,14 @@ struct dibs__lock_ops {
     dibs_err (*release)(dibs_lock *l, const dibs_lock_opts *o, dibs_cb fn,
                         void *arg);
     dibs_err (*cancel)(dibs_lock *l, dibs_owner owner);
-    struct dibs__local_state (*known)(const dibs_lock *l, dibs_owner owner);
+    struct dibs__local_state (*local_state)(const dibs_lock *l,
+                                            dibs_owner owner);
     /* One of its members, see dibs_lock_members. NULL: it has none. */
     dibs_err (*member)(dibs_lock *l, size_t index, dibs_owner owner,
                        dibs_member *out);
-    bool (*inside)(const dibs_lock *l);  /* this thread runs its callbacks */
-    bool (*foreign)(const dibs_lock *l); /* this is a child after fork */
+    bool (*in_callback)(
+        const dibs_lock *l); /* this thread runs its callbacks */
+    bool (*is_forked_copy)(const dibs_lock *l); /* this is a child after fork */
     void (*free)(dibs_lock *l);
     const char *no_name; /* why calls about one name fail; NULL: they do not */
 };
@@ -43,7 +45,7 @@ struct dibs_lock {
     dibs_client *c; /* hears of refused arguments; ops say whether with
                        a reference */
     struct dibs__lock_entry
-        *line; /* with a reference; NULL if it has no_name */
+        *entry; /* with a reference; NULL if it has no_name */
 };
 
 /* ---- lock_api.c ---------------------------------------------------------- */
@@ -62,7 +64,7 @@ dibs_err dibs__lock_opts_take(const dibs_lock *l, const dibs_lock_opts *in,
                               dibs_lock_opts *o);
 
 /* A handle for a lock of this kind; checks all its arguments. */
-dibs_err dibs__lock_new(dibs_client *c, const struct dibs__lock_type *kind,
+dibs_err dibs__lock_new(dibs_client *c, const struct dibs__lock_type *type,
                         const void *name, size_t len, dibs_lock **out);
 /* How long a name is; one that is too long is as good as any other. */
 size_t dibs__name_length(const char *name);
@@ -82,7 +84,7 @@ dibs_err dibs__lock_inspect(dibs_lock *l, dibs__lock_inspected *looked,
 
 /* What this owner has here by our own clock: a hold whose time is over is lost,
  * whether or not anybody has noticed yet. Thread: any. */
-struct dibs__local_state dibs__entry_local_state(struct dibs__lock_entry *line,
+struct dibs__local_state dibs__entry_local_state(struct dibs__lock_entry *entry,
                                                  dibs_owner owner, int64_t now);
 
 /* What the options say, into an operation that has its line. Thread: any. */
@@ -92,7 +94,7 @@ dibs_err dibs__release_fill(struct dibs__operation *op, const dibs_lock_opts *o,
                             bool trying);
 /* The client is closing and gives back all there is. An owner that releases on
  * top of that hears of no loss any more. 0: it may have been any of them. */
-void dibs__release_settle_closed(struct dibs__lock_entry *line,
+void dibs__release_settle_closed(struct dibs__lock_entry *entry,
                                  dibs_owner owner);
 
 /* A sync operation on the caller's stack: filled in, run, waited for. */

@@ -73,7 +73,7 @@ dibs_err dibs__lock_opts_take(const dibs_lock *l, const dibs_lock_opts *in,
     if (dibs__struct_take(&dibs__struct_lock_opts, in, o) ||
         check_lock_opts(o) || dibs__check_not_null("lock", l))
         return dibs__lock_report_invalid_arg(l);
-    return l->ops->foreign(l) ? DIBS_ERR_FORKED : DIBS_OK;
+    return l->ops->is_forked_copy(l) ? DIBS_ERR_FORKED : DIBS_OK;
 }
 
 /* ---- acquire and release ----------------------------------------------- */
@@ -100,7 +100,7 @@ static dibs_err release_handle(dibs_lock *l, const dibs_lock_opts *opts,
  * callback that cannot run before this one returns. */
 static dibs_err acquire_waiting(dibs_lock *l, const dibs_lock_opts *opts)
 {
-    bool inside = l && !l->ops->foreign(l) && l->ops->inside(l);
+    bool inside = l && !l->ops->is_forked_copy(l) && l->ops->in_callback(l);
     dibs_err err = acquire_handle(l, opts, inside, NULL, NULL);
 
     return inside && err == DIBS_ERR_BUSY ? DIBS_ERR_DEADLOCK : err;
@@ -151,7 +151,7 @@ static dibs_err cancel_handle(dibs_lock *l, dibs_owner owner)
 {
     if (dibs__check_not_null("lock", l) != DIBS_OK)
         return DIBS_ERR_INVALID;
-    if (l->ops->foreign(l))
+    if (l->ops->is_forked_copy(l))
         return DIBS_ERR_FORKED;
     return l->ops->cancel(l, owner ? owner : dibs__owner_thread());
 }
@@ -172,9 +172,9 @@ void dibs_lock_free(dibs_lock *l)
 static struct dibs__local_state handle_known(const dibs_lock *l,
                                              dibs_owner owner)
 {
-    if (!l || l->ops->foreign(l))
+    if (!l || l->ops->is_forked_copy(l))
         return (struct dibs__local_state){.state = DIBS_NOT_HELD};
-    return l->ops->known(l, owner ? owner : dibs__owner_thread());
+    return l->ops->local_state(l, owner ? owner : dibs__owner_thread());
 }
 
 dibs_state dibs_lock_state(const dibs_lock *l, dibs_owner owner)
@@ -201,14 +201,14 @@ static dibs_err get_owner_text(const dibs_lock *l, dibs_owner owner, char *buf,
         return dibs__lock_report_invalid_arg(l);
     if (check_one_name(l) != DIBS_OK)
         return DIBS_ERR_INVALID;
-    if (l->ops->foreign(l))
+    if (l->ops->is_forked_copy(l))
         return DIBS_ERR_FORKED;
     struct dibs__local_state k = handle_known(l, owner);
     if (k.state == DIBS_LOST)
         return DIBS_ERR_LOST;
     if (k.state == DIBS_NOT_HELD)
         return DIBS_ERR_NOT_OWNER;
-    size_t len = dibs__owner_text(l->line, k.wire, text);
+    size_t len = dibs__owner_text(l->entry, k.owner_id, text);
     if (len >= size) {
         dibs__reason_set(DIBS_ERR_INVALID,
                          "size is %zu, the owner has %zu bytes with its NUL",
@@ -235,7 +235,7 @@ static dibs_err get_member(dibs_lock *l, size_t index, dibs_owner owner,
         dibs__reason_set(DIBS_ERR_INVALID, "the lock has no members");
         return dibs__lock_report_invalid_arg(l);
     }
-    if (l->ops->foreign(l))
+    if (l->ops->is_forked_copy(l))
         return DIBS_ERR_FORKED;
     return l->ops->member(l, index, owner ? owner : dibs__owner_thread(), out);
 }

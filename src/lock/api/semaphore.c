@@ -119,7 +119,7 @@ static dibs_err semaphore_fill(struct dibs__operation *op,
 {
     dibs_err err = sc->fill(op, &sc->o, sc->trying);
 
-    op->ask.value = sc->permits;
+    op->args.value = sc->permits;
     return err;
 }
 
@@ -194,42 +194,42 @@ static dibs_err semaphore_acquire(dibs_semaphore *s,
 
 /* The oldest acquire that has so many, and that no other release has picked; 0:
  * there is none. text: its owner as the server knows it. */
-static dibs_owner pick_hold(struct dibs__lock_entry *line, int64_t permits,
+static dibs_owner pick_hold(struct dibs__lock_entry *entry, int64_t permits,
                             char text[DIBS_OWNER_MAX])
 {
     struct dibs__hold *h = NULL;
     dibs_owner owner = 0;
 
-    dibs__lock(&line->mu);
-    while ((h = dibs__hold_next(line, h)) && !owner) {
-        if (h->value != permits || h->picked || h->count == 0)
+    dibs__lock(&entry->mu);
+    while ((h = dibs__hold_next(entry, h)) && !owner) {
+        if (h->value != permits || h->release_claimed || h->count == 0)
             continue;
-        h->picked = true;
+        h->release_claimed = true;
         owner = h->owner;
-        dibs__owner_text(line, h->wire, text);
+        dibs__owner_text(entry, h->owner_id, text);
     }
-    dibs__unlock(&line->mu);
+    dibs__unlock(&entry->mu);
     return owner;
 }
 
 /* The release did not begin, or is over: what it picked is there for another
  * one, if it is there at all. */
-static void unpick_hold(struct dibs__lock_entry *line, dibs_owner owner)
+static void unpick_hold(struct dibs__lock_entry *entry, dibs_owner owner)
 {
-    dibs__lock(&line->mu);
-    struct dibs__hold *h = dibs__hold_of(line, owner);
+    dibs__lock(&entry->mu);
+    struct dibs__hold *h = dibs__hold_of(entry, owner);
     if (h)
-        h->picked = false;
-    dibs__unlock(&line->mu);
+        h->release_claimed = false;
+    dibs__unlock(&entry->mu);
 }
 
 /* Nothing was picked. If the client has begun to close since, the close may
  * have taken it. */
-static dibs_err nothing_picked(struct dibs__lock_entry *line)
+static dibs_err nothing_picked(struct dibs__lock_entry *entry)
 {
-    if (!atomic_load(&line->locks->closing))
+    if (!atomic_load(&entry->manager->closing))
         return DIBS_ERR_NOT_OWNER;
-    dibs__release_settle_closed(line, 0);
+    dibs__release_settle_closed(entry, 0);
     return DIBS_ERR_CLOSED;
 }
 
@@ -238,23 +238,24 @@ static dibs_err semaphore_give(dibs_semaphore *s, struct semaphore_call *sc,
                                char text[DIBS_OWNER_MAX])
 {
     char unused[DIBS_OWNER_MAX];
-    struct dibs__lock_entry *line = s->l->line;
+    struct dibs__lock_entry *entry = s->l->entry;
     dibs_err err = dibs__lock_enter(s->l);
 
     /* It stays picked, the next release takes another one. What was lost is
      * out of the line by now, and nobody can tell who had how many. */
     if (err == DIBS_ERR_CLOSED)
-        dibs__release_settle_closed(line, pick_hold(line, sc->permits, unused));
+        dibs__release_settle_closed(entry,
+                                    pick_hold(entry, sc->permits, unused));
     if (err != DIBS_OK)
         return err;
     dibs_client *c = s->l->c;
-    dibs__entry_ref(line); /* a callback may free the handle meanwhile */
+    dibs__entry_ref(entry); /* a callback may free the handle meanwhile */
     sc->o.leave = text != NULL;
-    sc->o.owner = pick_hold(line, sc->permits, text ? text : unused);
-    err = sc->o.owner ? semaphore_begin(s->l, sc) : nothing_picked(line);
+    sc->o.owner = pick_hold(entry, sc->permits, text ? text : unused);
+    err = sc->o.owner ? semaphore_begin(s->l, sc) : nothing_picked(entry);
     if (sc->o.owner && err != DIBS_OK)
-        unpick_hold(line, sc->o.owner);
-    dibs__entry_unref(line);
+        unpick_hold(entry, sc->o.owner);
+    dibs__entry_unref(entry);
     dibs__client_leave(c);
     return err;
 }
@@ -401,7 +402,7 @@ dibs_err dibs_semaphore_adopt(dibs_semaphore *s, const char *text,
 /* "{name}:dibs_req:id". */
 static void guard_arg(struct dibs__buf *out, const struct dibs__request *r)
 {
-    dibs__suffix_arg(out, r->op.line, GUARD, r->id);
+    dibs__suffix_arg(out, r->op.entry, GUARD, r->id);
 }
 
 static void semaphore_set_write(const struct dibs__request *r,

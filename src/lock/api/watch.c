@@ -186,7 +186,7 @@ static bool take_news(struct dibs_watch *w, const struct news *n,
 static void listen_if_deaf(struct dibs_watch *w)
 {
     if (!w->sub.on) /* no memory: the next look tries again */
-        (void)dibs__entry_subscribe(w->handle.line, &w->sub);
+        (void)dibs__entry_subscribe(w->handle.entry, &w->sub);
 }
 
 static void look_after(struct dibs_watch *w, int64_t pause_ms)
@@ -268,14 +268,14 @@ static void watch_end(struct dibs_watch *w)
     dibs__timer_stop(&w->handle.c->loop, &w->timer);
     dibs__unsubscribe(&w->sub);
     dibs__shutdown_hook_unregister(w->locks, &w->work);
-    dibs__entry_unref(w->handle.line);
+    dibs__entry_unref(w->handle.entry);
     watch_unref(w);
 }
 
 static void watch_started(struct dibs__task *t)
 {
     struct dibs_watch *w = DIBS_OF(t, struct dibs_watch, start);
-    struct dibs__lock_manager *lk = w->locks;
+    struct dibs__lock_manager *manager = w->locks;
 
     if (w->state == WATCH_NEW) {
         w->state = WATCH_PAUSES;
@@ -283,7 +283,7 @@ static void watch_started(struct dibs__task *t)
         look_after(w, 0);
     }
     watch_unref(w);
-    atomic_fetch_sub(&lk->in_flight, 1); /* from now on the work is known */
+    atomic_fetch_sub(&manager->in_flight, 1); /* from now on the work is known */
 }
 
 static void watch_stopped(struct dibs__task *t)
@@ -325,7 +325,7 @@ static struct dibs_watch *watch_new(const dibs_lock *l,
         return NULL;
     atomic_init(&w->refs, 3); /* the user's, io's, the start's */
     w->handle = *l;
-    w->locks = l->line->locks;
+    w->locks = l->entry->manager;
     w->every_ms = o->every_ms ? o->every_ms : EVERY_MS;
     w->values = o->values;
     w->start.run = watch_started;
@@ -335,7 +335,7 @@ static struct dibs_watch *watch_new(const dibs_lock *l,
     w->sub.hear = watch_heard;
     w->timer.fire = watch_timed;
     w->cb.run = news_run;
-    dibs__entry_ref(l->line);
+    dibs__entry_ref(l->entry);
     dibs__client_ref(l->c);
     return w;
 }

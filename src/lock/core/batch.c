@@ -46,9 +46,10 @@ static bool batch_take(struct dibs__operation *op, enum dibs__lock_command verb,
 {
     struct op_batch *b = whole_batch(op->batch);
 
-    if (verb != b->verb || !op->line->kind->batch || b->count == b->max)
+    if (verb != b->verb || !op->entry->type->batch_code || b->count == b->max)
         return false;
-    if (b->count > 0 && b->items[0].op->ask.keep_ms != op->ask.keep_ms)
+    if (b->count > 0 &&
+        b->items[0].op->args.hold_off_ms != op->args.hold_off_ms)
         return false; /* one is kept, and the other cannot be */
     b->items[b->count++] = (struct batch_item){.op = op, .answered = answered};
     return true;
@@ -78,18 +79,18 @@ static size_t count_gates(const struct op_batch *b)
     size_t n = 0;
 
     for (size_t i = 0; i < b->count; i++)
-        n += b->items[i].op->line->kind->batch_key != 0;
+        n += b->items[i].op->entry->type->batch_key != 0;
     return n;
 }
 
 static void write_keys(const struct op_batch *b, struct dibs__buf *out)
 {
     for (size_t i = 0; i < b->count; i++)
-        dibs__arg_write('n', &b->items[i].op->ask, out);
+        dibs__arg_write('n', &b->items[i].op->args, out);
     for (size_t i = 0; i < b->count; i++) {
-        const struct dibs__command_args *ask = &b->items[i].op->ask;
-        if (ask->line->kind->batch_key)
-            dibs__arg_write(ask->line->kind->batch_key, ask, out);
+        const struct dibs__command_args *args = &b->items[i].op->args;
+        if (args->entry->type->batch_key)
+            dibs__arg_write(args->entry->type->batch_key, args, out);
     }
 }
 
@@ -97,8 +98,8 @@ static void write_keys(const struct op_batch *b, struct dibs__buf *out)
 static void write_word(const struct dibs__operation *op, struct dibs__buf *out)
 {
     char word[32];
-    int n = snprintf(word, sizeof word, "%c%lld", op->line->kind->batch,
-                     (long long)op->ask.target);
+    int n = snprintf(word, sizeof word, "%c%lld", op->entry->type->batch_code,
+                     (long long)op->args.target_count);
 
     dibs__buf_arg(out, word, (size_t)n);
 }
@@ -107,21 +108,21 @@ static void write_word(const struct dibs__operation *op, struct dibs__buf *out)
 static void write_owner(const struct op_batch *b, size_t i,
                         struct dibs__buf *out)
 {
-    const struct dibs__command_args *ask = &b->items[i].op->ask;
+    const struct dibs__command_args *args = &b->items[i].op->args;
 
-    if (i > 0 && b->items[i - 1].op->ask.wire == ask->wire)
+    if (i > 0 && b->items[i - 1].op->args.owner_id == args->owner_id)
         dibs__buf_arg(out, "", 0);
     else
-        dibs__arg_write('o', ask, out);
+        dibs__arg_write('o', args, out);
 }
 
-static void multi_write(struct dibs__command *call, struct dibs__buf *out,
+static void multi_write(struct dibs__command *cmd, struct dibs__buf *out,
                         bool whole)
 {
-    const struct op_batch *b = DIBS_OF(call, struct op_batch, call);
-    const struct dibs__command_args *first = &b->items[0].op->ask;
+    const struct op_batch *b = DIBS_OF(cmd, struct op_batch, call);
+    const struct dibs__command_args *first = &b->items[0].op->args;
     bool acquire = b->verb == VERB_ACQUIRE;
-    size_t more = dibs__publish_count(first->line);
+    size_t more = dibs__publish_count(first->entry);
 
     dibs__script_head(out,
                       acquire ? &dibs__script_multi_acquire
@@ -129,7 +130,7 @@ static void multi_write(struct dibs__command *call, struct dibs__buf *out,
                       whole, b->count + count_gates(b),
                       acquire ? 1 + 2 * b->count : 2 + 3 * b->count + more);
     write_keys(b, out);
-    dibs__buf_arg_num(out, acquire ? first->lease_ms : first->keep_ms);
+    dibs__buf_arg_num(out, acquire ? first->lease_ms : first->hold_off_ms);
     if (!acquire)
         dibs__buf_arg_num(out, (int64_t)b->count);
     for (size_t i = 0; i < b->count; i++) {
@@ -137,7 +138,7 @@ static void multi_write(struct dibs__command *call, struct dibs__buf *out,
         write_word(op, out);
         write_owner(b, i, out);
         if (!acquire)
-            dibs__arg_write('c', &op->ask, out);
+            dibs__arg_write('c', &op->args, out);
     }
     if (!acquire)
         dibs__arg_write('*', first, out);
@@ -152,15 +153,15 @@ static void answer_item(struct op_batch *b, size_t i, dibs_err err,
     struct dibs__operation *op = b->items[i].op;
 
     op->batch = NULL;
-    op->direct = false;
-    op->call.sent_ms = b->call.sent_ms;
-    op->call.again = b->call.again;
-    op->call.ghost = b->call.ghost;
-    op->call.partly = b->call.partly;
-    op->call.unacked = b->call.unacked;
-    op->call.acked = b->call.acked;
-    op->call.wanted = b->call.wanted;
-    b->items[i].answered(&op->call, err, reply);
+    op->on_caller_thread = false;
+    op->command.sent_ms = b->call.sent_ms;
+    op->command.resent = b->call.resent;
+    op->command.maybe_live_copy = b->call.maybe_live_copy;
+    op->command.partially_executed = b->call.partially_executed;
+    op->command.under_replicated = b->call.under_replicated;
+    op->command.acked = b->call.acked;
+    op->command.wanted = b->call.wanted;
+    b->items[i].answered(&op->command, err, reply);
 }
 
 static void answer_items(struct op_batch *b, dibs_err err,
@@ -171,10 +172,10 @@ static void answer_items(struct op_batch *b, dibs_err err,
     dibs__free(b);
 }
 
-static void multi_acquired(struct dibs__command *call, dibs_err err,
+static void multi_acquired(struct dibs__command *cmd, dibs_err err,
                            const struct dibs__reply *reply)
 {
-    struct op_batch *b = DIBS_OF(call, struct op_batch, call);
+    struct op_batch *b = DIBS_OF(cmd, struct op_batch, call);
     struct dibs__reply why = {.type = REPLY_NUM};
     int64_t which = 0;
 
@@ -203,10 +204,10 @@ static dibs_err release_refusal(int64_t verdict)
                                              : DIBS_OK;
 }
 
-static void multi_released(struct dibs__command *call, dibs_err err,
+static void multi_released(struct dibs__command *cmd, dibs_err err,
                            const struct dibs__reply *reply)
 {
-    struct op_batch *b = DIBS_OF(call, struct op_batch, call);
+    struct op_batch *b = DIBS_OF(cmd, struct op_batch, call);
     struct dibs__reply one = {.type = REPLY_NUM};
 
     if (err == DIBS_OK && reply->len != b->count)
@@ -224,10 +225,10 @@ static void multi_released(struct dibs__command *call, dibs_err err,
     dibs__free(b);
 }
 
-static void batch_explained(struct dibs__command *call, dibs_err err,
+static void batch_explained(struct dibs__command *cmd, dibs_err err,
                             const char *why)
 {
-    struct op_batch *b = DIBS_OF(call, struct op_batch, call);
+    struct op_batch *b = DIBS_OF(cmd, struct op_batch, call);
 
     for (size_t i = 0; i < b->count; i++)
         dibs__op_record_error(b->items[i].op, err, why);
@@ -239,10 +240,10 @@ void dibs__batch_send(struct dibs__batch *head, bool direct)
 {
     struct op_batch *b = whole_batch(head);
     const struct dibs__operation *op = b->items[0].op;
-    struct dibs__route to = dibs__entry_route(op->line);
+    struct dibs__route to = dibs__entry_route(op->entry);
     bool acquire = b->verb == VERB_ACQUIRE;
-    int64_t within = acquire ? dibs__entry_timeout(op->line)
-                             : op->wait.deadline - dibs__now_ms();
+    int64_t within = acquire ? dibs__entry_timeout(op->entry)
+                             : op->waiter.deadline - dibs__now_ms();
 
     b->call.write = multi_write;
     b->call.done = acquire ? multi_acquired : multi_released;
@@ -250,12 +251,12 @@ void dibs__batch_send(struct dibs__batch *head, bool direct)
     b->call.expects = 1u << REPLY_ARRAY | (acquire ? 1u << REPLY_NIL : 0);
     if (acquire) { /* one client's, so they are alike in this */
         b->call.replicas = op->replicas;
-        b->call.replicas_ms = op->call.replicas_ms;
+        b->call.replicas_ms = op->command.replicas_ms;
         b->call.writes = 1u << REPLY_NIL;
-        within = dibs__add(within, op->call.replicas_ms);
+        within = dibs__add(within, op->command.replicas_ms);
     }
-    dibs__entry_fill_command(op->line, &b->call, within,
-                             acquire ? 0 : op->wait.deadline);
+    dibs__entry_fill_command(op->entry, &b->call, within,
+                             acquire ? 0 : op->waiter.deadline);
     if (direct)
         dibs__command_run_direct(to, &b->call);
     else

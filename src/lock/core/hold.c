@@ -52,67 +52,68 @@
 
 /* ---- finding ----------------------------------------------------------- */
 
-struct dibs__hold *dibs__hold_next(struct dibs__lock_entry *line,
+struct dibs__hold *dibs__hold_next(struct dibs__lock_entry *entry,
                                    struct dibs__hold *h)
 {
-    struct dibs__list *l = h ? h->link.next : line->holds.next;
+    struct dibs__list *l = h ? h->link.next : entry->holds.next;
 
-    return l == &line->holds ? NULL : DIBS_OF(l, struct dibs__hold, link);
+    return l == &entry->holds ? NULL : DIBS_OF(l, struct dibs__hold, link);
 }
 
-struct dibs__hold *dibs__hold_of(struct dibs__lock_entry *line,
+struct dibs__hold *dibs__hold_of(struct dibs__lock_entry *entry,
                                  dibs_owner owner)
 {
     struct dibs__hold *h = NULL;
 
-    while ((h = dibs__hold_next(line, h)) && h->owner != owner)
+    while ((h = dibs__hold_next(entry, h)) && h->owner != owner)
         ;
     return h;
 }
 
-struct dibs__hold *dibs__hold_with_id(struct dibs__lock_entry *line,
+struct dibs__hold *dibs__hold_with_id(struct dibs__lock_entry *entry,
                                       uint64_t wire)
 {
     struct dibs__hold *h = NULL;
 
-    while ((h = dibs__hold_next(line, h)) && h->wire != wire)
+    while ((h = dibs__hold_next(entry, h)) && h->owner_id != wire)
         ;
     return h;
 }
 
-struct dibs__hold *dibs__hold_with_number(struct dibs__lock_entry *line,
+struct dibs__hold *dibs__hold_with_number(struct dibs__lock_entry *entry,
                                           uint64_t number)
 {
     struct dibs__hold *h = NULL;
 
-    while ((h = dibs__hold_next(line, h)) && h->number != number)
+    while ((h = dibs__hold_next(entry, h)) && h->number != number)
         ;
     return h;
 }
 
 /* The latest holds first. Of those that ask the oldest: most likely the server
  * has answered it. */
-uint64_t dibs__hold_find_peer(const struct dibs__lock_entry *line,
+uint64_t dibs__hold_find_peer(const struct dibs__lock_entry *entry,
                               const struct dibs__hold *h, int64_t until)
 {
-    const struct dibs__list *at = line->holds.prev;
+    const struct dibs__list *at = entry->holds.prev;
 
-    for (int i = 0; i < LOOKS && at != &line->holds; i++, at = at->prev) {
+    for (int i = 0; i < LOOKS && at != &entry->holds; i++, at = at->prev) {
         const struct dibs__hold *other = DIBS_OF(at, struct dibs__hold, link);
         if (other != h && other->valid_until >= until &&
             (other->state == HOLD_HELD || other->state == HOLD_SUSPECT))
-            return other->wire;
+            return other->owner_id;
     }
-    if (dibs__list_empty(&line->asks))
+    if (dibs__list_empty(&entry->in_flight))
         return 0;
     const struct dibs__operation *op =
-        DIBS_OF(line->asks.next, struct dibs__operation, ask_link);
-    return op->ask.lease_ms >= until - dibs__now_ms() ? op->wire : 0;
+        DIBS_OF(entry->in_flight.next, struct dibs__operation, in_flight_link);
+    return op->args.lease_ms >= until - dibs__now_ms() ? op->owner_id : 0;
 }
 
 bool dibs__hold_in_doubt(const struct dibs__hold *h)
 {
-    return h->tainted || h->lengthens || h->extends > 0;
+    return h->may_have_stale_copy || h->renewal_in_flight ||
+           h->extends_in_flight > 0;
 }
 
 bool dibs__hold_has_expired(const struct dibs__hold *h, int64_t now)
@@ -120,21 +121,21 @@ bool dibs__hold_has_expired(const struct dibs__hold *h, int64_t now)
     return h->state == HOLD_LOST || now >= h->valid_until;
 }
 
-int64_t dibs__hold_until(struct dibs__lock_entry *line, int64_t now)
+int64_t dibs__hold_until(struct dibs__lock_entry *entry, int64_t now)
 {
     struct dibs__hold *h = NULL;
 
-    while ((h = dibs__hold_next(line, h)) && dibs__hold_has_expired(h, now))
+    while ((h = dibs__hold_next(entry, h)) && dibs__hold_has_expired(h, now))
         ;
     return h ? h->valid_until : 0;
 }
 
-bool dibs__hold_in_other_type(struct dibs__lock_entry *line, dibs_owner owner)
+bool dibs__hold_in_other_type(struct dibs__lock_entry *entry, dibs_owner owner)
 {
     bool held = false;
 
     for (struct dibs__lock_entry *l = NULL;
-         (l = dibs__entry_next_in_family(line, l));) {
+         (l = dibs__entry_next_in_family(entry, l));) {
         dibs__lock(&l->mu);
         held |= dibs__hold_of(l, owner) != NULL;
         dibs__unlock(&l->mu);
@@ -142,14 +143,14 @@ bool dibs__hold_in_other_type(struct dibs__lock_entry *line, dibs_owner owner)
     return held;
 }
 
-bool dibs__hold_other_mode(struct dibs__lock_entry *line, dibs_owner owner)
+bool dibs__hold_other_mode(struct dibs__lock_entry *entry, dibs_owner owner)
 {
     bool has = false;
 
-    if (line->kind->family != LAYOUT_RW)
+    if (entry->type->layout != LAYOUT_RW)
         return false;
     for (struct dibs__lock_entry *l = NULL;
-         (l = dibs__entry_next_in_family(line, l));) {
+         (l = dibs__entry_next_in_family(entry, l));) {
         dibs__lock(&l->mu);
         const struct dibs__hold *h = dibs__hold_of(l, owner);
         has |= h && h->state != HOLD_ENDING &&
@@ -159,16 +160,16 @@ bool dibs__hold_other_mode(struct dibs__lock_entry *line, dibs_owner owner)
     return has;
 }
 
-bool dibs__hold_has_read(struct dibs__lock_entry *line, dibs_owner owner)
+bool dibs__hold_has_read(struct dibs__lock_entry *entry, dibs_owner owner)
 {
-    return line->kind->id == TYPE_WRITE && dibs__hold_other_mode(line, owner);
+    return entry->type->id == TYPE_WRITE && dibs__hold_other_mode(entry, owner);
 }
 
 /* ---- levels ------------------------------------------------------------ */
 
 static struct dibs__level *all_levels(struct dibs__hold *h)
 {
-    return h->grown ? h->levels : &h->first;
+    return h->has_level_array ? h->levels : &h->first;
 }
 
 /* The last that was taken with this, or NULL. */
@@ -177,14 +178,15 @@ static struct dibs__level *level_with(struct dibs__hold *h, const void *with)
     struct dibs__level *levels = all_levels(h);
 
     for (int i = h->count; i-- > 0;)
-        if (levels[i].with == with)
+        if (levels[i].group_level == with)
             return &levels[i];
     return NULL;
 }
 
 struct dibs__hold_terms_sum dibs__hold_terms(const struct dibs__hold *h)
 {
-    const struct dibs__level *levels = h->grown ? h->levels : &h->first;
+    const struct dibs__level *levels =
+        h->has_level_array ? h->levels : &h->first;
     struct dibs__hold_terms_sum all = {.renewed = false};
 
     for (int i = 0; i < h->count; i++) {
@@ -195,7 +197,7 @@ struct dibs__hold_terms_sum dibs__hold_terms(const struct dibs__hold *h)
         all.lease_ms = dibs__max(all.lease_ms, levels[i].lease_ms);
     }
     if (!all.renewed)
-        all.lease_ms = dibs__entry_client(h->line)->lease_ms;
+        all.lease_ms = dibs__entry_client(h->entry)->lease_ms;
     return all;
 }
 
@@ -211,7 +213,7 @@ static struct dibs__loss_listener *drop_level(struct dibs__hold *h,
     if (!level)
         level = last;
     struct dibs__loss_listener *loss = level->loss;
-    dibs__loss_notification_free(level->note);
+    dibs__loss_notification_free(level->notification);
     memmove(level, level + 1, (size_t)(last - level) * sizeof *level);
     h->count--;
     return loss;
@@ -226,49 +228,50 @@ int64_t dibs__valid_until(int64_t sent, int64_t lease_ms)
     return dibs__add(sent, lease_ms - margin);
 }
 
-struct dibs__hold *dibs__hold_new(struct dibs__lock_entry *line)
+struct dibs__hold *dibs__hold_new(struct dibs__lock_entry *entry)
 {
-    struct dibs__hold *h = line->spare;
+    struct dibs__hold *h = entry->spare_hold;
 
     if (h)
-        line->spare = NULL;
+        entry->spare_hold = NULL;
     else
         h = dibs__malloc(sizeof *h);
     if (!h)
         return NULL;
     memset(h, 0, sizeof *h);
-    h->line = line;
-    h->number = atomic_fetch_add(&line->locks->holds, 1) + 1;
-    dibs__list_init(&h->blocked);
+    h->entry = entry;
+    h->number = atomic_fetch_add(&entry->manager->holds, 1) + 1;
+    dibs__list_init(&h->blocked_ops);
     return h;
 }
 
 /* What it published goes with it. */
-static void end_published(struct dibs__lock_entry *line, struct dibs__hold *h)
+static void end_published(struct dibs__lock_entry *entry, struct dibs__hold *h)
 {
-    if (h->published)
-        dibs__holder_value_end(line, h->number);
-    h->published = false;
+    if (h->has_value)
+        dibs__holder_value_end(entry, h->number);
+    h->has_value = false;
 }
 
-void dibs__hold_free(struct dibs__lock_entry *line, struct dibs__hold *h)
+void dibs__hold_free(struct dibs__lock_entry *entry, struct dibs__hold *h)
 {
-    end_published(line, h);
-    dibs__lease_timer_cancel(&dibs__entry_client(line)->watchdog, &h->lease);
+    end_published(entry, h);
+    dibs__lease_timer_cancel(&dibs__entry_client(entry)->lease_timers,
+                             &h->timer);
     bool inside = dibs__list_linked(&h->link);
-    uint64_t wire = h->wire;
+    uint64_t wire = h->owner_id;
     dibs__list_del(&h->link);
     while (h->count > 0)
         dibs__loss_unref(drop_level(h, NULL));
-    if (h->grown)
+    if (h->has_level_array)
         dibs__free(h->levels);
-    if (line->spare)
+    if (entry->spare_hold)
         dibs__free(h);
     else
-        line->spare = h;
+        entry->spare_hold = h;
     if (inside) { /* not the last: the caller has one */
-        dibs__adopted_held(&line->locks->adopted, wire, false);
-        atomic_fetch_sub(&line->refs, 1);
+        dibs__adopted_held(&entry->manager->adopted, wire, false);
+        atomic_fetch_sub(&entry->refs, 1);
     }
 }
 
@@ -276,7 +279,7 @@ bool dibs__hold_reserve_level(struct dibs__hold *h)
 {
     size_t want = (size_t)h->count + 1;
 
-    if (h->grown)
+    if (h->has_level_array)
         return dibs__grow((void **)&h->levels, &h->levels_cap, want,
                           sizeof *h->levels);
     if (want == 1)
@@ -287,18 +290,19 @@ bool dibs__hold_reserve_level(struct dibs__hold *h)
     grown[0] = h->first;
     h->levels = grown;
     h->levels_cap = want * 2;
-    h->grown = true;
+    h->has_level_array = true;
     return true;
 }
 
-void dibs__hold_schedule(struct dibs__lock_entry *line, struct dibs__hold *h,
+void dibs__hold_schedule(struct dibs__lock_entry *entry, struct dibs__hold *h,
                          int64_t renew_at)
 {
     int64_t at = h->valid_until;
 
     if (h->state != HOLD_ENDING)
         at = dibs__min(at, renew_at);
-    dibs__lease_timer_set(&dibs__entry_client(line)->watchdog, &h->lease, at);
+    dibs__lease_timer_set(&dibs__entry_client(entry)->lease_timers, &h->timer,
+                          at);
 }
 
 /* A third of the lease from now; a little earlier for some, so that not all
@@ -314,10 +318,10 @@ static int64_t renewal_time(const struct dibs__hold *h, int64_t sent)
  * proven at `sent`. */
 static int64_t track_time(const struct dibs__hold *h, int64_t sent)
 {
-    const struct dibs__server *s = dibs__entry_server(h->line);
+    const struct dibs__server *s = dibs__entry_server(h->entry);
 
-    if (h->alarmed)
-        return h->line->alarm_at;
+    if (h->invalidated)
+        return h->entry->next_check_ms;
     return h->tracked || !s || !dibs__key_tracking_possible(s)
                ? INT64_MAX
                : sent + TRACK_MS;
@@ -331,115 +335,117 @@ static int64_t next_look(const struct dibs__hold *h, int64_t sent)
                      track_time(h, sent));
 }
 
-void dibs__hold_confirm(struct dibs__lock_entry *line, struct dibs__hold *h)
+void dibs__hold_confirm(struct dibs__lock_entry *entry, struct dibs__hold *h)
 {
     struct dibs__hold_terms_sum all = dibs__hold_terms(h);
     int64_t renew_at =
         all.renewed ? h->valid_until - all.lease_ms / 3 * 2 : INT64_MAX;
 
-    dibs__hold_schedule(line, h,
+    dibs__hold_schedule(entry, h,
                         dibs__min(renew_at, track_time(h, dibs__now_ms())));
 }
 
 /* A command of ours changed the key. On the main connection that ends the
  * tracking, and no message says so. A look at one hold is enough for all that
  * have the key in common. */
-static void touch_line(struct dibs__lock_entry *line) REQUIRES(line->mu)
+static void touch_line(struct dibs__lock_entry *entry) REQUIRES(line->mu)
 {
     struct dibs__hold *h = NULL;
 
-    while ((h = dibs__hold_next(line, h)) &&
+    while ((h = dibs__hold_next(entry, h)) &&
            (h->state == HOLD_LOST || h->state == HOLD_ENDING))
         ;
-    if (!h || (!h->tracked && !h->renewing))
+    if (!h || (!h->tracked && !h->in_renewal_batch))
         return; /* it will be looked at anyway */
     h->tracked = false;
-    h->alarmed |= h->renewing;
-    if (!h->renewing)
-        dibs__hold_confirm(line, h);
+    h->invalidated |= h->in_renewal_batch;
+    if (!h->in_renewal_batch)
+        dibs__hold_confirm(entry, h);
 }
 
-void dibs__hold_renewed(struct dibs__lock_entry *line, struct dibs__hold *h,
+void dibs__hold_renewed(struct dibs__lock_entry *entry, struct dibs__hold *h,
                         int64_t sent, int64_t lease_ms)
 {
     h->state = HOLD_HELD;
     h->valid_until =
         dibs__max(h->valid_until, dibs__valid_until(sent, lease_ms));
-    dibs__hold_schedule(line, h, next_look(h, sent));
-    if (h->published)
-        dibs__holder_value_renew(line, h->number);
+    dibs__hold_schedule(entry, h, next_look(h, sent));
+    if (h->has_value)
+        dibs__holder_value_renew(entry, h->number);
 }
 
-static void count_grant(struct dibs__lock_entry *line,
+static void count_grant(struct dibs__lock_entry *entry,
                         const struct dibs__operation *op, int64_t now_us)
 {
-    struct dibs__stats *st = dibs__entry_client(line)->stats;
+    struct dibs__stats *st = dibs__entry_client(entry)->stats;
 
     dibs__stats_count(st, STAT_ACQUIRES, 1);
     dibs__stats_time(st, TIMING_ACQUIRE,
-                     dibs__coarse_time_age(op->ask.begun, now_us));
+                     dibs__coarse_time_age(op->args.begun_at, now_us));
 }
 
 /* It ends now, by a release or a loss. */
-static void count_ended(struct dibs__lock_entry *line, struct dibs__hold *h)
+static void count_ended(struct dibs__lock_entry *entry, struct dibs__hold *h)
 {
     if (h->count > 0)
         dibs__stats_time(
-            dibs__entry_client(line)->stats, TIMING_HOLD,
+            dibs__entry_client(entry)->stats, TIMING_HOLD,
             dibs__coarse_time_age(all_levels(h)[0].taken, dibs__now_us()));
 }
 
-void dibs__hold_taken(struct dibs__lock_entry *line, struct dibs__hold *h,
+void dibs__hold_taken(struct dibs__lock_entry *entry, struct dibs__hold *h,
                       struct dibs__operation *op, int64_t sent, int64_t value)
 {
     int64_t now_us = dibs__now_us();
 
     all_levels(h)[h->count++] = (struct dibs__level){
-        .with = op->with,
+        .group_level = op->group_level,
         .taken = dibs__coarse_time_of(now_us),
-        .renewed = op->lease_ms == 0 || op->kept,
-        .lease_ms =
-            op->kept ? op->ask.lease_ms : dibs__entry_client(line)->lease_ms,
-        .max_until = op->max_hold_ms && !op->kept
+        .renewed = op->lease_ms == 0 || op->provisional_renewal,
+        .lease_ms = op->provisional_renewal
+                        ? op->args.lease_ms
+                        : dibs__entry_client(entry)->lease_ms,
+        .max_until = op->max_hold_ms && !op->provisional_renewal
                          ? dibs__add(sent, op->max_hold_ms)
                          : INT64_MAX,
-        .loss = op->note ? dibs__loss_ref(op->note->loss) : NULL,
-        .note = op->note,
+        .loss =
+            op->notification ? dibs__loss_ref(op->notification->loss) : NULL,
+        .notification = op->notification,
     };
-    op->note = NULL;
-    count_grant(line, op, now_us);
-    h->tainted |= op->tainted;
+    op->notification = NULL;
+    count_grant(entry, op, now_us);
+    h->may_have_stale_copy |= op->may_have_stale_copy;
     if (!dibs__list_linked(&h->link)) {
         h->owner = op->owner;
-        h->wire = op->wire;
+        h->owner_id = op->owner_id;
         h->value = value;
-        dibs__list_add(&line->holds, &h->link);
-        dibs__entry_ref(line);
-        dibs__adopted_held(&line->locks->adopted, h->wire, true);
+        dibs__list_add(&entry->holds, &h->link);
+        dibs__entry_ref(entry);
+        dibs__adopted_held(&entry->manager->adopted, h->owner_id, true);
     }
-    touch_line(line);
-    dibs__hold_renewed(line, h, sent, op->ask.lease_ms);
+    touch_line(entry);
+    dibs__hold_renewed(entry, h, sent, op->args.lease_ms);
 }
 
-bool dibs__hold_commit_terms(struct dibs__lock_entry *line,
+bool dibs__hold_commit_terms(struct dibs__lock_entry *entry,
                              const struct dibs__operation *op)
 {
-    struct dibs__hold *h = dibs__hold_of(line, op->owner);
+    struct dibs__hold *h = dibs__hold_of(entry, op->owner);
     int64_t now = dibs__now_ms();
 
     if (!h || dibs__hold_has_expired(h, now))
         return false;
-    struct dibs__level *level = level_with(h, op->with);
+    struct dibs__level *level = level_with(h, op->group_level);
     if (!level)
         return false;
-    if (!op->kept)
+    if (!op->provisional_renewal)
         return true;
     level->renewed = op->lease_ms == 0;
-    level->lease_ms = dibs__entry_client(line)->lease_ms;
+    level->lease_ms = dibs__entry_client(entry)->lease_ms;
     if (op->max_hold_ms)
         level->max_until = dibs__add(now, op->max_hold_ms);
-    if (!h->renewing)
-        dibs__hold_schedule(line, h, next_look(h, now));
+    if (!h->in_renewal_batch)
+        dibs__hold_schedule(entry, h, next_look(h, now));
     return true;
 }
 
@@ -448,9 +454,9 @@ struct dibs__loss_listener *dibs__hold_pop_level(struct dibs__hold *h,
 {
     struct dibs__loss_listener *loss = drop_level(h, with);
 
-    dibs__assert_held(&h->line->mu);
+    dibs__assert_held(&h->entry->mu);
     if (dibs__list_linked(&h->link))
-        touch_line(h->line);
+        touch_line(h->entry);
     return loss;
 }
 
@@ -469,44 +475,45 @@ void dibs__hold_suppress_all_losses(struct dibs__hold *h)
     struct dibs__level *levels = all_levels(h);
 
     for (int i = 0; i < h->count; i++)
-        if (!levels[i].with)
+        if (!levels[i].group_level)
             dibs__loss_suppress(levels[i].loss);
 }
 
-void dibs__hold_ending(struct dibs__lock_entry *line, struct dibs__hold *h)
+void dibs__hold_ending(struct dibs__lock_entry *entry, struct dibs__hold *h)
 {
     h->state = HOLD_ENDING;
-    count_ended(line, h);
-    dibs__lease_timer_cancel(&dibs__entry_client(line)->watchdog, &h->lease);
+    count_ended(entry, h);
+    dibs__lease_timer_cancel(&dibs__entry_client(entry)->lease_timers,
+                             &h->timer);
 }
 
 /* ---- its loss ---------------------------------------------------------- */
 
-void dibs__hold_lose_by(struct dibs__lock_entry *line, struct dibs__hold *h,
+void dibs__hold_lose_by(struct dibs__lock_entry *entry, struct dibs__hold *h,
                         const char *why)
 {
-    dibs_client *c = dibs__entry_client(line);
+    dibs_client *c = dibs__entry_client(entry);
 
     if (h->state == HOLD_LOST)
         return;
     h->state = HOLD_LOST;
-    count_ended(line, h);
+    count_ended(entry, h);
     dibs__stats_count(c->stats, STAT_LOSSES, 1);
-    end_published(line, h);
-    dibs__lease_timer_cancel(&c->watchdog, &h->lease);
+    end_published(entry, h);
+    dibs__lease_timer_cancel(&c->lease_timers, &h->timer);
     struct dibs__level *levels = all_levels(h);
     for (int i = 0; i < h->count; i++) {
-        struct dibs__loss_notification *note = levels[i].note;
-        levels[i].note = NULL;
-        if (note)
-            dibs__loss_notification_push(note, &c->callbacks);
+        struct dibs__loss_notification *notification = levels[i].notification;
+        levels[i].notification = NULL;
+        if (notification)
+            dibs__loss_notification_push(notification, &c->callbacks);
     }
-    dibs__entry_log_event(line, DIBS_EVENT_LOST, DIBS_ERR_LOST,
-                          "lost '%.80s': %s", line->name, why);
-    dibs__wait_queue_wake_head(&line->wait);
+    dibs__entry_log_event(entry, DIBS_EVENT_LOST, DIBS_ERR_LOST,
+                          "lost '%.80s': %s", entry->name, why);
+    dibs__wait_queue_wake_head(&entry->wait);
 }
 
-void dibs__hold_lose(struct dibs__lock_entry *line, struct dibs__hold *h)
+void dibs__hold_lose(struct dibs__lock_entry *entry, struct dibs__hold *h)
 {
-    dibs__hold_lose_by(line, h, "the server does not know it any more");
+    dibs__hold_lose_by(entry, h, "the server does not know it any more");
 }

@@ -24,141 +24,143 @@
 #define FAIR_CALL_MS  5000
 
 /* Takes one hold that is idle out of the line; its number, or 0. */
-static uint64_t take_hold(struct dibs__lock_entry *line, bool *busy)
+static uint64_t take_hold(struct dibs__lock_entry *entry, bool *busy)
 {
     uint64_t wire = 0;
     struct dibs__hold *next;
 
-    dibs__lock(&line->mu);
-    for (struct dibs__hold *h = dibs__hold_next(line, NULL); h && !wire;
+    dibs__lock(&entry->mu);
+    for (struct dibs__hold *h = dibs__hold_next(entry, NULL); h && !wire;
          h = next) {
-        next = dibs__hold_next(line, h);
+        next = dibs__hold_next(entry, h);
         if (h->busy) {
             *busy = true;
             continue;
         }
         /* What our clock has just ended is there for the margin still; of one
          * half of a read-write lock for as long as the other. */
-        bool rest = h->over && (line->kind->family == LAYOUT_RW ||
-                                dibs__now_ms() - h->valid_until <
-                                    dibs__entry_timeout(line));
-        wire = h->state == HOLD_LOST && !rest ? 0 : h->wire;
+        bool rest = h->expired_locally && (entry->type->layout == LAYOUT_RW ||
+                                           dibs__now_ms() - h->valid_until <
+                                               dibs__entry_timeout(entry));
+        wire = h->state == HOLD_LOST && !rest ? 0 : h->owner_id;
         /* A program that dispatches callbacks may do so after the close, when
          * no hold is left to lose. (A thread of ours has run them by then.) */
-        if (dibs__entry_client(line)->callbacks.fd >= 0)
+        if (dibs__entry_client(entry)->callbacks.fd >= 0)
             dibs__hold_suppress_all_losses(h);
-        dibs__hold_free(line, h);
+        dibs__hold_free(entry, h);
     }
-    dibs__unlock(&line->mu);
+    dibs__unlock(&entry->mu);
     return wire;
 }
 
 /* True: a hold is in use just now. */
-static bool give_back(struct dibs__lock_entry *line)
+static bool give_back(struct dibs__lock_entry *entry)
 {
     bool busy = false;
     uint64_t wire;
 
-    while ((wire = take_hold(line, &busy)))
-        dibs__release_on_close(line, wire);
+    while ((wire = take_hold(entry, &busy)))
+        dibs__release_on_close(entry, wire);
     return busy;
 }
 
 /* Waiters here are in a queue on the server, and have to say that they leave.
  */
-static bool has_leavers(struct dibs__lock_entry *line)
+static bool has_leavers(struct dibs__lock_entry *entry)
 {
-    dibs__lock(&line->mu);
-    bool has = dibs__lock_type_has(line->kind, VERB_LEAVE) &&
-               !dibs__list_empty(&line->wait.waiters);
-    dibs__unlock(&line->mu);
+    dibs__lock(&entry->mu);
+    bool has = dibs__lock_type_has(entry->type, VERB_LEAVE) &&
+               !dibs__list_empty(&entry->wait.waiters);
+    dibs__unlock(&entry->mu);
     return has;
 }
 
 /* False: something is left in this line. */
-static bool close_line(struct dibs__lock_entry *line)
+static bool close_line(struct dibs__lock_entry *entry)
 {
-    dibs__wait_queue_expire(&line->wait);
-    bool busy = give_back(line);
-    dibs__lock(&line->mu);
-    bool waiting = dibs__wait_queue_close(&line->wait);
-    dibs__unlock(&line->mu);
+    dibs__wait_queue_expire(&entry->wait);
+    bool busy = give_back(entry);
+    dibs__lock(&entry->mu);
+    bool waiting = dibs__wait_queue_close(&entry->wait);
+    dibs__unlock(&entry->mu);
     return !busy && !waiting;
 }
 
 static void close_step(struct dibs__timer *t)
 {
-    struct dibs__lock_manager *lk =
+    struct dibs__lock_manager *manager =
         DIBS_OF(t, struct dibs__lock_manager, close_timer);
     int64_t now = dibs__now_ms();
     bool empty = true;
 
-    for (struct dibs__lock_entry *l = NULL; (l = dibs__entry_next(lk, l));)
+    for (struct dibs__lock_entry *l = NULL; (l = dibs__entry_next(manager, l));)
         if (!has_leavers(l))
             (void)close_line(l);
-    for (struct dibs__lock_entry *l = NULL; (l = dibs__entry_next(lk, l));)
+    for (struct dibs__lock_entry *l = NULL; (l = dibs__entry_next(manager, l));)
         empty &= close_line(l);
-    dibs__orphans_close(lk);
-    dibs__shutdown_hooks_close(lk);
-    empty &= dibs__list_empty(&lk->reaps) && atomic_load(&lk->in_flight) == 0;
-    if (!empty && now < lk->close_by) {
+    dibs__orphans_close(manager);
+    dibs__shutdown_hooks_close(manager);
+    empty &=
+        dibs__list_empty(&manager->orphans) && atomic_load(&manager->in_flight) == 0;
+    if (!empty && now < manager->close_by) {
         /* From now on: a timer that is due again at once would leave sockets no
          * turn, however long the round took. */
-        dibs__timer_set(&lk->c->loop, &lk->close_timer,
+        dibs__timer_set(&manager->c->loop, &manager->close_timer,
                         dibs__now_ms() + CLOSE_STEP_MS);
         return;
     }
-    dibs__orphans_stop(lk);
-    dibs__shutdown_hooks_expire(lk);
-    dibs__client_wait_empty(lk->c, empty && !lk->reap_failed);
+    dibs__orphans_stop(manager);
+    dibs__shutdown_hooks_expire(manager);
+    dibs__client_wait_empty(manager->c,
+                            empty && !manager->orphan_release_failed);
 }
 
 static void locks_close(void *arg, int64_t deadline)
 {
-    struct dibs__lock_manager *lk = arg;
+    struct dibs__lock_manager *manager = arg;
 
-    lk->close_by = deadline;
-    atomic_store(&lk->closing, true);
-    lk->close_timer.fire = close_step;
-    dibs__topology_fail_waiting(lk->c, DIBS_ERR_CLOSED);
-    close_step(&lk->close_timer);
+    manager->close_by = deadline;
+    atomic_store(&manager->closing, true);
+    manager->close_timer.fire = close_step;
+    dibs__topology_fail_waiting(manager->c, DIBS_ERR_CLOSED);
+    close_step(&manager->close_timer);
 }
 
 static void locks_free(void *arg)
 {
-    struct dibs__lock_manager *lk = arg;
+    struct dibs__lock_manager *manager = arg;
 
-    dibs__owners_free(lk);
-    dibs__holder_values_clear(&lk->published);
-    dibs__adopted_clear(&lk->adopted);
-    dibs__free(lk);
+    dibs__owners_free(manager);
+    dibs__holder_values_clear(&manager->holder_values);
+    dibs__adopted_clear(&manager->adopted);
+    dibs__free(manager);
 }
 
 /* One that is in a batch already is asked for once more behind it: the answer
  * may be an old one. */
-static void doubt_holds(struct dibs__lock_entry *line, int64_t now)
+static void doubt_holds(struct dibs__lock_entry *entry, int64_t now)
 {
-    dibs__lock(&line->mu);
-    for (struct dibs__hold *h = NULL; (h = dibs__hold_next(line, h));) {
+    dibs__lock(&entry->mu);
+    for (struct dibs__hold *h = NULL; (h = dibs__hold_next(entry, h));) {
         if (h->state == HOLD_LOST || h->state == HOLD_ENDING)
             continue;
-        h->doubted = true;
-        if (!h->renewing)
-            dibs__hold_schedule(line, h, now);
+        h->needs_verify = true;
+        if (!h->in_renewal_batch)
+            dibs__hold_schedule(entry, h, now);
     }
-    dibs__unlock(&line->mu);
+    dibs__unlock(&entry->mu);
 }
 
 static void locks_verify(void *upper_arg, dibs__meant *meant, const void *arg)
 {
-    struct dibs__lock_manager *lk = upper_arg;
+    struct dibs__lock_manager *manager = upper_arg;
     int64_t now = dibs__now_ms();
 
-    for (struct dibs__lock_entry *l = NULL; (l = dibs__entry_next(lk, l));)
-        if (meant(arg, l->slot))
+    for (struct dibs__lock_entry *l = NULL; (l = dibs__entry_next(manager, l));)
+        if (meant(arg, l->hash_slot))
             doubt_holds(l, now);
-    if (lk->c->watchdog.due) /* it does not close */
-        dibs__renew_due(&lk->c->watchdog, now);
+    if (manager->c->lease_timers.due) /* it does not close */
+        dibs__renew_due(&manager->c->lease_timers, now);
 }
 
 static void locks_changed(void *upper_arg, dibs__meant *meant, const void *arg,
@@ -177,32 +179,32 @@ static const struct dibs__upper upper = {
     .free = locks_free,
 };
 
-static void options_take(struct dibs__lock_manager *lk,
+static void options_take(struct dibs__lock_manager *manager,
                          const dibs_client_opts *o)
 {
-    lk->fair_wait_ms = o->fair_wait_ms ? o->fair_wait_ms : FAIR_WAIT_MS;
-    lk->fair_call_ms = o->fair_call_ms ? o->fair_call_ms : FAIR_CALL_MS;
-    lk->prefer_readers = o->prefer_readers;
+    manager->fair_wait_ms = o->fair_wait_ms ? o->fair_wait_ms : FAIR_WAIT_MS;
+    manager->fair_call_ms = o->fair_call_ms ? o->fair_call_ms : FAIR_CALL_MS;
+    manager->prefer_readers = o->prefer_readers;
 }
 
 struct dibs__lock_manager *dibs__lock_manager_of(dibs_client *c)
 {
     dibs__lock(&c->mu);
-    struct dibs__lock_manager *lk = c->upper_arg;
-    if (!lk && (lk = dibs__calloc(1, sizeof *lk))) {
-        lk->c = c;
-        lk->waits = &dibs__lock_waits;
-        options_take(lk, &c->opts);
-        RB_INIT(&lk->lines);
-        RB_INIT(&lk->aliases);
-        dibs__adopted_init(&lk->adopted);
-        dibs__holder_values_init(&lk->published);
-        dibs__list_init(&lk->reaps);
-        dibs__list_init(&lk->works);
-        c->upper_arg = lk;
+    struct dibs__lock_manager *manager = c->upper_arg;
+    if (!manager && (manager = dibs__calloc(1, sizeof *manager))) {
+        manager->c = c;
+        manager->waits = &dibs__lock_waits;
+        options_take(manager, &c->opts);
+        RB_INIT(&manager->entries);
+        RB_INIT(&manager->aliases);
+        dibs__adopted_init(&manager->adopted);
+        dibs__holder_values_init(&manager->holder_values);
+        dibs__list_init(&manager->orphans);
+        dibs__list_init(&manager->shutdown_hooks);
+        c->upper_arg = manager;
         c->upper = &upper;
-        c->watchdog.due = dibs__renew_due;
+        c->lease_timers.due = dibs__renew_due;
     }
     dibs__unlock(&c->mu);
-    return lk;
+    return manager;
 }

@@ -20,12 +20,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static void op_write(struct dibs__command *call, struct dibs__buf *out,
+static void op_write(struct dibs__command *cmd, struct dibs__buf *out,
                      bool whole)
 {
-    struct dibs__operation *op = DIBS_OF(call, struct dibs__operation, call);
+    struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
 
-    dibs__lock_command_write(op->verb, &op->ask, out, whole);
+    dibs__lock_command_write(op->lock_command, &op->args, out, whole);
 }
 
 /* ---- why it failed ----------------------------------------------------- */
@@ -33,8 +33,8 @@ static void op_write(struct dibs__command *call, struct dibs__buf *out,
 void dibs__op_record_error(struct dibs__operation *op, dibs_err err,
                            const char *why)
 {
-    dibs__free(op->why);
-    op->why = dibs__reason_new(err, why);
+    dibs__free(op->error_text);
+    op->error_text = dibs__reason_new(err, why);
 }
 
 void dibs__op_record_error_here(struct dibs__operation *op, dibs_err err,
@@ -46,8 +46,8 @@ void dibs__op_record_error_here(struct dibs__operation *op, dibs_err err,
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    dibs__client_format(dibs__entry_client(op->line), op->line->slot, text,
-                        why);
+    dibs__client_format(dibs__entry_client(op->entry), op->entry->hash_slot,
+                        text, why);
     dibs__op_record_error(op, err, why);
 }
 
@@ -57,15 +57,15 @@ void dibs__op_explain_kind(struct dibs__operation *op)
         op, DIBS_ERR_WRONGTYPE,
         "'%.80s' (or a key that belongs to it) is something "
         "else, or a lock of another kind",
-        op->line->name);
+        op->entry->name);
 }
 
-static void call_explained(struct dibs__command *call, dibs_err err,
+static void call_explained(struct dibs__command *cmd, dibs_err err,
                            const char *why)
 {
-    struct dibs__operation *op = DIBS_OF(call, struct dibs__operation, call);
+    struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
 
-    if (op->wait.state == WAITER_ROLLING_BACK)
+    if (op->waiter.state == WAITER_ROLLING_BACK)
         return; /* the reason is another one */
     if (err == DIBS_ERR_WRONGTYPE)
         dibs__op_explain_kind(op);
@@ -86,30 +86,31 @@ void dibs__op_set_error_text(struct dibs__operation *op)
 {
     if (op->err == DIBS_OK)
         return;
-    if (op->why)
-        dibs__reason_set(op->err, "%s", op->why->text);
-    dibs__free(op->why);
-    op->why = NULL;
+    if (op->error_text)
+        dibs__reason_set(op->err, "%s", op->error_text->text);
+    dibs__free(op->error_text);
+    op->error_text = NULL;
 }
 
 /* ---- sending, and the end ---------------------------------------------- */
 
 static void op_start_call(struct dibs__operation *op)
 {
-    struct dibs__route to = dibs__entry_route(op->line);
-    bool direct = op->direct;
+    struct dibs__route to = dibs__entry_route(op->entry);
+    bool direct = op->on_caller_thread;
 
-    op->direct = false; /* its next step may be on io, which must not wait */
-    bool *asked = op->ended ? op->asked : NULL;
+    op->on_caller_thread =
+        false; /* its next step may be on io, which must not wait */
+    bool *asked = op->ended ? op->sent : NULL;
     if (direct && asked) /* op may be gone by the time it says no */
-        *asked = dibs__command_send_sync(to, &op->call);
+        *asked = dibs__command_send_sync(to, &op->command);
     else if (direct)
-        dibs__command_run_direct(to, &op->call);
+        dibs__command_run_direct(to, &op->command);
     else if (op->async && !op->ended)
-        dibs__ride_start(&dibs__entry_client(op->line)->callbacks, to,
-                         &op->call);
+        dibs__ride_start(&dibs__entry_client(op->entry)->callbacks, to,
+                         &op->command);
     else
-        dibs__command_start(to, &op->call);
+        dibs__command_start(to, &op->command);
 }
 
 void dibs__op_send_own(struct dibs__operation *op, dibs__op_writer *write,
@@ -117,20 +118,20 @@ void dibs__op_send_own(struct dibs__operation *op, dibs__op_writer *write,
                        int64_t within)
 {
     dibs__assert_no_lock();
-    op->verb = VERB_COUNT;
-    op->call.expects = expects;
-    op->call.write = write;
-    op->call.done = answered;
-    op->call.explain = call_explained;
-    dibs__entry_fill_command(op->line, &op->call, within, 0);
-    op->call.replicas = 0;
+    op->lock_command = VERB_COUNT;
+    op->command.expects = expects;
+    op->command.write = write;
+    op->command.done = answered;
+    op->command.explain = call_explained;
+    dibs__entry_fill_command(op->entry, &op->command, within, 0);
+    op->command.replicas = 0;
     op_start_call(op);
 }
 
 void dibs__op_send(struct dibs__operation *op, enum dibs__lock_command verb,
                    dibs__reply_fn *answered, int64_t within, int64_t connect_by)
 {
-    const struct dibs__lock_type *kind = op->line->kind;
+    const struct dibs__lock_type *type = op->entry->type;
 
     dibs__assert_no_lock();
     if (op->batch && op->batch->take(op, verb, answered))
@@ -145,24 +146,24 @@ void dibs__op_send(struct dibs__operation *op, enum dibs__lock_command verb,
         [VERB_HOLDERS] = 1u << REPLY_ARRAY,
     };
 
-    op->verb = verb;
-    op->call.expects = verb == VERB_ACQUIRE || verb == VERB_HANDOVER
-                           ? kind->taken_types | kind->other_types
-                           : expects[verb];
-    if (verb == VERB_ACQUIRE && op->ask.how) /* busy, and more */
-        op->call.expects |= 1u << REPLY_ARRAY;
-    op->call.write = op_write;
-    op->call.done = answered;
-    op->call.explain = call_explained;
-    dibs__entry_fill_command(op->line, &op->call, within, connect_by);
-    op->call.replicas = verb == VERB_ACQUIRE ? op->replicas : 0;
-    op->call.writes = kind->taken_types;
+    op->lock_command = verb;
+    op->command.expects = verb == VERB_ACQUIRE || verb == VERB_HANDOVER
+                              ? type->taken_types | type->other_types
+                              : expects[verb];
+    if (verb == VERB_ACQUIRE && op->args.registration) /* busy, and more */
+        op->command.expects |= 1u << REPLY_ARRAY;
+    op->command.write = op_write;
+    op->command.done = answered;
+    op->command.explain = call_explained;
+    dibs__entry_fill_command(op->entry, &op->command, within, connect_by);
+    op->command.replicas = verb == VERB_ACQUIRE ? op->replicas : 0;
+    op->command.writes = type->taken_types;
     op_start_call(op);
 }
 
 void dibs__op_begin(struct dibs__operation *op)
 {
-    atomic_fetch_add(&op->line->locks->in_flight, 1);
+    atomic_fetch_add(&op->entry->manager->in_flight, 1);
     op->run(op);
 }
 
@@ -172,22 +173,22 @@ static void op_called_back(struct dibs__callback *cb, bool drop)
 
     if (!drop)
         DIBS__API_CALL((dibs__op_set_error_text(op), op->err));
-    if (!drop && op->tells)
-        op->tell(op);
+    if (!drop && op->custom_completion)
+        op->complete(op);
     else if (!drop)
         op->fn(op->err, op->arg);
-    dibs__free(op->why);
+    dibs__free(op->error_text);
     dibs__free(op);
 }
 
 /* Its time passed in a line: if the server is away, that is why. */
 static void explain_timeout(struct dibs__operation *op)
 {
-    const struct dibs__lock_entry *line = op->line;
-    const char *why =
-        dibs__loop_inside()
-            ? dibs__client_last_error(dibs__entry_client(line), line->slot)
-            : NULL;
+    const struct dibs__lock_entry *entry = op->entry;
+    const char *why = dibs__loop_inside()
+                          ? dibs__client_last_error(dibs__entry_client(entry),
+                                                    entry->hash_slot)
+                          : NULL;
 
     if (why)
         dibs__op_record_error(op, op->err, why);
@@ -197,25 +198,25 @@ static void explain_timeout(struct dibs__operation *op)
  * was still so when the time was over. */
 static void settle_reason(struct dibs__operation *op)
 {
-    if (op->why && op->why->err != op->err &&
-        (op->err != DIBS_ERR_TIMEOUT || !op->last)) {
-        dibs__free(op->why);
-        op->why = NULL;
+    if (op->error_text && op->error_text->err != op->err &&
+        (op->err != DIBS_ERR_TIMEOUT || !op->last_err)) {
+        dibs__free(op->error_text);
+        op->error_text = NULL;
     }
-    if (!op->why && is_about_server(op->err))
+    if (!op->error_text && is_about_server(op->err))
         dibs__op_record_error_here(op, op->err, "%s", dibs_strerror(op->err));
-    else if (!op->why && op->err == DIBS_ERR_TIMEOUT)
+    else if (!op->error_text && op->err == DIBS_ERR_TIMEOUT)
         explain_timeout(op);
 }
 
 static void tell_async(void *arg)
 {
     struct dibs__operation *op = arg;
-    struct dibs__lock_entry *line = op->line;
-    dibs_client *c = dibs__entry_client(line);
+    struct dibs__lock_entry *entry = op->entry;
+    dibs_client *c = dibs__entry_client(entry);
 
-    atomic_fetch_sub(&line->locks->in_flight, 1);
-    dibs__entry_unref(line);
+    atomic_fetch_sub(&entry->manager->in_flight, 1);
+    dibs__entry_unref(entry);
     op->cb.run = op_called_back;
     dibs__callbacks_push(&c->callbacks, &op->cb);
 }
@@ -235,12 +236,13 @@ static void finish_async(struct dibs__operation *op)
 static void count_acquire(const struct dibs__operation *op,
                           struct dibs__stats *st)
 {
-    if (op->trying)
+    if (op->no_wait)
         dibs__stats_count(st, STAT_TRIES, 1);
-    if (op->wait.waited) {
+    if (op->waiter.was_busy) {
         dibs__stats_count(st, STAT_WAITS, 1);
-        dibs__stats_time(st, TIMING_WAIT,
-                         dibs__coarse_time_age(op->ask.begun, dibs__now_us()));
+        dibs__stats_time(
+            st, TIMING_WAIT,
+            dibs__coarse_time_age(op->args.begun_at, dibs__now_us()));
     }
     if (op->err == DIBS_ERR_BUSY)
         dibs__stats_count(st, STAT_BUSY, 1);
@@ -252,57 +254,57 @@ static void count_acquire(const struct dibs__operation *op,
 
 static void count_op(const struct dibs__operation *op)
 {
-    struct dibs__stats *st = dibs__entry_client(op->line)->stats;
+    struct dibs__stats *st = dibs__entry_client(op->entry)->stats;
 
-    if (!op->gives && dibs__coarse_time_is_set(op->ask.begun))
+    if (!op->is_release && dibs__coarse_time_is_set(op->args.begun_at))
         count_acquire(op, st);
-    else if (op->gives && op->err == DIBS_OK)
+    else if (op->is_release && op->err == DIBS_OK)
         dibs__stats_count(st, STAT_RELEASES, 1);
 }
 
 void dibs__op_finish(struct dibs__operation *op, dibs_err err)
 {
-    struct dibs__lock_entry *line = op->line;
+    struct dibs__lock_entry *entry = op->entry;
 
     dibs__assert_no_lock();
-    dibs__loss_notification_free(op->note);
-    op->note = NULL;
+    dibs__loss_notification_free(op->notification);
+    op->notification = NULL;
     op->err = err;
     count_op(op);
     settle_reason(op);
     if (op->ended) { /* what it does next counts as begun before this ends */
         op->ended(op);
-        atomic_fetch_sub(&line->locks->in_flight, 1);
-        dibs__entry_unref(line);
+        atomic_fetch_sub(&entry->manager->in_flight, 1);
+        dibs__entry_unref(entry);
         return;
     }
     if (op->async) {
         finish_async(op);
         return;
     }
-    atomic_fetch_sub(&line->locks->in_flight, 1);
+    atomic_fetch_sub(&entry->manager->in_flight, 1);
     sem_post(&op->done); /* its caller settles the rest */
 }
 
 /* ---- operations of one owner, one after the other ---------------------- */
 
-void dibs__op_take_waits(struct dibs__lock_entry *line, dibs_owner owner,
+void dibs__op_take_waits(struct dibs__lock_entry *entry, dibs_owner owner,
                          struct dibs__list *out)
 {
-    struct dibs__list *waiters = &line->wait.waiters;
+    struct dibs__list *waiters = &entry->wait.waiters;
 
-    if (line->kind->asks == RETRY_EACH)
+    if (entry->type->retry_policy == RETRY_EACH)
         return; /* they find out when they ask: places are io's */
     for (struct dibs__list *l = waiters->next, *n; l != waiters; l = n) {
         struct dibs__operation *op =
-            DIBS_OF(l, struct dibs__operation, wait.link);
+            DIBS_OF(l, struct dibs__operation, waiter.link);
         n = l->next;
-        if (op->owner != owner || op->wait.state != WAITER_PARKED)
+        if (op->owner != owner || op->waiter.state != WAITER_PARKED)
             continue;
         dibs__list_del(l);
-        op->wait.state = WAITER_IDLE;
+        op->waiter.state = WAITER_IDLE;
         if (op->hold)
-            dibs__hold_free(line, op->hold);
+            dibs__hold_free(entry, op->hold);
         op->hold = NULL;
         dibs__list_add(out, l);
     }
@@ -310,7 +312,7 @@ void dibs__op_take_waits(struct dibs__lock_entry *line, dibs_owner owner,
 
 void dibs__op_drop_level(struct dibs__operation *op, struct dibs__hold *h)
 {
-    struct dibs__loss_listener *loss = dibs__hold_pop_level(h, op->with);
+    struct dibs__loss_listener *loss = dibs__hold_pop_level(h, op->group_level);
 
     if (op->ended)
         dibs__loss_unref(loss);
@@ -322,8 +324,8 @@ void dibs__op_resume(struct dibs__list *waiters)
 {
     for (struct dibs__list *l; (l = dibs__list_pop(waiters));) {
         struct dibs__operation *op =
-            DIBS_OF(l, struct dibs__operation, wait.link);
-        op->direct = false; /* this is not its caller's thread */
+            DIBS_OF(l, struct dibs__operation, waiter.link);
+        op->on_caller_thread = false; /* this is not its caller's thread */
         op->run(op);
     }
 }
@@ -331,55 +333,56 @@ void dibs__op_resume(struct dibs__list *waiters)
 void dibs__op_end_busy(struct dibs__operation *op, dibs_err err)
 {
     struct dibs__list blocked = {&blocked, &blocked};
-    struct dibs__lock_entry *line = op->line;
+    struct dibs__lock_entry *entry = op->entry;
     struct dibs__hold *h = op->hold;
 
-    dibs__lock(&line->mu);
+    dibs__lock(&entry->mu);
     bool over = h->count == 0;
     if (over) { /* the number is retired before the hold is seen to end */
-        dibs__unlock(&line->mu);
-        dibs__owner_retire(line, h->owner, h->wire, RENUMBER_REAP);
-        dibs__lock(&line->mu);
-        dibs__orphan_release(line, h->wire, h->valid_until - dibs__now_ms());
+        dibs__unlock(&entry->mu);
+        dibs__owner_retire(entry, h->owner, h->owner_id, RENUMBER_REAP);
+        dibs__lock(&entry->mu);
+        dibs__orphan_release(entry, h->owner_id,
+                             h->valid_until - dibs__now_ms());
     }
     h->busy = false;
-    dibs__wait_queue_unblock(&line->wait, &h->blocked, &blocked);
+    dibs__wait_queue_unblock(&entry->wait, &h->blocked_ops, &blocked);
     if (over) {
-        dibs__hold_free(line, h);
-        dibs__wait_queue_wake_head(&line->wait);
+        dibs__hold_free(entry, h);
+        dibs__wait_queue_wake_head(&entry->wait);
     }
-    dibs__unlock(&line->mu);
+    dibs__unlock(&entry->mu);
     dibs__op_finish(op, err);
     dibs__op_resume(&blocked);
 }
 
 /* A kind that tells the server of its waiters does so by their number. */
-void dibs__op_rename_waits(struct dibs__lock_entry *line, dibs_owner owner,
+void dibs__op_rename_waits(struct dibs__lock_entry *entry, dibs_owner owner,
                            uint64_t old)
 {
-    struct dibs__list *waiters = &line->wait.waiters;
+    struct dibs__list *waiters = &entry->wait.waiters;
 
-    if (!dibs__lock_type_has(line->kind, VERB_HANDOVER))
+    if (!dibs__lock_type_has(entry->type, VERB_HANDOVER))
         return;
-    uint64_t wire = dibs__owner_wire(line->locks, owner);
-    dibs__lock(&line->mu);
+    uint64_t wire = dibs__owner_wire(entry->manager, owner);
+    dibs__lock(&entry->mu);
     for (struct dibs__list *l = waiters->next; l != waiters; l = l->next) {
         struct dibs__operation *op =
-            DIBS_OF(l, struct dibs__operation, wait.link);
-        if (op->owner == owner && op->wire == old &&
-            op->wait.state == WAITER_PARKED)
-            op->wire = op->ask.wire = wire;
+            DIBS_OF(l, struct dibs__operation, waiter.link);
+        if (op->owner == owner && op->owner_id == old &&
+            op->waiter.state == WAITER_PARKED)
+            op->owner_id = op->args.owner_id = wire;
     }
-    dibs__unlock(&line->mu);
+    dibs__unlock(&entry->mu);
 }
 
 void dibs__op_disown(struct dibs__operation *op)
 {
-    dibs__owner_retire(op->line, op->owner, op->wire, RENUMBER_REAP);
-    dibs__op_rename_waits(op->line, op->owner, op->wire);
-    dibs__lock(&op->line->mu);
+    dibs__owner_retire(op->entry, op->owner, op->owner_id, RENUMBER_REAP);
+    dibs__op_rename_waits(op->entry, op->owner, op->owner_id);
+    dibs__lock(&op->entry->mu);
     bool left = op->renumber == RENUMBER_LEFT; /* to an adopter, say */
-    dibs__unlock(&op->line->mu);
+    dibs__unlock(&op->entry->mu);
     if (!left)
-        dibs__orphan_release(op->line, op->wire, op->reap_ms);
+        dibs__orphan_release(op->entry, op->owner_id, op->orphan_ttl_ms);
 }

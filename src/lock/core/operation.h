@@ -11,7 +11,7 @@
 
 #include "lock/core/hold.h"
 
-typedef void dibs__reply_fn(struct dibs__command *call, dibs_err err,
+typedef void dibs__reply_fn(struct dibs__command *cmd, dibs_err err,
                             const struct dibs__reply *reply);
 
 /* Takes operations to be sent with others in one command: see batch.h. */
@@ -22,63 +22,66 @@ struct dibs__batch {
 };
 
 struct dibs__operation {
-    struct dibs__command call; /* replicas_ms is set with the operation */
-    struct dibs__command_args ask;
-    struct dibs__waiter wait;      /* its state, deadline, cancel */
-    struct dibs__list ask_link;    /* line.mu: in line.asks */
-    struct dibs__list followers;   /* line.mu: of the same owner; they wait for
-                                      the answer to this one */
-    struct dibs__lock_entry *line; /* an async operation has a reference */
+    struct dibs__command command; /* replicas_ms is set with the operation */
+    struct dibs__command_args args;
+    struct dibs__waiter waiter;       /* its state, deadline, cancel */
+    struct dibs__list in_flight_link; /* line.mu: in line.asks */
+    struct dibs__list blocked_ops;  /* line.mu: of the same owner; they wait for
+                                     the answer to this one */
+    struct dibs__lock_entry *entry; /* an async operation has a reference */
     void (*run)(struct dibs__operation *op);
 
     dibs_owner owner;
-    uint64_t wire;
+    uint64_t owner_id;
     int64_t lease_ms; /* as asked for; 0 = renewed */
     int64_t max_hold_ms;
-    int64_t reap_ms;  /* for how long a late copy could keep the lock */
-    const void *with; /* of a group: its level; NULL = by itself */
-    struct dibs__loss_notification *note;
-    struct dibs__reason *why;         /* of its last failure, in words; owner */
+    int64_t orphan_ttl_ms;   /* for how long a late copy could keep the lock */
+    const void *group_level; /* of a group: its level; NULL = by itself */
+    struct dibs__loss_notification *notification;
+    struct dibs__reason *error_text;  /* of its last failure, in words; owner */
     struct dibs__loss_listener *loss; /* line.mu: of the level that a release
                                 gave back; to be settled before it returns */
     struct dibs__hold *hold;          /* line.mu */
     union {                           /* line.mu */
-        struct dibs__operation *next_owner; /* of a release that hands over;
+        struct dibs__operation *handoff_to; /* of a release that hands over;
                                         NULL as soon as that one has left */
-        struct dibs__operation *giver; /* of an acquire: the release that hands
-                                   over to it; NULL once that is answered */
+        struct dibs__operation
+            *handoff_from; /* of an acquire: the release that hands
+                over to it; NULL once that is answered */
     };
     struct dibs__batch *batch; /* to be sent with others in one command */
     void (*ended)(struct dibs__operation *op); /* instead of what async says;
                                            may free it */
 
     /* Small things together: there can be very many of these. */
-    enum dibs__lock_command verb;
-    int replicas;    /* acquire: so many must have it; 0 none, -1 all */
-    dibs_err last;   /* line.mu: what the last attempt failed with */
-    dibs_err err;    /* the result */
-    bool trying;     /* one attempt only */
-    bool direct;     /* its next step is on its caller's thread, which may send
-                        by itself */
-    bool gives;      /* it is a release */
-    bool no_reentry; /* acquire: not if its owner holds it already */
-    bool tainted;    /* line.mu: an earlier copy of a command may still run */
-    bool kept;       /* renewed, with or without a lease, until it is sealed */
-    unsigned char renumber; /* line.mu: enum dibs__renumber */
-    bool async : 1;         /* both const once it has begun */
-    bool tells : 1;         /* async: by itself, instead of fn */
+    enum dibs__lock_command lock_command;
+    int replicas;          /* acquire: so many must have it; 0 none, -1 all */
+    dibs_err last_err;     /* line.mu: what the last attempt failed with */
+    dibs_err err;          /* the result */
+    bool no_wait;          /* one attempt only */
+    bool on_caller_thread; /* its next step is on its caller's thread, which may
+                    send by itself */
+    bool is_release;       /* it is a release */
+    bool no_reentry;       /* acquire: not if its owner holds it already */
+    bool may_have_stale_copy; /* line.mu: an earlier copy of a command may still
+                                 run */
+    bool provisional_renewal; /* renewed, with or without a lease, until it is
+                                 sealed */
+    unsigned char renumber;   /* line.mu: enum dibs__renumber */
+    bool async : 1;           /* both const once it has begun */
+    bool custom_completion : 1; /* async: by itself, instead of fn */
     union {
         sem_t done; /* sync */
         struct {    /* async */
             struct dibs__callback cb;
             union {
                 dibs_cb fn;
-                void (*tell)(struct dibs__operation *op); /* if it tells */
+                void (*complete)(struct dibs__operation *op); /* if it tells */
             };
             void *arg;
         };
         bool
-            *asked; /* of one with `ended` that is direct: only send. Set to
+            *sent; /* of one with `ended` that is direct: only send. Set to
                        true: the reply is to be read by dibs__command_recv_sync,
                        on the same thread. NULL: do both */
     };
@@ -93,7 +96,7 @@ void dibs__op_send(struct dibs__operation *op, enum dibs__lock_command verb,
                    int64_t connect_by);
 /* Sends a command that is no verb of the kind. expects: types of reply, a bit
  * each. */
-typedef void dibs__op_writer(struct dibs__command *call, struct dibs__buf *out,
+typedef void dibs__op_writer(struct dibs__command *cmd, struct dibs__buf *out,
                              bool whole);
 void dibs__op_send_own(struct dibs__operation *op, dibs__op_writer *write,
                        unsigned expects, dibs__reply_fn *answered,
@@ -117,7 +120,7 @@ void dibs__op_set_error_text(struct dibs__operation *op);
 
 /* Waits of this owner: they are out of the line and to be resumed, now that the
  * owner has the lock. */
-void dibs__op_take_waits(struct dibs__lock_entry *line, dibs_owner owner,
+void dibs__op_take_waits(struct dibs__lock_entry *entry, dibs_owner owner,
                          struct dibs__list *out) REQUIRES(line->mu);
 /* Runs those that stood behind another call or hold. No mutex held. */
 void dibs__op_resume(struct dibs__list *waiters);
@@ -132,7 +135,7 @@ void dibs__op_end_busy(struct dibs__operation *op, dibs_err err);
 /* The number `old` of this owner is retired. Its waiters that have told the
  * server nothing go by the new one; otherwise the reaper would leave alone what
  * the old one is given. No mutex held. */
-void dibs__op_rename_waits(struct dibs__lock_entry *line, dibs_owner owner,
+void dibs__op_rename_waits(struct dibs__lock_entry *entry, dibs_owner owner,
                            uint64_t old);
 /* Nobody can tell what this operation's number may still do: the owner gets
  * another, and what the old one may be given is taken back. No mutex held. */
@@ -158,7 +161,7 @@ void dibs__release_run(struct dibs__operation *op);
 
 extern const struct dibs__wait_queue_ops dibs__lock_waits;
 /* Ends this owner's waiting acquires. False: there are none. */
-bool dibs__entry_cancel(struct dibs__lock_entry *line, dibs_owner owner)
+bool dibs__entry_cancel(struct dibs__lock_entry *entry, dibs_owner owner)
     REQUIRES(line->mu);
 
 #endif

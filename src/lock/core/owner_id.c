@@ -45,36 +45,36 @@ dibs_owner dibs__owner_thread(void)
     return this_thread;
 }
 
-uint64_t dibs__owner_wire(struct dibs__lock_manager *lk, dibs_owner owner)
+uint64_t dibs__owner_wire(struct dibs__lock_manager *manager, dibs_owner owner)
 {
     struct dibs__alias want = {.owner = owner};
 
-    if (!atomic_load_explicit(&lk->aliased, memory_order_acquire))
+    if (!atomic_load_explicit(&manager->aliased, memory_order_acquire))
         return owner;
-    dibs__lock(&lk->c->mu);
-    struct dibs__alias *a = RB_FIND(dibs__aliases, &lk->aliases, &want);
+    dibs__lock(&manager->c->mu);
+    struct dibs__alias *a = RB_FIND(dibs__aliases, &manager->aliases, &want);
     uint64_t wire = a ? a->wire : owner;
-    dibs__unlock(&lk->c->mu);
+    dibs__unlock(&manager->c->mu);
     return wire;
 }
 
-uint64_t dibs__owner_writes(struct dibs__lock_entry *line, dibs_owner owner,
+uint64_t dibs__owner_writes(struct dibs__lock_entry *entry, dibs_owner owner,
                             uint64_t wire)
 {
-    struct dibs__lock_manager *lk = line->locks;
+    struct dibs__lock_manager *manager = entry->manager;
     uint64_t other = 0;
 
-    if (line->kind->id != TYPE_READ ||
-        (!atomic_load_explicit(&lk->aliased, memory_order_acquire) &&
-         !atomic_load(&lk->adopted.any)))
+    if (entry->type->id != TYPE_READ ||
+        (!atomic_load_explicit(&manager->aliased, memory_order_acquire) &&
+         !atomic_load(&manager->adopted.any)))
         return 0; /* nobody goes by two numbers */
     for (struct dibs__lock_entry *l = NULL;
-         (l = dibs__entry_next_in_family(line, l));) {
+         (l = dibs__entry_next_in_family(entry, l));) {
         dibs__lock(&l->mu);
         struct dibs__hold *h = dibs__hold_of(l, owner);
         if (h && h->state != HOLD_LOST && h->state != HOLD_ENDING &&
-            h->wire != wire)
-            other = h->wire;
+            h->owner_id != wire)
+            other = h->owner_id;
         dibs__unlock(&l->mu);
     }
     return other;
@@ -82,75 +82,75 @@ uint64_t dibs__owner_writes(struct dibs__lock_entry *line, dibs_owner owner,
 
 /* A retired number must not be used again even when memory ends, so a few
  * aliases are kept for that. */
-static struct dibs__alias *alias_new(struct dibs__lock_manager *lk)
+static struct dibs__alias *alias_new(struct dibs__lock_manager *manager)
     REQUIRES(lk->c->mu)
 {
     struct dibs__alias *a = dibs__calloc(1, sizeof *a);
 
-    if (!a && lk->kept_used < DIBS__ALIASES_KEPT)
-        a = &lk->kept[lk->kept_used++];
+    if (!a && manager->kept_used < DIBS__ALIASES_KEPT)
+        a = &manager->kept[manager->kept_used++];
     return a;
 }
 
 /* Calls of this owner that wait, or ask, by this number; and readers that go by
  * another one, and name this one as that by which their owner writes. */
-static void mark_calls(struct dibs__lock_entry *line, dibs_owner owner,
+static void mark_calls(struct dibs__lock_entry *entry, dibs_owner owner,
                        uint64_t wire, enum dibs__renumber how)
 {
-    struct dibs__list *lists[] = {&line->wait.waiters, &line->asks};
+    struct dibs__list *lists[] = {&entry->wait.waiters, &entry->in_flight};
 
-    dibs__lock(&line->mu);
+    dibs__lock(&entry->mu);
     for (size_t i = 0; i < 2; i++)
         for (struct dibs__list *l = lists[i]->next; l != lists[i];
              l = l->next) {
             struct dibs__operation *op =
-                i == 0 ? DIBS_OF(l, struct dibs__operation, wait.link)
-                       : DIBS_OF(l, struct dibs__operation, ask_link);
-            bool reads = op->wire != wire && op->ask.other == wire;
+                i == 0 ? DIBS_OF(l, struct dibs__operation, waiter.link)
+                       : DIBS_OF(l, struct dibs__operation, in_flight_link);
+            bool reads = op->owner_id != wire && op->args.other_id == wire;
             enum dibs__renumber now = reads ? RENUMBER_OTHER : how;
-            if (op->owner == owner && (op->wire == wire || reads) &&
+            if (op->owner == owner && (op->owner_id == wire || reads) &&
                 op->renumber < now)
                 op->renumber = (unsigned char)now;
         }
-    dibs__unlock(&line->mu);
+    dibs__unlock(&entry->mu);
 }
 
-static void give_next_number(struct dibs__lock_manager *lk, dibs_owner owner,
-                             uint64_t wire)
+static void give_next_number(struct dibs__lock_manager *manager,
+                             dibs_owner owner, uint64_t wire)
 {
     struct dibs__alias want = {.owner = owner};
 
-    dibs__lock(&lk->c->mu);
-    struct dibs__alias *a = RB_FIND(dibs__aliases, &lk->aliases, &want);
-    if (!a && owner == wire && (a = alias_new(lk))) {
+    dibs__lock(&manager->c->mu);
+    struct dibs__alias *a = RB_FIND(dibs__aliases, &manager->aliases, &want);
+    if (!a && owner == wire && (a = alias_new(manager))) {
         a->owner = owner;
         a->wire = wire;
-        RB_INSERT(dibs__aliases, &lk->aliases, a);
-        atomic_store_explicit(&lk->aliased, true, memory_order_release);
+        RB_INSERT(dibs__aliases, &manager->aliases, a);
+        atomic_store_explicit(&manager->aliased, true, memory_order_release);
     }
     if (a && a->wire == wire)
         a->wire = dibs__owner_number();
-    dibs__unlock(&lk->c->mu);
-    atomic_fetch_add(&lk->retired, 1);
+    dibs__unlock(&manager->c->mu);
+    atomic_fetch_add(&manager->retired, 1);
 }
 
-void dibs__owner_retire(struct dibs__lock_entry *line, dibs_owner owner,
+void dibs__owner_retire(struct dibs__lock_entry *entry, dibs_owner owner,
                         uint64_t wire, enum dibs__renumber how)
 {
-    give_next_number(line->locks, owner, wire);
-    mark_calls(line, owner, wire, how);
+    give_next_number(entry->manager, owner, wire);
+    mark_calls(entry, owner, wire, how);
     for (struct dibs__lock_entry *l = NULL;
-         (l = dibs__entry_next_in_family(line, l));)
+         (l = dibs__entry_next_in_family(entry, l));)
         mark_calls(l, owner, wire, how);
 }
 
-void dibs__owners_free(struct dibs__lock_manager *lk)
+void dibs__owners_free(struct dibs__lock_manager *manager)
 {
     struct dibs__alias *a;
 
-    while ((a = RB_MIN(dibs__aliases, &lk->aliases))) {
-        RB_REMOVE(dibs__aliases, &lk->aliases, a);
-        if (a < lk->kept || a >= lk->kept + DIBS__ALIASES_KEPT)
+    while ((a = RB_MIN(dibs__aliases, &manager->aliases))) {
+        RB_REMOVE(dibs__aliases, &manager->aliases, a);
+        if (a < manager->kept || a >= manager->kept + DIBS__ALIASES_KEPT)
             dibs__free(a);
     }
 }

@@ -45,25 +45,26 @@ static bool read_count(const struct dibs__reply *reply, dibs_err *err,
 
 /* ---- one level of several ---------------------------------------------- */
 
-static void partial_answered(struct dibs__command *call, dibs_err err,
+static void partial_answered(struct dibs__command *cmd, dibs_err err,
                              const struct dibs__reply *reply)
 {
-    struct dibs__operation *op = DIBS_OF(call, struct dibs__operation, call);
-    struct dibs__lock_entry *line = op->line;
+    struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
+    struct dibs__lock_entry *entry = op->entry;
     struct dibs__hold *h = op->hold;
     int64_t n = 0;
 
     bool answered = read_count(reply, &err, &n);
-    dibs__lock(&line->mu);
-    h->tainted |= call->ghost || call->partly || err == DIBS_ERR_UNKNOWN;
+    dibs__lock(&entry->mu);
+    h->may_have_stale_copy |= cmd->maybe_live_copy || cmd->partially_executed ||
+                              err == DIBS_ERR_UNKNOWN;
     if (answered && n < 0) {
-        dibs__hold_suppress_loss(h, op->with); /* this call tells */
-        dibs__hold_lose(line, h);
+        dibs__hold_suppress_loss(h, op->group_level); /* this call tells */
+        dibs__hold_lose(entry, h);
         err = DIBS_ERR_LOST;
     }
     if (!answered && dibs__hold_has_expired(h, dibs__now_ms())) {
-        dibs__hold_suppress_loss(h, op->with);
-        dibs__hold_expire_locally(line, h);
+        dibs__hold_suppress_loss(h, op->group_level);
+        dibs__hold_expire_locally(entry, h);
     }
     /* Unknown counts as done: the next command says how many there shall be.
      * So does a refusal for a group, which does not ask again. */
@@ -72,12 +73,12 @@ static void partial_answered(struct dibs__command *call, dibs_err err,
         dibs__op_drop_level(op, h);
     else
         dibs__hold_suppress_loss(
-            h, op->with); /* what on_lost is given may go now */
+            h, op->group_level); /* what on_lost is given may go now */
     if (h->state != HOLD_LOST)
-        dibs__hold_confirm(line, h);
+        dibs__hold_confirm(entry, h);
     else
         err = DIBS_ERR_LOST;
-    dibs__unlock(&line->mu);
+    dibs__unlock(&entry->mu);
     dibs__op_end_busy(op, err);
 }
 
@@ -85,29 +86,29 @@ static void partial_answered(struct dibs__command *call, dibs_err err,
 
 /* The lock is free, as far as we know. If other clients heard that, they come
  * first; else the line here may ask. */
-static void yield_to_others(struct dibs__lock_entry *line, int64_t heard)
+static void yield_to_others(struct dibs__lock_entry *entry, int64_t heard)
     REQUIRES(line->mu)
 {
     int64_t now = dibs__now_ms();
 
-    line->handed = 0;
-    line->handed_since = (uint32_t)now;
+    entry->handoff_count = 0;
+    entry->handoff_start_ms = (uint32_t)now;
     /* The script leaves out the listener. */
-    bool self = dibs__wait_queue_is_passive_listener(&line->wait, now);
+    bool self = dibs__wait_queue_is_passive_listener(&entry->wait, now);
     if (heard > (self ? 1 : 0))
-        line->wait.yield_until =
+        entry->wait.backoff_until =
             now + dibs__random_in(YIELD_MIN_MS, YIELD_MAX_MS);
-    dibs__wait_queue_wake_head(&line->wait);
+    dibs__wait_queue_wake_head(&entry->wait);
 }
 
 /* The hold is over. Calls that waited for it to be idle go to `blocked`. */
-static void end_hold(struct dibs__lock_entry *line, struct dibs__operation *op,
+static void end_hold(struct dibs__lock_entry *entry, struct dibs__operation *op,
                      struct dibs__list *blocked) REQUIRES(line->mu)
 {
-    op->tainted |= op->hold->tainted;
-    dibs__wait_queue_unblock(&line->wait, &op->hold->blocked, blocked);
+    op->may_have_stale_copy |= op->hold->may_have_stale_copy;
+    dibs__wait_queue_unblock(&entry->wait, &op->hold->blocked_ops, blocked);
     dibs__op_drop_level(op, op->hold);
-    dibs__hold_free(line, op->hold);
+    dibs__hold_free(entry, op->hold);
     op->hold = NULL;
 }
 
@@ -115,21 +116,23 @@ static void end_hold(struct dibs__lock_entry *line, struct dibs__operation *op,
  * number under which a copy of this release may still run. */
 static void note_ghosts(struct dibs__operation *op, bool tainted)
 {
-    dibs__lock(&op->line->mu);
+    dibs__lock(&op->entry->mu);
     /* A renewal that runs after a release that was answered finds nothing. */
     bool unsure = dibs__hold_in_doubt(op->hold);
-    op->tainted |= tainted || op->hold->tainted || (unsure && op->ask.keep_ms);
-    dibs__unlock(&op->line->mu);
-    enum dibs__renumber how = op->ask.keep_ms ? RENUMBER_LEFT : RENUMBER_REAP;
-    if (op->tainted || unsure || op->ask.keep_ms)
-        dibs__owner_retire(op->line, op->owner, op->wire, how);
+    op->may_have_stale_copy |= tainted || op->hold->may_have_stale_copy ||
+                               (unsure && op->args.hold_off_ms);
+    dibs__unlock(&op->entry->mu);
+    enum dibs__renumber how =
+        op->args.hold_off_ms ? RENUMBER_LEFT : RENUMBER_REAP;
+    if (op->may_have_stale_copy || unsure || op->args.hold_off_ms)
+        dibs__owner_retire(op->entry, op->owner, op->owner_id, how);
 }
 
-static void last_answered(struct dibs__command *call, dibs_err err,
+static void last_answered(struct dibs__command *cmd, dibs_err err,
                           const struct dibs__reply *reply)
 {
-    struct dibs__operation *op = DIBS_OF(call, struct dibs__operation, call);
-    struct dibs__lock_entry *line = op->line;
+    struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
+    struct dibs__lock_entry *entry = op->entry;
     struct dibs__list blocked = {&blocked, &blocked};
     int64_t n = 0;
 
@@ -137,59 +140,59 @@ static void last_answered(struct dibs__command *call, dibs_err err,
     bool unheard = answered && n == SCRIPT_NO_LISTENER;
     if (unheard)
         n = SCRIPT_FREED;
-    bool sure = answered && (n > 0 || !call->again);
-    if (answered && n < 0 && !call->again)
+    bool sure = answered && (n > 0 || !cmd->resent);
+    if (answered && n < 0 && !cmd->resent)
         err = DIBS_ERR_LOST;
     if (err != DIBS_OK && !reply)
         err = DIBS_ERR_UNKNOWN; /* not sent, or "not now": it is the same */
-    note_ghosts(op, call->ghost || !sure);
-    dibs__lock(&line->mu);
-    end_hold(line, op, &blocked);
-    yield_to_others(line, n - 1);
-    dibs__unlock(&line->mu);
-    if (unheard || (line->kind->queued && n > 1))
-        dibs__fair_queue_gc(line, !unheard);
-    if (op->tainted)
-        dibs__orphan_release_after(line, op->wire, op->reap_ms,
-                                   op->ask.keep_ms);
+    note_ghosts(op, cmd->maybe_live_copy || !sure);
+    dibs__lock(&entry->mu);
+    end_hold(entry, op, &blocked);
+    yield_to_others(entry, n - 1);
+    dibs__unlock(&entry->mu);
+    if (unheard || (entry->type->has_server_queue && n > 1))
+        dibs__fair_queue_gc(entry, !unheard);
+    if (op->may_have_stale_copy)
+        dibs__orphan_release_after(entry, op->owner_id, op->orphan_ttl_ms,
+                                   op->args.hold_off_ms);
     dibs__op_finish(op, err);
     dibs__op_resume(&blocked);
 }
 
 static void send_last(struct dibs__operation *op)
 {
-    op->ask.target = 0;
+    op->args.target_count = 0;
     dibs__op_send(op, VERB_RELEASE, last_answered,
-                  op->wait.deadline - dibs__now_ms(), op->wait.deadline);
+                  op->waiter.deadline - dibs__now_ms(), op->waiter.deadline);
 }
 
 /* ---- handing over ------------------------------------------------------ */
 
-static bool others_turn(const struct dibs__lock_entry *line, int64_t now)
+static bool others_turn(const struct dibs__lock_entry *entry, int64_t now)
 {
-    return line->handed >= HANDOVERS_MAX ||
-           (line->handed > 0 &&
-            (uint32_t)now - line->handed_since > HANDOVERS_MAX_MS);
+    return entry->handoff_count >= HANDOVERS_MAX ||
+           (entry->handoff_count > 0 &&
+            (uint32_t)now - entry->handoff_start_ms > HANDOVERS_MAX_MS);
 }
 
 /* The waiter that gets the lock next, or NULL. */
-static struct dibs__operation *pick_next_owner(struct dibs__lock_entry *line,
+static struct dibs__operation *pick_next_owner(struct dibs__lock_entry *entry,
                                                struct dibs__operation *op,
                                                int64_t now) REQUIRES(line->mu)
 {
-    struct dibs__list *first = dibs__list_first(&line->wait.waiters);
+    struct dibs__list *first = dibs__list_first(&entry->wait.waiters);
 
-    if (!dibs__lock_type_has(line->kind, VERB_HANDOVER) || !first ||
-        op->ask.keep_ms || others_turn(line, now) ||
-        atomic_load(&line->locks->closing))
+    if (!dibs__lock_type_has(entry->type, VERB_HANDOVER) || !first ||
+        op->args.hold_off_ms || others_turn(entry, now) ||
+        atomic_load(&entry->manager->closing))
         return NULL;
     struct dibs__operation *next =
-        DIBS_OF(first, struct dibs__operation, wait.link);
+        DIBS_OF(first, struct dibs__operation, waiter.link);
     if (next->replicas) /* they must have it, too: so it asks by itself */
         return NULL;
-    if (next->wait.canceled || next->wait.state != WAITER_PARKED ||
-        now >= next->wait.deadline ||
-        dibs__entry_in_flight_of(line, next->owner) ||
+    if (next->waiter.canceled || next->waiter.state != WAITER_PARKED ||
+        now >= next->waiter.deadline ||
+        dibs__entry_in_flight_of(entry, next->owner) ||
         next->owner == op->owner || next->renumber)
         return NULL;
     return next;
@@ -197,49 +200,49 @@ static struct dibs__operation *pick_next_owner(struct dibs__lock_entry *line,
 
 /* While the lock is on its way to the next owner, that owner asks for nothing
  * else: it counts as asking. */
-static void promise_lock(struct dibs__lock_entry *line,
+static void promise_lock(struct dibs__lock_entry *entry,
                          struct dibs__operation *op) REQUIRES(line->mu)
 {
-    (void)dibs__entry_acquire_begin(line,
-                                    op->next_owner); /* it does not ask yet */
-    op->next_owner->wait.state = WAITER_HANDOFF_PENDING;
-    op->next_owner->giver = op;
+    (void)dibs__entry_acquire_begin(entry,
+                                    op->handoff_to); /* it does not ask yet */
+    op->handoff_to->waiter.state = WAITER_HANDOFF_PENDING;
+    op->handoff_to->handoff_from = op;
 }
 
 /* The answer is there: from now on the next owner stays for what follows from
  * it. NULL: it has left. */
 static struct dibs__operation *claim_next_owner(struct dibs__operation *op)
 {
-    dibs__lock(&op->line->mu);
-    struct dibs__operation *next_owner = op->next_owner;
+    dibs__lock(&op->entry->mu);
+    struct dibs__operation *next_owner = op->handoff_to;
     if (next_owner)
-        next_owner->giver = NULL;
-    op->next_owner = NULL;
-    dibs__unlock(&op->line->mu);
+        next_owner->handoff_from = NULL;
+    op->handoff_to = NULL;
+    dibs__unlock(&op->entry->mu);
     return next_owner;
 }
 
 /* The next owner has it. False: too late, or its number is retired. */
-static bool give_to_next_owner(struct dibs__lock_entry *line,
+static bool give_to_next_owner(struct dibs__lock_entry *entry,
                                struct dibs__operation *next_owner,
-                               const struct dibs__command *call, int64_t value,
+                               const struct dibs__command *cmd, int64_t value,
                                struct dibs__list *resume) REQUIRES(line->mu)
 {
-    next_owner->tainted |= call->ghost;
+    next_owner->may_have_stale_copy |= cmd->maybe_live_copy;
     if (next_owner->renumber == RENUMBER_REAP ||
-        dibs__valid_until(call->sent_ms, next_owner->ask.lease_ms) <=
+        dibs__valid_until(cmd->sent_ms, next_owner->args.lease_ms) <=
             dibs__now_ms())
         return false;
-    dibs__list_del(&next_owner->wait.link); /* io need not hear of it */
-    next_owner->wait.state = WAITER_IDLE;
-    dibs__hold_taken(line, next_owner->hold, next_owner, call->sent_ms, value);
+    dibs__list_del(&next_owner->waiter.link); /* io need not hear of it */
+    next_owner->waiter.state = WAITER_IDLE;
+    dibs__hold_taken(entry, next_owner->hold, next_owner, cmd->sent_ms, value);
     next_owner->hold = NULL;
-    line->handed++;
-    dibs__stats_count(dibs__entry_client(line)->stats, STAT_HANDOVERS, 1);
-    dibs__op_take_waits(line, next_owner->owner, resume);
+    entry->handoff_count++;
+    dibs__stats_count(dibs__entry_client(entry)->stats, STAT_HANDOVERS, 1);
+    dibs__op_take_waits(entry, next_owner->owner, resume);
     /* Another slot became free meanwhile, and this client was called. */
-    if (line->kind->counted && line->wait.try_now)
-        dibs__wait_queue_wake_head(&line->wait);
+    if (entry->type->is_counting && entry->wait.retry_now)
+        dibs__wait_queue_wake_head(&entry->wait);
     return true;
 }
 
@@ -247,34 +250,34 @@ static bool give_to_next_owner(struct dibs__lock_entry *line,
 static void rename_next_owner(struct dibs__operation *next_owner,
                               struct dibs__list *resume)
 {
-    struct dibs__lock_entry *line = next_owner->line;
+    struct dibs__lock_entry *entry = next_owner->entry;
     dibs_owner owner = next_owner->owner; /* kept: the op may end below */
-    uint64_t old = next_owner->wire;
+    uint64_t old = next_owner->owner_id;
 
-    dibs__owner_retire(line, owner, old, RENUMBER_REAP);
-    uint64_t wire = dibs__owner_wire(line->locks, owner);
-    dibs__lock(&line->mu);
-    next_owner->wire = next_owner->ask.wire = wire;
-    dibs__entry_acquire_done(line, next_owner, resume);
-    dibs__wait_queue_wake_head(&line->wait);
-    dibs__unlock(&line->mu);
-    dibs__op_rename_waits(line, owner, old);
+    dibs__owner_retire(entry, owner, old, RENUMBER_REAP);
+    uint64_t wire = dibs__owner_wire(entry->manager, owner);
+    dibs__lock(&entry->mu);
+    next_owner->owner_id = next_owner->args.owner_id = wire;
+    dibs__entry_acquire_done(entry, next_owner, resume);
+    dibs__wait_queue_wake_head(&entry->wait);
+    dibs__unlock(&entry->mu);
+    dibs__op_rename_waits(entry, owner, old);
 }
 
 static void handover_lost(struct dibs__operation *op, dibs_err err)
 {
-    struct dibs__lock_entry *line = op->line;
+    struct dibs__lock_entry *entry = op->entry;
     struct dibs__operation *next_owner = claim_next_owner(op);
     struct dibs__list blocked = {&blocked, &blocked};
 
     if (next_owner)
         rename_next_owner(next_owner, &blocked);
     note_ghosts(op, true);
-    dibs__lock(&line->mu);
-    end_hold(line, op, &blocked);
-    yield_to_others(line, 0);
-    dibs__unlock(&line->mu);
-    dibs__orphan_release(line, op->ask.next_owner, op->ask.lease_ms);
+    dibs__lock(&entry->mu);
+    end_hold(entry, op, &blocked);
+    yield_to_others(entry, 0);
+    dibs__unlock(&entry->mu);
+    dibs__orphan_release(entry, op->args.next_owner_id, op->args.lease_ms);
     dibs__op_disown(op);
     dibs__op_finish(op, err);
     dibs__op_resume(&blocked);
@@ -286,28 +289,28 @@ static void handover_lost(struct dibs__operation *op, dibs_err err)
 static void handover_done(struct dibs__operation *op,
                           const struct dibs__acquired *got)
 {
-    bool moved = got->verdict == RESULT_ACQUIRED;
-    struct dibs__lock_entry *line = op->line;
+    bool moved = got->result == RESULT_ACQUIRED;
+    struct dibs__lock_entry *entry = op->entry;
     struct dibs__operation *next_owner = claim_next_owner(op);
-    bool unsure = !moved && op->call.again;
+    bool unsure = !moved && op->command.resent;
     bool taken = false;
     struct dibs__list blocked = {&blocked, &blocked};
 
-    note_ghosts(op, op->call.ghost || unsure);
-    dibs__lock(&line->mu);
+    note_ghosts(op, op->command.maybe_live_copy || unsure);
+    dibs__lock(&entry->mu);
     if (next_owner) {
-        dibs__entry_acquire_done(line, next_owner, &blocked);
-        taken = moved && give_to_next_owner(line, next_owner, &op->call,
+        dibs__entry_acquire_done(entry, next_owner, &blocked);
+        taken = moved && give_to_next_owner(entry, next_owner, &op->command,
                                             got->value, &blocked);
     }
     bool gone = !next_owner || next_owner->renumber == RENUMBER_REAP;
-    if (gone && (moved || unsure || op->call.ghost))
-        dibs__orphan_release(line, op->ask.next_owner, op->ask.lease_ms);
-    end_hold(line, op, &blocked);
+    if (gone && (moved || unsure || op->command.maybe_live_copy))
+        dibs__orphan_release(entry, op->args.next_owner_id, op->args.lease_ms);
+    end_hold(entry, op, &blocked);
     if (!taken)
-        yield_to_others(line, 0);
-    dibs__unlock(&line->mu);
-    if (op->tainted)
+        yield_to_others(entry, 0);
+    dibs__unlock(&entry->mu);
+    if (op->may_have_stale_copy)
         dibs__op_disown(op);
     if (taken)
         dibs__op_finish(next_owner, DIBS_OK);
@@ -315,29 +318,29 @@ static void handover_done(struct dibs__operation *op,
     dibs__op_resume(&blocked);
 }
 
-static void handover_answered(struct dibs__command *call, dibs_err err,
+static void handover_answered(struct dibs__command *cmd, dibs_err err,
                               const struct dibs__reply *reply)
 {
-    struct dibs__operation *op = DIBS_OF(call, struct dibs__operation, call);
+    struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
     struct dibs__acquired got = {.err = err};
 
     if (err == DIBS_OK)
-        op->line->kind->read(VERB_HANDOVER, reply, &got);
-    if (err == DIBS_OK && got.verdict != RESULT_REFUSED) {
+        op->entry->type->decode(VERB_HANDOVER, reply, &got);
+    if (err == DIBS_OK && got.result != RESULT_REFUSED) {
         handover_done(op, &got);
         return;
     }
     err = got.err;
-    if (reply && !call->again && !call->partly) {
+    if (reply && !cmd->resent && !cmd->partially_executed) {
         /* Refused, and nothing was done (a full server, say). A release asks
          * for less. */
         struct dibs__operation *next_owner = claim_next_owner(op);
         struct dibs__list resume = {&resume, &resume};
-        dibs__lock(&op->line->mu);
+        dibs__lock(&op->entry->mu);
         if (next_owner)
-            dibs__entry_acquire_done(op->line, next_owner, &resume);
-        dibs__unlock(&op->line->mu);
-        op->direct = false;
+            dibs__entry_acquire_done(op->entry, next_owner, &resume);
+        dibs__unlock(&op->entry->mu);
+        op->on_caller_thread = false;
         send_last(op);
         dibs__op_resume(&resume);
     } else {
@@ -352,7 +355,7 @@ static void handover_answered(struct dibs__command *call, dibs_err err,
  * lives, and for about as long as the lock, the server looks at no other. Now
  * and then it shall, to find those whose lease is over; not by turns, which
  * could be those of other locks. */
-static uint64_t other_holder(const struct dibs__lock_entry *line,
+static uint64_t other_holder(const struct dibs__lock_entry *entry,
                              const struct dibs__hold *mine, int64_t now)
     REQUIRES(line->mu)
 {
@@ -360,7 +363,7 @@ static uint64_t other_holder(const struct dibs__lock_entry *line,
 
     if (chance < UINT32_MAX / LOOK_AROUND)
         return 0;
-    return dibs__hold_find_peer(line, mine,
+    return dibs__hold_find_peer(entry, mine,
                                 now + (mine->valid_until - now) / 2);
 }
 
@@ -370,18 +373,18 @@ static uint64_t other_holder(const struct dibs__lock_entry *line,
  * somebody else is the adopter's, and never reaped. */
 static void retire_hold(struct dibs__operation *op, dibs_err err)
 {
-    struct dibs__lock_entry *line = op->line;
+    struct dibs__lock_entry *entry = op->entry;
     struct dibs__list blocked = {&blocked, &blocked};
     bool lost = err == DIBS_ERR_LOST;
 
     note_ghosts(op, lost);
-    dibs__lock(&line->mu);
-    end_hold(line, op, &blocked);
-    dibs__wait_queue_wake_head(&line->wait);
-    dibs__unlock(&line->mu);
-    dibs__op_rename_waits(line, op->owner, op->wire);
+    dibs__lock(&entry->mu);
+    end_hold(entry, op, &blocked);
+    dibs__wait_queue_wake_head(&entry->wait);
+    dibs__unlock(&entry->mu);
+    dibs__op_rename_waits(entry, op->owner, op->owner_id);
     if (lost)
-        dibs__orphan_release(line, op->wire, op->reap_ms);
+        dibs__orphan_release(entry, op->owner_id, op->orphan_ttl_ms);
     dibs__op_finish(op, err);
     dibs__op_resume(&blocked);
 }
@@ -389,24 +392,24 @@ static void retire_hold(struct dibs__operation *op, dibs_err err)
 /* Has the owner the other half, or asks for it by this number just now? It may
  * get in by what it has here. Looked at when the number is retired: then no
  * call begins any more that goes by it. */
-static bool is_half_wanted(struct dibs__lock_entry *line, dibs_owner owner,
+static bool is_half_wanted(struct dibs__lock_entry *entry, dibs_owner owner,
                            uint64_t wire)
 {
     bool wanted = false;
 
-    if (line->kind->family != LAYOUT_RW)
+    if (entry->type->layout != LAYOUT_RW)
         return false;
     for (struct dibs__lock_entry *l = NULL;
-         (l = dibs__entry_next_in_family(line, l));) {
+         (l = dibs__entry_next_in_family(entry, l));) {
         dibs__lock(&l->mu);
         const struct dibs__hold *h = dibs__hold_of(l, owner);
         wanted |= h && h->state != HOLD_ENDING &&
                   !dibs__hold_has_expired(h, dibs__now_ms());
-        for (struct dibs__list *at = l->asks.next; at != &l->asks;
+        for (struct dibs__list *at = l->in_flight.next; at != &l->in_flight;
              at = at->next) {
             const struct dibs__operation *op =
-                DIBS_OF(at, struct dibs__operation, ask_link);
-            wanted |= op->wire == wire || op->ask.other == wire;
+                DIBS_OF(at, struct dibs__operation, in_flight_link);
+            wanted |= op->owner_id == wire || op->args.other_id == wire;
         }
         dibs__unlock(&l->mu);
     }
@@ -423,21 +426,21 @@ static void refuse_leave(struct dibs__operation *op)
  * it. Then it stays; a group, which does not ask again, gives it back. */
 static void leave_hold(struct dibs__operation *op)
 {
-    struct dibs__lock_entry *line = op->line;
+    struct dibs__lock_entry *entry = op->entry;
 
-    dibs__owner_retire(line, op->owner, op->wire, RENUMBER_LEFT);
-    if (!is_half_wanted(line, op->owner, op->wire)) {
+    dibs__owner_retire(entry, op->owner, op->owner_id, RENUMBER_LEFT);
+    if (!is_half_wanted(entry, op->owner, op->owner_id)) {
         retire_hold(op, DIBS_OK);
     } else if (op->ended) {
-        op->ask.keep_ms = 0;
+        op->args.hold_off_ms = 0;
         send_last(op);
     } else {
-        dibs__lock(&line->mu);
+        dibs__lock(&entry->mu);
         op->hold->state = HOLD_HELD;
-        op->hold->doubted = true; /* what came meanwhile was not heard */
-        dibs__hold_suppress_loss(op->hold, op->with);
-        dibs__hold_schedule(line, op->hold, dibs__now_ms());
-        dibs__unlock(&line->mu);
+        op->hold->needs_verify = true; /* what came meanwhile was not heard */
+        dibs__hold_suppress_loss(op->hold, op->group_level);
+        dibs__hold_schedule(entry, op->hold, dibs__now_ms());
+        dibs__unlock(&entry->mu);
         refuse_leave(op);
         dibs__op_end_busy(op, DIBS_ERR_INVALID);
     }
@@ -451,49 +454,50 @@ enum plan { PARTIAL, LAST, HAND_OVER, LEAVE, RETIRE, WAIT, END };
  * owner of a plain lock just goes on with it. What is left is the adopter's. A
  * slot that was lost is still noted with its number, and must not seem to be
  * taken when the owner has another one. */
-static bool must_end_rest(const struct dibs__lock_type *kind,
+static bool must_end_rest(const struct dibs__lock_type *type,
                           const struct dibs__hold *h,
                           const struct dibs__operation *op)
 {
-    if (op->ask.keep_ms == DETACH)
+    if (op->args.hold_off_ms == DETACH)
         return false;
-    return kind->id == TYPE_SLOTS ||
-           (h->over && (kind->queued || kind->id == TYPE_FENCED ||
-                        kind->family == LAYOUT_RW));
+    return type->id == TYPE_SLOTS ||
+           (h->expired_locally &&
+            (type->has_server_queue || type->id == TYPE_FENCED ||
+             type->layout == LAYOUT_RW));
 }
 
 /* It was lost, now or before. Each level learns of it, this one by this call.
  * With the last one the number is retired, if something may be left of it. */
-static enum plan end_lost(struct dibs__lock_entry *line, struct dibs__hold *h,
+static enum plan end_lost(struct dibs__lock_entry *entry, struct dibs__hold *h,
                           struct dibs__operation *op) REQUIRES(line->mu)
 {
     bool last = h->count == 1;
 
-    dibs__hold_suppress_loss(h, op->with);
-    dibs__hold_expire_locally(line, h);
-    op->tainted |= last && dibs__hold_in_doubt(h);
-    if (last && !op->tainted && must_end_rest(line->kind, h, op)) {
-        op->tainted = true;
-        op->reap_ms = ORPHAN_REMAINDER;
+    dibs__hold_suppress_loss(h, op->group_level);
+    dibs__hold_expire_locally(entry, h);
+    op->may_have_stale_copy |= last && dibs__hold_in_doubt(h);
+    if (last && !op->may_have_stale_copy && must_end_rest(entry->type, h, op)) {
+        op->may_have_stale_copy = true;
+        op->orphan_ttl_ms = ORPHAN_REMAINDER;
     }
-    if (last && op->tainted) {
+    if (last && op->may_have_stale_copy) {
         h->busy = true;
         op->hold = h;
         return RETIRE;
     }
     dibs__op_drop_level(op, h);
     if (last)
-        dibs__hold_free(line, h);
+        dibs__hold_free(entry, h);
     return END;
 }
 
 /* The client has begun to close since this call began, and the close has given
  * back what there was. If that was lost, its owner must not be told any more.
  * (The callback of an async call comes after on_lost anyway.) */
-static dibs_err end_closed(struct dibs__lock_entry *line,
+static dibs_err end_closed(struct dibs__lock_entry *entry,
                            struct dibs__operation *op) REQUIRES(line->mu)
 {
-    struct dibs__loss_listener *loss = dibs__losses_suppress(line, op->owner);
+    struct dibs__loss_listener *loss = dibs__losses_suppress(entry, op->owner);
 
     if (op->async)
         dibs__loss_unref(loss);
@@ -503,93 +507,94 @@ static dibs_err end_closed(struct dibs__lock_entry *line,
 }
 
 /* both: its owner has the other half of a read-write lock, too. */
-static enum plan plan_release(struct dibs__lock_entry *line,
+static enum plan plan_release(struct dibs__lock_entry *entry,
                               struct dibs__operation *op, bool both,
                               dibs_err *err) REQUIRES(line->mu)
 {
-    struct dibs__hold *h = dibs__hold_of(line, op->owner);
+    struct dibs__hold *h = dibs__hold_of(entry, op->owner);
     int64_t now = dibs__now_ms();
 
     *err = DIBS_ERR_NOT_OWNER;
-    if (!h && !op->ended && atomic_load(&line->locks->closing))
-        *err = end_closed(line, op);
+    if (!h && !op->ended && atomic_load(&entry->manager->closing))
+        *err = end_closed(entry, op);
     if (!h)
         return END;
     if (h->busy) {
         op->batch = NULL; /* the others of the batch do not wait for it */
-        dibs__wait_queue_block_on(&line->wait, &h->blocked, &op->wait);
+        dibs__wait_queue_block_on(&entry->wait, &h->blocked_ops, &op->waiter);
         return WAIT;
     }
-    op->wire = op->ask.wire = h->wire;
-    op->reap_ms = h->valid_until - now;
+    op->owner_id = op->args.owner_id = h->owner_id;
+    op->orphan_ttl_ms = h->valid_until - now;
     if (dibs__hold_has_expired(h, now)) {
         *err = DIBS_ERR_LOST;
-        return end_lost(line, h, op);
+        return end_lost(entry, h, op);
     }
-    if (op->ask.keep_ms == DETACH && h->count > 1) {
+    if (op->args.hold_off_ms == DETACH && h->count > 1) {
         dibs__op_drop_level(op, h);
         *err = DIBS_OK;
         return END;
     }
-    if (both && op->ask.keep_ms == DETACH && !op->ended) {
+    if (both && op->args.hold_off_ms == DETACH && !op->ended) {
         dibs__hold_suppress_loss(
-            h, op->with); /* what on_lost is given may go now */
+            h, op->group_level); /* what on_lost is given may go now */
         *err = DIBS_ERR_INVALID;
         return END;
     }
     if (both)
-        op->ask.keep_ms = 0; /* the other half would go on to use it */
+        op->args.hold_off_ms = 0; /* the other half would go on to use it */
     h->busy = true;
     op->hold = h;
-    op->ask.target = h->count - 1;
-    op->ask.value = h->value;
-    if (op->ask.keep_ms == DETACH) {
-        dibs__hold_ending(line, h);
+    op->args.target_count = h->count - 1;
+    op->args.value = h->value;
+    if (op->args.hold_off_ms == DETACH) {
+        dibs__hold_ending(entry, h);
         return LEAVE;
     }
     if (h->count > 1)
         return PARTIAL;
-    dibs__hold_ending(line, h);
-    if (line->kind->shared) {
-        op->ask.other = other_holder(line, h, now);
-        op->ask.keep_ms = 0; /* cannot be kept: others may have it, too */
+    dibs__hold_ending(entry, h);
+    if (entry->type->shared) {
+        op->args.other_id = other_holder(entry, h, now);
+        op->args.hold_off_ms = 0; /* cannot be kept: others may have it, too */
     }
-    op->next_owner = pick_next_owner(line, op, now);
-    if (!op->next_owner)
+    op->handoff_to = pick_next_owner(entry, op, now);
+    if (!op->handoff_to)
         return LAST;
-    promise_lock(line, op);
-    op->ask.next_owner = op->next_owner->wire;
-    op->ask.lease_ms = op->next_owner->ask.lease_ms;
-    op->ask.sooner = op->ask.lease_ms < h->valid_until - now;
+    promise_lock(entry, op);
+    op->args.next_owner_id = op->handoff_to->owner_id;
+    op->args.lease_ms = op->handoff_to->args.lease_ms;
+    op->args.shortens_ttl = op->args.lease_ms < h->valid_until - now;
     return HAND_OVER;
 }
 
 void dibs__release_run(struct dibs__operation *op)
 {
-    struct dibs__lock_entry *line = op->line;
-    int64_t within = op->wait.deadline - dibs__now_ms();
+    struct dibs__lock_entry *entry = op->entry;
+    int64_t within = op->waiter.deadline - dibs__now_ms();
     dibs_err err;
 
-    op->gives = true;
-    bool both = op->ask.keep_ms && dibs__hold_other_mode(line, op->owner);
-    dibs__lock(&line->mu);
-    enum plan next = plan_release(line, op, both, &err);
-    dibs__unlock(&line->mu);
+    op->is_release = true;
+    bool both = op->args.hold_off_ms && dibs__hold_other_mode(entry, op->owner);
+    dibs__lock(&entry->mu);
+    enum plan next = plan_release(entry, op, both, &err);
+    dibs__unlock(&entry->mu);
     switch (next) {
     case PARTIAL:
         dibs__op_send(op, VERB_RELEASE, partial_answered, within,
-                      op->wait.deadline);
+                      op->waiter.deadline);
         break;
     case LAST:
-        if (op->ask.keep_ms) /* what is kept is nobody's */
-            dibs__owner_retire(line, op->owner, op->wire, RENUMBER_LEFT);
-        if (op->ask.keep_ms && is_half_wanted(line, op->owner, op->wire))
-            op->ask.keep_ms = 0;
+        if (op->args.hold_off_ms) /* what is kept is nobody's */
+            dibs__owner_retire(entry, op->owner, op->owner_id, RENUMBER_LEFT);
+        if (op->args.hold_off_ms &&
+            is_half_wanted(entry, op->owner, op->owner_id))
+            op->args.hold_off_ms = 0;
         send_last(op);
         break;
     case HAND_OVER:
         dibs__op_send(op, VERB_HANDOVER, handover_answered, within,
-                      op->wait.deadline);
+                      op->waiter.deadline);
         break;
     case LEAVE:
         leave_hold(op);

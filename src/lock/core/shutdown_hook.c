@@ -8,31 +8,31 @@
  */
 #include "lock/core/shutdown_hook.h"
 
-void dibs__shutdown_hook_register(struct dibs__lock_manager *lk,
+void dibs__shutdown_hook_register(struct dibs__lock_manager *manager,
                                   struct dibs__shutdown_hook *w)
 {
-    dibs__lock(&lk->c->mu);
-    dibs__list_add(&lk->works, &w->link);
-    dibs__unlock(&lk->c->mu);
+    dibs__lock(&manager->c->mu);
+    dibs__list_add(&manager->shutdown_hooks, &w->link);
+    dibs__unlock(&manager->c->mu);
 }
 
-void dibs__shutdown_hook_unregister(struct dibs__lock_manager *lk,
+void dibs__shutdown_hook_unregister(struct dibs__lock_manager *manager,
                                     struct dibs__shutdown_hook *w)
 {
-    dibs__lock(&lk->c->mu);
+    dibs__lock(&manager->c->mu);
     dibs__list_del(&w->link);
-    dibs__unlock(&lk->c->mu);
+    dibs__unlock(&manager->c->mu);
 }
 
 /* The first whose close was not called yet, or the first of all. */
-static struct dibs__shutdown_hook *next_work(struct dibs__lock_manager *lk,
+static struct dibs__shutdown_hook *next_work(struct dibs__lock_manager *manager,
                                              bool any)
 {
     struct dibs__shutdown_hook *found = NULL;
 
-    dibs__lock(&lk->c->mu);
-    for (struct dibs__list *l = lk->works.next; l != &lk->works && !found;
-         l = l->next) {
+    dibs__lock(&manager->c->mu);
+    for (struct dibs__list *l = manager->shutdown_hooks.next;
+         l != &manager->shutdown_hooks && !found; l = l->next) {
         struct dibs__shutdown_hook *w =
             DIBS_OF(l, struct dibs__shutdown_hook, link);
         if (any || !w->closing)
@@ -43,18 +43,18 @@ static struct dibs__shutdown_hook *next_work(struct dibs__lock_manager *lk,
         if (found->ref)
             found->ref(found);
     }
-    dibs__unlock(&lk->c->mu);
+    dibs__unlock(&manager->c->mu);
     return found;
 }
 
-void dibs__shutdown_hooks_close(struct dibs__lock_manager *lk)
+void dibs__shutdown_hooks_close(struct dibs__lock_manager *manager)
 {
-    for (struct dibs__shutdown_hook *w; (w = next_work(lk, false));)
+    for (struct dibs__shutdown_hook *w; (w = next_work(manager, false));)
         w->close(w);
 }
 
-void dibs__shutdown_hooks_expire(struct dibs__lock_manager *lk)
+void dibs__shutdown_hooks_expire(struct dibs__lock_manager *manager)
 {
-    for (struct dibs__shutdown_hook *w; (w = next_work(lk, true));)
+    for (struct dibs__shutdown_hook *w; (w = next_work(manager, true));)
         w->over(w);
 }

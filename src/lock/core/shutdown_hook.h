@@ -25,13 +25,13 @@ struct dibs__shutdown_hook {
 };
 
 /* Thread: any. */
-void dibs__shutdown_hook_register(struct dibs__lock_manager *lk,
+void dibs__shutdown_hook_register(struct dibs__lock_manager *manager,
                                   struct dibs__shutdown_hook *w);
 /* Thread: any. Unregistering twice is harmless. */
-void dibs__shutdown_hook_unregister(struct dibs__lock_manager *lk,
+void dibs__shutdown_hook_unregister(struct dibs__lock_manager *manager,
                                     struct dibs__shutdown_hook *w);
 /* Calls the hooks of all that is registered. Thread: io. */
-void dibs__shutdown_hooks_close(struct dibs__lock_manager *lk);
-void dibs__shutdown_hooks_expire(struct dibs__lock_manager *lk);
+void dibs__shutdown_hooks_close(struct dibs__lock_manager *manager);
+void dibs__shutdown_hooks_expire(struct dibs__lock_manager *manager);
 
 #endif

@@ -43,9 +43,9 @@ struct look {
     struct dibs__buf *page;       /* where waiters or holders go; or NULL */
 };
 
-static struct look *look_of(struct dibs__command *call)
+static struct look *look_of(struct dibs__command *cmd)
 {
-    return DIBS_OF(DIBS_OF(call, struct dibs__operation, call), struct look,
+    return DIBS_OF(DIBS_OF(cmd, struct dibs__operation, command), struct look,
                    op);
 }
 
@@ -56,7 +56,7 @@ static dibs_err explain_no_lock(struct look *lo)
     dibs__op_record_error_here(
         &lo->op, DIBS_ERR_WRONGTYPE,
         "'%.80s' is a hash, and its fields are not a lock's",
-        lo->op.line->name);
+        lo->op.entry->name);
     return DIBS_ERR_WRONGTYPE;
 }
 
@@ -69,14 +69,15 @@ static bool reply_is(const struct dibs__reply *r, const char *text)
 static bool is_force_target(const struct look *lo,
                             const struct dibs__reply *field)
 {
-    const struct dibs__lock_type *kind = lo->op.line->kind;
-    size_t n = strlen(dibs__type_write.suffix);
-    bool writer = field->len > n && memcmp(field->text + field->len - n,
-                                           dibs__type_write.suffix, n) == 0;
+    const struct dibs__lock_type *type = lo->op.entry->type;
+    size_t n = strlen(dibs__type_write.owner_suffix);
+    bool writer =
+        field->len > n && memcmp(field->text + field->len - n,
+                                 dibs__type_write.owner_suffix, n) == 0;
 
-    if (kind == &dibs__type_read)
+    if (type == &dibs__type_read)
         return !writer;
-    return kind != &dibs__type_write || writer;
+    return type != &dibs__type_write || writer;
 }
 
 /* The first owner is shown for all of them. */
@@ -151,7 +152,7 @@ static dibs_err read_info(struct look *lo, const struct dibs__reply *r)
     int64_t left, fields, waiters;
     const struct dibs__reply *token = dibs__reply_text(r, 2);
 
-    if (lo->op.line->kind->id == TYPE_SLOTS)
+    if (lo->op.entry->type->id == TYPE_SLOTS)
         return read_slots_info(lo, r);
     *info = (dibs_lock_info){.size = sizeof *info};
     if (!dibs__reply_num(r, 0, &left) || !dibs__reply_num(r, 1, &fields) ||
@@ -180,7 +181,7 @@ static dibs_err read_info(struct look *lo, const struct dibs__reply *r)
             info->mode =
                 reply_is(value, "read") ? DIBS_MODE_READ : DIBS_MODE_WRITE;
             info->kind = DIBS_KIND_RW;
-            info->locked = info->mode != lo->op.line->kind->other_half;
+            info->locked = info->mode != lo->op.entry->type->other_half;
             fields--;
             continue;
         }
@@ -218,37 +219,37 @@ static void look_send(struct look *lo, enum dibs__lock_command verb,
     int64_t now = dibs__now_ms();
 
     if (!lo->until)
-        lo->until = now + 2 * dibs__entry_timeout(lo->op.line);
+        lo->until = now + 2 * dibs__entry_timeout(lo->op.entry);
     dibs__op_send(&lo->op, verb, answered, lo->until - now, 0);
 }
 
 /* If the owner is one of ours, it hears of the loss at once. */
 static void lose_ours(struct look *lo)
 {
-    struct dibs__lock_entry *line = lo->op.line;
+    struct dibs__lock_entry *entry = lo->op.entry;
     char text[DIBS_OWNER_MAX];
 
-    dibs__lock(&line->mu);
-    for (struct dibs__hold *h = NULL; (h = dibs__hold_next(line, h));) {
-        size_t len = dibs__owner_text(line, h->wire, text);
+    dibs__lock(&entry->mu);
+    for (struct dibs__hold *h = NULL; (h = dibs__hold_next(entry, h));) {
+        size_t len = dibs__owner_text(entry, h->owner_id, text);
         if (len == lo->owner_len && memcmp(text, lo->owner, len) == 0 &&
             h->state != HOLD_ENDING)
-            dibs__hold_lose(line, h);
+            dibs__hold_lose(entry, h);
     }
-    dibs__unlock(&line->mu);
+    dibs__unlock(&entry->mu);
 }
 
-static void force_answered(struct dibs__command *call, dibs_err err,
+static void force_answered(struct dibs__command *cmd, dibs_err err,
                            const struct dibs__reply *reply)
 {
-    struct look *lo = look_of(call);
+    struct look *lo = look_of(cmd);
 
     if (err == DIBS_OK && reply->type != REPLY_NUM)
         err = DIBS_ERR_PROTOCOL;
     if (err == DIBS_OK && reply->num == SCRIPT_NO_LOCK)
         err = explain_no_lock(lo);
     if (err == DIBS_OK) {
-        lo->was_locked = reply->num == 1 || call->again;
+        lo->was_locked = reply->num == 1 || cmd->resent;
         if (lo->was_locked)
             lose_ours(lo);
     }
@@ -259,9 +260,9 @@ static void force_run(struct dibs__operation *op)
 {
     struct look *lo = DIBS_OF(op, struct look, op);
 
-    op->ask.all = op->line->kind->shared;
-    op->ask.text = lo->owner;
-    op->ask.text_len = lo->owner_len;
+    op->args.all = op->entry->type->shared;
+    op->args.text = lo->owner;
+    op->args.text_len = lo->owner_len;
     look_send(lo, VERB_FORCE, force_answered);
 }
 
@@ -285,7 +286,7 @@ static dibs_err read_holders(struct look *lo, const struct dibs__reply *r)
     const struct dibs__reply *mode = dibs__reply_text(r, 0);
     int64_t why;
 
-    if (lo->op.line->kind->id == TYPE_SLOTS)
+    if (lo->op.entry->type->id == TYPE_SLOTS)
         return read_slots_holders(lo, r);
     if (dibs__reply_num(r, 0, &why) && why == SCRIPT_NO_LOCK)
         return explain_no_lock(lo);
@@ -297,8 +298,9 @@ static dibs_err read_holders(struct look *lo, const struct dibs__reply *r)
         if (!who || !holds || !dibs__reply_num(r, i + 2, &h.remaining_ms))
             return DIBS_ERR_PROTOCOL;
         h.remaining_ms = dibs__reply_ms(h.remaining_ms);
-        size_t n = strlen(who->text), w = strlen(dibs__type_write.suffix);
-        if (n > w && strcmp(who->text + n - w, dibs__type_write.suffix) == 0)
+        size_t n = strlen(who->text), w = strlen(dibs__type_write.owner_suffix);
+        if (n > w &&
+            strcmp(who->text + n - w, dibs__type_write.owner_suffix) == 0)
             h.mode = DIBS_MODE_WRITE;
         h.holds = dibs__parse_number(holds->text, holds->text + holds->len);
         dibs__buf_add(lo->page, &h, sizeof h);
@@ -307,10 +309,10 @@ static dibs_err read_holders(struct look *lo, const struct dibs__reply *r)
     return mode ? DIBS_OK : DIBS_ERR_PROTOCOL;
 }
 
-static void holders_answered(struct dibs__command *call, dibs_err err,
+static void holders_answered(struct dibs__command *cmd, dibs_err err,
                              const struct dibs__reply *reply)
 {
-    struct look *lo = look_of(call);
+    struct look *lo = look_of(cmd);
 
     if (err == DIBS_OK)
         err = read_holders(lo, reply);
@@ -324,18 +326,18 @@ static void holders_run(struct dibs__operation *op)
     look_send(DIBS_OF(op, struct look, op), VERB_HOLDERS, holders_answered);
 }
 
-static void info_answered(struct dibs__command *call, dibs_err err,
+static void info_answered(struct dibs__command *cmd, dibs_err err,
                           const struct dibs__reply *reply)
 {
-    struct look *lo = look_of(call);
+    struct look *lo = look_of(cmd);
 
     if (err == DIBS_OK)
         err = read_info(lo, reply);
-    if (err == DIBS_OK && lo->page && lo->op.line->kind->queued)
+    if (err == DIBS_OK && lo->page && lo->op.entry->type->has_server_queue)
         err = read_queue(lo, reply);
     if (err == DIBS_OK && lo->force && lo->owner_len) {
         if (lo->owner_len <= sizeof lo->owner) {
-            lo->op.direct = false;
+            lo->op.on_caller_thread = false;
             force_run(&lo->op);
             return;
         }
@@ -343,7 +345,7 @@ static void info_answered(struct dibs__command *call, dibs_err err,
         dibs__op_record_error_here(&lo->op, err,
                                    "'%.80s': its owner is no dibs or Redisson "
                                    "client: %zu bytes long",
-                                   lo->op.line->name, lo->owner_len);
+                                   lo->op.entry->name, lo->owner_len);
     }
     dibs__op_finish(&lo->op, err);
 }
@@ -352,8 +354,8 @@ static void info_run(struct dibs__operation *op)
 {
     struct look *lo = DIBS_OF(op, struct look, op);
 
-    op->ask.first = lo->first;
-    op->ask.count = lo->page ? QUEUE_PAGE : 0;
+    op->args.first = lo->first;
+    op->args.count = lo->page ? QUEUE_PAGE : 0;
     look_send(lo, VERB_INFO, info_answered);
 }
 
@@ -395,12 +397,12 @@ dibs_err dibs_lock_info_get(dibs_lock *l, dibs_lock_info *out)
 /* So many have a slots lock: which of them? */
 static dibs_err refuse_all_slots(const dibs_lock *l)
 {
-    if (!l || !l->line || l->line->kind->id != TYPE_SLOTS)
+    if (!l || !l->entry || l->entry->type->id != TYPE_SLOTS)
         return DIBS_OK;
     dibs__reason_set(DIBS_ERR_INVALID,
                      "'%.80s' is a slots lock: say whose hold "
                      "is meant, by dibs_lock_force_release_owner",
-                     l->line->name);
+                     l->entry->name);
     return dibs__lock_report_invalid_arg(l);
 }
 
@@ -469,8 +471,8 @@ static dibs_err look_begin(dibs_lock *l, const struct look *from)
     lo->looked = from->looked;
     lo->op.ended = from->op.ended;
     lo->op.arg = from->op.arg;
-    lo->op.tells = true;
-    lo->op.tell = look_told;
+    lo->op.custom_completion = true;
+    lo->op.complete = look_told;
     lo->op.run = info_run;
     dibs__op_begin(&lo->op);
     return DIBS_OK;
@@ -516,8 +518,9 @@ static void look_ended(struct dibs__operation *op)
 {
     struct look *lo = DIBS_OF(op, struct look, op);
 
-    lo->looked(op->err, &lo->info, op->why ? op->why->text : "", op->arg);
-    dibs__free(op->why);
+    lo->looked(op->err, &lo->info, op->error_text ? op->error_text->text : "",
+               op->arg);
+    dibs__free(op->error_text);
     dibs__free(lo);
 }
 

@@ -38,14 +38,14 @@ static const struct {
 static void object_write(const struct dibs__request *r, struct dibs__buf *out,
                          bool whole)
 {
-    const struct dibs__lock_entry *line = r->op.line;
-    bool latch = !dibs__entry_client(line)->cluster ||
-                 !memchr(line->name, '}', line->name_len);
+    const struct dibs__lock_entry *entry = r->op.entry;
+    bool latch = !dibs__entry_client(entry)->cluster ||
+                 !memchr(entry->name, '}', entry->name_len);
 
     dibs__script_head(out, &dibs__script_object_info, whole, 1, 5);
     dibs__request_args(r, "nKzSd", out);
     if (latch)
-        dibs__latch_notes(out, line);
+        dibs__latch_notes(out, entry);
     else
         dibs__buf_arg_text(out, "");
 }
@@ -72,11 +72,11 @@ static dibs_err object_read(struct dibs__request *r,
 }
 
 /* A lock or slots: what a handle says. */
-static dibs_err ask_handle(dibs_client *c, const struct dibs__lock_type *kind,
+static dibs_err ask_handle(dibs_client *c, const struct dibs__lock_type *type,
                            const char *name, size_t len, dibs_lock_info *info)
 {
     dibs_lock *l = NULL;
-    dibs_err err = dibs__lock_new(c, kind, name, len, &l);
+    dibs_err err = dibs__lock_new(c, type, name, len, &l);
 
     if (err == DIBS_OK)
         err = dibs_lock_info_get(l, info);

@@ -15,6 +15,6 @@ dibs_err dibs__object_inspect(dibs_client *c, const char *name, size_t len,
 
 /* The name of a latch's notes, as an argument. */
 void dibs__latch_notes(struct dibs__buf *out,
-                       const struct dibs__lock_entry *line);
+                       const struct dibs__lock_entry *entry);
 
 #endif

@@ -24,24 +24,24 @@ struct who_op {
     dibs_who_cb fn;
 };
 
-static struct who_op *who_op_of(struct dibs__command *call)
+static struct who_op *who_op_of(struct dibs__command *cmd)
 {
-    return DIBS_OF(DIBS_OF(call, struct dibs__operation, call), struct who_op,
+    return DIBS_OF(DIBS_OF(cmd, struct dibs__operation, command), struct who_op,
                    op);
 }
 
-static void who_write(struct dibs__command *call, struct dibs__buf *out,
+static void who_write(struct dibs__command *cmd, struct dibs__buf *out,
                       bool whole)
 {
-    (void)call;
+    (void)cmd;
     (void)whole;
     dibs__client_list_command(out);
 }
 
-static void who_answered(struct dibs__command *call, dibs_err err,
+static void who_answered(struct dibs__command *cmd, dibs_err err,
                          const struct dibs__reply *reply)
 {
-    struct who_op *wo = who_op_of(call);
+    struct who_op *wo = who_op_of(cmd);
     const char *at = err == DIBS_OK ? reply->text : NULL;
     const char *end = err == DIBS_OK ? reply->text + reply->len : NULL;
     struct dibs__client_list_row line;
@@ -60,10 +60,10 @@ static void who_answered(struct dibs__command *call, dibs_err err,
 
 static void who_run(struct dibs__operation *op)
 {
-    op->call.quiet = true; /* who asks can do without */
-    op->call.plain = true;
+    op->command.quiet = true; /* who asks can do without */
+    op->command.no_script = true;
     dibs__op_send_own(op, who_write, 1u << REPLY_TEXT, who_answered,
-                      dibs__entry_timeout(op->line));
+                      dibs__entry_timeout(op->entry));
 }
 
 static void who_told(struct dibs__operation *op)
@@ -86,8 +86,8 @@ static dibs_err who_begin(dibs_lock *l, const char *owner, dibs_who_cb cb,
         wo->id[0] = '\0'; /* nobody's */
     wo->fn = cb;
     wo->op.arg = arg;
-    wo->op.tells = true;
-    wo->op.tell = who_told;
+    wo->op.custom_completion = true;
+    wo->op.complete = who_told;
     wo->op.run = who_run;
     dibs__op_begin(&wo->op);
     return DIBS_OK;

@@ -12,24 +12,24 @@
 #include <stdio.h>
 #include <string.h>
 
-static struct dibs__request *request_of(struct dibs__command *call)
+static struct dibs__request *request_of(struct dibs__command *cmd)
 {
-    return DIBS_OF(DIBS_OF(call, struct dibs__operation, call),
+    return DIBS_OF(DIBS_OF(cmd, struct dibs__operation, command),
                    struct dibs__request, op);
 }
 
-static void request_write(struct dibs__command *call, struct dibs__buf *out,
+static void request_write(struct dibs__command *cmd, struct dibs__buf *out,
                           bool whole)
 {
-    const struct dibs__request *r = request_of(call);
+    const struct dibs__request *r = request_of(cmd);
 
     r->write(r, out, whole);
 }
 
-static void request_answered(struct dibs__command *call, dibs_err err,
+static void request_answered(struct dibs__command *cmd, dibs_err err,
                              const struct dibs__reply *reply)
 {
-    struct dibs__request *r = request_of(call);
+    struct dibs__request *r = request_of(cmd);
 
     if (err == DIBS_OK)
         err = r->read(r, reply);
@@ -40,7 +40,7 @@ static void request_start(struct dibs__operation *op)
 {
     dibs__op_send_own(op, request_write,
                       1u << REPLY_NUM | 1u << REPLY_TEXT | 1u << REPLY_ARRAY,
-                      request_answered, 2 * dibs__entry_timeout(op->line));
+                      request_answered, 2 * dibs__entry_timeout(op->entry));
 }
 
 void dibs__request_head(const struct dibs__request *r,
@@ -48,20 +48,20 @@ void dibs__request_head(const struct dibs__request *r,
                         size_t args, struct dibs__buf *out, bool whole)
 {
     dibs__script_head(out, script, whole, keys,
-                      args + dibs__publish_count(r->op.line));
+                      args + dibs__publish_count(r->op.entry));
 }
 
 void dibs__request_args(const struct dibs__request *r, const char *letters,
                         struct dibs__buf *out)
 {
     for (; *letters; letters++)
-        dibs__arg_write(*letters, &r->op.ask, out);
+        dibs__arg_write(*letters, &r->op.args, out);
 }
 
-void dibs__request_name(const struct dibs__lock_entry *line,
+void dibs__request_name(const struct dibs__lock_entry *entry,
                         char id[DIBS__REQUEST_ID])
 {
-    snprintf(id, DIBS__REQUEST_ID, "%s:%llu", line->locks->c->id,
+    snprintf(id, DIBS__REQUEST_ID, "%s:%llu", entry->manager->c->id,
              (unsigned long long)dibs__owner_number());
 }
 
@@ -106,7 +106,7 @@ dibs_err dibs__request_run(dibs_lock *l, struct dibs__request *r, dibs_cb cb,
     if (err != DIBS_OK)
         return err;
     dibs_client *c = l->c; /* a callback may free the handle meanwhile */
-    dibs__request_name(l->line, r->id);
+    dibs__request_name(l->entry, r->id);
     err = cb ? request_async(l, r, cb, arg) : request_sync(l, r);
     dibs__client_leave(c);
     return err;

@@ -47,7 +47,7 @@ dibs_err dibs__adopt_named(dibs_lock *l, const struct dibs__owner_name *name,
 bool dibs__owner_parse(const char *text, const char *end,
                        struct dibs__owner_name *out);
 /* A text that no other request of any client has. */
-void dibs__request_name(const struct dibs__lock_entry *line,
+void dibs__request_name(const struct dibs__lock_entry *entry,
                         char id[DIBS__REQUEST_ID]);
 
 #endif

@@ -46,10 +46,10 @@ struct scan {
     struct dibs__buf names; /* a length and a name, and so on */
 };
 
-static void scan_write(struct dibs__command *call, struct dibs__buf *out,
+static void scan_write(struct dibs__command *cmd, struct dibs__buf *out,
                        bool whole)
 {
-    struct scan *s = DIBS_OF(call, struct scan, ask.call);
+    struct scan *s = DIBS_OF(cmd, struct scan, ask.call);
 
     (void)whole;
     dibs__buf_array(out, s->match ? 8 : 6);
@@ -197,7 +197,7 @@ static bool show_lock(dibs_client *c, const struct scan *s, const char *name,
         *err = DIBS_OK;
         more = true;
     } else if (more && info.locked && is_owner(info.owner)) {
-        more = s->fn(l->line->name, len, &info, s->arg);
+        more = s->fn(l->entry->name, len, &info, s->arg);
     }
     dibs_lock_free(l);
     return more;

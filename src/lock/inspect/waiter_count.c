@@ -43,7 +43,7 @@ struct count {
 #define LISTENER  "dibs_lock_listener"
 #define EARS_MOST 2 /* of the queue, who listen to the lock's channel, too */
 
-static void count_write(struct dibs__command *call, struct dibs__buf *out,
+static void count_write(struct dibs__command *cmd, struct dibs__buf *out,
                         bool whole)
 {
     static const struct dibs__lock_type *const kinds[CHANNELS] = {
@@ -51,7 +51,7 @@ static void count_write(struct dibs__command *call, struct dibs__buf *out,
         &dibs__type_read,
         &dibs__type_slots,
     };
-    const struct count *ct = DIBS_OF(call, struct count, ask.call);
+    const struct count *ct = DIBS_OF(cmd, struct count, ask.call);
 
     (void)whole;
     dibs__buf_array(out, 2 + CHANNELS);
@@ -85,17 +85,17 @@ static dibs_err count_ask(struct count *ct, const char *subcommand)
     ct->found = 0;
     ct->ask.call.write = count_write;
     ct->ask.call.expects = 1u << REPLY_ARRAY;
-    ct->ask.call.slot = ct->line->slot;
+    ct->ask.call.slot = ct->line->hash_slot;
     ct->ask.take = count_take;
     return dibs__sync_query_run(dibs__entry_client(ct->line),
                                 dibs__entry_route(ct->line), &ct->ask);
 }
 
 /* "ZRANGE dibs_lock_waiters:{name} 0 -1", or "GET dibs_lock_listener:{name}" */
-static void queue_write(struct dibs__command *call, struct dibs__buf *out,
+static void queue_write(struct dibs__command *cmd, struct dibs__buf *out,
                         bool whole)
 {
-    const struct count *ct = DIBS_OF(call, struct count, ask.call);
+    const struct count *ct = DIBS_OF(cmd, struct count, ask.call);
     bool queue = strcmp(ct->subcommand, QUEUE) == 0;
 
     (void)whole;
@@ -156,10 +156,10 @@ static dibs_err count_listeners(dibs_lock *l, size_t *out)
     if (err != DIBS_OK)
         return err;
     dibs_client *c = l->c;
-    struct dibs__lock_entry *line = l->line;
+    struct dibs__lock_entry *entry = l->entry;
     unsigned how = dibs__client_pubsub_mode(c);
-    dibs__entry_ref(line);
-    ct.line = line;
+    dibs__entry_ref(entry);
+    ct.line = entry;
     if (how & PUBSUB_SHARDED)
         err = count_ask(&ct, "SHARDNUMSUB");
     most = ct.found;
@@ -168,7 +168,7 @@ static dibs_err count_listeners(dibs_lock *l, size_t *out)
     most = dibs__max(most, ct.found);
     if (err == DIBS_OK)
         most = count_waiting(&ct, most);
-    dibs__entry_unref(line);
+    dibs__entry_unref(entry);
     dibs__client_leave(c);
     if (err == DIBS_OK)
         *out = (size_t)most;

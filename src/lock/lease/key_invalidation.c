@@ -30,28 +30,29 @@
 /* ---- a line ------------------------------------------------------------ */
 
 /* How long the one behind the last is put off: twice as long each time. */
-static int64_t alarm_pause(const struct dibs__lock_entry *line)
+static int64_t alarm_pause(const struct dibs__lock_entry *entry)
 {
-    int64_t longest = dibs__entry_client(line)->lease_ms / PAUSE_PART;
+    int64_t longest = dibs__entry_client(entry)->lease_ms / PAUSE_PART;
 
-    return line->alarms < 2
+    return entry->invalidations < 2
                ? PAUSE_FIRST_MS
-               : dibs__min((int64_t)PAUSE_FIRST_MS << (line->alarms - 1),
+               : dibs__min((int64_t)PAUSE_FIRST_MS
+                               << (entry->invalidations - 1),
                            longest);
 }
 
 /* When an alarm that came now is answered. */
-static int64_t alarm_time(struct dibs__lock_entry *line, int64_t now)
+static int64_t alarm_time(struct dibs__lock_entry *entry, int64_t now)
     REQUIRES(line->mu)
 {
-    int64_t quiet = dibs__max(alarm_pause(line), PAUSE_FIRST_MS) * QUIET_TIMES;
+    int64_t quiet = dibs__max(alarm_pause(entry), PAUSE_FIRST_MS) * QUIET_TIMES;
 
-    if (now - line->alarm_at > quiet)
-        line->alarms = 0;
-    if (line->alarms < ALARMS_MAX)
-        line->alarms++;
-    int64_t at = dibs__max(now, line->alarm_at);
-    line->alarm_at = at + alarm_pause(line);
+    if (now - entry->next_check_ms > quiet)
+        entry->invalidations = 0;
+    if (entry->invalidations < ALARMS_MAX)
+        entry->invalidations++;
+    int64_t at = dibs__max(now, entry->next_check_ms);
+    entry->next_check_ms = at + alarm_pause(entry);
     return at;
 }
 
@@ -60,51 +61,51 @@ static int64_t alarm_time(struct dibs__lock_entry *line, int64_t now)
 static bool is_alarmed(const struct dibs__hold *h, bool all)
 {
     return h->state != HOLD_LOST && h->state != HOLD_ENDING &&
-           (all || h->tracked || h->renewing);
+           (all || h->tracked || h->in_renewal_batch);
 }
 
-static void alarm_line(struct dibs__lock_entry *line, bool all)
+static void alarm_line(struct dibs__lock_entry *entry, bool all)
 {
     int64_t now = dibs__now_ms(), at = all ? now : 0;
 
-    dibs__lock(&line->mu);
-    for (struct dibs__hold *h = NULL; (h = dibs__hold_next(line, h));) {
+    dibs__lock(&entry->mu);
+    for (struct dibs__hold *h = NULL; (h = dibs__hold_next(entry, h));) {
         if (!is_alarmed(h, all))
             continue;
         if (!at)
-            at = alarm_time(line, now);
+            at = alarm_time(entry, now);
         h->tracked = false;
-        h->alarmed = true;
-        if (!h->renewing)
-            dibs__hold_schedule(line, h, at);
+        h->invalidated = true;
+        if (!h->in_renewal_batch)
+            dibs__hold_schedule(entry, h, at);
     }
-    dibs__unlock(&line->mu);
+    dibs__unlock(&entry->mu);
 }
 
 /* ---- which line -------------------------------------------------------- */
 
-static void alarm_named(struct dibs__lock_manager *lk, unsigned kinds,
+static void alarm_named(struct dibs__lock_manager *manager, unsigned kinds,
                         const char *name, size_t len)
 {
     for (unsigned id = 0; len > 0 && id < TYPE_COUNT; id++) {
-        struct dibs__lock_entry *line =
-            kinds & 1u << id ? dibs__entry_find(lk, id, name, len) : NULL;
-        if (!line)
+        struct dibs__lock_entry *entry =
+            kinds & 1u << id ? dibs__entry_find(manager, id, name, len) : NULL;
+        if (!entry)
             continue;
-        alarm_line(line, false);
-        dibs__entry_unref(line);
+        alarm_line(entry, false);
+        dibs__entry_unref(entry);
     }
 }
 
 /* The name of a lock as it is in a key beside it: in braces, unless it had some
  * already. */
-static void alarm_tagged(struct dibs__lock_manager *lk,
+static void alarm_tagged(struct dibs__lock_manager *manager,
                          enum dibs__lock_type_id kind, const char *tag,
                          size_t len)
 {
-    alarm_named(lk, 1u << kind, tag, len);
+    alarm_named(manager, 1u << kind, tag, len);
     if (len > 2 && tag[0] == '{' && tag[len - 1] == '}')
-        alarm_named(lk, 1u << kind, tag + 1, len - 2);
+        alarm_named(manager, 1u << kind, tag + 1, len - 2);
 }
 
 static size_t length_before(const char *key, size_t len, const char *suffix)
@@ -134,24 +135,24 @@ static size_t reader_tag(const char *key, size_t len)
                : 0;
 }
 
-void dibs__on_key_invalidated(struct dibs__lock_manager *lk, const char *key,
-                              size_t len)
+void dibs__on_key_invalidated(struct dibs__lock_manager *manager,
+                              const char *key, size_t len)
 {
     const unsigned named = 1u << TYPE_MUTEX | 1u << TYPE_FAIR |
                            1u << TYPE_FENCED | 1u << TYPE_READ |
                            1u << TYPE_WRITE | 1u << TYPE_SEMAPHORE;
 
-    alarm_named(lk, named, key, len);
-    alarm_tagged(lk, TYPE_READ, key, reader_tag(key, len));
-    alarm_tagged(lk, TYPE_SLOTS, key, length_before(key, len, ":timeout"));
-    alarm_tagged(lk, TYPE_SEMAPHORE, key,
+    alarm_named(manager, named, key, len);
+    alarm_tagged(manager, TYPE_READ, key, reader_tag(key, len));
+    alarm_tagged(manager, TYPE_SLOTS, key, length_before(key, len, ":timeout"));
+    alarm_tagged(manager, TYPE_SEMAPHORE, key,
                  length_before(key, len, ":dibs_held"));
 }
 
-void dibs__on_all_keys_invalidated(struct dibs__lock_manager *lk,
+void dibs__on_all_keys_invalidated(struct dibs__lock_manager *manager,
                                    dibs__meant *meant, const void *arg)
 {
-    for (struct dibs__lock_entry *l = NULL; (l = dibs__entry_next(lk, l));)
-        if (meant(arg, l->slot))
+    for (struct dibs__lock_entry *l = NULL; (l = dibs__entry_next(manager, l));)
+        if (meant(arg, l->hash_slot))
             alarm_line(l, true);
 }

@@ -173,12 +173,12 @@ static void tell_loss(struct dibs__loss_listener *loss)
 
 static void note_run(struct dibs__callback *cb, bool drop)
 {
-    struct dibs__loss_notification *note =
+    struct dibs__loss_notification *notification =
         DIBS_OF(cb, struct dibs__loss_notification, cb);
-    struct dibs__loss_listener *loss = note->loss;
+    struct dibs__loss_listener *loss = notification->loss;
 
     pthread_mutex_lock(&mu);
-    loss->state[note->member] |= LOST;
+    loss->state[notification->member] |= LOST;
     bool tells =
         !drop && loss->armed && !loss->hushed && !loss->told && is_over(loss);
     if (tells) {
@@ -188,34 +188,35 @@ static void note_run(struct dibs__callback *cb, bool drop)
     pthread_mutex_unlock(&mu);
     if (tells)
         tell_loss(loss);
-    dibs__loss_notification_free(note);
+    dibs__loss_notification_free(notification);
 }
 
 struct dibs__loss_notification *
 dibs__loss_notification_new(struct dibs__loss_listener *loss, size_t member)
 {
-    struct dibs__loss_notification *note = dibs__calloc(1, sizeof *note);
+    struct dibs__loss_notification *notification =
+        dibs__calloc(1, sizeof *notification);
 
-    if (!note)
+    if (!notification)
         return NULL;
-    note->cb.run = note_run;
-    note->loss = dibs__loss_ref(loss);
-    note->member = member;
-    return note;
+    notification->cb.run = note_run;
+    notification->loss = dibs__loss_ref(loss);
+    notification->member = member;
+    return notification;
 }
 
-void dibs__loss_notification_free(struct dibs__loss_notification *note)
+void dibs__loss_notification_free(struct dibs__loss_notification *notification)
 {
-    if (!note)
+    if (!notification)
         return;
-    dibs__loss_unref(note->loss);
-    dibs__free(note);
+    dibs__loss_unref(notification->loss);
+    dibs__free(notification);
 }
 
-void dibs__loss_notification_push(struct dibs__loss_notification *note,
+void dibs__loss_notification_push(struct dibs__loss_notification *notification,
                                   struct dibs__callbacks *cbs)
 {
-    struct dibs__loss_listener *loss = note->loss;
+    struct dibs__loss_listener *loss = notification->loss;
 
     pthread_mutex_lock(&mu);
     bool hushed = loss->hushed;
@@ -223,9 +224,9 @@ void dibs__loss_notification_push(struct dibs__loss_notification *note,
         dibs__list_add(&moving, &loss->link);
     pthread_mutex_unlock(&mu);
     if (hushed)
-        dibs__loss_notification_free(note);
+        dibs__loss_notification_free(notification);
     else
-        dibs__callbacks_push(cbs, &note->cb);
+        dibs__callbacks_push(cbs, &notification->cb);
 }
 
 /* ---- no more of it ----------------------------------------------------- */

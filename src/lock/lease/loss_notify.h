@@ -42,9 +42,9 @@ void dibs__loss_unref(struct dibs__loss_listener *loss);
 /* NULL: out of memory. */
 struct dibs__loss_notification *
 dibs__loss_notification_new(struct dibs__loss_listener *loss, size_t member);
-void dibs__loss_notification_free(struct dibs__loss_notification *note);
+void dibs__loss_notification_free(struct dibs__loss_notification *notification);
 /* That member's hold is lost. */
-void dibs__loss_notification_push(struct dibs__loss_notification *note,
+void dibs__loss_notification_push(struct dibs__loss_notification *notification,
                                   struct dibs__callbacks *cbs);
 
 /* From now on it counts: these members, or all. False: too many of them are

@@ -65,24 +65,24 @@ static void reap_ask(struct reap *r);
 static void reap_end(struct reap *r)
 {
     if (r->sweep)
-        atomic_store(&r->line->swept, false);
+        atomic_store(&r->line->gc_running, false);
     dibs__timer_stop(&dibs__entry_client(r->line)->loop, &r->timer);
     dibs__list_del(&r->at);
     dibs__entry_unref(r->line);
     dibs__free(r);
 }
 
-static void reap_write(struct dibs__command *call, struct dibs__buf *out,
+static void reap_write(struct dibs__command *cmd, struct dibs__buf *out,
                        bool whole)
 {
-    struct reap *r = DIBS_OF(call, struct reap, call);
-    struct dibs__command_args ask = {.line = r->line, .wire = r->wire};
+    struct reap *r = DIBS_OF(cmd, struct reap, call);
+    struct dibs__command_args args = {.entry = r->line, .owner_id = r->wire};
     /* A reader of ours ends like any other, so that the end of many costs no
      * more than that of each. */
     enum dibs__lock_command verb =
-        r->line->kind->shared ? VERB_RELEASE : VERB_FORCE;
+        r->line->type->shared ? VERB_RELEASE : VERB_FORCE;
 
-    dibs__lock_command_write(verb, &ask, out, whole);
+    dibs__lock_command_write(verb, &args, out, whole);
 }
 
 static void tell_reaped(const struct reap *r)
@@ -95,7 +95,7 @@ static bool has_ended(const struct reap *r, const struct dibs__reply *reply)
 {
     return reply && reply->type == REPLY_NUM &&
            (reply->num == SCRIPT_ENDED ||
-            (reply->num > SCRIPT_ENDED && !r->line->kind->queued));
+            (reply->num > SCRIPT_ENDED && !r->line->type->has_server_queue));
 }
 
 /* It is free, and somebody was called. */
@@ -105,11 +105,11 @@ static bool is_silent(const struct dibs__reply *reply)
            reply->num == SCRIPT_WAITER_WOKEN;
 }
 
-static void reap_answered(struct dibs__command *call, dibs_err err,
+static void reap_answered(struct dibs__command *cmd, dibs_err err,
                           const struct dibs__reply *reply)
 {
-    struct reap *r = DIBS_OF(call, struct reap, call);
-    struct dibs__lock_manager *lk = r->line->locks;
+    struct reap *r = DIBS_OF(cmd, struct reap, call);
+    struct dibs__lock_manager *manager = r->line->manager;
     int64_t now = dibs__now_ms();
     /* No reply, or "not now" until its time was over. */
     bool silent = err != DIBS_OK && !reply;
@@ -122,10 +122,11 @@ static void reap_answered(struct dibs__command *call, dibs_err err,
     r->clear |= err == DIBS_OK;
     if (!silent && r->until == INT64_MAX)
         r->until = dibs__add(now, dibs__min(r->lease_ms, LONGEST_MS));
-    bool done = now >= r->until || lk->reaps_over || lk->c->ending ||
-                (r->once && !silent) || (r->sweep && !is_silent(reply));
+    bool done = now >= r->until || manager->orphans_abandoned ||
+                manager->c->ending || (r->once && !silent) ||
+                (r->sweep && !is_silent(reply));
     if (done && r->once && err != DIBS_OK && !r->sweep)
-        lk->reap_failed = true;
+        manager->orphan_release_failed = true;
     if (done) {
         reap_end(r);
         return;
@@ -133,17 +134,17 @@ static void reap_answered(struct dibs__command *call, dibs_err err,
     r->wait_ms = dibs__min(r->wait_ms ? r->wait_ms * 2 : FIRST_MS, MAX_MS);
     if (r->sweep)
         r->wait_ms = SWEEP_MS;
-    dibs__timer_set(&lk->c->loop, &r->timer,
+    dibs__timer_set(&manager->c->loop, &r->timer,
                     dibs__min(now + r->wait_ms, r->until));
 }
 
-static bool is_wire_used(struct dibs__lock_entry *line, uint64_t wire)
+static bool is_wire_used(struct dibs__lock_entry *entry, uint64_t wire)
 {
-    dibs__lock(&line->mu);
-    struct dibs__hold *h = dibs__hold_with_id(line, wire);
+    dibs__lock(&entry->mu);
+    struct dibs__hold *h = dibs__hold_with_id(entry, wire);
     bool used =
-        (h && h->state != HOLD_LOST) || dibs__entry_id_waits(line, wire);
-    dibs__unlock(&line->mu);
+        (h && h->state != HOLD_LOST) || dibs__entry_id_waits(entry, wire);
+    dibs__unlock(&entry->mu);
     return used;
 }
 
@@ -154,7 +155,7 @@ static bool in_use_otherwise(const struct reap *r)
 {
     bool used = false;
 
-    if (r->once || r->line->kind->family != LAYOUT_HASH)
+    if (r->once || r->line->type->layout != LAYOUT_HASH)
         return false;
     for (struct dibs__lock_entry *l = NULL;
          (l = dibs__entry_next_in_family(r->line, l));)
@@ -166,13 +167,13 @@ static bool in_use_otherwise(const struct reap *r)
  * back; should a late copy take the lock for it, that operation finds out. */
 static bool in_use(struct reap *r)
 {
-    struct dibs__lock_entry *line = r->line;
+    struct dibs__lock_entry *entry = r->line;
 
     if (!r->sweep)
-        return is_wire_used(line, r->wire) || in_use_otherwise(r);
-    dibs__lock(&line->mu);
-    bool taken = !dibs__list_empty(&line->holds); /* by us */
-    dibs__unlock(&line->mu);
+        return is_wire_used(entry, r->wire) || in_use_otherwise(r);
+    dibs__lock(&entry->mu);
+    bool taken = !dibs__list_empty(&entry->holds); /* by us */
+    dibs__unlock(&entry->mu);
     return taken;
 }
 
@@ -182,7 +183,7 @@ static void reap_ask(struct reap *r)
 
     r->later = false;
     if (in_use(r)) {
-        if (r->sweep || r->rest || r->line->locks->reaps_over)
+        if (r->sweep || r->rest || r->line->manager->orphans_abandoned)
             reap_end(r);
         else
             dibs__timer_set(&c->loop, &r->timer,
@@ -207,11 +208,11 @@ static void reap_start(struct dibs__task *t)
 {
     struct reap *r = DIBS_OF(t, struct reap, start);
 
-    atomic_fetch_sub(&r->line->locks->in_flight, 1);
-    dibs__list_add(&r->line->locks->reaps, &r->at);
+    atomic_fetch_sub(&r->line->manager->in_flight, 1);
+    dibs__list_add(&r->line->manager->orphans, &r->at);
     if (r->owner)
         dibs__owner_retire(r->line, r->owner, r->wire, RENUMBER_REST);
-    if (r->sweep && r->line->locks->reaps_over)
+    if (r->sweep && r->line->manager->orphans_abandoned)
         reap_end(r);
     else if (r->sweep || r->later)
         dibs__timer_set(&dibs__entry_client(r->line)->loop, &r->timer,
@@ -220,31 +221,31 @@ static void reap_start(struct dibs__task *t)
         reap_ask(r);
 }
 
-static struct reap *reap_new(struct dibs__lock_entry *line, uint64_t wire)
+static struct reap *reap_new(struct dibs__lock_entry *entry, uint64_t wire)
 {
     struct reap *r = dibs__calloc(1, sizeof *r);
 
     if (!r)
         return NULL; /* it ends with its lease */
-    r->line = line;
-    dibs__entry_ref(line);
-    atomic_fetch_add(&line->locks->in_flight, 1); /* until it starts */
+    r->line = entry;
+    dibs__entry_ref(entry);
+    atomic_fetch_add(&entry->manager->in_flight, 1); /* until it starts */
     r->wire = wire;
     r->start.run = reap_start;
     r->timer.fire = reap_timed;
     return r;
 }
 
-void dibs__orphan_release(struct dibs__lock_entry *line, uint64_t wire,
+void dibs__orphan_release(struct dibs__lock_entry *entry, uint64_t wire,
                           int64_t lease_ms)
 {
-    dibs__orphan_release_after(line, wire, lease_ms, 0);
+    dibs__orphan_release_after(entry, wire, lease_ms, 0);
 }
 
-void dibs__orphan_release_after(struct dibs__lock_entry *line, uint64_t wire,
+void dibs__orphan_release_after(struct dibs__lock_entry *entry, uint64_t wire,
                                 int64_t lease_ms, int64_t keep_ms)
 {
-    struct reap *r = reap_new(line, wire);
+    struct reap *r = reap_new(entry, wire);
 
     if (!r)
         return;
@@ -253,90 +254,93 @@ void dibs__orphan_release_after(struct dibs__lock_entry *line, uint64_t wire,
     r->until = INT64_MAX;
     r->rest = lease_ms == ORPHAN_REMAINDER;
     if (!r->rest)
-        r->lease_ms = dibs__max(lease_ms, dibs__entry_client(line)->lease_ms);
-    dibs__loop_post(&dibs__entry_client(line)->loop, &r->start);
+        r->lease_ms = dibs__max(lease_ms, dibs__entry_client(entry)->lease_ms);
+    dibs__loop_post(&dibs__entry_client(entry)->loop, &r->start);
 }
 
 /* What is left of one half. Its owner may go on with the other meanwhile. */
-static void end_half(struct dibs__lock_entry *line, const struct dibs__hold *h)
+static void end_half(struct dibs__lock_entry *entry, const struct dibs__hold *h)
 {
-    struct reap *r = reap_new(line, h->wire);
+    struct reap *r = reap_new(entry, h->owner_id);
 
     if (!r)
         return;
     r->owner = h->owner;
     r->until = INT64_MAX;
     r->rest = true;
-    dibs__loop_post(&dibs__entry_client(line)->loop, &r->start);
+    dibs__loop_post(&dibs__entry_client(entry)->loop, &r->start);
 }
 
-void dibs__hold_expire_locally(struct dibs__lock_entry *line,
+void dibs__hold_expire_locally(struct dibs__lock_entry *entry,
                                struct dibs__hold *h)
 {
     struct dibs__hold_terms_sum all = dibs__hold_terms(h);
 
     if (h->state != HOLD_LOST) {
-        h->over = true;
-        h->tainted |= all.renewed || h->outlasts || dibs__hold_in_doubt(h);
-        if (h->tainted)
-            dibs__orphan_release(line, h->wire, all.lease_ms);
-        else if (line->kind->family == LAYOUT_RW)
-            end_half(line, h);
+        h->expired_locally = true;
+        h->may_have_stale_copy |=
+            all.renewed || h->server_outlives || dibs__hold_in_doubt(h);
+        if (h->may_have_stale_copy)
+            dibs__orphan_release(entry, h->owner_id, all.lease_ms);
+        else if (entry->type->layout == LAYOUT_RW)
+            end_half(entry, h);
     }
-    dibs__hold_lose_by(line, h, "its lease is over");
+    dibs__hold_lose_by(entry, h, "its lease is over");
 }
 
-void dibs__fair_queue_gc(struct dibs__lock_entry *line, bool heard)
+void dibs__fair_queue_gc(struct dibs__lock_entry *entry, bool heard)
 {
-    if (atomic_exchange(&line->swept, true))
+    if (atomic_exchange(&entry->gc_running, true))
         return;
-    struct reap *r = reap_new(line, 0);
+    struct reap *r = reap_new(entry, 0);
     if (!r) {
-        atomic_store(&line->swept, false);
+        atomic_store(&entry->gc_running, false);
         return;
     }
     r->sweep = true;
     r->wait_ms = heard ? HEARD_MS : SWEEP_MS;
     r->until =
-        dibs__add(dibs__now_ms() + SWEEPS_MS, 2 * line->locks->fair_call_ms);
-    dibs__loop_post(&dibs__entry_client(line)->loop, &r->start);
+        dibs__add(dibs__now_ms() + SWEEPS_MS, 2 * entry->manager->fair_call_ms);
+    dibs__loop_post(&dibs__entry_client(entry)->loop, &r->start);
 }
 
-void dibs__release_on_close(struct dibs__lock_entry *line, uint64_t wire)
+void dibs__release_on_close(struct dibs__lock_entry *entry, uint64_t wire)
 {
-    struct reap *r = reap_new(line, wire);
+    struct reap *r = reap_new(entry, wire);
 
     if (!r) {
-        line->locks->reap_failed = true;
+        entry->manager->orphan_release_failed = true;
         return;
     }
     r->once = true;
-    r->until = line->locks->close_by;
+    r->until = entry->manager->close_by;
     reap_start(&r->start);
 }
 
-void dibs__orphans_close(struct dibs__lock_manager *lk)
+void dibs__orphans_close(struct dibs__lock_manager *manager)
 {
-    for (struct dibs__list *l = lk->reaps.next, *n; l != &lk->reaps; l = n) {
+    for (struct dibs__list *l = manager->orphans.next, *n;
+         l != &manager->orphans; l = n) {
         struct reap *r = DIBS_OF(l, struct reap, at);
         n = l->next;
         if (r->later) {
-            lk->reap_failed = true;
+            manager->orphan_release_failed = true;
             reap_end(r);
         } else if (r->sweep && r->clear && !r->asking) {
             reap_end(r);
         } else if (!r->once && !r->asking) {
             r->once = true;
-            r->until = lk->close_by;
-            dibs__timer_set(&lk->c->loop, &r->timer, dibs__now_ms());
+            r->until = manager->close_by;
+            dibs__timer_set(&manager->c->loop, &r->timer, dibs__now_ms());
         }
     }
 }
 
-void dibs__orphans_stop(struct dibs__lock_manager *lk)
+void dibs__orphans_stop(struct dibs__lock_manager *manager)
 {
-    lk->reaps_over = true; /* a new one asks once at most */
-    for (struct dibs__list *l = lk->reaps.next, *n; l != &lk->reaps; l = n) {
+    manager->orphans_abandoned = true; /* a new one asks once at most */
+    for (struct dibs__list *l = manager->orphans.next, *n;
+         l != &manager->orphans; l = n) {
         struct reap *r = DIBS_OF(l, struct reap, at);
         n = l->next;
         if (!r->asking)

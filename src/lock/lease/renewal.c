@@ -72,7 +72,7 @@ struct renewal {
 
 /* It is still there. If it was asked before the last doubt or alarm, it is
  * looked at once more. */
-static void hold_found(struct dibs__lock_entry *line, struct dibs__hold *h,
+static void hold_found(struct dibs__lock_entry *entry, struct dibs__hold *h,
                        const struct dibs__renew_item *item, int64_t sent)
     REQUIRES(line->mu)
 {
@@ -80,15 +80,15 @@ static void hold_found(struct dibs__lock_entry *line, struct dibs__hold *h,
 
     if (item->lease_ms == LEASE_LOOK) {
         h->state = HOLD_HELD;
-        dibs__hold_confirm(line, h);
+        dibs__hold_confirm(entry, h);
     } else {
-        dibs__hold_renewed(line, h, sent, item->lease_ms);
-        dibs__stats_count(dibs__entry_client(line)->stats, STAT_RENEWALS, 1);
+        dibs__hold_renewed(entry, h, sent, item->lease_ms);
+        dibs__stats_count(dibs__entry_client(entry)->stats, STAT_RENEWALS, 1);
     }
-    if (h->doubted)
-        dibs__hold_schedule(line, h, now);
-    else if (h->alarmed)
-        dibs__hold_schedule(line, h, dibs__max(now, line->alarm_at));
+    if (h->needs_verify)
+        dibs__hold_schedule(entry, h, now);
+    else if (h->invalidated)
+        dibs__hold_schedule(entry, h, dibs__max(now, entry->next_check_ms));
 }
 
 /* How a batch stands with tracking: its reads did not go out; they went out,
@@ -98,67 +98,70 @@ enum reads { READS_NONE, READS_EARLY, READS_DONE };
 /* True: it did not work, and the hold, which is not over, is asked for again.
  * call: NULL if there was none. */
 static bool hold_answered(struct dibs__renew_item *item, char letter,
-                          const struct dibs__command *call, enum reads reads)
+                          const struct dibs__command *cmd, enum reads reads)
 {
-    struct dibs__lock_entry *line = item->line;
+    struct dibs__lock_entry *entry = item->entry;
     bool failed = false;
 
-    dibs__lock(&line->mu);
-    struct dibs__hold *h = dibs__hold_with_number(line, item->hold);
+    dibs__lock(&entry->mu);
+    struct dibs__hold *h = dibs__hold_with_number(entry, item->hold_number);
     int64_t now = dibs__now_ms();
     if (h) {
-        h->tainted |= h->lengthens && call && call->ghost;
-        h->renewing = h->lengthens = false;
-        h->alarmed |= reads == READS_EARLY;
-        h->tracked = reads == READS_DONE && letter == '1' && !h->alarmed;
+        h->may_have_stale_copy |=
+            h->renewal_in_flight && cmd && cmd->maybe_live_copy;
+        h->in_renewal_batch = h->renewal_in_flight = false;
+        h->invalidated |= reads == READS_EARLY;
+        h->tracked = reads == READS_DONE && letter == '1' && !h->invalidated;
     }
     if (h && h->state != HOLD_LOST && h->state != HOLD_ENDING) {
         if (dibs__hold_has_expired(h, now)) {
-            dibs__hold_expire_locally(line, h); /* the answer came too late */
+            dibs__hold_expire_locally(entry, h); /* the answer came too late */
         } else if (letter == '1') {
-            hold_found(line, h, item, call->sent_ms);
+            hold_found(entry, h, item, cmd->sent_ms);
         } else if (letter == '0' || letter == 'w') {
-            dibs__hold_lose(line, h);
+            dibs__hold_lose(entry, h);
         } else {
             int64_t wait = dibs__hold_terms(h).lease_ms / RETRY_PART;
             failed = letter != 'm';
             if (failed) {
                 h->state = HOLD_SUSPECT;
-                dibs__stats_count(dibs__entry_client(line)->stats,
+                dibs__stats_count(dibs__entry_client(entry)->stats,
                                   STAT_RENEWALS_FAILED, 1);
             }
-            h->doubted |= item->doubted && letter != 'e';
+            h->needs_verify |= item->needs_verify && letter != 'e';
             dibs__hold_schedule(
-                line, h, now + (h->doubted ? dibs__min(wait, DOUBT_MS) : wait));
+                entry, h,
+                now + (h->needs_verify ? dibs__min(wait, DOUBT_MS) : wait));
         }
     }
-    dibs__unlock(&line->mu);
-    dibs__entry_unref(line);
+    dibs__unlock(&entry->mu);
+    dibs__entry_unref(entry);
     return failed;
 }
 
-static void ask_alone(struct dibs__lock_manager *lk,
+static void ask_alone(struct dibs__lock_manager *manager,
                       const struct dibs__renew_item *item);
 
 static enum reads reads_of(const struct renewal *b)
 {
-    const struct dibs__command *call = &b->call;
+    const struct dibs__command *cmd = &b->call;
 
-    if (!b->tracks || !dibs__key_tracking_is_on(call->s))
+    if (!b->tracks || !dibs__key_tracking_is_on(cmd->server))
         return READS_NONE;
-    return call->whole || call->again || call->tries || call->hops ? READS_EARLY
-                                                                   : READS_DONE;
+    return cmd->full_script || cmd->resent || cmd->tries || cmd->redirects
+               ? READS_EARLY
+               : READS_DONE;
 }
 
-static void renewal_answered(struct dibs__command *call, dibs_err err,
+static void renewal_answered(struct dibs__command *cmd, dibs_err err,
                              const struct dibs__reply *reply)
 {
-    struct renewal *b = DIBS_OF(call, struct renewal, call);
+    struct renewal *b = DIBS_OF(cmd, struct renewal, call);
     enum reads reads = reads_of(b);
     bool good =
         err == DIBS_OK && reply->type == REPLY_TEXT && reply->len == b->count;
     bool failed = false;
-    int slot = b->items[0].line->slot;
+    int slot = b->items[0].entry->hash_slot;
 
     if (good)
         dibs__stats_time(b->locks->c->stats, TIMING_RENEW,
@@ -168,7 +171,7 @@ static void renewal_answered(struct dibs__command *call, dibs_err err,
         if (letter == 'm' && b->count > 1 && alone++ < ALONE_MAX)
             ask_alone(b->locks, &b->items[i]);
         else
-            failed |= hold_answered(&b->items[i], letter, call, reads);
+            failed |= hold_answered(&b->items[i], letter, cmd, reads);
     }
     if (failed) /* of a hold that is over there is nothing to say */
         dibs__client_log(b->locks->c, slot, DIBS_EVENT_SUSPECT,
@@ -195,10 +198,10 @@ static void limit_leases(struct renewal *b)
     }
 }
 
-static void renewal_write(struct dibs__command *call, struct dibs__buf *out,
+static void renewal_write(struct dibs__command *cmd, struct dibs__buf *out,
                           bool whole)
 {
-    struct renewal *b = DIBS_OF(call, struct renewal, call);
+    struct renewal *b = DIBS_OF(cmd, struct renewal, call);
 
     limit_leases(b);
     dibs__renew_write(b->items, b->count, out, whole);
@@ -209,10 +212,10 @@ static void send_reads(struct renewal *b)
 {
     struct dibs__buf out = {0};
 
-    if (b->call.state != CMD_SENT || !dibs__key_tracking_is_on(b->call.s))
+    if (b->call.state != CMD_SENT || !dibs__key_tracking_is_on(b->call.server))
         return;
     unsigned count = dibs__tracking_reads_write(b->items, b->count, &out);
-    b->tracks = dibs__key_tracking_read(b->call.s, &out, count);
+    b->tracks = dibs__key_tracking_read(b->call.server, &out, count);
 }
 
 static void renewal_send(struct renewal *b)
@@ -229,7 +232,7 @@ static void renewal_send(struct renewal *b)
     b->call.attempt_ms = patience;
     b->call.deadline = dibs__now_ms() + 2 * patience;
     b->call.connect_by = b->call.deadline;
-    b->call.slot = b->count > 1 ? -1 : b->items[0].line->slot;
+    b->call.slot = b->count > 1 ? -1 : b->items[0].entry->hash_slot;
     b->sending = true;
     dibs__command_run_now(b->server ? (struct dibs__route){.server = b->server}
                                     : b->locks->c->route,
@@ -244,15 +247,15 @@ static void renewal_send(struct renewal *b)
 /* ---- collecting -------------------------------------------------------- */
 
 /* Under watchdog.mu: the hold cannot go away, so its line can be kept. */
-static void keep_line(struct dibs__lease_timer *le, void *arg)
+static void keep_line(struct dibs__lease_timer *timer, void *arg)
 {
-    struct dibs__hold *h = DIBS_OF(le, struct dibs__hold, lease);
+    struct dibs__hold *h = DIBS_OF(timer, struct dibs__hold, timer);
     struct dibs__renew_item *item = arg;
 
-    item->line = h->line;
-    item->hold = h->number;
-    item->at = le->at;
-    dibs__entry_ref(h->line);
+    item->entry = h->entry;
+    item->hold_number = h->number;
+    item->due_at = timer->at;
+    dibs__entry_ref(h->entry);
 }
 
 enum due { DUE_NOT, DUE_RENEW, DUE_LATER };
@@ -266,20 +269,20 @@ static int64_t worth_at(const struct dibs__hold *h, int64_t wanted,
 }
 
 /* It is as old as it must be to be tracked, and can be. */
-static bool may_track(const struct dibs__lock_entry *line,
+static bool may_track(const struct dibs__lock_entry *entry,
                       const struct dibs__hold *h,
                       const struct dibs__renew_item *item, int64_t now)
 {
-    struct dibs__server *s = dibs__entry_server(line);
+    struct dibs__server *s = dibs__entry_server(entry);
 
-    if (h->tracked || item->at > now || !s)
+    if (h->tracked || item->due_at > now || !s)
         return false;
     if (!dibs__key_tracking_is_on(s))
         dibs__key_tracking_enable(s);
     return dibs__key_tracking_is_on(s);
 }
 
-static enum due hold_due(struct dibs__lock_entry *line, struct dibs__hold *h,
+static enum due hold_due(struct dibs__lock_entry *entry, struct dibs__hold *h,
                          struct dibs__renew_item *item, int64_t now)
     REQUIRES(line->mu)
 {
@@ -287,61 +290,63 @@ static enum due hold_due(struct dibs__lock_entry *line, struct dibs__hold *h,
     if (!h || h->state == HOLD_LOST || h->state == HOLD_ENDING)
         return DUE_NOT;
     if (now >= h->valid_until) {
-        dibs__hold_expire_locally(line, h);
+        dibs__hold_expire_locally(entry, h);
         return DUE_NOT;
     }
     struct dibs__hold_terms_sum all = dibs__hold_terms(h);
     int64_t lease = dibs__min(all.lease_ms, all.max_until - now);
     bool gains = now + lease >= h->valid_until + all.lease_ms / GAIN;
-    bool looks =
-        (h->alarmed && item->at <= now) || may_track(line, h, item, now);
-    if (h->renewing || (!h->doubted && !looks && (!all.renewed || !gains))) {
+    bool looks = (h->invalidated && item->due_at <= now) ||
+                 may_track(entry, h, item, now);
+    if (h->in_renewal_batch ||
+        (!h->needs_verify && !looks && (!all.renewed || !gains))) {
         int64_t at = gains ? INT64_MAX : worth_at(h, all.lease_ms, lease);
-        dibs__hold_schedule(line, h,
-                            item->at > now ? dibs__min(at, item->at) : at);
+        dibs__hold_schedule(
+            entry, h, item->due_at > now ? dibs__min(at, item->due_at) : at);
         return DUE_LATER;
     }
     bool renews =
-        h->doubted || !looks || now >= worth_at(h, all.lease_ms, lease);
-    h->renewing = true;
-    item->wire = h->wire;
+        h->needs_verify || !looks || now >= worth_at(h, all.lease_ms, lease);
+    h->in_renewal_batch = true;
+    item->owner_id = h->owner_id;
     item->value = h->value;
     item->lease_ms = renews && all.renewed && lease > 0 ? lease : LEASE_LOOK;
     item->max_until = all.max_until;
-    h->lengthens = item->lease_ms != LEASE_LOOK;
-    item->doubted = h->doubted || h->alarmed;
-    h->doubted = h->alarmed = false;
-    dibs__hold_schedule(line, h, INT64_MAX);
+    h->renewal_in_flight = item->lease_ms != LEASE_LOOK;
+    item->needs_verify = h->needs_verify || h->invalidated;
+    h->needs_verify = h->invalidated = false;
+    dibs__hold_schedule(entry, h, INT64_MAX);
     return DUE_RENEW;
 }
 
 /* Takes one lease that is due by `until`. */
-static enum due take_lease(struct dibs__lock_manager *lk,
+static enum due take_lease(struct dibs__lock_manager *manager,
                            struct dibs__renew_item *item, int64_t now,
                            int64_t until)
 {
-    if (!dibs__lease_timers_take_due(&lk->c->watchdog, until, keep_line, item))
+    if (!dibs__lease_timers_take_due(&manager->c->lease_timers, until,
+                                     keep_line, item))
         return DUE_NOT;
-    struct dibs__lock_entry *line = item->line;
-    dibs__lock(&line->mu);
-    enum due due =
-        hold_due(line, dibs__hold_with_number(line, item->hold), item, now);
-    dibs__unlock(&line->mu);
+    struct dibs__lock_entry *entry = item->entry;
+    dibs__lock(&entry->mu);
+    enum due due = hold_due(
+        entry, dibs__hold_with_number(entry, item->hold_number), item, now);
+    dibs__unlock(&entry->mu);
     if (due != DUE_RENEW)
-        dibs__entry_unref(line);
+        dibs__entry_unref(entry);
     return due == DUE_NOT ? DUE_LATER : due;
 }
 
 /* Into the batch of its sort and server; a full one is sent. */
-static void renewal_add(struct dibs__lock_manager *lk, struct renewal **open,
-                        struct dibs__renew_item *item)
+static void renewal_add(struct dibs__lock_manager *manager,
+                        struct renewal **open, struct dibs__renew_item *item)
 {
-    struct dibs__server *server = dibs__entry_server(item->line);
+    struct dibs__server *server = dibs__entry_server(item->entry);
     struct renewal **at = open, *b;
 
-    while ((b = *at) &&
-           (!server || b->server != server ||
-            b->items[0].line->kind->renews != item->line->kind->renews))
+    while ((b = *at) && (!server || b->server != server ||
+                         b->items[0].entry->type->renew_script !=
+                             item->entry->type->renew_script))
         at = &b->next;
     if (!b)
         b = *at = dibs__calloc(1, sizeof *b);
@@ -350,7 +355,7 @@ static void renewal_add(struct dibs__lock_manager *lk, struct renewal **open,
         hold_answered(item, NO_ANSWER, NULL, READS_NONE);
         return;
     }
-    b->locks = lk;
+    b->locks = manager;
     b->server = server;
     b->items[b->count++] = *item;
     if (b->count == BATCH) {
@@ -368,19 +373,19 @@ static void send_renewals(struct renewal *open)
 }
 
 /* Its node does not have it: by its slot it finds its way. */
-static void ask_alone(struct dibs__lock_manager *lk,
+static void ask_alone(struct dibs__lock_manager *manager,
                       const struct dibs__renew_item *item)
 {
     struct dibs__renew_item copy = *item;
     struct renewal *open = NULL;
 
-    renewal_add(lk, &open, &copy);
+    renewal_add(manager, &open, &copy);
     send_renewals(open);
 }
 
-void dibs__renew_due(struct dibs__lease_timers *wd, int64_t now)
+void dibs__renew_due(struct dibs__lease_timers *timers, int64_t now)
 {
-    dibs_client *c = DIBS_OF(wd, dibs_client, watchdog);
+    dibs_client *c = DIBS_OF(timers, dibs_client, lease_timers);
     struct renewal *open = NULL;
     int64_t until = now;
     struct dibs__renew_item item;

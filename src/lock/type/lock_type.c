@@ -49,23 +49,23 @@
 
 /* ---- owners and names -------------------------------------------------- */
 
-static size_t owner_write(const struct dibs__lock_entry *line, uint64_t wire,
+static size_t owner_write(const struct dibs__lock_entry *entry, uint64_t wire,
                           const char *suffix, char buf[DIBS_OWNER_MAX])
 {
     struct dibs__owner_name name;
-    bool adopted = dibs__adopted_find(&line->locks->adopted, wire, &name);
+    bool adopted = dibs__adopted_find(&entry->manager->adopted, wire, &name);
     int n =
         snprintf(buf, DIBS_OWNER_MAX, "%s:%llu%s",
-                 adopted ? name.uuid : line->locks->c->id,
+                 adopted ? name.uuid : entry->manager->c->id,
                  (unsigned long long)(adopted ? name.number : wire), suffix);
 
     return n > 0 ? (size_t)n : 0;
 }
 
-size_t dibs__owner_text(const struct dibs__lock_entry *line, uint64_t wire,
+size_t dibs__owner_text(const struct dibs__lock_entry *entry, uint64_t wire,
                         char buf[DIBS_OWNER_MAX])
 {
-    return owner_write(line, wire, line->kind->suffix, buf);
+    return owner_write(entry, wire, entry->type->owner_suffix, buf);
 }
 
 /* Without ":write", if it is there. */
@@ -79,28 +79,28 @@ static size_t reader_length(const char *text, size_t len)
 
 /* "uuid:number", or ask's text if it has one; nothing if it has neither. */
 static void owner_arg(struct dibs__buf *out,
-                      const struct dibs__command_args *ask, uint64_t wire,
+                      const struct dibs__command_args *args, uint64_t wire,
                       bool reader)
 {
     char text[DIBS_OWNER_MAX];
 
-    if (ask->text)
-        dibs__buf_arg(out, ask->text,
-                      reader ? reader_length(ask->text, ask->text_len)
-                             : ask->text_len);
+    if (args->text)
+        dibs__buf_arg(out, args->text,
+                      reader ? reader_length(args->text, args->text_len)
+                             : args->text_len);
     else
         dibs__buf_arg(out, text,
-                      wire ? owner_write(ask->line, wire, "", text) : 0);
+                      wire ? owner_write(args->entry, wire, "", text) : 0);
 }
 
 /* As Redisson names keys beside a lock's. */
 void dibs__suffix_arg(struct dibs__buf *out,
-                      const struct dibs__lock_entry *line, const char *one,
+                      const struct dibs__lock_entry *entry, const char *one,
                       const char *two)
 {
-    dibs__buf_arg_open(out, dibs__entry_hash_tag_len(line) + 1 + strlen(one) +
+    dibs__buf_arg_open(out, dibs__entry_hash_tag_len(entry) + 1 + strlen(one) +
                                 strlen(two));
-    dibs__entry_hash_tag(line, out);
+    dibs__entry_hash_tag(entry, out);
     dibs__buf_add(out, ":", 1);
     dibs__buf_text(out, one);
     dibs__buf_text(out, two);
@@ -110,29 +110,29 @@ void dibs__suffix_arg(struct dibs__buf *out,
 /* "{name}:", with which every read key begins; an owner follows, then the
  * tail. */
 static void read_begin_arg(struct dibs__buf *out,
-                           const struct dibs__lock_entry *line)
+                           const struct dibs__lock_entry *entry)
 {
-    dibs__buf_arg_open(out, dibs__entry_hash_tag_len(line) + 1);
-    dibs__entry_hash_tag(line, out);
+    dibs__buf_arg_open(out, dibs__entry_hash_tag_len(entry) + 1);
+    dibs__entry_hash_tag(entry, out);
     dibs__buf_add(out, ":", 1);
     dibs__buf_arg_close(out);
 }
 
 static void read_key_arg(struct dibs__buf *out,
-                         const struct dibs__command_args *ask)
+                         const struct dibs__command_args *args)
 {
     char text[DIBS_OWNER_MAX];
-    size_t owner_len = ask->text_len;
-    const char *owner = ask->text;
+    size_t owner_len = args->text_len;
+    const char *owner = args->text;
 
     if (!owner) {
         owner = text;
-        owner_len = owner_write(ask->line, ask->wire, "", text);
+        owner_len = owner_write(args->entry, args->owner_id, "", text);
     }
     owner_len = reader_length(owner, owner_len);
-    dibs__buf_arg_open(out, dibs__entry_hash_tag_len(ask->line) + 1 +
+    dibs__buf_arg_open(out, dibs__entry_hash_tag_len(args->entry) + 1 +
                                 owner_len + strlen(READ_TAIL) + 1);
-    dibs__entry_hash_tag(ask->line, out);
+    dibs__entry_hash_tag(args->entry, out);
     dibs__buf_add(out, ":", 1);
     dibs__buf_add(out, owner, owner_len);
     dibs__buf_text(out, READ_TAIL "1");
@@ -141,24 +141,24 @@ static void read_key_arg(struct dibs__buf *out,
 
 /* ---- publishing -------------------------------------------------------- */
 
-static unsigned publish_flavour(const struct dibs__lock_entry *line)
+static unsigned publish_flavour(const struct dibs__lock_entry *entry)
 {
-    const dibs_client *c = dibs__entry_client(line);
+    const dibs_client *c = dibs__entry_client(entry);
 
     return c->cluster ? dibs__client_pubsub_mode(c) : 0;
 }
 
-size_t dibs__publish_count(const struct dibs__lock_entry *line)
+size_t dibs__publish_count(const struct dibs__lock_entry *entry)
 {
-    unsigned how = publish_flavour(line);
+    unsigned how = publish_flavour(entry);
 
     return (how & PUBSUB_SHARDED ? 1u : 0u) + (how & PUBSUB_CLASSIC ? 1u : 0u);
 }
 
 static void publish_args(struct dibs__buf *out,
-                         const struct dibs__lock_entry *line)
+                         const struct dibs__lock_entry *entry)
 {
-    unsigned how = publish_flavour(line);
+    unsigned how = publish_flavour(entry);
 
     if (how & PUBSUB_SHARDED)
         dibs__buf_arg_text(out, "spublish");
@@ -190,87 +190,87 @@ static const char *const how_texts[] = {
 /* Behind the client's id. Plain and fenced locks of a name share one queue, and
  * a client may wait for both: each kind has its own place. The brace is such
  * that a right to "prefix:{jobs:*}" includes the channel. */
-static const char *turn_tail(const struct dibs__lock_entry *line)
+static const char *turn_tail(const struct dibs__lock_entry *entry)
 {
-    bool braced = dibs__entry_hash_tag_len(line) > line->name_len ||
-                  line->name[line->name_len - 1] == '}';
+    bool braced = dibs__entry_hash_tag_len(entry) > entry->name_len ||
+                  entry->name[entry->name_len - 1] == '}';
 
-    if (line->kind->id == TYPE_FENCED)
+    if (entry->type->id == TYPE_FENCED)
         return braced ? ":f}" : ":f";
     return braced ? "}" : "";
 }
 
-void dibs__turn_channel(const struct dibs__lock_entry *line,
+void dibs__turn_channel(const struct dibs__lock_entry *entry,
                         struct dibs__buf *out)
 {
-    dibs__entry_channel(line, out);
+    dibs__entry_channel(entry, out);
     dibs__buf_text(out, ":");
-    dibs__buf_text(out, line->locks->c->id);
-    dibs__buf_text(out, turn_tail(line));
+    dibs__buf_text(out, entry->manager->c->id);
+    dibs__buf_text(out, turn_tail(entry));
 }
 
 static void turn_channel_arg(struct dibs__buf *out,
-                             const struct dibs__lock_entry *line)
+                             const struct dibs__lock_entry *entry)
 {
-    dibs__buf_arg_open(out, dibs__entry_key_len(line, line->kind->channel) + 1 +
-                                strlen(line->locks->c->id) +
-                                strlen(turn_tail(line)));
-    dibs__turn_channel(line, out);
+    dibs__buf_arg_open(out, dibs__entry_key_len(entry, entry->type->channel) +
+                                1 + strlen(entry->manager->c->id) +
+                                strlen(turn_tail(entry)));
+    dibs__turn_channel(entry, out);
     dibs__buf_arg_close(out);
 }
 
 /* Letters for texts. False: it is none of those. */
-static bool text_write(char letter, const struct dibs__command_args *ask,
+static bool text_write(char letter, const struct dibs__command_args *args,
                        struct dibs__buf *out)
 {
-    const struct dibs__lock_entry *line = ask->line;
+    const struct dibs__lock_entry *entry = args->entry;
 
     switch (letter) {
     case 'n':
-        dibs__buf_arg(out, line->name, line->name_len);
+        dibs__buf_arg(out, entry->name, entry->name_len);
         break;
     case 'c':
-        dibs__entry_key_arg(line, line->kind->channel, out);
+        dibs__entry_key_arg(entry, entry->type->channel, out);
         break;
     case 'C':
-        dibs__buf_arg_open(out,
-                           dibs__entry_key_len(line, line->kind->channel) + 1);
-        dibs__entry_channel(line, out);
+        dibs__buf_arg_open(
+            out, dibs__entry_key_len(entry, entry->type->channel) + 1);
+        dibs__entry_channel(entry, out);
         dibs__buf_text(out, ":");
         dibs__buf_arg_close(out);
         break;
     case 'B':
-        turn_channel_arg(out, line);
+        turn_channel_arg(out, entry);
         break;
     case 'H':
-        dibs__buf_arg_text(out, how_texts[ask->how]);
+        dibs__buf_arg_text(out, how_texts[args->registration]);
         break;
     case 'r':
-        read_key_arg(out, ask);
+        read_key_arg(out, args);
         break;
     case 'b':
-        read_begin_arg(out, line);
+        read_begin_arg(out, entry);
         break;
     case 'e':
         dibs__buf_arg_text(out, READ_TAIL);
         break;
     case 'o':
-        owner_arg(out, ask, ask->wire, false);
+        owner_arg(out, args, args->owner_id, false);
         break;
     case 'O':
-        owner_arg(out, ask, ask->wire, true);
+        owner_arg(out, args, args->owner_id, true);
         break;
     case 'N':
-        owner_arg(out, ask, ask->next_owner, false);
+        owner_arg(out, args, args->next_owner_id, false);
         break;
     case 'h':
-        owner_arg(out, ask, ask->other, false);
+        owner_arg(out, args, args->other_id, false);
         break;
     case 'j':
-        owner_arg(out, ask, ask->known, false);
+        owner_arg(out, args, args->peer_id_hint, false);
         break;
     case '*':
-        publish_args(out, line);
+        publish_args(out, entry);
         break;
     default:
         return false;
@@ -279,68 +279,68 @@ static bool text_write(char letter, const struct dibs__command_args *ask,
 }
 
 static void permit_arg(struct dibs__buf *out,
-                       const struct dibs__lock_entry *line, uint64_t wire)
+                       const struct dibs__lock_entry *entry, uint64_t wire)
 {
     struct dibs__owner_name name;
     unsigned char id[DIBS__PERMIT_ID];
-    bool adopted = dibs__adopted_find(&line->locks->adopted, wire, &name);
+    bool adopted = dibs__adopted_find(&entry->manager->adopted, wire, &name);
 
-    dibs__permit_id(adopted ? name.uuid : line->locks->c->id,
+    dibs__permit_id(adopted ? name.uuid : entry->manager->c->id,
                     adopted ? name.number : wire, id);
     dibs__buf_arg(out, id, sizeof id);
 }
 
 /* As hex, or the owner that ask names. */
 static void permit_hex_arg(struct dibs__buf *out,
-                           const struct dibs__command_args *ask)
+                           const struct dibs__command_args *args)
 {
-    struct dibs__lock_manager *lk = ask->line->locks;
+    struct dibs__lock_manager *manager = args->entry->manager;
     struct dibs__owner_name name;
     char hex[2 * DIBS__PERMIT_ID];
 
-    if (ask->text) {
-        dibs__buf_arg(out, ask->text, ask->text_len);
+    if (args->text) {
+        dibs__buf_arg(out, args->text, args->text_len);
         return;
     }
-    bool adopted = dibs__adopted_find(&lk->adopted, ask->wire, &name);
-    dibs__permit_hex(adopted ? name.uuid : lk->c->id,
-                     adopted ? name.number : ask->wire, hex);
+    bool adopted = dibs__adopted_find(&manager->adopted, args->owner_id, &name);
+    dibs__permit_hex(adopted ? name.uuid : manager->c->id,
+                     adopted ? name.number : args->owner_id, hex);
     dibs__buf_arg(out, hex, sizeof hex);
 }
 
 /* An entry in the book of a semaphore: "permits:owner". */
 static void entry_arg(struct dibs__buf *out,
-                      const struct dibs__command_args *ask)
+                      const struct dibs__command_args *args)
 {
     char owner[DIBS_OWNER_MAX], many[32];
-    int n = snprintf(many, sizeof many, "%lld:", (long long)ask->value);
+    int n = snprintf(many, sizeof many, "%lld:", (long long)args->value);
 
     dibs__buf_arg_parts(out, many, (size_t)n, owner,
-                        owner_write(ask->line, ask->wire, "", owner));
+                        owner_write(args->entry, args->owner_id, "", owner));
 }
 
 /* Letters about permits. False: it is none of those. */
-static bool permit_write(char letter, const struct dibs__command_args *ask,
+static bool permit_write(char letter, const struct dibs__command_args *args,
                          struct dibs__buf *out)
 {
     switch (letter) {
     case 'p':
-        permit_arg(out, ask->line, ask->wire);
+        permit_arg(out, args->entry, args->owner_id);
         break;
     case 'P':
-        permit_arg(out, ask->line, ask->next_owner);
+        permit_arg(out, args->entry, args->next_owner_id);
         break;
     case 'x':
-        permit_hex_arg(out, ask);
+        permit_hex_arg(out, args);
         break;
     case 'v':
-        if (ask->value > 0)
-            dibs__buf_arg_num(out, ask->value - 1);
+        if (args->value > 0)
+            dibs__buf_arg_num(out, args->value - 1);
         else
             dibs__buf_arg_text(out, "");
         break;
     case 'E':
-        entry_arg(out, ask);
+        entry_arg(out, args);
         break;
     default:
         return false;
@@ -348,104 +348,105 @@ static bool permit_write(char letter, const struct dibs__command_args *ask,
     return true;
 }
 
-static int64_t number_of(char letter, const struct dibs__command_args *ask)
+static int64_t number_of(char letter, const struct dibs__command_args *args)
 {
-    const struct dibs__lock_manager *lk = ask->line->locks;
+    const struct dibs__lock_manager *manager = args->entry->manager;
 
     switch (letter) {
     case 't':
-        return ask->target;
+        return args->target_count;
     case 'l':
-        return ask->lease_ms;
+        return args->lease_ms;
     case 'k':
-        return ask->keep_ms;
+        return args->hold_off_ms;
     case 'y':
-        return ask->stay;
+        return args->enqueue;
     case 'a':
-        return ask->all;
+        return args->all;
     case 'f':
-        return ask->first;
+        return args->first;
     case 'u':
-        return ask->count;
+        return args->count;
     case 'G':
-        return ask->stay && !lk->prefer_readers ? GATE_MS : 0;
+        return args->enqueue && !manager->prefer_readers ? GATE_MS : 0;
     case 'W':
-        return lk->fair_wait_ms;
+        return manager->fair_wait_ms;
     case 'F':
-        return lk->fair_call_ms;
+        return manager->fair_call_ms;
     case 'm':
         return HOLDERS_MAX;
     case 'M':
         return INFO_MAX;
     case 'w':
-        return lk->c->opts.small_tokens;
+        return manager->c->opts.small_tokens;
     case 'T':
-        return atomic_load(&ask->line->slots);
+        return atomic_load(&args->entry->slot_count);
     case 'Q':
-        return !atomic_load(&ask->line->total_known);
+        return !atomic_load(&args->entry->slot_count_known);
     case 'V':
-        return ask->value;
+        return args->value;
     default:
         assert(letter == '0' || letter == '1');
         return letter - '0';
     }
 }
 
-void dibs__arg_write(char letter, const struct dibs__command_args *ask,
+void dibs__arg_write(char letter, const struct dibs__command_args *args,
                      struct dibs__buf *out)
 {
     if (tagged[letter & 127])
-        dibs__entry_key_arg(ask->line, tagged[letter & 127], out);
+        dibs__entry_key_arg(args->entry, tagged[letter & 127], out);
     else if (suffixed[letter & 127])
-        dibs__suffix_arg(out, ask->line, suffixed[letter & 127], "");
-    else if (!text_write(letter, ask, out) && !permit_write(letter, ask, out))
-        dibs__buf_arg_num(out, number_of(letter, ask));
+        dibs__suffix_arg(out, args->entry, suffixed[letter & 127], "");
+    else if (!text_write(letter, args, out) && !permit_write(letter, args, out))
+        dibs__buf_arg_num(out, number_of(letter, args));
 }
 
 /* Letters of arguments that not each command of this verb has. */
 static const char *more_args(enum dibs__lock_command verb,
-                             const struct dibs__command_args *ask)
+                             const struct dibs__command_args *args)
 {
-    const struct dibs__lock_type *kind = ask->line->kind;
+    const struct dibs__lock_type *type = args->entry->type;
 
-    if (verb == VERB_ACQUIRE && ask->how)
-        return kind->called;
-    return verb == VERB_HANDOVER && ask->sooner && kind->sooner ? kind->sooner
-                                                                : "";
+    if (verb == VERB_ACQUIRE && args->registration)
+        return type->register_args;
+    return verb == VERB_HANDOVER && args->shortens_ttl && type->shorten_args
+               ? type->shorten_args
+               : "";
 }
 
 void dibs__lock_command_write(enum dibs__lock_command verb,
-                              const struct dibs__command_args *ask,
+                              const struct dibs__command_args *args,
                               struct dibs__buf *out, bool whole)
 {
-    const struct dibs__lock_type *kind = ask->line->kind;
-    const struct dibs__lock_command_spec *command = &kind->command[verb];
-    const char *more = more_args(verb, ask);
+    const struct dibs__lock_type *type = args->entry->type;
+    const struct dibs__lock_command_spec *command = &type->command[verb];
+    const char *more = more_args(verb, args);
     size_t arg_count = strcspn(command->args, "*"), added = strcspn(more, "*");
     bool publishes = command->args[arg_count] == '*' || more[added] == '*';
 
-    assert(dibs__lock_type_has(kind, verb));
+    assert(dibs__lock_type_has(type, verb));
     dibs__script_head(out, command->script, whole, strlen(command->keys),
                       arg_count + added +
-                          (publishes ? dibs__publish_count(ask->line) : 0));
+                          (publishes ? dibs__publish_count(args->entry) : 0));
     for (const char *at = command->keys; *at; at++)
-        dibs__arg_write(*at, ask, out);
+        dibs__arg_write(*at, args, out);
     for (size_t i = 0; i < arg_count; i++)
-        dibs__arg_write(command->args[i], ask, out);
+        dibs__arg_write(command->args[i], args, out);
     for (size_t i = 0; i < added; i++)
-        dibs__arg_write(more[i], ask, out);
+        dibs__arg_write(more[i], args, out);
     if (publishes)
-        dibs__arg_write('*', ask, out);
+        dibs__arg_write('*', args, out);
 }
 
 static void renew_keys(const struct dibs__renew_item *items, size_t count,
                        struct dibs__buf *out)
 {
     for (size_t i = 0; i < count; i++) {
-        struct dibs__command_args ask = {.line = items[i].line,
-                                         .wire = items[i].wire};
-        for (const char *at = ask.line->kind->renew_keys; *at; at++)
-            dibs__arg_write(*at, &ask, out);
+        struct dibs__command_args args = {.entry = items[i].entry,
+                                          .owner_id = items[i].owner_id};
+        for (const char *at = args.entry->type->renew_keys; *at; at++)
+            dibs__arg_write(*at, &args, out);
     }
 }
 
@@ -453,15 +454,15 @@ static void renew_keys(const struct dibs__renew_item *items, size_t count,
 static void renewed_arg(const struct dibs__renew_item *item,
                         struct dibs__buf *out)
 {
-    struct dibs__command_args ask = {
-        .line = item->line, .wire = item->wire, .value = item->value};
+    struct dibs__command_args args = {
+        .entry = item->entry, .owner_id = item->owner_id, .value = item->value};
     char text[DIBS_OWNER_MAX];
 
-    if (item->line->kind->renew_arg)
-        dibs__arg_write(item->line->kind->renew_arg, &ask, out);
+    if (item->entry->type->renew_arg)
+        dibs__arg_write(item->entry->type->renew_arg, &args, out);
     else
         dibs__buf_arg(out, text,
-                      dibs__owner_text(item->line, item->wire, text));
+                      dibs__owner_text(item->entry, item->owner_id, text));
 }
 
 /* In a cluster the keys of many can be in several slots: then they go behind
@@ -469,11 +470,11 @@ static void renewed_arg(const struct dibs__renew_item *item,
 void dibs__renew_write(const struct dibs__renew_item *items, size_t count,
                        struct dibs__buf *out, bool whole)
 {
-    const struct dibs__lock_type *kind = items[0].line->kind;
-    bool apart = count > 1 && dibs__entry_client(items[0].line)->cluster;
-    size_t keys = strlen(kind->renew_keys) * count;
+    const struct dibs__lock_type *type = items[0].entry->type;
+    bool apart = count > 1 && dibs__entry_client(items[0].entry)->cluster;
+    size_t keys = strlen(type->renew_keys) * count;
 
-    dibs__script_head(out, kind->renews, whole, apart ? 0 : keys,
+    dibs__script_head(out, type->renew_script, whole, apart ? 0 : keys,
                       2 * count + (apart ? keys : 0));
     if (!apart)
         renew_keys(items, count, out);
@@ -488,14 +489,14 @@ void dibs__renew_write(const struct dibs__renew_item *items, size_t count,
 unsigned dibs__tracking_reads_write(const struct dibs__renew_item *items,
                                     size_t count, struct dibs__buf *out)
 {
-    const struct dibs__lock_type *kind = items[0].line->kind;
-    bool apart = dibs__entry_client(items[0].line)->cluster;
+    const struct dibs__lock_type *type = items[0].entry->type;
+    bool apart = dibs__entry_client(items[0].entry)->cluster;
     size_t each = apart ? 1 : count;
     unsigned commands = 0;
 
     for (size_t i = 0; i < count; i += each, commands++) {
         dibs__key_tracking_next(out);
-        dibs__buf_array(out, 1 + strlen(kind->renew_keys) * each);
+        dibs__buf_array(out, 1 + strlen(type->renew_keys) * each);
         dibs__buf_arg_text(out, "EXISTS");
         renew_keys(&items[i], each, out);
     }
@@ -507,18 +508,18 @@ unsigned dibs__tracking_reads_write(const struct dibs__renew_item *items,
 static void answer_number(enum dibs__lock_command verb, int64_t num,
                           struct dibs__acquired *out)
 {
-    out->verdict = RESULT_REFUSED;
+    out->result = RESULT_REFUSED;
     if (verb == VERB_HANDOVER) {
-        out->verdict =
+        out->result =
             num == SCRIPT_MOVED ? RESULT_ACQUIRED : RESULT_OUTER_HOLD_LOST;
     } else if (num >= SCRIPT_BUSY_NO_TTL) {
-        out->verdict = RESULT_BUSY;
-        out->busy_ms = dibs__reply_ms(num);
+        out->result = RESULT_BUSY;
+        out->retry_after_ms = dibs__reply_ms(num);
     } else if (num == SCRIPT_UNSET) {
-        out->verdict = RESULT_BUSY;
-        out->busy_ms = SCRIPT_BUSY_NO_TTL;
+        out->result = RESULT_BUSY;
+        out->retry_after_ms = SCRIPT_BUSY_NO_TTL;
     } else if (num == SCRIPT_OUTER_HOLD_LOST) {
-        out->verdict = RESULT_OUTER_HOLD_LOST;
+        out->result = RESULT_OUTER_HOLD_LOST;
     } else if (num == SCRIPT_SELF_DEADLOCK) {
         out->err = DIBS_ERR_UPGRADE;
     } else if (num == SCRIPT_NO_LOCK) {
@@ -535,8 +536,8 @@ static void answer_called(const struct dibs__reply *reply,
     if (!dibs__reply_num(reply, 0, &ms) || !dibs__reply_num(reply, 1, &told) ||
         ms < SCRIPT_BUSY_NO_TTL || told < TOLD_ALONE || told > TOLD_DUTY)
         return;
-    out->verdict = RESULT_BUSY;
-    out->busy_ms = dibs__reply_ms(ms);
+    out->result = RESULT_BUSY;
+    out->retry_after_ms = dibs__reply_ms(ms);
     out->told = (enum dibs__told)told;
 }
 
@@ -544,10 +545,10 @@ void dibs__decode_plain_reply(enum dibs__lock_command verb,
                               const struct dibs__reply *reply,
                               struct dibs__acquired *out)
 {
-    *out = (struct dibs__acquired){.verdict = RESULT_REFUSED,
+    *out = (struct dibs__acquired){.result = RESULT_REFUSED,
                                    .err = DIBS_ERR_PROTOCOL};
     if (reply->type == REPLY_NIL && verb == VERB_ACQUIRE)
-        out->verdict = RESULT_ACQUIRED;
+        out->result = RESULT_ACQUIRED;
     else if (reply->type == REPLY_NUM)
         answer_number(verb, reply->num, out);
     else if (reply->type == REPLY_ARRAY)
@@ -574,16 +575,16 @@ void dibs__decode_numbered_reply(enum dibs__lock_command verb,
 {
     dibs__decode_plain_reply(verb, reply, out);
     if (reply->type == REPLY_TEXT) {
-        out->verdict = RESULT_ACQUIRED;
+        out->result = RESULT_ACQUIRED;
         out->value = dibs__parse_number(reply->text, reply->text + reply->len);
     }
 }
 
-int64_t dibs__retry_delay_default(const struct dibs__lock_entry *line,
+int64_t dibs__retry_delay_default(const struct dibs__lock_entry *entry,
                                   int64_t busy_ms)
 {
     int64_t longest = dibs__random_in(PAUSE_MIN_MS, PAUSE_MAX_MS);
 
-    (void)line;
+    (void)entry;
     return busy_ms < 0 ? longest : dibs__min(busy_ms + 1, longest);
 }

@@ -17,22 +17,22 @@
 
 /* The server says when to ask again. No waiter keeps its place in the queue for
  * longer than fair_wait_ms without asking. */
-static int64_t fair_pause(const struct dibs__lock_entry *line, int64_t busy_ms)
+static int64_t fair_pause(const struct dibs__lock_entry *entry, int64_t busy_ms)
 {
-    return dibs__max(dibs__min(busy_ms, line->locks->fair_wait_ms), 1);
+    return dibs__max(dibs__min(busy_ms, entry->manager->fair_wait_ms), 1);
 }
 
 #define KEYS "nqsi"
 
 const struct dibs__lock_type dibs__type_fair = {
     .id = TYPE_FAIR,
-    .family = LAYOUT_HASH,
+    .layout = LAYOUT_HASH,
     .channel = "redisson_lock__channel",
-    .suffix = "",
-    .asks = RETRY_EACH,
-    .queued = true,
+    .owner_suffix = "",
+    .retry_policy = RETRY_EACH,
+    .has_server_queue = true,
     .renew_keys = "n",
-    .renews = &dibs__script_mutex_renew,
+    .renew_script = &dibs__script_mutex_renew,
     .command =
         {
             [VERB_ACQUIRE] = {&dibs__script_fair_acquire, KEYS, "otlWCyF*"},
@@ -43,5 +43,5 @@ const struct dibs__lock_type dibs__type_fair = {
             [VERB_HOLDERS] = DIBS__HOLDERS,
         },
     DIBS__PLAIN_REPLIES,
-    .pause = fair_pause,
+    .retry_delay = fair_pause,
 };

@@ -14,12 +14,12 @@
 
 const struct dibs__lock_type dibs__type_fenced = {
     .id = TYPE_FENCED,
-    .family = LAYOUT_HASH,
+    .layout = LAYOUT_HASH,
     .channel = "redisson_lock__channel",
-    .suffix = "",
-    .asks = RETRY_HEAD_ONLY,
+    .owner_suffix = "",
+    .retry_policy = RETRY_HEAD_ONLY,
     .renew_keys = "n",
-    .renews = &dibs__script_mutex_renew,
+    .renew_script = &dibs__script_mutex_renew,
     .command =
         {
             [VERB_ACQUIRE] = {&dibs__script_fenced_acquire, "nK", "otlw"},
@@ -30,8 +30,8 @@ const struct dibs__lock_type dibs__type_fenced = {
             [VERB_INFO] = {&dibs__script_fenced_info, "nK", "Y"},
             [VERB_HOLDERS] = DIBS__HOLDERS,
         },
-    .called = "cBH",
-    .sooner = "c*",
+    .register_args = "cBH",
+    .shorten_args = "c*",
     DIBS__NUMBERED_REPLIES,
-    .pause = dibs__retry_delay_default,
+    .retry_delay = dibs__retry_delay_default,
 };

@@ -14,13 +14,13 @@
 
 const struct dibs__lock_type dibs__type_mutex = {
     .id = TYPE_MUTEX,
-    .family = LAYOUT_HASH,
+    .layout = LAYOUT_HASH,
     .channel = "redisson_lock__channel",
-    .suffix = "",
-    .asks = RETRY_HEAD_ONLY,
-    .batch = 'p',
+    .owner_suffix = "",
+    .retry_policy = RETRY_HEAD_ONLY,
+    .batch_code = 'p',
     .renew_keys = "n",
-    .renews = &dibs__script_mutex_renew,
+    .renew_script = &dibs__script_mutex_renew,
     .command =
         {
             [VERB_ACQUIRE] = {&dibs__script_mutex_acquire, "n", "otl"},
@@ -31,8 +31,8 @@ const struct dibs__lock_type dibs__type_mutex = {
             [VERB_INFO] = DIBS__INFO,
             [VERB_HOLDERS] = DIBS__HOLDERS,
         },
-    .called = "cBH",
-    .sooner = "c*",
+    .register_args = "cBH",
+    .shorten_args = "c*",
     DIBS__PLAIN_REPLIES,
-    .pause = dibs__retry_delay_default,
+    .retry_delay = dibs__retry_delay_default,
 };

@@ -28,14 +28,14 @@
 
 const struct dibs__lock_type dibs__type_read = {
     .id = TYPE_READ,
-    .family = LAYOUT_RW,
+    .layout = LAYOUT_RW,
     .channel = CHANNEL,
-    .suffix = "",
+    .owner_suffix = "",
     .other_half = DIBS_MODE_WRITE,
-    .asks = RETRY_HEAD_THEN_ALL,
+    .retry_policy = RETRY_HEAD_THEN_ALL,
     .shared = true,
     .renew_keys = "nr",
-    .renews = &dibs__script_read_renew,
+    .renew_script = &dibs__script_read_renew,
     .command =
         {
             [VERB_ACQUIRE] = {&dibs__script_read_acquire, "nrg", "otlhj"},
@@ -45,25 +45,26 @@ const struct dibs__lock_type dibs__type_read = {
             [VERB_HOLDERS] = DIBS__HOLDERS,
         },
     DIBS__PLAIN_REPLIES,
-    .pause = dibs__retry_delay_default,
+    .retry_delay = dibs__retry_delay_default,
 };
 
-static int64_t write_pause(const struct dibs__lock_entry *line, int64_t busy_ms)
+static int64_t write_pause(const struct dibs__lock_entry *entry,
+                           int64_t busy_ms)
 {
-    return dibs__min(dibs__retry_delay_default(line, busy_ms), PAUSE_MS);
+    return dibs__min(dibs__retry_delay_default(entry, busy_ms), PAUSE_MS);
 }
 
 const struct dibs__lock_type dibs__type_write = {
     .id = TYPE_WRITE,
-    .family = LAYOUT_RW,
+    .layout = LAYOUT_RW,
     .channel = CHANNEL,
-    .suffix = ":write",
+    .owner_suffix = ":write",
     .other_half = DIBS_MODE_READ,
-    .asks = RETRY_HEAD_ONLY,
-    .batch = 'w',
+    .retry_policy = RETRY_HEAD_ONLY,
+    .batch_code = 'w',
     .batch_key = 'g',
     .renew_keys = "n",
-    .renews = &dibs__script_mutex_renew,
+    .renew_script = &dibs__script_mutex_renew,
     .command =
         {
             [VERB_ACQUIRE] = {&dibs__script_write_acquire, "nrg", "otlGbe"},
@@ -74,7 +75,7 @@ const struct dibs__lock_type dibs__type_write = {
             [VERB_INFO] = DIBS__INFO,
             [VERB_HOLDERS] = DIBS__HOLDERS,
         },
-    .called = "cBH",
+    .register_args = "cBH",
     DIBS__PLAIN_REPLIES,
-    .pause = write_pause,
+    .retry_delay = write_pause,
 };

@@ -13,14 +13,14 @@
 
 const struct dibs__lock_type dibs__type_semaphore = {
     .id = TYPE_SEMAPHORE,
-    .family = LAYOUT_SEMAPHORE,
+    .layout = LAYOUT_SEMAPHORE,
     .channel = "redisson_sc",
-    .suffix = "",
-    .asks = RETRY_HEAD_ONLY,
-    .counted = true,
+    .owner_suffix = "",
+    .retry_policy = RETRY_HEAD_ONLY,
+    .is_counting = true,
     .renew_keys = "nd",
     .renew_arg = 'E',
-    .renews = &dibs__script_semaphore_renew,
+    .renew_script = &dibs__script_semaphore_renew,
     .command =
         {
             [VERB_ACQUIRE] = {&dibs__script_semaphore_acquire, "nd", "oVlc*"},
@@ -28,5 +28,5 @@ const struct dibs__lock_type dibs__type_semaphore = {
             [VERB_FORCE] = {&dibs__script_semaphore_force, "nd", "oc*"},
         },
     DIBS__NUMBERED_REPLIES,
-    .pause = dibs__retry_delay_default,
+    .retry_delay = dibs__retry_delay_default,
 };

@@ -21,26 +21,27 @@ static void slots_read(enum dibs__lock_command verb,
                        struct dibs__acquired *out)
 {
     dibs__decode_numbered_reply(verb, reply, out);
-    if (out->verdict != RESULT_ACQUIRED || reply->type != REPLY_TEXT)
+    if (out->result != RESULT_ACQUIRED || reply->type != REPLY_TEXT)
         return;
     const char *slash = memchr(reply->text, '/', reply->len);
     out->value += out->value < INT64_MAX;
     if (slash)
-        out->total = dibs__parse_number(slash + 1, reply->text + reply->len);
+        out->slot_total =
+            dibs__parse_number(slash + 1, reply->text + reply->len);
 }
 
 #define KEYS "nzS"
 
 const struct dibs__lock_type dibs__type_slots = {
     .id = TYPE_SLOTS,
-    .family = LAYOUT_SLOTS,
+    .layout = LAYOUT_SLOTS,
     .channel = "redisson_sc",
-    .suffix = "",
-    .asks = RETRY_HEAD_ONLY,
-    .counted = true,
+    .owner_suffix = "",
+    .retry_policy = RETRY_HEAD_ONLY,
+    .is_counting = true,
     .renew_keys = "z",
     .renew_arg = 'p',
-    .renews = &dibs__script_permit_renew,
+    .renew_script = &dibs__script_permit_renew,
     .command =
         {
             [VERB_ACQUIRE] = {&dibs__script_slots_acquire, KEYS, "potlTQc*"},
@@ -51,9 +52,9 @@ const struct dibs__lock_type dibs__type_slots = {
             [VERB_INFO] = {&dibs__script_slots_info, KEYS, "0M"},
             [VERB_HOLDERS] = {&dibs__script_slots_info, KEYS, "0m"},
         },
-    .called = "BH",
+    .register_args = "BH",
     .taken_types = 1u << REPLY_NIL | 1u << REPLY_TEXT,
     .other_types = 1u << REPLY_NUM,
-    .read = slots_read,
-    .pause = dibs__retry_delay_default,
+    .decode = slots_read,
+    .retry_delay = dibs__retry_delay_default,
 };

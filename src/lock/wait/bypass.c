@@ -20,45 +20,50 @@ static struct dibs__waiter *listed_waiter(struct dibs__list *l)
     return DIBS_OF(l, struct dibs__waiter, link);
 }
 
-static bool may_be_passed(const struct dibs__waiter *wt, int64_t now)
+static bool may_be_passed(const struct dibs__waiter *waiter, int64_t now)
 {
-    return wt->state == WAITER_PARKED && wt->refused_at &&
-           now - wt->refused_at >= HOLD_UP_MS;
+    return waiter->state == WAITER_PARKED && waiter->refused_at &&
+           now - waiter->refused_at >= HOLD_UP_MS;
 }
 
-bool dibs__pass_joined(struct dibs__wait_queue *w,
-                       const struct dibs__waiter *wt)
+bool dibs__pass_joined(struct dibs__wait_queue *queue,
+                       const struct dibs__waiter *waiter)
 {
-    const struct dibs__waiter *head = listed_waiter(w->waiters.next);
+    const struct dibs__waiter *head = listed_waiter(queue->waiters.next);
 
-    return w->user->wants && may_be_passed(head, dibs__now_ms()) &&
-           w->user->wants(wt) < w->user->wants(head);
+    return queue->ops->wants && may_be_passed(head, dibs__now_ms()) &&
+           queue->ops->wants(waiter) < queue->ops->wants(head);
 }
 
-void dibs__pass_refused(struct dibs__wait_queue *w, struct dibs__waiter *wt)
+void dibs__pass_refused(struct dibs__wait_queue *queue,
+                        struct dibs__waiter *waiter)
 {
-    struct dibs__care *care = w->care;
+    struct dibs__care *care = queue->care;
     int64_t now = dibs__now_ms();
 
-    if (!w->user->wants || w->user->wants(wt) <= 1)
+    if (!queue->ops->wants || queue->ops->wants(waiter) <= 1)
         return;
-    if (!wt->refused_at)
-        wt->refused_at = now;
-    if (may_be_passed(wt, now))
-        care->below = dibs__max(care->below, w->user->wants(wt));
+    if (!waiter->refused_at)
+        waiter->refused_at = now;
+    if (may_be_passed(waiter, now))
+        care->below = dibs__max(care->below, queue->ops->wants(waiter));
     else
-        care->next_try = dibs__min(care->next_try, wt->refused_at + HOLD_UP_MS);
+        care->next_try =
+            dibs__min(care->next_try, waiter->refused_at + HOLD_UP_MS);
 }
 
-struct dibs__waiter *dibs__pass_pick(struct dibs__wait_queue *w, int64_t below)
+struct dibs__waiter *dibs__pass_pick(struct dibs__wait_queue *queue,
+                                     int64_t below)
 {
-    struct dibs__list *l = below > 1 ? w->waiters.next : &w->waiters;
+    struct dibs__list *l = below > 1 ? queue->waiters.next : &queue->waiters;
 
-    for (; l != &w->waiters; l = l->next) {
-        struct dibs__waiter *wt = listed_waiter(l);
-        if (w->user->wants(wt) < below)
-            return wt->state == WAITER_PARKED && w->user->may_ask(w, wt) ? wt
-                                                                         : NULL;
+    for (; l != &queue->waiters; l = l->next) {
+        struct dibs__waiter *waiter = listed_waiter(l);
+        if (queue->ops->wants(waiter) < below)
+            return waiter->state == WAITER_PARKED &&
+                           queue->ops->may_retry(queue, waiter)
+                       ? waiter
+                       : NULL;
     }
     return NULL;
 }

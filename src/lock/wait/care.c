@@ -15,7 +15,7 @@
 #include "base/mem.h"
 
 /* What the line listens to. io only; made when it is needed. */
-struct dibs__member_subscriptions {
+struct dibs__wait_subscriptions {
     struct dibs__care *care;
     struct dibs__subscription line; /* the line's channel */
     struct dibs__subscription own;  /* the one on which this client is called */
@@ -24,7 +24,7 @@ struct dibs__member_subscriptions {
 static void line_said(struct dibs__subscription *sub, char what)
 {
     struct dibs__care *care =
-        DIBS_OF(sub, struct dibs__member_subscriptions, line)->care;
+        DIBS_OF(sub, struct dibs__wait_subscriptions, line)->care;
 
     care->said(care, EAR_LINE, what);
 }
@@ -32,14 +32,14 @@ static void line_said(struct dibs__subscription *sub, char what)
 static void own_said(struct dibs__subscription *sub, char what)
 {
     struct dibs__care *care =
-        DIBS_OF(sub, struct dibs__member_subscriptions, own)->care;
+        DIBS_OF(sub, struct dibs__wait_subscriptions, own)->care;
 
     care->said(care, EAR_OWN, what);
 }
 
-static struct dibs__member_subscriptions *ears_of(struct dibs__care *care)
+static struct dibs__wait_subscriptions *ears_of(struct dibs__care *care)
 {
-    struct dibs__member_subscriptions *ears = care->ears;
+    struct dibs__wait_subscriptions *ears = care->ears;
 
     if (!ears && (ears = dibs__calloc(1, sizeof *ears))) {
         ears->care = care;
@@ -51,13 +51,13 @@ static struct dibs__member_subscriptions *ears_of(struct dibs__care *care)
     return ears;
 }
 
-static void listen_own(const struct dibs__wait_queue *w,
+static void listen_own(const struct dibs__wait_queue *queue,
                        struct dibs__subscription *own)
 {
-    struct dibs__wait_queue_info facts = w->user->facts(w);
+    struct dibs__wait_queue_info facts = queue->ops->info(queue);
     struct dibs__buf name = {0};
 
-    w->user->turn_channel(w, &name);
+    queue->ops->turn_channel(queue, &name);
     if (dibs__buf_ok(&name))
         dibs__client_subscribe(facts.c, facts.slot, own, name.data, name.len);
     dibs__buf_clear(&name);
@@ -67,7 +67,7 @@ static void listen_own(const struct dibs__wait_queue *w,
  */
 void dibs__care_listen(struct dibs__care *care, unsigned needs)
 {
-    struct dibs__member_subscriptions *ears =
+    struct dibs__wait_subscriptions *ears =
         needs ? ears_of(care) : care->ears;
 
     if (!ears)
@@ -75,7 +75,7 @@ void dibs__care_listen(struct dibs__care *care, unsigned needs)
     if (!(needs & EAR_LINE))
         dibs__unsubscribe(&ears->line);
     else if (!ears->line.on)
-        care->w->user->listen(care->w, &ears->line);
+        care->w->ops->subscribe(care->w, &ears->line);
     if (!(needs & EAR_OWN))
         dibs__unsubscribe(&ears->own);
     else if (!ears->own.on)
@@ -102,14 +102,14 @@ void dibs__care_deadline(struct dibs__care *care, int64_t deadline)
 }
 
 /* first_deadline is 0: the first look finds out whose time is over first. */
-struct dibs__care *dibs__care_new(struct dibs__wait_queue *w)
+struct dibs__care *dibs__care_new(struct dibs__wait_queue *queue)
 {
-    struct dibs__wait_queue_info facts = w->user->facts(w);
+    struct dibs__wait_queue_info facts = queue->ops->info(queue);
     struct dibs__care *care = dibs__calloc(1, sizeof *care);
 
     if (!care)
         return NULL;
-    care->w = w;
+    care->w = queue;
     care->turn.registers = facts.registers;
     care->turn.told = facts.told;
     care->looks_at = INT64_MAX;

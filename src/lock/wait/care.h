@@ -10,7 +10,7 @@
 
 #include "lock/wait/wait_queue.h"
 
-struct dibs__member_subscriptions;
+struct dibs__wait_subscriptions;
 
 struct dibs__care {
     struct dibs__wait_queue *w; /* const after init */
@@ -24,7 +24,7 @@ struct dibs__care {
     int64_t again_at;           /* mu: then those ask that were not answered */
     int64_t looks_at;           /* mu: when io looks by itself */
     int64_t first_deadline;     /* mu: no waiter's time is over before */
-    struct dibs__member_subscriptions
+    struct dibs__wait_subscriptions
         *ears;                /* io only; NULL: it listens to nothing */
     struct dibs__timer timer; /* io only */
     struct dibs__task post;
@@ -34,7 +34,7 @@ struct dibs__care {
 
 /* For a line that has none; the three functions are to be filled in. NULL: out
  * of memory. Thread: any, with the mutex of the wait. */
-struct dibs__care *dibs__care_new(struct dibs__wait_queue *w);
+struct dibs__care *dibs__care_new(struct dibs__wait_queue *queue);
 /* Listens to these channels, and to no others. No memory: it hears nothing, and
  * the next call tries again. Thread: io, no mutex held. */
 void dibs__care_listen(struct dibs__care *care, unsigned needs);
@@ -48,26 +48,27 @@ void dibs__care_deadline(struct dibs__care *care, int64_t deadline);
  */
 
 /* May this one, which has just joined, ask as soon as the head has to wait? */
-bool dibs__pass_joined(struct dibs__wait_queue *w,
-                       const struct dibs__waiter *wt) REQUIRES(*w->mu);
+bool dibs__pass_joined(struct dibs__wait_queue *queue,
+                       const struct dibs__waiter *waiter) REQUIRES(*w->mu);
 /* It was told to wait: sets care.below, or when the head shall ask again. */
-void dibs__pass_refused(struct dibs__wait_queue *w, struct dibs__waiter *wt)
-    REQUIRES(*w->mu);
+void dibs__pass_refused(struct dibs__wait_queue *queue,
+                        struct dibs__waiter *waiter) REQUIRES(*w->mu);
 /* One that wants `below` was told to wait: the next one that wants less, as its
  * state says now, or NULL. If that one asks already, its answer decides who is
  * next. */
-struct dibs__waiter *dibs__pass_pick(struct dibs__wait_queue *w, int64_t below)
-    REQUIRES(*w->mu);
+struct dibs__waiter *dibs__pass_pick(struct dibs__wait_queue *queue,
+                                     int64_t below) REQUIRES(*w->mu);
 
 /* ---- wait_end.c -------------------------------------------------------- */
 
 /* Takes out of the line those whose time is over, who were canceled, or all
  * when the client closes. Thread: io. */
-void dibs__wait_queue_collect_expired(struct dibs__wait_queue *w, int64_t now,
+void dibs__wait_queue_collect_expired(struct dibs__wait_queue *queue,
+                                      int64_t now,
                                       struct dibs__expired_waiters *out)
     REQUIRES(*w->mu);
 /* Ends them. Thread: io, no mutex held. */
-void dibs__wait_queue_end(struct dibs__wait_queue *w,
-                          struct dibs__expired_waiters *swept);
+void dibs__wait_queue_end(struct dibs__wait_queue *queue,
+                          struct dibs__expired_waiters *expired);
 
 #endif

@@ -36,25 +36,26 @@ struct dibs__place {
     bool pending; /* start is still to come */
 };
 
-static struct dibs__loop *loop_of_place(const struct dibs__wait_queue *w)
+static struct dibs__loop *loop_of_place(const struct dibs__wait_queue *queue)
 {
-    return &w->user->facts(w).c->loop;
+    return &queue->ops->info(queue).c->loop;
 }
 
 /* False: it asks already, or another call of the same owner does. */
 static bool place_ask(struct dibs__place *pl)
 {
-    struct dibs__wait_queue *w = pl->w;
-    struct dibs__waiter *wt = pl->wt;
+    struct dibs__wait_queue *queue = pl->w;
+    struct dibs__waiter *waiter = pl->wt;
 
-    dibs__lock(w->mu);
-    bool may = dibs__now_ms() < wt->deadline && w->user->may_ask(w, wt);
-    dibs__unlock(w->mu);
+    dibs__lock(queue->mu);
+    bool may = dibs__now_ms() < waiter->deadline &&
+               queue->ops->may_retry(queue, waiter);
+    dibs__unlock(queue->mu);
     if (!may)
         return false;
-    dibs__timer_stop(loop_of_place(w), &pl->timer);
+    dibs__timer_stop(loop_of_place(queue), &pl->timer);
     pl->called = false;
-    w->user->ask(wt);
+    queue->ops->retry(waiter);
     return true;
 }
 
@@ -96,9 +97,9 @@ static void place_started(struct dibs__task *t)
         dibs__free(pl);
         return;
     }
-    struct dibs__wait_queue_info facts = pl->w->user->facts(pl->w);
+    struct dibs__wait_queue_info facts = pl->w->ops->info(pl->w);
     pl->timer = (struct dibs__timer){.fire = place_timed};
-    pl->w->user->own_channel(pl->wt, &name);
+    pl->w->ops->own_channel(pl->wt, &name);
     if (dibs__buf_ok(&name)) /* no memory: it cannot hear */
         dibs__client_subscribe(facts.c, facts.slot, &pl->sub, name.data,
                                name.len);
@@ -106,51 +107,54 @@ static void place_started(struct dibs__task *t)
     place_pause(pl);
 }
 
-static bool place_new(struct dibs__wait_queue *w, struct dibs__waiter *wt,
-                      int64_t pause_ms, int64_t asked_ms)
+static bool place_new(struct dibs__wait_queue *queue,
+                      struct dibs__waiter *waiter, int64_t pause_ms,
+                      int64_t asked_ms)
 {
     struct dibs__place *pl = dibs__calloc(1, sizeof *pl);
 
     if (!pl)
         return false;
-    wt->place = pl;
-    pl->w = w;
-    pl->wt = wt;
+    waiter->place = pl;
+    pl->w = queue;
+    pl->wt = waiter;
     pl->pause_ms = (int)dibs__min(pause_ms, INT_MAX);
     pl->pending = true;
     pl->start.run = place_started;
     pl->sub.hear = waiter_called;
     pl->sub.asked_ms = asked_ms;
-    dibs__loop_post(loop_of_place(w), &pl->start);
+    dibs__loop_post(loop_of_place(queue), &pl->start);
     return true;
 }
 
-bool dibs__place_stay(struct dibs__wait_queue *w, struct dibs__waiter *wt,
-                      int64_t pause_ms, int64_t asked_ms)
+bool dibs__place_stay(struct dibs__wait_queue *queue,
+                      struct dibs__waiter *waiter, int64_t pause_ms,
+                      int64_t asked_ms)
 {
-    if (!wt->place)
-        return place_new(w, wt, pause_ms, asked_ms);
+    if (!waiter->place)
+        return place_new(queue, waiter, pause_ms, asked_ms);
     /* It has waited before, so this is io. */
-    wt->place->pause_ms = (int)dibs__min(pause_ms, INT_MAX);
-    if (!wt->place->pending)
-        place_pause(wt->place);
+    waiter->place->pause_ms = (int)dibs__min(pause_ms, INT_MAX);
+    if (!waiter->place->pending)
+        place_pause(waiter->place);
     return true;
 }
 
-void dibs__place_leave(struct dibs__wait_queue *w, struct dibs__waiter *wt,
-                       bool back)
+void dibs__place_leave(struct dibs__wait_queue *queue,
+                       struct dibs__waiter *waiter, bool back)
 {
-    struct dibs__place *pl = w->asks == RETRY_EACH ? wt->place : NULL;
+    struct dibs__place *pl =
+        queue->retry_policy == RETRY_EACH ? waiter->place : NULL;
 
     if (!pl)
         return;
     if (!pl->pending)
-        dibs__timer_stop(loop_of_place(w), &pl->timer);
+        dibs__timer_stop(loop_of_place(queue), &pl->timer);
     if (back)
         dibs__unsubscribe_lazily(&pl->sub);
     else
         dibs__unsubscribe(&pl->sub);
-    wt->place = NULL;
+    waiter->place = NULL;
     pl->wt = NULL;
     if (!pl->pending)
         dibs__free(pl);

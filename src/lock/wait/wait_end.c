@@ -20,93 +20,99 @@ static struct dibs__waiter *swept_waiter(struct dibs__list *l)
     return DIBS_OF(l, struct dibs__waiter, link);
 }
 
-static bool line_closes(const struct dibs__wait_queue *w)
+static bool line_closes(const struct dibs__wait_queue *queue)
 {
-    return w->user->facts(w).closing;
+    return queue->ops->info(queue).closing;
 }
 
-static bool must_go(const struct dibs__waiter *wt, int64_t now, bool closing)
+static bool must_go(const struct dibs__waiter *waiter, int64_t now,
+                    bool closing)
 {
-    return wt->canceled || closing || now >= wt->deadline;
+    return waiter->canceled || closing || now >= waiter->deadline;
 }
 
-bool dibs__wait_queue_expire_one(struct dibs__wait_queue *w,
-                                 struct dibs__waiter *wt, int64_t now,
+bool dibs__wait_queue_expire_one(struct dibs__wait_queue *queue,
+                                 struct dibs__waiter *waiter, int64_t now,
                                  bool never_closes,
                                  struct dibs__expired_waiters *out)
 {
-    dibs__assert_held(w->mu);
-    if (!must_go(wt, now, line_closes(w) && !never_closes)) {
-        dibs__care_deadline(w->care, wt->deadline);
+    dibs__assert_held(queue->mu);
+    if (!must_go(waiter, now, line_closes(queue) && !never_closes)) {
+        dibs__care_deadline(queue->care, waiter->deadline);
         return false;
     }
-    dibs__list_del(&wt->link);
-    wt->state = WAITER_IDLE;
-    w->behind--;
-    dibs__list_add(&out->over, &wt->link);
+    dibs__list_del(&waiter->link);
+    waiter->state = WAITER_IDLE;
+    queue->blocked_count--;
+    dibs__list_add(&out->expired, &waiter->link);
     return true;
 }
 
-static void sweep_waiters(struct dibs__wait_queue *w, int64_t now,
+static void sweep_waiters(struct dibs__wait_queue *queue, int64_t now,
                           struct dibs__expired_waiters *out) REQUIRES(*w->mu)
 {
-    bool closing = line_closes(w);
+    bool closing = line_closes(queue);
 
-    for (struct dibs__list *l = w->waiters.next, *n; l != &w->waiters; l = n) {
-        struct dibs__waiter *wt = swept_waiter(l);
-        bool must = must_go(wt, now, closing);
+    for (struct dibs__list *l = queue->waiters.next, *n; l != &queue->waiters;
+         l = n) {
+        struct dibs__waiter *waiter = swept_waiter(l);
+        bool must = must_go(waiter, now, closing);
         n = l->next;
-        if (must && (wt->state == WAITER_PARKED ||
-                     (wt->state == WAITER_HANDOFF_PENDING &&
-                      w->user->withdraw(w, wt, &out->resume)))) {
+        if (must &&
+            (waiter->state == WAITER_PARKED ||
+             (waiter->state == WAITER_HANDOFF_PENDING &&
+              queue->ops->decline_handoff(queue, waiter, &out->resume)))) {
             dibs__list_del(l);
-            wt->state = WAITER_IDLE;
-            dibs__list_add(&out->over, l);
+            waiter->state = WAITER_IDLE;
+            dibs__list_add(&out->expired, l);
             continue;
         }
-        w->care->canceled |= wt->canceled;
-        w->care->first_deadline = dibs__min(
-            w->care->first_deadline, must ? now + AFTER_MS : wt->deadline);
+        queue->care->canceled |= waiter->canceled;
+        queue->care->first_deadline =
+            dibs__min(queue->care->first_deadline,
+                      must ? now + AFTER_MS : waiter->deadline);
     }
 }
 
-void dibs__wait_queue_collect_expired(struct dibs__wait_queue *w, int64_t now,
+void dibs__wait_queue_collect_expired(struct dibs__wait_queue *queue,
+                                      int64_t now,
                                       struct dibs__expired_waiters *out)
 {
-    struct dibs__care *care = w->care;
+    struct dibs__care *care = queue->care;
 
-    dibs__list_init(&out->over);
+    dibs__list_init(&out->expired);
     dibs__list_init(&out->resume);
     if (!care ||
-        (now < care->first_deadline && !care->canceled && !line_closes(w)))
+        (now < care->first_deadline && !care->canceled && !line_closes(queue)))
         return;
     care->first_deadline = INT64_MAX;
     care->canceled = false;
-    if (w->behind)
-        w->user->sweep_behind(w, now, out);
-    sweep_waiters(w, now, out);
+    if (queue->blocked_count)
+        queue->ops->expire_blocked(queue, now, out);
+    sweep_waiters(queue, now, out);
 }
 
-void dibs__wait_queue_end(struct dibs__wait_queue *w,
-                          struct dibs__expired_waiters *swept)
+void dibs__wait_queue_end(struct dibs__wait_queue *queue,
+                          struct dibs__expired_waiters *expired)
 {
-    dibs_err otherwise = line_closes(w) ? DIBS_ERR_CLOSED : DIBS_ERR_TIMEOUT;
+    dibs_err otherwise =
+        line_closes(queue) ? DIBS_ERR_CLOSED : DIBS_ERR_TIMEOUT;
 
-    for (struct dibs__list *l; (l = dibs__list_pop(&swept->over));) {
-        struct dibs__waiter *wt = swept_waiter(l);
-        bool canceled = wt->canceled && otherwise != DIBS_ERR_CLOSED;
-        w->user->end(wt, canceled ? DIBS_ERR_CANCELED : otherwise);
+    for (struct dibs__list *l; (l = dibs__list_pop(&expired->expired));) {
+        struct dibs__waiter *waiter = swept_waiter(l);
+        bool canceled = waiter->canceled && otherwise != DIBS_ERR_CLOSED;
+        queue->ops->end(waiter, canceled ? DIBS_ERR_CANCELED : otherwise);
     }
-    if (!dibs__list_empty(&swept->resume))
-        w->user->resume(&swept->resume);
+    if (!dibs__list_empty(&expired->resume))
+        queue->ops->resume(&expired->resume);
 }
 
-void dibs__wait_queue_expire(struct dibs__wait_queue *w)
+void dibs__wait_queue_expire(struct dibs__wait_queue *queue)
 {
-    struct dibs__expired_waiters swept;
+    struct dibs__expired_waiters expired;
 
-    dibs__lock(w->mu);
-    dibs__wait_queue_collect_expired(w, dibs__now_ms(), &swept);
-    dibs__unlock(w->mu);
-    dibs__wait_queue_end(w, &swept);
+    dibs__lock(queue->mu);
+    dibs__wait_queue_collect_expired(queue, dibs__now_ms(), &expired);
+    dibs__unlock(queue->mu);
+    dibs__wait_queue_end(queue, &expired);
 }
