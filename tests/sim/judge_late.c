@@ -22,8 +22,7 @@
 
 #define GRANT_US   50000    /* a few round trips, of 2 ms at most */
 #define CALM_US    500000   /* where threads stall, or others wait, too */
-#define LOOK_US    3500000  /* a waiter looks by itself */
-#define FAULTY_US  5000000  /* the same, behind faults; and two commands */
+#define LOOK_US    3500000  /* a waiter looks by itself; behind faults more */
 #define FAIR_US    12000000 /* of a fair lock: for two of its queue that died */
 #define RECOVER_US 5000000  /* from the last fault, until that counts */
 #define VOTES_US   650000   /* a quorum: two pauses of quorum.c, and trips */
@@ -210,7 +209,7 @@ static bool is_untold(int what)
 static int64_t bound_of(int what, const struct sim_wait *w)
 {
     if (sim_plan.may != 0)
-        return (what == SIM_FAIR ? FAIR_US : FAULTY_US) +
+        return (what == SIM_FAIR ? FAIR_US : LOOK_US) +
                2 * sim_plan.command_ms * 1000;
     if (is_exact(what, w) && what != SIM_MOST)
         return GRANT_US;
@@ -343,7 +342,8 @@ static void check_loss(struct sim_claim *cl)
 static void check_losses(void)
 {
     for (struct sim_claim *cl = sim_claims(); cl; cl = cl->next)
-        if (!cl->shifts && (cl->thing <= SIM_FAIR || cl->thing == SIM_FENCED))
+        if (!cl->shifts && cl->renewed &&
+            (cl->thing <= SIM_FAIR || cl->thing == SIM_FENCED))
             check_loss(cl);
 }
 
