@@ -20,15 +20,16 @@
 #include <stdio.h>
 #include <string.h>
 
-#define GRANT_US   50000    /* a few round trips, of 2 ms at most */
-#define CALM_US    500000   /* where threads stall, or others wait, too */
-#define LOOK_US    3500000  /* a waiter looks by itself; behind faults more */
-#define FAIR_US    12000000 /* of a fair lock: for two of its queue that died */
-#define RECOVER_US 5000000  /* from the last fault, until that counts */
-#define VOTES_US   650000   /* a quorum: two pauses of quorum.c, and trips */
-#define VOTES_LATE 3        /* more than that, in a run */
-#define LOSS_US    100000   /* and a sixth of a lease */
-#define CLOSE_US   50000
+#define GRANT_US     50000   /* a few round trips, of 2 ms at most */
+#define CALM_US      500000  /* where threads stall, or others wait, too */
+#define LOOK_US      3500000 /* a waiter looks by itself; behind faults more */
+#define FAIR_CALM_US 8000000 /* of a fair lock: a pair, or another make */
+#define FAIR_US      12000000 /* of a fair lock: for two of its queue that died */
+#define RECOVER_US   5000000 /* from the last fault, until that counts */
+#define VOTES_US     650000  /* a quorum: two pauses of quorum.c, and trips */
+#define VOTES_LATE   3       /* more than that, in a run */
+#define LOSS_US      100000  /* and a sixth of a lease */
+#define CLOSE_US     50000
 
 bool sim_strict_wakeups;
 int64_t sim_late_most[SIM_LATE_KINDS];
@@ -216,7 +217,7 @@ static int64_t bound_of(int what, const struct sim_wait *w)
     if (what == SIM_PLAIN_A || what == SIM_PLAIN_B || what == SIM_WRITE ||
         what == SIM_FENCED)
         return is_untold(what) ? LOOK_US : CALM_US;
-    return LOOK_US;
+    return what == SIM_FAIR ? FAIR_CALM_US : LOOK_US;
 }
 
 /* A quorum may miss a message a few times in a run, and look by itself. */
