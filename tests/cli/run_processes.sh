@@ -120,7 +120,7 @@ int main(void)
     return 0;
 }
 END
-$CC -o keeper holder_daemon.c || fail 'no compiler'
+$CC -o keeper keeper.c || fail 'no compiler'
 ran 0 dibs run a -- ./keeper
 free s a || fail 'is still held'
 await test -s pid.keeper

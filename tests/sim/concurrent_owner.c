@@ -174,7 +174,8 @@ static void check_refused(const struct sim_program *pr, struct pair *p,
 
     if (pr->client->closing ||
         (err == DIBS_ERR_LOST && (had || sim_is_group(t))) ||
-        (err == DIBS_ERR_UPGRADE && t == SIM_WRITE && !p->same))
+        (err == DIBS_ERR_UPGRADE && t == SIM_WRITE && !p->same) ||
+        (err == DIBS_ERR_UNKNOWN && t == SIM_MOST))
         return;
     sim_check_refusal(pr, t, form, o, err);
 }

@@ -21,16 +21,16 @@
 #include <stdio.h>
 #include <string.h>
 
-#define GRANT_US   50000    /* a few round trips, of 2 ms at most */
-#define CALM_US    500000   /* where threads stall, or others wait, too */
-#define LOOK_US    3500000  /* a waiter looks by itself */
-#define FAULTY_US  5000000  /* the same, behind faults; and two commands */
-#define FAIR_US    12000000 /* of a fair lock: for two of its queue that died */
-#define RECOVER_US 5000000  /* from the last fault, until that counts */
-#define VOTES_US   650000 /* a quorum: two pauses of quorum_lock.c, and trips */
-#define VOTES_LATE 3      /* more than that, in a run */
-#define LOSS_US    100000 /* and a sixth of a lease */
-#define CLOSE_US   50000
+#define GRANT_US     50000   /* a few round trips, of 2 ms at most */
+#define CALM_US      500000  /* where threads stall, or others wait, too */
+#define LOOK_US      3500000 /* a waiter looks by itself; behind faults more */
+#define FAIR_CALM_US 8000000 /* of a fair lock: a pair, or another make */
+#define FAIR_US      12000000 /* of a fair lock: for two of its queue that died */
+#define RECOVER_US   5000000 /* from the last fault, until that counts */
+#define VOTES_US     650000 /* a quorum: two pauses of quorum_lock.c, and trips */
+#define VOTES_LATE   3      /* more than that, in a run */
+#define LOSS_US      100000 /* and a sixth of a lease */
+#define CLOSE_US     50000
 
 bool sim_strict_wakeups;
 int64_t sim_late_most[SIM_LATE_KINDS];
@@ -211,14 +211,14 @@ static bool is_untold(int what)
 static int64_t bound_of(int what, const struct sim_wait *w)
 {
     if (sim_plan.may != 0)
-        return (what == SIM_FAIR ? FAIR_US : FAULTY_US) +
+        return (what == SIM_FAIR ? FAIR_US : LOOK_US) +
                2 * sim_plan.command_ms * 1000;
     if (is_exact(what, w) && what != SIM_MOST)
         return GRANT_US;
     if (what == SIM_PLAIN_A || what == SIM_PLAIN_B || what == SIM_WRITE ||
         what == SIM_FENCED)
         return is_untold(what) ? LOOK_US : CALM_US;
-    return LOOK_US;
+    return what == SIM_FAIR ? FAIR_CALM_US : LOOK_US;
 }
 
 /* A quorum may miss a message a few times in a run, and look by itself. */
@@ -345,7 +345,8 @@ static void check_loss(struct sim_claim *cl)
 static void check_losses(void)
 {
     for (struct sim_claim *cl = sim_claims(); cl; cl = cl->next)
-        if (!cl->shifts && (cl->thing <= SIM_FAIR || cl->thing == SIM_FENCED))
+        if (!cl->shifts && cl->renewed &&
+            (cl->thing <= SIM_FAIR || cl->thing == SIM_FENCED))
             check_loss(cl);
 }
 
