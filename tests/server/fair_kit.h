@@ -50,6 +50,18 @@ static inline void wait_queued(long long n)
     TS_WAIT(queued() == n);
 }
 
+/* How many different owners stand in it. What is no owner's text, or an owner's
+ * second place, does not count: a client that asks removes those at any time. */
+static inline long long queued_owners(void)
+{
+    return ts_int(srv, "EVAL %s 1 %s",
+                  "local seen, n = {}, 0 "
+                  "for _, who in ipairs(redis.call('lrange', KEYS[1], 0, -1)) "
+                  "do if who:find(':') and not seen[who] then "
+                  "seen[who] = true n = n + 1 end end return n",
+                  QUEUE);
+}
+
 /* Who stands at this place; free() it. NULL: nobody. */
 static inline char *queue_at(int place)
 {
@@ -141,11 +153,11 @@ static inline void waiter_start(struct waiter *w, dibs_client *c, dibs_lock *l,
 static inline void line_up(struct waiter *w, int n, dibs_client *c,
                            dibs_lock *l)
 {
-    long long before = queued();
+    long long before = queued_owners();
 
     for (int i = 0; i < n; i++) {
         waiter_start(&w[i], c, l, 0);
-        wait_queued(before + i + 1);
+        TS_WAIT(queued_owners() == before + i + 1);
     }
     TS_WAIT(ts_int(srv, "EVAL %s 1 %s %s %d",
                    "local deaf = 0 "

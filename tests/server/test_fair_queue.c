@@ -281,12 +281,13 @@ static void test_fair_queue_heals_under_waiters(void **state)
     taken_by_stranger(600000);
     ts_ok(srv, "RPUSH %s garbage", QUEUE);
     line_up(w, 2, c, l);
-    char *head = queue_at(1);
+    char *head = queue_at(-1);
     ts_ok(srv, "RPUSH %s %s", QUEUE, head); /* twice */
     ts_ok(srv, "ZREM %s %s", SCORES, head); /* and without a score */
     ts_ok(srv, "ZADD %s 1 orphan", SCORES);
     free(head);
-    line_up(w + 2, 1, c, l);
+    waiter_start(&w[2], c, l, 0);
+    TS_WAIT(queued_owners() == 3);
     stranger_gives_back();
     for (int i = 0; i < 3; i++) {
         FINE(kit_answer(&w[i].got));
