@@ -81,7 +81,7 @@ same 'all are free' 3 "$(redis s get db)"
 
 case_is 'how many: the server counts'
 ran 0 dibs run -N 5 db -- true
-has stderr "'db' has 3 slots, and not 5: the number on the server counts" "$err"
+has stderr "'db' has 3 slots, not 5: the number on the server is used" "$err"
 ran 64 dibs run --strict -N 5 db -- touch ran
 has stderr "db has 3 slots, and --slots says 5; 'dibs slots set db 5' changes it" "$err"
 [ ! -e ran ] || fail 'the command ran'

@@ -1,26 +1,31 @@
 /* SPDX-License-Identifier: MIT
  *
- * acquire.c - taking a lock.
+ * acquire.c - the acquire operation.
  *
- * Thread  app for the first attempt of a sync call, io for all else.
- * Locks   line.mu.
+ * The words (hold, level, owner id, in flight, stale copy) are explained in
+ * lock_entry.h, hold.h and operation.h.
  *
- * How     An owner that has the lock takes it once more: that is one command.
- *         Otherwise the call joins the line. If no call here is before it, it
- *         asks the server at once, on its caller's own thread. If one is, it
- *         waits for its turn (wait_queue.c), or a release hands it the lock
- *         (release.c). A call that only tries asks at once and does not join.
- *         Where each waiter asks for itself, all of them ask at once.
+ * Thread    app for the first attempt of a sync operation, else io.
+ * Locks     entry.mu.
  *
- * Replicas
- *         If replicas must have it, too, the server's yes is not enough. Until
- *         they have said so, no call here sees it as held. If too few say so,
- *         what was taken is given back before the call ends.
+ * Re-entry  An owner with a hold adds a level, with one command.
  *
- * Trouble The command says how many holds there shall be, so asking again after
- *         a lost reply is harmless. A copy may still come late, for a call that
- *         has given up. Then the owner goes on under another number, and the
- *         reaper takes back what the old number may be given.
+ * First acquire
+ *           Joins entry.wait. If it is the only waiter, it sends its command at
+ *           once, on the caller's thread. Else it waits until the wait queue
+ *           retries it (wait_queue.c), or a release hands the lock off to it
+ *           (release.c). With no_wait it sends at once and does not join. With
+ *           RETRY_EACH all waiters send at once.
+ *
+ * Replicas  If replicas must have the lock, too, it is recorded as held only
+ *           when they have acknowledged it. If too few do, the acquire is
+ *           rolled back on the server before the operation ends.
+ *
+ * Lost replies
+ *           The command carries the level count that it shall result in, so it
+ *           is idempotent and is sent again after a lost reply. A stale copy
+ *           may still be executed after the operation has ended. Then the owner
+ *           id is retired, and the orphan reaper releases what it gets.
  */
 #include "lock/core/lock_manager.h"
 #include "lock/core/operation.h"
@@ -29,10 +34,11 @@
 #include <assert.h>
 #include <stdio.h>
 
-#define RETRY_MIN_MS 50
-#define RETRY_MAX_MS 250
-#define POLL_MAX_MS  128
-#define ENDS_MS      50 /* until what is about to end is asked for again */
+#define RETRY_MIN_MS    50
+#define RETRY_MAX_MS    250
+#define POLL_MAX_MS     128
+#define EXPIRY_RETRY_MS 50 /* retry delay if a hold is about to end */
+#define TEXT_MAX        200
 
 static void explain_refusal(struct dibs__operation *op, dibs_err err)
 {
@@ -50,61 +56,64 @@ static void explain_refusal(struct dibs__operation *op, dibs_err err)
         dibs__op_explain_kind(op);
 }
 
-/* Who reads cannot write: whether it does is known here. The server may have a
- * read for some moments more that is lost, or about to end: then the writer has
- * to wait. And it may know the reader by another number, and let the writer
- * wait for itself. */
-static void judge_upgrade(const struct dibs__operation *op,
-                          struct dibs__acquired *got)
+/* An owner that holds read mode cannot acquire write mode; the holds of this
+ * client decide that. The server may refuse for a read hold that has expired or
+ * is being released: then the outcome is busy. It may have the read hold under
+ * another id and answer busy: then the acquire is refused, since it would wait
+ * for its own owner. */
+static void check_upgrade(const struct dibs__operation *op,
+                          struct dibs__acquired *outcome)
 {
-    bool told = got->result == RESULT_REFUSED && got->err == DIBS_ERR_UPGRADE;
+    bool refused =
+        outcome->result == RESULT_REFUSED && outcome->err == DIBS_ERR_UPGRADE;
 
     if (op->entry->type->id != TYPE_WRITE ||
-        (!told && got->result != RESULT_BUSY))
+        (!refused && outcome->result != RESULT_BUSY))
         return;
     if (dibs__hold_has_read(op->entry, op->owner))
-        *got = (struct dibs__acquired){.result = RESULT_REFUSED,
-                                       .err = DIBS_ERR_UPGRADE};
-    else if (told)
-        *got = (struct dibs__acquired){.result = RESULT_BUSY,
-                                       .retry_after_ms = ENDS_MS,
-                                       .told = TOLD_UNKNOWN};
+        *outcome = (struct dibs__acquired){.result = RESULT_REFUSED,
+                                           .err = DIBS_ERR_UPGRADE};
+    else if (refused)
+        *outcome = (struct dibs__acquired){.result = RESULT_BUSY,
+                                           .retry_after_ms = EXPIRY_RETRY_MS,
+                                           .told = TOLD_UNKNOWN};
 }
 
-/* What came of an acquire. err is that of the call, or what a refusal means. */
-static struct dibs__acquired read_answer(struct dibs__command *cmd,
-                                         dibs_err *err,
-                                         const struct dibs__reply *reply)
+/* Decodes the reply to an acquire. *err: in, of the command; out, of the
+ * operation if the lock was refused. */
+static struct dibs__acquired
+decode_acquire_reply(struct dibs__command *cmd, dibs_err *err,
+                     const struct dibs__reply *reply)
 {
     struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
-    struct dibs__acquired got = {.result = RESULT_REFUSED, .err = *err};
+    struct dibs__acquired outcome = {.result = RESULT_REFUSED, .err = *err};
 
     if (cmd->under_replicated) {
-        got.result = RESULT_UNDER_REPLICATED;
+        outcome.result = RESULT_UNDER_REPLICATED;
     } else if (*err == DIBS_OK) {
-        op->entry->type->decode(VERB_ACQUIRE, reply, &got);
-        judge_upgrade(op, &got);
-        if (got.result == RESULT_REFUSED) {
-            *err = got.err;
-            explain_refusal(op, got.err);
+        op->entry->type->decode(VERB_ACQUIRE, reply, &outcome);
+        check_upgrade(op, &outcome);
+        if (outcome.result == RESULT_REFUSED) {
+            *err = outcome.err;
+            explain_refusal(op, outcome.err);
         }
     } else if (*err == DIBS_ERR_CONN || *err == DIBS_ERR_UNKNOWN ||
                (*err == DIBS_ERR_SERVER && !reply)) {
-        got.result = RESULT_RETRY;
+        outcome.result = RESULT_RETRY;
     }
-    return got;
+    return outcome;
 }
 
-/* ---- too few replicas have it ------------------------------------------ */
+/* ---- roll back: too few replicas have it -------------------------------- */
 
-static void tell_short(struct dibs__operation *op, dibs_err why)
+static void report_under_replication(struct dibs__operation *op, dibs_err why)
 {
     const struct dibs__command *cmd = &op->command;
-    char text[200];
+    char text[TEXT_MAX];
 
     if (why == DIBS_ERR_CLOSED)
-        return;           /* it did not wait for them */
-    if (cmd->wanted == 0) /* all of them, and there are none */
+        return;           /* the command did not wait for replicas */
+    if (cmd->wanted == 0) /* all were asked for, and none is connected */
         snprintf(text, sizeof text,
                  "'%.80s': the server has no replicas connected; given back",
                  op->entry->name);
@@ -113,28 +122,28 @@ static void tell_short(struct dibs__operation *op, dibs_err why)
                  "'%.80s': %d of %d replicas have it; given back",
                  op->entry->name, cmd->acked, cmd->wanted);
     if (!op->error_text ||
-        op->error_text->err != why) /* the server said no more */
+        op->error_text->err != why) /* no error text of the server */
         dibs__op_record_error_here(op, why, "%s", text);
     dibs__entry_log_event(op->entry, DIBS_EVENT_REPLICAS, DIBS_ERR_REPLICAS,
                           "%s", text);
 }
 
-/* Gives back what was just taken; outer levels stay. A first acquisition is out
- * of the line by now, but counts as asking until the server has confirmed that
- * the lock is free again: its owner must not ask for it meanwhile. */
-static void undo_acquire(struct dibs__operation *op, dibs_err why,
-                         dibs__reply_fn *undone)
+/* Releases the level that was just acquired. A first acquire has left
+ * entry.wait, but stays in entry.in_flight until the release has a reply, so
+ * that its owner cannot acquire the lock in between. */
+static void roll_back_acquire(struct dibs__operation *op, dibs_err why,
+                              dibs__reply_fn *done)
 {
-    tell_short(op, why);
+    report_under_replication(op, why);
     dibs__place_leave(&op->entry->wait, &op->waiter, false);
     op->last_err = why;
     op->args.enqueue = false;
     op->args.target_count--;
-    dibs__op_send(op, VERB_RELEASE, undone, dibs__entry_timeout(op->entry), 0);
+    dibs__op_send(op, VERB_RELEASE, done, dibs__entry_timeout(op->entry), 0);
 }
 
-static void first_undone(struct dibs__command *cmd, dibs_err err,
-                         const struct dibs__reply *reply)
+static void on_first_rolled_back(struct dibs__command *cmd, dibs_err err,
+                                 const struct dibs__reply *reply)
 {
     struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
     struct dibs__lock_entry *entry = op->entry;
@@ -152,16 +161,16 @@ static void first_undone(struct dibs__command *cmd, dibs_err err,
     dibs__op_resume(&resume);
 }
 
-static void reentry_undone(struct dibs__command *cmd, dibs_err err,
-                           const struct dibs__reply *reply)
+static void on_reentry_rolled_back(struct dibs__command *cmd, dibs_err err,
+                                   const struct dibs__reply *reply)
 {
     struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
     struct dibs__lock_entry *entry = op->entry;
     struct dibs__hold *h = op->hold;
 
     dibs__lock(&entry->mu);
-    /* If there is one level too many now, the next release says how many there
-     * shall be. */
+    /* If the server has one level too many, the next release corrects it: its
+     * command carries the level count. */
     h->may_have_stale_copy |= cmd->maybe_live_copy || err != DIBS_OK;
     if (err == DIBS_OK && reply->type == REPLY_NUM && reply->num < 0)
         dibs__hold_lose(entry, h);
@@ -172,10 +181,11 @@ static void reentry_undone(struct dibs__command *cmd, dibs_err err,
 
 /* ---- re-entry ---------------------------------------------------------- */
 
-/* The outer hold was over when the answer came. What the server may have
- * granted is taken back. */
-static void end_late(struct dibs__lock_entry *entry,
-                     const struct dibs__operation *op) REQUIRES(line->mu)
+/* The hold expired before the reply to the re-entry. The server may have set
+ * its lease anew, so the orphan reaper releases it. */
+static void expire_outer_hold(struct dibs__lock_entry *entry,
+                              const struct dibs__operation *op)
+    REQUIRES(entry->mu)
 {
     struct dibs__hold *h = op->hold;
 
@@ -184,30 +194,31 @@ static void end_late(struct dibs__lock_entry *entry,
     dibs__orphan_release(entry, h->owner_id, op->args.lease_ms);
 }
 
-static void reentry_answered(struct dibs__command *cmd, dibs_err err,
+static void on_reentry_reply(struct dibs__command *cmd, dibs_err err,
                              const struct dibs__reply *reply)
 {
     struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
     struct dibs__lock_entry *entry = op->entry;
     struct dibs__hold *h = op->hold;
 
-    struct dibs__acquired got = read_answer(cmd, &err, reply);
+    struct dibs__acquired outcome = decode_acquire_reply(cmd, &err, reply);
     dibs__lock(&entry->mu);
     h->may_have_stale_copy |= cmd->maybe_live_copy || err == DIBS_ERR_UNKNOWN ||
                               cmd->partially_executed;
-    if (got.result == RESULT_UNDER_REPLICATED &&
+    if (outcome.result == RESULT_UNDER_REPLICATED &&
         !dibs__hold_has_expired(h, dibs__now_ms())) {
         op->waiter.state = WAITER_ROLLING_BACK;
         dibs__unlock(&entry->mu);
-        undo_acquire(op, err, reentry_undone); /* busy until then */
+        roll_back_acquire(op, err, on_reentry_rolled_back); /* h stays busy */
         return;
     }
-    if (got.result == RESULT_OUTER_HOLD_LOST || got.result == RESULT_BUSY)
+    if (outcome.result == RESULT_OUTER_HOLD_LOST ||
+        outcome.result == RESULT_BUSY)
         dibs__hold_lose(entry, h);
     else if (dibs__hold_has_expired(h, dibs__now_ms()))
-        end_late(entry, op);
-    else if (got.result == RESULT_ACQUIRED)
-        dibs__hold_taken(entry, h, op, cmd->sent_ms, got.value);
+        expire_outer_hold(entry, op);
+    else if (outcome.result == RESULT_ACQUIRED)
+        dibs__hold_taken(entry, h, op, cmd->sent_ms, outcome.value);
     if (h->state == HOLD_LOST)
         err = DIBS_ERR_LOST;
     dibs__unlock(&entry->mu);
@@ -218,9 +229,9 @@ static void reentry_answered(struct dibs__command *cmd, dibs_err err,
 
 /* ---- first acquisition ------------------------------------------------- */
 
-/* Out of the line; what was prepared for the grant goes. */
-static void op_leave(struct dibs__lock_entry *entry, struct dibs__operation *op)
-    REQUIRES(line->mu)
+/* Removes the acquire from entry.wait and frees the hold prepared for it. */
+static void leave_wait_queue(struct dibs__lock_entry *entry,
+                             struct dibs__operation *op) REQUIRES(entry->mu)
 {
     dibs__wait_queue_leave(&entry->wait, &op->waiter);
     if (op->hold)
@@ -228,27 +239,28 @@ static void op_leave(struct dibs__lock_entry *entry, struct dibs__operation *op)
     op->hold = NULL;
 }
 
-/* The server gave it to this owner, so no other owner here has it any more: it
- * was taken away by force. */
-static void lose_others(struct dibs__lock_entry *entry, dibs_owner owner)
-    REQUIRES(line->mu)
+/* The lock is exclusive and was granted to this owner, so all other holds of
+ * the entry were ended on the server, by dibs_lock_force for example. */
+static void lose_other_holds(struct dibs__lock_entry *entry, dibs_owner owner)
+    REQUIRES(entry->mu)
 {
     for (struct dibs__hold *h = NULL; (h = dibs__hold_next(entry, h));)
         if (h->owner != owner && h->state != HOLD_ENDING)
-            dibs__hold_lose(entry, h); /* one that is ENDING gives it back */
+            dibs__hold_lose(entry, h); /* HOLD_ENDING: it is being released */
 }
 
-/* Granted, but is it any use? */
-static dibs_err take_granted(struct dibs__lock_entry *entry,
+/* Records a hold for a grant. An error: the grant cannot be used, the caller
+ * must have it released. */
+static dibs_err record_grant(struct dibs__lock_entry *entry,
                              struct dibs__operation *op, int64_t sent,
-                             int64_t value) REQUIRES(line->mu)
+                             int64_t value) REQUIRES(entry->mu)
 {
     int64_t now = dibs__now_ms();
 
     if (atomic_load(&entry->manager->closing))
         return DIBS_ERR_CLOSED;
     if (dibs__valid_until(sent, op->args.lease_ms) <= now)
-        return DIBS_ERR_UNKNOWN; /* the answer came when it was over */
+        return DIBS_ERR_UNKNOWN; /* it expired before the reply */
     if (!op->hold)
         op->hold = dibs__hold_new(entry);
     if (!op->hold)
@@ -256,12 +268,12 @@ static dibs_err take_granted(struct dibs__lock_entry *entry,
     dibs__hold_taken(entry, op->hold, op, sent, value);
     op->hold = NULL;
     if (entry->type->shared)
-        dibs__wait_queue_wake_all(&entry->wait); /* what one may, all may */
+        dibs__wait_queue_wake_all(&entry->wait);
     else if (entry->type->is_counting)
         dibs__wait_queue_wake_head(
-            &entry->wait); /* there may be one for the next */
+            &entry->wait); /* another slot or permit may be free */
     else
-        lose_others(entry, op->owner);
+        lose_other_holds(entry, op->owner);
     entry->handoff_count = 0;
     entry->handoff_start_ms = (uint32_t)now;
     return DIBS_OK;
@@ -275,7 +287,7 @@ void dibs__acquire_start_over(struct dibs__operation *op)
     dibs__acquire_run(op);
 }
 
-static void leave_answered(struct dibs__command *cmd, dibs_err err,
+static void on_leave_reply(struct dibs__command *cmd, dibs_err err,
                            const struct dibs__reply *reply)
 {
     struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
@@ -283,7 +295,7 @@ static void leave_answered(struct dibs__command *cmd, dibs_err err,
     if (reply && reply->type == REPLY_NUM && reply->num == SCRIPT_WAITER_WOKEN)
         dibs__fair_queue_gc(op->entry, true);
     if (op->may_have_stale_copy || cmd->maybe_live_copy || err != DIBS_OK)
-        dibs__op_disown(op); /* the reaper takes it out of the queue */
+        dibs__op_disown(op); /* the orphan reaper removes it from the queue */
     dibs__op_finish(op, op->last_err);
 }
 
@@ -295,11 +307,11 @@ void dibs__acquire_end(struct dibs__operation *op, dibs_err err)
         op->last_err = err;
         op->on_caller_thread = false;
         op->waiter.state = WAITER_ROLLING_BACK;
-        if (op->may_have_stale_copy) /* before another call of its owner asks by
-                                        it */
+        /* Retired now: no other acquire of the owner may use this id. */
+        if (op->may_have_stale_copy)
             dibs__owner_retire(op->entry, op->owner, op->owner_id,
                                RENUMBER_REAP);
-        dibs__op_send(op, VERB_LEAVE, leave_answered,
+        dibs__op_send(op, VERB_LEAVE, on_leave_reply,
                       dibs__entry_timeout(op->entry), 0);
         return;
     }
@@ -308,31 +320,33 @@ void dibs__acquire_end(struct dibs__operation *op, dibs_err err)
     dibs__op_finish(op, err);
 }
 
-/* Longer each time, and not the same for all. */
-static int64_t poll_pause(struct dibs__waiter *waiter)
+/* Exponential back-off with jitter. */
+static int64_t poll_delay(struct dibs__waiter *waiter)
 {
-    int64_t longest = INT64_C(1) << waiter->polls;
+    int64_t longest_ms = INT64_C(1) << waiter->polls;
 
-    if (longest < POLL_MAX_MS)
+    if (longest_ms < POLL_MAX_MS)
         waiter->polls++;
-    return dibs__random_in((longest + 1) / 2, longest);
+    return dibs__random_in((longest_ms + 1) / 2, longest_ms);
 }
 
-/* What the answer means for a waiter. True: it stays in the line. No other call
- * of its owner has taken the lock meanwhile: while one asks, the others are
- * behind it, and no release hands over to them. */
-static bool first_step(struct dibs__lock_entry *entry,
-                       struct dibs__operation *op,
-                       const struct dibs__acquired *got, dibs_err *err,
-                       struct dibs__list *resume) REQUIRES(line->mu)
+/* Handles the outcome of a first acquire. Returns true if it stays in
+ * entry.wait, else sets *err. Its owner has no hold: while this acquire was in
+ * flight, the owner's other acquires were blocked, and no release handed off to
+ * them. */
+static bool handle_first_reply(struct dibs__lock_entry *entry,
+                               struct dibs__operation *op,
+                               const struct dibs__acquired *outcome,
+                               dibs_err *err, struct dibs__list *resume)
+    REQUIRES(entry->mu)
 {
-    int64_t pause_ms = 0, asked_ms = 0;
+    int64_t pause_ms = 0, sent_ms = 0;
 
-    switch (got->result) {
+    switch (outcome->result) {
     case RESULT_ACQUIRED:
         assert(!dibs__hold_of(entry, op->owner));
         dibs__list_del(&op->waiter.link);
-        *err = take_granted(entry, op, op->command.sent_ms, got->value);
+        *err = record_grant(entry, op, op->command.sent_ms, outcome->value);
         op->may_have_stale_copy |= *err != DIBS_OK;
         if (*err == DIBS_OK)
             dibs__op_take_waits(entry, op->owner, resume);
@@ -340,105 +354,109 @@ static bool first_step(struct dibs__lock_entry *entry,
     case RESULT_BUSY:
         *err = op->no_wait ? DIBS_ERR_BUSY : DIBS_ERR_NOMEM;
         op->waiter.was_busy = !op->no_wait;
-        pause_ms = op->waiter.polls
-                       ? poll_pause(&op->waiter)
-                       : entry->type->retry_delay(entry, got->retry_after_ms);
-        /* If a copy may yet get in for it, it goes on to ask for itself. */
+        pause_ms =
+            op->waiter.polls
+                ? poll_delay(&op->waiter)
+                : entry->type->retry_delay(entry, outcome->retry_after_ms);
+        /* A stale copy may acquire the lock for this waiter, so a retry by
+         * the head of the queue would not do: sent_ms stays 0. */
         if (!op->may_have_stale_copy || entry->type->retry_policy == RETRY_EACH)
-            asked_ms = op->command.sent_ms;
+            sent_ms = op->command.sent_ms;
         break;
     case RESULT_RETRY:
         pause_ms = dibs__random_in(RETRY_MIN_MS, RETRY_MAX_MS);
         break;
-    case RESULT_OUTER_HOLD_LOST: /* of a first acquisition there are no outer
-                                    holds */
+    case RESULT_OUTER_HOLD_LOST: /* only the reply to a re-entry may say that */
         *err = DIBS_ERR_PROTOCOL;
         op->may_have_stale_copy = true;
         return false;
-    case RESULT_UNDER_REPLICATED: /* undone before */
+    case RESULT_UNDER_REPLICATED: /* on_acquire_reply has handled it */
     case RESULT_REFUSED:
         return false;
     }
     return !op->no_wait &&
-           dibs__wait_queue_park(&entry->wait, &op->waiter, pause_ms, asked_ms);
+           dibs__wait_queue_park(&entry->wait, &op->waiter, pause_ms, sent_ms);
 }
 
-/* The handle of a slots lock and the server may differ: told once. */
-static void compare_total(struct dibs__lock_entry *entry, int64_t total)
+/* Warns once if the server has another slot count than the handle. */
+static void check_slot_count(struct dibs__lock_entry *entry, int64_t total)
 {
-    int64_t mine = atomic_load(&entry->slot_count);
-    char text[200];
+    int64_t of_handle = atomic_load(&entry->slot_count);
+    char text[TEXT_MAX];
 
-    if (atomic_exchange(&entry->slot_count_known, true) || total == mine)
+    if (atomic_exchange(&entry->slot_count_known, true) || total == of_handle)
         return;
     snprintf(text, sizeof text,
-             "'%.80s' has %lld slots, and not %lld: the number on the server "
-             "counts",
-             entry->name, (long long)total, (long long)mine);
+             "'%.80s' has %lld slots, not %lld: the number on the server is "
+             "used",
+             entry->name, (long long)total, (long long)of_handle);
     dibs__server_log(dibs__entry_server(entry), DIBS_EVENT_WARNING, DIBS_OK,
                      text);
 }
 
-/* What the answer says about being called. */
-static enum dibs__told told_by(const struct dibs__acquired *got)
+/* Returns what the reply says about the registration for a wake-up (turn.h). */
+static enum dibs__told
+registration_outcome(const struct dibs__acquired *outcome)
 {
-    switch (got->result) {
+    switch (outcome->result) {
     case RESULT_ACQUIRED:
     case RESULT_UNDER_REPLICATED:
         return TOLD_TAKEN;
     case RESULT_BUSY:
-        return got->told;
+        return outcome->told;
     default:
         return TOLD_UNKNOWN;
     }
 }
 
-/* Another call of the owner had trouble meanwhile, and retired the number. What
- * the number was given is taken back, and this call asks by the next one. */
-static void drop_retired(struct dibs__lock_entry *entry,
-                         const struct dibs__operation *op,
-                         struct dibs__acquired *got) REQUIRES(line->mu)
+/* If the owner id was retired while the acquire was in flight, the grant is
+ * released, and the acquire retries under the next id. */
+static void reject_retired_grant(struct dibs__lock_entry *entry,
+                                 const struct dibs__operation *op,
+                                 struct dibs__acquired *outcome)
+    REQUIRES(entry->mu)
 {
-    if (got->result != RESULT_ACQUIRED || op->renumber != RENUMBER_REAP)
+    if (outcome->result != RESULT_ACQUIRED || op->renumber != RENUMBER_REAP)
         return;
     dibs__orphan_release(entry, op->owner_id, op->args.lease_ms);
-    *got = (struct dibs__acquired){
-        .result = RESULT_BUSY, .retry_after_ms = ENDS_MS, .told = TOLD_UNKNOWN};
+    *outcome = (struct dibs__acquired){.result = RESULT_BUSY,
+                                       .retry_after_ms = EXPIRY_RETRY_MS,
+                                       .told = TOLD_UNKNOWN};
 }
 
-static void acquire_answered(struct dibs__command *cmd, dibs_err err,
+static void on_acquire_reply(struct dibs__command *cmd, dibs_err err,
                              const struct dibs__reply *reply)
 {
     struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
     struct dibs__lock_entry *entry = op->entry;
     struct dibs__list resume = {&resume, &resume};
 
-    struct dibs__acquired got = read_answer(cmd, &err, reply);
+    struct dibs__acquired outcome = decode_acquire_reply(cmd, &err, reply);
     dibs__lock(&entry->mu);
-    drop_retired(entry, op, &got);
-    dibs__wait_queue_replied(&entry->wait, op->args.registration, told_by(&got),
-                             dibs__now_ms());
-    if (got.result == RESULT_UNDER_REPLICATED) {
+    reject_retired_grant(entry, op, &outcome);
+    dibs__wait_queue_replied(&entry->wait, op->args.registration,
+                             registration_outcome(&outcome), dibs__now_ms());
+    if (outcome.result == RESULT_UNDER_REPLICATED) {
         op->may_have_stale_copy |= cmd->maybe_live_copy;
-        op_leave(entry, op);
+        leave_wait_queue(entry, op);
         op->waiter.state = WAITER_ROLLING_BACK;
         dibs__unlock(&entry->mu);
-        undo_acquire(op, err, first_undone);
+        roll_back_acquire(op, err, on_first_rolled_back);
         return;
     }
     dibs__entry_acquire_done(entry, op, &resume);
     op->may_have_stale_copy |=
         cmd->maybe_live_copy || cmd->partially_executed ||
         err == DIBS_ERR_UNKNOWN || (err == DIBS_ERR_PROTOCOL && reply);
-    op->last_err = got.result == RESULT_RETRY ? err : DIBS_OK;
-    bool stays = first_step(entry, op, &got, &err, &resume);
+    op->last_err = outcome.result == RESULT_RETRY ? err : DIBS_OK;
+    bool stays = handle_first_reply(entry, op, &outcome, &err, &resume);
     if (!stays)
-        op_leave(entry, op);
-    if (got.result == RESULT_REFUSED) /* it may have been called */
+        leave_wait_queue(entry, op);
+    if (outcome.result == RESULT_REFUSED) /* it may have used up a wake-up */
         dibs__wait_queue_wake_head(&entry->wait);
     dibs__unlock(&entry->mu);
-    if (got.slot_total)
-        compare_total(entry, got.slot_total);
+    if (outcome.slot_total)
+        check_slot_count(entry, outcome.slot_total);
     if (!stays)
         dibs__acquire_end(op, err);
     dibs__op_resume(&resume);
@@ -446,54 +464,56 @@ static void acquire_answered(struct dibs__command *cmd, dibs_err err,
 
 void dibs__acquire_ask(struct dibs__operation *op)
 {
-    dibs__op_send(op, VERB_ACQUIRE, acquire_answered,
+    dibs__op_send(op, VERB_ACQUIRE, on_acquire_reply,
                   dibs__entry_timeout(op->entry) + op->command.replicas_ms,
                   op->no_wait ? 0 : op->waiter.deadline);
 }
 
 /* ---- where to start ---------------------------------------------------- */
 
-enum plan { ASK, REENTER, WAIT, END };
+enum acquire_plan { PLAN_SEND, PLAN_REENTER, PLAN_WAIT, PLAN_FAIL };
 
-static enum plan plan_end(dibs_err why, dibs_err *err)
+static enum acquire_plan plan_fail(dibs_err why, dibs_err *err)
 {
     *err = why;
-    return END;
+    return PLAN_FAIL;
 }
 
-static enum plan plan_reentry(struct dibs__lock_entry *entry,
-                              struct dibs__operation *op, struct dibs__hold *h,
-                              dibs_err *err) REQUIRES(line->mu)
+static enum acquire_plan plan_reentry(struct dibs__lock_entry *entry,
+                                      struct dibs__operation *op,
+                                      struct dibs__hold *h, dibs_err *err)
+    REQUIRES(entry->mu)
 {
-    if (h->busy && op->batch) /* the others of the batch must not wait */
-        return plan_end(DIBS_ERR_CANCELED, err);
+    if (h->busy && op->batch) /* it would delay the whole batch */
+        return plan_fail(DIBS_ERR_CANCELED, err);
     if (h->busy && !dibs__wait_queue_activate(&entry->wait))
-        return plan_end(DIBS_ERR_NOMEM, err);
+        return plan_fail(DIBS_ERR_NOMEM, err);
     if (h->busy) {
         dibs__wait_queue_block_on(&entry->wait, &h->blocked_ops, &op->waiter);
-        return WAIT;
+        return PLAN_WAIT;
     }
     if (dibs__hold_has_expired(h, dibs__now_ms())) {
         dibs__hold_expire_locally(entry, h);
-        return plan_end(DIBS_ERR_LOST, err);
+        return plan_fail(DIBS_ERR_LOST, err);
     }
     if (op->no_reentry)
-        return plan_end(DIBS_ERR_DEADLOCK, err);
+        return plan_fail(DIBS_ERR_DEADLOCK, err);
     if (!dibs__hold_reserve_level(h))
-        return plan_end(DIBS_ERR_NOMEM, err);
+        return plan_fail(DIBS_ERR_NOMEM, err);
     h->busy = true;
     op->hold = h;
     op->waiter.state = WAITER_IN_FLIGHT;
     op->args.owner_id = h->owner_id;
     op->args.registration = HOW_PLAIN;
     op->args.target_count = h->count + 1;
-    return REENTER;
+    return PLAN_REENTER;
 }
 
-/* Must it ask, or does it know that it has to wait? It stands back if this
- * client has just released. */
-static bool must_ask(struct dibs__lock_entry *entry,
-                     const struct dibs__operation *op) REQUIRES(line->mu)
+/* May a first acquire send its command before it has waited? False: the lock
+ * is known to be held, earlier waiters are queued, or this client has just
+ * released the lock and backs off. */
+static bool may_send_now(struct dibs__lock_entry *entry,
+                         const struct dibs__operation *op) REQUIRES(entry->mu)
 {
     const struct dibs__lock_type *type = entry->type;
     int64_t now;
@@ -512,69 +532,70 @@ static bool must_ask(struct dibs__lock_entry *entry,
            dibs__list_empty(&entry->wait.waiters);
 }
 
-static enum plan plan_first(struct dibs__lock_entry *entry,
-                            struct dibs__operation *op, dibs_err *err)
-    REQUIRES(line->mu)
+static enum acquire_plan plan_first_acquire(struct dibs__lock_entry *entry,
+                                            struct dibs__operation *op,
+                                            dibs_err *err) REQUIRES(entry->mu)
 {
-    struct dibs__operation *before = dibs__entry_in_flight_of(entry, op->owner);
+    struct dibs__operation *in_flight =
+        dibs__entry_in_flight_of(entry, op->owner);
 
-    if (before && op->batch)
-        return plan_end(DIBS_ERR_CANCELED, err);
-    if (before && !dibs__wait_queue_activate(&entry->wait))
-        return plan_end(DIBS_ERR_NOMEM, err);
-    if (before) { /* its answer decides what this one has to ask */
-        dibs__wait_queue_block_on(&entry->wait, &before->blocked_ops,
+    if (in_flight && op->batch)
+        return plan_fail(DIBS_ERR_CANCELED, err);
+    if (in_flight && !dibs__wait_queue_activate(&entry->wait))
+        return plan_fail(DIBS_ERR_NOMEM, err);
+    if (in_flight) { /* its outcome decides: re-entry or first acquire */
+        dibs__wait_queue_block_on(&entry->wait, &in_flight->blocked_ops,
                                   &op->waiter);
-        return WAIT;
+        return PLAN_WAIT;
     }
-    /* Made now, so that a grant cannot fail; but a long queue on the server is
-     * not worth a hold for each waiter in it. */
-    bool asks = must_ask(entry, op);
-    if (!asks && !dibs__wait_queue_activate(&entry->wait))
-        return plan_end(DIBS_ERR_NOMEM, err);
+    bool send_now = may_send_now(entry, op);
+    if (!send_now && !dibs__wait_queue_activate(&entry->wait))
+        return plan_fail(DIBS_ERR_NOMEM, err);
+    /* The hold is allocated now, so that a grant cannot fail. Not with
+     * RETRY_EACH: server queues can be long. */
     if (op->no_wait || entry->type->retry_policy != RETRY_EACH) {
         op->hold = dibs__hold_new(entry);
         if (!op->hold)
-            return plan_end(DIBS_ERR_NOMEM, err);
+            return plan_fail(DIBS_ERR_NOMEM, err);
     }
     op->args.owner_id = op->owner_id;
     op->args.target_count = 1;
-    op->waiter.was_busy = !asks;
+    op->waiter.was_busy = !send_now;
     op->args.enqueue =
         dibs__lock_type_has(entry->type, VERB_LEAVE) && !op->no_wait;
     if (entry->type->shared)
         op->args.peer_id_hint = dibs__hold_find_peer(entry, NULL, 0);
     if (!op->no_wait)
-        dibs__wait_queue_join(&entry->wait, &op->waiter, !asks);
-    if (!asks)
-        return WAIT;
-    (void)dibs__entry_acquire_begin(entry, op); /* nobody is before it */
+        dibs__wait_queue_join(&entry->wait, &op->waiter, !send_now);
+    if (!send_now)
+        return PLAN_WAIT;
+    (void)dibs__entry_acquire_begin(entry, op); /* in_flight was NULL */
     op->args.registration =
         op->no_wait || op->batch || op->waiter.polls
             ? HOW_PLAIN
             : (unsigned char)dibs__wait_queue_registration(&entry->wait);
-    return ASK;
+    return PLAN_SEND;
 }
 
-/* Takes line.mu, and the number under which the owner goes. True: the owner has
- * the lock as another kind of its family, which is one lock on the server; of a
- * writer, that it reads. A number that is retired meanwhile must not be used:
- * under the same mutex, the reaper looks for calls that go by a number before
- * it takes back what that number has. */
-static bool lock_by_number(struct dibs__lock_entry *entry,
-                           struct dibs__operation *op) TAKES(line->mu)
+/* Locks entry.mu and sets the owner id of op. Returns whether the owner holds
+ * the lock as another type of its family, which is the same lock on the server;
+ * for write mode, whether it holds read mode. An id that was retired must not
+ * be used: under entry.mu the orphan reaper checks which ids are in use before
+ * it releases. So the loop repeats if an id was retired meanwhile. */
+static bool lock_with_owner_id(struct dibs__lock_entry *entry,
+                               struct dibs__operation *op) TAKES(entry->mu)
 {
     for (;;) {
-        unsigned before = atomic_load(&entry->manager->retired);
+        unsigned retired = atomic_load(&entry->manager->retired);
         op->owner_id = dibs__owner_wire(entry->manager, op->owner);
         op->args.other_id = dibs__owner_writes(entry, op->owner, op->owner_id);
-        bool otherwise = entry->type->layout == LAYOUT_HASH
-                             ? dibs__hold_in_other_type(entry, op->owner)
-                             : dibs__hold_has_read(entry, op->owner);
+        bool held_in_family = entry->type->layout == LAYOUT_HASH
+                                  ? dibs__hold_in_other_type(entry, op->owner)
+                                  : dibs__hold_has_read(entry, op->owner);
         dibs__lock(&entry->mu);
         op->renumber = RENUMBER_NO;
-        if (atomic_load(&entry->manager->retired) == before)
-            return otherwise;
+        if (atomic_load(&entry->manager->retired) == retired)
+            return held_in_family;
         dibs__unlock(&entry->mu);
     }
 }
@@ -583,40 +604,40 @@ void dibs__acquire_run(struct dibs__operation *op)
 {
     struct dibs__lock_entry *entry = op->entry;
     dibs_err err = DIBS_ERR_CLOSED;
-    enum plan plan = END;
-    bool direct = op->on_caller_thread;
+    enum acquire_plan plan = PLAN_FAIL;
+    bool on_caller_thread = op->on_caller_thread;
 
-    op->on_caller_thread = false; /* if it waits, io goes on with it */
-    bool otherwise = lock_by_number(entry, op);
-    if (otherwise && entry->type->layout == LAYOUT_HASH) {
+    op->on_caller_thread = false; /* if it waits, the io thread continues it */
+    bool held_in_family = lock_with_owner_id(entry, op);
+    if (held_in_family && entry->type->layout == LAYOUT_HASH) {
         err = DIBS_ERR_WRONGTYPE;
         dibs__op_record_error(op, err,
                               "this owner holds it as a lock of another kind");
     } else if (!atomic_load(&entry->manager->closing)) {
         struct dibs__hold *h = dibs__hold_of(entry, op->owner);
-        plan = h           ? plan_reentry(entry, op, h, &err)
-               : otherwise ? plan_end(DIBS_ERR_UPGRADE, &err)
-                           : plan_first(entry, op, &err);
+        plan = h                ? plan_reentry(entry, op, h, &err)
+               : held_in_family ? plan_fail(DIBS_ERR_UPGRADE, &err)
+                                : plan_first_acquire(entry, op, &err);
     }
     dibs__unlock(&entry->mu);
-    if (plan == END && (err == DIBS_ERR_UPGRADE || err == DIBS_ERR_LOST))
+    if (plan == PLAN_FAIL && (err == DIBS_ERR_UPGRADE || err == DIBS_ERR_LOST))
         explain_refusal(op, err);
-    if (plan == END && err == DIBS_ERR_DEADLOCK)
+    if (plan == PLAN_FAIL && err == DIBS_ERR_DEADLOCK)
         dibs__op_record_error(op, err, "this owner holds it already");
     switch (plan) {
-    case ASK:
-        op->on_caller_thread = direct;
+    case PLAN_SEND:
+        op->on_caller_thread = on_caller_thread;
         dibs__acquire_ask(op);
         break;
-    case REENTER:
-        op->on_caller_thread = direct;
+    case PLAN_REENTER:
+        op->on_caller_thread = on_caller_thread;
         dibs__op_send(
-            op, VERB_ACQUIRE, reentry_answered,
+            op, VERB_ACQUIRE, on_reentry_reply,
             2 * dibs__entry_timeout(op->entry) + op->command.replicas_ms, 0);
         break;
-    case WAIT:
+    case PLAN_WAIT:
         break;
-    case END:
+    case PLAN_FAIL:
         dibs__op_finish(op, err);
     }
 }

@@ -30,13 +30,13 @@ struct batch_item {
 
 struct op_batch {
     struct dibs__batch head; /* what others know of it */
-    struct dibs__command call;
+    struct dibs__command command;
     enum dibs__lock_command verb;
     size_t count, max;
     struct batch_item items[];
 };
 
-static struct op_batch *whole_batch(const struct dibs__batch *b)
+static struct op_batch *batch_of(const struct dibs__batch *b)
 {
     return DIBS_OF(b, struct op_batch, head);
 }
@@ -44,7 +44,7 @@ static struct op_batch *whole_batch(const struct dibs__batch *b)
 static bool batch_take(struct dibs__operation *op, enum dibs__lock_command verb,
                        dibs__reply_fn *answered)
 {
-    struct op_batch *b = whole_batch(op->batch);
+    struct op_batch *b = batch_of(op->batch);
 
     if (verb != b->verb || !op->entry->type->batch_code || b->count == b->max)
         return false;
@@ -69,12 +69,12 @@ struct dibs__batch *dibs__batch_new(enum dibs__lock_command verb, size_t max)
 
 size_t dibs__batch_count(const struct dibs__batch *b)
 {
-    return whole_batch(b)->count;
+    return batch_of(b)->count;
 }
 
 /* ---- the command ------------------------------------------------------- */
 
-static size_t count_gates(const struct op_batch *b)
+static size_t count_extra_keys(const struct op_batch *b)
 {
     size_t n = 0;
 
@@ -95,7 +95,7 @@ static void write_keys(const struct op_batch *b, struct dibs__buf *out)
 }
 
 /* Kind and holds in one word. */
-static void write_word(const struct dibs__operation *op, struct dibs__buf *out)
+static void write_type_and_count(const struct dibs__operation *op, struct dibs__buf *out)
 {
     char word[32];
     int n = snprintf(word, sizeof word, "%c%lld", op->entry->type->batch_code,
@@ -116,10 +116,10 @@ static void write_owner(const struct op_batch *b, size_t i,
         dibs__arg_write('o', args, out);
 }
 
-static void multi_write(struct dibs__command *cmd, struct dibs__buf *out,
-                        bool whole)
+static void write_batch(struct dibs__command *cmd, struct dibs__buf *out,
+                        bool with_script)
 {
-    const struct op_batch *b = DIBS_OF(cmd, struct op_batch, call);
+    const struct op_batch *b = DIBS_OF(cmd, struct op_batch, command);
     const struct dibs__command_args *first = &b->items[0].op->args;
     bool acquire = b->verb == VERB_ACQUIRE;
     size_t more = dibs__publish_count(first->entry);
@@ -127,7 +127,7 @@ static void multi_write(struct dibs__command *cmd, struct dibs__buf *out,
     dibs__script_head(out,
                       acquire ? &dibs__script_multi_acquire
                               : &dibs__script_multi_release,
-                      whole, b->count + count_gates(b),
+                      with_script, b->count + count_extra_keys(b),
                       acquire ? 1 + 2 * b->count : 2 + 3 * b->count + more);
     write_keys(b, out);
     dibs__buf_arg_num(out, acquire ? first->lease_ms : first->hold_off_ms);
@@ -135,7 +135,7 @@ static void multi_write(struct dibs__command *cmd, struct dibs__buf *out,
         dibs__buf_arg_num(out, (int64_t)b->count);
     for (size_t i = 0; i < b->count; i++) {
         const struct dibs__operation *op = b->items[i].op;
-        write_word(op, out);
+        write_type_and_count(op, out);
         write_owner(b, i, out);
         if (!acquire)
             dibs__arg_write('c', &op->args, out);
@@ -147,123 +147,123 @@ static void multi_write(struct dibs__command *cmd, struct dibs__buf *out,
 /* ---- the answer -------------------------------------------------------- */
 
 /* As if it had been sent by itself. */
-static void answer_item(struct op_batch *b, size_t i, dibs_err err,
+static void complete_item(struct op_batch *b, size_t i, dibs_err err,
                         const struct dibs__reply *reply)
 {
     struct dibs__operation *op = b->items[i].op;
 
     op->batch = NULL;
     op->on_caller_thread = false;
-    op->command.sent_ms = b->call.sent_ms;
-    op->command.resent = b->call.resent;
-    op->command.maybe_live_copy = b->call.maybe_live_copy;
-    op->command.partially_executed = b->call.partially_executed;
-    op->command.under_replicated = b->call.under_replicated;
-    op->command.acked = b->call.acked;
-    op->command.wanted = b->call.wanted;
+    op->command.sent_ms = b->command.sent_ms;
+    op->command.resent = b->command.resent;
+    op->command.maybe_live_copy = b->command.maybe_live_copy;
+    op->command.partially_executed = b->command.partially_executed;
+    op->command.under_replicated = b->command.under_replicated;
+    op->command.acked = b->command.acked;
+    op->command.wanted = b->command.wanted;
     b->items[i].answered(&op->command, err, reply);
 }
 
-static void answer_items(struct op_batch *b, dibs_err err,
+static void complete_items(struct op_batch *b, dibs_err err,
                          const struct dibs__reply *reply)
 {
     for (size_t i = 0; i < b->count; i++)
-        answer_item(b, i, err, reply);
+        complete_item(b, i, err, reply);
     dibs__free(b);
 }
 
-static void multi_acquired(struct dibs__command *cmd, dibs_err err,
+static void on_acquire_reply(struct dibs__command *cmd, dibs_err err,
                            const struct dibs__reply *reply)
 {
-    struct op_batch *b = DIBS_OF(cmd, struct op_batch, call);
-    struct dibs__reply why = {.type = REPLY_NUM};
-    int64_t which = 0;
+    struct op_batch *b = DIBS_OF(cmd, struct op_batch, command);
+    struct dibs__reply blocker_reply = {.type = REPLY_NUM};
+    int64_t blocker = 0;
 
     if (err != DIBS_OK || reply->type == REPLY_NIL) {
-        answer_items(b, err, reply);
+        complete_items(b, err, reply);
         return;
     }
-    if (reply->len != 2 || !dibs__reply_num(reply, 0, &which) ||
-        !dibs__reply_num(reply, 1, &why.num) || which < 1 ||
-        which > (int64_t)b->count) {
-        answer_items(b, DIBS_ERR_PROTOCOL, reply);
+    if (reply->len != 2 || !dibs__reply_num(reply, 0, &blocker) ||
+        !dibs__reply_num(reply, 1, &blocker_reply.num) || blocker < 1 ||
+        blocker > (int64_t)b->count) {
+        complete_items(b, DIBS_ERR_PROTOCOL, reply);
         return;
     }
     for (size_t i = 0; i < b->count; i++)
-        if ((int64_t)i + 1 == which && why.num != SCRIPT_NOT_BATCHABLE)
-            answer_item(b, i, DIBS_OK, &why);
+        if ((int64_t)i + 1 == blocker && blocker_reply.num != SCRIPT_NOT_BATCHABLE)
+            complete_item(b, i, DIBS_OK, &blocker_reply);
         else
-            answer_item(b, i, DIBS_ERR_CANCELED, NULL);
+            complete_item(b, i, DIBS_ERR_CANCELED, NULL);
     dibs__free(b);
 }
 
-static dibs_err release_refusal(int64_t verdict)
+static dibs_err release_error(int64_t verdict)
 {
     return verdict == SCRIPT_NO_LOCK         ? DIBS_ERR_WRONGTYPE
            : verdict == SCRIPT_MEMBER_FAILED ? DIBS_ERR_SERVER
                                              : DIBS_OK;
 }
 
-static void multi_released(struct dibs__command *cmd, dibs_err err,
+static void on_release_reply(struct dibs__command *cmd, dibs_err err,
                            const struct dibs__reply *reply)
 {
-    struct op_batch *b = DIBS_OF(cmd, struct op_batch, call);
-    struct dibs__reply one = {.type = REPLY_NUM};
+    struct op_batch *b = DIBS_OF(cmd, struct op_batch, command);
+    struct dibs__reply item_reply = {.type = REPLY_NUM};
 
     if (err == DIBS_OK && reply->len != b->count)
         err = DIBS_ERR_PROTOCOL;
     if (err != DIBS_OK) {
-        answer_items(b, err, reply);
+        complete_items(b, err, reply);
         return;
     }
     for (size_t i = 0; i < b->count; i++) {
-        if (!dibs__reply_num(reply, i, &one.num))
-            answer_item(b, i, DIBS_ERR_PROTOCOL, reply);
+        if (!dibs__reply_num(reply, i, &item_reply.num))
+            complete_item(b, i, DIBS_ERR_PROTOCOL, reply);
         else
-            answer_item(b, i, release_refusal(one.num), &one);
+            complete_item(b, i, release_error(item_reply.num), &item_reply);
     }
     dibs__free(b);
 }
 
-static void batch_explained(struct dibs__command *cmd, dibs_err err,
-                            const char *why)
+static void on_command_error_text(struct dibs__command *cmd, dibs_err err,
+                            const char *blocker_reply)
 {
-    struct op_batch *b = DIBS_OF(cmd, struct op_batch, call);
+    struct op_batch *b = DIBS_OF(cmd, struct op_batch, command);
 
     for (size_t i = 0; i < b->count; i++)
-        dibs__op_record_error(b->items[i].op, err, why);
+        dibs__op_record_error(b->items[i].op, err, blocker_reply);
 }
 
 /* ---- sending ----------------------------------------------------------- */
 
 void dibs__batch_send(struct dibs__batch *head, bool direct)
 {
-    struct op_batch *b = whole_batch(head);
+    struct op_batch *b = batch_of(head);
     const struct dibs__operation *op = b->items[0].op;
     struct dibs__route to = dibs__entry_route(op->entry);
     bool acquire = b->verb == VERB_ACQUIRE;
     int64_t within = acquire ? dibs__entry_timeout(op->entry)
                              : op->waiter.deadline - dibs__now_ms();
 
-    b->call.write = multi_write;
-    b->call.done = acquire ? multi_acquired : multi_released;
-    b->call.explain = batch_explained;
-    b->call.expects = 1u << REPLY_ARRAY | (acquire ? 1u << REPLY_NIL : 0);
+    b->command.write = write_batch;
+    b->command.done = acquire ? on_acquire_reply : on_release_reply;
+    b->command.explain = on_command_error_text;
+    b->command.expects = 1u << REPLY_ARRAY | (acquire ? 1u << REPLY_NIL : 0);
     if (acquire) { /* one client's, so they are alike in this */
-        b->call.replicas = op->replicas;
-        b->call.replicas_ms = op->command.replicas_ms;
-        b->call.writes = 1u << REPLY_NIL;
+        b->command.replicas = op->replicas;
+        b->command.replicas_ms = op->command.replicas_ms;
+        b->command.writes = 1u << REPLY_NIL;
         within = dibs__add(within, op->command.replicas_ms);
     }
-    dibs__entry_fill_command(op->entry, &b->call, within,
+    dibs__entry_fill_command(op->entry, &b->command, within,
                              acquire ? 0 : op->waiter.deadline);
     if (direct)
-        dibs__command_run_direct(to, &b->call);
+        dibs__command_run_direct(to, &b->command);
     else
-        dibs__command_start(to, &b->call);
+        dibs__command_start(to, &b->command);
 }
 
 void dibs__batch_drop(struct dibs__batch *b)
 {
-    answer_items(whole_batch(b), DIBS_ERR_CANCELED, NULL);
+    complete_items(batch_of(b), DIBS_ERR_CANCELED, NULL);
 }

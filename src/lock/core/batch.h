@@ -7,15 +7,18 @@
 
 #include "lock/core/operation.h"
 
-/* For so many operations, all acquires or all releases. NULL: out of memory. */
+/* Returns a batch for up to max operations of this verb: VERB_ACQUIRE or
+ * VERB_RELEASE. An operation joins it by its member `batch`. NULL: out of
+ * memory. */
 struct dibs__batch *dibs__batch_new(enum dibs__lock_command verb, size_t max);
 size_t dibs__batch_count(const struct dibs__batch *b);
-/* Sends it, and answers each operation; it is gone then. Acquires: all are
- * taken, or none: then the one in the way learns why, and the others end with
- * CANCELED. If even that one does, none can be asked for in this way. direct:
- * on this thread, if a connection is free. No mutex held. */
+/* Sends the batch, passes each operation its part of the reply, and frees the
+ * batch. Acquires are all or nothing: if one cannot be granted, that one gets
+ * the reason and all others CANCELED. All CANCELED: the locks cannot be
+ * acquired by a batch. direct: on this thread, if a connection is free. No
+ * mutex held. */
 void dibs__batch_send(struct dibs__batch *b, bool direct);
-/* Answers CANCELED to all, without sending anything. */
+/* Passes CANCELED to all operations, sends nothing, and frees the batch. */
 void dibs__batch_drop(struct dibs__batch *b);
 
 #endif

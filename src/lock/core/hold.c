@@ -47,17 +47,17 @@
 
 #define DRIFT_PERCENT 1
 #define DRIFT_MS      2
-#define TRACK_MS      1000 /* a hold as old as this is tracked */
-#define LOOKS         8    /* for one that shares the lock */
+#define TRACK_AFTER_MS      1000 /* a hold as old as this is tracked */
+#define PEER_SEARCH_MAX         8    /* for one that shares the lock */
 
 /* ---- finding ----------------------------------------------------------- */
 
 struct dibs__hold *dibs__hold_next(struct dibs__lock_entry *entry,
                                    struct dibs__hold *h)
 {
-    struct dibs__list *l = h ? h->link.next : entry->holds.next;
+    struct dibs__list *sibling = h ? h->link.next : entry->holds.next;
 
-    return l == &entry->holds ? NULL : DIBS_OF(l, struct dibs__hold, link);
+    return sibling == &entry->holds ? NULL : DIBS_OF(sibling, struct dibs__hold, link);
 }
 
 struct dibs__hold *dibs__hold_of(struct dibs__lock_entry *entry,
@@ -71,11 +71,11 @@ struct dibs__hold *dibs__hold_of(struct dibs__lock_entry *entry,
 }
 
 struct dibs__hold *dibs__hold_with_id(struct dibs__lock_entry *entry,
-                                      uint64_t wire)
+                                      uint64_t owner_id)
 {
     struct dibs__hold *h = NULL;
 
-    while ((h = dibs__hold_next(entry, h)) && h->owner_id != wire)
+    while ((h = dibs__hold_next(entry, h)) && h->owner_id != owner_id)
         ;
     return h;
 }
@@ -97,11 +97,11 @@ uint64_t dibs__hold_find_peer(const struct dibs__lock_entry *entry,
 {
     const struct dibs__list *at = entry->holds.prev;
 
-    for (int i = 0; i < LOOKS && at != &entry->holds; i++, at = at->prev) {
-        const struct dibs__hold *other = DIBS_OF(at, struct dibs__hold, link);
-        if (other != h && other->valid_until >= until &&
-            (other->state == HOLD_HELD || other->state == HOLD_SUSPECT))
-            return other->owner_id;
+    for (int i = 0; i < PEER_SEARCH_MAX && at != &entry->holds; i++, at = at->prev) {
+        const struct dibs__hold *peer = DIBS_OF(at, struct dibs__hold, link);
+        if (peer != h && peer->valid_until >= until &&
+            (peer->state == HOLD_HELD || peer->state == HOLD_SUSPECT))
+            return peer->owner_id;
     }
     if (dibs__list_empty(&entry->in_flight))
         return 0;
@@ -134,11 +134,11 @@ bool dibs__hold_in_other_type(struct dibs__lock_entry *entry, dibs_owner owner)
 {
     bool held = false;
 
-    for (struct dibs__lock_entry *l = NULL;
-         (l = dibs__entry_next_in_family(entry, l));) {
-        dibs__lock(&l->mu);
-        held |= dibs__hold_of(l, owner) != NULL;
-        dibs__unlock(&l->mu);
+    for (struct dibs__lock_entry *sibling = NULL;
+         (sibling = dibs__entry_next_in_family(entry, sibling));) {
+        dibs__lock(&sibling->mu);
+        held |= dibs__hold_of(sibling, owner) != NULL;
+        dibs__unlock(&sibling->mu);
     }
     return held;
 }
@@ -149,13 +149,13 @@ bool dibs__hold_other_mode(struct dibs__lock_entry *entry, dibs_owner owner)
 
     if (entry->type->layout != LAYOUT_RW)
         return false;
-    for (struct dibs__lock_entry *l = NULL;
-         (l = dibs__entry_next_in_family(entry, l));) {
-        dibs__lock(&l->mu);
-        const struct dibs__hold *h = dibs__hold_of(l, owner);
+    for (struct dibs__lock_entry *sibling = NULL;
+         (sibling = dibs__entry_next_in_family(entry, sibling));) {
+        dibs__lock(&sibling->mu);
+        const struct dibs__hold *h = dibs__hold_of(sibling, owner);
         has |= h && h->state != HOLD_ENDING &&
                !dibs__hold_has_expired(h, dibs__now_ms());
-        dibs__unlock(&l->mu);
+        dibs__unlock(&sibling->mu);
     }
     return has;
 }
@@ -167,18 +167,18 @@ bool dibs__hold_has_read(struct dibs__lock_entry *entry, dibs_owner owner)
 
 /* ---- levels ------------------------------------------------------------ */
 
-static struct dibs__level *all_levels(struct dibs__hold *h)
+static struct dibs__level *levels_of(struct dibs__hold *h)
 {
     return h->has_level_array ? h->levels : &h->first;
 }
 
 /* The last that was taken with this, or NULL. */
-static struct dibs__level *level_with(struct dibs__hold *h, const void *with)
+static struct dibs__level *find_level(struct dibs__hold *h, const void *group_level)
 {
-    struct dibs__level *levels = all_levels(h);
+    struct dibs__level *levels = levels_of(h);
 
     for (int i = h->count; i-- > 0;)
-        if (levels[i].group_level == with)
+        if (levels[i].group_level == group_level)
             return &levels[i];
     return NULL;
 }
@@ -187,28 +187,28 @@ struct dibs__hold_terms_sum dibs__hold_terms(const struct dibs__hold *h)
 {
     const struct dibs__level *levels =
         h->has_level_array ? h->levels : &h->first;
-    struct dibs__hold_terms_sum all = {.renewed = false};
+    struct dibs__hold_terms_sum terms = {.renewed = false};
 
     for (int i = 0; i < h->count; i++) {
         if (!levels[i].renewed)
             continue;
-        all.renewed = true;
-        all.max_until = dibs__max(all.max_until, levels[i].max_until);
-        all.lease_ms = dibs__max(all.lease_ms, levels[i].lease_ms);
+        terms.renewed = true;
+        terms.max_until = dibs__max(terms.max_until, levels[i].max_until);
+        terms.lease_ms = dibs__max(terms.lease_ms, levels[i].lease_ms);
     }
-    if (!all.renewed)
-        all.lease_ms = dibs__entry_client(h->entry)->lease_ms;
-    return all;
+    if (!terms.renewed)
+        terms.lease_ms = dibs__entry_client(h->entry)->lease_ms;
+    return terms;
 }
 
 /* The last of those that were taken with this, or of all. */
-static struct dibs__loss_listener *drop_level(struct dibs__hold *h,
-                                              const void *with)
+static struct dibs__loss_listener *pop_level(struct dibs__hold *h,
+                                              const void *group_level)
 {
     if (h->count == 0) /* a release that gave up was before this one */
         return NULL;
-    struct dibs__level *last = &all_levels(h)[h->count - 1];
-    struct dibs__level *level = level_with(h, with);
+    struct dibs__level *last = &levels_of(h)[h->count - 1];
+    struct dibs__level *level = find_level(h, group_level);
 
     if (!level)
         level = last;
@@ -246,7 +246,7 @@ struct dibs__hold *dibs__hold_new(struct dibs__lock_entry *entry)
 }
 
 /* What it published goes with it. */
-static void end_published(struct dibs__lock_entry *entry, struct dibs__hold *h)
+static void end_holder_value(struct dibs__lock_entry *entry, struct dibs__hold *h)
 {
     if (h->has_value)
         dibs__holder_value_end(entry, h->number);
@@ -255,14 +255,14 @@ static void end_published(struct dibs__lock_entry *entry, struct dibs__hold *h)
 
 void dibs__hold_free(struct dibs__lock_entry *entry, struct dibs__hold *h)
 {
-    end_published(entry, h);
+    end_holder_value(entry, h);
     dibs__lease_timer_cancel(&dibs__entry_client(entry)->lease_timers,
                              &h->timer);
     bool inside = dibs__list_linked(&h->link);
-    uint64_t wire = h->owner_id;
+    uint64_t owner_id = h->owner_id;
     dibs__list_del(&h->link);
     while (h->count > 0)
-        dibs__loss_unref(drop_level(h, NULL));
+        dibs__loss_unref(pop_level(h, NULL));
     if (h->has_level_array)
         dibs__free(h->levels);
     if (entry->spare_hold)
@@ -270,7 +270,7 @@ void dibs__hold_free(struct dibs__lock_entry *entry, struct dibs__hold *h)
     else
         entry->spare_hold = h;
     if (inside) { /* not the last: the caller has one */
-        dibs__adopted_held(&entry->manager->adopted, wire, false);
+        dibs__adopted_held(&entry->manager->adopted, owner_id, false);
         atomic_fetch_sub(&entry->refs, 1);
     }
 }
@@ -307,7 +307,7 @@ void dibs__hold_schedule(struct dibs__lock_entry *entry, struct dibs__hold *h,
 
 /* A third of the lease from now; a little earlier for some, so that not all
  * holds of a client are due at once. */
-static int64_t renewal_time(const struct dibs__hold *h, int64_t sent)
+static int64_t next_renewal_time(const struct dibs__hold *h, int64_t sent)
 {
     int64_t third = dibs__hold_terms(h).lease_ms / 3;
 
@@ -316,7 +316,7 @@ static int64_t renewal_time(const struct dibs__hold *h, int64_t sent)
 
 /* If it is to be tracked, anew or for the first time: when, for one that was
  * proven at `sent`. */
-static int64_t track_time(const struct dibs__hold *h, int64_t sent)
+static int64_t next_tracking_time(const struct dibs__hold *h, int64_t sent)
 {
     const struct dibs__server *s = dibs__entry_server(h->entry);
 
@@ -324,31 +324,31 @@ static int64_t track_time(const struct dibs__hold *h, int64_t sent)
         return h->entry->next_check_ms;
     return h->tracked || !s || !dibs__key_tracking_possible(s)
                ? INT64_MAX
-               : sent + TRACK_MS;
+               : sent + TRACK_AFTER_MS;
 }
 
-static int64_t next_look(const struct dibs__hold *h, int64_t sent)
+static int64_t next_check_time(const struct dibs__hold *h, int64_t sent)
 {
     bool renewed = dibs__hold_terms(h).renewed;
 
-    return dibs__min(renewed ? renewal_time(h, sent) : INT64_MAX,
-                     track_time(h, sent));
+    return dibs__min(renewed ? next_renewal_time(h, sent) : INT64_MAX,
+                     next_tracking_time(h, sent));
 }
 
 void dibs__hold_confirm(struct dibs__lock_entry *entry, struct dibs__hold *h)
 {
-    struct dibs__hold_terms_sum all = dibs__hold_terms(h);
+    struct dibs__hold_terms_sum terms = dibs__hold_terms(h);
     int64_t renew_at =
-        all.renewed ? h->valid_until - all.lease_ms / 3 * 2 : INT64_MAX;
+        terms.renewed ? h->valid_until - terms.lease_ms / 3 * 2 : INT64_MAX;
 
     dibs__hold_schedule(entry, h,
-                        dibs__min(renew_at, track_time(h, dibs__now_ms())));
+                        dibs__min(renew_at, next_tracking_time(h, dibs__now_ms())));
 }
 
 /* A command of ours changed the key. On the main connection that ends the
  * tracking, and no message says so. A look at one hold is enough for all that
  * have the key in common. */
-static void touch_line(struct dibs__lock_entry *entry) REQUIRES(line->mu)
+static void invalidate_tracking(struct dibs__lock_entry *entry) REQUIRES(entry->mu)
 {
     struct dibs__hold *h = NULL;
 
@@ -369,12 +369,12 @@ void dibs__hold_renewed(struct dibs__lock_entry *entry, struct dibs__hold *h,
     h->state = HOLD_HELD;
     h->valid_until =
         dibs__max(h->valid_until, dibs__valid_until(sent, lease_ms));
-    dibs__hold_schedule(entry, h, next_look(h, sent));
+    dibs__hold_schedule(entry, h, next_check_time(h, sent));
     if (h->has_value)
         dibs__holder_value_renew(entry, h->number);
 }
 
-static void count_grant(struct dibs__lock_entry *entry,
+static void count_acquire_stats(struct dibs__lock_entry *entry,
                         const struct dibs__operation *op, int64_t now_us)
 {
     struct dibs__stats *st = dibs__entry_client(entry)->stats;
@@ -385,12 +385,12 @@ static void count_grant(struct dibs__lock_entry *entry,
 }
 
 /* It ends now, by a release or a loss. */
-static void count_ended(struct dibs__lock_entry *entry, struct dibs__hold *h)
+static void count_hold_time_stats(struct dibs__lock_entry *entry, struct dibs__hold *h)
 {
     if (h->count > 0)
         dibs__stats_time(
             dibs__entry_client(entry)->stats, TIMING_HOLD,
-            dibs__coarse_time_age(all_levels(h)[0].taken, dibs__now_us()));
+            dibs__coarse_time_age(levels_of(h)[0].taken, dibs__now_us()));
 }
 
 void dibs__hold_taken(struct dibs__lock_entry *entry, struct dibs__hold *h,
@@ -398,7 +398,7 @@ void dibs__hold_taken(struct dibs__lock_entry *entry, struct dibs__hold *h,
 {
     int64_t now_us = dibs__now_us();
 
-    all_levels(h)[h->count++] = (struct dibs__level){
+    levels_of(h)[h->count++] = (struct dibs__level){
         .group_level = op->group_level,
         .taken = dibs__coarse_time_of(now_us),
         .renewed = op->lease_ms == 0 || op->provisional_renewal,
@@ -413,7 +413,7 @@ void dibs__hold_taken(struct dibs__lock_entry *entry, struct dibs__hold *h,
         .notification = op->notification,
     };
     op->notification = NULL;
-    count_grant(entry, op, now_us);
+    count_acquire_stats(entry, op, now_us);
     h->may_have_stale_copy |= op->may_have_stale_copy;
     if (!dibs__list_linked(&h->link)) {
         h->owner = op->owner;
@@ -423,7 +423,7 @@ void dibs__hold_taken(struct dibs__lock_entry *entry, struct dibs__hold *h,
         dibs__entry_ref(entry);
         dibs__adopted_held(&entry->manager->adopted, h->owner_id, true);
     }
-    touch_line(entry);
+    invalidate_tracking(entry);
     dibs__hold_renewed(entry, h, sent, op->args.lease_ms);
 }
 
@@ -435,7 +435,7 @@ bool dibs__hold_commit_terms(struct dibs__lock_entry *entry,
 
     if (!h || dibs__hold_has_expired(h, now))
         return false;
-    struct dibs__level *level = level_with(h, op->group_level);
+    struct dibs__level *level = find_level(h, op->group_level);
     if (!level)
         return false;
     if (!op->provisional_renewal)
@@ -445,34 +445,34 @@ bool dibs__hold_commit_terms(struct dibs__lock_entry *entry,
     if (op->max_hold_ms)
         level->max_until = dibs__add(now, op->max_hold_ms);
     if (!h->in_renewal_batch)
-        dibs__hold_schedule(entry, h, next_look(h, now));
+        dibs__hold_schedule(entry, h, next_check_time(h, now));
     return true;
 }
 
 struct dibs__loss_listener *dibs__hold_pop_level(struct dibs__hold *h,
-                                                 const void *with)
+                                                 const void *group_level)
 {
-    struct dibs__loss_listener *loss = drop_level(h, with);
+    struct dibs__loss_listener *loss = pop_level(h, group_level);
 
     dibs__assert_held(&h->entry->mu);
     if (dibs__list_linked(&h->link))
-        touch_line(h->entry);
+        invalidate_tracking(h->entry);
     return loss;
 }
 
-void dibs__hold_suppress_loss(struct dibs__hold *h, const void *with)
+void dibs__hold_suppress_loss(struct dibs__hold *h, const void *group_level)
 {
-    struct dibs__level *level = level_with(h, with);
+    struct dibs__level *level = find_level(h, group_level);
 
     if (!level && h->count > 0)
-        level = &all_levels(h)[h->count - 1];
+        level = &levels_of(h)[h->count - 1];
     if (level)
         dibs__loss_suppress(level->loss);
 }
 
 void dibs__hold_suppress_all_losses(struct dibs__hold *h)
 {
-    struct dibs__level *levels = all_levels(h);
+    struct dibs__level *levels = levels_of(h);
 
     for (int i = 0; i < h->count; i++)
         if (!levels[i].group_level)
@@ -482,7 +482,7 @@ void dibs__hold_suppress_all_losses(struct dibs__hold *h)
 void dibs__hold_ending(struct dibs__lock_entry *entry, struct dibs__hold *h)
 {
     h->state = HOLD_ENDING;
-    count_ended(entry, h);
+    count_hold_time_stats(entry, h);
     dibs__lease_timer_cancel(&dibs__entry_client(entry)->lease_timers,
                              &h->timer);
 }
@@ -497,11 +497,11 @@ void dibs__hold_lose_by(struct dibs__lock_entry *entry, struct dibs__hold *h,
     if (h->state == HOLD_LOST)
         return;
     h->state = HOLD_LOST;
-    count_ended(entry, h);
+    count_hold_time_stats(entry, h);
     dibs__stats_count(c->stats, STAT_LOSSES, 1);
-    end_published(entry, h);
+    end_holder_value(entry, h);
     dibs__lease_timer_cancel(&c->lease_timers, &h->timer);
-    struct dibs__level *levels = all_levels(h);
+    struct dibs__level *levels = levels_of(h);
     for (int i = 0; i < h->count; i++) {
         struct dibs__loss_notification *notification = levels[i].notification;
         levels[i].notification = NULL;

@@ -1,8 +1,28 @@
 /* SPDX-License-Identifier: MIT
  *
- * hold.h - an owner's having a lock: how often, until when, and its loss.
+ * hold.h - the state of one owner that has the lock: recursion count, expiry,
+ * loss.
  *
- * All of it needs line.mu unless it says otherwise.
+ * hold           Exists from the grant of the owner's first acquire to the
+ *                reply to the release of its last level.
+ * level          One acquire of a hold: the first, or a re-entry. Each has its
+ *                own lease and its own on_lost callback.
+ * group level    A level of a multi-lock or quorum lock (src/group), which
+ *                acquires one level on each member. The member's level points
+ *                to it; NULL if the lock was acquired by itself.
+ * lease          The time to live that an acquire or a renewal sets on the
+ *                server.
+ * drift margin   The lease minus this margin is how long the client relies on
+ *                it, since the two clocks may run at different rates.
+ * valid_until    When the hold expires locally: send time + lease - margin. The
+ *                server still has the hold then, for the margin.
+ * renewal        A level without a lease of its own is renewed: the client sets
+ *                the default lease again until the level is released.
+ * lost           Expired, or the server answered that it does not have the
+ *                hold. on_lost is called once for each level.
+ * in doubt       A command that changes the hold may still be executed.
+ *
+ * All of it requires entry.mu, unless stated otherwise.
  */
 #ifndef DIBS_LOCK_CORE_HOLD_H
 #define DIBS_LOCK_CORE_HOLD_H
@@ -12,17 +32,15 @@
 
 struct dibs__operation;
 
-/* One of the times an owner took the lock. */
 struct dibs__level {
-    const void
-        *group_level; /* what it was taken with: a group's level, or NULL */
+    const void *group_level; /* NULL: not acquired by a group */
     bool renewed;
-    struct dibs__coarse_time taken; /* when */
-    int64_t lease_ms;  /* of a renewed one: what a renewal asks for */
-    int64_t max_until; /* and no renewal beyond */
-    struct dibs__loss_listener *loss; /* what it is to be told, or NULL; ours */
+    struct dibs__coarse_time taken;   /* when it was acquired */
+    int64_t lease_ms;                 /* renewed: the lease of a renewal */
+    int64_t max_until;                /* renewed: no lease may end later */
+    struct dibs__loss_listener *loss; /* a reference; NULL: no on_lost */
     struct dibs__loss_notification
-        *notification; /* until it is lost, or NULL */
+        *notification; /* NULL: no on_lost, or pushed by the loss */
 };
 
 /* hold.c has the table of states. */
@@ -35,38 +53,36 @@ enum dibs__hold_state {
 };
 
 struct dibs__hold {
-    struct dibs__list link;         /* all of it: line.mu */
+    struct dibs__list link;         /* in entry.holds */
     struct dibs__lock_entry *entry; /* const after init */
-    uint64_t number;                /* of this hold; never used again */
-    dibs_owner owner;               /* as the user knows it */
-    uint64_t owner_id;              /* as the server knows it */
-    int64_t value;                  /* what the server gave with it, or 0 */
-    int64_t valid_until;            /* ours until then, by our clock */
-    int count;                      /* levels */
-    unsigned char state;            /* enum dibs__hold_state */
-    bool has_level_array; /* it had a second level, and has the array below */
-    bool busy;            /* an operation is changing it; always while ENDING */
-    bool release_claimed; /* of a semaphore: a release is about to give it back
-                           */
-    bool in_renewal_batch; /* it is in a batch that awaits its answer */
-    bool needs_verify;     /* the server shall say whether it is still there */
-    bool invalidated;      /* somebody changed its key: the same, at once */
-    bool tracked;          /* the server tells if somebody does */
-    bool may_have_stale_copy : 1; /* an earlier copy of some command may still
-                                     run */
-    bool
-        server_outlives : 1; /* the server may have it for longer than we say */
-    bool expired_locally : 1; /* lost by our clock: the server may have it still
-                               */
-    bool renewal_in_flight : 1; /* it is in a batch that lengthens its lease */
-    bool has_value;             /* it has a value: holder_value_table.c */
-    uint16_t
-        extends_in_flight; /* calls of dibs_lock_extend that await an answer */
-    struct dibs__list
-        blocked_ops; /* operations that wait until it is not busy */
+    uint64_t number;                /* const after init; never reused */
+    dibs_owner owner;
+    uint64_t owner_id;     /* on the server */
+    int64_t value;         /* fencing token, slot or permits; 0 = none */
+    int64_t valid_until;   /* expires locally then */
+    int count;             /* levels */
+    unsigned char state;   /* enum dibs__hold_state */
+    bool has_level_array;  /* uses levels instead of first; it once had two */
+    bool busy;             /* an operation is changing it; always so in
+                              HOLD_ENDING. At most one at a time */
+    bool release_claimed;  /* semaphore: a release has chosen this hold */
+    bool in_renewal_batch; /* in a renewal command that is in flight */
+    bool needs_verify;     /* renewal.c must ask the server if it exists */
+    bool invalidated;      /* the same, since its key was changed */
+    bool tracked;          /* the server sends an invalidation when its key is
+                              changed */
+    bool may_have_stale_copy : 1;  /* of a command that changes the hold */
+    bool server_outlives : 1;      /* an attached hold: the server's lease may
+                                      end later than valid_until */
+    bool expired_locally : 1;      /* lost by valid_until; the server may still
+                                      have it */
+    bool renewal_in_flight : 1;    /* in_renewal_batch, with a new lease */
+    bool has_value;                /* it has a row in holder_value_table.c */
+    uint16_t extends_in_flight;    /* dibs_lock_extend calls */
+    struct dibs__list blocked_ops; /* operations that wait until !busy */
     struct dibs__lease_timer timer;
     union {
-        struct dibs__level first; /* few take it twice */
+        struct dibs__level first; /* !has_level_array */
         struct {
             struct dibs__level *levels;
             size_t levels_cap;
@@ -74,97 +90,107 @@ struct dibs__hold {
     };
 };
 
-/* What its levels want together. */
+/* The terms of all levels together. */
 struct dibs__hold_terms_sum {
-    bool renewed;      /* one of them wants renewal */
-    int64_t lease_ms;  /* what a renewal asks for: the most of them */
-    int64_t max_until; /* no renewal beyond; INT64_MAX none */
+    bool renewed;      /* at least one level is renewed */
+    int64_t lease_ms;  /* the longest lease of the renewed levels */
+    int64_t max_until; /* the latest of theirs; INT64_MAX: no limit */
 };
 struct dibs__hold_terms_sum dibs__hold_terms(const struct dibs__hold *h);
 
 /* ---- finding ----------------------------------------------------------- */
 
-/* The next hold of the line, the first after NULL; NULL: no more. */
+/* Iterates over entry.holds: returns the first if h is NULL, else the next; or
+ * NULL. */
 struct dibs__hold *dibs__hold_next(struct dibs__lock_entry *entry,
-                                   struct dibs__hold *h) REQUIRES(line->mu);
+                                   struct dibs__hold *h) REQUIRES(entry->mu);
+/* These three return NULL if there is none. */
 struct dibs__hold *dibs__hold_of(struct dibs__lock_entry *entry,
-                                 dibs_owner owner) REQUIRES(line->mu);
+                                 dibs_owner owner) REQUIRES(entry->mu);
 struct dibs__hold *dibs__hold_with_id(struct dibs__lock_entry *entry,
-                                      uint64_t wire) REQUIRES(line->mu);
+                                      uint64_t owner_id) REQUIRES(entry->mu);
 struct dibs__hold *dibs__hold_with_number(struct dibs__lock_entry *entry,
-                                          uint64_t number) REQUIRES(line->mu);
-/* The number of one here that shares the lock with this hold (or NULL), until
- * that time at least; or that has just asked for it. 0 if none is found soon. A
- * hint: by the time the server reads it, that one may not have it. */
+                                          uint64_t number) REQUIRES(entry->mu);
+/* Returns the owner id of another hold of this entry, valid at least until
+ * `until`; else that of the oldest first acquire in flight, if its lease is as
+ * long; else 0. h: the hold to skip, or NULL. Searches only the latest holds.
+ * The id is a hint: its hold may have ended when the server reads it. */
 uint64_t dibs__hold_find_peer(const struct dibs__lock_entry *entry,
                               const struct dibs__hold *h, int64_t until)
-    REQUIRES(line->mu);
-/* Until when anybody here has the lock, by our clock; 0 nobody has. */
+    REQUIRES(entry->mu);
+/* Returns valid_until of the first hold that has not expired; 0: none. */
 int64_t dibs__hold_until(struct dibs__lock_entry *entry, int64_t now)
-    REQUIRES(line->mu);
-/* Does this owner hold the lock through another line of its family? Thread:
- * any, no mutex held. */
+    REQUIRES(entry->mu);
+/* Does this owner have a hold in another entry of the same name and family?
+ * Thread: any, no mutex held. */
 bool dibs__hold_in_other_type(struct dibs__lock_entry *entry, dibs_owner owner);
-/* Does it have the other half of this read-write lock? Not if that is lost or
- * about to end. reads: and this is the write half. The same. */
+/* Does this owner hold the other mode of this read-write lock, neither expired
+ * nor in HOLD_ENDING? has_read: and is this entry the write mode? Thread: any,
+ * no mutex held. */
 bool dibs__hold_other_mode(struct dibs__lock_entry *entry, dibs_owner owner);
 bool dibs__hold_has_read(struct dibs__lock_entry *entry, dibs_owner owner);
-/* May a command still run that lengthens it, or gives it back? */
+/* May a command that renews, extends or releases the hold still be executed? */
 bool dibs__hold_in_doubt(const struct dibs__hold *h);
-/* Lost, or over by our clock. */
+/* Is it in HOLD_LOST, or past valid_until? */
 bool dibs__hold_has_expired(const struct dibs__hold *h, int64_t now);
-/* sent + lease, less what the two clocks may differ by. No mutex needed. */
+/* Returns sent + lease_ms - drift margin. No mutex needed. */
 int64_t dibs__valid_until(int64_t sent, int64_t lease_ms);
 
-/* ---- its life ---------------------------------------------------------- */
+/* ---- life cycle -------------------------------------------------------- */
 
-/* An empty one, not in the line yet. NULL: out of memory. */
+/* Returns a hold without levels, in HOLD_READY and not yet in entry.holds.
+ * NULL: out of memory. */
 struct dibs__hold *dibs__hold_new(struct dibs__lock_entry *entry)
-    REQUIRES(line->mu);
-/* Out of the line, and gone. Frees the notes that were not needed. The caller
- * has a reference to the line. */
+    REQUIRES(entry->mu);
+/* Removes the hold from entry.holds and frees it with its levels; their on_lost
+ * callbacks are not called. The caller must have a reference to entry. */
 void dibs__hold_free(struct dibs__lock_entry *entry, struct dibs__hold *h)
-    REQUIRES(line->mu);
-/* Room for one more level. False: out of memory. */
+    REQUIRES(entry->mu);
+/* Makes room for one more level. False: out of memory. */
 bool dibs__hold_reserve_level(struct dibs__hold *h);
-/* One more time taken, proven by a command sent at `sent`; into the line if it
- * is new, with the value that the server gave. */
+/* Adds a level that the server granted to the command sent at `sent`. A new
+ * hold goes into entry.holds, with the value of the reply. The room for the
+ * level must be reserved. */
 void dibs__hold_taken(struct dibs__lock_entry *entry, struct dibs__hold *h,
                       struct dibs__operation *op, int64_t sent, int64_t value)
-    REQUIRES(line->mu);
-/* One time less: the last of those that were taken with this. What it was to be
- * told is the caller's, to be hushed. */
+    REQUIRES(entry->mu);
+/* Removes the newest level with this group_level, or the newest of all if none
+ * has it. Returns its loss listener, which the caller must suppress and unref;
+ * NULL: no on_lost. */
 struct dibs__loss_listener *dibs__hold_pop_level(struct dibs__hold *h,
-                                                 const void *with);
-/* That level learns of a loss by its own call from now on. */
-void dibs__hold_suppress_loss(struct dibs__hold *h, const void *with);
-/* The same for all levels that were not taken with a group. */
+                                                 const void *group_level);
+/* Suppresses on_lost of that level: its release reports the loss. */
+void dibs__hold_suppress_loss(struct dibs__hold *h, const void *group_level);
+/* Suppresses on_lost of all levels that were not acquired by a group. */
 void dibs__hold_suppress_all_losses(struct dibs__hold *h);
-/* Has the operation what it took, still? If that was kept by renewal until now,
- * it goes on as it was asked for, from now. False: it is lost. */
+/* For a group whose members are all acquired: the lease of op replaces its
+ * provisional renewal, from now on. False: the hold is lost. */
 bool dibs__hold_commit_terms(struct dibs__lock_entry *entry,
                              const struct dibs__operation *op)
-    REQUIRES(line->mu);
-/* The last level is about to be given back: no renewal any more. */
+    REQUIRES(entry->mu);
+/* Enters HOLD_ENDING and stops the timer: the last level is being released. */
 void dibs__hold_ending(struct dibs__lock_entry *entry, struct dibs__hold *h)
-    REQUIRES(line->mu);
-/* Renewed by a command sent at `sent`. */
+    REQUIRES(entry->mu);
+/* A command sent at `sent` set this lease: updates state, valid_until, timer.
+ */
 void dibs__hold_renewed(struct dibs__lock_entry *entry, struct dibs__hold *h,
-                        int64_t sent, int64_t lease_ms) REQUIRES(line->mu);
-/* Sets when the watchdog looks at it next. */
+                        int64_t sent, int64_t lease_ms) REQUIRES(entry->mu);
+/* Sets the timer to renew_at, or to valid_until if that is earlier. */
 void dibs__hold_schedule(struct dibs__lock_entry *entry, struct dibs__hold *h,
-                         int64_t renew_at) REQUIRES(line->mu);
-/* It is still there, but was not renewed: the next look is as it was to be. */
+                         int64_t renew_at) REQUIRES(entry->mu);
+/* The hold exists on the server, its lease was not changed: sets the timer to
+ * its next renewal or tracking read. */
 void dibs__hold_confirm(struct dibs__lock_entry *entry, struct dibs__hold *h)
-    REQUIRES(line->mu);
+    REQUIRES(entry->mu);
 
-/* ---- its loss ---------------------------------------------------------- */
+/* ---- loss -------------------------------------------------------------- */
 
-/* The server does not know it any more. Tells once. (reap.h has the other way
- * to lose it: by our clock.) */
+/* Enters HOLD_LOST, since the server does not have the hold; lose_by: for the
+ * reason `why`. Pushes the on_lost callbacks. Idempotent. For a hold that
+ * expired, call dibs__hold_expire_locally (lock_manager.h). */
 void dibs__hold_lose(struct dibs__lock_entry *entry, struct dibs__hold *h)
-    REQUIRES(line->mu);
+    REQUIRES(entry->mu);
 void dibs__hold_lose_by(struct dibs__lock_entry *entry, struct dibs__hold *h,
-                        const char *why) REQUIRES(line->mu);
+                        const char *why) REQUIRES(entry->mu);
 
 #endif

@@ -22,7 +22,7 @@
 #include <string.h>
 
 /* By name, then by kind. */
-static int order_by(const char *name, size_t len, enum dibs__lock_type_id kind,
+static int entry_compare_key(const char *name, size_t len, enum dibs__lock_type_id type_id,
                     const struct dibs__lock_entry *b)
 {
     int order = memcmp(name, b->name, len < b->name_len ? len : b->name_len);
@@ -31,16 +31,16 @@ static int order_by(const char *name, size_t len, enum dibs__lock_type_id kind,
         return order;
     if (len != b->name_len)
         return len < b->name_len ? -1 : 1;
-    return (int)kind - (int)b->type->id;
+    return (int)type_id - (int)b->type->id;
 }
 
-static int line_order(const struct dibs__lock_entry *a,
+static int entry_compare(const struct dibs__lock_entry *a,
                       const struct dibs__lock_entry *b)
 {
-    return order_by(a->name, a->name_len, a->type->id, b);
+    return entry_compare_key(a->name, a->name_len, a->type->id, b);
 }
 
-DIBS_TREE(dibs__lock_entries, dibs__lock_entry, node, line_order);
+DIBS_TREE(dibs__lock_entries, dibs__lock_entry, node, entry_compare);
 
 /* ---- what a line belongs to -------------------------------------------- */
 
@@ -65,7 +65,7 @@ int64_t dibs__entry_timeout(const struct dibs__lock_entry *entry)
 }
 
 void dibs__entry_log_event(const struct dibs__lock_entry *entry,
-                           dibs_event_kind kind, dibs_err err, const char *fmt,
+                           dibs_event_kind type_id, dibs_err err, const char *fmt,
                            ...)
 {
     char text[200];
@@ -74,7 +74,7 @@ void dibs__entry_log_event(const struct dibs__lock_entry *entry,
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    dibs__client_log(entry->manager->c, entry->hash_slot, kind, err, text);
+    dibs__client_log(entry->manager->c, entry->hash_slot, type_id, err, text);
 }
 
 void dibs__entry_fill_command(const struct dibs__lock_entry *entry,
@@ -89,7 +89,7 @@ void dibs__entry_fill_command(const struct dibs__lock_entry *entry,
 
 /* ---- names made of its name -------------------------------------------- */
 
-static bool line_braces(const struct dibs__lock_entry *entry)
+static bool needs_braces(const struct dibs__lock_entry *entry)
 {
     return entry->type->always_braces_channel ||
            !memchr(entry->name, '{', entry->name_len);
@@ -97,13 +97,13 @@ static bool line_braces(const struct dibs__lock_entry *entry)
 
 size_t dibs__entry_hash_tag_len(const struct dibs__lock_entry *entry)
 {
-    return entry->name_len + (line_braces(entry) ? 2u : 0u);
+    return entry->name_len + (needs_braces(entry) ? 2u : 0u);
 }
 
 void dibs__entry_hash_tag(const struct dibs__lock_entry *entry,
                           struct dibs__buf *out)
 {
-    bool braces = line_braces(entry);
+    bool braces = needs_braces(entry);
 
     if (braces)
         dibs__buf_add(out, "{", 1);
@@ -157,7 +157,7 @@ bool dibs__entry_subscribe(const struct dibs__lock_entry *entry,
 
 /* ---- the table --------------------------------------------------------- */
 
-static void line_free(struct dibs__lock_entry *entry)
+static void entry_free(struct dibs__lock_entry *entry)
 {
     if (!entry)
         return;
@@ -168,7 +168,7 @@ static void line_free(struct dibs__lock_entry *entry)
 }
 
 /* Also where waiters are not called: those of other kinds may be. */
-static char told_by_kind(const struct dibs__lock_type *type)
+static char direct_wakeup_message(const struct dibs__lock_type *type)
 {
     switch (type->layout) {
     case LAYOUT_HASH:
@@ -193,7 +193,7 @@ dibs__entry_wait_info(const struct dibs__wait_queue *queue)
         .slot = entry->hash_slot,
         .closing = atomic_load(&entry->manager->closing),
         .registers = entry->type->register_args != NULL,
-        .told = told_by_kind(entry->type),
+        .told = direct_wakeup_message(entry->type),
     };
 }
 
@@ -203,7 +203,7 @@ void dibs__entry_wait_subscribe(const struct dibs__wait_queue *queue,
     (void)dibs__entry_subscribe(DIBS_OF(queue, struct dibs__lock_entry, wait), sub);
 }
 
-static struct dibs__lock_entry *line_new(struct dibs__lock_manager *manager,
+static struct dibs__lock_entry *entry_new(struct dibs__lock_manager *manager,
                                          const struct dibs__lock_type *type,
                                          const char *name, size_t len)
 {
@@ -229,15 +229,15 @@ static struct dibs__lock_entry *line_new(struct dibs__lock_manager *manager,
 }
 
 /* The one of this name and kind, or NULL. */
-static struct dibs__lock_entry *line_find(struct dibs__lock_manager *manager,
+static struct dibs__lock_entry *entry_lookup(struct dibs__lock_manager *manager,
                                           const char *name, size_t len,
-                                          enum dibs__lock_type_id kind)
-    REQUIRES(lk->c->mu)
+                                          enum dibs__lock_type_id type_id)
+    REQUIRES(manager->c->mu)
 {
     struct dibs__lock_entry *entry = RB_ROOT(&manager->entries);
 
     while (entry) {
-        int order = order_by(name, len, kind, entry);
+        int order = entry_compare_key(name, len, type_id, entry);
         if (order == 0)
             return entry;
         entry = order < 0 ? RB_LEFT(entry, node) : RB_RIGHT(entry, node);
@@ -249,31 +249,31 @@ struct dibs__lock_entry *dibs__entry_get(struct dibs__lock_manager *manager,
                                          const struct dibs__lock_type *type,
                                          const char *name, size_t len)
 {
-    struct dibs__lock_entry *fresh = line_new(manager, type, name, len);
+    struct dibs__lock_entry *new_entry = entry_new(manager, type, name, len);
 
-    if (!fresh)
+    if (!new_entry)
         return NULL;
     atomic_fetch_or(&manager->types_used[type->layout], 1u << type->id);
     dibs__lock(&manager->c->mu);
-    struct dibs__lock_entry *entry = line_find(manager, name, len, type->id);
+    struct dibs__lock_entry *entry = entry_lookup(manager, name, len, type->id);
     if (entry) {
         dibs__entry_ref(entry);
     } else {
-        RB_INSERT(dibs__lock_entries, &manager->entries, fresh);
-        entry = fresh;
-        fresh = NULL;
+        RB_INSERT(dibs__lock_entries, &manager->entries, new_entry);
+        entry = new_entry;
+        new_entry = NULL;
     }
     dibs__unlock(&manager->c->mu);
-    line_free(fresh);
+    entry_free(new_entry);
     return entry;
 }
 
 struct dibs__lock_entry *dibs__entry_find(struct dibs__lock_manager *manager,
-                                          enum dibs__lock_type_id kind,
+                                          enum dibs__lock_type_id type_id,
                                           const char *name, size_t len)
 {
     dibs__lock(&manager->c->mu);
-    struct dibs__lock_entry *entry = line_find(manager, name, len, kind);
+    struct dibs__lock_entry *entry = entry_lookup(manager, name, len, type_id);
     if (entry)
         dibs__entry_ref(entry);
     dibs__unlock(&manager->c->mu);
@@ -285,20 +285,20 @@ dibs__entry_next_in_family(struct dibs__lock_entry *entry,
                            struct dibs__lock_entry *after)
 {
     struct dibs__lock_manager *manager = entry->manager;
-    unsigned kinds = atomic_load(&manager->types_used[entry->type->layout]) &
+    unsigned type_ids = atomic_load(&manager->types_used[entry->type->layout]) &
                      ~(1u << entry->type->id);
     struct dibs__lock_entry *found = NULL;
 
     if (after) { /* only those behind it */
-        kinds &= ~0u << after->type->id << 1;
+        type_ids &= ~0u << after->type->id << 1;
         dibs__entry_unref(after);
     }
-    if (!kinds)
+    if (!type_ids)
         return NULL; /* nearly always, and without a mutex */
     dibs__lock(&manager->c->mu);
     for (unsigned id = 0; !found && id < TYPE_COUNT; id++)
-        if (kinds & 1u << id)
-            found = line_find(manager, entry->name, entry->name_len, id);
+        if (type_ids & 1u << id)
+            found = entry_lookup(manager, entry->name, entry->name_len, id);
     if (found)
         dibs__entry_ref(found);
     dibs__unlock(&manager->c->mu);
@@ -339,7 +339,7 @@ void dibs__entry_unref(struct dibs__lock_entry *entry)
         RB_REMOVE(dibs__lock_entries, &entry->manager->entries, entry);
     dibs__unlock(&c->mu);
     if (last)
-        line_free(entry);
+        entry_free(entry);
 }
 
 /* ---- the order in a line ----------------------------------------------- */
@@ -378,29 +378,29 @@ void dibs__entry_acquire_done(struct dibs__lock_entry *entry,
     dibs__wait_queue_unblock(&entry->wait, &op->blocked_ops, resume);
 }
 
-bool dibs__entry_id_in_use(struct dibs__lock_entry *entry, uint64_t wire)
+bool dibs__entry_id_in_use(struct dibs__lock_entry *entry, uint64_t owner_id)
 {
     struct dibs__list *waiters = &entry->wait.waiters;
 
     for (struct dibs__list *l = waiters->next; l != waiters; l = l->next) {
         const struct dibs__operation *op =
             DIBS_OF(l, struct dibs__operation, waiter.link);
-        if (op->owner_id == wire && op->renumber <= RENUMBER_OTHER)
+        if (op->owner_id == owner_id && op->renumber <= RENUMBER_OTHER)
             return true;
     }
-    return dibs__entry_id_in_flight(entry, wire);
+    return dibs__entry_id_in_flight(entry, owner_id);
 }
 
-bool dibs__entry_id_in_flight(struct dibs__lock_entry *entry, uint64_t wire)
+bool dibs__entry_id_in_flight(struct dibs__lock_entry *entry, uint64_t owner_id)
 {
     for (struct dibs__list *l = entry->in_flight.next; l != &entry->in_flight;
          l = l->next)
-        if (DIBS_OF(l, struct dibs__operation, in_flight_link)->owner_id == wire)
+        if (DIBS_OF(l, struct dibs__operation, in_flight_link)->owner_id == owner_id)
             return true;
     return false;
 }
 
-bool dibs__entry_id_waits(struct dibs__lock_entry *entry, uint64_t wire)
+bool dibs__entry_id_waits(struct dibs__lock_entry *entry, uint64_t owner_id)
 {
     struct dibs__list *waiters = &entry->wait.waiters;
 
@@ -410,8 +410,8 @@ bool dibs__entry_id_waits(struct dibs__lock_entry *entry, uint64_t wire)
         bool leaves = /* it takes another one before it asks again */
             (op->renumber == RENUMBER_REST || op->renumber == RENUMBER_REAP) &&
             op->waiter.state == WAITER_PARKED;
-        if (op->owner_id == wire && !leaves)
+        if (op->owner_id == owner_id && !leaves)
             return true;
     }
-    return dibs__entry_id_in_flight(entry, wire);
+    return dibs__entry_id_in_flight(entry, owner_id);
 }

@@ -24,13 +24,13 @@
 #define FAIR_CALL_MS  5000
 
 /* Takes one hold that is idle out of the line; its number, or 0. */
-static uint64_t take_hold(struct dibs__lock_entry *entry, bool *busy)
+static uint64_t take_idle_hold(struct dibs__lock_entry *entry, bool *busy)
 {
-    uint64_t wire = 0;
+    uint64_t owner_id = 0;
     struct dibs__hold *next;
 
     dibs__lock(&entry->mu);
-    for (struct dibs__hold *h = dibs__hold_next(entry, NULL); h && !wire;
+    for (struct dibs__hold *h = dibs__hold_next(entry, NULL); h && !owner_id;
          h = next) {
         next = dibs__hold_next(entry, h);
         if (h->busy) {
@@ -39,10 +39,10 @@ static uint64_t take_hold(struct dibs__lock_entry *entry, bool *busy)
         }
         /* What our clock has just ended is there for the margin still; of one
          * half of a read-write lock for as long as the other. */
-        bool rest = h->expired_locally && (entry->type->layout == LAYOUT_RW ||
+        bool may_be_on_server = h->expired_locally && (entry->type->layout == LAYOUT_RW ||
                                            dibs__now_ms() - h->valid_until <
                                                dibs__entry_timeout(entry));
-        wire = h->state == HOLD_LOST && !rest ? 0 : h->owner_id;
+        owner_id = h->state == HOLD_LOST && !may_be_on_server ? 0 : h->owner_id;
         /* A program that dispatches callbacks may do so after the close, when
          * no hold is left to lose. (A thread of ours has run them by then.) */
         if (dibs__entry_client(entry)->callbacks.fd >= 0)
@@ -50,23 +50,23 @@ static uint64_t take_hold(struct dibs__lock_entry *entry, bool *busy)
         dibs__hold_free(entry, h);
     }
     dibs__unlock(&entry->mu);
-    return wire;
+    return owner_id;
 }
 
 /* True: a hold is in use just now. */
-static bool give_back(struct dibs__lock_entry *entry)
+static bool release_idle_holds(struct dibs__lock_entry *entry)
 {
     bool busy = false;
-    uint64_t wire;
+    uint64_t owner_id;
 
-    while ((wire = take_hold(entry, &busy)))
-        dibs__release_on_close(entry, wire);
+    while ((owner_id = take_idle_hold(entry, &busy)))
+        dibs__release_on_close(entry, owner_id);
     return busy;
 }
 
 /* Waiters here are in a queue on the server, and have to say that they leave.
  */
-static bool has_leavers(struct dibs__lock_entry *entry)
+static bool has_queued_waiters(struct dibs__lock_entry *entry)
 {
     dibs__lock(&entry->mu);
     bool has = dibs__lock_type_has(entry->type, VERB_LEAVE) &&
@@ -76,10 +76,10 @@ static bool has_leavers(struct dibs__lock_entry *entry)
 }
 
 /* False: something is left in this line. */
-static bool close_line(struct dibs__lock_entry *entry)
+static bool close_entry(struct dibs__lock_entry *entry)
 {
     dibs__wait_queue_expire(&entry->wait);
-    bool busy = give_back(entry);
+    bool busy = release_idle_holds(entry);
     dibs__lock(&entry->mu);
     bool waiting = dibs__wait_queue_close(&entry->wait);
     dibs__unlock(&entry->mu);
@@ -93,11 +93,11 @@ static void close_step(struct dibs__timer *t)
     int64_t now = dibs__now_ms();
     bool empty = true;
 
-    for (struct dibs__lock_entry *l = NULL; (l = dibs__entry_next(manager, l));)
-        if (!has_leavers(l))
-            (void)close_line(l);
-    for (struct dibs__lock_entry *l = NULL; (l = dibs__entry_next(manager, l));)
-        empty &= close_line(l);
+    for (struct dibs__lock_entry *entry = NULL; (entry = dibs__entry_next(manager, entry));)
+        if (!has_queued_waiters(entry))
+            (void)close_entry(entry);
+    for (struct dibs__lock_entry *entry = NULL; (entry = dibs__entry_next(manager, entry));)
+        empty &= close_entry(entry);
     dibs__orphans_close(manager);
     dibs__shutdown_hooks_close(manager);
     empty &=
@@ -115,7 +115,7 @@ static void close_step(struct dibs__timer *t)
                             empty && !manager->orphan_release_failed);
 }
 
-static void locks_close(void *arg, int64_t deadline)
+static void manager_close(void *arg, int64_t deadline)
 {
     struct dibs__lock_manager *manager = arg;
 
@@ -126,7 +126,7 @@ static void locks_close(void *arg, int64_t deadline)
     close_step(&manager->close_timer);
 }
 
-static void locks_free(void *arg)
+static void manager_free(void *arg)
 {
     struct dibs__lock_manager *manager = arg;
 
@@ -138,7 +138,7 @@ static void locks_free(void *arg)
 
 /* One that is in a batch already is asked for once more behind it: the answer
  * may be an old one. */
-static void doubt_holds(struct dibs__lock_entry *entry, int64_t now)
+static void mark_needs_verify(struct dibs__lock_entry *entry, int64_t now)
 {
     dibs__lock(&entry->mu);
     for (struct dibs__hold *h = NULL; (h = dibs__hold_next(entry, h));) {
@@ -151,19 +151,19 @@ static void doubt_holds(struct dibs__lock_entry *entry, int64_t now)
     dibs__unlock(&entry->mu);
 }
 
-static void locks_verify(void *upper_arg, dibs__meant *meant, const void *arg)
+static void manager_verify(void *upper_arg, dibs__meant *meant, const void *arg)
 {
     struct dibs__lock_manager *manager = upper_arg;
     int64_t now = dibs__now_ms();
 
-    for (struct dibs__lock_entry *l = NULL; (l = dibs__entry_next(manager, l));)
-        if (meant(arg, l->hash_slot))
-            doubt_holds(l, now);
+    for (struct dibs__lock_entry *entry = NULL; (entry = dibs__entry_next(manager, entry));)
+        if (meant(arg, entry->hash_slot))
+            mark_needs_verify(entry, now);
     if (manager->c->lease_timers.due) /* it does not close */
         dibs__renew_due(&manager->c->lease_timers, now);
 }
 
-static void locks_changed(void *upper_arg, dibs__meant *meant, const void *arg,
+static void manager_on_invalidation(void *upper_arg, dibs__meant *meant, const void *arg,
                           const char *key, size_t len)
 {
     if (key)
@@ -173,13 +173,13 @@ static void locks_changed(void *upper_arg, dibs__meant *meant, const void *arg,
 }
 
 static const struct dibs__upper upper = {
-    .close = locks_close,
-    .verify = locks_verify,
-    .changed = locks_changed,
-    .free = locks_free,
+    .close = manager_close,
+    .verify = manager_verify,
+    .changed = manager_on_invalidation,
+    .free = manager_free,
 };
 
-static void options_take(struct dibs__lock_manager *manager,
+static void copy_options(struct dibs__lock_manager *manager,
                          const dibs_client_opts *o)
 {
     manager->fair_wait_ms = o->fair_wait_ms ? o->fair_wait_ms : FAIR_WAIT_MS;
@@ -194,7 +194,7 @@ struct dibs__lock_manager *dibs__lock_manager_of(dibs_client *c)
     if (!manager && (manager = dibs__calloc(1, sizeof *manager))) {
         manager->c = c;
         manager->waits = &dibs__lock_waits;
-        options_take(manager, &c->opts);
+        copy_options(manager, &c->opts);
         RB_INIT(&manager->entries);
         RB_INIT(&manager->aliases);
         dibs__adopted_init(&manager->adopted);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * lock_manager.h - all locks of one client: lines, owners, renewals, the
- * reaper.
+ * lock_manager.h - all locks of one client: the table of lock entries, owner
+ * ids, renewal, the orphan reaper, and how they end when the client closes.
  */
 #ifndef DIBS_LOCK_CORE_LOCK_MANAGER_H
 #define DIBS_LOCK_CORE_LOCK_MANAGER_H
@@ -12,7 +12,7 @@
 
 RB_HEAD(dibs__lock_entries, dibs__lock_entry);
 
-/* An owner that goes under another number by now. */
+/* The current id of an owner whose first id was retired. */
 struct dibs__alias {
     RB_ENTRY(dibs__alias) node;
     dibs_owner owner;
@@ -20,88 +20,91 @@ struct dibs__alias {
 };
 RB_HEAD(dibs__aliases, dibs__alias);
 
-#define DIBS__ALIASES_KEPT 16 /* for when memory ends */
+#define DIBS__ALIASES_KEPT 16 /* reserve for when memory is out */
 
 struct dibs__lock_manager {
     dibs_client *c;
     const struct dibs__wait_queue_ops
-        *waits;                        /* const after init: how lines wait */
+        *waits;                        /* const after init: for most types */
     struct dibs__lock_entries entries; /* client.mu */
     struct dibs__aliases aliases;      /* client.mu */
-    atomic_bool aliased;               /* there is one at all */
-    atomic_uint retired;               /* how often one was made */
+    atomic_bool aliased;               /* aliases is not empty */
+    atomic_uint retired;               /* how many ids were retired */
     struct dibs__alias kept[DIBS__ALIASES_KEPT]; /* client.mu */
     unsigned kept_used;                          /* client.mu */
     struct dibs__adopted_table adopted;
     struct dibs__holder_value_table holder_values;
-    atomic_ullong holds; /* numbers of holds given out */
+    atomic_ullong holds; /* the last hold.number */
     atomic_uint
-        types_used[LAYOUT_COUNT]; /* a bit for each that was asked for */
-    int64_t fair_wait_ms;         /* these three: const after init */
+        types_used[LAYOUT_COUNT]; /* one bit for each lock type with entries */
+    int64_t fair_wait_ms;         /* of the client's options; const after init,
+                                     as the next two */
     int64_t fair_call_ms;
     bool prefer_readers;
-    struct dibs__list orphans;        /* io only */
-    struct dibs__list shutdown_hooks; /* client.mu: of the layers above, see
-                                         shutdown_hook.h */
-    atomic_int in_flight; /* operations and reaps begun, not ended */
+    struct dibs__list orphans;        /* io only: of orphan_reaper.c */
+    struct dibs__list shutdown_hooks; /* client.mu: see shutdown_hook.h */
+    atomic_int in_flight; /* operations and orphan releases, begun, not ended */
     atomic_bool closing;
     struct dibs__timer close_timer; /* io only */
     int64_t close_by;               /* io only */
     bool orphan_release_failed;     /* io only, while closing */
-    bool orphans_abandoned; /* io only: nobody waits for them any more */
+    bool orphans_abandoned; /* io only: the time limit of the close is over */
 };
 
-/* The client's, made at the first call. NULL: out of memory. Thread: app. */
+/* Returns the client's lock manager; the first call creates it. NULL: out of
+ * memory. Thread: app. */
 struct dibs__lock_manager *dibs__lock_manager_of(dibs_client *c);
 
-/* ---- owner_id.c -----------------------------------------------------------
- */
+/* ---- owner_id.c -------------------------------------------------------- */
 
-/* The number behind 0 on this thread. */
+/* Returns the owner of this thread, which callers name as owner 0. */
 dibs_owner dibs__owner_thread(void);
-/* A number that nobody has had in this process. */
+/* Returns a number that was not used in this process before. */
 uint64_t dibs__owner_number(void);
-/* Under which number this owner goes now. Thread: any. */
+/* Returns the current owner id of this owner. Thread: any. */
 uint64_t dibs__owner_wire(struct dibs__lock_manager *manager, dibs_owner owner);
-/* This owner is about to read by number `wire`: by which other number it has
- * the write half. 0: by none. Thread: any, no mutex held. */
+/* For an acquire of read mode under id `wire`: returns the other id under which
+ * the same owner holds write mode; 0: none. Thread: any, no mutex held. */
 uint64_t dibs__owner_writes(struct dibs__lock_entry *entry, dibs_owner owner,
                             uint64_t wire);
-/* Commands with this number may still run on this lock, and nobody knows when,
- * or what it has is over, or somebody else's: the owner gets another number.
- * Calls for this lock that wait by the old one learn of it: lock_waiter.c.
+/* Retires this id and gives the owner another one: a stale copy under the id
+ * may still be executed, or its hold has expired or was detached (how). Marks
+ * the owner's waiters for this lock (op.renumber), which lock_waiter.c handles.
  * Thread: any, no mutex held. */
 void dibs__owner_retire(struct dibs__lock_entry *entry, dibs_owner owner,
                         uint64_t wire, enum dibs__renumber how);
 void dibs__owners_free(struct dibs__lock_manager *manager);
 
-/* ---- orphan_reaper.c
- * ------------------------------------------------------------ */
+/* ---- orphan_reaper.c --------------------------------------------------- */
 
-/* Takes back what this number holds or may yet be given: until that long
- * after the server first answered. ORPHAN_REMAINDER: nothing may be given to it
- * any more; the first answer ends it, and nobody is told. Thread: any. */
+/* Releases orphans under this id: repeatedly, until lease_ms after the first
+ * reply, since a stale copy can create one until then. ORPHAN_REMAINDER: there
+ * is no stale copy; ends with the first reply and emits no event. Thread: any.
+ */
 #define ORPHAN_REMAINDER INT64_MIN
-void dibs__orphan_release(struct dibs__lock_entry *entry, uint64_t wire,
+void dibs__orphan_release(struct dibs__lock_entry *entry, uint64_t owner_id,
                           int64_t lease_ms);
-/* The same, but not before that time is over: until then it is to be kept. A
- * client that closes earlier leaves it to its lease, and says so. */
-void dibs__orphan_release_after(struct dibs__lock_entry *entry, uint64_t wire,
-                                int64_t lease_ms, int64_t keep_ms);
-/* This hold is lost: its time is over by our clock. A renewal whose answer was
- * lost may have kept it on the server, so that is taken back. So is one that
- * writes. Any other that is not renewed ends there by itself, or with its
- * release. Tells once. Thread: any. */
+/* The same, beginning after keep_ms: the hold-off of the release. A client that
+ * closes earlier leaves the orphan to its lease, and its close returns that. */
+void dibs__orphan_release_after(struct dibs__lock_entry *entry,
+                                uint64_t owner_id, int64_t lease_ms,
+                                int64_t keep_ms);
+/* Enters HOLD_LOST, since the hold is past valid_until. Idempotent. Has the
+ * orphan reaper release what the server may still have, if a renewal may have
+ * kept it or if it is a mode of a read-write lock. Any other hold ends on the
+ * server with its lease. Thread: any. */
 void dibs__hold_expire_locally(struct dibs__lock_entry *entry,
-                               struct dibs__hold *h) REQUIRES(line->mu);
-/* The same until it is confirmed once: a release whose caller does not wait.
- * Thread: io. */
-void dibs__release_on_close(struct dibs__lock_entry *entry, uint64_t wire);
-/* A fair lock was freed and somebody called, who heard it or not: looks after
- * the queue until somebody has the lock. Thread: any. */
+                               struct dibs__hold *h) REQUIRES(entry->mu);
+/* As dibs__orphan_release, until the first reply that is no error: releases a
+ * hold when the client closes. Thread: io. */
+void dibs__release_on_close(struct dibs__lock_entry *entry, uint64_t owner_id);
+/* A fair lock was freed and a waiter in its queue woken; heard: that waiter was
+ * subscribed. Removes dead waiters from the queue until the lock is acquired.
+ * Thread: any. */
 void dibs__fair_queue_gc(struct dibs__lock_entry *entry, bool heard);
-/* The client closes: those that were answered end, the others go on until they
- * are, or the time is over. */
+/* The client closes: orphan releases end with their next reply.
+ * orphans_stop: the time limit of the close is over, they end now. Thread: io.
+ */
 void dibs__orphans_close(struct dibs__lock_manager *manager);
 void dibs__orphans_stop(struct dibs__lock_manager *manager);
 
@@ -109,13 +112,14 @@ void dibs__orphans_stop(struct dibs__lock_manager *manager);
 
 void dibs__renew_due(struct dibs__lease_timers *timers, int64_t now);
 
-/* ---- key_invalidation.c
- * ----------------------------------------------------------- */
+/* ---- key_invalidation.c ------------------------------------------------ */
 
-/* Somebody changed this key: what is held by it is looked at. Thread: io. */
+/* The server sent an invalidation of this key: verifies the holds of that key.
+ * Thread: io. */
 void dibs__on_key_invalidated(struct dibs__lock_manager *manager,
                               const char *key, size_t len);
-/* Maybe any key of these slots, and none is tracked. Thread: io. */
+/* Any key of these hash slots may have changed, and tracking of them has ended:
+ * verifies their holds. Thread: io. */
 void dibs__on_all_keys_invalidated(struct dibs__lock_manager *manager,
                                    dibs__meant *meant, const void *arg);
 

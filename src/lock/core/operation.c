@@ -20,7 +20,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static void op_write(struct dibs__command *cmd, struct dibs__buf *out,
+static void write_command(struct dibs__command *cmd, struct dibs__buf *out,
                      bool whole)
 {
     struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
@@ -60,7 +60,7 @@ void dibs__op_explain_kind(struct dibs__operation *op)
         op->entry->name);
 }
 
-static void call_explained(struct dibs__command *cmd, dibs_err err,
+static void on_command_error_text(struct dibs__command *cmd, dibs_err err,
                            const char *why)
 {
     struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
@@ -74,7 +74,7 @@ static void call_explained(struct dibs__command *cmd, dibs_err err,
 }
 
 /* Something is wrong at the server, or on the way to it. */
-static bool is_about_server(dibs_err err)
+static bool is_server_error(dibs_err err)
 {
     return err == DIBS_ERR_CONN || err == DIBS_ERR_UNKNOWN ||
            err == DIBS_ERR_WRONGTYPE || err == DIBS_ERR_AUTH ||
@@ -94,17 +94,17 @@ void dibs__op_set_error_text(struct dibs__operation *op)
 
 /* ---- sending, and the end ---------------------------------------------- */
 
-static void op_start_call(struct dibs__operation *op)
+static void start_command(struct dibs__operation *op)
 {
     struct dibs__route to = dibs__entry_route(op->entry);
-    bool direct = op->on_caller_thread;
+    bool on_caller_thread = op->on_caller_thread;
 
     op->on_caller_thread =
         false; /* its next step may be on io, which must not wait */
-    bool *asked = op->ended ? op->sent : NULL;
-    if (direct && asked) /* op may be gone by the time it says no */
-        *asked = dibs__command_send_sync(to, &op->command);
-    else if (direct)
+    bool *sent = op->ended ? op->sent : NULL;
+    if (on_caller_thread && sent) /* op may be gone by the time it says no */
+        *sent = dibs__command_send_sync(to, &op->command);
+    else if (on_caller_thread)
         dibs__command_run_direct(to, &op->command);
     else if (op->async && !op->ended)
         dibs__ride_start(&dibs__entry_client(op->entry)->callbacks, to,
@@ -122,10 +122,10 @@ void dibs__op_send_own(struct dibs__operation *op, dibs__op_writer *write,
     op->command.expects = expects;
     op->command.write = write;
     op->command.done = answered;
-    op->command.explain = call_explained;
+    op->command.explain = on_command_error_text;
     dibs__entry_fill_command(op->entry, &op->command, within, 0);
     op->command.replicas = 0;
-    op_start_call(op);
+    start_command(op);
 }
 
 void dibs__op_send(struct dibs__operation *op, enum dibs__lock_command verb,
@@ -152,13 +152,13 @@ void dibs__op_send(struct dibs__operation *op, enum dibs__lock_command verb,
                               : expects[verb];
     if (verb == VERB_ACQUIRE && op->args.registration) /* busy, and more */
         op->command.expects |= 1u << REPLY_ARRAY;
-    op->command.write = op_write;
+    op->command.write = write_command;
     op->command.done = answered;
-    op->command.explain = call_explained;
+    op->command.explain = on_command_error_text;
     dibs__entry_fill_command(op->entry, &op->command, within, connect_by);
     op->command.replicas = verb == VERB_ACQUIRE ? op->replicas : 0;
     op->command.writes = type->taken_types;
-    op_start_call(op);
+    start_command(op);
 }
 
 void dibs__op_begin(struct dibs__operation *op)
@@ -167,7 +167,7 @@ void dibs__op_begin(struct dibs__operation *op)
     op->run(op);
 }
 
-static void op_called_back(struct dibs__callback *cb, bool drop)
+static void run_async_callback(struct dibs__callback *cb, bool drop)
 {
     struct dibs__operation *op = DIBS_OF(cb, struct dibs__operation, cb);
 
@@ -196,20 +196,20 @@ static void explain_timeout(struct dibs__operation *op)
 
 /* What went wrong on the way matters only if that is how it ended, or if it
  * was still so when the time was over. */
-static void settle_reason(struct dibs__operation *op)
+static void finish_error_text(struct dibs__operation *op)
 {
     if (op->error_text && op->error_text->err != op->err &&
         (op->err != DIBS_ERR_TIMEOUT || !op->last_err)) {
         dibs__free(op->error_text);
         op->error_text = NULL;
     }
-    if (!op->error_text && is_about_server(op->err))
+    if (!op->error_text && is_server_error(op->err))
         dibs__op_record_error_here(op, op->err, "%s", dibs_strerror(op->err));
     else if (!op->error_text && op->err == DIBS_ERR_TIMEOUT)
         explain_timeout(op);
 }
 
-static void tell_async(void *arg)
+static void push_async_callback(void *arg)
 {
     struct dibs__operation *op = arg;
     struct dibs__lock_entry *entry = op->entry;
@@ -217,7 +217,7 @@ static void tell_async(void *arg)
 
     atomic_fetch_sub(&entry->manager->in_flight, 1);
     dibs__entry_unref(entry);
-    op->cb.run = op_called_back;
+    op->cb.run = run_async_callback;
     dibs__callbacks_push(&c->callbacks, &op->cb);
 }
 
@@ -227,13 +227,13 @@ static void finish_async(struct dibs__operation *op)
     struct dibs__loss_listener *loss = op->loss;
 
     op->loss = NULL;
-    if (!dibs__loss_on_done(loss, tell_async, op))
-        tell_async(op);
+    if (!dibs__loss_on_done(loss, push_async_callback, op))
+        push_async_callback(op);
     dibs__loss_unref(loss);
 }
 
 /* What was taken is counted with the hold. */
-static void count_acquire(const struct dibs__operation *op,
+static void count_acquire_stats(const struct dibs__operation *op,
                           struct dibs__stats *st)
 {
     if (op->no_wait)
@@ -252,12 +252,12 @@ static void count_acquire(const struct dibs__operation *op,
         dibs__stats_count(st, STAT_FAILURES, 1);
 }
 
-static void count_op(const struct dibs__operation *op)
+static void count_op_stats(const struct dibs__operation *op)
 {
     struct dibs__stats *st = dibs__entry_client(op->entry)->stats;
 
     if (!op->is_release && dibs__coarse_time_is_set(op->args.begun_at))
-        count_acquire(op, st);
+        count_acquire_stats(op, st);
     else if (op->is_release && op->err == DIBS_OK)
         dibs__stats_count(st, STAT_RELEASES, 1);
 }
@@ -270,8 +270,8 @@ void dibs__op_finish(struct dibs__operation *op, dibs_err err)
     dibs__loss_notification_free(op->notification);
     op->notification = NULL;
     op->err = err;
-    count_op(op);
-    settle_reason(op);
+    count_op_stats(op);
+    finish_error_text(op);
     if (op->ended) { /* what it does next counts as begun before this ends */
         op->ended(op);
         atomic_fetch_sub(&entry->manager->in_flight, 1);
@@ -337,8 +337,8 @@ void dibs__op_end_busy(struct dibs__operation *op, dibs_err err)
     struct dibs__hold *h = op->hold;
 
     dibs__lock(&entry->mu);
-    bool over = h->count == 0;
-    if (over) { /* the number is retired before the hold is seen to end */
+    bool released = h->count == 0;
+    if (released) { /* the number is retired before the hold is seen to end */
         dibs__unlock(&entry->mu);
         dibs__owner_retire(entry, h->owner, h->owner_id, RENUMBER_REAP);
         dibs__lock(&entry->mu);
@@ -347,7 +347,7 @@ void dibs__op_end_busy(struct dibs__operation *op, dibs_err err)
     }
     h->busy = false;
     dibs__wait_queue_unblock(&entry->wait, &h->blocked_ops, &blocked);
-    if (over) {
+    if (released) {
         dibs__hold_free(entry, h);
         dibs__wait_queue_wake_head(&entry->wait);
     }
@@ -364,14 +364,14 @@ void dibs__op_rename_waits(struct dibs__lock_entry *entry, dibs_owner owner,
 
     if (!dibs__lock_type_has(entry->type, VERB_HANDOVER))
         return;
-    uint64_t wire = dibs__owner_wire(entry->manager, owner);
+    uint64_t owner_id = dibs__owner_wire(entry->manager, owner);
     dibs__lock(&entry->mu);
     for (struct dibs__list *l = waiters->next; l != waiters; l = l->next) {
         struct dibs__operation *op =
             DIBS_OF(l, struct dibs__operation, waiter.link);
         if (op->owner == owner && op->owner_id == old &&
             op->waiter.state == WAITER_PARKED)
-            op->owner_id = op->args.owner_id = wire;
+            op->owner_id = op->args.owner_id = owner_id;
     }
     dibs__unlock(&entry->mu);
 }

@@ -83,7 +83,7 @@ uint64_t dibs__owner_writes(struct dibs__lock_entry *entry, dibs_owner owner,
 /* A retired number must not be used again even when memory ends, so a few
  * aliases are kept for that. */
 static struct dibs__alias *alias_new(struct dibs__lock_manager *manager)
-    REQUIRES(lk->c->mu)
+    REQUIRES(manager->c->mu)
 {
     struct dibs__alias *a = dibs__calloc(1, sizeof *a);
 

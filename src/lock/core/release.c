@@ -27,13 +27,13 @@
 #include "lock/core/lock_manager.h"
 #include "lock/core/operation.h"
 
-#define HANDOVERS_MAX    64
-#define HANDOVERS_MAX_MS 200
+#define HANDOFFS_MAX    64
+#define HANDOFFS_MAX_MS 200
 #define YIELD_MIN_MS     2 /* by a clock that may be just about to tick */
 #define YIELD_MAX_MS     3
-#define LOOK_AROUND      32 /* one of so many holds names no other holder */
+#define HINTLESS_ONE_IN      32 /* one of so many holds names no other holder */
 
-static bool read_count(const struct dibs__reply *reply, dibs_err *err,
+static bool decode_release_reply(const struct dibs__reply *reply, dibs_err *err,
                        int64_t *out)
 {
     if (*err == DIBS_OK && reply->type != REPLY_NUM)
@@ -45,7 +45,7 @@ static bool read_count(const struct dibs__reply *reply, dibs_err *err,
 
 /* ---- one level of several ---------------------------------------------- */
 
-static void partial_answered(struct dibs__command *cmd, dibs_err err,
+static void on_partial_reply(struct dibs__command *cmd, dibs_err err,
                              const struct dibs__reply *reply)
 {
     struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
@@ -53,7 +53,7 @@ static void partial_answered(struct dibs__command *cmd, dibs_err err,
     struct dibs__hold *h = op->hold;
     int64_t n = 0;
 
-    bool answered = read_count(reply, &err, &n);
+    bool answered = decode_release_reply(reply, &err, &n);
     dibs__lock(&entry->mu);
     h->may_have_stale_copy |= cmd->maybe_live_copy || cmd->partially_executed ||
                               err == DIBS_ERR_UNKNOWN;
@@ -86,8 +86,8 @@ static void partial_answered(struct dibs__command *cmd, dibs_err err,
 
 /* The lock is free, as far as we know. If other clients heard that, they come
  * first; else the line here may ask. */
-static void yield_to_others(struct dibs__lock_entry *entry, int64_t heard)
-    REQUIRES(line->mu)
+static void end_handoffs(struct dibs__lock_entry *entry, int64_t receivers)
+    REQUIRES(entry->mu)
 {
     int64_t now = dibs__now_ms();
 
@@ -95,15 +95,15 @@ static void yield_to_others(struct dibs__lock_entry *entry, int64_t heard)
     entry->handoff_start_ms = (uint32_t)now;
     /* The script leaves out the listener. */
     bool self = dibs__wait_queue_is_passive_listener(&entry->wait, now);
-    if (heard > (self ? 1 : 0))
+    if (receivers > (self ? 1 : 0))
         entry->wait.backoff_until =
             now + dibs__random_in(YIELD_MIN_MS, YIELD_MAX_MS);
     dibs__wait_queue_wake_head(&entry->wait);
 }
 
 /* The hold is over. Calls that waited for it to be idle go to `blocked`. */
-static void end_hold(struct dibs__lock_entry *entry, struct dibs__operation *op,
-                     struct dibs__list *blocked) REQUIRES(line->mu)
+static void free_released_hold(struct dibs__lock_entry *entry, struct dibs__operation *op,
+                     struct dibs__list *blocked) REQUIRES(entry->mu)
 {
     op->may_have_stale_copy |= op->hold->may_have_stale_copy;
     dibs__wait_queue_unblock(&entry->wait, &op->hold->blocked_ops, blocked);
@@ -114,7 +114,7 @@ static void end_hold(struct dibs__lock_entry *entry, struct dibs__operation *op,
 
 /* Before the hold is over: the next call of the same owner must not go by a
  * number under which a copy of this release may still run. */
-static void note_ghosts(struct dibs__operation *op, bool tainted)
+static void retire_id_in_doubt(struct dibs__operation *op, bool tainted)
 {
     dibs__lock(&op->entry->mu);
     /* A renewal that runs after a release that was answered finds nothing. */
@@ -128,7 +128,7 @@ static void note_ghosts(struct dibs__operation *op, bool tainted)
         dibs__owner_retire(op->entry, op->owner, op->owner_id, how);
 }
 
-static void last_answered(struct dibs__command *cmd, dibs_err err,
+static void on_last_reply(struct dibs__command *cmd, dibs_err err,
                           const struct dibs__reply *reply)
 {
     struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
@@ -136,22 +136,22 @@ static void last_answered(struct dibs__command *cmd, dibs_err err,
     struct dibs__list blocked = {&blocked, &blocked};
     int64_t n = 0;
 
-    bool answered = read_count(reply, &err, &n);
-    bool unheard = answered && n == SCRIPT_NO_LISTENER;
-    if (unheard)
+    bool answered = decode_release_reply(reply, &err, &n);
+    bool no_listener = answered && n == SCRIPT_NO_LISTENER;
+    if (no_listener)
         n = SCRIPT_FREED;
     bool sure = answered && (n > 0 || !cmd->resent);
     if (answered && n < 0 && !cmd->resent)
         err = DIBS_ERR_LOST;
     if (err != DIBS_OK && !reply)
         err = DIBS_ERR_UNKNOWN; /* not sent, or "not now": it is the same */
-    note_ghosts(op, cmd->maybe_live_copy || !sure);
+    retire_id_in_doubt(op, cmd->maybe_live_copy || !sure);
     dibs__lock(&entry->mu);
-    end_hold(entry, op, &blocked);
-    yield_to_others(entry, n - 1);
+    free_released_hold(entry, op, &blocked);
+    end_handoffs(entry, n - 1);
     dibs__unlock(&entry->mu);
-    if (unheard || (entry->type->has_server_queue && n > 1))
-        dibs__fair_queue_gc(entry, !unheard);
+    if (no_listener || (entry->type->has_server_queue && n > 1))
+        dibs__fair_queue_gc(entry, !no_listener);
     if (op->may_have_stale_copy)
         dibs__orphan_release_after(entry, op->owner_id, op->orphan_ttl_ms,
                                    op->args.hold_off_ms);
@@ -159,31 +159,31 @@ static void last_answered(struct dibs__command *cmd, dibs_err err,
     dibs__op_resume(&blocked);
 }
 
-static void send_last(struct dibs__operation *op)
+static void send_last_release(struct dibs__operation *op)
 {
     op->args.target_count = 0;
-    dibs__op_send(op, VERB_RELEASE, last_answered,
+    dibs__op_send(op, VERB_RELEASE, on_last_reply,
                   op->waiter.deadline - dibs__now_ms(), op->waiter.deadline);
 }
 
 /* ---- handing over ------------------------------------------------------ */
 
-static bool others_turn(const struct dibs__lock_entry *entry, int64_t now)
+static bool handoff_limit_reached(const struct dibs__lock_entry *entry, int64_t now)
 {
-    return entry->handoff_count >= HANDOVERS_MAX ||
+    return entry->handoff_count >= HANDOFFS_MAX ||
            (entry->handoff_count > 0 &&
-            (uint32_t)now - entry->handoff_start_ms > HANDOVERS_MAX_MS);
+            (uint32_t)now - entry->handoff_start_ms > HANDOFFS_MAX_MS);
 }
 
 /* The waiter that gets the lock next, or NULL. */
-static struct dibs__operation *pick_next_owner(struct dibs__lock_entry *entry,
+static struct dibs__operation *handoff_pick(struct dibs__lock_entry *entry,
                                                struct dibs__operation *op,
-                                               int64_t now) REQUIRES(line->mu)
+                                               int64_t now) REQUIRES(entry->mu)
 {
     struct dibs__list *first = dibs__list_first(&entry->wait.waiters);
 
     if (!dibs__lock_type_has(entry->type, VERB_HANDOVER) || !first ||
-        op->args.hold_off_ms || others_turn(entry, now) ||
+        op->args.hold_off_ms || handoff_limit_reached(entry, now) ||
         atomic_load(&entry->manager->closing))
         return NULL;
     struct dibs__operation *next =
@@ -200,8 +200,8 @@ static struct dibs__operation *pick_next_owner(struct dibs__lock_entry *entry,
 
 /* While the lock is on its way to the next owner, that owner asks for nothing
  * else: it counts as asking. */
-static void promise_lock(struct dibs__lock_entry *entry,
-                         struct dibs__operation *op) REQUIRES(line->mu)
+static void handoff_begin(struct dibs__lock_entry *entry,
+                         struct dibs__operation *op) REQUIRES(entry->mu)
 {
     (void)dibs__entry_acquire_begin(entry,
                                     op->handoff_to); /* it does not ask yet */
@@ -211,7 +211,7 @@ static void promise_lock(struct dibs__lock_entry *entry,
 
 /* The answer is there: from now on the next owner stays for what follows from
  * it. NULL: it has left. */
-static struct dibs__operation *claim_next_owner(struct dibs__operation *op)
+static struct dibs__operation *handoff_claim(struct dibs__operation *op)
 {
     dibs__lock(&op->entry->mu);
     struct dibs__operation *next_owner = op->handoff_to;
@@ -223,10 +223,10 @@ static struct dibs__operation *claim_next_owner(struct dibs__operation *op)
 }
 
 /* The next owner has it. False: too late, or its number is retired. */
-static bool give_to_next_owner(struct dibs__lock_entry *entry,
+static bool handoff_grant(struct dibs__lock_entry *entry,
                                struct dibs__operation *next_owner,
                                const struct dibs__command *cmd, int64_t value,
-                               struct dibs__list *resume) REQUIRES(line->mu)
+                               struct dibs__list *resume) REQUIRES(entry->mu)
 {
     next_owner->may_have_stale_copy |= cmd->maybe_live_copy;
     if (next_owner->renumber == RENUMBER_REAP ||
@@ -247,7 +247,7 @@ static bool give_to_next_owner(struct dibs__lock_entry *entry,
 }
 
 /* The next owner waits on, under another number. */
-static void rename_next_owner(struct dibs__operation *next_owner,
+static void handoff_reassign_id(struct dibs__operation *next_owner,
                               struct dibs__list *resume)
 {
     struct dibs__lock_entry *entry = next_owner->entry;
@@ -255,27 +255,27 @@ static void rename_next_owner(struct dibs__operation *next_owner,
     uint64_t old = next_owner->owner_id;
 
     dibs__owner_retire(entry, owner, old, RENUMBER_REAP);
-    uint64_t wire = dibs__owner_wire(entry->manager, owner);
+    uint64_t owner_id = dibs__owner_wire(entry->manager, owner);
     dibs__lock(&entry->mu);
-    next_owner->owner_id = next_owner->args.owner_id = wire;
+    next_owner->owner_id = next_owner->args.owner_id = owner_id;
     dibs__entry_acquire_done(entry, next_owner, resume);
     dibs__wait_queue_wake_head(&entry->wait);
     dibs__unlock(&entry->mu);
     dibs__op_rename_waits(entry, owner, old);
 }
 
-static void handover_lost(struct dibs__operation *op, dibs_err err)
+static void handoff_lost(struct dibs__operation *op, dibs_err err)
 {
     struct dibs__lock_entry *entry = op->entry;
-    struct dibs__operation *next_owner = claim_next_owner(op);
+    struct dibs__operation *next_owner = handoff_claim(op);
     struct dibs__list blocked = {&blocked, &blocked};
 
     if (next_owner)
-        rename_next_owner(next_owner, &blocked);
-    note_ghosts(op, true);
+        handoff_reassign_id(next_owner, &blocked);
+    retire_id_in_doubt(op, true);
     dibs__lock(&entry->mu);
-    end_hold(entry, op, &blocked);
-    yield_to_others(entry, 0);
+    free_released_hold(entry, op, &blocked);
+    end_handoffs(entry, 0);
     dibs__unlock(&entry->mu);
     dibs__orphan_release(entry, op->args.next_owner_id, op->args.lease_ms);
     dibs__op_disown(op);
@@ -286,29 +286,29 @@ static void handover_lost(struct dibs__operation *op, dibs_err err)
 /* moved: the next owner's number has the lock. If nobody goes by it any more,
  * the reaper frees the lock, and the next waiter asks right behind it. Not
  * moved, but an earlier copy may have moved it: it is not ours, as wanted. */
-static void handover_done(struct dibs__operation *op,
-                          const struct dibs__acquired *got)
+static void handoff_complete(struct dibs__operation *op,
+                          const struct dibs__acquired *outcome)
 {
-    bool moved = got->result == RESULT_ACQUIRED;
+    bool moved = outcome->result == RESULT_ACQUIRED;
     struct dibs__lock_entry *entry = op->entry;
-    struct dibs__operation *next_owner = claim_next_owner(op);
+    struct dibs__operation *next_owner = handoff_claim(op);
     bool unsure = !moved && op->command.resent;
     bool taken = false;
     struct dibs__list blocked = {&blocked, &blocked};
 
-    note_ghosts(op, op->command.maybe_live_copy || unsure);
+    retire_id_in_doubt(op, op->command.maybe_live_copy || unsure);
     dibs__lock(&entry->mu);
     if (next_owner) {
         dibs__entry_acquire_done(entry, next_owner, &blocked);
-        taken = moved && give_to_next_owner(entry, next_owner, &op->command,
-                                            got->value, &blocked);
+        taken = moved && handoff_grant(entry, next_owner, &op->command,
+                                            outcome->value, &blocked);
     }
     bool gone = !next_owner || next_owner->renumber == RENUMBER_REAP;
     if (gone && (moved || unsure || op->command.maybe_live_copy))
         dibs__orphan_release(entry, op->args.next_owner_id, op->args.lease_ms);
-    end_hold(entry, op, &blocked);
+    free_released_hold(entry, op, &blocked);
     if (!taken)
-        yield_to_others(entry, 0);
+        end_handoffs(entry, 0);
     dibs__unlock(&entry->mu);
     if (op->may_have_stale_copy)
         dibs__op_disown(op);
@@ -318,33 +318,33 @@ static void handover_done(struct dibs__operation *op,
     dibs__op_resume(&blocked);
 }
 
-static void handover_answered(struct dibs__command *cmd, dibs_err err,
+static void on_handoff_reply(struct dibs__command *cmd, dibs_err err,
                               const struct dibs__reply *reply)
 {
     struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
-    struct dibs__acquired got = {.err = err};
+    struct dibs__acquired outcome = {.err = err};
 
     if (err == DIBS_OK)
-        op->entry->type->decode(VERB_HANDOVER, reply, &got);
-    if (err == DIBS_OK && got.result != RESULT_REFUSED) {
-        handover_done(op, &got);
+        op->entry->type->decode(VERB_HANDOVER, reply, &outcome);
+    if (err == DIBS_OK && outcome.result != RESULT_REFUSED) {
+        handoff_complete(op, &outcome);
         return;
     }
-    err = got.err;
+    err = outcome.err;
     if (reply && !cmd->resent && !cmd->partially_executed) {
         /* Refused, and nothing was done (a full server, say). A release asks
          * for less. */
-        struct dibs__operation *next_owner = claim_next_owner(op);
+        struct dibs__operation *next_owner = handoff_claim(op);
         struct dibs__list resume = {&resume, &resume};
         dibs__lock(&op->entry->mu);
         if (next_owner)
             dibs__entry_acquire_done(op->entry, next_owner, &resume);
         dibs__unlock(&op->entry->mu);
         op->on_caller_thread = false;
-        send_last(op);
+        send_last_release(op);
         dibs__op_resume(&resume);
     } else {
-        handover_lost(op, reply && err != DIBS_ERR_PROTOCOL ? err
+        handoff_lost(op, reply && err != DIBS_ERR_PROTOCOL ? err
                                                             : DIBS_ERR_UNKNOWN);
     }
 }
@@ -355,13 +355,13 @@ static void handover_answered(struct dibs__command *cmd, dibs_err err,
  * lives, and for about as long as the lock, the server looks at no other. Now
  * and then it shall, to find those whose lease is over; not by turns, which
  * could be those of other locks. */
-static uint64_t other_holder(const struct dibs__lock_entry *entry,
+static uint64_t peer_hint(const struct dibs__lock_entry *entry,
                              const struct dibs__hold *mine, int64_t now)
-    REQUIRES(line->mu)
+    REQUIRES(entry->mu)
 {
     uint32_t chance = (uint32_t)mine->number * UINT32_C(2654435769);
 
-    if (chance < UINT32_MAX / LOOK_AROUND)
+    if (chance < UINT32_MAX / HINTLESS_ONE_IN)
         return 0;
     return dibs__hold_find_peer(entry, mine,
                                 now + (mine->valid_until - now) / 2);
@@ -371,15 +371,15 @@ static uint64_t other_holder(const struct dibs__lock_entry *entry,
  * seen to end, so that no other call of the owner goes by it: a lost hold may
  * still be on the server, and the reaper takes that back. One that is left to
  * somebody else is the adopter's, and never reaped. */
-static void retire_hold(struct dibs__operation *op, dibs_err err)
+static void end_hold_without_command(struct dibs__operation *op, dibs_err err)
 {
     struct dibs__lock_entry *entry = op->entry;
     struct dibs__list blocked = {&blocked, &blocked};
     bool lost = err == DIBS_ERR_LOST;
 
-    note_ghosts(op, lost);
+    retire_id_in_doubt(op, lost);
     dibs__lock(&entry->mu);
-    end_hold(entry, op, &blocked);
+    free_released_hold(entry, op, &blocked);
     dibs__wait_queue_wake_head(&entry->wait);
     dibs__unlock(&entry->mu);
     dibs__op_rename_waits(entry, op->owner, op->owner_id);
@@ -392,8 +392,8 @@ static void retire_hold(struct dibs__operation *op, dibs_err err)
 /* Has the owner the other half, or asks for it by this number just now? It may
  * get in by what it has here. Looked at when the number is retired: then no
  * call begins any more that goes by it. */
-static bool is_half_wanted(struct dibs__lock_entry *entry, dibs_owner owner,
-                           uint64_t wire)
+static bool is_other_mode_in_use(struct dibs__lock_entry *entry, dibs_owner owner,
+                           uint64_t owner_id)
 {
     bool wanted = false;
 
@@ -409,14 +409,14 @@ static bool is_half_wanted(struct dibs__lock_entry *entry, dibs_owner owner,
              at = at->next) {
             const struct dibs__operation *op =
                 DIBS_OF(at, struct dibs__operation, in_flight_link);
-            wanted |= op->owner_id == wire || op->args.other_id == wire;
+            wanted |= op->owner_id == owner_id || op->args.other_id == owner_id;
         }
         dibs__unlock(&l->mu);
     }
     return wanted;
 }
 
-static void refuse_leave(struct dibs__operation *op)
+static void record_detach_refusal(struct dibs__operation *op)
 {
     dibs__op_record_error(op, DIBS_ERR_INVALID,
                           "this owner has the other half, too, or asks for it");
@@ -424,16 +424,16 @@ static void refuse_leave(struct dibs__operation *op)
 
 /* The hold is left to somebody else, unless its owner may get the other half by
  * it. Then it stays; a group, which does not ask again, gives it back. */
-static void leave_hold(struct dibs__operation *op)
+static void detach_hold(struct dibs__operation *op)
 {
     struct dibs__lock_entry *entry = op->entry;
 
     dibs__owner_retire(entry, op->owner, op->owner_id, RENUMBER_LEFT);
-    if (!is_half_wanted(entry, op->owner, op->owner_id)) {
-        retire_hold(op, DIBS_OK);
+    if (!is_other_mode_in_use(entry, op->owner, op->owner_id)) {
+        end_hold_without_command(op, DIBS_OK);
     } else if (op->ended) {
         op->args.hold_off_ms = 0;
-        send_last(op);
+        send_last_release(op);
     } else {
         dibs__lock(&entry->mu);
         op->hold->state = HOLD_HELD;
@@ -441,12 +441,12 @@ static void leave_hold(struct dibs__operation *op)
         dibs__hold_suppress_loss(op->hold, op->group_level);
         dibs__hold_schedule(entry, op->hold, dibs__now_ms());
         dibs__unlock(&entry->mu);
-        refuse_leave(op);
+        record_detach_refusal(op);
         dibs__op_end_busy(op, DIBS_ERR_INVALID);
     }
 }
 
-enum plan { PARTIAL, LAST, HAND_OVER, LEAVE, RETIRE, WAIT, END };
+enum plan { PLAN_PARTIAL, PLAN_LAST, PLAN_HANDOFF, PLAN_DETACH, PLAN_RETIRE, PLAN_WAIT, PLAN_FINISH };
 
 /* The server may have a hold that our clock has ended for the margin still.
  * Must what its owner asks for next not find that? It would have the old token,
@@ -454,7 +454,7 @@ enum plan { PARTIAL, LAST, HAND_OVER, LEAVE, RETIRE, WAIT, END };
  * owner of a plain lock just goes on with it. What is left is the adopter's. A
  * slot that was lost is still noted with its number, and must not seem to be
  * taken when the owner has another one. */
-static bool must_end_rest(const struct dibs__lock_type *type,
+static bool must_release_remainder(const struct dibs__lock_type *type,
                           const struct dibs__hold *h,
                           const struct dibs__operation *op)
 {
@@ -468,34 +468,34 @@ static bool must_end_rest(const struct dibs__lock_type *type,
 
 /* It was lost, now or before. Each level learns of it, this one by this call.
  * With the last one the number is retired, if something may be left of it. */
-static enum plan end_lost(struct dibs__lock_entry *entry, struct dibs__hold *h,
-                          struct dibs__operation *op) REQUIRES(line->mu)
+static enum plan plan_release_lost(struct dibs__lock_entry *entry, struct dibs__hold *h,
+                          struct dibs__operation *op) REQUIRES(entry->mu)
 {
     bool last = h->count == 1;
 
     dibs__hold_suppress_loss(h, op->group_level);
     dibs__hold_expire_locally(entry, h);
     op->may_have_stale_copy |= last && dibs__hold_in_doubt(h);
-    if (last && !op->may_have_stale_copy && must_end_rest(entry->type, h, op)) {
+    if (last && !op->may_have_stale_copy && must_release_remainder(entry->type, h, op)) {
         op->may_have_stale_copy = true;
         op->orphan_ttl_ms = ORPHAN_REMAINDER;
     }
     if (last && op->may_have_stale_copy) {
         h->busy = true;
         op->hold = h;
-        return RETIRE;
+        return PLAN_RETIRE;
     }
     dibs__op_drop_level(op, h);
     if (last)
         dibs__hold_free(entry, h);
-    return END;
+    return PLAN_FINISH;
 }
 
 /* The client has begun to close since this call began, and the close has given
  * back what there was. If that was lost, its owner must not be told any more.
  * (The callback of an async call comes after on_lost anyway.) */
-static dibs_err end_closed(struct dibs__lock_entry *entry,
-                           struct dibs__operation *op) REQUIRES(line->mu)
+static dibs_err suppress_loss_at_close(struct dibs__lock_entry *entry,
+                           struct dibs__operation *op) REQUIRES(entry->mu)
 {
     struct dibs__loss_listener *loss = dibs__losses_suppress(entry, op->owner);
 
@@ -509,37 +509,37 @@ static dibs_err end_closed(struct dibs__lock_entry *entry,
 /* both: its owner has the other half of a read-write lock, too. */
 static enum plan plan_release(struct dibs__lock_entry *entry,
                               struct dibs__operation *op, bool both,
-                              dibs_err *err) REQUIRES(line->mu)
+                              dibs_err *err) REQUIRES(entry->mu)
 {
     struct dibs__hold *h = dibs__hold_of(entry, op->owner);
     int64_t now = dibs__now_ms();
 
     *err = DIBS_ERR_NOT_OWNER;
     if (!h && !op->ended && atomic_load(&entry->manager->closing))
-        *err = end_closed(entry, op);
+        *err = suppress_loss_at_close(entry, op);
     if (!h)
-        return END;
+        return PLAN_FINISH;
     if (h->busy) {
         op->batch = NULL; /* the others of the batch do not wait for it */
         dibs__wait_queue_block_on(&entry->wait, &h->blocked_ops, &op->waiter);
-        return WAIT;
+        return PLAN_WAIT;
     }
     op->owner_id = op->args.owner_id = h->owner_id;
     op->orphan_ttl_ms = h->valid_until - now;
     if (dibs__hold_has_expired(h, now)) {
         *err = DIBS_ERR_LOST;
-        return end_lost(entry, h, op);
+        return plan_release_lost(entry, h, op);
     }
     if (op->args.hold_off_ms == DETACH && h->count > 1) {
         dibs__op_drop_level(op, h);
         *err = DIBS_OK;
-        return END;
+        return PLAN_FINISH;
     }
     if (both && op->args.hold_off_ms == DETACH && !op->ended) {
         dibs__hold_suppress_loss(
             h, op->group_level); /* what on_lost is given may go now */
         *err = DIBS_ERR_INVALID;
-        return END;
+        return PLAN_FINISH;
     }
     if (both)
         op->args.hold_off_ms = 0; /* the other half would go on to use it */
@@ -549,23 +549,23 @@ static enum plan plan_release(struct dibs__lock_entry *entry,
     op->args.value = h->value;
     if (op->args.hold_off_ms == DETACH) {
         dibs__hold_ending(entry, h);
-        return LEAVE;
+        return PLAN_DETACH;
     }
     if (h->count > 1)
-        return PARTIAL;
+        return PLAN_PARTIAL;
     dibs__hold_ending(entry, h);
     if (entry->type->shared) {
-        op->args.other_id = other_holder(entry, h, now);
+        op->args.other_id = peer_hint(entry, h, now);
         op->args.hold_off_ms = 0; /* cannot be kept: others may have it, too */
     }
-    op->handoff_to = pick_next_owner(entry, op, now);
+    op->handoff_to = handoff_pick(entry, op, now);
     if (!op->handoff_to)
-        return LAST;
-    promise_lock(entry, op);
+        return PLAN_LAST;
+    handoff_begin(entry, op);
     op->args.next_owner_id = op->handoff_to->owner_id;
     op->args.lease_ms = op->handoff_to->args.lease_ms;
     op->args.shortens_ttl = op->args.lease_ms < h->valid_until - now;
-    return HAND_OVER;
+    return PLAN_HANDOFF;
 }
 
 void dibs__release_run(struct dibs__operation *op)
@@ -580,33 +580,33 @@ void dibs__release_run(struct dibs__operation *op)
     enum plan next = plan_release(entry, op, both, &err);
     dibs__unlock(&entry->mu);
     switch (next) {
-    case PARTIAL:
-        dibs__op_send(op, VERB_RELEASE, partial_answered, within,
+    case PLAN_PARTIAL:
+        dibs__op_send(op, VERB_RELEASE, on_partial_reply, within,
                       op->waiter.deadline);
         break;
-    case LAST:
+    case PLAN_LAST:
         if (op->args.hold_off_ms) /* what is kept is nobody's */
             dibs__owner_retire(entry, op->owner, op->owner_id, RENUMBER_LEFT);
         if (op->args.hold_off_ms &&
-            is_half_wanted(entry, op->owner, op->owner_id))
+            is_other_mode_in_use(entry, op->owner, op->owner_id))
             op->args.hold_off_ms = 0;
-        send_last(op);
+        send_last_release(op);
         break;
-    case HAND_OVER:
-        dibs__op_send(op, VERB_HANDOVER, handover_answered, within,
+    case PLAN_HANDOFF:
+        dibs__op_send(op, VERB_HANDOVER, on_handoff_reply, within,
                       op->waiter.deadline);
         break;
-    case LEAVE:
-        leave_hold(op);
+    case PLAN_DETACH:
+        detach_hold(op);
         break;
-    case RETIRE:
-        retire_hold(op, err);
+    case PLAN_RETIRE:
+        end_hold_without_command(op, err);
         break;
-    case WAIT:
+    case PLAN_WAIT:
         break;
-    case END:
+    case PLAN_FINISH:
         if (err == DIBS_ERR_INVALID)
-            refuse_leave(op);
+            record_detach_refusal(op);
         dibs__op_finish(op, err);
     }
 }

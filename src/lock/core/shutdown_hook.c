@@ -9,23 +9,23 @@
 #include "lock/core/shutdown_hook.h"
 
 void dibs__shutdown_hook_register(struct dibs__lock_manager *manager,
-                                  struct dibs__shutdown_hook *w)
+                                  struct dibs__shutdown_hook *hook)
 {
     dibs__lock(&manager->c->mu);
-    dibs__list_add(&manager->shutdown_hooks, &w->link);
+    dibs__list_add(&manager->shutdown_hooks, &hook->link);
     dibs__unlock(&manager->c->mu);
 }
 
 void dibs__shutdown_hook_unregister(struct dibs__lock_manager *manager,
-                                    struct dibs__shutdown_hook *w)
+                                    struct dibs__shutdown_hook *hook)
 {
     dibs__lock(&manager->c->mu);
-    dibs__list_del(&w->link);
+    dibs__list_del(&hook->link);
     dibs__unlock(&manager->c->mu);
 }
 
 /* The first whose close was not called yet, or the first of all. */
-static struct dibs__shutdown_hook *next_work(struct dibs__lock_manager *manager,
+static struct dibs__shutdown_hook *next_hook(struct dibs__lock_manager *manager,
                                              bool any)
 {
     struct dibs__shutdown_hook *found = NULL;
@@ -33,10 +33,10 @@ static struct dibs__shutdown_hook *next_work(struct dibs__lock_manager *manager,
     dibs__lock(&manager->c->mu);
     for (struct dibs__list *l = manager->shutdown_hooks.next;
          l != &manager->shutdown_hooks && !found; l = l->next) {
-        struct dibs__shutdown_hook *w =
+        struct dibs__shutdown_hook *hook =
             DIBS_OF(l, struct dibs__shutdown_hook, link);
-        if (any || !w->closing)
-            found = w;
+        if (any || !hook->closing)
+            found = hook;
     }
     if (found) {
         found->closing = true;
@@ -49,12 +49,12 @@ static struct dibs__shutdown_hook *next_work(struct dibs__lock_manager *manager,
 
 void dibs__shutdown_hooks_close(struct dibs__lock_manager *manager)
 {
-    for (struct dibs__shutdown_hook *w; (w = next_work(manager, false));)
-        w->close(w);
+    for (struct dibs__shutdown_hook *hook; (hook = next_hook(manager, false));)
+        hook->close(hook);
 }
 
 void dibs__shutdown_hooks_expire(struct dibs__lock_manager *manager)
 {
-    for (struct dibs__shutdown_hook *w; (w = next_work(manager, true));)
-        w->over(w);
+    for (struct dibs__shutdown_hook *hook; (hook = next_hook(manager, true));)
+        hook->over(hook);
 }
