@@ -1,41 +1,46 @@
 /* SPDX-License-Identifier: MIT
  *
- * hold.c - an owner's having a lock: levels, time, loss.
+ * hold.c - the state of one owner that has the lock: levels, expiry, loss.
  *
- * Thread  any; line.mu is held.
+ * The words (hold, level, lease, drift margin, ...) are explained in hold.h.
  *
- * Time    A hold is ours until valid_until: the time just before the command
- *         that last proved it was sent, plus the lease, less a margin for
- *         clocks that do not run alike. The server's lease began later than
- *         that, so our end is never later than the server's. Past it the hold
- *         is lost, even if no packet ever comes again.
+ * Thread  any; entry.mu is held.
  *
- * Levels  An owner that has the lock by itself and in a group may give back
- *         either one first; each level goes on as it was asked for. The hold is
- *         renewed while any level wants it, for as long as the most demanding.
+ * Expiry  valid_until is the time just before the last command that set the
+ *         lease was sent, plus that lease, minus the drift margin. The server's
+ *         lease began later, so the hold expires here before it does on the
+ *         server. Past valid_until the hold is lost, even if the connection is
+ *         dead.
+ *
+ * Levels  The levels of an owner, some of them acquired by groups, are released
+ *         in any order; each keeps its own terms. The hold is renewed while at
+ *         least one level is, with the longest lease of those.
  *
  * States
  *
  *   state    what can happen                               next state
- *   READY    the acquire it was made for is granted        HELD
- *            that acquire is not granted                   freed
+ *   READY    its acquire is granted                        HELD
+ *            its acquire ends without a grant              freed
  *   HELD     a renewal fails                               SUSPECT
- *            its last level is being given back            ENDING
- *            the server does not know it                   LOST
- *            valid_until is over                           LOST
- *   SUSPECT  a renewal or re-entry works                   HELD
+ *            the release of the last level begins          ENDING
+ *            the server does not have the hold             LOST
+ *            valid_until has passed                        LOST
+ *   SUSPECT  a renewal or re-entry succeeds                HELD
  *            else as HELD
- *   ENDING   the release ends, answered or not             freed
- *   LOST     each level learns of it by its own release;
+ *   ENDING   the release ends, with a reply or without     freed
+ *   LOST     each release of a level reports the loss;
  *            after the last level                          freed
  *
- * busy, renewing, doubted, alarmed, tracked and tainted are facts beside the
- * state: a renewal may be on its way while an operation changes the hold.
+ * busy, in_renewal_batch, needs_verify, invalidated, tracked and
+ * may_have_stale_copy are independent of the state: a renewal may be in flight
+ * while an operation changes the hold.
  *
- * Tracked A hold that is older than a second is looked at once, so that its
- *         server tells when somebody changes its key (renewal.c,
- * key_invalidation.c). Short holds cost nothing. A command of our own ends
- * that, for a second.
+ * Tracking
+ *         A hold older than TRACK_AFTER_MS is read once with client tracking
+ * on, so that the server sends an invalidation when its key is changed
+ *         (renewal.c, key_invalidation.c). Short holds cause no reads. A
+ * command of this client that changes the key ends the tracking; it is set up
+ *         again TRACK_AFTER_MS later.
  */
 #include "lock/core/hold.h"
 
@@ -45,10 +50,13 @@
 
 #include <string.h>
 
-#define DRIFT_PERCENT 1
-#define DRIFT_MS      2
-#define TRACK_AFTER_MS      1000 /* a hold as old as this is tracked */
-#define PEER_SEARCH_MAX         8    /* for one that shares the lock */
+#define DRIFT_PERCENT      1
+#define DRIFT_MS           2
+#define TRACK_AFTER_MS     1000 /* holds older than this are tracked */
+#define PEER_SEARCH_MAX    8    /* holds that dibs__hold_find_peer checks */
+#define RENEWALS_PER_LEASE 3
+#define SPREAD_STEPS       8 /* renewals are spread over a tenth of their period */
+#define SPREAD_PART        10
 
 /* ---- finding ----------------------------------------------------------- */
 
@@ -57,7 +65,8 @@ struct dibs__hold *dibs__hold_next(struct dibs__lock_entry *entry,
 {
     struct dibs__list *sibling = h ? h->link.next : entry->holds.next;
 
-    return sibling == &entry->holds ? NULL : DIBS_OF(sibling, struct dibs__hold, link);
+    return sibling == &entry->holds ? NULL
+                                    : DIBS_OF(sibling, struct dibs__hold, link);
 }
 
 struct dibs__hold *dibs__hold_of(struct dibs__lock_entry *entry,
@@ -90,14 +99,15 @@ struct dibs__hold *dibs__hold_with_number(struct dibs__lock_entry *entry,
     return h;
 }
 
-/* The latest holds first. Of those that ask the oldest: most likely the server
- * has answered it. */
+/* The newest holds first. Of the acquires in flight the oldest, which the
+ * server has most likely executed. */
 uint64_t dibs__hold_find_peer(const struct dibs__lock_entry *entry,
                               const struct dibs__hold *h, int64_t until)
 {
     const struct dibs__list *at = entry->holds.prev;
 
-    for (int i = 0; i < PEER_SEARCH_MAX && at != &entry->holds; i++, at = at->prev) {
+    for (int i = 0; i < PEER_SEARCH_MAX && at != &entry->holds;
+         i++, at = at->prev) {
         const struct dibs__hold *peer = DIBS_OF(at, struct dibs__hold, link);
         if (peer != h && peer->valid_until >= until &&
             (peer->state == HOLD_HELD || peer->state == HOLD_SUSPECT))
@@ -172,8 +182,9 @@ static struct dibs__level *levels_of(struct dibs__hold *h)
     return h->has_level_array ? h->levels : &h->first;
 }
 
-/* The last that was taken with this, or NULL. */
-static struct dibs__level *find_level(struct dibs__hold *h, const void *group_level)
+/* Returns the newest level with this group_level, or NULL. */
+static struct dibs__level *find_level(struct dibs__hold *h,
+                                      const void *group_level)
 {
     struct dibs__level *levels = levels_of(h);
 
@@ -201,11 +212,11 @@ struct dibs__hold_terms_sum dibs__hold_terms(const struct dibs__hold *h)
     return terms;
 }
 
-/* The last of those that were taken with this, or of all. */
+/* Removes the newest level with this group_level, else the newest of all. */
 static struct dibs__loss_listener *pop_level(struct dibs__hold *h,
-                                              const void *group_level)
+                                             const void *group_level)
 {
-    if (h->count == 0) /* a release that gave up was before this one */
+    if (h->count == 0) /* a blocked release gave up and removed the level */
         return NULL;
     struct dibs__level *last = &levels_of(h)[h->count - 1];
     struct dibs__level *level = find_level(h, group_level);
@@ -219,7 +230,7 @@ static struct dibs__loss_listener *pop_level(struct dibs__hold *h,
     return loss;
 }
 
-/* ---- its life ---------------------------------------------------------- */
+/* ---- life cycle -------------------------------------------------------- */
 
 int64_t dibs__valid_until(int64_t sent, int64_t lease_ms)
 {
@@ -245,8 +256,9 @@ struct dibs__hold *dibs__hold_new(struct dibs__lock_entry *entry)
     return h;
 }
 
-/* What it published goes with it. */
-static void end_holder_value(struct dibs__lock_entry *entry, struct dibs__hold *h)
+/* Ends the holder value that was published for this hold. */
+static void end_holder_value(struct dibs__lock_entry *entry,
+                             struct dibs__hold *h)
 {
     if (h->has_value)
         dibs__holder_value_end(entry, h->number);
@@ -258,7 +270,7 @@ void dibs__hold_free(struct dibs__lock_entry *entry, struct dibs__hold *h)
     end_holder_value(entry, h);
     dibs__lease_timer_cancel(&dibs__entry_client(entry)->lease_timers,
                              &h->timer);
-    bool inside = dibs__list_linked(&h->link);
+    bool was_linked = dibs__list_linked(&h->link);
     uint64_t owner_id = h->owner_id;
     dibs__list_del(&h->link);
     while (h->count > 0)
@@ -269,7 +281,7 @@ void dibs__hold_free(struct dibs__lock_entry *entry, struct dibs__hold *h)
         dibs__free(h);
     else
         entry->spare_hold = h;
-    if (inside) { /* not the last: the caller has one */
+    if (was_linked) { /* cannot be the last reference: the caller has one */
         dibs__adopted_held(&entry->manager->adopted, owner_id, false);
         atomic_fetch_sub(&entry->refs, 1);
     }
@@ -305,17 +317,20 @@ void dibs__hold_schedule(struct dibs__lock_entry *entry, struct dibs__hold *h,
                           at);
 }
 
-/* A third of the lease from now; a little earlier for some, so that not all
- * holds of a client are due at once. */
+/* A third of the lease after `sent`; earlier for some holds, so that the
+ * renewals of a client are spread. */
 static int64_t next_renewal_time(const struct dibs__hold *h, int64_t sent)
 {
-    int64_t third = dibs__hold_terms(h).lease_ms / 3;
+    int64_t period = dibs__hold_terms(h).lease_ms / RENEWALS_PER_LEASE;
 
-    return sent + third - third / 10 * (int64_t)(h->number % 8) / 8;
+    return sent + period -
+           period / SPREAD_PART * (int64_t)(h->number % SPREAD_STEPS) /
+               SPREAD_STEPS;
 }
 
-/* If it is to be tracked, anew or for the first time: when, for one that was
- * proven at `sent`. */
+/* Returns when the hold is to be verified because of an invalidation, or read
+ * for tracking; INT64_MAX: neither. sent: of the last command that changed it.
+ */
 static int64_t next_tracking_time(const struct dibs__hold *h, int64_t sent)
 {
     const struct dibs__server *s = dibs__entry_server(h->entry);
@@ -339,16 +354,18 @@ void dibs__hold_confirm(struct dibs__lock_entry *entry, struct dibs__hold *h)
 {
     struct dibs__hold_terms_sum terms = dibs__hold_terms(h);
     int64_t renew_at =
-        terms.renewed ? h->valid_until - terms.lease_ms / 3 * 2 : INT64_MAX;
+        terms.renewed ? h->valid_until - terms.lease_ms / RENEWALS_PER_LEASE * 2
+                      : INT64_MAX;
 
-    dibs__hold_schedule(entry, h,
-                        dibs__min(renew_at, next_tracking_time(h, dibs__now_ms())));
+    dibs__hold_schedule(
+        entry, h, dibs__min(renew_at, next_tracking_time(h, dibs__now_ms())));
 }
 
-/* A command of ours changed the key. On the main connection that ends the
- * tracking, and no message says so. A look at one hold is enough for all that
- * have the key in common. */
-static void invalidate_tracking(struct dibs__lock_entry *entry) REQUIRES(entry->mu)
+/* A command of this client changed the key. If it was sent on the main
+ * connection, the server stops tracking the key without an invalidation
+ * (NOLOOP). Tracks one hold again, which is enough for all holds of the key. */
+static void invalidate_tracking(struct dibs__lock_entry *entry)
+    REQUIRES(entry->mu)
 {
     struct dibs__hold *h = NULL;
 
@@ -356,7 +373,7 @@ static void invalidate_tracking(struct dibs__lock_entry *entry) REQUIRES(entry->
            (h->state == HOLD_LOST || h->state == HOLD_ENDING))
         ;
     if (!h || (!h->tracked && !h->in_renewal_batch))
-        return; /* it will be looked at anyway */
+        return; /* its next tracking read is scheduled already */
     h->tracked = false;
     h->invalidated |= h->in_renewal_batch;
     if (!h->in_renewal_batch)
@@ -375,7 +392,8 @@ void dibs__hold_renewed(struct dibs__lock_entry *entry, struct dibs__hold *h,
 }
 
 static void count_acquire_stats(struct dibs__lock_entry *entry,
-                        const struct dibs__operation *op, int64_t now_us)
+                                const struct dibs__operation *op,
+                                int64_t now_us)
 {
     struct dibs__stats *st = dibs__entry_client(entry)->stats;
 
@@ -384,8 +402,9 @@ static void count_acquire_stats(struct dibs__lock_entry *entry,
                      dibs__coarse_time_age(op->args.begun_at, now_us));
 }
 
-/* It ends now, by a release or a loss. */
-static void count_hold_time_stats(struct dibs__lock_entry *entry, struct dibs__hold *h)
+/* The hold ends now, by a release or a loss. */
+static void count_hold_time_stats(struct dibs__lock_entry *entry,
+                                  struct dibs__hold *h)
 {
     if (h->count > 0)
         dibs__stats_time(
@@ -487,7 +506,7 @@ void dibs__hold_ending(struct dibs__lock_entry *entry, struct dibs__hold *h)
                              &h->timer);
 }
 
-/* ---- its loss ---------------------------------------------------------- */
+/* ---- loss -------------------------------------------------------------- */
 
 void dibs__hold_lose_by(struct dibs__lock_entry *entry, struct dibs__hold *h,
                         const char *why)

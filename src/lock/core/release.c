@@ -1,40 +1,53 @@
 /* SPDX-License-Identifier: MIT
  *
- * release.c - giving a lock back, or to the next owner of this client.
+ * release.c - the release operation, and the hand-off to a waiter.
  *
- * Thread  app for a sync call, io for all else.
- * Locks   line.mu.
+ * The words (hold, level, owner id, hand-off, stale copy, orphan) are explained
+ * in lock_entry.h, hold.h and operation.h.
  *
- * How     One of several levels: one command, the lock stays. The last level:
- *         if a call waits here, one script moves the lock from the old owner to
- *         the next and renews it; other clients see it held all the time. If
- *         none waits, or after so many hand-overs that other clients must have
- *         their turn, the lock is freed and they are told. Then the line here
- *         does not ask for a moment.
+ * Thread    app for a sync operation, else io.
+ * Locks     entry.mu.
  *
- *         Renewal ends before the command is sent: a renewal must not outlive
- *         its lock.
+ * Partial release
+ *           Of one of several levels: one command lowers the level count.
  *
- * Trouble No answer: the lock is not ours any more, whatever the server thinks;
- *         the reaper goes on freeing it. If the lock was on its way to a waiter
- *         here, that one waits on under another number, since the old number
- *         may yet be given the lock.
+ * Last release
+ *           Frees the lock, and publishes that to other clients. If any
+ * received it, the waiters of this client back off for a moment.
  *
- *         The next owner keeps its own deadline (lock_waiter.c), and may have
- *         left by the time of the answer. Then a number has the lock that is
- *         not used any more, and the reaper takes that back.
+ * Hand-off  A last release with a waiter in entry.wait: one script moves the
+ *           lock to the waiter's owner id and sets its lease. Other clients see
+ *           the lock held throughout. After HANDOFFS_MAX in a row, or
+ *           HANDOFFS_MAX_MS, the lock is freed instead, for other clients.
+ *
+ * Detach    The hold stays on the server for another client to attach; nothing
+ *           is sent. Its owner id is retired, so that nothing here uses it.
+ *
+ * Renewal   Stops before the command of a last release is sent: a renewal that
+ *           the server executes later would fail, or renew another hold.
+ *
+ * Lost replies
+ *           The hold ends here in any case; the owner id is retired, and the
+ *           orphan reaper releases what the server still has. The waiter of a
+ *           hand-off continues to wait under a new id, since its old id may get
+ *           the lock at any time.
+ *
+ * Waiter has left
+ *           The waiter of a hand-off keeps its deadline (lock_waiter.c). If it
+ *           leaves before the reply, the lock is an orphan under its id.
  */
 #include "lock/core/lock_manager.h"
 #include "lock/core/operation.h"
 
 #define HANDOFFS_MAX    64
 #define HANDOFFS_MAX_MS 200
-#define YIELD_MIN_MS     2 /* by a clock that may be just about to tick */
-#define YIELD_MAX_MS     3
-#define HINTLESS_ONE_IN      32 /* one of so many holds names no other holder */
+#define BACKOFF_MIN_MS  2 /* 1 could be 0: the clock has ms */
+#define BACKOFF_MAX_MS  3
+#define HINTLESS_ONE_IN 32 /* about one release in 32 sends no peer id hint */
+#define HASH_FACTOR     UINT32_C(2654435769) /* 2^32 divided by golden ratio */
 
 static bool decode_release_reply(const struct dibs__reply *reply, dibs_err *err,
-                       int64_t *out)
+                                 int64_t *out)
 {
     if (*err == DIBS_OK && reply->type != REPLY_NUM)
         *err = DIBS_ERR_PROTOCOL;
@@ -43,7 +56,7 @@ static bool decode_release_reply(const struct dibs__reply *reply, dibs_err *err,
     return *err == DIBS_OK;
 }
 
-/* ---- one level of several ---------------------------------------------- */
+/* ---- partial release --------------------------------------------------- */
 
 static void on_partial_reply(struct dibs__command *cmd, dibs_err err,
                              const struct dibs__reply *reply)
@@ -58,7 +71,7 @@ static void on_partial_reply(struct dibs__command *cmd, dibs_err err,
     h->may_have_stale_copy |= cmd->maybe_live_copy || cmd->partially_executed ||
                               err == DIBS_ERR_UNKNOWN;
     if (answered && n < 0) {
-        dibs__hold_suppress_loss(h, op->group_level); /* this call tells */
+        dibs__hold_suppress_loss(h, op->group_level); /* err reports it */
         dibs__hold_lose(entry, h);
         err = DIBS_ERR_LOST;
     }
@@ -66,14 +79,14 @@ static void on_partial_reply(struct dibs__command *cmd, dibs_err err,
         dibs__hold_suppress_loss(h, op->group_level);
         dibs__hold_expire_locally(entry, h);
     }
-    /* Unknown counts as done: the next command says how many there shall be.
-     * So does a refusal for a group, which does not ask again. */
+    /* UNKNOWN counts as released: the next command carries the level count.
+     * For a group any error does: it does not repeat a release. */
     if (answered || err == DIBS_ERR_UNKNOWN || h->state == HOLD_LOST ||
         op->ended)
         dibs__op_drop_level(op, h);
     else
         dibs__hold_suppress_loss(
-            h, op->group_level); /* what on_lost is given may go now */
+            h, op->group_level); /* the caller may free on_lost's argument */
     if (h->state != HOLD_LOST)
         dibs__hold_confirm(entry, h);
     else
@@ -82,10 +95,10 @@ static void on_partial_reply(struct dibs__command *cmd, dibs_err err,
     dibs__op_end_busy(op, err);
 }
 
-/* ---- the last one ------------------------------------------------------ */
+/* ---- last release ------------------------------------------------------ */
 
-/* The lock is free, as far as we know. If other clients heard that, they come
- * first; else the line here may ask. */
+/* The lock is free, or assumed to be. receivers: how many clients received the
+ * publish. If another client did, the waiters of this client back off. */
 static void end_handoffs(struct dibs__lock_entry *entry, int64_t receivers)
     REQUIRES(entry->mu)
 {
@@ -93,17 +106,21 @@ static void end_handoffs(struct dibs__lock_entry *entry, int64_t receivers)
 
     entry->handoff_count = 0;
     entry->handoff_start_ms = (uint32_t)now;
-    /* The script leaves out the listener. */
-    bool self = dibs__wait_queue_is_passive_listener(&entry->wait, now);
-    if (receivers > (self ? 1 : 0))
+    /* This client is one of the receivers if it is subscribed, unless it is the
+     * designated listener, which the script does not count. */
+    bool self_received =
+        dibs__wait_queue_is_passive_listener(&entry->wait, now);
+    if (receivers > (self_received ? 1 : 0))
         entry->wait.backoff_until =
-            now + dibs__random_in(YIELD_MIN_MS, YIELD_MAX_MS);
+            now + dibs__random_in(BACKOFF_MIN_MS, BACKOFF_MAX_MS);
     dibs__wait_queue_wake_head(&entry->wait);
 }
 
-/* The hold is over. Calls that waited for it to be idle go to `blocked`. */
-static void free_released_hold(struct dibs__lock_entry *entry, struct dibs__operation *op,
-                     struct dibs__list *blocked) REQUIRES(entry->mu)
+/* Frees the hold that op releases. The operations that were blocked on it move
+ * to `blocked`; the caller must resume them. */
+static void free_released_hold(struct dibs__lock_entry *entry,
+                               struct dibs__operation *op,
+                               struct dibs__list *blocked) REQUIRES(entry->mu)
 {
     op->may_have_stale_copy |= op->hold->may_have_stale_copy;
     dibs__wait_queue_unblock(&entry->wait, &op->hold->blocked_ops, blocked);
@@ -112,19 +129,22 @@ static void free_released_hold(struct dibs__lock_entry *entry, struct dibs__oper
     op->hold = NULL;
 }
 
-/* Before the hold is over: the next call of the same owner must not go by a
- * number under which a copy of this release may still run. */
-static void retire_id_in_doubt(struct dibs__operation *op, bool tainted)
+/* Retires the owner id if a command under it may still be executed, or if the
+ * hold stays on the server. Must precede free_released_hold, so that the
+ * owner's next acquire uses another id. stale_copy: one of this release may
+ * exist. */
+static void retire_id_in_doubt(struct dibs__operation *op, bool stale_copy)
 {
     dibs__lock(&op->entry->mu);
-    /* A renewal that runs after a release that was answered finds nothing. */
-    bool unsure = dibs__hold_in_doubt(op->hold);
-    op->may_have_stale_copy |= tainted || op->hold->may_have_stale_copy ||
-                               (unsure && op->args.hold_off_ms);
+    /* A renewal in flight does nothing if it is executed after the release,
+     * unless the release has left the hold on the server for hold_off_ms. */
+    bool in_doubt = dibs__hold_in_doubt(op->hold);
+    op->may_have_stale_copy |= stale_copy || op->hold->may_have_stale_copy ||
+                               (in_doubt && op->args.hold_off_ms);
     dibs__unlock(&op->entry->mu);
     enum dibs__renumber how =
         op->args.hold_off_ms ? RENUMBER_LEFT : RENUMBER_REAP;
-    if (op->may_have_stale_copy || unsure || op->args.hold_off_ms)
+    if (op->may_have_stale_copy || in_doubt || op->args.hold_off_ms)
         dibs__owner_retire(op->entry, op->owner, op->owner_id, how);
 }
 
@@ -140,12 +160,12 @@ static void on_last_reply(struct dibs__command *cmd, dibs_err err,
     bool no_listener = answered && n == SCRIPT_NO_LISTENER;
     if (no_listener)
         n = SCRIPT_FREED;
-    bool sure = answered && (n > 0 || !cmd->resent);
+    bool released = answered && (n > 0 || !cmd->resent);
     if (answered && n < 0 && !cmd->resent)
         err = DIBS_ERR_LOST;
     if (err != DIBS_OK && !reply)
-        err = DIBS_ERR_UNKNOWN; /* not sent, or "not now": it is the same */
-    retire_id_in_doubt(op, cmd->maybe_live_copy || !sure);
+        err = DIBS_ERR_UNKNOWN; /* even if not sent: it may be on the server */
+    retire_id_in_doubt(op, cmd->maybe_live_copy || !released);
     dibs__lock(&entry->mu);
     free_released_hold(entry, op, &blocked);
     end_handoffs(entry, n - 1);
@@ -166,19 +186,20 @@ static void send_last_release(struct dibs__operation *op)
                   op->waiter.deadline - dibs__now_ms(), op->waiter.deadline);
 }
 
-/* ---- handing over ------------------------------------------------------ */
+/* ---- hand-off ---------------------------------------------------------- */
 
-static bool handoff_limit_reached(const struct dibs__lock_entry *entry, int64_t now)
+static bool handoff_limit_reached(const struct dibs__lock_entry *entry,
+                                  int64_t now)
 {
     return entry->handoff_count >= HANDOFFS_MAX ||
            (entry->handoff_count > 0 &&
             (uint32_t)now - entry->handoff_start_ms > HANDOFFS_MAX_MS);
 }
 
-/* The waiter that gets the lock next, or NULL. */
+/* Returns the waiter to hand off to, or NULL to free the lock. */
 static struct dibs__operation *handoff_pick(struct dibs__lock_entry *entry,
-                                               struct dibs__operation *op,
-                                               int64_t now) REQUIRES(entry->mu)
+                                            struct dibs__operation *op,
+                                            int64_t now) REQUIRES(entry->mu)
 {
     struct dibs__list *first = dibs__list_first(&entry->wait.waiters);
 
@@ -186,79 +207,81 @@ static struct dibs__operation *handoff_pick(struct dibs__lock_entry *entry,
         op->args.hold_off_ms || handoff_limit_reached(entry, now) ||
         atomic_load(&entry->manager->closing))
         return NULL;
-    struct dibs__operation *next =
+    struct dibs__operation *target =
         DIBS_OF(first, struct dibs__operation, waiter.link);
-    if (next->replicas) /* they must have it, too: so it asks by itself */
+    if (target->replicas) /* a hand-off does not wait for replicas */
         return NULL;
-    if (next->waiter.canceled || next->waiter.state != WAITER_PARKED ||
-        now >= next->waiter.deadline ||
-        dibs__entry_in_flight_of(entry, next->owner) ||
-        next->owner == op->owner || next->renumber)
+    if (target->waiter.canceled || target->waiter.state != WAITER_PARKED ||
+        now >= target->waiter.deadline ||
+        dibs__entry_in_flight_of(entry, target->owner) ||
+        target->owner == op->owner || target->renumber)
         return NULL;
-    return next;
+    return target;
 }
 
-/* While the lock is on its way to the next owner, that owner asks for nothing
- * else: it counts as asking. */
+/* The waiter counts as in flight until the reply to the hand-off, so that its
+ * owner sends no other acquire. */
 static void handoff_begin(struct dibs__lock_entry *entry,
-                         struct dibs__operation *op) REQUIRES(entry->mu)
+                          struct dibs__operation *op) REQUIRES(entry->mu)
 {
-    (void)dibs__entry_acquire_begin(entry,
-                                    op->handoff_to); /* it does not ask yet */
+    /* True: handoff_pick has checked that its owner has none in flight. */
+    (void)dibs__entry_acquire_begin(entry, op->handoff_to);
     op->handoff_to->waiter.state = WAITER_HANDOFF_PENDING;
     op->handoff_to->handoff_from = op;
 }
 
-/* The answer is there: from now on the next owner stays for what follows from
- * it. NULL: it has left. */
+/* The reply has come: returns the waiter, which cannot leave from now on. NULL:
+ * it has left. */
 static struct dibs__operation *handoff_claim(struct dibs__operation *op)
 {
     dibs__lock(&op->entry->mu);
-    struct dibs__operation *next_owner = op->handoff_to;
-    if (next_owner)
-        next_owner->handoff_from = NULL;
+    struct dibs__operation *target = op->handoff_to;
+    if (target)
+        target->handoff_from = NULL;
     op->handoff_to = NULL;
     dibs__unlock(&op->entry->mu);
-    return next_owner;
+    return target;
 }
 
-/* The next owner has it. False: too late, or its number is retired. */
+/* Records the hold of the waiter. False: its lease has expired before the
+ * reply, or its owner id was retired. */
 static bool handoff_grant(struct dibs__lock_entry *entry,
-                               struct dibs__operation *next_owner,
-                               const struct dibs__command *cmd, int64_t value,
-                               struct dibs__list *resume) REQUIRES(entry->mu)
+                          struct dibs__operation *target,
+                          const struct dibs__command *cmd, int64_t value,
+                          struct dibs__list *resume) REQUIRES(entry->mu)
 {
-    next_owner->may_have_stale_copy |= cmd->maybe_live_copy;
-    if (next_owner->renumber == RENUMBER_REAP ||
-        dibs__valid_until(cmd->sent_ms, next_owner->args.lease_ms) <=
+    target->may_have_stale_copy |= cmd->maybe_live_copy;
+    if (target->renumber == RENUMBER_REAP ||
+        dibs__valid_until(cmd->sent_ms, target->args.lease_ms) <=
             dibs__now_ms())
         return false;
-    dibs__list_del(&next_owner->waiter.link); /* io need not hear of it */
-    next_owner->waiter.state = WAITER_IDLE;
-    dibs__hold_taken(entry, next_owner->hold, next_owner, cmd->sent_ms, value);
-    next_owner->hold = NULL;
+    dibs__list_del(&target->waiter.link); /* no need to wake io */
+    target->waiter.state = WAITER_IDLE;
+    dibs__hold_taken(entry, target->hold, target, cmd->sent_ms, value);
+    target->hold = NULL;
     entry->handoff_count++;
     dibs__stats_count(dibs__entry_client(entry)->stats, STAT_HANDOVERS, 1);
-    dibs__op_take_waits(entry, next_owner->owner, resume);
-    /* Another slot became free meanwhile, and this client was called. */
+    dibs__op_take_waits(entry, target->owner, resume);
+    /* Another slot or permit became free meanwhile, and this client was woken.
+     */
     if (entry->type->is_counting && entry->wait.retry_now)
         dibs__wait_queue_wake_head(&entry->wait);
     return true;
 }
 
-/* The next owner waits on, under another number. */
-static void handoff_reassign_id(struct dibs__operation *next_owner,
-                              struct dibs__list *resume)
+/* The waiter continues to wait, under another owner id. */
+static void handoff_reassign_id(struct dibs__operation *target,
+                                struct dibs__list *resume)
 {
-    struct dibs__lock_entry *entry = next_owner->entry;
-    dibs_owner owner = next_owner->owner; /* kept: the op may end below */
-    uint64_t old = next_owner->owner_id;
+    struct dibs__lock_entry *entry = target->entry;
+    dibs_owner owner = target->owner; /* target may finish below */
+    uint64_t old = target->owner_id;
 
     dibs__owner_retire(entry, owner, old, RENUMBER_REAP);
     uint64_t owner_id = dibs__owner_wire(entry->manager, owner);
     dibs__lock(&entry->mu);
-    next_owner->owner_id = next_owner->args.owner_id = owner_id;
-    dibs__entry_acquire_done(entry, next_owner, resume);
+    target->owner_id = target->args.owner_id = owner_id;
+    dibs__entry_acquire_done(entry, target, resume);
     dibs__wait_queue_wake_head(&entry->wait);
     dibs__unlock(&entry->mu);
     dibs__op_rename_waits(entry, owner, old);
@@ -267,11 +290,11 @@ static void handoff_reassign_id(struct dibs__operation *next_owner,
 static void handoff_lost(struct dibs__operation *op, dibs_err err)
 {
     struct dibs__lock_entry *entry = op->entry;
-    struct dibs__operation *next_owner = handoff_claim(op);
+    struct dibs__operation *target = handoff_claim(op);
     struct dibs__list blocked = {&blocked, &blocked};
 
-    if (next_owner)
-        handoff_reassign_id(next_owner, &blocked);
+    if (target)
+        handoff_reassign_id(target, &blocked);
     retire_id_in_doubt(op, true);
     dibs__lock(&entry->mu);
     free_released_hold(entry, op, &blocked);
@@ -283,28 +306,28 @@ static void handoff_lost(struct dibs__operation *op, dibs_err err)
     dibs__op_resume(&blocked);
 }
 
-/* moved: the next owner's number has the lock. If nobody goes by it any more,
- * the reaper frees the lock, and the next waiter asks right behind it. Not
- * moved, but an earlier copy may have moved it: it is not ours, as wanted. */
+/* The server has replied. moved: the waiter's owner id has the lock; if the
+ * waiter has left or its id was retired, the lock is an orphan. Not moved, but
+ * resent: the first copy may have moved it, so this counts as released. */
 static void handoff_complete(struct dibs__operation *op,
-                          const struct dibs__acquired *outcome)
+                             const struct dibs__acquired *outcome)
 {
     bool moved = outcome->result == RESULT_ACQUIRED;
     struct dibs__lock_entry *entry = op->entry;
-    struct dibs__operation *next_owner = handoff_claim(op);
-    bool unsure = !moved && op->command.resent;
+    struct dibs__operation *target = handoff_claim(op);
+    bool maybe_moved = !moved && op->command.resent;
     bool taken = false;
     struct dibs__list blocked = {&blocked, &blocked};
 
-    retire_id_in_doubt(op, op->command.maybe_live_copy || unsure);
+    retire_id_in_doubt(op, op->command.maybe_live_copy || maybe_moved);
     dibs__lock(&entry->mu);
-    if (next_owner) {
-        dibs__entry_acquire_done(entry, next_owner, &blocked);
-        taken = moved && handoff_grant(entry, next_owner, &op->command,
-                                            outcome->value, &blocked);
+    if (target) {
+        dibs__entry_acquire_done(entry, target, &blocked);
+        taken = moved && handoff_grant(entry, target, &op->command,
+                                       outcome->value, &blocked);
     }
-    bool gone = !next_owner || next_owner->renumber == RENUMBER_REAP;
-    if (gone && (moved || unsure || op->command.maybe_live_copy))
+    bool orphaned = !target || target->renumber == RENUMBER_REAP;
+    if (orphaned && (moved || maybe_moved || op->command.maybe_live_copy))
         dibs__orphan_release(entry, op->args.next_owner_id, op->args.lease_ms);
     free_released_hold(entry, op, &blocked);
     if (!taken)
@@ -313,13 +336,13 @@ static void handoff_complete(struct dibs__operation *op,
     if (op->may_have_stale_copy)
         dibs__op_disown(op);
     if (taken)
-        dibs__op_finish(next_owner, DIBS_OK);
-    dibs__op_finish(op, moved || unsure ? DIBS_OK : DIBS_ERR_LOST);
+        dibs__op_finish(target, DIBS_OK);
+    dibs__op_finish(op, moved || maybe_moved ? DIBS_OK : DIBS_ERR_LOST);
     dibs__op_resume(&blocked);
 }
 
 static void on_handoff_reply(struct dibs__command *cmd, dibs_err err,
-                              const struct dibs__reply *reply)
+                             const struct dibs__reply *reply)
 {
     struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
     struct dibs__acquired outcome = {.err = err};
@@ -332,45 +355,43 @@ static void on_handoff_reply(struct dibs__command *cmd, dibs_err err,
     }
     err = outcome.err;
     if (reply && !cmd->resent && !cmd->partially_executed) {
-        /* Refused, and nothing was done (a full server, say). A release asks
-         * for less. */
-        struct dibs__operation *next_owner = handoff_claim(op);
+        /* Refused without effect, as at maxmemory. A release needs no memory.
+         */
+        struct dibs__operation *target = handoff_claim(op);
         struct dibs__list resume = {&resume, &resume};
         dibs__lock(&op->entry->mu);
-        if (next_owner)
-            dibs__entry_acquire_done(op->entry, next_owner, &resume);
+        if (target)
+            dibs__entry_acquire_done(op->entry, target, &resume);
         dibs__unlock(&op->entry->mu);
         op->on_caller_thread = false;
         send_last_release(op);
         dibs__op_resume(&resume);
     } else {
         handoff_lost(op, reply && err != DIBS_ERR_PROTOCOL ? err
-                                                            : DIBS_ERR_UNKNOWN);
+                                                           : DIBS_ERR_UNKNOWN);
     }
 }
 
 /* ---- where to start ---------------------------------------------------- */
 
-/* The number of another who reads for at least half as long, or 0. If that one
- * lives, and for about as long as the lock, the server looks at no other. Now
- * and then it shall, to find those whose lease is over; not by turns, which
- * could be those of other locks. */
+/* Returns the owner id of another reader with at least half of h's remaining
+ * time, or 0. If the server finds that reader, it does not scan the others.
+ * Some releases send no hint, so that expired readers are removed, too; chosen
+ * by a hash of the hold number, as numbers may alternate between locks. */
 static uint64_t peer_hint(const struct dibs__lock_entry *entry,
-                             const struct dibs__hold *mine, int64_t now)
+                          const struct dibs__hold *h, int64_t now)
     REQUIRES(entry->mu)
 {
-    uint32_t chance = (uint32_t)mine->number * UINT32_C(2654435769);
+    uint32_t hash = (uint32_t)h->number * HASH_FACTOR;
 
-    if (chance < UINT32_MAX / HINTLESS_ONE_IN)
+    if (hash < UINT32_MAX / HINTLESS_ONE_IN)
         return 0;
-    return dibs__hold_find_peer(entry, mine,
-                                now + (mine->valid_until - now) / 2);
+    return dibs__hold_find_peer(entry, h, now + (h->valid_until - now) / 2);
 }
 
-/* The hold ends, and nothing is sent. The number is retired before the hold is
- * seen to end, so that no other call of the owner goes by it: a lost hold may
- * still be on the server, and the reaper takes that back. One that is left to
- * somebody else is the adopter's, and never reaped. */
+/* Frees the hold without a command. Its owner id is retired first, so that no
+ * other operation of the owner uses it. A lost hold may still be on the server,
+ * as an orphan; a detached one belongs to the client that attaches it. */
 static void end_hold_without_command(struct dibs__operation *op, dibs_err err)
 {
     struct dibs__lock_entry *entry = op->entry;
@@ -389,41 +410,45 @@ static void end_hold_without_command(struct dibs__operation *op, dibs_err err)
     dibs__op_resume(&blocked);
 }
 
-/* Has the owner the other half, or asks for it by this number just now? It may
- * get in by what it has here. Looked at when the number is retired: then no
- * call begins any more that goes by it. */
-static bool is_other_mode_in_use(struct dibs__lock_entry *entry, dibs_owner owner,
-                           uint64_t owner_id)
+/* Does the owner hold the other mode of the read-write lock, or is an acquire
+ * of it in flight that names this id? The server may grant that because of the
+ * hold here. The id must be retired already, so that no other acquire uses it.
+ */
+static bool is_other_mode_in_use(struct dibs__lock_entry *entry,
+                                 dibs_owner owner, uint64_t owner_id)
 {
-    bool wanted = false;
+    bool in_use = false;
 
     if (entry->type->layout != LAYOUT_RW)
         return false;
-    for (struct dibs__lock_entry *l = NULL;
-         (l = dibs__entry_next_in_family(entry, l));) {
-        dibs__lock(&l->mu);
-        const struct dibs__hold *h = dibs__hold_of(l, owner);
-        wanted |= h && h->state != HOLD_ENDING &&
+    for (struct dibs__lock_entry *other_entry = NULL;
+         (other_entry = dibs__entry_next_in_family(entry, other_entry));) {
+        dibs__lock(&other_entry->mu);
+        const struct dibs__hold *h = dibs__hold_of(other_entry, owner);
+        in_use |= h && h->state != HOLD_ENDING &&
                   !dibs__hold_has_expired(h, dibs__now_ms());
-        for (struct dibs__list *at = l->in_flight.next; at != &l->in_flight;
-             at = at->next) {
+        for (struct dibs__list *at = other_entry->in_flight.next;
+             at != &other_entry->in_flight; at = at->next) {
             const struct dibs__operation *op =
                 DIBS_OF(at, struct dibs__operation, in_flight_link);
-            wanted |= op->owner_id == owner_id || op->args.other_id == owner_id;
+            in_use |= op->owner_id == owner_id || op->args.other_id == owner_id;
         }
-        dibs__unlock(&l->mu);
+        dibs__unlock(&other_entry->mu);
     }
-    return wanted;
+    return in_use;
 }
 
 static void record_detach_refusal(struct dibs__operation *op)
 {
-    dibs__op_record_error(op, DIBS_ERR_INVALID,
-                          "this owner has the other half, too, or asks for it");
+    dibs__op_record_error(
+        op, DIBS_ERR_INVALID,
+        "this owner also holds the lock in the other mode, or "
+        "is acquiring it");
 }
 
-/* The hold is left to somebody else, unless its owner may get the other half by
- * it. Then it stays; a group, which does not ask again, gives it back. */
+/* Detaches the hold, unless its owner uses the other mode. Then the detach
+ * fails and the hold stays; that of a group is released instead, since a group
+ * does not repeat it. */
 static void detach_hold(struct dibs__operation *op)
 {
     struct dibs__lock_entry *entry = op->entry;
@@ -437,7 +462,8 @@ static void detach_hold(struct dibs__operation *op)
     } else {
         dibs__lock(&entry->mu);
         op->hold->state = HOLD_HELD;
-        op->hold->needs_verify = true; /* what came meanwhile was not heard */
+        /* Invalidations were ignored in HOLD_ENDING. */
+        op->hold->needs_verify = true;
         dibs__hold_suppress_loss(op->hold, op->group_level);
         dibs__hold_schedule(entry, op->hold, dibs__now_ms());
         dibs__unlock(&entry->mu);
@@ -446,17 +472,25 @@ static void detach_hold(struct dibs__operation *op)
     }
 }
 
-enum plan { PLAN_PARTIAL, PLAN_LAST, PLAN_HANDOFF, PLAN_DETACH, PLAN_RETIRE, PLAN_WAIT, PLAN_FINISH };
+enum release_plan {
+    PLAN_PARTIAL,
+    PLAN_LAST,
+    PLAN_HANDOFF,
+    PLAN_DETACH,
+    PLAN_RETIRE,
+    PLAN_WAIT,
+    PLAN_FINISH
+};
 
-/* The server may have a hold that our clock has ended for the margin still.
- * Must what its owner asks for next not find that? It would have the old token,
- * or go before others in a queue, or a writer would hear that it reads. An
- * owner of a plain lock just goes on with it. What is left is the adopter's. A
- * slot that was lost is still noted with its number, and must not seem to be
- * taken when the owner has another one. */
+/* A hold that expired by our clock still exists on the server for the drift
+ * margin. Must it be released before the owner's next acquire could find it?
+ * That acquire would get the old fencing token, bypass a server queue, or be
+ * refused as an upgrade. For a mutex it is just granted. A lost slot must be
+ * released in any case: it would count as taken beside the owner's next one. A
+ * detached hold belongs to the client that attaches it. */
 static bool must_release_remainder(const struct dibs__lock_type *type,
-                          const struct dibs__hold *h,
-                          const struct dibs__operation *op)
+                                   const struct dibs__hold *h,
+                                   const struct dibs__operation *op)
 {
     if (op->args.hold_off_ms == DETACH)
         return false;
@@ -466,17 +500,21 @@ static bool must_release_remainder(const struct dibs__lock_type *type,
              type->layout == LAYOUT_RW));
 }
 
-/* It was lost, now or before. Each level learns of it, this one by this call.
- * With the last one the number is retired, if something may be left of it. */
-static enum plan plan_release_lost(struct dibs__lock_entry *entry, struct dibs__hold *h,
-                          struct dibs__operation *op) REQUIRES(entry->mu)
+/* The hold is lost, now or before. This release reports that for its level. The
+ * release of the last level retires the owner id if the server may still have
+ * the hold. */
+static enum release_plan plan_release_lost(struct dibs__lock_entry *entry,
+                                           struct dibs__hold *h,
+                                           struct dibs__operation *op)
+    REQUIRES(entry->mu)
 {
     bool last = h->count == 1;
 
     dibs__hold_suppress_loss(h, op->group_level);
     dibs__hold_expire_locally(entry, h);
     op->may_have_stale_copy |= last && dibs__hold_in_doubt(h);
-    if (last && !op->may_have_stale_copy && must_release_remainder(entry->type, h, op)) {
+    if (last && !op->may_have_stale_copy &&
+        must_release_remainder(entry->type, h, op)) {
         op->may_have_stale_copy = true;
         op->orphan_ttl_ms = ORPHAN_REMAINDER;
     }
@@ -491,11 +529,12 @@ static enum plan plan_release_lost(struct dibs__lock_entry *entry, struct dibs__
     return PLAN_FINISH;
 }
 
-/* The client has begun to close since this call began, and the close has given
- * back what there was. If that was lost, its owner must not be told any more.
- * (The callback of an async call comes after on_lost anyway.) */
+/* The client began to close after this release began, and the close released
+ * the hold. on_lost of that hold must not begin after this release returns.
+ * (The callback of an async release comes after on_lost anyway.) */
 static dibs_err suppress_loss_at_close(struct dibs__lock_entry *entry,
-                           struct dibs__operation *op) REQUIRES(entry->mu)
+                                       struct dibs__operation *op)
+    REQUIRES(entry->mu)
 {
     struct dibs__loss_listener *loss = dibs__losses_suppress(entry, op->owner);
 
@@ -506,10 +545,11 @@ static dibs_err suppress_loss_at_close(struct dibs__lock_entry *entry,
     return DIBS_ERR_CLOSED;
 }
 
-/* both: its owner has the other half of a read-write lock, too. */
-static enum plan plan_release(struct dibs__lock_entry *entry,
-                              struct dibs__operation *op, bool both,
-                              dibs_err *err) REQUIRES(entry->mu)
+/* both_modes: the owner also holds the other mode of the read-write lock. */
+static enum release_plan plan_release(struct dibs__lock_entry *entry,
+                                      struct dibs__operation *op,
+                                      bool both_modes, dibs_err *err)
+    REQUIRES(entry->mu)
 {
     struct dibs__hold *h = dibs__hold_of(entry, op->owner);
     int64_t now = dibs__now_ms();
@@ -520,7 +560,7 @@ static enum plan plan_release(struct dibs__lock_entry *entry,
     if (!h)
         return PLAN_FINISH;
     if (h->busy) {
-        op->batch = NULL; /* the others of the batch do not wait for it */
+        op->batch = NULL; /* it must not delay the batch */
         dibs__wait_queue_block_on(&entry->wait, &h->blocked_ops, &op->waiter);
         return PLAN_WAIT;
     }
@@ -535,14 +575,14 @@ static enum plan plan_release(struct dibs__lock_entry *entry,
         *err = DIBS_OK;
         return PLAN_FINISH;
     }
-    if (both && op->args.hold_off_ms == DETACH && !op->ended) {
+    if (both_modes && op->args.hold_off_ms == DETACH && !op->ended) {
         dibs__hold_suppress_loss(
-            h, op->group_level); /* what on_lost is given may go now */
+            h, op->group_level); /* the caller may free on_lost's argument */
         *err = DIBS_ERR_INVALID;
         return PLAN_FINISH;
     }
-    if (both)
-        op->args.hold_off_ms = 0; /* the other half would go on to use it */
+    if (both_modes)
+        op->args.hold_off_ms = 0; /* the other mode keeps the key anyway */
     h->busy = true;
     op->hold = h;
     op->args.target_count = h->count - 1;
@@ -556,7 +596,7 @@ static enum plan plan_release(struct dibs__lock_entry *entry,
     dibs__hold_ending(entry, h);
     if (entry->type->shared) {
         op->args.other_id = peer_hint(entry, h, now);
-        op->args.hold_off_ms = 0; /* cannot be kept: others may have it, too */
+        op->args.hold_off_ms = 0; /* no hold-off: there may be other holders */
     }
     op->handoff_to = handoff_pick(entry, op, now);
     if (!op->handoff_to)
@@ -575,17 +615,18 @@ void dibs__release_run(struct dibs__operation *op)
     dibs_err err;
 
     op->is_release = true;
-    bool both = op->args.hold_off_ms && dibs__hold_other_mode(entry, op->owner);
+    bool both_modes =
+        op->args.hold_off_ms && dibs__hold_other_mode(entry, op->owner);
     dibs__lock(&entry->mu);
-    enum plan next = plan_release(entry, op, both, &err);
+    enum release_plan plan = plan_release(entry, op, both_modes, &err);
     dibs__unlock(&entry->mu);
-    switch (next) {
+    switch (plan) {
     case PLAN_PARTIAL:
         dibs__op_send(op, VERB_RELEASE, on_partial_reply, within,
                       op->waiter.deadline);
         break;
     case PLAN_LAST:
-        if (op->args.hold_off_ms) /* what is kept is nobody's */
+        if (op->args.hold_off_ms) /* no owner may use what stays */
             dibs__owner_retire(entry, op->owner, op->owner_id, RENUMBER_LEFT);
         if (op->args.hold_off_ms &&
             is_other_mode_in_use(entry, op->owner, op->owner_id))
