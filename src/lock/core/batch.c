@@ -2,18 +2,17 @@
  *
  * batch.c - several operations of one client in one command.
  *
- * Thread  app, io: the thread that makes it sends it; the answer comes where a
- *         call's answer comes.
- * Locks   none.
+ * Thread  app, io: the thread that creates a batch sends it; replies come on
+ * the same threads as those of a single command. Locks   none.
  *
- * How     Each operation prepares itself as if it were alone, up to the point
- *         where it would send its command; there the batch takes it. One script
- *         then does what each would have asked for, and each gets the answer
- *         that it would have had. So an operation does not know that it was in
- *         a batch; what it does about lost replies and losses holds here, too.
+ * How     Each operation runs as if it were alone, up to dibs__op_send; there
+ *         the batch takes it. One script executes all commands, and each
+ *         operation gets the reply that its own command would have had. So what
+ *         acquire.c and release.c do about lost replies and lost holds works in
+ *         a batch, too.
  *
- *         Acquires are taken all or none. One that was not in the way, but was
- *         not taken because of another, ends with CANCELED: nothing was done.
+ * Acquire All or nothing. If one lock cannot be acquired, its operation gets
+ * the reason, and all others end with CANCELED: nothing was executed for them.
  */
 #include "lock/core/batch.h"
 
@@ -29,7 +28,7 @@ struct batch_item {
 };
 
 struct op_batch {
-    struct dibs__batch head; /* what others know of it */
+    struct dibs__batch head; /* the public part */
     struct dibs__command command;
     enum dibs__lock_command verb;
     size_t count, max;
@@ -50,7 +49,7 @@ static bool batch_take(struct dibs__operation *op, enum dibs__lock_command verb,
         return false;
     if (b->count > 0 &&
         b->items[0].op->args.hold_off_ms != op->args.hold_off_ms)
-        return false; /* one is kept, and the other cannot be */
+        return false; /* the script has one hold-off for all */
     b->items[b->count++] = (struct batch_item){.op = op, .answered = answered};
     return true;
 }
@@ -94,8 +93,9 @@ static void write_keys(const struct op_batch *b, struct dibs__buf *out)
     }
 }
 
-/* Kind and holds in one word. */
-static void write_type_and_count(const struct dibs__operation *op, struct dibs__buf *out)
+/* Appends the type's code and the level count as one argument. */
+static void write_type_and_count(const struct dibs__operation *op,
+                                 struct dibs__buf *out)
 {
     char word[32];
     int n = snprintf(word, sizeof word, "%c%lld", op->entry->type->batch_code,
@@ -104,7 +104,7 @@ static void write_type_and_count(const struct dibs__operation *op, struct dibs__
     dibs__buf_arg(out, word, (size_t)n);
 }
 
-/* The owner, unless it is that of the one before. */
+/* Appends the owner, or "" if it is the same as of the item before. */
 static void write_owner(const struct op_batch *b, size_t i,
                         struct dibs__buf *out)
 {
@@ -144,11 +144,12 @@ static void write_batch(struct dibs__command *cmd, struct dibs__buf *out,
         dibs__arg_write('*', first, out);
 }
 
-/* ---- the answer -------------------------------------------------------- */
+/* ---- the reply --------------------------------------------------------- */
 
-/* As if it had been sent by itself. */
+/* Passes a reply to one operation, with what is known of the batch's command,
+ * as if the operation had sent it. */
 static void complete_item(struct op_batch *b, size_t i, dibs_err err,
-                        const struct dibs__reply *reply)
+                          const struct dibs__reply *reply)
 {
     struct dibs__operation *op = b->items[i].op;
 
@@ -165,7 +166,7 @@ static void complete_item(struct op_batch *b, size_t i, dibs_err err,
 }
 
 static void complete_items(struct op_batch *b, dibs_err err,
-                         const struct dibs__reply *reply)
+                           const struct dibs__reply *reply)
 {
     for (size_t i = 0; i < b->count; i++)
         complete_item(b, i, err, reply);
@@ -173,7 +174,7 @@ static void complete_items(struct op_batch *b, dibs_err err,
 }
 
 static void on_acquire_reply(struct dibs__command *cmd, dibs_err err,
-                           const struct dibs__reply *reply)
+                             const struct dibs__reply *reply)
 {
     struct op_batch *b = DIBS_OF(cmd, struct op_batch, command);
     struct dibs__reply blocker_reply = {.type = REPLY_NUM};
@@ -190,7 +191,8 @@ static void on_acquire_reply(struct dibs__command *cmd, dibs_err err,
         return;
     }
     for (size_t i = 0; i < b->count; i++)
-        if ((int64_t)i + 1 == blocker && blocker_reply.num != SCRIPT_NOT_BATCHABLE)
+        if ((int64_t)i + 1 == blocker &&
+            blocker_reply.num != SCRIPT_NOT_BATCHABLE)
             complete_item(b, i, DIBS_OK, &blocker_reply);
         else
             complete_item(b, i, DIBS_ERR_CANCELED, NULL);
@@ -205,7 +207,7 @@ static dibs_err release_error(int64_t verdict)
 }
 
 static void on_release_reply(struct dibs__command *cmd, dibs_err err,
-                           const struct dibs__reply *reply)
+                             const struct dibs__reply *reply)
 {
     struct op_batch *b = DIBS_OF(cmd, struct op_batch, command);
     struct dibs__reply item_reply = {.type = REPLY_NUM};
@@ -226,7 +228,7 @@ static void on_release_reply(struct dibs__command *cmd, dibs_err err,
 }
 
 static void on_command_error_text(struct dibs__command *cmd, dibs_err err,
-                            const char *blocker_reply)
+                                  const char *blocker_reply)
 {
     struct op_batch *b = DIBS_OF(cmd, struct op_batch, command);
 
@@ -249,7 +251,7 @@ void dibs__batch_send(struct dibs__batch *head, bool direct)
     b->command.done = acquire ? on_acquire_reply : on_release_reply;
     b->command.explain = on_command_error_text;
     b->command.expects = 1u << REPLY_ARRAY | (acquire ? 1u << REPLY_NIL : 0);
-    if (acquire) { /* one client's, so they are alike in this */
+    if (acquire) { /* the same for all: options of one client */
         b->command.replicas = op->replicas;
         b->command.replicas_ms = op->command.replicas_ms;
         b->command.writes = 1u << REPLY_NIL;

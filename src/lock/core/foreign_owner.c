@@ -3,17 +3,17 @@
  * foreign_owner.c - owners of other clients, whose holds this client has
  * adopted.
  *
- * Inside a client an owner is a number, and its name on the server is made of
- * the client's UUID and that number. An adopted owner has a number here, too,
- * but another name on the server. This table leads from the one to the other.
- * Holds, renewals, ghosts and the reaper go by the number, and need not know.
+ * In a client an owner is a number, and its name on the server is made of the
+ * client's UUID and its id. An adopted owner has a number in this client, too,
+ * but a name on the server with the UUID of another client: this table maps the
+ * number to that name. Holds, renewals, stale copies and the orphan reaper use
+ * the number.
  *
- * The number was never used before, so what the table does not know is no
- * stranger's: should a command come so late that its row is gone, it names an
- * owner of ours that holds nothing.
+ * The number was never used before. So if a command is written when the row is
+ * gone, it names an owner of this client that has no hold.
  *
- * A row is dropped some time after its last hold has ended: the reaper may
- * need it until then.
+ * A row is dropped some time after its last hold has ended: the orphan reaper
+ * may need it until then.
  *
  * Thread  any.
  * Locks   adopted.mu, the last of all: commands are written with others held.

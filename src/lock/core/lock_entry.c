@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * lock_entry.c - the table of names, and the order in a line.
+ * lock_entry.c - the table of lock entries, and the first acquires in flight.
  *
- * Thread  any; what needs a mutex says so.
- * Locks   line.mu; client.mu for the table.
+ * Thread  any.
+ * Locks   entry.mu where stated; client.mu for the table.
  *
- * Order   All first acquisitions of one name that await an answer are in
- *         line.asks, at most one of an owner. Waiters are in line.wait, in
- *         order of arrival. A call that waits for another call of its owner is
- *         in that one's list: op.followers, or hold.blocked (operation.c).
+ * Where an operation is
+ *         entry.in_flight       first acquires in flight; at most one of an
+ *                               owner
+ *         entry.wait            waiters, in order of arrival; they can be in
+ *                               entry.in_flight at the same time
+ *         op.blocked_ops        operations blocked on that first acquire
+ *         hold.blocked_ops      operations blocked on the one that keeps the
+ *                               hold busy
  */
 #include "lock/core/lock_entry.h"
 
@@ -21,9 +25,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* By name, then by kind. */
-static int entry_compare_key(const char *name, size_t len, enum dibs__lock_type_id type_id,
-                    const struct dibs__lock_entry *b)
+#define EVENT_TEXT_MAX 200
+
+/* Orders entries by name, then by lock type. */
+static int entry_compare_key(const char *name, size_t len,
+                             enum dibs__lock_type_id type_id,
+                             const struct dibs__lock_entry *b)
 {
     int order = memcmp(name, b->name, len < b->name_len ? len : b->name_len);
 
@@ -35,14 +42,14 @@ static int entry_compare_key(const char *name, size_t len, enum dibs__lock_type_
 }
 
 static int entry_compare(const struct dibs__lock_entry *a,
-                      const struct dibs__lock_entry *b)
+                         const struct dibs__lock_entry *b)
 {
     return entry_compare_key(a->name, a->name_len, a->type->id, b);
 }
 
 DIBS_TREE(dibs__lock_entries, dibs__lock_entry, node, entry_compare);
 
-/* ---- what a line belongs to -------------------------------------------- */
+/* ---- its client and server --------------------------------------------- */
 
 dibs_client *dibs__entry_client(const struct dibs__lock_entry *entry)
 {
@@ -65,10 +72,10 @@ int64_t dibs__entry_timeout(const struct dibs__lock_entry *entry)
 }
 
 void dibs__entry_log_event(const struct dibs__lock_entry *entry,
-                           dibs_event_kind type_id, dibs_err err, const char *fmt,
-                           ...)
+                           dibs_event_kind type_id, dibs_err err,
+                           const char *fmt, ...)
 {
-    char text[200];
+    char text[EVENT_TEXT_MAX];
     va_list ap;
 
     va_start(ap, fmt);
@@ -87,7 +94,7 @@ void dibs__entry_fill_command(const struct dibs__lock_entry *entry,
     cmd->connect_by = connect_by;
 }
 
-/* ---- names made of its name -------------------------------------------- */
+/* ---- keys and channels ------------------------------------------------- */
 
 static bool needs_braces(const struct dibs__lock_entry *entry)
 {
@@ -167,7 +174,9 @@ static void entry_free(struct dibs__lock_entry *entry)
     dibs__free(entry);
 }
 
-/* Also where waiters are not called: those of other kinds may be. */
+/* Returns the first character of a message that announces a direct wake-up on
+ * the type's channel, so is no release; NUL: there is none. Needed for types
+ * without direct wake-ups, too: types of one family share the channel. */
 static char direct_wakeup_message(const struct dibs__lock_type *type)
 {
     switch (type->layout) {
@@ -175,7 +184,7 @@ static char direct_wakeup_message(const struct dibs__lock_type *type)
     case LAYOUT_RW:
         return DIBS__SAID_LOCK;
     case LAYOUT_SLOTS:
-    case LAYOUT_SEMAPHORE: /* the same channel; none is free, it says */
+    case LAYOUT_SEMAPHORE: /* the same channel; '0' says that none is free */
         return DIBS__SAID_SLOTS;
     default:
         return '\0';
@@ -200,12 +209,13 @@ dibs__entry_wait_info(const struct dibs__wait_queue *queue)
 void dibs__entry_wait_subscribe(const struct dibs__wait_queue *queue,
                                 struct dibs__subscription *sub)
 {
-    (void)dibs__entry_subscribe(DIBS_OF(queue, struct dibs__lock_entry, wait), sub);
+    (void)dibs__entry_subscribe(DIBS_OF(queue, struct dibs__lock_entry, wait),
+                                sub);
 }
 
 static struct dibs__lock_entry *entry_new(struct dibs__lock_manager *manager,
-                                         const struct dibs__lock_type *type,
-                                         const char *name, size_t len)
+                                          const struct dibs__lock_type *type,
+                                          const char *name, size_t len)
 {
     struct dibs__lock_entry *entry = dibs__calloc(1, sizeof *entry + len + 1);
 
@@ -228,10 +238,10 @@ static struct dibs__lock_entry *entry_new(struct dibs__lock_manager *manager,
     return entry;
 }
 
-/* The one of this name and kind, or NULL. */
+/* Returns the entry of this name and type, without a reference, or NULL. */
 static struct dibs__lock_entry *entry_lookup(struct dibs__lock_manager *manager,
-                                          const char *name, size_t len,
-                                          enum dibs__lock_type_id type_id)
+                                             const char *name, size_t len,
+                                             enum dibs__lock_type_id type_id)
     REQUIRES(manager->c->mu)
 {
     struct dibs__lock_entry *entry = RB_ROOT(&manager->entries);
@@ -286,15 +296,15 @@ dibs__entry_next_in_family(struct dibs__lock_entry *entry,
 {
     struct dibs__lock_manager *manager = entry->manager;
     unsigned type_ids = atomic_load(&manager->types_used[entry->type->layout]) &
-                     ~(1u << entry->type->id);
+                        ~(1u << entry->type->id);
     struct dibs__lock_entry *found = NULL;
 
-    if (after) { /* only those behind it */
+    if (after) { /* only types behind it: iterates in the order of ids */
         type_ids &= ~0u << after->type->id << 1;
         dibs__entry_unref(after);
     }
     if (!type_ids)
-        return NULL; /* nearly always, and without a mutex */
+        return NULL; /* the usual case needs no mutex */
     dibs__lock(&manager->c->mu);
     for (unsigned id = 0; !found && id < TYPE_COUNT; id++)
         if (type_ids & 1u << id)
@@ -342,7 +352,7 @@ void dibs__entry_unref(struct dibs__lock_entry *entry)
         entry_free(entry);
 }
 
-/* ---- the order in a line ----------------------------------------------- */
+/* ---- first acquires in flight ------------------------------------------ */
 
 struct dibs__operation *dibs__entry_in_flight_of(struct dibs__lock_entry *entry,
                                                  dibs_owner owner)
@@ -395,7 +405,8 @@ bool dibs__entry_id_in_flight(struct dibs__lock_entry *entry, uint64_t owner_id)
 {
     for (struct dibs__list *l = entry->in_flight.next; l != &entry->in_flight;
          l = l->next)
-        if (DIBS_OF(l, struct dibs__operation, in_flight_link)->owner_id == owner_id)
+        if (DIBS_OF(l, struct dibs__operation, in_flight_link)->owner_id ==
+            owner_id)
             return true;
     return false;
 }
@@ -407,10 +418,10 @@ bool dibs__entry_id_waits(struct dibs__lock_entry *entry, uint64_t owner_id)
     for (struct dibs__list *l = waiters->next; l != waiters; l = l->next) {
         const struct dibs__operation *op =
             DIBS_OF(l, struct dibs__operation, waiter.link);
-        bool leaves = /* it takes another one before it asks again */
+        bool replaces_id = /* it takes a new id before its next command */
             (op->renumber == RENUMBER_REST || op->renumber == RENUMBER_REAP) &&
             op->waiter.state == WAITER_PARKED;
-        if (op->owner_id == owner_id && !leaves)
+        if (op->owner_id == owner_id && !replaces_id)
             return true;
     }
     return dibs__entry_id_in_flight(entry, owner_id);

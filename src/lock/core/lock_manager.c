@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * lock_manager.c - all locks of one client, and how they end with it.
+ * lock_manager.c - all locks of one client, and how they end when it closes.
  *
- * Thread  app for dibs__lock_manager_of, io for closing.
- * Locks   client.mu for the table; line.mu, one line at a time.
+ * Thread  app for dibs__lock_manager_of, else io.
+ * Locks   client.mu for the table of entries; entry.mu, one entry at a time.
  *
- * Closing goes round all lines until nothing is left or the time is over. Calls
- * that wait end with CLOSED, holds are given back by the reaper, and operations
- * in flight are waited for. In one line in this order: a lock that becomes free
- * calls the first in its queue, which should not be a waiter that is just
- * leaving. Lines from which no waiter has to leave a queue come before the
- * others: leaving a long queue takes the server a while, and commands run in
- * order.
+ * Close   A timer visits all entries every CLOSE_STEP_MS, until nothing is left
+ *         or the time limit is over. Waiting operations end with CLOSED, the
+ *         orphan reaper releases the holds, and operations in flight complete.
+ *
+ *         In each entry waiters end first: a release wakes the head of the
+ *         server's queue, which should not be a waiter that is leaving. Entries
+ *         without waiters in a server queue come first: leaving a long queue is
+ *         slow, and the server executes commands in order.
  */
 #include "lock/core/lock_manager.h"
 
@@ -23,7 +24,9 @@
 #define FAIR_WAIT_MS  300000
 #define FAIR_CALL_MS  5000
 
-/* Takes one hold that is idle out of the line; its number, or 0. */
+/* Frees holds that are not busy, up to the first that the server may still
+ * have. Returns the owner id of that one, or 0. Sets *busy if a hold is busy.
+ */
 static uint64_t take_idle_hold(struct dibs__lock_entry *entry, bool *busy)
 {
     uint64_t owner_id = 0;
@@ -37,14 +40,16 @@ static uint64_t take_idle_hold(struct dibs__lock_entry *entry, bool *busy)
             *busy = true;
             continue;
         }
-        /* What our clock has just ended is there for the margin still; of one
-         * half of a read-write lock for as long as the other. */
-        bool may_be_on_server = h->expired_locally && (entry->type->layout == LAYOUT_RW ||
-                                           dibs__now_ms() - h->valid_until <
-                                               dibs__entry_timeout(entry));
+        /* A hold that expired by our clock still exists on the server for the
+         * drift margin; one mode of a read-write lock exists as long as the
+         * other mode keeps the key alive. */
+        bool may_be_on_server =
+            h->expired_locally &&
+            (entry->type->layout == LAYOUT_RW ||
+             dibs__now_ms() - h->valid_until < dibs__entry_timeout(entry));
         owner_id = h->state == HOLD_LOST && !may_be_on_server ? 0 : h->owner_id;
-        /* A program that dispatches callbacks may do so after the close, when
-         * no hold is left to lose. (A thread of ours has run them by then.) */
+        /* A program that dispatches callbacks itself may do so after the close:
+         * on_lost must not come then. (A callback thread has run them all.) */
         if (dibs__entry_client(entry)->callbacks.fd >= 0)
             dibs__hold_suppress_all_losses(h);
         dibs__hold_free(entry, h);
@@ -53,7 +58,8 @@ static uint64_t take_idle_hold(struct dibs__lock_entry *entry, bool *busy)
     return owner_id;
 }
 
-/* True: a hold is in use just now. */
+/* Has the orphan reaper release the holds of an entry. Returns whether a hold
+ * is busy, which stays. */
 static bool release_idle_holds(struct dibs__lock_entry *entry)
 {
     bool busy = false;
@@ -64,18 +70,17 @@ static bool release_idle_holds(struct dibs__lock_entry *entry)
     return busy;
 }
 
-/* Waiters here are in a queue on the server, and have to say that they leave.
- */
+/* Does the entry have waiters in a queue on the server, which must leave it? */
 static bool has_queued_waiters(struct dibs__lock_entry *entry)
 {
     dibs__lock(&entry->mu);
-    bool has = dibs__lock_type_has(entry->type, VERB_LEAVE) &&
-               !dibs__list_empty(&entry->wait.waiters);
+    bool queued = dibs__lock_type_has(entry->type, VERB_LEAVE) &&
+                  !dibs__list_empty(&entry->wait.waiters);
     dibs__unlock(&entry->mu);
-    return has;
+    return queued;
 }
 
-/* False: something is left in this line. */
+/* Returns whether the entry has no waiters and no busy holds left. */
 static bool close_entry(struct dibs__lock_entry *entry)
 {
     dibs__wait_queue_expire(&entry->wait);
@@ -93,18 +98,20 @@ static void close_step(struct dibs__timer *t)
     int64_t now = dibs__now_ms();
     bool empty = true;
 
-    for (struct dibs__lock_entry *entry = NULL; (entry = dibs__entry_next(manager, entry));)
+    for (struct dibs__lock_entry *entry = NULL;
+         (entry = dibs__entry_next(manager, entry));)
         if (!has_queued_waiters(entry))
             (void)close_entry(entry);
-    for (struct dibs__lock_entry *entry = NULL; (entry = dibs__entry_next(manager, entry));)
+    for (struct dibs__lock_entry *entry = NULL;
+         (entry = dibs__entry_next(manager, entry));)
         empty &= close_entry(entry);
     dibs__orphans_close(manager);
     dibs__shutdown_hooks_close(manager);
-    empty &=
-        dibs__list_empty(&manager->orphans) && atomic_load(&manager->in_flight) == 0;
+    empty &= dibs__list_empty(&manager->orphans) &&
+             atomic_load(&manager->in_flight) == 0;
     if (!empty && now < manager->close_by) {
-        /* From now on: a timer that is due again at once would leave sockets no
-         * turn, however long the round took. */
+        /* Not from the start of this step: if that took long, the timer would
+         * be due at once, and the loop would not poll its sockets. */
         dibs__timer_set(&manager->c->loop, &manager->close_timer,
                         dibs__now_ms() + CLOSE_STEP_MS);
         return;
@@ -136,8 +143,8 @@ static void manager_free(void *arg)
     dibs__free(manager);
 }
 
-/* One that is in a batch already is asked for once more behind it: the answer
- * may be an old one. */
+/* Verifies the holds of an entry. One in a renewal batch is verified after the
+ * reply to that: the reply may be of the connection before. */
 static void mark_needs_verify(struct dibs__lock_entry *entry, int64_t now)
 {
     dibs__lock(&entry->mu);
@@ -156,15 +163,17 @@ static void manager_verify(void *upper_arg, dibs__meant *meant, const void *arg)
     struct dibs__lock_manager *manager = upper_arg;
     int64_t now = dibs__now_ms();
 
-    for (struct dibs__lock_entry *entry = NULL; (entry = dibs__entry_next(manager, entry));)
+    for (struct dibs__lock_entry *entry = NULL;
+         (entry = dibs__entry_next(manager, entry));)
         if (meant(arg, entry->hash_slot))
             mark_needs_verify(entry, now);
-    if (manager->c->lease_timers.due) /* it does not close */
+    if (manager->c->lease_timers.due) /* NULL while the client closes */
         dibs__renew_due(&manager->c->lease_timers, now);
 }
 
-static void manager_on_invalidation(void *upper_arg, dibs__meant *meant, const void *arg,
-                          const char *key, size_t len)
+static void manager_on_invalidation(void *upper_arg, dibs__meant *meant,
+                                    const void *arg, const char *key,
+                                    size_t len)
 {
     if (key)
         dibs__on_key_invalidated(upper_arg, key, len);

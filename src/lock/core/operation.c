@@ -2,14 +2,18 @@
  *
  * operation.c - one operation on a lock: sent, finished, resumed.
  *
- * Thread  app, io.
- * Locks   line.mu where it says so.
+ * The words (operation, verb, blocked, resume) are explained in operation.h.
  *
- * States  An operation has the states of a waiter; wait_queue.c has the table.
- * An acquire goes through all of them. A re-entry and a release are OUT, or
- * BEHIND another operation on the same hold, or ASK. Two operations of one
- * owner never change a hold at the same time: the second one is BEHIND the
- * first, in hold.blocked, or in op.followers while the first asks for a hold.
+ * Thread  app, io.
+ * Locks   entry.mu where stated.
+ *
+ * States  op.waiter.state; wait_queue.c has the table. A first acquire goes
+ *         through all states. A re-entry or release is only WAITER_IDLE,
+ *         WAITER_BLOCKED or WAITER_IN_FLIGHT.
+ *
+ * Order   Two operations of one owner never change a hold at the same time: the
+ *         second one is WAITER_BLOCKED, in hold.blocked_ops, or, while the
+ * first is a first acquire in flight, in op.blocked_ops of that one.
  */
 #include "lock/core/operation.h"
 
@@ -21,14 +25,14 @@
 #include <stdio.h>
 
 static void write_command(struct dibs__command *cmd, struct dibs__buf *out,
-                     bool whole)
+                          bool whole)
 {
     struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
 
     dibs__lock_command_write(op->lock_command, &op->args, out, whole);
 }
 
-/* ---- why it failed ----------------------------------------------------- */
+/* ---- error texts ------------------------------------------------------- */
 
 void dibs__op_record_error(struct dibs__operation *op, dibs_err err,
                            const char *why)
@@ -61,19 +65,19 @@ void dibs__op_explain_kind(struct dibs__operation *op)
 }
 
 static void on_command_error_text(struct dibs__command *cmd, dibs_err err,
-                           const char *why)
+                                  const char *why)
 {
     struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
 
     if (op->waiter.state == WAITER_ROLLING_BACK)
-        return; /* the reason is another one */
+        return; /* the operation fails for what made it roll back */
     if (err == DIBS_ERR_WRONGTYPE)
         dibs__op_explain_kind(op);
     else
         dibs__op_record_error(op, err, why);
 }
 
-/* Something is wrong at the server, or on the way to it. */
+/* Is the error caused by the server or the connection to it? */
 static bool is_server_error(dibs_err err)
 {
     return err == DIBS_ERR_CONN || err == DIBS_ERR_UNKNOWN ||
@@ -92,7 +96,7 @@ void dibs__op_set_error_text(struct dibs__operation *op)
     op->error_text = NULL;
 }
 
-/* ---- sending, and the end ---------------------------------------------- */
+/* ---- send and finish --------------------------------------------------- */
 
 static void start_command(struct dibs__operation *op)
 {
@@ -100,9 +104,9 @@ static void start_command(struct dibs__operation *op)
     bool on_caller_thread = op->on_caller_thread;
 
     op->on_caller_thread =
-        false; /* its next step may be on io, which must not wait */
+        false; /* the next command may be sent by io, which must not block */
     bool *sent = op->ended ? op->sent : NULL;
-    if (on_caller_thread && sent) /* op may be gone by the time it says no */
+    if (on_caller_thread && sent) /* op may be freed when this returns false */
         *sent = dibs__command_send_sync(to, &op->command);
     else if (on_caller_thread)
         dibs__command_run_direct(to, &op->command);
@@ -150,7 +154,8 @@ void dibs__op_send(struct dibs__operation *op, enum dibs__lock_command verb,
     op->command.expects = verb == VERB_ACQUIRE || verb == VERB_HANDOVER
                               ? type->taken_types | type->other_types
                               : expects[verb];
-    if (verb == VERB_ACQUIRE && op->args.registration) /* busy, and more */
+    if (verb == VERB_ACQUIRE &&
+        op->args.registration) /* busy, and what the registration did */
         op->command.expects |= 1u << REPLY_ARRAY;
     op->command.write = write_command;
     op->command.done = answered;
@@ -181,7 +186,8 @@ static void run_async_callback(struct dibs__callback *cb, bool drop)
     dibs__free(op);
 }
 
-/* Its time passed in a line: if the server is away, that is why. */
+/* The deadline passed in entry.wait: if the server is unreachable, the text is
+ * the error of the connection. */
 static void explain_timeout(struct dibs__operation *op)
 {
     const struct dibs__lock_entry *entry = op->entry;
@@ -194,8 +200,9 @@ static void explain_timeout(struct dibs__operation *op)
         dibs__op_record_error(op, op->err, why);
 }
 
-/* What went wrong on the way matters only if that is how it ended, or if it
- * was still so when the time was over. */
+/* Drops the text of an earlier attempt's error, unless the operation ends with
+ * that error, or with TIMEOUT when the last attempt failed. Sets a text if
+ * there is none. */
 static void finish_error_text(struct dibs__operation *op)
 {
     if (op->error_text && op->error_text->err != op->err &&
@@ -221,7 +228,8 @@ static void push_async_callback(void *arg)
     dibs__callbacks_push(&c->callbacks, &op->cb);
 }
 
-/* Not while on_lost runs of what it gave back. */
+/* If on_lost of the released level is running, the callback of the operation
+ * comes after it. */
 static void finish_async(struct dibs__operation *op)
 {
     struct dibs__loss_listener *loss = op->loss;
@@ -232,9 +240,9 @@ static void finish_async(struct dibs__operation *op)
     dibs__loss_unref(loss);
 }
 
-/* What was taken is counted with the hold. */
+/* Successful acquires are counted in hold.c. */
 static void count_acquire_stats(const struct dibs__operation *op,
-                          struct dibs__stats *st)
+                                struct dibs__stats *st)
 {
     if (op->no_wait)
         dibs__stats_count(st, STAT_TRIES, 1);
@@ -272,7 +280,8 @@ void dibs__op_finish(struct dibs__operation *op, dibs_err err)
     op->err = err;
     count_op_stats(op);
     finish_error_text(op);
-    if (op->ended) { /* what it does next counts as begun before this ends */
+    if (op->ended) { /* may begin other operations: in_flight must not be 0 yet
+                      */
         op->ended(op);
         atomic_fetch_sub(&entry->manager->in_flight, 1);
         dibs__entry_unref(entry);
@@ -283,7 +292,7 @@ void dibs__op_finish(struct dibs__operation *op, dibs_err err)
         return;
     }
     atomic_fetch_sub(&entry->manager->in_flight, 1);
-    sem_post(&op->done); /* its caller settles the rest */
+    sem_post(&op->done); /* the caller reads err, error_text and loss */
 }
 
 /* ---- operations of one owner, one after the other ---------------------- */
@@ -294,7 +303,7 @@ void dibs__op_take_waits(struct dibs__lock_entry *entry, dibs_owner owner,
     struct dibs__list *waiters = &entry->wait.waiters;
 
     if (entry->type->retry_policy == RETRY_EACH)
-        return; /* they find out when they ask: places are io's */
+        return; /* their place is io's alone; they re-enter at their retry */
     for (struct dibs__list *l = waiters->next, *n; l != waiters; l = n) {
         struct dibs__operation *op =
             DIBS_OF(l, struct dibs__operation, waiter.link);
@@ -325,7 +334,7 @@ void dibs__op_resume(struct dibs__list *waiters)
     for (struct dibs__list *l; (l = dibs__list_pop(waiters));) {
         struct dibs__operation *op =
             DIBS_OF(l, struct dibs__operation, waiter.link);
-        op->on_caller_thread = false; /* this is not its caller's thread */
+        op->on_caller_thread = false; /* another thread than the caller's */
         op->run(op);
     }
 }
@@ -338,7 +347,7 @@ void dibs__op_end_busy(struct dibs__operation *op, dibs_err err)
 
     dibs__lock(&entry->mu);
     bool released = h->count == 0;
-    if (released) { /* the number is retired before the hold is seen to end */
+    if (released) { /* the id must be retired before the hold ends */
         dibs__unlock(&entry->mu);
         dibs__owner_retire(entry, h->owner, h->owner_id, RENUMBER_REAP);
         dibs__lock(&entry->mu);
@@ -356,7 +365,8 @@ void dibs__op_end_busy(struct dibs__operation *op, dibs_err err)
     dibs__op_resume(&blocked);
 }
 
-/* A kind that tells the server of its waiters does so by their number. */
+/* Only for types with a hand-off: with the others the server may know waiters
+ * by their old id. */
 void dibs__op_rename_waits(struct dibs__lock_entry *entry, dibs_owner owner,
                            uint64_t old)
 {
@@ -381,8 +391,9 @@ void dibs__op_disown(struct dibs__operation *op)
     dibs__owner_retire(op->entry, op->owner, op->owner_id, RENUMBER_REAP);
     dibs__op_rename_waits(op->entry, op->owner, op->owner_id);
     dibs__lock(&op->entry->mu);
-    bool left = op->renumber == RENUMBER_LEFT; /* to an adopter, say */
+    bool detached =
+        op->renumber == RENUMBER_LEFT; /* by a detach, for example */
     dibs__unlock(&op->entry->mu);
-    if (!left)
+    if (!detached)
         dibs__orphan_release(op->entry, op->owner_id, op->orphan_ttl_ms);
 }

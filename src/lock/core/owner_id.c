@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * owner_id.c - numbers of owners.
+ * owner_id.c - the ids of owners on the server.
  *
- * An owner is "uuid:number" to the server: the client's UUID and a number that
- * was never used before in this process. A thread gets its number when it first
- * asks, so a new thread never has what a dead one left behind.
+ * On the server an owner is "uuid:id": the client's UUID and a number that was
+ * never used before in this process. The first id of an owner is the owner's
+ * own number. A thread gets its number when it first asks for it, so a new
+ * thread never has the number of one that has ended.
  *
- * A command whose reply was lost may run at any later time. If the owner went
- * on under the same number, such a ghost could end or revive a hold that it
- * knows nothing of. So the owner goes on under another number, its alias, as
- * soon as it holds nothing; ghosts then only meet a number that is not used any
- * more. What they take for it, the reaper takes back.
+ * A stale copy of a command may be executed at any later time. Under an id that
+ * is still in use it could release or create a hold that the owner does not
+ * expect. So the id is retired when the owner has no hold under it, and the
+ * owner gets another one, its alias. What a stale copy acquires under a retired
+ * id is an orphan, which the orphan reaper releases.
  *
- * No acquire goes by a retired number. Who writes by one, and reads, does so by
- * its new number, and says by which one it writes: the server lets it in.
+ * No acquire uses a retired id. An owner that holds write mode under a retired
+ * id acquires read mode under its new id, and names the retired one in the
+ * command: then the server lets it in.
  *
  * Thread  any.
  * Locks   client.mu for the aliases.
@@ -67,7 +69,7 @@ uint64_t dibs__owner_writes(struct dibs__lock_entry *entry, dibs_owner owner,
     if (entry->type->id != TYPE_READ ||
         (!atomic_load_explicit(&manager->aliased, memory_order_acquire) &&
          !atomic_load(&manager->adopted.any)))
-        return 0; /* nobody goes by two numbers */
+        return 0; /* no owner has two ids */
     for (struct dibs__lock_entry *l = NULL;
          (l = dibs__entry_next_in_family(entry, l));) {
         dibs__lock(&l->mu);
@@ -80,8 +82,8 @@ uint64_t dibs__owner_writes(struct dibs__lock_entry *entry, dibs_owner owner,
     return other;
 }
 
-/* A retired number must not be used again even when memory ends, so a few
- * aliases are kept for that. */
+/* A retired id must not be used again even if memory is out: a few aliases are
+ * kept in reserve. */
 static struct dibs__alias *alias_new(struct dibs__lock_manager *manager)
     REQUIRES(manager->c->mu)
 {
@@ -92,8 +94,8 @@ static struct dibs__alias *alias_new(struct dibs__lock_manager *manager)
     return a;
 }
 
-/* Calls of this owner that wait, or ask, by this number; and readers that go by
- * another one, and name this one as that by which their owner writes. */
+/* Sets op.renumber of this owner's waiters and acquires in flight under this
+ * id, and of readers under another id that name this one as their writer's. */
 static void mark_calls(struct dibs__lock_entry *entry, dibs_owner owner,
                        uint64_t wire, enum dibs__renumber how)
 {

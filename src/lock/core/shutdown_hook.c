@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * shutdown_hook.c - work of a layer above locks that must end before its client
- * does.
+ * shutdown_hook.c - called when the client closes.
  *
- * Thread  any; hooks on io.
+ * Thread  any; hooks are called on io.
  * Locks   client.mu for the list, not held while a hook runs.
  */
 #include "lock/core/shutdown_hook.h"
@@ -24,7 +23,8 @@ void dibs__shutdown_hook_unregister(struct dibs__lock_manager *manager,
     dibs__unlock(&manager->c->mu);
 }
 
-/* The first whose close was not called yet, or the first of all. */
+/* Returns the first hook whose close was not called yet; any: the first of all.
+ * Takes a reference to it and sets closing. NULL: none. */
 static struct dibs__shutdown_hook *next_hook(struct dibs__lock_manager *manager,
                                              bool any)
 {
