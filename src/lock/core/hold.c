@@ -55,8 +55,8 @@
 #define TRACK_AFTER_MS     1000 /* holds older than this are tracked */
 #define PEER_SEARCH_MAX    8    /* holds that dibs__hold_find_peer checks */
 #define RENEWALS_PER_LEASE 3
-#define SPREAD_STEPS       8 /* renewals are spread over a tenth of their period */
-#define SPREAD_PART        10
+#define SPREAD_STEPS       8  /* renewals are spread in 8 steps, */
+#define SPREAD_PART        10 /* over a tenth of their period */
 
 /* ---- finding ----------------------------------------------------------- */
 
