@@ -40,6 +40,7 @@
 #define EXPIRY_RETRY_MS 50 /* retry delay if a hold is about to end */
 #define TEXT_MAX        200
 
+/* Records the error text of a refused acquire. */
 static void explain_refusal(struct dibs__operation *op, dibs_err err)
 {
     if (err == DIBS_ERR_LOST)
@@ -358,8 +359,9 @@ static bool handle_first_reply(struct dibs__lock_entry *entry,
             op->waiter.polls
                 ? poll_delay(&op->waiter)
                 : entry->type->retry_delay(entry, outcome->retry_after_ms);
-        /* A stale copy may acquire the lock for this waiter, so a retry by
-         * the head of the queue would not do: sent_ms stays 0. */
+        /* A stale copy may acquire the lock for this waiter, and a retry by the
+         * queue head would not cover that. With sent_ms 0 it retries on its
+         * own. */
         if (!op->may_have_stale_copy || entry->type->retry_policy == RETRY_EACH)
             sent_ms = op->command.sent_ms;
         break;
@@ -469,7 +471,7 @@ void dibs__acquire_ask(struct dibs__operation *op)
                   op->no_wait ? 0 : op->waiter.deadline);
 }
 
-/* ---- where to start ---------------------------------------------------- */
+/* ---- what to send ------------------------------------------------------ */
 
 enum acquire_plan { PLAN_SEND, PLAN_REENTER, PLAN_WAIT, PLAN_FAIL };
 

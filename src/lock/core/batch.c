@@ -24,7 +24,7 @@
 
 struct batch_item {
     struct dibs__operation *op;
-    dibs__reply_fn *answered;
+    dibs__reply_fn *on_reply;
 };
 
 struct op_batch {
@@ -41,7 +41,7 @@ static struct op_batch *batch_of(const struct dibs__batch *b)
 }
 
 static bool batch_take(struct dibs__operation *op, enum dibs__lock_command verb,
-                       dibs__reply_fn *answered)
+                       dibs__reply_fn *on_reply)
 {
     struct op_batch *b = batch_of(op->batch);
 
@@ -50,7 +50,7 @@ static bool batch_take(struct dibs__operation *op, enum dibs__lock_command verb,
     if (b->count > 0 &&
         b->items[0].op->args.hold_off_ms != op->args.hold_off_ms)
         return false; /* the script has one hold-off for all */
-    b->items[b->count++] = (struct batch_item){.op = op, .answered = answered};
+    b->items[b->count++] = (struct batch_item){.op = op, .on_reply = on_reply};
     return true;
 }
 
@@ -162,7 +162,7 @@ static void complete_item(struct op_batch *b, size_t i, dibs_err err,
     op->command.under_replicated = b->command.under_replicated;
     op->command.acked = b->command.acked;
     op->command.wanted = b->command.wanted;
-    b->items[i].answered(&op->command, err, reply);
+    b->items[i].on_reply(&op->command, err, reply);
 }
 
 static void complete_items(struct op_batch *b, dibs_err err,
@@ -173,8 +173,8 @@ static void complete_items(struct op_batch *b, dibs_err err,
     dibs__free(b);
 }
 
-static void on_acquire_reply(struct dibs__command *cmd, dibs_err err,
-                             const struct dibs__reply *reply)
+static void on_batch_acquire_reply(struct dibs__command *cmd, dibs_err err,
+                                   const struct dibs__reply *reply)
 {
     struct op_batch *b = DIBS_OF(cmd, struct op_batch, command);
     struct dibs__reply blocker_reply = {.type = REPLY_NUM};
@@ -206,8 +206,8 @@ static dibs_err release_error(int64_t verdict)
                                              : DIBS_OK;
 }
 
-static void on_release_reply(struct dibs__command *cmd, dibs_err err,
-                             const struct dibs__reply *reply)
+static void on_batch_release_reply(struct dibs__command *cmd, dibs_err err,
+                                   const struct dibs__reply *reply)
 {
     struct op_batch *b = DIBS_OF(cmd, struct op_batch, command);
     struct dibs__reply item_reply = {.type = REPLY_NUM};
@@ -227,8 +227,8 @@ static void on_release_reply(struct dibs__command *cmd, dibs_err err,
     dibs__free(b);
 }
 
-static void on_command_error_text(struct dibs__command *cmd, dibs_err err,
-                                  const char *blocker_reply)
+static void on_batch_error_text(struct dibs__command *cmd, dibs_err err,
+                                const char *blocker_reply)
 {
     struct op_batch *b = DIBS_OF(cmd, struct op_batch, command);
 
@@ -248,8 +248,8 @@ void dibs__batch_send(struct dibs__batch *head, bool direct)
                              : op->waiter.deadline - dibs__now_ms();
 
     b->command.write = write_batch;
-    b->command.done = acquire ? on_acquire_reply : on_release_reply;
-    b->command.explain = on_command_error_text;
+    b->command.done = acquire ? on_batch_acquire_reply : on_batch_release_reply;
+    b->command.explain = on_batch_error_text;
     b->command.expects = 1u << REPLY_ARRAY | (acquire ? 1u << REPLY_NIL : 0);
     if (acquire) { /* the same for all: options of one client */
         b->command.replicas = op->replicas;

@@ -21,7 +21,7 @@
 #include "lock/core/shutdown_hook.h"
 
 #define CLOSE_STEP_MS 2
-#define FAIR_WAIT_MS  300000
+#define FAIR_WAIT_MS  300000 /* these two: defaults of client options */
 #define FAIR_CALL_MS  5000
 
 /* Frees holds that are not busy, up to the first that the server may still

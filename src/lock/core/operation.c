@@ -118,14 +118,14 @@ static void start_command(struct dibs__operation *op)
 }
 
 void dibs__op_send_own(struct dibs__operation *op, dibs__op_writer *write,
-                       unsigned expects, dibs__reply_fn *answered,
+                       unsigned expects, dibs__reply_fn *on_reply,
                        int64_t within)
 {
     dibs__assert_no_lock();
     op->lock_command = VERB_COUNT;
     op->command.expects = expects;
     op->command.write = write;
-    op->command.done = answered;
+    op->command.done = on_reply;
     op->command.explain = on_command_error_text;
     dibs__entry_fill_command(op->entry, &op->command, within, 0);
     op->command.replicas = 0;
@@ -133,12 +133,12 @@ void dibs__op_send_own(struct dibs__operation *op, dibs__op_writer *write,
 }
 
 void dibs__op_send(struct dibs__operation *op, enum dibs__lock_command verb,
-                   dibs__reply_fn *answered, int64_t within, int64_t connect_by)
+                   dibs__reply_fn *on_reply, int64_t within, int64_t connect_by)
 {
     const struct dibs__lock_type *type = op->entry->type;
 
     dibs__assert_no_lock();
-    if (op->batch && op->batch->take(op, verb, answered))
+    if (op->batch && op->batch->take(op, verb, on_reply))
         return;
     op->batch = NULL;
     static const unsigned expects[] = {
@@ -158,7 +158,7 @@ void dibs__op_send(struct dibs__operation *op, enum dibs__lock_command verb,
         op->args.registration) /* busy, and what the registration did */
         op->command.expects |= 1u << REPLY_ARRAY;
     op->command.write = write_command;
-    op->command.done = answered;
+    op->command.done = on_reply;
     op->command.explain = on_command_error_text;
     dibs__entry_fill_command(op->entry, &op->command, within, connect_by);
     op->command.replicas = verb == VERB_ACQUIRE ? op->replicas : 0;

@@ -30,7 +30,7 @@ struct dibs__batch {
     /* Called instead of sending. False: the operation must be sent by itself.
      */
     bool (*take)(struct dibs__operation *op, enum dibs__lock_command verb,
-                 dibs__reply_fn *answered);
+                 dibs__reply_fn *on_reply);
 };
 
 struct dibs__operation {
@@ -104,18 +104,18 @@ struct dibs__operation {
 
 /* Calls run. Ends with dibs__op_finish. Thread: app. */
 void dibs__op_begin(struct dibs__operation *op);
-/* Sends the command of this verb; answered is called on this thread or on io.
+/* Sends the command of this verb; on_reply is called on this thread or on io.
  * within: the time limit in ms. connect_by: as in dibs__command. Thread: app,
  * io; no mutex held. */
 void dibs__op_send(struct dibs__operation *op, enum dibs__lock_command verb,
-                   dibs__reply_fn *answered, int64_t within,
+                   dibs__reply_fn *on_reply, int64_t within,
                    int64_t connect_by);
 /* Sends a command that is not in the type's table of verbs. expects: the reply
  * types, one bit each. */
 typedef void dibs__op_writer(struct dibs__command *cmd, struct dibs__buf *out,
                              bool whole);
 void dibs__op_send_own(struct dibs__operation *op, dibs__op_writer *write,
-                       unsigned expects, dibs__reply_fn *answered,
+                       unsigned expects, dibs__reply_fn *on_reply,
                        int64_t within);
 /* Ends the operation with this result. The caller must not touch op after it.
  * No mutex held. */

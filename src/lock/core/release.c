@@ -39,9 +39,9 @@
 #include "lock/core/lock_manager.h"
 #include "lock/core/operation.h"
 
-#define HANDOFFS_MAX    64
-#define HANDOFFS_MAX_MS 200
-#define BACKOFF_MIN_MS  2 /* 1 could be 0: the clock has ms */
+#define HANDOFFS_MAX    64  /* in a row; then other clients get the lock */
+#define HANDOFFS_MAX_MS 200 /* the same, as a time */
+#define BACKOFF_MIN_MS  2   /* the clock counts whole ms: 1 could be 0 */
 #define BACKOFF_MAX_MS  3
 #define HINTLESS_ONE_IN 32 /* about one release in 32 sends no peer id hint */
 #define HASH_FACTOR     UINT32_C(2654435769) /* 2^32 divided by golden ratio */
@@ -66,22 +66,22 @@ static void on_partial_reply(struct dibs__command *cmd, dibs_err err,
     struct dibs__hold *h = op->hold;
     int64_t n = 0;
 
-    bool answered = decode_release_reply(reply, &err, &n);
+    bool has_reply = decode_release_reply(reply, &err, &n);
     dibs__lock(&entry->mu);
     h->may_have_stale_copy |= cmd->maybe_live_copy || cmd->partially_executed ||
                               err == DIBS_ERR_UNKNOWN;
-    if (answered && n < 0) {
+    if (has_reply && n < 0) {
         dibs__hold_suppress_loss(h, op->group_level); /* err reports it */
         dibs__hold_lose(entry, h);
         err = DIBS_ERR_LOST;
     }
-    if (!answered && dibs__hold_has_expired(h, dibs__now_ms())) {
+    if (!has_reply && dibs__hold_has_expired(h, dibs__now_ms())) {
         dibs__hold_suppress_loss(h, op->group_level);
         dibs__hold_expire_locally(entry, h);
     }
     /* UNKNOWN counts as released: the next command carries the level count.
      * For a group any error does: it does not repeat a release. */
-    if (answered || err == DIBS_ERR_UNKNOWN || h->state == HOLD_LOST ||
+    if (has_reply || err == DIBS_ERR_UNKNOWN || h->state == HOLD_LOST ||
         op->ended)
         dibs__op_drop_level(op, h);
     else
@@ -99,7 +99,7 @@ static void on_partial_reply(struct dibs__command *cmd, dibs_err err,
 
 /* The lock is free, or assumed to be. receivers: how many clients received the
  * publish. If another client did, the waiters of this client back off. */
-static void end_handoffs(struct dibs__lock_entry *entry, int64_t receivers)
+static void on_lock_freed(struct dibs__lock_entry *entry, int64_t receivers)
     REQUIRES(entry->mu)
 {
     int64_t now = dibs__now_ms();
@@ -156,19 +156,19 @@ static void on_last_reply(struct dibs__command *cmd, dibs_err err,
     struct dibs__list blocked = {&blocked, &blocked};
     int64_t n = 0;
 
-    bool answered = decode_release_reply(reply, &err, &n);
-    bool no_listener = answered && n == SCRIPT_NO_LISTENER;
+    bool has_reply = decode_release_reply(reply, &err, &n);
+    bool no_listener = has_reply && n == SCRIPT_NO_LISTENER;
     if (no_listener)
         n = SCRIPT_FREED;
-    bool released = answered && (n > 0 || !cmd->resent);
-    if (answered && n < 0 && !cmd->resent)
+    bool released = has_reply && (n > 0 || !cmd->resent);
+    if (has_reply && n < 0 && !cmd->resent)
         err = DIBS_ERR_LOST;
     if (err != DIBS_OK && !reply)
-        err = DIBS_ERR_UNKNOWN; /* even if not sent: it may be on the server */
+        err = DIBS_ERR_UNKNOWN; /* also if not sent: the server has the hold */
     retire_id_in_doubt(op, cmd->maybe_live_copy || !released);
     dibs__lock(&entry->mu);
     free_released_hold(entry, op, &blocked);
-    end_handoffs(entry, n - 1);
+    on_lock_freed(entry, n - 1);
     dibs__unlock(&entry->mu);
     if (no_listener || (entry->type->has_server_queue && n > 1))
         dibs__fair_queue_gc(entry, !no_listener);
@@ -298,7 +298,7 @@ static void handoff_lost(struct dibs__operation *op, dibs_err err)
     retire_id_in_doubt(op, true);
     dibs__lock(&entry->mu);
     free_released_hold(entry, op, &blocked);
-    end_handoffs(entry, 0);
+    on_lock_freed(entry, 0);
     dibs__unlock(&entry->mu);
     dibs__orphan_release(entry, op->args.next_owner_id, op->args.lease_ms);
     dibs__op_disown(op);
@@ -331,7 +331,7 @@ static void handoff_complete(struct dibs__operation *op,
         dibs__orphan_release(entry, op->args.next_owner_id, op->args.lease_ms);
     free_released_hold(entry, op, &blocked);
     if (!taken)
-        end_handoffs(entry, 0);
+        on_lock_freed(entry, 0);
     dibs__unlock(&entry->mu);
     if (op->may_have_stale_copy)
         dibs__op_disown(op);
@@ -372,7 +372,7 @@ static void on_handoff_reply(struct dibs__command *cmd, dibs_err err,
     }
 }
 
-/* ---- where to start ---------------------------------------------------- */
+/* ---- what to send ------------------------------------------------------ */
 
 /* Returns the owner id of another reader with at least half of h's remaining
  * time, or 0. If the server finds that reader, it does not scan the others.
@@ -582,7 +582,8 @@ static enum release_plan plan_release(struct dibs__lock_entry *entry,
         return PLAN_FINISH;
     }
     if (both_modes)
-        op->args.hold_off_ms = 0; /* the other mode keeps the key anyway */
+        op->args.hold_off_ms =
+            0; /* the other mode would make use of what stays */
     h->busy = true;
     op->hold = h;
     op->args.target_count = h->count - 1;
