@@ -3,7 +3,8 @@
  * batch.c - several operations of one client in one command.
  *
  * Thread  app, io: the thread that creates a batch sends it; replies come on
- * the same threads as those of a single command. Locks   none.
+ *         the same threads as those of a single command.
+ * Locks   none.
  *
  * How     Each operation runs as if it were alone, up to dibs__op_send; there
  *         the batch takes it. One script executes all commands, and each
@@ -12,7 +13,8 @@
  *         a batch, too.
  *
  * Acquire All or nothing. If one lock cannot be acquired, its operation gets
- * the reason, and all others end with CANCELED: nothing was executed for them.
+ *         the reason, and all others end with CANCELED: nothing was executed
+ *         for them.
  */
 #include "lock/core/batch.h"
 

@@ -36,11 +36,11 @@
  * while an operation changes the hold.
  *
  * Tracking
- *         A hold older than TRACK_AFTER_MS is read once with client tracking
- * on, so that the server sends an invalidation when its key is changed
- *         (renewal.c, key_invalidation.c). Short holds cause no reads. A
- * command of this client that changes the key ends the tracking; it is set up
- *         again TRACK_AFTER_MS later.
+ *         A hold older than TRACK_AFTER_MS is read once with CLIENT TRACKING
+ *         on, so that the server sends an invalidation when its key is changed
+ *         (renewal.c, key_invalidation.c). Short holds cause no reads. When a
+ *         command of this client changes the key, the tracking ends; it is set
+ *         up again TRACK_AFTER_MS later.
  */
 #include "lock/core/hold.h"
 
@@ -63,10 +63,10 @@
 struct dibs__hold *dibs__hold_next(struct dibs__lock_entry *entry,
                                    struct dibs__hold *h)
 {
-    struct dibs__list *sibling = h ? h->link.next : entry->holds.next;
+    struct dibs__list *next = h ? h->link.next : entry->holds.next;
 
-    return sibling == &entry->holds ? NULL
-                                    : DIBS_OF(sibling, struct dibs__hold, link);
+    return next == &entry->holds ? NULL
+                                 : DIBS_OF(next, struct dibs__hold, link);
 }
 
 struct dibs__hold *dibs__hold_of(struct dibs__lock_entry *entry,
@@ -364,8 +364,7 @@ void dibs__hold_confirm(struct dibs__lock_entry *entry, struct dibs__hold *h)
 /* A command of this client changed the key. If it was sent on the main
  * connection, the server stops tracking the key without an invalidation
  * (NOLOOP). Tracks one hold again, which is enough for all holds of the key. */
-static void invalidate_tracking(struct dibs__lock_entry *entry)
-    REQUIRES(entry->mu)
+static void restart_tracking(struct dibs__lock_entry *entry) REQUIRES(entry->mu)
 {
     struct dibs__hold *h = NULL;
 
@@ -442,7 +441,7 @@ void dibs__hold_taken(struct dibs__lock_entry *entry, struct dibs__hold *h,
         dibs__entry_ref(entry);
         dibs__adopted_held(&entry->manager->adopted, h->owner_id, true);
     }
-    invalidate_tracking(entry);
+    restart_tracking(entry);
     dibs__hold_renewed(entry, h, sent, op->args.lease_ms);
 }
 
@@ -475,7 +474,7 @@ struct dibs__loss_listener *dibs__hold_pop_level(struct dibs__hold *h,
 
     dibs__assert_held(&h->entry->mu);
     if (dibs__list_linked(&h->link))
-        invalidate_tracking(h->entry);
+        restart_tracking(h->entry);
     return loss;
 }
 

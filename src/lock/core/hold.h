@@ -12,8 +12,8 @@
  *                to it; NULL if the lock was acquired by itself.
  * lease          The time to live that an acquire or a renewal sets on the
  *                server.
- * drift margin   The lease minus this margin is how long the client relies on
- *                it, since the two clocks may run at different rates.
+ * drift margin   The last part of a lease, 1 % + 2 ms, on which the client does
+ *                not rely: the clocks of client and server may drift apart.
  * valid_until    When the hold expires locally: send time + lease - margin. The
  *                server still has the hold then, for the margin.
  * renewal        A level without a lease of its own is renewed: the client sets

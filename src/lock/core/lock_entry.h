@@ -10,14 +10,14 @@
  *              same keys on the server. Read and write, the two modes of a
  *              read-write lock, are such a family.
  * owner        The thread, or number from dibs_owner_new, on whose behalf a
- *              lock is acquired. Acquiring again as the same owner is a
- *              re-entry.
+ *              lock is acquired.
  * owner id     The number in the owner's name on the server, "uuid:id". It is
  *              the owner's own number until that id is retired: then the owner
  *              gets another id, see owner_id.c.
  * hold         The state of an owner that has the lock: hold.h.
- * operation    One acquire or release: operation.h. An acquire is the first
- *              acquire of its owner if that owner has no hold.
+ * operation    One acquire or release: operation.h.
+ * first acquire
+ *              An acquire whose owner has no hold; others are re-entries.
  * waiter       The part of an operation that entry.wait queues: wait_queue.h.
  * in flight    The command of the operation was sent, and its reply is not
  *              processed yet.

@@ -12,8 +12,8 @@
  *         WAITER_BLOCKED or WAITER_IN_FLIGHT.
  *
  * Order   Two operations of one owner never change a hold at the same time: the
- *         second one is WAITER_BLOCKED, in hold.blocked_ops, or, while the
- * first is a first acquire in flight, in op.blocked_ops of that one.
+ *         second one is WAITER_BLOCKED, in hold.blocked_ops; while the owner's
+ *         first acquire is in flight, in op.blocked_ops of that acquire.
  */
 #include "lock/core/operation.h"
 
@@ -303,7 +303,7 @@ void dibs__op_take_waits(struct dibs__lock_entry *entry, dibs_owner owner,
     struct dibs__list *waiters = &entry->wait.waiters;
 
     if (entry->type->retry_policy == RETRY_EACH)
-        return; /* their place is io's alone; they re-enter at their retry */
+        return; /* only io may unpark them; at their next retry they re-enter */
     for (struct dibs__list *l = waiters->next, *n; l != waiters; l = n) {
         struct dibs__operation *op =
             DIBS_OF(l, struct dibs__operation, waiter.link);
@@ -391,8 +391,7 @@ void dibs__op_disown(struct dibs__operation *op)
     dibs__owner_retire(op->entry, op->owner, op->owner_id, RENUMBER_REAP);
     dibs__op_rename_waits(op->entry, op->owner, op->owner_id);
     dibs__lock(&op->entry->mu);
-    bool detached =
-        op->renumber == RENUMBER_LEFT; /* by a detach, for example */
+    bool detached = op->renumber == RENUMBER_LEFT;
     dibs__unlock(&op->entry->mu);
     if (!detached)
         dibs__orphan_release(op->entry, op->owner_id, op->orphan_ttl_ms);

@@ -12,8 +12,8 @@
  *           Of one of several levels: one command lowers the level count.
  *
  * Last release
- *           Frees the lock, and publishes that to other clients. If any
- * received it, the waiters of this client back off for a moment.
+ *           Frees the lock, and publishes that to other clients. If any client
+ *           received it, the waiters of this client back off for a moment.
  *
  * Hand-off  A last release with a waiter in entry.wait: one script moves the
  *           lock to the waiter's owner id and sets its lease. Other clients see
