@@ -71,7 +71,7 @@ struct dibs__lock_entry {
     unsigned char handoff_count;   /* mu: hand-offs in a row */
     unsigned char invalidations;   /* mu: in a row, for the rate limit of
                                       key_invalidation.c */
-    uint32_t handoff_start_ms;     /* mu: start of that row; the low 32 bits */
+    uint32_t handoff_start_ms;     /* mu: when the row began; low 32 bits */
     struct dibs__wait_queue wait;  /* mu */
     int64_t next_check_ms;   /* mu: invalidations are handled from then on */
     atomic_llong slot_count; /* TYPE_SLOTS: as the handle was created with */

@@ -25,11 +25,11 @@ RB_HEAD(dibs__aliases, dibs__alias);
 struct dibs__lock_manager {
     dibs_client *c;
     const struct dibs__wait_queue_ops
-        *waits;                        /* const after init: for most types */
-    struct dibs__lock_entries entries; /* client.mu */
-    struct dibs__aliases aliases;      /* client.mu */
-    atomic_bool aliased;               /* aliases is not empty */
-    atomic_uint retired;               /* how many ids were retired */
+        *waits; /* const after init: of types without own */
+    struct dibs__lock_entries entries;           /* client.mu */
+    struct dibs__aliases aliases;                /* client.mu */
+    atomic_bool aliased;                         /* aliases is not empty */
+    atomic_uint retired;                         /* how many ids were retired */
     struct dibs__alias kept[DIBS__ALIASES_KEPT]; /* client.mu */
     unsigned kept_used;                          /* client.mu */
     struct dibs__adopted_table adopted;
@@ -85,7 +85,7 @@ void dibs__owners_free(struct dibs__lock_manager *manager);
 void dibs__orphan_release(struct dibs__lock_entry *entry, uint64_t owner_id,
                           int64_t lease_ms);
 /* The same, beginning after keep_ms: the hold-off of the release. A client that
- * closes earlier leaves the orphan to its lease, and its close returns that. */
+ * closes earlier leaves the orphan to its lease, and its close reports that. */
 void dibs__orphan_release_after(struct dibs__lock_entry *entry,
                                 uint64_t owner_id, int64_t lease_ms,
                                 int64_t keep_ms);
@@ -103,8 +103,8 @@ void dibs__release_on_close(struct dibs__lock_entry *entry, uint64_t owner_id);
  * Thread: any. */
 void dibs__fair_queue_gc(struct dibs__lock_entry *entry, bool heard);
 /* The client closes: orphan releases end with their next reply.
- * orphans_stop: the time limit of the close is over, they end now. Thread: io.
- */
+ * dibs__orphans_stop: the time limit of the close is over, they end now.
+ * Thread: io. */
 void dibs__orphans_close(struct dibs__lock_manager *manager);
 void dibs__orphans_stop(struct dibs__lock_manager *manager);
 
