@@ -21,10 +21,10 @@
  * lost           Expired, or the server answered that it does not have the
  *                hold. on_lost is called once for each level.
  * in doubt       A command that changes the hold may still be executed.
- * hold-off       A release can leave the hold on the server for some time,
- * under an id that is retired, so that the lock stays taken. detach         The
- * hold ends in this client and stays on the server, for another client to
- * attach.
+ * hold-off       keep_ms of a release: the hold stays on the server for that
+ *                time under a retired id, so that the lock stays taken.
+ * detach         leave of a release: the hold ends in this client and stays on
+ *                the server, for another client to attach (dibs_lock_adopt).
  *
  * All of it requires entry.mu, unless stated otherwise.
  */
