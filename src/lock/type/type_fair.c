@@ -2,22 +2,23 @@
  *
  * type_fair.c - the fair lock: first come, first served.
  *
- * The hash is that of the plain lock. Beside it the server keeps a queue, a
- * list of owners in order of arrival, and a set of scores: the time until which
- * a waiter counts without asking again. A waiter is called on a channel of its
- * own, the lock's channel with the owner behind it. These keys, channels and
- * the unit of the scores are Redisson's. How scores are set, and how a dead or
- * stopped waiter is found, is ours (see the scripts). So is the hash of those
- * that did not hear when they were called, or did not come; it has a TTL.
+ * Keys: the hash of the plain lock; a list of the waiting owners in order of
+ * arrival; a sorted set of them by the time at which each is evicted unless it
+ * retries before. A release wakes a waiter on a channel of its own: the lock's
+ * channel + ":" + owner. These keys, channels and the unit of the scores are
+ * Redisson's. How scores are set, and how a dead or stopped waiter is detected,
+ * is dibs's own (see the scripts), and so is the hash of unresponsive waiters,
+ * which did not receive their wake-up or did not follow it; it has a TTL.
  *
- * There is no hand-over inside a client: the queue says who is next.
+ * There is no hand-over inside a client: the queue decides who is next.
  */
 #include "lock/core/lock_manager.h"
 #include "lock/type/lock_type.h"
 
-/* The server says when to ask again. No waiter keeps its place in the queue for
- * longer than fair_wait_ms without asking. */
-static int64_t fair_pause(const struct dibs__lock_entry *entry, int64_t busy_ms)
+/* The reply names the pause. A waiter that does not retry for fair_wait_ms is
+ * evicted from the queue. */
+static int64_t fair_retry_delay(const struct dibs__lock_entry *entry,
+                                int64_t busy_ms)
 {
     return dibs__max(dibs__min(busy_ms, entry->manager->fair_wait_ms), 1);
 }
@@ -43,5 +44,5 @@ const struct dibs__lock_type dibs__type_fair = {
             [VERB_HOLDERS] = DIBS__HOLDERS,
         },
     DIBS__PLAIN_REPLIES,
-    .retry_delay = fair_pause,
+    .retry_delay = fair_retry_delay,
 };

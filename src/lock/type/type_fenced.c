@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * type_fenced.c - the plain lock with a token.
+ * type_fenced.c - the plain lock with a fencing token.
  *
- * The hash and the channel are those of the plain lock. Beside them the server
- * keeps the last token. A hold that begins spends the next one, by an acquire
- * or by a hand-over; the script gives it with the lock, so it costs no command
- * of its own. Only holds that begin move the last token, and nobody else can
- * begin one while an owner has the lock. So a command that is sent again,
- * because its reply was lost, finds its own token there. The key is Redisson's;
- * how a token is made is ours (lua/lib/token.lua).
+ * Keys: the hash and the channel of the plain lock; the last token. The acquire
+ * or hand-over that begins a hold increments the token and returns it, without
+ * a command of its own. Only the begin of a hold changes the last token, and no
+ * other hold can begin while an owner has the lock. So an acquire that is sent
+ * again, because its reply was lost, returns the same token. The key is
+ * Redisson's; how a token is made is dibs's own (lua/lib/token.lua).
  */
 #include "lock/type/lock_type.h"
 

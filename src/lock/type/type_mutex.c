@@ -2,13 +2,13 @@
  *
  * type_mutex.c - the plain re-entrant lock.
  *
- * On the server a hash under the lock's own name, with one field: the owner,
- * and how often it holds. The hash always has a TTL. A message on the channel
- * tells that it is gone. The names and the hash are Redisson's; the scripts are
- * ours.
+ * Keys: a hash under the lock's own name, with one field: the owner, and its
+ * recursion count. The hash always has a TTL. A release publishes a message on
+ * the channel. The names and the hash are Redisson's; the scripts are dibs's
+ * own.
  *
- * The channel is an argument and not a key, so that a user who may use the
- * lock's key may also release.
+ * The channel is an argument and not a key, so that an ACL user with access to
+ * the lock's key only can release, too.
  */
 #include "lock/type/lock_type.h"
 

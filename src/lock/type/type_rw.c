@@ -1,30 +1,28 @@
 /* SPDX-License-Identifier: MIT
  *
- * type_rw.c - the two halves of the read-write lock.
+ * type_rw.c - the read-write lock: a lock type for each mode.
  *
- * One hash for both, with a field `mode`: read or write. A reader is a field
- * like that of a plain lock, and beside it a read key whose life is the
- * reader's lease: readers come and go, so the hash's own TTL cannot tell whose
- * is over. A writer is a field with ":write" behind its name. Redisson keeps a
- * read key for each of a reader's holds, numbered from 1; it is content with
- * one that lives, so here number 1 serves all of them. Whether somebody else's
- * reader lives is asked of all its numbers.
+ * Keys: one hash for both modes, with a field `mode`: read or write. A reader
+ * is a field as in a plain lock, and a read key with the TTL of the reader's
+ * lease: the hash has one TTL for all readers, so it cannot show which lease
+ * has ended. A writer is a field with the suffix ":write". Redisson keeps a
+ * read key for each level of a reader, numbered from 1; one that lives is
+ * enough for it, so dibs uses number 1 for all levels, but checks all numbers
+ * of a foreign reader.
  *
- * A writer that waits leaves a key, the gate, that keeps new readers of ours
- * out. It lives only a little longer than a writer pauses between two
- * questions, so a dead writer keeps no reader out for long. Redisson's readers
- * do not know of it.
+ * A writer that waits sets a key, the gate, that makes new dibs readers wait.
+ * Its TTL is a little longer than a waiting writer's pause between retries, so
+ * a dead writer blocks readers for a short time only. Redisson's readers ignore
+ * it.
  *
- * Readers need no hand-over, and the server knows of no reader that waits. A
- * writer does not hand over, either: its owner may be reading, too.
+ * Readers need no hand-over, and waiting readers do not register on the server.
+ * A writer does not hand over, either: its owner may also hold the read lock.
  */
 #include "lock/core/lock_entry.h"
 #include "lock/type/lock_type.h"
 
-#define CHANNEL "redisson_rwlock"
-#define PAUSE_MS                                                               \
-    1000 /* so that a writer asks again before its gate is over                \
-          */
+#define CHANNEL  "redisson_rwlock"
+#define PAUSE_MS 1000 /* a writer retries before its gate expires */
 
 const struct dibs__lock_type dibs__type_read = {
     .id = TYPE_READ,
@@ -48,8 +46,8 @@ const struct dibs__lock_type dibs__type_read = {
     .retry_delay = dibs__retry_delay_default,
 };
 
-static int64_t write_pause(const struct dibs__lock_entry *entry,
-                           int64_t busy_ms)
+static int64_t write_retry_delay(const struct dibs__lock_entry *entry,
+                                 int64_t busy_ms)
 {
     return dibs__min(dibs__retry_delay_default(entry, busy_ms), PAUSE_MS);
 }
@@ -77,5 +75,5 @@ const struct dibs__lock_type dibs__type_write = {
         },
     .register_args = "cBH",
     DIBS__PLAIN_REPLIES,
-    .retry_delay = write_pause,
+    .retry_delay = write_retry_delay,
 };

@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
- * type_slots.c - the lock that so many can have at once.
+ * type_slots.c - the lock that up to N owners hold at once.
  *
- * On the server a number, of the permits that are free, and a sorted set of
- * those that are out, by the time at which they end. A hold is one permit; its
- * id is made of the owner's number. How often the owner holds it is known here
- * only. Both keys and the channel are those of Redisson's semaphore with
- * permits that expire. The hash that says which slot a permit has, and whose it
- * is, is ours.
+ * Keys: the number of free permits; a sorted set of the acquired permits, by
+ * the end of the lease; a hash from slot to permit id and owner. A hold is one
+ * permit; its id is derived from the owner id. The recursion count exists in
+ * the client only. The first two keys and the channel are those of Redisson's
+ * expirable semaphore; the hash is dibs's own.
  *
- * A hold's value is the number of its slot plus 1; 0: not known.
+ * The value of a hold is its slot + 1; 0: unknown.
  */
 #include "lock/type/lock_type.h"
 
 #include <string.h>
 
-/* "slot" or "slot/total". */
-static void slots_read(enum dibs__lock_command verb,
-                       const struct dibs__reply *reply,
-                       struct dibs__acquired *out)
+/* The text is "slot" or "slot/total". */
+static void slots_decode(enum dibs__lock_command verb,
+                         const struct dibs__reply *reply,
+                         struct dibs__acquired *out)
 {
     dibs__decode_numbered_reply(verb, reply, out);
     if (out->result != RESULT_ACQUIRED || reply->type != REPLY_TEXT)
@@ -55,6 +54,6 @@ const struct dibs__lock_type dibs__type_slots = {
     .register_args = "BH",
     .taken_types = 1u << REPLY_NIL | 1u << REPLY_TEXT,
     .other_types = 1u << REPLY_NUM,
-    .decode = slots_read,
+    .decode = slots_decode,
     .retry_delay = dibs__retry_delay_default,
 };
