@@ -109,11 +109,11 @@ struct dibs__command_args {
         int64_t lease_ms; /* ACQUIRE, HANDOVER */
         int64_t count;    /* INFO: number of positions */
     };
-    int64_t
-        hold_off_ms;  /* RELEASE of the last level: the lock stays taken for
-                         so long, without an owner. DETACH: nothing is sent */
-    bool enqueue : 1; /* ACQUIRE: the call waits if busy: note that on the
-                         server; undone by LEAVE */
+    /* RELEASE of the last level: time for which the lock stays taken without an
+     * owner. DETACH: nothing is sent. */
+    int64_t hold_off_ms;
+    bool enqueue : 1;      /* ACQUIRE: the call waits if busy: note that on the
+                              server; undone by LEAVE */
     bool shortens_ttl : 1; /* HANDOVER: the new lease ends before the old one;
                               publish that */
     bool all : 1; /* FORCE: all owners that share the lock. DEREGISTER: also as
