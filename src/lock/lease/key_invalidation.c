@@ -7,10 +7,10 @@
  *
  * How     An invalidation names a key, not the change. So the holds with that
  *         key are verified at once (renewal.c); the reply shows whether one is
- *         lost. An invalidation of a key without holds is ignored: a release of
- *         this client may have caused it.
+ *         lost. An invalidation of a key without holds is ignored: a release
+ *         of this client may have caused it.
  *
- * Back-off  Other clients change the key of a shared lock with each acquire,
+ * Backoff Other clients change the key of a shared lock with each acquire,
  *         renewal and release. A server with a small tracking table evicts
  *         keys, which also sends an invalidation. So each invalidation of an
  *         entry doubles the delay of the next verification, up to a sixth of
@@ -21,11 +21,10 @@
 
 #include <string.h>
 
-#define DELAY_MIN_MS  20
-#define DELAY_MAX_DIV 6 /* the longest delay: lease / DELAY_MAX_DIV */
-#define INVALIDATIONS_MAX                                                      \
-    40                  /* not counted beyond: the delay is the longest        \
-                         */
+#define DELAY_MIN_MS      20
+#define DELAY_MAX_DIV     6  /* the longest delay: lease / DELAY_MAX_DIV */
+#define INVALIDATIONS_MAX 40 /* limit of the count; the delay is the longest   \
+                              */
 #define QUIET_DELAYS  8 /* delays without an invalidation until the reset */
 #define UUID_LEN      36
 #define READ_KEY_MARK ":rwlock_timeout:"

@@ -12,10 +12,10 @@
  *         A release suppresses the listener before it returns, so on_lost does
  *         not begin afterwards. If on_lost runs on another thread just then, a
  *         sync release waits for it, and the callback of an async release is
- *         delayed. So the application may free the argument of on_lost once the
- *         release has returned.
+ *         delayed. So the application may free the argument of on_lost once
+ *         the release has returned.
  *
- * Deadlock  A release inside on_lost must not wait for that on_lost. Two
+ * Cycle   A release inside on_lost must not wait for that on_lost. Two
  *         on_lost, each on a thread of its own, may release each other's lock:
  *         the second one detects the cycle and does not wait.
  */

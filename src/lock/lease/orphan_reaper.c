@@ -7,19 +7,20 @@
  *         dibs__fair_queue_gc from any.
  *
  * Orphan  A command that was given up may execute late and take a lock for an
- *         abandoned owner id. No client would renew that lock, but others would
- *         wait for a whole lease. So the reaper sends FORCE for that id: at
- *         once, then at intervals that grow up to a second, until one lease (or
- *         a minute) after the first reply. An error reply does not end it
+ *         abandoned owner id. No client would renew that lock, but others
+ *         would wait for a whole lease. So the reaper sends FORCE for that id:
+ *         at once, then at intervals that grow up to a second, until one lease
+ *         (or a minute) after the first reply. An error reply does not end it
  *         earlier: a server whose disk is full may recover. After a release
- * with hold_off_ms that got no reply, the reaper begins after that time.
+ *         with hold_off_ms that got no reply, the reaper begins after that
+ *         time.
  *
- * Remainder  A hold that expired by our clock still exists on the server for
- * the drift margin. When it is released, its owner gets another owner id, and
- * one FORCE that gets a reply ends the remainder. One mode of a read-write lock
- * needs that at once, without a release: the other mode may keep the key alive,
- * and the reader may want to write. Each mode has commands of its own, which do
- * not affect the other mode.
+ * Expired A hold that expired by our clock still exists on the server for the
+ *         drift margin. When it is released, its owner gets another owner id,
+ *         and one FORCE that gets a reply ends the remainder. One mode of a
+ *         read-write lock needs that at once, without a release: the other
+ *         mode may keep the key alive, and the reader may want to write. Each
+ *         mode has commands of its own, which do not affect the other mode.
  *
  * Close   When a client closes, the reaper releases all holds, and sends FORCE
  *         once more for each orphan: a late copy may have executed since the

@@ -6,11 +6,11 @@
  * Locks   entry.mu, one entry at a time.
  *
  * How     The lease timers fire when the first lease is due. All leases that
- * are due, and some that soon will be, go into batches, one for each server and
- * renewal script, on a connection of the server's, so that no server delays
- * another. The reply has one code for each hold. Until the reply, the timer of
- * a hold is set to its expiry: a hold is lost in time even if no reply ever
- * comes.
+ *         are due, and some that soon will be, go into batches, one for each
+ *         server and renewal script, on a connection of the server's, so that
+ *         no server delays another. The reply has one code for each hold.
+ *         Until the reply, the timer of a hold is set to its expiry: a hold is
+ *         lost in time even if no reply ever comes.
  *
  *         A hold that was released and acquired again has a new number, so a
  *         late result for the old hold is dropped. A renewal that is in flight
@@ -18,25 +18,26 @@
  *         another owner id then (hold.renewal_in_flight).
  *
  * Verify  A renewal with LEASE_LOOK changes nothing, but its reply shows
- * whether the hold exists. It is sent after a reconnect for all holds of the
- *         server, which may be another one or have lost data
- *         (lock_manager.c); after an invalidation (key_invalidation.c), where a
- *         write would send invalidations to the other holders of a shared lock;
- *         and to start tracking.
+ *         whether the hold exists. After a reconnect all holds of the server
+ *         are due, since it may be another one or have lost data
+ *         (lock_manager.c); those without renewal are verified so. Also after
+ *         an invalidation (key_invalidation.c), where a write would send
+ *         invalidations to the other holders of a shared lock; and to start
+ *         tracking a hold that is a second old.
  *
- * Tracking  Behind each batch, in the same write, its keys are read with
- *         CLIENT CACHING (client/server/key_tracking.c), so that the server
- *         sends an invalidation when one changes.
+ * Track   Behind each batch, in the same write, its keys are read with CLIENT
+ *         CACHING (client/server/key_tracking.c), so that the server sends an
+ *         invalidation when one changes.
  *
- * Cluster  Keys of one command must be in one slot, so a batch passes them as
+ * Cluster Keys of one command must be in one slot, so a batch passes them as
  *         arguments, and the reply is 'm' for each hold whose slot the node
- * does not serve. Such a hold is renewed alone, with its keys as KEYS, so the
- *         redirect is followed. Only ALONE_MAX of a batch are: their MOVED
- *         updates the slot map, and the others go with the next batches.
+ *         does not serve. Such a hold is renewed alone, with its keys as KEYS,
+ *         so the redirect is followed. Only ALONE_MAX of a batch are: their
+ *         MOVED updates the slot map, and the others go with the next batches.
  *
- * Failure  Not held, or a key of another type: the hold is lost. An error or no
+ * Failure Not held, or a key of another type: the hold is lost. An error or no
  *         reply: the hold is SUSPECT and is retried soon, until it expires;
- * even sooner while it needs verification.
+ *         even sooner while it needs verification.
  */
 #include "base/mem.h"
 #include "lock/core/lock_manager.h"
@@ -50,7 +51,7 @@
 #define GAIN_DIV        20  /* a renewal must gain at least lease / 20 */
 #define ATTEMPT_DIV     6   /* one attempt takes at most lease / 6 */
 #define ATTEMPT_MIN_MS  200 /* a shorter limit would fail on a slow network */
-#define ALONE_MAX       10
+#define ALONE_MAX       10  /* misrouted holds of a batch renewed at once */
 
 /* Result of one hold in a batch; the scripts' letters, but for NO_REPLY. */
 enum renew_code {
@@ -77,9 +78,9 @@ struct renew_batch {
 
 /* ---- replies ----------------------------------------------------------- */
 
-/* The hold exists. If it was invalidated after the batch was sent, it is
- * verified once more. */
-static void hold_renewed(struct dibs__lock_entry *entry, struct dibs__hold *h,
+/* The hold exists. If verification was requested after the batch was sent, it
+ * is verified once more. */
+static void confirm_hold(struct dibs__lock_entry *entry, struct dibs__hold *h,
                          const struct dibs__renew_item *item, int64_t sent)
     REQUIRES(entry->mu)
 {
@@ -128,7 +129,7 @@ static bool apply_result(struct dibs__renew_item *item, char code,
         if (dibs__hold_has_expired(h, now)) {
             dibs__hold_expire_locally(entry, h); /* the reply came too late */
         } else if (code == RENEW_OK) {
-            hold_renewed(entry, h, item, cmd->sent_ms);
+            confirm_hold(entry, h, item, cmd->sent_ms);
         } else if (code == RENEW_NOT_HELD || code == RENEW_WRONG_TYPE) {
             dibs__hold_lose(entry, h);
         } else {
@@ -304,7 +305,7 @@ static bool start_tracking(const struct dibs__lock_entry *entry,
 }
 
 /* Returns whether the hold goes into a batch now, as `item`. If not, its timer
- * is set again. */
+ * is set again, unless the hold has ended. */
 static bool plan_renewal(struct dibs__lock_entry *entry, struct dibs__hold *h,
                          struct dibs__renew_item *item, int64_t now)
     REQUIRES(entry->mu)

@@ -4,15 +4,17 @@
  * replies.
  *
  * Words
- *   lock type     one of enum dibs__lock_type_id; a const struct
- * dibs__lock_type describes it. It encodes commands and decodes replies.
- * Waiting, renewal and release do not depend on it. layout        which keys a
- * type has on the server. Types of one layout and name share these keys: they
- * are one lock. verb          an operation of enum dibs__lock_command that a
- * script of the type executes. A type lacks the verbs without a script. owner
- * id      number that identifies an owner on the server, with the client's
- * UUID: "uuid:id". value         number that the server returns with a hold:
- * fencing token, slot + 1, or count of permits.
+ *   lock type   one of enum dibs__lock_type_id, described by a const struct
+ *               dibs__lock_type. It encodes commands and decodes replies;
+ *               waiting, renewal and release do not depend on it.
+ *   layout      which keys a type has on the server. Types of one layout and
+ *               name share these keys: they are one lock.
+ *   verb        an operation of enum dibs__lock_command that a script of the
+ *               type executes. A type lacks the verbs without a script.
+ *   owner id    number that identifies an owner on the server, together with
+ *               the client's UUID: "uuid:id".
+ *   value       number that the server returns with a hold: fencing token,
+ *               slot + 1, or count of permits.
  */
 #ifndef DIBS_LOCK_TYPE_LOCK_TYPE_H
 #define DIBS_LOCK_TYPE_LOCK_TYPE_H

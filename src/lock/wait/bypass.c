@@ -7,10 +7,10 @@
  * Locks   queue.mu.
  *
  * How     A waiter that needs many permits may have to wait while fewer are
- *         free. It blocks the waiters behind it for EXCLUSIVE_MS from its first
- *         refusal. After that, each time it is refused, the first waiter behind
- *         it that needs fewer permits retries, too. The head always retries
- *         first, so enough permits for the head go to the head.
+ *         free. It blocks the waiters behind it for EXCLUSIVE_MS from its
+ *         first refusal. After that, each time it is refused, the first waiter
+ *         behind it that needs fewer permits retries, too. The head always
+ *         retries first, so enough permits for the head go to the head.
  */
 #include "lock/wait/care.h"
 

@@ -7,12 +7,12 @@
  * Locks   queue.mu.
  *
  * How     An acquire puts the waiter into the server's queue and keeps it
- * there. A release wakes it on a channel of its own. A waiter whose
+ *         there. A release wakes it on a channel of its own. A waiter whose
  *         subscription is not ready retries twice a second, so that the server
  *         does not evict it. The subscription of a waiter that got the lock is
  *         kept for some seconds (subscriber.c). If it was ready before the
- * first acquire was sent, no message was missed, so no second acquire is
- *         needed, and a hand-off takes three commands. wait_queue.c handles
+ *         first acquire was sent, no message was missed, so no second acquire
+ *         is needed, and a hand-off takes three commands. wait_queue.c handles
  *         deadlines and cancels.
  */
 #include "lock/wait/place.h"

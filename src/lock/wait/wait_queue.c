@@ -11,11 +11,12 @@
  *         when its subscription was made anew. Notifications are hints; only
  *         the reply to an acquire decides.
  *
- *         RETRY_HEAD_ONLY: only the head retries, with the queue's subscription
- *         and timer. While an owner of this client holds the lock, a retry is
- *         mostly in vain, since the release hands the lock over to the head. So
- *         io watches the deadlines and the expiry of that hold, and retries
- *         every IDLE_RETRY_MS only, as the lock may have been force-released.
+ *         RETRY_HEAD_ONLY: only the head retries, with the queue's
+ *         subscription and timer. While an owner of this client holds the
+ *         lock, a retry is mostly in vain, since the release hands the lock
+ *         over to the head. So io watches the deadlines and the expiry of that
+ *         hold, and retries every IDLE_RETRY_MS only, as the lock may have
+ *         been force-released.
  *
  *         If the queue registers, the server wakes one client at a time, on a
  *         channel of the client's (turn.c).
@@ -35,8 +36,8 @@
  *         reply, which has a time limit of its own. care.first_deadline is a
  *         lower bound of all deadlines, so most services skip the scan.
  *
- * Memory  The care of a queue (care.c) is allocated before a call waits; out of
- *         memory, that call is refused with NOMEM. So a queue with a PARKED
+ * Memory  The care of a queue (care.c) is allocated before a call waits; out
+ *         of memory, that call is refused with NOMEM. So a queue with a PARKED
  *         waiter has care. io frees it once there are no waiters and the
  *         registration has no state to keep.
  *
