@@ -9,8 +9,9 @@
  *                   members.
  *   notification    carries the loss of one member to the callback thread.
  *   scope           the lock entry or the group of the acquire.
- *   armed           the acquire has succeeded; a loss before is no loss.
- *   suppress        on_lost must not begin any more: the lock was released.
+ *   armed           the acquire has succeeded. A member that is lost before
+ * makes the acquire fail; on_lost does not run. suppress        on_lost must
+ * not begin any more: the lock was released.
  */
 #ifndef DIBS_LOCK_LEASE_LOSS_NOTIFY_H
 #define DIBS_LOCK_LEASE_LOSS_NOTIFY_H

@@ -23,7 +23,7 @@
  *
  *         A waiter whose acquire got no reply may already own the lock. It
  *         retries on its own: a retry by the head would not cover it, and the
- *         head would wait for it.
+ *         head cannot get the lock before that waiter has released it.
  *
  *         RETRY_EACH: the server keeps a queue of waiters. Each one retries on
  *         its own (place.c); here only deadlines and cancels are handled.

@@ -4,7 +4,8 @@
  *
  * Words
  *   wait queue   the waiters of one lock entry, in order of arrival. The server
- *                knows at most the client, not its waiters (but RETRY_EACH).
+ *                knows at most the client, not its waiters (except with
+ *                RETRY_EACH).
  *   waiter       one call that waits; embedded in the operation of that call.
  *   retry        sends the acquire command of a waiter again.
  *   park         a waiter that got the reply "busy" waits for a notification or
