@@ -4,46 +4,6 @@
  * replies.
  *
  * Thread  any.
- *
- * A type lists the keys and arguments of a command as letters (struct
- * dibs__lock_command_spec). {name} is the lock's name in braces, or the name
- * itself if it has a brace already.
- *
- *   names and channels
- *     n  name                           c  channel
- *     C  channel + ":"; the script appends the owner of a waiter
- *     B  wake-up channel of this client
- *   keys prefix:{name}
- *     q  queue of waiters (fair)        s  scores of that queue
- *     i  unresponsive waiters           g  waiting writer ("gate")
- *     K  last fencing token             Y  value published by the holder
- *   keys {name}:suffix
- *     z  acquired permits by expiry     S  slots
- *     d  ledger of a semaphore
- *   read keys {name}:owner:rwlock_timeout:number
- *     r  read key of the owner          b  part before the owner
- *     e  part behind the owner, without the number
- *   owners
- *     o  owner, or empty                O  owner without ":write"
- *     N  next owner                     h  other_id, or empty
- *     j  peer_id_hint, or empty
- *   permits
- *     p  permit id of the owner         P  permit id of the next owner
- *     x  permit id as hex, or owner     E  ledger entry "permits:owner"
- *     v  slot, or empty
- *   numbers
- *     t  target_count                   l  lease_ms
- *     k  hold_off_ms                    V  value
- *     y  enqueue                        a  all
- *     f  first position wanted          u  count of positions
- *     G  TTL of key g; 0: do not set    w  small_tokens
- *     W  fair_wait_ms                   F  fair_call_ms
- *     m  limit of holders (HOLDERS)     M  limit of holders (INFO)
- *     T  number of slots                Q  1: return the number of slots
- *     0  0                              1  1
- *   others
- *     H  registration: "", "new", "again", "called" or "foreign"
- *     *  names of the publish commands; always last
  */
 #include "lock/type/lock_type.h"
 
@@ -184,18 +144,21 @@ static void publish_args(struct dibs__buf *out,
 
 /* ---- commands ---------------------------------------------------------- */
 
-/* Keys prefix:{name}, by letter. */
+/* Keys prefix:{name}, by param. */
 static const char *const key_prefixes[128] = {
-    ['q'] = "redisson_lock_queue", ['s'] = "redisson_lock_timeout",
-    ['i'] = "dibs_lock_silent",    ['g'] = "dibs_rwlock_gate",
-    ['K'] = "redisson_lock_token", ['Y'] = "dibs_lock_value",
+    [PARAM_QUEUE] = "redisson_lock_queue",
+    [PARAM_QUEUE_SCORES] = "redisson_lock_timeout",
+    [PARAM_UNRESPONSIVE] = "dibs_lock_silent",
+    [PARAM_GATE] = "dibs_rwlock_gate",
+    [PARAM_LAST_TOKEN] = "redisson_lock_token",
+    [PARAM_HOLDER_VALUE] = "dibs_lock_value",
 };
 
-/* Keys {name}:suffix, by letter. */
+/* Keys {name}:suffix, by param. */
 static const char *const key_suffixes[128] = {
-    ['z'] = "timeout",
-    ['S'] = "dibs_slot",
-    ['d'] = "dibs_held",
+    [PARAM_PERMITS] = "timeout",
+    [PARAM_SLOTS] = "dibs_slot",
+    [PARAM_LEDGER] = "dibs_held",
 };
 
 static const char *const registration_texts[] = {
@@ -236,57 +199,57 @@ static void wake_channel_arg(struct dibs__buf *out,
     dibs__buf_arg_close(out);
 }
 
-/* Appends a name, channel or owner. Returns false for other letters. */
-static bool name_param_write(char letter, const struct dibs__command_args *args,
+/* Appends a name, channel or owner. Returns false for others. */
+static bool name_param_write(char param, const struct dibs__command_args *args,
                              struct dibs__buf *out)
 {
     const struct dibs__lock_entry *entry = args->entry;
 
-    switch (letter) {
-    case 'n':
+    switch (param) {
+    case PARAM_NAME:
         dibs__buf_arg(out, entry->name, entry->name_len);
         break;
-    case 'c':
+    case PARAM_CHANNEL:
         dibs__entry_key_arg(entry, entry->type->channel, out);
         break;
-    case 'C':
+    case PARAM_WAITER_CHANNEL:
         dibs__buf_arg_open(
             out, dibs__entry_key_len(entry, entry->type->channel) + 1);
         dibs__entry_channel(entry, out);
         dibs__buf_text(out, ":");
         dibs__buf_arg_close(out);
         break;
-    case 'B':
+    case PARAM_CLIENT_CHANNEL:
         wake_channel_arg(out, entry);
         break;
-    case 'H':
+    case PARAM_REGISTRATION:
         dibs__buf_arg_text(out, registration_texts[args->registration]);
         break;
-    case 'r':
+    case PARAM_READ_KEY:
         read_key_arg(out, args);
         break;
-    case 'b':
+    case PARAM_READ_KEY_HEAD:
         read_begin_arg(out, entry);
         break;
-    case 'e':
+    case PARAM_READ_KEY_TAIL:
         dibs__buf_arg_text(out, READ_TAIL);
         break;
-    case 'o':
+    case PARAM_OWNER:
         owner_arg(out, args, args->owner_id, false);
         break;
-    case 'O':
+    case PARAM_READER:
         owner_arg(out, args, args->owner_id, true);
         break;
-    case 'N':
+    case PARAM_NEXT_OWNER:
         owner_arg(out, args, args->next_owner_id, false);
         break;
-    case 'h':
+    case PARAM_OTHER_OWNER:
         owner_arg(out, args, args->other_id, false);
         break;
-    case 'j':
+    case PARAM_PEER:
         owner_arg(out, args, args->peer_id_hint, false);
         break;
-    case '*':
+    case PARAM_PUBLISH:
         publish_args(out, entry);
         break;
     default:
@@ -337,28 +300,28 @@ static void ledger_entry_arg(struct dibs__buf *out,
                         owner_write(args->entry, args->owner_id, "", owner));
 }
 
-/* Appends a parameter of permits. Returns false for other letters. */
-static bool permit_param_write(char letter,
+/* Appends a parameter of permits. Returns false for others. */
+static bool permit_param_write(char param,
                                const struct dibs__command_args *args,
                                struct dibs__buf *out)
 {
-    switch (letter) {
-    case 'p':
+    switch (param) {
+    case PARAM_PERMIT_ID:
         permit_arg(out, args->entry, args->owner_id);
         break;
-    case 'P':
+    case PARAM_NEXT_PERMIT_ID:
         permit_arg(out, args->entry, args->next_owner_id);
         break;
-    case 'x':
+    case PARAM_PERMIT_HEX:
         permit_hex_arg(out, args);
         break;
-    case 'v':
+    case PARAM_SLOT:
         if (args->value > 0)
             dibs__buf_arg_num(out, args->value - 1);
         else
             dibs__buf_arg_text(out, "");
         break;
-    case 'E':
+    case PARAM_LEDGER_ENTRY:
         ledger_entry_arg(out, args);
         break;
     default:
@@ -367,62 +330,62 @@ static bool permit_param_write(char letter,
     return true;
 }
 
-static int64_t number_param(char letter, const struct dibs__command_args *args)
+static int64_t number_param(char param, const struct dibs__command_args *args)
 {
     const struct dibs__lock_manager *manager = args->entry->manager;
 
-    switch (letter) {
-    case 't':
+    switch (param) {
+    case PARAM_TARGET_COUNT:
         return args->target_count;
-    case 'l':
+    case PARAM_LEASE:
         return args->lease_ms;
-    case 'k':
+    case PARAM_HOLD_OFF:
         return args->hold_off_ms;
-    case 'y':
+    case PARAM_ENQUEUE:
         return args->enqueue;
-    case 'a':
+    case PARAM_ALL:
         return args->all;
-    case 'f':
+    case PARAM_FIRST:
         return args->first;
-    case 'u':
+    case PARAM_COUNT:
         return args->count;
-    case 'G':
+    case PARAM_GATE_TTL:
         return args->enqueue && !manager->prefer_readers ? GATE_MS : 0;
-    case 'W':
+    case PARAM_FAIR_WAIT:
         return manager->fair_wait_ms;
-    case 'F':
+    case PARAM_FAIR_CALL:
         return manager->fair_call_ms;
-    case 'm':
+    case PARAM_HOLDERS_MAX:
         return HOLDERS_MAX;
-    case 'M':
+    case PARAM_INFO_MAX:
         return INFO_MAX;
-    case 'w':
+    case PARAM_SMALL_TOKENS:
         return manager->c->opts.small_tokens;
-    case 'T':
+    case PARAM_SLOT_TOTAL:
         return atomic_load(&args->entry->slot_count);
-    case 'Q':
+    case PARAM_WANT_SLOT_TOTAL:
         return !atomic_load(&args->entry->slot_count_known);
-    case 'V':
+    case PARAM_VALUE:
         return args->value;
     default:
-        assert(letter == '0' || letter == '1');
-        return letter - '0';
+        assert(param == PARAM_ZERO || param == PARAM_ONE);
+        return param - PARAM_ZERO;
     }
 }
 
-void dibs__arg_write(char letter, const struct dibs__command_args *args,
+void dibs__arg_write(char param, const struct dibs__command_args *args,
                      struct dibs__buf *out)
 {
-    if (key_prefixes[letter & 127])
-        dibs__entry_key_arg(args->entry, key_prefixes[letter & 127], out);
-    else if (key_suffixes[letter & 127])
-        dibs__suffix_arg(out, args->entry, key_suffixes[letter & 127], "");
-    else if (!name_param_write(letter, args, out) &&
-             !permit_param_write(letter, args, out))
-        dibs__buf_arg_num(out, number_param(letter, args));
+    if (key_prefixes[param & 127])
+        dibs__entry_key_arg(args->entry, key_prefixes[param & 127], out);
+    else if (key_suffixes[param & 127])
+        dibs__suffix_arg(out, args->entry, key_suffixes[param & 127], "");
+    else if (!name_param_write(param, args, out) &&
+             !permit_param_write(param, args, out))
+        dibs__buf_arg_num(out, number_param(param, args));
 }
 
-/* Letters of the arguments that depend on args. */
+/* Returns the list of the arguments that depend on args. */
 static const char *optional_args(enum dibs__lock_command verb,
                                  const struct dibs__command_args *args)
 {
@@ -435,6 +398,13 @@ static const char *optional_args(enum dibs__lock_command verb,
                : "";
 }
 
+/* Returns the number of parameters; PARAM_PUBLISH, always last, is not counted.
+ */
+static size_t count_before_publish(const char *params)
+{
+    return strcspn(params, DIBS__PARAMS(PARAM_PUBLISH));
+}
+
 void dibs__lock_command_write(enum dibs__lock_command verb,
                               const struct dibs__command_args *args,
                               struct dibs__buf *out, bool whole)
@@ -442,10 +412,10 @@ void dibs__lock_command_write(enum dibs__lock_command verb,
     const struct dibs__lock_type *type = args->entry->type;
     const struct dibs__lock_command_spec *command = &type->command[verb];
     const char *optional = optional_args(verb, args);
-    size_t arg_count = strcspn(command->args, "*"),
-           optional_count = strcspn(optional, "*");
-    bool publishes =
-        command->args[arg_count] == '*' || optional[optional_count] == '*';
+    size_t arg_count = count_before_publish(command->args),
+           optional_count = count_before_publish(optional);
+    bool publishes = command->args[arg_count] == PARAM_PUBLISH ||
+                     optional[optional_count] == PARAM_PUBLISH;
 
     assert(dibs__lock_type_has(type, verb));
     dibs__script_head(out, command->script, whole, strlen(command->keys),
@@ -458,7 +428,7 @@ void dibs__lock_command_write(enum dibs__lock_command verb,
     for (size_t i = 0; i < optional_count; i++)
         dibs__arg_write(optional[i], args, out);
     if (publishes)
-        dibs__arg_write('*', args, out);
+        dibs__arg_write(PARAM_PUBLISH, args, out);
 }
 
 static void renew_keys_write(const struct dibs__renew_item *items, size_t count,

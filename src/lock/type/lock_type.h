@@ -170,8 +170,69 @@ struct dibs__renew_item {
 /* For lease_ms: shorter than any TTL, so the renewal changes nothing. */
 #define LEASE_LOOK (-1)
 
-/* A command: a script, its keys and arguments. Each letter stands for one
- * parameter; table in lock_type.c. */
+/* Keys and arguments of a command. {name}: the lock's name in braces, or the
+ * name itself if it has a brace already. */
+enum dibs__param {
+    PARAM_NAME = 'n',
+    PARAM_CHANNEL = 'c',
+    PARAM_WAITER_CHANNEL = 'C', /* channel + ":"; the script adds the owner */
+    PARAM_CLIENT_CHANNEL = 'B', /* wake-up channel of this client */
+    /* Keys prefix:{name}. */
+    PARAM_QUEUE = 'q',        /* fair lock: queue of waiters */
+    PARAM_QUEUE_SCORES = 's', /* fair lock: when each waiter is evicted */
+    PARAM_UNRESPONSIVE = 'i', /* fair lock: waiters that do not react */
+    PARAM_GATE = 'g',         /* a writer waits */
+    PARAM_LAST_TOKEN = 'K',   /* fencing token */
+    PARAM_HOLDER_VALUE = 'Y', /* value published by the holder */
+    /* Keys {name}:suffix. */
+    PARAM_PERMITS = 'z', /* acquired permits by expiry */
+    PARAM_SLOTS = 'S',
+    PARAM_LEDGER = 'd', /* of a semaphore */
+    /* Keys {name}:owner:rwlock_timeout:number. */
+    PARAM_READ_KEY = 'r',
+    PARAM_READ_KEY_HEAD = 'b', /* the part before the owner */
+    PARAM_READ_KEY_TAIL = 'e', /* the part between owner and number */
+    /* Owners; empty if there is none. */
+    PARAM_OWNER = 'o',
+    PARAM_READER = 'O', /* owner without ":write" */
+    PARAM_NEXT_OWNER = 'N',
+    PARAM_OTHER_OWNER = 'h', /* args.other_id */
+    PARAM_PEER = 'j',        /* args.peer_id_hint */
+    /* Permits. */
+    PARAM_PERMIT_ID = 'p', /* of the owner */
+    PARAM_NEXT_PERMIT_ID = 'P',
+    PARAM_PERMIT_HEX = 'x',   /* permit id as hex, or args.text */
+    PARAM_LEDGER_ENTRY = 'E', /* "permits:owner" */
+    PARAM_SLOT = 'v',         /* or empty */
+    /* Numbers: fields of struct dibs__command_args, */
+    PARAM_TARGET_COUNT = 't',
+    PARAM_LEASE = 'l',
+    PARAM_HOLD_OFF = 'k',
+    PARAM_VALUE = 'V',
+    PARAM_ENQUEUE = 'y',
+    PARAM_ALL = 'a',
+    PARAM_FIRST = 'f',
+    PARAM_COUNT = 'u',
+    /* and others. */
+    PARAM_GATE_TTL = 'G', /* 0: the gate is not set */
+    PARAM_SMALL_TOKENS = 'w',
+    PARAM_FAIR_WAIT = 'W',
+    PARAM_FAIR_CALL = 'F',
+    PARAM_HOLDERS_MAX = 'm', /* limit of a reply to HOLDERS */
+    PARAM_INFO_MAX = 'M',    /* limit of holders in a reply to INFO */
+    PARAM_SLOT_TOTAL = 'T',
+    PARAM_WANT_SLOT_TOTAL = 'Q', /* 1: the reply shall have the slot total */
+    PARAM_ZERO = '0',
+    PARAM_ONE = '1',
+    PARAM_REGISTRATION = 'H', /* text of args.registration */
+    PARAM_PUBLISH = '*'       /* names of the publish commands; always last */
+};
+
+/* A list of parameters, terminated by 0. */
+#define DIBS__PARAMS(...) ((const char[]){__VA_ARGS__, 0})
+
+/* A command: a script with its keys and arguments, lists of enum dibs__param.
+ */
 struct dibs__lock_command_spec {
     const struct dibs__script *script; /* NULL: the type lacks this verb */
     const char *keys, *args;
@@ -195,10 +256,9 @@ struct dibs__lock_type {
     bool always_braces_channel; /* the channel is prefix{name} even if the name
                                    has a brace */
     char batch_code;        /* code in multi_acquire.lua; 0: not batchable */
-    char batch_key;         /* letter of one more key of a batch; 0: none */
-    const char *renew_keys; /* letters of the keys of one hold */
-    char renew_arg; /* letter of the argument that identifies the hold; 0: its
-                       owner */
+    char batch_key;         /* one more key of a batch; 0: none */
+    const char *renew_keys; /* keys of one hold */
+    char renew_arg; /* argument that identifies the hold; 0: its owner */
     const struct dibs__script *renew_script; /* types with the same script share
                                                 renewal batches */
     struct dibs__lock_command_spec command[VERB_COUNT];
@@ -249,8 +309,8 @@ void dibs__renew_write(const struct dibs__renew_item *items, size_t count,
  * hold, otherwise one. */
 unsigned dibs__tracking_reads_write(const struct dibs__renew_item *items,
                                     size_t count, struct dibs__buf *out);
-/* Appends the parameter for a letter of dibs__lock_command_spec. */
-void dibs__arg_write(char letter, const struct dibs__command_args *args,
+/* Appends a parameter, of enum dibs__param. */
+void dibs__arg_write(char param, const struct dibs__command_args *args,
                      struct dibs__buf *out);
 
 /* Writes the owner's name on the server. Returns its length. */
@@ -292,11 +352,14 @@ int64_t dibs__retry_delay_default(const struct dibs__lock_entry *entry,
 /* All types reply to INFO and HOLDERS in the same format. */
 #define DIBS__INFO                                                             \
     {                                                                          \
-        &dibs__script_mutex_info, "n", "Y"                                     \
+        &dibs__script_mutex_info, DIBS__PARAMS(PARAM_NAME),                    \
+            DIBS__PARAMS(PARAM_HOLDER_VALUE)                                   \
     }
 #define DIBS__HOLDERS                                                          \
     {                                                                          \
-        &dibs__script_holders, "n", "bem"                                      \
+        &dibs__script_holders, DIBS__PARAMS(PARAM_NAME),                       \
+            DIBS__PARAMS(PARAM_READ_KEY_HEAD, PARAM_READ_KEY_TAIL,             \
+                         PARAM_HOLDERS_MAX)                                    \
     }
 
 #endif

@@ -23,7 +23,9 @@ static int64_t fair_retry_delay(const struct dibs__lock_entry *entry,
     return dibs__max(dibs__min(busy_ms, entry->manager->fair_wait_ms), 1);
 }
 
-#define KEYS "nqsi"
+#define KEYS                                                                   \
+    DIBS__PARAMS(PARAM_NAME, PARAM_QUEUE, PARAM_QUEUE_SCORES,                  \
+                 PARAM_UNRESPONSIVE)
 
 const struct dibs__lock_type dibs__type_fair = {
     .id = TYPE_FAIR,
@@ -32,15 +34,31 @@ const struct dibs__lock_type dibs__type_fair = {
     .owner_suffix = "",
     .retry_policy = RETRY_EACH,
     .has_server_queue = true,
-    .renew_keys = "n",
+    .renew_keys = DIBS__PARAMS(PARAM_NAME),
     .renew_script = &dibs__script_mutex_renew,
     .command =
         {
-            [VERB_ACQUIRE] = {&dibs__script_fair_acquire, KEYS, "otlWCyF*"},
-            [VERB_RELEASE] = {&dibs__script_fair_release, KEYS, "otkWCF*"},
-            [VERB_FORCE] = {&dibs__script_fair_leave, KEYS, "oC1WF*"},
-            [VERB_LEAVE] = {&dibs__script_fair_leave, KEYS, "oC0WF*"},
-            [VERB_INFO] = {&dibs__script_fair_info, KEYS, "fuY"},
+            [VERB_ACQUIRE] = {&dibs__script_fair_acquire, KEYS,
+                              DIBS__PARAMS(PARAM_OWNER, PARAM_TARGET_COUNT,
+                                           PARAM_LEASE, PARAM_FAIR_WAIT,
+                                           PARAM_WAITER_CHANNEL, PARAM_ENQUEUE,
+                                           PARAM_FAIR_CALL, PARAM_PUBLISH)},
+            [VERB_RELEASE] = {&dibs__script_fair_release, KEYS,
+                              DIBS__PARAMS(PARAM_OWNER, PARAM_TARGET_COUNT,
+                                           PARAM_HOLD_OFF, PARAM_FAIR_WAIT,
+                                           PARAM_WAITER_CHANNEL,
+                                           PARAM_FAIR_CALL, PARAM_PUBLISH)},
+            [VERB_FORCE] = {&dibs__script_fair_leave, KEYS,
+                            DIBS__PARAMS(PARAM_OWNER, PARAM_WAITER_CHANNEL,
+                                         PARAM_ONE, PARAM_FAIR_WAIT,
+                                         PARAM_FAIR_CALL, PARAM_PUBLISH)},
+            [VERB_LEAVE] = {&dibs__script_fair_leave, KEYS,
+                            DIBS__PARAMS(PARAM_OWNER, PARAM_WAITER_CHANNEL,
+                                         PARAM_ZERO, PARAM_FAIR_WAIT,
+                                         PARAM_FAIR_CALL, PARAM_PUBLISH)},
+            [VERB_INFO] = {&dibs__script_fair_info, KEYS,
+                           DIBS__PARAMS(PARAM_FIRST, PARAM_COUNT,
+                                        PARAM_HOLDER_VALUE)},
             [VERB_HOLDERS] = DIBS__HOLDERS,
         },
     DIBS__PLAIN_REPLIES,

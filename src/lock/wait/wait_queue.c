@@ -94,7 +94,8 @@ static struct dibs__loop *wait_queue_loop(const struct dibs__wait_queue *queue)
 static void service_posted(struct dibs__task *t);
 static void service_timed(struct dibs__timer *t);
 
-static void on_message(struct dibs__care *care, enum dibs__ear on, char what);
+static void on_message(struct dibs__care *care, enum dibs__ear channel,
+                       char message);
 
 bool dibs__wait_queue_activate(struct dibs__wait_queue *queue)
 {
@@ -473,42 +474,43 @@ static struct dibs__waiter *collect_retries(struct dibs__wait_queue *queue,
 
 static void service_queue(struct dibs__care *care);
 
-static void apply_wake(struct dibs__wait_queue *queue, enum dibs__heard heard)
+static void apply_wake(struct dibs__wait_queue *queue, enum dibs__heard wake)
     REQUIRES(*queue->mu)
 {
-    if (heard == HEARD_LATER)
+    if (wake == HEARD_LATER)
         wake_io(queue);
-    if (heard == HEARD_CALL)
+    if (wake == HEARD_CALL)
         queue->backoff_until = 0;
-    queue->retry_now |= heard == HEARD_RELEASE || heard == HEARD_CALL;
+    queue->retry_now |= wake == HEARD_RELEASE || wake == HEARD_CALL;
 }
 
 static enum dibs__heard on_lock_channel(struct dibs__wait_queue *queue,
-                                        char what) REQUIRES(*queue->mu)
+                                        char message) REQUIRES(*queue->mu)
 {
     struct dibs__turn *t = &queue->care->turn;
-    enum dibs__heard heard =
-        dibs__turn_line_said(t, what, dibs__care_wants_own(queue->care));
+    enum dibs__heard wake =
+        dibs__turn_line_said(t, message, dibs__care_wants_own(queue->care));
 
     /* An external release before this subscription was ready was missed. */
-    t->foreign |= !what && dibs__list_empty(&queue->waiters) &&
+    t->foreign |= !message && dibs__list_empty(&queue->waiters) &&
                   dibs__now_ms() < t->duty_until;
-    return heard;
+    return wake;
 }
 
-static void on_message(struct dibs__care *care, enum dibs__ear on, char what)
+static void on_message(struct dibs__care *care, enum dibs__ear channel,
+                       char message)
 {
     struct dibs__wait_queue *queue = care->w;
 
     dibs__lock(queue->mu);
-    enum dibs__heard heard =
-        on == EAR_LINE
-            ? on_lock_channel(queue, what)
-            : dibs__turn_own_said(&care->turn, what, dibs__care_hears_own(care),
-                                  dibs__now_ms());
-    apply_wake(queue, heard);
+    enum dibs__heard wake =
+        channel == EAR_LINE
+            ? on_lock_channel(queue, message)
+            : dibs__turn_own_said(&care->turn, message,
+                                  dibs__care_hears_own(care), dibs__now_ms());
+    apply_wake(queue, wake);
     dibs__unlock(queue->mu);
-    if (on == EAR_OWN || heard == HEARD_RELEASE)
+    if (channel == EAR_OWN || wake == HEARD_RELEASE)
         service_queue(care);
 }
 
