@@ -21,10 +21,11 @@
 
 #include <string.h>
 
-#define DELAY_MIN_MS      20
-#define DELAY_MAX_DIV     6  /* the longest delay: lease / DELAY_MAX_DIV */
-#define INVALIDATIONS_MAX 40 /* limit of the count; the delay is the longest   \
-                              */
+#define DELAY_MIN_MS  20
+#define DELAY_MAX_DIV 6 /* the longest delay: lease / DELAY_MAX_DIV */
+#define INVALIDATIONS_MAX                                                      \
+    40                  /* limit of the count; the delay is the longest        \
+                         */
 #define QUIET_DELAYS  8 /* delays without an invalidation until the reset */
 #define UUID_LEN      36
 #define READ_KEY_MARK ":rwlock_timeout:"

@@ -46,7 +46,8 @@ dibs__loss_set_name(struct dibs__loss_listener *loss, const char *name,
  * if out of memory. */
 struct dibs__loss_listener *
 dibs__loss_clone(const struct dibs__loss_listener *loss);
-/* All functions from here on accept loss NULL: an acquire without on_lost. */
+/* ref, unref, arm, add, suppress and on_done accept NULL: an acquire without
+ * on_lost. */
 struct dibs__loss_listener *dibs__loss_ref(struct dibs__loss_listener *loss);
 void dibs__loss_unref(struct dibs__loss_listener *loss);
 

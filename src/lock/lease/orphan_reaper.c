@@ -266,7 +266,8 @@ void dibs__orphan_release_after(struct dibs__lock_entry *entry,
     dibs__loop_post(&dibs__entry_client(entry)->loop, &r->start);
 }
 
-/* The owner may use the other mode of the read-write lock meanwhile. */
+/* Releases the remainder of one mode of a read-write lock. The owner may use
+ * the other mode meanwhile, so it gets another owner id first. */
 static void release_expired_mode(struct dibs__lock_entry *entry,
                                  const struct dibs__hold *h)
 {
@@ -283,14 +284,14 @@ static void release_expired_mode(struct dibs__lock_entry *entry,
 void dibs__hold_expire_locally(struct dibs__lock_entry *entry,
                                struct dibs__hold *h)
 {
-    struct dibs__hold_terms_sum all = dibs__hold_terms(h);
+    struct dibs__hold_terms_sum terms = dibs__hold_terms(h);
 
     if (h->state != HOLD_LOST) {
         h->expired_locally = true;
         h->may_have_stale_copy |=
-            all.renewed || h->server_outlives || dibs__hold_in_doubt(h);
+            terms.renewed || h->server_outlives || dibs__hold_in_doubt(h);
         if (h->may_have_stale_copy)
-            dibs__orphan_release(entry, h->owner_id, all.lease_ms);
+            dibs__orphan_release(entry, h->owner_id, terms.lease_ms);
         else if (entry->type->layout == LAYOUT_RW)
             release_expired_mode(entry, h);
     }

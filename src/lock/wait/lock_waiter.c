@@ -60,8 +60,8 @@ static void release_old_id(struct dibs__lock_entry *entry, uint64_t old,
         dibs__orphan_release(entry, old, op->args.lease_ms);
 }
 
-static void leave_queue_answered(struct dibs__command *cmd, dibs_err err,
-                                 const struct dibs__reply *reply)
+static void leave_queue_replied(struct dibs__command *cmd, dibs_err err,
+                                const struct dibs__reply *reply)
 {
     struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
     struct dibs__lock_entry *entry = op->entry;
@@ -104,7 +104,7 @@ static void leave_server_queue(struct dibs__operation *op)
     op->waiter.state = WAITER_ROLLING_BACK;
     dibs__unlock(&entry->mu);
     dibs__place_leave(&entry->wait, &op->waiter, false);
-    dibs__op_send(op, VERB_LEAVE, leave_queue_answered,
+    dibs__op_send(op, VERB_LEAVE, leave_queue_replied,
                   dibs__entry_timeout(entry), 0);
     dibs__op_resume(&resume);
 }
@@ -227,8 +227,8 @@ static void deregister_write(struct dibs__command *cmd, struct dibs__buf *out,
     dibs__lock_command_write(VERB_DEREGISTER, &args, out, whole);
 }
 
-static void deregister_answered(struct dibs__command *cmd, dibs_err err,
-                                const struct dibs__reply *reply)
+static void deregister_replied(struct dibs__command *cmd, dibs_err err,
+                               const struct dibs__reply *reply)
 {
     struct deregister_command *dereg =
         DIBS_OF(cmd, struct deregister_command, command);
@@ -256,7 +256,7 @@ static void lock_send_deregister(struct dibs__wait_queue *queue,
     dereg->entry = entry;
     dereg->end_listening = end_listening;
     dereg->command.write = deregister_write;
-    dereg->command.done = deregister_answered;
+    dereg->command.done = deregister_replied;
     dereg->command.expects = 1u << REPLY_NUM;
     dereg->command.quiet = true;
     dibs__entry_fill_command(entry, &dereg->command, dibs__entry_timeout(entry),
