@@ -19,7 +19,7 @@
  *   register     the server keeps a queue of the clients that wait, and a
  *                release wakes the first one (turn.h).
  *
- * The queue does not depend on the kind of lock: dibs__wait_queue_ops has the
+ * The queue does not depend on the lock type: dibs__wait_queue_ops has the
  * callbacks that send the commands. The user embeds the queue in a struct of
  * its own, with a reference count and the mutex that guards the queue.
  */
