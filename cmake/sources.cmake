@@ -60,7 +60,6 @@ set(DIBS_SOURCES
   src/lock/wait/wait_queue.c
   src/lock/api/watch.c
   src/lock/wait/bypass.c
-  src/lock/wait/wait_end.c
   src/lock/wait/care.c
   src/lock/wait/place.c
   src/lock/wait/turn.c

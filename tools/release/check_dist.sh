@@ -33,7 +33,7 @@ mkdir "$dir/away from git"
     umask 077
     export TZ=Asia/Kathmandu LC_ALL=C.UTF-8
     tar -x -C "$dir/away from git" -f "$tarball"
-    quietly "$dir/away from git/$name/tools/dist.sh" "$dir/two"
+    quietly "$dir/away from git/$name/tools/release/dist.sh" "$dir/two"
 )
 cmp "$tarball" "$dir/two/$name.tar.gz" || fail "made again, it differs"
 say "$name.tar.gz, $(tar -tf "$tarball" | wc -l) files: made again, the same"

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
- * loss_notify.c - telling an owner that what it held is lost.
+ * loss_notify.c - runs on_lost when a lock is lost.
  *
- * Thread  any; on_lost itself runs where callbacks run.
- * Locks   one mutex of its own, for all losses of the process: a leaf, never
- *         held while anything else is done. Losses are rare.
+ * Thread  any; on_lost runs on the thread that runs callbacks.
+ * Locks   mu, one for all listeners of the process: a leaf. Losses are rare.
  *
- * How     Each acquire that gave an on_lost has a loss. When a hold is lost,
- *         its note travels to where callbacks run. There it is decided whether
- *         there is something to tell: a group can lose some of its members.
+ * How     Each acquire with on_lost has a listener. When a hold is lost, its
+ *         notification is queued as a callback. That decides whether on_lost
+ *         runs: a group may lose some members.
  *
- *         A release hushes the loss before it returns: on_lost does not begin
- *         after that. If on_lost runs on another thread just then, a sync
- *         release waits for it, and the callback of an async one is held back.
- *         So the argument may be freed once the release has returned.
+ *         A release suppresses the listener before it returns, so on_lost does
+ *         not begin afterwards. If on_lost runs on another thread just then, a
+ *         sync release waits for it, and the callback of an async release is
+ *         delayed. So the application may free the argument of on_lost once
+ *         the release has returned.
  *
- * Trouble A release inside on_lost must not wait for itself. Two callbacks,
- *         each on a thread of its own, may release each other's lock: the
- *         second one finds that the first waits for it, and goes on.
+ * Cycle   A release inside on_lost must not wait for that on_lost. Two
+ *         on_lost, each on a thread of its own, may release each other's lock:
+ *         the second one detects the cycle and does not wait.
  */
 #include "lock/lease/loss_notify.h"
 
@@ -27,38 +27,38 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { COUNTS = 1, LOST = 2 }; /* of a member */
+enum { MEMBER_ARMED = 1, MEMBER_LOST = 2 }; /* bits of state[] */
 
-/* A thread that may run on_lost, and what it waits for meanwhile. */
-struct teller {
+/* A thread that runs on_lost; the listener it waits for meanwhile, or NULL. */
+struct callback_runner {
     struct dibs__loss_listener *waits_for; /* mu */
 };
 
 struct dibs__loss_listener {
-    struct dibs__list link; /* mu: in `moving` */
+    struct dibs__list link; /* mu: in `pending` */
     atomic_int refs;
-    const void *place; /* all of these: const after init */
+    const void *scope; /* const after init, as all up to name */
     dibs_lost_cb fn;
     void *arg;
     dibs_owner owner;
     size_t members, need;
     char *name;
-    bool armed, hushed, told; /* mu */
-    struct teller *teller;    /* mu: on_lost runs there */
-    void (*then)(void *arg);  /* mu: what waits for its end */
-    void *then_arg;
-    unsigned char state[]; /* mu: of each member */
+    bool armed, suppressed, delivered; /* mu */
+    struct callback_runner *runner;    /* mu: runs on_lost now; else NULL */
+    void (*done)(void *arg);           /* mu: called after on_lost; or NULL */
+    void *done_arg;
+    unsigned char state[]; /* mu: of each member, bits MEMBER_* */
 };
 
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
-/* mu: those with a note on its way, and those that are being told. */
-static struct dibs__list moving = {&moving, &moving};
-static _Thread_local struct teller me;
+/* mu: listeners with a queued notification, or whose on_lost runs. */
+static struct dibs__list pending = {&pending, &pending};
+static _Thread_local struct callback_runner this_thread;
 
-/* ---- its life ---------------------------------------------------------- */
+/* ---- life cycle -------------------------------------------------------- */
 
-struct dibs__loss_listener *dibs__loss_new(const void *place,
+struct dibs__loss_listener *dibs__loss_new(const void *scope,
                                            const dibs_lock_opts *o,
                                            size_t members, size_t need)
 {
@@ -67,7 +67,7 @@ struct dibs__loss_listener *dibs__loss_new(const void *place,
     if (!loss)
         return NULL;
     atomic_init(&loss->refs, 1);
-    loss->place = place;
+    loss->scope = scope;
     loss->fn = o->on_lost;
     loss->arg = o->arg;
     loss->owner = o->owner;
@@ -98,7 +98,7 @@ dibs__loss_clone(const struct dibs__loss_listener *loss)
         .on_lost = loss->fn, .arg = loss->arg, .owner = loss->owner};
 
     return dibs__loss_set_name(
-        dibs__loss_new(loss->place, &o, loss->members, loss->need), loss->name,
+        dibs__loss_new(loss->scope, &o, loss->members, loss->need), loss->name,
         strlen(loss->name));
 }
 
@@ -120,15 +120,15 @@ void dibs__loss_unref(struct dibs__loss_listener *loss)
     dibs__free(loss);
 }
 
-/* ---- counting ---------------------------------------------------------- */
+/* ---- members ----------------------------------------------------------- */
 
-/* Under mu. */
-static bool is_over(const struct dibs__loss_listener *loss)
+/* Requires mu. */
+static bool has_too_few_members(const struct dibs__loss_listener *loss)
 {
     size_t left = 0;
 
     for (size_t i = 0; i < loss->members; i++)
-        left += loss->state[i] == COUNTS;
+        left += loss->state[i] == MEMBER_ARMED;
     return left < loss->need;
 }
 
@@ -139,8 +139,8 @@ bool dibs__loss_arm(struct dibs__loss_listener *loss, const bool member[])
     pthread_mutex_lock(&mu);
     for (size_t i = 0; i < loss->members; i++)
         if (!member || member[i])
-            loss->state[i] |= COUNTS;
-    loss->armed = !is_over(loss);
+            loss->state[i] |= MEMBER_ARMED;
+    loss->armed = !has_too_few_members(loss);
     bool armed = loss->armed;
     pthread_mutex_unlock(&mu);
     return armed;
@@ -151,43 +151,43 @@ void dibs__loss_add(struct dibs__loss_listener *loss, size_t member)
     if (!loss)
         return;
     pthread_mutex_lock(&mu);
-    loss->state[member] |= COUNTS;
+    loss->state[member] |= MEMBER_ARMED;
     pthread_mutex_unlock(&mu);
 }
 
-/* ---- telling ----------------------------------------------------------- */
+/* ---- notification ------------------------------------------------------ */
 
-static void tell_loss(struct dibs__loss_listener *loss)
+static void run_on_lost(struct dibs__loss_listener *loss)
 {
     loss->fn(loss->name, loss->owner, loss->arg);
     pthread_mutex_lock(&mu);
-    void (*then)(void *) = loss->then;
-    loss->teller = NULL;
-    loss->then = NULL;
+    void (*done)(void *) = loss->done;
+    loss->runner = NULL;
+    loss->done = NULL;
     dibs__list_del(&loss->link);
     pthread_cond_broadcast(&ended);
     pthread_mutex_unlock(&mu);
-    if (then)
-        then(loss->then_arg);
+    if (done)
+        done(loss->done_arg);
 }
 
-static void note_run(struct dibs__callback *cb, bool drop)
+static void notification_run(struct dibs__callback *cb, bool drop)
 {
     struct dibs__loss_notification *notification =
         DIBS_OF(cb, struct dibs__loss_notification, cb);
     struct dibs__loss_listener *loss = notification->loss;
 
     pthread_mutex_lock(&mu);
-    loss->state[notification->member] |= LOST;
-    bool tells =
-        !drop && loss->armed && !loss->hushed && !loss->told && is_over(loss);
-    if (tells) {
-        loss->told = true;
-        loss->teller = &me;
+    loss->state[notification->member] |= MEMBER_LOST;
+    bool runs = !drop && loss->armed && !loss->suppressed && !loss->delivered &&
+                has_too_few_members(loss);
+    if (runs) {
+        loss->delivered = true;
+        loss->runner = &this_thread;
     }
     pthread_mutex_unlock(&mu);
-    if (tells)
-        tell_loss(loss);
+    if (runs)
+        run_on_lost(loss);
     dibs__loss_notification_free(notification);
 }
 
@@ -199,7 +199,7 @@ dibs__loss_notification_new(struct dibs__loss_listener *loss, size_t member)
 
     if (!notification)
         return NULL;
-    notification->cb.run = note_run;
+    notification->cb.run = notification_run;
     notification->loss = dibs__loss_ref(loss);
     notification->member = member;
     return notification;
@@ -219,45 +219,46 @@ void dibs__loss_notification_push(struct dibs__loss_notification *notification,
     struct dibs__loss_listener *loss = notification->loss;
 
     pthread_mutex_lock(&mu);
-    bool hushed = loss->hushed;
-    if (!hushed && !dibs__list_linked(&loss->link))
-        dibs__list_add(&moving, &loss->link);
+    bool suppressed = loss->suppressed;
+    if (!suppressed && !dibs__list_linked(&loss->link))
+        dibs__list_add(&pending, &loss->link);
     pthread_mutex_unlock(&mu);
-    if (hushed)
+    if (suppressed)
         dibs__loss_notification_free(notification);
     else
         dibs__callbacks_push(cbs, &notification->cb);
 }
 
-/* ---- no more of it ----------------------------------------------------- */
+/* ---- suppression ------------------------------------------------------- */
 
 void dibs__loss_suppress(struct dibs__loss_listener *loss)
 {
     if (!loss)
         return;
     pthread_mutex_lock(&mu);
-    loss->hushed = true;
+    loss->suppressed = true;
     pthread_mutex_unlock(&mu);
 }
 
-/* This thread runs it, or what it runs waits in turn for this thread. */
-static bool leads_here(const struct dibs__loss_listener *loss)
+/* Returns whether waiting for this on_lost would deadlock: this thread runs it,
+ * or its thread waits, directly or not, for this thread. */
+static bool would_deadlock(const struct dibs__loss_listener *loss)
 {
-    const struct teller *at = loss->teller;
+    const struct callback_runner *runner = loss->runner;
 
-    while (at && at != &me)
-        at = at->waits_for ? at->waits_for->teller : NULL;
-    return at != NULL;
+    while (runner && runner != &this_thread)
+        runner = runner->waits_for ? runner->waits_for->runner : NULL;
+    return runner != NULL;
 }
 
-/* Under mu, with a reference. */
-static void await_teller(struct dibs__loss_listener *loss)
+/* Requires mu, and a reference to loss. */
+static void suppress_and_wait(struct dibs__loss_listener *loss)
 {
-    loss->hushed = true;
-    while (loss->teller && !leads_here(loss)) {
-        me.waits_for = loss;
+    loss->suppressed = true;
+    while (loss->runner && !would_deadlock(loss)) {
+        this_thread.waits_for = loss;
         pthread_cond_wait(&ended, &mu);
-        me.waits_for = NULL;
+        this_thread.waits_for = NULL;
     }
 }
 
@@ -266,35 +267,37 @@ void dibs__loss_suppress_and_wait(struct dibs__loss_listener *loss)
     if (!loss)
         return;
     pthread_mutex_lock(&mu);
-    await_teller(loss);
+    suppress_and_wait(loss);
     pthread_mutex_unlock(&mu);
 }
 
-/* One that runs elsewhere, with a reference; all are hushed. Under mu. */
-static struct dibs__loss_listener *find_running(const void *place,
-                                                dibs_owner owner)
+/* Suppresses the pending listeners of this owner in a scope; owner 0: of all
+ * owners. Returns one whose on_lost runs on another thread, with a reference,
+ * or NULL. Requires mu. */
+static struct dibs__loss_listener *suppress_pending(const void *scope,
+                                                    dibs_owner owner)
 {
     struct dibs__loss_listener *found = NULL;
 
-    for (struct dibs__list *l = moving.next; l != &moving; l = l->next) {
+    for (struct dibs__list *l = pending.next; l != &pending; l = l->next) {
         struct dibs__loss_listener *loss =
             DIBS_OF(l, struct dibs__loss_listener, link);
-        if (loss->place != place || (owner && loss->owner != owner))
+        if (loss->scope != scope || (owner && loss->owner != owner))
             continue;
-        loss->hushed = true;
-        if (loss->teller && !leads_here(loss))
+        loss->suppressed = true;
+        if (loss->runner && !would_deadlock(loss))
             found = loss;
     }
     return dibs__loss_ref(found);
 }
 
-void dibs__losses_suppress_and_wait(const void *place, dibs_owner owner)
+void dibs__losses_suppress_and_wait(const void *scope, dibs_owner owner)
 {
     struct dibs__loss_listener *loss;
 
     pthread_mutex_lock(&mu);
-    while ((loss = find_running(place, owner))) {
-        await_teller(loss);
+    while ((loss = suppress_pending(scope, owner))) {
+        suppress_and_wait(loss);
         pthread_mutex_unlock(&mu);
         dibs__loss_unref(loss);
         pthread_mutex_lock(&mu);
@@ -302,26 +305,26 @@ void dibs__losses_suppress_and_wait(const void *place, dibs_owner owner)
     pthread_mutex_unlock(&mu);
 }
 
-struct dibs__loss_listener *dibs__losses_suppress(const void *place,
+struct dibs__loss_listener *dibs__losses_suppress(const void *scope,
                                                   dibs_owner owner)
 {
     pthread_mutex_lock(&mu);
-    struct dibs__loss_listener *loss = find_running(place, owner);
+    struct dibs__loss_listener *loss = suppress_pending(scope, owner);
     pthread_mutex_unlock(&mu);
     return loss;
 }
 
 bool dibs__loss_on_done(struct dibs__loss_listener *loss,
-                        void (*then)(void *arg), void *arg)
+                        void (*done)(void *arg), void *arg)
 {
     if (!loss)
         return false;
     pthread_mutex_lock(&mu);
-    loss->hushed = true;
-    bool runs = loss->teller != NULL;
+    loss->suppressed = true;
+    bool runs = loss->runner != NULL;
     if (runs) {
-        loss->then = then;
-        loss->then_arg = arg;
+        loss->done = done;
+        loss->done_arg = arg;
     }
     pthread_mutex_unlock(&mu);
     return runs;

@@ -1,80 +1,88 @@
 /* SPDX-License-Identifier: MIT
  *
- * renewal.c - keeps leases alive, many with one command.
+ * renewal.c - renews leases in batches, and verifies holds.
  *
  * Thread  io.
- * Locks   line.mu, one line at a time.
+ * Locks   entry.mu, one entry at a time.
  *
- * How     The watchdog calls when the first lease is due. All that are due, and
- *         some that soon will be, go into batches. The answer has a letter for
- *         each. Meanwhile the watchdog looks at each hold again when it is over
- *         by our clock: a hold is lost in time even if no answer ever comes.
+ * How     The lease timers fire when the first lease is due. All leases that
+ *         are due, and some that soon will be, go into batches, one for each
+ *         server and renewal script, on a connection of the server's, so that
+ *         no server delays another. The reply has one code for each hold.
+ *         Until the reply, the timer of a hold is set to its expiry: a hold is
+ *         lost in time even if no reply ever comes.
  *
- *         In a cluster there is a batch for each node, on its own connection,
- *         so none waits for another. Keys of one command would have to be in
- *         one slot; so the script gets them as arguments, and answers 'm' for
- *         each that the node does not have (any more). That one is asked for
- *         alone, as a key, and finds its way by its slot. Of many only a few
- *         are: their MOVED brings a new map, and the others go with the next
- *         batches.
+ *         A hold that was released and acquired again has a new number, so a
+ *         late result for the old hold is dropped. A renewal that is in flight
+ *         when a hold ends cannot reach the next hold of its owner, which gets
+ *         another owner id then (hold.renewal_in_flight).
  *
- *         A hold that was released and taken again is another hold: it has
- *         another number, and an answer for the old one is dropped. Nor does a
- *         renewal reach it that is under way when the old one ends: its owner
- *         goes on under another number then (hold.lengthens).
+ * Verify  A renewal with LEASE_LOOK changes nothing, but its reply shows
+ *         whether the hold exists. After a reconnect all holds of the server
+ *         are due, since it may be another one or have lost data
+ *         (lock_manager.c); those without renewal are verified so. Also after
+ *         an invalidation (key_invalidation.c), where a write would send
+ *         invalidations to the other holders of a shared lock; and to start
+ *         tracking a hold that is a second old.
  *
- *         Behind each batch, in the same write, the keys are read such that the
- *         server tells when somebody changes one
- * (client/server/key_tracking.c). A hold of a second is looked at for that
- * alone, by a renewal that lengthens nothing. So is one whose key was changed
- * (key_invalidation.c): that writes nothing, so clients that share a lock do
- * not alarm each other.
+ * Track   Behind each batch, in the same write, its keys are read with CLIENT
+ *         CACHING (client/server/key_tracking.c), so that the server sends an
+ *         invalidation when one changes.
  *
- *         After a connection was made anew, the server may be another one, or
- *         have forgotten. So all holds of that server are due at once
- *         (lock_manager.c). One that is not renewed is looked for by a renewal
- * that lengthens nothing.
+ * Cluster Keys of one command must be in one slot, so a batch passes them as
+ *         arguments, and the reply is 'm' for each hold whose slot the node
+ *         does not serve. Such a hold is renewed alone, with its keys as KEYS,
+ *         so the redirect is followed. Only ALONE_MAX of a batch are: their
+ *         MOVED updates the slot map, and the others go with the next batches.
  *
- * Trouble '0': another owner has it, or none; 'w': the key has another type;
- *         lost. No answer, or 'e', a refusal: the hold is suspect and is asked
- *         for again soon, until it is over; very soon if nothing has answered
- *         since the connection was made anew.
+ * Failure Not held, or a key of another type: the hold is lost. An error or no
+ *         reply: the hold is SUSPECT and is retried soon, until it expires;
+ *         even sooner while it needs verification.
  */
 #include "base/mem.h"
 #include "lock/core/lock_manager.h"
 
 #include <string.h>
 
-#define BATCH           200
-#define SOON            10 /* part of a lease: what is due so soon is taken, too */
-#define RETRY_PART      20 /* part of a lease until the next try after trouble */
-#define DOUBT_MS        500 /* until the next try if it is doubted */
-#define NO_ANSWER       '?' /* instead of a letter */
-#define GAIN            20  /* part of a lease that is worth a renewal */
-#define PATIENCE        6   /* part of a lease that an answer may take */
-#define PATIENCE_MIN_MS 200 /* less says nothing about the connection */
-#define ALONE_MAX       10  /* of a batch; others when the map is new */
+#define BATCH_MAX       200
+#define DUE_SOON_DIV    10  /* due within lease / 10: taken along */
+#define RETRY_DIV       20  /* retry after a failure: lease / 20 */
+#define VERIFY_RETRY_MS 500 /* longest retry while verification is needed */
+#define GAIN_DIV        20  /* a renewal must gain at least lease / 20 */
+#define ATTEMPT_DIV     6   /* one attempt takes at most lease / 6 */
+#define ATTEMPT_MIN_MS  200 /* a shorter limit would fail on a slow network */
+#define ALONE_MAX       10  /* misrouted holds of a batch renewed at once */
 
-struct renewal {
-    struct dibs__command call;
-    struct renewal *next; /* of those that are being filled */
-    struct dibs__lock_manager *locks;
+/* Result of one hold in a batch; the scripts' letters, but for NO_REPLY. */
+enum renew_code {
+    RENEW_OK = '1',
+    RENEW_NOT_HELD = '0', /* another owner holds the lock, or none */
+    RENEW_WRONG_TYPE = 'w',
+    RENEW_ERROR = 'e',     /* the server refused the write */
+    RENEW_MISROUTED = 'm', /* the node does not serve the slot */
+    RENEW_NO_REPLY = '?'
+};
+
+struct renew_batch {
+    struct dibs__command command;
+    struct renew_batch *next; /* of the open batches */
+    struct dibs__lock_manager *manager;
     struct dibs__server *server;
     int64_t sent_us; /* for the statistics */
     size_t count;
-    bool sending; /* renewal_send is about it, and frees it */
-    bool tracks;  /* reads of the keys went out right behind it */
-    bool over;    /* it was answered while it was sent */
-    struct dibs__renew_item items[BATCH];
+    bool sending;    /* renew_batch_send runs, and frees the batch */
+    bool reads_sent; /* tracked reads of the keys follow the batch */
+    bool done;       /* the reply came while it was sent */
+    struct dibs__renew_item items[BATCH_MAX];
 };
 
-/* ---- answers ----------------------------------------------------------- */
+/* ---- replies ----------------------------------------------------------- */
 
-/* It is still there. If it was asked before the last doubt or alarm, it is
- * looked at once more. */
-static void hold_found(struct dibs__lock_entry *entry, struct dibs__hold *h,
-                       const struct dibs__renew_item *item, int64_t sent)
-    REQUIRES(line->mu)
+/* The hold exists. If verification was requested after the batch was sent, it
+ * is verified once more. */
+static void confirm_hold(struct dibs__lock_entry *entry, struct dibs__hold *h,
+                         const struct dibs__renew_item *item, int64_t sent)
+    REQUIRES(entry->mu)
 {
     int64_t now = dibs__now_ms();
 
@@ -91,14 +99,18 @@ static void hold_found(struct dibs__lock_entry *entry, struct dibs__hold *h,
         dibs__hold_schedule(entry, h, dibs__max(now, entry->next_check_ms));
 }
 
-/* How a batch stands with tracking: its reads did not go out; they went out,
- * but before an attempt that came later; as they should. */
-enum reads { READS_NONE, READS_EARLY, READS_DONE };
+/* Tracked reads of a batch. */
+enum tracked_reads {
+    READS_NONE,  /* not sent */
+    READS_EARLY, /* sent, but the batch itself was sent again later */
+    READS_DONE
+};
 
-/* True: it did not work, and the hold, which is not over, is asked for again.
- * call: NULL if there was none. */
-static bool hold_answered(struct dibs__renew_item *item, char letter,
-                          const struct dibs__command *cmd, enum reads reads)
+/* Returns whether the renewal failed and is retried; the hold has not expired.
+ * cmd: NULL if none was sent. */
+static bool apply_result(struct dibs__renew_item *item, char code,
+                         const struct dibs__command *cmd,
+                         enum tracked_reads reads)
 {
     struct dibs__lock_entry *entry = item->entry;
     bool failed = false;
@@ -111,27 +123,28 @@ static bool hold_answered(struct dibs__renew_item *item, char letter,
             h->renewal_in_flight && cmd && cmd->maybe_live_copy;
         h->in_renewal_batch = h->renewal_in_flight = false;
         h->invalidated |= reads == READS_EARLY;
-        h->tracked = reads == READS_DONE && letter == '1' && !h->invalidated;
+        h->tracked = reads == READS_DONE && code == RENEW_OK && !h->invalidated;
     }
     if (h && h->state != HOLD_LOST && h->state != HOLD_ENDING) {
         if (dibs__hold_has_expired(h, now)) {
-            dibs__hold_expire_locally(entry, h); /* the answer came too late */
-        } else if (letter == '1') {
-            hold_found(entry, h, item, cmd->sent_ms);
-        } else if (letter == '0' || letter == 'w') {
+            dibs__hold_expire_locally(entry, h); /* the reply came too late */
+        } else if (code == RENEW_OK) {
+            confirm_hold(entry, h, item, cmd->sent_ms);
+        } else if (code == RENEW_NOT_HELD || code == RENEW_WRONG_TYPE) {
             dibs__hold_lose(entry, h);
         } else {
-            int64_t wait = dibs__hold_terms(h).lease_ms / RETRY_PART;
-            failed = letter != 'm';
+            int64_t wait = dibs__hold_terms(h).lease_ms / RETRY_DIV;
+            failed = code != RENEW_MISROUTED;
             if (failed) {
                 h->state = HOLD_SUSPECT;
                 dibs__stats_count(dibs__entry_client(entry)->stats,
                                   STAT_RENEWALS_FAILED, 1);
             }
-            h->needs_verify |= item->needs_verify && letter != 'e';
-            dibs__hold_schedule(
-                entry, h,
-                now + (h->needs_verify ? dibs__min(wait, DOUBT_MS) : wait));
+            h->needs_verify |= item->needs_verify && code != RENEW_ERROR;
+            dibs__hold_schedule(entry, h,
+                                now + (h->needs_verify
+                                           ? dibs__min(wait, VERIFY_RETRY_MS)
+                                           : wait));
         }
     }
     dibs__unlock(&entry->mu);
@@ -139,54 +152,54 @@ static bool hold_answered(struct dibs__renew_item *item, char letter,
     return failed;
 }
 
-static void ask_alone(struct dibs__lock_manager *manager,
-                      const struct dibs__renew_item *item);
+static void renew_alone(struct dibs__lock_manager *manager,
+                        const struct dibs__renew_item *item);
 
-static enum reads reads_of(const struct renewal *b)
+static enum tracked_reads tracked_reads_of(const struct renew_batch *b)
 {
-    const struct dibs__command *cmd = &b->call;
+    const struct dibs__command *cmd = &b->command;
 
-    if (!b->tracks || !dibs__key_tracking_is_on(cmd->server))
+    if (!b->reads_sent || !dibs__key_tracking_is_on(cmd->server))
         return READS_NONE;
     return cmd->full_script || cmd->resent || cmd->tries || cmd->redirects
                ? READS_EARLY
                : READS_DONE;
 }
 
-static void renewal_answered(struct dibs__command *cmd, dibs_err err,
-                             const struct dibs__reply *reply)
+static void renew_batch_replied(struct dibs__command *cmd, dibs_err err,
+                                const struct dibs__reply *reply)
 {
-    struct renewal *b = DIBS_OF(cmd, struct renewal, call);
-    enum reads reads = reads_of(b);
-    bool good =
+    struct renew_batch *b = DIBS_OF(cmd, struct renew_batch, command);
+    enum tracked_reads reads = tracked_reads_of(b);
+    bool valid =
         err == DIBS_OK && reply->type == REPLY_TEXT && reply->len == b->count;
     bool failed = false;
     int slot = b->items[0].entry->hash_slot;
 
-    if (good)
-        dibs__stats_time(b->locks->c->stats, TIMING_RENEW,
+    if (valid)
+        dibs__stats_time(b->manager->c->stats, TIMING_RENEW,
                          dibs__now_us() - b->sent_us);
     for (size_t i = 0, alone = 0; i < b->count; i++) {
-        char letter = good ? reply->text[i] : NO_ANSWER;
-        if (letter == 'm' && b->count > 1 && alone++ < ALONE_MAX)
-            ask_alone(b->locks, &b->items[i]);
+        char code = valid ? reply->text[i] : RENEW_NO_REPLY;
+        if (code == RENEW_MISROUTED && b->count > 1 && alone++ < ALONE_MAX)
+            renew_alone(b->manager, &b->items[i]);
         else
-            failed |= hold_answered(&b->items[i], letter, cmd, reads);
+            failed |= apply_result(&b->items[i], code, cmd, reads);
     }
-    if (failed) /* of a hold that is over there is nothing to say */
-        dibs__client_log(b->locks->c, slot, DIBS_EVENT_SUSPECT,
+    if (failed)
+        dibs__client_log(b->manager->c, slot, DIBS_EVENT_SUSPECT,
                          err ? err : DIBS_ERR_SERVER,
                          "a renewal failed; trying again");
-    b->over = true;
+    b->done = true;
     if (!b->sending)
         dibs__free(b);
 }
 
 /* ---- sending ----------------------------------------------------------- */
 
-/* The batch may have waited for a connection, and a lease begins when the
- * server has the command: so max_hold_ms limits it here. */
-static void limit_leases(struct renewal *b)
+/* A lease begins when the server executes the command, and the batch may have
+ * waited for a connection. So max_hold_ms is applied when it is written. */
+static void limit_leases(struct renew_batch *b)
 {
     int64_t now = dibs__now_ms();
 
@@ -198,56 +211,59 @@ static void limit_leases(struct renewal *b)
     }
 }
 
-static void renewal_write(struct dibs__command *cmd, struct dibs__buf *out,
-                          bool whole)
+static void renew_batch_write(struct dibs__command *cmd, struct dibs__buf *out,
+                              bool whole)
 {
-    struct renewal *b = DIBS_OF(cmd, struct renewal, call);
+    struct renew_batch *b = DIBS_OF(cmd, struct renew_batch, command);
 
     limit_leases(b);
     dibs__renew_write(b->items, b->count, out, whole);
 }
 
-/* In the write that the batch goes with, if it goes now. */
-static void send_reads(struct renewal *b)
+/* Appends the tracked reads to the write of the batch, if it is sent now. */
+static void send_tracked_reads(struct renew_batch *b)
 {
     struct dibs__buf out = {0};
 
-    if (b->call.state != CMD_SENT || !dibs__key_tracking_is_on(b->call.server))
+    if (b->command.state != CMD_SENT ||
+        !dibs__key_tracking_is_on(b->command.server))
         return;
     unsigned count = dibs__tracking_reads_write(b->items, b->count, &out);
-    b->tracks = dibs__key_tracking_read(b->call.server, &out, count);
+    b->reads_sent = dibs__key_tracking_read(b->command.server, &out, count);
 }
 
-static void renewal_send(struct renewal *b)
+static void renew_batch_send(struct renew_batch *b)
 {
-    int64_t patience = b->locks->c->to.command_timeout_ms;
+    int64_t attempt_ms = b->manager->c->to.command_timeout_ms;
 
     for (size_t i = 0; i < b->count; i++)
         if (b->items[i].lease_ms != LEASE_LOOK)
-            patience = dibs__min(patience, b->items[i].lease_ms / PATIENCE);
-    patience = dibs__max(patience, PATIENCE_MIN_MS);
+            attempt_ms =
+                dibs__min(attempt_ms, b->items[i].lease_ms / ATTEMPT_DIV);
+    attempt_ms = dibs__max(attempt_ms, ATTEMPT_MIN_MS);
     b->sent_us = dibs__now_us();
-    b->call.write = renewal_write;
-    b->call.done = renewal_answered;
-    b->call.attempt_ms = patience;
-    b->call.deadline = dibs__now_ms() + 2 * patience;
-    b->call.connect_by = b->call.deadline;
-    b->call.slot = b->count > 1 ? -1 : b->items[0].entry->hash_slot;
+    b->command.write = renew_batch_write;
+    b->command.done = renew_batch_replied;
+    b->command.attempt_ms = attempt_ms;
+    b->command.deadline = dibs__now_ms() + 2 * attempt_ms;
+    b->command.connect_by = b->command.deadline;
+    b->command.slot = b->count > 1 ? -1 : b->items[0].entry->hash_slot;
     b->sending = true;
     dibs__command_run_now(b->server ? (struct dibs__route){.server = b->server}
-                                    : b->locks->c->route,
-                          &b->call);
+                                    : b->manager->c->route,
+                          &b->command);
     b->sending = false;
-    if (b->over)
+    if (b->done)
         dibs__free(b);
     else
-        send_reads(b);
+        send_tracked_reads(b);
 }
 
-/* ---- collecting -------------------------------------------------------- */
+/* ---- batches ----------------------------------------------------------- */
 
-/* Under watchdog.mu: the hold cannot go away, so its line can be kept. */
-static void keep_line(struct dibs__lease_timer *timer, void *arg)
+/* Requires the mutex of the lease timers: the hold is not freed meanwhile, so a
+ * reference to its entry can be taken. */
+static void take_timer(struct dibs__lease_timer *timer, void *arg)
 {
     struct dibs__hold *h = DIBS_OF(timer, struct dibs__hold, timer);
     struct dibs__renew_item *item = arg;
@@ -258,20 +274,26 @@ static void keep_line(struct dibs__lease_timer *timer, void *arg)
     dibs__entry_ref(h->entry);
 }
 
-enum due { DUE_NOT, DUE_RENEW, DUE_LATER };
+enum take_result {
+    TAKE_NONE,    /* no timer is due */
+    TAKE_SKIPPED, /* the hold needs no renewal now */
+    TAKE_RENEW    /* the item is filled in, with a reference to its entry */
+};
 
-/* A longer lease than ours still runs: it was that of another level. When a
- * renewal is worth something again; never, if it may not last longer. */
-static int64_t worth_at(const struct dibs__hold *h, int64_t wanted,
-                        int64_t lease)
+/* A level with a longer lease was released, so the hold lasts longer than a
+ * renewal would. Returns when a renewal gains time again; never, if max_hold_ms
+ * limits it. */
+static int64_t next_useful_renewal(const struct dibs__hold *h, int64_t wanted,
+                                   int64_t lease)
 {
     return lease < wanted ? INT64_MAX : h->valid_until - wanted / 3 * 2;
 }
 
-/* It is as old as it must be to be tracked, and can be. */
-static bool may_track(const struct dibs__lock_entry *entry,
-                      const struct dibs__hold *h,
-                      const struct dibs__renew_item *item, int64_t now)
+/* Returns whether to start tracking the hold: its timer is due, and the server
+ * supports it. Enables tracking on the server if need be. */
+static bool start_tracking(const struct dibs__lock_entry *entry,
+                           const struct dibs__hold *h,
+                           const struct dibs__renew_item *item, int64_t now)
 {
     struct dibs__server *s = dibs__entry_server(entry);
 
@@ -282,67 +304,71 @@ static bool may_track(const struct dibs__lock_entry *entry,
     return dibs__key_tracking_is_on(s);
 }
 
-static enum due hold_due(struct dibs__lock_entry *entry, struct dibs__hold *h,
+/* Returns whether the hold goes into a batch now, as `item`. If not, its timer
+ * is set again, unless the hold has ended. */
+static bool plan_renewal(struct dibs__lock_entry *entry, struct dibs__hold *h,
                          struct dibs__renew_item *item, int64_t now)
-    REQUIRES(line->mu)
+    REQUIRES(entry->mu)
 {
-    /* A release tells by itself. */
+    /* The reply to a release shows whether the hold existed. */
     if (!h || h->state == HOLD_LOST || h->state == HOLD_ENDING)
-        return DUE_NOT;
+        return false;
     if (now >= h->valid_until) {
         dibs__hold_expire_locally(entry, h);
-        return DUE_NOT;
+        return false;
     }
-    struct dibs__hold_terms_sum all = dibs__hold_terms(h);
-    int64_t lease = dibs__min(all.lease_ms, all.max_until - now);
-    bool gains = now + lease >= h->valid_until + all.lease_ms / GAIN;
-    bool looks = (h->invalidated && item->due_at <= now) ||
-                 may_track(entry, h, item, now);
+    struct dibs__hold_terms_sum terms = dibs__hold_terms(h);
+    int64_t lease = dibs__min(terms.lease_ms, terms.max_until - now);
+    bool gains = now + lease >= h->valid_until + terms.lease_ms / GAIN_DIV;
+    bool verifies = (h->invalidated && item->due_at <= now) ||
+                    start_tracking(entry, h, item, now);
     if (h->in_renewal_batch ||
-        (!h->needs_verify && !looks && (!all.renewed || !gains))) {
-        int64_t at = gains ? INT64_MAX : worth_at(h, all.lease_ms, lease);
+        (!h->needs_verify && !verifies && (!terms.renewed || !gains))) {
+        int64_t at =
+            gains ? INT64_MAX : next_useful_renewal(h, terms.lease_ms, lease);
         dibs__hold_schedule(
             entry, h, item->due_at > now ? dibs__min(at, item->due_at) : at);
-        return DUE_LATER;
+        return false;
     }
-    bool renews =
-        h->needs_verify || !looks || now >= worth_at(h, all.lease_ms, lease);
+    bool renews = h->needs_verify || !verifies ||
+                  now >= next_useful_renewal(h, terms.lease_ms, lease);
     h->in_renewal_batch = true;
     item->owner_id = h->owner_id;
     item->value = h->value;
-    item->lease_ms = renews && all.renewed && lease > 0 ? lease : LEASE_LOOK;
-    item->max_until = all.max_until;
+    item->lease_ms = renews && terms.renewed && lease > 0 ? lease : LEASE_LOOK;
+    item->max_until = terms.max_until;
     h->renewal_in_flight = item->lease_ms != LEASE_LOOK;
     item->needs_verify = h->needs_verify || h->invalidated;
     h->needs_verify = h->invalidated = false;
     dibs__hold_schedule(entry, h, INT64_MAX);
-    return DUE_RENEW;
+    return true;
 }
 
-/* Takes one lease that is due by `until`. */
-static enum due take_lease(struct dibs__lock_manager *manager,
-                           struct dibs__renew_item *item, int64_t now,
-                           int64_t until)
+/* Takes one lease timer that is due by `until`. */
+static enum take_result take_due(struct dibs__lock_manager *manager,
+                                 struct dibs__renew_item *item, int64_t now,
+                                 int64_t until)
 {
     if (!dibs__lease_timers_take_due(&manager->c->lease_timers, until,
-                                     keep_line, item))
-        return DUE_NOT;
+                                     take_timer, item))
+        return TAKE_NONE;
     struct dibs__lock_entry *entry = item->entry;
     dibs__lock(&entry->mu);
-    enum due due = hold_due(
+    bool renews = plan_renewal(
         entry, dibs__hold_with_number(entry, item->hold_number), item, now);
     dibs__unlock(&entry->mu);
-    if (due != DUE_RENEW)
+    if (!renews)
         dibs__entry_unref(entry);
-    return due == DUE_NOT ? DUE_LATER : due;
+    return renews ? TAKE_RENEW : TAKE_SKIPPED;
 }
 
-/* Into the batch of its sort and server; a full one is sent. */
-static void renewal_add(struct dibs__lock_manager *manager,
-                        struct renewal **open, struct dibs__renew_item *item)
+/* Adds to the open batch of its server and script. Sends a full batch. */
+static void renew_batch_add(struct dibs__lock_manager *manager,
+                            struct renew_batch **open,
+                            struct dibs__renew_item *item)
 {
     struct dibs__server *server = dibs__entry_server(item->entry);
-    struct renewal **at = open, *b;
+    struct renew_batch **at = open, *b;
 
     while ((b = *at) && (!server || b->server != server ||
                          b->items[0].entry->type->renew_script !=
@@ -351,51 +377,51 @@ static void renewal_add(struct dibs__lock_manager *manager,
     if (!b)
         b = *at = dibs__calloc(1, sizeof *b);
     if (!b) {
-        /* No memory: soon again. */
-        hold_answered(item, NO_ANSWER, NULL, READS_NONE);
+        /* Out of memory: retried soon. */
+        apply_result(item, RENEW_NO_REPLY, NULL, READS_NONE);
         return;
     }
-    b->locks = manager;
+    b->manager = manager;
     b->server = server;
     b->items[b->count++] = *item;
-    if (b->count == BATCH) {
+    if (b->count == BATCH_MAX) {
         *at = b->next;
-        renewal_send(b);
+        renew_batch_send(b);
     }
 }
 
-static void send_renewals(struct renewal *open)
+static void send_batches(struct renew_batch *open)
 {
-    for (struct renewal *b; (b = open);) {
+    for (struct renew_batch *b; (b = open);) {
         open = b->next;
-        renewal_send(b);
+        renew_batch_send(b);
     }
 }
 
-/* Its node does not have it: by its slot it finds its way. */
-static void ask_alone(struct dibs__lock_manager *manager,
-                      const struct dibs__renew_item *item)
+/* With one hold in the batch, its keys are KEYS and a redirect is followed. */
+static void renew_alone(struct dibs__lock_manager *manager,
+                        const struct dibs__renew_item *item)
 {
     struct dibs__renew_item copy = *item;
-    struct renewal *open = NULL;
+    struct renew_batch *open = NULL;
 
-    renewal_add(manager, &open, &copy);
-    send_renewals(open);
+    renew_batch_add(manager, &open, &copy);
+    send_batches(open);
 }
 
 void dibs__renew_due(struct dibs__lease_timers *timers, int64_t now)
 {
     dibs_client *c = DIBS_OF(timers, dibs_client, lease_timers);
-    struct renewal *open = NULL;
+    struct renew_batch *open = NULL;
     int64_t until = now;
     struct dibs__renew_item item;
-    enum due due;
+    enum take_result taken;
 
-    while ((due = take_lease(c->upper_arg, &item, now, until)) != DUE_NOT) {
-        if (due == DUE_RENEW)
-            renewal_add(c->upper_arg, &open, &item);
-        /* A batch is sent anyway: add what is due soon. */
-        until = due == DUE_RENEW ? now + c->lease_ms / SOON : now;
+    while ((taken = take_due(c->upper_arg, &item, now, until)) != TAKE_NONE) {
+        if (taken == TAKE_RENEW)
+            renew_batch_add(c->upper_arg, &open, &item);
+        /* A batch is sent anyway, so leases that are due soon join it. */
+        until = taken == TAKE_RENEW ? now + c->lease_ms / DUE_SOON_DIV : now;
     }
-    send_renewals(open);
+    send_batches(open);
 }

@@ -1,35 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * lock_type.c - what kinds of locks share: how commands are written, texts of
- * owners, and how the usual answers are read.
+ * lock_type.c - codecs that the lock types share: commands, owner names,
+ * replies.
  *
  * Thread  any.
- *
- * Letters of a command's keys and arguments ("tag" is ":{name}", as it is
- * behind the prefix of the channel's name):
- *
- *   n  name                           o  owner; nothing if ask names none
- *   c  channel                        O  owner without ":write"
- *   q  tag: the queue                 N  next owner
- *   s  tag: scores of the queue       h  another number, or nothing
- *   i  tag: those that are silent     t  holds it will then have
- *   g  tag: the writers' gate         l  lease
- *   r  read key of the owner          k  how long to keep it
- *   b  what read keys begin with      y  it stays and waits
- *   e  what read keys end with        a  all who share it
- *   C  channel of a waiter, less      G  life of the gate, if it waits
- *      its owner                      W  fair_wait_ms
- *   f  first place wanted             F  fair_call_ms
- *   u  how many places                m, M  the most holders; of an info
- *   K  tag: the last token            w  small tokens
- *   z, S, d  name: permits that are   p, P  id of the owner's, the next
- *      out, slots, book of permits       owner's permit
- *   T  how many slots                 x  id of a permit as hex, or owner
- *   Q  to tell how many there are     v  slot, or nothing   V  the value
- *   E  entry in the book              Y  tag: what the holder published
- *   B  channel on which this client   H  how it is registered
- *      is called                      j  one who shares it, or nothing
- *   0, 1  that number                 *  commands to publish with; the last
  */
 #include "lock/type/lock_type.h"
 
@@ -40,35 +14,37 @@
 #include <string.h>
 
 #define HOLDERS_MAX  10000
-#define INFO_MAX     32   /* holders in an info */
-#define PAUSE_MIN_MS 1500 /* the longest pause of a waiter, with jitter */
-#define PAUSE_MAX_MS 2500
+#define INFO_MAX     32   /* holders in the reply to INFO */
+#define PAUSE_MIN_MS 1500 /* upper bound of a pause, chosen at random */
+#define PAUSE_MAX_MS 2500 /* between these two */
 #define GATE_MS      2500
 #define READ_TAIL    ":rwlock_timeout:" /* a number follows */
 #define WRITE_SUFFIX ":write"
 
 /* ---- owners and names -------------------------------------------------- */
 
-static size_t owner_write(const struct dibs__lock_entry *entry, uint64_t wire,
-                          const char *suffix, char buf[DIBS_OWNER_MAX])
+static size_t owner_write(const struct dibs__lock_entry *entry,
+                          uint64_t owner_id, const char *suffix,
+                          char buf[DIBS_OWNER_MAX])
 {
     struct dibs__owner_name name;
-    bool adopted = dibs__adopted_find(&entry->manager->adopted, wire, &name);
-    int n =
-        snprintf(buf, DIBS_OWNER_MAX, "%s:%llu%s",
-                 adopted ? name.uuid : entry->manager->c->id,
-                 (unsigned long long)(adopted ? name.number : wire), suffix);
+    bool adopted =
+        dibs__adopted_find(&entry->manager->adopted, owner_id, &name);
+    int n = snprintf(buf, DIBS_OWNER_MAX, "%s:%llu%s",
+                     adopted ? name.uuid : entry->manager->c->id,
+                     (unsigned long long)(adopted ? name.number : owner_id),
+                     suffix);
 
     return n > 0 ? (size_t)n : 0;
 }
 
-size_t dibs__owner_text(const struct dibs__lock_entry *entry, uint64_t wire,
+size_t dibs__owner_text(const struct dibs__lock_entry *entry, uint64_t owner_id,
                         char buf[DIBS_OWNER_MAX])
 {
-    return owner_write(entry, wire, entry->type->owner_suffix, buf);
+    return owner_write(entry, owner_id, entry->type->owner_suffix, buf);
 }
 
-/* Without ":write", if it is there. */
+/* Returns the length without the suffix ":write". */
 static size_t reader_length(const char *text, size_t len)
 {
     size_t n = strlen(WRITE_SUFFIX);
@@ -77,9 +53,9 @@ static size_t reader_length(const char *text, size_t len)
                                                                    : len;
 }
 
-/* "uuid:number", or ask's text if it has one; nothing if it has neither. */
+/* Appends args.text if set, else "uuid:owner_id"; empty if owner_id is 0. */
 static void owner_arg(struct dibs__buf *out,
-                      const struct dibs__command_args *args, uint64_t wire,
+                      const struct dibs__command_args *args, uint64_t owner_id,
                       bool reader)
 {
     char text[DIBS_OWNER_MAX];
@@ -90,10 +66,10 @@ static void owner_arg(struct dibs__buf *out,
                              : args->text_len);
     else
         dibs__buf_arg(out, text,
-                      wire ? owner_write(args->entry, wire, "", text) : 0);
+                      owner_id ? owner_write(args->entry, owner_id, "", text)
+                               : 0);
 }
 
-/* As Redisson names keys beside a lock's. */
 void dibs__suffix_arg(struct dibs__buf *out,
                       const struct dibs__lock_entry *entry, const char *one,
                       const char *two)
@@ -107,8 +83,7 @@ void dibs__suffix_arg(struct dibs__buf *out,
     dibs__buf_arg_close(out);
 }
 
-/* "{name}:", with which every read key begins; an owner follows, then the
- * tail. */
+/* Every read key is "{name}:" + owner + READ_TAIL + number. */
 static void read_begin_arg(struct dibs__buf *out,
                            const struct dibs__lock_entry *entry)
 {
@@ -139,9 +114,9 @@ static void read_key_arg(struct dibs__buf *out,
     dibs__buf_arg_close(out);
 }
 
-/* ---- publishing -------------------------------------------------------- */
+/* ---- publish commands -------------------------------------------------- */
 
-static unsigned publish_flavour(const struct dibs__lock_entry *entry)
+static unsigned publish_modes(const struct dibs__lock_entry *entry)
 {
     const dibs_client *c = dibs__entry_client(entry);
 
@@ -150,47 +125,52 @@ static unsigned publish_flavour(const struct dibs__lock_entry *entry)
 
 size_t dibs__publish_count(const struct dibs__lock_entry *entry)
 {
-    unsigned how = publish_flavour(entry);
+    unsigned modes = publish_modes(entry);
 
-    return (how & PUBSUB_SHARDED ? 1u : 0u) + (how & PUBSUB_CLASSIC ? 1u : 0u);
+    return (modes & PUBSUB_SHARDED ? 1u : 0u) +
+           (modes & PUBSUB_CLASSIC ? 1u : 0u);
 }
 
 static void publish_args(struct dibs__buf *out,
                          const struct dibs__lock_entry *entry)
 {
-    unsigned how = publish_flavour(entry);
+    unsigned modes = publish_modes(entry);
 
-    if (how & PUBSUB_SHARDED)
+    if (modes & PUBSUB_SHARDED)
         dibs__buf_arg_text(out, "spublish");
-    if (how & PUBSUB_CLASSIC)
+    if (modes & PUBSUB_CLASSIC)
         dibs__buf_arg_text(out, "publish");
 }
 
 /* ---- commands ---------------------------------------------------------- */
 
-/* Prefixes of keys that have the tag behind them. */
-static const char *const tagged[128] = {
-    ['q'] = "redisson_lock_queue", ['s'] = "redisson_lock_timeout",
-    ['i'] = "dibs_lock_silent",    ['g'] = "dibs_rwlock_gate",
-    ['K'] = "redisson_lock_token", ['Y'] = "dibs_lock_value",
+/* Keys prefix:{name}, by param. */
+static const char *const key_prefixes[128] = {
+    [PARAM_QUEUE] = "redisson_lock_queue",
+    [PARAM_QUEUE_SCORES] = "redisson_lock_timeout",
+    [PARAM_UNRESPONSIVE] = "dibs_lock_silent",
+    [PARAM_GATE] = "dibs_rwlock_gate",
+    [PARAM_LAST_TOKEN] = "redisson_lock_token",
+    [PARAM_HOLDER_VALUE] = "dibs_lock_value",
 };
 
-/* Suffixes of keys that have the name in braces before them. */
-static const char *const suffixed[128] = {
-    ['z'] = "timeout",
-    ['S'] = "dibs_slot",
-    ['d'] = "dibs_held",
+/* Keys {name}:suffix, by param. */
+static const char *const key_suffixes[128] = {
+    [PARAM_PERMITS] = "timeout",
+    [PARAM_SLOTS] = "dibs_slot",
+    [PARAM_LEDGER] = "dibs_held",
 };
 
-static const char *const how_texts[] = {
+static const char *const registration_texts[] = {
     [HOW_PLAIN] = "",        [HOW_NEW] = "new",         [HOW_AGAIN] = "again",
     [HOW_CALLED] = "called", [HOW_FOREIGN] = "foreign",
 };
 
-/* Behind the client's id. Plain and fenced locks of a name share one queue, and
- * a client may wait for both: each kind has its own place. The brace is such
- * that a right to "prefix:{jobs:*}" includes the channel. */
-static const char *turn_tail(const struct dibs__lock_entry *entry)
+/* Part of the wake-up channel behind the client's id. Plain and fenced locks of
+ * one name share a queue on the server, and a client may wait for both, so each
+ * type has a channel of its own. With the closing brace an ACL pattern such as
+ * "prefix:{jobs:*}" matches the channel. */
+static const char *wake_channel_tail(const struct dibs__lock_entry *entry)
 {
     bool braced = dibs__entry_hash_tag_len(entry) > entry->name_len ||
                   entry->name[entry->name_len - 1] == '}';
@@ -206,70 +186,70 @@ void dibs__turn_channel(const struct dibs__lock_entry *entry,
     dibs__entry_channel(entry, out);
     dibs__buf_text(out, ":");
     dibs__buf_text(out, entry->manager->c->id);
-    dibs__buf_text(out, turn_tail(entry));
+    dibs__buf_text(out, wake_channel_tail(entry));
 }
 
-static void turn_channel_arg(struct dibs__buf *out,
+static void wake_channel_arg(struct dibs__buf *out,
                              const struct dibs__lock_entry *entry)
 {
     dibs__buf_arg_open(out, dibs__entry_key_len(entry, entry->type->channel) +
                                 1 + strlen(entry->manager->c->id) +
-                                strlen(turn_tail(entry)));
+                                strlen(wake_channel_tail(entry)));
     dibs__turn_channel(entry, out);
     dibs__buf_arg_close(out);
 }
 
-/* Letters for texts. False: it is none of those. */
-static bool text_write(char letter, const struct dibs__command_args *args,
-                       struct dibs__buf *out)
+/* Appends a name, channel or owner. Returns false for others. */
+static bool name_param_write(char param, const struct dibs__command_args *args,
+                             struct dibs__buf *out)
 {
     const struct dibs__lock_entry *entry = args->entry;
 
-    switch (letter) {
-    case 'n':
+    switch (param) {
+    case PARAM_NAME:
         dibs__buf_arg(out, entry->name, entry->name_len);
         break;
-    case 'c':
+    case PARAM_CHANNEL:
         dibs__entry_key_arg(entry, entry->type->channel, out);
         break;
-    case 'C':
+    case PARAM_WAITER_CHANNEL:
         dibs__buf_arg_open(
             out, dibs__entry_key_len(entry, entry->type->channel) + 1);
         dibs__entry_channel(entry, out);
         dibs__buf_text(out, ":");
         dibs__buf_arg_close(out);
         break;
-    case 'B':
-        turn_channel_arg(out, entry);
+    case PARAM_CLIENT_CHANNEL:
+        wake_channel_arg(out, entry);
         break;
-    case 'H':
-        dibs__buf_arg_text(out, how_texts[args->registration]);
+    case PARAM_REGISTRATION:
+        dibs__buf_arg_text(out, registration_texts[args->registration]);
         break;
-    case 'r':
+    case PARAM_READ_KEY:
         read_key_arg(out, args);
         break;
-    case 'b':
+    case PARAM_READ_KEY_HEAD:
         read_begin_arg(out, entry);
         break;
-    case 'e':
+    case PARAM_READ_KEY_TAIL:
         dibs__buf_arg_text(out, READ_TAIL);
         break;
-    case 'o':
+    case PARAM_OWNER:
         owner_arg(out, args, args->owner_id, false);
         break;
-    case 'O':
+    case PARAM_READER:
         owner_arg(out, args, args->owner_id, true);
         break;
-    case 'N':
+    case PARAM_NEXT_OWNER:
         owner_arg(out, args, args->next_owner_id, false);
         break;
-    case 'h':
+    case PARAM_OTHER_OWNER:
         owner_arg(out, args, args->other_id, false);
         break;
-    case 'j':
+    case PARAM_PEER:
         owner_arg(out, args, args->peer_id_hint, false);
         break;
-    case '*':
+    case PARAM_PUBLISH:
         publish_args(out, entry);
         break;
     default:
@@ -279,18 +259,19 @@ static bool text_write(char letter, const struct dibs__command_args *args,
 }
 
 static void permit_arg(struct dibs__buf *out,
-                       const struct dibs__lock_entry *entry, uint64_t wire)
+                       const struct dibs__lock_entry *entry, uint64_t owner_id)
 {
     struct dibs__owner_name name;
     unsigned char id[DIBS__PERMIT_ID];
-    bool adopted = dibs__adopted_find(&entry->manager->adopted, wire, &name);
+    bool adopted =
+        dibs__adopted_find(&entry->manager->adopted, owner_id, &name);
 
     dibs__permit_id(adopted ? name.uuid : entry->manager->c->id,
-                    adopted ? name.number : wire, id);
+                    adopted ? name.number : owner_id, id);
     dibs__buf_arg(out, id, sizeof id);
 }
 
-/* As hex, or the owner that ask names. */
+/* Appends args.text if set, else the permit id as hex. */
 static void permit_hex_arg(struct dibs__buf *out,
                            const struct dibs__command_args *args)
 {
@@ -308,9 +289,9 @@ static void permit_hex_arg(struct dibs__buf *out,
     dibs__buf_arg(out, hex, sizeof hex);
 }
 
-/* An entry in the book of a semaphore: "permits:owner". */
-static void entry_arg(struct dibs__buf *out,
-                      const struct dibs__command_args *args)
+/* Ledger entry of a semaphore: "permits:owner". */
+static void ledger_entry_arg(struct dibs__buf *out,
+                             const struct dibs__command_args *args)
 {
     char owner[DIBS_OWNER_MAX], many[32];
     int n = snprintf(many, sizeof many, "%lld:", (long long)args->value);
@@ -319,28 +300,29 @@ static void entry_arg(struct dibs__buf *out,
                         owner_write(args->entry, args->owner_id, "", owner));
 }
 
-/* Letters about permits. False: it is none of those. */
-static bool permit_write(char letter, const struct dibs__command_args *args,
-                         struct dibs__buf *out)
+/* Appends a parameter of permits. Returns false for others. */
+static bool permit_param_write(char param,
+                               const struct dibs__command_args *args,
+                               struct dibs__buf *out)
 {
-    switch (letter) {
-    case 'p':
+    switch (param) {
+    case PARAM_PERMIT_ID:
         permit_arg(out, args->entry, args->owner_id);
         break;
-    case 'P':
+    case PARAM_NEXT_PERMIT_ID:
         permit_arg(out, args->entry, args->next_owner_id);
         break;
-    case 'x':
+    case PARAM_PERMIT_HEX:
         permit_hex_arg(out, args);
         break;
-    case 'v':
+    case PARAM_SLOT:
         if (args->value > 0)
             dibs__buf_arg_num(out, args->value - 1);
         else
             dibs__buf_arg_text(out, "");
         break;
-    case 'E':
-        entry_arg(out, args);
+    case PARAM_LEDGER_ENTRY:
+        ledger_entry_arg(out, args);
         break;
     default:
         return false;
@@ -348,63 +330,64 @@ static bool permit_write(char letter, const struct dibs__command_args *args,
     return true;
 }
 
-static int64_t number_of(char letter, const struct dibs__command_args *args)
+static int64_t number_param(char param, const struct dibs__command_args *args)
 {
     const struct dibs__lock_manager *manager = args->entry->manager;
 
-    switch (letter) {
-    case 't':
+    switch (param) {
+    case PARAM_TARGET_COUNT:
         return args->target_count;
-    case 'l':
+    case PARAM_LEASE:
         return args->lease_ms;
-    case 'k':
+    case PARAM_HOLD_OFF:
         return args->hold_off_ms;
-    case 'y':
+    case PARAM_ENQUEUE:
         return args->enqueue;
-    case 'a':
+    case PARAM_ALL:
         return args->all;
-    case 'f':
+    case PARAM_FIRST:
         return args->first;
-    case 'u':
+    case PARAM_COUNT:
         return args->count;
-    case 'G':
+    case PARAM_GATE_TTL:
         return args->enqueue && !manager->prefer_readers ? GATE_MS : 0;
-    case 'W':
+    case PARAM_FAIR_WAIT:
         return manager->fair_wait_ms;
-    case 'F':
+    case PARAM_FAIR_CALL:
         return manager->fair_call_ms;
-    case 'm':
+    case PARAM_HOLDERS_MAX:
         return HOLDERS_MAX;
-    case 'M':
+    case PARAM_INFO_MAX:
         return INFO_MAX;
-    case 'w':
+    case PARAM_SMALL_TOKENS:
         return manager->c->opts.small_tokens;
-    case 'T':
+    case PARAM_SLOT_TOTAL:
         return atomic_load(&args->entry->slot_count);
-    case 'Q':
+    case PARAM_WANT_SLOT_TOTAL:
         return !atomic_load(&args->entry->slot_count_known);
-    case 'V':
+    case PARAM_VALUE:
         return args->value;
     default:
-        assert(letter == '0' || letter == '1');
-        return letter - '0';
+        assert(param == PARAM_ZERO || param == PARAM_ONE);
+        return param - PARAM_ZERO;
     }
 }
 
-void dibs__arg_write(char letter, const struct dibs__command_args *args,
+void dibs__arg_write(char param, const struct dibs__command_args *args,
                      struct dibs__buf *out)
 {
-    if (tagged[letter & 127])
-        dibs__entry_key_arg(args->entry, tagged[letter & 127], out);
-    else if (suffixed[letter & 127])
-        dibs__suffix_arg(out, args->entry, suffixed[letter & 127], "");
-    else if (!text_write(letter, args, out) && !permit_write(letter, args, out))
-        dibs__buf_arg_num(out, number_of(letter, args));
+    if (key_prefixes[param & 127])
+        dibs__entry_key_arg(args->entry, key_prefixes[param & 127], out);
+    else if (key_suffixes[param & 127])
+        dibs__suffix_arg(out, args->entry, key_suffixes[param & 127], "");
+    else if (!name_param_write(param, args, out) &&
+             !permit_param_write(param, args, out))
+        dibs__buf_arg_num(out, number_param(param, args));
 }
 
-/* Letters of arguments that not each command of this verb has. */
-static const char *more_args(enum dibs__lock_command verb,
-                             const struct dibs__command_args *args)
+/* Returns the list of the arguments that depend on args. */
+static const char *optional_args(enum dibs__lock_command verb,
+                                 const struct dibs__command_args *args)
 {
     const struct dibs__lock_type *type = args->entry->type;
 
@@ -415,32 +398,41 @@ static const char *more_args(enum dibs__lock_command verb,
                : "";
 }
 
+/* Returns the number of parameters; PARAM_PUBLISH, always last, is not counted.
+ */
+static size_t count_before_publish(const char *params)
+{
+    return strcspn(params, DIBS__PARAMS(PARAM_PUBLISH));
+}
+
 void dibs__lock_command_write(enum dibs__lock_command verb,
                               const struct dibs__command_args *args,
                               struct dibs__buf *out, bool whole)
 {
     const struct dibs__lock_type *type = args->entry->type;
     const struct dibs__lock_command_spec *command = &type->command[verb];
-    const char *more = more_args(verb, args);
-    size_t arg_count = strcspn(command->args, "*"), added = strcspn(more, "*");
-    bool publishes = command->args[arg_count] == '*' || more[added] == '*';
+    const char *optional = optional_args(verb, args);
+    size_t arg_count = count_before_publish(command->args),
+           optional_count = count_before_publish(optional);
+    bool publishes = command->args[arg_count] == PARAM_PUBLISH ||
+                     optional[optional_count] == PARAM_PUBLISH;
 
     assert(dibs__lock_type_has(type, verb));
     dibs__script_head(out, command->script, whole, strlen(command->keys),
-                      arg_count + added +
+                      arg_count + optional_count +
                           (publishes ? dibs__publish_count(args->entry) : 0));
     for (const char *at = command->keys; *at; at++)
         dibs__arg_write(*at, args, out);
     for (size_t i = 0; i < arg_count; i++)
         dibs__arg_write(command->args[i], args, out);
-    for (size_t i = 0; i < added; i++)
-        dibs__arg_write(more[i], args, out);
+    for (size_t i = 0; i < optional_count; i++)
+        dibs__arg_write(optional[i], args, out);
     if (publishes)
-        dibs__arg_write('*', args, out);
+        dibs__arg_write(PARAM_PUBLISH, args, out);
 }
 
-static void renew_keys(const struct dibs__renew_item *items, size_t count,
-                       struct dibs__buf *out)
+static void renew_keys_write(const struct dibs__renew_item *items, size_t count,
+                             struct dibs__buf *out)
 {
     for (size_t i = 0; i < count; i++) {
         struct dibs__command_args args = {.entry = items[i].entry,
@@ -450,9 +442,9 @@ static void renew_keys(const struct dibs__renew_item *items, size_t count,
     }
 }
 
-/* Which hold it is. */
-static void renewed_arg(const struct dibs__renew_item *item,
-                        struct dibs__buf *out)
+/* The argument that identifies the hold. */
+static void renew_id_arg(const struct dibs__renew_item *item,
+                         struct dibs__buf *out)
 {
     struct dibs__command_args args = {
         .entry = item->entry, .owner_id = item->owner_id, .value = item->value};
@@ -465,47 +457,48 @@ static void renewed_arg(const struct dibs__renew_item *item,
                       dibs__owner_text(item->entry, item->owner_id, text));
 }
 
-/* In a cluster the keys of many can be in several slots: then they go behind
- * the arguments. */
+/* In a cluster the keys of several holds may be in different slots, which one
+ * command must not have as KEYS: they are passed as arguments. */
 void dibs__renew_write(const struct dibs__renew_item *items, size_t count,
                        struct dibs__buf *out, bool whole)
 {
     const struct dibs__lock_type *type = items[0].entry->type;
-    bool apart = count > 1 && dibs__entry_client(items[0].entry)->cluster;
+    bool keys_as_args =
+        count > 1 && dibs__entry_client(items[0].entry)->cluster;
     size_t keys = strlen(type->renew_keys) * count;
 
-    dibs__script_head(out, type->renew_script, whole, apart ? 0 : keys,
-                      2 * count + (apart ? keys : 0));
-    if (!apart)
-        renew_keys(items, count, out);
+    dibs__script_head(out, type->renew_script, whole, keys_as_args ? 0 : keys,
+                      2 * count + (keys_as_args ? keys : 0));
+    if (!keys_as_args)
+        renew_keys_write(items, count, out);
     for (size_t i = 0; i < count; i++) {
-        renewed_arg(&items[i], out);
+        renew_id_arg(&items[i], out);
         dibs__buf_arg_num(out, items[i].lease_ms);
     }
-    if (apart)
-        renew_keys(items, count, out);
+    if (keys_as_args)
+        renew_keys_write(items, count, out);
 }
 
 unsigned dibs__tracking_reads_write(const struct dibs__renew_item *items,
                                     size_t count, struct dibs__buf *out)
 {
     const struct dibs__lock_type *type = items[0].entry->type;
-    bool apart = dibs__entry_client(items[0].entry)->cluster;
-    size_t each = apart ? 1 : count;
+    bool one_per_hold = dibs__entry_client(items[0].entry)->cluster;
+    size_t each = one_per_hold ? 1 : count;
     unsigned commands = 0;
 
     for (size_t i = 0; i < count; i += each, commands++) {
         dibs__key_tracking_next(out);
         dibs__buf_array(out, 1 + strlen(type->renew_keys) * each);
         dibs__buf_arg_text(out, "EXISTS");
-        renew_keys(&items[i], each, out);
+        renew_keys_write(&items[i], each, out);
     }
     return commands;
 }
 
-/* ---- answers ----------------------------------------------------------- */
+/* ---- replies ----------------------------------------------------------- */
 
-static void answer_number(enum dibs__lock_command verb, int64_t num,
+static void decode_number(enum dibs__lock_command verb, int64_t num,
                           struct dibs__acquired *out)
 {
     out->result = RESULT_REFUSED;
@@ -527,18 +520,19 @@ static void answer_number(enum dibs__lock_command verb, int64_t num,
     }
 }
 
-/* Busy, and whether it will be called. */
-static void answer_called(const struct dibs__reply *reply,
-                          struct dibs__acquired *out)
+/* Busy, with the reply to the registration. */
+static void decode_registration(const struct dibs__reply *reply,
+                                struct dibs__acquired *out)
 {
-    int64_t ms, told;
+    int64_t ms, registration;
 
-    if (!dibs__reply_num(reply, 0, &ms) || !dibs__reply_num(reply, 1, &told) ||
-        ms < SCRIPT_BUSY_NO_TTL || told < TOLD_ALONE || told > TOLD_DUTY)
+    if (!dibs__reply_num(reply, 0, &ms) ||
+        !dibs__reply_num(reply, 1, &registration) || ms < SCRIPT_BUSY_NO_TTL ||
+        registration < TOLD_ALONE || registration > TOLD_DUTY)
         return;
     out->result = RESULT_BUSY;
     out->retry_after_ms = dibs__reply_ms(ms);
-    out->told = (enum dibs__told)told;
+    out->told = (enum dibs__told)registration;
 }
 
 void dibs__decode_plain_reply(enum dibs__lock_command verb,
@@ -550,9 +544,9 @@ void dibs__decode_plain_reply(enum dibs__lock_command verb,
     if (reply->type == REPLY_NIL && verb == VERB_ACQUIRE)
         out->result = RESULT_ACQUIRED;
     else if (reply->type == REPLY_NUM)
-        answer_number(verb, reply->num, out);
+        decode_number(verb, reply->num, out);
     else if (reply->type == REPLY_ARRAY)
-        answer_called(reply, out);
+        decode_registration(reply, out);
 }
 
 int64_t dibs__parse_number(const char *text, const char *end)

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * permit_id.c - the ids of permits.
+ * permit_id.c - ids of permits.
  *
  * Thread  any.
  *
  * An id has sixteen bytes, as Redisson's have: d1 b5 01, five bytes of the
- * owner's number, eight of the client's UUID. So it is known before anything is
- * sent, is the same when a command is sent again, and is no other owner's.
+ * owner id, eight of the client's UUID. It is derived, not random, so a command
+ * that is sent again has the same id and is idempotent, and no other owner has
+ * it.
  */
 #include "lock/type/permit_id.h"
 
-#define OWNER_BYTE 3 /* where the owner's number begins */
-#define UUID_BYTE  8 /* where the client's UUID begins */
+#define OWNER_BYTE 3 /* offset of the owner id */
+#define UUID_BYTE  8 /* offset of the client's UUID */
 
 static unsigned hex_digit(char c)
 {
@@ -20,7 +21,7 @@ static unsigned hex_digit(char c)
                       : (unsigned)(c - '0');
 }
 
-/* The next byte of a UUID's text. */
+/* Parses one byte and moves *uuid behind it. */
 static unsigned char uuid_byte(const char **uuid)
 {
     const char *at = *uuid + (**uuid == '-');
@@ -29,25 +30,25 @@ static unsigned char uuid_byte(const char **uuid)
     return (unsigned char)(hex_digit(at[0]) << 4 | hex_digit(at[1]));
 }
 
-void dibs__permit_id(const char *uuid, uint64_t wire,
+void dibs__permit_id(const char *uuid, uint64_t owner_id,
                      unsigned char id[DIBS__PERMIT_ID])
 {
     id[0] = 0xd1;
     id[1] = 0xb5;
     id[2] = 0x01;
     for (int i = OWNER_BYTE; i < UUID_BYTE; i++)
-        id[i] = (unsigned char)(wire >> (8 * (UUID_BYTE - 1 - i)));
+        id[i] = (unsigned char)(owner_id >> (8 * (UUID_BYTE - 1 - i)));
     for (int i = UUID_BYTE; i < DIBS__PERMIT_ID; i++)
         id[i] = uuid_byte(&uuid);
 }
 
-void dibs__permit_hex(const char *uuid, uint64_t wire,
+void dibs__permit_hex(const char *uuid, uint64_t owner_id,
                       char hex[2 * DIBS__PERMIT_ID])
 {
     static const char digits[] = "0123456789abcdef";
     unsigned char id[DIBS__PERMIT_ID];
 
-    dibs__permit_id(uuid, wire, id);
+    dibs__permit_id(uuid, owner_id, id);
     for (size_t i = 0; i < 2 * DIBS__PERMIT_ID; i++)
         hex[i] = digits[i % 2 ? id[i / 2] & 15 : id[i / 2] >> 4];
 }

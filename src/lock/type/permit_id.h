@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * permit_id.h - permits as the server knows them: those of slots locks, and the
- * entries in the book of a semaphore.
+ * permit_id.h - ids of the permits of slots locks on the server.
  */
 #ifndef DIBS_LOCK_TYPE_PERMIT_ID_H
 #define DIBS_LOCK_TYPE_PERMIT_ID_H
@@ -10,12 +9,12 @@
 
 #define DIBS__PERMIT_ID 16 /* bytes */
 
-/* The id of the permit that this owner has, or will have. It begins with a mark
- * of this library, and says which owner of which client (by its UUID). */
-void dibs__permit_id(const char *uuid, uint64_t wire,
+/* Writes the id of the permit that this owner of the client `uuid` has, or will
+ * have. It begins with a prefix that marks permits of this library. */
+void dibs__permit_id(const char *uuid, uint64_t owner_id,
                      unsigned char id[DIBS__PERMIT_ID]);
 /* The same as hex digits. */
-void dibs__permit_hex(const char *uuid, uint64_t wire,
+void dibs__permit_hex(const char *uuid, uint64_t owner_id,
                       char hex[2 * DIBS__PERMIT_ID]);
 
 #endif

@@ -2,27 +2,30 @@
  *
  * type_fair.c - the fair lock: first come, first served.
  *
- * The hash is that of the plain lock. Beside it the server keeps a queue, a
- * list of owners in order of arrival, and a set of scores: the time until which
- * a waiter counts without asking again. A waiter is called on a channel of its
- * own, the lock's channel with the owner behind it. These keys, channels and
- * the unit of the scores are Redisson's. How scores are set, and how a dead or
- * stopped waiter is found, is ours (see the scripts). So is the hash of those
- * that did not hear when they were called, or did not come; it has a TTL.
+ * Keys: the hash of the plain lock; a list of the waiting owners in order of
+ * arrival; a sorted set of them by the time at which each is evicted unless it
+ * retries before. A release wakes a waiter on a channel of its own: the lock's
+ * channel + ":" + owner. These keys, channels and the unit of the scores are
+ * Redisson's. How scores are set, and how a dead or stopped waiter is detected,
+ * is dibs's own (see the scripts), and so is the hash of unresponsive waiters,
+ * which did not receive their wake-up or did not follow it; it has a TTL.
  *
- * There is no hand-over inside a client: the queue says who is next.
+ * There is no hand-over inside a client: the queue decides who is next.
  */
 #include "lock/core/lock_manager.h"
 #include "lock/type/lock_type.h"
 
-/* The server says when to ask again. No waiter keeps its place in the queue for
- * longer than fair_wait_ms without asking. */
-static int64_t fair_pause(const struct dibs__lock_entry *entry, int64_t busy_ms)
+/* The reply names the pause. A waiter that does not retry for fair_wait_ms is
+ * evicted from the queue. */
+static int64_t fair_retry_delay(const struct dibs__lock_entry *entry,
+                                int64_t busy_ms)
 {
     return dibs__max(dibs__min(busy_ms, entry->manager->fair_wait_ms), 1);
 }
 
-#define KEYS "nqsi"
+#define KEYS                                                                   \
+    DIBS__PARAMS(PARAM_NAME, PARAM_QUEUE, PARAM_QUEUE_SCORES,                  \
+                 PARAM_UNRESPONSIVE)
 
 const struct dibs__lock_type dibs__type_fair = {
     .id = TYPE_FAIR,
@@ -31,17 +34,33 @@ const struct dibs__lock_type dibs__type_fair = {
     .owner_suffix = "",
     .retry_policy = RETRY_EACH,
     .has_server_queue = true,
-    .renew_keys = "n",
+    .renew_keys = DIBS__PARAMS(PARAM_NAME),
     .renew_script = &dibs__script_mutex_renew,
     .command =
         {
-            [VERB_ACQUIRE] = {&dibs__script_fair_acquire, KEYS, "otlWCyF*"},
-            [VERB_RELEASE] = {&dibs__script_fair_release, KEYS, "otkWCF*"},
-            [VERB_FORCE] = {&dibs__script_fair_leave, KEYS, "oC1WF*"},
-            [VERB_LEAVE] = {&dibs__script_fair_leave, KEYS, "oC0WF*"},
-            [VERB_INFO] = {&dibs__script_fair_info, KEYS, "fuY"},
+            [VERB_ACQUIRE] = {&dibs__script_fair_acquire, KEYS,
+                              DIBS__PARAMS(PARAM_OWNER, PARAM_TARGET_COUNT,
+                                           PARAM_LEASE, PARAM_FAIR_WAIT,
+                                           PARAM_WAITER_CHANNEL, PARAM_ENQUEUE,
+                                           PARAM_FAIR_CALL, PARAM_PUBLISH)},
+            [VERB_RELEASE] = {&dibs__script_fair_release, KEYS,
+                              DIBS__PARAMS(PARAM_OWNER, PARAM_TARGET_COUNT,
+                                           PARAM_HOLD_OFF, PARAM_FAIR_WAIT,
+                                           PARAM_WAITER_CHANNEL,
+                                           PARAM_FAIR_CALL, PARAM_PUBLISH)},
+            [VERB_FORCE] = {&dibs__script_fair_leave, KEYS,
+                            DIBS__PARAMS(PARAM_OWNER, PARAM_WAITER_CHANNEL,
+                                         PARAM_ONE, PARAM_FAIR_WAIT,
+                                         PARAM_FAIR_CALL, PARAM_PUBLISH)},
+            [VERB_LEAVE] = {&dibs__script_fair_leave, KEYS,
+                            DIBS__PARAMS(PARAM_OWNER, PARAM_WAITER_CHANNEL,
+                                         PARAM_ZERO, PARAM_FAIR_WAIT,
+                                         PARAM_FAIR_CALL, PARAM_PUBLISH)},
+            [VERB_INFO] = {&dibs__script_fair_info, KEYS,
+                           DIBS__PARAMS(PARAM_FIRST, PARAM_COUNT,
+                                        PARAM_HOLDER_VALUE)},
             [VERB_HOLDERS] = DIBS__HOLDERS,
         },
     DIBS__PLAIN_REPLIES,
-    .retry_delay = fair_pause,
+    .retry_delay = fair_retry_delay,
 };

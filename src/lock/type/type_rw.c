@@ -1,30 +1,28 @@
 /* SPDX-License-Identifier: MIT
  *
- * type_rw.c - the two halves of the read-write lock.
+ * type_rw.c - the read-write lock: a lock type for each mode.
  *
- * One hash for both, with a field `mode`: read or write. A reader is a field
- * like that of a plain lock, and beside it a read key whose life is the
- * reader's lease: readers come and go, so the hash's own TTL cannot tell whose
- * is over. A writer is a field with ":write" behind its name. Redisson keeps a
- * read key for each of a reader's holds, numbered from 1; it is content with
- * one that lives, so here number 1 serves all of them. Whether somebody else's
- * reader lives is asked of all its numbers.
+ * Keys: one hash for both modes, with a field `mode`: read or write. A reader
+ * is a field as in a plain lock, and a read key with the TTL of the reader's
+ * lease: the hash has one TTL for all readers, so it cannot show which lease
+ * has ended. A writer is a field with the suffix ":write". Redisson keeps a
+ * read key for each level of a reader, numbered from 1; one that lives is
+ * enough for it, so dibs uses number 1 for all levels, but checks all numbers
+ * of a foreign reader.
  *
- * A writer that waits leaves a key, the gate, that keeps new readers of ours
- * out. It lives only a little longer than a writer pauses between two
- * questions, so a dead writer keeps no reader out for long. Redisson's readers
- * do not know of it.
+ * A writer that waits sets a key, the gate, that makes new dibs readers wait.
+ * Its TTL is a little longer than a waiting writer's pause between retries, so
+ * a dead writer blocks readers for a short time only. Redisson's readers ignore
+ * it.
  *
- * Readers need no hand-over, and the server knows of no reader that waits. A
- * writer does not hand over, either: its owner may be reading, too.
+ * Readers need no hand-over, and waiting readers do not register on the server.
+ * A writer does not hand over, either: its owner may also hold the read lock.
  */
 #include "lock/core/lock_entry.h"
 #include "lock/type/lock_type.h"
 
-#define CHANNEL "redisson_rwlock"
-#define PAUSE_MS                                                               \
-    1000 /* so that a writer asks again before its gate is over                \
-          */
+#define CHANNEL  "redisson_rwlock"
+#define PAUSE_MS 1000 /* a writer retries before its gate expires */
 
 const struct dibs__lock_type dibs__type_read = {
     .id = TYPE_READ,
@@ -34,13 +32,29 @@ const struct dibs__lock_type dibs__type_read = {
     .other_half = DIBS_MODE_WRITE,
     .retry_policy = RETRY_HEAD_THEN_ALL,
     .shared = true,
-    .renew_keys = "nr",
+    .renew_keys = DIBS__PARAMS(PARAM_NAME, PARAM_READ_KEY),
     .renew_script = &dibs__script_read_renew,
     .command =
         {
-            [VERB_ACQUIRE] = {&dibs__script_read_acquire, "nrg", "otlhj"},
-            [VERB_RELEASE] = {&dibs__script_read_release, "nrc", "otbeh*"},
-            [VERB_FORCE] = {&dibs__script_read_force, "nrc", "obea*"},
+            [VERB_ACQUIRE] = {&dibs__script_read_acquire,
+                              DIBS__PARAMS(PARAM_NAME, PARAM_READ_KEY,
+                                           PARAM_GATE),
+                              DIBS__PARAMS(PARAM_OWNER, PARAM_TARGET_COUNT,
+                                           PARAM_LEASE, PARAM_OTHER_OWNER,
+                                           PARAM_PEER)},
+            [VERB_RELEASE] = {&dibs__script_read_release,
+                              DIBS__PARAMS(PARAM_NAME, PARAM_READ_KEY,
+                                           PARAM_CHANNEL),
+                              DIBS__PARAMS(PARAM_OWNER, PARAM_TARGET_COUNT,
+                                           PARAM_READ_KEY_HEAD,
+                                           PARAM_READ_KEY_TAIL,
+                                           PARAM_OTHER_OWNER, PARAM_PUBLISH)},
+            [VERB_FORCE] = {&dibs__script_read_force,
+                            DIBS__PARAMS(PARAM_NAME, PARAM_READ_KEY,
+                                         PARAM_CHANNEL),
+                            DIBS__PARAMS(PARAM_OWNER, PARAM_READ_KEY_HEAD,
+                                         PARAM_READ_KEY_TAIL, PARAM_ALL,
+                                         PARAM_PUBLISH)},
             [VERB_INFO] = DIBS__INFO,
             [VERB_HOLDERS] = DIBS__HOLDERS,
         },
@@ -48,8 +62,8 @@ const struct dibs__lock_type dibs__type_read = {
     .retry_delay = dibs__retry_delay_default,
 };
 
-static int64_t write_pause(const struct dibs__lock_entry *entry,
-                           int64_t busy_ms)
+static int64_t write_retry_delay(const struct dibs__lock_entry *entry,
+                                 int64_t busy_ms)
 {
     return dibs__min(dibs__retry_delay_default(entry, busy_ms), PAUSE_MS);
 }
@@ -62,20 +76,41 @@ const struct dibs__lock_type dibs__type_write = {
     .other_half = DIBS_MODE_READ,
     .retry_policy = RETRY_HEAD_ONLY,
     .batch_code = 'w',
-    .batch_key = 'g',
-    .renew_keys = "n",
+    .batch_key = PARAM_GATE,
+    .renew_keys = DIBS__PARAMS(PARAM_NAME),
     .renew_script = &dibs__script_mutex_renew,
     .command =
         {
-            [VERB_ACQUIRE] = {&dibs__script_write_acquire, "nrg", "otlGbe"},
-            [VERB_RELEASE] = {&dibs__script_write_release, "ncg", "otk*"},
-            [VERB_FORCE] = {&dibs__script_write_leave, "ncg", "O1*"},
-            [VERB_LEAVE] = {&dibs__script_write_leave, "ncg", "O0*"},
-            [VERB_DEREGISTER] = {&dibs__script_wait_leave, "n", "cBa*"},
+            [VERB_ACQUIRE] = {&dibs__script_write_acquire,
+                              DIBS__PARAMS(PARAM_NAME, PARAM_READ_KEY,
+                                           PARAM_GATE),
+                              DIBS__PARAMS(PARAM_OWNER, PARAM_TARGET_COUNT,
+                                           PARAM_LEASE, PARAM_GATE_TTL,
+                                           PARAM_READ_KEY_HEAD,
+                                           PARAM_READ_KEY_TAIL)},
+            [VERB_RELEASE] = {&dibs__script_write_release,
+                              DIBS__PARAMS(PARAM_NAME, PARAM_CHANNEL,
+                                           PARAM_GATE),
+                              DIBS__PARAMS(PARAM_OWNER, PARAM_TARGET_COUNT,
+                                           PARAM_HOLD_OFF, PARAM_PUBLISH)},
+            [VERB_FORCE] = {&dibs__script_write_leave,
+                            DIBS__PARAMS(PARAM_NAME, PARAM_CHANNEL, PARAM_GATE),
+                            DIBS__PARAMS(PARAM_READER, PARAM_ONE,
+                                         PARAM_PUBLISH)},
+            [VERB_LEAVE] = {&dibs__script_write_leave,
+                            DIBS__PARAMS(PARAM_NAME, PARAM_CHANNEL, PARAM_GATE),
+                            DIBS__PARAMS(PARAM_READER, PARAM_ZERO,
+                                         PARAM_PUBLISH)},
+            [VERB_DEREGISTER] = {&dibs__script_wait_leave,
+                                 DIBS__PARAMS(PARAM_NAME),
+                                 DIBS__PARAMS(PARAM_CHANNEL,
+                                              PARAM_CLIENT_CHANNEL, PARAM_ALL,
+                                              PARAM_PUBLISH)},
             [VERB_INFO] = DIBS__INFO,
             [VERB_HOLDERS] = DIBS__HOLDERS,
         },
-    .register_args = "cBH",
+    .register_args =
+        DIBS__PARAMS(PARAM_CHANNEL, PARAM_CLIENT_CHANNEL, PARAM_REGISTRATION),
     DIBS__PLAIN_REPLIES,
-    .retry_delay = write_pause,
+    .retry_delay = write_retry_delay,
 };

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * type_semaphore.c - permits of Redisson's semaphore, with a book.
+ * type_semaphore.c - Redisson's semaphore, with a ledger of the permits.
  *
- * On the server a number, of the permits that are free. Redisson keeps no more
- * than that, so permits of one that died are lost. Beside it we keep a book, a
- * sorted set: how many permits which owner has, by the end of its lease. Each
- * acquire goes by an owner of its own, so nothing that is sent for it can be
- * mistaken for another's. There is no re-entry, and no hand-over. A hold's
- * value is how many permits it has.
+ * Keys: the number of free permits, which is all that Redisson keeps, so that
+ * the permits of a crashed process are lost; and the ledger, dibs's own: a
+ * sorted set of "permits:owner", by the end of the lease. Permits of a crashed
+ * process return when its lease ends. Each acquire has an owner id of its own,
+ * so a late copy of its commands affects no other acquire. There is no
+ * re-entry, and no hand-over. The value of a hold is its number of permits.
  */
 #include "lock/type/lock_type.h"
 
@@ -18,14 +18,24 @@ const struct dibs__lock_type dibs__type_semaphore = {
     .owner_suffix = "",
     .retry_policy = RETRY_HEAD_ONLY,
     .is_counting = true,
-    .renew_keys = "nd",
-    .renew_arg = 'E',
+    .renew_keys = DIBS__PARAMS(PARAM_NAME, PARAM_LEDGER),
+    .renew_arg = PARAM_LEDGER_ENTRY,
     .renew_script = &dibs__script_semaphore_renew,
     .command =
         {
-            [VERB_ACQUIRE] = {&dibs__script_semaphore_acquire, "nd", "oVlc*"},
-            [VERB_RELEASE] = {&dibs__script_semaphore_release, "nd", "oV0c*"},
-            [VERB_FORCE] = {&dibs__script_semaphore_force, "nd", "oc*"},
+            [VERB_ACQUIRE] = {&dibs__script_semaphore_acquire,
+                              DIBS__PARAMS(PARAM_NAME, PARAM_LEDGER),
+                              DIBS__PARAMS(PARAM_OWNER, PARAM_VALUE,
+                                           PARAM_LEASE, PARAM_CHANNEL,
+                                           PARAM_PUBLISH)},
+            [VERB_RELEASE] = {&dibs__script_semaphore_release,
+                              DIBS__PARAMS(PARAM_NAME, PARAM_LEDGER),
+                              DIBS__PARAMS(PARAM_OWNER, PARAM_VALUE, PARAM_ZERO,
+                                           PARAM_CHANNEL, PARAM_PUBLISH)},
+            [VERB_FORCE] = {&dibs__script_semaphore_force,
+                            DIBS__PARAMS(PARAM_NAME, PARAM_LEDGER),
+                            DIBS__PARAMS(PARAM_OWNER, PARAM_CHANNEL,
+                                         PARAM_PUBLISH)},
         },
     DIBS__NUMBERED_REPLIES,
     .retry_delay = dibs__retry_delay_default,

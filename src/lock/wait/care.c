@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
- * care.c - what io needs to look after a line of waiters: a timer, its channels
- * and its turn.
+ * care.c - the part of a wait queue that only a queue with waiters needs.
  *
- * Thread  io, but for making it.
- * Locks   the mutex of the wait, for making it; none to listen.
+ * Thread  io; dibs__care_new any.
+ * Locks   queue.mu for dibs__care_new; none to subscribe.
  *
- * How     Many locks are held and few are waited for. So a line gets its care
- *         when a call has to wait there, and loses it when nobody does.
- * wait_queue.c decides both; here is how a line listens.
+ * How     Many locks are held and few are waited for. So a queue gets its care
+ *         when a call has to wait, and loses it when no call waits.
+ *         wait_queue.c decides both; here are the subscriptions.
  */
 #include "lock/wait/care.h"
 
 #include "base/mem.h"
 
-/* What the line listens to. io only; made when it is needed. */
+/* io only; allocated with the first subscription. */
 struct dibs__wait_subscriptions {
     struct dibs__care *care;
-    struct dibs__subscription line; /* the line's channel */
-    struct dibs__subscription own;  /* the one on which this client is called */
+    struct dibs__subscription line; /* the lock's channel */
+    struct dibs__subscription own;  /* the wake-up channel of this client */
 };
 
 static void line_said(struct dibs__subscription *sub, char what)
@@ -63,12 +62,11 @@ static void listen_own(const struct dibs__wait_queue *queue,
     dibs__buf_clear(&name);
 }
 
-/* Its own channel is asked for last: when that one is ready, so is the other.
- */
+/* The wake-up channel is subscribed to last: when it is ready, so is the lock's
+ * channel. */
 void dibs__care_listen(struct dibs__care *care, unsigned needs)
 {
-    struct dibs__wait_subscriptions *ears =
-        needs ? ears_of(care) : care->ears;
+    struct dibs__wait_subscriptions *ears = needs ? ears_of(care) : care->ears;
 
     if (!ears)
         return;
@@ -101,7 +99,7 @@ void dibs__care_deadline(struct dibs__care *care, int64_t deadline)
     care->first_deadline = dibs__min(care->first_deadline, deadline);
 }
 
-/* first_deadline is 0: the first look finds out whose time is over first. */
+/* first_deadline is 0, so the first service scans all waiters. */
 struct dibs__care *dibs__care_new(struct dibs__wait_queue *queue)
 {
     struct dibs__wait_queue_info facts = queue->ops->info(queue);

@@ -1,44 +1,43 @@
 /* SPDX-License-Identifier: MIT
  *
- * lock_waiter.c - what a call that waits for a lock does: the table that the
- * waiting machine (wait_queue.c) asks of its user.
+ * lock_waiter.c - waiters for a lock: the callbacks of wait_queue.c.
  *
  * Thread  io; dibs__entry_cancel any.
- * Locks   line.mu.
+ * Locks   entry.mu.
  *
- * Limits  A waiter to which a release hands the lock just now may leave. The
- *         release then takes care of what arrives for it (release.c). A call
- *         that is behind another call of its owner may leave, too; a release
- *         that does so counts as done.
+ * Expiry  A waiter may end while a release hands the lock over to it; the
+ *         release then gives back what the waiter is granted (release.c). A
+ *         BLOCKED call may end, too. A release that ends so has removed its
+ *         level from the hold, and a later command applies it.
  */
 #include "base/mem.h"
 #include "lock/core/lock_manager.h"
 #include "lock/core/operation.h"
 #include "lock/wait/place.h"
 
-static struct dibs__operation *op_waiting(const struct dibs__waiter *waiter)
+static struct dibs__operation *operation_of(const struct dibs__waiter *waiter)
 {
     return DIBS_OF(waiter, struct dibs__operation, waiter);
 }
 
-static struct dibs__lock_entry *line_waiting(struct dibs__wait_queue *queue)
+static struct dibs__lock_entry *entry_of(struct dibs__wait_queue *queue)
 {
     return DIBS_OF(queue, struct dibs__lock_entry, wait);
 }
 
-/* ---- asking ------------------------------------------------------------ */
+/* ---- retry ------------------------------------------------------------- */
 
-static bool lock_may_ask(struct dibs__wait_queue *queue,
-                         struct dibs__waiter *waiter)
+static bool lock_may_retry(struct dibs__wait_queue *queue,
+                           struct dibs__waiter *waiter)
 {
-    struct dibs__lock_entry *entry = line_waiting(queue);
-    struct dibs__operation *op = op_waiting(waiter);
+    struct dibs__lock_entry *entry = entry_of(queue);
+    struct dibs__operation *op = operation_of(waiter);
 
     dibs__assert_held(&entry->mu);
     if (waiter->state != WAITER_PARKED)
         return false;
-    /* Other waiters of an owner that got in are taken out of the line by that
-     * answer; one with a place of its own sees to it here. */
+    /* The owner may have got the lock by another call. With RETRY_HEAD_ONLY the
+     * reply to that call removed the owner's waiters from the queue. */
     if (queue->retry_policy == RETRY_EACH && dibs__hold_of(entry, op->owner)) {
         dibs__wait_queue_leave(queue, waiter);
         return true;
@@ -51,17 +50,18 @@ static bool lock_may_ask(struct dibs__wait_queue *queue,
     return true;
 }
 
-/* What the old number of a call may yet be given for it is taken back, unless
- * that number has what was left to somebody. */
-static void reap_old(struct dibs__lock_entry *entry, uint64_t old,
-                     const struct dibs__operation *op, enum dibs__renumber how)
+/* Releases anything the server may still grant to the call's previous id,
+ * unless that id was detached for another client. */
+static void release_old_id(struct dibs__lock_entry *entry, uint64_t old,
+                           const struct dibs__operation *op,
+                           enum dibs__renumber how)
 {
     if (how == RENUMBER_REST || how == RENUMBER_REAP)
         dibs__orphan_release(entry, old, op->args.lease_ms);
 }
 
-static void place_left(struct dibs__command *cmd, dibs_err err,
-                       const struct dibs__reply *reply)
+static void leave_queue_replied(struct dibs__command *cmd, dibs_err err,
+                                const struct dibs__reply *reply)
 {
     struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
     struct dibs__lock_entry *entry = op->entry;
@@ -71,43 +71,45 @@ static void place_left(struct dibs__command *cmd, dibs_err err,
     dibs__lock(&entry->mu);
     dibs__wait_queue_leave(&entry->wait, &op->waiter);
     enum dibs__renumber how = op->renumber;
-    bool unsure =
+    bool in_doubt =
         op->may_have_stale_copy || cmd->maybe_live_copy || err != DIBS_OK;
-    op->may_have_stale_copy = false; /* the next number is a new one */
+    op->may_have_stale_copy = false; /* the next owner id is new */
     op->args.enqueue = false;
     op->renumber = RENUMBER_NO;
     bool closing = atomic_load(&entry->manager->closing);
     bool canceled = op->waiter.canceled;
-    bool late = dibs__now_ms() >= op->waiter.deadline;
+    bool expired = dibs__now_ms() >= op->waiter.deadline;
     dibs_err last = op->last_err ? op->last_err : DIBS_ERR_TIMEOUT;
     dibs__unlock(&entry->mu);
-    if (unsure)
-        reap_old(entry, op->owner_id, op, how);
+    if (in_doubt)
+        release_old_id(entry, op->owner_id, op, how);
     if (closing)
         dibs__acquire_end(op, DIBS_ERR_CLOSED);
-    else if (canceled || late)
+    else if (canceled || expired)
         dibs__acquire_end(op, canceled ? DIBS_ERR_CANCELED : last);
     else
         dibs__acquire_start_over(op);
 }
 
-/* It has a place in a queue on the server, by a number that is retired. */
-static void leave_place(struct dibs__operation *op)
+/* The waiter is in the queue on the server with a retired owner id: leaves that
+ * queue, then starts over with the new id. */
+static void leave_server_queue(struct dibs__operation *op)
 {
     struct dibs__lock_entry *entry = op->entry;
     struct dibs__list resume = {&resume, &resume};
 
     dibs__lock(&entry->mu);
     dibs__entry_acquire_done(entry, op, &resume);
-    op->waiter.state =
-        WAITER_ROLLING_BACK; /* in the line, where it can be canceled */
+    /* It stays in the wait queue, so that it can be canceled. */
+    op->waiter.state = WAITER_ROLLING_BACK;
     dibs__unlock(&entry->mu);
     dibs__place_leave(&entry->wait, &op->waiter, false);
-    dibs__op_send(op, VERB_LEAVE, place_left, dibs__entry_timeout(entry), 0);
+    dibs__op_send(op, VERB_LEAVE, leave_queue_replied,
+                  dibs__entry_timeout(entry), 0);
     dibs__op_resume(&resume);
 }
 
-static enum dibs__renumber is_retired(struct dibs__operation *op)
+static enum dibs__renumber retired_state(struct dibs__operation *op)
 {
     dibs__lock(&op->entry->mu);
     enum dibs__renumber how = op->renumber;
@@ -115,23 +117,24 @@ static enum dibs__renumber is_retired(struct dibs__operation *op)
     return how;
 }
 
-/* Another number, if that by which it waited is retired for this lock; and how
- * it is. A reader names the number by which its owner writes by now. As in
- * lock_by_number of acquire.c: no number that is retired meanwhile is used. */
-static enum dibs__renumber take_number(struct dibs__operation *op)
+/* Sets the owner id of the next acquire: the present id, if that of the last
+ * acquire is retired for this lock; and for a reader the id with which its
+ * owner writes. Returns how the last one was retired. As in lock_by_number of
+ * acquire.c, an id that is retired meanwhile is not used. */
+static enum dibs__renumber take_owner_id(struct dibs__operation *op)
 {
     struct dibs__lock_entry *entry = op->entry;
 
     for (;;) {
         unsigned before = atomic_load(&entry->manager->retired);
-        enum dibs__renumber how = is_retired(op);
-        uint64_t wire =
+        enum dibs__renumber how = retired_state(op);
+        uint64_t owner_id =
             how ? dibs__owner_wire(entry->manager, op->owner) : op->owner_id;
-        uint64_t other = dibs__owner_writes(entry, op->owner, wire);
+        uint64_t writer_id = dibs__owner_writes(entry, op->owner, owner_id);
         dibs__lock(&entry->mu);
         if (atomic_load(&entry->manager->retired) == before) {
-            op->owner_id = op->args.owner_id = wire;
-            op->args.other_id = other;
+            op->owner_id = op->args.owner_id = owner_id;
+            op->args.other_id = writer_id;
             op->renumber = RENUMBER_NO;
             dibs__unlock(&entry->mu);
             return how;
@@ -140,45 +143,45 @@ static enum dibs__renumber take_number(struct dibs__operation *op)
     }
 }
 
-/* One that has waited. Meanwhile another call of its owner for this lock may
- * have had trouble, or have left the lock to somebody, or write. */
-static void ask_again(struct dibs__operation *op)
+/* While it was parked, another call of its owner may have retired the owner id
+ * (no reply, or detached), or may have acquired the write lock. */
+static void retry_parked(struct dibs__operation *op)
 {
     struct dibs__lock_entry *entry = op->entry;
     uint64_t old = op->owner_id;
-    enum dibs__renumber how = is_retired(op);
+    enum dibs__renumber how = retired_state(op);
 
     if (how && entry->type->retry_policy == RETRY_EACH) {
-        leave_place(op);
+        leave_server_queue(op);
         return;
     }
     if (how || entry->type->id == TYPE_READ)
-        how = take_number(op);
+        how = take_owner_id(op);
     if (op->may_have_stale_copy && op->owner_id != old)
-        reap_old(entry, old, op, how);
+        release_old_id(entry, old, op, how);
     dibs__acquire_ask(op);
 }
 
-static void lock_ask(struct dibs__waiter *waiter)
+static void lock_retry(struct dibs__waiter *waiter)
 {
-    struct dibs__operation *op = op_waiting(waiter);
+    struct dibs__operation *op = operation_of(waiter);
 
     if (waiter->state == WAITER_IDLE)
         dibs__acquire_start_over(op);
     else
-        ask_again(op);
+        retry_parked(op);
 }
 
 static int64_t lock_wants(const struct dibs__waiter *waiter)
 {
-    const struct dibs__operation *op = op_waiting(waiter);
+    const struct dibs__operation *op = operation_of(waiter);
 
     return op->entry->type->id == TYPE_SEMAPHORE ? op->args.value : 0;
 }
 
 static int64_t lock_held_until(struct dibs__wait_queue *queue, int64_t now)
 {
-    struct dibs__lock_entry *entry = line_waiting(queue);
+    struct dibs__lock_entry *entry = entry_of(queue);
 
     dibs__assert_held(&entry->mu);
     return entry->type->shared || entry->type->is_counting
@@ -189,7 +192,7 @@ static int64_t lock_held_until(struct dibs__wait_queue *queue, int64_t now)
 static void lock_own_channel(const struct dibs__waiter *waiter,
                              struct dibs__buf *name)
 {
-    const struct dibs__operation *op = op_waiting(waiter);
+    const struct dibs__operation *op = operation_of(waiter);
     char text[DIBS_OWNER_MAX];
     size_t len = dibs__owner_text(op->entry, op->owner_id, text);
 
@@ -204,67 +207,74 @@ static void lock_turn_channel(const struct dibs__wait_queue *queue,
     dibs__turn_channel(DIBS_OF(queue, struct dibs__lock_entry, wait), name);
 }
 
-/* ---- leaving ----------------------------------------------------------- */
+/* ---- deregistration ---------------------------------------------------- */
 
-/* Tells the server that no call waits here. Nobody awaits the answer. */
-struct left_note {
-    struct dibs__command call;
-    struct dibs__lock_entry *line;
-    bool deaf;
+/* Sent once no call waits in this queue. No call awaits the reply. */
+struct deregister_command {
+    struct dibs__command command;
+    struct dibs__lock_entry *entry;
+    bool end_listening; /* this client was the designated listener */
 };
 
-static void left_write(struct dibs__command *cmd, struct dibs__buf *out,
-                       bool whole)
+static void deregister_write(struct dibs__command *cmd, struct dibs__buf *out,
+                             bool whole)
 {
-    const struct left_note *note = DIBS_OF(cmd, struct left_note, call);
-    struct dibs__command_args args = {.entry = note->line, .all = note->deaf};
+    const struct deregister_command *dereg =
+        DIBS_OF(cmd, struct deregister_command, command);
+    struct dibs__command_args args = {.entry = dereg->entry,
+                                      .all = dereg->end_listening};
 
     dibs__lock_command_write(VERB_DEREGISTER, &args, out, whole);
 }
 
-static void left_answered(struct dibs__command *cmd, dibs_err err,
-                          const struct dibs__reply *reply)
+static void deregister_replied(struct dibs__command *cmd, dibs_err err,
+                               const struct dibs__reply *reply)
 {
-    struct left_note *note = DIBS_OF(cmd, struct left_note, call);
+    struct deregister_command *dereg =
+        DIBS_OF(cmd, struct deregister_command, command);
 
     (void)err;
     (void)reply;
-    dibs__wait_queue_deregistered(&note->line->wait);
-    atomic_fetch_sub(&note->line->manager->in_flight, 1);
-    dibs__entry_unref(note->line);
-    dibs__free(note);
+    dibs__wait_queue_deregistered(&dereg->entry->wait);
+    atomic_fetch_sub(&dereg->entry->manager->in_flight, 1);
+    dibs__entry_unref(dereg->entry);
+    dibs__free(dereg);
 }
 
-/* No memory: the next one that waits asks by itself. */
-static void lock_tell_left(struct dibs__wait_queue *queue, bool deaf)
+/* Out of memory: the server keeps the registration, and the next client retries
+ * by its timer. */
+static void lock_send_deregister(struct dibs__wait_queue *queue,
+                                 bool end_listening)
 {
-    struct dibs__lock_entry *entry = line_waiting(queue);
-    struct left_note *note = dibs__calloc(1, sizeof *note);
+    struct dibs__lock_entry *entry = entry_of(queue);
+    struct deregister_command *dereg = dibs__calloc(1, sizeof *dereg);
 
-    if (!note) {
+    if (!dereg) {
         dibs__wait_queue_deregistered(queue);
         return;
     }
-    note->line = entry;
-    note->deaf = deaf;
-    note->call.write = left_write;
-    note->call.done = left_answered;
-    note->call.expects = 1u << REPLY_NUM;
-    note->call.quiet = true;
-    dibs__entry_fill_command(entry, &note->call, dibs__entry_timeout(entry), 0);
+    dereg->entry = entry;
+    dereg->end_listening = end_listening;
+    dereg->command.write = deregister_write;
+    dereg->command.done = deregister_replied;
+    dereg->command.expects = 1u << REPLY_NUM;
+    dereg->command.quiet = true;
+    dibs__entry_fill_command(entry, &dereg->command, dibs__entry_timeout(entry),
+                             0);
     dibs__entry_ref(entry);
     atomic_fetch_add(&entry->manager->in_flight, 1);
-    dibs__command_start(dibs__entry_route(entry), &note->call);
+    dibs__command_start(dibs__entry_route(entry), &dereg->command);
 }
 
-/* From now on its number must not be used: the lock may arrive for it. Once the
- * answer to the release is there, it stays for what comes of that. */
-static bool lock_withdraw(struct dibs__wait_queue *queue,
-                          struct dibs__waiter *waiter,
-                          struct dibs__list *resume)
+/* Fails once the release has its reply: then the outcome of the hand-off ends
+ * the waiter. Otherwise the lock may still be granted to this call's owner id,
+ * so the id must not be used any more. */
+static bool lock_decline_handoff(struct dibs__wait_queue *queue,
+                                 struct dibs__waiter *waiter,
+                                 struct dibs__list *resume)
 {
-    struct dibs__lock_entry *entry = line_waiting(queue);
-    struct dibs__operation *op = op_waiting(waiter);
+    struct dibs__lock_entry *entry = entry_of(queue);
+    struct dibs__operation *op = operation_of(waiter);
 
     dibs__assert_held(&entry->mu);
     if (!op->handoff_from)
@@ -276,19 +286,20 @@ static bool lock_withdraw(struct dibs__wait_queue *queue,
     return true;
 }
 
-/* Calls behind another one; h: the hold that one changes, or NULL. A release
- * cannot be canceled, and a client that closes gives back anyway. */
-static void sweep_list(struct dibs__wait_queue *queue,
-                       struct dibs__list *behind, struct dibs__hold *h,
-                       int64_t now, struct dibs__expired_waiters *out)
+/* blocked: operations that wait for another one; h: the hold that it changes,
+ * or NULL. Closing does not end a BLOCKED release: a closing client releases
+ * all holds anyway. */
+static void expire_blocked_list(struct dibs__wait_queue *queue,
+                                struct dibs__list *blocked,
+                                struct dibs__hold *h, int64_t now,
+                                struct dibs__expired_waiters *out)
 {
-    for (struct dibs__list *l = behind->next, *n; l != behind; l = n) {
+    for (struct dibs__list *l = blocked->next, *n; l != blocked; l = n) {
         struct dibs__operation *op =
             DIBS_OF(l, struct dibs__operation, waiter.link);
         n = l->next;
-        /* The call before it goes on. Levels are counted down here, and the
-         * next command says how many there shall be; a hold that is left with
-         * none ends as soon as it is idle. */
+        /* The level is removed here; the next command of the hold sends the new
+         * level count, and a hold without levels ends once it is not busy. */
         if (dibs__wait_queue_expire_one(queue, &op->waiter, now, op->is_release,
                                         out) &&
             op->is_release && h && h->state != HOLD_ENDING)
@@ -296,34 +307,35 @@ static void sweep_list(struct dibs__wait_queue *queue,
     }
 }
 
-static void lock_sweep_behind(struct dibs__wait_queue *queue, int64_t now,
-                              struct dibs__expired_waiters *out)
+static void lock_expire_blocked(struct dibs__wait_queue *queue, int64_t now,
+                                struct dibs__expired_waiters *out)
 {
-    struct dibs__lock_entry *entry = line_waiting(queue);
-    struct dibs__list *asks = &entry->in_flight;
+    struct dibs__lock_entry *entry = entry_of(queue);
+    struct dibs__list *in_flight = &entry->in_flight;
 
     dibs__assert_held(&entry->mu);
-    for (struct dibs__list *l = asks->next; l != asks; l = l->next)
-        sweep_list(queue,
-                   &DIBS_OF(l, struct dibs__operation, in_flight_link)->blocked_ops,
-                   NULL, now, out);
+    for (struct dibs__list *l = in_flight->next; l != in_flight; l = l->next)
+        expire_blocked_list(
+            queue,
+            &DIBS_OF(l, struct dibs__operation, in_flight_link)->blocked_ops,
+            NULL, now, out);
     for (struct dibs__hold *h = NULL; (h = dibs__hold_next(entry, h));)
-        sweep_list(queue, &h->blocked_ops, h, now, out);
+        expire_blocked_list(queue, &h->blocked_ops, h, now, out);
 }
 
 static void lock_end(struct dibs__waiter *waiter, dibs_err err)
 {
-    struct dibs__operation *op = op_waiting(waiter);
+    struct dibs__operation *op = operation_of(waiter);
 
     dibs__lock(&op->entry->mu);
-    if (op->hold) /* made ready for the grant */
+    if (op->hold) /* allocated before the acquire */
         dibs__hold_free(op->entry, op->hold);
     op->hold = NULL;
     dibs__unlock(&op->entry->mu);
     if (op->is_release)
         err = DIBS_ERR_UNKNOWN;
     else if (err == DIBS_ERR_TIMEOUT && op->no_wait)
-        err = DIBS_ERR_BUSY; /* another call of its owner is in the way */
+        err = DIBS_ERR_BUSY; /* it was blocked by a call of its owner */
     else if (err == DIBS_ERR_TIMEOUT && op->last_err)
         err = op->last_err;
     dibs__acquire_end(op, err);
@@ -331,40 +343,41 @@ static void lock_end(struct dibs__waiter *waiter, dibs_err err)
 
 static void lock_ref(struct dibs__wait_queue *queue)
 {
-    dibs__entry_ref(line_waiting(queue));
+    dibs__entry_ref(entry_of(queue));
 }
 
 static void lock_unref(struct dibs__wait_queue *queue)
 {
-    dibs__entry_unref(line_waiting(queue));
+    dibs__entry_unref(entry_of(queue));
 }
 
 const struct dibs__wait_queue_ops dibs__lock_waits = {
     .info = dibs__entry_wait_info,
     .subscribe = dibs__entry_wait_subscribe,
-    .may_retry = lock_may_ask,
-    .retry = lock_ask,
+    .may_retry = lock_may_retry,
+    .retry = lock_retry,
     .end = lock_end,
     .ref = lock_ref,
     .unref = lock_unref,
     .wants = lock_wants,
     .held_until = lock_held_until,
-    .decline_handoff = lock_withdraw,
-    .expire_blocked = lock_sweep_behind,
+    .decline_handoff = lock_decline_handoff,
+    .expire_blocked = lock_expire_blocked,
     .resume = dibs__op_resume,
     .own_channel = lock_own_channel,
     .turn_channel = lock_turn_channel,
-    .send_deregister = lock_tell_left,
+    .send_deregister = lock_send_deregister,
 };
 
-/* ---- canceling --------------------------------------------------------- */
+/* ---- cancel ------------------------------------------------------------ */
 
-static bool cancel_in(struct dibs__lock_entry *entry, struct dibs__list *calls,
-                      dibs_owner owner) REQUIRES(line->mu)
+static bool cancel_waiters(struct dibs__lock_entry *entry,
+                           struct dibs__list *waiters, dibs_owner owner)
+    REQUIRES(entry->mu)
 {
     bool found = false;
 
-    for (struct dibs__list *l = calls->next; l != calls; l = l->next) {
+    for (struct dibs__list *l = waiters->next; l != waiters; l = l->next) {
         struct dibs__operation *op =
             DIBS_OF(l, struct dibs__operation, waiter.link);
         if (op->owner != owner || op->is_release)
@@ -378,12 +391,12 @@ static bool cancel_in(struct dibs__lock_entry *entry, struct dibs__list *calls,
 bool dibs__entry_cancel(struct dibs__lock_entry *entry, dibs_owner owner)
 {
     struct dibs__hold *h = dibs__hold_of(entry, owner);
-    struct dibs__operation *asking = dibs__entry_in_flight_of(entry, owner);
-    bool found = cancel_in(entry, &entry->wait.waiters, owner);
+    struct dibs__operation *in_flight = dibs__entry_in_flight_of(entry, owner);
+    bool found = cancel_waiters(entry, &entry->wait.waiters, owner);
 
-    if (asking)
-        found |= cancel_in(entry, &asking->blocked_ops, owner);
+    if (in_flight)
+        found |= cancel_waiters(entry, &in_flight->blocked_ops, owner);
     if (h)
-        found |= cancel_in(entry, &h->blocked_ops, owner);
+        found |= cancel_waiters(entry, &h->blocked_ops, owner);
     return found;
 }

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * place.c - a waiter that asks for itself: the server keeps a queue.
+ * place.c - a waiter with a channel and timer of its own; the server keeps the
+ * queue of waiters.
  *
- * Thread  io, but for the first answer, which may come on the caller's thread.
- * Locks   the mutex of the wait.
+ * Thread  io, but for the first reply, which may come on the caller's thread.
+ * Locks   queue.mu.
  *
- * How     Asking puts the waiter into the server's queue and keeps it there. It
- *         is called on a channel of its own. A waiter that cannot hear yet asks
- *         twice a second, so that the server does not take it for dead. The
- *         channel of a waiter that got in is kept for some seconds
- * (subscriber.c). If it was ready before the first question was sent, nothing
- * was missed, and there is no second question: a change of hands is three
- *         commands. Deadlines and cancels are the line's (wait_queue.c).
+ * How     An acquire puts the waiter into the server's queue and keeps it
+ *         there. A release wakes it on a channel of its own. A waiter whose
+ *         subscription is not ready retries twice a second, so that the server
+ *         does not evict it. The subscription of a waiter that got the lock is
+ *         kept for some seconds (subscriber.c). If it was ready before the
+ *         first acquire was sent, no message was missed, so no second acquire
+ *         is needed, and a hand-off takes three commands. wait_queue.c handles
+ *         deadlines and cancels.
  */
 #include "lock/wait/place.h"
 
@@ -19,21 +21,21 @@
 
 #include <limits.h>
 
-#define AFTER_MS 10  /* look again at one that could not be dealt with */
-#define DEAF_MS  500 /* longest pause of a waiter that cannot hear */
+#define AFTER_MS 10  /* the waiter could not retry yet */
+#define DEAF_MS  500 /* longest pause of a waiter that is not subscribed */
 
-/* Its own channel and timer. io only, once it has started. */
+/* io only, once started. */
 struct dibs__place {
     struct dibs__wait_queue *w;
-    struct dibs__waiter *wt; /* NULL: it ended before this started */
+    struct dibs__waiter *wt; /* NULL: the waiter left before the start */
     union {
         struct dibs__task start; /* while it is pending */
         struct dibs__timer timer;
     };
     struct dibs__subscription sub;
     int pause_ms;
-    bool called;  /* something happened while it asked */
-    bool pending; /* start is still to come */
+    bool called;  /* a message came while its acquire was in flight */
+    bool pending; /* start is in the inbox of io */
 };
 
 static struct dibs__loop *loop_of_place(const struct dibs__wait_queue *queue)
@@ -41,7 +43,7 @@ static struct dibs__loop *loop_of_place(const struct dibs__wait_queue *queue)
     return &queue->ops->info(queue).c->loop;
 }
 
-/* False: it asks already, or another call of the same owner does. */
+/* Returns false if an acquire of this waiter, or of its owner, is in flight. */
 static bool place_ask(struct dibs__place *pl)
 {
     struct dibs__wait_queue *queue = pl->w;
@@ -59,7 +61,7 @@ static bool place_ask(struct dibs__place *pl)
     return true;
 }
 
-/* Pauses until it is called, or for as long as the answer said. */
+/* Until a message comes, or for pause_ms. */
 static void place_pause(struct dibs__place *pl)
 {
     int64_t ms = pl->called ? 0 : pl->pause_ms;
@@ -100,7 +102,7 @@ static void place_started(struct dibs__task *t)
     struct dibs__wait_queue_info facts = pl->w->ops->info(pl->w);
     pl->timer = (struct dibs__timer){.fire = place_timed};
     pl->w->ops->own_channel(pl->wt, &name);
-    if (dibs__buf_ok(&name)) /* no memory: it cannot hear */
+    if (dibs__buf_ok(&name)) /* out of memory: no subscription */
         dibs__client_subscribe(facts.c, facts.slot, &pl->sub, name.data,
                                name.len);
     dibs__buf_clear(&name);
@@ -133,7 +135,7 @@ bool dibs__place_stay(struct dibs__wait_queue *queue,
 {
     if (!waiter->place)
         return place_new(queue, waiter, pause_ms, asked_ms);
-    /* It has waited before, so this is io. */
+    /* Not the first reply, so this is io. */
     waiter->place->pause_ms = (int)dibs__min(pause_ms, INT_MAX);
     if (!waiter->place->pending)
         place_pause(waiter->place);

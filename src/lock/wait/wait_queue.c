@@ -1,63 +1,68 @@
 /* SPDX-License-Identifier: MIT
  *
- * wait_queue.c - how calls wait for something that another client has.
+ * wait_queue.c - queue of the calls of one client that wait for a lock.
  *
- * Thread  io, except what other threads call to have io look.
- * Locks   the user's mutex, called mu here.
+ * Thread  io; other threads only post the queue to io.
+ * Locks   queue.mu, the user's mutex, called mu here.
  *
- * How     Subscribe, ask again, then pause: who asks first and subscribes then
- *         can miss the release in between. A pause ends with a message, with
- *         the time that the last answer named, and when the subscription had to
- *         be made anew. A message is a hint; only the server's answer counts.
+ * How     A waiter subscribes, retries, then parks: a release between a retry
+ *         and a later subscription would be missed. A parked waiter retries
+ *         after a notification, after the pause that the last reply named, and
+ *         when its subscription was made anew. Notifications are hints; only
+ *         the reply to an acquire decides.
  *
- *         RETRY_HEAD_ONLY: only the first of the line asks, on the line's
- * channel and timer. While a call of this client has the thing there is little
- * to ask: its release will hand it over. io watches the deadlines then, and the
- * end of that hold. Every two seconds the head does ask, since the thing may
- * have been taken away by force.
+ *         RETRY_HEAD_ONLY: only the head retries, with the queue's
+ *         subscription and timer. While an owner of this client holds the
+ *         lock, a retry is mostly in vain, since the release hands the lock
+ *         over to the head. So io watches the deadlines and the expiry of that
+ *         hold, and retries every IDLE_RETRY_MS only, as the lock may have
+ *         been force-released.
  *
- *         If the line registers, the server calls one client at a time, on a
+ *         If the queue registers, the server wakes one client at a time, on a
  *         channel of the client's (turn.c).
  *
- *         One whose question was not answered may have got in; then those
- *         before it wait for it. So it asks again by itself, and is not spoken
- *         for by the head.
+ *         A waiter whose acquire got no reply may already own the lock. It
+ *         retries on its own: a retry by the head would not cover it, and the
+ *         head cannot get the lock before that waiter has released it.
  *
- *         RETRY_EACH: the server keeps a queue. Each waiter asks for itself
- *         (place.c); the line only looks after deadlines and cancels.
+ *         RETRY_EACH: the server keeps a queue of waiters. Each one retries on
+ *         its own (place.c); here only deadlines and cancels are handled.
  *
- *         Joining a line that io looks after wakes no thread, unless the new
- *         waiter must be attended to earlier than io would look anyway.
+ *         A call that joins a queue in service wakes no thread, unless its
+ *         deadline is earlier than the next service.
  *
- * Care    What io needs to look after a line (care.c) is made before a call has
- *         to wait; a call that cannot be looked after is refused with NOMEM. So
- *         nobody PAUSES in a line without care. When io finds that nobody
- *         waits, and that nothing is to be remembered, it goes.
+ * Expiry  A waiter ends when its deadline has passed, when it is canceled, or
+ *         when the client closes. A waiter that awaits a reply ends after the
+ *         reply, which has a time limit of its own. care.first_deadline is a
+ *         lower bound of all deadlines, so most services skip the scan.
  *
- * Limits  Each call keeps its own deadline, whatever it waits for. Only the
- *         answer to its own question is waited for: that has a limit itself.
+ * Memory  The care of a queue (care.c) is allocated before a call waits; out
+ *         of memory, that call is refused with NOMEM. So a queue with a PARKED
+ *         waiter has care. io frees it once there are no waiters and the
+ *         registration has no state to keep.
  *
  * States of a waiter
  *
- *   state     what can happen                              next state
- *   OUT       it joins the line                            PAUSES
- *             its first question is sent                   ASKS
- *             another call of its owner is under way       BEHIND
- *   BEHIND    that call ends: it begins anew               OUT
- *             deadline, cancel, close                      OUT, ended
- *   PAUSES    message, timer, kick: it may ask             ASKS
- *             a release picks it                           PROMISED
- *             its owner got in by another call             OUT
- *             deadline, cancel, close                      OUT, ended
- *   ASKS      answer: not yet                              PAUSES
- *             answer: taken, refused                       OUT
- *             answer: taken, but of no use                 UNDOES
- *   PROMISED  the hand-over is answered: it has it         OUT
- *             the hand-over failed                         PAUSES
- *             deadline, cancel, close: it withdraws        OUT, ended
- *   UNDOES    the server confirmed, or did not answer      OUT, ended
+ *   state            event                                  next state
+ *   IDLE             joins the queue                        PARKED
+ *                    its first acquire is sent              IN_FLIGHT
+ *                    another call of its owner is pending   BLOCKED
+ *   BLOCKED          that call ends: starts over            IDLE
+ *                    deadline, cancel, close                IDLE, ended
+ *   PARKED           notification, timer, wake: retries     IN_FLIGHT
+ *                    a release selects it for a hand-off    HANDOFF_PENDING
+ *                    another call of its owner got the lock IDLE
+ *                    deadline, cancel, close                IDLE, ended
+ *   IN_FLIGHT        reply: busy                            PARKED
+ *                    reply: acquired, or refused            IDLE
+ *                    reply: acquired, but not usable        ROLLING_BACK
+ *   HANDOFF_PENDING  reply: handed over                     IDLE
+ *                    the hand-off failed                    PARKED
+ *                    deadline, cancel, close: declined      IDLE, ended
+ *   ROLLING_BACK     reply or failure of the release        IDLE, ended
  *
- *   One that is ended may go to UNDOES first, to tell the server that it left.
+ *   Before a waiter is ended, it may be ROLLING_BACK to tell the server that it
+ *   has left the server's queue.
  */
 #include "lock/wait/wait_queue.h"
 
@@ -65,31 +70,32 @@
 #include "lock/wait/care.h"
 #include "lock/wait/place.h"
 
-#define IDLE_LOOK_MS 2000
-#define AFTER_MS     10 /* look again at one that could not be dealt with */
-#define LINGER_MAX   64 /* lines of a client that listen without waiters */
+#define IDLE_RETRY_MS          2000
+#define RECHECK_MS             10 /* a waiter could not retry or end yet */
+#define IDLE_SUBSCRIPTIONS_MAX 64 /* queues of a client */
 
 static struct dibs__waiter *waiter_of(struct dibs__list *l)
 {
     return DIBS_OF(l, struct dibs__waiter, link);
 }
 
-static bool wait_is_closing(const struct dibs__wait_queue *queue)
+static bool wait_queue_is_closing(const struct dibs__wait_queue *queue)
 {
     return queue->ops->info(queue).closing;
 }
 
-static struct dibs__loop *waiters_loop(const struct dibs__wait_queue *queue)
+static struct dibs__loop *wait_queue_loop(const struct dibs__wait_queue *queue)
 {
     return &queue->ops->info(queue).c->loop;
 }
 
-/* ---- its care ---------------------------------------------------------- */
+/* ---- activation -------------------------------------------------------- */
 
-static void look_posted(struct dibs__task *t);
-static void look_timed(struct dibs__timer *t);
+static void service_posted(struct dibs__task *t);
+static void service_timed(struct dibs__timer *t);
 
-static void channel_said(struct dibs__care *care, enum dibs__ear on, char what);
+static void on_message(struct dibs__care *care, enum dibs__ear channel,
+                       char message);
 
 bool dibs__wait_queue_activate(struct dibs__wait_queue *queue)
 {
@@ -99,17 +105,18 @@ bool dibs__wait_queue_activate(struct dibs__wait_queue *queue)
     struct dibs__care *care = queue->care = dibs__care_new(queue);
     if (!care)
         return false;
-    care->next_try = dibs__now_ms() + IDLE_LOOK_MS;
+    care->next_try = dibs__now_ms() + IDLE_RETRY_MS;
     care->again_at = INT64_MAX;
-    care->post.run = look_posted;
-    care->timer.fire = look_timed;
-    care->said = channel_said;
+    care->post.run = service_posted;
+    care->timer.fire = service_timed;
+    care->said = on_message;
     return true;
 }
 
-/* io has looked and found nobody. It stays if somebody came meanwhile, while
- * the server is being told, and while registering is known to be in vain. */
-static void drop_care(struct dibs__wait_queue *queue)
+/* After a service that found no waiters. The care stays if a waiter has joined
+ * since, while the client is being deregistered, and while the registration has
+ * state to keep. */
+static void free_care_if_idle(struct dibs__wait_queue *queue)
 {
     struct dibs__care *idle = NULL;
 
@@ -125,12 +132,12 @@ static void drop_care(struct dibs__wait_queue *queue)
 }
 
 void dibs__wait_queue_init(struct dibs__wait_queue *queue,
-                           const struct dibs__wait_queue_ops *user,
-                           dibs__mutex *mu, enum dibs__retry_policy asks)
+                           const struct dibs__wait_queue_ops *ops,
+                           dibs__mutex *mu, enum dibs__retry_policy policy)
 {
-    queue->ops = user;
+    queue->ops = ops;
     queue->mu = mu;
-    queue->retry_policy = (unsigned char)asks;
+    queue->retry_policy = (unsigned char)policy;
     dibs__list_init(&queue->waiters);
 }
 
@@ -139,10 +146,10 @@ void dibs__wait_queue_clear(struct dibs__wait_queue *queue)
     dibs__free(queue->care);
 }
 
-/* ---- having io look ---------------------------------------------------- */
+/* ---- wake-up of io ----------------------------------------------------- */
 
-/* The line is ready. */
-static void wake_io(struct dibs__wait_queue *queue) REQUIRES(*w->mu)
+/* Has io service the queue, which is active. */
+static void wake_io(struct dibs__wait_queue *queue) REQUIRES(*queue->mu)
 {
     struct dibs__care *care = queue->care;
 
@@ -153,13 +160,15 @@ static void wake_io(struct dibs__wait_queue *queue) REQUIRES(*w->mu)
     if (!care->posted) {
         care->posted = true;
         queue->ops->ref(queue);
-        dibs__loop_post(waiters_loop(queue), &care->post);
+        dibs__loop_post(wait_queue_loop(queue), &care->post);
     }
 }
 
-/* The last call has left: io stops looking. If it goes on for some seconds
- * anyway, and the server need not know, no thread is woken. */
-static void wake_if_empty(struct dibs__wait_queue *queue) REQUIRES(*w->mu)
+/* After the last waiter has left: has io stop servicing the queue. A queue that
+ * stays subscribed while idle, and has nothing to deregister, wakes no
+ * thread. */
+static void wake_io_if_empty(struct dibs__wait_queue *queue)
+    REQUIRES(*queue->mu)
 {
     if (queue->care && queue->care->awake && !queue->blocked_count &&
         dibs__list_empty(&queue->waiters) &&
@@ -167,7 +176,7 @@ static void wake_if_empty(struct dibs__wait_queue *queue) REQUIRES(*w->mu)
         wake_io(queue);
 }
 
-static bool some_pause(struct dibs__wait_queue *queue) REQUIRES(*w->mu)
+static bool has_parked(struct dibs__wait_queue *queue) REQUIRES(*queue->mu)
 {
     if (!queue->care)
         return false;
@@ -182,14 +191,14 @@ void dibs__wait_queue_wake_head(struct dibs__wait_queue *queue)
 {
     dibs__assert_held(queue->mu);
     queue->retry_now = true;
-    if (queue->retry_policy != RETRY_EACH && some_pause(queue))
+    if (queue->retry_policy != RETRY_EACH && has_parked(queue))
         wake_io(queue);
 }
 
 void dibs__wait_queue_wake_all(struct dibs__wait_queue *queue)
 {
     dibs__assert_held(queue->mu);
-    if (!some_pause(queue))
+    if (!has_parked(queue))
         return;
     queue->care->all_ask = true;
     wake_io(queue);
@@ -201,7 +210,7 @@ void dibs__wait_queue_cancel(struct dibs__wait_queue *queue,
     dibs__assert_held(queue->mu);
     waiter->canceled = true;
     if (!queue->care)
-        return; /* it asks, and will not wait */
+        return; /* the first service after it parks ends it */
     queue->care->canceled = true;
     wake_io(queue);
 }
@@ -220,35 +229,39 @@ bool dibs__wait_queue_close(struct dibs__wait_queue *queue)
 /* ---- joining and leaving ----------------------------------------------- */
 
 void dibs__wait_queue_join(struct dibs__wait_queue *queue,
-                           struct dibs__waiter *waiter, bool look)
+                           struct dibs__waiter *waiter, bool needs_service)
 {
     struct dibs__care *care = queue->care;
     bool first = dibs__list_empty(&queue->waiters);
 
     dibs__assert_held(queue->mu);
-    if (first) /* what happened before does not matter now, but one that stands
-                  back has yet to ask, also if that moment is over just now */
-        queue->retry_now = look;
+    /* Earlier wake-ups do not concern this waiter. But a call that was made to
+     * wait because of backoff_until has yet to send its first acquire, even if
+     * backoff_until is just over. */
+    if (first)
+        queue->retry_now = needs_service;
     waiter->state = WAITER_PARKED;
     waiter->refused_at = 0;
     dibs__list_add(&queue->waiters, &waiter->link);
     if (!care) {
-        assert(!look);
+        assert(!needs_service);
         return;
     }
     if (first)
-        care->next_try = dibs__now_ms() + IDLE_LOOK_MS;
+        care->next_try = dibs__now_ms() + IDLE_RETRY_MS;
     if (first && !queue->blocked_count)
         care->first_deadline = INT64_MAX;
     dibs__care_deadline(care, waiter->deadline);
-    if (waiter->canceled) /* before it came here */
+    if (waiter->canceled) /* before it joined */
         dibs__wait_queue_cancel(queue, waiter);
-    /* Before the first, io may have looked after a call that is behind
-     * another one, and pause for as long as that one may wait. */
-    if (look && (first || !care->awake || waiter->deadline < care->looks_at))
+    if (!needs_service)
+        return;
+    /* With BLOCKED waiters only, the next service may be as late as their
+     * deadline, so the first waiter wakes io. */
+    if (first || !care->awake || waiter->deadline < care->looks_at)
         wake_io(queue);
-    if (look &&
-        dibs__pass_joined(queue, waiter)) /* it asks if the head has to wait */
+    /* Permits may be free for it, though not for the head. */
+    if (dibs__pass_joined(queue, waiter))
         dibs__wait_queue_wake_head(queue);
 }
 
@@ -258,18 +271,18 @@ void dibs__wait_queue_leave(struct dibs__wait_queue *queue,
     dibs__assert_held(queue->mu);
     dibs__list_del(&waiter->link);
     waiter->state = WAITER_IDLE;
-    wake_if_empty(queue);
+    wake_io_if_empty(queue);
 }
 
 void dibs__wait_queue_block_on(struct dibs__wait_queue *queue,
-                               struct dibs__list *behind,
+                               struct dibs__list *blocked,
                                struct dibs__waiter *waiter)
 {
     dibs__assert_held(queue->mu);
     bool first =
         queue->blocked_count++ == 0 && dibs__list_empty(&queue->waiters);
     waiter->state = WAITER_BLOCKED;
-    dibs__list_add(behind, &waiter->link);
+    dibs__list_add(blocked, &waiter->link);
     if (!dibs__wait_queue_activate(queue))
         return;
     if (first)
@@ -283,68 +296,170 @@ void dibs__wait_queue_block_on(struct dibs__wait_queue *queue,
 }
 
 void dibs__wait_queue_unblock(struct dibs__wait_queue *queue,
-                              struct dibs__list *behind, struct dibs__list *out)
+                              struct dibs__list *blocked,
+                              struct dibs__list *out)
 {
     dibs__assert_held(queue->mu);
-    for (struct dibs__list *l = behind->next; l != behind; l = l->next) {
+    for (struct dibs__list *l = blocked->next; l != blocked; l = l->next) {
         waiter_of(l)->state = WAITER_IDLE;
         queue->blocked_count--;
     }
-    wake_if_empty(queue);
-    dibs__list_move(out, behind);
+    wake_io_if_empty(queue);
+    dibs__list_move(out, blocked);
 }
 
-/* ---- who asks ---------------------------------------------------------- */
+/* ---- expiry ------------------------------------------------------------ */
 
-/* May the head ask now? If not, *again is when to look again. */
-static bool head_turn(struct dibs__wait_queue *queue, int64_t now,
-                      int64_t held_until, int64_t *again) REQUIRES(*w->mu)
+static bool waiter_must_end(const struct dibs__waiter *waiter, int64_t now,
+                            bool closing)
+{
+    return waiter->canceled || closing || now >= waiter->deadline;
+}
+
+bool dibs__wait_queue_expire_one(struct dibs__wait_queue *queue,
+                                 struct dibs__waiter *waiter, int64_t now,
+                                 bool ignore_closing,
+                                 struct dibs__expired_waiters *out)
+{
+    dibs__assert_held(queue->mu);
+    if (!waiter_must_end(waiter, now,
+                         wait_queue_is_closing(queue) && !ignore_closing)) {
+        dibs__care_deadline(queue->care, waiter->deadline);
+        return false;
+    }
+    dibs__list_del(&waiter->link);
+    waiter->state = WAITER_IDLE;
+    queue->blocked_count--;
+    dibs__list_add(&out->expired, &waiter->link);
+    return true;
+}
+
+static void expire_waiters(struct dibs__wait_queue *queue, int64_t now,
+                           struct dibs__expired_waiters *out)
+    REQUIRES(*queue->mu)
+{
+    bool closing = wait_queue_is_closing(queue);
+
+    for (struct dibs__list *l = queue->waiters.next, *n; l != &queue->waiters;
+         l = n) {
+        struct dibs__waiter *waiter = waiter_of(l);
+        bool must_end = waiter_must_end(waiter, now, closing);
+        n = l->next;
+        if (must_end &&
+            (waiter->state == WAITER_PARKED ||
+             (waiter->state == WAITER_HANDOFF_PENDING &&
+              queue->ops->decline_handoff(queue, waiter, &out->resume)))) {
+            dibs__list_del(l);
+            waiter->state = WAITER_IDLE;
+            dibs__list_add(&out->expired, l);
+            continue;
+        }
+        queue->care->canceled |= waiter->canceled;
+        queue->care->first_deadline =
+            dibs__min(queue->care->first_deadline,
+                      must_end ? now + RECHECK_MS : waiter->deadline);
+    }
+}
+
+/* Takes the waiters that must end out of the queue. */
+static void collect_expired(struct dibs__wait_queue *queue, int64_t now,
+                            struct dibs__expired_waiters *out)
+    REQUIRES(*queue->mu)
+{
+    struct dibs__care *care = queue->care;
+
+    dibs__list_init(&out->expired);
+    dibs__list_init(&out->resume);
+    if (!care || (now < care->first_deadline && !care->canceled &&
+                  !wait_queue_is_closing(queue)))
+        return;
+    care->first_deadline = INT64_MAX;
+    care->canceled = false;
+    if (queue->blocked_count)
+        queue->ops->expire_blocked(queue, now, out);
+    expire_waiters(queue, now, out);
+}
+
+/* No mutex held. */
+static void end_waiters(struct dibs__wait_queue *queue,
+                        struct dibs__expired_waiters *expired)
+{
+    dibs_err reason =
+        wait_queue_is_closing(queue) ? DIBS_ERR_CLOSED : DIBS_ERR_TIMEOUT;
+
+    for (struct dibs__list *l; (l = dibs__list_pop(&expired->expired));) {
+        struct dibs__waiter *waiter = waiter_of(l);
+        bool canceled = waiter->canceled && reason != DIBS_ERR_CLOSED;
+        queue->ops->end(waiter, canceled ? DIBS_ERR_CANCELED : reason);
+    }
+    if (!dibs__list_empty(&expired->resume))
+        queue->ops->resume(&expired->resume);
+}
+
+void dibs__wait_queue_expire(struct dibs__wait_queue *queue)
+{
+    struct dibs__expired_waiters expired;
+
+    dibs__lock(queue->mu);
+    collect_expired(queue, dibs__now_ms(), &expired);
+    dibs__unlock(queue->mu);
+    end_waiters(queue, &expired);
+}
+
+/* ---- which waiters retry ----------------------------------------------- */
+
+/* Prepares a retry of the head, if it is due. If not, *next_service is when to
+ * check again. */
+static bool head_may_retry(struct dibs__wait_queue *queue, int64_t now,
+                           int64_t held_until, int64_t *next_service)
+    REQUIRES(*queue->mu)
 {
     struct dibs__waiter *head = waiter_of(queue->waiters.next);
 
-    *again = now + IDLE_LOOK_MS;
+    *next_service = now + IDLE_RETRY_MS;
     if (queue->retry_policy == RETRY_EACH || head->state != WAITER_PARKED)
         return false;
     if (held_until && now < queue->care->next_try)
-        *again = dibs__min(held_until, queue->care->next_try);
+        *next_service = dibs__min(held_until, queue->care->next_try);
     else if (now < queue->backoff_until)
-        *again = queue->backoff_until;
+        *next_service = queue->backoff_until;
     else if (!queue->retry_now && now < queue->care->next_try)
-        *again = queue->care->next_try;
+        *next_service = queue->care->next_try;
     else if (!queue->ops->may_retry(queue, head))
-        *again = now + AFTER_MS; /* another call of the same owner asks */
+        *next_service = now + RECHECK_MS; /* a call of its owner is in flight */
     else
         return true;
     return false;
 }
 
-/* Those that ask now, chained by next. */
-static struct dibs__waiter *pick_asking(struct dibs__wait_queue *queue,
-                                        int64_t now, int64_t held_until,
-                                        int64_t *again) REQUIRES(*w->mu)
+/* Prepares retries. Returns the waiters to retry, chained by waiter.next. */
+static struct dibs__waiter *collect_retries(struct dibs__wait_queue *queue,
+                                            int64_t now, int64_t held_until,
+                                            int64_t *next_service)
+    REQUIRES(*queue->mu)
 {
     struct dibs__care *care = queue->care;
     struct dibs__waiter *first = NULL, **end = &first;
-    bool all = care->all_ask, unheard = now >= care->again_at;
+    bool all = care->all_ask, no_reply_due = now >= care->again_at;
     int64_t below = care->below;
 
     care->all_ask = false;
     care->below = 0;
-    if (unheard)
+    if (no_reply_due)
         care->again_at = INT64_MAX;
     for (struct dibs__list *l = queue->waiters.next;
-         (all || unheard) && l != &queue->waiters; l = l->next) {
+         (all || no_reply_due) && l != &queue->waiters; l = l->next) {
         struct dibs__waiter *waiter = waiter_of(l);
         if (waiter->state != WAITER_PARKED || !(all || waiter->no_reply))
             continue;
         if (queue->ops->may_retry(queue, waiter)) {
             *end = waiter;
             end = &waiter->next;
-        } else if (waiter->no_reply) { /* another call of the same owner asks */
-            care->again_at = now + AFTER_MS;
+        } else if (waiter->no_reply) { /* a call of its owner is in flight */
+            care->again_at = now + RECHECK_MS;
         }
     }
-    if (head_turn(queue, now, held_until, again)) {
+    if (head_may_retry(queue, now, held_until, next_service)) {
         queue->retry_now = false;
         *end = waiter_of(queue->waiters.next);
         end = &(*end)->next;
@@ -355,58 +470,60 @@ static struct dibs__waiter *pick_asking(struct dibs__wait_queue *queue,
     return first;
 }
 
-/* ---- channels ---------------------------------------------------------- */
+/* ---- notifications ----------------------------------------------------- */
 
-static void look_at_line(struct dibs__care *care);
+static void service_queue(struct dibs__care *care);
 
-static void act_on(struct dibs__wait_queue *queue, enum dibs__heard heard)
-    REQUIRES(*w->mu)
+static void apply_wake(struct dibs__wait_queue *queue, enum dibs__heard wake)
+    REQUIRES(*queue->mu)
 {
-    if (heard == HEARD_LATER)
+    if (wake == HEARD_LATER)
         wake_io(queue);
-    if (heard == HEARD_CALL)
+    if (wake == HEARD_CALL)
         queue->backoff_until = 0;
-    queue->retry_now |= heard == HEARD_RELEASE || heard == HEARD_CALL;
+    queue->retry_now |= wake == HEARD_RELEASE || wake == HEARD_CALL;
 }
 
-static enum dibs__heard line_heard(struct dibs__wait_queue *queue, char what)
-    REQUIRES(*w->mu)
+static enum dibs__heard on_lock_channel(struct dibs__wait_queue *queue,
+                                        char message) REQUIRES(*queue->mu)
 {
     struct dibs__turn *t = &queue->care->turn;
-    enum dibs__heard heard =
-        dibs__turn_line_said(t, what, dibs__care_wants_own(queue->care));
+    enum dibs__heard wake =
+        dibs__turn_line_said(t, message, dibs__care_wants_own(queue->care));
 
-    /* Before it listened for others, a release may have called nobody. */
-    t->foreign |= !what && dibs__list_empty(&queue->waiters) &&
+    /* An external release before this subscription was ready was missed. */
+    t->foreign |= !message && dibs__list_empty(&queue->waiters) &&
                   dibs__now_ms() < t->duty_until;
-    return heard;
+    return wake;
 }
 
-static void channel_said(struct dibs__care *care, enum dibs__ear on, char what)
+static void on_message(struct dibs__care *care, enum dibs__ear channel,
+                       char message)
 {
     struct dibs__wait_queue *queue = care->w;
 
     dibs__lock(queue->mu);
-    enum dibs__heard heard =
-        on == EAR_LINE
-            ? line_heard(queue, what)
-            : dibs__turn_own_said(&care->turn, what, dibs__care_hears_own(care),
-                                  dibs__now_ms());
-    act_on(queue, heard);
+    enum dibs__heard wake =
+        channel == EAR_LINE
+            ? on_lock_channel(queue, message)
+            : dibs__turn_own_said(&care->turn, message,
+                                  dibs__care_hears_own(care), dibs__now_ms());
+    apply_wake(queue, wake);
     dibs__unlock(queue->mu);
-    if (on == EAR_OWN || heard == HEARD_RELEASE)
-        look_at_line(care);
+    if (channel == EAR_OWN || wake == HEARD_RELEASE)
+        service_queue(care);
 }
 
-/* To which channels it listens from now on. */
-static unsigned wait_listens(struct dibs__wait_queue *queue, int64_t now,
-                             bool held, bool asks) REQUIRES(*w->mu)
+/* Returns the channels to be subscribed to, as bits of enum dibs__ear. */
+static unsigned wanted_subscriptions(struct dibs__wait_queue *queue,
+                                     int64_t now, bool held, bool retries)
+    REQUIRES(*queue->mu)
 {
     bool waits = !dibs__list_empty(&queue->waiters);
 
-    /* One that asks may get in, and then need not listen. */
+    /* The retry may get the lock; then no subscription is needed. */
     if (!queue->care->turn.listens &&
-        (!waits || held || asks || now < queue->backoff_until ||
+        (!waits || held || retries || now < queue->backoff_until ||
          queue->retry_policy == RETRY_EACH ||
          waiter_of(queue->waiters.next)->polls))
         return 0;
@@ -414,108 +531,111 @@ static unsigned wait_listens(struct dibs__wait_queue *queue, int64_t now,
                             waits || queue->blocked_count);
 }
 
-/* ---- looking after the line -------------------------------------------- */
+/* ---- service ----------------------------------------------------------- */
 
-/* What a look found to do. */
-struct look {
-    struct dibs__expired_waiters swept;
-    struct dibs__waiter *asking; /* chained by next */
-    bool done;                   /* nobody waits here any more */
-    bool tell;                   /* and the server shall know */
-    bool deaf;                   /* and that it listens no more */
-    unsigned listens;
-    int64_t at; /* when to look again */
+/* Computed with mu held, executed without. */
+struct service_plan {
+    struct dibs__expired_waiters expired;
+    struct dibs__waiter *retries; /* chained by next */
+    bool stop;                    /* no waiters, and no idle subscription */
+    bool deregister;
+    bool end_listening; /* this client was the designated listener */
+    unsigned listens;   /* channels, as bits of enum dibs__ear */
+    int64_t at;         /* time of the next service */
 };
 
-/* Nobody waits here. Some seconds longer io looks after the line. */
-static void look_idle(struct dibs__wait_queue *queue, int64_t now,
-                      struct look *out) REQUIRES(*w->mu)
+/* The queue has no PARKED waiters. It keeps its subscriptions for some seconds
+ * (turn.c), unless too many queues of the client do. */
+static void plan_idle(struct dibs__wait_queue *queue, int64_t now,
+                      struct service_plan *plan) REQUIRES(*queue->mu)
 {
     struct dibs__turn *t = &queue->care->turn;
     dibs_client *c = queue->ops->info(queue).c;
-    bool before = t->linger_until != 0;
-    bool room = before || c->idle_subscriptions < LINGER_MAX;
+    bool was_idle = t->linger_until != 0;
+    bool room = was_idle || c->idle_subscriptions < IDLE_SUBSCRIPTIONS_MAX;
 
-    out->tell = dibs__turn_over(t);
+    plan->deregister = dibs__turn_over(t);
     if (queue->blocked_count) {
-        /* They may wait here yet. */
-    } else if (!wait_is_closing(queue) &&
+        /* They may join the queue later. */
+    } else if (!wait_queue_is_closing(queue) &&
                now < dibs__turn_linger(t, now, room)) {
-        c->idle_subscriptions += !before;
-        out->at = dibs__min(out->at, dibs__turn_next(t, now));
+        c->idle_subscriptions += !was_idle;
+        plan->at = dibs__min(plan->at, dibs__turn_next(t, now));
     } else {
-        out->done = true;
+        plan->stop = true;
         c->idle_subscriptions -= dibs__turn_unlinger(t);
-        out->deaf = dibs__turn_end(t, now);
-        out->tell |= out->deaf;
+        plan->end_listening = dibs__turn_end(t, now);
+        plan->deregister |= plan->end_listening;
     }
-    t->leaving += out->tell;
+    t->leaving += plan->deregister;
 }
 
-static void look_around(struct dibs__wait_queue *queue, int64_t now,
-                        struct look *out) REQUIRES(*w->mu)
+static void plan_service(struct dibs__wait_queue *queue, int64_t now,
+                         struct service_plan *plan) REQUIRES(*queue->mu)
 {
     struct dibs__care *care = queue->care;
-    int64_t held = 0;
+    int64_t held_until = 0;
 
-    out->at = care->first_deadline;
+    plan->at = care->first_deadline;
     if (dibs__list_empty(&queue->waiters)) {
-        look_idle(queue, now, out);
+        plan_idle(queue, now, plan);
     } else {
-        held = queue->ops->held_until ? queue->ops->held_until(queue, now) : 0;
+        held_until =
+            queue->ops->held_until ? queue->ops->held_until(queue, now) : 0;
         queue->ops->info(queue).c->idle_subscriptions -=
             dibs__turn_unlinger(&care->turn);
-        if (held) /* what others did before does not matter */
+        if (held_until) /* the external release was before this hold */
             care->turn.foreign = false;
         queue->retry_now |= care->turn.foreign;
-        out->asking = pick_asking(queue, now, held, &out->at);
-        if (out->asking) /* also by a question that could not say so */
+        plan->retries = collect_retries(queue, now, held_until, &plan->at);
+        if (plan->retries) /* also by an acquire that does not register */
             care->turn.foreign = false;
-        out->at = dibs__min(out->at, care->first_deadline);
-        out->at = dibs__min(out->at, care->again_at);
+        plan->at = dibs__min(plan->at, care->first_deadline);
+        plan->at = dibs__min(plan->at, care->again_at);
     }
-    if (!out->done)
-        out->listens = wait_listens(queue, now, held != 0, out->asking != NULL);
+    if (!plan->stop)
+        plan->listens = wanted_subscriptions(queue, now, held_until != 0,
+                                             plan->retries != NULL);
 }
 
-/* care may be gone then. */
-static void look_at_line(struct dibs__care *care)
+/* May free care. */
+static void service_queue(struct dibs__care *care)
 {
     struct dibs__wait_queue *queue = care->w;
     int64_t now = dibs__now_ms();
-    struct look found = {.done = false};
+    struct service_plan plan = {.stop = false};
 
     dibs__lock(queue->mu);
-    dibs__wait_queue_collect_expired(queue, now, &found.swept);
+    collect_expired(queue, now, &plan.expired);
     care->turn.hears = dibs__care_hears_own(care);
-    look_around(queue, now, &found);
-    care->turn.listens = (unsigned char)found.listens;
-    care->looks_at = found.at;
+    plan_service(queue, now, &plan);
+    care->turn.listens = (unsigned char)plan.listens;
+    care->looks_at = plan.at;
     bool was_awake = care->awake;
-    care->awake = !found.done;
+    care->awake = !plan.stop;
     if (care->awake && !was_awake)
         queue->ops->ref(queue);
     dibs__unlock(queue->mu);
-    dibs__wait_queue_end(queue, &found.swept);
-    for (struct dibs__waiter *at = found.asking, *next; at; at = next) {
-        next = at->next; /* it may be gone then */
+    end_waiters(queue, &plan.expired);
+    for (struct dibs__waiter *at = plan.retries, *next; at; at = next) {
+        next = at->next; /* retry may free at */
         queue->ops->retry(at);
     }
-    if (found.tell)
-        queue->ops->send_deregister(queue, found.deaf);
-    dibs__care_listen(care, found.listens);
-    if (!found.done) {
-        dibs__timer_set(waiters_loop(queue), &care->timer, found.at);
+    if (plan.deregister)
+        queue->ops->send_deregister(queue, plan.end_listening);
+    dibs__care_listen(care, plan.listens);
+    if (!plan.stop) {
+        dibs__timer_set(wait_queue_loop(queue), &care->timer, plan.at);
         return;
     }
-    dibs__timer_stop(waiters_loop(queue), &care->timer);
-    drop_care(queue);
+    dibs__timer_stop(wait_queue_loop(queue), &care->timer);
+    free_care_if_idle(queue);
     if (was_awake)
         queue->ops->unref(queue);
 }
 
-/* One that came meanwhile did not register. If none did, io looks once more, so
- * that the care of the line can go. */
+/* A waiter that joined meanwhile was not registered, so the head retries.
+ * Without waiters, one more service frees the care. */
 void dibs__wait_queue_deregistered(struct dibs__wait_queue *queue)
 {
     dibs__lock(queue->mu);
@@ -527,7 +647,7 @@ void dibs__wait_queue_deregistered(struct dibs__wait_queue *queue)
     dibs__unlock(queue->mu);
 }
 
-static void look_posted(struct dibs__task *t)
+static void service_posted(struct dibs__task *t)
 {
     struct dibs__care *care = DIBS_OF(t, struct dibs__care, post);
     struct dibs__wait_queue *queue = care->w;
@@ -535,49 +655,49 @@ static void look_posted(struct dibs__task *t)
     dibs__lock(queue->mu);
     care->posted = false;
     dibs__unlock(queue->mu);
-    look_at_line(care);
+    service_queue(care);
     queue->ops->unref(queue);
 }
 
-static void look_timed(struct dibs__timer *t)
+static void service_timed(struct dibs__timer *t)
 {
-    look_at_line(DIBS_OF(t, struct dibs__care, timer));
+    service_queue(DIBS_OF(t, struct dibs__care, timer));
 }
 
-/* ---- questions and answers --------------------------------------------- */
+/* ---- replies ----------------------------------------------------------- */
 
 bool dibs__wait_queue_park(struct dibs__wait_queue *queue,
                            struct dibs__waiter *waiter, int64_t pause_ms,
-                           int64_t asked_ms)
+                           int64_t sent_ms)
 {
     dibs__assert_held(queue->mu);
     if (!dibs__wait_queue_activate(queue))
         return false;
     struct dibs__care *care = queue->care;
     waiter->state = WAITER_PARKED;
-    /* Its time may have passed while it was being answered. */
+    /* Its deadline may have passed while the acquire was in flight. */
     dibs__care_deadline(care, waiter->deadline);
     if (queue->retry_policy != RETRY_EACH) {
         const struct dibs__waiter *head = waiter_of(queue->waiters.next);
-        int64_t then = dibs__now_ms() + pause_ms;
-        if (waiter == head ||
-            !head->polls) /* one that polls goes on as it did */
-            care->next_try = then;
-        waiter->no_reply = asked_ms == 0;
+        int64_t retry_at = dibs__now_ms() + pause_ms;
+        /* A head that polls keeps its interval. */
+        if (waiter == head || !head->polls)
+            care->next_try = retry_at;
+        waiter->no_reply = sent_ms == 0;
         if (waiter->no_reply)
-            care->again_at = dibs__min(care->again_at, then);
+            care->again_at = dibs__min(care->again_at, retry_at);
         else
             dibs__pass_refused(queue, waiter);
         wake_io(queue);
         return true;
     }
     if (!care->awake || care->canceled || waiter->deadline < care->looks_at ||
-        wait_is_closing(queue))
+        wait_queue_is_closing(queue))
         wake_io(queue);
-    return dibs__place_stay(queue, waiter, pause_ms, asked_ms);
+    return dibs__place_stay(queue, waiter, pause_ms, sent_ms);
 }
 
-/* Without care its channel is not ready. */
+/* Without care there is no subscription, so the client cannot register. */
 enum dibs__how dibs__wait_queue_registration(struct dibs__wait_queue *queue)
 {
     dibs__assert_held(queue->mu);
@@ -589,7 +709,7 @@ void dibs__wait_queue_replied(struct dibs__wait_queue *queue,
                               int64_t now)
 {
     dibs__assert_held(queue->mu);
-    if (how != HOW_PLAIN) /* it waits still, so there is care */
+    if (how != HOW_PLAIN) /* the waiter is in the queue, so care exists */
         dibs__turn_answered(&queue->care->turn, how, told, now);
 }
 

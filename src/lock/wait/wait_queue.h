@@ -1,10 +1,27 @@
 /* SPDX-License-Identifier: MIT
  *
- * wait_queue.h - how calls wait for something that another client has.
+ * wait_queue.h - queue of the calls of one client that wait for a lock.
  *
- * The machine does not know what it waits for. Its user gives it a table: what
- * to ask, and what to do when a call waits no more. The user has a struct with
- * a wait in it, the mutex that guards the wait, and a reference count.
+ * Words
+ *   wait queue   the waiters of one lock entry, in order of arrival. The server
+ *                knows at most the client, not its waiters (except with
+ *                RETRY_EACH).
+ *   waiter       one call that waits; embedded in the operation of that call.
+ *   retry        sends the acquire command of a waiter again.
+ *   park         a waiter that got the reply "busy" waits for a notification or
+ *                a timer before its next retry.
+ *   block on     a waiter waits for another call of its owner in this client,
+ *                not for the server.
+ *   activate     allocates what only a queue with waiters needs: timer,
+ *                subscriptions, registration on the server (struct dibs__care).
+ *   service      one pass of io over a queue: end expired waiters, retry, set
+ *                subscriptions and the timer.
+ *   register     the server keeps a queue of the clients that wait, and a
+ *                release wakes the first one (turn.h).
+ *
+ * The queue does not depend on the lock type: dibs__wait_queue_ops has the
+ * callbacks that send the commands. The user embeds the queue in a struct of
+ * its own, with a reference count and the mutex that guards the queue.
  */
 #ifndef DIBS_LOCK_WAIT_WAIT_QUEUE_H
 #define DIBS_LOCK_WAIT_WAIT_QUEUE_H
@@ -16,11 +33,11 @@ struct dibs__wait_queue;
 struct dibs__place;
 struct dibs__care;
 
-/* Who of a line asks the server. */
+/* Which waiters of a queue retry. */
 enum dibs__retry_policy {
-    RETRY_HEAD_ONLY,    /* the first; it listens for all of them */
-    RETRY_EACH,         /* each for itself, with a channel of its own */
-    RETRY_HEAD_THEN_ALL /* the first; when one got in, all others at once */
+    RETRY_HEAD_ONLY,    /* the head, for all; the queue has the subscription */
+    RETRY_EACH,         /* each waiter, with a channel and timer of its own */
+    RETRY_HEAD_THEN_ALL /* the head; once it has the lock, all others at once */
 };
 
 /* wait_queue.c has the table of states. */
@@ -33,165 +50,175 @@ enum dibs__waiter_state {
     WAITER_ROLLING_BACK
 };
 
-/* A call that waits; inside what the user knows of that call. */
+/* A call that waits. Embedded in the user's struct for that call. */
 struct dibs__waiter {
-    struct dibs__list link; /* mu: in wait.waiters, or a list of the user's */
+    struct dibs__list link; /* mu: in queue.waiters or, BLOCKED, in a list of
+                               the user's */
     union {
-        struct dibs__place *place; /* RETRY_EACH: its channel and timer; io only
-                                      once it has started */
-        struct dibs__waiter *next; /* others: the next one that is about to ask;
-                                      io only */
+        struct dibs__place *place; /* RETRY_EACH: channel and timer of this
+                                      waiter; io only once started */
+        struct dibs__waiter *next; /* other policies: next waiter to be retried
+                                      in this service; io only */
     };
-    int64_t deadline;   /* const once it waits; INT64_MAX none */
-    int64_t refused_at; /* mu: when it was first told to wait; 0 not yet */
+    int64_t deadline;   /* const once it waits; INT64_MAX: none */
+    int64_t refused_at; /* mu: time of its first "busy"; 0: none yet */
     enum dibs__waiter_state state; /* mu */
     bool canceled;                 /* mu */
-    bool was_busy;                 /* mu: somebody else had what it wants */
-    bool no_reply; /* mu: not RETRY_EACH: its last question was not answered */
-    unsigned char polls; /* it does not listen, it asks again and again: how
-                            often, but not beyond a limit, plus 1; 0 = it
-                            listens */
+    bool was_busy; /* mu: the lock had another holder when the call began, or at
+                      a retry */
+    bool no_reply; /* mu: its last acquire got no reply; not RETRY_EACH */
+    unsigned char polls; /* 0: subscribes. Otherwise it retries at intervals
+                            without a subscription; 1 + the number of polls, up
+                            to a limit */
 };
 
-/* Calls that leave the line, and calls that may go on because of that. */
+/* Result of dibs__wait_queue_collect_expired: waiters to end, and waiters that
+ * were blocked on a call that has ended. */
 struct dibs__expired_waiters {
     struct dibs__list expired, resume; /* of waiter.link */
 };
 
-/* What does not change in the life of a line, but for closing. It is asked for
- * when somebody waits, so that lines without waiters need not keep it. */
+/* Facts about a queue that its user knows already, so that queues without
+ * waiters need not store them. All but closing are constant. */
 struct dibs__wait_queue_info {
     dibs_client *c;
     int slot;
-    bool closing;   /* the client closes: everybody leaves */
-    bool registers; /* these two: see struct dibs__turn */
+    bool closing;   /* the client closes: all waiters must end */
+    bool registers; /* of struct dibs__turn, as the next one */
     char told;
 };
 
-/* What the machine needs of its user. "mu": called with the mutex held; all
- * others without. All on io. */
+/* Callbacks of a queue's user. "mu": called with queue.mu held; the others with
+ * no mutex held. All on io. */
 struct dibs__wait_queue_ops {
     struct dibs__wait_queue_info (*info)(const struct dibs__wait_queue *queue);
-    /* Has this one hear what is said on the line's channel; no memory: it hears
-     * nothing. */
+    /* Subscribes sub to the lock's channel. Out of memory: sub stays
+     * unsubscribed, and the queue retries by its timer only. */
     void (*subscribe)(const struct dibs__wait_queue *queue,
                       struct dibs__subscription *sub);
-    /* mu: may this one ask now? True: its state says so, and ask follows. */
+    /* mu: prepares a retry of this waiter. True: its state is IN_FLIGHT (or
+     * IDLE, if it need not wait any more), and retry follows. */
     bool (*may_retry)(struct dibs__wait_queue *queue,
                       struct dibs__waiter *waiter);
-    /* Sends the question. Its answer ends in dibs__wait_queue_park, or the
-     * waiter leaves. */
+    /* Sends the acquire. Its reply ends in dibs__wait_queue_park, or the waiter
+     * leaves the queue. */
     void (*retry)(struct dibs__waiter *waiter);
-    /* It waits no more, and is out of the line: CLOSED, CANCELED or TIMEOUT. */
+    /* Ends the call of a waiter that has left the queue. err: CLOSED, CANCELED
+     * or TIMEOUT. */
     void (*end)(struct dibs__waiter *waiter, dibs_err err);
     void (*ref)(struct dibs__wait_queue *queue); /* mu */
     void (*unref)(struct dibs__wait_queue *queue);
     /* The rest may be NULL. */
-    /* mu: how many permits it asks for; 0: as many as all others. */
+    /* mu: number of permits that the waiter needs; 0: as many as all others. */
     int64_t (*wants)(const struct dibs__waiter *waiter);
-    /* mu: until when a call of this client has it, by our clock, so that there
-     * is little to ask; 0 none has. */
+    /* mu: until when an owner of this client holds the lock, by our clock; a
+     * retry before is mostly in vain. 0: none holds it. */
     int64_t (*held_until)(struct dibs__wait_queue *queue, int64_t now);
-    /* mu: it must go although it is PROMISED something. True: it may, and is
-     * not PROMISED any more. */
+    /* mu: an expired waiter is HANDOFF_PENDING. True: the hand-off was
+     * declined, and the waiter may end. False: it must await the hand-off. */
     bool (*decline_handoff)(struct dibs__wait_queue *queue,
                             struct dibs__waiter *waiter,
                             struct dibs__list *resume);
-    /* mu: those that are BEHIND another call, and must go. */
+    /* mu: calls dibs__wait_queue_expire_one for all BLOCKED waiters. */
     void (*expire_blocked)(struct dibs__wait_queue *queue, int64_t now,
                            struct dibs__expired_waiters *out);
-    /* These may go on. */
+    /* Resumes waiters that were unblocked. */
     void (*resume)(struct dibs__list *waiters);
-    /* RETRY_EACH: appends the name of its channel. */
+    /* RETRY_EACH: appends the name of the waiter's channel. */
     void (*own_channel)(const struct dibs__waiter *waiter,
                         struct dibs__buf *name);
-    /* If the line registers: appends the name of the channel on which this
-     * client is called. */
+    /* If info.registers: appends the name of the client's wake-up channel. */
     void (*turn_channel)(const struct dibs__wait_queue *queue,
                          struct dibs__buf *name);
-    /* Tells the server that this client does not wait any more. deaf: nor does
-     * it listen for others. Ends in dibs__wait_queue_deregistered. */
+    /* Deregisters this client on the server. deaf: it is no longer the
+     * designated listener of the lock's channel, either. Ends in
+     * dibs__wait_queue_deregistered. */
     void (*send_deregister)(struct dibs__wait_queue *queue, bool deaf);
 };
 
-/* One line of waiters. What only io needs is not here but in its care, which is
- * made when somebody has to wait, and goes when nobody does. */
+/* What only a queue with waiters needs is in its care, which is allocated by
+ * dibs__wait_queue_activate and freed after the last waiter has left. */
 struct dibs__wait_queue {
     const struct dibs__wait_queue_ops *ops; /* const after init */
     dibs__mutex *mu;                        /* the user's */
-    struct dibs__care *care;                /* mu: NULL if nobody had to wait */
+    struct dibs__care *care;                /* mu: NULL: not active */
     struct dibs__list waiters;              /* mu: in order of arrival */
-    int64_t backoff_until;      /* mu: other clients first; do not ask before */
-    unsigned blocked_count;     /* mu: how many are BEHIND */
-    bool retry_now;             /* mu: something happened, ask at once */
+    int64_t backoff_until;      /* mu: head retries not before, so that other
+                                   clients come first */
+    unsigned blocked_count;     /* mu: number of BLOCKED waiters */
+    bool retry_now;             /* mu: the head retries at the next service */
     unsigned char retry_policy; /* enum dibs__retry_policy; const after init */
 };
 
 void dibs__wait_queue_init(struct dibs__wait_queue *queue,
-                           const struct dibs__wait_queue_ops *user,
-                           dibs__mutex *mu, enum dibs__retry_policy asks);
-/* Nobody refers to it any more. */
+                           const struct dibs__wait_queue_ops *ops,
+                           dibs__mutex *mu, enum dibs__retry_policy policy);
+/* Frees what the queue has. The last reference is gone. */
 void dibs__wait_queue_clear(struct dibs__wait_queue *queue);
 
-/* ---- all of these with the user's mutex held; any thread --------------- */
+/* ---- any thread; require queue->mu ------------------------------------- */
 
-/* A call may have to wait here. False: out of memory, so it must not. */
+/* Must succeed before a call parks or blocks. Returns false if out of memory:
+ * the call must fail instead of waiting. Idempotent. */
 bool dibs__wait_queue_activate(struct dibs__wait_queue *queue);
-/* One more waiter, at the end. look: io looks after it, if need be; the line is
- * ready. */
+/* Appends a waiter, as PARKED. needs_service: io must end it at its deadline
+ * and retry it; the queue is active. False: its first acquire is sent next. */
 void dibs__wait_queue_join(struct dibs__wait_queue *queue,
-                           struct dibs__waiter *waiter, bool look);
-/* It was answered "not yet" to what was sent at asked_ms: asks again when it is
- * called, or after that pause. asked_ms 0: it was not answered. False: out of
- * memory. Thread: io, or that of the first attempt. */
+                           struct dibs__waiter *waiter, bool needs_service);
+/* Parks a waiter after the reply "busy" to an acquire sent at sent_ms; sent_ms
+ * 0: no reply came. Its next retry follows a notification, or pause_ms. Returns
+ * false if out of memory. Thread: io, or that of the first attempt. */
 bool dibs__wait_queue_park(struct dibs__wait_queue *queue,
                            struct dibs__waiter *waiter, int64_t pause_ms,
-                           int64_t asked_ms);
-/* Out of the line, if it is in it. */
+                           int64_t sent_ms);
+/* Removes a waiter; it becomes IDLE. Idempotent. */
 void dibs__wait_queue_leave(struct dibs__wait_queue *queue,
                             struct dibs__waiter *waiter);
-/* It has to wait for another call, in a list of the user's: the line looks
- * after its deadline. One that cannot be refused comes here although the line
- * is not ready; then it stays for as long as that call may take. */
+/* Appends a waiter, as BLOCKED, to `blocked`, a list of the user's. io ends it
+ * at its deadline. A release cannot be refused, so it may come here although
+ * the queue could not be activated; then it has no deadline. */
 void dibs__wait_queue_block_on(struct dibs__wait_queue *queue,
-                               struct dibs__list *behind,
+                               struct dibs__list *blocked,
                                struct dibs__waiter *waiter);
-/* The other call is over: all of this list go to out. */
+/* Moves all waiters of `blocked` to out; they become IDLE. */
 void dibs__wait_queue_unblock(struct dibs__wait_queue *queue,
-                              struct dibs__list *behind,
+                              struct dibs__list *blocked,
                               struct dibs__list *out);
-/* For sweep_behind: looks at one of such a list. never_closes: it stays when
- * the client closes. True: it must go, and was moved to out. */
+/* For ops.expire_blocked: moves the waiter to out if it is canceled, expired,
+ * or the client closes (unless ignore_closing). Returns whether it was
+ * moved. */
 bool dibs__wait_queue_expire_one(struct dibs__wait_queue *queue,
                                  struct dibs__waiter *waiter, int64_t now,
-                                 bool never_closes,
+                                 bool ignore_closing,
                                  struct dibs__expired_waiters *out);
-/* It is to end with CANCELED. */
+/* Has io end the waiter with CANCELED. */
 void dibs__wait_queue_cancel(struct dibs__wait_queue *queue,
                              struct dibs__waiter *waiter);
-/* The client closes: has io end those that wait. False: nobody does, and io
- * does not look after the line. */
+/* The client closes: has io end the waiters. Returns false if there are none,
+ * and io does not service the queue. */
 bool dibs__wait_queue_close(struct dibs__wait_queue *queue);
-/* Something happened that may have freed it: has io ask at once. */
+/* The lock may be free: has io retry the head at once. */
 void dibs__wait_queue_wake_head(struct dibs__wait_queue *queue);
-/* RETRY_HEAD_THEN_ALL: one got in, so all that pause may ask. */
+/* RETRY_HEAD_THEN_ALL, after the head got the lock: has io retry all parked
+ * waiters. */
 void dibs__wait_queue_wake_all(struct dibs__wait_queue *queue);
-/* What the next question has to say about being called; its answer. */
+/* Returns the registration argument of the next acquire. The caller must send
+ * it, and pass the reply to dibs__wait_queue_replied. */
 enum dibs__how dibs__wait_queue_registration(struct dibs__wait_queue *queue);
 void dibs__wait_queue_replied(struct dibs__wait_queue *queue,
                               enum dibs__how how, enum dibs__told told,
                               int64_t now);
-/* Is this client among those that hear what is said on the line's channel,
- * without a duty to? */
+/* Returns whether this client is subscribed to the lock's channel without being
+ * the designated listener. */
 bool dibs__wait_queue_is_passive_listener(const struct dibs__wait_queue *queue,
                                           int64_t now);
 
-/* ---- no mutex held; io ------------------------------------------------- */
+/* ---- io; no mutex held ------------------------------------------------- */
 
-/* Ends all that must go and do not await an answer. */
+/* Ends all waiters that are canceled, expired or closing, but for those that
+ * await a reply. */
 void dibs__wait_queue_expire(struct dibs__wait_queue *queue);
-/* The server was told that this client does not wait any more, or could not be
- * told. */
+/* ops.send_deregister has ended, with or without a reply. */
 void dibs__wait_queue_deregistered(struct dibs__wait_queue *queue);
 
 #endif
