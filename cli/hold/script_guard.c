@@ -15,13 +15,12 @@
 #include "hold/script_guard.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "util/fds.h"
+#include "util/guard_process.h"
 #include "util/time.h"
 
 struct orders {
@@ -79,36 +78,28 @@ static bool watch_keeper(const struct args *a, const struct script *s, int fd)
 int watcher_start(struct watcher *w, const struct args *a,
                   const struct script *s, int news_fd)
 {
-    int ends[2];
-    sigset_t all;
+    int fd = -1;
 
     *w = (struct watcher){.fd = -1, .will = {.fd = -1, .exe = -1}};
     if (a->on_lost.kind == LOST_WARN)
         return 0;
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return errno;
     will_open(&w->will);
-    pid_t pid = fork();
+    pid_t pid = guard_process_fork("dibs-watcher", &fd);
     if (pid == 0) {
-        sigfillset(&all);
-        sigprocmask(SIG_SETMASK, &all, NULL);
-        setsid();
-        prctl(PR_SET_NAME, "dibs-watcher");
-        close(ends[1]);
         close(news_fd);
         if (a->status_fd > STDERR_FILENO)
             close(a->status_fd);
         fds_leave_input();
         struct script own = *s;
         (void)script_own_timer(&own);
-        if (watch_keeper(a, &own, ends[0]))
+        if (watch_keeper(a, &own, fd))
             will_execute(&w->will);
         _exit(0);
     }
-    int why = pid < 0 ? errno : 0;
-    close(ends[0]);
-    w->fd = ends[1];
-    return why;
+    if (pid < 0)
+        return errno;
+    w->fd = fd;
+    return 0;
 }
 
 void watcher_entrust(struct watcher *w, const struct grip *g)
@@ -122,8 +113,5 @@ void watcher_tell(struct watcher *w, int64_t kill_at, bool held)
 {
     struct orders o = {kill_at, held};
 
-    if (w->fd < 0 || write(w->fd, &o, sizeof o) == (ssize_t)sizeof o)
-        return;
-    close(w->fd); /* it is gone; we still watch ourselves */
-    w->fd = -1;
+    guard_process_send(&w->fd, &o, sizeof o);
 }

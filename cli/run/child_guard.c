@@ -38,16 +38,15 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "run/nesting.h"
 #include "util/fds.h"
+#include "util/guard_process.h"
 #include "util/time.h"
 
-/* Smaller than PIPE_BUF: it comes whole. */
 struct message {
     int64_t kill_at;
     int64_t target; /* as for kill(2): negative is a group; 0 nobody */
@@ -238,12 +237,7 @@ static _Noreturn void guard_main(int fd, const struct guard_plan *plan)
         [FD_INNER] = plan->inner_fd,
         [FD_WILL] = plan->will ? plan->will->fd : -1,
         [FD_EXE] = plan->will ? plan->will->exe : -1};
-    sigset_t all;
 
-    sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, NULL);
-    setsid();
-    prctl(PR_SET_NAME, "dibs-guard");
     for (size_t i = 0; i < plan->n_outer; i++)
         fds[FD_OUTER + i] = plan->outer_fds[i];
     keep_only(fds, FD_OUTER + (int)plan->n_outer);
@@ -256,45 +250,30 @@ static _Noreturn void guard_main(int fd, const struct guard_plan *plan)
 
 bool guard_start(struct guard *g, const struct guard_plan *plan)
 {
-    int ends[2];
+    int fd = -1;
 
     *g = (struct guard){.fd = -1};
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return false;
-    pid_t pid = fork();
+    pid_t pid = guard_process_fork("dibs-guard", &fd);
     if (pid == 0)
-        guard_main(ends[0], plan);
-    close(ends[0]);
-    if (pid < 0) {
-        close(ends[1]);
+        guard_main(fd, plan);
+    if (pid < 0)
         return false;
-    }
-    *g = (struct guard){.pid = pid, .fd = ends[1]};
+    *g = (struct guard){.pid = pid, .fd = fd};
     return true;
-}
-
-static void send_message(struct guard *g, const struct message *m)
-{
-    /* Should the guard be gone, there is nothing to do about it: SIGPIPE is
-     * blocked, and dibs itself still watches. */
-    if (g->fd >= 0 && write(g->fd, m, sizeof *m) != (ssize_t)sizeof *m) {
-        close(g->fd);
-        g->fd = -1;
-    }
 }
 
 void guard_set(struct guard *g, pid_t pid, bool group, int64_t kill_at)
 {
     struct message m = {.kill_at = kill_at, .target = group ? -pid : pid};
 
-    send_message(g, &m);
+    guard_process_send(&g->fd, &m, sizeof m);
 }
 
 void guard_leave(struct guard *g)
 {
     struct message m = {.leaves = true};
 
-    send_message(g, &m);
+    guard_process_send(&g->fd, &m, sizeof m);
 }
 
 bool guard_stop(struct guard *g)

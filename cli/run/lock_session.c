@@ -222,6 +222,41 @@ static int open_client(struct grip *g)
     return g->sig != 0 ? EXIT_SIGNAL + g->sig : g->open_code;
 }
 
+/* ---- token, slot, permit ----------------------------------------------- */
+
+static void note_values(struct grip *g)
+{
+    if (g->a->fence && dibs_lock_token(g->b.l, g->owner, &g->token) != DIBS_OK)
+        g->token = 0;
+    if (g->a->slots > 0 &&
+        dibs_lock_slot(g->b.l, g->owner, &g->slot) != DIBS_OK)
+        g->slot = -1;
+    if (g->a->slots > 0)
+        bundle_permit(g->owner_text, g->permit);
+}
+
+/* The token of an outer hold is known to the run that holds it, and to no other
+ * process: the last token on the server may be of an earlier hold. So a nested
+ * run reads it from its environment, if the run right around it holds the lock.
+ * Returns false, and prints an error, if the token is needed and not known. */
+static bool take_nested_values(struct grip *g)
+{
+    const char *owner = getenv("DIBS_OWNER"), *token = getenv("DIBS_TOKEN");
+
+    if (g->a->slots > 0)
+        bundle_permit(g->owner_text, g->permit);
+    if (!g->a->fence)
+        return true;
+    if (owner && token && strcmp(owner, g->owner_text) == 0 &&
+        value_count(token, INT64_MAX, &g->token))
+        return true;
+    out_tell(OUT_ERROR, "usage",
+             "%s is held by a dibs run around this command, whose token is not "
+             "known here: is it without --fence, or not the next one?",
+             g->a->words[0]);
+    return false;
+}
+
 /* ---- taking ------------------------------------------------------------ */
 
 /* What is left of -w, at least for one attempt; 0: no limit. */
@@ -305,7 +340,7 @@ static int note_taken(struct grip *g)
     g->held = true;
     g->held_at = time_now();
     bundle_owner(&g->b, g->owner, g->owner_text);
-    grip_note_values(g);
+    note_values(g);
     if (g->a->strict && !bundle_strict(&g->b, g->a)) {
         (void)grip_drop(g, 0);
         return EXIT_USAGE;
@@ -364,7 +399,7 @@ static int refuse_outer(struct grip *g)
 
 static int leave_to_outer(struct grip *g)
 {
-    if (!grip_nested_values(g)) {
+    if (!take_nested_values(g)) {
         g->nested = false;
         return EXIT_USAGE;
     }
@@ -481,6 +516,37 @@ int64_t grip_valid_ms(const struct grip *g)
     if (g->nested)
         return DIBS_MS_MAX; /* the outer run watches it */
     return g->lost ? 0 : dibs_lock_valid_ms(g->b.l, g->owner);
+}
+
+/* ---- what outer runs hold ---------------------------------------------- */
+
+bool grip_is_sure(const struct grip *g)
+{
+    if (g->outer != OUTER_HOLDS || g->lost)
+        return false;
+    return g->nested || dibs_lock_state(g->b.l, g->owner) == DIBS_HELD;
+}
+
+int grip_outer_fd(const struct grip *g)
+{
+    return g->outer == OUTER_HOLDS ? g->b.outer.fd : -1;
+}
+
+void grip_outer_look(struct grip *g)
+{
+    if (g->outer == OUTER_HOLDS)
+        g->outer = outer_state(&g->b.outer);
+}
+
+void grip_outer_leave(struct grip *g)
+{
+    outer_leave(&g->b.outer);
+}
+
+const char *grip_outer_text(const struct grip *g)
+{
+    return g->outer == OUTER_LOST ? "the outer dibs run lost it"
+                                  : "the outer dibs run has ended";
 }
 
 /* ---- giving back ------------------------------------------------------- */

@@ -79,13 +79,6 @@ struct grip {
 int grip_take(struct grip *g, const struct args *a,
               const struct signals *signals, const struct wait_end *ends);
 
-/* In lock_session_values.c, as all about outer runs: notes the token and the
- * slot of what was just taken. */
-void grip_note_values(struct grip *g);
-/* The same of what an outer run holds for us; false if we need a token and it
- * is not known, and an error was printed. */
-bool grip_nested_values(struct grip *g);
-
 /* While held: a descriptor to watch, what to call when it is readable, and for
  * how long we surely hold the lock. */
 int grip_fd(const struct grip *g);
