@@ -41,7 +41,7 @@ static void print_forced(const struct args *a, bool freed, const char *owner)
 }
 
 /* Each kind has its own way to wake its waiters. */
-static dibs_err force_kind(const struct args *a, struct look *k,
+static dibs_err force_kind(const struct args *a, struct lock_query *k,
                            const dibs_lock_info *info, bool *freed)
 {
     const char *name = a->words[0];
@@ -81,13 +81,13 @@ static int refuse_force(const struct args *a, const dibs_lock_info *info)
 }
 
 /* One of many, by its name. */
-static int force_slot(const struct args *a, struct look *k)
+static int force_slot(const struct args *a, struct lock_query *k)
 {
     bool freed = false;
     dibs_err err = dibs_lock_force_release_owner(k->l, a->if_owner, &freed);
 
     if (err != DIBS_OK)
-        return look_failed(a->words[0], err);
+        return query_failed(a->words[0], err);
     if (freed) {
         print_forced(a, true, a->if_owner);
         return EXIT_FINE;
@@ -98,16 +98,17 @@ static int force_slot(const struct args *a, struct look *k)
 }
 
 /* Ends the hold, if the owner that is meant has it. */
-static int force_unlock(const struct args *a, struct look *k)
+static int force_unlock(const struct args *a, struct lock_query *k)
 {
-    struct seen s = {.name = (char *)a->words[0], .info = DIBS_LOCK_INFO_INIT};
+    struct lock_row s = {.name = (char *)a->words[0],
+                         .info = DIBS_LOCK_INFO_INIT};
     const char *meant = a->if_owner;
     bool freed = false;
-    dibs_err err = look_info(k, &s);
+    dibs_err err = query_info(k, &s);
     const dibs_lock_info *info = &s.info;
 
     if (err != DIBS_OK)
-        return look_failed(a->words[0], err);
+        return query_failed(a->words[0], err);
     int code = refuse_force(a, info);
     if (code != EXIT_FINE)
         return code;
@@ -116,7 +117,7 @@ static int force_unlock(const struct args *a, struct look *k)
     if (info->locked && (!meant || strcmp(meant, info->owner) == 0)) {
         err = force_kind(a, k, info, &freed);
         if (err != DIBS_OK)
-            return look_failed(a->words[0], err);
+            return query_failed(a->words[0], err);
     }
     print_forced(a, freed, info->locked ? info->owner : NULL);
     if (freed || !info->locked)
@@ -130,7 +131,7 @@ static int force_unlock(const struct args *a, struct look *k)
 
 int cmd_force_unlock(const struct args *a)
 {
-    struct look k;
+    struct lock_query k;
 
     if (!a->yes)
         return args_wrong(command_find("force-unlock"),
@@ -138,11 +139,11 @@ int cmd_force_unlock(const struct args *a)
                           "the holder of '%s' loses it while it works; add "
                           "--yes if you want that",
                           a->words[0]);
-    int code = look_open_lock(a, &k);
+    int code = query_open_lock(a, &k);
     if (code == EXIT_FINE && k.l)
         code = force_unlock(a, &k);
     else if (code == EXIT_FINE)
         print_forced(a, false, NULL);
-    look_close(&k);
+    query_close(&k);
     return out_finish(code);
 }

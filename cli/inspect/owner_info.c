@@ -76,7 +76,7 @@ const char *who_text(const struct who *w, char buf[WHO_TEXT_MAX])
     return buf;
 }
 
-const char *who_behind(const struct who *w, char buf[WHO_TEXT_MAX])
+const char *owner_describe(const struct who *w, char buf[WHO_TEXT_MAX])
 {
     char text[WHO_TEXT_MAX];
 

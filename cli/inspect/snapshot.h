@@ -9,8 +9,8 @@
 #include "inspect/lock_query.h"
 
 /* A lock that was held, and what earlier looks add to that. */
-struct sighting {
-    struct seen s;
+struct snapshot_row {
+    struct lock_row s;
     int64_t at;       /* when it was seen, on the clock of time.h */
     int64_t ends;     /* when its lease would end; TIME_NEVER: it has none */
     int64_t since;    /* this owner has had it at least since then */
@@ -20,28 +20,32 @@ struct sighting {
     unsigned changes; /* of its owner, that we have seen */
 };
 
-struct survey {
-    struct sighting *rows; /* by name */
+struct snapshot {
+    struct snapshot_row *rows; /* by name */
     size_t n, room;
     bool failed; /* no memory */
 };
 
 /* How often to look: what --every says, or usual_ms. EXIT_FINE, or EXIT_USAGE
  * and an error was printed. */
-int survey_every(const struct args *a, const char *command, int64_t usual_ms,
-                 int64_t *every_ms);
+int snapshot_interval(const struct args *a, const char *command,
+                      int64_t usual_ms, int64_t *every_ms);
 
 /* All locks that match; sorted, each once. */
-dibs_err survey_read(dibs_client *c, const char *pattern, struct survey *out);
+dibs_err snapshot_read(dibs_client *c, const char *pattern,
+                       struct snapshot *out);
 /* One lock; out has one row, or none if it is free. */
-dibs_err survey_read_one(struct look *k, const char *name, struct survey *out);
-void survey_clear(struct survey *v);
+dibs_err snapshot_read_one(struct lock_query *k, const char *name,
+                           struct snapshot *out);
+void snapshot_clear(struct snapshot *v);
 /* The one of that name, or NULL. */
-struct sighting *survey_find(struct survey *v, const struct seen *s);
+struct snapshot_row *snapshot_find(struct snapshot *v,
+                                   const struct lock_row *s);
 
 /* Who the owners are. Those that the look before had were asked for then; for
  * all others there is one question. */
-void survey_name(dibs_client *c, const struct survey *before, struct survey *v);
+void snapshot_name_owners(dibs_client *c, const struct snapshot *before,
+                          struct snapshot *v);
 
 /* What happened to one lock between two looks. */
 enum change {
@@ -56,12 +60,12 @@ enum change {
 
 /* before: NULL for HELD, and TAKEN when it was free. after: NULL for FREE and
  * LOST; what is changed in it counts for the next comparison. */
-typedef void survey_fn(enum change what, const struct sighting *before,
-                       struct sighting *after, void *arg);
+typedef void snapshot_fn(enum change what, const struct snapshot_row *before,
+                         struct snapshot_row *after, void *arg);
 
 /* Hands on from before to after what only the earlier looks know, and tells
  * every change. first: there is no look before. */
-void survey_compare(const struct survey *before, struct survey *after,
-                    bool first, survey_fn *fn, void *arg);
+void snapshot_compare(const struct snapshot *before, struct snapshot *after,
+                      bool first, snapshot_fn *fn, void *arg);
 
 #endif

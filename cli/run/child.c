@@ -149,12 +149,12 @@ static bool make_environment(struct start *st)
         st->lost_as = lost_number(st);
         snprintf(st->number, sizeof st->number, "DIBS_LOST_FD=%d", st->lost_as);
         more[0] = st->number;
-        more[1] = st->row =
-            outer_row(&(struct outer_terms){.owners = owners,
-                                            .fd = st->lost_as,
-                                            .pipe_fd = st->lost[0],
-                                            .foreground = st->plan->foreground,
-                                            .grace_ms = st->plan->grace_ms});
+        more[1] = st->row = nesting_env(
+            &(struct nesting_terms){.owners = owners,
+                                    .fd = st->lost_as,
+                                    .pipe_fd = st->lost[0],
+                                    .foreground = st->plan->foreground,
+                                    .grace_ms = st->plan->grace_ms});
         if (!st->row)
             return false;
     }
@@ -241,7 +241,7 @@ int child_start(struct child *ch, const struct child_plan *plan)
         goto out;
     ch->group = !plan->foreground;
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    const struct guard_plan guard = {.will = plan->will,
+    const struct guard_plan guard = {.release = plan->release,
                                      .inner_fd = st.lost[0],
                                      .outer_fds = plan->outer->fds,
                                      .n_outer = plan->outer->n};
@@ -382,7 +382,7 @@ void child_tell_end(struct child *ch)
 
 bool child_has_inner(const struct child *ch)
 {
-    return outer_joined(ch->inner_fd);
+    return nesting_is_joined(ch->inner_fd);
 }
 
 /* ---- the terminal ------------------------------------------------------ */

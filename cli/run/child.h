@@ -28,13 +28,14 @@ struct child {
 
 struct child_plan {
     char *const *argv;
-    const char *const *env;    /* NAME=value, to add; ends with NULL */
-    bool foreground;           /* in our process group */
-    const char *owners;        /* make a DIBS_LOST_FD for them; NULL: none */
-    int kept_fd;               /* it does not get this number; -1: any */
-    int64_t grace_ms;          /* what runs inside of it are told (nesting.h) */
-    const struct outer *outer; /* runs around us */
-    const struct will *will;   /* what to release if we are killed, or NULL */
+    const char *const *env; /* NAME=value, to add; ends with NULL */
+    bool foreground;        /* in our process group */
+    const char *owners;     /* make a DIBS_LOST_FD for them; NULL: none */
+    int kept_fd;            /* it does not get this number; -1: any */
+    int64_t grace_ms;       /* what runs inside of it are told (nesting.h) */
+    const struct nesting *outer; /* runs around us */
+    const struct release_plan
+        *release; /* what to release if we are killed, or NULL */
     const struct signals *signals;
 };
 
