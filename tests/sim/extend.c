@@ -30,7 +30,7 @@ static void check_extended(struct sim_program *pr,
                    (long long)valid);
 }
 
-/* Longer than the judge thought until now. */
+/* Longer than the checker thought until now. */
 static void note_longer(struct sim_claim *claim, int64_t lease_ms)
 {
     claim->proved_at = sim_now();
@@ -68,7 +68,7 @@ void sim_extend(struct sim_program *pr, struct sim_claim *claim)
     dibs_err err = dibs_lock_extend(claim->lock, &o);
     sim_note("extends %s to %lld: %s", sim_thing_name(claim->thing),
              (long long)o.lease_ms, dibs_strerror(err));
-    sim_judge_time("extending", from, idle,
+    sim_check_time("extending", from, idle,
                    (sim_plan.may & SIM_F_REFUSE ? 4 : 2) * sim_plan.command_ms *
                            102 / 100 +
                        SLACK_MS);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * fiber.c - processes, threads and time in the simulated world.
+ * fiber.c - processes, threads and time in the simulation.
  *
  * How     One queue of events by time, one bag of fibers that can run. As long
  *         as somebody can run, chance picks who does; then time stands nearly

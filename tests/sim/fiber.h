@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * fiber.h - processes, their threads, and time, in the simulated world.
+ * fiber.h - processes, their threads, and time, in the simulation.
  *
  * A thread of the library or of a simulated program is a fiber: a stack of its
  * own inside the one real thread. It runs until it waits, or until chance takes
@@ -9,8 +9,8 @@
  * can be met, and the seed says which one it is.
  *
  * A process is some fibers, a clock and a way of being stopped or killed.
- * Time is microseconds since the world began. It moves when nobody can run, to
- * the next event; and a little with every turn of a fiber.
+ * Time is microseconds since the simulation began. It moves when nobody can
+ * run, to the next event; and a little with every turn of a fiber.
  */
 #ifndef DIBS_SIM_FIBER_H
 #define DIBS_SIM_FIBER_H
@@ -31,22 +31,24 @@ struct sim_proc {
     char name[16];
     bool stopped;
     bool dead;
-    int64_t clock_offset; /* us; its clock is that plus the world's time, */
+    int64_t clock_offset; /* us; its clock is that plus simulated time, */
     int64_t ppm;          /* faster by so many millionths */
     struct sim_chance chance;
     int fibers;         /* that live */
     int sockets;        /* that are open */
     int64_t stopped_at; /* while it is */
-    int64_t ghost_at;   /* a server read what it sent, and had given up, then */
-    int64_t late_ghost_at; /* the same, more than a lease after that server */
+    int64_t
+        late_copy_at; /* a server read what it sent, and had given up, then */
+    int64_t
+        very_late_copy_at; /* the same, more than a lease after that server */
                            /* had answered it again */
-    struct sim_late *late; /* what was read so, the latest first */
-    int unheard;           /* closed connections, no answer since then */
-    int64_t lease_us;      /* which it has */
-    int64_t idle_us;       /* how long its threads could not run, in all, */
-    int64_t longest_us;    /* and how long at once, at most */
-    int64_t stalled_since; /* less those that cannot now: the sum of their */
-    int stalls;            /* beginnings, and how many they are */
+    struct sim_delayed *late; /* what was read so, the latest first */
+    int unheard;              /* closed connections, no answer since then */
+    int64_t lease_us;         /* which it has */
+    int64_t idle_us;          /* how long its threads could not run, in all, */
+    int64_t longest_us;       /* and how long at once, at most */
+    int64_t stalled_since;    /* less those that cannot now: the sum of their */
+    int stalls;               /* beginnings, and how many they are */
     struct sim_fiber **parked; /* could run, but it is stopped */
     size_t nparked, cap_parked;
 };
@@ -78,7 +80,7 @@ void sim_proc_continue(struct sim_proc *p);
 void sim_proc_kill(struct sim_proc *p);
 /* One of its fibers, by chance, has no processor for so long. */
 void sim_proc_stall(struct sim_proc *p, int64_t us);
-/* Its clock, and the world's time at which that shows local. */
+/* Its clock, and simulated time at which that shows local. */
 int64_t sim_clock_us(const struct sim_proc *p);
 int64_t sim_clock_when(const struct sim_proc *p, int64_t local);
 /* How long its threads could not run so far. */

@@ -57,9 +57,9 @@ static void take_once(struct sim_program *pr, enum sim_thing t)
     pr->waiting = pr->uses[t] = true;
     pr->waits_since = sim_now();
     sim_note("asks for %s", sim_thing_name(t));
-    sim_late_wait(&wait);
+    sim_lateness_wait(&wait);
     dibs_err err = sim_take(pr, claim.lock, form, &o);
-    sim_late_done(&wait, err);
+    sim_lateness_done(&wait, err);
     sim_note("%s: %s", sim_thing_name(t), dibs_strerror(err));
     pr->waiting = false;
     claim.since = sim_now();
@@ -70,7 +70,7 @@ static void take_once(struct sim_program *pr, enum sim_thing t)
         return;
     }
     sim_totals.acquires++;
-    sim_judge_granted(&claim);
+    sim_check_granted(&claim);
     sim_hold_on(pr, sim_between(&pr->chance, 1, sim_plan.hold_us));
     sim_let_go(pr, &claim);
 }
@@ -83,9 +83,9 @@ static void wait_at_gate(struct sim_program *pr, dibs_latch *gate)
     struct sim_wait wait = {.what = SIM_GATE_OPEN, .proc = pr->client->proc};
 
     o.wait_ms = GATE_WAIT_MS;
-    sim_late_wait(&wait);
+    sim_lateness_wait(&wait);
     dibs_err err = dibs_latch_wait(gate, &o);
-    sim_late_done(&wait, err);
+    sim_lateness_done(&wait, err);
     sim_note("waited at the gate: %s", dibs_strerror(err));
 }
 
@@ -115,7 +115,7 @@ void *sim_herd_main(void *program)
         sim_once_in(&pr->chance, 4) ? (int)sim_between(&pr->chance, 2, 4) : 1;
 
     pr->owner = dibs_owner_thread(cl->c[0]);
-    while (rounds-- > 0 && !sim_healed && !cl->closing) {
+    while (rounds-- > 0 && !sim_faults_ended && !cl->closing) {
         int what = draw_what(pr);
         if (what == SIM_PERMITS_OF_SEMAPHORE)
             sim_counted_permits(cl, &pr->chance, pr->number);

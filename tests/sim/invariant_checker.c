@@ -1,28 +1,27 @@
 /* SPDX-License-Identifier: MIT
  *
- * invariant_checker.c - what must be true: the promises of docs/guarantees.md,
- * one by one.
+ * invariant_checker.c - checks the promises of docs/guarantees.md.
  *
- * The judge sees everything: what each client believes at this moment by its
- * own clock (dibs_lock_state, asked from outside, without its mutexes) and what
- * the server has. It looks when a lock is granted, and every now and then.
+ * The checker knows what each client believes at this moment by its own clock
+ * (dibs_lock_state, called from outside, without its mutexes) and what the
+ * server has. It runs at each grant, and periodically.
  *
- *   P1   granted: nobody else believes that he holds it
- *   P2   what was lost stays lost; told once; and whoever believes that he
- *        holds has it on the server, for at least as long as he thinks
+ *   P1   granted: no other owner believes that it holds the lock
+ *   P2   a lost hold stays lost; on_lost comes once; and a client that believes
+ *        to hold has the lock on the server, for at least as long
  *   P3   a lock that was taken away is known to be lost within its lease
- *   P4   answers; after OK the server has it, after others nobody holds
- *        a fenced lock's token is larger than all before; no more hold slots
- *        than there are, each another one; permits neither vanish nor multiply
- *   P5   the number of holds is the same here and there
+ *   P4   results: after OK the server has the lock, else the owner does not;
+ *        a token is larger than all before; at most as many holders as slots,
+ *        each with another slot; permits neither vanish nor multiply
+ *   P5   the recursion counts of client and server agree
  *   P6   and P9, P11: at the end no key is left
- *   P7   no call takes longer than it may
- *   P8   at the end every waiter has had its turn; P16: after a failover, too
- *   P10  nobody overtakes in the queue of a fair lock, if nothing is wrong
+ *   P7   no call takes longer than its limit
+ *   P8   at the end every waiter was granted; P16: after a failover, too
+ *   P10  no waiter overtakes in the queue of a fair lock, without faults
  *   P11  a client that closed has no key, no thread, no socket
- *   P13  all or none: as P1 and P5, of each member
+ *   P13  all or none: as P1 and P5, for each member
  *   P14  a majority of the servers has what counts as held
- *   P15  the replicas have it, when OK is said
+ *   P15  the replicas have it when an acquire returns OK
  *
  * Where data may vanish (a profile that is not strict), two holders are
  * possible; how long that lasts is measured, and it must end with the lease.
@@ -71,8 +70,8 @@ _Noreturn void sim_broken(const char *promise, const char *fmt, ...)
 
 /* ---- what they believe ------------------------------------------------- */
 
-/* True: it believes that it holds. *sure: nobody was in the middle of
- * something. */
+/* Returns whether it believes that it holds. *sure: no thread of it was inside
+ * the mutex. */
 bool sim_believes(const struct sim_claim *cl, bool *sure, int64_t *valid_ms)
 {
     sim_peek_begin(cl->proc);
@@ -102,19 +101,19 @@ static bool conflict(const struct sim_claim *a, const struct sim_claim *b)
            share_a_name(a->thing, b->thing);
 }
 
-/* Nor may a client of another make have it. */
+/* No Redisson client may have it. */
 static void check_foreign(const struct sim_claim *cl)
 {
     const char *who = NULL;
 
     for (int i = 0; i < 3 && sim_keys[cl->thing][i] && !who; i++)
-        who = sim_peers_hold(sim_keys[cl->thing][i], cl->shared);
+        who = sim_redisson_hold(sim_keys[cl->thing][i], cl->shared);
     if (who && sim_plan.strict)
-        sim_broken("P1", "%s and %s, of another make, both hold %s",
+        sim_broken("P1", "%s and the Redisson client %s both hold %s",
                    cl->proc->name, who, sim_thing_name(cl->thing));
 }
 
-void sim_judge_foreign(const char *name, bool shared, const char *who)
+void sim_check_redisson_grant(const char *name, bool shared, const char *who)
 {
     bool sure;
     int64_t valid;
@@ -123,8 +122,7 @@ void sim_judge_foreign(const char *name, bool shared, const char *who)
         for (int i = 0; i < 3 && sim_keys[cl->thing][i]; i++)
             if (strcmp(sim_keys[cl->thing][i], name) == 0 && sim_plan.strict &&
                 !(shared && cl->shared) && sim_believes(cl, &sure, &valid))
-                sim_broken("P1",
-                           "%s, of another make, was granted %s; %s has it",
+                sim_broken("P1", "Redisson client %s was granted %s; %s has it",
                            who, name, cl->proc->name);
 }
 
@@ -154,7 +152,7 @@ static void check_alone(const struct sim_claim *cl)
 
 static int64_t last_token;
 
-void sim_judge_token(const struct sim_claim *cl)
+void sim_check_token(const struct sim_claim *cl)
 {
     int64_t token = 0;
 
@@ -165,7 +163,7 @@ void sim_judge_token(const struct sim_claim *cl)
                    cl->proc->name, (long long)cl->token, (long long)token);
 }
 
-/* Whoever holds now came after all others, so its token is the largest. */
+/* The last grant is the newest hold, so its token is the largest. */
 static void check_token(struct sim_claim *cl)
 {
     bool sure;
@@ -182,7 +180,7 @@ static void check_token(struct sim_claim *cl)
     last_token = cl->token;
 }
 
-/* -1 = nobody can tell now. */
+/* -1 = unknown now. */
 static int64_t slot_of(const struct sim_claim *cl)
 {
     int64_t slot = -1, valid;
@@ -198,7 +196,7 @@ static int64_t slot_of(const struct sim_claim *cl)
 static void check_slots(const struct sim_claim *cl)
 {
     int64_t mine = slot_of(cl), other;
-    int have = 1 + sim_peers_slots();
+    int have = 1 + sim_redisson_slots();
 
     if (mine < 0 || !sim_plan.strict)
         return;
@@ -216,7 +214,7 @@ static void check_slots(const struct sim_claim *cl)
                    (long long)mine, SIM_SLOTS_MANY);
 }
 
-/* Free permits and those that are out are always as many. */
+/* The sum of free and acquired permits is constant. */
 static void count_permits(void)
 {
     struct sim_server *sv = sim_master("s0");
@@ -233,7 +231,7 @@ static void count_permits(void)
 
 /* ---- what the servers have --------------------------------------------- */
 
-/* The owner as the server has it. False: it does not hold, or nobody can tell
+/* The owner as the server has it. False: it does not hold, or that is unknown
  * now. */
 bool sim_owner_of(const struct sim_claim *cl, const dibs_lock *l,
                   char text[DIBS_OWNER_MAX + 8])
@@ -317,7 +315,7 @@ static void check_there(struct sim_claim *cl, const dibs_lock *l,
     if (there < 0)
         return;
     /* A failover, or a late copy, can bring back a count from before. */
-    bool late = sim_plan.no_kill && cl->proc->ghost_at >= cl->since;
+    bool late = sim_plan.no_kill && cl->proc->late_copy_at >= cl->since;
     bool other = cl->holds > 0 && there != cl->holds && !cl->shared;
     if (there == 0 || (other && sim_plan.strict && !late)) {
         check_odd(cl, "", there);
@@ -404,7 +402,7 @@ static void check_replicas(const struct sim_claim *cl)
 /* ---- when it looks ----------------------------------------------------- */
 
 /* P10: who waited before the one that got it, and still waits? The queue as it
- * was when the judge looked last. */
+ * was when the checker looked last. */
 static char queue[8192];
 static int64_t queue_at;
 
@@ -421,7 +419,7 @@ static int64_t waits_since(const char *owner)
 {
     int64_t since;
 
-    if (!sim_peers_wait(owner, &since))
+    if (!sim_redisson_wait(owner, &since))
         since = sim_waits_since(strtoull(strrchr(owner, ':') + 1, NULL, 10));
     return since;
 }
@@ -449,8 +447,8 @@ static void check_order(const struct sim_claim *cl)
 
 static void look_at_waiters(void)
 {
-    sim_late_look();
-    if (sim_plan.may == 0 && sim_plan.layout == SIM_ONE && !sim_healed)
+    sim_lateness_look();
+    if (sim_plan.may == 0 && sim_plan.layout == SIM_ONE && !sim_faults_ended)
         see_queue();
 }
 
@@ -469,7 +467,7 @@ static void look(void *arg, int64_t number)
     if (sim_plan.layout != SIM_QUORUM) {
         count_permits();
         sim_counted_look();
-        sim_judge_ghosts();
+        sim_check_orphans();
     }
     look_at_waiters();
     again = in_vain && again < AGAIN_MOST ? again + 1 : 0;
@@ -478,14 +476,14 @@ static void look(void *arg, int64_t number)
            look, NULL, 0);
 }
 
-void sim_judge_begin(void)
+void sim_check_begin(void)
 {
     eye = sim_stream(sim_plan.seed, 4);
     sim_at(sim_now() + 1000, look, NULL, 0);
-    sim_late_begin();
+    sim_lateness_begin();
 }
 
-void sim_judge_granted(struct sim_claim *cl)
+void sim_check_granted(struct sim_claim *cl)
 {
     cl->next = claims;
     claims = cl;
@@ -501,7 +499,7 @@ void sim_judge_granted(struct sim_claim *cl)
         check_replicas(cl);
 }
 
-void sim_judge_leaving(struct sim_claim *cl)
+void sim_check_releasing(struct sim_claim *cl)
 {
     for (struct sim_claim **at = &claims; *at; at = &(*at)->next)
         if (*at == cl) {
@@ -510,13 +508,13 @@ void sim_judge_leaving(struct sim_claim *cl)
         }
 }
 
-void sim_judge_dead(const struct sim_proc *p)
+void sim_check_dead(const struct sim_proc *p)
 {
     struct sim_claim **at = &claims;
 
     sim_counted_dead(p);
-    sim_late_dead(p);
-    sim_left_dead(p);
+    sim_lateness_dead(p);
+    sim_detached_dead(p);
     while (*at) {
         if ((*at)->proc == p)
             *at = (*at)->next;
@@ -525,7 +523,7 @@ void sim_judge_dead(const struct sim_proc *p)
     }
 }
 
-void sim_judge_time(const char *call, int64_t from, int64_t idle_before,
+void sim_check_time(const char *call, int64_t from, int64_t idle_before,
                     int64_t most_ms)
 {
     int64_t idle = sim_idle_us(sim_proc_self()) - idle_before;

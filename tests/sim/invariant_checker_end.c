@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * invariant_checker_end.c - what must be true when a client has closed, and
- * when everybody has gone: nothing of theirs is left. P6, P9, P11.
+ * invariant_checker_end.c - checks that no key is left when a client has
+ * closed, and at the end of the run. P6, P9, P11.
  */
 #include "sim/simulation.h"
 
@@ -28,18 +28,18 @@ static bool read_is_over(struct sim_server *sv, const char *uuid)
 /* P6: without the right to end a connection, what was given up may be executed
  * when it is closed, or when the client looks for it no more. That lasts for a
  * lease, which is as long as twice the usual one. */
-static bool ghost_may_stay(const struct sim_proc *p, int64_t from)
+static bool late_copy_may_stay(const struct sim_proc *p, int64_t from)
 {
     return sim_plan.no_kill &&
-           (p->ghost_at >= from ||
-            (p->late_ghost_at &&
-             sim_now() < p->late_ghost_at + 2 * sim_plan.lease_ms * 1000));
+           (p->late_copy_at >= from ||
+            (p->very_late_copy_at &&
+             sim_now() < p->very_late_copy_at + 2 * sim_plan.lease_ms * 1000));
 }
 
 /* What its owner's clock has ended, and nobody renewed, ends on the server by
  * itself: a lease after the command ran, which may have been on its way for
  * long. Of plain locks nobody ends it sooner. */
-void sim_judge_lost(const struct sim_claim *cl)
+void sim_check_lost(const struct sim_claim *cl)
 {
     int64_t ms = cl->lease_ms, until;
 
@@ -55,19 +55,19 @@ void sim_judge_lost(const struct sim_claim *cl)
 static bool may_stay(const struct sim_client *cl, const char *uuid,
                      const char *name, const char *fields)
 {
-    return sim_all_left(name, uuid, fields) ||
+    return sim_all_detached(name, uuid, fields) ||
            (name[0] == 'p' && sim_now() < cl->rest_until);
 }
 
-void sim_judge_closed(const struct sim_client *cl, const char *uuid,
+void sim_check_closed(const struct sim_client *cl, const char *uuid,
                       int64_t from)
 {
     if (sim_plan.layout == SIM_SENTINEL)
         return; /* a release may have been lost with a master */
-    if (ghost_may_stay(cl->proc, from))
+    if (late_copy_may_stay(cl->proc, from))
         return;
     if (sim_plan.layout != SIM_QUORUM)
-        sim_left_closed(cl->proc);
+        sim_detached_closed(cl->proc);
     for (int i = 0; i < sim_nservers; i++) {
         for (int t = 0; t < SIM_THINGS; t++) {
             char fields[8192];
@@ -111,7 +111,7 @@ static bool key_is_left(const char *keys)
 
 /* Long after everybody is gone; one came since and asked for each lock, which
  * removes the places of those who died in a queue. */
-void sim_judge_end(void)
+void sim_check_end(void)
 {
     if (sim_plan.layout != SIM_QUORUM)
         sim_counted_end();

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * invariant_checker_lateness.c - what must happen soon. docs/testing.md has the
- * table.
+ * invariant_checker_lateness.c - checks L1 to L4 of docs/testing.md.
  *
- * Time in a run is exact, so a message that is lost, or not sent, shows: the
- * waiter comes by a look of its own, a second or two later. After each command
- * a server executes, the judge looks whether something that a call waits for is
- * free, and since when.
+ * Simulated time is exact, so a message that is lost, or not sent, is noticed:
+ * the waiter polls a second or two later. After each command that a server
+ * executes, the checker determines what is free that a call waits for, and since
+ * when.
  *
  *   L1  what is free is granted to a call that waits for it
- *   L2  a holder whose lock was taken away is told, where its key is tracked
- *   L3  a close ends when there is nothing left to give back
- *   L4  who waits at a latch passes when it opens
+ *   L2  a holder whose lock was taken away knows it, if its key is tracked
+ *   L3  a close ends when there is nothing left to release
+ *   L4  a call that waits at a latch passes when the latch opens
  *
- * Each has a bound of a few round trips where nothing goes wrong (exact), and
- * one that allows for the looks elsewhere.
+ * Each has a bound of a few round trips without faults (exact), and one that
+ * allows for polling otherwise.
  */
 #include "sim/simulation.h"
 
@@ -33,7 +32,7 @@
 #define CLOSE_US     50000
 
 bool sim_strict_wakeups;
-int64_t sim_late_most[SIM_LATE_KINDS];
+int64_t sim_lateness_longest[SIM_LATE_KINDS];
 
 static struct sim_wait *waits;
 static struct item {
@@ -56,15 +55,15 @@ static const char *name_of(int what)
                              : others[what - SIM_THINGS];
 }
 
-const char *sim_late_name(int i)
+const char *sim_lateness_name(int i)
 {
     return i <= LATE_LOSS ? name_of(i) : NULL;
 }
 
 static void note_most(int what, int64_t us)
 {
-    if (sim_late_most[what] < us) {
-        sim_late_most[what] = us;
+    if (sim_lateness_longest[what] < us) {
+        sim_lateness_longest[what] = us;
         sim_note("late: %s, %.3f ms", name_of(what), (double)us / 1e3);
     }
 }
@@ -269,14 +268,14 @@ static void check_items(void)
         check_item(what);
 }
 
-void sim_late_wait(struct sim_wait *w)
+void sim_lateness_wait(struct sim_wait *w)
 {
     w->since = sim_now();
     w->next = waits;
     waits = w;
 }
 
-void sim_late_done(struct sim_wait *w, dibs_err err)
+void sim_lateness_done(struct sim_wait *w, dibs_err err)
 {
     if (err == DIBS_OK && w->what >= SIM_LATCH_OPEN &&
         items[w->what].free_since)
@@ -284,7 +283,7 @@ void sim_late_done(struct sim_wait *w, dibs_err err)
     wait_out(w);
 }
 
-void sim_late_dead(const struct sim_proc *p)
+void sim_lateness_dead(const struct sim_proc *p)
 {
     for (struct sim_wait **at = &waits; *at;)
         if ((*at)->proc == p)
@@ -359,7 +358,7 @@ static void look_at_losses(void *arg, int64_t number)
 
 /* ---- when it looks ----------------------------------------------------- */
 
-void sim_late_closed(int64_t from, int64_t idle_us)
+void sim_lateness_closed(int64_t from, int64_t idle_us)
 {
     int64_t took = sim_now() - from - idle_us;
 
@@ -378,7 +377,7 @@ static void forget_all(void)
 }
 
 /* Without faults all the time; with them, some time after the last. */
-void sim_late_look(void)
+void sim_lateness_look(void)
 {
     if (sim_plan.layout == SIM_SENTINEL ||
         (sim_plan.may != 0 && sim_now() < sim_calm_since() + RECOVER_US))
@@ -396,7 +395,7 @@ static void server_ran(struct sim_server *sv)
         check_losses();
 }
 
-void sim_late_begin(void)
+void sim_lateness_begin(void)
 {
     if (sim_plan.stall_in == 0 &&
         (sim_plan.may == 0 || sim_plan.may == SIM_F_TAKE))

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * invariant_checker_orphans.c - locks that nobody knows of. P6: a command that
- * is executed late may take a lock for a caller that has given up. The client
- * releases it again soon after the server answers. So, when nothing has gone
- * wrong for a while, a lock that the server has for a client is one that a
- * thread of that client has to do with.
+ * invariant_checker_orphans.c - checks for orphans. P6: a command that runs
+ * late may take a lock for a call that has given up. The client releases it
+ * soon after the server answers. So, some time after the last fault, a lock
+ * that the server has for a client is one that a thread of that client uses.
  */
 #include "sim/simulation.h"
 
@@ -76,7 +75,7 @@ static bool has_nobody(const struct sim_client *cl, int i)
     if (!a || sim_client_uses(cl, name, looked_at[i].thing))
         return false;
     for (const char *at = a; (at = next_owner(cl, at, writes, owner));)
-        if (!sim_was_left(name, owner))
+        if (!sim_is_detached(name, owner))
             return !came_too_late(cl, a, writes);
     return false;
 }
@@ -96,7 +95,7 @@ static void look_at_client(const struct sim_client *cl, int i)
                    (double)(sim_now() - *since) / 1e6);
 }
 
-void sim_judge_ghosts(void)
+void sim_check_orphans(void)
 {
     bool calm = sim_now() > sim_calm_since();
 

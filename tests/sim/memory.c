@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * memory.c - the memory of the simulated world: a place at a fixed address,
+ * memory.c - the memory of the simulation: a place at a fixed address,
  * given out in the same order in each run. So what is ordered by address (two
  * timers of one time, say) is ordered the same way when a seed is run again.
  *
@@ -84,7 +84,7 @@ void *__wrap_malloc(size_t n)
         memcpy(&free_list[class], h + 1, sizeof(void *));
     } else {
         if ((size_t)(end - at) < room + HEAD)
-            sim_die("the simulated world is out of memory");
+            sim_die("the simulation is out of memory");
         h = (struct head *)(void *)at;
         at += room + HEAD;
     }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * program.c - what the threads of a simulated program do: take a lock, by one
- * of the ways there are, hold it for a while, perhaps take it again, give it
- * back, think. They know the public header only.
+ * program.c - the threads of a simulated program: each acquires a lock by one
+ * of the public calls, holds it for a while, re-enters or not, releases it, and
+ * pauses. It includes the public header only.
  *
- * Each thread asks the judge before and after: what a call answers, how long it
- * took, and what the world looks like then, must be what guarantees.md says.
+ * Each thread calls the checker before and after a call: its result, its
+ * duration and the state after it must be what guarantees.md says.
  */
 #include "sim/program.h"
 
@@ -117,7 +117,7 @@ void sim_claim_lost(const char *name, dibs_owner owner, void *arg)
 /* In short naps, so that the end of the run is noticed. */
 void sim_hold_on(struct sim_program *pr, int64_t us)
 {
-    while (us > 0 && !sim_healed && !pr->client->closing) {
+    while (us > 0 && !sim_faults_ended && !pr->client->closing) {
         int64_t nap = us < 500000 ? us : 500000;
         sim_sleep(nap);
         us -= nap;
@@ -147,7 +147,7 @@ static void hold_twice(struct sim_program *pr, struct sim_claim *claim)
     sim_note("again %s: %s", thing_names[claim->thing], dibs_strerror(err));
     int64_t most =
         (sim_is_group(claim->thing) ? 3 : 2) * sim_plan.command_ms + o.wait_ms;
-    sim_judge_time("re-entry", from, idle, most * 102 / 100 + SLACK_MS);
+    sim_check_time("re-entry", from, idle, most * 102 / 100 + SLACK_MS);
     if (pr->client->closing)
         return;
     if (err != DIBS_OK) {
@@ -162,7 +162,7 @@ static void hold_twice(struct sim_program *pr, struct sim_claim *claim)
     claim->holds = 2;
     claim->proved_at = sim_now();
     if (claim->thing == SIM_FENCED)
-        sim_judge_token(claim);
+        sim_check_token(claim);
     sim_hold_on(pr, sim_skewed(&pr->chance, sim_plan.hold_us));
     claim->holds = 0;
     err = sim_give(pr, claim->lock, &o);
@@ -213,15 +213,15 @@ void sim_let_go(struct sim_program *pr, struct sim_claim *claim)
     dibs_err err;
 
     o.owner = pr->owner;
-    struct sim_left *left = sim_left_draw(pr, claim, &o);
+    struct sim_detached *left = sim_detached_draw(pr, claim, &o);
     bool was_lost = dibs_lock_state(claim->lock, pr->owner) == DIBS_LOST;
     do {
         int64_t from = sim_now(), idle = sim_idle_us(p);
-        sim_judge_leaving(claim);
+        sim_check_releasing(claim);
         err = sim_give(pr, claim->lock, &o);
         sim_note("release %s: %s", thing_names[claim->thing],
                  dibs_strerror(err));
-        sim_judge_time("release", from, idle,
+        sim_check_time("release", from, idle,
                        (sim_is_group(claim->thing) ? 3 : 2) *
                                sim_plan.command_ms * 102 / 100 +
                            SLACK_MS);
@@ -230,9 +230,9 @@ void sim_let_go(struct sim_program *pr, struct sim_claim *claim)
     } while (err == DIBS_ERR_NOMEM); /* it could not begin */
     claim->over = true;
     claim->gave = err;
-    sim_left_told(left, claim, err);
+    sim_detached_told(left, claim, err);
     if (err == DIBS_ERR_LOST)
-        sim_judge_lost(claim);
+        sim_check_lost(claim);
     if (!pr->client->closing)
         check_release(pr, claim, was_lost, err);
 }
@@ -241,7 +241,7 @@ void sim_hold(struct sim_program *pr, struct sim_claim *claim)
 {
     int64_t most = sim_plan.hold_us;
 
-    sim_judge_granted(claim);
+    sim_check_granted(claim);
     if (sim_once_in(&pr->chance, 6)) /* longer than any lease */
         most = 3 * sim_plan.lease_ms * 1000;
     if (claim->lease_ms && sim_once_in(&pr->chance, 6)) /* just too long */
@@ -359,14 +359,14 @@ static void play_round(struct sim_program *pr)
     pr->overtaken = 0;
     struct sim_wait wait = {.what = t, .proc = p, .polls = o.poll};
     if (waits)
-        sim_late_wait(&wait);
+        sim_lateness_wait(&wait);
     dibs_err err = sim_take(pr, l, form, &o);
-    sim_late_done(&wait, err);
+    sim_lateness_done(&wait, err);
     pr->waiting = false;
     claim.since = sim_now();
     sim_note("%s: %s", thing_names[t], dibs_strerror(err));
     if (most >= 0)
-        sim_judge_time(thing_names[t], claim.asked_at, idle, most);
+        sim_check_time(thing_names[t], claim.asked_at, idle, most);
     if (err == DIBS_OK) {
         /* A callback, or the look below, may have waited for another thread. */
         bool sure = !sim_is_group(t) || (t == SIM_MOST && form <= FORM_TRY);
@@ -422,7 +422,7 @@ static void look_around(struct sim_program *pr)
         return;
     if (dibs_lock_info_get(pr->client->lock[t], &info) == DIBS_OK)
         sim_note("sees %s: %s", thing_names[t], info.locked ? "held" : "free");
-    sim_judge_time("info", from, idle,
+    sim_check_time("info", from, idle,
                    2 * sim_plan.command_ms * 102 / 100 + SLACK_MS);
 }
 
@@ -439,7 +439,7 @@ static void force_somebody(struct sim_program *pr)
     dibs_err err = dibs_lock_force_release(pr->client->lock[t], &was_locked);
     sim_note("forces %s: %s%s", thing_names[t], dibs_strerror(err),
              was_locked ? ", it was held" : "");
-    sim_judge_time("force release", from, idle,
+    sim_check_time("force release", from, idle,
                    2 * sim_plan.command_ms * 102 / 100 + SLACK_MS);
     if (err == DIBS_ERR_INVALID || err == DIBS_ERR_NOT_OWNER ||
         err == DIBS_ERR_BUSY || err == DIBS_ERR_AUTH)
@@ -467,7 +467,7 @@ static void *program_main(void *arg)
 
     pr->owner =
         pr->own_owner ? dibs_owner_new(cl->c[0]) : dibs_owner_thread(cl->c[0]);
-    while (!sim_healed && !cl->closing) {
+    while (!sim_faults_ended && !cl->closing) {
         if (sim_plan.layout != SIM_QUORUM && sim_once_in(&pr->chance, 8))
             sim_counted_round(cl, &pr->chance, pr->number);
         else if (sim_once_in(&pr->chance, 10))
@@ -490,7 +490,7 @@ static void *program_main(void *arg)
             force_somebody(pr);
         if ((sim_plan.may & SIM_F_TAKE) && sim_once_in(&pr->chance, 10))
             force_somebody(pr);
-        if (!sim_healed)
+        if (!sim_faults_ended)
             sim_sleep(sim_skewed(&pr->chance, sim_plan.busy_us) + 1);
     }
     cl->running--;

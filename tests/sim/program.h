@@ -62,12 +62,12 @@ void sim_extend(struct sim_program *pr, struct sim_claim *claim);
 /* What the release leaves on the server, by chance: nothing, or the lock for a
  * while (keep_ms), or for somebody else (leave). Fills o. NULL: not the last.
  */
-struct sim_left *sim_left_draw(struct sim_program *pr,
-                               const struct sim_claim *claim,
-                               dibs_lock_opts *o);
+struct sim_detached *sim_detached_draw(struct sim_program *pr,
+                                       const struct sim_claim *claim,
+                                       dibs_lock_opts *o);
 /* The release has returned. left: may be NULL. */
-void sim_left_told(struct sim_left *left, const struct sim_claim *claim,
-                   dibs_err err);
+void sim_detached_told(struct sim_detached *left, const struct sim_claim *claim,
+                       dibs_err err);
 /* Adopts what somebody has left, and holds it. False: there is nothing. */
 bool sim_adopt_round(struct sim_program *pr);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * server_backdoor.c - a server asked from outside: by the judge, and by those
+ * server_backdoor.c - a server asked from outside: by the checker, and by those
  * who change what it has. No network is in between, and no time passes.
  */
 #include "sim/net.h"

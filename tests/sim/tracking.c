@@ -75,7 +75,7 @@ void sr__track_free(struct sr_server *s)
     s->told = NULL;
 }
 
-/* ---- who is remembered, for the simulator's judge ---------------------- */
+/* ---- who is remembered, for the invariant checker ---------------------- */
 
 void sr_tracked_by(const struct sr_server *s, const char *key,
                    void (*fn)(void *owner, void *arg), void *arg)
