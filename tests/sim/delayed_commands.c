@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * delayed_commands.c - what servers read long after it was given up. The
- * checker looks here when a client has a lock that nobody there wants: P6 says
- * for which of them that may be.
+ * delayed_commands.c - records commands that servers read long after they were
+ * given up. P6 allows the orphans of such commands.
  */
 #include "sim/net.h"
 

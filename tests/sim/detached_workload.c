@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT
  *
- * detached_workload.c - locks that a release leaves on the server: taken by
- * nobody for a while (keep_ms), or for somebody else (leave), who may adopt it.
+ * detached_workload.c - locks that a release leaves on the server: held for a
+ * while (keep_ms), or left for adoption by another owner (leave).
  *
- *   P4   what was left is there for as long as its owner could have held it:
- *        until then an adoption does not hear that nobody has it
- *   P6   such a lock is there on purpose, as long as it may be
- *   P11  an adopter that closes gives it back
+ *   P4   a lock that was left exists for as long as its owner could have held
+ *        it: until then an adoption does not return NOT_OWNER
+ *   P6   until then it is no orphan
+ *   P11  an adopter that closes releases it
  *
- * How often the server has what was adopted is not looked at: it may have been
- * held twice when it was left, and counts once for the adopter.
+ * The recursion count of an adopted lock is not checked: it may have had two
+ * levels when it was left, and counts once for the adopter.
  *
  *   state     what can happen                                   next
- *   LEAVING   the release is over: left for somebody            OFFERED
- *             it is over: kept, or not left                     OVER
- *   OFFERED   a thread of any client would like to have it      ASKED
+ *   LEAVING   the release has returned: left                    OFFERED
+ *             it has returned: kept, or not left                OVER
+ *   OFFERED   a thread of any client adopts it                  ASKED
  *   ASKED     it is adopted                                     ADOPTED
- *             nobody can tell                                   OFFERED or OVER
- *             it is not there any more                          OVER
- *   ADOPTED   it is given back                                  OVER
+ *             outcome unknown                                   OFFERED or OVER
+ *             it does not exist any more                        OVER
+ *   ADOPTED   it is released                                    OVER
  *             its client closes, or dies                        DROPPED
  *   DROPPED   that client has closed, and it is gone            OVER
  */
@@ -38,7 +38,7 @@ struct sim_detached {
     char owner[DIBS_OWNER_MAX + 8]; /* as the server has it, without ":write" */
     bool any; /* a group, or a lost one: that is only how its owners begin */
     const struct sim_proc *proc; /* who had to do with it last */
-    int64_t keep_ms;             /* 0 = left for somebody */
+    int64_t keep_ms;             /* 0 = left for adoption */
     int64_t sure_until; /* us: the server has it for at least so long, */
     int64_t until;      /* us: and for at most so long */
     int64_t token;      /* of a fenced lock; 0 = not known */
@@ -280,7 +280,7 @@ static void not_adopted(struct sim_program *pr, struct sim_detached *left,
     left->stage = OVER;
     if (err == DIBS_ERR_NOT_OWNER) {
         left->until = sim_now();
-    } else { /* somebody may try again */
+    } else { /* another adoption may be tried */
         left->until = left->until < until ? until : left->until;
         left->stage = sim_once_in(&pr->chance, 2) ? OFFERED : OVER;
     }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * extend.c - a hold is made to last longer, while its owner may have other
- * calls under way.
+ * extend.c - dibs_lock_extend, also while other calls of the owner are in
+ * flight.
  *
  *   P2   after OK it lasts at least as long as was asked for
- *   P4   NOT_OWNER is for those who do not hold, LOST for those who lost
+ *   P4   NOT_OWNER is for an owner without a hold, LOST for a lost hold
  *   P7   two command timeouts, and two more if the server refuses to write
  */
 #include "sim/program.h"

@@ -3,13 +3,13 @@
  * fiber.h - processes, their threads, and time, in the simulation.
  *
  * A thread of the library or of a simulated program is a fiber: a stack of its
- * own inside the one real thread. It runs until it waits, or until chance takes
- * the processor away from it (sim_preempt), which can happen at every mutex,
+ * own inside the one real thread. It runs until it waits, or until it is
+ * preempted at random (sim_preempt), which can happen at every mutex,
  * semaphore and system call. So every order of threads that such calls allow
  * can be met, and the seed says which one it is.
  *
  * A process is some fibers, a clock and a way of being stopped or killed.
- * Time is microseconds since the simulation began. It moves when nobody can
+ * Time is microseconds since the simulation began. It moves when no fiber can
  * run, to the next event; and a little with every turn of a fiber.
  */
 #ifndef DIBS_SIM_FIBER_H
@@ -53,21 +53,21 @@ struct sim_proc {
     size_t nparked, cap_parked;
 };
 
-/* ---- the world --------------------------------------------------------- */
+/* ---- scheduler and time ------------------------------------------------- */
 
 void sim_begin(uint64_t seed);
 int64_t sim_now(void); /* us */
 /* Calls fn at that time, between the turns of fibers; it must not wait. */
 typedef void sim_event_fn(void *arg, int64_t number);
 void sim_at(int64_t when, sim_event_fn *fn, void *arg, int64_t number);
-/* Runs until done says so. False: nothing can ever happen any more. */
+/* Runs until done returns true. False: no event is left. */
 bool sim_run(bool (*done)(void));
-/* How often a fiber loses the processor where it could, and for how long: one
- * in so many; 0 = never. */
+/* How often a fiber is preempted, and for how long: one in N times; 0 = never.
+ */
 void sim_disturb(int64_t yield_one_in, int64_t stall_one_in,
                  int64_t stall_most_us);
 extern uint64_t sim_turns; /* of fibers */
-/* The world's choices that belong to nobody in particular. */
+/* For random choices of no client or server. */
 extern struct sim_chance sim_luck;
 
 /* ---- processes --------------------------------------------------------- */
@@ -94,13 +94,13 @@ struct sim_fiber *sim_self(void);
 struct sim_proc *sim_proc_self(void); /* NULL between the turns */
 const char *sim_self_name(void);
 bool sim_ended(const struct sim_fiber *f);
-void sim_forget(struct sim_fiber *f); /* nobody will ask for it any more */
+void sim_forget(struct sim_fiber *f); /* no join will follow */
 /* Waits to be woken on that address, or until it is time: false. */
 bool sim_block(const void *on, int64_t until);
 void sim_wake(const void *on, int most);
 void sim_sleep(int64_t us);
 void sim_yield(void);
-/* The processor may go to somebody else here. */
+/* A preemption point. */
 void sim_preempt(void);
 /* A mutex that this fiber has, so that a kill can let go of it. */
 void sim_took(void **owner);
@@ -109,8 +109,8 @@ void sim_gave(void **owner);
 /* ---- looking at a process from outside --------------------------------- */
 
 /* Until sim_peek_end, calls into the library are made with the clock of p, and
- * take no mutex. True from the end: nobody was inside a mutex that was asked
- * for, so what they said is right. */
+ * take no mutex. sim_peek_end returns whether no mutex that was needed was
+ * locked, so that the results are valid. */
 void sim_peek_begin(struct sim_proc *p);
 bool sim_peek_end(void);
 bool sim_peeking(void);

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * herd_workload.c - clients of short life: each opens, takes something once or
- * a few times, holds it for a moment and closes; some close while they wait.
- * Nothing goes wrong meanwhile, so whatever is free is to be granted at once
- * (invariant_checker_lateness.c): also when the client that listened for the
- * others has just closed, and when the one that was called is about to close.
+ * herd_workload.c - short-lived clients: each opens, acquires once or a few
+ * times, holds for a moment and closes; some close while they wait. There are
+ * no faults, so what is free must be granted at once
+ * (invariant_checker_lateness.c): also when the client that was subscribed for
+ * the others has just closed, and when the one that was woken is about to
+ * close.
  *
- * A run is mostly about one thing, which the seed chooses, so that the clients
+ * A run uses mostly one lock type, which the seed chooses, so that the clients
  * wait for each other.
  *
- * The latch of a herd is closed and opened all the time. Who waits when it
- * opens must pass, unless it is closed again first.
+ * The latch of a herd is closed and opened repeatedly. A call that waits when
+ * it opens must pass, unless it is closed again first.
  */
 #include "sim/program.h"
 

@@ -39,7 +39,7 @@
 #define FAR_PPM      20000 /* more than any clock is off */
 
 static struct sim_claim *claims;
-static bool in_vain; /* somebody was inside its mutex: look again soon */
+static bool was_locked; /* a mutex was locked: check again soon */
 static struct sim_chance eye;
 
 struct sim_claim *sim_claims(void)
@@ -81,11 +81,11 @@ bool sim_believes(const struct sim_claim *cl, bool *sure, int64_t *valid_ms)
     sim_totals.looks++;
     if (!*sure)
         sim_totals.skipped++;
-    in_vain |= !*sure;
+    was_locked |= !*sure;
     return *sure && (state == DIBS_HELD || state == DIBS_SUSPECT);
 }
 
-static bool share_a_name(enum sim_thing a, enum sim_thing b)
+static bool share_key(enum sim_thing a, enum sim_thing b)
 {
     for (int i = 0; i < 3 && sim_keys[a][i]; i++)
         for (int j = 0; j < 3 && sim_keys[b][j]; j++)
@@ -94,11 +94,11 @@ static bool share_a_name(enum sim_thing a, enum sim_thing b)
     return false;
 }
 
-static bool conflict(const struct sim_claim *a, const struct sim_claim *b)
+static bool is_conflict(const struct sim_claim *a, const struct sim_claim *b)
 {
     return a != b && !(a->shared && b->shared) && a->thing != SIM_SLOTS &&
            !(a->owner == b->owner && a->client == b->client) &&
-           share_a_name(a->thing, b->thing);
+           share_key(a->thing, b->thing);
 }
 
 /* No Redisson client may have it. */
@@ -135,7 +135,7 @@ static void check_alone(const struct sim_claim *cl)
         return;
     check_foreign(cl);
     for (const struct sim_claim *o = claims; o; o = o->next) {
-        if (!conflict(cl, o) || !sim_believes(o, &sure_other, &valid_other))
+        if (!is_conflict(cl, o) || !sim_believes(o, &sure_other, &valid_other))
             continue;
         if (sim_plan.strict)
             sim_broken(cl->thing == SIM_MOST ? "P14" : "P1",
@@ -195,23 +195,23 @@ static int64_t slot_of(const struct sim_claim *cl)
 
 static void check_slots(const struct sim_claim *cl)
 {
-    int64_t mine = slot_of(cl), other;
+    int64_t slot = slot_of(cl), other;
     int have = 1 + sim_redisson_slots();
 
-    if (mine < 0 || !sim_plan.strict)
+    if (slot < 0 || !sim_plan.strict)
         return;
     for (const struct sim_claim *o = claims; o; o = o->next) {
         if (o == cl || (other = slot_of(o)) < 0)
             continue;
-        if (other == mine)
+        if (other == slot)
             sim_broken("P1", "%s and %s both have slot %lld", cl->proc->name,
-                       o->proc->name, (long long)mine);
+                       o->proc->name, (long long)slot);
         if (++have > SIM_SLOTS_MANY)
             sim_broken("P1", "%d hold one of %d slots", have, SIM_SLOTS_MANY);
     }
-    if (mine >= SIM_SLOTS_MANY)
+    if (slot >= SIM_SLOTS_MANY)
         sim_broken("P1", "%s has slot %lld of %d", cl->proc->name,
-                   (long long)mine, SIM_SLOTS_MANY);
+                   (long long)slot, SIM_SLOTS_MANY);
 }
 
 /* The sum of free and acquired permits is constant. */
@@ -244,13 +244,13 @@ bool sim_owner_of(const struct sim_claim *cl, const dibs_lock *l,
     return sure && err == DIBS_OK;
 }
 
-/* How often the server has it for this owner; -1 = nobody can tell now. */
-static long holds_there(struct sim_server *sv, const char *name,
-                        const char *owner, int64_t *ttl_ms)
+/* The recursion count on the server for this owner; -1 = unknown now. */
+static long count_on_server(struct sim_server *sv, const char *name,
+                            const char *owner, int64_t *ttl_ms)
 {
     const char *a = sim_server_ask(sv, "PTTL %s", name);
 
-    if (!a || a[0] == '-') /* it refuses everybody */
+    if (!a || a[0] == '-') /* it refuses all commands */
         return -1;
     *ttl_ms = atoll(a + 1);
     a = sim_server_ask(sv, "HGET %s %s", name, owner);
@@ -260,9 +260,9 @@ static long holds_there(struct sim_server *sv, const char *name,
     return a ? atol(a + 1) : 0;
 }
 
-/* It is not there: that is a broken promise, or a loss of which it is to
- * learn. */
-static void check_odd(struct sim_claim *cl, const char *what, long there)
+/* The server does not have it: a broken promise, or a loss that the holder must
+ * notice within its lease. */
+static void check_missing(struct sim_claim *cl, const char *what, long there)
 {
     int64_t lease =
         cl->lease_ms > sim_plan.lease_ms ? cl->lease_ms : sim_plan.lease_ms;
@@ -285,8 +285,8 @@ static void check_odd(struct sim_claim *cl, const char *what, long there)
                    (double)lasts / 1e6);
 }
 
-/* A slot: the server has noted whose it is. */
-static void check_seat(struct sim_claim *cl)
+/* A slot: the server has a permit of this owner. */
+static void check_slot_owner(struct sim_claim *cl)
 {
     char owner[DIBS_OWNER_MAX + 8];
     struct sim_server *sv = sim_master("s0");
@@ -299,11 +299,11 @@ static void check_seat(struct sim_claim *cl)
     if (strstr(a, owner))
         cl->odd_since = 0;
     else
-        check_odd(cl, "", 0);
+        check_missing(cl, "", 0);
 }
 
-static void check_there(struct sim_claim *cl, const dibs_lock *l,
-                        const char *name, int64_t valid)
+static void check_on_server(struct sim_claim *cl, const dibs_lock *l,
+                            const char *name, int64_t valid)
 {
     char owner[DIBS_OWNER_MAX + 8];
     int64_t ttl = 0;
@@ -311,14 +311,14 @@ static void check_there(struct sim_claim *cl, const dibs_lock *l,
 
     if (!sv || !sim_owner_of(cl, l, owner))
         return;
-    long there = holds_there(sv, name, owner, &ttl);
+    long there = count_on_server(sv, name, owner, &ttl);
     if (there < 0)
         return;
     /* A failover, or a late copy, can bring back a count from before. */
     bool late = sim_plan.no_kill && cl->proc->late_copy_at >= cl->since;
     bool other = cl->holds > 0 && there != cl->holds && !cl->shared;
     if (there == 0 || (other && sim_plan.strict && !late)) {
-        check_odd(cl, "", there);
+        check_missing(cl, "", there);
         return;
     }
     cl->odd_since = 0;
@@ -332,7 +332,7 @@ static void check_there(struct sim_claim *cl, const dibs_lock *l,
                    (long long)ttl);
 }
 
-/* A quorum: so many servers that could be asked have it, or cannot be asked. */
+/* A quorum: a majority of the servers have it, or cannot be asked. */
 static void check_majority(struct sim_claim *cl)
 {
     char owner[DIBS_OWNER_MAX + 8];
@@ -342,14 +342,14 @@ static void check_majority(struct sim_claim *cl)
     for (int i = 0; i < sim_plan.members; i++) {
         if (!sim_owner_of(cl, cl->client->member[i], owner))
             continue;
-        votes += holds_there(sim_servers[i], "q0", owner, &ttl) != 0;
+        votes += count_on_server(sim_servers[i], "q0", owner, &ttl) != 0;
     }
     if (votes * 2 <= sim_plan.members)
         sim_broken("P14", "%s believes to hold the quorum; %d of %d have it",
                    cl->proc->name, votes, sim_plan.members);
 }
 
-static void check_truth(struct sim_claim *cl)
+static void check_belief(struct sim_claim *cl)
 {
     bool sure;
     int64_t valid;
@@ -368,17 +368,17 @@ static void check_truth(struct sim_claim *cl)
     if (cl->thing == SIM_MOST) {
         check_majority(cl);
     } else if (cl->thing == SIM_SLOTS) {
-        check_seat(cl);
+        check_slot_owner(cl);
     } else if (cl->thing == SIM_BOTH) {
-        check_there(cl, cl->client->lock[SIM_PLAIN_A], "p0", valid);
-        check_there(cl, cl->client->lock[SIM_PLAIN_B], "p1", valid);
+        check_on_server(cl, cl->client->lock[SIM_PLAIN_A], "p0", valid);
+        check_on_server(cl, cl->client->lock[SIM_PLAIN_B], "p1", valid);
     } else {
-        check_there(cl, cl->lock, sim_keys[cl->thing][0], valid);
+        check_on_server(cl, cl->lock, sim_keys[cl->thing][0], valid);
     }
 }
 
-/* P15: right after OK. The master may have failed over since, or be cut off:
- * then nobody can tell. */
+/* P15: right after OK. Skipped if the master has failed over since, or cannot
+ * be reached. */
 static void check_replicas(const struct sim_claim *cl)
 {
     char owner[DIBS_OWNER_MAX + 8];
@@ -389,8 +389,8 @@ static void check_replicas(const struct sim_claim *cl)
     if (!sim_believes(cl, &sure, &ttl) || !sim_owner_of(cl, cl->lock, owner))
         return;
     for (int i = 0; i < 3; i++) {
-        long n =
-            holds_there(sim_servers[i], sim_keys[cl->thing][0], owner, &ttl);
+        long n = count_on_server(sim_servers[i], sim_keys[cl->thing][0], owner,
+                                 &ttl);
         have += n != 0;
     }
     if (have < cl->replicas + 1)
@@ -399,14 +399,14 @@ static void check_replicas(const struct sim_claim *cl)
                    cl->replicas + 1);
 }
 
-/* ---- when it looks ----------------------------------------------------- */
+/* ---- when it checks ---------------------------------------------------- */
 
-/* P10: who waited before the one that got it, and still waits? The queue as it
- * was when the checker looked last. */
+/* P10: no owner that waited before the granted one still waits. The queue as it
+ * was at the last check. */
 static char queue[8192];
 static int64_t queue_at;
 
-static void see_queue(void)
+static void record_queue(void)
 {
     const char *a = sim_server_ask(sim_master("f0"),
                                    "LRANGE redisson_lock_queue:{f0} 0 -1");
@@ -431,13 +431,13 @@ static void check_order(const struct sim_claim *cl)
     if (sim_plan.may != 0 || cl->asked_at > queue_at ||
         !sim_owner_of(cl, cl->lock, owner))
         return;
-    const char *mine = strstr(queue, owner);
+    const char *granted = strstr(queue, owner);
     const char *now = sim_server_ask(sim_master("f0"),
                                      "LRANGE redisson_lock_queue:{f0} 0 -1");
-    for (const char *at = queue; mine && (at = strchr(at, '$'));) {
+    for (const char *at = queue; granted && (at = strchr(at, '$'));) {
         at = strchr(at, '|') + 1;
         snprintf(first, sizeof first, "%.*s", (int)strcspn(at, "|"), at);
-        if (at >= mine)
+        if (at >= granted)
             break;
         if (strstr(now, first) && waits_since(first) < queue_at)
             sim_broken("P10", "%s got the fair lock before %s, who came first",
@@ -445,22 +445,22 @@ static void check_order(const struct sim_claim *cl)
     }
 }
 
-static void look_at_waiters(void)
+static void check_waiters(void)
 {
     sim_lateness_look();
     if (sim_plan.may == 0 && sim_plan.layout == SIM_ONE && !sim_faults_ended)
-        see_queue();
+        record_queue();
 }
 
-static void look(void *arg, int64_t number)
+static void check_all(void *arg, int64_t number)
 {
     static int again;
 
     (void)arg;
     (void)number;
-    in_vain = false;
+    was_locked = false;
     for (struct sim_claim *cl = claims; cl; cl = cl->next) {
-        check_truth(cl);
+        check_belief(cl);
         if (sim_plan.strict)
             check_alone(cl);
     }
@@ -469,17 +469,17 @@ static void look(void *arg, int64_t number)
         sim_counted_look();
         sim_check_orphans();
     }
-    look_at_waiters();
-    again = in_vain && again < AGAIN_MOST ? again + 1 : 0;
+    check_waiters();
+    again = was_locked && again < AGAIN_MOST ? again + 1 : 0;
     sim_at(sim_now() +
                sim_between(&eye, again ? 20 : 1000, again ? 200 : LOOK_MOST_US),
-           look, NULL, 0);
+           check_all, NULL, 0);
 }
 
 void sim_check_begin(void)
 {
     eye = sim_stream(sim_plan.seed, 4);
-    sim_at(sim_now() + 1000, look, NULL, 0);
+    sim_at(sim_now() + 1000, check_all, NULL, 0);
     sim_lateness_begin();
 }
 
@@ -488,7 +488,7 @@ void sim_check_granted(struct sim_claim *cl)
     cl->next = claims;
     claims = cl;
     check_alone(cl);
-    check_truth(cl);
+    check_belief(cl);
     if (cl->thing == SIM_FAIR && !cl->adopted)
         check_order(cl);
     if (cl->thing == SIM_FENCED && !cl->adopted)

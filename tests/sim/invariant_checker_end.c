@@ -9,25 +9,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool almost_over(struct sim_server *sv, const char *name)
+static bool expires_soon(struct sim_server *sv, const char *name)
 {
     const char *a = sim_server_ask(sv, "PTTL %s", name);
 
     return a && atoll(a + 1) < sim_plan.lease_ms * 2 / 50 + 10;
 }
 
-/* Of a read hold that its lease has ended the field stays, as long as others
- * read; the key that says how long it lasts is gone. */
-static bool read_is_over(struct sim_server *sv, const char *uuid)
+/* The field of an expired read hold stays as long as others read; the key with
+ * its expiry is gone. */
+static bool read_has_expired(struct sim_server *sv, const char *uuid)
 {
     const char *a = sim_server_ask(sv, "KEYS {rw0}:%s*", uuid);
 
     return a && strncmp(a, "*0|", 3) == 0;
 }
 
-/* P6: without the right to end a connection, what was given up may be executed
- * when it is closed, or when the client looks for it no more. That lasts for a
- * lease, which is as long as twice the usual one. */
+/* P6: if CLIENT KILL is refused, a command that was given up may run after the
+ * close, or after the last check of the orphan reaper. That hold lasts for a
+ * lease, at most twice the usual one. */
 static bool late_copy_may_stay(const struct sim_proc *p, int64_t from)
 {
     return sim_plan.no_kill &&
@@ -36,9 +36,9 @@ static bool late_copy_may_stay(const struct sim_proc *p, int64_t from)
              sim_now() < p->very_late_copy_at + 2 * sim_plan.lease_ms * 1000));
 }
 
-/* What its owner's clock has ended, and nobody renewed, ends on the server by
- * itself: a lease after the command ran, which may have been on its way for
- * long. Of plain locks nobody ends it sooner. */
+/* A hold that expired by its owner's clock and is not renewed expires on the
+ * server one lease after the command ran, which may have been delayed for long.
+ * A plain lock is not released before. */
 void sim_check_lost(const struct sim_claim *cl)
 {
     int64_t ms = cl->lease_ms, until;
@@ -50,8 +50,8 @@ void sim_check_lost(const struct sim_claim *cl)
         cl->client->rest_until = until;
 }
 
-/* A lock that was left there; or a plain one that was lost by its owner's
- * clock, and ends by itself. fields: the owners that have it. */
+/* A lock that was left; or a plain one that expired by its owner's clock, and
+ * will expire on the server. fields: the owners that have it. */
 static bool may_stay(const struct sim_client *cl, const char *uuid,
                      const char *name, const char *fields)
 {
@@ -76,11 +76,12 @@ void sim_check_closed(const struct sim_client *cl, const char *uuid,
             snprintf(fields, sizeof fields, "%s", a ? a : "");
             bool has = strstr(fields, uuid) != NULL;
             bool reads = has && t == SIM_READ && !strstr(fields, ":write");
-            /* A hold that its own clock has ended lasts for the margin. */
-            if (t == SIM_WRITE || (reads && read_is_over(sim_servers[i], uuid)))
+            /* A hold that expired by our clock lasts for the drift margin. */
+            if (t == SIM_WRITE ||
+                (reads && read_has_expired(sim_servers[i], uuid)))
                 continue; /* one key, looked at as SIM_READ */
             if (!has || sim_master(sim_keys[t][0]) != sim_servers[i] ||
-                almost_over(sim_servers[i], sim_keys[t][0]))
+                expires_soon(sim_servers[i], sim_keys[t][0]))
                 continue;
             if (!may_stay(cl, uuid, sim_keys[t][0], fields))
                 sim_broken("P11", "%s is closed, and still has %s",
@@ -89,8 +90,8 @@ void sim_check_closed(const struct sim_client *cl, const char *uuid,
     }
 }
 
-/* The last token, the number of slots and of permits are to stay; notes of
- * the latch for a week. */
+/* The last token and the numbers of slots and permits stay; idempotency tokens
+ * of the latch for a week. */
 static bool key_is_left(const char *keys)
 {
     for (const char *at = keys; (at = strchr(at, '$'));) {
@@ -109,8 +110,8 @@ static bool key_is_left(const char *keys)
     return false;
 }
 
-/* Long after everybody is gone; one came since and asked for each lock, which
- * removes the places of those who died in a queue. */
+/* Long after the last client closed; one client came since and acquired each
+ * lock, which removes the queue entries of clients that died. */
 void sim_check_end(void)
 {
     if (sim_plan.layout != SIM_QUORUM)

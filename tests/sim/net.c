@@ -4,14 +4,13 @@
  *
  * How     A connection (link) has two rows of pieces. One event at a time is
  *         set for each row, for the arrival of its first piece; so the order
- *         within a row stays, whatever the weather. The end of a connection is
+ *         within a row stays. The end of a connection is
  *         a piece, too: what was sent before it still arrives, and a server
- *         executes it although nobody waits for the answer. That is how ghosts
- *         come about.
+ *         executes it although no call waits for the reply: a late copy.
  *
- * Trouble A cut loses a row from some byte on. The other side hears of it (a
- *         reset), unless the trouble is a hole: then nobody does, and only a
- *         time limit helps.
+ * Trouble A cut loses a row from some byte on. The other side gets a reset,
+ *         unless the fault is a hole: then no side notices, and only a time
+ *         limit helps.
  */
 #include "sim/net.h"
 

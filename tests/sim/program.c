@@ -142,7 +142,7 @@ static void hold_twice(struct sim_program *pr, struct sim_claim *claim)
     o.owner = pr->owner;
     if (sim_is_group(claim->thing)) /* without a limit it waits for ever */
         o.wait_ms = 2 * sim_plan.command_ms;
-    claim->holds = 0; /* nobody can tell meanwhile */
+    claim->holds = 0; /* unknown meanwhile */
     dibs_err err = sim_take(pr, claim->lock, FORM_ACQUIRE, &o);
     sim_note("again %s: %s", thing_names[claim->thing], dibs_strerror(err));
     int64_t most =
@@ -168,7 +168,7 @@ static void hold_twice(struct sim_program *pr, struct sim_claim *claim)
     err = sim_give(pr, claim->lock, &o);
     sim_note("one less %s: %s", thing_names[claim->thing], dibs_strerror(err));
     if (err == DIBS_ERR_NOT_OWNER && !pr->client->closing)
-        sim_broken("P5", "%s was held twice and is nobody's",
+        sim_broken("P5", "%s had two levels and is not held any more",
                    thing_names[claim->thing]);
     /* Refused: it is held twice still, until the server answers again. Or it
      * could not begin. */
@@ -188,8 +188,8 @@ static void check_release(struct sim_program *pr, const struct sim_claim *claim,
 
     if (claim->lost_at && !claim->told && !(sim_plan.may & SIM_F_MEMORY) &&
         sim_now() - claim->lost_at > TOLD_US + idle)
-        sim_broken("P2", "%s is lost for %.3f s, and nobody was told", name,
-                   (double)(sim_now() - claim->lost_at) / 1e6);
+        sim_broken("P2", "%s is lost for %.3f s, and on_lost was not called",
+                   name, (double)(sim_now() - claim->lost_at) / 1e6);
     if (err == DIBS_ERR_NOT_OWNER || err == DIBS_ERR_INVALID ||
         err == DIBS_ERR_WRONGTYPE || err == DIBS_ERR_AUTH)
         sim_broken("P5", "release of %s, held %s: %s (%s)", name,
@@ -303,7 +303,7 @@ static void draw_opts(struct sim_program *pr, enum sim_thing t,
     }
 }
 
-/* P10: whoever came a second earlier and is still served later. In between it
+/* P10: a waiter that came a second earlier and is served later. In between it
  * may give up, so this is known when it is served. */
 static void check_turn(struct sim_program *pr)
 {
@@ -401,8 +401,8 @@ int64_t sim_waits_since(dibs_owner owner)
     return SIM_NEVER;
 }
 
-/* Somebody else gives up for one that waits. */
-static void cancel_somebody(struct sim_program *pr)
+/* Another thread cancels a call that waits. */
+static void cancel_waiter(struct sim_program *pr)
 {
     const struct sim_client *cl = pr->client;
     const struct sim_program *other =
@@ -426,9 +426,9 @@ static void look_around(struct sim_program *pr)
                    2 * sim_plan.command_ms * 102 / 100 + SLACK_MS);
 }
 
-/* Takes a lock away from whoever has it. Then two may hold it, until the other
+/* Force-releases a lock. Then two may hold it, until the other
  * one learns of it. */
-static void force_somebody(struct sim_program *pr)
+static void force_holder(struct sim_program *pr)
 {
     enum sim_thing t = sim_pick_thing(pr);
     int64_t from = sim_now(), idle = sim_idle_us(pr->client->proc);
@@ -483,13 +483,13 @@ static void *program_main(void *arg)
         if (pr->again)
             continue;
         if (sim_once_in(&pr->chance, 10))
-            cancel_somebody(pr);
+            cancel_waiter(pr);
         if (sim_once_in(&pr->chance, 15))
             look_around(pr);
         if ((sim_plan.may & SIM_F_LOSS) && sim_once_in(&pr->chance, 30))
-            force_somebody(pr);
+            force_holder(pr);
         if ((sim_plan.may & SIM_F_TAKE) && sim_once_in(&pr->chance, 10))
-            force_somebody(pr);
+            force_holder(pr);
         if (!sim_faults_ended)
             sim_sleep(sim_skewed(&pr->chance, sim_plan.busy_us) + 1);
     }

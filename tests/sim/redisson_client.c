@@ -235,7 +235,7 @@ static int dial(void)
     return -1;
 }
 
-/* The next thing that comes, within so many ms. *broken: nothing ever will. */
+/* The next reply, within that many ms. *broken: the connection is closed. */
 static redisReply *next_reply(int fd, redisReader *r, int64_t ms, bool *broken)
 {
     int64_t until = sim_now() + ms * 1000;
@@ -351,7 +351,7 @@ static bool listens(struct peer *p, enum deal d, const char *word)
     return send_all(p->listen, 2, argv);
 }
 
-/* Asks until it is taken, or its time is over. False: nobody knows. */
+/* Asks until it is granted or times out. False: outcome unknown. */
 static bool take_deal(struct peer *p, enum deal d, int64_t lease_ms, bool *got)
 {
     int64_t until =

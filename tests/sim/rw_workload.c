@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * rw_workload.c - both halves of a read-write lock, by one owner. A writer
- * reads, too, with a lease of its own or without, and gives back the two in
- * either order. A reader would like to write, and hears that it cannot.
+ * rw_workload.c - both modes of a read-write lock, by one owner. A writer also
+ * reads, with a lease of its own or without, and releases the two in either
+ * order. A reader tries to write, and gets UPGRADE.
  *
  *   P4   a writer may read: BUSY is wrong, and so is a wait
- *   P4   UPGRADE is for those who read, and for nobody whose read is lost
+ *   P4   UPGRADE is only for an owner that reads, and not if its read is lost
  */
 #include "sim/program.h"
 

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
  * semaphore_workload.c - semaphores and latches: what the simulated programs do
- * with them, and what must be true of them.
+ * with them, and their invariants.
  *
  * A semaphore of SIM_PERMITS permits. Each thread of a client takes another
  * number of them, so a release finds the acquire of its own thread.
  *
- *   P4   granted: the server has noted it
- *   P5   free permits and those that are out add up, always
- *   P3   permits that vanished from the book are told as lost in time
+ *   P4   granted: the server has the permits
+ *   P5   free and acquired permits always add up
+ *   P3   permits that vanished are reported as lost in time
  *
  * A latch with a count that a run does not reach. So how often it was counted
  * down is known, and how often it may have been:
  *
- *   P5   it was counted at least as often as a call said OK, and at most as
- *        often as a call was begun; a ticket counts once
- *   P4   nobody gets past it before it is opened
- *   P8   everybody gets past it when it is, at the end
+ *   P5   it was counted at least as often as a call returned OK, and at most as
+ *        often as a call was started; a ticket counts once
+ *   P4   no call passes before it is opened
+ *   P8   all calls pass when it is, at the end
  */
 #include "sim/simulation.h"
 

@@ -263,13 +263,12 @@ static void print_totals(double took)
            "%.1f s of a processor: %.0f times real time\n",
            (unsigned long long)all.seeds, (unsigned long long)all.failed, hours,
            took, cpu, cpu > 0 ? hours * 3600 / cpu : 0);
-    printf(
-        "sim: %llu acquires (and %llu by clients of another make), %llu that "
-        "were not granted, %llu losses told, "
-        "%llu overlaps where data may vanish\n",
-        (unsigned long long)all.acquires, (unsigned long long)all.foreign,
-        (unsigned long long)all.refused, (unsigned long long)all.lost,
-        (unsigned long long)all.overlaps);
+    printf("sim: %llu acquires (and %llu by Redisson clients), %llu that "
+           "were not granted, %llu losses told, "
+           "%llu overlaps where data may vanish\n",
+           (unsigned long long)all.acquires, (unsigned long long)all.foreign,
+           (unsigned long long)all.refused, (unsigned long long)all.lost,
+           (unsigned long long)all.overlaps);
     printf("sim: %llu faults, %llu connections cut; %llu looks of the checker "
            "(%llu in vain), %llu turns, %llu pieces\n",
            (unsigned long long)all.faults, (unsigned long long)all.cuts,

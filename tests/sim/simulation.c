@@ -173,7 +173,7 @@ static void take_everything(struct sim_client *cl)
     for (int t = 0; t < SIM_THINGS; t++) {
         if (cl->lock[t] && ((err = dibs_lock_acquire(cl->lock[t], &o)) ||
                             (err = dibs_lock_release(cl->lock[t], NULL))))
-            sim_broken("P9", "everybody has gone; %s: %s (%s)",
+            sim_broken("P9", "all clients have closed; %s: %s (%s)",
                        sim_thing_name((enum sim_thing)t), dibs_strerror(err),
                        dibs_error_text());
     }
@@ -181,10 +181,10 @@ static void take_everything(struct sim_client *cl)
     so.wait_ms = VISIT_MS;
     if (!cl->semaphore)
         return;
-    sim_counted_open(cl); /* somebody may have set it late */
+    sim_counted_open(cl); /* a client may have set it late */
     if ((err = dibs_semaphore_acquire(cl->semaphore, &so)) ||
         (err = dibs_semaphore_release(cl->semaphore, &so)))
-        sim_broken("P9", "everybody has gone; all permits: %s",
+        sim_broken("P9", "all clients have closed; all permits: %s",
                    dibs_strerror(err));
 }
 
@@ -352,7 +352,7 @@ static bool has_visited(void)
 
 static int64_t longest_lease_us(void)
 {
-    return 3 * sim_plan.lease_ms * 1000; /* of a client of another make */
+    return 3 * sim_plan.lease_ms * 1000; /* of a Redisson client */
 }
 
 static void heal(void *arg, int64_t number)
@@ -375,7 +375,7 @@ static void say_who_waits(void)
         if (sim_clients[i].proc && !sim_clients[i].ended)
             sim_broken("P8", "%s has not ended; %d of its threads wait still",
                        sim_clients[i].proc->name, sim_clients[i].running);
-    sim_broken("P8", "nobody can go on");
+    sim_broken("P8", "no fiber can go on");
 }
 
 void sim_run_plan(void)
@@ -401,7 +401,7 @@ void sim_run_plan(void)
     sim_client_start(&visitor);
     sim_at(sim_now() + VISIT_MS * SIM_THINGS * 1000, late, &visitor, 0);
     if (!sim_run(has_visited) || !visitor.ended)
-        sim_broken("P9", "whoever comes later cannot take everything");
+        sim_broken("P9", "a later client cannot acquire everything");
     sim_at(sim_now() + 2 * longest_lease_us(), over, NULL, 0);
     sim_run(is_over);
     sim_check_end();
