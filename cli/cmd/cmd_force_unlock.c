@@ -2,7 +2,7 @@
  *
  * cmd_force_unlock.c - dibs force-unlock: takes a lock away from its holder.
  *
- * It names the holder that it means. If somebody else takes the lock between
+ * It names the holder that it means. If another owner takes the lock between
  * our look and our call, that holder keeps it. Of a lock with slots the user
  * must say which of the holders is meant.
  *
@@ -52,7 +52,7 @@ static dibs_err force_kind(const struct args *a, struct lock_query *k,
         err = dibs_read_lock_new(k->c, name, &l);
     else if (info->mode == DIBS_MODE_WRITE)
         err = dibs_write_lock_new(k->c, name, &l);
-    else if (info->waiters == 0) /* nobody is in a queue */
+    else if (info->waiters == 0) /* the queue is empty */
         err = dibs_lock_new(k->c, name, &l);
     if (err == DIBS_OK)
         err = dibs_lock_force_release_owner(l ? l : k->l, info->owner, freed);

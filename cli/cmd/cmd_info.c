@@ -113,7 +113,7 @@ static dibs_err crowd_read(struct crowd *all, const struct lock_query *k,
 
     if (!i->locked || i->kind == DIBS_KIND_LATCH ||
         i->kind == DIBS_KIND_SEMAPHORE)
-        err = DIBS_OK; /* nobody who has a name */
+        err = DIBS_OK; /* no name is known */
     else if (i->mode == DIBS_MODE_EXCLUSIVE && i->kind != DIBS_KIND_SLOTS)
         add_holder(i->owner, i->mode, i->holds, i->ttl_ms, all);
     else

@@ -24,7 +24,7 @@
 #include "output/width.h"
 
 #define GAP        2  /* between two columns */
-#define COLS_USUAL 80 /* of a terminal that does not tell */
+#define COLS_USUAL 80 /* of a terminal of unknown width */
 /* A column that is cut keeps so many columns of the terminal. */
 #define WHO_GOOD  24 /* until NAME is cut, too */
 #define NAME_MIN  12
@@ -262,7 +262,7 @@ static void free_table(struct table *t)
     free(t->cells);
 }
 
-/* Makes a column narrower by so many, down to least; how many are left. */
+/* Makes a column narrower by that many, down to least; returns the rest. */
 static int shrink_column(int *width, int least, int over)
 {
     int less = *width - least < over ? *width - least : over;

@@ -8,7 +8,7 @@
  * what differs. Nothing is held, so there is nothing to give back at the end
  * but the terminal.
  *
- * The server does not tell since when a lock is held. The age is counted from
+ * The server does not know since when a lock is held. The age is counted from
  * when we saw the owner first; if that was in the first look, a + follows.
  *
  * Rows of the picture: two of summary, the heads of the columns, the locks, and
@@ -68,7 +68,7 @@ struct top {
     struct keys keys;
     const char *where; /* the server, for the first line */
     enum column by;
-    bool turned, held, typing, over;
+    bool reversed, paused, typing, over;
     bool stale; /* the last look is older than it should be */
     int fatal;  /* the signal that ends us, or 0 */
     char filter[FILTER_MAX];
@@ -118,7 +118,7 @@ static int in_order(const void *a, const void *b)
 
     if (way == 0)
         way = (x > y) - (x < y); /* by name, as the snapshot has them */
-    return sorting->turned ? -way : way;
+    return sorting->reversed ? -way : way;
 }
 
 static bool passes_filter(const struct top *t, const struct snapshot_row *x)
@@ -151,7 +151,7 @@ static void choose_locks(struct top *t)
         if (passes_filter(t, &v->rows[i]))
             t->shown[t->n_shown++] = &v->rows[i];
     sorting = t;
-    if (t->n_shown > 1 && (t->by != BY_NAME || t->turned))
+    if (t->n_shown > 1 && (t->by != BY_NAME || t->reversed))
         qsort(t->shown, t->n_shown, sizeof *t->shown, in_order);
 }
 
@@ -205,14 +205,14 @@ static void draw_summary(struct top *t)
         screen_put(&t->screen, 0, 0, t->screen.cols, STYLE_BOLD, "dibs top  ");
     snprintf(text, sizeof text, "stale for %" PRId64 " s",
              (time_now() - f->seen_at) / 1000);
-    if (t->stale || t->held)
+    if (t->stale || t->paused)
         col = 2 + screen_put(&t->screen, 0, col, t->screen.cols,
                              t->stale ? STYLE_BAD : STYLE_BUSY,
                              t->stale ? text : "stopped");
     int n =
         snprintf(text, sizeof text, "%zu lock%s, %zu holder%s", f->now.n,
                  f->now.n == 1 ? "" : "s", holders, holders == 1 ? "" : "s");
-    if (!t->stale && !t->held)
+    if (!t->stale && !t->paused)
         snprintf(text + n, sizeof text - (size_t)n,
                  ", %.1f changes/s, every %s", f->rate,
                  out_span(f->pause_ms, span));
@@ -263,9 +263,9 @@ static void draw_heads(struct top *t, const int width[COLUMNS])
 
     for (size_t i = 0; i < COLUMNS; i++) {
         snprintf(head, sizeof head, "%s%s", columns[i].head,
-                 t->by != i                     ? ""
-                 : columns[i].down != t->turned ? "-"
-                                                : "+");
+                 t->by != i                       ? ""
+                 : columns[i].down != t->reversed ? "-"
+                                                  : "+");
         screen_put(&t->screen, row, col, width[i] - 1, STYLE_PLAIN, head);
         col += width[i];
         if (i == BY_OWNER) {
@@ -442,7 +442,7 @@ static void sort_by(struct top *t, int key)
     for (size_t i = 0; i < COLUMNS; i++)
         if (columns[i].key == key) {
             t->by = (enum column)i;
-            t->turned = false;
+            t->reversed = false;
             t->cursor = t->offset = 0;
         }
 }
@@ -458,7 +458,7 @@ static void press_key(struct top *t, int key)
         t->over = true;
         break;
     case 'r':
-        t->turned = !t->turned;
+        t->reversed = !t->reversed;
         break;
     case '/':
         t->typing = true;
@@ -467,8 +467,8 @@ static void press_key(struct top *t, int key)
         t->filter[0] = '\0';
         break;
     case ' ':
-        t->held = !t->held;
-        poller_pause(&t->poller, t->held);
+        t->paused = !t->paused;
+        poller_pause(&t->poller, t->paused);
         break;
     case KEY_UP:
     case KEY_DOWN:

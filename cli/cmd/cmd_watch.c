@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: MIT
  *
- * cmd_watch.c - dibs watch and wait: what happens to locks, as it happens.
+ * cmd_watch.c - dibs watch and wait: changes of locks.
  *
- * watch looks again and again and prints what changed (snapshot.c). A word
- * without the signs of a pattern is one lock: asking for that is cheap, so it
- * is looked at more often, without a scan. Two rounds of looks that take long
- * make the pause before the next one longer, so a server with very many locks
- * is not kept busy; a single one may be that of a server that was silent. A
- * round that failed is repeated after a second.
+ * watch polls and prints what changed (snapshot.c). A word without wildcards is
+ * one lock: that needs no scan, so it is polled more often. Two slow rounds in
+ * a row make the pause before the next one longer, so that a server with very
+ * many locks is not kept busy; a single slow round may be due to a server that
+ * did not answer. A round that failed is repeated after a second.
  *
- * A look at a lock tells the number of the value that its holder published, so
- * the values themselves need not be read to see that one has changed.
+ * Info of a lock has the number of the value that its holder published, so a
+ * change of the value is noticed without reading it.
  *
- * wait uses dibs_lock_watch: it hears of a release. It needs to know which
- * kind of lock it is for that, and learns it by a first look.
+ * wait uses dibs_lock_watch, which is woken by a release. That needs the type
+ * of the lock, so wait asks for it first.
  *
- * Trouble If the server goes away, a message says so, once, and both go on: a
- *         server that is restarted is no reason to end. What cannot change,
- *         as a missing right, ends them. wait ends with the time of -w.
+ * Trouble If the server cannot be reached, both print one message and go on: it
+ *         may be restarting. An error that cannot change, such as a missing
+ *         permission, ends them. wait ends with the time of -w.
  *
- * Thread  The first one. What the library tells wait comes on the library's
- *         thread; a descriptor wakes the first one.
+ * Thread  The first one. Callbacks of wait run on a thread of the library; a
+ *         descriptor wakes the first one.
  */
 #include "cmd.h"
 
@@ -41,7 +40,7 @@
 
 #define EVERY_ONE_MS  250
 #define EVERY_ALL_MS  1000
-#define REST_FACTOR   2 /* pauses at least so many times its round */
+#define REST_FACTOR   2 /* pauses at least that many times its round */
 #define REST_MAX_MS   60000
 #define RETRY_MS      1000 /* after a look that failed */
 #define COUNT_MAX     100  /* locks whose waiters are counted */
@@ -318,7 +317,7 @@ static int watch_loop(struct watching *w, int64_t every_ms)
         int64_t rest = w->away
                            ? time_earlier(every_ms, RETRY_MS)
                            : watch_rest(every_ms, time_earlier(took, before));
-        struct pollfd reader = {.fd = STDOUT_FILENO}; /* tells its end only */
+        struct pollfd reader = {.fd = STDOUT_FILENO}; /* for its end only */
         if (poll(&reader, 1, (int)time_earlier(rest, INT_MAX)) > 0)
             break;
     }
@@ -350,7 +349,7 @@ int cmd_watch(const struct args *a)
 
 /* ---- wait -------------------------------------------------------------- */
 
-/* What the library told last. */
+/* The last callback of the library. */
 struct waited {
     int fd; /* readable: there is something new */
     pthread_mutex_t mu;
@@ -457,7 +456,7 @@ static dibs_err open_kind(struct lock_query *k, const char *name,
                : dibs_lock_new(k->c, name, out);
 }
 
-/* What nobody can watch. EXIT_FINE: it is a lock. */
+/* Refuses what cannot be watched. EXIT_FINE: it is a lock. */
 static int refuse_wait(const char *name, const dibs_lock_info *info)
 {
     const char *why = info->kind == DIBS_KIND_LATCH

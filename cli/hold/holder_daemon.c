@@ -81,7 +81,7 @@ static struct keeper {
     struct lock_session g;
     char path[LOCAL_PATH_MAX]; /* of the socket */
     struct script_guard guard;
-    int news_fd, listen_fd, asker_fd;
+    int news_fd, listen_fd, request_fd;
     int64_t deadline;  /* the lock is ours until then */
     int64_t margin_ms; /* from KILL to that */
     int64_t kill_at;   /* TIME_NEVER while nothing is lost */
@@ -190,7 +190,7 @@ static void begin_loss(struct keeper *k, int64_t now)
         script_signal(&k->script, what->sig);
 }
 
-static void tell_watcher(struct keeper *k, bool held)
+static void update_guard(struct keeper *k, bool held)
 {
     script_guard_update(
         &k->guard, held ? k->deadline - k->margin_ms / 2 : TIME_NEVER, held);
@@ -210,12 +210,12 @@ static void check_lock(struct keeper *k, int64_t now)
     if (left <= (warn ? 0 : supervise_grace_ms(k->a, &k->g) + k->margin_ms))
         begin_loss(k, now);
     else if (k->deadline != before)
-        tell_watcher(k, true);
+        update_guard(k, true);
 }
 
-/* Does somebody ask for the release? Another hold only looks whether we are
+/* Is a release requested? Another hold only looks whether we are
  * there. Only our own user can reach the socket. */
-static bool take_asker(struct keeper *k)
+static bool accept_request(struct keeper *k)
 {
     const struct timeval patience = {.tv_sec = 1};
     int fd = accept4(k->listen_fd, NULL, NULL, SOCK_CLOEXEC);
@@ -225,7 +225,7 @@ static bool take_asker(struct keeper *k)
         return false;
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     if (read(fd, &word, 1) == 1 && word == WORD_RELEASE) {
-        k->asker_fd = fd;
+        k->request_fd = fd;
         return true;
     }
     close(fd);
@@ -246,7 +246,7 @@ static bool told_to_end(struct keeper *k)
     return false;
 }
 
-/* Until the script ends, somebody asks, or a signal comes. */
+/* Until the script ends, a release is requested, or a signal comes. */
 static void keep_holding(struct keeper *k)
 {
     int timer = time_fd();
@@ -278,22 +278,22 @@ static void keep_holding(struct keeper *k)
         if (p[4].revents)
             p[4].fd = -1;
         over = (p[0].revents && told_to_end(k)) ||
-               (p[2].revents && take_asker(k)) ||
+               (p[2].revents && accept_request(k)) ||
                (p[5].revents && script_ended(&k->script));
     }
     if (timer >= 0)
         close(timer);
 }
 
-static void answer_asker(struct keeper *k, int code)
+static void answer_request(struct keeper *k, int code)
 {
     unsigned char byte = (unsigned char)code;
 
-    if (k->asker_fd < 0)
+    if (k->request_fd < 0)
         return;
-    ssize_t n = write(k->asker_fd, &byte, 1);
+    ssize_t n = write(k->request_fd, &byte, 1);
     (void)n; /* it asked, and did not wait */
-    close(k->asker_fd);
+    close(k->request_fd);
 }
 
 static int give_back(struct keeper *k)
@@ -346,9 +346,9 @@ static int hold_for_script(struct keeper *k)
     keep_holding(k);
     session_outer_leave(&k->g);
     int code = give_back(k);
-    tell_watcher(k, false);
+    update_guard(k, false);
     unlink(k->path);
-    answer_asker(k, code);
+    answer_request(k, code);
     return code;
 }
 
@@ -387,7 +387,7 @@ static void close_others(struct keeper *k)
 
 static _Noreturn void keeper_main(struct keeper *k)
 {
-    k->listen_fd = k->asker_fd = -1;
+    k->listen_fd = k->request_fd = -1;
     close_others(k);
     _exit(take_and_hold(k));
 }
@@ -478,7 +478,7 @@ int keeper_start(const struct args *a)
 
 /* ---- release ----------------------------------------------------------- */
 
-/* The parent of a process; 0: there is none, or it cannot be told. */
+/* The parent of a process; 0: none, or unknown. */
 static pid_t parent_of(pid_t pid)
 {
     char path[64], line[512], *at;

@@ -49,7 +49,7 @@ void who_ask(dibs_client *c, const char *const owners[], struct who out[],
                  dibs_strerror(err));
 }
 
-/* Whole units: nobody wants to know it better. */
+/* Whole units. */
 static const char *age_text(int64_t ms, char buf[OUT_SPAN_MAX])
 {
     int64_t s = ms / 1000;

@@ -18,7 +18,7 @@ struct who {
 
 /* NULL: not known. */
 void who_copy(struct who *w, const dibs_who *from);
-/* Who each of the owners is. If the server does not tell, nobody is known:
+/* Looks up the process of each owner. If the server refuses, none is known:
  * that is no error. Waits for the server. */
 void who_ask(dibs_client *c, const char *const owners[], struct who out[],
              size_t n);

@@ -68,33 +68,33 @@ void poller_mark_seen(struct poller *f)
 
 int64_t poller_stale_at(const struct poller *f)
 {
-    return f->held || !f->any  ? TIME_NEVER
-           : f->err != DIBS_OK ? f->seen_at
-                               : f->due_at;
+    return f->paused || !f->any ? TIME_NEVER
+           : f->err != DIBS_OK  ? f->seen_at
+                                : f->due_at;
 }
 
 void poller_clear_visible(struct poller *f)
 {
-    for (size_t i = 0; i < f->n_wanted; i++)
-        free(f->wanted[i].name);
-    f->n_wanted = 0;
+    for (size_t i = 0; i < f->n_visible; i++)
+        free(f->visible[i].name);
+    f->n_visible = 0;
 }
 
 void poller_add_visible(struct poller *f, const struct lock_row *s)
 {
-    if (f->n_wanted == POLLER_VISIBLE_MAX)
+    if (f->n_visible == POLLER_VISIBLE_MAX)
         return;
     char *copy = malloc(s->len + 1);
     if (!copy)
         return; /* it is not counted then */
     memcpy(copy, s->name, s->len + 1);
-    f->wanted[f->n_wanted++] = (struct lock_row){.name = copy, .len = s->len};
+    f->visible[f->n_visible++] = (struct lock_row){.name = copy, .len = s->len};
 }
 
-void poller_pause(struct poller *f, bool held)
+void poller_pause(struct poller *f, bool paused)
 {
     poller_lock(f);
-    f->held = held;
+    f->paused = paused;
     f->due_at = time_now() + STALE_MS;
     poller_unlock(f);
     notify_fd(f->wake);
@@ -113,18 +113,18 @@ static void count_change(enum change what, const struct snapshot_row *before,
 }
 
 /* The names that the screen shows, as a copy: they may change meanwhile. */
-static size_t copy_wanted(struct poller *f,
-                          struct lock_row out[POLLER_VISIBLE_MAX])
+static size_t copy_visible(struct poller *f,
+                           struct lock_row out[POLLER_VISIBLE_MAX])
 {
     size_t n = 0;
 
     poller_lock(f);
-    for (; n < f->n_wanted; n++) {
-        out[n] = f->wanted[n];
+    for (; n < f->n_visible; n++) {
+        out[n] = f->visible[n];
         out[n].name = malloc(out[n].len + 1);
         if (!out[n].name)
             break;
-        memcpy(out[n].name, f->wanted[n].name, out[n].len + 1);
+        memcpy(out[n].name, f->visible[n].name, out[n].len + 1);
     }
     poller_unlock(f);
     return n;
@@ -132,16 +132,16 @@ static size_t copy_wanted(struct poller *f,
 
 static void count_wanted(struct poller *f, struct snapshot *v)
 {
-    struct lock_row wanted[POLLER_VISIBLE_MAX];
-    size_t n = copy_wanted(f, wanted);
+    struct lock_row visible[POLLER_VISIBLE_MAX];
+    size_t n = copy_visible(f, visible);
     bool may = true;
 
     for (size_t i = 0; i < n; i++) {
-        struct snapshot_row *x = snapshot_find(v, &wanted[i]);
+        struct snapshot_row *x = snapshot_find(v, &visible[i]);
 
         if (x && may)
             may = query_count(f->c, &x->s) == DIBS_OK && x->s.counted;
-        free(wanted[i].name);
+        free(visible[i].name);
     }
 }
 
@@ -205,12 +205,12 @@ static bool poller_rest(struct poller *f, int64_t until)
         struct pollfd p = {.fd = f->wake, .events = POLLIN};
 
         poller_lock(f);
-        bool stop = f->stop, held = f->held;
+        bool stop = f->stop, paused = f->paused;
         poller_unlock(f);
         int64_t left = until - time_now();
-        if (stop || (left <= 0 && !held))
+        if (stop || (left <= 0 && !paused))
             return !stop;
-        poll(&p, 1, held ? -1 : (int)time_earlier(left, INT_MAX));
+        poll(&p, 1, paused ? -1 : (int)time_earlier(left, INT_MAX));
         if (p.revents)
             drain_fd(f->wake);
     }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * snapshot.c - all locks as one look found them, and what changed since the
- * last.
+ * snapshot.c - all locks at one time, and the changes between two snapshots.
  *
- * A look is a scan of the server, as for ls; or of one lock. The server does
- * not tell since when a lock is held, nor how a hold ended. Two looks do: both
- * are sorted by name, and compared side by side.
+ * A snapshot is a scan of the server, as for ls; or info of one lock. The
+ * server does not know since when a lock is held, nor how a hold ended. A
+ * comparison of two snapshots shows it: both are sorted by name.
  *
  * Lost    A hold that is gone was lost if its lease, as it was last seen, had
  *         run out by then. A lease that is shorter than the pause between two

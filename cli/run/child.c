@@ -14,14 +14,14 @@
  *         for it from time to time.
  *
  * Death   If we die, the kernel kills the command, and the guard
- * (child_guard.c) kills its group. The new process tells the guard of itself
+ * (child_guard.c) kills its group. The new process sends its id to the guard
  * before it becomes the command: we may die before we get to anything.
  *
- * Gap     A child has no group until somebody calls setpgid. Parent and child
+ * Gap     A child has no group until setpgid is called. Parent and child
  *         both call it, so it is done before either goes on.
  *
- * exec    A pipe that exec closes tells us that the command was started. Before
- *         that, nothing of the command has run.
+ * exec    EOF on a pipe that exec closes means that the command was started.
+ * Before that, nothing of the command has run.
  *
  * Terminal The command's group is in the background of the terminal. When it
  *         reads from the terminal, the kernel stops it. We notice, and give it
@@ -173,7 +173,7 @@ static _Noreturn void become_command(const struct start *st)
         setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != st->parent)
-        _exit(1); /* it died before we asked to be told */
+        _exit(1); /* it died before prctl was called */
     guard_set(st->guard, getpid(), !st->plan->foreground, INT64_MAX);
     if (st->plan->owners && st->lost_as != st->lost[0])
         dup2(st->lost[0], st->lost_as);

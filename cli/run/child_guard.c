@@ -64,10 +64,10 @@ enum { FD_PIPE, FD_INNER, FD_PLAN, FD_EXE, FD_OUTER };
 /* What the guard knows while it waits. */
 struct guard_state {
     struct message m;
-    bool told;   /* what to kill */
-    bool acted;  /* we killed before dibs ended */
-    int process; /* a pidfd, if it is a single process; else -1 */
-    bool gone;   /* that process was reaped before it could be opened */
+    bool has_target; /* what to kill */
+    bool acted;      /* we killed before dibs ended */
+    int process;     /* a pidfd, if it is a single process; else -1 */
+    bool gone;       /* that process was reaped before it could be opened */
     size_t n_outer;
 };
 
@@ -161,7 +161,7 @@ static void end_guarded(const struct guard_state *w)
      * The id of a group stays in use until its last process has ended. */
     if (w->m.target < 0)
         kill((pid_t)w->m.target, SIGKILL);
-    if (!w->told || w->m.target == 0 ||
+    if (!w->has_target || w->m.target == 0 ||
         (w->m.target > 0 && w->process < 0 && !w->gone))
         return;
     await_last_user(w);
@@ -182,7 +182,7 @@ static void take_message(struct guard_state *w, const struct message *next)
         w->gone = w->process < 0 && errno == ESRCH;
     }
     w->m = *next;
-    w->told = true;
+    w->has_target = true;
 }
 
 /* Until dibs has ended. */

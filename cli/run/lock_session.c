@@ -75,7 +75,7 @@ static void on_event(const dibs_event *ev, void *arg)
 {
     struct lock_session *g = arg;
 
-    /* A single attempt that fails is told as the error that it ends with. */
+    /* A single attempt that fails is logged as its result. */
     g->events.waiting = g->b.l && !g->held && g->a->wait_ms != 0;
     events_tell(&g->events, ev);
 }

@@ -12,7 +12,7 @@
  *         taken again: the outer dibs keeps it while we run. The server is
  *         asked whether that owner really holds it. If no member is left to
  *         take, this run is nested. If an outer hold ends before our command
- *         does, a pipe tells us (nesting.c).
+ *         does, a pipe reports it (nesting.c).
  *
  * Thread  Opening happens on a thread of its own, all else on the first.
  */

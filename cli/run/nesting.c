@@ -3,9 +3,9 @@
  * nesting.c - the dibs runs around us, and when their holds end.
  *
  * A run of a lock that an outer run holds takes nothing (lock_set.c). But the
- * outer hold can end first: the outer run loses it, or it was told --foreground
- * and its own command has ended, or it is killed. Then our command has to stop,
- * as if the lock were ours and lost.
+ * outer hold can end first: the outer run loses it, or it has
+ * --foreground and its own command has ended, or it is killed. Then our command
+ * has to stop, as if the lock were ours and lost.
  *
  * Pipe    An outer run gives its command the read end of a pipe. It writes
  *         "lost" when the lock is lost. It closes the write end before it

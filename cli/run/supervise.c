@@ -7,7 +7,7 @@
  *
  * Loss    The lock is ours until its deadline, which each renewal pushes back.
  *         We look at our own clock, and do not wait for an error: when the
- *         deadline comes near, the command is told to end. Shortly before the
+ *         deadline comes near, the command gets TERM. Shortly before the
  *         deadline it is killed, so that it is dead when the server
  *         grants the lock to another owner. Seen backwards from the deadline:
  *
@@ -244,7 +244,7 @@ static void on_signal(struct supervisor *w, struct signal_got got)
     default:
         if (got.terminal && got.sig == SIGINT)
             w->typed = true;
-        /* In our own group, the terminal has told it already. */
+        /* In our own group, it already got the signal from the terminal. */
         if (signals_forward(got.sig) && (ch->group || !got.terminal))
             child_signal(ch, got.sig);
     }
@@ -302,7 +302,7 @@ static void supervise_pass(struct supervisor *w)
         session_check_outer(w->g);
 }
 
-/* Signals while we wait for inner runs. False: somebody wants us to end. */
+/* Signals while we wait for inner runs. False: a signal ends the wait. */
 static bool may_wait_on(struct supervisor *w)
 {
     struct signal_got got;
