@@ -2,24 +2,21 @@
  *
  * main.c - the dibs command: picks the subcommand.
  *
- * Reading order:
+ * Folders, in reading order:
  *
- *   exit_codes.h                    what the codes mean
- *   args.c option_table.c lock_names.c   the command line; help.c, suggest.c
- * for typing errors, complete.c for shells, parse_value.c config_file.c
- * server_select.c        which server; private_server.c starts a private one,
- *                              private_server_orphan.c finds one that is out of
- * reach cmd_run.c                  the main job: lock_set.c (which locks),
- * lock_session.c (taking and keeping them), child.c, child_guard.c, signals.c,
- * supervise.c nesting.c                    runs inside of runs release_plan.c
- * what is released when dibs is killed cmd_hold.c holder_daemon.c        a lock
- * without a command; for a script: script_guard.c hold_handle.c cmd_acquire.c
- * holds that outlive their process output.c status_report.c             what is
- * written; progress_line.c, wait_status.c, event_log.c meanwhile,
- * error_advice.c at the end lock_query.c cmd_*.c owner_info.c       the smaller
- * commands; subverbs.c for those with a verb: slots, sem, latch snapshot.c
- * cmd_watch.c       what changes; cmd_top.c with poller.c, keyboard.c and
- *                              screen.c, the live screen
+ *   args      command line, help, suggestions, completion, configuration file
+ *   server    which server; the private server, and one that is unreachable
+ *   run       dibs run: which locks (lock_set), acquiring and releasing them
+ *             (lock_session), the command (child, child_guard, supervise),
+ *             runs inside of runs (nesting)
+ *   hold      a lock for a script (holder_daemon, script_guard), one that
+ *             outlives its process (hold_handle), and its release when dibs is
+ *             killed (release_plan)
+ *   inspect   locks as the server has them: one (lock_query), all (snapshot),
+ *             all repeatedly (poller); owners by name
+ *   top       screen and keyboard of dibs top
+ *   output    messages, JSON, events, error advice
+ *   cmd       one file for each subcommand
  *
  * The command is a user of the library like any other: of its headers it
  * includes <dibs/dibs.h> and no more.
@@ -182,7 +179,7 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "complete") == 0)
         return complete_line(argc - 2, argv + 2);
     if (argc == 2 && strcmp(argv[1], "give-back") == 0)
-        return will_main(); /* not for people: see release_plan.c */
+        return release_plan_main(); /* not for people: see release_plan.c */
     args_init(&a);
     int code = args_before(&a, argc, argv, &i);
     if (code != EXIT_FINE)

@@ -239,7 +239,7 @@ static int unknown_option(struct scan *s, char letter, const char *name,
     } else if (s->cmd && (s->cmd->bit & CMD_VERBS) && letter >= '0' &&
                letter <= '9') {
         hint = args_text("a negative number goes behind --: -- %s", word);
-    } else if (*hint_takers(letter, name, len, takers)) {
+    } else if (*commands_accepting(letter, name, len, takers)) {
         hint = args_text(s->cmd ? "it is an option of: %s"
                                 : "it goes behind the subcommand: %s",
                          takers);

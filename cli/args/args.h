@@ -78,20 +78,20 @@ struct args {
     int64_t every_ms;     /* NOT_GIVEN, or how often to look */
     bool no_renew, ok_if_busy, foreground, any_name, no_stdin, yes, force;
     int busy_code, status_fd, replicas;
-    int for_pid; /* 0: for nobody */
+    int for_pid; /* 0: none */
     struct on_lost on_lost;
     const char *shell;    /* -c */
     const char *if_owner; /* --if-owner */
     const char *owner;    /* --owner: what acquire printed */
     const char *publish;  /* a text that goes with the lock */
-    bool pass_notify;     /* the command tells systemd, not we */
+    bool pass_notify;     /* the command notifies systemd, not dibs */
     bool ready_waiting;   /* --ready: systemd need not wait for the lock */
     const char *as;       /* --as: a ticket of a latch */
     const char *kinds;    /* --kinds: of locks, for acl */
     const char *user;     /* --user: of the server, for acl */
     int64_t permits, deadline_ms;
-    int64_t of;      /* latch wait: set it to this, if nobody has; 0: do not */
-    bool must_exist; /* latch wait: one that nobody has set is not open */
+    int64_t of; /* latch wait: set it to this if it is not set; 0: do not */
+    bool must_exist; /* latch wait: a latch that is not set is not open */
     const struct verb *verb; /* of a subcommand that has verbs */
     int64_t number;          /* behind the name, if the verb has one */
 

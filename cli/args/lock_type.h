@@ -26,7 +26,7 @@ dibs_err kind_new(enum lock_kind kind, dibs_client *c, const char *name,
 /* What a name turned out to be, in a word: "lock", "slots". */
 /* Is the name in use for other numbers than wanted, SLOTS or SEMAPHORE?
  * EXIT_FINE: no, or the server does not tell; otherwise the exit code, and an
- * error was printed. While nobody has a permit, both are just a number. */
+ * error was printed. While no permit is acquired, both are just a number. */
 int kind_refuse(dibs_client *c, const char *name, dibs_kind wanted);
 
 const char *kind_word(dibs_kind kind);

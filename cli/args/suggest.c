@@ -250,8 +250,8 @@ const struct option_row *hint_option(const struct command *cmd,
     return nearest_found(&n);
 }
 
-const char *hint_takers(char letter, const char *name, size_t len,
-                        char buf[128])
+const char *commands_accepting(char letter, const char *name, size_t len,
+                               char buf[128])
 {
     size_t used = 0;
 

@@ -23,8 +23,8 @@ const struct option_row *hint_option(const struct command *cmd,
 
 /* Which subcommands take this option, as "hold, run"; "" when none does. name
  * has len bytes; NULL: the letter counts. */
-const char *hint_takers(char letter, const char *name, size_t len,
-                        char buf[128]);
+const char *commands_accepting(char letter, const char *name, size_t len,
+                               char buf[128]);
 
 /* A word as it may be shown: one that may have a password in it is "URL". */
 const char *hint_word(const char *word);

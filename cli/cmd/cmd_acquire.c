@@ -44,11 +44,11 @@
 static struct {
     struct args a;
     struct signals signals;
-    struct grip g;
+    struct lock_session g;
 } taking;
 
 /* 0, or an errno. */
-static int print_handle(const struct args *a, const struct grip *g,
+static int print_handle(const struct args *a, const struct lock_session *g,
                         const char *handle)
 {
     struct json j;
@@ -69,24 +69,24 @@ static int print_handle(const struct args *a, const struct grip *g,
 
 /* A quorum is held before its slowest servers have answered. What they grant
  * later is kept, but only while we hold the rest. */
-static void await_slowest(struct grip *g)
+static void await_slowest(struct lock_session *g)
 {
     int64_t until = time_now() + SLOWEST_MS;
-    struct pollfd p = {.fd = grip_fd(g), .events = POLLIN};
+    struct pollfd p = {.fd = session_fd(g), .events = POLLIN};
 
-    while (bundle_asks(&g->b, g->owner) && time_now() < until)
+    while (lock_set_has_pending(&g->b, g->owner) && time_now() < until)
         if (poll(&p, 1, SLOW_LOOK_MS) > 0)
-            grip_pump(g);
+            session_dispatch(g);
 }
 
 /* With the lock in hand. */
-static int print_and_leave(struct grip *g)
+static int print_and_leave(struct lock_session *g)
 {
     const struct args *a = g->a;
     dibs_lock_opts opts = {
         .size = sizeof opts, .owner = g->owner, .leave = true};
     await_slowest(g);
-    char *handle = left_text(a, &g->b);
+    char *handle = hold_handle_format(a, &g->b);
     int why = handle ? print_handle(a, g, handle) : ENOMEM;
 
     free(handle);
@@ -102,20 +102,20 @@ static int print_and_leave(struct grip *g)
 }
 
 /* The run around us holds it, and waits for us. */
-static int refuse_nested(struct grip *g)
+static int refuse_nested(struct lock_session *g)
 {
     out_tell(OUT_ERROR, "busy",
              "%s is held by the dibs run around this command, which would wait "
              "for itself",
              g->a->words[0]);
     if (!g->nested)
-        (void)grip_drop(g, 0);
+        (void)session_release(g, 0);
     return g->a->busy_code;
 }
 
 int cmd_acquire(const struct args *a)
 {
-    struct grip *g = &taking.g;
+    struct lock_session *g = &taking.g;
 
     if (!out_has_stdout(a->words[0]))
         return EXIT_INTERNAL;
@@ -125,11 +125,11 @@ int cmd_acquire(const struct args *a)
         out_tell(OUT_ERROR, "internal", "no signalfd: %s", strerror(errno));
         return EXIT_INTERNAL;
     }
-    int code = grip_take(g, &taking.a, &taking.signals, NULL);
+    int code = session_acquire(g, &taking.a, &taking.signals, NULL);
     if (code == EXIT_FINE)
         code = g->nested || g->b.outer.n > 0 ? refuse_nested(g)
                                              : print_and_leave(g);
-    grip_close(g);
+    session_close(g);
     signals_close(&taking.signals);
     return code;
 }
@@ -157,11 +157,11 @@ static void tally_add(struct tally *t, dibs_err err)
     }
 }
 
-static dibs_err extend_one(const struct left *f, size_t i, dibs_lock *l,
+static dibs_err extend_one(const struct hold_handle *f, size_t i, dibs_lock *l,
                            int64_t lease_ms)
 {
     dibs_lock_opts opts = {.size = sizeof opts, .leave = true};
-    dibs_err err = left_adopt(f, i, l, lease_ms, &opts.owner);
+    dibs_err err = hold_handle_attach(f, i, l, lease_ms, &opts.owner);
 
     if (err != DIBS_OK)
         return err;
@@ -210,7 +210,8 @@ static void drop_event(const dibs_event *ev, void *arg)
     (void)arg;
 }
 
-static int treat_all(const struct args *a, const struct left *f, bool extending)
+static int treat_all(const struct args *a, const struct hold_handle *f,
+                     bool extending)
 {
     dibs_client_opts opts = {.size = sizeof opts,
                              .max_connections = 1,
@@ -218,19 +219,19 @@ static int treat_all(const struct args *a, const struct left *f, bool extending)
                              .on_event = drop_event};
     struct tally t = {.done = 0};
     struct target target;
-    struct bundle b = {.fd = -1, .outer = {.fd = -1}};
+    struct lock_set b = {.fd = -1, .outer = {.fd = -1}};
     int code = target_pick(a, &target);
 
     if (code == EXIT_FINE)
-        code = bundle_open(&b, a, &target, &opts);
+        code = lock_set_open(&b, a, &target, &opts);
     for (size_t i = 0; code == EXIT_FINE && i < b.n_members; i++)
         tally_add(&t, extending ? extend_one(f, i, b.members[i], a->lease_ms)
-                                : left_release(f, i, b.members[i], 0));
+                                : hold_handle_release(f, i, b.members[i], 0));
     if (code == EXIT_FINE)
         code = tally_code(a, &t, a->quorum ? b.n_members / 2 + 1 : b.n_members,
                           extending);
-    bundle_close(&b, CLOSE_MS);
-    outer_close(&b.outer);
+    lock_set_close(&b, CLOSE_MS);
+    nesting_close(&b.outer);
     target_clear(&target);
     return code;
 }
@@ -238,8 +239,8 @@ static int treat_all(const struct args *a, const struct left *f, bool extending)
 static int treat_left(const struct args *a, bool extending)
 {
     struct args mine = *a;
-    struct left f;
-    const char *wrong = left_read(&f, a->owner);
+    struct hold_handle f;
+    const char *wrong = hold_handle_parse(&f, a->owner);
     int code;
 
     /* Whatever runs around us, this is about the hold that is named. */
@@ -254,7 +255,7 @@ static int treat_left(const struct args *a, bool extending)
                           "--owner: '%s' %s", a->owner, wrong);
     else
         code = treat_all(&mine, &f, extending);
-    left_clear(&f);
+    hold_handle_clear(&f);
     return code;
 }
 

@@ -137,7 +137,7 @@ int cmd_doctor(const struct args *a)
     if (code == EXIT_FINE) {
         dibs_err err = (a->json ? as_json : as_text)(c, name, &all);
         if (err != DIBS_OK)
-            look_failed("cannot examine the server", err);
+            query_failed("cannot examine the server", err);
         code = out_exit_of(err);
     }
     dibs_client_free(c);

@@ -2,7 +2,7 @@
  *
  * cmd_force_unlock.c - dibs force-unlock: takes a lock away from its holder.
  *
- * It names the holder that it means. If somebody else takes the lock between
+ * It names the holder that it means. If another owner takes the lock between
  * our look and our call, that holder keeps it. Of a lock with slots the user
  * must say which of the holders is meant.
  *
@@ -41,7 +41,7 @@ static void print_forced(const struct args *a, bool freed, const char *owner)
 }
 
 /* Each kind has its own way to wake its waiters. */
-static dibs_err force_kind(const struct args *a, struct look *k,
+static dibs_err force_kind(const struct args *a, struct lock_query *k,
                            const dibs_lock_info *info, bool *freed)
 {
     const char *name = a->words[0];
@@ -52,7 +52,7 @@ static dibs_err force_kind(const struct args *a, struct look *k,
         err = dibs_read_lock_new(k->c, name, &l);
     else if (info->mode == DIBS_MODE_WRITE)
         err = dibs_write_lock_new(k->c, name, &l);
-    else if (info->waiters == 0) /* nobody is in a queue */
+    else if (info->waiters == 0) /* the queue is empty */
         err = dibs_lock_new(k->c, name, &l);
     if (err == DIBS_OK)
         err = dibs_lock_force_release_owner(l ? l : k->l, info->owner, freed);
@@ -81,13 +81,13 @@ static int refuse_force(const struct args *a, const dibs_lock_info *info)
 }
 
 /* One of many, by its name. */
-static int force_slot(const struct args *a, struct look *k)
+static int force_slot(const struct args *a, struct lock_query *k)
 {
     bool freed = false;
     dibs_err err = dibs_lock_force_release_owner(k->l, a->if_owner, &freed);
 
     if (err != DIBS_OK)
-        return look_failed(a->words[0], err);
+        return query_failed(a->words[0], err);
     if (freed) {
         print_forced(a, true, a->if_owner);
         return EXIT_FINE;
@@ -98,16 +98,17 @@ static int force_slot(const struct args *a, struct look *k)
 }
 
 /* Ends the hold, if the owner that is meant has it. */
-static int force_unlock(const struct args *a, struct look *k)
+static int force_unlock(const struct args *a, struct lock_query *k)
 {
-    struct seen s = {.name = (char *)a->words[0], .info = DIBS_LOCK_INFO_INIT};
+    struct lock_row s = {.name = (char *)a->words[0],
+                         .info = DIBS_LOCK_INFO_INIT};
     const char *meant = a->if_owner;
     bool freed = false;
-    dibs_err err = look_info(k, &s);
+    dibs_err err = query_info(k, &s);
     const dibs_lock_info *info = &s.info;
 
     if (err != DIBS_OK)
-        return look_failed(a->words[0], err);
+        return query_failed(a->words[0], err);
     int code = refuse_force(a, info);
     if (code != EXIT_FINE)
         return code;
@@ -116,7 +117,7 @@ static int force_unlock(const struct args *a, struct look *k)
     if (info->locked && (!meant || strcmp(meant, info->owner) == 0)) {
         err = force_kind(a, k, info, &freed);
         if (err != DIBS_OK)
-            return look_failed(a->words[0], err);
+            return query_failed(a->words[0], err);
     }
     print_forced(a, freed, info->locked ? info->owner : NULL);
     if (freed || !info->locked)
@@ -130,7 +131,7 @@ static int force_unlock(const struct args *a, struct look *k)
 
 int cmd_force_unlock(const struct args *a)
 {
-    struct look k;
+    struct lock_query k;
 
     if (!a->yes)
         return args_wrong(command_find("force-unlock"),
@@ -138,11 +139,11 @@ int cmd_force_unlock(const struct args *a)
                           "the holder of '%s' loses it while it works; add "
                           "--yes if you want that",
                           a->words[0]);
-    int code = look_open_lock(a, &k);
+    int code = query_open_lock(a, &k);
     if (code == EXIT_FINE && k.l)
         code = force_unlock(a, &k);
     else if (code == EXIT_FINE)
         print_forced(a, false, NULL);
-    look_close(&k);
+    query_close(&k);
     return out_finish(code);
 }

@@ -34,7 +34,7 @@
 /* Not on the stack: a thread that finds no server may outlive cmd_hold. */
 static struct {
     struct signals signals;
-    struct grip g;
+    struct lock_session g;
 } hold;
 
 /* A shell gives the background jobs of a script an empty stdin. */
@@ -50,7 +50,7 @@ static void warn_of_no_input(void)
                  "a pipe to read from");
 }
 
-void hold_json(struct json *j, const struct grip *g)
+void hold_json(struct json *j, const struct lock_session *g)
 {
     if (g->token > 0)
         json_int(j, "token", g->token);
@@ -61,7 +61,7 @@ void hold_json(struct json *j, const struct grip *g)
 }
 
 /* 0, or an errno. */
-static int print_owner(const struct args *a, const struct grip *g)
+static int print_owner(const struct args *a, const struct lock_session *g)
 {
     struct json j;
 
@@ -129,37 +129,37 @@ static int ending_signal(const struct signals *s)
 }
 
 /* For how long we surely hold the lock. */
-static int64_t ours_ms(struct grip *g)
+static int64_t ours_ms(struct lock_session *g)
 {
-    grip_outer_look(g);
-    return g->outer == OUTER_HOLDS ? grip_valid_ms(g) : 0;
+    session_check_outer(g);
+    return g->outer == NESTING_HELD ? session_valid_ms(g) : 0;
 }
 
 /* Holds the lock until the end; false when it was lost. The owner is printed
  * when stdout is ready. If that fails, *unwritten is the errno. */
-static bool hold_while_open(const struct args *a, struct grip *g,
+static bool hold_while_open(const struct args *a, struct lock_session *g,
                             int *unwritten)
 {
     int timer = time_fd();
     int input = open_input(a);
     struct pollfd p[6] = {{.fd = g->signals->fd, .events = POLLIN},
-                          {.fd = grip_fd(g), .events = POLLIN},
+                          {.fd = session_fd(g), .events = POLLIN},
                           {.fd = timer, .events = POLLIN},
                           {.fd = input, .events = POLLIN},
-                          {.fd = grip_outer_fd(g), .events = POLLIN},
+                          {.fd = session_outer_fd(g), .events = POLLIN},
                           {.fd = STDOUT_FILENO, .events = POLLOUT}};
     int64_t left;
 
     while (*unwritten == 0 && (left = ours_ms(g)) > 0) {
         int64_t now = time_now();
-        notify_alive(grip_is_sure(g), now);
+        notify_alive(session_is_confirmed(g), now);
         if (p[3].fd != input && left > INPUT_AGAIN_MS)
             left = INPUT_AGAIN_MS;
         time_arm(timer, time_earlier(now + left, notify_due()));
         if (poll(p, 6, TIME_POLL(timer)) < 0)
             continue;
         if (p[1].revents)
-            grip_pump(g);
+            session_dispatch(g);
         if (p[5].revents) {
             p[5].fd = -1;
             *unwritten = print_owner(a, g);
@@ -181,25 +181,25 @@ static bool hold_while_open(const struct args *a, struct grip *g,
     return ours_ms(g) > 0;
 }
 
-int hold_tell_lost(const struct args *a, struct grip *g)
+int hold_tell_lost(const struct args *a, struct lock_session *g)
 {
-    bool outer = g->outer != OUTER_HOLDS;
+    bool outer = g->outer != NESTING_HELD;
 
-    g->end = GRIP_LOST;
+    g->end = SESSION_LOST;
     out_tell(OUT_ERROR, "lost", "lost %s%s%s", a->words[0], outer ? ": " : "",
-             outer ? grip_outer_text(g) : "");
+             outer ? session_outer_loss_text(g) : "");
     return EXIT_LOST;
 }
 
-int hold_give_back(const struct args *a, struct grip *g, int64_t keep_ms,
-                   int code)
+int hold_give_back(const struct args *a, struct lock_session *g,
+                   int64_t keep_ms, int code)
 {
     if (g->nested)
         return code; /* it is the outer one's to give back */
-    switch (grip_drop(g, keep_ms)) {
-    case GRIP_RELEASED:
+    switch (session_release(g, keep_ms)) {
+    case SESSION_RELEASED:
         return code;
-    case GRIP_UNSURE:
+    case SESSION_UNCONFIRMED:
         out_tell(OUT_ERROR, "unconfirmed",
                  "the server did not confirm the release of %s", a->words[0]);
         return g->sig ? EXIT_SIGNAL + g->sig : EXIT_UNSURE;
@@ -208,13 +208,13 @@ int hold_give_back(const struct args *a, struct grip *g, int64_t keep_ms,
     }
 }
 
-static int hold_until_end(const struct args *a, struct grip *g)
+static int hold_until_end(const struct args *a, struct lock_session *g)
 {
     int unwritten = 0;
     bool ours = hold_while_open(a, g, &unwritten);
 
     notify_tell("STOPPING=1", ours ? "releases %s" : "lost %s", a->words[0]);
-    grip_outer_leave(g);
+    session_outer_leave(g);
     if (unwritten != 0) { /* a script waits for that line */
         out_tell(OUT_ERROR, "stdout",
                  "cannot write to stdout: %s; releasing %s",
@@ -238,12 +238,12 @@ int cmd_hold(const struct args *a)
         return EXIT_INTERNAL;
     }
     notify_open(false);
-    int code = grip_take(&hold.g, a, &hold.signals, NULL);
+    int code = session_acquire(&hold.g, a, &hold.signals, NULL);
     if (code == EXIT_FINE && (hold.g.held || hold.g.nested))
         code = hold_until_end(a, &hold.g);
     report.code = code;
     report_write(a, &hold.g, &report);
-    grip_close(&hold.g);
+    session_close(&hold.g);
     signals_close(&hold.signals);
     return code;
 }

@@ -99,21 +99,21 @@ static dibs_err crowd_name(struct crowd *all, dibs_client *c)
 }
 
 /* A user who may not read it sees none. */
-static void value_read(struct crowd *all, const struct look *k)
+static void value_read(struct crowd *all, const struct lock_query *k)
 {
     if (dibs_lock_published(k->l, all->value, sizeof all->value) != DIBS_OK)
         all->value[0] = '\0';
 }
 
-static dibs_err crowd_read(struct crowd *all, const struct look *k,
-                           const struct seen *s)
+static dibs_err crowd_read(struct crowd *all, const struct lock_query *k,
+                           const struct lock_row *s)
 {
     const dibs_lock_info *i = &s->info;
     dibs_err err = DIBS_OK;
 
     if (!i->locked || i->kind == DIBS_KIND_LATCH ||
         i->kind == DIBS_KIND_SEMAPHORE)
-        err = DIBS_OK; /* nobody who has a name */
+        err = DIBS_OK; /* no name is known */
     else if (i->mode == DIBS_MODE_EXCLUSIVE && i->kind != DIBS_KIND_SLOTS)
         add_holder(i->owner, i->mode, i->holds, i->ttl_ms, all);
     else
@@ -134,7 +134,7 @@ static void crowd_free(struct crowd *all)
 }
 
 /* Of the one owner that stands for all. */
-static void find_who(const struct crowd *all, struct seen *s)
+static void find_who(const struct crowd *all, struct lock_row *s)
 {
     for (size_t i = 0; i < all->n; i++)
         if (!all->rows[i].waits &&
@@ -158,9 +158,10 @@ static void print_holder(bool colored, const struct person *p,
     char *shown = out_printable(p->owner, strlen(p->owner));
 
     snprintf(text, sizeof text, "%s%s, %" PRId64 " %s, lease %s",
-             shown ? shown : "?", who_behind(w, who), p->holds,
+             shown ? shown : "?", owner_describe(w, who), p->holds,
              p->holds == 1 ? "hold" : "holds",
-             p->remaining_ms == -2 ? "over" : look_left(p->remaining_ms, span));
+             p->remaining_ms == -2 ? "over"
+                                   : query_left(p->remaining_ms, span));
     print_row(colored,
               p->mode == DIBS_MODE_WRITE  ? "writer"
               : p->mode == DIBS_MODE_READ ? "reader"
@@ -177,7 +178,7 @@ static void print_waiter(bool colored, const struct person *p,
     bool silent = p->remaining_ms < 0;
 
     snprintf(text, sizeof text, "%zu. %s%s, %s%s%swithout a sign of life",
-             p->place + 1, shown ? shown : "?", who_behind(w, who),
+             p->place + 1, shown ? shown : "?", owner_describe(w, who),
              silent ? "" : "keeps its place ",
              silent ? "" : out_span(p->remaining_ms, span), silent ? "" : " ");
     print_row(colored, "waits", text);
@@ -186,7 +187,7 @@ static void print_waiter(bool colored, const struct person *p,
 
 /* The number of those who wait without a queue; if there are none, nothing is
  * printed. */
-static void print_waiting(bool colored, const struct seen *s)
+static void print_waiting(bool colored, const struct lock_row *s)
 {
     char text[96];
 
@@ -198,7 +199,7 @@ static void print_waiting(bool colored, const struct seen *s)
 }
 
 /* What the first lines do not have: all readers, all waiters. */
-static void print_crowd(const struct crowd *all, const struct seen *s)
+static void print_crowd(const struct crowd *all, const struct lock_row *s)
 {
     bool colored = out_colored(stdout);
 
@@ -239,7 +240,7 @@ static void print_counted(bool colored, const dibs_lock_info *i)
         print_row(colored, "holders", "0");
     } else if (i->kind == DIBS_KIND_SEMAPHORE) {
         snprintf(text, sizeof text, "%zu, the first lease ends in %s",
-                 i->owners, look_left(i->ttl_ms, span));
+                 i->owners, query_left(i->ttl_ms, span));
         print_row(colored, "holders", text);
     } else if (i->kind == DIBS_KIND_LATCH && i->ttl_ms >= 0) {
         snprintf(text, sizeof text, "in %s, at the latest",
@@ -249,13 +250,13 @@ static void print_counted(bool colored, const dibs_lock_info *i)
 }
 
 /* What a lock with one holder has. */
-static void print_held(bool colored, const struct seen *s)
+static void print_held(bool colored, const struct lock_row *s)
 {
     const dibs_lock_info *i = &s->info;
     char span[OUT_SPAN_MAX], text[96], who[WHO_TEXT_MAX];
     char *owner = out_printable(i->owner, strlen(i->owner));
 
-    print_row(colored, "mode", look_mode(i->kind, i->mode));
+    print_row(colored, "mode", query_mode(i->kind, i->mode));
     print_row(colored, "owner", owner ? owner : "?");
     if (s->who.known)
         print_row(colored, "who", who_text(&s->who, who));
@@ -267,7 +268,7 @@ static void print_held(bool colored, const struct seen *s)
     }
     snprintf(text, sizeof text,
              i->ttl_ms < 0 ? "%s" : "%s left, unless it is renewed",
-             look_left(i->ttl_ms, span));
+             query_left(i->ttl_ms, span));
     print_row(colored, "lease", text);
     free(owner);
 }
@@ -279,7 +280,7 @@ static const char *state_word(const dibs_lock_info *i)
     return i->locked ? "held" : "free";
 }
 
-static void print_info(const struct seen *s)
+static void print_info(const struct lock_row *s)
 {
     const dibs_lock_info *i = &s->info;
     bool colored = out_colored(stdout);
@@ -316,7 +317,7 @@ static void json_holder(struct json *j, const struct person *p,
     json_list_next(j, &item);
     json_text(&item, "owner", p->owner);
     who_json(&item, w);
-    json_text(&item, "mode", look_mode(kind, p->mode));
+    json_text(&item, "mode", query_mode(kind, p->mode));
     json_int(&item, "holds", p->holds);
     json_time(&item, "ttl_ms", p->remaining_ms);
     json_close(&item);
@@ -350,7 +351,7 @@ static void json_people(struct json *j, const struct crowd *all, bool waits,
 }
 
 /* The whole object, or nothing. */
-static dibs_err info_json(const struct look *k, const struct seen *s,
+static dibs_err info_json(const struct lock_query *k, const struct lock_row *s,
                           const struct crowd *all)
 {
     struct out_text text;
@@ -359,7 +360,7 @@ static dibs_err info_json(const struct look *k, const struct seen *s,
     if (!out_text_open(&text))
         return DIBS_ERR_NOMEM;
     json_open(&j, text.f);
-    look_json(&j, s);
+    query_json(&j, s);
     if (all->value[0])
         json_text(&j, "value", all->value);
     json_bool(&j, "private_server", k->server.private);
@@ -399,7 +400,7 @@ static void print_address(const struct target_server *server)
     free(shown);
 }
 
-static dibs_err info_text(const struct look *k, const struct seen *s,
+static dibs_err info_text(const struct lock_query *k, const struct lock_row *s,
                           const struct crowd *all)
 {
     print_info(s);
@@ -411,20 +412,21 @@ static dibs_err info_text(const struct look *k, const struct seen *s,
 }
 
 /* -q without --json: only the exit code tells, and less is asked. */
-static dibs_err info_show(const struct args *a, struct look *k, bool *locked)
+static dibs_err info_show(const struct args *a, struct lock_query *k,
+                          bool *locked)
 {
-    struct seen s = {.name = (char *)a->words[0],
-                     .len = strlen(a->words[0]),
-                     .info = DIBS_LOCK_INFO_INIT,
-                     .counted = !k->l}; /* nobody */
+    struct lock_row s = {.name = (char *)a->words[0],
+                         .len = strlen(a->words[0]),
+                         .info = DIBS_LOCK_INFO_INIT,
+                         .counted = !k->l}; /* nobody */
     struct crowd all = {.n = 0};
-    dibs_err err = k->l ? look_info(k, &s) : DIBS_OK;
+    dibs_err err = k->l ? query_info(k, &s) : DIBS_OK;
 
     *locked = s.info.locked;
     if (a->quiet && !a->json)
         return err;
     if (err == DIBS_OK && k->l)
-        err = look_count(k->c, &s);
+        err = query_count(k->c, &s);
     if (err == DIBS_OK && k->l)
         err = crowd_read(&all, k, &s);
     if (err == DIBS_OK) {
@@ -438,17 +440,17 @@ static dibs_err info_show(const struct args *a, struct look *k, bool *locked)
 int cmd_info(const struct args *a)
 {
     bool locked = false;
-    struct look k;
-    int code = look_open_lock(a, &k);
+    struct lock_query k;
+    int code = query_open_lock(a, &k);
 
     if (code == EXIT_FINE) {
         dibs_err err = info_show(a, &k, &locked);
         if (err != DIBS_OK)
-            code = look_failed(a->words[0], err);
+            code = query_failed(a->words[0], err);
         else if (a->quiet && !locked)
             code = EXIT_FREE;
     }
-    look_close(&k);
+    query_close(&k);
     return out_finish(code);
 }
 
@@ -456,13 +458,13 @@ int cmd_info(const struct args *a)
 
 /* Only fair locks have a queue. For others it prints that, and how many wait.
  */
-static dibs_err queue_text(const struct args *a, struct look *k,
+static dibs_err queue_text(const struct args *a, struct lock_query *k,
                            const struct crowd *all)
 {
-    struct seen s = {.name = (char *)a->words[0],
-                     .len = strlen(a->words[0]),
-                     .info = DIBS_LOCK_INFO_INIT};
-    dibs_err err = k->l ? look_count(k->c, &s) : DIBS_OK;
+    struct lock_row s = {.name = (char *)a->words[0],
+                         .len = strlen(a->words[0]),
+                         .info = DIBS_LOCK_INFO_INIT};
+    dibs_err err = k->l ? query_count(k->c, &s) : DIBS_OK;
 
     for (size_t i = 0; err == DIBS_OK && i < all->n; i++)
         print_waiter(out_colored(stdout), &all->rows[i], &all->who[i]);
@@ -481,7 +483,7 @@ static dibs_err queue_text(const struct args *a, struct look *k,
     return DIBS_OK;
 }
 
-static dibs_err queue_json(const struct args *a, struct look *k,
+static dibs_err queue_json(const struct args *a, struct lock_query *k,
                            const struct crowd *all)
 {
     struct out_text text;
@@ -498,7 +500,7 @@ static dibs_err queue_json(const struct args *a, struct look *k,
 }
 
 /* Slots, semaphores and latches are numbers on the server, without a queue. */
-static dibs_err queue_read(const struct args *a, struct look *k,
+static dibs_err queue_read(const struct args *a, struct lock_query *k,
                            struct crowd *all)
 {
     dibs_lock_info info = DIBS_LOCK_INFO_INIT;
@@ -516,8 +518,8 @@ static dibs_err queue_read(const struct args *a, struct look *k,
 int cmd_queue(const struct args *a)
 {
     struct crowd all = {.n = 0};
-    struct look k;
-    int code = look_open_lock(a, &k);
+    struct lock_query k;
+    int code = query_open_lock(a, &k);
 
     if (code == EXIT_FINE) {
         dibs_err err = k.l ? queue_read(a, &k, &all) : DIBS_OK;
@@ -525,9 +527,9 @@ int cmd_queue(const struct args *a)
         if (err == DIBS_OK)
             err = (a->json ? queue_json : queue_text)(a, &k, &all);
         if (err != DIBS_OK)
-            code = look_failed(a->words[0], err);
+            code = query_failed(a->words[0], err);
     }
     crowd_free(&all);
-    look_close(&k);
+    query_close(&k);
     return out_finish(code);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * cmd_latch.c - dibs latch: wait until so many are ready.
+ * cmd_latch.c - dibs latch: wait until a count is zero.
  *
  *     dibs latch set ready 3
  *     dibs latch down --as web1 ready
  *     dibs latch wait -w 5m ready && ./switch-over
  *
- * A latch that nobody has set is open. down with --as counts once for that
+ * A latch that is not set is open. down with --as counts once for that
  * name, so a step that is repeated does no harm.
  *
  * Thread  The first one. Nothing is held, so a signal may simply end it.
@@ -99,7 +99,7 @@ int latch_down(const struct args *a)
     return latch_close(&o, l, code == EXIT_FINE ? count_down(a, l) : code);
 }
 
-/* One that nobody has set is open: --must-exist and --of are for that. One that
+/* A latch that is not set is open: --must-exist and --of are for that. One that
  * was opened is remembered for a week (docs/keys.md). */
 static int check_set(const struct args *a, dibs_client *c, dibs_latch *l)
 {

@@ -24,7 +24,7 @@
 #include "output/width.h"
 
 #define GAP        2  /* between two columns */
-#define COLS_USUAL 80 /* of a terminal that does not tell */
+#define COLS_USUAL 80 /* of a terminal of unknown width */
 /* A column that is cut keeps so many columns of the terminal. */
 #define WHO_GOOD  24 /* until NAME is cut, too */
 #define NAME_MIN  12
@@ -32,7 +32,7 @@
 #define NAME_PIPE 32 /* of NAME in a pipe */
 
 struct list {
-    struct seen *rows;
+    struct lock_row *rows;
     size_t n, room;
     bool failed;
     char partial[FAILURE_MAX]; /* why some are missing; or "" */
@@ -45,7 +45,7 @@ static bool add_row(const char *name, size_t len, const dibs_lock_info *info,
 
     if (all->n == all->room) {
         size_t room = all->room > 0 ? 2 * all->room : 64;
-        struct seen *rows = reallocarray(all->rows, room, sizeof *rows);
+        struct lock_row *rows = reallocarray(all->rows, room, sizeof *rows);
         if (!rows) {
             all->failed = true;
             return false;
@@ -61,13 +61,13 @@ static bool add_row(const char *name, size_t len, const dibs_lock_info *info,
     memcpy(copy, name, len);
     copy[len] = '\0';
     all->rows[all->n++] =
-        (struct seen){.name = copy, .len = len, .info = *info};
+        (struct lock_row){.name = copy, .len = len, .info = *info};
     return true;
 }
 
 static int by_name(const void *a, const void *b)
 {
-    const struct seen *x = a, *y = b;
+    const struct lock_row *x = a, *y = b;
     int way = memcmp(x->name, y->name, x->len < y->len ? x->len : y->len);
 
     return way != 0 ? way : (x->len > y->len) - (x->len < y->len);
@@ -99,7 +99,7 @@ static void list_json(const struct list *all)
 
         fputs(i > 0 ? ",\n " : "", stdout);
         json_open(&j, stdout);
-        look_json(&j, &all->rows[i]);
+        query_json(&j, &all->rows[i]);
         json_close(&j);
     }
     if (all->partial[0]) {
@@ -142,7 +142,7 @@ static bool is_shown(const struct args *a, enum column c)
 
 /* Host, pid and program, or else the owner, and how many more there are; what
  * there is to tell of a kind without owners. */
-static char *text_of_who(const struct args *a, const struct seen *s)
+static char *text_of_who(const struct args *a, const struct lock_row *s)
 {
     const dibs_lock_info *i = &s->info;
     char who[WHO_TEXT_MAX], more[32] = "", *text = NULL;
@@ -175,7 +175,7 @@ static char *text_of_number(bool known, int64_t n)
 }
 
 /* A cell; free it. NULL: out of memory. */
-static char *cell_text(const struct args *a, const struct seen *s,
+static char *cell_text(const struct args *a, const struct lock_row *s,
                        enum column c)
 {
     const dibs_lock_info *i = &s->info;
@@ -187,13 +187,13 @@ static char *cell_text(const struct args *a, const struct seen *s,
         return out_printable(s->name, s->len);
     case COL_MODE:
         return strdup(kind_counted(i->kind) ? kind_word(i->kind)
-                                            : look_mode(i->kind, i->mode));
+                                            : query_mode(i->kind, i->mode));
     case COL_HOLDERS:
         return text_of_number(i->kind != DIBS_KIND_LATCH, (int64_t)i->owners);
     case COL_HOLDS:
         return text_of_number(!kind_counted(i->kind), i->holds);
     case COL_LEASE:
-        return strdup(look_left(i->ttl_ms, span));
+        return strdup(query_left(i->ttl_ms, span));
     case COL_WHO:
         return text_of_who(a, s);
     case COL_OWNER:
@@ -262,7 +262,7 @@ static void free_table(struct table *t)
     free(t->cells);
 }
 
-/* Makes a column narrower by so many, down to least; how many are left. */
+/* Makes a column narrower by that many, down to least; returns the rest. */
 static int shrink_column(int *width, int least, int over)
 {
     int less = *width - least < over ? *width - least : over;
@@ -340,7 +340,7 @@ static dibs_err count_all(dibs_client *c, struct list *all)
     dibs_err err = DIBS_OK;
 
     for (size_t i = 0; i < all->n && err == DIBS_OK; i++) {
-        err = look_count(c, &all->rows[i]);
+        err = query_count(c, &all->rows[i]);
         if (!all->rows[i].counted)
             break;
     }
@@ -364,8 +364,8 @@ int cmd_ls(const struct args *a)
 {
     const char *pattern = a->n_words > 0 ? a->words[0] : NULL;
     struct list all = {.rows = NULL};
-    struct look k;
-    int code = look_open(a, &k);
+    struct lock_query k;
+    int code = query_open(a, &k);
 
     if (code == EXIT_FINE && k.c) {
         dibs_err err = dibs_client_list(k.c, pattern, add_row, &all);
@@ -378,15 +378,15 @@ int cmd_ls(const struct args *a)
         if (err == DIBS_OK && a->json && !all.failed)
             err = count_all(k.c, &all);
         if (err != DIBS_OK || all.failed)
-            code = look_failed("ls", all.failed ? DIBS_ERR_NOMEM : err);
+            code = query_failed("ls", all.failed ? DIBS_ERR_NOMEM : err);
     }
     if (code == EXIT_FINE && a->json)
         list_json(&all);
     else if (code == EXIT_FINE && list_text(a, &all) != DIBS_OK)
-        code = look_failed("ls", DIBS_ERR_NOMEM);
+        code = query_failed("ls", DIBS_ERR_NOMEM);
     for (size_t i = 0; i < all.n; i++)
         free(all.rows[i].name);
     free(all.rows);
-    look_close(&k);
+    query_close(&k);
     return out_finish(code);
 }

@@ -83,17 +83,18 @@ static enum kind kind_of(const dibs_lock_info *i)
                                         : KIND_EXCLUSIVE;
 }
 
-static dibs_err add_waiters(struct figures *f, dibs_client *c, struct seen *s)
+static dibs_err add_waiters(struct figures *f, dibs_client *c,
+                            struct lock_row *s)
 {
     if (!f->counted)
         return DIBS_OK;
-    dibs_err err = look_count(c, s);
+    dibs_err err = query_count(c, s);
     f->counted = s->counted; /* who may not ask about one, may not at all */
     f->waiters += s->queued + s->waiting;
     return err;
 }
 
-static void add_lock(struct figures *f, const struct seen *s)
+static void add_lock(struct figures *f, const struct lock_row *s)
 {
     enum kind k = kind_of(&s->info);
     int64_t ttl = s->info.ttl_ms;
@@ -112,18 +113,18 @@ static void add_lock(struct figures *f, const struct seen *s)
 static dibs_err read_locks(struct figures *f, dibs_client *c,
                            const char *pattern)
 {
-    const struct survey none = {.rows = NULL};
-    struct survey all;
-    dibs_err err = survey_read(c, pattern, &all);
+    const struct snapshot none = {.rows = NULL};
+    struct snapshot all;
+    dibs_err err = snapshot_read(c, pattern, &all);
 
     if (err != DIBS_OK)
         return err;
-    survey_name(c, &none, &all);
+    snapshot_name_owners(c, &none, &all);
     for (size_t i = 0; i < all.n && err == DIBS_OK; i++) {
         err = add_waiters(f, c, &all.rows[i].s);
         add_lock(f, &all.rows[i].s);
     }
-    survey_clear(&all);
+    snapshot_clear(&all);
     return err;
 }
 
@@ -282,8 +283,8 @@ static const char *down_reason(int code, dibs_err err)
 int cmd_metrics(const struct args *a)
 {
     struct figures f = {.counted = true, .oldest_ms = -1, .shortest_ms = -1};
-    struct look k;
-    int code = look_open(a, &k);
+    struct lock_query k;
+    int code = query_open(a, &k);
     dibs_err err = k.server.err;
 
     if (code == EXIT_FINE && !k.c) {
@@ -292,13 +293,13 @@ int cmd_metrics(const struct args *a)
     } else if (code == EXIT_FINE) {
         err = read_locks(&f, k.c, a->n_words > 0 ? a->words[0] : NULL);
         if (err != DIBS_OK)
-            code = look_failed("metrics", err);
+            code = query_failed("metrics", err);
     }
     f.up = code == EXIT_FINE;
     f.reason = down_reason(code, err);
     f.examined =
         f.up && dibs_client_doctor(k.c, NULL, add_finding, &f) == DIBS_OK;
     print_figures(stdout, &f, k.server.url);
-    look_close(&k);
+    query_close(&k);
     return out_finish(code);
 }

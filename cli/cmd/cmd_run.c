@@ -37,9 +37,9 @@
 static struct run {
     const struct args *a;
     struct signals signals;
-    struct grip g;
+    struct lock_session g;
     struct child ch;
-    struct watch w;
+    struct supervisor w;
     struct report report;
 } run;
 
@@ -77,7 +77,7 @@ static char *format_row(const char *fmt, ...)
 }
 
 /* All owners around the command, the innermost first. */
-static char *owners_row(const struct grip *g)
+static char *owners_row(const struct lock_session *g)
 {
     const char *outer = getenv("DIBS_OWNERS");
 
@@ -91,7 +91,7 @@ static char *owners_row(const struct grip *g)
 /* Those of another lock, around this one, are taken away. The slot is only
  * known to the run that took it; if that is the next one around us, we have
  * it. */
-static int env_values(struct env *e, const struct grip *g, int n)
+static int env_values(struct env *e, const struct lock_session *g, int n)
 {
     const char *outer = getenv("DIBS_OWNER");
     bool same = g->nested && outer && strcmp(outer, g->owner_text) == 0;
@@ -117,8 +117,8 @@ static void env_systemd(struct env *e, const struct args *a, int n)
 
 static bool env_make(struct env *e, const struct run *r)
 {
-    const struct grip *g = &r->g;
-    int pipe = g->nested ? outer_first(&g->b.outer) : -1;
+    const struct lock_session *g = &r->g;
+    int pipe = g->nested ? nesting_first_fd(&g->b.outer) : -1;
     int want = (g->nested ? 3 : 5) + (pipe >= 0) + (g->token > 0) +
                (g->slot >= 0) + (g->permit[0] != '\0');
     int n = 0;
@@ -172,25 +172,25 @@ static int child_code(struct run *r)
     return EXIT_SIGNAL + WTERMSIG(status);
 }
 
-static int final_code(struct run *r, enum grip_end end)
+static int final_code(struct run *r, enum session_end end)
 {
     if (r->w.why == STOP_LOST)
         return EXIT_LOST;
-    if (end == GRIP_LOST && !r->w.late)
+    if (end == SESSION_LOST && !r->w.late)
         out_tell(OUT_ERROR, "lost",
                  "lost %s before the command ended: another one may have run "
                  "at the same time",
                  r->a->words[0]);
-    if (end == GRIP_LOST || r->w.late)
+    if (end == SESSION_LOST || r->w.late)
         return EXIT_LATE;
     if (r->w.why == STOP_TOOLONG)
         return EXIT_TOOLONG;
-    if (end == GRIP_UNSURE)
+    if (end == SESSION_UNCONFIRMED)
         out_tell(OUT_ERROR, "unconfirmed",
                  "the server did not confirm the release of %s",
                  r->a->words[0]);
     int code = child_code(r);
-    if (code != EXIT_FINE || end != GRIP_UNSURE)
+    if (code != EXIT_FINE || end != SESSION_UNCONFIRMED)
         return code;
     r->report.why = NULL;
     return r->g.sig ? EXIT_SIGNAL + r->g.sig : EXIT_UNSURE;
@@ -213,7 +213,7 @@ static int cannot_start(struct run *r, const char *what, int why)
             ? "; this is one word with spaces in it; use -c for a line of shell"
             : "");
     if (!r->g.nested)
-        (void)grip_drop(&r->g, 0);
+        (void)session_release(&r->g, 0);
     return why == ENOENT ? EXIT_NOTFOUND : EXIT_CANNOT;
 }
 
@@ -234,31 +234,31 @@ static int run_guarded(struct run *r, const struct env *e)
         .foreground = r->a->foreground,
         .owners = r->g.nested ? NULL : r->g.b.owners,
         .kept_fd = r->a->status_fd,
-        .grace_ms = watch_grace_ms(r->a, &r->g),
+        .grace_ms = supervise_grace_ms(r->a, &r->g),
         .outer = &r->g.b.outer,
         .signals = &r->signals,
     };
-    enum grip_end end = GRIP_RELEASED;
-    struct will will = {.fd = -1, .exe = -1};
+    enum session_end end = SESSION_RELEASED;
+    struct release_plan release = {.fd = -1, .exe = -1};
 
     if (!r->g.nested) {
-        will_open(&will);
-        will_write(&will, &r->g);
-        plan.will = &will;
+        release_plan_open(&release);
+        release_plan_write(&release, &r->g);
+        plan.release = &release;
     }
     int why = child_start(&r->ch, &plan);
-    will_close(&will);
+    release_plan_close(&release);
 
     if (why != 0)
         return cannot_start(r, plan.argv[0], why);
     notify_tell(r->a->ready_waiting ? NULL : "READY=1", "holds %s as %s",
                 r->a->words[0], r->g.owner_text);
-    watch_run(&r->w, r->a, &r->g, &r->ch, &plan);
+    supervise_run(&r->w, r->a, &r->g, &r->ch, &plan);
     r->report.ran = true;
     r->report.status = r->ch.status;
     notify_tell("STOPPING=1", "releases %s", r->a->words[0]);
     if (!r->g.nested)
-        end = grip_drop(&r->g, keep_ms(r));
+        end = session_release(&r->g, keep_ms(r));
     return final_code(r, end);
 }
 
@@ -299,14 +299,14 @@ int cmd_run(const struct args *a)
     if (a->status_fd > STDERR_FILENO)
         fcntl(a->status_fd, F_SETFD, FD_CLOEXEC);
     notify_open(a->pass_notify);
-    int code = grip_take(&r->g, a, &r->signals, NULL);
+    int code = session_acquire(&r->g, a, &r->signals, NULL);
     if (code == EXIT_FINE && (r->g.held || r->g.nested))
         code = env_make(&e, r) ? run_guarded(r, &e) : no_memory();
     child_close(&r->ch);
     env_clear(&e);
     r->report.code = code;
     report_write(a, &r->g, &r->report);
-    grip_close(&r->g);
+    session_close(&r->g);
     signals_close(&r->signals);
     die_of_interrupt(r);
     return code;

@@ -6,12 +6,12 @@
  *     handle=$(dibs sem acquire --lease 30m license) || exit
  *     dibs sem release --owner "$handle" license
  *
- * The permits outlive the process that took them, so they have a lease: if
- * nobody gives them back, they come back then. The handle names them, as the
- * book on the server does: permits, UUID, number. It is printed first, and the
- * permits are left then: if it cannot be printed, they are given back.
+ * The permits outlive the process that acquired them, so they have a lease, and
+ * return when it ends. The handle names them as the ledger on the server does:
+ * permits, UUID, number. It is printed before the permits are left: if it
+ * cannot be printed, they are released.
  *
- * Signals end a wait. What is granted at that moment is given back, because the
+ * Signals end a wait. A grant at that moment is released, because the
  * client is closed before the process ends.
  *
  * Thread  The first one.
@@ -217,7 +217,7 @@ static int leave_permits(const struct args *a, dibs_semaphore *s,
     int code = object_answer(a, facts, handle, EXIT_FINE);
     if (code == EXIT_FINE)
         return EXIT_FINE;
-    /* Nobody knows the handle, so they are given back. */
+    /* The handle was not printed, so the permits are released. */
     if (dibs_semaphore_adopt(s, handle, NULL, NULL) == DIBS_OK)
         (void)dibs_semaphore_release(
             s, DIBS_SEMAPHORE_OPTS(.permits = opts->permits));

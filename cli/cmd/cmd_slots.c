@@ -7,7 +7,7 @@
  *     dibs slots info db
  *
  * The first run with -N says how many there are; after that the server's number
- * counts, until set changes it. With fewer slots than are held, nobody loses
+ * counts, until set changes it. With fewer slots than are held, no holder loses
  * one. info is that of any lock.
  *
  * Thread  The first one.
@@ -49,6 +49,6 @@ int slots_info(const struct args *a)
 {
     struct args mine = *a;
 
-    mine.slots = 1; /* a number that nobody has used is one of slots */
+    mine.slots = 1; /* an unused number counts as slots */
     return cmd_info(&mine);
 }

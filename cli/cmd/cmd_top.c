@@ -8,7 +8,7 @@
  * what differs. Nothing is held, so there is nothing to give back at the end
  * but the terminal.
  *
- * The server does not tell since when a lock is held. The age is counted from
+ * The server does not know since when a lock is held. The age is counted from
  * when we saw the owner first; if that was in the first look, a + follows.
  *
  * Rows of the picture: two of summary, the heads of the columns, the locks, and
@@ -62,18 +62,18 @@ static const struct {
 #define SHARED_MIN 20 /* columns for name and owner */
 
 struct top {
-    struct feed feed;
+    struct poller poller;
     struct screen screen;
     struct signals signals;
     struct keys keys;
     const char *where; /* the server, for the first line */
     enum column by;
-    bool turned, held, typing, over;
+    bool reversed, paused, typing, over;
     bool stale; /* the last look is older than it should be */
     int fatal;  /* the signal that ends us, or 0 */
     char filter[FILTER_MAX];
-    size_t cursor, offset;         /* in shown */
-    const struct sighting **shown; /* those that the filter lets through */
+    size_t cursor, offset;             /* in shown */
+    const struct snapshot_row **shown; /* those that the filter lets through */
     size_t n_shown, room;
 };
 
@@ -86,13 +86,14 @@ static int by_number(int64_t a, int64_t b)
     return (a > b) - (a < b);
 }
 
-static int column_order(const struct sighting *x, const struct sighting *y)
+static int column_order(const struct snapshot_row *x,
+                        const struct snapshot_row *y)
 {
     char a[2 * WHO_TEXT_MAX], b[2 * WHO_TEXT_MAX];
 
     switch (sorting->by) {
     case BY_NAME:
-        break; /* the survey is in that order */
+        break; /* the snapshot is in that order */
     case BY_OWNER:
         top_owner(x, a, sizeof a);
         top_owner(y, b, sizeof b);
@@ -111,16 +112,16 @@ static int column_order(const struct sighting *x, const struct sighting *y)
 
 static int in_order(const void *a, const void *b)
 {
-    const struct sighting *x = *(const struct sighting *const *)a;
-    const struct sighting *y = *(const struct sighting *const *)b;
+    const struct snapshot_row *x = *(const struct snapshot_row *const *)a;
+    const struct snapshot_row *y = *(const struct snapshot_row *const *)b;
     int way = column_order(x, y);
 
     if (way == 0)
-        way = (x > y) - (x < y); /* by name, as the survey has them */
-    return sorting->turned ? -way : way;
+        way = (x > y) - (x < y); /* by name, as the snapshot has them */
+    return sorting->reversed ? -way : way;
 }
 
-static bool passes_filter(const struct top *t, const struct sighting *x)
+static bool passes_filter(const struct top *t, const struct snapshot_row *x)
 {
     char owner[2 * WHO_TEXT_MAX];
 
@@ -132,14 +133,14 @@ static bool passes_filter(const struct top *t, const struct sighting *x)
     return strstr(owner, t->filter) != NULL;
 }
 
-/* With the feed's lock. */
+/* Requires poller.mu. */
 static void choose_locks(struct top *t)
 {
-    const struct survey *v = &t->feed.now;
+    const struct snapshot *v = &t->poller.now;
 
     t->n_shown = 0;
     if (v->n > t->room) {
-        const struct sighting **more =
+        const struct snapshot_row **more =
             reallocarray(t->shown, v->n, sizeof *more);
         if (!more)
             return; /* nothing is shown this time */
@@ -150,7 +151,7 @@ static void choose_locks(struct top *t)
         if (passes_filter(t, &v->rows[i]))
             t->shown[t->n_shown++] = &v->rows[i];
     sorting = t;
-    if (t->n_shown > 1 && (t->by != BY_NAME || t->turned))
+    if (t->n_shown > 1 && (t->by != BY_NAME || t->reversed))
         qsort(t->shown, t->n_shown, sizeof *t->shown, in_order);
 }
 
@@ -194,7 +195,7 @@ static void draw_server(struct top *t, int from)
 
 static void draw_summary(struct top *t)
 {
-    const struct feed *f = &t->feed;
+    const struct poller *f = &t->poller;
     char text[256], span[OUT_SPAN_MAX];
     size_t holders = 0;
 
@@ -204,14 +205,14 @@ static void draw_summary(struct top *t)
         screen_put(&t->screen, 0, 0, t->screen.cols, STYLE_BOLD, "dibs top  ");
     snprintf(text, sizeof text, "stale for %" PRId64 " s",
              (time_now() - f->seen_at) / 1000);
-    if (t->stale || t->held)
+    if (t->stale || t->paused)
         col = 2 + screen_put(&t->screen, 0, col, t->screen.cols,
                              t->stale ? STYLE_BAD : STYLE_BUSY,
                              t->stale ? text : "stopped");
     int n =
         snprintf(text, sizeof text, "%zu lock%s, %zu holder%s", f->now.n,
                  f->now.n == 1 ? "" : "s", holders, holders == 1 ? "" : "s");
-    if (!t->stale && !t->held)
+    if (!t->stale && !t->paused)
         snprintf(text + n, sizeof text - (size_t)n,
                  ", %.1f changes/s, every %s", f->rate,
                  out_span(f->pause_ms, span));
@@ -262,9 +263,9 @@ static void draw_heads(struct top *t, const int width[COLUMNS])
 
     for (size_t i = 0; i < COLUMNS; i++) {
         snprintf(head, sizeof head, "%s%s", columns[i].head,
-                 t->by != i                     ? ""
-                 : columns[i].down != t->turned ? "-"
-                                                : "+");
+                 t->by != i                       ? ""
+                 : columns[i].down != t->reversed ? "-"
+                                                  : "+");
         screen_put(&t->screen, row, col, width[i] - 1, STYLE_PLAIN, head);
         col += width[i];
         if (i == BY_OWNER) {
@@ -276,8 +277,8 @@ static void draw_heads(struct top *t, const int width[COLUMNS])
     screen_style_row(&t->screen, row, STYLE_REVERSE);
 }
 
-static void column_text(const struct sighting *x, enum column c, int64_t now,
-                        char *buf, size_t size)
+static void column_text(const struct snapshot_row *x, enum column c,
+                        int64_t now, char *buf, size_t size)
 {
     char span[TOP_SPAN_MAX];
 
@@ -297,7 +298,8 @@ static void column_text(const struct sighting *x, enum column c, int64_t now,
                                        : top_span(x->ends - now, span));
         break;
     case BY_WAITERS:
-        snprintf(buf, size, look_counted(&x->s) ? "%zu" : "-", top_waiters(x));
+        snprintf(buf, size, query_has_counts(&x->s) ? "%zu" : "-",
+                 top_waiters(x));
         break;
     case BY_CHANGES:
         snprintf(buf, size, "%u", x->changes);
@@ -305,7 +307,7 @@ static void column_text(const struct sighting *x, enum column c, int64_t now,
     }
 }
 
-static void draw_lock(struct top *t, int row, const struct sighting *x,
+static void draw_lock(struct top *t, int row, const struct snapshot_row *x,
                       const int width[COLUMNS])
 {
     char text[2 * WHO_TEXT_MAX] = "";
@@ -343,14 +345,14 @@ static void draw_foot(struct top *t)
     }
     if (t->n_shown == 0)
         return;
-    const struct sighting *x = t->shown[t->cursor];
+    const struct snapshot_row *x = t->shown[t->cursor];
     char *name = out_printable(x->s.name, x->s.len);
     int col = screen_put(&t->screen, row, 0, t->screen.cols, STYLE_BOLD,
                          name ? name : "?");
     col = screen_put(&t->screen, row, col + 2, t->screen.cols, STYLE_PLAIN,
                      x->s.info.owner);
     screen_put(&t->screen, row, col, t->screen.cols, STYLE_PLAIN,
-               who_behind(&x->s.who, who));
+               owner_describe(&x->s.who, who));
     free(name);
 }
 
@@ -360,9 +362,9 @@ static void draw_list(struct top *t)
 
     share_width(t, width);
     draw_heads(t, width);
-    feed_want_none(&t->feed);
+    poller_clear_visible(&t->poller);
     for (size_t i = 0; i < list_rows(t) && t->offset + i < t->n_shown; i++) {
-        const struct sighting *x = t->shown[t->offset + i];
+        const struct snapshot_row *x = t->shown[t->offset + i];
         int row = HEAD_ROWS + (int)i;
 
         draw_lock(t, row, x, width);
@@ -370,7 +372,7 @@ static void draw_list(struct top *t)
             screen_style_row(&t->screen, row, STYLE_REVERSE);
         else if (t->stale)
             screen_style_row(&t->screen, row, STYLE_DIM);
-        feed_want(&t->feed, &x->s);
+        poller_add_visible(&t->poller, &x->s);
     }
 }
 
@@ -383,15 +385,15 @@ static void end_without_terminal(struct top *t)
 
 static void draw_picture(struct top *t)
 {
-    feed_lock(&t->feed);
-    t->stale = feed_stale_at(&t->feed) <= time_now();
+    poller_lock(&t->poller);
+    t->stale = poller_stale_at(&t->poller) <= time_now();
     choose_locks(t);
     scroll_list(t);
     screen_blank(&t->screen);
     draw_summary(t);
     draw_list(t);
     draw_foot(t);
-    feed_unlock(&t->feed);
+    poller_unlock(&t->poller);
     if (!screen_flush(&t->screen))
         end_without_terminal(t);
 }
@@ -440,7 +442,7 @@ static void sort_by(struct top *t, int key)
     for (size_t i = 0; i < COLUMNS; i++)
         if (columns[i].key == key) {
             t->by = (enum column)i;
-            t->turned = false;
+            t->reversed = false;
             t->cursor = t->offset = 0;
         }
 }
@@ -456,7 +458,7 @@ static void press_key(struct top *t, int key)
         t->over = true;
         break;
     case 'r':
-        t->turned = !t->turned;
+        t->reversed = !t->reversed;
         break;
     case '/':
         t->typing = true;
@@ -465,8 +467,8 @@ static void press_key(struct top *t, int key)
         t->filter[0] = '\0';
         break;
     case ' ':
-        t->held = !t->held;
-        feed_hold(&t->feed, t->held);
+        t->paused = !t->paused;
+        poller_pause(&t->poller, t->paused);
         break;
     case KEY_UP:
     case KEY_DOWN:
@@ -508,7 +510,7 @@ static void take_events(struct top *t, const struct pollfd p[3], bool quiet)
     while ((key = keys_next(&t->keys, quiet)) != KEY_NONE)
         press_key(t, key);
     if (p[1].revents)
-        feed_taken(&t->feed);
+        poller_mark_seen(&t->poller);
     while (p[2].revents && signals_next(&t->signals, &got))
         take_signal(t, got.sig);
 }
@@ -517,9 +519,9 @@ static void take_events(struct top *t, const struct pollfd p[3], bool quiet)
  * seconds in it counts, else until the look in it is stale. */
 static int until_redraw(struct top *t)
 {
-    feed_lock(&t->feed);
-    int64_t at = feed_stale_at(&t->feed), left = at - time_now();
-    feed_unlock(&t->feed);
+    poller_lock(&t->poller);
+    int64_t at = poller_stale_at(&t->poller), left = at - time_now();
+    poller_unlock(&t->poller);
     return at == TIME_NEVER ? -1
            : left <= 0      ? SECOND_MS
                             : (int)time_earlier(left + 1, INT_MAX);
@@ -529,7 +531,7 @@ static void top_loop(struct top *t)
 {
     while (!t->over) {
         struct pollfd p[3] = {{.fd = STDIN_FILENO, .events = POLLIN},
-                              {.fd = t->feed.fd, .events = POLLIN},
+                              {.fd = t->poller.fd, .events = POLLIN},
                               {.fd = t->signals.fd, .events = POLLIN}};
 
         draw_picture(t);
@@ -545,8 +547,8 @@ static void top_loop(struct top *t)
 static int top_run(const struct args *a, struct top *t, dibs_client *c,
                    int64_t every_ms)
 {
-    int code =
-        feed_open(&t->feed, c, a->n_words > 0 ? a->words[0] : NULL, every_ms);
+    int code = poller_open(&t->poller, c, a->n_words > 0 ? a->words[0] : NULL,
+                           every_ms);
 
     if (code == EXIT_FINE && screen_open(&t->screen)) {
         top_loop(t);
@@ -557,7 +559,7 @@ static int top_run(const struct args *a, struct top *t, dibs_client *c,
         code = EXIT_INTERNAL;
     }
     (void)dibs_client_close(c, 1); /* ends the look that is under way */
-    feed_close(&t->feed);
+    poller_close(&t->poller);
     free(t->shown);
     return code;
 }
@@ -565,9 +567,9 @@ static int top_run(const struct args *a, struct top *t, dibs_client *c,
 int cmd_top(const struct args *a)
 {
     struct top t = {.by = BY_NAME, .signals = {.fd = -1}};
-    struct look k = {.c = NULL};
+    struct lock_query k = {.c = NULL};
     int64_t every_ms;
-    int code = survey_every(a, "top", EVERY_MS, &every_ms);
+    int code = snapshot_interval(a, "top", EVERY_MS, &every_ms);
 
     if (code != EXIT_FINE)
         return code;
@@ -579,13 +581,13 @@ int cmd_top(const struct args *a)
         out_tell(OUT_ERROR, "internal", "top: no descriptor left");
         return EXIT_INTERNAL;
     }
-    code = look_open(a, &k);
+    code = query_open(a, &k);
     t.where = k.server.url ? k.server.url : "";
     if (code == EXIT_FINE && k.c)
         code = top_run(a, &t, k.c, every_ms);
     else if (code == EXIT_FINE)
         code = EXIT_SERVER;
-    look_close(&k);
+    query_close(&k);
     signals_close(&t.signals);
     return t.fatal ? EXIT_SIGNAL + t.fatal : out_finish(code);
 }

@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: MIT
  *
- * cmd_watch.c - dibs watch and wait: what happens to locks, as it happens.
+ * cmd_watch.c - dibs watch and wait: changes of locks.
  *
- * watch looks again and again and prints what changed (snapshot.c). A word
- * without the signs of a pattern is one lock: asking for that is cheap, so it
- * is looked at more often, without a scan. Two rounds of looks that take long
- * make the pause before the next one longer, so a server with very many locks
- * is not kept busy; a single one may be that of a server that was silent. A
- * round that failed is repeated after a second.
+ * watch polls and prints what changed (snapshot.c). A word without wildcards is
+ * one lock: that needs no scan, so it is polled more often. Two slow rounds in
+ * a row make the pause before the next one longer, so that a server with very
+ * many locks is not kept busy; a single slow round may be due to a server that
+ * did not answer. A round that failed is repeated after a second.
  *
- * A look at a lock tells the number of the value that its holder published, so
- * the values themselves need not be read to see that one has changed.
+ * Info of a lock has the number of the value that its holder published, so a
+ * change of the value is noticed without reading it.
  *
- * wait uses dibs_lock_watch: it hears of a release. It needs to know which
- * kind of lock it is for that, and learns it by a first look.
+ * wait uses dibs_lock_watch, which is woken by a release. That needs the type
+ * of the lock, so wait asks for it first.
  *
- * Trouble If the server goes away, a message says so, once, and both go on: a
- *         server that is restarted is no reason to end. What cannot change,
- *         as a missing right, ends them. wait ends with the time of -w.
+ * Trouble If the server cannot be reached, both print one message and go on: it
+ *         may be restarting. An error that cannot change, such as a missing
+ *         permission, ends them. wait ends with the time of -w.
  *
- * Thread  The first one. What the library tells wait comes on the library's
- *         thread; a descriptor wakes the first one.
+ * Thread  The first one. Callbacks of wait run on a thread of the library; a
+ *         descriptor wakes the first one.
  */
 #include "cmd.h"
 
@@ -41,7 +40,7 @@
 
 #define EVERY_ONE_MS  250
 #define EVERY_ALL_MS  1000
-#define REST_FACTOR   2 /* pauses at least so many times its round */
+#define REST_FACTOR   2 /* pauses at least that many times its round */
 #define REST_MAX_MS   60000
 #define RETRY_MS      1000 /* after a look that failed */
 #define COUNT_MAX     100  /* locks whose waiters are counted */
@@ -89,24 +88,24 @@ static struct stamp stamp_now(bool json)
 }
 
 /* value: what the holder published; or NULL. */
-static void change_json(enum change what, const struct sighting *before,
-                        const struct sighting *after, const char *value)
+static void change_json(enum change what, const struct snapshot_row *before,
+                        const struct snapshot_row *after, const char *value)
 {
-    const struct sighting *x = after ? after : before;
+    const struct snapshot_row *x = after ? after : before;
     struct json j;
 
     json_open(&j, stdout);
     json_text(&j, "time", stamp_now(true).text);
     json_text(&j, "event", change_words[what]);
-    look_json(&j,
-              &(struct seen){
-                  .name = x->s.name,
-                  .len = x->s.len,
-                  .info = after ? after->s.info : (dibs_lock_info){.size = 0},
-                  .who = after ? after->s.who : (struct who){.known = false},
-                  .counted = after && after->s.counted,
-                  .queued = x->s.queued,
-                  .waiting = x->s.waiting});
+    query_json(&j,
+               &(struct lock_row){
+                   .name = x->s.name,
+                   .len = x->s.len,
+                   .info = after ? after->s.info : (dibs_lock_info){.size = 0},
+                   .who = after ? after->s.who : (struct who){.known = false},
+                   .counted = after && after->s.counted,
+                   .queued = x->s.queued,
+                   .waiting = x->s.waiting});
     json_text(&j, "previous",
               before && before->s.info.owner[0] ? before->s.info.owner : NULL);
     json_text(&j, "value", value);
@@ -115,21 +114,21 @@ static void change_json(enum change what, const struct sighting *before,
 }
 
 /* "OWNER (host, pid, ...)", cleaned; to be freed. */
-static char *owner_shown(const struct sighting *x)
+static char *owner_shown(const struct snapshot_row *x)
 {
     char who[WHO_TEXT_MAX], *shown = NULL;
     char *owner = out_printable(x->s.info.owner, strlen(x->s.info.owner));
 
     if (asprintf(&shown, "%s%s", owner ? owner : "?",
-                 who_behind(&x->s.who, who)) < 0)
+                 owner_describe(&x->s.who, who)) < 0)
         shown = NULL;
     free(owner);
     return shown;
 }
 
 /* Behind the name of a latch or a semaphore: those have no owners. */
-static void counted_text(enum change what, const struct sighting *before,
-                         const struct sighting *after)
+static void counted_text(enum change what, const struct snapshot_row *before,
+                         const struct snapshot_row *after)
 {
     const dibs_lock_info *i = after ? &after->s.info : &before->s.info;
     bool latch = i->kind == DIBS_KIND_LATCH;
@@ -145,10 +144,10 @@ static void counted_text(enum change what, const struct sighting *before,
 }
 
 /* Behind the name. */
-static void change_text(enum change what, const struct sighting *before,
-                        const struct sighting *after)
+static void change_text(enum change what, const struct snapshot_row *before,
+                        const struct snapshot_row *after)
 {
-    const struct sighting *x = after ? after : before;
+    const struct snapshot_row *x = after ? after : before;
     char *owner = owner_shown(x), *was = before ? owner_shown(before) : NULL;
     char span[OUT_SPAN_MAX];
 
@@ -197,10 +196,10 @@ static void value_text(enum change what, const char *value)
     free(shown);
 }
 
-static void line_text(enum change what, const struct sighting *before,
-                      const struct sighting *after, const char *value)
+static void line_text(enum change what, const struct snapshot_row *before,
+                      const struct snapshot_row *after, const char *value)
 {
-    const struct sighting *x = after ? after : before;
+    const struct snapshot_row *x = after ? after : before;
     char *name = out_printable(x->s.name, x->s.len);
     printf("%s %s: ", stamp_now(false).text, name ? name : "?");
     if (x->s.info.owner[0] || what == CHANGE_HOLDERS || what == CHANGE_QUEUE)
@@ -216,9 +215,9 @@ static void line_text(enum change what, const struct sighting *before,
 
 struct watching {
     const struct args *a;
-    struct look k;
+    struct lock_query k;
     const char *one, *pattern; /* one of them, or none: all locks */
-    struct survey last;
+    struct snapshot last;
     bool first;  /* no look has succeeded yet */
     bool counts; /* our user may ask who waits */
     bool away;   /* the last look failed */
@@ -227,11 +226,11 @@ struct watching {
 /* A value is asked for when there is a line to print about its lock, so that
  * locks whose values do not change cost nothing. One that changed meanwhile, or
  * that could not be read, counts as not seen: the next look finds it again. */
-static void print_change(enum change what, const struct sighting *before,
-                         struct sighting *after, void *arg)
+static void print_change(enum change what, const struct snapshot_row *before,
+                         struct snapshot_row *after, void *arg)
 {
     const struct watching *w = arg;
-    char *value = after ? look_value(w->k.c, &after->s) : NULL;
+    char *value = after ? query_value(w->k.c, &after->s) : NULL;
     bool unread = after && after->s.info.published != 0 && !value;
 
     if (unread)
@@ -246,32 +245,32 @@ static void print_change(enum change what, const struct sighting *before,
     free(value);
 }
 
-static void watch_count(struct watching *w, struct survey *v)
+static void watch_count(struct watching *w, struct snapshot *v)
 {
     for (size_t i = 0; w->counts && v->n <= COUNT_MAX && i < v->n; i++) {
-        dibs_err err = look_count(w->k.c, &v->rows[i].s);
+        dibs_err err = query_count(w->k.c, &v->rows[i].s);
         w->counts = err != DIBS_OK || v->rows[i].s.counted;
     }
 }
 
 static dibs_err watch_round(struct watching *w)
 {
-    struct survey now;
-    dibs_err err = w->one ? survey_read_one(&w->k, w->one, &now)
-                          : survey_read(w->k.c, w->pattern, &now);
+    struct snapshot now;
+    dibs_err err = w->one ? snapshot_read_one(&w->k, w->one, &now)
+                          : snapshot_read(w->k.c, w->pattern, &now);
 
     if (err != DIBS_OK)
         return err;
     watch_count(w, &now);
-    survey_name(w->k.c, &w->last, &now);
-    survey_compare(&w->last, &now, w->first, print_change, w);
+    snapshot_name_owners(w->k.c, &w->last, &now);
+    snapshot_compare(&w->last, &now, w->first, print_change, w);
     if (w->first && w->one && now.n == 0 && !w->a->json) {
         char *name = out_printable(w->one, strlen(w->one));
         printf("%s %s: free\n", stamp_now(false).text, name ? name : "?");
         free(name);
     }
     w->first = false;
-    survey_clear(&w->last);
+    snapshot_clear(&w->last);
     w->last = now;
     return DIBS_OK;
 }
@@ -281,7 +280,7 @@ static dibs_err watch_round(struct watching *w)
 static int watch_trouble(struct watching *w, dibs_err err)
 {
     if (err != DIBS_OK && !may_pass(err))
-        return look_failed(w->one ? w->one : "watch", err);
+        return query_failed(w->one ? w->one : "watch", err);
     if (err != DIBS_OK && !w->away)
         out_tell(OUT_WARN, "server", "cannot look: %s%s%s", dibs_strerror(err),
                  *dibs_error_text() ? ": " : "", dibs_error_text());
@@ -318,7 +317,7 @@ static int watch_loop(struct watching *w, int64_t every_ms)
         int64_t rest = w->away
                            ? time_earlier(every_ms, RETRY_MS)
                            : watch_rest(every_ms, time_earlier(took, before));
-        struct pollfd reader = {.fd = STDOUT_FILENO}; /* tells its end only */
+        struct pollfd reader = {.fd = STDOUT_FILENO}; /* for its end only */
         if (poll(&reader, 1, (int)time_earlier(rest, INT_MAX)) > 0)
             break;
     }
@@ -331,26 +330,26 @@ int cmd_watch(const struct args *a)
     bool one = word && !strpbrk(word, "*?[\\");
     struct watching w = {.a = a, .first = true, .counts = true};
     int64_t every_ms;
-    int code =
-        survey_every(a, "watch", one ? EVERY_ONE_MS : EVERY_ALL_MS, &every_ms);
+    int code = snapshot_interval(a, "watch", one ? EVERY_ONE_MS : EVERY_ALL_MS,
+                                 &every_ms);
 
     if (code != EXIT_FINE)
         return code;
     w.one = one ? word : NULL;
     w.pattern = one ? NULL : word;
-    code = one ? look_open_lock(a, &w.k) : look_open(a, &w.k);
+    code = one ? query_open_lock(a, &w.k) : query_open(a, &w.k);
     if (code == EXIT_FINE && w.k.c)
         code = watch_loop(&w, every_ms);
     else if (code == EXIT_FINE)
         code = EXIT_SERVER; /* nothing to watch, and that was said */
-    survey_clear(&w.last);
-    look_close(&w.k);
+    snapshot_clear(&w.last);
+    query_close(&w.k);
     return out_finish(code);
 }
 
 /* ---- wait -------------------------------------------------------------- */
 
-/* What the library told last. */
+/* The last callback of the library. */
 struct waited {
     int fd; /* readable: there is something new */
     pthread_mutex_t mu;
@@ -374,7 +373,7 @@ static void on_change(dibs_err err, const dibs_lock_info *info, void *arg)
     (void)n; /* full means readable */
 }
 
-static void tell_holder(const struct args *a, struct look *k,
+static void tell_holder(const struct args *a, struct lock_query *k,
                         const dibs_lock_info *info)
 {
     const char *owners[1] = {info->owner};
@@ -385,11 +384,12 @@ static void tell_holder(const struct args *a, struct look *k,
         return;
     who_ask(k->c, owners, &who, 1);
     out_tell(OUT_INFO, "waiting", "%s is held by %s%s", a->words[0],
-             info->owner, who_behind(&who, text));
+             info->owner, owner_describe(&who, text));
 }
 
 /* EXIT_FINE: it is free. -1: not yet. */
-static int wait_news(const struct args *a, struct look *k, struct waited *w)
+static int wait_news(const struct args *a, struct lock_query *k,
+                     struct waited *w)
 {
     uint64_t count;
     char why[512];
@@ -423,8 +423,8 @@ static int wait_over(const struct args *a, struct waited *w)
     return a->busy_code;
 }
 
-static int wait_loop(const struct args *a, struct look *k, struct waited *w,
-                     int64_t until)
+static int wait_loop(const struct args *a, struct lock_query *k,
+                     struct waited *w, int64_t until)
 {
     int timer = time_fd(), code = -1;
 
@@ -446,7 +446,7 @@ static int wait_loop(const struct args *a, struct look *k, struct waited *w,
 }
 
 /* The channel of a lock depends on its kind. */
-static dibs_err open_kind(struct look *k, const char *name,
+static dibs_err open_kind(struct lock_query *k, const char *name,
                           const dibs_lock_info *info, dibs_lock **out)
 {
     if (info->kind == DIBS_KIND_SLOTS)
@@ -456,7 +456,7 @@ static dibs_err open_kind(struct look *k, const char *name,
                : dibs_lock_new(k->c, name, out);
 }
 
-/* What nobody can watch. EXIT_FINE: it is a lock. */
+/* Refuses what cannot be watched. EXIT_FINE: it is a lock. */
 static int refuse_wait(const char *name, const dibs_lock_info *info)
 {
     const char *why = info->kind == DIBS_KIND_LATCH
@@ -471,18 +471,20 @@ static int refuse_wait(const char *name, const dibs_lock_info *info)
     return EXIT_USAGE;
 }
 
-static int wait_until_free(const struct args *a, struct look *k, int64_t until)
+static int wait_until_free(const struct args *a, struct lock_query *k,
+                           int64_t until)
 {
     struct waited w = {.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
                        .mu = PTHREAD_MUTEX_INITIALIZER};
-    struct seen s = {.name = (char *)a->words[0], .info = DIBS_LOCK_INFO_INIT};
+    struct lock_row s = {.name = (char *)a->words[0],
+                         .info = DIBS_LOCK_INFO_INIT};
     dibs_lock *l = NULL;
     dibs_watch *watch = NULL;
-    dibs_err err = look_info(k, &s);
+    dibs_err err = query_info(k, &s);
     int code = EXIT_FINE;
 
     if (err != DIBS_OK) {
-        code = look_failed(a->words[0], err);
+        code = query_failed(a->words[0], err);
     } else if (refuse_wait(a->words[0], &s.info) != EXIT_FINE) {
         code = EXIT_USAGE;
     } else if (s.info.locked && a->wait_ms == 0) {
@@ -494,7 +496,7 @@ static int wait_until_free(const struct args *a, struct look *k, int64_t until)
             err = dibs_lock_watch(l, DIBS_WATCH_OPTS(.every_ms = WAIT_EVERY_MS),
                                   on_change, &w, &watch);
         code = err == DIBS_OK ? wait_loop(a, k, &w, until)
-                              : look_failed(a->words[0], err);
+                              : query_failed(a->words[0], err);
     }
     dibs_watch_stop(watch);
     dibs_lock_free(l);
@@ -507,11 +509,11 @@ int cmd_wait(const struct args *a)
 {
     int64_t until =
         a->wait_ms == WAIT_FOREVER ? TIME_NEVER : time_now() + a->wait_ms;
-    struct look k;
-    int code = look_open_lock(a, &k);
+    struct lock_query k;
+    int code = query_open_lock(a, &k);
 
     if (code == EXIT_FINE && k.l)
         code = wait_until_free(a, &k, until);
-    look_close(&k);
+    query_close(&k);
     return out_finish(code);
 }

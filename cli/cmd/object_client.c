@@ -47,14 +47,14 @@ int object_open_until(struct object *o, const struct args *a, int signal_fd)
 
 int object_look(struct object *o, const struct args *a)
 {
-    struct look k;
+    struct lock_query k;
     int code;
 
     *o = (struct object){.a = a};
-    code = look_open(a, &k);
+    code = query_open(a, &k);
     opened = o->c = k.c;
     k.c = NULL;
-    look_close(&k);
+    query_close(&k);
     return code;
 }
 
@@ -82,7 +82,7 @@ int object_failed(const struct args *a, dibs_err err)
                  a->words[0]);
         return EXIT_UNSURE;
     }
-    return look_failed(a->words[0], err);
+    return query_failed(a->words[0], err);
 }
 
 int object_answer(const struct args *a, const struct out_fact *facts,

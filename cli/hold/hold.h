@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * hold.h - the end of a hold without a command, in words and as a code.
+ * hold.h - the end of a hold without a command: message and exit code.
  */
 #ifndef DIBS_CLI_HOLD_HOLD_H
 #define DIBS_CLI_HOLD_HOLD_H
@@ -8,13 +8,13 @@
 #include "run/lock_session.h"
 
 /* The fields that not every lock has: token, slot, permit. */
-void hold_json(struct json *j, const struct grip *g);
+void hold_json(struct json *j, const struct lock_session *g);
 
-/* Tells that the lock is lost; EXIT_LOST. */
-int hold_tell_lost(const struct args *a, struct grip *g);
+/* Prints that the lock is lost; returns EXIT_LOST. */
+int hold_tell_lost(const struct args *a, struct lock_session *g);
 
-/* Gives the lock back, leaving it taken for keep_ms; code if that works. */
-int hold_give_back(const struct args *a, struct grip *g, int64_t keep_ms,
-                   int code);
+/* Releases the lock, leaving it held for keep_ms; returns code on success. */
+int hold_give_back(const struct args *a, struct lock_session *g,
+                   int64_t keep_ms, int code);
 
 #endif

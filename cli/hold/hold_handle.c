@@ -42,7 +42,7 @@ static const char *const prefixes[] = {
 
 /* A server of a quorum that has not answered yet may still grant it: then this
  * is the owner there. */
-static void put_quorum(FILE *f, const struct args *a, const struct bundle *b)
+static void put_quorum(FILE *f, const struct args *a, const struct lock_set *b)
 {
     char one[DIBS_OWNER_MAX];
 
@@ -58,7 +58,7 @@ static void put_quorum(FILE *f, const struct args *a, const struct bundle *b)
     }
 }
 
-char *left_text(const struct args *a, const struct bundle *b)
+char *hold_handle_format(const struct args *a, const struct lock_set *b)
 {
     struct out_text t;
 
@@ -102,19 +102,19 @@ static bool is_owner(const char *owner)
            owner[len + 1] <= '9' && strlen(owner) < DIBS_OWNER_MAX;
 }
 
-const char *left_read(struct left *f, const char *text)
+const char *hold_handle_parse(struct hold_handle *f, const char *text)
 {
     char *save = NULL;
     size_t writers = 0;
 
-    *f = (struct left){.n = 0};
+    *f = (struct hold_handle){.n = 0};
     text = take_prefix(text, &f->kind);
     f->copy = strdup(text);
     if (!f->copy)
         return "is too long";
     for (char *one = strtok_r(f->copy, ",", &save); one;
          one = strtok_r(NULL, ",", &save)) {
-        if (f->n == BUNDLE_MAX || !is_owner(one))
+        if (f->n == LOCK_SET_MAX || !is_owner(one))
             return "is not what 'dibs acquire' printed";
         writers += is_writer(one);
         f->owners[f->n++] = one;
@@ -127,14 +127,14 @@ const char *left_read(struct left *f, const char *text)
     return NULL;
 }
 
-void left_clear(struct left *f)
+void hold_handle_clear(struct hold_handle *f)
 {
     free(f->copy);
-    *f = (struct left){.n = 0};
+    *f = (struct hold_handle){.n = 0};
 }
 
-dibs_err left_adopt(const struct left *f, size_t i, dibs_lock *l,
-                    int64_t lease_ms, dibs_owner *out)
+dibs_err hold_handle_attach(const struct hold_handle *f, size_t i, dibs_lock *l,
+                            int64_t lease_ms, dibs_owner *out)
 {
     dibs_lock_opts opts = {.size = sizeof opts, .lease_ms = lease_ms};
     dibs_err err = DIBS_ERR_NOT_OWNER;
@@ -144,11 +144,11 @@ dibs_err left_adopt(const struct left *f, size_t i, dibs_lock *l,
     return err;
 }
 
-dibs_err left_release(const struct left *f, size_t i, dibs_lock *l,
-                      int64_t keep_ms)
+dibs_err hold_handle_release(const struct hold_handle *f, size_t i,
+                             dibs_lock *l, int64_t keep_ms)
 {
     dibs_lock_opts opts = {.size = sizeof opts, .keep_ms = keep_ms};
-    dibs_err err = left_adopt(f, i, l, LEFT_LEASE_MS, &opts.owner);
+    dibs_err err = hold_handle_attach(f, i, l, HANDLE_LEASE_MS, &opts.owner);
 
     if (err == DIBS_OK)
         err = dibs_lock_release(l, &opts);

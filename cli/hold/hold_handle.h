@@ -14,30 +14,31 @@
 #include "args/lock_type.h"
 #include "run/lock_set.h"
 
-#define LEFT_LEASE_MS                                                          \
+#define HANDLE_LEASE_MS                                                        \
     10000 /* the least that a release has; see hold_handle.c */
 
 /* What "dibs acquire" prints, read. */
-struct left {
+struct hold_handle {
     enum lock_kind kind;
-    const char *owners[BUNDLE_MAX];
+    const char *owners[LOCK_SET_MAX];
     size_t n;
     char *copy; /* the owners are in there */
 };
 
-/* The text for what the bundle holds; free it. NULL: out of memory. */
-char *left_text(const struct args *a, const struct bundle *b);
-/* NULL, or what is wrong with the text. Call left_clear in either case. */
-const char *left_read(struct left *f, const char *text);
-void left_clear(struct left *f);
+/* The text for what the lock set holds; free it. NULL: out of memory. */
+char *hold_handle_format(const struct args *a, const struct lock_set *b);
+/* NULL, or what is wrong with the text. Call hold_handle_clear in either case.
+ */
+const char *hold_handle_parse(struct hold_handle *f, const char *text);
+void hold_handle_clear(struct hold_handle *f);
 
 /* Adopts what one of these owners holds, the i-th first. NOT_OWNER: none of
  * them holds it. */
-dibs_err left_adopt(const struct left *f, size_t i, dibs_lock *l,
-                    int64_t lease_ms, dibs_owner *out);
+dibs_err hold_handle_attach(const struct hold_handle *f, size_t i, dibs_lock *l,
+                            int64_t lease_ms, dibs_owner *out);
 /* The same, and gives it back; leaves it taken for keep_ms. LOST is NOT_OWNER
  * here: that owner has it not any more. */
-dibs_err left_release(const struct left *f, size_t i, dibs_lock *l,
-                      int64_t keep_ms);
+dibs_err hold_handle_release(const struct hold_handle *f, size_t i,
+                             dibs_lock *l, int64_t keep_ms);
 
 #endif

@@ -19,9 +19,10 @@
  * Death   Should the keeper itself be killed, a second process acts
  *         (script_guard.c).
  *
- * Finding A socket in the folder of the private server (private_server.c) leads
- * from it      script and name to the keeper. The folder is ours alone. Of what
- * is left of a keeper that was killed nobody answers, and it is replaced.
+ * Finding A socket in the folder of the private server (private_server.c),
+ * named it      after script and name, leads to the keeper. Only our user may
+ * use the folder. The socket of a keeper that was killed refuses connections,
+ *         and is replaced.
  *
  * Apart   Until it holds the lock the keeper ends with its parent, and is in
  *         its process group: an interrupt ends the wait. From then on it has a
@@ -66,7 +67,7 @@
 #define WORD_RELEASE 'r'
 #define MARGIN_MS    1000 /* from KILL to the end of the lease, at most */
 
-/* What the keeper tells its parent. */
+/* What the keeper reports to its parent. */
 struct news {
     int code;
     char owner[DIBS_OWNER_MAX];
@@ -77,10 +78,10 @@ static struct keeper {
     const struct args *a;
     struct script script;
     struct signals signals;
-    struct grip g;
+    struct lock_session g;
     char path[LOCAL_PATH_MAX]; /* of the socket */
-    struct watcher watcher;
-    int news_fd, listen_fd, asker_fd;
+    struct script_guard guard;
+    int news_fd, listen_fd, request_fd;
     int64_t deadline;  /* the lock is ours until then */
     int64_t margin_ms; /* from KILL to that */
     int64_t kill_at;   /* TIME_NEVER while nothing is lost */
@@ -116,7 +117,7 @@ static void fill_address(struct sockaddr_un *sa, const char *path)
     memcpy(sa->sun_path, path, strlen(path) + 1);
 }
 
-/* A connection to the keeper there; -1: nobody answers. */
+/* A connection to the keeper there; -1: no process answers. */
 static int dial_keeper(const char *path)
 {
     struct sockaddr_un sa;
@@ -136,7 +137,7 @@ static int listen_there(struct keeper *k)
     struct sockaddr_un sa;
 
     fill_address(&sa, k->path);
-    unlink(k->path); /* nobody answered there */
+    unlink(k->path); /* no process answered there */
     k->listen_fd =
         socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (k->listen_fd < 0 ||
@@ -165,10 +166,11 @@ static void run_hook(const struct keeper *k)
 /* An outer run that loses the lock may have less time than we have. */
 static int64_t loss_grace(const struct keeper *k)
 {
-    int64_t grace = watch_grace_ms(k->a, &k->g);
+    int64_t grace = supervise_grace_ms(k->a, &k->g);
 
-    return k->g.outer == OUTER_LOST ? time_earlier(grace, k->g.b.outer.grace_ms)
-                                    : grace;
+    return k->g.outer == NESTING_LOST
+               ? time_earlier(grace, k->g.b.outer.grace_ms)
+               : grace;
 }
 
 static void begin_loss(struct keeper *k, int64_t now)
@@ -188,32 +190,32 @@ static void begin_loss(struct keeper *k, int64_t now)
         script_signal(&k->script, what->sig);
 }
 
-static void tell_watcher(struct keeper *k, bool held)
+static void update_guard(struct keeper *k, bool held)
 {
-    watcher_tell(&k->watcher,
-                 held ? k->deadline - k->margin_ms / 2 : TIME_NEVER, held);
+    script_guard_update(
+        &k->guard, held ? k->deadline - k->margin_ms / 2 : TIME_NEVER, held);
 }
 
 /* Takes note of renewals; acts when they stay away. */
 static void check_lock(struct keeper *k, int64_t now)
 {
-    int64_t left = grip_valid_ms(&k->g), before = k->deadline;
+    int64_t left = session_valid_ms(&k->g), before = k->deadline;
     bool warn = k->a->on_lost.kind == LOST_WARN;
 
-    grip_outer_look(&k->g);
-    if (k->g.outer != OUTER_HOLDS)
+    session_check_outer(&k->g);
+    if (k->g.outer != NESTING_HELD)
         left = 0;
     if (left > 0)
         k->deadline = now + left;
-    if (left <= (warn ? 0 : watch_grace_ms(k->a, &k->g) + k->margin_ms))
+    if (left <= (warn ? 0 : supervise_grace_ms(k->a, &k->g) + k->margin_ms))
         begin_loss(k, now);
     else if (k->deadline != before)
-        tell_watcher(k, true);
+        update_guard(k, true);
 }
 
-/* Does somebody ask for the release? Another hold only looks whether we are
+/* Is a release requested? Another hold only looks whether we are
  * there. Only our own user can reach the socket. */
-static bool take_asker(struct keeper *k)
+static bool accept_request(struct keeper *k)
 {
     const struct timeval patience = {.tv_sec = 1};
     int fd = accept4(k->listen_fd, NULL, NULL, SOCK_CLOEXEC);
@@ -223,7 +225,7 @@ static bool take_asker(struct keeper *k)
         return false;
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     if (read(fd, &word, 1) == 1 && word == WORD_RELEASE) {
-        k->asker_fd = fd;
+        k->request_fd = fd;
         return true;
     }
     close(fd);
@@ -244,15 +246,15 @@ static bool told_to_end(struct keeper *k)
     return false;
 }
 
-/* Until the script ends, somebody asks, or a signal comes. */
+/* Until the script ends, a release is requested, or a signal comes. */
 static void keep_holding(struct keeper *k)
 {
     int timer = time_fd();
     struct pollfd p[6] = {{.fd = k->signals.fd, .events = POLLIN},
-                          {.fd = grip_fd(&k->g), .events = POLLIN},
+                          {.fd = session_fd(&k->g), .events = POLLIN},
                           {.fd = k->listen_fd, .events = POLLIN},
                           {.fd = timer, .events = POLLIN},
-                          {.fd = grip_outer_fd(&k->g), .events = POLLIN},
+                          {.fd = session_outer_fd(&k->g), .events = POLLIN},
                           {.fd = k->script.fd, .events = POLLIN}};
     bool over = false;
 
@@ -265,39 +267,40 @@ static void keep_holding(struct keeper *k)
             script_signal(&k->script, SIGKILL);
             k->kill_at = TIME_NEVER;
         }
-        time_arm(timer, k->lost ? k->kill_at
-                                : k->deadline - watch_grace_ms(k->a, &k->g) -
-                                      k->margin_ms);
+        time_arm(timer, k->lost
+                            ? k->kill_at
+                            : k->deadline - supervise_grace_ms(k->a, &k->g) -
+                                  k->margin_ms);
         if (poll(p, 6, TIME_POLL(timer)) < 0)
             continue;
         if (p[1].revents)
-            grip_pump(&k->g);
+            session_dispatch(&k->g);
         if (p[4].revents)
             p[4].fd = -1;
         over = (p[0].revents && told_to_end(k)) ||
-               (p[2].revents && take_asker(k)) ||
+               (p[2].revents && accept_request(k)) ||
                (p[5].revents && script_ended(&k->script));
     }
     if (timer >= 0)
         close(timer);
 }
 
-static void answer_asker(struct keeper *k, int code)
+static void answer_request(struct keeper *k, int code)
 {
     unsigned char byte = (unsigned char)code;
 
-    if (k->asker_fd < 0)
+    if (k->request_fd < 0)
         return;
-    ssize_t n = write(k->asker_fd, &byte, 1);
+    ssize_t n = write(k->request_fd, &byte, 1);
     (void)n; /* it asked, and did not wait */
-    close(k->asker_fd);
+    close(k->request_fd);
 }
 
 static int give_back(struct keeper *k)
 {
     int64_t more = k->a->min_hold_ms - (time_now() - k->g.held_at);
 
-    if (k->lost || grip_valid_ms(&k->g) <= 0)
+    if (k->lost || session_valid_ms(&k->g) <= 0)
         return hold_tell_lost(k->a, &k->g);
     return hold_give_back(k->a, &k->g, more > 0 ? more : 0, EXIT_FINE);
 }
@@ -338,14 +341,14 @@ static int hold_for_script(struct keeper *k)
     k->margin_ms = time_earlier(lease / 10, MARGIN_MS);
     k->kill_at = TIME_NEVER;
     leave_script(k);
-    watcher_entrust(&k->watcher, &k->g);
+    script_guard_set_release_plan(&k->guard, &k->g);
     send_news(k, EXIT_FINE);
     keep_holding(k);
-    grip_outer_leave(&k->g);
+    session_outer_leave(&k->g);
     int code = give_back(k);
-    tell_watcher(k, false);
+    update_guard(k, false);
     unlink(k->path);
-    answer_asker(k, code);
+    answer_request(k, code);
     return code;
 }
 
@@ -354,21 +357,21 @@ static int take_and_hold(struct keeper *k)
     struct report report = {.why = NULL};
     const struct wait_end ends = {&k->script, k->news_fd};
 
-    if (watcher_start(&k->watcher, k->a, &k->script, k->news_fd) != 0 ||
+    if (script_guard_start(&k->guard, k->a, &k->script, k->news_fd) != 0 ||
         !signals_open_all(&k->signals)) {
         out_tell(OUT_ERROR, "internal", "cannot watch process %d",
                  (int)k->script.pid);
         send_news(k, EXIT_INTERNAL);
         return EXIT_INTERNAL;
     }
-    int code = grip_take(&k->g, k->a, &k->signals, &ends);
+    int code = session_acquire(&k->g, k->a, &k->signals, &ends);
     if (code == EXIT_FINE && (k->g.held || k->g.nested))
         code = hold_for_script(k);
     else
         send_news(k, code); /* --ok-if-busy, for one */
     report.code = code;
     report_write(k->a, &k->g, &report);
-    grip_close(&k->g);
+    session_close(&k->g);
     return code;
 }
 
@@ -377,14 +380,14 @@ static void close_others(struct keeper *k)
 {
     for (int fd = STDERR_FILENO + 1; fd < 1024; fd++)
         if (fd != k->news_fd && fd != k->script.fd && fd != k->script.proc &&
-            fd != k->a->status_fd && !outer_names_fd(fd))
+            fd != k->a->status_fd && !nesting_is_outer_fd(fd))
             close(fd);
     fds_close_from(1024, false);
 }
 
 static _Noreturn void keeper_main(struct keeper *k)
 {
-    k->listen_fd = k->asker_fd = -1;
+    k->listen_fd = k->request_fd = -1;
     close_others(k);
     _exit(take_and_hold(k));
 }
@@ -475,7 +478,7 @@ int keeper_start(const struct args *a)
 
 /* ---- release ----------------------------------------------------------- */
 
-/* The parent of a process; 0: there is none, or it cannot be told. */
+/* The parent of a process; 0: none, or unknown. */
 static pid_t parent_of(pid_t pid)
 {
     char path[64], line[512], *at;

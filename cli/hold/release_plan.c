@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * release_plan.c - what is to be released when dibs is killed: written down
- * before, and carried out by another process.
+ * release_plan.c - what to release if dibs is killed: written in
+ * advance, executed by another process.
  *
- * The guard of a command (child_guard.c) and the watcher of a script
- * (script_guard.c) see that dibs was killed, and end what it guarded. When
- * nobody is left, the lock could be free, but neither of them can talk to a
- * server: the guard is a copy of a process with threads. So each becomes a new
- * dibs, which does.
+ * The guards of a command (child_guard.c) and of a script (script_guard.c)
+ * notice that dibs was killed, and kill the command or signal the script. Once
+ * that has ended, the lock should be released at once and not at the end of its
+ * lease. A guard is a fork of a process with threads and cannot use the
+ * library. So it executes a new dibs, which can.
  *
  * Text    Strings, each with a NUL behind it, in a memory file that only our
  *         processes have: the URL and password are neither on a command line
@@ -18,8 +18,8 @@
  *             password, or nothing
  *             for each lock: URL, name
  *
- * Rights  Only the hold of that owner is released. If it is gone, or somebody
- *         else has the lock by now, nothing happens. An owner's name is never
+ * Rights  Only the hold of that owner is released. If it is gone, or another
+ *         owner has the lock, nothing happens. An owner's name is never
  *         used again.
  *
  * Time    A server that does not answer is tried again for a while; then the
@@ -47,28 +47,28 @@
 #include "util/fds.h"
 #include "util/time.h"
 
-#define WILL_FD     3
-#define WILL_MAX    (1 << 20)
-#define PATIENCE_MS 60000 /* for servers that do not answer */
-#define PAUSE_MS    250
+#define RELEASE_PLAN_FD  3
+#define RELEASE_PLAN_MAX (1 << 20)
+#define PATIENCE_MS      60000 /* for servers that do not answer */
+#define PAUSE_MS         250
 
 extern char **environ;
 
 /* ---- writing ----------------------------------------------------------- */
 
-void will_open(struct will *w)
+void release_plan_open(struct release_plan *w)
 {
     w->fd = memfd_create("dibs", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     w->exe = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 }
 
-void will_close(struct will *w)
+void release_plan_close(struct release_plan *w)
 {
     if (w->fd >= 0)
         close(w->fd);
     if (w->exe >= 0)
         close(w->exe);
-    *w = (struct will){.fd = -1, .exe = -1};
+    *w = (struct release_plan){.fd = -1, .exe = -1};
 }
 
 static void put_text(FILE *f, const char *text)
@@ -77,7 +77,7 @@ static void put_text(FILE *f, const char *text)
     putc('\0', f);
 }
 
-static void put_locks(FILE *f, const struct grip *g)
+static void put_locks(FILE *f, const struct lock_session *g)
 {
     const struct target *t = &g->target;
     char *copy = g->a->multi ? strdup(g->a->multi) : NULL, *save = NULL;
@@ -94,9 +94,9 @@ static void put_locks(FILE *f, const struct grip *g)
     free(copy);
 }
 
-void will_write(struct will *w, const struct grip *g)
+void release_plan_write(struct release_plan *w, const struct lock_session *g)
 {
-    char *owners = left_text(g->a, &g->b);
+    char *owners = hold_handle_format(g->a, &g->b);
     int copy = w->fd >= 0 ? dup(w->fd) : -1;
     FILE *f = copy >= 0 ? fdopen(copy, "w") : NULL;
 
@@ -122,7 +122,7 @@ void will_write(struct will *w, const struct grip *g)
 /* Where descriptors are while the lowest ones are being set. */
 #define ASIDE 32
 
-void will_execute(const struct will *w)
+void release_plan_exec(const struct release_plan *w)
 {
     char *argv[] = {"dibs", "give-back", NULL};
     struct stat st;
@@ -136,11 +136,12 @@ void will_execute(const struct will *w)
         return;
     for (int fd = 0; fd <= STDERR_FILENO; fd++)
         dup2(null, fd);
-    dup2(text, WILL_FD);
-    dup2(exe, WILL_FD + 1);
-    fcntl(WILL_FD + 1, F_SETFD, FD_CLOEXEC);
-    fds_close_from(WILL_FD + 2, false);
-    syscall(SYS_execveat, WILL_FD + 1, "", argv, environ, AT_EMPTY_PATH);
+    dup2(text, RELEASE_PLAN_FD);
+    dup2(exe, RELEASE_PLAN_FD + 1);
+    fcntl(RELEASE_PLAN_FD + 1, F_SETFD, FD_CLOEXEC);
+    fds_close_from(RELEASE_PLAN_FD + 2, false);
+    syscall(SYS_execveat, RELEASE_PLAN_FD + 1, "", argv, environ,
+            AT_EMPTY_PATH);
 }
 
 /* The next string of the text; NULL at its end. */
@@ -154,23 +155,24 @@ static const char *next_text(char **at, const char *end)
     return text;
 }
 
-static char *read_will(size_t *len)
+static char *read_plan(size_t *len)
 {
     struct stat st;
     char *text = NULL;
 
-    if (fstat(WILL_FD, &st) != 0 || st.st_size <= 0 || st.st_size > WILL_MAX)
+    if (fstat(RELEASE_PLAN_FD, &st) != 0 || st.st_size <= 0 ||
+        st.st_size > RELEASE_PLAN_MAX)
         return NULL;
     *len = (size_t)st.st_size;
     text = malloc(*len);
-    if (text && pread(WILL_FD, text, *len, 0) != (ssize_t)*len) {
+    if (text && pread(RELEASE_PLAN_FD, text, *len, 0) != (ssize_t)*len) {
         free(text);
         return NULL;
     }
     return text;
 }
 
-/* One lock of the will. */
+/* Releases one lock of the plan. */
 struct legacy {
     const char *url, *name;
     bool done;
@@ -183,7 +185,7 @@ static bool is_settled(dibs_err err)
            err != DIBS_ERR_SERVER;
 }
 
-static void legacy_try(struct legacy *y, size_t i, const struct left *f,
+static void legacy_try(struct legacy *y, size_t i, const struct hold_handle *f,
                        const char *password, int64_t keep_ms)
 {
     dibs_client *c = NULL;
@@ -197,14 +199,15 @@ static void legacy_try(struct legacy *y, size_t i, const struct left *f,
     if (err == DIBS_OK)
         err = kind_new(f->kind, c, y->name, 1, &l);
     if (err == DIBS_OK)
-        err = left_release(f, i, l, keep_ms);
+        err = hold_handle_release(f, i, l, keep_ms);
     y->done = is_settled(err);
     dibs_lock_free(l);
     dibs_client_free(c);
 }
 
-static void release_all(struct legacy *all, size_t n, const struct left *f,
-                        const char *password, int64_t keep_until)
+static void release_all(struct legacy *all, size_t n,
+                        const struct hold_handle *f, const char *password,
+                        int64_t keep_until)
 {
     int64_t until = time_now() + PATIENCE_MS;
     bool open = n > 0;
@@ -224,12 +227,12 @@ static void release_all(struct legacy *all, size_t n, const struct left *f,
     }
 }
 
-int will_main(void)
+int release_plan_main(void)
 {
-    static struct legacy all[BUNDLE_MAX];
+    static struct legacy all[LOCK_SET_MAX];
     size_t len = 0, n = 0;
-    char *text = read_will(&len), *at = text;
-    struct left f;
+    char *text = read_plan(&len), *at = text;
+    struct hold_handle f;
 
     sigset_t none;
 
@@ -241,15 +244,16 @@ int will_main(void)
     const char *owners = next_text(&at, text + len);
     const char *keep = next_text(&at, text + len);
     const char *password = next_text(&at, text + len);
-    while (n < BUNDLE_MAX && (all[n].url = next_text(&at, text + len)) &&
+    while (n < LOCK_SET_MAX && (all[n].url = next_text(&at, text + len)) &&
            (all[n].name = next_text(&at, text + len)))
         n++;
-    const char *wrong =
-        owners && keep && password ? left_read(&f, owners) : "is cut off";
+    const char *wrong = owners && keep && password
+                            ? hold_handle_parse(&f, owners)
+                            : "is cut off";
     if (!wrong)
         release_all(all, n, &f, password, strtoll(keep, NULL, 10));
     if (owners && keep && password)
-        left_clear(&f);
+        hold_handle_clear(&f);
     explicit_bzero(text, len);
     free(text);
     return wrong ? EXIT_USAGE : EXIT_FINE;

@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: MIT
  *
- * release_plan.h - what is to be released when dibs is killed: written down
- * before, and carried out by another process.
+ * release_plan.h - what to release if dibs is killed: written in
+ * advance, executed by another process.
  */
 #ifndef DIBS_CLI_HOLD_RELEASE_PLAN_H
 #define DIBS_CLI_HOLD_RELEASE_PLAN_H
 
 #include "run/lock_session.h"
 
-struct will {
+struct release_plan {
     int fd;  /* the text; -1 none */
     int exe; /* this program; -1 none */
 };
 
-/* Nothing is in it yet. Before a fork, so that both processes have it. */
-void will_open(struct will *w);
-/* What the grip holds, until it is let go. Once. */
-void will_write(struct will *w, const struct grip *g);
-void will_close(struct will *w);
+/* Creates an empty plan. Call it before the fork, so that both processes have
+ * the descriptors. */
+void release_plan_open(struct release_plan *w);
+/* Writes the hold of the session. Call it once. */
+void release_plan_write(struct release_plan *w, const struct lock_session *g);
+void release_plan_close(struct release_plan *w);
 
-/* Becomes a process that releases what is written there; returns if that is not
- * possible. Only calls that are safe between fork and exec. */
-void will_execute(const struct will *w);
+/* Replaces this process by one that executes the plan; returns if that fails.
+ * Async-signal-safe. */
+void release_plan_exec(const struct release_plan *w);
 
-/* That process. */
-int will_main(void);
+/* The main function of that process. */
+int release_plan_main(void);
 
 #endif

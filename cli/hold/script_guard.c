@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * script_guard.c - a process that acts for a script when its keeper is killed.
+ * script_guard.c - a process that signals a script if its keeper is killed.
  *
- * If the keeper (holder_daemon.c) is killed, nobody renews the lock any more,
- * and the script does not know. The watcher waits for just that, on a pipe that
- * only the keeper writes to. It sends TERM to the script then, and KILL when
- * the lease ends. Once the script has ended, the lock need not stay taken: the
- * watcher becomes a process that releases it (release_plan.c). The memory file
+ * If the keeper (holder_daemon.c) is killed, the lock is not renewed any more,
+ * and the script does not know. The guard waits for that, on a pipe that only
+ * the keeper writes to. It sends TERM to the script then, and KILL when the
+ * lease ends. Once the script has ended, the guard becomes a process that
+ * releases the lock (release_plan.c). The memory file
  * for that is there from the start; the keeper fills it in when it has the
  * lock.
  *
@@ -15,13 +15,12 @@
 #include "hold/script_guard.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "util/fds.h"
+#include "util/guard_process.h"
 #include "util/time.h"
 
 struct orders {
@@ -76,54 +75,44 @@ static bool watch_keeper(const struct args *a, const struct script *s, int fd)
     }
 }
 
-int watcher_start(struct watcher *w, const struct args *a,
-                  const struct script *s, int news_fd)
+int script_guard_start(struct script_guard *w, const struct args *a,
+                       const struct script *s, int news_fd)
 {
-    int ends[2];
-    sigset_t all;
+    int fd = -1;
 
-    *w = (struct watcher){.fd = -1, .will = {.fd = -1, .exe = -1}};
+    *w = (struct script_guard){.fd = -1, .release = {.fd = -1, .exe = -1}};
     if (a->on_lost.kind == LOST_WARN)
         return 0;
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return errno;
-    will_open(&w->will);
-    pid_t pid = fork();
+    release_plan_open(&w->release);
+    pid_t pid = guard_process_fork("dibs-watcher", &fd);
     if (pid == 0) {
-        sigfillset(&all);
-        sigprocmask(SIG_SETMASK, &all, NULL);
-        setsid();
-        prctl(PR_SET_NAME, "dibs-watcher");
-        close(ends[1]);
         close(news_fd);
         if (a->status_fd > STDERR_FILENO)
             close(a->status_fd);
         fds_leave_input();
         struct script own = *s;
         (void)script_own_timer(&own);
-        if (watch_keeper(a, &own, ends[0]))
-            will_execute(&w->will);
+        if (watch_keeper(a, &own, fd))
+            release_plan_exec(&w->release);
         _exit(0);
     }
-    int why = pid < 0 ? errno : 0;
-    close(ends[0]);
-    w->fd = ends[1];
-    return why;
+    if (pid < 0)
+        return errno;
+    w->fd = fd;
+    return 0;
 }
 
-void watcher_entrust(struct watcher *w, const struct grip *g)
+void script_guard_set_release_plan(struct script_guard *w,
+                                   const struct lock_session *g)
 {
     if (!g->nested)
-        will_write(&w->will, g);
-    will_close(&w->will);
+        release_plan_write(&w->release, g);
+    release_plan_close(&w->release);
 }
 
-void watcher_tell(struct watcher *w, int64_t kill_at, bool held)
+void script_guard_update(struct script_guard *w, int64_t kill_at, bool held)
 {
     struct orders o = {kill_at, held};
 
-    if (w->fd < 0 || write(w->fd, &o, sizeof o) == (ssize_t)sizeof o)
-        return;
-    close(w->fd); /* it is gone; we still watch ourselves */
-    w->fd = -1;
+    guard_process_send(&w->fd, &o, sizeof o);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * script_guard.h - a process that acts for a script when its keeper is killed.
+ * script_guard.h - a process that signals a script if its keeper is killed.
  */
 #ifndef DIBS_CLI_HOLD_SCRIPT_GUARD_H
 #define DIBS_CLI_HOLD_SCRIPT_GUARD_H
@@ -8,21 +8,23 @@
 #include "hold/pid_target.h"
 #include "hold/release_plan.h"
 
-struct watcher {
-    int fd; /* we write here; its end is our end. -1: there is none */
-    struct will will;
+struct script_guard {
+    int fd; /* the keeper writes here; the guard reads EOF when it dies; -1 none
+             */
+    struct release_plan release;
 };
 
-/* Before there are threads. news_fd is one that it must not keep. 0, or an
- * errno. With --on-lost warn there is none. */
-int watcher_start(struct watcher *w, const struct args *a,
-                  const struct script *s, int news_fd);
+/* Forks the guard; none with --on-lost warn. Call it before threads are
+ * started. The guard closes its copy of news_fd. Returns 0 or an errno. */
+int script_guard_start(struct script_guard *w, const struct args *a,
+                       const struct script *s, int news_fd);
 
-/* From now on it also releases the lock, once the script has ended. */
-void watcher_entrust(struct watcher *w, const struct grip *g);
+/* From now on the guard also releases the lock, once the script has ended. */
+void script_guard_set_release_plan(struct script_guard *w,
+                                   const struct lock_session *g);
 
-/* When to kill the script if we are killed, on the clock of time.h. held
- * false: if we end now, nothing is lost. */
-void watcher_tell(struct watcher *w, int64_t kill_at, bool held);
+/* When the guard kills the script if the keeper is killed, on the clock of
+ * time.h. held false: the keeper has no lock, so its end needs no action. */
+void script_guard_update(struct script_guard *w, int64_t kill_at, bool held);
 
 #endif

@@ -18,7 +18,7 @@
 #include "exit_codes.h"
 #include "output/error_advice.h"
 
-int look_failed(const char *what, dibs_err err)
+int query_failed(const char *what, dibs_err err)
 {
     char why[FAILURE_MAX];
 
@@ -36,9 +36,9 @@ int look_failed(const char *what, dibs_err err)
     return out_exit_of(err);
 }
 
-int look_open(const struct args *a, struct look *k)
+int query_open(const struct args *a, struct lock_query *k)
 {
-    *k = (struct look){.c = NULL};
+    *k = (struct lock_query){.c = NULL};
     int code = target_look(a, &k->c, &k->server);
 
     if (code == EXIT_FINE && !k->c)
@@ -49,19 +49,19 @@ int look_open(const struct args *a, struct look *k)
     return code;
 }
 
-int look_open_lock(const struct args *a, struct look *k)
+int query_open_lock(const struct args *a, struct lock_query *k)
 {
-    int code = look_open(a, k);
+    int code = query_open(a, k);
 
     if (code != EXIT_FINE || !k->c)
         return code;
     k->slots = a->slots > 0;
     /* A handle for fair locks sees all there is to see of the other kinds. */
     dibs_err err = dibs_fair_lock_new(k->c, a->words[0], &k->l);
-    return err == DIBS_OK ? EXIT_FINE : look_failed(a->words[0], err);
+    return err == DIBS_OK ? EXIT_FINE : query_failed(a->words[0], err);
 }
 
-void look_close(struct look *k)
+void query_close(struct lock_query *k)
 {
     dibs_lock_free(k->l);
     dibs_client_free(k->c);
@@ -70,7 +70,8 @@ void look_close(struct look *k)
 
 /* What is a number on the server is asked by a handle of its kind; of a lock
  * there may be a token. */
-static dibs_err look_kind(struct look *k, struct seen *s, dibs_err err)
+static dibs_err look_kind(struct lock_query *k, struct lock_row *s,
+                          dibs_err err)
 {
     dibs_lock_info found = DIBS_LOCK_INFO_INIT;
     dibs_lock *l = NULL;
@@ -92,7 +93,7 @@ static dibs_err look_kind(struct look *k, struct seen *s, dibs_err err)
     return dibs_lock_info_get(l, &s->info);
 }
 
-static dibs_err look_hash(struct look *k, struct seen *s)
+static dibs_err look_hash(struct lock_query *k, struct lock_row *s)
 {
     dibs_err err = dibs_lock_info_get(k->l, &s->info);
     dibs_lock *plain;
@@ -105,12 +106,12 @@ static dibs_err look_hash(struct look *k, struct seen *s)
     return dibs_lock_info_get(k->l, &s->info);
 }
 
-dibs_err look_info(struct look *k, struct seen *s)
+dibs_err query_info(struct lock_query *k, struct lock_row *s)
 {
     return look_kind(k, s, look_hash(k, s));
 }
 
-dibs_err look_count(dibs_client *c, struct seen *s)
+dibs_err query_count(dibs_client *c, struct lock_row *s)
 {
     dibs_lock_info info = DIBS_LOCK_INFO_INIT;
     dibs_lock *l;
@@ -127,7 +128,7 @@ dibs_err look_count(dibs_client *c, struct seen *s)
     return err == DIBS_ERR_AUTH || err == DIBS_ERR_WRONGTYPE ? DIBS_OK : err;
 }
 
-bool look_counted(const struct seen *s)
+bool query_has_counts(const struct lock_row *s)
 {
     return s->counted &&
            (!kind_counted(s->info.kind) || s->info.kind == DIBS_KIND_SLOTS);
@@ -135,7 +136,7 @@ bool look_counted(const struct seen *s)
 
 /* The lock is looked at once more, behind its value: if that is as we know it,
  * so was the value. */
-char *look_value(dibs_client *c, const struct seen *s)
+char *query_value(dibs_client *c, const struct lock_row *s)
 {
     dibs_lock_info now = DIBS_LOCK_INFO_INIT;
     char value[DIBS_VALUE_MAX + 1];
@@ -153,7 +154,7 @@ char *look_value(dibs_client *c, const struct seen *s)
 }
 
 /* Slots are held by several, each alone in its own. */
-const char *look_mode(dibs_kind kind, dibs_mode mode)
+const char *query_mode(dibs_kind kind, dibs_mode mode)
 {
     if (kind == DIBS_KIND_SLOTS && mode != DIBS_MODE_NONE)
         return "slots";
@@ -170,12 +171,12 @@ const char *look_mode(dibs_kind kind, dibs_mode mode)
     return "unknown";
 }
 
-const char *look_left(int64_t ttl_ms, char buf[OUT_SPAN_MAX])
+const char *query_left(int64_t ttl_ms, char buf[OUT_SPAN_MAX])
 {
     return ttl_ms < 0 ? "no end" : out_span(ttl_ms, buf);
 }
 
-void look_json(struct json *j, const struct seen *s)
+void query_json(struct json *j, const struct lock_row *s)
 {
     const dibs_lock_info *i = &s->info;
 
@@ -184,7 +185,7 @@ void look_json(struct json *j, const struct seen *s)
     kind_json(j, i);
     json_text(j, "mode",
               i->locked && i->mode != DIBS_MODE_NONE
-                  ? look_mode(i->kind, i->mode)
+                  ? query_mode(i->kind, i->mode)
                   : NULL);
     json_text(j, "owner", i->locked && i->owner[0] ? i->owner : NULL);
     who_json(j, &s->who);
@@ -194,7 +195,7 @@ void look_json(struct json *j, const struct seen *s)
         json_int(j, "ttl_ms", i->ttl_ms);
     else
         json_null(j, "ttl_ms");
-    if (look_counted(s))
+    if (query_has_counts(s))
         json_int(j, "waiters", (int64_t)(s->queued + s->waiting));
     else
         json_null(j, "waiters");

@@ -13,7 +13,7 @@
 #include "server/server_select.h"
 
 /* Where we look. */
-struct look {
+struct lock_query {
     dibs_client *c; /* NULL: the private server does not run */
     dibs_lock *l;   /* of the name on the command line; or NULL */
     bool slots;     /* we know that it is one with slots */
@@ -22,17 +22,17 @@ struct look {
 
 /* A server to ask. If it is the private one and that does not run, a message
  * says so (not with -q), and there is no client. EXIT_FINE, or another code and
- * an error was printed; look_close in either case. */
-int look_open(const struct args *a, struct look *k);
+ * an error was printed; query_close in either case. */
+int query_open(const struct args *a, struct lock_query *k);
 /* The same, and a handle for the lock that is named. */
-int look_open_lock(const struct args *a, struct look *k);
-void look_close(struct look *k);
+int query_open_lock(const struct args *a, struct lock_query *k);
+void query_close(struct lock_query *k);
 
 /* Prints what failed, with the server's own words; returns the exit code. */
-int look_failed(const char *what, dibs_err err);
+int query_failed(const char *what, dibs_err err);
 
 /* A lock as the server sees it. */
-struct seen {
+struct lock_row {
     char *name;
     size_t len;
     dibs_lock_info info;
@@ -43,23 +43,23 @@ struct seen {
 };
 
 /* Asks the server for all but the counts. */
-dibs_err look_info(struct look *k, struct seen *s);
+dibs_err query_info(struct lock_query *k, struct lock_row *s);
 /* Asks for the counts. If our user may not ask, that is no error: the counts
  * are then not known. */
-dibs_err look_count(dibs_client *c, struct seen *s);
+dibs_err query_count(dibs_client *c, struct lock_row *s);
 
 /* Are the counts all there is to count? Those who wait for a latch or for
  * permits are not known to the server. */
-bool look_counted(const struct seen *s);
+bool query_has_counts(const struct lock_row *s);
 
 /* The value that the number in s->info stands for; to be freed. NULL: there is
  * none, our user may not read it, or there is another one by now. */
-char *look_value(dibs_client *c, const struct seen *s);
+char *query_value(dibs_client *c, const struct lock_row *s);
 
-const char *look_mode(dibs_kind kind, dibs_mode mode);
+const char *query_mode(dibs_kind kind, dibs_mode mode);
 /* What is left of a lease: "29.7 s", or "no end". */
-const char *look_left(int64_t ttl_ms, char buf[OUT_SPAN_MAX]);
+const char *query_left(int64_t ttl_ms, char buf[OUT_SPAN_MAX]);
 /* The fields of a JSON object that info and ls have in common. */
-void look_json(struct json *j, const struct seen *s);
+void query_json(struct json *j, const struct lock_row *s);
 
 #endif

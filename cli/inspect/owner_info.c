@@ -49,7 +49,7 @@ void who_ask(dibs_client *c, const char *const owners[], struct who out[],
                  dibs_strerror(err));
 }
 
-/* Whole units: nobody wants to know it better. */
+/* Whole units. */
 static const char *age_text(int64_t ms, char buf[OUT_SPAN_MAX])
 {
     int64_t s = ms / 1000;
@@ -76,7 +76,7 @@ const char *who_text(const struct who *w, char buf[WHO_TEXT_MAX])
     return buf;
 }
 
-const char *who_behind(const struct who *w, char buf[WHO_TEXT_MAX])
+const char *owner_describe(const struct who *w, char buf[WHO_TEXT_MAX])
 {
     char text[WHO_TEXT_MAX];
 

@@ -18,7 +18,7 @@ struct who {
 
 /* NULL: not known. */
 void who_copy(struct who *w, const dibs_who *from);
-/* Who each of the owners is. If the server does not tell, nobody is known:
+/* Looks up the process of each owner. If the server refuses, none is known:
  * that is no error. Waits for the server. */
 void who_ask(dibs_client *c, const char *const owners[], struct who out[],
              size_t n);
@@ -26,7 +26,7 @@ void who_ask(dibs_client *c, const char *const owners[], struct who out[],
 /* "db1, pid 4711, backup.sh, 3 min"; "" if it is not known. */
 const char *who_text(const struct who *w, char buf[WHO_TEXT_MAX]);
 /* The same behind an owner: " (db1, pid 4711, backup.sh, 3 min)", or "". */
-const char *who_behind(const struct who *w, char buf[WHO_TEXT_MAX]);
+const char *owner_describe(const struct who *w, char buf[WHO_TEXT_MAX]);
 /* A field "who": an object, or null. */
 void who_json(struct json *j, const struct who *w);
 

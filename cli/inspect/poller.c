@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * poller.c - looks at all locks again and again, on a thread of its own.
+ * poller.c - polls all locks, on a thread of its own.
  *
  * A look at ten thousand locks takes a while; a user who types must not wait
  * for it. So this thread looks, and the first one shows what was seen last.
@@ -14,7 +14,7 @@
  *         Who waits is asked for each lock that is on the screen; for all, if
  *         there are few.
  *
- * Locks   feed.mu, not held while the server is asked.
+ * Locks   poller.mu, not held while the server is asked.
  */
 #include "inspect/poller.h"
 
@@ -35,12 +35,12 @@
 #define STALE_MS    2000 /* that a look may come later than expected */
 #define COUNT_ALL   200 /* locks; if there are more, only those on the screen */
 
-void feed_lock(struct feed *f)
+void poller_lock(struct poller *f)
 {
     pthread_mutex_lock(&f->mu);
 }
 
-void feed_unlock(struct feed *f)
+void poller_unlock(struct poller *f)
 {
     pthread_mutex_unlock(&f->mu);
 }
@@ -61,49 +61,49 @@ static void drain_fd(int fd)
     (void)n;
 }
 
-void feed_taken(struct feed *f)
+void poller_mark_seen(struct poller *f)
 {
     drain_fd(f->fd);
 }
 
-int64_t feed_stale_at(const struct feed *f)
+int64_t poller_stale_at(const struct poller *f)
 {
-    return f->held || !f->any  ? TIME_NEVER
-           : f->err != DIBS_OK ? f->seen_at
-                               : f->due_at;
+    return f->paused || !f->any ? TIME_NEVER
+           : f->err != DIBS_OK  ? f->seen_at
+                                : f->due_at;
 }
 
-void feed_want_none(struct feed *f)
+void poller_clear_visible(struct poller *f)
 {
-    for (size_t i = 0; i < f->n_wanted; i++)
-        free(f->wanted[i].name);
-    f->n_wanted = 0;
+    for (size_t i = 0; i < f->n_visible; i++)
+        free(f->visible[i].name);
+    f->n_visible = 0;
 }
 
-void feed_want(struct feed *f, const struct seen *s)
+void poller_add_visible(struct poller *f, const struct lock_row *s)
 {
-    if (f->n_wanted == FEED_WANTED)
+    if (f->n_visible == POLLER_VISIBLE_MAX)
         return;
     char *copy = malloc(s->len + 1);
     if (!copy)
         return; /* it is not counted then */
     memcpy(copy, s->name, s->len + 1);
-    f->wanted[f->n_wanted++] = (struct seen){.name = copy, .len = s->len};
+    f->visible[f->n_visible++] = (struct lock_row){.name = copy, .len = s->len};
 }
 
-void feed_hold(struct feed *f, bool held)
+void poller_pause(struct poller *f, bool paused)
 {
-    feed_lock(f);
-    f->held = held;
+    poller_lock(f);
+    f->paused = paused;
     f->due_at = time_now() + STALE_MS;
-    feed_unlock(f);
+    poller_unlock(f);
     notify_fd(f->wake);
 }
 
 /* ---- a round ----------------------------------------------------------- */
 
-static void count_change(enum change what, const struct sighting *before,
-                         struct sighting *after, void *arg)
+static void count_change(enum change what, const struct snapshot_row *before,
+                         struct snapshot_row *after, void *arg)
 {
     unsigned *n = arg;
 
@@ -113,38 +113,39 @@ static void count_change(enum change what, const struct sighting *before,
 }
 
 /* The names that the screen shows, as a copy: they may change meanwhile. */
-static size_t copy_wanted(struct feed *f, struct seen out[FEED_WANTED])
+static size_t copy_visible(struct poller *f,
+                           struct lock_row out[POLLER_VISIBLE_MAX])
 {
     size_t n = 0;
 
-    feed_lock(f);
-    for (; n < f->n_wanted; n++) {
-        out[n] = f->wanted[n];
+    poller_lock(f);
+    for (; n < f->n_visible; n++) {
+        out[n] = f->visible[n];
         out[n].name = malloc(out[n].len + 1);
         if (!out[n].name)
             break;
-        memcpy(out[n].name, f->wanted[n].name, out[n].len + 1);
+        memcpy(out[n].name, f->visible[n].name, out[n].len + 1);
     }
-    feed_unlock(f);
+    poller_unlock(f);
     return n;
 }
 
-static void count_wanted(struct feed *f, struct survey *v)
+static void count_wanted(struct poller *f, struct snapshot *v)
 {
-    struct seen wanted[FEED_WANTED];
-    size_t n = copy_wanted(f, wanted);
+    struct lock_row visible[POLLER_VISIBLE_MAX];
+    size_t n = copy_visible(f, visible);
     bool may = true;
 
     for (size_t i = 0; i < n; i++) {
-        struct sighting *x = survey_find(v, &wanted[i]);
+        struct snapshot_row *x = snapshot_find(v, &visible[i]);
 
         if (x && may)
-            may = look_count(f->c, &x->s) == DIBS_OK && x->s.counted;
-        free(wanted[i].name);
+            may = query_count(f->c, &x->s) == DIBS_OK && x->s.counted;
+        free(visible[i].name);
     }
 }
 
-static void count_round(struct feed *f, struct survey *v)
+static void count_round(struct poller *f, struct snapshot *v)
 {
     bool may = true;
 
@@ -154,69 +155,69 @@ static void count_round(struct feed *f, struct survey *v)
     }
     for (size_t i = 0; may && i < v->n; i++)
         may =
-            look_count(f->c, &v->rows[i].s) == DIBS_OK && v->rows[i].s.counted;
+            query_count(f->c, &v->rows[i].s) == DIBS_OK && v->rows[i].s.counted;
 }
 
-static void keep_round(struct feed *f, struct survey *next, int64_t since)
+static void keep_round(struct poller *f, struct snapshot *next, int64_t since)
 {
     unsigned changes = 0;
-    struct survey old;
+    struct snapshot old;
 
-    survey_compare(&f->now, next, !f->any, count_change, &changes);
+    snapshot_compare(&f->now, next, !f->any, count_change, &changes);
     int64_t ms = time_now() - since;
     double rate = f->any && ms > 0 ? changes * 1000.0 / (double)ms : 0;
-    feed_lock(f);
+    poller_lock(f);
     old = f->now;
     f->now = *next;
     f->rate = f->any ? (f->rate + rate) / 2 : 0;
     f->any = true;
-    feed_unlock(f);
-    survey_clear(&old);
+    poller_unlock(f);
+    snapshot_clear(&old);
 }
 
-/* Only this thread changes feed.now, so it may read it without the lock. */
-static void feed_round(struct feed *f, int64_t since)
+/* Only this thread changes poller.now, so it may read it without the lock. */
+static void poller_round(struct poller *f, int64_t since)
 {
-    struct survey next;
-    dibs_err err = survey_read(f->c, f->pattern, &next);
+    struct snapshot next;
+    dibs_err err = snapshot_read(f->c, f->pattern, &next);
 
     if (err == DIBS_OK) {
         count_round(f, &next);
-        survey_name(f->c, &f->now, &next);
+        snapshot_name_owners(f->c, &f->now, &next);
         keep_round(f, &next, since);
     }
-    feed_lock(f);
+    poller_lock(f);
     f->err = err;
     if (err == DIBS_OK)
         f->seen_at = time_now();
     snprintf(f->why, sizeof f->why, "%s", err ? dibs_error_text() : "");
     failure_trim(f->why);
-    feed_unlock(f);
+    poller_unlock(f);
     notify_fd(f->fd);
 }
 
 /* ---- the thread -------------------------------------------------------- */
 
 /* Until it is time for a round; false: it is to end. */
-static bool feed_rest(struct feed *f, int64_t until)
+static bool poller_rest(struct poller *f, int64_t until)
 {
     for (;;) {
         struct pollfd p = {.fd = f->wake, .events = POLLIN};
 
-        feed_lock(f);
-        bool stop = f->stop, held = f->held;
-        feed_unlock(f);
+        poller_lock(f);
+        bool stop = f->stop, paused = f->paused;
+        poller_unlock(f);
         int64_t left = until - time_now();
-        if (stop || (left <= 0 && !held))
+        if (stop || (left <= 0 && !paused))
             return !stop;
-        poll(&p, 1, held ? -1 : (int)time_earlier(left, INT_MAX));
+        poll(&p, 1, paused ? -1 : (int)time_earlier(left, INT_MAX));
         if (p.revents)
             drain_fd(f->wake);
     }
 }
 
 /* The pause behind a round. work_ms: of the shorter one of the last two. */
-static int64_t rest_after(const struct feed *f, int64_t work_ms)
+static int64_t rest_after(const struct poller *f, int64_t work_ms)
 {
     int64_t rest = f->every_ms - work_ms;
 
@@ -229,17 +230,17 @@ static int64_t rest_after(const struct feed *f, int64_t work_ms)
     return rest;
 }
 
-static void *feed_main(void *arg)
+static void *poller_main(void *arg)
 {
-    struct feed *f = arg;
+    struct poller *f = arg;
     int64_t began = time_now(), since, took = 0, before, rest;
 
     do {
         since = began;
         began = time_now();
         before = took;
-        feed_round(f, since);
-        feed_lock(f);
+        poller_round(f, since);
+        poller_lock(f);
         if (f->err == DIBS_OK)
             took = time_now() - began;
         int64_t work = time_earlier(took, before);
@@ -247,15 +248,15 @@ static void *feed_main(void *arg)
         if (f->err == DIBS_OK)
             f->pause_ms = rest + work;
         f->due_at = time_now() + rest + work + STALE_MS;
-        feed_unlock(f);
-    } while (feed_rest(f, time_now() + rest));
+        poller_unlock(f);
+    } while (poller_rest(f, time_now() + rest));
     return NULL;
 }
 
-int feed_open(struct feed *f, dibs_client *c, const char *pattern,
-              int64_t every_ms)
+int poller_open(struct poller *f, dibs_client *c, const char *pattern,
+                int64_t every_ms)
 {
-    *f = (struct feed){
+    *f = (struct poller){
         .c = c,
         .pattern = pattern,
         .every_ms = every_ms,
@@ -266,24 +267,24 @@ int feed_open(struct feed *f, dibs_client *c, const char *pattern,
         .mu = PTHREAD_MUTEX_INITIALIZER,
     };
     f->started = f->fd >= 0 && f->wake >= 0 &&
-                 pthread_create(&f->thread, NULL, feed_main, f) == 0;
+                 pthread_create(&f->thread, NULL, poller_main, f) == 0;
     if (f->started)
         return EXIT_FINE;
     out_tell(OUT_ERROR, "internal", "top: no descriptor or thread left");
     return EXIT_INTERNAL;
 }
 
-void feed_close(struct feed *f)
+void poller_close(struct poller *f)
 {
     if (f->started) {
-        feed_lock(f);
+        poller_lock(f);
         f->stop = true;
-        feed_unlock(f);
+        poller_unlock(f);
         notify_fd(f->wake);
         pthread_join(f->thread, NULL);
     }
-    feed_want_none(f);
-    survey_clear(&f->now);
+    poller_clear_visible(f);
+    snapshot_clear(&f->now);
     if (f->fd >= 0)
         close(f->fd);
     if (f->wake >= 0)

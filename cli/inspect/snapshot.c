@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * snapshot.c - all locks as one look found them, and what changed since the
- * last.
+ * snapshot.c - all locks at one time, and the changes between two snapshots.
  *
- * A look is a scan of the server, as for ls; or of one lock. The server does
- * not tell since when a lock is held, nor how a hold ended. Two looks do: both
- * are sorted by name, and compared side by side.
+ * A snapshot is a scan of the server, as for ls; or info of one lock. The
+ * server does not know since when a lock is held, nor how a hold ended. A
+ * comparison of two snapshots shows it: both are sorted by name.
  *
  * Lost    A hold that is gone was lost if its lease, as it was last seen, had
  *         run out by then. A lease that is shorter than the pause between two
- *         looks is renewed in between, so nobody can tell: only if two looks
- *         saw the same end, it counts.
+ *         looks is renewed in between, so the end is unknown: it counts only
+ *         if two looks saw the same end.
  *
- * Thread  Any, one at a time for each survey.
+ * Thread  Any, one at a time for each snapshot.
  */
 #include "inspect/snapshot.h"
 
@@ -24,8 +23,8 @@
 
 #define SAME_END_MS 60 /* two looks do not take the same time */
 
-int survey_every(const struct args *a, const char *command, int64_t usual_ms,
-                 int64_t *every_ms)
+int snapshot_interval(const struct args *a, const char *command,
+                      int64_t usual_ms, int64_t *every_ms)
 {
     char right[64];
 
@@ -42,11 +41,11 @@ int survey_every(const struct args *a, const char *command, int64_t usual_ms,
 static bool add_sighting(const char *name, size_t len,
                          const dibs_lock_info *info, void *arg)
 {
-    struct survey *v = arg;
+    struct snapshot *v = arg;
 
     if (v->n == v->room) {
         size_t room = v->room > 0 ? 2 * v->room : 64;
-        struct sighting *rows = reallocarray(v->rows, room, sizeof *rows);
+        struct snapshot_row *rows = reallocarray(v->rows, room, sizeof *rows);
 
         v->failed |= !rows;
         v->rows = rows ? rows : v->rows;
@@ -59,7 +58,7 @@ static bool add_sighting(const char *name, size_t len,
     memcpy(copy, name, len);
     copy[len] = '\0';
     int64_t now = time_now();
-    v->rows[v->n++] = (struct sighting){
+    v->rows[v->n++] = (struct snapshot_row){
         .s = {.name = copy, .len = len, .info = *info},
         .at = now,
         .ends = info->ttl_ms < 0 ? TIME_NEVER : now + info->ttl_ms,
@@ -67,27 +66,27 @@ static bool add_sighting(const char *name, size_t len,
     return true;
 }
 
-static int name_order(const struct seen *x, const struct seen *y)
+static int name_order(const struct lock_row *x, const struct lock_row *y)
 {
     int way = memcmp(x->name, y->name, x->len < y->len ? x->len : y->len);
 
     return way != 0 ? way : (x->len > y->len) - (x->len < y->len);
 }
 
-static int sighting_order(const void *a, const void *b)
+static int row_order(const void *a, const void *b)
 {
-    const struct sighting *x = a, *y = b;
+    const struct snapshot_row *x = a, *y = b;
 
     return name_order(&x->s, &y->s);
 }
 
 /* A scan of a changing server may see a lock twice. */
-static void drop_doubles(struct survey *v)
+static void drop_doubles(struct snapshot *v)
 {
     size_t n = 0;
 
     for (size_t i = 1; i < v->n; i++) {
-        if (sighting_order(&v->rows[n], &v->rows[i]) == 0)
+        if (row_order(&v->rows[n], &v->rows[i]) == 0)
             free(v->rows[i].s.name);
         else
             v->rows[++n] = v->rows[i];
@@ -95,56 +94,58 @@ static void drop_doubles(struct survey *v)
     v->n = v->n > 0 ? n + 1 : 0;
 }
 
-dibs_err survey_read(dibs_client *c, const char *pattern, struct survey *out)
+dibs_err snapshot_read(dibs_client *c, const char *pattern,
+                       struct snapshot *out)
 {
-    *out = (struct survey){.rows = NULL};
+    *out = (struct snapshot){.rows = NULL};
     dibs_err err = dibs_client_list(c, pattern, add_sighting, out);
 
     if (err == DIBS_OK && out->failed)
         err = DIBS_ERR_NOMEM;
     if (err != DIBS_OK) {
-        survey_clear(out);
+        snapshot_clear(out);
         return err;
     }
     if (out->n > 0)
-        qsort(out->rows, out->n, sizeof *out->rows, sighting_order);
+        qsort(out->rows, out->n, sizeof *out->rows, row_order);
     drop_doubles(out);
     return DIBS_OK;
 }
 
-dibs_err survey_read_one(struct look *k, const char *name, struct survey *out)
+dibs_err snapshot_read_one(struct lock_query *k, const char *name,
+                           struct snapshot *out)
 {
-    struct seen s = {.name = (char *)name, .info = DIBS_LOCK_INFO_INIT};
-    dibs_err err = look_info(k, &s);
+    struct lock_row s = {.name = (char *)name, .info = DIBS_LOCK_INFO_INIT};
+    dibs_err err = query_info(k, &s);
 
-    *out = (struct survey){.rows = NULL};
+    *out = (struct snapshot){.rows = NULL};
     if (err == DIBS_OK && s.info.locked)
         add_sighting(name, strlen(name), &s.info, out);
     return out->failed ? DIBS_ERR_NOMEM : err;
 }
 
-void survey_clear(struct survey *v)
+void snapshot_clear(struct snapshot *v)
 {
     for (size_t i = 0; i < v->n; i++)
         free(v->rows[i].s.name);
     free(v->rows);
-    *v = (struct survey){.rows = NULL};
+    *v = (struct snapshot){.rows = NULL};
 }
 
-struct sighting *survey_find(struct survey *v, const struct seen *s)
+struct snapshot_row *snapshot_find(struct snapshot *v, const struct lock_row *s)
 {
-    struct sighting key = {.s = *s};
+    struct snapshot_row key = {.s = *s};
 
-    return v->n > 0 ? bsearch(&key, v->rows, v->n, sizeof key, sighting_order)
+    return v->n > 0 ? bsearch(&key, v->rows, v->n, sizeof key, row_order)
                     : NULL;
 }
 
 /* Of the same lock, and the same owner. */
-static void inherit_who(const struct survey *before, struct survey *v)
+static void inherit_who(const struct snapshot *before, struct snapshot *v)
 {
     for (size_t i = 0, k = 0; i < before->n && k < v->n;) {
-        const struct sighting *b = &before->rows[i];
-        struct sighting *x = &v->rows[k];
+        const struct snapshot_row *b = &before->rows[i];
+        struct snapshot_row *x = &v->rows[k];
         int way = name_order(&b->s, &x->s);
 
         if (way == 0 && strcmp(b->s.info.owner, x->s.info.owner) == 0) {
@@ -157,7 +158,8 @@ static void inherit_who(const struct survey *before, struct survey *v)
     }
 }
 
-void survey_name(dibs_client *c, const struct survey *before, struct survey *v)
+void snapshot_name_owners(dibs_client *c, const struct snapshot *before,
+                          struct snapshot *v)
 {
     const char **owners = calloc(v->n + 1, sizeof *owners);
     size_t *place = calloc(v->n + 1, sizeof *place);
@@ -183,24 +185,26 @@ void survey_name(dibs_client *c, const struct survey *before, struct survey *v)
 /* ---- comparing --------------------------------------------------------- */
 
 /* Had its lease run out by that time, for all that was seen of it? */
-static bool ran_out(const struct sighting *before, int64_t now)
+static bool ran_out(const struct snapshot_row *before, int64_t now)
 {
     return before->not_renewed && before->ends <= now;
 }
 
-static bool same_owner(const struct sighting *a, const struct sighting *b)
+static bool same_owner(const struct snapshot_row *a,
+                       const struct snapshot_row *b)
 {
     return strcmp(a->s.info.owner, b->s.info.owner) == 0 &&
            a->s.info.mode == b->s.info.mode;
 }
 
-static size_t count_waiters(const struct sighting *x)
+static size_t count_waiters(const struct snapshot_row *x)
 {
     return x->s.queued + x->s.waiting;
 }
 
 /* Of one lock that both looks saw. */
-static void carry_over(const struct sighting *before, struct sighting *after)
+static void carry_over(const struct snapshot_row *before,
+                       struct snapshot_row *after)
 {
     after->since = before->since;
     after->from_start = before->from_start;
@@ -214,8 +218,8 @@ static void carry_over(const struct sighting *before, struct sighting *after)
         before->ends != TIME_NEVER && after->ends <= before->ends + SAME_END_MS;
 }
 
-static void compare_both(const struct sighting *before, struct sighting *after,
-                         survey_fn *fn, void *arg)
+static void compare_both(const struct snapshot_row *before,
+                         struct snapshot_row *after, snapshot_fn *fn, void *arg)
 {
     if (!same_owner(before, after)) {
         after->since = after->at;
@@ -235,7 +239,7 @@ static void compare_both(const struct sighting *before, struct sighting *after,
         fn(CHANGE_QUEUE, before, after, arg);
 }
 
-static void compare_new(struct sighting *after, bool first, survey_fn *fn,
+static void compare_new(struct snapshot_row *after, bool first, snapshot_fn *fn,
                         void *arg)
 {
     after->since = after->at;
@@ -246,15 +250,15 @@ static void compare_new(struct sighting *after, bool first, survey_fn *fn,
         fn(CHANGE_QUEUE, NULL, after, arg);
 }
 
-void survey_compare(const struct survey *before, struct survey *after,
-                    bool first, survey_fn *fn, void *arg)
+void snapshot_compare(const struct snapshot *before, struct snapshot *after,
+                      bool first, snapshot_fn *fn, void *arg)
 {
     int64_t now = time_now();
     size_t i = 0, k = 0;
 
     while (i < before->n || k < after->n) {
-        const struct sighting *b = i < before->n ? &before->rows[i] : NULL;
-        struct sighting *x = k < after->n ? &after->rows[k] : NULL;
+        const struct snapshot_row *b = i < before->n ? &before->rows[i] : NULL;
+        struct snapshot_row *x = k < after->n ? &after->rows[k] : NULL;
         int way = !b ? 1 : !x ? -1 : name_order(&b->s, &x->s);
 
         if (way == 0)

@@ -1,51 +1,54 @@
 /* SPDX-License-Identifier: MIT
  *
- * snapshot.h - all locks as one look found them, and what changed since the
- * last.
+ * snapshot.h - all locks at one time, and the changes between two snapshots.
  */
 #ifndef DIBS_CLI_INSPECT_SNAPSHOT_H
 #define DIBS_CLI_INSPECT_SNAPSHOT_H
 
 #include "inspect/lock_query.h"
 
-/* A lock that was held, and what earlier looks add to that. */
-struct sighting {
-    struct seen s;
+/* A lock that was held, with what is known from earlier snapshots. */
+struct snapshot_row {
+    struct lock_row s;
     int64_t at;       /* when it was seen, on the clock of time.h */
     int64_t ends;     /* when its lease would end; TIME_NEVER: it has none */
     int64_t since;    /* this owner has had it at least since then */
-    bool from_start;  /* since the first look: it may be longer */
-    bool not_renewed; /* the look before saw the same end of the lease */
+    bool from_start;  /* since the first snapshot: it may be longer */
+    bool not_renewed; /* the snapshot before had the same end of the lease */
     bool asked;       /* the server was asked who the owner is */
-    unsigned changes; /* of its owner, that we have seen */
+    unsigned changes; /* of its owner, that were noticed */
 };
 
-struct survey {
-    struct sighting *rows; /* by name */
+struct snapshot {
+    struct snapshot_row *rows; /* by name */
     size_t n, room;
     bool failed; /* no memory */
 };
 
-/* How often to look: what --every says, or usual_ms. EXIT_FINE, or EXIT_USAGE
+/* The polling interval: --every, or usual_ms. EXIT_FINE, or EXIT_USAGE
  * and an error was printed. */
-int survey_every(const struct args *a, const char *command, int64_t usual_ms,
-                 int64_t *every_ms);
+int snapshot_interval(const struct args *a, const char *command,
+                      int64_t usual_ms, int64_t *every_ms);
 
 /* All locks that match; sorted, each once. */
-dibs_err survey_read(dibs_client *c, const char *pattern, struct survey *out);
+dibs_err snapshot_read(dibs_client *c, const char *pattern,
+                       struct snapshot *out);
 /* One lock; out has one row, or none if it is free. */
-dibs_err survey_read_one(struct look *k, const char *name, struct survey *out);
-void survey_clear(struct survey *v);
+dibs_err snapshot_read_one(struct lock_query *k, const char *name,
+                           struct snapshot *out);
+void snapshot_clear(struct snapshot *v);
 /* The one of that name, or NULL. */
-struct sighting *survey_find(struct survey *v, const struct seen *s);
+struct snapshot_row *snapshot_find(struct snapshot *v,
+                                   const struct lock_row *s);
 
-/* Who the owners are. Those that the look before had were asked for then; for
- * all others there is one question. */
-void survey_name(dibs_client *c, const struct survey *before, struct survey *v);
+/* Looks up the processes of the owners. Those of the snapshot before are known;
+ * for all others there is one query. */
+void snapshot_name_owners(dibs_client *c, const struct snapshot *before,
+                          struct snapshot *v);
 
-/* What happened to one lock between two looks. */
+/* What happened to one lock between two snapshots. */
 enum change {
-    CHANGE_HELD,    /* it was held when we looked first */
+    CHANGE_HELD,    /* it was held in the first snapshot */
     CHANGE_TAKEN,   /* free before, or by another owner */
     CHANGE_FREE,    /* not held any more */
     CHANGE_LOST,    /* the same, and its lease had run out */
@@ -56,12 +59,12 @@ enum change {
 
 /* before: NULL for HELD, and TAKEN when it was free. after: NULL for FREE and
  * LOST; what is changed in it counts for the next comparison. */
-typedef void survey_fn(enum change what, const struct sighting *before,
-                       struct sighting *after, void *arg);
+typedef void snapshot_fn(enum change what, const struct snapshot_row *before,
+                         struct snapshot_row *after, void *arg);
 
-/* Hands on from before to after what only the earlier looks know, and tells
- * every change. first: there is no look before. */
-void survey_compare(const struct survey *before, struct survey *after,
-                    bool first, survey_fn *fn, void *arg);
+/* Copies from before to after what only earlier snapshots know, and calls fn
+ * for each change. first: there is no snapshot before. */
+void snapshot_compare(const struct snapshot *before, struct snapshot *after,
+                      bool first, snapshot_fn *fn, void *arg);
 
 #endif

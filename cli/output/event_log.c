@@ -19,13 +19,13 @@
 #include "util/time.h"
 
 #define AGAIN_MS 60000
-#define TEXTS    16 /* as many different texts are remembered */
+#define TEXTS    16 /* different texts that are remembered */
 
-static struct seen {
+static struct logged_text {
     uint64_t hash; /* of a text and its level; 0 none */
-    int64_t told_at;
-    unsigned more; /* how often it came since it was told */
-} seen[TEXTS];
+    int64_t logged_at;
+    unsigned more; /* how often it came since it was logged */
+} recent[TEXTS];
 
 /* FNV-1a. */
 static uint64_t event_hash(const char *s)
@@ -38,30 +38,30 @@ static uint64_t event_hash(const char *s)
 }
 
 /* The entry of a text; a new text gets the entry of the oldest one. */
-static struct seen *find_seen(uint64_t hash)
+static struct logged_text *find_recent(uint64_t hash)
 {
-    struct seen *oldest = &seen[0];
+    struct logged_text *oldest = &recent[0];
 
-    for (struct seen *s = seen; s < seen + TEXTS; s++) {
+    for (struct logged_text *s = recent; s < recent + TEXTS; s++) {
         if (s->hash == hash)
             return s;
-        if (s->told_at < oldest->told_at)
+        if (s->logged_at < oldest->logged_at)
             oldest = s;
     }
-    *oldest = (struct seen){.hash = hash};
+    *oldest = (struct logged_text){.hash = hash};
     return oldest;
 }
 
-static void tell_seldom(enum out_level level, const char *whole)
+static void log_rarely(enum out_level level, const char *whole)
 {
     char text[FAILURE_MAX];
 
     snprintf(text, sizeof text, "%s", whole);
     failure_trim(text);
-    struct seen *s = find_seen(event_hash(text) + level);
+    struct logged_text *s = find_recent(event_hash(text) + level);
     int64_t now = time_now();
 
-    if (s->told_at > 0 && now - s->told_at < AGAIN_MS) {
+    if (s->logged_at > 0 && now - s->logged_at < AGAIN_MS) {
         s->more++;
         return;
     }
@@ -70,7 +70,7 @@ static void tell_seldom(enum out_level level, const char *whole)
                  text, s->more);
     else
         out_tell(level, "library", "%s", text);
-    s->told_at = now;
+    s->logged_at = now;
     s->more = 0;
 }
 
@@ -99,5 +99,5 @@ void events_tell(struct events *e, const dibs_event *ev)
     case DIBS_EVENT_REAPED:
         break;
     }
-    tell_seldom(level, ev->text);
+    log_rarely(level, ev->text);
 }

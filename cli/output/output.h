@@ -21,7 +21,7 @@
 /* ---- messages: to stderr, as text or as JSON lines --------------------- */
 
 enum out_level {
-    OUT_ERROR, /* always told */
+    OUT_ERROR, /* always printed */
     OUT_WARN,  /* not with -q */
     OUT_INFO   /* only with -v */
 };
@@ -118,12 +118,11 @@ char *out_printable(const char *s, size_t len);
 #define OUT_SPAN_MAX 32
 const char *out_span(int64_t ms, char buf[OUT_SPAN_MAX]);
 
-/* Can what is printed be read by anybody? If not, a message says that name is
- * not taken. */
+/* Returns whether there is a stdout. If not, prints that name is not taken. */
 bool out_has_stdout(const char *name);
 
-/* The last word of a subcommand that answers on stdout: code, or EXIT_INTERNAL
- * and a message when not all of the answer could be written. */
+/* Flushes stdout. Returns code, or prints a message and returns EXIT_INTERNAL
+ * if not all output could be written. */
 int out_finish(int code);
 
 /* ---- errors of the library --------------------------------------------- */

@@ -19,7 +19,7 @@
 
 #include "output/output.h"
 
-#define WIDTH_USUAL 80 /* of a terminal that does not tell */
+#define WIDTH_USUAL 80 /* of a terminal of unknown width */
 #define WIDTH_MAX   400
 
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;

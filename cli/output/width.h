@@ -13,7 +13,7 @@ int width_char(const char *text, size_t *len);
 /* The columns of a text of out_printable. What width_char does not know counts
  * as one. */
 int width_text(const char *text);
-/* How many bytes of it fit into so many columns. */
+/* Returns how many bytes of it fit into that many columns. */
 size_t width_fit(const char *text, int columns);
 
 #endif

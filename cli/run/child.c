@@ -14,14 +14,14 @@
  *         for it from time to time.
  *
  * Death   If we die, the kernel kills the command, and the guard
- * (child_guard.c) kills its group. The new process tells the guard of itself
+ * (child_guard.c) kills its group. The new process sends its id to the guard
  * before it becomes the command: we may die before we get to anything.
  *
- * Gap     A child has no group until somebody calls setpgid. Parent and child
+ * Gap     A child has no group until setpgid is called. Parent and child
  *         both call it, so it is done before either goes on.
  *
- * exec    A pipe that exec closes tells us that the command was started. Before
- *         that, nothing of the command has run.
+ * exec    EOF on a pipe that exec closes means that the command was started.
+ * Before that, nothing of the command has run.
  *
  * Terminal The command's group is in the background of the terminal. When it
  *         reads from the terminal, the kernel stops it. We notice, and give it
@@ -149,12 +149,12 @@ static bool make_environment(struct start *st)
         st->lost_as = lost_number(st);
         snprintf(st->number, sizeof st->number, "DIBS_LOST_FD=%d", st->lost_as);
         more[0] = st->number;
-        more[1] = st->row =
-            outer_row(&(struct outer_terms){.owners = owners,
-                                            .fd = st->lost_as,
-                                            .pipe_fd = st->lost[0],
-                                            .foreground = st->plan->foreground,
-                                            .grace_ms = st->plan->grace_ms});
+        more[1] = st->row = nesting_env(
+            &(struct nesting_terms){.owners = owners,
+                                    .fd = st->lost_as,
+                                    .pipe_fd = st->lost[0],
+                                    .foreground = st->plan->foreground,
+                                    .grace_ms = st->plan->grace_ms});
         if (!st->row)
             return false;
     }
@@ -173,7 +173,7 @@ static _Noreturn void become_command(const struct start *st)
         setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != st->parent)
-        _exit(1); /* it died before we asked to be told */
+        _exit(1); /* it died before prctl was called */
     guard_set(st->guard, getpid(), !st->plan->foreground, INT64_MAX);
     if (st->plan->owners && st->lost_as != st->lost[0])
         dup2(st->lost[0], st->lost_as);
@@ -241,7 +241,7 @@ int child_start(struct child *ch, const struct child_plan *plan)
         goto out;
     ch->group = !plan->foreground;
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    const struct guard_plan guard = {.will = plan->will,
+    const struct guard_plan guard = {.release = plan->release,
                                      .inner_fd = st.lost[0],
                                      .outer_fds = plan->outer->fds,
                                      .n_outer = plan->outer->n};
@@ -382,7 +382,7 @@ void child_tell_end(struct child *ch)
 
 bool child_has_inner(const struct child *ch)
 {
-    return outer_joined(ch->inner_fd);
+    return nesting_is_joined(ch->inner_fd);
 }
 
 /* ---- the terminal ------------------------------------------------------ */

@@ -28,19 +28,20 @@ struct child {
 
 struct child_plan {
     char *const *argv;
-    const char *const *env;    /* NAME=value, to add; ends with NULL */
-    bool foreground;           /* in our process group */
-    const char *owners;        /* make a DIBS_LOST_FD for them; NULL: none */
-    int kept_fd;               /* it does not get this number; -1: any */
-    int64_t grace_ms;          /* what runs inside of it are told (nesting.h) */
-    const struct outer *outer; /* runs around us */
-    const struct will *will;   /* what to release if we are killed, or NULL */
+    const char *const *env;      /* NAME=value, to add; ends with NULL */
+    bool foreground;             /* in our process group */
+    const char *owners;          /* make a DIBS_LOST_FD for them; NULL: none */
+    int kept_fd;                 /* it does not get this number; -1: any */
+    int64_t grace_ms;            /* passed to inner runs (nesting.h) */
+    const struct nesting *outer; /* runs around us */
+    const struct release_plan
+        *release; /* what to release if we are killed, or NULL */
     const struct signals *signals;
 };
 
 void child_init(struct child *ch);
 
-/* Starts it. 0, or the errno of what failed: then nothing runs. */
+/* Starts the command. Returns 0, or an errno: then nothing runs. */
 int child_start(struct child *ch, const struct child_plan *plan);
 
 /* Signals it: all of its group, or the process where it has none. */
@@ -49,13 +50,13 @@ void child_signal(struct child *ch, int sig);
 /* Collects what happened to our child processes. Call it on SIGCHLD. */
 void child_reap(struct child *ch);
 
-/* Is it gone, and everything in its group with it? */
+/* Returns whether it has ended, and all processes of its group. */
 bool child_gone(struct child *ch);
 
 /* Makes DIBS_LOST_FD readable: the lock is lost, or is about to be released. */
 void child_tell_lost(struct child *ch);
 void child_tell_end(struct child *ch);
-/* Does a run inside of ours still rely on our hold? */
+/* Returns whether an inner run still relies on our hold. */
 bool child_has_inner(const struct child *ch);
 
 /* The terminal. tty_ours: is there one, and may we give it away? give_tty does

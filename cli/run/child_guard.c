@@ -2,9 +2,9 @@
  *
  * child_guard.c - a process that kills the command if dibs cannot.
  *
- * A command must not run on when nobody renews its lock any more. Normally dibs
- * itself stops it. But dibs can be killed with -9 or by the OOM killer, or be
- * stopped. Then the lease would run out while the command works. The kernel
+ * A command must not run on when its lock is not renewed any more. Normally
+ * dibs itself stops it. But dibs can be killed with -9 or by the OOM killer, or
+ * be stopped. Then the lease would run out while the command works. The kernel
  * ends a direct child with its parent (PDEATHSIG), but not the children's
  * children, and a stopped parent is not a dead one.
  *
@@ -14,17 +14,17 @@
  *         is about to become the command: dibs may die at once.) When the time
  *         comes without a newer message, or when the pipe ends because dibs
  *         has died, the guard kills the group. When dibs is done it sends
- *         "nobody" and closes the pipe.
+ *         target 0 and closes the pipe.
  *
  *         The guard's time is a little later than the one at which dibs
  *         itself kills, so it only acts when dibs does not.
  *
- * After   When dibs has died and nobody of the group is left, the lock need not
- *         stay taken until its lease ends. The guard becomes a process that
- *         releases just that hold (release_plan.c). A run inside of the command
- * may rely on it (nesting.c), with a group of its own: the guard of that one
- *         joins our pipe, and we wait until it has left. If dibs dies before
- *         the command has begun, nothing is released.
+ * After   When dibs has died and the group is empty, the lock need not stay
+ *         held until its lease ends. The guard becomes a process that releases
+ *         that hold (release_plan.c). A run inside of the command may rely on
+ *         the lock (nesting.c), with a process group of its own: the guard of
+ *         that run joins our pipe, and we wait until it has left. If dibs dies
+ *         before the command has begun, nothing is released.
  *
  * Apart   It has a session of its own and few descriptors, and blocks every
  *         signal, so that what hits dibs and its command does not hit the
@@ -38,24 +38,23 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "run/nesting.h"
 #include "util/fds.h"
+#include "util/guard_process.h"
 #include "util/time.h"
 
-/* Smaller than PIPE_BUF: it comes whole. */
 struct message {
     int64_t kill_at;
-    int64_t target; /* as for kill(2): negative is a group; 0 nobody */
+    int64_t target; /* as for kill(2): negative is a group; 0 none */
     bool leaves;    /* not what to kill: the outer runs need not wait */
 };
 
 /* The guard's descriptors, in this order and nothing else. */
-enum { FD_PIPE, FD_INNER, FD_WILL, FD_EXE, FD_OUTER };
+enum { FD_PIPE, FD_INNER, FD_PLAN, FD_EXE, FD_OUTER };
 
 #define ASIDE        64 /* above all that are kept */
 #define LOOK_MIN_MS  10
@@ -63,12 +62,12 @@ enum { FD_PIPE, FD_INNER, FD_WILL, FD_EXE, FD_OUTER };
 #define DIRENTS_SIZE 4096
 
 /* What the guard knows while it waits. */
-struct watched {
+struct guard_state {
     struct message m;
-    bool told;   /* what to kill */
-    bool acted;  /* we killed before dibs ended */
-    int process; /* a pidfd, if it is a single process; else -1 */
-    bool gone;   /* that process was reaped before it could be opened */
+    bool has_target; /* what to kill */
+    bool acted;      /* we killed before dibs ended */
+    int process;     /* a pidfd, if it is a single process; else -1 */
+    bool gone;       /* that process was reaped before it could be opened */
     size_t n_outer;
 };
 
@@ -138,8 +137,8 @@ static bool group_remains(pid_t group)
 
 /* ---- after the end of dibs --------------------------------------------- */
 
-/* Until nobody is left who may rely on the lock. */
-static void await_nobody(const struct watched *w)
+/* Waits until no process is left that may rely on the lock. */
+static void await_last_user(const struct guard_state *w)
 {
     struct pollfd p = {.fd = w->process, .events = POLLIN};
     int pause = LOOK_MIN_MS;
@@ -147,35 +146,35 @@ static void await_nobody(const struct watched *w)
     while (p.fd >= 0 && poll(&p, 1, -1) < 0)
         continue;
     while ((w->m.target < 0 && group_remains((pid_t)-w->m.target)) ||
-           outer_joined(FD_INNER)) {
+           nesting_is_joined(FD_INNER)) {
         poll(NULL, 0, pause);
         pause = pause * 2 < LOOK_MAX_MS ? pause * 2 : LOOK_MAX_MS;
     }
 }
 
-/* dibs was killed, or has told us that there is nobody. */
-static void end_guarded(const struct watched *w)
+/* dibs was killed, or has set target 0. */
+static void end_guarded(const struct guard_state *w)
 {
-    const struct will will = {.fd = FD_WILL, .exe = FD_EXE};
+    const struct release_plan release = {.fd = FD_PLAN, .exe = FD_EXE};
 
-    /* A single process is ended by PDEATHSIG; its number may be another's by
-     * now. A group's number stays taken while anybody is left in it. */
+    /* A single process is ended by PDEATHSIG; its id may be in use again.
+     * The id of a group stays in use until its last process has ended. */
     if (w->m.target < 0)
         kill((pid_t)w->m.target, SIGKILL);
-    if (!w->told || w->m.target == 0 ||
+    if (!w->has_target || w->m.target == 0 ||
         (w->m.target > 0 && w->process < 0 && !w->gone))
         return;
-    await_nobody(w);
-    will_execute(&will);
+    await_last_user(w);
+    release_plan_exec(&release);
 }
 
 /* ---- before it --------------------------------------------------------- */
 
-static void take_message(struct watched *w, const struct message *next)
+static void take_message(struct guard_state *w, const struct message *next)
 {
     if (next->leaves) {
         for (size_t i = 0; i < w->n_outer; i++)
-            outer_leave_fd(FD_OUTER + (int)i);
+            nesting_leave_fd(FD_OUTER + (int)i);
         return;
     }
     if (next->target > 0 && w->process < 0 && !w->gone) {
@@ -183,11 +182,11 @@ static void take_message(struct watched *w, const struct message *next)
         w->gone = w->process < 0 && errno == ESRCH;
     }
     w->m = *next;
-    w->told = true;
+    w->has_target = true;
 }
 
 /* Until dibs has ended. */
-static void guard_watch(struct watched *w, int timer)
+static void guard_watch(struct guard_state *w, int timer)
 {
     struct pollfd p[2] = {{.fd = FD_PIPE, .events = POLLIN},
                           {.fd = timer, .events = POLLIN}};
@@ -216,7 +215,7 @@ static void guard_watch(struct watched *w, int timer)
  * that nothing else gets the number. */
 static void keep_only(const int *fds, int n)
 {
-    int aside[FD_OUTER + OUTER_MAX];
+    int aside[FD_OUTER + NESTING_MAX];
     int null = open("/dev/null", O_RDONLY);
 
     for (int i = 0; i < n; i++)
@@ -231,24 +230,19 @@ static void keep_only(const int *fds, int n)
 
 static _Noreturn void guard_main(int fd, const struct guard_plan *plan)
 {
-    struct watched w = {
+    struct guard_state w = {
         .m = {.kill_at = TIME_NEVER}, .process = -1, .n_outer = plan->n_outer};
-    int fds[FD_OUTER + OUTER_MAX] = {
+    int fds[FD_OUTER + NESTING_MAX] = {
         [FD_PIPE] = fd,
         [FD_INNER] = plan->inner_fd,
-        [FD_WILL] = plan->will ? plan->will->fd : -1,
-        [FD_EXE] = plan->will ? plan->will->exe : -1};
-    sigset_t all;
+        [FD_PLAN] = plan->release ? plan->release->fd : -1,
+        [FD_EXE] = plan->release ? plan->release->exe : -1};
 
-    sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, NULL);
-    setsid();
-    prctl(PR_SET_NAME, "dibs-guard");
     for (size_t i = 0; i < plan->n_outer; i++)
         fds[FD_OUTER + i] = plan->outer_fds[i];
     keep_only(fds, FD_OUTER + (int)plan->n_outer);
     for (size_t i = 0; i < plan->n_outer; i++)
-        outer_join_fd(FD_OUTER + (int)i);
+        nesting_join_fd(FD_OUTER + (int)i);
     guard_watch(&w, time_fd());
     end_guarded(&w);
     _exit(w.acted ? 1 : 0);
@@ -256,45 +250,30 @@ static _Noreturn void guard_main(int fd, const struct guard_plan *plan)
 
 bool guard_start(struct guard *g, const struct guard_plan *plan)
 {
-    int ends[2];
+    int fd = -1;
 
     *g = (struct guard){.fd = -1};
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return false;
-    pid_t pid = fork();
+    pid_t pid = guard_process_fork("dibs-guard", &fd);
     if (pid == 0)
-        guard_main(ends[0], plan);
-    close(ends[0]);
-    if (pid < 0) {
-        close(ends[1]);
+        guard_main(fd, plan);
+    if (pid < 0)
         return false;
-    }
-    *g = (struct guard){.pid = pid, .fd = ends[1]};
+    *g = (struct guard){.pid = pid, .fd = fd};
     return true;
-}
-
-static void send_message(struct guard *g, const struct message *m)
-{
-    /* Should the guard be gone, there is nothing to do about it: SIGPIPE is
-     * blocked, and dibs itself still watches. */
-    if (g->fd >= 0 && write(g->fd, m, sizeof *m) != (ssize_t)sizeof *m) {
-        close(g->fd);
-        g->fd = -1;
-    }
 }
 
 void guard_set(struct guard *g, pid_t pid, bool group, int64_t kill_at)
 {
     struct message m = {.kill_at = kill_at, .target = group ? -pid : pid};
 
-    send_message(g, &m);
+    guard_process_send(&g->fd, &m, sizeof m);
 }
 
 void guard_leave(struct guard *g)
 {
     struct message m = {.leaves = true};
 
-    send_message(g, &m);
+    guard_process_send(&g->fd, &m, sizeof m);
 }
 
 bool guard_stop(struct guard *g)
@@ -306,8 +285,8 @@ bool guard_stop(struct guard *g)
     guard_set(g, 0, false, TIME_NEVER);
     if (g->fd >= 0)
         close(g->fd);
-    /* Somebody may have stopped it, and we would wait with the lock in hand.
-     * It is told only while it is our child, and its number is no other's. */
+    /* It may have been stopped, and dibs would wait without end, with the lock
+     * held. It is signaled only while it is our child, so its id is valid. */
     siginfo_t info;
     if (waitid(P_PID, (id_t)g->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0)
         kill(g->pid, SIGCONT);

@@ -47,7 +47,7 @@
 
 /* ---- callbacks, all inside dibs_client_dispatch ------------------------ */
 
-static void keep_why(struct grip *g, dibs_err err)
+static void keep_why(struct lock_session *g, dibs_err err)
 {
     snprintf(g->why, sizeof g->why, "%s",
              err != DIBS_OK ? dibs_error_text() : "");
@@ -55,7 +55,7 @@ static void keep_why(struct grip *g, dibs_err err)
 
 static void on_answer(dibs_err err, void *arg)
 {
-    struct grip *g = arg;
+    struct lock_session *g = arg;
 
     g->answer = err;
     g->answered = true;
@@ -64,7 +64,7 @@ static void on_answer(dibs_err err, void *arg)
 
 static void on_lost(const char *name, dibs_owner owner, void *arg)
 {
-    struct grip *g = arg;
+    struct lock_session *g = arg;
 
     (void)name;
     (void)owner;
@@ -73,22 +73,22 @@ static void on_lost(const char *name, dibs_owner owner, void *arg)
 
 static void on_event(const dibs_event *ev, void *arg)
 {
-    struct grip *g = arg;
+    struct lock_session *g = arg;
 
-    /* A single attempt that fails is told as the error that it ends with. */
+    /* A single attempt that fails is logged as its result. */
     g->events.waiting = g->b.l && !g->held && g->a->wait_ms != 0;
     events_tell(&g->events, ev);
 }
 
 /* ---- opening ----------------------------------------------------------- */
 
-static int tell_not_taken(struct grip *g, dibs_err err)
+static int tell_not_taken(struct lock_session *g, dibs_err err)
 {
     return failure_tell(g->a, err, g->why,
                         g->b.n_clients == 1 ? g->b.clients[0] : NULL);
 }
 
-static int open_all(struct grip *g)
+static int open_all(struct lock_session *g)
 {
     char program[WHO_PART_MAX];
     dibs_client_opts opts = {
@@ -109,7 +109,7 @@ static int open_all(struct grip *g)
                 program);
     g->target.until = g->until;
     if (code == EXIT_FINE)
-        code = bundle_open(&g->b, g->a, &g->target, &opts);
+        code = lock_set_open(&g->b, g->a, &g->target, &opts);
     g->nested = g->b.nested;
     if (g->nested)
         snprintf(g->owner_text, sizeof g->owner_text, "%.*s",
@@ -119,7 +119,7 @@ static int open_all(struct grip *g)
 
 static void *opener_main(void *arg)
 {
-    struct grip *g = arg;
+    struct lock_session *g = arg;
     uint64_t one = 1;
 
     g->open_code = open_all(g);
@@ -132,7 +132,7 @@ static void *opener_main(void *arg)
 
 /* Waits for fd, a signal, or the timer, if there is one. True when fd is
  * readable. */
-static bool wait_for(struct grip *g, int fd, int timer)
+static bool wait_for(struct lock_session *g, int fd, int timer)
 {
     const struct wait_end *ends = g->sig == 0 ? g->ends : NULL;
     struct pollfd p[5] = {{.fd = fd, .events = POLLIN},
@@ -168,7 +168,8 @@ static void stay_alive(int timer, int64_t until)
 
 /* Runs until what we asked for has ended, or until the time; a signal brings
  * that forward to grace_ms from then. False when it has not ended. */
-static bool await_answer(struct grip *g, int64_t until, int64_t grace_ms)
+static bool await_answer(struct lock_session *g, int64_t until,
+                         int64_t grace_ms)
 {
     int timer = time_fd();
     int sig = g->sig;
@@ -178,8 +179,8 @@ static bool await_answer(struct grip *g, int64_t until, int64_t grace_ms)
             time_arm(timer, until);
         else
             stay_alive(timer, until);
-        if (wait_for(g, bundle_fd(&g->b), timer))
-            bundle_pump(&g->b);
+        if (wait_for(g, lock_set_fd(&g->b), timer))
+            lock_set_dispatch(&g->b);
         if (g->sig != sig && time_now() + grace_ms < until)
             until = time_now() + grace_ms;
         sig = g->sig;
@@ -190,7 +191,7 @@ static bool await_answer(struct grip *g, int64_t until, int64_t grace_ms)
 }
 
 /* 0, or an errno. */
-static int open_beside(struct grip *g)
+static int open_beside(struct lock_session *g)
 {
     g->opened_fd = eventfd(0, EFD_CLOEXEC);
     if (g->opened_fd < 0)
@@ -200,7 +201,7 @@ static int open_beside(struct grip *g)
     return why;
 }
 
-static int open_client(struct grip *g)
+static int open_client(struct lock_session *g)
 {
     int why = open_beside(g);
 
@@ -222,10 +223,45 @@ static int open_client(struct grip *g)
     return g->sig != 0 ? EXIT_SIGNAL + g->sig : g->open_code;
 }
 
+/* ---- token, slot, permit ----------------------------------------------- */
+
+static void note_values(struct lock_session *g)
+{
+    if (g->a->fence && dibs_lock_token(g->b.l, g->owner, &g->token) != DIBS_OK)
+        g->token = 0;
+    if (g->a->slots > 0 &&
+        dibs_lock_slot(g->b.l, g->owner, &g->slot) != DIBS_OK)
+        g->slot = -1;
+    if (g->a->slots > 0)
+        lock_set_permit(g->owner_text, g->permit);
+}
+
+/* The token of an outer hold is known to the run that holds it, and to no other
+ * process: the last token on the server may be of an earlier hold. So a nested
+ * run reads it from its environment, if the run right around it holds the lock.
+ * Returns false, and prints an error, if the token is needed and not known. */
+static bool take_nested_values(struct lock_session *g)
+{
+    const char *owner = getenv("DIBS_OWNER"), *token = getenv("DIBS_TOKEN");
+
+    if (g->a->slots > 0)
+        lock_set_permit(g->owner_text, g->permit);
+    if (!g->a->fence)
+        return true;
+    if (owner && token && strcmp(owner, g->owner_text) == 0 &&
+        value_count(token, INT64_MAX, &g->token))
+        return true;
+    out_tell(OUT_ERROR, "usage",
+             "%s is held by a dibs run around this command, whose token is not "
+             "known here: is it without --fence, or not the next one?",
+             g->a->words[0]);
+    return false;
+}
+
 /* ---- taking ------------------------------------------------------------ */
 
 /* What is left of -w, at least for one attempt; 0: no limit. */
-static int64_t left_ms(const struct grip *g)
+static int64_t left_ms(const struct lock_session *g)
 {
     int64_t left = g->until - time_now();
 
@@ -234,7 +270,7 @@ static int64_t left_ms(const struct grip *g)
     return left > 1 ? left : 1;
 }
 
-static dibs_err send_acquire(struct grip *g)
+static dibs_err send_acquire(struct lock_session *g)
 {
     const struct args *a = g->a;
     dibs_lock_opts opts = {
@@ -257,7 +293,7 @@ static dibs_err send_acquire(struct grip *g)
 }
 
 /* Stops waiting. A lock that is granted at this moment is released. */
-static int leave_line(struct grip *g)
+static int leave_line(struct lock_session *g)
 {
     if (!g->answered) {
         dibs_lock_cancel(g->b.l, g->owner);
@@ -265,12 +301,12 @@ static int leave_line(struct grip *g)
     }
     if (g->answered && g->answer == DIBS_OK) {
         g->held = true;
-        (void)grip_drop(g, 0);
+        (void)session_release(g, 0);
     }
     return EXIT_SIGNAL + g->sig;
 }
 
-static int tell_busy(struct grip *g)
+static int tell_busy(struct lock_session *g)
 {
     const char *name = g->a->words[0];
     char blocker[768] = "";
@@ -280,13 +316,13 @@ static int tell_busy(struct grip *g)
     struct out_fact facts[5] = {{"waited_ms", NULL, time_now() - g->asked_at}};
 
     g->busy = true;
-    bundle_tell(&g->b, g->owner);
+    lock_set_log(&g->b, g->owner);
     if (g->a->ok_if_busy) {
         out_tell(OUT_INFO, "busy", "%s is taken", name);
         return EXIT_FINE;
     }
     if (!g->a->quiet)
-        bundle_blocker(&g->b, g->owner, blocker, sizeof blocker, &by);
+        lock_set_holder(&g->b, g->owner, blocker, sizeof blocker, &by);
     if (kind_held(info)) {
         facts[1] = (struct out_fact){"owner", info->owner, 0};
         facts[2] = (struct out_fact){"left_ms", NULL, info->ttl_ms};
@@ -298,19 +334,19 @@ static int tell_busy(struct grip *g)
     return g->a->busy_code;
 }
 
-static int note_taken(struct grip *g)
+static int note_taken(struct lock_session *g)
 {
     char span[OUT_SPAN_MAX];
 
     g->held = true;
     g->held_at = time_now();
-    bundle_owner(&g->b, g->owner, g->owner_text);
-    grip_note_values(g);
-    if (g->a->strict && !bundle_strict(&g->b, g->a)) {
-        (void)grip_drop(g, 0);
+    lock_set_owner(&g->b, g->owner, g->owner_text);
+    note_values(g);
+    if (g->a->strict && !lock_set_check_slot_count(&g->b, g->a)) {
+        (void)session_release(g, 0);
         return EXIT_USAGE;
     }
-    bundle_tell(&g->b, g->owner);
+    lock_set_log(&g->b, g->owner);
     const struct out_fact facts[] = {
         {"owner", g->owner_text, 0},
         {"waited_ms", NULL, g->held_at - g->asked_at},
@@ -321,7 +357,7 @@ static int note_taken(struct grip *g)
     return EXIT_FINE;
 }
 
-static int wait_lock(struct grip *g)
+static int wait_lock(struct lock_session *g)
 {
     g->owner = g->b.owner = dibs_owner_new(g->b.clients[0]);
     dibs_err err = send_acquire(g);
@@ -342,17 +378,17 @@ static int wait_lock(struct grip *g)
         return note_taken(g);
     if (g->answer == DIBS_ERR_BUSY || g->answer == DIBS_ERR_TIMEOUT)
         return tell_busy(g);
-    bundle_tell(&g->b, g->owner);
+    lock_set_log(&g->b, g->owner);
     return tell_not_taken(g, g->answer);
 }
 
-static void close_clients(struct grip *g)
+static void close_clients(struct lock_session *g)
 {
-    bundle_close(&g->b, CLOSE_MS);
+    lock_set_close(&g->b, CLOSE_MS);
 }
 
 /* The run around us holds it, and it shall not be used twice. */
-static int refuse_outer(struct grip *g)
+static int refuse_outer(struct lock_session *g)
 {
     out_tell(OUT_ERROR, "busy",
              "%s is held by the dibs run around this command; --no-reentry",
@@ -362,9 +398,9 @@ static int refuse_outer(struct grip *g)
     return g->a->busy_code;
 }
 
-static int leave_to_outer(struct grip *g)
+static int leave_to_outer(struct lock_session *g)
 {
-    if (!grip_nested_values(g)) {
+    if (!take_nested_values(g)) {
         g->nested = false;
         return EXIT_USAGE;
     }
@@ -376,23 +412,23 @@ static int leave_to_outer(struct grip *g)
 }
 
 /* All is held, some of it perhaps by outer runs. Do they still hold it? */
-static int join_outer(struct grip *g)
+static int join_outer(struct lock_session *g)
 {
-    outer_join(&g->b.outer);
-    grip_outer_look(g);
-    if (g->outer == OUTER_HOLDS)
+    nesting_join(&g->b.outer);
+    session_check_outer(g);
+    if (g->outer == NESTING_HELD)
         return EXIT_FINE;
-    grip_outer_leave(g);
+    session_outer_leave(g);
     out_tell(OUT_ERROR, "lost", "lost %s: %s; nothing was started",
-             g->a->words[0], grip_outer_text(g));
-    (void)grip_drop(g, 0);
+             g->a->words[0], session_outer_loss_text(g));
+    (void)session_release(g, 0);
     return EXIT_LOST;
 }
 
 /* The lock is held. If the value cannot be published, it is released again: a
  * leader that nobody finds is no leader. Without an answer the library goes on
  * trying. */
-static int publish_value(struct grip *g)
+static int publish_value(struct lock_session *g)
 {
     const struct args *a = g->a;
 
@@ -406,7 +442,7 @@ static int publish_value(struct grip *g)
     else
         keep_why(g, err);
     if (g->sig != 0) {
-        (void)grip_drop(g, 0);
+        (void)session_release(g, 0);
         return EXIT_SIGNAL + g->sig;
     }
     if (err == DIBS_OK)
@@ -420,19 +456,19 @@ static int publish_value(struct grip *g)
     out_tell(OUT_ERROR, "publish", "cannot publish the value of %s",
              a->words[0]);
     int code = tell_not_taken(g, err);
-    (void)grip_drop(g, 0);
+    (void)session_release(g, 0);
     return err == DIBS_ERR_LOST ? EXIT_LOST : code;
 }
 
-int grip_take(struct grip *g, const struct args *a,
-              const struct signals *signals, const struct wait_end *ends)
+int session_acquire(struct lock_session *g, const struct args *a,
+                    const struct signals *signals, const struct wait_end *ends)
 {
-    *g = (struct grip){.a = a,
-                       .signals = signals,
-                       .ends = ends,
-                       .opened_fd = -1,
-                       .slot = -1,
-                       .b = {.fd = -1, .outer = {.fd = -1}}};
+    *g = (struct lock_session){.a = a,
+                               .signals = signals,
+                               .ends = ends,
+                               .opened_fd = -1,
+                               .slot = -1,
+                               .b = {.fd = -1, .outer = {.fd = -1}}};
     g->asked_at = time_now();
     g->until =
         a->wait_ms == WAIT_FOREVER ? TIME_NEVER : g->asked_at + a->wait_ms;
@@ -466,26 +502,57 @@ int grip_take(struct grip *g, const struct args *a,
 
 /* ---- while held -------------------------------------------------------- */
 
-int grip_fd(const struct grip *g)
+int session_fd(const struct lock_session *g)
 {
-    return bundle_fd(&g->b);
+    return lock_set_fd(&g->b);
 }
 
-void grip_pump(struct grip *g)
+void session_dispatch(struct lock_session *g)
 {
-    bundle_pump(&g->b);
+    lock_set_dispatch(&g->b);
 }
 
-int64_t grip_valid_ms(const struct grip *g)
+int64_t session_valid_ms(const struct lock_session *g)
 {
     if (g->nested)
         return DIBS_MS_MAX; /* the outer run watches it */
     return g->lost ? 0 : dibs_lock_valid_ms(g->b.l, g->owner);
 }
 
+/* ---- what outer runs hold ---------------------------------------------- */
+
+bool session_is_confirmed(const struct lock_session *g)
+{
+    if (g->outer != NESTING_HELD || g->lost)
+        return false;
+    return g->nested || dibs_lock_state(g->b.l, g->owner) == DIBS_HELD;
+}
+
+int session_outer_fd(const struct lock_session *g)
+{
+    return g->outer == NESTING_HELD ? g->b.outer.fd : -1;
+}
+
+void session_check_outer(struct lock_session *g)
+{
+    if (g->outer == NESTING_HELD)
+        g->outer = nesting_state(&g->b.outer);
+}
+
+void session_outer_leave(struct lock_session *g)
+{
+    nesting_leave(&g->b.outer);
+}
+
+const char *session_outer_loss_text(const struct lock_session *g)
+{
+    return g->outer == NESTING_LOST ? "the outer dibs run lost it"
+                                    : "the outer dibs run has ended";
+}
+
 /* ---- giving back ------------------------------------------------------- */
 
-static bool await_release(struct grip *g, int64_t until)
+static bool await_release(struct lock_session *g, int64_t until)
 {
     bool done = await_answer(g, time_now() + RELEASE_TELL_MS, ENOUGH_MS);
     int64_t left = until - time_now();
@@ -502,10 +569,10 @@ static bool await_release(struct grip *g, int64_t until)
     return await_answer(g, until + CLOSE_MS, ENOUGH_MS);
 }
 
-/* One attempt, until that time; its outcome, or GRIP_NOT_TAKEN when it is worth
- * another. */
-static enum grip_end try_release(struct grip *g, int64_t keep_ms, int64_t until,
-                                 int64_t lease_end)
+/* One attempt, until that time; its outcome, or SESSION_NOT_TAKEN when it is
+ * worth another. */
+static enum session_end try_release(struct lock_session *g, int64_t keep_ms,
+                                    int64_t until, int64_t lease_end)
 {
     int64_t left = until - time_now();
     dibs_lock_opts opts = {.size = sizeof opts,
@@ -516,27 +583,28 @@ static enum grip_end try_release(struct grip *g, int64_t keep_ms, int64_t until,
     g->answered = false;
     dibs_err err = dibs_lock_release_async(g->b.l, &opts, on_answer, g);
     if (err == DIBS_OK && !await_release(g, until))
-        return GRIP_UNSURE;
+        return SESSION_UNCONFIRMED;
     if (err == DIBS_OK)
         err = g->answer;
     switch (err) {
     case DIBS_OK:
-        return GRIP_RELEASED;
+        return SESSION_RELEASED;
     case DIBS_ERR_LOST:
     case DIBS_ERR_NOT_OWNER:
-        return time_now() < lease_end ? GRIP_LOST : GRIP_UNSURE;
+        return time_now() < lease_end ? SESSION_LOST : SESSION_UNCONFIRMED;
     case DIBS_ERR_CONN:
     case DIBS_ERR_TLS:
     case DIBS_ERR_AUTH:
     case DIBS_ERR_SERVER:
-        return time_now() + RETRY_MS < until ? GRIP_NOT_TAKEN : GRIP_UNSURE;
+        return time_now() + RETRY_MS < until ? SESSION_NOT_TAKEN
+                                             : SESSION_UNCONFIRMED;
     default:
-        return GRIP_UNSURE;
+        return SESSION_UNCONFIRMED;
     }
 }
 
 /* Until when a release is tried: --release-wait, or the end of the lease. */
-static int64_t release_until(const struct grip *g, int64_t lease_end)
+static int64_t release_until(const struct lock_session *g, int64_t lease_end)
 {
     int64_t wait = g->a->release_wait_ms;
 
@@ -546,37 +614,37 @@ static int64_t release_until(const struct grip *g, int64_t lease_end)
     return time_earlier(lease_end, time_now() + wait);
 }
 
-enum grip_end grip_drop(struct grip *g, int64_t keep_ms)
+enum session_end session_release(struct lock_session *g, int64_t keep_ms)
 {
-    int64_t left = grip_valid_ms(g), lease_end = time_now() + left;
+    int64_t left = session_valid_ms(g), lease_end = time_now() + left;
     int64_t until = release_until(g, lease_end);
     bool again = false;
 
     if (!g->held)
         return g->end;
     g->ends = NULL;
-    g->end = left > 0 ? GRIP_NOT_TAKEN : GRIP_LOST;
-    while (g->end == GRIP_NOT_TAKEN) {
+    g->end = left > 0 ? SESSION_NOT_TAKEN : SESSION_LOST;
+    while (g->end == SESSION_NOT_TAKEN) {
         g->end = try_release(g, keep_ms, until, lease_end);
         /* An earlier attempt may have released it, so this is not certain. */
-        if (again && g->end == GRIP_LOST)
-            g->end = GRIP_UNSURE;
+        if (again && g->end == SESSION_LOST)
+            g->end = SESSION_UNCONFIRMED;
         again = true;
-        if (g->end != GRIP_NOT_TAKEN)
+        if (g->end != SESSION_NOT_TAKEN)
             break;
         g->answered = false; /* nothing is asked: only time passes */
         (void)await_answer(g, time_now() + RETRY_MS, 0);
         if (g->sig != 0)
-            g->end = GRIP_UNSURE;
+            g->end = SESSION_UNCONFIRMED;
     }
     g->held = false;
     g->freed_at = time_now();
-    g->kept = g->end == GRIP_RELEASED && keep_ms > 0;
+    g->kept = g->end == SESSION_RELEASED && keep_ms > 0;
     const struct out_fact facts[] = {
         {"owner", g->owner_text, 0},
         {"held_ms", NULL, g->freed_at - g->held_at},
         {NULL, NULL, 0}};
-    if (g->end == GRIP_RELEASED)
+    if (g->end == SESSION_RELEASED)
         out_tell_facts(OUT_INFO, "released", facts,
                        g->kept ? "%s stays taken until --min-hold is over"
                                : "released %s",
@@ -584,12 +652,12 @@ enum grip_end grip_drop(struct grip *g, int64_t keep_ms)
     return g->end;
 }
 
-void grip_close(struct grip *g)
+void session_close(struct lock_session *g)
 {
     if (g->opening)
         return; /* the thread uses all of this; the process ends now */
     close_clients(g);
-    outer_close(&g->b.outer);
+    nesting_close(&g->b.outer);
     if (g->opened_fd >= 0)
         close(g->opened_fd);
     target_clear(&g->target);

@@ -22,11 +22,11 @@
 
 #define PERMIT_TEXT 33 /* 32 hex digits */
 
-enum grip_end {
-    GRIP_NOT_TAKEN, /* never had it */
-    GRIP_RELEASED,  /* the server said so */
-    GRIP_LOST,      /* it was gone already */
-    GRIP_UNSURE     /* the server did not say */
+enum session_end {
+    SESSION_NOT_TAKEN,  /* never had it */
+    SESSION_RELEASED,   /* the server confirmed it */
+    SESSION_LOST,       /* it was gone already */
+    SESSION_UNCONFIRMED /* the server did not confirm a release */
 };
 
 /* What ends the wait for a lock besides signals, as TERM would: the end of the
@@ -36,7 +36,7 @@ struct wait_end {
     int pipe_fd; /* its write end */
 };
 
-struct grip {
+struct lock_session {
     const struct args *a;
     const struct signals *signals;
     const struct wait_end *ends; /* while we wait; NULL: nothing */
@@ -47,7 +47,7 @@ struct grip {
     int opened_fd;
     int open_code;
 
-    struct bundle b;
+    struct lock_set b;
     dibs_owner owner;
     char owner_text[DIBS_OWNER_MAX];
     int64_t token;            /* of a lock with tokens; 0 none */
@@ -55,9 +55,10 @@ struct grip {
     char permit[PERMIT_TEXT]; /* the same as Redisson has it; "" none */
     bool nested;              /* an outer dibs run holds it for us */
     bool held;                /* from the grant to the release */
-    bool lost;                /* the library said so */
-    bool busy;                /* somebody else has it, and we do not wait */
-    enum outer_state outer;   /* of those who hold all or a part of it for us */
+    bool lost;                /* on_lost was called */
+    bool busy;                /* another owner has it, and we do not wait */
+    enum nesting_state
+        outer; /* of the runs that hold all or a part of it for us */
 
     bool answered; /* a call we started has ended, as answer says */
     dibs_err answer;
@@ -68,7 +69,7 @@ struct grip {
     bool typed; /* on the terminal */
     int64_t asked_at, held_at, freed_at; /* on the clock of time.h */
     int64_t until; /* we wait no longer; TIME_NEVER: no limit */
-    enum grip_end end;
+    enum session_end end;
     bool kept; /* released, but left taken for a while */
 };
 
@@ -76,38 +77,31 @@ struct grip {
  * end the wait, and so does what ends names, if it is not NULL. EXIT_FINE when
  * it is held, by us or (nested) by an outer dibs run; otherwise the exit code,
  * and an error was printed. */
-int grip_take(struct grip *g, const struct args *a,
-              const struct signals *signals, const struct wait_end *ends);
-
-/* In lock_session_values.c, as all about outer runs: notes the token and the
- * slot of what was just taken. */
-void grip_note_values(struct grip *g);
-/* The same of what an outer run holds for us; false if we need a token and it
- * is not known, and an error was printed. */
-bool grip_nested_values(struct grip *g);
+int session_acquire(struct lock_session *g, const struct args *a,
+                    const struct signals *signals, const struct wait_end *ends);
 
 /* While held: a descriptor to watch, what to call when it is readable, and for
- * how long we surely hold the lock. */
-int grip_fd(const struct grip *g);
-void grip_pump(struct grip *g);
-int64_t grip_valid_ms(const struct grip *g);
-/* Surely ours, and renewed when it should be. */
-bool grip_is_sure(const struct grip *g);
+ * how long the hold is valid by our clock. */
+int session_fd(const struct lock_session *g);
+void session_dispatch(struct lock_session *g);
+int64_t session_valid_ms(const struct lock_session *g);
+/* Held by our clock, and the last renewal was confirmed. */
+bool session_is_confirmed(const struct lock_session *g);
 
 /* The same for what outer runs hold for us: -1 when there is
  * nothing to watch, or no more; the state is then in g->outer. */
-int grip_outer_fd(const struct grip *g);
-void grip_outer_look(struct grip *g);
+int session_outer_fd(const struct lock_session *g);
+void session_check_outer(struct lock_session *g);
 /* From now on the outer runs need not wait for us. */
-void grip_outer_leave(struct grip *g);
-/* Why the lock is not ours any more, when g->outer says so. */
-const char *grip_outer_text(const struct grip *g);
+void session_outer_leave(struct lock_session *g);
+/* Why the lock is lost, if g->outer is not NESTING_HELD. */
+const char *session_outer_loss_text(const struct lock_session *g);
 
 /* Releases it, but leaves it taken for keep_ms. Goes on until the server has
  * confirmed it, the lease is over, or a signal ends the attempt. */
-enum grip_end grip_drop(struct grip *g, int64_t keep_ms);
+enum session_end session_release(struct lock_session *g, int64_t keep_ms);
 
 /* Frees everything, and releases a lock that is still held. */
-void grip_close(struct grip *g);
+void session_close(struct lock_session *g);
 
 #endif

@@ -12,7 +12,7 @@
  *         taken again: the outer dibs keeps it while we run. The server is
  *         asked whether that owner really holds it. If no member is left to
  *         take, this run is nested. If an outer hold ends before our command
- *         does, a pipe tells us (nesting.c).
+ *         does, a pipe reports it (nesting.c).
  *
  * Thread  Opening happens on a thread of its own, all else on the first.
  */
@@ -66,7 +66,7 @@ static bool is_outer(const char *owner, dibs_mode mode, int64_t holds,
     return mode == DIBS_MODE_READ;
 }
 
-static void add_owner(struct bundle *b, const char *owner)
+static void add_owner(struct lock_set *b, const char *owner)
 {
     size_t len = strlen(b->owners), more = strlen(owner);
 
@@ -80,8 +80,8 @@ static void add_owner(struct bundle *b, const char *owner)
 
 /* Does an outer dibs run hold this very lock? A server of a quorum that does
  * not answer says nothing about that. */
-static dibs_err find_outer(struct bundle *b, const struct args *a, dibs_lock *l,
-                           bool *found)
+static dibs_err find_outer(struct lock_set *b, const struct args *a,
+                           dibs_lock *l, bool *found)
 {
     struct found_outer o = {.one = getenv("DIBS_OWNER"),
                             .all = getenv("DIBS_OWNERS")};
@@ -104,7 +104,7 @@ static dibs_err find_outer(struct bundle *b, const struct args *a, dibs_lock *l,
 /* ---- opening ----------------------------------------------------------- */
 
 /* One more member, unless it is held for us already. */
-static dibs_err add_member(struct bundle *b, const struct args *a,
+static dibs_err add_member(struct lock_set *b, const struct args *a,
                            dibs_client *c, const char *name, size_t *outer)
 {
     dibs_lock *l = NULL;
@@ -121,7 +121,8 @@ static dibs_err add_member(struct bundle *b, const struct args *a,
     return err;
 }
 
-static dibs_err add_names(struct bundle *b, const struct args *a, size_t *outer)
+static dibs_err add_names(struct lock_set *b, const struct args *a,
+                          size_t *outer)
 {
     char *copy = strdup(a->multi), *save = NULL;
     dibs_err err = copy ? DIBS_OK : DIBS_ERR_NOMEM;
@@ -134,7 +135,7 @@ static dibs_err add_names(struct bundle *b, const struct args *a, size_t *outer)
 }
 
 /* If an outer run holds it, we have no handle of our own. */
-static dibs_err slots_info(const struct bundle *b, const struct args *a,
+static dibs_err slots_info(const struct lock_set *b, const struct args *a,
                            dibs_lock_info *info)
 {
     dibs_lock *own = NULL;
@@ -148,7 +149,7 @@ static dibs_err slots_info(const struct bundle *b, const struct args *a,
     return err;
 }
 
-bool bundle_strict(struct bundle *b, const struct args *a)
+bool lock_set_check_slot_count(struct lock_set *b, const struct args *a)
 {
     dibs_lock_info info = DIBS_LOCK_INFO_INIT;
 
@@ -165,7 +166,7 @@ bool bundle_strict(struct bundle *b, const struct args *a)
 
 /* With --slots: if the server has another number, is it one of something else?
  * Only then is it looked for, in keys that slots need no right to. */
-static int refuse_number(const struct bundle *b, const struct args *a)
+static int refuse_number(const struct lock_set *b, const struct args *a)
 {
     dibs_lock_info info = DIBS_LOCK_INFO_INIT;
 
@@ -176,7 +177,7 @@ static int refuse_number(const struct bundle *b, const struct args *a)
 }
 
 /* docs/keys.md has the layout. */
-void bundle_permit(const char *owner, char permit[33])
+void lock_set_permit(const char *owner, char permit[33])
 {
     const char *colon = strrchr(owner, ':');
     size_t n = 16;
@@ -192,7 +193,7 @@ void bundle_permit(const char *owner, char permit[33])
     permit[n] = '\0';
 }
 
-static dibs_err make_lock(struct bundle *b, const struct args *a)
+static dibs_err make_lock(struct lock_set *b, const struct args *a)
 {
     size_t outer = 0;
     dibs_err err = DIBS_OK;
@@ -205,7 +206,7 @@ static dibs_err make_lock(struct bundle *b, const struct args *a)
         return err;
     b->nested = a->quorum ? outer > b->n_clients / 2 : b->n_members == 0;
     if (b->nested || !a->quorum)
-        (void)outer_open(&b->outer, b->owners);
+        (void)nesting_open(&b->outer, b->owners);
     if (b->nested)
         return DIBS_OK;
     b->group = a->quorum || b->n_members > 1;
@@ -233,7 +234,7 @@ static int tell_not_opened(const struct args *a, dibs_err err)
 }
 
 /* One descriptor for all clients. */
-static bool join_fds(struct bundle *b)
+static bool join_fds(struct lock_set *b)
 {
     if (b->n_clients == 1) {
         b->fd = dibs_client_fd(b->clients[0]);
@@ -249,10 +250,10 @@ static bool join_fds(struct bundle *b)
     return b->fd >= 0;
 }
 
-int bundle_open(struct bundle *b, const struct args *a, const struct target *t,
-                const dibs_client_opts *opts)
+int lock_set_open(struct lock_set *b, const struct args *a,
+                  const struct target *t, const dibs_client_opts *opts)
 {
-    *b = (struct bundle){.fd = -1, .outer = {.fd = -1}};
+    *b = (struct lock_set){.fd = -1, .outer = {.fd = -1}};
     for (size_t i = 0; i < target_count(t); i++) {
         int code = target_open(t, i, opts, &b->clients[i]);
         if (code != EXIT_FINE)
@@ -267,7 +268,7 @@ int bundle_open(struct bundle *b, const struct args *a, const struct target *t,
     if (code != EXIT_FINE)
         return code;
     dibs_err err = make_lock(b, a);
-    if (err == DIBS_OK && a->strict && !bundle_strict(b, a))
+    if (err == DIBS_OK && a->strict && !lock_set_check_slot_count(b, a))
         return EXIT_USAGE;
     if (err == DIBS_OK && b->outer.unguarded) {
         out_tell(OUT_ERROR, "usage",
@@ -280,7 +281,7 @@ int bundle_open(struct bundle *b, const struct args *a, const struct target *t,
     return err == DIBS_OK ? EXIT_FINE : tell_not_opened(a, err);
 }
 
-void bundle_close(struct bundle *b, int64_t ms)
+void lock_set_close(struct lock_set *b, int64_t ms)
 {
     for (size_t i = 0; i < b->n_clients; i++)
         dibs_client_close(b->clients[i], ms);
@@ -299,12 +300,12 @@ void bundle_close(struct bundle *b, int64_t ms)
 
 /* ---- callbacks --------------------------------------------------------- */
 
-int bundle_fd(const struct bundle *b)
+int lock_set_fd(const struct lock_set *b)
 {
     return b->fd;
 }
 
-void bundle_pump(struct bundle *b)
+void lock_set_dispatch(struct lock_set *b)
 {
     for (size_t i = 0; i < b->n_clients; i++)
         dibs_client_dispatch(b->clients[i]);
@@ -312,7 +313,8 @@ void bundle_pump(struct bundle *b)
 
 /* ---- what became of it ------------------------------------------------- */
 
-void bundle_owner(struct bundle *b, dibs_owner owner, char text[DIBS_OWNER_MAX])
+void lock_set_owner(struct lock_set *b, dibs_owner owner,
+                    char text[DIBS_OWNER_MAX])
 {
     char one[DIBS_OWNER_MAX];
 
@@ -327,7 +329,7 @@ void bundle_owner(struct bundle *b, dibs_owner owner, char text[DIBS_OWNER_MAX])
     }
 }
 
-static bool read_member(struct bundle *b, size_t i, dibs_owner owner,
+static bool read_member(struct lock_set *b, size_t i, dibs_owner owner,
                         dibs_member *m)
 {
     *m = (dibs_member){.size = sizeof *m};
@@ -335,14 +337,15 @@ static bool read_member(struct bundle *b, size_t i, dibs_owner owner,
 }
 
 /* Of a quorum each member has a client of its own. */
-static dibs_client *member_client(const struct bundle *b, size_t member)
+static dibs_client *member_client(const struct lock_set *b, size_t member)
 {
     return b->clients[b->n_clients > 1 ? member : 0];
 }
 
 /* A member, and its name if there are others. */
-static void describe_blocker(struct bundle *b, size_t member, const char *name,
-                             char *text, size_t size, struct holder_seen *by)
+static void describe_blocker(struct lock_set *b, size_t member,
+                             const char *name, char *text, size_t size,
+                             struct holder_seen *by)
 {
     const dibs_lock_info *info = &by->info;
     const char *owner = info->owner;
@@ -357,21 +360,21 @@ static void describe_blocker(struct bundle *b, size_t member, const char *name,
                  "all %" PRId64
                  " slots are held, one by %s%s, lease ends in %s "
                  "unless it is renewed",
-                 info->slots, info->owner, who_behind(&by->who, who),
+                 info->slots, info->owner, owner_describe(&by->who, who),
                  info->ttl_ms < 0 ? "no time" : out_span(info->ttl_ms, span));
         return;
     }
-    snprintf(text, size,
-             info->ttl_ms < 0 ? "%s%sheld by %s%s, %s"
-                              : "%s%sheld by %s%s, lease ends in %s unless it "
-                                "is renewed",
-             name, *name ? " is " : "", info->owner, who_behind(&by->who, who),
-             info->ttl_ms < 0 ? "lease without end"
-                              : out_span(info->ttl_ms, span));
+    snprintf(
+        text, size,
+        info->ttl_ms < 0 ? "%s%sheld by %s%s, %s"
+                         : "%s%sheld by %s%s, lease ends in %s unless it "
+                           "is renewed",
+        name, *name ? " is " : "", info->owner, owner_describe(&by->who, who),
+        info->ttl_ms < 0 ? "lease without end" : out_span(info->ttl_ms, span));
 }
 
-void bundle_blocker(struct bundle *b, dibs_owner owner, char *text, size_t size,
-                    struct holder_seen *by)
+void lock_set_holder(struct lock_set *b, dibs_owner owner, char *text,
+                     size_t size, struct holder_seen *by)
 {
     dibs_member m;
 
@@ -396,7 +399,7 @@ static const char *verdict_word(const dibs_member *m)
     return dibs_strerror(m->verdict);
 }
 
-void bundle_tell(struct bundle *b, dibs_owner owner)
+void lock_set_log(struct lock_set *b, dibs_owner owner)
 {
     dibs_member m;
 
@@ -405,7 +408,7 @@ void bundle_tell(struct bundle *b, dibs_owner owner)
                  verdict_word(&m));
 }
 
-bool bundle_asks(struct bundle *b, dibs_owner owner)
+bool lock_set_has_pending(struct lock_set *b, dibs_owner owner)
 {
     dibs_member m;
 
@@ -415,7 +418,7 @@ bool bundle_asks(struct bundle *b, dibs_owner owner)
     return false;
 }
 
-void bundle_json(struct bundle *b, dibs_owner owner, FILE *f)
+void lock_set_json(struct lock_set *b, dibs_owner owner, FILE *f)
 {
     struct json j;
     dibs_member m;

@@ -16,46 +16,46 @@
 #include "run/nesting.h"
 #include "server/server_select.h"
 
-#define BUNDLE_MAX 64 /* names, or servers */
+#define LOCK_SET_MAX 64 /* names, or servers */
 
-struct bundle {
-    dibs_client *clients[BUNDLE_MAX];
+struct lock_set {
+    dibs_client *clients[LOCK_SET_MAX];
     size_t n_clients;
-    dibs_lock *members[BUNDLE_MAX]; /* those that are ours to take */
+    dibs_lock *members[LOCK_SET_MAX]; /* those that are ours to take */
     size_t n_members;
     dibs_lock *l; /* what is taken: the one member, or all of them */
     bool group;   /* l is more than the one member */
     int fd;       /* readable when a callback waits; -1 none */
 
-    dibs_owner owner; /* who asks for it */
+    dibs_owner owner; /* the owner that acquires it */
 
-    bool nested;        /* outer dibs runs hold all of it */
-    struct outer outer; /* those that hold all or a part of it */
-    char owners[BUNDLE_MAX * DIBS_OWNER_MAX / 4]; /* of those, or our own */
+    bool nested;          /* outer dibs runs hold all of it */
+    struct nesting outer; /* those that hold all or a part of it */
+    char owners[LOCK_SET_MAX * DIBS_OWNER_MAX / 4]; /* of those, or our own */
 };
 
 /* Servers and locks. EXIT_FINE, or another code and an error was printed. */
-int bundle_open(struct bundle *b, const struct args *a, const struct target *t,
-                const dibs_client_opts *opts);
+int lock_set_open(struct lock_set *b, const struct args *a,
+                  const struct target *t, const dibs_client_opts *opts);
 /* Releases what is held, and waits for that at most ms. What is known of outer
- * runs stays; close it with outer_close. */
-void bundle_close(struct bundle *b, int64_t ms);
+ * runs stays; close it with nesting_close. */
+void lock_set_close(struct lock_set *b, int64_t ms);
 
-int bundle_fd(const struct bundle *b);
-void bundle_pump(struct bundle *b);
+int lock_set_fd(const struct lock_set *b);
+void lock_set_dispatch(struct lock_set *b);
 
 /* The owner as the servers know it: that of the first member that is held. All
  * of them, with blanks between them, are in b->owners. */
-void bundle_owner(struct bundle *b, dibs_owner owner,
-                  char text[DIBS_OWNER_MAX]);
+void lock_set_owner(struct lock_set *b, dibs_owner owner,
+                    char text[DIBS_OWNER_MAX]);
 
-/* With --slots --strict: does the server have as many as we say, or nobody has
- * said so yet? If not, an error was printed. */
-bool bundle_strict(struct bundle *b, const struct args *a);
+/* With --slots --strict: returns whether the number of slots on the server is
+ * ours, or not set yet. If not, an error was printed. */
+bool lock_set_check_slot_count(struct lock_set *b, const struct args *a);
 
 /* The id of a slot's permit as Redisson shows it, 32 hex digits and a NUL;
  * owner is "uuid:number". "" if it is something else. */
-void bundle_permit(const char *owner, char permit[33]);
+void lock_set_permit(const char *owner, char permit[33]);
 
 /* A lock that is held, and who holds it. */
 struct holder_seen {
@@ -63,15 +63,15 @@ struct holder_seen {
     struct who who;
 };
 
-/* Who holds what we wanted, "" if that is not known; and what the server says
- * about that lock. */
-void bundle_blocker(struct bundle *b, dibs_owner owner, char *text, size_t size,
-                    struct holder_seen *by);
-/* -v: what became of each member. Nothing for a single lock. */
-void bundle_tell(struct bundle *b, dibs_owner owner);
+/* A text about the holder of the busy lock, "" if unknown; and the lock as the
+ * server has it. */
+void lock_set_holder(struct lock_set *b, dibs_owner owner, char *text,
+                     size_t size, struct holder_seen *by);
+/* -v: logs the result of each member. Nothing for a single lock. */
+void lock_set_log(struct lock_set *b, dibs_owner owner);
 /* The same as an array of JSON objects. */
-void bundle_json(struct bundle *b, dibs_owner owner, FILE *f);
-/* Has a member not answered yet? */
-bool bundle_asks(struct bundle *b, dibs_owner owner);
+void lock_set_json(struct lock_set *b, dibs_owner owner, FILE *f);
+/* Returns whether the acquire of a member is still in flight. */
+bool lock_set_has_pending(struct lock_set *b, dibs_owner owner);
 
 #endif

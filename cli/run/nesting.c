@@ -3,9 +3,9 @@
  * nesting.c - the dibs runs around us, and when their holds end.
  *
  * A run of a lock that an outer run holds takes nothing (lock_set.c). But the
- * outer hold can end first: the outer run loses it, or it was told --foreground
- * and its own command has ended, or it is killed. Then our command has to stop,
- * as if the lock were ours and lost.
+ * outer hold can end first: the outer run loses it, or it has
+ * --foreground and its own command has ended, or it is killed. Then our command
+ * has to stop, as if the lock were ours and lost.
  *
  * Pipe    An outer run gives its command the read end of a pipe. It writes
  *         "lost" when the lock is lost. It closes the write end before it
@@ -18,8 +18,9 @@
  *         record lock (fcntl) on the pipe. The kernel drops it when the process
  *         ends, however it ends, and the command does not inherit it. Our guard
  *         takes one, too: if we are killed, it is the last to go. The outer
- *         run closes its write end, then waits until nobody has that lock. We
- *         lock first and look at the pipe then: one of both sees the other.
+ *         run closes its write end, then waits until the record lock is free.
+ *         We lock first and check the pipe then, so one of both notices the
+ *         other.
  *
  * Which   DIBS_LOST_FD is the pipe of the innermost run, which may hold another
  *         lock. DIBS_LOST_FDS has all of them:
@@ -28,14 +29,14 @@
  *         descriptors, and others then get the number. A run by dibs 0.1 sets
  *         only DIBS_LOST_FD.
  *
- * Grace   "lost" comes so many milliseconds before the outer run kills its own
+ * Grace   The milliseconds from "lost" until the outer run kills its own
  *         command. Ours must be gone by then, too. It is 0 for an outer run
  *         with --on-lost warn, which notices a loss only when it has happened.
  *
  * Closed  Where the pipe is gone, how tells whether that is dangerous. "group":
  *         the outer run waits for its process group, and so for us, and signals
  *         all of it when the lock is lost. "one": it waits for one process.
- *         Then nobody would stop our command, and we do not begin.
+ *         Then nothing would stop our command, and we do not begin.
  *
  * Thread  Opening happens on a thread of its own, all else on the first.
  */
@@ -67,7 +68,7 @@ static uint64_t pipe_inode(int fd)
 }
 
 /* What DIBS_LOST_FDS says of an owner; -1: nothing, or the pipe is gone. */
-static int listed_fd(struct outer *o, const char *list, const char *owner,
+static int listed_fd(struct nesting *o, const char *list, const char *owner,
                      size_t len)
 {
     int fd;
@@ -105,7 +106,7 @@ static int plain_fd(const char *owner, size_t len)
     return pipe_inode(fd) != 0 ? fd : -1;
 }
 
-bool outer_names_fd(int fd)
+bool nesting_is_outer_fd(int fd)
 {
     const char *list = getenv("DIBS_LOST_FDS"), *one = getenv("DIBS_LOST_FD");
     const char *number = list;
@@ -123,7 +124,7 @@ bool outer_names_fd(int fd)
            named == fd;
 }
 
-static bool add_fd(struct outer *o, int fd)
+static bool add_fd(struct nesting *o, int fd)
 {
     struct epoll_event ev = {.events = EPOLLIN};
 
@@ -132,19 +133,19 @@ static bool add_fd(struct outer *o, int fd)
             return true;
     if (o->fd < 0)
         o->fd = epoll_create1(EPOLL_CLOEXEC);
-    if (o->n == OUTER_MAX || o->fd < 0 ||
+    if (o->n == NESTING_MAX || o->fd < 0 ||
         epoll_ctl(o->fd, EPOLL_CTL_ADD, fd, &ev) != 0)
         return false;
     o->fds[o->n++] = fd;
     return true;
 }
 
-bool outer_open(struct outer *o, const char *owners)
+bool nesting_open(struct nesting *o, const char *owners)
 {
     const char *list = getenv("DIBS_LOST_FDS");
     bool all = true;
 
-    *o = (struct outer){.fd = -1, .grace_ms = INT64_MAX};
+    *o = (struct nesting){.fd = -1, .grace_ms = INT64_MAX};
     for (; *owners; owners += strspn(owners, " ")) {
         size_t n = strcspn(owners, " ");
         int fd = list ? listed_fd(o, list, owners, n) : plain_fd(owners, n);
@@ -155,22 +156,22 @@ bool outer_open(struct outer *o, const char *owners)
     return all;
 }
 
-void outer_close(struct outer *o)
+void nesting_close(struct nesting *o)
 {
     if (o->fd >= 0)
         close(o->fd);
-    *o = (struct outer){.fd = -1};
+    *o = (struct nesting){.fd = -1};
 }
 
-enum outer_state outer_state(const struct outer *o)
+enum nesting_state nesting_state(const struct nesting *o)
 {
-    enum outer_state state = OUTER_HOLDS;
+    enum nesting_state state = NESTING_HELD;
 
-    for (size_t i = 0; i < o->n && state != OUTER_LOST; i++) {
+    for (size_t i = 0; i < o->n && state != NESTING_LOST; i++) {
         struct pollfd p = {.fd = o->fds[i], .events = POLLIN};
 
         if (poll(&p, 1, 0) == 1)
-            state = p.revents & POLLIN ? OUTER_LOST : OUTER_ENDED;
+            state = p.revents & POLLIN ? NESTING_LOST : NESTING_ENDED;
     }
     return state;
 }
@@ -182,41 +183,41 @@ static void lock_pipe(int fd, short type)
     (void)fcntl(fd, F_SETLK, &l); /* without it, all is as in dibs 0.1 */
 }
 
-void outer_join_fd(int fd)
+void nesting_join_fd(int fd)
 {
     lock_pipe(fd, F_RDLCK);
 }
 
-void outer_join(const struct outer *o)
+void nesting_join(const struct nesting *o)
 {
     for (size_t i = 0; i < o->n; i++)
-        outer_join_fd(o->fds[i]);
+        nesting_join_fd(o->fds[i]);
 }
 
-void outer_leave_fd(int fd)
+void nesting_leave_fd(int fd)
 {
     lock_pipe(fd, F_UNLCK);
 }
 
-void outer_leave(const struct outer *o)
+void nesting_leave(const struct nesting *o)
 {
     for (size_t i = 0; i < o->n; i++)
-        outer_leave_fd(o->fds[i]);
+        nesting_leave_fd(o->fds[i]);
 }
 
-bool outer_joined(int fd)
+bool nesting_is_joined(int fd)
 {
     struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 
     return fd >= 0 && fcntl(fd, F_GETLK, &l) == 0 && l.l_type != F_UNLCK;
 }
 
-int outer_first(const struct outer *o)
+int nesting_first_fd(const struct nesting *o)
 {
     return o->n > 0 ? o->fds[0] : -1;
 }
 
-char *outer_row(const struct outer_terms *t)
+char *nesting_env(const struct nesting_terms *t)
 {
     const char *outer = getenv("DIBS_LOST_FDS"), *owners = t->owners;
     struct out_text row;

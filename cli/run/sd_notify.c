@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * sd_notify.c - tells systemd how a command of ours is doing (sd_notify(3)).
+ * sd_notify.c - sends the state of a command to systemd (sd_notify(3)).
  *
  * systemd gives a service of Type=notify a datagram socket, in NOTIFY_SOCKET,
  * and listens to what comes there. That is the whole protocol, so there is no
@@ -21,7 +21,7 @@
  *
  * Thread  The first one.
  *
- * Trouble If the socket is not what it should be, or nobody reads it, a message
+ * Trouble If the socket is not what it should be, or is not read, a message
  *         is lost, and -v says so. The lock does not depend on it.
  */
 #include "run/sd_notify.h"
@@ -42,7 +42,7 @@
 
 static struct {
     struct sockaddr_un to;
-    socklen_t len; /* 0: nobody listens */
+    socklen_t len; /* 0: no socket */
     int64_t every_ms, next_at;
 } notify = {.next_at = TIME_NEVER};
 

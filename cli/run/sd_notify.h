@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * sd_notify.h - tells systemd how a command of ours is doing.
+ * sd_notify.h - sends the state of a command to systemd.
  */
 #ifndef DIBS_CLI_RUN_SD_NOTIFY_H
 #define DIBS_CLI_RUN_SD_NOTIFY_H

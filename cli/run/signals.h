@@ -41,8 +41,8 @@ bool signals_fatal(int sig);
 bool signals_forward(int sig);
 
 /* Stops this process, as that signal would have; with group, all of our
- * process group. Returns when we are continued: true. At once and false where
- * nobody could continue us (an orphaned process group). */
+ * process group. Returns when we are continued: true. Returns false at once in
+ * an orphaned process group, where it could not be continued. */
 bool signals_stop(int sig, bool group);
 
 /* In a new process, before exec: everything as it was. */

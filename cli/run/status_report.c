@@ -29,7 +29,7 @@
 #include "exit_codes.h"
 #include "util/time.h"
 
-static const char *cause_of(int code, const struct grip *g)
+static const char *cause_of(int code, const struct lock_session *g)
 {
     if (g->busy)
         return "busy"; /* whatever -E says */
@@ -41,17 +41,17 @@ static const char *cause_of(int code, const struct grip *g)
     return "interrupted";
 }
 
-static const char *lock_word(const struct grip *g)
+static const char *lock_word(const struct lock_session *g)
 {
     static const char *const words[] = {
-        [GRIP_NOT_TAKEN] = "not-taken",
-        [GRIP_RELEASED] = "released",
-        [GRIP_LOST] = "lost",
-        [GRIP_UNSURE] = "unconfirmed",
+        [SESSION_NOT_TAKEN] = "not-taken",
+        [SESSION_RELEASED] = "released",
+        [SESSION_LOST] = "lost",
+        [SESSION_UNCONFIRMED] = "unconfirmed",
     };
 
     if (g->nested)
-        return g->outer == OUTER_HOLDS ? "outer" : "lost";
+        return g->outer == NESTING_HELD ? "outer" : "lost";
     return g->kept ? "kept" : words[g->end];
 }
 
@@ -67,7 +67,8 @@ static void add_child(struct json *j, const struct report *r)
         json_null(j, "signal");
 }
 
-void report_write(const struct args *a, struct grip *g, const struct report *r)
+void report_write(const struct args *a, struct lock_session *g,
+                  const struct report *r)
 {
     struct out_text line;
     struct json j;
@@ -88,7 +89,7 @@ void report_write(const struct args *a, struct grip *g, const struct report *r)
     json_int(&j, "held_ms", g->held_at > 0 ? end - g->held_at : 0);
     if (g->b.group) {
         json_any(&j, "members");
-        bundle_json(&g->b, g->owner, f);
+        lock_set_json(&g->b, g->owner, f);
     }
     json_close(&j);
     putc('\n', f);

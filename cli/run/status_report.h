@@ -9,7 +9,7 @@
 
 #include "run/lock_session.h"
 
-/* How it ended, besides what the grip knows. */
+/* How it ended, besides what the session knows. */
 struct report {
     int code;        /* our exit code */
     const char *why; /* the cause, where the code does not tell; or NULL */
@@ -18,6 +18,7 @@ struct report {
 };
 
 /* Writes it, if it was asked for. */
-void report_write(const struct args *a, struct grip *g, const struct report *r);
+void report_write(const struct args *a, struct lock_session *g,
+                  const struct report *r);
 
 #endif

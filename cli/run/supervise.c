@@ -7,9 +7,9 @@
  *
  * Loss    The lock is ours until its deadline, which each renewal pushes back.
  *         We look at our own clock, and do not wait for an error: when the
- *         deadline comes near, the command is told to end. Shortly before the
- *         deadline it is killed, so that it is dead when the server gives the
- *         lock to somebody else. Seen backwards from the deadline:
+ *         deadline comes near, the command gets TERM. Shortly before the
+ *         deadline it is killed, so that it is dead when the server
+ *         grants the lock to another owner. Seen backwards from the deadline:
  *
  *             TERM ...grace_ms... KILL ...margin_ms... deadline
  *
@@ -17,15 +17,15 @@
  *         once. --on-lost chooses another step than TERM, or that the command
  *         runs on.
  *
- *         A lock that an outer dibs run holds for us ends when that run says
- *         so, or when it ends (nesting.c). It is the same loss.
+ *         A lock that an outer dibs run holds for us is lost when that run
+ *         loses it or ends (nesting.c).
  *
  * Pauses  While dibs is stopped nothing is renewed, so its command must be
  *         stopped, too. When the terminal stops us, we stop the command first.
  *         When we are continued, we continue it only if we still hold the lock.
  *         SIGSTOP gives no time for that; then the guard acts (child_guard.c).
  *
- * End     The lock may be released when nobody in the group is left, and when
+ * End     The lock may be released when the process group is empty, and when
  *         no run inside of ours relies on it (nesting.c). The end of a child
  *         wakes us. For other processes we look again and again, less and less
  *         often.
@@ -44,10 +44,10 @@
 #define MARGIN_MAX_MS 1000
 #define LOOK_MIN_MS   20
 #define LOOK_MAX_MS   1000
-#define LEFT_TELL_MS  3000 /* leftovers live on so long before we say so */
+#define LEFT_TELL_MS  3000 /* until processes that live on are reported */
 
 /* The lease of the lock. That of an outer run may be shorter than ours. */
-static int64_t lease_ms(const struct args *a, const struct grip *g)
+static int64_t lease_ms(const struct args *a, const struct lock_session *g)
 {
     const char *text = getenv("DIBS_LEASE_MS");
     int64_t lease = a->max_hold_ms > 0
@@ -58,41 +58,41 @@ static int64_t lease_ms(const struct args *a, const struct grip *g)
     return outer > 0 ? time_earlier(lease, outer) : lease;
 }
 
-int64_t watch_grace_ms(const struct args *a, const struct grip *g)
+int64_t supervise_grace_ms(const struct args *a, const struct lock_session *g)
 {
     return a->on_lost.kind == LOST_WARN
                ? 0
                : time_earlier(a->kill_after_ms, lease_ms(a, g) / 3);
 }
 
-static bool warn_only(const struct watch *w)
+static bool warn_only(const struct supervisor *w)
 {
     return w->a->on_lost.kind == LOST_WARN;
 }
 
 /* ---- stopping it ------------------------------------------------------- */
 
-static void kill_it(struct watch *w)
+static void kill_it(struct supervisor *w)
 {
     child_signal(w->ch, SIGKILL);
     w->kill_at = TIME_NEVER;
 }
 
 /* A stopped process gets a signal only when it is continued. */
-static void ask_to_end(struct watch *w, int sig)
+static void ask_to_end(struct supervisor *w, int sig)
 {
     child_signal(w->ch, sig);
     if (sig != SIGKILL)
         child_signal(w->ch, SIGCONT);
 }
 
-static const char *loss_text(const struct watch *w)
+static const char *loss_text(const struct supervisor *w)
 {
     const struct args *a = w->a;
     int64_t end = w->deadline - w->g->held_at; /* a little early: drift */
 
-    if (w->g->outer != OUTER_HOLDS)
-        return grip_outer_text(w->g);
+    if (w->g->outer != NESTING_HELD)
+        return session_outer_loss_text(w->g);
     if (a->no_renew)
         return "its lease ends and is not renewed";
     if (a->max_hold_ms > 0 && end + a->max_hold_ms / 20 >= a->max_hold_ms)
@@ -102,14 +102,14 @@ static const char *loss_text(const struct watch *w)
 }
 
 /* An outer run that loses the lock may have less time than we have. */
-static int64_t loss_grace_ms(const struct watch *w)
+static int64_t loss_grace_ms(const struct supervisor *w)
 {
-    return w->g->outer == OUTER_LOST
+    return w->g->outer == NESTING_LOST
                ? time_earlier(w->grace_ms, w->g->b.outer.grace_ms)
                : w->grace_ms;
 }
 
-static void begin_command_loss(struct watch *w, int64_t now)
+static void begin_command_loss(struct supervisor *w, int64_t now)
 {
     const struct on_lost *what = &w->a->on_lost;
     const char *name = w->a->words[0];
@@ -117,7 +117,7 @@ static void begin_command_loss(struct watch *w, int64_t now)
     child_tell_lost(w->ch);
     if (warn_only(w)) {
         w->late = true;
-        grip_outer_leave(w->g);
+        session_outer_leave(w->g);
         guard_leave(&w->ch->guard);
         out_tell(OUT_ERROR, "lost", "lost %s: %s; the command runs on", name,
                  loss_text(w));
@@ -138,15 +138,15 @@ static void begin_command_loss(struct watch *w, int64_t now)
 }
 
 /* Notes renewals; acts when there are none. */
-static void check_command_lock(struct watch *w, int64_t now)
+static void check_command_lock(struct supervisor *w, int64_t now)
 {
     if (w->why == STOP_LOST || w->late)
         return;
-    if (w->g->outer != OUTER_HOLDS)
+    if (w->g->outer != NESTING_HELD)
         begin_command_loss(w, now);
-    if (w->g->outer != OUTER_HOLDS || !w->g->held)
+    if (w->g->outer != NESTING_HELD || !w->g->held)
         return;
-    int64_t left = grip_valid_ms(w->g);
+    int64_t left = session_valid_ms(w->g);
     int64_t before = w->deadline;
 
     if (left > 0)
@@ -159,7 +159,7 @@ static void check_command_lock(struct watch *w, int64_t now)
     }
 }
 
-static void check_times(struct watch *w, int64_t now)
+static void check_times(struct supervisor *w, int64_t now)
 {
     char span[OUT_SPAN_MAX];
 
@@ -184,7 +184,7 @@ static void check_times(struct watch *w, int64_t now)
 /* ---- pauses and the terminal ------------------------------------------- */
 
 /* Goes on after a pause: the lock first. */
-static void resume_command(struct watch *w)
+static void resume_command(struct supervisor *w)
 {
     struct child *ch = w->ch;
 
@@ -196,7 +196,7 @@ static void resume_command(struct watch *w)
     child_signal(ch, SIGCONT);
 }
 
-static void pause_all(struct watch *w, int sig, bool group)
+static void pause_all(struct supervisor *w, int sig, bool group)
 {
     child_signal(w->ch, SIGSTOP);
     child_take_tty(w->ch);
@@ -207,7 +207,7 @@ static void pause_all(struct watch *w, int sig, bool group)
 
 /* The command was stopped. If the terminal did it, we may have to act as the
  * shell would. */
-static void on_stopped(struct watch *w)
+static void on_stopped(struct supervisor *w)
 {
     struct child *ch = w->ch;
     int sig = ch->stopped_by;
@@ -225,7 +225,7 @@ static void on_stopped(struct watch *w)
     }
 }
 
-static void on_signal(struct watch *w, struct signal_got got)
+static void on_signal(struct supervisor *w, struct signal_got got)
 {
     struct child *ch = w->ch;
 
@@ -244,7 +244,7 @@ static void on_signal(struct watch *w, struct signal_got got)
     default:
         if (got.terminal && got.sig == SIGINT)
             w->typed = true;
-        /* In our own group, the terminal has told it already. */
+        /* In our own group, it already got the signal from the terminal. */
         if (signals_forward(got.sig) && (ch->group || !got.terminal))
             child_signal(ch, got.sig);
     }
@@ -252,7 +252,7 @@ static void on_signal(struct watch *w, struct signal_got got)
 
 /* ---- the loop ---------------------------------------------------------- */
 
-static bool all_over(struct watch *w, int64_t now)
+static bool all_over(struct supervisor *w, int64_t now)
 {
     if (!w->ch->ended || child_gone(w->ch))
         return w->ch->ended;
@@ -270,7 +270,7 @@ static bool all_over(struct watch *w, int64_t now)
     return false;
 }
 
-static int64_t next_due(const struct watch *w)
+static int64_t next_due(const struct supervisor *w)
 {
     int64_t due = time_earlier(w->kill_at, w->look_at);
 
@@ -283,12 +283,12 @@ static int64_t next_due(const struct watch *w)
     return due;
 }
 
-static void watch_pass(struct watch *w)
+static void supervise_pass(struct supervisor *w)
 {
     struct pollfd p[4] = {{.fd = w->g->signals->fd, .events = POLLIN},
-                          {.fd = grip_fd(w->g), .events = POLLIN},
+                          {.fd = session_fd(w->g), .events = POLLIN},
                           {.fd = w->timer, .events = POLLIN},
-                          {.fd = grip_outer_fd(w->g), .events = POLLIN}};
+                          {.fd = session_outer_fd(w->g), .events = POLLIN}};
     struct signal_got got;
 
     time_arm(w->timer, next_due(w));
@@ -297,13 +297,13 @@ static void watch_pass(struct watch *w)
     while (p[0].revents && signals_next(w->g->signals, &got))
         on_signal(w, got);
     if (p[1].revents)
-        grip_pump(w->g);
+        session_dispatch(w->g);
     if (p[3].revents)
-        grip_outer_look(w->g);
+        session_check_outer(w->g);
 }
 
-/* Signals while we wait for inner runs. False: somebody wants us to end. */
-static bool may_wait_on(struct watch *w)
+/* Signals while we wait for inner runs. False: a signal ends the wait. */
+static bool may_wait_on(struct supervisor *w)
 {
     struct signal_got got;
     bool wait = true;
@@ -322,16 +322,16 @@ static bool may_wait_on(struct watch *w)
 /* Runs inside of ours rely on our hold. They hear now that it ends, and stop
  * their commands. The lock is kept until they have, or until it is lost. An
  * inner run is often our child by then, and its end wakes us. */
-static void await_inner(struct watch *w)
+static void await_inner(struct supervisor *w)
 {
     int64_t tell_at = time_now() + LEFT_TELL_MS;
     bool go_on = true;
 
     child_tell_end(w->ch);
     w->look_ms = LOOK_MIN_MS;
-    while (go_on && child_has_inner(w->ch) && grip_valid_ms(w->g) > 0) {
+    while (go_on && child_has_inner(w->ch) && session_valid_ms(w->g) > 0) {
         struct pollfd p[2] = {{.fd = w->g->signals->fd, .events = POLLIN},
-                              {.fd = grip_fd(w->g), .events = POLLIN}};
+                              {.fd = session_fd(w->g), .events = POLLIN}};
 
         if (time_now() >= tell_at) {
             tell_at = TIME_NEVER;
@@ -341,14 +341,14 @@ static void await_inner(struct watch *w)
                      w->a->words[0]);
         }
         if (poll(p, 2, (int)w->look_ms) > 0 && p[1].revents)
-            grip_pump(w->g);
+            session_dispatch(w->g);
         go_on = may_wait_on(w);
         w->look_ms = time_earlier(2 * w->look_ms, LOOK_MAX_MS);
     }
 }
 
 /* The command is gone. Was it alone until then? */
-static void check_end(struct watch *w)
+static void check_end(struct supervisor *w)
 {
     const char *name = w->a->words[0];
 
@@ -359,22 +359,23 @@ static void check_end(struct watch *w)
             "dibs was stopped for too long and lost %s; the command was killed",
             name);
     }
-    grip_outer_look(w->g);
-    if (w->g->outer != OUTER_HOLDS && w->why != STOP_LOST && !w->late) {
+    session_check_outer(w->g);
+    if (w->g->outer != NESTING_HELD && w->why != STOP_LOST && !w->late) {
         w->late = true;
         out_tell(OUT_ERROR, "lost",
                  "lost %s before the command ended: %s; another one may have "
                  "run at the same time",
-                 name, grip_outer_text(w->g));
+                 name, session_outer_loss_text(w->g));
     }
 }
 
-void watch_run(struct watch *w, const struct args *a, struct grip *g,
-               struct child *ch, const struct child_plan *plan)
+void supervise_run(struct supervisor *w, const struct args *a,
+                   struct lock_session *g, struct child *ch,
+                   const struct child_plan *plan)
 {
     int64_t now = time_now();
 
-    *w = (struct watch){
+    *w = (struct supervisor){
         .a = a,
         .g = g,
         .ch = ch,
@@ -389,18 +390,18 @@ void watch_run(struct watch *w, const struct args *a, struct grip *g,
     };
     int64_t lease = lease_ms(a, g);
     int64_t margin = lease / 10 > MARGIN_MIN_MS ? lease / 10 : MARGIN_MIN_MS;
-    w->grace_ms = watch_grace_ms(a, g);
+    w->grace_ms = supervise_grace_ms(a, g);
     w->margin_ms = time_earlier(margin, MARGIN_MAX_MS);
     child_reap(ch);
     while (!all_over(w, now)) {
         check_command_lock(w, now);
         check_times(w, now);
-        notify_alive(grip_is_sure(w->g), now);
-        watch_pass(w);
+        notify_alive(session_is_confirmed(w->g), now);
+        supervise_pass(w);
         now = time_now();
     }
     check_end(w);
-    grip_outer_leave(g);
+    session_outer_leave(g);
     await_inner(w);
     if (ch->has_tty)
         w->typed = true; /* whatever was typed, it got it and not we */

@@ -17,9 +17,9 @@ enum stop_why {
     STOP_TOOLONG
 };
 
-struct watch {
+struct supervisor {
     const struct args *a;
-    struct grip *g;
+    struct lock_session *g;
     struct child *ch;
     const struct child_plan *plan;
 
@@ -40,11 +40,12 @@ struct watch {
 };
 
 /* How long a command gets from TERM to KILL when its lock is being lost. */
-int64_t watch_grace_ms(const struct args *a, const struct grip *g);
+int64_t supervise_grace_ms(const struct args *a, const struct lock_session *g);
 
 /* Runs until the command is gone and its group with it, and until the runs
  * inside of it have stopped theirs. */
-void watch_run(struct watch *w, const struct args *a, struct grip *g,
-               struct child *ch, const struct child_plan *plan);
+void supervise_run(struct supervisor *w, const struct args *a,
+                   struct lock_session *g, struct child *ch,
+                   const struct child_plan *plan);
 
 #endif

@@ -57,7 +57,7 @@ static void describe_holder(const struct waiting *w, char *text, size_t size)
     bool short_form = w->terminal && now.known;
     int n = snprintf(text, size, ": %.200s%sheld by %s%s", name,
                      *name ? " is " : "", short_form ? "" : i->owner,
-                     (short_form ? who_text : who_behind)(&now, who));
+                     (short_form ? who_text : owner_describe)(&now, who));
     if (i->owners > 1)
         n += snprintf(text + n, size - (size_t)n, " and %zu more",
                       i->owners - 1);
@@ -128,7 +128,7 @@ static void on_info(dibs_err err, const dibs_lock_info *info, void *arg)
 
 static void ask_holder(struct waiting *w, int64_t now)
 {
-    struct bundle *b = w->b;
+    struct lock_set *b = w->b;
 
     w->ask_at = now + w->pause_ms;
     if (!w->terminal && w->a->verbose)
@@ -140,7 +140,7 @@ static void ask_holder(struct waiting *w, int64_t now)
         dibs_lock_info_get_async(b->members[w->member], on_info, w) == DIBS_OK;
 }
 
-void waiting_begin(struct waiting *w, const struct args *a, struct bundle *b,
+void waiting_begin(struct waiting *w, const struct args *a, struct lock_set *b,
                    int64_t since)
 {
     bool terminal = progress_possible() && !a->quiet && !a->log_json;

@@ -12,7 +12,7 @@
 
 struct waiting {
     const struct args *a;
-    struct bundle *b;
+    struct lock_set *b;
     int64_t since; /* on the clock of time.h */
     bool terminal; /* a line there; else a message now and then, with -v */
     bool on;       /* from begin to end */
@@ -24,7 +24,7 @@ struct waiting {
     int64_t who_at;
 };
 
-void waiting_begin(struct waiting *w, const struct args *a, struct bundle *b,
+void waiting_begin(struct waiting *w, const struct args *a, struct lock_set *b,
                    int64_t since);
 /* When to call waiting_tick next; TIME_NEVER: not at all. */
 int64_t waiting_due(const struct waiting *w);

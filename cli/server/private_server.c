@@ -315,7 +315,7 @@ static int await_listening(const struct local *lo, int life, int64_t until)
     while (!died && time_now() < end) {
         if (local_alive(lo, NULL))
             return EXIT_FINE;
-        died = poll(&p, 1, 2) > 0; /* nobody writes to it: this is its end */
+        died = poll(&p, 1, 2) > 0; /* EOF: no process has the write end */
     }
     out_tell(OUT_ERROR, "local",
              died ? "the private redis-server ended at once; see %s"
@@ -329,7 +329,7 @@ static int launch_server(const struct local *lo, int64_t until)
     int err[2] = {-1, -1}, life[2] = {-1, -1}, why = 0;
     int code = EXIT_SERVER;
 
-    unlink(lo->socket); /* of one that died: nobody listens there */
+    unlink(lo->socket); /* of a server that died */
     if (pipe2(err, O_CLOEXEC) != 0 || pipe2(life, O_CLOEXEC) != 0 ||
         !spawn_server(lo, err[1], life[1])) {
         out_tell(OUT_ERROR, "local", "cannot start a private redis-server: %s",

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * private_server_orphan.c - a private server that nobody can reach any more.
+ * private_server_orphan.c - a private server that cannot be reached any more.
  *
  * A user's runtime folder is removed at logout, and a cleaner may remove the
  * socket in /tmp. The server still runs then, and its clients still hold their
  * locks, but a new client cannot find it. If the new client started a second
  * server, two clients would hold one lock. So before a server is started, we
  * search /proc for an earlier one, by its working directory, which the kernel
- * still knows when the folder is gone. The file net/unix in /proc tells whether
- * anybody is connected to it. If nobody is, nobody holds a lock there, and that
- * server is ended.
+ * still knows when the folder is gone. /proc/net/unix shows whether a
+ * client is connected to it. If none is, no lock is held there, and that server
+ * is ended.
  *
  * Needed  Without this search, two holders of one lock are easy to get: hold a
  *         lock, remove the folder, run another command (cli.local does that).
@@ -87,9 +87,9 @@ static pid_t find_server(const char *dir)
     return found;
 }
 
-/* Is anybody connected to this socket? If we cannot know, yes. A line is
- * number, references, protocol, flags, type, state (03: connected), inode and
- * the path. */
+/* Returns whether a client is connected to this socket; true if unknown. A line
+ * is number, references, protocol, flags, type, state (03: connected), inode
+ * and the path. */
 static bool has_clients(pid_t pid, const char *socket)
 {
     char path[64], line[512];
@@ -142,7 +142,7 @@ pid_t orphan_busy(const char *dir, const char *socket)
     pid_t pid = find_server(dir);
     bool busy = pid != 0;
 
-    /* Somebody may be just leaving. */
+    /* A client may be closing just now. */
     for (int i = 0; busy && i < LEAVE_MS / 10; i++) {
         busy = has_clients(pid, socket);
         if (busy)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * private_server_orphan.h - a private server that nobody can reach any more.
+ * private_server_orphan.h - a private server that cannot be reached any more.
  */
 #ifndef DIBS_CLI_SERVER_PRIVATE_SERVER_ORPHAN_H
 #define DIBS_CLI_SERVER_PRIVATE_SERVER_ORPHAN_H

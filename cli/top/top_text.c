@@ -23,7 +23,7 @@ const char *top_span(int64_t ms, char buf[TOP_SPAN_MAX])
     return buf;
 }
 
-void top_owner(const struct sighting *x, char *buf, size_t size)
+void top_owner(const struct snapshot_row *x, char *buf, size_t size)
 {
     const struct who *w = &x->s.who;
     const dibs_lock_info *i = &x->s.info;
@@ -44,9 +44,9 @@ void top_owner(const struct sighting *x, char *buf, size_t size)
         snprintf(buf + n, size - (size_t)n, " +%zu", i->owners - 1);
 }
 
-size_t top_waiters(const struct sighting *x)
+size_t top_waiters(const struct snapshot_row *x)
 {
-    return look_counted(&x->s) ? x->s.queued + x->s.waiting : 0;
+    return query_has_counts(&x->s) ? x->s.queued + x->s.waiting : 0;
 }
 
 const char *top_mode(const dibs_lock_info *i)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * calls.c - takes a lock, and gives it back, in one of the forms that there
- * are: sync or async, and the async ones also from inside a callback.
+ * calls.c - acquires and releases a lock, sync or async, and async also from
+ * inside a callback.
  */
 #include "sim/program.h"
 

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
  * concurrent_owner.c - one owner with two calls at once: two threads of a
- * process take, extend, cancel and give back the same lock by the same owner,
- * for a while. Of a read-write lock they may be about one half each; and one
- * may be about a plain lock while the other is about the multi lock that has
- * it.
+ * process acquire, extend, cancel and release the same lock for the same owner,
+ * for a while. They may use one mode of a read-write lock each; and one may use
+ * a plain lock while the other uses the multi lock that contains it.
  *
- * Who of the two has which level cannot be told apart. So the judge looks at
- * what the owner has (struct sim_claim), and counts levels here:
+ * It is unknown which of the two has which level. So the checker uses what the
+ * owner has (struct sim_claim), and levels are counted here:
  *
  *   P1   as of any other holder
  *   P2   on_lost comes at most once for each grant, and not when all is over
- *   P4   LOST is for an owner that had it; what was granted can be given back;
- *        when all was given back nothing is held
+ *   P4   LOST is for an owner that had it; what was granted can be released;
+ *        when all was released nothing is held
  *   P7   a call waits for the other one, but not beyond its limit
  */
 #include "sim/program.h"
@@ -123,7 +122,7 @@ static dibs_err release_level(struct sim_program *pr, struct pair *p,
         err = sim_give(pr, claim->lock, o);
         sim_note("release %s, of a pair: %s", sim_thing_name(claim->thing),
                  dibs_strerror(err));
-        sim_judge_time("release", from, idle,
+        sim_check_time("release", from, idle,
                        (sim_is_group(claim->thing) ? 3 : 2) *
                                sim_plan.command_ms * 102 / 100 +
                            SLACK_MS);
@@ -144,7 +143,7 @@ static void give_level(struct sim_program *pr, struct pair *p, struct side *s)
     bool alone = levels_of(p) == 1 && !has_group(p);
 
     o.owner = pr->owner;
-    struct sim_left *left = sim_left_draw(pr, &s->claim, &o);
+    struct sim_detached *left = sim_detached_draw(pr, &s->claim, &o);
     if (o.leave)
         (void)dibs_lock_owner_text(s->claim.lock, pr->owner, before,
                                    sizeof before);
@@ -153,9 +152,9 @@ static void give_level(struct sim_program *pr, struct pair *p, struct side *s)
     s->levels--;
     bool sure = err != DIBS_OK ||
                 (o.leave && alone && is_left(pr, p, s, before, granted));
-    sim_left_told(left, &s->claim, sure ? err : DIBS_ERR_UNKNOWN);
+    sim_detached_told(left, &s->claim, sure ? err : DIBS_ERR_UNKNOWN);
     if (err == DIBS_ERR_LOST)
-        sim_judge_lost(&s->claim);
+        sim_check_lost(&s->claim);
     if (pr->client->closing)
         return;
     check_given(pr, s, was_lost, err);
@@ -222,12 +221,12 @@ static void take_level(struct sim_program *pr, struct pair *p, struct side *s)
              (long long)o.lease_ms);
     struct sim_wait wait = {.what = t, .proc = s->claim.proc, .pair = true};
     if (waits)
-        sim_late_wait(&wait);
+        sim_lateness_wait(&wait);
     dibs_err err = sim_take(pr, s->claim.lock, form, &o);
-    sim_late_done(&wait, err);
+    sim_lateness_done(&wait, err);
     sim_note("%s, of a pair: %s", sim_thing_name(t), dibs_strerror(err));
     if (most >= 0) /* and it may be a re-entry by then */
-        sim_judge_time(sim_thing_name(t), from, idle,
+        sim_check_time(sim_thing_name(t), from, idle,
                        most + 2 * sim_plan.command_ms);
     if (err != DIBS_OK) {
         sim_totals.refused++;
@@ -246,7 +245,7 @@ static void take_level(struct sim_program *pr, struct pair *p, struct side *s)
 static void play_calls(struct sim_program *pr, struct pair *p, int caller)
 {
     for (int64_t n = sim_between(&pr->chance, 1, CALLS_MOST);
-         n > 0 && !pr->client->closing && !sim_healed; n--) {
+         n > 0 && !pr->client->closing && !sim_faults_ended; n--) {
         if (sim_once_in(&pr->chance, 8))
             (void)dibs_lock_cancel(side_of(p, 1 - caller)->claim.lock,
                                    pr->owner);
@@ -288,7 +287,7 @@ static void side_begin(struct sim_program *pr, struct side *s, enum sim_thing t)
                                   .shifts = true,
                                   .shared = t == SIM_READ};
     pr->uses[t] = true;
-    sim_judge_granted(&s->claim);
+    sim_check_granted(&s->claim);
 }
 
 /* Both have given back all that they were granted. */
@@ -305,7 +304,7 @@ static void side_end(struct sim_program *pr, struct side *s)
         sim_sleep(300000);
         (void)dibs_lock_release(s->claim.lock, &o);
     }
-    sim_judge_leaving(&s->claim);
+    sim_check_releasing(&s->claim);
     s->over = true;
 }
 

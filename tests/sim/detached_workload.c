@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT
  *
- * detached_workload.c - locks that a release leaves on the server: taken by
- * nobody for a while (keep_ms), or for somebody else (leave), who may adopt it.
+ * detached_workload.c - locks that a release leaves on the server: held for a
+ * while (keep_ms), or left for adoption by another owner (leave).
  *
- *   P4   what was left is there for as long as its owner could have held it:
- *        until then an adoption does not hear that nobody has it
- *   P6   such a lock is there on purpose, as long as it may be
- *   P11  an adopter that closes gives it back
+ *   P4   a lock that was left exists for as long as its owner could have held
+ *        it: until then an adoption does not return NOT_OWNER
+ *   P6   until then it is no orphan
+ *   P11  an adopter that closes releases it
  *
- * How often the server has what was adopted is not looked at: it may have been
- * held twice when it was left, and counts once for the adopter.
+ * The recursion count of an adopted lock is not checked: it may have had two
+ * levels when it was left, and counts once for the adopter.
  *
  *   state     what can happen                                   next
- *   LEAVING   the release is over: left for somebody            OFFERED
- *             it is over: kept, or not left                     OVER
- *   OFFERED   a thread of any client would like to have it      ASKED
+ *   LEAVING   the release has returned: left                    OFFERED
+ *             it has returned: kept, or not left                OVER
+ *   OFFERED   a thread of any client adopts it                  ASKED
  *   ASKED     it is adopted                                     ADOPTED
- *             nobody can tell                                   OFFERED or OVER
- *             it is not there any more                          OVER
- *   ADOPTED   it is given back                                  OVER
+ *             outcome unknown                                   OFFERED or OVER
+ *             it does not exist any more                        OVER
+ *   ADOPTED   it is released                                    OVER
  *             its client closes, or dies                        DROPPED
  *   DROPPED   that client has closed, and it is gone            OVER
  */
@@ -30,21 +30,21 @@
 
 enum stage { LEAVING, OFFERED, ASKED, ADOPTED, DROPPED, OVER };
 
-struct sim_left {
-    struct sim_left *next;
+struct sim_detached {
+    struct sim_detached *next;
     enum sim_thing thing;
     enum stage stage;
     char text[DIBS_OWNER_MAX + 8];  /* as its owner told it */
     char owner[DIBS_OWNER_MAX + 8]; /* as the server has it, without ":write" */
     bool any; /* a group, or a lost one: that is only how its owners begin */
     const struct sim_proc *proc; /* who had to do with it last */
-    int64_t keep_ms;             /* 0 = left for somebody */
+    int64_t keep_ms;             /* 0 = left for adoption */
     int64_t sure_until; /* us: the server has it for at least so long, */
     int64_t until;      /* us: and for at most so long */
     int64_t token;      /* of a fenced lock; 0 = not known */
 };
 
-static struct sim_left *all_left;
+static struct sim_detached *all_left;
 
 /* The longest that something can last, which a command makes last by now. */
 static int64_t longest_from_now(int64_t ms)
@@ -52,7 +52,7 @@ static int64_t longest_from_now(int64_t ms)
     return sim_now() + ms * 1020 + 3 * sim_plan.command_ms * 1000;
 }
 
-static bool is_named(const struct sim_left *left, const char *name)
+static bool is_named(const struct sim_detached *left, const char *name)
 {
     for (int i = 0; i < SIM_NAMES_MAX && sim_keys[left->thing][i]; i++)
         if (strcmp(sim_keys[left->thing][i], name) == 0)
@@ -60,11 +60,11 @@ static bool is_named(const struct sim_left *left, const char *name)
     return false;
 }
 
-/* ---- what the judge asks ----------------------------------------------- */
+/* ---- for the invariant checker ------------------------------------------ */
 
-bool sim_was_left(const char *name, const char *owner)
+bool sim_is_detached(const char *name, const char *owner)
 {
-    for (const struct sim_left *left = all_left; left; left = left->next) {
+    for (const struct sim_detached *left = all_left; left; left = left->next) {
         size_t n = strlen(left->owner);
         if (is_named(left, name) && sim_now() < left->until &&
             (left->any ? strncmp(owner, left->owner, n)
@@ -84,7 +84,7 @@ static bool is_over_reader(const char *name, const char *owner)
     return a && strncmp(a, "*0|", 3) == 0;
 }
 
-bool sim_all_left(const char *name, const char *uuid, const char *fields)
+bool sim_all_detached(const char *name, const char *uuid, const char *fields)
 {
     char owner[DIBS_OWNER_MAX + 8];
 
@@ -97,7 +97,7 @@ bool sim_all_left(const char *name, const char *uuid, const char *fields)
             *word = '\0';
         else if (is_over_reader(name, owner))
             continue;
-        if (!sim_was_left(name, owner))
+        if (!sim_is_detached(name, owner))
             return false;
     }
     return true;
@@ -105,16 +105,16 @@ bool sim_all_left(const char *name, const char *uuid, const char *fields)
 
 bool sim_ends_silently(const char *name, int64_t within_us)
 {
-    for (const struct sim_left *left = all_left; left; left = left->next)
+    for (const struct sim_detached *left = all_left; left; left = left->next)
         if (is_named(left, name) && left->stage != ADOPTED &&
             (left->until == SIM_NEVER || sim_now() < left->until + within_us))
             return true;
     return false;
 }
 
-void sim_left_dead(const struct sim_proc *p)
+void sim_detached_dead(const struct sim_proc *p)
 {
-    for (struct sim_left *left = all_left; left; left = left->next) {
+    for (struct sim_detached *left = all_left; left; left = left->next) {
         if (left->proc != p || left->stage == OFFERED)
             continue;
         left->stage = left->stage == ADOPTED ? DROPPED : OVER;
@@ -132,9 +132,9 @@ static bool has_owner(const char *fields, const char *owner)
     return false;
 }
 
-void sim_left_closed(const struct sim_proc *p)
+void sim_detached_closed(const struct sim_proc *p)
 {
-    for (struct sim_left *left = all_left; left; left = left->next) {
+    for (struct sim_detached *left = all_left; left; left = left->next) {
         const char *key = sim_keys[left->thing][0];
         if (left->proc != p || left->stage != DROPPED)
             continue;
@@ -158,10 +158,10 @@ static bool has_other_half(const struct sim_program *pr, enum sim_thing t)
            dibs_lock_state(pr->client->lock[other], pr->owner) != DIBS_NOT_HELD;
 }
 
-static struct sim_left *left_new(struct sim_program *pr,
-                                 const struct sim_claim *claim)
+static struct sim_detached *left_new(struct sim_program *pr,
+                                     const struct sim_claim *claim)
 {
-    struct sim_left *left = calloc(1, sizeof *left);
+    struct sim_detached *left = calloc(1, sizeof *left);
 
     left->thing = claim->thing;
     left->proc = pr->client->proc;
@@ -172,7 +172,7 @@ static struct sim_left *left_new(struct sim_program *pr,
 }
 
 /* False: it has no name: it is lost, or a group. */
-static bool can_be_left(struct sim_left *left, const struct sim_program *pr,
+static bool can_be_left(struct sim_detached *left, const struct sim_program *pr,
                         const struct sim_claim *claim)
 {
     if (dibs_lock_owner_text(claim->lock, pr->owner, left->text,
@@ -188,14 +188,15 @@ static bool can_be_left(struct sim_left *left, const struct sim_program *pr,
     return true;
 }
 
-struct sim_left *sim_left_draw(struct sim_program *pr,
-                               const struct sim_claim *claim, dibs_lock_opts *o)
+struct sim_detached *sim_detached_draw(struct sim_program *pr,
+                                       const struct sim_claim *claim,
+                                       dibs_lock_opts *o)
 {
     struct sim_chance *c = &pr->chance;
-    struct sim_left *left;
+    struct sim_detached *left;
 
     /* All is to be free soon; or all who wait are to get it at once. */
-    if (sim_healed || sim_plan.herd)
+    if (sim_faults_ended || sim_plan.herd)
         return NULL;
     if (claim->thing != SIM_READ && sim_once_in(c, 40)) {
         left = left_new(pr, claim);
@@ -216,8 +217,8 @@ struct sim_left *sim_left_draw(struct sim_program *pr,
     return o->leave ? left : NULL;
 }
 
-void sim_left_told(struct sim_left *left, const struct sim_claim *claim,
-                   dibs_err err)
+void sim_detached_told(struct sim_detached *left, const struct sim_claim *claim,
+                       dibs_err err)
 {
     int64_t ms = claim->lease_ms;
 
@@ -236,12 +237,12 @@ void sim_left_told(struct sim_left *left, const struct sim_claim *claim,
 
 /* ---- adopting ---------------------------------------------------------- */
 
-static struct sim_left *pick_left(struct sim_chance *c)
+static struct sim_detached *pick_left(struct sim_chance *c)
 {
-    struct sim_left *found = NULL;
+    struct sim_detached *found = NULL;
     int many = 0;
 
-    for (struct sim_left *left = all_left; left; left = left->next)
+    for (struct sim_detached *left = all_left; left; left = left->next)
         if (left->stage == OFFERED && sim_now() < left->until &&
             sim_once_in(c, ++many))
             found = left;
@@ -250,7 +251,7 @@ static struct sim_left *pick_left(struct sim_chance *c)
 
 /* It was not adopted: may that be? */
 static void check_not_adopted(const struct sim_program *pr,
-                              const struct sim_left *left, dibs_err err)
+                              const struct sim_detached *left, dibs_err err)
 {
     bool fine = err == DIBS_ERR_NOT_OWNER &&
                 (!sim_plan.strict || sim_now() >= left->sure_until);
@@ -266,7 +267,7 @@ static void check_not_adopted(const struct sim_program *pr,
             dibs_error_text(), (double)(left->sure_until - sim_now()) / 1e6);
 }
 
-static void not_adopted(struct sim_program *pr, struct sim_left *left,
+static void not_adopted(struct sim_program *pr, struct sim_detached *left,
                         const dibs_lock_opts *o, dibs_err err)
 {
     int64_t until =
@@ -279,7 +280,7 @@ static void not_adopted(struct sim_program *pr, struct sim_left *left,
     left->stage = OVER;
     if (err == DIBS_ERR_NOT_OWNER) {
         left->until = sim_now();
-    } else { /* somebody may try again */
+    } else { /* another adoption may be tried */
         left->until = left->until < until ? until : left->until;
         left->stage = sim_once_in(&pr->chance, 2) ? OFFERED : OVER;
     }
@@ -297,7 +298,7 @@ static int64_t gone_by(const struct sim_claim *claim)
 }
 
 /* It is the thread's own from now on, until it gives it back. */
-static void hold_adopted(struct sim_program *pr, struct sim_left *left,
+static void hold_adopted(struct sim_program *pr, struct sim_detached *left,
                          struct sim_claim *claim)
 {
     dibs_owner own = pr->owner;
@@ -308,7 +309,7 @@ static void hold_adopted(struct sim_program *pr, struct sim_left *left,
     left->until = SIM_NEVER;
     pr->owner = claim->owner;
     if (claim->token && sim_plan.strict)
-        sim_judge_token(claim);
+        sim_check_token(claim);
     else if (dibs_lock_token(claim->lock, claim->owner, &claim->token))
         claim->token = 0; /* the server does not know it */
     sim_hold(pr, claim);
@@ -332,7 +333,7 @@ static void draw_adoption(struct sim_program *pr, struct sim_claim *claim,
 
 bool sim_adopt_round(struct sim_program *pr)
 {
-    struct sim_left *left = pick_left(&pr->chance);
+    struct sim_detached *left = pick_left(&pr->chance);
     struct sim_client *cl = pr->client;
     dibs_lock_opts o = DIBS_LOCK_OPTS_INIT;
     int64_t idle = sim_idle_us(cl->proc);
@@ -359,7 +360,7 @@ bool sim_adopt_round(struct sim_program *pr)
              (long long)o.lease_ms, dibs_strerror(err));
     int asks = 1 + (t == SIM_FENCED || t == SIM_SLOTS) +
                ((sim_plan.may & SIM_F_REFUSE) != 0);
-    sim_judge_time("adopting", claim.asked_at, idle,
+    sim_check_time("adopting", claim.asked_at, idle,
                    2 * asks * sim_plan.command_ms * 102 / 100 + SLACK_MS);
     if (err == DIBS_OK)
         hold_adopted(pr, left, &claim);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * extend.c - a hold is made to last longer, while its owner may have other
- * calls under way.
+ * extend.c - dibs_lock_extend, also while other calls of the owner are in
+ * flight.
  *
  *   P2   after OK it lasts at least as long as was asked for
- *   P4   NOT_OWNER is for those who do not hold, LOST for those who lost
+ *   P4   NOT_OWNER is for an owner without a hold, LOST for a lost hold
  *   P7   two command timeouts, and two more if the server refuses to write
  */
 #include "sim/program.h"
@@ -30,7 +30,7 @@ static void check_extended(struct sim_program *pr,
                    (long long)valid);
 }
 
-/* Longer than the judge thought until now. */
+/* Longer than the checker thought until now. */
 static void note_longer(struct sim_claim *claim, int64_t lease_ms)
 {
     claim->proved_at = sim_now();
@@ -68,7 +68,7 @@ void sim_extend(struct sim_program *pr, struct sim_claim *claim)
     dibs_err err = dibs_lock_extend(claim->lock, &o);
     sim_note("extends %s to %lld: %s", sim_thing_name(claim->thing),
              (long long)o.lease_ms, dibs_strerror(err));
-    sim_judge_time("extending", from, idle,
+    sim_check_time("extending", from, idle,
                    (sim_plan.may & SIM_F_REFUSE ? 4 : 2) * sim_plan.command_ms *
                            102 / 100 +
                        SLACK_MS);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * fault_injector.c - makes the faults of the plan happen, each at its time, and
- * ends them: at their own, or when all is to be well.
+ * fault_injector.c - injects the faults of the plan, each at its time, and ends
+ * them: after their duration, or when the faults of the run end.
  *
- * Also what goes on by itself: replicas that read on, with a lag.
+ * It also runs the replication, with its lag.
  */
 #include "sim/simulation.h"
 
@@ -108,7 +108,7 @@ static void start_again(void *arg, int64_t number)
     struct sim_client *cl = arg;
 
     (void)number;
-    if (!sim_healed && !cl->proc)
+    if (!sim_faults_ended && !cl->proc)
         sim_client_start(cl);
 }
 
@@ -293,7 +293,7 @@ static void strike(void *arg, int64_t number)
     struct sim_fault *f = arg;
 
     (void)number;
-    if (sim_healed)
+    if (sim_faults_ended)
         return;
     if (sim_now() + f->lasts > trouble_until)
         trouble_until = sim_now() + f->lasts;
@@ -363,7 +363,7 @@ static void strike(void *arg, int64_t number)
     }
 }
 
-void sim_fate_begin(void)
+void sim_faults_begin(void)
 {
     luck = sim_stream(sim_plan.seed, 6);
     for (int i = 0; i < sim_plan.nfaults; i++)
@@ -373,7 +373,7 @@ void sim_fate_begin(void)
         sim_at(sim_now() + REPLICATE_US, replicate, NULL, 0);
 }
 
-void sim_fate_end(void)
+void sim_faults_end(void)
 {
     sim_windows_close();
     replicas_lag = false;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * fiber.c - processes, threads and time in the simulated world.
+ * fiber.c - processes, threads and time in the simulation.
  *
  * How     One queue of events by time, one bag of fibers that can run. As long
- *         as somebody can run, chance picks who does; then time stands nearly
- *         still. When nobody can, time jumps to the next event.
+ *         as a fiber can run, one is picked at random; time nearly stands still
+ *         then. When none can, time jumps to the next event.
  *
  *         The first switch to a fiber is makecontext's, all others are _setjmp
  *         and _longjmp, which make no system call. What is _Thread_local goes
@@ -13,11 +13,11 @@
  * States  of a fiber:
  *
  *         state    what can happen                              next
- *         READY    chance picks it                              RUNNING
+ *         READY    it is picked                                 RUNNING
  *                  its process is stopped when it is picked     PARKED
  *         RUNNING  it waits / loses the processor / returns     WAITING,
  *                                                               READY, ENDED
- *         WAITING  somebody wakes it, or its time has come      READY
+ *         WAITING  it is woken, or its time has come            READY
  *         PARKED   its process goes on                          READY
  *         any      its process is killed                        ENDED
  */
@@ -78,7 +78,7 @@ static size_t nevents, cap_events;
 static uint64_t event_number, nap_number;
 static struct sim_fiber **ready;
 static size_t nready, cap_ready;
-static struct sim_fiber *buckets[BUCKETS], *everybody;
+static struct sim_fiber *buckets[BUCKETS], *all_fibers;
 static struct sim_fiber *current;
 static struct sim_proc *as_proc;
 static bool peeking, spoiled;
@@ -202,7 +202,7 @@ static void begin_fiber(struct sim_fiber *f)
     swapcontext(&unused, &context);
 }
 
-/* One turn, on the stack of whoever runs the world. */
+/* One turn, on the stack of the scheduler. */
 static void give_turn(struct sim_fiber *f)
 {
     current = f;
@@ -220,7 +220,7 @@ static void give_turn(struct sim_fiber *f)
     current = NULL;
 }
 
-/* Back to whoever runs the world. */
+/* Back to the scheduler. */
 static void leave_turn(void)
 {
     struct sim_fiber *f = current;
@@ -306,8 +306,8 @@ struct sim_fiber *sim_spawn(struct sim_proc *p, const char *name,
     snprintf(f->name, sizeof f->name, "%s", name);
     f->own = sim_own_new();
     p->fibers++;
-    f->all_next = everybody;
-    everybody = f;
+    f->all_next = all_fibers;
+    all_fibers = f;
     make_ready(f);
     return f;
 }
@@ -369,7 +369,7 @@ bool sim_block(const void *on, int64_t until)
     struct sim_fiber *f = current;
 
     if (!f || peeking)
-        sim_die("somebody waits who must not");
+        sim_die("a fiber waits that must not");
     if (until <= now)
         return false;
     struct sim_fiber **b = bucket_of(on);
@@ -503,7 +503,7 @@ void sim_proc_kill(struct sim_proc *p)
 {
     p->dead = true;
     p->nparked = 0;
-    for (struct sim_fiber *f = everybody; f; f = f->all_next)
+    for (struct sim_fiber *f = all_fibers; f; f = f->all_next)
         if (f->proc == p && f->state != ENDED)
             end_fiber(f);
 }

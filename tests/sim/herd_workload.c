@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * herd_workload.c - clients of short life: each opens, takes something once or
- * a few times, holds it for a moment and closes; some close while they wait.
- * Nothing goes wrong meanwhile, so whatever is free is to be granted at once
- * (invariant_checker_lateness.c): also when the client that listened for the
- * others has just closed, and when the one that was called is about to close.
+ * herd_workload.c - short-lived clients: each opens, acquires once or a few
+ * times, holds for a moment and closes; some close while they wait. There are
+ * no faults, so what is free must be granted at once
+ * (invariant_checker_lateness.c): also when the client that was subscribed for
+ * the others has just closed, and when the one that was woken is about to
+ * close.
  *
- * A run is mostly about one thing, which the seed chooses, so that the clients
+ * A run uses mostly one lock type, which the seed chooses, so that the clients
  * wait for each other.
  *
- * The latch of a herd is closed and opened all the time. Who waits when it
- * opens must pass, unless it is closed again first.
+ * The latch of a herd is closed and opened repeatedly. A call that waits when
+ * it opens must pass, unless it is closed again first.
  */
 #include "sim/program.h"
 
@@ -57,9 +58,9 @@ static void take_once(struct sim_program *pr, enum sim_thing t)
     pr->waiting = pr->uses[t] = true;
     pr->waits_since = sim_now();
     sim_note("asks for %s", sim_thing_name(t));
-    sim_late_wait(&wait);
+    sim_lateness_wait(&wait);
     dibs_err err = sim_take(pr, claim.lock, form, &o);
-    sim_late_done(&wait, err);
+    sim_lateness_done(&wait, err);
     sim_note("%s: %s", sim_thing_name(t), dibs_strerror(err));
     pr->waiting = false;
     claim.since = sim_now();
@@ -70,7 +71,7 @@ static void take_once(struct sim_program *pr, enum sim_thing t)
         return;
     }
     sim_totals.acquires++;
-    sim_judge_granted(&claim);
+    sim_check_granted(&claim);
     sim_hold_on(pr, sim_between(&pr->chance, 1, sim_plan.hold_us));
     sim_let_go(pr, &claim);
 }
@@ -83,9 +84,9 @@ static void wait_at_gate(struct sim_program *pr, dibs_latch *gate)
     struct sim_wait wait = {.what = SIM_GATE_OPEN, .proc = pr->client->proc};
 
     o.wait_ms = GATE_WAIT_MS;
-    sim_late_wait(&wait);
+    sim_lateness_wait(&wait);
     dibs_err err = dibs_latch_wait(gate, &o);
-    sim_late_done(&wait, err);
+    sim_lateness_done(&wait, err);
     sim_note("waited at the gate: %s", dibs_strerror(err));
 }
 
@@ -115,7 +116,7 @@ void *sim_herd_main(void *program)
         sim_once_in(&pr->chance, 4) ? (int)sim_between(&pr->chance, 2, 4) : 1;
 
     pr->owner = dibs_owner_thread(cl->c[0]);
-    while (rounds-- > 0 && !sim_healed && !cl->closing) {
+    while (rounds-- > 0 && !sim_faults_ended && !cl->closing) {
         int what = draw_what(pr);
         if (what == SIM_PERMITS_OF_SEMAPHORE)
             sim_counted_permits(cl, &pr->chance, pr->number);

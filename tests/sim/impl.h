@@ -18,26 +18,24 @@
  *   info.c                  what it tells of itself
  *   server.c                its life, its clock, its faults
  *
- * The world around it, the simulator (docs/testing.md says what it is for):
+ * The simulator (docs/testing.md says what it is for):
  *
- *   prng.h                one seed, many streams of numbers
- *   fiber.c fiber_local.c           threads as fibers, processes, time
- *   memory.c                the same addresses in each run
- *   wrap.h wrap_sync.c      what the library asks of the system, led here by
- *   wrap_uv.c wrap_net.c    the linker
- *   net.c                   servers, connections, trouble on the way
- *   plan.c                  what a seed means
- *   fault_injector.c                  makes the faults happen
- *   program.c calls.c       what the simulated programs do
- *   rw_workload.c concurrent_owner.c detached_workload.c
- *   extend.c semaphore_workload.c herd_workload.c
- *   redisson_client.c                  clients of another make beside them
- *   invariant_checker.c invariant_checker_end.c     what must be true
- *   invariant_checker_orphans.c invariant_checker_lateness.c
- *   scale.c                 another program: many clients, no faults
- *   simulation.c                 all of it put together, and run to its end
- *   sim.c                   many seeds; one told as a story and made smaller
- *   mutants/                bugs to be planted
+ *   prng.h                       one seed, many streams of random numbers
+ *   fiber.c fiber_local.c        threads as fibers, processes, time
+ *   memory.c                     the same addresses in each run
+ *   wrap_sync.c wrap_uv.c wrap_net.c  what the library asks of the system
+ *   net.c                        servers, connections, faults of connections
+ *   plan.c                       the plan that a seed draws
+ *   fault_injector.c             injects the faults of the plan
+ *   program.c calls.c extend.c   the simulated programs; *_workload.c and
+ *                                concurrent_owner.c for some of their calls
+ *   redisson_client.c            Redisson clients beside them
+ *   invariant_checker*.c         the promises; delayed_commands.c and
+ *                                server_backdoor.c for it
+ *   simulation.c                 one run from start to end
+ *   sim.c                        many seeds; shrinks a failing one
+ *   scale.c                      another program: many clients, no faults
+ *   mutants/                     planted bugs
  */
 #ifndef DIBS_SIM_IMPL_H
 #define DIBS_SIM_IMPL_H

@@ -1,28 +1,27 @@
 /* SPDX-License-Identifier: MIT
  *
- * invariant_checker.c - what must be true: the promises of docs/guarantees.md,
- * one by one.
+ * invariant_checker.c - checks the promises of docs/guarantees.md.
  *
- * The judge sees everything: what each client believes at this moment by its
- * own clock (dibs_lock_state, asked from outside, without its mutexes) and what
- * the server has. It looks when a lock is granted, and every now and then.
+ * The checker knows what each client believes at this moment by its own clock
+ * (dibs_lock_state, called from outside, without its mutexes) and what the
+ * server has. It runs at each grant, and periodically.
  *
- *   P1   granted: nobody else believes that he holds it
- *   P2   what was lost stays lost; told once; and whoever believes that he
- *        holds has it on the server, for at least as long as he thinks
+ *   P1   granted: no other owner believes that it holds the lock
+ *   P2   a lost hold stays lost; on_lost comes once; and a client that believes
+ *        to hold has the lock on the server, for at least as long
  *   P3   a lock that was taken away is known to be lost within its lease
- *   P4   answers; after OK the server has it, after others nobody holds
- *        a fenced lock's token is larger than all before; no more hold slots
- *        than there are, each another one; permits neither vanish nor multiply
- *   P5   the number of holds is the same here and there
+ *   P4   results: after OK the server has the lock, else the owner does not;
+ *        a token is larger than all before; at most as many holders as slots,
+ *        each with another slot; permits neither vanish nor multiply
+ *   P5   the recursion counts of client and server agree
  *   P6   and P9, P11: at the end no key is left
- *   P7   no call takes longer than it may
- *   P8   at the end every waiter has had its turn; P16: after a failover, too
- *   P10  nobody overtakes in the queue of a fair lock, if nothing is wrong
+ *   P7   no call takes longer than its limit
+ *   P8   at the end every waiter was granted; P16: after a failover, too
+ *   P10  no waiter overtakes in the queue of a fair lock, without faults
  *   P11  a client that closed has no key, no thread, no socket
- *   P13  all or none: as P1 and P5, of each member
+ *   P13  all or none: as P1 and P5, for each member
  *   P14  a majority of the servers has what counts as held
- *   P15  the replicas have it, when OK is said
+ *   P15  the replicas have it when an acquire returns OK
  *
  * Where data may vanish (a profile that is not strict), two holders are
  * possible; how long that lasts is measured, and it must end with the lease.
@@ -40,7 +39,7 @@
 #define FAR_PPM      20000 /* more than any clock is off */
 
 static struct sim_claim *claims;
-static bool in_vain; /* somebody was inside its mutex: look again soon */
+static bool was_locked; /* a mutex was locked: check again soon */
 static struct sim_chance eye;
 
 struct sim_claim *sim_claims(void)
@@ -71,8 +70,8 @@ _Noreturn void sim_broken(const char *promise, const char *fmt, ...)
 
 /* ---- what they believe ------------------------------------------------- */
 
-/* True: it believes that it holds. *sure: nobody was in the middle of
- * something. */
+/* Returns whether it believes that it holds. *sure: no thread of it was inside
+ * the mutex. */
 bool sim_believes(const struct sim_claim *cl, bool *sure, int64_t *valid_ms)
 {
     sim_peek_begin(cl->proc);
@@ -82,11 +81,11 @@ bool sim_believes(const struct sim_claim *cl, bool *sure, int64_t *valid_ms)
     sim_totals.looks++;
     if (!*sure)
         sim_totals.skipped++;
-    in_vain |= !*sure;
+    was_locked |= !*sure;
     return *sure && (state == DIBS_HELD || state == DIBS_SUSPECT);
 }
 
-static bool share_a_name(enum sim_thing a, enum sim_thing b)
+static bool share_key(enum sim_thing a, enum sim_thing b)
 {
     for (int i = 0; i < 3 && sim_keys[a][i]; i++)
         for (int j = 0; j < 3 && sim_keys[b][j]; j++)
@@ -95,26 +94,26 @@ static bool share_a_name(enum sim_thing a, enum sim_thing b)
     return false;
 }
 
-static bool conflict(const struct sim_claim *a, const struct sim_claim *b)
+static bool is_conflict(const struct sim_claim *a, const struct sim_claim *b)
 {
     return a != b && !(a->shared && b->shared) && a->thing != SIM_SLOTS &&
            !(a->owner == b->owner && a->client == b->client) &&
-           share_a_name(a->thing, b->thing);
+           share_key(a->thing, b->thing);
 }
 
-/* Nor may a client of another make have it. */
+/* No Redisson client may have it. */
 static void check_foreign(const struct sim_claim *cl)
 {
     const char *who = NULL;
 
     for (int i = 0; i < 3 && sim_keys[cl->thing][i] && !who; i++)
-        who = sim_peers_hold(sim_keys[cl->thing][i], cl->shared);
+        who = sim_redisson_hold(sim_keys[cl->thing][i], cl->shared);
     if (who && sim_plan.strict)
-        sim_broken("P1", "%s and %s, of another make, both hold %s",
+        sim_broken("P1", "%s and the Redisson client %s both hold %s",
                    cl->proc->name, who, sim_thing_name(cl->thing));
 }
 
-void sim_judge_foreign(const char *name, bool shared, const char *who)
+void sim_check_redisson_grant(const char *name, bool shared, const char *who)
 {
     bool sure;
     int64_t valid;
@@ -123,8 +122,7 @@ void sim_judge_foreign(const char *name, bool shared, const char *who)
         for (int i = 0; i < 3 && sim_keys[cl->thing][i]; i++)
             if (strcmp(sim_keys[cl->thing][i], name) == 0 && sim_plan.strict &&
                 !(shared && cl->shared) && sim_believes(cl, &sure, &valid))
-                sim_broken("P1",
-                           "%s, of another make, was granted %s; %s has it",
+                sim_broken("P1", "Redisson client %s was granted %s; %s has it",
                            who, name, cl->proc->name);
 }
 
@@ -137,7 +135,7 @@ static void check_alone(const struct sim_claim *cl)
         return;
     check_foreign(cl);
     for (const struct sim_claim *o = claims; o; o = o->next) {
-        if (!conflict(cl, o) || !sim_believes(o, &sure_other, &valid_other))
+        if (!is_conflict(cl, o) || !sim_believes(o, &sure_other, &valid_other))
             continue;
         if (sim_plan.strict)
             sim_broken(cl->thing == SIM_MOST ? "P14" : "P1",
@@ -154,7 +152,7 @@ static void check_alone(const struct sim_claim *cl)
 
 static int64_t last_token;
 
-void sim_judge_token(const struct sim_claim *cl)
+void sim_check_token(const struct sim_claim *cl)
 {
     int64_t token = 0;
 
@@ -165,7 +163,7 @@ void sim_judge_token(const struct sim_claim *cl)
                    cl->proc->name, (long long)cl->token, (long long)token);
 }
 
-/* Whoever holds now came after all others, so its token is the largest. */
+/* The last grant is the newest hold, so its token is the largest. */
 static void check_token(struct sim_claim *cl)
 {
     bool sure;
@@ -182,7 +180,7 @@ static void check_token(struct sim_claim *cl)
     last_token = cl->token;
 }
 
-/* -1 = nobody can tell now. */
+/* -1 = unknown now. */
 static int64_t slot_of(const struct sim_claim *cl)
 {
     int64_t slot = -1, valid;
@@ -197,26 +195,26 @@ static int64_t slot_of(const struct sim_claim *cl)
 
 static void check_slots(const struct sim_claim *cl)
 {
-    int64_t mine = slot_of(cl), other;
-    int have = 1 + sim_peers_slots();
+    int64_t slot = slot_of(cl), other;
+    int have = 1 + sim_redisson_slots();
 
-    if (mine < 0 || !sim_plan.strict)
+    if (slot < 0 || !sim_plan.strict)
         return;
     for (const struct sim_claim *o = claims; o; o = o->next) {
         if (o == cl || (other = slot_of(o)) < 0)
             continue;
-        if (other == mine)
+        if (other == slot)
             sim_broken("P1", "%s and %s both have slot %lld", cl->proc->name,
-                       o->proc->name, (long long)mine);
+                       o->proc->name, (long long)slot);
         if (++have > SIM_SLOTS_MANY)
             sim_broken("P1", "%d hold one of %d slots", have, SIM_SLOTS_MANY);
     }
-    if (mine >= SIM_SLOTS_MANY)
+    if (slot >= SIM_SLOTS_MANY)
         sim_broken("P1", "%s has slot %lld of %d", cl->proc->name,
-                   (long long)mine, SIM_SLOTS_MANY);
+                   (long long)slot, SIM_SLOTS_MANY);
 }
 
-/* Free permits and those that are out are always as many. */
+/* The sum of free and acquired permits is constant. */
 static void count_permits(void)
 {
     struct sim_server *sv = sim_master("s0");
@@ -233,7 +231,7 @@ static void count_permits(void)
 
 /* ---- what the servers have --------------------------------------------- */
 
-/* The owner as the server has it. False: it does not hold, or nobody can tell
+/* The owner as the server has it. False: it does not hold, or that is unknown
  * now. */
 bool sim_owner_of(const struct sim_claim *cl, const dibs_lock *l,
                   char text[DIBS_OWNER_MAX + 8])
@@ -246,13 +244,13 @@ bool sim_owner_of(const struct sim_claim *cl, const dibs_lock *l,
     return sure && err == DIBS_OK;
 }
 
-/* How often the server has it for this owner; -1 = nobody can tell now. */
-static long holds_there(struct sim_server *sv, const char *name,
-                        const char *owner, int64_t *ttl_ms)
+/* The recursion count on the server for this owner; -1 = unknown now. */
+static long count_on_server(struct sim_server *sv, const char *name,
+                            const char *owner, int64_t *ttl_ms)
 {
     const char *a = sim_server_ask(sv, "PTTL %s", name);
 
-    if (!a || a[0] == '-') /* it refuses everybody */
+    if (!a || a[0] == '-') /* it refuses all commands */
         return -1;
     *ttl_ms = atoll(a + 1);
     a = sim_server_ask(sv, "HGET %s %s", name, owner);
@@ -262,9 +260,9 @@ static long holds_there(struct sim_server *sv, const char *name,
     return a ? atol(a + 1) : 0;
 }
 
-/* It is not there: that is a broken promise, or a loss of which it is to
- * learn. */
-static void check_odd(struct sim_claim *cl, const char *what, long there)
+/* The server does not have it: a broken promise, or a loss that the holder must
+ * notice within its lease. */
+static void check_missing(struct sim_claim *cl, const char *what, long there)
 {
     int64_t lease =
         cl->lease_ms > sim_plan.lease_ms ? cl->lease_ms : sim_plan.lease_ms;
@@ -287,8 +285,8 @@ static void check_odd(struct sim_claim *cl, const char *what, long there)
                    (double)lasts / 1e6);
 }
 
-/* A slot: the server has noted whose it is. */
-static void check_seat(struct sim_claim *cl)
+/* A slot: the server has a permit of this owner. */
+static void check_slot_owner(struct sim_claim *cl)
 {
     char owner[DIBS_OWNER_MAX + 8];
     struct sim_server *sv = sim_master("s0");
@@ -301,11 +299,11 @@ static void check_seat(struct sim_claim *cl)
     if (strstr(a, owner))
         cl->odd_since = 0;
     else
-        check_odd(cl, "", 0);
+        check_missing(cl, "", 0);
 }
 
-static void check_there(struct sim_claim *cl, const dibs_lock *l,
-                        const char *name, int64_t valid)
+static void check_on_server(struct sim_claim *cl, const dibs_lock *l,
+                            const char *name, int64_t valid)
 {
     char owner[DIBS_OWNER_MAX + 8];
     int64_t ttl = 0;
@@ -313,14 +311,14 @@ static void check_there(struct sim_claim *cl, const dibs_lock *l,
 
     if (!sv || !sim_owner_of(cl, l, owner))
         return;
-    long there = holds_there(sv, name, owner, &ttl);
+    long there = count_on_server(sv, name, owner, &ttl);
     if (there < 0)
         return;
     /* A failover, or a late copy, can bring back a count from before. */
-    bool late = sim_plan.no_kill && cl->proc->ghost_at >= cl->since;
+    bool late = sim_plan.no_kill && cl->proc->late_copy_at >= cl->since;
     bool other = cl->holds > 0 && there != cl->holds && !cl->shared;
     if (there == 0 || (other && sim_plan.strict && !late)) {
-        check_odd(cl, "", there);
+        check_missing(cl, "", there);
         return;
     }
     cl->odd_since = 0;
@@ -334,7 +332,7 @@ static void check_there(struct sim_claim *cl, const dibs_lock *l,
                    (long long)ttl);
 }
 
-/* A quorum: so many servers that could be asked have it, or cannot be asked. */
+/* A quorum: a majority of the servers have it, or cannot be asked. */
 static void check_majority(struct sim_claim *cl)
 {
     char owner[DIBS_OWNER_MAX + 8];
@@ -344,14 +342,14 @@ static void check_majority(struct sim_claim *cl)
     for (int i = 0; i < sim_plan.members; i++) {
         if (!sim_owner_of(cl, cl->client->member[i], owner))
             continue;
-        votes += holds_there(sim_servers[i], "q0", owner, &ttl) != 0;
+        votes += count_on_server(sim_servers[i], "q0", owner, &ttl) != 0;
     }
     if (votes * 2 <= sim_plan.members)
         sim_broken("P14", "%s believes to hold the quorum; %d of %d have it",
                    cl->proc->name, votes, sim_plan.members);
 }
 
-static void check_truth(struct sim_claim *cl)
+static void check_belief(struct sim_claim *cl)
 {
     bool sure;
     int64_t valid;
@@ -370,17 +368,17 @@ static void check_truth(struct sim_claim *cl)
     if (cl->thing == SIM_MOST) {
         check_majority(cl);
     } else if (cl->thing == SIM_SLOTS) {
-        check_seat(cl);
+        check_slot_owner(cl);
     } else if (cl->thing == SIM_BOTH) {
-        check_there(cl, cl->client->lock[SIM_PLAIN_A], "p0", valid);
-        check_there(cl, cl->client->lock[SIM_PLAIN_B], "p1", valid);
+        check_on_server(cl, cl->client->lock[SIM_PLAIN_A], "p0", valid);
+        check_on_server(cl, cl->client->lock[SIM_PLAIN_B], "p1", valid);
     } else {
-        check_there(cl, cl->lock, sim_keys[cl->thing][0], valid);
+        check_on_server(cl, cl->lock, sim_keys[cl->thing][0], valid);
     }
 }
 
-/* P15: right after OK. The master may have failed over since, or be cut off:
- * then nobody can tell. */
+/* P15: right after OK. Skipped if the master has failed over since, or cannot
+ * be reached. */
 static void check_replicas(const struct sim_claim *cl)
 {
     char owner[DIBS_OWNER_MAX + 8];
@@ -391,8 +389,8 @@ static void check_replicas(const struct sim_claim *cl)
     if (!sim_believes(cl, &sure, &ttl) || !sim_owner_of(cl, cl->lock, owner))
         return;
     for (int i = 0; i < 3; i++) {
-        long n =
-            holds_there(sim_servers[i], sim_keys[cl->thing][0], owner, &ttl);
+        long n = count_on_server(sim_servers[i], sim_keys[cl->thing][0], owner,
+                                 &ttl);
         have += n != 0;
     }
     if (have < cl->replicas + 1)
@@ -401,14 +399,14 @@ static void check_replicas(const struct sim_claim *cl)
                    cl->replicas + 1);
 }
 
-/* ---- when it looks ----------------------------------------------------- */
+/* ---- when it checks ---------------------------------------------------- */
 
-/* P10: who waited before the one that got it, and still waits? The queue as it
- * was when the judge looked last. */
+/* P10: no owner that waited before the granted one still waits. The queue as it
+ * was at the last check. */
 static char queue[8192];
 static int64_t queue_at;
 
-static void see_queue(void)
+static void record_queue(void)
 {
     const char *a = sim_server_ask(sim_master("f0"),
                                    "LRANGE redisson_lock_queue:{f0} 0 -1");
@@ -421,7 +419,7 @@ static int64_t waits_since(const char *owner)
 {
     int64_t since;
 
-    if (!sim_peers_wait(owner, &since))
+    if (!sim_redisson_wait(owner, &since))
         since = sim_waits_since(strtoull(strrchr(owner, ':') + 1, NULL, 10));
     return since;
 }
@@ -433,13 +431,13 @@ static void check_order(const struct sim_claim *cl)
     if (sim_plan.may != 0 || cl->asked_at > queue_at ||
         !sim_owner_of(cl, cl->lock, owner))
         return;
-    const char *mine = strstr(queue, owner);
+    const char *granted = strstr(queue, owner);
     const char *now = sim_server_ask(sim_master("f0"),
                                      "LRANGE redisson_lock_queue:{f0} 0 -1");
-    for (const char *at = queue; mine && (at = strchr(at, '$'));) {
+    for (const char *at = queue; granted && (at = strchr(at, '$'));) {
         at = strchr(at, '|') + 1;
         snprintf(first, sizeof first, "%.*s", (int)strcspn(at, "|"), at);
-        if (at >= mine)
+        if (at >= granted)
             break;
         if (strstr(now, first) && waits_since(first) < queue_at)
             sim_broken("P10", "%s got the fair lock before %s, who came first",
@@ -447,50 +445,50 @@ static void check_order(const struct sim_claim *cl)
     }
 }
 
-static void look_at_waiters(void)
+static void check_waiters(void)
 {
-    sim_late_look();
-    if (sim_plan.may == 0 && sim_plan.layout == SIM_ONE && !sim_healed)
-        see_queue();
+    sim_lateness_look();
+    if (sim_plan.may == 0 && sim_plan.layout == SIM_ONE && !sim_faults_ended)
+        record_queue();
 }
 
-static void look(void *arg, int64_t number)
+static void check_all(void *arg, int64_t number)
 {
     static int again;
 
     (void)arg;
     (void)number;
-    in_vain = false;
+    was_locked = false;
     for (struct sim_claim *cl = claims; cl; cl = cl->next) {
-        check_truth(cl);
+        check_belief(cl);
         if (sim_plan.strict)
             check_alone(cl);
     }
     if (sim_plan.layout != SIM_QUORUM) {
         count_permits();
         sim_counted_look();
-        sim_judge_ghosts();
+        sim_check_orphans();
     }
-    look_at_waiters();
-    again = in_vain && again < AGAIN_MOST ? again + 1 : 0;
+    check_waiters();
+    again = was_locked && again < AGAIN_MOST ? again + 1 : 0;
     sim_at(sim_now() +
                sim_between(&eye, again ? 20 : 1000, again ? 200 : LOOK_MOST_US),
-           look, NULL, 0);
+           check_all, NULL, 0);
 }
 
-void sim_judge_begin(void)
+void sim_check_begin(void)
 {
     eye = sim_stream(sim_plan.seed, 4);
-    sim_at(sim_now() + 1000, look, NULL, 0);
-    sim_late_begin();
+    sim_at(sim_now() + 1000, check_all, NULL, 0);
+    sim_lateness_begin();
 }
 
-void sim_judge_granted(struct sim_claim *cl)
+void sim_check_granted(struct sim_claim *cl)
 {
     cl->next = claims;
     claims = cl;
     check_alone(cl);
-    check_truth(cl);
+    check_belief(cl);
     if (cl->thing == SIM_FAIR && !cl->adopted)
         check_order(cl);
     if (cl->thing == SIM_FENCED && !cl->adopted)
@@ -501,7 +499,7 @@ void sim_judge_granted(struct sim_claim *cl)
         check_replicas(cl);
 }
 
-void sim_judge_leaving(struct sim_claim *cl)
+void sim_check_releasing(struct sim_claim *cl)
 {
     for (struct sim_claim **at = &claims; *at; at = &(*at)->next)
         if (*at == cl) {
@@ -510,13 +508,13 @@ void sim_judge_leaving(struct sim_claim *cl)
         }
 }
 
-void sim_judge_dead(const struct sim_proc *p)
+void sim_check_dead(const struct sim_proc *p)
 {
     struct sim_claim **at = &claims;
 
     sim_counted_dead(p);
-    sim_late_dead(p);
-    sim_left_dead(p);
+    sim_lateness_dead(p);
+    sim_detached_dead(p);
     while (*at) {
         if ((*at)->proc == p)
             *at = (*at)->next;
@@ -525,7 +523,7 @@ void sim_judge_dead(const struct sim_proc *p)
     }
 }
 
-void sim_judge_time(const char *call, int64_t from, int64_t idle_before,
+void sim_check_time(const char *call, int64_t from, int64_t idle_before,
                     int64_t most_ms)
 {
     int64_t idle = sim_idle_us(sim_proc_self()) - idle_before;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * invariant_checker_end.c - what must be true when a client has closed, and
- * when everybody has gone: nothing of theirs is left. P6, P9, P11.
+ * invariant_checker_end.c - checks that no key is left when a client has
+ * closed, and at the end of the run. P6, P9, P11.
  */
 #include "sim/simulation.h"
 
@@ -9,37 +9,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool almost_over(struct sim_server *sv, const char *name)
+static bool expires_soon(struct sim_server *sv, const char *name)
 {
     const char *a = sim_server_ask(sv, "PTTL %s", name);
 
     return a && atoll(a + 1) < sim_plan.lease_ms * 2 / 50 + 10;
 }
 
-/* Of a read hold that its lease has ended the field stays, as long as others
- * read; the key that says how long it lasts is gone. */
-static bool read_is_over(struct sim_server *sv, const char *uuid)
+/* The field of an expired read hold stays as long as others read; the key with
+ * its expiry is gone. */
+static bool read_has_expired(struct sim_server *sv, const char *uuid)
 {
     const char *a = sim_server_ask(sv, "KEYS {rw0}:%s*", uuid);
 
     return a && strncmp(a, "*0|", 3) == 0;
 }
 
-/* P6: without the right to end a connection, what was given up may be executed
- * when it is closed, or when the client looks for it no more. That lasts for a
- * lease, which is as long as twice the usual one. */
-static bool ghost_may_stay(const struct sim_proc *p, int64_t from)
+/* P6: if CLIENT KILL is refused, a command that was given up may run after the
+ * close, or after the last check of the orphan reaper. That hold lasts for a
+ * lease, at most twice the usual one. */
+static bool late_copy_may_stay(const struct sim_proc *p, int64_t from)
 {
     return sim_plan.no_kill &&
-           (p->ghost_at >= from ||
-            (p->late_ghost_at &&
-             sim_now() < p->late_ghost_at + 2 * sim_plan.lease_ms * 1000));
+           (p->late_copy_at >= from ||
+            (p->very_late_copy_at &&
+             sim_now() < p->very_late_copy_at + 2 * sim_plan.lease_ms * 1000));
 }
 
-/* What its owner's clock has ended, and nobody renewed, ends on the server by
- * itself: a lease after the command ran, which may have been on its way for
- * long. Of plain locks nobody ends it sooner. */
-void sim_judge_lost(const struct sim_claim *cl)
+/* A hold that expired by its owner's clock and is not renewed expires on the
+ * server one lease after the command ran, which may have been delayed for long.
+ * A plain lock is not released before. */
+void sim_check_lost(const struct sim_claim *cl)
 {
     int64_t ms = cl->lease_ms, until;
 
@@ -50,24 +50,24 @@ void sim_judge_lost(const struct sim_claim *cl)
         cl->client->rest_until = until;
 }
 
-/* A lock that was left there; or a plain one that was lost by its owner's
- * clock, and ends by itself. fields: the owners that have it. */
+/* A lock that was left; or a plain one that expired by its owner's clock, and
+ * will expire on the server. fields: the owners that have it. */
 static bool may_stay(const struct sim_client *cl, const char *uuid,
                      const char *name, const char *fields)
 {
-    return sim_all_left(name, uuid, fields) ||
+    return sim_all_detached(name, uuid, fields) ||
            (name[0] == 'p' && sim_now() < cl->rest_until);
 }
 
-void sim_judge_closed(const struct sim_client *cl, const char *uuid,
+void sim_check_closed(const struct sim_client *cl, const char *uuid,
                       int64_t from)
 {
     if (sim_plan.layout == SIM_SENTINEL)
         return; /* a release may have been lost with a master */
-    if (ghost_may_stay(cl->proc, from))
+    if (late_copy_may_stay(cl->proc, from))
         return;
     if (sim_plan.layout != SIM_QUORUM)
-        sim_left_closed(cl->proc);
+        sim_detached_closed(cl->proc);
     for (int i = 0; i < sim_nservers; i++) {
         for (int t = 0; t < SIM_THINGS; t++) {
             char fields[8192];
@@ -76,11 +76,12 @@ void sim_judge_closed(const struct sim_client *cl, const char *uuid,
             snprintf(fields, sizeof fields, "%s", a ? a : "");
             bool has = strstr(fields, uuid) != NULL;
             bool reads = has && t == SIM_READ && !strstr(fields, ":write");
-            /* A hold that its own clock has ended lasts for the margin. */
-            if (t == SIM_WRITE || (reads && read_is_over(sim_servers[i], uuid)))
+            /* A hold that expired by our clock lasts for the drift margin. */
+            if (t == SIM_WRITE ||
+                (reads && read_has_expired(sim_servers[i], uuid)))
                 continue; /* one key, looked at as SIM_READ */
             if (!has || sim_master(sim_keys[t][0]) != sim_servers[i] ||
-                almost_over(sim_servers[i], sim_keys[t][0]))
+                expires_soon(sim_servers[i], sim_keys[t][0]))
                 continue;
             if (!may_stay(cl, uuid, sim_keys[t][0], fields))
                 sim_broken("P11", "%s is closed, and still has %s",
@@ -89,8 +90,8 @@ void sim_judge_closed(const struct sim_client *cl, const char *uuid,
     }
 }
 
-/* The last token, the number of slots and of permits are to stay; notes of
- * the latch for a week. */
+/* The last token and the numbers of slots and permits stay; idempotency tokens
+ * of the latch for a week. */
 static bool key_is_left(const char *keys)
 {
     for (const char *at = keys; (at = strchr(at, '$'));) {
@@ -109,9 +110,9 @@ static bool key_is_left(const char *keys)
     return false;
 }
 
-/* Long after everybody is gone; one came since and asked for each lock, which
- * removes the places of those who died in a queue. */
-void sim_judge_end(void)
+/* Long after the last client closed; one client came since and acquired each
+ * lock, which removes the queue entries of clients that died. */
+void sim_check_end(void)
 {
     if (sim_plan.layout != SIM_QUORUM)
         sim_counted_end();

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * invariant_checker_lateness.c - what must happen soon. docs/testing.md has the
- * table.
+ * invariant_checker_lateness.c - checks L1 to L4 of docs/testing.md.
  *
- * Time in a run is exact, so a message that is lost, or not sent, shows: the
- * waiter comes by a look of its own, a second or two later. After each command
- * a server executes, the judge looks whether something that a call waits for is
- * free, and since when.
+ * Simulated time is exact, so a message that is lost, or not sent, is noticed:
+ * the waiter polls a second or two later. After each command that a server
+ * executes, the checker determines what is free that a call waits for, and
+ * since when.
  *
  *   L1  what is free is granted to a call that waits for it
- *   L2  a holder whose lock was taken away is told, where its key is tracked
- *   L3  a close ends when there is nothing left to give back
- *   L4  who waits at a latch passes when it opens
+ *   L2  a holder whose lock was taken away knows it, if its key is tracked
+ *   L3  a close ends when there is nothing left to release
+ *   L4  a call that waits at a latch passes when the latch opens
  *
- * Each has a bound of a few round trips where nothing goes wrong (exact), and
- * one that allows for the looks elsewhere.
+ * Each has a bound of a few round trips without faults (exact), and one that
+ * allows for polling otherwise.
  */
 #include "sim/simulation.h"
 
@@ -23,21 +22,22 @@
 
 #define GRANT_US     50000   /* a few round trips, of 2 ms at most */
 #define CALM_US      500000  /* where threads stall, or others wait, too */
-#define LOOK_US      3500000 /* a waiter looks by itself; behind faults more */
-#define FAIR_CALM_US 8000000 /* of a fair lock: a pair, or another make */
-#define FAIR_US      12000000 /* of a fair lock: for two of its queue that died */
-#define RECOVER_US   5000000 /* from the last fault, until that counts */
-#define VOTES_US     650000 /* a quorum: two pauses of quorum_lock.c, and trips */
-#define VOTES_LATE   3      /* more than that, in a run */
-#define LOSS_US      100000 /* and a sixth of a lease */
-#define CLOSE_US     50000
+#define LOOK_US      3500000 /* a waiter polls; behind faults more */
+#define FAIR_CALM_US 8000000 /* of a fair lock: concurrent calls, or Redisson  \
+                              */
+#define FAIR_US    12000000 /* of a fair lock: for two of its queue that died */
+#define RECOVER_US 5000000  /* from the last fault, until that counts */
+#define VOTES_US   650000 /* a quorum: two pauses of quorum_lock.c, and trips */
+#define VOTES_LATE 3      /* more than that, in a run */
+#define LOSS_US    100000 /* and a sixth of a lease */
+#define CLOSE_US   50000
 
 bool sim_strict_wakeups;
-int64_t sim_late_most[SIM_LATE_KINDS];
+int64_t sim_lateness_longest[SIM_LATE_KINDS];
 
 static struct sim_wait *waits;
 static struct item {
-    int64_t free_since; /* 0 = it is not free, or nobody waits */
+    int64_t free_since; /* 0 = it is not free, or no call waits */
     int64_t polled_at;
     bool silent;  /* no command has freed it */
     bool counted; /* in late */
@@ -56,15 +56,15 @@ static const char *name_of(int what)
                              : others[what - SIM_THINGS];
 }
 
-const char *sim_late_name(int i)
+const char *sim_lateness_name(int i)
 {
     return i <= LATE_LOSS ? name_of(i) : NULL;
 }
 
-static void note_most(int what, int64_t us)
+static void note_longest(int what, int64_t us)
 {
-    if (sim_late_most[what] < us) {
-        sim_late_most[what] = us;
+    if (sim_lateness_longest[what] < us) {
+        sim_lateness_longest[what] = us;
         sim_note("late: %s, %.3f ms", name_of(what), (double)us / 1e3);
     }
 }
@@ -151,7 +151,7 @@ static const struct sim_wait *first_of(int what)
     return first;
 }
 
-static void wait_out(struct sim_wait *w)
+static void wait_remove(struct sim_wait *w)
 {
     for (struct sim_wait **at = &waits; *at; at = &(*at)->next)
         if (*at == w) {
@@ -164,7 +164,7 @@ static void wait_out(struct sim_wait *w)
         items[w->what].free_since = 0;
 }
 
-/* Are the two about one key? */
+/* Returns whether the two have a key in common. */
 static bool share_a_key(int a, int b)
 {
     if (a == b)
@@ -177,8 +177,8 @@ static bool share_a_key(int a, int b)
     return false;
 }
 
-/* Does a call poll for it, or did lately? Its client may be called for those
- * behind it, and does not listen. */
+/* Returns whether a call polls for it, or did lately. Its client may be woken
+ * for the calls behind it, and is not subscribed. */
 static bool is_polled(int what)
 {
     for (const struct sim_wait *w = waits; w; w = w->next)
@@ -191,7 +191,7 @@ static bool is_polled(int what)
     return false;
 }
 
-/* Is nothing in the way of a grant within a few round trips? */
+/* Returns whether a grant must come within a few round trips. */
 static bool is_exact(int what, const struct sim_wait *w)
 {
     return sim_plan.may == 0 && sim_plan.stall_in == 0 && !w->pair &&
@@ -199,8 +199,8 @@ static bool is_exact(int what, const struct sim_wait *w)
            !items[what].silent;
 }
 
-/* No message tells of a lease that ends, nor calls a client that polls. */
-static bool is_untold(int what)
+/* No message is sent when a lease ends, or to a client that polls. */
+static bool has_no_message(int what)
 {
     const char *key = sim_keys[what][0];
 
@@ -217,11 +217,11 @@ static int64_t bound_of(int what, const struct sim_wait *w)
         return GRANT_US;
     if (what == SIM_PLAIN_A || what == SIM_PLAIN_B || what == SIM_WRITE ||
         what == SIM_FENCED)
-        return is_untold(what) ? LOOK_US : CALM_US;
+        return has_no_message(what) ? LOOK_US : CALM_US;
     return what == SIM_FAIR ? FAIR_CALM_US : LOOK_US;
 }
 
-/* A quorum may miss a message a few times in a run, and look by itself. */
+/* A quorum may miss a message a few times in a run, and poll. */
 static bool is_late_vote(struct item *it, int64_t late)
 {
     if (late <= VOTES_US || it->counted)
@@ -239,7 +239,7 @@ static void check_late(int what, const struct sim_wait *w)
     bool exact = is_exact(what, w);
 
     if (exact)
-        note_most(what, late);
+        note_longest(what, late);
     if (late > bound_of(what, w) ||
         (exact && what == SIM_MOST && is_late_vote(it, late)))
         sim_broken(what >= SIM_LATCH_OPEN ? "L4" : "L1",
@@ -269,22 +269,22 @@ static void check_items(void)
         check_item(what);
 }
 
-void sim_late_wait(struct sim_wait *w)
+void sim_lateness_wait(struct sim_wait *w)
 {
     w->since = sim_now();
     w->next = waits;
     waits = w;
 }
 
-void sim_late_done(struct sim_wait *w, dibs_err err)
+void sim_lateness_done(struct sim_wait *w, dibs_err err)
 {
     if (err == DIBS_OK && w->what >= SIM_LATCH_OPEN &&
         items[w->what].free_since)
         check_late(w->what, w);
-    wait_out(w);
+    wait_remove(w);
 }
 
-void sim_late_dead(const struct sim_proc *p)
+void sim_lateness_dead(const struct sim_proc *p)
 {
     for (struct sim_wait **at = &waits; *at;)
         if ((*at)->proc == p)
@@ -298,17 +298,16 @@ void sim_late_dead(const struct sim_proc *p)
 
 /* ---- what was taken away ----------------------------------------------- */
 
-static void look_at_losses(void *arg, int64_t number);
+static void check_losses_later(void *arg, int64_t number);
 
-/* A key that is changed again and again is looked at less often:
- * src/lock/lease/key_invalidation.c puts that off by up to a sixth of a lease.
- */
+/* A key that changes often is verified less often:
+ * src/lock/lease/key_invalidation.c delays that by up to a sixth of a lease. */
 static int64_t loss_us(void)
 {
     return LOSS_US + sim_plan.lease_ms * 1000 / 6;
 }
 
-/* Its client tracked the key until now: so it hears at once. */
+/* If its client tracks the key, it must know the loss at once. */
 static void check_loss(struct sim_claim *cl)
 {
     const char *key = sim_keys[cl->thing][0];
@@ -319,7 +318,7 @@ static void check_loss(struct sim_claim *cl)
 
     if (!sim_believes(cl, &sure, &valid)) {
         if (sure && cl->gone_at)
-            note_most(LATE_LOSS, sim_now() - cl->gone_at);
+            note_longest(LATE_LOSS, sim_now() - cl->gone_at);
         if (sure) {
             cl->tracked = false;
             cl->gone_at = 0;
@@ -334,9 +333,9 @@ static void check_loss(struct sim_claim *cl)
     } else if (cl->tracked && cl->gone_at == 0) {
         cl->gone_at = sim_now();
         sim_note("%s does not have %s any more", cl->proc->name, key);
-        sim_at(sim_now() + loss_us() + 1, look_at_losses, NULL, 0);
+        sim_at(sim_now() + loss_us() + 1, check_losses_later, NULL, 0);
     } else if (cl->tracked && sim_now() - cl->gone_at > loss_us()) {
-        sim_broken("L2", "%s lost %s %.3f s ago, and was not told",
+        sim_broken("L2", "%s lost %s %.3f s ago, and does not know",
                    cl->proc->name, sim_thing_name(cl->thing),
                    (double)(sim_now() - cl->gone_at) / 1e6);
     }
@@ -350,24 +349,24 @@ static void check_losses(void)
             check_loss(cl);
 }
 
-static void look_at_losses(void *arg, int64_t number)
+static void check_losses_later(void *arg, int64_t number)
 {
     (void)arg;
     (void)number;
     check_losses();
 }
 
-/* ---- when it looks ----------------------------------------------------- */
+/* ---- when it checks ---------------------------------------------------- */
 
-void sim_late_closed(int64_t from, int64_t idle_us)
+void sim_lateness_closed(int64_t from, int64_t idle_us)
 {
     int64_t took = sim_now() - from - idle_us;
 
     if (sim_plan.may != 0 || sim_plan.stall_in != 0)
         return;
-    note_most(LATE_CLOSE, took);
+    note_longest(LATE_CLOSE, took);
     if (took > CLOSE_US)
-        sim_broken("L3", "a close took %.3f s, and nothing is wrong",
+        sim_broken("L3", "a close took %.3f s without faults",
                    (double)took / 1e6);
 }
 
@@ -377,8 +376,8 @@ static void forget_all(void)
         items[what].free_since = 0;
 }
 
-/* Without faults all the time; with them, some time after the last. */
-void sim_late_look(void)
+/* Without faults always; with faults, some time after the last one. */
+void sim_lateness_look(void)
 {
     if (sim_plan.layout == SIM_SENTINEL ||
         (sim_plan.may != 0 && sim_now() < sim_calm_since() + RECOVER_US))
@@ -396,7 +395,7 @@ static void server_ran(struct sim_server *sv)
         check_losses();
 }
 
-void sim_late_begin(void)
+void sim_lateness_begin(void)
 {
     if (sim_plan.stall_in == 0 &&
         (sim_plan.may == 0 || sim_plan.may == SIM_F_TAKE))

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * invariant_checker_orphans.c - locks that nobody knows of. P6: a command that
- * is executed late may take a lock for a caller that has given up. The client
- * releases it again soon after the server answers. So, when nothing has gone
- * wrong for a while, a lock that the server has for a client is one that a
- * thread of that client has to do with.
+ * invariant_checker_orphans.c - checks for orphans. P6: a command that runs
+ * late may take a lock for a call that has given up. The client releases it
+ * soon after the server answers. So, some time after the last fault, a lock
+ * that the server has for a client is one that a thread of that client uses.
  */
 #include "sim/simulation.h"
 
@@ -13,24 +12,24 @@
 
 #define SOON_US 4000000
 
-/* Of the read-write lock, who writes: a reader whose lease is over may leave a
- * field that counts for nothing. */
+/* Of the read-write lock only writers: the field of a reader whose lease is
+ * over may remain, and is ignored by scripts. */
 static const struct {
     const char *name;
     enum sim_thing thing;
-} looked_at[] = {{"p0", SIM_THINGS},
-                 {"p1", SIM_THINGS},
-                 {"f0", SIM_THINGS},
-                 {"t0", SIM_THINGS},
-                 {"rw0", SIM_WRITE}};
-#define MANY ((int)(sizeof looked_at / sizeof *looked_at))
+} checked[] = {{"p0", SIM_THINGS},
+               {"p1", SIM_THINGS},
+               {"f0", SIM_THINGS},
+               {"t0", SIM_THINGS},
+               {"rw0", SIM_WRITE}};
+#define N_CHECKED ((int)(sizeof checked / sizeof *checked))
 
-static int64_t strange_since[SIM_CLIENTS_MAX][MANY];
-static int64_t idle_then[SIM_CLIENTS_MAX];
+static int64_t orphan_since[SIM_CLIENTS_MAX][N_CHECKED];
+static int64_t idle_before[SIM_CLIENTS_MAX];
 
-/* The next owner of this client among those that have the lock; of those who
- * write, without the word for it. fields: where to begin. NULL: there is none;
- * else where to go on. */
+/* The next owner of this client among those that hold the lock; of a writer,
+ * without ":write". fields: where to begin. Returns where to continue, or NULL
+ * if there is none. */
 static const char *next_owner(const struct sim_client *cl, const char *fields,
                               bool writes, char owner[DIBS_OWNER_MAX])
 {
@@ -49,11 +48,11 @@ static const char *next_owner(const struct sim_client *cl, const char *fields,
     return NULL;
 }
 
-/* P6: if the client may not end connections, a lock that came of a command more
- * than a lease after the server answered again lasts for its own lease, which
- * is twice the usual one at most. fields: the owners that have it. */
-static bool came_too_late(const struct sim_client *cl, const char *fields,
-                          bool writes)
+/* P6: if CLIENT KILL is refused, an orphan of a command that ran more than a
+ * lease after the server answered again lasts for its own lease, which is at
+ * most twice the usual one. fields: the owners that have it. */
+static bool is_very_late(const struct sim_client *cl, const char *fields,
+                         bool writes)
 {
     int64_t lasts = 2 * sim_plan.lease_ms * 1000;
     char owner[DIBS_OWNER_MAX];
@@ -66,37 +65,37 @@ static bool came_too_late(const struct sim_client *cl, const char *fields,
     return true;
 }
 
-static bool has_nobody(const struct sim_client *cl, int i)
+static bool is_orphan(const struct sim_client *cl, int i)
 {
-    const char *name = looked_at[i].name;
+    const char *name = checked[i].name;
     const char *a = sim_server_ask(sim_master(name), "HKEYS %s", name);
-    bool writes = looked_at[i].thing == SIM_WRITE;
+    bool writes = checked[i].thing == SIM_WRITE;
     char owner[DIBS_OWNER_MAX];
 
-    if (!a || sim_client_uses(cl, name, looked_at[i].thing))
+    if (!a || sim_client_uses(cl, name, checked[i].thing))
         return false;
     for (const char *at = a; (at = next_owner(cl, at, writes, owner));)
-        if (!sim_was_left(name, owner))
-            return !came_too_late(cl, a, writes);
+        if (!sim_is_detached(name, owner))
+            return !is_very_late(cl, a, writes);
     return false;
 }
 
-static void look_at_client(const struct sim_client *cl, int i)
+static void check_client(const struct sim_client *cl, int i)
 {
-    int64_t *since = &strange_since[cl->number][i];
+    int64_t *since = &orphan_since[cl->number][i];
     int64_t idle = sim_idle_us(cl->proc);
 
-    if (!has_nobody(cl, i) || idle != idle_then[cl->number])
+    if (!is_orphan(cl, i) || idle != idle_before[cl->number])
         *since = 0;
     else if (*since == 0)
         *since = sim_now();
     else if (sim_now() - *since > SOON_US + 2 * sim_plan.command_ms * 1000)
-        sim_broken("P6", "%s has %s for %.3f s, and nobody there wants it",
-                   cl->proc->name, looked_at[i].name,
+        sim_broken("P6", "%s has %s for %.3f s, and no thread of it uses it",
+                   cl->proc->name, checked[i].name,
                    (double)(sim_now() - *since) / 1e6);
 }
 
-void sim_judge_ghosts(void)
+void sim_check_orphans(void)
 {
     bool calm = sim_now() > sim_calm_since();
 
@@ -106,12 +105,12 @@ void sim_judge_ghosts(void)
         const struct sim_client *cl = &sim_clients[k];
         bool there = calm && cl->proc && cl->c[0] && cl->running > 0 &&
                      !cl->closing && !cl->proc->stopped;
-        for (int i = 0; i < MANY; i++)
+        for (int i = 0; i < N_CHECKED; i++)
             if (there)
-                look_at_client(cl, i);
+                check_client(cl, i);
             else
-                strange_since[k][i] = 0;
+                orphan_since[k][i] = 0;
         if (there)
-            idle_then[k] = sim_idle_us(cl->proc);
+            idle_before[k] = sim_idle_us(cl->proc);
     }
 }

@@ -26,7 +26,7 @@ static struct sr_dict *db_of(struct sr_call *k)
 #define SOONER_MS 10
 
 /* When a hash was to end, as far as somebody may have seen. It may have been
- * deleted and made anew since. For the simulator's judge. */
+ * deleted and made anew since. For the invariant checker. */
 struct sr_promise {
     int64_t end;
     bool sooner; /* it ends before that */

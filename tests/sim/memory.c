@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * memory.c - the memory of the simulated world: a place at a fixed address,
- * given out in the same order in each run. So what is ordered by address (two
+ * memory.c - the memory of the simulation: an arena at a fixed address,
+ * allocated in the same order in each run. So what is ordered by address (two
  * timers of one time, say) is ordered the same way when a seed is run again.
  *
- * What was given back is filled with 0xdd: whoever still looks at it sees
- * nonsense, and does so in each run.
+ * Freed memory is filled with 0xdd, so a use after free shows, and does so in
+ * each run.
  */
 #include "sim/fiber.h"
 #include "sim/wrap.h"
@@ -84,7 +84,7 @@ void *__wrap_malloc(size_t n)
         memcpy(&free_list[class], h + 1, sizeof(void *));
     } else {
         if ((size_t)(end - at) < room + HEAD)
-            sim_die("the simulated world is out of memory");
+            sim_die("the simulation is out of memory");
         h = (struct head *)(void *)at;
         at += room + HEAD;
     }

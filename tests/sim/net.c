@@ -4,14 +4,13 @@
  *
  * How     A connection (link) has two rows of pieces. One event at a time is
  *         set for each row, for the arrival of its first piece; so the order
- *         within a row stays, whatever the weather. The end of a connection is
+ *         within a row stays. The end of a connection is
  *         a piece, too: what was sent before it still arrives, and a server
- *         executes it although nobody waits for the answer. That is how ghosts
- *         come about.
+ *         executes it although no call waits for the reply: a late copy.
  *
- * Trouble A cut loses a row from some byte on. The other side hears of it (a
- *         reset), unless the trouble is a hole: then nobody does, and only a
- *         time limit helps.
+ * Trouble A cut loses a row from some byte on. The other side gets a reset,
+ *         unless the fault is a hole: then no side notices, and only a time
+ *         limit helps.
  */
 #include "sim/net.h"
 
@@ -184,7 +183,7 @@ static void collect_answers(struct sim_server *sv)
     for (struct sr_session *c; (c = sr_touched(sv->s));) {
         struct sim_link *l = sr_owner(c);
         size_t n;
-        if (!l || l->session != c) /* the judge's, or one that is over */
+        if (!l || l->session != c) /* the checker's, or one that is over */
             continue;
         while ((n = sr_take(c, bytes, sizeof bytes)) > 0)
             row_add(l, &l->down, BYTES, bytes, n);
@@ -298,15 +297,15 @@ static void show_piece(const struct sim_link *l, const char *way,
 /* P6: without the right to end connections, a client looks for a lease after
  * the first answer for what may have come of it; a little less, by a clock that
  * is fast. */
-static void note_ghost(const struct sim_link *l, const struct piece *p)
+static void note_late_copy(const struct sim_link *l, const struct piece *p)
 {
     struct sim_proc *proc = l->proc;
 
-    proc->ghost_at = sim_now();
+    proc->late_copy_at = sim_now();
     if (l->heard_at == 0 ||
         sim_now() - l->heard_at <= proc->lease_us - proc->lease_us / 50)
         return;
-    sim_late_add(proc, p->bytes, p->n);
+    sim_lateness_add(proc, p->bytes, p->n);
 }
 
 /* The server answers a process that has given up others before. */
@@ -335,7 +334,7 @@ static void arrive_up(struct sim_link *l, const struct piece *p)
     }
     if (p->kind == BYTES) {
         if (!l->sock)
-            note_ghost(l, p);
+            note_late_copy(l, p);
         sr_feed(l->session, p->bytes, p->n);
         l->server->commands++;
         if (sim_server_ran)

@@ -20,10 +20,10 @@ struct sim_server {
     char host[24];
     int port;
     struct sr_server *s;
-    struct sr_session *admin; /* the judge's; NULL while it is down */
+    struct sr_session *admin; /* the checker's; NULL while it is down */
     struct sr_snapshot *kept; /* while it is down: what it will have */
     bool down, stopped;
-    int64_t offset_us; /* its wall clock is that plus the world's time, */
+    int64_t offset_us; /* its wall clock is that plus simulated time, */
     int64_t ppm;       /* faster by so many millionths */
     struct sim_link *links;
     int64_t tick_at;
@@ -92,7 +92,7 @@ void sim_cut(int proc, int server, bool deaf);
 void sim_hang_up_all(struct sim_proc *p);
 /* A server reads these bytes, that a process had given up, more than a lease
  * after that server had answered it again. */
-void sim_late_add(struct sim_proc *p, const char *bytes, size_t n);
+void sim_lateness_add(struct sim_proc *p, const char *bytes, size_t n);
 /* Did a server read a command of this owner since then, that its process had
  * given up, so late? */
 bool sim_came_late(const struct sim_proc *p, const char *owner, int64_t since);

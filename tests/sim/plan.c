@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * plan.c - what a seed means.
+ * plan.c - the plan that a seed draws.
  *
- * Profiles are a table; a seed that is not told which one picks by weight. The
+ * Profiles are a table; without --profile a seed picks one by weight. The
  * strict ones allow what leaves the promise of one holder untouched: whatever
  * happens to the network, to processes and to a server that keeps its data.
  */

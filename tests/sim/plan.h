@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * plan.h - what a seed means: who is there, for how long, and what goes wrong
- * when. A plan is made before the run, so that a run with a client or a fault
- * less is still the same story.
+ * plan.h - the plan that a seed draws: clients, length, and faults with their
+ * times. It is made before the run, so that a run with a client or a fault less
+ * keeps the rest of the plan.
  */
 #ifndef DIBS_SIM_PLAN_H
 #define DIBS_SIM_PLAN_H
@@ -62,7 +62,7 @@ struct sim_fault {
     int server;        /* -1 = all */
     int ways;
     int64_t amount;
-    bool dropped; /* by whoever shrinks */
+    bool dropped; /* left out by shrinking */
 };
 
 struct sim_plan {
@@ -70,10 +70,10 @@ struct sim_plan {
     const char *profile;
     enum sim_layout layout;
     unsigned may; /* SIM_F_ */
-    bool strict;  /* nobody may ever hold what another holds */
+    bool strict;  /* never two holders */
     bool herd;    /* clients open, take once and close (herd_workload.c) */
     int clients, threads, members;
-    int peers;    /* clients of another make */
+    int peers;    /* Redisson clients */
     bool no_kill; /* clients may not end connections: CLIENT KILL is refused */
     int64_t length_us;
     int64_t lease_ms, command_ms;

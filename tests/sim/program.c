@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * program.c - what the threads of a simulated program do: take a lock, by one
- * of the ways there are, hold it for a while, perhaps take it again, give it
- * back, think. They know the public header only.
+ * program.c - the threads of a simulated program: each acquires a lock by one
+ * of the public calls, holds it for a while, re-enters or not, releases it, and
+ * pauses. It includes the public header only.
  *
- * Each thread asks the judge before and after: what a call answers, how long it
- * took, and what the world looks like then, must be what guarantees.md says.
+ * Each thread calls the checker before and after a call: its result, its
+ * duration and the state after it must be what guarantees.md says.
  */
 #include "sim/program.h"
 
@@ -117,7 +117,7 @@ void sim_claim_lost(const char *name, dibs_owner owner, void *arg)
 /* In short naps, so that the end of the run is noticed. */
 void sim_hold_on(struct sim_program *pr, int64_t us)
 {
-    while (us > 0 && !sim_healed && !pr->client->closing) {
+    while (us > 0 && !sim_faults_ended && !pr->client->closing) {
         int64_t nap = us < 500000 ? us : 500000;
         sim_sleep(nap);
         us -= nap;
@@ -142,12 +142,12 @@ static void hold_twice(struct sim_program *pr, struct sim_claim *claim)
     o.owner = pr->owner;
     if (sim_is_group(claim->thing)) /* without a limit it waits for ever */
         o.wait_ms = 2 * sim_plan.command_ms;
-    claim->holds = 0; /* nobody can tell meanwhile */
+    claim->holds = 0; /* unknown meanwhile */
     dibs_err err = sim_take(pr, claim->lock, FORM_ACQUIRE, &o);
     sim_note("again %s: %s", thing_names[claim->thing], dibs_strerror(err));
     int64_t most =
         (sim_is_group(claim->thing) ? 3 : 2) * sim_plan.command_ms + o.wait_ms;
-    sim_judge_time("re-entry", from, idle, most * 102 / 100 + SLACK_MS);
+    sim_check_time("re-entry", from, idle, most * 102 / 100 + SLACK_MS);
     if (pr->client->closing)
         return;
     if (err != DIBS_OK) {
@@ -162,13 +162,13 @@ static void hold_twice(struct sim_program *pr, struct sim_claim *claim)
     claim->holds = 2;
     claim->proved_at = sim_now();
     if (claim->thing == SIM_FENCED)
-        sim_judge_token(claim);
+        sim_check_token(claim);
     sim_hold_on(pr, sim_skewed(&pr->chance, sim_plan.hold_us));
     claim->holds = 0;
     err = sim_give(pr, claim->lock, &o);
     sim_note("one less %s: %s", thing_names[claim->thing], dibs_strerror(err));
     if (err == DIBS_ERR_NOT_OWNER && !pr->client->closing)
-        sim_broken("P5", "%s was held twice and is nobody's",
+        sim_broken("P5", "%s had two levels and is not held any more",
                    thing_names[claim->thing]);
     /* Refused: it is held twice still, until the server answers again. Or it
      * could not begin. */
@@ -188,8 +188,8 @@ static void check_release(struct sim_program *pr, const struct sim_claim *claim,
 
     if (claim->lost_at && !claim->told && !(sim_plan.may & SIM_F_MEMORY) &&
         sim_now() - claim->lost_at > TOLD_US + idle)
-        sim_broken("P2", "%s is lost for %.3f s, and nobody was told", name,
-                   (double)(sim_now() - claim->lost_at) / 1e6);
+        sim_broken("P2", "%s is lost for %.3f s, and on_lost was not called",
+                   name, (double)(sim_now() - claim->lost_at) / 1e6);
     if (err == DIBS_ERR_NOT_OWNER || err == DIBS_ERR_INVALID ||
         err == DIBS_ERR_WRONGTYPE || err == DIBS_ERR_AUTH)
         sim_broken("P5", "release of %s, held %s: %s (%s)", name,
@@ -213,15 +213,15 @@ void sim_let_go(struct sim_program *pr, struct sim_claim *claim)
     dibs_err err;
 
     o.owner = pr->owner;
-    struct sim_left *left = sim_left_draw(pr, claim, &o);
+    struct sim_detached *left = sim_detached_draw(pr, claim, &o);
     bool was_lost = dibs_lock_state(claim->lock, pr->owner) == DIBS_LOST;
     do {
         int64_t from = sim_now(), idle = sim_idle_us(p);
-        sim_judge_leaving(claim);
+        sim_check_releasing(claim);
         err = sim_give(pr, claim->lock, &o);
         sim_note("release %s: %s", thing_names[claim->thing],
                  dibs_strerror(err));
-        sim_judge_time("release", from, idle,
+        sim_check_time("release", from, idle,
                        (sim_is_group(claim->thing) ? 3 : 2) *
                                sim_plan.command_ms * 102 / 100 +
                            SLACK_MS);
@@ -230,9 +230,9 @@ void sim_let_go(struct sim_program *pr, struct sim_claim *claim)
     } while (err == DIBS_ERR_NOMEM); /* it could not begin */
     claim->over = true;
     claim->gave = err;
-    sim_left_told(left, claim, err);
+    sim_detached_told(left, claim, err);
     if (err == DIBS_ERR_LOST)
-        sim_judge_lost(claim);
+        sim_check_lost(claim);
     if (!pr->client->closing)
         check_release(pr, claim, was_lost, err);
 }
@@ -241,7 +241,7 @@ void sim_hold(struct sim_program *pr, struct sim_claim *claim)
 {
     int64_t most = sim_plan.hold_us;
 
-    sim_judge_granted(claim);
+    sim_check_granted(claim);
     if (sim_once_in(&pr->chance, 6)) /* longer than any lease */
         most = 3 * sim_plan.lease_ms * 1000;
     if (claim->lease_ms && sim_once_in(&pr->chance, 6)) /* just too long */
@@ -303,7 +303,7 @@ static void draw_opts(struct sim_program *pr, enum sim_thing t,
     }
 }
 
-/* P10: whoever came a second earlier and is still served later. In between it
+/* P10: a waiter that came a second earlier and is served later. In between it
  * may give up, so this is known when it is served. */
 static void check_turn(struct sim_program *pr)
 {
@@ -359,14 +359,14 @@ static void play_round(struct sim_program *pr)
     pr->overtaken = 0;
     struct sim_wait wait = {.what = t, .proc = p, .polls = o.poll};
     if (waits)
-        sim_late_wait(&wait);
+        sim_lateness_wait(&wait);
     dibs_err err = sim_take(pr, l, form, &o);
-    sim_late_done(&wait, err);
+    sim_lateness_done(&wait, err);
     pr->waiting = false;
     claim.since = sim_now();
     sim_note("%s: %s", thing_names[t], dibs_strerror(err));
     if (most >= 0)
-        sim_judge_time(thing_names[t], claim.asked_at, idle, most);
+        sim_check_time(thing_names[t], claim.asked_at, idle, most);
     if (err == DIBS_OK) {
         /* A callback, or the look below, may have waited for another thread. */
         bool sure = !sim_is_group(t) || (t == SIM_MOST && form <= FORM_TRY);
@@ -401,8 +401,8 @@ int64_t sim_waits_since(dibs_owner owner)
     return SIM_NEVER;
 }
 
-/* Somebody else gives up for one that waits. */
-static void cancel_somebody(struct sim_program *pr)
+/* Another thread cancels a call that waits. */
+static void cancel_waiter(struct sim_program *pr)
 {
     const struct sim_client *cl = pr->client;
     const struct sim_program *other =
@@ -422,13 +422,13 @@ static void look_around(struct sim_program *pr)
         return;
     if (dibs_lock_info_get(pr->client->lock[t], &info) == DIBS_OK)
         sim_note("sees %s: %s", thing_names[t], info.locked ? "held" : "free");
-    sim_judge_time("info", from, idle,
+    sim_check_time("info", from, idle,
                    2 * sim_plan.command_ms * 102 / 100 + SLACK_MS);
 }
 
-/* Takes a lock away from whoever has it. Then two may hold it, until the other
+/* Force-releases a lock. Then two may hold it, until the other
  * one learns of it. */
-static void force_somebody(struct sim_program *pr)
+static void force_holder(struct sim_program *pr)
 {
     enum sim_thing t = sim_pick_thing(pr);
     int64_t from = sim_now(), idle = sim_idle_us(pr->client->proc);
@@ -439,7 +439,7 @@ static void force_somebody(struct sim_program *pr)
     dibs_err err = dibs_lock_force_release(pr->client->lock[t], &was_locked);
     sim_note("forces %s: %s%s", thing_names[t], dibs_strerror(err),
              was_locked ? ", it was held" : "");
-    sim_judge_time("force release", from, idle,
+    sim_check_time("force release", from, idle,
                    2 * sim_plan.command_ms * 102 / 100 + SLACK_MS);
     if (err == DIBS_ERR_INVALID || err == DIBS_ERR_NOT_OWNER ||
         err == DIBS_ERR_BUSY || err == DIBS_ERR_AUTH)
@@ -467,7 +467,7 @@ static void *program_main(void *arg)
 
     pr->owner =
         pr->own_owner ? dibs_owner_new(cl->c[0]) : dibs_owner_thread(cl->c[0]);
-    while (!sim_healed && !cl->closing) {
+    while (!sim_faults_ended && !cl->closing) {
         if (sim_plan.layout != SIM_QUORUM && sim_once_in(&pr->chance, 8))
             sim_counted_round(cl, &pr->chance, pr->number);
         else if (sim_once_in(&pr->chance, 10))
@@ -483,14 +483,14 @@ static void *program_main(void *arg)
         if (pr->again)
             continue;
         if (sim_once_in(&pr->chance, 10))
-            cancel_somebody(pr);
+            cancel_waiter(pr);
         if (sim_once_in(&pr->chance, 15))
             look_around(pr);
         if ((sim_plan.may & SIM_F_LOSS) && sim_once_in(&pr->chance, 30))
-            force_somebody(pr);
+            force_holder(pr);
         if ((sim_plan.may & SIM_F_TAKE) && sim_once_in(&pr->chance, 10))
-            force_somebody(pr);
-        if (!sim_healed)
+            force_holder(pr);
+        if (!sim_faults_ended)
             sim_sleep(sim_skewed(&pr->chance, sim_plan.busy_us) + 1);
     }
     cl->running--;

@@ -37,38 +37,38 @@ dibs_err sim_give(struct sim_program *pr, dibs_lock *l,
 #define SLACK_MS 100 /* for turns of fibers, and the way of bytes */
 bool sim_is_group(enum sim_thing t);
 enum sim_thing sim_pick_thing(struct sim_program *pr);
-/* May a call go wrong, by the plan or because a thread stood still? */
+/* Returns whether a call may fail, by the plan or because a thread was stopped.
+ */
 bool sim_may_fail(const struct sim_program *pr);
 /* The longest an acquire may take in ms: P7; -1 = for ever. */
 int64_t sim_take_limit(enum sim_thing t, enum sim_form form,
                        const dibs_lock_opts *o);
-/* It was not granted: may that be? */
+/* Checks whether the result of an acquire that was not granted is allowed. */
 void sim_check_refusal(const struct sim_program *pr, enum sim_thing t,
                        enum sim_form form, const dibs_lock_opts *o,
                        dibs_err err);
 /* on_lost; arg is the claim. */
 void sim_claim_lost(const char *name, dibs_owner owner, void *arg);
 void sim_hold_on(struct sim_program *pr, int64_t us);
-/* It was granted: holds it for a while, and lets go. */
+/* Holds a granted lock for a while, and releases it. */
 void sim_hold(struct sim_program *pr, struct sim_claim *claim);
-/* Gives it back, and checks what the release says. */
+/* Releases it, and checks the result. */
 void sim_let_go(struct sim_program *pr, struct sim_claim *claim);
 
 /* extend.c */
-/* Makes what it holds last longer. */
+/* Extends the lease of a hold. */
 void sim_extend(struct sim_program *pr, struct sim_claim *claim);
 
 /* detached_workload.c */
-/* What the release leaves on the server, by chance: nothing, or the lock for a
- * while (keep_ms), or for somebody else (leave). Fills o. NULL: not the last.
- */
-struct sim_left *sim_left_draw(struct sim_program *pr,
-                               const struct sim_claim *claim,
-                               dibs_lock_opts *o);
+/* Draws what the release leaves on the server: nothing, the lock for a while
+ * (keep_ms), or for adoption (leave). Fills o. NULL: not the last level. */
+struct sim_detached *sim_detached_draw(struct sim_program *pr,
+                                       const struct sim_claim *claim,
+                                       dibs_lock_opts *o);
 /* The release has returned. left: may be NULL. */
-void sim_left_told(struct sim_left *left, const struct sim_claim *claim,
-                   dibs_err err);
-/* Adopts what somebody has left, and holds it. False: there is nothing. */
+void sim_detached_told(struct sim_detached *left, const struct sim_claim *claim,
+                       dibs_err err);
+/* Adopts a lock that was left, and holds it. False: there is none. */
 bool sim_adopt_round(struct sim_program *pr);
 
 /* concurrent_owner.c */
@@ -77,10 +77,10 @@ void sim_pair_round(struct sim_program *pr);
 
 /* rw_workload.c */
 enum sim_thing sim_other_half(enum sim_thing t); /* or itself */
-/* A writer reads, too, once or several times. It may give back the write half
- * before the other: then write->over. */
+/* A writer also reads, once or several times. It may release the write mode
+ * first: then write->over. */
 void sim_read_too(struct sim_program *pr, struct sim_claim *write);
-/* A reader would like to write. */
+/* A reader tries to write. */
 void sim_write_too(struct sim_program *pr, struct sim_claim *read);
 
 #endif

@@ -1,24 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
- * redisson_client.c - clients of another make: they use the same keys and
- * messages as Redisson does, by scripts of our own that make the same changes,
- * and wait as it waits. dibs must exclude them, be excluded by them, and wake
- * them.
+ * redisson_client.c - simulated Redisson clients: they use the same keys and
+ * messages as Redisson, by scripts of our own that make the same changes, and
+ * wait as it waits. dibs must exclude them, be excluded by them, and wake them.
  *
  * What they do:
  *
- *   plain, fair, read, write   take, hold for a while, perhaps renew, release
+ *   plain, fair, read, write   acquire, hold, renew or not, release
  *   permits with a lease       those of the slots lock
- *   permits without            those of the semaphore, where nothing goes
- *                              wrong: what such a client takes and then dies
- *                              is gone for ever
+ *   permits without            those of the semaphore, in runs without faults:
+ *                              a permit without a lease is lost for ever if its
+ *                              holder dies
  *
- * A peer is one thread with two connections, one for commands and one to
- * listen. When an answer does not come it does what a process that crashed
- * does: it forgets everything, is another client from then on, and what it
- * held or where it queued stays there until its time is over. Its wall clock is
- * the server's. Its re-entry, its guards against a second send and its checks
- * of replicas are left out.
+ * A client is one thread with two connections, one for commands and one for
+ * subscriptions. After a lost reply it does what a process that crashed does:
+ * it forgets everything and continues as another client; what it held, and its
+ * queue entry, stay until they expire. Its wall clock is the server's.
+ * Re-entry, guards against a second send and checks of replicas are left out.
  */
 #include "sim/simulation.h"
 
@@ -177,7 +175,7 @@ static const char leased_give[] =
     "if redis.call('zrem', KEYS[3], ARGV[1]) == 0 then return 0 end "
     "return redis.call('publish', KEYS[2], redis.call('incrby', KEYS[1], 1))";
 
-/* KEYS 3 how many are out, for the judge */
+/* KEYS 3 number of acquired permits, for the checker */
 static const char bare_take[] =
     "if tonumber(redis.call('get', KEYS[1]) or 0) < 1 then return 50 end "
     "redis.call('decrby', KEYS[1], 1) redis.call('incr', KEYS[3]) "
@@ -237,7 +235,7 @@ static int dial(void)
     return -1;
 }
 
-/* The next thing that comes, within so many ms. *broken: nothing ever will. */
+/* The next reply, within that many ms. *broken: the connection is closed. */
 static redisReply *next_reply(int fd, redisReader *r, int64_t ms, bool *broken)
 {
     int64_t until = sim_now() + ms * 1000;
@@ -280,7 +278,7 @@ static bool send_all(int fd, int argc, const char **argv)
     return at == n;
 }
 
-static redisReply *ask_peer(struct peer *p, int argc, const char **argv)
+static redisReply *ask_server(struct peer *p, int argc, const char **argv)
 {
     bool broken = false;
 
@@ -340,7 +338,7 @@ static redisReply *run_script(struct peer *p, enum deal d, const char *script,
     argv[n++] = owner_for(p, d);
     argv[n++] = lease;
     argv[n++] = d == FAIR ? FAIR_WAIT : tag;
-    return ask_peer(p, n, argv);
+    return ask_server(p, n, argv);
 }
 
 static bool listens(struct peer *p, enum deal d, const char *word)
@@ -353,7 +351,7 @@ static bool listens(struct peer *p, enum deal d, const char *word)
     return send_all(p->listen, 2, argv);
 }
 
-/* Asks until it is taken, or its time is over. False: nobody knows. */
+/* Asks until it is granted or times out. False: outcome unknown. */
 static bool take_deal(struct peer *p, enum deal d, int64_t lease_ms, bool *got)
 {
     int64_t until =
@@ -371,7 +369,7 @@ static bool take_deal(struct peer *p, enum deal d, int64_t lease_ms, bool *got)
         freeReplyObject(r);
         if (*got)
             p->until = sent + lease_ms * 990;
-        if (*got || sim_now() >= until || sim_healed)
+        if (*got || sim_now() >= until || sim_faults_ended)
             break;
         if (!listening) {
             listening = listens(p, d, "SUBSCRIBE");
@@ -411,7 +409,7 @@ static bool hold_deal(struct peer *p, enum deal d, int64_t lease_ms)
     sim_note("another client has %s%s", deals[d].name,
              late ? ", and hears so too late" : "");
     if (!late && d != LEASED && d != BARE)
-        sim_judge_foreign(p->name, deals[d].shared, p->proc->name);
+        sim_check_redisson_grant(p->name, deals[d].shared, p->proc->name);
     sim_sleep(us + 1);
     if ((d == PLAIN || d == FAIR || d == WRITE) && sim_once_in(&p->chance, 3)) {
         int64_t sent = sim_now();
@@ -444,11 +442,11 @@ static bool play_deal(struct peer *p)
     return !got || hold_deal(p, d, lease);
 }
 
-static void *peer_main(void *arg)
+static void *redisson_main(void *arg)
 {
     struct peer *p = arg;
 
-    while (!sim_healed) {
+    while (!sim_faults_ended) {
         if (p->command < 0 && !come_up(p)) {
             hang_up(p);
             sim_sleep(300000);
@@ -463,7 +461,7 @@ static void *peer_main(void *arg)
     return NULL;
 }
 
-void sim_peers_begin(void)
+void sim_redisson_begin(void)
 {
     for (int i = 0; i < sim_plan.peers; i++) {
         struct peer *p = calloc(1, sizeof *p);
@@ -475,13 +473,13 @@ void sim_peers_begin(void)
         p->chance = sim_stream(sim_plan.seed, (uint64_t)(9000 + i));
         p->next = peers;
         peers = p;
-        sim_spawn(p->proc, "main", peer_main, p);
+        sim_spawn(p->proc, "main", redisson_main, p);
     }
 }
 
-/* ---- what the judge asks ----------------------------------------------- */
+/* ---- for the invariant checker ------------------------------------------ */
 
-bool sim_peers_wait(const char *owner, int64_t *since)
+bool sim_redisson_wait(const char *owner, int64_t *since)
 {
     *since = SIM_NEVER;
     for (const struct peer *p = peers; p; p = p->next)
@@ -490,7 +488,7 @@ bool sim_peers_wait(const char *owner, int64_t *since)
     return strstr(owner, OWNER_MARK) != NULL;
 }
 
-const char *sim_peers_hold(const char *name, bool shared)
+const char *sim_redisson_hold(const char *name, bool shared)
 {
     for (const struct peer *p = peers; p; p = p->next)
         if (p->name && p->deal != LEASED && p->deal != BARE &&
@@ -500,7 +498,7 @@ const char *sim_peers_hold(const char *name, bool shared)
     return NULL;
 }
 
-int sim_peers_slots(void)
+int sim_redisson_slots(void)
 {
     int n = 0;
 
@@ -509,7 +507,7 @@ int sim_peers_slots(void)
     return n;
 }
 
-int64_t sim_peers_permits(void)
+int64_t sim_redisson_permits(void)
 {
     struct sim_server *sv = sim_master("m0");
     const char *a = peers ? sim_server_ask(sv, "GET %s", OUT) : NULL;

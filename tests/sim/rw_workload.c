@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * rw_workload.c - both halves of a read-write lock, by one owner. A writer
- * reads, too, with a lease of its own or without, and gives back the two in
- * either order. A reader would like to write, and hears that it cannot.
+ * rw_workload.c - both modes of a read-write lock, by one owner. A writer also
+ * reads, with a lease of its own or without, and releases the two in either
+ * order. A reader tries to write, and gets UPGRADE.
  *
  *   P4   a writer may read: BUSY is wrong, and so is a wait
- *   P4   UPGRADE is for those who read, and for nobody whose read is lost
+ *   P4   UPGRADE is only for an owner that reads, and not if its read is lost
  */
 #include "sim/program.h"
 
@@ -39,7 +39,7 @@ static bool is_held(const struct sim_claim *claim)
     return dibs_lock_state(claim->lock, claim->owner) == DIBS_HELD;
 }
 
-/* Takes it, for a claim that is not told to the judge yet. */
+/* Takes it, for a claim that is not told to the checker yet. */
 static dibs_err ask_for(struct sim_program *pr, struct sim_claim *claim,
                         enum sim_form form, dibs_lock_opts *o)
 {
@@ -59,7 +59,7 @@ static dibs_err ask_for(struct sim_program *pr, struct sim_claim *claim,
     claim->since = sim_now();
     sim_note("%s, too: %s", name, dibs_strerror(err));
     if (most >= 0)
-        sim_judge_time(name, claim->asked_at, idle, most);
+        sim_check_time(name, claim->asked_at, idle, most);
     if (err == DIBS_OK)
         sim_totals.acquires++;
     else
@@ -100,7 +100,7 @@ static void hold_read(struct sim_program *pr, struct sim_claim *read,
     int64_t most =
         sim_once_in(c, 4) ? 2000 * sim_plan.lease_ms : sim_plan.hold_us;
 
-    sim_judge_granted(read);
+    sim_check_granted(read);
     if (read->lease_ms && sim_once_in(c, 3)) /* just too long */
         sim_hold_on(pr, dibs_lock_valid_ms(read->lock, pr->owner) * 1000 +
                             sim_between(c, 0, 5000));
@@ -124,7 +124,8 @@ void sim_read_too(struct sim_program *pr, struct sim_claim *write)
     struct sim_chance *c = &pr->chance;
 
     for (int64_t n = sim_between(c, 1, 4);
-         n > 0 && !write->over && !pr->client->closing && !sim_healed; n--) {
+         n > 0 && !write->over && !pr->client->closing && !sim_faults_ended;
+         n--) {
         struct sim_claim read = claim_for(pr, SIM_READ);
         dibs_lock_opts o = DIBS_LOCK_OPTS_INIT;
         enum sim_form form = draw_form(c);
@@ -162,7 +163,7 @@ void sim_write_too(struct sim_program *pr, struct sim_claim *read)
         sim_broken("P4", "%s reads, and was let in to write",
                    pr->client->proc->name);
     if (err == DIBS_OK) {
-        sim_judge_granted(&write);
+        sim_check_granted(&write);
         sim_hold_on(pr, sim_skewed(&pr->chance, sim_plan.hold_us));
         sim_let_go(pr, &write);
     } else if (err == DIBS_ERR_UPGRADE) {

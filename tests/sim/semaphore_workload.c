@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
  * semaphore_workload.c - semaphores and latches: what the simulated programs do
- * with them, and what must be true of them.
+ * with them, and their invariants.
  *
  * A semaphore of SIM_PERMITS permits. Each thread of a client takes another
  * number of them, so a release finds the acquire of its own thread.
  *
- *   P4   granted: the server has noted it
- *   P5   free permits and those that are out add up, always
- *   P3   permits that vanished from the book are told as lost in time
+ *   P4   granted: the server has the permits
+ *   P5   free and acquired permits always add up
+ *   P3   permits that vanished are reported as lost in time
  *
  * A latch with a count that a run does not reach. So how often it was counted
  * down is known, and how often it may have been:
  *
- *   P5   it was counted at least as often as a call said OK, and at most as
- *        often as a call was begun; a ticket counts once
- *   P4   nobody gets past it before it is opened
- *   P8   everybody gets past it when it is, at the end
+ *   P5   it was counted at least as often as a call returned OK, and at most as
+ *        often as a call was started; a ticket counts once
+ *   P4   no call passes before it is opened
+ *   P8   all calls pass when it is, at the end
  */
 #include "sim/simulation.h"
 
@@ -56,7 +56,7 @@ void sim_counted_make(struct sim_client *cl)
         sim_note("semaphore set: %s", dibs_strerror(err));
         sim_sleep(200000);
     }
-    while (!sim_healed &&
+    while (!sim_faults_ended &&
            (err = dibs_latch_set(cl->latch, COUNT, NULL, NULL)) != DIBS_OK) {
         sim_note("latch set: %s", dibs_strerror(err));
         sim_sleep(200000);
@@ -162,7 +162,7 @@ static void give_permits_back(struct sim_client *cl, struct stake *st,
     if (cl->closing)
         return;
     if (err != DIBS_ERR_NOMEM && !(sim_plan.may & SIM_F_MEMORY))
-        sim_judge_time("release of permits", from, idle,
+        sim_check_time("release of permits", from, idle,
                        2 * sim_plan.command_ms * 102 / 100 + SLACK_MS);
     if (err == DIBS_ERR_NOT_OWNER || err == DIBS_ERR_INVALID ||
         err == DIBS_ERR_WRONGTYPE)
@@ -197,13 +197,13 @@ void sim_counted_permits(struct sim_client *cl, struct sim_chance *c, int n)
     struct sim_wait wait = {
         .what = SIM_PERMITS_OF_SEMAPHORE, .proc = cl->proc, .need = o.permits};
     if (!once)
-        sim_late_wait(&wait);
+        sim_lateness_wait(&wait);
     dibs_err err = once ? dibs_semaphore_try(cl->semaphore, &o)
                         : dibs_semaphore_acquire(cl->semaphore, &o);
-    sim_late_done(&wait, err);
+    sim_lateness_done(&wait, err);
     sim_note("permits: %s", dibs_strerror(err));
     if (once || o.wait_ms)
-        sim_judge_time("acquire of permits", from, idle,
+        sim_check_time("acquire of permits", from, idle,
                        ((once ? 0 : o.wait_ms) + sim_plan.command_ms) * 102 /
                                100 +
                            SLACK_MS);
@@ -215,7 +215,7 @@ void sim_counted_permits(struct sim_client *cl, struct sim_chance *c, int n)
     sim_totals.acquires++;
     check_grant(&st, from);
     for (int64_t us = sim_skewed(c, 2 * sim_plan.hold_us);
-         us > 0 && !sim_healed && !cl->closing; us -= 300000)
+         us > 0 && !sim_faults_ended && !cl->closing; us -= 300000)
         sim_sleep(us < 300000 ? us : 300000);
     give_permits_back(cl, &st, &o);
 }
@@ -262,7 +262,7 @@ static void check_permits(void)
         return;
     for (struct stake *st = stakes; st; st = st->next)
         check_stake(st, book);
-    int64_t out = permits_in(book) + sim_peers_permits();
+    int64_t out = permits_in(book) + sim_redisson_permits();
     if (sim_plan.strict && (free < 0 || free + out != SIM_PERMITS))
         sim_broken("P5", "%lld permits are free and %lld out, of %d",
                    (long long)free, (long long)out, SIM_PERMITS);
@@ -302,7 +302,7 @@ static void count_down(struct sim_client *cl, struct sim_chance *c, int n)
         err = dibs_latch_count_down(cl->latch, &o, &left);
         sim_note("counts down: %s, %lld left", dibs_strerror(err),
                  (long long)left);
-        sim_judge_time("count down", from, idle,
+        sim_check_time("count down", from, idle,
                        2 * sim_plan.command_ms * 102 / 100 + SLACK_MS);
         if (err == DIBS_OK)
             check_left(left, before);
@@ -322,12 +322,12 @@ static void pass_latch(struct sim_client *cl, struct sim_chance *c)
         o.wait_ms = sim_skewed(c, 3 * sim_plan.lease_ms) + 1;
     sim_note("waits at the latch for %lld", (long long)o.wait_ms);
     struct sim_wait wait = {.what = SIM_LATCH_OPEN, .proc = cl->proc};
-    sim_late_wait(&wait);
+    sim_lateness_wait(&wait);
     dibs_err err = dibs_latch_wait(cl->latch, &o);
-    sim_late_done(&wait, err);
+    sim_lateness_done(&wait, err);
     sim_note("latch: %s", dibs_strerror(err));
     if (o.wait_ms)
-        sim_judge_time("latch", from, idle,
+        sim_check_time("latch", from, idle,
                        (o.wait_ms + sim_plan.command_ms) * 102 / 100 +
                            SLACK_MS);
     if (err == DIBS_OK && !latch_opened && sim_plan.strict)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * server_backdoor.c - a server asked from outside: by the judge, and by those
- * who change what it has. No network is in between, and no time passes.
+ * server_backdoor.c - commands that the checker and the fault injector run on a
+ * server, without a network and in no time.
  */
 #include "sim/net.h"
 

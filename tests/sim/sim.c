@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * sim.c - the simulator as a program: seeds run one after the other, a failing
- * one told as a story and made smaller.
+ * sim.c - the simulator as a program: runs seeds one after the other; shrinks a
+ * failing one and prints its history.
  *
  *     sim --seed 42 [--wire]        one seed, with its history, and the bytes
- *     sim --seconds 60 [--from N]   as many as there is time for
- *     sim --count 10000             so many, until one fails
+ *     sim --seconds 60 [--from N]   as many as run in that time
+ *     sim --count 10000             N seeds, until one fails
  *     sim --file seeds.txt          those in the file
  *         --profile NAME            only that one (sim --profiles lists them)
  *         --clients N  --drop 3,7   less of it: fewer clients, without faults
- *         --jobs N                  so many at once
+ *         --jobs N                  N at once
  *         --keep-going              do not end with the first failure
  *         --strict-wakeups          without the exceptions of docs/testing.md
  *                                   for grants that come late
@@ -88,10 +88,10 @@ static void play_seed(uint64_t seed, struct outcome *out)
             sim_plan.faults[i].kind == SIM_FAULT_KILL)
             sim_plan.faults[i].client = 0;
     }
-    sim_talks = want.talk;
+    sim_prints_history = want.talk;
     sim_memory_begin();
     sim_begin(seed);
-    sim_world_run();
+    sim_run_plan();
     out->totals = sim_totals;
     fflush(stdout);
     if (__gcov_dump) {
@@ -263,14 +263,13 @@ static void print_totals(double took)
            "%.1f s of a processor: %.0f times real time\n",
            (unsigned long long)all.seeds, (unsigned long long)all.failed, hours,
            took, cpu, cpu > 0 ? hours * 3600 / cpu : 0);
-    printf(
-        "sim: %llu acquires (and %llu by clients of another make), %llu that "
-        "were not granted, %llu losses told, "
-        "%llu overlaps where data may vanish\n",
-        (unsigned long long)all.acquires, (unsigned long long)all.foreign,
-        (unsigned long long)all.refused, (unsigned long long)all.lost,
-        (unsigned long long)all.overlaps);
-    printf("sim: %llu faults, %llu connections cut; %llu looks of the judge "
+    printf("sim: %llu acquires (and %llu by Redisson clients), %llu that "
+           "were not granted, %llu losses told, "
+           "%llu overlaps where data may vanish\n",
+           (unsigned long long)all.acquires, (unsigned long long)all.foreign,
+           (unsigned long long)all.refused, (unsigned long long)all.lost,
+           (unsigned long long)all.overlaps);
+    printf("sim: %llu faults, %llu connections cut; %llu looks of the checker "
            "(%llu in vain), %llu turns, %llu pieces\n",
            (unsigned long long)all.faults, (unsigned long long)all.cuts,
            (unsigned long long)all.looks, (unsigned long long)all.skipped,
@@ -280,8 +279,8 @@ static void print_totals(double took)
         printf(" %s %llu", sim_fault_name((enum sim_fault_kind)i),
                (unsigned long long)all.by_kind[i]);
     printf("\nsim: longest, in ms:");
-    for (int i = 0; sim_late_name(i); i++)
-        printf(" %s %.1f", sim_late_name(i), (double)all.late_us[i] / 1e3);
+    for (int i = 0; sim_lateness_name(i); i++)
+        printf(" %s %.1f", sim_lateness_name(i), (double)all.late_us[i] / 1e3);
     printf("\n");
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * simulation.c - puts servers and clients there, and runs them to the end.
+ * simulation.c - creates servers and clients, and runs them to the end.
  *
  *   time     what happens
- *   0        servers; each client opens, its threads begin to play
+ *   0        servers; each client opens, its threads run their programs
  *   ...      faults, each at its time
- *   length   all is well from now on; threads finish what they are at
+ *   length   all faults end; threads finish their current step
  *   +        each client closes: that must be OK, and leave nothing
  *   + lease  no key is left anywhere
  */
@@ -25,8 +25,8 @@
 struct sim_plan sim_plan;
 struct sim_client sim_clients[SIM_CLIENTS_MAX];
 struct sim_totals sim_totals;
-bool sim_healed, sim_talks, sim_cut_off;
-int64_t sim_healed_at;
+bool sim_faults_ended, sim_prints_history, sim_closed_unreachable;
+int64_t sim_faults_ended_at;
 
 static bool too_late, all_over;
 static struct sim_client visitor; /* comes when all others have gone */
@@ -37,7 +37,7 @@ void sim_note(const char *fmt, ...)
     const struct sim_proc *p = sim_proc_self();
     va_list list;
 
-    if (!sim_talks)
+    if (!sim_prints_history)
         return;
     printf("%12.6f  %*s%-4s %-4s ", (double)sim_now() / 1e6,
            p ? 3 * (p->id % 8) : 0, "", p ? p->name : "*", sim_self_name());
@@ -112,7 +112,7 @@ static void open_client(struct sim_client *cl, int i)
         from = sim_now();
         idle = sim_idle_us(cl->proc);
         err = dibs_client_open(where, &o, &cl->c[i]);
-        sim_judge_time("open", from, idle, 2 * sim_plan.command_ms + 200);
+        sim_check_time("open", from, idle, 2 * sim_plan.command_ms + 200);
         if (err != DIBS_OK) {
             sim_note("open: %s (%s)", dibs_strerror(err), dibs_error_text());
             if (sim_plan.may == 0)
@@ -173,7 +173,7 @@ static void take_everything(struct sim_client *cl)
     for (int t = 0; t < SIM_THINGS; t++) {
         if (cl->lock[t] && ((err = dibs_lock_acquire(cl->lock[t], &o)) ||
                             (err = dibs_lock_release(cl->lock[t], NULL))))
-            sim_broken("P9", "everybody has gone; %s: %s (%s)",
+            sim_broken("P9", "all clients have closed; %s: %s (%s)",
                        sim_thing_name((enum sim_thing)t), dibs_strerror(err),
                        dibs_error_text());
     }
@@ -181,10 +181,10 @@ static void take_everything(struct sim_client *cl)
     so.wait_ms = VISIT_MS;
     if (!cl->semaphore)
         return;
-    sim_counted_open(cl); /* somebody may have set it late */
+    sim_counted_open(cl); /* a client may have set it late */
     if ((err = dibs_semaphore_acquire(cl->semaphore, &so)) ||
         (err = dibs_semaphore_release(cl->semaphore, &so)))
-        sim_broken("P9", "everybody has gone; all permits: %s",
+        sim_broken("P9", "all clients have closed; all permits: %s",
                    dibs_strerror(err));
 }
 
@@ -194,19 +194,19 @@ static void close_client(struct sim_client *cl)
 
     for (int i = 0; i < cl->nclients; i++) {
         int64_t from = sim_now(), idle = sim_idle_us(cl->proc);
-        bool calm = sim_healed || sim_plan.may == 0;
+        bool calm = sim_faults_ended || sim_plan.may == 0;
         snprintf(uuid[i], sizeof uuid[i], "%s", dibs_client_id(cl->c[i]));
         dibs_err err = dibs_client_close(cl->c[i], 0);
         sim_note("close: %s", dibs_strerror(err));
-        sim_judge_time("close", from, idle, 5200);
-        sim_late_closed(from, sim_idle_us(cl->proc) - idle);
+        sim_check_time("close", from, idle, 5200);
+        sim_lateness_closed(from, sim_idle_us(cl->proc) - idle);
         if (err != DIBS_OK && calm)
             sim_broken("P11", "close of %s: %s (%s)", cl->proc->name,
                        dibs_strerror(err), dibs_error_text());
         if (err == DIBS_OK)
-            sim_judge_closed(cl, uuid[i], from);
+            sim_check_closed(cl, uuid[i], from);
         else
-            sim_cut_off = true;
+            sim_closed_unreachable = true;
     }
     while (cl->running > 0)
         sim_block(cl, SIM_NEVER);
@@ -234,7 +234,7 @@ static void begin_anew(struct sim_client *cl)
 {
     cl->proc = NULL;
     cl->generation++;
-    if (!sim_healed)
+    if (!sim_faults_ended)
         sim_at(sim_now() + sim_skewed(&cl->chance, sim_plan.herd
                                                        ? sim_plan.busy_us
                                                        : 5000000),
@@ -253,20 +253,21 @@ static void *client_main(void *arg)
     for (int i = 0; i < sim_plan.threads && cl != &visitor; i++)
         sim_program_start(cl, i);
     for (bool open = false; cl->running > 0 && !cl->closing;) {
-        if (sim_healed && !open && cl->latch)
+        if (sim_faults_ended && !open && cl->latch)
             sim_counted_open(cl);
-        open = sim_healed;
+        open = sim_faults_ended;
         if (cl->running == 0)
             break;
-        cl->closing = !sim_block(cl, sim_healed ? SIM_NEVER : cl->closes_at) &&
-                      !sim_healed;
+        cl->closing =
+            !sim_block(cl, sim_faults_ended ? SIM_NEVER : cl->closes_at) &&
+            !sim_faults_ended;
     }
     if (cl->closing)
-        sim_judge_dead(cl->proc); /* what they hold ends now */
+        sim_check_dead(cl->proc); /* what they hold ends now */
     else if (!sim_plan.herd)
         sim_sleep(KEEP_MOST_US);
     close_client(cl);
-    if (cl->closing || (sim_plan.herd && !sim_healed && cl != &visitor))
+    if (cl->closing || (sim_plan.herd && !sim_faults_ended && cl != &visitor))
         begin_anew(cl);
     else
         cl->ended = true;
@@ -305,7 +306,7 @@ void sim_client_start(struct sim_client *cl)
 void sim_client_killed(struct sim_client *cl)
 {
     sim_note("%s is killed", cl->proc->name);
-    sim_judge_dead(cl->proc);
+    sim_check_dead(cl->proc);
     sim_proc_kill(cl->proc);
     sim_hang_up_all(cl->proc);
     cl->proc = NULL;
@@ -318,7 +319,7 @@ static bool ended(void)
 {
     if (too_late)
         return true;
-    if (!sim_healed)
+    if (!sim_faults_ended)
         return false;
     for (int i = 0; i < sim_plan.clients; i++)
         if (sim_clients[i].proc && !sim_clients[i].ended)
@@ -351,17 +352,17 @@ static bool has_visited(void)
 
 static int64_t longest_lease_us(void)
 {
-    return 3 * sim_plan.lease_ms * 1000; /* of a client of another make */
+    return 3 * sim_plan.lease_ms * 1000; /* of a Redisson client */
 }
 
 static void heal(void *arg, int64_t number)
 {
     (void)arg;
     (void)number;
-    sim_healed = true;
-    sim_healed_at = sim_now();
+    sim_faults_ended = true;
+    sim_faults_ended_at = sim_now();
     sim_note("all is well from now on");
-    sim_fate_end();
+    sim_faults_end();
     for (int i = 0; i < sim_plan.clients; i++)
         sim_wake(&sim_clients[i], 1);
     sim_at(sim_now() + longest_lease_us() + CALM_DOWN_S * 1000000, late, NULL,
@@ -374,22 +375,22 @@ static void say_who_waits(void)
         if (sim_clients[i].proc && !sim_clients[i].ended)
             sim_broken("P8", "%s has not ended; %d of its threads wait still",
                        sim_clients[i].proc->name, sim_clients[i].running);
-    sim_broken("P8", "nobody can go on");
+    sim_broken("P8", "no fiber can go on");
 }
 
-void sim_world_run(void)
+void sim_run_plan(void)
 {
     struct sim_chance c = sim_stream(sim_plan.seed, 5);
 
     sim_disturb(sim_plan.yield_in, sim_plan.stall_in, sim_plan.stall_us);
     make_servers(&c);
-    sim_judge_begin();
-    sim_fate_begin();
+    sim_check_begin();
+    sim_faults_begin();
     for (int i = 0; i < sim_plan.clients; i++) {
         sim_clients[i].number = i;
         sim_client_start(&sim_clients[i]);
     }
-    sim_peers_begin();
+    sim_redisson_begin();
     sim_at(sim_plan.length_us, heal, NULL, 0);
     if (!sim_run(ended) || too_late)
         say_who_waits();
@@ -400,13 +401,13 @@ void sim_world_run(void)
     sim_client_start(&visitor);
     sim_at(sim_now() + VISIT_MS * SIM_THINGS * 1000, late, &visitor, 0);
     if (!sim_run(has_visited) || !visitor.ended)
-        sim_broken("P9", "whoever comes later cannot take everything");
+        sim_broken("P9", "a later client cannot acquire everything");
     sim_at(sim_now() + 2 * longest_lease_us(), over, NULL, 0);
     sim_run(is_over);
-    sim_judge_end();
-    sim_totals.simulated_us = sim_healed_at;
+    sim_check_end();
+    sim_totals.simulated_us = sim_faults_ended_at;
     sim_totals.turns = sim_turns;
     sim_totals.pieces = sim_pieces;
     sim_totals.cuts = sim_cuts;
-    memcpy(sim_totals.late_us, sim_late_most, sizeof sim_totals.late_us);
+    memcpy(sim_totals.late_us, sim_lateness_longest, sizeof sim_totals.late_us);
 }

@@ -2,10 +2,10 @@
  *
  * simulation.h - one run: its servers, its clients, its faults, its history.
  *
- *   simulation.c    puts servers and clients there, and runs them to the end
- *   fault_injector.c     makes the faults of the plan happen
- *   program.c  what the simulated programs do with their locks
- *   invariant_checker.c    what must be true, promise by promise
+ *   simulation.c         creates servers and clients, runs them to the end
+ *   fault_injector.c     injects the faults of the plan
+ *   program.c            the simulated programs: what they do with their locks
+ *   invariant_checker.c  the invariants, promise by promise
  */
 #ifndef DIBS_TESTS_SIM_SIMULATION_H
 #define DIBS_TESTS_SIM_SIMULATION_H
@@ -21,7 +21,7 @@
 #define SIM_SLOTS_MANY  2
 #define SIM_PERMITS     5
 
-/* The locks of the world: what can be asked for. */
+/* The locks of a run. */
 enum sim_thing {
     SIM_PLAIN_A,
     SIM_PLAIN_B,
@@ -48,7 +48,7 @@ extern const char *const sim_keys[SIM_THINGS][3];
 
 struct sim_client {
     int number, generation;
-    struct sim_proc *proc; /* NULL: it is not there now */
+    struct sim_proc *proc; /* NULL: it does not run now */
     dibs_client *c[SIM_MEMBERS_MAX];
     int nclients;
     dibs_lock *lock[SIM_THINGS];
@@ -58,17 +58,17 @@ struct sim_client {
     struct sim_chance chance;
     struct sim_program *programs[SIM_THREADS_MAX];
     int running;        /* of its threads */
-    bool closing;       /* in the middle of everything */
+    bool closing;       /* it closes while its threads use locks */
     int64_t closes_at;  /* us; 0 = at the end */
     int64_t rest_until; /* us; a lost plain lock ends on the server by then */
-    bool ended;         /* closed in peace */
+    bool ended;         /* its close has returned */
 };
 
 struct sim_totals {
     uint64_t seeds, failed, acquires, refused, faults, lost, overlaps;
     int64_t overlap_us, simulated_us;
     uint64_t turns, pieces, cuts, looks, skipped;
-    uint64_t foreign;                /* acquires of clients of another make */
+    uint64_t foreign;                /* acquires of Redisson clients */
     int64_t late_us[SIM_LATE_KINDS]; /* the longest of each kind */
     uint64_t by_kind[SIM_FAULT_KINDS];
 };
@@ -76,46 +76,46 @@ struct sim_totals {
 extern struct sim_plan sim_plan;
 extern struct sim_client sim_clients[SIM_CLIENTS_MAX];
 extern struct sim_totals sim_totals;
-extern bool sim_healed;       /* no fault comes any more */
-extern int64_t sim_healed_at; /* us */
-extern bool sim_cut_off;      /* somebody closed, and the server did not hear */
-extern bool sim_talks;        /* the history is to be printed */
+extern bool sim_faults_ended;       /* all faults of the plan have ended */
+extern int64_t sim_faults_ended_at; /* us */
+extern bool sim_closed_unreachable; /* a client closed while its server was
+                                       unreachable */
+extern bool sim_prints_history;     /* the history is to be printed */
 
-/* One line of the history. Who: the fiber that runs. */
+/* Adds a line to the history, in the column of the fiber that runs. */
 void sim_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Runs the plan. Does not come back if a promise is broken. */
-void sim_world_run(void);
+/* Runs the plan. Does not return if a promise is broken. */
+void sim_run_plan(void);
 void sim_client_start(struct sim_client *cl);
 void sim_client_killed(struct sim_client *cl);
 
 /* The server that is the master now, for locks that one server has; the
- * judge asks it. */
+ * checker asks it. */
 struct sim_server *sim_master(const char *name);
 
 /* fault_injector.c */
-void sim_fate_begin(void);
-void sim_fate_end(void);      /* all is well from now on */
-int64_t sim_calm_since(void); /* us; nothing went wrong since */
+void sim_faults_begin(void);
+void sim_faults_end(void);    /* ends all faults */
+int64_t sim_calm_since(void); /* us; no fault since */
 
 /* program.c */
 void sim_program_start(struct sim_client *cl, int number);
 const char *sim_thing_name(enum sim_thing t);
-/* Does a thread of it have to do with the lock of that name? only: as that
- * thing; SIM_THINGS: as any. */
+/* Returns whether a thread of it acquires, holds or releases the lock of that
+ * name. only: of that type; SIM_THINGS: of any. */
 bool sim_client_uses(const struct sim_client *cl, const char *name,
                      enum sim_thing only);
 /* Since when the thread of that owner waits; SIM_NEVER = it does not. */
 int64_t sim_waits_since(dibs_owner owner);
 
-/* herd_workload.c: clients that take once and close; one thread of such a
- * client. */
+/* herd_workload.c: short-lived clients; one thread of such a client. */
 void *sim_herd_main(void *program);
 
 /* semaphore_workload.c: semaphores and latches */
 void sim_counted_make(struct sim_client *cl);
 void sim_counted_free(struct sim_client *cl);
-/* Takes n + 1 permits, and gives them back. */
+/* Acquires n + 1 permits, and releases them. */
 void sim_counted_permits(struct sim_client *cl, struct sim_chance *c, int n);
 void sim_counted_round(struct sim_client *cl, struct sim_chance *c, int thread);
 void sim_counted_open(struct sim_client *cl); /* the latch, at the end */
@@ -124,29 +124,31 @@ void sim_counted_look(void);
 void sim_counted_end(void);
 
 /* detached_workload.c: locks that a release leaves on the server */
-/* Is it there on purpose, for this owner? Of a writer without the word for it.
- */
-bool sim_was_left(const char *name, const char *owner);
-/* The same of all owners of a client among these. */
-bool sim_all_left(const char *name, const char *uuid, const char *fields);
-/* Might it have ended without a word, now or within that time? */
+/* Returns whether this owner left or kept the lock, so that it is no orphan. A
+ * writer is named without ":write". */
+bool sim_is_detached(const char *name, const char *owner);
+/* The same for all owners of a client among these fields. */
+bool sim_all_detached(const char *name, const char *uuid, const char *fields);
+/* Returns whether it may expire without a message, now or within that time. */
 bool sim_ends_silently(const char *name, int64_t within_us);
-void sim_left_dead(const struct sim_proc *p);
-void sim_left_closed(const struct sim_proc *p);
+void sim_detached_dead(const struct sim_proc *p);
+void sim_detached_closed(const struct sim_proc *p);
 
-/* redisson_client.c: clients of another make */
-void sim_peers_begin(void);
-/* Who of them holds this, shared or not; NULL = nobody. */
-const char *sim_peers_hold(const char *name, bool shared);
-/* Is it one of theirs? Since when that one waits for the fair lock. */
-bool sim_peers_wait(const char *owner, int64_t *since);
-int sim_peers_slots(void);       /* that they have */
-int64_t sim_peers_permits(void); /* of the semaphore, that are out */
+/* redisson_client.c: clients that use the keys and messages of Redisson */
+void sim_redisson_begin(void);
+/* The Redisson client that holds it, shared or not; NULL = none. */
+const char *sim_redisson_hold(const char *name, bool shared);
+/* Returns whether the owner is a Redisson client, and since when that one waits
+ * for the fair lock. */
+bool sim_redisson_wait(const char *owner, int64_t *since);
+int sim_redisson_slots(void); /* that Redisson clients have */
+int64_t
+sim_redisson_permits(void); /* of the semaphore, acquired by Redisson clients */
 
-/* ---- the judge --------------------------------------------------------- */
+/* ---- the invariant checker ---------------------------------------------- */
 
-/* Somebody has been told that it holds something. Lives on the stack of the
- * one who holds. */
+/* A grant as the simulated program knows it. Lives on the stack of the program
+ * that holds the lock. */
 struct sim_claim {
     struct sim_claim *next;
     struct sim_client *client;
@@ -162,79 +164,80 @@ struct sim_claim {
     int replicas;
     int holds;
     bool shared;
-    int64_t lost_at; /* the judge has seen it then; 0 = no */
+    int64_t lost_at; /* when the checker noticed the loss; 0 = not lost */
     int64_t lost_idle;
-    int64_t odd_since; /* the server does not have it: since when; 0 = no */
+    int64_t odd_since; /* since when the server does not have it; 0 = it does */
     int64_t token;     /* of a fenced lock */
     int told;          /* on_lost was called */
-    bool over;         /* its release has returned, */
-    dibs_err gave;     /* and said that */
-    bool adopted;      /* it was somebody else's before */
+    bool over;         /* its release has returned */
+    dibs_err gave;     /* the result of that release */
+    bool adopted;      /* another owner left it */
     bool
         shifts; /* several calls take it and give it back: concurrent_owner.c */
-    bool tracked;    /* its client would be told of a change, */
-    int64_t gone_at; /* and it is not on the server since; 0 = it is */
+    bool tracked;    /* the server tracks its key for its client */
+    int64_t gone_at; /* since when it is not on the server; 0 = it is */
 };
 
-/* A promise is broken: says which and why, and ends the run. */
+/* Prints which promise is broken and why, and ends the run. */
 _Noreturn void sim_broken(const char *promise, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* ---- invariant_checker_lateness.c: what must happen soon
- * ------------------------------- */
+/* ---- invariant_checker_lateness.c --------------------------------------- */
 
 /* One call that waits. Lives on the stack of the caller. */
 struct sim_wait {
     struct sim_wait *next;
     const struct sim_proc *proc;
-    int what;     /* a sim_thing, or one of those behind it */
+    int what;     /* a sim_thing, or a number behind SIM_THINGS */
     int64_t need; /* permits */
     int64_t since;
     bool polls;
-    bool pair; /* another call of its owner may be about the same thing */
+    bool pair; /* another call of its owner may use the same lock */
 };
 
-void sim_late_begin(void);
-void sim_late_wait(struct sim_wait *w); /* the call begins: what, need, polls */
-void sim_late_done(struct sim_wait *w, dibs_err err); /* it has returned */
-void sim_late_dead(const struct sim_proc *p);
-void sim_late_look(void); /* now and then, for what no event shows */
-/* A close, from..now, whose process had no processor for idle_us of it. */
-void sim_late_closed(int64_t from, int64_t idle_us);
+void sim_lateness_begin(void);
+void sim_lateness_wait(
+    struct sim_wait *w); /* the call begins: what, need, polls */
+void sim_lateness_done(struct sim_wait *w, dibs_err err); /* it has returned */
+void sim_lateness_dead(const struct sim_proc *p);
+void sim_lateness_look(void); /* periodically, for what no event shows */
+/* A close, from..now, whose process was stopped for idle_us of it. */
+void sim_lateness_closed(int64_t from, int64_t idle_us);
 /* The longest of each kind in this run, in us; and what the kinds are called:
  * NULL behind the last. */
-extern int64_t sim_late_most[SIM_LATE_KINDS];
-const char *sim_late_name(int i);
+extern int64_t sim_lateness_longest[SIM_LATE_KINDS];
+const char *sim_lateness_name(int i);
 /* Without the exceptions that docs/testing.md marks. */
 extern bool sim_strict_wakeups;
 
-void sim_judge_begin(void);
-/* All that is held, or believed to be. */
+void sim_check_begin(void);
+/* All grants that have not been released. */
 struct sim_claim *sim_claims(void);
-/* Does its client believe that it holds? *sure: it was not in the middle of
- * something. */
+/* Returns whether the client believes that it holds. *sure: no thread of it was
+ * inside the mutex. */
 bool sim_believes(const struct sim_claim *cl, bool *sure, int64_t *valid_ms);
-/* The owner as the server has it. False: it does not hold, or nobody can tell
+/* The owner as the server has it. False: it does not hold, or that is unknown
  * now. */
 bool sim_owner_of(const struct sim_claim *cl, const dibs_lock *l,
                   char text[DIBS_OWNER_MAX + 8]);
-void sim_judge_granted(struct sim_claim *cl);
-/* A client of another make was granted this. */
-void sim_judge_foreign(const char *name, bool shared, const char *who);
-void sim_judge_leaving(struct sim_claim *cl); /* before its release is called */
+void sim_check_granted(struct sim_claim *cl);
+/* A Redisson client was granted this. */
+void sim_check_redisson_grant(const char *name, bool shared, const char *who);
+void sim_check_releasing(
+    struct sim_claim *cl); /* before its release is called */
 /* A re-entry has the token of the first hold. */
-void sim_judge_token(const struct sim_claim *cl);
-void sim_judge_dead(const struct sim_proc *p);
+void sim_check_token(const struct sim_claim *cl);
+void sim_check_dead(const struct sim_proc *p);
 /* from: when the close began. */
-void sim_judge_closed(const struct sim_client *cl, const char *uuid,
+void sim_check_closed(const struct sim_client *cl, const char *uuid,
                       int64_t from);
-/* Its release said LOST. */
-void sim_judge_lost(const struct sim_claim *cl);
-void sim_judge_end(void);
-void sim_judge_ghosts(void); /* locks that nobody knows of */
+/* Its release returned LOST. */
+void sim_check_lost(const struct sim_claim *cl);
+void sim_check_end(void);
+void sim_check_orphans(void); /* holds that no call owns */
 /* A call took from..now; it may take most_ms, and what its process was
  * stopped meanwhile. */
-void sim_judge_time(const char *call, int64_t from, int64_t idle_before,
+void sim_check_time(const char *call, int64_t from, int64_t idle_before,
                     int64_t most_ms);
 
 #endif

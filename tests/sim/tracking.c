@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * tracking.c - who is told that a key it read has changed.
+ * tracking.c - CLIENT TRACKING: invalidation messages for keys that were read.
  *
  * A session that tracks is remembered for each key of a command with which it
  * read; a change tells it, and forgets it, until it reads again. Redis 7.0:
@@ -10,12 +10,12 @@
  *   those of the EVAL. So a key that a script reads and then writes is
  *   forgotten, one that it reads after it wrote is tracked, and a key that it
  *   has from ARGV never is.
- * - NOLOOP: a change by the session itself tells nobody, but forgets all the
- *   same.
+ * - NOLOOP: a change by the session itself sends no message, but ends the
+ *   tracking.
  * - In RESP2 messages go to another session, REDIRECT, which must be subscribed
  *   to something; else they are lost.
- * - FLUSHALL tells everybody who tracks, with no key in it. NOLOOP does not
- *   help there.
+ * - FLUSHALL sends one message without a key to each session that tracks, also
+ *   with NOLOOP.
  * - What a session brings about itself is told behind its reply.
  */
 #include "sim/impl.h"
@@ -75,7 +75,7 @@ void sr__track_free(struct sr_server *s)
     s->told = NULL;
 }
 
-/* ---- who is remembered, for the simulator's judge ---------------------- */
+/* ---- who is remembered, for the invariant checker ---------------------- */
 
 void sr_tracked_by(const struct sr_server *s, const char *key,
                    void (*fn)(void *owner, void *arg), void *arg)

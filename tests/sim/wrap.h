@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * wrap.h - what stands in for the system in the simulated world, and what the
+ * wrap.h - what stands in for the system in the simulation, and what the
  * linker calls the real thing.
  */
 #ifndef DIBS_SIM_WRAP_H
@@ -19,7 +19,7 @@
 #include <time.h>
 #include <uv.h>
 
-/* The world begins here, in us since 1970. */
+/* Simulated time begins here, in us since 1970. */
 #define SIM_EPOCH_US INT64_C(1700000000000000)
 #define SIM_FD_FIRST 100000 /* smaller ones are real */
 

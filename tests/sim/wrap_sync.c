@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * wrap_sync.c - threads, mutexes, semaphores, clocks and chance as the library
- * meets them in the simulated world.
+ * meets them in the simulation.
  *
  * The linker's --wrap leads each call that the library makes here (the list is
  * in CMakeLists.txt); the library is the one that is shipped, compiled as ever.
@@ -331,7 +331,7 @@ long __wrap_syscall(long number, ...)
         what == FUTEX_WAIT ? va_arg(list, const struct timespec *) : NULL;
     va_end(list);
     if (number != SYS_futex || (what != FUTEX_WAIT && what != FUTEX_WAKE))
-        sim_die("a system call that the simulated world has not: %ld", number);
+        sim_die("a system call that the simulation has not: %ld", number);
     sim_preempt();
     if (what == FUTEX_WAIT)
         return sleep_on(word, value, t);

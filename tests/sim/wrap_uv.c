@@ -138,7 +138,7 @@ static int poll_events(const struct handle *r)
                : 0;
 }
 
-/* When something is to be done, by the world's time; now, if it is already. */
+/* When something is to be done, by simulated time; now, if it is already. */
 static int64_t next_work(const struct loop *lp)
 {
     int64_t when = lp->closings ? 0 : SIM_NEVER;
