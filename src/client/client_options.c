@@ -70,12 +70,13 @@ static dibs_err check_options(const dibs_client_opts *o)
                                 "DIBS_REPLICAS_ALL and _NONE",
                                 o->replicas);
     if ((unsigned)o->callbacks > DIBS_CALLBACKS_DISPATCH)
-        return dibs__reason_set(DIBS_ERR_INVALID,
-                                "callbacks is %d, there is no such way",
-                                (int)o->callbacks);
+        return dibs__reason_set(
+            DIBS_ERR_INVALID,
+            "callbacks is %d, which is no DIBS_CALLBACKS_ value",
+            (int)o->callbacks);
     if ((unsigned)o->pubsub > DIBS_PUBSUB_BOTH)
         return dibs__reason_set(DIBS_ERR_INVALID,
-                                "pubsub is %d, there is no such way",
+                                "pubsub is %d, which is no DIBS_PUBSUB_ value",
                                 (int)o->pubsub);
     return DIBS_OK;
 }
