@@ -38,9 +38,9 @@
  *         reader. cb does not run user code in OURS.
  *
  * Trouble A connection that breaks, or whose reply is late, goes back to be
- *         closed with its requests on it. So io answers them as it does those
- *         of its own connection: with ghosts, again, or as not executed.
- *         An error reply is for io, too, which asks once more.
+ *         closed with its requests on it. So io handles them as it does those
+ *         of its own connection: as in doubt, resent, or not executed. An error
+ *         reply is for io, too, which sends the command again.
  */
 #include "client/callback_io.h"
 

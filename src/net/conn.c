@@ -321,8 +321,8 @@ static void fail_protocol(struct dibs__conn *cn, dibs_err err)
 {
     dibs__conn_fail(cn, err,
                     looks_like_tls(cn)
-                        ? "what came is TLS; the URL says that there is none"
-                        : "what came is not the Redis protocol",
+                        ? "the server sent TLS, but the URL is without TLS"
+                        : "the server sent data that is not the Redis protocol",
                     0);
 }
 

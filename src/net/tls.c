@@ -198,7 +198,7 @@ static void set_alert_error(struct dibs__tls *t, int alert)
 
     if (about_cert && t->cert_requested && !t->set.cert)
         set_error(
-            t, "TLS: the server wants a client certificate, and we have none");
+            t, "TLS: the server wants a client certificate, but none is set");
     else if (about_cert && t->cert_requested)
         set_error(t, "TLS: the server does not accept our certificate %s: %s",
                   t->set.cert, openssl_error());
@@ -359,7 +359,7 @@ static bool session_init(struct dibs__tls *t, SSL_CTX *ctx)
     SSL_set_cert_cb(t->ssl, on_cert_request, t);
     SSL_set_connect_state(t->ssl);
     return set_server_name(t) ||
-           set_error(t, "TLS: '%s' is no name of a host", t->name);
+           set_error(t, "TLS: '%s' is not a valid host name", t->name);
 }
 
 bool dibs__tls_load(struct dibs__tls *t)

@@ -359,7 +359,7 @@ void dibs__subscriber_idle(struct dibs__subscriber *ps)
 {
     dibs__channels_trim(ps, dibs__now_ms(), 0);
     if (ps->cn && RB_EMPTY(&ps->channels))
-        dibs__conn_close(ps->cn, DIBS_ERR_CLOSED, "not needed any more");
+        dibs__conn_close(ps->cn, DIBS_ERR_CLOSED, "no channels");
 }
 
 dibs_err dibs__channels_subscribe(struct dibs__channels *unrouted,
