@@ -73,6 +73,12 @@ char *dibs__strdup(const char *s)
     return dibs__memdup(s, strlen(s));
 }
 
+bool dibs__copy_text(const char *from, char **to)
+{
+    *to = from ? dibs__strdup(from) : NULL;
+    return !from || *to;
+}
+
 char *dibs__strndup(const char *s, size_t n)
 {
     return dibs__memdup(s, strnlen(s, n));

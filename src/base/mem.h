@@ -15,6 +15,9 @@ void *dibs__malloc(size_t size);
 void *dibs__calloc(size_t count, size_t size); /* checked for overflow */
 void *dibs__realloc(void *p, size_t size);
 char *dibs__strdup(const char *s);
+/* Sets *to to a copy of `from`, or to NULL if that is NULL. Returns false if
+ * out of memory. */
+bool dibs__copy_text(const char *from, char **to);
 /* Copies n bytes and appends a NUL; the bytes may contain NULs. */
 char *dibs__memdup(const void *p, size_t n);
 char *dibs__strndup(const char *s, size_t n);

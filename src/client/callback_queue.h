@@ -24,9 +24,9 @@ struct dibs__callbacks {
     bool stop;               /* mu */
     pthread_cond_t more;     /* mu: queue, rides or stop have changed */
     pthread_t thread;
-    int fd; /* const after init: epoll descriptor of dispatch mode, readable
-               when callbacks or replies are pending; -1: the thread runs them
-             */
+    /* const after init. Dispatch mode: an epoll descriptor, readable when
+     * callbacks or replies are pending. Else -1. */
+    int fd;
     struct dibs__loop *lp;  /* const after init: the client's */
     struct dibs__task wake; /* io only: wakes the runner once per loop round */
 
@@ -39,19 +39,21 @@ struct dibs__callbacks {
     void (*work)(struct dibs__callbacks *cbs);
     void (*hear)(struct dibs__callbacks *cbs);
     void (*send)(struct dibs__callbacks *cbs);
-    bool dispatching; /* mu: a thread is in dispatch; others must not use rides
-                       */
-    bool reading;     /* mu: in `hear`; the queue is taken afterwards, so pushes
-                         need no wake-up */
+    /* mu: a thread is in dispatch. Another one that calls dispatch runs
+     * callbacks, but must not use rides. */
+    bool dispatching;
+    /* mu: the dispatcher is in `hear` and takes the queue afterwards, so a push
+     * need not wake it. */
+    bool reading;
     bool wake_written;  /* mu: wake_fd is readable */
     bool polls;         /* mu: the runner is in poll on rides and wake_fd */
-    int wake_fd;        /* mu; eventfd, -1: not created yet */
-    int64_t slow_until; /* mu: user code has blocked; until then commands go to
-                           io */
+    int wake_fd;        /* mu: eventfd; -1: not created yet */
+    int64_t slow_until; /* mu: user code was slow; until then callbacks hand
+                           their commands to io */
 };
 
-/* dispatch: the program calls dispatch; false: a thread runs the callbacks. OK
- * or NOMEM. */
+/* dispatch: whether the program calls dispatch, or a thread runs the callbacks.
+ * Returns OK or NOMEM. */
 dibs_err dibs__callbacks_init(struct dibs__callbacks *cbs,
                               struct dibs__loop *lp, bool dispatch);
 /* Starts the callback thread if there is none; idempotent. The caller must call

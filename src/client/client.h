@@ -67,7 +67,7 @@ struct dibs_client {
     struct dibs__callbacks callbacks;
     struct dibs__task start;          /* connects for the first time */
     struct dibs__task step;           /* the current step of closing */
-    struct dibs__lifecycle lifecycle; /* posted when either is done */
+    struct dibs__lifecycle lifecycle; /* completion of start and step */
 
     atomic_bool closing;
     atomic_int active_calls;     /* between enter and leave */

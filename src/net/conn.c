@@ -189,7 +189,7 @@ static void on_timeout(struct dibs__timer *t)
     struct dibs__conn *cn = DIBS_OF(t, struct dibs__conn, timer);
 
     if (cn->state != CONN_READY) {
-        cn->dial_late(cn);
+        cn->dial_timed_out(cn);
         return;
     }
     int64_t now = dibs__now_ms(), first = dibs__conn_expires(cn);

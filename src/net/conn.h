@@ -68,20 +68,20 @@ enum dibs__conn_state {
 };
 
 /* The set-up commands. */
-enum dibs__hello_kind {
-    HELLO_AUTH,
-    HELLO_SELECT,
-    HELLO_NAME,
-    HELLO_ROLE, /* if target.changes */
-    HELLO_RUN,  /* if target.changes: INFO server, for the run id */
-    HELLO_INFO,
-    HELLO_COUNT
+enum dibs__setup_step {
+    SETUP_AUTH,
+    SETUP_SELECT,
+    SETUP_NAME,
+    SETUP_ROLE, /* if target.changes */
+    SETUP_RUN,  /* if target.changes: INFO server, for the run id */
+    SETUP_INFO,
+    SETUP_COUNT
 };
 
-struct dibs__hello {
+struct dibs__setup_req {
     struct dibs__req req;
     struct dibs__conn *cn;
-    enum dibs__hello_kind kind;
+    enum dibs__setup_step kind;
 };
 
 struct dibs__conn {
@@ -108,8 +108,7 @@ struct dibs__conn {
      * when its time limit was extended because input was available. */
     uint64_t half_read_end, extended_end;
     uint16_t number; /* of the last request */
-    bool lacking; /* out of memory: a request was not appended: flush closes it
-                   */
+    bool lacking;    /* no memory for a request: the next flush closes */
     struct dibs__reader in;
     int64_t last_used_us;
 
@@ -118,9 +117,9 @@ struct dibs__conn {
     char run[48];   /* run id of the server; "" if unknown */
 
     /* Of connect.c. dial_step: the socket is ready, before the set-up.
-     * dial_late: the timer expired before the connection was ready. */
+     * dial_timed_out: the timer expired before the connection was ready. */
     void (*dial_step)(struct dibs__conn *cn);
-    void (*dial_late)(struct dibs__conn *cn);
+    void (*dial_timed_out)(struct dibs__conn *cn);
     struct dibs__resolve *resolve;
     struct addrinfo *found, *next; /* all addresses; the next one to try */
     uv_poll_t *poll;
@@ -129,7 +128,7 @@ struct dibs__conn {
     struct dibs__task flush;
     struct dibs__task step; /* starts connecting; later calls gone */
     bool dialing;           /* step is posted and has not run */
-    struct dibs__hello hello[HELLO_COUNT];
+    struct dibs__setup_req setup[SETUP_COUNT];
     char bytes[DIBS__CONN_IN];
 };
 

@@ -38,52 +38,52 @@ static void try_next_address(struct dibs__conn *cn, int error_number);
 
 /* ---- set-up ------------------------------------------------------------ */
 
-static bool is_wanted(const struct dibs__conn *cn, enum dibs__hello_kind kind)
+static bool is_wanted(const struct dibs__conn *cn, enum dibs__setup_step kind)
 {
-    if (kind == HELLO_AUTH)
+    if (kind == SETUP_AUTH)
         return cn->to->url.password != NULL;
-    if (kind == HELLO_SELECT)
+    if (kind == SETUP_SELECT)
         return cn->to->url.db != 0;
-    if (kind == HELLO_ROLE || kind == HELLO_RUN)
+    if (kind == SETUP_ROLE || kind == SETUP_RUN)
         return cn->to->changes;
     return true;
 }
 
-static void hello_write(struct dibs__req *req, struct dibs__buf *out)
+static void setup_write(struct dibs__req *req, struct dibs__buf *out)
 {
-    const struct dibs__hello *h = DIBS_OF(req, struct dibs__hello, req);
+    const struct dibs__setup_req *h = DIBS_OF(req, struct dibs__setup_req, req);
     const struct dibs__target *to = h->cn->to;
 
     switch (h->kind) {
-    case HELLO_AUTH:
+    case SETUP_AUTH:
         dibs__buf_array(out, to->url.user ? 3 : 2);
         dibs__buf_arg_text(out, "AUTH");
         if (to->url.user)
             dibs__buf_arg_text(out, to->url.user);
         dibs__buf_arg_text(out, to->url.password);
         break;
-    case HELLO_SELECT:
+    case SETUP_SELECT:
         dibs__buf_array(out, 2);
         dibs__buf_arg_text(out, "SELECT");
         dibs__buf_arg_num(out, to->url.db);
         break;
-    case HELLO_NAME:
+    case SETUP_NAME:
         dibs__buf_array(out, 3);
         dibs__buf_arg_text(out, "CLIENT");
         dibs__buf_arg_text(out, "SETNAME");
         dibs__buf_arg_text(out, to->client_name);
         break;
-    case HELLO_ROLE:
+    case SETUP_ROLE:
         dibs__buf_array(out, 1);
         dibs__buf_arg_text(out, "ROLE");
         break;
-    case HELLO_RUN:
+    case SETUP_RUN:
         dibs__buf_array(out, 2);
         dibs__buf_arg_text(out, "INFO");
         dibs__buf_arg_text(out, "server");
         break;
-    case HELLO_INFO:
-    case HELLO_COUNT:
+    case SETUP_INFO:
+    case SETUP_COUNT:
         dibs__buf_array(out, 2);
         dibs__buf_arg_text(out, "CLIENT");
         dibs__buf_arg_text(out, "INFO");
@@ -115,28 +115,28 @@ static bool starts_with(const char *text, const char *prefix)
 
 /* Returns OK if the refused command is optional: the connection's name, id,
  * role and run id. */
-static dibs_err classify_refusal(enum dibs__hello_kind kind, const char *text)
+static dibs_err classify_refusal(enum dibs__setup_step kind, const char *text)
 {
     if (starts_with(text, "ERR max number of clients") ||
         starts_with(text, "LOADING") || starts_with(text, "BUSY") ||
         starts_with(text, "MASTERDOWN"))
         return DIBS_ERR_CONN; /* transient */
-    if (kind == HELLO_AUTH || starts_with(text, "NOAUTH") ||
+    if (kind == SETUP_AUTH || starts_with(text, "NOAUTH") ||
         starts_with(text, "WRONGPASS") || starts_with(text, "DENIED"))
         return DIBS_ERR_AUTH;
-    return kind == HELLO_SELECT ? DIBS_ERR_SERVER : DIBS_OK;
+    return kind == SETUP_SELECT ? DIBS_ERR_SERVER : DIBS_OK;
 }
 
 /* A server without AUTH repeats the arguments in its error. The password must
  * not get into an error text. */
-static void fail_refused(struct dibs__conn *cn, const struct dibs__hello *h,
+static void fail_refused(struct dibs__conn *cn, const struct dibs__setup_req *h,
                          dibs_err err, const char *text)
 {
     const char *password = cn->to->url.password;
     char shown[160];
 
     snprintf(shown, sizeof shown, "%.*s", (int)strcspn(text, ",\r\n"), text);
-    if (h->kind != HELLO_AUTH)
+    if (h->kind != SETUP_AUTH)
         dibs__conn_fail(cn, err, text, 0);
     else if (!starts_with(shown, "WRONGPASS") && *password &&
              strstr(shown, password))
@@ -162,10 +162,10 @@ static void set_ready(struct dibs__conn *cn)
     cn->up(cn);
 }
 
-static void hello_done(struct dibs__req *req, dibs_err err,
+static void setup_done(struct dibs__req *req, dibs_err err,
                        const struct dibs__reply *reply)
 {
-    const struct dibs__hello *h = DIBS_OF(req, struct dibs__hello, req);
+    const struct dibs__setup_req *h = DIBS_OF(req, struct dibs__setup_req, req);
     struct dibs__conn *cn = h->cn;
 
     if (err != DIBS_OK)
@@ -176,16 +176,16 @@ static void hello_done(struct dibs__req *req, dibs_err err,
             fail_refused(cn, h, refusal, reply->text);
             return;
         }
-    } else if (h->kind == HELLO_ROLE && !is_master(reply)) {
+    } else if (h->kind == SETUP_ROLE && !is_master(reply)) {
         dibs__conn_fail(cn, DIBS_ERR_CONN, "the server is not a master", 0);
         return;
-    } else if (h->kind == HELLO_RUN && reply->type == REPLY_TEXT) {
+    } else if (h->kind == SETUP_RUN && reply->type == REPLY_TEXT) {
         copy_field(reply->text, "\nrun_id:", cn->run, sizeof cn->run);
-    } else if (h->kind == HELLO_INFO && reply->type == REPLY_TEXT) {
+    } else if (h->kind == SETUP_INFO && reply->type == REPLY_TEXT) {
         copy_field(reply->text, "id=", cn->id, sizeof cn->id);
         copy_field(reply->text, " addr=", cn->addr, sizeof cn->addr);
     }
-    if (h->kind == HELLO_INFO)
+    if (h->kind == SETUP_INFO)
         set_ready(cn);
 }
 
@@ -194,11 +194,12 @@ static void send_setup(struct dibs__conn *cn)
     int64_t expires = cn->timer.at;
 
     cn->state = CONN_SETUP;
-    for (int k = 0; k < HELLO_COUNT; k++) {
-        struct dibs__hello *h = &cn->hello[k];
-        *h = (struct dibs__hello){.cn = cn, .kind = (enum dibs__hello_kind)k};
-        h->req.write = hello_write;
-        h->req.done = hello_done;
+    for (int k = 0; k < SETUP_COUNT; k++) {
+        struct dibs__setup_req *h = &cn->setup[k];
+        *h = (struct dibs__setup_req){.cn = cn,
+                                      .kind = (enum dibs__setup_step)k};
+        h->req.write = setup_write;
+        h->req.done = setup_done;
         h->req.expires = expires;
         if (is_wanted(cn, h->kind))
             dibs__conn_send(cn, &h->req);
@@ -317,7 +318,7 @@ static void dial_step(struct dibs__conn *cn)
         on_connected(cn);
 }
 
-static void dial_late(struct dibs__conn *cn)
+static void dial_timed_out(struct dibs__conn *cn)
 {
     const char *why = "no connection within the time limit";
 
@@ -411,7 +412,7 @@ dibs_err dibs__conn_open(struct dibs__conn *cn)
         return err;
     cn->state = CONN_RESOLVING;
     cn->dial_step = dial_step;
-    cn->dial_late = dial_late;
+    cn->dial_timed_out = dial_timed_out;
     dibs__timer_set(cn->lp, &cn->timer,
                     dibs__add(dibs__now_ms(), cn->to->connect_timeout_ms));
     cn->step.run = dial_begin;

@@ -373,12 +373,6 @@ bool dibs__tls_load(struct dibs__tls *t)
     return ok;
 }
 
-static bool copy_text(const char *from, char **to)
-{
-    *to = from ? dibs__strdup(from) : NULL;
-    return !from || *to;
-}
-
 struct dibs__tls *dibs__tls_new(const struct dibs__url *url)
 {
     struct dibs__tls *t = dibs__calloc(1, sizeof *t);
@@ -387,10 +381,10 @@ struct dibs__tls *dibs__tls_new(const struct dibs__url *url)
         return NULL;
     t->fd = -1;
     t->set.insecure = url->tls.insecure;
-    if (copy_text(url->tls.ca, &t->set.ca) &&
-        copy_text(url->tls.cert, &t->set.cert) &&
-        copy_text(url->tls.key, &t->set.key) &&
-        copy_text(url->tls.sni ? url->tls.sni : url->host, &t->name)) {
+    if (dibs__copy_text(url->tls.ca, &t->set.ca) &&
+        dibs__copy_text(url->tls.cert, &t->set.cert) &&
+        dibs__copy_text(url->tls.key, &t->set.key) &&
+        dibs__copy_text(url->tls.sni ? url->tls.sni : url->host, &t->name)) {
         size_t len = strlen(t->name);
         if (len > 1 && t->name[len - 1] == '.')
             t->name[len - 1] = '\0'; /* certificates omit the final dot */

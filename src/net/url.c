@@ -499,18 +499,14 @@ dibs_err dibs__url_parse(const char *text, struct dibs__url *out,
 
 /* ---- one server of a list ----------------------------------------------- */
 
-static bool copy_text(const char *from, char **to)
-{
-    *to = from ? dibs__strdup(from) : NULL;
-    return !from || *to;
-}
-
 static bool copy_tls(const struct dibs__url_tls *from, struct dibs__url_tls *to)
 {
     to->on = from->on;
     to->insecure = from->insecure;
-    return copy_text(from->ca, &to->ca) && copy_text(from->cert, &to->cert) &&
-           copy_text(from->key, &to->key) && copy_text(from->sni, &to->sni);
+    return dibs__copy_text(from->ca, &to->ca) &&
+           dibs__copy_text(from->cert, &to->cert) &&
+           dibs__copy_text(from->key, &to->key) &&
+           dibs__copy_text(from->sni, &to->sni);
 }
 
 /* A single server's URL, all but login and db. */
@@ -523,7 +519,7 @@ static dibs_err make_single(const struct dibs__url *from, const char *name,
         return DIBS_ERR_INVALID;
     u->mode = URL_SINGLE;
     u->port = port;
-    return copy_text(name, &u->host) && copy_tls(&from->tls, &u->tls)
+    return dibs__copy_text(name, &u->host) && copy_tls(&from->tls, &u->tls)
                ? DIBS_OK
                : DIBS_ERR_NOMEM;
 }
@@ -535,8 +531,8 @@ dibs_err dibs__url_is_server(const struct dibs__url *from, const char *name,
     dibs_err err = make_single(from, name, port, &u);
 
     u.db = from->db;
-    if (err == DIBS_OK && (!copy_text(from->user, &u.user) ||
-                           !copy_text(from->password, &u.password)))
+    if (err == DIBS_OK && (!dibs__copy_text(from->user, &u.user) ||
+                           !dibs__copy_text(from->password, &u.password)))
         err = DIBS_ERR_NOMEM;
     if (err == DIBS_OK)
         *out = u;
@@ -551,8 +547,9 @@ dibs_err dibs__url_is_sentinel(const struct dibs__url *from, const char *name,
     struct dibs__url u = {0};
     dibs_err err = make_single(from, name, port, &u);
 
-    if (err == DIBS_OK && (!copy_text(from->sentinel_user, &u.user) ||
-                           !copy_text(from->sentinel_password, &u.password)))
+    if (err == DIBS_OK &&
+        (!dibs__copy_text(from->sentinel_user, &u.user) ||
+         !dibs__copy_text(from->sentinel_password, &u.password)))
         err = DIBS_ERR_NOMEM;
     if (err == DIBS_OK)
         *out = u;

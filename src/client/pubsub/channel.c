@@ -74,7 +74,7 @@ static struct dibs__subscription *next_to_notify(struct dibs__channel *ch)
     return NULL;
 }
 
-void dibs__channel_call(struct dibs__channel *ch, char said)
+void dibs__channel_call(struct dibs__channel *ch, char first_byte)
 {
     struct dibs__subscription *sub;
 
@@ -83,7 +83,7 @@ void dibs__channel_call(struct dibs__channel *ch, char said)
     ch->notify_depth++;
     while ((sub = next_to_notify(ch))) {
         sub->notify_round = ch->notify_round;
-        sub->hear(sub, said);
+        sub->hear(sub, first_byte);
     }
     ch->notify_depth--;
 }

@@ -49,7 +49,7 @@ void dibs__channel_join(struct dibs__channel *ch,
 /* Calls hear of all subscriptions; these may subscribe and unsubscribe. The
  * channel is not freed; the caller must call dibs__channel_drop_if_idle
  * afterwards. */
-void dibs__channel_call(struct dibs__channel *ch, char said);
+void dibs__channel_call(struct dibs__channel *ch, char first_byte);
 /* The same from a task on the loop, with NUL as if it became ready. */
 void dibs__channel_call_later(struct dibs__channel *ch);
 /* Frees the channel if it has no subscription, is not kept as idle, and no

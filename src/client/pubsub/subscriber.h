@@ -25,8 +25,8 @@ struct dibs__channel;
 
 /* Embedded in the object that subscribes. hear is called when the channel is
  * ready (from then on no message is missed), when a message arrives, and when
- * messages may have been missed; never from inside dibs__subscribe. `said` is
- * the first byte of the message, or NUL for the other two. */
+ * messages may have been missed; never from inside dibs__subscribe. first_byte
+ * is the first byte of the message, or NUL for the other two. */
 struct dibs__subscription {
     struct dibs__list link;
     struct dibs__channel *on; /* NULL: not subscribed */
@@ -36,7 +36,7 @@ struct dibs__subscription {
     int64_t asked_ms; /* when its owner last queried the server; 0: never. If
                          the channel was ready and silent since then,
                          subscribing does not call hear */
-    void (*hear)(struct dibs__subscription *sub, char said);
+    void (*hear)(struct dibs__subscription *sub, char first_byte);
 };
 
 RB_HEAD(dibs__channels, dibs__channel);
@@ -53,8 +53,8 @@ struct dibs__subscriber {
     struct dibs__conn *cn; /* NULL: neither connected nor connecting */
     unsigned conn_count;   /* connections whose memory is still in use */
     bool closing;
-    bool refused;          /* SUBSCRIBE is not permitted: hear is called once,
-                              then waiters poll */
+    bool refused;          /* SUBSCRIBE is not permitted: subscriptions get no
+                              messages; their owners poll */
     bool optional_refused; /* the same for optional channels */
     unsigned requests, replies; /* counted on this connection; replies come in
                                    the order of the requests */
