@@ -207,7 +207,7 @@ static dibs_err client_new(const char *url, const dibs_client_opts *o,
     if (o->on_event)
         err = dibs__callbacks_ensure_thread(&c->callbacks);
     if (err == DIBS_OK)
-        err = dibs__options_use(c, url, o);
+        err = dibs__options_apply(c, url, o);
     if (err == DIBS_OK)
         err = dibs__topology_init(c, o);
     if (err == DIBS_OK)

@@ -103,8 +103,8 @@ static inline unsigned dibs__client_pubsub_mode(const dibs_client *c)
 /* Checks the options and the URL, and stores them in c. In client_options.c.
  * Returns OK, NOMEM, or INVALID with a reason, which is also emitted as an
  * event. */
-dibs_err dibs__options_use(dibs_client *c, const char *url,
-                           const dibs_client_opts *o);
+dibs_err dibs__options_apply(dibs_client *c, const char *url,
+                             const dibs_client_opts *o);
 
 /* Every public call that needs the server is bracketed by these. Returns
  * INVALID for NULL, FORKED in a child process, CLOSED, or OK; after OK the

@@ -164,8 +164,8 @@ static dibs_err target_set(dibs_client *c, const char *url,
     return tls_set(c, &to->url.tls, o);
 }
 
-dibs_err dibs__options_use(dibs_client *c, const char *url,
-                           const dibs_client_opts *o)
+dibs_err dibs__options_apply(dibs_client *c, const char *url,
+                             const dibs_client_opts *o)
 {
     return check_options(o) == DIBS_OK ? target_set(c, url, o)
                                        : emit_refusal(c);

@@ -193,7 +193,7 @@ static void on_timeout(struct dibs__timer *t)
         return;
     }
     int64_t now = dibs__now_ms(), first = dibs__conn_expires(cn);
-    if (first <= now && dibs__conn_unread(cn))
+    if (first <= now && dibs__conn_extend_once(cn))
         dibs__timer_set(cn->lp, &cn->timer, now + 1);
     else if (first <= now)
         dibs__conn_fail(cn, DIBS_ERR_UNKNOWN, "no reply within the time limit",
@@ -279,7 +279,7 @@ void dibs__conn_send(struct dibs__conn *cn, struct dibs__req *req)
     dibs__loop_flush(cn->lp, &cn->flush);
 }
 
-struct dibs__list *dibs__conn_pop(struct dibs__conn *cn)
+struct dibs__list *dibs__conn_pop_request(struct dibs__conn *cn)
 {
     return expects_reply(cn) ? dibs__list_pop(&cn->fifo) : NULL;
 }
@@ -289,7 +289,7 @@ static void handle_reply(struct dibs__conn *cn, const struct dibs__reply *reply)
     struct dibs__list *l = NULL;
 
     if (!cn->push || cn->state == CONN_SETUP)
-        l = dibs__conn_pop(cn);
+        l = dibs__conn_pop_request(cn);
     if (l) {
         struct dibs__req *req = DIBS_OF(l, struct dibs__req, link);
         if (req->skip > 0) {
@@ -367,18 +367,19 @@ static bool read_some(struct dibs__conn *cn)
         fail_protocol(cn, err);
     if (cn->state < CONN_SETUP)
         return false;
-    return cn->tls ? dibs__tls_more(cn->tls) : (size_t)n == sizeof cn->bytes;
+    return cn->tls ? dibs__tls_has_pending(cn->tls)
+                   : (size_t)n == sizeof cn->bytes;
 }
 
 /* Handles the input buffered in the TLS session, which poll does not report;
  * input left in the socket is reported again. */
 static void read_session_input(struct dibs__conn *cn)
 {
-    dibs__tls_dry(cn->tls, true);
+    dibs__tls_set_buffered_only(cn->tls, true);
     while (read_some(cn))
         ;
     if (cn->tls)
-        dibs__tls_dry(cn->tls, false);
+        dibs__tls_set_buffered_only(cn->tls, false);
 }
 
 static void on_flush(struct dibs__task *t)
@@ -464,7 +465,7 @@ static bool is_unusable(struct dibs__conn *cn, bool careful, int64_t now_us)
     if (dibs__reader_more(&cn->in))
         return true;
     if (cn->tls)
-        return !dibs__tls_quiet(cn->tls, check);
+        return !dibs__tls_has_no_input(cn->tls, check);
     return check && dibs__conn_readable(cn);
 }
 
@@ -557,7 +558,7 @@ dibs_err dibs__conn_recv_sync(struct dibs__conn *cn, int64_t expires,
 
 /* ---- lent: many requests at a time ------------------------------------- */
 
-bool dibs__conn_fits(struct dibs__conn *cn)
+bool dibs__conn_is_batchable(struct dibs__conn *cn)
 {
     return !cn->tls && !is_unusable(cn, false, dibs__now_us());
 }
@@ -570,12 +571,12 @@ bool dibs__conn_append(struct dibs__conn *cn, struct dibs__req *req)
     return true;
 }
 
-bool dibs__conn_put(struct dibs__conn *cn)
+bool dibs__conn_send_some(struct dibs__conn *cn)
 {
     return send_out(cn) == 0;
 }
 
-bool dibs__conn_get(struct dibs__conn *cn)
+bool dibs__conn_recv_some(struct dibs__conn *cn)
 {
     ssize_t n = recv_bytes(cn, MSG_DONTWAIT, next_read_size(cn));
 
@@ -601,7 +602,7 @@ bool dibs__conn_readable(const struct dibs__conn *cn)
     return n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
 }
 
-bool dibs__conn_unread(struct dibs__conn *cn)
+bool dibs__conn_extend_once(struct dibs__conn *cn)
 {
     if (cn->tls || !expects_reply(cn) || !dibs__conn_readable(cn))
         return false;

@@ -62,8 +62,8 @@ enum dibs__conn_state {
     CONN_CLOSED,
     CONN_RESOLVING,
     CONN_CONNECTING,
-    CONN_SHAKING, /* the TLS handshake */
-    CONN_SETUP,   /* the set-up commands are in flight */
+    CONN_HANDSHAKE, /* the TLS handshake */
+    CONN_SETUP,     /* the set-up commands are in flight */
     CONN_READY
 };
 
@@ -157,27 +157,28 @@ dibs_err dibs__conn_recv_sync(struct dibs__conn *cn, int64_t expires,
 
 /* For a thread that borrowed the connection for many requests at a time.
  *
- * fits      Returns whether it is usable for that: no TLS, no unexpected input.
- * append    Appends a request to fifo and out. False: out of memory.
- * put       Sends without blocking. False: the caller must close.
- * get       Reads available input into `in`. False: the caller must close.
- * pop       Removes and returns the request that the next reply belongs to;
- *           NULL: none has been sent.
- * expires   Returns the earliest deadline in fifo, or INT64_MAX.
- * readable  Returns whether the socket has input, an end or an error.
+ * is_batchable  Returns whether it is usable for that: no TLS, no unexpected
+ *               input.
+ * append        Appends a request to fifo and out. False: out of memory.
+ * send_some     Sends without blocking. False: the caller must close.
+ * recv_some     Reads available input into `in`. False: the caller must close.
+ * pop_request   Removes and returns the request that the next reply belongs to;
+ *               NULL: none has been sent.
+ * expires       Returns the earliest deadline in fifo, or INT64_MAX.
+ * readable      Returns whether the socket has input, an end or an error.
  *
  * Thread: the borrower; io if the connection is not lent. */
-bool dibs__conn_fits(struct dibs__conn *cn);
+bool dibs__conn_is_batchable(struct dibs__conn *cn);
 bool dibs__conn_append(struct dibs__conn *cn, struct dibs__req *req);
-bool dibs__conn_put(struct dibs__conn *cn);
-bool dibs__conn_get(struct dibs__conn *cn);
-struct dibs__list *dibs__conn_pop(struct dibs__conn *cn);
+bool dibs__conn_send_some(struct dibs__conn *cn);
+bool dibs__conn_recv_some(struct dibs__conn *cn);
+struct dibs__list *dibs__conn_pop_request(struct dibs__conn *cn);
 int64_t dibs__conn_expires(const struct dibs__conn *cn);
 bool dibs__conn_readable(const struct dibs__conn *cn);
 /* Returns true if the oldest request must not time out yet: input is available
  * that was not read because reads are limited. At most once per request, so
  * that an incomplete reply does not extend its time limit again. */
-bool dibs__conn_unread(struct dibs__conn *cn);
+bool dibs__conn_extend_once(struct dibs__conn *cn);
 /* io takes a lent connection back with its requests in flight. `in` must not
  * contain a complete reply. Thread: io. */
 void dibs__conn_adopt(struct dibs__conn *cn);

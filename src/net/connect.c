@@ -306,13 +306,13 @@ static void on_connected(struct dibs__conn *cn)
         send_setup(cn);
         return;
     }
-    cn->state = CONN_SHAKING;
+    cn->state = CONN_HANDSHAKE;
     continue_handshake(cn);
 }
 
 static void dial_step(struct dibs__conn *cn)
 {
-    if (cn->state == CONN_SHAKING)
+    if (cn->state == CONN_HANDSHAKE)
         continue_handshake(cn);
     else
         on_connected(cn);
@@ -322,7 +322,7 @@ static void dial_timed_out(struct dibs__conn *cn)
 {
     const char *why = "no connection within the time limit";
 
-    if (cn->state == CONN_SHAKING)
+    if (cn->state == CONN_HANDSHAKE)
         why = "connected, but the TLS handshake did not end in time; is this "
               "the server's port for TLS?";
     else if (cn->state == CONN_SETUP)

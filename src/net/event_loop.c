@@ -214,7 +214,7 @@ static int handles_init(struct dibs__loop *lp)
     return 0;
 }
 
-bool dibs__fds_left(unsigned count)
+bool dibs__fds_available(unsigned count)
 {
     int fd[LOOP_FDS + PROCESS_FDS];
     unsigned n = 0;
@@ -238,9 +238,10 @@ static int init_uv(uv_loop_t *uv)
     static bool process_pipe_exists;
 
     pthread_mutex_lock(&init_mu);
-    int why = dibs__fds_left(LOOP_FDS + (process_pipe_exists ? 0 : PROCESS_FDS))
-                  ? -uv_loop_init(uv)
-                  : errno;
+    int why =
+        dibs__fds_available(LOOP_FDS + (process_pipe_exists ? 0 : PROCESS_FDS))
+            ? -uv_loop_init(uv)
+            : errno;
     process_pipe_exists |= why == 0;
     pthread_mutex_unlock(&init_mu);
     return why;

@@ -51,7 +51,7 @@ struct dibs__loop {
 
 /* Returns whether `count` (at most 6) more descriptors can be opened now.
  * Thread: any. */
-bool dibs__fds_left(unsigned count);
+bool dibs__fds_available(unsigned count);
 
 /* Returns OK, or NOMEM if memory, a thread or descriptors are not available. */
 dibs_err dibs__loop_start(struct dibs__loop *lp);

@@ -59,8 +59,9 @@ static void *resolve_main(void *arg)
                             .ai_socktype = SOCK_STREAM,
                             .ai_flags = AI_ADDRCONFIG};
 
-    rs->fd_errno =
-        dibs__fds_left(1) ? 0 : errno; /* getaddrinfo would not report it */
+    rs->fd_errno = dibs__fds_available(1)
+                       ? 0
+                       : errno; /* getaddrinfo would not report it */
     rs->tls_failed = rs->fd_errno == 0 && rs->tls && !dibs__tls_load(rs->tls);
     if (rs->fd_errno == 0 && !rs->tls_failed)
         rs->failed = getaddrinfo(rs->host, rs->port, &want, &rs->found);

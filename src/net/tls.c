@@ -17,7 +17,7 @@
  *
  *         Read-ahead is on, so that a record costs one system call, not two.
  *         So the session may buffer input that poll does not report;
- *         dibs__tls_more does.
+ *         dibs__tls_has_pending does.
  *
  * Trouble A request that the kernel did not take completely was not executed.
  *         That holds for TLS, too, as the server cannot decrypt an incomplete
@@ -57,7 +57,7 @@ struct dibs__tls {
     int fd;
     bool may_block_recv; /* the next receive may block */
     bool may_block_send; /* sends may block */
-    bool dry;            /* receive nothing from the socket */
+    bool buffered_only;  /* receive nothing from the socket */
     bool peer_closed;
     bool up;             /* the handshake is done */
     bool partial_record; /* its rest must be the next output */
@@ -94,7 +94,7 @@ static int socket_read(BIO *bio, char *data, int len)
     ssize_t n = -1;
 
     BIO_clear_retry_flags(bio);
-    if (t->dry)
+    if (t->buffered_only)
         errno = EAGAIN;
     else
         n = recv(t->fd, data, (size_t)len,
@@ -496,21 +496,21 @@ ssize_t dibs__tls_recv(struct dibs__tls *t, void *data, size_t len, int flags)
     return io_outcome(t, SSL_read(t->ssl, data, (int)len));
 }
 
-bool dibs__tls_more(const struct dibs__tls *t)
+bool dibs__tls_has_pending(const struct dibs__tls *t)
 {
     return SSL_has_pending(t->ssl) == 1;
 }
 
-void dibs__tls_dry(struct dibs__tls *t, bool dry)
+void dibs__tls_set_buffered_only(struct dibs__tls *t, bool on)
 {
-    t->dry = dry;
+    t->buffered_only = on;
 }
 
-bool dibs__tls_quiet(struct dibs__tls *t, bool look)
+bool dibs__tls_has_no_input(struct dibs__tls *t, bool look)
 {
     char byte;
 
-    if (!look && !dibs__tls_more(t))
+    if (!look && !dibs__tls_has_pending(t))
         return true;
     begin_io(t, MSG_DONTWAIT);
     ssize_t n = io_outcome(t, SSL_peek(t->ssl, &byte, 1));

@@ -52,13 +52,13 @@ ssize_t dibs__tls_recv(struct dibs__tls *t, void *data, size_t len, int flags);
 
 /* Returns whether the session buffers input that recv has not returned; poll
  * does not report it. */
-bool dibs__tls_more(const struct dibs__tls *t);
-/* While dry, recv returns only input buffered in the session and does not read
+bool dibs__tls_has_pending(const struct dibs__tls *t);
+/* With `on`, recv returns only input buffered in the session and does not read
  * the socket. */
-void dibs__tls_dry(struct dibs__tls *t, bool dry);
+void dibs__tls_set_buffered_only(struct dibs__tls *t, bool on);
 /* Returns whether there is no input, end or error. look: check the socket, too.
  */
-bool dibs__tls_quiet(struct dibs__tls *t, bool look);
+bool dibs__tls_has_no_input(struct dibs__tls *t, bool look);
 
 /* Returns the error text, or "". */
 const char *dibs__tls_why(const struct dibs__tls *t);
@@ -110,19 +110,19 @@ static inline ssize_t dibs__tls_recv(struct dibs__tls *t, void *data,
     return dibs__tls_send(t, data, len, flags);
 }
 
-static inline bool dibs__tls_more(const struct dibs__tls *t)
+static inline bool dibs__tls_has_pending(const struct dibs__tls *t)
 {
     (void)t;
     return false;
 }
 
-static inline void dibs__tls_dry(struct dibs__tls *t, bool dry)
+static inline void dibs__tls_set_buffered_only(struct dibs__tls *t, bool on)
 {
     (void)t;
-    (void)dry;
+    (void)on;
 }
 
-static inline bool dibs__tls_quiet(struct dibs__tls *t, bool look)
+static inline bool dibs__tls_has_no_input(struct dibs__tls *t, bool look)
 {
     (void)t;
     (void)look;

@@ -74,7 +74,7 @@ static struct dibs__subscription *next_to_notify(struct dibs__channel *ch)
     return NULL;
 }
 
-void dibs__channel_call(struct dibs__channel *ch, char first_byte)
+void dibs__channel_notify(struct dibs__channel *ch, char first_byte)
 {
     struct dibs__subscription *sub;
 
@@ -103,11 +103,11 @@ static void on_notify_task(struct dibs__task *t)
     struct dibs__channel *ch = DIBS_OF(t, struct dibs__channel, notify_task);
 
     ch->notify_posted = false;
-    dibs__channel_call(ch, '\0');
+    dibs__channel_notify(ch, '\0');
     dibs__channel_drop_if_idle(ch);
 }
 
-void dibs__channel_call_later(struct dibs__channel *ch)
+void dibs__channel_notify_later(struct dibs__channel *ch)
 {
     if (ch->notify_posted)
         return;
@@ -137,8 +137,7 @@ struct dibs__channel *dibs__channel_get(struct dibs__channels *in,
     return ch;
 }
 
-void dibs__channel_join(struct dibs__channel *ch,
-                        struct dibs__subscription *sub)
+void dibs__channel_add(struct dibs__channel *ch, struct dibs__subscription *sub)
 {
     dibs__list_add(&ch->subs, &sub->link);
     ch->optional = sub->optional;
@@ -240,7 +239,7 @@ void dibs__channels_trim(struct dibs__subscriber *ps, int64_t now,
     dibs__timer_stop(ps->lp, &ps->idle_timer);
 }
 
-void dibs__channels_timed(struct dibs__timer *t)
+void dibs__channels_on_idle_timer(struct dibs__timer *t)
 {
     struct dibs__subscriber *ps =
         DIBS_OF(t, struct dibs__subscriber, idle_timer);

@@ -18,8 +18,8 @@ struct dibs__channel {
     unsigned pending_subscribes, pending_unsubscribes;
     /* subscriber.requests at the first and last pending SUBSCRIBE. */
     unsigned first_request, last_request;
-    unsigned notify_round; /* incremented by each dibs__channel_call */
-    unsigned notify_depth; /* nested dibs__channel_call now running */
+    unsigned notify_round; /* incremented by each dibs__channel_notify */
+    unsigned notify_depth; /* nested dibs__channel_notify now running */
     unsigned len;
     bool ready;         /* subscribed, no request in flight */
     bool optional;      /* as subscription.optional */
@@ -44,14 +44,14 @@ struct dibs__channel *dibs__channel_get(struct dibs__channels *in,
 struct dibs__channel *dibs__channel_first(struct dibs__channels *in);
 struct dibs__channel *dibs__channel_next(struct dibs__channel *ch);
 /* Adds a subscription. */
-void dibs__channel_join(struct dibs__channel *ch,
-                        struct dibs__subscription *sub);
+void dibs__channel_add(struct dibs__channel *ch,
+                       struct dibs__subscription *sub);
 /* Calls hear of all subscriptions; these may subscribe and unsubscribe. The
  * channel is not freed; the caller must call dibs__channel_drop_if_idle
  * afterwards. */
-void dibs__channel_call(struct dibs__channel *ch, char first_byte);
+void dibs__channel_notify(struct dibs__channel *ch, char first_byte);
 /* The same from a task on the loop, with NUL as if it became ready. */
-void dibs__channel_call_later(struct dibs__channel *ch);
+void dibs__channel_notify_later(struct dibs__channel *ch);
 /* Frees the channel if it has no subscription, is not kept as idle, and no
  * request of it is in flight. */
 void dibs__channel_drop_if_idle(struct dibs__channel *ch);
@@ -74,6 +74,6 @@ void dibs__channel_idle_end(struct dibs__channel *ch);
 void dibs__channels_trim(struct dibs__subscriber *ps, int64_t now,
                          unsigned most);
 /* Handler of subscriber.idle_timer. */
-void dibs__channels_timed(struct dibs__timer *t);
+void dibs__channels_on_idle_timer(struct dibs__timer *t);
 
 #endif

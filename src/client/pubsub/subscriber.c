@@ -54,7 +54,7 @@ static void refuse_all(struct dibs__subscriber *ps, const char *text)
         dibs__channel_idle_end(ch);
         /* Deferred: hear may unsubscribe, which may free channel `next`. */
         if (!dibs__list_empty(&ch->subs))
-            dibs__channel_call_later(ch);
+            dibs__channel_notify_later(ch);
         dibs__channel_drop_if_idle(ch);
     }
 }
@@ -98,7 +98,7 @@ static void refuse_optional(struct dibs__channel *ch)
 {
     ch->ps->optional_refused = true;
     ch->pending_subscribes--; /* a later request may be in flight */
-    dibs__channel_call(ch, '\0');
+    dibs__channel_notify(ch, '\0');
     dibs__channel_drop_if_idle(ch);
 }
 
@@ -153,13 +153,13 @@ static void on_reply(struct dibs__conn *cn, const struct dibs__reply *reply)
     if (is_verb(verb->text, "message")) {
         const struct dibs__reply *text = dibs__reply_text(reply, 2);
         dibs__stats_count(ps->events.stats, STAT_WAKEUPS, 1);
-        dibs__channel_call(ch, text ? text->text[0] : '\0');
+        dibs__channel_notify(ch, text ? text->text[0] : '\0');
     } else if (is_verb(verb->text, "subscribe") && ch->pending_subscribes > 0) {
         ps->backoff_ms = 0;
         /* Not ready while an UNSUBSCRIBE sent meanwhile is in flight. */
         ch->ready = --ch->pending_subscribes == 0 && !ch->pending_unsubscribes;
         if (ch->ready)
-            dibs__channel_call(ch, '\0');
+            dibs__channel_notify(ch, '\0');
     } else if (is_verb(verb->text, "unsubscribe") &&
                ch->pending_unsubscribes > 0) {
         ch->pending_unsubscribes--;
@@ -273,11 +273,11 @@ dibs_err dibs__subscribe(struct dibs__subscriber *ps,
         return DIBS_ERR_NOMEM;
     bool first = dibs__list_empty(&ch->subs);
     dibs__channel_idle_end(ch);
-    dibs__channel_join(ch, sub);
+    dibs__channel_add(ch, sub);
     if (ch->ready || dibs__channel_refused(ch)) {
         bool missed_none = ch->ready && ch->active_ms < sub->asked_ms;
         if (!missed_none)
-            dibs__channel_call_later(ch);
+            dibs__channel_notify_later(ch);
     } else if (first) {
         dibs__channel_subscribe(ch);
     }
@@ -370,7 +370,7 @@ dibs_err dibs__channels_subscribe(struct dibs__channels *unrouted,
 
     if (!ch)
         return DIBS_ERR_NOMEM;
-    dibs__channel_join(ch, sub);
+    dibs__channel_add(ch, sub);
     return DIBS_OK;
 }
 
@@ -387,7 +387,7 @@ void dibs__subscriber_init(struct dibs__subscriber *ps)
 {
     RB_INIT(&ps->channels);
     dibs__list_init(&ps->idle_channels);
-    ps->idle_timer.fire = dibs__channels_timed;
+    ps->idle_timer.fire = dibs__channels_on_idle_timer;
     ps->redial.fire = on_redial_timer;
 }
 
