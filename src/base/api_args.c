@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * api_args.c - arguments of public calls: structs that grow, times, pointers.
+ * api_args.c - checks arguments of public calls: versioned structs, times,
+ * pointers.
  *
  * Thread  any.
  *
- * Whatever is refused is refused with a reason (error_text.c) that names the
- * argument. A struct is read only as far as its size says, and not at all if
- * that cannot be a size.
+ * The reason (error_text.c) of a refusal names the argument. A struct is read
+ * only up to its size, and not at all if the size is invalid.
  */
 #include "base/api_args.h"
 
@@ -18,7 +18,7 @@
 #type, END_OF(type, last), sizeof(type)                                \
     }
 
-/* With the last field that each had in 0.1. */
+/* With the last field of each in version 0.1. */
 const struct dibs__struct dibs__struct_client_opts =
     STRUCT(dibs_client_opts, pubsub);
 const struct dibs__struct dibs__struct_lock_opts =
@@ -26,7 +26,7 @@ const struct dibs__struct dibs__struct_lock_opts =
 const struct dibs__struct dibs__struct_lock_info =
     STRUCT(dibs_lock_info, owner);
 const struct dibs__struct dibs__struct_member = STRUCT(dibs_member, valid_ms);
-/* With the last field that each had in 0.2. */
+/* With the last field of each in version 0.2. */
 const struct dibs__struct dibs__struct_semaphore_opts =
     STRUCT(dibs_semaphore_opts, arg);
 const struct dibs__struct dibs__struct_latch_opts =
@@ -64,19 +64,19 @@ dibs_err dibs__struct_take(const struct dibs__struct *type, const void *in,
                            void *out)
 {
     const unsigned char *raw = in;
-    size_t given = in ? size_of(in) : type->now;
+    size_t caller_size = in ? size_of(in) : type->now;
 
     memset(out, 0, type->now);
-    if (check_size(type, given) != DIBS_OK)
+    if (check_size(type, caller_size) != DIBS_OK)
         return DIBS_ERR_INVALID;
-    for (size_t i = type->now; in && i < given; i++)
+    for (size_t i = type->now; in && i < caller_size; i++)
         if (raw[i] != 0)
             return dibs__reason_set(
                 DIBS_ERR_INVALID,
                 "%s: it has something at byte %zu that dibs %s does not know",
                 type->name, i, dibs_version());
     if (in)
-        memcpy(out, in, given < type->now ? given : type->now);
+        memcpy(out, in, caller_size < type->now ? caller_size : type->now);
     memcpy(out, &type->now, sizeof type->now);
     return DIBS_OK;
 }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * buf.c - growable bytes, and commands written into them.
+ * buf.c - growable byte buffer, and RESP commands appended to it.
  *
  * Thread  the one that owns the buffer.
  *
- * hiredis has a formatter too, but it allocates each command; commands go out
- * by the million and this does not.
+ * hiredis has a formatter, too, but that allocates memory for each command.
  */
 #include "base/buf.h"
 
@@ -14,8 +13,8 @@
 #include <string.h>
 
 #define NUM_MAX  21    /* digits of an int64 with its sign */
-#define KEEP_MAX 65536 /* an emptied buffer keeps no more memory than that */
-#define ARG_MAX  (1 + NUM_MAX + 2 + 2) /* what is around an argument */
+#define KEEP_MAX 65536 /* an emptied buffer frees more memory than that */
+#define ARG_MAX  (1 + NUM_MAX + 2 + 2) /* header and end of an argument */
 
 static size_t num_digits(int64_t num, char out[NUM_MAX])
 {
@@ -38,7 +37,7 @@ static size_t num_digits(int64_t num, char out[NUM_MAX])
     return at;
 }
 
-/* Where len more bytes may be written; NULL: there is no memory for them. */
+/* Returns where len more bytes may be written; NULL: out of memory. */
 static char *buf_room(struct dibs__buf *b, size_t len)
 {
     if (b->failed)
@@ -96,8 +95,8 @@ void dibs__buf_clear(struct dibs__buf *b)
     *b = (struct dibs__buf){0};
 }
 
-/* A line of the protocol with a number: "$16". There is room for it. Gives
- * where it ends. */
+/* Writes a header line such as "$16\r\n", for which the caller has made room.
+ * Returns its end. */
 static char *number_line(char *at, char type, size_t num)
 {
     *at++ = type;
@@ -128,7 +127,7 @@ void dibs__buf_arg_close(struct dibs__buf *b)
     dibs__buf_add(b, "\r\n", 2);
 }
 
-/* Room is asked for once: a command is little more than its arguments. */
+/* Makes room once for header, parts and end. */
 void dibs__buf_arg_parts(struct dibs__buf *b, const void *one, size_t one_len,
                          const void *two, size_t two_len)
 {

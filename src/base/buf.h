@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * buf.h - growable bytes, and commands written into them.
+ * buf.h - growable byte buffer, and RESP commands appended to it.
  *
- * A buffer remembers that it ran out of memory: write as much as you like, ask
- * dibs__buf_ok once at the end. It keeps its memory when emptied, unless that
- * is a lot, so a buffer in steady use allocates nothing.
+ * A failed allocation is sticky: the caller appends without checks and calls
+ * dibs__buf_ok once at the end. An emptied buffer keeps up to 64 KiB of memory,
+ * so a buffer in steady use allocates nothing.
  */
 #ifndef DIBS_BASE_BUF_H
 #define DIBS_BASE_BUF_H
@@ -24,7 +24,7 @@ void dibs__buf_text(struct dibs__buf *b, const char *text);
 void dibs__buf_num(struct dibs__buf *b, int64_t num);
 /* Drops the first n bytes. */
 void dibs__buf_drop(struct dibs__buf *b, size_t n);
-/* Cuts back to the first n bytes, and forgets that memory ran out. */
+/* Truncates to the first n bytes, and resets `failed`. */
 void dibs__buf_cut(struct dibs__buf *b, size_t n);
 void dibs__buf_clear(struct dibs__buf *b); /* frees */
 
@@ -33,11 +33,11 @@ static inline bool dibs__buf_ok(const struct dibs__buf *b)
     return !b->failed;
 }
 
-/* A command as the server reads it: an array head, then so many strings. */
+/* A command: the array header, then `count` arguments. */
 void dibs__buf_array(struct dibs__buf *b, size_t count);
 void dibs__buf_arg(struct dibs__buf *b, const void *data, size_t len);
-/* One argument made of two parts; or of many: as many bytes as were announced
- * are added between open and close. */
+/* One argument, concatenated from two parts; or from any number: the caller
+ * must add exactly `len` bytes between open and close. */
 void dibs__buf_arg_parts(struct dibs__buf *b, const void *one, size_t one_len,
                          const void *two, size_t two_len);
 void dibs__buf_arg_open(struct dibs__buf *b, size_t len);

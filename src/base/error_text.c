@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * error_text.c - codes to text, and the text of the last failure.
+ * error_text.c - texts of error codes, and the error text of the last failure.
  *
  * Thread  any.
  * Locks   none: each thread has a text of its own.
  *
- * How     A public call begins by forgetting which code the text is about. On
- *         the way a function that knows more than the code says so. If at the
- *         end the text is not about the code of the call, it is emptied. A call
- *         inside another one (a list that looks at each lock) keeps to the same
- *         rule: its text stays if its code does.
+ * How     A public call begins by clearing last.err. A function that has
+ * details sets text and code. If at the end last.err is not the code that the
+ *         call returns, the text is cleared. So a nested call's text is kept if
+ *         the outer call returns the same code.
  */
 #include "base/error_text.h"
 
@@ -23,7 +22,7 @@
 #define VERSION_OF(a, b, c) TEXT_OF(a) "." TEXT_OF(b) "." TEXT_OF(c)
 
 static _Thread_local struct {
-    dibs_err about; /* OK: nothing was said since the call began */
+    dibs_err err; /* that the text is for; OK: none since the call began */
     char text[DIBS__REASON_MAX];
 } last;
 
@@ -61,7 +60,7 @@ void dibs__clean_text(char *text)
 
 void dibs__reason_begin(void)
 {
-    last.about = DIBS_OK;
+    last.err = DIBS_OK;
 }
 
 dibs_err dibs__reason_set(dibs_err err, const char *fmt, ...)
@@ -72,15 +71,15 @@ dibs_err dibs__reason_set(dibs_err err, const char *fmt, ...)
     vsnprintf(last.text, sizeof last.text, fmt, ap);
     va_end(ap);
     dibs__clean_text(last.text);
-    last.about = err;
+    last.err = err;
     return err;
 }
 
 dibs_err dibs__reason_end(dibs_err err)
 {
-    if (err != DIBS_OK && last.about != err) {
+    if (err != DIBS_OK && last.err != err) {
         last.text[0] = '\0';
-        last.about = err;
+        last.err = err;
     }
     return err;
 }

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * glob.c - patterns of names, as Redis has them.
+ * glob.c - glob patterns with the rules of Redis.
  *
  * Thread  any.
  *
- * How     A star first stands for nothing. When the rest does not match, the
- *         last star takes one byte more. No star before that one needs to be
- *         tried again, so the work is at most pattern times text.
+ * How     A star first matches no bytes. On a mismatch, the matcher backtracks
+ *         to the last star, which then matches one more byte. Earlier stars
+ *         need no retry, so the time is O(pattern length * text length).
  */
 #include "base/glob.h"
 
-/* One byte of the pattern, with the backslash before it. */
+/* Reads one byte of the pattern, with an optional backslash before it. */
 static const char *literal_byte(const char *p, unsigned char *out)
 {
     if (*p == '\\' && p[1])
@@ -19,9 +19,9 @@ static const char *literal_byte(const char *p, unsigned char *out)
     return p + 1;
 }
 
-/* p is behind the bracket. Gives where the set ends: at its closing bracket, or
- * if it is not closed, at the end of the pattern. *in: is c in it? A range may
- * end with a bracket. */
+/* p is after the opening bracket. Returns the closing bracket, or the end of
+ * the pattern if there is none. *in: whether c is in the set. A range may end
+ * with a bracket. */
 static const char *match_set(const char *p, unsigned char c, bool *in)
 {
     bool not_in = *p == '^', found = false;
@@ -43,7 +43,8 @@ static const char *match_set(const char *p, unsigned char c, bool *in)
     return p;
 }
 
-/* One byte of the text against what is not a star. NULL: no match. */
+/* Matches one byte against the next pattern element, which is no star. Returns
+ * the pattern after it; NULL: no match. */
 static const char *match_byte(const char *p, unsigned char c)
 {
     unsigned char want;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * list.h - doubly linked list inside the things it links.
+ * list.h - intrusive doubly linked list.
  *
- * A list head and a link are the same struct: a ring. A link that is in no
- * list points to itself (or was zeroed and never used). Removing twice is
- * harmless.
+ * Head and links are the same struct and form a ring. A link that is in no list
+ * points to itself, or is zeroed if it never was in one. dibs__list_del is
+ * idempotent.
  */
 #ifndef DIBS_BASE_LIST_H
 #define DIBS_BASE_LIST_H
@@ -16,7 +16,7 @@ struct dibs__list {
     struct dibs__list *next, *prev;
 };
 
-/* The struct of this type whose member is the given link. */
+/* container_of: the struct of this type whose member is the given link. */
 #define DIBS_OF(link, type, member)                                            \
     ((type *)(void *)((char *)(link)-offsetof(type, member)))
 
@@ -35,6 +35,7 @@ static inline bool dibs__list_linked(const struct dibs__list *l)
     return l->next && l->next != l;
 }
 
+/* Appends l. */
 static inline void dibs__list_add(struct dibs__list *head, struct dibs__list *l)
 {
     l->prev = head->prev;

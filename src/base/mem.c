@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * mem.c - allocation, with a tap that tests can close.
+ * mem.c - allocation, with failure injection for tests.
  *
  * Thread  any.
  */
@@ -13,42 +13,43 @@
 #ifdef DIBS_FAULTS
 #include <stdatomic.h>
 
-static atomic_long made;
+static atomic_long alloc_count;
 static atomic_long fail_at;
 static atomic_bool fail_all;
 
 long dibs__mem_fail_at(long n, bool all)
 {
-    long before = atomic_exchange(&made, 0);
+    long before = atomic_exchange(&alloc_count, 0);
     atomic_store(&fail_all, all);
     atomic_store(&fail_at, n);
     return before;
 }
 
-static bool is_refused(void)
+static bool must_fail(void)
 {
-    long nth = atomic_fetch_add(&made, 1) + 1;
-    long at = atomic_load(&fail_at);
+    long index = atomic_fetch_add(&alloc_count, 1) + 1;
+    long fail_index = atomic_load(&fail_at);
 
-    return at != 0 && (nth == at || (nth > at && atomic_load(&fail_all)));
+    return fail_index != 0 && (index == fail_index ||
+                               (index > fail_index && atomic_load(&fail_all)));
 }
 #else
-#define is_refused() false
+#define must_fail() false
 #endif
 
 void *dibs__malloc(size_t size)
 {
-    return is_refused() ? NULL : malloc(size);
+    return must_fail() ? NULL : malloc(size);
 }
 
 void *dibs__calloc(size_t count, size_t size)
 {
-    return is_refused() ? NULL : calloc(count, size);
+    return must_fail() ? NULL : calloc(count, size);
 }
 
 void *dibs__realloc(void *p, size_t size)
 {
-    return is_refused() ? NULL : realloc(p, size);
+    return must_fail() ? NULL : realloc(p, size);
 }
 
 void dibs__free(void *p)
@@ -70,6 +71,12 @@ char *dibs__memdup(const void *p, size_t n)
 char *dibs__strdup(const char *s)
 {
     return dibs__memdup(s, strlen(s));
+}
+
+bool dibs__copy_text(const char *from, char **to)
+{
+    *to = from ? dibs__strdup(from) : NULL;
+    return !from || *to;
 }
 
 char *dibs__strndup(const char *s, size_t n)

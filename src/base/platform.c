@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * platform.c - mutexes with an order, threads, clocks, chance.
+ * platform.c - ranked mutexes, threads, clocks, random numbers.
  *
  * Thread  any.
  */
@@ -11,13 +11,13 @@
 #include <uv.h>
 
 #ifdef CLOCK_BOOTTIME
-#define OUR_CLOCK CLOCK_BOOTTIME
+#define DIBS_CLOCK CLOCK_BOOTTIME
 #else
-#define OUR_CLOCK CLOCK_MONOTONIC
+#define DIBS_CLOCK CLOCK_MONOTONIC
 #endif
 
 #ifndef NDEBUG
-static _Thread_local unsigned held; /* a bit for each rank */
+static _Thread_local unsigned held_ranks; /* a bit for each rank held */
 #endif
 
 void dibs__mutex_init(dibs__mutex *m, enum dibs__rank rank)
@@ -37,19 +37,19 @@ void dibs__mutex_clear(dibs__mutex *m)
 void dibs__lock(dibs__mutex *m) UNCHECKED
 {
 #ifndef NDEBUG
-    assert(held >> m->rank == 0 && "mutex taken out of rank order");
+    assert(held_ranks >> m->rank == 0 && "mutex taken out of rank order");
 #endif
     pthread_mutex_lock(&m->m);
 #ifndef NDEBUG
-    held |= 1u << m->rank;
+    held_ranks |= 1u << m->rank;
 #endif
 }
 
 void dibs__unlock(dibs__mutex *m) UNCHECKED
 {
 #ifndef NDEBUG
-    assert(held & 1u << m->rank);
-    held &= ~(1u << m->rank);
+    assert(held_ranks & 1u << m->rank);
+    held_ranks &= ~(1u << m->rank);
 #endif
     pthread_mutex_unlock(&m->m);
 }
@@ -62,7 +62,7 @@ void dibs__cond_wait(pthread_cond_t *cond, dibs__mutex *m)
 void dibs__assert_held(const dibs__mutex *m) UNCHECKED
 {
 #ifndef NDEBUG
-    assert(held & 1u << m->rank);
+    assert(held_ranks & 1u << m->rank);
 #endif
     (void)m;
 }
@@ -70,7 +70,7 @@ void dibs__assert_held(const dibs__mutex *m) UNCHECKED
 void dibs__assert_no_lock(void)
 {
 #ifndef NDEBUG
-    assert(held == 0);
+    assert(held_ranks == 0);
 #endif
 }
 
@@ -97,7 +97,7 @@ int64_t dibs__now_us(void)
 {
     struct timespec ts;
 
-    clock_gettime(OUR_CLOCK, &ts);
+    clock_gettime(DIBS_CLOCK, &ts);
     return (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
 }
 

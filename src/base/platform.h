@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
- * platform.h - mutexes with an order, threads, clocks, chance.
+ * platform.h - ranked mutexes, threads, clocks, random numbers.
  *
- * Lock order. Hold as few as you can: nearly all code holds one. Where two are
- * needed, take the lower rank first; debug builds check. None is held across a
- * system call that can block, or a user callback.
+ * Lock order. Code that holds two mutexes must take the one with the lower rank
+ * first; debug builds assert that. Nearly all code holds one. No mutex is held
+ * across a blocking system call or a user callback.
  *
- *   rank  mutex         guards                            taken by
- *   1     group.mu      who holds several locks at once   app, io
- *   2     client.mu     table of lines, owners, closing   app, io
- *   3     line.mu       all that is known of one name     app, io
- *   4     server.mu     who uses which connection         app, io
- *   5     watchdog.mu   due times                         app, io
- *   6     loop.mu       work not yet picked up by io      app, io
- *   7     callback.mu   callbacks not yet run, and who    app, io, cb
- *                       serves which connection (callback_io.c)
- *   8     published.mu  values of holds                   app, io
- *   9     adopted.mu    names of adopted owners           app, io
+ *   rank  mutex            guards                           taken by
+ *   1     group.mu         state of multi and quorum locks  app, io
+ *   2     client.mu        tables of entries and owners,    app, io
+ *                          closing
+ *   3     entry.mu         one lock entry: holds, waiters   app, io
+ *   4     server.mu        connection pool of a server      app, io
+ *   5     lease_timers.mu  due times of leases              app, io
+ *   6     loop.mu          inbox of io                      app, io
+ *   7     callback.mu      callback queue, and the lent     app, io, cb
+ *                          connections (callback_io.c)
+ *   8     published.mu     values of holds                  app, io
+ *   9     adopted.mu       names of adopted owners          app, io
  */
 #ifndef DIBS_BASE_PLATFORM_H
 #define DIBS_BASE_PLATFORM_H
@@ -63,30 +64,29 @@ void dibs__mutex_clear(dibs__mutex *m);
 void dibs__lock(dibs__mutex *m) TAKES(*m);
 void dibs__unlock(dibs__mutex *m) GIVES(*m);
 void dibs__cond_wait(pthread_cond_t *cond, dibs__mutex *m) REQUIRES(*m);
-/* Debug builds: this thread holds a mutex of this rank. For functions that are
- * called with a mutex that their caller knows by another name. */
+/* Debug builds: asserts that this thread holds a mutex of this rank. For
+ * functions whose caller locked the mutex under another expression. */
 void dibs__assert_held(const dibs__mutex *m) HELD(*m);
-/* Debug builds: this thread holds none of our mutexes. */
+/* Debug builds: asserts that this thread holds no dibs__mutex. */
 void dibs__assert_no_lock(void);
 
-/* A thread that blocks all signals and has a name. False: the system has no
- * thread to give. */
+/* Starts a named thread that blocks all signals. Returns false on failure. */
 bool dibs__thread_start(pthread_t *t, const char *name, void *(*run)(void *),
                         void *arg);
 
-/* Time that goes on while the machine sleeps, and never jumps. */
+/* Monotonic time, including the time the machine is suspended. */
 int64_t dibs__now_ms(void);
 int64_t dibs__now_us(void);
 
-/* Random bytes from the system. False: there are none to be had. */
+/* Fills `out` with random bytes. Returns false on failure. */
 bool dibs__random(void *out, size_t len);
-/* A number in [low, high], for jitter. */
+/* Returns a number in [low, high], for jitter; not for secrets. */
 int64_t dibs__random_in(int64_t low, int64_t high);
-/* How long to wait before the next try: longer each time, and never the same.
- * *next is 0 at first, and after a success. */
+/* Exponential back-off with jitter: returns the wait before the next attempt.
+ * The caller sets *next to 0 at first and after a success. */
 int64_t dibs__backoff(int64_t *next, int64_t first, int64_t most);
 
-/* a + b, no further than the largest int64; both not negative. */
+/* a + b, saturating at INT64_MAX. a and b must not be negative. */
 static inline int64_t dibs__add(int64_t a, int64_t b)
 {
     return a > INT64_MAX - b ? INT64_MAX : a + b;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * tree.h - red-black trees inside the things they order: libuv's macros, made
- * fit for a build that takes warnings for errors.
+ * tree.h - intrusive red-black trees: libuv's macros, without the warnings
+ * about unused functions.
  */
 #ifndef DIBS_BASE_TREE_H
 #define DIBS_BASE_TREE_H
@@ -18,16 +18,16 @@
 #define DIBS_TREE_LOUD
 #endif
 
-/* The functions of a tree of that type, whose head is struct `tree` and whose
- * link is `field`. */
+/* Defines the functions of a tree with head struct `tree`, whose nodes of
+ * `type` have the link `field` and are compared by `order`. */
 #define DIBS_TREE(tree, type, field, order)                                    \
     DIBS_TREE_QUIET                                                            \
     RB_GENERATE_STATIC(tree, type, field, order)                               \
     DIBS_TREE_LOUD                                                             \
     struct type
 
-/* The one behind this one, or NULL. (RB_NEXT takes three arguments in old
- * versions of libuv, two in new ones.) */
-#define DIBS_TREE_NEXT(tree, one) tree##_RB_NEXT(one)
+/* Returns the next node in order, or NULL. (RB_NEXT takes three arguments in
+ * old versions of libuv, two in new ones.) */
+#define DIBS_TREE_NEXT(tree, node) tree##_RB_NEXT(node)
 
 #endif

@@ -38,9 +38,9 @@
  *         reader. cb does not run user code in OURS.
  *
  * Trouble A connection that breaks, or whose reply is late, goes back to be
- *         closed with its requests on it. So io answers them as it does those
- *         of its own connection: with ghosts, again, or as not executed.
- *         An error reply is for io, too, which asks once more.
+ *         closed with its requests on it. So io handles them as it does those
+ *         of its own connection: as in doubt, resent, or not executed. An error
+ *         reply is for io, too, which sends the command again.
  */
 #include "client/callback_io.h"
 
@@ -165,12 +165,12 @@ static bool take_rides_replies(struct dibs__pooled_conn *conn)
     struct dibs__conn *cn = &conn->cn;
     const struct dibs__reply *reply;
 
-    if (!dibs__conn_get(cn))
+    if (!dibs__conn_recv_some(cn))
         return false;
     while (dibs__reader_next(&cn->in, &reply) == DIBS_OK) {
         if (!reply)
             return true;
-        struct dibs__list *l = dibs__conn_pop(cn);
+        struct dibs__list *l = dibs__conn_pop_request(cn);
         if (!l)
             return false; /* nobody asked */
         if (!dibs__command_consume_reply(
@@ -193,7 +193,7 @@ static nfds_t send_rides(struct dibs__callbacks *cbs,
          l = next) {
         struct dibs__pooled_conn *conn = link_at(l);
         next = l->next;
-        if (conn->cn.out.len > 0 && !dibs__conn_put(&conn->cn)) {
+        if (conn->cn.out.len > 0 && !dibs__conn_send_some(&conn->cn)) {
             end_ride(cbs, conn, false);
             continue;
         }
@@ -241,7 +241,7 @@ static bool is_late(struct dibs__pooled_conn *conn)
         return false;
     conn->ride.expires = dibs__conn_expires(&conn->cn);
     return dibs__now_ms() >= conn->ride.expires &&
-           !dibs__conn_unread(&conn->cn);
+           !dibs__conn_extend_once(&conn->cn);
 }
 
 static void work_rides(struct dibs__callbacks *cbs)
@@ -325,7 +325,7 @@ static bool board_ride(struct dibs__callbacks *cbs, struct dibs__command *cmd)
     if (boarded)
         conn->ride.expires = dibs__min(conn->ride.expires, cmd->req.expires);
     if (boarded && conn->cn.out.len >= SEND_AT)
-        (void)dibs__conn_put(&conn->cn); /* what fails here fails again */
+        (void)dibs__conn_send_some(&conn->cn); /* what fails here fails again */
     dibs__unlock(&cbs->mu);
     return boarded;
 }
@@ -352,7 +352,7 @@ static bool begin_ride(struct dibs__callbacks *cbs, struct dibs__server *s)
 
     if (!conn)
         return false;
-    if (!dibs__conn_fits(&conn->cn) || !watch_socket(cbs, conn)) {
+    if (!dibs__conn_is_batchable(&conn->cn) || !watch_socket(cbs, conn)) {
         dibs__server_give_back(conn, false);
         return false;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * callback_io.h - what callbacks begin is sent, and its replies read, by the
- * thread that runs them.
+ * callback_io.h - commands begun inside callbacks are sent by the thread that
+ * runs the callbacks, which also reads their replies.
  */
 #ifndef DIBS_CLIENT_CALLBACK_IO_H
 #define DIBS_CLIENT_CALLBACK_IO_H
@@ -9,8 +9,8 @@
 #include "client/callback_queue.h"
 #include "client/command/command.h"
 
-/* As dibs__command_start. done comes on io, or on the thread that runs
- * callbacks, but not inside one. Thread: any. */
+/* As dibs__command_start. done is called on io, or on the thread that runs
+ * callbacks, there never inside a callback. Thread: any. */
 void dibs__ride_start(struct dibs__callbacks *cbs, struct dibs__route to,
                       struct dibs__command *cmd) EXCLUDES(cbs->mu);
 

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * callback_queue.c - where user code runs.
+ * callback_queue.c - queue of user callbacks.
  *
- * User code may be slow, may block, may call us again. So it runs on a thread
- * that nothing else depends on, or on the program's own through a descriptor
- * and a dispatch call; never on the thread that renews leases.
+ * User code may be slow, may block and may call the library. So it runs on the
+ * callback thread, which nothing else depends on, or on a thread of the program
+ * that calls dibs_client_dispatch; never on io, which renews leases.
  *
- * How     io wakes the thread that runs callbacks once in a round, for all of
- *         it. Between callbacks the thread of our own sends what they began and
- *         reads the replies, see callback_io.c.
+ * How     io wakes the runner (either of the two) once per loop round, however
+ *         many callbacks were pushed in it. Between callbacks the callback
+ *         thread sends the commands that they began and reads the replies, see
+ *         callback_io.c.
  *
- * Thread  push from any; the rest as said.
+ * Thread  push from any; the rest as in the header.
  * Locks   callback.mu, never while user code runs.
  */
 #include "client/callback_queue.h"
@@ -22,17 +23,18 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-static _Thread_local const struct dibs__callbacks *inside;
-static _Thread_local const struct dibs__callbacks *dispatches;
+/* The queue whose callback this thread runs, and whose dispatch it is in. */
+static _Thread_local const struct dibs__callbacks *running_queue;
+static _Thread_local const struct dibs__callbacks *dispatch_queue;
 
 static void run_callback(struct dibs__callbacks *cbs, struct dibs__callback *cb)
 {
-    const struct dibs__callbacks *before = inside;
+    const struct dibs__callbacks *outer = running_queue;
 
     dibs__assert_no_lock();
-    inside = cbs;
+    running_queue = cbs;
     cb->run(cb, false);
-    inside = before;
+    running_queue = outer;
 }
 
 static struct dibs__callback *pop_callback(struct dibs__callbacks *cbs)
@@ -43,22 +45,23 @@ static struct dibs__callback *pop_callback(struct dibs__callbacks *cbs)
     return l ? DIBS_OF(l, struct dibs__callback, link) : NULL;
 }
 
-/* Wakes the thread that runs callbacks, wherever it waits. */
+/* Wakes the runner, whether it waits for `more`, for wake_fd or for fd. */
 static void wake_runner(struct dibs__callbacks *cbs) EXCLUDES(cbs->mu)
 {
     const uint64_t one = 1;
 
     dibs__lock(&cbs->mu);
-    bool ring = cbs->polls || (cbs->fd >= 0 && !cbs->rung && !cbs->hears);
+    bool must_write =
+        cbs->polls || (cbs->fd >= 0 && !cbs->wake_written && !cbs->reading);
     cbs->polls = false;
-    cbs->rung |= ring;
-    ssize_t n = ring ? write(cbs->wake_fd, &one, sizeof one) : 0;
-    (void)n; /* full means readable, and that is all it is for */
+    cbs->wake_written |= must_write;
+    ssize_t n = must_write ? write(cbs->wake_fd, &one, sizeof one) : 0;
+    (void)n; /* EAGAIN: the counter is full, so wake_fd is readable */
     pthread_cond_signal(&cbs->more);
     dibs__unlock(&cbs->mu);
 }
 
-static void wake_later(struct dibs__task *t)
+static void on_wake_task(struct dibs__task *t)
 {
     wake_runner(DIBS_OF(t, struct dibs__callbacks, wake));
 }
@@ -70,12 +73,12 @@ static void *callback_main(void *arg)
 
     dibs__lock(&cbs->mu);
     while ((cb = pop_callback(cbs)) || !cbs->stop) {
-        bool rides = !dibs__list_empty(&cbs->rides);
-        if (!cb && !rides) {
+        bool has_rides = !dibs__list_empty(&cbs->rides);
+        if (!cb && !has_rides) {
             dibs__cond_wait(&cbs->more, &cbs->mu);
             continue;
         }
-        if (cb && rides)
+        if (cb && has_rides)
             cbs->leave(cbs);
         dibs__unlock(&cbs->mu);
         if (cb)
@@ -88,8 +91,8 @@ static void *callback_main(void *arg)
     return NULL;
 }
 
-/* For a program that waits by itself, whatever we have to wait for. */
-static bool make_fds(struct dibs__callbacks *cbs)
+/* The epoll descriptor for dispatch mode, with wake_fd in it. */
+static bool create_dispatch_fds(struct dibs__callbacks *cbs)
 {
     struct epoll_event ev = {.events = EPOLLIN};
 
@@ -98,12 +101,12 @@ static bool make_fds(struct dibs__callbacks *cbs)
     if (cbs->wake_fd >= 0 &&
         epoll_ctl(cbs->fd, EPOLL_CTL_ADD, cbs->wake_fd, &ev) == 0)
         return true;
-    int why = errno;
+    int saved_errno = errno;
     if (cbs->fd >= 0)
         close(cbs->fd);
     if (cbs->wake_fd >= 0)
         close(cbs->wake_fd);
-    errno = why;
+    errno = saved_errno;
     return false;
 }
 
@@ -111,9 +114,9 @@ dibs_err dibs__callbacks_init(struct dibs__callbacks *cbs,
                               struct dibs__loop *lp, bool dispatch)
 {
     cbs->lp = lp;
-    cbs->wake.run = wake_later;
+    cbs->wake.run = on_wake_task;
     cbs->fd = cbs->wake_fd = -1;
-    if (dispatch && !make_fds(cbs))
+    if (dispatch && !create_dispatch_fds(cbs))
         return dibs__no_descriptor(errno);
     dibs__mutex_init(&cbs->mu, RANK_CALLBACK);
     dibs__list_init(&cbs->queue);
@@ -145,66 +148,69 @@ void dibs__callbacks_push(struct dibs__callbacks *cbs,
     dibs__lock(&cbs->mu);
     dibs__list_add(&cbs->queue, &cb->link);
     dibs__unlock(&cbs->mu);
-    if (dibs__loop_is_here(cbs->lp)) /* once for all that comes in this round */
+    if (dibs__loop_is_here(cbs->lp)) /* one wake-up per loop round */
         dibs__loop_flush(cbs->lp, &cbs->wake);
     else
         wake_runner(cbs);
 }
 
-/* Takes what is to be run, and what replies lead to. False: another thread is
- * at it, or this one further out. */
-static bool begin_dispatch(struct dibs__callbacks *cbs, struct dibs__list *now)
+/* Reads replies, then moves the queued callbacks to `batch`. Returns true if
+ * this call is the dispatcher, and false if another thread is or this thread is
+ * in an outer dispatch. The caller must call end_dispatch after true. */
+static bool begin_dispatch(struct dibs__callbacks *cbs,
+                           struct dibs__list *batch)
 {
     uint64_t count;
 
     dibs__lock(&cbs->mu);
-    bool mine = !cbs->dispatches;
-    bool rides = mine && !dibs__list_empty(&cbs->rides);
-    cbs->dispatches = true;
-    if (mine)
-        dispatches = cbs;
-    if (rides) {
-        cbs->hears = true;
+    bool is_dispatcher = !cbs->dispatching;
+    bool has_rides = is_dispatcher && !dibs__list_empty(&cbs->rides);
+    cbs->dispatching = true;
+    if (is_dispatcher)
+        dispatch_queue = cbs;
+    if (has_rides) {
+        cbs->reading = true;
         dibs__unlock(&cbs->mu);
         cbs->hear(cbs);
         dibs__lock(&cbs->mu);
-        cbs->hears = false;
+        cbs->reading = false;
     }
-    ssize_t n = cbs->rung ? read(cbs->wake_fd, &count, sizeof count) : 0;
+    ssize_t n =
+        cbs->wake_written ? read(cbs->wake_fd, &count, sizeof count) : 0;
     (void)n;
-    cbs->rung = false;
-    dibs__list_move(now, &cbs->queue);
+    cbs->wake_written = false;
+    dibs__list_move(batch, &cbs->queue);
     dibs__unlock(&cbs->mu);
-    return mine;
+    return is_dispatcher;
 }
 
 static void end_dispatch(struct dibs__callbacks *cbs)
 {
     dibs__lock(&cbs->mu);
-    bool rides = !dibs__list_empty(&cbs->rides);
+    bool has_rides = !dibs__list_empty(&cbs->rides);
     dibs__unlock(&cbs->mu);
-    if (rides)
+    if (has_rides)
         cbs->send(cbs);
     dibs__lock(&cbs->mu);
-    cbs->dispatches = false;
-    dispatches = NULL;
+    cbs->dispatching = false;
+    dispatch_queue = NULL;
     dibs__unlock(&cbs->mu);
 }
 
 int dibs__callbacks_dispatch(struct dibs__callbacks *cbs)
 {
-    struct dibs__list now;
+    struct dibs__list batch;
     int ran = 0;
 
     if (cbs->fd < 0)
         return 0;
-    /* What comes meanwhile is for the next time: the program has other things
-     * to do, too. */
-    dibs__list_init(&now);
-    bool mine = begin_dispatch(cbs, &now);
-    for (struct dibs__list *l; (l = dibs__list_pop(&now)); ran++)
+    /* Callbacks pushed meanwhile are left for the next dispatch, so that this
+     * call ends. */
+    dibs__list_init(&batch);
+    bool is_dispatcher = begin_dispatch(cbs, &batch);
+    for (struct dibs__list *l; (l = dibs__list_pop(&batch)); ran++)
         run_callback(cbs, DIBS_OF(l, struct dibs__callback, link));
-    if (mine)
+    if (is_dispatcher)
         end_dispatch(cbs);
     return ran;
 }
@@ -212,12 +218,12 @@ int dibs__callbacks_dispatch(struct dibs__callbacks *cbs)
 void dibs__callbacks_stop(struct dibs__callbacks *cbs)
 {
     dibs__lock(&cbs->mu);
-    bool join = cbs->started;
+    bool must_join = cbs->started;
     cbs->started = false;
     cbs->stop = true;
     dibs__unlock(&cbs->mu);
     wake_runner(cbs);
-    if (join)
+    if (must_join)
         pthread_join(cbs->thread, NULL);
 }
 
@@ -248,10 +254,10 @@ void dibs__callbacks_clear(struct dibs__callbacks *cbs)
 
 bool dibs__callbacks_inside(const struct dibs__callbacks *cbs)
 {
-    return inside == cbs;
+    return running_queue == cbs;
 }
 
 bool dibs__callbacks_on_thread(const struct dibs__callbacks *cbs)
 {
-    return inside == cbs && (cbs->fd < 0 || dispatches == cbs);
+    return running_queue == cbs && (cbs->fd < 0 || dispatch_queue == cbs);
 }

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * client.c - a client: opened, closed, and told apart from its copy in a child.
+ * client.c - opens and closes a client; detects use in a child after fork.
  *
- * Thread  app; the parts that run on io say so.
+ * Thread  app; io where the function says so.
  * Locks   client.mu.
  *
- * Closing is a sequence: refuse new calls; the upper ends what waits and gives
- * back what is held, as far as the time goes; the connections end, which wakes
- * callers that still talk on one; the last call leaves; the threads end.
+ * Close   In order: refuse new calls; the lock layer fails pending operations
+ *         and releases holds until the deadline; close the connections, which
+ *         unblocks callers in a synchronous command; wait until the last call
+ *         has left; join the threads.
  *
- * fork    The child has our memory but not our threads, and shares our sockets.
- *         A page that the kernel empties in a child tells it so, at the price
- *         of one read. Every call there answers FORKED; free only closes the
- *         descriptors, since all else may be in the middle of something.
+ * Fork    The child has a copy of the memory but not the threads, and shares
+ *         the sockets. The kernel zeroes the page of client.not_forked in a
+ *         child (MADV_WIPEONFORK), so each call detects that with one read and
+ *         returns FORKED. Free then closes only the descriptors, since any
+ *         other state may have been copied in the middle of a change.
  */
 #include "client/client.h"
 
@@ -28,27 +30,27 @@
 #define LEASE_MS 30000
 #define CLOSE_MS 5000
 
-/* ---- who is inside ----------------------------------------------------- */
+/* ---- active calls ------------------------------------------------------ */
 
 bool dibs__client_is_forked_copy(const dibs_client *c)
 {
-    return !c || *c->here != 1;
+    return !c || *c->not_forked != 1;
 }
 
-/* A thread cannot be canceled while it is inside: it may hold a mutex, and its
+/* Cancellation is disabled inside a call: the thread may hold a mutex, and its
  * operation may live on its stack. */
-static _Thread_local int inside, cancel_before;
+static _Thread_local int call_depth, saved_cancel_state;
 
 void dibs__no_cancel(void)
 {
-    if (inside++ == 0)
-        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_before);
+    if (call_depth++ == 0)
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &saved_cancel_state);
 }
 
 void dibs__cancel_again(void)
 {
-    if (--inside == 0)
-        pthread_setcancelstate(cancel_before, NULL);
+    if (--call_depth == 0)
+        pthread_setcancelstate(saved_cancel_state, NULL);
 }
 
 dibs_err dibs__client_enter(dibs_client *c)
@@ -58,21 +60,21 @@ dibs_err dibs__client_enter(dibs_client *c)
     if (dibs__client_is_forked_copy(c))
         return DIBS_ERR_FORKED;
     dibs__no_cancel();
-    atomic_fetch_add(&c->users, 1);
+    atomic_fetch_add(&c->active_calls, 1);
     if (!atomic_load(&c->closing))
         return DIBS_OK;
     dibs__client_leave(c);
     return DIBS_ERR_CLOSED;
 }
 
-/* Once there are no users the closing thread may go on and free the client, but
- * not before nobody is leaving. */
+/* The closing thread may free the client once both counters are 0.
+ * leaving_calls covers this function's last access to the client. */
 void dibs__client_leave(dibs_client *c)
 {
-    atomic_fetch_add(&c->exiting, 1);
-    if (atomic_fetch_sub(&c->users, 1) == 1 && atomic_load(&c->closing))
-        sem_post(&c->idle);
-    atomic_fetch_sub(&c->exiting, 1);
+    atomic_fetch_add(&c->leaving_calls, 1);
+    if (atomic_fetch_sub(&c->active_calls, 1) == 1 && atomic_load(&c->closing))
+        sem_post(&c->calls_drained);
+    atomic_fetch_sub(&c->leaving_calls, 1);
     dibs__cancel_again();
 }
 
@@ -83,15 +85,15 @@ void dibs__client_ref(dibs_client *c)
 
 static void client_destroy(dibs_client *c)
 {
-    if (c->here)
-        munmap((void *)c->here, 1);
+    if (c->not_forked)
+        munmap((void *)c->not_forked, 1);
     dibs__url_clear(&c->to.url);
     dibs__free((void *)c->to.client_name);
     dibs__stats_free(c->stats);
     dibs__free(c);
 }
 
-/* Once the threads have ended. */
+/* The caller must have joined the threads. */
 static void client_clear(dibs_client *c)
 {
     dibs__callbacks_clear(&c->callbacks);
@@ -99,8 +101,8 @@ static void client_clear(dibs_client *c)
     dibs__topology_clear(c);
     dibs__mutex_clear(&c->mu);
     pthread_cond_destroy(&c->closed_cv);
-    sem_destroy(&c->lifecycle.turn);
-    sem_destroy(&c->idle);
+    sem_destroy(&c->lifecycle.step_done);
+    sem_destroy(&c->calls_drained);
     client_destroy(c);
 }
 
@@ -115,7 +117,7 @@ void dibs__client_unref(dibs_client *c)
 
 /* ---- opening ----------------------------------------------------------- */
 
-static bool make_id(char id[DIBS__UUID_LEN + 1])
+static bool generate_uuid(char id[DIBS__UUID_LEN + 1])
 {
     unsigned char r[16];
 
@@ -131,15 +133,15 @@ static bool make_id(char id[DIBS__UUID_LEN + 1])
     return true;
 }
 
-static bool mark_here(dibs_client *c)
+static bool map_fork_page(dibs_client *c)
 {
     void *page = mmap(NULL, 1, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     if (page == MAP_FAILED)
         return false;
-    c->here = page;
-    *c->here = 1;
+    c->not_forked = page;
+    *c->not_forked = 1;
     return madvise(page, 1, MADV_WIPEONFORK) == 0;
 }
 
@@ -148,12 +150,12 @@ static void start_io(struct dibs__task *t)
     dibs__topology_start(DIBS_OF(t, dibs_client, start));
 }
 
-static void parts_init(dibs_client *c, const dibs_client_opts *o)
+static void client_init(dibs_client *c, const dibs_client_opts *o)
 {
     dibs__mutex_init(&c->mu, RANK_CLIENT);
     pthread_cond_init(&c->closed_cv, NULL);
-    sem_init(&c->lifecycle.turn, 0, 0);
-    sem_init(&c->idle, 0, 0);
+    sem_init(&c->lifecycle.step_done, 0, 0);
+    sem_init(&c->calls_drained, 0, 0);
     atomic_init(&c->refs, 1);
     c->lease_ms = o->lease_ms ? o->lease_ms : LEASE_MS;
     c->replicas = o->replicas;
@@ -168,12 +170,14 @@ static void parts_init(dibs_client *c, const dibs_client_opts *o)
     dibs__lease_timers_init(&c->lease_timers);
 }
 
-/* Nobody has the client yet, so nobody can dispatch what it has to say. */
-static void tell_failure(dibs_client *c, dibs_err err)
+/* The program has no pointer to the client yet, so it cannot dispatch the
+ * queued events: they are dispatched here. */
+static void dispatch_events_of_failed(dibs_client *c, dibs_err err)
 {
     char why[DIBS__REASON_MAX];
 
-    /* What is told runs on this thread, and may have failures of its own. */
+    /* The event callback runs on this thread and may overwrite its error text.
+     */
     dibs__reason_end(err);
     snprintf(why, sizeof why, "%s", dibs_error_text());
     dibs__callbacks_stop(&c->callbacks);
@@ -181,7 +185,8 @@ static void tell_failure(dibs_client *c, dibs_err err)
     dibs__reason_set(err, "%s", why);
 }
 
-/* The parts that need no thread. On failure all is gone. */
+/* Creates the client and starts its loop; connects nothing. On failure nothing
+ * is left. */
 static dibs_err client_new(const char *url, const dibs_client_opts *o,
                            dibs_client **out)
 {
@@ -191,18 +196,18 @@ static dibs_err client_new(const char *url, const dibs_client_opts *o,
         return DIBS_ERR_NOMEM;
     dibs_err err = DIBS_ERR_NOMEM;
     c->stats = dibs__stats_new();
-    if (c->stats && make_id(c->id) && mark_here(c))
+    if (c->stats && generate_uuid(c->id) && map_fork_page(c))
         err = dibs__callbacks_init(&c->callbacks, &c->loop,
                                    o->callbacks == DIBS_CALLBACKS_DISPATCH);
     if (err != DIBS_OK) {
         client_destroy(c);
         return err;
     }
-    parts_init(c, o);
+    client_init(c, o);
     if (o->on_event)
         err = dibs__callbacks_ensure_thread(&c->callbacks);
     if (err == DIBS_OK)
-        err = dibs__options_use(c, url, o);
+        err = dibs__options_apply(c, url, o);
     if (err == DIBS_OK)
         err = dibs__topology_init(c, o);
     if (err == DIBS_OK)
@@ -211,7 +216,7 @@ static dibs_err client_new(const char *url, const dibs_client_opts *o,
         *out = c;
         return DIBS_OK;
     }
-    tell_failure(c, err);
+    dispatch_events_of_failed(c, err);
     client_clear(c);
     return err;
 }
@@ -232,14 +237,14 @@ static dibs_err client_open(const char *url, const dibs_client_opts *opts,
         return err;
     dibs__loop_post(&c->loop, &c->start);
     if (!o.lazy) {
-        while (sem_wait(&c->lifecycle.turn) != 0)
+        while (sem_wait(&c->lifecycle.step_done) != 0)
             ;
         err = c->lifecycle.err;
     }
     if (err != DIBS_OK) {
         (void)client_close(c, 0);
         dibs__reason_set(err, "%s", c->lifecycle.why);
-        tell_failure(c, err);
+        dispatch_events_of_failed(c, err);
         dibs_client_free(c);
         return err;
     }
@@ -259,7 +264,7 @@ dibs_err dibs_client_open(const char *url, const dibs_client_opts *opts,
 /* ---- closing ----------------------------------------------------------- */
 
 /* First step, on io. */
-static void close_upper(struct dibs__task *t)
+static void close_lock_layer(struct dibs__task *t)
 {
     dibs_client *c = DIBS_OF(t, dibs_client, step);
 
@@ -272,11 +277,11 @@ static void close_upper(struct dibs__task *t)
 void dibs__client_wait_empty(dibs_client *c, bool all_released)
 {
     c->all_released = all_released;
-    sem_post(&c->lifecycle.turn);
+    sem_post(&c->lifecycle.step_done);
 }
 
 /* Second step, on io. */
-static void close_parts(struct dibs__task *t)
+static void close_connections(struct dibs__task *t)
 {
     dibs_client *c = DIBS_OF(t, dibs_client, step);
 
@@ -284,24 +289,24 @@ static void close_parts(struct dibs__task *t)
     dibs__topology_close(c);
 }
 
-static void take_step(dibs_client *c, void (*run)(struct dibs__task *))
+static void run_close_step(dibs_client *c, void (*run)(struct dibs__task *))
 {
     c->step.run = run;
     dibs__loop_post(&c->loop, &c->step);
-    while (sem_wait(&c->lifecycle.turn) != 0)
+    while (sem_wait(&c->lifecycle.step_done) != 0)
         ;
 }
 
-static void wait_for_users(dibs_client *c)
+static void wait_for_calls(dibs_client *c)
 {
-    while (atomic_load(&c->users) > 0)
-        while (sem_wait(&c->idle) != 0)
+    while (atomic_load(&c->active_calls) > 0)
+        while (sem_wait(&c->calls_drained) != 0)
             ;
-    while (atomic_load(&c->exiting) > 0)
-        sched_yield(); /* a few instructions of another thread */
+    while (atomic_load(&c->leaving_calls) > 0)
+        sched_yield(); /* dibs__client_leave has only a few instructions left */
 }
 
-/* Somebody else closes, or has closed: the answer is the same for all. */
+/* Another thread closes, or has closed, the client: all get one result. */
 static dibs_err wait_closed(dibs_client *c)
 {
     dibs__lock(&c->mu);
@@ -317,9 +322,9 @@ static dibs_err client_close(dibs_client *c, int64_t timeout_ms)
     if (atomic_exchange(&c->closing, true))
         return wait_closed(c);
     c->close_by = dibs__add(dibs__now_ms(), timeout_ms ? timeout_ms : CLOSE_MS);
-    take_step(c, close_upper);
-    take_step(c, close_parts);
-    wait_for_users(c);
+    run_close_step(c, close_lock_layer);
+    run_close_step(c, close_connections);
+    wait_for_calls(c);
     dibs__loop_stop(&c->loop);
     dibs__callbacks_stop(&c->callbacks);
     dibs_err err = c->all_released ? DIBS_OK : DIBS_ERR_UNKNOWN;
@@ -347,14 +352,15 @@ static dibs_err close_checked(dibs_client *c, int64_t timeout_ms)
     return err;
 }
 
-/* By now no other thread is about. */
+/* Reads io's state without a lock: after UNKNOWN the io thread has been joined.
+ */
 static dibs_err explain_close(const dibs_client *c, dibs_err err)
 {
     if (err != DIBS_ERR_UNKNOWN)
         return err;
     const char *why = c->node ? c->node->server.why : c->cluster->slots.why;
     return dibs__reason_set(err, "not every release was confirmed in time%s%s",
-                            why[0] ? "; last trouble: " : "", why);
+                            why[0] ? "; last error: " : "", why);
 }
 
 dibs_err dibs_client_close(dibs_client *c, int64_t timeout_ms)
@@ -372,21 +378,21 @@ void dibs_client_free(dibs_client *c)
     }
     if (close_checked(c, 0) == DIBS_ERR_DEADLOCK)
         return;
-    dibs__callbacks_drop(&c->callbacks); /* they may hold us in turn */
+    dibs__callbacks_drop(&c->callbacks); /* they may hold references to c */
     dibs__client_unref(c);
 }
 
 dibs_err dibs__client_report_invalid_arg(dibs_client *c)
 {
     if (!c || !c->on_event || dibs__client_enter(c) != DIBS_OK)
-        return DIBS_ERR_INVALID; /* nobody listens, or nobody any more */
+        return DIBS_ERR_INVALID; /* no event callback, or closed */
     dibs__client_emit_event(c, DIBS_EVENT_ERROR, DIBS_ERR_INVALID,
                             dibs_error_text());
     dibs__client_leave(c);
     return DIBS_ERR_INVALID;
 }
 
-/* ---- small things ------------------------------------------------------ */
+/* ---- accessors --------------------------------------------------------- */
 
 const char *dibs_client_id(const dibs_client *c)
 {
@@ -407,10 +413,10 @@ int dibs_client_dispatch(dibs_client *c)
 
 /* ---- statistics -------------------------------------------------------- */
 
-/* A closed client still tells what it did. */
+/* Works on a closed client, too. */
 static dibs_err stats_get(dibs_client *c, dibs_stats *out)
 {
-    dibs_stats now = {.size = sizeof now};
+    dibs_stats sum = {.size = sizeof sum};
 
     if (dibs__check_not_null("client", c))
         return DIBS_ERR_INVALID;
@@ -418,8 +424,8 @@ static dibs_err stats_get(dibs_client *c, dibs_stats *out)
         return DIBS_ERR_FORKED;
     if (dibs__struct_check(&dibs__struct_stats, out) != DIBS_OK)
         return dibs__client_report_invalid_arg(c);
-    dibs__stats_sum(c->stats, &now);
-    dibs__struct_give(&dibs__struct_stats, &now, out);
+    dibs__stats_sum(c->stats, &sum);
+    dibs__struct_give(&dibs__struct_stats, &sum, out);
     return DIBS_OK;
 }
 

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * client_options.c - what a client was asked to be: options and URL, checked.
+ * client_options.c - checks and stores a client's options and URL.
  *
  * Thread  app.
  *
- * Whatever is refused is refused with a reason that names the option, as an
- * event and for dibs_error_text. What the options say counts more than what the
- * URL says.
+ * A refused option is reported by name, as an event and in dibs_error_text.
+ * Options take precedence over the URL.
  */
 #include "base/api_args.h"
 #include "base/mem.h"
@@ -56,7 +55,7 @@ static dibs_err check_times(const dibs_client_opts *o)
     return DIBS_OK;
 }
 
-static dibs_err check_all(const dibs_client_opts *o)
+static dibs_err check_options(const dibs_client_opts *o)
 {
     if (check_times(o) != DIBS_OK ||
         check_client_name(o->client_name) != DIBS_OK)
@@ -71,20 +70,22 @@ static dibs_err check_all(const dibs_client_opts *o)
                                 "DIBS_REPLICAS_ALL and _NONE",
                                 o->replicas);
     if ((unsigned)o->callbacks > DIBS_CALLBACKS_DISPATCH)
-        return dibs__reason_set(DIBS_ERR_INVALID,
-                                "callbacks is %d, there is no such way",
-                                (int)o->callbacks);
+        return dibs__reason_set(
+            DIBS_ERR_INVALID,
+            "callbacks is %d, which is no DIBS_CALLBACKS_ value",
+            (int)o->callbacks);
     if ((unsigned)o->pubsub > DIBS_PUBSUB_BOTH)
         return dibs__reason_set(DIBS_ERR_INVALID,
-                                "pubsub is %d, there is no such way",
+                                "pubsub is %d, which is no DIBS_PUBSUB_ value",
                                 (int)o->pubsub);
     return DIBS_OK;
 }
 
-/* ---- where to ---------------------------------------------------------- */
+/* ---- target ------------------------------------------------------------ */
 
-/* Nobody else has the client yet. */
-static dibs_err tell_refused(dibs_client *c)
+/* Emits the thread's error text as an event. No dibs__client_enter: no other
+ * thread has the client yet. */
+static dibs_err emit_refusal(dibs_client *c)
 {
     dibs__client_emit_event(c, DIBS_EVENT_ERROR, DIBS_ERR_INVALID,
                             dibs_error_text());
@@ -94,7 +95,7 @@ static dibs_err tell_refused(dibs_client *c)
 static dibs_err refuse_options(dibs_client *c, const char *why)
 {
     dibs__reason_set(DIBS_ERR_INVALID, "%s", why);
-    return tell_refused(c);
+    return emit_refusal(c);
 }
 
 static bool replace_text(char **field, const char *with)
@@ -111,10 +112,10 @@ static bool replace_text(char **field, const char *with)
 static dibs_err tls_set(dibs_client *c, struct dibs__url_tls *tls,
                         const dibs_client_opts *o)
 {
-    bool some =
+    bool has_tls_option =
         o->tls_ca || o->tls_cert || o->tls_key || o->tls_sni || o->tls_insecure;
 
-    if (some && !tls->on)
+    if (has_tls_option && !tls->on)
         return refuse_options(c,
                               "TLS options, but the URL begins with no rediss");
     if (tls->on && !DIBS__TLS_BUILT)
@@ -141,7 +142,7 @@ static dibs_err target_set(dibs_client *c, const char *url,
 
     if (err == DIBS_ERR_INVALID) {
         dibs__reason_set(err, "url: %s", why);
-        return tell_refused(c);
+        return emit_refusal(c);
     }
     if (err != DIBS_OK)
         return err;
@@ -163,8 +164,9 @@ static dibs_err target_set(dibs_client *c, const char *url,
     return tls_set(c, &to->url.tls, o);
 }
 
-dibs_err dibs__options_use(dibs_client *c, const char *url,
-                           const dibs_client_opts *o)
+dibs_err dibs__options_apply(dibs_client *c, const char *url,
+                             const dibs_client_opts *o)
 {
-    return check_all(o) == DIBS_OK ? target_set(c, url, o) : tell_refused(c);
+    return check_options(o) == DIBS_OK ? target_set(c, url, o)
+                                       : emit_refusal(c);
 }

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT
  *
- * lease_timers.c - due times of leases, in order.
+ * lease_timers.c - timers of leases, ordered by due time.
  *
- * What is taken without a lease time belongs to its holder until released, or
- * until the holder dies. The server cannot see us die, so the key always
- * carries a lease, and its end is pushed back for as long as we live. Here is
- * kept when that is due, and when a lease is over by our own clock; what then
- * happens, the lock layer knows.
+ * A hold without a lease time lasts until it is released or its process dies.
+ * The server cannot detect that the process died, so the key always has an
+ * expiry, which the client renews while it lives. A timer here is due when a
+ * renewal is due, or when a lease ends by the local clock; the lock layer
+ * handles both.
  *
- * Thread  set and unset from any, the rest io.
- * Locks   watchdog.mu.
+ * Thread  set and cancel from any, the rest io.
+ * Locks   lease_timers.mu.
  *
- * How     A tree of due times, and one timer on io for the first. Taking and
- *         releasing a lock must not wake io: a lease that goes away leaves the
- *         timer as it is, and a new one pokes io only if it is due before io
- *         would look anyway. In a loop of locking and unlocking that is once
- *         in a third of a lease.
+ * How     A tree of due times, and one timer on io for the first. Acquiring and
+ *         releasing a lock must not wake io: cancel leaves the io timer as it
+ *         is, and set posts a task to io only if the lease is due before the io
+ *         timer. In a loop of acquire and release that is once in a third of a
+ *         lease.
  */
 #include "client/lease_timers.h"
 
@@ -29,8 +29,8 @@ static int lease_order(const struct dibs__lease_timer *a,
 
 DIBS_TREE(dibs__lease_timer_tree, dibs__lease_timer, node, lease_order);
 
-static void remove_it(struct dibs__lease_timers *timers,
-                      struct dibs__lease_timer *timer) REQUIRES(wd->mu)
+static void timer_remove(struct dibs__lease_timers *timers,
+                         struct dibs__lease_timer *timer) REQUIRES(timers->mu)
 {
     if (timer->at)
         RB_REMOVE(dibs__lease_timer_tree, &timers->leases, timer);
@@ -41,22 +41,22 @@ void dibs__lease_timer_set(struct dibs__lease_timers *timers,
                            struct dibs__lease_timer *timer, int64_t at)
 {
     dibs__lock(&timers->mu);
-    remove_it(timers, timer);
+    timer_remove(timers, timer);
     timer->at = dibs__max(at, 1);
     RB_INSERT(dibs__lease_timer_tree, &timers->leases, timer);
-    bool poke = at < timers->wakes_at && !timers->poked;
-    timers->wakes_at = dibs__min(timers->wakes_at, at);
-    timers->poked |= poke;
+    bool post = at < timers->next_wake && !timers->rearm_posted;
+    timers->next_wake = dibs__min(timers->next_wake, at);
+    timers->rearm_posted |= post;
     dibs__unlock(&timers->mu);
-    if (poke)
-        dibs__loop_post(timers->lp, &timers->poke);
+    if (post)
+        dibs__loop_post(timers->lp, &timers->rearm_task);
 }
 
 void dibs__lease_timer_cancel(struct dibs__lease_timers *timers,
                               struct dibs__lease_timer *timer)
 {
     dibs__lock(&timers->mu);
-    remove_it(timers, timer);
+    timer_remove(timers, timer);
     dibs__unlock(&timers->mu);
 }
 
@@ -70,13 +70,13 @@ bool dibs__lease_timers_take_due(
     bool due = first && first->at <= until;
     if (due) {
         take(first, arg);
-        remove_it(timers, first);
+        timer_remove(timers, first);
     }
     dibs__unlock(&timers->mu);
     return due;
 }
 
-static void watchdog_timed(struct dibs__timer *t)
+static void on_io_timer(struct dibs__timer *t)
 {
     struct dibs__lease_timers *timers =
         DIBS_OF(t, struct dibs__lease_timers, timer);
@@ -86,22 +86,22 @@ static void watchdog_timed(struct dibs__timer *t)
     struct dibs__lease_timer *first =
         RB_MIN(dibs__lease_timer_tree, &timers->leases);
     int64_t at = first ? first->at : INT64_MAX;
-    timers->wakes_at = at;
+    timers->next_wake = at;
     dibs__unlock(&timers->mu);
     if (at < INT64_MAX)
         dibs__timer_set(timers->lp, &timers->timer, at);
 }
 
-/* The lease that poked may be gone by now. The timer is set all the same: it
- * saves the next one the poking. */
-static void watchdog_poked(struct dibs__task *t)
+/* The lease that caused the task may be canceled by now. The timer is set all
+ * the same: the next lease then need not post a task. */
+static void on_rearm(struct dibs__task *t)
 {
     struct dibs__lease_timers *timers =
-        DIBS_OF(t, struct dibs__lease_timers, poke);
+        DIBS_OF(t, struct dibs__lease_timers, rearm_task);
 
     dibs__lock(&timers->mu);
-    timers->poked = false;
-    int64_t at = timers->wakes_at;
+    timers->rearm_posted = false;
+    int64_t at = timers->next_wake;
     dibs__unlock(&timers->mu);
     if (timers->due)
         dibs__timer_set(timers->lp, &timers->timer, at);
@@ -111,9 +111,9 @@ void dibs__lease_timers_init(struct dibs__lease_timers *timers)
 {
     dibs__mutex_init(&timers->mu, RANK_WATCHDOG);
     RB_INIT(&timers->leases);
-    timers->wakes_at = INT64_MAX;
-    timers->timer.fire = watchdog_timed;
-    timers->poke.run = watchdog_poked;
+    timers->next_wake = INT64_MAX;
+    timers->timer.fire = on_io_timer;
+    timers->rearm_task.run = on_rearm;
 }
 
 void dibs__lease_timers_stop(struct dibs__lease_timers *timers)
@@ -121,7 +121,7 @@ void dibs__lease_timers_stop(struct dibs__lease_timers *timers)
     timers->due = NULL;
     dibs__timer_stop(timers->lp, &timers->timer);
     dibs__lock(&timers->mu);
-    timers->wakes_at = INT64_MIN; /* nobody needs to poke any more */
+    timers->next_wake = INT64_MIN; /* set posts no task any more */
     dibs__unlock(&timers->mu);
 }
 

@@ -1,51 +1,54 @@
 /* SPDX-License-Identifier: MIT
  *
- * lease_timers.h - due times of leases, in order.
+ * lease_timers.h - timers of leases, ordered by due time.
  */
 #ifndef DIBS_CLIENT_LEASE_TIMERS_H
 #define DIBS_CLIENT_LEASE_TIMERS_H
 
 #include "net/event_loop.h"
 
-/* Lives inside what is leased. */
+/* Embedded in a hold. */
 struct dibs__lease_timer {
-    RB_ENTRY(dibs__lease_timer) node; /* watchdog.mu */
-    int64_t at; /* watchdog.mu: when to look at it; 0 = not in the tree */
+    RB_ENTRY(dibs__lease_timer) node; /* lease_timers.mu */
+    int64_t at; /* lease_timers.mu: due time; 0: not in the tree */
 };
 
 RB_HEAD(dibs__lease_timer_tree, dibs__lease_timer);
 
 struct dibs__lease_timers {
     struct dibs__loop *lp;
-    void (*due)(struct dibs__lease_timers *timers, int64_t now); /* on io */
-    struct dibs__timer timer;                                    /* io only */
-    struct dibs__task poke;
+    /* Called on io when the first timer is due; takes the due timers with
+     * dibs__lease_timers_take_due. NULL after stop. */
+    void (*due)(struct dibs__lease_timers *timers, int64_t now);
+    struct dibs__timer timer;     /* io only: set to next_wake */
+    struct dibs__task rearm_task; /* sets `timer` to an earlier time */
     dibs__mutex mu;
     struct dibs__lease_timer_tree leases; /* mu */
-    int64_t wakes_at;                     /* mu: when io looks by itself */
-    bool poked;                           /* mu: poke is posted */
+    int64_t next_wake;                    /* mu: when io calls `due` next */
+    bool rearm_posted;                    /* mu */
 };
 
 void dibs__lease_timers_init(struct dibs__lease_timers *timers);
 void dibs__lease_timers_clear(struct dibs__lease_timers *timers);
-/* Thread: io. No hook is called any more. */
+/* After stop `due` is not called any more. Thread: io. */
 void dibs__lease_timers_stop(struct dibs__lease_timers *timers)
-    EXCLUDES(wd->mu);
+    EXCLUDES(timers->mu);
 
-/* Look at this one at that time, whatever was set before. Thread: any. */
+/* Sets the due time of this timer and replaces an earlier one. Thread: any. */
 void dibs__lease_timer_set(struct dibs__lease_timers *timers,
                            struct dibs__lease_timer *timer, int64_t at)
-    EXCLUDES(wd->mu);
-/* Thread: any. */
+    EXCLUDES(timers->mu);
+/* Idempotent. Thread: any. */
 void dibs__lease_timer_cancel(struct dibs__lease_timers *timers,
-                              struct dibs__lease_timer *timer) EXCLUDES(wd->mu);
-/* Takes out the first that is due by `until`. take is called under the mutex,
- * so that the lease can neither go away nor be set meanwhile. False: none is
- * due. Thread: io. */
+                              struct dibs__lease_timer *timer)
+    EXCLUDES(timers->mu);
+/* Removes the first timer that is due by `until`. take is called under
+ * lease_timers.mu, so the timer can be neither freed nor set during the call.
+ * Returns false if none is due. Thread: io. */
 bool dibs__lease_timers_take_due(struct dibs__lease_timers *timers,
                                  int64_t until,
                                  void (*take)(struct dibs__lease_timer *timer,
                                               void *arg),
-                                 void *arg) EXCLUDES(wd->mu);
+                                 void *arg) EXCLUDES(timers->mu);
 
 #endif

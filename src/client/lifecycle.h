@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * lifecycle.h - what a program waits for when it opens or closes a client.
+ * lifecycle.h - completion of opening and closing, for the thread that waits.
+ *
+ * The app thread waits on step_done: once for the first connection when it
+ * opens a client, and once for each step of closing. The components with
+ * connections (nodes, subscribers, sentinels, cluster) report from io.
  */
 #ifndef DIBS_CLIENT_LIFECYCLE_H
 #define DIBS_CLIENT_LIFECYCLE_H
@@ -13,17 +17,17 @@
 #include <stdio.h>
 
 struct dibs__lifecycle {
-    sem_t turn;      /* what was waited for has come */
-    bool opening;    /* io only: the first connection is waited for */
-    int64_t open_by; /* before that, no connection is not the end */
+    sem_t step_done; /* posted when opening or a step of closing is done */
+    bool opening;    /* io only: waiting for the first connection */
+    int64_t open_by; /* a DIBS_ERR_CONN before this time is retried */
     struct dibs__loop *lp;
-    struct dibs__timer limit;   /* io only: then it is, whatever goes on */
-    dibs_err err;               /* how that went */
-    char why[DIBS__REASON_MAX]; /* in words */
-    unsigned left;              /* io only: those that have not ended */
+    struct dibs__timer limit;   /* io only: fails opening at the latest */
+    dibs_err err;               /* result of opening */
+    char why[DIBS__REASON_MAX]; /* its error text */
+    unsigned left;              /* io only: components not yet closed */
 };
 
-/* The first connection is up, or an attempt failed. Thread: io. */
+/* The first connection is up (OK), or an attempt failed. Thread: io. */
 static inline void dibs__lifecycle_opened(struct dibs__lifecycle *p,
                                           dibs_err err, const char *why)
 {
@@ -34,14 +38,15 @@ static inline void dibs__lifecycle_opened(struct dibs__lifecycle *p,
         dibs__timer_stop(p->lp, &p->limit);
     p->err = err;
     snprintf(p->why, sizeof p->why, "%s", why);
-    sem_post(&p->turn);
+    sem_post(&p->step_done);
 }
 
-/* After its close, nothing of a part is left on the loop. Thread: io. */
+/* A component has closed: none of its handles, timers or tasks is left on the
+ * loop. Thread: io. */
 static inline void dibs__lifecycle_closed(struct dibs__lifecycle *p)
 {
     if (--p->left == 0)
-        sem_post(&p->turn);
+        sem_post(&p->step_done);
 }
 
 #endif

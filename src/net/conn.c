@@ -1,28 +1,27 @@
 /* SPDX-License-Identifier: MIT
  *
- * conn.c - one socket to one server, in use. How it comes up is in connect.c.
+ * conn.c - one connection in use; connect.c establishes it.
  *
- * Thread  io, except ask and hear: a caller that borrowed the connection.
- * Locks   none: one thread has it at a time.
+ * Thread  io; the sections "lent" run on the thread that borrowed the
+ *         connection.
+ * Locks   none: one thread uses it at a time.
  *
- * How     Requests wait in a queue, oldest first, as the server answers in
- *         order. Each has a time limit; the first that passes closes the
- *         connection, since a reply that comes late would be taken for the
- *         answer to the next command. A reply that comes while none is due
- *         closes it, too; the loop looks for that before it sends. One too many
- *         among others that are due does not have the number of the sending,
- *         which an answer can repeat: the one who reads it has to look.
+ * How     Requests in flight are a FIFO, as the server replies in order. The
+ *         first time limit that passes closes the connection, since a late
+ *         reply would be taken for the reply to the next request. A reply
+ *         without a request in flight closes it, too; io checks for that before
+ *         it sends. A surplus reply among expected ones is detected by the
+ *         request number, which scripts repeat; command.c compares it.
  *
- *         Where many share it, answers are read in halves, so that the server
- *         has work while we deal with them.
+ *         With many requests in flight only half of the replies are read at a
+ *         time, so that the server has work while the client handles them.
  *
- *         The socket blocks, so that a caller can send and receive in two
- *         system calls; the loop asks for MSG_DONTWAIT. With TLS the same goes
- *         through a session, which may have bytes that poll does not know of.
+ *         The socket is blocking, so that a borrower can send and receive in
+ *         two system calls; io uses MSG_DONTWAIT. With TLS the bytes go through
+ *         a session, which may buffer input that poll does not report.
  *
- * Trouble A request of which the kernel did not take every byte was surely not
- *         executed (CONN). Of all others without a reply nobody can tell
- *         (UNKNOWN).
+ * Trouble A request that the kernel did not take completely was not executed
+ *         (CONN). Any other request without a reply is in doubt (UNKNOWN).
  */
 #include "net/conn.h"
 
@@ -37,23 +36,26 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define STALE_US  1000000 /* idle for so long: look before sending */
-#define READS_MAX 16      /* at a time, then others have their turn */
+#define STALE_US  1000000 /* after this idle time, check before sending */
+#define READS_MAX 16      /* per event, so that other sockets do not starve */
 
-/* How long an answer is, about: a part of its question, but so many bytes. */
-#define ANSWER_PART  16
-#define ANSWER_LEAST 12
+/* Estimated size of a reply: a fraction of its request, but at least this. */
+#define REPLY_FRACTION  16
+#define REPLY_MIN_BYTES 12
+
+/* The first two bytes of a TLS record: its type and the major version. */
+enum { TLS_RECORD_ALERT = 0x15, TLS_RECORD_HANDSHAKE, TLS_RECORD_MAJOR = 3 };
 
 /* ---- closing ----------------------------------------------------------- */
 
-static void gone_later(struct dibs__task *t)
+static void on_gone(struct dibs__task *t)
 {
     struct dibs__conn *cn = DIBS_OF(t, struct dibs__conn, step);
 
     cn->gone(cn);
 }
 
-static void poll_closed(uv_handle_t *h)
+static void on_poll_closed(uv_handle_t *h)
 {
     dibs__free(h);
 }
@@ -61,7 +63,7 @@ static void poll_closed(uv_handle_t *h)
 void dibs__conn_drop_socket(struct dibs__conn *cn)
 {
     if (cn->poll)
-        uv_close((uv_handle_t *)cn->poll, poll_closed);
+        uv_close((uv_handle_t *)cn->poll, on_poll_closed);
     cn->poll = NULL;
     cn->polled = 0;
     if (cn->fd >= 0)
@@ -103,7 +105,7 @@ void dibs__conn_close(struct dibs__conn *cn, dibs_err err, const char *why)
     dibs__buf_clear(&cn->out);
     dibs__reader_clear(&cn->in);
     if (!cn->dialing) {
-        cn->step.run = gone_later;
+        cn->step.run = on_gone;
         dibs__loop_post(cn->lp, &cn->step);
     }
 }
@@ -125,7 +127,7 @@ void dibs__conn_fail(struct dibs__conn *cn, dibs_err err, const char *what,
 
 /* ---- bytes ------------------------------------------------------------- */
 
-/* As send and recv have it; flags: 0 or MSG_DONTWAIT. */
+/* As send(2) and recv(2); flags: 0 or MSG_DONTWAIT. */
 static ssize_t send_bytes(const struct dibs__conn *cn, const char *data,
                           size_t len, int flags)
 {
@@ -133,32 +135,34 @@ static ssize_t send_bytes(const struct dibs__conn *cn, const char *data,
                    : send(cn->fd, data, len, MSG_NOSIGNAL | flags);
 }
 
-static ssize_t get_bytes(struct dibs__conn *cn, int flags, size_t most)
+static ssize_t recv_bytes(struct dibs__conn *cn, int flags, size_t size)
 {
-    return cn->tls ? dibs__tls_recv(cn->tls, cn->bytes, most, flags)
-                   : recv(cn->fd, cn->bytes, most, flags);
+    return cn->tls ? dibs__tls_recv(cn->tls, cn->bytes, size, flags)
+                   : recv(cn->fd, cn->bytes, size, flags);
 }
 
-/* How much is read at once where many share the connection. If all answers were
- * taken together, and what follows from them went out together, the server and
- * we would only ever wait for each other. So half of them are taken; what
- * follows from those goes out before the rest is read. If that did not bring
- * even one, it is a long one. (Of what a session has, poll does not know.) */
-static size_t half_of_answers(struct dibs__conn *cn)
+/* Returns how many bytes to read at once. If all replies were read and all
+ * follow-up commands sent together, client and server would alternate and each
+ * idle half of the time. So half of the replies are read, and their follow-up
+ * commands are sent before the rest is read. If half contained no complete
+ * reply, the next read is a full one. (Not with TLS: poll does not report what
+ * the session buffers.) */
+static size_t next_read_size(struct dibs__conn *cn)
 {
     if (cn->tls || dibs__list_empty(&cn->fifo))
         return sizeof cn->bytes;
     uint64_t end = DIBS_OF(cn->fifo.next, struct dibs__req, link)->end;
-    if (end >= cn->sent || end == cn->halved)
+    if (end >= cn->sent || end == cn->half_read_end)
         return sizeof cn->bytes;
-    cn->halved = end;
-    int64_t half = (int64_t)((cn->sent - end) / ANSWER_PART / 2);
-    half = dibs__max(half, ANSWER_LEAST);
+    cn->half_read_end = end;
+    int64_t half = (int64_t)((cn->sent - end) / REPLY_FRACTION / 2);
+    half = dibs__max(half, REPLY_MIN_BYTES);
     return (size_t)dibs__min(half, sizeof cn->bytes);
 }
 
-/* One of the two failed. Where the server ends a session that has hardly
- * begun, it does not like our certificate, and will not like it next time. */
+/* send_bytes or recv_bytes failed. A TLS alert before the connection is ready
+ * means that the server refuses the client certificate: a retry would fail,
+ * too (DIBS_ERR_TLS). */
 static void fail_bytes(struct dibs__conn *cn, const char *what,
                        int error_number)
 {
@@ -172,23 +176,24 @@ static void fail_bytes(struct dibs__conn *cn, const char *what,
 
 /* ---- on the loop ------------------------------------------------------- */
 
-/* A reply is to come: the first request is with the server. */
-static bool is_awaited(const struct dibs__conn *cn)
+/* Returns whether a reply is expected: the oldest request was sent completely.
+ */
+static bool expects_reply(const struct dibs__conn *cn)
 {
     return !dibs__list_empty(&cn->fifo) &&
            DIBS_OF(cn->fifo.next, struct dibs__req, link)->end <= cn->sent;
 }
 
-static void conn_timed(struct dibs__timer *t)
+static void on_timeout(struct dibs__timer *t)
 {
     struct dibs__conn *cn = DIBS_OF(t, struct dibs__conn, timer);
 
     if (cn->state != CONN_READY) {
-        cn->dial_late(cn);
+        cn->dial_timed_out(cn);
         return;
     }
     int64_t now = dibs__now_ms(), first = dibs__conn_expires(cn);
-    if (first <= now && dibs__conn_unread(cn))
+    if (first <= now && dibs__conn_extend_once(cn))
         dibs__timer_set(cn->lp, &cn->timer, now + 1);
     else if (first <= now)
         dibs__conn_fail(cn, DIBS_ERR_UNKNOWN, "no reply within the time limit",
@@ -197,7 +202,7 @@ static void conn_timed(struct dibs__timer *t)
         dibs__timer_set(cn->lp, &cn->timer, first);
 }
 
-static void conn_event(uv_poll_t *poll, int status, int events);
+static void on_poll(uv_poll_t *poll, int status, int events);
 
 void dibs__conn_poll(struct dibs__conn *cn, int events)
 {
@@ -205,33 +210,32 @@ void dibs__conn_poll(struct dibs__conn *cn, int events)
         return;
     cn->polled = events;
     if (events)
-        uv_poll_start(cn->poll, events, conn_event);
+        uv_poll_start(cn->poll, events, on_poll);
     else
         uv_poll_stop(cn->poll);
 }
 
-/* Sends as much as the kernel takes; how much, or the error number, negative.
- */
+/* Sends as much as the kernel takes. Returns the byte count or -errno. */
 static ssize_t send_some(const struct dibs__conn *cn)
 {
-    size_t at = 0;
+    size_t offset = 0;
 
-    while (at < cn->out.len) {
-        ssize_t n =
-            send_bytes(cn, cn->out.data + at, cn->out.len - at, MSG_DONTWAIT);
+    while (offset < cn->out.len) {
+        ssize_t n = send_bytes(cn, cn->out.data + offset, cn->out.len - offset,
+                               MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             break;
         if (n < 0)
             return -errno;
-        at += (size_t)n;
+        offset += (size_t)n;
     }
-    return (ssize_t)at;
+    return (ssize_t)offset;
 }
 
-/* Nothing, or the error number. */
-static int put_bytes(struct dibs__conn *cn)
+/* Sends and drops what the kernel took. Returns 0 or an errno. */
+static int send_out(struct dibs__conn *cn)
 {
     ssize_t n = send_some(cn);
 
@@ -242,7 +246,7 @@ static int put_bytes(struct dibs__conn *cn)
     return 0;
 }
 
-/* False: out of memory, nothing was appended. */
+/* Returns false if out of memory; then nothing was appended. */
 static bool append_request(struct dibs__conn *cn, struct dibs__req *req)
 {
     size_t before = cn->out.len;
@@ -264,8 +268,8 @@ static bool append_request(struct dibs__conn *cn, struct dibs__req *req)
 void dibs__conn_send(struct dibs__conn *cn, struct dibs__req *req)
 {
     if (!append_request(cn, req)) {
-        /* Nothing went out for it, so no reply may be taken for its own: the
-         * connection ends, and this one is answered as not executed. */
+        /* Nothing is sent for this request, so no reply may be assigned to it:
+         * flush closes the connection, and it fails as not executed. */
         req->end = UINT64_MAX;
         cn->lacking = true;
     }
@@ -275,17 +279,17 @@ void dibs__conn_send(struct dibs__conn *cn, struct dibs__req *req)
     dibs__loop_flush(cn->lp, &cn->flush);
 }
 
-struct dibs__list *dibs__conn_pop(struct dibs__conn *cn)
+struct dibs__list *dibs__conn_pop_request(struct dibs__conn *cn)
 {
-    return is_awaited(cn) ? dibs__list_pop(&cn->fifo) : NULL;
+    return expects_reply(cn) ? dibs__list_pop(&cn->fifo) : NULL;
 }
 
-static void take_reply(struct dibs__conn *cn, const struct dibs__reply *reply)
+static void handle_reply(struct dibs__conn *cn, const struct dibs__reply *reply)
 {
     struct dibs__list *l = NULL;
 
     if (!cn->push || cn->state == CONN_SETUP)
-        l = dibs__conn_pop(cn);
+        l = dibs__conn_pop_request(cn);
     if (l) {
         struct dibs__req *req = DIBS_OF(l, struct dibs__req, link);
         if (req->skip > 0) {
@@ -299,48 +303,51 @@ static void take_reply(struct dibs__conn *cn, const struct dibs__reply *reply)
     } else if (reply->type == REPLY_ERROR) {
         dibs__conn_fail(cn, DIBS_ERR_CONN, reply->text, 0);
     } else {
-        dibs__conn_fail(cn, DIBS_ERR_PROTOCOL, "a reply nobody asked for", 0);
+        dibs__conn_fail(cn, DIBS_ERR_PROTOCOL, "a reply without a request", 0);
     }
 }
 
-/* The first bytes a plain connection gets are a TLS alert or handshake. */
+/* Returns whether the first input without TLS is a TLS record: an alert or a
+ * handshake. */
 static bool looks_like_tls(const struct dibs__conn *cn)
 {
     return !cn->tls && cn->state == CONN_SETUP &&
-           (cn->bytes[0] == 0x15 || cn->bytes[0] == 0x16) && cn->bytes[1] == 3;
+           (cn->bytes[0] == TLS_RECORD_ALERT ||
+            cn->bytes[0] == TLS_RECORD_HANDSHAKE) &&
+           cn->bytes[1] == TLS_RECORD_MAJOR;
 }
 
-static void not_redis(struct dibs__conn *cn, dibs_err err)
+static void fail_protocol(struct dibs__conn *cn, dibs_err err)
 {
     dibs__conn_fail(cn, err,
                     looks_like_tls(cn)
-                        ? "what came is TLS; the URL says that there is none"
-                        : "what came is not the Redis protocol",
+                        ? "the server sent TLS, but the URL is without TLS"
+                        : "the server sent data that is not the Redis protocol",
                     0);
 }
 
-static void take_replies(struct dibs__conn *cn)
+static void handle_replies(struct dibs__conn *cn)
 {
     const struct dibs__reply *reply;
 
     while (cn->state != CONN_CLOSED) {
         dibs_err err = dibs__reader_next(&cn->in, &reply);
         if (err != DIBS_OK) {
-            not_redis(cn, err);
+            fail_protocol(cn, err);
             return;
         }
         if (!reply)
             break;
-        take_reply(cn, reply);
+        handle_reply(cn, reply);
     }
     if (cn->state == CONN_READY && dibs__list_empty(&cn->fifo))
         dibs__timer_stop(cn->lp, &cn->timer);
 }
 
-/* True: there may be more. */
+/* Returns true if more input may be available. */
 static bool read_some(struct dibs__conn *cn)
 {
-    ssize_t n = get_bytes(cn, MSG_DONTWAIT, half_of_answers(cn));
+    ssize_t n = recv_bytes(cn, MSG_DONTWAIT, next_read_size(cn));
 
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return false;
@@ -355,56 +362,57 @@ static bool read_some(struct dibs__conn *cn)
     }
     dibs_err err = dibs__reader_feed(&cn->in, cn->bytes, (size_t)n);
     if (err == DIBS_OK)
-        take_replies(cn);
+        handle_replies(cn);
     else
-        not_redis(cn, err);
+        fail_protocol(cn, err);
     if (cn->state < CONN_SETUP)
         return false;
-    return cn->tls ? dibs__tls_more(cn->tls) : (size_t)n == sizeof cn->bytes;
+    return cn->tls ? dibs__tls_has_pending(cn->tls)
+                   : (size_t)n == sizeof cn->bytes;
 }
 
-/* What the session has in hand would not wake us again; what is still in the
- * socket will. */
-static void read_rest(struct dibs__conn *cn)
+/* Handles the input buffered in the TLS session, which poll does not report;
+ * input left in the socket is reported again. */
+static void read_session_input(struct dibs__conn *cn)
 {
-    dibs__tls_dry(cn->tls, true);
+    dibs__tls_set_buffered_only(cn->tls, true);
     while (read_some(cn))
         ;
     if (cn->tls)
-        dibs__tls_dry(cn->tls, false);
+        dibs__tls_set_buffered_only(cn->tls, false);
 }
 
-static void flush_out(struct dibs__task *t)
+static void on_flush(struct dibs__task *t)
 {
     struct dibs__conn *cn = DIBS_OF(t, struct dibs__conn, flush);
 
-    if (cn->lacking) { /* a reply could be taken for one that never went out */
+    if (cn->lacking) { /* see dibs__conn_send */
         dibs__conn_fail(cn, DIBS_ERR_CONN, "out of memory", 0);
         return;
     }
-    if (cn->state == CONN_READY && !cn->push && !is_awaited(cn)) {
-        (void)read_some(cn); /* what is there now is no answer to this */
+    if (cn->state == CONN_READY && !cn->push && !expects_reply(cn)) {
+        (void)read_some(cn); /* input now cannot be the reply to `out` */
         if (cn->state == CONN_CLOSED)
             return;
-        if (dibs__reader_more(&cn->in)) { /* its other bytes come later */
-            dibs__conn_fail(cn, DIBS_ERR_PROTOCOL, "a reply nobody asked for",
+        if (dibs__reader_more(&cn->in)) { /* part of a surplus reply */
+            dibs__conn_fail(cn, DIBS_ERR_PROTOCOL, "a reply without a request",
                             0);
             return;
         }
     }
-    int error_number = put_bytes(cn);
+    int error_number = send_out(cn);
     if (error_number) {
-        /* A session's last word says more than that nobody listens. */
-        bool more = cn->tls &&
-                    get_bytes(cn, MSG_DONTWAIT, sizeof cn->bytes) < 0 &&
-                    errno == EPROTO;
-        fail_bytes(cn, "send", more ? EPROTO : error_number);
+        /* A pending TLS alert is a better error text than EPIPE. */
+        bool has_alert = cn->tls &&
+                         recv_bytes(cn, MSG_DONTWAIT, sizeof cn->bytes) < 0 &&
+                         errno == EPROTO;
+        fail_bytes(cn, "send", has_alert ? EPROTO : error_number);
         return;
     }
     dibs__conn_poll(cn, cn->out.len ? UV_READABLE | UV_WRITABLE : UV_READABLE);
 }
 
-static void conn_event(uv_poll_t *poll, int status, int events)
+static void on_poll(uv_poll_t *poll, int status, int events)
 {
     struct dibs__conn *cn = poll->data;
 
@@ -425,22 +433,22 @@ static void conn_event(uv_poll_t *poll, int status, int events)
     for (int i = 0; more && i < READS_MAX; i++)
         more = read_some(cn);
     if (more && cn->tls)
-        read_rest(cn);
+        read_session_input(cn);
     if ((events & UV_WRITABLE) && cn->state >= CONN_SETUP && cn->out.len > 0)
-        flush_out(&cn->flush);
+        on_flush(&cn->flush);
 }
 
 dibs_err dibs__conn_prepare(struct dibs__conn *cn)
 {
     cn->fd = -1;
-    cn->flush.run = flush_out;
-    cn->timer.fire = conn_timed;
+    cn->flush.run = on_flush;
+    cn->timer.fire = on_timeout;
     dibs__list_init(&cn->fifo);
     cn->number = (uint16_t)dibs__random_in(DIBS__NUMBER_MIN, DIBS__NUMBER_MAX);
     return dibs__reader_init(&cn->in);
 }
 
-/* ---- lent to a caller -------------------------------------------------- */
+/* ---- lent: one command at a time --------------------------------------- */
 
 void dibs__conn_lend(struct dibs__conn *cn)
 {
@@ -448,37 +456,38 @@ void dibs__conn_lend(struct dibs__conn *cn)
     cn->last_used_us = dibs__now_us();
 }
 
-/* After a while without use the server, or something on the way, may have
- * hung up; that is worth one look, so that nothing is sent in vain. So is a
- * question whose answer has no number. */
-static bool is_unfit(struct dibs__conn *cn, bool careful, int64_t now_us)
+/* Returns whether the connection has unexpected input or is closed. That takes
+ * a system call, so it is checked only after STALE_US, when the server or a
+ * middlebox may have closed it, and for a request whose reply has no number. */
+static bool is_unusable(struct dibs__conn *cn, bool careful, int64_t now_us)
 {
-    bool look = careful || now_us - cn->last_used_us >= STALE_US;
+    bool check = careful || now_us - cn->last_used_us >= STALE_US;
     if (dibs__reader_more(&cn->in))
         return true;
     if (cn->tls)
-        return !dibs__tls_quiet(cn->tls, look);
-    return look && dibs__conn_readable(cn);
+        return !dibs__tls_has_no_input(cn->tls, check);
+    return check && dibs__conn_readable(cn);
 }
 
-static dibs_err send_whole(struct dibs__conn *cn)
+static dibs_err send_all(struct dibs__conn *cn)
 {
-    size_t at = 0;
+    size_t offset = 0;
 
-    while (at < cn->out.len) {
-        ssize_t n = send_bytes(cn, cn->out.data + at, cn->out.len - at, 0);
+    while (offset < cn->out.len) {
+        ssize_t n =
+            send_bytes(cn, cn->out.data + offset, cn->out.len - offset, 0);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return DIBS_ERR_CONN; /* also when the time limit passed */
-        at += (size_t)n;
+            return DIBS_ERR_CONN; /* also EAGAIN: SO_SNDTIMEO has passed */
+        offset += (size_t)n;
     }
     dibs__buf_cut(&cn->out, 0);
     cn->sent = cn->queued;
     return DIBS_OK;
 }
 
-static dibs_err take_bytes(struct dibs__conn *cn, ssize_t n)
+static dibs_err feed_reader(struct dibs__conn *cn, ssize_t n)
 {
     if (n <= 0)
         return DIBS_ERR_UNKNOWN;
@@ -487,46 +496,48 @@ static dibs_err take_bytes(struct dibs__conn *cn, ssize_t n)
                : DIBS_ERR_UNKNOWN;
 }
 
-/* Waits for the socket until it is time. A signal ends the wait as well. */
+/* Waits until the socket is readable. Returns false at `expires`, true also
+ * after a signal. */
 static bool wait_for_bytes(const struct dibs__conn *cn, int64_t expires)
 {
     struct pollfd p = {.fd = cn->fd, .events = POLLIN};
     int64_t left = expires - dibs__now_ms();
-    int n = poll(&p, 1, left > 0 ? (int)left : 0); /* it may be there already */
+    int n = poll(&p, 1, left > 0 ? (int)left : 0);
 
     return n > 0 || (n < 0 && errno == EINTR);
 }
 
-/* The socket has a time limit of its own, which is as good as the clock for the
- * first receive, and saves a system call. What that does not bring, and shorter
- * limits, go by the clock. OK: there may be something, look. */
+/* Receives once. Without by_clock the socket's SO_RCVTIMEO limits the wait,
+ * which saves the poll; further receives, and deadlines shorter than that
+ * timeout, use poll with the time left. OK: the reader may have a complete
+ * reply. */
 static dibs_err receive_some(struct dibs__conn *cn, bool by_clock,
                              int64_t expires)
 {
     int flags = cn->tls && by_clock ? MSG_DONTWAIT : 0;
     ssize_t n = -1;
 
-    if (flags) { /* what the session has in hand, no poll tells of */
-        n = get_bytes(cn, flags, sizeof cn->bytes);
+    if (flags) { /* poll does not report input buffered in the session */
+        n = recv_bytes(cn, flags, sizeof cn->bytes);
         if (n >= 0 || errno != EAGAIN)
-            return take_bytes(cn, n);
+            return feed_reader(cn, n);
     }
     if (by_clock && !wait_for_bytes(cn, expires))
         return DIBS_ERR_UNKNOWN;
-    n = get_bytes(cn, flags, sizeof cn->bytes);
+    n = recv_bytes(cn, flags, sizeof cn->bytes);
     if (n < 0 && (errno == EINTR || (cn->tls && errno == EAGAIN)))
         return DIBS_OK;
-    return take_bytes(cn, n);
+    return feed_reader(cn, n);
 }
 
 dibs_err dibs__conn_send_sync(struct dibs__conn *cn, struct dibs__req *req)
 {
     int64_t now_us = dibs__now_us();
 
-    if (is_unfit(cn, req->careful, now_us) || !append_request(cn, req))
+    if (is_unusable(cn, req->careful, now_us) || !append_request(cn, req))
         return DIBS_ERR_CONN;
     cn->last_used_us = now_us;
-    return send_whole(cn);
+    return send_all(cn);
 }
 
 dibs_err dibs__conn_recv_sync(struct dibs__conn *cn, int64_t expires,
@@ -545,11 +556,11 @@ dibs_err dibs__conn_recv_sync(struct dibs__conn *cn, int64_t expires,
     return err;
 }
 
-/* ---- lent, with many requests at a time -------------------------------- */
+/* ---- lent: many requests at a time ------------------------------------- */
 
-bool dibs__conn_fits(struct dibs__conn *cn)
+bool dibs__conn_is_batchable(struct dibs__conn *cn)
 {
-    return !cn->tls && !is_unfit(cn, false, dibs__now_us());
+    return !cn->tls && !is_unusable(cn, false, dibs__now_us());
 }
 
 bool dibs__conn_append(struct dibs__conn *cn, struct dibs__req *req)
@@ -560,18 +571,18 @@ bool dibs__conn_append(struct dibs__conn *cn, struct dibs__req *req)
     return true;
 }
 
-bool dibs__conn_put(struct dibs__conn *cn)
+bool dibs__conn_send_some(struct dibs__conn *cn)
 {
-    return put_bytes(cn) == 0;
+    return send_out(cn) == 0;
 }
 
-bool dibs__conn_get(struct dibs__conn *cn)
+bool dibs__conn_recv_some(struct dibs__conn *cn)
 {
-    ssize_t n = get_bytes(cn, MSG_DONTWAIT, half_of_answers(cn));
+    ssize_t n = recv_bytes(cn, MSG_DONTWAIT, next_read_size(cn));
 
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return true;
-    return take_bytes(cn, n) == DIBS_OK;
+    return feed_reader(cn, n) == DIBS_OK;
 }
 
 int64_t dibs__conn_expires(const struct dibs__conn *cn)
@@ -591,13 +602,13 @@ bool dibs__conn_readable(const struct dibs__conn *cn)
     return n >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
 }
 
-bool dibs__conn_unread(struct dibs__conn *cn)
+bool dibs__conn_extend_once(struct dibs__conn *cn)
 {
-    if (cn->tls || !is_awaited(cn) || !dibs__conn_readable(cn))
+    if (cn->tls || !expects_reply(cn) || !dibs__conn_readable(cn))
         return false;
-    uint64_t before = cn->spared;
-    cn->spared = DIBS_OF(cn->fifo.next, struct dibs__req, link)->end;
-    return cn->spared != before;
+    uint64_t before = cn->extended_end;
+    cn->extended_end = DIBS_OF(cn->fifo.next, struct dibs__req, link)->end;
+    return cn->extended_end != before;
 }
 
 void dibs__conn_adopt(struct dibs__conn *cn)

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * connect.c - how a connection comes up.
+ * connect.c - establishes a connection.
  *
  * Thread  io.
  *
- * How     Look up the name, try its addresses one after the other, shake hands
- *         if it is TLS, then send the set-up (AUTH, SELECT, CLIENT SETNAME,
- *         CLIENT INFO) in one write. One time limit for all of it. When all are
- *         answered it is up. Where another server can come in the place of this
- *         one, ROLE must say that it is a master, and INFO tells which run of
- *         which server it is.
+ * How     Look up the host, try its addresses one after the other, do the TLS
+ *         handshake, then send the set-up commands (AUTH, SELECT, CLIENT
+ *         SETNAME, CLIENT INFO) in one write. One time limit covers all of it.
+ *         The connection is up after the last reply. If a failover can replace
+ *         the server, ROLE must report a master, and INFO server gives the run
+ *         id.
  *
- *         CLIENT INFO tells the number under which the server knows this
- *         connection: with it, a later one can have the server forget what
- *         this one may still have under way. Who may not ask goes without.
+ *         CLIENT INFO gives the client id of this connection: with CLIENT KILL
+ *         ID, a later connection can drop commands that are in doubt on this
+ *         one. If the ACL denies it, the id stays unknown.
  */
 #include "base/mem.h"
 #include "net/conn.h"
@@ -38,52 +38,52 @@ static void try_next_address(struct dibs__conn *cn, int error_number);
 
 /* ---- set-up ------------------------------------------------------------ */
 
-static bool is_wanted(const struct dibs__conn *cn, enum dibs__hello_kind kind)
+static bool is_wanted(const struct dibs__conn *cn, enum dibs__setup_step kind)
 {
-    if (kind == HELLO_AUTH)
+    if (kind == SETUP_AUTH)
         return cn->to->url.password != NULL;
-    if (kind == HELLO_SELECT)
+    if (kind == SETUP_SELECT)
         return cn->to->url.db != 0;
-    if (kind == HELLO_ROLE || kind == HELLO_RUN)
+    if (kind == SETUP_ROLE || kind == SETUP_RUN)
         return cn->to->changes;
     return true;
 }
 
-static void hello_write(struct dibs__req *req, struct dibs__buf *out)
+static void setup_write(struct dibs__req *req, struct dibs__buf *out)
 {
-    const struct dibs__hello *h = DIBS_OF(req, struct dibs__hello, req);
+    const struct dibs__setup_req *h = DIBS_OF(req, struct dibs__setup_req, req);
     const struct dibs__target *to = h->cn->to;
 
     switch (h->kind) {
-    case HELLO_AUTH:
+    case SETUP_AUTH:
         dibs__buf_array(out, to->url.user ? 3 : 2);
         dibs__buf_arg_text(out, "AUTH");
         if (to->url.user)
             dibs__buf_arg_text(out, to->url.user);
         dibs__buf_arg_text(out, to->url.password);
         break;
-    case HELLO_SELECT:
+    case SETUP_SELECT:
         dibs__buf_array(out, 2);
         dibs__buf_arg_text(out, "SELECT");
         dibs__buf_arg_num(out, to->url.db);
         break;
-    case HELLO_NAME:
+    case SETUP_NAME:
         dibs__buf_array(out, 3);
         dibs__buf_arg_text(out, "CLIENT");
         dibs__buf_arg_text(out, "SETNAME");
         dibs__buf_arg_text(out, to->client_name);
         break;
-    case HELLO_ROLE:
+    case SETUP_ROLE:
         dibs__buf_array(out, 1);
         dibs__buf_arg_text(out, "ROLE");
         break;
-    case HELLO_RUN:
+    case SETUP_RUN:
         dibs__buf_array(out, 2);
         dibs__buf_arg_text(out, "INFO");
         dibs__buf_arg_text(out, "server");
         break;
-    case HELLO_INFO:
-    case HELLO_COUNT:
+    case SETUP_INFO:
+    case SETUP_COUNT:
         dibs__buf_array(out, 2);
         dibs__buf_arg_text(out, "CLIENT");
         dibs__buf_arg_text(out, "INFO");
@@ -91,7 +91,8 @@ static void hello_write(struct dibs__req *req, struct dibs__buf *out)
     }
 }
 
-/* What "name=" is followed by, up to the next space. */
+/* Copies the value that follows `name`, up to a space or the end of the line.
+ */
 static void copy_field(const char *text, const char *name, char *out,
                        size_t size)
 {
@@ -107,40 +108,41 @@ static void copy_field(const char *text, const char *name, char *out,
     }
 }
 
-static bool starts_with(const char *text, const char *with)
+static bool starts_with(const char *text, const char *prefix)
 {
-    return strncmp(text, with, strlen(with)) == 0;
+    return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
-/* Without name and number we can live; without the rest we cannot. */
-static dibs_err hello_refusal(enum dibs__hello_kind kind, const char *text)
+/* Returns OK if the refused command is optional: the connection's name, id,
+ * role and run id. */
+static dibs_err classify_refusal(enum dibs__setup_step kind, const char *text)
 {
     if (starts_with(text, "ERR max number of clients") ||
         starts_with(text, "LOADING") || starts_with(text, "BUSY") ||
         starts_with(text, "MASTERDOWN"))
-        return DIBS_ERR_CONN; /* another time */
-    if (kind == HELLO_AUTH || starts_with(text, "NOAUTH") ||
+        return DIBS_ERR_CONN; /* transient */
+    if (kind == SETUP_AUTH || starts_with(text, "NOAUTH") ||
         starts_with(text, "WRONGPASS") || starts_with(text, "DENIED"))
         return DIBS_ERR_AUTH;
-    return kind == HELLO_SELECT ? DIBS_ERR_SERVER : DIBS_OK;
+    return kind == SETUP_SELECT ? DIBS_ERR_SERVER : DIBS_OK;
 }
 
-/* A server that does not know AUTH repeats what it was told. Nobody else shall
- * read our password there. */
-static void hello_refused(struct dibs__conn *cn, const struct dibs__hello *h,
-                          dibs_err err, const char *text)
+/* A server without AUTH repeats the arguments in its error. The password must
+ * not get into an error text. */
+static void fail_refused(struct dibs__conn *cn, const struct dibs__setup_req *h,
+                         dibs_err err, const char *text)
 {
     const char *password = cn->to->url.password;
-    char less[160];
+    char shown[160];
 
-    snprintf(less, sizeof less, "%.*s", (int)strcspn(text, ",\r\n"), text);
-    if (h->kind != HELLO_AUTH)
+    snprintf(shown, sizeof shown, "%.*s", (int)strcspn(text, ",\r\n"), text);
+    if (h->kind != SETUP_AUTH)
         dibs__conn_fail(cn, err, text, 0);
-    else if (!starts_with(less, "WRONGPASS") && *password &&
-             strstr(less, password))
+    else if (!starts_with(shown, "WRONGPASS") && *password &&
+             strstr(shown, password))
         dibs__conn_fail(cn, err, "AUTH was refused", 0);
     else
-        dibs__conn_fail(cn, err, less, 0);
+        dibs__conn_fail(cn, err, shown, 0);
 }
 
 static bool is_master(const struct dibs__reply *reply)
@@ -150,7 +152,7 @@ static bool is_master(const struct dibs__reply *reply)
     return role && strcmp(role->text, "master") == 0;
 }
 
-static void dial_ready(struct dibs__conn *cn)
+static void set_ready(struct dibs__conn *cn)
 {
     int flags = fcntl(cn->fd, F_GETFL);
 
@@ -160,43 +162,44 @@ static void dial_ready(struct dibs__conn *cn)
     cn->up(cn);
 }
 
-static void hello_done(struct dibs__req *req, dibs_err err,
+static void setup_done(struct dibs__req *req, dibs_err err,
                        const struct dibs__reply *reply)
 {
-    const struct dibs__hello *h = DIBS_OF(req, struct dibs__hello, req);
+    const struct dibs__setup_req *h = DIBS_OF(req, struct dibs__setup_req, req);
     struct dibs__conn *cn = h->cn;
 
     if (err != DIBS_OK)
-        return; /* it is being closed already */
+        return; /* the connection is being closed */
     if (reply->type == REPLY_ERROR) {
-        dibs_err no = hello_refusal(h->kind, reply->text);
-        if (no != DIBS_OK) {
-            hello_refused(cn, h, no, reply->text);
+        dibs_err refusal = classify_refusal(h->kind, reply->text);
+        if (refusal != DIBS_OK) {
+            fail_refused(cn, h, refusal, reply->text);
             return;
         }
-    } else if (h->kind == HELLO_ROLE && !is_master(reply)) {
+    } else if (h->kind == SETUP_ROLE && !is_master(reply)) {
         dibs__conn_fail(cn, DIBS_ERR_CONN, "the server is not a master", 0);
         return;
-    } else if (h->kind == HELLO_RUN && reply->type == REPLY_TEXT) {
+    } else if (h->kind == SETUP_RUN && reply->type == REPLY_TEXT) {
         copy_field(reply->text, "\nrun_id:", cn->run, sizeof cn->run);
-    } else if (h->kind == HELLO_INFO && reply->type == REPLY_TEXT) {
+    } else if (h->kind == SETUP_INFO && reply->type == REPLY_TEXT) {
         copy_field(reply->text, "id=", cn->id, sizeof cn->id);
         copy_field(reply->text, " addr=", cn->addr, sizeof cn->addr);
     }
-    if (h->kind == HELLO_INFO)
-        dial_ready(cn);
+    if (h->kind == SETUP_INFO)
+        set_ready(cn);
 }
 
-static void say_hello(struct dibs__conn *cn)
+static void send_setup(struct dibs__conn *cn)
 {
     int64_t expires = cn->timer.at;
 
     cn->state = CONN_SETUP;
-    for (int k = 0; k < HELLO_COUNT; k++) {
-        struct dibs__hello *h = &cn->hello[k];
-        *h = (struct dibs__hello){.cn = cn, .kind = (enum dibs__hello_kind)k};
-        h->req.write = hello_write;
-        h->req.done = hello_done;
+    for (int k = 0; k < SETUP_COUNT; k++) {
+        struct dibs__setup_req *h = &cn->setup[k];
+        *h = (struct dibs__setup_req){.cn = cn,
+                                      .kind = (enum dibs__setup_step)k};
+        h->req.write = setup_write;
+        h->req.done = setup_done;
         h->req.expires = expires;
         if (is_wanted(cn, h->kind))
             dibs__conn_send(cn, &h->req);
@@ -205,7 +208,7 @@ static void say_hello(struct dibs__conn *cn)
 
 /* ---- connecting -------------------------------------------------------- */
 
-static void set_limits(int fd, int64_t ms)
+static void set_timeouts(int fd, int64_t ms)
 {
     struct timeval tv = {.tv_sec = (time_t)(ms / 1000),
                          .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
@@ -246,7 +249,7 @@ static int start_socket(struct dibs__conn *cn, const struct sockaddr *to,
         return errno;
     if (to->sa_family != AF_UNIX)
         set_tcp(cn->fd);
-    set_limits(cn->fd, cn->to->command_timeout_ms);
+    set_timeouts(cn->fd, cn->to->command_timeout_ms);
     if (connect(cn->fd, to, len) != 0 && errno != EINPROGRESS)
         return errno;
     cn->poll = dibs__calloc(1, sizeof *cn->poll);
@@ -264,13 +267,13 @@ static int start_socket(struct dibs__conn *cn, const struct sockaddr *to,
     return 0;
 }
 
-/* With a server that fails the test no other address is tried: nobody else has
- * a right to answer in its place. */
-static void dial_shake(struct dibs__conn *cn)
+/* After a failed handshake no other address is tried: the error concerns the
+ * certificate of the host. */
+static void continue_handshake(struct dibs__conn *cn)
 {
     switch (dibs__tls_shake(cn->tls, cn->fd)) {
     case TLS_DONE:
-        say_hello(cn);
+        send_setup(cn);
         break;
     case TLS_READ:
         dibs__conn_poll(cn, UV_READABLE);
@@ -287,7 +290,7 @@ static void dial_shake(struct dibs__conn *cn)
     }
 }
 
-static void dial_connected(struct dibs__conn *cn)
+static void on_connected(struct dibs__conn *cn)
 {
     int failed = 0;
     socklen_t len = sizeof failed;
@@ -300,26 +303,26 @@ static void dial_connected(struct dibs__conn *cn)
         return;
     }
     if (!cn->tls) {
-        say_hello(cn);
+        send_setup(cn);
         return;
     }
-    cn->state = CONN_SHAKING;
-    dial_shake(cn);
+    cn->state = CONN_HANDSHAKE;
+    continue_handshake(cn);
 }
 
 static void dial_step(struct dibs__conn *cn)
 {
-    if (cn->state == CONN_SHAKING)
-        dial_shake(cn);
+    if (cn->state == CONN_HANDSHAKE)
+        continue_handshake(cn);
     else
-        dial_connected(cn);
+        on_connected(cn);
 }
 
-static void dial_late(struct dibs__conn *cn)
+static void dial_timed_out(struct dibs__conn *cn)
 {
     const char *why = "no connection within the time limit";
 
-    if (cn->state == CONN_SHAKING)
+    if (cn->state == CONN_HANDSHAKE)
         why = "connected, but the TLS handshake did not end in time; is this "
               "the server's port for TLS?";
     else if (cn->state == CONN_SETUP)
@@ -327,8 +330,8 @@ static void dial_late(struct dibs__conn *cn)
     dibs__conn_fail(cn, DIBS_ERR_CONN, why, 0);
 }
 
-/* The last address failed, too. If the host has a name, it is said which one
- * that was. A Unix socket has no host. */
+/* The last address failed, too. The error text names that address if the URL
+ * has a host name; a Unix socket has no host. */
 static void fail_address(struct dibs__conn *cn, int error_number)
 {
     char text[NI_MAXHOST] = "";
@@ -409,7 +412,7 @@ dibs_err dibs__conn_open(struct dibs__conn *cn)
         return err;
     cn->state = CONN_RESOLVING;
     cn->dial_step = dial_step;
-    cn->dial_late = dial_late;
+    cn->dial_timed_out = dial_timed_out;
     dibs__timer_set(cn->lp, &cn->timer,
                     dibs__add(dibs__now_ms(), cn->to->connect_timeout_ms));
     cn->step.run = dial_begin;

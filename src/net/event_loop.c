@@ -2,27 +2,26 @@
  *
  * event_loop.c - the I/O thread.
  *
- * One thread a client runs a libuv loop. It owns the sockets that are busy, the
- * subscriptions and the timers, and runs no code that is not ours.
+ * One thread per client runs a libuv loop. It owns the sockets that are not
+ * lent to a caller, the subscriptions and the timers, and never runs user code.
  *
  * Thread  io; dibs__loop_post from any.
  * Locks   loop.mu, around the inbox only.
  *
- * How     Other threads put tasks into the inbox and wake the loop, but only
- *         when it sleeps: under load a wake-up is a flag, not a system call.
- *         Just before sleeping the loop empties the inbox and runs the flushes,
- *         so that commands which came together leave in one write.
+ * How     Other threads append tasks to the inbox and wake the loop only if it
+ *         sleeps: under load a wake-up is a flag, not a system call. Just
+ *         before sleeping the loop runs the inbox and then the flushes, so that
+ *         commands posted together are sent in one write.
  *
- *         Timers are an ordered tree and one libuv timer for the first of
- *         them. Their time goes on while the machine sleeps, libuv's does not;
- *         so the loop looks again at least every two seconds. A timer that is
- *         set while others fire is not due before the loop has been round once:
- *         one that is always late must not keep sockets from their turn.
+ *         Timers are an ordered tree and one libuv timer for the first one.
+ *         Their clock runs while the machine is suspended and libuv's does not,
+ *         so the loop wakes at least every LONGEST_SLEEP_MS. A timer that is
+ * set while timers fire is due in the next loop iteration at the earliest: a
+ * timer that is always late must not starve the sockets.
  *
- * Trouble libuv aborts the program if the pipe that it makes once for a process
- *         cannot be made, and a loop that cannot be made whole leaves its epoll
- *         descriptor behind. So we look first whether there are descriptors
- *         enough, and ask libuv only then.
+ * Trouble libuv aborts the process if it cannot create its process-wide pipe,
+ *         and leaks the epoll descriptor if uv_loop_init fails halfway. So
+ *         init_uv first checks that enough descriptors are available.
  */
 #include "net/event_loop.h"
 
@@ -33,9 +32,9 @@
 #include <unistd.h>
 
 #define LONGEST_SLEEP_MS 2000
-#define ROUND_MAX        1000 /* tasks, then sockets and timers have a turn */
+#define ROUND_MAX        1000 /* tasks per loop iteration */
 #define LOOP_FDS         4    /* epoll, eventfd, a pipe */
-#define PROCESS_FDS      2    /* another pipe, with the first loop */
+#define PROCESS_FDS      2    /* the process-wide pipe, with the first loop */
 
 static int timer_order(const struct dibs__timer *a, const struct dibs__timer *b)
 {
@@ -46,7 +45,7 @@ static int timer_order(const struct dibs__timer *a, const struct dibs__timer *b)
 
 DIBS_TREE(dibs__timers, dibs__timer, node, timer_order);
 
-static void clock_fired(uv_timer_t *clock);
+static void on_clock(uv_timer_t *clock);
 
 static void clock_set(struct dibs__loop *lp)
 {
@@ -58,10 +57,10 @@ static void clock_set(struct dibs__loop *lp)
     }
     int64_t in = first->at - dibs__now_ms();
     in = dibs__min(dibs__max(in, lp->firing ? 1 : 0), LONGEST_SLEEP_MS);
-    uv_timer_start(&lp->clock, clock_fired, (uint64_t)in, 0);
+    uv_timer_start(&lp->clock, on_clock, (uint64_t)in, 0);
 }
 
-static void clock_fired(uv_timer_t *clock)
+static void on_clock(uv_timer_t *clock)
 {
     struct dibs__loop *lp = clock->data;
     struct dibs__timer *t;
@@ -108,17 +107,17 @@ void dibs__loop_post(struct dibs__loop *lp, struct dibs__task *t)
         uv_async_send(&lp->wake);
 }
 
-static void run_some(struct dibs__list *tasks, size_t most)
+static void run_tasks(struct dibs__list *tasks, size_t max)
 {
-    for (struct dibs__list *l; most-- > 0 && (l = dibs__list_pop(tasks));) {
+    for (struct dibs__list *l; max-- > 0 && (l = dibs__list_pop(tasks));) {
         struct dibs__task *t = DIBS_OF(l, struct dibs__task, link);
         t->run(t);
     }
 }
 
-/* One round of what was posted, and what is to be sent. False: there is more by
- * now. */
-static bool work_off(struct dibs__loop *lp)
+/* Runs up to ROUND_MAX tasks and all flushes. Returns true, and sets `asleep`,
+ * if no task is left. */
+static bool run_inbox(struct dibs__loop *lp)
 {
     struct dibs__list work;
 
@@ -126,10 +125,10 @@ static bool work_off(struct dibs__loop *lp)
     dibs__lock(&lp->mu);
     dibs__list_move(&work, &lp->inbox);
     dibs__unlock(&lp->mu);
-    run_some(&work, ROUND_MAX);
-    run_some(&lp->flushes, SIZE_MAX);
+    run_tasks(&work, ROUND_MAX);
+    run_tasks(&lp->flushes, SIZE_MAX);
     dibs__lock(&lp->mu);
-    dibs__list_move(&work, &lp->inbox); /* behind what is left over */
+    dibs__list_move(&work, &lp->inbox); /* new tasks go behind those left */
     dibs__list_move(&lp->inbox, &work);
     bool idle = dibs__list_empty(&lp->inbox);
     lp->asleep = idle;
@@ -145,15 +144,15 @@ static void close_handles(struct dibs__loop *lp)
     uv_close((uv_handle_t *)&lp->check, NULL);
 }
 
-/* Before each sleep. If more has come meanwhile there is no sleep, but sockets
- * and timers have their turn: others can post faster than we work. When the
- * loop is to stop, nobody posts any more but our own tasks; it ends when there
- * are none, also none that came behind the word to stop. */
+/* Called before each poll. If tasks are left, poll does not block, but sockets
+ * and timers are served first: other threads may post faster than io works.
+ * After `stop` has run, only tasks on io post; the loop ends when the inbox is
+ * empty, so tasks posted after `stop` run, too. */
 static void before_sleep(uv_prepare_t *prepare)
 {
     struct dibs__loop *lp = prepare->data;
 
-    if (!work_off(lp))
+    if (!run_inbox(lp))
         uv_async_send(&lp->wake);
     else if (lp->stopping)
         close_handles(lp);
@@ -168,33 +167,33 @@ static void after_sleep(uv_check_t *check)
     dibs__unlock(&lp->mu);
 }
 
-static void wake_came(uv_async_t *wake)
+static void on_wake(uv_async_t *wake)
 {
-    (void)wake; /* before_sleep does the work */
+    (void)wake; /* before_sleep runs the tasks */
 }
 
-static void stop_now(struct dibs__task *t)
+static void on_stop(struct dibs__task *t)
 {
     DIBS_OF(t, struct dibs__loop, stop)->stopping = true;
 }
 
-static _Thread_local const struct dibs__loop *inside;
+static _Thread_local const struct dibs__loop *current_loop;
 
 bool dibs__loop_inside(void)
 {
-    return inside != NULL;
+    return current_loop != NULL;
 }
 
 bool dibs__loop_is_here(const struct dibs__loop *lp)
 {
-    return inside == lp;
+    return current_loop == lp;
 }
 
 static void *loop_main(void *arg)
 {
     struct dibs__loop *lp = arg;
 
-    inside = lp;
+    current_loop = lp;
     uv_run(&lp->uv, UV_RUN_DEFAULT);
     return NULL;
 }
@@ -202,7 +201,7 @@ static void *loop_main(void *arg)
 /* 0, or a negative errno. */
 static int handles_init(struct dibs__loop *lp)
 {
-    int failed = uv_async_init(&lp->uv, &lp->wake, wake_came);
+    int failed = uv_async_init(&lp->uv, &lp->wake, on_wake);
 
     if (failed)
         return failed;
@@ -215,7 +214,7 @@ static int handles_init(struct dibs__loop *lp)
     return 0;
 }
 
-bool dibs__fds_left(unsigned count)
+bool dibs__fds_available(unsigned count)
 {
     int fd[LOOP_FDS + PROCESS_FDS];
     unsigned n = 0;
@@ -223,27 +222,28 @@ bool dibs__fds_left(unsigned count)
     assert(count <= sizeof fd / sizeof *fd);
     while (n < count && (fd[n] = eventfd(0, EFD_CLOEXEC)) >= 0)
         n++;
-    bool left = n == count;
+    bool available = n == count;
     int why = errno;
     while (n > 0)
         close(fd[--n]);
     errno = why;
-    return left;
+    return available;
 }
 
-/* One at a time: what one has found free, another must not take. 0, or an
- * errno. */
+/* Serialized, so that a concurrent call does not use the descriptors found
+ * available. Returns 0 or an errno. */
 static int init_uv(uv_loop_t *uv)
 {
-    static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
-    static bool first_made;
+    static pthread_mutex_t init_mu = PTHREAD_MUTEX_INITIALIZER;
+    static bool process_pipe_exists;
 
-    pthread_mutex_lock(&turn);
-    int why = dibs__fds_left(LOOP_FDS + (first_made ? 0 : PROCESS_FDS))
-                  ? -uv_loop_init(uv)
-                  : errno;
-    first_made |= why == 0;
-    pthread_mutex_unlock(&turn);
+    pthread_mutex_lock(&init_mu);
+    int why =
+        dibs__fds_available(LOOP_FDS + (process_pipe_exists ? 0 : PROCESS_FDS))
+            ? -uv_loop_init(uv)
+            : errno;
+    process_pipe_exists |= why == 0;
+    pthread_mutex_unlock(&init_mu);
     return why;
 }
 
@@ -253,7 +253,7 @@ dibs_err dibs__loop_start(struct dibs__loop *lp)
     dibs__list_init(&lp->inbox);
     dibs__list_init(&lp->flushes);
     RB_INIT(&lp->timers);
-    lp->stop.run = stop_now;
+    lp->stop.run = on_stop;
     int why = init_uv(&lp->uv);
     if (why)
         goto no_loop;
@@ -262,7 +262,7 @@ dibs_err dibs__loop_start(struct dibs__loop *lp)
         goto no_handles;
     if (dibs__thread_start(&lp->thread, "dibs-io", loop_main, lp))
         return DIBS_OK;
-    stop_now(&lp->stop);
+    on_stop(&lp->stop);
     uv_run(&lp->uv, UV_RUN_DEFAULT);
 no_handles:
     uv_loop_close(&lp->uv);
@@ -275,8 +275,8 @@ void dibs__loop_stop(struct dibs__loop *lp)
 {
     dibs__loop_post(lp, &lp->stop);
     pthread_join(lp->thread, NULL);
-    int left = uv_loop_close(&lp->uv);
-    assert(left == 0);
-    (void)left;
+    int busy = uv_loop_close(&lp->uv);
+    assert(busy == 0);
+    (void)busy;
     dibs__mutex_clear(&lp->mu);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * event_loop.h - the I/O thread: tasks from other threads, timers, flushes.
+ * event_loop.h - the I/O thread ("io"): tasks posted by other threads, timers,
+ * flushes before each sleep.
  */
 #ifndef DIBS_NET_EVENT_LOOP_H
 #define DIBS_NET_EVENT_LOOP_H
@@ -12,14 +13,16 @@
 #include <dibs/dibs.h>
 #include <uv.h>
 
-/* Something to be done on the io thread. Lives inside whatever it is about,
- * and must not be posted again before it ran. */
+/* A call on the io thread, embedded in the object it works on. The caller must
+ * not post it again before it has run. */
 struct dibs__task {
     struct dibs__list link;
     void (*run)(struct dibs__task *t);
 };
 
-/* Fires once, at or after `at`; may be set again from inside. io only. */
+/* One-shot timer; fire is called at or after `at` and may set it again. io
+ * only.
+ */
 struct dibs__timer {
     RB_ENTRY(dibs__timer) node;
     int64_t at; /* 0: not set */
@@ -35,35 +38,38 @@ struct dibs__loop {
     uv_prepare_t prepare;       /* io only */
     uv_check_t check;           /* io only */
     struct dibs__timers timers; /* io only */
-    int64_t firing;             /* io only: timers up to this time fire; or 0 */
-    struct dibs__list flushes;  /* io only: to run before the next sleep */
-    bool stopping;              /* io only */
+    int64_t firing;             /* io only: timers up to this time are being
+                                   fired; 0: none are */
+    struct dibs__list flushes; /* io only: tasks to run before the next sleep */
+    bool stopping;             /* io only */
     pthread_t thread;
     dibs__mutex mu;
     struct dibs__list inbox; /* mu */
-    bool asleep;             /* mu: in poll, needs waking */
+    bool asleep;             /* mu: in poll; a post must call uv_async_send */
     struct dibs__task stop;
 };
 
-/* Could so many descriptors, up to 6, be had at this moment? Thread: any. */
-bool dibs__fds_left(unsigned count);
+/* Returns whether `count` (at most 6) more descriptors can be opened now.
+ * Thread: any. */
+bool dibs__fds_available(unsigned count);
 
-/* NOMEM: no memory, no thread, no descriptors. */
+/* Returns OK, or NOMEM if memory, a thread or descriptors are not available. */
 dibs_err dibs__loop_start(struct dibs__loop *lp);
-/* Runs what was posted before, then ends and joins the thread. Everything that
- * lives on the loop must be closed by then. Thread: app. */
+/* Runs the posted tasks, then joins the thread. The caller must have closed all
+ * handles and timers. Thread: app. */
 void dibs__loop_stop(struct dibs__loop *lp);
 
-/* Thread: any. Locks: takes loop.mu. */
+/* Runs t on io. Thread: any. Locks: takes loop.mu. */
 void dibs__loop_post(struct dibs__loop *lp, struct dibs__task *t)
     EXCLUDES(lp->mu);
-/* Is this an io thread? This loop's? */
+/* Return whether the calling thread is an io thread, and whether it is this
+ * loop's. */
 bool dibs__loop_inside(void);
 bool dibs__loop_is_here(const struct dibs__loop *lp);
-/* Before the loop sleeps again. Thread: io. */
+/* Runs t before the loop sleeps again; idempotent until then. Thread: io. */
 void dibs__loop_flush(struct dibs__loop *lp, struct dibs__task *t);
 
-/* Thread: io. */
+/* Set replaces an earlier time; stop is idempotent. Thread: io. */
 void dibs__timer_set(struct dibs__loop *lp, struct dibs__timer *t, int64_t at);
 void dibs__timer_stop(struct dibs__loop *lp, struct dibs__timer *t);
 

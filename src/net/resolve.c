@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * resolve.c - a host name looked up without anybody waiting for it.
+ * resolve.c - asynchronous look-up of a host name.
  *
- * getaddrinfo can take as long as it likes and cannot be stopped. So each
- * look-up has a thread of its own that ends by itself, and shares nothing with
- * us but one small struct. (libuv's own look-up runs on a pool of threads that
- * stays for the life of the process; a closed client shall leave none.) Files
- * for TLS can be as slow, so they are read on the same thread.
+ * getaddrinfo has no time limit and cannot be canceled. So each look-up has a
+ * detached thread, which shares only struct dibs__resolve with io. (libuv's
+ * uv_getaddrinfo uses a thread pool that lives as long as the process; a closed
+ * client must leave no thread.) Reading the TLS files can be as slow, so the
+ * same thread does it.
  *
- * Thread  start, cancel and the answer on io; look_up on its own.
+ * Thread  start, cancel and on_resolved on io; resolve_main on its own.
  *
- * How     The struct has two users, the thread and the loop; the last one frees
- *         it. Under `mu` the thread sees whether it was canceled, and if not
- *         posts the answer. A cancel after that finds it posted, and the posted
- *         task does the freeing.
+ * How     The thread and io share the struct; the last user frees it. Under
+ *         `mu` the thread checks `canceled`: if set, the thread frees the
+ *         struct, else it posts on_resolved, which frees it. A cancel after
+ *         the post only prevents the call of fn.
  */
 #include "net/resolve.h"
 
@@ -32,12 +32,11 @@ struct dibs__resolve {
     char *host;
     char port[8];
     struct dibs__tls *tls; /* or NULL */
-    int starved;           /* errno: there was no descriptor */
-    bool unusable;         /* tls could not be loaded */
+    int fd_errno;          /* errno if no descriptor was available, or 0 */
+    bool tls_failed;       /* the TLS files could not be loaded */
     pthread_mutex_t mu;
     bool canceled; /* mu */
-    bool posted;   /* mu */
-    int failed;    /* getaddrinfo's answer */
+    int failed;    /* result of getaddrinfo */
     struct addrinfo *found;
 };
 
@@ -60,38 +59,38 @@ static void *resolve_main(void *arg)
                             .ai_socktype = SOCK_STREAM,
                             .ai_flags = AI_ADDRCONFIG};
 
-    rs->starved = dibs__fds_left(1) ? 0 : errno; /* nothing else is wrong */
-    rs->unusable = rs->starved == 0 && rs->tls && !dibs__tls_load(rs->tls);
-    if (rs->starved == 0 && !rs->unusable)
+    rs->fd_errno = dibs__fds_available(1)
+                       ? 0
+                       : errno; /* getaddrinfo would not report it */
+    rs->tls_failed = rs->fd_errno == 0 && rs->tls && !dibs__tls_load(rs->tls);
+    if (rs->fd_errno == 0 && !rs->tls_failed)
         rs->failed = getaddrinfo(rs->host, rs->port, &want, &rs->found);
     if (rs->failed)
         rs->found = NULL;
     pthread_mutex_lock(&rs->mu);
     bool canceled = rs->canceled;
-    if (!canceled) {
-        rs->posted = true;
+    if (!canceled)
         dibs__loop_post(rs->lp, &rs->answer);
-    }
     pthread_mutex_unlock(&rs->mu);
     if (canceled)
         resolve_free(rs);
     return NULL;
 }
 
-static void tell_resolved(struct dibs__task *t)
+static void on_resolved(struct dibs__task *t)
 {
     struct dibs__resolve *rs = DIBS_OF(t, struct dibs__resolve, answer);
 
-    pthread_mutex_lock(&rs->mu); /* the thread may still be inside */
+    pthread_mutex_lock(&rs->mu); /* wait until the thread has left */
     bool canceled = rs->canceled;
     pthread_mutex_unlock(&rs->mu);
     if (!canceled) {
         char text[DIBS__ERRNO_MAX];
         struct dibs__resolved r = {
-            rs->found, rs->tls, rs->unusable ? DIBS_ERR_TLS : DIBS_ERR_CONN,
-            rs->starved    ? dibs__errno_text(rs->starved, text)
-            : rs->unusable ? dibs__tls_why(rs->tls)
-                           : gai_strerror(rs->failed)};
+            rs->found, rs->tls, rs->tls_failed ? DIBS_ERR_TLS : DIBS_ERR_CONN,
+            rs->fd_errno     ? dibs__errno_text(rs->fd_errno, text)
+            : rs->tls_failed ? dibs__tls_why(rs->tls)
+                             : gai_strerror(rs->failed)};
         rs->found = NULL;
         rs->tls = NULL;
         rs->fn(rs->arg, &r);
@@ -112,7 +111,7 @@ struct dibs__resolve *dibs__resolve_start(struct dibs__loop *lp,
     rs->lp = lp;
     rs->fn = fn;
     rs->arg = arg;
-    rs->answer.run = tell_resolved;
+    rs->answer.run = on_resolved;
     rs->host = dibs__strdup(url->host);
     snprintf(rs->port, sizeof rs->port, "%d", url->port & 0xffff);
     rs->tls = url->tls.on ? dibs__tls_new(url) : NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * resolve.h - a host name looked up without anybody waiting for it.
+ * resolve.h - asynchronous look-up of a host name.
  */
 #ifndef DIBS_NET_RESOLVE_H
 #define DIBS_NET_RESOLVE_H
@@ -13,21 +13,22 @@
 struct dibs__resolve;
 
 struct dibs__resolved {
-    struct addrinfo *found; /* yours to freeaddrinfo; NULL: there are none */
-    struct dibs__tls *tls;  /* yours to free; ready if the URL wants it */
-    dibs_err err;           /* without addresses: what kind of trouble */
-    const char *why;        /* the same for people; valid while tls is */
+    struct addrinfo *found; /* owned by the callback; NULL: it failed */
+    struct dibs__tls *tls;  /* owned by the callback; NULL: no TLS */
+    dibs_err err;           /* if it failed */
+    const char *why;        /* error text; valid during the callback */
 };
 
-/* Called on io, never from inside start, not after cancel. */
+/* Called on io, not from inside start, and not after cancel. */
 typedef void (*dibs__resolve_fn)(void *arg, const struct dibs__resolved *r);
 
-/* Looks up the host of url, which needs not outlive the call, and makes ready
- * what TLS needs. NULL: no memory or no thread. Thread: io. */
+/* Looks up the host of url and loads its TLS files. url may be freed after the
+ * call. NULL: no memory or no thread. Thread: io. */
 struct dibs__resolve *dibs__resolve_start(struct dibs__loop *lp,
                                           const struct dibs__url *url,
                                           dibs__resolve_fn fn, void *arg);
-/* The look-up may go on for a while, but nobody hears of it. Thread: io. */
+/* fn is not called any more. The look-up itself may continue on its thread.
+ * Thread: io. */
 void dibs__resolve_cancel(struct dibs__resolve *rs);
 
 #endif

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * resp_reply.c - what a server said, within limits.
+ * resp_reply.c - replies of a server, parsed by hiredis and limited in size.
  *
  * Thread  the one that owns the reader.
  *
- * hiredis parses and asks us to make the objects. We make them in chunks of
- * memory that the reader keeps: the first chunk stays for ever, further ones
- * last as long as the reply that needed them. So there is nothing to free
- * object by object, and the limits are checked in one place.
+ * hiredis creates objects through the callbacks here, which allocate from
+ * chunks: the first chunk lives as long as the reader, further ones as long as
+ * their reply. So no object is freed by itself, and the limits are checked in
+ * one place.
  *
- * hiredis looks for the end of a line from its beginning each time that it is
- * asked. So it is not asked before the end has come; and a line has a limit of
- * its own, far below that of a reply.
+ * hiredis searches an incomplete line from its beginning in each call. So it is
+ * not called before the line is complete, and a line has a limit of its own,
+ * far below that of a reply; otherwise a long line takes quadratic time.
  */
 #include "net/resp_reply.h"
 
@@ -22,8 +22,8 @@
 
 #define CHUNK_SIZE 4096
 
-/* hiredis 1.0 changed the type of an element count, and added types of RESP3
- * that we never ask for. */
+/* hiredis 1.0 changed the type of an element count, and added RESP3 types,
+ * which RESP2 connections do not use. */
 #if HIREDIS_MAJOR >= 1
 typedef size_t element_count;
 #else
@@ -48,13 +48,13 @@ static struct reply_chunk *chunk_new(size_t cap)
     return c;
 }
 
-static void *take_memory(struct dibs__reader *r, size_t size)
+static void *chunk_alloc(struct dibs__reader *r, size_t size)
 {
     size_t need = (size + 15) & ~(size_t)15;
     struct reply_chunk *c = r->chunks;
 
     if (need > DIBS__REPLY_BYTES - r->used) {
-        r->beyond = true;
+        r->limit_exceeded = true;
         return NULL;
     }
     if (c->cap - c->len < need) {
@@ -70,8 +70,8 @@ static void *take_memory(struct dibs__reader *r, size_t size)
     return p;
 }
 
-/* Back to one empty chunk, the oldest. */
-static void take_all_back(struct dibs__reader *r)
+/* Frees all chunks but the first, and empties that. */
+static void chunks_reset(struct dibs__reader *r)
 {
     while (r->chunks->next) {
         struct reply_chunk *c = r->chunks;
@@ -85,7 +85,7 @@ static void take_all_back(struct dibs__reader *r)
 static struct dibs__reply *make_reply(const redisReadTask *task,
                                       enum dibs__reply_type type)
 {
-    struct dibs__reply *reply = take_memory(task->privdata, sizeof *reply);
+    struct dibs__reply *reply = chunk_alloc(task->privdata, sizeof *reply);
 
     if (!reply)
         return NULL;
@@ -102,7 +102,7 @@ static void *make_text(const redisReadTask *task, char *text, size_t len)
     bool error = task->type == REDIS_REPLY_ERROR;
     struct dibs__reply *reply =
         make_reply(task, error ? REPLY_ERROR : REPLY_TEXT);
-    char *copy = reply ? take_memory(task->privdata, len + 1) : NULL;
+    char *copy = reply ? chunk_alloc(task->privdata, len + 1) : NULL;
 
     if (!copy)
         return NULL;
@@ -122,7 +122,7 @@ static void *make_array(const redisReadTask *task, element_count count)
     for (const redisReadTask *t = task; t; t = t->parent)
         depth++;
     if (depth > DIBS__REPLY_DEPTH || (size_t)count > DIBS__REPLY_ELEMENTS) {
-        r->beyond = true;
+        r->limit_exceeded = true;
         return NULL;
     }
     reply = make_reply(task, REPLY_ARRAY);
@@ -131,7 +131,7 @@ static void *make_array(const redisReadTask *task, element_count count)
     reply->len = (size_t)count;
     if (count > 0) {
         reply->elem =
-            take_memory(r, (size_t)count * sizeof(struct dibs__reply *));
+            chunk_alloc(r, (size_t)count * sizeof(struct dibs__reply *));
         if (!reply->elem)
             return NULL;
     }
@@ -157,14 +157,14 @@ static void *refuse_double(const redisReadTask *task, double v, char *s,
                            size_t n)
 {
     (void)v, (void)s, (void)n;
-    ((struct dibs__reader *)task->privdata)->beyond = true;
+    ((struct dibs__reader *)task->privdata)->limit_exceeded = true;
     return NULL;
 }
 
 static void *refuse_bool(const redisReadTask *task, int v)
 {
     (void)v;
-    ((struct dibs__reader *)task->privdata)->beyond = true;
+    ((struct dibs__reader *)task->privdata)->limit_exceeded = true;
     return NULL;
 }
 #endif
@@ -174,7 +174,7 @@ static void free_nothing(void *reply)
     (void)reply;
 }
 
-static redisReplyObjectFunctions functions = {
+static redisReplyObjectFunctions object_functions = {
     .createString = make_text,
     .createArray = make_array,
     .createInteger = make_num,
@@ -191,21 +191,21 @@ dibs_err dibs__reader_init(struct dibs__reader *r)
     *r = (struct dibs__reader){0};
     r->chunks = chunk_new(CHUNK_SIZE);
     redisReader *hi =
-        r->chunks ? redisReaderCreateWithFunctions(&functions) : NULL;
+        r->chunks ? redisReaderCreateWithFunctions(&object_functions) : NULL;
     if (!hi || !hi->buf) {
-        r->hi = hi;
+        r->hiredis = hi;
         dibs__reader_clear(r);
         return DIBS_ERR_NOMEM;
     }
     hi->privdata = r;
-    r->hi = hi;
+    r->hiredis = hi;
     return DIBS_OK;
 }
 
 void dibs__reader_clear(struct dibs__reader *r)
 {
-    if (r->hi)
-        redisReaderFree(r->hi);
+    if (r->hiredis)
+        redisReaderFree(r->hiredis);
     while (r->chunks) {
         struct reply_chunk *c = r->chunks;
         r->chunks = c->next;
@@ -214,41 +214,43 @@ void dibs__reader_clear(struct dibs__reader *r)
     *r = (struct dibs__reader){0};
 }
 
-static dibs_err why_broken(const struct dibs__reader *r)
+static dibs_err reader_error(const struct dibs__reader *r)
 {
-    const redisReader *hi = r->hi;
+    const redisReader *hi = r->hiredis;
 
-    if (hi->err == REDIS_ERR_OOM && !r->beyond)
+    if (hi->err == REDIS_ERR_OOM && !r->limit_exceeded)
         return DIBS_ERR_NOMEM;
     return DIBS_ERR_PROTOCOL;
 }
 
 dibs_err dibs__reader_feed(struct dibs__reader *r, const char *data, size_t len)
 {
-    redisReader *hi = r->hi;
+    redisReader *hi = r->hiredis;
 
     if (hi->len - hi->pos > DIBS__REPLY_BYTES) {
-        r->beyond = true;
+        r->limit_exceeded = true;
         return DIBS_ERR_PROTOCOL;
     }
-    r->open_line = r->open_line && !memchr(data, '\n', len);
-    r->begun |= len > 0;
-    return redisReaderFeed(hi, data, len) == REDIS_OK ? DIBS_OK : why_broken(r);
+    r->line_incomplete = r->line_incomplete && !memchr(data, '\n', len);
+    r->has_input |= len > 0;
+    return redisReaderFeed(hi, data, len) == REDIS_OK ? DIBS_OK
+                                                      : reader_error(r);
 }
 
-/* There is no reply yet. What is there of it, or of its next element, begins
- * with a line, be it all of it or its length. */
-static dibs_err wait_for_more(struct dibs__reader *r)
+/* hiredis needs more input. The unparsed rest begins with a line: a reply or
+ * element, or its length. Sets line_incomplete; checks the limit of a line. */
+static dibs_err check_incomplete_line(struct dibs__reader *r)
 {
-    const redisReader *hi = r->hi;
+    const redisReader *hi = r->hiredis;
     size_t left = hi->len - hi->pos;
-    size_t look = left < DIBS__REPLY_LINE ? left : DIBS__REPLY_LINE;
+    size_t scan_len = left < DIBS__REPLY_LINE ? left : DIBS__REPLY_LINE;
 
-    if (!r->open_line)
-        r->open_line = look > 0 && !memchr(hi->buf + hi->pos, '\n', look);
-    if (!r->open_line || left <= DIBS__REPLY_LINE)
+    if (!r->line_incomplete)
+        r->line_incomplete =
+            scan_len > 0 && !memchr(hi->buf + hi->pos, '\n', scan_len);
+    if (!r->line_incomplete || left <= DIBS__REPLY_LINE)
         return DIBS_OK;
-    r->beyond = true;
+    r->limit_exceeded = true;
     return DIBS_ERR_PROTOCOL;
 }
 
@@ -257,25 +259,26 @@ dibs_err dibs__reader_next(struct dibs__reader *r,
 {
     void *reply = NULL;
 
-    if (r->given) {
-        take_all_back(r);
-        r->given = false;
+    if (r->reply_returned) {
+        chunks_reset(r);
+        r->reply_returned = false;
     }
     *out = NULL;
-    if (!r->open_line && redisReaderGetReply(r->hi, &reply) != REDIS_OK)
-        return why_broken(r);
+    if (!r->line_incomplete &&
+        redisReaderGetReply(r->hiredis, &reply) != REDIS_OK)
+        return reader_error(r);
     if (!reply)
-        return wait_for_more(r);
-    const redisReader *hi = r->hi;
-    r->begun = hi->len > hi->pos;
-    r->given = true;
+        return check_incomplete_line(r);
+    const redisReader *hi = r->hiredis;
+    r->has_input = hi->len > hi->pos;
+    r->reply_returned = true;
     *out = reply;
     return DIBS_OK;
 }
 
 bool dibs__reader_more(const struct dibs__reader *r)
 {
-    return r->begun;
+    return r->has_input;
 }
 
 bool dibs__reply_num(const struct dibs__reply *r, size_t i, int64_t *out)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * tls.h - one TLS session over one socket: who the server is, and bytes.
+ * tls.h - one TLS session over one socket: verification of the server, and I/O.
  *
- * Sending and receiving look like send(2) and recv(2), so that a connection
- * does with a session what it does with a bare socket. A library built without
- * TLS has none of this, and refuses the URLs that need it.
+ * Send and recv have the semantics of send(2) and recv(2), so that conn.c
+ * treats a session like a socket. A library built without TLS has stubs here,
+ * and refuses URLs that need TLS.
  */
 #ifndef DIBS_NET_TLS_H
 #define DIBS_NET_TLS_H
@@ -18,45 +18,49 @@ struct dibs__tls;
 
 enum dibs__tls_step {
     TLS_DONE,
-    TLS_READ,  /* go on when the socket is readable */
-    TLS_WRITE, /* or writable */
-    TLS_CUT,   /* the connection ended; another time it may work */
-    TLS_FAILED /* it would fail again */
+    TLS_READ,  /* call again when the socket is readable */
+    TLS_WRITE, /* call again when it is writable */
+    TLS_CUT,   /* the connection was closed; a retry may succeed */
+    TLS_FAILED /* a retry would fail, too */
 };
 
 #ifdef DIBS_TLS
 
-/* Is it there? */
+/* The library is built with TLS. */
 #define DIBS__TLS_BUILT true
 
 /* For one connection to url->host. NULL: out of memory. Thread: any. */
 struct dibs__tls *dibs__tls_new(const struct dibs__url *url);
-/* Reads the files that the URL names; that may take a while. False:
- * dibs__tls_why says what is wrong. Thread: any that may wait. */
+/* Reads the certificate files of the URL; may block. Returns false with an
+ * error in dibs__tls_why. Thread: any that may block. */
 bool dibs__tls_load(struct dibs__tls *t);
-/* Says good-bye if the session was up, without waiting. Accepts NULL. */
+/* Sends close_notify if the session was up, without blocking, and frees it.
+ * Accepts NULL. */
 void dibs__tls_free(struct dibs__tls *t);
 
-/* The handshake, to be called until it is done or has failed. Never waits. */
+/* Continues the handshake; to be called until TLS_DONE, TLS_CUT or TLS_FAILED.
+ * Does not block. */
 enum dibs__tls_step dibs__tls_shake(struct dibs__tls *t, int fd);
 
-/* As send and recv. flags: 0 or MSG_DONTWAIT; without it, at most one receive
- * waits, and EAGAIN then says that what came was no more than a part. EPROTO:
- * dibs__tls_why says it. What send did not take cannot be read by anybody. */
+/* As send(2) and recv(2). flags: 0 or MSG_DONTWAIT. Without it at most one
+ * receive blocks; EAGAIN then means that only a part of a record arrived.
+ * EPROTO: the error is in dibs__tls_why. The server cannot decrypt a record
+ * that send did not take completely. */
 ssize_t dibs__tls_send(struct dibs__tls *t, const void *data, size_t len,
                        int flags);
 ssize_t dibs__tls_recv(struct dibs__tls *t, void *data, size_t len, int flags);
 
-/* The session has bytes from the socket, whole or in part, that recv has not
- * given out: no poll will tell of them. */
-bool dibs__tls_more(const struct dibs__tls *t);
-/* While dry, recv gives out what the session has and leaves the socket alone.
+/* Returns whether the session buffers input that recv has not returned; poll
+ * does not report it. */
+bool dibs__tls_has_pending(const struct dibs__tls *t);
+/* With `on`, recv returns only input buffered in the session and does not read
+ * the socket. */
+void dibs__tls_set_buffered_only(struct dibs__tls *t, bool on);
+/* Returns whether there is no input, end or error. look: check the socket, too.
  */
-void dibs__tls_dry(struct dibs__tls *t, bool dry);
-/* There is nothing to receive. look: ask the socket as well. */
-bool dibs__tls_quiet(struct dibs__tls *t, bool look);
+bool dibs__tls_has_no_input(struct dibs__tls *t, bool look);
 
-/* For people; "" if nothing went wrong. */
+/* Returns the error text, or "". */
 const char *dibs__tls_why(const struct dibs__tls *t);
 
 #else
@@ -106,19 +110,19 @@ static inline ssize_t dibs__tls_recv(struct dibs__tls *t, void *data,
     return dibs__tls_send(t, data, len, flags);
 }
 
-static inline bool dibs__tls_more(const struct dibs__tls *t)
+static inline bool dibs__tls_has_pending(const struct dibs__tls *t)
 {
     (void)t;
     return false;
 }
 
-static inline void dibs__tls_dry(struct dibs__tls *t, bool dry)
+static inline void dibs__tls_set_buffered_only(struct dibs__tls *t, bool on)
 {
     (void)t;
-    (void)dry;
+    (void)on;
 }
 
-static inline bool dibs__tls_quiet(struct dibs__tls *t, bool look)
+static inline bool dibs__tls_has_no_input(struct dibs__tls *t, bool look)
 {
     (void)t;
     (void)look;

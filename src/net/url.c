@@ -1,24 +1,23 @@
 /* SPDX-License-Identifier: MIT
  *
- * url.c - reads the address of a server.
+ * url.c - parses the URL of a server, sentinels or a cluster.
  *
- * A URL is typed by people and pasted from configuration, and a mistake in it
- * must not lead to a wrong server: two programs that talk to different servers
- * do not exclude each other. So this reader takes the forms url.h lists and
- * nothing that merely resembles them.
+ * A mistake in a URL must not select a wrong server: two programs that use
+ * different servers do not exclude each other. So the parser is strict: it
+ * accepts only the forms in url.h.
  *
- * Thread  Any; nothing is shared.
+ * Thread  any; there is no shared state.
  *
- * How     The text is checked once for its length and for bytes that no URL
- *         has. The scheme picks a row of a table, and the row's reader cuts
- *         the rest into pieces at the first delimiter of each kind, never
- *         copying before it knows what a piece is. A new scheme is a new row;
- *         so is a new word of the query, in a table of its own.
+ * How     The text is checked once for its length and for invalid bytes. The
+ *         scheme selects a row of `schemes`, whose function splits the rest
+ * into pieces at the first delimiter of each kind. A piece is copied only when
+ * its meaning is known. A new scheme is a new row; so is a new query parameter,
+ * in `params`.
  *
- * Trouble Every reader fills a URL of its own, which is handed over whole or
- *         cleared whole. A password is decoded in the place where clearing
- *         wipes it, so no copy stays behind, whatever goes wrong. A
- *         refusal says why in words that show nothing of the text.
+ * Trouble The URL is built in struct parser and returned complete, or cleared.
+ *         A password is decoded directly into the URL, where dibs__url_clear
+ *         wipes it, so no copy remains after an error. Error texts are
+ *         constants, without parts of the URL.
  */
 #include "net/url.h"
 
@@ -34,7 +33,7 @@
 
 #define PATH_LIMIT (sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1)
 
-/* Some bytes of the text. The text outlives it. */
+/* A range of the text; it does not own the bytes. */
 struct piece {
     const char *at;
     size_t len;
@@ -47,22 +46,22 @@ static struct piece piece_of(const char *from, const char *to)
 
 struct scheme;
 
-/* A URL that is being read. */
-struct reading {
+/* State of the parser. */
+struct parser {
     const struct scheme *scheme;
     struct dibs__url u;
-    unsigned seen; /* which words of the query, a bit each */
+    unsigned seen; /* a bit for each query parameter found */
     const char *why;
 };
 
-static dibs_err refuse_url(struct reading *r, const char *why)
+static dibs_err refuse_url(struct parser *r, const char *why)
 {
     r->why = why;
     return DIBS_ERR_INVALID;
 }
 
-/* Cuts p at the first c: what is before it goes into *head, what is behind it
- * stays in *p. Without a c, false and nothing changes. */
+/* Splits p at the first c: *head is the part before it, *p the part after it.
+ * Returns false if there is no c; then nothing changes. */
 static bool cut_at(struct piece *p, char c, struct piece *head)
 {
     const char *at = p->len > 0 ? memchr(p->at, c, p->len) : NULL;
@@ -85,9 +84,9 @@ static int hex_value(char c)
     return -1;
 }
 
-/* Copies p with its %XX resolved. On failure *out may hold the part that was
- * read; it belongs to the URL, which is cleared then. */
-static dibs_err decode_piece(struct reading *r, struct piece p, char **out)
+/* Copies p with %XX decoded. On failure *out may be partly filled; it is a
+ * field of the URL, which the caller clears. */
+static dibs_err decode_piece(struct parser *r, struct piece p, char **out)
 {
     char *to = *out = dibs__calloc(p.len + 1, 1);
 
@@ -127,19 +126,18 @@ static bool read_number(struct piece p, int *out)
     return p.len > 0;
 }
 
-static dibs_err read_db(struct reading *r, struct piece p)
+static dibs_err read_db(struct parser *r, struct piece p)
 {
     return read_number(p, &r->u.db)
                ? DIBS_OK
-               : refuse_url(r, "the database is a plain number");
+               : refuse_url(r, "the database must be a number");
 }
 
-/* ---- who and where ------------------------------------------------------ */
+/* ---- login and hosts ---------------------------------------------------- */
 
-/* user[:password]. Behind the first colon all is password. One of the two
- * must be there: a bare "@" is more likely a variable that came out empty than
- * somebody's wish. */
-static dibs_err read_login(struct reading *r, struct piece p)
+/* user[:password]. All after the first colon is the password. One of the two is
+ * required: a bare "@" probably comes from an empty variable. */
+static dibs_err read_login(struct parser *r, struct piece p)
 {
     struct piece user = p;
     bool has_password = cut_at(&p, ':', &user);
@@ -154,15 +152,15 @@ static dibs_err read_login(struct reading *r, struct piece p)
     return err;
 }
 
-/* A host's name, or an IPv4 address: whether it exists is the resolver's
- * business, here it only must look like one. */
+/* Checks the characters of a host name or IPv4 address; the resolver checks the
+ * rest. */
 static bool is_name(struct piece p)
 {
     for (size_t i = 0; i < p.len; i++) {
         char c = p.at[i];
-        bool good = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                    (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '_';
-        if (!good)
+        bool valid = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                     (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '_';
+        if (!valid)
             return false;
     }
     return p.len > 0 && p.len <= DIBS__URL_HOST_MAX;
@@ -185,7 +183,7 @@ static bool is_ipv6(struct piece p)
 }
 
 /* host[:port], to the end of p. */
-static dibs_err read_address(struct reading *r, struct piece p, int port,
+static dibs_err read_address(struct parser *r, struct piece p, int port,
                              struct dibs__url_host *out)
 {
     struct piece host = p;
@@ -195,10 +193,10 @@ static dibs_err read_address(struct reading *r, struct piece p, int port,
     if (bracket) {
         rest = piece_of(p.at + 1, p.at + p.len);
         if (!cut_at(&rest, ']', &host) || !is_ipv6(host))
-            return refuse_url(r, "in brackets there is an IPv6 address");
+            return refuse_url(r, "brackets must contain an IPv6 address");
         if (rest.len > 0 && rest.at[0] != ':')
             return refuse_url(r,
-                              "behind the bracket there is a colon and a port");
+                              "only a colon and a port may follow the bracket");
     } else {
         const char *colon = p.len > 0 ? memchr(p.at, ':', p.len) : NULL;
         if (colon) {
@@ -206,7 +204,8 @@ static dibs_err read_address(struct reading *r, struct piece p, int port,
             rest = piece_of(colon, p.at + p.len);
         }
         if (!is_name(host))
-            return refuse_url(r, "a host is missing, or is no name or address");
+            return refuse_url(
+                r, "a host is missing or not a valid name or address");
     }
 
     out->port = port;
@@ -219,7 +218,7 @@ static dibs_err read_address(struct reading *r, struct piece p, int port,
     return out->name ? DIBS_OK : DIBS_ERR_NOMEM;
 }
 
-static dibs_err read_one_address(struct reading *r, struct piece p)
+static dibs_err read_one_address(struct parser *r, struct piece p)
 {
     struct dibs__url_host only = {NULL, 0};
 
@@ -232,7 +231,7 @@ static dibs_err read_one_address(struct reading *r, struct piece p)
 }
 
 /* host[:port],host[:port],... to the end of p. */
-static dibs_err read_list(struct reading *r, struct piece p, int port)
+static dibs_err read_list(struct parser *r, struct piece p, int port)
 {
     size_t count = 1;
 
@@ -255,77 +254,77 @@ static dibs_err read_list(struct reading *r, struct piece p, int port)
     return DIBS_OK;
 }
 
-/* ---- behind the question mark ------------------------------------------- */
+/* ---- query --------------------------------------------------------------- */
 
-enum { WORDS_NONE = 0, WORDS_DB = 1, WORDS_SENTINEL = 2, WORDS_TLS = 4 };
+enum { PARAMS_NONE = 0, PARAMS_DB = 1, PARAMS_SENTINEL = 2, PARAMS_TLS = 4 };
 
 #define FIELD(name) offsetof(struct dibs__url, name)
 
-/* Which words there are, and where their text goes. */
-static const struct word {
+/* The query parameters, and the field of the URL that each sets. */
+static const struct param {
     const char *name;
     int group;
-    size_t field; /* a string in the URL */
-} words[] = {
-    {"db", WORDS_DB, FIELD(db)},                  /* but this is a number, */
-    {"insecure", WORDS_TLS, FIELD(tls.insecure)}, /* and this a flag */
-    {"ca", WORDS_TLS, FIELD(tls.ca)},
-    {"cert", WORDS_TLS, FIELD(tls.cert)},
-    {"key", WORDS_TLS, FIELD(tls.key)},
-    {"sni", WORDS_TLS, FIELD(tls.sni)},
-    {"sentinel_user", WORDS_SENTINEL, FIELD(sentinel_user)},
-    {"sentinel_password", WORDS_SENTINEL, FIELD(sentinel_password)},
+    size_t field; /* a string but for the first two */
+} params[] = {
+    {"db", PARAMS_DB, FIELD(db)},                  /* a number */
+    {"insecure", PARAMS_TLS, FIELD(tls.insecure)}, /* a flag */
+    {"ca", PARAMS_TLS, FIELD(tls.ca)},
+    {"cert", PARAMS_TLS, FIELD(tls.cert)},
+    {"key", PARAMS_TLS, FIELD(tls.key)},
+    {"sni", PARAMS_TLS, FIELD(tls.sni)},
+    {"sentinel_user", PARAMS_SENTINEL, FIELD(sentinel_user)},
+    {"sentinel_password", PARAMS_SENTINEL, FIELD(sentinel_password)},
 };
 
-static dibs_err read_value(struct reading *r, const struct word *w,
+static dibs_err read_value(struct parser *r, const struct param *w,
                            struct piece value)
 {
     if (w->field == FIELD(db))
         return read_db(r, value);
     if (value.len == 0)
-        return refuse_url(r, "a word of the query has nothing behind its =");
+        return refuse_url(r, "a query parameter has no value");
     if (w->field == FIELD(tls.insecure)) {
         r->u.tls.insecure = true;
         return value.len == 1 && value.at[0] == '1'
                    ? DIBS_OK
-                   : refuse_url(r, "insecure is 1, or is not there");
+                   : refuse_url(r, "insecure must be 1");
     }
     return decode_piece(r, value, (char **)((char *)&r->u + w->field));
 }
 
-/* word=value */
-static dibs_err read_pair(struct reading *r, struct piece p, int groups)
+/* name=value */
+static dibs_err read_param(struct parser *r, struct piece p, int groups)
 {
     struct piece key;
 
     if (!cut_at(&p, '=', &key))
-        return refuse_url(r, "behind the ? there is word=value&word=value");
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        const struct word *w = &words[i];
+        return refuse_url(r, "the query must be name=value&name=value");
+    for (size_t i = 0; i < sizeof params / sizeof *params; i++) {
+        const struct param *w = &params[i];
         if (strlen(w->name) != key.len || memcmp(w->name, key.at, key.len) != 0)
             continue;
         if (!(w->group & groups))
-            return refuse_url(r,
-                              "the query has a word that this scheme has not");
+            return refuse_url(
+                r, "this scheme does not take a parameter of the query");
         if (r->seen & 1u << i)
-            return refuse_url(r, "the query has a word twice");
+            return refuse_url(r, "the query has a parameter twice");
         r->seen |= 1u << i;
         return read_value(r, w, p);
     }
-    return refuse_url(r, "the query has a word that dibs does not know");
+    return refuse_url(r, "the query has a parameter that dibs does not know");
 }
 
-static dibs_err read_query(struct reading *r, struct piece p, int groups)
+static dibs_err read_query(struct parser *r, struct piece p, int groups)
 {
     struct piece pair;
     dibs_err err = DIBS_OK;
 
-    if (groups == WORDS_NONE)
+    if (groups == PARAMS_NONE)
         return refuse_url(r, "this scheme has no query");
     while (err == DIBS_OK && cut_at(&p, '&', &pair))
-        err = read_pair(r, pair, groups);
+        err = read_param(r, pair, groups);
     if (err == DIBS_OK)
-        err = read_pair(r, p, groups);
+        err = read_param(r, p, groups);
     if (err == DIBS_OK && r->u.sentinel_user && !r->u.sentinel_password)
         err = refuse_url(r, "sentinel_user needs a sentinel_password");
     if (err == DIBS_OK && r->u.tls.key && !r->u.tls.cert)
@@ -337,15 +336,14 @@ static dibs_err read_query(struct reading *r, struct piece p, int groups)
 
 struct scheme {
     const char *prefix;
-    dibs_err (*read)(struct reading *r, struct piece p);
+    dibs_err (*read)(struct parser *r, struct piece p);
     enum dibs__url_mode mode;
-    int words; /* groups of them */
+    int params; /* PARAMS_ groups that it accepts */
 };
 
-/* What is between the hosts and the question mark, slash included: a
- * database, a service, nothing. A lone slash at the end is what many programs
- * put behind a host; it says nothing. */
-static dibs_err read_tail(struct reading *r, struct piece p)
+/* The part between hosts and query, with its slash: a database, a service or
+ * nothing. A single slash is ignored, since many programs append one. */
+static dibs_err read_path(struct parser *r, struct piece p)
 {
     struct piece rest = {p.at + 1, p.len > 0 ? p.len - 1 : 0};
 
@@ -354,7 +352,7 @@ static dibs_err read_tail(struct reading *r, struct piece p)
         return rest.len > 0 ? read_db(r, rest) : DIBS_OK;
     case URL_SENTINEL:
         if (rest.len == 0 || memchr(rest.at, '/', rest.len))
-            return refuse_url(r, "behind the sentinels there is /service");
+            return refuse_url(r, "the sentinels must be followed by /service");
         return decode_piece(r, rest, &r->u.service);
     case URL_CLUSTER:
         break;
@@ -365,7 +363,7 @@ static dibs_err read_tail(struct reading *r, struct piece p)
 }
 
 /* [user[:password]@]hosts[/tail][?query] */
-static dibs_err read_hosts(struct reading *r, struct piece p)
+static dibs_err read_hosts(struct parser *r, struct piece p)
 {
     size_t authority = strcspn(p.at, "/?#");
     struct piece address = {p.at, authority};
@@ -377,9 +375,9 @@ static dibs_err read_hosts(struct reading *r, struct piece p)
     if (cut_at(&address, '@', &login))
         err = read_login(r, login);
     if (err == DIBS_OK && cut_at(&query, '?', &tail))
-        err = read_query(r, query, r->scheme->words);
+        err = read_query(r, query, r->scheme->params);
     if (err == DIBS_OK)
-        err = read_tail(r, tail);
+        err = read_path(r, tail);
     if (err != DIBS_OK)
         return err;
     if (r->scheme->mode == URL_SINGLE)
@@ -389,9 +387,9 @@ static dibs_err read_hosts(struct reading *r, struct piece p)
                                                      : DIBS__URL_PORT);
 }
 
-/* [user[:password]@]/path[?db=N]. The path begins at the first slash, so what
- * is before it must be a login or nothing: "unix://tmp/x" names no path. */
-static dibs_err read_unix(struct reading *r, struct piece p)
+/* [user[:password]@]/path[?db=N]. The path begins at the first slash; only a
+ * login may precede it, so "unix://tmp/x" is refused. */
+static dibs_err read_unix(struct parser *r, struct piece p)
 {
     struct piece before = {p.at, strcspn(p.at, "/?#")};
     struct piece path = piece_of(before.at + before.len, p.at + p.len);
@@ -406,7 +404,7 @@ static dibs_err read_unix(struct reading *r, struct piece p)
         err = read_login(r, login);
     }
     if (err == DIBS_OK && cut_at(&query, '?', &path))
-        err = read_query(r, query, r->scheme->words);
+        err = read_query(r, query, r->scheme->params);
     if (err == DIBS_OK && (path.len == 0 || path.at[0] != '/'))
         err = refuse_url(r, "the path of a socket begins with a slash");
     if (err == DIBS_OK)
@@ -422,18 +420,19 @@ static dibs_err read_unix(struct reading *r, struct piece p)
 }
 
 static const struct scheme schemes[] = {
-    {"redis://", read_hosts, URL_SINGLE, WORDS_NONE},
-    {"rediss://", read_hosts, URL_SINGLE, WORDS_TLS},
-    {"redis-sentinel://", read_hosts, URL_SENTINEL, WORDS_DB | WORDS_SENTINEL},
+    {"redis://", read_hosts, URL_SINGLE, PARAMS_NONE},
+    {"rediss://", read_hosts, URL_SINGLE, PARAMS_TLS},
+    {"redis-sentinel://", read_hosts, URL_SENTINEL,
+     PARAMS_DB | PARAMS_SENTINEL},
     {"rediss-sentinel://", read_hosts, URL_SENTINEL,
-     WORDS_DB | WORDS_SENTINEL | WORDS_TLS},
-    {"redis-cluster://", read_hosts, URL_CLUSTER, WORDS_NONE},
-    {"rediss-cluster://", read_hosts, URL_CLUSTER, WORDS_TLS},
-    {"unix://", read_unix, URL_SINGLE, WORDS_DB},
+     PARAMS_DB | PARAMS_SENTINEL | PARAMS_TLS},
+    {"redis-cluster://", read_hosts, URL_CLUSTER, PARAMS_NONE},
+    {"rediss-cluster://", read_hosts, URL_CLUSTER, PARAMS_TLS},
+    {"unix://", read_unix, URL_SINGLE, PARAMS_DB},
 };
 
-/* No URL has blanks or control characters in it: those come from a line that
- * was not trimmed or a file that was not text. Nor has one of ours a #. */
+/* Blanks and control characters indicate an untrimmed line or a binary file. A
+ * fragment (#) has no meaning here. */
 static bool is_clean(struct piece p)
 {
     for (size_t i = 0; i < p.len; i++) {
@@ -444,25 +443,26 @@ static bool is_clean(struct piece p)
     return true;
 }
 
-/* How long the scheme is if it is this one; else 0. The name of the other
- * server that speaks the protocol will do, too. */
+/* Returns the length of the scheme in p if that is `prefix`, else 0. "valkey"
+ * may stand for "redis". */
 static size_t scheme_length(struct piece p, const char *prefix)
 {
     static const char redis[] = "redis", valkey[] = "valkey";
-    size_t len = strlen(prefix), first = sizeof redis - 1;
+    size_t len = strlen(prefix), redis_len = sizeof redis - 1;
 
     if (p.len >= len && memcmp(p.at, prefix, len) == 0)
         return len;
-    const char *rest = prefix + first;
-    size_t other = sizeof valkey - 1;
-    if (strncmp(prefix, redis, first) != 0 || p.len < other + len - first ||
-        memcmp(p.at, valkey, other) != 0 ||
-        memcmp(p.at + other, rest, len - first) != 0)
+    const char *rest = prefix + redis_len;
+    size_t rest_len = len - redis_len, valkey_len = sizeof valkey - 1;
+    if (strncmp(prefix, redis, redis_len) != 0 ||
+        p.len < valkey_len + rest_len ||
+        memcmp(p.at, valkey, valkey_len) != 0 ||
+        memcmp(p.at + valkey_len, rest, rest_len) != 0)
         return 0;
-    return other + len - first;
+    return valkey_len + rest_len;
 }
 
-static dibs_err read_any(struct reading *r, struct piece p)
+static dibs_err parse_url(struct parser *r, struct piece p)
 {
     if (p.len > DIBS__URL_MAX)
         return refuse_url(r, "it is longer than 4096 bytes");
@@ -475,7 +475,7 @@ static dibs_err read_any(struct reading *r, struct piece p)
             continue;
         r->scheme = &schemes[i];
         r->u.mode = schemes[i].mode;
-        r->u.tls.on = (schemes[i].words & WORDS_TLS) != 0;
+        r->u.tls.on = (schemes[i].params & PARAMS_TLS) != 0;
         return schemes[i].read(r, piece_of(p.at + len, p.at + p.len));
     }
     return refuse_url(r, "it begins with no scheme that dibs knows");
@@ -486,8 +486,8 @@ dibs_err dibs__url_parse(const char *text, struct dibs__url *out,
 {
     assert(text && out);
 
-    struct reading r = {.why = ""};
-    dibs_err err = read_any(&r, (struct piece){text, strlen(text)});
+    struct parser r = {.why = ""};
+    dibs_err err = parse_url(&r, (struct piece){text, strlen(text)});
     if (err == DIBS_OK)
         *out = r.u;
     else
@@ -497,20 +497,16 @@ dibs_err dibs__url_parse(const char *text, struct dibs__url *out,
     return err;
 }
 
-/* ---- one of many -------------------------------------------------------- */
-
-static bool copy_text(const char *from, char **to)
-{
-    *to = from ? dibs__strdup(from) : NULL;
-    return !from || *to;
-}
+/* ---- one server of a list ----------------------------------------------- */
 
 static bool copy_tls(const struct dibs__url_tls *from, struct dibs__url_tls *to)
 {
     to->on = from->on;
     to->insecure = from->insecure;
-    return copy_text(from->ca, &to->ca) && copy_text(from->cert, &to->cert) &&
-           copy_text(from->key, &to->key) && copy_text(from->sni, &to->sni);
+    return dibs__copy_text(from->ca, &to->ca) &&
+           dibs__copy_text(from->cert, &to->cert) &&
+           dibs__copy_text(from->key, &to->key) &&
+           dibs__copy_text(from->sni, &to->sni);
 }
 
 /* A single server's URL, all but login and db. */
@@ -523,7 +519,7 @@ static dibs_err make_single(const struct dibs__url *from, const char *name,
         return DIBS_ERR_INVALID;
     u->mode = URL_SINGLE;
     u->port = port;
-    return copy_text(name, &u->host) && copy_tls(&from->tls, &u->tls)
+    return dibs__copy_text(name, &u->host) && copy_tls(&from->tls, &u->tls)
                ? DIBS_OK
                : DIBS_ERR_NOMEM;
 }
@@ -535,8 +531,8 @@ dibs_err dibs__url_is_server(const struct dibs__url *from, const char *name,
     dibs_err err = make_single(from, name, port, &u);
 
     u.db = from->db;
-    if (err == DIBS_OK && (!copy_text(from->user, &u.user) ||
-                           !copy_text(from->password, &u.password)))
+    if (err == DIBS_OK && (!dibs__copy_text(from->user, &u.user) ||
+                           !dibs__copy_text(from->password, &u.password)))
         err = DIBS_ERR_NOMEM;
     if (err == DIBS_OK)
         *out = u;
@@ -551,8 +547,9 @@ dibs_err dibs__url_is_sentinel(const struct dibs__url *from, const char *name,
     struct dibs__url u = {0};
     dibs_err err = make_single(from, name, port, &u);
 
-    if (err == DIBS_OK && (!copy_text(from->sentinel_user, &u.user) ||
-                           !copy_text(from->sentinel_password, &u.password)))
+    if (err == DIBS_OK &&
+        (!dibs__copy_text(from->sentinel_user, &u.user) ||
+         !dibs__copy_text(from->sentinel_password, &u.password)))
         err = DIBS_ERR_NOMEM;
     if (err == DIBS_OK)
         *out = u;
@@ -561,9 +558,9 @@ dibs_err dibs__url_is_sentinel(const struct dibs__url *from, const char *name,
     return err;
 }
 
-/* ---- the end ------------------------------------------------------------ */
+/* ---- freeing ------------------------------------------------------------ */
 
-/* Overwrites s in a way the compiler may not drop, and frees it. */
+/* Overwrites s, which the compiler must not optimize away, and frees it. */
 static void free_secret(char *s)
 {
     volatile char *p = s;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * url.h - where the servers are and who we are to them, from one line of text.
+ * url.h - parses the URL of a server, sentinels or a cluster.
  *
  *   redis://[user[:password]@]host[:port][/db]     redis://:password@host
  *   unix://[user[:password]@]/path[?db=N]
@@ -18,9 +18,9 @@
  * valkeys-cluster://. It means the same.
  *
  * A host is a name, an IPv4 address, or an IPv6 address in brackets. User,
- * password, path, service and what stands behind an equals sign may hold %XX
- * escapes, and must where a character has a meaning here: / ? # @ % & and, in a
- * user, the colon. (Behind an equals sign / ? and @ have none.)
+ * password, path, service and query values may contain %XX escapes. These are
+ * required for the delimiters / ? # @ % & and, in a user, the colon; in a query
+ * value / ? and @ need none.
  */
 #ifndef DIBS_NET_URL_H
 #define DIBS_NET_URL_H
@@ -32,13 +32,13 @@
 #define DIBS__URL_HOST_MAX      253   /* bytes in a host, as in DNS */
 #define DIBS__URL_HOSTS_MAX     64    /* hosts in a list */
 #define DIBS__URL_PORT          6379  /* when none is given */
-#define DIBS__URL_SENTINEL_PORT 26379 /* the same, of a sentinel */
+#define DIBS__URL_SENTINEL_PORT 26379 /* default port of a sentinel */
 
 /* What the hosts of a URL are. */
 enum dibs__url_mode {
-    URL_SINGLE,   /* the server */
-    URL_SENTINEL, /* sentinels, who know the server called service */
-    URL_CLUSTER   /* some of the nodes of a cluster, who know the others */
+    URL_SINGLE,   /* the server itself */
+    URL_SENTINEL, /* sentinels, which monitor the master named `service` */
+    URL_CLUSTER   /* some nodes of a cluster, which list the others */
 };
 
 struct dibs__url_host {
@@ -46,20 +46,20 @@ struct dibs__url_host {
     int port;   /* 1..65535 */
 };
 
-/* How the server is known, and we to it. Paths are not looked at here. */
+/* TLS verification of both sides. The parser does not open the files. */
 struct dibs__url_tls {
     bool on;
-    bool insecure; /* nobody checks who answers */
-    char *ca;      /* file or folder of trusted certificates; NULL: system's */
-    char *cert;    /* our certificate; NULL: none */
-    char *key;     /* its key; NULL: in the file of the certificate */
-    char *sni;     /* name of the server; NULL: the host */
+    bool insecure; /* the server is not verified */
+    char *ca;      /* file or folder of CA certificates; NULL: the system's */
+    char *cert;    /* client certificate; NULL: none */
+    char *key;     /* its private key; NULL: in the file of `cert` */
+    char *sni;     /* server name for SNI and verification; NULL: the host */
 };
 
-/* What a URL says. All strings belong to it. */
+/* A parsed URL. It owns all strings. */
 struct dibs__url {
     enum dibs__url_mode mode;
-    bool unix_socket; /* path counts; otherwise host and port */
+    bool unix_socket; /* `path` is set; otherwise host and port */
     char *host;       /* without brackets; NULL for a socket or a list */
     int port;         /* 1..65535; 0 for a socket or a list */
     char *path;       /* absolute, fits sun_path; NULL for a host */
@@ -75,10 +75,10 @@ struct dibs__url {
     struct dibs__url_tls tls;
 };
 
-/* Reads text into *out, which is written only on OK. Give what it then holds
- * back with dibs__url_clear. why may be NULL; otherwise *why is, on INVALID, a
- * constant text for people that says what is wrong, and shows nothing of the
- * URL: a password may be in it.
+/* Parses text into *out, which is written only on OK; the caller must free it
+ * with dibs__url_clear. On INVALID *why, unless why is NULL, is a constant
+ * error text that contains nothing of the URL, since that may contain a
+ * password.
  *
  * OK       *out is filled.
  * INVALID  Not one of the forms above.
@@ -87,13 +87,13 @@ struct dibs__url {
 DIBS_MUST dibs_err dibs__url_parse(const char *text, struct dibs__url *out,
                                    const char **why);
 
-/* The URL of one server of a list: login, db and TLS as in `from`, a single
- * host. For a sentinel the login is the sentinels' and the db is 0. Name and
- * port are what a sentinel or a node said, or one of from->hosts. *out is
- * written only on OK.
+/* Builds the URL of one server or sentinel: login, db and TLS of `from`, and a
+ * single host. For a sentinel the login is the sentinels' and the db is 0. name
+ * and port come from the reply of a sentinel or node, or from from->hosts. *out
+ * is written only on OK.
  *
  * OK       *out is filled.
- * INVALID  Not a host's name or address, or not a port.
+ * INVALID  name is no host name or address, or port is out of range.
  * NOMEM    Out of memory.
  */
 DIBS_MUST dibs_err dibs__url_is_server(const struct dibs__url *from,
@@ -103,14 +103,13 @@ DIBS_MUST dibs_err dibs__url_is_sentinel(const struct dibs__url *from,
                                          const char *name, int port,
                                          struct dibs__url *out);
 
-/* Where it is, as a URL without a login; cut if need be. A server of a list is
- * told by its own address, the list only while nobody knows that. In
- * url_format.c. */
+/* Formats u as a URL without a login, truncated to size. If u->host is set,
+ * only that is shown, not the list of hosts. In url_format.c. */
 #define DIBS__ADDRESS_MAX 300
 void dibs__url_address(const struct dibs__url *u, char *buf, size_t size);
 
-/* Frees what u holds, passwords wiped first, and leaves u empty. Accepts
- * an empty and a half-built one. */
+/* Frees the strings of u, passwords wiped first, and zeroes u. Idempotent;
+ * accepts a partially filled u. */
 void dibs__url_clear(struct dibs__url *u);
 
 #endif

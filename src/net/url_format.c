@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: MIT
  *
- * url_format.c - a server's address as people write it, for events and errors.
+ * url_format.c - a server's address as text, for events and errors.
  *
  * Thread  any.
  *
- * Neither user nor password is in it, so it can be shown to anybody.
+ * The text contains neither user nor password, so it may be logged.
  */
 #include "net/url.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Adds to what is there; cut if need be. Returns the new length. */
+/* Append at offset `at`, truncated to size. Return the new offset. */
 static size_t add_host(char *buf, size_t size, size_t at, const char *host,
                        int port)
 {
-    bool bare = !strchr(host, ':'); /* IPv6 addresses have colons */
+    bool no_brackets = !strchr(host, ':'); /* IPv6 addresses have colons */
     int n;
 
     if (at >= size)
         return at;
-    n = bare ? snprintf(buf + at, size - at, "%s:%d", host, port)
-             : snprintf(buf + at, size - at, "[%s]:%d", host, port);
+    n = no_brackets ? snprintf(buf + at, size - at, "%s:%d", host, port)
+                    : snprintf(buf + at, size - at, "[%s]:%d", host, port);
     return n < 0 ? at : at + (size_t)n;
 }
 

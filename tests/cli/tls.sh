@@ -80,7 +80,7 @@ refused 'wants a client certificate' '?ca=ca.crt'
 refused "cannot read ca 'none': No such file" '?ca=none'
 refused "key 'server.key' does not belong" '?ca=ca.crt&cert=client.crt&key=server.key'
 ran 64 dibs run -u "$tls?verify=no" a -- echo no
-has stderr 'a word that dibs does not know' "$err"
+has stderr 'a parameter that dibs does not know' "$err"
 ran 64 dibs run -u "$tls?key=client.key" a -- echo no
 has stderr 'key needs a cert' "$err"
 

@@ -174,7 +174,7 @@ static void test_reason_told_close(void **state)
     FINE(dibs_lock_acquire(l, NULL));
     ts_server_kill(s);
     ENDS(dibs_client_close(c, HASTY_MS), DIBS_ERR_UNKNOWN,
-         "not every release was confirmed in time; last trouble",
+         "not every release was confirmed in time; last error",
          ts_server_tcp_url(s));
     dibs_lock_free(l);
     dibs_client_free(c);

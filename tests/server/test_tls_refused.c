@@ -230,7 +230,7 @@ static void test_tls_ports_mixed_up(void **state)
     WANT(dibs_client_open(plain_at_tls, NULL, &c), DIBS_ERR_CONN);
     fake_start(&f, "\x15\x03\x01", false);
     check_refused(f.url, DIBS_CLIENT_OPTS(0), DIBS_ERR_PROTOCOL,
-                  "what came is TLS");
+                  "the server sent TLS");
     fake_stop(&f);
     free(tls_at_plain);
     free(plain_at_tls);

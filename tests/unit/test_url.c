@@ -560,7 +560,7 @@ static void test_url_says_why(void **state)
         {"rediss://h?key=k", "key needs a cert"},
         {"rediss://h?ca=a&ca=b", "twice"},
         {"rediss://h?verify=0", "does not know"},
-        {"redis-sentinel://a/s?ca=a", "this scheme has not"},
+        {"redis-sentinel://a/s?ca=a", "this scheme does not take"},
         {"redis-sentinel://a/s?sentinel_user=u", "sentinel_password"},
         {"redis://:%zz@h", "hex"},
     };

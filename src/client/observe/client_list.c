@@ -5,12 +5,13 @@
  * Thread  app; answers also on io.
  * Locks   none.
  *
- * How     The UUIDs of the owners are sorted. The list is copied on io and read
- *         on the caller's thread, where each line takes a binary search. So a
- *         server with many connections keeps nobody else from working.
+ * How     The UUIDs of the owners are sorted. The reply is copied on io and
+ *         parsed on the caller's thread, with a binary search per line. So a
+ *         server with many connections does not block io.
  *
- *         In a cluster a client is connected to the nodes whose locks it uses.
- *         All nodes that have slots are asked, until every owner is known.
+ *         In a cluster a client is connected only to the nodes whose locks it
+ *         uses. All nodes that have slots are queried until every owner is
+ *         known.
  */
 #include "base/api_args.h"
 #include "base/mem.h"
@@ -20,75 +21,76 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct asked {
+struct owner_row {
     char id[DIBS__WHO_ID_LEN + 1];
-    size_t place; /* in the caller's array */
+    size_t index; /* in the caller's array */
     struct dibs__client_info who;
 };
 
-struct roll {
+struct client_list {
     struct dibs__sync_query ask;
     struct dibs__route to;
     struct dibs__buf text;
-    struct asked *rows; /* by UUID */
+    struct owner_row *rows; /* sorted by UUID */
     size_t count;
-    size_t unknown; /* of the rows */
+    size_t unknown; /* rows without a result */
 };
 
-static void roll_write(struct dibs__command *cmd, struct dibs__buf *out,
-                       bool whole)
+static void write_query(struct dibs__command *cmd, struct dibs__buf *out,
+                        bool whole)
 {
     (void)cmd;
     (void)whole;
     dibs__client_list_command(out);
 }
 
-static dibs_err roll_take(struct dibs__sync_query *ask, dibs_err err,
-                          const struct dibs__reply *reply)
+static dibs_err copy_reply(struct dibs__sync_query *ask, dibs_err err,
+                           const struct dibs__reply *reply)
 {
-    struct roll *r = DIBS_OF(ask, struct roll, ask);
+    struct client_list *list = DIBS_OF(ask, struct client_list, ask);
 
     if (err != DIBS_OK)
         return err;
-    dibs__buf_add(&r->text, reply->text, reply->len);
-    return dibs__buf_ok(&r->text) ? DIBS_OK : DIBS_ERR_NOMEM;
+    dibs__buf_add(&list->text, reply->text, reply->len);
+    return dibs__buf_ok(&list->text) ? DIBS_OK : DIBS_ERR_NOMEM;
 }
 
-static int order_ids(const void *a, const void *b)
+static int compare_ids(const void *a, const void *b)
 {
-    const struct asked *x = a, *y = b;
+    const struct owner_row *x = a, *y = b;
 
     return strcmp(x->id, y->id);
 }
 
-static int order_places(const void *a, const void *b)
+static int compare_indexes(const void *a, const void *b)
 {
-    const struct asked *x = a, *y = b;
+    const struct owner_row *x = a, *y = b;
 
-    return (x->place > y->place) - (x->place < y->place);
+    return (x->index > y->index) - (x->index < y->index);
 }
 
-/* Several owners may have one UUID: all of them become known. */
-static void enter_line(struct roll *r, const struct dibs__client_list_row *line)
+/* Several owners may have the same UUID: all their rows are filled. */
+static void match_line(struct client_list *list,
+                       const struct dibs__client_list_row *line)
 {
-    struct asked key;
+    struct owner_row key;
 
     memcpy(key.id, line->id, sizeof key.id);
-    struct asked *at =
-        bsearch(&key, r->rows, r->count, sizeof *r->rows, order_ids);
+    struct owner_row *at =
+        bsearch(&key, list->rows, list->count, sizeof *list->rows, compare_ids);
     if (!at)
         return;
-    while (at > r->rows && order_ids(at - 1, &key) == 0)
+    while (at > list->rows && compare_ids(at - 1, &key) == 0)
         at--;
-    for (; at < r->rows + r->count && order_ids(at, &key) == 0; at++) {
-        r->unknown -= !at->who.known;
+    for (; at < list->rows + list->count && compare_ids(at, &key) == 0; at++) {
+        list->unknown -= !at->who.known;
         dibs__client_info_merge(&at->who, &line->who);
     }
 }
 
-static void read_roll(struct roll *r)
+static void parse_list(struct client_list *list)
 {
-    const char *at = r->text.data, *end = at + r->text.len;
+    const char *at = list->text.data, *end = at + list->text.len;
     struct dibs__client_list_row line;
 
     while (at < end) {
@@ -96,66 +98,67 @@ static void read_roll(struct roll *r)
         size_t len = (size_t)((stop ? stop : end) - at);
 
         if (dibs__client_list_parse(at, len, &line))
-            enter_line(r, &line);
+            match_line(list, &line);
         at += len + 1;
     }
 }
 
-static dibs_err call_roll(dibs_client *c, struct roll *r)
+static dibs_err query_client_list(dibs_client *c, struct client_list *list)
 {
     dibs_err err = dibs__client_enter(c);
 
     if (err != DIBS_OK)
         return err;
-    dibs__buf_cut(&r->text, 0);
-    r->ask.call.write = roll_write;
-    r->ask.call.expects = 1u << REPLY_TEXT;
-    r->ask.call.slot = r->to.server ? -1 : 0;
-    r->ask.call.quiet = true; /* who asks can do without */
-    r->ask.take = roll_take;
-    err = dibs__sync_query_run(c, r->to, &r->ask);
+    dibs__buf_cut(&list->text, 0);
+    list->ask.call.write = write_query;
+    list->ask.call.expects = 1u << REPLY_TEXT;
+    list->ask.call.slot = list->to.server ? -1 : 0;
+    list->ask.call.quiet = true; /* the result is optional for the caller */
+    list->ask.take = copy_reply;
+    err = dibs__sync_query_run(c, list->to, &list->ask);
     dibs__client_leave(c);
-    if (err == DIBS_OK && r->text.len > 0)
-        read_roll(r);
+    if (err == DIBS_OK && list->text.len > 0)
+        parse_list(list);
     return err;
 }
 
-/* The first answer comes from the node with slot 0; after it the others are
- * known. */
-static dibs_err call_all(dibs_client *c, struct roll *r)
+/* The first query goes to the node with slot 0, which makes the cluster load
+ * its node list. */
+static dibs_err query_all_nodes(dibs_client *c, struct client_list *list)
 {
-    r->to = c->route;
-    dibs_err err = call_roll(c, r);
+    list->to = c->route;
+    dibs_err err = query_client_list(c, list);
 
-    for (unsigned i = 0; err == DIBS_OK && c->cluster && r->unknown > 0 &&
-                         (r->to.server = dibs__cluster_nth(c->cluster, i));
+    for (unsigned i = 0; err == DIBS_OK && c->cluster && list->unknown > 0 &&
+                         (list->to.server = dibs__cluster_nth(c->cluster, i));
          i++)
-        if (dibs__cluster_serves(c->cluster, r->to.server))
-            err = call_roll(c, r);
+        if (dibs__cluster_serves(c->cluster, list->to.server))
+            err = query_client_list(c, list);
     return err;
 }
 
-/* Owners without a UUID are nobody that could be known. */
-static void fill_rows(struct roll *r, const char *const owners[], size_t count)
+/* Owners that do not begin with a UUID get no row. */
+static void fill_rows(struct client_list *list, const char *const owners[],
+                      size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        struct asked *row = &r->rows[r->count];
+        struct owner_row *row = &list->rows[list->count];
 
-        *row = (struct asked){.place = i};
+        *row = (struct owner_row){.index = i};
         if (owners[i] && dibs__client_id_of_owner(owners[i], row->id))
-            r->count++;
+            list->count++;
     }
-    r->unknown = r->count;
-    qsort(r->rows, r->count, sizeof *r->rows, order_ids);
+    list->unknown = list->count;
+    qsort(list->rows, list->count, sizeof *list->rows, compare_ids);
 }
 
-static void tell_rows(struct roll *r, dibs_who_fn fn, void *arg)
+static void report_rows(struct client_list *list, dibs_who_fn fn, void *arg)
 {
-    qsort(r->rows, r->count, sizeof *r->rows, order_places);
-    for (size_t i = 0; i < r->count; i++) {
-        dibs_who who = dibs__client_info_public(&r->rows[i].who);
+    qsort(list->rows, list->count, sizeof *list->rows, compare_indexes);
+    for (size_t i = 0; i < list->count; i++) {
+        dibs_who who = dibs__client_info_public(&list->rows[i].who);
 
-        if (r->rows[i].who.known && !fn(r->rows[i].place, &who, arg))
+        if (list->rows[i].who.known && !fn(list->rows[i].index, &who, arg))
             return;
     }
 }
@@ -163,7 +166,7 @@ static void tell_rows(struct roll *r, dibs_who_fn fn, void *arg)
 static dibs_err find_owners(dibs_client *c, const char *const owners[],
                             size_t count, dibs_who_fn fn, void *arg)
 {
-    struct roll r = {.count = 0};
+    struct client_list list = {.count = 0};
     dibs_err err = DIBS_OK;
 
     if (dibs__check_not_null("client", c) ||
@@ -172,15 +175,15 @@ static dibs_err find_owners(dibs_client *c, const char *const owners[],
         return dibs__client_report_invalid_arg(c);
     if (dibs__client_is_forked_copy(c))
         return DIBS_ERR_FORKED;
-    r.rows = dibs__calloc(count + 1, sizeof *r.rows);
-    if (!r.rows)
+    list.rows = dibs__calloc(count + 1, sizeof *list.rows);
+    if (!list.rows)
         return DIBS_ERR_NOMEM;
-    fill_rows(&r, owners, count);
-    if (r.count > 0)
-        err = call_all(c, &r);
-    tell_rows(&r, fn, arg); /* what is known, also after an error */
-    dibs__free(r.rows);
-    dibs__buf_clear(&r.text);
+    fill_rows(&list, owners, count);
+    if (list.count > 0)
+        err = query_all_nodes(c, &list);
+    report_rows(&list, fn, arg); /* partial results, also after an error */
+    dibs__free(list.rows);
+    dibs__buf_clear(&list.text);
     return err;
 }
 

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * client_name.c - who is behind a UUID: the names of connections.
+ * client_name.c - connection names, which map a client's UUID to host, process
+ * and program.
  *
- * Thread  Any; nothing is kept.
+ * Thread  any; there is no state.
  * Locks   none.
  *
- * How     Every connection is named dibs/UUID/HOST/PID/PROGRAM when it comes up
- *         (connect.c). An owner is UUID:n, so CLIENT LIST tells who that is,
- * from where, and since when. Nothing is written for a lock.
+ * How     connect.c names every connection dibs/UUID/HOST/PID/PROGRAM. An owner
+ *         is UUID:n, so CLIENT LIST shows its host, process and the age of its
+ *         connection. No key is written for that.
  *
- * Trust   A name is what a client claims, and anybody may claim anything. It is
- *         for people. Texts are cut, and what is not printable ASCII becomes
- *         '?', so that no name can control a terminal.
+ * Trust   A name is an unverified claim of a client, for display only. Texts
+ *         are truncated, and bytes other than printable ASCII become '?', so
+ *         that no name can control a terminal.
  */
 #include "client/observe/client_name.h"
 
@@ -25,7 +26,7 @@
 #define PID_DIGITS 10
 #define AGE_DIGITS 12
 
-/* ---- our own name ------------------------------------------------------ */
+/* ---- the name of this client ------------------------------------------- */
 
 /* CLIENT SETNAME takes printable ASCII without blanks; a slash would end the
  * part. */
@@ -53,7 +54,7 @@ void dibs__client_name_format(const char *id, const char *program,
              (long)getpid(), part);
 }
 
-/* ---- names of others --------------------------------------------------- */
+/* ---- names in CLIENT LIST ---------------------------------------------- */
 
 void dibs__client_list_command(struct dibs__buf *out)
 {
@@ -66,11 +67,11 @@ void dibs__client_list_command(struct dibs__buf *out)
 
 static bool is_uuid(const char *text)
 {
-    static const char form[] = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
+    static const char pattern[] = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
 
-    for (size_t i = 0; i < sizeof form - 1; i++)
-        if (form[i] == 'x' ? !isxdigit((unsigned char)text[i])
-                           : text[i] != form[i])
+    for (size_t i = 0; i < sizeof pattern - 1; i++)
+        if (pattern[i] == 'x' ? !isxdigit((unsigned char)text[i])
+                              : text[i] != pattern[i])
             return false;
     return true;
 }
@@ -97,7 +98,8 @@ static void copy_clean(char out[DIBS__WHO_TEXT_MAX], const char *from,
     out[len] = '\0';
 }
 
-/* Digits only. False: it is no number, or a longer one. */
+/* Digits only. Returns false for another character and for more than `most`
+ * digits. */
 static bool read_digits(const char *at, size_t len, size_t most, int64_t *out)
 {
     *out = 0;
@@ -111,7 +113,7 @@ static bool read_digits(const char *at, size_t len, size_t most, int64_t *out)
     return true;
 }
 
-/* The value of a field, up to the next blank; NULL: there is no such field. */
+/* Returns the value of a field, which ends at the next space, or NULL. */
 static const char *find_field(const char *text, size_t len, const char *name,
                               size_t *size)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * client_name.h - who is behind a UUID: the names of connections.
+ * client_name.h - connection names, which map a client's UUID to host, process
+ * and program.
  */
 #ifndef DIBS_CLIENT_OBSERVE_CLIENT_NAME_H
 #define DIBS_CLIENT_OBSERVE_CLIENT_NAME_H
@@ -16,7 +17,7 @@
 #define DIBS__WHO_TEXT_MAX 65  /* of host, program or address, with its NUL */
 #define DIBS__WHO_ID_LEN   36
 
-/* All zero: nobody known. The texts are ASCII without control characters. */
+/* All zero: not known. The texts are ASCII without control characters. */
 struct dibs__client_info {
     bool known;
     int64_t pid;
@@ -26,29 +27,32 @@ struct dibs__client_info {
     char address[DIBS__WHO_TEXT_MAX];
 };
 
-/* What the connections of this process are called. program NULL: that of the
- * process. */
+/* Formats the name of this client's connections. program NULL: name of the
+ * running program. */
 void dibs__client_name_format(const char *id, const char *program,
                               char out[DIBS__WHO_NAME_MAX]);
 
-/* CLIENT LIST, without those that only listen. */
+/* Appends CLIENT LIST TYPE normal, which leaves out pub/sub connections. */
 void dibs__client_list_command(struct dibs__buf *out);
 
-/* Does an owner's text begin with a UUID and a colon? Copies the UUID. */
+/* Copies the UUID of an owner "UUID:n". Returns false if the text does not
+ * begin with a UUID and a colon. */
 bool dibs__client_id_of_owner(const char *owner,
                               char out[DIBS__WHO_ID_LEN + 1]);
 
-/* A line of CLIENT LIST. False: not a connection of dibs. */
 struct dibs__client_list_row {
     char id[DIBS__WHO_ID_LEN + 1];
     struct dibs__client_info who;
 };
+/* Parses a line of CLIENT LIST. Returns false if it is not a connection of
+ * dibs.
+ */
 bool dibs__client_list_parse(const char *text, size_t len,
                              struct dibs__client_list_row *out);
-/* Keeps the older connection of the two. */
+/* Keeps the older one of the two connections in *into. */
 void dibs__client_info_merge(struct dibs__client_info *into,
                              const struct dibs__client_info *from);
-/* As the public struct; its texts are those of w. */
+/* Returns the public struct; its texts point into w. */
 dibs_who dibs__client_info_public(const struct dibs__client_info *w);
 
 #endif

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * event.c - what a log would say, on its way to the program.
+ * event.c - events for logging, delivered to the program's event callback.
  *
  * Thread  any.
  * Locks   server.mu, for a server's address.
  *
- * How     An event has one line of text for people. Those about a server begin
- *         with its address. It waits among the callbacks for its turn. If 256
- *         wait already, or there is no memory, it is not told: nothing depends
- *         on it.
+ * How     An event has one line of text; if it is about a server, that begins
+ *         with the address. Events are queued with the other callbacks. An
+ *         event is dropped when EVENTS_MAX are pending or memory is out: no
+ *         state depends on it.
  */
 #include "client/observe/event.h"
 
@@ -32,11 +32,11 @@ static void event_run(struct dibs__callback *cb, bool drop)
 {
     struct event *ev = DIBS_OF(cb, struct event, cb);
     dibs_client *c = ev->c;
-    dibs_event told = {sizeof told, ev->kind, ev->err, ev->text};
+    dibs_event event = {sizeof event, ev->kind, ev->err, ev->text};
 
     if (!drop)
-        c->on_event(&told, c->event_arg);
-    atomic_fetch_sub(&c->events, 1);
+        c->on_event(&event, c->event_arg);
+    atomic_fetch_sub(&c->pending_events, 1);
     dibs__free(ev);
 }
 
@@ -46,15 +46,15 @@ void dibs__client_emit_event(void *client, dibs_event_kind kind, dibs_err err,
     dibs_client *c = client;
     size_t len = strlen(text);
 
-    if (kind == DIBS_EVENT_REAPED) /* counted, also if nobody hears it */
+    if (kind == DIBS_EVENT_REAPED) /* counted without an event callback, too */
         dibs__stats_count(c->stats, STAT_REAPED, 1);
     if (!c->on_event)
         return;
     struct event *ev = dibs__malloc(sizeof *ev + len + 1);
     if (!ev)
         return;
-    if (atomic_fetch_add(&c->events, 1) >= EVENTS_MAX) {
-        atomic_fetch_sub(&c->events, 1); /* nobody listens; not worth more */
+    if (atomic_fetch_add(&c->pending_events, 1) >= EVENTS_MAX) {
+        atomic_fetch_sub(&c->pending_events, 1); /* too many are pending */
         dibs__free(ev);
         return;
     }
@@ -81,10 +81,10 @@ void dibs__event_tell(const struct dibs__events *to, const struct dibs__url *at,
 {
     char whole[DIBS__REASON_MAX];
 
-    if (!to->say)
+    if (!to->emit)
         return;
     dibs__event_text(at, text, whole);
-    to->say(to->arg, kind, err, whole);
+    to->emit(to->arg, kind, err, whole);
 }
 
 /* ---- about a server ---------------------------------------------------- */
@@ -102,10 +102,10 @@ void dibs__server_log(struct dibs__server *s, dibs_event_kind kind,
 {
     char whole[DIBS__REASON_MAX];
 
-    if (!s->events.say)
+    if (!s->events.emit)
         return;
     dibs__server_format(s, text, whole);
-    s->events.say(s->events.arg, kind, err, whole);
+    s->events.emit(s->events.arg, kind, err, whole);
 }
 
 void dibs__server_set_last_error(struct dibs__server *s, const char *why)

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * log_throttle.c - which failures of connections are news.
+ * log_throttle.c - rate limit for disconnect events.
  *
  * Thread  io.
  *
- * How     A server that is not there fails the same way again and again, up to
- *         several times a second. The first time is told at once, then nothing
- *         for a minute, then again, with how often it was meanwhile. The last
- *         few different ones are remembered, since several can take turns.
+ * How     A server that is down causes the same failure up to several times a
+ *         second. The first one is logged at once, the next one after
+ *         DIBS__THROTTLE_MS, with the number suppressed meanwhile. The last
+ *         DIBS__THROTTLE_KNOWN different failures are remembered, since several
+ *         can alternate.
  *
- *         A connection that worked until it failed is news, though the words
- *         are the same. But if that goes on and on, it is not.
+ *         The failure of a connection that had worked is logged though its
+ *         text is the same, up to DIBS__THROTTLE_NEW times in that interval.
  */
 #include "client/observe/log_throttle.h"
 
@@ -28,52 +29,56 @@ static uint64_t digest_of(dibs_err err, const char *text)
     return h ? h : 1;
 }
 
-bool dibs__log_throttle_allow(struct dibs__log_throttle *hu, dibs_err err,
+bool dibs__log_throttle_allow(struct dibs__log_throttle *throttle, dibs_err err,
                               const char *text, bool worked, int64_t now,
-                              unsigned *untold)
+                              unsigned *suppressed)
 {
-    uint64_t what = digest_of(err, text);
-    unsigned at = 0;
+    uint64_t digest = digest_of(err, text);
+    unsigned slot = 0;
 
-    *untold = 0;
+    *suppressed = 0;
     for (unsigned i = 0; i < DIBS__THROTTLE_KNOWN; i++) {
-        if (hu->of[i].what == what) {
-            at = i;
+        if (throttle->entry[i].digest == digest) {
+            slot = i;
             break;
         }
-        if (!hu->of[i].what || hu->of[i].since < hu->of[at].since)
-            at = i; /* the oldest makes room */
+        if (!throttle->entry[i].digest ||
+            throttle->entry[i].start_ms < throttle->entry[slot].start_ms)
+            slot = i; /* unused, or the oldest */
     }
-    if (hu->of[at].what == what && now - hu->of[at].since < DIBS__THROTTLE_MS) {
-        bool news = worked && hu->of[at].told < DIBS__THROTTLE_NEW;
-        hu->of[at].told += news;
-        hu->of[at].untold += !news;
-        return news;
+    if (throttle->entry[slot].digest == digest &&
+        now - throttle->entry[slot].start_ms < DIBS__THROTTLE_MS) {
+        bool allowed =
+            worked && throttle->entry[slot].logged < DIBS__THROTTLE_NEW;
+        throttle->entry[slot].logged += allowed;
+        throttle->entry[slot].suppressed += !allowed;
+        return allowed;
     }
-    if (hu->of[at].what == what)
-        *untold = hu->of[at].untold;
-    hu->of[at].what = what;
-    hu->of[at].since = now;
-    hu->of[at].told = 1;
-    hu->of[at].untold = 0;
+    if (throttle->entry[slot].digest == digest)
+        *suppressed = throttle->entry[slot].suppressed;
+    throttle->entry[slot].digest = digest;
+    throttle->entry[slot].start_ms = now;
+    throttle->entry[slot].logged = 1;
+    throttle->entry[slot].suppressed = 0;
     return true;
 }
 
 bool dibs__log_disconnect(const struct dibs__events *events,
                           const struct dibs__url *at,
-                          struct dibs__log_throttle *hush,
+                          struct dibs__log_throttle *throttle,
                           const struct dibs__failure *f)
 {
-    unsigned untold;
+    unsigned suppressed;
     char text[400];
 
-    if (!events->say ||
-        !dibs__log_throttle_allow(hush, f->err, f->why, f->worked,
-                                  dibs__now_ms(), &untold))
+    if (!events->emit ||
+        !dibs__log_throttle_allow(throttle, f->err, f->why, f->worked,
+                                  dibs__now_ms(), &suppressed))
         return false;
-    snprintf(text, sizeof text, "%.340s (and %u times before)", f->why, untold);
+    snprintf(text, sizeof text, "%.340s (and %u times before)", f->why,
+             suppressed);
     dibs__event_tell(events, at, DIBS_EVENT_DISCONNECTED, f->err,
-                     untold ? text : f->why);
+                     suppressed ? text : f->why);
     return true;
 }
 

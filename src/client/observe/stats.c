@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * stats.c - what a client has counted and measured, for dibs_client_stats.
+ * stats.c - a client's counters and histograms, for dibs_client_stats.
  *
  * Thread  any.
  * Locks   none.
  *
- * How     A number that all threads count in would travel between their
- *         processors with each count. So there are eight sets of numbers. A
- *         thread gets one when it first counts, in turn, and counts there;
- *         threads that share one still count right. Who asks adds them up. The
- *         numbers of one answer may be a moment apart from each other.
+ * How     The counters are sharded, so that threads do not contend for one
+ *         cache line. Shards are assigned round robin when a thread first
+ *         counts; the counters are atomic, so threads may share a shard.
+ *         Reading adds up all shards and is no consistent snapshot.
  *
- *         A time goes into the bucket of its highest bit, so the buckets are
- *         the same for all clients, and histograms can be added.
+ *         A duration goes into the bucket of its highest bit, so the buckets
+ *         are the same for all clients, and histograms can be added.
  */
 #include "client/observe/stats.h"
 
@@ -30,7 +29,7 @@ struct timing {
 struct shard {
     atomic_ullong count[STAT_COUNT];
     struct timing timing[TIMING_COUNT];
-    char apart[64]; /* the next one is in another cache line */
+    char apart[64]; /* padding: the next shard is in another cache line */
 };
 
 struct dibs__stats {
@@ -50,19 +49,20 @@ void dibs__stats_free(struct dibs__stats *st)
 static struct shard *own_shard(struct dibs__stats *st)
 {
     static atomic_uint threads;
-    static _Thread_local unsigned mine; /* from 1; 0: not known yet */
+    static _Thread_local unsigned
+        shard_number; /* index + 1; 0: not assigned yet */
 
-    if (mine == 0)
-        mine = atomic_fetch_add(&threads, 1) % SHARDS + 1;
-    return &st->shard[mine - 1];
+    if (shard_number == 0)
+        shard_number = atomic_fetch_add(&threads, 1) % SHARDS + 1;
+    return &st->shard[shard_number - 1];
 }
 
-static void add_to(atomic_ullong *number, uint64_t by)
+static void counter_add(atomic_ullong *number, uint64_t by)
 {
     atomic_fetch_add_explicit(number, by, memory_order_relaxed);
 }
 
-static uint64_t read_from(atomic_ullong *number)
+static uint64_t counter_read(atomic_ullong *number)
 {
     return atomic_load_explicit(number, memory_order_relaxed);
 }
@@ -71,10 +71,10 @@ void dibs__stats_count(struct dibs__stats *st, enum dibs__stat what,
                        uint64_t by)
 {
     if (st)
-        add_to(&own_shard(st)->count[what], by);
+        counter_add(&own_shard(st)->count[what], by);
 }
 
-/* The bucket is the number of bits. */
+/* Returns the number of significant bits. */
 static unsigned bucket_of(uint64_t us)
 {
     unsigned bits = us ? 64 - (unsigned)__builtin_clzll(us) : 0;
@@ -85,13 +85,13 @@ static unsigned bucket_of(uint64_t us)
 void dibs__stats_time(struct dibs__stats *st, enum dibs__timing what,
                       int64_t us)
 {
-    uint64_t took = us > 0 ? (uint64_t)us : 0;
+    uint64_t duration = us > 0 ? (uint64_t)us : 0;
 
     if (!st)
         return;
     struct timing *t = &own_shard(st)->timing[what];
-    add_to(&t->sum_us, took);
-    add_to(&t->bucket[bucket_of(took)], 1);
+    counter_add(&t->sum_us, duration);
+    counter_add(&t->bucket[bucket_of(duration)], 1);
 }
 
 /* ---- adding up --------------------------------------------------------- */
@@ -101,7 +101,7 @@ static uint64_t sum_count(struct dibs__stats *st, enum dibs__stat what)
     uint64_t sum = 0;
 
     for (int i = 0; i < SHARDS; i++)
-        sum += read_from(&st->shard[i].count[what]);
+        sum += counter_read(&st->shard[i].count[what]);
     return sum;
 }
 
@@ -110,9 +110,9 @@ static void sum_timing(struct dibs__stats *st, enum dibs__timing what,
 {
     for (int i = 0; i < SHARDS; i++) {
         struct timing *t = &st->shard[i].timing[what];
-        out->sum_us += read_from(&t->sum_us);
+        out->sum_us += counter_read(&t->sum_us);
         for (int b = 0; b < DIBS_BUCKETS; b++) {
-            uint64_t n = read_from(&t->bucket[b]);
+            uint64_t n = counter_read(&t->bucket[b]);
             out->bucket[b] += n;
             out->count += n;
         }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * stats.h - what a client has counted and measured.
+ * stats.h - a client's counters and histograms.
  *
  * Thread: any, for all of it; no mutex is taken.
  */
@@ -49,15 +49,16 @@ void dibs__stats_free(struct dibs__stats *st);
 
 void dibs__stats_count(struct dibs__stats *st, enum dibs__stat what,
                        uint64_t by);
-/* A time that has passed; below 0 it counts as 0. */
+/* Adds a duration to a histogram; a negative one counts as 0. */
 void dibs__stats_time(struct dibs__stats *st, enum dibs__timing what,
                       int64_t us);
 
-/* All of it, into a struct whose numbers are 0. */
+/* Adds all counters and histograms to *out, which the caller must have zeroed.
+ */
 void dibs__stats_sum(struct dibs__stats *st, dibs_stats *out);
 
-/* A time in microseconds in six bytes, for structs of which there are many. It
- * begins anew after nine years. */
+/* A time in microseconds in 48 bits, for structs with many instances. It wraps
+ * around after nine years. */
 struct dibs__coarse_time {
     uint16_t part[3];
 };
@@ -73,7 +74,7 @@ static inline bool dibs__coarse_time_is_set(struct dibs__coarse_time s)
     return s.part[0] || s.part[1] || s.part[2];
 }
 
-/* How long ago it was, at that time. */
+/* Returns the age of s at now_us. */
 static inline int64_t dibs__coarse_time_age(struct dibs__coarse_time s,
                                             int64_t now_us)
 {

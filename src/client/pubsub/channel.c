@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * channel.c - one channel: who listens to it, and what the server was asked.
+ * channel.c - one channel: its subscriptions, and its state at the server.
  *
  * Thread  io.
  *
- * How     A channel is subscribed for its first listener and given up with its
- *         last. Or it is kept for some seconds without a listener, for one that
- *         will soon listen again; what it says meanwhile is heard by nobody.
- *         Few channels are kept like that, and none beyond its connection.
+ * How     The first subscription sends SUBSCRIBE and the last one UNSUBSCRIBE.
+ *         With dibs__unsubscribe_lazily the channel instead stays subscribed as
+ *         idle for some seconds, since the caller may soon subscribe again;
+ *         messages are dropped meanwhile. There are at most IDLE_MAX idle
+ *         channels, and none outlives its connection.
  */
 #include "client/pubsub/channel.h"
 
@@ -17,8 +18,8 @@
 
 #include <string.h>
 
-#define KEEP_MS  5000 /* a channel without listeners */
-#define KEEP_MAX 64
+#define IDLE_MS  5000 /* an idle channel stays subscribed */
+#define IDLE_MAX 64
 
 static int channel_order(const struct dibs__channel *a,
                          const struct dibs__channel *b)
@@ -62,56 +63,57 @@ struct dibs__channel *dibs__channel_find(struct dibs__channels *in,
     return ch;
 }
 
-static struct dibs__subscription *next_to_call(struct dibs__channel *ch)
+static struct dibs__subscription *next_to_notify(struct dibs__channel *ch)
 {
     for (struct dibs__list *l = ch->subs.next; l != &ch->subs; l = l->next) {
         struct dibs__subscription *sub =
             DIBS_OF(l, struct dibs__subscription, link);
-        if (sub->heard != ch->calls)
+        if (sub->notify_round != ch->notify_round)
             return sub;
     }
     return NULL;
 }
 
-void dibs__channel_call(struct dibs__channel *ch, char said)
+void dibs__channel_notify(struct dibs__channel *ch, char first_byte)
 {
     struct dibs__subscription *sub;
 
-    ch->said_ms = dibs__now_ms();
-    ch->calls++;
-    ch->calling++;
-    while ((sub = next_to_call(ch))) {
-        sub->heard = ch->calls;
-        sub->hear(sub, said);
+    ch->active_ms = dibs__now_ms();
+    ch->notify_round++;
+    ch->notify_depth++;
+    while ((sub = next_to_notify(ch))) {
+        sub->notify_round = ch->notify_round;
+        sub->hear(sub, first_byte);
     }
-    ch->calling--;
+    ch->notify_depth--;
 }
 
 void dibs__channel_drop_if_idle(struct dibs__channel *ch)
 {
-    if (!dibs__list_empty(&ch->subs) || ch->asked || ch->unasked ||
-        ch->later_set || ch->calling || ch->kept)
+    if (!dibs__list_empty(&ch->subs) || ch->pending_subscribes ||
+        ch->pending_unsubscribes || ch->notify_posted || ch->notify_depth ||
+        ch->idle)
         return;
-    RB_REMOVE(dibs__channels, ch->in, ch);
+    RB_REMOVE(dibs__channels, ch->tree, ch);
     dibs__free(ch);
 }
 
-static void call_later(struct dibs__task *t)
+static void on_notify_task(struct dibs__task *t)
 {
-    struct dibs__channel *ch = DIBS_OF(t, struct dibs__channel, later);
+    struct dibs__channel *ch = DIBS_OF(t, struct dibs__channel, notify_task);
 
-    ch->later_set = false;
-    dibs__channel_call(ch, '\0');
+    ch->notify_posted = false;
+    dibs__channel_notify(ch, '\0');
     dibs__channel_drop_if_idle(ch);
 }
 
-void dibs__channel_call_later(struct dibs__channel *ch)
+void dibs__channel_notify_later(struct dibs__channel *ch)
 {
-    if (ch->later_set)
+    if (ch->notify_posted)
         return;
-    ch->later_set = true;
-    ch->later.run = call_later;
-    dibs__loop_post(ch->ps->lp, &ch->later);
+    ch->notify_posted = true;
+    ch->notify_task.run = on_notify_task;
+    dibs__loop_post(ch->ps->lp, &ch->notify_task);
 }
 
 struct dibs__channel *dibs__channel_get(struct dibs__channels *in,
@@ -125,7 +127,7 @@ struct dibs__channel *dibs__channel_get(struct dibs__channels *in,
     ch = dibs__calloc(1, sizeof *ch + len + 1);
     if (!ch)
         return NULL;
-    ch->in = in;
+    ch->tree = in;
     ch->ps = ps;
     ch->slot = ps && !ps->flavour ? 0 : dibs__hash_slot_of(name, len);
     ch->len = (unsigned)len;
@@ -135,23 +137,22 @@ struct dibs__channel *dibs__channel_get(struct dibs__channels *in,
     return ch;
 }
 
-void dibs__channel_join(struct dibs__channel *ch,
-                        struct dibs__subscription *sub)
+void dibs__channel_add(struct dibs__channel *ch, struct dibs__subscription *sub)
 {
     dibs__list_add(&ch->subs, &sub->link);
     ch->optional = sub->optional;
     sub->on = ch;
-    sub->heard = ch->calls;
+    sub->notify_round = ch->notify_round;
 }
 
-/* ---- asking the server ------------------------------------------------- */
+/* ---- requests to the server -------------------------------------------- */
 
 bool dibs__subscriber_usable(const struct dibs__subscriber *ps)
 {
     return ps && ps->cn && ps->cn->state == CONN_READY && !ps->refused;
 }
 
-static bool ask_channel(struct dibs__channel *ch, const char *verb)
+static bool send_request(struct dibs__channel *ch, const char *verb)
 {
     struct dibs__conn *cn = ch->ps->cn;
     size_t before = cn->out.len;
@@ -164,27 +165,27 @@ static bool ask_channel(struct dibs__channel *ch, const char *verb)
         return false;
     }
     dibs__loop_flush(ch->ps->lp, &cn->flush);
-    ch->ps->asks++;
+    ch->ps->requests++;
     return true;
 }
 
-static unsigned flavour_of(const struct dibs__subscriber *ps)
+static unsigned pubsub_mode(const struct dibs__subscriber *ps)
 {
     return ps->flavour ? atomic_load(ps->flavour) : PUBSUB_CLASSIC;
 }
 
-/* *asked: how many confirmations are to come. */
-static void ask_flavours(struct dibs__channel *ch, const char *classic,
-                         const char *sharded, unsigned *asked)
+/* Adds the requests sent to *pending. */
+static void send_requests(struct dibs__channel *ch, const char *classic,
+                          const char *sharded, unsigned *pending)
 {
     ch->ready = false;
     if (!dibs__subscriber_usable(ch->ps))
         return;
-    unsigned how = flavour_of(ch->ps);
-    if ((how & PUBSUB_CLASSIC) && ask_channel(ch, classic))
-        ++*asked;
-    if ((how & PUBSUB_SHARDED) && ask_channel(ch, sharded))
-        ++*asked;
+    unsigned mode = pubsub_mode(ch->ps);
+    if ((mode & PUBSUB_CLASSIC) && send_request(ch, classic))
+        ++*pending;
+    if ((mode & PUBSUB_SHARDED) && send_request(ch, sharded))
+        ++*pending;
 }
 
 bool dibs__channel_refused(const struct dibs__channel *ch)
@@ -196,27 +197,27 @@ void dibs__channel_subscribe(struct dibs__channel *ch)
 {
     if (ch->ps && dibs__channel_refused(ch))
         return;
-    if (ch->ps && !ch->asked)
-        ch->first_ask = ch->ps->asks + 1;
-    ask_flavours(ch, "SUBSCRIBE", "SSUBSCRIBE", &ch->asked);
+    if (ch->ps && !ch->pending_subscribes)
+        ch->first_request = ch->ps->requests + 1;
+    send_requests(ch, "SUBSCRIBE", "SSUBSCRIBE", &ch->pending_subscribes);
     if (ch->ps)
-        ch->last_ask = ch->ps->asks;
+        ch->last_request = ch->ps->requests;
 }
 
 void dibs__channel_unsubscribe(struct dibs__channel *ch)
 {
-    ask_flavours(ch, "UNSUBSCRIBE", "SUNSUBSCRIBE", &ch->unasked);
+    send_requests(ch, "UNSUBSCRIBE", "SUNSUBSCRIBE", &ch->pending_unsubscribes);
 }
 
-/* ---- channels without listeners ---------------------------------------- */
+/* ---- idle channels ----------------------------------------------------- */
 
 void dibs__channel_idle_end(struct dibs__channel *ch)
 {
-    if (!ch->kept)
+    if (!ch->idle)
         return;
-    ch->kept = false;
-    dibs__list_del(&ch->keep_link);
-    ch->ps->kept_count--;
+    ch->idle = false;
+    dibs__list_del(&ch->idle_link);
+    ch->ps->idle_count--;
 }
 
 void dibs__channels_trim(struct dibs__subscriber *ps, int64_t now,
@@ -224,25 +225,26 @@ void dibs__channels_trim(struct dibs__subscriber *ps, int64_t now,
 {
     struct dibs__list *first;
 
-    while ((first = dibs__list_first(&ps->kept))) {
+    while ((first = dibs__list_first(&ps->idle_channels))) {
         struct dibs__channel *ch =
-            DIBS_OF(first, struct dibs__channel, keep_link);
-        if (ps->kept_count <= most && now < ch->keep_until) {
-            dibs__timer_set(ps->lp, &ps->keeper, ch->keep_until);
+            DIBS_OF(first, struct dibs__channel, idle_link);
+        if (ps->idle_count <= most && now < ch->idle_until) {
+            dibs__timer_set(ps->lp, &ps->idle_timer, ch->idle_until);
             return;
         }
         dibs__channel_idle_end(ch);
         dibs__channel_unsubscribe(ch);
         dibs__channel_drop_if_idle(ch);
     }
-    dibs__timer_stop(ps->lp, &ps->keeper);
+    dibs__timer_stop(ps->lp, &ps->idle_timer);
 }
 
-void dibs__channels_timed(struct dibs__timer *t)
+void dibs__channels_on_idle_timer(struct dibs__timer *t)
 {
-    struct dibs__subscriber *ps = DIBS_OF(t, struct dibs__subscriber, keeper);
+    struct dibs__subscriber *ps =
+        DIBS_OF(t, struct dibs__subscriber, idle_timer);
 
-    dibs__channels_trim(ps, dibs__now_ms(), KEEP_MAX);
+    dibs__channels_trim(ps, dibs__now_ms(), IDLE_MAX);
 }
 
 void dibs__channel_idle_begin(struct dibs__channel *ch)
@@ -250,9 +252,9 @@ void dibs__channel_idle_begin(struct dibs__channel *ch)
     struct dibs__subscriber *ps = ch->ps;
     int64_t now = dibs__now_ms();
 
-    ch->kept = true;
-    ch->keep_until = now + KEEP_MS;
-    dibs__list_add(&ps->kept, &ch->keep_link);
-    ps->kept_count++;
-    dibs__channels_trim(ps, now, KEEP_MAX);
+    ch->idle = true;
+    ch->idle_until = now + IDLE_MS;
+    dibs__list_add(&ps->idle_channels, &ch->idle_link);
+    ps->idle_count++;
+    dibs__channels_trim(ps, now, IDLE_MAX);
 }

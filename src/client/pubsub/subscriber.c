@@ -1,32 +1,29 @@
 /* SPDX-License-Identifier: MIT
  *
- * subscriber.c - channels, and who listens to them.
+ * subscriber.c - the pub/sub connection to one server, and its subscriptions.
  *
  * Thread  io.
  *
- * How     One connection for any number of channels (channel.c), made when the
- *         first listener comes. The server confirms in the order in which it
- *         was asked; a channel is ready when nothing that was asked for it is
- *         outstanding.
+ * How     One connection for any number of channels (channel.c), opened with
+ *         the first subscription. The server confirms requests in order; a
+ *         channel is ready when none of its requests is in flight.
  *
- *         A listener that will soon be back parts, and does not leave: the
- *         channel stays subscribed for some seconds, and what it says meanwhile
- *         is heard by nobody. One that comes back is not called at once if the
- *         channel was ready, and silent, since it last asked.
+ *         dibs__unsubscribe_lazily keeps the channel subscribed for some
+ *         seconds; messages are dropped meanwhile. A new subscription is not
+ *         called at once if the channel was ready and silent since asked_ms:
+ *         no message was missed.
  *
- *         In a cluster there is one of these for each node that is needed.
- *         Channels of slots that nobody is known to have are in a tree without
- *         a connection until somebody is. Channels may be sharded:
- *         then only the node that has the channel's slot knows of them (the
- *         slot is the lock's), and they move with the slot. The node says so
- *         by unsubscribing us, or with MOVED.
+ *         In a cluster there is one subscriber for each node in use. Channels
+ *         whose slot has no known node are in a tree without a connection. A
+ *         sharded channel exists only at the node that has its slot (the slot
+ *         of the lock), and moves with the slot; the old node reports that by
+ *         an unsolicited "sunsubscribe", or with MOVED.
  *
- * Trouble A message is a hint: listeners must get along without. When the
- *         connection was down, messages may have been missed, so every channel
- *         is subscribed anew and all listeners are called. Where the server
- *         does not let us subscribe, they are called at once and told nothing
- *         more; they look by themselves. Channels that are optional may be
- *         refused without harm to others.
+ * Trouble A message is a hint; waiters also poll. After a reconnect, messages
+ *         may have been missed, so every channel is subscribed again and all
+ *         subscriptions are called. If SUBSCRIBE is not permitted, they are
+ *         called once and get no messages; waiters then only poll. An optional
+ *         channel may be refused without effect on the others.
  */
 #include "client/pubsub/channel.h"
 
@@ -41,9 +38,9 @@
 #define BACKOFF_MAX_MS   2000
 #define MOVED            "MOVED "
 
-/* ---- what the server says ---------------------------------------------- */
+/* ---- replies and messages ---------------------------------------------- */
 
-static void refuse_listeners(struct dibs__subscriber *ps, const char *text)
+static void refuse_all(struct dibs__subscriber *ps, const char *text)
 {
     struct dibs__channel *ch, *next;
 
@@ -53,18 +50,18 @@ static void refuse_listeners(struct dibs__subscriber *ps, const char *text)
     ps->refused = true;
     for (ch = dibs__channel_first(&ps->channels); ch; ch = next) {
         next = dibs__channel_next(ch);
-        ch->asked = ch->unasked = 0;
+        ch->pending_subscribes = ch->pending_unsubscribes = 0;
         dibs__channel_idle_end(ch);
-        /* Not now: a listener of one channel may leave another one. */
+        /* Deferred: hear may unsubscribe, which may free channel `next`. */
         if (!dibs__list_empty(&ch->subs))
-            dibs__channel_call_later(ch);
+            dibs__channel_notify_later(ch);
         dibs__channel_drop_if_idle(ch);
     }
 }
 
-/* MOVED: what was asked for channels of that slot will not be answered. They
- * are looked after when the next map has come, and not at once: two nodes can
- * point to each other for a while. */
+/* MOVED: requests for channels of that slot get no further reply. The channels
+ * move when the next slot map arrives, not at once: two nodes can redirect to
+ * each other for a while. */
 static void slot_moved(struct dibs__subscriber *ps, const char *error)
 {
     long slot = strtol(error + strlen(MOVED), NULL, 10);
@@ -75,72 +72,74 @@ static void slot_moved(struct dibs__subscriber *ps, const char *error)
         next = dibs__channel_next(ch);
         if (ch->slot != slot)
             continue;
-        ch->asked = ch->unasked = 0;
+        ch->pending_subscribes = ch->pending_unsubscribes = 0;
         ch->ready = false;
         dibs__channel_idle_end(ch);
         dibs__channel_drop_if_idle(ch);
     }
 }
 
-/* The channel whose question was refused just now, if that one is optional.
- * Answers come in the order of the questions. */
-static struct dibs__channel *refused_option(struct dibs__subscriber *ps)
+/* Returns the optional channel whose request was refused by the current reply,
+ * or NULL. Replies come in the order of the requests. */
+static struct dibs__channel *find_refused_optional(struct dibs__subscriber *ps)
 {
     struct dibs__channel *ch;
 
     for (ch = dibs__channel_first(&ps->channels); ch;
          ch = dibs__channel_next(ch))
-        if (ch->optional && ch->asked &&
-            ps->answers - ch->first_ask <= ch->last_ask - ch->first_ask)
+        if (ch->optional && ch->pending_subscribes &&
+            ps->replies - ch->first_request <=
+                ch->last_request - ch->first_request)
             break;
     return ch;
 }
 
-static void refuse_option(struct dibs__channel *ch)
+static void refuse_optional(struct dibs__channel *ch)
 {
     ch->ps->optional_refused = true;
-    ch->asked--; /* it may have been asked for once more */
-    dibs__channel_call(ch, '\0');
+    ch->pending_subscribes--; /* a later request may be in flight */
+    dibs__channel_notify(ch, '\0');
     dibs__channel_drop_if_idle(ch);
 }
 
-static void error_came(struct dibs__subscriber *ps, const char *text)
+static void on_error(struct dibs__subscriber *ps, const char *text)
 {
-    struct dibs__channel *option = refused_option(ps);
+    struct dibs__channel *optional_ch = find_refused_optional(ps);
 
     if (ps->slots && strncmp(text, MOVED, strlen(MOVED)) == 0)
         slot_moved(ps, text);
     else if (ps->slots && dibs__error_classify(text)->next == NEXT_LATER)
-        dibs__conn_close(ps->cn, DIBS_ERR_CONN, text); /* and then again */
-    else if (option)
-        refuse_option(option);
+        dibs__conn_close(ps->cn, DIBS_ERR_CONN, text); /* reconnects */
+    else if (optional_ch)
+        refuse_optional(optional_ch);
     else
-        refuse_listeners(ps, text);
+        refuse_all(ps, text);
 }
 
-/* The server has unsubscribed us, since the slot went elsewhere. */
-static void put_out(struct dibs__channel *ch)
+/* The server has ended the subscription, since the slot has moved. */
+static void channel_revoked(struct dibs__channel *ch)
 {
     ch->ready = false;
     dibs__channel_idle_end(ch);
     ch->ps->slots->doubt(ch->ps->slots);
 }
 
+/* Returns whether verb is `plain` or its sharded form, with "s" in front. */
 static bool is_verb(const char *verb, const char *plain)
 {
     return strcmp(verb, plain) == 0 ||
            (verb[0] == 's' && strcmp(verb + 1, plain) == 0);
 }
 
-static void message_came(struct dibs__conn *cn, const struct dibs__reply *reply)
+static void on_reply(struct dibs__conn *cn, const struct dibs__reply *reply)
 {
     struct dibs__subscriber *ps = cn->user;
     const struct dibs__reply *verb = dibs__reply_text(reply, 0);
     const struct dibs__reply *name = dibs__reply_text(reply, 1);
 
     if (reply->type == REPLY_ERROR) {
-        ps->answers++;
-        error_came(ps, reply->text);
+        ps->replies++;
+        on_error(ps, reply->text);
         return;
     }
     struct dibs__channel *ch =
@@ -148,43 +147,44 @@ static void message_came(struct dibs__conn *cn, const struct dibs__reply *reply)
                      : NULL;
     if (!ch)
         return;
-    if ((is_verb(verb->text, "subscribe") && ch->asked) ||
-        (is_verb(verb->text, "unsubscribe") && ch->unasked))
-        ps->answers++;
+    if ((is_verb(verb->text, "subscribe") && ch->pending_subscribes) ||
+        (is_verb(verb->text, "unsubscribe") && ch->pending_unsubscribes))
+        ps->replies++;
     if (is_verb(verb->text, "message")) {
         const struct dibs__reply *text = dibs__reply_text(reply, 2);
         dibs__stats_count(ps->events.stats, STAT_WAKEUPS, 1);
-        dibs__channel_call(ch, text ? text->text[0] : '\0');
-    } else if (is_verb(verb->text, "subscribe") && ch->asked > 0) {
-        ps->backoff_ms = 0; /* it works */
-        /* If it is given up meanwhile, that is still to be confirmed. */
-        ch->ready = --ch->asked == 0 && !ch->unasked;
+        dibs__channel_notify(ch, text ? text->text[0] : '\0');
+    } else if (is_verb(verb->text, "subscribe") && ch->pending_subscribes > 0) {
+        ps->backoff_ms = 0;
+        /* Not ready while an UNSUBSCRIBE sent meanwhile is in flight. */
+        ch->ready = --ch->pending_subscribes == 0 && !ch->pending_unsubscribes;
         if (ch->ready)
-            dibs__channel_call(ch, '\0');
-    } else if (is_verb(verb->text, "unsubscribe") && ch->unasked > 0) {
-        ch->unasked--;
+            dibs__channel_notify(ch, '\0');
+    } else if (is_verb(verb->text, "unsubscribe") &&
+               ch->pending_unsubscribes > 0) {
+        ch->pending_unsubscribes--;
     } else if (ps->slots && strcmp(verb->text, "sunsubscribe") == 0) {
-        put_out(ch);
+        channel_revoked(ch);
     }
     dibs__channel_drop_if_idle(ch);
 }
 
 /* ---- the connection ---------------------------------------------------- */
 
-static void conn_up(struct dibs__conn *cn)
+static void on_conn_up(struct dibs__conn *cn)
 {
     struct dibs__subscriber *ps = cn->user;
     struct dibs__channel *ch;
 
     ps->refused = ps->optional_refused = false;
-    ps->asks = ps->answers = 0;
+    ps->requests = ps->replies = 0;
     dibs__conn_poll(cn, UV_READABLE);
     for (ch = dibs__channel_first(&ps->channels); ch;
          ch = dibs__channel_next(ch))
         dibs__channel_subscribe(ch);
 }
 
-static void pubsub_redial_later(struct dibs__subscriber *ps)
+static void schedule_reconnect(struct dibs__subscriber *ps)
 {
     int64_t wait =
         dibs__backoff(&ps->backoff_ms, BACKOFF_FIRST_MS, BACKOFF_MAX_MS);
@@ -192,7 +192,7 @@ static void pubsub_redial_later(struct dibs__subscriber *ps)
     dibs__timer_set(ps->lp, &ps->redial, dibs__now_ms() + wait);
 }
 
-static void conn_down(struct dibs__conn *cn, dibs_err err, const char *why)
+static void on_conn_down(struct dibs__conn *cn, dibs_err err, const char *why)
 {
     struct dibs__subscriber *ps = cn->user;
     struct dibs__channel *ch, *next;
@@ -200,11 +200,11 @@ static void conn_down(struct dibs__conn *cn, dibs_err err, const char *why)
     ps->cn = NULL;
     if (!ps->closing && err != DIBS_ERR_CLOSED)
         dibs__log_disconnect(
-            &ps->events, &ps->to->url, &ps->hush,
+            &ps->events, &ps->to->url, &ps->throttle,
             &(struct dibs__failure){err, why, cn->id[0] != '\0'});
     for (ch = dibs__channel_first(&ps->channels); ch; ch = next) {
         next = dibs__channel_next(ch);
-        ch->asked = ch->unasked = 0;
+        ch->pending_subscribes = ch->pending_unsubscribes = 0;
         ch->ready = false;
         dibs__channel_idle_end(ch);
         dibs__channel_drop_if_idle(ch);
@@ -214,54 +214,54 @@ static void conn_down(struct dibs__conn *cn, dibs_err err, const char *why)
     if (ps->slots && err != DIBS_ERR_CLOSED)
         ps->slots->doubt(ps->slots);
     if (!RB_EMPTY(&ps->channels))
-        pubsub_redial_later(ps);
+        schedule_reconnect(ps);
 }
 
-static void conn_gone(struct dibs__conn *cn)
+static void on_conn_gone(struct dibs__conn *cn)
 {
     struct dibs__subscriber *ps = cn->user;
 
     dibs__free(cn);
-    if (--ps->conns == 0 && ps->closing)
+    if (--ps->conn_count == 0 && ps->closing)
         dibs__lifecycle_closed(ps->parts);
 }
 
-/* Is it known where the server is? Sentinels may have yet to say so. Then the
- * connection is cut, and that dials. */
-static bool is_placed(const struct dibs__subscriber *ps)
+/* Returns whether the address of the server is known. It is not before the
+ * sentinels have reported it; dibs__subscriber_disconnect then connects. */
+static bool has_address(const struct dibs__subscriber *ps)
 {
     return ps->to->url.unix_socket || ps->to->url.host;
 }
 
-static void pubsub_dial(struct dibs__subscriber *ps)
+static void subscriber_connect(struct dibs__subscriber *ps)
 {
-    if (ps->cn || ps->closing || RB_EMPTY(&ps->channels) || !is_placed(ps))
+    if (ps->cn || ps->closing || RB_EMPTY(&ps->channels) || !has_address(ps))
         return;
     struct dibs__conn *cn = dibs__calloc(1, sizeof *cn);
     if (cn) {
         cn->lp = ps->lp;
         cn->to = ps->to;
         cn->user = ps;
-        cn->up = conn_up;
-        cn->down = conn_down;
-        cn->gone = conn_gone;
-        cn->push = message_came;
+        cn->up = on_conn_up;
+        cn->down = on_conn_down;
+        cn->gone = on_conn_gone;
+        cn->push = on_reply;
     }
     if (!cn || dibs__conn_open(cn) != DIBS_OK) {
         dibs__free(cn);
-        pubsub_redial_later(ps);
+        schedule_reconnect(ps);
         return;
     }
     ps->cn = cn;
-    ps->conns++;
+    ps->conn_count++;
 }
 
-static void pubsub_timed(struct dibs__timer *t)
+static void on_redial_timer(struct dibs__timer *t)
 {
-    pubsub_dial(DIBS_OF(t, struct dibs__subscriber, redial));
+    subscriber_connect(DIBS_OF(t, struct dibs__subscriber, redial));
 }
 
-/* ---- listeners --------------------------------------------------------- */
+/* ---- subscriptions ----------------------------------------------------- */
 
 dibs_err dibs__subscribe(struct dibs__subscriber *ps,
                          struct dibs__subscription *sub, const char *name,
@@ -273,16 +273,16 @@ dibs_err dibs__subscribe(struct dibs__subscriber *ps,
         return DIBS_ERR_NOMEM;
     bool first = dibs__list_empty(&ch->subs);
     dibs__channel_idle_end(ch);
-    dibs__channel_join(ch, sub);
+    dibs__channel_add(ch, sub);
     if (ch->ready || dibs__channel_refused(ch)) {
-        bool known = ch->ready && ch->said_ms < sub->asked_ms;
-        if (!known)
-            dibs__channel_call_later(ch);
+        bool missed_none = ch->ready && ch->active_ms < sub->asked_ms;
+        if (!missed_none)
+            dibs__channel_notify_later(ch);
     } else if (first) {
         dibs__channel_subscribe(ch);
     }
     if (!ps->redial.at)
-        pubsub_dial(ps);
+        subscriber_connect(ps);
     return DIBS_OK;
 }
 
@@ -291,7 +291,7 @@ bool dibs__is_subscribed(const struct dibs__subscription *sub)
     return sub->on && sub->on->ready;
 }
 
-static void sub_end(struct dibs__subscription *sub, bool keep)
+static void subscription_end(struct dibs__subscription *sub, bool lazily)
 {
     struct dibs__channel *ch = sub->on;
 
@@ -301,7 +301,7 @@ static void sub_end(struct dibs__subscription *sub, bool keep)
     dibs__list_del(&sub->link);
     if (!dibs__list_empty(&ch->subs))
         return;
-    if (keep && ch->ready && !ch->later_set &&
+    if (lazily && ch->ready && !ch->notify_posted &&
         dibs__subscriber_usable(ch->ps)) {
         dibs__channel_idle_begin(ch);
         return;
@@ -312,15 +312,16 @@ static void sub_end(struct dibs__subscription *sub, bool keep)
 
 void dibs__unsubscribe(struct dibs__subscription *sub)
 {
-    sub_end(sub, false);
+    subscription_end(sub, false);
 }
 
 void dibs__unsubscribe_lazily(struct dibs__subscription *sub)
 {
-    sub_end(sub, true);
+    subscription_end(sub, true);
 }
 
-/* No memory there: such a listener hears nothing, and looks by itself. */
+/* A subscription that fails for lack of memory gets no messages; its waiters
+ * poll. */
 static void channel_move(struct dibs__channel *ch, struct dibs__subscriber *to)
 {
     struct dibs__list subs;
@@ -349,9 +350,8 @@ void dibs__channels_reroute(struct dibs__channels *in,
             continue;
         if (to && to != ch->ps)
             channel_move(ch, to);
-        else if (!ch->ready && !ch->asked)
-            dibs__channel_subscribe(
-                ch); /* the map was wrong, or the slot is back */
+        else if (!ch->ready && !ch->pending_subscribes)
+            dibs__channel_subscribe(ch); /* e.g. the slot has moved back */
     }
 }
 
@@ -359,18 +359,18 @@ void dibs__subscriber_idle(struct dibs__subscriber *ps)
 {
     dibs__channels_trim(ps, dibs__now_ms(), 0);
     if (ps->cn && RB_EMPTY(&ps->channels))
-        dibs__conn_close(ps->cn, DIBS_ERR_CLOSED, "not needed any more");
+        dibs__conn_close(ps->cn, DIBS_ERR_CLOSED, "no channels");
 }
 
-dibs_err dibs__channels_subscribe(struct dibs__channels *strays,
+dibs_err dibs__channels_subscribe(struct dibs__channels *unrouted,
                                   struct dibs__subscription *sub,
                                   const char *name, size_t len)
 {
-    struct dibs__channel *ch = dibs__channel_get(strays, NULL, name, len);
+    struct dibs__channel *ch = dibs__channel_get(unrouted, NULL, name, len);
 
     if (!ch)
         return DIBS_ERR_NOMEM;
-    dibs__channel_join(ch, sub);
+    dibs__channel_add(ch, sub);
     return DIBS_OK;
 }
 
@@ -386,9 +386,9 @@ void dibs__subscriber_disconnect(struct dibs__subscriber *ps, const char *why)
 void dibs__subscriber_init(struct dibs__subscriber *ps)
 {
     RB_INIT(&ps->channels);
-    dibs__list_init(&ps->kept);
-    ps->keeper.fire = dibs__channels_timed;
-    ps->redial.fire = pubsub_timed;
+    dibs__list_init(&ps->idle_channels);
+    ps->idle_timer.fire = dibs__channels_on_idle_timer;
+    ps->redial.fire = on_redial_timer;
 }
 
 void dibs__subscriber_close(struct dibs__subscriber *ps)
@@ -398,7 +398,7 @@ void dibs__subscriber_close(struct dibs__subscriber *ps)
     dibs__timer_stop(ps->lp, &ps->redial);
     if (ps->cn)
         dibs__conn_close(ps->cn, DIBS_ERR_CLOSED, "closed");
-    if (ps->conns == 0)
+    if (ps->conn_count == 0)
         dibs__lifecycle_closed(ps->parts);
 }
 

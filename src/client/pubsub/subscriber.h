@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * subscriber.h - channels, and who listens to them. All of it io only.
+ * subscriber.h - the pub/sub connection to one server, and its subscriptions.
+ * All of it io only.
+ *
+ * subscription  Interest of one object (a wait queue, say) in one channel.
+ * channel       Name, subscriptions and state at the server (channel.h).
+ * subscriber    One connection and its channels; in a cluster one per node.
+ * idle channel  Still subscribed at the server, without a subscription.
  */
 #ifndef DIBS_CLIENT_PUBSUB_SUBSCRIBER_H
 #define DIBS_CLIENT_PUBSUB_SUBSCRIBER_H
@@ -12,24 +18,25 @@
 
 #include <stdatomic.h>
 
-/* How messages go out: one, the other, or both. */
+/* Bits: PUBLISH or SPUBLISH or both. */
 enum { PUBSUB_CLASSIC = 1, PUBSUB_SHARDED = 2 };
 
 struct dibs__channel;
 
-/* A listener. Lives inside whatever listens. hear is called when the channel
- * is ready (from then on no message is missed), when a message came, and when
- * messages may have been missed; never from inside listen. said: the first byte
- * of the message; NUL if it is none. */
+/* Embedded in the object that subscribes. hear is called when the channel is
+ * ready (from then on no message is missed), when a message arrives, and when
+ * messages may have been missed; never from inside dibs__subscribe. first_byte
+ * is the first byte of the message, or NUL for the other two. */
 struct dibs__subscription {
     struct dibs__list link;
-    struct dibs__channel *on; /* NULL: listens to nothing */
-    unsigned heard;           /* the last call it got; subscriber.c's own */
-    bool optional;    /* it gets along without: if the server refuses it, only
-                         listeners of this sort are deaf */
-    int64_t asked_ms; /* when it last looked by itself; 0 = it did not. If no
-                         message was missed since, listen does not call it */
-    void (*hear)(struct dibs__subscription *sub, char said);
+    struct dibs__channel *on; /* NULL: not subscribed */
+    unsigned notify_round;    /* last round of channel.notify_round it was in */
+    bool optional;    /* if the server refuses this channel, the required
+                         channels of the subscriber still work */
+    int64_t asked_ms; /* when its owner last queried the server; 0: never. If
+                         the channel was ready and silent since then,
+                         subscribing does not call hear */
+    void (*hear)(struct dibs__subscription *sub, char first_byte);
 };
 
 RB_HEAD(dibs__channels, dibs__channel);
@@ -38,55 +45,61 @@ struct dibs__subscriber {
     struct dibs__loop *lp;
     const struct dibs__target *to;
     struct dibs__events events;
-    struct dibs__lifecycle
-        *parts; /* const after init: told when it has ended */
-    /* In a cluster; else NULL. How messages go out, and whose map it is. */
+    struct dibs__lifecycle *parts; /* const after init: reported to on close */
+    /* In a cluster, else NULL: PUBSUB_ bits in use, and the slot map. */
     const atomic_uint *flavour;   /* const after init */
     struct dibs__slot_map *slots; /* const after init */
 
-    struct dibs__conn *cn; /* NULL: none, not even on its way */
-    unsigned conns;        /* that are not gone yet */
+    struct dibs__conn *cn; /* NULL: neither connected nor connecting */
+    unsigned conn_count;   /* connections whose memory is still in use */
     bool closing;
-    bool refused;          /* may not subscribe; listeners look by themselves */
-    bool optional_refused; /* the same, of those that are optional */
-    unsigned asks, answers; /* on this connection, in the same order */
+    bool refused;          /* SUBSCRIBE is not permitted: subscriptions get no
+                              messages; their owners poll */
+    bool optional_refused; /* the same for optional channels */
+    unsigned requests, replies; /* counted on this connection; replies come in
+                                   the order of the requests */
     int64_t backoff_ms;
     struct dibs__timer redial;
-    struct dibs__list kept; /* channels without listeners, the oldest first */
-    unsigned kept_count;
-    struct dibs__timer keeper; /* when the oldest goes */
-    struct dibs__log_throttle hush;
+    struct dibs__list idle_channels; /* oldest first */
+    unsigned idle_count;
+    struct dibs__timer idle_timer; /* when the oldest idle channel expires */
+    struct dibs__log_throttle throttle;
     struct dibs__channels channels;
 };
 
 void dibs__subscriber_init(struct dibs__subscriber *ps);
-/* OK or NOMEM; the name is copied. */
+/* Returns OK or NOMEM; the name is copied. */
 dibs_err dibs__subscribe(struct dibs__subscriber *ps,
                          struct dibs__subscription *sub, const char *name,
                          size_t len);
-/* Will it hear of what is published now? */
+/* Returns whether a message published now will arrive. */
 bool dibs__is_subscribed(const struct dibs__subscription *sub);
+/* Idempotent. */
 void dibs__unsubscribe(struct dibs__subscription *sub);
-/* Leaves, but the channel stays subscribed for some seconds. */
+/* The same, but the channel stays subscribed at the server for some seconds. */
 void dibs__unsubscribe_lazily(struct dibs__subscription *sub);
-/* The server is elsewhere by now: connects, and subscribes, there. */
+/* The address of the server changed: closes the connection, then connects and
+ * subscribes at the new address. */
 void dibs__subscriber_disconnect(struct dibs__subscriber *ps, const char *why);
-/* Whose slot it is; NULL: nobody is known to have it. */
+/* Returns the subscriber of the node with this slot; NULL: no node is known. */
 typedef struct dibs__subscriber *dibs__subscriber_finder(void *arg, int slot);
-/* Ends the connection if there are no channels. */
+/* Drops idle channels, and closes the connection if none is left. */
 void dibs__subscriber_idle(struct dibs__subscriber *ps);
 
-/* Channels whose slot nobody is known to have are kept without a connection
- * until somebody is. OK or NOMEM. */
-dibs_err dibs__channels_subscribe(struct dibs__channels *strays,
+/* Subscribes to a channel whose slot has no known node: it is kept in a tree
+ * without a connection until dibs__channels_reroute. Returns OK or NOMEM. */
+dibs_err dibs__channels_subscribe(struct dibs__channels *unrouted,
                                   struct dibs__subscription *sub,
                                   const char *name, size_t len);
-/* Of these or of a connection's: those whose slot is elsewhere by now move
- * there, and their listeners are called once they hear again. */
+/* Moves each channel whose slot is now at another node to that node's
+ * subscriber, and calls hear once it is subscribed there. `in` is the tree of
+ * unrouted channels or of a subscriber. */
 void dibs__channels_reroute(struct dibs__channels *in,
                             dibs__subscriber_finder *find, void *arg);
-/* All have left. Ends the connection, then tells. */
+/* Closes the connection, then reports to `parts`. The caller must have ended
+ * all subscriptions. */
 void dibs__subscriber_close(struct dibs__subscriber *ps);
+/* In a child after fork: closes the socket only. */
 void dibs__subscriber_abandon(struct dibs__subscriber *ps);
 
 #endif
