@@ -295,8 +295,8 @@ static int64_t read_clock(struct dibs__check_ctx *ctx)
 static void read_clock_first(struct dibs__check_ctx *ctx)
 {
     ctx->clock_us = read_clock(ctx);
-    ctx->at_us = (ctx->reply.sent_us + ctx->reply.came_us) / 2;
-    ctx->trip_us = ctx->reply.came_us - ctx->reply.sent_us;
+    ctx->at_us = (ctx->reply.sent_us + ctx->reply.received_us) / 2;
+    ctx->trip_us = ctx->reply.received_us - ctx->reply.sent_us;
 }
 
 static int64_t wall_us(void)
@@ -314,8 +314,8 @@ static void check_clock_jumps(struct dibs__check_ctx *ctx)
     if (left > 0)
         nanosleep(&(struct timespec){.tv_nsec = left * 1000000}, NULL);
     int64_t now = read_clock(ctx);
-    int64_t at = (ctx->reply.sent_us + ctx->reply.came_us) / 2;
-    int64_t trip = ctx->reply.came_us - ctx->reply.sent_us;
+    int64_t at = (ctx->reply.sent_us + ctx->reply.received_us) / 2;
+    int64_t trip = ctx->reply.received_us - ctx->reply.sent_us;
     int64_t ours = at - ctx->at_us, theirs = now - ctx->clock_us;
     if (now < 0 || ctx->clock_us < 0)
         dibs__check_report(ctx, "clock", DIBS_VERDICT_NOTE, "unknown: %s",
@@ -353,7 +353,7 @@ static void check_clock_offset(struct dibs__check_ctx *ctx)
 static void check_latency(struct dibs__check_ctx *ctx)
 {
     (void)DIBS__ASK(ctx, "PING"); /* a refusal takes as long */
-    int64_t us = ctx->reply.came_us - ctx->reply.sent_us;
+    int64_t us = ctx->reply.received_us - ctx->reply.sent_us;
 
     dibs__check_report(
         ctx, "latency", us > SLOW_US ? DIBS_VERDICT_WARNING : DIBS_VERDICT_OK,

@@ -240,7 +240,7 @@ static void test_reason_words(void **state)
         /* Nothing that a terminal would obey. */
         {"-ERR \x1b[31mred\ttext\r\n", DIBS_ERR_SERVER, "ERR ?[31mred?text"},
         {":-99\r\n", DIBS_ERR_PROTOCOL, ""},
-        {"+OK\r\n", DIBS_ERR_PROTOCOL, "the reply makes no sense"},
+        {"+OK\r\n", DIBS_ERR_PROTOCOL, "unexpected reply"},
     };
     struct ts_proxy *px = ts_proxy_start(srv);
     const char *url = ts_proxy_url(px);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * script.c - calls of scripts: by digest, or whole when the server has not seen
- * the script. EVAL makes it remember, so that is all the loading there is.
+ * script.c - script calls: EVALSHA, or EVAL if the server does not have the
+ * script. EVAL also adds it to the server's script cache, so there is no SCRIPT
+ * LOAD.
  *
  * Thread  any.
  *
- * How     Behind its arguments a call has a number, another one for each
- *         sending, and the answer begins with it: lua/lib/around.lua says how.
- *         A reply without it, or with another one, is that to another sending.
+ * How     The last argument of a script call is a request number, different for
+ *         each attempt, and the reply begins with that number (format:
+ *         lua/lib/around.lua). A reply without it, or with another number,
+ *         belongs to another request.
  */
 #include "client/command/script.h"
 
@@ -32,8 +34,9 @@ void dibs__script_head(struct dibs__buf *out, const struct dibs__script *script,
     dibs__buf_arg_num(out, (int64_t)keys);
 }
 
-/* The number that a text begins with, and what is behind it; NULL: not this. */
-static const char *behind_number(const struct dibs__reply *r, unsigned number)
+/* Returns the rest of the text after the request number; NULL if the text does
+ * not begin with `number`. */
+static const char *skip_number(const struct dibs__reply *r, unsigned number)
 {
     unsigned found = 0;
     const char *at = r->text;
@@ -43,7 +46,7 @@ static const char *behind_number(const struct dibs__reply *r, unsigned number)
     return found == number ? at : NULL;
 }
 
-static bool number_at(const char *text, const char *end, int64_t *out)
+static bool parse_number(const char *text, const char *end, int64_t *out)
 {
     char *stop;
 
@@ -62,13 +65,13 @@ const struct dibs__reply *dibs__script_result(const struct dibs__reply *reply,
     if (reply->type == REPLY_ERROR)
         return reply;
     if (head && reply->len == 2) {
-        const char *behind = behind_number(head, number);
+        const char *behind = skip_number(head, number);
         bool ours = behind == head->text + head->len &&
                     reply->elem[1]->type == REPLY_ARRAY;
         return ours ? reply->elem[1] : NULL;
     }
     const char *at =
-        reply->type == REPLY_TEXT ? behind_number(reply, number) : NULL;
+        reply->type == REPLY_TEXT ? skip_number(reply, number) : NULL;
     if (!at)
         return NULL;
     const char *end = reply->text + reply->len;
@@ -77,7 +80,7 @@ const struct dibs__reply *dibs__script_result(const struct dibs__reply *reply,
         return room;
     if (*at == ' ') {
         room->type = REPLY_NUM;
-        return number_at(at + 1, end, &room->num) ? room : NULL;
+        return parse_number(at + 1, end, &room->num) ? room : NULL;
     }
     room->type = REPLY_TEXT;
     room->text = at + 1;
@@ -85,9 +88,10 @@ const struct dibs__reply *dibs__script_result(const struct dibs__reply *reply,
     return *at == '=' ? room : NULL;
 }
 
-/* The command of the first call on this line, or right behind it. */
-static size_t command_at(const struct dibs__script *script, long line,
-                         char *out, size_t size)
+/* Copies to `out` the name of the Redis command in the first call() at or after
+ * this line of the script. Returns its length, 0 if there is none. */
+static size_t find_command(const struct dibs__script *script, long line,
+                           char *out, size_t size)
 {
     const char *at = script->src, *end = script->src + script->len;
     size_t len = 0;
@@ -105,8 +109,8 @@ static size_t command_at(const struct dibs__script *script, long line,
     return len;
 }
 
-/* "... script: DIGEST, on @user_script:7." says nothing to a user. */
-static void cut_script(char *words)
+/* Removes "script: DIGEST, on @user_script:7." which does not help a user. */
+static void strip_script_location(char *words)
 {
     char *at = strstr(words, " script: "), *end;
 
@@ -120,9 +124,10 @@ static void cut_script(char *words)
     }
 }
 
-/* What an error says of the server: not what the URL promises. NULL: nothing.
- */
-static const char *wrong_server(const char *words, const struct dibs__url *url)
+/* Returns the error text for a server of another kind than the URL's scheme;
+ * NULL if the error does not indicate that. */
+static const char *url_mismatch_text(const char *words,
+                                     const struct dibs__url *url)
 {
     if (strncmp(words, "MOVED ", 6) == 0)
         return url->tls.on ? "this is a node of a cluster: the URL begins with "
@@ -143,20 +148,20 @@ void dibs__script_words(const char *error, const struct dibs__url *single,
 {
     const char *at = strstr(error, "user_script:");
     const char *words = dibs__error_strip(error);
-    const char *instead = single ? wrong_server(words, single) : NULL;
+    const char *instead = single ? url_mismatch_text(words, single) : NULL;
     const struct dibs__script *const *s = dibs__scripts;
     char command[32];
 
     if (strncmp(words, "WRONGTYPE", 9) == 0)
         instead = dibs_strerror(DIBS_ERR_WRONGTYPE);
     snprintf(out, DIBS__REASON_MAX, "%s", instead ? instead : words);
-    cut_script(out);
+    strip_script_location(out);
     while (*s && !strstr(error, (*s)->sha))
         s++;
     size_t n = strlen(out);
     if (!instead && at && *s &&
-        command_at(*s, strtol(at + strlen("user_script:"), NULL, 10), command,
-                   sizeof command) > 0 &&
+        find_command(*s, strtol(at + strlen("user_script:"), NULL, 10), command,
+                     sizeof command) > 0 &&
         !strstr(out, command))
         snprintf(out + n, DIBS__REASON_MAX - n, " (%s)", command);
 }
