@@ -89,14 +89,14 @@ static void check_slots(struct dibs__check_ctx *ctx)
 static void check_sentinels(struct dibs__check_ctx *ctx)
 {
     const struct dibs__sentinels *sn = ctx->c->sentinels;
-    unsigned n = atomic_load(&sn->seen);
+    unsigned n = atomic_load(&sn->known_count);
 
     if (n < 3)
         dibs__check_report(ctx, "sentinels", DIBS_VERDICT_WARNING,
                            "%u known: with fewer than three nobody can tell a "
                            "dead master from a cut cable",
                            n);
-    else if (!atomic_load(&sn->watches))
+    else if (!atomic_load(&sn->is_watching))
         dibs__check_report(ctx, "sentinels", DIBS_VERDICT_WARNING,
                            "%u known, but none tells of changes: a failover is "
                            "noticed when commands fail",

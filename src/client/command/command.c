@@ -195,7 +195,7 @@ static void wait_for_connection(struct dibs__command *cmd, int64_t until)
     if (s)
         dibs__server_ensure_connected(s);
     else
-        cmd->slots->wanted(cmd->slots);
+        cmd->slots->need_map(cmd->slots);
 }
 
 static void try_send(struct dibs__command *cmd)
@@ -312,9 +312,9 @@ static void log_transient_error(const struct dibs__command *cmd,
 {
     int64_t now = dibs__now_ms();
 
-    if (cmd->quiet || cmd->slots || now < cmd->server->throttle_until)
+    if (cmd->quiet || cmd->slots || now < cmd->server->next_transient_log_ms)
         return;
-    cmd->server->throttle_until = now + TRANSIENT_LOG_MS;
+    cmd->server->next_transient_log_ms = now + TRANSIENT_LOG_MS;
     log_error_reply(cmd, error);
 }
 
