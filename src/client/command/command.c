@@ -59,8 +59,8 @@ static void mark_in_doubt(struct dibs__command *cmd)
 
     dibs__stats_count(cmd->server->events.stats, STAT_UNKNOWN, 1);
     cmd->resent = true;
-    cmd->unkillable |= cmd->in_doubt &&
-                       !dibs__in_doubt_killed(cmd->in_doubt); /* last attempt */
+    /* cmd->in_doubt is about an earlier attempt, and is replaced here. */
+    cmd->unkillable |= cmd->in_doubt && !dibs__in_doubt_killed(cmd->in_doubt);
     dibs__in_doubt_unref(cmd->in_doubt);
     if (!conn->in_doubt)
         conn->in_doubt = dibs__in_doubt_new(conn);
@@ -73,19 +73,19 @@ static void mark_in_doubt(struct dibs__command *cmd)
 
 /* ---- one command ------------------------------------------------------- */
 
-/* Calls cmd->explain with the error reply's text, else with the last error of
- * the server or cluster, else with the text of `err`. */
+/* Passes the error text to cmd->explain: the error reply, else the last error
+ * of the server or cluster, else the text of `err`. */
 static void explain_error(struct dibs__command *cmd, dibs_err err,
                           const struct dibs__reply *reply)
 {
-    char words[DIBS__REASON_MAX], why[DIBS__REASON_MAX];
+    char text[DIBS__REASON_MAX], why[DIBS__REASON_MAX];
     const struct dibs__url *url =
         cmd->server ? &cmd->server->to.url : cmd->slots->url;
     const char *known = cmd->server ? cmd->server->why : cmd->slots->why;
 
     if (reply && reply->type == REPLY_ERROR) {
-        dibs__script_words(reply->text, cmd->slots ? NULL : url, words);
-        dibs__event_text(url, words, why);
+        dibs__script_words(reply->text, cmd->slots ? NULL : url, text);
+        dibs__event_text(url, text, why);
     } else if (err == DIBS_ERR_PROTOCOL) {
         dibs__event_text(url, "unexpected reply", why);
     } else if (known[0]) {
@@ -128,6 +128,7 @@ static void run_done(struct dibs__command *cmd, dibs_err err,
     cmd->done(cmd, err, reply);
 }
 
+/* Passes the error text, if any, and completes the command. */
 static void complete(struct dibs__command *cmd, dibs_err err,
                      const struct dibs__reply *reply)
 {
@@ -298,10 +299,10 @@ static bool follow_redirect(struct dibs__command *cmd, const char *error)
 
 static void log_error_reply(const struct dibs__command *cmd, const char *error)
 {
-    char words[DIBS__REASON_MAX];
+    char text[DIBS__REASON_MAX];
 
-    dibs__script_words(error, cmd->slots ? NULL : &cmd->server->to.url, words);
-    dibs__server_log(cmd->server, DIBS_EVENT_ERROR, cmd->last_err, words);
+    dibs__script_words(error, cmd->slots ? NULL : &cmd->server->to.url, text);
+    dibs__server_log(cmd->server, DIBS_EVENT_ERROR, cmd->last_err, text);
 }
 
 /* Logs a transient error (LOADING, BUSY). Every command to the server gets the
@@ -358,8 +359,8 @@ static bool retry_on_error(struct dibs__command *cmd, const char *error)
 static void save_reply(struct dibs__command *cmd,
                        const struct dibs__reply *reply)
 {
-    const size_t room = sizeof cmd->saved_reply.text - 1;
-    size_t len = reply->len < room ? reply->len : room;
+    const size_t max = sizeof cmd->saved_reply.text - 1;
+    size_t len = reply->len < max ? reply->len : max;
 
     cmd->state = CMD_AWAIT_REPLICAS;
     cmd->saved_reply_type = (unsigned char)reply->type;
@@ -371,14 +372,14 @@ static void save_reply(struct dibs__command *cmd,
     cmd->saved_reply.text[len] = 0;
 }
 
-/* Returns the reply without the request number; *room may hold it. NULL if the
- * reply belongs to another request: the connection is desynchronized. */
+/* Returns the reply without the request number; *storage may hold it. NULL if
+ * the reply belongs to another request: the connection is desynchronized. */
 static const struct dibs__reply *unwrap_reply(const struct dibs__command *cmd,
                                               const struct dibs__reply *reply,
-                                              struct dibs__reply *room)
+                                              struct dibs__reply *storage)
 {
     if (!cmd->no_script)
-        reply = dibs__script_result(reply, cmd->req.number, room);
+        reply = dibs__script_result(reply, cmd->req.number, storage);
     return reply && dibs__reply_fits(reply, cmd->expects) ? reply : NULL;
 }
 
@@ -387,9 +388,9 @@ static void handle_reply(struct dibs__req *req, dibs_err err,
 {
     struct dibs__command *cmd = DIBS_OF(req, struct dibs__command, req);
     const struct dibs__reply *raw = reply;
-    struct dibs__reply room;
+    struct dibs__reply storage;
 
-    reply = err == DIBS_OK ? unwrap_reply(cmd, raw, &room) : NULL;
+    reply = err == DIBS_OK ? unwrap_reply(cmd, raw, &storage) : NULL;
     if (err == DIBS_OK && !reply) {
         /* The second mismatch of a command, with no other request in flight:
          * not a desync, this server replies with a wrong type. With others in
@@ -501,9 +502,9 @@ void dibs__command_run_now(struct dibs__route to, struct dibs__command *cmd)
 bool dibs__command_consume_reply(struct dibs__command *cmd,
                                  const struct dibs__reply *reply)
 {
-    struct dibs__reply room;
+    struct dibs__reply storage;
 
-    reply = unwrap_reply(cmd, reply, &room);
+    reply = unwrap_reply(cmd, reply, &storage);
     cmd->desync = !reply;
     if (cmd->desync)
         return false;

@@ -108,7 +108,8 @@ void dibs__command_start(struct dibs__route to, struct dibs__command *cmd);
  * inside this call. Thread: io. */
 void dibs__command_run_now(struct dibs__route to, struct dibs__command *cmd);
 /* Same, on a borrowed connection if one is free: then done runs inside this
- * call; else the command is posted. Thread: app. */
+ * call. The command is posted if none is free, or if the attempt fails. Thread:
+ * app. */
 void dibs__command_run_direct(struct dibs__route to, struct dibs__command *cmd);
 /* dibs__command_run_direct in two steps, to send to several servers before
  * receiving. send_sync returns true if the caller must call recv_sync; false if

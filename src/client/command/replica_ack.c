@@ -55,15 +55,15 @@ static struct dibs__server *acks_server(struct dibs__replica_acks *a)
 
 static void schedule_group(struct dibs__server *s)
 {
-    dibs__loop_flush(s->lp, &s->acks.go);
+    dibs__loop_flush(s->lp, &s->acks.send_task);
 }
 
 /* ---- replies ----------------------------------------------------------- */
 
 /* Returns the error for a refused or malformed reply to WAIT or ROLE. Logs the
  * refusal if commands wait for it. */
-static dibs_err acks_refusal(struct dibs__replica_acks *a,
-                             const struct dibs__reply *reply)
+static dibs_err refusal_error(struct dibs__replica_acks *a,
+                              const struct dibs__reply *reply)
 {
     dibs_err err = DIBS_ERR_REPLICAS;
 
@@ -81,7 +81,7 @@ static dibs_err acks_refusal(struct dibs__replica_acks *a,
 
 /* Returns the number of replicas in a master's reply to ROLE; -1 if this is no
  * such reply. */
-static int64_t role_count(const struct dibs__reply *reply)
+static int64_t parse_role(const struct dibs__reply *reply)
 {
     const struct dibs__reply *role =
         reply->type == REPLY_ARRAY ? dibs__reply_text(reply, 0) : NULL;
@@ -100,11 +100,11 @@ static void role_done(struct dibs__req *req, dibs_err err,
 
     if (err != DIBS_OK)
         return; /* the connection is lost; wait_done handles that */
-    int64_t n = role_count(reply);
-    if (n >= 0)
-        a->online = n;
+    int64_t count = parse_role(reply);
+    if (count >= 0)
+        a->replicas_online = count;
     else
-        a->refused = acks_refusal(a, reply);
+        a->refused = refusal_error(a, reply);
 }
 
 /* Completes a command of the group: OK if enough replicas confirmed it. */
@@ -120,10 +120,11 @@ static void complete_acked(struct dibs__replica_acks *a,
     cmd->acked = (int)dibs__min(acked, INT_MAX);
     /* 0 if all are required and the server has none. */
     cmd->wanted = !all                 ? cmd->replicas
-                  : refused != DIBS_OK ? (int)dibs__max(a->online, 1)
-                                       : (int)a->online;
+                  : refused != DIBS_OK ? (int)dibs__max(a->replicas_online, 1)
+                                       : (int)a->replicas_online;
     /* "All" of zero replicas is refused: no copy would exist. */
-    if (refused == DIBS_OK && (acked < cmd->wanted || (all && !a->online)))
+    if (refused == DIBS_OK &&
+        (acked < cmd->wanted || (all && !a->replicas_online)))
         refused = DIBS_ERR_REPLICAS;
     dibs__command_acknowledged(cmd, refused, has_error_text);
 }
@@ -138,14 +139,15 @@ static void wait_done(struct dibs__req *req, dibs_err err,
     struct dibs__list group;
 
     a->wait_in_flight = false;
-    if (err == DIBS_OK && reply->type == REPLY_NUM && a->counted &&
-        a->online > a->asked && a->refused == DIBS_OK) {
-        a->asked = a->online; /* a replica has joined since the last ROLE */
+    if (err == DIBS_OK && reply->type == REPLY_NUM && a->role_sent &&
+        a->replicas_online > a->wait_replicas && a->refused == DIBS_OK) {
+        a->wait_replicas =
+            a->replicas_online; /* a replica has joined since the last ROLE */
         send_wait(s);
         return;
     }
     if (err == DIBS_OK && reply->type != REPLY_NUM)
-        refused = acks_refusal(a, reply);
+        refused = refusal_error(a, reply);
     int64_t acked = err == DIBS_OK && !refused ? dibs__max(reply->num, 0) : 0;
     dibs__list_init(&group);
     dibs__list_move(&group, &a->group);
@@ -172,8 +174,8 @@ static void wait_write(struct dibs__req *req, struct dibs__buf *out)
 
     dibs__buf_array(out, 3);
     dibs__buf_arg_text(out, "WAIT");
-    dibs__buf_arg_num(out, a->asked);
-    dibs__buf_arg_num(out, dibs__max(a->ms, 1)); /* 0 = no time limit */
+    dibs__buf_arg_num(out, a->wait_replicas);
+    dibs__buf_arg_num(out, dibs__max(a->wait_ms, 1)); /* 0 = no time limit */
 }
 
 static void role_write(struct dibs__req *req, struct dibs__buf *out)
@@ -188,7 +190,7 @@ static void send_wait(struct dibs__server *s)
     struct dibs__replica_acks *a = &s->acks;
 
     a->wait_in_flight = true;
-    a->wait.expires = dibs__now_ms() + a->ms + s->to.command_timeout_ms;
+    a->wait.expires = dibs__now_ms() + a->wait_ms + s->to.command_timeout_ms;
     dibs__conn_send(&a->conn->cn, &a->wait);
 }
 
@@ -196,18 +198,18 @@ static void send_group(struct dibs__server *s)
 {
     struct dibs__replica_acks *a = &s->acks;
 
-    a->asked = a->ms = 0;
-    a->counted = false;
+    a->wait_replicas = a->wait_ms = 0;
+    a->role_sent = false;
     a->refused = DIBS_OK;
     for (struct dibs__list *l; (l = dibs__list_pop(&a->queue));) {
         struct dibs__command *cmd = DIBS_OF(l, struct dibs__command, req.link);
-        a->asked = dibs__max(a->asked, cmd->replicas);
-        a->ms = dibs__max(a->ms, cmd->replicas_ms);
-        a->counted |= cmd->replicas < 0;
+        a->wait_replicas = dibs__max(a->wait_replicas, cmd->replicas);
+        a->wait_ms = dibs__max(a->wait_ms, cmd->replicas_ms);
+        a->role_sent |= cmd->replicas < 0;
         dibs__command_send(cmd, a->conn);
     }
-    if (a->counted) {
-        a->asked = dibs__max(a->asked, a->online);
+    if (a->role_sent) {
+        a->wait_replicas = dibs__max(a->wait_replicas, a->replicas_online);
         a->role.expires = dibs__now_ms() + s->to.command_timeout_ms;
         dibs__conn_send(&a->conn->cn, &a->role);
     }
@@ -224,7 +226,7 @@ static void acks_up(struct dibs__conn *cn)
     conn->was_up = true;
     a->up = true;
     dibs__timer_stop(conn->server->lp, &a->timer);
-    a->online = 0; /* may be another server than before */
+    a->replicas_online = 0; /* may be another server than before */
     schedule_group(conn->server);
 }
 
@@ -236,7 +238,7 @@ static void acks_redial_later(struct dibs__server *s)
 }
 
 /* The connection attempt failed. Commands without connect_by fail, the others
- * stay queued until then. */
+ * stay queued until that time. */
 static void open_failed(struct dibs__server *s, dibs_err err)
 {
     struct dibs__replica_acks *a = &s->acks;
@@ -279,7 +281,8 @@ static void acks_down(struct dibs__conn *cn, dibs_err err, const char *why)
 
 static void run_group(struct dibs__task *t)
 {
-    struct dibs__replica_acks *a = DIBS_OF(t, struct dibs__replica_acks, go);
+    struct dibs__replica_acks *a =
+        DIBS_OF(t, struct dibs__replica_acks, send_task);
     struct dibs__server *s = acks_server(a);
 
     if (dibs__list_empty(&a->queue) || !dibs__server_is_up(s))
@@ -396,6 +399,6 @@ void dibs__replica_acks_init(struct dibs__server *s)
     a->role.done = role_done;
     a->add = acks_add;
     a->keep = await_group;
-    a->go.run = run_group;
+    a->send_task.run = run_group;
     a->timer.fire = timer_fired;
 }

@@ -21,12 +21,12 @@ struct dibs__replica_acks {
     struct dibs__list queue; /* commands of the next group */
     struct dibs__list group; /* commands that have a reply and await WAIT */
     struct dibs__req wait, role;
-    bool counted;         /* ROLE was sent with this group */
-    dibs_err refused;     /* error of that ROLE, or OK */
-    int64_t online;       /* connected replicas, from the latest ROLE */
-    int64_t asked, ms;    /* arguments of WAIT */
-    struct dibs__task go; /* sends the next group, at the end of the loop
-                             iteration */
+    bool role_sent;          /* ROLE was sent with this group */
+    dibs_err refused;        /* error of that ROLE, or OK */
+    int64_t replicas_online; /* connected replicas, from the latest ROLE */
+    int64_t wait_replicas, wait_ms; /* arguments of WAIT */
+    struct dibs__task send_task;    /* sends the next group, before the loop
+                                       sleeps */
     /* Called by command.c, which does not depend on replica_ack.c. add: queues
      * the command for the next group. keep: the command has its reply and
      * waits for WAIT. */

@@ -58,34 +58,34 @@ static bool parse_number(const char *text, const char *end, int64_t *out)
 
 const struct dibs__reply *dibs__script_result(const struct dibs__reply *reply,
                                               unsigned number,
-                                              struct dibs__reply *room)
+                                              struct dibs__reply *storage)
 {
     const struct dibs__reply *head = dibs__reply_text(reply, 0);
 
     if (reply->type == REPLY_ERROR)
         return reply;
     if (head && reply->len == 2) {
-        const char *behind = skip_number(head, number);
-        bool ours = behind == head->text + head->len &&
-                    reply->elem[1]->type == REPLY_ARRAY;
-        return ours ? reply->elem[1] : NULL;
+        const char *rest = skip_number(head, number);
+        bool matches = rest == head->text + head->len &&
+                       reply->elem[1]->type == REPLY_ARRAY;
+        return matches ? reply->elem[1] : NULL;
     }
     const char *at =
         reply->type == REPLY_TEXT ? skip_number(reply, number) : NULL;
     if (!at)
         return NULL;
     const char *end = reply->text + reply->len;
-    *room = (struct dibs__reply){.type = REPLY_NIL};
+    *storage = (struct dibs__reply){.type = REPLY_NIL};
     if (at == end)
-        return room;
+        return storage;
     if (*at == ' ') {
-        room->type = REPLY_NUM;
-        return parse_number(at + 1, end, &room->num) ? room : NULL;
+        storage->type = REPLY_NUM;
+        return parse_number(at + 1, end, &storage->num) ? storage : NULL;
     }
-    room->type = REPLY_TEXT;
-    room->text = at + 1;
-    room->len = (size_t)(end - room->text);
-    return *at == '=' ? room : NULL;
+    storage->type = REPLY_TEXT;
+    storage->text = at + 1;
+    storage->len = (size_t)(end - storage->text);
+    return *at == '=' ? storage : NULL;
 }
 
 /* Copies to `out` the name of the Redis command in the first call() at or after
@@ -110,32 +110,32 @@ static size_t find_command(const struct dibs__script *script, long line,
 }
 
 /* Removes "script: DIGEST, on @user_script:7." which does not help a user. */
-static void strip_script_location(char *words)
+static void strip_script_location(char *text)
 {
-    char *at = strstr(words, " script: "), *end;
+    char *at = strstr(text, " script: "), *end;
 
     if (at && (end = strstr(at, "on @user_script:")) != NULL) {
         end += strlen("on @user_script:");
         end += strspn(end, "0123456789.");
         memmove(at, end, strlen(end) + 1);
-        size_t n = strlen(words);
-        if (n > 0 && words[n - 1] == '.')
-            words[n - 1] = '\0';
+        size_t n = strlen(text);
+        if (n > 0 && text[n - 1] == '.')
+            text[n - 1] = '\0';
     }
 }
 
 /* Returns the error text for a server of another kind than the URL's scheme;
  * NULL if the error does not indicate that. */
-static const char *url_mismatch_text(const char *words,
+static const char *url_mismatch_text(const char *text,
                                      const struct dibs__url *url)
 {
-    if (strncmp(words, "MOVED ", 6) == 0)
+    if (strncmp(text, "MOVED ", 6) == 0)
         return url->tls.on ? "this is a node of a cluster: the URL begins with "
                              "rediss-cluster://"
                            : "this is a node of a cluster: the URL begins with "
                              "redis-cluster://";
-    if (strncmp(words, "ERR unknown command", 19) == 0 &&
-        strstr(words, "EVALSHA"))
+    if (strncmp(text, "ERR unknown command", 19) == 0 &&
+        strstr(text, "EVALSHA"))
         return url->tls.on ? "the server has no scripts; for a sentinel the "
                              "URL is rediss-sentinel://HOST:PORT/SERVICE"
                            : "the server has no scripts; for a sentinel the "
@@ -147,19 +147,19 @@ void dibs__script_words(const char *error, const struct dibs__url *single,
                         char out[DIBS__REASON_MAX])
 {
     const char *at = strstr(error, "user_script:");
-    const char *words = dibs__error_strip(error);
-    const char *instead = single ? url_mismatch_text(words, single) : NULL;
+    const char *text = dibs__error_strip(error);
+    const char *replacement = single ? url_mismatch_text(text, single) : NULL;
     const struct dibs__script *const *s = dibs__scripts;
     char command[32];
 
-    if (strncmp(words, "WRONGTYPE", 9) == 0)
-        instead = dibs_strerror(DIBS_ERR_WRONGTYPE);
-    snprintf(out, DIBS__REASON_MAX, "%s", instead ? instead : words);
+    if (strncmp(text, "WRONGTYPE", 9) == 0)
+        replacement = dibs_strerror(DIBS_ERR_WRONGTYPE);
+    snprintf(out, DIBS__REASON_MAX, "%s", replacement ? replacement : text);
     strip_script_location(out);
     while (*s && !strstr(error, (*s)->sha))
         s++;
     size_t n = strlen(out);
-    if (!instead && at && *s &&
+    if (!replacement && at && *s &&
         find_command(*s, strtol(at + strlen("user_script:"), NULL, 10), command,
                      sizeof command) > 0 &&
         !strstr(out, command))

@@ -83,11 +83,11 @@ void dibs__script_words(const char *error, const struct dibs__url *single,
  * source, for a server without the script; else EVALSHA. */
 void dibs__script_head(struct dibs__buf *out, const struct dibs__script *script,
                        bool whole, size_t keys, size_t args);
-/* Returns the script's result without the request number; *room may hold it. An
- * error reply is returned unchanged. NULL if the reply has another request
+/* Returns the script's result without the request number; *storage may hold it.
+ * An error reply is returned unchanged. NULL if the reply has another request
  * number. */
 const struct dibs__reply *dibs__script_result(const struct dibs__reply *reply,
                                               unsigned number,
-                                              struct dibs__reply *room);
+                                              struct dibs__reply *storage);
 
 #endif

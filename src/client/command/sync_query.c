@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define ATTEMPTS 2 /* the deadline, in reply timeouts: allows one retry */
+
 /* ---- a blocking command ------------------------------------------------ */
 
 static void sync_query_done(struct dibs__command *cmd, dibs_err err,
@@ -45,7 +47,7 @@ dibs_err dibs__sync_query_run(dibs_client *c, struct dibs__route to,
     query->call.done = sync_query_done;
     query->call.explain = sync_query_explain;
     query->call.attempt_ms = c->to.command_timeout_ms;
-    query->call.deadline = dibs__now_ms() + 2 * query->call.attempt_ms;
+    query->call.deadline = dibs__now_ms() + ATTEMPTS * query->call.attempt_ms;
     query->why[0] = '\0';
     sem_init(&query->done, 0, 0);
     dibs__command_run_direct(to, &query->call);

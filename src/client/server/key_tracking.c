@@ -69,7 +69,7 @@ static void set_state(struct dibs__server *s,
     atomic_store(&s->tracking.state, state);
 }
 
-static bool is_state(const struct dibs__server *s,
+static bool state_is(const struct dibs__server *s,
                      enum dibs__key_tracking_state state)
 {
     return atomic_load(&s->tracking.state) == state;
@@ -89,17 +89,17 @@ static void close_conn(struct dibs__server *s, const char *why)
 /* Must run before the connection is closed: `text` may be in its buffer. */
 static void log_refusal(struct dibs__server *s, const char *text)
 {
-    char words[DIBS__REASON_MAX];
+    char message[DIBS__REASON_MAX];
 
     if (s->tracking.refusal_logged)
         return;
     s->tracking.refusal_logged = true;
     snprintf(
-        words, sizeof words,
+        message, sizeof message,
         "a lost lock is detected at its next renewal only; CLIENT TRACKING "
         "is refused: %.200s",
         text);
-    dibs__server_log(s, DIBS_EVENT_WARNING, DIBS_ERR_AUTH, words);
+    dibs__server_log(s, DIBS_EVENT_WARNING, DIBS_ERR_AUTH, message);
 }
 
 static void refuse(struct dibs__server *s, const char *text)
@@ -134,11 +134,12 @@ static void tracking_write(struct dibs__req *req, struct dibs__buf *out)
     dibs__buf_arg_text(out, "NOLOOP");
 }
 
-/* Returns true if the reply has the type `wanted` or is an error reply; false
- * if the main connection was lost, or was closed here because of a desync. */
-static bool is_valid_reply(struct dibs__server *s, const struct dibs__req *req,
-                           dibs_err err, const struct dibs__reply *reply,
-                           enum dibs__reply_type wanted)
+/* Returns true if there is a reply to this request: of the type `wanted`, an
+ * error reply, or another type that this server keeps sending. Returns false if
+ * the main connection was lost, or was closed here because of a desync. */
+static bool has_reply(struct dibs__server *s, const struct dibs__req *req,
+                      dibs_err err, const struct dibs__reply *reply,
+                      enum dibs__reply_type wanted)
 {
     return err == DIBS_OK &&
            !dibs__server_is_desync(s, req, reply, 1u << wanted);
@@ -155,11 +156,11 @@ static void tracking_replied(struct dibs__req *req, dibs_err err,
     struct tracking_req *tr = DIBS_OF(req, struct tracking_req, req);
     struct dibs__server *s = tr->s;
     bool current =
-        is_state(s, TRACK_ASKING) && tr->attempt == s->tracking.attempts;
-    bool valid = is_valid_reply(s, req, err, reply, REPLY_TEXT);
+        state_is(s, TRACK_ASKING) && tr->attempt == s->tracking.attempts;
+    bool replied = has_reply(s, req, err, reply, REPLY_TEXT);
 
     dibs__free(tr);
-    if (!valid)
+    if (!replied)
         return;
     if (current && reply->type != REPLY_TEXT) {
         refuse(s, refusal_text(reply));
@@ -215,7 +216,7 @@ static void handle_message(struct dibs__conn *cn,
     else if (strcmp(verb->text, "message") == 0)
         handle_invalidation(s, reply->elem[2]);
     else if (strcmp(verb->text, "subscribe") == 0 &&
-             is_state(s, TRACK_LISTENING))
+             state_is(s, TRACK_LISTENING))
         send_tracking(s);
 }
 
@@ -293,8 +294,8 @@ static void caching_replied(struct dibs__req *req, dibs_err err,
 {
     struct dibs__server *s = DIBS_OF(req, struct read_batch, first)->s;
 
-    if (is_valid_reply(s, req, err, reply, REPLY_TEXT) &&
-        reply->type != REPLY_TEXT && is_state(s, TRACK_ON))
+    if (has_reply(s, req, err, reply, REPLY_TEXT) &&
+        reply->type != REPLY_TEXT && state_is(s, TRACK_ON))
         refuse(s, refusal_text(reply));
 }
 
@@ -304,13 +305,13 @@ static void batch_replied(struct dibs__req *req, dibs_err err,
 {
     struct read_batch *r = DIBS_OF(req, struct read_batch, last);
     struct dibs__server *s = r->s;
-    bool valid = is_valid_reply(s, req, err, reply, REPLY_NUM);
+    bool replied = has_reply(s, req, err, reply, REPLY_NUM);
 
     dibs__buf_clear(&r->text);
     dibs__free(r);
-    if (!valid)
+    if (!replied)
         return;
-    if (reply->type != REPLY_NUM && is_state(s, TRACK_ON) &&
+    if (reply->type != REPLY_NUM && state_is(s, TRACK_ON) &&
         dibs__error_classify(refusal_text(reply))->next == NEXT_GIVE_UP)
         refuse(s, refusal_text(reply));
     dibs__server_replied(s);
@@ -352,13 +353,13 @@ void dibs__key_tracking_init(struct dibs__server *s)
 void dibs__key_tracking_enable(struct dibs__server *s)
 {
     s->tracking.wanted = true;
-    if (is_state(s, TRACK_OFF))
+    if (state_is(s, TRACK_OFF))
         dial(s);
 }
 
 void dibs__key_tracking_resume(struct dibs__server *s)
 {
-    if (!s->tracking.wanted || !is_state(s, TRACK_OFF))
+    if (!s->tracking.wanted || !state_is(s, TRACK_OFF))
         return;
     set_state(s, TRACK_RESTING);
     dibs__timer_set(s->lp, &s->tracking.again, dibs__now_ms() + RESUME_MS);

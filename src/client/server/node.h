@@ -15,8 +15,8 @@ struct dibs__node {
     struct dibs__subscriber pubsub;
     void *user;  /* the dibs_client or struct dibs__cluster it belongs to */
     bool in_map; /* cluster.c, io only: it has slots */
-    unsigned map_round; /* cluster.c, io only: last refresh round in which it
-                           was asked for the slot map */
+    unsigned map_round; /* cluster.c, io only: last refresh round that
+                           queried it */
 };
 
 static inline struct dibs__node *dibs__node_of(const struct dibs__server *s)

@@ -197,7 +197,7 @@ static void main_down(struct dibs__conn *cn, dibs_err err, const char *why)
     redial_with_backoff(s, dibs__server_error_is_final(err));
     if (conn->was_up)
         return;
-    s->read_only = false; /* now unreachable instead */
+    s->read_only = false; /* unreachable now, which is another error */
     s->upper->fail(s, dibs__server_error_is_final(err) ? err : DIBS_ERR_CONN,
                    dibs__server_error_is_final(err));
     report_opened(s, dibs__server_error_is_final(err) ? err : DIBS_ERR_CONN);
@@ -280,14 +280,14 @@ void dibs__server_found(struct dibs__server *s, const char *host, int port)
 void dibs__server_not_found(struct dibs__server *s, dibs_err err,
                             const char *why)
 {
-    struct dibs__url nowhere = s->to.url;
+    struct dibs__url no_address = s->to.url;
 
     if (s->state != SERVER_DISCOVERING)
         return;
     s->state = SERVER_DOWN;
-    nowhere.host = NULL; /* the old address is not in the event */
-    dibs__event_text(&nowhere, why, s->why);
-    if (dibs__log_disconnect(&s->events, &nowhere, &s->throttle,
+    no_address.host = NULL; /* the event must not name the old address */
+    dibs__event_text(&no_address, why, s->why);
+    if (dibs__log_disconnect(&s->events, &no_address, &s->throttle,
                              &(struct dibs__failure){err, why, false}))
         s->logged_up = false;
     redial_with_backoff(s, dibs__server_error_is_final(err));
@@ -308,6 +308,7 @@ static void shutdown_lent_conns(struct dibs__server *s) REQUIRES(s->mu)
     }
 }
 
+/* Closes the main connection, without a redial by main_down. */
 static void close_on_purpose(struct dibs__server *s, const char *why)
 {
     s->state = SERVER_CLOSING_CONNS;
@@ -337,9 +338,8 @@ void dibs__server_ensure_connected(struct dibs__server *s)
         dibs__server_start(s);
 }
 
-/* A connection that is borrowed after the check under the mutex is no problem:
- * main goes down here, so its generation is outdated and give_back closes it.
- */
+/* A connection that is borrowed after the check under the mutex is closed when
+ * it is given back: main goes down here, so its generation is outdated. */
 bool dibs__server_idle_close(struct dibs__server *s)
 {
     bool lent = false;

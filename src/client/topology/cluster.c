@@ -213,11 +213,11 @@ static void post_reroute(struct dibs__cluster *cl)
 static bool set_slot_server(struct dibs__cluster *cl, int slot,
                             struct dibs__node *n)
 {
-    const struct dibs__server *was = atomic_load(&cl->slot_server[slot]);
+    const struct dibs__server *old_server = atomic_load(&cl->slot_server[slot]);
 
-    if (was == &n->server)
+    if (old_server == &n->server)
         return false;
-    cl->moved[slot] = cl->moved[slot] || was;
+    cl->moved[slot] = cl->moved[slot] || old_server;
     cl->any_moved |= cl->moved[slot];
     atomic_store_explicit(&cl->slot_server[slot], &n->server,
                           memory_order_release);
@@ -228,14 +228,14 @@ static bool set_slot_server(struct dibs__cluster *cl, int slot,
  * is still in use. */
 static bool close_unused_nodes(struct dibs__cluster *cl)
 {
-    bool tidied = true;
+    bool all_closed = true;
 
     for (unsigned i = 0; i < atomic_load(&cl->count); i++) {
         struct dibs__node *n = cl->nodes[i];
         if (!n->in_map && (n->server.main || n->server.redial.at))
-            tidied &= dibs__server_idle_close(&n->server);
+            all_closed &= dibs__server_idle_close(&n->server);
     }
-    return tidied;
+    return all_closed;
 }
 
 /* ---- the map ----------------------------------------------------------- */
@@ -252,8 +252,8 @@ static struct dibs__node *range_master(struct dibs__cluster *cl,
     if (r->type != REPLY_ARRAY || !dibs__reply_num(r, 1, &port) || port < 1 ||
         port > 65535)
         return NULL;
-    bool known = name && name->len > 0 && strcmp(name->text, "?") != 0;
-    return find_or_add_node(cl, known ? name->text : from->to.url.host,
+    bool has_host = name && name->len > 0 && strcmp(name->text, "?") != 0;
+    return find_or_add_node(cl, has_host ? name->text : from->to.url.host,
                             (int)port);
 }
 
@@ -275,7 +275,7 @@ static int apply_range(struct dibs__cluster *cl, const struct dibs__reply *r,
     return (int)(last - first + 1);
 }
 
-/* Slots that the reply omits keep their server: marks it as in the map. */
+/* Slots that the reply omits keep their server, which stays in the map. */
 static void mark_remaining_nodes(struct dibs__cluster *cl)
 {
     for (int slot = 0; slot < DIBS__SLOTS; slot++) {
@@ -307,13 +307,13 @@ static bool apply_map(struct dibs__cluster *cl, const struct dibs__reply *r,
 static void end_refresh(struct dibs__cluster *cl)
 {
     int64_t now = dibs__now_ms();
-    bool tidied = close_unused_nodes(cl);
+    bool all_closed = close_unused_nodes(cl);
 
     cl->refreshing = false;
     cl->next_refresh_ms = now + REFRESH_MIN_MS;
     if (cl->refresh_needed)
         dibs__timer_set(cl->slots.lp, &cl->refresh_timer, cl->next_refresh_ms);
-    else if (!tidied)
+    else if (!all_closed)
         dibs__timer_set(cl->slots.lp, &cl->refresh_timer,
                         now + CLOSE_UNUSED_MS);
 }
@@ -391,8 +391,8 @@ static void query_done(struct dibs__command *cmd, dibs_err err,
     if (probing && reply && err != DIBS_ERR_PROTOCOL) {
         atomic_store(&cl->flavour,
                      err == DIBS_OK ? PUBSUB_SHARDED : PUBSUB_CLASSIC);
-        dibs__node_of(cmd->server)
-            ->map_round--; /* query it again, for the map */
+        /* Query the same node again, now for the map. */
+        dibs__node_of(cmd->server)->map_round--;
         query_next_node(cl);
     } else if (!probing && err == DIBS_OK &&
                apply_map(cl, reply, cmd->server)) {
@@ -423,12 +423,12 @@ static void query_write(struct dibs__command *cmd, struct dibs__buf *out,
 static struct dibs__node *pick_node(struct dibs__cluster *cl, unsigned *left)
 {
     unsigned count = atomic_load(&cl->count);
-    unsigned from = (unsigned)dibs__random_in(0, count - 1);
+    unsigned start = (unsigned)dibs__random_in(0, count - 1);
     struct dibs__node *best = NULL;
 
     *left = 0;
     for (unsigned i = 0; i < count; i++) {
-        struct dibs__node *n = cl->nodes[(from + i) % count];
+        struct dibs__node *n = cl->nodes[(start + i) % count];
         if (n->map_round == cl->refresh_round)
             continue;
         ++*left;
@@ -448,16 +448,18 @@ static int64_t query_timeout(const struct dibs__cluster *cl,
                              const struct dibs__node *n, unsigned left)
 {
     const struct dibs__target *to = cl->to;
-    int64_t within = to->command_timeout_ms;
+    int64_t timeout_ms = to->command_timeout_ms;
 
     if (!dibs__server_is_up(&n->server))
-        within = left > 1 ? dibs__min(to->connect_timeout_ms, QUERY_CONNECT_MS)
-                          : to->connect_timeout_ms;
+        timeout_ms = left > 1
+                         ? dibs__min(to->connect_timeout_ms, QUERY_CONNECT_MS)
+                         : to->connect_timeout_ms;
     if (!cl->lifecycle->opening)
-        return within;
-    int64_t rest = dibs__add(cl->lifecycle->open_by, to->connect_timeout_ms) -
-                   dibs__now_ms();
-    return dibs__max(1, dibs__min(within, rest / left));
+        return timeout_ms;
+    int64_t remaining =
+        dibs__add(cl->lifecycle->open_by, to->connect_timeout_ms) -
+        dibs__now_ms();
+    return dibs__max(1, dibs__min(timeout_ms, remaining / left));
 }
 
 static void query_next_node(struct dibs__cluster *cl)
@@ -470,15 +472,15 @@ static void query_next_node(struct dibs__cluster *cl)
         return;
     }
     n->map_round = cl->refresh_round;
-    int64_t within = query_timeout(cl, n, left);
+    int64_t timeout_ms = query_timeout(cl, n, left);
     cl->map_cmd.write = query_write;
     cl->map_cmd.done = query_done;
     cl->map_cmd.explain = query_explain;
     cl->map_cmd.expects = 0;
     cl->map_cmd.no_script = true;
     cl->map_cmd.slot = -1;
-    cl->map_cmd.attempt_ms = within;
-    cl->map_cmd.deadline = dibs__now_ms() + within;
+    cl->map_cmd.attempt_ms = timeout_ms;
+    cl->map_cmd.deadline = dibs__now_ms() + timeout_ms;
     cl->map_cmd.connect_by = 0;
     dibs__command_start((struct dibs__route){.server = &n->server},
                         &cl->map_cmd);

@@ -93,7 +93,7 @@ static void add_sentinel(struct dibs__sentinels *sn, const char *name, int port)
 
 /* Moves the sentinel of `conn` to the front or to the end of the known ones. */
 static void move_sentinel(struct dibs__sentinels *sn,
-                          const struct sentinel_conn *conn, bool first)
+                          const struct sentinel_conn *conn, bool to_front)
 {
     size_t i = find_known(sn, conn->to.url.host, conn->to.url.port);
 
@@ -101,7 +101,7 @@ static void move_sentinel(struct dibs__sentinels *sn,
         return;
     struct dibs__url_host h = sn->known[i];
     struct dibs__url_host *k = sn->known;
-    if (first) {
+    if (to_front) {
         memmove(k + 1, k, i * sizeof *k);
         k[0] = h;
     } else {
@@ -112,16 +112,16 @@ static void move_sentinel(struct dibs__sentinels *sn,
 
 /* ---- end of a discovery ------------------------------------------------ */
 
-/* Closes the connections of a discovery, except `but` and the watched one. */
+/* Closes the connections of a discovery, except `keep` and the watched one. */
 static void end_discovery(struct dibs__sentinels *sn,
-                          const struct sentinel_conn *but)
+                          const struct sentinel_conn *keep)
 {
     sn->discovering = false;
     dibs__timer_stop(sn->lp, &sn->hedge);
     for (struct dibs__list *l = sn->conns.next, *n; l != &sn->conns; l = n) {
         struct sentinel_conn *conn = DIBS_OF(l, struct sentinel_conn, at);
         n = l->next;
-        if (conn != but && conn != sn->watched)
+        if (conn != keep && conn != sn->watched)
             dibs__conn_close(&conn->cn, DIBS_ERR_CLOSED, "");
     }
 }
@@ -200,7 +200,7 @@ static void set_query_error(struct sentinel_conn *conn, const char *why)
              conn->to.url.host, conn->to.url.port, why);
 }
 
-static bool read_port(const char *text, int *out)
+static bool parse_port(const char *text, int *out)
 {
     char *end;
     long n = strtol(text, &end, 10);
@@ -209,9 +209,9 @@ static bool read_port(const char *text, int *out)
     return *out && *end == '\0';
 }
 
-static bool port_of(const struct dibs__reply *text, int *out)
+static bool parse_port_reply(const struct dibs__reply *text, int *out)
 {
-    return text && read_port(text->text, out);
+    return text && parse_port(text->text, out);
 }
 
 /* Returns true if a URL may have this host and port. */
@@ -238,7 +238,7 @@ static void address_done(struct dibs__req *req, dibs_err err,
         return; /* the connection was lost: sentinel_down handles that */
     const struct dibs__reply *name = dibs__reply_text(reply, 0);
     if (name && name->len < sizeof host &&
-        port_of(dibs__reply_text(reply, 1), &port) &&
+        parse_port_reply(dibs__reply_text(reply, 1), &port) &&
         is_valid_host(conn->sn, name->text, port)) {
         memcpy(host, name->text, name->len + 1);
         discovery_succeeded(conn, host, port);
@@ -275,7 +275,7 @@ static void add_peer(struct dibs__sentinels *sn, const struct dibs__reply *r)
         else if (name && strcmp(name->text, "port") == 0)
             text = dibs__reply_text(r, i + 1);
     }
-    if (ip && port_of(text, &port))
+    if (ip && parse_port_reply(text, &port))
         add_sentinel(sn, ip->text, port);
 }
 
@@ -454,7 +454,7 @@ static void master_switched(struct dibs__sentinels *sn, const char *text)
     if (n < 5 || strcmp(part[0], sn->server->to.url.service) != 0)
         return;
     int port;
-    if (!read_port(part[4], &port) || !is_valid_host(sn, part[3], port))
+    if (!parse_port(part[4], &port) || !is_valid_host(sn, part[3], port))
         return;
     if (sn->server_waits) { /* the message answers the discovery */
         sn->server_waits = false;
