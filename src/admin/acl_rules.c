@@ -27,7 +27,7 @@
 #define CLUSTER  BIT(RIGHT_REDIRECT)
 #define RULE_MAX (DIBS_NAME_MAX + 80)
 
-/* The words of the kinds argument. Every kind includes BASE. */
+/* The values of the `words` argument. Each of them includes BASE. */
 static const struct {
     const char *word;
     unsigned groups;

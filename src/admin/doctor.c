@@ -27,18 +27,16 @@
 #include <string.h>
 #include <time.h>
 
-#define OLDEST_MAJOR        6 /* the oldest server that has all commands: 6.2 */
+#define OLDEST_MAJOR        6 /* the oldest server with all commands: 6.2 */
 #define OLDEST_MINOR        2
-#define MAX_LAG_S           3   /* replicas report every second */
-#define NEARLY_FULL_PERCENT 90  /* of maxmemory */
-#define CLOCK_MIN_MS        250 /* between the two readings of the clock */
-#define MAX_CLOCK_JUMP_US                                                      \
-    100000                       /* more than slewing can change in that time  \
-                                  */
-#define MAX_CLOCK_OFFSET_S 60    /* more than a synchronized clock is off */
-#define SLOW_REPLY_US      50000 /* round trip */
-#define CLOCK_MAX_S        INT64_C(100000000000)
-#define REPLICAS_MAX       1000 /* examined at most */
+#define MAX_LAG_S           3      /* replicas report every second */
+#define NEARLY_FULL_PERCENT 90     /* of maxmemory */
+#define CLOCK_MIN_MS        250    /* between the two readings of the clock */
+#define MAX_CLOCK_JUMP_US   100000 /* above it, the clock was stepped */
+#define MAX_CLOCK_OFFSET_S  60     /* above it, the clock is not synchronized */
+#define SLOW_REPLY_US       50000  /* round trip */
+#define CLOCK_MAX_S         INT64_C(100000000000)
+#define REPLICAS_MAX        1000 /* examined at most */
 
 /* ---- configuration ----------------------------------------------------- */
 

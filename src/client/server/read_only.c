@@ -81,7 +81,7 @@ static void role_replied(struct dibs__req *req, dibs_err err,
     dibs__server_replied(conn->server);
 }
 
-/* Returns false if main is down or draining already. */
+/* Returns false if main cannot be drained: it is down or draining already. */
 static bool begin_drain(struct dibs__server *s, const char *why)
 {
     struct dibs__pooled_conn *conn = s->main;

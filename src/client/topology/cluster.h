@@ -23,8 +23,7 @@ struct dibs__cluster {
     const struct dibs__target *to; /* const after init, as all up to user */
     unsigned max_idle_conns;       /* pool size of each node */
     struct dibs__events events;
-    struct dibs__lifecycle
-        *lifecycle; /* notified of the first map and the end */
+    struct dibs__lifecycle *lifecycle; /* notified of the first map, the end */
     /* The locks held in these slots may be lost: verify them. */
     void (*verify)(struct dibs__cluster *cl, dibs__meant *meant,
                    const void *arg);

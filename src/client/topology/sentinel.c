@@ -438,7 +438,8 @@ static void retry_fired(struct dibs__timer *t)
 
 /* ---- watching ---------------------------------------------------------- */
 
-/* "service old-host old-port new-host new-port" */
+/* Handles a +switch-master message, whose text is "service old-host old-port
+ * new-host new-port". */
 static void master_switched(struct dibs__sentinels *sn, const char *text)
 {
     char copy[2 * DIBS__URL_HOST_MAX + 600], *save, *part[5];
@@ -481,17 +482,18 @@ static void handle_message(struct dibs__conn *cn,
         master_switched(conn->sn, text->text);
 }
 
-/* Straight into the buffer: what comes back is for pushed. False: out of
- * memory, nothing was written. */
-static bool send_command(struct dibs__conn *cn, const char *one,
-                         const char *two)
+/* Sends a command of one or two words (`arg` may be NULL) whose reply arrives
+ * as a message (conn.push), not as the reply to a dibs__req. Returns false if
+ * out of memory: then nothing was sent. */
+static bool send_command(struct dibs__conn *cn, const char *command,
+                         const char *arg)
 {
     size_t before = cn->out.len;
 
-    dibs__buf_array(&cn->out, two ? 2 : 1);
-    dibs__buf_arg_text(&cn->out, one);
-    if (two)
-        dibs__buf_arg_text(&cn->out, two);
+    dibs__buf_array(&cn->out, arg ? 2 : 1);
+    dibs__buf_arg_text(&cn->out, command);
+    if (arg)
+        dibs__buf_arg_text(&cn->out, arg);
     if (!dibs__buf_ok(&cn->out)) {
         dibs__buf_cut(&cn->out, before);
         return false;

@@ -117,12 +117,12 @@ void dibs__client_format(dibs_client *c, int slot, const char *text,
 void dibs__client_log(dibs_client *c, int slot, dibs_event_kind kind,
                       dibs_err err, const char *text)
 {
-    char whole[DIBS__REASON_MAX];
+    char full_text[DIBS__REASON_MAX];
 
     if (!c->on_event)
         return;
-    dibs__client_format(c, slot, text, whole);
-    dibs__client_emit_event(c, kind, err, whole);
+    dibs__client_format(c, slot, text, full_text);
+    dibs__client_emit_event(c, kind, err, full_text);
 }
 
 dibs_err dibs__client_subscribe(dibs_client *c, int slot,
