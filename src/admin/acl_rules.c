@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * acl_rules.c - the rules of an ACL that a user of locks needs.
+ * acl_rules.c - dibs_acl_rules: the ACL rules for a user of locks.
  *
  * Thread  any.
  * Locks   none.
  *
- * They are made from the table of check_permissions.c, which the doctor uses,
- * too: so what the doctor misses is what these rules grant. Each rule is told
- * once.
+ * The rules come from the table in check_permissions.c, which the doctor checks
+ * against: so they grant what the doctor requires. Each rule is passed once.
  */
 #include "admin/check_permissions.h"
 #include "base/api_args.h"
@@ -22,17 +21,17 @@
 
 #define BIT(group) (1u << (group))
 #define BASE                                                                   \
-    (BIT(RIGHT_PLAIN) | BIT(RIGHT_WAKE) | BIT(RIGHT_LINE) |                    \
-     BIT(RIGHT_BARRIER) | BIT(RIGHT_TRACK) | BIT(RIGHT_NAME) |                 \
+    (BIT(RIGHT_PLAIN) | BIT(RIGHT_WAKE) | BIT(RIGHT_WAIT_QUEUE) |              \
+     BIT(RIGHT_KILL) | BIT(RIGHT_TRACK) | BIT(RIGHT_NAME) |                    \
      BIT(RIGHT_HOLDERS) | BIT(RIGHT_VALUES))
-#define CLUSTER  BIT(RIGHT_MOVES)
+#define CLUSTER  BIT(RIGHT_REDIRECT)
 #define RULE_MAX (DIBS_NAME_MAX + 80)
 
-/* What a user of the function calls it. Every kind includes the base. */
+/* The values of the `words` argument. Each of them includes BASE. */
 static const struct {
     const char *word;
     unsigned groups;
-    bool usual; /* if nothing is named */
+    bool by_default; /* included if the argument is NULL */
 } kinds[] = {
     {"plain", 0, true},
     {"fair", BIT(RIGHT_FAIR), true},
@@ -41,18 +40,20 @@ static const struct {
     {"slots", BIT(RIGHT_SLOTS), true},
     {"sem", BIT(RIGHT_SEMAPHORE), true},
     {"latch", BIT(RIGHT_LATCH), true},
-    {"value", 0, true}, /* a look at a lock looks for its value, too */
-    {"look", BIT(RIGHT_LIST) | BIT(RIGHT_COUNTS) | BIT(RIGHT_WHO), true},
+    {"value", 0, true}, /* in BASE: info reads the value of every lock */
+    {"look", BIT(RIGHT_SCAN) | BIT(RIGHT_WAITER_COUNT) | BIT(RIGHT_CLIENT_LIST),
+     true},
     {"metrics",
-     BIT(RIGHT_LIST) | BIT(RIGHT_COUNTS) | BIT(RIGHT_WHO) | BIT(RIGHT_DOCTOR),
+     BIT(RIGHT_SCAN) | BIT(RIGHT_WAITER_COUNT) | BIT(RIGHT_CLIENT_LIST) |
+         BIT(RIGHT_DOCTOR),
      false},
     {"doctor", BIT(RIGHT_DOCTOR), false},
-    {"replicas", BIT(RIGHT_ACKS), false},
+    {"replicas", BIT(RIGHT_REPLICA_ACK), false},
     {"cluster", CLUSTER, false},
 };
 #define KINDS (sizeof kinds / sizeof *kinds)
 
-/* Which groups a word means. 0: none. */
+/* Returns the groups of a word, 0 if it is unknown. */
 static unsigned groups_of(const char *word, size_t len)
 {
     for (size_t i = 0; i < KINDS; i++)
@@ -67,7 +68,7 @@ static dibs_err read_kinds(const char *words, unsigned *groups)
     *groups = 0;
     if (!words) {
         for (size_t i = 0; i < KINDS; i++)
-            *groups |= kinds[i].usual ? kinds[i].groups | BASE : 0;
+            *groups |= kinds[i].by_default ? kinds[i].groups | BASE : 0;
         return DIBS_OK;
     }
     for (const char *s = words;; s++) {
@@ -86,7 +87,7 @@ static dibs_err read_kinds(const char *words, unsigned *groups)
     }
 }
 
-/* What has no blank and no quote in it can be a word of a rule. */
+/* A rule is one word of an ACL: no blanks, quotes, control characters. */
 static dibs_err check_pattern(const char *pattern)
 {
     if (dibs__check_not_null("pattern", pattern) != DIBS_OK)
@@ -102,24 +103,26 @@ static dibs_err check_pattern(const char *pattern)
                                    DIBS_NAME_MAX);
 }
 
-/* ---- each once --------------------------------------------------------- */
+/* ---- rules ------------------------------------------------------------- */
 
 struct rules {
-    struct dibs__buf told; /* each rule with a NUL behind it */
+    struct dibs__buf passed; /* rules passed so far, each NUL-terminated */
     dibs_rule_fn fn;
     void *arg;
-    char mark; /* which rules are told in this round */
+    char mark; /* of the rules in this round: ~ keys, & channels, +
+                  commands */
 };
 
-static bool was_told(const struct rules *r, const char *rule)
+static bool was_passed(const struct rules *r, const char *rule)
 {
-    for (size_t at = 0; at < r->told.len; at += strlen(r->told.data + at) + 1)
-        if (strcmp(r->told.data + at, rule) == 0)
+    for (size_t at = 0; at < r->passed.len;
+         at += strlen(r->passed.data + at) + 1)
+        if (strcmp(r->passed.data + at, rule) == 0)
             return true;
     return false;
 }
 
-static bool tell_rule(const char *word, const char *sub, void *arg)
+static bool pass_rule(const char *word, const char *sub, void *arg)
 {
     struct rules *r = arg;
     char rule[RULE_MAX];
@@ -131,13 +134,13 @@ static bool tell_rule(const char *word, const char *sub, void *arg)
              sub ? "|" : "", sub ? sub : "");
     for (char *s = rule; command && *s; s++)
         *s = (char)tolower((unsigned char)*s);
-    if (was_told(r, rule))
+    if (was_passed(r, rule))
         return true;
-    dibs__buf_add(&r->told, rule, strlen(rule) + 1);
-    return dibs__buf_ok(&r->told) && r->fn(rule, r->arg);
+    dibs__buf_add(&r->passed, rule, strlen(rule) + 1);
+    return dibs__buf_ok(&r->passed) && r->fn(rule, r->arg);
 }
 
-static dibs_err tell_rules(const char *pattern, const char *words,
+static dibs_err pass_rules(const char *pattern, const char *words,
                            dibs_rule_fn fn, void *arg)
 {
     struct rules r = {.fn = fn, .arg = arg};
@@ -151,15 +154,15 @@ static dibs_err tell_rules(const char *pattern, const char *words,
     for (const char *mark = "~&+"; more && *mark; mark++) {
         r.mark = *mark;
         more = dibs__permissions_each(groups, groups & CLUSTER, pattern,
-                                      tell_rule, &r);
+                                      pass_rule, &r);
     }
-    dibs_err err = dibs__buf_ok(&r.told) ? DIBS_OK : DIBS_ERR_NOMEM;
-    dibs__buf_clear(&r.told);
+    dibs_err err = dibs__buf_ok(&r.passed) ? DIBS_OK : DIBS_ERR_NOMEM;
+    dibs__buf_clear(&r.passed);
     return err;
 }
 
 dibs_err dibs_acl_rules(const char *pattern, const char *words, dibs_rule_fn fn,
                         void *arg)
 {
-    return DIBS__API_CALL(tell_rules(pattern, words, fn, arg));
+    return DIBS__API_CALL(pass_rules(pattern, words, fn, arg));
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * check_context.c - one examination of a server: its questions, answers and
- * findings.
+ * check_context.c - one run of dibs_client_doctor: queries, replies, findings.
  *
  * Thread  app.
  * Locks   none.
@@ -21,21 +20,21 @@ void dibs__check_report(struct dibs__check_ctx *ctx, const char *check,
     char text[512];
     va_list ap;
 
-    if (ctx->enough || ctx->gone)
-        return; /* the rest would be guesses */
+    if (ctx->stopped || ctx->fatal_err)
+        return; /* later findings would be guesses */
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    ctx->enough = !ctx->fn(check, verdict, text, ctx->arg);
+    ctx->stopped = !ctx->fn(check, verdict, text, ctx->arg);
 }
 
 dibs_err dibs__check_query(struct dibs__check_ctx *ctx, const char *const *argv)
 {
-    if (ctx->gone)
-        return ctx->gone;
+    if (ctx->fatal_err)
+        return ctx->fatal_err;
     dibs_err err = dibs__query(ctx->c, argv, &ctx->reply);
     if (!ctx->reply.replied || err == DIBS_ERR_NOMEM)
-        ctx->gone = err;
+        ctx->fatal_err = err;
     return err;
 }
 
@@ -60,7 +59,6 @@ const char *dibs__check_info_field(const struct dibs__check_ctx *ctx,
     return buf;
 }
 
-/* No number here is larger than that, whatever the server sends. */
 int64_t dibs__check_parse_count(const char *text)
 {
     return dibs__max(-1, dibs__min(strtoll(text, NULL, 10), NUMBER_MAX));

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * check_network.c - the network to the server (TLS), the other servers it
- * belongs to (sentinels, a cluster), and the key of the lock in question.
+ * check_network.c - doctor checks of TLS, of sentinels or the cluster, and of
+ * the lock's key.
  *
  * Thread  app.
  * Locks   none.
  *
- * What the client knows itself is not asked for; but only what does not change
- * on io is read.
+ * What the client has stored is not queried. Members that io modifies are read
+ * only if they are atomic.
  */
 #include "admin/check_context.h"
 
@@ -15,7 +15,7 @@
 
 #define SLOTS 16384
 
-/* ---- the way there ----------------------------------------------------- */
+/* ---- TLS --------------------------------------------------------------- */
 
 static bool is_local(const char *host)
 {
@@ -23,7 +23,7 @@ static bool is_local(const char *host)
            strncmp(host, "127.", 4) == 0;
 }
 
-/* Where sentinels tell the host it changes, on io; the list does not. */
+/* With sentinels url.host changes, on io; the list of hosts does not. */
 static bool on_this_machine(const struct dibs__url *url)
 {
     for (size_t i = 0; i < url->host_count; i++)
@@ -40,23 +40,27 @@ static void check_tls(struct dibs__check_ctx *ctx)
         dibs__check_report(ctx, "tls", DIBS_VERDICT_OK,
                            "none needed: a Unix socket");
     else if (url->tls.on && url->tls.insecure)
-        dibs__check_report(ctx, "tls", DIBS_VERDICT_WARNING,
-                           "encrypted, but insecure=1: anybody who answers is "
-                           "taken for the server");
+        dibs__check_report(
+            ctx, "tls", DIBS_VERDICT_WARNING,
+            "encrypted, but insecure=1: the server's identity is "
+            "not verified");
     else if (url->tls.on)
         dibs__check_report(ctx, "tls", DIBS_VERDICT_OK,
                            "encrypted, the server's certificate is verified%s",
-                           url->tls.cert ? ", and ours is shown" : "");
+                           url->tls.cert ? ", and a client certificate is sent"
+                                         : "");
     else if (on_this_machine(url))
         dibs__check_report(ctx, "tls", DIBS_VERDICT_OK,
-                           "none, but it does not leave this machine");
+                           "none, but the server is on this machine");
     else
         dibs__check_report(ctx, "tls", DIBS_VERDICT_WARNING,
-                           "none: password and locks can be read, and changed, "
-                           "on the way");
+                           "none: password and locks can be read and modified "
+                           "in the network");
 }
 
-/* A field of CLUSTER INFO, which ex->reply has. */
+/* ---- sentinels, cluster ------------------------------------------------ */
+
+/* Returns a number of CLUSTER INFO, which is in ctx->reply; -1: none. */
 static int64_t cluster_number(const struct dibs__check_ctx *ctx,
                               const char *field)
 {
@@ -69,51 +73,51 @@ static int64_t cluster_number(const struct dibs__check_ctx *ctx,
 
 static void check_slots(struct dibs__check_ctx *ctx)
 {
-    if (DIBS__ASK(ctx, "CLUSTER", "INFO") != DIBS_OK) {
+    if (DIBS__CHECK_QUERY(ctx, "CLUSTER", "INFO") != DIBS_OK) {
         dibs__check_report(ctx, "slots", DIBS_VERDICT_NOTE, "unknown: %s",
                            dibs__check_error(ctx));
         return;
     }
     int64_t ok = cluster_number(ctx, "cluster_slots_ok");
-    bool well = strstr(dibs__query_reply_text(&ctx->reply), "cluster_state:ok");
-    if (well && ok == SLOTS)
+    bool is_up =
+        strstr(dibs__query_reply_text(&ctx->reply), "cluster_state:ok");
+    if (is_up && ok == SLOTS)
         dibs__check_report(ctx, "slots", DIBS_VERDICT_OK, "all %d are served",
                            SLOTS);
     else
         dibs__check_report(ctx, "slots", DIBS_VERDICT_PROBLEM,
-                           "%lld of %d are served%s: locks elsewhere fail",
+                           "%lld of %d are served%s: locks in other slots fail",
                            (long long)ok, SLOTS,
-                           well ? "" : ", and the cluster is down");
+                           is_up ? "" : ", and the cluster is down");
 }
 
 static void check_sentinels(struct dibs__check_ctx *ctx)
 {
     const struct dibs__sentinels *sn = ctx->c->sentinels;
-    unsigned n = atomic_load(&sn->seen);
+    unsigned n = atomic_load(&sn->known_count);
 
     if (n < 3)
         dibs__check_report(ctx, "sentinels", DIBS_VERDICT_WARNING,
-                           "%u known: with fewer than three nobody can tell a "
-                           "dead master from a cut cable",
+                           "%u known: fewer than three cannot tell a failed "
+                           "master from a network partition",
                            n);
-    else if (!atomic_load(&sn->watches))
+    else if (!atomic_load(&sn->is_watching))
         dibs__check_report(ctx, "sentinels", DIBS_VERDICT_WARNING,
-                           "%u known, but none tells of changes: a failover is "
-                           "noticed when commands fail",
+                           "%u known, but none is subscribed to: a failover is "
+                           "detected when commands fail",
                            n);
     else
         dibs__check_report(ctx, "sentinels", DIBS_VERDICT_OK,
-                           "%u known, one of them tells of changes", n);
+                           "%u known, one of them is subscribed to", n);
 }
 
-/* How the server belongs to others. */
 static void check_topology(struct dibs__check_ctx *ctx)
 {
     if (ctx->c->cluster)
         dibs__check_report(
             ctx, "cluster", DIBS_VERDICT_NOTE,
-            "all of this is about one of its nodes, the one that "
-            "has slot 0; ask others by their own URLs");
+            "the findings are those of one node, the one with slot 0; "
+            "run this with the URLs of other nodes for theirs");
     else if (dibs__check_info_number(ctx, "cluster_enabled"))
         dibs__check_report(
             ctx, "cluster", DIBS_VERDICT_WARNING,
@@ -125,7 +129,9 @@ static void check_topology(struct dibs__check_ctx *ctx)
         check_sentinels(ctx);
 }
 
-/* The key is not that of a lock. */
+/* ---- the lock's key ----------------------------------------------------- */
+
+/* Reports a key that is not a lock. */
 static void check_other_key(struct dibs__check_ctx *ctx)
 {
     dibs_lock_info info = DIBS_LOCK_INFO_INIT;
@@ -144,12 +150,12 @@ static void check_other_key(struct dibs__check_ctx *ctx)
             "a number: slots, a semaphore or a latch; no lock of "
             "one holder can be taken under this name");
     else
-        dibs__check_report(ctx, "key", DIBS_VERDICT_PROBLEM,
-                           "there is something else under this name, and it is "
-                           "left alone: no lock can be taken");
+        dibs__check_report(
+            ctx, "key", DIBS_VERDICT_PROBLEM,
+            "the key has another type and is not modified: no lock "
+            "can be taken");
 }
 
-/* Is what is under the lock's name a lock, if there is anything? */
 static void check_key(struct dibs__check_ctx *ctx)
 {
     dibs_lock_info info = DIBS_LOCK_INFO_INIT;
@@ -164,7 +170,7 @@ static void check_key(struct dibs__check_ctx *ctx)
         check_other_key(ctx);
     else if (err == DIBS_ERR_AUTH || err == DIBS_ERR_SERVER)
         dibs__check_report(ctx, "key", DIBS_VERDICT_PROBLEM,
-                           "the lock cannot be looked at: %.300s",
+                           "the lock cannot be read: %.300s",
                            dibs_error_text());
     else if (err == DIBS_OK)
         dibs__check_report(ctx, "key", DIBS_VERDICT_OK, "%s",
@@ -176,6 +182,6 @@ void dibs__check_network(struct dibs__check_ctx *ctx)
 {
     check_tls(ctx);
     check_topology(ctx);
-    if (!ctx->gone && !ctx->enough)
+    if (!ctx->fatal_err && !ctx->stopped)
         check_key(ctx);
 }

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: MIT
  *
- * check_permissions.c - what our user may do on the server, and what not.
+ * check_permissions.c - doctor check of the user's permissions, and the table
+ * of permissions that locks need.
  *
  * Thread  app.
  * Locks   none.
  *
- * How     A table has every command that locks need, with arguments. Where ACL
- *         DRYRUN exists (Redis 7) and is allowed, it tells what would be
- *         refused, with the keys and channels of the lock in question.
- *         Elsewhere the commands are tried, in a form that cannot do anything:
- *         a server checks rights before arguments, so a command with wrong
- *         arguments shows whether we may send it. Some commands have no such
- *         form; they are skipped. A command that only reads is tried on the
- *         lock's own keys, and a refusal of the key counts.
+ * How     A table has every command that locks use, with arguments. If ACL
+ *         DRYRUN (Redis 7) is allowed, it returns what would be refused, for
+ *         the keys and channels of the given lock. Else each command is tried
+ *         in a form without effect: a server checks permissions before
+ *         arguments, so a command with invalid arguments shows whether it is
+ *         allowed. Commands without such a form are skipped. A read-only
+ *         command is tried on the lock's own keys, so that refused keys are
+ *         found, too.
  *
- * Keys    Without the name of a lock nobody can tell which keys matter, so
- *         only commands count then.
+ * Keys    Without a lock's name its keys are unknown: then only refused
+ *         commands are reported, not refused keys.
  *
- * Rules   The same table says which rules a user needs: see acl_rules.c.
+ * ACL     acl_rules.c makes ACL rules from the same table.
  */
 #include "admin/check_permissions.h"
 #include "admin/check_context.h"
@@ -27,29 +28,31 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* Words are parted by blanks. What is in place of %x, objects[] says. */
+/* Words are separated by blanks. %x is a key or channel of key_formats[], %k
+ * the lock's key, %t a key that does not exist. */
 struct need {
     enum dibs__permission_group group;
-    const char *command; /* as it would be sent, with good arguments */
-    const char *trial;   /* in a form that does nothing; NULL: there is none */
+    const char *command; /* as sent by locks, with valid arguments */
+    const char *trial;   /* in a form without effect; NULL: none exists */
 };
 
 static const struct {
-    const char *without; /* what there is not, if a right is missing */
+    const char *without; /* consequence of a missing permission */
     dibs_verdict verdict;
 } groups[RIGHT_GROUPS] = {
     [RIGHT_PLAIN] = {"locks do not work", DIBS_VERDICT_PROBLEM},
-    [RIGHT_WAKE] = {"waiters are not woken, and look every two seconds",
+    [RIGHT_WAKE] = {"waiters are not woken, and poll every two seconds",
                     DIBS_VERDICT_WARNING},
-    [RIGHT_LINE] = {"all who wait for a plain, fenced or write lock, or for "
-                    "slots, are woken at each release, not one",
+    [RIGHT_WAIT_QUEUE] =
+        {"all who wait for a plain, fenced or write lock, or for "
+         "slots, are woken at each release, not one",
+         DIBS_VERDICT_NOTE},
+    [RIGHT_KILL] = {"a lost reply takes longer to recover from",
                     DIBS_VERDICT_NOTE},
-    [RIGHT_BARRIER] = {"a lost reply takes longer to settle",
-                       DIBS_VERDICT_NOTE},
-    [RIGHT_TRACK] = {"a lost lock is noticed at its next renewal only",
+    [RIGHT_TRACK] = {"a lost lock is detected at its next renewal only",
                      DIBS_VERDICT_NOTE},
-    [RIGHT_NAME] = {"connections have no name, so nobody can tell who an owner "
-                    "is",
+    [RIGHT_NAME] = {"connections have no name, so who an owner is remains "
+                    "unknown",
                     DIBS_VERDICT_NOTE},
     [RIGHT_FAIR] = {"no fair locks", DIBS_VERDICT_NOTE},
     [RIGHT_RW] = {"no read-write locks", DIBS_VERDICT_NOTE},
@@ -60,14 +63,16 @@ static const struct {
     [RIGHT_VALUES] = {"holders cannot publish values", DIBS_VERDICT_NOTE},
     [RIGHT_HOLDERS] = {"who holds a read-write lock is unknown",
                        DIBS_VERDICT_NOTE},
-    [RIGHT_LIST] = {"locks cannot be listed", DIBS_VERDICT_NOTE},
-    [RIGHT_COUNTS] = {"how many wait for a plain or read-write lock is unknown",
-                      DIBS_VERDICT_NOTE},
-    [RIGHT_WHO] = {"who an owner is (host, pid, program) is unknown",
-                   DIBS_VERDICT_NOTE},
-    [RIGHT_ACKS] = {"no acknowledgement by all replicas", DIBS_VERDICT_NOTE},
-    [RIGHT_MOVES] = {"locks whose slot moves fail meanwhile",
-                     DIBS_VERDICT_WARNING},
+    [RIGHT_SCAN] = {"locks cannot be listed", DIBS_VERDICT_NOTE},
+    [RIGHT_WAITER_COUNT] =
+        {"how many wait for a plain or read-write lock is unknown",
+         DIBS_VERDICT_NOTE},
+    [RIGHT_CLIENT_LIST] = {"who an owner is (host, pid, program) is unknown",
+                           DIBS_VERDICT_NOTE},
+    [RIGHT_REPLICA_ACK] = {"no acknowledgement by all replicas",
+                           DIBS_VERDICT_NOTE},
+    [RIGHT_REDIRECT] = {"locks fail while their slot is migrating",
+                        DIBS_VERDICT_WARNING},
 };
 
 static const struct need needs[] = {
@@ -84,15 +89,15 @@ static const struct need needs[] = {
     {RIGHT_PLAIN, "PTTL %k", "PTTL %k"},
     {RIGHT_PLAIN, "PEXPIRE %k 1", "PEXPIRE %k x"},
     {RIGHT_PLAIN, "DEL %k", "DEL %t"},
-    {RIGHT_LINE, "ZRANGE %W 0 1", "ZRANGE %W 0 1"},
-    {RIGHT_LINE, "ZADD %W 1 x", "ZADD %t x x"},
-    {RIGHT_LINE, "ZREM %W x", "ZREM %t x"},
-    {RIGHT_LINE, "ZPOPMIN %W", "ZPOPMIN %t"},
-    {RIGHT_LINE, "GET %L", "GET %L"},
-    {RIGHT_LINE, "SET %L 1 PX 1", "SET %t 1 PX x"},
+    {RIGHT_WAIT_QUEUE, "ZRANGE %W 0 1", "ZRANGE %W 0 1"},
+    {RIGHT_WAIT_QUEUE, "ZADD %W 1 x", "ZADD %t x x"},
+    {RIGHT_WAIT_QUEUE, "ZREM %W x", "ZREM %t x"},
+    {RIGHT_WAIT_QUEUE, "ZPOPMIN %W", "ZPOPMIN %t"},
+    {RIGHT_WAIT_QUEUE, "GET %L", "GET %L"},
+    {RIGHT_WAIT_QUEUE, "SET %L 1 PX 1", "SET %t 1 PX x"},
     {RIGHT_NAME, "CLIENT SETNAME x", NULL},
-    {RIGHT_BARRIER, "CLIENT INFO", "CLIENT INFO"},
-    {RIGHT_BARRIER, "CLIENT KILL ID 1", "CLIENT KILL ID 0"},
+    {RIGHT_KILL, "CLIENT INFO", "CLIENT INFO"},
+    {RIGHT_KILL, "CLIENT KILL ID 1", "CLIENT KILL ID 0"},
     {RIGHT_TRACK, "CLIENT TRACKING ON", "CLIENT TRACKING x"},
     {RIGHT_TRACK, "CLIENT CACHING YES", "CLIENT CACHING x"},
     {RIGHT_TRACK, "EXISTS %k", "EXISTS %k"},
@@ -153,14 +158,14 @@ static const struct need needs[] = {
     {RIGHT_LATCH, "TIME", "TIME"},
     {RIGHT_VALUES, "GET %v", "GET %v"},
     {RIGHT_VALUES, "SET %v x PX 1", "SET %t x PX x"},
-    {RIGHT_LIST, "SCAN 0", "SCAN 0 COUNT 1"},
+    {RIGHT_SCAN, "SCAN 0", "SCAN 0 COUNT 1"},
     {RIGHT_HOLDERS, "HSCAN %k 0", "HSCAN %t 0"},
-    {RIGHT_WHO, "CLIENT LIST TYPE normal", "CLIENT LIST ID 1"},
-    {RIGHT_ACKS, "ROLE", "ROLE"},
-    {RIGHT_ACKS, "WAIT 0 1", "WAIT 0 1"},
+    {RIGHT_CLIENT_LIST, "CLIENT LIST TYPE normal", "CLIENT LIST ID 1"},
+    {RIGHT_REPLICA_ACK, "ROLE", "ROLE"},
+    {RIGHT_REPLICA_ACK, "WAIT 0 1", "WAIT 0 1"},
 };
 
-static const struct need classic[] = {
+static const struct need classic_needs[] = {
     {RIGHT_WAKE, "PUBLISH %c 0", "PUBLISH %t 0"},
     {RIGHT_WAKE, "SUBSCRIBE %c", NULL},
     {RIGHT_WAKE, "UNSUBSCRIBE %c", NULL},
@@ -168,10 +173,10 @@ static const struct need classic[] = {
     {RIGHT_SLOTS, "PUBLISH %C 0", NULL},
     {RIGHT_SEMAPHORE, "PUBLISH %C 0", NULL},
     {RIGHT_LATCH, "PUBLISH %Y 0", NULL},
-    {RIGHT_COUNTS, "PUBSUB NUMSUB %c", "PUBSUB NUMSUB %t"},
+    {RIGHT_WAITER_COUNT, "PUBSUB NUMSUB %c", "PUBSUB NUMSUB %t"},
 };
 
-static const struct need sharded[] = {
+static const struct need sharded_needs[] = {
     {RIGHT_WAKE, "SPUBLISH %c 0", "SPUBLISH %t 0"},
     {RIGHT_WAKE, "SSUBSCRIBE %c", NULL},
     {RIGHT_WAKE, "SUNSUBSCRIBE %c", NULL},
@@ -179,16 +184,16 @@ static const struct need sharded[] = {
     {RIGHT_SLOTS, "SPUBLISH %C 0", NULL},
     {RIGHT_SEMAPHORE, "SPUBLISH %C 0", NULL},
     {RIGHT_LATCH, "SPUBLISH %Y 0", NULL},
-    {RIGHT_COUNTS, "PUBSUB SHARDNUMSUB %c", "PUBSUB SHARDNUMSUB %t"},
+    {RIGHT_WAITER_COUNT, "PUBSUB SHARDNUMSUB %c", "PUBSUB SHARDNUMSUB %t"},
 };
 
-static const struct need in_cluster[] = {
-    {RIGHT_MOVES, "ASKING", "ASKING"},
-    {RIGHT_MOVES, "CLUSTER SLOTS", "CLUSTER SLOTS"},
+static const struct need cluster_needs[] = {
+    {RIGHT_REDIRECT, "ASKING", "ASKING"},
+    {RIGHT_REDIRECT, "CLUSTER SLOTS", "CLUSTER SLOTS"},
 };
 
-/* What the doctor itself asks. */
-static const struct need in_doctor[] = {
+/* Commands of the doctor itself. */
+static const struct need doctor_needs[] = {
     {RIGHT_DOCTOR, "ACL DRYRUN x", NULL},
     {RIGHT_DOCTOR, "ACL WHOAMI", NULL},
     {RIGHT_DOCTOR, "CLIENT TRACKINGINFO", NULL},
@@ -204,13 +209,14 @@ static const struct need in_doctor[] = {
 
 /* ---- keys and channels ------------------------------------------------- */
 
-/* What a name is put into. tail: behind the name, for a pattern of all of
- * them. */
-static const struct object {
+/* Names of keys and channels: prefix, lock name, suffix. The lock name is put
+ * in braces unless it contains one. tail: appended for a pattern, where more
+ * characters follow. */
+static const struct key_format {
     char letter;
-    const char *before, *behind, *tail;
-    bool braced; /* whatever the name is */
-} objects[] = {
+    const char *prefix, *suffix, *tail;
+    bool always_braced; /* even if the name contains a brace */
+} key_formats[] = {
     {'c', "redisson_lock__channel:", "", "*", false},
     {'q', "redisson_lock_queue:", "", "", false},
     {'s', "redisson_lock_timeout:", "", "", false},
@@ -231,67 +237,68 @@ static const struct object {
     {'Y', "redisson_countdownlatch__channel__", "", "*", true},
 };
 
-static const char *object_text(char letter, const char *name, bool pattern,
-                               char buf[], size_t size)
+static const char *format_key(char letter, const char *name, bool pattern,
+                              char buf[], size_t size)
 {
-    for (size_t i = 0; i < COUNT(objects); i++) {
-        const struct object *o = &objects[i];
+    for (size_t i = 0; i < COUNT(key_formats); i++) {
+        const struct key_format *o = &key_formats[i];
         if (o->letter != letter)
             continue;
-        bool bare = !o->braced && strchr(name, '{');
-        snprintf(buf, size, "%s%s%s%s%s%s", o->before, bare ? "" : "{", name,
-                 bare ? "" : "}", o->behind, pattern ? o->tail : "");
+        bool bare = !o->always_braced && strchr(name, '{');
+        snprintf(buf, size, "%s%s%s%s%s%s", o->prefix, bare ? "" : "{", name,
+                 bare ? "" : "}", o->suffix, pattern ? o->tail : "");
         return buf;
     }
     return name; /* k */
 }
 
 struct rights {
-    struct dibs__check_ctx *ex;
-    char user[64]; /* "" where ACL is refused */
-    bool dry;      /* ACL DRYRUN is there */
-    char lacking[RIGHT_GROUPS][160];
-    bool keys; /* some key or channel was refused */
+    struct dibs__check_ctx *ctx;
+    char user[64];   /* "" if ACL WHOAMI is refused */
+    bool has_dryrun; /* ACL DRYRUN is allowed */
+    char missing[RIGHT_GROUPS][160];
+    bool key_refused; /* a key or channel was refused, not a command */
 };
 
 /* ---- commands from the table ------------------------------------------- */
 
-/* The word to send for a word of the table. */
-static const char *table_word(const struct rights *r, const char *text,
-                              char buf[], size_t size)
+/* Returns the word to send for a word of the table. */
+static const char *expand_word(const struct rights *r, const char *text,
+                               char buf[], size_t size)
 {
-    const char *name = r->ex->name ? r->ex->name : "dibs-doctor";
+    const char *name = r->ctx->name ? r->ctx->name : "dibs-doctor";
 
     if (strcmp(text, "return%n0") == 0)
         return "return 0";
     if (text[0] != '%')
         return text;
-    if (text[1] == 't') { /* nobody's, and not there */
-        snprintf(buf, size, "dibs-doctor:%s", dibs_client_id(r->ex->c));
+    if (text[1] == 't') { /* a key that does not exist */
+        snprintf(buf, size, "dibs-doctor:%s", dibs_client_id(r->ctx->c));
         return buf;
     }
-    return object_text(text[1], name, false, buf, size);
+    return format_key(text[1], name, false, buf, size);
 }
 
-/* Asks the command of the table, behind so many words that are there. */
-static dibs_err ask_command(const struct rights *r, const char *command,
-                            const char *argv[DIBS__QUERY_ARGS], size_t count)
+/* Runs a command of the table, after the `count` words already in argv. */
+static dibs_err run_table_command(const struct rights *r, const char *command,
+                                  const char *argv[DIBS__QUERY_ARGS],
+                                  size_t count)
 {
-    char words[64], made[DIBS_NAME_MAX + 64], *rest = words, *one;
+    char words[64], expanded[DIBS_NAME_MAX + 64], *rest = words, *one;
 
     snprintf(words, sizeof words, "%s", command);
     while ((one = strsep(&rest, " ")) && count < DIBS__QUERY_ARGS - 1)
-        argv[count++] = table_word(r, one, made, sizeof made);
+        argv[count++] = expand_word(r, one, expanded, sizeof expanded);
     argv[count] = NULL;
-    return dibs__check_query(r->ex, argv);
+    return dibs__check_query(r->ctx, argv);
 }
 
-/* ---- one right --------------------------------------------------------- */
+/* ---- one permission ---------------------------------------------------- */
 
-/* The command, and its subcommand if it is one of CLIENT's or PUBSUB's. */
-static void add_lacking(struct rights *r, const struct need *n)
+/* Appends the command's name, for CLIENT and PUBSUB with the subcommand. */
+static void add_missing(struct rights *r, const struct need *n)
 {
-    char *list = r->lacking[n->group];
+    char *list = r->missing[n->group];
     size_t used = strlen(list);
     int words = strncmp(n->command, "CLIENT ", 7) == 0 ||
                         strncmp(n->command, "PUBSUB ", 7) == 0
@@ -301,115 +308,118 @@ static void add_lacking(struct rights *r, const struct need *n)
 
     while (words-- > 0)
         len += strcspn(n->command + len, " ") + (words > 0);
-    snprintf(list + used, sizeof r->lacking[0] - used, "%s%.*s",
+    snprintf(list + used, sizeof r->missing[0] - used, "%s%.*s",
              used ? ", " : "", (int)len, n->command);
 }
 
-/* Is this about the command itself, and not about a key or a channel? */
-static bool about_command(const char *text)
+/* Returns true if the error refuses the command, not a key or channel. */
+static bool denies_command(const char *text)
 {
     return strstr(text, "to run the") != NULL;
 }
 
-/* Was the key in the trial one of the lock's? %t is another, and %n none. */
-static bool tried_own_key(const struct need *n)
+/* Returns true if the trial has a key of the lock; %t is none, %n no key. */
+static bool trial_has_lock_key(const struct need *n)
 {
     const char *at = n->trial ? strchr(n->trial, '%') : NULL;
 
     return at && at[1] != 't' && at[1] != 'n';
 }
 
-static void right_refused(struct rights *r, const struct need *n,
-                          const char *text)
+static void record_refusal(struct rights *r, const struct need *n,
+                           const char *text)
 {
-    if (about_command(text) || !strchr(n->command, '%')) {
-        add_lacking(r, n);
-    } else if (r->ex->name && (r->dry || tried_own_key(n))) {
-        r->keys = true;
-        add_lacking(r, n);
+    if (denies_command(text) || !strchr(n->command, '%')) {
+        add_missing(r, n);
+    } else if (r->ctx->name && (r->has_dryrun || trial_has_lock_key(n))) {
+        r->key_refused = true;
+        add_missing(r, n);
     }
 }
 
 static void check_right(struct rights *r, const struct need *n)
 {
     const char *argv[DIBS__QUERY_ARGS] = {"ACL", "DRYRUN", r->user};
-    struct dibs__check_ctx *ctx = r->ex;
+    struct dibs__check_ctx *ctx = r->ctx;
 
-    if (r->dry) {
-        dibs_err err = ask_command(r, n->command, argv, 3);
+    if (r->has_dryrun) {
+        dibs_err err = run_table_command(r, n->command, argv, 3);
         if (err == DIBS_OK &&
             strcmp(dibs__query_reply_text(&ctx->reply), "OK") != 0)
-            right_refused(r, n, dibs__query_reply_text(&ctx->reply));
-    } else if (n->trial && !ctx->replica) {
-        if (ask_command(r, n->trial, argv, 0) == DIBS_ERR_AUTH)
-            right_refused(r, n, dibs__query_reply_text(&ctx->reply));
+            record_refusal(r, n, dibs__query_reply_text(&ctx->reply));
+    } else if (n->trial && !ctx->is_replica) {
+        if (run_table_command(r, n->trial, argv, 0) == DIBS_ERR_AUTH)
+            record_refusal(r, n, dibs__query_reply_text(&ctx->reply));
     }
 }
 
-/* ---- all of them ------------------------------------------------------- */
+/* ---- all permissions --------------------------------------------------- */
 
 static void check_rights(struct rights *r, const struct need *rows,
                          size_t count)
 {
-    for (size_t i = 0; i < count && !r->ex->gone; i++)
+    for (size_t i = 0; i < count && !r->ctx->fatal_err; i++)
         check_right(r, &rows[i]);
 }
 
 static void read_user(struct rights *r)
 {
-    struct dibs__check_ctx *ctx = r->ex;
+    struct dibs__check_ctx *ctx = r->ctx;
 
-    if (DIBS__ASK(ctx, "ACL", "WHOAMI") == DIBS_OK)
+    if (DIBS__CHECK_QUERY(ctx, "ACL", "WHOAMI") == DIBS_OK)
         snprintf(r->user, sizeof r->user, "%s",
                  dibs__query_reply_text(&ctx->reply));
-    r->dry = r->user[0] &&
-             DIBS__ASK(ctx, "ACL", "DRYRUN", r->user, "PING") == DIBS_OK;
+    r->has_dryrun = r->user[0] && DIBS__CHECK_QUERY(ctx, "ACL", "DRYRUN",
+                                                    r->user, "PING") == DIBS_OK;
 }
 
 void dibs__check_permissions(struct dibs__check_ctx *ctx)
 {
-    struct rights r = {.ex = ctx};
+    struct rights r = {.ctx = ctx};
     bool all = true;
 
     read_user(&r);
     check_rights(&r, needs, COUNT(needs));
     if (dibs__client_pubsub_mode(ctx->c) & PUBSUB_CLASSIC)
-        check_rights(&r, classic, COUNT(classic));
+        check_rights(&r, classic_needs, COUNT(classic_needs));
     if (dibs__client_pubsub_mode(ctx->c) & PUBSUB_SHARDED)
-        check_rights(&r, sharded, COUNT(sharded));
+        check_rights(&r, sharded_needs, COUNT(sharded_needs));
     if (ctx->c->cluster)
-        check_rights(&r, in_cluster, COUNT(in_cluster));
-    if (ctx->gone)
+        check_rights(&r, cluster_needs, COUNT(cluster_needs));
+    if (ctx->fatal_err)
         return;
     for (int g = 0; g < RIGHT_GROUPS; g++) {
-        if (!r.lacking[g][0])
+        if (!r.missing[g][0])
             continue;
         all = false;
-        dibs__check_report(
-            ctx, "rights", groups[g].verdict, "%s%s%s may not %s: %s",
-            r.user[0] ? "user " : "this user", r.user,
-            r.keys ? ", with this name," : "", r.lacking[g], groups[g].without);
+        dibs__check_report(ctx, "rights", groups[g].verdict,
+                           "%s%s%s may not %s: %s",
+                           r.user[0] ? "user " : "this user", r.user,
+                           r.key_refused ? ", with this name," : "",
+                           r.missing[g], groups[g].without);
     }
     if (all)
-        dibs__check_report(
-            ctx, "rights",
-            r.dry || !ctx->replica ? DIBS_VERDICT_OK : DIBS_VERDICT_NOTE,
-            "%s%s may do what locks need%s", r.user[0] ? "user " : "this user",
-            r.user, r.dry ? "" : ", as far as that can be tried");
+        dibs__check_report(ctx, "rights",
+                           r.has_dryrun || !ctx->is_replica ? DIBS_VERDICT_OK
+                                                            : DIBS_VERDICT_NOTE,
+                           "%s%s may do what locks need%s",
+                           r.user[0] ? "user " : "this user", r.user,
+                           r.has_dryrun ? "" : ", as far as that can be tried");
 }
 
-/* ---- the table for others ---------------------------------------------- */
+/* ---- the table for acl_rules.c ----------------------------------------- */
 
-/* Is it the name of a channel, the same for all locks? */
+/* Returns true for the invalidation channel: a word without a %x. */
 static bool is_channel(const char *word)
 {
     return strncmp(word, "__redis__:", 10) == 0;
 }
 
-static bool tell_needs(const struct need *rows, size_t count, unsigned wanted,
-                       const char *pattern, dibs__permission_fn *fn, void *arg)
+static bool each_permission(const struct need *rows, size_t count,
+                            unsigned wanted, const char *pattern,
+                            dibs__permission_fn *fn, void *arg)
 {
-    char words[64], made[DIBS_NAME_MAX + 64], *rest, *one;
+    char words[64], expanded[DIBS_NAME_MAX + 64], *rest, *one;
     bool more = true;
 
     for (size_t i = 0; more && i < count; i++) {
@@ -426,14 +436,14 @@ static bool tell_needs(const struct need *rows, size_t count, unsigned wanted,
         more = fn(one, has_sub ? strsep(&rest, " ") : NULL, arg);
         while (more && (one = strsep(&rest, " ")))
             if ((one[0] == '%' || is_channel(one)) && !has_sub) {
-                made[0] = channel ? '&' : '~';
-                snprintf(made + 1, sizeof made - 1, "%s",
+                expanded[0] = channel ? '&' : '~';
+                snprintf(expanded + 1, sizeof expanded - 1, "%s",
                          is_channel(one)
                              ? one
-                             : object_text(one[1], pattern, true,
-                                           (char[DIBS_NAME_MAX + 64]){0},
-                                           DIBS_NAME_MAX + 64));
-                more = fn(made, NULL, arg);
+                             : format_key(one[1], pattern, true,
+                                          (char[DIBS_NAME_MAX + 64]){0},
+                                          DIBS_NAME_MAX + 64));
+                more = fn(expanded, NULL, arg);
             }
     }
     return more;
@@ -442,11 +452,13 @@ static bool tell_needs(const struct need *rows, size_t count, unsigned wanted,
 bool dibs__permissions_each(unsigned wanted, bool cluster, const char *pattern,
                             dibs__permission_fn *fn, void *arg)
 {
-    return tell_needs(needs, COUNT(needs), wanted, pattern, fn, arg) &&
-           tell_needs(classic, COUNT(classic), wanted, pattern, fn, arg) &&
-           tell_needs(in_doctor, COUNT(in_doctor), wanted, pattern, fn, arg) &&
-           (!cluster ||
-            (tell_needs(sharded, COUNT(sharded), wanted, pattern, fn, arg) &&
-             tell_needs(in_cluster, COUNT(in_cluster), wanted, pattern, fn,
-                        arg)));
+    return each_permission(needs, COUNT(needs), wanted, pattern, fn, arg) &&
+           each_permission(classic_needs, COUNT(classic_needs), wanted, pattern,
+                           fn, arg) &&
+           each_permission(doctor_needs, COUNT(doctor_needs), wanted, pattern,
+                           fn, arg) &&
+           (!cluster || (each_permission(sharded_needs, COUNT(sharded_needs),
+                                         wanted, pattern, fn, arg) &&
+                         each_permission(cluster_needs, COUNT(cluster_needs),
+                                         wanted, pattern, fn, arg)));
 }

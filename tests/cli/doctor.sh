@@ -75,7 +75,7 @@ some() { # CODE WORDS...
 }
 some 77 info other
 some 1 doctor other
-has stdout 'problem  key          the lock cannot be looked at' "$out"
+has stdout 'problem  key          the lock cannot be read' "$out"
 has stdout NOPERM "$out"
 has stdout 'with this name, may not HEXISTS' "$out"
 has stdout 'no fair locks' "$out"

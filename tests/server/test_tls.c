@@ -497,7 +497,7 @@ static void test_tls_doctor(void **state)
         const char *text;
     } rows[] = {
         {CA, DIBS_VERDICT_OK, "is verified"},
-        {CA "&cert=%s/both.pem", DIBS_VERDICT_OK, "ours is shown"},
+        {CA "&cert=%s/both.pem", DIBS_VERDICT_OK, "client certificate is sent"},
         {"insecure=1", DIBS_VERDICT_WARNING, "insecure=1"},
     };
 

@@ -446,7 +446,7 @@ static void doctor(void **state)
     char found[200] = "", wanted[200];
 
     (void)state;
-    snprintf(wanted, sizeof wanted, "%d 3 known, one of them tells of changes",
+    snprintf(wanted, sizeof wanted, "%d 3 known, one of them is subscribed to",
              DIBS_VERDICT_OK);
     while (strcmp(found, wanted) != 0) { /* until one of them is watched */
         if (!ts_wait_step(&w))

@@ -1,29 +1,36 @@
 /* SPDX-License-Identifier: MIT
  *
- * command.c - a command seen through.
+ * command.c - one command: routing, retries, deadline.
  *
- * Thread  io, except dibs__command_start and dibs__command_run_direct.
+ * Thread  io, except dibs__command_start, _post, _run_direct, _send_sync,
+ *         _recv_sync, and what callback_io.c uses.
  * Locks   none.
  *
- * How     A call is sent; what comes back decides (error_class.c): it is
- * answered, tried again a little later, or given up, all by one deadline.
+ * How     The command is sent; error_class.c classifies an error reply, which
+ *         decides between completion, retry with back-off and redirect. The
+ *         deadline covers all attempts.
  *
- *         state    what happens                          next
- *         POSTED   io looks: up; not up                  SENT; WAITING
- *         WAITING  a connection, a map; the time is over SENT; OVER
- *         RESTING  the time to try again                 as POSTED
- *         GROUPED  (replica_ack.c) the group goes               SENT
- *         SENT     the answer; "not now"; none           OVER; RESTING; POSTED
- *         SENT     the answer, but replicas count        KEPT
- *         KEPT     (replica_ack.c) they have it, or do not      OVER
+ *         state           event                          next
+ *         POSTED          io runs the task: server up    SENT (or WAIT_GROUP)
+ *         POSTED          server down or unknown         WAITING
+ *         WAITING         connected, or slot map read    SENT
+ *         WAITING         deadline or connect_by         DONE
+ *         BACKOFF         retry timer                    as POSTED
+ *         WAIT_GROUP      replica_ack.c sends the group  SENT
+ *         SENT            final reply                    DONE
+ *         SENT            transient error                BACKOFF
+ *         SENT            no reply (in doubt), redirect  as POSTED
+ *         SENT            reply, replicas must confirm   AWAIT_REPLICAS
+ *         AWAIT_REPLICAS  WAIT was answered or refused   DONE
+ *         AWAIT_REPLICAS  WAIT got no reply (in doubt)   as POSTED
  *
- *         In a cluster a call goes by its slot: where that is is looked up
- *         each time it is sent. MOVED tells another place for good, ASK for
- *         this once: then ASKING goes out before the command, in one write.
+ *         In a cluster the slot is looked up for each attempt. MOVED updates
+ *         the slot map; ASK redirects one attempt only, with ASKING before the
+ *         command, in the same write.
  *
- * Ghosts  A call whose reply was lost leaves a ghost: see in_doubt.c. The ghost
- * is canceled before the call is sent again. Where that is not possible, the
- * caller is told, and takes care by other means.
+ * In doubt  An attempt without a reply leaves a dibs__in_doubt. The next
+ *         attempt is sent after CLIENT KILL of the old connection, on the same
+ *         connection. If that is refused, maybe_live_copy is set on completion.
  */
 #include "client/command/command.h"
 
@@ -34,23 +41,26 @@
 #include <stdio.h>
 #include <string.h>
 
-#define RETRY_FIRST_MS 10
-#define RETRY_MAX_MS   500
-#define HUSH_MS        1000
-#define HOPS_MAX       4 /* sent on so often at once, then with pauses */
+#define RETRY_FIRST_MS  10
+#define RETRY_SHIFT_MAX 6 /* limits the doubling of RETRY_FIRST_MS */
+#define RETRY_MAX_MS    500
+#define TRANSIENT_LOG_MS                                                       \
+    1000                /* at most one log line per server and interval        \
+                         */
+#define REDIRECTS_MAX 4 /* followed at once; later ones back off first */
 
-static void start_call(struct dibs__command *cmd);
+static void try_send(struct dibs__command *cmd);
 
-/* The reply to this call is lost. Thread: the one that has the connection. */
-static void taint_call(struct dibs__command *cmd)
+/* The reply of the last attempt is lost. Thread: the connection's user. */
+static void mark_in_doubt(struct dibs__command *cmd)
 {
     struct dibs__pooled_conn *conn =
         DIBS_OF(cmd->req.cn, struct dibs__pooled_conn, cn);
 
     dibs__stats_count(cmd->server->events.stats, STAT_UNKNOWN, 1);
     cmd->resent = true;
-    cmd->unkillable |= cmd->in_doubt &&
-                       !dibs__in_doubt_killed(cmd->in_doubt); /* an older one */
+    /* cmd->in_doubt is about an earlier attempt, and is replaced here. */
+    cmd->unkillable |= cmd->in_doubt && !dibs__in_doubt_killed(cmd->in_doubt);
     dibs__in_doubt_unref(cmd->in_doubt);
     if (!conn->in_doubt)
         conn->in_doubt = dibs__in_doubt_new(conn);
@@ -61,23 +71,23 @@ static void taint_call(struct dibs__command *cmd)
         cmd->unkillable = true;
 }
 
-/* ---- one call ---------------------------------------------------------- */
+/* ---- one command ------------------------------------------------------- */
 
-/* Why it ends with an error: what the server answered, or the last that is
- * known about the server, or about the cluster. */
-static void explain_call(struct dibs__command *cmd, dibs_err err,
-                         const struct dibs__reply *reply)
+/* Passes the error text to cmd->explain: the error reply, else the last error
+ * of the server or cluster, else the text of `err`. */
+static void explain_error(struct dibs__command *cmd, dibs_err err,
+                          const struct dibs__reply *reply)
 {
-    char words[DIBS__REASON_MAX], why[DIBS__REASON_MAX];
+    char text[DIBS__REASON_MAX], why[DIBS__REASON_MAX];
     const struct dibs__url *url =
         cmd->server ? &cmd->server->to.url : cmd->slots->url;
     const char *known = cmd->server ? cmd->server->why : cmd->slots->why;
 
     if (reply && reply->type == REPLY_ERROR) {
-        dibs__script_words(reply->text, cmd->slots ? NULL : url, words);
-        dibs__event_text(url, words, why);
+        dibs__script_words(reply->text, cmd->slots ? NULL : url, text);
+        dibs__event_text(url, text, why);
     } else if (err == DIBS_ERR_PROTOCOL) {
-        dibs__event_text(url, "the reply makes no sense", why);
+        dibs__event_text(url, "unexpected reply", why);
     } else if (known[0]) {
         snprintf(why, sizeof why, "%s", known);
     } else {
@@ -86,24 +96,25 @@ static void explain_call(struct dibs__command *cmd, dibs_err err,
     cmd->explain(cmd, err, why);
 }
 
-static struct dibs__loop *loop_of(const struct dibs__command *cmd)
+static struct dibs__loop *command_loop(const struct dibs__command *cmd)
 {
     return cmd->server ? cmd->server->lp : cmd->slots->lp;
 }
 
-/* So many calls are with io: a server that has some gets no callers. Those for
- * replicas have a connection of their own. */
-static void count_call(const struct dibs__command *cmd, unsigned by)
+/* server.queued counts commands on the main connection; above a limit, callers
+ * do not borrow a connection. Commands with replicas use a connection of their
+ * own and do not count. */
+static void count_queued(const struct dibs__command *cmd, unsigned by)
 {
     if (cmd->server && !cmd->replicas)
         atomic_fetch_add_explicit(&cmd->server->queued, by,
                                   memory_order_relaxed);
 }
 
-static void end_call(struct dibs__command *cmd, dibs_err err,
+static void run_done(struct dibs__command *cmd, dibs_err err,
                      const struct dibs__reply *reply)
 {
-    dibs__timer_stop(loop_of(cmd), &cmd->timer);
+    dibs__timer_stop(command_loop(cmd), &cmd->timer);
     cmd->state = CMD_DONE;
     cmd->maybe_live_copy =
         cmd->unkillable ||
@@ -113,95 +124,96 @@ static void end_call(struct dibs__command *cmd, dibs_err err,
         dibs__in_doubt_kill_later(cmd->in_doubt);
     dibs__in_doubt_unref(cmd->in_doubt);
     cmd->in_doubt = NULL;
-    count_call(cmd, -1u);
+    count_queued(cmd, -1u);
     cmd->done(cmd, err, reply);
 }
 
-static void finish_call(struct dibs__command *cmd, dibs_err err,
-                        const struct dibs__reply *reply)
+/* Passes the error text, if any, and completes the command. */
+static void complete(struct dibs__command *cmd, dibs_err err,
+                     const struct dibs__reply *reply)
 {
     if (err != DIBS_OK && err != DIBS_ERR_CLOSED && cmd->explain)
-        explain_call(cmd, err, reply);
-    end_call(cmd, err, reply);
+        explain_error(cmd, err, reply);
+    run_done(cmd, err, reply);
 }
 
-static bool is_closing(const struct dibs__command *cmd)
+static bool target_is_closing(const struct dibs__command *cmd)
 {
     return cmd->server ? dibs__server_is_closing(cmd->server)
                        : cmd->slots->closing;
 }
 
-static void give_up_call(struct dibs__command *cmd)
+static void give_up(struct dibs__command *cmd)
 {
     if (cmd->resent)
-        finish_call(cmd, DIBS_ERR_UNKNOWN, NULL);
-    else if (is_closing(cmd))
-        finish_call(cmd, DIBS_ERR_CLOSED, NULL);
+        complete(cmd, DIBS_ERR_UNKNOWN, NULL);
+    else if (target_is_closing(cmd))
+        complete(cmd, DIBS_ERR_CLOSED, NULL);
     else if (cmd->last_err)
-        finish_call(cmd, cmd->last_err, NULL);
-    else /* one that is not writable is there, and would have said no */
-        finish_call(cmd,
-                    cmd->server && cmd->server->read_only ? DIBS_ERR_SERVER
-                                                          : DIBS_ERR_CONN,
-                    NULL);
+        complete(cmd, cmd->last_err, NULL);
+    else /* a read-only server is reachable, so CONN would be wrong */
+        complete(cmd,
+                 cmd->server && cmd->server->read_only ? DIBS_ERR_SERVER
+                                                       : DIBS_ERR_CONN,
+                 NULL);
 }
 
-static void call_timed(struct dibs__timer *t)
+static void on_timer(struct dibs__timer *t)
 {
     struct dibs__command *cmd = DIBS_OF(t, struct dibs__command, timer);
 
     assert(cmd->state == CMD_WAITING || cmd->state == CMD_BACKOFF ||
            cmd->state == CMD_WAIT_GROUP);
     dibs__list_del(&cmd->req.link);
-    start_call(cmd);
+    try_send(cmd);
 }
 
-static void move_call(struct dibs__command *cmd, struct dibs__server *to)
+static void set_server(struct dibs__command *cmd, struct dibs__server *to)
 {
-    count_call(cmd, -1u);
+    count_queued(cmd, -1u);
     cmd->server = to;
-    count_call(cmd, 1);
+    count_queued(cmd, 1);
 }
 
-static void route_call(struct dibs__command *cmd)
+static void route_by_slot(struct dibs__command *cmd)
 {
     if (!cmd->slots || cmd->slot < 0 || cmd->send_asking)
         return;
     struct dibs__server *to = cmd->slots->find(cmd->slots, cmd->slot);
     if (to != cmd->server)
-        move_call(cmd, to);
+        set_server(cmd, to);
 }
 
-/* For its server, or to know which one that is. The call may be over after
- * that. */
-static void wait_call(struct dibs__command *cmd, int64_t until)
+/* Waits for a connection, or for the slot map if no server is known. The
+ * command may be completed inside this call. */
+static void wait_for_connection(struct dibs__command *cmd, int64_t until)
 {
     struct dibs__server *s = cmd->server;
 
     cmd->state = CMD_WAITING;
     dibs__list_add(s ? &s->waiting : &cmd->slots->waiting, &cmd->req.link);
-    dibs__timer_set(loop_of(cmd), &cmd->timer, until);
+    dibs__timer_set(command_loop(cmd), &cmd->timer, until);
     if (s)
         dibs__server_ensure_connected(s);
     else
-        cmd->slots->wanted(cmd->slots);
+        cmd->slots->need_map(cmd->slots);
 }
 
-static void start_call(struct dibs__command *cmd)
+static void try_send(struct dibs__command *cmd)
 {
-    route_call(cmd);
+    route_by_slot(cmd);
     struct dibs__server *s = cmd->server;
     bool up = s && dibs__server_is_up(s);
     int64_t until = cmd->deadline;
 
     if (!up && cmd->connect_by)
         until = dibs__min(until, cmd->connect_by);
-    if (is_closing(cmd) || dibs__now_ms() >= until) {
-        give_up_call(cmd);
+    if (target_is_closing(cmd) || dibs__now_ms() >= until) {
+        give_up(cmd);
         return;
     }
     if (!up) {
-        wait_call(cmd, until);
+        wait_for_connection(cmd, until);
         return;
     }
     if (cmd->in_doubt && dibs__in_doubt_of(cmd->in_doubt, s))
@@ -219,19 +231,19 @@ void dibs__command_send(struct dibs__command *cmd,
     dibs__command_mark_sent(cmd);
     cmd->req.skip = cmd->send_asking ? 1 : 0;
     dibs__conn_send(&conn->cn, &cmd->req);
-    cmd->send_asking = false; /* for this once */
+    cmd->send_asking = false; /* ASK is valid for one attempt */
 }
 
 void dibs__command_retry(struct dibs__command *cmd, bool executed)
 {
     cmd->resent |= executed;
-    start_call(cmd);
+    try_send(cmd);
 }
 
 void dibs__command_give_up(struct dibs__command *cmd, dibs_err err)
 {
     cmd->last_err = err;
-    give_up_call(cmd);
+    give_up(cmd);
 }
 
 void dibs__command_acknowledged(struct dibs__command *cmd, dibs_err err,
@@ -248,12 +260,12 @@ void dibs__command_acknowledged(struct dibs__command *cmd, dibs_err err,
     cmd->under_replicated = err != DIBS_OK;
     if (refused && cmd->explain)
         cmd->explain(cmd, err, cmd->server->why);
-    end_call(cmd, err, &reply);
+    run_done(cmd, err, &reply);
 }
 
-static void rest_call(struct dibs__command *cmd)
+static void back_off(struct dibs__command *cmd)
 {
-    int64_t wait = RETRY_FIRST_MS << dibs__min(cmd->tries, 6);
+    int64_t wait = RETRY_FIRST_MS << dibs__min(cmd->tries, RETRY_SHIFT_MAX);
 
     cmd->tries++;
     wait = dibs__min(wait, RETRY_MAX_MS);
@@ -264,8 +276,9 @@ static void rest_call(struct dibs__command *cmd)
                     dibs__min(wait, cmd->deadline));
 }
 
-/* MOVED or ASK: another server it is. */
-static bool redirect_call(struct dibs__command *cmd, const char *error)
+/* Handles MOVED and ASK. Returns false if this is not a cluster: then the error
+ * reply is final. */
+static bool follow_redirect(struct dibs__command *cmd, const char *error)
 {
     bool ask = false;
 
@@ -273,48 +286,49 @@ static bool redirect_call(struct dibs__command *cmd, const char *error)
         return false;
     struct dibs__server *to =
         cmd->slots->redirect(cmd->slots, cmd->server, error, &cmd->slot, &ask);
-    if (!to || to == cmd->server || cmd->redirects++ >= HOPS_MAX) {
-        rest_call(cmd);
+    if (!to || to == cmd->server || cmd->redirects++ >= REDIRECTS_MAX) {
+        back_off(cmd);
         return true;
     }
     if (ask)
-        move_call(cmd, to);
+        set_server(cmd, to);
     cmd->send_asking = ask;
-    start_call(cmd);
+    try_send(cmd);
     return true;
 }
 
-static void tell_error(const struct dibs__command *cmd, const char *error)
+static void log_error_reply(const struct dibs__command *cmd, const char *error)
 {
-    char words[DIBS__REASON_MAX];
+    char text[DIBS__REASON_MAX];
 
-    dibs__script_words(error, cmd->slots ? NULL : &cmd->server->to.url, words);
-    dibs__server_log(cmd->server, DIBS_EVENT_ERROR, cmd->last_err, words);
+    dibs__script_words(error, cmd->slots ? NULL : &cmd->server->to.url, text);
+    dibs__server_log(cmd->server, DIBS_EVENT_ERROR, cmd->last_err, text);
 }
 
-/* The server can do nothing just now (it is loading, say), and all its calls
- * come back with that: once in a while is enough. In a cluster a slot on its
- * way answers so, which is not worth telling. */
-static void tell_not_now(const struct dibs__command *cmd, const char *error)
+/* Logs a transient error (LOADING, BUSY). Every command to the server gets the
+ * same error, so the log is rate-limited. In a cluster this is the normal reply
+ * of a migrating slot and is not logged. */
+static void log_transient_error(const struct dibs__command *cmd,
+                                const char *error)
 {
     int64_t now = dibs__now_ms();
 
-    if (cmd->quiet || cmd->slots || now < cmd->server->throttle_until)
+    if (cmd->quiet || cmd->slots || now < cmd->server->next_transient_log_ms)
         return;
-    cmd->server->throttle_until = now + HUSH_MS;
-    tell_error(cmd, error);
+    cmd->server->next_transient_log_ms = now + TRANSIENT_LOG_MS;
+    log_error_reply(cmd, error);
 }
 
-/* The server answered with an error. False: that is the answer. */
-static bool try_again(struct dibs__command *cmd, const char *error)
+/* Handles an error reply. Returns true if the command goes on, false if the
+ * error is final; cmd->last_err is set in any case. */
+static bool retry_on_error(struct dibs__command *cmd, const char *error)
 {
     const struct dibs__error_class *class = dibs__error_classify(error);
 
     cmd->partially_executed = class->executed == EXECUTED_PARTLY;
     cmd->last_err = class->err;
     if (class->next != NEXT_GIVE_UP && class->next != NEXT_RELOAD)
-        dibs__server_set_last_error(cmd->server,
-                                    error); /* should it give up then */
+        dibs__server_set_last_error(cmd->server, error);
     switch (class->next) {
     case NEXT_GIVE_UP:
         return false;
@@ -322,31 +336,31 @@ static bool try_again(struct dibs__command *cmd, const char *error)
         if (cmd->full_script)
             return false;
         cmd->full_script = true;
-        start_call(cmd);
+        try_send(cmd);
         return true;
     case NEXT_REDIAL:
         dibs__server_redial(cmd->server, error);
-        rest_call(cmd);
+        back_off(cmd);
         return true;
     case NEXT_REDIRECT:
-        return redirect_call(cmd, error);
+        return follow_redirect(cmd, error);
     case NEXT_LATER:
         cmd->resent |= cmd->partially_executed;
-        tell_not_now(cmd, error);
+        log_transient_error(cmd, error);
         if (cmd->slots)
             cmd->slots->doubt(cmd->slots);
-        rest_call(cmd);
+        back_off(cmd);
         return true;
     }
     return false;
 }
 
-/* A reply ends with the next one: what is said of this one is copied. */
-static void keep_reply(struct dibs__command *cmd,
+/* Copies the reply: the connection reuses its memory for the next one. */
+static void save_reply(struct dibs__command *cmd,
                        const struct dibs__reply *reply)
 {
-    const size_t room = sizeof cmd->saved_reply.text - 1;
-    size_t len = reply->len < room ? reply->len : room;
+    const size_t max = sizeof cmd->saved_reply.text - 1;
+    size_t len = reply->len < max ? reply->len : max;
 
     cmd->state = CMD_AWAIT_REPLICAS;
     cmd->saved_reply_type = (unsigned char)reply->type;
@@ -358,30 +372,31 @@ static void keep_reply(struct dibs__command *cmd,
     cmd->saved_reply.text[len] = 0;
 }
 
-/* What the reply says, maybe in *room. NULL: it is not the reply to this
- * sending; the connection is out of step. */
-static const struct dibs__reply *answer_in(const struct dibs__command *cmd,
-                                           const struct dibs__reply *reply,
-                                           struct dibs__reply *room)
+/* Returns the reply without the request number; *storage may hold it. NULL if
+ * the reply belongs to another request: the connection is desynchronized. */
+static const struct dibs__reply *unwrap_reply(const struct dibs__command *cmd,
+                                              const struct dibs__reply *reply,
+                                              struct dibs__reply *storage)
 {
     if (!cmd->no_script)
-        reply = dibs__script_result(reply, cmd->req.number, room);
+        reply = dibs__script_result(reply, cmd->req.number, storage);
     return reply && dibs__reply_fits(reply, cmd->expects) ? reply : NULL;
 }
 
-static void judge_reply(struct dibs__req *req, dibs_err err,
-                        const struct dibs__reply *reply)
+static void handle_reply(struct dibs__req *req, dibs_err err,
+                         const struct dibs__reply *reply)
 {
     struct dibs__command *cmd = DIBS_OF(req, struct dibs__command, req);
-    const struct dibs__reply *whole = reply;
-    struct dibs__reply room;
+    const struct dibs__reply *raw = reply;
+    struct dibs__reply storage;
 
-    reply = err == DIBS_OK ? answer_in(cmd, whole, &room) : NULL;
+    reply = err == DIBS_OK ? unwrap_reply(cmd, raw, &storage) : NULL;
     if (err == DIBS_OK && !reply) {
-        /* Again: that is how this server answers. But with others behind it,
-         * it may be the answer to one of those. */
+        /* The second mismatch of a command, with no other request in flight:
+         * not a desync, this server replies with a wrong type. With others in
+         * flight, the reply may belong to one of them. */
         if (cmd->desync && dibs__list_empty(&req->cn->fifo)) {
-            finish_call(cmd, DIBS_ERR_PROTOCOL, whole);
+            complete(cmd, DIBS_ERR_PROTOCOL, raw);
             return;
         }
         cmd->desync = true;
@@ -391,40 +406,40 @@ static void judge_reply(struct dibs__req *req, dibs_err err,
     if (err == DIBS_OK)
         DIBS_OF(req->cn, struct dibs__pooled_conn, cn)->served = true;
     if (err == DIBS_OK && cmd->replicas && cmd->writes & 1u << reply->type) {
-        keep_reply(cmd, reply);
+        save_reply(cmd, reply);
         cmd->server->acks.keep(cmd->server, cmd);
     } else if (err == DIBS_OK && reply->type != REPLY_ERROR) {
         dibs__server_mark_writable(cmd->server);
-        finish_call(cmd, DIBS_OK, reply);
+        complete(cmd, DIBS_OK, reply);
     } else if (err == DIBS_OK) {
-        if (try_again(cmd, reply->text))
+        if (retry_on_error(cmd, reply->text))
             return;
         if (!cmd->quiet)
-            tell_error(cmd, reply->text);
-        finish_call(cmd, cmd->last_err, reply);
+            log_error_reply(cmd, reply->text);
+        complete(cmd, cmd->last_err, reply);
     } else {
         if (err == DIBS_ERR_UNKNOWN) {
-            taint_call(cmd);
+            mark_in_doubt(cmd);
             dibs__server_log(cmd->server, DIBS_EVENT_UNKNOWN, err,
                              "a reply was lost");
         }
-        start_call(cmd);
+        try_send(cmd);
     }
 }
 
-static void call_answered(struct dibs__req *req, dibs_err err,
-                          const struct dibs__reply *reply)
+static void on_reply(struct dibs__req *req, dibs_err err,
+                     const struct dibs__reply *reply)
 {
     struct dibs__server *s = DIBS_OF(req, struct dibs__command, req)->server;
     struct dibs__pooled_conn *conn =
         DIBS_OF(req->cn, struct dibs__pooled_conn, cn);
 
-    judge_reply(req, err, reply);
+    handle_reply(req, err, reply);
     dibs__server_replied(s);
     dibs__server_reclaim(conn);
 }
 
-static void write_call(struct dibs__req *req, struct dibs__buf *out)
+static void write_request(struct dibs__req *req, struct dibs__buf *out)
 {
     struct dibs__command *cmd = DIBS_OF(req, struct dibs__command, req);
 
@@ -438,9 +453,9 @@ static void write_call(struct dibs__req *req, struct dibs__buf *out)
         dibs__buf_arg_num(out, req->number);
 }
 
-static void start_posted(struct dibs__task *t)
+static void run_posted(struct dibs__task *t)
 {
-    start_call(DIBS_OF(t, struct dibs__command, task));
+    try_send(DIBS_OF(t, struct dibs__command, task));
 }
 
 void dibs__command_prepare(struct dibs__route to, struct dibs__command *cmd)
@@ -449,10 +464,10 @@ void dibs__command_prepare(struct dibs__route to, struct dibs__command *cmd)
     cmd->slots = to.server ? to.server->slots : to.slots;
     if (!cmd->server)
         cmd->server = cmd->slots->find(cmd->slots, cmd->slot);
-    cmd->req = (struct dibs__req){.write = write_call, .done = call_answered};
-    cmd->req.careful = cmd->no_script; /* its answer has no number */
-    cmd->task.run = start_posted;
-    cmd->timer.fire = call_timed;
+    cmd->req = (struct dibs__req){.write = write_request, .done = on_reply};
+    cmd->req.careful = cmd->no_script; /* the reply has no request number */
+    cmd->task.run = run_posted;
+    cmd->timer.fire = on_timer;
     cmd->timer.at = 0;
     cmd->in_doubt = NULL;
     cmd->resent = cmd->maybe_live_copy = cmd->partially_executed =
@@ -467,8 +482,8 @@ void dibs__command_prepare(struct dibs__route to, struct dibs__command *cmd)
 void dibs__command_post(struct dibs__command *cmd)
 {
     cmd->state = CMD_POSTED;
-    count_call(cmd, 1);
-    dibs__loop_post(loop_of(cmd), &cmd->task);
+    count_queued(cmd, 1);
+    dibs__loop_post(command_loop(cmd), &cmd->task);
 }
 
 void dibs__command_start(struct dibs__route to, struct dibs__command *cmd)
@@ -480,21 +495,21 @@ void dibs__command_start(struct dibs__route to, struct dibs__command *cmd)
 void dibs__command_run_now(struct dibs__route to, struct dibs__command *cmd)
 {
     dibs__command_prepare(to, cmd);
-    count_call(cmd, 1);
-    start_call(cmd);
+    count_queued(cmd, 1);
+    try_send(cmd);
 }
 
 bool dibs__command_consume_reply(struct dibs__command *cmd,
                                  const struct dibs__reply *reply)
 {
-    struct dibs__reply room;
+    struct dibs__reply storage;
 
-    reply = answer_in(cmd, reply, &room);
+    reply = unwrap_reply(cmd, reply, &storage);
     cmd->desync = !reply;
     if (cmd->desync)
         return false;
     if (reply->type == REPLY_ERROR) {
-        /* An error from the middle of a script: it may be done all the same. */
+        /* The script failed after its first write: its writes persist. */
         cmd->resent |=
             dibs__error_classify(reply->text)->executed == EXECUTED_PARTLY;
         dibs__command_post(cmd);
@@ -505,10 +520,10 @@ bool dibs__command_consume_reply(struct dibs__command *cmd,
     return true;
 }
 
-/* What came of a direct call. Anything out of the ordinary is for the io
- * thread. An error reply is asked for once more there: the same answer comes,
- * or a better one. */
-static void settle_call(struct dibs__command *cmd,
+/* Completes a command that was sent on a borrowed connection. Everything but a
+ * regular reply is left to the io thread, which sends the command again, also
+ * after an error reply: there it is classified. */
+static void finish_sync(struct dibs__command *cmd,
                         struct dibs__pooled_conn *conn, dibs_err err,
                         const struct dibs__reply *reply)
 {
@@ -517,7 +532,7 @@ static void settle_call(struct dibs__command *cmd,
         return;
     }
     if (err != DIBS_ERR_CONN)
-        taint_call(cmd);
+        mark_in_doubt(cmd);
     dibs__server_give_back(conn, false);
     dibs__command_post(cmd);
 }
@@ -525,7 +540,7 @@ static void settle_call(struct dibs__command *cmd,
 void dibs__commands_count(const struct dibs__list *fifo)
 {
     for (struct dibs__list *l = fifo->next; l != fifo; l = l->next)
-        count_call(DIBS_OF(l, struct dibs__command, req.link), 1);
+        count_queued(DIBS_OF(l, struct dibs__command, req.link), 1);
 }
 
 void dibs__command_mark_sent(struct dibs__command *cmd)
@@ -538,7 +553,7 @@ void dibs__command_mark_sent(struct dibs__command *cmd)
 
 bool dibs__command_send_sync(struct dibs__route to, struct dibs__command *cmd)
 {
-    assert(!dibs__loop_inside() && "io must not wait");
+    assert(!dibs__loop_inside() && "the io thread must not block");
     dibs__command_prepare(to, cmd);
     struct dibs__pooled_conn *conn =
         cmd->replicas || !cmd->server ? NULL : dibs__server_borrow(cmd->server);
@@ -549,7 +564,7 @@ bool dibs__command_send_sync(struct dibs__route to, struct dibs__command *cmd)
     dibs__command_mark_sent(cmd);
     dibs_err err = dibs__conn_send_sync(&conn->cn, &cmd->req);
     if (err != DIBS_OK)
-        settle_call(cmd, conn, err, NULL);
+        finish_sync(cmd, conn, err, NULL);
     return err == DIBS_OK;
 }
 
@@ -561,7 +576,7 @@ bool dibs__command_recv_sync(struct dibs__command *cmd, int64_t until)
     dibs_err err = dibs__conn_recv_sync(
         &conn->cn, dibs__min(cmd->req.expires, until), &reply);
 
-    settle_call(cmd, conn, err, reply);
+    finish_sync(cmd, conn, err, reply);
     return err == DIBS_OK;
 }
 
@@ -571,7 +586,7 @@ void dibs__command_run_direct(struct dibs__route to, struct dibs__command *cmd)
         dibs__command_recv_sync(cmd, INT64_MAX);
 }
 
-/* ---- all calls --------------------------------------------------------- */
+/* ---- all commands ------------------------------------------------------ */
 
 void dibs__commands_resume(struct dibs__server *s)
 {
@@ -580,7 +595,7 @@ void dibs__commands_resume(struct dibs__server *s)
     dibs__list_init(&all);
     dibs__list_move(&all, &s->waiting);
     for (struct dibs__list *l; (l = dibs__list_pop(&all));)
-        start_call(DIBS_OF(l, struct dibs__command, req.link));
+        try_send(DIBS_OF(l, struct dibs__command, req.link));
 }
 
 void dibs__commands_reroute(struct dibs__list *waiting)
@@ -592,7 +607,7 @@ void dibs__commands_reroute(struct dibs__list *waiting)
     for (struct dibs__list *l; (l = dibs__list_pop(&all));) {
         struct dibs__command *cmd = DIBS_OF(l, struct dibs__command, req.link);
         cmd->send_asking = false;
-        start_call(cmd);
+        try_send(cmd);
     }
 }
 

@@ -1,110 +1,133 @@
 /* SPDX-License-Identifier: MIT
  *
- * command.h - a command seen through: sent, sent again, or given up with a
- * clear word on what is known.
+ * command.h - one Redis command or script call, with routing, retries and a
+ * deadline.
+ *
+ * Command      a struct embedded in the object that needs the reply. Its owner
+ *              sets the first block of members and starts the command; `done`
+ *              then runs exactly once. The struct must stay valid until then.
+ * Attempt      one transmission of the command. Each attempt has its own reply
+ *              timeout (attempt_ms); all attempts share the deadline.
+ * Route        where to send: a fixed server, or the slot map of a cluster,
+ *              which is consulted again for each attempt.
+ * In doubt     an attempt that was sent and got no reply: the server may have
+ *              executed it, or may execute it later. in_doubt.c kills the old
+ *              connection before the next attempt, so that no late copy can
+ *              run. Where CLIENT KILL is not possible, `maybe_live_copy` tells
+ *              the owner that a copy may still run.
+ * Resent       a command is retried after an attempt in doubt, so the server
+ *              may execute it more than once: every command sent through this
+ *              module must be idempotent.
+ * Replicas     a command with `replicas` set completes only after WAIT has
+ *              confirmed that replicas have its writes (replica_ack.c).
  */
 #ifndef DIBS_CLIENT_COMMAND_COMMAND_H
 #define DIBS_CLIENT_COMMAND_COMMAND_H
 
 #include "client/server/server.h"
 
-/* Where a call is; the table is in command.c. */
+/* State of a command; the transitions are in command.c. */
 enum dibs__command_state {
-    CMD_POSTED,     /* on its way to io */
-    CMD_WAITING,    /* for a connection, or for a map of the slots */
-    CMD_BACKOFF,    /* until it is tried again */
-    CMD_WAIT_GROUP, /* for the next group of those that replicas must have */
-    CMD_SENT,       /* the reply is to come */
-    CMD_AWAIT_REPLICAS, /* answered; replicas are waited for */
-    CMD_DONE            /* done was called, or is about to be */
+    CMD_POSTED,         /* in the task queue of the io thread */
+    CMD_WAITING,        /* needs a connection or a slot map */
+    CMD_BACKOFF,        /* retry timer is running */
+    CMD_WAIT_GROUP,     /* queued for the next WAIT group (replica_ack.c) */
+    CMD_SENT,           /* reply pending */
+    CMD_AWAIT_REPLICAS, /* reply received, WAIT pending */
+    CMD_DONE            /* done has run or is about to run */
 };
 
-/* Longer than any number that comes with a lock, and the slash and the number
- * behind it. Of a longer text the end is lost. */
-#define DIBS__CALL_KEPT 24
+/* Size of saved_reply.text: the longest number in a lock's reply, a slash and
+ * a second number. A longer text is truncated. */
+#define DIBS__SAVED_REPLY_MAX 24
 
-/* Every command sent this way must be harmless when executed twice. Lives
- * inside whatever it is about; done comes exactly once, on io or, after
- * dibs__command_run_direct, on the thread that called. */
 struct dibs__command {
-    /* Filled in by the sender. */
+    /* Set by the owner before the start. */
     void (*write)(struct dibs__command *cmd, struct dibs__buf *out, bool whole);
+    /* Thread: io, or the caller of dibs__command_run_direct/_recv_sync. */
     void (*done)(struct dibs__command *cmd, dibs_err err,
                  const struct dibs__reply *reply);
-    int64_t deadline;    /* for all of it */
-    int64_t attempt_ms;  /* for one reply */
-    int64_t connect_by;  /* without a connection give up then; 0 = as soon as
-                            a connection could not be made */
-    int64_t replicas_ms; /* how long replicas have */
-    int replicas; /* so many must have it, too; 0 none, < 0 all (replica_ack.c)
-                   */
-    unsigned expects; /* types the reply can have, a bit each; 0 = any */
-    unsigned writes;  /* those that say there is something for replicas */
-    int slot;         /* in a cluster: of its keys; -1: for that server */
-    /* Told why, in words and with the server's address, just before done comes
-     * with an error. May be NULL. Thread: io. */
+    int64_t deadline;    /* for all attempts together */
+    int64_t attempt_ms;  /* reply timeout of one attempt */
+    int64_t connect_by;  /* wait for a connection until then; 0 = fail as soon
+                            as one connection attempt fails */
+    int64_t replicas_ms; /* time limit of WAIT */
+    int replicas;        /* replicas that must have the writes: a number, < 0 =
+                            all connected ones, 0 = none */
+    unsigned expects;    /* valid reply types, one bit each; 0 = any */
+    unsigned writes;     /* reply types that mean "the script wrote", one bit
+                            each: only these wait for replicas */
+    int slot;            /* hash slot of the keys; -1 = do not route by slot */
+    /* Receives the error text, with the server's address, just before done is
+     * called with an error. May be NULL. Thread: io. */
     void (*explain)(struct dibs__command *cmd, dibs_err err, const char *why);
-    bool quiet;     /* an error reply is no event */
-    bool no_script; /* it calls no script: no number goes out with it, none
-                   comes back */
+    bool quiet;     /* do not log error replies */
+    bool no_script; /* a plain command: neither the request nor the reply
+                       carries a request number (script.c) */
 
-    /* Known when done. */
-    bool resent;             /* it may have been executed before, too */
-    bool maybe_live_copy;    /* a copy of it may still be executed some time */
-    bool partially_executed; /* the error came from the middle of a script */
-    bool under_replicated;   /* executed, but too few replicas are known to have
-                                it */
-    int acked, wanted;       /* then: how many have it, how many should */
-    int64_t sent_ms;         /* just before what was answered was sent */
+    /* Results, valid in done. */
+    bool resent;             /* an earlier attempt may have been executed */
+    bool maybe_live_copy;    /* the server may still execute an old attempt */
+    bool partially_executed; /* the script failed after its first write */
+    bool under_replicated; /* executed, but not confirmed by enough replicas */
+    int acked, wanted;     /* then: replicas that confirmed / required */
+    int64_t sent_ms;       /* when the answered attempt was sent */
 
-    /* command.c's own. */
-    struct dibs__server *server;  /* NULL: nobody is known to have its slot */
-    struct dibs__slot_map *slots; /* NULL: in no cluster */
+    /* Private to src/client/command and callback_io.c. */
+    struct dibs__server *server;  /* NULL: no server is known for the slot */
+    struct dibs__slot_map *slots; /* NULL: not in a cluster */
     struct dibs__req req;
     struct dibs__task task;
     struct dibs__timer timer;
-    struct dibs__in_doubt *in_doubt;
+    struct dibs__in_doubt *in_doubt; /* of the last lost attempt; one ref */
     enum dibs__command_state state;
-    bool unkillable;  /* a ghost cannot be canceled */
-    bool full_script; /* send the script's text */
-    bool desync;      /* it got a reply that cannot be its own */
-    bool send_asking; /* the server is about to take over the slot: say so */
-    bool deadline_extended; /* its deadline was, since others were before it
-                     (replica_ack.c) */
-    /* The reply, while replicas are waited for: its type, and number or text.
-     */
-    unsigned char saved_reply_type;
+    bool unkillable;        /* a lost attempt cannot be killed */
+    bool full_script;       /* send EVAL with the source, not EVALSHA */
+    bool desync;            /* an attempt got a reply to another request */
+    bool send_asking;       /* prefix the next attempt with ASKING */
+    bool deadline_extended; /* once, by the duration of the WAIT in flight */
+    unsigned char saved_reply_type; /* the reply, in CMD_AWAIT_REPLICAS */
     unsigned tries, redirects;
     dibs_err last_err;
     union {
         int64_t num;
-        char text[DIBS__CALL_KEPT];
+        char text[DIBS__SAVED_REPLY_MAX];
     } saved_reply;
 };
 
-/* OK       with the reply, never an error reply.
- * CONN     Nothing was done: no connection in time.
- * UNKNOWN  No reply in time; it may have been executed or may yet be.
- * CLOSED   The client is going away; nothing was done.
- * REPLICAS It was executed, reply is there, but see unacked. Also with AUTH,
- *          where the user may not ask for acknowledgements.
- * others   The server's error reply is there too (see error_class.c). */
+/* Starts a command: posts it to the io thread. Any thread. done receives:
+ * OK       and the reply, which is never an error reply.
+ * CONN     Not executed: no connection in time.
+ * UNKNOWN  No reply in time: it may have been executed, or may be later.
+ * CLOSED   Not executed: the client is closing.
+ * REPLICAS Executed, and the reply is passed; under_replicated is set. Also
+ *          with AUTH, if the user may not run WAIT or ROLE.
+ * others   and the server's error reply (see error_class.c). */
 void dibs__command_start(struct dibs__route to, struct dibs__command *cmd);
-/* The same at once, ahead of what was posted; done may come from inside.
- * Thread: io. */
+/* Same, but starts before returning, ahead of posted commands; done may run
+ * inside this call. Thread: io. */
 void dibs__command_run_now(struct dibs__route to, struct dibs__command *cmd);
-/* The same, directly if a connection is free. Thread: app. */
+/* Same, on a borrowed connection if one is free: then done runs inside this
+ * call. The command is posted if none is free, or if the attempt fails. Thread:
+ * app. */
 void dibs__command_run_direct(struct dibs__route to, struct dibs__command *cmd);
-/* The same in two parts, for a caller that asks several servers at once. True
- * from ask: the reply is to be heard on this thread. hear: what has not come by
- * then goes to the io thread, which asks anew; false then. */
+/* dibs__command_run_direct in two steps, to send to several servers before
+ * receiving. send_sync returns true if the caller must call recv_sync; false if
+ * the command was posted. recv_sync waits for the reply until `until`; on a
+ * timeout or an error it posts the command, which is sent again, and returns
+ * false. Thread: app, both from the same one. */
 bool dibs__command_send_sync(struct dibs__route to, struct dibs__command *cmd);
 bool dibs__command_recv_sync(struct dibs__command *cmd, int64_t until);
 
-/* For callback_io.c, whose calls go out with others on a borrowed connection:
- * before all else; it is about to be sent; it is for io after all. take: the
- * reply to it, the call may be gone then; false: that cannot be the reply,
- * nothing was done. count: io will end these. */
+/* For callback_io.c, which sends commands on a borrowed connection.
+ * prepare: resets the private members; required before the others.
+ * mark_sent: sets state, sent_ms and the reply timeout; call before sending.
+ * post: hands the command to the io thread.
+ * consume_reply: runs done, or posts the command after an error reply; the
+ * command may be freed. Returns false, with no effect, if the reply belongs to
+ * another request (desync).
+ * count: adds the requests in `fifo` to server.queued, because the io thread
+ * will complete them. */
 void dibs__command_prepare(struct dibs__route to, struct dibs__command *cmd);
 void dibs__command_mark_sent(struct dibs__command *cmd);
 void dibs__command_post(struct dibs__command *cmd);
@@ -112,9 +135,12 @@ bool dibs__command_consume_reply(struct dibs__command *cmd,
                                  const struct dibs__reply *reply);
 void dibs__commands_count(const struct dibs__list *fifo);
 
-/* For replica_ack.c, on io: sends it; starts it anew, executed before or not;
- * gives up; the replicas are known: OK, or why not (refused: the server's note
- * tells more). */
+/* For replica_ack.c. Thread: io.
+ * send: transmits on `conn`.
+ * retry: starts the next attempt; executed: the last one may have run.
+ * give_up: completes with `err`, or UNKNOWN if an attempt is in doubt.
+ * acknowledged: completes a command in CMD_AWAIT_REPLICAS with its saved reply;
+ * refused: server.why has the error text of the refused WAIT or ROLE. */
 void dibs__command_send(struct dibs__command *cmd,
                         struct dibs__pooled_conn *conn);
 void dibs__command_retry(struct dibs__command *cmd, bool executed);
@@ -122,12 +148,14 @@ void dibs__command_give_up(struct dibs__command *cmd, dibs_err err);
 void dibs__command_acknowledged(struct dibs__command *cmd, dibs_err err,
                                 bool refused);
 
-/* All calls in a list of those that wait, on io: look where their slot is now;
- * end, or only those without patience. */
+/* For all commands in a list of waiting ones. Thread: io.
+ * reroute: looks up the slot again and restarts.
+ * end: gives up with `err`; those with connect_by stay in the list unless
+ * `patient_too`. */
 void dibs__commands_reroute(struct dibs__list *waiting);
 void dibs__commands_end(struct dibs__list *waiting, dibs_err err,
                         bool patient_too);
-/* As a server's upper has it. */
+/* Implement server_upper.resume and server_upper.fail. Thread: io. */
 void dibs__commands_resume(struct dibs__server *s);
 void dibs__commands_fail(struct dibs__server *s, dibs_err err,
                          bool patient_too);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * error_class.c - what an error reply means: one table.
+ * error_class.c - classification of error replies, in one table.
  *
  * Thread  any.
  *
- * Most errors come before a script's first write and mean that nothing was
- * done. Some come from the middle of it: scripts are not transactions, what was
- * written stays. Those are "partly", and the sender cleans up. An error
- * we do not know counts as partly.
+ * Most errors occur before a script's first write: nothing was executed. Some
+ * occur after it: scripts are not rolled back, so earlier writes persist. Those
+ * are EXECUTED_PARTLY, and the sender cleans up. An unknown error counts as
+ * EXECUTED_PARTLY.
  *
- * What is not in the table because no reply came at all, a refused connection
- * or a lost one, is told apart in net/conn.c: CONN or UNKNOWN.
+ * Without an error reply, net/conn.c decides: CONN if the request was not sent,
+ * UNKNOWN if it was.
  */
 #include "client/command/error_class.h"
 
@@ -43,14 +43,14 @@ static const struct dibs__error_class classes[] = {
     {"MISCONF", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_SERVER},
     {"CROSSSLOT", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_SERVER},
 
-    /* A slot is on its way to another node, and some of the lock's keys are
-     * there already. Scripts may be executed twice, also after half of one. */
+    /* The slot is migrating, and some of the lock's keys are on the new node
+     * already. Scripts are idempotent, also after a partial execution. */
     {"Script attempted to access a non local key", EXECUTED_PARTLY, NEXT_LATER,
      DIBS_ERR_SERVER},
     {"Lua script attempted to access a non local key", EXECUTED_PARTLY,
      NEXT_LATER, DIBS_ERR_SERVER},
 
-    /* Every script of ours looks at its key before it writes. */
+    /* Each script reads its key before its first write. */
     {"WRONGTYPE", EXECUTED_NO, NEXT_GIVE_UP, DIBS_ERR_WRONGTYPE},
 
     {"The user executing the script", EXECUTED_PARTLY, NEXT_GIVE_UP,
@@ -59,8 +59,8 @@ static const struct dibs__error_class classes[] = {
     {"", EXECUTED_PARTLY, NEXT_GIVE_UP, DIBS_ERR_SERVER}, /* all others */
 };
 
-/* Before Redis 7 a script's error is told as "ERR Error running script (call to
- * f_...): @user_script:3: WRONGTYPE ...", one that a script passes on as
+/* Before Redis 7 an error raised in a script reads "ERR Error running script
+ * (call to f_...): @user_script:3: WRONGTYPE ...", an error returned by it
  * "@user_script: 3: ...". */
 const char *dibs__error_strip(const char *error)
 {
@@ -80,7 +80,7 @@ const struct dibs__error_class *dibs__error_classify(const char *error)
     const struct dibs__error_class *c = classes;
 
     error = dibs__error_strip(error);
-    if (strncmp(error, "ERR ", 4) == 0) /* has no code of its own, or has */
+    if (strncmp(error, "ERR ", 4) == 0) /* some errors have a code after it */
         error += 4;
     while (strncmp(error, c->prefix, strlen(c->prefix)) != 0)
         c++;

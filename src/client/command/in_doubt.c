@@ -1,31 +1,38 @@
 /* SPDX-License-Identifier: MIT
  *
- * in_doubt.c - what a lost command may still do, and how that is ended.
+ * in_doubt.c - the commands in flight on a connection that was lost, and the
+ * CLIENT KILL that ends them.
  *
- * Thread  io, except dibs__in_doubt_new: the one that has the connection.
+ * Thread  io, except dibs__in_doubt_new: the connection's user.
  * Locks   none.
  *
  * How     A command whose reply was lost may have been executed, or not, or may
- *         yet be: the server can hold it back for as long as it likes, even
- *         though we closed the connection. Our scripts do not mind being
- *         executed twice in a row, so a lost one is simply sent again. But a
- *         copy that is executed much later could change what has long moved
- *         on. So the new connection first asks the server to kill the old one
- *         by its number (CLIENT KILL): once that is answered, nothing of the
- *         old one can be executed any more, and the ghost is canceled. Where
- *         the server refuses, the caller is told that a ghost is about, and
- *         takes care by other means.
+ *         be executed later: the server can delay it without limit, even after
+ *         we closed the connection. Commands are idempotent, so a lost command
+ *         is sent again. But a copy that is executed much later could undo a
+ *         change made in between. So the new connection first sends CLIENT KILL
+ *         with the old connection's client id. Once that is answered, the
+ *         server executes nothing more from the old connection. If the server
+ *         refuses CLIENT KILL, the command's owner learns that a copy may still
+ *         run (maybe_live_copy).
  *
- *         That goes for the server that has the old connection. When another
- *         server is in its place, the ghost can do no harm. A replica that was
- *         made master listens to its old master no more, so what that executes
- *         late stays there, and is thrown away when it becomes a replica. What
- *         it executed before and passed on is there already when the new
- *         master answers us; sending it once more changes nothing. And a slot
- *         that was moved is not served any more where it was. So a ghost of
- *         another run (INFO's run_id), or of another node, counts as canceled.
- * If runs are not known and the address is another, nobody can tell: it counts
- * as one that cannot be canceled.
+ *         This applies only while the same server process answers. A command
+ *         in flight to another process is harmless:
+ *         - A promoted replica no longer replicates from its old master. What
+ *           the old master executes late stays there, and is discarded when it
+ *           becomes a replica. What it had replicated before, the new master
+ *           has when it answers us; sending that command again is idempotent.
+ *         - The old node of a moved slot does not serve the slot any more.
+ *         So with another run_id (INFO) the command counts as killed. With an
+ *         unknown run_id and another address, it counts as unkillable.
+ *
+ *         state       event                               next
+ *         NEW         sent on the main connection         KILLING
+ *         NEW         another server process              KILLED
+ *         NEW         perhaps another server process      UNKILLABLE
+ *         KILLING     answered                            KILLED
+ *         KILLING     refused                             UNKILLABLE
+ *         KILLING     no reply                            NEW, pending
  */
 #include "client/command/in_doubt.h"
 
@@ -36,14 +43,14 @@
 
 #define KILL_TIMEOUT_MS 3000
 
-static void say_refused(struct dibs__server *s)
+static void log_kill_refused(struct dibs__server *s)
 {
     dibs__server_log(
         s, DIBS_EVENT_WARNING, DIBS_ERR_AUTH,
-        "CLIENT KILL is refused: lost replies take longer to settle");
+        "CLIENT KILL is refused: recovery from lost replies takes longer");
 }
 
-enum ghost_state {
+enum in_doubt_state {
     IN_DOUBT_NEW,
     IN_DOUBT_KILLING,
     IN_DOUBT_KILLED,
@@ -51,14 +58,14 @@ enum ghost_state {
 };
 
 struct dibs__in_doubt {
-    struct dibs__req req; /* the killing */
+    struct dibs__req req; /* CLIENT KILL */
     struct dibs__server *s;
-    struct dibs__list at; /* in server.ghosts while new */
-    unsigned refs;        /* io only, once it is in use */
-    enum ghost_state state;
-    unsigned born;  /* server.ups at that time */
-    unsigned place; /* server.place of its connection */
-    char id[24], addr[160], run[48];
+    struct dibs__list link; /* in server.in_doubt while NEW and pending */
+    unsigned refs;          /* io only, once the command was posted */
+    enum in_doubt_state state;
+    unsigned ups_at_loss;               /* server.ups when the reply was lost */
+    unsigned address_epoch;             /* of the lost connection */
+    char id[24], addr[160], run_id[48]; /* of the lost connection */
 };
 
 void dibs__in_doubt_unref(struct dibs__in_doubt *doubt)
@@ -67,23 +74,24 @@ void dibs__in_doubt_unref(struct dibs__in_doubt *doubt)
         dibs__free(doubt);
 }
 
-static void cancel_write(struct dibs__req *req, struct dibs__buf *out)
+static void kill_write(struct dibs__req *req, struct dibs__buf *out)
 {
-    const struct dibs__in_doubt *g = DIBS_OF(req, struct dibs__in_doubt, req);
+    const struct dibs__in_doubt *doubt =
+        DIBS_OF(req, struct dibs__in_doubt, req);
 
-    dibs__buf_array(out, g->addr[0] ? 6 : 4);
+    dibs__buf_array(out, doubt->addr[0] ? 6 : 4);
     dibs__buf_arg_text(out, "CLIENT");
     dibs__buf_arg_text(out, "KILL");
     dibs__buf_arg_text(out, "ID");
-    dibs__buf_arg_text(out, g->id);
-    if (g->addr[0]) {
+    dibs__buf_arg_text(out, doubt->id);
+    if (doubt->addr[0]) {
         dibs__buf_arg_text(out, "ADDR");
-        dibs__buf_arg_text(out, g->addr);
+        dibs__buf_arg_text(out, doubt->addr);
     }
 }
 
-static void cancel_done(struct dibs__req *req, dibs_err err,
-                        const struct dibs__reply *reply)
+static void kill_done(struct dibs__req *req, dibs_err err,
+                      const struct dibs__reply *reply)
 {
     struct dibs__in_doubt *doubt = DIBS_OF(req, struct dibs__in_doubt, req);
     struct dibs__server *s = doubt->s;
@@ -96,12 +104,12 @@ static void cancel_done(struct dibs__req *req, dibs_err err,
     } else if (err == DIBS_OK) {
         doubt->state = IN_DOUBT_UNKILLABLE;
         if (!doubt->s->kill_refused)
-            say_refused(doubt->s);
+            log_kill_refused(doubt->s);
         doubt->s->kill_refused = true;
-    } else if (!dibs__server_is_closing(
-                   doubt->s)) { /* once more, on the next connection */
+    } else if (!dibs__server_is_closing(doubt->s)) {
+        /* Retried on the next connection. */
         doubt->state = IN_DOUBT_NEW;
-        dibs__list_add(&doubt->s->in_doubt, &doubt->at);
+        dibs__list_add(&doubt->s->in_doubt, &doubt->link);
         return;
     }
     dibs__in_doubt_unref(doubt);
@@ -119,40 +127,42 @@ struct dibs__in_doubt *dibs__in_doubt_new(const struct dibs__pooled_conn *conn)
         return NULL;
     doubt->s = s;
     doubt->refs = 1;
-    doubt->born = atomic_load(&s->ups);
-    doubt->req.write = cancel_write;
-    doubt->req.done = cancel_done;
+    doubt->ups_at_loss = atomic_load(&s->ups);
+    doubt->req.write = kill_write;
+    doubt->req.done = kill_done;
     memcpy(doubt->id, cn->id, sizeof doubt->id);
     memcpy(doubt->addr, cn->addr, sizeof doubt->addr);
-    memcpy(doubt->run, cn->run, sizeof doubt->run);
-    doubt->place = conn->address_epoch;
+    memcpy(doubt->run_id, cn->run, sizeof doubt->run_id);
+    doubt->address_epoch = conn->address_epoch;
     return doubt;
 }
 
-/* The server counts its connections up. If a later one has no greater number,
- * it is another process by now, and the ghost ended with the old one. */
+/* A server assigns client ids in ascending order. If a later connection has no
+ * greater id, the server was restarted, and the old process is gone together
+ * with the commands in doubt. */
 static bool has_restarted(const struct dibs__server *s,
-                          const struct dibs__in_doubt *g)
+                          const struct dibs__in_doubt *doubt)
 {
     unsigned long long now = strtoull(s->main->cn.id, NULL, 10);
 
-    return atomic_load(&s->ups) != g->born && now != 0 &&
-           now <= strtoull(g->id, NULL, 10);
+    return atomic_load(&s->ups) != doubt->ups_at_loss && now != 0 &&
+           now <= strtoull(doubt->id, NULL, 10);
 }
 
-/* Another server is there by now. Sets what that means for the ghost. */
-static bool is_elsewhere(const struct dibs__server *s,
-                         struct dibs__in_doubt *doubt)
+/* Returns true if another server process, or perhaps another, answers now; sets
+ * the state accordingly. */
+static bool is_other_process(const struct dibs__server *s,
+                             struct dibs__in_doubt *doubt)
 {
     const char *run = s->main->cn.run;
 
-    if (run[0] && doubt->run[0]) {
-        if (strcmp(run, doubt->run) == 0)
+    if (run[0] && doubt->run_id[0]) {
+        if (strcmp(run, doubt->run_id) == 0)
             return false;
         doubt->state = IN_DOUBT_KILLED;
         return true;
     }
-    if (doubt->place == s->address_epoch)
+    if (doubt->address_epoch == s->address_epoch)
         return false;
     doubt->state = IN_DOUBT_UNKILLABLE;
     return true;
@@ -164,20 +174,20 @@ void dibs__in_doubt_kill(struct dibs__in_doubt *doubt)
 
     if (doubt->state != IN_DOUBT_NEW || !dibs__server_is_up(s))
         return;
-    bool gone = is_elsewhere(s, doubt);
+    bool gone = is_other_process(s, doubt);
     if (!gone && has_restarted(s, doubt)) {
         doubt->state = IN_DOUBT_KILLED;
         gone = true;
     }
     if (gone) {
-        if (dibs__list_linked(&doubt->at)) {
-            dibs__list_del(&doubt->at);
+        if (dibs__list_linked(&doubt->link)) {
+            dibs__list_del(&doubt->link);
             dibs__in_doubt_unref(doubt);
         }
         return;
     }
-    if (dibs__list_linked(&doubt->at))
-        dibs__list_del(&doubt->at); /* its reference is now the request's */
+    if (dibs__list_linked(&doubt->link))
+        dibs__list_del(&doubt->link); /* the request takes its reference */
     else
         doubt->refs++;
     doubt->state = IN_DOUBT_KILLING;
@@ -190,17 +200,17 @@ void dibs__in_doubt_kill_later(struct dibs__in_doubt *doubt)
     struct dibs__server *s = doubt->s;
 
     if (doubt->state != IN_DOUBT_NEW || dibs__server_is_closing(s) ||
-        dibs__list_linked(&doubt->at))
+        dibs__list_linked(&doubt->link))
         return;
     doubt->refs++;
-    dibs__list_add(&s->in_doubt, &doubt->at);
+    dibs__list_add(&s->in_doubt, &doubt->link);
     dibs__in_doubt_kill(doubt);
 }
 
 void dibs__in_doubt_forget_all(struct dibs__server *s)
 {
     for (struct dibs__list *l; (l = dibs__list_pop(&s->in_doubt));)
-        dibs__in_doubt_unref(DIBS_OF(l, struct dibs__in_doubt, at));
+        dibs__in_doubt_unref(DIBS_OF(l, struct dibs__in_doubt, link));
 }
 
 void dibs__in_doubt_kill_all(struct dibs__server *s)
@@ -211,7 +221,7 @@ void dibs__in_doubt_kill_all(struct dibs__server *s)
     dibs__list_move(&all, &s->in_doubt);
     for (struct dibs__list *l = all.next, *n; l != &all; l = n) {
         n = l->next;
-        dibs__in_doubt_kill(DIBS_OF(l, struct dibs__in_doubt, at));
+        dibs__in_doubt_kill(DIBS_OF(l, struct dibs__in_doubt, link));
     }
 }
 
@@ -220,13 +230,13 @@ void dibs__in_doubt_ref(struct dibs__in_doubt *doubt)
     doubt->refs++;
 }
 
-bool dibs__in_doubt_killed(const struct dibs__in_doubt *g)
+bool dibs__in_doubt_killed(const struct dibs__in_doubt *doubt)
 {
-    return g->state == IN_DOUBT_KILLED;
+    return doubt->state == IN_DOUBT_KILLED;
 }
 
-bool dibs__in_doubt_of(const struct dibs__in_doubt *g,
+bool dibs__in_doubt_of(const struct dibs__in_doubt *doubt,
                        const struct dibs__server *s)
 {
-    return g->s == s;
+    return doubt->s == s;
 }

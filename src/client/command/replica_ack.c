@@ -1,35 +1,37 @@
 /* SPDX-License-Identifier: MIT
  *
- * replica_ack.c - calls that replicas must have, too.
+ * replica_ack.c - commands whose writes replicas must confirm (WAIT).
  *
  * Thread  io.
  * Locks   none.
  *
- * How     WAIT tells how many replicas have all that its connection wrote, and
- *         the server keeps that connection waiting until there are enough. So
- *         such calls have a connection of their own, made when the first one
- *         comes: on the main one, every renewal behind a WAIT would be late,
- *         and a borrowed one would be missing for as long.
+ * How     WAIT returns how many replicas have all writes of its connection; the
+ *         server blocks that connection until there are enough. So commands
+ *         with replicas use a connection of their own, opened for the first
+ *         one: on the main connection a WAIT would delay lease renewals, and a
+ *         borrowed connection would be missing from the pool.
  *
- *         There is one WAIT at a time. What comes meanwhile goes together as
- *         the next group: all its commands, then one WAIT for the most that any
- *         of them needs, in one write. So a thousand calls take as long as two,
- *         also when a replica hangs. A call that changed nothing (the lock was
- *         busy) has its answer at once and does not wait for the WAIT.
+ *         One WAIT is in flight at a time. Commands that arrive meanwhile are
+ *         queued and become the next group: all its commands, then one WAIT
+ *         for the highest number that any of them needs, in one write. So a
+ *         thousand commands take as long as two, also when a replica hangs. A
+ *         command that wrote nothing (the lock was busy) completes with its
+ *         reply, without the WAIT.
  *
- *         A WAIT that turns out to be for nobody can still hang; if others come
- *         meanwhile, its connection is given up for a new one.
+ *         If no command of a group wrote, its WAIT is obsolete, but may still
+ *         block; if commands are queued, the connection is closed and reopened.
  *
- *         "All" is a number that only the server knows. ROLE goes out between
- *         commands and WAIT; WAIT is given what ROLE said the last time. If
- *         there are more by now, a second WAIT follows.
+ *         `replicas` < 0 means all connected replicas, a number that only the
+ *         server knows: ROLE is sent between the commands and WAIT, and WAIT
+ *         uses the number from the previous ROLE. If this ROLE returns more, a
+ *         second WAIT follows.
  *
- * Trouble Too few, a refusal (no such command, no right, a replica): the call
- *         ends as unacked, and its sender takes back what it did. No answer:
- *         nobody knows who has it, so all of the call is sent again, WAIT
- *         included. That is why a command that succeeds must write, also the
- *         second time: WAIT on a new connection knows of nothing that was
- *         written on the old one.
+ * Errors  Too few replicas, or WAIT or ROLE refused (unknown, no permission,
+ *         not a master): the command completes with under_replicated set, and
+ *         its owner rolls back. WAIT got no reply: the outcome is unknown, so
+ *         the command itself is sent again, then WAIT. This requires that a
+ *         command which succeeds writes each time it is executed: WAIT on a new
+ *         connection does not cover writes of the old one.
  */
 #include "client/command/replica_ack.h"
 
@@ -40,45 +42,46 @@
 #include <string.h>
 #include <unistd.h>
 
-#define REDIAL_MIN_MS 50
-#define REDIAL_MAX_MS 200
-#define USELESS_MS    50 /* a WAIT for nobody that has others wait */
+#define REDIAL_MIN_MS    50
+#define REDIAL_MAX_MS    200
+#define OBSOLETE_WAIT_MS 50 /* until an obsolete WAIT is closed */
 
 static void send_wait(struct dibs__server *s);
 
-static struct dibs__server *server_of(struct dibs__replica_acks *a)
+static struct dibs__server *acks_server(struct dibs__replica_acks *a)
 {
     return DIBS_OF(a, struct dibs__server, acks);
 }
 
-static void go_soon(struct dibs__server *s)
+static void schedule_group(struct dibs__server *s)
 {
-    dibs__loop_flush(s->lp, &s->acks.go);
+    dibs__loop_flush(s->lp, &s->acks.send_task);
 }
 
-/* ---- answers ----------------------------------------------------------- */
+/* ---- replies ----------------------------------------------------------- */
 
-/* What a reply that says nothing means for those who need acknowledgements. It
- * is told if there are any. */
-static dibs_err acks_refusal(struct dibs__replica_acks *a,
-                             const struct dibs__reply *reply)
+/* Returns the error for a refused or malformed reply to WAIT or ROLE. Logs the
+ * refusal if commands wait for it. */
+static dibs_err refusal_error(struct dibs__replica_acks *a,
+                              const struct dibs__reply *reply)
 {
     dibs_err err = DIBS_ERR_REPLICAS;
 
     if (reply->type != REPLY_ERROR)
-        dibs__server_set_last_error(server_of(a),
-                                    "it does not tell of its replicas");
+        dibs__server_set_last_error(
+            acks_server(a), "the reply about its replicas is malformed");
     if (reply->type != REPLY_ERROR || dibs__list_empty(&a->group))
         return err;
     if (dibs__error_classify(reply->text)->err == DIBS_ERR_AUTH)
         err = DIBS_ERR_AUTH;
-    dibs__server_set_last_error(server_of(a), reply->text);
-    dibs__server_log(server_of(a), DIBS_EVENT_ERROR, err, reply->text);
+    dibs__server_set_last_error(acks_server(a), reply->text);
+    dibs__server_log(acks_server(a), DIBS_EVENT_ERROR, err, reply->text);
     return err;
 }
 
-/* How many replicas a master's ROLE has; -1: this is none. */
-static int64_t role_count(const struct dibs__reply *reply)
+/* Returns the number of replicas in a master's reply to ROLE; -1 if this is no
+ * such reply. */
+static int64_t parse_role(const struct dibs__reply *reply)
 {
     const struct dibs__reply *role =
         reply->type == REPLY_ARRAY ? dibs__reply_text(reply, 0) : NULL;
@@ -89,89 +92,93 @@ static int64_t role_count(const struct dibs__reply *reply)
     return (int64_t)reply->elem[2]->len;
 }
 
-static void role_came(struct dibs__req *req, dibs_err err,
+static void role_done(struct dibs__req *req, dibs_err err,
                       const struct dibs__reply *reply)
 {
     struct dibs__replica_acks *a =
         DIBS_OF(req, struct dibs__replica_acks, role);
 
     if (err != DIBS_OK)
-        return; /* the connection is gone; so is WAIT */
-    int64_t n = role_count(reply);
-    if (n >= 0)
-        a->online = n;
+        return; /* the connection is lost; wait_done handles that */
+    int64_t count = parse_role(reply);
+    if (count >= 0)
+        a->replicas_online = count;
     else
-        a->refused = acks_refusal(a, reply);
+        a->refused = refusal_error(a, reply);
 }
 
-/* Enough for this call? */
-static void judge_acks(struct dibs__replica_acks *a, struct dibs__command *cmd,
-                       int64_t acked, dibs_err refused)
+/* Completes a command of the group: OK if enough replicas confirmed it. */
+static void complete_acked(struct dibs__replica_acks *a,
+                           struct dibs__command *cmd, int64_t acked,
+                           dibs_err refused)
 {
     bool all = cmd->replicas < 0;
 
     if (refused == DIBS_OK && all)
         refused = a->refused;
-    bool said = refused != DIBS_OK;
+    bool has_error_text = refused != DIBS_OK;
     cmd->acked = (int)dibs__min(acked, INT_MAX);
-    /* 0: all of them, and the server says that it has none. */
+    /* 0 if all are required and the server has none. */
     cmd->wanted = !all                 ? cmd->replicas
-                  : refused != DIBS_OK ? (int)dibs__max(a->online, 1)
-                                       : (int)a->online;
-    /* None at all is not what anybody means by all. */
-    if (refused == DIBS_OK && (acked < cmd->wanted || (all && !a->online)))
+                  : refused != DIBS_OK ? (int)dibs__max(a->replicas_online, 1)
+                                       : (int)a->replicas_online;
+    /* "All" of zero replicas is refused: no copy would exist. */
+    if (refused == DIBS_OK &&
+        (acked < cmd->wanted || (all && !a->replicas_online)))
         refused = DIBS_ERR_REPLICAS;
-    dibs__command_acknowledged(cmd, refused, said);
+    dibs__command_acknowledged(cmd, refused, has_error_text);
 }
 
-static void wait_came(struct dibs__req *req, dibs_err err,
+static void wait_done(struct dibs__req *req, dibs_err err,
                       const struct dibs__reply *reply)
 {
     struct dibs__replica_acks *a =
         DIBS_OF(req, struct dibs__replica_acks, wait);
-    struct dibs__server *s = server_of(a);
+    struct dibs__server *s = acks_server(a);
     dibs_err refused = DIBS_OK;
     struct dibs__list group;
 
     a->wait_in_flight = false;
-    if (err == DIBS_OK && reply->type == REPLY_NUM && a->counted &&
-        a->online > a->asked && a->refused == DIBS_OK) {
-        a->asked = a->online; /* one has joined since */
+    if (err == DIBS_OK && reply->type == REPLY_NUM && a->role_sent &&
+        a->replicas_online > a->wait_replicas && a->refused == DIBS_OK) {
+        a->wait_replicas =
+            a->replicas_online; /* a replica has joined since the last ROLE */
         send_wait(s);
         return;
     }
     if (err == DIBS_OK && reply->type != REPLY_NUM)
-        refused = acks_refusal(a, reply);
+        refused = refusal_error(a, reply);
     int64_t acked = err == DIBS_OK && !refused ? dibs__max(reply->num, 0) : 0;
     dibs__list_init(&group);
     dibs__list_move(&group, &a->group);
     for (struct dibs__list *l; (l = dibs__list_pop(&group));) {
         struct dibs__command *cmd = DIBS_OF(l, struct dibs__command, req.link);
         if (err == DIBS_OK)
-            judge_acks(a, cmd, acked, refused);
+            complete_acked(a, cmd, acked, refused);
         else
             dibs__command_retry(cmd, true);
     }
     if (err == DIBS_OK && reply->type != REPLY_NUM &&
         reply->type != REPLY_ERROR && a->conn)
-        dibs__conn_close(&a->conn->cn, DIBS_ERR_CONN, "no answer to a WAIT");
-    go_soon(s);
+        dibs__conn_close(&a->conn->cn, DIBS_ERR_CONN,
+                         "unexpected reply to WAIT");
+    schedule_group(s);
 }
 
 /* ---- a group ----------------------------------------------------------- */
 
-static void write_wait(struct dibs__req *req, struct dibs__buf *out)
+static void wait_write(struct dibs__req *req, struct dibs__buf *out)
 {
     const struct dibs__replica_acks *a =
         DIBS_OF(req, struct dibs__replica_acks, wait);
 
     dibs__buf_array(out, 3);
     dibs__buf_arg_text(out, "WAIT");
-    dibs__buf_arg_num(out, a->asked);
-    dibs__buf_arg_num(out, dibs__max(a->ms, 1)); /* 0 would be for ever */
+    dibs__buf_arg_num(out, a->wait_replicas);
+    dibs__buf_arg_num(out, dibs__max(a->wait_ms, 1)); /* 0 = no time limit */
 }
 
-static void write_role(struct dibs__req *req, struct dibs__buf *out)
+static void role_write(struct dibs__req *req, struct dibs__buf *out)
 {
     (void)req;
     dibs__buf_array(out, 1);
@@ -183,7 +190,7 @@ static void send_wait(struct dibs__server *s)
     struct dibs__replica_acks *a = &s->acks;
 
     a->wait_in_flight = true;
-    a->wait.expires = dibs__now_ms() + a->ms + s->to.command_timeout_ms;
+    a->wait.expires = dibs__now_ms() + a->wait_ms + s->to.command_timeout_ms;
     dibs__conn_send(&a->conn->cn, &a->wait);
 }
 
@@ -191,18 +198,18 @@ static void send_group(struct dibs__server *s)
 {
     struct dibs__replica_acks *a = &s->acks;
 
-    a->asked = a->ms = 0;
-    a->counted = false;
+    a->wait_replicas = a->wait_ms = 0;
+    a->role_sent = false;
     a->refused = DIBS_OK;
     for (struct dibs__list *l; (l = dibs__list_pop(&a->queue));) {
         struct dibs__command *cmd = DIBS_OF(l, struct dibs__command, req.link);
-        a->asked = dibs__max(a->asked, cmd->replicas);
-        a->ms = dibs__max(a->ms, cmd->replicas_ms);
-        a->counted |= cmd->replicas < 0;
+        a->wait_replicas = dibs__max(a->wait_replicas, cmd->replicas);
+        a->wait_ms = dibs__max(a->wait_ms, cmd->replicas_ms);
+        a->role_sent |= cmd->replicas < 0;
         dibs__command_send(cmd, a->conn);
     }
-    if (a->counted) {
-        a->asked = dibs__max(a->asked, a->online);
+    if (a->role_sent) {
+        a->wait_replicas = dibs__max(a->wait_replicas, a->replicas_online);
         a->role.expires = dibs__now_ms() + s->to.command_timeout_ms;
         dibs__conn_send(&a->conn->cn, &a->role);
     }
@@ -219,8 +226,8 @@ static void acks_up(struct dibs__conn *cn)
     conn->was_up = true;
     a->up = true;
     dibs__timer_stop(conn->server->lp, &a->timer);
-    a->online = 0; /* what an older one knew does not count */
-    go_soon(conn->server);
+    a->replicas_online = 0; /* may be another server than before */
+    schedule_group(conn->server);
 }
 
 static void acks_redial_later(struct dibs__server *s)
@@ -230,9 +237,9 @@ static void acks_redial_later(struct dibs__server *s)
                         dibs__random_in(REDIAL_MIN_MS, REDIAL_MAX_MS));
 }
 
-/* Could not be made. Calls without patience end, the others wait until their
- * time is over. */
-static void not_made(struct dibs__server *s, dibs_err err)
+/* The connection attempt failed. Commands without connect_by fail, the others
+ * stay queued until that time. */
+static void open_failed(struct dibs__server *s, dibs_err err)
 {
     struct dibs__replica_acks *a = &s->acks;
     struct dibs__list all;
@@ -260,39 +267,40 @@ static void acks_down(struct dibs__conn *cn, dibs_err err, const char *why)
         return;
     dibs__timer_stop(s->lp, &s->acks.timer);
     if (err != DIBS_OK && !dibs__server_is_idle_closing(s)) {
-        if (dibs__server_is_up(s)) /* not only because main went */
+        if (dibs__server_is_up(s)) /* else the main connection failed first */
             dibs__server_set_last_error(s, why);
         dibs__server_log_disconnect(s, err, why, conn->was_up);
     }
     if (!conn->was_up)
-        not_made(s, err);
-    else if (!conn->served) /* no hammering */
+        open_failed(s, err);
+    else if (!conn->served) /* it never worked: back off */
         acks_redial_later(s);
     else
-        go_soon(s);
+        schedule_group(s);
 }
 
-static void go_on(struct dibs__task *t)
+static void run_group(struct dibs__task *t)
 {
-    struct dibs__replica_acks *a = DIBS_OF(t, struct dibs__replica_acks, go);
-    struct dibs__server *s = server_of(a);
+    struct dibs__replica_acks *a =
+        DIBS_OF(t, struct dibs__replica_acks, send_task);
+    struct dibs__server *s = acks_server(a);
 
     if (dibs__list_empty(&a->queue) || !dibs__server_is_up(s))
         return;
     if (a->up && !a->wait_in_flight) {
         send_group(s);
     } else if (a->up && !a->timer.at) {
-        dibs__timer_set(s->lp, &a->timer, dibs__now_ms() + USELESS_MS);
+        dibs__timer_set(s->lp, &a->timer, dibs__now_ms() + OBSOLETE_WAIT_MS);
     } else if (!a->conn && !a->timer.at) {
         a->conn = dibs__pooled_conn_open(s, acks_up, acks_down);
         if (!a->conn)
-            not_made(s, DIBS_ERR_NOMEM);
+            open_failed(s, DIBS_ERR_NOMEM);
     }
 }
 
-/* Every command of this group is answered, and none needs to be acknowledged.
- */
-static bool is_useless(const struct dibs__replica_acks *a)
+/* Returns true if each command of the group has its reply and none of them
+ * waits for WAIT. */
+static bool wait_is_obsolete(const struct dibs__replica_acks *a)
 {
     const struct dibs__list *first = dibs__list_first(&a->conn->cn.fifo);
 
@@ -300,25 +308,25 @@ static bool is_useless(const struct dibs__replica_acks *a)
            (first == &a->wait.link || first == &a->role.link);
 }
 
-/* Time to dial again, or to look whether others wait for nothing. */
-static void acks_timed(struct dibs__timer *t)
+/* Without a connection: redials. With one: checks for an obsolete WAIT. */
+static void timer_fired(struct dibs__timer *t)
 {
     struct dibs__replica_acks *a = DIBS_OF(t, struct dibs__replica_acks, timer);
 
-    if (a->up && is_useless(a) && !dibs__list_empty(&a->queue))
-        dibs__conn_close(&a->conn->cn, DIBS_OK, "a WAIT for nobody");
-    go_soon(server_of(a));
+    if (a->up && wait_is_obsolete(a) && !dibs__list_empty(&a->queue))
+        dibs__conn_close(&a->conn->cn, DIBS_OK, "an obsolete WAIT");
+    schedule_group(acks_server(a));
 }
 
-/* ---- calls come and go ------------------------------------------------- */
+/* ---- queue and group --------------------------------------------------- */
 
 static void acks_add(struct dibs__server *s, struct dibs__command *cmd)
 {
     struct dibs__replica_acks *a = &s->acks;
 
-    /* The group before it takes its time; that is not this call's fault. But
-     * only once, or a call that fails again and again would never end; and not
-     * if it was in that group itself. */
+    /* The WAIT in flight delays this command by its own duration, so that is
+     * added to the deadline. Once only, else a command that is retried would
+     * have no deadline; and not if it was part of that group. */
     if (a->wait_in_flight && !cmd->deadline_extended && !cmd->resent) {
         cmd->deadline_extended = true;
         cmd->deadline = dibs__max(cmd->deadline,
@@ -331,10 +339,10 @@ static void acks_add(struct dibs__server *s, struct dibs__command *cmd)
     cmd->state = CMD_WAIT_GROUP;
     dibs__list_add(&a->queue, &cmd->req.link);
     dibs__timer_set(s->lp, &cmd->timer, cmd->deadline);
-    go_soon(s);
+    schedule_group(s);
 }
 
-static void acks_keep(struct dibs__server *s, struct dibs__command *cmd)
+static void await_group(struct dibs__server *s, struct dibs__command *cmd)
 {
     if (s->acks.ending)
         dibs__command_acknowledged(cmd, DIBS_ERR_CLOSED, false);
@@ -385,12 +393,12 @@ void dibs__replica_acks_init(struct dibs__server *s)
 
     dibs__list_init(&a->queue);
     dibs__list_init(&a->group);
-    a->wait.write = write_wait;
-    a->wait.done = wait_came;
-    a->role.write = write_role;
-    a->role.done = role_came;
+    a->wait.write = wait_write;
+    a->wait.done = wait_done;
+    a->role.write = role_write;
+    a->role.done = role_done;
     a->add = acks_add;
-    a->keep = acks_keep;
-    a->go.run = go_on;
-    a->timer.fire = acks_timed;
+    a->keep = await_group;
+    a->send_task.run = run_group;
+    a->timer.fire = timer_fired;
 }

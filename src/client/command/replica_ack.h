@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * replica_ack.h - calls that replicas must have, too: sent in groups, with a
- * WAIT behind each group.
+ * replica_ack.h - commands whose writes replicas must confirm: sent in groups,
+ * each followed by one WAIT.
  */
 #ifndef DIBS_CLIENT_COMMAND_REPLICA_ACK_H
 #define DIBS_CLIENT_COMMAND_REPLICA_ACK_H
@@ -12,34 +12,37 @@ struct dibs__command;
 struct dibs__pooled_conn;
 struct dibs__server;
 
-/* One for a server; all of it io only. */
+/* One per server. io only. */
 struct dibs__replica_acks {
-    struct dibs__pooled_conn *conn; /* the connection; NULL between two */
-    bool up;                        /* it is ready */
-    bool wait_in_flight;            /* the answer to WAIT is to come */
-    bool ending;                    /* nobody waits for it any more */
-    struct dibs__list queue;        /* calls that go with the next group */
-    struct dibs__list group; /* calls that were answered, and wait for it */
+    struct dibs__pooled_conn *conn; /* dedicated connection, or NULL */
+    bool up;                        /* conn is ready */
+    bool wait_in_flight;            /* the reply to WAIT is pending */
+    bool ending;             /* the client is closing: accept no commands */
+    struct dibs__list queue; /* commands of the next group */
+    struct dibs__list group; /* commands that have a reply and await WAIT */
     struct dibs__req wait, role;
-    bool counted;         /* ROLE was asked in this group */
-    dibs_err refused;     /* and this is why it did not help, or OK */
-    int64_t online;       /* replicas that are connected, as ROLE last said */
-    int64_t asked, ms;    /* what WAIT was given */
-    struct dibs__task go; /* before the loop sleeps: send what waits */
-    /* For command.c, which is below: the call goes with the next group; it was
-     * answered, and what it did is to be acknowledged. */
+    bool role_sent;          /* ROLE was sent with this group */
+    dibs_err refused;        /* error of that ROLE, or OK */
+    int64_t replicas_online; /* connected replicas, from the latest ROLE */
+    int64_t wait_replicas, wait_ms; /* arguments of WAIT */
+    struct dibs__task send_task;    /* sends the next group, before the loop
+                                       sleeps */
+    /* Called by command.c, which does not depend on replica_ack.c. add: queues
+     * the command for the next group. keep: the command has its reply and
+     * waits for WAIT. */
     void (*add)(struct dibs__server *s, struct dibs__command *cmd);
     void (*keep)(struct dibs__server *s, struct dibs__command *cmd);
-    struct dibs__timer timer; /* to dial again; to look at a WAIT that hangs */
+    struct dibs__timer timer; /* redial, or check for an obsolete WAIT */
 };
 
 void dibs__replica_acks_init(struct dibs__server *s);
-/* The client is closing: what waits for acknowledgements ends as unacked, with
- * CLOSED, and so does what is still to be answered. */
+/* The client is closing: completes all commands with CLOSED; those that were
+ * executed as under_replicated. Later commands get the same. */
 void dibs__replica_acks_end(struct dibs__server *s);
-/* The main connection went down, or all do: this one must not go on talking to
- * the old server. All calls are started anew, or end. */
+/* The main connection is down, so another server may answer now: closes conn
+ * and restarts all commands. */
 void dibs__replica_acks_drop(struct dibs__server *s);
+/* Closes the descriptor and nothing else: in a child after fork. */
 void dibs__replica_acks_abandon(struct dibs__server *s);
 
 #endif

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * script.c - calls of scripts: by digest, or whole when the server has not seen
- * the script. EVAL makes it remember, so that is all the loading there is.
+ * script.c - script calls: EVALSHA, or EVAL if the server does not have the
+ * script. EVAL also adds it to the server's script cache, so there is no SCRIPT
+ * LOAD.
  *
  * Thread  any.
  *
- * How     Behind its arguments a call has a number, another one for each
- *         sending, and the answer begins with it: lua/lib/around.lua says how.
- *         A reply without it, or with another one, is that to another sending.
+ * How     The last argument of a script call is a request number, different for
+ *         each attempt, and the reply begins with that number (format:
+ *         lua/lib/around.lua). A reply without it, or with another number,
+ *         belongs to another request.
  */
 #include "client/command/script.h"
 
@@ -32,8 +34,9 @@ void dibs__script_head(struct dibs__buf *out, const struct dibs__script *script,
     dibs__buf_arg_num(out, (int64_t)keys);
 }
 
-/* The number that a text begins with, and what is behind it; NULL: not this. */
-static const char *behind_number(const struct dibs__reply *r, unsigned number)
+/* Returns the rest of the text after the request number; NULL if the text does
+ * not begin with `number`. */
+static const char *skip_number(const struct dibs__reply *r, unsigned number)
 {
     unsigned found = 0;
     const char *at = r->text;
@@ -43,7 +46,7 @@ static const char *behind_number(const struct dibs__reply *r, unsigned number)
     return found == number ? at : NULL;
 }
 
-static bool number_at(const char *text, const char *end, int64_t *out)
+static bool parse_number(const char *text, const char *end, int64_t *out)
 {
     char *stop;
 
@@ -55,39 +58,40 @@ static bool number_at(const char *text, const char *end, int64_t *out)
 
 const struct dibs__reply *dibs__script_result(const struct dibs__reply *reply,
                                               unsigned number,
-                                              struct dibs__reply *room)
+                                              struct dibs__reply *storage)
 {
     const struct dibs__reply *head = dibs__reply_text(reply, 0);
 
     if (reply->type == REPLY_ERROR)
         return reply;
     if (head && reply->len == 2) {
-        const char *behind = behind_number(head, number);
-        bool ours = behind == head->text + head->len &&
-                    reply->elem[1]->type == REPLY_ARRAY;
-        return ours ? reply->elem[1] : NULL;
+        const char *rest = skip_number(head, number);
+        bool matches = rest == head->text + head->len &&
+                       reply->elem[1]->type == REPLY_ARRAY;
+        return matches ? reply->elem[1] : NULL;
     }
     const char *at =
-        reply->type == REPLY_TEXT ? behind_number(reply, number) : NULL;
+        reply->type == REPLY_TEXT ? skip_number(reply, number) : NULL;
     if (!at)
         return NULL;
     const char *end = reply->text + reply->len;
-    *room = (struct dibs__reply){.type = REPLY_NIL};
+    *storage = (struct dibs__reply){.type = REPLY_NIL};
     if (at == end)
-        return room;
+        return storage;
     if (*at == ' ') {
-        room->type = REPLY_NUM;
-        return number_at(at + 1, end, &room->num) ? room : NULL;
+        storage->type = REPLY_NUM;
+        return parse_number(at + 1, end, &storage->num) ? storage : NULL;
     }
-    room->type = REPLY_TEXT;
-    room->text = at + 1;
-    room->len = (size_t)(end - room->text);
-    return *at == '=' ? room : NULL;
+    storage->type = REPLY_TEXT;
+    storage->text = at + 1;
+    storage->len = (size_t)(end - storage->text);
+    return *at == '=' ? storage : NULL;
 }
 
-/* The command of the first call on this line, or right behind it. */
-static size_t command_at(const struct dibs__script *script, long line,
-                         char *out, size_t size)
+/* Copies to `out` the name of the Redis command in the first call() at or after
+ * this line of the script. Returns its length, 0 if there is none. */
+static size_t find_command(const struct dibs__script *script, long line,
+                           char *out, size_t size)
 {
     const char *at = script->src, *end = script->src + script->len;
     size_t len = 0;
@@ -105,32 +109,33 @@ static size_t command_at(const struct dibs__script *script, long line,
     return len;
 }
 
-/* "... script: DIGEST, on @user_script:7." says nothing to a user. */
-static void cut_script(char *words)
+/* Removes "script: DIGEST, on @user_script:7." which does not help a user. */
+static void strip_script_location(char *text)
 {
-    char *at = strstr(words, " script: "), *end;
+    char *at = strstr(text, " script: "), *end;
 
     if (at && (end = strstr(at, "on @user_script:")) != NULL) {
         end += strlen("on @user_script:");
         end += strspn(end, "0123456789.");
         memmove(at, end, strlen(end) + 1);
-        size_t n = strlen(words);
-        if (n > 0 && words[n - 1] == '.')
-            words[n - 1] = '\0';
+        size_t n = strlen(text);
+        if (n > 0 && text[n - 1] == '.')
+            text[n - 1] = '\0';
     }
 }
 
-/* What an error says of the server: not what the URL promises. NULL: nothing.
- */
-static const char *wrong_server(const char *words, const struct dibs__url *url)
+/* Returns the error text for a server of another kind than the URL's scheme;
+ * NULL if the error does not indicate that. */
+static const char *url_mismatch_text(const char *text,
+                                     const struct dibs__url *url)
 {
-    if (strncmp(words, "MOVED ", 6) == 0)
+    if (strncmp(text, "MOVED ", 6) == 0)
         return url->tls.on ? "this is a node of a cluster: the URL begins with "
                              "rediss-cluster://"
                            : "this is a node of a cluster: the URL begins with "
                              "redis-cluster://";
-    if (strncmp(words, "ERR unknown command", 19) == 0 &&
-        strstr(words, "EVALSHA"))
+    if (strncmp(text, "ERR unknown command", 19) == 0 &&
+        strstr(text, "EVALSHA"))
         return url->tls.on ? "the server has no scripts; for a sentinel the "
                              "URL is rediss-sentinel://HOST:PORT/SERVICE"
                            : "the server has no scripts; for a sentinel the "
@@ -142,21 +147,21 @@ void dibs__script_words(const char *error, const struct dibs__url *single,
                         char out[DIBS__REASON_MAX])
 {
     const char *at = strstr(error, "user_script:");
-    const char *words = dibs__error_strip(error);
-    const char *instead = single ? wrong_server(words, single) : NULL;
+    const char *text = dibs__error_strip(error);
+    const char *replacement = single ? url_mismatch_text(text, single) : NULL;
     const struct dibs__script *const *s = dibs__scripts;
     char command[32];
 
-    if (strncmp(words, "WRONGTYPE", 9) == 0)
-        instead = dibs_strerror(DIBS_ERR_WRONGTYPE);
-    snprintf(out, DIBS__REASON_MAX, "%s", instead ? instead : words);
-    cut_script(out);
+    if (strncmp(text, "WRONGTYPE", 9) == 0)
+        replacement = dibs_strerror(DIBS_ERR_WRONGTYPE);
+    snprintf(out, DIBS__REASON_MAX, "%s", replacement ? replacement : text);
+    strip_script_location(out);
     while (*s && !strstr(error, (*s)->sha))
         s++;
     size_t n = strlen(out);
-    if (!instead && at && *s &&
-        command_at(*s, strtol(at + strlen("user_script:"), NULL, 10), command,
-                   sizeof command) > 0 &&
+    if (!replacement && at && *s &&
+        find_command(*s, strtol(at + strlen("user_script:"), NULL, 10), command,
+                     sizeof command) > 0 &&
         !strstr(out, command))
         snprintf(out + n, DIBS__REASON_MAX - n, " (%s)", command);
 }

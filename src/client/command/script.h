@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * script.h - the Lua scripts, as they are in lua/, embedded by the build.
+ * script.h - the Lua scripts of lua/, embedded by the build, and their calls.
  */
 #ifndef DIBS_CLIENT_COMMAND_SCRIPT_H
 #define DIBS_CLIENT_COMMAND_SCRIPT_H
@@ -15,7 +15,7 @@
 
 struct dibs__script {
     const char *name;
-    const char *sha; /* 40 hex digits, as the server makes them */
+    const char *sha; /* SHA-1 for EVALSHA, 40 hex digits */
     const char *src;
     size_t len;
 };
@@ -70,22 +70,24 @@ extern const struct dibs__script dibs__script_write_release;
 
 extern const struct dibs__script *const dibs__scripts[]; /* ended by NULL */
 
-/* The server's own words without the digest and line of the script, and with
- * the command that failed, if the error names its line, as " (hset)": most
- * servers say that a right is missing, but not which. single: the URL, unless
- * it is of a cluster; behind it may be a sentinel, or a node of a cluster. */
+/* Formats an error reply for a user: the server's text, without the script's
+ * digest and line. If the error names a line, the Redis command in that line is
+ * appended, as in " (hset)": most servers do not name the command that lacks a
+ * permission. single: the URL of a single server, else NULL; an error that
+ * shows a sentinel or a cluster node there is replaced by a hint. */
 void dibs__script_words(const char *error, const struct dibs__url *single,
                         char out[DIBS__REASON_MAX]);
 
-/* The head of a call of the script, with that many KEYS and ARGV to follow;
- * command.c adds the number of the sending (lua/lib/around.lua). whole: with
- * its text, for a server that does not know it. */
+/* Appends the start of a script call. The caller must append `keys` KEYS and
+ * `args` ARGV; command.c then appends the request number. whole: EVAL with the
+ * source, for a server without the script; else EVALSHA. */
 void dibs__script_head(struct dibs__buf *out, const struct dibs__script *script,
                        bool whole, size_t keys, size_t args);
-/* What the script gave to the sending of that number, maybe in *room; an error
- * as it is. NULL: the reply is not the answer to that sending. */
+/* Returns the script's result without the request number; *storage may hold it.
+ * An error reply is returned unchanged. NULL if the reply has another request
+ * number. */
 const struct dibs__reply *dibs__script_result(const struct dibs__reply *reply,
                                               unsigned number,
-                                              struct dibs__reply *room);
+                                              struct dibs__reply *storage);
 
 #endif

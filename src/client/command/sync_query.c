@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * sync_query.c - commands that are asked and waited for.
+ * sync_query.c - runs one command and blocks until its reply.
  *
- * Thread  app; the answer also on io.
+ * Thread  app; sync_query.take may also run on io.
  * Locks   none.
  *
- * How     The reply is copied as text, an array as a line for each element, so
- *         that the caller can read it at leisure. For questions that are
- *         asked now and then by people; whatever is asked often has code of its
- *         own.
+ * How     dibs__query copies the reply as text, one line per array element.
+ *         For occasional inspection commands; frequent commands use
+ *         struct dibs__command directly.
  */
 #include "client/command/sync_query.h"
 
@@ -17,49 +16,53 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- asking and waiting ------------------------------------------------ */
+#define ATTEMPTS 2 /* the deadline, in reply timeouts: allows one retry */
 
-static void ask_answered(struct dibs__command *cmd, dibs_err err,
-                         const struct dibs__reply *reply)
+/* ---- a blocking command ------------------------------------------------ */
+
+static void sync_query_done(struct dibs__command *cmd, dibs_err err,
+                            const struct dibs__reply *reply)
 {
-    struct dibs__sync_query *ask = DIBS_OF(cmd, struct dibs__sync_query, call);
+    struct dibs__sync_query *query =
+        DIBS_OF(cmd, struct dibs__sync_query, call);
 
-    ask->err = ask->take(ask, err, reply);
-    sem_post(&ask->done);
+    query->err = query->take(query, err, reply);
+    sem_post(&query->done);
 }
 
-static void ask_explained(struct dibs__command *cmd, dibs_err err,
-                          const char *why)
+static void sync_query_explain(struct dibs__command *cmd, dibs_err err,
+                               const char *why)
 {
-    struct dibs__sync_query *ask = DIBS_OF(cmd, struct dibs__sync_query, call);
+    struct dibs__sync_query *query =
+        DIBS_OF(cmd, struct dibs__sync_query, call);
 
     (void)err;
-    snprintf(ask->why, sizeof ask->why, "%s", why);
+    snprintf(query->why, sizeof query->why, "%s", why);
 }
 
 dibs_err dibs__sync_query_run(dibs_client *c, struct dibs__route to,
-                              struct dibs__sync_query *ask)
+                              struct dibs__sync_query *query)
 {
-    ask->call.no_script = true;
-    ask->call.done = ask_answered;
-    ask->call.explain = ask_explained;
-    ask->call.attempt_ms = c->to.command_timeout_ms;
-    ask->call.deadline = dibs__now_ms() + 2 * ask->call.attempt_ms;
-    ask->why[0] = '\0';
-    sem_init(&ask->done, 0, 0);
-    dibs__command_run_direct(to, &ask->call);
-    while (sem_wait(&ask->done) != 0)
-        ; /* a signal */
-    sem_destroy(&ask->done);
-    if (ask->err != DIBS_OK && ask->why[0])
-        dibs__reason_set(ask->err, "%s", ask->why);
-    return ask->err;
+    query->call.no_script = true;
+    query->call.done = sync_query_done;
+    query->call.explain = sync_query_explain;
+    query->call.attempt_ms = c->to.command_timeout_ms;
+    query->call.deadline = dibs__now_ms() + ATTEMPTS * query->call.attempt_ms;
+    query->why[0] = '\0';
+    sem_init(&query->done, 0, 0);
+    dibs__command_run_direct(to, &query->call);
+    while (sem_wait(&query->done) != 0)
+        ; /* EINTR */
+    sem_destroy(&query->done);
+    if (query->err != DIBS_OK && query->why[0])
+        dibs__reason_set(query->err, "%s", query->why);
+    return query->err;
 }
 
 /* ---- any command ------------------------------------------------------- */
 
-struct query {
-    struct dibs__sync_query ask;
+struct query_op {
+    struct dibs__sync_query base;
     const char *const *argv;
     struct dibs__query_reply *out;
 };
@@ -67,7 +70,7 @@ struct query {
 static void query_write(struct dibs__command *cmd, struct dibs__buf *out,
                         bool whole)
 {
-    const struct query *q = DIBS_OF(cmd, struct query, ask.call);
+    const struct query_op *q = DIBS_OF(cmd, struct query_op, base.call);
     size_t count = 0;
 
     (void)whole;
@@ -99,13 +102,13 @@ static void copy_reply(struct dibs__buf *text, const struct dibs__reply *r)
     }
 }
 
-static dibs_err query_take(struct dibs__sync_query *ask, dibs_err err,
+static dibs_err query_take(struct dibs__sync_query *query, dibs_err err,
                            const struct dibs__reply *reply)
 {
-    struct dibs__query_reply *out = DIBS_OF(ask, struct query, ask)->out;
+    struct dibs__query_reply *out = DIBS_OF(query, struct query_op, base)->out;
 
-    out->came_us = dibs__now_us();
-    out->sent_us = ask->call.sent_ms * 1000;
+    out->received_us = dibs__now_us();
+    out->sent_us = query->call.sent_ms * 1000;
     out->replied = reply != NULL;
     if (reply) {
         out->array = reply->type == REPLY_ARRAY;
@@ -119,7 +122,7 @@ static dibs_err query_take(struct dibs__sync_query *ask, dibs_err err,
 dibs_err dibs__query(dibs_client *c, const char *const *argv,
                      struct dibs__query_reply *out)
 {
-    struct query q = {.argv = argv, .out = out};
+    struct query_op q = {.argv = argv, .out = out};
     int64_t before = dibs__now_us();
 
     dibs__buf_cut(&out->text, 0);
@@ -128,10 +131,10 @@ dibs_err dibs__query(dibs_client *c, const char *const *argv,
     out->err = dibs__client_enter(c);
     if (out->err != DIBS_OK)
         return out->err;
-    q.ask.call.write = query_write;
-    q.ask.call.quiet = true; /* the caller reads the answer */
-    q.ask.take = query_take;
-    out->err = dibs__sync_query_run(c, c->route, &q.ask);
+    q.base.call.write = query_write;
+    q.base.call.quiet = true; /* the caller reads the error reply */
+    q.base.take = query_take;
+    out->err = dibs__sync_query_run(c, c->route, &q.base);
     dibs__client_leave(c);
     out->sent_us = dibs__max(out->sent_us, before);
     if (!dibs__buf_ok(&out->text))
@@ -139,16 +142,16 @@ dibs_err dibs__query(dibs_client *c, const char *const *argv,
     return out->err;
 }
 
-const char *dibs__query_reply_text(const struct dibs__query_reply *a)
+const char *dibs__query_reply_text(const struct dibs__query_reply *r)
 {
-    return a->replied && dibs__buf_ok(&a->text) && a->text.len ? a->text.data
+    return r->replied && dibs__buf_ok(&r->text) && r->text.len ? r->text.data
                                                                : "";
 }
 
-const char *dibs__query_reply_line(const struct dibs__query_reply *a, size_t n,
+const char *dibs__query_reply_line(const struct dibs__query_reply *r, size_t n,
                                    char buf[], size_t size)
 {
-    const char *at = dibs__query_reply_text(a);
+    const char *at = dibs__query_reply_text(r);
 
     for (; n > 0 && *at; n--) {
         at += strcspn(at, "\n");
@@ -162,7 +165,7 @@ const char *dibs__query_reply_line(const struct dibs__query_reply *a, size_t n,
     return buf;
 }
 
-void dibs__query_reply_clear(struct dibs__query_reply *a)
+void dibs__query_reply_clear(struct dibs__query_reply *r)
 {
-    dibs__buf_clear(&a->text);
+    dibs__buf_clear(&r->text);
 }

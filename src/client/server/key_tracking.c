@@ -1,37 +1,38 @@
 /* SPDX-License-Identifier: MIT
  *
- * key_tracking.c - a server tells when somebody changes a key that matters to
- * us.
+ * key_tracking.c - CLIENT TRACKING: invalidation messages for the keys of held
+ * locks.
  *
  * Thread  io.
  * Locks   none.
  *
- * How     The server keeps in mind which keys the main connection has read, if
- *         CLIENT CACHING YES came right before the read. When somebody else
- *         changes such a key, by whatever command, the server sends one
- *         message, and forgets that key. Messages go to a connection of their
- *         own, which is made when they are first wanted: a client that holds
- *         no lock for longer than a second never has it.
+ * How     The server tracks the keys that the main connection reads after
+ *         CLIENT CACHING YES. When another connection modifies such a key, the
+ *         server sends one invalidation message and stops tracking the key.
+ *         Messages arrive on a dedicated connection, opened on the first
+ *         dibs__key_tracking_enable: a client that never holds a lock for
+ *         longer than a second does not need it.
  *
- *         Our own writes on the main connection send nothing (NOLOOP), but they
- *         end the tracking as well. So reads come behind a renewal, in the same
- *         write. Redis 6.2 sends a message for them all the same.
+ *         A write on the main connection sends no message (NOLOOP), but ends
+ *         the tracking of its key as well. So the reads follow each renewal, in
+ *         the same write. Redis 6.2 sends a message for own writes
+ * nevertheless.
  *
- * States  state      what can happen                         next
- *         OFF        it is wanted, and main is up            DIALING
- *         DIALING    the connection is up; it is not         LISTENING; RESTING
- *         LISTENING  the server confirms; it refuses         ASKING; REFUSED
- *         ASKING     tracking is on; it is refused           ON; REFUSED
- *         ON         a read is refused                       REFUSED
- *         RESTING    the time has come                       DIALING
- *         any        the connection for messages went down   RESTING
- *         any        main went down, or is out of step       OFF
- *         OFF        main is up again, and it was wanted     RESTING
+ * States  state      event                                   next
+ *         OFF        enabled, and main is up                 DIALING
+ *         DIALING    connected; failed                       LISTENING; RESTING
+ *         LISTENING  SUBSCRIBE confirmed; refused            ASKING; REFUSED
+ *         ASKING     CLIENT TRACKING succeeded; refused      ON; REFUSED
+ *         ON         CLIENT CACHING or a read is refused     REFUSED
+ *         RESTING    back-off timer                          DIALING
+ *         any        the dedicated connection was lost       RESTING
+ *         any        the main connection was lost            OFF
+ *         OFF        main is up again, and it was enabled    RESTING
  *
- * Trouble What was changed while it was not on, nobody tells. So each time it
- *         comes on, all is said to be changed. Without the right to it, through
- *         a proxy that knows nothing of it, or where messages are lost, a
- *         change is found by the next renewal, as before.
+ * Errors  Modifications while the state is not ON send no message. So on each
+ *         transition to ON, `changed` is called for all keys. Without the
+ *         permission, or through a proxy without tracking, or if a message is
+ *         lost, the next renewal detects a lost lock.
  */
 #include "client/server/key_tracking.h"
 
@@ -44,99 +45,101 @@
 
 #define BACKOFF_FIRST_MS 20
 #define BACKOFF_MAX_MS   5000
-#define RESUME_MS        1000 /* after a reconnect: first things first */
+#define RESUME_MS        1000 /* after a reconnect: commands go first */
 #define CHANNEL          "__redis__:invalidate"
 
-struct track_ask {
+struct tracking_req {
     struct dibs__req req;
     struct dibs__server *s;
-    unsigned number; /* an answer to an older one says nothing */
-    char to[24];     /* the connection for messages, as the server counts */
+    unsigned attempt;     /* replies to older attempts are ignored */
+    char redirect_id[24]; /* client id of the dedicated connection */
 };
 
-/* Some reads. The first answer, to CLIENT CACHING, says whether they are
- * tracked; of the others the last is looked at. */
-struct track_reads {
+/* A batch of reads, each after a CLIENT CACHING. Of the replies only the first,
+ * to CLIENT CACHING, and the last, to a read, are examined. */
+struct read_batch {
     struct dibs__req first, last;
     struct dibs__server *s;
     struct dibs__buf text;
 };
 
-static void track_set(struct dibs__server *s,
+static void set_state(struct dibs__server *s,
                       enum dibs__key_tracking_state state)
 {
     atomic_store(&s->tracking.state, state);
 }
 
-static bool track_is(const struct dibs__server *s,
+static bool state_is(const struct dibs__server *s,
                      enum dibs__key_tracking_state state)
 {
     return atomic_load(&s->tracking.state) == state;
 }
 
-/* ---- the connection for messages --------------------------------------- */
+/* ---- the dedicated connection ------------------------------------------ */
 
-static void end_messages(struct dibs__server *s, const char *why)
+static void close_conn(struct dibs__server *s, const char *why)
 {
     struct dibs__pooled_conn *conn = s->tracking.conn;
 
-    s->tracking.conn = NULL; /* it is not missed */
+    s->tracking.conn = NULL; /* so that conn_down does not redial */
     if (conn)
         dibs__conn_close(&conn->cn, DIBS_ERR_CLOSED, why);
 }
 
-/* Before the connection ends: the text may be a reply of its. */
-static void tell_refusal(struct dibs__server *s, const char *text)
+/* Must run before the connection is closed: `text` may be in its buffer. */
+static void log_refusal(struct dibs__server *s, const char *text)
 {
-    char words[DIBS__REASON_MAX];
+    char message[DIBS__REASON_MAX];
 
     if (s->tracking.refusal_logged)
         return;
     s->tracking.refusal_logged = true;
-    snprintf(words, sizeof words,
-             "a lost lock is noticed at its next renewal only; CLIENT TRACKING "
-             "is refused: %.200s",
-             text);
-    dibs__server_log(s, DIBS_EVENT_WARNING, DIBS_ERR_AUTH, words);
+    snprintf(
+        message, sizeof message,
+        "a lost lock is detected at its next renewal only; CLIENT TRACKING "
+        "is refused: %.200s",
+        text);
+    dibs__server_log(s, DIBS_EVENT_WARNING, DIBS_ERR_AUTH, message);
 }
 
-static void track_refuse(struct dibs__server *s, const char *text)
+static void refuse(struct dibs__server *s, const char *text)
 {
-    tell_refusal(s, text);
-    track_set(s, TRACK_REFUSED);
-    end_messages(s, "tracking was refused");
+    log_refusal(s, text);
+    set_state(s, TRACK_REFUSED);
+    close_conn(s, "tracking was refused");
 }
 
-static void track_rest(struct dibs__server *s)
+static void back_off(struct dibs__server *s)
 {
     int64_t wait = dibs__backoff(&s->tracking.backoff_ms, BACKOFF_FIRST_MS,
                                  BACKOFF_MAX_MS);
 
-    track_set(s, TRACK_RESTING);
+    set_state(s, TRACK_RESTING);
     dibs__timer_set(s->lp, &s->tracking.again, dibs__now_ms() + wait);
 }
 
-/* ---- asking for it ----------------------------------------------------- */
+/* ---- CLIENT TRACKING --------------------------------------------------- */
 
-static void track_write(struct dibs__req *req, struct dibs__buf *out)
+static void tracking_write(struct dibs__req *req, struct dibs__buf *out)
 {
-    const struct track_ask *ask = DIBS_OF(req, struct track_ask, req);
+    const struct tracking_req *tr = DIBS_OF(req, struct tracking_req, req);
 
     dibs__buf_array(out, 7);
     dibs__buf_arg_text(out, "CLIENT");
     dibs__buf_arg_text(out, "TRACKING");
     dibs__buf_arg_text(out, "ON");
     dibs__buf_arg_text(out, "REDIRECT");
-    dibs__buf_arg_text(out, ask->to);
+    dibs__buf_arg_text(out, tr->redirect_id);
     dibs__buf_arg_text(out, "OPTIN");
     dibs__buf_arg_text(out, "NOLOOP");
 }
 
-/* False: main went down, or was out of step, and that was told. True: the reply
- * is what was wanted, or a refusal. */
-static bool is_answered(struct dibs__server *s, const struct dibs__req *req,
-                        dibs_err err, const struct dibs__reply *reply,
-                        enum dibs__reply_type wanted)
+/* Returns true if there is a reply to this request: of the type `wanted`, an
+ * error reply, or another type that this server keeps sending. Returns false if
+ * the main connection was lost, or was closed here because of a desync. */
+static bool has_reply(struct dibs__server *s, const struct dibs__req *req,
+                      dibs_err err, const struct dibs__reply *reply,
+                      enum dibs__reply_type wanted)
 {
     return err == DIBS_OK &&
            !dibs__server_is_desync(s, req, reply, 1u << wanted);
@@ -144,122 +147,123 @@ static bool is_answered(struct dibs__server *s, const struct dibs__req *req,
 
 static const char *refusal_text(const struct dibs__reply *reply)
 {
-    return reply->type == REPLY_ERROR ? reply->text
-                                      : "its answer makes no sense";
+    return reply->type == REPLY_ERROR ? reply->text : "unexpected reply";
 }
 
-static void track_answered(struct dibs__req *req, dibs_err err,
-                           const struct dibs__reply *reply)
+static void tracking_replied(struct dibs__req *req, dibs_err err,
+                             const struct dibs__reply *reply)
 {
-    struct track_ask *ask = DIBS_OF(req, struct track_ask, req);
-    struct dibs__server *s = ask->s;
+    struct tracking_req *tr = DIBS_OF(req, struct tracking_req, req);
+    struct dibs__server *s = tr->s;
     bool current =
-        track_is(s, TRACK_ASKING) && ask->number == s->tracking.attempts;
-    bool answered = is_answered(s, req, err, reply, REPLY_TEXT);
+        state_is(s, TRACK_ASKING) && tr->attempt == s->tracking.attempts;
+    bool replied = has_reply(s, req, err, reply, REPLY_TEXT);
 
-    dibs__free(ask);
-    if (!answered)
+    dibs__free(tr);
+    if (!replied)
         return;
     if (current && reply->type != REPLY_TEXT) {
-        track_refuse(s, refusal_text(reply));
+        refuse(s, refusal_text(reply));
     } else if (current) {
-        track_set(s, TRACK_ON);
+        set_state(s, TRACK_ON);
         s->tracking.backoff_ms = 0;
         s->tracking.changed(s, NULL, 0);
     }
     dibs__server_replied(s);
 }
 
-static void track_ask(struct dibs__server *s)
+static void send_tracking(struct dibs__server *s)
 {
-    struct track_ask *ask = dibs__calloc(1, sizeof *ask);
+    struct tracking_req *tr = dibs__calloc(1, sizeof *tr);
 
-    if (!ask) {
-        end_messages(s, "out of memory");
-        track_rest(s);
+    if (!tr) {
+        close_conn(s, "out of memory");
+        back_off(s);
         return;
     }
-    ask->s = s;
-    ask->number = ++s->tracking.attempts;
-    ask->req.write = track_write;
-    ask->req.done = track_answered;
-    ask->req.expires = dibs__now_ms() + s->to.command_timeout_ms;
-    memcpy(ask->to, s->tracking.conn->cn.id, sizeof ask->to);
-    track_set(s, TRACK_ASKING);
-    dibs__conn_send(&s->main->cn, &ask->req);
+    tr->s = s;
+    tr->attempt = ++s->tracking.attempts;
+    tr->req.write = tracking_write;
+    tr->req.done = tracking_replied;
+    tr->req.expires = dibs__now_ms() + s->to.command_timeout_ms;
+    memcpy(tr->redirect_id, s->tracking.conn->cn.id, sizeof tr->redirect_id);
+    set_state(s, TRACK_ASKING);
+    dibs__conn_send(&s->main->cn, &tr->req);
 }
 
-/* ---- what the server says ---------------------------------------------- */
+/* ---- invalidation messages --------------------------------------------- */
 
-static void keys_changed(struct dibs__server *s, const struct dibs__reply *keys)
+static void handle_invalidation(struct dibs__server *s,
+                                const struct dibs__reply *keys)
 {
-    if (keys->type == REPLY_NIL) /* all are gone */
+    if (keys->type == REPLY_NIL) /* FLUSHALL: all keys */
         s->tracking.changed(s, NULL, 0);
     for (size_t i = 0; keys->type == REPLY_ARRAY && i < keys->len; i++)
         if (keys->elem[i]->type == REPLY_TEXT)
             s->tracking.changed(s, keys->elem[i]->text, keys->elem[i]->len);
 }
 
-static void track_told(struct dibs__conn *cn, const struct dibs__reply *reply)
+static void handle_message(struct dibs__conn *cn,
+                           const struct dibs__reply *reply)
 {
     struct dibs__server *s = DIBS_OF(cn, struct dibs__pooled_conn, cn)->server;
     const struct dibs__reply *verb = dibs__reply_text(reply, 0);
 
     if (reply->type == REPLY_ERROR)
-        track_refuse(s, reply->text);
+        refuse(s, reply->text);
     else if (!verb || reply->len < 3)
         return;
     else if (strcmp(verb->text, "message") == 0)
-        keys_changed(s, reply->elem[2]);
+        handle_invalidation(s, reply->elem[2]);
     else if (strcmp(verb->text, "subscribe") == 0 &&
-             track_is(s, TRACK_LISTENING))
-        track_ask(s);
+             state_is(s, TRACK_LISTENING))
+        send_tracking(s);
 }
 
-static void track_up(struct dibs__conn *cn)
+static void conn_up(struct dibs__conn *cn)
 {
     struct dibs__server *s = DIBS_OF(cn, struct dibs__pooled_conn, cn)->server;
 
     if (!cn->id[0]) {
-        track_refuse(s, "the server does not tell a connection its number");
+        refuse(s, "the server does not report the client id of a connection");
         return;
     }
-    track_set(s, TRACK_LISTENING);
+    set_state(s, TRACK_LISTENING);
     dibs__conn_poll(cn, UV_READABLE);
     dibs__buf_array(&cn->out, 2);
     dibs__buf_arg_text(&cn->out, "SUBSCRIBE");
     dibs__buf_arg_text(&cn->out, CHANNEL);
-    cn->lacking |= !dibs__buf_ok(&cn->out); /* then it ends */
+    cn->lacking |= !dibs__buf_ok(&cn->out); /* closes the connection */
     dibs__loop_flush(s->lp, &cn->flush);
 }
 
-static void track_down(struct dibs__conn *cn, dibs_err err, const char *why)
+static void conn_down(struct dibs__conn *cn, dibs_err err, const char *why)
 {
     struct dibs__pooled_conn *conn = DIBS_OF(cn, struct dibs__pooled_conn, cn);
 
     (void)err;
-    (void)why; /* of main the same is told; and it is a help, no more */
+    (void)why; /* not logged: tracking is optional */
     if (conn != conn->server->tracking.conn)
         return;
     conn->server->tracking.conn = NULL;
-    track_rest(conn->server);
+    back_off(conn->server);
 }
 
-static void track_dial(struct dibs__server *s)
+static void dial(struct dibs__server *s)
 {
     if (!dibs__server_is_up(s))
         return;
-    track_set(s, TRACK_DIALING);
-    s->tracking.conn = dibs__pooled_conn_open(s, track_up, track_down);
+    set_state(s, TRACK_DIALING);
+    s->tracking.conn = dibs__pooled_conn_open(s, conn_up, conn_down);
     if (s->tracking.conn)
-        s->tracking.conn->cn.push = track_told;
+        s->tracking.conn->cn.push = handle_message;
     else
-        track_rest(s);
+        back_off(s);
 }
 
-static void track_timed(struct dibs__timer *t)
+static void again_fired(struct dibs__timer *t)
 {
-    track_dial(DIBS_OF(t, struct dibs__server, tracking.again));
+    dial(DIBS_OF(t, struct dibs__server, tracking.again));
 }
 
 /* ---- reads ------------------------------------------------------------- */
@@ -272,51 +276,51 @@ void dibs__key_tracking_next(struct dibs__buf *out)
     dibs__buf_arg_text(out, "YES");
 }
 
-static void reads_write(struct dibs__req *req, struct dibs__buf *out)
+static void batch_write(struct dibs__req *req, struct dibs__buf *out)
 {
-    struct track_reads *r = DIBS_OF(req, struct track_reads, first);
+    struct read_batch *r = DIBS_OF(req, struct read_batch, first);
 
     dibs__buf_add(out, r->text.data, r->text.len);
 }
 
-static void nothing_write(struct dibs__req *req, struct dibs__buf *out)
+static void empty_write(struct dibs__req *req, struct dibs__buf *out)
 {
     (void)req;
     (void)out;
 }
 
-static void caching_answered(struct dibs__req *req, dibs_err err,
-                             const struct dibs__reply *reply)
+static void caching_replied(struct dibs__req *req, dibs_err err,
+                            const struct dibs__reply *reply)
 {
-    struct dibs__server *s = DIBS_OF(req, struct track_reads, first)->s;
+    struct dibs__server *s = DIBS_OF(req, struct read_batch, first)->s;
 
-    if (is_answered(s, req, err, reply, REPLY_TEXT) &&
-        reply->type != REPLY_TEXT && track_is(s, TRACK_ON))
-        track_refuse(s, refusal_text(reply));
+    if (has_reply(s, req, err, reply, REPLY_TEXT) &&
+        reply->type != REPLY_TEXT && state_is(s, TRACK_ON))
+        refuse(s, refusal_text(reply));
 }
 
-/* "Not now" or "not here" says nothing about the next time. */
-static void reads_answered(struct dibs__req *req, dibs_err err,
-                           const struct dibs__reply *reply)
+/* A transient error or a redirect does not end the tracking. */
+static void batch_replied(struct dibs__req *req, dibs_err err,
+                          const struct dibs__reply *reply)
 {
-    struct track_reads *r = DIBS_OF(req, struct track_reads, last);
+    struct read_batch *r = DIBS_OF(req, struct read_batch, last);
     struct dibs__server *s = r->s;
-    bool answered = is_answered(s, req, err, reply, REPLY_NUM);
+    bool replied = has_reply(s, req, err, reply, REPLY_NUM);
 
     dibs__buf_clear(&r->text);
     dibs__free(r);
-    if (!answered)
+    if (!replied)
         return;
-    if (reply->type != REPLY_NUM && track_is(s, TRACK_ON) &&
+    if (reply->type != REPLY_NUM && state_is(s, TRACK_ON) &&
         dibs__error_classify(refusal_text(reply))->next == NEXT_GIVE_UP)
-        track_refuse(s, refusal_text(reply));
+        refuse(s, refusal_text(reply));
     dibs__server_replied(s);
 }
 
 bool dibs__key_tracking_read(struct dibs__server *s, struct dibs__buf *out,
                              unsigned count)
 {
-    struct track_reads *r = dibs__calloc(1, sizeof *r);
+    struct read_batch *r = dibs__calloc(1, sizeof *r);
     int64_t expires = dibs__now_ms() + s->to.command_timeout_ms;
 
     if (!r || !dibs__buf_ok(out)) {
@@ -328,9 +332,9 @@ bool dibs__key_tracking_read(struct dibs__server *s, struct dibs__buf *out,
     r->text = *out;
     *out = (struct dibs__buf){0};
     r->first = (struct dibs__req){
-        .write = reads_write, .done = caching_answered, .expires = expires};
-    r->last = (struct dibs__req){.write = nothing_write,
-                                 .done = reads_answered,
+        .write = batch_write, .done = caching_replied, .expires = expires};
+    r->last = (struct dibs__req){.write = empty_write,
+                                 .done = batch_replied,
                                  .expires = expires,
                                  .skip = 2 * count - 2};
     dibs__conn_send(&s->main->cn, &r->first);
@@ -343,29 +347,29 @@ bool dibs__key_tracking_read(struct dibs__server *s, struct dibs__buf *out,
 void dibs__key_tracking_init(struct dibs__server *s)
 {
     atomic_init(&s->tracking.state, TRACK_OFF);
-    s->tracking.again.fire = track_timed;
+    s->tracking.again.fire = again_fired;
 }
 
 void dibs__key_tracking_enable(struct dibs__server *s)
 {
     s->tracking.wanted = true;
-    if (track_is(s, TRACK_OFF))
-        track_dial(s);
+    if (state_is(s, TRACK_OFF))
+        dial(s);
 }
 
 void dibs__key_tracking_resume(struct dibs__server *s)
 {
-    if (!s->tracking.wanted || !track_is(s, TRACK_OFF))
+    if (!s->tracking.wanted || !state_is(s, TRACK_OFF))
         return;
-    track_set(s, TRACK_RESTING);
+    set_state(s, TRACK_RESTING);
     dibs__timer_set(s->lp, &s->tracking.again, dibs__now_ms() + RESUME_MS);
 }
 
 void dibs__key_tracking_drop(struct dibs__server *s)
 {
     dibs__timer_stop(s->lp, &s->tracking.again);
-    track_set(s, TRACK_OFF);
-    end_messages(s, "the main connection went down");
+    set_state(s, TRACK_OFF);
+    close_conn(s, "the main connection went down");
 }
 
 void dibs__key_tracking_abandon(struct dibs__server *s)

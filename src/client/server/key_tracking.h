@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * key_tracking.h - a server tells when somebody changes a key that matters to
- * us.
+ * key_tracking.h - CLIENT TRACKING: invalidation messages for the keys of held
+ * locks.
  */
 #ifndef DIBS_CLIENT_SERVER_KEY_TRACKING_H
 #define DIBS_CLIENT_SERVER_KEY_TRACKING_H
@@ -14,44 +14,46 @@
 struct dibs__pooled_conn;
 struct dibs__server;
 
-/* The table is in key_tracking.c. */
+/* The transitions are in key_tracking.c. */
 enum dibs__key_tracking_state {
-    TRACK_OFF,       /* nobody wants it, or there is no main connection */
-    TRACK_DIALING,   /* the connection for messages is on its way */
-    TRACK_LISTENING, /* it asks for messages */
-    TRACK_ASKING,    /* the main connection asks for tracking */
+    TRACK_OFF,       /* not enabled, or the main connection is down */
+    TRACK_DIALING,   /* connecting the dedicated connection */
+    TRACK_LISTENING, /* SUBSCRIBE sent on it */
+    TRACK_ASKING,    /* CLIENT TRACKING sent on the main connection */
     TRACK_ON,        /* keys that are read are tracked */
-    TRACK_RESTING,   /* until it is tried again */
-    TRACK_REFUSED    /* until the main connection is made anew */
+    TRACK_RESTING,   /* back-off */
+    TRACK_REFUSED    /* until the main connection is reconnected */
 };
 
-/* One for a server; io only, where nothing else is said. */
+/* One per server. io only, except where noted. */
 struct dibs__key_tracking {
-    atomic_uint state;              /* any thread may read it */
-    bool wanted;                    /* somebody has asked for it */
-    bool refusal_logged;            /* that it is refused */
-    struct dibs__pooled_conn *conn; /* for messages; NULL: none */
-    unsigned attempts;              /* how often the server was asked for it */
+    atomic_uint state;              /* written on io, read by any thread */
+    bool wanted;                    /* dibs__key_tracking_enable was called */
+    bool refusal_logged;            /* log it once only */
+    struct dibs__pooled_conn *conn; /* dedicated connection, or NULL */
+    unsigned attempts;              /* CLIENT TRACKING commands sent */
     int64_t backoff_ms;
-    struct dibs__timer again;
-    /* Somebody changed this key. NULL: any key may have been changed, and none
-     * is tracked any more. Set before the loop runs. */
+    struct dibs__timer again; /* end of TRACK_RESTING */
+    /* Another client modified `key`, or perhaps any key if NULL; then no key is
+     * tracked any more. Const once the loop runs. */
     void (*changed)(struct dibs__server *s, const char *key, size_t len);
 };
 
 void dibs__key_tracking_init(struct dibs__server *s);
-/* From now on, and after each reconnect. Thread: io. */
+/* Enables tracking, also after reconnects. Idempotent. Thread: io. */
 void dibs__key_tracking_enable(struct dibs__server *s);
-/* The main connection is up; it is gone, or all go. Thread: io. */
+/* The main connection is up. Thread: io. */
 void dibs__key_tracking_resume(struct dibs__server *s);
+/* The main connection is down, or the server is closing. Thread: io. */
 void dibs__key_tracking_drop(struct dibs__server *s);
+/* Closes the descriptor and nothing else: in a child after fork. */
 void dibs__key_tracking_abandon(struct dibs__server *s);
 
-/* Appends what makes the next command, a read, track its keys. */
+/* Appends CLIENT CACHING YES: the next command, a read, tracks its keys. */
 void dibs__key_tracking_next(struct dibs__buf *out);
-/* Sends these reads behind what was sent last on the main connection: so many,
- * each with dibs__key_tracking_next before it. What out has is taken. False:
- * out of memory. Only while it is on. Thread: io. */
+/* Sends `count` reads on the main connection. `out` has them, each after a
+ * dibs__key_tracking_next; it is emptied. Requires TRACK_ON. Returns false if
+ * out of memory. Thread: io. */
 bool dibs__key_tracking_read(struct dibs__server *s, struct dibs__buf *out,
                              unsigned count);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * node.c - one server with all that lives on it.
+ * node.c - one server with the modules that use its connections.
  *
- * Thread  io, but init and clear: before the loop runs, and after it.
+ * Thread  io, but dibs__node_init: before the loop runs.
  *
- * server.c knows connections only. Here it is told what is above it: the calls
- * that wait for a connection, those that wait for replicas, the ghosts, and who
- * changes what we hold.
+ * server.c handles connections only. Its `upper` hooks, implemented here, call
+ * the modules above it: waiting commands, commands in doubt, replica
+ * acknowledgements, key tracking.
  */
 #include "client/server/node.h"
 
@@ -26,7 +26,7 @@ static void drop_node(struct dibs__server *s)
     dibs__key_tracking_drop(s);
 }
 
-static void free_ghost(struct dibs__pooled_conn *conn)
+static void unref_in_doubt(struct dibs__pooled_conn *conn)
 {
     dibs__in_doubt_unref(conn->in_doubt);
 }
@@ -36,7 +36,7 @@ static const struct dibs__server_upper server_upper = {
     .fail = dibs__commands_fail,
     .drop = drop_node,
     .forget = dibs__in_doubt_forget_all,
-    .link_gone = free_ghost,
+    .conn_freed = unref_in_doubt,
 };
 
 void dibs__node_init(struct dibs__node *n, struct dibs__loop *lp)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * node.h - one server with all that lives on it: calls and subscriptions.
+ * node.h - one server with the modules that use its connections, and the
+ * subscriber for it.
  */
 #ifndef DIBS_CLIENT_SERVER_NODE_H
 #define DIBS_CLIENT_SERVER_NODE_H
@@ -12,9 +13,10 @@
 struct dibs__node {
     struct dibs__server server;
     struct dibs__subscriber pubsub;
-    void *user;     /* whose it is */
-    bool in_map;    /* io only: it has slots; the cluster's own, as the next */
-    unsigned asked; /* io only: in which round it was asked for the map */
+    void *user;  /* the dibs_client or struct dibs__cluster it belongs to */
+    bool in_map; /* cluster.c, io only: it has slots */
+    unsigned map_round; /* cluster.c, io only: last refresh round that
+                           queried it */
 };
 
 static inline struct dibs__node *dibs__node_of(const struct dibs__server *s)
@@ -22,13 +24,18 @@ static inline struct dibs__node *dibs__node_of(const struct dibs__server *s)
     return DIBS_OF(s, struct dibs__node, server);
 }
 
-#define DIBS__NODE_PARTS 2 /* that end by themselves */
+/* Number of dibs__lifecycle_closed calls after dibs__node_close: server and
+ * subscriber. */
+#define DIBS__NODE_PARTS 2
 
-/* server.to, max_spares, up_again, events and parts must be set. */
+/* Requires server.to, max_idle_conns, on_connected, events, lifecycle and
+ * tracking.changed. */
 void dibs__node_init(struct dibs__node *n, struct dibs__loop *lp);
-/* Calls that were not sent yet end. Thread: io. */
+/* Fails the commands that were not sent yet and have no connect_by, and ends
+ * waiting for replicas. Thread: io. */
 void dibs__node_fail_waiting(struct dibs__node *n, dibs_err err);
-/* Ends all calls and connections, then tells. Thread: io. */
+/* Fails all commands, closes all connections, then reports to the lifecycle.
+ * Thread: io. */
 void dibs__node_close(struct dibs__node *n);
 /* Closes the descriptors and nothing else: in a child after fork. */
 void dibs__node_abandon(struct dibs__node *n);

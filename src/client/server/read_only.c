@@ -1,35 +1,36 @@
 /* SPDX-License-Identifier: MIT
  *
- * read_only.c - a server that does not take writes, a connection out of step.
+ * read_only.c - a server that refuses writes; a connection that is out of sync.
  *
  * Thread  io.
  *
- * How     A server that takes no writes is most likely a replica. The first
- *         READONLY ends the use of the main connection. It is asked what it is,
- *         which helps the author of the URL, and closes with that answer. Then
- *         it is dialed again with growing pauses: it may become a master, or
- *         its name may come to mean another server. That it is connected again
- *         is not told before it has done something.
+ * Read-only  A server that refuses writes is most likely a replica. The first
+ *         READONLY drains the main connection. ROLE is its last command: the
+ *         disconnect event then names the master, which helps to correct the
+ *         URL. Then the server is redialed with back-off: it may be promoted,
+ *         or its host name may resolve to another server. CONNECTED is logged
+ *         only after a command has succeeded.
  *
- *         One that somebody else calls the wrong one is not asked: it may well
- *         be dead, and its answer would not change anything.
+ *         dibs__server_drain, for an address that a sentinel reports as
+ *         outdated, sends no ROLE: the server may be dead.
  *
- *         A reply that a command cannot have is that to another: one came too
- *         many, and each that follows would be taken for the one before it. So
- *         that connection ends. The answer of a script tells by its number
- *         (script.c; command.c ends the connection then), that of a command by
- * its type. If the latter happens more often in a minute, it is how this server
- * answers, and the reply is taken as it is. An error has no number and can be
- * the reply to anything. But it is never a yes, and the next reply, that to the
- * command, has the wrong number.
+ * Desync  A reply that does not fit its command belongs to another one: the
+ *         server sent one reply too many, and each later reply would be taken
+ *         for that of the previous command. So the connection is closed. A
+ *         script's reply is recognized by its request number (script.c;
+ *         command.c closes the connection), that of another command by its
+ *         type. If types mismatch more than DESYNCS_MAX times in
+ *         DESYNCS_WINDOW_MS, this server replies that way, and the reply is
+ *         accepted. An error reply has no number and fits every command. But it
+ *         never means success, and the next reply has the wrong number.
  */
 #include "client/server/server.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define MISFITS_MAX 3 /* in so long: */
-#define MISFITS_MS  60000
+#define DESYNCS_MAX       3
+#define DESYNCS_WINDOW_MS 60000
 
 bool dibs__server_is_desync(struct dibs__server *s, const struct dibs__req *req,
                             const struct dibs__reply *reply, unsigned expects)
@@ -37,75 +38,77 @@ bool dibs__server_is_desync(struct dibs__server *s, const struct dibs__req *req,
     if (dibs__reply_fits(reply, expects))
         return false;
     int64_t now = dibs__now_ms();
-    if (now - s->desyncs_since >= MISFITS_MS) {
+    if (now - s->desyncs_since >= DESYNCS_WINDOW_MS) {
         s->desyncs = 0;
         s->desyncs_since = now;
     }
-    if (s->desyncs++ >= MISFITS_MAX)
+    if (s->desyncs++ >= DESYNCS_MAX)
         return false;
     dibs__conn_close(req->cn, DIBS_ERR_CONN, "a reply to another command");
     return true;
 }
 
-static void role_write(struct dibs__req *req, struct dibs__buf *out)
+static void write_role(struct dibs__req *req, struct dibs__buf *out)
 {
     (void)req;
     dibs__buf_array(out, 1);
     dibs__buf_arg_text(out, "ROLE");
 }
 
-/* The event puts the server's own address before it. */
-static void name_master(struct dibs__pooled_conn *conn, const char *host,
+/* The event also has the server's own address, before this text. */
+static void note_master(struct dibs__pooled_conn *conn, const char *host,
                         int64_t port)
 {
-    snprintf(conn->why, sizeof conn->why, "READONLY, a replica of %.100s:%lld",
-             host, (long long)port);
+    snprintf(conn->drain_reason, sizeof conn->drain_reason,
+             "READONLY, a replica of %.100s:%lld", host, (long long)port);
 }
 
-static void role_done(struct dibs__req *req, dibs_err err,
-                      const struct dibs__reply *reply)
+static void role_replied(struct dibs__req *req, dibs_err err,
+                         const struct dibs__reply *reply)
 {
     struct dibs__pooled_conn *conn =
-        DIBS_OF(req, struct dibs__pooled_conn, role);
+        DIBS_OF(req, struct dibs__pooled_conn, role_req);
     const struct dibs__reply *role, *host;
     int64_t port;
 
     if (err != DIBS_OK)
-        return; /* it went down before */
+        return; /* the connection was lost first */
     role = dibs__reply_text(reply, 0);
     host = dibs__reply_text(reply, 1);
     if (role && strcmp(role->text, "slave") == 0 && host &&
         dibs__reply_num(reply, 2, &port))
-        name_master(conn, host->text, port);
+        note_master(conn, host->text, port);
     dibs__server_replied(conn->server);
 }
 
-/* False: that is under way. */
-static bool retire_main(struct dibs__server *s, const char *why)
+/* Returns false if main cannot be drained: it is down or draining already. */
+static bool begin_drain(struct dibs__server *s, const char *why)
 {
     struct dibs__pooled_conn *conn = s->main;
 
     if (s->state != SERVER_UP && s->state != SERVER_DIALING)
         return false;
     s->state = SERVER_DRAINING;
-    snprintf(conn->why, sizeof conn->why, "%.160s", why);
+    snprintf(conn->drain_reason, sizeof conn->drain_reason, "%.160s", why);
     return true;
 }
 
 void dibs__server_redial(struct dibs__server *s, const char *why)
 {
-    if (!retire_main(s, why))
+    if (!begin_drain(s, why))
         return;
     struct dibs__pooled_conn *conn = s->main;
     s->read_only = true;
-    conn->role = (struct dibs__req){.write = role_write, .done = role_done};
-    conn->role.expires = dibs__add(dibs__now_ms(), s->to.command_timeout_ms);
-    dibs__conn_send(&conn->cn, &conn->role);
+    conn->role_req =
+        (struct dibs__req){.write = write_role, .done = role_replied};
+    conn->role_req.expires =
+        dibs__add(dibs__now_ms(), s->to.command_timeout_ms);
+    dibs__conn_send(&conn->cn, &conn->role_req);
 }
 
 void dibs__server_drain(struct dibs__server *s, const char *why)
 {
-    if (!retire_main(s, why))
+    if (!begin_drain(s, why))
         return;
     if (s->main->was_up)
         dibs__server_replied(s);
@@ -118,5 +121,5 @@ void dibs__server_replied(struct dibs__server *s)
     const struct dibs__pooled_conn *conn = s->main;
 
     if (s->state == SERVER_DRAINING && dibs__list_empty(&conn->cn.fifo))
-        dibs__server_close_now(s, conn->why);
+        dibs__server_close_now(s, conn->drain_reason);
 }

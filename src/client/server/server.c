@@ -1,41 +1,37 @@
 /* SPDX-License-Identifier: MIT
  *
- * server.c - one server and our connections to it.
+ * server.c - one server: its main connection and its connection pool.
  *
- * Thread  io, except borrow and give_back.
- * Locks   server.mu: which spare connection is whose.
+ * Thread  io, except dibs__server_borrow, _borrow_always and _give_back.
+ * Locks   server.mu: the connection pool, and changes of the address.
  *
- * How     The main connection is dialed at once and dialed again whenever it
- *         goes down: at once after one that worked, with growing, jittered
- *         delays after one that did not come up. Calls that find it down wait
- *         in a list; command.c sees to them.
+ * How     The main connection is redialed whenever it goes down: at once if it
+ *         had worked, else with exponential, jittered back-off. Commands that
+ *         find it down are queued in server.waiting, handled by command.c.
  *
- *         state     what happens                        next
- *         DOWN      the time has come, or a call waits  SEEKING, or DIALING
- *         SEEKING   it is found; it is not              DIALING; DOWN
- *         DIALING   it is ready; it fails               UP; DOWN
- *         UP        it goes down                        DOWN
- *         UP        it takes no writes, or is to leave  RETIRING
- *         RETIRING  the last answer came                DOWN
- *         any       it is elsewhere, or not needed      CUTTING, then DOWN
- *         any       the client closes                   CLOSING, for good
+ *         state          event                         next
+ *         DOWN           timer, or a command waits     DISCOVERING or DIALING
+ *         DISCOVERING    found; not found              DIALING; DOWN
+ *         DIALING        connected; failed             UP; DOWN
+ *         UP             disconnected                  DOWN
+ *         UP             drain or redial               DRAINING
+ *         DRAINING       last reply                    DOWN
+ *         any            address changed, not needed   CLOSING_CONNS, then DOWN
+ *         any            the client closes             CLOSING, final
  *
+ *         The pool grows when a caller finds no free connection. A caller
+ *         borrows only while few commands are queued: under load, pipelining on
+ *         the main connection has a higher throughput.
  *
- *         Spare connections are made when a caller would have liked one. A
- *         caller borrows only while few calls are queued: under load, one
- *         batch is faster than several callers side by side.
+ *         With sentinels, the discover hook is called before each connection
+ *         attempt, and dibs__server_moved reports a failover at any time: then
+ *         all connections are closed, the recv of each borrower is ended, and
+ *         the new address is dialed. A cluster node is idle until it is needed.
+ *         A read-only server is handled in read_only.c.
  *
- *         Where the server is may be for somebody else to say (`seek`, for
- *         sentinels): then each dialing begins with that question. And that
- *         somebody may say at any time that the server is elsewhere: all
- *         connections are cut, callers that talk on one are woken, and the new
- *         place is dialed. A server of a cluster sleeps until it is needed,
- *         and again when it is not any more. One that is not writable is dealt
- *         with in read_only.c.
- *
- * Trouble A connection that broke in a caller's hands comes back through its
- *         drop task and is closed here. A refusal that another attempt will
- *         not change (password, protocol) ends the waiting calls at once.
+ * Errors  A connection that failed while it was lent is closed here, by its
+ *         drop task. A final error (password, protocol) fails all waiting
+ *         commands at once.
  */
 #include "client/server/server.h"
 
@@ -46,29 +42,29 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define BACKOFF_FIRST_MS 20
-#define BACKOFF_MAX_MS   2000
-#define REFUSED_MS       1000 /* after a refusal: no hammering */
-#define GROW_AGAIN_MS    1000
-#define QUEUED_ENOUGH    3 /* so many queued already: queue this one, too */
+#define BACKOFF_FIRST_MS   20
+#define BACKOFF_MAX_MS     2000
+#define REFUSED_DELAY_MS   1000 /* at most, after an error that is final */
+#define POOL_GROW_RETRY_MS 1000
+#define BORROW_QUEUED_MAX  3 /* more queued commands: pipelining is faster */
 
-static void drop_stale_spares(struct dibs__server *s);
-static void lend_spare(struct dibs__task *t);
-static void drop_spare(struct dibs__task *t);
+static void close_stale_pool(struct dibs__server *s);
+static void lend_conn(struct dibs__task *t);
+static void drop_conn(struct dibs__task *t);
 
-/* ---- links ------------------------------------------------------------- */
+/* ---- connections ------------------------------------------------------- */
 
-static struct dibs__pooled_conn *link_of(struct dibs__conn *cn)
+static struct dibs__pooled_conn *conn_of(struct dibs__conn *cn)
 {
     return DIBS_OF(cn, struct dibs__pooled_conn, cn);
 }
 
-static void link_gone(struct dibs__conn *cn)
+static void conn_freed(struct dibs__conn *cn)
 {
-    struct dibs__pooled_conn *conn = link_of(cn);
+    struct dibs__pooled_conn *conn = conn_of(cn);
     struct dibs__server *s = conn->server;
 
-    s->upper->link_gone(conn);
+    s->upper->conn_freed(conn);
     dibs__timer_stop(s->lp, &conn->ride.tick);
     dibs__free(conn);
     if (--s->open_conns == 0 && dibs__server_is_closing(s))
@@ -84,15 +80,15 @@ struct dibs__pooled_conn *dibs__pooled_conn_open(
     if (!conn)
         return NULL;
     conn->server = s;
-    conn->lend.run = lend_spare;
-    conn->drop.run = drop_spare;
+    conn->lend.run = lend_conn;
+    conn->drop.run = drop_conn;
     conn->generation = atomic_load(&s->generation);
     conn->address_epoch = s->address_epoch;
     conn->cn.lp = s->lp;
     conn->cn.to = &s->to;
     conn->cn.up = up;
     conn->cn.down = down;
-    conn->cn.gone = link_gone;
+    conn->cn.gone = conn_freed;
     if (dibs__conn_open(&conn->cn) != DIBS_OK) {
         dibs__free(conn);
         return NULL;
@@ -103,15 +99,16 @@ struct dibs__pooled_conn *dibs__pooled_conn_open(
 
 /* ---- the main connection ----------------------------------------------- */
 
-/* For a cluster, one of its servers is not enough. */
-static void tell_opened(struct dibs__server *s, dibs_err err)
+/* Reports the first connection, unless in a cluster: there the first slot map
+ * counts, which cluster.c reports. */
+static void report_opened(struct dibs__server *s, dibs_err err)
 {
     if (!s->slots)
         dibs__lifecycle_opened(s->lifecycle, err, s->why);
 }
 
-/* If nobody heard that it was down, nobody hears that it is up. */
-static void tell_up(struct dibs__server *s)
+/* Logs CONNECTED, unless the disconnect before it was not logged either. */
+static void log_up(struct dibs__server *s)
 {
     if (!s->logged_up)
         dibs__server_log(s, DIBS_EVENT_CONNECTED, DIBS_OK, "connected");
@@ -123,14 +120,14 @@ void dibs__server_mark_writable(struct dibs__server *s)
     if (!s->read_only || !dibs__server_is_up(s))
         return;
     s->read_only = false;
-    tell_up(s);
+    log_up(s);
 }
 
 static void main_up(struct dibs__conn *cn)
 {
-    struct dibs__server *s = link_of(cn)->server;
+    struct dibs__server *s = conn_of(cn)->server;
 
-    link_of(cn)->was_up = true;
+    conn_of(cn)->was_up = true;
     dibs__stats_count(s->events.stats, STAT_CONNECTS, 1);
     if (s->ever_connected)
         dibs__stats_count(s->events.stats, STAT_RECONNECTS, 1);
@@ -138,38 +135,40 @@ static void main_up(struct dibs__conn *cn)
     s->state = SERVER_UP;
     atomic_fetch_add(&s->ups, 1);
     if (!s->read_only)
-        tell_up(s);
+        log_up(s);
     if (s->to.url.tls.insecure && atomic_load(&s->ups) == 1)
         dibs__server_log(
             s, DIBS_EVENT_WARNING, DIBS_OK,
-            "TLS without verification: who answers may be anybody");
-    s->up_again(s);
+            "TLS without verification: the server may be an impostor");
+    s->on_connected(s);
     s->upper->resume(s);
-    tell_opened(s, DIBS_OK);
+    report_opened(s, DIBS_OK);
 }
 
-/* One that sleeps is dialed only if a call waits for it. Those that were on
- * its connection come back just now, and wake it. */
-static void dial_again(struct dibs__server *s, int64_t at)
+/* Schedules a connection attempt. An idle server is dialed only if a command
+ * waits; commands in flight on the lost connection are restarted after this and
+ * call dibs__server_ensure_connected. */
+static void schedule_dial(struct dibs__server *s, int64_t at)
 {
     if (!s->idle || !dibs__list_empty(&s->waiting))
         dibs__timer_set(s->lp, &s->redial, at);
 }
 
-static void server_redial_later(struct dibs__server *s, bool refused)
+static void redial_with_backoff(struct dibs__server *s, bool refused)
 {
     int64_t wait =
         dibs__backoff(&s->backoff_ms, BACKOFF_FIRST_MS, BACKOFF_MAX_MS);
 
-    dial_again(s, dibs__now_ms() +
-                      dibs__max(wait, refused ? dibs__random_in(REFUSED_MS / 2,
-                                                                REFUSED_MS)
-                                              : 0));
+    schedule_dial(
+        s, dibs__now_ms() +
+               dibs__max(wait, refused ? dibs__random_in(REFUSED_DELAY_MS / 2,
+                                                         REFUSED_DELAY_MS)
+                                       : 0));
 }
 
 static void main_down(struct dibs__conn *cn, dibs_err err, const char *why)
 {
-    struct dibs__pooled_conn *conn = link_of(cn);
+    struct dibs__pooled_conn *conn = conn_of(cn);
     struct dibs__server *s = conn->server;
 
     s->main = NULL;
@@ -179,60 +178,60 @@ static void main_down(struct dibs__conn *cn, dibs_err err, const char *why)
         s->state = SERVER_DOWN;
     if (!dibs__server_is_idle_closing(s))
         dibs__server_set_last_error(s, why);
-    bool retired = conn->why[0] != '\0';
-    bool worked = conn->was_up && !(retired && s->read_only);
+    bool drained = conn->drain_reason[0] != '\0';
+    bool worked = conn->was_up && !(drained && s->read_only);
     if (dibs__server_is_idle_closing(s) ||
         dibs__server_log_disconnect(s, err, why, worked))
         s->logged_up = false;
     if (conn->was_up)
-        drop_stale_spares(s);
+        close_stale_pool(s);
     if (s->state == SERVER_CLOSING_CONNS)
-        return; /* the code that did it knows what comes next */
+        return; /* the function that closes it decides what comes next */
     if (s->slots)
         s->slots->doubt(s->slots);
-    if (conn->served && !retired) { /* it did work: dial at once */
+    if (conn->served && !drained) { /* it worked: dial without back-off */
         s->backoff_ms = 0;
-        dial_again(s, dibs__now_ms());
+        schedule_dial(s, dibs__now_ms());
         return;
     }
-    server_redial_later(s, dibs__server_error_is_final(err));
+    redial_with_backoff(s, dibs__server_error_is_final(err));
     if (conn->was_up)
         return;
-    s->read_only = false; /* that is another trouble */
+    s->read_only = false; /* unreachable now, which is another error */
     s->upper->fail(s, dibs__server_error_is_final(err) ? err : DIBS_ERR_CONN,
                    dibs__server_error_is_final(err));
-    tell_opened(s, dibs__server_error_is_final(err) ? err : DIBS_ERR_CONN);
+    report_opened(s, dibs__server_error_is_final(err) ? err : DIBS_ERR_CONN);
 }
 
-static void no_memory(struct dibs__server *s)
+static void dial_out_of_memory(struct dibs__server *s)
 {
-    server_redial_later(s, false);
+    redial_with_backoff(s, false);
     s->upper->fail(s, DIBS_ERR_NOMEM, false);
-    tell_opened(s, DIBS_ERR_NOMEM);
+    report_opened(s, DIBS_ERR_NOMEM);
 }
 
-static void dial_here(struct dibs__server *s)
+static void dial(struct dibs__server *s)
 {
     dibs__timer_stop(s->lp, &s->redial);
     s->main = dibs__pooled_conn_open(s, main_up, main_down);
     s->state = s->main ? SERVER_DIALING : SERVER_DOWN;
     if (!s->main)
-        no_memory(s);
+        dial_out_of_memory(s);
 }
 
 void dibs__server_start(struct dibs__server *s)
 {
     if (s->state != SERVER_DOWN)
         return;
-    if (!s->seek) {
-        dial_here(s);
+    if (!s->discover) {
+        dial(s);
         return;
     }
     s->state = SERVER_DISCOVERING;
-    s->seek(s);
+    s->discover(s);
 }
 
-static void redial_timed(struct dibs__timer *t)
+static void redial_fired(struct dibs__timer *t)
 {
     dibs__server_start(DIBS_OF(t, struct dibs__server, redial));
 }
@@ -243,7 +242,7 @@ void dibs__server_close_now(struct dibs__server *s, const char *why)
         dibs__conn_close(&s->main->cn, DIBS_ERR_CONN, why);
 }
 
-/* ---- elsewhere --------------------------------------------------------- */
+/* ---- change of address ------------------------------------------------- */
 
 bool dibs__server_at(const struct dibs__server *s, const char *host, int port)
 {
@@ -251,8 +250,8 @@ bool dibs__server_at(const struct dibs__server *s, const char *host, int port)
            strcmp(s->to.url.host, host) == 0;
 }
 
-/* False: out of memory. */
-static bool set_place(struct dibs__server *s, const char *host, int port)
+/* Returns false if out of memory. */
+static bool set_address(struct dibs__server *s, const char *host, int port)
 {
     if (dibs__server_at(s, host, port))
         return true;
@@ -271,45 +270,46 @@ static bool set_place(struct dibs__server *s, const char *host, int port)
 void dibs__server_found(struct dibs__server *s, const char *host, int port)
 {
     if (s->state != SERVER_DISCOVERING && s->state != SERVER_DOWN)
-        return; /* spare ones must not go elsewhere than main */
-    if (set_place(s, host, port))
-        dial_here(s);
+        return; /* the pool must have the same address as main */
+    if (set_address(s, host, port))
+        dial(s);
     else
-        no_memory(s);
+        dial_out_of_memory(s);
 }
 
 void dibs__server_not_found(struct dibs__server *s, dibs_err err,
                             const char *why)
 {
-    struct dibs__url nowhere = s->to.url;
+    struct dibs__url no_address = s->to.url;
 
     if (s->state != SERVER_DISCOVERING)
         return;
     s->state = SERVER_DOWN;
-    nowhere.host = NULL; /* where it was does not matter */
-    dibs__event_text(&nowhere, why, s->why);
-    if (dibs__log_disconnect(&s->events, &nowhere, &s->throttle,
+    no_address.host = NULL; /* the event must not name the old address */
+    dibs__event_text(&no_address, why, s->why);
+    if (dibs__log_disconnect(&s->events, &no_address, &s->throttle,
                              &(struct dibs__failure){err, why, false}))
         s->logged_up = false;
-    server_redial_later(s, dibs__server_error_is_final(err));
+    redial_with_backoff(s, dibs__server_error_is_final(err));
     s->upper->fail(s, err, dibs__server_error_is_final(err));
-    tell_opened(s, err);
+    report_opened(s, err);
 }
 
-/* Callers that talk on a spare connection wait for somebody who is not the
- * right one any more. */
-static void wake_direct_callers(struct dibs__server *s) REQUIRES(s->mu)
+/* Ends the recv of each borrower: the server at this address is not the right
+ * one any more, and may never answer. */
+static void shutdown_lent_conns(struct dibs__server *s) REQUIRES(s->mu)
 {
     for (struct dibs__list *l = s->idle_conns.next; l != &s->idle_conns;
          l = l->next) {
         struct dibs__pooled_conn *conn =
             DIBS_OF(l, struct dibs__pooled_conn, at);
-        if (conn->use == CONN_LENT)
+        if (conn->use == POOLED_LENT)
             shutdown(conn->cn.fd, SHUT_RDWR);
     }
 }
 
-static void cut_quietly(struct dibs__server *s, const char *why)
+/* Closes the main connection, without a redial by main_down. */
+static void close_on_purpose(struct dibs__server *s, const char *why)
 {
     s->state = SERVER_CLOSING_CONNS;
     dibs__server_close_now(s, why);
@@ -321,15 +321,15 @@ void dibs__server_moved(struct dibs__server *s, const char *host, int port)
     if (dibs__server_is_closing(s) ||
         (dibs__server_is_up(s) && dibs__server_at(s, host, port)))
         return;
-    cut_quietly(s, "the server is elsewhere by now");
+    close_on_purpose(s, "the server's address has changed");
     dibs__lock(&s->mu);
-    wake_direct_callers(s);
+    shutdown_lent_conns(s);
     dibs__unlock(&s->mu);
     s->backoff_ms = 0;
     dibs__server_found(s, host, port);
 }
 
-/* ---- asleep ------------------------------------------------------------ */
+/* ---- idle -------------------------------------------------------------- */
 
 void dibs__server_ensure_connected(struct dibs__server *s)
 {
@@ -338,31 +338,32 @@ void dibs__server_ensure_connected(struct dibs__server *s)
         dibs__server_start(s);
 }
 
-/* Nobody can have borrowed a spare connection unseen: it is asked for under
- * the mutex, and refused once the generation has changed. */
+/* A connection that is borrowed after the check under the mutex is closed when
+ * it is given back: main goes down here, so its generation is outdated. */
 bool dibs__server_idle_close(struct dibs__server *s)
 {
-    bool out = false;
+    bool lent = false;
 
     s->idle = true;
     dibs__lock(&s->mu);
     for (struct dibs__list *l = s->idle_conns.next; l != &s->idle_conns;
          l = l->next)
-        out |= DIBS_OF(l, struct dibs__pooled_conn, at)->use == CONN_LENT;
+        lent |= DIBS_OF(l, struct dibs__pooled_conn, at)->use == POOLED_LENT;
     dibs__unlock(&s->mu);
-    if (out || atomic_load(&s->queued) > 0 || !dibs__list_empty(&s->waiting) ||
+    if (lent || atomic_load(&s->queued) > 0 || !dibs__list_empty(&s->waiting) ||
         s->acks.wait_in_flight || !dibs__list_empty(&s->acks.queue))
         return false;
     dibs__timer_stop(s->lp, &s->redial);
-    cut_quietly(s, "not needed any more");
+    close_on_purpose(s, "not needed any more");
     s->upper->forget(s);
     return true;
 }
 
-/* ---- spare connections ------------------------------------------------- */
+/* ---- connection pool --------------------------------------------------- */
 
-/* Once io has nothing more to do with it: from here on a caller may have it. */
-static void lend_spare(struct dibs__task *t)
+/* Hands a connection over to the pool. A posted task, because io must be done
+ * with it: afterwards a borrower may use it. */
+static void lend_conn(struct dibs__task *t)
 {
     struct dibs__pooled_conn *conn = DIBS_OF(t, struct dibs__pooled_conn, lend);
     struct dibs__server *s = conn->server;
@@ -371,18 +372,19 @@ static void lend_spare(struct dibs__task *t)
         return; /* it went down meanwhile */
     if (dibs__server_is_closing(s) ||
         conn->generation != atomic_load(&s->generation)) {
-        dibs__conn_close(&conn->cn, DIBS_ERR_CONN, "came too late");
+        dibs__conn_close(&conn->cn, DIBS_ERR_CONN,
+                         "the main connection went down");
         return;
     }
     dibs__conn_lend(&conn->cn);
     dibs__lock(&s->mu);
-    conn->use = LINK_FREE;
+    conn->use = POOLED_FREE;
     dibs__unlock(&s->mu);
 }
 
-static void spare_up(struct dibs__conn *cn)
+static void pooled_up(struct dibs__conn *cn)
 {
-    struct dibs__pooled_conn *conn = link_of(cn);
+    struct dibs__pooled_conn *conn = conn_of(cn);
     struct dibs__server *s = conn->server;
 
     conn->was_up = true;
@@ -393,21 +395,21 @@ static void spare_up(struct dibs__conn *cn)
     dibs__loop_post(s->lp, &conn->lend);
 }
 
-static void spare_down(struct dibs__conn *cn, dibs_err err, const char *why)
+static void pooled_down(struct dibs__conn *cn, dibs_err err, const char *why)
 {
-    struct dibs__pooled_conn *conn = link_of(cn);
+    struct dibs__pooled_conn *conn = conn_of(cn);
     struct dibs__server *s = conn->server;
 
     dibs__lock(&s->mu);
-    conn->use = LINK_DIALING;
+    conn->use = POOLED_DIALING;
     dibs__list_del(&conn->at);
     s->idle_conn_count--;
     if (!conn->was_up) {
         s->pool_growing = false;
-        s->pool_grow_after = dibs__now_ms() + GROW_AGAIN_MS;
+        s->pool_grow_after = dibs__now_ms() + POOL_GROW_RETRY_MS;
     }
     dibs__unlock(&s->mu);
-    /* If main is gone, too, that was told. */
+    /* With an outdated generation, main's disconnect was logged already. */
     if (dibs__server_is_closing(s) ||
         conn->generation != atomic_load(&s->generation))
         return;
@@ -416,25 +418,25 @@ static void spare_down(struct dibs__conn *cn, dibs_err err, const char *why)
     dibs__server_log_disconnect(s, err, why, conn->was_up);
 }
 
-static void grow_spares(struct dibs__task *t)
+static void pool_grow_run(struct dibs__task *t)
 {
     struct dibs__server *s = DIBS_OF(t, struct dibs__server, pool_grow);
     struct dibs__pooled_conn *conn = NULL;
 
     if (dibs__server_is_up(s))
-        conn = dibs__pooled_conn_open(s, spare_up, spare_down);
+        conn = dibs__pooled_conn_open(s, pooled_up, pooled_down);
     dibs__lock(&s->mu);
     if (conn) {
         dibs__list_add(&s->idle_conns, &conn->at);
         s->idle_conn_count++;
     } else {
         s->pool_growing = false;
-        s->pool_grow_after = dibs__now_ms() + GROW_AGAIN_MS;
+        s->pool_grow_after = dibs__now_ms() + POOL_GROW_RETRY_MS;
     }
     dibs__unlock(&s->mu);
 }
 
-/* Thread: app. Locks: needs server.mu. */
+/* Thread: app. */
 static struct dibs__pooled_conn *find_free(struct dibs__server *s)
     REQUIRES(s->mu)
 {
@@ -442,7 +444,7 @@ static struct dibs__pooled_conn *find_free(struct dibs__server *s)
          l = l->next) {
         struct dibs__pooled_conn *conn =
             DIBS_OF(l, struct dibs__pooled_conn, at);
-        if (conn->use == LINK_FREE &&
+        if (conn->use == POOLED_FREE &&
             conn->generation == atomic_load(&s->generation))
             return conn;
     }
@@ -452,27 +454,28 @@ static struct dibs__pooled_conn *find_free(struct dibs__server *s)
 struct dibs__pooled_conn *dibs__server_borrow_always(struct dibs__server *s)
 {
     struct dibs__pooled_conn *conn = NULL;
-    bool more = false;
+    bool grow = false;
 
     dibs__lock(&s->mu);
     if (!s->closed)
         conn = find_free(s);
     if (conn)
-        conn->use = CONN_LENT;
+        conn->use = POOLED_LENT;
     else
-        more = !s->closed && !s->pool_growing &&
+        grow = !s->closed && !s->pool_growing &&
                s->idle_conn_count < s->max_idle_conns &&
                dibs__now_ms() >= s->pool_grow_after;
-    s->pool_growing |= more;
+    s->pool_growing |= grow;
     dibs__unlock(&s->mu);
-    if (more)
+    if (grow)
         dibs__loop_post(s->lp, &s->pool_grow);
     return conn;
 }
 
 struct dibs__pooled_conn *dibs__server_borrow(struct dibs__server *s)
 {
-    if (atomic_load_explicit(&s->queued, memory_order_relaxed) > QUEUED_ENOUGH)
+    if (atomic_load_explicit(&s->queued, memory_order_relaxed) >
+        BORROW_QUEUED_MAX)
         return NULL;
     return dibs__server_borrow_always(s);
 }
@@ -486,7 +489,7 @@ void dibs__server_reclaim(struct dibs__pooled_conn *conn)
     dibs__loop_post(conn->server->lp, &conn->lend);
 }
 
-static void drop_spare(struct dibs__task *t)
+static void drop_conn(struct dibs__task *t)
 {
     struct dibs__pooled_conn *conn = DIBS_OF(t, struct dibs__pooled_conn, drop);
 
@@ -501,7 +504,7 @@ void dibs__server_give_back(struct dibs__pooled_conn *conn, bool usable)
     dibs__lock(&s->mu);
     usable =
         usable && !s->closed && conn->generation == atomic_load(&s->generation);
-    conn->use = usable ? LINK_FREE : LINK_DIALING;
+    conn->use = usable ? POOLED_FREE : POOLED_DIALING;
     dibs__unlock(&s->mu);
     if (!usable)
         dibs__loop_post(s->lp, &conn->drop);
@@ -519,12 +522,12 @@ void dibs__server_init(struct dibs__server *s)
     atomic_init(&s->queued, 0);
     atomic_init(&s->ups, 0);
     atomic_init(&s->generation, 0);
-    s->redial.fire = redial_timed;
-    s->pool_grow.run = grow_spares;
+    s->redial.fire = redial_fired;
+    s->pool_grow.run = pool_grow_run;
 }
 
-/* Those in nobody's hands go to `ours`. */
-static void take_idle(struct dibs__server *s, struct dibs__list *ours)
+/* Moves the connections that are not lent to `out`. */
+static void take_free_conns(struct dibs__server *s, struct dibs__list *out)
     REQUIRES(s->mu)
 {
     for (struct dibs__list *l = s->idle_conns.next, *n; l != &s->idle_conns;
@@ -532,49 +535,50 @@ static void take_idle(struct dibs__server *s, struct dibs__list *ours)
         struct dibs__pooled_conn *conn =
             DIBS_OF(l, struct dibs__pooled_conn, at);
         n = l->next;
-        if (conn->use == LINK_FREE ||
-            (conn->use == LINK_DIALING && !conn->was_up)) {
+        if (conn->use == POOLED_FREE ||
+            (conn->use == POOLED_DIALING && !conn->was_up)) {
             dibs__list_del(l);
-            dibs__list_add(ours, l);
+            dibs__list_add(out, l);
         }
     }
 }
 
-static void close_all(struct dibs__list *links, dibs_err err, const char *why)
+static void close_conns(struct dibs__list *conns, dibs_err err, const char *why)
 {
-    for (struct dibs__list *l; (l = dibs__list_pop(links));)
+    for (struct dibs__list *l; (l = dibs__list_pop(conns));)
         dibs__conn_close(&DIBS_OF(l, struct dibs__pooled_conn, at)->cn, err,
                          why);
 }
 
-/* The main connection is gone: the server restarted, or another one has its
- * place. The spare ones must not go on talking to the old one. Those that are
- * out are refused when they come back. */
-static void drop_stale_spares(struct dibs__server *s)
+/* The main connection went down: the server was restarted or replaced, so the
+ * pool's connections may lead to an old server. Free ones are closed here, lent
+ * ones when they are given back. */
+static void close_stale_pool(struct dibs__server *s)
 {
-    struct dibs__list ours;
+    struct dibs__list conns;
 
-    dibs__list_init(&ours);
+    dibs__list_init(&conns);
     atomic_fetch_add(&s->generation, 1);
     dibs__lock(&s->mu);
-    take_idle(s, &ours);
+    take_free_conns(s, &conns);
     dibs__unlock(&s->mu);
-    close_all(&ours, DIBS_ERR_CONN, "the main connection went down");
+    close_conns(&conns, DIBS_ERR_CONN, "the main connection went down");
     s->upper->drop(s);
 }
 
-/* One that is out is woken, and comes back by itself through its drop task. */
-static void close_spares(struct dibs__server *s)
+/* A lent connection is shut down; its borrower gives it back, and the drop task
+ * closes it. */
+static void close_pool(struct dibs__server *s)
 {
-    struct dibs__list ours;
+    struct dibs__list conns;
 
-    dibs__list_init(&ours);
+    dibs__list_init(&conns);
     dibs__lock(&s->mu);
     s->closed = true;
-    take_idle(s, &ours);
-    wake_direct_callers(s);
+    take_free_conns(s, &conns);
+    shutdown_lent_conns(s);
     dibs__unlock(&s->mu);
-    close_all(&ours, DIBS_ERR_CLOSED, "closed");
+    close_conns(&conns, DIBS_ERR_CLOSED, "closed");
 }
 
 void dibs__server_close(struct dibs__server *s)
@@ -583,7 +587,7 @@ void dibs__server_close(struct dibs__server *s)
     dibs__timer_stop(s->lp, &s->redial);
     if (s->main)
         dibs__conn_close(&s->main->cn, DIBS_ERR_CLOSED, "closed");
-    close_spares(s);
+    close_pool(s);
     s->upper->drop(s);
     s->upper->fail(s, DIBS_ERR_CLOSED, true);
     s->upper->forget(s);

@@ -1,10 +1,28 @@
 /* SPDX-License-Identifier: MIT
  *
- * server.h - one server and our connections to it.
+ * server.h - one server: its main connection and its connection pool.
  *
- * One connection is the I/O thread's: commands are queued on it in batches. A
- * few more are there to be borrowed: a caller that finds one free talks on it
- * directly, with no other thread involved.
+ * Main connection   used by the io thread, which pipelines commands on it. It
+ *                   is reconnected until the server is closed. Its state is
+ *                   the server's state.
+ * Pooled connection lent to one application thread at a time, which sends one
+ *                   command and reads its reply without the io thread. Opened
+ *                   on demand, up to max_idle_conns.
+ * Dedicated         connections for WAIT (replica_ack.h) and for invalidation
+ *                   messages (key_tracking.h). All four kinds are a struct
+ *                   dibs__pooled_conn; subscriptions have their own
+ *                   (pubsub/subscriber.h).
+ * Generation        counts how often the main connection went down. The server
+ *                   behind the address may be another one then, so connections
+ *                   of an older generation are closed.
+ * Address epoch     counts changes of the address (sentinel failover).
+ * Discovery         finds the address before each connection attempt: a hook of
+ *                   sentinel.c. Without the hook the address is constant.
+ * Idle              no connection attempt until a command waits: a cluster node
+ *                   that is not used yet, or not any more.
+ * Draining          the main connection accepts no new commands and closes
+ *                   after its last reply.
+ * Read-only         the server refused a write (a replica): see read_only.c.
  */
 #ifndef DIBS_CLIENT_SERVER_SERVER_H
 #define DIBS_CLIENT_SERVER_SERVER_H
@@ -21,24 +39,24 @@
 
 struct dibs__in_doubt;
 
-/* The main connection; the table is in server.c. */
+/* State of the main connection; the transitions are in server.c. */
 enum dibs__server_state {
-    SERVER_DOWN,        /* there is none */
-    SERVER_DISCOVERING, /* seek has not answered yet */
-    SERVER_DIALING,     /* it is on its way */
-    SERVER_UP,          /* commands go out on it */
-    SERVER_DRAINING,    /* it takes no more, and closes with its last answer */
-    SERVER_CLOSING_CONNS, /* it goes down on purpose, just now */
-    SERVER_CLOSING        /* for good */
+    SERVER_DOWN,          /* no connection; a timer may be running */
+    SERVER_DISCOVERING,   /* the discover hook has not answered yet */
+    SERVER_DIALING,       /* connecting */
+    SERVER_UP,            /* accepts commands */
+    SERVER_DRAINING,      /* closes after its last reply */
+    SERVER_CLOSING_CONNS, /* being closed on purpose, within one call */
+    SERVER_CLOSING        /* closed for good */
 };
 
 enum dibs__pooled_conn_use {
-    LINK_DIALING, /* not up yet, or going down */
-    LINK_FREE,
-    CONN_LENT /* a caller has it */
+    POOLED_DIALING, /* connecting, or about to close */
+    POOLED_FREE,
+    POOLED_LENT /* an application thread uses it */
 };
 
-/* Who has a connection with which callbacks are served; see callback_io.c. */
+/* Which thread uses a connection that serves callbacks; see callback_io.c. */
 enum dibs__ride_state {
     RIDE_NONE,
     RIDE_OURS, /* the callback thread sends and reads */
@@ -60,140 +78,145 @@ struct dibs__ride {
     struct dibs__task watch;
 };
 
-/* A connection and what we know about it. */
+/* A connection to a server. Owned by the io thread; freed by conn_freed in
+ * server.c. */
 struct dibs__pooled_conn {
     struct dibs__conn cn;
     struct dibs__server *server;
-    struct dibs__list at;           /* server.mu: in server.spares */
-    enum dibs__pooled_conn_use use; /* server.mu */
-    bool was_up;                    /* io only */
-    bool served;                    /* io only: it answered a command */
-    struct dibs__req role;          /* io only: what it is, if not writable */
-    char why[300];          /* io only: why it retires; "": it does not */
-    unsigned generation;    /* server.generation when it was dialed */
-    unsigned address_epoch; /* server.place when it was dialed */
-    struct dibs__task lend; /* it came up, and may be borrowed */
-    struct dibs__task drop; /* broken in a caller's hands */
-    struct dibs__in_doubt
-        *in_doubt; /* what it may have left under way; owner */
+    struct dibs__list at;            /* server.mu: in server.idle_conns */
+    enum dibs__pooled_conn_use use;  /* server.mu */
+    bool was_up;                     /* io only */
+    bool served;                     /* io only: it replied to a command */
+    struct dibs__req role_req;       /* io only: ROLE to a read-only server */
+    char drain_reason[300];          /* io only: "" = not draining */
+    unsigned generation;             /* server.generation when dialed */
+    unsigned address_epoch;          /* server.address_epoch when dialed */
+    struct dibs__task lend;          /* makes it POOLED_FREE, once io is done */
+    struct dibs__task drop;          /* closes it, after a borrower's error */
+    struct dibs__in_doubt *in_doubt; /* its lost commands; one reference */
     struct dibs__ride ride;
 };
 
-/* What those above a server do with it. Thread: io. */
+/* Implemented by node.c: what depends on a server's connections. server.c does
+ * not know these modules. Thread: io. */
 struct dibs__server_upper {
-    /* Calls that wait go on: main is up. */
+    /* The main connection is up: send the waiting commands. */
     void (*resume)(struct dibs__server *s);
-    /* They end: there is no connection. patient_too: nor will there be. */
+    /* No connection: fail the waiting commands; those with connect_by only if
+     * patient_too, because no later attempt can succeed. */
     void (*fail)(struct dibs__server *s, dibs_err err, bool patient_too);
-    /* Nothing may go on talking to a server that was there. */
+    /* The main connection is down: close the dedicated connections. */
     void (*drop)(struct dibs__server *s);
-    /* Nothing of ours is asked of it any more. */
+    /* The server will not be used: drop pending CLIENT KILLs. */
     void (*forget)(struct dibs__server *s);
-    void (*link_gone)(struct dibs__pooled_conn *conn);
+    void (*conn_freed)(struct dibs__pooled_conn *conn);
 };
 
 struct dibs__server {
     struct dibs__loop *lp;
-    struct dibs__target to;       /* const after init; but where there is a
-                                     seek, host and port are changed on io,
-                                     under mu */
+    struct dibs__target to;       /* const after init; with a discover hook,
+                                     host and port change on io, under mu */
     struct dibs__events events;   /* const after init */
-    unsigned max_idle_conns;      /* const after init */
-    struct dibs__slot_map *slots; /* const after init; NULL: in no cluster */
+    unsigned max_idle_conns;      /* const after init: size of the pool */
+    struct dibs__slot_map *slots; /* const after init; NULL: not in a cluster */
     const struct dibs__server_upper *upper; /* const after init */
 
-    struct dibs__lifecycle *lifecycle; /* const after init: told how it goes */
+    struct dibs__lifecycle *lifecycle; /* const after init: notified of the
+                                          first connection and of the end */
 
-    /* Upward, on io. seek (NULL: `to` says where the server is): asked before
-     * each dialing of main; answers, also from inside, with one of the calls
-     * below. up_again: main is up, and nothing went out on it yet. */
-    void (*seek)(struct dibs__server *s);
-    void (*up_again)(struct dibs__server *s);
-    void *user; /* for them */
+    /* Hooks, on io. discover (may be NULL): called before each attempt to
+     * connect main; must call dibs__server_found or _not_found, now or later.
+     * on_connected: main is up, and no command was sent on it yet. */
+    void (*discover)(struct dibs__server *s);
+    void (*on_connected)(struct dibs__server *s);
+    void *user; /* of the hooks */
 
-    struct dibs__pooled_conn *main; /* io only; NULL between connections */
+    struct dibs__pooled_conn *main; /* io only; NULL: none */
     enum dibs__server_state state;  /* io only */
-    bool logged_up;                 /* io only: the last event said so */
-    bool ever_connected;            /* io only: it was up at all */
-    bool read_only;                 /* io only: it was not writable, nor has it
-                                   answered anything since */
-    struct dibs__log_throttle throttle; /* io only */
-    bool idle;                     /* io only: not dialed unless a call waits */
-    unsigned address_epoch;        /* io only: how often the address changed */
-    unsigned open_conns;           /* io only: that are not gone yet */
-    int64_t backoff_ms;            /* io only */
-    struct dibs__timer redial;     /* io only */
-    struct dibs__list waiting;     /* io only: calls without a connection */
-    struct dibs__list backing_off; /* io only: calls between two attempts */
-    struct dibs__list in_doubt;    /* io only: to be canceled */
-    bool kill_refused;             /* io only: the server refused it once */
-    unsigned desyncs;              /* io only: connections out of step, */
-    int64_t desyncs_since;         /* in a minute from then on */
-    struct dibs__replica_acks acks; /* io only: calls that replicas must have */
-    struct dibs__key_tracking
-        tracking;           /* see there: who changes what we hold */
-    int64_t throttle_until; /* io only: "not now" was told lately */
-
-    /* In words, io only: the last trouble with it; why main retires. */
-    char why[DIBS__REASON_MAX];
+    bool logged_up;                 /* io only: CONNECTED was the last event */
+    bool ever_connected;            /* io only */
+    bool read_only;                 /* io only: a write was refused, and none
+                                       has succeeded since */
+    struct dibs__log_throttle throttle; /* io only: of disconnect events */
+    int64_t next_transient_log_ms; /* io only: rate limit of LOADING etc. */
+    bool idle;                 /* io only: do not dial until a command waits */
+    unsigned address_epoch;    /* io only */
+    unsigned open_conns;       /* io only: connections not freed yet */
+    int64_t backoff_ms;        /* io only */
+    struct dibs__timer redial; /* io only */
+    struct dibs__list waiting; /* io only: commands without a connection */
+    struct dibs__list backing_off;  /* io only: commands between attempts */
+    struct dibs__list in_doubt;     /* io only: CLIENT KILLs to send */
+    bool kill_refused;              /* io only: CLIENT KILL was refused */
+    unsigned desyncs;               /* io only: mismatched replies since */
+    int64_t desyncs_since;          /* io only: this time */
+    struct dibs__replica_acks acks; /* io only */
+    struct dibs__key_tracking tracking;
+    char why[DIBS__REASON_MAX]; /* io only: last error, with the address */
 
     dibs__mutex mu;
-    struct dibs__list idle_conns; /* mu */
+    struct dibs__list idle_conns; /* mu: the pool, also lent connections */
     unsigned idle_conn_count;     /* mu */
-    bool pool_growing;            /* mu: one is being dialed */
+    bool pool_growing;            /* mu: one connection is being dialed */
     bool closed;                  /* mu */
-    int64_t pool_grow_after;      /* mu: not before this time */
+    int64_t pool_grow_after;      /* mu: back-off after a failed attempt */
     struct dibs__task pool_grow;
-    atomic_uint queued;     /* calls with the io thread */
+    atomic_uint queued;     /* commands with the io thread, for this server */
     atomic_uint ups;        /* how often main came up */
     atomic_uint generation; /* how often main went down */
 };
 
-/* to, events, lp, max_spares and the hooks must be set. */
+/* Requires lp, to, events, max_idle_conns, lifecycle, upper and the hooks. */
 void dibs__server_init(struct dibs__server *s);
-/* Starts to connect, and keeps connected from then on. Thread: io. */
+/* Connects main, after discovery; no effect unless SERVER_DOWN. Thread: io. */
 void dibs__server_start(struct dibs__server *s);
-/* Ends all calls and connections, then tells. Thread: io. */
+/* Fails all commands, closes all connections, and then reports to the
+ * lifecycle. Thread: io. */
 void dibs__server_close(struct dibs__server *s) EXCLUDES(s->mu);
 void dibs__server_clear(struct dibs__server *s);
 /* Closes the descriptors and nothing else: in a child after fork. */
 void dibs__server_abandon(struct dibs__server *s);
 
-/* One more connection; NULL: out of memory. Thread: io. */
+/* Opens a connection. Returns NULL if out of memory. Thread: io. */
 struct dibs__pooled_conn *dibs__pooled_conn_open(
     struct dibs__server *s, void (*up)(struct dibs__conn *),
     void (*down)(struct dibs__conn *, dibs_err, const char *));
-/* Where seek found it: dialed now. Found nowhere: tried again later. The
- * server is elsewhere by now, though nobody asked: all connections are cut, and
- * it is dialed there. NOMEM: as if it had not been found. Thread: io. */
+/* Results of the discover hook. found: connects to this address. not_found:
+ * fails the waiting commands and retries later. Thread: io. */
 void dibs__server_found(struct dibs__server *s, const char *host, int port);
 void dibs__server_not_found(struct dibs__server *s, dibs_err err,
                             const char *why);
+/* Failover, unasked: closes all connections and connects to the new address. If
+ * out of memory, retries later. Thread: io. */
 void dibs__server_moved(struct dibs__server *s, const char *host, int port)
     EXCLUDES(s->mu);
-/* In event.c: "address: text". Thread: any. */
+/* Formats "address: text". Defined in observe/event.c. Any thread. */
 void dibs__server_format(struct dibs__server *s, const char *text,
                          char out[DIBS__REASON_MAX]) EXCLUDES(s->mu);
-/* An event about this server, whose address it names. Thread: any. */
+/* Emits an event with the server's address before the text. Any thread. */
 void dibs__server_log(struct dibs__server *s, dibs_event_kind kind,
                       dibs_err err, const char *text) EXCLUDES(s->mu);
-/* In read_only.c: is this the reply to another command than this one, which is
- * answered with these types, one bit each? True: the connection has ended.
- * False: it fits, or it never does with this server. Thread: io. */
+/* Checks a reply's type against `expects` (one bit per type). Returns true if
+ * it belongs to another request: then the connection was closed. Returns false
+ * if it fits, or if this server keeps replying with such types. Defined in
+ * read_only.c. Thread: io. */
 bool dibs__server_is_desync(struct dibs__server *s, const struct dibs__req *req,
                             const struct dibs__reply *reply, unsigned expects);
-/* What a call that fails for want of an answer fails with. Thread: io. */
+/* Sets s->why: the error text of commands that fail without an error reply.
+ * Thread: io. */
 void dibs__server_set_last_error(struct dibs__server *s, const char *why);
-/* Is it at this address, as far as we know? Thread: io. */
+/* Returns true if this is the server's current address. Thread: io. */
 bool dibs__server_at(const struct dibs__server *s, const char *host, int port);
 
-/* Dials, unless that is under way: a call waits. Thread: io. */
+/* A command waits: ends the idle state and connects, unless a redial is
+ * scheduled. Thread: io. */
 void dibs__server_ensure_connected(struct dibs__server *s);
-/* Ends its connections if nothing is on them, until a call wakes it. False:
- * there is. Thread: io. */
+/* Closes the connections of a server that is not needed, and makes it idle.
+ * Returns false, with the connections open, if a command uses them: call again
+ * later. Thread: io. */
 bool dibs__server_idle_close(struct dibs__server *s) EXCLUDES(s->mu);
-/* Its connections are ended because nobody needs them: nothing has failed, and
- * nothing is told. Thread: io. */
+/* Returns true inside dibs__server_idle_close: the close is no failure and is
+ * not logged. Thread: io. */
 static inline bool dibs__server_is_idle_closing(const struct dibs__server *s)
 {
     return s->idle && s->state == SERVER_CLOSING_CONNS;
@@ -206,7 +229,7 @@ static inline bool dibs__server_is_closing(const struct dibs__server *s)
 {
     return s->state == SERVER_CLOSING;
 }
-/* Is there hope that changes of keys are told? Thread: any. */
+/* Returns true unless the server refused CLIENT TRACKING. Any thread. */
 static inline bool dibs__key_tracking_possible(const struct dibs__server *s)
 {
     return atomic_load_explicit(&s->tracking.state, memory_order_relaxed) !=
@@ -216,37 +239,40 @@ static inline bool dibs__key_tracking_is_on(const struct dibs__server *s)
 {
     return atomic_load(&s->tracking.state) == TRACK_ON;
 }
-/* Another attempt will not change this. */
+/* Returns true if another attempt would fail with the same error. */
 static inline bool dibs__server_error_is_final(dibs_err err)
 {
     return err == DIBS_ERR_AUTH || err == DIBS_ERR_PROTOCOL ||
            err == DIBS_ERR_SERVER || err == DIBS_ERR_TLS;
 }
 
-/* A connection to use directly, or NULL: queue instead. lend: the same, however
- * much is queued. Thread: app. */
+/* Returns a connection for the calling thread, or NULL: none is free, or so
+ * many commands are queued that pipelining is faster. The caller must return it
+ * with dibs__server_give_back. borrow_always: ignores the queue. Thread: app.
+ */
 struct dibs__pooled_conn *dibs__server_borrow(struct dibs__server *s)
     EXCLUDES(s->mu);
 struct dibs__pooled_conn *dibs__server_borrow_always(struct dibs__server *s)
     EXCLUDES(s->mu);
 void dibs__server_give_back(struct dibs__pooled_conn *conn, bool usable);
-/* If io has taken it from the thread that borrowed it, and nothing is on it any
- * more: it may be borrowed again. Thread: io. */
+/* Makes a connection that io took from its borrower (RIDE_TAKEN) available
+ * again, once it has no requests in flight. Thread: io. */
 void dibs__server_reclaim(struct dibs__pooled_conn *conn);
 
-/* The connection for queued goes down and comes up anew: at once, or when all
- * that is on it is answered; redial: and when it has said what it is, as it
- * takes no writes. Thread: io. */
+/* Closes the main connection, which is then redialed. close_now: at once.
+ * drain: after the last reply. redial: after the last reply and a ROLE, because
+ * a write was refused. Thread: io. */
 void dibs__server_close_now(struct dibs__server *s, const char *why);
 void dibs__server_drain(struct dibs__server *s, const char *why);
 void dibs__server_redial(struct dibs__server *s, const char *why);
-/* It has done what it was asked for. Thread: io. */
+/* A command succeeded: ends the read-only state. Thread: io. */
 void dibs__server_mark_writable(struct dibs__server *s);
-/* A connection to it failed: tells so, unless the same was told a moment ago.
- * True: it was told. worked: it had been up. Thread: io. */
+/* Logs a failed connection, rate-limited. worked: it had been up. Returns true
+ * if an event was emitted. Thread: io. */
 bool dibs__server_log_disconnect(struct dibs__server *s, dibs_err err,
                                  const char *why, bool worked);
-/* After each answer. Thread: io. */
+/* The caller must call this after each reply: closes a draining connection
+ * after its last one. Thread: io. */
 void dibs__server_replied(struct dibs__server *s);
 
 #endif

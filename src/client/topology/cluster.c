@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: MIT
  *
- * cluster.c - many servers, and which of them has which slot.
+ * cluster.c - the nodes of a cluster and its slot map.
  *
- * Thread  io; looking up a slot from any.
- * Locks   none: a slot is one atomic pointer, and nodes never go away.
+ * Thread  io; dibs__cluster_server and _nth: any.
+ * Locks   none: a slot is one atomic pointer, and nodes are freed only with the
+ *         client.
  *
- * How     The map comes from any node that answers CLUSTER SLOTS. It is asked
- *         for at the start, and again when in doubt: a MOVED, a connection
- *         that went down, a "not now"; but at most twice a second. A MOVED
- *         changes its slot at once. After a change, calls and listeners that
- *         wait for a server look where their slot is by now. A map that is
- *         wrong does no harm: the node that is asked in error says so.
+ * How     The map is read with CLUSTER SLOTS from any node that answers: at the
+ *         start, and when it may be stale (MOVED, a lost connection, a
+ *         transient error), at most twice a second. MOVED updates its slot at
+ *         once. After a change, waiting commands and subscriptions are routed
+ *         again. A stale map is harmless: the wrong node replies MOVED.
  *
- *         Nodes are connected when first needed, and let go when they have no
- *         slots any more and nothing is on their connections.
+ *         A node is connected when a command needs it. Its connections are
+ *         closed when it has no slots any more and no command in flight.
  *
- *         Before the first map, and for a slot that nobody has, calls wait in
- *         a list of the cluster, and that they do asks for the map. Listeners
- *         are in a tree of their own then.
+ *         Before the first map, and for a slot without a server, commands wait
+ *         in slots.waiting, which triggers a refresh; subscriptions wait in
+ *         unrouted_channels.
  *
- *         Whether messages are sharded is found out as Redisson does it: if
- *         PUBSUB SHARDNUMSUB is no error, they are.
+ *         A refresh is a round: each node is queried at most once, until one
+ *         returns the map. The first query probes for sharded pub/sub, as
+ *         Redisson does: it is available if PUBSUB SHARDNUMSUB succeeds.
  *
- * Trouble Nobody answers: that is told, and asked again with growing pauses.
- *         A map with no slots, from a node that was thrown out, is not taken;
- *         slots that a map leaves out stay where they were. A node that does
- *         not know its own name is where we reached it.
+ * Errors  If no node answers, that is logged, and retried with back-off. A map
+ *         without slots, from a node that was removed from the cluster, is
+ *         ignored; slots that a map omits keep their server.
  */
 #include "client/topology/cluster.h"
 
@@ -35,14 +35,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REFRESH_MS     500  /* between two refreshes, at least */
-#define CONNECT_MS     1000 /* to ask for the map, if others can be asked */
-#define TIDY_MS        5000
-#define AGAIN_FIRST_MS 20 /* no map: until the next try */
-#define AGAIN_MAX_MS   2000
-#define REFUSED_MS     1000
+#define REFRESH_MIN_MS   500  /* between two refreshes */
+#define QUERY_CONNECT_MS 1000 /* connect timeout if other nodes are left */
+#define CLOSE_UNUSED_MS  5000 /* until the next close_unused_nodes */
+#define RETRY_FIRST_MS   20   /* back-off while there is no map */
+#define RETRY_MAX_MS     2000
+#define REFUSED_DELAY_MS 1000 /* at most, after an error that is final */
 
-static void ask_somebody(struct dibs__cluster *cl);
+static void query_next_node(struct dibs__cluster *cl);
 
 static struct dibs__cluster *cluster_of(const struct dibs__slot_map *sl)
 {
@@ -51,58 +51,59 @@ static struct dibs__cluster *cluster_of(const struct dibs__slot_map *sl)
 
 /* ---- nodes ------------------------------------------------------------- */
 
-static void doubt_map(struct dibs__slot_map *sl)
+static void mark_map_stale(struct dibs__slot_map *sl)
 {
     struct dibs__cluster *cl = cluster_of(sl);
 
-    if (sl->closing || cl->doubted)
+    if (sl->closing || cl->refresh_needed)
         return;
-    cl->doubted = true;
+    cl->refresh_needed = true;
     if (!cl->refreshing)
-        dibs__timer_set(sl->lp, &cl->timer,
-                        dibs__max(dibs__now_ms(), cl->not_before));
+        dibs__timer_set(sl->lp, &cl->refresh_timer,
+                        dibs__max(dibs__now_ms(), cl->next_refresh_ms));
 }
 
-static bool is_at(const void *server, int slot)
+static bool slot_is_on(const void *server, int slot)
 {
     const struct dibs__server *s = server;
 
     return dibs__cluster_server(cluster_of(s->slots), slot) == s;
 }
 
-static void node_up_again(struct dibs__server *s)
+static void node_connected(struct dibs__server *s)
 {
     struct dibs__cluster *cl = cluster_of(s->slots);
 
-    cl->verify(cl, is_at, s);
+    cl->verify(cl, slot_is_on, s);
 }
 
-static void node_changed(struct dibs__server *s, const char *key, size_t len)
+static void node_key_changed(struct dibs__server *s, const char *key,
+                             size_t len)
 {
     struct dibs__cluster *cl = cluster_of(s->slots);
 
-    cl->changed(cl, is_at, s, key, len);
+    cl->changed(cl, slot_is_on, s, key, len);
 }
 
-static void node_set(struct dibs__cluster *cl, struct dibs__node *n)
+static void configure_node(struct dibs__cluster *cl, struct dibs__node *n)
 {
     n->user = cl;
     n->server.events = cl->events;
-    n->server.lifecycle = cl->parts;
-    n->server.max_idle_conns = cl->max_spares;
+    n->server.lifecycle = cl->lifecycle;
+    n->server.max_idle_conns = cl->max_idle_conns;
     n->server.slots = &cl->slots;
-    n->server.up_again = node_up_again;
-    n->server.tracking.changed = node_changed;
+    n->server.on_connected = node_connected;
+    n->server.tracking.changed = node_key_changed;
     n->server.idle = true;
     n->pubsub.flavour = &cl->flavour;
     n->pubsub.slots = &cl->slots;
     dibs__node_init(n, cl->slots.lp);
 }
 
-/* The node with this address, made if need be. NULL: no memory, too many, or
- * not an address. */
-static struct dibs__node *node_get(struct dibs__cluster *cl, const char *host,
-                                   int port)
+/* Returns the node with this address, adds it if it is new. NULL: out of
+ * memory, too many nodes, or an invalid address. */
+static struct dibs__node *find_or_add_node(struct dibs__cluster *cl,
+                                           const char *host, int port)
 {
     unsigned count = atomic_load(&cl->count);
 
@@ -120,7 +121,7 @@ static struct dibs__node *node_get(struct dibs__cluster *cl, const char *host,
         dibs__free(n);
         return NULL;
     }
-    node_set(cl, n);
+    configure_node(cl, n);
     cl->nodes[count] = n;
     atomic_store(&cl->count, count + 1);
     return n;
@@ -159,28 +160,29 @@ dibs_err dibs__cluster_listen(struct dibs__cluster *cl, int slot,
     struct dibs__subscriber *ps = find_pubsub(cl, slot);
 
     return ps ? dibs__subscribe(ps, sub, name, len)
-              : dibs__channels_subscribe(&cl->strays, sub, name, len);
+              : dibs__channels_subscribe(&cl->unrouted_channels, sub, name,
+                                         len);
 }
 
-/* ---- after a change ---------------------------------------------------- */
+/* ---- after a change of the map ----------------------------------------- */
 
 static bool has_moved(const void *cluster, int slot)
 {
     return ((const struct dibs__cluster *)cluster)->moved[slot];
 }
 
-/* Who has a slot now need not have what was in it: a replica may have come too
- * late for the last of it. */
+/* Verifies the locks held in slots that have another server now: if that is a
+ * promoted replica, it may lack the latest writes. */
 static void verify_moved(struct dibs__cluster *cl)
 {
-    if (!cl->some_moved)
+    if (!cl->any_moved)
         return;
-    cl->some_moved = false;
+    cl->any_moved = false;
     cl->verify(cl, has_moved, cl);
     memset(cl->moved, 0, sizeof cl->moved);
 }
 
-static void reroute_now(struct dibs__task *t)
+static void reroute_run(struct dibs__task *t)
 {
     struct dibs__cluster *cl = DIBS_OF(t, struct dibs__cluster, reroute);
 
@@ -189,7 +191,7 @@ static void reroute_now(struct dibs__task *t)
         return;
     verify_moved(cl);
     dibs__commands_reroute(&cl->slots.waiting);
-    dibs__channels_reroute(&cl->strays, find_pubsub, cl);
+    dibs__channels_reroute(&cl->unrouted_channels, find_pubsub, cl);
     for (unsigned i = 0; i < atomic_load(&cl->count); i++) {
         struct dibs__node *n = cl->nodes[i];
         dibs__commands_reroute(&n->server.waiting);
@@ -199,46 +201,50 @@ static void reroute_now(struct dibs__task *t)
     }
 }
 
-/* Not at once: the code that found the change is in the middle of something. */
-static void reroute_soon(struct dibs__cluster *cl)
+/* Posted, because the caller may be iterating over a list of commands. */
+static void post_reroute(struct dibs__cluster *cl)
 {
     if (!cl->reroute_posted)
         dibs__loop_post(cl->slots.lp, &cl->reroute);
     cl->reroute_posted = true;
 }
 
-/* True: it was elsewhere. */
-static bool slot_set(struct dibs__cluster *cl, int slot, struct dibs__node *n)
+/* Returns true if the slot had another server, or none. */
+static bool set_slot_server(struct dibs__cluster *cl, int slot,
+                            struct dibs__node *n)
 {
-    const struct dibs__server *was = atomic_load(&cl->has[slot]);
+    const struct dibs__server *old_server = atomic_load(&cl->slot_server[slot]);
 
-    if (was == &n->server)
+    if (old_server == &n->server)
         return false;
-    cl->moved[slot] = cl->moved[slot] || was;
-    cl->some_moved |= cl->moved[slot];
-    atomic_store_explicit(&cl->has[slot], &n->server, memory_order_release);
+    cl->moved[slot] = cl->moved[slot] || old_server;
+    cl->any_moved |= cl->moved[slot];
+    atomic_store_explicit(&cl->slot_server[slot], &n->server,
+                          memory_order_release);
     return true;
 }
 
-/* Nodes without slots need no connections. False: one is still in use. */
-static bool tidy_nodes(struct dibs__cluster *cl)
+/* Closes the connections of nodes without slots. Returns false if one of them
+ * is still in use. */
+static bool close_unused_nodes(struct dibs__cluster *cl)
 {
-    bool tidied = true;
+    bool all_closed = true;
 
     for (unsigned i = 0; i < atomic_load(&cl->count); i++) {
         struct dibs__node *n = cl->nodes[i];
         if (!n->in_map && (n->server.main || n->server.redial.at))
-            tidied &= dibs__server_idle_close(&n->server);
+            all_closed &= dibs__server_idle_close(&n->server);
     }
-    return tidied;
+    return all_closed;
 }
 
 /* ---- the map ----------------------------------------------------------- */
 
-/* A node that does not know its own name is where we reached it. */
-static struct dibs__node *node_from(struct dibs__cluster *cl,
-                                    const struct dibs__reply *r,
-                                    const struct dibs__server *from)
+/* Returns the master in an entry of CLUSTER SLOTS. Its host is "" or "?" if the
+ * node does not know its own address: then it has the host of `from`. */
+static struct dibs__node *range_master(struct dibs__cluster *cl,
+                                       const struct dibs__reply *r,
+                                       const struct dibs__server *from)
 {
     const struct dibs__reply *name = dibs__reply_text(r, 0);
     int64_t port;
@@ -246,41 +252,42 @@ static struct dibs__node *node_from(struct dibs__cluster *cl,
     if (r->type != REPLY_ARRAY || !dibs__reply_num(r, 1, &port) || port < 1 ||
         port > 65535)
         return NULL;
-    bool known = name && name->len > 0 && strcmp(name->text, "?") != 0;
-    return node_get(cl, known ? name->text : from->to.url.host, (int)port);
+    bool has_host = name && name->len > 0 && strcmp(name->text, "?") != 0;
+    return find_or_add_node(cl, has_host ? name->text : from->to.url.host,
+                            (int)port);
 }
 
-/* One range of slots; how many of them. */
-static int take_range(struct dibs__cluster *cl, const struct dibs__reply *r,
-                      const struct dibs__server *from)
+/* Applies one entry of CLUSTER SLOTS. Returns the number of slots in it. */
+static int apply_range(struct dibs__cluster *cl, const struct dibs__reply *r,
+                       const struct dibs__server *from)
 {
     int64_t first, last;
 
     if (!dibs__reply_num(r, 0, &first) || !dibs__reply_num(r, 1, &last) ||
         first < 0 || last < first || last >= DIBS__SLOTS || r->len < 3)
         return 0;
-    struct dibs__node *n = node_from(cl, r->elem[2], from);
+    struct dibs__node *n = range_master(cl, r->elem[2], from);
     if (!n)
         return 0;
     n->in_map = true;
     for (int64_t slot = first; slot <= last; slot++)
-        slot_set(cl, (int)slot, n);
+        set_slot_server(cl, (int)slot, n);
     return (int)(last - first + 1);
 }
 
-/* Those that keep a slot, because the map left it out. */
-static void keep_others(struct dibs__cluster *cl)
+/* Slots that the reply omits keep their server, which stays in the map. */
+static void mark_remaining_nodes(struct dibs__cluster *cl)
 {
     for (int slot = 0; slot < DIBS__SLOTS; slot++) {
-        struct dibs__server *s = atomic_load(&cl->has[slot]);
+        struct dibs__server *s = atomic_load(&cl->slot_server[slot]);
         if (s)
             dibs__node_of(s)->in_map = true;
     }
 }
 
-/* False: there was nothing in it. */
-static bool take_map(struct dibs__cluster *cl, const struct dibs__reply *r,
-                     const struct dibs__server *from)
+/* Returns false if the reply has no slots. */
+static bool apply_map(struct dibs__cluster *cl, const struct dibs__reply *r,
+                      const struct dibs__server *from)
 {
     int covered = 0;
 
@@ -289,49 +296,51 @@ static bool take_map(struct dibs__cluster *cl, const struct dibs__reply *r,
     for (unsigned i = 0; i < atomic_load(&cl->count); i++)
         cl->nodes[i]->in_map = false;
     for (size_t i = 0; i < r->len && covered <= DIBS__SLOTS; i++)
-        covered += take_range(cl, r->elem[i], from);
-    keep_others(cl);
-    reroute_soon(cl); /* also if nothing changed: a channel may wait for it */
+        covered += apply_range(cl, r->elem[i], from);
+    mark_remaining_nodes(cl);
+    post_reroute(cl); /* also without a change: unrouted channels may wait */
     return covered > 0;
 }
 
-/* ---- asking for it ----------------------------------------------------- */
+/* ---- refresh of the map ------------------------------------------------ */
 
-static void refresh_over(struct dibs__cluster *cl)
+static void end_refresh(struct dibs__cluster *cl)
 {
     int64_t now = dibs__now_ms();
-    bool tidied = tidy_nodes(cl);
+    bool all_closed = close_unused_nodes(cl);
 
     cl->refreshing = false;
-    cl->not_before = now + REFRESH_MS;
-    if (cl->doubted)
-        dibs__timer_set(cl->slots.lp, &cl->timer, cl->not_before);
-    else if (!tidied)
-        dibs__timer_set(cl->slots.lp, &cl->timer, now + TIDY_MS);
+    cl->next_refresh_ms = now + REFRESH_MIN_MS;
+    if (cl->refresh_needed)
+        dibs__timer_set(cl->slots.lp, &cl->refresh_timer, cl->next_refresh_ms);
+    else if (!all_closed)
+        dibs__timer_set(cl->slots.lp, &cl->refresh_timer,
+                        now + CLOSE_UNUSED_MS);
 }
 
-static void refresh_done(struct dibs__cluster *cl)
+static void refresh_succeeded(struct dibs__cluster *cl)
 {
-    refresh_over(cl);
-    if (!cl->sought)
+    end_refresh(cl);
+    if (!cl->map_needed)
         return;
-    cl->sought = false;
+    cl->map_needed = false;
     cl->backoff_ms = 0;
-    dibs__lifecycle_opened(cl->parts, DIBS_OK, "");
+    dibs__lifecycle_opened(cl->lifecycle, DIBS_OK, "");
     dibs__commands_reroute(&cl->slots.waiting);
-    /* What is left wants a slot that nobody has. */
+    /* The commands left have a slot without a server. */
     dibs__event_text(&cl->to->url, "no node serves the slot of the name",
                      cl->slots.why);
     dibs__commands_end(&cl->slots.waiting, DIBS_ERR_CONN, false);
 }
 
-static void seek_again(struct dibs__cluster *cl, bool refused)
+static void retry_with_backoff(struct dibs__cluster *cl, bool refused)
 {
-    int64_t wait = dibs__backoff(&cl->backoff_ms, AGAIN_FIRST_MS, AGAIN_MAX_MS);
+    int64_t wait = dibs__backoff(&cl->backoff_ms, RETRY_FIRST_MS, RETRY_MAX_MS);
 
-    wait = dibs__max(wait,
-                     refused ? dibs__random_in(REFUSED_MS / 2, REFUSED_MS) : 0);
-    dibs__timer_set(cl->slots.lp, &cl->again, dibs__now_ms() + wait);
+    wait = dibs__max(
+        wait,
+        refused ? dibs__random_in(REFUSED_DELAY_MS / 2, REFUSED_DELAY_MS) : 0);
+    dibs__timer_set(cl->slots.lp, &cl->retry_timer, dibs__now_ms() + wait);
 }
 
 static void refresh_failed(struct dibs__cluster *cl)
@@ -340,41 +349,41 @@ static void refresh_failed(struct dibs__cluster *cl)
     bool refused = dibs__server_error_is_final(cl->err);
     dibs_err err = refused ? cl->err : DIBS_ERR_CONN;
 
-    refresh_over(cl);
-    if (!cl->sought)
+    end_refresh(cl);
+    if (!cl->map_needed)
         return;
-    cl->sought = false;
-    snprintf(why, sizeof why, "no node told where the slots are: %.400s",
-             cl->why);
+    cl->map_needed = false;
+    snprintf(why, sizeof why, "no node returned the slot map: %.400s", cl->why);
     dibs__event_text(&cl->to->url, why, cl->slots.why);
-    dibs__log_disconnect(&cl->events, &cl->to->url, &cl->hush,
+    dibs__log_disconnect(&cl->events, &cl->to->url, &cl->throttle,
                          &(struct dibs__failure){err, why, false});
-    seek_again(cl, refused);
+    retry_with_backoff(cl, refused);
     dibs__commands_end(&cl->slots.waiting, err, refused);
-    dibs__lifecycle_opened(cl->parts, err, cl->slots.why);
+    dibs__lifecycle_opened(cl->lifecycle, err, cl->slots.why);
 }
 
-static void map_explained(struct dibs__command *cmd, dibs_err err,
+static void query_explain(struct dibs__command *cmd, dibs_err err,
                           const char *why)
 {
-    struct dibs__cluster *cl = DIBS_OF(cmd, struct dibs__cluster, call);
+    struct dibs__cluster *cl = DIBS_OF(cmd, struct dibs__cluster, map_cmd);
 
     cl->err = err;
     snprintf(cl->why, sizeof cl->why, "%s", why);
 }
 
-static void no_slots(struct dibs__cluster *cl)
+static void set_no_slots_error(struct dibs__cluster *cl)
 {
     char why[DIBS__REASON_MAX];
 
-    dibs__event_text(&cl->call.server->to.url, "it knows of no slots", why);
-    map_explained(&cl->call, DIBS_ERR_SERVER, why);
+    dibs__event_text(&cl->map_cmd.server->to.url, "CLUSTER SLOTS is empty",
+                     why);
+    query_explain(&cl->map_cmd, DIBS_ERR_SERVER, why);
 }
 
-static void map_answered(struct dibs__command *cmd, dibs_err err,
-                         const struct dibs__reply *reply)
+static void query_done(struct dibs__command *cmd, dibs_err err,
+                       const struct dibs__reply *reply)
 {
-    struct dibs__cluster *cl = DIBS_OF(cmd, struct dibs__cluster, call);
+    struct dibs__cluster *cl = DIBS_OF(cmd, struct dibs__cluster, map_cmd);
     bool probing = atomic_load(&cl->flavour) == 0;
 
     if (cl->slots.closing)
@@ -382,21 +391,23 @@ static void map_answered(struct dibs__command *cmd, dibs_err err,
     if (probing && reply && err != DIBS_ERR_PROTOCOL) {
         atomic_store(&cl->flavour,
                      err == DIBS_OK ? PUBSUB_SHARDED : PUBSUB_CLASSIC);
-        dibs__node_of(cmd->server)->asked--; /* now for the map */
-        ask_somebody(cl);
-    } else if (!probing && err == DIBS_OK && take_map(cl, reply, cmd->server)) {
-        refresh_done(cl);
+        /* Query the same node again, now for the map. */
+        dibs__node_of(cmd->server)->map_round--;
+        query_next_node(cl);
+    } else if (!probing && err == DIBS_OK &&
+               apply_map(cl, reply, cmd->server)) {
+        refresh_succeeded(cl);
     } else {
         if (err == DIBS_OK)
-            no_slots(cl);
-        ask_somebody(cl);
+            set_no_slots_error(cl);
+        query_next_node(cl);
     }
 }
 
-static void write_question(struct dibs__command *cmd, struct dibs__buf *out,
-                           bool whole)
+static void query_write(struct dibs__command *cmd, struct dibs__buf *out,
+                        bool whole)
 {
-    struct dibs__cluster *cl = DIBS_OF(cmd, struct dibs__cluster, call);
+    struct dibs__cluster *cl = DIBS_OF(cmd, struct dibs__cluster, map_cmd);
     bool probing = atomic_load(&cl->flavour) == 0;
 
     (void)whole;
@@ -407,18 +418,18 @@ static void write_question(struct dibs__command *cmd, struct dibs__buf *out,
         dibs__buf_arg_text(out, "0");
 }
 
-/* One that was not asked in this round; one that is connected, if there is
- * one. *left: how many were not, with this one. */
-static struct dibs__node *choose_node(struct dibs__cluster *cl, unsigned *left)
+/* Returns a node that was not queried in this round, a connected one if
+ * possible; NULL if there is none. *left: number of such nodes. */
+static struct dibs__node *pick_node(struct dibs__cluster *cl, unsigned *left)
 {
     unsigned count = atomic_load(&cl->count);
-    unsigned from = (unsigned)dibs__random_in(0, count - 1);
+    unsigned start = (unsigned)dibs__random_in(0, count - 1);
     struct dibs__node *best = NULL;
 
     *left = 0;
     for (unsigned i = 0; i < count; i++) {
-        struct dibs__node *n = cl->nodes[(from + i) % count];
-        if (n->asked == cl->round)
+        struct dibs__node *n = cl->nodes[(start + i) % count];
+        if (n->map_round == cl->refresh_round)
             continue;
         ++*left;
         if (!best || (dibs__server_is_up(&n->server) &&
@@ -428,94 +439,100 @@ static struct dibs__node *choose_node(struct dibs__cluster *cl, unsigned *left)
     return best;
 }
 
-/* How long this node may take, if so many are left. One that is connected gets
- * the time that others on that connection have: its end would end theirs. While
- * a program opens the client, there are no others. Then all nodes share the
- * time of that call, as all of them may be silent. */
-static int64_t answer_limit(const struct dibs__cluster *cl,
-                            const struct dibs__node *n, unsigned left)
+/* Returns the time limit for querying node `n`; `left` nodes are left in this
+ * round. A timeout closes the connection, also for the commands of others on
+ * it, so a connected node gets the full command timeout. While the client is
+ * being opened there are no other commands: then the nodes left share the time
+ * limit of the open call, because none of them may answer. */
+static int64_t query_timeout(const struct dibs__cluster *cl,
+                             const struct dibs__node *n, unsigned left)
 {
     const struct dibs__target *to = cl->to;
-    int64_t within = to->command_timeout_ms;
+    int64_t timeout_ms = to->command_timeout_ms;
 
     if (!dibs__server_is_up(&n->server))
-        within = left > 1 ? dibs__min(to->connect_timeout_ms, CONNECT_MS)
-                          : to->connect_timeout_ms;
-    if (!cl->parts->opening)
-        return within;
-    int64_t rest =
-        dibs__add(cl->parts->open_by, to->connect_timeout_ms) - dibs__now_ms();
-    return dibs__max(1, dibs__min(within, rest / left));
+        timeout_ms = left > 1
+                         ? dibs__min(to->connect_timeout_ms, QUERY_CONNECT_MS)
+                         : to->connect_timeout_ms;
+    if (!cl->lifecycle->opening)
+        return timeout_ms;
+    int64_t remaining =
+        dibs__add(cl->lifecycle->open_by, to->connect_timeout_ms) -
+        dibs__now_ms();
+    return dibs__max(1, dibs__min(timeout_ms, remaining / left));
 }
 
-static void ask_somebody(struct dibs__cluster *cl)
+static void query_next_node(struct dibs__cluster *cl)
 {
     unsigned left;
-    struct dibs__node *n = choose_node(cl, &left);
+    struct dibs__node *n = pick_node(cl, &left);
 
     if (!n) {
         refresh_failed(cl);
         return;
     }
-    n->asked = cl->round;
-    int64_t within = answer_limit(cl, n, left);
-    cl->call.write = write_question;
-    cl->call.done = map_answered;
-    cl->call.explain = map_explained;
-    cl->call.expects = 0;
-    cl->call.no_script = true;
-    cl->call.slot = -1;
-    cl->call.attempt_ms = within;
-    cl->call.deadline = dibs__now_ms() + within;
-    cl->call.connect_by = 0;
-    dibs__command_start((struct dibs__route){.server = &n->server}, &cl->call);
+    n->map_round = cl->refresh_round;
+    int64_t timeout_ms = query_timeout(cl, n, left);
+    cl->map_cmd.write = query_write;
+    cl->map_cmd.done = query_done;
+    cl->map_cmd.explain = query_explain;
+    cl->map_cmd.expects = 0;
+    cl->map_cmd.no_script = true;
+    cl->map_cmd.slot = -1;
+    cl->map_cmd.attempt_ms = timeout_ms;
+    cl->map_cmd.deadline = dibs__now_ms() + timeout_ms;
+    cl->map_cmd.connect_by = 0;
+    dibs__command_start((struct dibs__route){.server = &n->server},
+                        &cl->map_cmd);
 }
 
 static void refresh_map(struct dibs__cluster *cl)
 {
     cl->refreshing = true;
-    cl->doubted = false;
-    cl->round++;
-    ask_somebody(cl);
+    cl->refresh_needed = false;
+    cl->refresh_round++;
+    query_next_node(cl);
 }
 
-static void map_timed(struct dibs__timer *t)
+static void refresh_fired(struct dibs__timer *t)
 {
-    struct dibs__cluster *cl = DIBS_OF(t, struct dibs__cluster, timer);
+    struct dibs__cluster *cl = DIBS_OF(t, struct dibs__cluster, refresh_timer);
 
     if (cl->refreshing)
         return;
-    if (cl->doubted)
+    if (cl->refresh_needed)
         refresh_map(cl);
-    else if (!tidy_nodes(cl))
-        dibs__timer_set(cl->slots.lp, &cl->timer, dibs__now_ms() + TIDY_MS);
+    else if (!close_unused_nodes(cl))
+        dibs__timer_set(cl->slots.lp, &cl->refresh_timer,
+                        dibs__now_ms() + CLOSE_UNUSED_MS);
 }
 
-static void seek_map(struct dibs__slot_map *sl)
+static void request_map(struct dibs__slot_map *sl)
 {
     struct dibs__cluster *cl = cluster_of(sl);
 
-    if (cl->sought || cl->again.at)
+    if (cl->map_needed || cl->retry_timer.at)
         return;
-    cl->sought = true;
-    doubt_map(sl);
+    cl->map_needed = true;
+    mark_map_stale(sl);
 }
 
-static void again_timed(struct dibs__timer *t)
+static void retry_fired(struct dibs__timer *t)
 {
-    seek_map(&DIBS_OF(t, struct dibs__cluster, again)->slots);
+    request_map(&DIBS_OF(t, struct dibs__cluster, retry_timer)->slots);
 }
 
 void dibs__cluster_start(struct dibs__cluster *cl)
 {
-    seek_map(&cl->slots);
+    request_map(&cl->slots);
 }
 
 /* ---- MOVED and ASK ----------------------------------------------------- */
 
-static struct dibs__server *redirect_by(struct dibs__slot_map *sl,
-                                        const struct dibs__server *from,
-                                        const char *error, int *slot, bool *ask)
+static struct dibs__server *handle_redirect(struct dibs__slot_map *sl,
+                                            const struct dibs__server *from,
+                                            const char *error, int *slot,
+                                            bool *ask)
 {
     struct dibs__cluster *cl = cluster_of(sl);
     char host[DIBS__URL_HOST_MAX + 1];
@@ -523,19 +540,19 @@ static struct dibs__server *redirect_by(struct dibs__slot_map *sl,
 
     *ask = strncmp(error, "ASK ", 4) == 0;
     if (!*ask)
-        doubt_map(sl);
+        mark_map_stale(sl);
     if (!dibs__hash_slot_redirect(error, &at, host, &port))
         return NULL;
     if (!host[0] || strcmp(host, "?") == 0)
         snprintf(host, sizeof host, "%s", from->to.url.host);
-    struct dibs__node *n = node_get(cl, host, port);
+    struct dibs__node *n = find_or_add_node(cl, host, port);
     if (!n)
         return NULL;
     *slot = at;
     if (!*ask) {
         n->in_map = true;
-        if (slot_set(cl, at, n))
-            reroute_soon(cl);
+        if (set_slot_server(cl, at, n))
+            post_reroute(cl);
     }
     return &n->server;
 }
@@ -548,16 +565,16 @@ dibs_err dibs__cluster_init(struct dibs__cluster *cl)
 
     cl->slots.url = url;
     cl->slots.find = find_server;
-    cl->slots.redirect = redirect_by;
-    cl->slots.doubt = doubt_map;
-    cl->slots.wanted = seek_map;
+    cl->slots.redirect = handle_redirect;
+    cl->slots.doubt = mark_map_stale;
+    cl->slots.need_map = request_map;
     dibs__list_init(&cl->slots.waiting);
-    RB_INIT(&cl->strays);
-    cl->timer.fire = map_timed;
-    cl->again.fire = again_timed;
-    cl->reroute.run = reroute_now;
+    RB_INIT(&cl->unrouted_channels);
+    cl->refresh_timer.fire = refresh_fired;
+    cl->retry_timer.fire = retry_fired;
+    cl->reroute.run = reroute_run;
     for (size_t i = 0; i < url->host_count; i++)
-        node_get(cl, url->hosts[i].name, url->hosts[i].port);
+        find_or_add_node(cl, url->hosts[i].name, url->hosts[i].port);
     return atomic_load(&cl->count) > 0 ? DIBS_OK : DIBS_ERR_NOMEM;
 }
 
@@ -584,13 +601,13 @@ void dibs__cluster_close(struct dibs__cluster *cl)
     unsigned count = atomic_load(&cl->count);
 
     cl->slots.closing = true;
-    dibs__timer_stop(cl->slots.lp, &cl->timer);
-    dibs__timer_stop(cl->slots.lp, &cl->again);
+    dibs__timer_stop(cl->slots.lp, &cl->refresh_timer);
+    dibs__timer_stop(cl->slots.lp, &cl->retry_timer);
     dibs__commands_end(&cl->slots.waiting, DIBS_ERR_CLOSED, true);
-    cl->parts->left = 1 + count * DIBS__NODE_PARTS;
+    cl->lifecycle->left = 1 + count * DIBS__NODE_PARTS;
     for (unsigned i = 0; i < count; i++)
         dibs__node_close(cl->nodes[i]);
-    dibs__lifecycle_closed(cl->parts);
+    dibs__lifecycle_closed(cl->lifecycle);
 }
 
 void dibs__cluster_abandon(struct dibs__cluster *cl)

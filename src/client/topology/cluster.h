@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * cluster.h - many servers, and which of them has which slot.
+ * cluster.h - the nodes of a cluster and its slot map.
  */
 #ifndef DIBS_CLIENT_TOPOLOGY_CLUSTER_H
 #define DIBS_CLIENT_TOPOLOGY_CLUSTER_H
@@ -9,77 +9,80 @@
 #include "client/server/node.h"
 #include "client/topology/hash_slot.h"
 
-#define DIBS__NODES_MAX 1024 /* addresses ever heard of */
+#define DIBS__NODES_MAX 1024 /* addresses over the life of a client */
 
-/* Is a lock in this slot meant? */
+/* Returns true if `slot` is one of those that an event is about. */
 typedef bool dibs__meant(const void *arg, int slot);
 
-/* A node stays until the client ends, so a pointer to it is good for ever; out
- * of use it is about a kilobyte. */
+/* Nodes are freed only with the client, so pointers to them stay valid; an
+ * unused node takes about a kilobyte. */
 struct dibs__cluster {
-    struct dibs__slot_map slots;   /* how calls see it */
-    struct dibs__channels strays;  /* io only: of slots that nobody has */
+    struct dibs__slot_map slots;             /* the interface for command.c */
+    struct dibs__channels unrouted_channels; /* io only: subscriptions in slots
+                                                without a known server */
     const struct dibs__target *to; /* const after init, as all up to user */
-    unsigned max_spares;
+    unsigned max_idle_conns;       /* pool size of each node */
     struct dibs__events events;
-    struct dibs__lifecycle *parts; /* told how it goes */
-    /* What is held in these slots may be gone. */
+    struct dibs__lifecycle *lifecycle; /* notified of the first map, the end */
+    /* The locks held in these slots may be lost: verify them. */
     void (*verify)(struct dibs__cluster *cl, dibs__meant *meant,
                    const void *arg);
-    /* Somebody changed a key there; NULL: maybe any. */
+    /* Another client modified `key` in these slots; NULL: perhaps any key. */
     void (*changed)(struct dibs__cluster *cl, dibs__meant *meant,
                     const void *arg, const char *key, size_t len);
-    void *user;                     /* for them */
-    bool sought;                    /* io only: calls wait for the map */
-    int64_t backoff_ms;             /* io only: until it is asked for again */
-    struct dibs__timer again;       /* io only: then */
-    struct dibs__log_throttle hush; /* io only */
-    atomic_uint flavour;            /* 0: the servers are yet to be asked */
-    atomic_uint count;              /* of nodes; written on io */
-    bool refreshing;    /* io only: somebody is being asked for the map */
-    bool doubted;       /* io only: once more after that */
-    unsigned round;     /* io only */
-    int64_t not_before; /* io only: the next refresh */
-    dibs_err err;       /* io only: what the last one asked failed with */
-    struct dibs__command call; /* io only: the question */
-    struct dibs__timer timer;  /* io only: the next refresh, or tidying */
-    struct dibs__task reroute; /* after a change of the map */
-    bool reroute_posted;       /* io only */
-    bool some_moved;           /* io only: since the last reroute */
-    bool moved[DIBS__SLOTS];   /* io only: which */
-
-    char why[DIBS__REASON_MAX]; /* io only: what err is about, in words */
+    void *user;                         /* of these hooks */
+    bool map_needed;                    /* io only: commands wait for the map */
+    int64_t backoff_ms;                 /* io only: of retry_timer */
+    struct dibs__timer retry_timer;     /* io only: after a failed refresh */
+    struct dibs__log_throttle throttle; /* io only */
+    atomic_uint flavour;                /* PUBSUB_ bits; 0: not probed yet */
+    atomic_uint count;                  /* of nodes; written on io */
+    bool refreshing;                    /* io only: a refresh is in progress */
+    bool refresh_needed;                /* io only: refresh again after it */
+    unsigned refresh_round;             /* io only: counts refreshes */
+    int64_t next_refresh_ms;            /* io only: not before this time */
+    dibs_err err;                       /* io only: of the last failed query */
+    char why[DIBS__REASON_MAX];         /* io only: its error text */
+    struct dibs__command map_cmd;       /* io only: the query */
+    struct dibs__timer refresh_timer;   /* io only: also close_unused_nodes */
+    struct dibs__task reroute;          /* after a change of the map */
+    bool reroute_posted;                /* io only */
+    bool any_moved;                     /* io only: some `moved` is set */
+    bool moved[DIBS__SLOTS]; /* io only: changed since the last reroute */
 
     struct dibs__node *nodes[DIBS__NODES_MAX];
-    _Atomic(struct dibs__server *) has[DIBS__SLOTS]; /* NULL: not known */
+    _Atomic(struct dibs__server *) slot_server[DIBS__SLOTS]; /* NULL: unknown */
 };
 
-/* slots.lp, to, events, parts, verify and changed must be set, and flavour if
- * it is not to be found out. Before the loop runs. */
+/* Requires slots.lp, to, events, lifecycle, verify and changed; and flavour, if
+ * it shall not be probed. Must be called before the loop runs. */
 dibs_err dibs__cluster_init(struct dibs__cluster *cl);
 void dibs__cluster_clear(struct dibs__cluster *cl);
-/* Asks for the first map. Thread: io. */
+/* Reads the first map. Thread: io. */
 void dibs__cluster_start(struct dibs__cluster *cl);
-/* Calls that were not sent yet end. Thread: io. */
+/* Fails the commands that were not sent yet and have no connect_by. Thread: io.
+ */
 void dibs__cluster_fail_waiting(struct dibs__cluster *cl, dibs_err err);
-/* Ends all calls and connections, then tells. Thread: io. */
+/* Fails all commands, closes all connections, then reports to the lifecycle.
+ * Thread: io. */
 void dibs__cluster_close(struct dibs__cluster *cl);
+/* Closes the descriptors and nothing else: in a child after fork. */
 void dibs__cluster_abandon(struct dibs__cluster *cl);
 
-/* Who has this slot; NULL: nobody is known to. Thread: any. */
+/* Returns the server of a slot, or NULL if unknown. Any thread. */
 static inline struct dibs__server *
 dibs__cluster_server(const struct dibs__cluster *cl, int slot)
 {
-    return atomic_load_explicit(&cl->has[slot], memory_order_acquire);
+    return atomic_load_explicit(&cl->slot_server[slot], memory_order_acquire);
 }
-/* Listens where the slot is, or once that is known. Thread: io. */
+/* Subscribes at the slot's server, or as soon as that is known. Thread: io. */
 dibs_err dibs__cluster_listen(struct dibs__cluster *cl, int slot,
                               struct dibs__subscription *sub, const char *name,
                               size_t len);
-/* The i-th server; NULL behind the last. Some have no slots (any more).
- * Thread: any. */
+/* Returns the i-th server, NULL after the last; some of them may have no slots.
+ * Any thread. */
 struct dibs__server *dibs__cluster_nth(struct dibs__cluster *cl, unsigned i);
-/* Has this one any slots, as far as we know? Thread: any. */
+/* Returns true if the map has a slot of this server. Any thread. */
 bool dibs__cluster_serves(struct dibs__cluster *cl,
                           const struct dibs__server *s);
 

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * hash_slot.c - where a key is in a cluster: a checksum of its tag.
+ * hash_slot.c - the hash slot of a key: a CRC of its hash tag.
  *
  * Thread  any.
  *
- * The checksum is the CRC-16 with polynomial 0x1021 that starts at 0 (XMODEM),
- * modulo 16384. A lock's slot is worked out once, when its line is made, so
- * there is no table.
+ * CRC-16/XMODEM (polynomial 0x1021, initial value 0), modulo 16384. A slot is
+ * computed once per lock entry, so no lookup table is used.
  */
 #include "client/topology/hash_slot.h"
 

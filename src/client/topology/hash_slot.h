@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * hash_slot.h - where a key is in a cluster.
+ * hash_slot.h - the hash slot of a key in a cluster.
  */
 #ifndef DIBS_CLIENT_TOPOLOGY_HASH_SLOT_H
 #define DIBS_CLIENT_TOPOLOGY_HASH_SLOT_H
@@ -10,18 +10,18 @@
 
 #define DIBS__SLOTS 16384
 
-/* The part of a key that decides on its slot: what is between the first { and
- * the first } behind it, unless that is nothing; else all of it. */
+/* Returns the hash tag of a key: the bytes between the first { and the first }
+ * after it, unless empty; else the whole key. */
 const char *dibs__hash_slot_tag(const char *key, size_t len, size_t *tag_len);
-/* Are all keys of a lock with this name in one slot? They have the name in
- * braces, unless it has a brace already. */
+/* Returns true if all keys of a lock with this name have the same slot. The
+ * keys have the name in braces, unless it contains a { already. */
 bool dibs__hash_slot_single(const char *name, size_t len);
-/* What "MOVED 15495 host:port" says, or ASK. The host, of which there is room
- * for DIBS__URL_HOST_MAX + 1 bytes, may be an IPv6 address without brackets, or
- * missing. False: it makes no sense. */
+/* Parses "MOVED 15495 host:port", or ASK. `host` must have room for
+ * DIBS__URL_HOST_MAX + 1 bytes; it may be an IPv6 address without brackets, or
+ * "". Returns false if the error is malformed. */
 bool dibs__hash_slot_redirect(const char *error, int *slot, char *host,
                               int *port);
-/* 0 to 16383. */
+/* Returns 0 to DIBS__SLOTS - 1. */
 int dibs__hash_slot_of(const char *key, size_t len);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * route.h - where a call goes: to one server, or to the node that has its slot.
+ * route.h - destination of a command: a fixed server, or the slot map of a
+ * cluster.
  */
 #ifndef DIBS_CLIENT_TOPOLOGY_ROUTE_H
 #define DIBS_CLIENT_TOPOLOGY_ROUTE_H
@@ -11,28 +12,30 @@
 
 struct dibs__server;
 
-/* Which server of a cluster has which slot, and the calls that wait to know.
- * The functions are the cluster's; io, where nothing else is said. */
+/* The slot map of a cluster, as command.c sees it: implemented by cluster.c, on
+ * which command.c does not depend. io only, except where noted. */
 struct dibs__slot_map {
     struct dibs__loop *lp;
-    const struct dibs__url *url; /* of the cluster, for words */
-    /* Who has it; NULL: nobody is known to. Thread: any. */
+    const struct dibs__url *url; /* of the cluster, for error texts */
+    /* Returns the server of a slot, or NULL if unknown. Any thread. */
     struct dibs__server *(*find)(struct dibs__slot_map *sl, int slot);
-    /* `from` answered MOVED or ASK. Who it says has the slot, and the slot;
-     * NULL: that makes no sense, or no memory. MOVED is remembered. */
+    /* `from` replied with MOVED or ASK. Returns the server named there and sets
+     * *slot and *ask. MOVED also updates the map. Returns NULL if the error is
+     * malformed or out of memory. */
     struct dibs__server *(*redirect)(struct dibs__slot_map *sl,
                                      const struct dibs__server *from,
                                      const char *error, int *slot, bool *ask);
-    /* The map may be old; a call waits for one. */
+    /* The map may be stale: refreshes it, rate-limited. */
     void (*doubt)(struct dibs__slot_map *sl);
-    void (*wanted)(struct dibs__slot_map *sl);
+    /* A command waits for the map: fetches it, with back-off. */
+    void (*need_map)(struct dibs__slot_map *sl);
 
-    struct dibs__list waiting;  /* io only: calls */
-    bool closing;               /* io only */
-    char why[DIBS__REASON_MAX]; /* io only: the last trouble, in words */
+    struct dibs__list waiting;  /* commands whose slot has no known server */
+    bool closing;               /* the client is closing */
+    char why[DIBS__REASON_MAX]; /* last error, with the address */
 };
 
-/* One of the two is there. */
+/* Exactly one is not NULL. */
 struct dibs__route {
     struct dibs__server *server;
     struct dibs__slot_map *slots;

@@ -1,30 +1,33 @@
 /* SPDX-License-Identifier: MIT
  *
- * sentinel.c - sentinels, who know which server is the master.
+ * sentinel.c - finds the master through sentinels, and follows failovers.
  *
  * Thread  io.
  * Locks   none.
  *
- * How     Before each dialing the server asks where it is (its seek). The
- *         sentinels are asked in turn: one that does not answer for a moment
- *         is left to think and the next is asked as well, so neither dead nor
- *         slow ones hold up the rest. The first answer counts; who gave it is
- *         asked first next time. Whether it is true the server sees for
- *         itself: a connection comes up only if ROLE says master (connect.c).
- * If not, it asks again after a pause, and who told the untruth is asked last.
+ * Discovery  Before each connection attempt the server calls its discover hook.
+ *         The known sentinels are queried in order with SENTINEL
+ *         GET-MASTER-ADDR-BY-NAME. If one has not answered after HEDGE_MS, the
+ *         next is queried as well (hedged request), so neither a dead nor a
+ *         slow one delays discovery. The first answer is used, and its sentinel
+ *         is queried first the next time. The address is verified on connect:
+ *         ROLE must be master (connect.c). If it is not, discovery is repeated
+ *         after a back-off, and that sentinel is queried last.
  *
- *         One sentinel is watched: we subscribe to +switch-master there and
- *         move the server and the subscriptions at once. Should it fall
- *         silent, another is found. A change that nobody told us of shows as a
- *         lost connection or a READONLY, and the server asks.
+ *         Each sentinel is also asked for the other ones (SENTINEL SENTINELS),
+ *         which are added to the known ones, up to a limit. None is removed: an
+ *         unreachable one costs HEDGE_MS.
  *
- *         Each answer comes with the other sentinels, who are remembered, up
- *         to a limit. Nobody is forgotten: one that is away costs a moment.
+ * Watch   One sentinel is watched: a subscription to +switch-master there, with
+ *         PING as a keep-alive. On a failover the server and the subscriber are
+ *         moved at once. If the watched sentinel fails, another one is chosen.
+ *         A failover without a message shows as a lost connection or READONLY,
+ *         after which the server calls the discover hook.
  *
- * Trouble All silent, or none knows the service: the server is told so, and
- *         asks again with growing pauses. A sentinel that lies can make us
- *         dial any address, but we talk only to one that knows our password
- *         and says it is a master.
+ * Errors  If no sentinel answers, or none knows the service, the server is
+ *         informed and retries with back-off. A malicious sentinel can make
+ *         the client dial any address, but the client uses only a server that
+ *         accepts its password and has the role of a master.
  */
 #include "client/topology/sentinel.h"
 
@@ -35,27 +38,27 @@
 #include <string.h>
 #include <unistd.h>
 
-#define HEDGE_MS       250  /* no answer for so long: ask one more */
-#define PING_MS        2000 /* whether the one that is watched lives */
-#define AGAIN_FIRST_MS 100  /* until another is looked for */
-#define AGAIN_MAX_MS   5000
+#define HEDGE_MS       250  /* without an answer: query one more */
+#define PING_MS        2000 /* interval of the keep-alive */
+#define RETRY_FIRST_MS 100  /* back-off until the next discovery */
+#define RETRY_MAX_MS   5000
 #define SWITCH_MASTER  "+switch-master"
 
-/* A connection to one of them. */
-struct sentinel_link {
+/* A connection to one sentinel. */
+struct sentinel_conn {
     struct dibs__conn cn;
     struct dibs__target to;
     struct dibs__sentinels *sn;
-    struct dibs__list at; /* in sentinels.links */
-    struct dibs__req where, others;
+    struct dibs__list at; /* in sentinels.conns */
+    struct dibs__req address_req, peers_req;
     struct dibs__timer ping;
-    bool answered; /* it said where the master is */
-    bool heard;    /* something, since the last ping */
+    bool answered; /* it returned the master's address */
+    bool alive;    /* it sent something since the last PING */
 };
 
-static void ask_next(struct dibs__sentinels *sn);
+static void query_next(struct dibs__sentinels *sn);
 
-/* ---- who is known ------------------------------------------------------ */
+/* ---- known sentinels --------------------------------------------------- */
 
 static bool is_host(const struct dibs__url_host *h, const char *name, int port)
 {
@@ -72,9 +75,8 @@ static size_t find_known(const struct dibs__sentinels *sn, const char *name,
     return i;
 }
 
-/* No memory, no room: then we go without that one. */
-static void learn_sentinel(struct dibs__sentinels *sn, const char *name,
-                           int port)
+/* Adds a sentinel. It is ignored if out of memory or if the table is full. */
+static void add_sentinel(struct dibs__sentinels *sn, const char *name, int port)
 {
     struct dibs__url url;
 
@@ -84,22 +86,22 @@ static void learn_sentinel(struct dibs__sentinels *sn, const char *name,
         return;
     sn->known[sn->count].name = url.host;
     sn->known[sn->count++].port = port;
-    atomic_store(&sn->seen, (unsigned)sn->count);
+    atomic_store(&sn->known_count, (unsigned)sn->count);
     url.host = NULL;
     dibs__url_clear(&url);
 }
 
-/* To the front, or to the end. */
-static void place_known(struct dibs__sentinels *sn,
-                        const struct sentinel_link *ln, bool first)
+/* Moves the sentinel of `conn` to the front or to the end of the known ones. */
+static void move_sentinel(struct dibs__sentinels *sn,
+                          const struct sentinel_conn *conn, bool to_front)
 {
-    size_t i = find_known(sn, ln->to.url.host, ln->to.url.port);
+    size_t i = find_known(sn, conn->to.url.host, conn->to.url.port);
 
     if (i == sn->count)
         return;
     struct dibs__url_host h = sn->known[i];
     struct dibs__url_host *k = sn->known;
-    if (first) {
+    if (to_front) {
         memmove(k + 1, k, i * sizeof *k);
         k[0] = h;
     } else {
@@ -108,97 +110,97 @@ static void place_known(struct dibs__sentinels *sn,
     }
 }
 
-/* ---- the end of a hunt ------------------------------------------------- */
+/* ---- end of a discovery ------------------------------------------------ */
 
-/* Those that were asked too are not needed any more. */
-static void dismiss_others(struct dibs__sentinels *sn,
-                           const struct sentinel_link *but)
+/* Closes the connections of a discovery, except `keep` and the watched one. */
+static void end_discovery(struct dibs__sentinels *sn,
+                          const struct sentinel_conn *keep)
 {
-    sn->hunting = false;
+    sn->discovering = false;
     dibs__timer_stop(sn->lp, &sn->hedge);
-    for (struct dibs__list *l = sn->links.next, *n; l != &sn->links; l = n) {
-        struct sentinel_link *ln = DIBS_OF(l, struct sentinel_link, at);
+    for (struct dibs__list *l = sn->conns.next, *n; l != &sn->conns; l = n) {
+        struct sentinel_conn *conn = DIBS_OF(l, struct sentinel_conn, at);
         n = l->next;
-        if (ln != but && ln != sn->watched)
-            dibs__conn_close(&ln->cn, DIBS_ERR_CLOSED, "");
+        if (conn != keep && conn != sn->watched)
+            dibs__conn_close(&conn->cn, DIBS_ERR_CLOSED, "");
     }
 }
 
-static void watch_again(struct dibs__sentinels *sn)
+static void schedule_retry(struct dibs__sentinels *sn)
 {
-    int64_t wait = dibs__backoff(&sn->backoff_ms, AGAIN_FIRST_MS, AGAIN_MAX_MS);
+    int64_t wait = dibs__backoff(&sn->backoff_ms, RETRY_FIRST_MS, RETRY_MAX_MS);
 
-    dibs__timer_set(sn->lp, &sn->again, dibs__now_ms() + wait);
+    dibs__timer_set(sn->lp, &sn->retry_timer, dibs__now_ms() + wait);
 }
 
-static void hunt_failed(struct dibs__sentinels *sn)
+static void discovery_failed(struct dibs__sentinels *sn)
 {
     bool final = sn->err == DIBS_ERR_AUTH || sn->err == DIBS_ERR_TLS;
     dibs_err err = final ? sn->err : DIBS_ERR_CONN;
     char why[300];
 
-    dismiss_others(sn, NULL);
-    if (!sn->watched && !sn->again.at)
-        watch_again(sn);
-    if (!sn->wanted)
+    end_discovery(sn, NULL);
+    if (!sn->watched && !sn->retry_timer.at)
+        schedule_retry(sn);
+    if (!sn->server_waits)
         return;
-    sn->wanted = false;
-    snprintf(why, sizeof why, "no sentinel could tell where the master is: %s",
+    sn->server_waits = false;
+    snprintf(why, sizeof why, "no sentinel returned the master's address: %s",
              sn->why);
     dibs__server_not_found(sn->server, err, why);
 }
 
-static void go_there(struct dibs__sentinels *sn, const char *host, int port)
+/* The subscriber must reconnect if the server gets another address. */
+static void disconnect_subscriber(struct dibs__sentinels *sn, const char *host,
+                                  int port)
 {
     if (!dibs__server_at(sn->server, host, port))
         dibs__subscriber_disconnect(sn->pubsub,
-                                    "the server is elsewhere by now");
-    dibs__server_moved(sn->server, host, port);
+                                    "the server's address has changed");
 }
 
-/* ln said that the master is there. The server sees to it that it is true. */
-static void hunt_succeeded(struct sentinel_link *ln, const char *host, int port)
+/* A sentinel returned the master's address. */
+static void discovery_succeeded(struct sentinel_conn *conn, const char *host,
+                                int port)
 {
-    struct dibs__sentinels *sn = ln->sn;
+    struct dibs__sentinels *sn = conn->sn;
 
-    ln->answered = true;
-    place_known(sn, ln, true);
-    dismiss_others(sn, ln);
-    if (sn->wanted) {
-        sn->wanted = false;
-        sn->told = true;
-        sn->told_ups = atomic_load(&sn->server->ups);
-        if (!dibs__server_at(sn->server, host, port))
-            dibs__subscriber_disconnect(sn->pubsub,
-                                        "the server is elsewhere by now");
+    conn->answered = true;
+    move_sentinel(sn, conn, true);
+    end_discovery(sn, conn);
+    if (sn->server_waits) {
+        sn->server_waits = false;
+        sn->answer_given = true;
+        sn->ups_at_answer = atomic_load(&sn->server->ups);
+        disconnect_subscriber(sn, host, port);
         dibs__server_found(sn->server, host, port);
     } else if (!dibs__server_at(sn->server, host, port)) {
-        /* We may have missed a change, or this one has. Asking again when
-         * nothing is under way tells, and harms nobody. */
-        dibs__server_drain(sn->server,
-                           "a sentinel says that the master is elsewhere");
+        /* Either we missed a failover, or this sentinel did. Draining the main
+         * connection leads to a new discovery, without failing a command. */
+        dibs__server_drain(sn->server, "a sentinel reports another master");
     }
 }
 
 /* ---- one sentinel ------------------------------------------------------ */
 
-static void where_write(struct dibs__req *req, struct dibs__buf *out)
+static void address_write(struct dibs__req *req, struct dibs__buf *out)
 {
-    struct sentinel_link *ln = DIBS_OF(req, struct sentinel_link, where);
+    struct sentinel_conn *conn =
+        DIBS_OF(req, struct sentinel_conn, address_req);
 
     dibs__buf_array(out, 3);
     dibs__buf_arg_text(out, "SENTINEL");
     dibs__buf_arg_text(out, "GET-MASTER-ADDR-BY-NAME");
-    dibs__buf_arg_text(out, ln->sn->server->to.url.service);
+    dibs__buf_arg_text(out, conn->sn->server->to.url.service);
 }
 
-static void no_help(struct sentinel_link *ln, const char *why)
+static void set_query_error(struct sentinel_conn *conn, const char *why)
 {
-    snprintf(ln->sn->why, sizeof ln->sn->why, "%s:%d: %.150s", ln->to.url.host,
-             ln->to.url.port, why);
+    snprintf(conn->sn->why, sizeof conn->sn->why, "%s:%d: %.150s",
+             conn->to.url.host, conn->to.url.port, why);
 }
 
-static bool read_port(const char *text, int *out)
+static bool parse_port(const char *text, int *out)
 {
     char *end;
     long n = strtol(text, &end, 10);
@@ -207,13 +209,14 @@ static bool read_port(const char *text, int *out)
     return *out && *end == '\0';
 }
 
-static bool port_of(const struct dibs__reply *text, int *out)
+static bool parse_port_reply(const struct dibs__reply *text, int *out)
 {
-    return text && read_port(text->text, out);
+    return text && parse_port(text->text, out);
 }
 
-/* A host that no URL could have is nothing to dial. */
-static bool host_ok(struct dibs__sentinels *sn, const char *host, int port)
+/* Returns true if a URL may have this host and port. */
+static bool is_valid_host(struct dibs__sentinels *sn, const char *host,
+                          int port)
 {
     struct dibs__url url;
 
@@ -223,41 +226,44 @@ static bool host_ok(struct dibs__sentinels *sn, const char *host, int port)
     return true;
 }
 
-static void where_done(struct dibs__req *req, dibs_err err,
-                       const struct dibs__reply *reply)
+static void address_done(struct dibs__req *req, dibs_err err,
+                         const struct dibs__reply *reply)
 {
-    struct sentinel_link *ln = DIBS_OF(req, struct sentinel_link, where);
+    struct sentinel_conn *conn =
+        DIBS_OF(req, struct sentinel_conn, address_req);
     char host[DIBS__URL_HOST_MAX + 1];
     int port;
 
     if (err != DIBS_OK)
-        return; /* it is going down, and that tells */
+        return; /* the connection was lost: sentinel_down handles that */
     const struct dibs__reply *name = dibs__reply_text(reply, 0);
     if (name && name->len < sizeof host &&
-        port_of(dibs__reply_text(reply, 1), &port) &&
-        host_ok(ln->sn, name->text, port)) {
+        parse_port_reply(dibs__reply_text(reply, 1), &port) &&
+        is_valid_host(conn->sn, name->text, port)) {
         memcpy(host, name->text, name->len + 1);
-        hunt_succeeded(ln, host, port);
+        discovery_succeeded(conn, host, port);
         return;
     }
-    no_help(ln, reply->type == REPLY_ERROR ? reply->text
-                : reply->type == REPLY_NIL ? "it does not know the service"
-                                           : "it makes no sense");
-    dibs__conn_close(&ln->cn, DIBS_ERR_SERVER, ln->sn->why);
+    set_query_error(conn, reply->type == REPLY_ERROR ? reply->text
+                          : reply->type == REPLY_NIL
+                              ? "the sentinel does not know the service"
+                              : "unexpected reply");
+    dibs__conn_close(&conn->cn, DIBS_ERR_SERVER, conn->sn->why);
 }
 
-static void others_write(struct dibs__req *req, struct dibs__buf *out)
+static void peers_write(struct dibs__req *req, struct dibs__buf *out)
 {
-    struct sentinel_link *ln = DIBS_OF(req, struct sentinel_link, others);
+    struct sentinel_conn *conn = DIBS_OF(req, struct sentinel_conn, peers_req);
 
     dibs__buf_array(out, 3);
     dibs__buf_arg_text(out, "SENTINEL");
     dibs__buf_arg_text(out, "SENTINELS");
-    dibs__buf_arg_text(out, ln->sn->server->to.url.service);
+    dibs__buf_arg_text(out, conn->sn->server->to.url.service);
 }
 
-/* Names and values in turn. */
-static void learn_from(struct dibs__sentinels *sn, const struct dibs__reply *r)
+/* Adds a sentinel from one entry of SENTINEL SENTINELS: an array of alternating
+ * names and values. */
+static void add_peer(struct dibs__sentinels *sn, const struct dibs__reply *r)
 {
     const struct dibs__reply *ip = NULL, *text = NULL;
     int port;
@@ -269,169 +275,171 @@ static void learn_from(struct dibs__sentinels *sn, const struct dibs__reply *r)
         else if (name && strcmp(name->text, "port") == 0)
             text = dibs__reply_text(r, i + 1);
     }
-    if (ip && port_of(text, &port))
-        learn_sentinel(sn, ip->text, port);
+    if (ip && parse_port_reply(text, &port))
+        add_sentinel(sn, ip->text, port);
 }
 
-static void watch_sentinel(struct sentinel_link *ln);
+static void watch_sentinel(struct sentinel_conn *conn);
 
-static void others_done(struct dibs__req *req, dibs_err err,
-                        const struct dibs__reply *reply)
+static void peers_done(struct dibs__req *req, dibs_err err,
+                       const struct dibs__reply *reply)
 {
-    struct sentinel_link *ln = DIBS_OF(req, struct sentinel_link, others);
-    struct dibs__sentinels *sn = ln->sn;
+    struct sentinel_conn *conn = DIBS_OF(req, struct sentinel_conn, peers_req);
+    struct dibs__sentinels *sn = conn->sn;
 
     if (err != DIBS_OK)
         return;
     for (size_t i = 0; reply->type == REPLY_ARRAY && i < reply->len; i++)
-        learn_from(sn, reply->elem[i]);
+        add_peer(sn, reply->elem[i]);
     if (sn->watched)
-        dibs__conn_close(&ln->cn, DIBS_ERR_CLOSED, "");
+        dibs__conn_close(&conn->cn, DIBS_ERR_CLOSED, "");
     else
-        watch_sentinel(ln);
+        watch_sentinel(conn);
 }
 
 static void sentinel_up(struct dibs__conn *cn)
 {
-    struct sentinel_link *ln = cn->user;
-    int64_t expires = dibs__now_ms() + ln->to.command_timeout_ms;
+    struct sentinel_conn *conn = cn->user;
+    int64_t expires = dibs__now_ms() + conn->to.command_timeout_ms;
 
-    ln->where.write = where_write;
-    ln->where.done = where_done;
-    ln->others.write = others_write;
-    ln->others.done = others_done;
-    ln->where.expires = ln->others.expires = expires;
-    dibs__conn_send(cn, &ln->where);
-    dibs__conn_send(cn, &ln->others);
+    conn->address_req.write = address_write;
+    conn->address_req.done = address_done;
+    conn->peers_req.write = peers_write;
+    conn->peers_req.done = peers_done;
+    conn->address_req.expires = conn->peers_req.expires = expires;
+    dibs__conn_send(cn, &conn->address_req);
+    dibs__conn_send(cn, &conn->peers_req);
 }
 
 static void sentinel_down(struct dibs__conn *cn, dibs_err err, const char *why)
 {
-    struct sentinel_link *ln = cn->user;
-    struct dibs__sentinels *sn = ln->sn;
+    struct sentinel_conn *conn = cn->user;
+    struct dibs__sentinels *sn = conn->sn;
 
-    dibs__list_del(&ln->at);
-    dibs__timer_stop(sn->lp, &ln->ping);
+    dibs__list_del(&conn->at);
+    dibs__timer_stop(sn->lp, &conn->ping);
     if (sn->closing)
         return;
-    if (ln == sn->watched) {
+    if (conn == sn->watched) {
         sn->watched = NULL;
-        atomic_store(&sn->watches, false);
-        dibs__log_disconnect(&sn->events, &ln->to.url, &sn->hush,
+        atomic_store(&sn->is_watching, false);
+        dibs__log_disconnect(&sn->events, &conn->to.url, &sn->throttle,
                              &(struct dibs__failure){err, why, true});
-        place_known(sn, ln, false);
+        move_sentinel(sn, conn, false);
     }
-    if (!sn->watched && !sn->hunting && !sn->again.at)
-        watch_again(sn);
-    if (ln->answered || !sn->hunting)
+    if (!sn->watched && !sn->discovering && !sn->retry_timer.at)
+        schedule_retry(sn);
+    if (conn->answered || !sn->discovering)
         return;
     sn->err = err;
     if (err != DIBS_ERR_SERVER)
-        no_help(ln, why);
-    ask_next(sn);
+        set_query_error(conn, why);
+    query_next(sn);
 }
 
 static void sentinel_gone(struct dibs__conn *cn)
 {
-    struct sentinel_link *ln = cn->user;
-    struct dibs__sentinels *sn = ln->sn;
+    struct sentinel_conn *conn = cn->user;
+    struct dibs__sentinels *sn = conn->sn;
 
-    dibs__url_clear(&ln->to.url);
-    dibs__free(ln);
-    if (--sn->open == 0 && sn->closing)
-        dibs__lifecycle_closed(sn->parts);
+    dibs__url_clear(&conn->to.url);
+    dibs__free(conn);
+    if (--sn->open_conns == 0 && sn->closing)
+        dibs__lifecycle_closed(sn->lifecycle);
 }
 
 static bool sentinel_open(struct dibs__sentinels *sn,
                           const struct dibs__url_host *h)
 {
-    struct sentinel_link *ln = dibs__calloc(1, sizeof *ln);
+    struct sentinel_conn *conn = dibs__calloc(1, sizeof *conn);
 
-    if (!ln)
+    if (!conn)
         return false;
-    ln->to = sn->server->to;
-    ln->to.changes = false;
+    conn->to = sn->server->to;
+    conn->to.changes = false;
     if (dibs__url_is_sentinel(&sn->server->to.url, h->name, h->port,
-                              &ln->to.url) != DIBS_OK) {
-        dibs__free(ln);
+                              &conn->to.url) != DIBS_OK) {
+        dibs__free(conn);
         return false;
     }
-    ln->sn = sn;
-    ln->cn.lp = sn->lp;
-    ln->cn.to = &ln->to;
-    ln->cn.user = ln;
-    ln->cn.up = sentinel_up;
-    ln->cn.down = sentinel_down;
-    ln->cn.gone = sentinel_gone;
-    if (dibs__conn_open(&ln->cn) != DIBS_OK) {
-        dibs__url_clear(&ln->to.url);
-        dibs__free(ln);
+    conn->sn = sn;
+    conn->cn.lp = sn->lp;
+    conn->cn.to = &conn->to;
+    conn->cn.user = conn;
+    conn->cn.up = sentinel_up;
+    conn->cn.down = sentinel_down;
+    conn->cn.gone = sentinel_gone;
+    if (dibs__conn_open(&conn->cn) != DIBS_OK) {
+        dibs__url_clear(&conn->to.url);
+        dibs__free(conn);
         return false;
     }
-    dibs__list_add(&sn->links, &ln->at);
-    sn->open++;
+    dibs__list_add(&sn->conns, &conn->at);
+    sn->open_conns++;
     return true;
 }
 
-/* ---- hunting ----------------------------------------------------------- */
+/* ---- discovery --------------------------------------------------------- */
 
-static bool somebody_thinks(const struct dibs__sentinels *sn)
+static bool any_query_pending(const struct dibs__sentinels *sn)
 {
-    for (struct dibs__list *l = sn->links.next; l != &sn->links; l = l->next)
-        if (!DIBS_OF(l, struct sentinel_link, at)->answered)
+    for (struct dibs__list *l = sn->conns.next; l != &sn->conns; l = l->next)
+        if (!DIBS_OF(l, struct sentinel_conn, at)->answered)
             return true;
     return false;
 }
 
-static void ask_next(struct dibs__sentinels *sn)
+static void query_next(struct dibs__sentinels *sn)
 {
-    while (sn->next < sn->count && !sentinel_open(sn, &sn->known[sn->next++]))
+    while (sn->next_query < sn->count &&
+           !sentinel_open(sn, &sn->known[sn->next_query++]))
         snprintf(sn->why, sizeof sn->why, "out of memory");
-    if (sn->next < sn->count)
+    if (sn->next_query < sn->count)
         dibs__timer_set(sn->lp, &sn->hedge, dibs__now_ms() + HEDGE_MS);
-    else if (!somebody_thinks(sn))
-        hunt_failed(sn);
+    else if (!any_query_pending(sn))
+        discovery_failed(sn);
 }
 
 static void hedge_fired(struct dibs__timer *t)
 {
-    ask_next(DIBS_OF(t, struct dibs__sentinels, hedge));
+    query_next(DIBS_OF(t, struct dibs__sentinels, hedge));
 }
 
-static void start_hunt(struct dibs__sentinels *sn)
+static void start_discovery(struct dibs__sentinels *sn)
 {
-    if (sn->hunting)
+    if (sn->discovering)
         return;
-    sn->hunting = true;
-    sn->next = 0;
+    sn->discovering = true;
+    sn->next_query = 0;
     sn->err = DIBS_ERR_CONN;
-    snprintf(sn->why, sizeof sn->why, "none answered");
-    ask_next(sn);
+    snprintf(sn->why, sizeof sn->why, "no sentinel answered");
+    query_next(sn);
 }
 
-static void seek_master(struct dibs__server *s)
+static void discover_master(struct dibs__server *s)
 {
     struct dibs__sentinels *sn = s->user;
 
-    /* What we were told last led to nobody: another shall be asked first. */
-    if (sn->told && sn->told_ups == atomic_load(&s->ups)) {
+    /* The connection to the last address failed: query its sentinel last. */
+    if (sn->answer_given && sn->ups_at_answer == atomic_load(&s->ups)) {
         struct dibs__url_host h = sn->known[0];
         memmove(sn->known, sn->known + 1, (sn->count - 1) * sizeof h);
         sn->known[sn->count - 1] = h;
     }
-    sn->told = false;
-    sn->wanted = true;
-    start_hunt(sn);
+    sn->answer_given = false;
+    sn->server_waits = true;
+    start_discovery(sn);
 }
 
-static void again_fired(struct dibs__timer *t)
+static void retry_fired(struct dibs__timer *t)
 {
-    start_hunt(DIBS_OF(t, struct dibs__sentinels, again));
+    start_discovery(DIBS_OF(t, struct dibs__sentinels, retry_timer));
 }
 
 /* ---- watching ---------------------------------------------------------- */
 
-/* "service old-host old-port new-host new-port" */
+/* Handles a +switch-master message, whose text is "service old-host old-port
+ * new-host new-port". */
 static void master_switched(struct dibs__sentinels *sn, const char *text)
 {
     char copy[2 * DIBS__URL_HOST_MAX + 600], *save, *part[5];
@@ -447,42 +455,45 @@ static void master_switched(struct dibs__sentinels *sn, const char *text)
     if (n < 5 || strcmp(part[0], sn->server->to.url.service) != 0)
         return;
     int port;
-    if (!read_port(part[4], &port) || !host_ok(sn, part[3], port))
+    if (!parse_port(part[4], &port) || !is_valid_host(sn, part[3], port))
         return;
-    if (sn->wanted) { /* this is the answer */
-        sn->wanted = false;
-        dismiss_others(sn, NULL);
+    if (sn->server_waits) { /* the message answers the discovery */
+        sn->server_waits = false;
+        end_discovery(sn, NULL);
     }
-    go_there(sn, part[3], port);
+    disconnect_subscriber(sn, part[3], port);
+    dibs__server_moved(sn->server, part[3], port);
 }
 
-static void sentinel_said(struct dibs__conn *cn,
-                          const struct dibs__reply *reply)
+static void handle_message(struct dibs__conn *cn,
+                           const struct dibs__reply *reply)
 {
-    struct sentinel_link *ln = cn->user;
+    struct sentinel_conn *conn = cn->user;
     const struct dibs__reply *verb = dibs__reply_text(reply, 0);
     const struct dibs__reply *text = dibs__reply_text(reply, 2);
 
-    ln->heard = true;
+    conn->alive = true;
     if (reply->type == REPLY_ERROR)
-        dibs__event_tell(&ln->sn->events, &ln->to.url, DIBS_EVENT_WARNING,
+        dibs__event_tell(&conn->sn->events, &conn->to.url, DIBS_EVENT_WARNING,
                          DIBS_ERR_AUTH, reply->text);
     else if (verb && strcmp(verb->text, "subscribe") == 0)
-        ln->sn->backoff_ms = 0;
+        conn->sn->backoff_ms = 0;
     else if (verb && text && strcmp(verb->text, "message") == 0)
-        master_switched(ln->sn, text->text);
+        master_switched(conn->sn, text->text);
 }
 
-/* Straight into the buffer: what comes back is for pushed. False: out of
- * memory, nothing was written. */
-static bool send_words(struct dibs__conn *cn, const char *one, const char *two)
+/* Sends a command of one or two words (`arg` may be NULL) whose reply arrives
+ * as a message (conn.push), not as the reply to a dibs__req. Returns false if
+ * out of memory: then nothing was sent. */
+static bool send_command(struct dibs__conn *cn, const char *command,
+                         const char *arg)
 {
     size_t before = cn->out.len;
 
-    dibs__buf_array(&cn->out, two ? 2 : 1);
-    dibs__buf_arg_text(&cn->out, one);
-    if (two)
-        dibs__buf_arg_text(&cn->out, two);
+    dibs__buf_array(&cn->out, arg ? 2 : 1);
+    dibs__buf_arg_text(&cn->out, command);
+    if (arg)
+        dibs__buf_arg_text(&cn->out, arg);
     if (!dibs__buf_ok(&cn->out)) {
         dibs__buf_cut(&cn->out, before);
         return false;
@@ -493,30 +504,31 @@ static bool send_words(struct dibs__conn *cn, const char *one, const char *two)
 
 static void ping_fired(struct dibs__timer *t)
 {
-    struct sentinel_link *ln = DIBS_OF(t, struct sentinel_link, ping);
+    struct sentinel_conn *conn = DIBS_OF(t, struct sentinel_conn, ping);
 
-    if (!ln->heard) {
-        dibs__conn_close(&ln->cn, DIBS_ERR_CONN, "a sentinel fell silent");
+    if (!conn->alive) {
+        dibs__conn_close(&conn->cn, DIBS_ERR_CONN,
+                         "a sentinel did not answer PING");
         return;
     }
-    ln->heard = false;
-    send_words(&ln->cn, "PING", NULL);
-    dibs__timer_set(ln->sn->lp, &ln->ping, dibs__now_ms() + PING_MS);
+    conn->alive = false;
+    send_command(&conn->cn, "PING", NULL);
+    dibs__timer_set(conn->sn->lp, &conn->ping, dibs__now_ms() + PING_MS);
 }
 
-static void watch_sentinel(struct sentinel_link *ln)
+static void watch_sentinel(struct sentinel_conn *conn)
 {
-    if (!send_words(&ln->cn, "SUBSCRIBE", SWITCH_MASTER)) {
-        dibs__conn_close(&ln->cn, DIBS_ERR_NOMEM, "out of memory");
+    if (!send_command(&conn->cn, "SUBSCRIBE", SWITCH_MASTER)) {
+        dibs__conn_close(&conn->cn, DIBS_ERR_NOMEM, "out of memory");
         return;
     }
-    ln->sn->watched = ln;
-    atomic_store(&ln->sn->watches, true);
-    ln->cn.push = sentinel_said;
-    ln->heard = true;
-    ln->ping.fire = ping_fired;
-    dibs__timer_stop(ln->sn->lp, &ln->sn->again);
-    dibs__timer_set(ln->sn->lp, &ln->ping, dibs__now_ms() + PING_MS);
+    conn->sn->watched = conn;
+    atomic_store(&conn->sn->is_watching, true);
+    conn->cn.push = handle_message;
+    conn->alive = true;
+    conn->ping.fire = ping_fired;
+    dibs__timer_stop(conn->sn->lp, &conn->sn->retry_timer);
+    dibs__timer_set(conn->sn->lp, &conn->ping, dibs__now_ms() + PING_MS);
 }
 
 /* ---- life -------------------------------------------------------------- */
@@ -525,15 +537,15 @@ dibs_err dibs__sentinels_init(struct dibs__sentinels *sn)
 {
     const struct dibs__url *url = &sn->server->to.url;
 
-    dibs__list_init(&sn->links);
+    dibs__list_init(&sn->conns);
     sn->hedge.fire = hedge_fired;
-    sn->again.fire = again_fired;
+    sn->retry_timer.fire = retry_fired;
     for (size_t i = 0; i < url->host_count; i++)
-        learn_sentinel(sn, url->hosts[i].name, url->hosts[i].port);
+        add_sentinel(sn, url->hosts[i].name, url->hosts[i].port);
     if (sn->count == 0)
         return DIBS_ERR_NOMEM;
     sn->server->to.changes = true;
-    sn->server->seek = seek_master;
+    sn->server->discover = discover_master;
     sn->server->user = sn;
     return DIBS_OK;
 }
@@ -547,18 +559,18 @@ void dibs__sentinels_clear(struct dibs__sentinels *sn)
 void dibs__sentinels_close(struct dibs__sentinels *sn)
 {
     sn->closing = true;
-    dibs__timer_stop(sn->lp, &sn->again);
+    dibs__timer_stop(sn->lp, &sn->retry_timer);
     sn->watched = NULL;
-    sn->wanted = false;
-    dismiss_others(sn, NULL);
-    if (sn->open == 0)
-        dibs__lifecycle_closed(sn->parts);
+    sn->server_waits = false;
+    end_discovery(sn, NULL);
+    if (sn->open_conns == 0)
+        dibs__lifecycle_closed(sn->lifecycle);
 }
 
 void dibs__sentinels_abandon(struct dibs__sentinels *sn)
 {
-    for (struct dibs__list *l = sn->links.next; l != &sn->links; l = l->next) {
-        int fd = DIBS_OF(l, struct sentinel_link, at)->cn.fd;
+    for (struct dibs__list *l = sn->conns.next; l != &sn->conns; l = l->next) {
+        int fd = DIBS_OF(l, struct sentinel_conn, at)->cn.fd;
         if (fd >= 0)
             close(fd);
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * sentinel.h - sentinels, who know which server is the master. io only.
+ * sentinel.h - finds the master through sentinels, and follows failovers. io
+ * only, except init, clear, abandon and the atomics.
  */
 #ifndef DIBS_CLIENT_TOPOLOGY_SENTINEL_H
 #define DIBS_CLIENT_TOPOLOGY_SENTINEL_H
@@ -12,37 +13,38 @@
 
 struct dibs__sentinels {
     struct dibs__loop *lp;
-    struct dibs__server *server;     /* whose place they tell */
-    struct dibs__subscriber *pubsub; /* which goes where the server goes */
+    struct dibs__server *server;     /* the master; its address is set here */
+    struct dibs__subscriber *pubsub; /* connected to the same address */
     struct dibs__events events;
-    struct dibs__lifecycle *parts; /* told when it has ended */
+    struct dibs__lifecycle *lifecycle; /* notified after close */
 
-    struct dibs__url_host known[DIBS__SENTINELS_MAX]; /* best first */
+    struct dibs__url_host known[DIBS__SENTINELS_MAX]; /* in order of queries */
     size_t count;
-    size_t next;                   /* of the known: the next to ask */
-    bool hunting;                  /* some are being asked */
-    bool wanted;                   /* the server waits for the answer */
-    bool told;                     /* it has had one */
-    unsigned told_ups;             /* how often it had come up by then */
-    dibs_err err;                  /* what the last one asked failed with */
-    struct dibs__timer hedge;      /* no answer yet: ask one more */
-    struct dibs__timer again;      /* nobody is watched: look for one */
-    struct dibs__list links;       /* connections to sentinels */
-    unsigned open;                 /* of them, that are not gone yet */
-    struct sentinel_link *watched; /* tells of changes; or NULL */
-    atomic_uint seen;              /* count, for the one that asks */
-    atomic_bool watches;           /* watched is not NULL */
-    int64_t backoff_ms;
-    struct dibs__log_throttle hush;
+    size_t next_query;              /* index in known, during a discovery */
+    bool discovering;               /* queries are in flight */
+    bool server_waits;              /* server.discover was called, and neither
+                                       found nor not_found yet */
+    bool answer_given;              /* the server got an address from here */
+    unsigned ups_at_answer;         /* server.ups at that time */
+    dibs_err err;                   /* of the last failed query */
+    char why[200];                  /* its error text */
+    struct dibs__timer hedge;       /* query the next sentinel as well */
+    struct dibs__timer retry_timer; /* none is watched: discover again */
+    struct dibs__list conns;        /* connections to sentinels */
+    unsigned open_conns;            /* connections not freed yet */
+    struct sentinel_conn *watched;  /* subscribed to +switch-master, or NULL */
+    atomic_uint known_count;        /* count, for other threads */
+    atomic_bool is_watching;        /* watched != NULL, for other threads */
+    int64_t backoff_ms;             /* of retry_timer */
+    struct dibs__log_throttle throttle;
     bool closing;
-    char why[200]; /* why the last one asked was no help */
 };
 
-/* server and pubsub, whose targets have the URL, lp, events and parts must be
- * set. Before the loop runs. NOMEM: as if it had not been called. */
+/* Requires server and pubsub, with the URL in their targets, lp, events and
+ * lifecycle. Must be called before the loop runs. NOMEM: no effect. */
 dibs_err dibs__sentinels_init(struct dibs__sentinels *sn);
 void dibs__sentinels_clear(struct dibs__sentinels *sn);
-/* Ends its connections, then tells. Thread: io. */
+/* Closes the connections, then reports to the lifecycle. Thread: io. */
 void dibs__sentinels_close(struct dibs__sentinels *sn);
 /* Closes the descriptors and nothing else: in a child after fork. */
 void dibs__sentinels_abandon(struct dibs__sentinels *sn);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * topology.c - the servers of a client: one; one, and sentinels who tell where
- * that is; or a cluster.
+ * topology.c - the servers of a client: a single server, a master that
+ * sentinels find, or a cluster.
  *
  * Thread  app before the loop runs and after it ended, else io.
  *
- * With sentinels there is still one server and one subscription connection;
- * they go where the master goes. In a cluster each node has its own, and a call
- * or a listener goes by its slot.
+ * With sentinels there is one server and one subscriber, which follow the
+ * master. In a cluster each node has its own, and commands and subscriptions
+ * are routed by slot.
  */
 #include "base/mem.h"
 #include "client/client.h"
@@ -15,9 +15,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CONNECTIONS 8
+#define DEFAULT_MAX_CONNECTIONS 8
 
-/* ---- which one it is --------------------------------------------------- */
+/* ---- identity of a topology -------------------------------------------- */
 
 static int host_order(const struct dibs__url_host *a,
                       const struct dibs__url_host *b)
@@ -27,7 +27,7 @@ static int host_order(const struct dibs__url_host *a,
     return order ? order : a->port - b->port;
 }
 
-/* The first in order, in which order they may be given. */
+/* Returns the smallest host: independent of their order in the URL. */
 static const struct dibs__url_host *first_host(const struct dibs__url *url)
 {
     const struct dibs__url_host *first = &url->hosts[0];
@@ -56,7 +56,8 @@ void dibs__client_address(const dibs_client *c, char *buf, size_t size)
         snprintf(buf, size, "%s:%d/%d", url->host, url->port, url->db);
 }
 
-static bool share_a_host(const struct dibs__url *a, const struct dibs__url *b)
+static bool have_common_host(const struct dibs__url *a,
+                             const struct dibs__url *b)
 {
     for (size_t i = 0; i < a->host_count; i++)
         for (size_t j = 0; j < b->host_count; j++)
@@ -65,8 +66,9 @@ static bool share_a_host(const struct dibs__url *a, const struct dibs__url *b)
     return false;
 }
 
-/* A sentinel knows one master by a name, and a node is in one cluster. The host
- * of a sentinel's master changes, and is not looked at. */
+/* A sentinel has one master per service name, and a node belongs to one
+ * cluster, so one common host suffices. A master's own address changes and is
+ * ignored. */
 bool dibs__client_same(const dibs_client *a, const dibs_client *b)
 {
     const struct dibs__url *x = &a->to.url, *y = &b->to.url;
@@ -77,9 +79,9 @@ bool dibs__client_same(const dibs_client *a, const dibs_client *b)
         x->db != y->db)
         return false;
     if (x->mode == URL_SENTINEL)
-        return strcmp(x->service, y->service) == 0 && share_a_host(x, y);
+        return strcmp(x->service, y->service) == 0 && have_common_host(x, y);
     if (x->mode == URL_CLUSTER)
-        return share_a_host(x, y);
+        return have_common_host(x, y);
     if (x->unix_socket)
         return strcmp(x->path, y->path) == 0;
     return x->port == y->port && strcmp(x->host, y->host) == 0;
@@ -115,12 +117,12 @@ void dibs__client_format(dibs_client *c, int slot, const char *text,
 void dibs__client_log(dibs_client *c, int slot, dibs_event_kind kind,
                       dibs_err err, const char *text)
 {
-    char whole[DIBS__REASON_MAX];
+    char full_text[DIBS__REASON_MAX];
 
     if (!c->on_event)
         return;
-    dibs__client_format(c, slot, text, whole);
-    dibs__client_emit_event(c, kind, err, whole);
+    dibs__client_format(c, slot, text, full_text);
+    dibs__client_emit_event(c, kind, err, full_text);
 }
 
 dibs_err dibs__client_subscribe(dibs_client *c, int slot,
@@ -151,8 +153,8 @@ static void verify_slots(dibs_client *c, dibs__meant *meant, const void *arg)
         upper->verify(upper_arg, meant, arg);
 }
 
-static void tell_changed(dibs_client *c, dibs__meant *meant, const void *arg,
-                         const char *key, size_t len)
+static void key_changed(dibs_client *c, dibs__meant *meant, const void *arg,
+                        const char *key, size_t len)
 {
     void *upper_arg;
     const struct dibs__upper *upper = upper_of(c, &upper_arg);
@@ -164,7 +166,7 @@ static void tell_changed(dibs_client *c, dibs__meant *meant, const void *arg,
 static void cluster_changed(struct dibs__cluster *cl, dibs__meant *meant,
                             const void *arg, const char *key, size_t len)
 {
-    tell_changed(cl->user, meant, arg, key, len);
+    key_changed(cl->user, meant, arg, key, len);
 }
 
 static void cluster_verify(struct dibs__cluster *cl, dibs__meant *meant,
@@ -173,27 +175,29 @@ static void cluster_verify(struct dibs__cluster *cl, dibs__meant *meant,
     verify_slots(cl->user, meant, arg);
 }
 
-static bool is_meant(const void *arg, int slot)
+static bool every_slot(const void *arg, int slot)
 {
     (void)arg;
     (void)slot;
     return true;
 }
 
-static void server_up_again(struct dibs__server *s)
+static void server_connected(struct dibs__server *s)
 {
-    verify_slots(dibs__node_of(s)->user, is_meant, NULL);
+    verify_slots(dibs__node_of(s)->user, every_slot, NULL);
 }
 
-static void server_changed(struct dibs__server *s, const char *key, size_t len)
+static void server_key_changed(struct dibs__server *s, const char *key,
+                               size_t len)
 {
-    tell_changed(dibs__node_of(s)->user, is_meant, NULL, key, len);
+    key_changed(dibs__node_of(s)->user, every_slot, NULL, key, len);
 }
 
 /* ---- life -------------------------------------------------------------- */
 
-/* The strings of its URL are the client's, but for a host that is found. */
-static dibs_err node_new(dibs_client *c, unsigned max_spares)
+/* server.to shares the strings of the client's URL, except the host with
+ * sentinels, which is set by dibs__server_found. */
+static dibs_err create_node(dibs_client *c, unsigned max_idle_conns)
 {
     struct dibs__node *n = dibs__calloc(1, sizeof *n);
 
@@ -201,19 +205,19 @@ static dibs_err node_new(dibs_client *c, unsigned max_spares)
         return DIBS_ERR_NOMEM;
     n->user = c;
     n->server.to = c->to;
-    n->server.max_idle_conns = max_spares;
+    n->server.max_idle_conns = max_idle_conns;
     n->server.events =
         (struct dibs__events){dibs__client_emit_event, c, c->stats};
     n->server.lifecycle = &c->lifecycle;
-    n->server.up_again = server_up_again;
-    n->server.tracking.changed = server_changed;
+    n->server.on_connected = server_connected;
+    n->server.tracking.changed = server_key_changed;
     dibs__node_init(n, &c->loop);
     c->node = n;
     c->route.server = &n->server;
     return DIBS_OK;
 }
 
-static dibs_err sentinels_new(dibs_client *c)
+static dibs_err create_sentinels(dibs_client *c)
 {
     struct dibs__sentinels *sn = dibs__calloc(1, sizeof *sn);
 
@@ -223,13 +227,13 @@ static dibs_err sentinels_new(dibs_client *c)
     sn->server = &c->node->server;
     sn->pubsub = &c->node->pubsub;
     sn->events = c->node->server.events;
-    sn->parts = &c->lifecycle;
+    sn->lifecycle = &c->lifecycle;
     c->sentinels = sn;
     return dibs__sentinels_init(sn);
 }
 
-static dibs_err cluster_new(dibs_client *c, dibs_pubsub pubsub,
-                            unsigned max_spares)
+static dibs_err create_cluster(dibs_client *c, dibs_pubsub pubsub,
+                               unsigned max_idle_conns)
 {
     static const unsigned flavours[] = {
         [DIBS_PUBSUB_AUTO] = 0,
@@ -243,9 +247,9 @@ static dibs_err cluster_new(dibs_client *c, dibs_pubsub pubsub,
         return DIBS_ERR_NOMEM;
     cl->slots.lp = &c->loop;
     cl->to = &c->to;
-    cl->max_spares = max_spares;
+    cl->max_idle_conns = max_idle_conns;
     cl->events = (struct dibs__events){dibs__client_emit_event, c, c->stats};
-    cl->parts = &c->lifecycle;
+    cl->lifecycle = &c->lifecycle;
     cl->verify = cluster_verify;
     cl->changed = cluster_changed;
     cl->user = c;
@@ -257,19 +261,20 @@ static dibs_err cluster_new(dibs_client *c, dibs_pubsub pubsub,
 
 dibs_err dibs__topology_init(dibs_client *c, const dibs_client_opts *o)
 {
-    unsigned spares =
-        (o->max_connections ? o->max_connections : CONNECTIONS) - 1;
+    unsigned max_idle_conns =
+        (o->max_connections ? o->max_connections : DEFAULT_MAX_CONNECTIONS) - 1;
 
     c->lifecycle.opening = !o->lazy;
-    /* A master may be on its way: a failure is not the end at once. */
+    /* A failover may be in progress: do not fail the open call at once. */
     if (c->to.url.mode != URL_SINGLE)
         c->lifecycle.open_by =
             dibs__add(dibs__now_ms(), c->to.connect_timeout_ms);
     if (c->to.url.mode == URL_CLUSTER)
-        return cluster_new(c, o->pubsub, spares);
-    dibs_err err = node_new(c, spares);
-    return err == DIBS_OK && c->to.url.mode == URL_SENTINEL ? sentinels_new(c)
-                                                            : err;
+        return create_cluster(c, o->pubsub, max_idle_conns);
+    dibs_err err = create_node(c, max_idle_conns);
+    return err == DIBS_OK && c->to.url.mode == URL_SENTINEL
+               ? create_sentinels(c)
+               : err;
 }
 
 static void node_free(dibs_client *c)
@@ -292,22 +297,22 @@ void dibs__topology_clear(dibs_client *c)
     dibs__free(c->cluster);
 }
 
-/* Sentinels and nodes are asked one after the other, and then a master is
- * dialed. Whatever of that is under way, a program has waited long enough. */
-static void opening_late(struct dibs__timer *t)
+/* Time limit of the open call, for the queries of all sentinels or nodes and
+ * the connection together. */
+static void open_timed_out(struct dibs__timer *t)
 {
     dibs_client *c = DIBS_OF(t, dibs_client, lifecycle.limit);
     const char *why = dibs__client_last_error(c, 0);
     char text[DIBS__REASON_MAX];
 
-    dibs__event_text(&c->to.url, "nobody answered in time", text);
+    dibs__event_text(&c->to.url, "no answer in time", text);
     dibs__lifecycle_opened(&c->lifecycle, DIBS_ERR_CONN, why ? why : text);
 }
 
 void dibs__topology_start(dibs_client *c)
 {
     c->lifecycle.lp = &c->loop;
-    c->lifecycle.limit.fire = opening_late;
+    c->lifecycle.limit.fire = open_timed_out;
     if (c->lifecycle.opening && c->to.url.mode != URL_SINGLE)
         dibs__timer_set(
             &c->loop, &c->lifecycle.limit,
