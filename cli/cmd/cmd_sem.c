@@ -250,23 +250,12 @@ static int take_permits(struct object *o, dibs_semaphore *s,
     return w.err == DIBS_OK ? leave_permits(a, s, &opts) : no_permits(a, &w);
 }
 
-static int await_client(struct object *o, const struct args *a,
-                        const struct signals *signals)
-{
-    int code = object_open_until(o, a, signals->fd);
-    struct signal_got got;
-
-    while (code != EXIT_FINE && signals_next(signals, &got))
-        if (signals_fatal(got.sig))
-            return EXIT_SIGNAL + got.sig;
-    return code;
-}
-
 int sem_acquire(const struct args *a)
 {
     struct signals signals;
     struct object o;
     dibs_semaphore *s = NULL;
+    int stopped_by;
 
     if (!out_has_stdout(a->words[0]))
         return EXIT_INTERNAL;
@@ -274,7 +263,9 @@ int sem_acquire(const struct args *a)
         out_tell(OUT_ERROR, "internal", "no signalfd: %s", strerror(errno));
         return EXIT_INTERNAL;
     }
-    int code = await_client(&o, a, &signals);
+    int code = object_open_until(&o, a, &signals, &stopped_by);
+    if (stopped_by)
+        code = EXIT_SIGNAL + stopped_by;
     if (code == EXIT_FINE)
         code = sem_new(&o, &s);
     if (code == EXIT_FINE)

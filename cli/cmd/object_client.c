@@ -24,10 +24,13 @@ static void keep_quiet(const dibs_event *ev, void *arg)
 
 int object_open(struct object *o, const struct args *a)
 {
-    return object_open_until(o, a, -1);
+    int none;
+
+    return object_open_until(o, a, NULL, &none);
 }
 
-int object_open_until(struct object *o, const struct args *a, int signal_fd)
+int object_open_until(struct object *o, const struct args *a,
+                      const struct signals *signals, int *stopped_by)
 {
     dibs_client_opts opts = {
         .size = sizeof opts,
@@ -37,8 +40,10 @@ int object_open_until(struct object *o, const struct args *a, int signal_fd)
     };
 
     *o = (struct object){.a = a};
+    *stopped_by = 0;
     int code = target_pick(a, &o->target);
-    o->target.signal_fd = signal_fd;
+    o->target.signals = signals;
+    o->target.stopped_by = stopped_by;
     if (code == EXIT_FINE)
         code = target_open(&o->target, 0, &opts, &o->c);
     opened = o->c;

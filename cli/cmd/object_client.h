@@ -19,8 +19,10 @@ struct object {
 /* A private server is started if need be. EXIT_FINE, or another code and an
  * error was printed; object_close in either case. */
 int object_open(struct object *o, const struct args *a);
-/* The same, and --server-wait ends when this descriptor is readable. */
-int object_open_until(struct object *o, const struct args *a, int signal_fd);
+/* The same, and a fatal signal ends --server-wait: *stopped_by is that, or 0.
+ */
+int object_open_until(struct object *o, const struct args *a,
+                      const struct signals *signals, int *stopped_by);
 /* The same for commands that only look: c is NULL if the private server does
  * not run, and a message says so. */
 int object_look(struct object *o, const struct args *a);

@@ -307,14 +307,15 @@ static int give_back(struct keeper *k)
 
 /* ---- the keeper -------------------------------------------------------- */
 
-static void send_news(struct keeper *k, int code)
+/* False: the parent has ended. */
+static bool send_news(struct keeper *k, int code)
 {
     struct news n = {.code = code};
 
     snprintf(n.owner, sizeof n.owner, "%s", k->g.owner_text);
     ssize_t done = write(k->news_fd, &n, sizeof n);
-    (void)done; /* smaller than PIPE_BUF */
     close(k->news_fd);
+    return done == (ssize_t)sizeof n; /* smaller than PIPE_BUF */
 }
 
 /* Nothing of the script's is left but stderr. */
@@ -335,15 +336,15 @@ static int hold_for_script(struct keeper *k)
     if (why != 0) {
         out_tell(OUT_ERROR, "internal", "cannot hold %s in the background: %s",
                  k->a->words[0], strerror(why));
-        send_news(k, hold_give_back(k->a, &k->g, 0, EXIT_INTERNAL));
+        (void)send_news(k, hold_give_back(k->a, &k->g, 0, EXIT_INTERNAL));
         return EXIT_INTERNAL;
     }
     k->margin_ms = time_earlier(lease / 10, MARGIN_MS);
     k->kill_at = TIME_NEVER;
     leave_script(k);
     script_guard_set_release_plan(&k->guard, &k->g);
-    send_news(k, EXIT_FINE);
-    keep_holding(k);
+    if (send_news(k, EXIT_FINE))
+        keep_holding(k); /* else nobody knows of it: it is released */
     session_outer_leave(&k->g);
     int code = give_back(k);
     update_guard(k, false);
@@ -361,14 +362,14 @@ static int take_and_hold(struct keeper *k)
         !signals_open_all(&k->signals)) {
         out_tell(OUT_ERROR, "internal", "cannot watch process %d",
                  (int)k->script.pid);
-        send_news(k, EXIT_INTERNAL);
+        (void)send_news(k, EXIT_INTERNAL);
         return EXIT_INTERNAL;
     }
     int code = session_acquire(&k->g, k->a, &k->signals, &ends);
     if (code == EXIT_FINE && (k->g.held || k->g.nested))
         code = hold_for_script(k);
     else
-        send_news(k, code); /* --ok-if-busy, for one */
+        (void)send_news(k, code); /* --ok-if-busy, for one */
     report.code = code;
     report_write(k->a, &k->g, &report);
     session_close(&k->g);

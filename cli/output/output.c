@@ -111,9 +111,12 @@ static bool is_unseen(const unsigned char *s, size_t n)
     static const struct {
         unsigned first, last;
     } ranges[] = {
-        {0x00, 0x1F},     {0x7F, 0x9F},     {0xAD, 0xAD},
-        {0x61C, 0x61C},   {0x180E, 0x180E}, {0x200B, 0x200F},
-        {0x2028, 0x202E}, {0x2060, 0x2069}, {0xFEFF, 0xFEFF},
+        {0x00, 0x1F},       {0x7F, 0x9F},       {0xAD, 0xAD},
+        {0x61C, 0x61C},     {0x115F, 0x1160},   {0x17B4, 0x17B5},
+        {0x180B, 0x180F},   {0x200B, 0x200F},   {0x2028, 0x202E},
+        {0x2060, 0x206F},   {0x3164, 0x3164},   {0xFEFF, 0xFEFF},
+        {0xFFA0, 0xFFA0},   {0xFFF0, 0xFFFB},   {0x1BCA0, 0x1BCA3},
+        {0x1D173, 0x1D17A}, {0xE0000, 0xE0FFF},
     };
     unsigned code = n > 0 ? code_point(s, n) : 0x20;
 
@@ -137,6 +140,15 @@ static void json_ascii(FILE *f, unsigned char c)
         putc(c, f);
 }
 
+static void json_escape(FILE *f, unsigned code)
+{
+    if (code > 0xFFFF)
+        fprintf(f, "\\u%04x\\u%04x", 0xD7C0 + (code >> 10),
+                0xDC00 + (code & 0x3FF));
+    else
+        fprintf(f, "\\u%04x", code);
+}
+
 bool json_string(FILE *f, const char *text, size_t len)
 {
     const unsigned char *s = (const unsigned char *)text;
@@ -152,7 +164,7 @@ bool json_string(FILE *f, const char *text, size_t len)
         } else if (n == 1) {
             json_ascii(f, s[i]);
         } else if (is_unseen(s + i, n)) {
-            fprintf(f, "\\u%04x", code_point(s + i, n));
+            json_escape(f, code_point(s + i, n));
         } else {
             fwrite(s + i, 1, n, f);
         }

@@ -288,7 +288,7 @@ static int pick_password(const struct args *a, struct target *t)
 
 int target_pick(const struct args *a, struct target *t)
 {
-    *t = (struct target){.a = a, .signal_fd = -1};
+    *t = (struct target){.a = a};
     if (a->server_wait_ms == WAIT_FOREVER)
         t->server_until = TIME_NEVER;
     else if (a->server_wait_ms != NOT_GIVEN)
@@ -456,25 +456,48 @@ static int64_t retry_until(const struct target *t)
     return t->until == TIME_NEVER ? 0 : t->until;
 }
 
+/* Was there a fatal signal? Waits for one until then. */
+static bool fatal_signal(const struct target *t, int64_t until)
+{
+    struct pollfd p = {.fd = t->signals ? t->signals->fd : -1,
+                       .events = POLLIN};
+    struct signal_got got;
+
+    do {
+        int64_t left = until - time_now();
+        if (poll(&p, 1, left > 0 ? (int)left : 0) <= 0)
+            continue;
+        while (signals_next(t->signals, &got)) {
+            if (got.sig == SIGTSTP)
+                signals_stop(SIGTSTP, false);
+            else if (signals_fatal(got.sig))
+                return (*t->stopped_by = got.sig) != 0;
+        }
+    } while (time_now() < until);
+    return false;
+}
+
 /* A server that was named may not be there yet: the machine, or the server, is
  * being started. With a limit for waiting that is waited for, too. */
 static dibs_err open_named(const struct target *t, const char *url,
                            const dibs_client_opts *opts, dibs_client **out)
 {
-    struct pollfd p = {.fd = t->signal_fd, .events = POLLIN};
     dibs_err err = dibs_client_open(url, opts, out);
     int64_t pause = RETRY_MIN_MS, until = retry_until(t), tell_at = 0, now;
 
-    while (err == DIBS_ERR_CONN && (now = time_now()) < until && !p.revents) {
+    while (err == DIBS_ERR_CONN && (now = time_now()) < until) {
         if (now >= tell_at) {
             tell_open_failed(t, url, err,
                              until == TIME_NEVER ? until : until - now);
             tell_at = now + RETRY_TELL_MS;
         }
-        poll(&p, 1, (int)time_earlier(pause, until - now));
+        if (fatal_signal(t, time_earlier(now + pause, until)))
+            return err;
         pause = pause < RETRY_MAX_MS / 2 ? 2 * pause : RETRY_MAX_MS;
         err = dibs_client_open(url, opts, out);
     }
+    if (err != DIBS_OK)
+        (void)fatal_signal(t, 0);
     return err;
 }
 
@@ -503,7 +526,7 @@ static int open_reasoned(const struct target *t, size_t i,
     if (code != EXIT_FINE)
         return code;
     opening.over = true;
-    if (err != DIBS_OK)
+    if (err != DIBS_OK && !(t->stopped_by && *t->stopped_by))
         tell_open_failed(t, url, err, 0);
     return out_exit_of(err);
 }

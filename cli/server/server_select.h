@@ -10,6 +10,7 @@
 #include <dibs/dibs.h>
 
 #include "args/args.h"
+#include "run/signals.h"
 #include "server/private_server.h"
 
 /* A server as the user named it, or our own. */
@@ -24,7 +25,8 @@ struct target {
                       on the clock of time.h. 0, TIME_NEVER: not */
     int64_t server_until; /* counts instead, if it is not 0. TIME_NEVER: without
                              end */
-    int signal_fd;        /* readable: stop trying; -1 none */
+    const struct signals *signals; /* a fatal one stops that; NULL: none */
+    int *stopped_by;               /* the signal that did */
 };
 
 /* Finds out which server. EXIT_FINE, or another code and an error was printed.

@@ -279,6 +279,28 @@ redis main del deaf >/dev/null
 kill $sleeper
 ended 143 $sleeper
 
+# A sanitizer must be the first library of a program.
+if [ -z "$DIBS_SANITIZE" ]; then
+    case_is 'what is granted to a command that was killed is released'
+    bash -c 'exec sleep 1000' &
+    sleeper=$!
+    $CC -shared -fPIC -o late_listen.so "$HERE/late_listen.c" ||
+        fail 'cannot build late_listen'
+    (export LD_PRELOAD=./late_listen.so &&
+        exec "$DIBS" hold --for-pid $sleeper late) &
+    waiting=$!
+    await test -e listens
+    held main late || fail 'it is not held'
+    kill -9 $waiting
+    ended 137 $waiting
+    touch go
+    await free main late
+    gone late
+    alive $sleeper || fail 'the script was ended, too'
+    kill $sleeper
+    ended 143 $sleeper
+fi
+
 # ---- an older kernel -------------------------------------------------------
 
 $CC -o nosys "$HERE/nosys.c" || fail 'cannot build nosys'

@@ -137,11 +137,11 @@ has stdout "was held by $x:1 and is free now" "$out"
 redis s flushall >/dev/null
 
 case_is 'nothing from a server commands a terminal'
-evil=$x$':1\e]0;t\a\xc2\x9b2J\xe2\x80\xae\xe2\x81\xa6\xe2\x80\x8b\xef\xbb\xbf'
-shown=$x':1\x1b]0;t\x07\xc2\x9b2J\xe2\x80\xae\xe2\x81\xa6\xe2\x80\x8b\xef\xbb\xbf'
+evil=$x$':1\e]0;t\a\xc2\x9b2J\xe2\x80\xae\xe2\x81\xa6\xe2\x80\x8b\xef\xbb\xbf\xe3\x85\xa4\xf3\xa0\x81\x81'
+shown=$x':1\x1b]0;t\x07\xc2\x9b2J\xe2\x80\xae\xe2\x81\xa6\xe2\x80\x8b\xef\xbb\xbf\xe3\x85\xa4\xf3\xa0\x81\x81'
 quiet() { # WHAT
     ! grep -q $'[\x01-\x08\x0b-\x1f\x7f]' out.txt err.txt || fail "$1: $out $err"
-    ! grep -qaE $'\xc2\x9b|\xe2\x80|\xe2\x81|\xef\xbb' out.txt err.txt || fail "$1: $out $err"
+    ! grep -qaE $'\xc2\x9b|\xe2\x80|\xe2\x81|\xef\xbb|\xe3\x85|\xf3\xa0' out.txt err.txt || fail "$1: $out $err"
 }
 lock "$evil" "$evil" 3600000
 for words in info 'info --json' queue 'run -n --any-name' 'hold -n --any-name'; do
@@ -161,6 +161,9 @@ has stdout "waits    1. $shown" "$out"
 quiet queue
 ran 0 dibs ls
 quiet ls
+ran 0 dibs ls --json
+quiet 'ls --json'
+has stdout '\ufeff\u3164\udb40\udc41' "$out"
 ran 0 dibs force-unlock --yes "$evil"
 same stdout "$shown was held by $shown and is free now" "$out"
 ran 75 dibs force-unlock --yes --if-owner y rw

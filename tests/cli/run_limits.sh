@@ -187,6 +187,24 @@ await said 'trying again' err.txt
 kill -TERM $job
 ended 143 $job
 
+case_is '--server-wait: a new size of the terminal does not end it'
+taken() { # SIGNAL PROCESS
+    local waiting
+    waiting=$(sed -n 's/^ShdPnd:\t//p' "/proc/$2/status" 2>/dev/null)
+    [ $((0x${waiting:-0} >> ($(kill -l "$1") - 1) & 1)) -eq 0 ]
+}
+"$DIBS" sem acquire --lease 10s --server-wait forever -u "$away" s 2>err.txt &
+job=$!
+await said 'trying again' err.txt
+for sig in WINCH CONT; do
+    kill -$sig $job
+    await taken $sig $job
+done
+not dead $job || fail 'it has ended'
+kill -TERM $job
+ended 143 $job
+not said 'is a server running there' err.txt || fail 'it says more than once'
+
 case_is '--server-wait, --release-wait, --ready: what is refused'
 ran 64 dibs run --server-wait ever a -- true
 has stderr "--server-wait: 'ever' is not a time" "$err"

@@ -113,8 +113,8 @@ static void worker_start(struct worker *w, const struct group *g,
     }
 }
 
-/* Returns 1 if the worker did not end as it should: its test crashed, or a
- * fixture failed. */
+/* Returns 1 if the worker did not end as it should: its test crashed or called
+ * exit(3), or a fixture failed. */
 static int worker_end(struct worker *w, const struct group *g,
                       struct progress *p, size_t number)
 {
@@ -125,9 +125,9 @@ static int worker_end(struct worker *w, const struct group *g,
             ts_fatal("waitpid: %s", strerror(errno));
     print_captured(w->capture, STDOUT_FILENO);
     close(w->capture);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-        return 0;
     size_t running = atomic_load(&p->running[number]);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && !running)
+        return 0;
     dprintf(STDOUT_FILENO, "a worker ended with %s %d in %s\n",
             WIFSIGNALED(status) ? "signal" : "exit code",
             WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),

@@ -173,8 +173,8 @@ static void kill_children(void)
     struct dirent *e;
 
     while (proc && (e = readdir(proc))) {
-        char path[300], name[32], state;
-        int pid, parent;
+        char path[300], text[512], state, *name, *end;
+        int parent;
         FILE *f;
 
         if (!isdigit((unsigned char)e->d_name[0]))
@@ -183,13 +183,17 @@ static void kill_children(void)
         f = fopen(path, "re");
         if (!f)
             continue;
-        if (fscanf(f, "%d (%31[^)]) %c %d", &pid, name, &state, &parent) == 4 &&
-            parent == getpid() && state != 'Z') {
-            memcpy(test.orphan, name, sizeof name);
-            test.orphans++;
-            kill(pid, SIGKILL);
-        }
+        text[fread(text, 1, sizeof text - 1, f)] = '\0';
         fclose(f);
+        name = strchr(text, '(');
+        end = strrchr(text, ')'); /* the name may have any bytes in it */
+        if (name && end && sscanf(end + 1, " %c %d", &state, &parent) == 2 &&
+            parent == getpid() && state != 'Z') {
+            snprintf(test.orphan, sizeof test.orphan, "%.*s",
+                     (int)(end - name - 1), name + 1);
+            test.orphans++;
+            kill(atoi(text), SIGKILL);
+        }
     }
     if (proc)
         closedir(proc);

@@ -27,6 +27,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "support/run.h"
 #include "support/server.h"
 #include "support/util.h"
 #include "support/witness.h"
@@ -322,6 +323,62 @@ static void test_server_used_by_children(void **state)
     assert_int_equal(ts_int(srv, "CLIENT ID"), mine);
 }
 
+/* ---- the runners ------------------------------------------------------- */
+
+static void ends_at_once(void **state)
+{
+    (void)state;
+    _exit(0);
+}
+
+static void passes(void **state)
+{
+    (void)state;
+}
+
+static int run_two(int fd, void *arg)
+{
+    const struct CMUnitTest two[] = {cmocka_unit_test(ends_at_once),
+                                     cmocka_unit_test(passes)};
+
+    (void)fd;
+    (void)arg;
+    return ts_run_parallel("two", two, COUNT(two), NULL, NULL);
+}
+
+/* A test that ends its process has not passed. */
+static void test_run_ended_process(void **state)
+{
+    struct ts_child *ch = ts_spawn(run_two, NULL);
+
+    (void)state;
+    assert_int_equal(ts_child_wait(ch, TS_SOON), 1);
+    ts_child_free(ch);
+}
+
+/* What a test leaves is ended, whatever its name. */
+static void test_run_orphan_with_brackets(void **state)
+{
+    char *command = ts_text(
+        "d=$(dirname \"$(readlink /proc/%d/exe)\"); exec \"$d/run_test\" -k x "
+        "60 /bin/sh -c 'cp /bin/sleep \"$TMPDIR/a) b\" && "
+        "(\"$TMPDIR/a) b\" 60 & echo pid $!)'",
+        (int)getpid());
+    FILE *f = popen(command, "r");
+    char line[200];
+    int pid = 0;
+
+    (void)state;
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f))
+        (void)sscanf(line, "pid %d", &pid);
+    assert_int_equal(pclose(f), 0);
+    assert_true(pid > 1);
+    bool left = kill(pid, SIGKILL) == 0;
+    assert_false(left);
+    free(command);
+}
+
 /* ---- the witness ------------------------------------------------------- */
 
 static void test_witness_sees_two(void **state)
@@ -450,6 +507,8 @@ int main(void)
         T(test_server_dies_with_its_test),
         T(test_server_many_at_once),
         T(test_server_used_by_children),
+        T(test_run_ended_process),
+        T(test_run_orphan_with_brackets),
         T(test_witness_sees_two),
         T(test_witness_and_processes),
     };

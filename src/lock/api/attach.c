@@ -196,7 +196,7 @@ static dibs_err ask_value(dibs_lock *l, uint64_t wire, int64_t *value)
 
 /* Does this client have it already? */
 static bool is_known(struct dibs__lock_entry *entry, uint64_t wire,
-                     const struct dibs__owner_name *name) REQUIRES(line->mu)
+                     const struct dibs__owner_name *name) REQUIRES(entry->mu)
 {
     bool own = strcmp(name->uuid, dibs__entry_client(entry)->id) == 0;
 

@@ -84,7 +84,7 @@ static bool is_refusal(dibs_err err)
 
 /* What the answer means for the hold, which may be over by now. */
 static void hold_told(struct dibs__lock_entry *entry, struct dibs__hold *h,
-                      dibs_err err, bool ghost) REQUIRES(line->mu)
+                      dibs_err err, bool ghost) REQUIRES(entry->mu)
 {
     if (!h || h->state == HOLD_LOST || h->state == HOLD_ENDING)
         return;
@@ -207,7 +207,7 @@ enum plan { PLAN_SEND, PLAN_WAIT, PLAN_END };
 
 static enum plan plan_publish(struct dibs__lock_entry *entry,
                               struct dibs__operation *op, dibs_err *err)
-    REQUIRES(line->mu)
+    REQUIRES(entry->mu)
 {
     struct dibs__value *v = publishing_of(op)->value;
     struct dibs__hold *h = dibs__hold_of(entry, op->owner);

@@ -159,7 +159,7 @@ static void finish_latch_wait(struct dibs__operation *op, dibs_err err,
 
 /* Those that stood in the line when it was asked, but for this one. */
 static void take_asked(struct dibs__lock_entry *entry, struct dibs__list *out)
-    REQUIRES(line->mu)
+    REQUIRES(entry->mu)
 {
     struct dibs__list *all = &entry->wait.waiters;
 
