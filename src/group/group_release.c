@@ -14,7 +14,7 @@
 #include "group/group_op.h"
 
 /* Returns the number of members whose server confirmed the release. *first_err:
- * the first_err error of the others. */
+ * the first error of the others. */
 static size_t count_confirmed(struct dibs__group_op *op, dibs_err *first_err)
     REQUIRES(op->g->mu)
 {

@@ -28,17 +28,19 @@
  *         all are acquired; the acquire starts over then, too.
  *
  * Steps   step       what it finds                     next step
- *         try_done   [held, try_end) acquired          wait_for_next, or
- *                                                      commit if it was all
- *                    member b is busy                  try_again with [held,
- * b), or wait_for_next no batch can cover them           try_rest without
- * batches wait_done  acquired                          try_again, or commit if
- *                                                      it was the last
+ *         try_done   [held, try_end) acquired          commit if these are all
+ *                                                      members, else
+ *                                                      wait_for_next
+ *                    member b is busy                  try_again, up to b; if
+ *                                                      b is `held`,
+ *                                                      wait_for_next
+ *                    no batch can cover them           try_rest, no batches
+ *         wait_done  acquired                          commit if it was the
+ *                                                      last, else try_again
  *                    the limit of the wait has passed  start_over
  *                    blocked by a lost hold of another
- *                    acquire of the owner              start_over, back off
- *         any        deadline, stopped, or an error    release_from,
- * report_failure
+ *                    acquire of the owner              start_over, back_off
+ *         any        deadline, stopped, or an error    report_failure
  */
 #include "group/group_op.h"
 
@@ -113,9 +115,8 @@ static bool commit_members(struct dibs__group_op *op)
     return all_held;
 }
 
-/* Activates the level: from here on member_err owner holds the group and
- * on_lost is armed. Returns LOST if a member is lost; another error if it was
- * stopped. */
+/* Activates the level: from here on its owner holds the group and on_lost is
+ * armed. Returns LOST if a member is lost; another error if it was stopped. */
 static dibs_err commit_level(struct dibs__group_op *op)
 {
     if (!commit_members(op))
@@ -271,8 +272,7 @@ static void try_again(struct dibs__group_op *op)
         try_rest(op);
 }
 
-/* Backs off while blocked by a lost hold: no message announces member_err
- * release. */
+/* Backs off while blocked by a lost hold: no message announces its release. */
 static void back_off(struct dibs__group_op *op)
 {
     int64_t ms = dibs__backoff(&op->multi.backoff_ms, LOST_HOLD_MIN_MS,

@@ -36,8 +36,8 @@
  *         The validity of the group needs no computation of its own. Each
  *         member's hold is valid until its send time plus the lease, less the
  *         drift margin; the group is held while a majority of the holds are
- *         (group.c). Each hold is renewed by itself; one whose key has gone
- * from its server is lost and stays lost.
+ *         (group.c). Each hold is renewed by itself; one whose key is gone
+ *         from its server is lost and stays lost.
  *
  * Rounds  state      event                                   next
  *         ACQUIRING  a majority has voted and is valid       WON

@@ -18,10 +18,11 @@
  *         that it lasts as long as the lock and is restored after a failover
  *         or a deletion. When the hold ends, the row removes the value.
  *
- * Trouble No answer: the value is sent again with the next renewal. The hold is
- *         tainted, so its owner goes by another number after it, and a late
- *         copy finds no lock of that number. The server refuses it: it is not
- *         sent again. The owner does not hold the lock: it is lost.
+ * Limits  Without a reply the value is sent again at the next renewal; the hold
+ *         is marked may_have_stale_copy, so that its owner gets a new id after
+ *         it, and a late copy finds no lock of the old id. A value that the
+ *         server refuses is not sent again. If the owner does not hold the lock
+ *         on the server, the hold is lost.
  */
 #include "base/api_args.h"
 #include "base/mem.h"

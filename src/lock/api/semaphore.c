@@ -13,7 +13,8 @@
  *
  * Limits  Each command must count once, however often it is sent. Acquire and
  *         release record the owner in a sorted set; the requests keep their
- * result under a key of their own (guard), which a repeated send returns.
+ *         result under a key of their own (guard), which a repeated send
+ *         returns.
  */
 #include "base/api_args.h"
 #include "base/mem.h"

@@ -129,12 +129,13 @@ static bool is_same_snapshot(const struct dibs_watch *w,
            (!w->values || a->info.published == b->info.published);
 }
 
-static void call_user(struct dibs_watch *w, const struct snapshot *n,
+static void call_user(struct dibs_watch *w, const struct snapshot *snap,
                       const char *why)
 {
-    DIBS__API_CALL(n->err == DIBS_OK ? DIBS_OK
-                                     : dibs__reason_set(n->err, "%s", why));
-    w->fn(n->err, n->err == DIBS_OK ? &n->info : NULL, w->arg);
+    DIBS__API_CALL(snap->err == DIBS_OK
+                       ? DIBS_OK
+                       : dibs__reason_set(snap->err, "%s", why));
+    w->fn(snap->err, snap->err == DIBS_OK ? &snap->info : NULL, w->arg);
     pthread_mutex_lock(&mu);
     w->running_on = NULL;
     pthread_cond_broadcast(&callback_ended);
@@ -151,29 +152,29 @@ static void callback_run(struct dibs__callback *cb, bool drop)
     bool calls =
         !drop && !w->stopped &&
         (!w->has_reported || !is_same_snapshot(w, &w->reported, &w->latest));
-    struct snapshot n = w->latest;
+    struct snapshot snap = w->latest;
     memcpy(why, w->why, sizeof why);
     if (calls) {
-        w->reported = n;
+        w->reported = snap;
         w->has_reported = true;
         w->running_on = &this_thread;
     }
     pthread_mutex_unlock(&mu);
     if (calls)
-        call_user(w, &n, why);
+        call_user(w, &snap, why);
     watch_unref(w);
 }
 
 /* Stores the snapshot and queues the callback if it is a change. Returns
  * whether it is. */
-static bool store_snapshot(struct dibs_watch *w, const struct snapshot *n,
+static bool store_snapshot(struct dibs_watch *w, const struct snapshot *snap,
                            const char *why)
 {
     pthread_mutex_lock(&mu);
-    bool changed = !w->has_latest || !is_same_snapshot(w, &w->latest, n);
+    bool changed = !w->has_latest || !is_same_snapshot(w, &w->latest, snap);
     bool push = changed && !w->queued && !w->stopped;
     if (changed) {
-        w->latest = *n;
+        w->latest = *snap;
         w->has_latest = true;
         snprintf(w->why, sizeof w->why, "%s", why);
     }
@@ -203,7 +204,7 @@ static void query_after(struct dibs_watch *w, int64_t pause_ms)
 }
 
 static void watch_pause(struct dibs_watch *w, bool changed,
-                        const struct snapshot *n)
+                        const struct snapshot *snap)
 {
     int64_t pause;
 
@@ -215,9 +216,10 @@ static void watch_pause(struct dibs_watch *w, bool changed,
     pause = dibs__random_in(w->pause_ms * 3 / 4, w->pause_ms);
     if (w->has_message)
         pause = dibs__random_in(1, MESSAGE_DELAY_MAX_MS);
-    else if (n->err == DIBS_OK && n->info.locked && n->info.ttl_ms >= 0 &&
-             n->info.ttl_ms + AFTER_LEASE_MS < pause)
-        pause = dibs__max(n->info.ttl_ms + AFTER_LEASE_MS,
+    else if (snap->err == DIBS_OK && snap->info.locked &&
+             snap->info.ttl_ms >= 0 &&
+             snap->info.ttl_ms + AFTER_LEASE_MS < pause)
+        pause = dibs__max(snap->info.ttl_ms + AFTER_LEASE_MS,
                           dibs__min(pause, LEASE_PAUSE_MIN_MS));
     query_after(w, pause);
 }
@@ -226,13 +228,13 @@ static void on_query_result(dibs_err err, const dibs_lock_info *info,
                             const char *why, void *arg)
 {
     struct dibs_watch *w = arg;
-    struct snapshot n = {.err = err};
+    struct snapshot snap = {.err = err};
 
     if (err == DIBS_OK)
-        n.info = *info;
+        snap.info = *info;
     if (w->state == WATCH_QUERYING) { /* on_client_close reports CLOSED */
-        bool changed = err != DIBS_ERR_CLOSED && store_snapshot(w, &n, why);
-        watch_pause(w, changed, &n);
+        bool changed = err != DIBS_ERR_CLOSED && store_snapshot(w, &snap, why);
+        watch_pause(w, changed, &snap);
     }
     watch_unref(w);
 }

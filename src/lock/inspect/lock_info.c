@@ -166,7 +166,7 @@ static dibs_err read_info(struct info_query *q, const struct dibs__reply *r)
     if (!dibs__reply_num(r, 0, &left) || !dibs__reply_num(r, 1, &fields) ||
         (!token && !dibs__reply_num(r, 2, &waiters)))
         return DIBS_ERR_PROTOCOL;
-    if (token) { /* a fenced lock has the token in position of the waiters */
+    if (token) { /* a fenced lock has the token in place of the waiters */
         info->token = dibs__parse_number(token->text, token->text + token->len);
         waiters = 0;
     }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * waiter_count.c - dibs_lock_listeners: pubsub_mode many clients wait for a
- * lock.
+ * waiter_count.c - dibs_lock_listeners: how many clients wait for a lock.
  *
  * Thread  app; replies also on io.
  *
