@@ -181,8 +181,8 @@ static void move_to_level(struct dibs__group_op *op, size_t i)
     op->member_ops[i].state = MEMBER_IDLE;
 }
 
-/* Completes the operation and activates the level if there is a majority of
- * votes and of them a majority of valid holds. Returns false otherwise.
+/* If a majority has voted and a majority of the holds is valid: completes the
+ * operation, activates the level and returns true.
  * release[i]: member i is acquired but no vote, because its connection was
  * replaced meanwhile; the caller must release it. */
 static bool win_round(struct dibs__group_op *op, bool release[])
@@ -226,8 +226,8 @@ static void finish_won_round(struct dibs__group_op *op, const bool release[])
     dibs__group_op_finish(op);
 }
 
-/* If member i's server has already voted for another member: stops the
- * operation and returns true. */
+/* If member i was granted by a server that is known to be another member's,
+ * too: stops the operation and returns true. */
 static bool stop_on_double_vote(struct dibs__group_op *op, size_t i)
     REQUIRES(op->g->mu)
 {

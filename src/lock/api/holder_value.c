@@ -93,7 +93,7 @@ static void hold_apply_result(struct dibs__lock_entry *entry,
         return;
     h->may_have_stale_copy |= maybe_live_copy || err == DIBS_ERR_UNKNOWN;
     if (is_refusal(err)) {
-        dibs__holder_value_forget(entry, h->number);
+        dibs__holder_value_discard(entry, h->number);
         h->has_value = false;
     }
     if (err == DIBS_ERR_LOST)

@@ -186,8 +186,8 @@ void dibs__holder_value_end(struct dibs__lock_entry *entry,
     mark_row(entry, hold_number, MARK_ENDED);
 }
 
-void dibs__holder_value_forget(struct dibs__lock_entry *entry,
-                               uint64_t hold_number)
+void dibs__holder_value_discard(struct dibs__lock_entry *entry,
+                                uint64_t hold_number)
 {
     mark_row(entry, hold_number, MARK_REFUSED);
 }

@@ -70,8 +70,8 @@ void dibs__holder_value_end(struct dibs__lock_entry *entry,
                             uint64_t hold_number);
 /* The server refused the value: ends the row without sending anything more.
  * Requires entry->mu. */
-void dibs__holder_value_forget(struct dibs__lock_entry *entry,
-                               uint64_t hold_number);
+void dibs__holder_value_discard(struct dibs__lock_entry *entry,
+                                uint64_t hold_number);
 
 enum dibs__holder_value_job { JOB_NONE, JOB_SEND, JOB_REMOVE, JOB_FREE };
 /* Returns what the caller must do next with this row and changes its state.

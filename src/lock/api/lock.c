@@ -300,8 +300,8 @@ dibs_err dibs__release_fill(struct dibs__operation *op, const dibs_lock_opts *o,
     return DIBS_OK;
 }
 
-void dibs__release_settle_closed(struct dibs__lock_entry *entry,
-                                 dibs_owner owner)
+void dibs__release_suppress_losses(struct dibs__lock_entry *entry,
+                                   dibs_owner owner)
 {
     dibs__no_cancel();
     dibs__lock(&entry->mu);
@@ -321,8 +321,8 @@ static dibs_err enter_to_run(dibs_lock *l, const dibs_lock_opts *o,
     dibs_err err = dibs__client_enter(l->c);
 
     if (err == DIBS_ERR_CLOSED && releasing)
-        dibs__release_settle_closed(l->entry,
-                                    o->owner ? o->owner : dibs__owner_thread());
+        dibs__release_suppress_losses(
+            l->entry, o->owner ? o->owner : dibs__owner_thread());
     return err;
 }
 

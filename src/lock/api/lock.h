@@ -103,8 +103,8 @@ dibs_err dibs__release_fill(struct dibs__operation *op, const dibs_lock_opts *o,
 /* For a release while the client closes and releases all holds itself: on_lost
  * of this owner (0: of all owners) is not called any more, and does not run any
  * more, when this returns. Thread: app. */
-void dibs__release_settle_closed(struct dibs__lock_entry *entry,
-                                 dibs_owner owner);
+void dibs__release_suppress_losses(struct dibs__lock_entry *entry,
+                                   dibs_owner owner);
 
 /* A sync operation on the caller's stack: init, fill, wait. dibs__op_wait runs
  * it and returns its result. */

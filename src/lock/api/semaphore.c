@@ -235,7 +235,7 @@ static dibs_err no_hold_error(struct dibs__lock_entry *entry)
 {
     if (!atomic_load(&entry->manager->closing))
         return DIBS_ERR_NOT_OWNER;
-    dibs__release_settle_closed(entry, 0);
+    dibs__release_suppress_losses(entry, 0);
     return DIBS_ERR_CLOSED;
 }
 
@@ -251,8 +251,8 @@ static dibs_err release_or_detach(dibs_semaphore *s, struct semaphore_call *sc,
     /* The hold stays claimed, so that the next release takes another. A lost
      * hold has left the entry; its number of permits is not known any more. */
     if (err == DIBS_ERR_CLOSED)
-        dibs__release_settle_closed(entry,
-                                    claim_hold(entry, sc->permits, unused));
+        dibs__release_suppress_losses(entry,
+                                      claim_hold(entry, sc->permits, unused));
     if (err != DIBS_OK)
         return err;
     dibs_client *c = s->l->c;

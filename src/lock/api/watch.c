@@ -292,8 +292,8 @@ static void run_start_task(struct dibs__task *t)
         query_after(w, 0);
     }
     watch_unref(w);
-    atomic_fetch_sub(&manager->in_flight,
-                     1); /* the shutdown hook suffices now */
+    /* From here on the shutdown hook alone keeps the client. */
+    atomic_fetch_sub(&manager->in_flight, 1);
 }
 
 static void run_stop_task(struct dibs__task *t)
