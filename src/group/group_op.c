@@ -87,13 +87,13 @@ void dibs__group_op_unref(struct dibs__group_op *op)
     dibs__group_unref(g);
 }
 
-static void on_hook_ref(struct dibs__shutdown_hook *hook)
+static void group_op_hook_ref(struct dibs__shutdown_hook *hook)
 {
     dibs__group_op_ref(DIBS_OF(hook, struct dibs__group_op, shutdown_hook));
 }
 
-static void on_client_close(struct dibs__shutdown_hook *hook);
-static void on_close_timeout(struct dibs__shutdown_hook *hook);
+static void group_op_client_close(struct dibs__shutdown_hook *hook);
+static void group_op_close_timeout(struct dibs__shutdown_hook *hook);
 
 struct dibs__group_op *dibs__group_op_new(struct dibs__group *g,
                                           const dibs_lock_opts *o)
@@ -108,9 +108,9 @@ struct dibs__group_op *dibs__group_op_new(struct dibs__group *g,
     if (!op->o.owner)
         op->o.owner = dibs__owner_thread();
     atomic_init(&op->refs, 1);
-    op->shutdown_hook.ref = on_hook_ref;
-    op->shutdown_hook.close = on_client_close;
-    op->shutdown_hook.over = on_close_timeout;
+    op->shutdown_hook.ref = group_op_hook_ref;
+    op->shutdown_hook.close = group_op_client_close;
+    op->shutdown_hook.over = group_op_close_timeout;
     op->deadline =
         o->wait_ms ? dibs__add(dibs__now_ms(), o->wait_ms) : INT64_MAX;
     for (size_t i = 0; i < g->n; i++) {
@@ -228,7 +228,7 @@ bool dibs__group_op_complete(struct dibs__group_op *op, dibs_err err)
     return true;
 }
 
-static void callback_run(struct dibs__callback *cb, bool drop)
+static void group_op_callback_run(struct dibs__callback *cb, bool drop)
 {
     struct dibs__group_op *op = DIBS_OF(cb, struct dibs__group_op, cb);
 
@@ -245,7 +245,7 @@ static void push_callback(void *arg)
     struct dibs__group_op *op = arg;
     struct dibs__lock_manager *manager = completion_manager(op);
 
-    op->cb.run = callback_run;
+    op->cb.run = group_op_callback_run;
     dibs__callbacks_push(&completion_client(op)->callbacks, &op->cb);
     atomic_fetch_sub(&manager->in_flight, 1);
 }
@@ -301,7 +301,7 @@ static void cancel_op(struct dibs__group *g, struct dibs__group_op *op,
     }
 }
 
-static void on_client_close(struct dibs__shutdown_hook *hook)
+static void group_op_client_close(struct dibs__shutdown_hook *hook)
 {
     struct dibs__group_op *op =
         DIBS_OF(hook, struct dibs__group_op, shutdown_hook);
@@ -313,7 +313,7 @@ static void on_client_close(struct dibs__shutdown_hook *hook)
     dibs__group_op_unref(op);
 }
 
-static void on_close_timeout(struct dibs__shutdown_hook *hook)
+static void group_op_close_timeout(struct dibs__shutdown_hook *hook)
 {
     struct dibs__group_op *op =
         DIBS_OF(hook, struct dibs__group_op, shutdown_hook);

@@ -33,7 +33,7 @@ static size_t count_confirmed(struct dibs__group_op *op, dibs_err *first_err)
 }
 
 /* A quorum lock: the caller has its result when a majority has confirmed. */
-static void member_release_ended(struct dibs__group_op *op,
+static void set_result_if_enough(struct dibs__group_op *op,
                                  struct dibs__member_op *m, bool detached)
 {
     dibs_err first_err;
@@ -62,7 +62,7 @@ static void release_start(struct dibs__group_op *op)
     bool on_caller_thread = op->on_caller_thread;
 
     op->on_caller_thread = false;
-    op->member_ended = op->g->quorum ? member_release_ended : NULL;
+    op->member_ended = op->g->quorum ? set_result_if_enough : NULL;
     dibs__group_op_pending_begin(op, release_done);
     if (op->g->quorum && on_caller_thread)
         dibs__members_release_fanout(op);

@@ -25,12 +25,12 @@ static void on_loop_timer(struct dibs__timer *t)
     timer_expire(DIBS_OF(t, struct dibs__group_timer, loop_timer));
 }
 
-static void on_client_shutdown(struct dibs__shutdown_hook *hook)
+static void timer_client_shutdown(struct dibs__shutdown_hook *hook)
 {
     timer_expire(DIBS_OF(hook, struct dibs__group_timer, shutdown_hook));
 }
 
-static void run_start_task(struct dibs__task *t)
+static void timer_start_task(struct dibs__task *t)
 {
     struct dibs__group_timer *timer =
         DIBS_OF(t, struct dibs__group_timer, start_task);
@@ -60,13 +60,13 @@ bool dibs__group_timer_start(struct dibs__group_timer *timer,
         if (dibs__client_enter(m->c) != DIBS_OK)
             continue;
         *timer = (struct dibs__group_timer){
-            .shutdown_hook = {.close = on_client_shutdown,
-                              .over = on_client_shutdown},
+            .shutdown_hook = {.close = timer_client_shutdown,
+                              .over = timer_client_shutdown},
             .manager = m->entry->manager,
             .ms = ms,
             .on_start = on_start,
             .on_expire = on_expire,
-            .start_task.run = run_start_task,
+            .start_task.run = timer_start_task,
             .loop_timer.fire = on_loop_timer};
         atomic_fetch_add(&timer->manager->in_flight, 1);
         dibs__loop_post(&m->c->loop, &timer->start_task);

@@ -50,7 +50,8 @@ static void subscriptions_unref(struct dibs__member_subscriptions *subs)
     on_end(arg);
 }
 
-static struct dibs__lock_entry *entry_of(const struct member_subscription *ms)
+static struct dibs__lock_entry *
+subscription_entry(const struct member_subscription *ms)
 {
     return ms->all->g->members[ms->member].entry;
 }
@@ -73,7 +74,7 @@ static void on_channel_event(struct dibs__subscription *sub, char said)
 
 static void subscription_end(struct member_subscription *ms)
 {
-    struct dibs__lock_manager *manager = entry_of(ms)->manager;
+    struct dibs__lock_manager *manager = subscription_entry(ms)->manager;
 
     if (!ms->active)
         return;
@@ -84,16 +85,16 @@ static void subscription_end(struct member_subscription *ms)
     atomic_fetch_sub(&manager->in_flight, 1);
 }
 
-static void on_client_shutdown(struct dibs__shutdown_hook *hook)
+static void subscription_client_shutdown(struct dibs__shutdown_hook *hook)
 {
     subscription_end(DIBS_OF(hook, struct member_subscription, shutdown_hook));
 }
 
-static void run_start_task(struct dibs__task *t)
+static void subscription_start_task(struct dibs__task *t)
 {
     struct member_subscription *ms =
         DIBS_OF(t, struct member_subscription, start_task);
-    struct dibs__lock_entry *entry = entry_of(ms);
+    struct dibs__lock_entry *entry = subscription_entry(ms);
 
     ms->active = true;
     dibs__shutdown_hook_register(entry->manager, &ms->shutdown_hook);
@@ -101,7 +102,7 @@ static void run_start_task(struct dibs__task *t)
     (void)dibs__entry_subscribe(entry, &ms->sub);
 }
 
-static void run_stop_task(struct dibs__task *t)
+static void subscription_stop_task(struct dibs__task *t)
 {
     struct member_subscription *ms =
         DIBS_OF(t, struct member_subscription, stop_task);
@@ -117,11 +118,12 @@ static void subscription_start(struct member_subscription *ms)
 {
     const struct dibs__member *m = &ms->all->g->members[ms->member];
 
-    ms->shutdown_hook = (struct dibs__shutdown_hook){
-        .close = on_client_shutdown, .over = on_client_shutdown};
+    ms->shutdown_hook =
+        (struct dibs__shutdown_hook){.close = subscription_client_shutdown,
+                                     .over = subscription_client_shutdown};
     ms->sub.hear = on_channel_event;
-    ms->start_task.run = run_start_task;
-    ms->stop_task.run = run_stop_task;
+    ms->start_task.run = subscription_start_task;
+    ms->stop_task.run = subscription_stop_task;
     if (dibs__client_enter(m->c) != DIBS_OK)
         return;
     atomic_fetch_add(&m->entry->manager->in_flight, 1);

@@ -27,7 +27,9 @@
  *         A member that was lost during the wait for another is detected when
  *         all are acquired; the acquire starts over then, too.
  *
- * Steps   step       what it finds                     next step
+ * Steps (multi_ is left out)
+ *
+ *         step       what it finds                     next step
  *         try_done   [held, try_end) acquired          commit if these are all
  *                                                      members, else
  *                                                      wait_for_next
@@ -49,10 +51,10 @@
 #define LOST_HOLD_MIN_MS     5 /* back-off while blocked by a lost hold */
 #define LOST_HOLD_MAX_MS     250
 
-static void try_rest(struct dibs__group_op *op);
-static void try_again(struct dibs__group_op *op);
-static void start_over(struct dibs__group_op *op,
-                       void (*next)(struct dibs__group_op *));
+static void multi_try_rest(struct dibs__group_op *op);
+static void multi_try_again(struct dibs__group_op *op);
+static void multi_start_over(struct dibs__group_op *op,
+                             void (*next)(struct dibs__group_op *));
 static void wait_for_next(struct dibs__group_op *op);
 
 /* ---- the end ----------------------------------------------------------- */
@@ -66,7 +68,7 @@ static void release_from(struct dibs__group_op *op, size_t from,
     dibs__group_op_pending_end(op);
 }
 
-static void report_failure(struct dibs__group_op *op)
+static void multi_report_failure(struct dibs__group_op *op)
 {
     dibs__group_op_fail(op, dibs__group_op_error(op));
 }
@@ -78,7 +80,7 @@ static void release_and_fail(struct dibs__group_op *op, dibs_err err)
     dibs__lock(&op->g->mu);
     dibs__group_op_stop(op, err);
     dibs__unlock(&op->g->mu);
-    release_from(op, 0, report_failure);
+    release_from(op, 0, multi_report_failure);
 }
 
 /* After the deadline: fails the operation and returns true. The error is that
@@ -136,7 +138,7 @@ static dibs_err commit_level(struct dibs__group_op *op)
     return err;
 }
 
-static void commit(struct dibs__group_op *op)
+static void multi_commit(struct dibs__group_op *op)
 {
     dibs_err err = dibs__group_op_error(op);
 
@@ -147,7 +149,7 @@ static void commit(struct dibs__group_op *op)
     else if (err != DIBS_ERR_LOST || op->no_wait)
         release_and_fail(op, err);
     else if (dibs__now_ms() < op->deadline)
-        start_over(op, try_again);
+        multi_start_over(op, multi_try_again);
     else
         release_and_fail(op, DIBS_ERR_TIMEOUT);
 }
@@ -163,8 +165,9 @@ struct try_result {
 
 /* Returns whether waiting may help: a holder may release, an unreachable server
  * may come back, and a server that is busy itself may recover. */
-static bool is_retryable(struct dibs__group_op *op,
-                         const struct dibs__member_op *m) REQUIRES(op->g->mu)
+static bool is_multi_retryable(struct dibs__group_op *op,
+                               const struct dibs__member_op *m)
+    REQUIRES(op->g->mu)
 {
     dibs_err err = m->err;
     bool is_temporary = err == DIBS_ERR_SERVER && err == m->lock_op.last_err;
@@ -183,7 +186,7 @@ static struct try_result get_try_result(struct dibs__group_op *op)
     for (size_t i = op->multi.try_end; i-- > op->multi.held;) {
         const struct dibs__member_op *m = &op->member_ops[i];
         r.all_acquired &= m->state == MEMBER_ACQUIRED;
-        if (is_retryable(op, m))
+        if (is_multi_retryable(op, m))
             r.first_busy = i;
         else if (m->err != DIBS_OK && m->err != DIBS_ERR_CANCELED)
             r.error = m->err;
@@ -192,7 +195,7 @@ static struct try_result get_try_result(struct dibs__group_op *op)
     return r;
 }
 
-static void try_done(struct dibs__group_op *op)
+static void multi_try_done(struct dibs__group_op *op)
 {
     struct try_result r = get_try_result(op);
     dibs_err stopped = dibs__group_op_error(op);
@@ -200,14 +203,14 @@ static void try_done(struct dibs__group_op *op)
     if (r.all_acquired) {
         op->multi.held = op->multi.try_end;
         if (op->multi.held == op->g->n)
-            commit(op);
+            multi_commit(op);
         else
             wait_for_next(op);
     } else if (stopped || r.error) {
         release_and_fail(op, stopped ? stopped : r.error);
     } else if (r.first_busy == op->multi.try_end) {
         op->multi.no_batch = true; /* none is busy: no batch was sent */
-        release_from(op, op->multi.held, try_rest);
+        release_from(op, op->multi.held, multi_try_rest);
     } else if (op->no_wait) {
         release_and_fail(op, DIBS_ERR_BUSY);
     } else {
@@ -215,7 +218,7 @@ static void try_done(struct dibs__group_op *op)
         op->multi.try_end = r.first_busy;
         release_from(op, op->multi.held,
                      op->multi.try_end == op->multi.held ? wait_for_next
-                                                         : try_again);
+                                                         : multi_try_again);
     }
 }
 
@@ -252,13 +255,13 @@ static void try_same_server(struct dibs__group_op *op, size_t from, size_t to,
         dibs__client_leave(c);
 }
 
-static void try_rest(struct dibs__group_op *op)
+static void multi_try_rest(struct dibs__group_op *op)
 {
     bool on_caller_thread = op->on_caller_thread;
     size_t from = op->multi.held, to = op->multi.try_end;
 
     op->on_caller_thread = false;
-    dibs__group_op_pending_begin(op, try_done);
+    dibs__group_op_pending_begin(op, multi_try_done);
     for (size_t i = from, end; i < to; i = end) {
         end = dibs__members_same_server_end(op, i, to);
         try_same_server(op, i, end, on_caller_thread && end == to);
@@ -266,32 +269,32 @@ static void try_rest(struct dibs__group_op *op)
     dibs__group_op_pending_end(op);
 }
 
-static void try_again(struct dibs__group_op *op)
+static void multi_try_again(struct dibs__group_op *op)
 {
     if (!fail_if_past_deadline(op))
-        try_rest(op);
+        multi_try_rest(op);
 }
 
 /* Backs off while blocked by a lost hold: no message announces its release. */
-static void back_off(struct dibs__group_op *op)
+static void multi_back_off(struct dibs__group_op *op)
 {
     int64_t ms = dibs__backoff(&op->multi.backoff_ms, LOST_HOLD_MIN_MS,
                                LOST_HOLD_MAX_MS);
 
     ms = dibs__min(ms, dibs__max(op->deadline - dibs__now_ms(), 0));
-    dibs__group_op_timer_start(op, ms, try_again);
+    dibs__group_op_timer_start(op, ms, multi_try_again);
 }
 
 /* ---- waiting ----------------------------------------------------------- */
 
-static void wait_done(struct dibs__group_op *op)
+static void multi_wait_done(struct dibs__group_op *op)
 {
     struct dibs__member_op *m = &op->member_ops[op->multi.held];
 
     dibs__lock(&op->g->mu);
     dibs_err err = m->err, stopped = op->err;
     bool blocked_by_lost_hold = m->blocked_by_lost_hold;
-    bool retryable = err == DIBS_ERR_TIMEOUT || is_retryable(op, m);
+    bool retryable = err == DIBS_ERR_TIMEOUT || is_multi_retryable(op, m);
     if (err == DIBS_ERR_TIMEOUT) /* the server's last answer */
         op->level->members[m->index].err = DIBS_ERR_BUSY;
     dibs__unlock(&op->g->mu);
@@ -301,14 +304,14 @@ static void wait_done(struct dibs__group_op *op)
         op->multi.held++;
         op->multi.try_end = op->g->n;
         if (op->multi.held == op->multi.try_end)
-            commit(op);
+            multi_commit(op);
         else
-            try_again(op);
+            multi_try_again(op);
     } else if (retryable && blocked_by_lost_hold &&
                dibs__now_ms() < op->deadline) {
-        start_over(op, back_off);
+        multi_start_over(op, multi_back_off);
     } else if (retryable && dibs__now_ms() < op->deadline) {
-        start_over(op, try_again);
+        multi_start_over(op, multi_try_again);
     } else {
         release_and_fail(op, blocked_by_lost_hold ? DIBS_ERR_TIMEOUT : err);
     }
@@ -326,15 +329,15 @@ static void wait_for_next(struct dibs__group_op *op)
         until = dibs__min(until, dibs__now_ms() +
                                      dibs__random_in(HOLD_AND_WAIT_MIN_MS,
                                                      HOLD_AND_WAIT_MAX_MS));
-    dibs__group_op_pending_begin(op, wait_done);
+    dibs__group_op_pending_begin(op, multi_wait_done);
     dibs__member_op_wait(op, op->multi.held, until);
     dibs__group_op_pending_end(op);
 }
 
 /* ---- start ------------------------------------------------------------- */
 
-static void start_over(struct dibs__group_op *op,
-                       void (*next)(struct dibs__group_op *))
+static void multi_start_over(struct dibs__group_op *op,
+                             void (*next)(struct dibs__group_op *))
 {
     if (!dibs__group_level_new_loss(op->level)) {
         release_and_fail(op, DIBS_ERR_NOMEM);
@@ -352,5 +355,5 @@ void dibs__multi_start(struct dibs__group_op *op)
     for (size_t i = 0; i < op->g->n; i++)
         op->level->members[i].err = DIBS_ERR_CANCELED; /* not tried yet */
     dibs__unlock(&op->g->mu);
-    try_rest(op);
+    multi_try_rest(op);
 }

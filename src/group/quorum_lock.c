@@ -422,7 +422,7 @@ static dibs_err round_error(struct dibs__group_op *op)
 
 /* A holder may release, and a server that is down may come back; other errors
  * are permanent. */
-static bool is_retryable(dibs_err err)
+static bool is_round_retryable(dibs_err err)
 {
     return err == DIBS_ERR_BUSY || err == DIBS_ERR_CONN ||
            err == DIBS_ERR_UNKNOWN;
@@ -494,7 +494,7 @@ static void round_done(struct dibs__group_op *op)
         return;
     }
     dibs_err why = round_error(op);
-    if (op->no_wait || !is_retryable(why) || left <= 0)
+    if (op->no_wait || !is_round_retryable(why) || left <= 0)
         quorum_fail(op, why);
     else
         next_round(op, left);

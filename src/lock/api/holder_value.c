@@ -351,7 +351,7 @@ dibs_err dibs_lock_publish(dibs_lock *l, dibs_owner owner, const char *value)
     return DIBS__API_CALL(publish_value(l, owner, value, NULL, NULL));
 }
 
-static dibs_err report_null_cb(const dibs_lock *l)
+static dibs_err publish_report_null_cb(const dibs_lock *l)
 {
     dibs__check_not_null("cb", NULL);
     return dibs__lock_report_invalid_arg(l);
@@ -361,7 +361,7 @@ dibs_err dibs_lock_publish_async(dibs_lock *l, dibs_owner owner,
                                  const char *value, dibs_cb cb, void *arg)
 {
     return DIBS__API_CALL(cb ? publish_value(l, owner, value, cb, arg)
-                             : report_null_cb(l));
+                             : publish_report_null_cb(l));
 }
 
 /* ---- reading ----------------------------------------------------------- */
@@ -485,7 +485,7 @@ static dibs_err reading_begin(dibs_lock *l, dibs_value_cb cb, void *arg)
 static dibs_err value_read_async(dibs_lock *l, dibs_value_cb cb, void *arg)
 {
     if (!cb)
-        return report_null_cb(l);
+        return publish_report_null_cb(l);
     dibs_err err = enter_to_read(l);
     if (err != DIBS_OK)
         return err;

@@ -120,20 +120,20 @@ static dibs_err latch_count_read(struct dibs__request *r,
 
 /* ---- waiting ----------------------------------------------------------- */
 
-static struct dibs__operation *op_of(const struct dibs__waiter *waiter)
+static struct dibs__operation *latch_op_of(const struct dibs__waiter *waiter)
 {
     return DIBS_OF(waiter, struct dibs__operation, waiter);
 }
 
-static struct dibs__lock_entry *entry_of(struct dibs__wait_queue *queue)
+static struct dibs__lock_entry *latch_entry_of(struct dibs__wait_queue *queue)
 {
     return DIBS_OF(queue, struct dibs__lock_entry, wait);
 }
 
 /* Returns OK if the latch is open, TIMEOUT if its deadline has passed, BUSY if
  * it is closed, for *busy_ms at most. */
-static dibs_err read_query(dibs_err err, const struct dibs__reply *reply,
-                           int64_t *busy_ms)
+static dibs_err read_latch_query(dibs_err err, const struct dibs__reply *reply,
+                                 int64_t *busy_ms)
 {
     int64_t left, passed;
 
@@ -178,14 +178,14 @@ static void take_covered(struct dibs__lock_entry *entry, struct dibs__list *out)
     }
 }
 
-static bool is_retryable(dibs_err err, const struct dibs__reply *reply)
+static bool is_latch_retryable(dibs_err err, const struct dibs__reply *reply)
 {
     return err == DIBS_ERR_CONN || err == DIBS_ERR_UNKNOWN ||
            (err == DIBS_ERR_SERVER && !reply);
 }
 
-static void on_wait_reply(struct dibs__command *cmd, dibs_err err,
-                          const struct dibs__reply *reply)
+static void on_latch_wait_reply(struct dibs__command *cmd, dibs_err err,
+                                const struct dibs__reply *reply)
 {
     struct dibs__operation *op = DIBS_OF(cmd, struct dibs__operation, command);
     struct dibs__lock_entry *entry = op->entry;
@@ -194,14 +194,14 @@ static void on_wait_reply(struct dibs__command *cmd, dibs_err err,
     bool parked = false;
 
     dibs__list_init(&covered);
-    err = read_query(err, reply, &busy_ms);
+    err = read_latch_query(err, reply, &busy_ms);
     dibs__lock(&entry->mu);
     op->last_err = DIBS_OK;
     if (err == DIBS_ERR_BUSY) {
         parked = dibs__wait_queue_park(
             &entry->wait, &op->waiter,
             dibs__retry_delay_default(entry, busy_ms), cmd->sent_ms);
-    } else if (is_retryable(err, reply)) {
+    } else if (is_latch_retryable(err, reply)) {
         op->last_err = err;
         parked = dibs__wait_queue_park(
             &entry->wait, &op->waiter,
@@ -247,15 +247,15 @@ static bool latch_may_query(struct dibs__wait_queue *queue,
 
 static void latch_query(struct dibs__waiter *waiter)
 {
-    struct dibs__operation *op = op_of(waiter);
+    struct dibs__operation *op = latch_op_of(waiter);
 
-    dibs__op_send_own(op, latch_wait_write, 1u << REPLY_ARRAY, on_wait_reply,
-                      dibs__entry_timeout(op->entry));
+    dibs__op_send_own(op, latch_wait_write, 1u << REPLY_ARRAY,
+                      on_latch_wait_reply, dibs__entry_timeout(op->entry));
 }
 
 static void latch_end(struct dibs__waiter *waiter, dibs_err err)
 {
-    struct dibs__operation *op = op_of(waiter);
+    struct dibs__operation *op = latch_op_of(waiter);
 
     dibs__op_finish(op, err == DIBS_ERR_TIMEOUT && op->last_err ? op->last_err
                                                                 : err);
@@ -263,12 +263,12 @@ static void latch_end(struct dibs__waiter *waiter, dibs_err err)
 
 static void latch_ref(struct dibs__wait_queue *queue)
 {
-    dibs__entry_ref(entry_of(queue));
+    dibs__entry_ref(latch_entry_of(queue));
 }
 
 static void latch_unref(struct dibs__wait_queue *queue)
 {
-    dibs__entry_unref(entry_of(queue));
+    dibs__entry_unref(latch_entry_of(queue));
 }
 
 static const struct dibs__wait_queue_ops latch_waits = {
@@ -369,7 +369,7 @@ void dibs_latch_free(dibs_latch *l)
     dibs__free(l);
 }
 
-static dibs_err report_invalid(const dibs_latch *l)
+static dibs_err latch_report_invalid(const dibs_latch *l)
 {
     return l ? dibs__lock_report_invalid_arg(l->l) : DIBS_ERR_INVALID;
 }
@@ -381,12 +381,12 @@ static dibs_err take_latch_opts(const dibs_latch *l, const dibs_latch_opts *in,
         dibs__struct_take(&dibs__struct_latch_opts, in, o) ||
         dibs__check_time("wait_ms", o->wait_ms) ||
         dibs__check_time("deadline_ms", o->deadline_ms))
-        return report_invalid(l);
+        return latch_report_invalid(l);
     if (o->ticket && (!*o->ticket ||
                       strnlen(o->ticket, DIBS_NAME_MAX + 1) > DIBS_NAME_MAX)) {
         dibs__reason_set(DIBS_ERR_INVALID, "the ticket must have 1 to %d bytes",
                          DIBS_NAME_MAX);
-        return report_invalid(l);
+        return latch_report_invalid(l);
     }
     return DIBS_OK;
 }
@@ -404,7 +404,7 @@ static dibs_err latch_set(dibs_latch *l, int64_t count,
         dibs__reason_set(DIBS_ERR_INVALID,
                          "count is %lld, it must be 0 to %lld",
                          (long long)count, (long long)DIBS_MS_MAX);
-        return report_invalid(l);
+        return latch_report_invalid(l);
     }
     r.within_ms = o.deadline_ms;
     dibs_err err = dibs__request_run(l->l, &r, NULL, NULL);
@@ -441,17 +441,17 @@ dibs_err dibs_latch_count_down(dibs_latch *l, const dibs_latch_opts *opts,
     return DIBS__API_CALL(latch_down(l, opts, left, NULL, NULL));
 }
 
-static dibs_err report_null_cb(const dibs_latch *l)
+static dibs_err latch_report_null_cb(const dibs_latch *l)
 {
     dibs__check_not_null("cb", NULL);
-    return report_invalid(l);
+    return latch_report_invalid(l);
 }
 
 dibs_err dibs_latch_count_down_async(dibs_latch *l, const dibs_latch_opts *opts,
                                      dibs_cb cb, void *arg)
 {
     return DIBS__API_CALL(cb ? latch_down(l, opts, NULL, cb, arg)
-                             : report_null_cb(l));
+                             : latch_report_null_cb(l));
 }
 
 static dibs_err latch_count(dibs_latch *l, int64_t *left)
@@ -460,7 +460,7 @@ static dibs_err latch_count(dibs_latch *l, int64_t *left)
                               .read = latch_count_read};
 
     if (dibs__check_not_null("latch", l) || dibs__check_not_null("left", left))
-        return report_invalid(l);
+        return latch_report_invalid(l);
     dibs_err err = dibs__request_run(l->l, &r, NULL, NULL);
     if (err == DIBS_OK)
         *left = r.result[0];
@@ -546,5 +546,5 @@ dibs_err dibs_latch_wait_async(dibs_latch *l, const dibs_latch_opts *opts,
                                dibs_cb cb, void *arg)
 {
     return DIBS__API_CALL(cb ? latch_wait(l, opts, cb, arg)
-                             : report_null_cb(l));
+                             : latch_report_null_cb(l));
 }

@@ -279,7 +279,7 @@ static dibs_err semaphore_release(dibs_semaphore *s,
     return release_or_detach(s, &sc, NULL);
 }
 
-static dibs_err report_null_cb(const dibs_semaphore *s)
+static dibs_err semaphore_report_null_cb(const dibs_semaphore *s)
 {
     dibs__check_not_null("cb", NULL);
     return s ? dibs__lock_report_invalid_arg(s->l) : DIBS_ERR_INVALID;
@@ -307,7 +307,7 @@ dibs_err dibs_semaphore_acquire_async(dibs_semaphore *s,
                                       dibs_cb cb, void *arg)
 {
     return DIBS__API_CALL(cb ? semaphore_acquire(s, opts, false, cb, arg)
-                             : report_null_cb(s));
+                             : semaphore_report_null_cb(s));
 }
 
 dibs_err dibs_semaphore_try_async(dibs_semaphore *s,
@@ -315,7 +315,7 @@ dibs_err dibs_semaphore_try_async(dibs_semaphore *s,
                                   void *arg)
 {
     return DIBS__API_CALL(cb ? semaphore_acquire(s, opts, true, cb, arg)
-                             : report_null_cb(s));
+                             : semaphore_report_null_cb(s));
 }
 
 dibs_err dibs_semaphore_release_async(dibs_semaphore *s,
@@ -323,7 +323,7 @@ dibs_err dibs_semaphore_release_async(dibs_semaphore *s,
                                       dibs_cb cb, void *arg)
 {
     return DIBS__API_CALL(cb ? semaphore_release(s, opts, cb, arg)
-                             : report_null_cb(s));
+                             : semaphore_report_null_cb(s));
 }
 
 /* ---- leave and adopt --------------------------------------------------- */
@@ -467,8 +467,8 @@ static dibs_err semaphore_info_read(struct dibs__request *r,
 }
 
 /* Runs a request. out: gets its result; or NULL. */
-static dibs_err run_request(dibs_semaphore *s, struct dibs__request *r,
-                            int64_t *out)
+static dibs_err semaphore_run_request(dibs_semaphore *s,
+                                      struct dibs__request *r, int64_t *out)
 {
     if (dibs__check_not_null("semaphore", s) != DIBS_OK)
         return DIBS_ERR_INVALID;
@@ -486,7 +486,7 @@ static dibs_err semaphore_set(dibs_semaphore *s, int64_t permits, bool *was_set)
 
     if (check_permits(permits, 0) != DIBS_OK)
         return s ? dibs__lock_report_invalid_arg(s->l) : DIBS_ERR_INVALID;
-    dibs_err err = run_request(s, &r, &done);
+    dibs_err err = semaphore_run_request(s, &r, &done);
     if (err == DIBS_OK && was_set)
         *was_set = done == 1;
     return err;
@@ -504,7 +504,7 @@ static dibs_err semaphore_available(dibs_semaphore *s, int64_t *available)
 
     if (dibs__check_not_null("available", available) != DIBS_OK)
         return s ? dibs__lock_report_invalid_arg(s->l) : DIBS_ERR_INVALID;
-    return run_request(s, &r, available);
+    return semaphore_run_request(s, &r, available);
 }
 
 dibs_err dibs_semaphore_available(dibs_semaphore *s, int64_t *available)
@@ -520,7 +520,7 @@ static dibs_err semaphore_add(dibs_semaphore *s, int64_t permits,
 
     if (check_permits(permits, -DIBS_PERMITS_MAX) != DIBS_OK)
         return s ? dibs__lock_report_invalid_arg(s->l) : DIBS_ERR_INVALID;
-    return run_request(s, &r, available);
+    return semaphore_run_request(s, &r, available);
 }
 
 dibs_err dibs_semaphore_add(dibs_semaphore *s, int64_t permits,
@@ -534,5 +534,5 @@ dibs_err dibs_semaphore_drain(dibs_semaphore *s, int64_t *drained)
     struct dibs__request r = {.write = semaphore_drain_write,
                               .read = guard_read};
 
-    return DIBS__API_CALL(run_request(s, &r, drained));
+    return DIBS__API_CALL(semaphore_run_request(s, &r, drained));
 }

@@ -129,8 +129,8 @@ static bool is_same_snapshot(const struct dibs_watch *w,
            (!w->values || a->info.published == b->info.published);
 }
 
-static void call_user(struct dibs_watch *w, const struct snapshot *snap,
-                      const char *why)
+static void watch_call_user(struct dibs_watch *w, const struct snapshot *snap,
+                            const char *why)
 {
     DIBS__API_CALL(snap->err == DIBS_OK
                        ? DIBS_OK
@@ -142,7 +142,7 @@ static void call_user(struct dibs_watch *w, const struct snapshot *snap,
     pthread_mutex_unlock(&mu);
 }
 
-static void callback_run(struct dibs__callback *cb, bool drop)
+static void watch_callback_run(struct dibs__callback *cb, bool drop)
 {
     struct dibs_watch *w = DIBS_OF(cb, struct dibs_watch, cb);
     char why[DIBS__REASON_MAX];
@@ -161,7 +161,7 @@ static void callback_run(struct dibs__callback *cb, bool drop)
     }
     pthread_mutex_unlock(&mu);
     if (calls)
-        call_user(w, &snap, why);
+        watch_call_user(w, &snap, why);
     watch_unref(w);
 }
 
@@ -232,14 +232,14 @@ static void on_query_result(dibs_err err, const dibs_lock_info *info,
 
     if (err == DIBS_OK)
         snap.info = *info;
-    if (w->state == WATCH_QUERYING) { /* on_client_close reports CLOSED */
+    if (w->state == WATCH_QUERYING) { /* watch_client_close reports CLOSED */
         bool changed = err != DIBS_ERR_CLOSED && store_snapshot(w, &snap, why);
         watch_pause(w, changed, &snap);
     }
     watch_unref(w);
 }
 
-static void on_timer(struct dibs__timer *t)
+static void watch_on_timer(struct dibs__timer *t)
 {
     struct dibs_watch *w = DIBS_OF(t, struct dibs_watch, timer);
 
@@ -281,7 +281,7 @@ static void watch_end(struct dibs_watch *w)
     watch_unref(w);
 }
 
-static void run_start_task(struct dibs__task *t)
+static void watch_start_task(struct dibs__task *t)
 {
     struct dibs_watch *w = DIBS_OF(t, struct dibs_watch, start_task);
     struct dibs__lock_manager *manager = w->manager;
@@ -296,7 +296,7 @@ static void run_start_task(struct dibs__task *t)
     atomic_fetch_sub(&manager->in_flight, 1);
 }
 
-static void run_stop_task(struct dibs__task *t)
+static void watch_stop_task(struct dibs__task *t)
 {
     struct dibs_watch *w = DIBS_OF(t, struct dibs_watch, stop_task);
 
@@ -309,12 +309,12 @@ static struct dibs_watch *watch_of_hook(struct dibs__shutdown_hook *hook)
     return DIBS_OF(hook, struct dibs_watch, shutdown_hook);
 }
 
-static void on_hook_ref(struct dibs__shutdown_hook *hook)
+static void watch_hook_ref(struct dibs__shutdown_hook *hook)
 {
     watch_ref(watch_of_hook(hook));
 }
 
-static void on_client_close(struct dibs__shutdown_hook *hook)
+static void watch_client_close(struct dibs__shutdown_hook *hook)
 {
     struct dibs_watch *w = watch_of_hook(hook);
     const struct snapshot closed = {.err = DIBS_ERR_CLOSED};
@@ -338,13 +338,13 @@ static struct dibs_watch *watch_new(const dibs_lock *l,
     w->manager = l->entry->manager;
     w->every_ms = o->every_ms ? o->every_ms : EVERY_MS;
     w->values = o->values;
-    w->start_task.run = run_start_task;
-    w->stop_task.run = run_stop_task;
-    w->shutdown_hook.ref = on_hook_ref;
-    w->shutdown_hook.close = w->shutdown_hook.over = on_client_close;
+    w->start_task.run = watch_start_task;
+    w->stop_task.run = watch_stop_task;
+    w->shutdown_hook.ref = watch_hook_ref;
+    w->shutdown_hook.close = w->shutdown_hook.over = watch_client_close;
     w->sub.hear = on_channel_message;
-    w->timer.fire = on_timer;
-    w->cb.run = callback_run;
+    w->timer.fire = watch_on_timer;
+    w->cb.run = watch_callback_run;
     dibs__entry_ref(l->entry);
     dibs__client_ref(l->c);
     return w;

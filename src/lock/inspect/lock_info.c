@@ -47,7 +47,7 @@ struct info_query {
     struct dibs__buf *page; /* gets the waiters or holders; or NULL */
 };
 
-static struct info_query *query_of(struct dibs__command *cmd)
+static struct info_query *info_query_of(struct dibs__command *cmd)
 {
     return DIBS_OF(DIBS_OF(cmd, struct dibs__operation, command),
                    struct info_query, op);
@@ -251,7 +251,7 @@ static void lose_own_hold(struct info_query *q)
 static void on_force_reply(struct dibs__command *cmd, dibs_err err,
                            const struct dibs__reply *reply)
 {
-    struct info_query *q = query_of(cmd);
+    struct info_query *q = info_query_of(cmd);
 
     if (err == DIBS_OK && reply->type != REPLY_NUM)
         err = DIBS_ERR_PROTOCOL;
@@ -323,7 +323,7 @@ static dibs_err read_holders(struct info_query *q, const struct dibs__reply *r)
 static void on_holders_reply(struct dibs__command *cmd, dibs_err err,
                              const struct dibs__reply *reply)
 {
-    struct info_query *q = query_of(cmd);
+    struct info_query *q = info_query_of(cmd);
 
     if (err == DIBS_OK)
         err = read_holders(q, reply);
@@ -341,7 +341,7 @@ static void holders_run(struct dibs__operation *op)
 static void on_info_reply(struct dibs__command *cmd, dibs_err err,
                           const struct dibs__reply *reply)
 {
-    struct info_query *q = query_of(cmd);
+    struct info_query *q = info_query_of(cmd);
 
     if (err == DIBS_OK)
         err = read_info(q, reply);
@@ -459,7 +459,7 @@ dibs_err dibs_lock_force_release_owner(dibs_lock *l, const char *owner,
                               : dibs__lock_report_invalid_arg(l));
 }
 
-static void call_user(struct dibs__operation *op)
+static void query_call_user(struct dibs__operation *op)
 {
     struct info_query *q = DIBS_OF(op, struct info_query, op);
 
@@ -484,7 +484,7 @@ static dibs_err query_begin(dibs_lock *l, const struct info_query *from)
     q->op.ended = from->op.ended;
     q->op.arg = from->op.arg;
     q->op.custom_completion = true;
-    q->op.complete = call_user;
+    q->op.complete = query_call_user;
     q->op.run = info_run;
     dibs__op_begin(&q->op);
     return DIBS_OK;

@@ -67,7 +67,7 @@ static void lookup_run(struct dibs__operation *op)
                       on_client_list_reply, dibs__entry_timeout(op->entry));
 }
 
-static void call_user(struct dibs__operation *op)
+static void lookup_call_user(struct dibs__operation *op)
 {
     const struct lookup *lk = DIBS_OF(op, struct lookup, op);
     dibs_who who = dibs__client_info_public(&lk->who);
@@ -88,7 +88,7 @@ static dibs_err lookup_begin(dibs_lock *l, const char *owner, dibs_who_cb cb,
     lk->fn = cb;
     lk->op.arg = arg;
     lk->op.custom_completion = true;
-    lk->op.complete = call_user;
+    lk->op.complete = lookup_call_user;
     lk->op.run = lookup_run;
     dibs__op_begin(&lk->op);
     return DIBS_OK;
