@@ -21,6 +21,8 @@
 #define FIRST_FIELD     3       /* index of the first field in a reply */
 #define FIELDS_MAX      32      /* fields in a reply, at most */
 #define TTL_NO_KEY      (-2)    /* PTTL of a key that does not exist */
+#define FIRST_HOLDER    1       /* index of the first holder in a reply */
+#define HOLDER_FIELDS   3       /* elements for each holder */
 #define QUEUE_PAGE      200     /* waiters for one command */
 #define QUEUE_MAX       1000000 /* waiters in a queue, at most */
 #define CALL_TIMEOUTS   2       /* command timeouts for one public call */
@@ -278,7 +280,7 @@ static void force_run(struct dibs__operation *op)
 static dibs_err read_slots_holders(struct info_query *q,
                                    const struct dibs__reply *r)
 {
-    for (size_t i = FIRST_FIELD; i + 2 < r->len; i += 3) {
+    for (size_t i = FIRST_FIELD; i + 2 < r->len; i += HOLDER_FIELDS) {
         const struct dibs__reply *owner = dibs__reply_text(r, i);
         struct holder h = {.mode = DIBS_MODE_EXCLUSIVE, .holds = 1};
         if (!owner || !dibs__reply_num(r, i + 1, &h.remaining_ms))
@@ -290,17 +292,19 @@ static dibs_err read_slots_holders(struct info_query *q,
     return r->len >= FIRST_FIELD ? DIBS_OK : DIBS_ERR_PROTOCOL;
 }
 
-/* Appends a struct holder and the owner's text to the page for each holder. */
+/* Appends a struct holder and the owner's text to the page for each holder. The
+ * reply: the mode ("" unless it is a read-write lock), then owner, holds, ms of
+ * each holder. */
 static dibs_err read_holders(struct info_query *q, const struct dibs__reply *r)
 {
     const struct dibs__reply *mode = dibs__reply_text(r, 0);
-    int64_t why;
+    int64_t code;
 
     if (q->op.entry->type->id == TYPE_SLOTS)
         return read_slots_holders(q, r);
-    if (dibs__reply_num(r, 0, &why) && why == SCRIPT_NO_LOCK)
+    if (dibs__reply_num(r, 0, &code) && code == SCRIPT_NO_LOCK)
         return explain_no_lock(q);
-    for (size_t i = 1; mode && i + 2 < r->len; i += 3) {
+    for (size_t i = FIRST_HOLDER; mode && i + 2 < r->len; i += HOLDER_FIELDS) {
         const struct dibs__reply *owner = dibs__reply_text(r, i);
         const struct dibs__reply *holds = dibs__reply_text(r, i + 1);
         struct holder h = {.mode = mode->len ? DIBS_MODE_READ
